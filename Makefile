@@ -1,0 +1,109 @@
+# lock_election: distributed locks and leader election inside PostgreSQL
+#
+#   make && make install [PG_CONFIG=/path/to/pg_config]
+#   make installcheck      regression and isolation tests against the running server that libpq's variables name
+#   make test              everything, in a throw-away cluster; installs what it needs
+#   make test TESTS=test/t/010_x.t [PROVE_FLAGS=-v]
+#   make demo, make bench-quick
+#   make unit, make sim [SEED=1] [STEPS=100000]      the core alone, no PostgreSQL needed
+
+EXTENSION  = lock_election
+MODULE_big = lock_election
+PGFILEDESC = "lock_election - distributed locks and leader election"
+DATA       = $(wildcard sql/lock_election--*.sql)
+OBJS       = $(patsubst %.c,%.o,$(sort $(wildcard src/core/*.c src/server/*.c)))
+
+# The server's headers have unused parameters and compare signed with unsigned in inline functions and macros.
+# Before 16 they leave PGDLLEXPORT empty, which would hide the module's entry points.
+WARNINGS    = -Wall -Wextra -Werror
+PG_CFLAGS   = -std=gnu11 $(WARNINGS) -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
+              -fvisibility=hidden
+PG_CPPFLAGS = -Isrc/core -Isrc/server -DPGDLLEXPORT='__attribute__((visibility("default")))' -MMD -MP
+
+REGRESS        = $(patsubst test/sql/%.sql,%,$(sort $(wildcard test/sql/*.sql)))
+REGRESS_OPTS   = --inputdir=test --outputdir=build/regress --load-extension=$(EXTENSION)
+ISOLATION      = $(patsubst test/specs/%.spec,%,$(sort $(wildcard test/specs/*.spec)))
+ISOLATION_OPTS = --inputdir=test --outputdir=build/isolation --load-extension=$(EXTENSION)
+EXTRA_CLEAN    = build $(OBJS:.o=.d)
+
+# No bitcode: it needs a clang of the very version that built the server.
+override with_llvm = no
+
+PG_CONFIG ?= pg_config
+
+.DEFAULT_GOAL := all
+
+# These goals work before PostgreSQL is installed.
+ALONE := test demo bench-quick unit sim core-tests format format-check
+.PHONY: $(ALONE)
+
+test:
+	@test/run.sh
+
+demo:
+	@test/demo.sh
+
+bench-quick:
+	@bench/quick.sh
+
+ifneq ($(filter-out $(ALONE),$(or $(MAKECMDGOALS),all)),)
+
+PGXS := $(shell $(PG_CONFIG) --pgxs)
+ifeq ($(PGXS),)
+$(error $(PG_CONFIG) not found: install postgresql-server-dev-15 or newer, or set PG_CONFIG)
+endif
+include $(PGXS)
+
+# Objects that another PostgreSQL or other flags have left behind are built anew.
+STAMP := PostgreSQL $(VERSION) $(CC) $(CFLAGS)
+$(shell mkdir -p build; echo '$(STAMP)' | cmp -s - build/stamp || echo '$(STAMP)' >build/stamp)
+$(OBJS): build/stamp
+build/stamp: ;
+-include $(OBJS:.o=.d)
+
+installcheck: | build/regress build/isolation
+build/regress build/isolation:
+	mkdir -p $@
+
+endif
+
+# The core and its tests: plain C11 under sanitizers. SANITIZE= builds without, for long simulator runs.
+SEED       ?= 1
+STEPS      ?= 100000
+SANITIZE   ?= -fsanitize=address,undefined -fno-sanitize-recover=all
+CORE_FLAGS  = -std=c11 -g -O2 -fno-omit-frame-pointer $(WARNINGS) $(SANITIZE) -Isrc/core -MMD -MP
+CORE_OBJS   = $(patsubst src/core/%.c,build/core/%.o,$(sort $(wildcard src/core/*.c)))
+SIM_OBJS    = $(patsubst test/sim/%.c,build/sim.d/%.o,$(sort $(wildcard test/sim/*.c)))
+UNIT_PROGS  = $(patsubst test/unit/%.c,build/unit/%,$(sort $(wildcard test/unit/*.c)))
+SIM_PROG    = $(if $(SIM_OBJS),build/sim)
+
+ifneq ($(filter unit sim core-tests build/%,$(MAKECMDGOALS)),)
+CORE_STAMP := $(CC) $(CORE_FLAGS)
+$(shell mkdir -p build/core build/unit build/sim.d; \
+	echo '$(CORE_STAMP)' | cmp -s - build/core/stamp || echo '$(CORE_STAMP)' >build/core/stamp)
+-include $(CORE_OBJS:.o=.d) $(SIM_OBJS:.o=.d) $(UNIT_PROGS:=.d)
+endif
+
+build/core/stamp: ;
+build/core/%.o: src/core/%.c build/core/stamp
+	$(CC) $(CORE_FLAGS) -c -o $@ $<
+build/sim.d/%.o: test/sim/%.c build/core/stamp
+	$(CC) $(CORE_FLAGS) -c -o $@ $<
+build/sim: $(SIM_OBJS) $(CORE_OBJS)
+	$(CC) $(SANITIZE) -o $@ $^
+build/unit/%: test/unit/%.c $(CORE_OBJS) build/core/stamp
+	$(CC) $(CORE_FLAGS) -MT $@ -o $@ $< $(CORE_OBJS)
+
+core-tests: $(UNIT_PROGS) $(SIM_PROG)
+
+unit: $(UNIT_PROGS)
+	$(if $(UNIT_PROGS),prove --norc --exec '' $(UNIT_PROGS))
+
+sim: build/sim
+	build/sim --seed $(SEED) --steps $(STEPS)
+
+FORMATTED = $(sort $(wildcard src/*/*.[ch] test/sim/*.[ch] test/unit/*.[ch]))
+format:
+	clang-format -i $(FORMATTED)
+format-check:
+	clang-format --dry-run -Werror $(FORMATTED)
