@@ -1,0 +1,1096 @@
+/*
+ * le_core.c
+ *		Commands: what each does to the state, and what it answers.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "le_internal.h"
+
+/* --- life --- */
+
+LeCore *
+le_core_create(const LeEnv *env, uint32_t max_sessions, int64_t next_revision)
+{
+	LeCore	   *core = env->alloc(env->arg, sizeof(LeCore));
+
+	if (core == NULL)
+		return NULL;
+	memset(core, 0, sizeof(*core));
+	core->env = *env;
+	core->next_revision = next_revision;
+	core->max_sessions = max_sessions;
+	core->sessions = env->alloc(env->arg, max_sessions * sizeof(LeSession));
+	if (core->sessions == NULL)
+	{
+		env->free(env->arg, core);
+		return NULL;
+	}
+	memset(core->sessions, 0, max_sessions * sizeof(LeSession));
+	for (uint32_t i = 0; i < max_sessions; i++)
+	{
+		le_link_init(&core->sessions[i].entries);
+		le_link_init(&core->sessions[i].holds);
+	}
+	le_pool_init(&core->locks, sizeof(LeLock));
+	le_pool_init(&core->slots, sizeof(LeSlot));
+	le_pool_init(&core->entries, sizeof(LeEntry));
+	le_pool_init(&core->holds, sizeof(LeHold));
+	le_pool_init(&core->leases, sizeof(LeLease));
+	le_link_init(&core->lapsed);
+	core->answers_tail = &core->answers;
+	return core;
+}
+
+static void
+free_text(LeCore *core, char **text)
+{
+	if (*text != NULL)
+		core->env.free(core->env.arg, *text);
+	*text = NULL;
+}
+
+static void
+entry_free(LeCore *core, LeEntry *entry)
+{
+	free_text(core, &entry->owner);
+	free_text(core, &entry->value);
+	le_pool_put(&core->entries, entry);
+}
+
+static void
+free_spares(LeCore *core)
+{
+	free_text(core, &core->spare_name);
+	free_text(core, &core->spare_owner);
+	free_text(core, &core->spare_value);
+}
+
+static void
+free_array(LeCore *core, void *array)
+{
+	if (array != NULL)
+		core->env.free(core->env.arg, array);
+}
+
+void
+le_core_destroy(LeCore *core)
+{
+	LeEnv		env = core->env;
+
+	for (LeEntry *entry = core->ended, *next; entry != NULL; entry = next)
+	{
+		next = entry->ended_next;
+		entry_free(core, entry);
+	}
+	for (uint32_t i = 0; i < core->token_buckets; i++)
+	{
+		for (LeEntry *entry = core->token_hash[i]; entry != NULL;
+			 entry = entry->token_next)
+		{
+			free_text(core, &entry->owner);
+			free_text(core, &entry->value);
+		}
+	}
+	for (uint32_t i = 0; i < core->lock_buckets; i++)
+	{
+		for (LeLock *lock = core->lock_hash[i]; lock != NULL; lock = lock->hash_next)
+			free_text(core, &lock->name);
+	}
+	for (uint32_t i = 0; i < core->lease_buckets; i++)
+	{
+		for (LeLease *lease = core->lease_hash[i]; lease != NULL;
+			 lease = lease->hash_next)
+			free_text(core, &lease->owner);
+	}
+	for (LeLease *lease = core->dirty_leases; lease != NULL; lease = lease->dirty_next)
+	{
+		if (lease->ended)
+			free_text(core, &lease->owner);
+	}
+	free_spares(core);
+	le_pool_destroy(core, &core->locks);
+	le_pool_destroy(core, &core->slots);
+	le_pool_destroy(core, &core->entries);
+	le_pool_destroy(core, &core->holds);
+	le_pool_destroy(core, &core->leases);
+	free_array(core, core->heap.items);
+	free_array(core, core->lock_hash);
+	free_array(core, core->token_hash);
+	free_array(core, core->lease_hash);
+	free_array(core, core->sessions);
+	env.free(env.arg, core);
+}
+
+void
+le_core_set_limits(LeCore *core, const LeLimits *limits)
+{
+	core->limits = *limits;
+}
+
+int64_t
+le_core_next_revision(const LeCore *core)
+{
+	return core->next_revision;
+}
+
+void
+le_core_raise_revision(LeCore *core, int64_t revision)
+{
+	if (revision > core->next_revision)
+		core->next_revision = revision;
+}
+
+/* --- sessions --- */
+
+static void
+session_forget_holds(LeCore *core, LeSession *session)
+{
+	while (!le_link_empty(&session->holds))
+		le_hold_remove(core, le_container(session->holds.next, LeHold,
+										  session_link));
+}
+
+/* le_settle_ended() is to follow. */
+static void
+session_stop_waiting(LeCore *core, LeSession *session, LeEnd how, LeTime now)
+{
+	LeEntry    *entry = session->waiting_on;
+
+	if (entry == NULL)
+		return;
+	if (entry->place)
+	{
+		/* the place stays, only the wait for it ends; that kept it alive */
+		le_answer(core, entry, LE_NOT_GRANTED, 0);
+		entry->wait_until = LE_NEVER;
+		if (entry->lease == NULL)
+			le_entry_renew(core, entry, now);
+		le_entry_arm(core, entry);
+	}
+	else
+		le_entry_end_only(core, entry, how, 0, now);
+	session->waiting_on = NULL;
+}
+
+static void
+session_end(LeCore *core, LeSession *session, LeTime now)
+{
+	LeEntry    *before = core->ended;
+	LeTime		cool_until = core->limits.expiry_grace > 0 ?
+		le_add(now, core->limits.expiry_grace) : 0;
+
+	session_stop_waiting(core, session, LE_END_SESSION, now);
+	session_forget_holds(core, session);
+	while (!le_link_empty(&session->entries))
+	{
+		LeEntry    *entry = le_container(session->entries.next, LeEntry,
+										 session_link);
+
+		le_unlink(&entry->session_link);
+		entry->session = 0;
+		if (entry->ttl == LE_TTL_BOUND && entry->lease == NULL && !entry->lapsed)
+			le_entry_end_only(core, entry, LE_END_SESSION, cool_until, now);
+	}
+	le_settle_ended(core, before, now);
+	session->id = 0;
+	session->xact = 0;
+}
+
+/*
+ * A request of this session in this transaction has arrived.  Whatever it
+ * took in earlier transactions is committed: their rollback would have been
+ * told before.
+ */
+LeSession *
+le_session_touch(LeCore *core, uint64_t id, uint32_t sessno, uint32_t xact,
+				 LeTime now)
+{
+	LeSession  *session = &core->sessions[sessno];
+
+	assert(sessno < core->max_sessions && id != 0);
+	if (session->id != id)
+	{
+		if (session->id != 0)
+			session_end(core, session, now);
+		session->id = id;
+		session->xact = xact;
+	}
+	else if (session->xact != xact)
+	{
+		session_forget_holds(core, session);
+		session->xact = xact;
+	}
+	return session;
+}
+
+/* --- reserve --- */
+
+static bool
+spare_text(LeCore *core, char **spare, LeText text)
+{
+	free_text(core, spare);
+	if (text.data == NULL)
+		return true;
+	*spare = core->env.alloc(core->env.arg, text.len > 0 ? text.len : 1);
+	if (*spare != NULL && text.len > 0)
+		memcpy(*spare, text.data, text.len);
+	return *spare != NULL;
+}
+
+bool
+le_core_reserve(LeCore *core, const LeCommand *cmd)
+{
+	if (!spare_text(core, &core->spare_owner, cmd->owner) ||
+		!spare_text(core, &core->spare_value, cmd->value))
+		return false;
+	if (cmd->kind != LE_CMD_ACQUIRE && cmd->kind != LE_CMD_GRANT_LEASE)
+		return true;
+
+	/* each lock, entry and lease has one timer, and this may add one of each */
+	if (!le_hashes_reserve(core) ||
+		!le_heap_reserve(core, core->entries.used + core->locks.used +
+						 core->leases.used + 3))
+		return false;
+	if (cmd->kind == LE_CMD_GRANT_LEASE)
+		return le_pool_reserve(core, &core->leases, 1);
+
+	if (le_core_find_lock(core, cmd->ns, cmd->name) == NULL &&
+		!spare_text(core, &core->spare_name, cmd->name))
+		return false;
+
+	/* every one that waits may be granted a slot without another reserve */
+	return le_pool_reserve(core, &core->locks, 1) &&
+		le_pool_reserve(core, &core->entries, 1) &&
+		le_pool_reserve(core, &core->holds, 1) &&
+		le_pool_reserve(core, &core->slots, core->queued + 1);
+}
+
+/* --- acquire --- */
+
+/* What a re-entrant acquire of this holder is answered. */
+static void
+reacquire(LeCore *core, LeEntry *holder, const LeCommand *cmd,
+		  const LeLease *lease, LeTime now, LeReply *reply)
+{
+	reply->status = le_reentry_status(holder, cmd->mode, lease, cmd->ttl);
+	if (reply->status != LE_OK)
+		return;
+	reply->counted = le_entry_reenter(core, holder, cmd->ttl, now);
+	if (reply->counted)
+		le_entry_add_hold(core, holder, cmd->session, cmd->sessno, cmd->xact,
+						  cmd->subxact);
+	if (cmd->value.data != NULL &&
+		!le_text_equal(le_text(holder->value, holder->value_len), cmd->value))
+	{
+		free_text(core, &holder->value);
+		holder->value = core->spare_value;
+		holder->value_len = (uint16_t) cmd->value.len;
+		core->spare_value = NULL;
+		le_slot_dirty(core, holder->slot);
+	}
+	core->stats.grants++;
+	reply->token = holder->token;
+	reply->valid_for = le_entry_time_left(holder, now);
+	reply->reentrant = true;
+	reply->lsn = holder->lsn;
+	reply->wrote = holder->slot->row.dirty;
+}
+
+/*
+ * The holder that this request is one more hold of: the same named owner, the
+ * same named lease, or this very transaction.  Permits count each for itself.
+ */
+static LeEntry *
+find_reentrant(const LeLock *lock, const LeSession *session,
+			   const LeCommand *cmd, const LeLease *lease)
+{
+	LeEntry    *holder;
+
+	if (cmd->enqueue || cmd->mode == LE_MODE_PERMIT || lock->held == 0)
+		return NULL;
+	holder = le_lock_owned(lock, cmd->role, cmd->owner, lease, cmd->session);
+	if (holder != NULL || cmd->owner.data != NULL)
+		return holder;
+	le_link_foreach(link, next, &session->holds)
+	{
+		holder = le_container(link, LeHold, session_link)->entry;
+		if (holder->lock == lock && holder->state == LE_STATE_HELD &&
+			!holder->lapsed && holder->owner == NULL && holder->role == cmd->role)
+			return holder;
+	}
+	return NULL;
+}
+
+/* A name is used in one way at a time. */
+static LeStatus
+check_use(const LeLock *lock, const LeCommand *cmd)
+{
+	if (lock->held == 0 && lock->waiting == 0)
+		return LE_OK;
+	if ((lock->permits > 0) != (cmd->mode == LE_MODE_PERMIT))
+		return LE_BAD_MODE;
+
+	/* the number may have been changed while a waiter of old was queued */
+	if (cmd->mode == LE_MODE_PERMIT && lock->permits != cmd->permits &&
+		cmd->revision == 0)
+		return LE_BAD_PERMITS;
+	return LE_OK;
+}
+
+static bool
+held_by_session(const LeLock *lock, uint64_t session)
+{
+	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
+	{
+		if (slot->holder != NULL && slot->holder->session == session)
+			return true;
+	}
+	return false;
+}
+
+static void
+entry_wait(LeSession *session, LeEntry *entry, const LeCommand *cmd, LeTime now)
+{
+	entry->waiter_session = cmd->session;
+	entry->waiter_sessno = cmd->sessno;
+	entry->request = cmd->request;
+	entry->wait_xact = cmd->xact;
+	entry->wait_subxact = cmd->subxact;
+	entry->wait_until = cmd->wait == LE_WAIT_FOREVER ? LE_NEVER :
+		le_add(now, cmd->wait);
+	session->waiting_on = entry;
+}
+
+/*
+ * A waiter that comes back after a reload finds its request stored already: it
+ * had been written when the manager ended, and only the answer was missing.
+ */
+static void
+already_entered(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now,
+				LeReply *reply)
+{
+	if (entry->holds == NULL)
+		le_entry_add_hold(core, entry, cmd->session, cmd->sessno, cmd->xact,
+						  cmd->subxact);
+	reply->status = entry->lapsed ? LE_LOST :
+		entry->state == LE_STATE_HELD ? LE_OK : LE_QUEUED;
+	reply->token = entry->token;
+	reply->counted = true;
+	reply->valid_for = le_entry_time_left(entry, now);
+	reply->lsn = entry->lsn;
+}
+
+/* May this request have its slot now, if nobody waits before it? */
+static bool
+admits(const LeLock *lock, const LeCommand *cmd, LeTime now)
+{
+	if (lock == NULL)
+		return true;
+	if (lock->waiting > 0)
+		return false;
+	if (cmd->mode == LE_MODE_PERMIT && lock->permits == 0)
+		return lock->not_before <= now;
+	return le_lock_admits(lock, cmd->mode, now);
+}
+
+static void
+apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	LeSession  *session = le_session_touch(core, cmd->session, cmd->sessno,
+										   cmd->xact, now);
+	LeLease    *lease = NULL;
+	LeLock	   *lock;
+	LeEntry    *entry;
+	bool		admitted;
+
+	if (cmd->lease != 0)
+	{
+		lease = le_core_find_lease(core, cmd->lease);
+		reply->status = lease == NULL ? LE_NO_LEASE :
+			lease->role != cmd->role ? LE_DENIED : LE_OK;
+		if (reply->status != LE_OK)
+			return;
+	}
+	if (cmd->revision != 0)
+	{
+		entry = le_core_find_token(core, cmd->revision);
+		if (entry != NULL)
+		{
+			already_entered(core, entry, cmd, now, reply);
+			return;
+		}
+	}
+	lock = le_core_find_lock(core, cmd->ns, cmd->name);
+	if (lock != NULL)
+	{
+		reply->status = check_use(lock, cmd);
+		reply->count = lock->permits;
+		if (reply->status != LE_OK)
+			return;
+		entry = find_reentrant(lock, session, cmd, lease);
+		if (entry != NULL)
+		{
+			reacquire(core, entry, cmd, lease, now, reply);
+			return;
+		}
+	}
+
+	admitted = admits(lock, cmd, now);
+	if (!admitted && !cmd->enqueue)
+	{
+		reply->own = lock != NULL && held_by_session(lock, cmd->session);
+		if (cmd->wait == 0)
+		{
+			reply->status = LE_NOT_GRANTED;
+			return;
+		}
+	}
+	if (!admitted && core->limits.waiters_per_lock > 0 && cmd->revision == 0 &&
+		lock->waiting >= core->limits.waiters_per_lock)
+	{
+		reply->status = LE_LIMIT_WAITERS;
+		return;
+	}
+
+	lock = le_lock_get(core, cmd->ns, cmd->name);
+	if (cmd->mode == LE_MODE_PERMIT && lock->permits == 0)
+		lock->permits = cmd->permits;
+	entry = le_entry_new(core, lock, cmd, lease, now);
+	entry->place = cmd->enqueue;
+	le_entry_add_hold(core, entry, cmd->session, cmd->sessno, cmd->xact,
+					  cmd->subxact);
+	reply->token = entry->token;
+	reply->counted = true;
+	if (admitted)
+	{
+		le_entry_grant(core, entry, now);
+		le_lock_timer(core, lock, now);
+		reply->valid_for = le_entry_time_left(entry, now);
+		reply->wrote = true;
+		return;
+	}
+	core->stats.waits++;
+	if (cmd->enqueue)
+	{
+		if (lease == NULL && cmd->ttl != LE_TTL_BOUND)
+			entry->deadline = le_add(now, cmd->ttl);
+		le_place_dirty(core, entry);
+		reply->status = LE_QUEUED;
+		reply->count = lock->waiting + 1;
+		reply->wrote = true;
+	}
+	else
+	{
+		entry_wait(session, entry, cmd, now);
+		reply->status = LE_WAITING;
+	}
+	le_entry_queue(core, entry, now);
+
+	/* its old place may be ahead of what keeps the others waiting */
+	if (cmd->revision != 0)
+		le_lock_settle(core, lock, now);
+}
+
+/* --- commands on a token --- */
+
+/*
+ * The entry of this token if it is of this name and the caller's role; else
+ * reply says what is wrong.
+ */
+static LeEntry *
+find_own(LeCore *core, const LeCommand *cmd, LeReply *reply)
+{
+	LeEntry    *entry = le_core_find_token(core, cmd->token);
+
+	reply->status = LE_NOT_HELD;
+	if (entry == NULL || entry->lapsed || entry->lock->ns != cmd->ns ||
+		!le_text_equal(le_text(entry->lock->name, entry->lock->name_len), cmd->name))
+		return NULL;
+	if (entry->state == LE_STATE_QUEUED && !entry->place)
+		return NULL;
+	if (entry->role != cmd->role)
+	{
+		reply->status = LE_DENIED;
+		return NULL;
+	}
+	reply->status = LE_OK;
+	reply->token = entry->token;
+	reply->lsn = entry->lsn;
+	return entry;
+}
+
+static void
+apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	LeEntry    *entry = find_own(core, cmd, reply);
+
+	if (entry == NULL)
+		return;
+	if (entry->state == LE_STATE_QUEUED)
+	{
+		reply->status = LE_QUEUED;
+		return;
+	}
+	if (cmd->ttl != 0 && (entry->lease != NULL || entry->ttl == LE_TTL_BOUND))
+	{
+		reply->status = LE_BAD_TTL;
+		return;
+	}
+	if (cmd->ttl != 0 && cmd->ttl != entry->ttl)
+	{
+		entry->ttl = cmd->ttl;
+		entry->saved_at = now;
+		le_slot_dirty(core, entry->slot);
+	}
+	le_entry_renew(core, entry, now);
+	reply->valid_for = le_entry_time_left(entry, now);
+	reply->wrote = entry->slot->row.dirty;
+}
+
+/* The newest hold of this lock that this connection acquired. */
+static LeEntry *
+find_of_session(LeCore *core, const LeCommand *cmd)
+{
+	LeSession  *session = &core->sessions[cmd->sessno];
+
+	if (session->id != cmd->session)
+		return NULL;
+	for (LeLink *link = session->entries.prev; link != &session->entries;
+		 link = link->prev)
+	{
+		LeEntry    *entry = le_container(link, LeEntry, session_link);
+
+		if (entry->state == LE_STATE_HELD && !entry->lapsed &&
+			entry->lock->ns == cmd->ns &&
+			le_text_equal(le_text(entry->lock->name, entry->lock->name_len),
+						  cmd->name))
+			return entry;
+	}
+	return NULL;
+}
+
+static void
+apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	LeCommand	by_token = *cmd;
+	LeEntry    *entry;
+	LeTime		cool_until = 0;
+
+	if (cmd->session != 0)
+		le_session_touch(core, cmd->session, cmd->sessno, cmd->xact, now);
+	if (cmd->token == 0)
+	{
+		entry = find_of_session(core, cmd);
+		if (entry == NULL)
+		{
+			reply->status = LE_NOT_HELD;
+			return;
+		}
+		by_token.token = entry->token;
+	}
+	entry = find_own(core, &by_token, reply);
+	if (entry == NULL)
+		return;
+	reply->valid_for = le_entry_time_left(entry, now);
+	reply->wrote = true;
+	if (entry->state == LE_STATE_HELD && entry->hold_count > 1 &&
+		entry->lease == NULL && !cmd->all_holds)
+	{
+		entry->hold_count--;
+		le_slot_dirty(core, entry->slot);
+		return;
+	}
+	if (entry->state == LE_STATE_HELD && cmd->hold_for > 0)
+		cool_until = le_add(entry->acquired_at, cmd->hold_for);
+	le_entry_end(core, entry, LE_END_RELEASED, cool_until > now ? cool_until : 0,
+				 now);
+}
+
+static void
+apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	LeSession  *session = le_session_touch(core, cmd->session, cmd->sessno,
+										   cmd->xact, now);
+	LeEntry    *entry = find_own(core, cmd, reply);
+
+	if (entry == NULL)
+	{
+		if (reply->status == LE_NOT_HELD)
+			reply->status = LE_LOST;
+		return;
+	}
+	le_entry_renew(core, entry, now);
+	reply->valid_for = le_entry_time_left(entry, now);
+	if (entry->state == LE_STATE_HELD)
+	{
+		reply->wrote = entry->slot->row.dirty;
+		return;
+	}
+	reply->status = LE_QUEUED;
+	reply->own = held_by_session(entry->lock, cmd->session);
+	if (cmd->wait != 0 && entry->waiter_session == 0)
+	{
+		entry_wait(session, entry, cmd, now);
+		reply->status = LE_WAITING;
+	}
+	le_entry_arm(core, entry);
+}
+
+static void
+apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	LeEntry    *entry = cmd->token != 0 ? le_core_find_token(core, cmd->token) :
+		find_of_session(core, cmd);
+
+	reply->status = LE_NOT_HELD;
+	if (entry == NULL || entry->lapsed || entry->state != LE_STATE_HELD ||
+		entry->lock->ns != cmd->ns ||
+		!le_text_equal(le_text(entry->lock->name, entry->lock->name_len), cmd->name))
+		return;
+	if (cmd->role != 0 && entry->role != cmd->role)
+	{
+		reply->status = LE_DENIED;
+		return;
+	}
+	reply->status = LE_OK;
+	reply->token = entry->token;
+	reply->valid_for = le_entry_time_left(entry, now);
+	reply->count = entry->hold_count;
+	reply->own = entry->owner == NULL && entry->session == cmd->session;
+	reply->lsn = entry->lsn;
+	reply->wrote = entry->slot->row.dirty;
+}
+
+static void
+apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	LeLock	   *lock = le_core_find_lock(core, cmd->ns, cmd->name);
+	LeEntry    *before = core->ended;
+
+	if (lock == NULL)
+		return;
+	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
+	{
+		LeEntry    *holder = slot->holder;
+
+		if (holder == NULL || holder->lapsed ||
+			(!cmd->any_role && holder->role != cmd->role))
+			continue;
+		le_entry_end_only(core, holder, LE_END_FORCED, 0, now);
+		reply->count++;
+	}
+	le_settle_ended(core, before, now);
+	reply->wrote = reply->count > 0;
+}
+
+static void
+apply_proclaim(LeCore *core, const LeCommand *cmd, LeReply *reply)
+{
+	LeEntry    *entry = find_own(core, cmd, reply);
+
+	if (entry == NULL)
+		return;
+	if (entry->state != LE_STATE_HELD)
+	{
+		reply->status = LE_NOT_HELD;
+		return;
+	}
+	free_text(core, &entry->value);
+	entry->value = core->spare_value;
+	entry->value_len = (uint16_t) cmd->value.len;
+	core->spare_value = NULL;
+	le_slot_dirty(core, entry->slot);
+	reply->wrote = true;
+}
+
+static void
+apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	LeLock	   *lock = le_core_find_lock(core, cmd->ns, cmd->name);
+
+	reply->status = LE_NOT_HELD;
+	if (lock == NULL || (lock->held == 0 && lock->waiting == 0))
+		return;
+	reply->status = LE_BAD_MODE;
+	if (lock->permits == 0)
+		return;
+	reply->status = LE_OK;
+	reply->count = lock->permits;
+	lock->permits = cmd->permits;
+	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
+	{
+		if (slot->holder != NULL)
+			le_slot_dirty(core, slot);
+	}
+	reply->wrote = true;
+	le_lock_settle(core, lock, now);
+}
+
+/* --- ends of transactions, sessions and fences --- */
+
+/* Undo what this transaction took since this subtransaction began. */
+static void
+apply_undo(LeCore *core, const LeCommand *cmd, LeTime now)
+{
+	LeSession  *session = &core->sessions[cmd->sessno];
+	LeEntry    *before = core->ended;
+
+	if (session->id != cmd->session || session->xact != cmd->xact)
+		return;
+	if (session->waiting_on != NULL &&
+		session->waiting_on->wait_xact == cmd->xact &&
+		session->waiting_on->wait_subxact >= cmd->subxact)
+		session_stop_waiting(core, session, LE_END_UNDONE, now);
+
+	for (LeLink *link = session->holds.next; link != &session->holds;)
+	{
+		LeHold	   *hold = le_container(link, LeHold, session_link);
+		LeEntry    *entry = hold->entry;
+
+		link = link->next;
+		if (hold->subxact < cmd->subxact)
+			continue;
+		le_hold_remove(core, hold);
+		if (entry->lapsed)
+			continue;
+		if (entry->state == LE_STATE_HELD && entry->hold_count > 1)
+		{
+			entry->hold_count--;
+			le_slot_dirty(core, entry->slot);
+			continue;
+		}
+
+		/* its end removes its holds, this session's may be the next: restart */
+		le_entry_end_only(core, entry, LE_END_UNDONE, 0, now);
+		link = session->holds.next;
+	}
+	le_settle_ended(core, before, now);
+}
+
+static void
+apply_fence_ended(LeCore *core, LeTime now)
+{
+	LeEntry    *before = core->ended;
+
+	le_link_foreach(link, next, &core->lapsed)
+	{
+		LeEntry    *entry = le_container(link, LeEntry, queue_link);
+
+		le_entry_end_only(core, entry, (LeEnd) entry->end, entry->cool_until, now);
+	}
+	le_settle_ended(core, before, now);
+}
+
+void
+le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	memset(reply, 0, sizeof(*reply));
+	switch (cmd->kind)
+	{
+		case LE_CMD_ACQUIRE:
+			apply_acquire(core, cmd, now, reply);
+			break;
+		case LE_CMD_AWAIT:
+			apply_await(core, cmd, now, reply);
+			break;
+		case LE_CMD_RENEW:
+			apply_renew(core, cmd, now, reply);
+			break;
+		case LE_CMD_RELEASE:
+			apply_release(core, cmd, now, reply);
+			break;
+		case LE_CMD_CHECK:
+			apply_check(core, cmd, now, reply);
+			break;
+		case LE_CMD_FORCE:
+			apply_force(core, cmd, now, reply);
+			break;
+		case LE_CMD_PROCLAIM:
+			apply_proclaim(core, cmd, reply);
+			break;
+		case LE_CMD_SET_PERMITS:
+			apply_set_permits(core, cmd, now, reply);
+			break;
+		case LE_CMD_GRANT_LEASE:
+			le_apply_grant_lease(core, cmd, now, reply);
+			break;
+		case LE_CMD_KEEP_ALIVE:
+		case LE_CMD_REVOKE_LEASE:
+		case LE_CMD_LEASE_TTL:
+			le_apply_lease(core, cmd, now, reply);
+			break;
+		case LE_CMD_UNDO:
+			apply_undo(core, cmd, now);
+			break;
+		case LE_CMD_SESSION_END:
+			if (core->sessions[cmd->sessno].id == cmd->session)
+				session_end(core, &core->sessions[cmd->sessno], now);
+			break;
+		case LE_CMD_FENCE_ENDED:
+			apply_fence_ended(core, now);
+			break;
+	}
+	free_spares(core);
+}
+
+/* --- time --- */
+
+static void
+entry_due(LeCore *core, LeEntry *entry, LeTime now)
+{
+	if (entry->lapsed)
+	{
+		le_entry_end(core, entry, (LeEnd) entry->end, entry->cool_until, now);
+		return;
+	}
+	if (entry->state == LE_STATE_QUEUED && entry->wait_until <= now)
+	{
+		if (!entry->place)
+		{
+			le_entry_end(core, entry, LE_END_TIMEOUT, 0, now);
+			return;
+		}
+		entry->wait_until = LE_NEVER;
+		if (entry->lease == NULL)
+			le_entry_renew(core, entry, now);
+		le_answer(core, entry, LE_QUEUED, entry->token);
+	}
+	if (entry->deadline <= now)
+	{
+		/* a wait for a place keeps it alive */
+		if (entry->state == LE_STATE_QUEUED && entry->waiter_session != 0 &&
+			!entry->answering)
+			entry->deadline = le_add(now, entry->ttl);
+		else
+		{
+			le_entry_end(core, entry, LE_END_EXPIRED,
+						 entry->state == LE_STATE_HELD &&
+						 core->limits.expiry_grace > 0 ?
+						 le_add(now, core->limits.expiry_grace) : 0, now);
+			return;
+		}
+	}
+	if (entry->state == LE_STATE_HELD && entry->lease == NULL &&
+		entry->ttl > LE_SAVE_INTERVAL &&
+		le_add(entry->saved_at, LE_SAVE_INTERVAL) <= now)
+	{
+		entry->saved_at = now;
+		le_slot_dirty(core, entry->slot);
+	}
+	le_timer_clear(core, &entry->timer);
+	le_entry_arm(core, entry);
+}
+
+static void
+lock_due(LeCore *core, LeLock *lock, LeTime now)
+{
+	le_timer_clear(core, &lock->timer);
+	if (lock->held == 0 && lock->waiting == 0 && lock->not_before == 0)
+	{
+		/* lingered long enough */
+		lock->doomed = true;
+		for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
+		{
+			slot->drop = true;
+			le_slot_dirty(core, slot);
+		}
+	}
+	else if (lock->not_before <= now)
+		lock->not_before = 0;
+	le_lock_settle(core, lock, now);
+}
+
+int
+le_core_expire(LeCore *core, LeTime now, int max)
+{
+	int			n = 0;
+
+	while (n < max && core->heap.len > 0 && core->heap.items[0]->at <= now)
+	{
+		LeTimer    *timer = core->heap.items[0];
+
+		n++;
+		switch ((LeTimerKind) timer->kind)
+		{
+			case LE_TIMER_ENTRY:
+				entry_due(core, le_container(timer, LeEntry, timer), now);
+				break;
+			case LE_TIMER_LOCK:
+				lock_due(core, le_container(timer, LeLock, timer), now);
+				break;
+			case LE_TIMER_LEASE:
+				le_lease_due(core, le_container(timer, LeLease, timer), now);
+				break;
+		}
+	}
+	return n;
+}
+
+LeTime
+le_core_next_deadline(const LeCore *core)
+{
+	return core->heap.len > 0 ? core->heap.items[0]->at : LE_NEVER;
+}
+
+LeTime
+le_entry_time_left(const LeEntry *entry, LeTime now)
+{
+	LeTime		deadline = entry->lease != NULL ? entry->lease->deadline :
+		entry->deadline;
+
+	if (deadline == LE_NEVER)
+		return LE_NEVER;
+	return deadline > now ? deadline - now : 0;
+}
+
+/* --- effects --- */
+
+LeSlot *
+le_core_dirty_slots(LeCore *core)
+{
+	return core->dirty_slots;
+}
+
+LeLease *
+le_core_dirty_leases(LeCore *core)
+{
+	return core->dirty_leases;
+}
+
+LeEntry *
+le_core_dirty_places(LeCore *core)
+{
+	return core->dirty_places;
+}
+
+LeEntry *
+le_core_answers(LeCore *core)
+{
+	return core->answers;
+}
+
+void
+le_entry_answer(const LeEntry *entry, LeTime now, LeReply *reply)
+{
+	memset(reply, 0, sizeof(*reply));
+	reply->status = (LeStatus) entry->answer;
+	reply->token = entry->answer_token;
+	reply->wrote = reply->status == LE_OK;
+	reply->counted = reply->status == LE_OK && entry->hold_count > 0;
+	reply->lsn = entry->lsn;
+	if (reply->status == LE_OK)
+		reply->valid_for = entry->state == LE_STATE_HELD ?
+			le_entry_time_left(entry, now) : entry->ttl == LE_TTL_BOUND ?
+			LE_NEVER : entry->ttl;
+}
+
+static void
+lock_free(LeCore *core, LeLock *lock)
+{
+	for (LeSlot *slot = lock->slots, *next; slot != NULL; slot = next)
+	{
+		next = slot->next;
+		le_pool_put(&core->slots, slot);
+	}
+	le_timer_clear(core, &lock->timer);
+	le_lock_hash_remove(core, lock);
+	free_text(core, &lock->name);
+	le_pool_put(&core->locks, lock);
+}
+
+void
+le_core_batch_done(LeCore *core, uint64_t lsn)
+{
+	for (LeSlot *slot = core->dirty_slots, *next; slot != NULL; slot = next)
+	{
+		next = slot->dirty_next;
+		slot->dirty_next = NULL;
+		slot->row.dirty = false;
+		if (slot->holder != NULL)
+			slot->holder->lsn = lsn;
+	}
+	core->dirty_slots = NULL;
+
+	for (LeLease *lease = core->dirty_leases, *next; lease != NULL; lease = next)
+	{
+		next = lease->dirty_next;
+		lease->dirty_next = NULL;
+		lease->row.dirty = false;
+		lease->lsn = lsn;
+		if (lease->ended)
+		{
+			free_text(core, &lease->owner);
+			le_pool_put(&core->leases, lease);
+		}
+	}
+	core->dirty_leases = NULL;
+
+	for (LeEntry *entry = core->dirty_places, *next; entry != NULL; entry = next)
+	{
+		next = entry->dirty_next;
+		entry->dirty_next = NULL;
+		entry->row.dirty = false;
+		if (entry->state == LE_STATE_QUEUED)
+			entry->lsn = lsn;
+	}
+	core->dirty_places = NULL;
+
+	for (LeEntry *entry = core->answers, *next; entry != NULL; entry = next)
+	{
+		next = entry->answer_next;
+		entry->answer_next = NULL;
+		entry->answering = false;
+		entry->waiter_session = 0;
+	}
+	core->answers = NULL;
+	core->answers_tail = &core->answers;
+
+	for (LeEntry *entry = core->ended, *next; entry != NULL; entry = next)
+	{
+		next = entry->ended_next;
+		entry_free(core, entry);
+	}
+	core->ended = NULL;
+
+	for (LeLock *lock = core->doomed, *next; lock != NULL; lock = next)
+	{
+		next = lock->doomed_next;
+		lock->doomed_next = NULL;
+		lock->doom_listed = false;
+		if (lock->doomed)
+			lock_free(core, lock);
+	}
+	core->doomed = NULL;
+}
+
+/* --- looking --- */
+
+uint32_t
+le_core_places(const LeCore *core)
+{
+	return le_pool_places(&core->locks);
+}
+
+LeLock *
+le_core_lock_at(const LeCore *core, uint32_t place)
+{
+	LeLock	   *lock;
+
+	if (place >= le_pool_places(&core->locks))
+		return NULL;
+	lock = le_pool_at(&core->locks, place);
+	return lock->name != NULL ? lock : NULL;
+}
+
+uint64_t
+le_core_lock_count(const LeCore *core)
+{
+	return core->lock_count;
+}
+
+const LeStats *
+le_core_stats(const LeCore *core)
+{
+	return &core->stats;
+}

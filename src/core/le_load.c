@@ -1,0 +1,359 @@
+/*
+ * le_load.c
+ *		Building the state from what was stored, and checking it.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "le_internal.h"
+
+/* A slot with the number that its row has. */
+static LeSlot *
+load_slot(LeCore *core, LeLock *lock, int32_t number, uint64_t locator)
+{
+	LeSlot	   *slot = le_pool_get(&core->slots);
+
+	slot->lock = lock;
+	slot->number = number;
+	slot->row.locator = locator;
+	slot->row.on_disk = true;
+	slot->next = lock->slots;
+	lock->slots = slot;
+	if (number >= lock->next_number)
+		lock->next_number = number + 1;
+	return slot;
+}
+
+static void
+load_holder(LeCore *core, LeLock *lock, LeSlot *slot, const LeLoad *load,
+			LeLease *lease, LeTime now)
+{
+	LeEntry    *entry = le_entry_new(core, lock, &load->cmd, lease, now);
+
+	le_entry_set_state(entry, LE_STATE_NEW, LE_STATE_HELD);
+	entry->slot = slot;
+	entry->hold_count = load->hold_count;
+	entry->acquired_at = load->acquired_at;
+	entry->saved_at = now;
+	entry->deadline = (lease != NULL || entry->ttl == LE_TTL_BOUND) ?
+		LE_NEVER : le_add(now, load->time_left);
+	slot->holder = entry;
+	lock->held++;
+	lock->mode = entry->mode;
+	if (load->cmd.mode == LE_MODE_PERMIT && load->cmd.permits > lock->permits)
+		lock->permits = load->cmd.permits;
+	if (load->lapsed)
+	{
+		entry->lapsed = true;
+		entry->end = LE_END_EXPIRED;
+		entry->deadline = now;
+		le_link_before(&core->lapsed, &entry->queue_link);
+	}
+	le_entry_arm(core, entry);
+}
+
+/* What a holder or a place hung on did not outlive the reload. */
+static bool
+load_is_orphan(const LeLoad *load, const LeLease *lease)
+{
+	if (load->lapsed)
+		return false;
+	if (load->cmd.lease != 0)
+		return lease == NULL;
+	return load->cmd.ttl == LE_TTL_BOUND && load->cmd.session == 0;
+}
+
+bool
+le_core_load_slot(LeCore *core, const LeLoad *load, LeTime now)
+{
+	LeCommand	cmd = load->cmd;
+	LeLease    *lease = NULL;
+	LeLock	   *lock;
+	LeSlot	   *slot;
+
+	core->loading = true;
+	cmd.kind = LE_CMD_ACQUIRE;
+	if (!le_core_reserve(core, &cmd))
+		return false;
+	lock = le_lock_get(core, cmd.ns, cmd.name);
+	slot = load_slot(core, lock, load->slot, load->locator);
+	if (load->not_before > lock->not_before)
+		lock->not_before = load->not_before;
+	if (load->held && cmd.lease != 0)
+		lease = le_core_find_lease(core, cmd.lease);
+	if (!load->held)
+	{
+		le_slot_add_free(lock, slot);
+		if (load->dirty)
+			le_slot_dirty(core, slot);
+	}
+	else if (load_is_orphan(load, lease))
+	{
+		le_slot_add_free(lock, slot);
+		le_slot_dirty(core, slot);
+	}
+	else
+	{
+		if (cmd.session != 0)
+			le_session_touch(core, cmd.session, cmd.sessno, cmd.xact, now);
+		load_holder(core, lock, slot, load, lease, now);
+	}
+	return true;
+}
+
+bool
+le_core_load_place(LeCore *core, const LeLoad *load, LeTime now)
+{
+	LeCommand	cmd = load->cmd;
+	LeLease    *lease = NULL;
+	LeLock	   *lock;
+	LeEntry    *entry;
+
+	core->loading = true;
+	cmd.kind = LE_CMD_ACQUIRE;
+	if (!le_core_reserve(core, &cmd))
+		return false;
+	if (cmd.session != 0)
+		le_session_touch(core, cmd.session, cmd.sessno, cmd.xact, now);
+	if (cmd.lease != 0)
+		lease = le_core_find_lease(core, cmd.lease);
+	lock = le_lock_get(core, cmd.ns, cmd.name);
+	if (cmd.mode == LE_MODE_PERMIT && lock->permits == 0)
+		lock->permits = cmd.permits;
+	entry = le_entry_new(core, lock, &cmd, lease, now);
+	entry->place = true;
+	entry->row.locator = load->locator;
+	entry->row.on_disk = true;
+	if (lease == NULL && cmd.ttl != LE_TTL_BOUND)
+		entry->deadline = le_add(now, load->time_left);
+	le_entry_queue(core, entry, now);
+	if (load_is_orphan(load, lease))
+		le_entry_end(core, entry, LE_END_SESSION, 0, now);
+	return true;
+}
+
+bool
+le_core_load_lease(LeCore *core, const LeCommand *cmd, LeTime time_left,
+				   uint64_t locator, LeTime now)
+{
+	LeCommand	grant = *cmd;
+	LeReply		reply;
+	LeLease    *lease;
+
+	core->loading = true;
+	grant.kind = LE_CMD_GRANT_LEASE;
+	if (!le_core_reserve(core, &grant))
+		return false;
+	memset(&reply, 0, sizeof(reply));
+	le_apply_grant_lease(core, &grant, now, &reply);
+	lease = core->dirty_leases;
+	core->dirty_leases = lease->dirty_next;
+	lease->dirty_next = NULL;
+	lease->row.dirty = false;
+	lease->deadline = le_add(now, time_left);
+	lease->row.on_disk = true;
+	lease->row.locator = locator;
+	le_timer_clear(core, &lease->timer);
+	le_lease_arm(core, lease);
+	return true;
+}
+
+bool
+le_core_load_hold(LeCore *core, int64_t token, uint64_t session,
+				  uint32_t sessno, uint32_t xact, uint32_t subxact)
+{
+	LeEntry    *entry = le_core_find_token(core, token);
+
+	if (entry == NULL)
+		return true;
+	if (!le_pool_reserve(core, &core->holds, 1))
+		return false;
+	le_session_touch(core, session, sessno, xact, 0);
+	le_entry_add_hold(core, entry, session, sessno, xact, subxact);
+	return true;
+}
+
+void
+le_core_load_done(LeCore *core, LeTime now)
+{
+	core->loading = false;
+	for (uint32_t place = 0; place < le_core_places(core); place++)
+	{
+		LeLock	   *lock = le_core_lock_at(core, place);
+
+		if (lock != NULL)
+			le_lock_settle(core, lock, now);
+	}
+}
+
+/* --- checking --- */
+
+#define CHECK(cond) \
+	do { \
+		if (!(cond)) \
+		{ \
+			fprintf(stderr, "%s:%d: invariant violated: %s\n", \
+					__FILE__, __LINE__, #cond); \
+			abort(); \
+		} \
+	} while (0)
+
+static void
+check_timer(const LeCore *core, const LeTimer *timer)
+{
+	if (timer->pos == 0)
+		return;
+	CHECK(timer->pos <= core->heap.len);
+	CHECK(core->heap.items[timer->pos - 1] == timer);
+}
+
+/* The heap has to ring no later than this. */
+static void
+check_rings(const LeTimer *timer, LeTime at)
+{
+	CHECK(at == LE_NEVER || (timer->pos != 0 && timer->at <= at));
+}
+
+static void
+check_holder(const LeCore *core, const LeLock *lock, const LeSlot *slot)
+{
+	const LeEntry *entry = slot->holder;
+
+	CHECK(entry->state == LE_STATE_HELD);
+	CHECK(entry->slot == slot && entry->lock == lock);
+	CHECK(entry->mode == lock->mode);
+	CHECK(entry->hold_count > 0);
+	CHECK(le_core_find_token(core, entry->token) == entry);
+	CHECK(entry->token < core->next_revision);
+	for (const LeHold *hold = entry->holds; hold != NULL; hold = hold->next)
+	{
+		CHECK(hold->entry == entry);
+		CHECK(core->sessions[entry->sessno].id != 0 || hold->session != entry->session);
+	}
+	CHECK(entry->waiter_session == 0 || entry->answering);
+	CHECK(entry->session == 0 || core->sessions[entry->sessno].id == entry->session);
+	check_timer(core, &entry->timer);
+	if (entry->lapsed)
+		CHECK(core->env.fenced != NULL);
+	else if (entry->lease != NULL)
+		CHECK(!entry->lease->ended);
+	else
+		check_rings(&entry->timer, entry->deadline);
+	if (entry->ttl == LE_TTL_BOUND && entry->lease == NULL && !entry->lapsed)
+		CHECK(entry->session != 0 && entry->deadline == LE_NEVER);
+}
+
+static void
+check_queue(const LeCore *core, const LeLock *lock)
+{
+	int64_t		last = 0;
+	uint32_t	n = 0;
+
+	for (const LeLink *link = lock->queue.next; link != &lock->queue;
+		 link = link->next)
+	{
+		const LeEntry *entry = le_container(link, LeEntry, queue_link);
+
+		CHECK(entry->state == LE_STATE_QUEUED && entry->lock == lock);
+		CHECK(entry->token > last);
+		CHECK(entry->place || entry->waiter_session != 0);
+		CHECK(entry->slot == NULL);
+		CHECK(le_core_find_token(core, entry->token) == entry);
+		check_timer(core, &entry->timer);
+		check_rings(&entry->timer, entry->wait_until);
+		last = entry->token;
+		n++;
+	}
+	CHECK(n == lock->waiting);
+}
+
+static void
+check_lock(const LeCore *core, const LeLock *lock)
+{
+	int32_t		held = 0,
+				free_slots = 0,
+				slots = 0;
+
+	for (const LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
+	{
+		CHECK(slot->lock == lock);
+		CHECK(slot->number >= 0 && slot->number < lock->next_number);
+		slots++;
+		if (slot->holder == NULL)
+			continue;
+		held++;
+		check_holder(core, lock, slot);
+	}
+	for (const LeSlot *slot = lock->free_slots; slot != NULL; slot = slot->free_next)
+	{
+		CHECK(slot->holder == NULL);
+		free_slots++;
+	}
+	CHECK(held == lock->held);
+	CHECK(free_slots + held == slots);
+
+	/* mutual exclusion */
+	CHECK(lock->mode != LE_MODE_EXCLUSIVE || held == 1);
+	CHECK((lock->mode == 0) == (held == 0));
+	check_queue(core, lock);
+	check_timer(core, &lock->timer);
+	if (held == 0 && lock->waiting == 0)
+		CHECK(lock->permits == 0 && (lock->timer.pos != 0 || lock->doomed));
+	else
+		CHECK(!lock->doomed);
+	if (lock->waiting > 0)
+	{
+		/* no lost wake-up: the first cannot be granted, or is cooling */
+		const LeEntry *head = le_container(lock->queue.next, LeEntry, queue_link);
+
+		CHECK(!le_lock_admits(lock, head->mode, LE_NEVER) ||
+			  (lock->not_before != 0 && lock->timer.pos != 0));
+		if (lock->not_before != 0 && lock->held == 0)
+			check_rings(&lock->timer, lock->not_before);
+	}
+}
+
+void
+le_core_check(const LeCore *core)
+{
+	uint32_t	locks = 0,
+				tokens = 0;
+
+	for (uint32_t i = 0; i < core->lock_buckets; i++)
+	{
+		for (const LeLock *lock = core->lock_hash[i]; lock != NULL;
+			 lock = lock->hash_next)
+		{
+			check_lock(core, lock);
+			tokens += (uint32_t) lock->held + lock->waiting;
+			locks++;
+		}
+	}
+	CHECK(locks == core->lock_count && locks == core->locks.used);
+	CHECK(tokens == core->token_count);
+	CHECK(core->slots.nfree >= core->queued);
+	for (uint32_t i = 0; i < core->heap.len; i++)
+	{
+		const LeTimer *timer = core->heap.items[i];
+
+		CHECK(timer->pos == i + 1);
+		CHECK(i == 0 || core->heap.items[(i - 1) / 2]->at <= timer->at);
+	}
+	for (uint32_t i = 0; i < core->max_sessions; i++)
+	{
+		const LeSession *session = &core->sessions[i];
+
+		if (session->id == 0)
+			CHECK(le_link_empty(&session->entries) &&
+				  le_link_empty(&session->holds) && session->waiting_on == NULL);
+		for (const LeLink *link = session->holds.next; link != &session->holds;
+			 link = link->next)
+		{
+			const LeHold *hold = le_container(link, LeHold, session_link);
+
+			CHECK(hold->session == session->id && hold->xact == session->xact);
+			CHECK(hold->entry->state == LE_STATE_QUEUED ||
+				  hold->entry->state == LE_STATE_HELD);
+		}
+	}
+}
