@@ -1,0 +1,206 @@
+-- complain if script is sourced in psql, rather than via CREATE EXTENSION
+\echo Use "CREATE EXTENSION lock_election" to load this file. \quit
+
+CREATE SCHEMA lock_election;
+GRANT USAGE ON SCHEMA lock_election TO PUBLIC;
+
+-- --- tables: the durable record, written by the manager alone ---
+
+CREATE FUNCTION lock_election.refuse_write() RETURNS trigger
+LANGUAGE C AS 'MODULE_PATHNAME', 'le_refuse_write';
+REVOKE ALL ON FUNCTION lock_election.refuse_write() FROM PUBLIC;
+
+-- A row for each slot of a lock.  mode 0: free; ttl -1: as long as the session.
+-- Durations are microseconds.  pending: the holds of transactions that were
+-- open when the row was written, each as session, xact and subxact (8, 4 and 4
+-- bytes).  The texts are added as PLAIN so that no TOAST table is ever made.
+CREATE TABLE lock_election.slot (
+	token bigint NOT NULL,
+	acquired_at timestamptz NOT NULL,
+	ttl bigint NOT NULL,
+	time_left bigint NOT NULL,
+	lease bigint NOT NULL,
+	session bigint NOT NULL,
+	role oid NOT NULL,
+	slot integer NOT NULL,
+	holds integer NOT NULL,
+	permits integer NOT NULL,
+	kind smallint NOT NULL,
+	mode smallint NOT NULL,
+	not_before timestamptz
+) USING heap WITH (fillfactor = 50, vacuum_truncate = off);
+ALTER TABLE lock_election.slot
+	ADD COLUMN name text COLLATE "C" NOT NULL,
+	ADD COLUMN owner text COLLATE "C",
+	ADD COLUMN value text COLLATE "C",
+	ADD COLUMN pending bytea,
+	ALTER COLUMN name SET STORAGE PLAIN,
+	ALTER COLUMN owner SET STORAGE PLAIN,
+	ALTER COLUMN value SET STORAGE PLAIN,
+	ALTER COLUMN pending SET STORAGE PLAIN;
+CREATE UNIQUE INDEX slot_key ON lock_election.slot (kind, name, slot);
+
+CREATE TABLE lock_election.meta (
+	database oid NOT NULL,
+	incarnation bigint NOT NULL,
+	next_revision bigint NOT NULL,
+	timeline bigint NOT NULL,
+	clean boolean NOT NULL,
+	boot bigint NOT NULL
+) USING heap WITH (vacuum_truncate = off);
+
+-- pg_dump carries the incarnation, so that tokens go on upwards after a restore.
+CREATE TABLE lock_election.incarnation_floor (incarnation bigint NOT NULL) USING heap;
+SELECT pg_catalog.pg_extension_config_dump('lock_election.incarnation_floor', '');
+
+REVOKE ALL ON lock_election.slot, lock_election.meta, lock_election.incarnation_floor FROM PUBLIC;
+
+-- Twice, because the apply worker of a subscription fires row triggers only.
+CREATE TRIGGER refuse_write BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON lock_election.slot
+	FOR EACH STATEMENT EXECUTE FUNCTION lock_election.refuse_write();
+CREATE TRIGGER refuse_row BEFORE INSERT OR UPDATE OR DELETE ON lock_election.slot
+	FOR EACH ROW EXECUTE FUNCTION lock_election.refuse_write();
+CREATE TRIGGER refuse_write BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON lock_election.meta
+	FOR EACH STATEMENT EXECUTE FUNCTION lock_election.refuse_write();
+CREATE TRIGGER refuse_row BEFORE INSERT OR UPDATE OR DELETE ON lock_election.meta
+	FOR EACH ROW EXECUTE FUNCTION lock_election.refuse_write();
+ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_write;
+ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_row;
+ALTER TABLE lock_election.meta ENABLE ALWAYS TRIGGER refuse_write;
+ALTER TABLE lock_election.meta ENABLE ALWAYS TRIGGER refuse_row;
+
+-- --- locks ---
+
+CREATE FUNCTION @extschema@.acquire_lock(
+	name text,
+	ttl interval DEFAULT '30 s',
+	wait interval DEFAULT NULL,
+	mode text DEFAULT 'exclusive',
+	owner text DEFAULT NULL,
+	lease bigint DEFAULT NULL)
+RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_acquire_lock';
+COMMENT ON FUNCTION @extschema@.acquire_lock(text, interval, interval, text, text, bigint) IS
+'Acquires a lock and returns its token, or NULL if it was not granted within "wait" (NULL: wait without limit, ''0'': do not wait). It is held until it is released or "ttl" has passed since the last renewal; ttl => NULL: as long as this connection lives. Undone if the transaction rolls back. Errors: 22023 bad argument, 55P03 lock_timeout, LE001 ended while it waited.';
+
+CREATE FUNCTION @extschema@.try_acquire_lock(
+	name text,
+	ttl interval DEFAULT '30 s',
+	mode text DEFAULT 'exclusive',
+	owner text DEFAULT NULL,
+	lease bigint DEFAULT NULL)
+RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_try_acquire_lock';
+COMMENT ON FUNCTION @extschema@.try_acquire_lock(text, interval, text, text, bigint) IS
+'acquire_lock with wait => ''0'': the token, or NULL if somebody else holds the lock or is before us in the queue.';
+
+CREATE FUNCTION @extschema@.renew_lock(name text, token bigint, ttl interval DEFAULT NULL)
+RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_renew_lock';
+COMMENT ON FUNCTION @extschema@.renew_lock(text, bigint, interval) IS
+'Starts the lock''s TTL again, with another length if "ttl" is given, and returns the time that it is valid from now on; NULL if the lock is lost. A lock that is bound to its connection has no TTL: then 24 days, the longest. Errors: 22023 bad argument, 42501 another role''s lock, 55000 a token that is still queued.';
+
+CREATE FUNCTION @extschema@.release_lock(
+	name text,
+	token bigint DEFAULT NULL,
+	hold_for interval DEFAULT NULL,
+	all_holds boolean DEFAULT false)
+RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_release_lock';
+COMMENT ON FUNCTION @extschema@.release_lock(text, bigint, interval, boolean) IS
+'Releases a lock: true, or false if this token does not hold it. Without a token: the one that this connection acquired last. At once if this call is a statement of its own outside of a transaction block; otherwise at commit. "hold_for": nobody is granted the lock until that long after it was acquired. "all_holds": all holds of a named owner, not only one. Errors: 22023 bad argument, 42501 another role''s lock.';
+
+CREATE FUNCTION @extschema@.is_held(name text, token bigint)
+RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_is_held';
+COMMENT ON FUNCTION @extschema@.is_held(text, bigint) IS
+'Whether this token holds the lock at this moment.';
+
+CREATE FUNCTION @extschema@.force_release_lock(name text)
+RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_force_release_lock';
+COMMENT ON FUNCTION @extschema@.force_release_lock(text) IS
+'Ends the holders of a lock and returns how many there were. For members of the holder''s role and of pg_signal_backend; logged. Errors: 42501.';
+
+-- --- views ---
+
+CREATE FUNCTION lock_election.look(
+	OUT kind text, OUT name text, OUT slot integer, OUT mode text, OUT owner text,
+	OUT value text, OUT role oid, OUT token bigint, OUT lease bigint,
+	OUT holds integer, OUT since timestamptz, OUT time_left interval,
+	OUT waiters bigint, OUT queue_position bigint, OUT pid integer)
+RETURNS SETOF record LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_look_sql';
+COMMENT ON FUNCTION lock_election.look() IS
+'Every holder (queue_position 0) and waiter; under the views locks and waiters.';
+
+CREATE VIEW lock_election.locks AS
+WITH f AS MATERIALIZED (
+	SELECT (f.classid::pg_catalog.int8 << 32) | f.objid::pg_catalog.int8 AS token,
+		pg_catalog.array_agg(f.pid) AS pids
+	FROM pg_catalog.pg_locks f JOIN pg_catalog.pg_database d ON d.oid = f.database
+	WHERE f.locktype = 'userlock' AND f.granted AND d.datname = pg_catalog.current_database()
+	GROUP BY 1)
+SELECT l.kind, l.name, l.slot, l.mode, l.owner, l.role::pg_catalog.regrole AS role,
+	l.token, l.lease, l.holds, l.since AS acquired_at, l.time_left, l.waiters, l.pid,
+	COALESCE(f.pids, '{}') AS fenced_by
+FROM lock_election.look() l LEFT JOIN f ON f.token = l.token
+WHERE l.queue_position = 0;
+COMMENT ON VIEW lock_election.locks IS
+'Every held lock. Owner, token and pid are shown to the role that holds it and to members of pg_read_all_stats.';
+
+CREATE VIEW lock_election.waiters AS
+WITH l AS MATERIALIZED (SELECT * FROM lock_election.look()),
+h AS MATERIALIZED (
+	SELECT l.kind, l.name, pg_catalog.array_agg(l.pid ORDER BY l.slot) AS pids
+	FROM l WHERE l.queue_position = 0 AND l.pid IS NOT NULL
+	GROUP BY l.kind, l.name)
+SELECT w.kind, w.name, w.queue_position, w.mode, w.owner, w.role::pg_catalog.regrole AS role,
+	w.since AS waiting_since, w.pid, COALESCE(h.pids, '{}') AS blocked_by
+FROM l w LEFT JOIN h ON h.kind = w.kind AND h.name = w.name
+WHERE w.queue_position > 0
+ORDER BY w.kind, w.name, w.queue_position;
+COMMENT ON VIEW lock_election.waiters IS
+'Every request that waits, in the order of the grants; blocked_by: the processes that hold the lock, as far as their connections live and may be seen.';
+
+CREATE FUNCTION lock_election.manager_info(
+	OUT pid integer, OUT started timestamptz, OUT incarnation bigint,
+	OUT revision bigint, OUT locks bigint, OUT memory bigint)
+RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_manager_info';
+COMMENT ON FUNCTION lock_election.manager_info() IS
+'The running manager of this database; under the view manager.';
+
+CREATE VIEW lock_election.manager AS
+SELECT m.pid, pg_catalog.current_database() AS database, m.started, m.incarnation,
+	m.revision, m.locks, m.memory
+FROM lock_election.manager_info() m
+WHERE m.pid IS NOT NULL;
+COMMENT ON VIEW lock_election.manager IS
+'The process that owns the locks of this database; memory in bytes. No row: it does not run.';
+
+CREATE FUNCTION lock_election.counters(
+	OUT acquires bigint, OUT renewals bigint, OUT releases bigint, OUT checks bigint,
+	OUT forced bigint, OUT grants bigint, OUT waits bigint, OUT handoffs bigint,
+	OUT expiries bigint, OUT timeouts bigint, OUT undone bigint, OUT batches bigint,
+	OUT failed_batches bigint, OUT transaction_ids bigint, OUT rows_written bigint,
+	OUT flushes bigint, OUT write_time double precision, OUT stats_reset timestamptz)
+RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_stat';
+COMMENT ON FUNCTION lock_election.counters() IS
+'What the manager of this database has done since stats_reset; under the view stat.';
+
+CREATE VIEW lock_election.stat AS
+SELECT * FROM lock_election.counters();
+COMMENT ON VIEW lock_election.stat IS
+'What the manager of this database has done since stats_reset: requests by kind, grants, acquires that had to wait, grants to a waiter (handoffs), leases that ended (expiries), waits that ran out (timeouts), holds undone by a rollback, batches and failed ones, transaction ids used, rows written, flushes, and milliseconds spent in writing and committing.';
+
+CREATE FUNCTION lock_election.stat_reset()
+RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_stat_reset';
+COMMENT ON FUNCTION lock_election.stat_reset() IS
+'Sets the counters of view stat to zero. Superusers, and whom they grant it to.';
+REVOKE ALL ON FUNCTION lock_election.stat_reset() FROM PUBLIC;
+
+GRANT SELECT ON lock_election.locks, lock_election.waiters, lock_election.manager,
+	lock_election.stat TO PUBLIC;

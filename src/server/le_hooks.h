@@ -1,0 +1,23 @@
+/*
+ * le_hooks.h
+ *		What lock_election sees of the commands of a session.
+ */
+#ifndef LE_HOOKS_H
+#define LE_HOOKS_H
+
+#include "executor/execdesc.h"
+
+/* From _PG_init; once per process. */
+extern void le_hooks_init(void);
+
+/* How many utility commands, and runs of the executor, are under way. */
+extern int	le_utility_nesting;
+extern int	le_executor_nesting;
+
+/* The innermost query that the executor runs; NULL: none. */
+extern QueryDesc *le_current_query;
+
+/* Has this transaction, or a subtransaction of it that lives, created the extension? */
+extern bool le_created_in_this_transaction(void);
+
+#endif							/* LE_HOOKS_H */

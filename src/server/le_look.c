@@ -1,0 +1,155 @@
+/*
+ * le_look.c
+ *		Pages of the live state: filled in the manager, read in a backend.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+
+#include "le_look.h"
+#include "le_request.h"
+
+/* Locks that one page looks at, empty places included. */
+#define PLACES_A_PAGE 1024
+
+/* A cursor: place of the lock, and how many of its items were given. */
+#define cursor_make(place, item) (((int64) (place) << 32) | (uint32) (item))
+#define cursor_place(cursor) ((uint32) ((cursor) >> 32))
+#define cursor_item(cursor) ((uint32) (cursor))
+
+typedef struct Page
+{
+	char	   *data;
+	uint32		size;
+	uint32		len;
+	LeTime		now;
+} Page;
+
+static bool
+put_item(Page *page, const LeLock *lock, const LeEntry *entry, uint32 position)
+{
+	LeLookItem *item = (LeLookItem *) (page->data + page->len);
+	uint32		size = MAXALIGN(sizeof(LeLookItem) + lock->name_len +
+								entry->owner_len + entry->value_len);
+	char	   *text = (char *) item + sizeof(LeLookItem);
+
+	if (page->len + size > page->size)
+		return false;
+	memset(item, 0, sizeof(*item));
+	item->token = entry->token;
+	item->lease = entry->lease ? entry->lease->id : 0;
+	item->ago = page->now - (position ? entry->since : entry->acquired_at);
+	item->time_left = le_entry_time_left(entry, page->now);
+	item->session = entry->session;
+	item->role = entry->role;
+	item->slot = entry->slot ? entry->slot->number : -1;
+	item->holds = (int32) entry->hold_count;
+	item->waiters = lock->waiting;
+	item->position = position;
+	item->name_len = lock->name_len;
+	item->value_len = entry->value_len;
+	item->owner_len = entry->owner_len;
+	item->named = entry->owner != NULL;
+	item->ns = lock->ns;
+	item->mode = entry->mode;
+	item->lapsed = entry->lapsed;
+	memcpy(text, lock->name, lock->name_len);
+	text += lock->name_len;
+	if (entry->owner_len > 0)
+		memcpy(text, entry->owner, entry->owner_len);
+	text += entry->owner_len;
+	if (entry->value_len > 0)
+		memcpy(text, entry->value, entry->value_len);
+	page->len += size;
+	return true;
+}
+
+/* A lock's items from number *given on; false: the page is full. */
+static bool
+put_lock(Page *page, const LeLock *lock, uint32 *given)
+{
+	uint32		n = 0,
+				position = 0;
+
+	for (const LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
+	{
+		if (slot->holder == NULL || n++ < *given)
+			continue;
+		if (!put_item(page, lock, slot->holder, 0))
+			return false;
+		(*given)++;
+	}
+	for (const LeLink *link = lock->queue.next; link != &lock->queue;
+		 link = link->next)
+	{
+		position++;
+		if (n++ < *given)
+			continue;
+		if (!put_item(page, lock, le_container(link, LeEntry, queue_link), position))
+			return false;
+		(*given)++;
+	}
+	return true;
+}
+
+uint32
+le_look_fill(const LeCore *core, const LeCommand *cmd, int64 *cursor,
+			 char *data, uint32 size, LeTime now)
+{
+	Page		page = {.data = data,.size = size,.len = 0,.now = now};
+	uint32		place = cursor_place(*cursor),
+				given = cursor_item(*cursor),
+				end;
+
+	if (cmd->name.data != NULL)
+	{
+		LeLock	   *lock = le_core_find_lock(core, cmd->ns, cmd->name);
+
+		if (lock == NULL || put_lock(&page, lock, &given))
+			*cursor = -1;
+		else
+			*cursor = cursor_make(0, given);
+		return page.len;
+	}
+	end = Min(le_core_places(core), place + PLACES_A_PAGE);
+	for (; place < end; place++, given = 0)
+	{
+		LeLock	   *lock = le_core_lock_at(core, place);
+
+		if (lock != NULL && !put_lock(&page, lock, &given))
+		{
+			*cursor = cursor_make(place, given);
+			return page.len;
+		}
+	}
+	*cursor = place < le_core_places(core) ? cursor_make(place, 0) : -1;
+	return page.len;
+}
+
+void
+le_look(LeKind ns, LeText name, LeLookCallback callback, void *arg)
+{
+	char	   *copy = palloc(LE_PAYLOAD_SIZE);
+	int64		cursor = 0;
+
+	while (cursor >= 0)
+	{
+		LeCommand	cmd = {.ns = ns,.name = name,.token = cursor};
+		LeReply		reply;
+		char	   *page;
+		uint32		len = le_request_look(&cmd, &reply, &page);
+
+		/* the callback may make requests of its own */
+		memcpy(copy, page, len);
+		for (uint32 at = 0; at < len;)
+		{
+			LeLookItem *item = (LeLookItem *) (copy + at);
+
+			callback(arg, item);
+			at += MAXALIGN(sizeof(LeLookItem) + item->name_len +
+						   item->owner_len + item->value_len);
+		}
+		cursor = reply.token;
+	}
+	pfree(copy);
+}

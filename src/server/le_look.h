@@ -1,0 +1,46 @@
+/*
+ * le_look.h
+ *		Pages of the live state, for views: a request reads one page, so that
+ *		a view over a million locks never keeps a grant waiting for long.
+ */
+#ifndef LE_LOOK_H
+#define LE_LOOK_H
+
+#include "le_shmem.h"
+
+/* One holder or waiter; texts follow, the next begins at a multiple of 8. */
+typedef struct LeLookItem
+{
+	int64		token;
+	int64		lease;
+	LeTime		ago;			/* since it acquired, or began to wait */
+	LeTime		time_left;
+	uint64		session;
+	Oid			role;
+	int32		slot;
+	int32		holds;
+	uint32		waiters;		/* behind the lock */
+	uint32		position;		/* in the queue, from 1; 0: a holder */
+	uint16		name_len;
+	uint16		value_len;
+	uint8		owner_len;
+	bool		named;			/* owner is a text, not a connection */
+	uint8		ns;
+	uint8		mode;
+	bool		lapsed;
+} LeLookItem;
+
+#define le_look_text(item) ((const char *) (item) + sizeof(LeLookItem))
+
+/*
+ * Fill a page.  *cursor says where to begin, and where to go on; -1: that was
+ * all.  With a name, only that lock's items.
+ */
+extern uint32 le_look_fill(const LeCore *core, const LeCommand *cmd,
+						   int64 *cursor, char *page, uint32 size, LeTime now);
+
+/* Backend: call back for every item of all locks, or of one. */
+typedef void (*LeLookCallback) (void *arg, const LeLookItem *item);
+extern void le_look(LeKind ns, LeText name, LeLookCallback callback, void *arg);
+
+#endif							/* LE_LOOK_H */

@@ -1,0 +1,236 @@
+/*
+ * le_manager.c
+ *		The manager of one database: start, loop, and the ways it leaves.
+ *
+ * What it does with the requests is in le_batch.c.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "storage/procsignal.h"
+#include "utils/guc.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+
+#include "le_batch.h"
+#include "le_compat.h"
+#include "le_manager.h"
+
+static LeDatabase *my_db = NULL;
+static LeDbExit leaving_with = LE_EXIT_ERROR;
+
+/*
+ * What ALTER DATABASE or ALTER ROLE may have set must not reach the manager.
+ * lock_timeout bounds how long somebody's ACCESS EXCLUSIVE lock can hold up
+ * everybody: the requests are answered with 55P03 then.
+ */
+static void
+pin_settings(void)
+{
+	static const char *const settings[][2] = {
+		{"lock_timeout", "200ms"},
+		{"statement_timeout", "0"},
+		{"idle_in_transaction_session_timeout", "0"},
+		{"default_transaction_isolation", "read committed"},
+		{"default_transaction_read_only", "off"},
+		{"default_transaction_deferrable", "off"},
+		{"synchronous_commit", "local"},
+		{"search_path", "pg_catalog"},
+		{"row_security", "on"},
+		{"default_tablespace", ""},
+		{"transaction_timeout", "0"},
+	};
+
+	for (int i = 0; i < lengthof(settings); i++)
+	{
+		if (GetConfigOption(settings[i][0], true, false) != NULL)
+			SetConfigOption(settings[i][0], settings[i][1], PGC_SUSET,
+							PGC_S_OVERRIDE);
+	}
+}
+
+static void
+manager_exit(int code, Datum arg)
+{
+	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
+	my_db->state = LE_DB_IDLE;
+	my_db->exit = leaving_with;
+	my_db->worker_pid = 0;
+	my_db->worker_proc = -1;
+	pg_atomic_write_u32(&my_db->running, 0);
+	le_database_unlink_all(my_db);
+	LWLockRelease(le_shared->lock);
+	le_wake_launcher();
+}
+
+/* The launcher has made the entry and waits for what becomes of it. */
+static void
+take_entry(Oid dboid)
+{
+	int			index;
+
+	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
+	index = le_database_find(dboid, false);
+	if (index >= 0 && le_shared->databases[index].state == LE_DB_STARTING)
+	{
+		my_db = &le_shared->databases[index];
+		my_db->worker_pid = MyProcPid;
+		my_db->worker_proc = le_my_proc();
+		my_db->started = GetCurrentTimestamp();
+	}
+	LWLockRelease(le_shared->lock);
+	if (my_db == NULL)
+		proc_exit(0);
+	before_shmem_exit(manager_exit, (Datum) 0);
+}
+
+static void
+leave(LeDbExit how)
+{
+	leaving_with = how;
+	proc_exit(0);
+}
+
+/* The extension was dropped: nobody will come to take over. */
+static void
+leave_for_good(void)
+{
+	le_batch_gone();
+	leave(LE_EXIT_NO_EXTENSION);
+}
+
+static void
+sleep_until(LeTime wakeup)
+{
+	LeTime		now = le_clock();
+	int			events = WL_LATCH_SET | WL_EXIT_ON_PM_DEATH;
+	long		timeout = -1;
+
+	if (wakeup <= now)
+		return;
+	if (wakeup != LE_NEVER)
+	{
+		events |= WL_TIMEOUT;
+		timeout = (long) Min((wakeup - now + LE_MS - 1) / LE_MS, INT_MAX);
+	}
+	(void) WaitLatch(MyLatch, events, timeout, PG_WAIT_EXTENSION);
+}
+
+/* lock_election.min_batch_interval: bound the rate of transaction ids. */
+static void
+keep_interval(LeTime last_batch)
+{
+	LeTime		rest = last_batch + (LeTime) le_min_batch_interval * LE_MS - le_clock();
+
+	if (le_min_batch_interval > 0 && rest > 0)
+		(void) WaitLatch(NULL, WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 (long) ((rest + LE_MS - 1) / LE_MS), PG_WAIT_EXTENSION);
+}
+
+static void
+handle_signals(void)
+{
+	/* a cancel is meant for a query, and there is none */
+	QueryCancelPending = false;
+	CHECK_FOR_INTERRUPTS();
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+		pin_settings();
+	}
+	if (ShutdownRequestPending || my_db->leave)
+	{
+		le_batch_finish();
+		leave(LE_EXIT_NONE);
+	}
+}
+
+/* The extension was dropped, perhaps created again: then begin anew. */
+static void
+recheck_extension(void)
+{
+	bool		found;
+
+	if (pg_atomic_exchange_u32(&my_db->recheck, 0) == 0)
+		return;
+	StartTransactionCommand();
+	found = le_store_find();
+	CommitTransactionCommand();
+	if (!found)
+		leave_for_good();
+	leave(LE_EXIT_NONE);
+}
+
+static void
+serve(void)
+{
+	uint32	   *procs = palloc(le_shared->max_slots * sizeof(uint32));
+	LeTime		slept_until = 0,
+				last_batch = 0;
+	bool		all = true;		/* the first time: whoever waits already */
+
+	for (;;)
+	{
+		int			n;
+		LeTime		wakeup;
+
+		ResetLatch(MyLatch);
+		handle_signals();
+		recheck_extension();
+		keep_interval(last_batch);
+		n = le_take_stack(my_db, procs);
+		if (all)
+			n = le_batch_all_slots(procs);
+		all = false;
+		le_batch_check_stall(slept_until, procs, n);
+		wakeup = le_batch_next_wakeup();
+		if (n > 0 || wakeup <= le_clock())
+		{
+			last_batch = le_clock();
+			le_batch_run(procs, n);
+			if (le_batch_is_gone())
+				leave_for_good();
+			slept_until = 0;
+			continue;
+		}
+		slept_until = wakeup;
+		sleep_until(wakeup);
+	}
+}
+
+void
+le_manager_main(Datum arg)
+{
+	Oid			dboid = DatumGetObjectId(arg);
+
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	BackgroundWorkerUnblockSignals();
+	take_entry(dboid);
+	BackgroundWorkerInitializeConnectionByOid(dboid, InvalidOid, 0);
+	pin_settings();
+	if (my_db->leave)
+		leave(LE_EXIT_NONE);
+
+	le_batch_init(my_db);
+	if (!le_batch_load())
+		leave(LE_EXIT_NO_EXTENSION);
+
+	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
+	my_db->state = LE_DB_RUNNING;
+	my_db->wanted = false;
+	pg_atomic_write_u32(&my_db->running, 1);
+	LWLockRelease(le_shared->lock);
+	pgstat_report_activity(STATE_IDLE, NULL);
+	ereport(LOG, (errmsg("lock_election manager started")));
+	serve();
+}

@@ -1,0 +1,72 @@
+/*
+ * le_module.c
+ *		Loading: settings, shared memory, hooks, the launcher.
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/guc.h"
+
+#include "le_hooks.h"
+#include "le_launcher.h"
+#include "le_shmem.h"
+#include "le_xact.h"
+
+PG_MODULE_MAGIC;
+
+extern PGDLLEXPORT void _PG_init(void);
+
+int			le_max_databases = 8;
+int			le_max_waiters_per_lock = 0;
+int			le_expiry_grace = 0;
+int			le_min_batch_interval = 0;
+int			le_min_durability = 0;
+
+static const struct config_enum_entry durability_levels[] = {
+	{"off", 0, false},
+	{"local", 1, false},
+	{NULL, 0, false}
+};
+
+static void
+define_settings(void)
+{
+	DefineCustomIntVariable("lock_election.max_databases",
+							"Number of databases that can use lock_election.",
+							NULL, &le_max_databases, 8, 1, 1024,
+							PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("lock_election.max_waiters_per_lock",
+							"Requests that can queue for one lock; 0 is no limit.",
+							NULL, &le_max_waiters_per_lock, 0, 0, INT_MAX,
+							PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("lock_election.expiry_grace",
+							"Time from the end of a lease, or of a connection, to the next grant.",
+							"For resources that cannot be fenced.",
+							&le_expiry_grace, 0, 0, 24 * 60 * 60 * 1000,
+							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomIntVariable("lock_election.min_batch_interval",
+							"Shortest time between two batches, which take a transaction id each.",
+							NULL, &le_min_batch_interval, 0, 0, 1000,
+							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomEnumVariable("lock_election.min_durability",
+							 "Durability of locks that synchronous_commit cannot go below.",
+							 NULL, &le_min_durability, 0, durability_levels,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+	MarkGUCPrefixReserved("lock_election");
+}
+
+void
+_PG_init(void)
+{
+	/* elsewhere every function says what to add to postgresql.conf */
+	if (!process_shared_preload_libraries_in_progress)
+		return;
+	define_settings();
+	le_shmem_init_hooks();
+	le_hooks_init();
+	le_xact_init();
+	le_launcher_register();
+}

@@ -1,0 +1,268 @@
+/*
+ * le_shmem.c
+ *		Shared memory: its layout, the stacks of rung slots, and wake-ups.
+ *
+ * What is done with a request is not decided here: see le_request.c for the
+ * backend's side and le_manager.c for the other.
+ */
+#include "postgres.h"
+
+#include <time.h>
+
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/shmem.h"
+#include "utils/timestamp.h"
+
+#include "le_compat.h"
+#include "le_shmem.h"
+
+LeShared   *le_shared = NULL;
+
+static shmem_request_hook_type prev_shmem_request = NULL;
+static shmem_startup_hook_type prev_shmem_startup = NULL;
+
+static Size
+databases_size(void)
+{
+	return MAXALIGN(mul_size(le_max_databases, sizeof(LeDatabase)));
+}
+
+static Size
+shared_size(void)
+{
+	Size		size = MAXALIGN(sizeof(LeShared));
+
+	size = add_size(size, databases_size());
+	return add_size(size, mul_size(MaxBackends, sizeof(LeRequestSlot)));
+}
+
+static void
+shmem_request(void)
+{
+	if (prev_shmem_request)
+		prev_shmem_request();
+	RequestAddinShmemSpace(shared_size());
+	RequestNamedLWLockTranche("lock_election", 1);
+}
+
+/* Everything in there is a counter. */
+void
+le_counters_reset(LeCounters *counters)
+{
+	pg_atomic_uint64 *counter = (pg_atomic_uint64 *) counters;
+
+	for (; counter < (pg_atomic_uint64 *) (counters + 1); counter++)
+		pg_atomic_init_u64(counter, 0);
+	pg_atomic_write_u64(&counters->reset_at, GetCurrentTimestamp());
+}
+
+static void
+database_init(LeDatabase *db)
+{
+	db->worker_proc = -1;
+	pg_atomic_init_u32(&db->stack, 0);
+	pg_atomic_init_u32(&db->recheck, 0);
+	pg_atomic_init_u32(&db->running, 0);
+	pg_atomic_init_u32(&db->fences, 0);
+	pg_atomic_init_u64(&db->revision, 0);
+	pg_atomic_init_u64(&db->memory, 0);
+	pg_atomic_init_u64(&db->locks, 0);
+	le_counters_reset(&db->counters);
+}
+
+static void
+slot_init(LeRequestSlot *slot)
+{
+	pg_atomic_init_u32(&slot->posted, 0);
+	pg_atomic_init_u32(&slot->answered, 0);
+	pg_atomic_init_u32(&slot->open_xact, 0);
+	pg_atomic_init_u64(&slot->undo, 0);
+	pg_atomic_init_u32(&slot->mail, 0);
+	pg_atomic_init_u32(&slot->linked, 0);
+	pg_atomic_init_u32(&slot->note, 0);
+}
+
+static void
+shmem_startup(void)
+{
+	bool		found;
+	char	   *p;
+
+	if (prev_shmem_startup)
+		prev_shmem_startup();
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	p = ShmemInitStruct("lock_election", shared_size(), &found);
+	le_shared = (LeShared *) p;
+	if (!found)
+	{
+		memset(p, 0, shared_size());
+		le_shared->lock = &GetNamedLWLockTranche("lock_election")->lock;
+		le_shared->boot = (uint64) GetCurrentTimestamp();
+		le_shared->max_slots = MaxBackends;
+		le_shared->max_databases = le_max_databases;
+		le_shared->launcher_proc = -1;
+		p += MAXALIGN(sizeof(LeShared));
+		le_shared->databases = (LeDatabase *) p;
+		p += databases_size();
+		le_shared->slots = (LeRequestSlot *) p;
+		for (int i = 0; i < le_shared->max_databases; i++)
+			database_init(&le_shared->databases[i]);
+		for (int i = 0; i < le_shared->max_slots; i++)
+			slot_init(&le_shared->slots[i]);
+	}
+	LWLockRelease(AddinShmemInitLock);
+}
+
+void
+le_shmem_init_hooks(void)
+{
+	prev_shmem_request = shmem_request_hook;
+	shmem_request_hook = shmem_request;
+	prev_shmem_startup = shmem_startup_hook;
+	shmem_startup_hook = shmem_startup;
+}
+
+LeTime
+le_clock(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (LeTime) ts.tv_sec * LE_SECOND + ts.tv_nsec / 1000;
+}
+
+void
+le_wake(int proc)
+{
+	if (proc >= 0)
+		SetLatch(&le_proc(proc)->procLatch);
+}
+
+void
+le_wake_launcher(void)
+{
+	le_wake(le_shared->launcher_proc);
+}
+
+void
+le_ring(LeRequestSlot *slot)
+{
+	LeDatabase *db = &le_shared->databases[slot->database];
+	uint32		self = (uint32) (slot - le_shared->slots) + 1;
+	uint32		head;
+
+	if (pg_atomic_exchange_u32(&slot->linked, 1) != 0)
+		return;
+	head = pg_atomic_read_u32(&db->stack);
+	do
+	{
+		slot->next = head;
+	} while (!pg_atomic_compare_exchange_u32(&db->stack, &head, self));
+	if (head == 0)
+		le_wake(db->worker_proc);
+}
+
+/*
+ * Take the whole stack, oldest first; returns how many proc numbers were put
+ * into procs, which has room for all of them.
+ */
+int
+le_take_stack(LeDatabase *db, uint32 *procs)
+{
+	uint32		link = pg_atomic_exchange_u32(&db->stack, 0);
+	int			n = 0;
+
+	while (link != 0)
+	{
+		LeRequestSlot *slot = &le_shared->slots[link - 1];
+
+		procs[n++] = link - 1;
+		link = slot->next;
+
+		/* from here on a ring links it again */
+		pg_atomic_exchange_u32(&slot->linked, 0);
+	}
+	for (int i = 0; i < n / 2; i++)
+	{
+		uint32		swap = procs[i];
+
+		procs[i] = procs[n - 1 - i];
+		procs[n - 1 - i] = swap;
+	}
+	return n;
+}
+
+/* The slot has no owner any more, and nobody is to be told anything. */
+void
+le_slot_clear(LeRequestSlot *slot)
+{
+	pg_atomic_write_u32(&slot->answered, pg_atomic_read_u32(&slot->posted));
+	pg_atomic_write_u64(&slot->undo, 0);
+	pg_atomic_write_u32(&slot->mail, 0);
+	pg_atomic_write_u32(&slot->open_xact, 0);
+	slot->revision = 0;
+	pg_write_barrier();
+	slot->session = 0;
+}
+
+/*
+ * Nobody serves this database: unlink all its slots, so that they can be used
+ * elsewhere.  A manager that starts looks at every slot by itself.  Caller
+ * holds LeShared.lock exclusively and has seen, or set, state IDLE.
+ */
+void
+le_database_unlink_all(LeDatabase *db)
+{
+	uint32		link = pg_atomic_exchange_u32(&db->stack, 0);
+
+	while (link != 0)
+	{
+		LeRequestSlot *slot = &le_shared->slots[link - 1];
+
+		link = slot->next;
+		pg_atomic_exchange_u32(&slot->linked, 0);
+	}
+	for (int i = 0; i < le_shared->max_slots; i++)
+	{
+		LeRequestSlot *slot = &le_shared->slots[i];
+
+		if (slot->session != 0 && &le_shared->databases[slot->database] == db &&
+			(pg_atomic_read_u32(&slot->mail) & LE_MAIL_SESSION_END) != 0)
+			le_slot_clear(slot);
+	}
+}
+
+int
+le_database_find(Oid dboid, bool create)
+{
+	int			unused = -1;
+
+	Assert(LWLockHeldByMe(le_shared->lock));
+	for (int i = 0; i < le_shared->max_databases; i++)
+	{
+		LeDatabase *db = &le_shared->databases[i];
+
+		if (db->state == LE_DB_FREE)
+		{
+			if (unused < 0)
+				unused = i;
+		}
+		else if (db->dboid == dboid)
+			return i;
+	}
+	if (!create || unused < 0)
+		return -1;
+	database_init(&le_shared->databases[unused]);
+	le_shared->databases[unused].dboid = dboid;
+	le_shared->databases[unused].state = LE_DB_IDLE;
+	le_shared->databases[unused].exit = LE_EXIT_NONE;
+	le_shared->databases[unused].wanted = false;
+	le_shared->databases[unused].leave = false;
+	le_shared->databases[unused].held_by = 0;
+	le_shared->databases[unused].attached = 0;
+	le_shared->databases[unused].worker_pid = 0;
+	return unused;
+}

@@ -1,0 +1,223 @@
+/*
+ * le_shmem.h
+ *		What backends, managers and the launcher share.
+ *
+ * A request goes from a backend to the manager of its database and back
+ * through the backend's slot, without a lock:
+ *
+ *	1.	The backend waits until the slot is quiet: the last request answered,
+ *		the mailbox empty.  Then it fills in the request and sets posted to
+ *		the request's number.
+ *	2.	It rings (le_ring): if the slot is not linked, it links it into its
+ *		database's stack by compare-and-swap, and sets the manager's latch if
+ *		the stack was empty.
+ *	3.	The manager takes the whole stack with one exchange, and for each slot
+ *		clears linked first and then looks: mailbox, then request.  Whatever
+ *		is stored before a ring is therefore seen: either by this look or by
+ *		the next, because the ring after it links the slot again.
+ *	4.	The manager stores the reply, sets answered to the request's number
+ *		and the backend's latch.  A request that has to wait is answered in a
+ *		later batch; its revision is noted in the slot, so that a new manager
+ *		can put it back to its place.
+ *	5.	The backend reads the reply once answered equals posted.
+ *
+ * The mailbox tells ends: of a (sub)transaction that rolled back, of a fence,
+ * of the session.  Posting cannot fail.  Mails coalesce; the manager clears
+ * what it has read only after its batch is committed, and a request is not
+ * posted over a mail (step 1), so "everything from subtransaction N on" never
+ * reaches a later request of the same transaction.
+ */
+#ifndef LE_SHMEM_H
+#define LE_SHMEM_H
+
+#include "datatype/timestamp.h"
+#include "port/atomics.h"
+#include "storage/lwlock.h"
+
+#include "le_core.h"
+
+#define LE_PAYLOAD_SIZE 4608	/* name, owner and value at their longest */
+#define LE_MESSAGE_SIZE 256
+
+/* A session: generation of its proc number, and that number. */
+#define LE_PROC_BITS 20
+#define le_session_proc(session) \
+	((uint32) ((session) & ((UINT64CONST(1) << LE_PROC_BITS) - 1)))
+
+/* What can be asked beyond the core's commands. */
+typedef enum LeRequestKind
+{
+	LE_REQUEST_COMMAND = 1,		/* one core command */
+	LE_REQUEST_RELEASE_MANY,	/* payload: LeReleaseItem + name, repeated */
+	LE_REQUEST_LOOK				/* a page of the live state */
+} LeRequestKind;
+
+/* One of the releases that a transaction makes at its commit. */
+typedef struct LeReleaseItem
+{
+	int64		token;
+	int64		hold_for;
+	uint32		role;
+	uint16		name_len;
+	uint8		ns;
+	bool		all_holds;
+	/* the name follows; the next item begins at a multiple of 8 */
+} LeReleaseItem;
+
+/* Mailbox flags. */
+#define LE_MAIL_SESSION_END	0x01	/* the backend is gone */
+#define LE_MAIL_FENCE_ENDED	0x02	/* it has released a fence */
+
+/* Notes from the manager to a backend that waits. */
+#define LE_NOTE_OWN			0x01	/* the lock is held by this very session */
+
+typedef struct LeRequestSlot
+{
+	/* --- written by the backend that owns the slot --- */
+	uint64		session;		/* 0: free; cleared by the manager */
+	uint32		generation;		/* of this proc number */
+	int			database;		/* index in LeShared.databases */
+	int			pid;
+	pg_atomic_uint32 posted;	/* number of the newest request */
+	pg_atomic_uint32 open_xact; /* its transaction that has acquired; 0 */
+	pg_atomic_uint64 undo;		/* mailbox: xact << 32 | subxact; 0: none */
+	pg_atomic_uint32 mail;		/* mailbox: LE_MAIL_* */
+	LeRequestKind kind;
+	LeCommand	command;		/* texts are in the payload, in order: name,
+								 * owner, value; data is not NULL if present */
+	bool		need_flush;		/* synchronous_commit is not off */
+	LeTime		posted_at;
+
+	/* --- written by whoever links it --- */
+	pg_atomic_uint32 linked;
+	uint32		next;			/* proc number + 1 */
+
+	/* --- written by the manager --- */
+	pg_atomic_uint32 answered;
+	pg_atomic_uint32 note;		/* LE_NOTE_* */
+	int64		revision;		/* of the waiting request; 0 */
+	LeReply		reply;
+	LeTime		reply_at;		/* monotonic */
+	int			sqlstate;		/* 0: none, else the request failed */
+	char		message[LE_MESSAGE_SIZE];
+	uint32		payload_len;	/* of a page */
+
+	/* request, or answer of LE_REQUEST_LOOK */
+	char		payload[LE_PAYLOAD_SIZE] pg_attribute_aligned(8);
+} LeRequestSlot;
+
+/*
+ * The manager of a database.  The state changes under LeShared.lock:
+ *
+ *	FREE -> IDLE		a backend or the launcher needs an entry
+ *	IDLE -> STARTING	the launcher has registered the worker
+ *	STARTING -> RUNNING the worker has found the extension and loaded
+ *	STARTING, RUNNING -> IDLE	the worker has left, see exit
+ *	IDLE -> FREE		nobody is attached, no extension
+ */
+typedef enum LeDbState
+{
+	LE_DB_FREE = 0,
+	LE_DB_IDLE,
+	LE_DB_STARTING,
+	LE_DB_RUNNING
+} LeDbState;
+
+typedef enum LeDbExit
+{
+	LE_EXIT_NONE = 0,			/* never started, or asked to leave */
+	LE_EXIT_NO_EXTENSION,		/* do not start again unless wanted */
+	LE_EXIT_ERROR				/* start again, after a back-off */
+} LeDbExit;
+
+typedef struct LeCounters
+{
+	pg_atomic_uint64 requests[LE_CMD_FENCE_ENDED + 1];	/* by LeCommandKind */
+	pg_atomic_uint64 grants;
+	pg_atomic_uint64 waits;
+	pg_atomic_uint64 handoffs;
+	pg_atomic_uint64 expiries;
+	pg_atomic_uint64 timeouts;
+	pg_atomic_uint64 undone;
+	pg_atomic_uint64 batches;	/* with something to write */
+	pg_atomic_uint64 failed_batches;
+	pg_atomic_uint64 xids;
+	pg_atomic_uint64 rows;
+	pg_atomic_uint64 flushes;
+	pg_atomic_uint64 stalls;
+	pg_atomic_uint64 write_us;	/* time spent in writing and committing */
+	pg_atomic_uint64 reset_at;	/* TimestampTz */
+} LeCounters;
+
+typedef struct LeDatabase
+{
+	/* --- under LeShared.lock --- */
+	Oid			dboid;
+	LeDbState	state;
+	LeDbExit	exit;
+	bool		wanted;			/* somebody waits for a manager */
+	bool		leave;			/* the worker is asked to leave */
+	int			held_by;		/* pid of a backend that keeps it from starting
+								 * (DROP DATABASE and the like); 0 */
+	int			attached;		/* sessions with a slot here */
+	int			worker_pid;
+	int			worker_proc;	/* -1: none */
+	TimestampTz started;
+
+	/* --- without a lock --- */
+	pg_atomic_uint32 stack;		/* proc number + 1 of the newest; 0: empty */
+	pg_atomic_uint32 recheck;	/* the extension may be gone */
+	pg_atomic_uint32 running;	/* state == RUNNING, for a quick look */
+	pg_atomic_uint32 fences;	/* transactions that hold or take fences */
+	pg_atomic_uint64 revision;	/* next one, for the view */
+	pg_atomic_uint64 memory;	/* bytes, for the view */
+	pg_atomic_uint64 locks;
+	LeCounters	counters;
+} LeDatabase;
+
+typedef struct LeShared
+{
+	LWLock	   *lock;
+	uint64		boot;			/* this life of the shared memory; not 0 */
+	int			max_slots;
+	int			max_databases;
+	int			launcher_pid;	/* under lock */
+	int			launcher_proc;	/* -1: none */
+	LeDatabase *databases;
+	LeRequestSlot *slots;		/* by proc number */
+} LeShared;
+
+extern LeShared *le_shared;		/* NULL: library not preloaded */
+
+extern void le_shmem_init_hooks(void);
+
+/* Monotonic clock, microseconds. */
+extern LeTime le_clock(void);
+
+/* Wake a process by its proc number; -1: nobody. */
+extern void le_wake(int proc);
+extern void le_wake_launcher(void);
+
+/* Step 2 above. */
+extern void le_ring(LeRequestSlot *slot);
+
+extern void le_counters_reset(LeCounters *counters);
+extern int	le_take_stack(LeDatabase *db, uint32 *procs);
+extern void le_slot_clear(LeRequestSlot *slot);
+extern void le_database_unlink_all(LeDatabase *db);
+
+/*
+ * The entry of a database, made if there is none; -1: all
+ * lock_election.max_databases are in use.  Caller holds LeShared.lock
+ * exclusively.
+ */
+extern int	le_database_find(Oid dboid, bool create);
+
+/* settings */
+extern int	le_max_databases;
+extern int	le_max_waiters_per_lock;
+extern int	le_expiry_grace;	/* ms */
+extern int	le_min_batch_interval;	/* ms */
+extern int	le_min_durability;
+
+#endif							/* LE_SHMEM_H */

@@ -1,0 +1,118 @@
+/*
+ * le_snapshot.c
+ *		Waiting without a snapshot, where that is provably safe.
+ *
+ * A snapshot that is held keeps VACUUM from removing rows, and CREATE INDEX
+ * CONCURRENTLY from finishing, in the whole database.  A statement that
+ * consists of nothing but our own call does not need its snapshot any more
+ * once the arguments are evaluated, and those are when the call begins.
+ *
+ * The test is narrow on purpose.  A query around the call (through a
+ * function, a cursor, EXPLAIN, a trigger) may go on reading with its snapshot
+ * after the wait, and would miss rows that VACUUM has removed in between.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "commands/trigger.h"
+#include "executor/execdesc.h"
+#include "miscadmin.h"
+#include "nodes/plannodes.h"
+#include "nodes/primnodes.h"
+#include "storage/proc.h"
+#include "tcop/pquery.h"
+#include "utils/fmgrprotos.h"
+#include "utils/portal.h"
+#include "utils/snapmgr.h"
+
+#include "le_hooks.h"
+#include "le_snapshot.h"
+
+/* The plan is one Result without input that computes one expression. */
+static Node *
+only_target(const PlannedStmt *stmt)
+{
+	Plan	   *plan;
+	Node	   *target;
+
+	if (stmt == NULL || stmt->commandType != CMD_SELECT ||
+		stmt->subplans != NIL || stmt->hasModifyingCTE || stmt->rowMarks != NIL)
+		return NULL;
+	plan = stmt->planTree;
+	if (!IsA(plan, Result) || plan->lefttree != NULL || plan->righttree != NULL ||
+		plan->qual != NIL || plan->initPlan != NIL ||
+		((Result *) plan)->resconstantqual != NULL ||
+		list_length(plan->targetlist) != 1)
+		return NULL;
+	target = (Node *) linitial_node(TargetEntry, plan->targetlist)->expr;
+	while (target != NULL && IsA(target, RelabelType))
+		target = (Node *) ((RelabelType *) target)->arg;
+	return target;
+}
+
+bool
+le_call_is_bare(FunctionCallInfo fcinfo)
+{
+	QueryDesc  *query = le_current_query;
+	Node	   *call = fcinfo->flinfo->fn_expr;
+
+	if (le_executor_nesting != 1 || le_utility_nesting != 0 || query == NULL ||
+		call == NULL || !IsA(call, FuncExpr))
+		return false;
+	if (ActivePortal == NULL || ActivePortal->queryDesc != query ||
+		ActivePortal->strategy != PORTAL_ONE_SELECT)
+		return false;
+
+	/* a deferred trigger runs outside of any other executor */
+	if (DatumGetInt32(DirectFunctionCall1(pg_trigger_depth, (Datum) 0)) != 0)
+		return false;
+	return only_target(query->plannedstmt) == call;
+}
+
+bool
+le_snapshot_give_up(FunctionCallInfo fcinfo)
+{
+	Snapshot	snapshot;
+
+	if (IsolationUsesXactSnapshot() || !le_call_is_bare(fcinfo))
+		return false;
+	InvalidateCatalogSnapshot();
+	if (!ActiveSnapshotSet())
+		return false;
+	snapshot = GetActiveSnapshot();
+
+	/*
+	 * It has to be the query's own: on the stack once, registered by the
+	 * query and its executor state, and no other one registered.
+	 */
+	if (snapshot != le_current_query->snapshot || snapshot->active_count != 1 ||
+		snapshot->regd_count > 2 || !ThereAreNoPriorRegisteredSnapshots())
+		return false;
+	MyProc->xmin = InvalidTransactionId;
+	return true;
+}
+
+void
+le_snapshot_take(void)
+{
+	(void) GetTransactionSnapshot();
+}
+
+bool
+le_snapshot_is_stale(void)
+{
+	const PlannedStmt *stmt;
+	ListCell   *lc;
+
+	if (IsolationUsesXactSnapshot())
+		return true;
+	if (le_current_query == NULL || le_current_query->plannedstmt == NULL)
+		return false;
+	stmt = le_current_query->plannedstmt;
+	foreach(lc, stmt->rtable)
+	{
+		if (lfirst_node(RangeTblEntry, lc)->rtekind == RTE_RELATION)
+			return true;
+	}
+	return false;
+}

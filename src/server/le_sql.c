@@ -1,0 +1,417 @@
+/*
+ * le_sql.c
+ *		The SQL functions for locks.  Each has the name of its C function
+ *		without the prefix; what they mean is said in the comments of the
+ *		extension script.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/pg_authid.h"
+#include "miscadmin.h"
+#include "nodes/pg_list.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/snapmgr.h"
+
+#include "le_args.h"
+#include "le_compat.h"
+#include "le_look.h"
+#include "le_request.h"
+#include "le_snapshot.h"
+#include "le_xact.h"
+
+LE_FUNCTION(le_acquire_lock);
+LE_FUNCTION(le_try_acquire_lock);
+LE_FUNCTION(le_renew_lock);
+LE_FUNCTION(le_release_lock);
+LE_FUNCTION(le_is_held);
+LE_FUNCTION(le_force_release_lock);
+
+#define WHAT "lock"
+
+/* --- errors --- */
+
+static void
+raise_lost(const LeCommand *cmd)
+{
+	if (cmd->kind == LE_CMD_ACQUIRE)
+		ereport(ERROR,
+				(errcode(ERRCODE_LE_LOST),
+				 errmsg("the wait for lock \"%.*s\" was ended",
+						(int) cmd->name.len, cmd->name.data),
+				 errdetail("Its lease ended, or an administrator ended it.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_LE_LOST),
+			 errmsg("lock \"%.*s\" is no longer held by token " INT64_FORMAT,
+					(int) cmd->name.len, cmd->name.data, cmd->token)));
+}
+
+/* A name used in two ways at a time. */
+static void
+raise_bad_use(const LeCommand *cmd, const LeReply *reply)
+{
+	int			len = (int) cmd->name.len;
+
+	switch (reply->status)
+	{
+		case LE_BAD_MODE:
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("\"%.*s\" is in use in another way", len, cmd->name.data),
+					 errdetail("A name is used for a lock or for permits, not for both at a time.")));
+			break;
+		case LE_BAD_PERMITS:
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("\"%.*s\" is in use with %d permits, not %d",
+							len, cmd->name.data, (int) reply->count, cmd->permits)));
+			break;
+		case LE_BAD_UPGRADE:
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("lock \"%.*s\" is held in mode shared by the same owner, which asks for exclusive",
+							len, cmd->name.data),
+					 errhint("Release it first, or acquire it in mode exclusive from the start.")));
+			break;
+		case LE_BAD_TTL:
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("lock \"%.*s\" lives on another kind of lease", len, cmd->name.data),
+					 errdetail("It was acquired with a ttl, with a named lease, or with ttl => NULL (as long as its connection), and stays so until it is released.")));
+			break;
+		default:
+			elog(ERROR, "unexpected answer %d of the lock_election manager",
+				 (int) reply->status);
+	}
+}
+
+/* All answers that are errors whatever was asked. */
+static void
+check_reply(const LeCommand *cmd, const LeReply *reply)
+{
+	switch (reply->status)
+	{
+		case LE_OK:
+		case LE_NOT_GRANTED:
+		case LE_NOT_HELD:
+			return;
+		case LE_LOST:
+			raise_lost(cmd);
+			return;
+		case LE_QUEUED:
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("token " INT64_FORMAT " is still in the queue of \"%.*s\"",
+							cmd->token, (int) cmd->name.len, cmd->name.data)));
+			return;
+		case LE_DENIED:
+			ereport(ERROR,
+					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+					 errmsg("lock \"%.*s\" is held by another role",
+							(int) cmd->name.len, cmd->name.data)));
+			return;
+		case LE_NO_LEASE:
+			ereport(ERROR,
+					(errcode(ERRCODE_LE_LOST),
+					 errmsg("lease " INT64_FORMAT " does not exist, or has ended",
+							cmd->lease)));
+			return;
+		case LE_LIMIT_WAITERS:
+			ereport(ERROR,
+					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					 errmsg("too many wait for lock \"%.*s\"",
+							(int) cmd->name.len, cmd->name.data),
+					 errhint("See lock_election.max_waiters_per_lock (%d).",
+							 le_max_waiters_per_lock)));
+			return;
+		default:
+			raise_bad_use(cmd, reply);
+	}
+}
+
+/* --- acquire --- */
+
+static void
+warn_old_snapshot(const LeCommand *cmd)
+{
+	ereport(WARNING,
+			(errmsg("this statement goes on with a snapshot that is older than the grant of lock \"%.*s\"",
+					(int) cmd->name.len, cmd->name.data),
+			 errdetail("It does not see what the holder before has committed."),
+			 errhint("Acquire the lock in a statement of its own, in READ COMMITTED, before the first query.")));
+}
+
+/*
+ * This connection's own lock is to be released by this very transaction, and
+ * is acquired again: then it is kept.  0: there is no such lock.
+ */
+static int64
+take_back_release(const LeCommand *acquire)
+{
+	LeCommand	cmd = *acquire;
+	LeReply		reply;
+
+	if (acquire->owner.data != NULL || acquire->lease != 0)
+		return 0;
+	cmd.kind = LE_CMD_RENEW;
+	cmd.token = le_pending_own(acquire->ns, acquire->name);
+	if (cmd.token == 0)
+		return 0;
+	cmd.ttl = 0;
+	cmd.wait = 0;
+	le_request(&cmd, &reply, false);
+	if (reply.status != LE_OK)
+		return 0;
+	le_pending_cancel(cmd.token);
+	return cmd.token;
+}
+
+/* Returns the token, or 0: not granted within the wait. */
+static int64
+acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
+{
+	LeReply		reply;
+	bool		gave_up = false;
+	int64		token;
+
+	cmd->kind = LE_CMD_ACQUIRE;
+	cmd->role = GetUserId();
+	le_attach();
+	token = take_back_release(cmd);
+	if (token != 0)
+		return token;
+
+	if (cmd->wait != 0)
+		gave_up = le_snapshot_give_up(fcinfo);
+	le_request(cmd, &reply, cmd->wait != 0 && !gave_up);
+	if (reply.status == LE_OK)
+		le_wait_durable(&reply, WHAT, cmd->name);
+	if (gave_up)
+		le_snapshot_take();
+	check_reply(cmd, &reply);
+	if (reply.status != LE_OK)
+		return 0;
+	if (cmd->ttl == LE_TTL_BOUND && cmd->lease == 0)
+		le_watch_client(true);
+	if (reply.waited && !gave_up && le_snapshot_is_stale())
+		warn_old_snapshot(cmd);
+	return reply.token;
+}
+
+static int64
+lease_arg(FunctionCallInfo fcinfo, int number)
+{
+	return PG_ARGISNULL(number) ? 0 : le_arg_token(fcinfo, number);
+}
+
+/* acquire_lock(name, ttl, wait, mode, owner, lease) */
+Datum
+le_acquire_lock(PG_FUNCTION_ARGS)
+{
+	LeCommand	cmd = {.ns = LE_KIND_LOCK};
+	int64		token;
+
+	cmd.name = le_arg_name(fcinfo, 0);
+	cmd.ttl = le_arg_ttl(fcinfo, 1, LE_TTL_BOUND);
+	cmd.wait = le_arg_wait(fcinfo, 2);
+	cmd.mode = le_arg_mode(fcinfo, 3);
+	cmd.owner = le_arg_owner(fcinfo, 4);
+	cmd.lease = lease_arg(fcinfo, 5);
+	token = acquire(fcinfo, &cmd);
+	if (token == 0)
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(token);
+}
+
+/* try_acquire_lock(name, ttl, mode, owner, lease) */
+Datum
+le_try_acquire_lock(PG_FUNCTION_ARGS)
+{
+	LeCommand	cmd = {.ns = LE_KIND_LOCK};
+	int64		token;
+
+	cmd.name = le_arg_name(fcinfo, 0);
+	cmd.ttl = le_arg_ttl(fcinfo, 1, LE_TTL_BOUND);
+	cmd.mode = le_arg_mode(fcinfo, 2);
+	cmd.owner = le_arg_owner(fcinfo, 3);
+	cmd.lease = lease_arg(fcinfo, 4);
+	token = acquire(fcinfo, &cmd);
+	if (token == 0)
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(token);
+}
+
+/* renew_lock(name, token, ttl) */
+Datum
+le_renew_lock(PG_FUNCTION_ARGS)
+{
+	LeCommand	cmd = {.kind = LE_CMD_RENEW,.ns = LE_KIND_LOCK};
+	LeReply		reply;
+
+	cmd.name = le_arg_name(fcinfo, 0);
+	cmd.token = le_arg_token(fcinfo, 1);
+	cmd.ttl = le_arg_ttl(fcinfo, 2, 0);
+	cmd.role = GetUserId();
+	le_request(&cmd, &reply, false);
+	check_reply(&cmd, &reply);
+	if (reply.status != LE_OK)
+		PG_RETURN_NULL();
+	le_wait_durable(&reply, WHAT, cmd.name);
+	return le_interval_datum(reply.valid_for);
+}
+
+/* --- release --- */
+
+/*
+ * Nothing of this transaction can follow, and nothing in it needs the lock's
+ * protection until a commit: the release may take effect at once.
+ */
+static bool
+release_is_final(FunctionCallInfo fcinfo)
+{
+	return !IsTransactionBlock() &&
+		!TransactionIdIsValid(GetTopTransactionIdIfAny()) &&
+		le_call_is_bare(fcinfo);
+}
+
+static bool
+release_now(LeCommand *cmd)
+{
+	LeReply		reply;
+
+	cmd->kind = LE_CMD_RELEASE;
+	le_request(cmd, &reply, false);
+	check_reply(cmd, &reply);
+	if (reply.status == LE_OK)
+	{
+		/* what is released has no lease that could be lost */
+		reply.valid_for = LE_NEVER;
+		le_wait_durable(&reply, WHAT, cmd->name);
+	}
+	return reply.status == LE_OK;
+}
+
+/*
+ * Release at commit.  The fence comes before the second look: from then on
+ * nobody can take the lock away before the transaction ends.
+ */
+static bool
+release_at_commit(LeCommand *cmd)
+{
+	LeReply		reply;
+
+	cmd->kind = LE_CMD_CHECK;
+	le_request(cmd, &reply, false);
+	check_reply(cmd, &reply);
+	if (reply.status != LE_OK)
+		return false;
+	cmd->token = reply.token;
+	if (le_pending_count(cmd->token) >= reply.count)
+		return false;
+	le_fence_take(cmd->token);
+	le_request(cmd, &reply, false);
+	if (reply.status != LE_OK)
+		return false;
+	le_pending_add(cmd->token, cmd->ns, cmd->name, cmd->hold_for,
+				   cmd->all_holds, reply.own);
+	return true;
+}
+
+/* release_lock(name, token, hold_for, all_holds) */
+Datum
+le_release_lock(PG_FUNCTION_ARGS)
+{
+	LeCommand	cmd = {.ns = LE_KIND_LOCK};
+
+	cmd.name = le_arg_name(fcinfo, 0);
+	cmd.token = PG_ARGISNULL(1) ? 0 : le_arg_token(fcinfo, 1);
+	cmd.hold_for = le_arg_hold_for(fcinfo, 2);
+	cmd.all_holds = !PG_ARGISNULL(3) && PG_GETARG_BOOL(3);
+	cmd.role = GetUserId();
+	le_attach();
+	PG_RETURN_BOOL(release_is_final(fcinfo) ? release_now(&cmd) :
+				   release_at_commit(&cmd));
+}
+
+/* --- looking, and an administrator's means --- */
+
+/* is_held(name, token) */
+Datum
+le_is_held(PG_FUNCTION_ARGS)
+{
+	LeCommand	cmd = {.kind = LE_CMD_CHECK,.ns = LE_KIND_LOCK};
+	LeReply		reply;
+
+	cmd.name = le_arg_name(fcinfo, 0);
+	cmd.token = le_arg_token(fcinfo, 1);
+	le_request(&cmd, &reply, false);
+	check_reply(&cmd, &reply);
+	if (reply.status == LE_OK)
+		le_wait_durable(&reply, WHAT, cmd.name);
+	PG_RETURN_BOOL(reply.status == LE_OK);
+}
+
+typedef struct Holders
+{
+	bool		denied;
+	List	   *roles;			/* of the holders, each once */
+} Holders;
+
+static void
+collect_holder(void *arg, const LeLookItem *item)
+{
+	Holders    *holders = arg;
+
+	if (item->position == 0)
+		holders->roles = list_append_unique_oid(holders->roles, item->role);
+}
+
+static int64
+force(LeCommand *cmd)
+{
+	LeReply		reply;
+
+	cmd->kind = LE_CMD_FORCE;
+	le_request(cmd, &reply, false);
+	check_reply(cmd, &reply);
+	if (reply.count > 0)
+		ereport(LOG,
+				(errmsg("role \"%s\" has ended " INT64_FORMAT " holder(s) of lock \"%.*s\"",
+						GetUserNameFromId(GetUserId(), true), reply.count,
+						(int) cmd->name.len, cmd->name.data)));
+	return reply.count;
+}
+
+/* force_release_lock(name) */
+Datum
+le_force_release_lock(PG_FUNCTION_ARGS)
+{
+	LeCommand	cmd = {.ns = LE_KIND_LOCK};
+	Holders		holders = {0};
+	int64		ended = 0;
+	ListCell   *lc;
+
+	cmd.name = le_arg_name(fcinfo, 0);
+	if (has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND))
+	{
+		cmd.any_role = true;
+		PG_RETURN_INT64(force(&cmd));
+	}
+	le_look(cmd.ns, cmd.name, collect_holder, &holders);
+	foreach(lc, holders.roles)
+	{
+		cmd.role = lfirst_oid(lc);
+		if (has_privs_of_role(GetUserId(), cmd.role))
+			ended += force(&cmd);
+		else
+			holders.denied = true;
+	}
+	if (ended == 0 && holders.denied)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied to end the holder of lock \"%.*s\"",
+						(int) cmd.name.len, cmd.name.data),
+				 errhint("Only members of the holder's role, or of pg_signal_backend, may.")));
+	PG_RETURN_INT64(ended);
+}

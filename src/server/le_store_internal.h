@@ -1,0 +1,87 @@
+/*
+ * le_store_internal.h
+ *		What the files of the store share with each other only.
+ */
+#ifndef LE_STORE_INTERNAL_H
+#define LE_STORE_INTERNAL_H
+
+#include "access/htup_details.h"
+#include "storage/itemptr.h"
+#include "utils/rel.h"
+#include "utils/timestamp.h"
+
+#include "le_compat.h"
+#include "le_shmem.h"
+#include "le_store.h"
+
+#define STORE_NAME "lock_election"	/* of the extension and of its schema */
+
+/* The columns of lock_election.slot, in their order. */
+enum
+{
+	SLOT_TOKEN,
+	SLOT_ACQUIRED_AT,
+	SLOT_TTL,					/* LE_TTL_BOUND: as long as the session */
+	SLOT_TIME_LEFT,				/* of its own lease with a TTL; else 0 */
+	SLOT_LEASE,
+	SLOT_SESSION,				/* 0: gone */
+	SLOT_ROLE,
+	SLOT_SLOT,
+	SLOT_HOLDS,
+	SLOT_PERMITS,
+	SLOT_KIND,					/* LeKind */
+	SLOT_MODE,					/* LeMode; 0: free */
+	SLOT_NOT_BEFORE,
+	SLOT_NAME,
+	SLOT_OWNER,
+	SLOT_VALUE,
+	SLOT_PENDING,				/* array of PendingHold */
+	SLOT_COLUMNS
+};
+
+/* A hold whose transaction was open when the row was written. */
+typedef struct PendingHold
+{
+	uint64		session;
+	uint32		xact;
+	uint32		subxact;
+} PendingHold;
+
+/* The core's clock beside the wall clock that is stored. */
+typedef struct Clock
+{
+	LeTime		now;
+	TimestampTz wall;
+} Clock;
+
+/* Which tables they are. */
+typedef struct StoreTables
+{
+	Oid			nspoid;
+	Oid			slot_oid;
+	Oid			meta_oid;
+	Oid			floor_oid;
+	LeRelFileNumber slot_file;	/* the slot table's file when it was loaded */
+} StoreTables;
+
+extern StoreTables le_store_tables;
+
+/* Raises an error unless the table has the shape that the store writes. */
+extern void le_store_check_slot_table(Relation rel);
+extern void le_store_wrong_table(Relation rel) pg_attribute_noreturn();
+
+static inline uint64
+le_store_pack_tid(const ItemPointerData *tid)
+{
+	return ((uint64) ItemPointerGetBlockNumber(tid) << 16) |
+		ItemPointerGetOffsetNumber(tid);
+}
+
+static inline void
+le_store_unpack_tid(uint64 locator, ItemPointer tid)
+{
+	ItemPointerSet(tid, (BlockNumber) (locator >> 16),
+				   (OffsetNumber) (locator & 0xffff));
+}
+
+#endif							/* LE_STORE_INTERNAL_H */

@@ -1,0 +1,337 @@
+/*
+ * le_store_load.c
+ *		Reading the rows of lock_election.slot: into an empty core when a
+ *		manager starts or has lost a batch, or for a look at what is stored.
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "access/tableam.h"
+#include "executor/tuptable.h"
+#include "miscadmin.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "le_store_internal.h"
+
+/* A row as it was read; the texts lie in the page. */
+typedef struct StoredRow
+{
+	LeStoredSlot slot;			/* mode 0: free */
+	LeTime		ttl;
+	LeTime		time_left;
+	uint64		session;
+	int32		permits;
+	bool		has_not_before;
+	TimestampTz not_before;
+	LeText		pending;
+} StoredRow;
+
+/* --- reading --- */
+
+static LeText
+read_text(TupleTableSlot *tuple, int column)
+{
+	LeText		text = {NULL, 0};
+
+	if (!tuple->tts_isnull[column])
+	{
+		struct varlena *datum =
+			PG_DETOAST_DATUM_PACKED(tuple->tts_values[column]);
+
+		text.data = VARDATA_ANY(datum);
+		text.len = VARSIZE_ANY_EXHDR(datum);
+	}
+	return text;
+}
+
+static void
+invalid_row(TupleTableSlot *tuple)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("invalid row (%u,%u) in table \"%s.%s\"",
+					ItemPointerGetBlockNumber(&tuple->tts_tid),
+					ItemPointerGetOffsetNumber(&tuple->tts_tid),
+					STORE_NAME, "slot")));
+}
+
+/* The core takes what it gets; whoever wrote this may not have been us. */
+static bool
+row_is_valid(const StoredRow *stored)
+{
+	const LeStoredSlot *slot = &stored->slot;
+
+	if (slot->name.len < 1 || slot->name.len > LE_MAX_NAME ||
+		slot->owner.len > LE_MAX_OWNER || slot->value.len > LE_MAX_VALUE ||
+		(slot->ns != LE_KIND_LOCK && slot->ns != LE_KIND_ELECTION) ||
+		slot->slot < 0 || slot->slot == PG_INT32_MAX)
+		return false;
+	if (slot->mode == 0)
+		return true;
+	return slot->mode <= LE_MODE_PERMIT && slot->token > 0 && slot->holds > 0 &&
+		(stored->ttl > 0 || stored->ttl == LE_TTL_BOUND) &&
+		(slot->mode != LE_MODE_PERMIT || stored->permits > 0) &&
+		stored->pending.len % sizeof(PendingHold) == 0;
+}
+
+static void
+read_row(TupleTableSlot *tuple, StoredRow *stored)
+{
+	const Datum *values = tuple->tts_values;
+
+	slot_getallattrs(tuple);
+	stored->slot.ns = (LeKind) DatumGetInt16(values[SLOT_KIND]);
+	stored->slot.name = read_text(tuple, SLOT_NAME);
+	stored->slot.slot = DatumGetInt32(values[SLOT_SLOT]);
+	stored->slot.mode = (LeMode) DatumGetInt16(values[SLOT_MODE]);
+	stored->slot.owner = read_text(tuple, SLOT_OWNER);
+	stored->slot.value = read_text(tuple, SLOT_VALUE);
+	stored->slot.role = DatumGetObjectId(values[SLOT_ROLE]);
+	stored->slot.token = DatumGetInt64(values[SLOT_TOKEN]);
+	stored->slot.lease = DatumGetInt64(values[SLOT_LEASE]);
+	stored->slot.holds = DatumGetInt32(values[SLOT_HOLDS]);
+	stored->slot.acquired_at = DatumGetTimestampTz(values[SLOT_ACQUIRED_AT]);
+	stored->ttl = DatumGetInt64(values[SLOT_TTL]);
+	stored->time_left = DatumGetInt64(values[SLOT_TIME_LEFT]);
+	stored->session = (uint64) DatumGetInt64(values[SLOT_SESSION]);
+	stored->permits = DatumGetInt32(values[SLOT_PERMITS]);
+	stored->has_not_before = !tuple->tts_isnull[SLOT_NOT_BEFORE];
+	stored->not_before = stored->has_not_before ?
+		DatumGetTimestampTz(values[SLOT_NOT_BEFORE]) : 0;
+	stored->pending = read_text(tuple, SLOT_PENDING);
+	if (!row_is_valid(stored))
+		invalid_row(tuple);
+}
+
+/* --- loading --- */
+
+/* An uncommitted hold that was read and is still open. */
+typedef struct OpenHold
+{
+	int64		token;
+	PendingHold hold;
+} OpenHold;
+
+typedef struct Loader
+{
+	LeCore	   *core;
+	const LeLoadHooks *hooks;
+	Clock		clock;
+	int64		highest;		/* token */
+	OpenHold   *holds;
+	int			nholds;
+	int			max_holds;
+} Loader;
+
+static LeTime
+from_wall(const Clock *clock, TimestampTz t)
+{
+	if (TIMESTAMP_IS_NOEND(t))
+		return LE_NEVER;
+	if (TIMESTAMP_IS_NOBEGIN(t))
+		return 0;
+	return clock->now + (t - clock->wall);
+}
+
+static void
+load_failed(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OUT_OF_MEMORY),
+			 errmsg("out of memory"),
+			 errdetail("The locks of this database do not fit into memory.")));
+}
+
+static void
+collect_holds(Loader *loader, const StoredRow *stored)
+{
+	const LeLoadHooks *hooks = loader->hooks;
+
+	for (uint32 at = 0; at < stored->pending.len; at += sizeof(PendingHold))
+	{
+		PendingHold hold;
+
+		memcpy(&hold, stored->pending.data + at, sizeof(hold));
+		if (!hooks->alive(hold.session) ||
+			!hooks->pending(hold.session, hold.xact))
+			continue;
+		if (loader->nholds == loader->max_holds)
+		{
+			loader->max_holds = Max(64, loader->max_holds * 2);
+			loader->holds = loader->holds == NULL ?
+				palloc_array(OpenHold, loader->max_holds) :
+				repalloc_array(loader->holds, OpenHold, loader->max_holds);
+		}
+		loader->holds[loader->nholds].token = stored->slot.token;
+		loader->holds[loader->nholds++].hold = hold;
+	}
+}
+
+/*
+ * Up to LE_SAVE_INTERVAL a lease starts again with its full TTL, for its
+ * renewals write nothing; a longer one with the time left that was saved.
+ */
+static LeTime
+time_left(const Loader *loader, const StoredRow *stored)
+{
+	LeTime		left;
+
+	if (loader->hooks->time_left != NULL &&
+		loader->hooks->time_left(stored->slot.token, &left))
+		return left;
+	if (stored->ttl <= LE_SAVE_INTERVAL)
+		return stored->ttl;
+	return Min(Max(stored->time_left, 0), stored->ttl);
+}
+
+/* What becomes of a holder that was as good as its session. */
+static void
+session_is_gone(const Loader *loader, int64 token, LeLoad *load)
+{
+	load->lapsed = loader->hooks->fenced != NULL && loader->hooks->fenced(token);
+	load->held = load->lapsed;
+	if (!load->held && le_expiry_grace > 0)
+		load->not_before = loader->clock.now + le_expiry_grace * LE_MS;
+}
+
+static void
+load_holder(Loader *loader, const StoredRow *stored, LeLoad *load)
+{
+	const LeStoredSlot *slot = &stored->slot;
+
+	load->cmd.mode = slot->mode;
+	load->cmd.permits = stored->permits;
+	load->cmd.ttl = stored->ttl;
+	load->cmd.token = slot->token;
+	load->cmd.lease = slot->lease;
+	load->cmd.owner = slot->owner;
+	load->cmd.value = slot->value;
+	load->cmd.role = slot->role;
+	load->hold_count = (uint32) slot->holds;
+	load->acquired_at = from_wall(&loader->clock, slot->acquired_at);
+	load->time_left = time_left(loader, stored);
+	if (stored->session != 0 && loader->hooks->alive(stored->session))
+	{
+		load->cmd.session = stored->session;
+		load->cmd.sessno = le_session_proc(stored->session);
+	}
+	load->held = !loader->hooks->drop_all;
+	if (load->held && stored->ttl == LE_TTL_BOUND && slot->lease == 0 &&
+		load->cmd.session == 0)
+		session_is_gone(loader, slot->token, load);
+	load->dirty = !load->held;
+	if (load->held && !load->lapsed)
+		collect_holds(loader, stored);
+}
+
+static void
+load_not_before(const Loader *loader, TimestampTz stored, LeLoad *load)
+{
+	LeTime		not_before = from_wall(&loader->clock, stored);
+
+	if (not_before <= loader->clock.now)
+		return;
+	if (loader->hooks->drop_all)
+		load->dirty = true;
+	else
+		load->not_before = not_before;
+}
+
+static void
+load_row(Loader *loader, TupleTableSlot *tuple)
+{
+	StoredRow	stored;
+	LeLoad		load = {0};
+
+	read_row(tuple, &stored);
+	load.locator = le_store_pack_tid(&tuple->tts_tid);
+	load.cmd.ns = stored.slot.ns;
+	load.cmd.name = stored.slot.name;
+	load.slot = stored.slot.slot;
+	if (stored.has_not_before)
+		load_not_before(loader, stored.not_before, &load);
+	if (stored.slot.mode != 0)
+	{
+		if (le_core_find_token(loader->core, stored.slot.token) != NULL)
+			invalid_row(tuple);
+		load_holder(loader, &stored, &load);
+	}
+	if (stored.slot.token > loader->highest)
+		loader->highest = stored.slot.token;
+	if (!le_core_load_slot(loader->core, &load, loader->clock.now))
+		load_failed();
+}
+
+/*
+ * Uncommitted holds come last.  A session has one open transaction at most,
+ * but the rows do not say which; loading another slot of the session after
+ * its holds would look like its next transaction, and forget them.
+ */
+static void
+load_holds(const Loader *loader)
+{
+	for (int i = 0; i < loader->nholds; i++)
+	{
+		const PendingHold *hold = &loader->holds[i].hold;
+
+		if (!le_core_load_hold(loader->core, loader->holds[i].token,
+							   hold->session, le_session_proc(hold->session),
+							   hold->xact, hold->subxact))
+			load_failed();
+	}
+}
+
+int64
+le_store_load(LeCore *core, const LeLoadHooks *hooks, LeTime now)
+{
+	Loader		loader = {core, hooks, {now, GetCurrentTimestamp()}};
+	Relation	rel = table_open(le_store_tables.slot_oid, RowExclusiveLock);
+	TupleTableSlot *tuple;
+	TableScanDesc scan;
+
+	le_store_check_slot_table(rel);
+	le_store_tables.slot_file = le_relfilenumber(rel);
+	tuple = table_slot_create(rel, NULL);
+	scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
+	while (table_scan_getnextslot(scan, ForwardScanDirection, tuple))
+	{
+		CHECK_FOR_INTERRUPTS();
+		load_row(&loader, tuple);
+	}
+	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(tuple);
+	table_close(rel, NoLock);
+	load_holds(&loader);
+	if (loader.holds != NULL)
+		pfree(loader.holds);
+	return loader.highest;
+}
+
+void
+le_store_scan(void (*callback) (void *arg, const LeStoredSlot *slot), void *arg)
+{
+	Relation	rel;
+	TupleTableSlot *tuple;
+	TableScanDesc scan;
+
+	if (!le_store_find())
+		return;
+	rel = table_open(le_store_tables.slot_oid, AccessShareLock);
+	le_store_check_slot_table(rel);
+	tuple = table_slot_create(rel, NULL);
+	scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
+	while (table_scan_getnextslot(scan, ForwardScanDirection, tuple))
+	{
+		StoredRow	stored;
+
+		CHECK_FOR_INTERRUPTS();
+		read_row(tuple, &stored);
+		if (stored.slot.mode != 0)
+			callback(arg, &stored.slot);
+	}
+	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(tuple);
+	table_close(rel, AccessShareLock);
+}
+

@@ -1,0 +1,339 @@
+/*
+ * le_xact.c
+ *		What transactions do to locks.
+ *
+ * An acquire takes effect at once and is undone with its (sub)transaction:
+ * the manager has listed it, and is told in the mailbox from which
+ * subtransaction on everything is void.
+ *
+ * A release in a transaction is remembered here and sent after the commit,
+ * when the transaction's own locks are gone, so that the next holder cannot
+ * see data as they were before.  Until then the token's fence is held, which
+ * keeps even the TTL from handing the lock on.
+ *
+ * All of it happens in a resource-release callback: the only place that comes
+ * after the locks are released.  Nothing in there may fail.
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "storage/lock.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+
+#include "le_request.h"
+#include "le_xact.h"
+
+/* A release that waits for the commit, or (token 0 < cancels) its taking back. */
+typedef struct LePending
+{
+	struct LePending *older;
+	SubTransactionId subxact;
+	bool		cancel;			/* of all older ones of this token */
+	bool		all_holds;
+	bool		own;			/* an unnamed holder of this connection */
+	LeKind		ns;
+	Oid			role;
+	LeTime		hold_for;
+	int64		token;
+	uint32		name_len;
+	char		name[FLEXIBLE_ARRAY_MEMBER];
+} LePending;
+
+static uint32 xact_number = 0;
+static bool xact_is_open = false;
+static bool xact_is_touched = false;
+static bool xact_has_fence = false;
+static LePending *pending = NULL;	/* in TopTransactionContext */
+static SubTransactionId aborting = InvalidSubTransactionId;
+
+uint32
+le_xact_number(void)
+{
+	return xact_is_open ? xact_number : xact_number + 1;
+}
+
+uint32
+le_xact_open(void)
+{
+	LeRequestSlot *slot = le_my_slot();
+
+	if (!xact_is_open)
+	{
+		/* 0 means none */
+		if (++xact_number == 0)
+			++xact_number;
+		xact_is_open = true;
+		pg_atomic_write_u32(&slot->open_xact, xact_number);
+	}
+	return xact_number;
+}
+
+void
+le_xact_touched(void)
+{
+	xact_is_touched = true;
+}
+
+/* --- fences --- */
+
+static LOCKTAG
+fence_tag(int64 token)
+{
+	LOCKTAG		tag;
+
+	memset(&tag, 0, sizeof(tag));
+	tag.locktag_field1 = MyDatabaseId;
+	tag.locktag_field2 = (uint32) ((uint64) token >> 32);
+	tag.locktag_field3 = (uint32) token;
+	tag.locktag_type = LOCKTAG_USERLOCK;
+	tag.locktag_lockmethodid = USER_LOCKMETHOD;
+	return tag;
+}
+
+static LeDatabase *
+my_database(void)
+{
+	return &le_shared->databases[le_my_slot()->database];
+}
+
+void
+le_fence_take(int64 token)
+{
+	LOCKTAG		tag = fence_tag(token);
+
+	/* counted before it is taken: the manager looks only where there is one */
+	if (!xact_has_fence)
+		pg_atomic_fetch_add_u32(&my_database()->fences, 1);
+	xact_has_fence = true;
+	xact_is_touched = true;
+	(void) LockAcquire(&tag, ShareLock, false, false);
+}
+
+bool
+le_fence_held(int64 token)
+{
+	LOCKTAG		tag = fence_tag(token);
+
+	/*
+	 * The lock may go at once: a fence taken from now on is followed by a
+	 * check, and the manager answers that after what it is doing here.
+	 */
+	if (LockAcquire(&tag, ExclusiveLock, true, true) == LOCKACQUIRE_NOT_AVAIL)
+		return true;
+	LockRelease(&tag, ExclusiveLock, true);
+	return false;
+}
+
+/* --- releases that wait for the commit --- */
+
+static LePending *
+pending_new(int64 token, LeText name)
+{
+	LePending  *p = MemoryContextAllocZero(TopTransactionContext,
+										   offsetof(LePending, name) + name.len);
+
+	p->subxact = GetCurrentSubTransactionId();
+	p->token = token;
+	p->name_len = name.len;
+	if (name.len > 0)
+		memcpy(p->name, name.data, name.len);
+	p->older = pending;
+	pending = p;
+	return p;
+}
+
+void
+le_pending_add(int64 token, LeKind ns, LeText name, LeTime hold_for,
+			   bool all_holds, bool own)
+{
+	LePending  *p = pending_new(token, name);
+
+	p->ns = ns;
+	p->role = GetUserId();
+	p->hold_for = hold_for;
+	p->all_holds = all_holds;
+	p->own = own;
+	xact_is_touched = true;
+}
+
+void
+le_pending_cancel(int64 token)
+{
+	pending_new(token, (LeText) {NULL, 0})->cancel = true;
+}
+
+static bool
+is_cancelled(const LePending *release)
+{
+	for (LePending *p = pending; p != release; p = p->older)
+	{
+		if (p->cancel && p->token == release->token)
+			return true;
+	}
+	return false;
+}
+
+int
+le_pending_count(int64 token)
+{
+	int			n = 0;
+
+	for (LePending *p = pending; p != NULL; p = p->older)
+	{
+		if (p->token != token || p->cancel || is_cancelled(p))
+			continue;
+		if (p->all_holds)
+			return INT_MAX;
+		n++;
+	}
+	return n;
+}
+
+int64
+le_pending_own(LeKind ns, LeText name)
+{
+	for (LePending *p = pending; p != NULL; p = p->older)
+	{
+		if (!p->cancel && p->own && p->ns == ns && p->name_len == name.len &&
+			memcmp(p->name, name.data, name.len) == 0 && !is_cancelled(p))
+			return p->token;
+	}
+	return 0;
+}
+
+/* Send what has collected; as many to a request as fit. */
+static void
+send_releases(void)
+{
+	static char payload[LE_PAYLOAD_SIZE] pg_attribute_aligned(8);
+	uint32		len = 0;
+	int			count = 0;
+
+	for (LePending *p = pending; p != NULL; p = p->older)
+	{
+		uint32		size = MAXALIGN(sizeof(LeReleaseItem) + p->name_len);
+		LeReleaseItem *item;
+
+		if (p->cancel || is_cancelled(p))
+			continue;
+		if (len + size > sizeof(payload))
+		{
+			le_request_release_many(payload, len, count);
+			len = 0;
+			count = 0;
+		}
+		item = (LeReleaseItem *) (payload + len);
+		memset(item, 0, sizeof(*item));
+		item->token = p->token;
+		item->hold_for = p->hold_for;
+		item->name_len = (uint16) p->name_len;
+		item->ns = (uint8) p->ns;
+		item->role = p->role;
+		item->all_holds = p->all_holds;
+		memcpy((char *) item + sizeof(LeReleaseItem), p->name, p->name_len);
+		len += size;
+		count++;
+	}
+	if (count > 0)
+		le_request_release_many(payload, len, count);
+}
+
+/* --- ends --- */
+
+static void
+top_ended(bool is_commit)
+{
+	bool		was_open = xact_is_open,
+				had_fence = xact_has_fence;
+	LePending  *had_pending = pending;
+
+	if (!was_open && !had_fence && had_pending == NULL && !xact_is_touched)
+		return;
+
+	/* the callback comes once for every resource owner: only the first counts */
+	xact_is_open = false;
+	xact_is_touched = false;
+	xact_has_fence = false;
+	aborting = InvalidSubTransactionId;
+
+	if (le_my_slot() != NULL)
+	{
+		if (was_open)
+		{
+			if (!is_commit)
+				le_mail_undo(xact_number, TopSubTransactionId);
+			pg_atomic_write_u32(&le_my_slot()->open_xact, 0);
+		}
+		if (had_fence)
+			pg_atomic_fetch_sub_u32(&my_database()->fences, 1);
+		if (is_commit && had_pending != NULL)
+			send_releases();
+		if (had_fence)
+			le_mail(LE_MAIL_FENCE_ENDED);
+	}
+	pending = NULL;
+}
+
+static void
+sub_aborted(void)
+{
+	SubTransactionId subxact = aborting;
+
+	aborting = InvalidSubTransactionId;
+	while (pending != NULL && pending->subxact >= subxact)
+		pending = pending->older;
+	if (le_my_slot() == NULL)
+		return;
+	if (xact_is_open)
+		le_mail_undo(xact_number, subxact);
+	if (xact_has_fence)
+		le_mail(LE_MAIL_FENCE_ENDED);
+}
+
+static void
+resources_released(ResourceReleasePhase phase, bool is_commit,
+				   bool is_top_level, void *arg)
+{
+	if (phase != RESOURCE_RELEASE_AFTER_LOCKS)
+		return;
+	if (is_top_level)
+		top_ended(is_commit);
+	else if (aborting != InvalidSubTransactionId)
+		sub_aborted();
+}
+
+static void
+sub_xact_event(SubXactEvent event, SubTransactionId subxact,
+			   SubTransactionId parent, void *arg)
+{
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		aborting = subxact;
+	else if (event == SUBXACT_EVENT_COMMIT_SUB)
+	{
+		/* from now on they stand and fall with the parent */
+		for (LePending *p = pending; p != NULL && p->subxact >= subxact; p = p->older)
+			p->subxact = parent;
+	}
+}
+
+static void
+xact_event(XactEvent event, void *arg)
+{
+	if (event == XACT_EVENT_PRE_PREPARE && xact_is_touched)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot PREPARE a transaction that has acquired, released or fenced a lock"),
+				 errhint("Acquire and release locks outside of two-phase transactions.")));
+}
+
+void
+le_xact_init(void)
+{
+	RegisterXactCallback(xact_event, NULL);
+	RegisterSubXactCallback(sub_xact_event, NULL);
+	RegisterResourceReleaseCallback(resources_released, NULL);
+}

@@ -1,0 +1,42 @@
+/*
+ * le_xact.h
+ *		What transactions do to locks: undo of acquires, releases at commit,
+ *		fences.
+ */
+#ifndef LE_XACT_H
+#define LE_XACT_H
+
+#include "le_core.h"
+
+/*
+ * The number under which this session's current transaction acquires; from
+ * its first acquire on it is open.
+ */
+extern uint32 le_xact_open(void);
+extern uint32 le_xact_number(void);
+
+/* Something was acquired, released or fenced: PREPARE is refused. */
+extern void le_xact_touched(void);
+
+/*
+ * Hold the fence of a token until the end of the transaction: while it is
+ * held, the manager neither ends nor replaces this holder.
+ */
+extern void le_fence_take(int64 token);
+
+/* In the manager: does anybody hold this token's fence? */
+extern bool le_fence_held(int64 token);
+
+/* A release that happens at commit. */
+extern void le_pending_add(int64 token, LeKind ns, LeText name, LeTime hold_for,
+						   bool all_holds, bool own);
+/* How many releases of this token are pending; all of its holds: INT_MAX. */
+extern int	le_pending_count(int64 token);
+/* The token of this connection's own pending release of a name; 0: none. */
+extern int64 le_pending_own(LeKind ns, LeText name);
+/* Acquired again: take back the releases of this token. */
+extern void le_pending_cancel(int64 token);
+
+extern void le_xact_init(void);
+
+#endif							/* LE_XACT_H */
