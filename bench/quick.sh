@@ -1,0 +1,253 @@
+#!/bin/bash
+# The figures that the design promises, measured in a throw-away cluster with fsync on; ratios come from one run.
+#
+#   SECTIONS="a b c d e"   which: (a) random names against a table lock, (b) one hot lock, (c) the hot lock beside a held
+#                          snapshot, (d) renewals against SELECT 1, (e) very many held locks
+#   ROUNDS=5 DURATION=5    alternating rounds, of which the medians count, and the seconds of each
+#   SNAPSHOT_SECONDS=60    (c) how long the snapshot is held
+#   RESTART_DEAD=1         (c) goes on until DEAD_ROWS=10000000 dead row versions are left and times a manager's restart
+#   HELD=1000000           (e) how many locks are held
+#   TMPDIR                 where the cluster lies; a file system in memory would measure no flushes
+#   PG_MAJOR               PostgreSQL's version
+set -eu
+if [ -z "${LE_RUN:-}" ]; then
+	. "$(dirname "$0")/../test/common.sh"
+	le_prepare
+	le_run bench/quick.sh
+	exit
+fi
+
+SECTIONS=${SECTIONS:-a b c d e}
+ROUNDS=${ROUNDS:-5}
+DURATION=${DURATION:-5}
+SNAPSHOT_SECONDS=${SNAPSHOT_SECONDS:-60}
+BEFORE_SECONDS=20
+TAIL_SECONDS=10
+RESTART_DEAD=${RESTART_DEAD:-}
+DEAD_ROWS=${DEAD_ROWS:-10000000}
+HELD=${HELD:-1000000}
+FEW_HELD=1000
+FILL_CLIENTS=8
+dir=$LE_RUN/work/bench
+declare -A rates
+
+sql()
+{
+	psql -XAtq -v ON_ERROR_STOP=1 -c "$@"
+}
+
+# bench CLIENTS SCRIPT [pgbench options]: transactions per second
+bench()
+{
+	local clients=$1 script=$2
+	shift 2
+	sql CHECKPOINT
+	pgbench -n -M prepared -c "$clients" -j 2 -T "$DURATION" -f "bench/$script.sql" "$@" >"$dir/pgbench.out" 2>&1 ||
+		{ tail -n 20 "$dir/pgbench.out" "$SERVER_LOG" >&2; return 1; }
+	sed -n 's/^tps = \([0-9.]*\).*/\1/p' "$dir/pgbench.out"
+}
+
+# measure KEY CLIENTS SCRIPT ...: the same, kept under KEY
+measure()
+{
+	local key=$1 rate
+	shift
+	rate=$(bench "$@")
+	rates[$key]+=" $rate"
+	printf '   %-28s %10.0f /s\n' "$key" "$rate" >&2
+}
+
+median()
+{
+	printf '%s\n' ${rates[$1]} | sort -g | awk '{ v[NR] = $1 } END { print (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2 }'
+}
+
+# figure TEXT VALUE BASE-TEXT BASE RATIO WANTED: one line of the table, collected for the end
+figure()
+{
+	awk -v t="$1" -v v="$2" -v bt="$3" -v b="$4" -v r="$5" -v op="${6%% *}" -v w="${6##* }" 'BEGIN {
+		ok = op == ">=" ? r >= w : r <= w
+		printf "%-34s %10.0f   %-26s %10.0f   %9.2f   %s %-6s %s\n", t, v, bt, b, r, op, w, ok ? "reached" : "MISSED"
+	}' >>"$dir/figures"
+}
+
+ratio()
+{
+	awk -v a="$1" -v b="$2" 'BEGIN { print (b > 0 ? a / b : 0) }'
+}
+
+section()
+{
+	echo "-- $*" >&2
+}
+
+# --- (a) random names, against a lock written by hand ---------------------------------------------------------------
+
+section_a()
+{
+	local i c
+	section "(a) acquire and release of random names"
+	sql 'CREATE TABLE table_lock (name text PRIMARY KEY, owner text NOT NULL, expires_at timestamptz NOT NULL)'
+	for ((i = 1; i <= ROUNDS; i++)); do
+		for c in 8 32; do
+			measure "random, $c clients" $c random
+			measure "table lock, $c clients" $c random-table
+		done
+	done
+	for c in 8 32; do
+		figure "random names, $c clients, pairs/s" "$(median "random, $c clients")" "table lock" \
+			"$(median "table lock, $c clients")" \
+			"$(ratio "$(median "random, $c clients")" "$(median "table lock, $c clients")")" ">= 1.8"
+	done
+}
+
+# --- (b) one hot lock -----------------------------------------------------------------------------------------------
+
+section_b()
+{
+	local i
+	section "(b) one hot lock, 8 clients"
+	for ((i = 1; i <= ROUNDS; i++)); do
+		measure "hot lock" 8 hot
+		measure "random beside hot" 8 random
+	done
+	figure "hot lock, hand-offs/s" "$(median "hot lock")" "random, pairs/s" "$(median "random beside hot")" \
+		"$(ratio "$(median "hot lock")" "$(median "random beside hot")")" ">= 0.4"
+}
+
+# --- (c) the hot lock beside a held snapshot ------------------------------------------------------------------------
+
+hold_snapshot()
+{
+	psql -XAtq -c 'BEGIN ISOLATION LEVEL REPEATABLE READ' -c 'SELECT count(*) FROM pg_class' -c "SELECT pg_sleep(1e6)" \
+		>/dev/null 2>&1 &
+	snapshot=$!
+	until [ "$(sql "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep(1e6)%' AND backend_xmin IS NOT NULL")" = 1 ]; do
+		sleep 0.05
+	done
+}
+
+release_snapshot()
+{
+	sql "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep(1e6)%'" >/dev/null
+	wait "$snapshot" || true
+}
+
+# The mean rate of the seconds after FROM up to TO of a pgbench that reports every second.
+mean_rate()
+{
+	awk -v from="$1" -v to="$2" '$1 == "progress:" && $2 > from + 0.5 && $2 < to + 0.5 { s += $4; n++ }
+		END { print (n ? s / n : 0) }' "$dir/progress"
+}
+
+dead_rows()
+{
+	sql "SELECT coalesce(sum(n_dead_tup), 0) FROM pg_stat_all_tables WHERE schemaname = 'lock_election'"
+}
+
+section_c()
+{
+	local total=$((BEFORE_SECONDS + SNAPSHOT_SECONDS)) before after pgbench snapshot
+	section "(c) the hot lock, a snapshot held from second $BEFORE_SECONDS on for $SNAPSHOT_SECONDS s"
+	sql CHECKPOINT
+	pgbench -n -M prepared -c 8 -j 2 -T $((total + 1)) -P 1 -f bench/hot.sql >"$dir/progress" 2>&1 &
+	pgbench=$!
+	until grep -q "^progress: $BEFORE_SECONDS\." "$dir/progress"; do
+		kill -0 $pgbench || { tail -n 5 "$dir/progress" >&2; return 1; }
+		sleep 0.05
+	done
+	hold_snapshot
+	wait $pgbench
+	before=$(mean_rate $((BEFORE_SECONDS - TAIL_SECONDS)) $BEFORE_SECONDS)
+	after=$(mean_rate $((total - TAIL_SECONDS)) $total)
+	figure "hot lock, last $TAIL_SECONDS s of the snapshot" "$after" "before it" "$before" "$(ratio "$after" "$before")" ">= 0.85"
+	[ -z "$RESTART_DEAD" ] || section_restart
+	release_snapshot
+}
+
+section_restart()
+{
+	local dead start end old
+	section "(c) dead row versions up to $DEAD_ROWS, then a restart of the manager"
+	dead=$(dead_rows)
+	while [ "$dead" -lt "$DEAD_ROWS" ]; do
+		DURATION=30 bench 8 hot >/dev/null
+		dead=$(dead_rows)
+		printf '   %s dead rows\n' "$dead" >&2
+	done
+	old=$(sql 'SELECT pid FROM lock_election.manager')
+	start=$EPOCHREALTIME
+	sql "SELECT pg_terminate_backend($old, 60000)" >/dev/null
+	until sql "SELECT release_lock('after', acquire_lock('after'))" >/dev/null 2>"$dir/restart.err"; do
+		sleep 0.02
+	done
+	end=$EPOCHREALTIME
+	[ "$(sql 'SELECT pid FROM lock_election.manager')" != "$old" ] || { echo "the manager did not restart" >&2; return 1; }
+	figure "manager restart, s" "$(awk "BEGIN { print $end - $start }")" "dead rows" "$dead" \
+		"$(awk "BEGIN { print $end - $start }")" "<= 10"
+}
+
+# --- (d) renewals ---------------------------------------------------------------------------------------------------
+
+section_d()
+{
+	local i
+	section "(d) renew_lock, 8 clients"
+	for ((i = 1; i <= ROUNDS; i++)); do
+		measure "renew_lock" 8 renew -D t=0 -D round=$i
+		measure "SELECT 1" 8 select1
+	done
+	figure "renew_lock, /s" "$(median renew_lock)" "SELECT 1, /s" "$(median "SELECT 1")" \
+		"$(ratio "$(median renew_lock)" "$(median "SELECT 1")")" ">= 0.45"
+}
+
+# --- (e) very many held locks ---------------------------------------------------------------------------------------
+
+# fill DATABASE COUNT: holds COUNT locks; their durability is not what is measured
+fill()
+{
+	local batch=5000 per_client=$(($2 / FILL_CLIENTS))
+	[ $per_client -ge $batch ] || batch=$per_client
+	PGOPTIONS='-c synchronous_commit=off' PGDATABASE=$1 pgbench -n -M prepared -c $FILL_CLIENTS -j 2 -t $((per_client / batch)) \
+		-D k=0 -D per_client=$per_client -D batch=$batch -f bench/fill.sql >"$dir/pgbench.out" 2>&1 ||
+		{ tail -n 20 "$dir/pgbench.out" "$SERVER_LOG" >&2; return 1; }
+}
+
+section_e()
+{
+	local i memory few_memory held
+	section "(e) $HELD held locks"
+	for i in few many; do
+		sql "CREATE DATABASE $i"
+		PGDATABASE=$i sql 'CREATE EXTENSION lock_election'
+	done
+	fill few $FEW_HELD
+	fill many "$HELD"
+	held=$(PGDATABASE=many sql 'SELECT count(*) FROM lock_election.locks')
+	memory=$(PGDATABASE=many sql 'SELECT memory FROM lock_election.manager')
+	# A rate or a size per lock means nothing when the locks are not held.
+	[ "$held" -ge $((HELD * 9 / 10)) ] || { echo "only $held of $HELD locks are held" >&2; return 1; }
+	few_memory=$(PGDATABASE=few sql 'SELECT memory FROM lock_election.manager')
+	awk '/VmRSS|RssAnon/ { print "   manager " $1, $2, $3 }' "/proc/$(PGDATABASE=many sql 'SELECT pid FROM lock_election.manager')/status" >&2
+	printf '   memory with %s held: %s, with %s held: %s\n' $FEW_HELD "$few_memory" "$held" "$memory" >&2
+	for ((i = 1; i <= ROUNDS; i++)); do
+		PGDATABASE=few measure "pairs/s, $FEW_HELD held" 8 random
+		PGDATABASE=many measure "pairs/s, $HELD held" 8 random
+	done
+	figure "manager's memory, bytes" "$memory" "locks held" "$held" "$(ratio "$memory" "$held")" "<= 500"
+	figure "pairs/s with $HELD held" "$(median "pairs/s, $HELD held")" "with $FEW_HELD held" \
+		"$(median "pairs/s, $FEW_HELD held")" \
+		"$(ratio "$(median "pairs/s, $HELD held")" "$(median "pairs/s, $FEW_HELD held")")" ">= 0.8"
+}
+
+server_conf="shared_buffers = 256MB"
+. test/lib/server.sh
+server_start bench "$server_conf"
+: >"$dir/figures"
+for s in $SECTIONS; do
+	section_$s
+done
+echo
+echo "$(postgres -V), $(nproc) processors, data on $(stat -f -c %T "$dir"), medians of $ROUNDS rounds of $DURATION s (c: one run)"
+printf '%-34s %10s   %-26s %10s   %9s   %s\n' figure value "compared with" value ratio wanted
+cat "$dir/figures"

@@ -1,0 +1,237 @@
+# Shared by run.sh, demo.sh and bench/quick.sh: packages, build, a private copy of PostgreSQL with the extension in it,
+# an account for the server, and a clean-up that runs however the script ends. To be sourced by bash.
+#
+#   le_prepare [make goals]   afterwards $LE_TMP holds everything and le_run works
+#   le_run COMMAND...         runs COMMAND as the unprivileged account in $LE_TMP/src, a copy of the project
+
+set -eu
+# A make that calls us must not hand its options on to the makes that we call.
+unset MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL
+LE_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+LE_TMP=
+LE_CHILD=
+LE_APT_FILES=()
+LE_JOBS=$(nproc 2>/dev/null || echo 2)
+
+le_say()
+{
+	echo "== $*" >&2
+}
+
+le_die()
+{
+	echo "error: $*" >&2
+	exit 1
+}
+
+# --- clean-up -------------------------------------------------------------------------------------------------------
+
+# Process ids that belong to this run: the program lies in $LE_TMP (the server overwrites its environment), or the
+# environment carries our mark.
+le_ours()
+{
+	{
+		find /proc -maxdepth 2 -name exe -lname "$LE_TMP/*" -printf '%h\n'
+		grep -lzxF "LE_RUN=$LE_TMP" /proc/[0-9]*/environ
+	} 2>/dev/null | sed 's,^/proc/,,; s,/environ$,,' | sort -u
+}
+
+# Shared memory outlives a server that is killed. What the living have mapped is in their maps (for the old kind, the
+# inode is the id); the dead leave an id in the seventh line of postmaster.pid.
+le_shared_memory()
+{
+	{
+		cat $(le_ours | sed 's,.*,/proc/&/maps,') /dev/null | sed -n 's,.* \([0-9]*\) */SYSV.*,\1,p; s,.* \(/dev/shm/PostgreSQL\.[0-9]*\).*,\1,p'
+		find "$LE_TMP" -name postmaster.pid -exec sed -s -n '7s/.* //p' {} +
+	} 2>/dev/null | sort -u
+}
+
+# Immediate shutdown: the one that also removes a server's shared memory.
+le_stop_servers()
+{
+	local pid
+	for pid in $(find "$LE_TMP" -name postmaster.pid -exec sed -s -n '1s/^\([0-9]*\)$/\1/p' {} + 2>/dev/null); do
+		case "$(readlink "/proc/$pid/exe")" in
+			"$LE_TMP"/*) kill -QUIT "$pid" 2>/dev/null || true ;;
+		esac
+	done
+}
+
+le_cleanup()
+{
+	local i pids memory
+	trap '' INT TERM HUP
+	if [ -n "$LE_TMP" ]; then
+		memory=$(le_shared_memory)
+		[ -z "$LE_CHILD" ] || kill -TERM -- "-$LE_CHILD" 2>/dev/null || true
+		le_stop_servers
+		for ((i = 0; ; i++)); do
+			pids=$(le_ours)
+			[ -n "$pids" ] || break
+			memory+=" $(le_shared_memory)"
+			if [ $i = 10 ]; then kill -TERM $pids 2>/dev/null || true; fi
+			if [ $i -ge 40 ]; then kill -KILL $pids 2>/dev/null || true; fi
+			sleep 0.1
+		done
+		for i in $memory; do
+			case $i in
+				/*) rm -f "$i" ;;
+				*) ipcrm -m "$i" 2>/dev/null || true ;;
+			esac
+		done
+		rm -rf "$LE_TMP"
+	fi
+	le_apt_files_remove
+}
+
+trap le_cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+trap 'exit 129' HUP
+
+# Runs a command in a session of its own, in the background, so that a signal to this script is served at once.
+le_wait()
+{
+	local rc=0
+	setsid "$@" </dev/null &
+	LE_CHILD=$!
+	wait "$LE_CHILD" || rc=$?
+	LE_CHILD=
+	return $rc
+}
+
+# --- packages -------------------------------------------------------------------------------------------------------
+
+le_as_root()
+{
+	if [ "$(id -u)" = 0 ]; then
+		"$@"
+	elif command -v sudo >/dev/null; then
+		sudo "$@"
+	else
+		le_die "this needs root or sudo: $*"
+	fi
+}
+
+le_installed()
+{
+	[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+# The major version of the distribution's metapackage, as "15" from "15+248".
+le_distribution_major()
+{
+	apt-cache policy postgresql 2>/dev/null | sed -n 's/^ *Candidate: \([0-9][0-9]*\).*/\1/p'
+}
+
+le_apt_update()
+{
+	[ -z "${LE_APT_UPDATED:-}" ] || return 0
+	le_say "apt-get update"
+	le_as_root apt-get update -qq
+	LE_APT_UPDATED=1
+}
+
+# While packages are installed: no default cluster is created, and no existing cluster is started that was stopped.
+le_apt_files_create()
+{
+	local file=/etc/postgresql-common/createcluster.d/zz-lock-election-test.conf
+	LE_APT_FILES=("$file")
+	le_as_root mkdir -p "${file%/*}"
+	echo "create_main_cluster = false" | le_as_root tee "$file" >/dev/null
+	file=/usr/sbin/policy-rc.d
+	if [ ! -e $file ]; then
+		LE_APT_FILES+=("$file")
+		printf '#!/bin/sh\ncase $1 in postgresql*) exit 101 ;; esac\nexit 0\n' | le_as_root tee $file >/dev/null
+		le_as_root chmod 755 $file
+	fi
+}
+
+le_apt_files_remove()
+{
+	[ ${#LE_APT_FILES[@]} = 0 ] && return 0
+	le_as_root rm -f "${LE_APT_FILES[@]}"
+	dpkg -S "${LE_APT_FILES[0]%/*}" >/dev/null 2>&1 ||
+		le_as_root rmdir --ignore-fail-on-non-empty "${LE_APT_FILES[0]%/*}"
+	LE_APT_FILES=()
+}
+
+le_packages()
+{
+	local p missing=()
+	command -v apt-get >/dev/null || le_die "apt-get not found: this script is for Debian and its derivatives"
+	PG_MAJOR=${PG_MAJOR:-$(le_distribution_major)}
+	if [ -z "$PG_MAJOR" ]; then
+		le_apt_update
+		PG_MAJOR=$(le_distribution_major)
+		[ -n "$PG_MAJOR" ] || le_die "the distribution offers no package postgresql; set PG_MAJOR"
+	fi
+	for p in postgresql-$PG_MAJOR postgresql-server-dev-$PG_MAJOR postgresql-$PG_MAJOR-pgtap libpq-dev libkrb5-dev \
+		gcc libc6-dev make perl libipc-run-perl iproute2 util-linux; do
+		le_installed "$p" || missing+=("$p")
+	done
+	[ ${#missing[@]} -gt 0 ] || return 0
+	le_apt_update
+	le_say "installing: ${missing[*]}"
+	le_apt_files_create
+	le_as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 install -qq -y --no-install-recommends "${missing[@]}" \
+		>"$LE_TMP/apt.log" 2>&1 </dev/null || { tail -n 30 "$LE_TMP/apt.log" >&2; le_die "apt-get install failed"; }
+	le_apt_files_remove
+}
+
+# --- a private PostgreSQL -------------------------------------------------------------------------------------------
+
+# PostgreSQL finds its directories relative to its programs. So a tree of links, with real copies of the programs (they
+# resolve links to themselves) and real directories where the extension goes, is an installation of its own.
+le_private_tree()
+{
+	local sys=/usr/lib/postgresql/$PG_MAJOR share=/usr/share/postgresql/$PG_MAJOR lib inc
+	lib=$(dirname "$("$sys/bin/pg_config" --libdir)/x")
+	inc=$("$sys/bin/pg_config" --includedir)
+	LE_BIN=$LE_TMP$sys/bin
+	mkdir -p "$LE_BIN" "$LE_TMP$sys/lib" "$LE_TMP$share/extension" "$LE_TMP$(dirname "$lib")" "$LE_TMP$(dirname "$inc")"
+	cp -a "$sys/bin/." "$LE_BIN"
+	ln -s "$sys"/lib/* "$LE_TMP$sys/lib/"
+	ln -s "$lib" "$LE_TMP$lib"
+	ln -s "$inc" "$LE_TMP$inc"
+	find "$share" -mindepth 1 -maxdepth 1 ! -name extension -exec ln -s -t "$LE_TMP$share" {} +
+	ln -s "$share"/extension/* "$LE_TMP$share/extension/"
+	rm -f "$LE_TMP$sys"/lib/lock_election* "$LE_TMP$share"/extension/lock_election*
+	case "$("$LE_BIN/pg_config" --pkglibdir) $("$LE_BIN/pg_config" --sharedir)" in
+		"$LE_TMP$sys/lib $LE_TMP$share") ;;
+		*) le_die "PostgreSQL $PG_MAJOR does not work from another place: $("$LE_BIN/pg_config" --pkglibdir)" ;;
+	esac
+}
+
+le_prepare()
+{
+	local log
+	LE_TMP=$(mktemp -d "${TMPDIR:-/tmp}/lock_election.XXXXXX")
+	LE_TMP=$(cd "$LE_TMP" && pwd -P)
+	chmod 755 "$LE_TMP"
+	log=$LE_TMP/build.log
+	le_packages
+	le_private_tree
+	le_say "building for PostgreSQL $PG_MAJOR"
+	# Built with the system's pg_config, whose paths stay the same from run to run, and installed with the copy's.
+	le_wait make -C "$LE_ROOT" -s -j"$LE_JOBS" PG_CONFIG="/usr/lib/postgresql/$PG_MAJOR/bin/pg_config" all >"$log" 2>&1 &&
+		{ [ $# = 0 ] || le_wait make -C "$LE_ROOT" -s -j"$LE_JOBS" "$@" >>"$log" 2>&1; } &&
+		le_wait make -C "$LE_ROOT" -s PG_CONFIG="$LE_BIN/pg_config" install >>"$log" 2>&1 ||
+		{ tail -n 40 "$log" >&2; le_die "the build failed"; }
+	# The account may not be able to read the checkout.
+	mkdir "$LE_TMP/src" "$LE_TMP/work" "$LE_TMP/home"
+	tar -C "$LE_ROOT" --exclude=.git --exclude='*.o' -cf - . | tar -C "$LE_TMP/src" -xf -
+	LE_ENV=(env LE_RUN="$LE_TMP" PG_CONFIG="$LE_BIN/pg_config" PATH="$LE_BIN:$PATH" HOME="$LE_TMP/home" LC_ALL=C.UTF-8)
+	# PostgreSQL refuses to run as root; nobody is an account that no existing cluster trusts.
+	LE_AS=()
+	if [ "$(id -u)" = 0 ]; then
+		LE_AS=(setpriv --reuid=nobody --regid=nogroup --clear-groups)
+		chown -R nobody:nogroup "$LE_TMP/src" "$LE_TMP/work" "$LE_TMP/home"
+	fi
+	cd "$LE_TMP/src"
+}
+
+le_run()
+{
+	le_wait "${LE_ENV[@]}" "${LE_AS[@]}" "$@"
+}

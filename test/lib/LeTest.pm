@@ -1,0 +1,229 @@
+# Helpers for the tests: a cluster with the extension, sessions that run in the background, and a check that nothing is
+# left behind. Everything is exported.
+#
+#   my $node = new_node('main', conf => "max_locks_per_transaction = 10");
+#   my $s = session($node);
+#     $s->query('SELECT 1')         waits and returns the output; $s->error is what went to stderr (VERBOSITY verbose:
+#                                   "ERROR:  55P03: ..." carries the SQLSTATE)
+#     $s->async('SELECT ...')       starts it; several may be queued, they run one after the other
+#     $s->ready                     true when the oldest one has ended
+#     $s->wait([seconds])           the output of the oldest one
+#     $s->pid, $s->kill('KILL'), $s->quit
+
+package LeTest;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes ();
+
+our @EXPORT = qw(new_node node_conf session wait_for_sql wait_until nothing_left can_silence add_host silence_host);
+
+sub timeout { return $PostgreSQL::Test::Utils::timeout_default; }
+
+# What every test cluster has in its configuration.
+sub node_conf
+{
+	return <<'CONF';
+shared_preload_libraries = 'lock_election'
+max_connections = 100
+shared_buffers = 16MB
+max_prepared_transactions = 10
+log_line_prefix = '%m [%p] %b %d %a '
+log_min_messages = info
+restart_after_crash = on
+CONF
+}
+
+# A running cluster with the extension in database postgres.
+#   init => [...]      arguments of PostgreSQL::Test::Cluster->init, e.g. allows_streaming => 1
+#   conf => text       appended to postgresql.conf
+#   start => 0, extension => 0    leave that step to the test
+sub new_node
+{
+	my ($name, %opts) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+
+	$node->init(@{ $opts{init} // [] });
+	$node->append_conf('postgresql.conf', node_conf() . ($opts{conf} // ''));
+	return $node unless $opts{start} // 1;
+	$node->start;
+	$node->safe_psql('postgres', 'CREATE EXTENSION lock_election') if $opts{extension} // 1;
+	return $node;
+}
+
+# Waits until the code returns true; false when the time is over.
+sub wait_until
+{
+	my ($code, $seconds) = @_;
+	my $end = Time::HiRes::time() + ($seconds // timeout());
+
+	until ($code->())
+	{
+		return 0 if Time::HiRes::time() > $end;
+		Time::HiRes::sleep(0.05);
+	}
+	return 1;
+}
+
+# Waits until the query's output is $expected ('t' by default); dies when that takes too long.
+sub wait_for_sql
+{
+	my ($node, $sql, $expected, %opts) = @_;
+	my ($out, $err);
+	local $ENV{PGOPTIONS} = '-c log_statement=none';
+
+	$expected //= 't';
+	wait_until(
+		sub {
+			$node->psql($opts{dbname} // 'postgres', $sql, stdout => \$out, stderr => \$err);
+			return $out eq $expected;
+		},
+		$opts{timeout})
+	  or die "timed out: $sql\nexpected: $expected\nlast: $out\n$err";
+	return 1;
+}
+
+# A test: no holder and no waiter is left. What ends in the background gets a moment to do so.
+sub nothing_left
+{
+	my ($node, $test_name, %opts) = @_;
+	my $sql = q{SELECT 'lock', name, owner FROM lock_election.locks UNION ALL SELECT 'waiter', name, '' FROM lock_election.waiters};
+	my ($out, $err) = ('', '');
+	local $ENV{PGOPTIONS} = '-c log_statement=none';
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	wait_until(
+		sub {
+			$node->psql($opts{dbname} // 'postgres', $sql, stdout => \$out, stderr => \$err);
+			return $out . $err eq '';
+		},
+		$opts{timeout} // 5);
+	return is($out . $err, '', $test_name // 'nothing is left behind');
+}
+
+# A host that can fall silent: an address on the loopback interface of the network that the runner made for the tests. Let
+# the server listen on it and the client connect to it (host=..); after silence_host no packet arrives any more, and
+# nobody is told. Without such a network: plan skip_all unless can_silence().
+sub can_silence { return $ENV{LE_NET}; }
+
+sub add_host { system_or_bail('ip', 'address', 'add', "$_[0]/32", 'dev', 'lo'); return; }
+
+sub silence_host { system_or_bail('ip', 'address', 'delete', "$_[0]/32", 'dev', 'lo'); return; }
+
+# A psql in the background: session($node, dbname => .., user => .., connstr => extra)
+sub session
+{
+	my ($node, %opts) = @_;
+	return LeTest::Session->new($node, %opts);
+}
+
+package LeTest::Session;
+
+use strict;
+use warnings;
+
+use IPC::Run ();
+use Time::HiRes ();
+
+sub new
+{
+	my ($class, $node, %opts) = @_;
+	my $connstr = $node->connstr($opts{dbname} // 'postgres');
+	my $self = bless { in => '', out => '', err => '', sent => 0, got => 0, error => '' }, $class;
+
+	$connstr .= " user='$opts{user}'" if defined $opts{user};
+	$connstr .= " $opts{connstr}" if defined $opts{connstr};
+	$self->{run} = IPC::Run::start(
+		[ 'psql', '-XAtq', '-v', 'VERBOSITY=verbose', '-d', $connstr, '-f', '-' ],
+		'<', \$self->{in}, '>', \$self->{out}, '2>', \$self->{err});
+	$self->{pid} = $self->query('SELECT pg_backend_pid()');
+	die "psql: $self->{error}$self->{err}" unless $self->{pid} =~ /^\d+$/;
+	return $self;
+}
+
+sub pid { return $_[0]{pid}; }
+
+# What the last answer's statements wrote to stderr: errors and notices.
+sub error { return $_[0]{error}; }
+
+# Starts a statement; its end is seen by a mark behind its output on both streams.
+sub async
+{
+	my ($self, $sql) = @_;
+	my $mark = '=end-' . ++$self->{sent} . '=';
+
+	# A backslash command takes the rest of its line.
+	$sql .= ";" unless $sql =~ /;\s*\z/ || $sql =~ /\\\w[^\n]*\z/;
+	$self->{in} .= "$sql\n\\echo $mark\n\\warn $mark\n";
+	$self->{run}->pump_nb;
+	return;
+}
+
+sub ready
+{
+	my ($self) = @_;
+	my $mark = '=end-' . ($self->{got} + 1) . '=';
+
+	$self->{run}->pump_nb if $self->{run}->pumpable;
+	return $self->{out} =~ /^\Q$mark\E$/m && $self->{err} =~ /^\Q$mark\E$/m;
+}
+
+# The output of the oldest statement that was not waited for; undef when the connection has ended instead.
+sub wait
+{
+	my ($self, $seconds) = @_;
+	my $end = Time::HiRes::time() + ($seconds // LeTest::timeout());
+
+	until ($self->ready)
+	{
+		if (!$self->{run}->pumpable)
+		{
+			last if $self->ready;
+			($self->{error}, $self->{err}) = ($self->{err}, '');
+			return undef;
+		}
+		die "timed out waiting for an answer\nstdout: $self->{out}\nstderr: $self->{err}"
+		  if Time::HiRes::time() > $end;
+		Time::HiRes::sleep(0.002);
+	}
+	my $mark = '=end-' . ++$self->{got} . '=';
+	$self->{out} =~ s/\A(.*?)^\Q$mark\E\n//ms;
+	my $answer = $1;
+	$self->{err} =~ s/\A(.*?)^\Q$mark\E\n//ms;
+	$self->{error} = $1;
+	chomp $answer;
+	return $answer;
+}
+
+sub query
+{
+	my ($self, $sql, $seconds) = @_;
+
+	$self->async($sql);
+	return $self->wait($seconds);
+}
+
+# Kills the client, not its backend.
+sub kill
+{
+	my ($self, $signal) = @_;
+
+	CORE::kill($signal // 'KILL', map { $_->{PID} } @{ $self->{run}{KIDS} });
+	eval { $self->{run}->finish };
+	return;
+}
+
+sub quit
+{
+	my ($self) = @_;
+
+	eval { $self->{run}->finish };
+	return;
+}
+
+1;

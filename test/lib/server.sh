@@ -1,0 +1,26 @@
+# A throw-away cluster for the demo and the benchmark, stopped by the clean-up of the script that called le_run.
+# It listens on a socket in a directory of its own, so any port is free; one that is free elsewhere too reads better.
+#
+#   server_start NAME 'more lines of postgresql.conf'    afterwards psql and pgbench connect to it
+
+server_start()
+{
+	local dir=$LE_RUN/work/$1
+	mkdir -p -m 700 "$dir"
+	initdb -D "$dir/data" -A trust -U postgres -E UTF8 --locale=C.UTF-8 --no-instructions >"$dir/initdb.log" 2>&1 ||
+		{ cat "$dir/initdb.log" >&2; return 1; }
+	export PGHOST=$dir PGUSER=postgres PGDATABASE=postgres PGCONNECT_TIMEOUT=10
+	PGPORT=$(perl -MIO::Socket::INET -e 'print IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1")->sockport')
+	export PGPORT
+	cat >>"$dir/data/postgresql.conf" <<-CONF
+		shared_preload_libraries = 'lock_election'
+		listen_addresses = ''
+		unix_socket_directories = '$dir'
+		port = $PGPORT
+		log_line_prefix = '%m [%p] %b '
+		$2
+	CONF
+	SERVER_LOG=$dir/server.log
+	pg_ctl -D "$dir/data" -l "$SERVER_LOG" -w -s start || { tail -n 20 "$SERVER_LOG" >&2; return 1; }
+	psql -Xqc 'CREATE EXTENSION lock_election'
+}

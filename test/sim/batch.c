@@ -1,0 +1,394 @@
+/*
+ * batch.c
+ *		The manager's part: applies commands, stores batches, gives answers;
+ *		fails to store, crashes, and builds everything again.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim.h"
+
+bool
+world_fenced(void *arg, int64_t token)
+{
+	const World *w = arg;
+
+	for (int i = 0; i < w->nfences; i++)
+	{
+		if (w->fences[i] == token)
+			return true;
+	}
+	return false;
+}
+
+static void
+check_core(World *w)
+{
+	if (w->conf.check_every == 1 || w->step % w->conf.check_every == 0)
+		le_core_check(w->core);
+}
+
+static Posted *
+posted_add(World *w, const LeCommand *cmd)
+{
+	if (w->nbatch == w->batch_cap)
+	{
+		w->batch_cap = w->batch_cap ? w->batch_cap * 2 : MAX_BATCH;
+		w->batch = realloc(w->batch, w->batch_cap * sizeof(Posted));
+		if (w->batch == NULL)
+			abort();
+	}
+	w->batch[w->nbatch].cmd = *cmd;
+	return &w->batch[w->nbatch++];
+}
+
+static void
+note_command(World *w, const LeCommand *cmd, const LeReply *reply)
+{
+	NOTE(w, "%s s%u#%d x%u.%u %s name %d mode %d ttl %lld wait %lld token %lld rev %lld lease %lld "
+		 "owner %d hold_for %lld%s%s -> %s %lld",
+		 sim_command_name(cmd->kind), cmd->sessno, (int) cmd->session, cmd->xact, cmd->subxact,
+		 cmd->ns == LE_KIND_ELECTION ? "election" : "lock",
+		 sim_text_id(cmd->name.data), cmd->mode, (long long) cmd->ttl,
+		 (long long) cmd->wait, (long long) cmd->token, (long long) cmd->revision,
+		 (long long) cmd->lease, sim_text_id(cmd->owner.data),
+		 (long long) cmd->hold_for, cmd->enqueue ? " enqueue" : "",
+		 cmd->all_holds ? " all" : "", sim_status_name(reply->status),
+		 (long long) reply->token);
+}
+
+/* One command as the manager takes it. */
+void
+batch_post(World *w, const LeCommand *cmd, LeReply *reply)
+{
+	Posted	   *posted = posted_add(w, cmd);
+
+	w->commands++;
+	ENSURE(w, le_core_reserve(w->core, cmd));
+	le_core_apply(w->core, cmd, w->now, &posted->reply);
+	*reply = posted->reply;
+	note_command(w, cmd, reply);
+	if (w->conf.model && !w->recovering)
+	{
+		LeReply		expected;
+
+		model_apply(w->model, cmd, w->now, &expected, reply);
+		model_compare_reply(w->model, cmd, &expected, reply);
+	}
+}
+
+void
+batch_expire(World *w)
+{
+	while (le_core_expire(w->core, w->now, 16) == 16)
+		;
+	ENSURE(w, le_core_next_deadline(w->core) > w->now);
+	if (w->conf.model)
+		model_expire(w->model, w->now);
+}
+
+/* --- what is known once a batch is stored --- */
+
+static void
+add_hold(World *w, Durable *d, int64_t token, uint32_t subxact)
+{
+	ENSURE(w, d->nholds < MAX_HOLDS);
+	d->holds[d->nholds].token = token;
+	d->holds[d->nholds].subxact = subxact;
+	d->nholds++;
+}
+
+static void
+durable_touch(Durable *d, const LeCommand *cmd)
+{
+	if (d->id != cmd->session)
+		memset(d, 0, sizeof(*d));
+	else if (d->xact != cmd->xact)
+		d->nholds = 0;
+	d->id = cmd->session;
+	d->xact = cmd->xact;
+}
+
+static void
+durable_undo(Durable *d, const LeCommand *cmd)
+{
+	int			n = 0;
+
+	if (d->id != cmd->session || d->xact != cmd->xact)
+		return;
+	for (int i = 0; i < d->nholds; i++)
+	{
+		if (d->holds[i].subxact < cmd->subxact)
+			d->holds[n++] = d->holds[i];
+	}
+	d->nholds = n;
+	if (d->waiting && d->cmd.xact == cmd->xact && d->cmd.subxact >= cmd->subxact)
+		d->waiting = false;
+}
+
+static void
+durable_wait(World *w, Durable *d, const Posted *p)
+{
+	d->waiting = p->reply.status == LE_WAITING;
+	if (!d->waiting)
+		return;
+	d->cmd = p->cmd;
+	if (p->cmd.kind == LE_CMD_ACQUIRE)
+		d->cmd.revision = p->reply.token;
+	d->wait_until = p->cmd.wait == LE_WAIT_FOREVER ? LE_NEVER : w->now + p->cmd.wait;
+}
+
+static void
+durable_apply(World *w, const Posted *p)
+{
+	const LeCommand *cmd = &p->cmd;
+	Durable    *d = &w->durable[cmd->sessno];
+
+	switch (cmd->kind)
+	{
+		case LE_CMD_ACQUIRE:
+			durable_touch(d, cmd);
+			if (p->reply.counted && p->reply.status != LE_WAITING)
+				add_hold(w, d, p->reply.token, cmd->subxact);
+			durable_wait(w, d, p);
+			break;
+		case LE_CMD_AWAIT:
+			durable_touch(d, cmd);
+			durable_wait(w, d, p);
+			break;
+		case LE_CMD_RELEASE:
+			durable_touch(d, cmd);
+			break;
+		case LE_CMD_UNDO:
+			durable_undo(d, cmd);
+			break;
+		case LE_CMD_SESSION_END:
+			if (d->id == cmd->session)
+				memset(d, 0, sizeof(*d));
+			break;
+		default:
+			break;
+	}
+}
+
+static void
+learn(World *w, const LeCommand *cmd, int64_t token)
+{
+	Known	   *known = &w->known[w->nknown++ % KNOWN];
+
+	known->token = token;
+	known->ns = (uint8_t) cmd->ns;
+	known->name = sim_text_id(cmd->name.data);
+	known->role = cmd->role;
+}
+
+/* A client reads its answer. */
+static void
+answered(World *w, const LeCommand *cmd, const LeReply *reply)
+{
+	Client	   *c = &w->clients[cmd->sessno];
+
+	w->answers++;
+	if (reply->status == LE_OK || reply->status == LE_QUEUED)
+	{
+		if (cmd->kind == LE_CMD_ACQUIRE)
+			learn(w, cmd, reply->token);
+		if (cmd->kind == LE_CMD_GRANT_LEASE)
+		{
+			w->leases[w->nleases % 64] = reply->token;
+			w->lease_roles[w->nleases++ % 64] = cmd->role;
+		}
+	}
+	if (c->id == cmd->session && c->request == cmd->request)
+		c->busy = false;
+}
+
+/* Tokens of exclusive grants are newer than those of all batches before. */
+static void
+check_token(World *w, const LeCommand *cmd, int64_t token, int64_t *newest)
+{
+	int64_t    *last = &w->last_exclusive[sim_text_id(cmd->name.data) * 2 + (cmd->ns == LE_KIND_LOCK)];
+
+	ENSURE(w, token > *last);
+	if (token > *newest)
+		*newest = token;
+}
+
+static void
+check_tokens(World *w)
+{
+	for (uint32_t i = 0; i < w->nbatch; i++)
+	{
+		Posted	   *p = &w->batch[i];
+		int64_t		newest = 0;
+
+		if (p->cmd.kind == LE_CMD_ACQUIRE && p->cmd.mode == LE_MODE_EXCLUSIVE &&
+			p->reply.status == LE_OK && !p->reply.reentrant)
+			check_token(w, &p->cmd, p->reply.token, &newest);
+	}
+	for (LeEntry *e = le_core_answers(w->core); e != NULL; e = e->answer_next)
+	{
+		const LeCommand *cmd = &w->durable[e->waiter_sessno].cmd;
+		int64_t		newest = 0;
+
+		if (e->answer == LE_OK && e->mode == LE_MODE_EXCLUSIVE && e->end != LE_END_REPLACED &&
+			e->waiter_session == w->durable[e->waiter_sessno].id &&
+			cmd->kind == LE_CMD_ACQUIRE && cmd->request == e->request)
+			check_token(w, cmd, e->answer_token, &newest);
+	}
+}
+
+static void
+remember_tokens(World *w)
+{
+	for (uint32_t i = 0; i < w->nbatch; i++)
+	{
+		Posted	   *p = &w->batch[i];
+		int64_t    *last = &w->last_exclusive[sim_text_id(p->cmd.name.data) * 2 +
+											  (p->cmd.ns == LE_KIND_LOCK)];
+
+		if (p->cmd.kind == LE_CMD_ACQUIRE && p->cmd.mode == LE_MODE_EXCLUSIVE &&
+			p->reply.status == LE_OK && !p->reply.reentrant && p->reply.token > *last)
+			*last = p->reply.token;
+	}
+}
+
+static void
+give_answers(World *w)
+{
+	for (LeEntry *e = le_core_answers(w->core); e != NULL; e = e->answer_next)
+	{
+		Durable    *d = &w->durable[e->waiter_sessno];
+		LeReply		reply;
+
+		if (d->id != e->waiter_session || !d->waiting || d->cmd.request != e->request)
+			continue;
+		le_entry_answer(e, w->now, &reply);
+		NOTE(w, "answer to s%u#%d: %s %lld", e->waiter_sessno, (int) d->id,
+			 sim_status_name(reply.status), (long long) reply.token);
+		ENSURE(w, reply.status != LE_WAITING);
+		d->waiting = false;
+		if (reply.counted && d->cmd.kind == LE_CMD_ACQUIRE)
+			add_hold(w, d, reply.token, d->cmd.subxact);
+		answered(w, &d->cmd, &reply);
+	}
+}
+
+/* The batch is stored: tell everybody. */
+void
+batch_end(World *w)
+{
+	w->batches++;
+	store_write(w);
+	if (w->conf.model)
+	{
+		model_compare_answers(w->model);
+		if (w->conf.check_every == 1 || w->batches % w->conf.check_every == 0)
+			model_compare(w->model);
+	}
+	for (uint32_t i = 0; i < w->nbatch; i++)
+		durable_apply(w, &w->batch[i]);
+	check_tokens(w);
+	for (uint32_t i = 0; i < w->nbatch; i++)
+	{
+		if (w->batch[i].reply.status != LE_WAITING && w->batch[i].cmd.request != 0)
+			answered(w, &w->batch[i].cmd, &w->batch[i].reply);
+	}
+	give_answers(w);
+	remember_tokens(w);
+	le_core_batch_done(w->core, ++w->lsn);
+	w->nbatch = 0;
+	if (w->conf.model)
+		model_stored(w->model);
+	check_core(w);
+}
+
+/* --- failing --- */
+
+static int
+by_revision(const void *a, const void *b)
+{
+	const Durable *x = *(Durable *const *) a,
+			   *y = *(Durable *const *) b;
+	int64_t		rx = x->cmd.kind == LE_CMD_ACQUIRE ? x->cmd.revision : x->cmd.token,
+				ry = y->cmd.kind == LE_CMD_ACQUIRE ? y->cmd.revision : y->cmd.token;
+
+	return rx < ry ? -1 : rx > ry;
+}
+
+static void
+post_waiters(World *w)
+{
+	Durable   **waiting = malloc(w->conf.sessions * sizeof(*waiting));
+	uint32_t	n = 0;
+
+	if (waiting == NULL)
+		abort();
+	for (uint32_t i = 0; i < w->conf.sessions; i++)
+	{
+		if (w->durable[i].waiting)
+			waiting[n++] = &w->durable[i];
+	}
+	qsort(waiting, n, sizeof(*waiting), by_revision);
+	for (uint32_t i = 0; i < n; i++)
+	{
+		LeCommand	cmd = waiting[i]->cmd;
+		LeReply		reply;
+
+		if (waiting[i]->wait_until != LE_NEVER)
+			cmd.wait = waiting[i]->wait_until > w->now ? waiting[i]->wait_until - w->now : 1;
+		batch_post(w, &cmd, &reply);
+	}
+	free(waiting);
+}
+
+/* A new core from what is stored. */
+static void
+reload(World *w)
+{
+	int64_t		next = le_core_next_revision(w->core);
+
+	w->reloads++;
+	w->nbatch = 0;
+	le_core_destroy(w->core);
+	w->core = le_core_create(&w->env, w->conf.sessions, next);
+	ENSURE(w, w->core != NULL);
+	le_core_set_limits(w->core, &w->conf.limits);
+	w->recovering = true;
+	store_load(w);
+	post_waiters(w);
+	le_core_load_done(w->core, w->now);
+	if (w->conf.model)
+		model_reload(w->model, w->now);
+	batch_end(w);
+	w->recovering = false;
+}
+
+void
+batch_crash(World *w)
+{
+	NOTE(w, "crash");
+	reload(w);
+}
+
+/* Nothing of this batch was stored: everything again, one by one. */
+void
+batch_fail(World *w)
+{
+	uint32_t	n = w->nbatch;
+	Posted	   *again = malloc((n + 1) * sizeof(Posted));
+
+	if (again == NULL)
+		abort();
+	NOTE(w, "batch of %u fails", n);
+	memcpy(again, w->batch, n * sizeof(Posted));
+	reload(w);
+	for (uint32_t i = 0; i < n; i++)
+	{
+		LeReply		reply;
+
+		batch_post(w, &again[i].cmd, &reply);
+		batch_end(w);
+	}
+	free(again);
+}

@@ -1,0 +1,502 @@
+/*
+ * model.c
+ *		The model's state: entering, granting, ending.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "model.h"
+
+/* --- arrays --- */
+
+void *
+m_grow(void *array, int n, int *max, size_t size)
+{
+	if (n < *max)
+		return array;
+	*max = *max ? *max * 2 : 64;
+	array = realloc(array, (size_t) *max * size);
+	if (array == NULL)
+		abort();
+	return array;
+}
+
+Model *
+model_create(World *w)
+{
+	Model	   *m = calloc(1, sizeof(Model));
+
+	if (m == NULL)
+		abort();
+	m->w = w;
+	m->s.locks = calloc(MAX_NAMES * 2, sizeof(MLock));
+	m->s.sessions = calloc(w->conf.sessions, sizeof(MSession));
+	m->stored.locks = calloc(MAX_NAMES * 2, sizeof(MLock));
+	m->stored.sessions = calloc(w->conf.sessions, sizeof(MSession));
+	m->next = le_core_next_revision(w->core);
+	return m;
+}
+
+static void
+state_free(MState *s)
+{
+	free(s->entries);
+	free(s->holds);
+	free(s->leases);
+	free(s->locks);
+	free(s->sessions);
+}
+
+void
+model_free(Model *m)
+{
+	state_free(&m->s);
+	state_free(&m->stored);
+	free(m->answers);
+	free(m);
+}
+
+MEntry *
+m_find(Model *m, int64_t token)
+{
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		if (m->s.entries[i].token == token)
+			return &m->s.entries[i];
+	}
+	return NULL;
+}
+
+MLease *
+m_find_lease(Model *m, int64_t id)
+{
+	for (int i = 0; i < m->s.nleases; i++)
+	{
+		if (m->s.leases[i].id == id)
+			return &m->s.leases[i];
+	}
+	return NULL;
+}
+
+/* Revisions only grow: the array stays in their order. */
+MEntry *
+m_insert(Model *m, const MEntry *e)
+{
+	m->s.entries = m_grow(m->s.entries, m->s.nentries, &m->s.max_entries, sizeof(MEntry));
+	m->s.entries[m->s.nentries] = *e;
+	return &m->s.entries[m->s.nentries++];
+}
+
+void
+m_add_hold(Model *m, int64_t token, uint64_t session, uint32_t sessno, uint32_t xact,
+		   uint32_t subxact)
+{
+	MHold		hold = {token, session, sessno, xact, subxact};
+
+	m->s.holds = m_grow(m->s.holds, m->s.nholds, &m->s.max_holds, sizeof(MHold));
+	m->s.holds[m->s.nholds++] = hold;
+}
+
+uint32_t
+m_sessno(const Model *m, uint64_t session)
+{
+	for (uint32_t i = 0; i < m->w->conf.sessions; i++)
+	{
+		if (m->s.sessions[i].id == session)
+			return i;
+	}
+	return 0;
+}
+
+static void
+remove_entry(Model *m, int64_t token)
+{
+	MEntry	   *e = m_find(m, token);
+	int			n = 0;
+
+	memmove(e, e + 1, (size_t) (m->s.entries + m->s.nentries - (e + 1)) * sizeof(MEntry));
+	m->s.nentries--;
+	for (int i = 0; i < m->s.nholds; i++)
+	{
+		if (m->s.holds[i].token != token)
+			m->s.holds[n++] = m->s.holds[i];
+	}
+	m->s.nholds = n;
+}
+
+void
+m_lease_remove(Model *m, int64_t id)
+{
+	int			n = 0;
+
+	for (int i = 0; i < m->s.nleases; i++)
+	{
+		if (m->s.leases[i].id != id)
+			m->s.leases[n++] = m->s.leases[i];
+	}
+	m->s.nleases = n;
+}
+
+static int
+count(Model *m, uint8_t ns, int name, bool held)
+{
+	int			n = 0;
+
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		const MEntry *e = &m->s.entries[i];
+
+		if (e->ns == ns && e->name == name && e->held == held)
+			n++;
+	}
+	return n;
+}
+
+int
+m_held(Model *m, uint8_t ns, int name)
+{
+	return count(m, ns, name, true);
+}
+
+int
+m_waiting(Model *m, uint8_t ns, int name)
+{
+	return count(m, ns, name, false);
+}
+
+/* --- answers and time --- */
+
+void
+m_answer(Model *m, MEntry *e, LeStatus status, int64_t token)
+{
+	MAnswer		a = {e->waiter, e->request, status, token};
+
+	if (e->waiter == 0)
+		return;
+	m->answers = m_grow(m->answers, m->nanswers, &m->max_answers, sizeof(MAnswer));
+	m->answers[m->nanswers++] = a;
+	e->waiter = 0;
+	e->answered = true;
+}
+
+LeTime
+m_time_left(Model *m, const MEntry *e, LeTime now)
+{
+	LeTime		deadline = e->lease != 0 ? m_find_lease(m, e->lease)->deadline : e->deadline;
+
+	if (deadline == LE_NEVER)
+		return LE_NEVER;
+	return deadline > now ? deadline - now : 0;
+}
+
+/* Its client was heard of. */
+void
+m_renew(Model *m, MEntry *e, LeTime now)
+{
+	if (e->lease != 0)
+	{
+		MLease	   *lease = m_find_lease(m, e->lease);
+
+		lease->deadline = now + lease->ttl;
+	}
+	else if (e->ttl != LE_TTL_BOUND)
+		e->deadline = now + e->ttl;
+}
+
+/* --- granting --- */
+
+bool
+m_admits(Model *m, uint8_t ns, int name, LeMode mode, LeTime now)
+{
+	MLock	   *lock = m_lock(m, ns, name);
+	int			held = m_held(m, ns, name);
+
+	if (lock->not_before > now)
+		return false;
+	if (mode == LE_MODE_PERMIT)
+		return held < lock->permits;
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		const MEntry *e = &m->s.entries[i];
+
+		if (e->held && e->ns == ns && e->name == name &&
+			(mode == LE_MODE_EXCLUSIVE || e->mode == LE_MODE_EXCLUSIVE))
+			return false;
+	}
+	return true;
+}
+
+void
+m_grant(Model *m, MEntry *e, LeTime now)
+{
+	MLock	   *lock = m_lock(m, e->ns, e->name);
+
+	ENSURE(m->w, m_admits(m, e->ns, e->name, e->mode, now));
+	if (e->mode == LE_MODE_EXCLUSIVE)
+	{
+		ENSURE(m->w, e->token > lock->last_exclusive);
+		lock->last_exclusive = e->token;
+	}
+	if (e->lease != 0)
+		ENSURE(m->w, m_find_lease(m, e->lease) != NULL);
+	e->held = true;
+	e->acquired = now;
+	e->wait_until = LE_NEVER;
+	if (e->lease == 0 && e->ttl != LE_TTL_BOUND)
+		e->deadline = now + e->ttl;
+	m_answer(m, e, LE_OK, e->token);
+}
+
+static LeStatus
+reentry_status(const MEntry *holder, const MEntry *request)
+{
+	if (holder->mode == LE_MODE_SHARED && request->mode == LE_MODE_EXCLUSIVE)
+		return LE_BAD_UPGRADE;
+	if (holder->lease != request->lease)
+		return LE_BAD_TTL;
+	if (request->lease == 0 && (holder->ttl == LE_TTL_BOUND) != (request->ttl == LE_TTL_BOUND))
+		return LE_BAD_TTL;
+	return LE_OK;
+}
+
+static bool
+in_own_transaction(Model *m, const MEntry *e, const MEntry *request)
+{
+	for (int i = 0; i < m->s.nholds; i++)
+	{
+		if (m->s.holds[i].token == e->token && m->s.holds[i].session == request->session)
+			return true;
+	}
+	return false;
+}
+
+/* What a request has in common with a holder: 1 owner, 2 lease, 3 transaction. */
+static int
+kinship(Model *m, const MEntry *e, const MEntry *request)
+{
+	bool		foreign = e->ttl == LE_TTL_BOUND && e->lease == 0 && e->session != request->session;
+
+	if (!e->held || e->lapsed || e->ns != request->ns || e->name != request->name)
+		return 0;
+	if (!foreign && request->owner != NO_OWNER && e->owner == request->owner && e->role == request->role)
+		return 1;
+	if (!foreign && request->lease != 0 && e->lease == request->lease)
+		return 2;
+	if (request->owner == NO_OWNER && e->owner == NO_OWNER && e->role == request->role &&
+		!request->held && request->waiter == 0 && in_own_transaction(m, e, request))
+		return 3;
+	return 0;
+}
+
+/*
+ * The holder that this request is one more hold of.  Where several would do,
+ * the contract does not say which: then it is the one that the core took.
+ */
+MEntry *
+m_reentrant(Model *m, const MEntry *request, LeStatus core_says, int64_t core_token)
+{
+	if (request->place || request->mode == LE_MODE_PERMIT)
+		return NULL;
+	for (int kin = 1; kin <= 3; kin++)
+	{
+		MEntry	   *any = NULL;
+
+		for (int i = 0; i < m->s.nentries; i++)
+		{
+			MEntry	   *e = &m->s.entries[i];
+			LeStatus	status;
+
+			if (kinship(m, e, request) != kin)
+				continue;
+			status = reentry_status(e, request);
+			if (status == core_says && (status != LE_OK || e->token == core_token))
+				return e;
+			any = e;
+		}
+		if (any != NULL)
+			return any;
+	}
+	return NULL;
+}
+
+LeStatus
+m_reenter(Model *m, MEntry *holder, const MEntry *request, LeTime now, bool *counted)
+{
+	LeStatus	status = reentry_status(holder, request);
+	bool		uncommitted = false;
+
+	*counted = false;
+	if (status != LE_OK)
+		return status;
+	for (int i = 0; i < m->s.nholds; i++)
+	{
+		if (m->s.holds[i].token == holder->token)
+			uncommitted = true;
+	}
+	*counted = holder->lease == 0 || uncommitted;
+	if (*counted)
+		holder->count++;
+	if (holder->lease == 0 && holder->ttl != LE_TTL_BOUND)
+	{
+		if (request->ttl > holder->ttl)
+			holder->ttl = request->ttl;
+		if (now + request->ttl > holder->deadline)
+			holder->deadline = now + request->ttl;
+	}
+	if (request->value >= 0)
+		holder->value = request->value;
+	return LE_OK;
+}
+
+/* What the core has told this waiter, if it has. */
+static LeStatus
+core_answer(Model *m, const MEntry *e, int64_t *token)
+{
+	*token = 0;
+	for (LeEntry *a = le_core_answers(m->w->core); a != NULL; a = a->answer_next)
+	{
+		if (a->waiter_session == e->waiter && a->request == e->request)
+		{
+			*token = a->answer_token;
+			return (LeStatus) a->answer;
+		}
+	}
+	return LE_WAITING;
+}
+
+/* A waiter at the head that belongs to a holder. */
+static bool
+head_joins(Model *m, MEntry *head, LeTime now)
+{
+	int64_t		token,
+				core_token;
+	LeStatus	said,
+				status;
+	MEntry	   *holder;
+	bool		counted;
+
+	if (head->place || head->mode == LE_MODE_PERMIT)
+		return false;
+	said = core_answer(m, head, &core_token);
+	holder = m_reentrant(m, head, said, core_token);
+
+	/* of the owner, but hanging on another lease: waits as everybody */
+	if (holder == NULL || holder->lease != head->lease ||
+		(said == LE_OK && core_token == head->token))
+		return false;
+	token = head->token;
+	status = m_reenter(m, holder, head, now, &counted);
+	m_answer(m, head, status, status == LE_OK ? holder->token : 0);
+	for (int i = 0; i < m->s.nholds && counted; i++)
+	{
+		if (m->s.holds[i].token == token)
+			m->s.holds[i].token = holder->token;
+	}
+	remove_entry(m, token);
+	return true;
+}
+
+/* A waiter that comes back after a reload. */
+void
+m_rejoin(Model *m, int64_t token, LeTime now)
+{
+	head_joins(m, m_find(m, token), now);
+}
+
+static MEntry *
+first_waiting(Model *m, uint8_t ns, int name)
+{
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		MEntry	   *e = &m->s.entries[i];
+
+		if (!e->held && e->ns == ns && e->name == name)
+			return e;
+	}
+	return NULL;
+}
+
+void
+m_settle(Model *m, uint8_t ns, int name, LeTime now)
+{
+	MEntry	   *head;
+
+	if (m->deferring)
+	{
+		ENSURE(m->w, m->ndeferred < 4096);
+		m->deferred[m->ndeferred++] = name * 2 + (ns == LE_KIND_LOCK);
+		return;
+	}
+	while ((head = first_waiting(m, ns, name)) != NULL)
+	{
+		if (head_joins(m, head, now))
+			continue;
+		if (!m_admits(m, ns, name, head->mode, now))
+			break;
+		m_grant(m, head, now);
+	}
+	if (m_held(m, ns, name) == 0 && m_waiting(m, ns, name) == 0)
+		m_lock(m, ns, name)->permits = 0;
+}
+
+void
+m_defer(Model *m)
+{
+	m->deferring = true;
+}
+
+void
+m_undefer(Model *m, LeTime now)
+{
+	m->deferring = false;
+	for (int i = 0; i < m->ndeferred; i++)
+		m_settle(m, m->deferred[i] % 2 ? LE_KIND_LOCK : LE_KIND_ELECTION, m->deferred[i] / 2, now);
+	m->ndeferred = 0;
+}
+
+/* --- ending --- */
+
+void
+m_end(Model *m, int64_t token, LeEnd how, LeTime cool, LeTime now)
+{
+	MEntry	   *e = m_find(m, token);
+	uint8_t		ns = e->ns;
+	int			name = e->name;
+
+	if (e->held && world_fenced(m->w, token))
+	{
+		e->lapsed = true;
+		if (cool > e->cool)
+			e->cool = cool;
+		e->retry = now + LE_FENCE_RETRY;
+		return;
+	}
+	if (e->cool > cool)
+		cool = e->cool;
+	if (e->held && cool > m_lock(m, ns, name)->not_before)
+		m_lock(m, ns, name)->not_before = cool;
+	m_answer(m, e, e->place || how == LE_END_EXPIRED || how == LE_END_REVOKED ? LE_LOST :
+			 LE_NOT_GRANTED, 0);
+	remove_entry(m, token);
+	m_settle(m, ns, name, now);
+}
+
+void
+m_end_lease(Model *m, int64_t id, LeEnd how, LeTime now)
+{
+	LeTime		grace = m->w->conf.limits.expiry_grace;
+	LeTime		cool = how == LE_END_EXPIRED && grace > 0 ? now + grace : 0;
+
+	m_defer(m);
+	for (int i = m->s.nentries - 1; i >= 0; i--)
+	{
+		if (m->s.entries[i].lease == id)
+		{
+			m->s.entries[i].lease = 0;
+			m->s.entries[i].deadline = LE_NEVER;
+			m_end(m, m->s.entries[i].token, how, cool, now);
+		}
+	}
+	m_lease_remove(m, id);
+	m_undefer(m, now);
+}

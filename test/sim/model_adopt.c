@@ -1,0 +1,187 @@
+/*
+ * model_adopt.c
+ *		Several things were due at one moment.  In which order they are dealt
+ *		with is open, so the outcome is judged, and taken over.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "model.h"
+
+static bool
+lease_due(Model *m, const MEntry *e, LeTime now)
+{
+	return e->lease != 0 && m_find_lease(m, e->lease)->deadline <= now;
+}
+
+/* Nothing ends that was not due. */
+static void
+check_gone(Model *m, const MEntry *e, LeTime now)
+{
+	bool		due = lease_due(m, e, now) || (e->lease == 0 && e->deadline <= now) ||
+	(e->waiter != 0 && e->wait_until <= now) || (e->lapsed && e->retry <= now);
+	bool		joined = false;
+
+	for (LeEntry *a = le_core_answers(m->w->core); a != NULL; a = a->answer_next)
+	{
+		if (a->waiter_session == e->waiter && a->request == e->request)
+			joined = a->end == LE_END_REPLACED;
+	}
+	if (!due && !joined)
+		sim_fail(m->w, "token %lld ended, and was not due", (long long) e->token);
+	if (e->held)
+		ENSURE(m->w, !world_fenced(m->w, e->token));
+}
+
+/* Nothing stays that had to end. */
+static void
+check_there(Model *m, const MEntry *e, const LeEntry *c, LeTime now)
+{
+	ENSURE(m->w, !e->held || c->state == LE_STATE_HELD);
+	ENSURE(m->w, c->lapsed || c->lease == NULL || c->lease->deadline > now);
+	ENSURE(m->w, c->lapsed || c->lease != NULL || c->deadline > now);
+	if (c->lapsed && !e->lapsed)
+		ENSURE(m->w, world_fenced(m->w, e->token) &&
+			   (lease_due(m, e, now) || (e->lease == 0 && e->deadline <= now)));
+	if (c->state == LE_STATE_QUEUED)
+		ENSURE(m->w, c->wait_until > now);
+	if (e->held && !c->lapsed)
+		ENSURE(m->w, c->hold_count >= e->count);
+}
+
+static void
+take_over(Model *m, MEntry *e, const LeEntry *c)
+{
+	if (!e->held && c->state == LE_STATE_HELD && e->mode == LE_MODE_EXCLUSIVE)
+	{
+		MLock	   *lock = m_lock(m, e->ns, e->name);
+
+		ENSURE(m->w, e->token > lock->last_exclusive);
+		lock->last_exclusive = e->token;
+	}
+	e->held = c->state == LE_STATE_HELD;
+	e->lapsed = c->lapsed;
+	e->retry = c->lapsed ? c->deadline : 0;
+	e->cool = c->cool_until;
+	e->lease = c->lease != NULL ? c->lease->id : 0;
+	e->ttl = c->ttl;
+	e->deadline = c->deadline;
+	e->acquired = c->acquired_at;
+	e->wait_until = c->wait_until;
+	e->waiter = c->answering || e->held ? 0 : c->waiter_session;
+	e->answered = c->answering;
+	e->count = c->hold_count;
+	e->value = sim_text_id(c->value);
+}
+
+static void
+adopt_answers(Model *m)
+{
+	m->nanswers = 0;
+	for (LeEntry *a = le_core_answers(m->w->core); a != NULL; a = a->answer_next)
+	{
+		MAnswer		answer = {a->waiter_session, a->request, (LeStatus) a->answer, a->answer_token};
+
+		m->answers = m_grow(m->answers, m->nanswers, &m->max_answers, sizeof(MAnswer));
+		m->answers[m->nanswers++] = answer;
+	}
+}
+
+static void
+adopt_locks(Model *m, LeTime now)
+{
+	for (int i = 0; i < m->w->conf.names * 2; i++)
+	{
+		const LeLock *lock = le_core_find_lock(m->w->core, i % 2 ? LE_KIND_LOCK : LE_KIND_ELECTION,
+											   sim_name(i / 2));
+		MLock	   *mine = &m->s.locks[i];
+
+		mine->permits = lock != NULL ? lock->permits : 0;
+		mine->not_before = lock != NULL && lock->not_before > now ? lock->not_before : 0;
+	}
+}
+
+/* Strict order: of those that waited, the older are granted before the newer. */
+static void
+check_order(Model *m)
+{
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		const MEntry *granted = &m->s.entries[i];
+
+		for (int k = 0; k < i && granted->held && granted->acquired == m->w->now; k++)
+		{
+			const MEntry *older = &m->s.entries[k];
+
+			ENSURE(m->w, older->held || older->ns != granted->ns || older->name != granted->name);
+		}
+	}
+}
+
+static int
+by_place(const void *a, const void *b)
+{
+	const MHold *x = a,
+			   *y = b;
+
+	return x->xact != y->xact ? (x->xact < y->xact ? -1 : 1) :
+		x->subxact != y->subxact ? (x->subxact < y->subxact ? -1 : 1) :
+		x->token != y->token ? (x->token < y->token ? -1 : 1) : 0;
+}
+
+static void
+adopt_holds(Model *m)
+{
+	m->s.nholds = 0;
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		const LeEntry *c = le_core_find_token(m->w->core, m->s.entries[i].token);
+
+		for (const LeHold *h = c->holds; h != NULL; h = h->next)
+			m_add_hold(m, c->token, h->session, m_sessno(m, h->session), h->xact, h->subxact);
+	}
+	if (m->s.nholds > 0)
+		qsort(m->s.holds, (size_t) m->s.nholds, sizeof(MHold), by_place);
+}
+
+void
+model_adopt(Model *m, LeTime now)
+{
+	int			n = 0;
+
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		const MEntry *e = &m->s.entries[i];
+		const LeEntry *c = le_core_find_token(m->w->core, e->token);
+
+		if (c == NULL)
+			check_gone(m, e, now);
+		else
+			check_there(m, e, c, now);
+	}
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		MEntry		e = m->s.entries[i];
+		const LeEntry *c = le_core_find_token(m->w->core, e.token);
+
+		if (c == NULL)
+			continue;
+		take_over(m, &e, c);
+		m->s.entries[n++] = e;
+	}
+	m->s.nentries = n;
+	n = 0;
+	for (int i = 0; i < m->s.nleases; i++)
+	{
+		const MLease *lease = &m->s.leases[i];
+
+		ENSURE(m->w, (le_core_find_lease(m->w->core, lease->id) == NULL) == (lease->deadline <= now));
+		if (lease->deadline > now)
+			m->s.leases[n++] = *lease;
+	}
+	m->s.nleases = n;
+	adopt_holds(m);
+	adopt_answers(m);
+	adopt_locks(m, now);
+	check_order(m);
+}

@@ -1,0 +1,528 @@
+/*
+ * model_apply.c
+ *		What each command means, by the contract.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "model.h"
+
+/* --- sessions --- */
+
+static void
+drop_holds(Model *m, uint32_t sessno)
+{
+	int			n = 0;
+
+	for (int i = 0; i < m->s.nholds; i++)
+	{
+		if (m->s.holds[i].sessno != sessno)
+			m->s.holds[n++] = m->s.holds[i];
+	}
+	m->s.nholds = n;
+}
+
+/* The call of this session that waits is over. */
+static void
+stop_waiting(Model *m, uint64_t session, uint32_t xact, uint32_t subxact, LeEnd how, LeTime now)
+{
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		MEntry	   *e = &m->s.entries[i];
+
+		if (e->waiter != session || session == 0)
+			continue;
+		if (how == LE_END_UNDONE && (e->wait_xact != xact || e->wait_subxact < subxact))
+			continue;
+		if (!e->place)
+		{
+			m_end(m, e->token, how, 0, now);
+			return;
+		}
+		m_answer(m, e, LE_NOT_GRANTED, 0);
+		e->wait_until = LE_NEVER;
+		if (e->lease == 0)
+			m_renew(m, e, now);
+		return;
+	}
+}
+
+static void
+end_session(Model *m, uint64_t session, uint32_t sessno, LeTime now)
+{
+	LeTime		grace = m->w->conf.limits.expiry_grace;
+
+	m_defer(m);
+	stop_waiting(m, session, 0, 0, LE_END_SESSION, now);
+	drop_holds(m, sessno);
+	for (int i = m->s.nentries - 1; i >= 0; i--)
+	{
+		MEntry	   *e = &m->s.entries[i];
+
+		if (e->session != session)
+			continue;
+		e->session = 0;
+		if (e->ttl == LE_TTL_BOUND && e->lease == 0 && !e->lapsed)
+			m_end(m, e->token, LE_END_SESSION, grace > 0 ? now + grace : 0, now);
+	}
+	m_undefer(m, now);
+	m->s.sessions[sessno].id = 0;
+}
+
+static void
+touch(Model *m, const LeCommand *cmd, LeTime now)
+{
+	MSession   *s = &m->s.sessions[cmd->sessno];
+
+	if (s->id != cmd->session && s->id != 0)
+		end_session(m, s->id, cmd->sessno, now);
+	if (s->id != cmd->session || s->xact != cmd->xact)
+		drop_holds(m, cmd->sessno);
+	s->id = cmd->session;
+	s->xact = cmd->xact;
+}
+
+static bool
+own_holder(Model *m, const MEntry *request)
+{
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		const MEntry *e = &m->s.entries[i];
+
+		if (e->held && e->ns == request->ns && e->name == request->name &&
+			e->session == request->session)
+			return true;
+	}
+	return false;
+}
+
+/* --- acquire --- */
+
+static LeStatus
+check_acquire(Model *m, const LeCommand *cmd, const MEntry *e)
+{
+	MLock	   *lock = m_lock(m, e->ns, e->name);
+
+	if (cmd->lease != 0)
+	{
+		MLease	   *lease = m_find_lease(m, cmd->lease);
+
+		if (lease == NULL)
+			return LE_NO_LEASE;
+		if (lease->role != cmd->role)
+			return LE_DENIED;
+	}
+	if (m_held(m, e->ns, e->name) + m_waiting(m, e->ns, e->name) == 0)
+		return LE_OK;
+	if ((lock->permits > 0) != (cmd->mode == LE_MODE_PERMIT))
+		return LE_BAD_MODE;
+	if (cmd->mode == LE_MODE_PERMIT && lock->permits != cmd->permits)
+		return LE_BAD_PERMITS;
+	return LE_OK;
+}
+
+static void
+set_wait(MEntry *e, const LeCommand *cmd, LeTime now)
+{
+	e->waiter = cmd->session;
+	e->waiter_sessno = cmd->sessno;
+	e->request = cmd->request;
+	e->wait_xact = cmd->xact;
+	e->wait_subxact = cmd->subxact;
+	e->wait_until = cmd->wait == LE_WAIT_FOREVER ? LE_NEVER : now + cmd->wait;
+}
+
+static MEntry
+new_entry(const LeCommand *cmd)
+{
+	MEntry		e;
+
+	memset(&e, 0, sizeof(e));
+	e.ns = (uint8_t) cmd->ns;
+	e.name = sim_text_id(cmd->name.data);
+	e.mode = cmd->mode;
+	e.place = cmd->enqueue;
+	e.owner = sim_text_id(cmd->owner.data);
+	e.value = sim_text_id(cmd->value.data);
+	e.lease = cmd->lease;
+	e.ttl = cmd->ttl;
+	e.deadline = e.wait_until = LE_NEVER;
+	e.session = cmd->session;
+	e.sessno = cmd->sessno;
+	e.role = cmd->role;
+	e.count = 1;
+	return e;
+}
+
+static bool
+acquire_again(Model *m, const LeCommand *cmd, const MEntry *e, LeTime now, LeReply *reply)
+{
+	MEntry	   *holder = m_reentrant(m, e, m->actual->status, m->actual->token);
+	bool		counted;
+
+	if (holder == NULL)
+		return false;
+	reply->status = m_reenter(m, holder, e, now, &counted);
+	if (counted)
+		m_add_hold(m, holder->token, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
+	if (reply->status == LE_OK)
+	{
+		reply->token = holder->token;
+		reply->valid_for = m_time_left(m, holder, now);
+		reply->reentrant = true;
+		reply->counted = counted;
+	}
+	return true;
+}
+
+static void
+acquire(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	MEntry		e = new_entry(cmd);
+	MEntry	   *stored;
+	MLock	   *lock = m_lock(m, e.ns, e.name);
+	int64_t		limit = m->w->conf.limits.waiters_per_lock;
+	int			waiting = m_waiting(m, e.ns, e.name);
+	bool		granted;
+
+	touch(m, cmd, now);
+	waiting = m_waiting(m, e.ns, e.name);
+	reply->status = check_acquire(m, cmd, &e);
+	if (reply->status != LE_OK || acquire_again(m, cmd, &e, now, reply))
+		return;
+	if (cmd->lease != 0)
+		e.ttl = m_find_lease(m, cmd->lease)->ttl;
+
+	granted = waiting == 0 && (cmd->mode == LE_MODE_PERMIT && lock->permits == 0 ?
+							   lock->not_before <= now :
+							   m_admits(m, e.ns, e.name, e.mode, now));
+	if (!granted && !cmd->enqueue)
+		reply->own = own_holder(m, &e);
+	if (!granted && !cmd->enqueue && cmd->wait == 0)
+	{
+		reply->status = LE_NOT_GRANTED;
+		return;
+	}
+	if (!granted && limit > 0 && waiting >= limit)
+	{
+		reply->status = LE_LIMIT_WAITERS;
+		return;
+	}
+	if (cmd->mode == LE_MODE_PERMIT && lock->permits == 0)
+		lock->permits = cmd->permits;
+	reply->counted = true;
+	reply->token = e.token = m->next++;
+	m_add_hold(m, e.token, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
+	stored = m_insert(m, &e);
+	if (granted)
+	{
+		m_grant(m, stored, now);
+		reply->valid_for = m_time_left(m, stored, now);
+		return;
+	}
+	reply->status = cmd->enqueue ? LE_QUEUED : LE_WAITING;
+	if (!cmd->enqueue)
+		set_wait(stored, cmd, now);
+	else if (cmd->lease == 0 && cmd->ttl != LE_TTL_BOUND)
+		stored->deadline = now + cmd->ttl;
+}
+
+/* --- commands on a token --- */
+
+static MEntry *
+own(Model *m, const LeCommand *cmd, int64_t token, LeReply *reply)
+{
+	MEntry	   *e = m_find(m, token);
+
+	reply->status = LE_NOT_HELD;
+	if (e == NULL || e->lapsed || e->ns != cmd->ns || e->name != sim_text_id(cmd->name.data) ||
+		(!e->held && !e->place))
+		return NULL;
+	reply->status = e->role == cmd->role ? LE_OK : LE_DENIED;
+	if (e->role != cmd->role)
+		return NULL;
+	reply->token = e->token;
+	return e;
+}
+
+static void
+renew(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	MEntry	   *e = own(m, cmd, cmd->token, reply);
+
+	if (e == NULL)
+		return;
+	if (!e->held)
+		reply->status = LE_QUEUED;
+	else if (cmd->ttl != 0 && (e->lease != 0 || e->ttl == LE_TTL_BOUND))
+		reply->status = LE_BAD_TTL;
+	else
+	{
+		if (cmd->ttl != 0)
+			e->ttl = cmd->ttl;
+		m_renew(m, e, now);
+		reply->valid_for = m_time_left(m, e, now);
+	}
+}
+
+static void
+await(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	MEntry	   *e;
+
+	touch(m, cmd, now);
+	e = own(m, cmd, cmd->token, reply);
+	if (e == NULL)
+	{
+		if (reply->status == LE_NOT_HELD)
+			reply->status = LE_LOST;
+		return;
+	}
+	m_renew(m, e, now);
+	reply->valid_for = m_time_left(m, e, now);
+	if (e->held)
+		return;
+	reply->own = own_holder(m, &(MEntry) {.ns = e->ns, .name = e->name, .session = cmd->session});
+	reply->status = LE_QUEUED;
+	if (cmd->wait != 0 && e->waiter == 0 && !e->answered)
+	{
+		set_wait(e, cmd, now);
+		reply->status = LE_WAITING;
+	}
+}
+
+/* The newest that this session asked for and holds. */
+static int64_t
+newest_held(Model *m, const LeCommand *cmd)
+{
+	int64_t		token = 0;
+
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		const MEntry *e = &m->s.entries[i];
+
+		if (e->held && !e->lapsed && e->session == cmd->session && e->ns == cmd->ns &&
+			e->name == sim_text_id(cmd->name.data))
+			token = e->token;
+	}
+	return token;
+}
+
+static void
+release(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	int64_t		token;
+	LeTime		cool;
+	MEntry	   *e;
+
+	touch(m, cmd, now);
+	token = cmd->token != 0 ? cmd->token : newest_held(m, cmd);
+	e = own(m, cmd, token, reply);
+	if (e == NULL)
+		return;
+	if (e->held && e->count > 1 && !cmd->all_holds && e->lease == 0)
+	{
+		e->count--;
+		return;
+	}
+	cool = e->held && cmd->hold_for > 0 ? e->acquired + cmd->hold_for : 0;
+	m_end(m, token, LE_END_RELEASED, cool > now ? cool : 0, now);
+}
+
+static void
+check(Model *m, const LeCommand *cmd, LeReply *reply)
+{
+	MEntry	   *e = own(m, cmd, cmd->token != 0 ? cmd->token : newest_held(m, cmd), reply);
+
+	if (cmd->role == 0 && reply->status == LE_DENIED)
+		e = m_find(m, cmd->token);
+	if (e == NULL)
+		return;
+	reply->status = e->held ? LE_OK : LE_NOT_HELD;
+	reply->own = e->held && e->owner == NO_OWNER && e->session == cmd->session;
+	reply->count = e->held ? e->count : 0;
+}
+
+static void
+force(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	int64_t		tokens[4096];
+	int			n = 0;
+
+	for (int i = 0; i < m->s.nentries && n < 4096; i++)
+	{
+		const MEntry *e = &m->s.entries[i];
+
+		if (e->held && !e->lapsed && e->ns == cmd->ns &&
+			e->name == sim_text_id(cmd->name.data) && (cmd->any_role || e->role == cmd->role))
+			tokens[n++] = e->token;
+	}
+	m_defer(m);
+	for (int i = 0; i < n; i++)
+		m_end(m, tokens[i], LE_END_FORCED, 0, now);
+	m_undefer(m, now);
+	reply->count = n;
+}
+
+static void
+set_permits(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	uint8_t		ns = (uint8_t) cmd->ns;
+	int			name = sim_text_id(cmd->name.data);
+	MLock	   *lock = m_lock(m, ns, name);
+
+	reply->status = LE_NOT_HELD;
+	if (m_held(m, ns, name) + m_waiting(m, ns, name) == 0)
+		return;
+	reply->status = LE_BAD_MODE;
+	if (lock->permits == 0)
+		return;
+	reply->status = LE_OK;
+	reply->count = lock->permits;
+	lock->permits = cmd->permits;
+	m_settle(m, ns, name, now);
+}
+
+/* --- leases --- */
+
+static void
+on_lease(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	MLease	   *lease = m_find_lease(m, cmd->lease);
+
+	if (lease == NULL || lease->role != cmd->role)
+	{
+		reply->status = lease == NULL ? LE_NO_LEASE : LE_DENIED;
+		return;
+	}
+	if (cmd->kind == LE_CMD_REVOKE_LEASE)
+	{
+		m_end_lease(m, cmd->lease, LE_END_REVOKED, now);
+		return;
+	}
+	if (cmd->kind == LE_CMD_KEEP_ALIVE)
+		lease->deadline = now + lease->ttl;
+	reply->valid_for = lease->deadline > now ? lease->deadline - now : 0;
+}
+
+static void
+grant_lease(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	MLease		lease = {m->next++, cmd->ttl, now + cmd->ttl, cmd->role};
+
+	m->s.leases = m_grow(m->s.leases, m->s.nleases, &m->s.max_leases, sizeof(MLease));
+	m->s.leases[m->s.nleases++] = lease;
+	reply->token = lease.id;
+	reply->valid_for = cmd->ttl;
+}
+
+/* --- undoing --- */
+
+/* The newest of this session's holds that is younger than the savepoint. */
+static int
+newest_hold(Model *m, const LeCommand *cmd)
+{
+	for (int i = m->s.nholds - 1; i >= 0; i--)
+	{
+		if (m->s.holds[i].session == cmd->session && m->s.holds[i].subxact >= cmd->subxact)
+			return i;
+	}
+	return -1;
+}
+
+static void
+undo(Model *m, const LeCommand *cmd, LeTime now)
+{
+	MSession   *s = &m->s.sessions[cmd->sessno];
+	int			i;
+
+	if (s->id != cmd->session || s->xact != cmd->xact)
+		return;
+	m_defer(m);
+	stop_waiting(m, cmd->session, cmd->xact, cmd->subxact, LE_END_UNDONE, now);
+	while ((i = newest_hold(m, cmd)) >= 0)
+	{
+		MEntry	   *e = m_find(m, m->s.holds[i].token);
+
+		memmove(&m->s.holds[i], &m->s.holds[i + 1],
+				(size_t) (m->s.nholds - i - 1) * sizeof(MHold));
+		m->s.nholds--;
+		if (e->lapsed)
+			continue;
+		if (e->held && e->count > 1)
+			e->count--;
+		else
+			m_end(m, e->token, LE_END_UNDONE, 0, now);
+	}
+	m_undefer(m, now);
+}
+
+static void
+fence_ended(Model *m, LeTime now)
+{
+	m_defer(m);
+	for (int i = m->s.nentries - 1; i >= 0; i--)
+	{
+		if (m->s.entries[i].lapsed)
+			m_end(m, m->s.entries[i].token, LE_END_EXPIRED, 0, now);
+	}
+	m_undefer(m, now);
+}
+
+void
+model_apply(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply, const LeReply *actual)
+{
+	MEntry	   *e;
+
+	memset(reply, 0, sizeof(*reply));
+	m->actual = actual;
+	switch (cmd->kind)
+	{
+		case LE_CMD_ACQUIRE:
+			acquire(m, cmd, now, reply);
+			break;
+		case LE_CMD_AWAIT:
+			await(m, cmd, now, reply);
+			break;
+		case LE_CMD_RENEW:
+			renew(m, cmd, now, reply);
+			break;
+		case LE_CMD_RELEASE:
+			release(m, cmd, now, reply);
+			break;
+		case LE_CMD_CHECK:
+			check(m, cmd, reply);
+			break;
+		case LE_CMD_FORCE:
+			force(m, cmd, now, reply);
+			break;
+		case LE_CMD_PROCLAIM:
+			e = own(m, cmd, cmd->token, reply);
+			if (e != NULL && !e->held)
+				reply->status = LE_NOT_HELD;
+			else if (e != NULL)
+				e->value = sim_text_id(cmd->value.data);
+			break;
+		case LE_CMD_SET_PERMITS:
+			set_permits(m, cmd, now, reply);
+			break;
+		case LE_CMD_GRANT_LEASE:
+			grant_lease(m, cmd, now, reply);
+			break;
+		case LE_CMD_KEEP_ALIVE:
+		case LE_CMD_REVOKE_LEASE:
+		case LE_CMD_LEASE_TTL:
+			on_lease(m, cmd, now, reply);
+			break;
+		case LE_CMD_UNDO:
+			undo(m, cmd, now);
+			break;
+		case LE_CMD_SESSION_END:
+			if (m->s.sessions[cmd->sessno].id == cmd->session)
+				end_session(m, cmd->session, cmd->sessno, now);
+			break;
+		case LE_CMD_FENCE_ENDED:
+			fence_ended(m, now);
+			break;
+	}
+}

@@ -1,0 +1,368 @@
+/*
+ * model_check.c
+ *		Time in the model, failed batches, and the comparison with the core.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "model.h"
+
+/* --- comparing --- */
+
+static void
+differ(Model *m, int64_t token, const char *what, int64_t expected, int64_t actual)
+{
+	sim_fail(m->w, "token %lld: %s is %lld, should be %lld", (long long) token, what,
+			 (long long) actual, (long long) expected);
+}
+
+#define SAME(what, expected, actual) \
+	do { \
+		if ((int64_t) (expected) != (int64_t) (actual)) \
+			differ(m, e->token, what, (int64_t) (expected), (int64_t) (actual)); \
+	} while (0)
+
+static void
+compare_entry(Model *m, const MEntry *e)
+{
+	const LeEntry *c = le_core_find_token(m->w->core, e->token);
+
+	if (c == NULL)
+		differ(m, e->token, "presence", 1, 0);
+	SAME("state", e->held ? LE_STATE_HELD : LE_STATE_QUEUED, c->state);
+	SAME("ns", e->ns, c->lock->ns);
+	SAME("name", e->name, sim_text_id(c->lock->name));
+	SAME("mode", e->mode, c->mode);
+	SAME("lapsed", e->lapsed, c->lapsed);
+	SAME("owner", e->owner, sim_text_id(c->owner));
+	SAME("value", e->value, sim_text_id(c->value));
+	SAME("role", e->role, c->role);
+	SAME("lease", e->lease, c->lease != NULL ? c->lease->id : 0);
+	SAME("session", e->session, c->session);
+	SAME("ttl", e->ttl, c->ttl);
+	SAME("holds", e->count, c->hold_count);
+	if (!e->lapsed && e->lease == 0)
+		SAME("deadline", e->deadline, c->deadline);
+	if (e->held)
+		SAME("acquired", e->acquired, c->acquired_at);
+	else
+	{
+		SAME("place", e->place, c->place);
+		SAME("waiter", e->waiter, c->answering ? 0 : c->waiter_session);
+		if (e->waiter != 0)
+			SAME("wait_until", e->wait_until, c->wait_until);
+	}
+}
+
+void
+model_compare(Model *m)
+{
+	LeCore	   *core = m->w->core;
+	uint32_t	n = 0;
+
+	for (int i = 0; i < m->s.nentries; i++)
+		compare_entry(m, &m->s.entries[i]);
+	for (uint32_t place = 0; place < le_core_places(core); place++)
+	{
+		LeLock	   *lock = le_core_lock_at(core, place);
+		MLock	   *mine;
+
+		if (lock == NULL)
+			continue;
+		mine = m_lock(m, lock->ns, sim_text_id(lock->name));
+		n += (uint32_t) lock->held + lock->waiting;
+		ENSURE(m->w, lock->permits == mine->permits);
+		if (mine->not_before > m->w->now)
+			ENSURE(m->w, lock->not_before == mine->not_before);
+	}
+	ENSURE(m->w, n == (uint32_t) m->s.nentries);
+	for (int i = 0; i < m->s.nleases; i++)
+	{
+		const LeLease *lease = le_core_find_lease(core, m->s.leases[i].id);
+
+		ENSURE(m->w, lease != NULL && lease->deadline == m->s.leases[i].deadline);
+	}
+}
+
+void
+model_compare_reply(Model *m, const LeCommand *cmd, const LeReply *expected, const LeReply *actual)
+{
+	struct
+	{
+		int64_t		token;
+	}			reply = {expected->token},
+			   *e = &reply;
+
+	SAME("status", expected->status, actual->status);
+	if (actual->status != LE_DENIED)
+		SAME("own", expected->own, actual->own);
+	SAME("reentrant", expected->reentrant, actual->reentrant);
+	if (actual->status != LE_OK && actual->status != LE_QUEUED && actual->status != LE_WAITING)
+		return;
+	if (cmd->kind == LE_CMD_ACQUIRE || cmd->kind == LE_CMD_GRANT_LEASE)
+		SAME("token", expected->token, actual->token);
+	SAME("counted", expected->counted, actual->counted);
+	if (actual->status == LE_OK &&
+		(cmd->kind == LE_CMD_ACQUIRE || cmd->kind == LE_CMD_RENEW || cmd->kind == LE_CMD_AWAIT ||
+		 cmd->kind == LE_CMD_KEEP_ALIVE || cmd->kind == LE_CMD_LEASE_TTL))
+		SAME("valid_for", expected->valid_for, actual->valid_for);
+	if (cmd->kind == LE_CMD_FORCE || cmd->kind == LE_CMD_SET_PERMITS ||
+		(cmd->kind == LE_CMD_CHECK && actual->status == LE_OK))
+		SAME("count", expected->count, actual->count);
+}
+
+/* --- answers --- */
+
+static void
+compare_answer(Model *m, uint64_t session, uint32_t request, LeStatus status, int64_t token)
+{
+	struct
+	{
+		int64_t		token;
+	}			answer = {token},
+			   *e = &answer;
+
+	for (int i = 0; i < m->nanswers; i++)
+	{
+		MAnswer    *a = &m->answers[i];
+
+		if (a->session != session || a->request != request)
+			continue;
+		SAME("answer", a->status, status);
+		if (status == LE_OK)
+			SAME("answered token", a->token, token);
+		*a = m->answers[--m->nanswers];
+		return;
+	}
+	sim_fail(m->w, "session %lld was told %s %lld, but should wait", (long long) session,
+			 sim_status_name(status), (long long) token);
+}
+
+/* Everybody who should be answered is, and nobody else. */
+void
+model_compare_answers(Model *m)
+{
+	World	   *w = m->w;
+
+	for (LeEntry *e = le_core_answers(w->core); e != NULL; e = e->answer_next)
+		compare_answer(m, e->waiter_session, e->request, (LeStatus) e->answer, e->answer_token);
+	for (uint32_t i = 0; w->recovering && i < w->nbatch; i++)
+	{
+		const Posted *p = &w->batch[i];
+
+		if (p->reply.status != LE_WAITING)
+			compare_answer(m, p->cmd.session, p->cmd.request, p->reply.status, p->reply.token);
+	}
+	if (m->nanswers > 0)
+		sim_fail(w, "session %lld should be told %s %lld, but waits",
+				 (long long) m->answers[0].session, sim_status_name(m->answers[0].status),
+				 (long long) m->answers[0].token);
+}
+
+/* --- a batch is stored, or not --- */
+
+static void
+copy_array(void **to, int *nto, int *max, const void *from, int n, size_t size)
+{
+	if (*max < n)
+	{
+		*max = n * 2;
+		*to = realloc(*to, (size_t) *max * size);
+		if (*to == NULL)
+			abort();
+	}
+	if (n > 0)
+		memcpy(*to, from, (size_t) n * size);
+	*nto = n;
+}
+
+static void
+copy_state(Model *m, MState *to, const MState *from)
+{
+	copy_array((void **) &to->entries, &to->nentries, &to->max_entries, from->entries,
+			   from->nentries, sizeof(MEntry));
+	copy_array((void **) &to->holds, &to->nholds, &to->max_holds, from->holds, from->nholds,
+			   sizeof(MHold));
+	copy_array((void **) &to->leases, &to->nleases, &to->max_leases, from->leases,
+			   from->nleases, sizeof(MLease));
+	memcpy(to->locks, from->locks, (size_t) m->w->conf.names * 2 * sizeof(MLock));
+	memcpy(to->sessions, from->sessions, m->w->conf.sessions * sizeof(MSession));
+}
+
+void
+model_stored(Model *m)
+{
+	for (int i = 0; i < m->s.nentries; i++)
+		m->s.entries[i].answered = false;
+	if (m->w->conf.fail_mille > 0)
+		copy_state(m, &m->stored, &m->s);
+}
+
+/*
+ * A long TTL goes on from what was saved: not less than was promised, and not
+ * more than it is.
+ */
+static LeTime
+restored(Model *m, LeTime ttl, LeTime promised, LeTime actual, LeTime now)
+{
+	if (ttl <= LE_SAVE_INTERVAL)
+		return now + ttl;
+	ENSURE(m->w, actual >= promised && actual <= now + ttl);
+	return actual;
+}
+
+static void
+restore_time(Model *m, LeTime now)
+{
+	LeCore	   *core = m->w->core;
+
+	for (int i = 0; i < m->s.nleases; i++)
+	{
+		MLease	   *lease = &m->s.leases[i];
+		const LeLease *c = le_core_find_lease(core, lease->id);
+
+		ENSURE(m->w, c != NULL);
+		lease->deadline = restored(m, lease->ttl, lease->deadline, c->deadline, now);
+	}
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		MEntry	   *e = &m->s.entries[i];
+		const LeEntry *c = le_core_find_token(core, e->token);
+
+		if (e->waiter != 0 && e->wait_until != LE_NEVER && e->wait_until <= now)
+			e->wait_until = now + 1;
+		if (e->lapsed)
+			e->retry = now;
+		if (e->place && !e->held && e->waiter != 0)
+			m_renew(m, e, now);
+		if (e->lapsed || e->lease != 0 || e->ttl == LE_TTL_BOUND || (!e->held && !e->place))
+			continue;
+		if (!e->held)
+			e->deadline = now + e->ttl;
+		else if (c != NULL)
+			e->deadline = restored(m, e->ttl, e->deadline, c->deadline, now);
+	}
+}
+
+/* Back to what was stored last, with all who wait. */
+void
+model_reload(Model *m, LeTime now)
+{
+	copy_state(m, &m->s, &m->stored);
+	m->next = le_core_next_revision(m->w->core);
+	m->nanswers = 0;
+	restore_time(m, now);
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		const MEntry *e = &m->s.entries[i];
+		int			n = m->s.nentries;
+
+		/* as one that comes anew: it may belong to a holder by now */
+		if (!e->held && !e->place)
+			m_rejoin(m, e->token, now);
+		if (m->s.nentries < n)
+			i--;
+	}
+	for (int i = 0; i < m->w->conf.names; i++)
+	{
+		m_settle(m, LE_KIND_LOCK, i, now);
+		m_settle(m, LE_KIND_ELECTION, i, now);
+	}
+}
+
+/* --- time --- */
+
+typedef struct Due
+{
+	int64_t		token;			/* or lease */
+	enum
+	{
+		DUE_LEASE, DUE_WAIT, DUE_DEADLINE, DUE_RETRY, DUE_LOCK
+	}			what;
+} Due;
+
+static int
+find_due(Model *m, LeTime now, Due *due)
+{
+	int			n = 0;
+
+	for (int i = 0; i < m->s.nleases; i++)
+	{
+		if (m->s.leases[i].deadline <= now)
+			n++, *due = (Due) {m->s.leases[i].id, DUE_LEASE};
+	}
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		MEntry	   *e = &m->s.entries[i];
+
+		if (e->lapsed && e->retry <= now)
+			n++, *due = (Due) {e->token, DUE_RETRY};
+		else if (!e->lapsed && !e->held && e->waiter != 0 && e->wait_until <= now)
+			n++, *due = (Due) {e->token, DUE_WAIT};
+		else if (!e->lapsed && e->lease == 0 && e->deadline <= now)
+			n++, *due = (Due) {e->token, DUE_DEADLINE};
+	}
+	for (int i = 0; i < m->w->conf.names * 2; i++)
+	{
+		if (m->s.locks[i].not_before != 0 && m->s.locks[i].not_before <= now)
+			n++, *due = (Due) {i, DUE_LOCK};
+	}
+	return n;
+}
+
+static void
+handle_due(Model *m, const Due *due, LeTime now)
+{
+	LeTime		grace = m->w->conf.limits.expiry_grace;
+	MEntry	   *e = due->what == DUE_LEASE || due->what == DUE_LOCK ? NULL : m_find(m, due->token);
+
+	switch (due->what)
+	{
+		case DUE_LEASE:
+			m_end_lease(m, due->token, LE_END_EXPIRED, now);
+			break;
+		case DUE_RETRY:
+			m_end(m, due->token, LE_END_EXPIRED, 0, now);
+			break;
+		case DUE_LOCK:
+			m->s.locks[due->token].not_before = 0;
+			m_settle(m, due->token % 2 ? LE_KIND_LOCK : LE_KIND_ELECTION, (int) due->token / 2, now);
+			break;
+		case DUE_WAIT:
+			if (!e->place)
+				m_end(m, due->token, LE_END_TIMEOUT, 0, now);
+			else
+			{
+				e->wait_until = LE_NEVER;
+				if (e->lease == 0)
+					m_renew(m, e, now);
+				m_answer(m, e, LE_QUEUED, e->token);
+			}
+			break;
+		case DUE_DEADLINE:
+			/* a wait for a place keeps it alive */
+			if (!e->held && e->waiter != 0)
+				e->deadline = now + e->ttl;
+			else
+				m_end(m, due->token, LE_END_EXPIRED, e->held && grace > 0 ? now + grace : 0, now);
+			break;
+	}
+}
+
+void
+model_expire(Model *m, LeTime now)
+{
+	Due			due;
+	int			n;
+
+	while ((n = find_due(m, now, &due)) > 0)
+	{
+		if (n > 1)
+		{
+			/* their order is nobody's promise: check what came of it */
+			model_adopt(m, now);
+			return;
+		}
+		handle_due(m, &due, now);
+	}
+}

@@ -1,0 +1,277 @@
+/*
+ * store.c
+ *		Stable storage: takes what a batch has left dirty, as the server's
+ *		store does, and builds a core from it again.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim.h"
+
+static void
+table_init(Table *t, size_t size)
+{
+	memset(t, 0, sizeof(*t));
+	t->size = size;
+}
+
+static void *
+table_row(Table *t, uint64_t locator)
+{
+	return (char *) t->rows + t->size * (locator - 1);
+}
+
+static uint64_t
+table_insert(Table *t)
+{
+	uint32_t	i;
+
+	t->used++;
+	if (t->nfree > 0)
+		return t->free_rows[--t->nfree] + 1;
+	if (t->len == t->cap)
+	{
+		t->cap = t->cap ? t->cap * 2 : 256;
+		t->rows = realloc(t->rows, t->cap * t->size);
+		t->free_rows = realloc(t->free_rows, t->cap * sizeof(uint32_t));
+		if (t->rows == NULL || t->free_rows == NULL)
+			abort();
+	}
+	i = t->len++;
+	return i + 1;
+}
+
+static void
+table_delete(Table *t, uint64_t locator)
+{
+	memset(table_row(t, locator), 0, t->size);
+	t->free_rows[t->nfree++] = (uint32_t) (locator - 1);
+	t->used--;
+}
+
+static void
+table_free(Table *t)
+{
+	free(t->rows);
+	free(t->free_rows);
+}
+
+void
+store_init(World *w)
+{
+	table_init(&w->slots, sizeof(SlotRow));
+	table_init(&w->lease_rows, sizeof(LeaseRow));
+	table_init(&w->places, sizeof(SlotRow));
+}
+
+void
+store_free(World *w)
+{
+	table_free(&w->slots);
+	table_free(&w->lease_rows);
+	table_free(&w->places);
+}
+
+/* --- writing --- */
+
+static void
+fill_row(World *w, SlotRow *row, const LeEntry *entry)
+{
+	row->mode = entry->mode;
+	row->lapsed = entry->lapsed;
+	row->owner = sim_text_id(entry->owner);
+	row->value = sim_text_id(entry->value);
+	row->permits = entry->lock->permits;
+	row->token = entry->token;
+	row->lease = entry->lease != NULL ? entry->lease->id : 0;
+	row->ttl = entry->ttl;
+	row->time_left = le_entry_time_left(entry, w->now);
+	row->acquired_at = entry->acquired_at;
+	row->session = entry->session;
+	row->sessno = entry->sessno;
+	row->role = entry->role;
+	row->hold_count = entry->hold_count;
+}
+
+static void
+write_slot(World *w, LeSlot *slot)
+{
+	LeLock	   *lock = slot->lock;
+	SlotRow    *row;
+
+	if (slot->holder == NULL && !slot->row.on_disk)
+		return;
+	if (slot->holder == NULL && slot->drop)
+	{
+		table_delete(&w->slots, slot->row.locator);
+		slot->row.on_disk = false;
+		return;
+	}
+	if (!slot->row.on_disk)
+		slot->row.locator = table_insert(&w->slots);
+	slot->row.on_disk = true;
+	row = table_row(&w->slots, slot->row.locator);
+	memset(row, 0, sizeof(*row));
+	row->used = true;
+	row->ns = lock->ns;
+	row->name = sim_text_id(lock->name);
+	row->number = slot->number;
+	row->not_before = lock->not_before;
+	row->held = slot->holder != NULL;
+	if (slot->holder != NULL)
+	{
+		fill_row(w, row, slot->holder);
+		if (slot->holder->cool_until > row->not_before)
+			row->not_before = slot->holder->cool_until;
+	}
+}
+
+static void
+write_lease(World *w, LeLease *lease)
+{
+	LeaseRow   *row;
+
+	if (lease->ended)
+	{
+		if (lease->row.on_disk)
+			table_delete(&w->lease_rows, lease->row.locator);
+		lease->row.on_disk = false;
+		return;
+	}
+	if (!lease->row.on_disk)
+		lease->row.locator = table_insert(&w->lease_rows);
+	lease->row.on_disk = true;
+	row = table_row(&w->lease_rows, lease->row.locator);
+	row->used = true;
+	row->id = lease->id;
+	row->ttl = lease->ttl;
+	row->time_left = lease->deadline > w->now ? lease->deadline - w->now : 0;
+	row->role = lease->role;
+}
+
+static void
+write_place(World *w, LeEntry *entry)
+{
+	SlotRow    *row;
+
+	if (entry->state != LE_STATE_QUEUED)
+	{
+		if (entry->row.on_disk)
+			table_delete(&w->places, entry->row.locator);
+		entry->row.on_disk = false;
+		return;
+	}
+	if (!entry->row.on_disk)
+		entry->row.locator = table_insert(&w->places);
+	entry->row.on_disk = true;
+	row = table_row(&w->places, entry->row.locator);
+	memset(row, 0, sizeof(*row));
+	row->used = true;
+	row->ns = entry->lock->ns;
+	row->name = sim_text_id(entry->lock->name);
+	fill_row(w, row, entry);
+}
+
+void
+store_write(World *w)
+{
+	for (LeSlot *slot = le_core_dirty_slots(w->core); slot != NULL; slot = slot->dirty_next)
+		write_slot(w, slot);
+	for (LeLease *lease = le_core_dirty_leases(w->core); lease != NULL; lease = lease->dirty_next)
+		write_lease(w, lease);
+	for (LeEntry *entry = le_core_dirty_places(w->core); entry != NULL; entry = entry->dirty_next)
+		write_place(w, entry);
+}
+
+/* --- loading --- */
+
+static LeTime
+restored(LeTime ttl, LeTime time_left)
+{
+	return ttl > LE_SAVE_INTERVAL ? time_left : ttl;
+}
+
+static void
+load_row(World *w, const SlotRow *row, uint64_t locator, bool place)
+{
+	LeLoad		load;
+	const Durable *d = &w->durable[row->sessno];
+
+	memset(&load, 0, sizeof(load));
+	load.cmd.ns = (LeKind) row->ns;
+	load.cmd.name = sim_name(row->name);
+	load.slot = row->number;
+	load.not_before = row->not_before;
+	load.locator = locator;
+	if (row->held || place)
+	{
+		load.held = row->held;
+		load.lapsed = row->lapsed;
+		load.cmd.mode = (LeMode) row->mode;
+		load.cmd.permits = row->permits;
+		load.cmd.token = row->token;
+		load.cmd.ttl = row->ttl;
+		load.cmd.lease = row->lease;
+		load.cmd.owner = sim_owner(row->owner);
+		load.cmd.value = sim_value(row->value);
+		load.cmd.role = row->role;
+		if (row->session != 0 && row->session == d->id)
+		{
+			load.cmd.session = row->session;
+			load.cmd.sessno = row->sessno;
+		}
+		load.hold_count = row->hold_count;
+		load.acquired_at = row->acquired_at;
+		load.time_left = place ? row->ttl : restored(row->ttl, row->time_left);
+	}
+	ENSURE(w, place ? le_core_load_place(w->core, &load, w->now) :
+		   le_core_load_slot(w->core, &load, w->now));
+}
+
+static void
+load_leases(World *w)
+{
+	for (uint32_t i = 1; i <= w->lease_rows.len; i++)
+	{
+		const LeaseRow *row = table_row(&w->lease_rows, i);
+		LeCommand	cmd;
+
+		if (!row->used)
+			continue;
+		memset(&cmd, 0, sizeof(cmd));
+		cmd.token = row->id;
+		cmd.ttl = row->ttl;
+		cmd.role = row->role;
+		ENSURE(w, le_core_load_lease(w->core, &cmd, restored(row->ttl, row->time_left),
+									 i, w->now));
+	}
+}
+
+static void
+load_table(World *w, Table *t, bool places)
+{
+	for (uint32_t i = 1; i <= t->len; i++)
+	{
+		const SlotRow *row = table_row(t, i);
+
+		if (row->used)
+			load_row(w, row, i, places);
+	}
+}
+
+/* All that can be read; the waiters are not back yet. */
+void
+store_load(World *w)
+{
+	load_leases(w);
+	load_table(w, &w->slots, false);
+	load_table(w, &w->places, true);
+	for (uint32_t i = 0; i < w->conf.sessions; i++)
+	{
+		const Durable *d = &w->durable[i];
+
+		for (int h = 0; h < d->nholds; h++)
+			ENSURE(w, le_core_load_hold(w->core, d->holds[h].token, d->id, i, d->xact,
+										d->holds[h].subxact));
+	}
+}

@@ -1,0 +1,32 @@
+# The pg_regress and isolation tests: what `make installcheck` runs against an existing server, here in one of our own.
+use strict;
+use warnings;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('main', extension => 0);
+
+sub run_suite
+{
+	my ($dir, $suffix, $program, $database) = @_;
+	my @names = map { m{([^/]+)\.\w+$} } sort glob("test/$dir/*.$suffix");
+	my $output_dir = PostgreSQL::Test::Utils::tempdir();
+	return unless @names;
+
+	my $out = `$program --inputdir=test --outputdir=$output_dir --bindir= --host=@{[ $node->host ]} --port=@{[ $node->port ]} --dbname=$database --load-extension=lock_election @names 2>&1`;
+	foreach my $name (@names)
+	{
+		# "test x ... ok" before 16, "ok 1 - x" since
+		like($out, qr/^(?:test \Q$name\E +\.\.\. ok\b|ok \d+ +[-+] \Q$name\E\b)/m, "$dir/$name");
+	}
+	diag(-f "$output_dir/regression.diffs" ? slurp_file("$output_dir/regression.diffs") : $out) if $? != 0;
+	return;
+}
+
+my $dir = $ENV{PG_REGRESS} =~ s{/regress/pg_regress$}{}r;
+ok(1, 'the server runs');
+run_suite('sql', 'sql', "$dir/regress/pg_regress", 'contrib_regression');
+run_suite('specs', 'spec', "$dir/isolation/pg_isolation_regress", 'isolation_regression');
+$node->stop;
+done_testing();
