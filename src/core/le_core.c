@@ -428,7 +428,8 @@ apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		reply->count = lock->permits;
 		if (reply->status != LE_OK)
 			return;
-		entry = find_reentrant(lock, session, cmd, lease);
+		entry = cmd->revision != 0 ? NULL :
+			find_reentrant(lock, session, cmd, lease);
 		if (entry != NULL)
 		{
 			reacquire(core, entry, cmd, lease, now, reply);
@@ -436,7 +437,8 @@ apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		}
 	}
 
-	admitted = admits(lock, cmd, now);
+	/* a waiter of old goes to its place, and is granted from there */
+	admitted = cmd->revision == 0 && admits(lock, cmd, now);
 	if (!admitted && !cmd->enqueue)
 	{
 		reply->own = lock != NULL && held_by_session(lock, cmd->session);
@@ -486,8 +488,6 @@ apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		reply->status = LE_WAITING;
 	}
 	le_entry_queue(core, entry, now);
-
-	/* its old place may be ahead of what keeps the others waiting */
 	if (cmd->revision != 0)
 		le_lock_settle(core, lock, now);
 }
@@ -553,21 +553,22 @@ static LeEntry *
 find_of_session(LeCore *core, const LeCommand *cmd)
 {
 	LeSession  *session = &core->sessions[cmd->sessno];
+	LeEntry    *newest = NULL;
 
 	if (session->id != cmd->session)
 		return NULL;
-	for (LeLink *link = session->entries.prev; link != &session->entries;
-		 link = link->prev)
+	le_link_foreach(link, next, &session->entries)
 	{
 		LeEntry    *entry = le_container(link, LeEntry, session_link);
 
 		if (entry->state == LE_STATE_HELD && !entry->lapsed &&
 			entry->lock->ns == cmd->ns &&
 			le_text_equal(le_text(entry->lock->name, entry->lock->name_len),
-						  cmd->name))
-			return entry;
+						  cmd->name) &&
+			(newest == NULL || entry->token > newest->token))
+			newest = entry;
 	}
-	return NULL;
+	return newest;
 }
 
 static void

@@ -185,7 +185,8 @@ le_lock_timer(LeCore *core, LeLock *lock, LeTime now)
 {
 	bool		on_disk = false;
 
-	if (lock->not_before > now && (lock->waiting > 0 || lock->held == 0))
+	/* in the past as well: what it held up is granted when it rings */
+	if (lock->not_before != 0 && (lock->waiting > 0 || lock->held == 0))
 	{
 		lock->doomed = false;
 		le_timer_set(core, &lock->timer, lock->not_before);

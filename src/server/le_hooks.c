@@ -5,7 +5,7 @@
  * Four things, by PostgreSQL's hooks:
  *
  *	-	How deep utility commands and the executor are nested, and which query
- *		runs.  le_sql.c needs that to prove that a waiting statement can give
+ *		runs.  le_snapshot.c needs that to prove that a waiting statement can give
  *		its snapshot up.
  *	-	Commands that need a database without sessions: the manager has to
  *		leave, and must not come back before the command ends.  See "hold".
@@ -26,6 +26,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "catalog/indexing.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_authid.h"
@@ -37,7 +38,6 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "storage/latch.h"
-#include "storage/proc.h"
 #include "storage/procarray.h"
 #include "tcop/utility.h"
 #include "utils/acl.h"
@@ -265,7 +265,8 @@ prepare_database_command(const LeDatabaseCommand *command, ProcessUtilityContext
 	Oid			dboid;
 
 	/* These are going to fail. */
-	if (!command->in_block && (context != PROCESS_UTILITY_TOPLEVEL || IsInTransactionBlock(true)))
+	if (RecoveryInProgress() ||
+		(!command->in_block && (context != PROCESS_UTILITY_TOPLEVEL || IsInTransactionBlock(true))))
 		return;
 
 	dboid = get_database_oid(command->name, true);

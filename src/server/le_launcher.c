@@ -438,7 +438,7 @@ complain_no_entry(LeTarget *target)
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("lock_election cannot start a manager for database \"%s\"", NameStr(target->name)),
 			 errdetail("All %d entries for databases are in use.", le_shared->max_databases),
-			 errhint("Raise lock_election.max_databases and restart the server, if the database has the extension.")));
+			 errhint("If it has the extension, raise lock_election.max_databases and restart the server.")));
 }
 
 static void

@@ -3,7 +3,8 @@
  *		The durable record: the only code that touches the tables.
  *
  * All functions run in the manager, inside a transaction, and raise errors as
- * usual; the caller throws the batch away then.
+ * usual; the caller throws the batch away then.  What they allocate is left to
+ * the memory context that the caller resets.  le_store_find() comes first.
  */
 #ifndef LE_STORE_H
 #define LE_STORE_H
@@ -29,7 +30,7 @@ typedef struct LeMeta
 extern bool le_store_find(void);
 
 /*
- * Take the locks that a batch needs.  False: the tables were rewritten, or
+ * Open the tables and take the locks that a batch needs.  False: the tables were rewritten, or
  * dropped and created, since they were loaded: reload.  Errors with 55P03
  * if somebody else keeps a lock for longer than lock_timeout.
  */

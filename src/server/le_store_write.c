@@ -194,7 +194,8 @@ set_text(int column, void *buffer, const char *data, Size len)
 	if (data == NULL)
 		return;
 	SET_VARSIZE(buffer, VARHDRSZ + len);
-	memcpy(VARDATA(buffer), data, len);
+	if (data != VARDATA(buffer))
+		memcpy(VARDATA(buffer), data, len);
 	row.values[column] = PointerGetDatum(buffer);
 }
 
@@ -226,20 +227,17 @@ form_common(const LeSlot *slot)
 static void
 form_pending(const LeEntry *entry)
 {
-	PendingHold *holds = (PendingHold *) row.pending.data;
-	int			n = 0;
+	Size		len = 0;
 
-	for (const LeHold *hold = entry->holds; hold != NULL && n < MAX_PENDING;
-		 hold = hold->next)
+	for (const LeHold *hold = entry->holds;
+		 hold != NULL && len < sizeof(row.pending.data); hold = hold->next)
 	{
 		PendingHold pending = {hold->session, hold->xact, hold->subxact};
 
-		/* a varlena's data is not aligned for it */
-		memcpy(&holds[n++], &pending, sizeof(pending));
+		memcpy(row.pending.data + len, &pending, sizeof(pending));
+		len += sizeof(pending);
 	}
-	row.nulls[SLOT_PENDING] = n == 0;
-	SET_VARSIZE(&row.pending, VARHDRSZ + n * sizeof(PendingHold));
-	row.values[SLOT_PENDING] = PointerGetDatum(&row.pending);
+	set_text(SLOT_PENDING, &row.pending, len > 0 ? row.pending.data : NULL, len);
 }
 
 static void

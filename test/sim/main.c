@@ -5,6 +5,7 @@
  * Runs a random world and compares every step with the model.  A failure
  * prints the seed, the step and the last steps, and exits with 1.
  */
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,8 +49,14 @@ sim_fail(World *w, const char *fmt,...)
 	exit(1);
 }
 
-/* le_core_check() aborts: show where. */
+/* le_core_check() and assertions abort: show where. */
 static World *the_world;
+
+static void
+on_abort(int number)
+{
+	sim_fail(the_world, "signal %d", number);
+}
 
 /* --- the core's surroundings --- */
 
@@ -151,6 +158,8 @@ tick_to(World *w, LeTime to)
 {
 	LeTime		next;
 
+	if (to < w->now)
+		to = w->now;
 	while ((next = le_core_next_deadline(w->core)) <= to)
 	{
 		if (next > w->now)
@@ -293,6 +302,7 @@ main(int argc, char **argv)
 			return 2;
 		}
 	}
+	signal(SIGABRT, on_abort);
 	for (uint64_t k = 0; k < seeds; k++, conf.seed++)
 		run(&conf, steps);
 	return 0;

@@ -396,13 +396,6 @@ head_joins(Model *m, MEntry *head, LeTime now)
 	return true;
 }
 
-/* A waiter that comes back after a reload. */
-void
-m_rejoin(Model *m, int64_t token, LeTime now)
-{
-	head_joins(m, m_find(m, token), now);
-}
-
 static MEntry *
 first_waiting(Model *m, uint8_t ns, int name)
 {

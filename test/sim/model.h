@@ -132,7 +132,6 @@ extern void m_add_hold(Model *m, int64_t token, uint64_t session, uint32_t sessn
 extern MEntry *m_insert(Model *m, const MEntry *e);
 extern void m_lease_remove(Model *m, int64_t id);
 extern void *m_grow(void *array, int n, int *max, size_t size);
-extern void m_rejoin(Model *m, int64_t token, LeTime now);
 extern uint32_t m_sessno(const Model *m, uint64_t session);
 extern void model_adopt(Model *m, LeTime now);
 extern void m_defer(Model *m);

@@ -332,15 +332,15 @@ release(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 static void
 check(Model *m, const LeCommand *cmd, LeReply *reply)
 {
-	MEntry	   *e = own(m, cmd, cmd->token != 0 ? cmd->token : newest_held(m, cmd), reply);
+	MEntry	   *e = m_find(m, cmd->token != 0 ? cmd->token : newest_held(m, cmd));
 
-	if (cmd->role == 0 && reply->status == LE_DENIED)
-		e = m_find(m, cmd->token);
-	if (e == NULL)
+	reply->status = LE_NOT_HELD;
+	if (e == NULL || !e->held || e->lapsed || e->ns != cmd->ns ||
+		e->name != sim_text_id(cmd->name.data))
 		return;
-	reply->status = e->held ? LE_OK : LE_NOT_HELD;
-	reply->own = e->held && e->owner == NO_OWNER && e->session == cmd->session;
-	reply->count = e->held ? e->count : 0;
+	reply->status = cmd->role == 0 || e->role == cmd->role ? LE_OK : LE_DENIED;
+	reply->own = e->owner == NO_OWNER && e->session == cmd->session;
+	reply->count = e->count;
 }
 
 static void

@@ -207,7 +207,9 @@ restored(Model *m, LeTime ttl, LeTime promised, LeTime actual, LeTime now)
 {
 	if (ttl <= LE_SAVE_INTERVAL)
 		return now + ttl;
-	ENSURE(m->w, actual >= promised && actual <= now + ttl);
+	if (actual < promised || actual > now + ttl)
+		sim_fail(m->w, "ttl %lld: %lld promised, %lld restored", (long long) ttl,
+				 (long long) (promised - now), (long long) (actual - now));
 	return actual;
 }
 
@@ -244,6 +246,23 @@ restore_time(Model *m, LeTime now)
 	}
 }
 
+/*
+ * A changed number of permits is stored with the holders: where there are
+ * none, the waiters come back with what they asked for.
+ */
+static void
+restore_permits(Model *m)
+{
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		const MEntry *e = &m->s.entries[i];
+
+		if (e->mode == LE_MODE_PERMIT && m_held(m, e->ns, e->name) == 0)
+			m_lock(m, e->ns, e->name)->permits =
+				le_core_find_lock(m->w->core, (LeKind) e->ns, sim_name(e->name))->permits;
+	}
+}
+
 /* Back to what was stored last, with all who wait. */
 void
 model_reload(Model *m, LeTime now)
@@ -252,17 +271,7 @@ model_reload(Model *m, LeTime now)
 	m->next = le_core_next_revision(m->w->core);
 	m->nanswers = 0;
 	restore_time(m, now);
-	for (int i = 0; i < m->s.nentries; i++)
-	{
-		const MEntry *e = &m->s.entries[i];
-		int			n = m->s.nentries;
-
-		/* as one that comes anew: it may belong to a holder by now */
-		if (!e->held && !e->place)
-			m_rejoin(m, e->token, now);
-		if (m->s.nentries < n)
-			i--;
-	}
+	restore_permits(m);
 	for (int i = 0; i < m->w->conf.names; i++)
 	{
 		m_settle(m, LE_KIND_LOCK, i, now);
