@@ -446,7 +446,7 @@ typedef struct LeLoad
 	uint32_t	hold_count;
 	LeTime		acquired_at;
 	LeTime		time_left;		/* of its own lease */
-	LeTime		not_before;		/* 0: none */
+	LeTime		not_before;		/* 0: none; lapsed: from its end on */
 	uint64_t	locator;
 } LeLoad;
 

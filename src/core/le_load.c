@@ -47,6 +47,7 @@ load_holder(LeCore *core, LeLock *lock, LeSlot *slot, const LeLoad *load,
 		entry->lapsed = true;
 		entry->end = LE_END_EXPIRED;
 		entry->deadline = now;
+		entry->cool_until = load->not_before;
 		le_link_before(&core->lapsed, &entry->queue_link);
 	}
 	le_entry_arm(core, entry);
@@ -77,7 +78,7 @@ le_core_load_slot(LeCore *core, const LeLoad *load, LeTime now)
 		return false;
 	lock = le_lock_get(core, cmd.ns, cmd.name);
 	slot = load_slot(core, lock, load->slot, load->locator);
-	if (load->not_before > lock->not_before)
+	if (!load->lapsed && load->not_before > lock->not_before)
 		lock->not_before = load->not_before;
 	if (load->held && cmd.lease != 0)
 		lease = le_core_find_lease(core, cmd.lease);

@@ -16,6 +16,7 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
+#include "utils/guc.h"
 #include "utils/timeout.h"
 #include "utils/wait_event.h"
 

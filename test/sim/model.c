@@ -467,7 +467,11 @@ m_end(Model *m, int64_t token, LeEnd how, LeTime cool, LeTime now)
 	if (e->cool > cool)
 		cool = e->cool;
 	if (e->held && cool > m_lock(m, ns, name)->not_before)
+	{
 		m_lock(m, ns, name)->not_before = cool;
+		if (!e->stored)
+			m_lock(m, ns, name)->unstored = cool;
+	}
 	m_answer(m, e, e->place || how == LE_END_EXPIRED || how == LE_END_REVOKED ? LE_LOST :
 			 LE_NOT_GRANTED, 0);
 	remove_entry(m, token);

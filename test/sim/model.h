@@ -17,7 +17,8 @@ typedef struct MEntry
 	bool		held,
 				place,
 				lapsed,
-				answered;		/* its waiter has its answer in this batch */
+				answered,		/* its waiter has its answer in this batch */
+				stored;			/* was there when a batch was stored */
 	int			owner,
 				value;
 	int64_t		lease;
@@ -58,6 +59,7 @@ typedef struct MLease
 typedef struct MLock
 {
 	LeTime		not_before;
+	LeTime		unstored;		/* the same, left by one that never was answered */
 	int32_t		permits;
 	int64_t		last_exclusive;
 } MLock;

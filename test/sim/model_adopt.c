@@ -98,6 +98,7 @@ adopt_locks(Model *m, LeTime now)
 
 		mine->permits = lock != NULL ? lock->permits : 0;
 		mine->not_before = lock != NULL && lock->not_before > now ? lock->not_before : 0;
+		mine->unstored = mine->not_before;
 	}
 }
 

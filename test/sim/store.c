@@ -116,14 +116,10 @@ write_slot(World *w, LeSlot *slot)
 	row->ns = lock->ns;
 	row->name = sim_text_id(lock->name);
 	row->number = slot->number;
-	row->not_before = lock->not_before;
 	row->held = slot->holder != NULL;
-	if (slot->holder != NULL)
-	{
+	row->not_before = row->held ? slot->holder->cool_until : lock->not_before;
+	if (row->held)
 		fill_row(w, row, slot->holder);
-		if (slot->holder->cool_until > row->not_before)
-			row->not_before = slot->holder->cool_until;
-	}
 }
 
 static void
