@@ -540,7 +540,7 @@ apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	if (cmd->ttl != 0 && cmd->ttl != entry->ttl)
 	{
 		entry->ttl = cmd->ttl;
-		entry->saved_at = now;
+		entry->saved_left = entry->ttl;
 		le_slot_dirty(core, entry->slot);
 	}
 	le_entry_renew(core, entry, now);
@@ -877,6 +877,7 @@ entry_due(LeCore *core, LeEntry *entry, LeTime now)
 		le_add(entry->saved_at, LE_SAVE_INTERVAL) <= now)
 	{
 		entry->saved_at = now;
+		entry->saved_left = entry->deadline - now;
 		le_slot_dirty(core, entry->slot);
 	}
 	le_timer_clear(core, &entry->timer);

@@ -45,7 +45,11 @@
 #define LE_LINGER		(1 * LE_SECOND)
 /* A lapsed but fenced holder is asked about again after this long at most. */
 #define LE_FENCE_RETRY	(1 * LE_SECOND)
-/* Leases longer than this have their time left saved this often. */
+/*
+ * Of leases longer than this the time left is saved when they have not been
+ * renewed for so long, so that restarts cannot keep a dead lease alive; the
+ * renewal after that is written before it is answered.
+ */
 #define LE_SAVE_INTERVAL (300 * LE_SECOND)
 
 /* Revision = incarnation << LE_COUNTER_BITS | counter; stays below 2^53. */
@@ -289,7 +293,8 @@ struct LeEntry
 	LeTime		deadline;		/* end of its own lease; LE_NEVER */
 	LeTime		acquired_at;	/* while HELD */
 	LeTime		since;			/* entered the queue */
-	LeTime		saved_at;		/* when the time left was last written */
+	LeTime		saved_at;		/* renewed, or its time left written */
+	LeTime		saved_left;		/* time left for its row, not before it */
 	LeTimer		timer;
 	uint64_t	lsn;			/* of the row's newest version */
 	uint64_t	session;		/* who asked; 0: gone */
@@ -336,6 +341,7 @@ struct LeLease
 	LeTime		ttl;
 	LeTime		deadline;
 	LeTime		saved_at;
+	LeTime		saved_left;
 	LeTimer		timer;
 	uint64_t	lsn;
 	uint32_t	role;

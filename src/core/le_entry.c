@@ -174,6 +174,8 @@ le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 			holder->ttl = ttl;
 		if (deadline > holder->deadline)
 			holder->deadline = deadline;
+		holder->saved_at = now;
+		holder->saved_left = holder->deadline - now;
 		le_entry_arm(core, holder);
 	}
 	return true;
@@ -464,8 +466,9 @@ le_entry_arm(LeCore *core, LeEntry *entry)
 }
 
 /*
- * The TTL runs from now on.  A long one is written as well: its time left is
- * restored after a reload, and must not be less than what was promised here.
+ * The TTL runs from now on.  The time left of a long one is restored after a
+ * reload and must not be less than what is promised here: where its row says
+ * less, it is written.
  */
 void
 le_entry_renew(LeCore *core, LeEntry *entry, LeTime now)
@@ -478,9 +481,11 @@ le_entry_renew(LeCore *core, LeEntry *entry, LeTime now)
 	if (entry->ttl == LE_TTL_BOUND)
 		return;
 	entry->deadline = le_add(now, entry->ttl);
-	if (entry->state == LE_STATE_HELD && entry->ttl > LE_SAVE_INTERVAL)
+	entry->saved_at = now;
+	if (entry->state == LE_STATE_HELD && entry->ttl > LE_SAVE_INTERVAL &&
+		entry->saved_left < entry->ttl)
 	{
-		entry->saved_at = now;
+		entry->saved_left = entry->ttl;
 		le_slot_dirty(core, entry->slot);
 	}
 	le_entry_arm(core, entry);
@@ -526,6 +531,7 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 	entry->slot = slot;
 	entry->acquired_at = now;
 	entry->saved_at = now;
+	entry->saved_left = entry->ttl;
 	entry->wait_until = LE_NEVER;
 	entry->deadline = (entry->lease != NULL || entry->ttl == LE_TTL_BOUND) ?
 		LE_NEVER : le_add(now, entry->ttl);

@@ -35,6 +35,7 @@ load_holder(LeCore *core, LeLock *lock, LeSlot *slot, const LeLoad *load,
 	entry->hold_count = load->hold_count;
 	entry->acquired_at = load->acquired_at;
 	entry->saved_at = now;
+	entry->saved_left = load->time_left;
 	entry->deadline = (lease != NULL || entry->ttl == LE_TTL_BOUND) ?
 		LE_NEVER : le_add(now, load->time_left);
 	slot->holder = entry;
@@ -152,6 +153,7 @@ le_core_load_lease(LeCore *core, const LeCommand *cmd, LeTime time_left,
 	lease->dirty_next = NULL;
 	lease->row.dirty = false;
 	lease->deadline = le_add(now, time_left);
+	lease->saved_left = time_left;
 	lease->row.on_disk = true;
 	lease->row.locator = locator;
 	le_timer_clear(core, &lease->timer);
