@@ -41,8 +41,12 @@
 /* The wait of a request that waits without limit. */
 #define LE_WAIT_FOREVER	INT64_C(-1)
 
-/* An unused slot's row lingers this long before it is deleted. */
+/*
+ * An unused slot's row lingers this long before it is deleted; those of one
+ * step go together, in one batch.
+ */
 #define LE_LINGER		(1 * LE_SECOND)
+#define LE_LINGER_STEP	(100 * LE_MS)
 /* A lapsed but fenced holder is asked about again after this long at most. */
 #define LE_FENCE_RETRY	(1 * LE_SECOND)
 /*

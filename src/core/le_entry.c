@@ -185,6 +185,7 @@ le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 void
 le_lock_timer(LeCore *core, LeLock *lock, LeTime now)
 {
+	LeTime		at;
 	bool		on_disk = false;
 
 	/* in the past as well: what it held up is granted when it rings */
@@ -204,7 +205,9 @@ le_lock_timer(LeCore *core, LeLock *lock, LeTime now)
 		on_disk = slot->row.on_disk;
 	if (on_disk && !lock->doomed)
 	{
-		le_timer_set(core, &lock->timer, le_add(now, LE_LINGER));
+		at = le_add(now, LE_LINGER);
+		at = le_add(at, LE_LINGER_STEP - at % LE_LINGER_STEP);
+		le_timer_set(core, &lock->timer, at);
 		return;
 	}
 	le_timer_clear(core, &lock->timer);
@@ -558,14 +561,14 @@ le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until,
 	if (entry->state == LE_STATE_HELD && core->env.fenced != NULL &&
 		core->env.fenced(core->env.arg, entry->token))
 	{
+		/* written, or a reload would bring it back to life */
+		if (!entry->lapsed || cool_until > entry->cool_until)
+			le_slot_dirty(core, entry->slot);
 		if (!entry->lapsed)
 		{
 			entry->lapsed = true;
 			entry->end = (uint8_t) how;
 			le_link_before(&core->lapsed, &entry->queue_link);
-
-			/* or a reload would bring it back to life */
-			le_slot_dirty(core, entry->slot);
 		}
 		if (cool_until > entry->cool_until)
 			entry->cool_until = cool_until;

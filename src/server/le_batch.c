@@ -87,7 +87,6 @@ typedef struct Manager
 	int			nmails;
 	uint32	   *fresh;			/* procs whose request was taken in it */
 	int			nfresh;
-	bool		flush;
 	bool		rewritten;		/* the tables are other ones */
 	bool		gone;			/* the extension was dropped */
 	LeStats		seen;			/* core's counters already published */
@@ -262,8 +261,6 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 		le_sync_standbys_defined();
 	if (reply.wrote || confirm)
 	{
-		if (reply.wrote && reply.valid_for != LE_NEVER && slot->need_flush)
-			m.flush = true;
 		defer(proc, cmd.request, &reply, confirm);
 	}
 	else
@@ -298,7 +295,6 @@ take_request(uint32 proc, LeTime now)
 			break;
 		case LE_REQUEST_RELEASE_MANY:
 			apply_release_many(slot, &reply, now);
-			m.flush |= reply.wrote && slot->need_flush;
 			defer(proc, number, &reply, false);
 			break;
 		case LE_REQUEST_LOOK:
@@ -353,19 +349,6 @@ anything_to_write(void)
 		le_core_dirty_places(m.core) != NULL;
 }
 
-/* Answers to waiters need a flush if any of them does. */
-static void
-flush_for_answers(void)
-{
-	for (LeEntry *entry = le_core_answers(m.core); entry != NULL;
-		 entry = entry->answer_next)
-	{
-		if (entry->answer == LE_OK && entry->ttl != LE_TTL_BOUND &&
-			slot_of(entry->waiter_sessno)->need_flush)
-			m.flush = true;
-	}
-}
-
 static void
 begin_transaction(void)
 {
@@ -379,10 +362,7 @@ commit_transaction(bool flush)
 {
 	PopActiveSnapshot();
 
-	/*
-	 * The variable alone, not the setting: the manager never waits for a
-	 * standby, whatever the level (see le_wait_durable()).
-	 */
+	/* the variable alone: the setting, "local", keeps us from any standby */
 	synchronous_commit = flush ? SYNCHRONOUS_COMMIT_LOCAL_FLUSH : SYNCHRONOUS_COMMIT_OFF;
 	CommitTransactionCommand();
 	synchronous_commit = SYNCHRONOUS_COMMIT_LOCAL_FLUSH;
@@ -390,6 +370,13 @@ commit_transaction(bool flush)
 	return XactLastCommitEnd;
 }
 
+/*
+ * Write and commit, without a flush: each caller's backend flushes what its
+ * answer rests on, as for a commit of its own, before it tells anybody.  So
+ * PostgreSQL's group commit serves lock_election too, the next batch is
+ * applied while the disk is busy with this one, and a renewal or a failed try
+ * never waits for a disk.
+ */
 static XLogRecPtr
 write_batch(LeTime now)
 {
@@ -397,6 +384,7 @@ write_batch(LeTime now)
 	LeTime		start = le_clock();
 	int64		incarnation;
 	XLogRecPtr	lsn;
+	bool		flush = false;
 	int			rows;
 
 	begin_transaction();
@@ -414,17 +402,15 @@ write_batch(LeTime now)
 		/* the counter was full: the next incarnation is on disk before use */
 		m.meta.incarnation = incarnation;
 		le_store_write_meta(&m.meta);
-		m.flush = true;
+		flush = true;
 	}
 	le_store_close();
-	lsn = commit_transaction(m.flush);
+	lsn = commit_transaction(flush);
 	pgstat_report_stat(false);
 
 	pg_atomic_fetch_add_u64(&counters->batches, 1);
 	pg_atomic_fetch_add_u64(&counters->xids, 1);
 	pg_atomic_fetch_add_u64(&counters->rows, rows);
-	if (m.flush)
-		pg_atomic_fetch_add_u64(&counters->flushes, 1);
 	pg_atomic_fetch_add_u64(&counters->write_us, le_clock() - start);
 	return lsn;
 }
@@ -528,7 +514,7 @@ static void
 batch_reset(void)
 {
 	m.ndeferred = m.nmails = m.nfresh = 0;
-	m.flush = m.rewritten = false;
+	m.rewritten = false;
 	MemoryContextReset(m.batch_context);
 	MemoryContextSwitchTo(m.batch_context);
 }
@@ -561,7 +547,6 @@ batch(const uint32 *procs, int n, bool expire)
 	}
 	if (expire)
 		le_core_expire(m.core, now, EXPIRE_A_BATCH);
-	flush_for_answers();
 	if (anything_to_write())
 		lsn = write_batch(now);
 	give_answers(lsn);

@@ -337,8 +337,6 @@ post(LeRequestKind kind, const LeCommand *cmd)
 		put_text(&slot->command.owner, slot->payload, &len);
 		put_text(&slot->command.value, slot->payload, &len);
 	}
-	slot->need_flush = le_min_durability > 0 ||
-		synchronous_commit > SYNCHRONOUS_COMMIT_OFF;
 	slot->posted_at = le_clock();
 	slot->sqlstate = 0;
 	slot->revision = 0;
@@ -481,6 +479,14 @@ le_request_look(LeCommand *cmd, LeReply *reply, char **page)
 	return my_slot->payload_len;
 }
 
+/* --- durability --- */
+
+static bool
+needs_flush(void)
+{
+	return synchronous_commit > SYNCHRONOUS_COMMIT_OFF || le_min_durability > 0;
+}
+
 void
 le_request_release_many(const char *payload, uint32 len, int count)
 {
@@ -521,9 +527,10 @@ le_request_release_many(const char *payload, uint32 len, int count)
 		ResetLatch(MyLatch);
 	}
 	SetLatch(MyLatch);
+	if (number != 0 && pg_atomic_read_u32(&slot->answered) == number &&
+		needs_flush())
+		XLogFlush((XLogRecPtr) slot->reply.lsn);
 }
-
-/* --- durability --- */
 
 static int
 sync_rep_mode(void)
@@ -575,8 +582,7 @@ le_wait_durable(const LeReply *reply, const char *what, LeText name)
 {
 	LeTime		answered_at = my_slot->reply_at;
 
-	if (reply->lsn == 0 ||
-		(synchronous_commit == SYNCHRONOUS_COMMIT_OFF && le_min_durability == 0))
+	if (reply->lsn == 0 || !needs_flush())
 		return;
 	XLogFlush((XLogRecPtr) reply->lsn);
 	wait_for_standbys((XLogRecPtr) reply->lsn);

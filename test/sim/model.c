@@ -240,6 +240,7 @@ m_grant(Model *m, MEntry *e, LeTime now)
 	if (e->lease != 0)
 		ENSURE(m->w, m_find_lease(m, e->lease) != NULL);
 	e->held = true;
+	e->stored = false;
 	e->acquired = now;
 	e->wait_until = LE_NEVER;
 	if (e->lease == 0 && e->ttl != LE_TTL_BOUND)

@@ -18,7 +18,7 @@ typedef struct MEntry
 				place,
 				lapsed,
 				answered,		/* its waiter has its answer in this batch */
-				stored;			/* was there when a batch was stored */
+				stored;			/* its state was there when a batch was stored */
 	int			owner,
 				value;
 	int64_t		lease;

@@ -59,6 +59,7 @@ take_over(Model *m, MEntry *e, const LeEntry *c)
 		ENSURE(m->w, e->token > lock->last_exclusive);
 		lock->last_exclusive = e->token;
 	}
+	e->stored = e->stored && e->held == (c->state == LE_STATE_HELD);
 	e->held = c->state == LE_STATE_HELD;
 	e->lapsed = c->lapsed;
 	e->retry = c->lapsed ? c->deadline : 0;

@@ -206,7 +206,7 @@ test_portions(void)
 	start();
 	for (int i = 0; i < 100; i++)
 	{
-		char		name[8];
+		char		name[16];
 
 		snprintf(name, sizeof(name), "n%d", i);
 		apply(request(1, name, X, 0));
