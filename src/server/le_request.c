@@ -408,12 +408,15 @@ wait_for_answer(uint32 number, const LeCommand *cmd, bool snapshot_kept)
 	pg_read_barrier();
 }
 
-/* All that has to be put back however a wait ends. */
+/*
+ * All that has to be put back however a wait ends.  A lock_timeout that has
+ * just struck keeps its mark: the cancel that is on its way then says so.
+ */
 static void
 wait_cleanup(int code, Datum arg)
 {
 	if (LockTimeout > 0)
-		disable_timeout(LOCK_TIMEOUT, false);
+		disable_timeout(LOCK_TIMEOUT, true);
 	watch_client(false, client_held);
 }
 
