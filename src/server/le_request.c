@@ -5,6 +5,8 @@
  */
 #include "postgres.h"
 
+#include <netinet/tcp.h>
+
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "commands/dbcommands.h"
@@ -35,10 +37,15 @@
 /* A wait that holds a snapshot is logged after this long. */
 #define SNAPSHOT_LOG_AFTER (60 * LE_SECOND)
 
-/* Keepalive probes: a silent host is noticed in 4 + 3 * 2 = 10 s. */
+/*
+ * Keepalive probes: a silent host is noticed in 4 + 3 * 2 = 10 s.  No probe is
+ * sent while something is unacknowledged, such as the grant for which it has
+ * waited: that may take as long.
+ */
 #define KEEPALIVE_IDLE 4
 #define KEEPALIVE_INTERVAL 2
 #define KEEPALIVE_COUNT 3
+#define USER_TIMEOUT_MS 10000
 
 static LeRequestSlot *my_slot = NULL;
 static bool exit_registered = false;
@@ -70,6 +77,9 @@ set_keepalives(bool on)
 									tcp_keepalives_interval, MyProcPort);
 	(void) pq_setkeepalivescount(on ? KEEPALIVE_COUNT : tcp_keepalives_count,
 								 MyProcPort);
+#ifdef TCP_USER_TIMEOUT
+	(void) pq_settcpusertimeout(on ? USER_TIMEOUT_MS : tcp_user_timeout, MyProcPort);
+#endif
 }
 
 static void
@@ -407,12 +417,15 @@ wait_for_answer(uint32 number, const LeCommand *cmd, bool snapshot_kept)
 	pg_read_barrier();
 }
 
-/* All that has to be put back however a wait ends. */
+/*
+ * All that has to be put back however a wait ends.  A lock_timeout that has
+ * just struck keeps its mark: the cancel that is on its way then says so.
+ */
 static void
 wait_cleanup(int code, Datum arg)
 {
 	if (LockTimeout > 0)
-		disable_timeout(LOCK_TIMEOUT, false);
+		disable_timeout(LOCK_TIMEOUT, true);
 	watch_client(false, client_held);
 }
 

@@ -47,6 +47,14 @@ raise_lost(const LeCommand *cmd)
 					(int) cmd->name.len, cmd->name.data, cmd->token)));
 }
 
+static void
+raise_no_lease(int64 lease)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_LE_LOST),
+			 errmsg("lease " INT64_FORMAT " does not exist, or has ended", lease)));
+}
+
 /* A name used in two ways at a time. */
 static void
 raise_bad_use(const LeCommand *cmd, const LeReply *reply)
@@ -112,10 +120,7 @@ check_reply(const LeCommand *cmd, const LeReply *reply)
 							(int) cmd->name.len, cmd->name.data)));
 			return;
 		case LE_NO_LEASE:
-			ereport(ERROR,
-					(errcode(ERRCODE_LE_LOST),
-					 errmsg("lease " INT64_FORMAT " does not exist, or has ended",
-							cmd->lease)));
+			raise_no_lease(cmd->lease);
 			return;
 		case LE_LIMIT_WAITERS:
 			ereport(ERROR,
@@ -202,7 +207,13 @@ acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 static int64
 lease_arg(FunctionCallInfo fcinfo, int number)
 {
-	return PG_ARGISNULL(number) ? 0 : le_arg_token(fcinfo, number);
+	if (PG_ARGISNULL(number))
+		return 0;
+
+	/* 0 would mean none */
+	if (PG_GETARG_INT64(number) <= 0)
+		raise_no_lease(PG_GETARG_INT64(number));
+	return PG_GETARG_INT64(number);
 }
 
 /* acquire_lock(name, ttl, wait, mode, owner, lease) */
