@@ -50,6 +50,26 @@ only_target(const PlannedStmt *stmt)
 	return target;
 }
 
+/*
+ * Is it the only snapshot on the stack?  Code that runs outside of a portal
+ * (the fast path, input functions, the planner) may open cursors, but it has a
+ * snapshot of its own there.
+ */
+static bool
+only_active_snapshot(Snapshot snapshot)
+{
+	bool		only;
+
+	if (!ActiveSnapshotSet() || GetActiveSnapshot() != snapshot)
+		return false;
+
+	/* The query has registered it, so it outlives being popped. */
+	PopActiveSnapshot();
+	only = !ActiveSnapshotSet();
+	PushActiveSnapshot(snapshot);
+	return only;
+}
+
 bool
 le_call_is_bare(FunctionCallInfo fcinfo)
 {
@@ -61,6 +81,12 @@ le_call_is_bare(FunctionCallInfo fcinfo)
 		return false;
 	if (ActivePortal == NULL || ActivePortal->queryDesc != query ||
 		ActivePortal->strategy != PORTAL_ONE_SELECT)
+		return false;
+
+	/* a cursor's query may run within the commit */
+	if (ActivePortal->cursorOptions & CURSOR_OPT_HOLD)
+		return false;
+	if (!only_active_snapshot(query->snapshot))
 		return false;
 
 	/* a deferred trigger runs outside of any other executor */
@@ -77,16 +103,15 @@ le_snapshot_give_up(FunctionCallInfo fcinfo)
 	if (IsolationUsesXactSnapshot() || !le_call_is_bare(fcinfo))
 		return false;
 	InvalidateCatalogSnapshot();
-	if (!ActiveSnapshotSet())
-		return false;
-	snapshot = GetActiveSnapshot();
+	snapshot = le_current_query->snapshot;
 
 	/*
-	 * It has to be the query's own: on the stack once, registered by the
-	 * query and its executor state, and no other one registered.
+	 * It is the only one on the stack.  It also has to be there once,
+	 * registered by the query and its executor state alone, and no other one
+	 * registered.
 	 */
-	if (snapshot != le_current_query->snapshot || snapshot->active_count != 1 ||
-		snapshot->regd_count > 2 || !ThereAreNoPriorRegisteredSnapshots())
+	if (snapshot->active_count != 1 || snapshot->regd_count > 2 ||
+		!ThereAreNoPriorRegisteredSnapshots())
 		return false;
 	MyProc->xmin = InvalidTransactionId;
 	return true;
