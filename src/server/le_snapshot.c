@@ -73,12 +73,13 @@ only_active_snapshot(Snapshot snapshot)
 bool
 le_call_is_bare(FunctionCallInfo fcinfo)
 {
-	QueryDesc  *query = le_current_query;
+	QueryDesc  *query;
 	Node	   *call = fcinfo->flinfo->fn_expr;
 
-	if (le_executor_nesting != 1 || le_utility_nesting != 0 || query == NULL ||
-		call == NULL || !IsA(call, FuncExpr))
+	if (le_running_query == NULL || le_running_query->outer != NULL ||
+		le_utility_nesting != 0 || call == NULL || !IsA(call, FuncExpr))
 		return false;
+	query = le_running_query->desc;
 	if (ActivePortal == NULL || ActivePortal->queryDesc != query ||
 		ActivePortal->strategy != PORTAL_ONE_SELECT)
 		return false;
@@ -103,7 +104,7 @@ le_snapshot_give_up(FunctionCallInfo fcinfo)
 	if (IsolationUsesXactSnapshot() || !le_call_is_bare(fcinfo))
 		return false;
 	InvalidateCatalogSnapshot();
-	snapshot = le_current_query->snapshot;
+	snapshot = le_running_query->desc->snapshot;
 
 	/*
 	 * It is the only one on the stack.  It also has to be there once,
@@ -123,20 +124,38 @@ le_snapshot_take(void)
 	(void) GetTransactionSnapshot();
 }
 
+/* Tables that a statement inserts into are not read. */
+static bool
+reads_tables(const PlannedStmt *stmt)
+{
+	int			index = 0;
+	ListCell   *lc;
+
+	foreach(lc, stmt->rtable)
+	{
+		index++;
+		if (lfirst_node(RangeTblEntry, lc)->rtekind == RTE_RELATION &&
+			!(stmt->commandType == CMD_INSERT &&
+			  list_member_int(stmt->resultRelations, index)))
+			return true;
+	}
+	return false;
+}
+
 bool
 le_snapshot_is_stale(void)
 {
-	const PlannedStmt *stmt;
-	ListCell   *lc;
-
 	if (IsolationUsesXactSnapshot())
 		return true;
-	if (le_current_query == NULL || le_current_query->plannedstmt == NULL)
-		return false;
-	stmt = le_current_query->plannedstmt;
-	foreach(lc, stmt->rtable)
+	for (LeRunningQuery *query = le_running_query; query != NULL; query = query->outer)
 	{
-		if (lfirst_node(RangeTblEntry, lc)->rtekind == RTE_RELATION)
+		if (query->finishing)
+			continue;
+		if (reads_tables(query->desc->plannedstmt))
+			return true;
+
+		/* a function that is not volatile reads with its caller's snapshot */
+		if (query->outer != NULL && query->desc->snapshot == query->outer->desc->snapshot)
 			return true;
 	}
 	return false;
