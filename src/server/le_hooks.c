@@ -4,9 +4,9 @@
  *
  * Four things, by PostgreSQL's hooks:
  *
- *	-	How deep utility commands and the executor are nested, and which query
- *		runs.  le_snapshot.c needs that to prove that a waiting statement can give
- *		its snapshot up.
+ *	-	How deep utility commands are nested, and which queries run.
+ *		le_snapshot.c needs that to prove that a waiting statement can give its
+ *		snapshot up.
  *	-	Commands that need a database without sessions: the manager has to
  *		leave, and must not come back before the command ends.  See "hold".
  *	-	DISCARD ALL.
@@ -59,8 +59,7 @@
 #define LE_HOLD_POLL 5			/* ms */
 
 int			le_utility_nesting = 0;
-int			le_executor_nesting = 0;
-QueryDesc  *le_current_query = NULL;
+LeRunningQuery *le_running_query = NULL;
 
 static ProcessUtility_hook_type prev_utility = NULL;
 static ExecutorRun_hook_type prev_executor_run = NULL;
@@ -457,10 +456,9 @@ le_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree, ProcessUt
 static void
 le_executor_run(LE_EXECUTOR_RUN_ARGS)
 {
-	QueryDesc  *outer = le_current_query;
+	LeRunningQuery query = {.desc = queryDesc, .outer = le_running_query};
 
-	le_current_query = queryDesc;
-	le_executor_nesting++;
+	le_running_query = &query;
 	PG_TRY();
 	{
 		if (prev_executor_run)
@@ -470,8 +468,7 @@ le_executor_run(LE_EXECUTOR_RUN_ARGS)
 	}
 	PG_FINALLY();
 	{
-		le_current_query = outer;
-		le_executor_nesting--;
+		le_running_query = query.outer;
 	}
 	PG_END_TRY();
 }
@@ -479,10 +476,9 @@ le_executor_run(LE_EXECUTOR_RUN_ARGS)
 static void
 le_executor_finish(QueryDesc *queryDesc)
 {
-	QueryDesc  *outer = le_current_query;
+	LeRunningQuery query = {.desc = queryDesc, .finishing = true, .outer = le_running_query};
 
-	le_current_query = queryDesc;
-	le_executor_nesting++;
+	le_running_query = &query;
 	PG_TRY();
 	{
 		if (prev_executor_finish)
@@ -492,8 +488,7 @@ le_executor_finish(QueryDesc *queryDesc)
 	}
 	PG_FINALLY();
 	{
-		le_current_query = outer;
-		le_executor_nesting--;
+		le_running_query = query.outer;
 	}
 	PG_END_TRY();
 }

@@ -10,12 +10,19 @@
 /* From _PG_init; once per process. */
 extern void le_hooks_init(void);
 
-/* How many utility commands, and runs of the executor, are under way. */
+/* How many utility commands are under way. */
 extern int	le_utility_nesting;
-extern int	le_executor_nesting;
 
-/* The innermost query that the executor runs; NULL: none. */
-extern QueryDesc *le_current_query;
+/* A query that the executor runs, and those around it. */
+typedef struct LeRunningQuery
+{
+	QueryDesc  *desc;
+	bool		finishing;		/* has read all; its AFTER triggers run */
+	struct LeRunningQuery *outer;
+} LeRunningQuery;
+
+/* The innermost; NULL: none. */
+extern LeRunningQuery *le_running_query;
 
 /* Has this transaction, or a subtransaction of it that lives, created the extension? */
 extern bool le_created_in_this_transaction(void);

@@ -50,17 +50,44 @@ only_target(const PlannedStmt *stmt)
 	return target;
 }
 
+/*
+ * Is it the only snapshot on the stack?  Code that runs outside of a portal
+ * (the fast path, input functions, the planner) may open cursors, but it has a
+ * snapshot of its own there.
+ */
+static bool
+only_active_snapshot(Snapshot snapshot)
+{
+	bool		only;
+
+	if (!ActiveSnapshotSet() || GetActiveSnapshot() != snapshot)
+		return false;
+
+	/* The query has registered it, so it outlives being popped. */
+	PopActiveSnapshot();
+	only = !ActiveSnapshotSet();
+	PushActiveSnapshot(snapshot);
+	return only;
+}
+
 bool
 le_call_is_bare(FunctionCallInfo fcinfo)
 {
-	QueryDesc  *query = le_current_query;
+	QueryDesc  *query;
 	Node	   *call = fcinfo->flinfo->fn_expr;
 
-	if (le_executor_nesting != 1 || le_utility_nesting != 0 || query == NULL ||
-		call == NULL || !IsA(call, FuncExpr))
+	if (le_running_query == NULL || le_running_query->outer != NULL ||
+		le_utility_nesting != 0 || call == NULL || !IsA(call, FuncExpr))
 		return false;
+	query = le_running_query->desc;
 	if (ActivePortal == NULL || ActivePortal->queryDesc != query ||
 		ActivePortal->strategy != PORTAL_ONE_SELECT)
+		return false;
+
+	/* a cursor's query may run within the commit */
+	if (ActivePortal->cursorOptions & CURSOR_OPT_HOLD)
+		return false;
+	if (!only_active_snapshot(query->snapshot))
 		return false;
 
 	/* a deferred trigger runs outside of any other executor */
@@ -77,16 +104,15 @@ le_snapshot_give_up(FunctionCallInfo fcinfo)
 	if (IsolationUsesXactSnapshot() || !le_call_is_bare(fcinfo))
 		return false;
 	InvalidateCatalogSnapshot();
-	if (!ActiveSnapshotSet())
-		return false;
-	snapshot = GetActiveSnapshot();
+	snapshot = le_running_query->desc->snapshot;
 
 	/*
-	 * It has to be the query's own: on the stack once, registered by the
-	 * query and its executor state, and no other one registered.
+	 * It is the only one on the stack.  It also has to be there once,
+	 * registered by the query and its executor state alone, and no other one
+	 * registered.
 	 */
-	if (snapshot != le_current_query->snapshot || snapshot->active_count != 1 ||
-		snapshot->regd_count > 2 || !ThereAreNoPriorRegisteredSnapshots())
+	if (snapshot->active_count != 1 || snapshot->regd_count > 2 ||
+		!ThereAreNoPriorRegisteredSnapshots())
 		return false;
 	MyProc->xmin = InvalidTransactionId;
 	return true;
@@ -98,20 +124,38 @@ le_snapshot_take(void)
 	(void) GetTransactionSnapshot();
 }
 
+/* Tables that a statement inserts into are not read. */
+static bool
+reads_tables(const PlannedStmt *stmt)
+{
+	int			index = 0;
+	ListCell   *lc;
+
+	foreach(lc, stmt->rtable)
+	{
+		index++;
+		if (lfirst_node(RangeTblEntry, lc)->rtekind == RTE_RELATION &&
+			!(stmt->commandType == CMD_INSERT &&
+			  list_member_int(stmt->resultRelations, index)))
+			return true;
+	}
+	return false;
+}
+
 bool
 le_snapshot_is_stale(void)
 {
-	const PlannedStmt *stmt;
-	ListCell   *lc;
-
 	if (IsolationUsesXactSnapshot())
 		return true;
-	if (le_current_query == NULL || le_current_query->plannedstmt == NULL)
-		return false;
-	stmt = le_current_query->plannedstmt;
-	foreach(lc, stmt->rtable)
+	for (LeRunningQuery *query = le_running_query; query != NULL; query = query->outer)
 	{
-		if (lfirst_node(RangeTblEntry, lc)->rtekind == RTE_RELATION)
+		if (query->finishing)
+			continue;
+		if (reads_tables(query->desc->plannedstmt))
+			return true;
+
+		/* a function that is not volatile reads with its caller's snapshot */
+		if (query->outer != NULL && query->desc->snapshot == query->outer->desc->snapshot)
 			return true;
 	}
 	return false;

@@ -1,0 +1,167 @@
+# A client that speaks PostgreSQL's protocol message by message: what psql cannot send (the extended protocol with types
+# of our choice, a portal that is suspended, a pipeline).
+#
+#   my $w = LeWire->new($node);
+#     $w->parse($name, $sql, type OIDs), $w->bind($portal, $name, values), $w->execute($portal, max_rows), $w->sync
+#     $w->query($sql)               simple protocol
+#     $w->call($function OID)       the fast path, without arguments
+#     $w->wait($types)              reads up to a message of one of these types ('Z': ready, 's': portal suspended,
+#                                   'C': command complete) and returns the rows as "a|b", joined by newlines
+#     $w->error                     errors and warnings that came meanwhile, as "ERROR 22023 text"
+#     $w->pid, $w->quit
+
+package LeWire;
+
+use strict;
+use warnings;
+
+use IO::Select ();
+use IO::Socket::UNIX ();
+use LeTest ();
+
+sub new
+{
+	my ($class, $node, %opts) = @_;
+	my $path = $node->host . '/.s.PGSQL.' . $node->port;
+	my $socket = IO::Socket::UNIX->new(Peer => $path) or die "$path: $!";
+	my $self = bless { socket => $socket, error => '' }, $class;
+	my %settings = (
+		user => $opts{user} // scalar getpwuid($<),
+		database => $opts{dbname} // 'postgres',
+		client_encoding => 'UTF8');
+	my $startup = pack('N', 196608) . join('', map { "$_\0$settings{$_}\0" } sort keys %settings) . "\0";
+
+	$self->send(pack('N', 4 + length $startup) . $startup);
+	$self->wait('Z');
+	return $self;
+}
+
+sub pid { return $_[0]{pid}; }
+
+sub error { return $_[0]{error}; }
+
+sub send
+{
+	my ($self, $bytes) = @_;
+
+	$self->{socket}->syswrite($bytes) == length $bytes or die "cannot send: $!";
+	return;
+}
+
+sub message
+{
+	my ($self, $type, $body) = @_;
+
+	$self->send($type . pack('N', 4 + length $body) . $body);
+	return;
+}
+
+sub query
+{
+	my ($self, $sql) = @_;
+
+	$self->message('Q', "$sql\0");
+	return;
+}
+
+sub call
+{
+	my ($self, $function) = @_;
+
+	$self->message('F', pack('Nnnn', $function, 0, 0, 0));
+	return;
+}
+
+sub parse
+{
+	my ($self, $name, $sql, @types) = @_;
+
+	$self->message('P', "$name\0$sql\0" . pack('nN*', scalar @types, @types));
+	return;
+}
+
+sub bind
+{
+	my ($self, $portal, $name, @values) = @_;
+	my $values = join '', map { defined ? pack('N/a*', $_) : pack('N', 0xffffffff) } @values;
+
+	$self->message('B', "$portal\0$name\0" . pack('nn', 0, scalar @values) . $values . pack('n', 0));
+	return;
+}
+
+sub execute
+{
+	my ($self, $portal, $max_rows) = @_;
+
+	$self->message('E', "$portal\0" . pack('N', $max_rows // 0));
+	return;
+}
+
+sub sync { $_[0]->message('S', ''); return; }
+
+sub flush { $_[0]->message('H', ''); return; }
+
+# Exactly so many bytes.
+sub take
+{
+	my ($self, $length) = @_;
+	my $bytes = '';
+
+	while (length $bytes < $length)
+	{
+		IO::Select->new($self->{socket})->can_read(LeTest::timeout()) or die 'timed out waiting for a message';
+		$self->{socket}->sysread($bytes, $length - length $bytes, length $bytes) or die 'the connection has ended';
+	}
+	return $bytes;
+}
+
+sub wait
+{
+	my ($self, $types) = @_;
+	my @rows;
+
+	$self->{error} = '';
+	while (1)
+	{
+		my ($type, $length) = unpack 'aN', $self->take(5);
+		my $body = $self->take($length - 4);
+
+		if ($type eq 'D')
+		{
+			my ($count, $values) = unpack 'na*', $body;
+			my @values;
+
+			foreach (1 .. $count)
+			{
+				my $size = unpack 'N', substr($values, 0, 4, '');
+				push @values, $size == 0xffffffff ? '' : substr($values, 0, $size, '');
+			}
+			push @rows, join('|', @values);
+		}
+		elsif ($type eq 'V')
+		{
+			push @rows, substr($body, 4);
+		}
+		elsif ($type eq 'E' || $type eq 'N')
+		{
+			my %fields = map { substr($_, 0, 1) => substr($_, 1) } grep { length } split /\0/, $body;
+			$self->{error} .= "$fields{V} $fields{C} $fields{M}\n";
+		}
+		elsif ($type eq 'K')
+		{
+			$self->{pid} = unpack 'N', $body;
+		}
+		return join("\n", @rows) if index($types, $type) >= 0;
+	}
+}
+
+sub quit
+{
+	my ($self) = @_;
+
+	$self->message('X', '');
+	$self->{socket}->close;
+	return;
+}
+
+1;
