@@ -74,7 +74,7 @@ test_free_rows(void)
 	le_core_load_done(core, now);
 	batch();
 	is_int(le_core_lock_count(core), 1, "a free row lingers");
-	pass(LE_LINGER);
+	pass(LE_LINGER + LE_LINGER_STEP);
 	is_int(le_core_lock_count(core), 0, "and goes");
 
 	load.not_before = now + 5 * LE_SECOND;

@@ -108,7 +108,7 @@ test_many_locks(void)
 		release(0, name, tokens[i]);
 	}
 	batch();
-	pass(LE_LINGER);
+	pass(LE_LINGER + LE_LINGER_STEP);
 	is_int(le_core_lock_count(core), LOCKS / 2, "half of them go");
 	for (int i = 1; i < LOCKS; i += 2)
 	{
@@ -187,7 +187,7 @@ test_row_life(void)
 	ok(le_core_find_token(core, a.token)->slot == slot, "and taken again");
 	release(1, "x", a.token);
 	batch();
-	now += LE_LINGER;
+	now += LE_LINGER + LE_LINGER_STEP;
 	le_core_expire(core, now, 10);
 	ok(le_core_dirty_slots(core) == slot && slot->drop, "unused for a while, it is deleted");
 	a = acquire(1, "x", X);
