@@ -297,12 +297,21 @@ reacquire(LeCore *core, LeEntry *holder, const LeCommand *cmd,
 	reply->wrote = holder->slot->row.dirty;
 }
 
+/* A holder without a named owner that this request may be one more hold of. */
+static bool
+is_unnamed_holder(const LeEntry *holder, const LeLock *lock, const LeCommand *cmd)
+{
+	return holder->lock == lock && holder->state == LE_STATE_HELD &&
+		!holder->lapsed && holder->owner == NULL && holder->role == cmd->role;
+}
+
 /*
  * The holder that this request is one more hold of: the same named owner, the
- * same named lease, or this very transaction.  Permits count each for itself.
+ * same named lease, the one that it names, or this very transaction.  Permits
+ * count each for itself.
  */
 static LeEntry *
-find_reentrant(const LeLock *lock, const LeSession *session,
+find_reentrant(const LeCore *core, const LeLock *lock, const LeSession *session,
 			   const LeCommand *cmd, const LeLease *lease)
 {
 	LeEntry    *holder;
@@ -312,11 +321,14 @@ find_reentrant(const LeLock *lock, const LeSession *session,
 	holder = le_lock_owned(lock, cmd->role, cmd->owner, lease, cmd->session);
 	if (holder != NULL || cmd->owner.data != NULL)
 		return holder;
+	holder = cmd->again != 0 ? le_core_find_token(core, cmd->again) : NULL;
+	if (holder != NULL && holder->session == cmd->session &&
+		is_unnamed_holder(holder, lock, cmd))
+		return holder;
 	le_link_foreach(link, next, &session->holds)
 	{
 		holder = le_container(link, LeHold, session_link)->entry;
-		if (holder->lock == lock && holder->state == LE_STATE_HELD &&
-			!holder->lapsed && holder->owner == NULL && holder->role == cmd->role)
+		if (is_unnamed_holder(holder, lock, cmd))
 			return holder;
 	}
 	return NULL;
@@ -429,7 +441,7 @@ apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		if (reply->status != LE_OK)
 			return;
 		entry = cmd->revision != 0 ? NULL :
-			find_reentrant(lock, session, cmd, lease);
+			find_reentrant(core, lock, session, cmd, lease);
 		if (entry != NULL)
 		{
 			reacquire(core, entry, cmd, lease, now, reply);
@@ -445,6 +457,11 @@ apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		if (cmd->wait == 0)
 		{
 			reply->status = LE_NOT_GRANTED;
+			return;
+		}
+		if (cmd->again != 0)
+		{
+			reply->status = LE_LOST;
 			return;
 		}
 	}

@@ -172,6 +172,9 @@ typedef struct LeCommand
 	int64_t		token;			/* 0: RELEASE of the session's own */
 	int64_t		revision;		/* ACQUIRE: 0, or the one that a waiter had
 								 * before a reload */
+	int64_t		again;			/* ACQUIRE: 0, or the session's own holder that
+								 * it is one more hold of; it does not wait for
+								 * that one */
 	int64_t		lease;			/* 0: a lease of its own */
 	LeText		owner;			/* data NULL: this connection */
 	LeText		value;			/* ACQUIRE of an election, PROCLAIM */

@@ -147,45 +147,23 @@ warn_old_snapshot(const LeCommand *cmd)
 			 errhint("Acquire the lock in a statement of its own, in READ COMMITTED, before the first query.")));
 }
 
-/*
- * This connection's own lock is to be released by this very transaction, and
- * is acquired again: then it is kept.  0: there is no such lock.
- */
-static int64
-take_back_release(const LeCommand *acquire)
-{
-	LeCommand	cmd = *acquire;
-	LeReply		reply;
-
-	if (acquire->owner.data != NULL || acquire->lease != 0)
-		return 0;
-	cmd.kind = LE_CMD_RENEW;
-	cmd.token = le_pending_own(acquire->ns, acquire->name);
-	if (cmd.token == 0)
-		return 0;
-	cmd.ttl = 0;
-	cmd.wait = 0;
-	le_request(&cmd, &reply, false);
-	if (reply.status != LE_OK)
-		return 0;
-	le_pending_cancel(cmd.token);
-	return cmd.token;
-}
-
 /* Returns the token, or 0: not granted within the wait. */
 static int64
 acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 {
 	LeReply		reply;
 	bool		gave_up = false;
-	int64		token;
 
 	cmd->kind = LE_CMD_ACQUIRE;
 	cmd->role = GetUserId();
 	le_attach();
-	token = take_back_release(cmd);
-	if (token != 0)
-		return token;
+
+	/*
+	 * Is this very transaction to release this connection's own lock?  Then it
+	 * is one more hold of it, the one that the release leaves at the commit.
+	 */
+	if (cmd->owner.data == NULL && cmd->lease == 0)
+		cmd->again = le_pending_own(cmd->ns, cmd->name);
 
 	if (cmd->wait != 0)
 		gave_up = le_snapshot_give_up(fcinfo);
@@ -197,6 +175,10 @@ acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 	check_reply(cmd, &reply);
 	if (reply.status != LE_OK)
 		return 0;
+
+	/* not counted: then it takes back what was to be released */
+	if (reply.reentrant && !reply.counted)
+		le_pending_cancel(reply.token);
 	if (cmd->ttl == LE_TTL_BOUND && cmd->lease == 0)
 		le_watch_client(true);
 	if (reply.waited && !gave_up && le_snapshot_is_stale())

@@ -163,7 +163,8 @@ le_pending_add(int64 token, LeKind ns, LeText name, LeTime hold_for,
 void
 le_pending_cancel(int64 token)
 {
-	pending_new(token, (LeText) {NULL, 0})->cancel = true;
+	if (le_pending_count(token) > 0)
+		pending_new(token, (LeText) {NULL, 0})->cancel = true;
 }
 
 static bool

@@ -154,12 +154,27 @@ new_entry(const LeCommand *cmd)
 	return e;
 }
 
+/* The holder that the command names, if it is the session's own and unnamed. */
+static MEntry *
+named_by_command(Model *m, const LeCommand *cmd, const MEntry *e)
+{
+	MEntry	   *holder = cmd->again != 0 ? m_find(m, cmd->again) : NULL;
+
+	if (holder == NULL || !holder->held || holder->lapsed || holder->ns != e->ns ||
+		holder->name != e->name || holder->session != cmd->session ||
+		holder->owner != NO_OWNER || holder->role != cmd->role || cmd->mode == LE_MODE_PERMIT)
+		return NULL;
+	return holder;
+}
+
 static bool
 acquire_again(Model *m, const LeCommand *cmd, const MEntry *e, LeTime now, LeReply *reply)
 {
-	MEntry	   *holder = m_reentrant(m, e, m->actual->status, m->actual->token);
+	MEntry	   *holder = named_by_command(m, cmd, e);
 	bool		counted;
 
+	if (holder == NULL)
+		holder = m_reentrant(m, e, m->actual->status, m->actual->token);
 	if (holder == NULL)
 		return false;
 	reply->status = m_reenter(m, holder, e, now, &counted);
@@ -201,6 +216,11 @@ acquire(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	if (!granted && !cmd->enqueue && cmd->wait == 0)
 	{
 		reply->status = LE_NOT_GRANTED;
+		return;
+	}
+	if (!granted && cmd->again != 0)
+	{
+		reply->status = LE_LOST;
 		return;
 	}
 	if (!granted && limit > 0 && waiting >= limit)

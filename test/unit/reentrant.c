@@ -57,6 +57,41 @@ test_named_owner(void)
 	stop();
 }
 
+/* What a session is about to release, and acquires again before it has. */
+static void
+test_named_by_command(void)
+{
+	LeCommand	cmd;
+	LeReply		a,
+				b;
+
+	start();
+	a = acquire(1, "x", S);
+	commit(1);
+	cmd = request(1, "x", S, LE_WAIT_FOREVER);
+	cmd.again = a.token;
+	b = apply(cmd);
+	ok(b.status == LE_OK && b.reentrant && b.counted, "a session's own holder is held once more when the request names it");
+	is_int(b.token, a.token, "with the same token");
+	cmd.mode = X;
+	is_int(apply(cmd).status, LE_BAD_UPGRADE, "by the rules of every other holder");
+	cmd.mode = S;
+	cmd.ttl = 2 * TTL;
+	is_int(apply(cmd).valid_for, 2 * TTL, "with a longer TTL");
+	cmd.ttl = LE_TTL_BOUND;
+	is_int(apply(cmd).status, LE_BAD_TTL, "not of another kind");
+	cmd = request(2, "x", X, LE_WAIT_FOREVER);
+	cmd.again = a.token;
+	is_int(apply(cmd).status, LE_LOST, "not another session's, which is not waited for either");
+	cmd.wait = 0;
+	is_int(apply(cmd).status, LE_NOT_GRANTED, "nor is it an error not to wait");
+	undo(1, 1);
+	ok(held("x", a.token), "undone");
+	release(1, "x", a.token);
+	ok(!held("x", a.token), "the first one is left");
+	stop();
+}
+
 static void
 test_roles_and_modes(void)
 {
@@ -210,6 +245,7 @@ int
 main(void)
 {
 	test_named_owner();
+	test_named_by_command();
 	test_roles_and_modes();
 	test_connection();
 	test_bound_elsewhere();
