@@ -567,23 +567,22 @@ apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 
 /* The newest hold of this lock that this connection acquired. */
 static LeEntry *
-find_of_session(LeCore *core, const LeCommand *cmd)
+find_of_session(const LeCore *core, const LeCommand *cmd)
 {
-	LeSession  *session = &core->sessions[cmd->sessno];
+	const LeLock *lock = le_core_find_lock(core, cmd->ns, cmd->name);
 	LeEntry    *newest = NULL;
 
-	if (session->id != cmd->session)
+	if (lock == NULL || cmd->session == 0)
 		return NULL;
-	le_link_foreach(link, next, &session->entries)
+	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
 	{
-		LeEntry    *entry = le_container(link, LeEntry, session_link);
+		LeEntry    *holder = slot->holder;
 
-		if (entry->state == LE_STATE_HELD && !entry->lapsed &&
-			entry->lock->ns == cmd->ns &&
-			le_text_equal(le_text(entry->lock->name, entry->lock->name_len),
-						  cmd->name) &&
-			(newest == NULL || entry->token > newest->token))
-			newest = entry;
+		if (holder != NULL && holder->session == cmd->session &&
+			!holder->lapsed &&
+			(cmd->revision == 0 || holder->token < cmd->revision) &&
+			(newest == NULL || holder->token > newest->token))
+			newest = holder;
 	}
 	return newest;
 }

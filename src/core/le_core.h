@@ -171,7 +171,8 @@ typedef struct LeCommand
 	LeTime		hold_for;		/* RELEASE: 0 or > 0, counted from acquisition */
 	int64_t		token;			/* 0: RELEASE of the session's own */
 	int64_t		revision;		/* ACQUIRE: 0, or the one that a waiter had
-								 * before a reload */
+								 * before a reload.  CHECK with token 0: of the
+								 * session's own the next older than this one */
 	int64_t		again;			/* ACQUIRE: 0, or the session's own holder that
 								 * it is one more hold of; it does not wait for
 								 * that one */

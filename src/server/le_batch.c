@@ -219,9 +219,13 @@ apply_release_many(LeRequestSlot *slot, LeReply *reply, LeTime now)
 		cmd.token = item->token;
 		cmd.role = item->role;
 		cmd.hold_for = item->hold_for;
-		cmd.all_holds = item->all_holds;
-		le_core_apply(m.core, &cmd, now, &one);
-		reply->wrote |= one.wrote;
+		for (uint32 i = 0; i < item->holds; i++)
+		{
+			le_core_apply(m.core, &cmd, now, &one);
+			if (one.status != LE_OK)
+				break;
+			reply->wrote |= one.wrote;
+		}
 		at += MAXALIGN(sizeof(LeReleaseItem) + item->name_len);
 	}
 }

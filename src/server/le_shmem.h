@@ -58,9 +58,9 @@ typedef struct LeReleaseItem
 	int64		token;
 	int64		hold_for;
 	uint32		role;
+	uint32		holds;
 	uint16		name_len;
 	uint8		ns;
-	bool		all_holds;
 	/* the name follows; the next item begins at a multiple of 8 */
 } LeReleaseItem;
 

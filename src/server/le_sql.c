@@ -286,6 +286,29 @@ release_now(LeCommand *cmd)
 }
 
 /*
+ * The token of a holder with a hold that is not to be released already, the
+ * newest of this connection if the command names none.  0: there is none.
+ */
+static int64
+find_to_release(LeCommand *cmd)
+{
+	LeReply		reply;
+
+	for (;;)
+	{
+		le_request(cmd, &reply, false);
+		check_reply(cmd, &reply);
+		if (reply.status != LE_OK)
+			return 0;
+		if (le_pending_count(reply.token) < reply.count)
+			return reply.token;
+		if (cmd->token != 0)
+			return 0;
+		cmd->revision = reply.token;
+	}
+}
+
+/*
  * Release at commit.  The fence comes before the second look: from then on
  * nobody can take the lock away before the transaction ends.
  */
@@ -293,21 +316,22 @@ static bool
 release_at_commit(LeCommand *cmd)
 {
 	LeReply		reply;
+	int64		holds = 1;
 
 	cmd->kind = LE_CMD_CHECK;
-	le_request(cmd, &reply, false);
-	check_reply(cmd, &reply);
-	if (reply.status != LE_OK)
-		return false;
-	cmd->token = reply.token;
-	if (le_pending_count(cmd->token) >= reply.count)
+	cmd->token = find_to_release(cmd);
+	if (cmd->token == 0)
 		return false;
 	le_fence_take(cmd->token);
 	le_request(cmd, &reply, false);
 	if (reply.status != LE_OK)
 		return false;
+
+	/* all that there are now: one that is acquired after this is kept */
+	if (cmd->all_holds)
+		holds = Max(1, reply.count - le_pending_count(cmd->token));
 	le_pending_add(cmd->token, cmd->ns, cmd->name, cmd->hold_for,
-				   cmd->all_holds, reply.own);
+				   (uint32) holds, reply.own);
 	return true;
 }
 

@@ -129,7 +129,11 @@ on_token(World *w, uint32_t sessno, LeCommandKind kind)
 	if (kind == LE_CMD_CHECK && rng_chance(&w->rng, 300))
 		cmd.role = 0;
 	else if (kind == LE_CMD_CHECK && rng_chance(&w->rng, 300))
+	{
+		if (rng_chance(&w->rng, 500))
+			cmd.revision = cmd.token;
 		cmd.token = 0;
+	}
 	if (kind == LE_CMD_PROCLAIM)
 		cmd.value = sim_value((int) rng_below(&w->rng, 64));
 	post(w, &cmd);

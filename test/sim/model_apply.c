@@ -311,7 +311,7 @@ await(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	}
 }
 
-/* The newest that this session asked for and holds. */
+/* The newest that this session asked for and holds, before that revision. */
 static int64_t
 newest_held(Model *m, const LeCommand *cmd)
 {
@@ -322,7 +322,8 @@ newest_held(Model *m, const LeCommand *cmd)
 		const MEntry *e = &m->s.entries[i];
 
 		if (e->held && !e->lapsed && e->session == cmd->session && e->ns == cmd->ns &&
-			e->name == sim_text_id(cmd->name.data))
+			e->name == sim_text_id(cmd->name.data) &&
+			(cmd->revision == 0 || e->token < cmd->revision))
 			token = e->token;
 	}
 	return token;

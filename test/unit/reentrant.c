@@ -93,6 +93,27 @@ test_named_by_command(void)
 }
 
 static void
+test_newest_of_session(void)
+{
+	LeCommand	cmd;
+	LeReply		a,
+				b;
+
+	start();
+	a = acquire(1, "x", S);
+	commit(1);
+	b = acquire(1, "x", S);
+	acquire(2, "x", S);
+	cmd = command(LE_CMD_CHECK, 1, "x");
+	is_int(apply(cmd).token, b.token, "without a token the newest of the session is meant");
+	cmd.revision = b.token;
+	is_int(apply(cmd).token, a.token, "and the one before that");
+	cmd.revision = a.token;
+	is_int(apply(cmd).status, LE_NOT_HELD, "and no other");
+	stop();
+}
+
+static void
 test_roles_and_modes(void)
 {
 	LeCommand	cmd;
@@ -246,6 +267,7 @@ main(void)
 {
 	test_named_owner();
 	test_named_by_command();
+	test_newest_of_session();
 	test_roles_and_modes();
 	test_connection();
 	test_bound_elsewhere();
