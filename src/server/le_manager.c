@@ -18,6 +18,7 @@
 #include "storage/procsignal.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
+#include "utils/memutils.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
@@ -179,7 +180,9 @@ recheck_extension(void)
 static void
 serve(void)
 {
-	uint32	   *procs = palloc(le_shared->max_slots * sizeof(uint32));
+	/* not in the current context: every batch begins by emptying that */
+	uint32	   *procs = MemoryContextAlloc(TopMemoryContext,
+										   le_shared->max_slots * sizeof(uint32));
 	LeTime		slept_until = 0,
 				last_batch = 0;
 	bool		all = true;		/* the first time: whoever waits already */
