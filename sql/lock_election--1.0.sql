@@ -40,6 +40,17 @@ ALTER TABLE lock_election.slot
 	ALTER COLUMN pending SET STORAGE PLAIN;
 CREATE UNIQUE INDEX slot_key ON lock_election.slot (kind, name, slot);
 
+-- A row for each named lease; found by its place, never searched: no index.
+CREATE TABLE lock_election.lease (
+	id bigint NOT NULL,
+	ttl bigint NOT NULL,
+	time_left bigint NOT NULL,
+	role oid NOT NULL
+) USING heap WITH (fillfactor = 50, vacuum_truncate = off);
+ALTER TABLE lock_election.lease
+	ADD COLUMN owner text COLLATE "C",
+	ALTER COLUMN owner SET STORAGE PLAIN;
+
 CREATE TABLE lock_election.meta (
 	database oid NOT NULL,
 	incarnation bigint NOT NULL,
@@ -53,7 +64,7 @@ CREATE TABLE lock_election.meta (
 CREATE TABLE lock_election.incarnation_floor (incarnation bigint NOT NULL) USING heap;
 SELECT pg_catalog.pg_extension_config_dump('lock_election.incarnation_floor', '');
 
-REVOKE ALL ON lock_election.slot, lock_election.meta, lock_election.incarnation_floor FROM PUBLIC;
+REVOKE ALL ON lock_election.slot, lock_election.lease, lock_election.meta, lock_election.incarnation_floor FROM PUBLIC;
 
 -- Twice, because the apply worker of a subscription fires row triggers only.
 CREATE TRIGGER refuse_write BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON lock_election.slot
@@ -64,6 +75,12 @@ CREATE TRIGGER refuse_write BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON loc
 	FOR EACH STATEMENT EXECUTE FUNCTION lock_election.refuse_write();
 CREATE TRIGGER refuse_row BEFORE INSERT OR UPDATE OR DELETE ON lock_election.meta
 	FOR EACH ROW EXECUTE FUNCTION lock_election.refuse_write();
+CREATE TRIGGER refuse_write BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON lock_election.lease
+	FOR EACH STATEMENT EXECUTE FUNCTION lock_election.refuse_write();
+CREATE TRIGGER refuse_row BEFORE INSERT OR UPDATE OR DELETE ON lock_election.lease
+	FOR EACH ROW EXECUTE FUNCTION lock_election.refuse_write();
+ALTER TABLE lock_election.lease ENABLE ALWAYS TRIGGER refuse_write;
+ALTER TABLE lock_election.lease ENABLE ALWAYS TRIGGER refuse_row;
 ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_write;
 ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_row;
 ALTER TABLE lock_election.meta ENABLE ALWAYS TRIGGER refuse_write;

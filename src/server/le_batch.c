@@ -639,6 +639,17 @@ known_time_left(int64 token, LeTime *left)
 	return true;
 }
 
+static bool
+known_lease_time_left(int64 id, LeTime *left)
+{
+	LeLease    *lease = old_core ? le_core_find_lease(old_core, id) : NULL;
+
+	if (lease == NULL)
+		return false;
+	*left = Max(lease->deadline - core_now(), 0);
+	return true;
+}
+
 static void *
 core_alloc(void *arg, size_t size)
 {
@@ -679,7 +690,7 @@ load_core(int64 next_revision, bool drop_all)
 	LeLoadHooks hooks = {
 		.drop_all = drop_all,.alive = session_alive,
 		.pending = xact_pending,.fenced = le_fence_held,
-		.time_left = known_time_left
+		.time_left = known_time_left,.lease_time_left = known_lease_time_left
 	};
 	LeCore	   *volatile core = NULL;
 
