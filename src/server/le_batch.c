@@ -303,6 +303,12 @@ take_request(uint32 proc, LeTime now)
 											 slot->payload, sizeof(slot->payload), now);
 			answer(proc, number, &reply);
 			break;
+		case LE_REQUEST_LOOK_LEASES:
+			reply.token = slot->command.token;
+			slot->payload_len = le_look_fill_leases(m.core, &reply.token, slot->payload,
+													sizeof(slot->payload), now);
+			answer(proc, number, &reply);
+			break;
 	}
 }
 
