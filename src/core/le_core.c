@@ -1101,6 +1101,23 @@ le_core_lock_at(const LeCore *core, uint32_t place)
 	return lock->name != NULL ? lock : NULL;
 }
 
+uint32_t
+le_core_lease_places(const LeCore *core)
+{
+	return le_pool_places(&core->leases);
+}
+
+LeLease *
+le_core_lease_at(const LeCore *core, uint32_t place)
+{
+	LeLease    *lease;
+
+	if (place >= le_pool_places(&core->leases))
+		return NULL;
+	lease = le_pool_at(&core->leases, place);
+	return lease->id != 0 && !lease->ended ? lease : NULL;
+}
+
 uint64_t
 le_core_lock_count(const LeCore *core)
 {

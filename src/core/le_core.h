@@ -487,6 +487,10 @@ extern LeLock *le_core_find_lock(const LeCore *core, LeKind ns, LeText name);
 extern uint32_t le_core_places(const LeCore *core);
 extern LeLock *le_core_lock_at(const LeCore *core, uint32_t place);
 
+/* Leases the same way. */
+extern uint32_t le_core_lease_places(const LeCore *core);
+extern LeLease *le_core_lease_at(const LeCore *core, uint32_t place);
+
 extern uint64_t le_core_lock_count(const LeCore *core);
 extern const LeStats *le_core_stats(const LeCore *core);
 

@@ -307,6 +307,12 @@ take_request(uint32 proc, LeTime now)
 											 slot->payload, sizeof(slot->payload), now);
 			answer(proc, number, &reply);
 			break;
+		case LE_REQUEST_LOOK_LEASES:
+			reply.token = slot->command.token;
+			slot->payload_len = le_look_fill_leases(m.core, &reply.token, slot->payload,
+													sizeof(slot->payload), now);
+			answer(proc, number, &reply);
+			break;
 	}
 }
 
@@ -643,6 +649,17 @@ known_time_left(int64 token, LeTime *left)
 	return true;
 }
 
+static bool
+known_lease_time_left(int64 id, LeTime *left)
+{
+	LeLease    *lease = old_core ? le_core_find_lease(old_core, id) : NULL;
+
+	if (lease == NULL)
+		return false;
+	*left = Max(lease->deadline - core_now(), 0);
+	return true;
+}
+
 static void *
 core_alloc(void *arg, size_t size)
 {
@@ -683,7 +700,7 @@ load_core(int64 next_revision, bool drop_all)
 	LeLoadHooks hooks = {
 		.drop_all = drop_all,.alive = session_alive,
 		.pending = xact_pending,.fenced = le_fence_held,
-		.time_left = known_time_left
+		.time_left = known_time_left,.lease_time_left = known_lease_time_left
 	};
 	LeCore	   *volatile core = NULL;
 

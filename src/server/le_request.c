@@ -484,9 +484,9 @@ le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept)
 }
 
 uint32
-le_request_look(LeCommand *cmd, LeReply *reply, char **page)
+le_request_look(LeRequestKind kind, LeCommand *cmd, LeReply *reply, char **page)
 {
-	request(LE_REQUEST_LOOK, cmd, false);
+	request(kind, cmd, false);
 	*reply = my_slot->reply;
 	*page = my_slot->payload;
 	return my_slot->payload_len;

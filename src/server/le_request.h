@@ -29,7 +29,8 @@ extern LeRequestSlot *le_my_slot(void);
 extern void le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept);
 
 /* A page of the live state, see le_look.h. */
-extern uint32 le_request_look(LeCommand *cmd, LeReply *reply, char **page);
+extern uint32 le_request_look(LeRequestKind kind, LeCommand *cmd,
+							  LeReply *reply, char **page);
 
 /*
  * Release at a commit: never fails, cannot be interrupted.  Waits until the

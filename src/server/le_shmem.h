@@ -49,7 +49,8 @@ typedef enum LeRequestKind
 {
 	LE_REQUEST_COMMAND = 1,		/* one core command */
 	LE_REQUEST_RELEASE_MANY,	/* payload: LeReleaseItem + name, repeated */
-	LE_REQUEST_LOOK				/* a page of the live state */
+	LE_REQUEST_LOOK,			/* a page of the live state */
+	LE_REQUEST_LOOK_LEASES		/* ... of the leases */
 } LeRequestKind;
 
 /* One of the releases that a transaction makes at its commit. */

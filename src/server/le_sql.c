@@ -19,6 +19,7 @@
 #include "le_look.h"
 #include "le_request.h"
 #include "le_snapshot.h"
+#include "le_sql.h"
 #include "le_xact.h"
 
 LE_FUNCTION(le_acquire_lock);
@@ -94,9 +95,8 @@ raise_bad_use(const LeCommand *cmd, const LeReply *reply)
 	}
 }
 
-/* All answers that are errors whatever was asked. */
-static void
-check_reply(const LeCommand *cmd, const LeReply *reply)
+void
+le_check_reply(const LeCommand *cmd, const LeReply *reply)
 {
 	switch (reply->status)
 	{
@@ -147,9 +147,8 @@ warn_old_snapshot(const LeCommand *cmd)
 			 errhint("Acquire the lock in a statement of its own, in READ COMMITTED, before the first query.")));
 }
 
-/* Returns the token, or 0: not granted within the wait. */
-static int64
-acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
+int64
+le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 {
 	LeReply		reply;
 	bool		gave_up = false;
@@ -172,7 +171,7 @@ acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 		le_wait_durable(&reply, WHAT, cmd->name);
 	if (gave_up)
 		le_snapshot_take();
-	check_reply(cmd, &reply);
+	le_check_reply(cmd, &reply);
 	if (reply.status != LE_OK)
 		return 0;
 
@@ -211,7 +210,7 @@ le_acquire_lock(PG_FUNCTION_ARGS)
 	cmd.mode = le_arg_mode(fcinfo, 3);
 	cmd.owner = le_arg_owner(fcinfo, 4);
 	cmd.lease = lease_arg(fcinfo, 5);
-	token = acquire(fcinfo, &cmd);
+	token = le_acquire(fcinfo, &cmd);
 	if (token == 0)
 		PG_RETURN_NULL();
 	PG_RETURN_INT64(token);
@@ -229,7 +228,7 @@ le_try_acquire_lock(PG_FUNCTION_ARGS)
 	cmd.mode = le_arg_mode(fcinfo, 2);
 	cmd.owner = le_arg_owner(fcinfo, 3);
 	cmd.lease = lease_arg(fcinfo, 4);
-	token = acquire(fcinfo, &cmd);
+	token = le_acquire(fcinfo, &cmd);
 	if (token == 0)
 		PG_RETURN_NULL();
 	PG_RETURN_INT64(token);
@@ -247,7 +246,7 @@ le_renew_lock(PG_FUNCTION_ARGS)
 	cmd.ttl = le_arg_ttl(fcinfo, 2, 0);
 	cmd.role = GetUserId();
 	le_request(&cmd, &reply, false);
-	check_reply(&cmd, &reply);
+	le_check_reply(&cmd, &reply);
 	if (reply.status != LE_OK)
 		PG_RETURN_NULL();
 	le_wait_durable(&reply, WHAT, cmd.name);
@@ -275,7 +274,7 @@ release_now(LeCommand *cmd)
 
 	cmd->kind = LE_CMD_RELEASE;
 	le_request(cmd, &reply, false);
-	check_reply(cmd, &reply);
+	le_check_reply(cmd, &reply);
 	if (reply.status == LE_OK)
 	{
 		/* what is released has no lease that could be lost */
@@ -297,7 +296,7 @@ find_to_release(LeCommand *cmd)
 	for (;;)
 	{
 		le_request(cmd, &reply, false);
-		check_reply(cmd, &reply);
+		le_check_reply(cmd, &reply);
 		if (reply.status != LE_OK)
 			return 0;
 		if (le_pending_count(reply.token) < reply.count)
@@ -363,7 +362,7 @@ le_is_held(PG_FUNCTION_ARGS)
 	cmd.name = le_arg_name(fcinfo, 0);
 	cmd.token = le_arg_token(fcinfo, 1);
 	le_request(&cmd, &reply, false);
-	check_reply(&cmd, &reply);
+	le_check_reply(&cmd, &reply);
 	if (reply.status == LE_OK)
 		le_wait_durable(&reply, WHAT, cmd.name);
 	PG_RETURN_BOOL(reply.status == LE_OK);
@@ -384,6 +383,23 @@ collect_holder(void *arg, const LeLookItem *item)
 		holders->roles = list_append_unique_oid(holders->roles, item->role);
 }
 
+bool
+le_may_manage(LeKind ns, LeText name)
+{
+	Holders		holders = {0};
+	ListCell   *lc;
+
+	if (has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND))
+		return true;
+	le_look(ns, name, collect_holder, &holders);
+	foreach(lc, holders.roles)
+	{
+		if (!has_privs_of_role(GetUserId(), lfirst_oid(lc)))
+			return false;
+	}
+	return true;
+}
+
 static int64
 force(LeCommand *cmd)
 {
@@ -391,7 +407,7 @@ force(LeCommand *cmd)
 
 	cmd->kind = LE_CMD_FORCE;
 	le_request(cmd, &reply, false);
-	check_reply(cmd, &reply);
+	le_check_reply(cmd, &reply);
 	if (reply.count > 0)
 		ereport(LOG,
 				(errmsg("role \"%s\" has ended " INT64_FORMAT " holder(s) of lock \"%.*s\"",

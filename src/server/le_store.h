@@ -59,6 +59,7 @@ typedef struct LeLoadHooks
 	/* time left of a token in the manager's memory; NULL or false: take the
 	 * row's, or the full TTL where renewals are not saved */
 	bool		(*time_left) (int64 token, LeTime *left);
+	bool		(*lease_time_left) (int64 lease, LeTime *left);
 } LeLoadHooks;
 
 extern int64 le_store_load(LeCore *core, const LeLoadHooks *hooks, LeTime now);

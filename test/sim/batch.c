@@ -368,6 +368,9 @@ reload(World *w)
 void
 batch_crash(World *w)
 {
+	/* it may take a while to start again */
+	if (rng_chance(&w->rng, 300))
+		w->now += rng_below(&w->rng, 4000000);
 	NOTE(w, "crash");
 	reload(w);
 }

@@ -184,7 +184,15 @@ tick(World *w)
 		batch_expire(w);
 	}
 	else if (next != LE_NEVER && rng_chance(&w->rng, 500))
+	{
+		if (next > w->now + 1)
+		{
+			/* too early by the smallest bit */
+			w->now = next - 1;
+			ENSURE(w, le_core_expire(w->core, w->now, 1) == 0);
+		}
 		tick_to(w, next);
+	}
 	else
 		tick_to(w, w->now + (LeTime) rng_below(&w->rng, 400000));
 }

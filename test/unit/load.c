@@ -183,6 +183,38 @@ test_order(void)
 	batch();
 	ok(got(1, LE_OK) && !was_told[2], "the oldest has it");
 	stop();
+
+	/* a reader comes back before the writer that stood behind it */
+	start();
+	load_place(row("x", OLD + 3, S));
+	again(1, "x", S, OLD + 1);
+	again(2, "x", X, OLD + 2);
+	le_core_load_done(core, now);
+	batch();
+	ok(got(1, LE_OK) && !was_told[2], "the first reader has it");
+	ok(!held("x", OLD + 3), "the one behind the writer has not");
+	stop();
+}
+
+/* A waiter whose owner holds the lock by now joins, as it would have without the reload. */
+static void
+test_waiter_joins(void)
+{
+	LeLoad		load;
+	LeCommand	cmd;
+
+	start();
+	load = row("x", OLD, S);
+	load.cmd.owner = text("worker");
+	load_slot(load);
+	cmd = request(1, "x", S, LE_WAIT_FOREVER);
+	cmd.owner = text("worker");
+	cmd.revision = OLD + 1;
+	apply(cmd);
+	le_core_load_done(core, now);
+	batch();
+	ok(got(1, LE_OK) && told[1].token == OLD, "a waiter of a holder's owner gets its token");
+	stop();
 }
 
 /* One that comes back late may stand before those who keep each other waiting. */
@@ -278,6 +310,7 @@ main(void)
 	test_orphans();
 	test_uncommitted();
 	test_order();
+	test_waiter_joins();
 	test_late_waiter();
 	test_already_there();
 	test_changed_permits();

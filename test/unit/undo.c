@@ -133,6 +133,7 @@ test_undo_place(void)
 	batch();
 	ok(!held("x", a.token) && !held("x", p.token), "holder and queue place of one transaction go together");
 	ok(got(3, LE_OK) && held("x", q.token), "and the next place is granted");
+	is_int(le_core_stats(core)->handoffs, 1, "only it");
 	stop();
 
 	start();
