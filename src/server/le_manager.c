@@ -72,7 +72,10 @@ manager_exit(int code, Datum arg)
 		my_db->worker_pid = 0;
 		my_db->worker_proc = -1;
 		pg_atomic_write_u32(&my_db->running, 0);
-		le_database_unlink_all(my_db);
+		if (leaving_with == LE_EXIT_NO_EXTENSION)
+			le_database_clear_slots(my_db);
+		else
+			le_database_unlink_all(my_db);
 	}
 	LWLockRelease(le_shared->lock);
 	le_wake_launcher();
