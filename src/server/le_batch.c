@@ -184,14 +184,17 @@ take_mail(uint32 proc, LeTime now)
 	}
 }
 
-/* The mail was posted after this request: nobody waits for it any more. */
+/*
+ * The mail was posted after this request: nobody waits for it any more.  The
+ * releases of a commit are not waited for without end, and hold all the same.
+ */
 static bool
 overtaken_by_mail(LeRequestSlot *slot)
 {
 	uint64		undo = pg_atomic_read_u64(&slot->undo);
 
 	if (pg_atomic_read_u32(&slot->mail) & LE_MAIL_SESSION_END)
-		return true;
+		return slot->kind != LE_REQUEST_RELEASE_MANY;
 	return undo != 0 &&
 		(slot->command.kind == LE_CMD_ACQUIRE || slot->command.kind == LE_CMD_AWAIT) &&
 		slot->kind == LE_REQUEST_COMMAND &&

@@ -148,6 +148,7 @@ le_database_free(LeDatabase *db)
 	Assert(db->attached == 0);
 
 	change_state(db, LE_DB_IDLE, LE_DB_FREE);
+	le_database_clear_slots(db);
 	db->dboid = InvalidOid;
 	db->exit = LE_EXIT_NONE;
 	db->wanted = false;

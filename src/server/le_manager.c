@@ -19,6 +19,7 @@
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
+#include "utils/timeout.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
@@ -71,7 +72,10 @@ manager_exit(int code, Datum arg)
 		my_db->worker_pid = 0;
 		my_db->worker_proc = -1;
 		pg_atomic_write_u32(&my_db->running, 0);
-		le_database_unlink_all(my_db);
+		if (leaving_with == LE_EXIT_NO_EXTENSION)
+			le_database_clear_slots(my_db);
+		else
+			le_database_unlink_all(my_db);
 	}
 	LWLockRelease(le_shared->lock);
 	le_wake_launcher();
@@ -142,11 +146,20 @@ keep_interval(LeTime last_batch)
 						 (long) ((rest + LE_MS - 1) / LE_MS), PG_WAIT_EXTENSION);
 }
 
+/*
+ * A cancel is meant for a query, and there is none; it must not fail a batch.
+ * But lock_timeout sends SIGINT as well.
+ */
+static void
+handle_sigint(SIGNAL_ARGS)
+{
+	if (get_timeout_indicator(LOCK_TIMEOUT, false))
+		StatementCancelHandler(postgres_signal_arg);
+}
+
 static void
 handle_signals(void)
 {
-	/* a cancel is meant for a query, and there is none */
-	QueryCancelPending = false;
 	CHECK_FOR_INTERRUPTS();
 	if (ConfigReloadPending)
 	{
@@ -222,6 +235,7 @@ le_manager_main(Datum arg)
 	Oid			dboid = DatumGetObjectId(arg);
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGINT, handle_sigint);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	take_entry(dboid);

@@ -212,22 +212,28 @@ check_can_attach(void)
 				 errhint("Commit first.")));
 }
 
-/* The slot is still being cleared up after the backend that had it before. */
+/*
+ * The slot is still being cleared up after the backend that had it before.
+ * If there is no manager for that, it is not waited for longer than a caller
+ * waits for its own.
+ */
 static void
 wait_for_slot(LeRequestSlot *slot)
 {
 	LeDatabase *db = &le_shared->databases[slot->database];
-	LeTime		down_since = 0;
+	LeTime		give_up = le_clock() + MANAGER_START_TIMEOUT,
+				down_since = 0;
 
 	while (slot->session != 0)
 	{
 		LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-		if (db->state == LE_DB_IDLE || db->state == LE_DB_FREE)
-			le_database_unlink_all(db);
+		if (db->state == LE_DB_FREE ||
+			(db->state == LE_DB_IDLE && le_clock() >= give_up))
+			le_database_clear_slots(db);
 		LWLockRelease(le_shared->lock);
 		if (slot->session == 0)
 			break;
-		wait_turn(db, 10, &down_since, MANAGER_START_TIMEOUT);
+		wait_turn(db, 10, &down_since, 2 * MANAGER_START_TIMEOUT);
 	}
 	pg_read_barrier();
 }

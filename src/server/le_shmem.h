@@ -204,6 +204,7 @@ extern void le_counters_reset(LeCounters *counters);
 extern int	le_take_stack(LeDatabase *db, uint32 *procs);
 extern void le_slot_clear(LeRequestSlot *slot);
 extern void le_database_unlink_all(LeDatabase *db);
+extern void le_database_clear_slots(LeDatabase *db);
 
 /*
  * The entry of a database, made if there is none; -1: all
