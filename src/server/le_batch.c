@@ -887,6 +887,19 @@ le_batch_all_slots(uint32 *procs)
 	return n;
 }
 
+/*
+ * Nobody can be told that the releases of a commit have failed.  Where the
+ * tables cannot be written for a while, they stay for later.
+ */
+static bool
+must_not_fail(const LeRequestSlot *slot, const ErrorData *error)
+{
+	return slot->kind == LE_REQUEST_RELEASE_MANY &&
+		(error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE ||
+		 error->sqlerrcode == ERRCODE_OBJECT_IN_USE ||
+		 ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_INSUFFICIENT_RESOURCES);
+}
+
 static void
 fail_requests(const uint32 *procs, int n, const ErrorData *error)
 {
@@ -895,8 +908,15 @@ fail_requests(const uint32 *procs, int n, const ErrorData *error)
 		LeRequestSlot *slot = slot_of(procs[i]);
 
 		/* those that wait go on waiting */
-		if (slot->session != 0 && slot->revision == 0 &&
-			pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered))
+		if (slot->session == 0 || slot->revision != 0 ||
+			pg_atomic_read_u32(&slot->posted) == pg_atomic_read_u32(&slot->answered))
+			continue;
+		if (must_not_fail(slot, error))
+		{
+			pg_atomic_write_u32(&slot->note, LE_NOTE_LATER);
+			le_wake((int) procs[i]);
+		}
+		else
 			answer_error(procs[i], error->sqlerrcode, error->message);
 	}
 

@@ -529,7 +529,9 @@ le_request_release_many(const char *payload, uint32 len, int count)
 			cmd.permits = count;
 			number = post(LE_REQUEST_RELEASE_MANY, &cmd);
 		}
-		if (number != 0 && pg_atomic_read_u32(&slot->answered) == number)
+		if (number != 0 &&
+			(pg_atomic_read_u32(&slot->answered) == number ||
+			 pg_atomic_read_u32(&slot->note) & LE_NOTE_LATER))
 			break;
 		if (pg_atomic_read_u32(&db->running) != 0)
 			give_up = 0;

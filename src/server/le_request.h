@@ -34,8 +34,8 @@ extern uint32 le_request_look(LeRequestKind kind, LeCommand *cmd,
 
 /*
  * Release at a commit: never fails, cannot be interrupted.  Waits until the
- * manager has applied it, or, where there is no manager, for some seconds:
- * then the next manager applies it.
+ * manager has applied it or says that it cannot yet; or, where there is no
+ * manager, for some seconds: then the next manager applies it.
  */
 extern void le_request_release_many(const char *payload, uint32 len, int count);
 

@@ -495,6 +495,24 @@ $a->query('SELECT pg_advisory_unlock_all()');
 	nothing_left($node);
 }
 
+# --- tables that cannot be written at the commit ---
+
+{
+	$a->query("SELECT acquire_lock('r', ttl => NULL)");
+	$a->query("BEGIN; UPDATE t SET v = 8; SELECT release_lock('r')");
+	$c->query('BEGIN; LOCK TABLE lock_election.slot IN ACCESS EXCLUSIVE MODE');
+	$a->async('COMMIT');
+	is($a->wait(30), '', 'a commit does not wait until the tables can be written');
+	is($a->error, '', 'nor fail');
+	$b->query("SELECT acquire_lock('other')");
+	like($b->error, qr/ERROR/, 'an acquire does');
+	$c->query('COMMIT');
+	nothing_left($node, 'the release is made when they can');
+	is($a->query("SELECT acquire_lock('r') IS NOT NULL"), 't', 'the session goes on');
+	$a->query("SELECT release_lock('r')");
+	nothing_left($node);
+}
+
 # --- two-phase commit ---
 
 foreach my $how ([ 'acquire', "SELECT acquire_lock('p')" ], [ 'release', "SELECT release_lock('held')" ])
