@@ -497,6 +497,7 @@ apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		le_place_dirty(core, entry);
 		reply->status = LE_QUEUED;
 		reply->count = lock->waiting + 1;
+		reply->valid_for = le_entry_time_left(entry, now);
 		reply->wrote = true;
 	}
 	else
@@ -661,7 +662,8 @@ apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		find_of_session(core, cmd);
 
 	reply->status = LE_NOT_HELD;
-	if (entry == NULL || entry->lapsed || entry->state != LE_STATE_HELD ||
+	if (entry == NULL || entry->lapsed ||
+		(entry->state != LE_STATE_HELD && !entry->place) ||
 		entry->lock->ns != cmd->ns ||
 		!le_text_equal(le_text(entry->lock->name, entry->lock->name_len), cmd->name))
 		return;
@@ -670,13 +672,14 @@ apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		reply->status = LE_DENIED;
 		return;
 	}
-	reply->status = LE_OK;
+	reply->status = entry->state == LE_STATE_HELD ? LE_OK : LE_QUEUED;
 	reply->token = entry->token;
 	reply->valid_for = le_entry_time_left(entry, now);
 	reply->count = entry->hold_count;
-	reply->own = entry->owner == NULL && entry->session == cmd->session;
+	reply->own = entry->state == LE_STATE_HELD && entry->owner == NULL &&
+		entry->session == cmd->session;
 	reply->lsn = entry->lsn;
-	reply->wrote = entry->slot->row.dirty;
+	reply->wrote = entry->state == LE_STATE_HELD && entry->slot->row.dirty;
 }
 
 static void

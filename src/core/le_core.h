@@ -135,8 +135,8 @@ typedef enum LeCommandKind
 	LE_CMD_AWAIT,				/* wait for a queue place to be granted */
 	LE_CMD_RENEW,
 	LE_CMD_RELEASE,				/* also resign, and leaving the queue */
-	LE_CMD_CHECK,				/* is this token a holder?  Token 0: the
-								 * session's own; role 0: anybody's */
+	LE_CMD_CHECK,				/* is this token a holder, or queued?  Token 0:
+								 * the session's own; role 0: anybody's */
 	LE_CMD_FORCE,				/* end all holders of a name */
 	LE_CMD_PROCLAIM,			/* change a holder's value */
 	LE_CMD_SET_PERMITS,
@@ -458,7 +458,7 @@ typedef struct LeLoad
 	bool		lapsed;			/* held, but ended and only fenced */
 	int32_t		slot;
 	uint32_t	hold_count;
-	LeTime		acquired_at;
+	LeTime		acquired_at;	/* a place: entered the queue */
 	LeTime		time_left;		/* of its own lease */
 	LeTime		not_before;		/* 0: none; lapsed: from its end on */
 	uint64_t	locator;

@@ -124,6 +124,7 @@ le_core_load_place(LeCore *core, const LeLoad *load, LeTime now)
 		lock->permits = cmd.permits;
 	entry = le_entry_new(core, lock, &cmd, lease, now);
 	entry->place = true;
+	entry->since = load->acquired_at;
 	entry->row.locator = load->locator;
 	entry->row.on_disk = true;
 	if (lease == NULL && cmd.ttl != LE_TTL_BOUND)

@@ -356,11 +356,12 @@ check(Model *m, const LeCommand *cmd, LeReply *reply)
 	MEntry	   *e = m_find(m, cmd->token != 0 ? cmd->token : newest_held(m, cmd));
 
 	reply->status = LE_NOT_HELD;
-	if (e == NULL || !e->held || e->lapsed || e->ns != cmd->ns ||
+	if (e == NULL || (!e->held && !e->place) || e->lapsed || e->ns != cmd->ns ||
 		e->name != sim_text_id(cmd->name.data))
 		return;
-	reply->status = cmd->role == 0 || e->role == cmd->role ? LE_OK : LE_DENIED;
-	reply->own = e->owner == NO_OWNER && e->session == cmd->session;
+	reply->status = cmd->role != 0 && e->role != cmd->role ? LE_DENIED :
+		e->held ? LE_OK : LE_QUEUED;
+	reply->own = e->held && e->owner == NO_OWNER && e->session == cmd->session;
 	reply->count = e->count;
 }
 
