@@ -51,6 +51,28 @@ ALTER TABLE lock_election.lease
 	ADD COLUMN owner text COLLATE "C",
 	ALTER COLUMN owner SET STORAGE PLAIN;
 
+-- A row for each queue place, until it is granted or ends; no index either.
+CREATE TABLE lock_election.queue (
+	token bigint NOT NULL,
+	entered_at timestamptz NOT NULL,
+	ttl bigint NOT NULL,
+	lease bigint NOT NULL,
+	session bigint NOT NULL,
+	role oid NOT NULL,
+	permits integer NOT NULL,
+	kind smallint NOT NULL,
+	mode smallint NOT NULL
+) USING heap WITH (vacuum_truncate = off);
+ALTER TABLE lock_election.queue
+	ADD COLUMN name text COLLATE "C" NOT NULL,
+	ADD COLUMN owner text COLLATE "C",
+	ADD COLUMN value text COLLATE "C",
+	ADD COLUMN pending bytea,
+	ALTER COLUMN name SET STORAGE PLAIN,
+	ALTER COLUMN owner SET STORAGE PLAIN,
+	ALTER COLUMN value SET STORAGE PLAIN,
+	ALTER COLUMN pending SET STORAGE PLAIN;
+
 CREATE TABLE lock_election.meta (
 	database oid NOT NULL,
 	incarnation bigint NOT NULL,
@@ -64,7 +86,8 @@ CREATE TABLE lock_election.meta (
 CREATE TABLE lock_election.incarnation_floor (incarnation bigint NOT NULL) USING heap;
 SELECT pg_catalog.pg_extension_config_dump('lock_election.incarnation_floor', '');
 
-REVOKE ALL ON lock_election.slot, lock_election.lease, lock_election.meta, lock_election.incarnation_floor FROM PUBLIC;
+REVOKE ALL ON lock_election.slot, lock_election.lease, lock_election.queue, lock_election.meta,
+	lock_election.incarnation_floor FROM PUBLIC;
 
 -- Twice, because the apply worker of a subscription fires row triggers only.
 CREATE TRIGGER refuse_write BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON lock_election.slot
@@ -79,6 +102,12 @@ CREATE TRIGGER refuse_write BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON loc
 	FOR EACH STATEMENT EXECUTE FUNCTION lock_election.refuse_write();
 CREATE TRIGGER refuse_row BEFORE INSERT OR UPDATE OR DELETE ON lock_election.lease
 	FOR EACH ROW EXECUTE FUNCTION lock_election.refuse_write();
+CREATE TRIGGER refuse_write BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON lock_election.queue
+	FOR EACH STATEMENT EXECUTE FUNCTION lock_election.refuse_write();
+CREATE TRIGGER refuse_row BEFORE INSERT OR UPDATE OR DELETE ON lock_election.queue
+	FOR EACH ROW EXECUTE FUNCTION lock_election.refuse_write();
+ALTER TABLE lock_election.queue ENABLE ALWAYS TRIGGER refuse_write;
+ALTER TABLE lock_election.queue ENABLE ALWAYS TRIGGER refuse_row;
 ALTER TABLE lock_election.lease ENABLE ALWAYS TRIGGER refuse_write;
 ALTER TABLE lock_election.lease ENABLE ALWAYS TRIGGER refuse_row;
 ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_write;
@@ -138,6 +167,29 @@ RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_force_release_lock';
 COMMENT ON FUNCTION @extschema@.force_release_lock(text) IS
 'Ends the holders of a lock and returns how many there were. For members of the holder''s role and of pg_signal_backend; logged. Errors: 42501.';
+
+-- --- queue ---
+
+CREATE FUNCTION @extschema@.enqueue_lock(
+	name text,
+	ttl interval DEFAULT '30 s',
+	mode text DEFAULT 'exclusive',
+	owner text DEFAULT NULL,
+	lease bigint DEFAULT NULL,
+	OUT token bigint,
+	OUT granted boolean,
+	OUT queue_position bigint,
+	OUT channel text)
+RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_enqueue_lock';
+COMMENT ON FUNCTION @extschema@.enqueue_lock(text, interval, text, text, bigint) IS
+'Enters the queue of a lock and returns at once: the token, whether it is granted already, else the position in the queue (from 1), and the channel on which the grant is announced (LISTEN). The place lasts for "ttl" from now and from each await_lock, or as long as "lease"; ttl NULL: as long as this connection. From the grant on the lock lasts for "ttl". Undone if the transaction rolls back. Every call takes a place of its own, also for an owner that holds the lock. Errors: 22023 bad argument, 53400 too many wait, LE001 no such lease.';
+
+CREATE FUNCTION @extschema@.await_lock(name text, token bigint, wait interval DEFAULT '0')
+RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_await_lock';
+COMMENT ON FUNCTION @extschema@.await_lock(text, bigint, interval) IS
+'Whether this token of enqueue_lock is granted, after waiting for at most "wait" (NULL: without limit). Each call starts the TTL of the place, or of the lock, again; to leave the queue call release_lock. Errors: LE001 neither held nor queued any more, 22023 bad argument, 42501 another role''s, 55P03 lock_timeout.';
 
 -- --- permits ---
 
@@ -263,9 +315,10 @@ COMMENT ON VIEW lock_election.manager IS
 
 CREATE FUNCTION lock_election.counters(
 	OUT acquires bigint, OUT renewals bigint, OUT releases bigint, OUT checks bigint,
-	OUT forced bigint, OUT grants bigint, OUT waits bigint, OUT handoffs bigint,
+	OUT forced bigint, OUT awaits bigint, OUT grants bigint, OUT waits bigint, OUT handoffs bigint,
 	OUT expiries bigint, OUT timeouts bigint, OUT undone bigint, OUT batches bigint,
 	OUT failed_batches bigint, OUT transaction_ids bigint, OUT rows_written bigint,
+	OUT hints_sent bigint, OUT hints_dropped bigint,
 	OUT write_time double precision, OUT stats_reset timestamptz)
 RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_stat';
@@ -275,7 +328,7 @@ COMMENT ON FUNCTION lock_election.counters() IS
 CREATE VIEW lock_election.stat AS
 SELECT * FROM lock_election.counters();
 COMMENT ON VIEW lock_election.stat IS
-'What the manager of this database has done since stats_reset: requests by kind, grants, acquires that had to wait, grants to a waiter (handoffs), leases that ended (expiries), waits that ran out (timeouts), holds undone by a rollback, batches and failed ones, transaction ids used, rows written, and milliseconds spent in writing and committing.';
+'What the manager of this database has done since stats_reset: requests by kind, grants, acquires that had to wait, grants to a waiter (handoffs), leases that ended (expiries), waits that ran out (timeouts), holds undone by a rollback, batches and failed ones, transaction ids used, rows written, notifications sent and dropped (hints), and milliseconds spent in writing and committing.';
 
 CREATE FUNCTION lock_election.stat_reset()
 RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE

@@ -30,6 +30,7 @@
 
 #include "le_batch.h"
 #include "le_compat.h"
+#include "le_hints.h"
 #include "le_look.h"
 #include "le_xact.h"
 
@@ -238,7 +239,8 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 {
 	LeCommand	cmd = slot->command;
 	LeReply		reply;
-	bool		confirm = cmd.kind == LE_CMD_RENEW || cmd.kind == LE_CMD_KEEP_ALIVE;
+	bool		confirm = cmd.kind == LE_CMD_RENEW || cmd.kind == LE_CMD_KEEP_ALIVE ||
+		cmd.kind == LE_CMD_AWAIT;
 
 	if (slot->revision != 0)
 	{
@@ -563,6 +565,7 @@ batch(const uint32 *procs, int n, bool expire)
 	if (anything_to_write())
 		lsn = write_batch(now);
 	give_answers(lsn);
+	le_hints_of_batch(m.core);
 	empty_mailboxes();
 	le_core_batch_done(m.core, lsn);
 	publish();

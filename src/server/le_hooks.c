@@ -201,11 +201,11 @@ may_copy(Oid dboid)
 }
 
 /*
- * Hold the database's entry, and ask its worker to leave if that is allowed.
- * True: there is no worker any more.
+ * Hold the database's entry, and ask its worker to leave if that is allowed;
+ * its notifier goes with it.  True: there is none of them any more.
  */
 static bool
-hold_entry(Oid dboid, bool ask, int *worker_pid)
+hold_entry(Oid dboid, bool ask, int *worker_pid, int *notifier_pid)
 {
 	bool		idle = true;
 	int			worker_proc = -1;
@@ -219,6 +219,8 @@ hold_entry(Oid dboid, bool ask, int *worker_pid)
 
 		db->held_by = MyProcPid;
 		idle = db->state == LE_DB_IDLE;
+		if (db->notifier_pid != 0)
+			*notifier_pid = db->notifier_pid;
 		if (!idle)
 		{
 			*worker_pid = db->worker_pid;
@@ -232,8 +234,9 @@ hold_entry(Oid dboid, bool ask, int *worker_pid)
 	LWLockRelease(le_shared->lock);
 
 	le_wake(worker_proc);
-	/* The worker says that it leaves some time before its process ends. */
-	return idle && (*worker_pid == 0 || BackendPidGetProc(*worker_pid) == NULL);
+	/* A worker says that it leaves some time before its process ends. */
+	return idle && (*worker_pid == 0 || BackendPidGetProc(*worker_pid) == NULL) &&
+		(*notifier_pid == 0 || BackendPidGetProc(*notifier_pid) == NULL);
 }
 
 static void
@@ -242,9 +245,10 @@ hold_database(Oid dboid, bool force)
 	LeTime		deadline = le_clock() + LE_HOLD_TIMEOUT;
 	bool		ask = force || !le_client_connected(dboid, MyProcPid);
 	int			worker_pid = 0;
+	int			notifier_pid = 0;
 
 	pending.any = pending.holding = true;
-	while (!hold_entry(dboid, ask, &worker_pid) && le_clock() < deadline)
+	while (!hold_entry(dboid, ask, &worker_pid, &notifier_pid) && le_clock() < deadline)
 	{
 		if (!ask)
 		{

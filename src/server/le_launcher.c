@@ -138,7 +138,10 @@ change_state(LeDatabase *db, LeDbState from, LeDbState to)
 	db->worker_pid = 0;
 	db->worker_proc = -1;
 	if (to == LE_DB_IDLE)
+	{
 		le_database_unlink_all(db);
+		le_wake(db->notifier_proc); /* it leaves with its manager */
+	}
 }
 
 void
@@ -153,6 +156,8 @@ le_database_free(LeDatabase *db)
 	db->exit = LE_EXIT_NONE;
 	db->wanted = false;
 	db->held_by = 0;
+	db->notifier_pid = 0;		/* one that is still on its way out sees that */
+	db->notifier_proc = -1;
 }
 
 /* --- pg_database -------------------------------------------------------- */

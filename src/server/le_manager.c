@@ -25,10 +25,23 @@
 
 #include "le_batch.h"
 #include "le_compat.h"
+#include "le_hints.h"
 #include "le_manager.h"
 
 static LeDatabase *my_db = NULL;
 static LeDbExit leaving_with = LE_EXIT_ERROR;
+
+void
+le_pin_settings(const LeSetting *settings, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		/* some are of a later version */
+		if (GetConfigOption(settings[i].name, true, false) != NULL)
+			SetConfigOption(settings[i].name, settings[i].value, PGC_SUSET,
+							PGC_S_OVERRIDE);
+	}
+}
 
 /*
  * What ALTER DATABASE or ALTER ROLE may have set must not reach the manager.
@@ -38,7 +51,7 @@ static LeDbExit leaving_with = LE_EXIT_ERROR;
 static void
 pin_settings(void)
 {
-	static const char *const settings[][2] = {
+	static const LeSetting settings[] = {
 		{"lock_timeout", "200ms"},
 		{"statement_timeout", "0"},
 		{"idle_in_transaction_session_timeout", "0"},
@@ -52,17 +65,13 @@ pin_settings(void)
 		{"transaction_timeout", "0"},
 	};
 
-	for (int i = 0; i < lengthof(settings); i++)
-	{
-		if (GetConfigOption(settings[i][0], true, false) != NULL)
-			SetConfigOption(settings[i][0], settings[i][1], PGC_SUSET,
-							PGC_S_OVERRIDE);
-	}
+	le_pin_settings(settings, lengthof(settings));
 }
 
 static void
 manager_exit(int code, Datum arg)
 {
+	le_hints_leave();
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	/* a launcher that was restarted may have given us up */
 	if (my_db->worker_pid == MyProcPid)
@@ -203,11 +212,13 @@ serve(void)
 	for (;;)
 	{
 		int			n;
-		LeTime		wakeup;
+		LeTime		wakeup,
+					look_after;
 
 		ResetLatch(MyLatch);
 		handle_signals();
 		recheck_extension();
+		look_after = le_hints_tend();
 		keep_interval(last_batch);
 		n = le_take_stack(my_db, procs);
 		if (all)
@@ -224,8 +235,8 @@ serve(void)
 			slept_until = 0;
 			continue;
 		}
-		slept_until = wakeup;
-		sleep_until(wakeup);
+		slept_until = Min(wakeup, look_after);
+		sleep_until(slept_until);
 	}
 }
 
@@ -246,6 +257,7 @@ le_manager_main(Datum arg)
 
 	pg_atomic_write_u32(&my_db->recheck, 0);
 	le_batch_init(my_db);
+	le_hints_init(my_db);
 	if (!le_batch_load())
 		leave(LE_EXIT_NO_EXTENSION);
 

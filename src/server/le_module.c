@@ -24,10 +24,19 @@ int			le_max_waiters_per_lock = 0;
 int			le_expiry_grace = 0;
 int			le_min_batch_interval = 0;
 int			le_min_durability = 0;
+int			le_notify = LE_NOTIFY_WAITERS;
 
 static const struct config_enum_entry durability_levels[] = {
 	{"off", 0, false},
 	{"local", 1, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry notify_kinds[] = {
+	{"waiters", LE_NOTIFY_WAITERS, false},
+	{"elections", LE_NOTIFY_ELECTIONS, false},
+	{"all", LE_NOTIFY_ALL, false},
+	{"none", LE_NOTIFY_NONE, false},
 	{NULL, 0, false}
 };
 
@@ -54,6 +63,11 @@ define_settings(void)
 	DefineCustomEnumVariable("lock_election.min_durability",
 							 "Durability of locks that synchronous_commit cannot go below.",
 							 NULL, &le_min_durability, 0, durability_levels,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable("lock_election.notify",
+							 "What is announced with NOTIFY.",
+							 "Grants to queue places (waiters), changes of leaders (elections), all, or none.",
+							 &le_notify, LE_NOTIFY_WAITERS, notify_kinds,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("lock_election");
 }

@@ -485,7 +485,8 @@ le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept)
 {
 	request(LE_REQUEST_COMMAND, cmd, snapshot_kept);
 	*reply = my_slot->reply;
-	if (cmd->kind == LE_CMD_ACQUIRE && reply->status == LE_OK)
+	if (cmd->kind == LE_CMD_ACQUIRE &&
+		(reply->status == LE_OK || reply->status == LE_QUEUED))
 		le_xact_touched();
 }
 
@@ -575,7 +576,7 @@ sync_rep_mode(void)
  * grant can.
  */
 static void
-wait_for_standbys(XLogRecPtr lsn)
+wait_for_standbys(XLogRecPtr lsn, bool given_back)
 {
 	int			mode = sync_rep_mode();
 	bool		confirmed;
@@ -595,7 +596,9 @@ wait_for_standbys(XLogRecPtr lsn)
 		ereport(ERROR,
 				(errcode(ERRCODE_QUERY_CANCELED),
 				 errmsg("canceling wait for the replication of a lock"),
-				 errdetail("It was granted locally, and may not be replicated; it is given back.")));
+				 given_back ?
+				 errdetail("It was granted locally, and may not be replicated; it is given back.") :
+				 errdetail("It was granted locally, and may not be replicated.")));
 }
 
 void
@@ -606,7 +609,7 @@ le_wait_durable(const LeReply *reply, const char *what, LeText name)
 	if (reply->lsn == 0 || !needs_flush())
 		return;
 	XLogFlush((XLogRecPtr) reply->lsn);
-	wait_for_standbys((XLogRecPtr) reply->lsn);
+	wait_for_standbys((XLogRecPtr) reply->lsn, reply->counted);
 	if (reply->valid_for != LE_NEVER && reply->valid_for > 0 &&
 		le_clock() - answered_at >= reply->valid_for)
 		ereport(ERROR,

@@ -62,6 +62,10 @@ static void
 database_init(LeDatabase *db)
 {
 	db->worker_proc = -1;
+	db->notifier_pid = 0;
+	db->notifier_proc = -1;
+	pg_atomic_init_u64(&db->ring.pushed, 0);
+	pg_atomic_init_u64(&db->ring.sent, 0);
 	pg_atomic_init_u32(&db->stack, 0);
 	pg_atomic_init_u32(&db->recheck, 0);
 	pg_atomic_init_u32(&db->running, 0);

@@ -146,9 +146,50 @@ typedef struct LeCounters
 	pg_atomic_uint64 xids;
 	pg_atomic_uint64 rows;
 	pg_atomic_uint64 stalls;
+	pg_atomic_uint64 hints_sent;
+	pg_atomic_uint64 hints_dropped;
 	pg_atomic_uint64 write_us;	/* time spent in writing and committing */
 	pg_atomic_uint64 reset_at;	/* TimestampTz */
 } LeCounters;
+
+/* What happened that somebody outside of the server may wait for. */
+typedef enum LeHintEvent
+{
+	LE_HINT_GRANTED = 1			/* a queue place */
+} LeHintEvent;
+
+typedef struct LeHint
+{
+	int64		token;
+	uint64		sequence;
+	uint8		event;			/* LeHintEvent */
+	uint8		ns;				/* LeKind */
+	uint16		name_len;
+	char		name[LE_MAX_NAME];
+} LeHint;
+
+/*
+ * Hints on their way from the manager to the notifier, one writer and one
+ * reader:
+ *
+ *	1.	The manager fills hints[pushed % LE_HINTS] in, unless the ring is full
+ *		(pushed - sent == LE_HINTS): then the hint is dropped.  It raises
+ *		pushed, and sets the notifier's latch.
+ *	2.	The notifier copies hints from sent up to pushed, sends them, and
+ *		raises sent once its transaction has ended.  It does both under
+ *		LeShared.lock, and only while the entry says that it is the notifier.
+ *
+ * What is in the ring outlives both.
+ */
+#define LE_HINTS 2048
+
+typedef struct LeHintRing
+{
+	pg_atomic_uint64 pushed;
+	pg_atomic_uint64 sent;
+	uint64		sequence;		/* of the newest hint, dropped ones included */
+	LeHint		hints[LE_HINTS];
+} LeHintRing;
 
 typedef struct LeDatabase
 {
@@ -163,6 +204,8 @@ typedef struct LeDatabase
 	int			attached;		/* sessions with a slot here */
 	int			worker_pid;
 	int			worker_proc;	/* -1: none */
+	int			notifier_pid;	/* 0: none */
+	int			notifier_proc;	/* -1: none */
 	TimestampTz started;
 
 	/* --- without a lock --- */
@@ -174,6 +217,7 @@ typedef struct LeDatabase
 	pg_atomic_uint64 memory;	/* bytes, for the view */
 	pg_atomic_uint64 locks;
 	LeCounters	counters;
+	LeHintRing	ring;
 } LeDatabase;
 
 typedef struct LeShared
@@ -221,5 +265,15 @@ extern int	le_max_waiters_per_lock;
 extern int	le_expiry_grace;	/* ms */
 extern int	le_min_batch_interval;	/* ms */
 extern int	le_min_durability;
+extern int	le_notify;			/* LeNotify */
+
+/* lock_election.notify: which hints are sent */
+typedef enum LeNotify
+{
+	LE_NOTIFY_NONE = 0,
+	LE_NOTIFY_WAITERS = 1,
+	LE_NOTIFY_ELECTIONS = 2,
+	LE_NOTIFY_ALL = LE_NOTIFY_WAITERS | LE_NOTIFY_ELECTIONS
+} LeNotify;
 
 #endif							/* LE_SHMEM_H */

@@ -42,6 +42,12 @@ raise_lost(const LeCommand *cmd)
 				 errmsg("the wait for lock \"%.*s\" was ended",
 						(int) cmd->name.len, cmd->name.data),
 				 errdetail("Its lease ended, or an administrator ended it.")));
+	if (cmd->kind == LE_CMD_AWAIT)
+		ereport(ERROR,
+				(errcode(ERRCODE_LE_LOST),
+				 errmsg("token " INT64_FORMAT " neither holds lock \"%.*s\" nor waits for it any more",
+						cmd->token, (int) cmd->name.len, cmd->name.data),
+				 errdetail("Its TTL or lease ended, or it was released.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_LE_LOST),
 			 errmsg("lock \"%.*s\" is no longer held by token " INT64_FORMAT,
@@ -137,8 +143,8 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 
 /* --- acquire --- */
 
-static void
-warn_old_snapshot(const LeCommand *cmd)
+void
+le_warn_old_snapshot(const LeCommand *cmd)
 {
 	ereport(WARNING,
 			(errmsg("this statement goes on with a snapshot that is older than the grant of lock \"%.*s\"",
@@ -181,12 +187,12 @@ le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 	if (cmd->ttl == LE_TTL_BOUND && cmd->lease == 0)
 		le_watch_client(true);
 	if (reply.waited && !gave_up && le_snapshot_is_stale())
-		warn_old_snapshot(cmd);
+		le_warn_old_snapshot(cmd);
 	return reply.token;
 }
 
-static int64
-lease_arg(FunctionCallInfo fcinfo, int number)
+int64
+le_lease_arg(FunctionCallInfo fcinfo, int number)
 {
 	if (PG_ARGISNULL(number))
 		return 0;
@@ -209,7 +215,7 @@ le_acquire_lock(PG_FUNCTION_ARGS)
 	cmd.wait = le_arg_wait(fcinfo, 2);
 	cmd.mode = le_arg_mode(fcinfo, 3);
 	cmd.owner = le_arg_owner(fcinfo, 4);
-	cmd.lease = lease_arg(fcinfo, 5);
+	cmd.lease = le_lease_arg(fcinfo, 5);
 	token = le_acquire(fcinfo, &cmd);
 	if (token == 0)
 		PG_RETURN_NULL();
@@ -227,7 +233,7 @@ le_try_acquire_lock(PG_FUNCTION_ARGS)
 	cmd.ttl = le_arg_ttl(fcinfo, 1, LE_TTL_BOUND);
 	cmd.mode = le_arg_mode(fcinfo, 2);
 	cmd.owner = le_arg_owner(fcinfo, 3);
-	cmd.lease = lease_arg(fcinfo, 4);
+	cmd.lease = le_lease_arg(fcinfo, 4);
 	token = le_acquire(fcinfo, &cmd);
 	if (token == 0)
 		PG_RETURN_NULL();
@@ -285,7 +291,7 @@ release_now(LeCommand *cmd)
 }
 
 /*
- * The token of a holder with a hold that is not to be released already, the
+ * The token of a holder (or queue place) with a hold that is not to be released already, the
  * newest of this connection if the command names none.  0: there is none.
  */
 static int64
@@ -296,8 +302,9 @@ find_to_release(LeCommand *cmd)
 	for (;;)
 	{
 		le_request(cmd, &reply, false);
-		le_check_reply(cmd, &reply);
-		if (reply.status != LE_OK)
+		if (reply.status != LE_QUEUED)
+			le_check_reply(cmd, &reply);
+		if (reply.status != LE_OK && reply.status != LE_QUEUED)
 			return 0;
 		if (le_pending_count(reply.token) < reply.count)
 			return reply.token;
@@ -323,7 +330,7 @@ release_at_commit(LeCommand *cmd)
 		return false;
 	le_fence_take(cmd->token);
 	le_request(cmd, &reply, false);
-	if (reply.status != LE_OK)
+	if (reply.status != LE_OK && reply.status != LE_QUEUED)
 		return false;
 
 	/* all that there are now: one that is acquired after this is kept */
@@ -362,6 +369,8 @@ le_is_held(PG_FUNCTION_ARGS)
 	cmd.name = le_arg_name(fcinfo, 0);
 	cmd.token = le_arg_token(fcinfo, 1);
 	le_request(&cmd, &reply, false);
+	if (reply.status == LE_QUEUED)
+		PG_RETURN_BOOL(false);
 	le_check_reply(&cmd, &reply);
 	if (reply.status == LE_OK)
 		le_wait_durable(&reply, WHAT, cmd.name);

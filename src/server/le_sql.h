@@ -15,6 +15,12 @@ extern void le_check_reply(const LeCommand *cmd, const LeReply *reply);
 /* Acquire as cmd says; the token, or 0: not granted within the wait. */
 extern int64 le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd);
 
+/* An argument that names a lease; NULL: 0. */
+extern int64 le_lease_arg(FunctionCallInfo fcinfo, int number);
+
+/* A wait has ended with a grant, and the statement reads with what is older. */
+extern void le_warn_old_snapshot(const LeCommand *cmd);
+
 /*
  * May the caller end, or change, what the holders of this name have?  Members
  * of pg_signal_backend may, and members of all holders' roles.

@@ -38,6 +38,11 @@ static const Oid lease_types[LEASE_COLUMNS] = {
 	INT8OID, INT8OID, INT8OID, OIDOID, TEXTOID
 };
 
+static const Oid queue_types[QUEUE_COLUMNS] = {
+	INT8OID, TIMESTAMPTZOID, INT8OID, INT8OID, INT8OID, OIDOID, INT4OID,
+	INT2OID, INT2OID, TEXTOID, TEXTOID, TEXTOID, BYTEAOID
+};
+
 /* The columns of lock_election.meta, in their order. */
 enum
 {
@@ -75,6 +80,7 @@ le_store_find(void)
 
 	le_store_tables.slot_oid = InvalidOid;
 	le_store_tables.lease_oid = InvalidOid;
+	le_store_tables.queue_oid = InvalidOid;
 	le_store_tables.meta_oid = InvalidOid;
 	le_store_tables.floor_oid = InvalidOid;
 	if (!OidIsValid(extension) || !OidIsValid(nspoid))
@@ -82,9 +88,11 @@ le_store_find(void)
 	le_store_tables.nspoid = nspoid;
 	le_store_tables.slot_oid = find_table(nspoid, "slot", extension);
 	le_store_tables.lease_oid = find_table(nspoid, "lease", extension);
+	le_store_tables.queue_oid = find_table(nspoid, "queue", extension);
 	le_store_tables.meta_oid = find_table(nspoid, "meta", extension);
 	le_store_tables.floor_oid = find_table(nspoid, "incarnation_floor", extension);
 	return OidIsValid(le_store_tables.slot_oid) && OidIsValid(le_store_tables.lease_oid) &&
+		OidIsValid(le_store_tables.queue_oid) &&
 		OidIsValid(le_store_tables.meta_oid) && OidIsValid(le_store_tables.floor_oid);
 }
 
@@ -124,6 +132,14 @@ void
 le_store_check_lease_table(Relation rel)
 {
 	check_shape(rel, lease_types, LEASE_COLUMNS);
+	if (rel->rd_rel->relhasindex)
+		le_store_wrong_table(rel);
+}
+
+void
+le_store_check_queue_table(Relation rel)
+{
+	check_shape(rel, queue_types, QUEUE_COLUMNS);
 	if (rel->rd_rel->relhasindex)
 		le_store_wrong_table(rel);
 }

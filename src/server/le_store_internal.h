@@ -6,6 +6,7 @@
 #define LE_STORE_INTERNAL_H
 
 #include "access/htup_details.h"
+#include "executor/tuptable.h"
 #include "storage/itemptr.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
@@ -50,6 +51,25 @@ enum
 	LEASE_COLUMNS
 };
 
+/* The columns of lock_election.queue, in their order. */
+enum
+{
+	QUEUE_TOKEN,
+	QUEUE_ENTERED_AT,
+	QUEUE_TTL,					/* LE_TTL_BOUND: as long as the session */
+	QUEUE_LEASE,
+	QUEUE_SESSION,				/* 0: gone */
+	QUEUE_ROLE,
+	QUEUE_PERMITS,
+	QUEUE_KIND,					/* LeKind */
+	QUEUE_MODE,					/* LeMode */
+	QUEUE_NAME,
+	QUEUE_OWNER,
+	QUEUE_VALUE,
+	QUEUE_PENDING,				/* array of PendingHold */
+	QUEUE_COLUMNS
+};
+
 /* A hold whose transaction was open when the row was written. */
 typedef struct PendingHold
 {
@@ -65,16 +85,32 @@ typedef struct Clock
 	TimestampTz wall;
 } Clock;
 
+/* Uncommitted holds that were read and are still open. */
+typedef struct OpenHold
+{
+	int64		token;
+	PendingHold hold;
+} OpenHold;
+
+typedef struct OpenHolds
+{
+	OpenHold   *items;
+	int			n;
+	int			max;
+} OpenHolds;
+
 /* Which tables they are. */
 typedef struct StoreTables
 {
 	Oid			nspoid;
 	Oid			slot_oid;
 	Oid			lease_oid;
+	Oid			queue_oid;
 	Oid			meta_oid;
 	Oid			floor_oid;
 	LeRelFileNumber slot_file;	/* the tables' files when they were loaded */
 	LeRelFileNumber lease_file;
+	LeRelFileNumber queue_file;
 } StoreTables;
 
 extern StoreTables le_store_tables;
@@ -82,6 +118,7 @@ extern StoreTables le_store_tables;
 /* Raises an error unless the table has the shape that the store writes. */
 extern void le_store_check_slot_table(Relation rel);
 extern void le_store_check_lease_table(Relation rel);
+extern void le_store_check_queue_table(Relation rel);
 
 /*
  * Before an update or delete by TID: is there a row at all, and is there room
@@ -96,6 +133,36 @@ extern void le_store_close_leases(void);
 extern int	le_store_write_leases(LeCore *core, CommandId cid);
 extern int64 le_store_load_leases(LeCore *core, const LeLoadHooks *hooks, LeTime now);
 extern void le_store_wrong_table(Relation rel) pg_attribute_noreturn();
+
+/* le_store_queue.c */
+extern bool le_store_open_queue(void);
+extern void le_store_close_queue(void);
+extern int	le_store_write_places(LeCore *core, const Clock *clock, CommandId cid);
+extern int64 le_store_load_places(LeCore *core, const LeLoadHooks *hooks,
+								  const Clock *clock, OpenHolds *holds);
+
+/* le_store_load.c */
+extern LeText le_store_read_text(TupleTableSlot *tuple, int column);
+extern void le_store_collect_holds(OpenHolds *holds, const LeLoadHooks *hooks,
+								   int64 token, LeText pending);
+
+static inline LeTime
+le_store_from_wall(const Clock *clock, TimestampTz t)
+{
+	if (TIMESTAMP_IS_NOEND(t))
+		return LE_NEVER;
+	if (TIMESTAMP_IS_NOBEGIN(t))
+		return 0;
+	return clock->now + (t - clock->wall);
+}
+
+static inline TimestampTz
+le_store_to_wall(const Clock *clock, LeTime t)
+{
+	if (t - clock->now >= END_TIMESTAMP - clock->wall)
+		return DT_NOEND;
+	return clock->wall + (t - clock->now);
+}
 
 static inline uint64
 le_store_pack_tid(const ItemPointerData *tid)

@@ -29,8 +29,8 @@ typedef struct StoredRow
 
 /* --- reading --- */
 
-static LeText
-read_text(TupleTableSlot *tuple, int column)
+LeText
+le_store_read_text(TupleTableSlot *tuple, int column)
 {
 	LeText		text = {NULL, 0};
 
@@ -82,11 +82,11 @@ read_row(TupleTableSlot *tuple, StoredRow *stored)
 
 	slot_getallattrs(tuple);
 	stored->slot.ns = (LeKind) DatumGetInt16(values[SLOT_KIND]);
-	stored->slot.name = read_text(tuple, SLOT_NAME);
+	stored->slot.name = le_store_read_text(tuple, SLOT_NAME);
 	stored->slot.slot = DatumGetInt32(values[SLOT_SLOT]);
 	stored->slot.mode = (LeMode) DatumGetInt16(values[SLOT_MODE]);
-	stored->slot.owner = read_text(tuple, SLOT_OWNER);
-	stored->slot.value = read_text(tuple, SLOT_VALUE);
+	stored->slot.owner = le_store_read_text(tuple, SLOT_OWNER);
+	stored->slot.value = le_store_read_text(tuple, SLOT_VALUE);
 	stored->slot.role = DatumGetObjectId(values[SLOT_ROLE]);
 	stored->slot.token = DatumGetInt64(values[SLOT_TOKEN]);
 	stored->slot.lease = DatumGetInt64(values[SLOT_LEASE]);
@@ -99,19 +99,12 @@ read_row(TupleTableSlot *tuple, StoredRow *stored)
 	stored->has_not_before = !tuple->tts_isnull[SLOT_NOT_BEFORE];
 	stored->not_before = stored->has_not_before ?
 		DatumGetTimestampTz(values[SLOT_NOT_BEFORE]) : 0;
-	stored->pending = read_text(tuple, SLOT_PENDING);
+	stored->pending = le_store_read_text(tuple, SLOT_PENDING);
 	if (!row_is_valid(stored))
 		invalid_row(tuple);
 }
 
 /* --- loading --- */
-
-/* An uncommitted hold that was read and is still open. */
-typedef struct OpenHold
-{
-	int64		token;
-	PendingHold hold;
-} OpenHold;
 
 typedef struct Loader
 {
@@ -119,20 +112,8 @@ typedef struct Loader
 	const LeLoadHooks *hooks;
 	Clock		clock;
 	int64		highest;		/* token */
-	OpenHold   *holds;
-	int			nholds;
-	int			max_holds;
+	OpenHolds	holds;
 } Loader;
-
-static LeTime
-from_wall(const Clock *clock, TimestampTz t)
-{
-	if (TIMESTAMP_IS_NOEND(t))
-		return LE_NEVER;
-	if (TIMESTAMP_IS_NOBEGIN(t))
-		return 0;
-	return clock->now + (t - clock->wall);
-}
 
 static void
 load_failed(void)
@@ -143,28 +124,27 @@ load_failed(void)
 			 errdetail("The locks of this database do not fit into memory.")));
 }
 
-static void
-collect_holds(Loader *loader, const StoredRow *stored)
+void
+le_store_collect_holds(OpenHolds *holds, const LeLoadHooks *hooks, int64 token,
+					   LeText pending)
 {
-	const LeLoadHooks *hooks = loader->hooks;
-
-	for (uint32 at = 0; at < stored->pending.len; at += sizeof(PendingHold))
+	for (uint32 at = 0; at < pending.len; at += sizeof(PendingHold))
 	{
 		PendingHold hold;
 
-		memcpy(&hold, stored->pending.data + at, sizeof(hold));
+		memcpy(&hold, pending.data + at, sizeof(hold));
 		if (!hooks->alive(hold.session) ||
 			!hooks->pending(hold.session, hold.xact))
 			continue;
-		if (loader->nholds == loader->max_holds)
+		if (holds->n == holds->max)
 		{
-			loader->max_holds = Max(64, loader->max_holds * 2);
-			loader->holds = loader->holds == NULL ?
-				palloc_array(OpenHold, loader->max_holds) :
-				repalloc_array(loader->holds, OpenHold, loader->max_holds);
+			holds->max = Max(64, holds->max * 2);
+			holds->items = holds->items == NULL ?
+				palloc_array(OpenHold, holds->max) :
+				repalloc_array(holds->items, OpenHold, holds->max);
 		}
-		loader->holds[loader->nholds].token = stored->slot.token;
-		loader->holds[loader->nholds++].hold = hold;
+		holds->items[holds->n].token = token;
+		holds->items[holds->n++].hold = hold;
 	}
 }
 
@@ -209,7 +189,7 @@ load_holder(Loader *loader, const StoredRow *stored, LeLoad *load)
 	load->cmd.value = slot->value;
 	load->cmd.role = slot->role;
 	load->hold_count = (uint32) slot->holds;
-	load->acquired_at = from_wall(&loader->clock, slot->acquired_at);
+	load->acquired_at = le_store_from_wall(&loader->clock, slot->acquired_at);
 	load->time_left = time_left(loader, stored);
 	if (stored->session != 0 && loader->hooks->alive(stored->session))
 	{
@@ -222,13 +202,14 @@ load_holder(Loader *loader, const StoredRow *stored, LeLoad *load)
 		session_is_gone(loader, slot->token, load);
 	load->dirty = !load->held;
 	if (load->held && !load->lapsed)
-		collect_holds(loader, stored);
+		le_store_collect_holds(&loader->holds, loader->hooks, slot->token,
+							   stored->pending);
 }
 
 static void
 load_not_before(const Loader *loader, TimestampTz stored, LeLoad *load)
 {
-	LeTime		not_before = from_wall(&loader->clock, stored);
+	LeTime		not_before = le_store_from_wall(&loader->clock, stored);
 
 	if (not_before <= loader->clock.now)
 		return;
@@ -271,11 +252,11 @@ load_row(Loader *loader, TupleTableSlot *tuple)
 static void
 load_holds(const Loader *loader)
 {
-	for (int i = 0; i < loader->nholds; i++)
+	for (int i = 0; i < loader->holds.n; i++)
 	{
-		const PendingHold *hold = &loader->holds[i].hold;
+		const PendingHold *hold = &loader->holds.items[i].hold;
 
-		if (!le_core_load_hold(loader->core, loader->holds[i].token,
+		if (!le_core_load_hold(loader->core, loader->holds.items[i].token,
 							   hold->session, le_session_proc(hold->session),
 							   hold->xact, hold->subxact))
 			load_failed();
@@ -289,6 +270,7 @@ le_store_load(LeCore *core, const LeLoadHooks *hooks, LeTime now)
 	Relation	rel = table_open(le_store_tables.slot_oid, RowExclusiveLock);
 	TupleTableSlot *tuple;
 	TableScanDesc scan;
+	int64		places;
 
 	/* first what the others hang on */
 	loader.highest = le_store_load_leases(core, hooks, now);
@@ -304,10 +286,11 @@ le_store_load(LeCore *core, const LeLoadHooks *hooks, LeTime now)
 	table_endscan(scan);
 	ExecDropSingleTupleTableSlot(tuple);
 	table_close(rel, NoLock);
+	places = le_store_load_places(core, hooks, &loader.clock, &loader.holds);
 	load_holds(&loader);
-	if (loader.holds != NULL)
-		pfree(loader.holds);
-	return loader.highest;
+	if (loader.holds.items != NULL)
+		pfree(loader.holds.items);
+	return Max(loader.highest, places);
 }
 
 void

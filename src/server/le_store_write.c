@@ -161,6 +161,12 @@ le_store_open(void)
 		table_close(rel, RowExclusiveLock);
 		return false;
 	}
+	if (!le_store_open_queue())
+	{
+		le_store_close_leases();
+		table_close(rel, RowExclusiveLock);
+		return false;
+	}
 	store.slot = rel;
 	open_indexes();
 	store.tuple = MakeSingleTupleTableSlot(RelationGetDescr(rel),
@@ -177,21 +183,13 @@ le_store_close(void)
 		index_close(store.indexes[i], NoLock);
 	table_close(store.slot, NoLock);
 	le_store_close_leases();
+	le_store_close_queue();
 	store.tuple = NULL;
 	store.slot = NULL;
 	store.nindexes = 0;
 }
 
 /* --- forming a row --- */
-
-
-static TimestampTz
-to_wall(const Clock *clock, LeTime t)
-{
-	if (t - clock->now >= END_TIMESTAMP - clock->wall)
-		return DT_NOEND;
-	return clock->wall + (t - clock->now);
-}
 
 static void
 set_text(int column, void *buffer, const char *data, Size len)
@@ -256,7 +254,7 @@ form_held(const LeSlot *slot, const Clock *clock)
 	form_common(slot);
 	row.values[SLOT_TOKEN] = Int64GetDatum(entry->token);
 	row.values[SLOT_ACQUIRED_AT] =
-		TimestampTzGetDatum(to_wall(clock, entry->acquired_at));
+		TimestampTzGetDatum(le_store_to_wall(clock, entry->acquired_at));
 	row.values[SLOT_TTL] = Int64GetDatum(entry->ttl);
 	row.values[SLOT_TIME_LEFT] =
 		Int64GetDatum(own ? entry->saved_left : 0);
@@ -290,7 +288,7 @@ form_free(const LeSlot *slot, const Clock *clock)
 	row.values[SLOT_MODE] = Int16GetDatum(0);
 	row.nulls[SLOT_NOT_BEFORE] = not_before <= clock->now;
 	row.values[SLOT_NOT_BEFORE] =
-		TimestampTzGetDatum(to_wall(clock, not_before));
+		TimestampTzGetDatum(le_store_to_wall(clock, not_before));
 	row.nulls[SLOT_OWNER] = true;
 	row.nulls[SLOT_VALUE] = true;
 	row.nulls[SLOT_PENDING] = true;
@@ -413,16 +411,6 @@ write_slot(LeSlot *slot, const Clock *clock)
 	return true;
 }
 
-static int
-write_places(LeCore *core)
-{
-	if (le_core_dirty_places(core) != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("queue places cannot be stored")));
-	return 0;
-}
-
 int
 le_store_write(LeCore *core, LeTime now)
 {
@@ -435,7 +423,7 @@ le_store_write(LeCore *core, LeTime now)
 		 slot = slot->dirty_next)
 		rows += write_slot(slot, &clock);
 	rows += le_store_write_leases(core, store.cid);
-	rows += write_places(core);
+	rows += le_store_write_places(core, &clock, store.cid);
 
 	/* a second call in this transaction may write the same rows again */
 	CommandCounterIncrement();

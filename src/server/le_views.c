@@ -270,8 +270,8 @@ le_stat(PG_FUNCTION_ARGS)
 {
 	LeDatabase *db = my_entry();
 	TupleDesc	desc;
-	Datum		values[17];
-	bool		nulls[17] = {false};
+	Datum		values[20];
+	bool		nulls[20] = {false};
 	int			n = 0;
 
 	if (db == NULL)
@@ -283,6 +283,7 @@ le_stat(PG_FUNCTION_ARGS)
 	values[n++] = COUNTER(requests[LE_CMD_RELEASE]);
 	values[n++] = COUNTER(requests[LE_CMD_CHECK]);
 	values[n++] = COUNTER(requests[LE_CMD_FORCE]);
+	values[n++] = COUNTER(requests[LE_CMD_AWAIT]);
 	values[n++] = COUNTER(grants);
 	values[n++] = COUNTER(waits);
 	values[n++] = COUNTER(handoffs);
@@ -293,6 +294,8 @@ le_stat(PG_FUNCTION_ARGS)
 	values[n++] = COUNTER(failed_batches);
 	values[n++] = COUNTER(xids);
 	values[n++] = COUNTER(rows);
+	values[n++] = COUNTER(hints_sent);
+	values[n++] = COUNTER(hints_dropped);
 	values[n++] = Float8GetDatum((double) pg_atomic_read_u64(&db->counters.write_us) / 1000.0);
 	values[n++] = TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&db->counters.reset_at));
 	Assert(n == lengthof(values));

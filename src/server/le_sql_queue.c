@@ -1,0 +1,100 @@
+/*
+ * le_sql_queue.c
+ *		The SQL functions for those who wait without blocking a connection.
+ */
+#include "postgres.h"
+
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+
+#include "le_args.h"
+#include "le_compat.h"
+#include "le_hints.h"
+#include "le_request.h"
+#include "le_snapshot.h"
+#include "le_sql.h"
+
+LE_FUNCTION(le_enqueue_lock);
+LE_FUNCTION(le_await_lock);
+
+#define WHAT "lock"
+
+/* Columns of the answer of enqueue_lock(), in their order. */
+enum
+{
+	ENQUEUE_TOKEN,
+	ENQUEUE_GRANTED,
+	ENQUEUE_POSITION,
+	ENQUEUE_CHANNEL,
+	ENQUEUE_COLUMNS
+};
+
+static Datum
+place_datum(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeReply *reply)
+{
+	char		channel[LE_CHANNEL_SIZE];
+	Datum		values[ENQUEUE_COLUMNS];
+	bool		nulls[ENQUEUE_COLUMNS] = {false};
+	bool		granted = reply->status == LE_OK;
+	TupleDesc	desc;
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	le_channel_name(cmd->ns, cmd->name, channel);
+	values[ENQUEUE_TOKEN] = Int64GetDatum(reply->token);
+	values[ENQUEUE_GRANTED] = BoolGetDatum(granted);
+	values[ENQUEUE_POSITION] = Int64GetDatum(granted ? 0 : reply->count);
+	values[ENQUEUE_CHANNEL] = CStringGetTextDatum(channel);
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+}
+
+/* enqueue_lock(name, ttl, mode, owner, lease) */
+Datum
+le_enqueue_lock(PG_FUNCTION_ARGS)
+{
+	LeCommand	cmd = {.kind = LE_CMD_ACQUIRE,.ns = LE_KIND_LOCK,.enqueue = true};
+	LeReply		reply;
+
+	cmd.name = le_arg_name(fcinfo, 0);
+	cmd.ttl = le_arg_ttl(fcinfo, 1, LE_TTL_BOUND);
+	cmd.mode = le_arg_mode(fcinfo, 2);
+	cmd.owner = le_arg_owner(fcinfo, 3);
+	cmd.lease = le_lease_arg(fcinfo, 4);
+	cmd.role = GetUserId();
+	le_request(&cmd, &reply, false);
+	if (reply.status != LE_QUEUED)
+		le_check_reply(&cmd, &reply);
+	le_wait_durable(&reply, WHAT, cmd.name);
+	if (cmd.ttl == LE_TTL_BOUND && cmd.lease == 0)
+		le_watch_client(true);
+	return place_datum(fcinfo, &cmd, &reply);
+}
+
+/* await_lock(name, token, wait) */
+Datum
+le_await_lock(PG_FUNCTION_ARGS)
+{
+	LeCommand	cmd = {.kind = LE_CMD_AWAIT,.ns = LE_KIND_LOCK};
+	LeReply		reply;
+	bool		gave_up = false;
+
+	cmd.name = le_arg_name(fcinfo, 0);
+	cmd.token = le_arg_token(fcinfo, 1);
+	cmd.wait = le_arg_wait(fcinfo, 2);
+	cmd.role = GetUserId();
+	le_attach();
+	if (cmd.wait != 0)
+		gave_up = le_snapshot_give_up(fcinfo);
+	le_request(&cmd, &reply, cmd.wait != 0 && !gave_up);
+	reply.counted = false;		/* whatever becomes of this transaction */
+	if (reply.status == LE_OK)
+		le_wait_durable(&reply, WHAT, cmd.name);
+	if (gave_up)
+		le_snapshot_take();
+	if (reply.status != LE_QUEUED)
+		le_check_reply(&cmd, &reply);
+	if (reply.status == LE_OK && reply.waited && !gave_up && le_snapshot_is_stale())
+		le_warn_old_snapshot(&cmd);
+	PG_RETURN_BOOL(reply.status == LE_OK);
+}
