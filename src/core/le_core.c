@@ -625,6 +625,24 @@ apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 				 now);
 }
 
+/*
+ * One wait at a time keeps a place: the newest, because a client that has lost
+ * its connection comes back before the server knows of that.
+ */
+static void
+displace_waiter(LeCore *core, LeEntry *entry, LeReply *reply)
+{
+	LeSession  *session = &core->sessions[entry->waiter_sessno];
+
+	if (entry->waiter_session == 0)
+		return;
+	assert(session->id == entry->waiter_session && session->waiting_on == entry);
+	session->waiting_on = NULL;
+	reply->displaced_session = entry->waiter_session;
+	reply->displaced_sessno = entry->waiter_sessno;
+	reply->displaced_request = entry->request;
+}
+
 static void
 apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -647,8 +665,9 @@ apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	}
 	reply->status = LE_QUEUED;
 	reply->own = held_by_session(entry->lock, cmd->session);
-	if (cmd->wait != 0 && entry->waiter_session == 0)
+	if (cmd->wait != 0 && !entry->answering)
 	{
+		displace_waiter(core, entry, reply);
 		entry_wait(session, entry, cmd, now);
 		reply->status = LE_WAITING;
 	}

@@ -204,6 +204,12 @@ typedef struct LeReply
 	uint64_t	lsn;			/* newest write that the answer rests on; 0: the
 								 * batch itself or none */
 	bool		wrote;			/* the answer rests on this batch's writes */
+
+	/* AWAIT has taken the place's wait over from this request, whose answer
+	 * is LE_QUEUED; session 0: from nobody */
+	uint64_t	displaced_session;
+	uint32_t	displaced_sessno;
+	uint32_t	displaced_request;
 } LeReply;
 
 /*

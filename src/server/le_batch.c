@@ -136,6 +136,16 @@ answer_error(uint32 proc, int sqlstate, const char *message)
 	answer(proc, pg_atomic_read_u32(&slot->posted), &reply);
 }
 
+/* Somebody else waits for its place from now on. */
+static void
+answer_displaced(const LeReply *by)
+{
+	LeReply		reply = {.status = LE_QUEUED};
+
+	if (slot_of(by->displaced_sessno)->session == by->displaced_session)
+		answer(by->displaced_sessno, by->displaced_request, &reply);
+}
+
 static void
 defer(uint32 proc, uint32 number, const LeReply *reply, bool confirm)
 {
@@ -256,6 +266,8 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 		return;
 	}
 	le_core_apply(m.core, &cmd, now, &reply);
+	if (reply.displaced_session != 0)
+		answer_displaced(&reply);
 	if (reply.status == LE_WAITING)
 	{
 		slot->revision = reply.token;

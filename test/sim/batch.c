@@ -140,39 +140,6 @@ durable_wait(Durable *d, const Posted *p)
 }
 
 static void
-durable_apply(World *w, const Posted *p)
-{
-	const LeCommand *cmd = &p->cmd;
-	Durable    *d = &w->durable[cmd->sessno];
-
-	switch (cmd->kind)
-	{
-		case LE_CMD_ACQUIRE:
-			durable_touch(d, cmd);
-			if (p->reply.counted && p->reply.status != LE_WAITING)
-				add_hold(w, d, p->reply.token, cmd->subxact);
-			durable_wait(d, p);
-			break;
-		case LE_CMD_AWAIT:
-			durable_touch(d, cmd);
-			durable_wait(d, p);
-			break;
-		case LE_CMD_RELEASE:
-			durable_touch(d, cmd);
-			break;
-		case LE_CMD_UNDO:
-			durable_undo(d, cmd);
-			break;
-		case LE_CMD_SESSION_END:
-			if (d->id == cmd->session)
-				memset(d, 0, sizeof(*d));
-			break;
-		default:
-			break;
-	}
-}
-
-static void
 learn(World *w, const LeCommand *cmd, int64_t token)
 {
 	Known	   *known = &w->known[w->nknown++ % KNOWN];
@@ -202,6 +169,55 @@ answered(World *w, const LeCommand *cmd, const LeReply *reply)
 	}
 	if (c->id == cmd->session && c->request == cmd->request)
 		c->busy = false;
+}
+
+/* Another request has taken its place's wait over. */
+static void
+durable_displace(World *w, const LeReply *by)
+{
+	Durable    *d = &w->durable[by->displaced_sessno];
+	LeReply		reply = {.status = LE_QUEUED};
+
+	if (by->displaced_session == 0)
+		return;
+	ENSURE(w, d->id == by->displaced_session && d->waiting &&
+		   d->cmd.request == by->displaced_request && d->cmd.kind == LE_CMD_AWAIT);
+	d->waiting = false;
+	answered(w, &d->cmd, &reply);
+}
+
+static void
+durable_apply(World *w, const Posted *p)
+{
+	const LeCommand *cmd = &p->cmd;
+	Durable    *d = &w->durable[cmd->sessno];
+
+	switch (cmd->kind)
+	{
+		case LE_CMD_ACQUIRE:
+			durable_touch(d, cmd);
+			if (p->reply.counted && p->reply.status != LE_WAITING)
+				add_hold(w, d, p->reply.token, cmd->subxact);
+			durable_wait(d, p);
+			break;
+		case LE_CMD_AWAIT:
+			durable_touch(d, cmd);
+			durable_displace(w, &p->reply);
+			durable_wait(d, p);
+			break;
+		case LE_CMD_RELEASE:
+			durable_touch(d, cmd);
+			break;
+		case LE_CMD_UNDO:
+			durable_undo(d, cmd);
+			break;
+		case LE_CMD_SESSION_END:
+			if (d->id == cmd->session)
+				memset(d, 0, sizeof(*d));
+			break;
+		default:
+			break;
+	}
 }
 
 /* Tokens of exclusive grants are newer than those of all batches before. */

@@ -304,7 +304,7 @@ await(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 		return;
 	reply->own = own_holder(m, &(MEntry) {.ns = e->ns, .name = e->name, .session = cmd->session});
 	reply->status = LE_QUEUED;
-	if (cmd->wait != 0 && e->waiter == 0 && !e->answered)
+	if (cmd->wait != 0 && !e->answered)
 	{
 		set_wait(e, cmd, now);
 		reply->status = LE_WAITING;

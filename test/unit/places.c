@@ -48,6 +48,47 @@ test_released_while_awaited(void)
 }
 
 static void
+test_displaced(void)
+{
+	LeReply		p,
+				q;
+
+	start();
+	acquire(1, "x", X);
+	p = enqueue(2, "x", X);
+	commit(2);
+	is_int(await(3, "x", p.token, LE_WAIT_FOREVER).displaced_session, 0, "nobody waits for a new place");
+	batch();
+	q = await(4, "x", p.token, LE_SECOND);
+	is_int(q.status, LE_WAITING, "a second wait for a place");
+	ok(q.displaced_session == 103 && q.displaced_sessno == 3 && q.displaced_request == 1, "takes it over");
+	undo(3, 1);
+	end_session(3);
+	batch();
+	ok(!was_told[3] && !was_told[4], "the end of the first does not matter any more");
+	release(1, "x", FIRST);
+	batch();
+	ok(got(4, LE_OK) && !was_told[3], "the grant is told to the second");
+	stop();
+}
+
+static void
+test_check(void)
+{
+	LeReply		p;
+
+	start();
+	acquire(1, "x", X);
+	p = enqueue(2, "x", X);
+	acquire(3, "x", X);
+	is_int(on_token(LE_CMD_CHECK, 2, "x", p.token).status, LE_QUEUED, "a place is queued");
+	is_int(on_token(LE_CMD_CHECK, 2, "x", p.token + 1).status, LE_NOT_HELD, "a blocked call is nothing");
+	release(1, "x", FIRST);
+	is_int(on_token(LE_CMD_CHECK, 2, "x", p.token).status, LE_OK, "then a holder");
+	stop();
+}
+
+static void
 keep_holder(void)
 {
 	on_token(LE_CMD_RENEW, 1, "x", FIRST);
@@ -140,6 +181,8 @@ int
 main(void)
 {
 	test_await();
+	test_displaced();
+	test_check();
 	test_released_while_awaited();
 	test_ttl();
 	test_row();
