@@ -1,0 +1,234 @@
+# The notifier: whatever becomes of it, no lock operation waits for it, and it comes back.
+use strict;
+use warnings;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+# Hints that the ring between manager and notifier has room for.
+use constant RING => 2048;
+
+my $node = new_node('main', init => [ allows_streaming => 1 ], conf => "autovacuum = off\nmax_worker_processes = 8\n");
+my ($holder, $s, $listener) = map { session($node) } 1 .. 3;
+my $channel = $s->query(q{SELECT channel FROM enqueue_lock('x')});
+$s->query(q{SELECT release_lock('x', token) FROM lock_election.look()});
+$listener->query("LISTEN $channel");
+
+sub one { return $node->safe_psql('postgres', $_[0]); }
+
+sub notifiers
+{
+	my ($database) = @_;
+	return one("SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election notifier' AND datname = '" . ($database // 'postgres') . "'");
+}
+
+sub hints { return one('SELECT hints_sent, hints_dropped FROM lock_election.stat'); }
+
+# A place that has to wait, and is granted; returns its token.
+sub hand_off
+{
+	my $held = $holder->query(q{SELECT acquire_lock('x', wait => '5 s')});
+	my $token = $s->query(q{SELECT token FROM enqueue_lock('x')});
+
+	$holder->query("SELECT release_lock('x', $held)");
+	is($s->query("SELECT await_lock('x', $token)"), 't', 'a place is granted');
+	is($s->query("SELECT release_lock('x', $token)"), 't', 'and released');
+	return $token;
+}
+
+# As many of them, in one call each; returns how long they took.
+sub hand_offs
+{
+	my ($n) = @_;
+	my $start = time;
+	$s->query("DO \$\$ DECLARE held bigint; p bigint; BEGIN
+		FOR i IN 1 .. $n LOOP
+			held := acquire_lock('x', wait => '5 s');
+			SELECT token INTO p FROM enqueue_lock('x');
+			COMMIT;
+			PERFORM release_lock('x', held);
+			COMMIT;
+			IF NOT await_lock('x', p) THEN RAISE 'not granted'; END IF;
+			PERFORM release_lock('x', p);
+			COMMIT;
+		END LOOP; END \$\$");
+	is($s->error, '', "$n hand-offs");
+	return time - $start;
+}
+
+my $notices = '';
+
+# Waits until this token has been announced; returns how often.
+sub announced
+{
+	my ($token) = @_;
+	wait_until(sub { $notices .= $listener->query('SELECT 1'); return $notices =~ /"$token"/; }, 10);
+	return scalar(() = $notices =~ /"token":"$token"/g);
+}
+
+subtest 'the first hint starts it' => sub {
+	is(notifiers(), '', 'none runs before');
+	my $token = hand_off();
+	is(announced($token), 1, 'announced once');
+	like($notices, qr/"$channel" with payload "\{"event":"granted","token":"$token","sequence":1\}"/, 'channel and payload');
+	like(notifiers(), qr/^\d+$/, 'one runs');
+	is(hints(), '1|0', 'counted');
+	is(announced(hand_off()), 1, 'the next');
+	like($notices, qr/"sequence":2\}/, 'has the next number');
+};
+
+subtest 'setting' => sub {
+	foreach my $value ('none', 'elections')
+	{
+		$node->append_conf('postgresql.conf', "lock_election.notify = $value");
+		$node->reload;
+		wait_for_sql($node, 'SHOW lock_election.notify', $value);
+		# the manager reads it no later than with its next request
+		wait_for_sql($node, "SELECT setting = '$value' FROM pg_settings WHERE name = 'lock_election.notify'");
+		hand_off();
+		my $before = hints();
+		hand_off();
+		is(hints(), $before, "$value: grants are not announced");
+	}
+	$node->append_conf('postgresql.conf', 'lock_election.notify = all');
+	$node->reload;
+	wait_for_sql($node, 'SHOW lock_election.notify', 'all');
+	hand_off();
+	is(announced(hand_off()), 1, 'all: they are');
+};
+
+subtest 'it dies' => sub {
+	my $pid = notifiers();
+	one("SELECT pg_cancel_backend($pid)");
+	is(announced(hand_off()), 1, 'a cancel is nothing to it');
+	is(notifiers(), $pid, 'the same');
+	one("SELECT pg_terminate_backend($pid, 5000)");
+	my $token = hand_off();
+	is(announced($token), 1, 'terminated: what comes then is announced');
+	wait_for_sql($node, "SELECT count(*) = 1 AND min(pid) <> $pid FROM pg_stat_activity WHERE backend_type = 'lock_election notifier'");
+
+	# with its manager
+	$pid = one('SELECT pid FROM lock_election.manager');
+	kill 'TERM', $pid;
+	wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
+	is(announced(hand_off()), 1, 'a new manager has a notifier');
+	is(scalar(split /\n/, notifiers()), 1, 'only one');
+};
+
+subtest 'stopped' => sub {
+	my $pid = notifiers();
+	my $token = hand_off();
+	announced($token);
+	my ($sent, $dropped) = split /\|/, hints();
+	my $before = hand_offs(300) / 300;
+
+	wait_until(sub { return hints() eq ($sent + 300) . "|$dropped" }, 10);
+	is(hints(), ($sent + 300) . "|$dropped", 'all are sent');
+	kill 'STOP', $pid;
+	my $during = hand_offs(RING + 100) / (RING + 100);
+	cmp_ok($during, '<', 3 * $before + 0.001, 'no hand-off waits for it');
+	note(sprintf('%.2f ms before, %.2f ms with a stopped notifier', $before * 1000, $during * 1000));
+	is(hints(), ($sent + 300) . '|' . ($dropped + 100), 'what has no room is dropped and counted');
+	kill 'CONT', $pid;
+	wait_until(sub { return hints() eq ($sent + 300 + RING) . '|' . ($dropped + 100) }, 20);
+	is(hints(), ($sent + 300 + RING) . '|' . ($dropped + 100), 'the others are sent later');
+	is(announced(hand_off()), 1, 'and all is well');
+};
+
+# A session that commits its NOTIFY waits for a standby that is not there, and keeps the lock that all NOTIFYs need.
+sub missing_standby
+{
+	my ($session, $names) = @_;
+
+	$node->append_conf('postgresql.conf', "synchronous_standby_names = '$names'");
+	$node->reload;
+	wait_for_sql($node, 'SHOW synchronous_standby_names', $names) unless $names;
+	return unless $names;
+	# the checkpointer puts it into effect
+	wait_until(
+		sub {
+			$session->async(q{SELECT pg_notify('other', 'x')});
+			my $end = time + 0.5;
+			Time::HiRes::sleep(0.01) until $session->ready || time > $end;
+			return 1 unless $session->ready;
+			$session->wait;
+			return 0;
+		}) or die 'no commit waits for a standby';
+	return;
+}
+
+subtest 'behind a NOTIFY that is stuck' => sub {
+	my $stuck = session($node);
+	my $before = hand_offs(300) / 300;
+	my ($sent, $dropped) = split /\|/, hints();
+
+	wait_until(sub { my ($n) = split /\|/, hints(); my $same = $n == $sent; $sent = $n; return $same; }, 10);
+	$_->query('SET synchronous_commit = local') foreach $holder, $s;
+	missing_standby($stuck, 'nobody');
+	wait_for_sql($node, 'SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $stuck->pid, 'SyncRep');
+	my $during = hand_offs(300) / 300;
+	cmp_ok($during, '<', 3 * $before + 0.001, 'no hand-off waits for it');
+	wait_for_sql($node, q{SELECT count(*) FROM pg_locks WHERE locktype = 'object' AND NOT granted AND pid = (SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election notifier')}, '1');
+	like(hints(), qr/^$sent\|/, 'the notifier does');
+
+	# nor does a manager that leaves
+	my $pid = one('SELECT pid FROM lock_election.manager');
+	kill 'TERM', $pid;
+	wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
+	my $token = hand_off();
+	one('SELECT pg_cancel_backend(' . $stuck->pid . ')');
+	$stuck->wait;
+	like($stuck->error, qr/canceling wait for synchronous replication/, 'the other session gives up');
+	is(announced($token), 1, 'then it is sent, and does not wait for a standby itself');
+	missing_standby($stuck, '');
+	$stuck->quit;
+};
+
+subtest 'DROP DATABASE and the like' => sub {
+	my $start;
+	my $hand_off = q{
+		DO $$ DECLARE held bigint; p bigint; BEGIN
+			held := acquire_lock('x'); SELECT token INTO p FROM enqueue_lock('x'); COMMIT;
+			PERFORM release_lock('x', held); COMMIT;
+		END $$};
+
+	one('CREATE DATABASE a');
+	$node->safe_psql('a', 'CREATE EXTENSION lock_election');
+	$node->safe_psql('a', $hand_off);
+	wait_for_sql($node, q{SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = 'a' AND backend_type = 'lock_election notifier'});
+	$start = time;
+	one('CREATE DATABASE b TEMPLATE a');
+	is($node->safe_psql('b', q{SELECT granted FROM enqueue_lock('x')}), 't', 'CREATE DATABASE .. TEMPLATE: holders are not copied');
+	$node->safe_psql('a', $hand_off =~ s/'x'/'y'/gr);
+	wait_for_sql($node, q{SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = 'a' AND backend_type = 'lock_election notifier'});
+	one('ALTER DATABASE a RENAME TO c');
+	$node->safe_psql('c', $hand_off =~ s/'x'/'z'/gr);
+	wait_for_sql($node, q{SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = 'c' AND backend_type = 'lock_election notifier'});
+	one('DROP DATABASE c');
+	one('DROP DATABASE b');
+	cmp_ok(time - $start, '<', 10, 'none of them is held up');
+	one('DROP EXTENSION lock_election');
+	wait_for_sql($node, q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type IN ('lock_election notifier', 'lock_election manager')});
+	ok(1, 'DROP EXTENSION: both leave');
+	one('CREATE EXTENSION lock_election');
+	is(announced(hand_off()), 1, 'and come back');
+};
+
+# In a copy of a database all queue places are gone, too.
+subtest 'no worker left' => sub {
+	$node->append_conf('postgresql.conf', 'max_worker_processes = 2');
+	$_->quit foreach $holder, $s, $listener;
+	$node->restart;
+	($holder, $s, $listener) = map { session($node) } 1 .. 3;
+	hand_off();
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM lock_election.manager'), '1', 'the manager is there');
+	ok(wait_until(sub { return slurp_file($node->logfile) =~ /could not register the lock_election notifier/ }, 10), 'the log says so');
+	is(notifiers(), '', 'no notifier is');
+	is(hints(), '0|0', 'the hint waits');
+};
+
+$_->quit foreach $holder, $s, $listener;
+nothing_left($node);
+$node->stop;
+done_testing();
