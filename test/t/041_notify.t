@@ -148,7 +148,7 @@ sub missing_standby
 	# the checkpointer puts it into effect
 	wait_until(
 		sub {
-			$session->async(q{SELECT pg_notify('other', 'x')});
+			$session->async(q{WITH w AS (INSERT INTO written VALUES (1)) SELECT pg_notify('other', 'x')});
 			my $end = time + 0.5;
 			Time::HiRes::sleep(0.01) until $session->ready || time > $end;
 			return 1 unless $session->ready;
@@ -160,6 +160,7 @@ sub missing_standby
 
 subtest 'behind a NOTIFY that is stuck' => sub {
 	my $stuck = session($node);
+	$stuck->query('CREATE TABLE written (i int)');
 	my $before = hand_offs(300) / 300;
 	my ($sent, $dropped) = split /\|/, hints();
 
