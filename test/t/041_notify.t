@@ -216,9 +216,9 @@ subtest 'DROP DATABASE and the like' => sub {
 	is(announced(hand_off()), 1, 'and come back');
 };
 
-# In a copy of a database all queue places are gone, too.
+# Room for the launchers, ours and that of logical replication, and the manager.
 subtest 'no worker left' => sub {
-	$node->append_conf('postgresql.conf', 'max_worker_processes = 2');
+	$node->append_conf('postgresql.conf', "max_worker_processes = 3\nmax_logical_replication_workers = 1");
 	$_->quit foreach $holder, $s, $listener;
 	$node->restart;
 	($holder, $s, $listener) = map { session($node) } 1 .. 3;
