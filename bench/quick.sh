@@ -1,12 +1,13 @@
 #!/bin/bash
 # The figures that the design promises, measured in a throw-away cluster with fsync on; ratios come from one run.
 #
-#   SECTIONS="a b c d e"   which: (a) random names against a table lock, (b) one hot lock, (c) the hot lock beside a held
-#                          snapshot, (d) renewals against SELECT 1, (e) very many held locks
+#   SECTIONS="a b c d e f" which: (a) random names against a table lock, (b) one hot lock, (c) the hot lock beside a held
+#                          snapshot, (d) renewals against SELECT 1, (e) very many held locks, (f) a long queue
 #   ROUNDS=5 DURATION=5    alternating rounds, of which the medians count, and the seconds of each
 #   SNAPSHOT_SECONDS=60    (c) how long the snapshot is held
 #   RESTART_DEAD=1         (c) goes on until DEAD_ROWS=10000000 dead row versions are left and times a manager's restart
 #   HELD=1000000           (e) how many locks are held
+#   QUEUED=10000           (f) how many wait for one lock
 #   TMPDIR                 where the cluster lies; a file system in memory would measure no flushes
 #   PG_MAJOR               PostgreSQL's version
 set -eu
@@ -17,7 +18,7 @@ if [ -z "${LE_RUN:-}" ]; then
 	exit
 fi
 
-SECTIONS=${SECTIONS:-a b c d e}
+SECTIONS=${SECTIONS:-a b c d e f}
 ROUNDS=${ROUNDS:-5}
 DURATION=${DURATION:-5}
 SNAPSHOT_SECONDS=${SNAPSHOT_SECONDS:-60}
@@ -27,6 +28,9 @@ RESTART_DEAD=${RESTART_DEAD:-}
 DEAD_ROWS=${DEAD_ROWS:-10000000}
 HELD=${HELD:-1000000}
 FEW_HELD=1000
+QUEUED=${QUEUED:-10000}
+FEW_QUEUED=10
+HAND_OFFS=2000
 FILL_CLIENTS=8
 dir=$LE_RUN/work/bench
 declare -A rates
@@ -238,6 +242,31 @@ section_e()
 	figure "pairs/s with $HELD held" "$(median "pairs/s, $HELD held")" "with $FEW_HELD held" \
 		"$(median "pairs/s, $FEW_HELD held")" \
 		"$(ratio "$(median "pairs/s, $HELD held")" "$(median "pairs/s, $FEW_HELD held")")" ">= 0.8"
+}
+
+# --- (f) a long queue -----------------------------------------------------------------------------------------------
+
+# queue COUNT: microseconds of a hand-off
+queue()
+{
+	psql -XAtq -v ON_ERROR_STOP=1 -v queued="$1" -v hand_offs=$HAND_OFFS -f bench/queue.sql
+}
+
+section_f()
+{
+	local i us n
+	section "(f) hand-offs of a lock with $QUEUED entries in its queue"
+	for ((i = 1; i <= ROUNDS; i++)); do
+		for n in $FEW_QUEUED "$QUEUED"; do
+			us=$(queue "$n")
+			rates["hand-off, $n queued"]+=" $us"
+			printf '   %-28s %10.0f us\n' "hand-off, $n queued" "$us" >&2
+		done
+	done
+	psql -Xq -c 'SELECT handoffs, hints_sent, hints_dropped FROM lock_election.stat' >&2
+	figure "hand-off, $QUEUED queued, us" "$(median "hand-off, $QUEUED queued")" "$FEW_QUEUED queued" \
+		"$(median "hand-off, $FEW_QUEUED queued")" \
+		"$(ratio "$(median "hand-off, $QUEUED queued")" "$(median "hand-off, $FEW_QUEUED queued")")" "<= 1.2"
 }
 
 server_conf="shared_buffers = 256MB"

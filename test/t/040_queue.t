@@ -345,6 +345,22 @@ subtest 'restarts' => sub {
 	end_all($s);
 };
 
+subtest 'limit' => sub {
+	my $s = session($node);
+
+	$node->append_conf('postgresql.conf', 'lock_election.max_waiters_per_lock = 2');
+	$node->reload;
+	wait_for_sql($node, 'SHOW lock_election.max_waiters_per_lock', '2');
+	enqueue($s, 'x') foreach 1 .. 3;
+	# the manager may read its settings a moment later
+	wait_until(sub { enqueue($s, 'x'); return $s->error ne ''; }, 5);
+	like($s->error, qr/53400: .*too many wait for lock "x"/, 'max_waiters_per_lock');
+	$s->query(q{SELECT release_lock('x', token) FROM lock_election.look() WHERE queue_position > 0});
+	$node->append_conf('postgresql.conf', 'lock_election.max_waiters_per_lock = 0');
+	$node->reload;
+	end_all($s);
+};
+
 subtest 'the table' => sub {
 	my $s = session($node);
 

@@ -186,12 +186,32 @@ subtest 'behind a NOTIFY that is stuck' => sub {
 	$stuck->quit;
 };
 
+# As a full queue of notifications: the transaction of a NOTIFY fails at its commit.
+subtest 'a NOTIFY that fails' => sub {
+	my $dir = $node->data_dir . '/pg_notify';
+	my ($sent, $dropped) = split /\|/, hints();
+	my $before = hand_offs(300) / 300;
+
+	$listener->query('UNLISTEN *');
+	chmod 0, $dir or die "chmod $dir: $!";
+	my $during = hand_offs(RING) / RING;
+	cmp_ok($during, '<', 3 * $before + 0.001, 'no hand-off waits for it');
+	ok(wait_until(sub { my (undef, $n) = split /\|/, hints(); return $n > $dropped; }, 20), 'hints are dropped and counted');
+	chmod 0700, $dir;
+	ok(slurp_file($node->logfile) =~ /lock_election could not send notifications/, 'the log says so');
+	wait_until(sub { my ($n, $m) = split /\|/, hints(); return $n + $m == $sent + $dropped + 300 + RING; }, 20);
+	my ($n, $m) = split /\|/, hints();
+	is($n + $m, $sent + $dropped + 300 + RING, 'none is unaccounted for');
+	$listener->query("LISTEN $channel");
+	is(announced(hand_off()), 1, 'and all is well');
+};
+
 subtest 'DROP DATABASE and the like' => sub {
 	my $start;
 	my $hand_off = q{
 		DO $$ DECLARE held bigint; p bigint; BEGIN
 			held := acquire_lock('x'); SELECT token INTO p FROM enqueue_lock('x'); COMMIT;
-			PERFORM release_lock('x', held); COMMIT;
+			PERFORM release_lock('x', held), enqueue_lock('x', '1 h'); COMMIT;
 		END $$};
 
 	one('CREATE DATABASE a');
@@ -201,6 +221,7 @@ subtest 'DROP DATABASE and the like' => sub {
 	$start = time;
 	one('CREATE DATABASE b TEMPLATE a');
 	is($node->safe_psql('b', q{SELECT granted FROM enqueue_lock('x')}), 't', 'CREATE DATABASE .. TEMPLATE: holders are not copied');
+	is($node->safe_psql('b', q{SELECT count(*) FROM lock_election.queue}), '0', 'nor are places');
 	$node->safe_psql('a', $hand_off =~ s/'x'/'y'/gr);
 	wait_for_sql($node, q{SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = 'a' AND backend_type = 'lock_election notifier'});
 	one('ALTER DATABASE a RENAME TO c');

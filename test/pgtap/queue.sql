@@ -1,0 +1,71 @@
+-- The contract of the queue for clients that do not block a connection.
+\set QUIET on
+\pset format unaligned
+\pset tuples_only on
+\pset pager off
+
+BEGIN;
+SELECT plan(38);
+
+-- --- signatures ---
+
+SELECT is(pg_get_function_arguments('enqueue_lock'::regproc),
+	'name text, ttl interval DEFAULT ''00:00:30''::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint, OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text',
+	'enqueue_lock: arguments');
+SELECT is(pg_get_function_arguments('await_lock'::regproc),
+	'name text, token bigint, wait interval DEFAULT ''00:00:00''::interval', 'await_lock: arguments');
+SELECT function_returns('await_lock', ARRAY['text', 'bigint', 'interval'], 'boolean');
+SELECT is((provolatile, proparallel, proisstrict, prosecdef, proacl)::text, '(v,u,f,f,)', proname || ': volatile, parallel unsafe, for everyone')
+FROM pg_proc WHERE proname IN ('enqueue_lock', 'await_lock');
+SELECT is(count(obj_description(oid, 'pg_proc')), 2::bigint, 'both have a comment')
+FROM pg_proc WHERE proname IN ('enqueue_lock', 'await_lock');
+SELECT has_column('lock_election', 'stat', c, 'stat: ' || c) FROM unnest(ARRAY['awaits', 'hints_sent', 'hints_dropped']) c;
+SELECT table_privs_are('lock_election', 'queue', 'public', ARRAY[]::text[]);
+SELECT is((SELECT vartype || ' ' || setting || ' ' || context || ' ' || enumvals::text FROM pg_settings WHERE name = 'lock_election.notify'),
+	'enum waiters sighup {waiters,elections,all,none}', 'the setting');
+
+-- --- arguments ---
+
+SELECT throws_ok($$SELECT enqueue_lock(NULL)$$, '22023', 'name must not be null');
+SELECT throws_ok($$SELECT enqueue_lock('')$$, '22023', 'name must not be empty');
+SELECT throws_ok($$SELECT enqueue_lock(repeat('x', 256))$$, '22023', 'name is too long: 256 bytes');
+SELECT throws_ok($$SELECT enqueue_lock('a', '99 ms')$$, '22023', 'ttl is out of range: 00:00:00.099');
+SELECT throws_ok($$SELECT enqueue_lock('a', '25 days')$$, '22023', 'ttl is out of range: 25 days');
+SELECT throws_ok($$SELECT enqueue_lock('a', mode => 'other')$$, '22023', 'unknown mode "other"');
+SELECT throws_ok($$SELECT enqueue_lock('a', mode => NULL)$$, '22023', 'mode must not be null');
+SELECT throws_ok($$SELECT enqueue_lock('a', owner => '')$$, '22023', 'owner must not be empty');
+SELECT throws_ok($$SELECT enqueue_lock('a', lease => 0)$$, 'LE001', 'lease 0 does not exist, or has ended');
+SELECT throws_ok($$SELECT enqueue_lock('a', lease => 1)$$, 'LE001', 'lease 1 does not exist, or has ended');
+SELECT throws_ok($$SELECT await_lock(NULL, 1)$$, '22023', 'name must not be null');
+SELECT throws_ok($$SELECT await_lock('', 1)$$, '22023', 'name must not be empty');
+SELECT throws_ok($$SELECT await_lock('a', NULL)$$, '22023', 'token must not be null');
+SELECT throws_ok($$SELECT await_lock('a', 1, '-1 s')$$, '22023', 'wait is out of range: -00:00:01');
+SELECT throws_ok($$SELECT await_lock('a', 1)$$, 'LE001', 'token 1 neither holds lock "a" nor waits for it any more');
+SELECT throws_ok($$SELECT await_lock('a', 0)$$, 'LE001');
+
+-- --- answers ---
+
+SELECT is((e.granted, e.queue_position, e.token > 0)::text, '(t,0,t)', 'a free lock: granted')
+FROM enqueue_lock('a', '1 min', owner => 'me') e;
+SELECT is((e.granted, e.queue_position)::text, '(f,1)', 'a second call, also of its owner: a place')
+FROM enqueue_lock('a', '1 min', owner => 'me') e;
+SELECT is((e.granted, e.queue_position)::text, '(f,2)', 'a third')
+FROM enqueue_lock('a', mode => 'shared') e;
+SELECT is(e.channel, 'le_' || left(encode(sha256(convert_to('lock a', 'UTF8')), 'hex'), 32), 'the channel')
+FROM enqueue_lock('a') e;
+SELECT is(length(e.channel), 35, 'any name has one') FROM enqueue_lock(repeat('Ä"'' ', 51)) e;
+SELECT is((SELECT string_agg(queue_position || ' ' || mode, ', ' ORDER BY queue_position) FROM lock_election.waiters WHERE name = 'a'),
+	'1 exclusive, 2 shared, 3 exclusive', 'the view waiters');
+CREATE TEMP TABLE l AS SELECT queue_position, token FROM lock_election.look() WHERE name = 'a';
+SELECT is(await_lock('a', token), queue_position = 0, 'await ' || queue_position) FROM l WHERE queue_position < 2 ORDER BY 1;
+SELECT throws_ok(format($$SELECT renew_lock('a', %s)$$, token), '55000', NULL, 'a place is not renewed') FROM l WHERE queue_position = 1;
+CREATE ROLE le_other;
+GRANT USAGE ON SCHEMA public TO le_other;
+GRANT SELECT ON l TO le_other;
+SET ROLE le_other;
+SELECT throws_ok(format($$SELECT await_lock('a', %s)$$, token), '42501', NULL, 'another role''s place') FROM l WHERE queue_position = 1;
+SELECT throws_ok(format($$SELECT release_lock('a', %s)$$, token), '42501', NULL, 'nor may it end it') FROM l WHERE queue_position = 1;
+RESET ROLE;
+
+SELECT * FROM finish();
+ROLLBACK;
