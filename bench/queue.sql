@@ -28,6 +28,7 @@ BEGIN
 		RAISE 'the first of the queue was not granted';
 	END IF;
 	INSERT INTO result VALUES (extract(epoch FROM spent) * 1e6 / m);
-	PERFORM release_lock(name, t) FROM unnest(tokens) t ORDER BY t DESC;
+	-- a commit releases what was released last first: the holder comes at the end, and hands on to nobody
+	PERFORM release_lock(name, t) FROM unnest(tokens) t ORDER BY t;
 END $$;
 SELECT round(us) FROM result;

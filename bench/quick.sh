@@ -254,16 +254,24 @@ queue()
 
 section_f()
 {
-	local i us n
+	local i us n sent hand_offs
 	section "(f) hand-offs of a lock with $QUEUED entries in its queue"
+	sql 'SELECT lock_election.stat_reset()' >/dev/null
 	for ((i = 1; i <= ROUNDS; i++)); do
 		for n in $FEW_QUEUED "$QUEUED"; do
+			sql CHECKPOINT
 			us=$(queue "$n")
 			rates["hand-off, $n queued"]+=" $us"
 			printf '   %-28s %10.0f us\n' "hand-off, $n queued" "$us" >&2
 		done
 	done
-	psql -Xq -c 'SELECT handoffs, hints_sent, hints_dropped FROM lock_election.stat' >&2
+	hand_offs=$(sql 'SELECT handoffs FROM lock_election.stat')
+	for ((i = 0; i < 100; i++)); do
+		sent=$(sql 'SELECT hints_sent FROM lock_election.stat')
+		[ "$sent" -lt "$hand_offs" ] || break
+		sleep 0.1
+	done
+	figure "notifications" "$sent" "hand-offs" "$hand_offs" "$(ratio "$sent" "$hand_offs")" ">= 1"
 	figure "hand-off, $QUEUED queued, us" "$(median "hand-off, $QUEUED queued")" "$FEW_QUEUED queued" \
 		"$(median "hand-off, $FEW_QUEUED queued")" \
 		"$(ratio "$(median "hand-off, $QUEUED queued")" "$(median "hand-off, $FEW_QUEUED queued")")" "<= 1.2"

@@ -228,6 +228,9 @@ try_send(int n)
 static void
 handle_signals(void)
 {
+	/* nothing is under way: no reason to write FATAL into the log */
+	if (ProcDiePending)
+		proc_exit(0);
 	CHECK_FOR_INTERRUPTS();
 	if (ConfigReloadPending)
 	{
