@@ -291,8 +291,9 @@ release_now(LeCommand *cmd)
 }
 
 /*
- * The token of a holder (or queue place) with a hold that is not to be released already, the
- * newest of this connection if the command names none.  0: there is none.
+ * The token of a holder, or a queue place, with a hold that is not to be
+ * released already; the newest holder of this connection if the command names
+ * none.  0: there is none.
  */
 static int64
 find_to_release(LeCommand *cmd)

@@ -108,7 +108,9 @@ test_orphans(void)
 	load.cmd.ttl = LE_TTL_BOUND;
 	load.cmd.session = 101;
 	load.cmd.sessno = 1;
+	load.acquired_at = now - LE_SECOND;
 	load_place(load);
+	is_int(le_core_find_token(core, OLD + 3)->since, now - LE_SECOND, "a place knows since when it waits");
 	cmd = (LeCommand) {.token = OLD + 4, .ttl = TTL, .role = ROLE};
 	ok(le_core_load_lease(core, &cmd, LE_SECOND, 5, now), "load a lease");
 	ok(le_core_dirty_leases(core) == NULL, "nothing to write for it");
