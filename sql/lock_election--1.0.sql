@@ -266,7 +266,7 @@ CREATE FUNCTION lock_election.counters(
 	OUT forced bigint, OUT grants bigint, OUT waits bigint, OUT handoffs bigint,
 	OUT expiries bigint, OUT timeouts bigint, OUT undone bigint, OUT batches bigint,
 	OUT failed_batches bigint, OUT transaction_ids bigint, OUT rows_written bigint,
-	OUT write_time double precision, OUT stats_reset timestamptz)
+	OUT flushes bigint, OUT write_time double precision, OUT stats_reset timestamptz)
 RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_stat';
 COMMENT ON FUNCTION lock_election.counters() IS
@@ -275,7 +275,7 @@ COMMENT ON FUNCTION lock_election.counters() IS
 CREATE VIEW lock_election.stat AS
 SELECT * FROM lock_election.counters();
 COMMENT ON VIEW lock_election.stat IS
-'What the manager of this database has done since stats_reset: requests by kind, grants, acquires that had to wait, grants to a waiter (handoffs), leases that ended (expiries), waits that ran out (timeouts), holds undone by a rollback, batches and failed ones, transaction ids used, rows written, and milliseconds spent in writing and committing.';
+'What the manager of this database has done since stats_reset: requests by kind, grants, acquires that had to wait, grants to a waiter (handoffs), leases that ended (expiries), waits that ran out (timeouts), holds undone by a rollback, batches and failed ones, transaction ids used, rows written, flushes, and milliseconds spent in writing and committing.';
 
 CREATE FUNCTION lock_election.stat_reset()
 RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE

@@ -87,6 +87,7 @@ typedef struct Manager
 	int			nmails;
 	uint32	   *fresh;			/* procs whose request was taken in it */
 	int			nfresh;
+	bool		flush;			/* somebody asks for it */
 	bool		rewritten;		/* the tables are other ones */
 	bool		gone;			/* the extension was dropped */
 	LeStats		seen;			/* core's counters already published */
@@ -152,16 +153,19 @@ static void
 take_mail(uint32 proc, LeTime now)
 {
 	LeRequestSlot *slot = slot_of(proc);
-	Mail	   *mail = &m.mails[m.nmails];
+	uint32		flags = pg_atomic_read_u32(&slot->mail);
+	uint64		undo = pg_atomic_read_u64(&slot->undo);
 	LeCommand	cmd = {0};
 	LeReply		reply;
+	Mail	   *mail;
 
-	mail->proc = proc;
-	mail->flags = pg_atomic_read_u32(&slot->mail);
-	mail->undo = pg_atomic_read_u64(&slot->undo);
-	if (mail->flags == 0 && mail->undo == 0)
+	if (flags == 0 && undo == 0)
 		return;
-	m.nmails++;
+
+	mail = &m.mails[m.nmails++];
+	mail->proc = proc;
+	mail->flags = flags;
+	mail->undo = undo;
 
 	cmd.session = slot->session;
 	cmd.sessno = proc;
@@ -268,6 +272,8 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 		le_sync_standbys_defined();
 	if (reply.wrote || confirm)
 	{
+		if (reply.wrote && reply.valid_for != LE_NEVER && slot->need_flush)
+			m.flush = true;
 		defer(proc, cmd.request, &reply, confirm);
 	}
 	else
@@ -302,6 +308,7 @@ take_request(uint32 proc, LeTime now)
 			break;
 		case LE_REQUEST_RELEASE_MANY:
 			apply_release_many(slot, &reply, now);
+			m.flush |= reply.wrote && slot->need_flush;
 			defer(proc, number, &reply, false);
 			break;
 		case LE_REQUEST_LOOK:
@@ -328,7 +335,10 @@ compare_revision(const void *a, const void *b)
 	return ra < rb ? -1 : ra > rb ? 1 : 0;
 }
 
-/* Requests that waited before the core was loaded, in their old order. */
+/*
+ * Requests that waited before the core was loaded, in their old order.  Only
+ * when all are back is anybody granted anything.
+ */
 static void
 reenter_waiting(LeTime now)
 {
@@ -348,6 +358,7 @@ reenter_waiting(LeTime now)
 		take_request(procs[i], now);
 	}
 	m.nfresh = 0;				/* their revision is kept if this fails */
+	le_core_load_done(m.core, now);
 	m.reenter = false;
 	pfree(procs);
 }
@@ -360,6 +371,19 @@ anything_to_write(void)
 	return le_core_dirty_slots(m.core) != NULL ||
 		le_core_dirty_leases(m.core) != NULL ||
 		le_core_dirty_places(m.core) != NULL;
+}
+
+/* Answers to waiters need a flush if any of them does. */
+static void
+flush_for_answers(void)
+{
+	for (LeEntry *entry = le_core_answers(m.core); entry != NULL;
+		 entry = entry->answer_next)
+	{
+		if (entry->answer == LE_OK && entry->ttl != LE_TTL_BOUND &&
+			slot_of(entry->waiter_sessno)->need_flush)
+			m.flush = true;
+	}
 }
 
 static void
@@ -383,13 +407,6 @@ commit_transaction(bool flush)
 	return XactLastCommitEnd;
 }
 
-/*
- * Write and commit, without a flush: each caller's backend flushes what its
- * answer rests on, as for a commit of its own, before it tells anybody.  So
- * PostgreSQL's group commit serves lock_election too, the next batch is
- * applied while the disk is busy with this one, and a renewal or a failed try
- * never waits for a disk.
- */
 static XLogRecPtr
 write_batch(LeTime now)
 {
@@ -397,7 +414,6 @@ write_batch(LeTime now)
 	LeTime		start = le_clock();
 	int64		incarnation;
 	XLogRecPtr	lsn;
-	bool		flush = false;
 	int			rows;
 
 	begin_transaction();
@@ -415,15 +431,18 @@ write_batch(LeTime now)
 		/* the counter was full: the next incarnation is on disk before use */
 		m.meta.incarnation = incarnation;
 		le_store_write_meta(&m.meta);
-		flush = true;
+		m.flush = true;
 	}
 	le_store_close();
-	lsn = commit_transaction(flush);
+	flush_for_answers();
+	lsn = commit_transaction(m.flush);
 	pgstat_report_stat(false);
 
 	pg_atomic_fetch_add_u64(&counters->batches, 1);
 	pg_atomic_fetch_add_u64(&counters->xids, 1);
 	pg_atomic_fetch_add_u64(&counters->rows, rows);
+	if (m.flush)
+		pg_atomic_fetch_add_u64(&counters->flushes, 1);
 	pg_atomic_fetch_add_u64(&counters->write_us, le_clock() - start);
 	return lsn;
 }
@@ -527,7 +546,7 @@ static void
 batch_reset(void)
 {
 	m.ndeferred = m.nmails = m.nfresh = 0;
-	m.rewritten = false;
+	m.flush = m.rewritten = false;
 	MemoryContextReset(m.batch_context);
 	MemoryContextSwitchTo(m.batch_context);
 }
@@ -544,6 +563,16 @@ apply_limits(void)
 }
 
 static void
+take(const uint32 *procs, int n, LeTime now)
+{
+	for (int i = 0; i < n; i++)
+	{
+		take_mail(procs[i], now);
+		take_request(procs[i], now);
+	}
+}
+
+static void
 batch(const uint32 *procs, int n, bool expire)
 {
 	LeTime		now = core_now();
@@ -553,11 +582,7 @@ batch(const uint32 *procs, int n, bool expire)
 	apply_limits();
 	if (m.reenter)
 		reenter_waiting(now);
-	for (int i = 0; i < n; i++)
-	{
-		take_mail(procs[i], now);
-		take_request(procs[i], now);
-	}
+	take(procs, n, now);
 	if (expire)
 		le_core_expire(m.core, now, EXPIRE_A_BATCH);
 	if (anything_to_write())
@@ -760,7 +785,6 @@ try_reload(ErrorData **error)
 		if (m.broken_at != 0 && le_clock() - m.broken_at > STALL)
 			m.shift += le_clock() - m.broken_at;
 		m.broken_at = 0;
-		le_core_load_done(m.core, core_now());
 		ok = true;
 	}
 	PG_CATCH();
@@ -831,7 +855,6 @@ le_batch_load(void)
 	m.meta.boot = le_shared->boot;
 	le_store_write_meta(&m.meta);
 	(void) commit_transaction(true);
-	le_core_load_done(m.core, core_now());
 	publish();
 	return true;
 }

@@ -334,6 +334,12 @@ put_text(LeText *text, char *payload, uint32 *len)
 	*len += text->len;
 }
 
+static bool
+needs_flush(void)
+{
+	return synchronous_commit > SYNCHRONOUS_COMMIT_OFF || le_min_durability > 0;
+}
+
 /* Steps 1 and 2 of the protocol, the slot being quiet; returns the number. */
 static uint32
 post(LeRequestKind kind, const LeCommand *cmd)
@@ -353,6 +359,7 @@ post(LeRequestKind kind, const LeCommand *cmd)
 		put_text(&slot->command.owner, slot->payload, &len);
 		put_text(&slot->command.value, slot->payload, &len);
 	}
+	slot->need_flush = needs_flush();
 	slot->posted_at = le_clock();
 	slot->sqlstate = 0;
 	slot->revision = 0;
@@ -498,14 +505,6 @@ le_request_look(LeRequestKind kind, LeCommand *cmd, LeReply *reply, char **page)
 	return my_slot->payload_len;
 }
 
-/* --- durability --- */
-
-static bool
-needs_flush(void)
-{
-	return synchronous_commit > SYNCHRONOUS_COMMIT_OFF || le_min_durability > 0;
-}
-
 void
 le_request_release_many(const char *payload, uint32 len, int count)
 {
@@ -548,9 +547,6 @@ le_request_release_many(const char *payload, uint32 len, int count)
 		ResetLatch(MyLatch);
 	}
 	SetLatch(MyLatch);
-	if (number != 0 && pg_atomic_read_u32(&slot->answered) == number &&
-		needs_flush())
-		XLogFlush((XLogRecPtr) slot->reply.lsn);
 }
 
 static int

@@ -88,6 +88,7 @@ typedef struct LeRequestSlot
 	LeRequestKind kind;
 	LeCommand	command;		/* texts are in the payload, in order: name,
 								 * owner, value; data is not NULL if present */
+	bool		need_flush;		/* synchronous_commit is not off */
 	LeTime		posted_at;
 
 	/* --- written by whoever links it --- */
@@ -145,6 +146,7 @@ typedef struct LeCounters
 	pg_atomic_uint64 failed_batches;
 	pg_atomic_uint64 xids;
 	pg_atomic_uint64 rows;
+	pg_atomic_uint64 flushes;
 	pg_atomic_uint64 stalls;
 	pg_atomic_uint64 write_us;	/* time spent in writing and committing */
 	pg_atomic_uint64 reset_at;	/* TimestampTz */
