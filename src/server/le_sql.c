@@ -175,8 +175,8 @@ le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 	if (reply.status != LE_OK)
 		return 0;
 
-	/* not counted: then it takes back what was to be released */
-	if (reply.reentrant && !reply.counted)
+	/* on a lease nothing is counted: it takes back what was to be released */
+	if (reply.reentrant && cmd->lease != 0)
 		le_pending_cancel(reply.token);
 	if (cmd->ttl == LE_TTL_BOUND && cmd->lease == 0)
 		le_watch_client(true);
