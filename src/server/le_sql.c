@@ -160,8 +160,9 @@ le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 	/*
 	 * Is this very transaction to release this connection's own lock?  Then it
 	 * is one more hold of it, the one that the release leaves at the commit.
+	 * Each permit is another one.
 	 */
-	if (cmd->owner.data == NULL && cmd->lease == 0)
+	if (cmd->owner.data == NULL && cmd->lease == 0 && cmd->mode != LE_MODE_PERMIT)
 		cmd->again = le_pending_own(cmd->ns, cmd->name);
 
 	if (cmd->wait != 0)

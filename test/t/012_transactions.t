@@ -370,6 +370,21 @@ nothing_left($node, 'also after a rollback');
 	is($a->query("SELECT revoke_lease($lease)"), 't', 'the lease');
 }
 
+# permits count each for itself
+{
+	my $first = $a->query("SELECT acquire_permit('p', 2)");
+	my ($released, $second) = split /\n/, $a->query("BEGIN; SELECT release_lock('p'); SELECT acquire_permit('p', 2)");
+
+	is($released, 't', 'a permit is released');
+	cmp_ok($second, '>', $first, 'and another one acquired');
+	is($a->query("SELECT acquire_permit('p', 2, wait => '200 ms')"), '', 'no third one before the commit');
+	unlike($a->error, qr/ERROR/, 'which is not an error');
+	$a->query('COMMIT');
+	is($c->query("SELECT count(*), max(holds) FROM lock_election.locks WHERE name = 'p'"), '1|1', 'one is left');
+	is($a->query("SELECT release_lock('p')"), 't', 'release');
+	nothing_left($node);
+}
+
 # two holds of one connection, each with its token
 {
 	my $first = $a->query("SELECT acquire_lock('s', mode => 'shared')");
