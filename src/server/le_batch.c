@@ -731,6 +731,24 @@ load_core(int64 next_revision, bool drop_all)
 	m.reenter = true;
 }
 
+/* While there is no core to do it: waits that have run out end all the same. */
+static void
+end_waits(void)
+{
+	LeTime		now = le_clock();
+	LeReply		reply = {.status = LE_NOT_GRANTED};
+
+	for (int i = 0; i < le_shared->max_slots; i++)
+	{
+		LeRequestSlot *slot = slot_of(i);
+
+		if (slot->session != 0 && slot->database == m.index && slot->revision != 0 &&
+			slot->command.kind == LE_CMD_ACQUIRE && slot->command.wait > 0 &&
+			now - slot->posted_at >= slot->command.wait)
+			answer(i, pg_atomic_read_u32(&slot->posted), &reply);
+	}
+}
+
 /*
  * Load again after a failed batch.  Deadlines go on where they were; the time
  * in which nothing could be renewed does not count.
@@ -766,6 +784,7 @@ try_reload(ErrorData **error)
 		AbortCurrentTransaction();
 		m.core_valid = false;
 		m.retry_at = le_clock() + RETRY_AFTER;
+		end_waits();
 	}
 	PG_END_TRY();
 	return ok;
