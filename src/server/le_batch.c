@@ -126,13 +126,19 @@ answer(uint32 proc, uint32 number, const LeReply *reply)
 }
 
 static void
+put_error(LeRequestSlot *slot, int sqlstate, const char *message)
+{
+	slot->sqlstate = sqlstate;
+	strlcpy(slot->message, message, sizeof(slot->message));
+}
+
+static void
 answer_error(uint32 proc, int sqlstate, const char *message)
 {
 	LeRequestSlot *slot = slot_of(proc);
 	LeReply		reply = {0};
 
-	slot->sqlstate = sqlstate;
-	strlcpy(slot->message, message, sizeof(slot->message));
+	put_error(slot, sqlstate, message);
 	answer(proc, pg_atomic_read_u32(&slot->posted), &reply);
 }
 
@@ -900,20 +906,32 @@ le_batch_all_slots(uint32 *procs)
 	return n;
 }
 
+/*
+ * Those that wait go on waiting.  Mail, and what a commit has released, stay
+ * where they are and are tried again; a backend that wants to go on before
+ * that is told why it cannot.
+ */
 static void
 fail_requests(const uint32 *procs, int n, const ErrorData *error)
 {
 	for (int i = 0; i < n; i++)
 	{
 		LeRequestSlot *slot = slot_of(procs[i]);
+		bool		unanswered = pg_atomic_read_u32(&slot->posted) !=
+			pg_atomic_read_u32(&slot->answered);
 
-		/* those that wait go on waiting */
-		if (slot->session != 0 && slot->revision == 0 &&
-			pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered))
+		if (slot->session == 0 || slot->revision != 0)
+			continue;
+		if (unanswered && slot->kind != LE_REQUEST_RELEASE_MANY)
 			answer_error(procs[i], error->sqlerrcode, error->message);
+		else if (unanswered || pg_atomic_read_u64(&slot->undo) != 0)
+		{
+			put_error(slot, error->sqlerrcode, error->message);
+			pg_write_barrier();
+			pg_atomic_fetch_or_u32(&slot->note, LE_NOTE_UNREAD);
+			le_wake((int) procs[i]);
+		}
 	}
-
-	/* their mail, if any, is still there */
 	m.retry_at = le_clock() + RETRY_AFTER;
 }
 

@@ -68,9 +68,11 @@ sub check_and_end
 
 subtest 'locked by somebody' => sub {
 	my @clients = map { session($node) } 1 .. 3;
-	my $renew = session($node);
+	my $releasing = session($node);
 
 	set_up();
+	$releasing->query(q{SELECT acquire_lock('released', NULL)});
+	$releasing->query(q{BEGIN; SELECT release_lock('released')});
 	my $failed = one('SELECT failed_batches FROM lock_election.stat');
 	$admin->query('BEGIN; LOCK TABLE lock_election.slot IN ACCESS EXCLUSIVE MODE');
 	my $start = time;
@@ -81,19 +83,26 @@ subtest 'locked by somebody' => sub {
 		like($client->error, qr/ERROR:  55P03: /, 'a request fails');
 	}
 	cmp_ok(time - $start, '<', 3, 'soon');
+	$start = time;
+	$clients[0]->query(q{SELECT acquire_lock('c0')});
+	like($clients[0]->error, qr/ERROR:  55P03: /, 'and so does the next of the same client');
+	cmp_ok(time - $start, '<', 3, 'soon');
 	cmp_ok(one('SELECT failed_batches FROM lock_election.stat'), '>', $failed, 'a batch was thrown away');
 	ok(!$waiter->ready, 'who waits goes on waiting');
 
 	# an end that nobody can write yet
 	$open->query('ROLLBACK');
 	$open->query('BEGIN');
+	$releasing->query('COMMIT');
+	is($releasing->error, '', 'a commit with a release');
 	$admin->query('COMMIT');
+	is(one(q{SELECT release_lock('released', acquire_lock('released', '1 h', wait => '5 s'))}), 't', 'a release meanwhile is not lost');
 	is(one(q{SELECT release_lock('open', acquire_lock('open', '1 h', wait => '5 s'))}), 't', 'a rollback meanwhile is not lost');
 	$open->query(q{SELECT acquire_lock('open', '1 h')});
 	is($clients[0]->query(q{SELECT acquire_lock('c0', '1 h') IS NOT NULL}), 't', 'all is well afterwards')
 	  or diag($clients[0]->error);
 	check_and_end('locked');
-	$_->quit foreach @clients, $renew;
+	$_->quit foreach @clients, $releasing;
 };
 
 subtest 'a wait ends in time though the table is locked' => sub {
