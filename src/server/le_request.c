@@ -590,7 +590,9 @@ wait_for_standbys(XLogRecPtr lsn)
 		ereport(ERROR,
 				(errcode(ERRCODE_QUERY_CANCELED),
 				 errmsg("canceling wait for the replication of a lock"),
-				 errdetail("It was granted locally, and may not be replicated; it is given back.")));
+				 my_slot->command.kind == LE_CMD_ACQUIRE ?
+				 errdetail("It was granted locally, and may not be replicated; it is given back.") :
+				 errdetail("The request has taken effect locally, and may not be replicated.")));
 }
 
 void
