@@ -126,13 +126,19 @@ answer(uint32 proc, uint32 number, const LeReply *reply)
 }
 
 static void
+put_error(LeRequestSlot *slot, int sqlstate, const char *message)
+{
+	slot->sqlstate = sqlstate;
+	strlcpy(slot->message, message, sizeof(slot->message));
+}
+
+static void
 answer_error(uint32 proc, int sqlstate, const char *message)
 {
 	LeRequestSlot *slot = slot_of(proc);
 	LeReply		reply = {0};
 
-	slot->sqlstate = sqlstate;
-	strlcpy(slot->message, message, sizeof(slot->message));
+	put_error(slot, sqlstate, message);
 	answer(proc, pg_atomic_read_u32(&slot->posted), &reply);
 }
 
@@ -762,6 +768,24 @@ load_core(int64 next_revision, bool drop_all)
 	m.reenter = true;
 }
 
+/* While there is no core to do it: waits that have run out end all the same. */
+static void
+end_waits(void)
+{
+	LeTime		now = le_clock();
+	LeReply		reply = {.status = LE_NOT_GRANTED};
+
+	for (int i = 0; i < le_shared->max_slots; i++)
+	{
+		LeRequestSlot *slot = slot_of(i);
+
+		if (slot->session != 0 && slot->database == m.index && slot->revision != 0 &&
+			slot->command.kind == LE_CMD_ACQUIRE && slot->command.wait > 0 &&
+			now - slot->posted_at >= slot->command.wait)
+			answer(i, pg_atomic_read_u32(&slot->posted), &reply);
+	}
+}
+
 /*
  * Load again after a failed batch.  Deadlines go on where they were; the time
  * in which nothing could be renewed does not count.
@@ -796,6 +820,7 @@ try_reload(ErrorData **error)
 		AbortCurrentTransaction();
 		m.core_valid = false;
 		m.retry_at = le_clock() + RETRY_AFTER;
+		end_waits();
 	}
 	PG_END_TRY();
 	return ok;
@@ -911,39 +936,31 @@ le_batch_all_slots(uint32 *procs)
 }
 
 /*
- * Nobody can be told that the releases of a commit have failed.  Where the
- * tables cannot be written for a while, they stay for later.
+ * Those that wait go on waiting.  Mail, and what a commit has released, stay
+ * where they are and are tried again; a backend that wants to go on before
+ * that is told why it cannot.
  */
-static bool
-must_not_fail(const LeRequestSlot *slot, const ErrorData *error)
-{
-	return slot->kind == LE_REQUEST_RELEASE_MANY &&
-		(error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE ||
-		 error->sqlerrcode == ERRCODE_OBJECT_IN_USE ||
-		 ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_INSUFFICIENT_RESOURCES);
-}
-
 static void
 fail_requests(const uint32 *procs, int n, const ErrorData *error)
 {
 	for (int i = 0; i < n; i++)
 	{
 		LeRequestSlot *slot = slot_of(procs[i]);
+		bool		unanswered = pg_atomic_read_u32(&slot->posted) !=
+			pg_atomic_read_u32(&slot->answered);
 
-		/* those that wait go on waiting */
-		if (slot->session == 0 || slot->revision != 0 ||
-			pg_atomic_read_u32(&slot->posted) == pg_atomic_read_u32(&slot->answered))
+		if (slot->session == 0 || slot->revision != 0)
 			continue;
-		if (must_not_fail(slot, error))
+		if (unanswered && slot->kind != LE_REQUEST_RELEASE_MANY)
+			answer_error(procs[i], error->sqlerrcode, error->message);
+		else if (unanswered || pg_atomic_read_u64(&slot->undo) != 0)
 		{
-			pg_atomic_write_u32(&slot->note, LE_NOTE_LATER);
+			put_error(slot, error->sqlerrcode, error->message);
+			pg_write_barrier();
+			pg_atomic_fetch_or_u32(&slot->note, LE_NOTE_UNREAD);
 			le_wake((int) procs[i]);
 		}
-		else
-			answer_error(procs[i], error->sqlerrcode, error->message);
 	}
-
-	/* their mail, if any, is still there */
 	m.retry_at = le_clock() + RETRY_AFTER;
 }
 

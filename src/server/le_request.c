@@ -31,6 +31,9 @@
  * shorter. */
 #define MANAGER_START_TIMEOUT (5 * LE_SECOND)
 
+/* A commit does not wait longer than this for its releases to be applied. */
+#define RELEASE_TIMEOUT (5 * LE_SECOND)
+
 /* How often a wait looks at the client's socket and at the manager. */
 #define WAIT_TICK_MS 1000
 
@@ -453,15 +456,34 @@ raise_answer(void)
 	ereport(ERROR, (errcode(my_slot->sqlstate), errmsg("%s", message)));
 }
 
+/* Until what this session has sent before is applied. */
+static void
+wait_until_quiet(void)
+{
+	LeTime		down_since = 0;
+
+	if (slot_is_quiet())
+		return;
+	pg_atomic_fetch_and_u32(&my_slot->note, ~LE_NOTE_UNREAD);
+	le_ring(my_slot);
+	while (!slot_is_quiet())
+	{
+		if (pg_atomic_read_u32(&my_slot->note) & LE_NOTE_UNREAD)
+		{
+			pg_read_barrier();
+			raise_answer();
+		}
+		wait_turn(my_database(), 100, &down_since, MANAGER_START_TIMEOUT);
+	}
+}
+
 static void
 request(LeRequestKind kind, LeCommand *cmd, bool snapshot_kept)
 {
 	uint32		number;
-	LeTime		down_since = 0;
 
 	le_attach();
-	while (!slot_is_quiet())
-		wait_turn(my_database(), 100, &down_since, MANAGER_START_TIMEOUT);
+	wait_until_quiet();
 
 	if (cmd->kind == LE_CMD_ACQUIRE || cmd->kind == LE_CMD_AWAIT)
 	{
@@ -510,13 +532,14 @@ le_request_release_many(const char *payload, uint32 len, int count)
 {
 	LeRequestSlot *slot = my_slot;
 	LeDatabase *db = my_database();
-	LeTime		give_up = 0;
+	LeTime		give_up = le_clock() + RELEASE_TIMEOUT;
 	LeCommand	cmd = {.kind = LE_CMD_RELEASE};
 	uint32		number = 0;
 
 	/*
-	 * The transaction is committed: no interrupt may break out of here.  A
-	 * manager that is about to come back is waited for.
+	 * The transaction is committed: no interrupt may break out of here.  So
+	 * a manager that is away, or cannot write, is not waited for without end;
+	 * it finds the request when it can.
 	 */
 	for (;;)
 	{
@@ -530,17 +553,11 @@ le_request_release_many(const char *payload, uint32 len, int count)
 		}
 		if (number != 0 &&
 			(pg_atomic_read_u32(&slot->answered) == number ||
-			 pg_atomic_read_u32(&slot->note) & LE_NOTE_LATER))
+			 pg_atomic_read_u32(&slot->note) & LE_NOTE_UNREAD))
 			break;
-		if (pg_atomic_read_u32(&db->running) != 0)
-			give_up = 0;
-		else if (give_up == 0)
-		{
-			give_up = le_clock() + MANAGER_START_TIMEOUT;
-			want_manager(db);
-		}
-		else if (le_clock() >= give_up)
+		if (le_clock() >= give_up)
 			break;
+		want_manager(db);
 		if (WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH,
 					  100, PG_WAIT_EXTENSION) & WL_POSTMASTER_DEATH)
 			break;
@@ -591,7 +608,9 @@ wait_for_standbys(XLogRecPtr lsn)
 		ereport(ERROR,
 				(errcode(ERRCODE_QUERY_CANCELED),
 				 errmsg("canceling wait for the replication of a lock"),
-				 errdetail("It was granted locally, and may not be replicated; it is given back.")));
+				 my_slot->command.kind == LE_CMD_ACQUIRE ?
+				 errdetail("It was granted locally, and may not be replicated; it is given back.") :
+				 errdetail("The request has taken effect locally, and may not be replicated.")));
 }
 
 void

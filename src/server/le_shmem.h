@@ -71,8 +71,8 @@ typedef struct LeReleaseItem
 
 /* Notes from the manager to a backend that waits. */
 #define LE_NOTE_OWN			0x01	/* the lock is held by this very session */
-#define LE_NOTE_LATER		0x02	/* releases of a commit: they are made when
-									 * the tables can be written again */
+#define LE_NOTE_UNREAD		0x02	/* its mail or its commit's releases cannot
+									 * be applied now: sqlstate, message */
 
 typedef struct LeRequestSlot
 {
