@@ -244,6 +244,17 @@ apply_release_many(LeRequestSlot *slot, LeReply *reply, LeTime now)
 }
 
 static void
+apply_look(LeRequestSlot *slot, LeReply *reply, LeTime now)
+{
+	LeLookCursor cursor = {.place = slot->command.token,.last = slot->command.revision};
+
+	slot->payload_len = le_look_fill(m.core, &slot->command, &cursor, slot->payload,
+									 sizeof(slot->payload), now);
+	reply->token = cursor.place;
+	reply->count = cursor.last;
+}
+
+static void
 apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 {
 	LeCommand	cmd = slot->command;
@@ -318,9 +329,7 @@ take_request(uint32 proc, LeTime now)
 			defer(proc, number, &reply, false);
 			break;
 		case LE_REQUEST_LOOK:
-			reply.token = slot->command.token;
-			slot->payload_len = le_look_fill(m.core, &slot->command, &reply.token,
-											 slot->payload, sizeof(slot->payload), now);
+			apply_look(slot, &reply, now);
 			answer(proc, number, &reply);
 			break;
 		case LE_REQUEST_LOOK_LEASES:
