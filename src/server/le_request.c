@@ -241,6 +241,41 @@ wait_for_slot(LeRequestSlot *slot)
 	pg_read_barrier();
 }
 
+/*
+ * Take part in this database's entry.  -1: all are in use; not only by the
+ * launcher, which looks whether a database has the extension, or by a command
+ * that needs a database for itself.
+ */
+static int
+attach_database(void)
+{
+	LeTime		give_up = le_clock() + MANAGER_START_TIMEOUT;
+
+	for (;;)
+	{
+		bool		passing = false;
+		int			database;
+
+		LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
+		database = le_database_find(MyDatabaseId, true);
+		if (database >= 0)
+			le_shared->databases[database].attached++;
+		for (int i = 0; i < le_shared->max_databases; i++)
+		{
+			LeDatabase *db = &le_shared->databases[i];
+
+			passing |= db->attached == 0 && db->state != LE_DB_RUNNING;
+		}
+		LWLockRelease(le_shared->lock);
+		if (database >= 0 || !passing || le_clock() >= give_up)
+			return database;
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 10, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
 void
 le_attach(void)
 {
@@ -253,11 +288,7 @@ le_attach(void)
 	slot = &le_shared->slots[le_my_proc()];
 	wait_for_slot(slot);
 
-	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	database = le_database_find(MyDatabaseId, true);
-	if (database >= 0)
-		le_shared->databases[database].attached++;
-	LWLockRelease(le_shared->lock);
+	database = attach_database();
 	if (database < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),

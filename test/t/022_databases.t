@@ -228,6 +228,17 @@ subtest 'a single entry' => sub {
 		$node->restart;
 		is(error_of(q{SELECT acquire_lock('x', '1 h', owner => 'me')}, 'p6'), '', "start $i");
 	}
+	# one that takes long
+	one(q{SELECT force_release_lock('x')}, 'p6');
+	my $blocker = session($node, dbname => 'p1');
+	$blocker->query('BEGIN; LOCK pg_extension');
+	for my $i (1 .. 5)
+	{
+		my $launcher = one(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election launcher'});
+		kill 'TERM', $launcher, one('SELECT pid FROM lock_election.manager', 'p6');
+		is(error_of(q{SELECT acquire_lock('x', '1 h', owner => 'me')}, 'p6'), '', "during a slow probe $i");
+	}
+	$blocker->quit;
 	$node->append_conf('postgresql.conf', 'lock_election.max_databases = 4');
 	$node->restart;
 	one("DROP DATABASE p$_") foreach 1 .. 6;
