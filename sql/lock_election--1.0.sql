@@ -62,6 +62,12 @@ CREATE TABLE lock_election.meta (
 
 -- pg_dump carries the incarnation, so that tokens go on upwards after a restore.
 CREATE TABLE lock_election.incarnation_floor (incarnation bigint NOT NULL) USING heap;
+CREATE FUNCTION lock_election.floor_written() RETURNS trigger
+LANGUAGE C AS 'MODULE_PATHNAME', 'le_floor_written';
+REVOKE ALL ON FUNCTION lock_election.floor_written() FROM PUBLIC;
+CREATE TRIGGER floor_written AFTER INSERT OR UPDATE ON lock_election.incarnation_floor
+	FOR EACH STATEMENT EXECUTE FUNCTION lock_election.floor_written();
+ALTER TABLE lock_election.incarnation_floor ENABLE ALWAYS TRIGGER floor_written;
 SELECT pg_catalog.pg_extension_config_dump('lock_election.incarnation_floor', '');
 
 REVOKE ALL ON lock_election.slot, lock_election.lease, lock_election.meta, lock_election.incarnation_floor FROM PUBLIC;
