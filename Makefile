@@ -52,6 +52,10 @@ PGXS := $(shell $(PG_CONFIG) --pgxs)
 ifeq ($(PGXS),)
 $(error $(PG_CONFIG) not found: install postgresql-server-dev-15 or newer, or set PG_CONFIG)
 endif
+# As the server's own: a broken assertion must not take down a cluster that is not built for them.
+ifeq ($(findstring --enable-cassert,$(shell $(PG_CONFIG) --configure)),)
+PG_CPPFLAGS += -DNDEBUG
+endif
 include $(PGXS)
 
 # Objects that another PostgreSQL or other flags have left behind are built anew.

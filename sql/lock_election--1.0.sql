@@ -40,6 +40,17 @@ ALTER TABLE lock_election.slot
 	ALTER COLUMN pending SET STORAGE PLAIN;
 CREATE UNIQUE INDEX slot_key ON lock_election.slot (kind, name, slot);
 
+-- A row for each named lease; found by its place, never searched: no index.
+CREATE TABLE lock_election.lease (
+	id bigint NOT NULL,
+	ttl bigint NOT NULL,
+	time_left bigint NOT NULL,
+	role oid NOT NULL
+) USING heap WITH (fillfactor = 50, vacuum_truncate = off);
+ALTER TABLE lock_election.lease
+	ADD COLUMN owner text COLLATE "C",
+	ALTER COLUMN owner SET STORAGE PLAIN;
+
 CREATE TABLE lock_election.meta (
 	database oid NOT NULL,
 	incarnation bigint NOT NULL,
@@ -51,9 +62,15 @@ CREATE TABLE lock_election.meta (
 
 -- pg_dump carries the incarnation, so that tokens go on upwards after a restore.
 CREATE TABLE lock_election.incarnation_floor (incarnation bigint NOT NULL) USING heap;
+CREATE FUNCTION lock_election.floor_written() RETURNS trigger
+LANGUAGE C AS 'MODULE_PATHNAME', 'le_floor_written';
+REVOKE ALL ON FUNCTION lock_election.floor_written() FROM PUBLIC;
+CREATE TRIGGER floor_written AFTER INSERT OR UPDATE ON lock_election.incarnation_floor
+	FOR EACH STATEMENT EXECUTE FUNCTION lock_election.floor_written();
+ALTER TABLE lock_election.incarnation_floor ENABLE ALWAYS TRIGGER floor_written;
 SELECT pg_catalog.pg_extension_config_dump('lock_election.incarnation_floor', '');
 
-REVOKE ALL ON lock_election.slot, lock_election.meta, lock_election.incarnation_floor FROM PUBLIC;
+REVOKE ALL ON lock_election.slot, lock_election.lease, lock_election.meta, lock_election.incarnation_floor FROM PUBLIC;
 
 -- Twice, because the apply worker of a subscription fires row triggers only.
 CREATE TRIGGER refuse_write BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON lock_election.slot
@@ -64,6 +81,12 @@ CREATE TRIGGER refuse_write BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON loc
 	FOR EACH STATEMENT EXECUTE FUNCTION lock_election.refuse_write();
 CREATE TRIGGER refuse_row BEFORE INSERT OR UPDATE OR DELETE ON lock_election.meta
 	FOR EACH ROW EXECUTE FUNCTION lock_election.refuse_write();
+CREATE TRIGGER refuse_write BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON lock_election.lease
+	FOR EACH STATEMENT EXECUTE FUNCTION lock_election.refuse_write();
+CREATE TRIGGER refuse_row BEFORE INSERT OR UPDATE OR DELETE ON lock_election.lease
+	FOR EACH ROW EXECUTE FUNCTION lock_election.refuse_write();
+ALTER TABLE lock_election.lease ENABLE ALWAYS TRIGGER refuse_write;
+ALTER TABLE lock_election.lease ENABLE ALWAYS TRIGGER refuse_row;
 ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_write;
 ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_row;
 ALTER TABLE lock_election.meta ENABLE ALWAYS TRIGGER refuse_write;
@@ -122,6 +145,52 @@ AS 'MODULE_PATHNAME', 'le_force_release_lock';
 COMMENT ON FUNCTION @extschema@.force_release_lock(text) IS
 'Ends the holders of a lock and returns how many there were. For members of the holder''s role and of pg_signal_backend; logged. Errors: 42501.';
 
+-- --- permits ---
+
+CREATE FUNCTION @extschema@.acquire_permit(
+	name text,
+	permits integer,
+	ttl interval DEFAULT '30 s',
+	wait interval DEFAULT NULL,
+	owner text DEFAULT NULL,
+	lease bigint DEFAULT NULL)
+RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_acquire_permit';
+COMMENT ON FUNCTION @extschema@.acquire_permit(text, integer, interval, interval, text, bigint) IS
+'Acquires one of "permits" permits of this name, as acquire_lock does a lock, and returns its token, or NULL if none was granted within "wait". All that use the name at a time state the same number. Renewed and released like a lock. Errors: 22023 bad argument, or another number in use; 55P03, LE001 as acquire_lock.';
+
+CREATE FUNCTION @extschema@.set_permits(name text, permits integer)
+RETURNS integer LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_set_permits';
+COMMENT ON FUNCTION @extschema@.set_permits(text, integer) IS
+'Changes the number of permits of a name that is in use, and returns what it was; NULL if the name is not in use. More permits let waiters in at once, fewer take effect as permits come back. For members of all holders'' roles and of pg_signal_backend. Errors: 22023 bad argument, 42501.';
+
+-- --- leases ---
+
+CREATE FUNCTION @extschema@.grant_lease(ttl interval DEFAULT '60 s', owner text DEFAULT NULL)
+RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_grant_lease';
+COMMENT ON FUNCTION @extschema@.grant_lease(interval, text) IS
+'Grants a lease and returns its number. Any number of locks and permits can hang on it (argument "lease"); they end with it. Errors: 22023 bad argument.';
+
+CREATE FUNCTION @extschema@.keep_alive(lease bigint)
+RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_keep_alive';
+COMMENT ON FUNCTION @extschema@.keep_alive(bigint) IS
+'Starts the lease''s TTL again, for all that hangs on it, and returns it; NULL if the lease has ended. Errors: 22023 bad argument, 42501 another role''s lease.';
+
+CREATE FUNCTION @extschema@.revoke_lease(lease bigint)
+RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_revoke_lease';
+COMMENT ON FUNCTION @extschema@.revoke_lease(bigint) IS
+'Ends the lease and all that hangs on it, at once, also in a transaction that rolls back; false if it had ended. Errors: 22023 bad argument, 42501 another role''s lease.';
+
+CREATE FUNCTION @extschema@.lease_time_to_live(lease bigint)
+RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_lease_time_to_live';
+COMMENT ON FUNCTION @extschema@.lease_time_to_live(bigint) IS
+'The time that the lease has left; NULL if it has ended. Errors: 22023 bad argument, 42501 another role''s lease.';
+
 -- --- views ---
 
 CREATE FUNCTION lock_election.look(
@@ -163,6 +232,25 @@ ORDER BY w.kind, w.name, w.queue_position;
 COMMENT ON VIEW lock_election.waiters IS
 'Every request that waits, in the order of the grants; blocked_by: the processes that hold the lock, as far as their connections live and may be seen.';
 
+CREATE FUNCTION lock_election.look_leases(
+	OUT lease bigint, OUT owner text, OUT role oid, OUT ttl interval, OUT time_left interval)
+RETURNS SETOF record LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_look_leases_sql';
+COMMENT ON FUNCTION lock_election.look_leases() IS
+'Every named lease; under the view leases.';
+
+CREATE VIEW lock_election.leases AS
+WITH n AS MATERIALIZED (
+	SELECT l.lease, pg_catalog.count(*) FILTER (WHERE l.queue_position = 0) AS holds,
+		pg_catalog.count(*) FILTER (WHERE l.queue_position > 0) AS waits
+	FROM lock_election.look() l WHERE l.lease IS NOT NULL
+	GROUP BY l.lease)
+SELECT l.lease, l.owner, l.role::pg_catalog.regrole AS role, l.ttl, l.time_left,
+	COALESCE(n.holds, 0) AS locks, COALESCE(n.waits, 0) AS waiting
+FROM lock_election.look_leases() l LEFT JOIN n ON n.lease = l.lease;
+COMMENT ON VIEW lock_election.leases IS
+'Every named lease, and how many locks and queue places hang on it. Number and owner are shown to its role and to members of pg_read_all_stats.';
+
 CREATE FUNCTION lock_election.manager_info(
 	OUT pid integer, OUT started timestamptz, OUT incarnation bigint,
 	OUT revision bigint, OUT locks bigint, OUT memory bigint)
@@ -202,5 +290,5 @@ COMMENT ON FUNCTION lock_election.stat_reset() IS
 'Sets the counters of view stat to zero. Superusers, and whom they grant it to.';
 REVOKE ALL ON FUNCTION lock_election.stat_reset() FROM PUBLIC;
 
-GRANT SELECT ON lock_election.locks, lock_election.waiters, lock_election.manager,
+GRANT SELECT ON lock_election.locks, lock_election.waiters, lock_election.leases, lock_election.manager,
 	lock_election.stat TO PUBLIC;

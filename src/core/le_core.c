@@ -297,12 +297,21 @@ reacquire(LeCore *core, LeEntry *holder, const LeCommand *cmd,
 	reply->wrote = holder->slot->row.dirty;
 }
 
+/* A holder without a named owner that this request may be one more hold of. */
+static bool
+is_unnamed_holder(const LeEntry *holder, const LeLock *lock, const LeCommand *cmd)
+{
+	return holder->lock == lock && holder->state == LE_STATE_HELD &&
+		!holder->lapsed && holder->owner == NULL && holder->role == cmd->role;
+}
+
 /*
  * The holder that this request is one more hold of: the same named owner, the
- * same named lease, or this very transaction.  Permits count each for itself.
+ * same named lease, the one that it names, or this very transaction.  Permits
+ * count each for itself.
  */
 static LeEntry *
-find_reentrant(const LeLock *lock, const LeSession *session,
+find_reentrant(const LeCore *core, const LeLock *lock, const LeSession *session,
 			   const LeCommand *cmd, const LeLease *lease)
 {
 	LeEntry    *holder;
@@ -312,11 +321,14 @@ find_reentrant(const LeLock *lock, const LeSession *session,
 	holder = le_lock_owned(lock, cmd->role, cmd->owner, lease, cmd->session);
 	if (holder != NULL || cmd->owner.data != NULL)
 		return holder;
+	holder = cmd->again != 0 ? le_core_find_token(core, cmd->again) : NULL;
+	if (holder != NULL && holder->session == cmd->session &&
+		is_unnamed_holder(holder, lock, cmd))
+		return holder;
 	le_link_foreach(link, next, &session->holds)
 	{
 		holder = le_container(link, LeHold, session_link)->entry;
-		if (holder->lock == lock && holder->state == LE_STATE_HELD &&
-			!holder->lapsed && holder->owner == NULL && holder->role == cmd->role)
+		if (is_unnamed_holder(holder, lock, cmd))
 			return holder;
 	}
 	return NULL;
@@ -428,7 +440,8 @@ apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		reply->count = lock->permits;
 		if (reply->status != LE_OK)
 			return;
-		entry = find_reentrant(lock, session, cmd, lease);
+		entry = cmd->revision != 0 ? NULL :
+			find_reentrant(core, lock, session, cmd, lease);
 		if (entry != NULL)
 		{
 			reacquire(core, entry, cmd, lease, now, reply);
@@ -436,13 +449,19 @@ apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		}
 	}
 
-	admitted = admits(lock, cmd, now);
+	/* a waiter of old goes to its place, and is granted from there */
+	admitted = cmd->revision == 0 && admits(lock, cmd, now);
 	if (!admitted && !cmd->enqueue)
 	{
 		reply->own = lock != NULL && held_by_session(lock, cmd->session);
 		if (cmd->wait == 0)
 		{
 			reply->status = LE_NOT_GRANTED;
+			return;
+		}
+		if (cmd->again != 0)
+		{
+			reply->status = LE_LOST;
 			return;
 		}
 	}
@@ -486,8 +505,6 @@ apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		reply->status = LE_WAITING;
 	}
 	le_entry_queue(core, entry, now);
-
-	/* its old place may be ahead of what keeps the others waiting */
 	if (cmd->revision != 0)
 		le_lock_settle(core, lock, now);
 }
@@ -540,7 +557,7 @@ apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	if (cmd->ttl != 0 && cmd->ttl != entry->ttl)
 	{
 		entry->ttl = cmd->ttl;
-		entry->saved_at = now;
+		entry->saved_left = entry->ttl;
 		le_slot_dirty(core, entry->slot);
 	}
 	le_entry_renew(core, entry, now);
@@ -550,24 +567,24 @@ apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 
 /* The newest hold of this lock that this connection acquired. */
 static LeEntry *
-find_of_session(LeCore *core, const LeCommand *cmd)
+find_of_session(const LeCore *core, const LeCommand *cmd)
 {
-	LeSession  *session = &core->sessions[cmd->sessno];
+	const LeLock *lock = le_core_find_lock(core, cmd->ns, cmd->name);
+	LeEntry    *newest = NULL;
 
-	if (session->id != cmd->session)
+	if (lock == NULL || cmd->session == 0)
 		return NULL;
-	for (LeLink *link = session->entries.prev; link != &session->entries;
-		 link = link->prev)
+	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
 	{
-		LeEntry    *entry = le_container(link, LeEntry, session_link);
+		LeEntry    *holder = slot->holder;
 
-		if (entry->state == LE_STATE_HELD && !entry->lapsed &&
-			entry->lock->ns == cmd->ns &&
-			le_text_equal(le_text(entry->lock->name, entry->lock->name_len),
-						  cmd->name))
-			return entry;
+		if (holder != NULL && holder->session == cmd->session &&
+			!holder->lapsed &&
+			(cmd->revision == 0 || holder->token < cmd->revision) &&
+			(newest == NULL || holder->token > newest->token))
+			newest = holder;
 	}
-	return NULL;
+	return newest;
 }
 
 static void
@@ -876,6 +893,7 @@ entry_due(LeCore *core, LeEntry *entry, LeTime now)
 		le_add(entry->saved_at, LE_SAVE_INTERVAL) <= now)
 	{
 		entry->saved_at = now;
+		entry->saved_left = entry->deadline - now;
 		le_slot_dirty(core, entry->slot);
 	}
 	le_timer_clear(core, &entry->timer);
@@ -1081,6 +1099,23 @@ le_core_lock_at(const LeCore *core, uint32_t place)
 		return NULL;
 	lock = le_pool_at(&core->locks, place);
 	return lock->name != NULL ? lock : NULL;
+}
+
+uint32_t
+le_core_lease_places(const LeCore *core)
+{
+	return le_pool_places(&core->leases);
+}
+
+LeLease *
+le_core_lease_at(const LeCore *core, uint32_t place)
+{
+	LeLease    *lease;
+
+	if (place >= le_pool_places(&core->leases))
+		return NULL;
+	lease = le_pool_at(&core->leases, place);
+	return lease->id != 0 && !lease->ended ? lease : NULL;
 }
 
 uint64_t

@@ -41,11 +41,19 @@
 /* The wait of a request that waits without limit. */
 #define LE_WAIT_FOREVER	INT64_C(-1)
 
-/* An unused slot's row lingers this long before it is deleted. */
+/*
+ * An unused slot's row lingers this long before it is deleted; those of one
+ * step go together, in one batch.
+ */
 #define LE_LINGER		(1 * LE_SECOND)
+#define LE_LINGER_STEP	(100 * LE_MS)
 /* A lapsed but fenced holder is asked about again after this long at most. */
 #define LE_FENCE_RETRY	(1 * LE_SECOND)
-/* Leases longer than this have their time left saved this often. */
+/*
+ * Of leases longer than this the time left is saved when they have not been
+ * renewed for so long, so that restarts cannot keep a dead lease alive; the
+ * renewal after that is written before it is answered.
+ */
 #define LE_SAVE_INTERVAL (300 * LE_SECOND)
 
 /* Revision = incarnation << LE_COUNTER_BITS | counter; stays below 2^53. */
@@ -163,7 +171,11 @@ typedef struct LeCommand
 	LeTime		hold_for;		/* RELEASE: 0 or > 0, counted from acquisition */
 	int64_t		token;			/* 0: RELEASE of the session's own */
 	int64_t		revision;		/* ACQUIRE: 0, or the one that a waiter had
-								 * before a reload */
+								 * before a reload.  CHECK with token 0: of the
+								 * session's own the next older than this one */
+	int64_t		again;			/* ACQUIRE: 0, or the session's own holder that
+								 * it is one more hold of; it does not wait for
+								 * that one */
 	int64_t		lease;			/* 0: a lease of its own */
 	LeText		owner;			/* data NULL: this connection */
 	LeText		value;			/* ACQUIRE of an election, PROCLAIM */
@@ -200,9 +212,9 @@ typedef struct LeReply
  */
 typedef struct LeRow
 {
-	uint64_t	locator;		/* the row's TID */
-	bool		on_disk;
-	bool		dirty;
+	uint64_t	locator:62;		/* the row's TID */
+	uint64_t	on_disk:1;
+	uint64_t	dirty:1;
 } LeRow;
 
 typedef enum LeTimerKind
@@ -248,13 +260,13 @@ struct LeSlot
 struct LeLock
 {
 	LeLock	   *hash_next;
-	uint32_t	hash;
-	uint8_t		ns;				/* LeKind */
-	uint8_t		mode;			/* LeMode of its holders; 0: none */
-	bool		doomed;			/* to be freed with the batch */
-	bool		doom_listed;
-	uint16_t	name_len;
 	char	   *name;			/* not terminated */
+	uint32_t	hash;
+	uint16_t	name_len;
+	uint8_t		ns;				/* LeKind */
+	uint8_t		mode:6;			/* LeMode of its holders; 0: none */
+	uint8_t		doomed:1;		/* to be freed with the batch */
+	uint8_t		doom_listed:1;
 	LeSlot	   *slots;
 	LeSlot	   *free_slots;
 	int32_t		next_number;	/* of the next new slot */
@@ -287,9 +299,26 @@ struct LeEntry
 	int64_t		token;
 	LeTime		ttl;			/* LE_TTL_BOUND: as long as its session */
 	LeTime		deadline;		/* end of its own lease; LE_NEVER */
-	LeTime		acquired_at;	/* while HELD */
-	LeTime		since;			/* entered the queue */
-	LeTime		saved_at;		/* when the time left was last written */
+	union
+	{
+		LeTime		since;		/* QUEUED: entered the queue */
+		LeTime		acquired_at;	/* HELD */
+	};
+	union
+	{
+		LeTime		wait_until; /* QUEUED: of the wait */
+		LeTime		saved_at;	/* HELD: renewed, or its time left written */
+		LeTime		cool_until; /* lapsed: no next grant before; 0: none */
+	};
+	union
+	{
+		struct
+		{
+			uint32_t	wait_xact,	/* QUEUED: transaction of the wait */
+						wait_subxact;
+		};
+		LeTime		saved_left; /* HELD: time left for its row, not before */
+	};
 	LeTimer		timer;
 	uint64_t	lsn;			/* of the row's newest version */
 	uint64_t	session;		/* who asked; 0: gone */
@@ -298,9 +327,6 @@ struct LeEntry
 	uint32_t	request;		/* who is to be answered ... */
 	uint32_t	waiter_sessno;
 	uint64_t	waiter_session; /* ... 0: nobody waits */
-	LeTime		wait_until;		/* of that wait */
-	uint32_t	wait_xact,
-				wait_subxact;	/* transaction of that wait */
 	uint32_t	hold_count;
 	uint16_t	value_len;
 	uint8_t		owner_len;
@@ -311,7 +337,6 @@ struct LeEntry
 	bool		answering;		/* in the list of answers */
 	bool		place;			/* a queue place, not a blocked call */
 	bool		lapsed;			/* ended, but still fenced */
-	LeTime		cool_until;		/* lapsed: no next grant before; 0: none */
 	int64_t		answer_token;	/* what the waiter is told */
 	LeRow		row;			/* queue place's row */
 };
@@ -336,6 +361,7 @@ struct LeLease
 	LeTime		ttl;
 	LeTime		deadline;
 	LeTime		saved_at;
+	LeTime		saved_left;
 	LeTimer		timer;
 	uint64_t	lsn;
 	uint32_t	role;
@@ -446,7 +472,7 @@ typedef struct LeLoad
 	uint32_t	hold_count;
 	LeTime		acquired_at;
 	LeTime		time_left;		/* of its own lease */
-	LeTime		not_before;		/* 0: none */
+	LeTime		not_before;		/* 0: none; lapsed: from its end on */
 	uint64_t	locator;
 } LeLoad;
 
@@ -472,6 +498,10 @@ extern LeLock *le_core_find_lock(const LeCore *core, LeKind ns, LeText name);
  */
 extern uint32_t le_core_places(const LeCore *core);
 extern LeLock *le_core_lock_at(const LeCore *core, uint32_t place);
+
+/* Leases the same way. */
+extern uint32_t le_core_lease_places(const LeCore *core);
+extern LeLease *le_core_lease_at(const LeCore *core, uint32_t place);
 
 extern uint64_t le_core_lock_count(const LeCore *core);
 extern const LeStats *le_core_stats(const LeCore *core);

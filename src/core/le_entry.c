@@ -174,6 +174,8 @@ le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 			holder->ttl = ttl;
 		if (deadline > holder->deadline)
 			holder->deadline = deadline;
+		holder->saved_at = now;
+		holder->saved_left = holder->deadline - now;
 		le_entry_arm(core, holder);
 	}
 	return true;
@@ -183,9 +185,11 @@ le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 void
 le_lock_timer(LeCore *core, LeLock *lock, LeTime now)
 {
+	LeTime		at;
 	bool		on_disk = false;
 
-	if (lock->not_before > now && (lock->waiting > 0 || lock->held == 0))
+	/* in the past as well: what it held up is granted when it rings */
+	if (lock->not_before != 0 && (lock->waiting > 0 || lock->held == 0))
 	{
 		lock->doomed = false;
 		le_timer_set(core, &lock->timer, lock->not_before);
@@ -201,7 +205,9 @@ le_lock_timer(LeCore *core, LeLock *lock, LeTime now)
 		on_disk = slot->row.on_disk;
 	if (on_disk && !lock->doomed)
 	{
-		le_timer_set(core, &lock->timer, le_add(now, LE_LINGER));
+		at = le_add(now, LE_LINGER);
+		at = le_add(at, LE_LINGER_STEP - at % LE_LINGER_STEP);
+		le_timer_set(core, &lock->timer, at);
 		return;
 	}
 	le_timer_clear(core, &lock->timer);
@@ -463,8 +469,9 @@ le_entry_arm(LeCore *core, LeEntry *entry)
 }
 
 /*
- * The TTL runs from now on.  A long one is written as well: its time left is
- * restored after a reload, and must not be less than what was promised here.
+ * The TTL runs from now on.  The time left of a long one is restored after a
+ * reload and must not be less than what is promised here: where its row says
+ * less, it is written.
  */
 void
 le_entry_renew(LeCore *core, LeEntry *entry, LeTime now)
@@ -477,10 +484,14 @@ le_entry_renew(LeCore *core, LeEntry *entry, LeTime now)
 	if (entry->ttl == LE_TTL_BOUND)
 		return;
 	entry->deadline = le_add(now, entry->ttl);
-	if (entry->state == LE_STATE_HELD && entry->ttl > LE_SAVE_INTERVAL)
+	if (entry->state == LE_STATE_HELD)
 	{
 		entry->saved_at = now;
-		le_slot_dirty(core, entry->slot);
+		if (entry->ttl > LE_SAVE_INTERVAL && entry->saved_left < entry->ttl)
+		{
+			entry->saved_left = entry->ttl;
+			le_slot_dirty(core, entry->slot);
+		}
 	}
 	le_entry_arm(core, entry);
 }
@@ -525,7 +536,7 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 	entry->slot = slot;
 	entry->acquired_at = now;
 	entry->saved_at = now;
-	entry->wait_until = LE_NEVER;
+	entry->saved_left = entry->ttl;
 	entry->deadline = (entry->lease != NULL || entry->ttl == LE_TTL_BOUND) ?
 		LE_NEVER : le_add(now, entry->ttl);
 	slot->holder = entry;
@@ -551,17 +562,18 @@ le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until,
 	if (entry->state == LE_STATE_HELD && core->env.fenced != NULL &&
 		core->env.fenced(core->env.arg, entry->token))
 	{
+		/* written, or a reload would bring it back to life */
+		if (!entry->lapsed || cool_until > entry->cool_until)
+		{
+			entry->cool_until = cool_until;
+			le_slot_dirty(core, entry->slot);
+		}
 		if (!entry->lapsed)
 		{
 			entry->lapsed = true;
 			entry->end = (uint8_t) how;
 			le_link_before(&core->lapsed, &entry->queue_link);
-
-			/* or a reload would bring it back to life */
-			le_slot_dirty(core, entry->slot);
 		}
-		if (cool_until > entry->cool_until)
-			entry->cool_until = cool_until;
 		entry->deadline = le_add(now, LE_FENCE_RETRY);
 		le_timer_set(core, &entry->timer, entry->deadline);
 		return;

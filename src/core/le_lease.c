@@ -39,6 +39,7 @@ le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now,
 	lease->ttl = cmd->ttl;
 	lease->deadline = le_add(now, cmd->ttl);
 	lease->saved_at = now;
+	lease->saved_left = lease->ttl;
 	lease->role = cmd->role;
 	lease->timer.kind = LE_TIMER_LEASE;
 	le_link_init(&lease->entries);
@@ -60,10 +61,11 @@ void
 le_lease_renew(LeCore *core, LeLease *lease, LeTime now)
 {
 	lease->deadline = le_add(now, lease->ttl);
-	if (lease->ttl > LE_SAVE_INTERVAL)
+	lease->saved_at = now;
+	if (lease->ttl > LE_SAVE_INTERVAL && lease->saved_left < lease->ttl)
 	{
 		/* as in le_entry_renew() */
-		lease->saved_at = now;
+		lease->saved_left = lease->ttl;
 		le_lease_dirty(core, lease);
 	}
 	le_lease_arm(core, lease);
@@ -106,6 +108,7 @@ le_lease_due(LeCore *core, LeLease *lease, LeTime now)
 		le_add(lease->saved_at, LE_SAVE_INTERVAL) <= now)
 	{
 		lease->saved_at = now;
+		lease->saved_left = lease->deadline - now;
 		le_lease_dirty(core, lease);
 	}
 	le_timer_clear(core, &lease->timer);

@@ -35,6 +35,7 @@ load_holder(LeCore *core, LeLock *lock, LeSlot *slot, const LeLoad *load,
 	entry->hold_count = load->hold_count;
 	entry->acquired_at = load->acquired_at;
 	entry->saved_at = now;
+	entry->saved_left = load->time_left;
 	entry->deadline = (lease != NULL || entry->ttl == LE_TTL_BOUND) ?
 		LE_NEVER : le_add(now, load->time_left);
 	slot->holder = entry;
@@ -47,6 +48,7 @@ load_holder(LeCore *core, LeLock *lock, LeSlot *slot, const LeLoad *load,
 		entry->lapsed = true;
 		entry->end = LE_END_EXPIRED;
 		entry->deadline = now;
+		entry->cool_until = load->not_before;
 		le_link_before(&core->lapsed, &entry->queue_link);
 	}
 	le_entry_arm(core, entry);
@@ -77,7 +79,7 @@ le_core_load_slot(LeCore *core, const LeLoad *load, LeTime now)
 		return false;
 	lock = le_lock_get(core, cmd.ns, cmd.name);
 	slot = load_slot(core, lock, load->slot, load->locator);
-	if (load->not_before > lock->not_before)
+	if (!load->lapsed && load->not_before > lock->not_before)
 		lock->not_before = load->not_before;
 	if (load->held && cmd.lease != 0)
 		lease = le_core_find_lease(core, cmd.lease);
@@ -151,6 +153,7 @@ le_core_load_lease(LeCore *core, const LeCommand *cmd, LeTime time_left,
 	lease->dirty_next = NULL;
 	lease->row.dirty = false;
 	lease->deadline = le_add(now, time_left);
+	lease->saved_left = time_left;
 	lease->row.on_disk = true;
 	lease->row.locator = locator;
 	le_timer_clear(core, &lease->timer);

@@ -5,6 +5,7 @@
 #include "postgres.h"
 
 #include "common/int.h"
+#include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/timestamp.h"
@@ -88,7 +89,8 @@ le_arg_mode(FunctionCallInfo fcinfo, int number)
 		return LE_MODE_SHARED;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("unknown mode \"%.*s\"", (int) Min(mode.len, 64), mode.data),
+			 errmsg("unknown mode \"%.*s\"",
+					pg_mbcliplen(mode.data, (int) mode.len, 64), mode.data),
 			 errdetail("A mode is \"exclusive\" or \"shared\".")));
 }
 

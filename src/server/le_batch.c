@@ -87,7 +87,7 @@ typedef struct Manager
 	int			nmails;
 	uint32	   *fresh;			/* procs whose request was taken in it */
 	int			nfresh;
-	bool		flush;
+	bool		flush;			/* somebody asks for it */
 	bool		rewritten;		/* the tables are other ones */
 	bool		gone;			/* the extension was dropped */
 	LeStats		seen;			/* core's counters already published */
@@ -126,13 +126,19 @@ answer(uint32 proc, uint32 number, const LeReply *reply)
 }
 
 static void
+put_error(LeRequestSlot *slot, int sqlstate, const char *message)
+{
+	slot->sqlstate = sqlstate;
+	strlcpy(slot->message, message, sizeof(slot->message));
+}
+
+static void
 answer_error(uint32 proc, int sqlstate, const char *message)
 {
 	LeRequestSlot *slot = slot_of(proc);
 	LeReply		reply = {0};
 
-	slot->sqlstate = sqlstate;
-	strlcpy(slot->message, message, sizeof(slot->message));
+	put_error(slot, sqlstate, message);
 	answer(proc, pg_atomic_read_u32(&slot->posted), &reply);
 }
 
@@ -153,16 +159,19 @@ static void
 take_mail(uint32 proc, LeTime now)
 {
 	LeRequestSlot *slot = slot_of(proc);
-	Mail	   *mail = &m.mails[m.nmails];
+	uint32		flags = pg_atomic_read_u32(&slot->mail);
+	uint64		undo = pg_atomic_read_u64(&slot->undo);
 	LeCommand	cmd = {0};
 	LeReply		reply;
+	Mail	   *mail;
 
-	mail->proc = proc;
-	mail->flags = pg_atomic_read_u32(&slot->mail);
-	mail->undo = pg_atomic_read_u64(&slot->undo);
-	if (mail->flags == 0 && mail->undo == 0)
+	if (flags == 0 && undo == 0)
 		return;
-	m.nmails++;
+
+	mail = &m.mails[m.nmails++];
+	mail->proc = proc;
+	mail->flags = flags;
+	mail->undo = undo;
 
 	cmd.session = slot->session;
 	cmd.sessno = proc;
@@ -185,14 +194,17 @@ take_mail(uint32 proc, LeTime now)
 	}
 }
 
-/* The mail was posted after this request: nobody waits for it any more. */
+/*
+ * The mail was posted after this request: nobody waits for it any more.  The
+ * releases of a commit are not waited for without end, and hold all the same.
+ */
 static bool
 overtaken_by_mail(LeRequestSlot *slot)
 {
 	uint64		undo = pg_atomic_read_u64(&slot->undo);
 
 	if (pg_atomic_read_u32(&slot->mail) & LE_MAIL_SESSION_END)
-		return true;
+		return slot->kind != LE_REQUEST_RELEASE_MANY;
 	return undo != 0 &&
 		(slot->command.kind == LE_CMD_ACQUIRE || slot->command.kind == LE_CMD_AWAIT) &&
 		slot->kind == LE_REQUEST_COMMAND &&
@@ -220,9 +232,13 @@ apply_release_many(LeRequestSlot *slot, LeReply *reply, LeTime now)
 		cmd.token = item->token;
 		cmd.role = item->role;
 		cmd.hold_for = item->hold_for;
-		cmd.all_holds = item->all_holds;
-		le_core_apply(m.core, &cmd, now, &one);
-		reply->wrote |= one.wrote;
+		for (uint32 i = 0; i < item->holds; i++)
+		{
+			le_core_apply(m.core, &cmd, now, &one);
+			if (one.status != LE_OK)
+				break;
+			reply->wrote |= one.wrote;
+		}
 		at += MAXALIGN(sizeof(LeReleaseItem) + item->name_len);
 	}
 }
@@ -316,6 +332,12 @@ take_request(uint32 proc, LeTime now)
 			apply_look(slot, &reply, now);
 			answer(proc, number, &reply);
 			break;
+		case LE_REQUEST_LOOK_LEASES:
+			reply.token = slot->command.token;
+			slot->payload_len = le_look_fill_leases(m.core, &reply.token, slot->payload,
+													sizeof(slot->payload), now);
+			answer(proc, number, &reply);
+			break;
 	}
 }
 
@@ -328,7 +350,10 @@ compare_revision(const void *a, const void *b)
 	return ra < rb ? -1 : ra > rb ? 1 : 0;
 }
 
-/* Requests that waited before the core was loaded, in their old order. */
+/*
+ * Requests that waited before the core was loaded, in their old order.  Only
+ * when all are back is anybody granted anything.
+ */
 static void
 reenter_waiting(LeTime now)
 {
@@ -348,6 +373,7 @@ reenter_waiting(LeTime now)
 		take_request(procs[i], now);
 	}
 	m.nfresh = 0;				/* their revision is kept if this fails */
+	le_core_load_done(m.core, now);
 	m.reenter = false;
 	pfree(procs);
 }
@@ -388,10 +414,7 @@ commit_transaction(bool flush)
 {
 	PopActiveSnapshot();
 
-	/*
-	 * The variable alone, not the setting: the manager never waits for a
-	 * standby, whatever the level (see le_wait_durable()).
-	 */
+	/* the variable alone: the setting, "local", keeps us from any standby */
 	synchronous_commit = flush ? SYNCHRONOUS_COMMIT_LOCAL_FLUSH : SYNCHRONOUS_COMMIT_OFF;
 	CommitTransactionCommand();
 	synchronous_commit = SYNCHRONOUS_COMMIT_LOCAL_FLUSH;
@@ -426,6 +449,7 @@ write_batch(LeTime now)
 		m.flush = true;
 	}
 	le_store_close();
+	flush_for_answers();
 	lsn = commit_transaction(m.flush);
 	pgstat_report_stat(false);
 
@@ -554,6 +578,16 @@ apply_limits(void)
 }
 
 static void
+take(const uint32 *procs, int n, LeTime now)
+{
+	for (int i = 0; i < n; i++)
+	{
+		take_mail(procs[i], now);
+		take_request(procs[i], now);
+	}
+}
+
+static void
 batch(const uint32 *procs, int n, bool expire)
 {
 	LeTime		now = core_now();
@@ -563,14 +597,9 @@ batch(const uint32 *procs, int n, bool expire)
 	apply_limits();
 	if (m.reenter)
 		reenter_waiting(now);
-	for (int i = 0; i < n; i++)
-	{
-		take_mail(procs[i], now);
-		take_request(procs[i], now);
-	}
+	take(procs, n, now);
 	if (expire)
 		le_core_expire(m.core, now, EXPIRE_A_BATCH);
-	flush_for_answers();
 	if (anything_to_write())
 		lsn = write_batch(now);
 	give_answers(lsn);
@@ -663,6 +692,17 @@ known_time_left(int64 token, LeTime *left)
 	return true;
 }
 
+static bool
+known_lease_time_left(int64 id, LeTime *left)
+{
+	LeLease    *lease = old_core ? le_core_find_lease(old_core, id) : NULL;
+
+	if (lease == NULL)
+		return false;
+	*left = Max(lease->deadline - core_now(), 0);
+	return true;
+}
+
 static void *
 core_alloc(void *arg, size_t size)
 {
@@ -703,7 +743,7 @@ load_core(int64 next_revision, bool drop_all)
 	LeLoadHooks hooks = {
 		.drop_all = drop_all,.alive = session_alive,
 		.pending = xact_pending,.fenced = le_fence_held,
-		.time_left = known_time_left
+		.time_left = known_time_left,.lease_time_left = known_lease_time_left
 	};
 	LeCore	   *volatile core = NULL;
 
@@ -737,6 +777,24 @@ load_core(int64 next_revision, bool drop_all)
 	m.reenter = true;
 }
 
+/* While there is no core to do it: waits that have run out end all the same. */
+static void
+end_waits(void)
+{
+	LeTime		now = le_clock();
+	LeReply		reply = {.status = LE_NOT_GRANTED};
+
+	for (int i = 0; i < le_shared->max_slots; i++)
+	{
+		LeRequestSlot *slot = slot_of(i);
+
+		if (slot->session != 0 && slot->database == m.index && slot->revision != 0 &&
+			slot->command.kind == LE_CMD_ACQUIRE && slot->command.wait > 0 &&
+			now - slot->posted_at >= slot->command.wait)
+			answer(i, pg_atomic_read_u32(&slot->posted), &reply);
+	}
+}
+
 /*
  * Load again after a failed batch.  Deadlines go on where they were; the time
  * in which nothing could be renewed does not count.
@@ -760,7 +818,6 @@ try_reload(ErrorData **error)
 		if (m.broken_at != 0 && le_clock() - m.broken_at > STALL)
 			m.shift += le_clock() - m.broken_at;
 		m.broken_at = 0;
-		le_core_load_done(m.core, core_now());
 		ok = true;
 	}
 	PG_CATCH();
@@ -772,6 +829,7 @@ try_reload(ErrorData **error)
 		AbortCurrentTransaction();
 		m.core_valid = false;
 		m.retry_at = le_clock() + RETRY_AFTER;
+		end_waits();
 	}
 	PG_END_TRY();
 	return ok;
@@ -831,7 +889,6 @@ le_batch_load(void)
 	m.meta.boot = le_shared->boot;
 	le_store_write_meta(&m.meta);
 	(void) commit_transaction(true);
-	le_core_load_done(m.core, core_now());
 	publish();
 	return true;
 }
@@ -887,20 +944,32 @@ le_batch_all_slots(uint32 *procs)
 	return n;
 }
 
+/*
+ * Those that wait go on waiting.  Mail, and what a commit has released, stay
+ * where they are and are tried again; a backend that wants to go on before
+ * that is told why it cannot.
+ */
 static void
 fail_requests(const uint32 *procs, int n, const ErrorData *error)
 {
 	for (int i = 0; i < n; i++)
 	{
 		LeRequestSlot *slot = slot_of(procs[i]);
+		bool		unanswered = pg_atomic_read_u32(&slot->posted) !=
+			pg_atomic_read_u32(&slot->answered);
 
-		/* those that wait go on waiting */
-		if (slot->session != 0 && slot->revision == 0 &&
-			pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered))
+		if (slot->session == 0 || slot->revision != 0)
+			continue;
+		if (unanswered && slot->kind != LE_REQUEST_RELEASE_MANY)
 			answer_error(procs[i], error->sqlerrcode, error->message);
+		else if (unanswered || pg_atomic_read_u64(&slot->undo) != 0)
+		{
+			put_error(slot, error->sqlerrcode, error->message);
+			pg_write_barrier();
+			pg_atomic_fetch_or_u32(&slot->note, LE_NOTE_UNREAD);
+			le_wake((int) procs[i]);
+		}
 	}
-
-	/* their mail, if any, is still there */
 	m.retry_at = le_clock() + RETRY_AFTER;
 }
 

@@ -97,6 +97,7 @@ extern bool pq_check_connection(void);
 extern int	pq_setkeepalivesidle(int idle, struct Port *port);
 extern int	pq_setkeepalivesinterval(int interval, struct Port *port);
 extern int	pq_setkeepalivescount(int count, struct Port *port);
+extern int	pq_settcpusertimeout(int timeout, struct Port *port);
 
 /* Before 16 the declaration that PG_FUNCTION_INFO_V1 makes is not exported. */
 #define LE_FUNCTION(name) \

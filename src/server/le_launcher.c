@@ -148,6 +148,7 @@ le_database_free(LeDatabase *db)
 	Assert(db->attached == 0);
 
 	change_state(db, LE_DB_IDLE, LE_DB_FREE);
+	le_database_clear_slots(db);
 	db->dboid = InvalidOid;
 	db->exit = LE_EXIT_NONE;
 	db->wanted = false;
@@ -438,7 +439,7 @@ complain_no_entry(LeTarget *target)
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("lock_election cannot start a manager for database \"%s\"", NameStr(target->name)),
 			 errdetail("All %d entries for databases are in use.", le_shared->max_databases),
-			 errhint("Raise lock_election.max_databases and restart the server, if the database has the extension.")));
+			 errhint("If it has the extension, raise lock_election.max_databases and restart the server.")));
 }
 
 static void

@@ -140,7 +140,7 @@ le_look(LeKind ns, LeText name, LeLookCallback callback, void *arg)
 		LeCommand	cmd = {.ns = ns,.name = name,.token = cursor.place,.revision = cursor.last};
 		LeReply		reply;
 		char	   *page;
-		uint32		len = le_request_look(&cmd, &reply, &page);
+		uint32		len = le_request_look(LE_REQUEST_LOOK, &cmd, &reply, &page);
 
 		/* the callback may make requests of its own */
 		memcpy(copy, page, len);
@@ -156,4 +156,63 @@ le_look(LeKind ns, LeText name, LeLookCallback callback, void *arg)
 		cursor.last = reply.count;
 	}
 	pfree(copy);
+}
+
+/* --- leases --- */
+
+uint32
+le_look_fill_leases(const LeCore *core, int64 *cursor, char *data, uint32 size,
+					LeTime now)
+{
+	uint32		place = (uint32) *cursor,
+				end = Min(le_core_lease_places(core), place + PLACES_A_PAGE),
+				len = 0;
+
+	for (; place < end; place++)
+	{
+		LeLease    *lease = le_core_lease_at(core, place);
+		LeLookLease *item = (LeLookLease *) (data + len);
+		uint32		item_size;
+
+		if (lease == NULL)
+			continue;
+		item_size = MAXALIGN(sizeof(LeLookLease) + lease->owner_len);
+		if (len + item_size > size)
+			break;
+		memset(item, 0, sizeof(*item));
+		item->id = lease->id;
+		item->ttl = lease->ttl;
+		item->time_left = Max(lease->deadline - now, 0);
+		item->role = lease->role;
+		item->owner_len = lease->owner_len;
+		item->named = lease->owner != NULL;
+		if (lease->owner_len > 0)
+			memcpy((char *) item + sizeof(LeLookLease), lease->owner, lease->owner_len);
+		len += item_size;
+	}
+	*cursor = place < le_core_lease_places(core) ? (int64) place : -1;
+	return len;
+}
+
+void
+le_look_leases(LeLookLeaseCallback callback, void *arg)
+{
+	int64		cursor = 0;
+
+	while (cursor >= 0)
+	{
+		LeCommand	cmd = {.token = cursor};
+		LeReply		reply;
+		char	   *page;
+		uint32		len = le_request_look(LE_REQUEST_LOOK_LEASES, &cmd, &reply, &page);
+
+		for (uint32 at = 0; at < len;)
+		{
+			LeLookLease *item = (LeLookLease *) (page + at);
+
+			callback(arg, item);
+			at += MAXALIGN(sizeof(LeLookLease) + item->owner_len);
+		}
+		cursor = reply.token;
+	}
 }

@@ -52,6 +52,23 @@ extern uint32 le_look_fill(const LeCore *core, const LeCommand *cmd,
 						   LeLookCursor *cursor, char *page, uint32 size,
 						   LeTime now);
 
+typedef struct LeLookLease
+{
+	int64		id;
+	LeTime		ttl;
+	LeTime		time_left;
+	Oid			role;
+	uint8		owner_len;
+	bool		named;
+	/* the owner follows; the next begins at a multiple of 8 */
+} LeLookLease;
+
+extern uint32 le_look_fill_leases(const LeCore *core, int64 *cursor, char *page,
+								  uint32 size, LeTime now);
+
+typedef void (*LeLookLeaseCallback) (void *arg, const LeLookLease *lease);
+extern void le_look_leases(LeLookLeaseCallback callback, void *arg);
+
 /* Backend: call back for every item of all locks, or of one. */
 typedef void (*LeLookCallback) (void *arg, const LeLookItem *item);
 extern void le_look(LeKind ns, LeText name, LeLookCallback callback, void *arg);

@@ -16,7 +16,10 @@
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "storage/procsignal.h"
+#include "tcop/tcopprot.h"
 #include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/timeout.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
@@ -61,12 +64,19 @@ static void
 manager_exit(int code, Datum arg)
 {
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	my_db->state = LE_DB_IDLE;
-	my_db->exit = leaving_with;
-	my_db->worker_pid = 0;
-	my_db->worker_proc = -1;
-	pg_atomic_write_u32(&my_db->running, 0);
-	le_database_unlink_all(my_db);
+	/* a launcher that was restarted may have given us up */
+	if (my_db->worker_pid == MyProcPid)
+	{
+		my_db->state = LE_DB_IDLE;
+		my_db->exit = leaving_with;
+		my_db->worker_pid = 0;
+		my_db->worker_proc = -1;
+		pg_atomic_write_u32(&my_db->running, 0);
+		if (leaving_with == LE_EXIT_NO_EXTENSION)
+			le_database_clear_slots(my_db);
+		else
+			le_database_unlink_all(my_db);
+	}
 	LWLockRelease(le_shared->lock);
 	le_wake_launcher();
 }
@@ -79,7 +89,8 @@ take_entry(Oid dboid)
 
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	index = le_database_find(dboid, false);
-	if (index >= 0 && le_shared->databases[index].state == LE_DB_STARTING)
+	if (index >= 0 && le_shared->databases[index].state == LE_DB_STARTING &&
+		le_shared->databases[index].worker_pid == 0)
 	{
 		my_db = &le_shared->databases[index];
 		my_db->worker_pid = MyProcPid;
@@ -135,11 +146,20 @@ keep_interval(LeTime last_batch)
 						 (long) ((rest + LE_MS - 1) / LE_MS), PG_WAIT_EXTENSION);
 }
 
+/*
+ * A cancel is meant for a query, and there is none; it must not fail a batch.
+ * But lock_timeout sends SIGINT as well.
+ */
+static void
+handle_sigint(SIGNAL_ARGS)
+{
+	if (get_timeout_indicator(LOCK_TIMEOUT, false))
+		StatementCancelHandler(postgres_signal_arg);
+}
+
 static void
 handle_signals(void)
 {
-	/* a cancel is meant for a query, and there is none */
-	QueryCancelPending = false;
 	CHECK_FOR_INTERRUPTS();
 	if (ConfigReloadPending)
 	{
@@ -173,7 +193,9 @@ recheck_extension(void)
 static void
 serve(void)
 {
-	uint32	   *procs = palloc(le_shared->max_slots * sizeof(uint32));
+	/* not in the current context: every batch begins by emptying that */
+	uint32	   *procs = MemoryContextAlloc(TopMemoryContext,
+										   le_shared->max_slots * sizeof(uint32));
 	LeTime		slept_until = 0,
 				last_batch = 0;
 	bool		all = true;		/* the first time: whoever waits already */
@@ -213,7 +235,8 @@ le_manager_main(Datum arg)
 	Oid			dboid = DatumGetObjectId(arg);
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	pqsignal(SIGINT, handle_sigint);
+	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	take_entry(dboid);
 	BackgroundWorkerInitializeConnectionByOid(dboid, InvalidOid, 0);
@@ -221,15 +244,19 @@ le_manager_main(Datum arg)
 	if (my_db->leave)
 		leave(LE_EXIT_NONE);
 
+	pg_atomic_write_u32(&my_db->recheck, 0);
 	le_batch_init(my_db);
 	if (!le_batch_load())
 		leave(LE_EXIT_NO_EXTENSION);
 
+	/* from here on it leaves in order: what is under way is finished first */
+	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	my_db->state = LE_DB_RUNNING;
 	my_db->wanted = false;
 	pg_atomic_write_u32(&my_db->running, 1);
 	LWLockRelease(le_shared->lock);
+	le_wake_launcher();
 	pgstat_report_activity(STATE_IDLE, NULL);
 	ereport(LOG, (errmsg("lock_election manager started")));
 	serve();

@@ -49,7 +49,7 @@ define_settings(void)
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomIntVariable("lock_election.min_batch_interval",
 							"Shortest time between two batches, which take a transaction id each.",
-							NULL, &le_min_batch_interval, 0, 0, 1000,
+							NULL, &le_min_batch_interval, 0, 0, 500,
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomEnumVariable("lock_election.min_durability",
 							 "Durability of locks that synchronous_commit cannot go below.",

@@ -5,6 +5,8 @@
  */
 #include "postgres.h"
 
+#include <netinet/tcp.h>
+
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "commands/dbcommands.h"
@@ -16,6 +18,7 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
+#include "utils/guc.h"
 #include "utils/timeout.h"
 #include "utils/wait_event.h"
 
@@ -28,16 +31,24 @@
  * shorter. */
 #define MANAGER_START_TIMEOUT (5 * LE_SECOND)
 
+/* A commit does not wait longer than this for its releases to be applied. */
+#define RELEASE_TIMEOUT (5 * LE_SECOND)
+
 /* How often a wait looks at the client's socket and at the manager. */
 #define WAIT_TICK_MS 1000
 
 /* A wait that holds a snapshot is logged after this long. */
 #define SNAPSHOT_LOG_AFTER (60 * LE_SECOND)
 
-/* Keepalive probes: a silent host is noticed in 4 + 3 * 2 = 10 s. */
+/*
+ * Keepalive probes: a silent host is noticed in 4 + 3 * 2 = 10 s.  No probe is
+ * sent while something is unacknowledged, such as the grant for which it has
+ * waited: that may take as long.
+ */
 #define KEEPALIVE_IDLE 4
 #define KEEPALIVE_INTERVAL 2
 #define KEEPALIVE_COUNT 3
+#define USER_TIMEOUT_MS 10000
 
 static LeRequestSlot *my_slot = NULL;
 static bool exit_registered = false;
@@ -69,6 +80,9 @@ set_keepalives(bool on)
 									tcp_keepalives_interval, MyProcPort);
 	(void) pq_setkeepalivescount(on ? KEEPALIVE_COUNT : tcp_keepalives_count,
 								 MyProcPort);
+#ifdef TCP_USER_TIMEOUT
+	(void) pq_settcpusertimeout(on ? USER_TIMEOUT_MS : tcp_user_timeout, MyProcPort);
+#endif
 }
 
 static void
@@ -201,24 +215,65 @@ check_can_attach(void)
 				 errhint("Commit first.")));
 }
 
-/* The slot is still being cleared up after the backend that had it before. */
+/*
+ * The slot is still being cleared up after the backend that had it before.
+ * If there is no manager for that, it is not waited for longer than a caller
+ * waits for its own.
+ */
 static void
 wait_for_slot(LeRequestSlot *slot)
 {
 	LeDatabase *db = &le_shared->databases[slot->database];
-	LeTime		down_since = 0;
+	LeTime		give_up = le_clock() + MANAGER_START_TIMEOUT,
+				down_since = 0;
 
 	while (slot->session != 0)
 	{
 		LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-		if (db->state == LE_DB_IDLE || db->state == LE_DB_FREE)
-			le_database_unlink_all(db);
+		if (db->state == LE_DB_FREE ||
+			(db->state == LE_DB_IDLE && le_clock() >= give_up))
+			le_database_clear_slots(db);
 		LWLockRelease(le_shared->lock);
 		if (slot->session == 0)
 			break;
-		wait_turn(db, 10, &down_since, MANAGER_START_TIMEOUT);
+		wait_turn(db, 10, &down_since, 2 * MANAGER_START_TIMEOUT);
 	}
 	pg_read_barrier();
+}
+
+/*
+ * Take part in this database's entry.  -1: all are in use; not only by the
+ * launcher, which looks whether a database has the extension, or by a command
+ * that needs a database for itself.
+ */
+static int
+attach_database(void)
+{
+	LeTime		give_up = le_clock() + MANAGER_START_TIMEOUT;
+
+	for (;;)
+	{
+		bool		passing = false;
+		int			database;
+
+		LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
+		database = le_database_find(MyDatabaseId, true);
+		if (database >= 0)
+			le_shared->databases[database].attached++;
+		for (int i = 0; i < le_shared->max_databases; i++)
+		{
+			LeDatabase *db = &le_shared->databases[i];
+
+			passing |= db->attached == 0 && db->state != LE_DB_RUNNING;
+		}
+		LWLockRelease(le_shared->lock);
+		if (database >= 0 || !passing || le_clock() >= give_up)
+			return database;
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 10, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
 }
 
 void
@@ -233,11 +288,7 @@ le_attach(void)
 	slot = &le_shared->slots[le_my_proc()];
 	wait_for_slot(slot);
 
-	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	database = le_database_find(MyDatabaseId, true);
-	if (database >= 0)
-		le_shared->databases[database].attached++;
-	LWLockRelease(le_shared->lock);
+	database = attach_database();
 	if (database < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
@@ -317,6 +368,12 @@ put_text(LeText *text, char *payload, uint32 *len)
 	*len += text->len;
 }
 
+static bool
+needs_flush(void)
+{
+	return synchronous_commit > SYNCHRONOUS_COMMIT_OFF || le_min_durability > 0;
+}
+
 /* Steps 1 and 2 of the protocol, the slot being quiet; returns the number. */
 static uint32
 post(LeRequestKind kind, const LeCommand *cmd)
@@ -336,8 +393,7 @@ post(LeRequestKind kind, const LeCommand *cmd)
 		put_text(&slot->command.owner, slot->payload, &len);
 		put_text(&slot->command.value, slot->payload, &len);
 	}
-	slot->need_flush = le_min_durability > 0 ||
-		synchronous_commit > SYNCHRONOUS_COMMIT_OFF;
+	slot->need_flush = needs_flush();
 	slot->posted_at = le_clock();
 	slot->sqlstate = 0;
 	slot->revision = 0;
@@ -408,12 +464,15 @@ wait_for_answer(uint32 number, const LeCommand *cmd, bool snapshot_kept)
 	pg_read_barrier();
 }
 
-/* All that has to be put back however a wait ends. */
+/*
+ * All that has to be put back however a wait ends.  A lock_timeout that has
+ * just struck keeps its mark: the cancel that is on its way then says so.
+ */
 static void
 wait_cleanup(int code, Datum arg)
 {
 	if (LockTimeout > 0)
-		disable_timeout(LOCK_TIMEOUT, false);
+		disable_timeout(LOCK_TIMEOUT, true);
 	watch_client(false, client_held);
 }
 
@@ -428,15 +487,34 @@ raise_answer(void)
 	ereport(ERROR, (errcode(my_slot->sqlstate), errmsg("%s", message)));
 }
 
+/* Until what this session has sent before is applied. */
+static void
+wait_until_quiet(void)
+{
+	LeTime		down_since = 0;
+
+	if (slot_is_quiet())
+		return;
+	pg_atomic_fetch_and_u32(&my_slot->note, ~LE_NOTE_UNREAD);
+	le_ring(my_slot);
+	while (!slot_is_quiet())
+	{
+		if (pg_atomic_read_u32(&my_slot->note) & LE_NOTE_UNREAD)
+		{
+			pg_read_barrier();
+			raise_answer();
+		}
+		wait_turn(my_database(), 100, &down_since, MANAGER_START_TIMEOUT);
+	}
+}
+
 static void
 request(LeRequestKind kind, LeCommand *cmd, bool snapshot_kept)
 {
 	uint32		number;
-	LeTime		down_since = 0;
 
 	le_attach();
-	while (!slot_is_quiet())
-		wait_turn(my_database(), 100, &down_since, MANAGER_START_TIMEOUT);
+	wait_until_quiet();
 
 	if (cmd->kind == LE_CMD_ACQUIRE || cmd->kind == LE_CMD_AWAIT)
 	{
@@ -472,9 +550,9 @@ le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept)
 }
 
 uint32
-le_request_look(LeCommand *cmd, LeReply *reply, char **page)
+le_request_look(LeRequestKind kind, LeCommand *cmd, LeReply *reply, char **page)
 {
-	request(LE_REQUEST_LOOK, cmd, false);
+	request(kind, cmd, false);
 	*reply = my_slot->reply;
 	*page = my_slot->payload;
 	return my_slot->payload_len;
@@ -485,13 +563,14 @@ le_request_release_many(const char *payload, uint32 len, int count)
 {
 	LeRequestSlot *slot = my_slot;
 	LeDatabase *db = my_database();
-	LeTime		give_up = 0;
+	LeTime		give_up = le_clock() + RELEASE_TIMEOUT;
 	LeCommand	cmd = {.kind = LE_CMD_RELEASE};
 	uint32		number = 0;
 
 	/*
-	 * The transaction is committed: no interrupt may break out of here.  A
-	 * manager that is about to come back is waited for.
+	 * The transaction is committed: no interrupt may break out of here.  So
+	 * a manager that is away, or cannot write, is not waited for without end;
+	 * it finds the request when it can.
 	 */
 	for (;;)
 	{
@@ -503,17 +582,13 @@ le_request_release_many(const char *payload, uint32 len, int count)
 			cmd.permits = count;
 			number = post(LE_REQUEST_RELEASE_MANY, &cmd);
 		}
-		if (number != 0 && pg_atomic_read_u32(&slot->answered) == number)
+		if (number != 0 &&
+			(pg_atomic_read_u32(&slot->answered) == number ||
+			 pg_atomic_read_u32(&slot->note) & LE_NOTE_UNREAD))
 			break;
-		if (pg_atomic_read_u32(&db->running) != 0)
-			give_up = 0;
-		else if (give_up == 0)
-		{
-			give_up = le_clock() + MANAGER_START_TIMEOUT;
-			want_manager(db);
-		}
-		else if (le_clock() >= give_up)
+		if (le_clock() >= give_up)
 			break;
+		want_manager(db);
 		if (WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH,
 					  100, PG_WAIT_EXTENSION) & WL_POSTMASTER_DEATH)
 			break;
@@ -521,8 +596,6 @@ le_request_release_many(const char *payload, uint32 len, int count)
 	}
 	SetLatch(MyLatch);
 }
-
-/* --- durability --- */
 
 static int
 sync_rep_mode(void)
@@ -566,7 +639,9 @@ wait_for_standbys(XLogRecPtr lsn)
 		ereport(ERROR,
 				(errcode(ERRCODE_QUERY_CANCELED),
 				 errmsg("canceling wait for the replication of a lock"),
-				 errdetail("It was granted locally, and may not be replicated; it is given back.")));
+				 my_slot->command.kind == LE_CMD_ACQUIRE ?
+				 errdetail("It was granted locally, and may not be replicated; it is given back.") :
+				 errdetail("The request has taken effect locally, and may not be replicated.")));
 }
 
 void
@@ -574,8 +649,7 @@ le_wait_durable(const LeReply *reply, const char *what, LeText name)
 {
 	LeTime		answered_at = my_slot->reply_at;
 
-	if (reply->lsn == 0 ||
-		(synchronous_commit == SYNCHRONOUS_COMMIT_OFF && le_min_durability == 0))
+	if (reply->lsn == 0 || !needs_flush())
 		return;
 	XLogFlush((XLogRecPtr) reply->lsn);
 	wait_for_standbys((XLogRecPtr) reply->lsn);

@@ -29,12 +29,13 @@ extern LeRequestSlot *le_my_slot(void);
 extern void le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept);
 
 /* A page of the live state, see le_look.h. */
-extern uint32 le_request_look(LeCommand *cmd, LeReply *reply, char **page);
+extern uint32 le_request_look(LeRequestKind kind, LeCommand *cmd,
+							  LeReply *reply, char **page);
 
 /*
  * Release at a commit: never fails, cannot be interrupted.  Waits until the
- * manager has applied it, or, where there is no manager, for some seconds:
- * then the next manager applies it.
+ * manager has applied it or says that it cannot yet; or, where there is no
+ * manager, for some seconds: then the next manager applies it.
  */
 extern void le_request_release_many(const char *payload, uint32 len, int count);
 

@@ -209,9 +209,10 @@ le_slot_clear(LeRequestSlot *slot)
 }
 
 /*
- * Nobody serves this database: unlink all its slots, so that they can be used
- * elsewhere.  A manager that starts looks at every slot by itself.  Caller
- * holds LeShared.lock exclusively and has seen, or set, state IDLE.
+ * Nobody serves this database: unlink all its slots.  What is in them stays,
+ * also the mail of sessions that have ended: a manager that starts looks at
+ * every slot by itself.  Caller holds LeShared.lock exclusively and has seen,
+ * or set, state IDLE.
  */
 void
 le_database_unlink_all(LeDatabase *db)
@@ -225,6 +226,16 @@ le_database_unlink_all(LeDatabase *db)
 		link = slot->next;
 		pg_atomic_exchange_u32(&slot->linked, 0);
 	}
+}
+
+/*
+ * And nobody will: give the slots of ended sessions back.  There is nothing
+ * left that their mail could be about.
+ */
+void
+le_database_clear_slots(LeDatabase *db)
+{
+	le_database_unlink_all(db);
 	for (int i = 0; i < le_shared->max_slots; i++)
 	{
 		LeRequestSlot *slot = &le_shared->slots[i];

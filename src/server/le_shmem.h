@@ -49,7 +49,8 @@ typedef enum LeRequestKind
 {
 	LE_REQUEST_COMMAND = 1,		/* one core command */
 	LE_REQUEST_RELEASE_MANY,	/* payload: LeReleaseItem + name, repeated */
-	LE_REQUEST_LOOK				/* a page of the live state */
+	LE_REQUEST_LOOK,			/* a page of the live state */
+	LE_REQUEST_LOOK_LEASES		/* ... of the leases */
 } LeRequestKind;
 
 /* One of the releases that a transaction makes at its commit. */
@@ -58,9 +59,9 @@ typedef struct LeReleaseItem
 	int64		token;
 	int64		hold_for;
 	uint32		role;
+	uint32		holds;
 	uint16		name_len;
 	uint8		ns;
-	bool		all_holds;
 	/* the name follows; the next item begins at a multiple of 8 */
 } LeReleaseItem;
 
@@ -70,6 +71,8 @@ typedef struct LeReleaseItem
 
 /* Notes from the manager to a backend that waits. */
 #define LE_NOTE_OWN			0x01	/* the lock is held by this very session */
+#define LE_NOTE_UNREAD		0x02	/* its mail or its commit's releases cannot
+									 * be applied now: sqlstate, message */
 
 typedef struct LeRequestSlot
 {
@@ -205,6 +208,7 @@ extern void le_counters_reset(LeCounters *counters);
 extern int	le_take_stack(LeDatabase *db, uint32 *procs);
 extern void le_slot_clear(LeRequestSlot *slot);
 extern void le_database_unlink_all(LeDatabase *db);
+extern void le_database_clear_slots(LeDatabase *db);
 
 /*
  * The entry of a database, made if there is none; -1: all

@@ -19,6 +19,7 @@
 #include "le_look.h"
 #include "le_request.h"
 #include "le_snapshot.h"
+#include "le_sql.h"
 #include "le_xact.h"
 
 LE_FUNCTION(le_acquire_lock);
@@ -45,6 +46,14 @@ raise_lost(const LeCommand *cmd)
 			(errcode(ERRCODE_LE_LOST),
 			 errmsg("lock \"%.*s\" is no longer held by token " INT64_FORMAT,
 					(int) cmd->name.len, cmd->name.data, cmd->token)));
+}
+
+static void
+raise_no_lease(int64 lease)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_LE_LOST),
+			 errmsg("lease " INT64_FORMAT " does not exist, or has ended", lease)));
 }
 
 /* A name used in two ways at a time. */
@@ -86,9 +95,8 @@ raise_bad_use(const LeCommand *cmd, const LeReply *reply)
 	}
 }
 
-/* All answers that are errors whatever was asked. */
-static void
-check_reply(const LeCommand *cmd, const LeReply *reply)
+void
+le_check_reply(const LeCommand *cmd, const LeReply *reply)
 {
 	switch (reply->status)
 	{
@@ -112,10 +120,7 @@ check_reply(const LeCommand *cmd, const LeReply *reply)
 							(int) cmd->name.len, cmd->name.data)));
 			return;
 		case LE_NO_LEASE:
-			ereport(ERROR,
-					(errcode(ERRCODE_LE_LOST),
-					 errmsg("lease " INT64_FORMAT " does not exist, or has ended",
-							cmd->lease)));
+			raise_no_lease(cmd->lease);
 			return;
 		case LE_LIMIT_WAITERS:
 			ereport(ERROR,
@@ -142,45 +147,23 @@ warn_old_snapshot(const LeCommand *cmd)
 			 errhint("Acquire the lock in a statement of its own, in READ COMMITTED, before the first query.")));
 }
 
-/*
- * This connection's own lock is to be released by this very transaction, and
- * is acquired again: then it is kept.  0: there is no such lock.
- */
-static int64
-take_back_release(const LeCommand *acquire)
-{
-	LeCommand	cmd = *acquire;
-	LeReply		reply;
-
-	if (acquire->owner.data != NULL || acquire->lease != 0)
-		return 0;
-	cmd.kind = LE_CMD_RENEW;
-	cmd.token = le_pending_own(acquire->ns, acquire->name);
-	if (cmd.token == 0)
-		return 0;
-	cmd.ttl = 0;
-	cmd.wait = 0;
-	le_request(&cmd, &reply, false);
-	if (reply.status != LE_OK)
-		return 0;
-	le_pending_cancel(cmd.token);
-	return cmd.token;
-}
-
-/* Returns the token, or 0: not granted within the wait. */
-static int64
-acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
+int64
+le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 {
 	LeReply		reply;
 	bool		gave_up = false;
-	int64		token;
 
 	cmd->kind = LE_CMD_ACQUIRE;
 	cmd->role = GetUserId();
 	le_attach();
-	token = take_back_release(cmd);
-	if (token != 0)
-		return token;
+
+	/*
+	 * Is this very transaction to release this connection's own lock?  Then it
+	 * is one more hold of it, the one that the release leaves at the commit.
+	 * Each permit is another one.
+	 */
+	if (cmd->owner.data == NULL && cmd->lease == 0 && cmd->mode != LE_MODE_PERMIT)
+		cmd->again = le_pending_own(cmd->ns, cmd->name);
 
 	if (cmd->wait != 0)
 		gave_up = le_snapshot_give_up(fcinfo);
@@ -189,9 +172,13 @@ acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 		le_wait_durable(&reply, WHAT, cmd->name);
 	if (gave_up)
 		le_snapshot_take();
-	check_reply(cmd, &reply);
+	le_check_reply(cmd, &reply);
 	if (reply.status != LE_OK)
 		return 0;
+
+	/* on a lease nothing is counted: it takes back what was to be released */
+	if (reply.reentrant && cmd->lease != 0)
+		le_pending_cancel(reply.token);
 	if (cmd->ttl == LE_TTL_BOUND && cmd->lease == 0)
 		le_watch_client(true);
 	if (reply.waited && !gave_up && le_snapshot_is_stale())
@@ -202,7 +189,13 @@ acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 static int64
 lease_arg(FunctionCallInfo fcinfo, int number)
 {
-	return PG_ARGISNULL(number) ? 0 : le_arg_token(fcinfo, number);
+	if (PG_ARGISNULL(number))
+		return 0;
+
+	/* 0 would mean none */
+	if (PG_GETARG_INT64(number) <= 0)
+		raise_no_lease(PG_GETARG_INT64(number));
+	return PG_GETARG_INT64(number);
 }
 
 /* acquire_lock(name, ttl, wait, mode, owner, lease) */
@@ -218,7 +211,7 @@ le_acquire_lock(PG_FUNCTION_ARGS)
 	cmd.mode = le_arg_mode(fcinfo, 3);
 	cmd.owner = le_arg_owner(fcinfo, 4);
 	cmd.lease = lease_arg(fcinfo, 5);
-	token = acquire(fcinfo, &cmd);
+	token = le_acquire(fcinfo, &cmd);
 	if (token == 0)
 		PG_RETURN_NULL();
 	PG_RETURN_INT64(token);
@@ -236,7 +229,7 @@ le_try_acquire_lock(PG_FUNCTION_ARGS)
 	cmd.mode = le_arg_mode(fcinfo, 2);
 	cmd.owner = le_arg_owner(fcinfo, 3);
 	cmd.lease = lease_arg(fcinfo, 4);
-	token = acquire(fcinfo, &cmd);
+	token = le_acquire(fcinfo, &cmd);
 	if (token == 0)
 		PG_RETURN_NULL();
 	PG_RETURN_INT64(token);
@@ -254,7 +247,7 @@ le_renew_lock(PG_FUNCTION_ARGS)
 	cmd.ttl = le_arg_ttl(fcinfo, 2, 0);
 	cmd.role = GetUserId();
 	le_request(&cmd, &reply, false);
-	check_reply(&cmd, &reply);
+	le_check_reply(&cmd, &reply);
 	if (reply.status != LE_OK)
 		PG_RETURN_NULL();
 	le_wait_durable(&reply, WHAT, cmd.name);
@@ -282,7 +275,7 @@ release_now(LeCommand *cmd)
 
 	cmd->kind = LE_CMD_RELEASE;
 	le_request(cmd, &reply, false);
-	check_reply(cmd, &reply);
+	le_check_reply(cmd, &reply);
 	if (reply.status == LE_OK)
 	{
 		/* what is released has no lease that could be lost */
@@ -293,6 +286,29 @@ release_now(LeCommand *cmd)
 }
 
 /*
+ * The token of a holder with a hold that is not to be released already, the
+ * newest of this connection if the command names none.  0: there is none.
+ */
+static int64
+find_to_release(LeCommand *cmd)
+{
+	LeReply		reply;
+
+	for (;;)
+	{
+		le_request(cmd, &reply, false);
+		le_check_reply(cmd, &reply);
+		if (reply.status != LE_OK)
+			return 0;
+		if (le_pending_count(reply.token) < reply.count)
+			return reply.token;
+		if (cmd->token != 0)
+			return 0;
+		cmd->revision = reply.token;
+	}
+}
+
+/*
  * Release at commit.  The fence comes before the second look: from then on
  * nobody can take the lock away before the transaction ends.
  */
@@ -300,21 +316,22 @@ static bool
 release_at_commit(LeCommand *cmd)
 {
 	LeReply		reply;
+	int64		holds = 1;
 
 	cmd->kind = LE_CMD_CHECK;
-	le_request(cmd, &reply, false);
-	check_reply(cmd, &reply);
-	if (reply.status != LE_OK)
-		return false;
-	cmd->token = reply.token;
-	if (le_pending_count(cmd->token) >= reply.count)
+	cmd->token = find_to_release(cmd);
+	if (cmd->token == 0)
 		return false;
 	le_fence_take(cmd->token);
 	le_request(cmd, &reply, false);
 	if (reply.status != LE_OK)
 		return false;
+
+	/* all that there are now: one that is acquired after this is kept */
+	if (cmd->all_holds)
+		holds = Max(1, reply.count - le_pending_count(cmd->token));
 	le_pending_add(cmd->token, cmd->ns, cmd->name, cmd->hold_for,
-				   cmd->all_holds, reply.own);
+				   (uint32) holds, reply.own);
 	return true;
 }
 
@@ -346,7 +363,7 @@ le_is_held(PG_FUNCTION_ARGS)
 	cmd.name = le_arg_name(fcinfo, 0);
 	cmd.token = le_arg_token(fcinfo, 1);
 	le_request(&cmd, &reply, false);
-	check_reply(&cmd, &reply);
+	le_check_reply(&cmd, &reply);
 	if (reply.status == LE_OK)
 		le_wait_durable(&reply, WHAT, cmd.name);
 	PG_RETURN_BOOL(reply.status == LE_OK);
@@ -367,6 +384,23 @@ collect_holder(void *arg, const LeLookItem *item)
 		holders->roles = list_append_unique_oid(holders->roles, item->role);
 }
 
+bool
+le_may_manage(LeKind ns, LeText name)
+{
+	Holders		holders = {0};
+	ListCell   *lc;
+
+	if (has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND))
+		return true;
+	le_look(ns, name, collect_holder, &holders);
+	foreach(lc, holders.roles)
+	{
+		if (!has_privs_of_role(GetUserId(), lfirst_oid(lc)))
+			return false;
+	}
+	return true;
+}
+
 static int64
 force(LeCommand *cmd)
 {
@@ -374,7 +408,7 @@ force(LeCommand *cmd)
 
 	cmd->kind = LE_CMD_FORCE;
 	le_request(cmd, &reply, false);
-	check_reply(cmd, &reply);
+	le_check_reply(cmd, &reply);
 	if (reply.count > 0)
 		ereport(LOG,
 				(errmsg("role \"%s\" has ended " INT64_FORMAT " holder(s) of lock \"%.*s\"",

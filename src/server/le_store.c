@@ -34,6 +34,10 @@ static const Oid slot_types[SLOT_COLUMNS] = {
 	TEXTOID, TEXTOID, BYTEAOID
 };
 
+static const Oid lease_types[LEASE_COLUMNS] = {
+	INT8OID, INT8OID, INT8OID, OIDOID, TEXTOID
+};
+
 /* The columns of lock_election.meta, in their order. */
 enum
 {
@@ -70,16 +74,18 @@ le_store_find(void)
 	Oid			nspoid = get_namespace_oid(STORE_NAME, true);
 
 	le_store_tables.slot_oid = InvalidOid;
+	le_store_tables.lease_oid = InvalidOid;
 	le_store_tables.meta_oid = InvalidOid;
 	le_store_tables.floor_oid = InvalidOid;
 	if (!OidIsValid(extension) || !OidIsValid(nspoid))
 		return false;
 	le_store_tables.nspoid = nspoid;
 	le_store_tables.slot_oid = find_table(nspoid, "slot", extension);
+	le_store_tables.lease_oid = find_table(nspoid, "lease", extension);
 	le_store_tables.meta_oid = find_table(nspoid, "meta", extension);
 	le_store_tables.floor_oid = find_table(nspoid, "incarnation_floor", extension);
-	return OidIsValid(le_store_tables.slot_oid) && OidIsValid(le_store_tables.meta_oid) &&
-		OidIsValid(le_store_tables.floor_oid);
+	return OidIsValid(le_store_tables.slot_oid) && OidIsValid(le_store_tables.lease_oid) &&
+		OidIsValid(le_store_tables.meta_oid) && OidIsValid(le_store_tables.floor_oid);
 }
 
 void
@@ -94,18 +100,32 @@ le_store_wrong_table(Relation rel)
 }
 
 /* What is written below the executor has to have exactly this shape. */
-void
-le_store_check_slot_table(Relation rel)
+static void
+check_shape(Relation rel, const Oid *types, int columns)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 
-	if (desc->natts != SLOT_COLUMNS)
+	if (desc->natts != columns)
 		le_store_wrong_table(rel);
-	for (int i = 0; i < SLOT_COLUMNS; i++)
+	for (int i = 0; i < columns; i++)
 	{
-		if (TupleDescAttr(desc, i)->atttypid != slot_types[i])
+		if (TupleDescAttr(desc, i)->atttypid != types[i])
 			le_store_wrong_table(rel);
 	}
+}
+
+void
+le_store_check_slot_table(Relation rel)
+{
+	check_shape(rel, slot_types, SLOT_COLUMNS);
+}
+
+void
+le_store_check_lease_table(Relation rel)
+{
+	check_shape(rel, lease_types, LEASE_COLUMNS);
+	if (rel->rd_rel->relhasindex)
+		le_store_wrong_table(rel);
 }
 
 /* --- the small tables --- */

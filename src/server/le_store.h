@@ -3,7 +3,8 @@
  *		The durable record: the only code that touches the tables.
  *
  * All functions run in the manager, inside a transaction, and raise errors as
- * usual; the caller throws the batch away then.
+ * usual; the caller throws the batch away then.  What they allocate is left to
+ * the memory context that the caller resets.  le_store_find() comes first.
  */
 #ifndef LE_STORE_H
 #define LE_STORE_H
@@ -29,9 +30,10 @@ typedef struct LeMeta
 extern bool le_store_find(void);
 
 /*
- * Take the locks that a batch needs.  False: the tables were rewritten, or
- * dropped and created, since they were loaded: reload.  Errors with 55P03
- * if somebody else keeps a lock for longer than lock_timeout.
+ * Open the tables and take the locks that a batch needs.  False: the tables
+ * were rewritten, or dropped and created, since they were loaded: reload.
+ * Errors with 55P03 if somebody else keeps a lock for longer than
+ * lock_timeout.
  */
 extern bool le_store_open(void);
 extern void le_store_close(void);
@@ -54,13 +56,18 @@ typedef struct LeLoadHooks
 	bool		(*pending) (uint64 session, uint32 xact);
 	/* a holder whose session is gone, but that somebody fences, stays */
 	bool		(*fenced) (int64 token);	/* NULL: never */
-	/* time left of a token in the manager's memory; false: take the row's */
+	/* time left of a token in the manager's memory; NULL or false: take the
+	 * row's, or the full TTL where renewals are not saved */
 	bool		(*time_left) (int64 token, LeTime *left);
+	bool		(*lease_time_left) (int64 lease, LeTime *left);
 } LeLoadHooks;
 
 extern int64 le_store_load(LeCore *core, const LeLoadHooks *hooks, LeTime now);
 
-/* Write all dirty slots, places and leases; returns the number of rows. */
+/*
+ * Write all dirty slots, places and leases; returns the number of rows.  Wants
+ * le_store_open(); may be called again in the same transaction.
+ */
 extern int	le_store_write(LeCore *core, LeTime now);
 
 /*

@@ -39,6 +39,17 @@ enum
 	SLOT_COLUMNS
 };
 
+/* The columns of lock_election.lease, in their order. */
+enum
+{
+	LEASE_ID,
+	LEASE_TTL,
+	LEASE_TIME_LEFT,
+	LEASE_ROLE,
+	LEASE_OWNER,
+	LEASE_COLUMNS
+};
+
 /* A hold whose transaction was open when the row was written. */
 typedef struct PendingHold
 {
@@ -59,15 +70,31 @@ typedef struct StoreTables
 {
 	Oid			nspoid;
 	Oid			slot_oid;
+	Oid			lease_oid;
 	Oid			meta_oid;
 	Oid			floor_oid;
-	LeRelFileNumber slot_file;	/* the slot table's file when it was loaded */
+	LeRelFileNumber slot_file;	/* the tables' files when they were loaded */
+	LeRelFileNumber lease_file;
 } StoreTables;
 
 extern StoreTables le_store_tables;
 
 /* Raises an error unless the table has the shape that the store writes. */
 extern void le_store_check_slot_table(Relation rel);
+extern void le_store_check_lease_table(Relation rel);
+
+/*
+ * Before an update or delete by TID: is there a row at all, and is there room
+ * for its next version of this length?  False: there is no such row.
+ */
+extern bool le_store_prepare_page(Relation rel, const ItemPointerData *tid,
+								  Size len);
+
+/* le_store_lease.c */
+extern bool le_store_open_leases(void);
+extern void le_store_close_leases(void);
+extern int	le_store_write_leases(LeCore *core, CommandId cid);
+extern int64 le_store_load_leases(LeCore *core, const LeLoadHooks *hooks, LeTime now);
 extern void le_store_wrong_table(Relation rel) pg_attribute_noreturn();
 
 static inline uint64

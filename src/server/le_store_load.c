@@ -290,6 +290,8 @@ le_store_load(LeCore *core, const LeLoadHooks *hooks, LeTime now)
 	TupleTableSlot *tuple;
 	TableScanDesc scan;
 
+	/* first what the others hang on */
+	loader.highest = le_store_load_leases(core, hooks, now);
 	le_store_check_slot_table(rel);
 	le_store_tables.slot_file = le_relfilenumber(rel);
 	tuple = table_slot_create(rel, NULL);

@@ -156,6 +156,11 @@ le_store_open(void)
 		return false;
 	}
 	le_store_check_slot_table(rel);
+	if (!le_store_open_leases())
+	{
+		table_close(rel, RowExclusiveLock);
+		return false;
+	}
 	store.slot = rel;
 	open_indexes();
 	store.tuple = MakeSingleTupleTableSlot(RelationGetDescr(rel),
@@ -171,6 +176,7 @@ le_store_close(void)
 	for (int i = 0; i < store.nindexes; i++)
 		index_close(store.indexes[i], NoLock);
 	table_close(store.slot, NoLock);
+	le_store_close_leases();
 	store.tuple = NULL;
 	store.slot = NULL;
 	store.nindexes = 0;
@@ -194,7 +200,8 @@ set_text(int column, void *buffer, const char *data, Size len)
 	if (data == NULL)
 		return;
 	SET_VARSIZE(buffer, VARHDRSZ + len);
-	memcpy(VARDATA(buffer), data, len);
+	if (data != VARDATA(buffer))
+		memcpy(VARDATA(buffer), data, len);
 	row.values[column] = PointerGetDatum(buffer);
 }
 
@@ -226,20 +233,17 @@ form_common(const LeSlot *slot)
 static void
 form_pending(const LeEntry *entry)
 {
-	PendingHold *holds = (PendingHold *) row.pending.data;
-	int			n = 0;
+	Size		len = 0;
 
-	for (const LeHold *hold = entry->holds; hold != NULL && n < MAX_PENDING;
-		 hold = hold->next)
+	for (const LeHold *hold = entry->holds;
+		 hold != NULL && len < sizeof(row.pending.data); hold = hold->next)
 	{
 		PendingHold pending = {hold->session, hold->xact, hold->subxact};
 
-		/* a varlena's data is not aligned for it */
-		memcpy(&holds[n++], &pending, sizeof(pending));
+		memcpy(row.pending.data + len, &pending, sizeof(pending));
+		len += sizeof(pending);
 	}
-	row.nulls[SLOT_PENDING] = n == 0;
-	SET_VARSIZE(&row.pending, VARHDRSZ + n * sizeof(PendingHold));
-	row.values[SLOT_PENDING] = PointerGetDatum(&row.pending);
+	set_text(SLOT_PENDING, &row.pending, len > 0 ? row.pending.data : NULL, len);
 }
 
 static void
@@ -255,7 +259,7 @@ form_held(const LeSlot *slot, const Clock *clock)
 		TimestampTzGetDatum(to_wall(clock, entry->acquired_at));
 	row.values[SLOT_TTL] = Int64GetDatum(entry->ttl);
 	row.values[SLOT_TIME_LEFT] =
-		Int64GetDatum(own ? le_entry_time_left(entry, clock->now) : 0);
+		Int64GetDatum(own ? entry->saved_left : 0);
 	row.values[SLOT_LEASE] = Int64GetDatum(entry->lease ? entry->lease->id : 0);
 	row.values[SLOT_SESSION] = Int64GetDatum((int64) entry->session);
 	row.values[SLOT_ROLE] = ObjectIdGetDatum(entry->role);
@@ -315,23 +319,22 @@ insert_index_entries(bool unchanged)
 }
 
 /*
- * Before an update by TID: is there a row at all, and is there room for its
- * next version?  The page is read without a lock, as heap_page_prune_opt()
- * does; nobody but us makes it fuller, and our own row does not go away.
+ * The page is read without a lock, as heap_page_prune_opt() does; nobody but
+ * us makes it fuller, and our own row does not go away.
  */
-static void
-prepare_page(const LeSlot *slot, const ItemPointerData *tid, Size len)
+bool
+le_store_prepare_page(Relation rel, const ItemPointerData *tid, Size len)
 {
-	Buffer		buffer = ReadBuffer(store.slot, ItemPointerGetBlockNumber(tid));
+	Buffer		buffer = ReadBuffer(rel, ItemPointerGetBlockNumber(tid));
 	Page		page = BufferGetPage(buffer);
 	OffsetNumber offset = ItemPointerGetOffsetNumber(tid);
+	bool		there = !PageIsNew(page) && offset <= PageGetMaxOffsetNumber(page) &&
+		ItemIdIsNormal(PageGetItemId(page, offset));
 
-	if (PageIsNew(page) || offset > PageGetMaxOffsetNumber(page) ||
-		!ItemIdIsNormal(PageGetItemId(page, offset)))
-		row_changed(slot);
-	if (PageGetHeapFreeSpace(page) < MAXALIGN(len))
-		heap_page_prune_opt(store.slot, buffer);
+	if (there && PageGetHeapFreeSpace(page) < MAXALIGN(len))
+		heap_page_prune_opt(rel, buffer);
 	ReleaseBuffer(buffer);
+	return there;
 }
 
 static void
@@ -343,8 +346,8 @@ update_row(LeSlot *slot, Size len)
 	LeUpdateIndexes update_indexes;
 
 	le_store_unpack_tid(slot->row.locator, &tid);
-	prepare_page(slot, &tid, len);
-	if (table_tuple_update(store.slot, &tid, store.tuple, store.cid,
+	if (!le_store_prepare_page(store.slot, &tid, len) ||
+		table_tuple_update(store.slot, &tid, store.tuple, store.cid,
 						   InvalidSnapshot, InvalidSnapshot, true, &failure,
 						   &lockmode, &update_indexes) != TM_Ok)
 		row_changed(slot);
@@ -380,8 +383,8 @@ delete_row(LeSlot *slot)
 	TM_FailureData failure;
 
 	le_store_unpack_tid(slot->row.locator, &tid);
-	prepare_page(slot, &tid, 0);
-	if (table_tuple_delete(store.slot, &tid, store.cid, InvalidSnapshot,
+	if (!le_store_prepare_page(store.slot, &tid, 0) ||
+		table_tuple_delete(store.slot, &tid, store.cid, InvalidSnapshot,
 						   InvalidSnapshot, true, &failure, false) != TM_Ok)
 		row_changed(slot);
 	slot->row.on_disk = false;
@@ -411,16 +414,6 @@ write_slot(LeSlot *slot, const Clock *clock)
 }
 
 static int
-write_leases(LeCore *core)
-{
-	if (le_core_dirty_leases(core) != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("leases cannot be stored")));
-	return 0;
-}
-
-static int
 write_places(LeCore *core)
 {
 	if (le_core_dirty_places(core) != NULL)
@@ -441,7 +434,7 @@ le_store_write(LeCore *core, LeTime now)
 	for (LeSlot *slot = le_core_dirty_slots(core); slot != NULL;
 		 slot = slot->dirty_next)
 		rows += write_slot(slot, &clock);
-	rows += write_leases(core);
+	rows += le_store_write_leases(core, store.cid);
 	rows += write_places(core);
 
 	/* a second call in this transaction may write the same rows again */

@@ -22,6 +22,7 @@
 #include "le_store.h"
 
 LE_FUNCTION(le_look_sql);
+LE_FUNCTION(le_look_leases_sql);
 LE_FUNCTION(le_manager_info);
 LE_FUNCTION(le_stat);
 LE_FUNCTION(le_stat_reset);
@@ -179,6 +180,47 @@ le_look_sql(PG_FUNCTION_ARGS)
 		le_store_scan(put_stored, fcinfo->resultinfo);
 	else
 		le_look(LE_KIND_LOCK, all, put_live, fcinfo->resultinfo);
+	return (Datum) 0;
+}
+
+/* Columns of lock_election.look_leases(), in their order. */
+enum
+{
+	LEASES_ID,
+	LEASES_OWNER,
+	LEASES_ROLE,
+	LEASES_TTL,
+	LEASES_TIME_LEFT,
+	LEASES_COLUMNS
+};
+
+static void
+put_lease(void *arg, const LeLookLease *lease)
+{
+	ReturnSetInfo *rsinfo = arg;
+	Datum		values[LEASES_COLUMNS];
+	bool		nulls[LEASES_COLUMNS] = {false};
+	bool		details = may_see_details(lease->role);
+
+	values[LEASES_ID] = Int64GetDatum(lease->id);
+	nulls[LEASES_ID] = !details;
+	nulls[LEASES_OWNER] = !details || !lease->named;
+	if (!nulls[LEASES_OWNER])
+		values[LEASES_OWNER] = text_datum((const char *) lease + sizeof(LeLookLease),
+										  lease->owner_len);
+	values[LEASES_ROLE] = ObjectIdGetDatum(lease->role);
+	values[LEASES_TTL] = le_interval_datum(lease->ttl);
+	values[LEASES_TIME_LEFT] = le_interval_datum(lease->time_left);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/* look_leases(): every named lease; none on a standby, where no time runs */
+Datum
+le_look_leases_sql(PG_FUNCTION_ARGS)
+{
+	InitMaterializedSRF(fcinfo, 0);
+	if (!RecoveryInProgress())
+		le_look_leases(put_lease, fcinfo->resultinfo);
 	return (Datum) 0;
 }
 

@@ -16,8 +16,6 @@
  */
 #include "postgres.h"
 
-#include <limits.h>
-
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
@@ -33,10 +31,10 @@ typedef struct LePending
 	struct LePending *older;
 	SubTransactionId subxact;
 	bool		cancel;			/* of all older ones of this token */
-	bool		all_holds;
 	bool		own;			/* an unnamed holder of this connection */
 	LeKind		ns;
 	Oid			role;
+	uint32		holds;
 	LeTime		hold_for;
 	int64		token;
 	uint32		name_len;
@@ -148,14 +146,14 @@ pending_new(int64 token, LeText name)
 
 void
 le_pending_add(int64 token, LeKind ns, LeText name, LeTime hold_for,
-			   bool all_holds, bool own)
+			   uint32 holds, bool own)
 {
 	LePending  *p = pending_new(token, name);
 
 	p->ns = ns;
 	p->role = GetUserId();
 	p->hold_for = hold_for;
-	p->all_holds = all_holds;
+	p->holds = holds;
 	p->own = own;
 	xact_is_touched = true;
 }
@@ -163,7 +161,8 @@ le_pending_add(int64 token, LeKind ns, LeText name, LeTime hold_for,
 void
 le_pending_cancel(int64 token)
 {
-	pending_new(token, (LeText) {NULL, 0})->cancel = true;
+	if (le_pending_count(token) > 0)
+		pending_new(token, (LeText) {NULL, 0})->cancel = true;
 }
 
 static bool
@@ -177,18 +176,15 @@ is_cancelled(const LePending *release)
 	return false;
 }
 
-int
+int64
 le_pending_count(int64 token)
 {
-	int			n = 0;
+	int64		n = 0;
 
 	for (LePending *p = pending; p != NULL; p = p->older)
 	{
-		if (p->token != token || p->cancel || is_cancelled(p))
-			continue;
-		if (p->all_holds)
-			return INT_MAX;
-		n++;
+		if (p->token == token && !p->cancel && !is_cancelled(p))
+			n += p->holds;
 	}
 	return n;
 }
@@ -233,7 +229,7 @@ send_releases(void)
 		item->name_len = (uint16) p->name_len;
 		item->ns = (uint8) p->ns;
 		item->role = p->role;
-		item->all_holds = p->all_holds;
+		item->holds = p->holds;
 		memcpy((char *) item + sizeof(LeReleaseItem), p->name, p->name_len);
 		len += size;
 		count++;

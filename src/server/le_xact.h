@@ -29,9 +29,9 @@ extern bool le_fence_held(int64 token);
 
 /* A release that happens at commit. */
 extern void le_pending_add(int64 token, LeKind ns, LeText name, LeTime hold_for,
-						   bool all_holds, bool own);
-/* How many releases of this token are pending; all of its holds: INT_MAX. */
-extern int	le_pending_count(int64 token);
+						   uint32 holds, bool own);
+/* How many holds of this token are to be released. */
+extern int64 le_pending_count(int64 token);
 /* The token of this connection's own pending release of a name; 0: none. */
 extern int64 le_pending_own(LeKind ns, LeText name);
 /* Acquired again: take back the releases of this token. */

@@ -39,6 +39,7 @@ posted_add(World *w, const LeCommand *cmd)
 			abort();
 	}
 	w->batch[w->nbatch].cmd = *cmd;
+	w->batch[w->nbatch].at = w->now;
 	return &w->batch[w->nbatch++];
 }
 
@@ -127,7 +128,7 @@ durable_undo(Durable *d, const LeCommand *cmd)
 }
 
 static void
-durable_wait(World *w, Durable *d, const Posted *p)
+durable_wait(Durable *d, const Posted *p)
 {
 	d->waiting = p->reply.status == LE_WAITING;
 	if (!d->waiting)
@@ -135,7 +136,7 @@ durable_wait(World *w, Durable *d, const Posted *p)
 	d->cmd = p->cmd;
 	if (p->cmd.kind == LE_CMD_ACQUIRE)
 		d->cmd.revision = p->reply.token;
-	d->wait_until = p->cmd.wait == LE_WAIT_FOREVER ? LE_NEVER : w->now + p->cmd.wait;
+	d->wait_until = p->cmd.wait == LE_WAIT_FOREVER ? LE_NEVER : p->at + p->cmd.wait;
 }
 
 static void
@@ -150,11 +151,11 @@ durable_apply(World *w, const Posted *p)
 			durable_touch(d, cmd);
 			if (p->reply.counted && p->reply.status != LE_WAITING)
 				add_hold(w, d, p->reply.token, cmd->subxact);
-			durable_wait(w, d, p);
+			durable_wait(d, p);
 			break;
 		case LE_CMD_AWAIT:
 			durable_touch(d, cmd);
-			durable_wait(w, d, p);
+			durable_wait(d, p);
 			break;
 		case LE_CMD_RELEASE:
 			durable_touch(d, cmd);
@@ -367,6 +368,9 @@ reload(World *w)
 void
 batch_crash(World *w)
 {
+	/* it may take a while to start again */
+	if (rng_chance(&w->rng, 300))
+		w->now += rng_below(&w->rng, 4000000);
 	NOTE(w, "crash");
 	reload(w);
 }

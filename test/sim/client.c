@@ -74,9 +74,16 @@ static void
 acquire(World *w, uint32_t sessno)
 {
 	LeCommand	cmd = command(w, sessno, LE_CMD_ACQUIRE);
-	int			id = sim_text_id(cmd.name.data);
-	bool		permit = rng_chance(&w->rng, 950) ? id % 4 == 3 : id % 4 != 3;
+	int			id;
+	bool		permit;
 
+	if (rng_chance(&w->rng, 50) && pick_known(w, &cmd))
+	{
+		cmd.again = cmd.token;
+		cmd.token = 0;
+	}
+	id = sim_text_id(cmd.name.data);
+	permit = rng_chance(&w->rng, 950) ? id % 4 == 3 : id % 4 != 3;
 	if (w->durable[sessno].nholds > MAX_HOLDS - 8 && w->clients[sessno].in_xact)
 		return;
 	if (permit && w->conf.permit_mille > 0)
@@ -89,9 +96,9 @@ acquire(World *w, uint32_t sessno)
 	cmd.ttl = some_ttl(w, true);
 	cmd.wait = rng_chance(&w->rng, 300) ? 0 : rng_chance(&w->rng, 500) ? LE_WAIT_FOREVER :
 		1 + (LeTime) rng_below(&w->rng, 3000000);
-	if (rng_chance(&w->rng, w->conf.owner_mille))
+	if (cmd.again == 0 && rng_chance(&w->rng, w->conf.owner_mille))
 		cmd.owner = sim_owner((int) rng_below(&w->rng, (uint32_t) w->conf.owners));
-	if (rng_chance(&w->rng, w->conf.lease_mille) && w->nleases > 0)
+	if (cmd.again == 0 && rng_chance(&w->rng, w->conf.lease_mille) && w->nleases > 0)
 	{
 		uint32_t	i = (w->nleases - 1 - rng_below(&w->rng, w->nleases < 8 ? w->nleases : 8)) % 64;
 
@@ -99,7 +106,7 @@ acquire(World *w, uint32_t sessno)
 		if (rng_chance(&w->rng, 900))
 			cmd.role = w->lease_roles[i];
 	}
-	cmd.enqueue = rng_chance(&w->rng, w->conf.enqueue_mille);
+	cmd.enqueue = cmd.again == 0 && rng_chance(&w->rng, w->conf.enqueue_mille);
 	if (cmd.enqueue)
 		cmd.wait = 0;
 	if (cmd.ns == LE_KIND_ELECTION)
@@ -122,7 +129,11 @@ on_token(World *w, uint32_t sessno, LeCommandKind kind)
 	if (kind == LE_CMD_CHECK && rng_chance(&w->rng, 300))
 		cmd.role = 0;
 	else if (kind == LE_CMD_CHECK && rng_chance(&w->rng, 300))
+	{
+		if (rng_chance(&w->rng, 500))
+			cmd.revision = cmd.token;
 		cmd.token = 0;
+	}
 	if (kind == LE_CMD_PROCLAIM)
 		cmd.value = sim_value((int) rng_below(&w->rng, 64));
 	post(w, &cmd);

@@ -5,6 +5,7 @@
  * Runs a random world and compares every step with the model.  A failure
  * prints the seed, the step and the last steps, and exits with 1.
  */
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,8 +49,14 @@ sim_fail(World *w, const char *fmt,...)
 	exit(1);
 }
 
-/* le_core_check() aborts: show where. */
+/* le_core_check() and assertions abort: show where. */
 static World *the_world;
+
+static void
+on_abort(int number)
+{
+	sim_fail(the_world, "signal %d", number);
+}
 
 /* --- the core's surroundings --- */
 
@@ -151,6 +158,8 @@ tick_to(World *w, LeTime to)
 {
 	LeTime		next;
 
+	if (to < w->now)
+		to = w->now;
 	while ((next = le_core_next_deadline(w->core)) <= to)
 	{
 		if (next > w->now)
@@ -175,7 +184,15 @@ tick(World *w)
 		batch_expire(w);
 	}
 	else if (next != LE_NEVER && rng_chance(&w->rng, 500))
+	{
+		if (next > w->now + 1)
+		{
+			/* too early by the smallest bit */
+			w->now = next - 1;
+			ENSURE(w, le_core_expire(w->core, w->now, 1) == 0);
+		}
 		tick_to(w, next);
+	}
 	else
 		tick_to(w, w->now + (LeTime) rng_below(&w->rng, 400000));
 }
@@ -293,6 +310,7 @@ main(int argc, char **argv)
 			return 2;
 		}
 	}
+	signal(SIGABRT, on_abort);
 	for (uint64_t k = 0; k < seeds; k++, conf.seed++)
 		run(&conf, steps);
 	return 0;

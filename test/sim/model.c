@@ -240,6 +240,7 @@ m_grant(Model *m, MEntry *e, LeTime now)
 	if (e->lease != 0)
 		ENSURE(m->w, m_find_lease(m, e->lease) != NULL);
 	e->held = true;
+	e->stored = false;
 	e->acquired = now;
 	e->wait_until = LE_NEVER;
 	if (e->lease == 0 && e->ttl != LE_TTL_BOUND)
@@ -396,13 +397,6 @@ head_joins(Model *m, MEntry *head, LeTime now)
 	return true;
 }
 
-/* A waiter that comes back after a reload. */
-void
-m_rejoin(Model *m, int64_t token, LeTime now)
-{
-	head_joins(m, m_find(m, token), now);
-}
-
 static MEntry *
 first_waiting(Model *m, uint8_t ns, int name)
 {
@@ -474,7 +468,11 @@ m_end(Model *m, int64_t token, LeEnd how, LeTime cool, LeTime now)
 	if (e->cool > cool)
 		cool = e->cool;
 	if (e->held && cool > m_lock(m, ns, name)->not_before)
+	{
 		m_lock(m, ns, name)->not_before = cool;
+		if (!e->stored)
+			m_lock(m, ns, name)->unstored = cool;
+	}
 	m_answer(m, e, e->place || how == LE_END_EXPIRED || how == LE_END_REVOKED ? LE_LOST :
 			 LE_NOT_GRANTED, 0);
 	remove_entry(m, token);

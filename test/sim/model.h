@@ -17,7 +17,8 @@ typedef struct MEntry
 	bool		held,
 				place,
 				lapsed,
-				answered;		/* its waiter has its answer in this batch */
+				answered,		/* its waiter has its answer in this batch */
+				stored;			/* its state was there when a batch was stored */
 	int			owner,
 				value;
 	int64_t		lease;
@@ -58,6 +59,7 @@ typedef struct MLease
 typedef struct MLock
 {
 	LeTime		not_before;
+	LeTime		unstored;		/* the same, left by one that never was answered */
 	int32_t		permits;
 	int64_t		last_exclusive;
 } MLock;
@@ -132,7 +134,6 @@ extern void m_add_hold(Model *m, int64_t token, uint64_t session, uint32_t sessn
 extern MEntry *m_insert(Model *m, const MEntry *e);
 extern void m_lease_remove(Model *m, int64_t id);
 extern void *m_grow(void *array, int n, int *max, size_t size);
-extern void m_rejoin(Model *m, int64_t token, LeTime now);
 extern uint32_t m_sessno(const Model *m, uint64_t session);
 extern void model_adopt(Model *m, LeTime now);
 extern void m_defer(Model *m);

@@ -154,12 +154,27 @@ new_entry(const LeCommand *cmd)
 	return e;
 }
 
+/* The holder that the command names, if it is the session's own and unnamed. */
+static MEntry *
+named_by_command(Model *m, const LeCommand *cmd, const MEntry *e)
+{
+	MEntry	   *holder = cmd->again != 0 ? m_find(m, cmd->again) : NULL;
+
+	if (holder == NULL || !holder->held || holder->lapsed || holder->ns != e->ns ||
+		holder->name != e->name || holder->session != cmd->session ||
+		holder->owner != NO_OWNER || holder->role != cmd->role || cmd->mode == LE_MODE_PERMIT)
+		return NULL;
+	return holder;
+}
+
 static bool
 acquire_again(Model *m, const LeCommand *cmd, const MEntry *e, LeTime now, LeReply *reply)
 {
-	MEntry	   *holder = m_reentrant(m, e, m->actual->status, m->actual->token);
+	MEntry	   *holder = named_by_command(m, cmd, e);
 	bool		counted;
 
+	if (holder == NULL)
+		holder = m_reentrant(m, e, m->actual->status, m->actual->token);
 	if (holder == NULL)
 		return false;
 	reply->status = m_reenter(m, holder, e, now, &counted);
@@ -201,6 +216,11 @@ acquire(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	if (!granted && !cmd->enqueue && cmd->wait == 0)
 	{
 		reply->status = LE_NOT_GRANTED;
+		return;
+	}
+	if (!granted && cmd->again != 0)
+	{
+		reply->status = LE_LOST;
 		return;
 	}
 	if (!granted && limit > 0 && waiting >= limit)
@@ -291,7 +311,7 @@ await(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	}
 }
 
-/* The newest that this session asked for and holds. */
+/* The newest that this session asked for and holds, before that revision. */
 static int64_t
 newest_held(Model *m, const LeCommand *cmd)
 {
@@ -302,7 +322,8 @@ newest_held(Model *m, const LeCommand *cmd)
 		const MEntry *e = &m->s.entries[i];
 
 		if (e->held && !e->lapsed && e->session == cmd->session && e->ns == cmd->ns &&
-			e->name == sim_text_id(cmd->name.data))
+			e->name == sim_text_id(cmd->name.data) &&
+			(cmd->revision == 0 || e->token < cmd->revision))
 			token = e->token;
 	}
 	return token;
@@ -332,15 +353,15 @@ release(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 static void
 check(Model *m, const LeCommand *cmd, LeReply *reply)
 {
-	MEntry	   *e = own(m, cmd, cmd->token != 0 ? cmd->token : newest_held(m, cmd), reply);
+	MEntry	   *e = m_find(m, cmd->token != 0 ? cmd->token : newest_held(m, cmd));
 
-	if (cmd->role == 0 && reply->status == LE_DENIED)
-		e = m_find(m, cmd->token);
-	if (e == NULL)
+	reply->status = LE_NOT_HELD;
+	if (e == NULL || !e->held || e->lapsed || e->ns != cmd->ns ||
+		e->name != sim_text_id(cmd->name.data))
 		return;
-	reply->status = e->held ? LE_OK : LE_NOT_HELD;
-	reply->own = e->held && e->owner == NO_OWNER && e->session == cmd->session;
-	reply->count = e->held ? e->count : 0;
+	reply->status = cmd->role == 0 || e->role == cmd->role ? LE_OK : LE_DENIED;
+	reply->own = e->owner == NO_OWNER && e->session == cmd->session;
+	reply->count = e->count;
 }
 
 static void

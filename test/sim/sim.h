@@ -157,6 +157,7 @@ typedef struct Posted
 {
 	LeCommand	cmd;
 	LeReply		reply;
+	LeTime		at;
 } Posted;
 
 typedef struct Known

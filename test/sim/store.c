@@ -75,7 +75,7 @@ store_free(World *w)
 /* --- writing --- */
 
 static void
-fill_row(World *w, SlotRow *row, const LeEntry *entry)
+fill_row(SlotRow *row, const LeEntry *entry)
 {
 	row->mode = entry->mode;
 	row->lapsed = entry->lapsed;
@@ -85,7 +85,7 @@ fill_row(World *w, SlotRow *row, const LeEntry *entry)
 	row->token = entry->token;
 	row->lease = entry->lease != NULL ? entry->lease->id : 0;
 	row->ttl = entry->ttl;
-	row->time_left = le_entry_time_left(entry, w->now);
+	row->time_left = entry->saved_left;
 	row->acquired_at = entry->acquired_at;
 	row->session = entry->session;
 	row->sessno = entry->sessno;
@@ -116,14 +116,10 @@ write_slot(World *w, LeSlot *slot)
 	row->ns = lock->ns;
 	row->name = sim_text_id(lock->name);
 	row->number = slot->number;
-	row->not_before = lock->not_before;
 	row->held = slot->holder != NULL;
-	if (slot->holder != NULL)
-	{
-		fill_row(w, row, slot->holder);
-		if (slot->holder->cool_until > row->not_before)
-			row->not_before = slot->holder->cool_until;
-	}
+	row->not_before = !row->held ? lock->not_before : slot->holder->lapsed ? slot->holder->cool_until : 0;
+	if (row->held)
+		fill_row(row, slot->holder);
 }
 
 static void
@@ -145,7 +141,7 @@ write_lease(World *w, LeLease *lease)
 	row->used = true;
 	row->id = lease->id;
 	row->ttl = lease->ttl;
-	row->time_left = lease->deadline > w->now ? lease->deadline - w->now : 0;
+	row->time_left = lease->saved_left;
 	row->role = lease->role;
 }
 
@@ -169,7 +165,7 @@ write_place(World *w, LeEntry *entry)
 	row->used = true;
 	row->ns = entry->lock->ns;
 	row->name = sim_text_id(entry->lock->name);
-	fill_row(w, row, entry);
+	fill_row(row, entry);
 }
 
 void

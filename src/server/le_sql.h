@@ -1,0 +1,24 @@
+/*
+ * le_sql.h
+ *		What the files of SQL functions share.
+ */
+#ifndef LE_SQL_H
+#define LE_SQL_H
+
+#include "fmgr.h"
+
+#include "le_core.h"
+
+/* Raises the error that this answer is, if it is one whatever was asked. */
+extern void le_check_reply(const LeCommand *cmd, const LeReply *reply);
+
+/* Acquire as cmd says; the token, or 0: not granted within the wait. */
+extern int64 le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd);
+
+/*
+ * May the caller end, or change, what the holders of this name have?  Members
+ * of pg_signal_backend may, and members of all holders' roles.
+ */
+extern bool le_may_manage(LeKind ns, LeText name);
+
+#endif							/* LE_SQL_H */

@@ -1,0 +1,171 @@
+# What becomes of locks and waits whose client is gone: killed, on a host that fell silent, or replaced by the next user of
+# a pooled connection.
+use strict;
+use warnings;
+use LeTest;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $node = new_node('main', start => 0, conf => "listen_addresses = '*'\n");
+$node->append_conf('pg_hba.conf', 'host all all 10.99.0.0/24 trust');
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION lock_election');
+
+my $watch = session($node);
+
+sub waiting
+{
+	my ($session) = @_;
+	my $sql = 'SELECT count(*) FROM lock_election.waiters WHERE pid = ' . $session->pid;
+
+	ok(wait_until(sub { $watch->query($sql) eq '1' }), 'it waits');
+	return;
+}
+
+sub alive
+{
+	my ($session) = @_;
+	return $watch->query('SELECT count(*) FROM pg_stat_activity WHERE pid = ' . $session->pid) ne '0';
+}
+
+# --- killed ---
+
+{
+	my ($holder, $next) = map { session($node) } 1 .. 2;
+
+	$holder->query("SELECT acquire_lock('killed', ttl => NULL)");
+	$holder->query("SELECT acquire_lock('ttl', ttl => '1 h', owner => 'worker')");
+	$next->async("SELECT acquire_lock('killed')");
+	waiting($next);
+	$holder->kill('KILL');
+	like($next->wait(5), qr/^\d+$/, 'killed client: the next waiter gets its lock at once');
+	is($watch->query("SELECT owner || ' ' || (pid IS NULL) FROM lock_election.locks WHERE name = 'ttl'"),
+		'worker true', 'a lock with a TTL stays');
+	is($watch->query("SELECT try_acquire_lock('ttl')"), '', 'and nobody else gets it');
+	is($watch->query("SELECT try_acquire_lock('ttl', owner => 'worker') IS NOT NULL"), 't', 'but its owner, from another connection');
+	is($watch->query("SELECT release_lock('ttl', token, all_holds => true) FROM lock_election.locks WHERE name = 'ttl'"), 't', 'which releases it');
+	is($next->query("SELECT release_lock('killed')"), 't', 'release');
+	nothing_left($node);
+
+	# in an open transaction that holds, and has something to release
+	my $busy = session($node);
+	$busy->query("SELECT acquire_lock('pending', ttl => '1 h')");
+	$busy->query("BEGIN; SELECT acquire_lock('undone', ttl => '1 h'); SELECT release_lock('pending')");
+	$next->async("SELECT acquire_lock('undone')");
+	waiting($next);
+	$busy->kill('KILL');
+	like($next->wait(5), qr/^\d+$/, 'killed client: what its open transaction acquired is undone');
+	is($watch->query("SELECT string_agg(name, ',' ORDER BY name) FROM lock_election.locks"), 'pending,undone', 'its release as well');
+	is($watch->query("SELECT sum(force_release_lock(name)) FROM lock_election.locks"), '2', 'release');
+	nothing_left($node);
+
+	# one that is ended by an administrator
+	$busy = session($node);
+	$busy->query("SELECT acquire_lock('killed', ttl => NULL)");
+	$next->async("SELECT acquire_lock('killed', ttl => NULL)");
+	waiting($next);
+	$watch->query('SELECT pg_terminate_backend(' . $busy->pid . ')');
+	like($next->wait(5), qr/^\d+$/, 'terminated connection: the next waiter gets its lock at once');
+	$next->quit;
+	nothing_left($node, 'a connection that is closed releases its locks');
+}
+
+# --- the next user of a pooled connection ---
+
+{
+	my ($pooled, $next) = map { session($node) } 1 .. 2;
+	my $token = $pooled->query("SELECT acquire_lock('first', ttl => '1 h')");
+
+	# the second worker, without any clean-up by the pool
+	is($pooled->query("SELECT try_acquire_lock('first')"), '', 'a second worker is not let in');
+	is($pooled->query("SELECT acquire_lock('first', wait => '0')"), '', "nor with wait => '0'");
+	is($pooled->error, '', 'which needs no notice');
+	is($pooled->query("SELECT acquire_lock('first', wait => '500 ms')"), '', 'a second worker waits');
+	like($pooled->error, qr/NOTICE:  00000: lock "first" is held by this very connection/, 'with a notice that says why');
+	is($pooled->query("BEGIN; SELECT try_acquire_lock('first'); COMMIT"), '', 'nor in a transaction');
+	is($pooled->query("SELECT try_acquire_lock('first', mode => 'shared')"), '', 'nor in mode shared');
+	$pooled->async("SELECT acquire_lock('first')");
+	waiting($pooled);
+	is($watch->query("SELECT pid = $pooled->{pid} AND blocked_by = ARRAY[$pooled->{pid}] FROM lock_election.waiters"), 't', 'the view says so too');
+	is($watch->query("SELECT release_lock('first', $token)"), 't', 'released from elsewhere');
+	like($pooled->wait, qr/^\d+$/, 'it is let in');
+	is($pooled->query("SELECT release_lock('first')"), 't', 'release');
+	nothing_left($node);
+
+	# cleaned up by DISCARD ALL
+	$token = $pooled->query("SELECT acquire_lock('first', ttl => '1 h')");
+	$pooled->query("SELECT acquire_lock('bound', ttl => NULL)");
+	$pooled->query("SELECT acquire_lock('named', ttl => NULL, owner => 'worker')");
+	$next->async("SELECT acquire_lock('bound', ttl => NULL)");
+	waiting($next);
+	is($pooled->query('DISCARD ALL'), '', 'DISCARD ALL');
+	is($watch->query("SELECT try_acquire_lock('named') IS NOT NULL"), 't', 'releases what was bound to the connection');
+	like($next->wait(5), qr/^\d+$/, 'for the next waiter at once');
+	is($watch->query("SELECT is_held('first', $token)"), 't', 'a lock with a TTL stays');
+	is($pooled->query("SELECT try_acquire_lock('first')"), '', 'and the connection is not let in any more');
+	is($pooled->query("SELECT release_lock('first')"), 'f', 'nor does it release it without the token');
+	is($pooled->query("BEGIN; SELECT release_lock('first'); COMMIT"), 'f', 'nor in a transaction');
+	is($pooled->query("SELECT release_lock('first', $token)"), 't', 'with the token it does');
+	is($pooled->query('DISCARD ALL; DISCARD ALL'), '', 'DISCARD ALL with nothing to release');
+	is($pooled->query("SELECT acquire_lock('again', ttl => NULL) IS NOT NULL"), 't', 'the connection goes on');
+	$pooled->query('DISCARD TEMP; DISCARD PLANS; RESET ALL');
+	is($watch->query("SELECT try_acquire_lock('again')"), '', 'other clean-ups release nothing');
+	is($watch->query("SELECT release_lock('named')"), 't', 'release');
+	$_->quit foreach $pooled, $next;
+	nothing_left($node);
+}
+
+# --- a silent host ---
+
+SKIP:
+{
+	skip 'no network of our own', 1 unless can_silence();
+	my @host = map { "10.99.0.$_" } 1 .. 3;
+	add_host($_) foreach @host;
+	my ($waiter, $holder, $granted) = map { session($node, connstr => "host=$_") } @host;
+	my ($owner, $next) = map { session($node) } 1 .. 2;
+	my $show = q{SELECT string_agg(setting, ' ' ORDER BY name) FROM pg_settings WHERE name LIKE 'tcp%'};
+	my $before = $holder->query($show);
+	my $start;
+
+	# probes only for as long as they are needed
+	$owner->query("SELECT acquire_lock('probes')");
+	$holder->query("SELECT acquire_lock('probes', wait => '1500 ms')");
+	is($holder->query($show), $before, 'the settings of the socket come back after a wait');
+
+	$owner->query("SELECT acquire_lock('waiting'), acquire_lock('granted')");
+	$waiter->async("SELECT acquire_lock('waiting')");
+	waiting($waiter);
+	$next->async("SELECT acquire_lock('waiting')");
+	waiting($next);
+	$granted->async("SELECT acquire_lock('granted', ttl => NULL)");
+	waiting($granted);
+	like($holder->query("SELECT acquire_lock('holding', ttl => NULL)"), qr/^\d+$/, 'held from a host');
+
+	# They wait for more than a second, so that the backends watch their sockets.
+	my $since = q{SELECT min(clock_timestamp() - waiting_since) > '1500 ms' FROM lock_election.waiters};
+	ok(wait_until(sub { $watch->query($since) eq 't' }), 'three wait');
+	$start = time;
+	silence_host($_) foreach @host;
+
+	# its answer is on the way to the silent host when nobody listens any more
+	is($owner->query("SELECT release_lock('granted')"), 't', 'granted to a host that is silent already');
+	is($watch->query("SELECT count(*) FROM lock_election.locks WHERE name = 'granted'"), '1', 'which holds it');
+
+	foreach my $gone ([ $waiter, 'a wait' ], [ $holder, 'a lock bound to the connection' ], [ $granted, 'a lock granted after it fell silent' ])
+	{
+		# 10 s, and what it takes to see it here
+		ok(wait_until(sub { !alive($gone->[0]) }, 15 + $start - time), "silent host: $gone->[1] ends");
+		note(sprintf('after %.1f s', time - $start));
+	}
+	ok(!$next->ready, 'the next one waits for the holder only');
+	is($owner->query("SELECT release_lock('waiting')"), 't', 'release');
+	like($next->wait(5), qr/^\d+$/, 'and is let in');
+	is($watch->query("SELECT string_agg(name, ',' ORDER BY name) FROM lock_election.locks"), 'probes,waiting', 'the locks are free');
+	$watch->query('SELECT force_release_lock(name) FROM lock_election.locks');
+	nothing_left($node, 'nothing is left behind by silent hosts');
+	$_->kill foreach $waiter, $holder, $granted;
+}
+
+$node->stop;
+done_testing();

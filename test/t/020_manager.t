@@ -1,0 +1,324 @@
+# The manager stops, is stopped, stalls and dies: no lock, no place in a queue and no token is lost, and no lease ends early.
+use strict;
+use warnings;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $node = new_node('main', conf => "autovacuum = off\n");
+
+sub one { return $node->safe_psql('postgres', $_[0]); }
+
+sub manager_pid { return one('SELECT pid FROM lock_election.manager'); }
+
+sub incarnation { return one('SELECT incarnation FROM lock_election.manager'); }
+
+# The first request after a start waits for the manager.
+sub token_of { my ($name) = @_; return one("SELECT acquire_lock('$name', '1 h')"); }
+
+sub wait_for_waiters
+{
+	my ($n, $name) = @_;
+	return wait_for_sql($node, "SELECT count(*) = $n FROM lock_election.waiters WHERE name = '$name'");
+}
+
+# Ends the manager in order; returns when another one serves.
+sub replace_manager
+{
+	my $pid = manager_pid();
+	kill 'TERM', $pid;
+	return wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
+}
+
+sub launcher_pid
+{
+	return one(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election launcher'});
+}
+
+subtest 'SIGTERM among holders and waiters' => sub {
+	my ($ttl, $bound, $open, $pending) = map { session($node) } 1 .. 4;
+	my @queue = map { session($node) } 1 .. 4;
+	my $last = $ttl->query(q{SELECT acquire_lock('queue', '1 h')});
+
+	# token and owner of what must be there afterwards
+	my $bound_token = $bound->query(q{SELECT acquire_lock('bound', NULL)});
+	my $pending_token = $pending->query(q{SELECT acquire_lock('pending', '1 h')});
+	$open->query(q{BEGIN; SELECT acquire_lock('open', '1 h'); SAVEPOINT s; SELECT acquire_lock('sub', '1 h')});
+	$pending->query(q{BEGIN; SELECT release_lock('pending')});
+	for my $i (0 .. 3)
+	{
+		$queue[$i]->async(q{SELECT acquire_lock('queue', '1 h')});
+		wait_for_waiters($i + 1, 'queue');
+	}
+	my @pids = map { $_->pid } @queue;
+	my $order = q{SELECT string_agg(pid::text, ' ' ORDER BY queue_position) FROM lock_election.waiters WHERE name = 'queue'};
+	my $incarnation = incarnation();
+
+	replace_manager() for 1 .. 3;
+	wait_for_waiters(4, 'queue');
+	is(one($order), "@pids", 'waiters keep their order');
+	is(incarnation(), $incarnation, 'the incarnation is the same');
+	is($bound->query("SELECT is_held('bound', $bound_token)"), 't', 'ttl => NULL holds on');
+	is($ttl->query("SELECT is_held('queue', $last)"), 't', 'a TTL holds on');
+	cmp_ok(one(q{SELECT extract(epoch FROM time_left) FROM lock_election.locks WHERE name = 'queue'}), '>', 3500,
+		'with its time');
+
+	is(one(q{SELECT try_acquire_lock('sub') IS NULL AND try_acquire_lock('open') IS NULL}), 't', 'uncommitted locks are held');
+	$open->query('ROLLBACK TO s');
+	is(one(q{SELECT acquire_lock('sub', wait => '5 s') IS NOT NULL}), 't', 'rollback to a savepoint gives a lock back');
+	is(one(q{SELECT try_acquire_lock('open') IS NULL}), 't', 'and no other');
+	$open->query('ROLLBACK');
+	is(one(q{SELECT acquire_lock('open', wait => '5 s') IS NOT NULL}), 't', 'so does the rollback');
+
+	is(one("SELECT is_held('pending', $pending_token)"), 't', 'a pending release is pending');
+	$pending->query('COMMIT');
+	is(one("SELECT is_held('pending', $pending_token)"), 'f', 'until the commit');
+
+	my $increasing = 1;
+	my $holder = $ttl;
+	foreach my $next (@queue)
+	{
+		is($holder->query("SELECT release_lock('queue', $last)"), 't', 'hand-off');
+		my $token = $next->wait;
+		$increasing &&= $token =~ /^\d+$/ && $token > $last;
+		($holder, $last) = ($next, $token);
+	}
+	ok($increasing, 'in order, with increasing tokens');
+	$holder->query("SELECT release_lock('queue', $last)");
+	$bound->quit;
+	one(q{SELECT force_release_lock(name) FROM lock_election.locks WHERE name <> 'bound'});
+	$_->quit foreach $ttl, $open, $pending, @queue;
+	nothing_left($node);
+};
+
+# The launcher is stopped, so that there is no manager for as long as the test likes.
+subtest 'what ends while there is no manager' => sub {
+	my ($open, $bound, $waiter, $late, $holder) = map { session($node) } 1 .. 5;
+	my ($launcher, $manager) = (launcher_pid(), manager_pid());
+	my $token = $holder->query(q{SELECT acquire_lock('held', '1 h')});
+
+	$open->query(q{BEGIN; SELECT acquire_lock('open', '1 h')});
+	$bound->query(q{SELECT acquire_lock('bound', NULL)});
+	$waiter->async(q{SELECT acquire_lock('held', '1 h')});
+	wait_for_waiters(1, 'held');
+	$late->async(q{SELECT acquire_lock('held', '1 h', wait => '2 s')});
+	wait_for_waiters(2, 'held');
+
+	kill 'STOP', $launcher;
+	kill 'TERM', $manager;
+	wait_for_sql($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $manager");
+	one('SELECT pg_terminate_backend(' . $_->pid . ', 10000)') foreach $open, $bound, $waiter;
+	kill 'CONT', $launcher;
+	is(one(q{SELECT acquire_lock('open', '1 h', wait => '5 s') IS NOT NULL}), 't', 'an open transaction was rolled back');
+	is(one(q{SELECT acquire_lock('bound', '1 h', wait => '5 s') IS NOT NULL}), 't', 'a connection has ended');
+	wait_for_waiters(1, 'held');
+	is($late->wait, '', 'a wait ends in time');
+	is($late->error, '', 'with an answer');
+	is($holder->query("SELECT release_lock('held', $token)"), 't', 'the holder holds on');
+	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
+	$_->quit foreach $open, $bound, $waiter, $late, $holder;
+	nothing_left($node);
+};
+
+subtest 'no manager for long' => sub {
+	my ($launcher, $manager) = (launcher_pid(), manager_pid());
+	my $s = session($node);
+
+	$s->query(q{SELECT acquire_lock('commit', '1 h')});
+	$s->query(q{BEGIN; SELECT release_lock('commit')});
+	kill 'STOP', $launcher;
+	kill 'TERM', $manager;
+	wait_for_sql($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $manager");
+	my $start = time;
+	my ($rc, $out, $err) = $node->psql('postgres', q{SELECT acquire_lock('x', wait => '500 ms')}, extra_params => [ '-v', 'VERBOSITY=verbose' ]);
+	like($err, qr/57P03: .*manager of database "postgres" is not running/, 'a caller is told');
+	cmp_ok(time - $start, '<', 4, 'after its wait');
+	is($s->query('COMMIT'), '', 'a commit ends');
+	kill 'CONT', $launcher;
+	is(one(q{SELECT acquire_lock('commit', wait => '5 s') IS NOT NULL}), 't', 'its release is applied later');
+	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
+	$s->quit;
+	nothing_left($node);
+};
+
+subtest 'pg_cancel_backend' => sub {
+	my $pid = manager_pid();
+	my ($holder, $waiter, $other, $worker) = map { session($node) } 1 .. 4;
+	my $token = $holder->query(q{SELECT acquire_lock('cancel', '1 h')});
+
+	$waiter->async(q{SELECT acquire_lock('cancel', '1 h') IS NOT NULL});
+	wait_for_waiters(1, 'cancel');
+	$worker->async(q{DO $$ BEGIN FOR i IN 1 .. 2000 LOOP PERFORM release_lock('w', acquire_lock('w')); COMMIT; END LOOP; END $$});
+	$other->query(q{DO $$ BEGIN FOR i IN 1 .. 5000 LOOP PERFORM pg_cancel_backend(pid) FROM lock_election.manager; END LOOP; END $$})
+	  until $worker->ready;
+	$worker->wait;
+	is($worker->error, '', 'no request fails under a storm of them');
+	is(manager_pid(), $pid, 'it is the same manager');
+	$holder->query("SELECT release_lock('cancel', $token)");
+	is($waiter->wait, 't', 'and it grants');
+
+	# cancelled, or asked to end, while it waits for a lock
+	$other->query('BEGIN; LOCK lock_election.slot');
+	$worker->async(q{SELECT acquire_lock('w')});
+	wait_for_sql($node, "SELECT count(*) > 0 FROM pg_locks WHERE pid = $pid AND NOT granted");
+	one("SELECT pg_cancel_backend($pid)");
+	$worker->wait;
+	like($worker->error, qr/55P03/, 'a cancel does not reach a client');
+	$other->query('ROLLBACK');
+	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
+	$_->quit foreach $holder, $waiter, $other, $worker;
+	nothing_left($node);
+};
+
+subtest 'stopped for some seconds' => sub {
+	my ($holder, $waiter, $short) = map { session($node) } 1 .. 3;
+	my $pid = manager_pid();
+	my $token = $holder->query(q{SELECT acquire_lock('stall', '2 s')});
+	my $start = time;
+
+	$waiter->async(q{SELECT acquire_lock('stall', '1 h')});
+	wait_for_waiters(1, 'stall');
+	kill 'STOP', $pid;
+
+	# a renewal that comes in time, and is looked at too late
+	$holder->async("SELECT renew_lock('stall', $token) > '1 s'");
+	Time::HiRes::sleep(0.1) until time - $start > 3.5;    # the stall itself
+	kill 'CONT', $pid;
+	is($holder->wait, 't', 'a renewal is served first');
+	ok(!$waiter->ready, 'nobody was let in');
+
+	# without a renewal: the lease goes on where it was
+	$token = $short->query(q{SELECT acquire_lock('stall2', '1500 ms')});
+	kill 'STOP', $pid;
+	$start = time;
+	Time::HiRes::sleep(0.1) until time - $start > 3;
+	kill 'CONT', $pid;
+	is($short->query("SELECT is_held('stall2', $token)"), 't', 'a lease does not end by a stall');
+	ok($waiter->wait, 'but it ends');
+	wait_for_sql($node, q{SELECT count(*) = 0 FROM lock_election.locks WHERE name = 'stall2'});
+	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
+	$_->quit foreach $holder, $waiter, $short;
+	nothing_left($node);
+};
+
+subtest 'expiry' => sub {
+	my ($holder, $waiter) = map { session($node) } 1 .. 2;
+	my ($worst, $early) = (0, 0);
+
+	# From outside: the lease begins after the call was sent and before its answer came.
+	for my $ttl ((0.1, 0.35, 0.8) x 3)
+	{
+		my $sent = time;
+		$holder->query("SELECT acquire_lock('exact', '$ttl s')");
+		my $answered = time;
+		$waiter->query(q{SELECT acquire_lock('exact', '1 h')});
+		my $granted = time;
+		$early++ if $granted - $sent < $ttl;
+		$worst = $granted - $answered - $ttl if $granted - $answered - $ttl > $worst;
+		$waiter->query(q{SELECT release_lock('exact')});
+	}
+	is($early, 0, 'never before its time');
+	cmp_ok($worst, '<', 0.5, 'and soon after');
+	note(sprintf('at the worst %.1f ms late', $worst * 1000));
+	$_->quit foreach $holder, $waiter;
+	nothing_left($node);
+};
+
+# What a start does: the same for each way to stop.
+sub check_restart
+{
+	my ($how, $stop, $start, $clean) = @_;
+	my ($s, $waiter) = map { session($node) } 1 .. 2;
+	my $incarnation = incarnation();
+	my $token = $s->query(q{SELECT acquire_lock('ttl', '20 s', owner => 'me')});
+	my $long = $s->query(q{SELECT acquire_lock('long', '1 h')});
+	my $highest = $s->query(q{SELECT acquire_lock('bound', NULL)});
+
+	$waiter->async(q{SELECT acquire_lock('ttl', '1 h')});
+	wait_for_waiters(1, 'ttl');
+
+	# the TTL must be full again after the start
+	wait_for_sql($node, q{SELECT time_left < '18 s' FROM lock_election.locks WHERE name = 'ttl'});
+	$stop->();
+	# before a start, which would keep their pipes open
+	$_->quit foreach $s, $waiter;
+	$start->();
+	wait_for_sql($node, 'SELECT count(*) > 0 FROM lock_election.manager');
+	my $left = one(q{SELECT extract(epoch FROM time_left) FROM lock_election.locks WHERE name = 'ttl'});
+	is(one(q{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks}), 'long ttl', "$how: TTL locks are there");
+	cmp_ok($left, '>', 18, "$how: with the full TTL");
+	is(one(q{SELECT count(*) FROM lock_election.waiters}), 0, "$how: no waiter is");
+	is(one("SELECT is_held('ttl', $token) AND is_held('long', $long)"), 't', "$how: their tokens are good");
+	is(one(q{SELECT try_acquire_lock('ttl') IS NULL}), 't', "$how: and exclude others");
+	is(one(q{SELECT try_acquire_lock('ttl', owner => 'me')}), $token, "$how: a named owner is known");
+	my $next = token_of('next');
+	cmp_ok($next, '>', $highest, "$how: tokens increase");
+	if ($clean)
+	{
+		is(incarnation(), $incarnation, "$how: same incarnation");
+		cmp_ok($next - $highest, '<', 100, "$how: the counter goes on");
+	}
+	else
+	{
+		cmp_ok(incarnation(), '>', $incarnation, "$how: higher incarnation");
+	}
+	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
+	nothing_left($node, "$how: nothing is left behind");
+	return;
+}
+
+subtest 'restarts of the server' => sub {
+	my $start = sub { $node->start };
+	my $killed;
+
+	check_restart(
+		'manager SIGKILL',
+		sub { $killed = manager_pid(); kill 'KILL', $killed; },
+		sub {
+			$node->poll_query_until('postgres', "SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type = 'lock_election manager' AND pid <> $killed")
+			  or die 'the server does not come back';
+		},
+		0);
+	check_restart('immediate', sub { $node->stop('immediate') }, $start, 0);
+	check_restart('fast', sub { $node->stop('fast') }, $start, 1);
+	check_restart('fast again', sub { $node->stop('fast') }, $start, 1);
+	check_restart('immediate again', sub { $node->stop('immediate') }, $start, 0);
+};
+
+subtest 'tokens and the extension' => sub {
+	my $minutes = q{floor((extract(epoch FROM now()) - extract(epoch FROM timestamptz '2025-01-01 00:00 UTC')) / 60)};
+	my $token = token_of('x');
+
+	is(one("SELECT $token / (1 << 28)"), incarnation(), 'a token is incarnation and counter');
+	cmp_ok($token, '<', 2**53, 'and exact as a double');
+
+	my $before = one("SELECT $minutes");
+	$node->safe_psql('postgres', 'DROP EXTENSION lock_election');
+	$node->safe_psql('postgres', 'CREATE EXTENSION lock_election');
+	my $new = token_of('x');
+	my $after = one("SELECT $minutes");
+	my $first = one("SELECT $new / (1 << 28)");
+	ok($before <= $first && $first <= $after, 'the first incarnation is the minute of its creation')
+	  or diag("$before <= $first <= $after");
+	is(one('SELECT count(*) FROM lock_election.locks'), 1, 'a new extension has no locks');
+};
+
+# A database that has seen many restarts is ahead of the clock.  Where it is restored, the manager runs already when the data come.
+subtest 'dump and restore' => sub {
+	$node->safe_psql('postgres', 'ALTER TABLE lock_election.meta DISABLE TRIGGER USER; UPDATE lock_election.meta SET incarnation = incarnation + 5000, clean = false; ALTER TABLE lock_election.meta ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE lock_election.meta ENABLE ALWAYS TRIGGER refuse_row');
+	$node->stop('immediate');
+	$node->start;
+	my $token = token_of('dumped');
+	my $file = $node->basedir . '/dump.sql';
+	$node->safe_psql('postgres', 'CREATE DATABASE restored');
+	$node->safe_psql('restored', 'CREATE EXTENSION lock_election');
+	$node->safe_psql('restored', q{SELECT release_lock('first', acquire_lock('first'))});
+	$node->command_ok([ 'pg_dump', '-f', $file, '-d', $node->connstr('postgres') ], 'pg_dump');
+	$node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('restored'), '-f', $file ], 'restore');
+	cmp_ok($node->safe_psql('restored', q{SELECT acquire_lock('dumped')}), '>', $token, 'tokens go on upwards');
+	is($node->safe_psql('restored', q{SELECT count(*) FROM lock_election.locks}), 1, 'holders are not restored');
+};
+
+$node->stop;
+done_testing();

@@ -1,0 +1,148 @@
+/* A fenced holder is not ended or replaced before its fence ends. */
+#include "fixture.h"
+
+static void
+fence_ended(void)
+{
+	fenced_token = 0;
+	apply(command(LE_CMD_FENCE_ENDED, 0, NULL));
+	batch();
+}
+
+static void
+test_expiry(void)
+{
+	LeReply		a;
+
+	start();
+	a = acquire(1, "x", X);
+	acquire(2, "x", X);
+	batch();
+	fenced_token = a.token;
+	pass(TTL);
+	ok(!was_told[2], "nobody replaces a fenced holder");
+	ok(!held("x", a.token), "which is no longer one for anybody else");
+	is_int(on_token(LE_CMD_RENEW, 1, "x", a.token).status, LE_NOT_HELD, "its ended TTL cannot be renewed");
+	is_int(release(1, "x", a.token).status, LE_NOT_HELD, "nor released");
+	is_int(acquire_as(3, "x", X, NULL).status, LE_WAITING, "nor entered again");
+	fence_ended();
+	ok(got(2, LE_OK), "with the fence it ends");
+	stop();
+
+	start();
+	a = acquire(1, "x", X);
+	acquire(2, "x", X);
+	batch();
+	fenced_token = a.token;
+	pass(TTL);
+	fenced_token = 0;
+	pass(LE_FENCE_RETRY);
+	ok(got(2, LE_OK), "also if nobody says that the fence ended");
+	stop();
+}
+
+static void
+test_other_ends(void)
+{
+	LeReply		a;
+
+	start();
+	a = acquire(1, "x", X);
+	acquire(2, "x", X);
+	batch();
+	fenced_token = a.token;
+	is_int(apply(command(LE_CMD_FORCE, 3, "x")).count, 1, "a fenced holder is counted when forced");
+	is_int(apply(command(LE_CMD_FORCE, 3, "x")).count, 0, "once");
+	ok(slot_is_dirty(a.token), "that is written");
+	batch();
+	ok(!was_told[2], "it stays until then");
+	fence_ended();
+	ok(got(2, LE_OK), "and goes with its fence");
+
+	a = acquire(1, "y", X);
+	fenced_token = a.token;
+	undo(1, 1);
+	batch();
+	ok(!held("y", a.token) && apply(request(3, "y", X, 0)).status == LE_NOT_GRANTED, "a rollback waits for it too");
+	fence_ended();
+	is_int(apply(request(3, "y", X, 0)).status, LE_OK, "and is done then");
+	stop();
+}
+
+static void
+test_grace_after_fence(void)
+{
+	LeLimits	limits = {.expiry_grace = 5 * LE_SECOND};
+	LeReply		a;
+
+	start();
+	le_core_set_limits(core, &limits);
+	a = acquire(1, "x", X);
+	acquire(2, "x", X);
+	batch();
+	fenced_token = a.token;
+	pass(TTL);
+	pass(LE_SECOND);
+	fence_ended();
+	pass(4 * LE_SECOND - 1);
+	ok(!was_told[2], "the grace runs from the expiry");
+	pass(1);
+	ok(got(2, LE_OK), "not from the end of the fence");
+	stop();
+}
+
+static void
+test_lease_ends(void)
+{
+	int64_t		lease;
+	LeCommand	cmd;
+	LeReply		a;
+
+	start();
+	lease = grant_lease(TTL);
+	cmd = request(1, "x", X, 0);
+	cmd.lease = lease;
+	a = apply(cmd);
+	acquire(2, "x", X);
+	batch();
+	fenced_token = a.token;
+	on_lease(LE_CMD_REVOKE_LEASE, lease);
+	batch();
+	ok(!was_told[2] && le_core_find_lease(core, lease) == NULL, "its lease may end before the fence");
+	fence_ended();
+	ok(got(2, LE_OK), "it ends with the fence");
+	stop();
+}
+
+/* What ended while it was fenced must not come back to life. */
+static void
+test_reload(void)
+{
+	LeLoad		load = {.held = true, .lapsed = true, .hold_count = 1, .time_left = TTL};
+
+	start();
+	load.cmd = request(1, "x", X, 0);
+	load.cmd.token = FIRST - 1;
+	fenced_token = FIRST - 1;
+	ok(le_core_load_slot(core, &load, now), "load a lapsed holder");
+	le_core_load_done(core, now);
+	batch();
+	ok(!held("x", FIRST - 1), "it is none");
+	is_int(acquire(2, "x", X).status, LE_WAITING, "but is in the way");
+	expire();
+	ok(!was_told[2], "while its fence lasts");
+	fence_ended();
+	ok(got(2, LE_OK), "and no longer");
+	stop();
+}
+
+int
+main(void)
+{
+	test_expiry();
+	test_other_ends();
+	test_grace_after_fence();
+	test_lease_ends();
+	test_reload();
+	return done_testing();
+}

@@ -1,0 +1,297 @@
+/*
+ * fixture.h
+ *		A core with surroundings that a test controls: a clock that stands
+ *		still, memory that can run out, fences, and a store that only marks
+ *		rows as written.
+ *
+ * Session n has the dense number n and, unless said otherwise, transaction
+ * number 1; role 10.
+ */
+#ifndef FIXTURE_H
+#define FIXTURE_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "le_core.h"
+#include "tap.h"
+
+#define SESSIONS	32
+#define FIRST		(INT64_C(7) << LE_COUNTER_BITS)
+#define TTL			(10 * LE_SECOND)
+#define ROLE		10
+
+static LeCore *core;
+static LeTime now;
+static int64_t fenced_token;
+static int64_t blocks;			/* of memory in use */
+static int64_t allocations_left = -1;	/* -1: no end of them */
+static uint64_t lsn;
+static uint32_t xacts[SESSIONS];
+
+/* What the waiters were told by the last batch. */
+static LeReply told[SESSIONS];
+static bool was_told[SESSIONS];
+
+static inline void *
+fixture_alloc(void *arg, size_t size)
+{
+	(void) arg;
+	if (allocations_left == 0)
+		return NULL;
+	if (allocations_left > 0)
+		allocations_left--;
+	blocks++;
+	return malloc(size);
+}
+
+static inline void
+fixture_free(void *arg, void *p)
+{
+	(void) arg;
+	blocks--;
+	free(p);
+}
+
+static inline bool
+fixture_fenced(void *arg, int64_t token)
+{
+	(void) arg;
+	return token == fenced_token;
+}
+
+static inline LeEnv
+fixture_env(void)
+{
+	return (LeEnv) {.alloc = fixture_alloc, .free = fixture_free,
+		.fenced = fixture_fenced, .seed = {1, 2}};
+}
+
+static inline void
+start_at(int64_t next_revision)
+{
+	LeEnv		env = fixture_env();
+
+	core = le_core_create(&env, SESSIONS, next_revision);
+	memset(told, 0, sizeof(told));
+	memset(was_told, 0, sizeof(was_told));
+	fenced_token = 0;
+}
+
+static inline void
+start(void)
+{
+	now = 1000 * LE_SECOND;
+	for (int i = 0; i < SESSIONS; i++)
+		xacts[i] = 1;
+	start_at(FIRST);
+}
+
+static inline void
+stop(void)
+{
+	le_core_check(core);
+	le_core_destroy(core);
+	core = NULL;
+	is_int(blocks, 0, "all memory is returned");
+}
+
+static inline LeText
+text(const char *s)
+{
+	return (LeText) {s, s != NULL ? (uint32_t) strlen(s) : 0};
+}
+
+static inline LeReply
+apply(LeCommand cmd)
+{
+	LeReply		reply;
+
+	memset(&reply, 0, sizeof(reply));
+	if (!le_core_reserve(core, &cmd))
+		abort();
+	le_core_apply(core, &cmd, now, &reply);
+	return reply;
+}
+
+static inline LeCommand
+command(LeCommandKind kind, uint32_t session, const char *name)
+{
+	return (LeCommand) {.kind = kind, .ns = LE_KIND_LOCK, .name = text(name),
+		.session = session + 100, .sessno = session, .xact = xacts[session],
+		.subxact = 1, .request = 1, .role = ROLE};
+}
+
+static inline LeCommand
+request(uint32_t session, const char *name, LeMode mode, LeTime wait)
+{
+	LeCommand	cmd = command(LE_CMD_ACQUIRE, session, name);
+
+	cmd.mode = mode;
+	cmd.ttl = TTL;
+	cmd.wait = wait;
+	return cmd;
+}
+
+/* The usual request: waits without limit. */
+static inline LeReply
+acquire(uint32_t session, const char *name, LeMode mode)
+{
+	return apply(request(session, name, mode, LE_WAIT_FOREVER));
+}
+
+static inline LeReply
+acquire_as(uint32_t session, const char *name, LeMode mode, const char *owner)
+{
+	LeCommand	cmd = request(session, name, mode, LE_WAIT_FOREVER);
+
+	cmd.owner = text(owner);
+	return apply(cmd);
+}
+
+static inline LeReply
+enqueue(uint32_t session, const char *name, LeMode mode)
+{
+	LeCommand	cmd = request(session, name, mode, 0);
+
+	cmd.enqueue = true;
+	return apply(cmd);
+}
+
+static inline LeReply
+on_token(LeCommandKind kind, uint32_t session, const char *name, int64_t token)
+{
+	LeCommand	cmd = command(kind, session, name);
+
+	cmd.token = token;
+	return apply(cmd);
+}
+
+static inline LeReply
+release(uint32_t session, const char *name, int64_t token)
+{
+	return on_token(LE_CMD_RELEASE, session, name, token);
+}
+
+static inline LeReply
+await(uint32_t session, const char *name, int64_t token, LeTime wait)
+{
+	LeCommand	cmd = command(LE_CMD_AWAIT, session, name);
+
+	cmd.token = token;
+	cmd.wait = wait;
+	return apply(cmd);
+}
+
+static inline LeReply
+undo(uint32_t session, uint32_t subxact)
+{
+	LeCommand	cmd = command(LE_CMD_UNDO, session, NULL);
+
+	cmd.subxact = subxact;
+	return apply(cmd);
+}
+
+static inline LeReply
+end_session(uint32_t session)
+{
+	return apply(command(LE_CMD_SESSION_END, session, NULL));
+}
+
+static inline int64_t
+grant_lease(LeTime ttl)
+{
+	LeCommand	cmd = command(LE_CMD_GRANT_LEASE, 0, NULL);
+
+	cmd.ttl = ttl;
+	return apply(cmd).token;
+}
+
+static inline LeReply
+on_lease(LeCommandKind kind, int64_t lease)
+{
+	LeCommand	cmd = command(kind, 0, NULL);
+
+	cmd.lease = lease;
+	return apply(cmd);
+}
+
+/* The session's transaction is committed: it is in its next one. */
+static inline void
+commit(uint32_t session)
+{
+	xacts[session]++;
+}
+
+static inline bool
+held(const char *name, int64_t token)
+{
+	return on_token(LE_CMD_CHECK, 0, name, token).status == LE_OK;
+}
+
+static inline bool
+slot_is_dirty(int64_t token)
+{
+	LeEntry    *entry = le_core_find_token(core, token);
+
+	return entry != NULL && entry->slot != NULL && entry->slot->row.dirty;
+}
+
+/* The end of a batch: everything is written, everybody is told. */
+static inline void
+batch(void)
+{
+	memset(was_told, 0, sizeof(was_told));
+	for (LeSlot *slot = le_core_dirty_slots(core); slot != NULL; slot = slot->dirty_next)
+		slot->row.on_disk = slot->holder != NULL || (slot->row.on_disk && !slot->drop);
+	for (LeLease *lease = le_core_dirty_leases(core); lease != NULL; lease = lease->dirty_next)
+		lease->row.on_disk = !lease->ended;
+	for (LeEntry *entry = le_core_dirty_places(core); entry != NULL; entry = entry->dirty_next)
+		entry->row.on_disk = entry->state == LE_STATE_QUEUED;
+	for (LeEntry *entry = le_core_answers(core); entry != NULL; entry = entry->answer_next)
+	{
+		was_told[entry->waiter_sessno] = true;
+		le_entry_answer(entry, now, &told[entry->waiter_sessno]);
+	}
+	le_core_check(core);
+	le_core_batch_done(core, ++lsn);
+	le_core_check(core);
+}
+
+static inline void
+expire(void)
+{
+	while (le_core_expire(core, now, 100) == 100)
+		;
+	batch();
+}
+
+static inline void
+pass(LeTime time)
+{
+	now += time;
+	expire();
+}
+
+/* After this, a core that nobody uses has nothing left. */
+static inline void
+pass_all(void)
+{
+	while (le_core_next_deadline(core) != LE_NEVER)
+	{
+		now = le_core_next_deadline(core);
+		expire();
+	}
+}
+
+static inline bool
+got(uint32_t session, LeStatus status)
+{
+	return was_told[session] && told[session].status == status;
+}
+
+#define X	LE_MODE_EXCLUSIVE
+#define S	LE_MODE_SHARED
+#define P	LE_MODE_PERMIT
+
+#endif							/* FIXTURE_H */

@@ -1,0 +1,163 @@
+/* Named leases and what hangs on them. */
+#include "fixture.h"
+
+static LeReply
+acquire_on(uint32_t session, const char *name, int64_t lease, bool enqueued)
+{
+	LeCommand	cmd = request(session, name, X, enqueued ? 0 : LE_WAIT_FOREVER);
+
+	cmd.lease = lease;
+	cmd.enqueue = enqueued;
+	return apply(cmd);
+}
+
+static void
+test_life(void)
+{
+	int64_t		lease;
+	LeCommand	cmd;
+
+	start();
+	lease = grant_lease(TTL);
+	is_int(lease, FIRST, "a lease has a revision");
+	batch();
+	pass(TTL - 1);
+	is_int(on_lease(LE_CMD_LEASE_TTL, lease).valid_for, 1, "time to live");
+	is_int(on_lease(LE_CMD_KEEP_ALIVE, lease).valid_for, TTL, "keep alive");
+	ok(le_core_dirty_leases(core) == NULL, "writes nothing");
+	cmd = command(LE_CMD_KEEP_ALIVE, 1, NULL);
+	cmd.lease = lease;
+	cmd.role = ROLE + 1;
+	is_int(apply(cmd).status, LE_DENIED, "another role may not");
+	pass(TTL);
+	is_int(on_lease(LE_CMD_KEEP_ALIVE, lease).status, LE_NO_LEASE, "it ends at its TTL");
+	is_int(acquire_on(1, "x", lease, false).status, LE_NO_LEASE, "and nothing can hang on it");
+	lease = grant_lease(TTL);
+	cmd = request(1, "x", X, 0);
+	cmd.lease = lease;
+	cmd.role = ROLE + 1;
+	is_int(apply(cmd).status, LE_DENIED, "nor may another role hang something on it");
+	stop();
+}
+
+static void
+test_one_keep_alive_for_all(void)
+{
+	int64_t		lease;
+	LeReply		a,
+				b,
+				c;
+
+	start();
+	lease = grant_lease(TTL);
+	acquire(3, "z", X);
+	a = acquire_on(1, "x", lease, false);
+	b = acquire_on(2, "y", lease, false);
+	c = acquire_on(1, "z", lease, true);
+	batch();
+	for (int i = 0; i < 3; i++)
+	{
+		pass(TTL / 2);
+		on_lease(LE_CMD_KEEP_ALIVE, lease);
+		on_token(LE_CMD_RENEW, 3, "z", FIRST + 1);
+	}
+	ok(held("x", a.token) && held("y", b.token), "one keep-alive keeps every lock");
+	is_int(await(1, "z", c.token, 0).status, LE_QUEUED, "and every place");
+	is_int(on_token(LE_CMD_RENEW, 1, "x", a.token).valid_for, TTL, "renewing one of them renews the lease");
+	{
+		LeCommand	cmd = command(LE_CMD_RENEW, 1, "x");
+
+		cmd.token = a.token;
+		cmd.ttl = TTL;
+		is_int(apply(cmd).status, LE_BAD_TTL, "a TTL cannot be given with a named lease");
+	}
+	end_session(1);
+	ok(held("x", a.token), "a lease outlives the session");
+	on_lease(LE_CMD_REVOKE_LEASE, lease);
+	batch();
+	ok(!held("x", a.token) && !held("y", b.token), "revoking it ends all");
+	is_int(await(2, "z", c.token, 0).status, LE_LOST, "the place too");
+	stop();
+}
+
+/* It must not be granted what another one on the same dead lease leaves. */
+static void
+test_waiter_on_dead_lease(void)
+{
+	int64_t		lease;
+	LeReply		a,
+				b;
+
+	for (int revoke = 0; revoke < 2; revoke++)
+	{
+		start();
+		lease = grant_lease(TTL);
+		a = acquire_on(1, "x", lease, true);
+		is_int(a.status, LE_OK, "holder on the lease");
+		b = acquire_on(2, "x", lease, true);
+		await(2, "x", b.token, LE_WAIT_FOREVER);
+		acquire_on(3, "y", lease, false);
+		acquire(4, "x", X);
+		batch();
+		if (revoke)
+		{
+			on_lease(LE_CMD_REVOKE_LEASE, lease);
+			batch();
+		}
+		else
+			pass(TTL);
+		ok(got(2, LE_LOST), "a waiter learns of its lease's end at once");
+		ok(got(4, LE_OK), "who has another lease is granted");
+		is_int(le_core_stats(core)->handoffs, 1, "and nobody in between");
+		stop();
+	}
+}
+
+static void
+test_blocked_on_dead_lease(void)
+{
+	int64_t		lease;
+
+	start();
+	lease = grant_lease(TTL);
+	acquire(1, "x", X);
+	pass(TTL / 2);
+	on_token(LE_CMD_RENEW, 1, "x", FIRST + 1);
+	acquire_on(2, "x", lease, false);
+	pass(TTL / 2);
+	ok(got(2, LE_LOST), "a blocked call ends with its lease");
+	stop();
+}
+
+static void
+test_long_lease(void)
+{
+	int64_t		lease;
+
+	start();
+	lease = grant_lease(4 * LE_SAVE_INTERVAL);
+	batch();
+	now += LE_SAVE_INTERVAL;
+	le_core_expire(core, now, 10);
+	ok(le_core_dirty_leases(core) != NULL, "the time left of a long one is saved");
+	batch();
+	now += LE_SECOND;
+	ok(on_lease(LE_CMD_KEEP_ALIVE, lease).wrote, "its renewal is written: it is restored from there");
+	batch();
+	pass(4 * LE_SAVE_INTERVAL - 1);
+	is_int(on_lease(LE_CMD_LEASE_TTL, lease).valid_for, 1, "it lives to its end");
+	now += 2;
+	is_int(on_lease(LE_CMD_LEASE_TTL, lease).valid_for, 0, "overdue: nothing is left, not less");
+	stop();
+}
+
+int
+main(void)
+{
+	test_life();
+	test_one_keep_alive_for_all();
+	test_waiter_on_dead_lease();
+	test_blocked_on_dead_lease();
+	test_long_lease();
+	return done_testing();
+}

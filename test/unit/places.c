@@ -1,0 +1,148 @@
+/* Queue places: entered by one call, awaited by others. */
+#include "fixture.h"
+
+static void
+test_await(void)
+{
+	LeReply		a,
+				p,
+				q;
+
+	start();
+	p = enqueue(1, "free", X);
+	is_int(p.status, LE_OK, "a free lock is granted at once");
+	a = acquire(1, "x", X);
+	p = enqueue(2, "x", X);
+	q = enqueue(3, "x", X);
+	is_int(p.status, LE_QUEUED, "else there is a place");
+	ok(p.count == 1 && q.count == 2, "with a position");
+	is_int(await(2, "x", p.token, 0).status, LE_QUEUED, "not yet");
+	is_int(on_token(LE_CMD_RENEW, 2, "x", p.token).status, LE_QUEUED, "a place is not renewed");
+	is_int(await(5, "x", p.token, LE_SECOND).status, LE_WAITING, "anybody of the role may wait for it");
+	pass(LE_SECOND);
+	ok(got(5, LE_QUEUED), "the wait runs out, the place stays");
+	await(5, "x", p.token, LE_WAIT_FOREVER);
+	release(1, "x", a.token);
+	batch();
+	ok(got(5, LE_OK) && told[5].token == p.token, "granted: told to who waits");
+	is_int(await(2, "x", p.token, 0).status, LE_OK, "and to who asks");
+	is_int(release(3, "x", q.token).status, LE_OK, "releasing a place leaves the queue");
+	is_int(await(3, "x", q.token, 0).status, LE_LOST, "then it is gone");
+	stop();
+}
+
+static void
+test_released_while_awaited(void)
+{
+	LeReply		p;
+
+	start();
+	acquire(1, "x", X);
+	p = enqueue(2, "x", X);
+	await(3, "x", p.token, LE_WAIT_FOREVER);
+	batch();
+	release(2, "x", p.token);
+	batch();
+	ok(got(3, LE_LOST), "who waits for a place that is given up learns that it is gone");
+	stop();
+}
+
+static void
+keep_holder(void)
+{
+	on_token(LE_CMD_RENEW, 1, "x", FIRST);
+}
+
+static void
+test_ttl(void)
+{
+	LeReply		p;
+
+	start();
+	acquire(1, "x", X);
+	p = enqueue(2, "x", X);
+	commit(2);
+	batch();
+	pass(TTL - 1);
+	keep_holder();
+	is_int(await(2, "x", p.token, 0).status, LE_QUEUED, "a place lasts for its TTL");
+	pass(TTL - 1);
+	keep_holder();
+	is_int(await(2, "x", p.token, LE_WAIT_FOREVER).status, LE_WAITING, "each call renews it");
+	for (int i = 0; i < 3; i++)
+	{
+		pass(TTL - 1);
+		keep_holder();
+	}
+	batch();
+	ok(le_core_find_token(core, p.token) != NULL, "a wait keeps it");
+
+	/* the wait is cancelled: from here on it is on its own */
+	undo(2, 1);
+	batch();
+	pass(TTL - 1);
+	keep_holder();
+	ok(le_core_find_token(core, p.token) != NULL, "it lasts for a TTL after the wait");
+	pass(1);
+	is_int(await(2, "x", p.token, 0).status, LE_LOST, "and no longer");
+	stop();
+}
+
+static void
+test_row(void)
+{
+	LeReply		p;
+	LeEntry    *entry;
+
+	start();
+	acquire(1, "x", X);
+	p = enqueue(2, "x", X);
+	entry = le_core_find_token(core, p.token);
+	ok(le_core_dirty_places(core) == entry, "a place has a row");
+	batch();
+	ok(entry->row.on_disk && entry->lsn == lsn, "written");
+	release(1, "x", FIRST);
+	ok(le_core_dirty_places(core) == entry && entry->state == LE_STATE_HELD, "deleted when it is granted");
+	batch();
+	ok(!entry->row.on_disk, "it is");
+	stop();
+}
+
+static void
+test_election(void)
+{
+	LeCommand	cmd;
+	LeReply		a;
+
+	start();
+	cmd = request(1, "x", X, 0);
+	cmd.ns = LE_KIND_ELECTION;
+	cmd.owner = text("one");
+	cmd.value = text("host1");
+	a = apply(cmd);
+	batch();
+	cmd.value = text("host2:5432");
+	ok(apply(cmd).reentrant, "campaigning again while leader");
+	is_int(le_core_find_token(core, a.token)->value_len, 10, "is a proclaim");
+	ok(slot_is_dirty(a.token), "and is written");
+	cmd = command(LE_CMD_PROCLAIM, 1, "x");
+	cmd.ns = LE_KIND_ELECTION;
+	cmd.token = a.token;
+	cmd.value = text("h3");
+	is_int(apply(cmd).status, LE_OK, "a proclaim");
+	is_int(le_core_find_token(core, a.token)->value_len, 2, "changes the value");
+	cmd.token = a.token + 1;
+	is_int(apply(cmd).status, LE_NOT_HELD, "of the leader only");
+	stop();
+}
+
+int
+main(void)
+{
+	test_await();
+	test_released_while_awaited();
+	test_ttl();
+	test_row();
+	test_election();
+	return done_testing();
+}

@@ -1,0 +1,209 @@
+/* The heap of deadlines, the hashes, and walking by place. */
+#include "fixture.h"
+#include "le_internal.h"
+
+#define TIMERS	2000
+#define LOCKS	5000
+
+static uint32_t
+random_below(uint32_t n)
+{
+	static uint64_t state = 42;
+
+	state = state * UINT64_C(6364136223846793005) + 1442695040888963407;
+	return (uint32_t) ((state >> 33) % n);
+}
+
+static bool
+heap_is_ordered(void)
+{
+	for (uint32_t i = 0; i < core->heap.len; i++)
+	{
+		if (core->heap.items[i]->pos != i + 1 ||
+			core->heap.items[i]->at < core->heap.items[i > 0 ? (i - 1) / 2 : 0]->at)
+			return false;
+	}
+	return true;
+}
+
+static void
+test_heap(void)
+{
+	static LeTimer timers[TIMERS];
+	bool		good = true;
+	LeTime		last = 0;
+	int			armed = 0,
+				rung = 0;
+
+	start();
+	ok(le_heap_reserve(core, TIMERS), "reserve");
+	for (int round = 0; round < 20000; round++)
+	{
+		LeTimer    *timer = &timers[random_below(TIMERS)];
+
+		if (random_below(4) == 0)
+			le_timer_clear(core, timer);
+		else
+			le_timer_set(core, timer, 1 + random_below(1000));
+		if (round % 100 == 0)
+			good = good && heap_is_ordered();
+	}
+	ok(good && heap_is_ordered(), "the heap stays in order");
+	for (int i = 0; i < TIMERS; i++)
+		armed += timers[i].pos != 0;
+	is_int(core->heap.len, armed, "and complete");
+	for (good = true; core->heap.len > 0; rung++)
+	{
+		LeTimer    *timer = core->heap.items[0];
+
+		good = good && timer->at >= last;
+		last = timer->at;
+		le_timer_clear(core, timer);
+	}
+	ok(good && rung == armed, "timers ring in order of time");
+	le_timer_set(core, &timers[0], 5);
+	le_timer_set(core, &timers[0], LE_NEVER);
+	is_int(core->heap.len, 0, "never is not armed");
+	stop();
+}
+
+static void
+name_of(char *name, int i)
+{
+	snprintf(name, 32, "lock number %d", i);
+}
+
+static void
+test_many_locks(void)
+{
+	char		name[32];
+	int64_t		tokens[LOCKS];
+	uint32_t	seen = 0;
+	bool		good = true;
+
+	start();
+	for (int i = 0; i < LOCKS; i++)
+	{
+		name_of(name, i);
+		tokens[i] = apply(request(0, name, X, 0)).token;
+	}
+	is_int(le_core_lock_count(core), LOCKS, "many locks");
+	for (int i = 0; i < LOCKS; i++)
+	{
+		name_of(name, i);
+		good = good && le_core_find_lock(core, LE_KIND_LOCK, text(name)) != NULL &&
+			le_core_find_lock(core, LE_KIND_ELECTION, text(name)) == NULL && held(name, tokens[i]);
+	}
+	ok(good, "each is found by name and by token");
+	for (uint32_t i = 0; i < le_core_places(core); i++)
+		seen += le_core_lock_at(core, i) != NULL;
+	is_int(seen, LOCKS, "each has a place");
+	ok(le_core_lock_at(core, le_core_places(core)) == NULL, "beyond the last place is nothing");
+	batch();
+	le_core_check(core);
+
+	for (int i = 0; i < LOCKS; i += 2)
+	{
+		name_of(name, i);
+		release(0, name, tokens[i]);
+	}
+	batch();
+	pass(LE_LINGER + LE_LINGER_STEP);
+	is_int(le_core_lock_count(core), LOCKS / 2, "half of them go");
+	for (int i = 1; i < LOCKS; i += 2)
+	{
+		name_of(name, i);
+		good = good && held(name, tokens[i]);
+	}
+	ok(good, "the other half stays");
+	stop();
+}
+
+static void
+test_names(void)
+{
+	char		longest[LE_MAX_NAME];
+	LeCommand	cmd = {0};
+	bool		good = true;
+
+	start();
+	memset(longest, 'x', sizeof(longest));
+	for (uint32_t len = 1; len <= LE_MAX_NAME; len++)
+	{
+		cmd = request(0, NULL, X, 0);
+		cmd.name = (LeText) {longest, len};
+		good = good && apply(cmd).status == LE_OK;
+	}
+	ok(good, "names of every length are different names");
+	is_int(le_core_lock_count(core), LE_MAX_NAME, "as many locks");
+	cmd = request(0, NULL, X, 0);
+	cmd.name = (LeText) {"a\0b", 3};
+	apply(cmd);
+	cmd.name = (LeText) {"a\0c", 3};
+	is_int(apply(cmd).status, LE_OK, "every byte counts");
+	stop();
+}
+
+/* The reference values of SipHash-1-3 are not fixed by us: what matters is the key. */
+static void
+test_hash(void)
+{
+	LeCore		other;
+	int			same = 0;
+
+	start();
+	memset(&other, 0, sizeof(other));
+	other.env.seed[0] = 3;
+	for (int i = 0; i < 1000; i++)
+	{
+		char		name[32];
+
+		name_of(name, i);
+		same += (le_hash_name(core, LE_KIND_LOCK, text(name)) & 1023) ==
+			(le_hash_name(&other, LE_KIND_LOCK, text(name)) & 1023);
+	}
+	ok(same < 20, "another seed makes another hash");
+	ok(le_hash_name(core, LE_KIND_LOCK, text("x")) != le_hash_name(core, LE_KIND_ELECTION, text("x")),
+	   "so does the namespace");
+	stop();
+}
+
+static void
+test_row_life(void)
+{
+	LeReply		a;
+	LeSlot	   *slot;
+
+	start();
+	a = acquire(1, "x", X);
+	slot = le_core_find_token(core, a.token)->slot;
+	batch();
+	ok(slot->row.on_disk && !slot->row.dirty, "a holder has a row");
+	is_int(le_core_find_token(core, a.token)->lsn, lsn, "and knows which write it rests on");
+	release(1, "x", a.token);
+	ok(le_core_dirty_slots(core) == slot && slot->holder == NULL && !slot->drop, "a freed row is kept");
+	batch();
+	a = acquire(1, "x", X);
+	ok(le_core_find_token(core, a.token)->slot == slot, "and taken again");
+	release(1, "x", a.token);
+	batch();
+	now += LE_LINGER + LE_LINGER_STEP;
+	le_core_expire(core, now, 10);
+	ok(le_core_dirty_slots(core) == slot && slot->drop, "unused for a while, it is deleted");
+	a = acquire(1, "x", X);
+	ok(!slot->drop && slot->holder != NULL, "unless somebody needs it in the same batch");
+	batch();
+	ok(held("x", a.token), "who then has it");
+	stop();
+}
+
+int
+main(void)
+{
+	test_heap();
+	test_many_locks();
+	test_names();
+	test_hash();
+	test_row_life();
+	return done_testing();
+}
