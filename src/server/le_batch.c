@@ -19,7 +19,6 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "port.h"
-#include "replication/syncrep.h"
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
 #include "storage/latch.h"
@@ -285,8 +284,9 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 		}
 		return;
 	}
-	confirm = confirm && reply.status == LE_OK && SyncRepRequested() &&
-		le_sync_standbys_defined();
+	/* SyncRepRequested() would ask for the manager's own level */
+	confirm = confirm && reply.status == LE_OK && slot->need_flush &&
+		max_wal_senders > 0 && le_sync_standbys_defined();
 	if (reply.wrote || confirm)
 	{
 		if (reply.wrote && reply.valid_for != LE_NEVER && slot->need_flush)

@@ -71,11 +71,15 @@ subtest 'a synchronous standby' => sub {
 	$primary->reload;
 	wait_for_sql($primary, q{SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'});
 	my ($local, $held) = map { session($primary, connstr => "options='-c synchronous_commit=local'") } 1 .. 2;
+
+	# one whose time left is stored now and then, and one whose is not
 	my $token = $held->query(q{SELECT acquire_lock('renewed', '1 h')});
+	my $short_token = $held->query(q{SELECT acquire_lock('short', '2 min')});
 
 	foreach my $level ('on', 'remote_write', 'remote_apply')
 	{
-		my ($s, $other, $bound) = map { session($primary, connstr => "options='-c synchronous_commit=$level'") } 1 .. 3;
+		my ($s, $other, $bound, $renewing) =
+		  map { session($primary, connstr => "options='-c synchronous_commit=$level'") } 1 .. 4;
 
 		like($s->query(qq{SELECT acquire_lock('before', '1 h')}), qr/^\d+$/, "$level: confirmed");
 		is($s->query(q{SELECT release_lock('before')}), 't', "$level: released");
@@ -99,8 +103,10 @@ subtest 'a synchronous standby' => sub {
 		# answers that reveal a grant, and renewals, wait as well
 		$other->async("SELECT renew_lock('renewed', $token) IS NOT NULL");
 		wait_for_syncrep(2);
+		$renewing->async("SELECT renew_lock('short', $short_token) IS NOT NULL");
+		wait_for_syncrep(3);
 		is($held->query("SELECT renew_lock('renewed', $token) IS NOT NULL"), 't', "$level: a renewal at level local does not");
-		ok(!$s->ready && !$other->ready, "$level: both wait");
+		ok(!$s->ready && !$other->ready && !$renewing->ready, "$level: all wait");
 
 		on_primary('SELECT pg_cancel_backend(' . $s->pid . ')');
 		$s->wait;
@@ -115,21 +121,24 @@ subtest 'a synchronous standby' => sub {
 
 		# whoever learns of the grant waits for it as well; who waits for the lock gets it
 		$s->async(q{SELECT acquire_lock('sync', '1 h', owner => 'me')});
-		wait_for_syncrep(1);
-		$other->async(q{SELECT acquire_lock('sync', '1 h', owner => 'me')});
 		wait_for_syncrep(2);
+		$other->async(q{SELECT acquire_lock('sync', '1 h', owner => 'me')});
+		wait_for_syncrep(3);
 		$local->async(q{SELECT acquire_lock('sync', '1 h')});
 		wait_for_sql($primary, q{SELECT count(*) = 1 FROM lock_election.waiters});
 		on_primary('SELECT pg_terminate_backend(' . $s->pid . ')');
 		is($s->wait, undef, "$level: terminated");
 		kill 'CONT', $receiver;
 		my $again = $other->wait;
+		is($renewing->wait, 't', "$level: the other renewal is confirmed when the standby is back");
 		like($again, qr/^\d+$/, "$level: confirmed when the standby is back");
 		is($other->query("SELECT release_lock('sync', $again)"), 't', "$level: released");
 		like($local->wait, qr/^\d+$/, "$level: handed on");
 		$local->query(q{SELECT release_lock('sync')});
-		$_->quit foreach $s, $other, $bound;
+		$_->quit foreach $s, $other, $bound, $renewing;
 	}
+
+	$held->query("SELECT release_lock('short', $short_token)");
 
 	# a lease that ends while its grant waits for the standby is not granted
 	my $short = session($primary);
