@@ -20,10 +20,16 @@ SELECT results_eq(
 	  WHERE pronamespace = 'public'::regnamespace ORDER BY 1$$,
 	$$VALUES
 	('acquire_lock', 'name text, ttl interval DEFAULT ''00:00:30''::interval, wait interval DEFAULT NULL::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'bigint'),
+	('acquire_permit', 'name text, permits integer, ttl interval DEFAULT ''00:00:30''::interval, wait interval DEFAULT NULL::interval, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'bigint'),
 	('force_release_lock', 'name text', 'bigint'),
+	('grant_lease', 'ttl interval DEFAULT ''00:01:00''::interval, owner text DEFAULT NULL::text', 'bigint'),
 	('is_held', 'name text, token bigint', 'boolean'),
+	('keep_alive', 'lease bigint', 'interval'),
+	('lease_time_to_live', 'lease bigint', 'interval'),
 	('release_lock', 'name text, token bigint DEFAULT NULL::bigint, hold_for interval DEFAULT NULL::interval, all_holds boolean DEFAULT false', 'boolean'),
 	('renew_lock', 'name text, token bigint, ttl interval DEFAULT NULL::interval', 'interval'),
+	('revoke_lease', 'lease bigint', 'boolean'),
+	('set_permits', 'name text, permits integer', 'integer'),
 	('try_acquire_lock', 'name text, ttl interval DEFAULT ''00:00:30''::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'bigint')$$,
 	'the functions, their arguments with names, types and defaults, and what they return');
 SELECT is(provolatile, 'v'::"char", proname || ' is volatile') FROM our_functions WHERE prorettype <> 'trigger'::regtype ORDER BY proname;
@@ -44,13 +50,14 @@ WHERE relnamespace = 'lock_election'::regnamespace AND relkind = 'v' ORDER BY re
 
 SELECT results_eq(
 	$$SELECT proname::text COLLATE "default" FROM our_functions WHERE has_function_privilege('public', oid, 'EXECUTE') ORDER BY 1$$,
-	$$VALUES ('acquire_lock'), ('counters'), ('force_release_lock'), ('is_held'), ('look'), ('manager_info'),
-	('release_lock'), ('renew_lock'), ('try_acquire_lock')$$,
+	$$VALUES ('acquire_lock'), ('acquire_permit'), ('counters'), ('force_release_lock'), ('grant_lease'), ('is_held'),
+	('keep_alive'), ('lease_time_to_live'), ('look'), ('look_leases'), ('manager_info'), ('release_lock'), ('renew_lock'),
+	('revoke_lease'), ('set_permits'), ('try_acquire_lock')$$,
 	'functions for everyone: these and no others');
 SELECT results_eq(
 	$$SELECT relname::text COLLATE "default" FROM pg_class WHERE relnamespace = 'lock_election'::regnamespace AND relkind IN ('r', 'v', 'S', 'm', 'f', 'p')
 	  AND has_table_privilege('public', oid, 'SELECT') ORDER BY 1$$,
-	$$VALUES ('locks'), ('manager'), ('stat'), ('waiters')$$, 'relations that everyone may read: these and no others');
+	$$VALUES ('leases'), ('locks'), ('manager'), ('stat'), ('waiters')$$, 'relations that everyone may read: these and no others');
 SELECT is_empty(
 	$$SELECT relname FROM pg_class WHERE relnamespace = 'lock_election'::regnamespace AND relkind IN ('r', 'v', 'S', 'm', 'f', 'p')
 	  AND has_table_privilege('public', oid, 'INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER')$$,
@@ -83,6 +90,7 @@ FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
 WHERE c.relnamespace = 'lock_election'::regnamespace AND c.relkind = 'v' GROUP BY 1;
 
 SELECT results_eq('SELECT view, columns FROM columns_of ORDER BY 1', $$VALUES
+	('leases', 'lease bigint, owner text, role regrole, ttl interval, time_left interval, locks bigint, waiting bigint'),
 	('locks', 'kind text, name text, slot integer, mode text, owner text, role regrole, token bigint, lease bigint, holds integer, acquired_at timestamp with time zone, time_left interval, waiters bigint, pid integer, fenced_by integer[]'),
 	('manager', 'pid integer, database name, started timestamp with time zone, incarnation bigint, revision bigint, locks bigint, memory bigint'),
 	('stat', 'acquires bigint, renewals bigint, releases bigint, checks bigint, forced bigint, grants bigint, waits bigint, handoffs bigint, expiries bigint, timeouts bigint, undone bigint, batches bigint, failed_batches bigint, transaction_ids bigint, rows_written bigint, flushes bigint, write_time double precision, stats_reset timestamp with time zone'),
