@@ -1,6 +1,15 @@
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION lock_election" to load this file. \quit
 
+DO $$
+BEGIN
+	IF pg_catalog.current_setting('lock_election.max_databases', true) IS NULL THEN
+		RAISE WARNING 'lock_election is not in shared_preload_libraries'
+			USING HINT = 'Add this line to postgresql.conf and restart the server: shared_preload_libraries = ''lock_election''';
+	END IF;
+END
+$$;
+
 CREATE SCHEMA lock_election;
 GRANT USAGE ON SCHEMA lock_election TO PUBLIC;
 

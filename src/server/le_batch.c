@@ -131,6 +131,15 @@ put_error(LeRequestSlot *slot, int sqlstate, const char *message)
 	strlcpy(slot->message, message, sizeof(slot->message));
 }
 
+/* The manager's own lock_timeout says nothing to anybody else. */
+static const char *
+error_text(const ErrorData *error)
+{
+	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)
+		return "the tables of extension lock_election are locked by another session";
+	return error->message;
+}
+
 static void
 answer_error(uint32 proc, int sqlstate, const char *message)
 {
@@ -549,6 +558,8 @@ publish(void)
 	PUBLISH(timeouts);
 	PUBLISH(undone);
 	m.seen = *now;
+	if ((int64) pg_atomic_read_u64(&le_shared->incarnation) < m.meta.incarnation)
+		pg_atomic_write_u64(&le_shared->incarnation, m.meta.incarnation);
 	pg_atomic_write_u64(&m.db->revision, le_core_next_revision(m.core));
 	pg_atomic_write_u64(&m.db->locks, le_core_lock_count(m.core));
 	pg_atomic_write_u64(&m.db->memory,
@@ -857,6 +868,11 @@ next_incarnation(LeMeta *meta, uint32 timeline)
 		meta->incarnation = stored + 1;
 	meta->incarnation = Max(meta->incarnation, incarnation_minutes());
 	meta->incarnation = Max(meta->incarnation, floor);
+
+	/* dropped and created again: above what there was, as long as we know it */
+	if (!OidIsValid(meta->database))
+		meta->incarnation = Max(meta->incarnation,
+								(int64) pg_atomic_read_u64(&le_shared->incarnation) + 1);
 	meta->next_revision = (meta->incarnation << LE_COUNTER_BITS) + 1;
 }
 
@@ -961,10 +977,10 @@ fail_requests(const uint32 *procs, int n, const ErrorData *error)
 		if (slot->session == 0 || slot->revision != 0)
 			continue;
 		if (unanswered && slot->kind != LE_REQUEST_RELEASE_MANY)
-			answer_error(procs[i], error->sqlerrcode, error->message);
+			answer_error(procs[i], error->sqlerrcode, error_text(error));
 		else if (unanswered || pg_atomic_read_u64(&slot->undo) != 0)
 		{
-			put_error(slot, error->sqlerrcode, error->message);
+			put_error(slot, error->sqlerrcode, error_text(error));
 			pg_write_barrier();
 			pg_atomic_fetch_or_u32(&slot->note, LE_NOTE_UNREAD);
 			le_wake((int) procs[i]);

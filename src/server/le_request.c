@@ -30,6 +30,8 @@
 /* A caller waits this long for a manager to start, unless its own wait is
  * shorter. */
 #define MANAGER_START_TIMEOUT (5 * LE_SECOND)
+/* Even a try waits this long: a manager that restarts is back sooner. */
+#define MANAGER_MIN_TIMEOUT (1 * LE_SECOND)
 
 /* A commit does not wait longer than this for its releases to be applied. */
 #define RELEASE_TIMEOUT (5 * LE_SECOND)
@@ -104,16 +106,22 @@ le_watch_client(bool hold)
 
 /* Is the client still there?  The check does not read, so it loses nothing. */
 static void
-check_client(void)
+look_at_client(void)
 {
-	if (MyProcPort == NULL)
-		return;
-	watch_client(true, client_held);
-	if (!pq_check_connection())
+	if (MyProcPort != NULL && !pq_check_connection())
 	{
 		ClientConnectionLost = true;
 		InterruptPending = true;
 	}
+}
+
+/* In a wait: a host that falls silent is noticed as well. */
+static void
+check_client(void)
+{
+	if (MyProcPort != NULL)
+		watch_client(true, client_held);
+	look_at_client();
 }
 
 /* --- sessions --- */
@@ -145,14 +153,14 @@ session_exit(int code, Datum arg)
 }
 
 static void
-no_manager(void)
+no_manager(LeTime patience)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_CANNOT_CONNECT_NOW),
 			 errmsg("the lock_election manager of database \"%s\" is not running",
 					get_database_name(MyDatabaseId)),
-			 errdetail("It did not start within %d seconds.",
-					   (int) (MANAGER_START_TIMEOUT / LE_SECOND)),
+			 errdetail("It did not start within %.1f seconds.",
+					   (double) patience / LE_SECOND),
 			 errhint("See the server log; max_worker_processes may be too low.")));
 }
 
@@ -186,7 +194,7 @@ wait_turn(LeDatabase *db, long timeout_ms, LeTime *down_since, LeTime patience)
 		if (*down_since == 0)
 			*down_since = now;
 		else if (now - *down_since >= patience)
-			no_manager();
+			no_manager(patience);
 		timeout_ms = Min(timeout_ms, 10);
 	}
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
@@ -429,8 +437,8 @@ wait_for_answer(uint32 number, const LeCommand *cmd, bool snapshot_kept)
 				down_since = 0,
 				patience = MANAGER_START_TIMEOUT;
 
-	if (cmd->wait > 0)
-		patience = Min(patience, cmd->wait);
+	if (cmd->wait >= 0)
+		patience = Min(patience, Max(cmd->wait, MANAGER_MIN_TIMEOUT));
 	while (pg_atomic_read_u32(&slot->answered) != number)
 	{
 		LeTime		now = le_clock();
@@ -535,6 +543,13 @@ request(LeRequestKind kind, LeCommand *cmd, bool snapshot_kept)
 		wait_for_answer(number, cmd, snapshot_kept);
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(wait_cleanup, (Datum) 0);
+
+	/* who died while it waited gets nothing: the exit undoes the grant */
+	if (my_slot->reply.waited)
+	{
+		look_at_client();
+		CHECK_FOR_INTERRUPTS();
+	}
 	if ((cmd->wait != 0 && LockTimeout > 0) || client_watched)
 		wait_cleanup(0, (Datum) 0);
 	raise_answer();
@@ -644,17 +659,23 @@ wait_for_standbys(XLogRecPtr lsn)
 				 errdetail("The request has taken effect locally, and may not be replicated.")));
 }
 
-void
-le_wait_durable(const LeReply *reply, const char *what, LeText name)
+bool
+le_durable_in_time(const LeReply *reply)
 {
 	LeTime		answered_at = my_slot->reply_at;
 
 	if (reply->lsn == 0 || !needs_flush())
-		return;
+		return true;
 	XLogFlush((XLogRecPtr) reply->lsn);
 	wait_for_standbys((XLogRecPtr) reply->lsn);
-	if (reply->valid_for != LE_NEVER && reply->valid_for > 0 &&
-		le_clock() - answered_at >= reply->valid_for)
+	return reply->valid_for == LE_NEVER || reply->valid_for <= 0 ||
+		le_clock() - answered_at < reply->valid_for;
+}
+
+void
+le_wait_durable(const LeReply *reply, const char *what, LeText name)
+{
+	if (!le_durable_in_time(reply))
 		ereport(ERROR,
 				(errcode(MAKE_SQLSTATE('L', 'E', '0', '0', '1')),
 				 errmsg("%s \"%.*s\" was lost while its durability was waited for",

@@ -182,6 +182,7 @@ typedef struct LeShared
 {
 	LWLock	   *lock;
 	uint64		boot;			/* this life of the shared memory; not 0 */
+	pg_atomic_uint64 incarnation;	/* highest that any database has had */
 	int			max_slots;
 	int			max_databases;
 	int			launcher_pid;	/* under lock */

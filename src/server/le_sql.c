@@ -117,7 +117,8 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 			ereport(ERROR,
 					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 					 errmsg("lock \"%.*s\" is held by another role",
-							(int) cmd->name.len, cmd->name.data)));
+							(int) cmd->name.len, cmd->name.data),
+					 errhint("A lock belongs to the role that acquired it: SET ROLE to that, or use force_release_lock().")));
 			return;
 		case LE_NO_LEASE:
 			raise_no_lease(cmd->lease);
@@ -125,7 +126,7 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 		case LE_LIMIT_WAITERS:
 			ereport(ERROR,
 					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-					 errmsg("too many wait for lock \"%.*s\"",
+					 errmsg("too many requests wait for lock \"%.*s\"",
 							(int) cmd->name.len, cmd->name.data),
 					 errhint("See lock_election.max_waiters_per_lock (%d).",
 							 le_max_waiters_per_lock)));
@@ -364,9 +365,7 @@ le_is_held(PG_FUNCTION_ARGS)
 	cmd.token = le_arg_token(fcinfo, 1);
 	le_request(&cmd, &reply, false);
 	le_check_reply(&cmd, &reply);
-	if (reply.status == LE_OK)
-		le_wait_durable(&reply, WHAT, cmd.name);
-	PG_RETURN_BOOL(reply.status == LE_OK);
+	PG_RETURN_BOOL(reply.status == LE_OK && le_durable_in_time(&reply));
 }
 
 typedef struct Holders
