@@ -996,13 +996,20 @@ run_one_by_one(uint32 *procs, int n)
 
 	for (int i = 0; i < n; i++)
 	{
-		if (try_batch(&procs[i], 1, false, &error))
-			continue;
-		fail_requests(&procs[i], 1, error);
-		if (!try_reload(&error))
+		while (!try_batch(&procs[i], 1, false, &error))
 		{
-			fail_requests(&procs[i], n - i, error);
-			return;
+			/* rewritten once more: no fault of this request */
+			bool		again = m.rewritten;
+
+			if (!again)
+				fail_requests(&procs[i], 1, error);
+			if (!try_reload(&error))
+			{
+				fail_requests(&procs[i], n - i, error);
+				return;
+			}
+			if (!again)
+				break;
 		}
 	}
 	if (!try_batch(NULL, 0, true, &error))
