@@ -30,6 +30,11 @@
 /* A caller waits this long for a manager to start, unless its own wait is
  * shorter. */
 #define MANAGER_START_TIMEOUT (5 * LE_SECOND)
+/* Even a try waits this long: a manager that restarts is back sooner. */
+#define MANAGER_MIN_TIMEOUT (1 * LE_SECOND)
+
+/* A commit does not wait longer than this for its releases to be applied. */
+#define RELEASE_TIMEOUT (5 * LE_SECOND)
 
 /* How often a wait looks at the client's socket and at the manager. */
 #define WAIT_TICK_MS 1000
@@ -101,16 +106,22 @@ le_watch_client(bool hold)
 
 /* Is the client still there?  The check does not read, so it loses nothing. */
 static void
-check_client(void)
+look_at_client(void)
 {
-	if (MyProcPort == NULL)
-		return;
-	watch_client(true, client_held);
-	if (!pq_check_connection())
+	if (MyProcPort != NULL && !pq_check_connection())
 	{
 		ClientConnectionLost = true;
 		InterruptPending = true;
 	}
+}
+
+/* In a wait: a host that falls silent is noticed as well. */
+static void
+check_client(void)
+{
+	if (MyProcPort != NULL)
+		watch_client(true, client_held);
+	look_at_client();
 }
 
 /* --- sessions --- */
@@ -142,14 +153,14 @@ session_exit(int code, Datum arg)
 }
 
 static void
-no_manager(void)
+no_manager(LeTime patience)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_CANNOT_CONNECT_NOW),
 			 errmsg("the lock_election manager of database \"%s\" is not running",
 					get_database_name(MyDatabaseId)),
-			 errdetail("It did not start within %d seconds.",
-					   (int) (MANAGER_START_TIMEOUT / LE_SECOND)),
+			 errdetail("It did not start within %.1f seconds.",
+					   (double) patience / LE_SECOND),
 			 errhint("See the server log; max_worker_processes may be too low.")));
 }
 
@@ -183,7 +194,7 @@ wait_turn(LeDatabase *db, long timeout_ms, LeTime *down_since, LeTime patience)
 		if (*down_since == 0)
 			*down_since = now;
 		else if (now - *down_since >= patience)
-			no_manager();
+			no_manager(patience);
 		timeout_ms = Min(timeout_ms, 10);
 	}
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
@@ -238,6 +249,41 @@ wait_for_slot(LeRequestSlot *slot)
 	pg_read_barrier();
 }
 
+/*
+ * Take part in this database's entry.  -1: all are in use; not only by the
+ * launcher, which looks whether a database has the extension, or by a command
+ * that needs a database for itself.
+ */
+static int
+attach_database(void)
+{
+	LeTime		give_up = le_clock() + MANAGER_START_TIMEOUT;
+
+	for (;;)
+	{
+		bool		passing = false;
+		int			database;
+
+		LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
+		database = le_database_find(MyDatabaseId, true);
+		if (database >= 0)
+			le_shared->databases[database].attached++;
+		for (int i = 0; i < le_shared->max_databases; i++)
+		{
+			LeDatabase *db = &le_shared->databases[i];
+
+			passing |= db->attached == 0 && db->state != LE_DB_RUNNING;
+		}
+		LWLockRelease(le_shared->lock);
+		if (database >= 0 || !passing || le_clock() >= give_up)
+			return database;
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 10, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
 void
 le_attach(void)
 {
@@ -250,11 +296,7 @@ le_attach(void)
 	slot = &le_shared->slots[le_my_proc()];
 	wait_for_slot(slot);
 
-	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	database = le_database_find(MyDatabaseId, true);
-	if (database >= 0)
-		le_shared->databases[database].attached++;
-	LWLockRelease(le_shared->lock);
+	database = attach_database();
 	if (database < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
@@ -334,6 +376,12 @@ put_text(LeText *text, char *payload, uint32 *len)
 	*len += text->len;
 }
 
+static bool
+needs_flush(void)
+{
+	return synchronous_commit > SYNCHRONOUS_COMMIT_OFF || le_min_durability > 0;
+}
+
 /* Steps 1 and 2 of the protocol, the slot being quiet; returns the number. */
 static uint32
 post(LeRequestKind kind, const LeCommand *cmd)
@@ -353,6 +401,7 @@ post(LeRequestKind kind, const LeCommand *cmd)
 		put_text(&slot->command.owner, slot->payload, &len);
 		put_text(&slot->command.value, slot->payload, &len);
 	}
+	slot->need_flush = needs_flush();
 	slot->posted_at = le_clock();
 	slot->sqlstate = 0;
 	slot->revision = 0;
@@ -388,8 +437,8 @@ wait_for_answer(uint32 number, const LeCommand *cmd, bool snapshot_kept)
 				down_since = 0,
 				patience = MANAGER_START_TIMEOUT;
 
-	if (cmd->wait > 0)
-		patience = Min(patience, cmd->wait);
+	if (cmd->wait >= 0)
+		patience = Min(patience, Max(cmd->wait, MANAGER_MIN_TIMEOUT));
 	while (pg_atomic_read_u32(&slot->answered) != number)
 	{
 		LeTime		now = le_clock();
@@ -446,15 +495,34 @@ raise_answer(void)
 	ereport(ERROR, (errcode(my_slot->sqlstate), errmsg("%s", message)));
 }
 
+/* Until what this session has sent before is applied. */
+static void
+wait_until_quiet(void)
+{
+	LeTime		down_since = 0;
+
+	if (slot_is_quiet())
+		return;
+	pg_atomic_fetch_and_u32(&my_slot->note, ~LE_NOTE_UNREAD);
+	le_ring(my_slot);
+	while (!slot_is_quiet())
+	{
+		if (pg_atomic_read_u32(&my_slot->note) & LE_NOTE_UNREAD)
+		{
+			pg_read_barrier();
+			raise_answer();
+		}
+		wait_turn(my_database(), 100, &down_since, MANAGER_START_TIMEOUT);
+	}
+}
+
 static void
 request(LeRequestKind kind, LeCommand *cmd, bool snapshot_kept)
 {
 	uint32		number;
-	LeTime		down_since = 0;
 
 	le_attach();
-	while (!slot_is_quiet())
-		wait_turn(my_database(), 100, &down_since, MANAGER_START_TIMEOUT);
+	wait_until_quiet();
 
 	if (cmd->kind == LE_CMD_ACQUIRE || cmd->kind == LE_CMD_AWAIT)
 	{
@@ -475,6 +543,13 @@ request(LeRequestKind kind, LeCommand *cmd, bool snapshot_kept)
 		wait_for_answer(number, cmd, snapshot_kept);
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(wait_cleanup, (Datum) 0);
+
+	/* who died while it waited gets nothing: the exit undoes the grant */
+	if (my_slot->reply.waited)
+	{
+		look_at_client();
+		CHECK_FOR_INTERRUPTS();
+	}
 	if ((cmd->wait != 0 && LockTimeout > 0) || client_watched)
 		wait_cleanup(0, (Datum) 0);
 	raise_answer();
@@ -499,26 +574,19 @@ le_request_look(LeRequestKind kind, LeCommand *cmd, LeReply *reply, char **page)
 	return my_slot->payload_len;
 }
 
-/* --- durability --- */
-
-static bool
-needs_flush(void)
-{
-	return synchronous_commit > SYNCHRONOUS_COMMIT_OFF || le_min_durability > 0;
-}
-
 void
 le_request_release_many(const char *payload, uint32 len, int count)
 {
 	LeRequestSlot *slot = my_slot;
 	LeDatabase *db = my_database();
-	LeTime		give_up = 0;
+	LeTime		give_up = le_clock() + RELEASE_TIMEOUT;
 	LeCommand	cmd = {.kind = LE_CMD_RELEASE};
 	uint32		number = 0;
 
 	/*
-	 * The transaction is committed: no interrupt may break out of here.  A
-	 * manager that is about to come back is waited for.
+	 * The transaction is committed: no interrupt may break out of here.  So
+	 * a manager that is away, or cannot write, is not waited for without end;
+	 * it finds the request when it can.
 	 */
 	for (;;)
 	{
@@ -532,26 +600,17 @@ le_request_release_many(const char *payload, uint32 len, int count)
 		}
 		if (number != 0 &&
 			(pg_atomic_read_u32(&slot->answered) == number ||
-			 pg_atomic_read_u32(&slot->note) & LE_NOTE_LATER))
+			 pg_atomic_read_u32(&slot->note) & LE_NOTE_UNREAD))
 			break;
-		if (pg_atomic_read_u32(&db->running) != 0)
-			give_up = 0;
-		else if (give_up == 0)
-		{
-			give_up = le_clock() + MANAGER_START_TIMEOUT;
-			want_manager(db);
-		}
-		else if (le_clock() >= give_up)
+		if (le_clock() >= give_up)
 			break;
+		want_manager(db);
 		if (WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH,
 					  100, PG_WAIT_EXTENSION) & WL_POSTMASTER_DEATH)
 			break;
 		ResetLatch(MyLatch);
 	}
 	SetLatch(MyLatch);
-	if (number != 0 && pg_atomic_read_u32(&slot->answered) == number &&
-		needs_flush())
-		XLogFlush((XLogRecPtr) slot->reply.lsn);
 }
 
 static int
@@ -576,7 +635,7 @@ sync_rep_mode(void)
  * grant can.
  */
 static void
-wait_for_standbys(XLogRecPtr lsn, bool given_back)
+wait_for_standbys(XLogRecPtr lsn)
 {
 	int			mode = sync_rep_mode();
 	bool		confirmed;
@@ -596,22 +655,28 @@ wait_for_standbys(XLogRecPtr lsn, bool given_back)
 		ereport(ERROR,
 				(errcode(ERRCODE_QUERY_CANCELED),
 				 errmsg("canceling wait for the replication of a lock"),
-				 given_back ?
+				 my_slot->command.kind == LE_CMD_ACQUIRE ?
 				 errdetail("It was granted locally, and may not be replicated; it is given back.") :
-				 errdetail("It was granted locally, and may not be replicated.")));
+				 errdetail("The request has taken effect locally, and may not be replicated.")));
+}
+
+bool
+le_durable_in_time(const LeReply *reply)
+{
+	LeTime		answered_at = my_slot->reply_at;
+
+	if (reply->lsn == 0 || !needs_flush())
+		return true;
+	XLogFlush((XLogRecPtr) reply->lsn);
+	wait_for_standbys((XLogRecPtr) reply->lsn);
+	return reply->valid_for == LE_NEVER || reply->valid_for <= 0 ||
+		le_clock() - answered_at < reply->valid_for;
 }
 
 void
 le_wait_durable(const LeReply *reply, const char *what, LeText name)
 {
-	LeTime		answered_at = my_slot->reply_at;
-
-	if (reply->lsn == 0 || !needs_flush())
-		return;
-	XLogFlush((XLogRecPtr) reply->lsn);
-	wait_for_standbys((XLogRecPtr) reply->lsn, reply->counted);
-	if (reply->valid_for != LE_NEVER && reply->valid_for > 0 &&
-		le_clock() - answered_at >= reply->valid_for)
+	if (!le_durable_in_time(reply))
 		ereport(ERROR,
 				(errcode(MAKE_SQLSTATE('L', 'E', '0', '0', '1')),
 				 errmsg("%s \"%.*s\" was lost while its durability was waited for",

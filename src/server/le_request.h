@@ -45,8 +45,9 @@ extern void le_mail(uint32 flag);
 
 /*
  * Wait until what this reply says is as durable as synchronous_commit asks
- * for; then check that the lease has not ended meanwhile (LE001).
+ * for; then check that the lease has not ended meanwhile (false; LE001).
  */
+extern bool le_durable_in_time(const LeReply *reply);
 extern void le_wait_durable(const LeReply *reply, const char *what, LeText name);
 
 /* DISCARD ALL: this connection's locks end, and it is another session. */

@@ -105,6 +105,7 @@ shmem_startup(void)
 		memset(p, 0, shared_size());
 		le_shared->lock = &GetNamedLWLockTranche("lock_election")->lock;
 		le_shared->boot = (uint64) GetCurrentTimestamp();
+		pg_atomic_init_u64(&le_shared->incarnation, 0);
 		le_shared->max_slots = MaxBackends;
 		le_shared->max_databases = le_max_databases;
 		le_shared->launcher_proc = -1;

@@ -123,7 +123,8 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 			ereport(ERROR,
 					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 					 errmsg("lock \"%.*s\" is held by another role",
-							(int) cmd->name.len, cmd->name.data)));
+							(int) cmd->name.len, cmd->name.data),
+					 errhint("A lock belongs to the role that acquired it: SET ROLE to that, or use force_release_lock().")));
 			return;
 		case LE_NO_LEASE:
 			raise_no_lease(cmd->lease);
@@ -131,7 +132,7 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 		case LE_LIMIT_WAITERS:
 			ereport(ERROR,
 					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-					 errmsg("too many wait for lock \"%.*s\"",
+					 errmsg("too many requests wait for lock \"%.*s\"",
 							(int) cmd->name.len, cmd->name.data),
 					 errhint("See lock_election.max_waiters_per_lock (%d).",
 							 le_max_waiters_per_lock)));
@@ -166,8 +167,9 @@ le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 	/*
 	 * Is this very transaction to release this connection's own lock?  Then it
 	 * is one more hold of it, the one that the release leaves at the commit.
+	 * Each permit is another one.
 	 */
-	if (cmd->owner.data == NULL && cmd->lease == 0)
+	if (cmd->owner.data == NULL && cmd->lease == 0 && cmd->mode != LE_MODE_PERMIT)
 		cmd->again = le_pending_own(cmd->ns, cmd->name);
 
 	if (cmd->wait != 0)
@@ -181,8 +183,8 @@ le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 	if (reply.status != LE_OK)
 		return 0;
 
-	/* not counted: then it takes back what was to be released */
-	if (reply.reentrant && !reply.counted)
+	/* on a lease nothing is counted: it takes back what was to be released */
+	if (reply.reentrant && cmd->lease != 0)
 		le_pending_cancel(reply.token);
 	if (cmd->ttl == LE_TTL_BOUND && cmd->lease == 0)
 		le_watch_client(true);
@@ -373,9 +375,7 @@ le_is_held(PG_FUNCTION_ARGS)
 	if (reply.status == LE_QUEUED)
 		PG_RETURN_BOOL(false);
 	le_check_reply(&cmd, &reply);
-	if (reply.status == LE_OK)
-		le_wait_durable(&reply, WHAT, cmd.name);
-	PG_RETURN_BOOL(reply.status == LE_OK);
+	PG_RETURN_BOOL(reply.status == LE_OK && le_durable_in_time(&reply));
 }
 
 typedef struct Holders

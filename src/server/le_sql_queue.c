@@ -87,7 +87,6 @@ le_await_lock(PG_FUNCTION_ARGS)
 	if (cmd.wait != 0)
 		gave_up = le_snapshot_give_up(fcinfo);
 	le_request(&cmd, &reply, cmd.wait != 0 && !gave_up);
-	reply.counted = false;		/* whatever becomes of this transaction */
 	if (reply.status == LE_OK)
 		le_wait_durable(&reply, WHAT, cmd.name);
 	if (gave_up)

@@ -270,8 +270,8 @@ le_stat(PG_FUNCTION_ARGS)
 {
 	LeDatabase *db = my_entry();
 	TupleDesc	desc;
-	Datum		values[20];
-	bool		nulls[20] = {false};
+	Datum		values[21];
+	bool		nulls[21] = {false};
 	int			n = 0;
 
 	if (db == NULL)
@@ -294,6 +294,7 @@ le_stat(PG_FUNCTION_ARGS)
 	values[n++] = COUNTER(failed_batches);
 	values[n++] = COUNTER(xids);
 	values[n++] = COUNTER(rows);
+	values[n++] = COUNTER(flushes);
 	values[n++] = COUNTER(hints_sent);
 	values[n++] = COUNTER(hints_dropped);
 	values[n++] = Float8GetDatum((double) pg_atomic_read_u64(&db->counters.write_us) / 1000.0);

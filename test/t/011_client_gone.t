@@ -47,6 +47,18 @@ sub alive
 	is($next->query("SELECT release_lock('killed')"), 't', 'release');
 	nothing_left($node);
 
+	# killed while it waited, and granted before anybody has looked
+	my $dead = session($node);
+	$holder = session($node);
+	$holder->query("SELECT acquire_lock('crossing')");
+	$dead->async("SELECT acquire_lock('crossing', ttl => '1 h')");
+	waiting($dead);
+	$dead->kill('KILL');
+	$holder->query("SELECT release_lock('crossing')");
+	like($watch->query("SELECT acquire_lock('crossing', wait => '10 s')"), qr/^\d+$/, 'a dead client is granted nothing');
+	$watch->query("SELECT release_lock('crossing')");
+	nothing_left($node);
+
 	# in an open transaction that holds, and has something to release
 	my $busy = session($node);
 	$busy->query("SELECT acquire_lock('pending', ttl => '1 h')");
