@@ -56,6 +56,14 @@ raise_no_lease(int64 lease)
 			 errmsg("lease " INT64_FORMAT " does not exist, or has ended", lease)));
 }
 
+void
+le_raise_other_lease(int64 lease)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("lease " INT64_FORMAT " belongs to another role", lease)));
+}
+
 /* A name used in two ways at a time. */
 static void
 raise_bad_use(const LeCommand *cmd, const LeReply *reply)
@@ -114,6 +122,8 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 							cmd->token, (int) cmd->name.len, cmd->name.data)));
 			return;
 		case LE_DENIED:
+			if (cmd->kind == LE_CMD_ACQUIRE)
+				le_raise_other_lease(cmd->lease);
 			ereport(ERROR,
 					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 					 errmsg("lock \"%.*s\" is held by another role",
@@ -186,8 +196,8 @@ le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 	return reply.token;
 }
 
-static int64
-lease_arg(FunctionCallInfo fcinfo, int number)
+int64
+le_lease_arg(FunctionCallInfo fcinfo, int number)
 {
 	if (PG_ARGISNULL(number))
 		return 0;
@@ -210,7 +220,7 @@ le_acquire_lock(PG_FUNCTION_ARGS)
 	cmd.wait = le_arg_wait(fcinfo, 2);
 	cmd.mode = le_arg_mode(fcinfo, 3);
 	cmd.owner = le_arg_owner(fcinfo, 4);
-	cmd.lease = lease_arg(fcinfo, 5);
+	cmd.lease = le_lease_arg(fcinfo, 5);
 	token = le_acquire(fcinfo, &cmd);
 	if (token == 0)
 		PG_RETURN_NULL();
@@ -228,7 +238,7 @@ le_try_acquire_lock(PG_FUNCTION_ARGS)
 	cmd.ttl = le_arg_ttl(fcinfo, 1, LE_TTL_BOUND);
 	cmd.mode = le_arg_mode(fcinfo, 2);
 	cmd.owner = le_arg_owner(fcinfo, 3);
-	cmd.lease = lease_arg(fcinfo, 4);
+	cmd.lease = le_lease_arg(fcinfo, 4);
 	token = le_acquire(fcinfo, &cmd);
 	if (token == 0)
 		PG_RETURN_NULL();
