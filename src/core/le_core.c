@@ -537,6 +537,13 @@ find_own(LeCore *core, const LeCommand *cmd, LeReply *reply)
 	return entry;
 }
 
+/* The renewal of an entry may be a write of the lease that it hangs on. */
+static bool
+lease_is_dirty(const LeEntry *entry)
+{
+	return entry->lease != NULL && entry->lease->row.dirty;
+}
+
 static void
 apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -562,7 +569,7 @@ apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	}
 	le_entry_renew(core, entry, now);
 	reply->valid_for = le_entry_time_left(entry, now);
-	reply->wrote = entry->slot->row.dirty;
+	reply->wrote = entry->slot->row.dirty || lease_is_dirty(entry);
 }
 
 /* The newest hold of this lock that this connection acquired. */
@@ -639,9 +646,10 @@ apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	}
 	le_entry_renew(core, entry, now);
 	reply->valid_for = le_entry_time_left(entry, now);
+	reply->wrote = lease_is_dirty(entry);
 	if (entry->state == LE_STATE_HELD)
 	{
-		reply->wrote = entry->slot->row.dirty;
+		reply->wrote |= entry->slot->row.dirty;
 		return;
 	}
 	reply->status = LE_QUEUED;

@@ -133,6 +133,7 @@ static void
 test_long_lease(void)
 {
 	int64_t		lease;
+	LeReply		a;
 
 	start();
 	lease = grant_lease(4 * LE_SAVE_INTERVAL);
@@ -143,6 +144,14 @@ test_long_lease(void)
 	batch();
 	now += LE_SECOND;
 	ok(on_lease(LE_CMD_KEEP_ALIVE, lease).wrote, "its renewal is written: it is restored from there");
+	batch();
+	a = acquire_on(1, "x", lease, false);
+	batch();
+	ok(!on_token(LE_CMD_RENEW, 1, "x", a.token).wrote, "the next one is not");
+	now += LE_SAVE_INTERVAL;
+	le_core_expire(core, now, 10);
+	batch();
+	ok(on_token(LE_CMD_RENEW, 1, "x", a.token).wrote, "the renewal of a lock on it is written as well");
 	batch();
 	pass(4 * LE_SAVE_INTERVAL - 1);
 	is_int(on_lease(LE_CMD_LEASE_TTL, lease).valid_for, 1, "it lives to its end");
