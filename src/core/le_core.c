@@ -419,7 +419,7 @@ apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	if (cmd->lease != 0)
 	{
 		lease = le_core_find_lease(core, cmd->lease);
-		reply->status = lease == NULL ? LE_NO_LEASE :
+		reply->status = lease == NULL || lease->deadline <= now ? LE_NO_LEASE :
 			lease->role != cmd->role ? LE_DENIED : LE_OK;
 		if (reply->status != LE_OK)
 			return;

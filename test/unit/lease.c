@@ -129,6 +129,40 @@ test_blocked_on_dead_lease(void)
 	stop();
 }
 
+/* Its deadline has passed, but the batch that ends it is not that far yet. */
+static void
+test_overdue(void)
+{
+	int64_t		lease;
+	LeReply		a;
+
+	start();
+	lease = grant_lease(TTL);
+	a = acquire(1, "x", X);
+	acquire_on(2, "x", lease, false);
+	acquire(3, "x", X);
+	batch();
+	now += TTL;
+	is_int(acquire_on(4, "y", lease, false).status, LE_NO_LEASE, "nothing can hang on an overdue lease");
+	release(1, "x", a.token);
+	le_core_expire(core, now, 10);
+	batch();
+	ok(got(2, LE_LOST), "who waits on it is not granted");
+	ok(got(3, LE_OK), "but the next one is");
+	stop();
+
+	start();
+	lease = grant_lease(TTL);
+	acquire_on(1, "x", lease, false);
+	batch();
+	now += TTL;
+	is_int(on_lease(LE_CMD_KEEP_ALIVE, lease).valid_for, TTL, "a keep-alive that is not too late to be read counts");
+	le_core_expire(core, now, 10);
+	batch();
+	is_int(acquire_on(2, "y", lease, false).status, LE_OK, "and the lease lives");
+	stop();
+}
+
 static void
 test_long_lease(void)
 {
@@ -167,6 +201,7 @@ main(void)
 	test_one_keep_alive_for_all();
 	test_waiter_on_dead_lease();
 	test_blocked_on_dead_lease();
+	test_overdue();
 	test_long_lease();
 	return done_testing();
 }
