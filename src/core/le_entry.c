@@ -347,6 +347,12 @@ le_lock_settle(LeCore *core, LeLock *lock, LeTime now)
 	{
 		LeEntry    *head = le_container(lock->queue.next, LeEntry, queue_link);
 
+		/* its lease is over, and ends when this batch's requests are done */
+		if (head->lease != NULL && head->lease->deadline <= now)
+		{
+			le_entry_end_only(core, head, LE_END_EXPIRED, 0, now);
+			continue;
+		}
 		if ((head->owner != NULL || head->lease != NULL) && lock->held > 0 &&
 			queue_head_joins(core, lock, head, now))
 			continue;

@@ -62,6 +62,14 @@ raise_no_lease(int64 lease)
 			 errmsg("lease " INT64_FORMAT " does not exist, or has ended", lease)));
 }
 
+void
+le_raise_other_lease(int64 lease)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("lease " INT64_FORMAT " belongs to another role", lease)));
+}
+
 /* A name used in two ways at a time. */
 static void
 raise_bad_use(const LeCommand *cmd, const LeReply *reply)
@@ -120,6 +128,8 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 							cmd->token, (int) cmd->name.len, cmd->name.data)));
 			return;
 		case LE_DENIED:
+			if (cmd->kind == LE_CMD_ACQUIRE)
+				le_raise_other_lease(cmd->lease);
 			ereport(ERROR,
 					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 					 errmsg("lock \"%.*s\" is held by another role",
