@@ -139,6 +139,20 @@ AS 'MODULE_PATHNAME', 'le_force_release_lock';
 COMMENT ON FUNCTION @extschema@.force_release_lock(text) IS
 'Ends the holders of a lock and returns how many there were. For members of the holder''s role and of pg_signal_backend; logged. Errors: 42501.';
 
+-- --- fences ---
+
+CREATE FUNCTION @extschema@.fence_lock(name text, token bigint)
+RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_fence_lock';
+COMMENT ON FUNCTION @extschema@.fence_lock(text, bigint) IS
+'From here to the end of the (sub)transaction nobody else is granted this lock: neither the end of its TTL nor a release or an administrator hands it on before. What the transaction writes after this is written by the holder, or not at all. lock_election.fence_timeout bounds it. Errors: LE001 the token does not hold the lock (any more), 42501 another role''s lock, 22023 bad argument, 53200 see max_locks_per_transaction.';
+
+CREATE FUNCTION @extschema@.fence_guard()
+RETURNS trigger LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_fence_guard';
+COMMENT ON FUNCTION @extschema@.fence_guard() IS
+'A trigger BEFORE INSERT, UPDATE, DELETE or TRUNCATE on a table of yours, with the name of a lock as its argument: only a transaction that has fenced this lock may write. Errors: 55000 it has not, 39P01 not a BEFORE trigger, 22023 bad argument.';
+
 -- --- permits ---
 
 CREATE FUNCTION @extschema@.acquire_permit(

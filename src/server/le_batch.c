@@ -30,6 +30,7 @@
 
 #include "le_batch.h"
 #include "le_compat.h"
+#include "le_fence.h"
 #include "le_look.h"
 #include "le_xact.h"
 
