@@ -325,6 +325,7 @@ struct LeEntry
 	bool		place;			/* a queue place, not a blocked call */
 	bool		lapsed;			/* ended, but still fenced */
 	LeTime		cool_until;		/* lapsed: no next grant before; 0: none */
+	LeTime		lapsed_at;		/* or when its fence was last overdue */
 	int64_t		answer_token;	/* what the waiter is told */
 	LeRow		row;			/* queue place's row */
 };
@@ -419,6 +420,12 @@ extern int	le_core_expire(LeCore *core, LeTime now, int max);
 
 /* When le_core_expire() has something to do next; LE_NEVER: nothing. */
 extern LeTime le_core_next_deadline(const LeCore *core);
+
+/*
+ * A holder that has ended this long ago and is still fenced; it is not
+ * returned again before as much time has passed once more.  NULL: none.
+ */
+extern LeEntry *le_core_overdue(LeCore *core, LeTime timeout, LeTime now);
 
 /* --- effects of the batch --- */
 

@@ -567,6 +567,7 @@ batch(const uint32 *procs, int n, bool expire)
 	empty_mailboxes();
 	le_core_batch_done(m.core, lsn);
 	publish();
+	le_fence_end_overdue(m.core, now);
 }
 
 /* What the failed batch has taken is to be taken again. */

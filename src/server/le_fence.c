@@ -24,6 +24,7 @@
 
 #include "le_compat.h"
 #include "le_fence.h"
+#include "le_shmem.h"
 #include "le_xact.h"
 
 typedef struct LeFence
@@ -131,6 +132,32 @@ le_fence_procs(int64 token, int signo)
 	LWLockRelease(ProcArrayLock);
 	pfree(vxids);
 	return procs;
+}
+
+/*
+ * The connection, not its statement: a cancel would leave what was fenced
+ * before a savepoint, and says nothing to a client that is idle.
+ */
+void
+le_fence_end_overdue(LeCore *core, LeTime now)
+{
+	LeTime		timeout = (LeTime) le_fence_timeout * LE_MS;
+	LeEntry    *entry;
+
+	while (timeout > 0 && (entry = le_core_overdue(core, timeout, now)) != NULL)
+	{
+		List	   *procs = le_fence_procs(entry->token, SIGTERM);
+		ListCell   *lc;
+
+		foreach(lc, procs)
+			ereport(LOG,
+					(errmsg("terminating connection of process %d due to lock_election.fence_timeout",
+							le_proc(lfirst_int(lc))->pid),
+					 errdetail("Its transaction has fenced lock \"%.*s\", whose lease ended more than %d ms ago.",
+							   (int) entry->lock->name_len, entry->lock->name,
+							   le_fence_timeout)));
+		list_free(procs);
+	}
 }
 
 /* --- ends --- */

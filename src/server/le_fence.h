@@ -34,6 +34,12 @@ extern bool le_fence_held(int64 token);
  */
 extern List *le_fence_procs(int64 token, int signo);
 
+/*
+ * In the manager: terminate the connections that fence, for longer than
+ * lock_election.fence_timeout, a holder that has ended.
+ */
+extern void le_fence_end_overdue(LeCore *core, LeTime now);
+
 /* Ends of (sub)transactions, told by le_xact.c after their locks are gone. */
 extern void le_fence_sub_committed(SubTransactionId subxact, SubTransactionId parent);
 extern void le_fence_sub_aborted(SubTransactionId subxact);

@@ -221,5 +221,6 @@ extern int	le_max_waiters_per_lock;
 extern int	le_expiry_grace;	/* ms */
 extern int	le_min_batch_interval;	/* ms */
 extern int	le_min_durability;
+extern int	le_fence_timeout;	/* ms; 0: none */
 
 #endif							/* LE_SHMEM_H */

@@ -155,11 +155,11 @@ foreach my $how (
 {
 	my $token = acquire($a, 'x', '300 ms');
 
-	$a->query("BEGIN; SAVEPOINT s; SELECT fence_lock('x', $token); SAVEPOINT inner");
+	$a->query("BEGIN; SAVEPOINT s; SELECT fence_lock('x', $token); SAVEPOINT later");
 	$b->async("SELECT acquire_lock('x')");
 	waiting($b);
 	lapsed('x', $token);
-	$a->query('ROLLBACK TO inner');
+	$a->query('ROLLBACK TO later');
 	$c->query('SELECT 1 FROM pg_sleep(1.2)');
 	ok(!$b->ready, 'ROLLBACK TO a later savepoint keeps the fence');
 	$a->query('ROLLBACK TO s');
@@ -261,6 +261,128 @@ foreach my $how (
 	nothing_left($node);
 }
 
+# --- fence_timeout ---
+
+{
+	my ($idle, $busy, $savepoint, $quick) = map { session($node) } 1 .. 4;
+	my $log = -s $node->logfile;
+	my %token = map { $_ => acquire($c, $_, '300 ms') } qw(idle busy savepoint);
+	$token{quick} = acquire($c, 'quick');
+
+	$node->append_conf('postgresql.conf', "lock_election.fence_timeout = '1s'\n");
+	$node->reload;
+	$idle->query("BEGIN; SELECT fence_lock('idle', $token{idle})");
+	$savepoint->query("BEGIN; SAVEPOINT s; SELECT fence_lock('savepoint', $token{savepoint}); SAVEPOINT t");
+	$quick->query("BEGIN; SELECT fence_lock('quick', $token{quick})");
+	$busy->query("BEGIN; SELECT fence_lock('busy', $token{busy})");
+	$busy->async('SELECT 1 FROM pg_sleep(60)');
+	lapsed($_, $token{$_}) foreach qw(idle busy savepoint);
+	is($b->query("SELECT acquire_lock('$_', wait => '10 s') IS NOT NULL"), 't', "fence_timeout ends a transaction ($_)") foreach qw(idle busy savepoint);
+	foreach my $session ($idle, $busy, $savepoint)
+	{
+		is($c->query("SELECT count(*) FROM pg_stat_activity WHERE pid = $session->{pid}"), '0', 'its connection is terminated');
+	}
+	like(slurp_file($node->logfile, $log),
+		qr/terminating connection of process $idle->{pid} due to lock_election.fence_timeout.*Its transaction has fenced lock "idle", whose lease ended more than 1000 ms ago/s,
+		'and the log says why');
+	is($quick->query('SELECT 1'), '1', 'not that of a holder whose lease goes on');
+	is($quick->query("COMMIT; SELECT release_lock('quick', $token{quick})"), 't', 'however long');
+	$b->query("SELECT release_lock('$_')") foreach qw(idle busy savepoint);
+	$_->quit foreach $idle, $busy, $savepoint, $quick;
+
+	# 0: never
+	$node->append_conf('postgresql.conf', "lock_election.fence_timeout = 0\n");
+	$node->reload;
+	my $token = acquire($a, 'x', '300 ms');
+	$a->query("BEGIN; SELECT fence_lock('x', $token)");
+	lapsed('x', $token);
+	is($b->query("SELECT acquire_lock('x', wait => '2500 ms')"), '', 'with fence_timeout = 0 it can last');
+	is($a->query('COMMIT') . $a->error, '', 'and commits');
+	nothing_left($node);
+}
+
+# --- guards of tables ---
+
+{
+	my $refused = qr/55000: cannot write to table "guarded": this transaction has not fenced lock "books"/;
+	my $token = acquire($a, 'books');
+
+	one(q{CREATE TABLE guarded (id int PRIMARY KEY, v int);
+		INSERT INTO guarded VALUES (1, 1), (2, 2);
+		CREATE TRIGGER a BEFORE INSERT OR UPDATE OR DELETE ON guarded FOR EACH ROW EXECUTE FUNCTION fence_guard('books');
+		CREATE TRIGGER b BEFORE TRUNCATE ON guarded FOR EACH STATEMENT EXECUTE FUNCTION fence_guard('books')});
+	fails($a, $_, $refused, "refused: $_")
+	  foreach 'INSERT INTO guarded VALUES (3, 3)', 'UPDATE guarded SET v = 3', 'DELETE FROM guarded', 'TRUNCATE guarded',
+	  'INSERT INTO guarded VALUES (1, 1) ON CONFLICT DO NOTHING';
+	fails($a, "COPY guarded FROM PROGRAM 'echo 3,3' WITH (FORMAT csv)", $refused, 'refused: COPY');
+	like($a->query('SELECT count(*) FROM guarded'), qr/2$/, 'nothing was written');
+
+	$a->query("BEGIN; SELECT fence_lock('books', $token)");
+	is($a->query('INSERT INTO guarded VALUES (3, 3) RETURNING v; UPDATE guarded SET v = v * 10 RETURNING v; DELETE FROM guarded WHERE id = 1 RETURNING v'),
+		"3\n10\n20\n30\n10", 'fenced, all are written as they are meant');
+	is($a->query('TRUNCATE guarded; INSERT INTO guarded VALUES (1, 1)') . $a->error, '', 'TRUNCATE as well');
+	$a->query('COMMIT');
+	fails($a, 'UPDATE guarded SET v = 3', $refused, 'not in the next transaction');
+	is(one('SELECT v FROM guarded'), '1', 'what was written is there');
+
+	# the fence of now, not a flag
+	$a->query("BEGIN; SAVEPOINT s; SELECT fence_lock('books', $token); UPDATE guarded SET v = 2; ROLLBACK TO s");
+	is($a->error, '', 'fenced in a subtransaction');
+	fails($a, 'UPDATE guarded SET v = 3', $refused, 'ROLLBACK TO undoes it');
+	$a->query("BEGIN; SAVEPOINT s; SELECT fence_lock('books', $token); RELEASE s; SAVEPOINT t; ROLLBACK TO t; UPDATE guarded SET v = 4; COMMIT");
+	is($a->error, '', 'RELEASE keeps it');
+	fails($a, "BEGIN; SAVEPOINT s; SAVEPOINT t; SELECT fence_lock('books', $token); RELEASE t; ROLLBACK TO s; UPDATE guarded SET v = 5", $refused,
+		'ROLLBACK TO further out undoes it all the same');
+	fails($a, q{BEGIN; DO $$ BEGIN PERFORM fence_lock('books', } . $token . q{); RAISE division_by_zero; EXCEPTION WHEN division_by_zero THEN NULL; END $$; UPDATE guarded SET v = 5},
+		$refused, 'as does an exception block');
+
+	# another transaction's fence, another lock's, another token's
+	my $other = acquire($a, 'other');
+	$b->query("BEGIN; SELECT fence_lock('books', $token)");
+	fails($a, "BEGIN; SELECT fence_lock('other', $other); UPDATE guarded SET v = 5", $refused, 'the fence of another lock or another transaction does not count');
+	$b->query('COMMIT');
+	$a->query("SELECT release_lock('books', $token)");
+	my $next = acquire($b, 'books');
+	fails($a, "BEGIN; SELECT fence_lock('books', $token); UPDATE guarded SET v = 5", qr/LE001/, 'nor is an earlier holder let through');
+	fails($a, q{BEGIN; DO $$ BEGIN PERFORM fence_lock('books', } . $token . q{); EXCEPTION WHEN SQLSTATE 'LE001' THEN NULL; END $$; UPDATE guarded SET v = 5},
+		$refused, 'also where it does not look at the error');
+	$b->query("BEGIN; SELECT fence_lock('books', $next); UPDATE guarded SET v = 6; COMMIT");
+	is($b->error . one('SELECT v FROM guarded'), '6', 'the next holder is');
+	$b->query("SELECT release_lock('books')");
+	$a->query("SELECT release_lock('other')");
+
+	# ended while it was fenced: nobody else can have it, so it may go on
+	$token = acquire($a, 'books', '300 ms');
+	$a->query("BEGIN; SELECT fence_lock('books', $token)");
+	lapsed('books', $token);
+	$a->query('UPDATE guarded SET v = 7; COMMIT');
+	is($a->error . one('SELECT v FROM guarded'), '7', 'a TTL that ends while it is fenced takes nothing away');
+	is($a->query("SET session_replication_role = replica; UPDATE guarded SET v = 8 RETURNING v; RESET session_replication_role"), '8',
+		'what a replica applies is not asked');
+	nothing_left($node);
+}
+
+# --- guards put to a wrong use ---
+
+{
+	one('CREATE TABLE wrong (v int); CREATE VIEW wrong_view AS SELECT * FROM wrong');
+	my @wrong = (
+		[ 'BEFORE INSERT ON wrong FOR EACH ROW', '', qr/22023: trigger "g" must call fence_guard with one argument/, 'no argument' ],
+		[ 'BEFORE INSERT ON wrong FOR EACH ROW', "'a', 'b'", qr/22023: trigger "g" must call fence_guard with one argument/, 'two arguments' ],
+		[ 'BEFORE INSERT ON wrong FOR EACH ROW', "''", qr/22023: trigger "g" calls fence_guard with a name of 0 bytes/, 'an empty name' ],
+		[ 'BEFORE INSERT ON wrong', "'" . ('n' x 256) . "'", qr/22023: trigger "g" calls fence_guard with a name of 256 bytes/, 'a name too long' ],
+		[ 'AFTER INSERT ON wrong FOR EACH ROW', "'a'", qr/39P01: trigger "g" must be fired BEFORE/, 'AFTER' ],
+		[ 'INSTEAD OF INSERT ON wrong_view FOR EACH ROW', "'a'", qr/39P01: trigger "g" must be fired BEFORE/, 'INSTEAD OF' ]);
+	foreach my $case (@wrong)
+	{
+		my ($when, $arguments, $error, $name) = @$case;
+		my $table = $when =~ /view/ ? 'wrong_view' : 'wrong';
+		fails($a, "BEGIN; CREATE TRIGGER g $when EXECUTE FUNCTION fence_guard($arguments); INSERT INTO $table VALUES (1)", $error, "wrong use: $name");
+	}
+	fails($a, 'SELECT fence_guard()', qr/0A000|39P01/, 'wrong use: not a trigger');
+	nothing_left($node);
+}
+
 # --- more fences than PostgreSQL has room for locks ---
 
 {
@@ -272,23 +394,23 @@ foreach my $how (
 
 	# nobody can write while there is no room at all; what needs no row goes on, also with what is fenced
 	my ($name, $token) = split /\|/, $a->query('SELECT name, token FROM held LIMIT 1');
-	my $long = acquire($b, 'long');
+	my $long = acquire($b, 'long', '1 min');
 	my $short = acquire($c, 'short', '500 ms');
 	$c->query("BEGIN; SELECT fence_lock('short', $short)");
 	$a->query(q{BEGIN; DO $$ DECLARE n int := 0;
 		BEGIN LOOP BEGIN PERFORM pg_advisory_xact_lock(n); EXCEPTION WHEN out_of_memory THEN EXIT; END; n := n + 1; END LOOP; END $$});
 	is($a->error, '', 'then all room for locks is taken');
-	$a->query('SAVEPOINT full');
+	$a->query('SAVEPOINT no_room');
 	$a->query("SELECT fence_lock('$name', $token)");
 	like($a->error, qr/53200: out of shared memory.*max_locks_per_transaction/s, 'no room for one more fence: an error that says so');
-	$a->query('ROLLBACK TO full');
-	$a->query('SELECT 1 FROM pg_sleep(1)');
-	is($b->query("SELECT renew_lock('long', $long)") . $b->error, '01:00:00', 'renewals go on');
+	$a->query('ROLLBACK TO no_room');
+	select undef, undef, undef, 1;
+	is($b->query("SELECT renew_lock('long', $long)") . $b->error, '00:01:00', 'renewals go on');
 	$b->query("SELECT try_acquire_lock('meanwhile')");
 	like($b->error, qr/53200: out of shared memory/, 'a new lock cannot be written');
 	$a->query('ROLLBACK');
-	wait_until(sub { $b->query("SELECT try_acquire_lock('meanwhile') IS NOT NULL") eq 't' });
-	is($b->query("SELECT release_lock('meanwhile') AND release_lock('long')"), 't', 'afterwards it can');
+	ok(wait_until(sub { $b->query("SELECT try_acquire_lock('meanwhile') IS NOT NULL") eq 't' }), 'afterwards it can');
+	is($b->query("SELECT release_lock('meanwhile') AND release_lock('long')"), 't', 'and released');
 	lapsed('short', $short);
 	$c->query('COMMIT');
 	is($a->query("SELECT fence_lock('$name', $token)") . $a->error, '', 'and there is room for fences');
