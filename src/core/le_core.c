@@ -1103,6 +1103,14 @@ le_core_batch_done(LeCore *core, uint64_t lsn)
 
 /* --- looking --- */
 
+LeEntry *
+le_core_waiting_on(const LeCore *core, uint64_t session, uint32_t sessno)
+{
+	assert(sessno < core->max_sessions);
+	return core->sessions[sessno].id == session ?
+		core->sessions[sessno].waiting_on : NULL;
+}
+
 uint32_t
 le_core_places(const LeCore *core)
 {

@@ -484,6 +484,9 @@ extern void le_core_load_done(LeCore *core, LeTime now);
 /* --- looking --- */
 
 extern LeEntry *le_core_find_token(const LeCore *core, int64_t token);
+/* What the blocked call of this session waits for; NULL: it has none. */
+extern LeEntry *le_core_waiting_on(const LeCore *core, uint64_t session,
+								   uint32_t sessno);
 extern LeLease *le_core_find_lease(const LeCore *core, int64_t id);
 extern LeLock *le_core_find_lock(const LeCore *core, LeKind ns, LeText name);
 
