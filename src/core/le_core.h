@@ -212,9 +212,9 @@ typedef struct LeReply
  */
 typedef struct LeRow
 {
-	uint64_t	locator;		/* the row's TID */
-	bool		on_disk;
-	bool		dirty;
+	uint64_t	locator:62;		/* the row's TID */
+	uint64_t	on_disk:1;
+	uint64_t	dirty:1;
 } LeRow;
 
 typedef enum LeTimerKind
@@ -260,13 +260,13 @@ struct LeSlot
 struct LeLock
 {
 	LeLock	   *hash_next;
-	uint32_t	hash;
-	uint8_t		ns;				/* LeKind */
-	uint8_t		mode;			/* LeMode of its holders; 0: none */
-	bool		doomed;			/* to be freed with the batch */
-	bool		doom_listed;
-	uint16_t	name_len;
 	char	   *name;			/* not terminated */
+	uint32_t	hash;
+	uint16_t	name_len;
+	uint8_t		ns;				/* LeKind */
+	uint8_t		mode:6;			/* LeMode of its holders; 0: none */
+	uint8_t		doomed:1;		/* to be freed with the batch */
+	uint8_t		doom_listed:1;
 	LeSlot	   *slots;
 	LeSlot	   *free_slots;
 	int32_t		next_number;	/* of the next new slot */
@@ -299,10 +299,27 @@ struct LeEntry
 	int64_t		token;
 	LeTime		ttl;			/* LE_TTL_BOUND: as long as its session */
 	LeTime		deadline;		/* end of its own lease; LE_NEVER */
-	LeTime		acquired_at;	/* while HELD */
-	LeTime		since;			/* entered the queue */
-	LeTime		saved_at;		/* renewed, or its time left written */
-	LeTime		saved_left;		/* time left for its row, not before it */
+	union
+	{
+		LeTime		since;		/* QUEUED: entered the queue */
+		LeTime		acquired_at;	/* HELD */
+	};
+	union
+	{
+		LeTime		wait_until; /* QUEUED: of the wait */
+		LeTime		saved_at;	/* HELD: renewed, or its time left written */
+		LeTime		cool_until; /* lapsed: no next grant before; 0: none */
+	};
+	union
+	{
+		struct
+		{
+			uint32_t	wait_xact,	/* QUEUED: transaction of the wait */
+						wait_subxact;
+		};
+		LeTime		saved_left; /* HELD: time left for its row, not before */
+		LeTime		lapsed_at;	/* lapsed: since when, or overdue last */
+	};
 	LeTimer		timer;
 	uint64_t	lsn;			/* of the row's newest version */
 	uint64_t	session;		/* who asked; 0: gone */
@@ -311,9 +328,6 @@ struct LeEntry
 	uint32_t	request;		/* who is to be answered ... */
 	uint32_t	waiter_sessno;
 	uint64_t	waiter_session; /* ... 0: nobody waits */
-	LeTime		wait_until;		/* of that wait */
-	uint32_t	wait_xact,
-				wait_subxact;	/* transaction of that wait */
 	uint32_t	hold_count;
 	uint16_t	value_len;
 	uint8_t		owner_len;
@@ -324,8 +338,6 @@ struct LeEntry
 	bool		answering;		/* in the list of answers */
 	bool		place;			/* a queue place, not a blocked call */
 	bool		lapsed;			/* ended, but still fenced */
-	LeTime		cool_until;		/* lapsed: no next grant before; 0: none */
-	LeTime		lapsed_at;		/* or when its fence was last overdue */
 	int64_t		answer_token;	/* what the waiter is told */
 	LeRow		row;			/* queue place's row */
 };

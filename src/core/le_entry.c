@@ -484,12 +484,14 @@ le_entry_renew(LeCore *core, LeEntry *entry, LeTime now)
 	if (entry->ttl == LE_TTL_BOUND)
 		return;
 	entry->deadline = le_add(now, entry->ttl);
-	entry->saved_at = now;
-	if (entry->state == LE_STATE_HELD && entry->ttl > LE_SAVE_INTERVAL &&
-		entry->saved_left < entry->ttl)
+	if (entry->state == LE_STATE_HELD)
 	{
-		entry->saved_left = entry->ttl;
-		le_slot_dirty(core, entry->slot);
+		entry->saved_at = now;
+		if (entry->ttl > LE_SAVE_INTERVAL && entry->saved_left < entry->ttl)
+		{
+			entry->saved_left = entry->ttl;
+			le_slot_dirty(core, entry->slot);
+		}
 	}
 	le_entry_arm(core, entry);
 }
@@ -535,7 +537,6 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 	entry->acquired_at = now;
 	entry->saved_at = now;
 	entry->saved_left = entry->ttl;
-	entry->wait_until = LE_NEVER;
 	entry->deadline = (entry->lease != NULL || entry->ttl == LE_TTL_BOUND) ?
 		LE_NEVER : le_add(now, entry->ttl);
 	slot->holder = entry;
@@ -563,7 +564,10 @@ le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until,
 	{
 		/* written, or a reload would bring it back to life */
 		if (!entry->lapsed || cool_until > entry->cool_until)
+		{
+			entry->cool_until = cool_until;
 			le_slot_dirty(core, entry->slot);
+		}
 		if (!entry->lapsed)
 		{
 			entry->lapsed = true;
@@ -571,8 +575,6 @@ le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until,
 			entry->end = (uint8_t) how;
 			le_link_before(&core->lapsed, &entry->queue_link);
 		}
-		if (cool_until > entry->cool_until)
-			entry->cool_until = cool_until;
 		entry->deadline = le_add(now, LE_FENCE_RETRY);
 		le_timer_set(core, &entry->timer, entry->deadline);
 		return;

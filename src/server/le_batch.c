@@ -19,7 +19,6 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "port.h"
-#include "replication/syncrep.h"
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
 #include "storage/latch.h"
@@ -89,6 +88,7 @@ typedef struct Manager
 	int			nmails;
 	uint32	   *fresh;			/* procs whose request was taken in it */
 	int			nfresh;
+	bool		flush;			/* somebody asks for it */
 	bool		rewritten;		/* the tables are other ones */
 	bool		gone;			/* the extension was dropped */
 	LeStats		seen;			/* core's counters already published */
@@ -127,13 +127,19 @@ answer(uint32 proc, uint32 number, const LeReply *reply)
 }
 
 static void
+put_error(LeRequestSlot *slot, int sqlstate, const char *message)
+{
+	slot->sqlstate = sqlstate;
+	strlcpy(slot->message, message, sizeof(slot->message));
+}
+
+static void
 answer_error(uint32 proc, int sqlstate, const char *message)
 {
 	LeRequestSlot *slot = slot_of(proc);
 	LeReply		reply = {0};
 
-	slot->sqlstate = sqlstate;
-	strlcpy(slot->message, message, sizeof(slot->message));
+	put_error(slot, sqlstate, message);
 	answer(proc, pg_atomic_read_u32(&slot->posted), &reply);
 }
 
@@ -154,16 +160,19 @@ static void
 take_mail(uint32 proc, LeTime now)
 {
 	LeRequestSlot *slot = slot_of(proc);
-	Mail	   *mail = &m.mails[m.nmails];
+	uint32		flags = pg_atomic_read_u32(&slot->mail);
+	uint64		undo = pg_atomic_read_u64(&slot->undo);
 	LeCommand	cmd = {0};
 	LeReply		reply;
+	Mail	   *mail;
 
-	mail->proc = proc;
-	mail->flags = pg_atomic_read_u32(&slot->mail);
-	mail->undo = pg_atomic_read_u64(&slot->undo);
-	if (mail->flags == 0 && mail->undo == 0)
+	if (flags == 0 && undo == 0)
 		return;
-	m.nmails++;
+
+	mail = &m.mails[m.nmails++];
+	mail->proc = proc;
+	mail->flags = flags;
+	mail->undo = undo;
 
 	cmd.session = slot->session;
 	cmd.sessno = proc;
@@ -236,6 +245,17 @@ apply_release_many(LeRequestSlot *slot, LeReply *reply, LeTime now)
 }
 
 static void
+apply_look(LeRequestSlot *slot, LeReply *reply, LeTime now)
+{
+	LeLookCursor cursor = {.place = slot->command.token,.last = slot->command.revision};
+
+	slot->payload_len = le_look_fill(m.core, &slot->command, &cursor, slot->payload,
+									 sizeof(slot->payload), now);
+	reply->token = cursor.place;
+	reply->count = cursor.last;
+}
+
+static void
 apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 {
 	LeCommand	cmd = slot->command;
@@ -266,10 +286,13 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 		}
 		return;
 	}
-	confirm = confirm && reply.status == LE_OK && SyncRepRequested() &&
-		le_sync_standbys_defined();
+	/* SyncRepRequested() would ask for the manager's own level */
+	confirm = confirm && reply.status == LE_OK && slot->need_flush &&
+		max_wal_senders > 0 && le_sync_standbys_defined();
 	if (reply.wrote || confirm)
 	{
+		if (reply.wrote && reply.valid_for != LE_NEVER && slot->need_flush)
+			m.flush = true;
 		defer(proc, cmd.request, &reply, confirm);
 	}
 	else
@@ -304,12 +327,11 @@ take_request(uint32 proc, LeTime now)
 			break;
 		case LE_REQUEST_RELEASE_MANY:
 			apply_release_many(slot, &reply, now);
+			m.flush |= reply.wrote && slot->need_flush;
 			defer(proc, number, &reply, false);
 			break;
 		case LE_REQUEST_LOOK:
-			reply.token = slot->command.token;
-			slot->payload_len = le_look_fill(m.core, &slot->command, &reply.token,
-											 slot->payload, sizeof(slot->payload), now);
+			apply_look(slot, &reply, now);
 			answer(proc, number, &reply);
 			break;
 		case LE_REQUEST_LOOK_LEASES:
@@ -330,7 +352,10 @@ compare_revision(const void *a, const void *b)
 	return ra < rb ? -1 : ra > rb ? 1 : 0;
 }
 
-/* Requests that waited before the core was loaded, in their old order. */
+/*
+ * Requests that waited before the core was loaded, in their old order.  Only
+ * when all are back is anybody granted anything.
+ */
 static void
 reenter_waiting(LeTime now)
 {
@@ -350,6 +375,7 @@ reenter_waiting(LeTime now)
 		take_request(procs[i], now);
 	}
 	m.nfresh = 0;				/* their revision is kept if this fails */
+	le_core_load_done(m.core, now);
 	m.reenter = false;
 	pfree(procs);
 }
@@ -362,6 +388,19 @@ anything_to_write(void)
 	return le_core_dirty_slots(m.core) != NULL ||
 		le_core_dirty_leases(m.core) != NULL ||
 		le_core_dirty_places(m.core) != NULL;
+}
+
+/* Answers to waiters need a flush if any of them does. */
+static void
+flush_for_answers(void)
+{
+	for (LeEntry *entry = le_core_answers(m.core); entry != NULL;
+		 entry = entry->answer_next)
+	{
+		if (entry->answer == LE_OK && entry->ttl != LE_TTL_BOUND &&
+			slot_of(entry->waiter_sessno)->need_flush)
+			m.flush = true;
+	}
 }
 
 static void
@@ -385,13 +424,6 @@ commit_transaction(bool flush)
 	return XactLastCommitEnd;
 }
 
-/*
- * Write and commit, without a flush: each caller's backend flushes what its
- * answer rests on, as for a commit of its own, before it tells anybody.  So
- * PostgreSQL's group commit serves lock_election too, the next batch is
- * applied while the disk is busy with this one, and a renewal or a failed try
- * never waits for a disk.
- */
 static XLogRecPtr
 write_batch(LeTime now)
 {
@@ -399,7 +431,6 @@ write_batch(LeTime now)
 	LeTime		start = le_clock();
 	int64		incarnation;
 	XLogRecPtr	lsn;
-	bool		flush = false;
 	int			rows;
 
 	begin_transaction();
@@ -417,15 +448,18 @@ write_batch(LeTime now)
 		/* the counter was full: the next incarnation is on disk before use */
 		m.meta.incarnation = incarnation;
 		le_store_write_meta(&m.meta);
-		flush = true;
+		m.flush = true;
 	}
 	le_store_close();
-	lsn = commit_transaction(flush);
+	flush_for_answers();
+	lsn = commit_transaction(m.flush);
 	pgstat_report_stat(false);
 
 	pg_atomic_fetch_add_u64(&counters->batches, 1);
 	pg_atomic_fetch_add_u64(&counters->xids, 1);
 	pg_atomic_fetch_add_u64(&counters->rows, rows);
+	if (m.flush)
+		pg_atomic_fetch_add_u64(&counters->flushes, 1);
 	pg_atomic_fetch_add_u64(&counters->write_us, le_clock() - start);
 	return lsn;
 }
@@ -558,7 +592,7 @@ static void
 batch_reset(void)
 {
 	m.ndeferred = m.nmails = m.nfresh = 0;
-	m.rewritten = false;
+	m.flush = m.rewritten = false;
 	MemoryContextReset(m.batch_context);
 	MemoryContextSwitchTo(m.batch_context);
 }
@@ -575,6 +609,16 @@ apply_limits(void)
 }
 
 static void
+take(const uint32 *procs, int n, LeTime now)
+{
+	for (int i = 0; i < n; i++)
+	{
+		take_mail(procs[i], now);
+		take_request(procs[i], now);
+	}
+}
+
+static void
 batch(const uint32 *procs, int n, bool expire)
 {
 	LeTime		now = core_now();
@@ -584,11 +628,7 @@ batch(const uint32 *procs, int n, bool expire)
 	apply_limits();
 	if (m.reenter)
 		reenter_waiting(now);
-	for (int i = 0; i < n; i++)
-	{
-		take_mail(procs[i], now);
-		take_request(procs[i], now);
-	}
+	take(procs, n, now);
 	if (expire)
 		le_core_expire(m.core, now, EXPIRE_A_BATCH);
 	if (anything_to_write())
@@ -770,6 +810,24 @@ load_core(int64 next_revision, bool drop_all)
 	m.reenter = true;
 }
 
+/* While there is no core to do it: waits that have run out end all the same. */
+static void
+end_waits(void)
+{
+	LeTime		now = le_clock();
+	LeReply		reply = {.status = LE_NOT_GRANTED};
+
+	for (int i = 0; i < le_shared->max_slots; i++)
+	{
+		LeRequestSlot *slot = slot_of(i);
+
+		if (slot->session != 0 && slot->database == m.index && slot->revision != 0 &&
+			slot->command.kind == LE_CMD_ACQUIRE && slot->command.wait > 0 &&
+			now - slot->posted_at >= slot->command.wait)
+			answer(i, pg_atomic_read_u32(&slot->posted), &reply);
+	}
+}
+
 /*
  * Load again after a failed batch.  Deadlines go on where they were; the time
  * in which nothing could be renewed does not count.
@@ -793,7 +851,6 @@ try_reload(ErrorData **error)
 		if (m.broken_at != 0 && le_clock() - m.broken_at > STALL)
 			m.shift += le_clock() - m.broken_at;
 		m.broken_at = 0;
-		le_core_load_done(m.core, core_now());
 		ok = true;
 	}
 	PG_CATCH();
@@ -805,6 +862,7 @@ try_reload(ErrorData **error)
 		AbortCurrentTransaction();
 		m.core_valid = false;
 		m.retry_at = le_clock() + RETRY_AFTER;
+		end_waits();
 	}
 	PG_END_TRY();
 	return ok;
@@ -864,7 +922,6 @@ le_batch_load(void)
 	m.meta.boot = le_shared->boot;
 	le_store_write_meta(&m.meta);
 	(void) commit_transaction(true);
-	le_core_load_done(m.core, core_now());
 	publish();
 	return true;
 }
@@ -921,39 +978,31 @@ le_batch_all_slots(uint32 *procs)
 }
 
 /*
- * Nobody can be told that the releases of a commit have failed.  Where the
- * tables cannot be written for a while, they stay for later.
+ * Those that wait go on waiting.  Mail, and what a commit has released, stay
+ * where they are and are tried again; a backend that wants to go on before
+ * that is told why it cannot.
  */
-static bool
-must_not_fail(const LeRequestSlot *slot, const ErrorData *error)
-{
-	return slot->kind == LE_REQUEST_RELEASE_MANY &&
-		(error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE ||
-		 error->sqlerrcode == ERRCODE_OBJECT_IN_USE ||
-		 ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_INSUFFICIENT_RESOURCES);
-}
-
 static void
 fail_requests(const uint32 *procs, int n, const ErrorData *error)
 {
 	for (int i = 0; i < n; i++)
 	{
 		LeRequestSlot *slot = slot_of(procs[i]);
+		bool		unanswered = pg_atomic_read_u32(&slot->posted) !=
+			pg_atomic_read_u32(&slot->answered);
 
-		/* those that wait go on waiting */
-		if (slot->session == 0 || slot->revision != 0 ||
-			pg_atomic_read_u32(&slot->posted) == pg_atomic_read_u32(&slot->answered))
+		if (slot->session == 0 || slot->revision != 0)
 			continue;
-		if (must_not_fail(slot, error))
+		if (unanswered && slot->kind != LE_REQUEST_RELEASE_MANY)
+			answer_error(procs[i], error->sqlerrcode, error->message);
+		else if (unanswered || pg_atomic_read_u64(&slot->undo) != 0)
 		{
-			pg_atomic_write_u32(&slot->note, LE_NOTE_LATER);
+			put_error(slot, error->sqlerrcode, error->message);
+			pg_write_barrier();
+			pg_atomic_fetch_or_u32(&slot->note, LE_NOTE_UNREAD);
 			le_wake((int) procs[i]);
 		}
-		else
-			answer_error(procs[i], error->sqlerrcode, error->message);
 	}
-
-	/* their mail, if any, is still there */
 	m.retry_at = le_clock() + RETRY_AFTER;
 }
 

@@ -35,6 +35,7 @@
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
 #include "commands/extension.h"
+#include "commands/trigger.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "storage/latch.h"
@@ -58,6 +59,8 @@
 #define LE_HOLD_TIMEOUT (5 * LE_SECOND)
 #define LE_HOLD_POLL 5			/* ms */
 
+LE_FUNCTION(le_floor_written);
+
 int			le_utility_nesting = 0;
 LeRunningQuery *le_running_query = NULL;
 
@@ -71,7 +74,8 @@ static struct
 {
 	bool		any;			/* anything at all */
 	SubTransactionId created;	/* the first that created the extension */
-	SubTransactionId dropped;	/* the first that dropped it */
+	SubTransactionId dropped;	/* the first that dropped it, or raised its
+								 * incarnation: the manager has to look */
 	bool		holding;		/* keeps a manager from starting */
 	bool		databases;		/* may have changed pg_database */
 	Oid			dropped_database;
@@ -403,6 +407,24 @@ le_object_access(ObjectAccessType access, Oid class_id, Oid object, int sub, voi
 			pending.dropped = GetCurrentSubTransactionId();
 		pending.any = true;
 	}
+}
+
+/*
+ * lock_election.floor_written(), a trigger: a restore has brought the
+ * incarnation of the dumped database.  A manager that runs already has to
+ * start again above it.
+ */
+PGDLLEXPORT Datum
+le_floor_written(PG_FUNCTION_ARGS)
+{
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("function \"%s\" was not called by trigger manager", "floor_written")));
+	if (pending.dropped == InvalidSubTransactionId)
+		pending.dropped = GetCurrentSubTransactionId();
+	pending.any = true;
+	return PointerGetDatum(NULL);
 }
 
 /* --- commands and queries --------------------------------------------------- */

@@ -12,11 +12,6 @@
 /* Locks that one page looks at, empty places included. */
 #define PLACES_A_PAGE 1024
 
-/* A cursor: place of the lock, and how many of its items were given. */
-#define cursor_make(place, item) (((int64) (place) << 32) | (uint32) (item))
-#define cursor_place(cursor) ((uint32) ((cursor) >> 32))
-#define cursor_item(cursor) ((uint32) (cursor))
-
 typedef struct Page
 {
 	char	   *data;
@@ -64,65 +59,73 @@ put_item(Page *page, const LeLock *lock, const LeEntry *entry, uint32 position)
 	return true;
 }
 
-/* A lock's items from number *given on; false: the page is full. */
-static bool
-put_lock(Page *page, const LeLock *lock, uint32 *given)
+/* Slots stay in their list as long as the lock lives; new ones come first. */
+static const LeSlot *
+slot_after(const LeLock *lock, int32 number)
 {
-	uint32		n = 0,
-				position = 0;
+	const LeSlot *slot = lock->slots;
 
-	for (const LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
+	while (slot != NULL && slot->number != number)
+		slot = slot->next;
+	return slot != NULL ? slot->next : NULL;
+}
+
+/* A lock's items behind *last; false: the page is full. */
+static bool
+put_lock(Page *page, const LeLock *lock, int64 *last)
+{
+	const LeSlot *slot = *last == 0 ? lock->slots :
+		*last < 0 ? slot_after(lock, (int32) (-*last - 1)) : NULL;
+	uint32		position = 0;
+
+	for (; slot != NULL; slot = slot->next)
 	{
-		if (slot->holder == NULL || n++ < *given)
+		if (slot->holder == NULL)
 			continue;
 		if (!put_item(page, lock, slot->holder, 0))
 			return false;
-		(*given)++;
+		*last = -(int64) slot->number - 1;
 	}
 	for (const LeLink *link = lock->queue.next; link != &lock->queue;
 		 link = link->next)
 	{
+		const LeEntry *entry = le_container(link, LeEntry, queue_link);
+
 		position++;
-		if (n++ < *given)
+		if (*last > 0 && entry->token <= *last)
 			continue;
-		if (!put_item(page, lock, le_container(link, LeEntry, queue_link), position))
+		if (!put_item(page, lock, entry, position))
 			return false;
-		(*given)++;
+		*last = entry->token;
 	}
 	return true;
 }
 
 uint32
-le_look_fill(const LeCore *core, const LeCommand *cmd, int64 *cursor,
+le_look_fill(const LeCore *core, const LeCommand *cmd, LeLookCursor *cursor,
 			 char *data, uint32 size, LeTime now)
 {
 	Page		page = {.data = data,.size = size,.len = 0,.now = now};
-	uint32		place = cursor_place(*cursor),
-				given = cursor_item(*cursor),
-				end;
+	int64		end;
 
 	if (cmd->name.data != NULL)
 	{
 		LeLock	   *lock = le_core_find_lock(core, cmd->ns, cmd->name);
 
-		if (lock == NULL || put_lock(&page, lock, &given))
-			*cursor = -1;
-		else
-			*cursor = cursor_make(0, given);
+		if (lock == NULL || put_lock(&page, lock, &cursor->last))
+			cursor->place = -1;
 		return page.len;
 	}
-	end = Min(le_core_places(core), place + PLACES_A_PAGE);
-	for (; place < end; place++, given = 0)
+	end = Min((int64) le_core_places(core), cursor->place + PLACES_A_PAGE);
+	for (; cursor->place < end; cursor->place++, cursor->last = 0)
 	{
-		LeLock	   *lock = le_core_lock_at(core, place);
+		LeLock	   *lock = le_core_lock_at(core, (uint32) cursor->place);
 
-		if (lock != NULL && !put_lock(&page, lock, &given))
-		{
-			*cursor = cursor_make(place, given);
+		if (lock != NULL && !put_lock(&page, lock, &cursor->last))
 			return page.len;
-		}
 	}
-	*cursor = place < le_core_places(core) ? cursor_make(place, 0) : -1;
+	if (cursor->place >= le_core_places(core))
+		cursor->place = -1;
 	return page.len;
 }
 
@@ -130,11 +133,11 @@ void
 le_look(LeKind ns, LeText name, LeLookCallback callback, void *arg)
 {
 	char	   *copy = palloc(LE_PAYLOAD_SIZE);
-	int64		cursor = 0;
+	LeLookCursor cursor = {0};
 
-	while (cursor >= 0)
+	while (cursor.place >= 0)
 	{
-		LeCommand	cmd = {.ns = ns,.name = name,.token = cursor};
+		LeCommand	cmd = {.ns = ns,.name = name,.token = cursor.place,.revision = cursor.last};
 		LeReply		reply;
 		char	   *page;
 		uint32		len = le_request_look(LE_REQUEST_LOOK, &cmd, &reply, &page);
@@ -149,7 +152,8 @@ le_look(LeKind ns, LeText name, LeLookCallback callback, void *arg)
 			at += MAXALIGN(sizeof(LeLookItem) + item->name_len +
 						   item->owner_len + item->value_len);
 		}
-		cursor = reply.token;
+		cursor.place = reply.token;
+		cursor.last = reply.count;
 	}
 	pfree(copy);
 }

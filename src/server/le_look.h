@@ -33,11 +33,24 @@ typedef struct LeLookItem
 #define le_look_text(item) ((const char *) (item) + sizeof(LeLookItem))
 
 /*
- * Fill a page.  *cursor says where to begin, and where to go on; -1: that was
- * all.  With a name, only that lock's items.
+ * Where a page begins.  It names the last item of the page before, not how many
+ * there were: holders and waiters come and go between two pages, and those that
+ * stay are to be given once.
+ */
+typedef struct LeLookCursor
+{
+	int64		place;			/* of the lock; -1: that was all */
+	int64		last;			/* item given of that lock: a waiter's token,
+								 * -1 - a holder's slot; 0: none yet */
+} LeLookCursor;
+
+/*
+ * Fill a page, and move the cursor to where the next one begins.  With a name,
+ * only that lock's items.
  */
 extern uint32 le_look_fill(const LeCore *core, const LeCommand *cmd,
-						   int64 *cursor, char *page, uint32 size, LeTime now);
+						   LeLookCursor *cursor, char *page, uint32 size,
+						   LeTime now);
 
 typedef struct LeLookLease
 {

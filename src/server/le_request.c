@@ -31,6 +31,9 @@
  * shorter. */
 #define MANAGER_START_TIMEOUT (5 * LE_SECOND)
 
+/* A commit does not wait longer than this for its releases to be applied. */
+#define RELEASE_TIMEOUT (5 * LE_SECOND)
+
 /* How often a wait looks at the client's socket and at the manager. */
 #define WAIT_TICK_MS 1000
 
@@ -238,6 +241,41 @@ wait_for_slot(LeRequestSlot *slot)
 	pg_read_barrier();
 }
 
+/*
+ * Take part in this database's entry.  -1: all are in use; not only by the
+ * launcher, which looks whether a database has the extension, or by a command
+ * that needs a database for itself.
+ */
+static int
+attach_database(void)
+{
+	LeTime		give_up = le_clock() + MANAGER_START_TIMEOUT;
+
+	for (;;)
+	{
+		bool		passing = false;
+		int			database;
+
+		LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
+		database = le_database_find(MyDatabaseId, true);
+		if (database >= 0)
+			le_shared->databases[database].attached++;
+		for (int i = 0; i < le_shared->max_databases; i++)
+		{
+			LeDatabase *db = &le_shared->databases[i];
+
+			passing |= db->attached == 0 && db->state != LE_DB_RUNNING;
+		}
+		LWLockRelease(le_shared->lock);
+		if (database >= 0 || !passing || le_clock() >= give_up)
+			return database;
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 10, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
 void
 le_attach(void)
 {
@@ -250,11 +288,7 @@ le_attach(void)
 	slot = &le_shared->slots[le_my_proc()];
 	wait_for_slot(slot);
 
-	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	database = le_database_find(MyDatabaseId, true);
-	if (database >= 0)
-		le_shared->databases[database].attached++;
-	LWLockRelease(le_shared->lock);
+	database = attach_database();
 	if (database < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
@@ -334,6 +368,12 @@ put_text(LeText *text, char *payload, uint32 *len)
 	*len += text->len;
 }
 
+static bool
+needs_flush(void)
+{
+	return synchronous_commit > SYNCHRONOUS_COMMIT_OFF || le_min_durability > 0;
+}
+
 /* Steps 1 and 2 of the protocol, the slot being quiet; returns the number. */
 static uint32
 post(LeRequestKind kind, const LeCommand *cmd)
@@ -353,6 +393,7 @@ post(LeRequestKind kind, const LeCommand *cmd)
 		put_text(&slot->command.owner, slot->payload, &len);
 		put_text(&slot->command.value, slot->payload, &len);
 	}
+	slot->need_flush = needs_flush();
 	slot->posted_at = le_clock();
 	slot->sqlstate = 0;
 	slot->revision = 0;
@@ -469,15 +510,34 @@ raise_answer(void)
 	ereport(ERROR, (errcode(my_slot->sqlstate), errmsg("%s", message)));
 }
 
+/* Until what this session has sent before is applied. */
+static void
+wait_until_quiet(void)
+{
+	LeTime		down_since = 0;
+
+	if (slot_is_quiet())
+		return;
+	pg_atomic_fetch_and_u32(&my_slot->note, ~LE_NOTE_UNREAD);
+	le_ring(my_slot);
+	while (!slot_is_quiet())
+	{
+		if (pg_atomic_read_u32(&my_slot->note) & LE_NOTE_UNREAD)
+		{
+			pg_read_barrier();
+			raise_answer();
+		}
+		wait_turn(my_database(), 100, &down_since, MANAGER_START_TIMEOUT);
+	}
+}
+
 static void
 request(LeRequestKind kind, LeCommand *cmd, bool snapshot_kept)
 {
 	uint32		number;
-	LeTime		down_since = 0;
 
 	le_attach();
-	while (!slot_is_quiet())
-		wait_turn(my_database(), 100, &down_since, MANAGER_START_TIMEOUT);
+	wait_until_quiet();
 
 	if (cmd->kind == LE_CMD_ACQUIRE || cmd->kind == LE_CMD_AWAIT)
 	{
@@ -521,26 +581,19 @@ le_request_look(LeRequestKind kind, LeCommand *cmd, LeReply *reply, char **page)
 	return my_slot->payload_len;
 }
 
-/* --- durability --- */
-
-static bool
-needs_flush(void)
-{
-	return synchronous_commit > SYNCHRONOUS_COMMIT_OFF || le_min_durability > 0;
-}
-
 void
 le_request_release_many(const char *payload, uint32 len, int count)
 {
 	LeRequestSlot *slot = my_slot;
 	LeDatabase *db = my_database();
-	LeTime		give_up = 0;
+	LeTime		give_up = le_clock() + RELEASE_TIMEOUT;
 	LeCommand	cmd = {.kind = LE_CMD_RELEASE};
 	uint32		number = 0;
 
 	/*
-	 * The transaction is committed: no interrupt may break out of here.  A
-	 * manager that is about to come back is waited for.
+	 * The transaction is committed: no interrupt may break out of here.  So
+	 * a manager that is away, or cannot write, is not waited for without end;
+	 * it finds the request when it can.
 	 */
 	for (;;)
 	{
@@ -554,26 +607,17 @@ le_request_release_many(const char *payload, uint32 len, int count)
 		}
 		if (number != 0 &&
 			(pg_atomic_read_u32(&slot->answered) == number ||
-			 pg_atomic_read_u32(&slot->note) & LE_NOTE_LATER))
+			 pg_atomic_read_u32(&slot->note) & LE_NOTE_UNREAD))
 			break;
-		if (pg_atomic_read_u32(&db->running) != 0)
-			give_up = 0;
-		else if (give_up == 0)
-		{
-			give_up = le_clock() + MANAGER_START_TIMEOUT;
-			want_manager(db);
-		}
-		else if (le_clock() >= give_up)
+		if (le_clock() >= give_up)
 			break;
+		want_manager(db);
 		if (WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH,
 					  100, PG_WAIT_EXTENSION) & WL_POSTMASTER_DEATH)
 			break;
 		ResetLatch(MyLatch);
 	}
 	SetLatch(MyLatch);
-	if (number != 0 && pg_atomic_read_u32(&slot->answered) == number &&
-		needs_flush())
-		XLogFlush((XLogRecPtr) slot->reply.lsn);
 }
 
 static int
@@ -618,7 +662,9 @@ wait_for_standbys(XLogRecPtr lsn)
 		ereport(ERROR,
 				(errcode(ERRCODE_QUERY_CANCELED),
 				 errmsg("canceling wait for the replication of a lock"),
-				 errdetail("It was granted locally, and may not be replicated; it is given back.")));
+				 my_slot->command.kind == LE_CMD_ACQUIRE ?
+				 errdetail("It was granted locally, and may not be replicated; it is given back.") :
+				 errdetail("The request has taken effect locally, and may not be replicated.")));
 }
 
 void

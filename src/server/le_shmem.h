@@ -72,8 +72,8 @@ typedef struct LeReleaseItem
 
 /* Notes from the manager to a backend that waits. */
 #define LE_NOTE_OWN			0x01	/* the lock is held by this very session */
-#define LE_NOTE_LATER		0x02	/* releases of a commit: they are made when
-									 * the tables can be written again */
+#define LE_NOTE_UNREAD		0x02	/* its mail or its commit's releases cannot
+									 * be applied now: sqlstate, message */
 
 typedef struct LeRequestSlot
 {
@@ -89,6 +89,7 @@ typedef struct LeRequestSlot
 	LeRequestKind kind;
 	LeCommand	command;		/* texts are in the payload, in order: name,
 								 * owner, value; data is not NULL if present */
+	bool		need_flush;		/* synchronous_commit is not off */
 	LeTime		posted_at;
 
 	/* --- written by whoever links it --- */
@@ -146,6 +147,7 @@ typedef struct LeCounters
 	pg_atomic_uint64 failed_batches;
 	pg_atomic_uint64 xids;
 	pg_atomic_uint64 rows;
+	pg_atomic_uint64 flushes;
 	pg_atomic_uint64 stalls;
 	pg_atomic_uint64 write_us;	/* time spent in writing and committing */
 	pg_atomic_uint64 reset_at;	/* TimestampTz */

@@ -161,8 +161,9 @@ le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 	/*
 	 * Is this very transaction to release this connection's own lock?  Then it
 	 * is one more hold of it, the one that the release leaves at the commit.
+	 * Each permit is another one.
 	 */
-	if (cmd->owner.data == NULL && cmd->lease == 0)
+	if (cmd->owner.data == NULL && cmd->lease == 0 && cmd->mode != LE_MODE_PERMIT)
 		cmd->again = le_pending_own(cmd->ns, cmd->name);
 
 	if (cmd->wait != 0)
@@ -176,8 +177,8 @@ le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 	if (reply.status != LE_OK)
 		return 0;
 
-	/* not counted: then it takes back what was to be released */
-	if (reply.reentrant && !reply.counted)
+	/* on a lease nothing is counted: it takes back what was to be released */
+	if (reply.reentrant && cmd->lease != 0)
 		le_pending_cancel(reply.token);
 	if (cmd->ttl == LE_TTL_BOUND && cmd->lease == 0)
 		le_watch_client(true);

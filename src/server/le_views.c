@@ -270,8 +270,8 @@ le_stat(PG_FUNCTION_ARGS)
 {
 	LeDatabase *db = my_entry();
 	TupleDesc	desc;
-	Datum		values[17];
-	bool		nulls[17] = {false};
+	Datum		values[18];
+	bool		nulls[18] = {false};
 	int			n = 0;
 
 	if (db == NULL)
@@ -293,6 +293,7 @@ le_stat(PG_FUNCTION_ARGS)
 	values[n++] = COUNTER(failed_batches);
 	values[n++] = COUNTER(xids);
 	values[n++] = COUNTER(rows);
+	values[n++] = COUNTER(flushes);
 	values[n++] = Float8GetDatum((double) pg_atomic_read_u64(&db->counters.write_us) / 1000.0);
 	values[n++] = TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&db->counters.reset_at));
 	Assert(n == lengthof(values));

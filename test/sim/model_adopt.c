@@ -63,12 +63,12 @@ take_over(Model *m, MEntry *e, const LeEntry *c)
 	e->held = c->state == LE_STATE_HELD;
 	e->lapsed = c->lapsed;
 	e->retry = c->lapsed ? c->deadline : 0;
-	e->cool = c->cool_until;
+	e->cool = c->lapsed ? c->cool_until : 0;
 	e->lease = c->lease != NULL ? c->lease->id : 0;
 	e->ttl = c->ttl;
 	e->deadline = c->deadline;
 	e->acquired = c->acquired_at;
-	e->wait_until = c->wait_until;
+	e->wait_until = e->held ? LE_NEVER : c->wait_until;
 	e->waiter = c->answering || e->held ? 0 : c->waiter_session;
 	e->answered = c->answering;
 	e->count = c->hold_count;

@@ -117,7 +117,7 @@ write_slot(World *w, LeSlot *slot)
 	row->name = sim_text_id(lock->name);
 	row->number = slot->number;
 	row->held = slot->holder != NULL;
-	row->not_before = row->held ? slot->holder->cool_until : lock->not_before;
+	row->not_before = !row->held ? lock->not_before : slot->holder->lapsed ? slot->holder->cool_until : 0;
 	if (row->held)
 		fill_row(row, slot->holder);
 }

@@ -348,6 +348,43 @@ nothing_left($node, 'also after a rollback');
 	nothing_left($node);
 }
 
+# on a named lease nothing is counted: acquired again means kept
+{
+	my $lease = $a->query('SELECT grant_lease()');
+	my $token = $a->query("SELECT acquire_lock('l', lease => $lease)");
+
+	is($a->query("BEGIN; SELECT release_lock('l'); SELECT acquire_lock('l', lease => $lease)"), "t\n$token", 'on a lease, released and acquired again');
+	$a->query('COMMIT');
+	is($c->query("SELECT is_held('l', $token)"), 't', 'is kept');
+	is($a->query("SELECT release_lock('l', $token)"), 't', 'and released by one release');
+	nothing_left($node);
+
+	$token = $a->query("BEGIN; SELECT acquire_lock('l', lease => $lease)");
+	is($a->query("SELECT release_lock('l'); SELECT acquire_lock('l', lease => $lease)"), "t\n$token", 'on a lease, all three in one transaction');
+	$a->query('COMMIT');
+	is($c->query("SELECT is_held('l', $token)"), 't', 'is kept');
+	is($a->query("BEGIN; SELECT release_lock('l', $token); SAVEPOINT s; SELECT acquire_lock('l', lease => $lease); ROLLBACK TO s"), "t\n$token",
+		'acquired again, which is rolled back');
+	$a->query('COMMIT');
+	nothing_left($node, 'is released');
+	is($a->query("SELECT revoke_lease($lease)"), 't', 'the lease');
+}
+
+# permits count each for itself
+{
+	my $first = $a->query("SELECT acquire_permit('p', 2)");
+	my ($released, $second) = split /\n/, $a->query("BEGIN; SELECT release_lock('p'); SELECT acquire_permit('p', 2)");
+
+	is($released, 't', 'a permit is released');
+	cmp_ok($second, '>', $first, 'and another one acquired');
+	is($a->query("SELECT acquire_permit('p', 2, wait => '200 ms')"), '', 'no third one before the commit');
+	unlike($a->error, qr/ERROR/, 'which is not an error');
+	$a->query('COMMIT');
+	is($c->query("SELECT count(*), max(holds) FROM lock_election.locks WHERE name = 'p'"), '1|1', 'one is left');
+	is($a->query("SELECT release_lock('p')"), 't', 'release');
+	nothing_left($node);
+}
+
 # two holds of one connection, each with its token
 {
 	my $first = $a->query("SELECT acquire_lock('s', mode => 'shared')");

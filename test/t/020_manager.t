@@ -312,6 +312,8 @@ subtest 'dump and restore' => sub {
 	my $token = token_of('dumped');
 	my $file = $node->basedir . '/dump.sql';
 	$node->safe_psql('postgres', 'CREATE DATABASE restored');
+	$node->safe_psql('restored', 'CREATE EXTENSION lock_election');
+	$node->safe_psql('restored', q{SELECT release_lock('first', acquire_lock('first'))});
 	$node->command_ok([ 'pg_dump', '-f', $file, '-d', $node->connstr('postgres') ], 'pg_dump');
 	$node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('restored'), '-f', $file ], 'restore');
 	cmp_ok($node->safe_psql('restored', q{SELECT acquire_lock('dumped')}), '>', $token, 'tokens go on upwards');

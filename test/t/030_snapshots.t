@@ -540,6 +540,29 @@ let_go();
 	$control->query(q{SELECT force_release_lock('own')});
 }
 
+# A wait for a permit, in the same way.
+{
+	my $s = session($node);
+
+	$holder->query(q{SELECT acquire_permit('pool', 1, ttl => NULL)});
+	$s->async(q{SELECT acquire_permit('pool', 1)});
+	until_waiting($s->pid);
+	is(xmin($s->pid), '', 'permit: the snapshot is given up');
+	$holder->query(q{SELECT release_lock('pool')});
+	like($s->wait, $token, 'permit: granted');
+	is($s->error, '', 'permit: no warning');
+	$s->query(q{SELECT release_lock('pool')});
+	$holder->query(q{SELECT acquire_permit('pool', 1, ttl => NULL)});
+	$s->async(q{SELECT acquire_permit('pool', 1) FROM one});
+	until_waiting($s->pid);
+	isnt(xmin($s->pid), '', 'permit, FROM a table: the snapshot is kept');
+	$holder->query(q{SELECT release_lock('pool')});
+	like($s->wait, $token, 'permit, FROM a table: granted');
+	like($s->error, qr/WARNING/, 'permit, FROM a table: a warning');
+	$s->query(q{SELECT release_lock('pool')});
+	$s->quit;
+}
+
 # The control: the same with PostgreSQL's advisory locks, and with a wait that keeps its snapshot.
 foreach my $control_case ([ 'pg_advisory_lock', 'SELECT pg_advisory_lock(1)', 'SELECT pg_advisory_lock(1)', 'SELECT pg_advisory_unlock(1)' ],
 	[ 'acquire_lock in a function', q{SELECT acquire_lock('x', ttl => NULL)}, 'SELECT in_plpgsql()', q{SELECT release_lock('x')} ])

@@ -150,30 +150,6 @@ test_connection(void)
 	stop();
 }
 
-/* The transaction's own lock, which it is about to release. */
-static void
-test_again(void)
-{
-	LeReply		a,
-				b;
-	LeCommand	cmd;
-
-	start();
-	a = acquire(1, "x", X);
-	commit(1);
-	cmd = request(1, "x", X, LE_WAIT_FOREVER);
-	cmd.ttl = 2 * TTL;
-	cmd.again = a.token;
-	b = apply(cmd);
-	ok(b.reentrant && b.token == a.token && b.valid_for == 2 * TTL, "named by its token it is held once more");
-	release(1, "x", a.token);
-	ok(held("x", a.token), "so that the release leaves one hold");
-	cmd = request(2, "x", X, 0);
-	cmd.again = a.token;
-	is_int(apply(cmd).status, LE_NOT_GRANTED, "that is for its own session only");
-	stop();
-}
-
 /* What is bound to another connection would end with that one. */
 static void
 test_bound_elsewhere(void)
@@ -294,7 +270,6 @@ main(void)
 	test_newest_of_session();
 	test_roles_and_modes();
 	test_connection();
-	test_again();
 	test_bound_elsewhere();
 	test_lease();
 	test_queue_joins();

@@ -1,0 +1,163 @@
+-- The API contract: signatures, properties, rights, comments, and that no object of a caller changes what ours do.
+\set ON_ERROR_STOP on
+\pset format unaligned
+\pset tuples_only on
+\pset pager off
+
+BEGIN;
+SELECT no_plan();
+
+CREATE TEMP VIEW ours AS
+SELECT d.classid, d.objid FROM pg_depend d JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
+WHERE e.extname = 'lock_election' AND d.deptype = 'e';
+CREATE TEMP VIEW our_functions AS
+SELECT p.* FROM pg_proc p JOIN ours o ON o.classid = 'pg_proc'::regclass AND o.objid = p.oid;
+
+-- --- signatures ---
+
+SELECT results_eq(
+	$$SELECT proname::text COLLATE "default", pg_get_function_arguments(oid), pg_get_function_result(oid) FROM our_functions
+	  WHERE pronamespace = 'public'::regnamespace ORDER BY 1$$,
+	$$VALUES
+	('acquire_lock', 'name text, ttl interval DEFAULT ''00:00:30''::interval, wait interval DEFAULT NULL::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'bigint'),
+	('acquire_permit', 'name text, permits integer, ttl interval DEFAULT ''00:00:30''::interval, wait interval DEFAULT NULL::interval, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'bigint'),
+	('fence_guard', '', 'trigger'),
+	('fence_lock', 'name text, token bigint', 'void'),
+	('force_release_lock', 'name text', 'bigint'),
+	('grant_lease', 'ttl interval DEFAULT ''00:01:00''::interval, owner text DEFAULT NULL::text', 'bigint'),
+	('is_held', 'name text, token bigint', 'boolean'),
+	('keep_alive', 'lease bigint', 'interval'),
+	('lease_time_to_live', 'lease bigint', 'interval'),
+	('release_lock', 'name text, token bigint DEFAULT NULL::bigint, hold_for interval DEFAULT NULL::interval, all_holds boolean DEFAULT false', 'boolean'),
+	('renew_lock', 'name text, token bigint, ttl interval DEFAULT NULL::interval', 'interval'),
+	('revoke_lease', 'lease bigint', 'boolean'),
+	('set_permits', 'name text, permits integer', 'integer'),
+	('try_acquire_lock', 'name text, ttl interval DEFAULT ''00:00:30''::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'bigint')$$,
+	'the functions, their arguments with names, types and defaults, and what they return');
+SELECT is(provolatile, 'v'::"char", proname || ' is volatile') FROM our_functions WHERE prorettype <> 'trigger'::regtype ORDER BY proname;
+SELECT is(proparallel, 'u'::"char", proname || ' is parallel unsafe') FROM our_functions ORDER BY proname;
+SELECT is(prosecdef, false, proname || ' is no security definer') FROM our_functions ORDER BY proname;
+SELECT is(proisstrict, false, proname || ' answers to null arguments itself') FROM our_functions ORDER BY proname;
+SELECT is(l.lanname, 'c'::name, proname || ' is written in C: no search_path can change it')
+FROM our_functions p JOIN pg_language l ON l.oid = p.prolang ORDER BY proname;
+
+-- --- comments ---
+
+SELECT isnt(obj_description(oid, 'pg_proc'), NULL, proname || ' has a comment') FROM our_functions
+WHERE prorettype <> 'trigger'::regtype ORDER BY proname;
+SELECT isnt(obj_description(c.oid, 'pg_class'), NULL, 'view ' || relname || ' has a comment') FROM pg_class c
+WHERE relnamespace = 'lock_election'::regnamespace AND relkind = 'v' ORDER BY relname;
+
+-- --- rights ---
+
+SELECT results_eq(
+	$$SELECT proname::text COLLATE "default" FROM our_functions WHERE has_function_privilege('public', oid, 'EXECUTE') ORDER BY 1$$,
+	$$VALUES ('acquire_lock'), ('acquire_permit'), ('counters'), ('fence_guard'), ('fence_lock'), ('force_release_lock'),
+	('grant_lease'), ('is_held'), ('keep_alive'), ('lease_time_to_live'), ('look'), ('look_leases'), ('manager_info'), ('release_lock'), ('renew_lock'),
+	('revoke_lease'), ('set_permits'), ('try_acquire_lock')$$,
+	'functions for everyone: these and no others');
+SELECT results_eq(
+	$$SELECT relname::text COLLATE "default" FROM pg_class WHERE relnamespace = 'lock_election'::regnamespace AND relkind IN ('r', 'v', 'S', 'm', 'f', 'p')
+	  AND has_table_privilege('public', oid, 'SELECT') ORDER BY 1$$,
+	$$VALUES ('leases'), ('locks'), ('manager'), ('stat'), ('waiters')$$, 'relations that everyone may read: these and no others');
+SELECT is_empty(
+	$$SELECT relname FROM pg_class WHERE relnamespace = 'lock_election'::regnamespace AND relkind IN ('r', 'v', 'S', 'm', 'f', 'p')
+	  AND has_table_privilege('public', oid, 'INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER')$$,
+	'nobody else may write a relation');
+SELECT is(has_schema_privilege('public', 'lock_election', 'USAGE'), true, 'everyone may use the schema');
+SELECT is(has_schema_privilege('public', 'lock_election', 'CREATE'), false, 'nobody may create in it');
+
+-- --- membership ---
+
+SELECT is_empty(
+	$$SELECT c.oid::regclass FROM pg_class c WHERE relnamespace = 'lock_election'::regnamespace AND relkind IN ('r', 'v', 'S', 'm', 'f', 'p')
+	  AND NOT EXISTS (SELECT FROM ours o WHERE o.classid = 'pg_class'::regclass AND o.objid = c.oid)$$,
+	'every relation belongs to the extension');
+SELECT is_empty(
+	$$SELECT p.oid::regprocedure FROM pg_proc p WHERE (pronamespace = 'lock_election'::regnamespace OR probin LIKE '%lock_election%')
+	  AND NOT EXISTS (SELECT FROM ours o WHERE o.classid = 'pg_proc'::regclass AND o.objid = p.oid)$$,
+	'every function belongs to the extension');
+SELECT isnt_empty($$SELECT FROM ours WHERE classid = 'pg_namespace'::regclass AND objid = 'lock_election'::regnamespace$$,
+	'the schema belongs to the extension');
+SELECT is_empty($$SELECT FROM pg_class WHERE relnamespace = 'lock_election'::regnamespace AND relkind = 'r' AND reltoastrelid <> 0$$,
+	'no table has a TOAST table');
+SELECT is(extrelocatable, false, 'the extension cannot be relocated') FROM pg_extension WHERE extname = 'lock_election';
+SELECT is(superuser AND NOT trusted, true, 'only a superuser can create it') FROM pg_available_extension_versions WHERE name = 'lock_election';
+
+-- --- views ---
+
+CREATE TEMP VIEW columns_of AS
+SELECT c.relname::text COLLATE "default" AS view, string_agg(a.attname::text COLLATE "default" || ' ' || format_type(a.atttypid, a.atttypmod), ', ' ORDER BY a.attnum) AS columns
+FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+WHERE c.relnamespace = 'lock_election'::regnamespace AND c.relkind = 'v' GROUP BY 1;
+
+SELECT results_eq('SELECT view, columns FROM columns_of ORDER BY 1', $$VALUES
+	('leases', 'lease bigint, owner text, role regrole, ttl interval, time_left interval, locks bigint, waiting bigint'),
+	('locks', 'kind text, name text, slot integer, mode text, owner text, role regrole, token bigint, lease bigint, holds integer, acquired_at timestamp with time zone, time_left interval, waiters bigint, pid integer, fenced_by integer[]'),
+	('manager', 'pid integer, database name, started timestamp with time zone, incarnation bigint, revision bigint, locks bigint, memory bigint'),
+	('stat', 'acquires bigint, renewals bigint, releases bigint, checks bigint, forced bigint, grants bigint, waits bigint, handoffs bigint, expiries bigint, timeouts bigint, undone bigint, batches bigint, failed_batches bigint, transaction_ids bigint, rows_written bigint, flushes bigint, write_time double precision, stats_reset timestamp with time zone'),
+	('waiters', 'kind text, name text, queue_position bigint, mode text, owner text, role regrole, waiting_since timestamp with time zone, pid integer, blocked_by integer[]')$$,
+	'the views and their columns');
+COMMIT;
+
+-- --- a hostile search_path ---
+
+-- An ordinary role makes functions, operators and tables of the names that the views use, in front of PostgreSQL's own.
+CREATE ROLE mallory;
+CREATE SCHEMA trap AUTHORIZATION mallory;
+SELECT acquire_lock('trap', owner => 'victim') > 0 AS acquired \gset
+SET ROLE mallory;
+CREATE TABLE trap.called (what text);
+CREATE FUNCTION trap.sprung(text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'trap: %', $1; END $$;
+CREATE FUNCTION trap.current_database() RETURNS name LANGUAGE plpgsql AS $$ BEGIN PERFORM trap.sprung('current_database'); END $$;
+CREATE FUNCTION trap.array_agg_step(int[], int) RETURNS int[] LANGUAGE plpgsql AS $$ BEGIN PERFORM trap.sprung('array_agg'); END $$;
+CREATE AGGREGATE trap.array_agg(int) (SFUNC = trap.array_agg_step, STYPE = int[]);
+CREATE FUNCTION trap.equal(name, name) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN PERFORM trap.sprung('name = name'); END $$;
+CREATE FUNCTION trap.equal(text, text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN PERFORM trap.sprung('text = text'); END $$;
+CREATE FUNCTION trap.equal(bigint, bigint) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN PERFORM trap.sprung('bigint = bigint'); END $$;
+CREATE FUNCTION trap.equal(bigint, integer) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN PERFORM trap.sprung('bigint = integer'); END $$;
+CREATE OPERATOR trap.= (LEFTARG = name, RIGHTARG = name, FUNCTION = trap.equal);
+CREATE OPERATOR trap.= (LEFTARG = text, RIGHTARG = text, FUNCTION = trap.equal);
+CREATE OPERATOR trap.= (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = trap.equal);
+CREATE OPERATOR trap.= (LEFTARG = bigint, RIGHTARG = integer, FUNCTION = trap.equal);
+CREATE OPERATOR trap.> (LEFTARG = bigint, RIGHTARG = integer, FUNCTION = trap.equal);
+CREATE OPERATOR trap.<< (LEFTARG = bigint, RIGHTARG = integer, FUNCTION = trap.equal);
+CREATE TABLE trap.pg_locks (fake int);
+CREATE TABLE trap.pg_database (fake int);
+CREATE TABLE trap.slot (fake int);
+CREATE TABLE trap.meta (fake int);
+CREATE DOMAIN trap.int8 AS text;
+CREATE DOMAIN trap.regrole AS text;
+CREATE FUNCTION trap.look() RETURNS SETOF int LANGUAGE sql AS 'SELECT 1';
+RESET ROLE;
+
+-- What a superuser then sees and does.
+SET search_path = trap, pg_temp, pg_catalog, public;
+CREATE TEMP TABLE slot (fake int);
+CREATE TEMP TABLE pg_locks (fake int);
+SELECT public.acquire_lock('trap2', ttl => '1 min', owner => 'me') AS token \gset
+SELECT public.renew_lock('trap2', :token) IS NULL AS renewed \gset
+SELECT public.is_held('trap2', :token) AS held \gset
+SELECT public.release_lock('trap2', :token) AS released \gset
+SELECT string_agg(name || '|' || owner || '|' || fenced_by::text, ',') AS locks FROM lock_election.locks \gset
+SELECT count(*) AS waiters FROM lock_election.waiters \gset
+SELECT count(*) AS managers FROM lock_election.manager \gset
+SELECT count(*) AS stats FROM lock_election.stat \gset
+SELECT public.force_release_lock('trap') AS forced \gset
+RESET search_path;
+
+BEGIN;
+SELECT is(:'acquired'::text, 't', 'acquired before');
+SELECT is(:'renewed'::text, 'f', 'renew_lock works in a hostile search_path');
+SELECT is(:'held'::text, 't', 'is_held too');
+SELECT is(:'released'::text, 't', 'release_lock too');
+SELECT is(:'locks'::text, 'trap|victim|{}', 'view locks too');
+SELECT is(:'waiters'::text, '0', 'view waiters too');
+SELECT is(:'managers'::text, '1', 'view manager too');
+SELECT is(:'stats'::text, '1', 'view stat too');
+SELECT is(:'forced'::text, '1', 'force_release_lock too');
+
+-- The schema lock_election cannot be taken over in advance either.
+SELECT throws_ok('CREATE EXTENSION lock_election', '42710', NULL, 'it cannot be created twice');
+SELECT * FROM finish();
+ROLLBACK;

@@ -1,0 +1,317 @@
+# The tables under the extension: locked, rewritten, reindexed, changed by hand.  No lock is lost, and only what
+# cannot be done fails.
+use strict;
+use warnings;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $node = new_node('main', conf => "autovacuum = off\n");
+
+sub one { return $node->safe_psql('postgres', $_[0]); }
+
+sub wait_for_waiters
+{
+	my ($n, $name) = @_;
+	return wait_for_sql($node, "SELECT count(*) = $n FROM lock_election.waiters WHERE name = '$name'");
+}
+
+# What an administrator has to say before he writes into the table himself.
+my $open_table = q{ALTER TABLE lock_election.slot DISABLE TRIGGER USER;};
+my $close_table = q{ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_row;};
+
+my ($admin, $holder, $bound, $open, $waiter) = map { session($node) } 1 .. 5;
+
+# Holders of all kinds, and a waiter.
+my %token;
+
+sub set_up
+{
+	$token{held} = $holder->query(q{SELECT acquire_lock('held', '1 h')});
+	$token{bound} = $bound->query(q{SELECT acquire_lock('bound', NULL)});
+	$token{named} = $holder->query(q{SELECT acquire_lock('named', '1 h', owner => 'me')});
+	$holder->query(q{SELECT acquire_lock('named', '1 h', owner => 'me')});
+	$token{shared} = $holder->query(q{SELECT acquire_lock('shared', '1 h', mode => 'shared')});
+	$bound->query(q{SELECT acquire_lock('shared', '1 h', mode => 'shared')});
+	$open->query(q{BEGIN; SELECT acquire_lock('open', '1 h')});
+	$waiter->async(q{SELECT acquire_lock('held', '1 h')});
+	wait_for_waiters(1, 'held');
+	return;
+}
+
+# All of it works on, and ends as it should.
+sub check_and_end
+{
+	my ($name) = @_;
+	my $failed = 0;
+
+	foreach my $lock (sort keys %token)
+	{
+		$failed++ if one("SELECT is_held('$lock', $token{$lock})") ne 't';
+	}
+	is($failed, 0, "$name: everything is held");
+	is(one(q{SELECT try_acquire_lock('held') IS NULL AND try_acquire_lock('shared') IS NULL AND try_acquire_lock('open') IS NULL}),
+		't', "$name: nobody gets in");
+	is($holder->query("SELECT release_lock('held', $token{held})"), 't', "$name: release");
+	cmp_ok($waiter->wait, '>', $token{held}, "$name: hand-off");
+	$open->query('ROLLBACK');
+	is(one(q{SELECT acquire_lock('open', '1 h', wait => '5 s') IS NOT NULL}), 't', "$name: rollback");
+	is($holder->query("SELECT release_lock('named', $token{named})"), 't', "$name: one of two holds");
+	is($holder->query("SELECT is_held('named', $token{named}); SELECT release_lock('named', $token{named}); SELECT is_held('named', $token{named})"),
+		"t\nt\nf", "$name: the other");
+	$bound->query(q{SELECT release_lock('bound')});
+	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name = 'shared'}), 2, "$name: shared holders");
+	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
+	return nothing_left($node, "$name: nothing is left behind");
+}
+
+subtest 'locked by somebody' => sub {
+	my @clients = map { session($node) } 1 .. 3;
+	my $releasing = session($node);
+
+	set_up();
+	$releasing->query(q{SELECT acquire_lock('released', NULL)});
+	$releasing->query(q{BEGIN; SELECT release_lock('released')});
+	my $failed = one('SELECT failed_batches FROM lock_election.stat');
+	$admin->query('BEGIN; LOCK TABLE lock_election.slot IN ACCESS EXCLUSIVE MODE');
+	my $start = time;
+	$clients[$_]->async("SELECT acquire_lock('c$_')") foreach 0 .. 2;
+	foreach my $client (@clients)
+	{
+		$client->wait(10);
+		like($client->error, qr/ERROR:  55P03: /, 'a request fails');
+	}
+	cmp_ok(time - $start, '<', 3, 'soon');
+	$start = time;
+	$clients[0]->query(q{SELECT acquire_lock('c0')});
+	like($clients[0]->error, qr/ERROR:  55P03: /, 'and so does the next of the same client');
+	cmp_ok(time - $start, '<', 3, 'soon');
+	cmp_ok(one('SELECT failed_batches FROM lock_election.stat'), '>', $failed, 'a batch was thrown away');
+	ok(!$waiter->ready, 'who waits goes on waiting');
+
+	# an end that nobody can write yet
+	$open->query('ROLLBACK');
+	$open->query('BEGIN');
+	$releasing->query('COMMIT');
+	is($releasing->error, '', 'a commit with a release');
+	$admin->query('COMMIT');
+	is(one(q{SELECT release_lock('released', acquire_lock('released', '1 h', wait => '5 s'))}), 't', 'a release meanwhile is not lost');
+	is(one(q{SELECT release_lock('open', acquire_lock('open', '1 h', wait => '5 s'))}), 't', 'a rollback meanwhile is not lost');
+	$open->query(q{SELECT acquire_lock('open', '1 h')});
+	is($clients[0]->query(q{SELECT acquire_lock('c0', '1 h') IS NOT NULL}), 't', 'all is well afterwards')
+	  or diag($clients[0]->error);
+	check_and_end('locked');
+	$_->quit foreach @clients, $releasing;
+};
+
+subtest 'a wait ends in time though the table is locked' => sub {
+	my $client = session($node);
+
+	$holder->query(q{SELECT acquire_lock('held', '1 h')});
+	$client->async(q{SELECT acquire_lock('held', '1 h', wait => '2 s') IS NULL});
+	wait_for_waiters(1, 'held');
+	$admin->query('BEGIN; LOCK TABLE lock_election.slot IN ACCESS EXCLUSIVE MODE');
+	$waiter->query(q{SELECT acquire_lock('other', '1 h')});
+	my $start = time;
+	is($client->wait(30), 't', 'not granted');
+	cmp_ok(time - $start, '<', 5, 'in time');
+	$admin->query('COMMIT');
+	wait_for_sql($node, q{SELECT force_release_lock('held') > 0});
+	$client->quit;
+	nothing_left($node);
+};
+
+# As long as nothing can be renewed, nothing ends; and what has ended meanwhile ends afterwards.
+subtest 'leases while the table is locked' => sub {
+	my $token = $holder->query(q{SELECT acquire_lock('lease', '2 s')});
+	my $start = time;
+
+	$waiter->async(q{SELECT acquire_lock('lease', '1 h')});
+	wait_for_waiters(1, 'lease');
+	$admin->query('BEGIN; LOCK TABLE lock_election.slot IN ACCESS EXCLUSIVE MODE');
+	$admin->query('SELECT pg_sleep(4)');
+	ok(!$waiter->ready, 'nobody is let in who could not be written');
+	$admin->query('COMMIT');
+	cmp_ok($waiter->wait, '>', $token, 'afterwards he is');
+	$waiter->query(q{SELECT release_lock('lease')});
+	nothing_left($node);
+};
+
+my %rewrite = (
+	'VACUUM FULL' => 'VACUUM FULL lock_election.slot',
+	'CLUSTER' => 'CLUSTER lock_election.slot USING slot_key',
+	'REINDEX' => 'REINDEX TABLE lock_election.slot',
+	'REINDEX CONCURRENTLY' => 'REINDEX TABLE CONCURRENTLY lock_election.slot',
+	'VACUUM' => 'VACUUM (FREEZE) lock_election.slot',
+	'VACUUM FULL of all' => 'VACUUM FULL');
+
+foreach my $name (sort keys %rewrite)
+{
+	subtest $name => sub {
+		set_up();
+		is($admin->query($rewrite{$name}) . $admin->error, '', $name);
+		check_and_end($name);
+	};
+}
+
+# Clients that acquire and release all the time, each with a lock of its own and one of all.
+sub start_load
+{
+	my ($seconds, @clients) = @_;
+
+	foreach my $i (0 .. $#clients)
+	{
+		$clients[$i]->async("DO \$\$ DECLARE t bigint; until timestamptz := clock_timestamp() + interval '$seconds s'; BEGIN
+			WHILE clock_timestamp() < until LOOP
+				t := acquire_lock('load$i', '1 h'); COMMIT;
+				IF NOT release_lock('load$i', t) THEN RAISE 'load$i was lost'; END IF; COMMIT;
+				t := acquire_lock('load', '1 h'); COMMIT;
+				IF NOT release_lock('load', t) THEN RAISE 'load was lost'; END IF; COMMIT;
+			END LOOP; END \$\$");
+	}
+	return;
+}
+
+subtest 'under load' => sub {
+	my @clients = map { session($node) } 1 .. 6;
+
+	start_load(6, @clients);
+	until (grep { $_->ready } @clients)
+	{
+		foreach my $name (sort keys %rewrite)
+		{
+			$admin->query($rewrite{$name});
+			is($admin->error, '', $name) if $admin->error;
+		}
+	}
+	foreach my $client (@clients)
+	{
+		$client->wait;
+		is($client->error, '', 'no client fails');
+	}
+	my $doubled = one(q{SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM (SELECT 1 FROM lock_election.slot GROUP BY kind, name, slot HAVING count(*) > 1) d});
+	is($doubled, 0, 'no slot has two rows');
+	$_->quit foreach @clients;
+	nothing_left($node);
+};
+
+# An index that somebody has added makes one request impossible to write.
+subtest 'one bad request among good ones' => sub {
+	my @clients = map { session($node) } 1 .. 4;
+	my $bad = session($node);
+
+	$holder->query(q{SELECT acquire_lock('one', '1 h', owner => 'same')});
+	is($admin->query('CREATE UNIQUE INDEX by_owner ON lock_election.slot (owner)') . $admin->error, '', 'a unique index');
+	$waiter->async(q{SELECT acquire_lock('one', '1 h')});
+	wait_for_waiters(1, 'one');
+	start_load(3, @clients);
+	my $failures = 0;
+	my $start = time;
+	while (time - $start < 2)
+	{
+		$bad->query(q{SELECT acquire_lock('two', '1 h', owner => 'same')});
+		$failures++ if $bad->error =~ /ERROR:  23505: .*by_owner/;
+		diag($bad->error) if $bad->error !~ /23505/;
+	}
+	cmp_ok($failures, '>', 0, 'the bad one fails');
+	note("$failures failures");
+	foreach my $client (@clients)
+	{
+		$client->wait;
+		is($client->error, '', 'no other does');
+	}
+	ok(!$waiter->ready, 'the waiter waits');
+	is($bad->query(q{SELECT acquire_lock('two', '1 h', owner => 'another') IS NOT NULL}), 't', 'the same client goes on');
+	$holder->query(q{SELECT release_lock('one', all_holds => true)});
+	ok($waiter->wait, 'the waiter gets its lock');
+	is($bad->query(q{SELECT acquire_lock('three', '1 h', owner => 'same') IS NOT NULL}), 't', 'what was in the way is gone');
+	$admin->query('DROP INDEX lock_election.by_owner');
+	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
+	$_->quit foreach @clients, $bad;
+	nothing_left($node);
+};
+
+# A row that nobody but an administrator can have put there: it holds its lock, like any other.
+subtest 'a row put in by hand' => sub {
+	my @clients = map { session($node) } 1 .. 4;
+	my $bad = session($node);
+
+	$holder->query(q{SELECT acquire_lock('good', '1 h')});
+	$admin->query(qq{BEGIN; $open_table
+		INSERT INTO lock_election.slot (token, acquired_at, ttl, time_left, lease, session, role, slot, holds, permits, kind, mode, name)
+		SELECT 77, now(), 3600000000, 3600000000, 0, 0, role, slot, 1, permits, kind, mode, 'bad' FROM lock_election.slot WHERE name = 'good';
+		$close_table COMMIT});
+	is($admin->error, '', 'a row by hand');
+	start_load(2, @clients);
+	$bad->query(q{SELECT try_acquire_lock('bad')});
+	my $error = $bad->error;
+	foreach my $client (@clients)
+	{
+		$client->wait;
+		is($client->error, '', 'no other client fails');
+	}
+	like($error, qr/^$|ERROR:  (23505|55000): /, 'a clear answer');
+	is($bad->query(q{SELECT try_acquire_lock('bad') IS NULL}), 't', 'the row holds the lock');
+	$admin->query(qq{BEGIN; $open_table DELETE FROM lock_election.slot WHERE name = 'bad'; $close_table COMMIT});
+	$bad->query(q{SELECT force_release_lock('bad')});
+	is($bad->query(q{SELECT acquire_lock('bad', '1 h', wait => '5 s') IS NOT NULL}), 't', 'the row is gone: acquired') or diag($bad->error);
+	$admin->query('INSERT INTO lock_election.slot SELECT * FROM lock_election.slot');
+	like($admin->error, qr/55000: table "slot" is written by lock_election alone/, 'the table is closed');
+	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
+	$_->quit foreach @clients, $bad;
+	nothing_left($node);
+};
+
+subtest 'a row deleted by hand' => sub {
+	my $other = session($node);
+
+	foreach my $vacuum (0, 1)
+	{
+		my $token = $holder->query(q{SELECT acquire_lock('gone', '1 h')});
+		my $stays = $holder->query(q{SELECT acquire_lock('stays', '1 h')});
+		$waiter->async(q{SELECT acquire_lock('gone', '1 h')});
+		wait_for_waiters(1, 'gone');
+		$admin->query(qq{BEGIN; $open_table DELETE FROM lock_election.slot WHERE name = 'gone'; $close_table COMMIT});
+		is($admin->error, '', 'deleted');
+		$admin->query('VACUUM lock_election.slot') if $vacuum;
+
+		# this one may get the place of the deleted row
+		my $new = $other->query(q{SELECT acquire_lock('new', '1 h')});
+		like($new, qr/^\d+$/, 'another lock can be acquired') or diag($other->error);
+		$holder->query("SELECT release_lock('gone', $token)");
+		like($holder->error, qr/^$|ERROR:  55000: /, 'release: done, or a clear error');
+		ok($waiter->wait(20), 'the waiter gets the lock');
+		is(one("SELECT is_held('stays', $stays) AND is_held('new', $new)"), 't', 'others are not disturbed');
+		is(one(q{SELECT count(*) FROM lock_election.slot WHERE mode <> 0 AND name IN ('new', 'stays', 'gone')}), 3, 'and stay in the table');
+		one(q{SELECT force_release_lock(name) FROM lock_election.locks});
+		nothing_left($node);
+	}
+	$other->quit;
+};
+
+subtest 'truncated, and altered' => sub {
+	my $token = $holder->query(q{SELECT acquire_lock('t', '1 h')});
+
+	$waiter->async(q{SELECT acquire_lock('t', '1 h')});
+	wait_for_waiters(1, 't');
+	$admin->query(qq{BEGIN; $open_table TRUNCATE lock_election.slot; $close_table COMMIT});
+	is(one(q{SELECT acquire_lock('u', '1 h') IS NOT NULL}), 't', 'a new lock');
+	ok($waiter->wait, 'the waiter gets a lock without holder');
+	is($holder->query("SELECT release_lock('t', $token)"), 'f', 'who is not there any more');
+
+	$token = $holder->query(q{SELECT acquire_lock('v', '1 h')});
+	$admin->query('ALTER TABLE lock_election.slot ADD COLUMN x integer');
+	$holder->query(q{SELECT acquire_lock('w', '1 h')});
+	like($holder->error, qr/ERROR:  55000: table "lock_election.slot" has been altered/, 'another shape: a clear error');
+	$admin->query('ALTER TABLE lock_election.slot DROP COLUMN x');
+	$holder->query(q{SELECT acquire_lock('w', '1 h')});
+	like($holder->error, qr/ERROR:  55000/, 'a dropped column is another shape, too');
+	$admin->query('DROP EXTENSION lock_election; CREATE EXTENSION lock_election');
+	is($admin->error, '', 'drop and create help');
+	is(one(q{SELECT acquire_lock('w', '1 h') IS NOT NULL}), 't', 'and all works');
+};
+
+$_->quit foreach $admin, $holder, $bound, $open, $waiter;
+$node->stop;
+done_testing();

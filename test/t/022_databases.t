@@ -1,0 +1,281 @@
+# Databases and the extension in them come and go, under managers, holders and waiters.
+use strict;
+use warnings;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $node = new_node('main', conf => "autovacuum = off\nlock_election.max_databases = 4\n");
+my @verbose = (extra_params => [ '-v', 'VERBOSITY=verbose' ]);
+
+sub one { my ($sql, $db) = @_; return $node->safe_psql($db // 'postgres', $sql); }
+
+sub error_of
+{
+	my ($sql, $db, $of) = @_;
+	my ($out, $err) = ('', '');
+	($of // $node)->psql($db // 'postgres', $sql, stdout => \$out, stderr => \$err, @verbose);
+	return $err;
+}
+
+sub wait_for_waiters
+{
+	my ($n, $db) = @_;
+	return wait_for_sql($node, "SELECT count(*) = $n FROM lock_election.waiters", 't', dbname => $db);
+}
+
+sub new_database
+{
+	my ($name) = @_;
+	one("CREATE DATABASE $name");
+	one('CREATE EXTENSION lock_election', $name);
+	return;
+}
+
+subtest 'DROP EXTENSION with waiters' => sub {
+	my ($holder, $bound, $open) = map { session($node) } 1 .. 3;
+	my @waiters = map { session($node) } 1 .. 3;
+
+	$holder->query(q{SELECT acquire_lock('x', '1 h')});
+	$bound->query(q{SELECT acquire_lock('bound', NULL)});
+	$open->query(q{BEGIN; SELECT acquire_lock('open', '1 h')});
+	$_->async(q{SELECT acquire_lock('x', '1 h')}) foreach @waiters;
+	wait_for_waiters(3, 'postgres');
+	my $start = time;
+	is(error_of('DROP EXTENSION lock_election'), '', 'dropped');
+	foreach my $waiter (@waiters)
+	{
+		$waiter->wait;
+		like($waiter->error, qr/ERROR:  55000: extension lock_election was dropped/, 'a wait ends');
+	}
+	cmp_ok(time - $start, '<', 3, 'at once');
+	$open->query('ROLLBACK');
+	is($open->error, '', 'a transaction ends');
+	wait_for_sql($node, q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'lock_election manager'});
+	one('CREATE EXTENSION lock_election');
+	is($open->query(q{SELECT acquire_lock('x', '1 h') IS NOT NULL}), 't', 'created again: works in an old session') or diag($open->error);
+	is($bound->query(q{SELECT try_acquire_lock('bound', '1 h') IS NOT NULL}), 't', 'old locks are gone') or diag($bound->error);
+	$waiters[0]->async(q{SELECT acquire_lock('x', '1 h')});
+	wait_for_waiters(1, 'postgres');
+
+	# in one transaction: others keep waiting or are told, but never hang
+	is(error_of('BEGIN; DROP EXTENSION lock_election; CREATE EXTENSION lock_election; COMMIT'), '', 'dropped and created');
+	$waiters[0]->wait(20);
+	like($waiters[0]->error, qr/^$|ERROR:  55000: /, 'a wait ends');
+	is(one(q{SELECT acquire_lock('y', '1 h') IS NOT NULL}), 't', 'works');
+	is(error_of('BEGIN; DROP EXTENSION lock_election; ROLLBACK'), '', 'not dropped after all');
+	is(one(q{SELECT try_acquire_lock('y') IS NULL}), 't', 'nothing happened');
+	like(error_of('DROP SCHEMA lock_election CASCADE'), qr/ERROR:  2BP01: cannot drop schema lock_election because extension lock_election requires it/,
+		'the schema cannot be dropped');
+	like(error_of('DROP TABLE lock_election.slot'), qr/ERROR:  2BP01: /, 'nor can the table');
+	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
+	$_->quit foreach $holder, $bound, $open, @waiters;
+	nothing_left($node);
+};
+
+subtest 'CREATE EXTENSION and a lock with no pause' => sub {
+	foreach my $i (1 .. 8)
+	{
+		one('CREATE DATABASE fresh');
+		my $token = one(q{CREATE EXTENSION lock_election; SELECT acquire_lock('x')}, 'fresh');
+		like($token, qr/^\d+$/, "database $i");
+		one('DROP DATABASE fresh');
+	}
+	one('CREATE DATABASE fresh');
+	foreach my $i (1 .. 8)
+	{
+		like(one(q{CREATE EXTENSION lock_election; SELECT acquire_lock('x')}, 'fresh'), qr/^\d+$/, "again $i");
+		like(one(q{DROP EXTENSION lock_election; CREATE EXTENSION lock_election; SELECT try_acquire_lock('x')}, 'fresh'), qr/^\d+$/, "dropped and created $i");
+		one('DROP EXTENSION lock_election', 'fresh');
+	}
+	foreach my $call (q{acquire_lock('x')}, q{try_acquire_lock('x')}, q{release_lock('x')}, q{renew_lock('x', 1)}, q{is_held('x', 1)}, q{force_release_lock('x')})
+	{
+		my $start = time;
+		like(error_of("BEGIN; CREATE EXTENSION lock_election; SELECT $call", 'fresh'), qr/ERROR:  55000: cannot use locks in the transaction that created/, $call);
+		cmp_ok(time - $start, '<', 3, 'at once');
+	}
+	is(one(q{BEGIN; SAVEPOINT s; CREATE EXTENSION lock_election; ROLLBACK TO s; CREATE EXTENSION lock_election; COMMIT; SELECT acquire_lock('x') IS NOT NULL}, 'fresh'), 't', 'after its commit');
+	one('DROP EXTENSION lock_election; CREATE SCHEMA locks; CREATE EXTENSION lock_election SCHEMA locks', 'fresh');
+	like(one(q{SELECT locks.acquire_lock('x')}, 'fresh'), qr/^\d+$/, 'in a schema of its own');
+	is(one(q{SELECT count(*) FROM lock_election.locks}, 'fresh'), 1, 'with the views where they always are');
+	one('DROP DATABASE fresh');
+};
+
+subtest 'DROP DATABASE' => sub {
+	new_database('d1');
+	one(q{SELECT acquire_lock('x', '1 h')}, 'd1');
+	is(error_of('DROP DATABASE d1'), '', 'with a manager and a lock');
+
+	new_database('d2');
+	my ($holder, $waiter) = map { session($node, dbname => 'd2') } 1 .. 2;
+	my $token = $holder->query(q{SELECT acquire_lock('x', '1 h')});
+	$waiter->async(q{SELECT acquire_lock('x', '1 h')});
+	wait_for_waiters(1, 'd2');
+	my $pid = one('SELECT pid FROM lock_election.manager', 'd2');
+	like(error_of('DROP DATABASE d2'), qr/ERROR:  55006: database "d2" is being accessed/, 'with waiters: refused');
+	is($holder->query("SELECT is_held('x', $token)"), 't', 'and nothing is lost');
+	is(one('SELECT pid FROM lock_election.manager', 'd2'), $pid, 'the manager stayed');
+	is(error_of('DROP DATABASE d2 WITH (FORCE)'), '', 'FORCE');
+	is($waiter->wait, undef, 'the waiter is gone');
+	like($waiter->error, qr/57P01/, 'by the administrator');
+	$_->quit foreach $holder, $waiter;
+	wait_for_sql($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'lock_election manager'});
+};
+
+subtest 'ALTER DATABASE' => sub {
+	my $space = PostgreSQL::Test::Utils::tempdir();
+
+	new_database('a1');
+	my $token = one(q{SELECT acquire_lock('x', '1 h', owner => 'me')}, 'a1');
+	is(error_of('ALTER DATABASE a1 RENAME TO a2'), '', 'RENAME');
+	is(one("SELECT is_held('x', $token), (SELECT database FROM lock_election.manager)", 'a2'), 't|a2', 'the lock is held');
+	one("CREATE TABLESPACE space LOCATION '$space'");
+	is(error_of('ALTER DATABASE a2 SET TABLESPACE space'), '', 'SET TABLESPACE');
+	is(one("SELECT is_held('x', $token)", 'a2'), 't', 'the lock is held');
+	is(error_of('BEGIN; ALTER DATABASE a2 RENAME TO a3; ROLLBACK'), '', 'rolled back');
+	is(one("SELECT is_held('x', $token)", 'a2'), 't', 'the lock is held');
+
+	# whoever sets these means his own sessions
+	foreach my $set ('default_transaction_read_only = on', 'default_transaction_isolation = serializable', 'default_transaction_deferrable = on',
+		'lock_timeout = 1', 'statement_timeout = 1', 'idle_in_transaction_session_timeout = 1', 'search_path = nowhere', 'role = pg_monitor',
+		'row_security = off', 'synchronous_commit = off', 'enable_seqscan = off', 'zero_damaged_pages = on', 'default_tablespace = space',
+		'session_replication_role = replica', 'client_min_messages = error', 'timezone = Mars')
+	{
+		error_of("ALTER DATABASE a2 SET $set");
+	}
+	my $manager = one(q{RESET ROLE; SET search_path = public; SELECT pid FROM lock_election.manager}, 'a2');
+	kill 'TERM', $manager;
+	my $reset = q{RESET ROLE; SET statement_timeout = 0; SET lock_timeout = 0; SET search_path = public; };
+	like(one("$reset SELECT acquire_lock('y', '1 h')", 'a2'), qr/^\d+$/, 'ALTER DATABASE SET does not disturb the manager');
+	is(one("$reset SELECT is_held('x', $token)", 'a2'), 't', 'the lock is held');
+	is(one("$reset SELECT acquire_lock('y', '1 h', wait => '100 ms')", 'a2'), '', 'a wait ends');
+	is(one("$reset SELECT force_release_lock('y')", 'a2'), 1, 'and locks');
+	one('DROP DATABASE a2');
+	one('DROP TABLESPACE space');
+};
+
+subtest 'CREATE DATABASE .. TEMPLATE' => sub {
+	foreach my $strategy ('wal_log', 'file_copy')
+	{
+		new_database('original');
+		my $token = one(q{SELECT acquire_lock('x', '1 h')}, 'original');
+		one(q{SELECT release_lock('done', acquire_lock('done'))}, 'original');
+		is(error_of("CREATE DATABASE copy TEMPLATE original STRATEGY $strategy"), '', "copied with $strategy");
+		is(one(q{SELECT count(*) FROM lock_election.locks}, 'copy'), 0, 'no holder is in the copy');
+		is(one("SELECT is_held('x', $token)", 'copy'), 'f', 'nor is its token good');
+		cmp_ok(one(q{SELECT acquire_lock('x', '1 h')}, 'copy'), '>', $token, 'the copy works');
+		is(one("SELECT is_held('x', $token)", 'original'), 't', 'the original goes on');
+
+		my $client = session($node, dbname => 'original');
+		my $bound = $client->query(q{SELECT acquire_lock('bound', NULL)});
+		like(error_of("CREATE DATABASE copy2 TEMPLATE original STRATEGY $strategy"), qr/ERROR:  55006: /, 'not with clients');
+		is($client->query("SELECT is_held('bound', $bound)"), 't', 'whose locks stay');
+		$client->quit;
+		one('DROP DATABASE original');
+		one('DROP DATABASE copy');
+	}
+};
+
+subtest 'more databases than max_databases' => sub {
+	new_database("m$_") foreach 1 .. 3;
+	one(q{SELECT acquire_lock('x', '1 h')}, "m$_") foreach 1 .. 3;
+	one('CREATE DATABASE m4');
+	one('CREATE EXTENSION lock_election', 'm4');
+	my $error = error_of(q{SELECT acquire_lock('x')}, 'm4');
+	like($error, qr/ERROR:  53400: lock_election serves no more than 4 databases/, 'one too many');
+	like($error, qr/lock_election\.max_databases/, 'names the setting');
+	is(one(q{SELECT try_acquire_lock('x') IS NULL}, 'm1'), 't', 'the others work');
+	one('DROP DATABASE m1');
+	like(one(q{SELECT acquire_lock('x', '1 h')}, 'm4'), qr/^\d+$/, 'there is room again');
+	one("DROP DATABASE m$_") foreach 2 .. 4;
+};
+
+subtest 'the launcher is killed' => sub {
+	my $launcher = q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election launcher'};
+	my $old = one($launcher);
+	my $manager = one('SELECT pid FROM lock_election.manager');
+	my ($holder, $waiter) = map { session($node) } 1 .. 2;
+	my $token = $holder->query(q{SELECT acquire_lock('x', '1 h')});
+
+	$waiter->async(q{SELECT acquire_lock('x', '1 h')});
+	wait_for_waiters(1, 'postgres');
+	kill 'TERM', $old;
+	wait_for_sql($node, "SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type = 'lock_election launcher' AND pid <> $old");
+	is(one('SELECT pid FROM lock_election.manager'), $manager, 'managers go on');
+	new_database('l1');
+	like(one(q{SELECT acquire_lock('x', '1 h')}, 'l1'), qr/^\d+$/, 'another one starts');
+
+	# both at once
+	$old = one($launcher);
+	kill 'TERM', $old, $manager;
+	is($holder->query("SELECT release_lock('x', $token)"), 't', 'a request waits for both') or diag($holder->error);
+	ok($waiter->wait, 'and the waiter gets its lock');
+	one('DROP DATABASE l1');
+	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
+	$_->quit foreach $holder, $waiter;
+	nothing_left($node);
+};
+
+# A probe of a database without the extension must not take the place of one that has it.
+subtest 'a single entry' => sub {
+	one("CREATE DATABASE p$_") foreach 1 .. 6;
+	one('DROP EXTENSION lock_election');
+	one('CREATE EXTENSION lock_election', 'p6');
+	$node->append_conf('postgresql.conf', 'lock_election.max_databases = 1');
+	foreach my $i (1 .. 5)
+	{
+		$node->restart;
+		is(error_of(q{SELECT acquire_lock('x', '1 h', owner => 'me')}, 'p6'), '', "start $i");
+	}
+	# one that takes long
+	one(q{SELECT force_release_lock('x')}, 'p6');
+	my $blocker = session($node, dbname => 'p1');
+	$blocker->query('BEGIN; LOCK pg_extension');
+	for my $i (1 .. 5)
+	{
+		my $launcher = one(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election launcher'});
+		kill 'TERM', $launcher, one('SELECT pid FROM lock_election.manager', 'p6');
+		is(error_of(q{SELECT acquire_lock('x', '1 h', owner => 'me')}, 'p6'), '', "during a slow probe $i");
+	}
+	$blocker->quit;
+	$node->append_conf('postgresql.conf', 'lock_election.max_databases = 4');
+	$node->restart;
+	one("DROP DATABASE p$_") foreach 1 .. 6;
+	one('CREATE EXTENSION lock_election');
+};
+
+subtest 'no worker is left' => sub {
+	# the launcher and logical replication's
+	$node->append_conf('postgresql.conf', 'max_worker_processes = 2');
+	$node->restart;
+	my $start = time;
+	my $error = error_of(q{SELECT acquire_lock('x', wait => '1 s')});
+	like($error, qr/ERROR:  57P03: the lock_election manager of database "postgres" is not running/, 'no manager');
+	like($error, qr/max_worker_processes/, 'and why');
+	cmp_ok(time - $start, '<', 4, 'after the wait');
+	like(error_of(q{SELECT acquire_lock('x')}), qr/ERROR:  57P03: /, 'without a limit: after 5 s');
+	$node->append_conf('postgresql.conf', 'max_worker_processes = 8');
+};
+
+subtest 'not preloaded' => sub {
+	$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
+	$node->restart;
+	my @calls = (
+		'acquire_lock($$x$$)', 'try_acquire_lock($$x$$)', 'renew_lock($$x$$, 1)', 'release_lock($$x$$)',
+		'is_held($$x$$, 1)', 'force_release_lock($$x$$)', 'acquire_permit($$x$$, 1)', 'set_permits($$x$$, 1)',
+		'grant_lease()', 'keep_alive(1)', 'revoke_lease(1)', 'lease_time_to_live(1)', 'lock_election.look()',
+		'lock_election.look_leases()', 'lock_election.manager_info()', 'lock_election.counters()',
+		'lock_election.stat_reset()');
+	foreach my $from (@calls, map { "lock_election.$_" } qw(locks waiters leases manager stat))
+	{
+		my $error = error_of("SELECT * FROM $from");
+		like($error, qr/ERROR:  55000: lock_election is not in shared_preload_libraries\nHINT:  .*shared_preload_libraries = 'lock_election'/, $from);
+	}
+	is(one(q{SELECT count(*) FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e' JOIN pg_extension e ON e.oid = d.refobjid WHERE e.extname = 'lock_election' AND prorettype <> 'trigger'::regtype}),
+		scalar @calls, 'these are all functions');
+	is(error_of('DROP EXTENSION lock_election; CREATE EXTENSION lock_election; CREATE DATABASE u; DROP DATABASE u'), '', 'commands work');
+};
+
+$node->stop;
+done_testing();

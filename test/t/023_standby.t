@@ -1,0 +1,212 @@
+# A standby shows the locks, takes over with them, and, if it is synchronous, is waited for by those who ask for it.
+use strict;
+use warnings;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $primary = new_node('primary', init => [ allows_streaming => 1 ], conf => "autovacuum = off\n");
+$primary->backup('base');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($primary, 'base', has_streaming => 1);
+$standby->start;
+
+sub on_primary { return $primary->safe_psql('postgres', $_[0]); }
+
+sub error_of
+{
+	my ($node, $sql) = @_;
+	my ($out, $err) = ('', '');
+	$node->psql('postgres', $sql, stdout => \$out, stderr => \$err, extra_params => [ '-v', 'VERBOSITY=verbose' ]);
+	return $err;
+}
+
+sub catch_up
+{
+	return $primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
+}
+
+# The standby stops, or goes on, answering.
+sub signal_receiver
+{
+	my ($signal) = @_;
+	my $pid = $standby->safe_psql('postgres', 'SELECT pid FROM pg_stat_wal_receiver');
+	kill $signal, $pid;
+	return $pid;
+}
+
+# How many wait for the standby.
+sub wait_for_syncrep
+{
+	my ($n) = @_;
+	return wait_for_sql($primary, "SELECT count(*) = $n FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
+}
+
+subtest 'a standby shows' => sub {
+	on_primary(q{SELECT acquire_lock('shown', '1 h', owner => 'me')});
+	catch_up();
+	is($standby->safe_psql('postgres', q{SELECT kind, name, mode, owner FROM lock_election.locks}), 'lock|shown|exclusive|me', 'locks');
+	is($standby->safe_psql('postgres', q{SELECT count(*) FROM lock_election.waiters}), 0, 'waiters');
+	is($standby->safe_psql('postgres', q{SELECT count(*) FROM lock_election.manager}), 0, 'manager');
+	is(error_of($standby, q{SELECT * FROM lock_election.stat}), '', 'stat');
+	foreach my $call (q{acquire_lock('x')}, q{try_acquire_lock('x')}, q{release_lock('x')}, q{renew_lock('x', 1)}, q{is_held('x', 1)}, q{force_release_lock('x')})
+	{
+		my $start = time;
+		like(error_of($standby, "SELECT $call"), qr/ERROR:  25006: /, $call);
+		cmp_ok(time - $start, '<', 3, 'at once');
+	}
+	on_primary(q{SELECT force_release_lock('shown')});
+};
+
+subtest 'an asynchronous standby is not waited for' => sub {
+	my $pid = signal_receiver('STOP');
+	like(on_primary(q{SET synchronous_commit = remote_apply; SELECT acquire_lock('async', '1 h')}), qr/^\d+$/, 'acquired');
+	is(on_primary(q{SELECT force_release_lock('async')}), 1, 'ended');
+	kill 'CONT', $pid;
+};
+
+subtest 'a synchronous standby' => sub {
+	$primary->append_conf('postgresql.conf', "synchronous_standby_names = '*'");
+	$primary->reload;
+	wait_for_sql($primary, q{SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'});
+	my ($local, $held) = map { session($primary, connstr => "options='-c synchronous_commit=local'") } 1 .. 2;
+
+	# one whose time left is stored now and then, and one whose is not
+	my $token = $held->query(q{SELECT acquire_lock('renewed', '1 h')});
+	my $short_token = $held->query(q{SELECT acquire_lock('short', '2 min')});
+
+	foreach my $level ('on', 'remote_write', 'remote_apply')
+	{
+		my ($s, $other, $bound, $renewing) =
+		  map { session($primary, connstr => "options='-c synchronous_commit=$level'") } 1 .. 4;
+
+		like($s->query(qq{SELECT acquire_lock('before', '1 h')}), qr/^\d+$/, "$level: confirmed");
+		is($s->query(q{SELECT release_lock('before')}), 't', "$level: released");
+
+		my $receiver = signal_receiver('STOP');
+		$s->async(q{SELECT acquire_lock('sync', '1 h')});
+		wait_for_syncrep(1);
+		is($local->query(q{SELECT try_acquire_lock('sync') IS NULL}), 't', "$level: granted locally");
+
+		# nobody at level local is delayed by that
+		my $start = time;
+		for (1 .. 20)
+		{
+			$local->query(q{SELECT acquire_lock('local', '1 h')});
+			$local->query(q{SELECT release_lock('local')});
+		}
+		cmp_ok(time - $start, '<', 3, "$level: local does not wait");
+		like($bound->query(q{SELECT acquire_lock('bound', NULL)}), qr/^\d+$/, "$level: nor does ttl => NULL");
+		$bound->query(q{SELECT release_lock('bound')});
+
+		# answers that reveal a grant, and renewals, wait as well
+		$other->async("SELECT renew_lock('renewed', $token) IS NOT NULL");
+		wait_for_syncrep(2);
+		$renewing->async("SELECT renew_lock('short', $short_token) IS NOT NULL");
+		wait_for_syncrep(3);
+		is($held->query("SELECT renew_lock('renewed', $token) IS NOT NULL"), 't', "$level: a renewal at level local does not");
+		ok(!$s->ready && !$other->ready && !$renewing->ready, "$level: all wait");
+
+		on_primary('SELECT pg_cancel_backend(' . $s->pid . ')');
+		$s->wait;
+		like($s->error, qr/ERROR:  57014: .*\nDETAIL:  .*granted locally/, "$level: a cancel");
+		wait_for_sql($primary, q{SET synchronous_commit = local; SELECT count(*) = 0 FROM lock_election.locks WHERE name = 'sync'});
+		pass("$level: gives the lock back");
+		on_primary('SELECT pg_cancel_backend(' . $other->pid . ')');
+		$other->wait;
+		like($other->error, qr/ERROR:  57014: /, "$level: a renewal is cancelled");
+		unlike($other->error, qr/given back/, "$level: and says nothing of a grant");
+		is($local->query("SELECT is_held('renewed', $token)"), 't', "$level: which is not lost by that");
+
+		# whoever learns of the grant waits for it as well; who waits for the lock gets it
+		$s->async(q{SELECT acquire_lock('sync', '1 h', owner => 'me')});
+		wait_for_syncrep(2);
+		$other->async(q{SELECT acquire_lock('sync', '1 h', owner => 'me')});
+		wait_for_syncrep(3);
+		$local->async(q{SELECT acquire_lock('sync', '1 h')});
+		wait_for_sql($primary, q{SELECT count(*) = 1 FROM lock_election.waiters});
+		on_primary('SELECT pg_terminate_backend(' . $s->pid . ')');
+		is($s->wait, undef, "$level: terminated");
+		kill 'CONT', $receiver;
+		my $again = $other->wait;
+		is($renewing->wait, 't', "$level: the other renewal is confirmed when the standby is back");
+		like($again, qr/^\d+$/, "$level: confirmed when the standby is back");
+		is($other->query("SELECT release_lock('sync', $again)"), 't', "$level: released");
+		like($local->wait, qr/^\d+$/, "$level: handed on");
+		$local->query(q{SELECT release_lock('sync')});
+		$_->quit foreach $s, $other, $bound, $renewing;
+	}
+
+	$held->query("SELECT release_lock('short', $short_token)");
+
+	# a lease that ends while its grant waits for the standby is not granted
+	my $short = session($primary);
+	my $receiver = signal_receiver('STOP');
+	$short->async(q{SELECT acquire_lock('short', '500 ms')});
+	wait_for_syncrep(1);
+	wait_for_sql($primary, q{SET synchronous_commit = local; SELECT count(*) = 0 FROM lock_election.locks WHERE name = 'short'});
+	kill 'CONT', $receiver;
+	$short->wait;
+	like($short->error, qr/ERROR:  LE001: /, 'too late: LE001');
+
+	# is_held
+	$receiver = signal_receiver('STOP');
+	$local->query(q{SELECT acquire_lock('seen', '1 h')});
+	my $seen = $local->query(q{SELECT token FROM lock_election.locks WHERE name = 'seen'});
+	$short->async("SELECT is_held('seen', $seen)");
+	wait_for_syncrep(1);
+	ok(!$short->ready, 'is_held reveals a grant: waits');
+	kill 'CONT', $receiver;
+	is($short->wait, 't', 'confirmed');
+
+	# release
+	$seen = $short->query(q{SELECT acquire_lock('free', '1 h')});
+	$receiver = signal_receiver('STOP');
+	$short->async("SELECT release_lock('free', $seen)");
+	wait_for_syncrep(1);
+	on_primary('SELECT pg_cancel_backend(' . $short->pid . ')');
+	$short->wait;
+	unlike($short->error, qr/given back/, 'a cancelled release is not given back');
+	kill 'CONT', $receiver;
+	on_primary(q{SELECT force_release_lock(name) FROM lock_election.locks});
+	$_->quit foreach $local, $held, $short;
+	nothing_left($primary);
+};
+
+subtest 'promotion' => sub {
+	my @s = map { session($primary) } 1 .. 2;
+	my %token;
+
+	$token{$_} = $s[0]->query("SELECT acquire_lock('$_', '1 h')") foreach qw(a b);
+	$token{short} = $s[0]->query(q{SELECT acquire_lock('short', '20 s')});
+	my $highest = $s[1]->query(q{SELECT acquire_lock('bound', NULL)});
+	$s[1]->async(q{SELECT acquire_lock('a', '1 h')});
+	wait_for_sql($primary, q{SELECT count(*) = 1 FROM lock_election.waiters});
+
+	# the TTL starts anew
+	wait_for_sql($primary, q{SELECT time_left < '18 s' FROM lock_election.locks WHERE name = 'short'});
+	my $incarnation = on_primary('SELECT incarnation FROM lock_election.manager');
+	$primary->stop('immediate');
+	$_->quit foreach @s;
+	$standby->append_conf('postgresql.conf', "synchronous_standby_names = ''");
+	$standby->promote;
+	wait_for_sql($standby, 'SELECT count(*) > 0 FROM lock_election.manager');
+	is($standby->safe_psql('postgres', q{SELECT string_agg(name, ' ' ORDER BY name), min(time_left) > '18 s' FROM lock_election.locks}),
+		'a b short|t', 'TTL locks are there, with their full TTL');
+	is($standby->safe_psql('postgres', "SELECT is_held('$_', $token{$_})"), 't', "$_ is held") foreach sort keys %token;
+	is($standby->safe_psql('postgres', q{SELECT try_acquire_lock('a') IS NULL}), 't', 'and excludes others');
+	my $new = $standby->safe_psql('postgres', q{SELECT acquire_lock('new', '1 h')});
+	cmp_ok($new, '>', $highest, 'tokens increase');
+	cmp_ok($new >> 28, '>=', (int($incarnation / 64) + 1) * 64, 'by a block of incarnations');
+	is($standby->safe_psql('postgres', "SELECT release_lock('a', $token{a})"), 't', 'release');
+	is($standby->safe_psql('postgres', q{SELECT acquire_lock('a', '1 h') IS NOT NULL}), 't', 'acquire');
+	is($standby->safe_psql('postgres', q{SELECT release_lock('bound', acquire_lock('bound', '1 h', wait => '1 s'))}), 't', 'connection-bound locks are gone');
+
+	# once more, after a clean stop: another timeline is another incarnation whatever the mark says
+	$standby->restart;
+	is($standby->safe_psql('postgres', q{SELECT acquire_lock('newer', '1 h') - 100 < } . $new), 't', 'a clean restart goes on counting');
+};
+
+$standby->stop;
+done_testing();

@@ -1,0 +1,325 @@
+# What the views show, to whom, and how they are filled: page by page, while grants go on.
+use strict;
+use warnings;
+use LeTest;
+use PostgreSQL::Test::Utils qw(append_to_file);
+use Test::More;
+use Time::HiRes ();
+
+use constant { LOCKS => 20_000, WAITERS => 500 };
+
+my $node = new_node('main', conf => "autovacuum = off\nmax_connections = 600\n");
+my $s = session($node);
+my $user = $s->query('SELECT current_user');
+
+$s->query('CREATE ROLE nosy; CREATE ROLE auditor IN ROLE pg_read_all_stats; CREATE ROLE worker');
+
+sub waiting
+{
+	my ($pid) = @_;
+
+	wait_until(sub { $s->query("SELECT count(*) FROM lock_election.waiters WHERE pid = $pid") eq '1' }) or die "process $pid does not wait";
+	return;
+}
+
+# --- locks and waiters ---
+
+my @holders = map { session($node) } 1 .. 4;
+my @waiters = map { session($node) } 1 .. 3;
+my $named = $holders[0]->query(q{SELECT acquire_lock('excl', ttl => '1 hour', owner => 'worker-1')});
+$holders[0]->query(q{SELECT acquire_lock('excl', ttl => '1 hour', owner => 'worker-1')});
+my $bound = $holders[1]->query(q{SELECT acquire_lock('both', ttl => NULL, mode => 'shared')});
+my $second = $holders[2]->query(q{SELECT acquire_lock('both', mode => 'shared', owner => 'reader')});
+my $worker = $holders[3]->query(q{SET ROLE worker \; SELECT acquire_lock('theirs', owner => 'them')});
+
+is($s->query('SELECT kind, name, slot, mode, owner, role, token, lease, holds, waiters, pid, fenced_by FROM lock_election.locks ORDER BY name, slot'),
+	join("\n",
+		"lock|both|0|shared||$user|$bound||1|0|@{[ $holders[1]->pid ]}|{}",
+		"lock|both|1|shared|reader|$user|$second||1|0|@{[ $holders[2]->pid ]}|{}",
+		"lock|excl|0|exclusive|worker-1|$user|$named||2|0|@{[ $holders[0]->pid ]}|{}",
+		"lock|theirs|0|exclusive|them|worker|$worker||1|0|@{[ $holders[3]->pid ]}|{}"),
+	'locks: every holder');
+is($s->query(q{SELECT name, slot, time_left > '59 min' AND time_left <= '1 h', acquired_at BETWEEN now() - interval '5 min' AND now()
+		FROM lock_election.locks WHERE name IN ('both', 'excl') ORDER BY 1, 2}),
+	"both|0||t\nboth|1|f|t\nexcl|0|t|t", 'locks: times, and none left of a lock that is bound to its connection');
+
+$waiters[0]->async(q{SELECT acquire_lock('both', owner => 'writer')});
+waiting($waiters[0]->pid);
+$waiters[1]->async(q{SET ROLE worker \; SELECT acquire_lock('both', mode => 'shared', owner => 'late')});
+waiting($waiters[1]->pid);
+$waiters[2]->async(q{SELECT acquire_lock('excl')});
+waiting($waiters[2]->pid);
+my $both = sprintf '{%d,%d}', map { $_->pid } @holders[ 1, 2 ];
+is($s->query('SELECT kind, name, queue_position, mode, owner, role, pid, blocked_by FROM lock_election.waiters'),
+	join("\n",
+		"lock|both|1|exclusive|writer|$user|@{[ $waiters[0]->pid ]}|$both",
+		"lock|both|2|shared|late|worker|@{[ $waiters[1]->pid ]}|$both",
+		"lock|excl|1|exclusive||$user|@{[ $waiters[2]->pid ]}|{@{[ $holders[0]->pid ]}}"),
+	'waiters: in the order of the grants');
+is($s->query(q{SELECT count(*) FROM lock_election.waiters WHERE waiting_since BETWEEN now() - interval '5 min' AND clock_timestamp()}),
+	'3', 'waiters: since when');
+is($s->query('SELECT name, slot, waiters FROM lock_election.locks ORDER BY 1, 2'), "both|0|2\nboth|1|2\nexcl|0|1\ntheirs|0|0",
+	'locks: how many wait');
+
+# --- who sees what ---
+
+my $see_locks = 'SELECT name, slot, mode, owner, role, token, holds, waiters, pid FROM lock_election.locks ORDER BY name, slot';
+my $see_waiters = 'SELECT name, queue_position, mode, owner, role, pid, blocked_by FROM lock_election.waiters';
+my ($all_locks, $all_waiters) = map { $s->query($_) } $see_locks, $see_waiters;
+
+$s->query('SET ROLE nosy');
+is($s->query($see_locks), join("\n", "both|0|shared||$user||1|2|", "both|1|shared||$user||1|2|", "excl|0|exclusive||$user||2|1|",
+	'theirs|0|exclusive||worker||1|0|'), 'locks: another role sees no owner, token and process');
+is($s->query($see_waiters), join("\n", "both|1|exclusive||$user||{}", 'both|2|shared||worker||{}', "excl|1|exclusive||$user||{}"),
+	'waiters: another role sees no owner and process');
+is($s->query('SELECT count(*) FROM lock_election.manager, lock_election.stat'), '1', 'manager and stat: for everyone');
+foreach my $table (qw(slot meta incarnation_floor))
+{
+	$s->query("SELECT * FROM lock_election.$table");
+	like($s->error, qr/ERROR:  42501/, "table $table: not for everyone");
+}
+$s->query('SELECT lock_election.stat_reset()');
+like($s->error, qr/ERROR:  42501/, 'stat_reset: not for everyone');
+$s->query('RESET ROLE; SET ROLE worker');
+is($s->query($see_locks), join("\n", "both|0|shared||$user||1|2|", "both|1|shared||$user||1|2|", "excl|0|exclusive||$user||2|1|",
+	"theirs|0|exclusive|them|worker|$worker|1|0|@{[ $holders[3]->pid ]}"), 'locks: a role sees its own');
+$s->query('RESET ROLE; SET ROLE auditor');
+is($s->query($see_locks), $all_locks, 'locks: pg_read_all_stats sees all');
+is($s->query($see_waiters), $all_waiters, 'waiters: pg_read_all_stats sees all');
+$s->query('RESET ROLE');
+
+# In transactions of every kind, and twice in one statement.
+foreach my $begin ('BEGIN READ ONLY', 'BEGIN ISOLATION LEVEL REPEATABLE READ', 'BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY')
+{
+	$s->query($begin);
+	is($s->query($see_locks), $all_locks, "locks: $begin");
+	is($s->query($see_waiters), $all_waiters, "waiters: $begin");
+	$s->query('COMMIT');
+}
+is($s->query('SELECT count(*) FROM lock_election.locks a JOIN lock_election.locks b USING (name, slot) JOIN lock_election.waiters w USING (name)'),
+	'5', 'the views can be joined');
+
+# --- fenced by ---
+
+$holders[0]->query('BEGIN');
+is($holders[0]->query("SELECT release_lock('excl', $named, all_holds => true)"), 't', 'a release in a transaction');
+is($s->query(q{SELECT fenced_by FROM lock_election.locks WHERE name = 'excl'}), "{@{[ $holders[0]->pid ]}}", 'locks: fenced by the release to come');
+is($s->query(q{SET ROLE nosy \; SELECT name FROM lock_election.locks WHERE fenced_by <> '{}' \; RESET ROLE}), '', 'another role does not see whose token is fenced');
+$holders[0]->query('COMMIT');
+like($waiters[2]->wait, qr/^\d+$/, 'handed on at the commit');
+is($s->query(q{SELECT pid, owner, waiters, fenced_by FROM lock_election.locks WHERE name = 'excl'}), "@{[ $waiters[2]->pid ]}||0|{}", 'locks: the next holder');
+
+# A role and a connection that are gone
+$holders[3]->quit;
+is($s->query(q{SELECT owner, pid FROM lock_election.locks WHERE name = 'theirs'}), 'them|', 'locks: a named owner whose connection has ended')
+  if wait_until(sub { $s->query(q{SELECT pid IS NULL FROM lock_election.locks WHERE name = 'theirs'}) eq 't' });
+$s->query('SELECT pg_terminate_backend(' . $waiters[1]->pid . ')');
+wait_until(sub { $s->query(q{SELECT count(*) FROM lock_election.waiters WHERE name = 'both'}) eq '1' }) or die 'the waiter stays';
+$s->query('SELECT oid AS role_oid FROM pg_roles WHERE rolname = \'worker\' \gset');
+$s->query('DROP ROLE worker');
+is($s->query(q{SELECT role::text = :'role_oid' FROM lock_election.locks WHERE name = 'theirs'}), 't', 'locks: a role that is gone is a number');
+
+# Texts of every kind
+foreach my $name (q{it's}, 'two words', "line\nbreak", '"quoted"', 'ünïcödé ☃', 'C:\\temp', '%s%n', 'x' x 255)
+{
+	# With semicolons: a backslash would be taken for a command of psql.
+	my $hex = unpack 'H*', $name;
+	$s->query("SELECT acquire_lock(\$le\$$name\$le\$, owner => \$le\$$name\$le\$);");
+	is($s->query("SELECT name = owner FROM lock_election.locks WHERE convert_to(name, 'UTF8') = '\\x$hex';"), 't', 'shown as it is: ' . ($name =~ s/\n/ /r));
+	is($s->query("SELECT force_release_lock(\$le\$$name\$le\$);"), '1', 'and found by it');
+}
+
+# --- the tables cannot be written by hand ---
+
+foreach my $table (qw(slot meta))
+{
+	foreach my $sql ("DELETE FROM lock_election.$table", "TRUNCATE lock_election.$table", "INSERT INTO lock_election.$table SELECT * FROM lock_election.$table",
+		'UPDATE lock_election.' . ($table eq 'slot' ? 'slot SET holds = 2' : 'meta SET clean = true'),
+		"SET session_replication_role = replica \\; DELETE FROM lock_election.$table")
+	{
+		$s->query($sql);
+		like($s->error, qr/ERROR:  \w{5}: /, "refused: $sql");
+	}
+}
+$s->query('RESET session_replication_role');
+is($s->query(q{SELECT count(*) FROM lock_election.slot WHERE mode <> 0}), '4', 'the tables are as they were');
+
+# Clean up
+$s->query('SELECT pg_terminate_backend(' . $_->pid . ')'), $_->quit foreach $waiters[0], $waiters[2], @holders[ 0 .. 2 ];
+$s->query(q{SELECT force_release_lock(name) FROM lock_election.locks});
+nothing_left($node);
+
+# --- manager ---
+
+is($s->query(q{SELECT m.database, m.incarnation = m.revision >> 28, m.memory > 0, m.started <= now(), a.backend_type, a.datname
+		FROM lock_election.manager m JOIN pg_stat_activity a USING (pid)}),
+	'postgres|t|t|t|lock_election manager|postgres', 'manager: one row');
+my $revision = $s->query('SELECT revision FROM lock_election.manager');
+my $token = $s->query(q{SELECT acquire_lock('m')});
+is($s->query("SELECT revision > $token, $token >= $revision FROM lock_election.manager"), 't|t', 'manager: the next revision');
+$s->query("SELECT release_lock('m', $token)");
+
+# --- stat ---
+
+# What the counters have gained in a step; only those that have.
+my $counters = q{SELECT c.key, (c.value #>> '{}') FROM lock_election.stat s, LATERAL jsonb_each(to_jsonb(s) - 'stats_reset' - 'write_time') c ORDER BY 1};
+sub counters { return { map { split /\|/, $_ } split /\n/, $s->query($counters) }; }
+
+sub moves
+{
+	my ($title, $code, $expected, @exact) = @_;
+	my $before = counters();
+
+	$code->();
+	my $after = counters();
+	my %gained = map { $_ => $after->{$_} - $before->{$_} } grep { $after->{$_} != $before->{$_} } keys %$after;
+	my %batch = map { $_ => delete $gained{$_} // 0 } qw(batches transaction_ids rows_written flushes);
+
+	is_deeply(\%gained, $expected, "stat: $title") or diag(explain(\%batch));
+	return \%batch;
+}
+
+my $t = session($node);
+my $written = moves('acquire', sub { $token = $s->query(q{SELECT acquire_lock('a', owner => 'me')}) }, { acquires => 1, grants => 1 });
+is("$written->{transaction_ids} $written->{rows_written} $written->{flushes}", '1 1 1', 'an acquire: one row, one transaction id, one flush');
+$written = moves('renew', sub { $s->query("SELECT renew_lock('a', $token)") foreach 1 .. 5 }, { renewals => 5 });
+is("$written->{transaction_ids} $written->{rows_written} $written->{flushes}", '0 0 0', 'renewals write nothing');
+$written = moves('look', sub { $s->query("SELECT is_held('a', $token)"); $s->query('SELECT * FROM lock_election.locks') }, { checks => 1 });
+is("$written->{transaction_ids} $written->{rows_written} $written->{flushes}", '0 0 0', 'looks write nothing');
+$written = moves('not granted', sub { $t->query(q{SELECT try_acquire_lock('a')}) }, { acquires => 1 });
+is("$written->{transaction_ids} $written->{rows_written} $written->{flushes}", '0 0 0', 'what is not granted writes nothing');
+moves('a wait that runs out', sub { $t->query(q{SELECT acquire_lock('a', wait => '100 ms')}) }, { acquires => 1, waits => 1, timeouts => 1 });
+moves('hand-off', sub {
+		$t->async(q{SELECT acquire_lock('a', owner => 'next')});
+		waiting($t->pid);
+		$s->query("SELECT release_lock('a', $token)");
+		$token = $t->wait;
+	}, { acquires => 1, waits => 1, releases => 1, grants => 1, handoffs => 1 });
+moves('force', sub { $s->query(q{SELECT force_release_lock('a')}) }, { forced => 1 });
+moves('expiry', sub {
+		$s->query(q{SELECT acquire_lock('a', ttl => '100 ms')});
+		wait_until(sub { $s->query('SELECT count(*) FROM lock_election.locks') eq '0' }) or die 'does not expire';
+	}, { acquires => 1, grants => 1, expiries => 1 });
+moves('rollback', sub { $s->query('BEGIN'); $s->query(q{SELECT acquire_lock('a')}); $s->query('ROLLBACK') ; nothing_left($node, 'undone') },
+	{ acquires => 1, grants => 1, undone => 1 });
+$written = moves('bound to the connection',
+	sub { $s->query(q{SELECT acquire_lock('a', ttl => NULL)}); $s->query(q{SELECT release_lock('a')}) },
+	{ acquires => 1, grants => 1, releases => 1 });
+is($written->{flushes}, 0, 'a lock that is bound to its connection forces no flush');
+moves('a bad argument', sub { $s->query(q{SELECT acquire_lock('')}) }, {});
+is($s->query('SELECT write_time > 0, failed_batches FROM lock_election.stat'), 't|0', 'stat: time spent, and no failed batch');
+
+$s->query('SELECT pg_stat_reset()');
+isnt($s->query('SELECT acquires FROM lock_election.stat'), '0', 'pg_stat_reset() does not touch them');
+$s->query('SELECT lock_election.stat_reset()');
+is(join(' ', sort grep { $_ ne '0' } values %{ counters() }), '', 'stat_reset: all zero');
+is($s->query(q{SELECT write_time, stats_reset BETWEEN now() - interval '1 min' AND now() FROM lock_election.stat}), '0|t', 'stat_reset: when');
+$s->query('CREATE ROLE keeper; GRANT EXECUTE ON FUNCTION lock_election.stat_reset() TO keeper; SET ROLE keeper');
+$s->query('SELECT lock_election.stat_reset()');
+is($s->error, '', 'stat_reset: can be granted');
+$s->query('RESET ROLE');
+$t->quit;
+
+# --- many locks, and many waiters of one ---
+
+my $dir = PostgreSQL::Test::Utils::tempdir();
+my @crowds;
+
+# Clients that wait for lock "hot" all at once, and pass it on.
+sub crowd
+{
+	my ($name, $clients) = @_;
+	my %crowd = (out => '', err => '');
+
+	append_to_file("$dir/$name", <<"SQL");
+SELECT acquire_lock('hot', ttl => '5 min', owner => '$name-' || :client_id) AS token \\gset
+SELECT release_lock('hot', :token);
+SQL
+	$crowd{run} = IPC::Run::start([ 'pgbench', '-n', '-c', $clients, '-t', 1, '-f', "$dir/$name", $node->connstr('postgres') ],
+		'>', \$crowd{out}, '2>', \$crowd{err});
+	push @crowds, \%crowd;
+	return;
+}
+
+sub queue_is
+{
+	my ($count) = @_;
+
+	wait_until(sub { $s->query(q{SELECT count(*) FROM lock_election.waiters WHERE name = 'hot'}) >= $count })
+	  or die "not $count waiters: $crowds[-1]{err}";
+	return;
+}
+
+$s->query(q{SELECT acquire_lock('hot', ttl => NULL)});
+crowd('mover', WAITERS / 2);
+queue_is(WAITERS / 2);
+crowd('stayer', WAITERS / 2);
+queue_is(WAITERS);
+$s->query('SET synchronous_commit = off');
+is($s->query("SELECT count(acquire_lock('l' || i, ttl => '1 hour')) FROM generate_series(1, @{[ LOCKS ]}) i"), LOCKS, 'many locks');
+my $everything = 'SELECT count(*), count(DISTINCT (name, slot)) FROM lock_election.locks';
+is($s->query(q{SELECT count(*), count(DISTINCT pid), count(DISTINCT owner), min(queue_position), max(queue_position), count(DISTINCT queue_position)
+		FROM lock_election.waiters WHERE name = 'hot'}),
+	join('|', WAITERS, WAITERS, WAITERS, 1, WAITERS, WAITERS), 'all waiters are shown once');
+is($s->query($everything), join('|', (LOCKS + 1) x 2), 'and all locks');
+is($s->query(q{SELECT waiters FROM lock_election.locks WHERE name = 'hot'}), WAITERS, 'with their number');
+
+# Grants go on while the views are read: the slowest one is far below the time that all readings take.
+{
+	my @readers = map { session($node) } 1 .. 2;
+	my $t = session($node);
+	my ($grants, $slowest) = (0, 0);
+
+	$_->async('SELECT count(*) FROM lock_election.locks \; ' x 20 . 'SELECT 1') foreach @readers;
+	until ($readers[0]->ready && $readers[1]->ready)
+	{
+		my $start = Time::HiRes::time();
+		$t->query(q{SELECT release_lock('g', acquire_lock('g'))});
+		my $took = Time::HiRes::time() - $start;
+		$slowest = $took if $took > $slowest;
+		$grants++;
+	}
+	$_->wait, $_->quit foreach @readers;
+	$t->quit;
+	cmp_ok($grants, '>', 20, 'grants go on while views are read');
+	cmp_ok($slowest, '<', 1, 'and none waits for long');
+}
+
+is($s->query(q{SELECT count(force_release_lock(name)) FROM lock_election.locks WHERE name <> 'hot'}), LOCKS, 'all can be released while the view is read');
+is($s->query($everything), '1|1', 'and are shown no more');
+
+# The first half of the queue moves on while the second is looked at again and again: it is shown once each time.
+{
+	my @lookers = map { session($node) } 1 .. 2;
+
+	$s->query('CREATE TABLE seen (rows int, waiters int, moved bigint); CREATE TABLE looks AS SELECT handoffs AS before FROM lock_election.stat');
+	$_->async(<<'SQL') foreach @lookers;
+DO $$
+DECLARE
+	look seen%ROWTYPE;
+BEGIN
+	LOOP
+		SELECT count(*), count(DISTINCT pid) INTO look.rows, look.waiters FROM lock_election.waiters WHERE owner LIKE 'stayer%';
+		look.moved := (SELECT handoffs - before FROM lock_election.stat, looks);
+		INSERT INTO seen VALUES (look.*);
+		EXIT WHEN look.moved > 200;
+	END LOOP;
+END $$
+SQL
+	wait_until(sub { $s->query('SELECT count(*) FROM pg_stat_activity WHERE query LIKE \'DO %\' AND state = \'active\'') eq '2' }) or die 'nobody looks';
+	$s->query(q{SELECT release_lock('hot')});
+	is($_->wait, '', 'looked at a moving queue') foreach @lookers;
+	is($s->query('SELECT DISTINCT rows, waiters FROM seen WHERE moved <= 200'), join('|', (WAITERS / 2) x 2), 'who stays in the queue is shown once in each look')
+	  or diag($s->query('SELECT rows, waiters, count(*) FROM seen GROUP BY 1, 2'));
+	note('looks while it moved: ' . $s->query('SELECT count(*) FROM seen WHERE moved > 0'));
+	$_->quit foreach @lookers;
+}
+foreach my $crowd (@crowds)
+{
+	$crowd->{run}->finish;
+	like($crowd->{out}, qr{actually processed: (\d+)/\1$}m, 'every waiter has been granted') or diag($crowd->{err});
+}
+$s->quit;
+nothing_left($node);
+$node->stop;
+done_testing();
