@@ -981,6 +981,25 @@ le_core_next_deadline(const LeCore *core)
 	return core->heap.len > 0 ? core->heap.items[0]->at : LE_NEVER;
 }
 
+LeEntry *
+le_core_overdue(LeCore *core, LeTime timeout, LeTime now)
+{
+	LeEntry    *entry;
+
+	if (le_link_empty(&core->lapsed))
+		return NULL;
+
+	/* the list is in the order of lapsed_at */
+	entry = le_container(core->lapsed.next, LeEntry, queue_link);
+	assert(entry->lapsed);
+	if (le_add(entry->lapsed_at, timeout) > now)
+		return NULL;
+	entry->lapsed_at = now;
+	le_unlink(&entry->queue_link);
+	le_link_before(&core->lapsed, &entry->queue_link);
+	return entry;
+}
+
 LeTime
 le_entry_time_left(const LeEntry *entry, LeTime now)
 {
@@ -1113,6 +1132,14 @@ le_core_batch_done(LeCore *core, uint64_t lsn)
 }
 
 /* --- looking --- */
+
+LeEntry *
+le_core_waiting_on(const LeCore *core, uint64_t session, uint32_t sessno)
+{
+	assert(sessno < core->max_sessions);
+	return core->sessions[sessno].id == session ?
+		core->sessions[sessno].waiting_on : NULL;
+}
 
 uint32_t
 le_core_places(const LeCore *core)

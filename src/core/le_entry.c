@@ -577,6 +577,7 @@ le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until,
 		if (!entry->lapsed)
 		{
 			entry->lapsed = true;
+			entry->lapsed_at = now;
 			entry->end = (uint8_t) how;
 			le_link_before(&core->lapsed, &entry->queue_link);
 		}
