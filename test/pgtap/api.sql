@@ -21,6 +21,8 @@ SELECT results_eq(
 	$$VALUES
 	('acquire_lock', 'name text, ttl interval DEFAULT ''00:00:30''::interval, wait interval DEFAULT NULL::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'bigint'),
 	('acquire_permit', 'name text, permits integer, ttl interval DEFAULT ''00:00:30''::interval, wait interval DEFAULT NULL::interval, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'bigint'),
+	('await_lock', 'name text, token bigint, wait interval DEFAULT ''00:00:00''::interval', 'boolean'),
+	('enqueue_lock', 'name text, ttl interval DEFAULT ''00:00:30''::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint, OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text', 'record'),
 	('force_release_lock', 'name text', 'bigint'),
 	('grant_lease', 'ttl interval DEFAULT ''00:01:00''::interval, owner text DEFAULT NULL::text', 'bigint'),
 	('is_held', 'name text, token bigint', 'boolean'),
@@ -50,8 +52,8 @@ WHERE relnamespace = 'lock_election'::regnamespace AND relkind = 'v' ORDER BY re
 
 SELECT results_eq(
 	$$SELECT proname::text COLLATE "default" FROM our_functions WHERE has_function_privilege('public', oid, 'EXECUTE') ORDER BY 1$$,
-	$$VALUES ('acquire_lock'), ('acquire_permit'), ('counters'), ('force_release_lock'), ('grant_lease'), ('is_held'),
-	('keep_alive'), ('lease_time_to_live'), ('look'), ('look_leases'), ('manager_info'), ('release_lock'), ('renew_lock'),
+	$$VALUES ('acquire_lock'), ('acquire_permit'), ('await_lock'), ('counters'), ('enqueue_lock'), ('force_release_lock'),
+	('grant_lease'), ('is_held'), ('keep_alive'), ('lease_time_to_live'), ('look'), ('look_leases'), ('manager_info'), ('release_lock'), ('renew_lock'),
 	('revoke_lease'), ('set_permits'), ('try_acquire_lock')$$,
 	'functions for everyone: these and no others');
 SELECT results_eq(
@@ -93,7 +95,7 @@ SELECT results_eq('SELECT view, columns FROM columns_of ORDER BY 1', $$VALUES
 	('leases', 'lease bigint, owner text, role regrole, ttl interval, time_left interval, locks bigint, waiting bigint'),
 	('locks', 'kind text, name text, slot integer, mode text, owner text, role regrole, token bigint, lease bigint, holds integer, acquired_at timestamp with time zone, time_left interval, waiters bigint, pid integer, fenced_by integer[]'),
 	('manager', 'pid integer, database name, started timestamp with time zone, incarnation bigint, revision bigint, locks bigint, memory bigint'),
-	('stat', 'acquires bigint, renewals bigint, releases bigint, checks bigint, forced bigint, grants bigint, waits bigint, handoffs bigint, expiries bigint, timeouts bigint, undone bigint, batches bigint, failed_batches bigint, transaction_ids bigint, rows_written bigint, flushes bigint, write_time double precision, stats_reset timestamp with time zone'),
+	('stat', 'acquires bigint, renewals bigint, releases bigint, checks bigint, forced bigint, awaits bigint, grants bigint, waits bigint, handoffs bigint, expiries bigint, timeouts bigint, undone bigint, batches bigint, failed_batches bigint, transaction_ids bigint, rows_written bigint, flushes bigint, hints_sent bigint, hints_dropped bigint, write_time double precision, stats_reset timestamp with time zone'),
 	('waiters', 'kind text, name text, queue_position bigint, mode text, owner text, role regrole, waiting_since timestamp with time zone, pid integer, blocked_by integer[]')$$,
 	'the views and their columns');
 COMMIT;

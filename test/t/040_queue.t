@@ -354,7 +354,7 @@ subtest 'limit' => sub {
 	enqueue($s, 'x') foreach 1 .. 3;
 	# the manager may read its settings a moment later
 	wait_until(sub { enqueue($s, 'x'); return $s->error ne ''; }, 5);
-	like($s->error, qr/53400: .*too many wait for lock "x"/, 'max_waiters_per_lock');
+	like($s->error, qr/53400: .*too many requests wait for lock "x"/, 'max_waiters_per_lock');
 	$s->query(q{SELECT release_lock('x', token) FROM lock_election.look() WHERE queue_position > 0});
 	$node->append_conf('postgresql.conf', 'lock_election.max_waiters_per_lock = 0');
 	$node->reload;
