@@ -5,21 +5,10 @@
 \pset pager off
 
 BEGIN;
-SELECT plan(38);
+SELECT plan(29);
 
--- --- signatures ---
+-- --- rights and settings; the signatures are in api.sql ---
 
-SELECT is(pg_get_function_arguments('enqueue_lock'::regproc),
-	'name text, ttl interval DEFAULT ''00:00:30''::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint, OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text',
-	'enqueue_lock: arguments');
-SELECT is(pg_get_function_arguments('await_lock'::regproc),
-	'name text, token bigint, wait interval DEFAULT ''00:00:00''::interval', 'await_lock: arguments');
-SELECT function_returns('await_lock', ARRAY['text', 'bigint', 'interval'], 'boolean');
-SELECT is((provolatile, proparallel, proisstrict, prosecdef, proacl)::text, '(v,u,f,f,)', proname || ': volatile, parallel unsafe, for everyone')
-FROM pg_proc WHERE proname IN ('enqueue_lock', 'await_lock');
-SELECT is(count(obj_description(oid, 'pg_proc')), 2::bigint, 'both have a comment')
-FROM pg_proc WHERE proname IN ('enqueue_lock', 'await_lock');
-SELECT has_column('lock_election', 'stat', c, 'stat: ' || c) FROM unnest(ARRAY['awaits', 'hints_sent', 'hints_dropped']) c;
 SELECT table_privs_are('lock_election', 'queue', 'public', ARRAY[]::text[]);
 SELECT is((SELECT vartype || ' ' || setting || ' ' || context || ' ' || enumvals::text FROM pg_settings WHERE name = 'lock_election.notify'),
 	'enum waiters sighup {waiters,elections,all,none}', 'the setting');
