@@ -263,7 +263,7 @@ subtest 'not preloaded' => sub {
 	$node->restart;
 	my @calls = (
 		'acquire_lock($$x$$)', 'try_acquire_lock($$x$$)', 'renew_lock($$x$$, 1)', 'release_lock($$x$$)',
-		'is_held($$x$$, 1)', 'force_release_lock($$x$$)', 'acquire_permit($$x$$, 1)', 'set_permits($$x$$, 1)',
+		'is_held($$x$$, 1)', 'fence_lock($$x$$, 1)', 'force_release_lock($$x$$)', 'acquire_permit($$x$$, 1)', 'set_permits($$x$$, 1)',
 		'grant_lease()', 'keep_alive(1)', 'revoke_lease(1)', 'lease_time_to_live(1)', 'lock_election.look()',
 		'lock_election.look_leases()', 'lock_election.manager_info()', 'lock_election.counters()',
 		'lock_election.stat_reset()');
