@@ -116,7 +116,7 @@ add_holder(uint32 from, const LeEntry *holder)
 	}
 	if (pg_atomic_read_u32(&db->fences) != 0)
 	{
-		List	   *procs = le_fence_procs(holder->token, 0);
+		List	   *procs = le_fence_procs(holder->token, NULL, 0);
 		ListCell   *lc;
 
 		foreach(lc, procs)

@@ -109,7 +109,7 @@ le_fence_held(int64 token)
 }
 
 List *
-le_fence_procs(int64 token, int signo)
+le_fence_procs(int64 token, List **pids, int signo)
 {
 	LOCKTAG		tag = fence_tag(token);
 	VirtualTransactionId *vxids;
@@ -127,6 +127,8 @@ le_fence_procs(int64 token, int signo)
 			continue;
 		if (signo != 0)
 			(void) kill(proc->pid, signo);
+		if (pids != NULL)
+			*pids = lappend_int(*pids, proc->pid);
 		procs = lappend_int(procs, (int) (proc - le_proc(0)));
 	}
 	LWLockRelease(ProcArrayLock);
@@ -146,17 +148,18 @@ le_fence_end_overdue(LeCore *core, LeTime now)
 
 	while (timeout > 0 && (entry = le_core_overdue(core, timeout, now)) != NULL)
 	{
-		List	   *procs = le_fence_procs(entry->token, SIGTERM);
+		List	   *pids = NIL;
 		ListCell   *lc;
 
-		foreach(lc, procs)
+		list_free(le_fence_procs(entry->token, &pids, SIGTERM));
+		foreach(lc, pids)
 			ereport(LOG,
 					(errmsg("terminating connection of process %d due to lock_election.fence_timeout",
-							le_proc(lfirst_int(lc))->pid),
+							lfirst_int(lc)),
 					 errdetail("Its transaction has fenced lock \"%.*s\", whose lease ended more than %d ms ago.",
 							   (int) entry->lock->name_len, entry->lock->name,
 							   le_fence_timeout)));
-		list_free(procs);
+		list_free(pids);
 	}
 }
 

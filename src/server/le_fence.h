@@ -29,10 +29,11 @@ extern bool le_fence_is_mine(LeKind ns, LeText name, int64 token);
 extern bool le_fence_held(int64 token);
 
 /*
- * The proc numbers of those who do; each is sent this signal, if not 0, and
- * nobody else is: none of them can be gone before it is sent.
+ * The proc numbers of those who do, and their process ids (NULL: not wanted).
+ * Each is sent this signal, if not 0, and nobody else is: none of them can be
+ * gone before it is sent.
  */
-extern List *le_fence_procs(int64 token, int signo);
+extern List *le_fence_procs(int64 token, List **pids, int signo);
 
 /*
  * In the manager: terminate the connections that fence, for longer than

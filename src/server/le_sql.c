@@ -452,15 +452,16 @@ report_fenced(const LeCommand *cmd, const Holders *holders)
 {
 	for (int i = 0; i < holders->ntokens; i++)
 	{
+		List	   *pids = NIL;
 		ListCell   *lc;
 
-		foreach(lc, le_fence_procs(holders->tokens[i], 0))
+		(void) le_fence_procs(holders->tokens[i], &pids, 0);
+		foreach(lc, pids)
 			ereport(NOTICE,
 					(errmsg("lock \"%.*s\" is fenced by the transaction of process %d, and ends with it",
-							(int) cmd->name.len, cmd->name.data,
-							le_proc(lfirst_int(lc))->pid),
+							(int) cmd->name.len, cmd->name.data, lfirst_int(lc)),
 					 errhint("pg_terminate_backend(%d) would end that.",
-							 le_proc(lfirst_int(lc))->pid)));
+							 lfirst_int(lc))));
 	}
 }
 

@@ -304,6 +304,48 @@ like($c->wait, qr/^\d+$/, 'not the one who waits for them');
 is($c->error, '', 'and is told nothing');
 clean();
 
+# --- many at a time ---
+
+# Each takes two of four locks and four rows, in the same order everywhere or in any; returns how many gave up.
+$node->safe_psql('postgres', q{
+	CREATE FUNCTION take(n int) RETURNS void LANGUAGE plpgsql AS $$
+	BEGIN
+		IF n > 4 THEN UPDATE t SET v = v + 1 WHERE id = n - 4; ELSE PERFORM acquire_lock('l' || n, '1 h'); PERFORM release_lock('l' || n); END IF;
+	END $$;
+	CREATE PROCEDURE work(rounds int, in_order boolean, INOUT given_up int) LANGUAGE plpgsql AS $$
+	DECLARE a int; b int;
+	BEGIN
+		given_up := 0;
+		FOR i IN 1 .. rounds LOOP
+			a := 1 + floor(random() * 8);
+			b := 1 + floor(random() * 8);
+			BEGIN
+				PERFORM take(CASE WHEN in_order THEN least(a, b) ELSE a END);
+				PERFORM pg_sleep(CASE WHEN in_order THEN 0 ELSE 0.02 END);
+				IF a <> b THEN PERFORM take(CASE WHEN in_order THEN greatest(a, b) ELSE b END); END IF;
+			EXCEPTION WHEN deadlock_detected THEN given_up := given_up + 1;
+			END;
+			COMMIT;
+		END LOOP;
+	END $$});
+
+sub work
+{
+	my ($rounds, $in_order) = @_;
+	my @workers = map { session($node) } 1 .. 8;
+	my $given_up = 0;
+
+	$_->async("CALL work($rounds, $in_order, 0)") foreach @workers;
+	$given_up += $_->wait(2 * LeTest::timeout()) foreach @workers;
+	is(join('', map { $_->error } @workers), '', 'none of eight workers has failed');
+	$_->quit foreach @workers;
+	return $given_up;
+}
+
+is(work(300, 'true'), 0, 'nobody who takes them in the same order is told of a deadlock');
+cmp_ok(work(15, 'false'), '>', 0, 'of those who do not, some are, and all come to an end');
+clean();
+
 $_->quit foreach @all;
 $node->stop;
 done_testing();
