@@ -702,7 +702,7 @@ apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->status = entry->state == LE_STATE_HELD ? LE_OK : LE_QUEUED;
 	reply->token = entry->token;
 	reply->valid_for = le_entry_time_left(entry, now);
-	reply->count = entry->hold_count;
+	reply->count = le_entry_holds(entry);
 	reply->own = entry->state == LE_STATE_HELD && entry->owner == NULL &&
 		entry->session == cmd->session;
 	reply->lsn = entry->lsn;
@@ -1009,6 +1009,13 @@ le_entry_time_left(const LeEntry *entry, LeTime now)
 	if (deadline == LE_NEVER)
 		return LE_NEVER;
 	return deadline > now ? deadline - now : 0;
+}
+
+/* On a named lease an acquire is counted only while one may roll back. */
+uint32_t
+le_entry_holds(const LeEntry *entry)
+{
+	return entry->lease != NULL ? 1 : entry->hold_count;
 }
 
 /* --- effects --- */

@@ -491,6 +491,7 @@ typedef struct LeLoad
 
 extern bool le_core_load_slot(LeCore *core, const LeLoad *load, LeTime now);
 extern bool le_core_load_place(LeCore *core, const LeLoad *load, LeTime now);
+/* A negative time_left: it has ended, and its row is to go. */
 extern bool le_core_load_lease(LeCore *core, const LeCommand *cmd,
 							   LeTime time_left, uint64_t locator, LeTime now);
 /* Add an uncommitted hold to the entry with this token. */
@@ -524,6 +525,7 @@ extern const LeStats *le_core_stats(const LeCore *core);
 
 /* Time left of an entry's lease, own or named; LE_NEVER when bound. */
 extern LeTime le_entry_time_left(const LeEntry *entry, LeTime now);
+extern uint32_t le_entry_holds(const LeEntry *entry);
 
 /* Checks every internal invariant; aborts with a message.  For tests. */
 extern void le_core_check(const LeCore *core);
