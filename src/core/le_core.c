@@ -808,9 +808,11 @@ apply_undo(LeCore *core, const LeCommand *cmd, LeTime now)
 			continue;
 		}
 
-		/* its end removes its holds, this session's may be the next: restart */
+		/* its end removes all its holds: go on with one of another entry */
+		while (link != &session->holds &&
+			   le_container(link, LeHold, session_link)->entry == entry)
+			link = link->next;
 		le_entry_end_only(core, entry, LE_END_UNDONE, 0, now);
-		link = session->holds.next;
 	}
 	le_settle_ended(core, before, now);
 }

@@ -353,6 +353,7 @@ struct LeHold
 {
 	LeEntry    *entry;
 	LeHold	   *next;			/* in entry->holds */
+	LeHold	  **link;			/* what points to this one there */
 	LeLink		session_link;	/* in the session's holds */
 	uint64_t	session;
 	uint32_t	xact;

@@ -282,6 +282,26 @@ entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until)
 		core->stats.undone++;
 }
 
+/* There may be many of one entry, so neither of these walks. */
+static void
+hold_link(LeEntry *entry, LeHold *hold)
+{
+	hold->entry = entry;
+	hold->next = entry->holds;
+	hold->link = &entry->holds;
+	if (hold->next != NULL)
+		hold->next->link = &hold->next;
+	entry->holds = hold;
+}
+
+static void
+hold_unlink(LeHold *hold)
+{
+	*hold->link = hold->next;
+	if (hold->next != NULL)
+		hold->next->link = hold->link;
+}
+
 /*
  * The first of the queue belongs to the owner or the lease of a holder: it
  * becomes one more hold of that holder.  Returns whether it left the queue.
@@ -309,10 +329,8 @@ queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
 			{
 				LeHold	   *hold = head->holds;
 
-				head->holds = hold->next;
-				hold->entry = holder;
-				hold->next = holder->holds;
-				holder->holds = hold;
+				hold_unlink(hold);
+				hold_link(holder, hold);
 			}
 		}
 		if (head->value != NULL)
@@ -384,23 +402,17 @@ le_entry_add_hold(LeCore *core, LeEntry *entry, uint64_t session,
 {
 	LeHold	   *hold = le_pool_get(&core->holds);
 
-	hold->entry = entry;
 	hold->session = session;
 	hold->xact = xact;
 	hold->subxact = subxact;
-	hold->next = entry->holds;
-	entry->holds = hold;
+	hold_link(entry, hold);
 	le_link_before(&core->sessions[sessno].holds, &hold->session_link);
 }
 
 void
 le_hold_remove(LeCore *core, LeHold *hold)
 {
-	LeHold	  **p = &hold->entry->holds;
-
-	while (*p != hold)
-		p = &(*p)->next;
-	*p = hold->next;
+	hold_unlink(hold);
 	le_unlink(&hold->session_link);
 	le_pool_put(&core->holds, hold);
 }
