@@ -19,7 +19,8 @@ CREATE FUNCTION lock_election.refuse_write() RETURNS trigger
 LANGUAGE C AS 'MODULE_PATHNAME', 'le_refuse_write';
 REVOKE ALL ON FUNCTION lock_election.refuse_write() FROM PUBLIC;
 
--- A row for each slot of a lock.  mode 0: free; ttl -1: as long as the session.
+-- A row for each slot of a lock.  mode 0: free; ttl -1: as long as the session;
+-- time_left -1: ended, but still fenced.
 -- Durations are microseconds.  pending: the holds of transactions that were
 -- open when the row was written, each as session, xact and subxact (8, 4 and 4
 -- bytes).  The texts are added as PLAIN so that no TOAST table is ever made.
@@ -205,6 +206,20 @@ RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_await_lock';
 COMMENT ON FUNCTION @extschema@.await_lock(text, bigint, interval) IS
 'Whether this token of enqueue_lock is granted, after waiting for at most "wait" (NULL: without limit). Each call starts the TTL of the place, or of the lock, again; to leave the queue call release_lock. Errors: LE001 neither held nor queued any more, 22023 bad argument, 42501 another role''s, 55P03 lock_timeout.';
+
+-- --- fences ---
+
+CREATE FUNCTION @extschema@.fence_lock(name text, token bigint)
+RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_fence_lock';
+COMMENT ON FUNCTION @extschema@.fence_lock(text, bigint) IS
+'From here to the end of the (sub)transaction nobody else is granted this lock: neither the end of its TTL nor a release or an administrator hands it on before. What the transaction writes after this is written by the holder, or not at all. lock_election.fence_timeout bounds it. Errors: LE001 the token does not hold the lock (any more), 42501 another role''s lock, 22023 bad argument, 53200 see max_locks_per_transaction.';
+
+CREATE FUNCTION @extschema@.fence_guard()
+RETURNS trigger LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_fence_guard';
+COMMENT ON FUNCTION @extschema@.fence_guard() IS
+'A trigger BEFORE INSERT, UPDATE, DELETE or TRUNCATE on a table of yours, with the name of a lock as its argument: only a transaction that has fenced this lock may write. Errors: 55000 it has not, 39P01 not a BEFORE trigger, 22023 bad argument.';
 
 -- --- permits ---
 

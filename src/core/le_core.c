@@ -419,7 +419,7 @@ apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	if (cmd->lease != 0)
 	{
 		lease = le_core_find_lease(core, cmd->lease);
-		reply->status = lease == NULL ? LE_NO_LEASE :
+		reply->status = lease == NULL || lease->deadline <= now ? LE_NO_LEASE :
 			lease->role != cmd->role ? LE_DENIED : LE_OK;
 		if (reply->status != LE_OK)
 			return;
@@ -538,6 +538,13 @@ find_own(LeCore *core, const LeCommand *cmd, LeReply *reply)
 	return entry;
 }
 
+/* The renewal of an entry may be a write of the lease that it hangs on. */
+static bool
+lease_is_dirty(const LeEntry *entry)
+{
+	return entry->lease != NULL && entry->lease->row.dirty;
+}
+
 static void
 apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -563,7 +570,7 @@ apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	}
 	le_entry_renew(core, entry, now);
 	reply->valid_for = le_entry_time_left(entry, now);
-	reply->wrote = entry->slot->row.dirty;
+	reply->wrote = entry->slot->row.dirty || lease_is_dirty(entry);
 }
 
 /* The newest hold of this lock that this connection acquired. */
@@ -658,9 +665,10 @@ apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	}
 	le_entry_renew(core, entry, now);
 	reply->valid_for = le_entry_time_left(entry, now);
+	reply->wrote = lease_is_dirty(entry);
 	if (entry->state == LE_STATE_HELD)
 	{
-		reply->wrote = entry->slot->row.dirty;
+		reply->wrote |= entry->slot->row.dirty;
 		return;
 	}
 	reply->status = LE_QUEUED;
@@ -973,6 +981,25 @@ le_core_next_deadline(const LeCore *core)
 	return core->heap.len > 0 ? core->heap.items[0]->at : LE_NEVER;
 }
 
+LeEntry *
+le_core_overdue(LeCore *core, LeTime timeout, LeTime now)
+{
+	LeEntry    *entry;
+
+	if (le_link_empty(&core->lapsed))
+		return NULL;
+
+	/* the list is in the order of lapsed_at */
+	entry = le_container(core->lapsed.next, LeEntry, queue_link);
+	assert(entry->lapsed);
+	if (le_add(entry->lapsed_at, timeout) > now)
+		return NULL;
+	entry->lapsed_at = now;
+	le_unlink(&entry->queue_link);
+	le_link_before(&core->lapsed, &entry->queue_link);
+	return entry;
+}
+
 LeTime
 le_entry_time_left(const LeEntry *entry, LeTime now)
 {
@@ -1105,6 +1132,14 @@ le_core_batch_done(LeCore *core, uint64_t lsn)
 }
 
 /* --- looking --- */
+
+LeEntry *
+le_core_waiting_on(const LeCore *core, uint64_t session, uint32_t sessno)
+{
+	assert(sessno < core->max_sessions);
+	return core->sessions[sessno].id == session ?
+		core->sessions[sessno].waiting_on : NULL;
+}
 
 uint32_t
 le_core_places(const LeCore *core)

@@ -324,6 +324,7 @@ struct LeEntry
 						wait_subxact;
 		};
 		LeTime		saved_left; /* HELD: time left for its row, not before */
+		LeTime		lapsed_at;	/* lapsed: since when, or overdue last */
 	};
 	LeTimer		timer;
 	uint64_t	lsn;			/* of the row's newest version */
@@ -438,6 +439,12 @@ extern int	le_core_expire(LeCore *core, LeTime now, int max);
 /* When le_core_expire() has something to do next; LE_NEVER: nothing. */
 extern LeTime le_core_next_deadline(const LeCore *core);
 
+/*
+ * A holder that has ended this long ago and is still fenced; it is not
+ * returned again before as much time has passed once more.  NULL: none.
+ */
+extern LeEntry *le_core_overdue(LeCore *core, LeTime timeout, LeTime now);
+
 /* --- effects of the batch --- */
 
 /* Slots whose row has to be written, updated or (drop, or no holder and no
@@ -495,6 +502,9 @@ extern void le_core_load_done(LeCore *core, LeTime now);
 /* --- looking --- */
 
 extern LeEntry *le_core_find_token(const LeCore *core, int64_t token);
+/* What the blocked call of this session waits for; NULL: it has none. */
+extern LeEntry *le_core_waiting_on(const LeCore *core, uint64_t session,
+								   uint32_t sessno);
 extern LeLease *le_core_find_lease(const LeCore *core, int64_t id);
 extern LeLock *le_core_find_lock(const LeCore *core, LeKind ns, LeText name);
 

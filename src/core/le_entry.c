@@ -347,6 +347,12 @@ le_lock_settle(LeCore *core, LeLock *lock, LeTime now)
 	{
 		LeEntry    *head = le_container(lock->queue.next, LeEntry, queue_link);
 
+		/* its lease is over, and ends when this batch's requests are done */
+		if (head->lease != NULL && head->lease->deadline <= now)
+		{
+			le_entry_end_only(core, head, LE_END_EXPIRED, 0, now);
+			continue;
+		}
 		if ((head->owner != NULL || head->lease != NULL) && lock->held > 0 &&
 			queue_head_joins(core, lock, head, now))
 			continue;
@@ -571,6 +577,7 @@ le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until,
 		if (!entry->lapsed)
 		{
 			entry->lapsed = true;
+			entry->lapsed_at = now;
 			entry->end = (uint8_t) how;
 			le_link_before(&core->lapsed, &entry->queue_link);
 		}

@@ -46,6 +46,7 @@ load_holder(LeCore *core, LeLock *lock, LeSlot *slot, const LeLoad *load,
 	if (load->lapsed)
 	{
 		entry->lapsed = true;
+		entry->lapsed_at = now;
 		entry->end = LE_END_EXPIRED;
 		entry->deadline = now;
 		entry->cool_until = load->not_before;

@@ -30,6 +30,8 @@
 #include "le_batch.h"
 #include "le_compat.h"
 #include "le_hints.h"
+#include "le_deadlock.h"
+#include "le_fence.h"
 #include "le_look.h"
 #include "le_xact.h"
 
@@ -557,6 +559,35 @@ empty_mailboxes(void)
 	}
 }
 
+/*
+ * Those who have waited long: the newest of a cycle gives up.  It is told no
+ * more than that; what it waits for is undone as if it had been cancelled.
+ */
+static void
+end_deadlocks(void)
+{
+	for (int i = 0; i < m.nmails; i++)
+	{
+		StringInfoData detail;
+		int			proc;
+
+		if ((m.mails[i].flags & LE_MAIL_BLOCKED) == 0)
+			continue;
+		initStringInfo(&detail);
+		proc = le_deadlock_find(m.core, m.mails[i].proc, &detail);
+		if (proc >= 0)
+		{
+			LeRequestSlot *slot = slot_of((uint32) proc);
+
+			slot->payload_len = (uint32) Min(detail.len, LE_PAYLOAD_SIZE);
+			memcpy(slot->payload, detail.data, slot->payload_len);
+			answer_error((uint32) proc, ERRCODE_T_R_DEADLOCK_DETECTED,
+						 "deadlock detected");
+		}
+		pfree(detail.data);
+	}
+}
+
 #define PUBLISH(counter) \
 	pg_atomic_fetch_add_u64(&m.db->counters.counter, now->counter - m.seen.counter)
 
@@ -632,6 +663,8 @@ batch(const uint32 *procs, int n, bool expire)
 	empty_mailboxes();
 	le_core_batch_done(m.core, lsn);
 	publish();
+	le_fence_end_overdue(m.core, now);
+	end_deadlocks();
 }
 
 /* What the failed batch has taken is to be taken again. */

@@ -13,6 +13,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "replication/walsender_private.h"
+#include "storage/lock.h"
 #include "storage/proc.h"
 #include "utils/acl.h"
 #include "utils/resowner.h"
@@ -56,19 +57,28 @@ typedef Oid LeRelFileNumber;
 #endif
 #define le_proc(n) (&ProcGlobal->allProcs[n])
 
+/* 17 drops the other number, which transactions were known by */
+#if PG_VERSION_NUM >= 170000
+#include "storage/procarray.h"
+#define le_vxid_proc(vxid) ProcNumberGetProc((vxid).procNumber)
+#else
+#include "storage/sinvaladt.h"
+#define le_vxid_proc(vxid) BackendIdGetProc((vxid).backendId)
+#endif
+
+/* 17 can also ask for a stronger lock */
+#if PG_VERSION_NUM >= 170000
+#define le_lock_held_by_me(tag, mode) LockHeldByMe((tag), (mode), false)
+#else
+#define le_lock_held_by_me(tag, mode) LockHeldByMe((tag), (mode))
+#endif
+
 /* 18 marks the clients, the others mark who is none */
 #if PG_VERSION_NUM >= 180000
 #define le_proc_is_client(proc) ((proc)->isRegularBackend)
 #else
 #define le_proc_is_client(proc) \
 	(!(proc)->isBackgroundWorker && ((proc)->statusFlags & PROC_IS_AUTOVACUUM) == 0)
-#endif
-
-/* 17 has infinite intervals */
-#if PG_VERSION_NUM >= 170000
-#define le_interval_infinite(interval) INTERVAL_NOT_FINITE(interval)
-#else
-#define le_interval_infinite(interval) false
 #endif
 
 /* 17 has infinite intervals */

@@ -25,6 +25,7 @@ int			le_expiry_grace = 0;
 int			le_min_batch_interval = 0;
 int			le_min_durability = 0;
 int			le_notify = LE_NOTIFY_WAITERS;
+int			le_fence_timeout = 60 * 1000;
 
 static const struct config_enum_entry durability_levels[] = {
 	{"off", 0, false},
@@ -55,6 +56,11 @@ define_settings(void)
 							"Time from the end of a lease, or of a connection, to the next grant.",
 							"For resources that cannot be fenced.",
 							&le_expiry_grace, 0, 0, 24 * 60 * 60 * 1000,
+							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomIntVariable("lock_election.fence_timeout",
+							"Time that a transaction can fence a lock whose lease has ended; 0 is no limit.",
+							"After that its connection is terminated.",
+							&le_fence_timeout, 60 * 1000, 0, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomIntVariable("lock_election.min_batch_interval",
 							"Shortest time between two batches, which take a transaction id each.",

@@ -428,12 +428,24 @@ read_notes(const LeCommand *cmd)
 }
 
 static void
+log_kept_snapshot(const LeCommand *cmd)
+{
+	ereport(LOG,
+			(errmsg("a wait for lock \"%.*s\" has held a snapshot for %d seconds",
+					(int) cmd->name.len, cmd->name.data,
+					(int) (SNAPSHOT_LOG_AFTER / LE_SECOND)),
+			 errdetail("VACUUM cannot remove rows that died since."),
+			 errhint("Call it as SELECT acquire_lock(...) alone, in READ COMMITTED.")));
+}
+
+static void
 wait_for_answer(uint32 number, const LeCommand *cmd, bool snapshot_kept)
 {
 	LeRequestSlot *slot = my_slot;
 	LeDatabase *db = my_database();
 	LeTime		start = 0,
 				next_tick = 0,
+				next_check = 0,
 				down_since = 0,
 				patience = MANAGER_START_TIMEOUT;
 
@@ -447,8 +459,14 @@ wait_for_answer(uint32 number, const LeCommand *cmd, bool snapshot_kept)
 		{
 			start = now;
 			next_tick = now + WAIT_TICK_MS * LE_MS;
+			next_check = now + DeadlockTimeout * LE_MS;
 		}
-		else if (now >= next_tick)
+		if (now >= next_check)
+		{
+			le_mail(LE_MAIL_BLOCKED);
+			next_check = now + WAIT_TICK_MS * LE_MS;
+		}
+		if (now >= next_tick)
 		{
 			check_client();
 			CHECK_FOR_INTERRUPTS();
@@ -456,18 +474,14 @@ wait_for_answer(uint32 number, const LeCommand *cmd, bool snapshot_kept)
 			if (snapshot_kept && now - start >= SNAPSHOT_LOG_AFTER)
 			{
 				snapshot_kept = false;
-				ereport(LOG,
-						(errmsg("a wait for lock \"%.*s\" has held a snapshot for %d seconds",
-								(int) cmd->name.len, cmd->name.data,
-								(int) (SNAPSHOT_LOG_AFTER / LE_SECOND)),
-						 errdetail("VACUUM cannot remove rows that died since."),
-						 errhint("Call it as SELECT acquire_lock(...) alone, in READ COMMITTED.")));
+				log_kept_snapshot(cmd);
 			}
 		}
 		read_notes(cmd);
 		if (pg_atomic_read_u32(&slot->answered) == number)
 			break;
-		wait_turn(db, (long) Max(1, (next_tick - now + LE_MS - 1) / LE_MS), &down_since, patience);
+		wait_turn(db, (long) Max(1, (Min(next_tick, next_check) - now + LE_MS - 1) / LE_MS),
+				  &down_since, patience);
 	}
 	pg_read_barrier();
 }
@@ -492,6 +506,15 @@ raise_answer(void)
 	if (my_slot->sqlstate == 0)
 		return;
 	message = pstrdup(my_slot->message);
+	if (my_slot->sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED)
+	{
+		pgstat_report_deadlock();
+		ereport(ERROR,
+				(errcode(my_slot->sqlstate),
+				 errmsg("%s", message),
+				 errdetail_internal("%s", pnstrdup(my_slot->payload, my_slot->payload_len)),
+				 errhint("Acquire locks in the same order everywhere.")));
+	}
 	ereport(ERROR, (errcode(my_slot->sqlstate), errmsg("%s", message)));
 }
 

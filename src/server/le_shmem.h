@@ -22,7 +22,7 @@
  *	5.	The backend reads the reply once answered equals posted.
  *
  * The mailbox tells ends: of a (sub)transaction that rolled back, of a fence,
- * of the session.  Posting cannot fail.  Mails coalesce; the manager clears
+ * of the session; and that a wait has become a long one.  Posting cannot fail.  Mails coalesce; the manager clears
  * what it has read only after its batch is committed, and a request is not
  * posted over a mail (step 1), so "everything from subtransaction N on" never
  * reaches a later request of the same transaction.
@@ -68,6 +68,7 @@ typedef struct LeReleaseItem
 /* Mailbox flags. */
 #define LE_MAIL_SESSION_END	0x01	/* the backend is gone */
 #define LE_MAIL_FENCE_ENDED	0x02	/* it has released a fence */
+#define LE_MAIL_BLOCKED		0x04	/* it has waited long: is it a deadlock? */
 
 /* Notes from the manager to a backend that waits. */
 #define LE_NOTE_OWN			0x01	/* the lock is held by this very session */
@@ -105,7 +106,7 @@ typedef struct LeRequestSlot
 	char		message[LE_MESSAGE_SIZE];
 	uint32		payload_len;	/* of a page */
 
-	/* request, or answer of LE_REQUEST_LOOK */
+	/* request, or answer of LE_REQUEST_LOOK, or detail of a deadlock */
 	char		payload[LE_PAYLOAD_SIZE] pg_attribute_aligned(8);
 } LeRequestSlot;
 
@@ -278,5 +279,6 @@ typedef enum LeNotify
 	LE_NOTIFY_ELECTIONS = 2,
 	LE_NOTIFY_ALL = LE_NOTIFY_WAITERS | LE_NOTIFY_ELECTIONS
 } LeNotify;
+extern int	le_fence_timeout;	/* ms; 0: none */
 
 #endif							/* LE_SHMEM_H */

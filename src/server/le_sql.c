@@ -16,6 +16,7 @@
 
 #include "le_args.h"
 #include "le_compat.h"
+#include "le_fence.h"
 #include "le_look.h"
 #include "le_request.h"
 #include "le_snapshot.h"
@@ -60,6 +61,14 @@ raise_no_lease(int64 lease)
 	ereport(ERROR,
 			(errcode(ERRCODE_LE_LOST),
 			 errmsg("lease " INT64_FORMAT " does not exist, or has ended", lease)));
+}
+
+void
+le_raise_other_lease(int64 lease)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("lease " INT64_FORMAT " belongs to another role", lease)));
 }
 
 /* A name used in two ways at a time. */
@@ -120,6 +129,8 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 							cmd->token, (int) cmd->name.len, cmd->name.data)));
 			return;
 		case LE_DENIED:
+			if (cmd->kind == LE_CMD_ACQUIRE)
+				le_raise_other_lease(cmd->lease);
 			ereport(ERROR,
 					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 					 errmsg("lock \"%.*s\" is held by another role",
@@ -378,10 +389,14 @@ le_is_held(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(reply.status == LE_OK && le_durable_in_time(&reply));
 }
 
+#define MAX_FENCED 16			/* holders that a notice is given about */
+
 typedef struct Holders
 {
 	bool		denied;
 	List	   *roles;			/* of the holders, each once */
+	int			ntokens;
+	int64		tokens[MAX_FENCED];
 } Holders;
 
 static void
@@ -389,8 +404,13 @@ collect_holder(void *arg, const LeLookItem *item)
 {
 	Holders    *holders = arg;
 
-	if (item->position == 0)
-		holders->roles = list_append_unique_oid(holders->roles, item->role);
+	if (item->position != 0)
+		return;
+	holders->roles = list_append_unique_oid(holders->roles, item->role);
+	if (holders->ntokens < MAX_FENCED &&
+		(has_privs_of_role(GetUserId(), item->role) ||
+		 has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND)))
+		holders->tokens[holders->ntokens++] = item->token;
 }
 
 bool
@@ -426,6 +446,24 @@ force(LeCommand *cmd)
 	return reply.count;
 }
 
+/* Those that go on for a while, and who could end that. */
+static void
+report_fenced(const LeCommand *cmd, const Holders *holders)
+{
+	for (int i = 0; i < holders->ntokens; i++)
+	{
+		ListCell   *lc;
+
+		foreach(lc, le_fence_procs(holders->tokens[i], 0))
+			ereport(NOTICE,
+					(errmsg("lock \"%.*s\" is fenced by the transaction of process %d, and ends with it",
+							(int) cmd->name.len, cmd->name.data,
+							le_proc(lfirst_int(lc))->pid),
+					 errhint("pg_terminate_backend(%d) would end that.",
+							 le_proc(lfirst_int(lc))->pid)));
+	}
+}
+
 /* force_release_lock(name) */
 Datum
 le_force_release_lock(PG_FUNCTION_ARGS)
@@ -436,12 +474,14 @@ le_force_release_lock(PG_FUNCTION_ARGS)
 	ListCell   *lc;
 
 	cmd.name = le_arg_name(fcinfo, 0);
+	le_look(cmd.ns, cmd.name, collect_holder, &holders);
 	if (has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND))
 	{
 		cmd.any_role = true;
-		PG_RETURN_INT64(force(&cmd));
+		ended = force(&cmd);
+		report_fenced(&cmd, &holders);
+		PG_RETURN_INT64(ended);
 	}
-	le_look(cmd.ns, cmd.name, collect_holder, &holders);
 	foreach(lc, holders.roles)
 	{
 		cmd.role = lfirst_oid(lc);
@@ -456,5 +496,6 @@ le_force_release_lock(PG_FUNCTION_ARGS)
 				 errmsg("permission denied to end the holder of lock \"%.*s\"",
 						(int) cmd.name.len, cmd.name.data),
 				 errhint("Only members of the holder's role, or of pg_signal_backend, may.")));
+	report_fenced(&cmd, &holders);
 	PG_RETURN_INT64(ended);
 }

@@ -12,6 +12,11 @@
 /* Raises the error that this answer is, if it is one whatever was asked. */
 extern void le_check_reply(const LeCommand *cmd, const LeReply *reply);
 
+extern void le_raise_other_lease(int64 lease);
+
+/* A lease to hang on, 0 if null; LE001 where there can be none. */
+extern int64 le_lease_arg(FunctionCallInfo fcinfo, int number);
+
 /* Acquire as cmd says; the token, or 0: not granted within the wait. */
 extern int64 le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd);
 

@@ -57,9 +57,7 @@ lease_request(FunctionCallInfo fcinfo, LeCommandKind kind, LeReply *reply)
 	if (reply->status == LE_NO_LEASE)
 		return false;
 	if (reply->status == LE_DENIED)
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("lease " INT64_FORMAT " belongs to another role", cmd.lease)));
+		le_raise_other_lease(cmd.lease);
 	le_wait_durable(reply, "lease", (LeText) {"", 0});
 	return true;
 }
@@ -121,7 +119,7 @@ le_acquire_permit(PG_FUNCTION_ARGS)
 	cmd.ttl = le_arg_ttl(fcinfo, 2, LE_TTL_BOUND);
 	cmd.wait = le_arg_wait(fcinfo, 3);
 	cmd.owner = le_arg_owner(fcinfo, 4);
-	cmd.lease = PG_ARGISNULL(5) ? 0 : le_arg_token(fcinfo, 5);
+	cmd.lease = le_lease_arg(fcinfo, 5);
 	token = le_acquire(fcinfo, &cmd);
 	if (token == 0)
 		PG_RETURN_NULL();

@@ -17,13 +17,17 @@
 
 #define STORE_NAME "lock_election"	/* of the extension and of its schema */
 
+/* A holder that has ended and is only fenced. */
+#define TIME_LEFT_LAPSED (-1)
+
 /* The columns of lock_election.slot, in their order. */
 enum
 {
 	SLOT_TOKEN,
 	SLOT_ACQUIRED_AT,
 	SLOT_TTL,					/* LE_TTL_BOUND: as long as the session */
-	SLOT_TIME_LEFT,				/* of its own lease with a TTL; else 0 */
+	SLOT_TIME_LEFT,				/* of its own lease with a TTL; else 0, or
+								 * TIME_LEFT_LAPSED */
 	SLOT_LEASE,
 	SLOT_SESSION,				/* 0: gone */
 	SLOT_ROLE,

@@ -165,14 +165,12 @@ time_left(const Loader *loader, const StoredRow *stored)
 	return Min(Max(stored->time_left, 0), stored->ttl);
 }
 
-/* What becomes of a holder that was as good as its session. */
+/* A holder that has ended stays for as long as it is fenced. */
 static void
-session_is_gone(const Loader *loader, int64 token, LeLoad *load)
+load_ended(const Loader *loader, int64 token, LeLoad *load)
 {
 	load->lapsed = loader->hooks->fenced != NULL && loader->hooks->fenced(token);
 	load->held = load->lapsed;
-	if (!load->held && le_expiry_grace > 0)
-		load->not_before = loader->clock.now + le_expiry_grace * LE_MS;
 }
 
 static void
@@ -197,9 +195,15 @@ load_holder(Loader *loader, const StoredRow *stored, LeLoad *load)
 		load->cmd.sessno = le_session_proc(stored->session);
 	}
 	load->held = !loader->hooks->drop_all;
-	if (load->held && stored->ttl == LE_TTL_BOUND && slot->lease == 0 &&
-		load->cmd.session == 0)
-		session_is_gone(loader, slot->token, load);
+	if (load->held && stored->time_left == TIME_LEFT_LAPSED)
+		load_ended(loader, slot->token, load);
+	else if (load->held && stored->ttl == LE_TTL_BOUND && slot->lease == 0 &&
+			 load->cmd.session == 0)
+	{
+		load_ended(loader, slot->token, load);
+		if (!load->held && le_expiry_grace > 0)
+			load->not_before = loader->clock.now + le_expiry_grace * LE_MS;
+	}
 	load->dirty = !load->held;
 	if (load->held && !load->lapsed)
 		le_store_collect_holds(&loader->holds, loader->hooks, slot->token,

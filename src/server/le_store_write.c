@@ -245,6 +245,14 @@ form_pending(const LeEntry *entry)
 }
 
 static void
+form_not_before(LeTime not_before, const Clock *clock)
+{
+	row.nulls[SLOT_NOT_BEFORE] = not_before <= clock->now;
+	row.values[SLOT_NOT_BEFORE] =
+		TimestampTzGetDatum(le_store_to_wall(clock, not_before));
+}
+
+static void
 form_held(const LeSlot *slot, const Clock *clock)
 {
 	const LeEntry *entry = slot->holder;
@@ -256,15 +264,15 @@ form_held(const LeSlot *slot, const Clock *clock)
 	row.values[SLOT_ACQUIRED_AT] =
 		TimestampTzGetDatum(le_store_to_wall(clock, entry->acquired_at));
 	row.values[SLOT_TTL] = Int64GetDatum(entry->ttl);
-	row.values[SLOT_TIME_LEFT] =
-		Int64GetDatum(own ? entry->saved_left : 0);
+	row.values[SLOT_TIME_LEFT] = Int64GetDatum(entry->lapsed ? TIME_LEFT_LAPSED :
+											   own ? entry->saved_left : 0);
 	row.values[SLOT_LEASE] = Int64GetDatum(entry->lease ? entry->lease->id : 0);
 	row.values[SLOT_SESSION] = Int64GetDatum((int64) entry->session);
 	row.values[SLOT_ROLE] = ObjectIdGetDatum(entry->role);
 	row.values[SLOT_HOLDS] = Int32GetDatum((int32) entry->hold_count);
 	row.values[SLOT_PERMITS] = Int32GetDatum(slot->lock->permits);
 	row.values[SLOT_MODE] = Int16GetDatum(entry->mode);
-	row.nulls[SLOT_NOT_BEFORE] = true;
+	form_not_before(entry->lapsed ? entry->cool_until : 0, clock);
 	set_text(SLOT_OWNER, &row.owner, entry->owner, entry->owner_len);
 	set_text(SLOT_VALUE, &row.value, entry->value, entry->value_len);
 	form_pending(entry);
@@ -273,8 +281,6 @@ form_held(const LeSlot *slot, const Clock *clock)
 static void
 form_free(const LeSlot *slot, const Clock *clock)
 {
-	LeTime		not_before = slot->lock->not_before;
-
 	form_common(slot);
 	row.values[SLOT_TOKEN] = Int64GetDatum(0);
 	row.values[SLOT_ACQUIRED_AT] = TimestampTzGetDatum(clock->wall);
@@ -286,9 +292,7 @@ form_free(const LeSlot *slot, const Clock *clock)
 	row.values[SLOT_HOLDS] = Int32GetDatum(0);
 	row.values[SLOT_PERMITS] = Int32GetDatum(0);
 	row.values[SLOT_MODE] = Int16GetDatum(0);
-	row.nulls[SLOT_NOT_BEFORE] = not_before <= clock->now;
-	row.values[SLOT_NOT_BEFORE] =
-		TimestampTzGetDatum(le_store_to_wall(clock, not_before));
+	form_not_before(slot->lock->not_before, clock);
 	row.nulls[SLOT_OWNER] = true;
 	row.nulls[SLOT_VALUE] = true;
 	row.nulls[SLOT_PENDING] = true;

@@ -18,10 +18,10 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
-#include "storage/lock.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
+#include "le_fence.h"
 #include "le_request.h"
 #include "le_xact.h"
 
@@ -76,22 +76,6 @@ le_xact_touched(void)
 	xact_is_touched = true;
 }
 
-/* --- fences --- */
-
-static LOCKTAG
-fence_tag(int64 token)
-{
-	LOCKTAG		tag;
-
-	memset(&tag, 0, sizeof(tag));
-	tag.locktag_field1 = MyDatabaseId;
-	tag.locktag_field2 = (uint32) ((uint64) token >> 32);
-	tag.locktag_field3 = (uint32) token;
-	tag.locktag_type = LOCKTAG_USERLOCK;
-	tag.locktag_lockmethodid = USER_LOCKMETHOD;
-	return tag;
-}
-
 static LeDatabase *
 my_database(void)
 {
@@ -99,31 +83,12 @@ my_database(void)
 }
 
 void
-le_fence_take(int64 token)
+le_xact_fencing(void)
 {
-	LOCKTAG		tag = fence_tag(token);
-
-	/* counted before it is taken: the manager looks only where there is one */
 	if (!xact_has_fence)
 		pg_atomic_fetch_add_u32(&my_database()->fences, 1);
 	xact_has_fence = true;
 	xact_is_touched = true;
-	(void) LockAcquire(&tag, ShareLock, false, false);
-}
-
-bool
-le_fence_held(int64 token)
-{
-	LOCKTAG		tag = fence_tag(token);
-
-	/*
-	 * The lock may go at once: a fence taken from now on is followed by a
-	 * check, and the manager answers that after what it is doing here.
-	 */
-	if (LockAcquire(&tag, ExclusiveLock, true, true) == LOCKACQUIRE_NOT_AVAIL)
-		return true;
-	LockRelease(&tag, ExclusiveLock, true);
-	return false;
 }
 
 /* --- releases that wait for the commit --- */
@@ -272,6 +237,7 @@ top_ended(bool is_commit)
 			le_mail(LE_MAIL_FENCE_ENDED);
 	}
 	pending = NULL;
+	le_fence_top_ended();
 }
 
 static void
@@ -282,6 +248,7 @@ sub_aborted(void)
 	aborting = InvalidSubTransactionId;
 	while (pending != NULL && pending->subxact >= subxact)
 		pending = pending->older;
+	le_fence_sub_aborted(subxact);
 	if (le_my_slot() == NULL)
 		return;
 	if (xact_is_open)
@@ -313,6 +280,7 @@ sub_xact_event(SubXactEvent event, SubTransactionId subxact,
 		/* from now on they stand and fall with the parent */
 		for (LePending *p = pending; p != NULL && p->subxact >= subxact; p = p->older)
 			p->subxact = parent;
+		le_fence_sub_committed(subxact, parent);
 	}
 }
 

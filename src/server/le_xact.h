@@ -1,7 +1,7 @@
 /*
  * le_xact.h
  *		What transactions do to locks: undo of acquires, releases at commit,
- *		fences.
+ *		ends of fences.
  */
 #ifndef LE_XACT_H
 #define LE_XACT_H
@@ -19,13 +19,10 @@ extern uint32 le_xact_number(void);
 extern void le_xact_touched(void);
 
 /*
- * Hold the fence of a token until the end of the transaction: while it is
- * held, the manager neither ends nor replaces this holder.
+ * This transaction holds, or is about to take, a fence: the manager is to look
+ * for it from now on, and is told when the transaction ends.
  */
-extern void le_fence_take(int64 token);
-
-/* In the manager: does anybody hold this token's fence? */
-extern bool le_fence_held(int64 token);
+extern void le_xact_fencing(void);
 
 /* A release that happens at commit. */
 extern void le_pending_add(int64 token, LeKind ns, LeText name, LeTime hold_for,

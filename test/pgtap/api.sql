@@ -23,6 +23,8 @@ SELECT results_eq(
 	('acquire_permit', 'name text, permits integer, ttl interval DEFAULT ''00:00:30''::interval, wait interval DEFAULT NULL::interval, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'bigint'),
 	('await_lock', 'name text, token bigint, wait interval DEFAULT ''00:00:00''::interval', 'boolean'),
 	('enqueue_lock', 'name text, ttl interval DEFAULT ''00:00:30''::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint, OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text', 'record'),
+	('fence_guard', '', 'trigger'),
+	('fence_lock', 'name text, token bigint', 'void'),
 	('force_release_lock', 'name text', 'bigint'),
 	('grant_lease', 'ttl interval DEFAULT ''00:01:00''::interval, owner text DEFAULT NULL::text', 'bigint'),
 	('is_held', 'name text, token bigint', 'boolean'),
@@ -52,7 +54,7 @@ WHERE relnamespace = 'lock_election'::regnamespace AND relkind = 'v' ORDER BY re
 
 SELECT results_eq(
 	$$SELECT proname::text COLLATE "default" FROM our_functions WHERE has_function_privilege('public', oid, 'EXECUTE') ORDER BY 1$$,
-	$$VALUES ('acquire_lock'), ('acquire_permit'), ('await_lock'), ('counters'), ('enqueue_lock'), ('force_release_lock'),
+	$$VALUES ('acquire_lock'), ('acquire_permit'), ('await_lock'), ('counters'), ('enqueue_lock'), ('fence_guard'), ('fence_lock'), ('force_release_lock'),
 	('grant_lease'), ('is_held'), ('keep_alive'), ('lease_time_to_live'), ('look'), ('look_leases'), ('manager_info'), ('release_lock'), ('renew_lock'),
 	('revoke_lease'), ('set_permits'), ('try_acquire_lock')$$,
 	'functions for everyone: these and no others');

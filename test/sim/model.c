@@ -423,6 +423,11 @@ m_settle(Model *m, uint8_t ns, int name, LeTime now)
 	}
 	while ((head = first_waiting(m, ns, name)) != NULL)
 	{
+		if (head->lease != 0 && m_find_lease(m, head->lease)->deadline <= now)
+		{
+			m_end(m, head->token, LE_END_EXPIRED, 0, now);
+			continue;
+		}
 		if (head_joins(m, head, now))
 			continue;
 		if (!m_admits(m, ns, name, head->mode, now))

@@ -99,7 +99,7 @@ own_holder(Model *m, const MEntry *request)
 /* --- acquire --- */
 
 static LeStatus
-check_acquire(Model *m, const LeCommand *cmd, const MEntry *e)
+check_acquire(Model *m, const LeCommand *cmd, const MEntry *e, LeTime now)
 {
 	MLock	   *lock = m_lock(m, e->ns, e->name);
 
@@ -107,7 +107,7 @@ check_acquire(Model *m, const LeCommand *cmd, const MEntry *e)
 	{
 		MLease	   *lease = m_find_lease(m, cmd->lease);
 
-		if (lease == NULL)
+		if (lease == NULL || lease->deadline <= now)
 			return LE_NO_LEASE;
 		if (lease->role != cmd->role)
 			return LE_DENIED;
@@ -202,7 +202,7 @@ acquire(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 
 	touch(m, cmd, now);
 	waiting = m_waiting(m, e.ns, e.name);
-	reply->status = check_acquire(m, cmd, &e);
+	reply->status = check_acquire(m, cmd, &e, now);
 	if (reply->status != LE_OK || acquire_again(m, cmd, &e, now, reply))
 		return;
 	if (cmd->lease != 0)

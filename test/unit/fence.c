@@ -136,6 +136,31 @@ test_reload(void)
 	stop();
 }
 
+static void
+test_overdue(void)
+{
+	LeReply		a,
+				b;
+
+	start();
+	a = acquire(1, "x", X);
+	fenced_token = a.token;
+	ok(le_core_overdue(core, LE_SECOND, now) == NULL, "a fence of a holder is never overdue");
+	pass(TTL);
+	ok(le_core_overdue(core, LE_SECOND, now) == NULL, "nor at its end");
+	pass(LE_SECOND);
+	ok(le_core_overdue(core, LE_SECOND, now) == le_core_find_token(core, a.token), "but the timeout later");
+	ok(le_core_overdue(core, LE_SECOND, now) == NULL, "once");
+	pass(LE_SECOND - 1);
+	ok(le_core_overdue(core, LE_SECOND, now) == NULL, "and not soon again");
+	pass(1);
+	ok(le_core_overdue(core, LE_SECOND, now) != NULL, "if that did not help");
+	b = acquire(2, "y", X);
+	fence_ended();
+	ok(le_core_overdue(core, 0, now) == NULL && held("y", b.token), "with the fence it is over");
+	stop();
+}
+
 int
 main(void)
 {
@@ -144,5 +169,6 @@ main(void)
 	test_grace_after_fence();
 	test_lease_ends();
 	test_reload();
+	test_overdue();
 	return done_testing();
 }

@@ -129,10 +129,45 @@ test_blocked_on_dead_lease(void)
 	stop();
 }
 
+/* Its deadline has passed, but the batch that ends it is not that far yet. */
+static void
+test_overdue(void)
+{
+	int64_t		lease;
+	LeReply		a;
+
+	start();
+	lease = grant_lease(TTL);
+	a = acquire(1, "x", X);
+	acquire_on(2, "x", lease, false);
+	acquire(3, "x", X);
+	batch();
+	now += TTL;
+	is_int(acquire_on(4, "y", lease, false).status, LE_NO_LEASE, "nothing can hang on an overdue lease");
+	release(1, "x", a.token);
+	le_core_expire(core, now, 10);
+	batch();
+	ok(got(2, LE_LOST), "who waits on it is not granted");
+	ok(got(3, LE_OK), "but the next one is");
+	stop();
+
+	start();
+	lease = grant_lease(TTL);
+	acquire_on(1, "x", lease, false);
+	batch();
+	now += TTL;
+	is_int(on_lease(LE_CMD_KEEP_ALIVE, lease).valid_for, TTL, "a keep-alive that is not too late to be read counts");
+	le_core_expire(core, now, 10);
+	batch();
+	is_int(acquire_on(2, "y", lease, false).status, LE_OK, "and the lease lives");
+	stop();
+}
+
 static void
 test_long_lease(void)
 {
 	int64_t		lease;
+	LeReply		a;
 
 	start();
 	lease = grant_lease(4 * LE_SAVE_INTERVAL);
@@ -143,6 +178,14 @@ test_long_lease(void)
 	batch();
 	now += LE_SECOND;
 	ok(on_lease(LE_CMD_KEEP_ALIVE, lease).wrote, "its renewal is written: it is restored from there");
+	batch();
+	a = acquire_on(1, "x", lease, false);
+	batch();
+	ok(!on_token(LE_CMD_RENEW, 1, "x", a.token).wrote, "the next one is not");
+	now += LE_SAVE_INTERVAL;
+	le_core_expire(core, now, 10);
+	batch();
+	ok(on_token(LE_CMD_RENEW, 1, "x", a.token).wrote, "the renewal of a lock on it is written as well");
 	batch();
 	pass(4 * LE_SAVE_INTERVAL - 1);
 	is_int(on_lease(LE_CMD_LEASE_TTL, lease).valid_for, 1, "it lives to its end");
@@ -158,6 +201,7 @@ main(void)
 	test_one_keep_alive_for_all();
 	test_waiter_on_dead_lease();
 	test_blocked_on_dead_lease();
+	test_overdue();
 	test_long_lease();
 	return done_testing();
 }

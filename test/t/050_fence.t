@@ -1,0 +1,424 @@
+# Fences: what a holder writes in a transaction that has fenced his lock is written by the holder, or not at all.
+use strict;
+use warnings;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $node = new_node('main', conf => "max_locks_per_transaction = 10\nmax_connections = 20\nmax_prepared_transactions = 2\n");
+my ($a, $b, $c) = map { session($node) } 1 .. 3;
+
+# in the foreground, as whatever role
+sub one { return $node->safe_psql('postgres', $_[0]); }
+
+sub waiting
+{
+	my ($session) = @_;
+	wait_for_sql($node, 'SELECT count(*) FROM lock_election.waiters WHERE pid = ' . $session->pid, '1');
+	return;
+}
+
+sub acquire
+{
+	my ($session, $name, $ttl) = @_;
+	return $session->query("SELECT acquire_lock('$name', '" . ($ttl // '1 h') . "')");
+}
+
+# Returns when the token is no holder any more, for anybody who asks.
+sub lapsed
+{
+	my ($name, $token) = @_;
+	return wait_for_sql($node, "SELECT is_held('$name', $token)", 'f');
+}
+
+sub fails
+{
+	my ($session, $sql, $error, $test_name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$session->query($sql);
+	like($session->error, $error, $test_name);
+	$session->query('ROLLBACK');
+	return;
+}
+
+sub client_signal { my ($session, $signal) = @_; return kill $signal, map { $_->{PID} } @{ $session->{run}{KIDS} }; }
+
+one('CREATE TABLE account (id int PRIMARY KEY, balance int)');
+
+# --- a holder that sleeps past its TTL ---
+
+# It reads 100, is stopped, and adds 1 to what it has read; meanwhile the next holder adds 10. Returns the balance.
+sub sleeper
+{
+	my ($begin) = @_;
+	my $sleeper = session($node);
+	my ($token, $next);
+
+	one('DELETE FROM account; INSERT INTO account VALUES (1, 100)');
+	$token = $sleeper->query("SELECT acquire_lock('account', ttl => '500 ms')");
+	$sleeper->query("SELECT balance AS was FROM account \\gset");
+	client_signal($sleeper, 'STOP');
+	$sleeper->async(sprintf("$begin; UPDATE account SET balance = :was + 1; COMMIT", $token));
+
+	$next = $b->query("SELECT acquire_lock('account')");
+	cmp_ok($next, '>', $token, 'the next holder gets the lock when the TTL of the one that sleeps has ended');
+	$b->query("BEGIN; SELECT fence_lock('account', $next); UPDATE account SET balance = balance + 10; COMMIT");
+	$b->query("SELECT release_lock('account', $next)");
+
+	client_signal($sleeper, 'CONT');
+	$sleeper->wait;
+	my $error = $sleeper->error;
+	$sleeper->quit;
+	return (one('SELECT balance FROM account'), $error);
+}
+
+{
+	my ($balance, $error) = sleeper('BEGIN');
+	is($balance, '101', 'without a fence an update is lost');
+	is($error, '', 'and nobody is told');
+
+	($balance, $error) = sleeper("BEGIN; SELECT fence_lock('account', %s)");
+	is($balance, '110', 'with a fence it is not');
+	like($error, qr/LE001: lock "account" is not held by token \d+/, 'the one that comes too late is told');
+
+	nothing_left($node);
+}
+
+# --- the TTL ends while fenced ---
+
+{
+	my $token = acquire($a, 'x', '300 ms');
+
+	is($a->query("BEGIN; SELECT fence_lock('x', $token)"), '', 'fence_lock() returns nothing');
+	is($a->error, '', 'and is no error');
+	$b->async("SELECT acquire_lock('x')");
+	waiting($b);
+	lapsed('x', $token);
+	is($c->query("SELECT fenced_by = ARRAY[$a->{pid}] FROM lock_election.locks WHERE name = 'x'"), 't', 'the view tells who fences it');
+	is($c->query("SELECT renew_lock('x', $token)"), '', 'an ended TTL cannot be renewed');
+	is($c->query("SELECT release_lock('x', $token)"), 'f', 'and what it held cannot be released');
+	fails($c, "SELECT fence_lock('x', $token)", qr/LE001/, 'nor fenced by another transaction');
+	is($a->query("SELECT fence_lock('x', $token)") . $a->error, '', 'its own may do so again');
+	ok(!$b->ready, 'the next one waits');
+	$a->query('COMMIT');
+	like($b->wait, qr/^\d+$/, 'until the commit');
+	fails($a, "SELECT fence_lock('x', $token)", qr/LE001/, 'after that it is too late');
+	$b->query("SELECT release_lock('x')");
+	nothing_left($node);
+}
+
+# --- every other end waits as well ---
+
+foreach my $how (
+	[ 'release_lock by another connection', sub { $c->query("SELECT release_lock('x', $_[0])") }, 't' ],
+	[ 'force_release_lock', sub { $c->query("SELECT force_release_lock('x')") }, '1' ],
+	[ 'revoke_lease', sub { $c->query("SELECT revoke_lease((SELECT lease FROM lock_election.leases))") }, 't' ])
+{
+	my ($name, $end, $answer) = @$how;
+	my $lease = $name =~ /lease$/ && $name !~ /_lock/ ? $a->query('SELECT grant_lease()') : 'NULL';
+	my $token = $a->query("SELECT acquire_lock('x', lease => $lease)");
+	my $pid = $a->pid;
+
+	$a->query("BEGIN; SELECT fence_lock('x', $token)");
+	$b->async("SELECT acquire_lock('x')");
+	waiting($b);
+	is($end->($token), $answer, "$name of a fenced lock");
+	like($c->error, qr/NOTICE: .* fenced by the transaction of process $pid/, "$name names the process") if $name =~ /force/;
+	$c->query('SELECT 1 FROM pg_sleep(1.2)');
+	ok(!$b->ready, "$name: the next one waits");
+	$a->query('COMMIT');
+	like($b->wait, qr/^\d+$/, "$name: until the commit");
+	$b->query("SELECT release_lock('x')");
+	nothing_left($node, "$name: nothing is left behind");
+}
+
+{
+	# the connection that holds it ends, another one fences
+	my $holder = session($node);
+	my $token = $holder->query("SELECT acquire_lock('x', ttl => NULL)");
+
+	$a->query("BEGIN; SELECT fence_lock('x', $token)");
+	$holder->quit;
+	lapsed('x', $token);
+	$b->async("SELECT acquire_lock('x')");
+	waiting($b);
+	$a->query('ROLLBACK');
+	like($b->wait, qr/^\d+$/, 'the end of the connection that holds it waits, too');
+	$b->query("SELECT release_lock('x')");
+	nothing_left($node);
+}
+
+# --- subtransactions ---
+
+{
+	my $token = acquire($a, 'x', '300 ms');
+
+	$a->query("BEGIN; SAVEPOINT s; SELECT fence_lock('x', $token); SAVEPOINT later");
+	$b->async("SELECT acquire_lock('x')");
+	waiting($b);
+	lapsed('x', $token);
+	$a->query('ROLLBACK TO later');
+	$c->query('SELECT 1 FROM pg_sleep(1.2)');
+	ok(!$b->ready, 'ROLLBACK TO a later savepoint keeps the fence');
+	$a->query('ROLLBACK TO s');
+	like($b->wait, qr/^\d+$/, 'ROLLBACK TO one before it ends it');
+	$a->query('COMMIT');
+	$b->query("SELECT release_lock('x')");
+
+	# once in the outer, once in the inner one
+	$token = acquire($a, 'x', '300 ms');
+	$a->query("BEGIN; SELECT fence_lock('x', $token); SAVEPOINT s; SELECT fence_lock('x', $token); ROLLBACK TO s");
+	$b->async("SELECT acquire_lock('x')");
+	waiting($b);
+	lapsed('x', $token);
+	$c->query('SELECT 1 FROM pg_sleep(1.2)');
+	ok(!$b->ready, 'the fence of the outer transaction stays');
+	$a->query('COMMIT');
+	like($b->wait, qr/^\d+$/, 'until its end');
+	$b->query("SELECT release_lock('x')");
+
+	# an error is that of its subtransaction
+	$a->query(q{BEGIN; DO $$ BEGIN PERFORM fence_lock('x', 1); EXCEPTION WHEN SQLSTATE 'LE001' THEN RAISE NOTICE 'late'; END $$});
+	like($a->error, qr/late/, 'LE001 can be caught');
+	is($a->query('SELECT 1'), '1', 'and the transaction goes on');
+	$a->query('COMMIT');
+	nothing_left($node);
+}
+
+# --- who may ---
+
+{
+	one('CREATE ROLE other LOGIN; GRANT ALL ON SCHEMA public TO other');
+	my $other = session($node, user => 'other');
+	my $token = $a->query("SELECT acquire_lock('x')");
+
+	fails($other, "BEGIN; SELECT fence_lock('x', $token)", qr/42501: lock "x" is held by another role/, q{another role's lock});
+	fails($other, "BEGIN; SELECT fence_lock('y', $token)", qr/LE001/, 'the token of another lock');
+	fails($a, "SELECT fence_lock('y', $token)", qr/LE001/, 'also of the own one');
+	fails($a, "SELECT fence_lock('x', 1)", qr/LE001/, 'a token that never was');
+	fails($a, 'SELECT fence_lock(NULL, 1)', qr/22023: name must not be null/, 'no name');
+	fails($a, "SELECT fence_lock('x', NULL)", qr/22023: token must not be null/, 'no token');
+	fails($a, "SELECT fence_lock('', 1)", qr/22023/, 'an empty name');
+	fails($a, "BEGIN; SELECT fence_lock('x', $token); PREPARE TRANSACTION 'p'", qr/0A000/, 'PREPARE TRANSACTION is refused');
+
+	# two of one role at a time
+	$a->query("BEGIN; SELECT fence_lock('x', $token)");
+	$b->query("BEGIN; SELECT fence_lock('x', $token)");
+	is($a->error . $b->error, '', 'two transactions of the role fence one lock');
+	is($c->query("SELECT fenced_by @> ARRAY[$a->{pid}, $b->{pid}] FROM lock_election.locks"), 't', 'the view tells both');
+	$a->query("SELECT release_lock('x')");
+	$a->query('COMMIT');
+	$c->async("SELECT acquire_lock('x')");
+	waiting($c);
+	ok(!$c->ready, 'one commits, which also releases the lock: it stays for the other');
+	$b->query('COMMIT');
+	like($c->wait, qr/^\d+$/, 'the other commits: it goes');
+	$c->query("SELECT release_lock('x')");
+
+	# READ ONLY, and a lock that another connection holds
+	$token = acquire($c, 'x');
+	is($a->query("BEGIN READ ONLY; SELECT fence_lock('x', $token); COMMIT") . $a->error, '', 'in a READ ONLY transaction');
+	$c->query("SELECT release_lock('x')");
+	$other->quit;
+	nothing_left($node);
+}
+
+# --- the backend that fences is killed; the manager ends meanwhile ---
+
+{
+	my $d = session($node);
+	my $token = acquire($d, 'x', '300 ms');
+
+	$d->query("BEGIN; SELECT fence_lock('x', $token)");
+	lapsed('x', $token);
+	$b->async("SELECT acquire_lock('x')");
+	waiting($b);
+	$c->query("SELECT pg_terminate_backend($d->{pid})");
+	like($b->wait, qr/^\d+$/, 'a backend that is terminated leaves no fence');
+	$b->query("SELECT release_lock('x')");
+	$d->quit;
+
+	my ($lapsed, $valid) = (acquire($a, 'lapsed', '300 ms'), acquire($a, 'valid', '2 s'));
+	$a->query("BEGIN; SELECT fence_lock('lapsed', $lapsed); SELECT fence_lock('valid', $valid)");
+	lapsed('lapsed', $lapsed);
+	my $manager = one('SELECT pid FROM lock_election.manager');
+	kill 'TERM', $manager;
+	wait_for_sql($node, "SELECT pid <> $manager FROM lock_election.manager");
+	is($c->query("SELECT is_held('lapsed', $lapsed)"), 'f', 'what had ended while it was fenced is not held after a restart of the manager');
+	is($c->query("SELECT is_held('valid', $valid)"), 't', 'what had not is');
+	$b->async("SELECT acquire_lock('lapsed')");
+	waiting($b);
+	lapsed('valid', $valid);
+	$c->async("SELECT acquire_lock('valid')");
+	waiting($c);
+	ok(!$b->ready && !$c->ready, 'but both stay fenced');
+	$a->query('COMMIT');
+	like($_->wait, qr/^\d+$/, 'until the commit') foreach $b, $c;
+	$b->query("SELECT release_lock('lapsed')");
+	$c->query("SELECT release_lock('valid')");
+	nothing_left($node);
+}
+
+# --- fence_timeout ---
+
+{
+	my ($idle, $busy, $savepoint, $quick) = map { session($node) } 1 .. 4;
+	my $log = -s $node->logfile;
+	my %token = map { $_ => acquire($c, $_, '300 ms') } qw(idle busy savepoint);
+	$token{quick} = acquire($c, 'quick');
+
+	$node->append_conf('postgresql.conf', "lock_election.fence_timeout = '1s'\n");
+	$node->reload;
+	$idle->query("BEGIN; SELECT fence_lock('idle', $token{idle})");
+	$savepoint->query("BEGIN; SAVEPOINT s; SELECT fence_lock('savepoint', $token{savepoint}); SAVEPOINT t");
+	$quick->query("BEGIN; SELECT fence_lock('quick', $token{quick})");
+	$busy->query("BEGIN; SELECT fence_lock('busy', $token{busy})");
+	$busy->async('SELECT 1 FROM pg_sleep(60)');
+	lapsed($_, $token{$_}) foreach qw(idle busy savepoint);
+	is($b->query("SELECT acquire_lock('$_', wait => '10 s') IS NOT NULL"), 't', "fence_timeout ends a transaction ($_)") foreach qw(idle busy savepoint);
+	foreach my $session ($idle, $busy, $savepoint)
+	{
+		is($c->query("SELECT count(*) FROM pg_stat_activity WHERE pid = $session->{pid}"), '0', 'its connection is terminated');
+	}
+	like(slurp_file($node->logfile, $log),
+		qr/terminating connection of process $idle->{pid} due to lock_election.fence_timeout.*Its transaction has fenced lock "idle", whose lease ended more than 1000 ms ago/s,
+		'and the log says why');
+	is($quick->query('SELECT 1'), '1', 'not that of a holder whose lease goes on');
+	is($quick->query("COMMIT; SELECT release_lock('quick', $token{quick})"), 't', 'however long');
+	$b->query("SELECT release_lock('$_')") foreach qw(idle busy savepoint);
+	$_->quit foreach $idle, $busy, $savepoint, $quick;
+
+	# 0: never
+	$node->append_conf('postgresql.conf', "lock_election.fence_timeout = 0\n");
+	$node->reload;
+	my $token = acquire($a, 'x', '300 ms');
+	$a->query("BEGIN; SELECT fence_lock('x', $token)");
+	lapsed('x', $token);
+	is($b->query("SELECT acquire_lock('x', wait => '2500 ms')"), '', 'with fence_timeout = 0 it can last');
+	is($a->query('COMMIT') . $a->error, '', 'and commits');
+	nothing_left($node);
+}
+
+# --- guards of tables ---
+
+{
+	my $refused = qr/55000: cannot write to table "guarded": this transaction has not fenced lock "books"/;
+	my $token = acquire($a, 'books');
+
+	one(q{CREATE TABLE guarded (id int PRIMARY KEY, v int);
+		INSERT INTO guarded VALUES (1, 1), (2, 2);
+		CREATE TRIGGER a BEFORE INSERT OR UPDATE OR DELETE ON guarded FOR EACH ROW EXECUTE FUNCTION fence_guard('books');
+		CREATE TRIGGER b BEFORE TRUNCATE ON guarded FOR EACH STATEMENT EXECUTE FUNCTION fence_guard('books')});
+	fails($a, $_, $refused, "refused: $_")
+	  foreach 'INSERT INTO guarded VALUES (3, 3)', 'UPDATE guarded SET v = 3', 'DELETE FROM guarded', 'TRUNCATE guarded',
+	  'INSERT INTO guarded VALUES (1, 1) ON CONFLICT DO NOTHING';
+	fails($a, "COPY guarded FROM PROGRAM 'echo 3,3' WITH (FORMAT csv)", $refused, 'refused: COPY');
+	like($a->query('SELECT count(*) FROM guarded'), qr/2$/, 'nothing was written');
+
+	$a->query("BEGIN; SELECT fence_lock('books', $token)");
+	is($a->query('INSERT INTO guarded VALUES (3, 3) RETURNING v; UPDATE guarded SET v = v * 10 RETURNING v; DELETE FROM guarded WHERE id = 1 RETURNING v'),
+		"3\n10\n20\n30\n10", 'fenced, all are written as they are meant');
+	is($a->query('TRUNCATE guarded; INSERT INTO guarded VALUES (1, 1)') . $a->error, '', 'TRUNCATE as well');
+	$a->query('COMMIT');
+	fails($a, 'UPDATE guarded SET v = 3', $refused, 'not in the next transaction');
+	is(one('SELECT v FROM guarded'), '1', 'what was written is there');
+
+	# the fence of now, not a flag
+	$a->query("BEGIN; SAVEPOINT s; SELECT fence_lock('books', $token); UPDATE guarded SET v = 2; ROLLBACK TO s");
+	is($a->error, '', 'fenced in a subtransaction');
+	fails($a, 'UPDATE guarded SET v = 3', $refused, 'ROLLBACK TO undoes it');
+	$a->query("BEGIN; SAVEPOINT s; SELECT fence_lock('books', $token); RELEASE s; SAVEPOINT t; ROLLBACK TO t; UPDATE guarded SET v = 4; COMMIT");
+	is($a->error, '', 'RELEASE keeps it');
+	fails($a, "BEGIN; SAVEPOINT s; SAVEPOINT t; SELECT fence_lock('books', $token); RELEASE t; ROLLBACK TO s; UPDATE guarded SET v = 5", $refused,
+		'ROLLBACK TO further out undoes it all the same');
+	fails($a, q{BEGIN; DO $$ BEGIN PERFORM fence_lock('books', } . $token . q{); RAISE division_by_zero; EXCEPTION WHEN division_by_zero THEN NULL; END $$; UPDATE guarded SET v = 5},
+		$refused, 'as does an exception block');
+
+	# another transaction's fence, another lock's, another token's
+	my $other = acquire($a, 'other');
+	$b->query("BEGIN; SELECT fence_lock('books', $token)");
+	fails($a, "BEGIN; SELECT fence_lock('other', $other); UPDATE guarded SET v = 5", $refused, 'the fence of another lock or another transaction does not count');
+	$b->query('COMMIT');
+	$a->query("SELECT release_lock('books', $token)");
+	my $next = acquire($b, 'books');
+	fails($a, "BEGIN; SELECT fence_lock('books', $token); UPDATE guarded SET v = 5", qr/LE001/, 'nor is an earlier holder let through');
+	fails($a, q{BEGIN; DO $$ BEGIN PERFORM fence_lock('books', } . $token . q{); EXCEPTION WHEN SQLSTATE 'LE001' THEN NULL; END $$; UPDATE guarded SET v = 5},
+		$refused, 'also where it does not look at the error');
+	$b->query("BEGIN; SELECT fence_lock('books', $next); UPDATE guarded SET v = 6; COMMIT");
+	is($b->error . one('SELECT v FROM guarded'), '6', 'the next holder is');
+	$b->query("SELECT release_lock('books')");
+	$a->query("SELECT release_lock('other')");
+
+	# ended while it was fenced: nobody else can have it, so it may go on
+	$token = acquire($a, 'books', '300 ms');
+	$a->query("BEGIN; SELECT fence_lock('books', $token)");
+	lapsed('books', $token);
+	$a->query('UPDATE guarded SET v = 7; COMMIT');
+	is($a->error . one('SELECT v FROM guarded'), '7', 'a TTL that ends while it is fenced takes nothing away');
+	is($a->query("SET session_replication_role = replica; UPDATE guarded SET v = 8 RETURNING v; RESET session_replication_role"), '8',
+		'what a replica applies is not asked');
+	nothing_left($node);
+}
+
+# --- guards put to a wrong use ---
+
+{
+	one('CREATE TABLE wrong (v int); CREATE VIEW wrong_view AS SELECT * FROM wrong');
+	my @wrong = (
+		[ 'BEFORE INSERT ON wrong FOR EACH ROW', '', qr/22023: trigger "g" must call fence_guard with one argument/, 'no argument' ],
+		[ 'BEFORE INSERT ON wrong FOR EACH ROW', "'a', 'b'", qr/22023: trigger "g" must call fence_guard with one argument/, 'two arguments' ],
+		[ 'BEFORE INSERT ON wrong FOR EACH ROW', "''", qr/22023: trigger "g" calls fence_guard with a name of 0 bytes/, 'an empty name' ],
+		[ 'BEFORE INSERT ON wrong', "'" . ('n' x 256) . "'", qr/22023: trigger "g" calls fence_guard with a name of 256 bytes/, 'a name too long' ],
+		[ 'AFTER INSERT ON wrong FOR EACH ROW', "'a'", qr/39P01: trigger "g" must be fired BEFORE/, 'AFTER' ],
+		[ 'INSTEAD OF INSERT ON wrong_view FOR EACH ROW', "'a'", qr/39P01: trigger "g" must be fired BEFORE/, 'INSTEAD OF' ]);
+	foreach my $case (@wrong)
+	{
+		my ($when, $arguments, $error, $name) = @$case;
+		my $table = $when =~ /view/ ? 'wrong_view' : 'wrong';
+		fails($a, "BEGIN; CREATE TRIGGER g $when EXECUTE FUNCTION fence_guard($arguments); INSERT INTO $table VALUES (1)", $error, "wrong use: $name");
+	}
+	fails($a, 'SELECT fence_guard()', qr/0A000|39P01/, 'wrong use: not a trigger');
+	nothing_left($node);
+}
+
+# --- more fences than PostgreSQL has room for locks ---
+
+{
+	my $lease = $a->query('SELECT grant_lease()');
+
+	is($a->query("SELECT count(acquire_lock('n' || n, lease => $lease)) FROM generate_series(1, 3000) AS n"), '3000', 'many locks');
+	$a->query("CREATE TEMP TABLE held AS SELECT name, token FROM lock_election.locks");
+	is($a->query("BEGIN; SELECT count(fence_lock(name, token)) FROM (SELECT * FROM held LIMIT 100) AS few; COMMIT"), '100', 'some of them fenced in one transaction');
+
+	# nobody can write while there is no room at all; what needs no row goes on, also with what is fenced
+	my ($name, $token) = split /\|/, $a->query('SELECT name, token FROM held LIMIT 1');
+	my $long = acquire($b, 'long', '1 min');
+	my $short = acquire($c, 'short', '500 ms');
+	$c->query("BEGIN; SELECT fence_lock('short', $short)");
+	$a->query(q{BEGIN; DO $$ DECLARE n int := 0;
+		BEGIN LOOP BEGIN PERFORM pg_advisory_xact_lock(n); EXCEPTION WHEN out_of_memory THEN EXIT; END; n := n + 1; END LOOP; END $$});
+	is($a->error, '', 'then all room for locks is taken');
+	$a->query('SAVEPOINT no_room');
+	$a->query("SELECT fence_lock('$name', $token)");
+	like($a->error, qr/53200: out of shared memory.*max_locks_per_transaction/s, 'no room for one more fence: an error that says so');
+	$a->query('ROLLBACK TO no_room');
+	select undef, undef, undef, 1;
+	is($b->query("SELECT renew_lock('long', $long)") . $b->error, '00:01:00', 'renewals go on');
+	$b->query("SELECT try_acquire_lock('meanwhile')");
+	like($b->error, qr/53200: out of shared memory/, 'a new lock cannot be written');
+	$a->query('ROLLBACK');
+	ok(wait_until(sub { $b->query("SELECT try_acquire_lock('meanwhile') IS NOT NULL") eq 't' }), 'afterwards it can');
+	is($b->query("SELECT release_lock('meanwhile') AND release_lock('long')"), 't', 'and released');
+	lapsed('short', $short);
+	$c->query('COMMIT');
+	is($a->query("SELECT fence_lock('$name', $token)") . $a->error, '', 'and there is room for fences');
+	is(one(q{SELECT count(*) FROM pg_locks WHERE locktype = 'userlock'}), '0', 'no fence is left');
+	$a->query("SELECT revoke_lease($lease)");
+	nothing_left($node);
+}
+
+$_->quit foreach $a, $b, $c;
+$node->stop;
+done_testing();

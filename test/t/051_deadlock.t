@@ -1,0 +1,309 @@
+# Deadlocks among connections that wait for locks of lock_election and of PostgreSQL are found and broken, and nothing
+# else is taken for one.
+use strict;
+use warnings;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $node = new_node('main', conf => "deadlock_timeout = '500ms'\n");
+my ($a, $b, $c, $d) = map { session($node) } 1 .. 4;
+my @all = ($a, $b, $c, $d);
+
+$node->safe_psql('postgres', 'CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT n, n FROM generate_series(1, 4) AS n');
+
+# What a deadlock is told after at the latest: deadlock_timeout and a second, and time for a busy machine.
+my $soon = 1.5 + 5;
+
+sub waiting
+{
+	my ($session) = @_;
+	wait_for_sql($node, 'SELECT count(*) FROM lock_election.waiters WHERE pid = ' . $session->pid, '1');
+	return;
+}
+
+sub waiting_in_postgres
+{
+	my ($session) = @_;
+	wait_for_sql($node, "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = " . $session->pid);
+	return;
+}
+
+# The lines of the detail, with letters for the processes.
+sub detail
+{
+	my ($session) = @_;
+	my ($detail) = $session->error =~ /^DETAIL:  (.*?)\n(?:HINT|LOCATION)/ms;
+	my %name = ($a->pid => 'A', $b->pid => 'B', $c->pid => 'C', $d->pid => 'D');
+
+	return '' unless defined $detail;
+	$detail =~ s{(?<=rocess )(\d+)}{$name{$1} // $1}ge;
+	$detail =~ s/(tuple|transaction|relation|database) [\d(),]+/$1 N/g;
+	return $detail;
+}
+
+# The session is told of a deadlock, soon, and the others are not.
+sub is_victim
+{
+	my ($session, $detail, $test_name, @others) = @_;
+	my $start = time;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$session->wait;
+	cmp_ok(time - $start, '<', $soon, "$test_name: soon");
+	like($session->error, qr/40P01: deadlock detected/, "$test_name: deadlock detected");
+	is(detail($session), $detail, "$test_name: the cycle is told");
+	ok((!grep { $_->ready; $_->{err} =~ /ERROR/ } @others), "$test_name: nobody else is told of it");
+	return;
+}
+
+sub clean
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$node->safe_psql('postgres', 'SELECT pg_cancel_backend(pid) FROM unnest(ARRAY[' . join(',', map { $_->pid } @all) . ']) AS pid');
+	foreach my $session (@all)
+	{
+		$session->wait while $session->{got} < $session->{sent};
+		$session->query('ROLLBACK');
+		$session->query('DISCARD ALL');
+	}
+	$node->safe_psql('postgres', q{SELECT count(force_release_lock(name)) FROM (SELECT DISTINCT name FROM lock_election.locks) AS l});
+	nothing_left($node);
+	return;
+}
+
+# No deadlock: all of these wait on for longer than it would take to find one.
+sub all_wait_on
+{
+	my ($test_name, @sessions) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	select undef, undef, undef, 3;
+	ok((!grep { $_->ready } @sessions), $test_name);
+	return;
+}
+
+sub bound { my ($session, $name) = @_; return $session->query("SELECT acquire_lock('$name', ttl => NULL)"); }
+
+sub wait_for_lock
+{
+	my ($session, $name, $arguments) = @_;
+	$session->async("SELECT acquire_lock('$name'" . ($arguments // '') . ')');
+	waiting($session);
+	return;
+}
+
+# --- locks that are bound to their connections ---
+
+bound($a, 'x');
+bound($b, 'y');
+wait_for_lock($a, 'y');
+wait_for_lock($b, 'x');
+is_victim($b, qq{Process B waits for lock "x"; blocked by process A.\nProcess A waits for lock "y"; blocked by process B.}, 'two', $a);
+is($node->safe_psql('postgres', 'SELECT waiters FROM lock_election.locks WHERE name = $$x$$'), '0', 'it has left the queue');
+is($b->query("SELECT release_lock('y')"), 't', 'what it held it still has');
+like($a->wait, qr/^\d+$/, 'when it releases that, the other one goes on');
+$b->query('SELECT pg_stat_force_next_flush()');
+wait_for_sql($node, q{SELECT deadlocks > 0 FROM pg_stat_database WHERE datname = 'postgres'});
+pass('pg_stat_database counts it');
+clean();
+
+bound($a, 'x');
+bound($b, 'y');
+bound($c, 'z');
+wait_for_lock($b, 'z');
+wait_for_lock($c, 'x');
+wait_for_lock($a, 'y');
+is_victim($a, qq{Process A waits for lock "y"; blocked by process B.\nProcess B waits for lock "z"; blocked by process C.\nProcess C waits for lock "x"; blocked by process A.},
+	'three', $b, $c);
+clean();
+
+# one that waits for itself can never end
+bound($a, 'x');
+wait_for_lock($a, 'x');
+is_victim($a, 'Process A waits for lock "x"; blocked by process A.', 'one');
+like($a->error, qr/NOTICE.*held by this very connection/s, 'after it was told that it waits for itself');
+clean();
+
+# a shared lock of many: each of its holders is in the way
+foreach my $session ($a, $b)
+{
+	$session->query("SELECT acquire_lock('x', ttl => NULL, mode => 'shared')");
+}
+bound($c, 'y');
+wait_for_lock($b, 'y');
+wait_for_lock($c, 'x');
+is_victim($c, qq{Process C waits for lock "x"; blocked by process B.\nProcess B waits for lock "y"; blocked by process C.}, 'shared', $b);
+clean();
+
+# behind a queued writer
+$a->query("SELECT acquire_lock('x', ttl => NULL, mode => 'shared')");
+bound($b, 'y');
+wait_for_lock($c, 'x');
+wait_for_lock($b, 'x', ", mode => 'shared'");
+wait_for_lock($a, 'y');
+is_victim($a, qq{Process A waits for lock "y"; blocked by process B.\nProcess B waits for lock "x"; blocked by process A.}, 'behind a writer', $b, $c);
+clean();
+
+# one permit
+$a->query("SELECT acquire_permit('p', 1, ttl => NULL)");
+bound($b, 'y');
+wait_for_lock($a, 'y');
+$b->async("SELECT acquire_permit('p', 1)");
+is_victim($b, qq{Process B waits for lock "p"; blocked by process A.\nProcess A waits for lock "y"; blocked by process B.}, 'a permit', $a);
+clean();
+
+# --- in open transactions ---
+
+$a->query("BEGIN; SELECT acquire_lock('x', '1 h')");
+$b->query("BEGIN; SELECT acquire_lock('y', '1 h')");
+wait_for_lock($a, 'y');
+wait_for_lock($b, 'x');
+is_victim($b, qq{Process B waits for lock "x"; blocked by process A.\nProcess A waits for lock "y"; blocked by process B.}, 'in transactions', $a);
+$b->query('ROLLBACK');
+like($a->wait, qr/^\d+$/, 'its rollback lets the other one go on');
+clean();
+
+# a subtransaction is enough
+$a->query("BEGIN; SELECT acquire_lock('x', '1 h')");
+$b->query("BEGIN; SELECT acquire_lock('y', '1 h'); SAVEPOINT s");
+wait_for_lock($a, 'y');
+$b->async(q{DO $$ BEGIN PERFORM acquire_lock('x'); EXCEPTION WHEN deadlock_detected THEN RAISE NOTICE 'caught'; END $$});
+$b->wait($soon);
+like($b->error, qr/caught/, 'the error can be caught');
+is($b->query('SELECT 1'), '1', 'and the transaction goes on');
+ok(!$a->ready, 'and keeps what it has');
+clean();
+
+# fences
+my $token = $c->query("SELECT acquire_lock('x', owner => 'somebody', ttl => '1 h')");
+$a->query("BEGIN; SELECT fence_lock('x', $token)");
+bound($b, 'y');
+wait_for_lock($b, 'x');
+wait_for_lock($a, 'y');
+is_victim($a, qq{Process A waits for lock "y"; blocked by process B.\nProcess B waits for lock "x"; blocked by process A.}, 'a fence', $b);
+clean();
+
+# --- through locks of PostgreSQL ---
+
+# the one that waits here was first
+$a->query('BEGIN; UPDATE t SET v = 0 WHERE id = 1');
+bound($b, 'x');
+wait_for_lock($a, 'x');
+$b->async('UPDATE t SET v = 0 WHERE id = 1');
+waiting_in_postgres($b);
+is_victim($a, qq{Process A waits for lock "x"; blocked by process B.\nProcess B waits for ShareLock on transaction N; blocked by process A.}, 'a row', $b);
+$a->query('ROLLBACK');
+$b->wait;
+is($b->error, '', 'the rollback lets the other one go on');
+clean();
+
+# the one that waits here was last
+$a->query('BEGIN; LOCK t');
+bound($b, 'x');
+$b->async('SELECT count(*) FROM t');
+waiting_in_postgres($b);
+wait_for_lock($a, 'x');
+is_victim($a, qq{Process A waits for lock "x"; blocked by process B.\nProcess B waits for AccessShareLock on relation N of database N; blocked by process A.}, 'a table', $b);
+clean();
+
+# advisory locks, of the session
+$a->query('SELECT pg_advisory_lock(1)');
+$b->query("BEGIN; SELECT acquire_lock('x', '1 h')");
+$b->async('SELECT pg_advisory_lock(1)');
+waiting_in_postgres($b);
+wait_for_lock($a, 'x');
+is_victim($a, qq{Process A waits for lock "x"; blocked by process B.\nProcess B waits for ExclusiveLock on advisory lock [N,0,1,1]; blocked by process A.} =~ s/\[N/'[' . $node->safe_psql('postgres', 'SELECT oid FROM pg_database WHERE datname = current_database()')/er,
+	'an advisory lock', $b);
+clean();
+
+# behind somebody who waits there himself, and two of us
+$a->query('BEGIN; UPDATE t SET v = 0 WHERE id = 1');
+$d->query('BEGIN; SELECT v FROM t WHERE id = 2');
+bound($b, 'x');
+bound($c, 'y');
+wait_for_lock($a, 'x');
+wait_for_lock($b, 'y');
+$d->async('UPDATE t SET v = 0 WHERE id = 1');
+waiting_in_postgres($d);
+$c->async('UPDATE t SET v = 1 WHERE id = 1');
+waiting_in_postgres($c);
+$b->wait($soon);
+like($b->error, qr/40P01/, 'four in a row');
+like(detail($b), qr/\AProcess B waits for lock "y"; blocked by process C\.\nProcess C waits for ExclusiveLock on tuple.*; blocked by process D\.\nProcess D waits for ShareLock on transaction N; blocked by process A\.\nProcess A waits for lock "x"; blocked by process B\.\z/,
+	'the cycle is told, also who waits before it for the same row');
+clean();
+
+# --- no deadlocks ---
+
+# what has a TTL ends by itself
+my @token = ($a->query("SELECT acquire_lock('x', '6 s')"), $b->query("SELECT acquire_lock('y', '1 h')"));
+wait_for_lock($a, 'y');
+wait_for_lock($b, 'x');
+all_wait_on('locks with a TTL', $a, $b);
+like($b->wait, qr/^\d+$/, 'which ends');
+clean();
+
+# a transaction that has committed
+$a->query("BEGIN; SELECT acquire_lock('x', '1 h'); COMMIT; BEGIN; SELECT 1");
+$b->query("BEGIN; SELECT acquire_lock('y', '1 h')");
+wait_for_lock($b, 'x');
+wait_for_lock($a, 'y');
+all_wait_on('the transaction that acquired it has committed', $a, $b);
+clean();
+$a->query("BEGIN; SELECT acquire_lock('x', '1 h'); COMMIT; BEGIN; SELECT 1");
+$b->query('BEGIN; UPDATE t SET v = 0 WHERE id = 1');
+wait_for_lock($b, 'x');
+$a->async('UPDATE t SET v = 0 WHERE id = 1');
+waiting_in_postgres($a);
+all_wait_on('... and waits for a row', $a, $b);
+clean();
+
+# a named owner, whoever asks for him
+@token = ($a->query("SELECT acquire_lock('x', ttl => NULL, owner => 'one')"), $b->query("SELECT acquire_lock('y', '1 h', owner => 'two')"));
+$a->query("BEGIN; SELECT acquire_lock('z', '1 h', owner => 'one')");
+wait_for_lock($a, 'y');
+wait_for_lock($b, 'x');
+wait_for_lock($c, 'z');
+all_wait_on('named owners', $a, $b, $c);
+is($d->query("SELECT release_lock('y', $token[1])"), 't', 'another connection can release');
+like($a->wait, qr/^\d+$/, 'and lets the first one go on');
+clean();
+
+# who waits for one who does not wait
+bound($a, 'x');
+wait_for_lock($b, 'x');
+wait_for_lock($c, 'x');
+all_wait_on('one connection that is not blocked', $b, $c);
+clean();
+
+# more permits than one: another one may come back
+$a->query("SELECT acquire_permit('p', 2, ttl => NULL)");
+$c->query("SELECT acquire_permit('p', 2, ttl => NULL)");
+bound($b, 'y');
+wait_for_lock($a, 'y');
+$b->async("SELECT acquire_permit('p', 2)");
+waiting($b);
+all_wait_on('two permits', $a, $b);
+$c->query("SELECT release_lock('p')");
+like($b->wait, qr/^\d+$/, 'and so it is');
+clean();
+
+# what PostgreSQL finds is left to it
+$a->query('BEGIN; UPDATE t SET v = 0 WHERE id = 1');
+$b->query("BEGIN; UPDATE t SET v = 0 WHERE id = 2; SELECT acquire_lock('x', '1 h')");
+wait_for_lock($c, 'x');
+$a->async('UPDATE t SET v = 0 WHERE id = 2');
+waiting_in_postgres($a);
+$b->async('UPDATE t SET v = 0 WHERE id = 1');
+$_->wait foreach $a, $b;
+is(scalar(() = ($a->error . $b->error) =~ /40P01/g), 1, q{one of PostgreSQL's own two});
+$_->query('ROLLBACK') foreach $a, $b;
+like($c->wait, qr/^\d+$/, 'not the one who waits for them');
+is($c->error, '', 'and is told nothing');
+clean();
+
+$_->quit foreach @all;
+$node->stop;
+done_testing();
