@@ -449,7 +449,8 @@ wait_for_answer(uint32 number, const LeCommand *cmd, bool snapshot_kept)
 				down_since = 0,
 				patience = MANAGER_START_TIMEOUT;
 
-	if (cmd->wait >= 0)
+	/* of the others nobody says how long they may wait */
+	if (cmd->wait >= 0 && (cmd->kind == LE_CMD_ACQUIRE || cmd->kind == LE_CMD_AWAIT))
 		patience = Min(patience, Max(cmd->wait, MANAGER_MIN_TIMEOUT));
 	while (pg_atomic_read_u32(&slot->answered) != number)
 	{
