@@ -681,7 +681,7 @@ apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->status = LE_OK;
 	reply->token = entry->token;
 	reply->valid_for = le_entry_time_left(entry, now);
-	reply->count = entry->hold_count;
+	reply->count = le_entry_holds(entry);
 	reply->own = entry->owner == NULL && entry->session == cmd->session;
 	reply->lsn = entry->lsn;
 	reply->wrote = entry->slot->row.dirty;
@@ -968,6 +968,13 @@ le_entry_time_left(const LeEntry *entry, LeTime now)
 	if (deadline == LE_NEVER)
 		return LE_NEVER;
 	return deadline > now ? deadline - now : 0;
+}
+
+/* On a named lease an acquire is counted only while one may roll back. */
+uint32_t
+le_entry_holds(const LeEntry *entry)
+{
+	return entry->lease != NULL ? 1 : entry->hold_count;
 }
 
 /* --- effects --- */

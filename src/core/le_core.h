@@ -508,6 +508,7 @@ extern const LeStats *le_core_stats(const LeCore *core);
 
 /* Time left of an entry's lease, own or named; LE_NEVER when bound. */
 extern LeTime le_entry_time_left(const LeEntry *entry, LeTime now);
+extern uint32_t le_entry_holds(const LeEntry *entry);
 
 /* Checks every internal invariant; aborts with a message.  For tests. */
 extern void le_core_check(const LeCore *core);

@@ -38,7 +38,7 @@ put_item(Page *page, const LeLock *lock, const LeEntry *entry, uint32 position)
 	item->session = entry->session;
 	item->role = entry->role;
 	item->slot = entry->slot ? entry->slot->number : -1;
-	item->holds = (int32) entry->hold_count;
+	item->holds = (int32) le_entry_holds(entry);
 	item->waiters = lock->waiting;
 	item->position = position;
 	item->name_len = lock->name_len;

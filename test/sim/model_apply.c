@@ -361,7 +361,7 @@ check(Model *m, const LeCommand *cmd, LeReply *reply)
 		return;
 	reply->status = cmd->role == 0 || e->role == cmd->role ? LE_OK : LE_DENIED;
 	reply->own = e->owner == NO_OWNER && e->session == cmd->session;
-	reply->count = e->count;
+	reply->count = e->lease != 0 ? 1 : e->count;
 }
 
 static void

@@ -1,0 +1,330 @@
+# Named leases and permits: what hangs on a lease lives and ends with it, and a name has as many holders as permits.
+use strict;
+use warnings;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time sleep);
+
+my $node = new_node('main', conf => "autovacuum = off\n");
+my ($a, $b, $c, $d) = map { session($node) } 1 .. 4;
+
+sub one { my ($sql, $dbname) = @_; return $node->safe_psql($dbname // 'postgres', $sql); }
+
+sub waiting
+{
+	my ($n, $name) = @_;
+	return wait_for_sql($node, "SELECT count(*) = $n FROM lock_election.waiters WHERE name = '$name'");
+}
+
+# Ends a manager in order; returns when another one serves.
+sub replace_manager
+{
+	my $pid = one('SELECT pid FROM lock_election.manager');
+	kill 'TERM', $pid;
+	return wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
+}
+
+sub token_like
+{
+	my ($answer, $test_name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return like($answer // 'no answer', qr/^\d+$/, $test_name);
+}
+
+# No lock, no waiter, no lease, and once the freed rows have lingered, no row.
+sub clean
+{
+	my ($dbname) = @_;
+	$dbname //= 'postgres';
+	one(q{SELECT force_release_lock(name) FROM lock_election.locks}, $dbname);
+	one(q{SELECT revoke_lease(lease) FROM lock_election.leases}, $dbname);
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	nothing_left($node, undef, dbname => $dbname);
+	return is(one(q{SELECT (SELECT count(*) FROM lock_election.leases) + (SELECT count(*) FROM lock_election.lease)}, $dbname),
+		0, 'nor a lease');
+}
+
+subtest 'one keep-alive for all, one end for all' => sub {
+	my $l = $a->query(q{SELECT grant_lease('1 s')});
+	my $end = time + 2.5;
+	my ($ttl, $sent) = (1, 0);
+
+	$a->query("SELECT acquire_lock('x$_', lease => $l) FROM generate_series(1, 3)") foreach 1 .. 3;
+	$a->query("SELECT acquire_permit('p', 2, lease => $l)");
+	$b->query("SELECT acquire_lock('s', mode => 'shared', lease => $l)");
+	is(one("SELECT locks FROM lock_election.leases WHERE lease = $l"), 5, 'locks, shared locks and permits hang on it');
+	while (time < $end)
+	{
+		my $now = time;
+		last if $a->query("SELECT keep_alive($l)") ne '00:00:01';
+		$sent = $now;
+		sleep(0.2);
+	}
+	cmp_ok($sent, '>', $end - 1, 'kept alive beyond its TTL');
+	is(one("SELECT locks FROM lock_election.leases WHERE lease = $l"), 5, 'with all that hangs on it');
+	is(one(q{SELECT string_agg(DISTINCT name, ' ' ORDER BY name) FROM lock_election.locks}), 'p s x1 x2 x3', 'by name');
+
+	# waiters, of each kind
+	my %waiter = ($b => q{SELECT acquire_lock('x1')}, $c => q{SELECT acquire_lock('s')}, $d => q{SELECT acquire_lock('x2')});
+	$_->async($waiter{$_}) foreach $b, $c, $d;
+	waiting(1, $_) foreach 'x1', 's', 'x2';
+	$sent = time;
+	is($a->query("SELECT keep_alive($l)"), '00:00:01', 'kept alive once more');
+	my $answered = time;
+	my %granted;
+	wait_until(
+		sub {
+			foreach ($b, $c, $d) { $granted{$_} //= time if $_->ready }
+			return keys %granted == 3;
+		});
+	token_like($_->wait, 'a waiter is granted') foreach $b, $c, $d;
+	cmp_ok($granted{$_} - $sent, '>=', $ttl, 'not before the TTL') foreach $b, $c, $d;
+	cmp_ok($granted{$_} - $answered, '<', $ttl + 1, 'and soon after it') foreach $b, $c, $d;
+	is(one(q{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks}), 's x1 x2', 'all ended together');
+	is($a->query("SELECT keep_alive($l)") . $a->query("SELECT lease_time_to_live($l)") . $a->query("SELECT revoke_lease($l)"), 'f', 'the lease is gone');
+	$a->query("SELECT acquire_lock('x3', lease => $l)");
+	like($a->error, qr/ERROR:  LE001: lease $l does not exist, or has ended/, 'nothing can hang on it');
+	clean();
+};
+
+subtest 'a waiter and its lease' => sub {
+	my $l = $a->query(q{SELECT grant_lease('500 ms')});
+	my $l2 = $a->query(q{SELECT grant_lease('1 h')});
+	my $token = $a->query(q{SELECT acquire_lock('x', '1 h')});
+
+	$a->query(q{SELECT acquire_permit('p', 1, '1 h')});
+	$b->async("SELECT acquire_lock('x', lease => $l)");
+	$c->async("SELECT acquire_lock('x', lease => $l2)");
+	$d->async("SELECT acquire_permit('p', 1, lease => $l2)");
+	waiting(2, 'x');
+	waiting(1, 'p');
+	is(one("SELECT locks, waiting FROM lock_election.leases WHERE lease = $l2"), '0|2', 'queue places hang on a lease');
+	is($b->wait(10), '', 'its wait ends with its lease');
+	like($b->error, qr/ERROR:  LE001: the wait for lock "x" was ended/, 'with LE001');
+	my $start = time;
+	is($a->query("SELECT revoke_lease($l2)"), 't', 'so it is');
+	is($c->wait(10) . $d->wait(10), '', 'where the lease is revoked');
+	cmp_ok(time - $start, '<', 1, 'at once');
+	like($_->error, qr/ERROR:  LE001: /, 'with LE001') foreach $c, $d;
+	is($a->query("SELECT is_held('x', $token)"), 't', 'the holder has another lease');
+	clean();
+};
+
+subtest 'acquire again on the same lease' => sub {
+	my $l = $a->query(q{SELECT grant_lease('1 h')});
+	my $holds = q{SELECT string_agg(holds::text, ' ') FROM lock_election.locks WHERE name = 'x'};
+	my $acquire = "SELECT acquire_lock('x', lease => $l)";
+	my $token = $a->query($acquire);
+
+	is($b->query($acquire), $token, 'the same token, in another session');
+	is($c->query("BEGIN; $acquire; $acquire"), "$token\n$token", 'in a transaction');
+	is(one($holds), 1, 'nothing is counted');
+	$c->query('ROLLBACK');
+	is(one($holds), 1, 'its rollback changes nothing');
+	is($b->query("SELECT is_held('x', $token)"), 't', 'the lock is held');
+	is($b->query("BEGIN; SELECT release_lock('x', $token); SELECT release_lock('x', $token); COMMIT"), "t\nf", 'one release ends it');
+	is(one($holds), '', 'for all');
+
+	# of two transactions, the one that stays has it
+	foreach my $end ('ROLLBACK', 'COMMIT')
+	{
+		$token = $a->query("BEGIN; $acquire");
+		is($b->query("BEGIN; $acquire"), $token, 'two open transactions');
+		is(one($holds), 1, 'no count');
+		$a->query('ROLLBACK');
+		is($c->query("SELECT is_held('x', $token)"), 't', 'one rolls back');
+		$b->query($end);
+		is($c->query("SELECT is_held('x', $token)"), $end eq 'COMMIT' ? 't' : 'f', "$end of the other");
+	}
+	is($a->query("BEGIN; $acquire; SAVEPOINT s; $acquire; ROLLBACK TO s; COMMIT"), "$token\n$token", 'in a savepoint that rolls back');
+	is($c->query("SELECT is_held('x', $token)"), 't', 'the lock is held');
+
+	# what was to be released is taken back
+	is($a->query("BEGIN; SELECT release_lock('x', $token); $acquire; COMMIT"), "t\n$token", 'released and acquired again');
+	is($c->query("SELECT is_held('x', $token)"), 't', 'it is held');
+
+	# who waits on the lease of the one who is granted, has it too
+	is($a->query("SELECT release_lock('x', $token)"), 't', 'released');
+	$token = $a->query(q{SELECT acquire_lock('x', '1 h')});
+	foreach my $s ($b, $c)
+	{
+		$s->async($acquire);
+		waiting($s == $b ? 1 : 2, 'x');
+	}
+	$a->query("SELECT release_lock('x', $token)");
+	$token = $b->wait;
+	token_like($token, 'the first of two waiters on one lease');
+	is($c->wait, $token, 'and the second with it');
+	is(one($holds), 1, 'one hold');
+	clean();
+};
+
+subtest 'revoke' => sub {
+	my $l = $a->query(q{SELECT grant_lease('1 h')});
+	my $token = $a->query("SELECT acquire_lock('x', lease => $l)");
+
+	$a->query("SELECT acquire_permit('p', 1, lease => $l)");
+	$b->async(q{SELECT acquire_lock('x')});
+	$c->async(q{SELECT acquire_permit('p', 1)});
+	waiting(1, 'x');
+	waiting(1, 'p');
+	my $start = time;
+	$a->query("SELECT revoke_lease($l)");
+	cmp_ok($b->wait, '>', $token, 'hands the lock over');
+	token_like($c->wait, 'and the permit');
+	cmp_ok(time - $start, '<', 1, 'at once');
+	clean();
+
+	# a release that waits for its commit keeps the lock from everybody
+	$l = $a->query(q{SELECT grant_lease('1 h')});
+	$token = $a->query("SELECT acquire_lock('x', lease => $l)");
+	$a->query("BEGIN; SELECT release_lock('x', $token)");
+	$c->query("SELECT revoke_lease($l)");
+	is($b->query(q{SELECT try_acquire_lock('x')}), '', 'not before the commit of a release');
+	$a->query('ROLLBACK');
+	is($a->query("SELECT is_held('x', $token)"), 'f', 'whose rollback does not bring the lock back');
+	token_like($b->query(q{SELECT acquire_lock('x', wait => '5 s')}), 'it is free');
+	clean();
+};
+
+subtest 'the connection ends, the lease does not' => sub {
+	my $s = session($node);
+	my $l = $s->query(q{SELECT grant_lease('1 h')});
+	my $token = $s->query("SELECT acquire_lock('x', ttl => NULL, lease => $l)");
+	my $pid = $s->pid;
+
+	$s->quit;
+	wait_for_sql($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid");
+	is($a->query("SELECT is_held('x', $token)"), 't', 'a lock on it is held');
+	is($a->query("SELECT acquire_lock('x', lease => $l)"), $token, 'another connection goes on with it');
+	clean();
+};
+
+subtest 'permits' => sub {
+	my @holder = map { session($node) } 1 .. 3;
+	my @token = map { $_->query(q{SELECT acquire_permit('p', 3, '1 h')}) } @holder;
+
+	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name = 'p'}), 3, 'as many holders as permits');
+	is(one(q{SELECT acquire_permit('p', 3, wait => '0')}), '', 'and no more');
+	my $n = 0;
+	foreach my $s ($a, $b, $c, $d)
+	{
+		$s->async(q{SELECT acquire_permit('p', 3, '1 h')});
+		waiting(++$n, 'p');
+	}
+	is(one("SELECT renew_lock('p', $token[1]) > '59 min'"), 't', 'renewed by its token');
+	is(one("SELECT release_lock('p', $token[1])"), 't', 'released by its token');
+	my $ta = $a->wait;
+	token_like($ta, 'the first waiter has it');
+	waiting(3, 'p');
+	is(one("SELECT release_lock('p', $token[1])"), 'f', 'the old token is not good any more');
+
+	is(one(q{SELECT set_permits('p', 5)}), 3, 'more permits');
+	my ($tb, $tc) = ($b->wait, $c->wait);
+	token_like($tb, 'let waiters in');
+	token_like($tc, 'as many as there are');
+	cmp_ok($tb, '<', $tc, 'in their order');
+	waiting(1, 'p');
+
+	is(one(q{SELECT set_permits('p', 2)}), 5, 'fewer permits');
+	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name = 'p'}), 5, 'end nobody');
+	foreach my $t ($token[0], $token[2], $ta)
+	{
+		one("SELECT release_lock('p', $t)");
+		waiting(1, 'p');
+	}
+	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name = 'p'}), 2, 'take effect as permits come back');
+	one("SELECT release_lock('p', $tb)");
+	token_like($d->wait, 'then the waiter has one');
+	is(one(q{SELECT acquire_permit('p', 2, wait => '0')}), '', 'of two');
+	clean();
+	$_->quit foreach @holder;
+};
+
+# The number outlives them, also where it was changed.
+sub check_permits
+{
+	my ($number) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($rc, $out, $err) = $node->psql('postgres', q{SELECT acquire_permit('p', 100)});
+	return like($err, qr/"p" is in use with $number permits, not 100/, "$number permits");
+}
+
+subtest 'SIGTERM of the manager' => sub {
+	my $l = $a->query(q{SELECT grant_lease('1 h', owner => 'o')});
+	my $dead = $a->query(q{SELECT grant_lease('1 h')});
+	my $token = $a->query("SELECT acquire_lock('x', lease => $l)");
+	my $permit = $a->query("SELECT acquire_permit('p', 2, lease => $l)");
+
+	one(q{SELECT set_permits('p', 1)});
+	one("SELECT revoke_lease($dead)");
+	$b->async("SELECT acquire_lock('x')");
+	$c->async("SELECT acquire_permit('p', 1)");
+	waiting(1, 'x');
+	waiting(1, 'p');
+	replace_manager() for 1 .. 2;
+	waiting(1, 'x');
+	waiting(1, 'p');
+	is(one('SELECT lease, owner, ttl, locks FROM lock_election.leases'), "$l|o|01:00:00|2", 'the lease is there');
+	is(one("SELECT is_held('x', $token), is_held('p', $permit)"), 't|t', 'and what hangs on it');
+	is(one("SELECT acquire_lock('x', lease => $l)"), $token, 'acquired again: the same');
+	check_permits(1);
+	one("SELECT revoke_lease($l)");
+	token_like($_->wait, 'a waiter is granted when it ends') foreach $b, $c;
+	clean();
+
+	# a lapsed lock does not come back with the manager
+	$l = $a->query(q{SELECT grant_lease('1 h')});
+	$token = $a->query("SELECT acquire_lock('x', lease => $l)");
+	$a->query("BEGIN; SELECT release_lock('x', $token)");
+	one("SELECT revoke_lease($l)");
+	replace_manager();
+	is($b->query(q{SELECT try_acquire_lock('x')}), '', 'fenced by a release that is to come');
+	$a->query('COMMIT');
+	token_like($b->query(q{SELECT acquire_lock('x', wait => '5 s')}), 'free with its commit');
+	clean();
+};
+
+subtest 'a crash' => sub {
+	my $short = $a->query(q{SELECT grant_lease('3 s')});
+	my $long = $a->query(q{SELECT grant_lease('1 h')});
+	my $token = $a->query("SELECT acquire_lock('x', lease => $short)");
+	my $token2 = $a->query("SELECT acquire_lock('y', lease => $long)");
+	my @permit = map { $a->query("SELECT acquire_permit('p', 2, '1 h')") } 1 .. 2;
+
+	is(one(q{SELECT set_permits('p', 3)}), 2, 'three permits');
+	sleep(1);
+	$node->stop('immediate');
+	$node->start;
+	my $start = time;
+	is(one(q{SELECT string_agg(ttl::text, ' ' ORDER BY ttl) FROM lock_election.leases}), '00:00:03 01:00:00', 'leases are there');
+	is(one("SELECT is_held('x', $token), is_held('y', $token2)"), 't|t', 'and the locks on them');
+	my $left = one("SELECT extract(epoch FROM lease_time_to_live($short))");
+	cmp_ok($left, '>', 2.5 - (time - $start), 'with the full TTL');
+	cmp_ok(one("SELECT extract(epoch FROM lease_time_to_live($long))"), '>', 3590, 'a long one with what was saved');
+	check_permits(3);
+	is(one("SELECT is_held('p', $permit[0]), is_held('p', $permit[1])"), 't|t', 'permits are held');
+	($a, $b, $c, $d) = map { session($node) } 1 .. 4;
+	token_like($a->query(q{SELECT acquire_permit('p', 3, '1 h', wait => '0')}), 'there is a third');
+	is($a->query(q{SELECT acquire_permit('p', 3, wait => '0')}), '', 'and no fourth');
+	token_like($b->query(q{SELECT acquire_lock('x')}), 'the short lease ends');
+	is(one("SELECT lease_time_to_live($short)"), '', 'it is gone');
+	clean();
+};
+
+subtest 'the table of leases is rewritten' => sub {
+	my $l = $a->query(q{SELECT grant_lease('1 h')});
+	my $token = $a->query("SELECT acquire_lock('x', lease => $l)");
+
+	one('VACUUM FULL lock_election.lease');
+	is($a->query("SELECT keep_alive($l)"), '01:00:00', 'the lease lives');
+	my $l2 = $a->query(q{SELECT grant_lease('1 h')});
+	is($a->query("SELECT revoke_lease($l), is_held('x', $token)"), 't|f', 'and ends');
+	is(one('SELECT string_agg(id::text, $$ $$) FROM lock_election.lease'), $l2, 'as its row does');
+	clean();
+};
+
+$_->quit foreach $a, $b, $c, $d;
+$node->stop;
+done_testing();
