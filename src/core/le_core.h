@@ -478,6 +478,7 @@ typedef struct LeLoad
 
 extern bool le_core_load_slot(LeCore *core, const LeLoad *load, LeTime now);
 extern bool le_core_load_place(LeCore *core, const LeLoad *load, LeTime now);
+/* A negative time_left: it has ended, and its row is to go. */
 extern bool le_core_load_lease(LeCore *core, const LeCommand *cmd,
 							   LeTime time_left, uint64_t locator, LeTime now);
 /* Add an uncommitted hold to the entry with this token. */

@@ -72,8 +72,8 @@ le_lease_renew(LeCore *core, LeLease *lease, LeTime now)
 }
 
 /* End a lease and all that hangs on it. */
-static void
-lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
+void
+le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 {
 	LeTime		cool_until = how == LE_END_EXPIRED && core->limits.expiry_grace > 0 ?
 		le_add(now, core->limits.expiry_grace) : 0;
@@ -101,7 +101,7 @@ le_lease_due(LeCore *core, LeLease *lease, LeTime now)
 {
 	if (lease->deadline <= now)
 	{
-		lease_end(core, lease, LE_END_EXPIRED, now);
+		le_lease_end(core, lease, LE_END_EXPIRED, now);
 		return;
 	}
 	if (lease->ttl > LE_SAVE_INTERVAL &&
@@ -134,7 +134,7 @@ le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->lsn = lease->lsn;
 	if (cmd->kind == LE_CMD_REVOKE_LEASE)
 	{
-		lease_end(core, lease, LE_END_REVOKED, now);
+		le_lease_end(core, lease, LE_END_REVOKED, now);
 		reply->wrote = true;
 		return;
 	}

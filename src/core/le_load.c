@@ -157,7 +157,10 @@ le_core_load_lease(LeCore *core, const LeCommand *cmd, LeTime time_left,
 	lease->row.on_disk = true;
 	lease->row.locator = locator;
 	le_timer_clear(core, &lease->timer);
-	le_lease_arm(core, lease);
+	if (time_left < 0)
+		le_lease_end(core, lease, LE_END_EXPIRED, now);
+	else
+		le_lease_arm(core, lease);
 	return true;
 }
 

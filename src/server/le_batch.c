@@ -860,10 +860,26 @@ next_incarnation(LeMeta *meta, uint32 timeline)
 	meta->next_revision = (meta->incarnation << LE_COUNTER_BITS) + 1;
 }
 
+/*
+ * What a copy has dropped goes with the meta row that makes the copy ours: the
+ * next load would take it for our own.
+ */
+static void
+write_dropped(void)
+{
+	if (!le_store_open())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("the tables of lock_election were replaced")));
+	(void) le_store_write(m.core, core_now());
+	le_store_close();
+}
+
 bool
 le_batch_load(void)
 {
 	uint32		timeline = GetWALInsertionTimeLine();
+	XLogRecPtr	lsn;
 	bool		copy;
 
 	begin_transaction();
@@ -881,6 +897,8 @@ le_batch_load(void)
 				 errmsg("incarnation " INT64_FORMAT " of lock_election is out of range",
 						m.meta.incarnation)));
 	load_core(m.meta.next_revision, copy);
+	if (copy)
+		write_dropped();
 
 	/* durable before the first grant */
 	m.meta.database = MyDatabaseId;
@@ -888,7 +906,9 @@ le_batch_load(void)
 	m.meta.clean = false;
 	m.meta.boot = le_shared->boot;
 	le_store_write_meta(&m.meta);
-	(void) commit_transaction(true);
+	lsn = commit_transaction(true);
+	if (copy)
+		le_core_batch_done(m.core, lsn);
 	publish();
 	return true;
 }

@@ -43,8 +43,9 @@ extern void le_store_write_meta(const LeMeta *meta);
 
 /*
  * Load all rows into an empty core.  Those that cannot go on are loaded as
- * free and dirty: with "drop_all" (the database is a copy) every holder; and
- * every connection-bound one whose session alive() does not know.
+ * free and dirty: with "drop_all" (the database is a copy) every holder, all
+ * leases having ended; and every connection-bound one whose session alive()
+ * does not know.
  * pending() is asked for each uncommitted hold whether its transaction is
  * still open, or has rolled back and waits in the mailbox.
  * Returns the highest token found.

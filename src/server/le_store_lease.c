@@ -171,8 +171,7 @@ load_lease(LeCore *core, const LeLoadHooks *hooks, TupleTableSlot *row, LeTime n
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("row of lease " INT64_FORMAT " is not valid", cmd.token)));
 
-	/* in a copy of a database no lease lives: it ends with the first batch */
-	left = hooks->drop_all ? 0 :
+	left = hooks->drop_all ? -1 :
 		lease_time_left(hooks, cmd.token, cmd.ttl,
 						DatumGetInt64(row->tts_values[LEASE_TIME_LEFT]));
 	if (!le_core_load_lease(core, &cmd, left, le_store_pack_tid(&row->tts_tid), now))

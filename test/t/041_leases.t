@@ -313,6 +313,49 @@ subtest 'a crash' => sub {
 	clean();
 };
 
+# The launcher is stopped, so that a request is there before the copy's manager.
+subtest 'a copy of the database' => sub {
+	my $launcher = one(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election launcher'});
+	my ($l, $token, $copy, $locker);
+
+	one('CREATE DATABASE original');
+	one('CREATE EXTENSION lock_election', 'original');
+	$l = one(q{SELECT grant_lease('1 h')}, 'original');
+	$token = one("SELECT acquire_lock('x', lease => $l)", 'original');
+	one("SELECT acquire_lock('own', '1 h')", 'original');
+	one("SELECT acquire_permit('p', 2, lease => $l)", 'original');
+
+	kill 'STOP', $launcher;
+	one('CREATE DATABASE copy TEMPLATE original');
+	$copy = session($node, dbname => 'copy');
+	$copy->async("SELECT keep_alive($l)");
+	kill 'CONT', $launcher;
+	is($copy->wait, '', 'no lease is in it, whatever is asked first');
+	is($copy->query('SELECT count(*) FROM lock_election.locks'), 0, 'nor a lock');
+	is($copy->query('SELECT count(*) FROM lock_election.leases'), 0, 'nor a row of a lease');
+	token_like($copy->query("SELECT acquire_permit('p', 5, '1 h')"), 'it works');
+	$copy->quit;
+	one('DROP DATABASE copy');
+
+	# what the manager cannot write at first
+	kill 'STOP', $launcher;
+	one('CREATE DATABASE copy TEMPLATE original');
+	$locker = session($node, dbname => 'copy');
+	$locker->query('BEGIN; SELECT FROM lock_election.slot FOR UPDATE');
+	kill 'CONT', $launcher;
+	$copy = session($node, dbname => 'copy');
+	$copy->query("SELECT is_held('x', $token)");
+	$locker->query('ROLLBACK');
+	wait_until(sub { $copy->query("SELECT is_held('x', $token)"); return $copy->error eq ''; });
+	is($copy->query('SELECT count(*) FROM lock_election.locks'), 0, 'no lock comes back');
+	is($copy->query("SELECT keep_alive($l)"), '', 'and no lease');
+	$_->quit foreach $copy, $locker;
+	one('DROP DATABASE copy');
+	is(one("SELECT is_held('x', $token), keep_alive($l)", 'original'), 't|01:00:00', 'the original goes on');
+	clean('original');
+	one('DROP DATABASE original');
+};
+
 subtest 'the table of leases is rewritten' => sub {
 	my $l = $a->query(q{SELECT grant_lease('1 h')});
 	my $token = $a->query("SELECT acquire_lock('x', lease => $l)");
