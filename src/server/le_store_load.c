@@ -185,9 +185,9 @@ time_left(const Loader *loader, const StoredRow *stored)
 	return Min(Max(stored->time_left, 0), stored->ttl);
 }
 
-/* What becomes of a holder that was as good as its session. */
+/* What becomes of a holder that has lapsed, or was as good as its session. */
 static void
-session_is_gone(const Loader *loader, int64 token, LeLoad *load)
+has_ended(const Loader *loader, int64 token, LeLoad *load)
 {
 	load->lapsed = loader->hooks->fenced != NULL && loader->hooks->fenced(token);
 	load->held = load->lapsed;
@@ -217,9 +217,10 @@ load_holder(Loader *loader, const StoredRow *stored, LeLoad *load)
 		load->cmd.sessno = le_session_proc(stored->session);
 	}
 	load->held = !loader->hooks->drop_all;
-	if (load->held && stored->ttl == LE_TTL_BOUND && slot->lease == 0 &&
-		load->cmd.session == 0)
-		session_is_gone(loader, slot->token, load);
+	if (load->held &&
+		(stored->time_left == LE_TIME_LEFT_LAPSED ||
+		 (stored->ttl == LE_TTL_BOUND && slot->lease == 0 && load->cmd.session == 0)))
+		has_ended(loader, slot->token, load);
 	load->dirty = !load->held;
 	if (load->held && !load->lapsed)
 		collect_holds(loader, stored);

@@ -259,7 +259,7 @@ form_held(const LeSlot *slot, const Clock *clock)
 		TimestampTzGetDatum(to_wall(clock, entry->acquired_at));
 	row.values[SLOT_TTL] = Int64GetDatum(entry->ttl);
 	row.values[SLOT_TIME_LEFT] =
-		Int64GetDatum(own ? entry->saved_left : 0);
+		Int64GetDatum(entry->lapsed ? LE_TIME_LEFT_LAPSED : own ? entry->saved_left : 0);
 	row.values[SLOT_LEASE] = Int64GetDatum(entry->lease ? entry->lease->id : 0);
 	row.values[SLOT_SESSION] = Int64GetDatum((int64) entry->session);
 	row.values[SLOT_ROLE] = ObjectIdGetDatum(entry->role);
