@@ -21,6 +21,14 @@ LE_FUNCTION(le_set_permits);
 
 /* --- leases --- */
 
+static void
+wait_durable(const LeReply *reply, int64 lease)
+{
+	char		number[MAXINT8LEN + 1];
+
+	le_wait_durable(reply, "lease", (LeText) {number, pg_lltoa(lease, number)});
+}
+
 /* grant_lease(ttl, owner) */
 Datum
 le_grant_lease(PG_FUNCTION_ARGS)
@@ -37,7 +45,7 @@ le_grant_lease(PG_FUNCTION_ARGS)
 	cmd.owner = le_arg_owner(fcinfo, 1);
 	cmd.role = GetUserId();
 	le_request(&cmd, &reply, false);
-	le_wait_durable(&reply, "lease", (LeText) {"", 0});
+	wait_durable(&reply, reply.token);
 	PG_RETURN_INT64(reply.token);
 }
 
@@ -58,7 +66,7 @@ lease_request(FunctionCallInfo fcinfo, LeCommandKind kind, LeReply *reply)
 		return false;
 	if (reply->status == LE_DENIED)
 		le_raise_other_lease(cmd.lease);
-	le_wait_durable(reply, "lease", (LeText) {"", 0});
+	wait_durable(reply, cmd.lease);
 	return true;
 }
 

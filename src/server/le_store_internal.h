@@ -82,6 +82,9 @@ typedef struct PendingHold
 	uint32		subxact;
 } PendingHold;
 
+/* The time_left of a row whose holder has lapsed: only a fence keeps it. */
+#define LE_TIME_LEFT_LAPSED INT64CONST(-1)
+
 /* The core's clock beside the wall clock that is stored. */
 typedef struct Clock
 {

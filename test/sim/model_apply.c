@@ -362,7 +362,7 @@ check(Model *m, const LeCommand *cmd, LeReply *reply)
 	reply->status = cmd->role != 0 && e->role != cmd->role ? LE_DENIED :
 		e->held ? LE_OK : LE_QUEUED;
 	reply->own = e->held && e->owner == NO_OWNER && e->session == cmd->session;
-	reply->count = e->count;
+	reply->count = e->lease != 0 ? 1 : e->count;
 }
 
 static void

@@ -284,6 +284,18 @@ subtest 'SIGTERM of the manager' => sub {
 	$a->query('COMMIT');
 	token_like($b->query(q{SELECT acquire_lock('x', wait => '5 s')}), 'free with its commit');
 	clean();
+	$l = $a->query(q{SELECT grant_lease('1 h')});
+	$token = $a->query("SELECT acquire_lock('x', lease => $l)");
+	my $token2 = $a->query(q{SELECT acquire_lock('y', '1 s')});
+	$a->query("BEGIN; SELECT release_lock('x', $token); SELECT release_lock('y', $token2)");
+	one("SELECT revoke_lease($l)");
+	wait_for_sql($node, "SELECT NOT is_held('y', $token2)");
+	replace_manager();
+	is(one("SELECT is_held('x', $token), is_held('y', $token2)"), 'f|f', 'it is not held');
+	$a->query('ROLLBACK');
+	is(one("SELECT is_held('x', $token), is_held('y', $token2)"), 'f|f', 'nor after a rollback');
+	token_like($b->query(q{SELECT acquire_lock('x', wait => '5 s')}), 'but free then');
+	clean();
 };
 
 subtest 'a crash' => sub {
