@@ -31,9 +31,6 @@
  * shorter. */
 #define MANAGER_START_TIMEOUT (5 * LE_SECOND)
 
-/* A commit does not wait longer than this for its releases to be applied. */
-#define RELEASE_TIMEOUT (5 * LE_SECOND)
-
 /* How often a wait looks at the client's socket and at the manager. */
 #define WAIT_TICK_MS 1000
 
@@ -508,6 +505,21 @@ wait_until_quiet(void)
 	}
 }
 
+/* What a commit has not told comes first. */
+static void
+send_unsent(void)
+{
+	LeRequestSlot *slot = my_slot;
+	LeCommand	cmd = {.kind = LE_CMD_RELEASE};
+
+	while (le_unsent_take(slot->payload, &slot->payload_len, &cmd.permits))
+	{
+		cmd.xact = le_xact_number();
+		post(LE_REQUEST_RELEASE_MANY, &cmd);
+		wait_until_quiet();
+	}
+}
+
 static void
 request(LeRequestKind kind, LeCommand *cmd, bool snapshot_kept)
 {
@@ -515,6 +527,7 @@ request(LeRequestKind kind, LeCommand *cmd, bool snapshot_kept)
 
 	le_attach();
 	wait_until_quiet();
+	send_unsent();
 
 	if (cmd->kind == LE_CMD_ACQUIRE || cmd->kind == LE_CMD_AWAIT)
 	{
@@ -558,12 +571,11 @@ le_request_look(LeRequestKind kind, LeCommand *cmd, LeReply *reply, char **page)
 	return my_slot->payload_len;
 }
 
-void
-le_request_release_many(const char *payload, uint32 len, int count)
+bool
+le_request_release_many(const char *payload, uint32 len, int count, LeTime give_up)
 {
 	LeRequestSlot *slot = my_slot;
 	LeDatabase *db = my_database();
-	LeTime		give_up = le_clock() + RELEASE_TIMEOUT;
 	LeCommand	cmd = {.kind = LE_CMD_RELEASE};
 	uint32		number = 0;
 
@@ -582,9 +594,8 @@ le_request_release_many(const char *payload, uint32 len, int count)
 			cmd.permits = count;
 			number = post(LE_REQUEST_RELEASE_MANY, &cmd);
 		}
-		if (number != 0 &&
-			(pg_atomic_read_u32(&slot->answered) == number ||
-			 pg_atomic_read_u32(&slot->note) & LE_NOTE_UNREAD))
+		if ((number != 0 && pg_atomic_read_u32(&slot->answered) == number) ||
+			pg_atomic_read_u32(&slot->note) & LE_NOTE_UNREAD)
 			break;
 		if (le_clock() >= give_up)
 			break;
@@ -595,6 +606,7 @@ le_request_release_many(const char *payload, uint32 len, int count)
 		ResetLatch(MyLatch);
 	}
 	SetLatch(MyLatch);
+	return number != 0;
 }
 
 static int
