@@ -205,6 +205,9 @@ check_can_attach(void)
 				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
 				 errmsg("cannot use locks during recovery"),
 				 errhint("Locks live on the primary server; the views can be read on a standby.")));
+
+	/* a worker's transaction commits by itself, whatever becomes of ours */
+	PreventCommandIfParallelMode("lock functions");
 	if (le_created_in_this_transaction())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
