@@ -124,6 +124,15 @@ CREATE TRIGGER refuse_row BEFORE INSERT OR UPDATE OR DELETE ON lock_election.que
 	FOR EACH ROW EXECUTE FUNCTION lock_election.refuse_write();
 ALTER TABLE lock_election.queue ENABLE ALWAYS TRIGGER refuse_write;
 ALTER TABLE lock_election.queue ENABLE ALWAYS TRIGGER refuse_row;
+
+-- A publication FOR ALL TABLES has these tables as well.  Without an identity
+-- their changes could not be applied, nor anything that comes after them.
+ALTER TABLE lock_election.slot REPLICA IDENTITY USING INDEX slot_key;
+ALTER TABLE lock_election.lease REPLICA IDENTITY FULL;
+ALTER TABLE lock_election.queue REPLICA IDENTITY FULL;
+ALTER TABLE lock_election.meta REPLICA IDENTITY FULL;
+ALTER TABLE lock_election.incarnation_floor REPLICA IDENTITY FULL;
+
 ALTER TABLE lock_election.lease ENABLE ALWAYS TRIGGER refuse_write;
 ALTER TABLE lock_election.lease ENABLE ALWAYS TRIGGER refuse_row;
 ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_write;

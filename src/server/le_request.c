@@ -33,9 +33,6 @@
 /* Even a try waits this long: a manager that restarts is back sooner. */
 #define MANAGER_MIN_TIMEOUT (1 * LE_SECOND)
 
-/* A commit does not wait longer than this for its releases to be applied. */
-#define RELEASE_TIMEOUT (5 * LE_SECOND)
-
 /* How often a wait looks at the client's socket and at the manager. */
 #define WAIT_TICK_MS 1000
 
@@ -216,6 +213,9 @@ check_can_attach(void)
 				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
 				 errmsg("cannot use locks during recovery"),
 				 errhint("Locks live on the primary server; the views can be read on a standby.")));
+
+	/* a worker's transaction commits by itself, whatever becomes of ours */
+	PreventCommandIfParallelMode("lock functions");
 	if (le_created_in_this_transaction())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -540,6 +540,21 @@ wait_until_quiet(void)
 	}
 }
 
+/* What a commit has not told comes first. */
+static void
+send_unsent(void)
+{
+	LeRequestSlot *slot = my_slot;
+	LeCommand	cmd = {.kind = LE_CMD_RELEASE};
+
+	while (le_unsent_take(slot->payload, &slot->payload_len, &cmd.permits))
+	{
+		cmd.xact = le_xact_number();
+		post(LE_REQUEST_RELEASE_MANY, &cmd);
+		wait_until_quiet();
+	}
+}
+
 static void
 request(LeRequestKind kind, LeCommand *cmd, bool snapshot_kept)
 {
@@ -547,6 +562,7 @@ request(LeRequestKind kind, LeCommand *cmd, bool snapshot_kept)
 
 	le_attach();
 	wait_until_quiet();
+	send_unsent();
 
 	if (cmd->kind == LE_CMD_ACQUIRE || cmd->kind == LE_CMD_AWAIT)
 	{
@@ -598,12 +614,11 @@ le_request_look(LeRequestKind kind, LeCommand *cmd, LeReply *reply, char **page)
 	return my_slot->payload_len;
 }
 
-void
-le_request_release_many(const char *payload, uint32 len, int count)
+bool
+le_request_release_many(const char *payload, uint32 len, int count, LeTime give_up)
 {
 	LeRequestSlot *slot = my_slot;
 	LeDatabase *db = my_database();
-	LeTime		give_up = le_clock() + RELEASE_TIMEOUT;
 	LeCommand	cmd = {.kind = LE_CMD_RELEASE};
 	uint32		number = 0;
 
@@ -622,9 +637,8 @@ le_request_release_many(const char *payload, uint32 len, int count)
 			cmd.permits = count;
 			number = post(LE_REQUEST_RELEASE_MANY, &cmd);
 		}
-		if (number != 0 &&
-			(pg_atomic_read_u32(&slot->answered) == number ||
-			 pg_atomic_read_u32(&slot->note) & LE_NOTE_UNREAD))
+		if ((number != 0 && pg_atomic_read_u32(&slot->answered) == number) ||
+			pg_atomic_read_u32(&slot->note) & LE_NOTE_UNREAD)
 			break;
 		if (le_clock() >= give_up)
 			break;
@@ -635,6 +649,7 @@ le_request_release_many(const char *payload, uint32 len, int count)
 		ResetLatch(MyLatch);
 	}
 	SetLatch(MyLatch);
+	return number != 0;
 }
 
 static int

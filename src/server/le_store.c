@@ -22,6 +22,7 @@
 #include "commands/extension.h"
 #include "commands/trigger.h"
 #include "executor/tuptable.h"
+#include "replication/logicalworker.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -289,7 +290,11 @@ le_store_write_meta(const LeMeta *meta)
 
 /* --- everybody else --- */
 
-/* lock_election.refuse_write(), the trigger of the tables above. */
+/*
+ * lock_election.refuse_write(), the trigger of the tables above.  A publication
+ * FOR ALL TABLES has them as well; what a subscription brings is passed over,
+ * as an error would end the replication of all other tables.
+ */
 PGDLLEXPORT Datum
 le_refuse_write(PG_FUNCTION_ARGS)
 {
@@ -300,6 +305,8 @@ le_refuse_write(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("function \"%s\" was not called by trigger manager",
 						"refuse_write")));
+	if (IsLogicalWorker())
+		return PointerGetDatum(NULL);
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("table \"%s\" is written by lock_election alone",

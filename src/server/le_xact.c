@@ -46,6 +46,7 @@ static bool xact_is_open = false;
 static bool xact_is_touched = false;
 static bool xact_has_fence = false;
 static LePending *pending = NULL;	/* in TopTransactionContext */
+static LePending *unsent = NULL;	/* of commits; in TopMemoryContext */
 static SubTransactionId aborting = InvalidSubTransactionId;
 
 uint32
@@ -166,41 +167,108 @@ le_pending_own(LeKind ns, LeText name)
 	return 0;
 }
 
-/* Send what has collected; as many to a request as fit. */
+static void
+drop_cancelled(void)
+{
+	for (LePending **p = &pending; *p != NULL;)
+	{
+		if (!(*p)->cancel && is_cancelled(*p))
+			*p = (*p)->older;
+		else
+			p = &(*p)->older;
+	}
+}
+
+/* As many to a request as fit; returns what is left. */
+static LePending *
+fill_payload(LePending *p, char *payload, uint32 *len, int *count)
+{
+	*len = 0;
+	*count = 0;
+	for (; p != NULL; p = p->older)
+	{
+		uint32		size = MAXALIGN(sizeof(LeReleaseItem) + p->name_len);
+		LeReleaseItem *item = (LeReleaseItem *) (payload + *len);
+
+		if (p->cancel)
+			continue;
+		if (*len + size > LE_PAYLOAD_SIZE)
+			break;
+		memset(item, 0, sizeof(*item));
+		item->token = p->token;
+		item->hold_for = p->hold_for;
+		item->name_len = (uint16_t) p->name_len;
+		item->ns = (uint8_t) p->ns;
+		item->role = p->role;
+		item->holds = p->holds;
+		memcpy((char *) item + sizeof(LeReleaseItem), p->name, p->name_len);
+		*len += size;
+		(*count)++;
+	}
+	return p;
+}
+
+/*
+ * The manager is away, and only one request can be left to it.  The rest goes
+ * before this session's next one.  Without memory they are held to their TTL.
+ */
+static void
+keep_unsent(const LePending *p)
+{
+	for (; p != NULL; p = p->older)
+	{
+		Size		size = offsetof(LePending, name) + p->name_len;
+		LePending  *copy;
+
+		if (p->cancel)
+			continue;
+		copy = MemoryContextAllocExtended(TopMemoryContext, size, MCXT_ALLOC_NO_OOM);
+		if (copy == NULL)
+			return;
+		memcpy(copy, p, size);
+		copy->older = unsent;
+		unsent = copy;
+	}
+}
+
+bool
+le_unsent_take(char *payload, uint32 *len, int *count)
+{
+	LePending  *rest;
+
+	if (unsent == NULL)
+		return false;
+	rest = fill_payload(unsent, payload, len, count);
+	while (unsent != rest)
+	{
+		LePending  *taken = unsent;
+
+		unsent = taken->older;
+		pfree(taken);
+	}
+	return true;
+}
+
 static void
 send_releases(void)
 {
 	static char payload[LE_PAYLOAD_SIZE] pg_attribute_aligned(8);
-	uint32		len = 0;
-	int			count = 0;
+	LeTime		give_up = le_clock() + LE_RELEASE_TIMEOUT;
+	LePending  *rest;
 
-	for (LePending *p = pending; p != NULL; p = p->older)
+	drop_cancelled();
+	for (LePending *p = pending; p != NULL; p = rest)
 	{
-		uint32		size = MAXALIGN(sizeof(LeReleaseItem) + p->name_len);
-		LeReleaseItem *item;
+		uint32		len;
+		int			count;
 
-		if (p->cancel || is_cancelled(p))
-			continue;
-		if (len + size > sizeof(payload))
+		rest = fill_payload(p, payload, &len, &count);
+		if (count > 0 && !le_request_release_many(payload, len, count, give_up))
 		{
-			le_request_release_many(payload, len, count);
-			len = 0;
-			count = 0;
+			keep_unsent(p);
+			return;
 		}
-		item = (LeReleaseItem *) (payload + len);
-		memset(item, 0, sizeof(*item));
-		item->token = p->token;
-		item->hold_for = p->hold_for;
-		item->name_len = (uint16) p->name_len;
-		item->ns = (uint8) p->ns;
-		item->role = p->role;
-		item->holds = p->holds;
-		memcpy((char *) item + sizeof(LeReleaseItem), p->name, p->name_len);
-		len += size;
-		count++;
 	}
-	if (count > 0)
-		le_request_release_many(payload, len, count);
 }
 
 /* --- ends --- */

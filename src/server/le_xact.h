@@ -34,6 +34,12 @@ extern int64 le_pending_own(LeKind ns, LeText name);
 /* Acquired again: take back the releases of this token. */
 extern void le_pending_cancel(int64 token);
 
+/*
+ * A request's worth of releases that a commit could not tell the manager;
+ * false: there are none.  The caller posts them.
+ */
+extern bool le_unsent_take(char *payload, uint32 *len, int *count);
+
 extern void le_xact_init(void);
 
 #endif							/* LE_XACT_H */

@@ -517,6 +517,19 @@ $a->query('SELECT pg_advisory_unlock_all()');
 	clean();
 }
 
+# A function that is wrongly said to be parallel safe: its workers' transactions would commit what ours rolls back.
+{
+	$a->query(q{CREATE FUNCTION hidden(name text) RETURNS bigint LANGUAGE plpgsql PARALLEL SAFE
+		AS $$ BEGIN RETURN try_acquire_lock(name); END $$});
+	$a->query(q{CREATE TABLE many AS SELECT i FROM generate_series(1, 50) i});
+	$a->query(q{ALTER TABLE many SET (parallel_workers = 2)});
+	$a->query(q{SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0});
+	$a->query(q{BEGIN; SELECT count(hidden('worker ' || i)) FROM many});
+	like($a->error, qr/25000: .*cannot execute lock functions during a parallel operation/, 'no lock in a parallel worker');
+	$a->query('ROLLBACK; RESET ALL; DROP TABLE many; DROP FUNCTION hidden');
+	held('', 'nothing is left of it');
+}
+
 # --- errors at the commit ---
 
 {

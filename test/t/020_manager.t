@@ -142,6 +142,27 @@ subtest 'no manager for long' => sub {
 	nothing_left($node);
 };
 
+# More releases than one request carries.
+subtest 'a commit with many releases and no manager' => sub {
+	my ($launcher, $manager) = (launcher_pid(), manager_pid());
+	my $s = session($node);
+
+	$s->query(q{SELECT count(acquire_lock('many ' || i, '1 h')) FROM generate_series(1, 300) i});
+	$s->query(q{BEGIN; SELECT count(release_lock('many ' || i)) FROM generate_series(1, 300) i});
+	kill 'STOP', $launcher;
+	kill 'TERM', $manager;
+	wait_for_sql($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $manager");
+	my $start = time;
+	is($s->query('COMMIT'), '', 'it ends');
+	cmp_ok(time - $start, '<', 9, 'as soon as one with a single release');
+	kill 'CONT', $launcher;
+	is($s->query(q{SELECT acquire_lock('many 300', '1 h', wait => '5 s') IS NOT NULL}), 't', 'the session goes on');
+	is(one(q{SELECT string_agg(name, ' ') FROM lock_election.locks}), 'many 300', 'and no release is lost');
+	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
+	$s->quit;
+	nothing_left($node);
+};
+
 subtest 'pg_cancel_backend' => sub {
 	my $pid = manager_pid();
 	my ($holder, $waiter, $other, $worker) = map { session($node) } 1 .. 4;

@@ -1,0 +1,62 @@
+# Logical replication of all tables takes those of the extension along.  Locks are not replicated, and do not keep
+# anything else from being so.
+use strict;
+use warnings;
+
+use Test::More;
+
+use LeTest;
+
+my $node = new_node('logical', init => [ allows_streaming => 'logical' ], conf => "wal_retrieve_retry_interval = 200ms\n");
+my $next = 0;
+
+# Something that comes after all that was written before.
+sub replicated
+{
+	my ($name) = @_;
+
+	$next++;
+	$node->safe_psql('postgres', "INSERT INTO payload VALUES ($next)");
+	return ok(wait_until(sub { $node->safe_psql('subscriber', "SELECT count(*) FROM payload WHERE id = $next") }, 20), $name);
+}
+
+$node->safe_psql('postgres', 'CREATE TABLE payload (id integer PRIMARY KEY)');
+$node->safe_psql('postgres', 'CREATE DATABASE subscriber');
+$node->safe_psql('subscriber', 'CREATE TABLE payload (id integer PRIMARY KEY)');
+$node->safe_psql('subscriber', 'CREATE EXTENSION lock_election');
+my $theirs = $node->safe_psql('subscriber', q{SELECT acquire_lock('both', '1 h')});
+my $lease = $node->safe_psql('postgres', q{SELECT grant_lease('1 h')});
+
+# In one cluster the slot has to be there before.
+$node->safe_psql('postgres', q{CREATE PUBLICATION everything FOR ALL TABLES});
+$node->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('everything', 'pgoutput')});
+$node->safe_psql('subscriber',
+	'CREATE SUBSCRIPTION everything CONNECTION $$' . $node->connstr('postgres')
+	  . q{$$ PUBLICATION everything WITH (create_slot = false, slot_name = 'everything')});
+ok( wait_until(
+		sub { $node->safe_psql('subscriber', q{SELECT count(*) FROM pg_subscription_rel WHERE srsubstate <> 'r'}) eq '0' }, 20),
+	'all tables are copied');
+
+my $s = session($node);
+my $token = $s->query(q{SELECT acquire_lock('both', '1 h')});
+replicated('a lock');
+$s->query(q{SELECT release_lock('both')});
+$token = $s->query(q{SELECT acquire_lock('both', '1 h')});
+replicated('a row that is used again');
+$s->query("SELECT revoke_lease($lease); SELECT grant_lease('1 h'); SELECT release_lock('both')");
+wait_for_sql($node, q{SELECT count(*) = 0 FROM lock_election.slot});
+replicated('rows that are deleted');
+my $manager = $node->safe_psql('postgres', 'SELECT pid FROM lock_election.manager');
+$node->safe_psql('postgres', "SELECT pg_terminate_backend($manager)");
+wait_for_sql($node, "SELECT pid <> $manager FROM lock_election.manager");
+replicated('another manager');
+
+is($node->safe_psql('subscriber', q{SELECT string_agg(name || ' ' || token, ',') FROM lock_election.locks}),
+	"both $theirs", 'the subscriber has its own locks');
+is($node->safe_psql('subscriber', 'SELECT count(*) FROM lock_election.lease'), 0, 'and leases');
+$node->safe_psql('subscriber', "SELECT release_lock('both', $theirs)");
+
+$node->safe_psql('subscriber', 'ALTER SUBSCRIPTION everything DISABLE');
+$node->safe_psql('subscriber', 'ALTER SUBSCRIPTION everything SET (slot_name = NONE)');
+$node->safe_psql('subscriber', 'DROP SUBSCRIPTION everything');
+done_testing();
