@@ -180,7 +180,9 @@ static void
 take_mail(uint32 proc, LeTime now)
 {
 	LeRequestSlot *slot = slot_of(proc);
-	uint32		flags = pg_atomic_read_u32(&slot->mail);
+
+	/* that a fence has ended may be told again before the batch is done */
+	uint32		flags = pg_atomic_fetch_and_u32(&slot->mail, ~LE_MAIL_FENCE_ENDED);
 	uint64		undo = pg_atomic_read_u64(&slot->undo);
 	LeCommand	cmd = {0};
 	LeReply		reply;
@@ -552,7 +554,7 @@ empty_mailboxes(void)
 
 		if (undo != 0)
 			(void) pg_atomic_compare_exchange_u64(&slot->undo, &undo, 0);
-		pg_atomic_fetch_and_u32(&slot->mail, ~mail->flags);
+		pg_atomic_fetch_and_u32(&slot->mail, ~(mail->flags & LE_MAIL_SESSION_END));
 		if (mail->flags & LE_MAIL_SESSION_END)
 			le_slot_clear(slot);
 		le_wake((int) mail->proc);
@@ -682,6 +684,9 @@ untake(void)
 			slot->revision = 0;
 		}
 	}
+	for (int i = 0; i < m.nmails; i++)
+		pg_atomic_fetch_or_u32(&slot_of(m.mails[i].proc)->mail,
+							   m.mails[i].flags & LE_MAIL_FENCE_ENDED);
 }
 
 /* False: it failed, *error says why, and the core is not to be used. */

@@ -30,6 +30,11 @@ typedef struct LeLookItem
 	bool		lapsed;
 } LeLookItem;
 
+/* or a page would stay empty, and be asked for again without end */
+StaticAssertDecl(MAXALIGN(sizeof(LeLookItem) + LE_MAX_NAME + LE_MAX_OWNER +
+						  LE_MAX_VALUE) <= LE_PAYLOAD_SIZE,
+				 "the longest item does not fit into a page");
+
 #define le_look_text(item) ((const char *) (item) + sizeof(LeLookItem))
 
 /*

@@ -36,7 +36,8 @@
 
 #include "le_core.h"
 
-#define LE_PAYLOAD_SIZE 4608	/* name, owner and value at their longest */
+#define LE_PAYLOAD_SIZE 4736	/* name, owner and value at their longest, and
+								 * what a page says of them */
 #define LE_MESSAGE_SIZE 256
 
 /* A session: generation of its proc number, and that number. */
