@@ -214,7 +214,27 @@ extern void le_lease_renew(LeCore *core, LeLease *lease, LeTime now);
 extern void le_lease_dirty(LeCore *core, LeLease *lease);
 extern void le_lease_arm(LeCore *core, LeLease *lease);
 
+/* --- le_command.c --- */
+
+extern void le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now,
+								LeReply *reply);
+extern void le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now,
+								LeReply *reply);
+extern void le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now,
+								LeReply *reply);
+extern void le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now,
+								LeReply *reply);
+extern void le_apply_check(LeCore *core, const LeCommand *cmd, LeTime now,
+								LeReply *reply);
+extern void le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now,
+								LeReply *reply);
+extern void le_apply_proclaim(LeCore *core, const LeCommand *cmd, LeReply *reply);
+extern void le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now,
+								LeReply *reply);
+
 /* --- le_core.c --- */
+
+extern void le_free_text(LeCore *core, char **text);
 
 extern LeSession *le_session_touch(LeCore *core, uint64_t session,
 								   uint32_t sessno, uint32_t xact, LeTime now);
