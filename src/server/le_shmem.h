@@ -24,8 +24,10 @@
  * The mailbox tells ends: of a (sub)transaction that rolled back, of a fence,
  * of the session; and that a wait has become a long one.  Posting cannot fail.  Mails coalesce; the manager clears
  * what it has read only after its batch is committed, and a request is not
- * posted over a mail (step 1), so "everything from subtransaction N on" never
- * reaches a later request of the same transaction.
+ * posted over a rollback (step 1), so "everything from subtransaction N on"
+ * never reaches a later request of the same transaction.  The end of a fence is
+ * cleared when it is read, as another may follow, and put back if the batch
+ * fails.
  */
 #ifndef LE_SHMEM_H
 #define LE_SHMEM_H
