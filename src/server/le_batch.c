@@ -27,92 +27,20 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-#include "le_batch.h"
+#include "le_batch_internal.h"
 #include "le_compat.h"
-#include "le_hints.h"
 #include "le_deadlock.h"
 #include "le_fence.h"
+#include "le_hints.h"
 #include "le_look.h"
 #include "le_xact.h"
 
-/* Items that expire in one batch at most. */
-#define EXPIRE_A_BATCH 1000
-/* What failed without a request to blame is tried again after this long. */
-#define RETRY_AFTER (1 * LE_SECOND)
-/* With deadlines about, the manager wakes this often to see that it runs. */
-#define HEARTBEAT (1 * LE_SECOND)
-/* A pause longer than this moves the deadlines. */
-#define STALL (1 * LE_SECOND)
-
-/* 2025-01-01 in TimestampTz: the zero of the incarnations. */
-#define INCARNATION_EPOCH (INT64CONST(9132) * USECS_PER_DAY)
-
-/* An answer that goes out after the commit. */
-typedef struct Deferred
-{
-	uint32		proc;
-	uint32		number;
-	bool		confirm;		/* a renewal: a standby has to see it too */
-	LeReply		reply;
-} Deferred;
-
-/* A mailbox as it was read. */
-typedef struct Mail
-{
-	uint32		proc;
-	uint32		flags;
-	uint64		undo;
-} Mail;
-
-typedef struct Manager
-{
-	LeDatabase *db;
-	int			index;			/* of db */
-	LeCore	   *core;
-	MemoryContext core_context;
-	MemoryContext batch_context;
-	LeMeta		meta;
-	uint32	   *taken;			/* by proc number: the request last taken */
-	LeTime		shift;			/* of the core's clock behind le_clock() */
-	LeTime		awake_at;		/* when it was last seen running */
-
-	bool		core_valid;		/* memory agrees with the tables */
-	bool		reenter;		/* waiting requests are not in the core yet */
-	LeTime		broken_at;		/* since when not valid */
-	LeTime		retry_at;		/* look at all slots again; 0: no need */
-	LeTime		expire_after;	/* back-off of expiry */
-
-	/* the batch */
-	Deferred   *deferred;
-	int			ndeferred;
-	Mail	   *mails;
-	int			nmails;
-	uint32	   *fresh;			/* procs whose request was taken in it */
-	int			nfresh;
-	bool		flush;			/* somebody asks for it */
-	bool		rewritten;		/* the tables are other ones */
-	bool		gone;			/* the extension was dropped */
-	LeStats		seen;			/* core's counters already published */
-} Manager;
-
-static Manager m;
-
-static inline LeTime
-core_now(void)
-{
-	return le_clock() - m.shift;
-}
-
-static LeRequestSlot *
-slot_of(uint32 proc)
-{
-	return &le_shared->slots[proc];
-}
+Manager		le_mgr;
 
 /* --- answers --- */
 
-static void
-answer(uint32 proc, uint32 number, const LeReply *reply)
+void
+le_batch_answer(uint32 proc, uint32 number, const LeReply *reply)
 {
 	LeRequestSlot *slot = slot_of(proc);
 
@@ -150,7 +78,7 @@ answer_error(uint32 proc, int sqlstate, const char *message)
 	LeReply		reply = {0};
 
 	put_error(slot, sqlstate, message);
-	answer(proc, pg_atomic_read_u32(&slot->posted), &reply);
+	le_batch_answer(proc, pg_atomic_read_u32(&slot->posted), &reply);
 }
 
 /* Somebody else waits for its place from now on. */
@@ -160,13 +88,13 @@ answer_displaced(const LeReply *by)
 	LeReply		reply = {.status = LE_QUEUED};
 
 	if (slot_of(by->displaced_sessno)->session == by->displaced_session)
-		answer(by->displaced_sessno, by->displaced_request, &reply);
+		le_batch_answer(by->displaced_sessno, by->displaced_request, &reply);
 }
 
 static void
 defer(uint32 proc, uint32 number, const LeReply *reply, bool confirm)
 {
-	Deferred   *d = &m.deferred[m.ndeferred++];
+	Deferred   *d = &le_mgr.deferred[le_mgr.ndeferred++];
 
 	d->proc = proc;
 	d->number = number;
@@ -191,7 +119,7 @@ take_mail(uint32 proc, LeTime now)
 	if (flags == 0 && undo == 0)
 		return;
 
-	mail = &m.mails[m.nmails++];
+	mail = &le_mgr.mails[le_mgr.nmails++];
 	mail->proc = proc;
 	mail->flags = flags;
 	mail->undo = undo;
@@ -203,17 +131,17 @@ take_mail(uint32 proc, LeTime now)
 		cmd.kind = LE_CMD_UNDO;
 		cmd.xact = (uint32) (mail->undo >> 32);
 		cmd.subxact = (uint32) mail->undo;
-		le_core_apply(m.core, &cmd, now, &reply);
+		le_core_apply(le_mgr.core, &cmd, now, &reply);
 	}
 	if (mail->flags & LE_MAIL_SESSION_END)
 	{
 		cmd.kind = LE_CMD_SESSION_END;
-		le_core_apply(m.core, &cmd, now, &reply);
+		le_core_apply(le_mgr.core, &cmd, now, &reply);
 	}
 	if (mail->flags & LE_MAIL_FENCE_ENDED)
 	{
 		cmd.kind = LE_CMD_FENCE_ENDED;
-		le_core_apply(m.core, &cmd, now, &reply);
+		le_core_apply(le_mgr.core, &cmd, now, &reply);
 	}
 }
 
@@ -257,7 +185,7 @@ apply_release_many(LeRequestSlot *slot, LeReply *reply, LeTime now)
 		cmd.hold_for = item->hold_for;
 		for (uint32 i = 0; i < item->holds; i++)
 		{
-			le_core_apply(m.core, &cmd, now, &one);
+			le_core_apply(le_mgr.core, &cmd, now, &one);
 			if (one.status != LE_OK)
 				break;
 			reply->wrote |= one.wrote;
@@ -271,7 +199,7 @@ apply_look(LeRequestSlot *slot, LeReply *reply, LeTime now)
 {
 	LeLookCursor cursor = {.place = slot->command.token,.last = slot->command.revision};
 
-	slot->payload_len = le_look_fill(m.core, &slot->command, &cursor, slot->payload,
+	slot->payload_len = le_look_fill(le_mgr.core, &slot->command, &cursor, slot->payload,
 									 sizeof(slot->payload), now);
 	reply->token = cursor.place;
 	reply->count = cursor.last;
@@ -292,13 +220,13 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 		if (cmd.wait > 0)
 			cmd.wait = Max(1, cmd.wait - (le_clock() - slot->posted_at));
 	}
-	if (!le_core_reserve(m.core, &cmd))
+	if (!le_core_reserve(le_mgr.core, &cmd))
 	{
 		answer_error(proc, ERRCODE_OUT_OF_MEMORY,
 					 "the lock_election manager is out of memory");
 		return;
 	}
-	le_core_apply(m.core, &cmd, now, &reply);
+	le_core_apply(le_mgr.core, &cmd, now, &reply);
 	if (reply.displaced_session != 0)
 		answer_displaced(&reply);
 	if (reply.status == LE_WAITING)
@@ -317,11 +245,11 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 	if (reply.wrote || confirm)
 	{
 		if (reply.wrote && reply.valid_for != LE_NEVER && slot->need_flush)
-			m.flush = true;
+			le_mgr.flush = true;
 		defer(proc, cmd.request, &reply, confirm);
 	}
 	else
-		answer(proc, cmd.request, &reply);
+		le_batch_answer(proc, cmd.request, &reply);
 }
 
 static void
@@ -332,19 +260,19 @@ take_request(uint32 proc, LeTime now)
 	LeReply		reply = {0};
 
 	if (slot->session == 0 || number == pg_atomic_read_u32(&slot->answered) ||
-		number == m.taken[proc])
+		number == le_mgr.taken[proc])
 		return;
 	pg_read_barrier();
-	m.taken[proc] = number;
-	m.fresh[m.nfresh++] = proc;
+	le_mgr.taken[proc] = number;
+	le_mgr.fresh[le_mgr.nfresh++] = proc;
 	if (overtaken_by_mail(slot))
 	{
 		reply.status = LE_NOT_GRANTED;
-		answer(proc, number, &reply);
+		le_batch_answer(proc, number, &reply);
 		return;
 	}
 	if (slot->revision == 0 && slot->command.kind <= LE_CMD_FENCE_ENDED)
-		pg_atomic_fetch_add_u64(&m.db->counters.requests[slot->command.kind], 1);
+		pg_atomic_fetch_add_u64(&le_mgr.db->counters.requests[slot->command.kind], 1);
 	switch (slot->kind)
 	{
 		case LE_REQUEST_COMMAND:
@@ -352,18 +280,18 @@ take_request(uint32 proc, LeTime now)
 			break;
 		case LE_REQUEST_RELEASE_MANY:
 			apply_release_many(slot, &reply, now);
-			m.flush |= reply.wrote && slot->need_flush;
+			le_mgr.flush |= reply.wrote && slot->need_flush;
 			defer(proc, number, &reply, false);
 			break;
 		case LE_REQUEST_LOOK:
 			apply_look(slot, &reply, now);
-			answer(proc, number, &reply);
+			le_batch_answer(proc, number, &reply);
 			break;
 		case LE_REQUEST_LOOK_LEASES:
 			reply.token = slot->command.token;
-			slot->payload_len = le_look_fill_leases(m.core, &reply.token, slot->payload,
+			slot->payload_len = le_look_fill_leases(le_mgr.core, &reply.token, slot->payload,
 													sizeof(slot->payload), now);
-			answer(proc, number, &reply);
+			le_batch_answer(proc, number, &reply);
 			break;
 	}
 }
@@ -396,12 +324,12 @@ reenter_waiting(LeTime now)
 	qsort(procs, n, sizeof(uint32), compare_revision);
 	for (int i = 0; i < n; i++)
 	{
-		m.taken[procs[i]] = pg_atomic_read_u32(&slot_of(procs[i])->answered);
+		le_mgr.taken[procs[i]] = pg_atomic_read_u32(&slot_of(procs[i])->answered);
 		take_request(procs[i], now);
 	}
-	m.nfresh = 0;				/* their revision is kept if this fails */
-	le_core_load_done(m.core, now);
-	m.reenter = false;
+	le_mgr.nfresh = 0;				/* their revision is kept if this fails */
+	le_core_load_done(le_mgr.core, now);
+	le_mgr.reenter = false;
 	pfree(procs);
 }
 
@@ -410,34 +338,34 @@ reenter_waiting(LeTime now)
 static bool
 anything_to_write(void)
 {
-	return le_core_dirty_slots(m.core) != NULL ||
-		le_core_dirty_leases(m.core) != NULL ||
-		le_core_dirty_places(m.core) != NULL;
+	return le_core_dirty_slots(le_mgr.core) != NULL ||
+		le_core_dirty_leases(le_mgr.core) != NULL ||
+		le_core_dirty_places(le_mgr.core) != NULL;
 }
 
 /* Answers to waiters need a flush if any of them does. */
 static void
 flush_for_answers(void)
 {
-	for (LeEntry *entry = le_core_answers(m.core); entry != NULL;
+	for (LeEntry *entry = le_core_answers(le_mgr.core); entry != NULL;
 		 entry = entry->answer_next)
 	{
 		if (entry->answer == LE_OK && entry->ttl != LE_TTL_BOUND &&
 			slot_of(entry->waiter_sessno)->need_flush)
-			m.flush = true;
+			le_mgr.flush = true;
 	}
 }
 
-static void
-begin_transaction(void)
+void
+le_batch_begin(void)
 {
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
 }
 
-static XLogRecPtr
-commit_transaction(bool flush)
+XLogRecPtr
+le_batch_commit(bool flush)
 {
 	PopActiveSnapshot();
 
@@ -445,45 +373,45 @@ commit_transaction(bool flush)
 	synchronous_commit = flush ? SYNCHRONOUS_COMMIT_LOCAL_FLUSH : SYNCHRONOUS_COMMIT_OFF;
 	CommitTransactionCommand();
 	synchronous_commit = SYNCHRONOUS_COMMIT_LOCAL_FLUSH;
-	MemoryContextSwitchTo(m.batch_context);
+	MemoryContextSwitchTo(le_mgr.batch_context);
 	return XactLastCommitEnd;
 }
 
 static XLogRecPtr
 write_batch(LeTime now)
 {
-	LeCounters *counters = &m.db->counters;
+	LeCounters *counters = &le_mgr.db->counters;
 	LeTime		start = le_clock();
 	int64		incarnation;
 	XLogRecPtr	lsn;
 	int			rows;
 
-	begin_transaction();
+	le_batch_begin();
 	if (!le_store_open())
 	{
-		m.rewritten = true;
+		le_mgr.rewritten = true;
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("the tables of lock_election were replaced")));
 	}
-	rows = le_store_write(m.core, now);
-	incarnation = le_core_next_revision(m.core) >> LE_COUNTER_BITS;
-	if (incarnation != m.meta.incarnation)
+	rows = le_store_write(le_mgr.core, now);
+	incarnation = le_core_next_revision(le_mgr.core) >> LE_COUNTER_BITS;
+	if (incarnation != le_mgr.meta.incarnation)
 	{
 		/* the counter was full: the next incarnation is on disk before use */
-		m.meta.incarnation = incarnation;
-		le_store_write_meta(&m.meta);
-		m.flush = true;
+		le_mgr.meta.incarnation = incarnation;
+		le_store_write_meta(&le_mgr.meta);
+		le_mgr.flush = true;
 	}
 	le_store_close();
 	flush_for_answers();
-	lsn = commit_transaction(m.flush);
+	lsn = le_batch_commit(le_mgr.flush);
 	pgstat_report_stat(false);
 
 	pg_atomic_fetch_add_u64(&counters->batches, 1);
 	pg_atomic_fetch_add_u64(&counters->xids, 1);
 	pg_atomic_fetch_add_u64(&counters->rows, rows);
-	if (m.flush)
+	if (le_mgr.flush)
 		pg_atomic_fetch_add_u64(&counters->flushes, 1);
 	pg_atomic_fetch_add_u64(&counters->write_us, le_clock() - start);
 	return lsn;
@@ -511,9 +439,9 @@ give_answers(XLogRecPtr lsn)
 	LeTime		now = core_now();
 	XLogRecPtr	confirm_lsn = lsn;
 
-	for (int i = 0; i < m.ndeferred; i++)
+	for (int i = 0; i < le_mgr.ndeferred; i++)
 	{
-		Deferred   *d = &m.deferred[i];
+		Deferred   *d = &le_mgr.deferred[i];
 
 		if (d->reply.wrote)
 			d->reply.lsn = lsn;
@@ -525,9 +453,9 @@ give_answers(XLogRecPtr lsn)
 				confirm_lsn = log_renewals();
 			d->reply.lsn = Max(d->reply.lsn, confirm_lsn);
 		}
-		answer(d->proc, d->number, &d->reply);
+		le_batch_answer(d->proc, d->number, &d->reply);
 	}
-	for (LeEntry *entry = le_core_answers(m.core); entry != NULL;
+	for (LeEntry *entry = le_core_answers(le_mgr.core); entry != NULL;
 		 entry = entry->answer_next)
 	{
 		LeReply		reply;
@@ -538,7 +466,7 @@ give_answers(XLogRecPtr lsn)
 		if (reply.wrote)
 			reply.lsn = reply.valid_for == LE_NEVER ? 0 : lsn;
 		reply.waited = true;
-		answer(entry->waiter_sessno, entry->request, &reply);
+		le_batch_answer(entry->waiter_sessno, entry->request, &reply);
 	}
 }
 
@@ -546,9 +474,9 @@ give_answers(XLogRecPtr lsn)
 static void
 empty_mailboxes(void)
 {
-	for (int i = 0; i < m.nmails; i++)
+	for (int i = 0; i < le_mgr.nmails; i++)
 	{
-		Mail	   *mail = &m.mails[i];
+		Mail	   *mail = &le_mgr.mails[i];
 		LeRequestSlot *slot = slot_of(mail->proc);
 		uint64		undo = mail->undo;
 
@@ -568,15 +496,15 @@ empty_mailboxes(void)
 static void
 end_deadlocks(void)
 {
-	for (int i = 0; i < m.nmails; i++)
+	for (int i = 0; i < le_mgr.nmails; i++)
 	{
 		StringInfoData detail;
 		int			proc;
 
-		if ((m.mails[i].flags & LE_MAIL_BLOCKED) == 0)
+		if ((le_mgr.mails[i].flags & LE_MAIL_BLOCKED) == 0)
 			continue;
 		initStringInfo(&detail);
-		proc = le_deadlock_find(m.core, m.mails[i].proc, &detail);
+		proc = le_deadlock_find(le_mgr.core, le_mgr.mails[i].proc, &detail);
 		if (proc >= 0)
 		{
 			LeRequestSlot *slot = slot_of((uint32) proc);
@@ -591,12 +519,12 @@ end_deadlocks(void)
 }
 
 #define PUBLISH(counter) \
-	pg_atomic_fetch_add_u64(&m.db->counters.counter, now->counter - m.seen.counter)
+	pg_atomic_fetch_add_u64(&le_mgr.db->counters.counter, now->counter - le_mgr.seen.counter)
 
-static void
-publish(void)
+void
+le_batch_publish(void)
 {
-	const LeStats *now = le_core_stats(m.core);
+	const LeStats *now = le_core_stats(le_mgr.core);
 
 	PUBLISH(grants);
 	PUBLISH(waits);
@@ -604,13 +532,13 @@ publish(void)
 	PUBLISH(expiries);
 	PUBLISH(timeouts);
 	PUBLISH(undone);
-	m.seen = *now;
-	if ((int64) pg_atomic_read_u64(&le_shared->incarnation) < m.meta.incarnation)
-		pg_atomic_write_u64(&le_shared->incarnation, m.meta.incarnation);
-	pg_atomic_write_u64(&m.db->revision, le_core_next_revision(m.core));
-	pg_atomic_write_u64(&m.db->locks, le_core_lock_count(m.core));
-	pg_atomic_write_u64(&m.db->memory,
-						MemoryContextMemAllocated(m.core_context, true));
+	le_mgr.seen = *now;
+	if ((int64) pg_atomic_read_u64(&le_shared->incarnation) < le_mgr.meta.incarnation)
+		pg_atomic_write_u64(&le_shared->incarnation, le_mgr.meta.incarnation);
+	pg_atomic_write_u64(&le_mgr.db->revision, le_core_next_revision(le_mgr.core));
+	pg_atomic_write_u64(&le_mgr.db->locks, le_core_lock_count(le_mgr.core));
+	pg_atomic_write_u64(&le_mgr.db->memory,
+						MemoryContextMemAllocated(le_mgr.core_context, true));
 }
 
 /* --- a batch --- */
@@ -618,10 +546,10 @@ publish(void)
 static void
 batch_reset(void)
 {
-	m.ndeferred = m.nmails = m.nfresh = 0;
-	m.flush = m.rewritten = false;
-	MemoryContextReset(m.batch_context);
-	MemoryContextSwitchTo(m.batch_context);
+	le_mgr.ndeferred = le_mgr.nmails = le_mgr.nfresh = 0;
+	le_mgr.flush = le_mgr.rewritten = false;
+	MemoryContextReset(le_mgr.batch_context);
+	MemoryContextSwitchTo(le_mgr.batch_context);
 }
 
 static void
@@ -632,7 +560,7 @@ apply_limits(void)
 		.expiry_grace = (LeTime) le_expiry_grace * LE_MS
 	};
 
-	le_core_set_limits(m.core, &limits);
+	le_core_set_limits(le_mgr.core, &limits);
 }
 
 static void
@@ -653,19 +581,19 @@ batch(const uint32 *procs, int n, bool expire)
 
 	batch_reset();
 	apply_limits();
-	if (m.reenter)
+	if (le_mgr.reenter)
 		reenter_waiting(now);
 	take(procs, n, now);
 	if (expire)
-		le_core_expire(m.core, now, EXPIRE_A_BATCH);
+		le_core_expire(le_mgr.core, now, EXPIRE_A_BATCH);
 	if (anything_to_write())
 		lsn = write_batch(now);
 	give_answers(lsn);
-	le_hints_of_batch(m.core);
+	le_hints_of_batch(le_mgr.core);
 	empty_mailboxes();
-	le_core_batch_done(m.core, lsn);
-	publish();
-	le_fence_end_overdue(m.core, now);
+	le_core_batch_done(le_mgr.core, lsn);
+	le_batch_publish();
+	le_fence_end_overdue(le_mgr.core, now);
 	end_deadlocks();
 }
 
@@ -673,20 +601,20 @@ batch(const uint32 *procs, int n, bool expire)
 static void
 untake(void)
 {
-	for (int i = 0; i < m.nfresh; i++)
+	for (int i = 0; i < le_mgr.nfresh; i++)
 	{
-		LeRequestSlot *slot = slot_of(m.fresh[i]);
+		LeRequestSlot *slot = slot_of(le_mgr.fresh[i]);
 		uint32		number = pg_atomic_read_u32(&slot->posted);
 
 		if (pg_atomic_read_u32(&slot->answered) != number)
 		{
-			m.taken[m.fresh[i]] = pg_atomic_read_u32(&slot->answered);
+			le_mgr.taken[le_mgr.fresh[i]] = pg_atomic_read_u32(&slot->answered);
 			slot->revision = 0;
 		}
 	}
-	for (int i = 0; i < m.nmails; i++)
-		pg_atomic_fetch_or_u32(&slot_of(m.mails[i].proc)->mail,
-							   m.mails[i].flags & LE_MAIL_FENCE_ENDED);
+	for (int i = 0; i < le_mgr.nmails; i++)
+		pg_atomic_fetch_or_u32(&slot_of(le_mgr.mails[i].proc)->mail,
+							   le_mgr.mails[i].flags & LE_MAIL_FENCE_ENDED);
 }
 
 /* False: it failed, *error says why, and the core is not to be used. */
@@ -702,314 +630,20 @@ try_batch(const uint32 *procs, int n, bool expire, ErrorData **error)
 	}
 	PG_CATCH();
 	{
-		MemoryContextSwitchTo(m.batch_context);
+		MemoryContextSwitchTo(le_mgr.batch_context);
 		*error = CopyErrorData();
-		if (!m.rewritten)
+		if (!le_mgr.rewritten)
 			EmitErrorReport();
 		FlushErrorState();
 		AbortCurrentTransaction();
 		untake();
-		m.core_valid = false;
-		if (m.broken_at == 0)
-			m.broken_at = le_clock();
-		pg_atomic_fetch_add_u64(&m.db->counters.failed_batches, 1);
+		le_mgr.core_valid = false;
+		if (le_mgr.broken_at == 0)
+			le_mgr.broken_at = le_clock();
+		pg_atomic_fetch_add_u64(&le_mgr.db->counters.failed_batches, 1);
 	}
 	PG_END_TRY();
 	return ok;
-}
-
-/* --- loading --- */
-
-static LeCore *old_core;
-
-static bool
-session_alive(uint64 session)
-{
-	uint32		proc = le_session_proc(session);
-
-	return m.meta.boot == le_shared->boot && session != 0 &&
-		proc < (uint32) le_shared->max_slots &&
-		slot_of(proc)->session == session && slot_of(proc)->database == m.index;
-}
-
-/* Open still, or rolled back with the mail unread. */
-static bool
-xact_pending(uint64 session, uint32 xact)
-{
-	LeRequestSlot *slot;
-
-	if (!session_alive(session))
-		return false;
-	slot = slot_of(le_session_proc(session));
-	return pg_atomic_read_u32(&slot->open_xact) == xact ||
-		(uint32) (pg_atomic_read_u64(&slot->undo) >> 32) == xact;
-}
-
-static bool
-known_time_left(int64 token, LeTime *left)
-{
-	LeEntry    *entry = old_core ? le_core_find_token(old_core, token) : NULL;
-
-	if (entry == NULL || entry->lease != NULL || entry->ttl == LE_TTL_BOUND)
-		return false;
-	*left = le_entry_time_left(entry, core_now());
-	return true;
-}
-
-static bool
-known_lease_time_left(int64 id, LeTime *left)
-{
-	LeLease    *lease = old_core ? le_core_find_lease(old_core, id) : NULL;
-
-	if (lease == NULL)
-		return false;
-	*left = Max(lease->deadline - core_now(), 0);
-	return true;
-}
-
-static void *
-core_alloc(void *arg, size_t size)
-{
-	return MemoryContextAllocExtended(m.core_context, size,
-									  MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
-}
-
-static void
-core_free(void *arg, void *p)
-{
-	pfree(p);
-}
-
-static bool
-core_fenced(void *arg, int64 token)
-{
-	return pg_atomic_read_u32(&m.db->fences) != 0 && le_fence_held(token);
-}
-
-static void
-random_bytes(void *to, size_t len)
-{
-	if (!pg_strong_random(to, len))
-		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("could not generate a random seed")));
-}
-
-/*
- * Build a core from the tables, in the open transaction.  m.core is replaced
- * when that has succeeded.
- */
-static void
-load_core(int64 next_revision, bool drop_all)
-{
-	MemoryContext old_context = m.core_context;
-	LeEnv		env = {.alloc = core_alloc,.free = core_free,.fenced = core_fenced};
-	LeLoadHooks hooks = {
-		.drop_all = drop_all,.alive = session_alive,
-		.pending = xact_pending,.fenced = le_fence_held,
-		.time_left = known_time_left,.lease_time_left = known_lease_time_left
-	};
-	LeCore	   *volatile core = NULL;
-
-	random_bytes(env.seed, sizeof(env.seed));
-	m.core_context = AllocSetContextCreate(TopMemoryContext, "lock_election state",
-										   ALLOCSET_DEFAULT_SIZES);
-	old_core = m.core;
-	PG_TRY();
-	{
-		int64		highest;
-
-		core = le_core_create(&env, le_shared->max_slots, next_revision);
-		if (core == NULL)
-			ereport(ERROR,
-					(errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
-		highest = le_store_load(core, &hooks, core_now());
-		le_core_raise_revision(core, highest + 1);
-	}
-	PG_CATCH();
-	{
-		MemoryContextDelete(m.core_context);
-		m.core_context = old_context;
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-	if (old_context != NULL)
-		MemoryContextDelete(old_context);
-	m.core = core;
-	memset(&m.seen, 0, sizeof(m.seen));
-	m.core_valid = true;
-	m.reenter = true;
-}
-
-/* While there is no core to do it: waits that have run out end all the same. */
-static void
-end_waits(void)
-{
-	LeTime		now = le_clock();
-	LeReply		reply = {.status = LE_NOT_GRANTED};
-
-	for (int i = 0; i < le_shared->max_slots; i++)
-	{
-		LeRequestSlot *slot = slot_of(i);
-
-		if (slot->session != 0 && slot->database == m.index && slot->revision != 0 &&
-			slot->command.kind == LE_CMD_ACQUIRE && slot->command.wait > 0 &&
-			now - slot->posted_at >= slot->command.wait)
-			answer(i, pg_atomic_read_u32(&slot->posted), &reply);
-	}
-}
-
-/*
- * Load again after a failed batch.  Deadlines go on where they were; the time
- * in which nothing could be renewed does not count.
- */
-static bool
-try_reload(ErrorData **error)
-{
-	volatile bool ok = false;
-
-	PG_TRY();
-	{
-		MemoryContextSwitchTo(m.batch_context);
-		begin_transaction();
-		m.gone = !le_store_find();
-		if (m.gone)
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("extension lock_election was dropped")));
-		load_core(le_core_next_revision(m.core), false);
-		(void) commit_transaction(false);
-		if (m.broken_at != 0 && le_clock() - m.broken_at > STALL)
-			m.shift += le_clock() - m.broken_at;
-		m.broken_at = 0;
-		ok = true;
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(m.batch_context);
-		*error = CopyErrorData();
-		EmitErrorReport();
-		FlushErrorState();
-		AbortCurrentTransaction();
-		m.core_valid = false;
-		m.retry_at = le_clock() + RETRY_AFTER;
-		end_waits();
-	}
-	PG_END_TRY();
-	return ok;
-}
-
-static int64
-incarnation_minutes(void)
-{
-	return (GetCurrentTimestamp() - INCARNATION_EPOCH) / (60 * USECS_PER_SEC);
-}
-
-/* The incarnation of this start, by the rules of the design; see the header. */
-static void
-next_incarnation(LeMeta *meta, uint32 timeline)
-{
-	int64		stored = meta->incarnation;
-	bool		copy = meta->database != MyDatabaseId;
-	int64		floor = meta->floor > stored ? meta->floor + 1 : 0;
-
-	if (!copy && meta->clean && meta->timeline == timeline && floor == 0)
-		return;
-	if (!copy && meta->timeline != timeline)
-		meta->incarnation = (stored / 64 + 2) * 64;
-	else
-		meta->incarnation = stored + 1;
-	meta->incarnation = Max(meta->incarnation, incarnation_minutes());
-	meta->incarnation = Max(meta->incarnation, floor);
-
-	/* dropped and created again: above what there was, as long as we know it */
-	if (!OidIsValid(meta->database))
-		meta->incarnation = Max(meta->incarnation,
-								(int64) pg_atomic_read_u64(&le_shared->incarnation) + 1);
-	meta->next_revision = (meta->incarnation << LE_COUNTER_BITS) + 1;
-}
-
-/*
- * What a copy has dropped goes with the meta row that makes the copy ours: the
- * next load would take it for our own.
- */
-static void
-write_dropped(void)
-{
-	if (!le_store_open())
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("the tables of lock_election were replaced")));
-	(void) le_store_write(m.core, core_now());
-	le_store_close();
-}
-
-bool
-le_batch_load(void)
-{
-	uint32		timeline = GetWALInsertionTimeLine();
-	XLogRecPtr	lsn;
-	bool		copy;
-
-	begin_transaction();
-	if (!le_store_find())
-	{
-		(void) commit_transaction(false);
-		return false;
-	}
-	le_store_read_meta(&m.meta);
-	copy = OidIsValid(m.meta.database) && m.meta.database != MyDatabaseId;
-	next_incarnation(&m.meta, timeline);
-	if (m.meta.incarnation > LE_INCARNATION_MAX)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("incarnation " INT64_FORMAT " of lock_election is out of range",
-						m.meta.incarnation)));
-	load_core(m.meta.next_revision, copy);
-	if (copy)
-		write_dropped();
-
-	/* durable before the first grant */
-	m.meta.database = MyDatabaseId;
-	m.meta.timeline = timeline;
-	m.meta.clean = false;
-	m.meta.boot = le_shared->boot;
-	le_store_write_meta(&m.meta);
-	lsn = commit_transaction(true);
-	if (copy)
-		le_core_batch_done(m.core, lsn);
-	publish();
-	return true;
-}
-
-void
-le_batch_finish(void)
-{
-	ErrorData  *error;
-
-	if (!m.core_valid)
-		return;
-
-	/* what was answered is written; nothing is dirty here */
-	m.meta.clean = true;
-	m.meta.next_revision = le_core_next_revision(m.core);
-	PG_TRY();
-	{
-		begin_transaction();
-		if (le_store_find())
-			le_store_write_meta(&m.meta);
-		(void) commit_transaction(true);
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(m.batch_context);
-		error = CopyErrorData();
-		EmitErrorReport();
-		FlushErrorState();
-		AbortCurrentTransaction();
-		FreeErrorData(error);
-	}
-	PG_END_TRY();
 }
 
 /* --- running --- */
@@ -1023,7 +657,7 @@ le_batch_all_slots(uint32 *procs)
 	{
 		LeRequestSlot *slot = slot_of(i);
 
-		if (slot->session == 0 || slot->database != m.index)
+		if (slot->session == 0 || slot->database != le_mgr.index)
 			continue;
 		if (pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered) ||
 			pg_atomic_read_u32(&slot->mail) != 0 ||
@@ -1059,7 +693,7 @@ fail_requests(const uint32 *procs, int n, const ErrorData *error)
 			le_wake((int) procs[i]);
 		}
 	}
-	m.retry_at = le_clock() + RETRY_AFTER;
+	le_mgr.retry_at = le_clock() + RETRY_AFTER;
 }
 
 static void
@@ -1072,11 +706,11 @@ run_one_by_one(uint32 *procs, int n)
 		while (!try_batch(&procs[i], 1, false, &error))
 		{
 			/* rewritten once more: no fault of this request */
-			bool		again = m.rewritten;
+			bool		again = le_mgr.rewritten;
 
 			if (!again)
 				fail_requests(&procs[i], 1, error);
-			if (!try_reload(&error))
+			if (!le_batch_reload(&error))
 			{
 				fail_requests(&procs[i], n - i, error);
 				return;
@@ -1087,8 +721,8 @@ run_one_by_one(uint32 *procs, int n)
 	}
 	if (!try_batch(NULL, 0, true, &error))
 	{
-		m.expire_after = le_clock() + RETRY_AFTER;
-		(void) try_reload(&error);
+		le_mgr.expire_after = le_clock() + RETRY_AFTER;
+		(void) le_batch_reload(&error);
 	}
 }
 
@@ -1097,19 +731,19 @@ le_batch_run(uint32 *procs, int n)
 {
 	ErrorData  *error;
 
-	if (m.retry_at != 0 && m.retry_at <= le_clock())
+	if (le_mgr.retry_at != 0 && le_mgr.retry_at <= le_clock())
 	{
-		m.retry_at = 0;
+		le_mgr.retry_at = 0;
 		n = le_batch_all_slots(procs);
 	}
-	if (!m.core_valid && !try_reload(&error))
+	if (!le_mgr.core_valid && !le_batch_reload(&error))
 	{
 		fail_requests(procs, n, error);
 		return;
 	}
-	if (try_batch(procs, n, le_clock() >= m.expire_after, &error))
+	if (try_batch(procs, n, le_clock() >= le_mgr.expire_after, &error))
 		return;
-	if (!try_reload(&error))
+	if (!le_batch_reload(&error))
 		fail_requests(procs, n, error);
 	else
 		run_one_by_one(procs, n);
@@ -1118,7 +752,7 @@ le_batch_run(uint32 *procs, int n)
 bool
 le_batch_is_gone(void)
 {
-	return m.gone;
+	return le_mgr.gone;
 }
 
 void
@@ -1128,7 +762,7 @@ le_batch_gone(void)
 	{
 		LeRequestSlot *slot = slot_of(i);
 
-		if (slot->session == 0 || slot->database != m.index)
+		if (slot->session == 0 || slot->database != le_mgr.index)
 			continue;
 		if (pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered))
 			answer_error(i, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -1145,7 +779,7 @@ void
 le_batch_check_stall(LeTime slept_until, const uint32 *procs, int n)
 {
 	LeTime		now = le_clock(),
-				since = slept_until != 0 ? Min(slept_until, now) : m.awake_at;
+				since = slept_until != 0 ? Min(slept_until, now) : le_mgr.awake_at;
 
 	for (int i = 0; i < n; i++)
 	{
@@ -1153,19 +787,19 @@ le_batch_check_stall(LeTime slept_until, const uint32 *procs, int n)
 
 		/* it rang then, and nobody looked */
 		if (pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered) &&
-			m.taken[procs[i]] != pg_atomic_read_u32(&slot->posted) &&
-			slot->revision == 0 && slot->posted_at > m.awake_at)
+			le_mgr.taken[procs[i]] != pg_atomic_read_u32(&slot->posted) &&
+			slot->revision == 0 && slot->posted_at > le_mgr.awake_at)
 			since = Min(since, slot->posted_at);
 	}
 	if (now - since > STALL)
 	{
-		m.shift += now - since;
-		pg_atomic_fetch_add_u64(&m.db->counters.stalls, 1);
+		le_mgr.shift += now - since;
+		pg_atomic_fetch_add_u64(&le_mgr.db->counters.stalls, 1);
 		ereport(LOG,
 				(errmsg("the lock_election manager did not run for %ld ms; all leases go on by as much",
 						(long) ((now - since) / LE_MS))));
 	}
-	m.awake_at = now;
+	le_mgr.awake_at = now;
 }
 
 LeTime
@@ -1174,16 +808,16 @@ le_batch_next_wakeup(void)
 	LeTime		deadline,
 				wakeup = LE_NEVER;
 
-	if (m.retry_at != 0)
-		wakeup = m.retry_at;
-	if (!m.core_valid)
+	if (le_mgr.retry_at != 0)
+		wakeup = le_mgr.retry_at;
+	if (!le_mgr.core_valid)
 		return wakeup;
-	if (m.reenter || anything_to_write() || le_core_answers(m.core) != NULL)
+	if (le_mgr.reenter || anything_to_write() || le_core_answers(le_mgr.core) != NULL)
 		return 0;
-	deadline = le_core_next_deadline(m.core);
+	deadline = le_core_next_deadline(le_mgr.core);
 	if (deadline != LE_NEVER)
 	{
-		deadline = Max(deadline + m.shift, m.expire_after);
+		deadline = Max(deadline + le_mgr.shift, le_mgr.expire_after);
 		wakeup = Min(wakeup, Min(deadline, le_clock() + HEARTBEAT));
 	}
 	return wakeup;
@@ -1194,15 +828,15 @@ le_batch_init(LeDatabase *db)
 {
 	int			n = le_shared->max_slots;
 
-	m.db = db;
-	m.index = (int) (db - le_shared->databases);
-	m.taken = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
-	m.fresh = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
-	m.mails = MemoryContextAllocZero(TopMemoryContext, n * sizeof(Mail));
-	m.deferred = MemoryContextAllocZero(TopMemoryContext, n * sizeof(Deferred));
+	le_mgr.db = db;
+	le_mgr.index = (int) (db - le_shared->databases);
+	le_mgr.taken = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
+	le_mgr.fresh = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
+	le_mgr.mails = MemoryContextAllocZero(TopMemoryContext, n * sizeof(Mail));
+	le_mgr.deferred = MemoryContextAllocZero(TopMemoryContext, n * sizeof(Deferred));
 	for (int i = 0; i < n; i++)
-		m.taken[i] = pg_atomic_read_u32(&slot_of(i)->answered);
-	m.batch_context = AllocSetContextCreate(TopMemoryContext, "lock_election batch",
+		le_mgr.taken[i] = pg_atomic_read_u32(&slot_of(i)->answered);
+	le_mgr.batch_context = AllocSetContextCreate(TopMemoryContext, "lock_election batch",
 											ALLOCSET_DEFAULT_SIZES);
-	m.awake_at = le_clock();
+	le_mgr.awake_at = le_clock();
 }
