@@ -8,18 +8,16 @@
 
 /* What a re-entrant acquire of this holder is answered. */
 static void
-reacquire(LeCore *core, LeEntry *holder, const LeCommand *cmd,
-		  const LeLease *lease, LeTime now, LeReply *reply)
+reacquire(LeCore *core, LeEntry *holder, const LeCommand *cmd, const LeLease *lease, LeTime now,
+		  LeReply *reply)
 {
 	reply->status = le_reentry_status(holder, cmd->mode, lease, cmd->ttl);
 	if (reply->status != LE_OK)
 		return;
 	reply->counted = le_entry_reenter(core, holder, cmd->ttl, now);
 	if (reply->counted)
-		le_entry_add_hold(core, holder, cmd->session, cmd->sessno, cmd->xact,
-						  cmd->subxact);
-	if (cmd->value.data != NULL &&
-		!le_text_equal(le_text(holder->value, holder->value_len), cmd->value))
+		le_entry_add_hold(core, holder, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
+	if (cmd->value.data != NULL && !le_text_equal(le_text(holder->value, holder->value_len), cmd->value))
 	{
 		le_free_text(core, &holder->value);
 		holder->value = core->spare_value;
@@ -39,8 +37,8 @@ reacquire(LeCore *core, LeEntry *holder, const LeCommand *cmd,
 static bool
 is_unnamed_holder(const LeEntry *holder, const LeLock *lock, const LeCommand *cmd)
 {
-	return holder->lock == lock && holder->state == LE_STATE_HELD &&
-		!holder->lapsed && holder->owner == NULL && holder->role == cmd->role;
+	return holder->lock == lock && holder->state == LE_STATE_HELD && !holder->lapsed &&
+		   holder->owner == NULL && holder->role == cmd->role;
 }
 
 /*
@@ -49,10 +47,10 @@ is_unnamed_holder(const LeEntry *holder, const LeLock *lock, const LeCommand *cm
  * count each for itself.
  */
 static LeEntry *
-find_reentrant(const LeCore *core, const LeLock *lock, const LeSession *session,
-			   const LeCommand *cmd, const LeLease *lease)
+find_reentrant(const LeCore *core, const LeLock *lock, const LeSession *session, const LeCommand *cmd,
+			   const LeLease *lease)
 {
-	LeEntry    *holder;
+	LeEntry *holder;
 
 	if (cmd->enqueue || cmd->mode == LE_MODE_PERMIT || lock->held == 0)
 		return NULL;
@@ -60,8 +58,7 @@ find_reentrant(const LeCore *core, const LeLock *lock, const LeSession *session,
 	if (holder != NULL || cmd->owner.data != NULL)
 		return holder;
 	holder = cmd->again != 0 ? le_core_find_token(core, cmd->again) : NULL;
-	if (holder != NULL && holder->session == cmd->session &&
-		is_unnamed_holder(holder, lock, cmd))
+	if (holder != NULL && holder->session == cmd->session && is_unnamed_holder(holder, lock, cmd))
 		return holder;
 	le_link_foreach(link, next, &session->holds)
 	{
@@ -82,8 +79,7 @@ check_use(const LeLock *lock, const LeCommand *cmd)
 		return LE_BAD_MODE;
 
 	/* the number may have been changed while a waiter of old was queued */
-	if (cmd->mode == LE_MODE_PERMIT && lock->permits != cmd->permits &&
-		cmd->revision == 0)
+	if (cmd->mode == LE_MODE_PERMIT && lock->permits != cmd->permits && cmd->revision == 0)
 		return LE_BAD_PERMITS;
 	return LE_OK;
 }
@@ -107,8 +103,7 @@ entry_wait(LeSession *session, LeEntry *entry, const LeCommand *cmd, LeTime now)
 	entry->request = cmd->request;
 	entry->wait_xact = cmd->xact;
 	entry->wait_subxact = cmd->subxact;
-	entry->wait_until = cmd->wait == LE_WAIT_FOREVER ? LE_NEVER :
-		le_add(now, cmd->wait);
+	entry->wait_until = cmd->wait == LE_WAIT_FOREVER ? LE_NEVER : le_add(now, cmd->wait);
 	session->waiting_on = entry;
 }
 
@@ -117,14 +112,11 @@ entry_wait(LeSession *session, LeEntry *entry, const LeCommand *cmd, LeTime now)
  * had been written when the manager ended, and only the answer was missing.
  */
 static void
-already_entered(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now,
-				LeReply *reply)
+already_entered(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	if (entry->holds == NULL)
-		le_entry_add_hold(core, entry, cmd->session, cmd->sessno, cmd->xact,
-						  cmd->subxact);
-	reply->status = entry->lapsed ? LE_LOST :
-		entry->state == LE_STATE_HELD ? LE_OK : LE_QUEUED;
+		le_entry_add_hold(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
+	reply->status = entry->lapsed ? LE_LOST : entry->state == LE_STATE_HELD ? LE_OK : LE_QUEUED;
 	reply->token = entry->token;
 	reply->counted = true;
 	reply->valid_for = le_entry_time_left(entry, now);
@@ -147,18 +139,18 @@ admits(const LeLock *lock, const LeCommand *cmd, LeTime now)
 void
 le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	LeSession  *session = le_session_touch(core, cmd->session, cmd->sessno,
-										   cmd->xact, now);
-	LeLease    *lease = NULL;
-	LeLock	   *lock;
-	LeEntry    *entry;
-	bool		admitted;
+	LeSession *session = le_session_touch(core, cmd->session, cmd->sessno, cmd->xact, now);
+	LeLease *lease = NULL;
+	LeLock *lock;
+	LeEntry *entry;
+	bool admitted;
 
 	if (cmd->lease != 0)
 	{
 		lease = le_core_find_lease(core, cmd->lease);
-		reply->status = lease == NULL || lease->deadline <= now ? LE_NO_LEASE :
-			lease->role != cmd->role ? LE_DENIED : LE_OK;
+		reply->status = lease == NULL || lease->deadline <= now ? LE_NO_LEASE
+						: lease->role != cmd->role              ? LE_DENIED
+																: LE_OK;
 		if (reply->status != LE_OK)
 			return;
 	}
@@ -178,8 +170,7 @@ le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		reply->count = lock->permits;
 		if (reply->status != LE_OK)
 			return;
-		entry = cmd->revision != 0 ? NULL :
-			find_reentrant(core, lock, session, cmd, lease);
+		entry = cmd->revision != 0 ? NULL : find_reentrant(core, lock, session, cmd, lease);
 		if (entry != NULL)
 		{
 			reacquire(core, entry, cmd, lease, now, reply);
@@ -215,8 +206,7 @@ le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		lock->permits = cmd->permits;
 	entry = le_entry_new(core, lock, cmd, lease, now);
 	entry->place = cmd->enqueue;
-	le_entry_add_hold(core, entry, cmd->session, cmd->sessno, cmd->xact,
-					  cmd->subxact);
+	le_entry_add_hold(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
 	reply->token = entry->token;
 	reply->counted = true;
 	if (admitted)
@@ -257,7 +247,7 @@ le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 static LeEntry *
 find_own(LeCore *core, const LeCommand *cmd, LeReply *reply)
 {
-	LeEntry    *entry = le_core_find_token(core, cmd->token);
+	LeEntry *entry = le_core_find_token(core, cmd->token);
 
 	reply->status = LE_NOT_HELD;
 	if (entry == NULL || entry->lapsed || entry->lock->ns != cmd->ns ||
@@ -286,7 +276,7 @@ lease_is_dirty(const LeEntry *entry)
 void
 le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	LeEntry    *entry = find_own(core, cmd, reply);
+	LeEntry *entry = find_own(core, cmd, reply);
 
 	if (entry == NULL)
 		return;
@@ -316,16 +306,15 @@ static LeEntry *
 find_of_session(const LeCore *core, const LeCommand *cmd)
 {
 	const LeLock *lock = le_core_find_lock(core, cmd->ns, cmd->name);
-	LeEntry    *newest = NULL;
+	LeEntry *newest = NULL;
 
 	if (lock == NULL || cmd->session == 0)
 		return NULL;
 	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
 	{
-		LeEntry    *holder = slot->holder;
+		LeEntry *holder = slot->holder;
 
-		if (holder != NULL && holder->session == cmd->session &&
-			!holder->lapsed &&
+		if (holder != NULL && holder->session == cmd->session && !holder->lapsed &&
 			(cmd->revision == 0 || holder->token < cmd->revision) &&
 			(newest == NULL || holder->token > newest->token))
 			newest = holder;
@@ -336,9 +325,9 @@ find_of_session(const LeCore *core, const LeCommand *cmd)
 void
 le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	LeCommand	by_token = *cmd;
-	LeEntry    *entry;
-	LeTime		cool_until = 0;
+	LeCommand by_token = *cmd;
+	LeEntry *entry;
+	LeTime cool_until = 0;
 
 	if (cmd->session != 0)
 		le_session_touch(core, cmd->session, cmd->sessno, cmd->xact, now);
@@ -357,8 +346,7 @@ le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		return;
 	reply->valid_for = le_entry_time_left(entry, now);
 	reply->wrote = true;
-	if (entry->state == LE_STATE_HELD && entry->hold_count > 1 &&
-		entry->lease == NULL && !cmd->all_holds)
+	if (entry->state == LE_STATE_HELD && entry->hold_count > 1 && entry->lease == NULL && !cmd->all_holds)
 	{
 		entry->hold_count--;
 		le_slot_dirty(core, entry->slot);
@@ -366,8 +354,7 @@ le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	}
 	if (entry->state == LE_STATE_HELD && cmd->hold_for > 0)
 		cool_until = le_add(entry->acquired_at, cmd->hold_for);
-	le_entry_end(core, entry, LE_END_RELEASED, cool_until > now ? cool_until : 0,
-				 now);
+	le_entry_end(core, entry, LE_END_RELEASED, cool_until > now ? cool_until : 0, now);
 }
 
 /*
@@ -377,7 +364,7 @@ le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 static void
 displace_waiter(LeCore *core, LeEntry *entry, LeReply *reply)
 {
-	LeSession  *session = &core->sessions[entry->waiter_sessno];
+	LeSession *session = &core->sessions[entry->waiter_sessno];
 
 	if (entry->waiter_session == 0)
 		return;
@@ -391,9 +378,8 @@ displace_waiter(LeCore *core, LeEntry *entry, LeReply *reply)
 void
 le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	LeSession  *session = le_session_touch(core, cmd->session, cmd->sessno,
-										   cmd->xact, now);
-	LeEntry    *entry = find_own(core, cmd, reply);
+	LeSession *session = le_session_touch(core, cmd->session, cmd->sessno, cmd->xact, now);
+	LeEntry *entry = find_own(core, cmd, reply);
 
 	if (entry == NULL)
 	{
@@ -423,12 +409,10 @@ le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 void
 le_apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	LeEntry    *entry = cmd->token != 0 ? le_core_find_token(core, cmd->token) :
-		find_of_session(core, cmd);
+	LeEntry *entry = cmd->token != 0 ? le_core_find_token(core, cmd->token) : find_of_session(core, cmd);
 
 	reply->status = LE_NOT_HELD;
-	if (entry == NULL || entry->lapsed ||
-		(entry->state != LE_STATE_HELD && !entry->place) ||
+	if (entry == NULL || entry->lapsed || (entry->state != LE_STATE_HELD && !entry->place) ||
 		entry->lock->ns != cmd->ns ||
 		!le_text_equal(le_text(entry->lock->name, entry->lock->name_len), cmd->name))
 		return;
@@ -441,8 +425,7 @@ le_apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->token = entry->token;
 	reply->valid_for = le_entry_time_left(entry, now);
 	reply->count = le_entry_holds(entry);
-	reply->own = entry->state == LE_STATE_HELD && entry->owner == NULL &&
-		entry->session == cmd->session;
+	reply->own = entry->state == LE_STATE_HELD && entry->owner == NULL && entry->session == cmd->session;
 	reply->lsn = entry->lsn;
 	reply->wrote = entry->state == LE_STATE_HELD && entry->slot->row.dirty;
 }
@@ -450,17 +433,16 @@ le_apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 void
 le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	LeLock	   *lock = le_core_find_lock(core, cmd->ns, cmd->name);
-	LeEntry    *before = core->ended;
+	LeLock *lock = le_core_find_lock(core, cmd->ns, cmd->name);
+	LeEntry *before = core->ended;
 
 	if (lock == NULL)
 		return;
 	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
 	{
-		LeEntry    *holder = slot->holder;
+		LeEntry *holder = slot->holder;
 
-		if (holder == NULL || holder->lapsed ||
-			(!cmd->any_role && holder->role != cmd->role))
+		if (holder == NULL || holder->lapsed || (!cmd->any_role && holder->role != cmd->role))
 			continue;
 		le_entry_end_only(core, holder, LE_END_FORCED, 0, now);
 		reply->count++;
@@ -472,7 +454,7 @@ le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 void
 le_apply_proclaim(LeCore *core, const LeCommand *cmd, LeReply *reply)
 {
-	LeEntry    *entry = find_own(core, cmd, reply);
+	LeEntry *entry = find_own(core, cmd, reply);
 
 	if (entry == NULL)
 		return;
@@ -492,7 +474,7 @@ le_apply_proclaim(LeCore *core, const LeCommand *cmd, LeReply *reply)
 void
 le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	LeLock	   *lock = le_core_find_lock(core, cmd->ns, cmd->name);
+	LeLock *lock = le_core_find_lock(core, cmd->ns, cmd->name);
 
 	reply->status = LE_NOT_HELD;
 	if (lock == NULL || (lock->held == 0 && lock->waiting == 0))

@@ -12,7 +12,7 @@
 LeCore *
 le_core_create(const LeEnv *env, uint32_t max_sessions, int64_t next_revision)
 {
-	LeCore	   *core = env->alloc(env->arg, sizeof(LeCore));
+	LeCore *core = env->alloc(env->arg, sizeof(LeCore));
 
 	if (core == NULL)
 		return NULL;
@@ -76,7 +76,7 @@ free_array(LeCore *core, void *array)
 void
 le_core_destroy(LeCore *core)
 {
-	LeEnv		env = core->env;
+	LeEnv env = core->env;
 
 	for (LeEntry *entry = core->ended, *next; entry != NULL; entry = next)
 	{
@@ -85,8 +85,7 @@ le_core_destroy(LeCore *core)
 	}
 	for (uint32_t i = 0; i < core->token_buckets; i++)
 	{
-		for (LeEntry *entry = core->token_hash[i]; entry != NULL;
-			 entry = entry->token_next)
+		for (LeEntry *entry = core->token_hash[i]; entry != NULL; entry = entry->token_next)
 		{
 			le_free_text(core, &entry->owner);
 			le_free_text(core, &entry->value);
@@ -99,8 +98,7 @@ le_core_destroy(LeCore *core)
 	}
 	for (uint32_t i = 0; i < core->lease_buckets; i++)
 	{
-		for (LeLease *lease = core->lease_hash[i]; lease != NULL;
-			 lease = lease->hash_next)
+		for (LeLease *lease = core->lease_hash[i]; lease != NULL; lease = lease->hash_next)
 			le_free_text(core, &lease->owner);
 	}
 	for (LeLease *lease = core->dirty_leases; lease != NULL; lease = lease->dirty_next)
@@ -147,15 +145,14 @@ static void
 session_forget_holds(LeCore *core, LeSession *session)
 {
 	while (!le_link_empty(&session->holds))
-		le_hold_remove(core, le_container(session->holds.next, LeHold,
-										  session_link));
+		le_hold_remove(core, le_container(session->holds.next, LeHold, session_link));
 }
 
 /* le_settle_ended() is to follow. */
 static void
 session_stop_waiting(LeCore *core, LeSession *session, LeEnd how, LeTime now)
 {
-	LeEntry    *entry = session->waiting_on;
+	LeEntry *entry = session->waiting_on;
 
 	if (entry == NULL)
 		return;
@@ -176,16 +173,14 @@ session_stop_waiting(LeCore *core, LeSession *session, LeEnd how, LeTime now)
 static void
 session_end(LeCore *core, LeSession *session, LeTime now)
 {
-	LeEntry    *before = core->ended;
-	LeTime		cool_until = core->limits.expiry_grace > 0 ?
-		le_add(now, core->limits.expiry_grace) : 0;
+	LeEntry *before = core->ended;
+	LeTime cool_until = core->limits.expiry_grace > 0 ? le_add(now, core->limits.expiry_grace) : 0;
 
 	session_stop_waiting(core, session, LE_END_SESSION, now);
 	session_forget_holds(core, session);
 	while (!le_link_empty(&session->entries))
 	{
-		LeEntry    *entry = le_container(session->entries.next, LeEntry,
-										 session_link);
+		LeEntry *entry = le_container(session->entries.next, LeEntry, session_link);
 
 		le_unlink(&entry->session_link);
 		entry->session = 0;
@@ -203,10 +198,9 @@ session_end(LeCore *core, LeSession *session, LeTime now)
  * told before.
  */
 LeSession *
-le_session_touch(LeCore *core, uint64_t id, uint32_t sessno, uint32_t xact,
-				 LeTime now)
+le_session_touch(LeCore *core, uint64_t id, uint32_t sessno, uint32_t xact, LeTime now)
 {
-	LeSession  *session = &core->sessions[sessno];
+	LeSession *session = &core->sessions[sessno];
 
 	assert(sessno < core->max_sessions && id != 0);
 	if (session->id != id)
@@ -249,8 +243,7 @@ le_core_reserve(LeCore *core, const LeCommand *cmd)
 
 	/* each lock, entry and lease has one timer, and this may add one of each */
 	if (!le_hashes_reserve(core) ||
-		!le_heap_reserve(core, core->entries.used + core->locks.used +
-						 core->leases.used + 3))
+		!le_heap_reserve(core, core->entries.used + core->locks.used + core->leases.used + 3))
 		return false;
 	if (cmd->kind == LE_CMD_GRANT_LEASE)
 		return le_pool_reserve(core, &core->leases, 1);
@@ -260,10 +253,8 @@ le_core_reserve(LeCore *core, const LeCommand *cmd)
 		return false;
 
 	/* every one that waits may be granted a slot without another reserve */
-	return le_pool_reserve(core, &core->locks, 1) &&
-		le_pool_reserve(core, &core->entries, 1) &&
-		le_pool_reserve(core, &core->holds, 1) &&
-		le_pool_reserve(core, &core->slots, core->queued + 1);
+	return le_pool_reserve(core, &core->locks, 1) && le_pool_reserve(core, &core->entries, 1) &&
+		   le_pool_reserve(core, &core->holds, 1) && le_pool_reserve(core, &core->slots, core->queued + 1);
 }
 
 /* --- ends of transactions, sessions and fences --- */
@@ -272,20 +263,19 @@ le_core_reserve(LeCore *core, const LeCommand *cmd)
 static void
 apply_undo(LeCore *core, const LeCommand *cmd, LeTime now)
 {
-	LeSession  *session = &core->sessions[cmd->sessno];
-	LeEntry    *before = core->ended;
+	LeSession *session = &core->sessions[cmd->sessno];
+	LeEntry *before = core->ended;
 
 	if (session->id != cmd->session || session->xact != cmd->xact)
 		return;
-	if (session->waiting_on != NULL &&
-		session->waiting_on->wait_xact == cmd->xact &&
+	if (session->waiting_on != NULL && session->waiting_on->wait_xact == cmd->xact &&
 		session->waiting_on->wait_subxact >= cmd->subxact)
 		session_stop_waiting(core, session, LE_END_UNDONE, now);
 
 	for (LeLink *link = session->holds.next; link != &session->holds;)
 	{
-		LeHold	   *hold = le_container(link, LeHold, session_link);
-		LeEntry    *entry = hold->entry;
+		LeHold *hold = le_container(link, LeHold, session_link);
+		LeEntry *entry = hold->entry;
 
 		link = link->next;
 		if (hold->subxact < cmd->subxact)
@@ -301,8 +291,7 @@ apply_undo(LeCore *core, const LeCommand *cmd, LeTime now)
 		}
 
 		/* its end removes all its holds: go on with one of another entry */
-		while (link != &session->holds &&
-			   le_container(link, LeHold, session_link)->entry == entry)
+		while (link != &session->holds && le_container(link, LeHold, session_link)->entry == entry)
 			link = link->next;
 		le_entry_end_only(core, entry, LE_END_UNDONE, 0, now);
 	}
@@ -312,11 +301,11 @@ apply_undo(LeCore *core, const LeCommand *cmd, LeTime now)
 static void
 apply_fence_ended(LeCore *core, LeTime now)
 {
-	LeEntry    *before = core->ended;
+	LeEntry *before = core->ended;
 
 	le_link_foreach(link, next, &core->lapsed)
 	{
-		LeEntry    *entry = le_container(link, LeEntry, queue_link);
+		LeEntry *entry = le_container(link, LeEntry, queue_link);
 
 		le_entry_end_only(core, entry, (LeEnd) entry->end, entry->cool_until, now);
 	}
@@ -400,20 +389,19 @@ entry_due(LeCore *core, LeEntry *entry, LeTime now)
 	if (entry->deadline <= now)
 	{
 		/* a wait for a place keeps it alive */
-		if (entry->state == LE_STATE_QUEUED && entry->waiter_session != 0 &&
-			!entry->answering)
+		if (entry->state == LE_STATE_QUEUED && entry->waiter_session != 0 && !entry->answering)
 			entry->deadline = le_add(now, entry->ttl);
 		else
 		{
 			le_entry_end(core, entry, LE_END_EXPIRED,
-						 entry->state == LE_STATE_HELD &&
-						 core->limits.expiry_grace > 0 ?
-						 le_add(now, core->limits.expiry_grace) : 0, now);
+						 entry->state == LE_STATE_HELD && core->limits.expiry_grace > 0
+							 ? le_add(now, core->limits.expiry_grace)
+							 : 0,
+						 now);
 			return;
 		}
 	}
-	if (entry->state == LE_STATE_HELD && entry->lease == NULL &&
-		entry->ttl > LE_SAVE_INTERVAL &&
+	if (entry->state == LE_STATE_HELD && entry->lease == NULL && entry->ttl > LE_SAVE_INTERVAL &&
 		le_add(entry->saved_at, LE_SAVE_INTERVAL) <= now)
 	{
 		entry->saved_at = now;
@@ -446,11 +434,11 @@ lock_due(LeCore *core, LeLock *lock, LeTime now)
 int
 le_core_expire(LeCore *core, LeTime now, int max)
 {
-	int			n = 0;
+	int n = 0;
 
 	while (n < max && core->heap.len > 0 && core->heap.items[0]->at <= now)
 	{
-		LeTimer    *timer = core->heap.items[0];
+		LeTimer *timer = core->heap.items[0];
 
 		n++;
 		switch ((LeTimerKind) timer->kind)
@@ -478,7 +466,7 @@ le_core_next_deadline(const LeCore *core)
 LeEntry *
 le_core_overdue(LeCore *core, LeTime timeout, LeTime now)
 {
-	LeEntry    *entry;
+	LeEntry *entry;
 
 	if (le_link_empty(&core->lapsed))
 		return NULL;
@@ -497,8 +485,7 @@ le_core_overdue(LeCore *core, LeTime timeout, LeTime now)
 LeTime
 le_entry_time_left(const LeEntry *entry, LeTime now)
 {
-	LeTime		deadline = entry->lease != NULL ? entry->lease->deadline :
-		entry->deadline;
+	LeTime deadline = entry->lease != NULL ? entry->lease->deadline : entry->deadline;
 
 	if (deadline == LE_NEVER)
 		return LE_NEVER;
@@ -548,9 +535,9 @@ le_entry_answer(const LeEntry *entry, LeTime now, LeReply *reply)
 	reply->counted = reply->status == LE_OK && entry->hold_count > 0;
 	reply->lsn = entry->lsn;
 	if (reply->status == LE_OK)
-		reply->valid_for = entry->state == LE_STATE_HELD ?
-			le_entry_time_left(entry, now) : entry->ttl == LE_TTL_BOUND ?
-			LE_NEVER : entry->ttl;
+		reply->valid_for = entry->state == LE_STATE_HELD ? le_entry_time_left(entry, now)
+						   : entry->ttl == LE_TTL_BOUND  ? LE_NEVER
+														 : entry->ttl;
 }
 
 static void
@@ -638,8 +625,7 @@ LeEntry *
 le_core_waiting_on(const LeCore *core, uint64_t session, uint32_t sessno)
 {
 	assert(sessno < core->max_sessions);
-	return core->sessions[sessno].id == session ?
-		core->sessions[sessno].waiting_on : NULL;
+	return core->sessions[sessno].id == session ? core->sessions[sessno].waiting_on : NULL;
 }
 
 uint32_t
@@ -651,7 +637,7 @@ le_core_places(const LeCore *core)
 LeLock *
 le_core_lock_at(const LeCore *core, uint32_t place)
 {
-	LeLock	   *lock;
+	LeLock *lock;
 
 	if (place >= le_pool_places(&core->locks))
 		return NULL;
@@ -668,7 +654,7 @@ le_core_lease_places(const LeCore *core)
 LeLease *
 le_core_lease_at(const LeCore *core, uint32_t place)
 {
-	LeLease    *lease;
+	LeLease *lease;
 
 	if (place >= le_pool_places(&core->leases))
 		return NULL;

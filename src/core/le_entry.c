@@ -31,7 +31,7 @@ le_place_dirty(LeCore *core, LeEntry *entry)
 void
 le_answer(LeCore *core, LeEntry *entry, LeStatus status, int64_t token)
 {
-	LeSession  *session;
+	LeSession *session;
 
 	if (entry->waiter_session == 0 || entry->answering)
 		return;
@@ -53,7 +53,7 @@ le_answer(LeCore *core, LeEntry *entry, LeStatus status, int64_t token)
 LeLock *
 le_lock_get(LeCore *core, LeKind ns, LeText name)
 {
-	LeLock	   *lock = le_core_find_lock(core, ns, name);
+	LeLock *lock = le_core_find_lock(core, ns, name);
 
 	if (lock != NULL)
 		return lock;
@@ -80,7 +80,7 @@ le_slot_add_free(LeLock *lock, LeSlot *slot)
 static LeSlot *
 slot_take(LeCore *core, LeLock *lock)
 {
-	LeSlot	   *slot = lock->free_slots;
+	LeSlot *slot = lock->free_slots;
 
 	if (slot != NULL)
 	{
@@ -116,20 +116,18 @@ le_lock_admits(const LeLock *lock, LeMode mode, LeTime now)
  * connection is not meant: it would end under the newcomer when that one ends.
  */
 LeEntry *
-le_lock_owned(const LeLock *lock, uint32_t role, LeText owner,
-			  const LeLease *lease, uint64_t session)
+le_lock_owned(const LeLock *lock, uint32_t role, LeText owner, const LeLease *lease, uint64_t session)
 {
-	LeEntry    *on_lease = NULL;
+	LeEntry *on_lease = NULL;
 
 	if (owner.data == NULL && lease == NULL)
 		return NULL;
 	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
 	{
-		LeEntry    *holder = slot->holder;
+		LeEntry *holder = slot->holder;
 
 		if (holder == NULL || holder->lapsed ||
-			(holder->ttl == LE_TTL_BOUND && holder->lease == NULL &&
-			 holder->session != session))
+			(holder->ttl == LE_TTL_BOUND && holder->lease == NULL && holder->session != session))
 			continue;
 		if (owner.data != NULL && holder->owner != NULL && holder->role == role &&
 			le_text_equal(le_text(holder->owner, holder->owner_len), owner))
@@ -142,8 +140,7 @@ le_lock_owned(const LeLock *lock, uint32_t role, LeText owner,
 
 /* May a request of this kind be one more hold of this holder? */
 LeStatus
-le_reentry_status(const LeEntry *holder, LeMode mode, const LeLease *lease,
-				  LeTime ttl)
+le_reentry_status(const LeEntry *holder, LeMode mode, const LeLease *lease, LeTime ttl)
 {
 	if (holder->mode == LE_MODE_SHARED && mode == LE_MODE_EXCLUSIVE)
 		return LE_BAD_UPGRADE;
@@ -168,7 +165,7 @@ le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 	le_slot_dirty(core, holder->slot);
 	if (holder->lease == NULL && ttl != LE_TTL_BOUND)
 	{
-		LeTime		deadline = le_add(now, ttl);
+		LeTime deadline = le_add(now, ttl);
 
 		if (ttl > holder->ttl)
 			holder->ttl = ttl;
@@ -185,8 +182,8 @@ le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 void
 le_lock_timer(LeCore *core, LeLock *lock, LeTime now)
 {
-	LeTime		at;
-	bool		on_disk = false;
+	LeTime at;
+	bool on_disk = false;
 
 	/* in the past as well: what it held up is granted when it rings */
 	if (lock->not_before != 0 && (lock->waiting > 0 || lock->held == 0))
@@ -223,8 +220,8 @@ le_lock_timer(LeCore *core, LeLock *lock, LeTime now)
 static void
 entry_leave_slot(LeCore *core, LeEntry *entry, LeTime cool_until)
 {
-	LeSlot	   *slot = entry->slot;
-	LeLock	   *lock = entry->lock;
+	LeSlot *slot = entry->slot;
+	LeLock *lock = entry->lock;
 
 	slot->holder = NULL;
 	entry->slot = NULL;
@@ -250,7 +247,7 @@ answer_of_end(const LeEntry *entry, LeEnd how)
 static void
 entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until)
 {
-	LeLock	   *lock = entry->lock;
+	LeLock *lock = entry->lock;
 
 	while (entry->holds != NULL)
 		le_hold_remove(core, entry->holds);
@@ -309,25 +306,25 @@ hold_unlink(LeHold *hold)
 static bool
 queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
 {
-	LeEntry    *holder;
-	LeStatus	status;
+	LeEntry *holder;
+	LeStatus status;
 
 	if (head->place || lock->permits > 0)
 		return false;
-	holder = le_lock_owned(lock, head->role, le_text(head->owner, head->owner_len),
-						   head->lease, head->session);
+	holder =
+		le_lock_owned(lock, head->role, le_text(head->owner, head->owner_len), head->lease, head->session);
 	if (holder == NULL || holder->lease != head->lease)
 		return false;
 	status = le_reentry_status(holder, head->mode, head->lease, head->ttl);
 	if (status == LE_OK)
 	{
 		if (!le_entry_reenter(core, holder, head->ttl, now))
-			head->hold_count = 0;	/* for le_entry_answer() */
+			head->hold_count = 0; /* for le_entry_answer() */
 		else
 		{
 			while (head->holds != NULL)
 			{
-				LeHold	   *hold = head->holds;
+				LeHold *hold = head->holds;
 
 				hold_unlink(hold);
 				hold_link(holder, hold);
@@ -335,8 +332,8 @@ queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
 		}
 		if (head->value != NULL)
 		{
-			char	   *value = holder->value;
-			uint16_t	value_len = holder->value_len;
+			char *value = holder->value;
+			uint16_t value_len = holder->value_len;
 
 			/* as a proclaim; the old one is freed with the head */
 			holder->value = head->value;
@@ -360,10 +357,10 @@ void
 le_lock_settle(LeCore *core, LeLock *lock, LeTime now)
 {
 	if (core->loading)
-		return;					/* not all who wait are there yet */
+		return; /* not all who wait are there yet */
 	while (lock->waiting > 0)
 	{
-		LeEntry    *head = le_container(lock->queue.next, LeEntry, queue_link);
+		LeEntry *head = le_container(lock->queue.next, LeEntry, queue_link);
 
 		/* its lease is over, and ends when this batch's requests are done */
 		if (head->lease != NULL && head->lease->deadline <= now)
@@ -397,10 +394,10 @@ le_entry_set_state(LeEntry *entry, LeState from, LeState to)
 }
 
 void
-le_entry_add_hold(LeCore *core, LeEntry *entry, uint64_t session,
-				  uint32_t sessno, uint32_t xact, uint32_t subxact)
+le_entry_add_hold(LeCore *core, LeEntry *entry, uint64_t session, uint32_t sessno, uint32_t xact,
+				  uint32_t subxact)
 {
-	LeHold	   *hold = le_pool_get(&core->holds);
+	LeHold *hold = le_pool_get(&core->holds);
 
 	hold->session = session;
 	hold->xact = xact;
@@ -418,14 +415,12 @@ le_hold_remove(LeCore *core, LeHold *hold)
 }
 
 LeEntry *
-le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease,
-			 LeTime now)
+le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease, LeTime now)
 {
-	LeEntry    *entry = le_pool_get(&core->entries);
+	LeEntry *entry = le_pool_get(&core->entries);
 
 	entry->lock = lock;
-	entry->token = cmd->token != 0 ? cmd->token :
-		cmd->revision != 0 ? cmd->revision : core->next_revision++;
+	entry->token = cmd->token != 0 ? cmd->token : cmd->revision != 0 ? cmd->revision : core->next_revision++;
 	assert(le_core_find_token(core, entry->token) == NULL);
 	entry->mode = (uint8_t) cmd->mode;
 	entry->ttl = lease != NULL ? lease->ttl : cmd->ttl;
@@ -457,8 +452,7 @@ le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease,
 	{
 		entry->session = cmd->session;
 		entry->sessno = cmd->sessno;
-		le_link_before(&core->sessions[cmd->sessno].entries,
-					   &entry->session_link);
+		le_link_before(&core->sessions[cmd->sessno].entries, &entry->session_link);
 	}
 	return entry;
 }
@@ -471,7 +465,7 @@ le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease,
 void
 le_entry_arm(LeCore *core, LeEntry *entry)
 {
-	LeTime		at = entry->deadline;
+	LeTime at = entry->deadline;
 
 	if (entry->state == LE_STATE_HELD)
 	{
@@ -521,8 +515,8 @@ le_entry_renew(LeCore *core, LeEntry *entry, LeTime now)
 void
 le_entry_queue(LeCore *core, LeEntry *entry, LeTime now)
 {
-	LeLock	   *lock = entry->lock;
-	LeLink	   *place = &lock->queue;
+	LeLock *lock = entry->lock;
+	LeLink *place = &lock->queue;
 
 	while (place->prev != &lock->queue &&
 		   le_container(place->prev, LeEntry, queue_link)->token > entry->token)
@@ -538,8 +532,8 @@ le_entry_queue(LeCore *core, LeEntry *entry, LeTime now)
 void
 le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 {
-	LeLock	   *lock = entry->lock;
-	LeSlot	   *slot = slot_take(core, lock);
+	LeLock *lock = entry->lock;
+	LeSlot *slot = slot_take(core, lock);
 
 	assert(le_lock_admits(lock, entry->mode, now));
 	if (entry->state == LE_STATE_QUEUED)
@@ -555,8 +549,8 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 	entry->acquired_at = now;
 	entry->saved_at = now;
 	entry->saved_left = entry->ttl;
-	entry->deadline = (entry->lease != NULL || entry->ttl == LE_TTL_BOUND) ?
-		LE_NEVER : le_add(now, entry->ttl);
+	entry->deadline =
+		(entry->lease != NULL || entry->ttl == LE_TTL_BOUND) ? LE_NEVER : le_add(now, entry->ttl);
 	slot->holder = entry;
 	lock->held++;
 	lock->mode = entry->mode;
@@ -574,8 +568,7 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
  * fence ends: its end comes from LE_CMD_FENCE_ENDED or the retry.
  */
 void
-le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until,
-				  LeTime now)
+le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until, LeTime now)
 {
 	if (entry->state == LE_STATE_HELD && core->env.fenced != NULL &&
 		core->env.fenced(core->env.arg, entry->token))
@@ -618,10 +611,9 @@ le_settle_ended(LeCore *core, const LeEntry *before, LeTime now)
 }
 
 void
-le_entry_end(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until,
-			 LeTime now)
+le_entry_end(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until, LeTime now)
 {
-	LeEntry    *before = core->ended;
+	LeEntry *before = core->ended;
 
 	le_entry_end_only(core, entry, how, cool_until, now);
 	le_settle_ended(core, before, now);

@@ -13,74 +13,68 @@
 /* Objects of one size with stable addresses and small numbers (places). */
 typedef struct LePool
 {
-	size_t		size;			/* of an object */
-	char	  **chunks;
-	uint32_t	nchunks;
-	uint32_t	max_chunks;
-	uint32_t	used;			/* objects in use */
-	void	   *free_list;		/* linked through the first word */
-	uint32_t	nfree;
+	size_t size; /* of an object */
+	char **chunks;
+	uint32_t nchunks;
+	uint32_t max_chunks;
+	uint32_t used;   /* objects in use */
+	void *free_list; /* linked through the first word */
+	uint32_t nfree;
 } LePool;
 
 typedef struct LeHeap
 {
-	LeTimer   **items;
-	uint32_t	len;
-	uint32_t	cap;
+	LeTimer **items;
+	uint32_t len;
+	uint32_t cap;
 } LeHeap;
 
 /* The entries and uncommitted holds of one session. */
 typedef struct LeSession
 {
-	uint64_t	id;				/* 0: none */
-	uint32_t	xact;
-	LeLink		entries;
-	LeLink		holds;
-	LeEntry    *waiting_on;		/* what its blocked call waits for */
+	uint64_t id; /* 0: none */
+	uint32_t xact;
+	LeLink entries;
+	LeLink holds;
+	LeEntry *waiting_on; /* what its blocked call waits for */
 } LeSession;
 
 struct LeCore
 {
-	LeEnv		env;
-	LeLimits	limits;
-	LeStats		stats;
-	int64_t		next_revision;
-	LeSession  *sessions;
-	uint32_t	max_sessions;
+	LeEnv env;
+	LeLimits limits;
+	LeStats stats;
+	int64_t next_revision;
+	LeSession *sessions;
+	uint32_t max_sessions;
 
-	LePool		locks,
-				slots,
-				entries,
-				holds,
-				leases;
-	LeHeap		heap;
-	uint32_t	queued;			/* entries in state QUEUED, all locks */
-	bool		loading;		/* between the first row and load_done */
+	LePool locks, slots, entries, holds, leases;
+	LeHeap heap;
+	uint32_t queued; /* entries in state QUEUED, all locks */
+	bool loading;    /* between the first row and load_done */
 
-	LeLock	  **lock_hash;
-	uint32_t	lock_buckets;
-	uint32_t	lock_count;
-	LeEntry   **token_hash;
-	uint32_t	token_buckets;
-	uint32_t	token_count;
-	LeLease   **lease_hash;
-	uint32_t	lease_buckets;
-	uint32_t	lease_count;
+	LeLock **lock_hash;
+	uint32_t lock_buckets;
+	uint32_t lock_count;
+	LeEntry **token_hash;
+	uint32_t token_buckets;
+	uint32_t token_count;
+	LeLease **lease_hash;
+	uint32_t lease_buckets;
+	uint32_t lease_count;
 
 	/* copies of the command's texts, made by le_core_reserve() */
-	char	   *spare_name,
-			   *spare_owner,
-			   *spare_value;
+	char *spare_name, *spare_owner, *spare_value;
 
 	/* effects of the batch */
-	LeSlot	   *dirty_slots;
-	LeLease    *dirty_leases;
-	LeEntry    *dirty_places;
-	LeEntry    *answers;
-	LeEntry   **answers_tail;	/* answers go out in the order of the grants */
-	LeEntry    *ended;
-	LeLock	   *doomed;
-	LeLink		lapsed;
+	LeSlot *dirty_slots;
+	LeLease *dirty_leases;
+	LeEntry *dirty_places;
+	LeEntry *answers;
+	LeEntry **answers_tail; /* answers go out in the order of the grants */
+	LeEntry *ended;
+	LeLock *doomed;
+	LeLink lapsed;
 };
 
 /* --- le_struct.c: pools, heap, lists, hashes --- */
@@ -145,24 +139,20 @@ le_unlink(LeLink *link)
 	link->prev = link->next = NULL;
 }
 
-#define le_link_foreach(it, nxt, head) \
-	for (LeLink *it = (head)->next, *nxt = it->next; it != (head); \
-		 it = nxt, nxt = it->next)
+#define le_link_foreach(it, nxt, head)                                                                       \
+	for (LeLink *it = (head)->next, *nxt = it->next; it != (head); it = nxt, nxt = it->next)
 
 static inline LeText
 le_text(const char *data, uint32_t len)
 {
-	return (LeText)
-	{
-		data, len
-	};
+	return (LeText){data, len};
 }
 
 static inline bool
 le_text_equal(LeText a, LeText b)
 {
 	return (a.data == NULL) == (b.data == NULL) && a.len == b.len &&
-		(a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
+		   (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
 }
 
 static inline LeTime
@@ -174,28 +164,24 @@ le_add(LeTime a, LeTime b)
 /* --- le_entry.c: how entries enter, are granted and end --- */
 
 extern LeLock *le_lock_get(LeCore *core, LeKind ns, LeText name);
-extern LeEntry *le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd,
-							 LeLease *lease, LeTime now);
+extern LeEntry *le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease, LeTime now);
 extern void le_entry_set_state(LeEntry *entry, LeState from, LeState to);
 extern void le_entry_queue(LeCore *core, LeEntry *entry, LeTime now);
 extern void le_entry_grant(LeCore *core, LeEntry *entry, LeTime now);
-extern void le_entry_end(LeCore *core, LeEntry *entry, LeEnd how,
-						 LeTime cool_until, LeTime now);
-extern void le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how,
-							  LeTime cool_until, LeTime now);
+extern void le_entry_end(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until, LeTime now);
+extern void le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until, LeTime now);
 extern void le_settle_ended(LeCore *core, const LeEntry *before, LeTime now);
 extern void le_entry_arm(LeCore *core, LeEntry *entry);
-extern void le_entry_add_hold(LeCore *core, LeEntry *entry, uint64_t session,
-							  uint32_t sessno, uint32_t xact, uint32_t subxact);
+extern void le_entry_add_hold(LeCore *core, LeEntry *entry, uint64_t session, uint32_t sessno, uint32_t xact,
+							  uint32_t subxact);
 extern void le_hold_remove(LeCore *core, LeHold *hold);
 extern void le_answer(LeCore *core, LeEntry *entry, LeStatus status, int64_t token);
 extern bool le_lock_admits(const LeLock *lock, LeMode mode, LeTime now);
 extern void le_lock_settle(LeCore *core, LeLock *lock, LeTime now);
 extern void le_lock_timer(LeCore *core, LeLock *lock, LeTime now);
-extern LeEntry *le_lock_owned(const LeLock *lock, uint32_t role, LeText owner,
-							  const LeLease *lease, uint64_t session);
-extern LeStatus le_reentry_status(const LeEntry *holder, LeMode mode,
-								  const LeLease *lease, LeTime ttl);
+extern LeEntry *le_lock_owned(const LeLock *lock, uint32_t role, LeText owner, const LeLease *lease,
+							  uint64_t session);
+extern LeStatus le_reentry_status(const LeEntry *holder, LeMode mode, const LeLease *lease, LeTime ttl);
 extern bool le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now);
 extern void le_entry_renew(LeCore *core, LeEntry *entry, LeTime now);
 extern void le_slot_dirty(LeCore *core, LeSlot *slot);
@@ -204,10 +190,8 @@ extern void le_place_dirty(LeCore *core, LeEntry *entry);
 
 /* --- le_lease.c --- */
 
-extern void le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now,
-								 LeReply *reply);
-extern void le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now,
-						   LeReply *reply);
+extern void le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now);
 extern void le_lease_due(LeCore *core, LeLease *lease, LeTime now);
 extern void le_lease_renew(LeCore *core, LeLease *lease, LeTime now);
@@ -216,27 +200,20 @@ extern void le_lease_arm(LeCore *core, LeLease *lease);
 
 /* --- le_command.c --- */
 
-extern void le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now,
-								LeReply *reply);
-extern void le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now,
-								LeReply *reply);
-extern void le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now,
-								LeReply *reply);
-extern void le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now,
-								LeReply *reply);
-extern void le_apply_check(LeCore *core, const LeCommand *cmd, LeTime now,
-								LeReply *reply);
-extern void le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now,
-								LeReply *reply);
+extern void le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void le_apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void le_apply_proclaim(LeCore *core, const LeCommand *cmd, LeReply *reply);
-extern void le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now,
-								LeReply *reply);
+extern void le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 
 /* --- le_core.c --- */
 
 extern void le_free_text(LeCore *core, char **text);
 
-extern LeSession *le_session_touch(LeCore *core, uint64_t session,
-								   uint32_t sessno, uint32_t xact, LeTime now);
+extern LeSession *le_session_touch(LeCore *core, uint64_t session, uint32_t sessno, uint32_t xact,
+								   LeTime now);
 
-#endif							/* LE_INTERNAL_H */
+#endif /* LE_INTERNAL_H */

@@ -19,10 +19,9 @@ le_lease_dirty(LeCore *core, LeLease *lease)
 void
 le_lease_arm(LeCore *core, LeLease *lease)
 {
-	LeTime		at = lease->deadline;
+	LeTime at = lease->deadline;
 
-	if (lease->ttl > LE_SAVE_INTERVAL &&
-		le_add(lease->saved_at, LE_SAVE_INTERVAL) < at)
+	if (lease->ttl > LE_SAVE_INTERVAL && le_add(lease->saved_at, LE_SAVE_INTERVAL) < at)
 		at = le_add(lease->saved_at, LE_SAVE_INTERVAL);
 	if (lease->timer.pos != 0 && at > lease->timer.at)
 		return;
@@ -30,10 +29,9 @@ le_lease_arm(LeCore *core, LeLease *lease)
 }
 
 void
-le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now,
-					 LeReply *reply)
+le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	LeLease    *lease = le_pool_get(&core->leases);
+	LeLease *lease = le_pool_get(&core->leases);
 
 	lease->id = cmd->token != 0 ? cmd->token : core->next_revision++;
 	lease->ttl = cmd->ttl;
@@ -75,9 +73,9 @@ le_lease_renew(LeCore *core, LeLease *lease, LeTime now)
 void
 le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 {
-	LeTime		cool_until = how == LE_END_EXPIRED && core->limits.expiry_grace > 0 ?
-		le_add(now, core->limits.expiry_grace) : 0;
-	LeEntry    *before = core->ended;
+	LeTime cool_until =
+		how == LE_END_EXPIRED && core->limits.expiry_grace > 0 ? le_add(now, core->limits.expiry_grace) : 0;
+	LeEntry *before = core->ended;
 
 	assert(!lease->ended);
 	lease->ended = true;
@@ -86,7 +84,7 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 	le_lease_dirty(core, lease);
 	while (!le_link_empty(&lease->entries))
 	{
-		LeEntry    *entry = le_container(lease->entries.next, LeEntry, lease_link);
+		LeEntry *entry = le_container(lease->entries.next, LeEntry, lease_link);
 
 		/* a lapsed one goes on without its lease */
 		le_unlink(&entry->lease_link);
@@ -104,8 +102,7 @@ le_lease_due(LeCore *core, LeLease *lease, LeTime now)
 		le_lease_end(core, lease, LE_END_EXPIRED, now);
 		return;
 	}
-	if (lease->ttl > LE_SAVE_INTERVAL &&
-		le_add(lease->saved_at, LE_SAVE_INTERVAL) <= now)
+	if (lease->ttl > LE_SAVE_INTERVAL && le_add(lease->saved_at, LE_SAVE_INTERVAL) <= now)
 	{
 		lease->saved_at = now;
 		lease->saved_left = lease->deadline - now;
@@ -119,7 +116,7 @@ le_lease_due(LeCore *core, LeLease *lease, LeTime now)
 void
 le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	LeLease    *lease = le_core_find_lease(core, cmd->lease);
+	LeLease *lease = le_core_find_lease(core, cmd->lease);
 
 	if (lease == NULL)
 	{

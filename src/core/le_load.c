@@ -11,7 +11,7 @@
 static LeSlot *
 load_slot(LeCore *core, LeLock *lock, int32_t number, uint64_t locator)
 {
-	LeSlot	   *slot = le_pool_get(&core->slots);
+	LeSlot *slot = le_pool_get(&core->slots);
 
 	slot->lock = lock;
 	slot->number = number;
@@ -25,10 +25,9 @@ load_slot(LeCore *core, LeLock *lock, int32_t number, uint64_t locator)
 }
 
 static void
-load_holder(LeCore *core, LeLock *lock, LeSlot *slot, const LeLoad *load,
-			LeLease *lease, LeTime now)
+load_holder(LeCore *core, LeLock *lock, LeSlot *slot, const LeLoad *load, LeLease *lease, LeTime now)
 {
-	LeEntry    *entry = le_entry_new(core, lock, &load->cmd, lease, now);
+	LeEntry *entry = le_entry_new(core, lock, &load->cmd, lease, now);
 
 	le_entry_set_state(entry, LE_STATE_NEW, LE_STATE_HELD);
 	entry->slot = slot;
@@ -36,8 +35,7 @@ load_holder(LeCore *core, LeLock *lock, LeSlot *slot, const LeLoad *load,
 	entry->acquired_at = load->acquired_at;
 	entry->saved_at = now;
 	entry->saved_left = load->time_left;
-	entry->deadline = (lease != NULL || entry->ttl == LE_TTL_BOUND) ?
-		LE_NEVER : le_add(now, load->time_left);
+	entry->deadline = (lease != NULL || entry->ttl == LE_TTL_BOUND) ? LE_NEVER : le_add(now, load->time_left);
 	slot->holder = entry;
 	lock->held++;
 	lock->mode = entry->mode;
@@ -69,10 +67,10 @@ load_is_orphan(const LeLoad *load, const LeLease *lease)
 bool
 le_core_load_slot(LeCore *core, const LeLoad *load, LeTime now)
 {
-	LeCommand	cmd = load->cmd;
-	LeLease    *lease = NULL;
-	LeLock	   *lock;
-	LeSlot	   *slot;
+	LeCommand cmd = load->cmd;
+	LeLease *lease = NULL;
+	LeLock *lock;
+	LeSlot *slot;
 
 	core->loading = true;
 	cmd.kind = LE_CMD_ACQUIRE;
@@ -107,10 +105,10 @@ le_core_load_slot(LeCore *core, const LeLoad *load, LeTime now)
 bool
 le_core_load_place(LeCore *core, const LeLoad *load, LeTime now)
 {
-	LeCommand	cmd = load->cmd;
-	LeLease    *lease = NULL;
-	LeLock	   *lock;
-	LeEntry    *entry;
+	LeCommand cmd = load->cmd;
+	LeLease *lease = NULL;
+	LeLock *lock;
+	LeEntry *entry;
 
 	core->loading = true;
 	cmd.kind = LE_CMD_ACQUIRE;
@@ -137,12 +135,11 @@ le_core_load_place(LeCore *core, const LeLoad *load, LeTime now)
 }
 
 bool
-le_core_load_lease(LeCore *core, const LeCommand *cmd, LeTime time_left,
-				   uint64_t locator, LeTime now)
+le_core_load_lease(LeCore *core, const LeCommand *cmd, LeTime time_left, uint64_t locator, LeTime now)
 {
-	LeCommand	grant = *cmd;
-	LeReply		reply;
-	LeLease    *lease;
+	LeCommand grant = *cmd;
+	LeReply reply;
+	LeLease *lease;
 
 	core->loading = true;
 	grant.kind = LE_CMD_GRANT_LEASE;
@@ -167,10 +164,10 @@ le_core_load_lease(LeCore *core, const LeCommand *cmd, LeTime time_left,
 }
 
 bool
-le_core_load_hold(LeCore *core, int64_t token, uint64_t session,
-				  uint32_t sessno, uint32_t xact, uint32_t subxact)
+le_core_load_hold(LeCore *core, int64_t token, uint64_t session, uint32_t sessno, uint32_t xact,
+				  uint32_t subxact)
 {
-	LeEntry    *entry = le_core_find_token(core, token);
+	LeEntry *entry = le_core_find_token(core, token);
 
 	if (entry == NULL)
 		return true;
@@ -187,7 +184,7 @@ le_core_load_done(LeCore *core, LeTime now)
 	core->loading = false;
 	for (uint32_t place = 0; place < le_core_places(core); place++)
 	{
-		LeLock	   *lock = le_core_lock_at(core, place);
+		LeLock *lock = le_core_lock_at(core, place);
 
 		if (lock != NULL)
 			le_lock_settle(core, lock, now);
@@ -196,14 +193,14 @@ le_core_load_done(LeCore *core, LeTime now)
 
 /* --- checking --- */
 
-#define CHECK(cond) \
-	do { \
-		if (!(cond)) \
-		{ \
-			fprintf(stderr, "%s:%d: invariant violated: %s\n", \
-					__FILE__, __LINE__, #cond); \
-			abort(); \
-		} \
+#define CHECK(cond)                                                                                          \
+	do                                                                                                       \
+	{                                                                                                        \
+		if (!(cond))                                                                                         \
+		{                                                                                                    \
+			fprintf(stderr, "%s:%d: invariant violated: %s\n", __FILE__, __LINE__, #cond);                   \
+			abort();                                                                                         \
+		}                                                                                                    \
 	} while (0)
 
 static void
@@ -254,11 +251,10 @@ check_holder(const LeCore *core, const LeLock *lock, const LeSlot *slot)
 static void
 check_queue(const LeCore *core, const LeLock *lock)
 {
-	int64_t		last = 0;
-	uint32_t	n = 0;
+	int64_t last = 0;
+	uint32_t n = 0;
 
-	for (const LeLink *link = lock->queue.next; link != &lock->queue;
-		 link = link->next)
+	for (const LeLink *link = lock->queue.next; link != &lock->queue; link = link->next)
 	{
 		const LeEntry *entry = le_container(link, LeEntry, queue_link);
 
@@ -278,9 +274,7 @@ check_queue(const LeCore *core, const LeLock *lock)
 static void
 check_lock(const LeCore *core, const LeLock *lock)
 {
-	int32_t		held = 0,
-				free_slots = 0,
-				slots = 0;
+	int32_t held = 0, free_slots = 0, slots = 0;
 
 	for (const LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
 	{
@@ -314,8 +308,7 @@ check_lock(const LeCore *core, const LeLock *lock)
 		/* no lost wake-up: the first cannot be granted, or is cooling */
 		const LeEntry *head = le_container(lock->queue.next, LeEntry, queue_link);
 
-		CHECK(!le_lock_admits(lock, head->mode, LE_NEVER) ||
-			  (lock->not_before != 0 && lock->timer.pos != 0));
+		CHECK(!le_lock_admits(lock, head->mode, LE_NEVER) || (lock->not_before != 0 && lock->timer.pos != 0));
 		if (lock->not_before != 0 && lock->held == 0)
 			check_rings(&lock->timer, lock->not_before);
 	}
@@ -324,13 +317,11 @@ check_lock(const LeCore *core, const LeLock *lock)
 void
 le_core_check(const LeCore *core)
 {
-	uint32_t	locks = 0,
-				tokens = 0;
+	uint32_t locks = 0, tokens = 0;
 
 	for (uint32_t i = 0; i < core->lock_buckets; i++)
 	{
-		for (const LeLock *lock = core->lock_hash[i]; lock != NULL;
-			 lock = lock->hash_next)
+		for (const LeLock *lock = core->lock_hash[i]; lock != NULL; lock = lock->hash_next)
 		{
 			check_lock(core, lock);
 			tokens += (uint32_t) lock->held + lock->waiting;
@@ -352,16 +343,14 @@ le_core_check(const LeCore *core)
 		const LeSession *session = &core->sessions[i];
 
 		if (session->id == 0)
-			CHECK(le_link_empty(&session->entries) &&
-				  le_link_empty(&session->holds) && session->waiting_on == NULL);
-		for (const LeLink *link = session->holds.next; link != &session->holds;
-			 link = link->next)
+			CHECK(le_link_empty(&session->entries) && le_link_empty(&session->holds) &&
+				  session->waiting_on == NULL);
+		for (const LeLink *link = session->holds.next; link != &session->holds; link = link->next)
 		{
 			const LeHold *hold = le_container(link, LeHold, session_link);
 
 			CHECK(hold->session == session->id && hold->xact == session->xact);
-			CHECK(hold->entry->state == LE_STATE_QUEUED ||
-				  hold->entry->state == LE_STATE_HELD);
+			CHECK(hold->entry->state == LE_STATE_QUEUED || hold->entry->state == LE_STATE_HELD);
 		}
 	}
 }

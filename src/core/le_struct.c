@@ -22,12 +22,12 @@ le_pool_init(LePool *pool, size_t size)
 static bool
 pool_add_chunk(LeCore *core, LePool *pool)
 {
-	char	   *chunk;
+	char *chunk;
 
 	if (pool->nchunks == pool->max_chunks)
 	{
-		uint32_t	max = pool->max_chunks ? pool->max_chunks * 2 : 16;
-		char	  **chunks = core->env.alloc(core->env.arg, max * sizeof(char *));
+		uint32_t max = pool->max_chunks ? pool->max_chunks * 2 : 16;
+		char **chunks = core->env.alloc(core->env.arg, max * sizeof(char *));
 
 		if (chunks == NULL)
 			return false;
@@ -48,7 +48,7 @@ pool_add_chunk(LeCore *core, LePool *pool)
 	/* the lowest place is taken first */
 	for (int i = CHUNK_OBJECTS - 1; i >= 0; i--)
 	{
-		void	  **object = (void **) (chunk + pool->size * (size_t) i);
+		void **object = (void **) (chunk + pool->size * (size_t) i);
 
 		*object = pool->free_list;
 		pool->free_list = object;
@@ -73,7 +73,7 @@ le_pool_reserve(LeCore *core, LePool *pool, uint32_t n)
 void *
 le_pool_get(LePool *pool)
 {
-	void	   *object = pool->free_list;
+	void *object = pool->free_list;
 
 	assert(object != NULL && pool->nfree > 0);
 	pool->free_list = *(void **) object;
@@ -104,8 +104,7 @@ void *
 le_pool_at(const LePool *pool, uint32_t place)
 {
 	assert(place < le_pool_places(pool));
-	return pool->chunks[place / CHUNK_OBJECTS] +
-		pool->size * (place % CHUNK_OBJECTS);
+	return pool->chunks[place / CHUNK_OBJECTS] + pool->size * (place % CHUNK_OBJECTS);
 }
 
 void
@@ -123,9 +122,9 @@ le_pool_destroy(LeCore *core, LePool *pool)
 bool
 le_heap_reserve(LeCore *core, uint32_t cap)
 {
-	LeHeap	   *heap = &core->heap;
-	uint32_t	new_cap = heap->cap ? heap->cap : CHUNK_OBJECTS;
-	LeTimer   **items;
+	LeHeap *heap = &core->heap;
+	uint32_t new_cap = heap->cap ? heap->cap : CHUNK_OBJECTS;
+	LeTimer **items;
 
 	if (cap <= heap->cap)
 		return true;
@@ -167,12 +166,11 @@ heap_down(LeHeap *heap, uint32_t i, LeTimer *timer)
 {
 	for (;;)
 	{
-		uint32_t	child = 2 * i + 1;
+		uint32_t child = 2 * i + 1;
 
 		if (child >= heap->len)
 			break;
-		if (child + 1 < heap->len &&
-			heap->items[child + 1]->at < heap->items[child]->at)
+		if (child + 1 < heap->len && heap->items[child + 1]->at < heap->items[child]->at)
 			child++;
 		if (heap->items[child]->at >= timer->at)
 			break;
@@ -186,7 +184,7 @@ heap_down(LeHeap *heap, uint32_t i, LeTimer *timer)
 void
 le_timer_set(LeCore *core, LeTimer *timer, LeTime at)
 {
-	LeHeap	   *heap = &core->heap;
+	LeHeap *heap = &core->heap;
 
 	if (at == LE_NEVER)
 	{
@@ -215,9 +213,9 @@ le_timer_set(LeCore *core, LeTimer *timer, LeTime at)
 void
 le_timer_clear(LeCore *core, LeTimer *timer)
 {
-	LeHeap	   *heap = &core->heap;
-	LeTimer    *last;
-	uint32_t	i;
+	LeHeap *heap = &core->heap;
+	LeTimer *last;
+	uint32_t i;
 
 	if (timer->pos == 0)
 		return;
@@ -263,18 +261,15 @@ sip_round(uint64_t v[4])
 uint64_t
 le_hash_name(const LeCore *core, LeKind ns, LeText name)
 {
-	uint64_t	k0 = core->env.seed[0],
-				k1 = core->env.seed[1] ^ (uint64_t) ns;
-	uint64_t	v[4] = {
-		k0 ^ UINT64_C(0x736f6d6570736575), k1 ^ UINT64_C(0x646f72616e646f6d),
-		k0 ^ UINT64_C(0x6c7967656e657261), k1 ^ UINT64_C(0x7465646279746573)
-	};
-	uint64_t	tail = (uint64_t) name.len << 56;
-	uint32_t	i = 0;
+	uint64_t k0 = core->env.seed[0], k1 = core->env.seed[1] ^ (uint64_t) ns;
+	uint64_t v[4] = {k0 ^ UINT64_C(0x736f6d6570736575), k1 ^ UINT64_C(0x646f72616e646f6d),
+					 k0 ^ UINT64_C(0x6c7967656e657261), k1 ^ UINT64_C(0x7465646279746573)};
+	uint64_t tail = (uint64_t) name.len << 56;
+	uint32_t i = 0;
 
 	for (; i + 8 <= name.len; i += 8)
 	{
-		uint64_t	word;
+		uint64_t word;
 
 		memcpy(&word, name.data + i, 8);
 		v[3] ^= word;
@@ -303,44 +298,40 @@ le_hash_id(int64_t id)
  * Three hashes, one way to grow: allocate, move every chain, free the old
  * one.  A macro because the chains run through different structs.
  */
-#define DEFINE_GROW(fn, Type, table, buckets, count, next_field, hash_of) \
-static bool \
-fn(LeCore *core) \
-{ \
-	uint32_t	n = core->buckets ? core->buckets * 2 : FIRST_BUCKETS; \
-	Type	  **t; \
- \
-	if (core->buckets != 0 && core->count < core->buckets) \
-		return true; \
-	t = core->env.alloc(core->env.arg, n * sizeof(Type *)); \
-	if (t == NULL) \
-		return false; \
-	memset(t, 0, n * sizeof(Type *)); \
-	for (uint32_t i = 0; i < core->buckets; i++) \
-	{ \
-		for (Type *o = core->table[i], *next; o != NULL; o = next) \
-		{ \
-			Type	  **bucket = &t[(hash_of) & (n - 1)]; \
- \
-			next = o->next_field; \
-			o->next_field = *bucket; \
-			*bucket = o; \
-		} \
-	} \
-	if (core->table != NULL) \
-		core->env.free(core->env.arg, core->table); \
-	core->table = t; \
-	core->buckets = n; \
-	return true; \
-} \
-struct LeCore
+#define DEFINE_GROW(fn, Type, table, buckets, count, next_field, hash_of)                                    \
+	static bool fn(LeCore *core)                                                                             \
+	{                                                                                                        \
+		uint32_t n = core->buckets ? core->buckets * 2 : FIRST_BUCKETS;                                      \
+		Type **t;                                                                                            \
+                                                                                                             \
+		if (core->buckets != 0 && core->count < core->buckets)                                               \
+			return true;                                                                                     \
+		t = core->env.alloc(core->env.arg, n * sizeof(Type *));                                              \
+		if (t == NULL)                                                                                       \
+			return false;                                                                                    \
+		memset(t, 0, n * sizeof(Type *));                                                                    \
+		for (uint32_t i = 0; i < core->buckets; i++)                                                         \
+		{                                                                                                    \
+			for (Type *o = core->table[i], *next; o != NULL; o = next)                                       \
+			{                                                                                                \
+				Type **bucket = &t[(hash_of) & (n - 1)];                                                     \
+                                                                                                             \
+				next = o->next_field;                                                                        \
+				o->next_field = *bucket;                                                                     \
+				*bucket = o;                                                                                 \
+			}                                                                                                \
+		}                                                                                                    \
+		if (core->table != NULL)                                                                             \
+			core->env.free(core->env.arg, core->table);                                                      \
+		core->table = t;                                                                                     \
+		core->buckets = n;                                                                                   \
+		return true;                                                                                         \
+	}                                                                                                        \
+	struct LeCore
 
-DEFINE_GROW(grow_locks, LeLock, lock_hash, lock_buckets, lock_count,
-			hash_next, o->hash);
-DEFINE_GROW(grow_tokens, LeEntry, token_hash, token_buckets, token_count,
-			token_next, le_hash_id(o->token));
-DEFINE_GROW(grow_leases, LeLease, lease_hash, lease_buckets, lease_count,
-			hash_next, le_hash_id(o->id));
+DEFINE_GROW(grow_locks, LeLock, lock_hash, lock_buckets, lock_count, hash_next, o->hash);
+DEFINE_GROW(grow_tokens, LeEntry, token_hash, token_buckets, token_count, token_next, le_hash_id(o->token));
+DEFINE_GROW(grow_leases, LeLease, lease_hash, lease_buckets, lease_count, hash_next, le_hash_id(o->id));
 
 bool
 le_hashes_reserve(LeCore *core)
@@ -351,7 +342,7 @@ le_hashes_reserve(LeCore *core)
 void
 le_lock_hash_add(LeCore *core, LeLock *lock)
 {
-	LeLock	  **bucket = &core->lock_hash[lock->hash & (core->lock_buckets - 1)];
+	LeLock **bucket = &core->lock_hash[lock->hash & (core->lock_buckets - 1)];
 
 	lock->hash_next = *bucket;
 	*bucket = lock;
@@ -361,7 +352,7 @@ le_lock_hash_add(LeCore *core, LeLock *lock)
 void
 le_lock_hash_remove(LeCore *core, LeLock *lock)
 {
-	LeLock	  **p = &core->lock_hash[lock->hash & (core->lock_buckets - 1)];
+	LeLock **p = &core->lock_hash[lock->hash & (core->lock_buckets - 1)];
 
 	while (*p != lock)
 		p = &(*p)->hash_next;
@@ -372,16 +363,14 @@ le_lock_hash_remove(LeCore *core, LeLock *lock)
 LeLock *
 le_core_find_lock(const LeCore *core, LeKind ns, LeText name)
 {
-	uint32_t	hash = (uint32_t) le_hash_name(core, ns, name);
-	LeLock	   *lock;
+	uint32_t hash = (uint32_t) le_hash_name(core, ns, name);
+	LeLock *lock;
 
 	if (core->lock_buckets == 0)
 		return NULL;
-	for (lock = core->lock_hash[hash & (core->lock_buckets - 1)]; lock != NULL;
-		 lock = lock->hash_next)
+	for (lock = core->lock_hash[hash & (core->lock_buckets - 1)]; lock != NULL; lock = lock->hash_next)
 	{
-		if (lock->hash == hash && lock->ns == ns &&
-			le_text_equal(le_text(lock->name, lock->name_len), name))
+		if (lock->hash == hash && lock->ns == ns && le_text_equal(le_text(lock->name, lock->name_len), name))
 			return lock;
 	}
 	return NULL;
@@ -390,8 +379,7 @@ le_core_find_lock(const LeCore *core, LeKind ns, LeText name)
 void
 le_token_hash_add(LeCore *core, LeEntry *entry)
 {
-	LeEntry   **bucket = &core->token_hash[le_hash_id(entry->token) &
-										   (core->token_buckets - 1)];
+	LeEntry **bucket = &core->token_hash[le_hash_id(entry->token) & (core->token_buckets - 1)];
 
 	entry->token_next = *bucket;
 	*bucket = entry;
@@ -401,8 +389,7 @@ le_token_hash_add(LeCore *core, LeEntry *entry)
 void
 le_token_hash_remove(LeCore *core, LeEntry *entry)
 {
-	LeEntry   **p = &core->token_hash[le_hash_id(entry->token) &
-									  (core->token_buckets - 1)];
+	LeEntry **p = &core->token_hash[le_hash_id(entry->token) & (core->token_buckets - 1)];
 
 	while (*p != entry)
 		p = &(*p)->token_next;
@@ -413,7 +400,7 @@ le_token_hash_remove(LeCore *core, LeEntry *entry)
 LeEntry *
 le_core_find_token(const LeCore *core, int64_t token)
 {
-	LeEntry    *entry;
+	LeEntry *entry;
 
 	if (core->token_buckets == 0)
 		return NULL;
@@ -426,8 +413,7 @@ le_core_find_token(const LeCore *core, int64_t token)
 void
 le_lease_hash_add(LeCore *core, LeLease *lease)
 {
-	LeLease   **bucket = &core->lease_hash[le_hash_id(lease->id) &
-										   (core->lease_buckets - 1)];
+	LeLease **bucket = &core->lease_hash[le_hash_id(lease->id) & (core->lease_buckets - 1)];
 
 	lease->hash_next = *bucket;
 	*bucket = lease;
@@ -437,8 +423,7 @@ le_lease_hash_add(LeCore *core, LeLease *lease)
 void
 le_lease_hash_remove(LeCore *core, LeLease *lease)
 {
-	LeLease   **p = &core->lease_hash[le_hash_id(lease->id) &
-									  (core->lease_buckets - 1)];
+	LeLease **p = &core->lease_hash[le_hash_id(lease->id) & (core->lease_buckets - 1)];
 
 	while (*p != lease)
 		p = &(*p)->hash_next;
@@ -449,7 +434,7 @@ le_lease_hash_remove(LeCore *core, LeLease *lease)
 LeLease *
 le_core_find_lease(const LeCore *core, int64_t id)
 {
-	LeLease    *lease;
+	LeLease *lease;
 
 	if (core->lease_buckets == 0)
 		return NULL;

@@ -16,37 +16,29 @@
 static LeText
 text_arg(FunctionCallInfo fcinfo, int number)
 {
-	text	   *value = PG_GETARG_TEXT_PP(number);
+	text *value = PG_GETARG_TEXT_PP(number);
 
-	return (LeText)
-	{
-		VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value)
-	};
+	return (LeText){VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value)};
 }
 
 static void
 bad_null(const char *argument)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("%s must not be null", argument)));
+	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s must not be null", argument)));
 }
 
 static LeText
 sized_arg(FunctionCallInfo fcinfo, int number, const char *argument, uint32 max)
 {
-	LeText		value = text_arg(fcinfo, number);
+	LeText value = text_arg(fcinfo, number);
 
 	if (value.len == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s must not be empty", argument),
-				 errdetail("It is a text of 1 to %u bytes.", max)));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s must not be empty", argument),
+						errdetail("It is a text of 1 to %u bytes.", max)));
 	if (value.len > max)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s is too long: %u bytes", argument, value.len),
-				 errdetail("It is a text of 1 to %u bytes.", max)));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("%s is too long: %u bytes", argument, value.len),
+						errdetail("It is a text of 1 to %u bytes.", max)));
 	return value;
 }
 
@@ -62,10 +54,7 @@ LeText
 le_arg_owner(FunctionCallInfo fcinfo, int number)
 {
 	if (PG_ARGISNULL(number))
-		return (LeText)
-		{
-			NULL, 0
-		};
+		return (LeText){NULL, 0};
 	return sized_arg(fcinfo, number, "owner", LE_MAX_OWNER);
 }
 
@@ -78,7 +67,7 @@ text_is(LeText text, const char *word)
 LeMode
 le_arg_mode(FunctionCallInfo fcinfo, int number)
 {
-	LeText		mode;
+	LeText mode;
 
 	if (PG_ARGISNULL(number))
 		bad_null("mode");
@@ -87,11 +76,9 @@ le_arg_mode(FunctionCallInfo fcinfo, int number)
 		return LE_MODE_EXCLUSIVE;
 	if (text_is(mode, "shared"))
 		return LE_MODE_SHARED;
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("unknown mode \"%.*s\"",
-					pg_mbcliplen(mode.data, (int) mode.len, 64), mode.data),
-			 errdetail("A mode is \"exclusive\" or \"shared\".")));
+	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					errmsg("unknown mode \"%.*s\"", pg_mbcliplen(mode.data, (int) mode.len, 64), mode.data),
+					errdetail("A mode is \"exclusive\" or \"shared\".")));
 }
 
 int64
@@ -108,34 +95,31 @@ le_arg_token(FunctionCallInfo fcinfo, int number)
 static bool
 interval_to_us(const Interval *interval, LeTime *us)
 {
-	int64		days;
+	int64 days;
 
 	if (le_interval_infinite(interval))
 		return false;
 	days = (int64) interval->month * DAYS_PER_MONTH + interval->day;
-	return !pg_mul_s64_overflow(days, USECS_PER_DAY, us) &&
-		!pg_add_s64_overflow(*us, interval->time, us);
+	return !pg_mul_s64_overflow(days, USECS_PER_DAY, us) && !pg_add_s64_overflow(*us, interval->time, us);
 }
 
 static char *
 interval_text(Interval *interval)
 {
-	return DatumGetCString(DirectFunctionCall1(interval_out,
-											   IntervalPGetDatum(interval)));
+	return DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(interval)));
 }
 
 static LeTime
-duration_arg(FunctionCallInfo fcinfo, int number, const char *argument,
-			 LeTime min, LeTime max, const char *range)
+duration_arg(FunctionCallInfo fcinfo, int number, const char *argument, LeTime min, LeTime max,
+			 const char *range)
 {
-	Interval   *interval = PG_GETARG_INTERVAL_P(number);
-	LeTime		us;
+	Interval *interval = PG_GETARG_INTERVAL_P(number);
+	LeTime us;
 
 	if (!interval_to_us(interval, &us) || us < min || us > max)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s is out of range: %s", argument, interval_text(interval)),
-				 errdetail("It is an interval %s.", range)));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("%s is out of range: %s", argument, interval_text(interval)),
+						errdetail("It is an interval %s.", range)));
 	return us;
 }
 
@@ -144,8 +128,7 @@ le_arg_ttl(FunctionCallInfo fcinfo, int number, LeTime if_null)
 {
 	if (PG_ARGISNULL(number))
 		return if_null;
-	return duration_arg(fcinfo, number, "ttl", LE_MIN_TTL, LE_MAX_TTL,
-						"from 100 milliseconds to 24 days");
+	return duration_arg(fcinfo, number, "ttl", LE_MIN_TTL, LE_MAX_TTL, "from 100 milliseconds to 24 days");
 }
 
 LeTime
@@ -153,8 +136,7 @@ le_arg_wait(FunctionCallInfo fcinfo, int number)
 {
 	if (PG_ARGISNULL(number))
 		return LE_WAIT_FOREVER;
-	return duration_arg(fcinfo, number, "wait", 0, LE_NEVER - 1,
-						"from 0 on, or null to wait without limit");
+	return duration_arg(fcinfo, number, "wait", 0, LE_NEVER - 1, "from 0 on, or null to wait without limit");
 }
 
 LeTime
@@ -162,14 +144,13 @@ le_arg_hold_for(FunctionCallInfo fcinfo, int number)
 {
 	if (PG_ARGISNULL(number))
 		return 0;
-	return duration_arg(fcinfo, number, "hold_for", 0, LE_MAX_TTL,
-						"from 0 to 24 days");
+	return duration_arg(fcinfo, number, "hold_for", 0, LE_MAX_TTL, "from 0 to 24 days");
 }
 
 Datum
 le_interval_datum(LeTime duration)
 {
-	Interval   *interval = palloc0(sizeof(Interval));
+	Interval *interval = palloc0(sizeof(Interval));
 
 	interval->time = Min(duration, LE_MAX_TTL);
 	PG_RETURN_INTERVAL_P(interval);

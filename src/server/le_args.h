@@ -30,4 +30,4 @@ extern LeTime le_arg_hold_for(FunctionCallInfo fcinfo, int number);
 
 extern Datum le_interval_datum(LeTime duration);
 
-#endif							/* LE_ARGS_H */
+#endif /* LE_ARGS_H */

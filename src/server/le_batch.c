@@ -35,7 +35,7 @@
 #include "le_look.h"
 #include "le_xact.h"
 
-Manager		le_mgr;
+Manager le_mgr;
 
 /* --- answers --- */
 
@@ -44,8 +44,7 @@ le_batch_answer(uint32 proc, uint32 number, const LeReply *reply)
 {
 	LeRequestSlot *slot = slot_of(proc);
 
-	if (pg_atomic_read_u32(&slot->posted) != number ||
-		pg_atomic_read_u32(&slot->answered) == number)
+	if (pg_atomic_read_u32(&slot->posted) != number || pg_atomic_read_u32(&slot->answered) == number)
 		return;
 	slot->reply = *reply;
 	slot->reply_at = le_clock();
@@ -75,7 +74,7 @@ static void
 answer_error(uint32 proc, int sqlstate, const char *message)
 {
 	LeRequestSlot *slot = slot_of(proc);
-	LeReply		reply = {0};
+	LeReply reply = {0};
 
 	put_error(slot, sqlstate, message);
 	le_batch_answer(proc, pg_atomic_read_u32(&slot->posted), &reply);
@@ -85,7 +84,7 @@ answer_error(uint32 proc, int sqlstate, const char *message)
 static void
 answer_displaced(const LeReply *by)
 {
-	LeReply		reply = {.status = LE_QUEUED};
+	LeReply reply = {.status = LE_QUEUED};
 
 	if (slot_of(by->displaced_sessno)->session == by->displaced_session)
 		le_batch_answer(by->displaced_sessno, by->displaced_request, &reply);
@@ -94,7 +93,7 @@ answer_displaced(const LeReply *by)
 static void
 defer(uint32 proc, uint32 number, const LeReply *reply, bool confirm)
 {
-	Deferred   *d = &le_mgr.deferred[le_mgr.ndeferred++];
+	Deferred *d = &le_mgr.deferred[le_mgr.ndeferred++];
 
 	d->proc = proc;
 	d->number = number;
@@ -110,11 +109,11 @@ take_mail(uint32 proc, LeTime now)
 	LeRequestSlot *slot = slot_of(proc);
 
 	/* that a fence has ended may be told again before the batch is done */
-	uint32		flags = pg_atomic_fetch_and_u32(&slot->mail, ~LE_MAIL_FENCE_ENDED);
-	uint64		undo = pg_atomic_read_u64(&slot->undo);
-	LeCommand	cmd = {0};
-	LeReply		reply;
-	Mail	   *mail;
+	uint32 flags = pg_atomic_fetch_and_u32(&slot->mail, ~LE_MAIL_FENCE_ENDED);
+	uint64 undo = pg_atomic_read_u64(&slot->undo);
+	LeCommand cmd = {0};
+	LeReply reply;
+	Mail *mail;
 
 	if (flags == 0 && undo == 0)
 		return;
@@ -152,34 +151,29 @@ take_mail(uint32 proc, LeTime now)
 static bool
 overtaken_by_mail(LeRequestSlot *slot)
 {
-	uint64		undo = pg_atomic_read_u64(&slot->undo);
+	uint64 undo = pg_atomic_read_u64(&slot->undo);
 
 	if (pg_atomic_read_u32(&slot->mail) & LE_MAIL_SESSION_END)
 		return slot->kind != LE_REQUEST_RELEASE_MANY;
-	return undo != 0 &&
-		(slot->command.kind == LE_CMD_ACQUIRE || slot->command.kind == LE_CMD_AWAIT) &&
-		slot->kind == LE_REQUEST_COMMAND &&
-		(uint32) (undo >> 32) == slot->command.xact &&
-		(uint32) undo <= slot->command.subxact;
+	return undo != 0 && (slot->command.kind == LE_CMD_ACQUIRE || slot->command.kind == LE_CMD_AWAIT) &&
+		   slot->kind == LE_REQUEST_COMMAND && (uint32) (undo >> 32) == slot->command.xact &&
+		   (uint32) undo <= slot->command.subxact;
 }
 
 static void
 apply_release_many(LeRequestSlot *slot, LeReply *reply, LeTime now)
 {
-	uint32		at = 0;
+	uint32 at = 0;
 
 	memset(reply, 0, sizeof(*reply));
 	while (at < slot->payload_len)
 	{
 		LeReleaseItem *item = (LeReleaseItem *) (slot->payload + at);
-		LeCommand	cmd = slot->command;
-		LeReply		one;
+		LeCommand cmd = slot->command;
+		LeReply one;
 
 		cmd.ns = (LeKind) item->ns;
-		cmd.name = (LeText)
-		{
-			(char *) item + sizeof(LeReleaseItem), item->name_len
-		};
+		cmd.name = (LeText){(char *) item + sizeof(LeReleaseItem), item->name_len};
 		cmd.token = item->token;
 		cmd.role = item->role;
 		cmd.hold_for = item->hold_for;
@@ -197,10 +191,10 @@ apply_release_many(LeRequestSlot *slot, LeReply *reply, LeTime now)
 static void
 apply_look(LeRequestSlot *slot, LeReply *reply, LeTime now)
 {
-	LeLookCursor cursor = {.place = slot->command.token,.last = slot->command.revision};
+	LeLookCursor cursor = {.place = slot->command.token, .last = slot->command.revision};
 
-	slot->payload_len = le_look_fill(le_mgr.core, &slot->command, &cursor, slot->payload,
-									 sizeof(slot->payload), now);
+	slot->payload_len =
+		le_look_fill(le_mgr.core, &slot->command, &cursor, slot->payload, sizeof(slot->payload), now);
 	reply->token = cursor.place;
 	reply->count = cursor.last;
 }
@@ -208,10 +202,9 @@ apply_look(LeRequestSlot *slot, LeReply *reply, LeTime now)
 static void
 apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 {
-	LeCommand	cmd = slot->command;
-	LeReply		reply;
-	bool		confirm = cmd.kind == LE_CMD_RENEW || cmd.kind == LE_CMD_KEEP_ALIVE ||
-		cmd.kind == LE_CMD_AWAIT;
+	LeCommand cmd = slot->command;
+	LeReply reply;
+	bool confirm = cmd.kind == LE_CMD_RENEW || cmd.kind == LE_CMD_KEEP_ALIVE || cmd.kind == LE_CMD_AWAIT;
 
 	if (slot->revision != 0)
 	{
@@ -222,8 +215,7 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 	}
 	if (!le_core_reserve(le_mgr.core, &cmd))
 	{
-		answer_error(proc, ERRCODE_OUT_OF_MEMORY,
-					 "the lock_election manager is out of memory");
+		answer_error(proc, ERRCODE_OUT_OF_MEMORY, "the lock_election manager is out of memory");
 		return;
 	}
 	le_core_apply(le_mgr.core, &cmd, now, &reply);
@@ -240,8 +232,8 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 		return;
 	}
 	/* SyncRepRequested() would ask for the manager's own level */
-	confirm = confirm && reply.status == LE_OK && slot->need_flush &&
-		max_wal_senders > 0 && le_sync_standbys_defined();
+	confirm = confirm && reply.status == LE_OK && slot->need_flush && max_wal_senders > 0 &&
+			  le_sync_standbys_defined();
 	if (reply.wrote || confirm)
 	{
 		if (reply.wrote && reply.valid_for != LE_NEVER && slot->need_flush)
@@ -256,11 +248,10 @@ static void
 take_request(uint32 proc, LeTime now)
 {
 	LeRequestSlot *slot = slot_of(proc);
-	uint32		number = pg_atomic_read_u32(&slot->posted);
-	LeReply		reply = {0};
+	uint32 number = pg_atomic_read_u32(&slot->posted);
+	LeReply reply = {0};
 
-	if (slot->session == 0 || number == pg_atomic_read_u32(&slot->answered) ||
-		number == le_mgr.taken[proc])
+	if (slot->session == 0 || number == pg_atomic_read_u32(&slot->answered) || number == le_mgr.taken[proc])
 		return;
 	pg_read_barrier();
 	le_mgr.taken[proc] = number;
@@ -289,8 +280,8 @@ take_request(uint32 proc, LeTime now)
 			break;
 		case LE_REQUEST_LOOK_LEASES:
 			reply.token = slot->command.token;
-			slot->payload_len = le_look_fill_leases(le_mgr.core, &reply.token, slot->payload,
-													sizeof(slot->payload), now);
+			slot->payload_len =
+				le_look_fill_leases(le_mgr.core, &reply.token, slot->payload, sizeof(slot->payload), now);
 			le_batch_answer(proc, number, &reply);
 			break;
 	}
@@ -299,8 +290,7 @@ take_request(uint32 proc, LeTime now)
 static int
 compare_revision(const void *a, const void *b)
 {
-	int64		ra = slot_of(*(const uint32 *) a)->revision,
-				rb = slot_of(*(const uint32 *) b)->revision;
+	int64 ra = slot_of(*(const uint32 *) a)->revision, rb = slot_of(*(const uint32 *) b)->revision;
 
 	return ra < rb ? -1 : ra > rb ? 1 : 0;
 }
@@ -312,9 +302,8 @@ compare_revision(const void *a, const void *b)
 static void
 reenter_waiting(LeTime now)
 {
-	uint32	   *procs = palloc(le_shared->max_slots * sizeof(uint32));
-	int			n = 0,
-				all = le_batch_all_slots(procs);
+	uint32 *procs = palloc(le_shared->max_slots * sizeof(uint32));
+	int n = 0, all = le_batch_all_slots(procs);
 
 	for (int i = 0; i < all; i++)
 	{
@@ -327,7 +316,7 @@ reenter_waiting(LeTime now)
 		le_mgr.taken[procs[i]] = pg_atomic_read_u32(&slot_of(procs[i])->answered);
 		take_request(procs[i], now);
 	}
-	le_mgr.nfresh = 0;				/* their revision is kept if this fails */
+	le_mgr.nfresh = 0; /* their revision is kept if this fails */
 	le_core_load_done(le_mgr.core, now);
 	le_mgr.reenter = false;
 	pfree(procs);
@@ -338,20 +327,17 @@ reenter_waiting(LeTime now)
 static bool
 anything_to_write(void)
 {
-	return le_core_dirty_slots(le_mgr.core) != NULL ||
-		le_core_dirty_leases(le_mgr.core) != NULL ||
-		le_core_dirty_places(le_mgr.core) != NULL;
+	return le_core_dirty_slots(le_mgr.core) != NULL || le_core_dirty_leases(le_mgr.core) != NULL ||
+		   le_core_dirty_places(le_mgr.core) != NULL;
 }
 
 /* Answers to waiters need a flush if any of them does. */
 static void
 flush_for_answers(void)
 {
-	for (LeEntry *entry = le_core_answers(le_mgr.core); entry != NULL;
-		 entry = entry->answer_next)
+	for (LeEntry *entry = le_core_answers(le_mgr.core); entry != NULL; entry = entry->answer_next)
 	{
-		if (entry->answer == LE_OK && entry->ttl != LE_TTL_BOUND &&
-			slot_of(entry->waiter_sessno)->need_flush)
+		if (entry->answer == LE_OK && entry->ttl != LE_TTL_BOUND && slot_of(entry->waiter_sessno)->need_flush)
 			le_mgr.flush = true;
 	}
 }
@@ -381,18 +367,16 @@ static XLogRecPtr
 write_batch(LeTime now)
 {
 	LeCounters *counters = &le_mgr.db->counters;
-	LeTime		start = le_clock();
-	int64		incarnation;
-	XLogRecPtr	lsn;
-	int			rows;
+	LeTime start = le_clock();
+	int64 incarnation;
+	XLogRecPtr lsn;
+	int rows;
 
 	le_batch_begin();
 	if (!le_store_open())
 	{
 		le_mgr.rewritten = true;
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("the tables of lock_election were replaced")));
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("the tables of lock_election were replaced")));
 	}
 	rows = le_store_write(le_mgr.core, now);
 	incarnation = le_core_next_revision(le_mgr.core) >> LE_COUNTER_BITS;
@@ -424,7 +408,7 @@ write_batch(LeTime now)
 static XLogRecPtr
 log_renewals(void)
 {
-	uint32		nothing = 0;
+	uint32 nothing = 0;
 
 	XLogBeginInsert();
 	XLogRegisterData((char *) &nothing, sizeof(nothing));
@@ -436,17 +420,17 @@ log_renewals(void)
 static void
 give_answers(XLogRecPtr lsn)
 {
-	LeTime		now = core_now();
-	XLogRecPtr	confirm_lsn = lsn;
+	LeTime now = core_now();
+	XLogRecPtr confirm_lsn = lsn;
 
 	for (int i = 0; i < le_mgr.ndeferred; i++)
 	{
-		Deferred   *d = &le_mgr.deferred[i];
+		Deferred *d = &le_mgr.deferred[i];
 
 		if (d->reply.wrote)
 			d->reply.lsn = lsn;
 		if (d->reply.valid_for == LE_NEVER)
-			d->reply.lsn = 0;	/* connection-bound: durable for nobody */
+			d->reply.lsn = 0; /* connection-bound: durable for nobody */
 		if (d->confirm)
 		{
 			if (confirm_lsn == 0)
@@ -455,10 +439,9 @@ give_answers(XLogRecPtr lsn)
 		}
 		le_batch_answer(d->proc, d->number, &d->reply);
 	}
-	for (LeEntry *entry = le_core_answers(le_mgr.core); entry != NULL;
-		 entry = entry->answer_next)
+	for (LeEntry *entry = le_core_answers(le_mgr.core); entry != NULL; entry = entry->answer_next)
 	{
-		LeReply		reply;
+		LeReply reply;
 
 		if (slot_of(entry->waiter_sessno)->session != entry->waiter_session)
 			continue;
@@ -476,9 +459,9 @@ empty_mailboxes(void)
 {
 	for (int i = 0; i < le_mgr.nmails; i++)
 	{
-		Mail	   *mail = &le_mgr.mails[i];
+		Mail *mail = &le_mgr.mails[i];
 		LeRequestSlot *slot = slot_of(mail->proc);
-		uint64		undo = mail->undo;
+		uint64 undo = mail->undo;
 
 		if (undo != 0)
 			(void) pg_atomic_compare_exchange_u64(&slot->undo, &undo, 0);
@@ -499,7 +482,7 @@ end_deadlocks(void)
 	for (int i = 0; i < le_mgr.nmails; i++)
 	{
 		StringInfoData detail;
-		int			proc;
+		int proc;
 
 		if ((le_mgr.mails[i].flags & LE_MAIL_BLOCKED) == 0)
 			continue;
@@ -511,14 +494,13 @@ end_deadlocks(void)
 
 			slot->payload_len = (uint32) Min(detail.len, LE_PAYLOAD_SIZE);
 			memcpy(slot->payload, detail.data, slot->payload_len);
-			answer_error((uint32) proc, ERRCODE_T_R_DEADLOCK_DETECTED,
-						 "deadlock detected");
+			answer_error((uint32) proc, ERRCODE_T_R_DEADLOCK_DETECTED, "deadlock detected");
 		}
 		pfree(detail.data);
 	}
 }
 
-#define PUBLISH(counter) \
+#define PUBLISH(counter)                                                                                     \
 	pg_atomic_fetch_add_u64(&le_mgr.db->counters.counter, now->counter - le_mgr.seen.counter)
 
 void
@@ -537,8 +519,7 @@ le_batch_publish(void)
 		pg_atomic_write_u64(&le_shared->incarnation, le_mgr.meta.incarnation);
 	pg_atomic_write_u64(&le_mgr.db->revision, le_core_next_revision(le_mgr.core));
 	pg_atomic_write_u64(&le_mgr.db->locks, le_core_lock_count(le_mgr.core));
-	pg_atomic_write_u64(&le_mgr.db->memory,
-						MemoryContextMemAllocated(le_mgr.core_context, true));
+	pg_atomic_write_u64(&le_mgr.db->memory, MemoryContextMemAllocated(le_mgr.core_context, true));
 }
 
 /* --- a batch --- */
@@ -555,10 +536,8 @@ batch_reset(void)
 static void
 apply_limits(void)
 {
-	LeLimits	limits = {
-		.waiters_per_lock = le_max_waiters_per_lock,
-		.expiry_grace = (LeTime) le_expiry_grace * LE_MS
-	};
+	LeLimits limits = {.waiters_per_lock = le_max_waiters_per_lock,
+					   .expiry_grace = (LeTime) le_expiry_grace * LE_MS};
 
 	le_core_set_limits(le_mgr.core, &limits);
 }
@@ -576,8 +555,8 @@ take(const uint32 *procs, int n, LeTime now)
 static void
 batch(const uint32 *procs, int n, bool expire)
 {
-	LeTime		now = core_now();
-	XLogRecPtr	lsn = 0;
+	LeTime now = core_now();
+	XLogRecPtr lsn = 0;
 
 	batch_reset();
 	apply_limits();
@@ -604,7 +583,7 @@ untake(void)
 	for (int i = 0; i < le_mgr.nfresh; i++)
 	{
 		LeRequestSlot *slot = slot_of(le_mgr.fresh[i]);
-		uint32		number = pg_atomic_read_u32(&slot->posted);
+		uint32 number = pg_atomic_read_u32(&slot->posted);
 
 		if (pg_atomic_read_u32(&slot->answered) != number)
 		{
@@ -651,7 +630,7 @@ try_batch(const uint32 *procs, int n, bool expire, ErrorData **error)
 int
 le_batch_all_slots(uint32 *procs)
 {
-	int			n = 0;
+	int n = 0;
 
 	for (int i = 0; i < le_shared->max_slots; i++)
 	{
@@ -660,8 +639,7 @@ le_batch_all_slots(uint32 *procs)
 		if (slot->session == 0 || slot->database != le_mgr.index)
 			continue;
 		if (pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered) ||
-			pg_atomic_read_u32(&slot->mail) != 0 ||
-			pg_atomic_read_u64(&slot->undo) != 0)
+			pg_atomic_read_u32(&slot->mail) != 0 || pg_atomic_read_u64(&slot->undo) != 0)
 			procs[n++] = i;
 	}
 	return n;
@@ -678,8 +656,7 @@ fail_requests(const uint32 *procs, int n, const ErrorData *error)
 	for (int i = 0; i < n; i++)
 	{
 		LeRequestSlot *slot = slot_of(procs[i]);
-		bool		unanswered = pg_atomic_read_u32(&slot->posted) !=
-			pg_atomic_read_u32(&slot->answered);
+		bool unanswered = pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered);
 
 		if (slot->session == 0 || slot->revision != 0)
 			continue;
@@ -699,14 +676,14 @@ fail_requests(const uint32 *procs, int n, const ErrorData *error)
 static void
 run_one_by_one(uint32 *procs, int n)
 {
-	ErrorData  *error;
+	ErrorData *error;
 
 	for (int i = 0; i < n; i++)
 	{
 		while (!try_batch(&procs[i], 1, false, &error))
 		{
 			/* rewritten once more: no fault of this request */
-			bool		again = le_mgr.rewritten;
+			bool again = le_mgr.rewritten;
 
 			if (!again)
 				fail_requests(&procs[i], 1, error);
@@ -729,7 +706,7 @@ run_one_by_one(uint32 *procs, int n)
 void
 le_batch_run(uint32 *procs, int n)
 {
-	ErrorData  *error;
+	ErrorData *error;
 
 	if (le_mgr.retry_at != 0 && le_mgr.retry_at <= le_clock())
 	{
@@ -765,8 +742,7 @@ le_batch_gone(void)
 		if (slot->session == 0 || slot->database != le_mgr.index)
 			continue;
 		if (pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered))
-			answer_error(i, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-						 "extension lock_election was dropped");
+			answer_error(i, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "extension lock_election was dropped");
 		pg_atomic_write_u64(&slot->undo, 0);
 		if (pg_atomic_read_u32(&slot->mail) & LE_MAIL_SESSION_END)
 			le_slot_clear(slot);
@@ -778,8 +754,7 @@ le_batch_gone(void)
 void
 le_batch_check_stall(LeTime slept_until, const uint32 *procs, int n)
 {
-	LeTime		now = le_clock(),
-				since = slept_until != 0 ? Min(slept_until, now) : le_mgr.awake_at;
+	LeTime now = le_clock(), since = slept_until != 0 ? Min(slept_until, now) : le_mgr.awake_at;
 
 	for (int i = 0; i < n; i++)
 	{
@@ -787,17 +762,16 @@ le_batch_check_stall(LeTime slept_until, const uint32 *procs, int n)
 
 		/* it rang then, and nobody looked */
 		if (pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered) &&
-			le_mgr.taken[procs[i]] != pg_atomic_read_u32(&slot->posted) &&
-			slot->revision == 0 && slot->posted_at > le_mgr.awake_at)
+			le_mgr.taken[procs[i]] != pg_atomic_read_u32(&slot->posted) && slot->revision == 0 &&
+			slot->posted_at > le_mgr.awake_at)
 			since = Min(since, slot->posted_at);
 	}
 	if (now - since > STALL)
 	{
 		le_mgr.shift += now - since;
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.stalls, 1);
-		ereport(LOG,
-				(errmsg("the lock_election manager did not run for %ld ms; all leases go on by as much",
-						(long) ((now - since) / LE_MS))));
+		ereport(LOG, (errmsg("the lock_election manager did not run for %ld ms; all leases go on by as much",
+							 (long) ((now - since) / LE_MS))));
 	}
 	le_mgr.awake_at = now;
 }
@@ -805,8 +779,7 @@ le_batch_check_stall(LeTime slept_until, const uint32 *procs, int n)
 LeTime
 le_batch_next_wakeup(void)
 {
-	LeTime		deadline,
-				wakeup = LE_NEVER;
+	LeTime deadline, wakeup = LE_NEVER;
 
 	if (le_mgr.retry_at != 0)
 		wakeup = le_mgr.retry_at;
@@ -826,7 +799,7 @@ le_batch_next_wakeup(void)
 void
 le_batch_init(LeDatabase *db)
 {
-	int			n = le_shared->max_slots;
+	int n = le_shared->max_slots;
 
 	le_mgr.db = db;
 	le_mgr.index = (int) (db - le_shared->databases);
@@ -836,7 +809,7 @@ le_batch_init(LeDatabase *db)
 	le_mgr.deferred = MemoryContextAllocZero(TopMemoryContext, n * sizeof(Deferred));
 	for (int i = 0; i < n; i++)
 		le_mgr.taken[i] = pg_atomic_read_u32(&slot_of(i)->answered);
-	le_mgr.batch_context = AllocSetContextCreate(TopMemoryContext, "lock_election batch",
-											ALLOCSET_DEFAULT_SIZES);
+	le_mgr.batch_context =
+		AllocSetContextCreate(TopMemoryContext, "lock_election batch", ALLOCSET_DEFAULT_SIZES);
 	le_mgr.awake_at = le_clock();
 }

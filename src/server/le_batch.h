@@ -28,7 +28,7 @@ extern void le_batch_finish(void);
 extern void le_batch_run(uint32 *procs, int n);
 
 /* All slots of this database with something in them, rung or not. */
-extern int	le_batch_all_slots(uint32 *procs);
+extern int le_batch_all_slots(uint32 *procs);
 
 /* A batch has found out that the extension was dropped. */
 extern bool le_batch_is_gone(void);
@@ -45,4 +45,4 @@ extern void le_batch_check_stall(LeTime slept_until, const uint32 *procs, int n)
 /* When to run a batch at the latest though nobody rings, as le_clock() tells. */
 extern LeTime le_batch_next_wakeup(void);
 
-#endif							/* LE_BATCH_H */
+#endif /* LE_BATCH_H */

@@ -22,49 +22,49 @@
 /* An answer that goes out after the commit. */
 typedef struct Deferred
 {
-	uint32		proc;
-	uint32		number;
-	bool		confirm;		/* a renewal: a standby has to see it too */
-	LeReply		reply;
+	uint32 proc;
+	uint32 number;
+	bool confirm; /* a renewal: a standby has to see it too */
+	LeReply reply;
 } Deferred;
 
 /* A mailbox as it was read. */
 typedef struct Mail
 {
-	uint32		proc;
-	uint32		flags;
-	uint64		undo;
+	uint32 proc;
+	uint32 flags;
+	uint64 undo;
 } Mail;
 
 typedef struct Manager
 {
 	LeDatabase *db;
-	int			index;			/* of db */
-	LeCore	   *core;
+	int index; /* of db */
+	LeCore *core;
 	MemoryContext core_context;
 	MemoryContext batch_context;
-	LeMeta		meta;
-	uint32	   *taken;			/* by proc number: the request last taken */
-	LeTime		shift;			/* of the core's clock behind le_clock() */
-	LeTime		awake_at;		/* when it was last seen running */
+	LeMeta meta;
+	uint32 *taken;   /* by proc number: the request last taken */
+	LeTime shift;    /* of the core's clock behind le_clock() */
+	LeTime awake_at; /* when it was last seen running */
 
-	bool		core_valid;		/* memory agrees with the tables */
-	bool		reenter;		/* waiting requests are not in the core yet */
-	LeTime		broken_at;		/* since when not valid */
-	LeTime		retry_at;		/* look at all slots again; 0: no need */
-	LeTime		expire_after;	/* back-off of expiry */
+	bool core_valid;     /* memory agrees with the tables */
+	bool reenter;        /* waiting requests are not in the core yet */
+	LeTime broken_at;    /* since when not valid */
+	LeTime retry_at;     /* look at all slots again; 0: no need */
+	LeTime expire_after; /* back-off of expiry */
 
 	/* the batch */
-	Deferred   *deferred;
-	int			ndeferred;
-	Mail	   *mails;
-	int			nmails;
-	uint32	   *fresh;			/* procs whose request was taken in it */
-	int			nfresh;
-	bool		flush;			/* somebody asks for it */
-	bool		rewritten;		/* the tables are other ones */
-	bool		gone;			/* the extension was dropped */
-	LeStats		seen;			/* core's counters already published */
+	Deferred *deferred;
+	int ndeferred;
+	Mail *mails;
+	int nmails;
+	uint32 *fresh; /* procs whose request was taken in it */
+	int nfresh;
+	bool flush;     /* somebody asks for it */
+	bool rewritten; /* the tables are other ones */
+	bool gone;      /* the extension was dropped */
+	LeStats seen;   /* core's counters already published */
 } Manager;
 
 extern Manager le_mgr;
@@ -89,4 +89,4 @@ extern void le_batch_publish(void);
 /* Load again after a failed batch; false: *error says why it is not possible. */
 extern bool le_batch_reload(ErrorData **error);
 
-#endif							/* LE_BATCH_INTERNAL_H */
+#endif /* LE_BATCH_INTERNAL_H */

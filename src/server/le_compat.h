@@ -33,8 +33,7 @@ typedef bool LeUpdateIndexes;
 
 /* 16 has one function for all kinds of objects */
 #if PG_VERSION_NUM >= 160000
-#define le_database_owner(dboid, role) \
-	object_ownercheck(DatabaseRelationId, (dboid), (role))
+#define le_database_owner(dboid, role) object_ownercheck(DatabaseRelationId, (dboid), (role))
 #else
 #define le_database_owner(dboid, role) pg_database_ownercheck((dboid), (role))
 #endif
@@ -77,7 +76,7 @@ typedef Oid LeRelFileNumber;
 #if PG_VERSION_NUM >= 180000
 #define le_proc_is_client(proc) ((proc)->isRegularBackend)
 #else
-#define le_proc_is_client(proc) \
+#define le_proc_is_client(proc)                                                                              \
 	(!(proc)->isBackgroundWorker && ((proc)->statusFlags & PROC_IS_AUTOVACUUM) == 0)
 #endif
 
@@ -90,12 +89,10 @@ typedef Oid LeRelFileNumber;
 
 /* changed within the life of 15, 16 and 17: 15.13, 16.9, 17.5 */
 #ifdef SYNC_STANDBY_DEFINED
-#define le_sync_standbys_defined() \
-	((((volatile WalSndCtlData *) WalSndCtl)->sync_standbys_status & \
-	  SYNC_STANDBY_DEFINED) != 0)
+#define le_sync_standbys_defined()                                                                           \
+	((((volatile WalSndCtlData *) WalSndCtl)->sync_standbys_status & SYNC_STANDBY_DEFINED) != 0)
 #else
-#define le_sync_standbys_defined() \
-	(((volatile WalSndCtlData *) WalSndCtl)->sync_standbys_defined)
+#define le_sync_standbys_defined() (((volatile WalSndCtlData *) WalSndCtl)->sync_standbys_defined)
 #endif
 
 /*
@@ -104,26 +101,23 @@ typedef Oid LeRelFileNumber;
  */
 struct Port;
 extern bool pq_check_connection(void);
-extern int	pq_setkeepalivesidle(int idle, struct Port *port);
-extern int	pq_setkeepalivesinterval(int interval, struct Port *port);
-extern int	pq_setkeepalivescount(int count, struct Port *port);
-extern int	pq_settcpusertimeout(int timeout, struct Port *port);
+extern int pq_setkeepalivesidle(int idle, struct Port *port);
+extern int pq_setkeepalivesinterval(int interval, struct Port *port);
+extern int pq_setkeepalivescount(int count, struct Port *port);
+extern int pq_settcpusertimeout(int timeout, struct Port *port);
 
 /* Before 16 the declaration that PG_FUNCTION_INFO_V1 makes is not exported. */
-#define LE_FUNCTION(name) \
-	extern PGDLLEXPORT Datum name(PG_FUNCTION_ARGS); \
+#define LE_FUNCTION(name)                                                                                    \
+	extern PGDLLEXPORT Datum name(PG_FUNCTION_ARGS);                                                         \
 	PG_FUNCTION_INFO_V1(name)
 
 /* 18 drops an argument that was never used */
 #if PG_VERSION_NUM >= 180000
-#define LE_EXECUTOR_RUN_ARGS \
-	QueryDesc *queryDesc, ScanDirection direction, uint64 count
+#define LE_EXECUTOR_RUN_ARGS QueryDesc *queryDesc, ScanDirection direction, uint64 count
 #define LE_EXECUTOR_RUN_PASS queryDesc, direction, count
 #else
-#define LE_EXECUTOR_RUN_ARGS \
-	QueryDesc *queryDesc, ScanDirection direction, uint64 count, \
-	bool execute_once
+#define LE_EXECUTOR_RUN_ARGS QueryDesc *queryDesc, ScanDirection direction, uint64 count, bool execute_once
 #define LE_EXECUTOR_RUN_PASS queryDesc, direction, count, execute_once
 #endif
 
-#endif							/* LE_COMPAT_H */
+#endif /* LE_COMPAT_H */

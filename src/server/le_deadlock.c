@@ -40,11 +40,11 @@
 typedef struct Search
 {
 	const LeCore *core;
-	uint32		start;
-	uint32	   *found;			/* in the order in which they were found */
-	int			nfound;
-	int		   *waiter;			/* who was seen to wait for it; -1: not found */
-	int			last;			/* of the cycle, it waits for start; -1 */
+	uint32 start;
+	uint32 *found; /* in the order in which they were found */
+	int nfound;
+	int *waiter; /* who was seen to wait for it; -1: not found */
+	int last;    /* of the cycle, it waits for start; -1 */
 } Search;
 
 static Search s;
@@ -54,10 +54,8 @@ search_init(uint32 start)
 {
 	if (s.found == NULL)
 	{
-		s.found = MemoryContextAlloc(TopMemoryContext,
-									 le_shared->max_slots * sizeof(uint32));
-		s.waiter = MemoryContextAlloc(TopMemoryContext,
-									  le_shared->max_slots * sizeof(int));
+		s.found = MemoryContextAlloc(TopMemoryContext, le_shared->max_slots * sizeof(uint32));
+		s.waiter = MemoryContextAlloc(TopMemoryContext, le_shared->max_slots * sizeof(int));
 	}
 	memset(s.waiter, -1, le_shared->max_slots * sizeof(int));
 	s.start = start;
@@ -70,7 +68,7 @@ static void
 add_edge(uint32 from, uint32 to)
 {
 	if (to >= (uint32) le_shared->max_slots)
-		return;					/* a prepared transaction */
+		return; /* a prepared transaction */
 	if (to == s.start)
 		s.last = (int) from;
 	else if (s.waiter[to] < 0)
@@ -87,10 +85,8 @@ waits_for(uint32 proc)
 	LeRequestSlot *slot = &le_shared->slots[proc];
 
 	/* its wait may have ended, only that has not been read yet */
-	if (slot->session == 0 ||
-		pg_atomic_read_u32(&slot->posted) == pg_atomic_read_u32(&slot->answered) ||
-		pg_atomic_read_u64(&slot->undo) != 0 ||
-		(pg_atomic_read_u32(&slot->mail) & LE_MAIL_SESSION_END) != 0)
+	if (slot->session == 0 || pg_atomic_read_u32(&slot->posted) == pg_atomic_read_u32(&slot->answered) ||
+		pg_atomic_read_u64(&slot->undo) != 0 || (pg_atomic_read_u32(&slot->mail) & LE_MAIL_SESSION_END) != 0)
 		return NULL;
 	return le_core_waiting_on(s.core, slot->session, proc);
 }
@@ -106,20 +102,19 @@ add_holder(uint32 from, const LeEntry *holder)
 			add_edge(from, holder->sessno);
 		for (const LeHold *hold = holder->holds; hold != NULL; hold = hold->next)
 		{
-			uint32		proc = le_session_proc(hold->session);
+			uint32 proc = le_session_proc(hold->session);
 			LeRequestSlot *slot = &le_shared->slots[proc];
 
-			if (slot->session == hold->session &&
-				pg_atomic_read_u32(&slot->open_xact) == hold->xact)
+			if (slot->session == hold->session && pg_atomic_read_u32(&slot->open_xact) == hold->xact)
 				add_edge(from, proc);
 		}
 	}
 	if (pg_atomic_read_u32(&db->fences) != 0)
 	{
-		List	   *procs = le_fence_procs(holder->token, NULL, 0);
-		ListCell   *lc;
+		List *procs = le_fence_procs(holder->token, NULL, 0);
+		ListCell *lc;
 
-		foreach(lc, procs)
+		foreach (lc, procs)
 			add_edge(from, (uint32) lfirst_int(lc));
 		list_free(procs);
 	}
@@ -128,26 +123,26 @@ add_holder(uint32 from, const LeEntry *holder)
 static bool
 waits_in_postgres(uint32 number)
 {
-	PGPROC	   *proc = le_proc(number);
+	PGPROC *proc = le_proc(number);
 	TimestampTz since = (TimestampTz) pg_atomic_read_u64(&proc->waitStart);
 
 	if (proc->pid == 0)
 		return false;
 	if (since == 0)
-		return proc->lockGroupLeader == proc;	/* perhaps one of its workers */
+		return proc->lockGroupLeader == proc; /* perhaps one of its workers */
 	return GetCurrentTimestamp() - since >= DeadlockTimeout * INT64CONST(1000);
 }
 
 static void
 add_blockers(uint32 from)
 {
-	ArrayType  *pids = DatumGetArrayTypeP(DirectFunctionCall1(pg_blocking_pids,
-															  Int32GetDatum(le_proc(from)->pid)));
-	int			n = ArrayGetNItems(ARR_NDIM(pids), ARR_DIMS(pids));
+	ArrayType *pids =
+		DatumGetArrayTypeP(DirectFunctionCall1(pg_blocking_pids, Int32GetDatum(le_proc(from)->pid)));
+	int n = ArrayGetNItems(ARR_NDIM(pids), ARR_DIMS(pids));
 
 	for (int i = 0; i < n; i++)
 	{
-		PGPROC	   *proc = BackendPidGetProc(((int32 *) ARR_DATA_PTR(pids))[i]);
+		PGPROC *proc = BackendPidGetProc(((int32 *) ARR_DATA_PTR(pids))[i]);
 
 		if (proc != NULL && proc != le_proc(from))
 			add_edge(from, (uint32) (proc - le_proc(0)));
@@ -162,7 +157,7 @@ search(uint32 start)
 	search_init(start);
 	for (int i = 0; i < s.nfound && s.last < 0; i++)
 	{
-		uint32		proc = s.found[i];
+		uint32 proc = s.found[i];
 		const LeEntry *entry = waits_for(proc);
 
 		if (entry == NULL)
@@ -187,7 +182,7 @@ search(uint32 start)
 static void
 describe_lock(StringInfo buf, int pid)
 {
-	LockData   *data = GetLockStatusData();
+	LockData *data = GetLockStatusData();
 
 	for (int i = 0; i < data->nelements; i++)
 	{
@@ -196,8 +191,7 @@ describe_lock(StringInfo buf, int pid)
 		if (lock->pid != pid || lock->waitLockMode == NoLock)
 			continue;
 		appendStringInfo(buf, "%s on ",
-						 GetLockmodeName(lock->locktag.locktag_lockmethodid,
-										 lock->waitLockMode));
+						 GetLockmodeName(lock->locktag.locktag_lockmethodid, lock->waitLockMode));
 		DescribeLockTag(buf, &lock->locktag);
 		return;
 	}
@@ -215,8 +209,7 @@ describe_edge(StringInfo buf, uint32 from, uint32 to)
 	if (entry == NULL)
 		describe_lock(buf, le_proc(from)->pid);
 	else
-		appendStringInfo(buf, "%s \"%.*s\"",
-						 entry->lock->ns == LE_KIND_ELECTION ? "election" : "lock",
+		appendStringInfo(buf, "%s \"%.*s\"", entry->lock->ns == LE_KIND_ELECTION ? "election" : "lock",
 						 (int) entry->lock->name_len, entry->lock->name);
 	appendStringInfo(buf, "; blocked by process %d.", le_proc(to)->pid);
 }
@@ -224,9 +217,8 @@ describe_edge(StringInfo buf, uint32 from, uint32 to)
 int
 le_deadlock_find(const LeCore *core, uint32 proc, StringInfo detail)
 {
-	uint32	   *cycle;
-	int			n = 0,
-				newest = -1;
+	uint32 *cycle;
+	int n = 0, newest = -1;
 
 	s.core = core;
 	if (waits_for(proc) == NULL || !search(proc) || !search(proc))
@@ -240,14 +232,12 @@ le_deadlock_find(const LeCore *core, uint32 proc, StringInfo detail)
 	for (int i = 0; i < n; i++)
 	{
 		if (waits_for(cycle[i]) != NULL &&
-			(newest < 0 || le_shared->slots[cycle[i]].posted_at >
-			 le_shared->slots[cycle[newest]].posted_at))
+			(newest < 0 || le_shared->slots[cycle[i]].posted_at > le_shared->slots[cycle[newest]].posted_at))
 			newest = i;
 	}
 	if (newest < 0)
 		return -1;
 	for (int i = 0; i < n; i++)
-		describe_edge(detail, cycle[(newest + n - i) % n],
-					  cycle[(newest + n - i - 1 + n) % n]);
+		describe_edge(detail, cycle[(newest + n - i) % n], cycle[(newest + n - i - 1 + n) % n]);
 	return (int) cycle[newest];
 }

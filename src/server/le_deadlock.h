@@ -13,6 +13,6 @@
  * In the manager: is the request that this proc waits for part of a deadlock?
  * Returns the proc that is to give up, -1: no.  The cycle is put into detail.
  */
-extern int	le_deadlock_find(const LeCore *core, uint32 proc, StringInfo detail);
+extern int le_deadlock_find(const LeCore *core, uint32 proc, StringInfo detail);
 
-#endif							/* LE_DEADLOCK_H */
+#endif /* LE_DEADLOCK_H */

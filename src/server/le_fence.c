@@ -31,18 +31,18 @@ typedef struct LeFence
 {
 	struct LeFence *older;
 	SubTransactionId subxact;
-	LeKind		ns;
-	int64		token;
-	uint32		name_len;
-	char		name[FLEXIBLE_ARRAY_MEMBER];
+	LeKind ns;
+	int64 token;
+	uint32 name_len;
+	char name[FLEXIBLE_ARRAY_MEMBER];
 } LeFence;
 
-static LeFence *fences = NULL;	/* in TopTransactionContext */
+static LeFence *fences = NULL; /* in TopTransactionContext */
 
 static LOCKTAG
 fence_tag(int64 token)
 {
-	LOCKTAG		tag;
+	LOCKTAG tag;
 
 	memset(&tag, 0, sizeof(tag));
 	tag.locktag_field1 = MyDatabaseId;
@@ -56,7 +56,7 @@ fence_tag(int64 token)
 void
 le_fence_take(int64 token)
 {
-	LOCKTAG		tag = fence_tag(token);
+	LOCKTAG tag = fence_tag(token);
 
 	/* counted before it is taken: the manager looks only where there is one */
 	le_xact_fencing();
@@ -66,8 +66,7 @@ le_fence_take(int64 token)
 void
 le_fence_note(LeKind ns, LeText name, int64 token)
 {
-	LeFence    *fence = MemoryContextAlloc(TopTransactionContext,
-										   offsetof(LeFence, name) + name.len);
+	LeFence *fence = MemoryContextAlloc(TopTransactionContext, offsetof(LeFence, name) + name.len);
 
 	fence->subxact = GetCurrentSubTransactionId();
 	fence->ns = ns;
@@ -83,12 +82,10 @@ le_fence_is_mine(LeKind ns, LeText name, int64 token)
 {
 	for (const LeFence *fence = fences; fence != NULL; fence = fence->older)
 	{
-		LOCKTAG		tag = fence_tag(fence->token);
+		LOCKTAG tag = fence_tag(fence->token);
 
-		if (fence->ns == ns && (token == 0 || fence->token == token) &&
-			fence->name_len == name.len &&
-			memcmp(fence->name, name.data, name.len) == 0 &&
-			le_lock_held_by_me(&tag, ShareLock))
+		if (fence->ns == ns && (token == 0 || fence->token == token) && fence->name_len == name.len &&
+			memcmp(fence->name, name.data, name.len) == 0 && le_lock_held_by_me(&tag, ShareLock))
 			return true;
 	}
 	return false;
@@ -101,8 +98,8 @@ le_fence_is_mine(LeKind ns, LeText name, int64 token)
 bool
 le_fence_held(int64 token)
 {
-	LOCKTAG		tag = fence_tag(token);
-	int			count;
+	LOCKTAG tag = fence_tag(token);
+	int count;
 
 	pfree(GetLockConflicts(&tag, ExclusiveLock, &count));
 	return count > 0;
@@ -111,17 +108,17 @@ le_fence_held(int64 token)
 List *
 le_fence_procs(int64 token, List **pids, int signo)
 {
-	LOCKTAG		tag = fence_tag(token);
+	LOCKTAG tag = fence_tag(token);
 	VirtualTransactionId *vxids;
-	List	   *procs = NIL;
-	int			count;
+	List *procs = NIL;
+	int count;
 
 	/* nobody ends a transaction, or exits, under this lock */
 	LWLockAcquire(ProcArrayLock, LW_SHARED);
 	vxids = GetLockConflicts(&tag, ExclusiveLock, &count);
 	for (int i = 0; i < count; i++)
 	{
-		PGPROC	   *proc = le_vxid_proc(vxids[i]);
+		PGPROC *proc = le_vxid_proc(vxids[i]);
 
 		if (proc == NULL || proc->pid == 0)
 			continue;
@@ -143,22 +140,22 @@ le_fence_procs(int64 token, List **pids, int signo)
 void
 le_fence_end_overdue(LeCore *core, LeTime now)
 {
-	LeTime		timeout = (LeTime) le_fence_timeout * LE_MS;
-	LeEntry    *entry;
+	LeTime timeout = (LeTime) le_fence_timeout * LE_MS;
+	LeEntry *entry;
 
 	while (timeout > 0 && (entry = le_core_overdue(core, timeout, now)) != NULL)
 	{
-		List	   *pids = NIL;
-		ListCell   *lc;
+		List *pids = NIL;
+		ListCell *lc;
 
 		list_free(le_fence_procs(entry->token, &pids, SIGTERM));
-		foreach(lc, pids)
-			ereport(LOG,
-					(errmsg("terminating connection of process %d due to lock_election.fence_timeout",
-							lfirst_int(lc)),
-					 errdetail("Its transaction has fenced lock \"%.*s\", whose lease ended more than %d ms ago.",
-							   (int) entry->lock->name_len, entry->lock->name,
-							   le_fence_timeout)));
+		foreach (lc, pids)
+			ereport(
+				LOG,
+				(errmsg("terminating connection of process %d due to lock_election.fence_timeout",
+						lfirst_int(lc)),
+				 errdetail("Its transaction has fenced lock \"%.*s\", whose lease ended more than %d ms ago.",
+						   (int) entry->lock->name_len, entry->lock->name, le_fence_timeout)));
 		list_free(pids);
 	}
 }

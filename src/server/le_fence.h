@@ -46,4 +46,4 @@ extern void le_fence_sub_committed(SubTransactionId subxact, SubTransactionId pa
 extern void le_fence_sub_aborted(SubTransactionId subxact);
 extern void le_fence_top_ended(void);
 
-#endif							/* LE_FENCE_H */
+#endif /* LE_FENCE_H */

@@ -31,7 +31,7 @@
 #define COMPLAINT_PERIOD (60 * LE_SECOND)
 
 static LeDatabase *my_db = NULL;
-static bool wanted = false;		/* there has been a hint */
+static bool wanted = false; /* there has been a hint */
 static BackgroundWorkerHandle *handle = NULL;
 static LeTime started_at = 0;
 static LeTime retry_at = 0;
@@ -43,7 +43,7 @@ le_channel_name(LeKind ns, LeText name, char *channel)
 {
 	const char *kind = ns == LE_KIND_ELECTION ? "election " : "lock ";
 	pg_cryptohash_ctx *hash = pg_cryptohash_create(PG_SHA256);
-	uint8		digest[PG_SHA256_DIGEST_LENGTH];
+	uint8 digest[PG_SHA256_DIGEST_LENGTH];
 
 	if (hash == NULL || pg_cryptohash_init(hash) < 0 ||
 		pg_cryptohash_update(hash, (const uint8 *) kind, strlen(kind)) < 0 ||
@@ -63,8 +63,8 @@ static bool
 push(LeHintEvent event, int64 token, const LeLock *lock)
 {
 	LeHintRing *ring = &my_db->ring;
-	uint64		pushed = pg_atomic_read_u64(&ring->pushed);
-	LeHint	   *hint = &ring->hints[pushed % LE_HINTS];
+	uint64 pushed = pg_atomic_read_u64(&ring->pushed);
+	LeHint *hint = &ring->hints[pushed % LE_HINTS];
 
 	ring->sequence++;
 	if (pushed - pg_atomic_read_u64(&ring->sent) >= LE_HINTS)
@@ -72,7 +72,7 @@ push(LeHintEvent event, int64 token, const LeLock *lock)
 		pg_atomic_fetch_add_u64(&my_db->counters.hints_dropped, 1);
 		return false;
 	}
-	pg_memory_barrier();		/* the place is free before it is filled */
+	pg_memory_barrier(); /* the place is free before it is filled */
 	hint->event = (uint8) event;
 	hint->token = token;
 	hint->sequence = ring->sequence;
@@ -87,14 +87,13 @@ push(LeHintEvent event, int64 token, const LeLock *lock)
 void
 le_hints_of_batch(LeCore *core)
 {
-	bool		any = false;
+	bool any = false;
 
 	if (!(le_notify & LE_NOTIFY_WAITERS))
 		return;
 
 	/* a place that has left the queue and holds: one that was granted */
-	for (LeEntry *entry = le_core_dirty_places(core); entry != NULL;
-		 entry = entry->dirty_next)
+	for (LeEntry *entry = le_core_dirty_places(core); entry != NULL; entry = entry->dirty_next)
 	{
 		if (entry->state == LE_STATE_HELD && !entry->lapsed)
 			any |= push(LE_HINT_GRANTED, entry->token, entry->lock);
@@ -115,11 +114,12 @@ complain(LeTime now)
 	if (complained_at != 0 && now - complained_at < COMPLAINT_PERIOD)
 		return;
 	complained_at = now;
-	ereport(LOG,
-			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("could not register the lock_election notifier"),
-			 errdetail("Grants to queue places are not announced; those who ask find out."),
-			 errhint("Raise max_worker_processes and restart the server, or set lock_election.notify to none.")));
+	ereport(
+		LOG,
+		(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+		 errmsg("could not register the lock_election notifier"),
+		 errdetail("Grants to queue places are not announced; those who ask find out."),
+		 errhint("Raise max_worker_processes and restart the server, or set lock_election.notify to none.")));
 }
 
 static void
@@ -151,8 +151,8 @@ start_notifier(LeTime now)
 LeTime
 le_hints_tend(void)
 {
-	LeTime		now;
-	pid_t		pid;
+	LeTime now;
+	pid_t pid;
 
 	/* the postmaster tells us when it has started or ended */
 	if (!wanted || (handle != NULL && my_db->notifier_proc >= 0))

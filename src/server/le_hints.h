@@ -34,4 +34,4 @@ extern LeTime le_hints_tend(void);
 /* The manager leaves, and so does its notifier. */
 extern void le_hints_leave(void);
 
-#endif							/* LE_HINTS_H */
+#endif /* LE_HINTS_H */

@@ -57,11 +57,11 @@
 
 /* How long a command waits for a manager to leave, and how often it looks */
 #define LE_HOLD_TIMEOUT (5 * LE_SECOND)
-#define LE_HOLD_POLL 5			/* ms */
+#define LE_HOLD_POLL    5 /* ms */
 
 LE_FUNCTION(le_floor_written);
 
-int			le_utility_nesting = 0;
+int le_utility_nesting = 0;
 LeRunningQuery *le_running_query = NULL;
 
 static ProcessUtility_hook_type prev_utility = NULL;
@@ -72,23 +72,23 @@ static object_access_hook_type prev_object_access = NULL;
 /* What this transaction has to do at its end. */
 static struct
 {
-	bool		any;			/* anything at all */
-	SubTransactionId created;	/* the first that created the extension */
-	SubTransactionId dropped;	/* the first that dropped it, or raised its
+	bool any;                 /* anything at all */
+	SubTransactionId created; /* the first that created the extension */
+	SubTransactionId dropped; /* the first that dropped it, or raised its
 								 * incarnation: the manager has to look */
-	bool		holding;		/* keeps a manager from starting */
-	bool		databases;		/* may have changed pg_database */
-	Oid			dropped_database;
+	bool holding;             /* keeps a manager from starting */
+	bool databases;           /* may have changed pg_database */
+	Oid dropped_database;
 } pending;
 
 /* A command that needs a database without sessions */
 typedef struct LeDatabaseCommand
 {
-	const char *name;			/* of that database */
-	bool		copy;			/* the right to copy is enough */
-	bool		force;			/* sessions will be ended */
-	bool		drop;
-	bool		in_block;		/* allowed in a transaction block */
+	const char *name; /* of that database */
+	bool copy;        /* the right to copy is enough */
+	bool force;       /* sessions will be ended */
+	bool drop;
+	bool in_block; /* allowed in a transaction block */
 } LeDatabaseCommand;
 
 /* --- hold ---------------------------------------------------------------- */
@@ -115,11 +115,11 @@ typedef struct LeDatabaseCommand
 static const char *
 option_string(List *options, const char *name)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
-	foreach(lc, options)
+	foreach (lc, options)
 	{
-		DefElem    *option = lfirst_node(DefElem, lc);
+		DefElem *option = lfirst_node(DefElem, lc);
 
 		if (strcmp(option->defname, name) == 0)
 			return option->arg != NULL ? defGetString(option) : NULL;
@@ -130,9 +130,9 @@ option_string(List *options, const char *name)
 static bool
 option_given(List *options, const char *name)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
-	foreach(lc, options)
+	foreach (lc, options)
 	{
 		if (strcmp(lfirst_node(DefElem, lc)->defname, name) == 0)
 			return true;
@@ -179,8 +179,8 @@ database_command(Node *node, LeDatabaseCommand *command)
 static bool
 may_copy(Oid dboid)
 {
-	HeapTuple	tuple;
-	bool		allowed = superuser();
+	HeapTuple tuple;
+	bool allowed = superuser();
 
 	if (allowed)
 		return true;
@@ -211,13 +211,13 @@ may_copy(Oid dboid)
 static bool
 hold_entry(Oid dboid, bool ask, int *worker_pid, int *notifier_pid)
 {
-	bool		idle = true;
-	int			worker_proc = -1;
-	int			i;
+	bool idle = true;
+	int worker_proc = -1;
+	int i;
 
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	i = le_database_find(dboid, true);
-	if (i >= 0)					/* else: the launcher has no room either */
+	if (i >= 0) /* else: the launcher has no room either */
 	{
 		LeDatabase *db = &le_shared->databases[i];
 
@@ -240,16 +240,16 @@ hold_entry(Oid dboid, bool ask, int *worker_pid, int *notifier_pid)
 	le_wake(worker_proc);
 	/* A worker says that it leaves some time before its process ends. */
 	return idle && (*worker_pid == 0 || BackendPidGetProc(*worker_pid) == NULL) &&
-		(*notifier_pid == 0 || BackendPidGetProc(*notifier_pid) == NULL);
+		   (*notifier_pid == 0 || BackendPidGetProc(*notifier_pid) == NULL);
 }
 
 static void
 hold_database(Oid dboid, bool force)
 {
-	LeTime		deadline = le_clock() + LE_HOLD_TIMEOUT;
-	bool		ask = force || !le_client_connected(dboid, MyProcPid);
-	int			worker_pid = 0;
-	int			notifier_pid = 0;
+	LeTime deadline = le_clock() + LE_HOLD_TIMEOUT;
+	bool ask = force || !le_client_connected(dboid, MyProcPid);
+	int worker_pid = 0;
+	int notifier_pid = 0;
 
 	pending.any = pending.holding = true;
 	while (!hold_entry(dboid, ask, &worker_pid, &notifier_pid) && le_clock() < deadline)
@@ -269,7 +269,7 @@ hold_database(Oid dboid, bool force)
 static void
 prepare_database_command(const LeDatabaseCommand *command, ProcessUtilityContext context)
 {
-	Oid			dboid;
+	Oid dboid;
 
 	/* These are going to fail. */
 	if (RecoveryInProgress() ||
@@ -311,8 +311,8 @@ release_holds(bool committed)
 static void
 tell_manager(bool created, bool dropped)
 {
-	int			worker_proc = -1;
-	int			i;
+	int worker_proc = -1;
+	int i;
 
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	i = le_database_find(MyDatabaseId, created);
@@ -336,7 +336,7 @@ tell_manager(bool created, bool dropped)
 static void
 at_transaction_end(XactEvent event, void *arg)
 {
-	bool		committed = event == XACT_EVENT_COMMIT;
+	bool committed = event == XACT_EVENT_COMMIT;
 
 	if (!pending.any || (!committed && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE))
 		return;
@@ -375,11 +375,11 @@ le_created_in_this_transaction(void)
 static bool
 is_our_new_extension(Oid extension)
 {
-	Relation	rel = table_open(ExtensionRelationId, AccessShareLock);
+	Relation rel = table_open(ExtensionRelationId, AccessShareLock);
 	ScanKeyData key;
 	SysScanDesc scan;
-	HeapTuple	tuple;
-	bool		ours = false;
+	HeapTuple tuple;
+	bool ours = false;
 
 	ScanKeyInit(&key, Anum_pg_extension_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(extension));
 	scan = systable_beginscan(rel, ExtensionOidIndexId, true, SnapshotSelf, 1, &key);
@@ -422,9 +422,8 @@ PGDLLEXPORT Datum
 le_floor_written(PG_FUNCTION_ARGS)
 {
 	if (!CALLED_AS_TRIGGER(fcinfo))
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" was not called by trigger manager", "floor_written")));
+		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+						errmsg("function \"%s\" was not called by trigger manager", "floor_written")));
 	if (pending.dropped == InvalidSubTransactionId)
 		pending.dropped = GetCurrentSubTransactionId();
 	pending.any = true;
@@ -467,8 +466,8 @@ static void
 le_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree, ProcessUtilityContext context,
 		   ParamListInfo params, QueryEnvironment *env, DestReceiver *dest, QueryCompletion *qc)
 {
-	Node	   *node = pstmt->utilityStmt;
-	bool		discard_all = IsA(node, DiscardStmt) && ((DiscardStmt *) node)->target == DISCARD_ALL;
+	Node *node = pstmt->utilityStmt;
+	bool discard_all = IsA(node, DiscardStmt) && ((DiscardStmt *) node)->target == DISCARD_ALL;
 
 	if (le_shared != NULL)
 		prepare_command(node, context);

@@ -11,13 +11,13 @@
 extern void le_hooks_init(void);
 
 /* How many utility commands are under way. */
-extern int	le_utility_nesting;
+extern int le_utility_nesting;
 
 /* A query that the executor runs, and those around it. */
 typedef struct LeRunningQuery
 {
-	QueryDesc  *desc;
-	bool		finishing;		/* has read all; its AFTER triggers run */
+	QueryDesc *desc;
+	bool finishing; /* has read all; its AFTER triggers run */
 	struct LeRunningQuery *outer;
 } LeRunningQuery;
 
@@ -27,4 +27,4 @@ extern LeRunningQuery *le_running_query;
 /* Has this transaction, or a subtransaction of it that lives, created the extension? */
 extern bool le_created_in_this_transaction(void);
 
-#endif							/* LE_HOOKS_H */
+#endif /* LE_HOOKS_H */

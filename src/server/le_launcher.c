@@ -74,8 +74,8 @@
 #define LE_PROBES_MAX 3
 
 /* After an error */
-#define LE_BACKOFF_MIN (100 * LE_MS)
-#define LE_BACKOFF_MAX (10 * LE_SECOND)
+#define LE_BACKOFF_MIN   (100 * LE_MS)
+#define LE_BACKOFF_MAX   (10 * LE_SECOND)
 #define LE_BACKOFF_RESET (60 * LE_SECOND)
 
 /* A manager that left in peace is started at most ten times a second. */
@@ -96,28 +96,28 @@
 /* What pg_database says, and what the launcher remembers, of a database. */
 typedef struct LeTarget
 {
-	Oid			dboid;			/* hash key */
-	TransactionId xmin;			/* of its pg_database row */
-	NameData	name;
-	bool		connectable;
-	bool		seen;			/* by the scan that is under way */
+	Oid dboid;          /* hash key */
+	TransactionId xmin; /* of its pg_database row */
+	NameData name;
+	bool connectable;
+	bool seen; /* by the scan that is under way */
 
-	bool		due;			/* start it though nobody wants it: not probed
+	bool due;                       /* start it though nobody wants it: not probed
 								 * yet, or it has a manager */
-	bool		ran;			/* its manager has been RUNNING */
-	bool		complained;		/* about max_databases */
-	bool		tracked;		/* a worker was there at the last look */
+	bool ran;                       /* its manager has been RUNNING */
+	bool complained;                /* about max_databases */
+	bool tracked;                   /* a worker was there at the last look */
 	BackgroundWorkerHandle *handle; /* its worker; NULL: adopted, or none */
-	LeTime		started_at;
-	LeTime		retry_at;		/* not before */
-	LeTime		backoff;
+	LeTime started_at;
+	LeTime retry_at; /* not before */
+	LeTime backoff;
 } LeTarget;
 
 static HTAB *targets;
-static Oid *scratch;			/* le_max_databases long */
+static Oid *scratch; /* le_max_databases long */
 static LeTime scan_at;
 static LeTime scanned_at;
-static bool watching;			/* for the last client of a held database */
+static bool watching; /* for the last client of a held database */
 
 static LeTarget *
 find_target(Oid dboid)
@@ -156,7 +156,7 @@ le_database_free(LeDatabase *db)
 	db->exit = LE_EXIT_NONE;
 	db->wanted = false;
 	db->held_by = 0;
-	db->notifier_pid = 0;		/* one that is still on its way out sees that */
+	db->notifier_pid = 0; /* one that is still on its way out sees that */
 	db->notifier_proc = -1;
 }
 
@@ -167,8 +167,8 @@ note_database(HeapTuple tuple)
 {
 	Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
 	TransactionId xmin = HeapTupleHeaderGetRawXmin(tuple->t_data);
-	bool		found;
-	LeTarget   *target;
+	bool found;
+	LeTarget *target;
 
 	target = (LeTarget *) hash_search(targets, &form->oid, HASH_ENTER, &found);
 	if (!found)
@@ -198,7 +198,7 @@ static void
 sweep(const Oid *entries)
 {
 	HASH_SEQ_STATUS seq;
-	LeTarget   *target;
+	LeTarget *target;
 
 	hash_seq_init(&seq, targets);
 	while ((target = (LeTarget *) hash_seq_search(&seq)) != NULL)
@@ -235,10 +235,10 @@ static void
 scan_databases(void)
 {
 	HASH_SEQ_STATUS seq;
-	LeTarget   *target;
-	Relation	rel;
+	LeTarget *target;
+	Relation rel;
 	TableScanDesc scan;
-	HeapTuple	tuple;
+	HeapTuple tuple;
 
 	note_entries(scratch);
 	hash_seq_init(&seq, targets);
@@ -271,7 +271,7 @@ scan_databases(void)
 static bool
 worker_is_dead(const LeTarget *target, const LeDatabase *db, LeTime now)
 {
-	pid_t		pid;
+	pid_t pid;
 
 	if (target->handle != NULL)
 		return GetBackgroundWorkerPid(target->handle, &pid) == BGWH_STOPPED;
@@ -308,8 +308,8 @@ le_client_connected(Oid dboid, int except_pid)
 {
 	for (uint32 i = 0; i < ProcGlobal->allProcCount; i++)
 	{
-		PGPROC	   *proc = le_proc(i);
-		int			pid = proc->pid;
+		PGPROC *proc = le_proc(i);
+		int pid = proc->pid;
 
 		if (proc->databaseId == dboid && pid != 0 && pid != except_pid && le_proc_is_client(proc) &&
 			BackendPidGetProc(pid) == proc)
@@ -369,7 +369,7 @@ static bool
 may_start(const LeTarget *target, const LeDatabase *db, LeTime now)
 {
 	return db->state == LE_DB_IDLE && db->held_by == 0 && target->connectable && now >= target->retry_at &&
-		(db->wanted || (target->due && target->ran));
+		   (db->wanted || (target->due && target->ran));
 }
 
 /*
@@ -378,7 +378,7 @@ may_start(const LeTarget *target, const LeDatabase *db, LeTime now)
 static bool
 review_entry(LeDatabase *db, LeTime now)
 {
-	LeTarget   *target = find_target(db->dboid);
+	LeTarget *target = find_target(db->dboid);
 
 	if (db->held_by != 0)
 		review_hold(db);
@@ -468,7 +468,7 @@ static LeDatabase *
 take_entry(LeTarget *target, LeTime now, bool *was_wanted)
 {
 	LeDatabase *db = NULL;
-	int			i;
+	int i;
 
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	i = le_database_find(target->dboid, true);
@@ -477,7 +477,7 @@ take_entry(LeTarget *target, LeTime now, bool *was_wanted)
 		db = &le_shared->databases[i];
 		*was_wanted = db->wanted;
 		change_state(db, LE_DB_IDLE, LE_DB_STARTING);
-		db->wanted = false;		/* who comes from now on wants another one */
+		db->wanted = false; /* who comes from now on wants another one */
 		db->exit = LE_EXIT_NONE;
 	}
 	LWLockRelease(le_shared->lock);
@@ -495,7 +495,7 @@ take_entry(LeTarget *target, LeTime now, bool *was_wanted)
 static void
 start_manager(LeTarget *target, LeTime now)
 {
-	bool		was_wanted = false;
+	bool was_wanted = false;
 	LeDatabase *db;
 
 	Assert(!target->tracked && target->handle == NULL);
@@ -530,8 +530,8 @@ start_manager(LeTarget *target, LeTime now)
 static int
 serve_entries(LeTime now)
 {
-	int			starting = 0;
-	int			chosen = 0;
+	int starting = 0;
+	int chosen = 0;
 
 	watching = false;
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
@@ -560,9 +560,9 @@ serve_entries(LeTime now)
 static LeTime
 next_look(LeTime now, bool *probing)
 {
-	LeTime		next = watching ? Min(scan_at, now + LE_WATCH_PERIOD) : scan_at;
+	LeTime next = watching ? Min(scan_at, now + LE_WATCH_PERIOD) : scan_at;
 	HASH_SEQ_STATUS seq;
-	LeTarget   *target;
+	LeTarget *target;
 
 	*probing = false;
 	hash_seq_init(&seq, targets);
@@ -586,8 +586,8 @@ static void
 probe(LeTime now, int starting)
 {
 	HASH_SEQ_STATUS seq;
-	LeTarget   *target;
-	bool		probing;
+	LeTarget *target;
+	bool probing;
 
 	(void) next_look(now, &probing);
 	if (probing || starting >= LE_PROBES_MAX)
@@ -634,7 +634,7 @@ launcher_publish(void)
 static void
 launcher_init(void)
 {
-	HASHCTL		ctl = {0};
+	HASHCTL ctl = {0};
 
 	ctl.keysize = sizeof(Oid);
 	ctl.entrysize = sizeof(LeTarget);
@@ -650,9 +650,9 @@ launcher_init(void)
 static void
 launcher_wait(LeTime until)
 {
-	LeTime		now = le_clock();
-	long		timeout = until > now ? (long) ((until - now + LE_MS - 1) / LE_MS) : 0;
-	int			events;
+	LeTime now = le_clock();
+	long timeout = until > now ? (long) ((until - now + LE_MS - 1) / LE_MS) : 0;
+	int events;
 
 	events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout, PG_WAIT_EXTENSION);
 	if (events & WL_LATCH_SET)
@@ -675,8 +675,8 @@ le_launcher_main(Datum arg)
 
 	for (;;)
 	{
-		LeTime		now;
-		bool		probing;
+		LeTime now;
+		bool probing;
 
 		CHECK_FOR_INTERRUPTS();
 		if (ConfigReloadPending)

@@ -21,4 +21,4 @@ extern void le_database_free(LeDatabase *db);
 /* Is a client connected to the database, other than process except_pid? */
 extern bool le_client_connected(Oid dboid, int except_pid);
 
-#endif							/* LE_LAUNCHER_H */
+#endif /* LE_LAUNCHER_H */

@@ -14,19 +14,18 @@
 
 typedef struct Page
 {
-	char	   *data;
-	uint32		size;
-	uint32		len;
-	LeTime		now;
+	char *data;
+	uint32 size;
+	uint32 len;
+	LeTime now;
 } Page;
 
 static bool
 put_item(Page *page, const LeLock *lock, const LeEntry *entry, uint32 position)
 {
 	LeLookItem *item = (LeLookItem *) (page->data + page->len);
-	uint32		size = MAXALIGN(sizeof(LeLookItem) + lock->name_len +
-								entry->owner_len + entry->value_len);
-	char	   *text = (char *) item + sizeof(LeLookItem);
+	uint32 size = MAXALIGN(sizeof(LeLookItem) + lock->name_len + entry->owner_len + entry->value_len);
+	char *text = (char *) item + sizeof(LeLookItem);
 
 	if (page->len + size > page->size)
 		return false;
@@ -74,9 +73,8 @@ slot_after(const LeLock *lock, int32 number)
 static bool
 put_lock(Page *page, const LeLock *lock, int64 *last)
 {
-	const LeSlot *slot = *last == 0 ? lock->slots :
-		*last < 0 ? slot_after(lock, (int32) (-*last - 1)) : NULL;
-	uint32		position = 0;
+	const LeSlot *slot = *last == 0 ? lock->slots : *last < 0 ? slot_after(lock, (int32) (-*last - 1)) : NULL;
+	uint32 position = 0;
 
 	for (; slot != NULL; slot = slot->next)
 	{
@@ -86,8 +84,7 @@ put_lock(Page *page, const LeLock *lock, int64 *last)
 			return false;
 		*last = -(int64) slot->number - 1;
 	}
-	for (const LeLink *link = lock->queue.next; link != &lock->queue;
-		 link = link->next)
+	for (const LeLink *link = lock->queue.next; link != &lock->queue; link = link->next)
 	{
 		const LeEntry *entry = le_container(link, LeEntry, queue_link);
 
@@ -102,15 +99,15 @@ put_lock(Page *page, const LeLock *lock, int64 *last)
 }
 
 uint32
-le_look_fill(const LeCore *core, const LeCommand *cmd, LeLookCursor *cursor,
-			 char *data, uint32 size, LeTime now)
+le_look_fill(const LeCore *core, const LeCommand *cmd, LeLookCursor *cursor, char *data, uint32 size,
+			 LeTime now)
 {
-	Page		page = {.data = data,.size = size,.len = 0,.now = now};
-	int64		end;
+	Page page = {.data = data, .size = size, .len = 0, .now = now};
+	int64 end;
 
 	if (cmd->name.data != NULL)
 	{
-		LeLock	   *lock = le_core_find_lock(core, cmd->ns, cmd->name);
+		LeLock *lock = le_core_find_lock(core, cmd->ns, cmd->name);
 
 		if (lock == NULL || put_lock(&page, lock, &cursor->last))
 			cursor->place = -1;
@@ -119,7 +116,7 @@ le_look_fill(const LeCore *core, const LeCommand *cmd, LeLookCursor *cursor,
 	end = Min((int64) le_core_places(core), cursor->place + PLACES_A_PAGE);
 	for (; cursor->place < end; cursor->place++, cursor->last = 0)
 	{
-		LeLock	   *lock = le_core_lock_at(core, (uint32) cursor->place);
+		LeLock *lock = le_core_lock_at(core, (uint32) cursor->place);
 
 		if (lock != NULL && !put_lock(&page, lock, &cursor->last))
 			return page.len;
@@ -132,15 +129,15 @@ le_look_fill(const LeCore *core, const LeCommand *cmd, LeLookCursor *cursor,
 void
 le_look(LeKind ns, LeText name, LeLookCallback callback, void *arg)
 {
-	char	   *copy = palloc(LE_PAYLOAD_SIZE);
+	char *copy = palloc(LE_PAYLOAD_SIZE);
 	LeLookCursor cursor = {0};
 
 	while (cursor.place >= 0)
 	{
-		LeCommand	cmd = {.ns = ns,.name = name,.token = cursor.place,.revision = cursor.last};
-		LeReply		reply;
-		char	   *page;
-		uint32		len = le_request_look(LE_REQUEST_LOOK, &cmd, &reply, &page);
+		LeCommand cmd = {.ns = ns, .name = name, .token = cursor.place, .revision = cursor.last};
+		LeReply reply;
+		char *page;
+		uint32 len = le_request_look(LE_REQUEST_LOOK, &cmd, &reply, &page);
 
 		/* the callback may make requests of its own */
 		memcpy(copy, page, len);
@@ -149,8 +146,7 @@ le_look(LeKind ns, LeText name, LeLookCallback callback, void *arg)
 			LeLookItem *item = (LeLookItem *) (copy + at);
 
 			callback(arg, item);
-			at += MAXALIGN(sizeof(LeLookItem) + item->name_len +
-						   item->owner_len + item->value_len);
+			at += MAXALIGN(sizeof(LeLookItem) + item->name_len + item->owner_len + item->value_len);
 		}
 		cursor.place = reply.token;
 		cursor.last = reply.count;
@@ -161,18 +157,15 @@ le_look(LeKind ns, LeText name, LeLookCallback callback, void *arg)
 /* --- leases --- */
 
 uint32
-le_look_fill_leases(const LeCore *core, int64 *cursor, char *data, uint32 size,
-					LeTime now)
+le_look_fill_leases(const LeCore *core, int64 *cursor, char *data, uint32 size, LeTime now)
 {
-	uint32		place = (uint32) *cursor,
-				end = Min(le_core_lease_places(core), place + PLACES_A_PAGE),
-				len = 0;
+	uint32 place = (uint32) *cursor, end = Min(le_core_lease_places(core), place + PLACES_A_PAGE), len = 0;
 
 	for (; place < end; place++)
 	{
-		LeLease    *lease = le_core_lease_at(core, place);
+		LeLease *lease = le_core_lease_at(core, place);
 		LeLookLease *item = (LeLookLease *) (data + len);
-		uint32		item_size;
+		uint32 item_size;
 
 		if (lease == NULL)
 			continue;
@@ -197,14 +190,14 @@ le_look_fill_leases(const LeCore *core, int64 *cursor, char *data, uint32 size,
 void
 le_look_leases(LeLookLeaseCallback callback, void *arg)
 {
-	int64		cursor = 0;
+	int64 cursor = 0;
 
 	while (cursor >= 0)
 	{
-		LeCommand	cmd = {.token = cursor};
-		LeReply		reply;
-		char	   *page;
-		uint32		len = le_request_look(LE_REQUEST_LOOK_LEASES, &cmd, &reply, &page);
+		LeCommand cmd = {.token = cursor};
+		LeReply reply;
+		char *page;
+		uint32 len = le_request_look(LE_REQUEST_LOOK_LEASES, &cmd, &reply, &page);
 
 		for (uint32 at = 0; at < len;)
 		{

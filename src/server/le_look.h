@@ -11,28 +11,27 @@
 /* One holder or waiter; texts follow, the next begins at a multiple of 8. */
 typedef struct LeLookItem
 {
-	int64		token;
-	int64		lease;
-	LeTime		ago;			/* since it acquired, or began to wait */
-	LeTime		time_left;
-	uint64		session;
-	Oid			role;
-	int32		slot;
-	int32		holds;
-	uint32		waiters;		/* behind the lock */
-	uint32		position;		/* in the queue, from 1; 0: a holder */
-	uint16		name_len;
-	uint16		value_len;
-	uint8		owner_len;
-	bool		named;			/* owner is a text, not a connection */
-	uint8		ns;
-	uint8		mode;
-	bool		lapsed;
+	int64 token;
+	int64 lease;
+	LeTime ago; /* since it acquired, or began to wait */
+	LeTime time_left;
+	uint64 session;
+	Oid role;
+	int32 slot;
+	int32 holds;
+	uint32 waiters;  /* behind the lock */
+	uint32 position; /* in the queue, from 1; 0: a holder */
+	uint16 name_len;
+	uint16 value_len;
+	uint8 owner_len;
+	bool named; /* owner is a text, not a connection */
+	uint8 ns;
+	uint8 mode;
+	bool lapsed;
 } LeLookItem;
 
 /* or a page would stay empty, and be asked for again without end */
-StaticAssertDecl(MAXALIGN(sizeof(LeLookItem) + LE_MAX_NAME + LE_MAX_OWNER +
-						  LE_MAX_VALUE) <= LE_PAYLOAD_SIZE,
+StaticAssertDecl(MAXALIGN(sizeof(LeLookItem) + LE_MAX_NAME + LE_MAX_OWNER + LE_MAX_VALUE) <= LE_PAYLOAD_SIZE,
 				 "the longest item does not fit into a page");
 
 #define le_look_text(item) ((const char *) (item) + sizeof(LeLookItem))
@@ -44,8 +43,8 @@ StaticAssertDecl(MAXALIGN(sizeof(LeLookItem) + LE_MAX_NAME + LE_MAX_OWNER +
  */
 typedef struct LeLookCursor
 {
-	int64		place;			/* of the lock; -1: that was all */
-	int64		last;			/* item given of that lock: a waiter's token,
+	int64 place; /* of the lock; -1: that was all */
+	int64 last;  /* item given of that lock: a waiter's token,
 								 * -1 - a holder's slot; 0: none yet */
 } LeLookCursor;
 
@@ -53,29 +52,27 @@ typedef struct LeLookCursor
  * Fill a page, and move the cursor to where the next one begins.  With a name,
  * only that lock's items.
  */
-extern uint32 le_look_fill(const LeCore *core, const LeCommand *cmd,
-						   LeLookCursor *cursor, char *page, uint32 size,
-						   LeTime now);
+extern uint32 le_look_fill(const LeCore *core, const LeCommand *cmd, LeLookCursor *cursor, char *page,
+						   uint32 size, LeTime now);
 
 typedef struct LeLookLease
 {
-	int64		id;
-	LeTime		ttl;
-	LeTime		time_left;
-	Oid			role;
-	uint8		owner_len;
-	bool		named;
+	int64 id;
+	LeTime ttl;
+	LeTime time_left;
+	Oid role;
+	uint8 owner_len;
+	bool named;
 	/* the owner follows; the next begins at a multiple of 8 */
 } LeLookLease;
 
-extern uint32 le_look_fill_leases(const LeCore *core, int64 *cursor, char *page,
-								  uint32 size, LeTime now);
+extern uint32 le_look_fill_leases(const LeCore *core, int64 *cursor, char *page, uint32 size, LeTime now);
 
-typedef void (*LeLookLeaseCallback) (void *arg, const LeLookLease *lease);
+typedef void (*LeLookLeaseCallback)(void *arg, const LeLookLease *lease);
 extern void le_look_leases(LeLookLeaseCallback callback, void *arg);
 
 /* Backend: call back for every item of all locks, or of one. */
-typedef void (*LeLookCallback) (void *arg, const LeLookItem *item);
+typedef void (*LeLookCallback)(void *arg, const LeLookItem *item);
 extern void le_look(LeKind ns, LeText name, LeLookCallback callback, void *arg);
 
-#endif							/* LE_LOOK_H */
+#endif /* LE_LOOK_H */

@@ -38,8 +38,7 @@ le_pin_settings(const LeSetting *settings, int n)
 	{
 		/* some are of a later version */
 		if (GetConfigOption(settings[i].name, true, false) != NULL)
-			SetConfigOption(settings[i].name, settings[i].value, PGC_SUSET,
-							PGC_S_OVERRIDE);
+			SetConfigOption(settings[i].name, settings[i].value, PGC_SUSET, PGC_S_OVERRIDE);
 	}
 }
 
@@ -94,7 +93,7 @@ manager_exit(int code, Datum arg)
 static void
 take_entry(Oid dboid)
 {
-	int			index;
+	int index;
 
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	index = le_database_find(dboid, false);
@@ -130,9 +129,9 @@ leave_for_good(void)
 static void
 sleep_until(LeTime wakeup)
 {
-	LeTime		now = le_clock();
-	int			events = WL_LATCH_SET | WL_EXIT_ON_PM_DEATH;
-	long		timeout = -1;
+	LeTime now = le_clock();
+	int events = WL_LATCH_SET | WL_EXIT_ON_PM_DEATH;
+	long timeout = -1;
 
 	if (wakeup <= now)
 		return;
@@ -148,11 +147,11 @@ sleep_until(LeTime wakeup)
 static void
 keep_interval(LeTime last_batch)
 {
-	LeTime		rest = last_batch + (LeTime) le_min_batch_interval * LE_MS - le_clock();
+	LeTime rest = last_batch + (LeTime) le_min_batch_interval * LE_MS - le_clock();
 
 	if (le_min_batch_interval > 0 && rest > 0)
-		(void) WaitLatch(NULL, WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 (long) ((rest + LE_MS - 1) / LE_MS), PG_WAIT_EXTENSION);
+		(void) WaitLatch(NULL, WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, (long) ((rest + LE_MS - 1) / LE_MS),
+						 PG_WAIT_EXTENSION);
 }
 
 /*
@@ -187,7 +186,7 @@ handle_signals(void)
 static void
 recheck_extension(void)
 {
-	bool		found;
+	bool found;
 
 	if (pg_atomic_exchange_u32(&my_db->recheck, 0) == 0)
 		return;
@@ -203,17 +202,14 @@ static void
 serve(void)
 {
 	/* not in the current context: every batch begins by emptying that */
-	uint32	   *procs = MemoryContextAlloc(TopMemoryContext,
-										   le_shared->max_slots * sizeof(uint32));
-	LeTime		slept_until = 0,
-				last_batch = 0;
-	bool		all = true;		/* the first time: whoever waits already */
+	uint32 *procs = MemoryContextAlloc(TopMemoryContext, le_shared->max_slots * sizeof(uint32));
+	LeTime slept_until = 0, last_batch = 0;
+	bool all = true; /* the first time: whoever waits already */
 
 	for (;;)
 	{
-		int			n;
-		LeTime		wakeup,
-					look_after;
+		int n;
+		LeTime wakeup, look_after;
 
 		ResetLatch(MyLatch);
 		handle_signals();
@@ -243,7 +239,7 @@ serve(void)
 void
 le_manager_main(Datum arg)
 {
-	Oid			dboid = DatumGetObjectId(arg);
+	Oid dboid = DatumGetObjectId(arg);
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGINT, handle_sigint);

@@ -19,4 +19,4 @@ typedef struct LeSetting
 
 extern void le_pin_settings(const LeSetting *settings, int n);
 
-#endif							/* LE_MANAGER_H */
+#endif /* LE_MANAGER_H */

@@ -19,62 +19,49 @@ PG_MODULE_MAGIC;
 
 extern PGDLLEXPORT void _PG_init(void);
 
-int			le_max_databases = 8;
-int			le_max_waiters_per_lock = 0;
-int			le_expiry_grace = 0;
-int			le_min_batch_interval = 0;
-int			le_min_durability = 0;
-int			le_notify = LE_NOTIFY_WAITERS;
-int			le_fence_timeout = 60 * 1000;
+int le_max_databases = 8;
+int le_max_waiters_per_lock = 0;
+int le_expiry_grace = 0;
+int le_min_batch_interval = 0;
+int le_min_durability = 0;
+int le_notify = LE_NOTIFY_WAITERS;
+int le_fence_timeout = 60 * 1000;
 
 static const struct config_enum_entry durability_levels[] = {
-	{"off", 0, false},
-	{"local", 1, false},
-	{NULL, 0, false}
-};
+	{"off", 0, false}, {"local", 1, false}, {NULL, 0, false}};
 
-static const struct config_enum_entry notify_kinds[] = {
-	{"waiters", LE_NOTIFY_WAITERS, false},
-	{"elections", LE_NOTIFY_ELECTIONS, false},
-	{"all", LE_NOTIFY_ALL, false},
-	{"none", LE_NOTIFY_NONE, false},
-	{NULL, 0, false}
-};
+static const struct config_enum_entry notify_kinds[] = {{"waiters", LE_NOTIFY_WAITERS, false},
+														{"elections", LE_NOTIFY_ELECTIONS, false},
+														{"all", LE_NOTIFY_ALL, false},
+														{"none", LE_NOTIFY_NONE, false},
+														{NULL, 0, false}};
 
 static void
 define_settings(void)
 {
-	DefineCustomIntVariable("lock_election.max_databases",
-							"Number of databases that can use lock_election.",
-							NULL, &le_max_databases, 8, 1, 1024,
-							PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("lock_election.max_databases", "Number of databases that can use lock_election.",
+							NULL, &le_max_databases, 8, 1, 1024, PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("lock_election.max_waiters_per_lock",
-							"Requests that can queue for one lock; 0 is no limit.",
-							NULL, &le_max_waiters_per_lock, 0, 0, INT_MAX,
-							PGC_SIGHUP, 0, NULL, NULL, NULL);
+							"Requests that can queue for one lock; 0 is no limit.", NULL,
+							&le_max_waiters_per_lock, 0, 0, INT_MAX, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("lock_election.expiry_grace",
 							"Time from the end of a lease, or of a connection, to the next grant.",
-							"For resources that cannot be fenced.",
-							&le_expiry_grace, 0, 0, 24 * 60 * 60 * 1000,
-							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+							"For resources that cannot be fenced.", &le_expiry_grace, 0, 0,
+							24 * 60 * 60 * 1000, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomIntVariable("lock_election.fence_timeout",
 							"Time that a transaction can fence a lock whose lease has ended; 0 is no limit.",
-							"After that its connection is terminated.",
-							&le_fence_timeout, 60 * 1000, 0, INT_MAX,
-							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+							"After that its connection is terminated.", &le_fence_timeout, 60 * 1000, 0,
+							INT_MAX, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomIntVariable("lock_election.min_batch_interval",
-							"Shortest time between two batches, which take a transaction id each.",
-							NULL, &le_min_batch_interval, 0, 0, 500,
-							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+							"Shortest time between two batches, which take a transaction id each.", NULL,
+							&le_min_batch_interval, 0, 0, 500, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomEnumVariable("lock_election.min_durability",
-							 "Durability of locks that synchronous_commit cannot go below.",
-							 NULL, &le_min_durability, 0, durability_levels,
-							 PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomEnumVariable("lock_election.notify",
-							 "What is announced with NOTIFY.",
-							 "Grants to queue places (waiters), changes of leaders (elections), all, or none.",
-							 &le_notify, LE_NOTIFY_WAITERS, notify_kinds,
-							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+							 "Durability of locks that synchronous_commit cannot go below.", NULL,
+							 &le_min_durability, 0, durability_levels, PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable(
+		"lock_election.notify", "What is announced with NOTIFY.",
+		"Grants to queue places (waiters), changes of leaders (elections), all, or none.", &le_notify,
+		LE_NOTIFY_WAITERS, notify_kinds, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("lock_election");
 }
 

@@ -42,8 +42,8 @@
 /* The same complaint */
 #define COMPLAINT_PERIOD (60 * LE_SECOND)
 
-static Oid	my_dboid;
-static int	my_manager;			/* pid */
+static Oid my_dboid;
+static int my_manager; /* pid */
 static LeDatabase *my_db = NULL;
 
 /* A copy of what is about to be sent */
@@ -91,9 +91,8 @@ notifier_exit(int code, Datum arg)
 static bool
 try_attach(void)
 {
-	bool		gone = true,
-				attached = false;
-	int			index;
+	bool gone = true, attached = false;
+	int index;
 
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	index = le_database_find(my_dboid, false);
@@ -121,10 +120,9 @@ static int
 take(void)
 {
 	LeHintRing *ring = &my_db->ring;
-	uint64		sent,
-				pushed;
-	int			n = 0;
-	bool		mine;
+	uint64 sent, pushed;
+	int n = 0;
+	bool mine;
 
 	LWLockAcquire(le_shared->lock, LW_SHARED);
 	mine = is_mine(my_db) && my_db->notifier_pid == MyProcPid;
@@ -151,10 +149,9 @@ done(int n, bool sent)
 	LWLockAcquire(le_shared->lock, LW_SHARED);
 	if (is_mine(my_db) && my_db->notifier_pid == MyProcPid)
 	{
-		pg_memory_barrier();	/* after the last look at them */
+		pg_memory_barrier(); /* after the last look at them */
 		pg_atomic_fetch_add_u64(&ring->sent, n);
-		pg_atomic_fetch_add_u64(sent ? &my_db->counters.hints_sent :
-								&my_db->counters.hints_dropped, n);
+		pg_atomic_fetch_add_u64(sent ? &my_db->counters.hints_sent : &my_db->counters.hints_dropped, n);
 	}
 	LWLockRelease(le_shared->lock);
 }
@@ -162,11 +159,11 @@ done(int n, bool sent)
 static void
 notify(const LeHint *hint)
 {
-	char		channel[LE_CHANNEL_SIZE];
-	char		payload[128];
+	char channel[LE_CHANNEL_SIZE];
+	char payload[128];
 
 	/* tokens as text: some clients read numbers as doubles */
-	le_channel_name((LeKind) hint->ns, (LeText) {hint->name, hint->name_len}, channel);
+	le_channel_name((LeKind) hint->ns, (LeText){hint->name, hint->name_len}, channel);
 	snprintf(payload, sizeof(payload),
 			 "{\"event\":\"granted\",\"token\":\"" INT64_FORMAT "\",\"sequence\":" UINT64_FORMAT "}",
 			 hint->token, hint->sequence);
@@ -195,9 +192,11 @@ report_failure(void)
 	{
 		reported_at = le_clock();
 		EmitErrorReport();
-		ereport(LOG,
-				(errmsg("lock_election could not send notifications"),
-				 errdetail("They are dropped, and counted in view lock_election.stat; this is logged once a minute.")));
+		ereport(
+			LOG,
+			(errmsg("lock_election could not send notifications"),
+			 errdetail(
+				 "They are dropped, and counted in view lock_election.stat; this is logged once a minute.")));
 	}
 	FlushErrorState();
 }
@@ -252,8 +251,8 @@ serve(void)
 {
 	for (;;)
 	{
-		int			n;
-		bool		sent;
+		int n;
+		bool sent;
 
 		ResetLatch(MyLatch);
 		handle_signals();
@@ -276,7 +275,7 @@ le_notifier_main(Datum arg)
 	my_dboid = DatumGetObjectId(arg);
 	memcpy(&my_manager, MyBgworkerEntry->bgw_extra, sizeof(my_manager));
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGINT, SIG_IGN);	/* a cancel is meant for a query */
+	pqsignal(SIGINT, SIG_IGN); /* a cancel is meant for a query */
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(my_dboid, InvalidOid, 0);

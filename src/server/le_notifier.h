@@ -14,4 +14,4 @@
  */
 extern PGDLLEXPORT void le_notifier_main(Datum arg);
 
-#endif							/* LE_NOTIFIER_H */
+#endif /* LE_NOTIFIER_H */

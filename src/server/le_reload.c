@@ -27,11 +27,10 @@ static LeCore *old_core;
 static bool
 session_alive(uint64 session)
 {
-	uint32		proc = le_session_proc(session);
+	uint32 proc = le_session_proc(session);
 
-	return le_mgr.meta.boot == le_shared->boot && session != 0 &&
-		proc < (uint32) le_shared->max_slots &&
-		slot_of(proc)->session == session && slot_of(proc)->database == le_mgr.index;
+	return le_mgr.meta.boot == le_shared->boot && session != 0 && proc < (uint32) le_shared->max_slots &&
+		   slot_of(proc)->session == session && slot_of(proc)->database == le_mgr.index;
 }
 
 /* Open still, or rolled back with the mail unread. */
@@ -44,13 +43,13 @@ xact_pending(uint64 session, uint32 xact)
 		return false;
 	slot = slot_of(le_session_proc(session));
 	return pg_atomic_read_u32(&slot->open_xact) == xact ||
-		(uint32) (pg_atomic_read_u64(&slot->undo) >> 32) == xact;
+		   (uint32) (pg_atomic_read_u64(&slot->undo) >> 32) == xact;
 }
 
 static bool
 known_time_left(int64 token, LeTime *left)
 {
-	LeEntry    *entry = old_core ? le_core_find_token(old_core, token) : NULL;
+	LeEntry *entry = old_core ? le_core_find_token(old_core, token) : NULL;
 
 	if (entry == NULL || entry->lease != NULL || entry->ttl == LE_TTL_BOUND)
 		return false;
@@ -61,7 +60,7 @@ known_time_left(int64 token, LeTime *left)
 static bool
 known_lease_time_left(int64 id, LeTime *left)
 {
-	LeLease    *lease = old_core ? le_core_find_lease(old_core, id) : NULL;
+	LeLease *lease = old_core ? le_core_find_lease(old_core, id) : NULL;
 
 	if (lease == NULL)
 		return false;
@@ -72,8 +71,7 @@ known_lease_time_left(int64 id, LeTime *left)
 static void *
 core_alloc(void *arg, size_t size)
 {
-	return MemoryContextAllocExtended(le_mgr.core_context, size,
-									  MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
+	return MemoryContextAllocExtended(le_mgr.core_context, size, MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
 }
 
 static void
@@ -92,9 +90,7 @@ static void
 random_bytes(void *to, size_t len)
 {
 	if (!pg_strong_random(to, len))
-		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("could not generate a random seed")));
+		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate a random seed")));
 }
 
 /*
@@ -105,26 +101,26 @@ static void
 load_core(int64 next_revision, bool drop_all)
 {
 	MemoryContext old_context = le_mgr.core_context;
-	LeEnv		env = {.alloc = core_alloc,.free = core_free,.fenced = core_fenced};
-	LeLoadHooks hooks = {
-		.drop_all = drop_all,.alive = session_alive,
-		.pending = xact_pending,.fenced = le_fence_held,
-		.time_left = known_time_left,.lease_time_left = known_lease_time_left
-	};
-	LeCore	   *volatile core = NULL;
+	LeEnv env = {.alloc = core_alloc, .free = core_free, .fenced = core_fenced};
+	LeLoadHooks hooks = {.drop_all = drop_all,
+						 .alive = session_alive,
+						 .pending = xact_pending,
+						 .fenced = le_fence_held,
+						 .time_left = known_time_left,
+						 .lease_time_left = known_lease_time_left};
+	LeCore *volatile core = NULL;
 
 	random_bytes(env.seed, sizeof(env.seed));
-	le_mgr.core_context = AllocSetContextCreate(TopMemoryContext, "lock_election state",
-										   ALLOCSET_DEFAULT_SIZES);
+	le_mgr.core_context =
+		AllocSetContextCreate(TopMemoryContext, "lock_election state", ALLOCSET_DEFAULT_SIZES);
 	old_core = le_mgr.core;
 	PG_TRY();
 	{
-		int64		highest;
+		int64 highest;
 
 		core = le_core_create(&env, le_shared->max_slots, next_revision);
 		if (core == NULL)
-			ereport(ERROR,
-					(errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
+			ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
 		highest = le_store_load(core, &hooks, core_now());
 		le_core_raise_revision(core, highest + 1);
 	}
@@ -147,8 +143,8 @@ load_core(int64 next_revision, bool drop_all)
 static void
 end_waits(void)
 {
-	LeTime		now = le_clock();
-	LeReply		reply = {.status = LE_NOT_GRANTED};
+	LeTime now = le_clock();
+	LeReply reply = {.status = LE_NOT_GRANTED};
 
 	for (int i = 0; i < le_shared->max_slots; i++)
 	{
@@ -176,9 +172,8 @@ le_batch_reload(ErrorData **error)
 		le_batch_begin();
 		le_mgr.gone = !le_store_find();
 		if (le_mgr.gone)
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("extension lock_election was dropped")));
+			ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+							errmsg("extension lock_election was dropped")));
 		load_core(le_core_next_revision(le_mgr.core), false);
 		(void) le_batch_commit(false);
 		if (le_mgr.broken_at != 0 && le_clock() - le_mgr.broken_at > STALL)
@@ -211,9 +206,9 @@ incarnation_minutes(void)
 static void
 next_incarnation(LeMeta *meta, uint32 timeline)
 {
-	int64		stored = meta->incarnation;
-	bool		copy = meta->database != MyDatabaseId;
-	int64		floor = meta->floor > stored ? meta->floor + 1 : 0;
+	int64 stored = meta->incarnation;
+	bool copy = meta->database != MyDatabaseId;
+	int64 floor = meta->floor > stored ? meta->floor + 1 : 0;
 
 	if (!copy && meta->clean && meta->timeline == timeline && floor == 0)
 		return;
@@ -226,8 +221,7 @@ next_incarnation(LeMeta *meta, uint32 timeline)
 
 	/* dropped and created again: above what there was, as long as we know it */
 	if (!OidIsValid(meta->database))
-		meta->incarnation = Max(meta->incarnation,
-								(int64) pg_atomic_read_u64(&le_shared->incarnation) + 1);
+		meta->incarnation = Max(meta->incarnation, (int64) pg_atomic_read_u64(&le_shared->incarnation) + 1);
 	meta->next_revision = (meta->incarnation << LE_COUNTER_BITS) + 1;
 }
 
@@ -239,9 +233,7 @@ static void
 write_dropped(void)
 {
 	if (!le_store_open())
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("the tables of lock_election were replaced")));
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("the tables of lock_election were replaced")));
 	(void) le_store_write(le_mgr.core, core_now());
 	le_store_close();
 }
@@ -249,9 +241,9 @@ write_dropped(void)
 bool
 le_batch_load(void)
 {
-	uint32		timeline = GetWALInsertionTimeLine();
-	XLogRecPtr	lsn;
-	bool		copy;
+	uint32 timeline = GetWALInsertionTimeLine();
+	XLogRecPtr lsn;
+	bool copy;
 
 	le_batch_begin();
 	if (!le_store_find())
@@ -263,10 +255,9 @@ le_batch_load(void)
 	copy = OidIsValid(le_mgr.meta.database) && le_mgr.meta.database != MyDatabaseId;
 	next_incarnation(&le_mgr.meta, timeline);
 	if (le_mgr.meta.incarnation > LE_INCARNATION_MAX)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("incarnation " INT64_FORMAT " of lock_election is out of range",
-						le_mgr.meta.incarnation)));
+		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+						errmsg("incarnation " INT64_FORMAT " of lock_election is out of range",
+							   le_mgr.meta.incarnation)));
 	load_core(le_mgr.meta.next_revision, copy);
 	if (copy)
 		write_dropped();
@@ -287,7 +278,7 @@ le_batch_load(void)
 void
 le_batch_finish(void)
 {
-	ErrorData  *error;
+	ErrorData *error;
 
 	if (!le_mgr.core_valid)
 		return;

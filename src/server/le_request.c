@@ -44,15 +44,15 @@
  * sent while something is unacknowledged, such as the grant for which it has
  * waited: that may take as long.
  */
-#define KEEPALIVE_IDLE 4
+#define KEEPALIVE_IDLE     4
 #define KEEPALIVE_INTERVAL 2
-#define KEEPALIVE_COUNT 3
-#define USER_TIMEOUT_MS 10000
+#define KEEPALIVE_COUNT    3
+#define USER_TIMEOUT_MS    10000
 
 static LeRequestSlot *my_slot = NULL;
 static bool exit_registered = false;
 static bool client_watched = false; /* for a wait */
-static bool client_held = false;	/* for a connection-bound lock */
+static bool client_held = false;    /* for a connection-bound lock */
 
 LeRequestSlot *
 le_my_slot(void)
@@ -73,12 +73,9 @@ set_keepalives(bool on)
 {
 	if (MyProcPort == NULL)
 		return;
-	(void) pq_setkeepalivesidle(on ? KEEPALIVE_IDLE : tcp_keepalives_idle,
-								MyProcPort);
-	(void) pq_setkeepalivesinterval(on ? KEEPALIVE_INTERVAL :
-									tcp_keepalives_interval, MyProcPort);
-	(void) pq_setkeepalivescount(on ? KEEPALIVE_COUNT : tcp_keepalives_count,
-								 MyProcPort);
+	(void) pq_setkeepalivesidle(on ? KEEPALIVE_IDLE : tcp_keepalives_idle, MyProcPort);
+	(void) pq_setkeepalivesinterval(on ? KEEPALIVE_INTERVAL : tcp_keepalives_interval, MyProcPort);
+	(void) pq_setkeepalivescount(on ? KEEPALIVE_COUNT : tcp_keepalives_count, MyProcPort);
 #ifdef TCP_USER_TIMEOUT
 	(void) pq_settcpusertimeout(on ? USER_TIMEOUT_MS : tcp_user_timeout, MyProcPort);
 #endif
@@ -87,7 +84,7 @@ set_keepalives(bool on)
 static void
 watch_client(bool wait, bool hold)
 {
-	bool		was = client_watched || client_held;
+	bool was = client_watched || client_held;
 
 	client_watched = wait;
 	client_held = hold;
@@ -152,13 +149,11 @@ session_exit(int code, Datum arg)
 static void
 no_manager(LeTime patience)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_CANNOT_CONNECT_NOW),
-			 errmsg("the lock_election manager of database \"%s\" is not running",
-					get_database_name(MyDatabaseId)),
-			 errdetail("It did not start within %.1f seconds.",
-					   (double) patience / LE_SECOND),
-			 errhint("See the server log; max_worker_processes may be too low.")));
+	ereport(ERROR, (errcode(ERRCODE_CANNOT_CONNECT_NOW),
+					errmsg("the lock_election manager of database \"%s\" is not running",
+						   get_database_name(MyDatabaseId)),
+					errdetail("It did not start within %.1f seconds.", (double) patience / LE_SECOND),
+					errhint("See the server log; max_worker_processes may be too low.")));
 }
 
 /* Ask for a manager if there is none. */
@@ -185,7 +180,7 @@ wait_turn(LeDatabase *db, long timeout_ms, LeTime *down_since, LeTime patience)
 		*down_since = 0;
 	else
 	{
-		LeTime		now = le_clock();
+		LeTime now = le_clock();
 
 		want_manager(db);
 		if (*down_since == 0)
@@ -194,8 +189,7 @@ wait_turn(LeDatabase *db, long timeout_ms, LeTime *down_since, LeTime patience)
 			no_manager(patience);
 		timeout_ms = Min(timeout_ms, 10);
 	}
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 timeout_ms, PG_WAIT_EXTENSION);
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout_ms, PG_WAIT_EXTENSION);
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 }
@@ -204,23 +198,21 @@ static void
 check_can_attach(void)
 {
 	if (le_shared == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("lock_election is not in shared_preload_libraries"),
-				 errhint("Add this line to postgresql.conf and restart the server: shared_preload_libraries = 'lock_election'")));
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("lock_election is not in shared_preload_libraries"),
+						errhint("Add this line to postgresql.conf and restart the server: "
+								"shared_preload_libraries = 'lock_election'")));
 	if (RecoveryInProgress())
 		ereport(ERROR,
-				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
-				 errmsg("cannot use locks during recovery"),
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION), errmsg("cannot use locks during recovery"),
 				 errhint("Locks live on the primary server; the views can be read on a standby.")));
 
 	/* a worker's transaction commits by itself, whatever becomes of ours */
 	PreventCommandIfParallelMode("lock functions");
 	if (le_created_in_this_transaction())
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot use locks in the transaction that created extension lock_election"),
-				 errhint("Commit first.")));
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("cannot use locks in the transaction that created extension lock_election"),
+						errhint("Commit first.")));
 }
 
 /*
@@ -232,14 +224,12 @@ static void
 wait_for_slot(LeRequestSlot *slot)
 {
 	LeDatabase *db = &le_shared->databases[slot->database];
-	LeTime		give_up = le_clock() + MANAGER_START_TIMEOUT,
-				down_since = 0;
+	LeTime give_up = le_clock() + MANAGER_START_TIMEOUT, down_since = 0;
 
 	while (slot->session != 0)
 	{
 		LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-		if (db->state == LE_DB_FREE ||
-			(db->state == LE_DB_IDLE && le_clock() >= give_up))
+		if (db->state == LE_DB_FREE || (db->state == LE_DB_IDLE && le_clock() >= give_up))
 			le_database_clear_slots(db);
 		LWLockRelease(le_shared->lock);
 		if (slot->session == 0)
@@ -257,12 +247,12 @@ wait_for_slot(LeRequestSlot *slot)
 static int
 attach_database(void)
 {
-	LeTime		give_up = le_clock() + MANAGER_START_TIMEOUT;
+	LeTime give_up = le_clock() + MANAGER_START_TIMEOUT;
 
 	for (;;)
 	{
-		bool		passing = false;
-		int			database;
+		bool passing = false;
+		int database;
 
 		LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 		database = le_database_find(MyDatabaseId, true);
@@ -277,8 +267,7 @@ attach_database(void)
 		LWLockRelease(le_shared->lock);
 		if (database >= 0 || !passing || le_clock() >= give_up)
 			return database;
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 10, PG_WAIT_EXTENSION);
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 10, PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}
@@ -288,7 +277,7 @@ void
 le_attach(void)
 {
 	LeRequestSlot *slot;
-	int			database;
+	int database;
 
 	check_can_attach();
 	if (my_slot != NULL)
@@ -298,11 +287,9 @@ le_attach(void)
 
 	database = attach_database();
 	if (database < 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("lock_election serves no more than %d databases",
-						le_max_databases),
-				 errhint("Raise lock_election.max_databases and restart the server.")));
+		ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+						errmsg("lock_election serves no more than %d databases", le_max_databases),
+						errhint("Raise lock_election.max_databases and restart the server.")));
 
 	slot->database = database;
 	slot->pid = MyProcPid;
@@ -338,8 +325,8 @@ le_session_reset(void)
 void
 le_mail_undo(uint32 xact, uint32 subxact)
 {
-	uint64		mail = ((uint64) xact << 32) | subxact;
-	uint64		old = pg_atomic_read_u64(&my_slot->undo);
+	uint64 mail = ((uint64) xact << 32) | subxact;
+	uint64 old = pg_atomic_read_u64(&my_slot->undo);
 
 	while ((old >> 32) != xact || (uint32) old == 0 || (uint32) old > subxact)
 	{
@@ -362,7 +349,7 @@ static bool
 slot_is_quiet(void)
 {
 	return pg_atomic_read_u32(&my_slot->answered) == pg_atomic_read_u32(&my_slot->posted) &&
-		pg_atomic_read_u64(&my_slot->undo) == 0;
+		   pg_atomic_read_u64(&my_slot->undo) == 0;
 }
 
 static void
@@ -387,8 +374,8 @@ static uint32
 post(LeRequestKind kind, const LeCommand *cmd)
 {
 	LeRequestSlot *slot = my_slot;
-	uint32		number = pg_atomic_read_u32(&slot->posted) + 1;
-	uint32		len = 0;
+	uint32 number = pg_atomic_read_u32(&slot->posted) + 1;
+	uint32 len = 0;
 
 	slot->kind = kind;
 	slot->command = *cmd;
@@ -415,27 +402,27 @@ post(LeRequestKind kind, const LeCommand *cmd)
 static void
 read_notes(const LeCommand *cmd)
 {
-	uint32		note = pg_atomic_read_u32(&my_slot->note);
+	uint32 note = pg_atomic_read_u32(&my_slot->note);
 
 	if (note == 0)
 		return;
 	pg_atomic_write_u32(&my_slot->note, 0);
 	if (note & LE_NOTE_OWN)
-		ereport(NOTICE,
-				(errmsg("lock \"%.*s\" is held by this very connection, which now waits for itself",
-						(int) cmd->name.len, cmd->name.data),
-				 errhint("Only a named owner, a named lease or the transaction that acquired can acquire again.")));
+		ereport(
+			NOTICE,
+			(errmsg("lock \"%.*s\" is held by this very connection, which now waits for itself",
+					(int) cmd->name.len, cmd->name.data),
+			 errhint(
+				 "Only a named owner, a named lease or the transaction that acquired can acquire again.")));
 }
 
 static void
 log_kept_snapshot(const LeCommand *cmd)
 {
-	ereport(LOG,
-			(errmsg("a wait for lock \"%.*s\" has held a snapshot for %d seconds",
-					(int) cmd->name.len, cmd->name.data,
-					(int) (SNAPSHOT_LOG_AFTER / LE_SECOND)),
-			 errdetail("VACUUM cannot remove rows that died since."),
-			 errhint("Call it as SELECT acquire_lock(...) alone, in READ COMMITTED.")));
+	ereport(LOG, (errmsg("a wait for lock \"%.*s\" has held a snapshot for %d seconds", (int) cmd->name.len,
+						 cmd->name.data, (int) (SNAPSHOT_LOG_AFTER / LE_SECOND)),
+				  errdetail("VACUUM cannot remove rows that died since."),
+				  errhint("Call it as SELECT acquire_lock(...) alone, in READ COMMITTED.")));
 }
 
 static void
@@ -443,18 +430,14 @@ wait_for_answer(uint32 number, const LeCommand *cmd, bool snapshot_kept)
 {
 	LeRequestSlot *slot = my_slot;
 	LeDatabase *db = my_database();
-	LeTime		start = 0,
-				next_tick = 0,
-				next_check = 0,
-				down_since = 0,
-				patience = MANAGER_START_TIMEOUT;
+	LeTime start = 0, next_tick = 0, next_check = 0, down_since = 0, patience = MANAGER_START_TIMEOUT;
 
 	/* of the others nobody says how long they may wait */
 	if (cmd->wait >= 0 && (cmd->kind == LE_CMD_ACQUIRE || cmd->kind == LE_CMD_AWAIT))
 		patience = Min(patience, Max(cmd->wait, MANAGER_MIN_TIMEOUT));
 	while (pg_atomic_read_u32(&slot->answered) != number)
 	{
-		LeTime		now = le_clock();
+		LeTime now = le_clock();
 
 		if (start == 0)
 		{
@@ -481,8 +464,8 @@ wait_for_answer(uint32 number, const LeCommand *cmd, bool snapshot_kept)
 		read_notes(cmd);
 		if (pg_atomic_read_u32(&slot->answered) == number)
 			break;
-		wait_turn(db, (long) Max(1, (Min(next_tick, next_check) - now + LE_MS - 1) / LE_MS),
-				  &down_since, patience);
+		wait_turn(db, (long) Max(1, (Min(next_tick, next_check) - now + LE_MS - 1) / LE_MS), &down_since,
+				  patience);
 	}
 	pg_read_barrier();
 }
@@ -502,7 +485,7 @@ wait_cleanup(int code, Datum arg)
 static void
 raise_answer(void)
 {
-	char	   *message;
+	char *message;
 
 	if (my_slot->sqlstate == 0)
 		return;
@@ -510,11 +493,9 @@ raise_answer(void)
 	if (my_slot->sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED)
 	{
 		pgstat_report_deadlock();
-		ereport(ERROR,
-				(errcode(my_slot->sqlstate),
-				 errmsg("%s", message),
-				 errdetail_internal("%s", pnstrdup(my_slot->payload, my_slot->payload_len)),
-				 errhint("Acquire locks in the same order everywhere.")));
+		ereport(ERROR, (errcode(my_slot->sqlstate), errmsg("%s", message),
+						errdetail_internal("%s", pnstrdup(my_slot->payload, my_slot->payload_len)),
+						errhint("Acquire locks in the same order everywhere.")));
 	}
 	ereport(ERROR, (errcode(my_slot->sqlstate), errmsg("%s", message)));
 }
@@ -523,7 +504,7 @@ raise_answer(void)
 static void
 wait_until_quiet(void)
 {
-	LeTime		down_since = 0;
+	LeTime down_since = 0;
 
 	if (slot_is_quiet())
 		return;
@@ -545,7 +526,7 @@ static void
 send_unsent(void)
 {
 	LeRequestSlot *slot = my_slot;
-	LeCommand	cmd = {.kind = LE_CMD_RELEASE};
+	LeCommand cmd = {.kind = LE_CMD_RELEASE};
 
 	while (le_unsent_take(slot->payload, &slot->payload_len, &cmd.permits))
 	{
@@ -558,7 +539,7 @@ send_unsent(void)
 static void
 request(LeRequestKind kind, LeCommand *cmd, bool snapshot_kept)
 {
-	uint32		number;
+	uint32 number;
 
 	le_attach();
 	wait_until_quiet();
@@ -600,8 +581,7 @@ le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept)
 {
 	request(LE_REQUEST_COMMAND, cmd, snapshot_kept);
 	*reply = my_slot->reply;
-	if (cmd->kind == LE_CMD_ACQUIRE &&
-		(reply->status == LE_OK || reply->status == LE_QUEUED))
+	if (cmd->kind == LE_CMD_ACQUIRE && (reply->status == LE_OK || reply->status == LE_QUEUED))
 		le_xact_touched();
 }
 
@@ -619,8 +599,8 @@ le_request_release_many(const char *payload, uint32 len, int count, LeTime give_
 {
 	LeRequestSlot *slot = my_slot;
 	LeDatabase *db = my_database();
-	LeCommand	cmd = {.kind = LE_CMD_RELEASE};
-	uint32		number = 0;
+	LeCommand cmd = {.kind = LE_CMD_RELEASE};
+	uint32 number = 0;
 
 	/*
 	 * The transaction is committed: no interrupt may break out of here.  So
@@ -643,8 +623,8 @@ le_request_release_many(const char *payload, uint32 len, int count, LeTime give_
 		if (le_clock() >= give_up)
 			break;
 		want_manager(db);
-		if (WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH,
-					  100, PG_WAIT_EXTENSION) & WL_POSTMASTER_DEATH)
+		if (WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH, 100, PG_WAIT_EXTENSION) &
+			WL_POSTMASTER_DEATH)
 			break;
 		ResetLatch(MyLatch);
 	}
@@ -676,11 +656,10 @@ sync_rep_mode(void)
 static void
 wait_for_standbys(XLogRecPtr lsn)
 {
-	int			mode = sync_rep_mode();
-	bool		confirmed;
+	int mode = sync_rep_mode();
+	bool confirmed;
 
-	if (mode == SYNC_REP_NO_WAIT || !SyncRepRequested() ||
-		!le_sync_standbys_defined())
+	if (mode == SYNC_REP_NO_WAIT || !SyncRepRequested() || !le_sync_standbys_defined())
 		return;
 	HOLD_INTERRUPTS();
 	SyncRepWaitForLSN(lsn, true);
@@ -692,32 +671,30 @@ wait_for_standbys(XLogRecPtr lsn)
 	LWLockRelease(SyncRepLock);
 	if (!confirmed)
 		ereport(ERROR,
-				(errcode(ERRCODE_QUERY_CANCELED),
-				 errmsg("canceling wait for the replication of a lock"),
-				 my_slot->command.kind == LE_CMD_ACQUIRE ?
-				 errdetail("It was granted locally, and may not be replicated; it is given back.") :
-				 errdetail("The request has taken effect locally, and may not be replicated.")));
+				(errcode(ERRCODE_QUERY_CANCELED), errmsg("canceling wait for the replication of a lock"),
+				 my_slot->command.kind == LE_CMD_ACQUIRE
+					 ? errdetail("It was granted locally, and may not be replicated; it is given back.")
+					 : errdetail("The request has taken effect locally, and may not be replicated.")));
 }
 
 bool
 le_durable_in_time(const LeReply *reply)
 {
-	LeTime		answered_at = my_slot->reply_at;
+	LeTime answered_at = my_slot->reply_at;
 
 	if (reply->lsn == 0 || !needs_flush())
 		return true;
 	XLogFlush((XLogRecPtr) reply->lsn);
 	wait_for_standbys((XLogRecPtr) reply->lsn);
 	return reply->valid_for == LE_NEVER || reply->valid_for <= 0 ||
-		le_clock() - answered_at < reply->valid_for;
+		   le_clock() - answered_at < reply->valid_for;
 }
 
 void
 le_wait_durable(const LeReply *reply, const char *what, LeText name)
 {
 	if (!le_durable_in_time(reply))
-		ereport(ERROR,
-				(errcode(MAKE_SQLSTATE('L', 'E', '0', '0', '1')),
-				 errmsg("%s \"%.*s\" was lost while its durability was waited for",
-						what, (int) name.len, name.data)));
+		ereport(ERROR, (errcode(MAKE_SQLSTATE('L', 'E', '0', '0', '1')),
+						errmsg("%s \"%.*s\" was lost while its durability was waited for", what,
+							   (int) name.len, name.data)));
 }

@@ -29,8 +29,7 @@ extern LeRequestSlot *le_my_slot(void);
 extern void le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept);
 
 /* A page of the live state, see le_look.h. */
-extern uint32 le_request_look(LeRequestKind kind, LeCommand *cmd,
-							  LeReply *reply, char **page);
+extern uint32 le_request_look(LeRequestKind kind, LeCommand *cmd, LeReply *reply, char **page);
 
 /* A commit does not wait longer than this for its releases to be applied. */
 #define LE_RELEASE_TIMEOUT (5 * LE_SECOND)
@@ -41,8 +40,7 @@ extern uint32 le_request_look(LeRequestKind kind, LeCommand *cmd,
  * manager, until give_up: then the next manager applies it.  False: it could
  * not even be posted.
  */
-extern bool le_request_release_many(const char *payload, uint32 len, int count,
-									LeTime give_up);
+extern bool le_request_release_many(const char *payload, uint32 len, int count, LeTime give_up);
 
 /* Mailbox: cannot fail. */
 extern void le_mail_undo(uint32 xact, uint32 subxact);
@@ -61,4 +59,4 @@ extern void le_session_reset(void);
 /* Keepalive probes on the client's socket for as long as a lock hangs on it. */
 extern void le_watch_client(bool hold);
 
-#endif							/* LE_REQUEST_H */
+#endif /* LE_REQUEST_H */

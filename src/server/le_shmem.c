@@ -18,7 +18,7 @@
 #include "le_compat.h"
 #include "le_shmem.h"
 
-LeShared   *le_shared = NULL;
+LeShared *le_shared = NULL;
 
 static shmem_request_hook_type prev_shmem_request = NULL;
 static shmem_startup_hook_type prev_shmem_startup = NULL;
@@ -32,7 +32,7 @@ databases_size(void)
 static Size
 shared_size(void)
 {
-	Size		size = MAXALIGN(sizeof(LeShared));
+	Size size = MAXALIGN(sizeof(LeShared));
 
 	size = add_size(size, databases_size());
 	return add_size(size, mul_size(MaxBackends, sizeof(LeRequestSlot)));
@@ -91,8 +91,8 @@ slot_init(LeRequestSlot *slot)
 static void
 shmem_startup(void)
 {
-	bool		found;
-	char	   *p;
+	bool found;
+	char *p;
 
 	if (prev_shmem_startup)
 		prev_shmem_startup();
@@ -156,8 +156,8 @@ void
 le_ring(LeRequestSlot *slot)
 {
 	LeDatabase *db = &le_shared->databases[slot->database];
-	uint32		self = (uint32) (slot - le_shared->slots) + 1;
-	uint32		head;
+	uint32 self = (uint32) (slot - le_shared->slots) + 1;
+	uint32 head;
 
 	if (pg_atomic_exchange_u32(&slot->linked, 1) != 0)
 		return;
@@ -177,8 +177,8 @@ le_ring(LeRequestSlot *slot)
 int
 le_take_stack(LeDatabase *db, uint32 *procs)
 {
-	uint32		link = pg_atomic_exchange_u32(&db->stack, 0);
-	int			n = 0;
+	uint32 link = pg_atomic_exchange_u32(&db->stack, 0);
+	int n = 0;
 
 	while (link != 0)
 	{
@@ -192,7 +192,7 @@ le_take_stack(LeDatabase *db, uint32 *procs)
 	}
 	for (int i = 0; i < n / 2; i++)
 	{
-		uint32		swap = procs[i];
+		uint32 swap = procs[i];
 
 		procs[i] = procs[n - 1 - i];
 		procs[n - 1 - i] = swap;
@@ -222,7 +222,7 @@ le_slot_clear(LeRequestSlot *slot)
 void
 le_database_unlink_all(LeDatabase *db)
 {
-	uint32		link = pg_atomic_exchange_u32(&db->stack, 0);
+	uint32 link = pg_atomic_exchange_u32(&db->stack, 0);
 
 	while (link != 0)
 	{
@@ -254,7 +254,7 @@ le_database_clear_slots(LeDatabase *db)
 int
 le_database_find(Oid dboid, bool create)
 {
-	int			unused = -1;
+	int unused = -1;
 
 	Assert(LWLockHeldByMe(le_shared->lock));
 	for (int i = 0; i < le_shared->max_databases; i++)

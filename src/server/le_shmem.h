@@ -22,9 +22,9 @@
  *	5.	The backend reads the reply once answered equals posted.
  *
  * The mailbox tells ends: of a (sub)transaction that rolled back, of a fence,
- * of the session; and that a wait has become a long one.  Posting cannot fail.  Mails coalesce; the manager clears
- * what it has read only after its batch is committed, and a request is not
- * posted over a rollback (step 1), so "everything from subtransaction N on"
+ * of the session; and that a wait has become a long one.  Posting cannot fail.
+ * Mails coalesce; the manager clears what it has read only after its batch is
+ * committed, and a request is not posted over a rollback (step 1), so "everything from subtransaction N on"
  * never reaches a later request of the same transaction.  The end of a fence is
  * cleared when it is read, as another may follow, and put back if the batch
  * fails.
@@ -38,79 +38,79 @@
 
 #include "le_core.h"
 
-#define LE_PAYLOAD_SIZE 4736	/* name, owner and value at their longest, and
-								 * what a page says of them */
+/* name, owner and value at their longest, and what a page says of them */
+#define LE_PAYLOAD_SIZE 4736
 #define LE_MESSAGE_SIZE 256
 
 /* A session: generation of its proc number, and that number. */
-#define LE_PROC_BITS 20
-#define le_session_proc(session) \
-	((uint32) ((session) & ((UINT64CONST(1) << LE_PROC_BITS) - 1)))
+#define LE_PROC_BITS             20
+#define le_session_proc(session) ((uint32) ((session) & ((UINT64CONST(1) << LE_PROC_BITS) - 1)))
 
 /* What can be asked beyond the core's commands. */
 typedef enum LeRequestKind
 {
-	LE_REQUEST_COMMAND = 1,		/* one core command */
-	LE_REQUEST_RELEASE_MANY,	/* payload: LeReleaseItem + name, repeated */
-	LE_REQUEST_LOOK,			/* a page of the live state */
-	LE_REQUEST_LOOK_LEASES		/* ... of the leases */
+	LE_REQUEST_COMMAND = 1,  /* one core command */
+	LE_REQUEST_RELEASE_MANY, /* payload: LeReleaseItem + name, repeated */
+	LE_REQUEST_LOOK,         /* a page of the live state */
+	LE_REQUEST_LOOK_LEASES   /* ... of the leases */
 } LeRequestKind;
 
 /* One of the releases that a transaction makes at its commit. */
 typedef struct LeReleaseItem
 {
-	int64		token;
-	int64		hold_for;
-	uint32		role;
-	uint32		holds;
-	uint16		name_len;
-	uint8		ns;
+	int64 token;
+	int64 hold_for;
+	uint32 role;
+	uint32 holds;
+	uint16 name_len;
+	uint8 ns;
 	/* the name follows; the next item begins at a multiple of 8 */
 } LeReleaseItem;
 
 /* Mailbox flags. */
-#define LE_MAIL_SESSION_END	0x01	/* the backend is gone */
-#define LE_MAIL_FENCE_ENDED	0x02	/* it has released a fence */
-#define LE_MAIL_BLOCKED		0x04	/* it has waited long: is it a deadlock? */
+#define LE_MAIL_SESSION_END 0x01 /* the backend is gone */
+#define LE_MAIL_FENCE_ENDED 0x02 /* it has released a fence */
+#define LE_MAIL_BLOCKED     0x04 /* it has waited long: is it a deadlock? */
 
 /* Notes from the manager to a backend that waits. */
-#define LE_NOTE_OWN			0x01	/* the lock is held by this very session */
-#define LE_NOTE_UNREAD		0x02	/* its mail or its commit's releases cannot
-									 * be applied now: sqlstate, message */
+/* the lock is held by this very session */
+#define LE_NOTE_OWN 0x01
+/* its mail or its commit's releases cannot be applied now: sqlstate, message */
+#define LE_NOTE_UNREAD 0x02
 
 typedef struct LeRequestSlot
 {
 	/* --- written by the backend that owns the slot --- */
-	uint64		session;		/* 0: free; cleared by the manager */
-	uint32		generation;		/* of this proc number */
-	int			database;		/* index in LeShared.databases */
-	int			pid;
-	pg_atomic_uint32 posted;	/* number of the newest request */
+	uint64 session;    /* 0: free; cleared by the manager */
+	uint32 generation; /* of this proc number */
+	int database;      /* index in LeShared.databases */
+	int pid;
+	pg_atomic_uint32 posted;    /* number of the newest request */
 	pg_atomic_uint32 open_xact; /* its transaction that has acquired; 0 */
-	pg_atomic_uint64 undo;		/* mailbox: xact << 32 | subxact; 0: none */
-	pg_atomic_uint32 mail;		/* mailbox: LE_MAIL_* */
+	pg_atomic_uint64 undo;      /* mailbox: xact << 32 | subxact; 0: none */
+	pg_atomic_uint32 mail;      /* mailbox: LE_MAIL_* */
 	LeRequestKind kind;
-	LeCommand	command;		/* texts are in the payload, in order: name,
+	LeCommand command; /* texts are in the payload, in order: name,
 								 * owner, value; data is not NULL if present */
-	bool		need_flush;		/* synchronous_commit is not off */
-	LeTime		posted_at;
+	bool need_flush;   /* synchronous_commit is not off */
+	LeTime posted_at;
 
 	/* --- written by whoever links it --- */
 	pg_atomic_uint32 linked;
-	uint32		next;			/* proc number + 1 */
+	uint32 next; /* proc number + 1 */
 
 	/* --- written by the manager --- */
 	pg_atomic_uint32 answered;
-	pg_atomic_uint32 note;		/* LE_NOTE_* */
-	int64		revision;		/* of the waiting request; 0 */
-	LeReply		reply;
-	LeTime		reply_at;		/* monotonic */
-	int			sqlstate;		/* 0: none, else the request failed */
-	char		message[LE_MESSAGE_SIZE];
-	uint32		payload_len;	/* of a page */
+	pg_atomic_uint32 note; /* LE_NOTE_* */
+	int64 revision;        /* of the waiting request; 0 */
+	LeReply reply;
+	LeTime reply_at; /* monotonic */
+	int sqlstate;    /* 0: none, else the request failed */
+	char message[LE_MESSAGE_SIZE];
+	uint32 payload_len; /* of a page */
 
 	/* request, or answer of LE_REQUEST_LOOK, or detail of a deadlock */
-	char		payload[LE_PAYLOAD_SIZE] pg_attribute_aligned(8);
+	char payload[LE_PAYLOAD_SIZE] pg_attribute_aligned(8);
 } LeRequestSlot;
 
 /*
@@ -132,21 +132,21 @@ typedef enum LeDbState
 
 typedef enum LeDbExit
 {
-	LE_EXIT_NONE = 0,			/* never started, or asked to leave */
-	LE_EXIT_NO_EXTENSION,		/* do not start again unless wanted */
-	LE_EXIT_ERROR				/* start again, after a back-off */
+	LE_EXIT_NONE = 0,     /* never started, or asked to leave */
+	LE_EXIT_NO_EXTENSION, /* do not start again unless wanted */
+	LE_EXIT_ERROR         /* start again, after a back-off */
 } LeDbExit;
 
 typedef struct LeCounters
 {
-	pg_atomic_uint64 requests[LE_CMD_FENCE_ENDED + 1];	/* by LeCommandKind */
+	pg_atomic_uint64 requests[LE_CMD_FENCE_ENDED + 1]; /* by LeCommandKind */
 	pg_atomic_uint64 grants;
 	pg_atomic_uint64 waits;
 	pg_atomic_uint64 handoffs;
 	pg_atomic_uint64 expiries;
 	pg_atomic_uint64 timeouts;
 	pg_atomic_uint64 undone;
-	pg_atomic_uint64 batches;	/* with something to write */
+	pg_atomic_uint64 batches; /* with something to write */
 	pg_atomic_uint64 failed_batches;
 	pg_atomic_uint64 xids;
 	pg_atomic_uint64 rows;
@@ -154,24 +154,24 @@ typedef struct LeCounters
 	pg_atomic_uint64 stalls;
 	pg_atomic_uint64 hints_sent;
 	pg_atomic_uint64 hints_dropped;
-	pg_atomic_uint64 write_us;	/* time spent in writing and committing */
-	pg_atomic_uint64 reset_at;	/* TimestampTz */
+	pg_atomic_uint64 write_us; /* time spent in writing and committing */
+	pg_atomic_uint64 reset_at; /* TimestampTz */
 } LeCounters;
 
 /* What happened that somebody outside of the server may wait for. */
 typedef enum LeHintEvent
 {
-	LE_HINT_GRANTED = 1			/* a queue place */
+	LE_HINT_GRANTED = 1 /* a queue place */
 } LeHintEvent;
 
 typedef struct LeHint
 {
-	int64		token;
-	uint64		sequence;
-	uint8		event;			/* LeHintEvent */
-	uint8		ns;				/* LeKind */
-	uint16		name_len;
-	char		name[LE_MAX_NAME];
+	int64 token;
+	uint64 sequence;
+	uint8 event; /* LeHintEvent */
+	uint8 ns;    /* LeKind */
+	uint16 name_len;
+	char name[LE_MAX_NAME];
 } LeHint;
 
 /*
@@ -193,53 +193,53 @@ typedef struct LeHintRing
 {
 	pg_atomic_uint64 pushed;
 	pg_atomic_uint64 sent;
-	uint64		sequence;		/* of the newest hint, dropped ones included */
-	LeHint		hints[LE_HINTS];
+	uint64 sequence; /* of the newest hint, dropped ones included */
+	LeHint hints[LE_HINTS];
 } LeHintRing;
 
 typedef struct LeDatabase
 {
 	/* --- under LeShared.lock --- */
-	Oid			dboid;
-	LeDbState	state;
-	LeDbExit	exit;
-	bool		wanted;			/* somebody waits for a manager */
-	bool		leave;			/* the worker is asked to leave */
-	int			held_by;		/* pid of a backend that keeps it from starting
+	Oid dboid;
+	LeDbState state;
+	LeDbExit exit;
+	bool wanted;  /* somebody waits for a manager */
+	bool leave;   /* the worker is asked to leave */
+	int held_by;  /* pid of a backend that keeps it from starting
 								 * (DROP DATABASE and the like); 0 */
-	int			attached;		/* sessions with a slot here */
-	int			worker_pid;
-	int			worker_proc;	/* -1: none */
-	int			notifier_pid;	/* 0: none */
-	int			notifier_proc;	/* -1: none */
+	int attached; /* sessions with a slot here */
+	int worker_pid;
+	int worker_proc;   /* -1: none */
+	int notifier_pid;  /* 0: none */
+	int notifier_proc; /* -1: none */
 	TimestampTz started;
 
 	/* --- without a lock --- */
-	pg_atomic_uint32 stack;		/* proc number + 1 of the newest; 0: empty */
-	pg_atomic_uint32 recheck;	/* the extension may be gone */
-	pg_atomic_uint32 running;	/* state == RUNNING, for a quick look */
-	pg_atomic_uint32 fences;	/* transactions that hold or take fences */
-	pg_atomic_uint64 revision;	/* next one, for the view */
-	pg_atomic_uint64 memory;	/* bytes, for the view */
+	pg_atomic_uint32 stack;    /* proc number + 1 of the newest; 0: empty */
+	pg_atomic_uint32 recheck;  /* the extension may be gone */
+	pg_atomic_uint32 running;  /* state == RUNNING, for a quick look */
+	pg_atomic_uint32 fences;   /* transactions that hold or take fences */
+	pg_atomic_uint64 revision; /* next one, for the view */
+	pg_atomic_uint64 memory;   /* bytes, for the view */
 	pg_atomic_uint64 locks;
-	LeCounters	counters;
-	LeHintRing	ring;
+	LeCounters counters;
+	LeHintRing ring;
 } LeDatabase;
 
 typedef struct LeShared
 {
-	LWLock	   *lock;
-	uint64		boot;			/* this life of the shared memory; not 0 */
-	pg_atomic_uint64 incarnation;	/* highest that any database has had */
-	int			max_slots;
-	int			max_databases;
-	int			launcher_pid;	/* under lock */
-	int			launcher_proc;	/* -1: none */
+	LWLock *lock;
+	uint64 boot;                  /* this life of the shared memory; not 0 */
+	pg_atomic_uint64 incarnation; /* highest that any database has had */
+	int max_slots;
+	int max_databases;
+	int launcher_pid;  /* under lock */
+	int launcher_proc; /* -1: none */
 	LeDatabase *databases;
-	LeRequestSlot *slots;		/* by proc number */
+	LeRequestSlot *slots; /* by proc number */
 } LeShared;
 
-extern LeShared *le_shared;		/* NULL: library not preloaded */
+extern LeShared *le_shared; /* NULL: library not preloaded */
 
 extern void le_shmem_init_hooks(void);
 
@@ -254,7 +254,7 @@ extern void le_wake_launcher(void);
 extern void le_ring(LeRequestSlot *slot);
 
 extern void le_counters_reset(LeCounters *counters);
-extern int	le_take_stack(LeDatabase *db, uint32 *procs);
+extern int le_take_stack(LeDatabase *db, uint32 *procs);
 extern void le_slot_clear(LeRequestSlot *slot);
 extern void le_database_unlink_all(LeDatabase *db);
 extern void le_database_clear_slots(LeDatabase *db);
@@ -264,15 +264,15 @@ extern void le_database_clear_slots(LeDatabase *db);
  * lock_election.max_databases are in use.  Caller holds LeShared.lock
  * exclusively.
  */
-extern int	le_database_find(Oid dboid, bool create);
+extern int le_database_find(Oid dboid, bool create);
 
 /* settings */
-extern int	le_max_databases;
-extern int	le_max_waiters_per_lock;
-extern int	le_expiry_grace;	/* ms */
-extern int	le_min_batch_interval;	/* ms */
-extern int	le_min_durability;
-extern int	le_notify;			/* LeNotify */
+extern int le_max_databases;
+extern int le_max_waiters_per_lock;
+extern int le_expiry_grace;       /* ms */
+extern int le_min_batch_interval; /* ms */
+extern int le_min_durability;
+extern int le_notify; /* LeNotify */
 
 /* lock_election.notify: which hints are sent */
 typedef enum LeNotify
@@ -282,6 +282,6 @@ typedef enum LeNotify
 	LE_NOTIFY_ELECTIONS = 2,
 	LE_NOTIFY_ALL = LE_NOTIFY_WAITERS | LE_NOTIFY_ELECTIONS
 } LeNotify;
-extern int	le_fence_timeout;	/* ms; 0: none */
+extern int le_fence_timeout; /* ms; 0: none */
 
-#endif							/* LE_SHMEM_H */
+#endif /* LE_SHMEM_H */

@@ -32,16 +32,15 @@
 static Node *
 only_target(const PlannedStmt *stmt)
 {
-	Plan	   *plan;
-	Node	   *target;
+	Plan *plan;
+	Node *target;
 
-	if (stmt == NULL || stmt->commandType != CMD_SELECT ||
-		stmt->subplans != NIL || stmt->hasModifyingCTE || stmt->rowMarks != NIL)
+	if (stmt == NULL || stmt->commandType != CMD_SELECT || stmt->subplans != NIL || stmt->hasModifyingCTE ||
+		stmt->rowMarks != NIL)
 		return NULL;
 	plan = stmt->planTree;
-	if (!IsA(plan, Result) || plan->lefttree != NULL || plan->righttree != NULL ||
-		plan->qual != NIL || plan->initPlan != NIL ||
-		((Result *) plan)->resconstantqual != NULL ||
+	if (!IsA(plan, Result) || plan->lefttree != NULL || plan->righttree != NULL || plan->qual != NIL ||
+		plan->initPlan != NIL || ((Result *) plan)->resconstantqual != NULL ||
 		list_length(plan->targetlist) != 1)
 		return NULL;
 	target = (Node *) linitial_node(TargetEntry, plan->targetlist)->expr;
@@ -58,7 +57,7 @@ only_target(const PlannedStmt *stmt)
 static bool
 only_active_snapshot(Snapshot snapshot)
 {
-	bool		only;
+	bool only;
 
 	if (!ActiveSnapshotSet() || GetActiveSnapshot() != snapshot)
 		return false;
@@ -73,11 +72,11 @@ only_active_snapshot(Snapshot snapshot)
 bool
 le_call_is_bare(FunctionCallInfo fcinfo)
 {
-	QueryDesc  *query;
-	Node	   *call = fcinfo->flinfo->fn_expr;
+	QueryDesc *query;
+	Node *call = fcinfo->flinfo->fn_expr;
 
-	if (le_running_query == NULL || le_running_query->outer != NULL ||
-		le_utility_nesting != 0 || call == NULL || !IsA(call, FuncExpr))
+	if (le_running_query == NULL || le_running_query->outer != NULL || le_utility_nesting != 0 ||
+		call == NULL || !IsA(call, FuncExpr))
 		return false;
 	query = le_running_query->desc;
 	if (ActivePortal == NULL || ActivePortal->queryDesc != query ||
@@ -99,7 +98,7 @@ le_call_is_bare(FunctionCallInfo fcinfo)
 bool
 le_snapshot_give_up(FunctionCallInfo fcinfo)
 {
-	Snapshot	snapshot;
+	Snapshot snapshot;
 
 	if (IsolationUsesXactSnapshot() || !le_call_is_bare(fcinfo))
 		return false;
@@ -111,8 +110,7 @@ le_snapshot_give_up(FunctionCallInfo fcinfo)
 	 * registered by the query and its executor state alone, and no other one
 	 * registered.
 	 */
-	if (snapshot->active_count != 1 || snapshot->regd_count > 2 ||
-		!ThereAreNoPriorRegisteredSnapshots())
+	if (snapshot->active_count != 1 || snapshot->regd_count > 2 || !ThereAreNoPriorRegisteredSnapshots())
 		return false;
 	MyProc->xmin = InvalidTransactionId;
 	return true;
@@ -128,15 +126,14 @@ le_snapshot_take(void)
 static bool
 reads_tables(const PlannedStmt *stmt)
 {
-	int			index = 0;
-	ListCell   *lc;
+	int index = 0;
+	ListCell *lc;
 
-	foreach(lc, stmt->rtable)
+	foreach (lc, stmt->rtable)
 	{
 		index++;
 		if (lfirst_node(RangeTblEntry, lc)->rtekind == RTE_RELATION &&
-			!(stmt->commandType == CMD_INSERT &&
-			  list_member_int(stmt->resultRelations, index)))
+			!(stmt->commandType == CMD_INSERT && list_member_int(stmt->resultRelations, index)))
 			return true;
 	}
 	return false;

@@ -28,4 +28,4 @@ extern void le_snapshot_take(void);
  */
 extern bool le_snapshot_is_stale(void);
 
-#endif							/* LE_SNAPSHOT_H */
+#endif /* LE_SNAPSHOT_H */

@@ -38,75 +38,66 @@ static void
 raise_lost(const LeCommand *cmd)
 {
 	if (cmd->kind == LE_CMD_ACQUIRE)
-		ereport(ERROR,
-				(errcode(ERRCODE_LE_LOST),
-				 errmsg("the wait for lock \"%.*s\" was ended",
-						(int) cmd->name.len, cmd->name.data),
-				 errdetail("Its lease ended, or an administrator ended it.")));
+		ereport(ERROR, (errcode(ERRCODE_LE_LOST),
+						errmsg("the wait for lock \"%.*s\" was ended", (int) cmd->name.len, cmd->name.data),
+						errdetail("Its lease ended, or an administrator ended it.")));
 	if (cmd->kind == LE_CMD_AWAIT)
-		ereport(ERROR,
-				(errcode(ERRCODE_LE_LOST),
-				 errmsg("token " INT64_FORMAT " neither holds lock \"%.*s\" nor waits for it any more",
-						cmd->token, (int) cmd->name.len, cmd->name.data),
-				 errdetail("Its TTL or lease ended, or it was released.")));
-	ereport(ERROR,
-			(errcode(ERRCODE_LE_LOST),
-			 errmsg("lock \"%.*s\" is no longer held by token " INT64_FORMAT,
-					(int) cmd->name.len, cmd->name.data, cmd->token)));
+		ereport(ERROR, (errcode(ERRCODE_LE_LOST),
+						errmsg("token " INT64_FORMAT " neither holds lock \"%.*s\" nor waits for it any more",
+							   cmd->token, (int) cmd->name.len, cmd->name.data),
+						errdetail("Its TTL or lease ended, or it was released.")));
+	ereport(ERROR, (errcode(ERRCODE_LE_LOST), errmsg("lock \"%.*s\" is no longer held by token " INT64_FORMAT,
+													 (int) cmd->name.len, cmd->name.data, cmd->token)));
 }
 
 static void
 raise_no_lease(int64 lease)
 {
 	ereport(ERROR,
-			(errcode(ERRCODE_LE_LOST),
-			 errmsg("lease " INT64_FORMAT " does not exist, or has ended", lease)));
+			(errcode(ERRCODE_LE_LOST), errmsg("lease " INT64_FORMAT " does not exist, or has ended", lease)));
 }
 
 void
 le_raise_other_lease(int64 lease)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-			 errmsg("lease " INT64_FORMAT " belongs to another role", lease)));
+	ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+					errmsg("lease " INT64_FORMAT " belongs to another role", lease)));
 }
 
 /* A name used in two ways at a time. */
 static void
 raise_bad_use(const LeCommand *cmd, const LeReply *reply)
 {
-	int			len = (int) cmd->name.len;
+	int len = (int) cmd->name.len;
 
 	switch (reply->status)
 	{
 		case LE_BAD_MODE:
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("\"%.*s\" is in use in another way", len, cmd->name.data),
-					 errdetail("A name is used for a lock or for permits, not for both at a time.")));
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("\"%.*s\" is in use in another way", len, cmd->name.data),
+							errdetail("A name is used for a lock or for permits, not for both at a time.")));
 			break;
 		case LE_BAD_PERMITS:
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("\"%.*s\" is in use with %d permits, not %d",
-							len, cmd->name.data, (int) reply->count, cmd->permits)));
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("\"%.*s\" is in use with %d permits, not %d", len, cmd->name.data,
+								   (int) reply->count, cmd->permits)));
 			break;
 		case LE_BAD_UPGRADE:
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("lock \"%.*s\" is held in mode shared by the same owner, which asks for exclusive",
-							len, cmd->name.data),
-					 errhint("Release it first, or acquire it in mode exclusive from the start.")));
+			ereport(
+				ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("lock \"%.*s\" is held in mode shared by the same owner, which asks for exclusive",
+						len, cmd->name.data),
+				 errhint("Release it first, or acquire it in mode exclusive from the start.")));
 			break;
 		case LE_BAD_TTL:
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("lock \"%.*s\" lives on another kind of lease", len, cmd->name.data),
-					 errdetail("It was acquired with a ttl, with a named lease, or with ttl => NULL (as long as its connection), and stays so until it is released.")));
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("lock \"%.*s\" lives on another kind of lease", len, cmd->name.data),
+							errdetail("It was acquired with a ttl, with a named lease, or with ttl => NULL "
+									  "(as long as its connection), and stays so until it is released.")));
 			break;
 		default:
-			elog(ERROR, "unexpected answer %d of the lock_election manager",
-				 (int) reply->status);
+			elog(ERROR, "unexpected answer %d of the lock_election manager", (int) reply->status);
 	}
 }
 
@@ -123,19 +114,18 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 			raise_lost(cmd);
 			return;
 		case LE_QUEUED:
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("token " INT64_FORMAT " is still in the queue of \"%.*s\"",
-							cmd->token, (int) cmd->name.len, cmd->name.data)));
+			ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+							errmsg("token " INT64_FORMAT " is still in the queue of \"%.*s\"", cmd->token,
+								   (int) cmd->name.len, cmd->name.data)));
 			return;
 		case LE_DENIED:
 			if (cmd->kind == LE_CMD_ACQUIRE)
 				le_raise_other_lease(cmd->lease);
 			ereport(ERROR,
 					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-					 errmsg("lock \"%.*s\" is held by another role",
-							(int) cmd->name.len, cmd->name.data),
-					 errhint("A lock belongs to the role that acquired it: SET ROLE to that, or use force_release_lock().")));
+					 errmsg("lock \"%.*s\" is held by another role", (int) cmd->name.len, cmd->name.data),
+					 errhint("A lock belongs to the role that acquired it: SET ROLE to that, or use "
+							 "force_release_lock().")));
 			return;
 		case LE_NO_LEASE:
 			raise_no_lease(cmd->lease);
@@ -143,10 +133,8 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 		case LE_LIMIT_WAITERS:
 			ereport(ERROR,
 					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-					 errmsg("too many requests wait for lock \"%.*s\"",
-							(int) cmd->name.len, cmd->name.data),
-					 errhint("See lock_election.max_waiters_per_lock (%d).",
-							 le_max_waiters_per_lock)));
+					 errmsg("too many requests wait for lock \"%.*s\"", (int) cmd->name.len, cmd->name.data),
+					 errhint("See lock_election.max_waiters_per_lock (%d).", le_max_waiters_per_lock)));
 			return;
 		default:
 			raise_bad_use(cmd, reply);
@@ -158,18 +146,19 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 void
 le_warn_old_snapshot(const LeCommand *cmd)
 {
-	ereport(WARNING,
-			(errmsg("this statement goes on with a snapshot that is older than the grant of lock \"%.*s\"",
-					(int) cmd->name.len, cmd->name.data),
-			 errdetail("It does not see what the holder before has committed."),
-			 errhint("Acquire the lock in a statement of its own, in READ COMMITTED, before the first query.")));
+	ereport(
+		WARNING,
+		(errmsg("this statement goes on with a snapshot that is older than the grant of lock \"%.*s\"",
+				(int) cmd->name.len, cmd->name.data),
+		 errdetail("It does not see what the holder before has committed."),
+		 errhint("Acquire the lock in a statement of its own, in READ COMMITTED, before the first query.")));
 }
 
 int64
 le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 {
-	LeReply		reply;
-	bool		gave_up = false;
+	LeReply reply;
+	bool gave_up = false;
 
 	cmd->kind = LE_CMD_ACQUIRE;
 	cmd->role = GetUserId();
@@ -220,8 +209,8 @@ le_lease_arg(FunctionCallInfo fcinfo, int number)
 Datum
 le_acquire_lock(PG_FUNCTION_ARGS)
 {
-	LeCommand	cmd = {.ns = LE_KIND_LOCK};
-	int64		token;
+	LeCommand cmd = {.ns = LE_KIND_LOCK};
+	int64 token;
 
 	cmd.name = le_arg_name(fcinfo, 0);
 	cmd.ttl = le_arg_ttl(fcinfo, 1, LE_TTL_BOUND);
@@ -239,8 +228,8 @@ le_acquire_lock(PG_FUNCTION_ARGS)
 Datum
 le_try_acquire_lock(PG_FUNCTION_ARGS)
 {
-	LeCommand	cmd = {.ns = LE_KIND_LOCK};
-	int64		token;
+	LeCommand cmd = {.ns = LE_KIND_LOCK};
+	int64 token;
 
 	cmd.name = le_arg_name(fcinfo, 0);
 	cmd.ttl = le_arg_ttl(fcinfo, 1, LE_TTL_BOUND);
@@ -257,8 +246,8 @@ le_try_acquire_lock(PG_FUNCTION_ARGS)
 Datum
 le_renew_lock(PG_FUNCTION_ARGS)
 {
-	LeCommand	cmd = {.kind = LE_CMD_RENEW,.ns = LE_KIND_LOCK};
-	LeReply		reply;
+	LeCommand cmd = {.kind = LE_CMD_RENEW, .ns = LE_KIND_LOCK};
+	LeReply reply;
 
 	cmd.name = le_arg_name(fcinfo, 0);
 	cmd.token = le_arg_token(fcinfo, 1);
@@ -281,15 +270,14 @@ le_renew_lock(PG_FUNCTION_ARGS)
 static bool
 release_is_final(FunctionCallInfo fcinfo)
 {
-	return !IsTransactionBlock() &&
-		!TransactionIdIsValid(GetTopTransactionIdIfAny()) &&
-		le_call_is_bare(fcinfo);
+	return !IsTransactionBlock() && !TransactionIdIsValid(GetTopTransactionIdIfAny()) &&
+		   le_call_is_bare(fcinfo);
 }
 
 static bool
 release_now(LeCommand *cmd)
 {
-	LeReply		reply;
+	LeReply reply;
 
 	cmd->kind = LE_CMD_RELEASE;
 	le_request(cmd, &reply, false);
@@ -311,7 +299,7 @@ release_now(LeCommand *cmd)
 static int64
 find_to_release(LeCommand *cmd)
 {
-	LeReply		reply;
+	LeReply reply;
 
 	for (;;)
 	{
@@ -335,8 +323,8 @@ find_to_release(LeCommand *cmd)
 static bool
 release_at_commit(LeCommand *cmd)
 {
-	LeReply		reply;
-	int64		holds = 1;
+	LeReply reply;
+	int64 holds = 1;
 
 	cmd->kind = LE_CMD_CHECK;
 	cmd->token = find_to_release(cmd);
@@ -350,8 +338,7 @@ release_at_commit(LeCommand *cmd)
 	/* all that there are now: one that is acquired after this is kept */
 	if (cmd->all_holds)
 		holds = Max(1, reply.count - le_pending_count(cmd->token));
-	le_pending_add(cmd->token, cmd->ns, cmd->name, cmd->hold_for,
-				   (uint32) holds, reply.own);
+	le_pending_add(cmd->token, cmd->ns, cmd->name, cmd->hold_for, (uint32) holds, reply.own);
 	return true;
 }
 
@@ -359,7 +346,7 @@ release_at_commit(LeCommand *cmd)
 Datum
 le_release_lock(PG_FUNCTION_ARGS)
 {
-	LeCommand	cmd = {.ns = LE_KIND_LOCK};
+	LeCommand cmd = {.ns = LE_KIND_LOCK};
 
 	cmd.name = le_arg_name(fcinfo, 0);
 	cmd.token = PG_ARGISNULL(1) ? 0 : le_arg_token(fcinfo, 1);
@@ -367,8 +354,7 @@ le_release_lock(PG_FUNCTION_ARGS)
 	cmd.all_holds = !PG_ARGISNULL(3) && PG_GETARG_BOOL(3);
 	cmd.role = GetUserId();
 	le_attach();
-	PG_RETURN_BOOL(release_is_final(fcinfo) ? release_now(&cmd) :
-				   release_at_commit(&cmd));
+	PG_RETURN_BOOL(release_is_final(fcinfo) ? release_now(&cmd) : release_at_commit(&cmd));
 }
 
 /* --- looking, and an administrator's means --- */
@@ -377,8 +363,8 @@ le_release_lock(PG_FUNCTION_ARGS)
 Datum
 le_is_held(PG_FUNCTION_ARGS)
 {
-	LeCommand	cmd = {.kind = LE_CMD_CHECK,.ns = LE_KIND_LOCK};
-	LeReply		reply;
+	LeCommand cmd = {.kind = LE_CMD_CHECK, .ns = LE_KIND_LOCK};
+	LeReply reply;
 
 	cmd.name = le_arg_name(fcinfo, 0);
 	cmd.token = le_arg_token(fcinfo, 1);
@@ -389,40 +375,39 @@ le_is_held(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(reply.status == LE_OK && le_durable_in_time(&reply));
 }
 
-#define MAX_FENCED 16			/* holders that a notice is given about */
+#define MAX_FENCED 16 /* holders that a notice is given about */
 
 typedef struct Holders
 {
-	bool		denied;
-	List	   *roles;			/* of the holders, each once */
-	int			ntokens;
-	int64		tokens[MAX_FENCED];
+	bool denied;
+	List *roles; /* of the holders, each once */
+	int ntokens;
+	int64 tokens[MAX_FENCED];
 } Holders;
 
 static void
 collect_holder(void *arg, const LeLookItem *item)
 {
-	Holders    *holders = arg;
+	Holders *holders = arg;
 
 	if (item->position != 0)
 		return;
 	holders->roles = list_append_unique_oid(holders->roles, item->role);
-	if (holders->ntokens < MAX_FENCED &&
-		(has_privs_of_role(GetUserId(), item->role) ||
-		 has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND)))
+	if (holders->ntokens < MAX_FENCED && (has_privs_of_role(GetUserId(), item->role) ||
+										  has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND)))
 		holders->tokens[holders->ntokens++] = item->token;
 }
 
 bool
 le_may_manage(LeKind ns, LeText name)
 {
-	Holders		holders = {0};
-	ListCell   *lc;
+	Holders holders = {0};
+	ListCell *lc;
 
 	if (has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND))
 		return true;
 	le_look(ns, name, collect_holder, &holders);
-	foreach(lc, holders.roles)
+	foreach (lc, holders.roles)
 	{
 		if (!has_privs_of_role(GetUserId(), lfirst_oid(lc)))
 			return false;
@@ -433,16 +418,15 @@ le_may_manage(LeKind ns, LeText name)
 static int64
 force(LeCommand *cmd)
 {
-	LeReply		reply;
+	LeReply reply;
 
 	cmd->kind = LE_CMD_FORCE;
 	le_request(cmd, &reply, false);
 	le_check_reply(cmd, &reply);
 	if (reply.count > 0)
-		ereport(LOG,
-				(errmsg("role \"%s\" has ended " INT64_FORMAT " holder(s) of lock \"%.*s\"",
-						GetUserNameFromId(GetUserId(), true), reply.count,
-						(int) cmd->name.len, cmd->name.data)));
+		ereport(LOG, (errmsg("role \"%s\" has ended " INT64_FORMAT " holder(s) of lock \"%.*s\"",
+							 GetUserNameFromId(GetUserId(), true), reply.count, (int) cmd->name.len,
+							 cmd->name.data)));
 	return reply.count;
 }
 
@@ -452,16 +436,15 @@ report_fenced(const LeCommand *cmd, const Holders *holders)
 {
 	for (int i = 0; i < holders->ntokens; i++)
 	{
-		List	   *pids = NIL;
-		ListCell   *lc;
+		List *pids = NIL;
+		ListCell *lc;
 
 		(void) le_fence_procs(holders->tokens[i], &pids, 0);
-		foreach(lc, pids)
+		foreach (lc, pids)
 			ereport(NOTICE,
 					(errmsg("lock \"%.*s\" is fenced by the transaction of process %d, and ends with it",
 							(int) cmd->name.len, cmd->name.data, lfirst_int(lc)),
-					 errhint("pg_terminate_backend(%d) would end that.",
-							 lfirst_int(lc))));
+					 errhint("pg_terminate_backend(%d) would end that.", lfirst_int(lc))));
 	}
 }
 
@@ -469,10 +452,10 @@ report_fenced(const LeCommand *cmd, const Holders *holders)
 Datum
 le_force_release_lock(PG_FUNCTION_ARGS)
 {
-	LeCommand	cmd = {.ns = LE_KIND_LOCK};
-	Holders		holders = {0};
-	int64		ended = 0;
-	ListCell   *lc;
+	LeCommand cmd = {.ns = LE_KIND_LOCK};
+	Holders holders = {0};
+	int64 ended = 0;
+	ListCell *lc;
 
 	cmd.name = le_arg_name(fcinfo, 0);
 	le_look(cmd.ns, cmd.name, collect_holder, &holders);
@@ -483,7 +466,7 @@ le_force_release_lock(PG_FUNCTION_ARGS)
 		report_fenced(&cmd, &holders);
 		PG_RETURN_INT64(ended);
 	}
-	foreach(lc, holders.roles)
+	foreach (lc, holders.roles)
 	{
 		cmd.role = lfirst_oid(lc);
 		if (has_privs_of_role(GetUserId(), cmd.role))
@@ -492,11 +475,10 @@ le_force_release_lock(PG_FUNCTION_ARGS)
 			holders.denied = true;
 	}
 	if (ended == 0 && holders.denied)
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied to end the holder of lock \"%.*s\"",
-						(int) cmd.name.len, cmd.name.data),
-				 errhint("Only members of the holder's role, or of pg_signal_backend, may.")));
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+						errmsg("permission denied to end the holder of lock \"%.*s\"", (int) cmd.name.len,
+							   cmd.name.data),
+						errhint("Only members of the holder's role, or of pg_signal_backend, may.")));
 	report_fenced(&cmd, &holders);
 	PG_RETURN_INT64(ended);
 }

@@ -32,4 +32,4 @@ extern void le_warn_old_snapshot(const LeCommand *cmd);
  */
 extern bool le_may_manage(LeKind ns, LeText name);
 
-#endif							/* LE_SQL_H */
+#endif /* LE_SQL_H */

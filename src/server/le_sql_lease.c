@@ -24,23 +24,21 @@ LE_FUNCTION(le_set_permits);
 static void
 wait_durable(const LeReply *reply, int64 lease)
 {
-	char		number[MAXINT8LEN + 1];
+	char number[MAXINT8LEN + 1];
 
-	le_wait_durable(reply, "lease", (LeText) {number, pg_lltoa(lease, number)});
+	le_wait_durable(reply, "lease", (LeText){number, pg_lltoa(lease, number)});
 }
 
 /* grant_lease(ttl, owner) */
 Datum
 le_grant_lease(PG_FUNCTION_ARGS)
 {
-	LeCommand	cmd = {.kind = LE_CMD_GRANT_LEASE};
-	LeReply		reply;
+	LeCommand cmd = {.kind = LE_CMD_GRANT_LEASE};
+	LeReply reply;
 
 	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("ttl must not be null"),
-				 errdetail("A lease has a ttl from 100 milliseconds to 24 days.")));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("ttl must not be null"),
+						errdetail("A lease has a ttl from 100 milliseconds to 24 days.")));
 	cmd.ttl = le_arg_ttl(fcinfo, 0, 0);
 	cmd.owner = le_arg_owner(fcinfo, 1);
 	cmd.role = GetUserId();
@@ -53,12 +51,10 @@ le_grant_lease(PG_FUNCTION_ARGS)
 static bool
 lease_request(FunctionCallInfo fcinfo, LeCommandKind kind, LeReply *reply)
 {
-	LeCommand	cmd = {.kind = kind};
+	LeCommand cmd = {.kind = kind};
 
 	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("lease must not be null")));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("lease must not be null")));
 	cmd.lease = PG_GETARG_INT64(0);
 	cmd.role = GetUserId();
 	le_request(&cmd, reply, false);
@@ -74,7 +70,7 @@ lease_request(FunctionCallInfo fcinfo, LeCommandKind kind, LeReply *reply)
 Datum
 le_keep_alive(PG_FUNCTION_ARGS)
 {
-	LeReply		reply;
+	LeReply reply;
 
 	if (!lease_request(fcinfo, LE_CMD_KEEP_ALIVE, &reply))
 		PG_RETURN_NULL();
@@ -85,7 +81,7 @@ le_keep_alive(PG_FUNCTION_ARGS)
 Datum
 le_revoke_lease(PG_FUNCTION_ARGS)
 {
-	LeReply		reply;
+	LeReply reply;
 
 	PG_RETURN_BOOL(lease_request(fcinfo, LE_CMD_REVOKE_LEASE, &reply));
 }
@@ -94,7 +90,7 @@ le_revoke_lease(PG_FUNCTION_ARGS)
 Datum
 le_lease_time_to_live(PG_FUNCTION_ARGS)
 {
-	LeReply		reply;
+	LeReply reply;
 
 	if (!lease_request(fcinfo, LE_CMD_LEASE_TTL, &reply))
 		PG_RETURN_NULL();
@@ -107,11 +103,10 @@ static int32
 permits_arg(FunctionCallInfo fcinfo, int number)
 {
 	if (PG_ARGISNULL(number) || PG_GETARG_INT32(number) < 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 PG_ARGISNULL(number) ? errmsg("permits must not be null") :
-				 errmsg("permits is out of range: %d", PG_GETARG_INT32(number)),
-				 errdetail("It is a number from 1 on.")));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						PG_ARGISNULL(number) ? errmsg("permits must not be null")
+											 : errmsg("permits is out of range: %d", PG_GETARG_INT32(number)),
+						errdetail("It is a number from 1 on.")));
 	return PG_GETARG_INT32(number);
 }
 
@@ -119,8 +114,8 @@ permits_arg(FunctionCallInfo fcinfo, int number)
 Datum
 le_acquire_permit(PG_FUNCTION_ARGS)
 {
-	LeCommand	cmd = {.ns = LE_KIND_LOCK,.mode = LE_MODE_PERMIT};
-	int64		token;
+	LeCommand cmd = {.ns = LE_KIND_LOCK, .mode = LE_MODE_PERMIT};
+	int64 token;
 
 	cmd.name = le_arg_name(fcinfo, 0);
 	cmd.permits = permits_arg(fcinfo, 1);
@@ -138,17 +133,16 @@ le_acquire_permit(PG_FUNCTION_ARGS)
 Datum
 le_set_permits(PG_FUNCTION_ARGS)
 {
-	LeCommand	cmd = {.kind = LE_CMD_SET_PERMITS,.ns = LE_KIND_LOCK};
-	LeReply		reply;
+	LeCommand cmd = {.kind = LE_CMD_SET_PERMITS, .ns = LE_KIND_LOCK};
+	LeReply reply;
 
 	cmd.name = le_arg_name(fcinfo, 0);
 	cmd.permits = permits_arg(fcinfo, 1);
 	if (!le_may_manage(cmd.ns, cmd.name))
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied to change the permits of \"%.*s\"",
-						(int) cmd.name.len, cmd.name.data),
-				 errhint("Only members of all holders' roles, or of pg_signal_backend, may.")));
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+						errmsg("permission denied to change the permits of \"%.*s\"", (int) cmd.name.len,
+							   cmd.name.data),
+						errhint("Only members of all holders' roles, or of pg_signal_backend, may.")));
 	le_request(&cmd, &reply, false);
 	if (reply.status == LE_NOT_HELD)
 		PG_RETURN_NULL();

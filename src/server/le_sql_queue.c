@@ -33,11 +33,11 @@ enum
 static Datum
 place_datum(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeReply *reply)
 {
-	char		channel[LE_CHANNEL_SIZE];
-	Datum		values[ENQUEUE_COLUMNS];
-	bool		nulls[ENQUEUE_COLUMNS] = {false};
-	bool		granted = reply->status == LE_OK;
-	TupleDesc	desc;
+	char channel[LE_CHANNEL_SIZE];
+	Datum values[ENQUEUE_COLUMNS];
+	bool nulls[ENQUEUE_COLUMNS] = {false};
+	bool granted = reply->status == LE_OK;
+	TupleDesc desc;
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
@@ -53,8 +53,8 @@ place_datum(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeReply *reply)
 Datum
 le_enqueue_lock(PG_FUNCTION_ARGS)
 {
-	LeCommand	cmd = {.kind = LE_CMD_ACQUIRE,.ns = LE_KIND_LOCK,.enqueue = true};
-	LeReply		reply;
+	LeCommand cmd = {.kind = LE_CMD_ACQUIRE, .ns = LE_KIND_LOCK, .enqueue = true};
+	LeReply reply;
 
 	cmd.name = le_arg_name(fcinfo, 0);
 	cmd.ttl = le_arg_ttl(fcinfo, 1, LE_TTL_BOUND);
@@ -75,9 +75,9 @@ le_enqueue_lock(PG_FUNCTION_ARGS)
 Datum
 le_await_lock(PG_FUNCTION_ARGS)
 {
-	LeCommand	cmd = {.kind = LE_CMD_AWAIT,.ns = LE_KIND_LOCK};
-	LeReply		reply;
-	bool		gave_up = false;
+	LeCommand cmd = {.kind = LE_CMD_AWAIT, .ns = LE_KIND_LOCK};
+	LeReply reply;
+	bool gave_up = false;
 
 	cmd.name = le_arg_name(fcinfo, 0);
 	cmd.token = le_arg_token(fcinfo, 1);

@@ -30,19 +30,14 @@
 #include "le_store_internal.h"
 
 static const Oid slot_types[SLOT_COLUMNS] = {
-	INT8OID, TIMESTAMPTZOID, INT8OID, INT8OID, INT8OID, INT8OID, OIDOID,
-	INT4OID, INT4OID, INT4OID, INT2OID, INT2OID, TIMESTAMPTZOID, TEXTOID,
-	TEXTOID, TEXTOID, BYTEAOID
-};
+	INT8OID, TIMESTAMPTZOID, INT8OID, INT8OID,        INT8OID, INT8OID, OIDOID,  INT4OID, INT4OID,
+	INT4OID, INT2OID,        INT2OID, TIMESTAMPTZOID, TEXTOID, TEXTOID, TEXTOID, BYTEAOID};
 
-static const Oid lease_types[LEASE_COLUMNS] = {
-	INT8OID, INT8OID, INT8OID, OIDOID, TEXTOID
-};
+static const Oid lease_types[LEASE_COLUMNS] = {INT8OID, INT8OID, INT8OID, OIDOID, TEXTOID};
 
-static const Oid queue_types[QUEUE_COLUMNS] = {
-	INT8OID, TIMESTAMPTZOID, INT8OID, INT8OID, INT8OID, OIDOID, INT4OID,
-	INT2OID, INT2OID, TEXTOID, TEXTOID, TEXTOID, BYTEAOID
-};
+static const Oid queue_types[QUEUE_COLUMNS] = {INT8OID, TIMESTAMPTZOID, INT8OID, INT8OID, INT8OID,
+											   OIDOID,  INT4OID,        INT2OID, INT2OID, TEXTOID,
+											   TEXTOID, TEXTOID,        BYTEAOID};
 
 /* The columns of lock_election.meta, in their order. */
 enum
@@ -65,10 +60,9 @@ LE_FUNCTION(le_refuse_write);
 static Oid
 find_table(Oid nspoid, const char *name, Oid extension)
 {
-	Oid			oid = get_relname_relid(name, nspoid);
+	Oid oid = get_relname_relid(name, nspoid);
 
-	if (OidIsValid(oid) &&
-		getExtensionOfObject(RelationRelationId, oid) != extension)
+	if (OidIsValid(oid) && getExtensionOfObject(RelationRelationId, oid) != extension)
 		return InvalidOid;
 	return oid;
 }
@@ -76,8 +70,8 @@ find_table(Oid nspoid, const char *name, Oid extension)
 bool
 le_store_find(void)
 {
-	Oid			extension = get_extension_oid(STORE_NAME, true);
-	Oid			nspoid = get_namespace_oid(STORE_NAME, true);
+	Oid extension = get_extension_oid(STORE_NAME, true);
+	Oid nspoid = get_namespace_oid(STORE_NAME, true);
 
 	le_store_tables.slot_oid = InvalidOid;
 	le_store_tables.lease_oid = InvalidOid;
@@ -93,26 +87,23 @@ le_store_find(void)
 	le_store_tables.meta_oid = find_table(nspoid, "meta", extension);
 	le_store_tables.floor_oid = find_table(nspoid, "incarnation_floor", extension);
 	return OidIsValid(le_store_tables.slot_oid) && OidIsValid(le_store_tables.lease_oid) &&
-		OidIsValid(le_store_tables.queue_oid) &&
-		OidIsValid(le_store_tables.meta_oid) && OidIsValid(le_store_tables.floor_oid);
+		   OidIsValid(le_store_tables.queue_oid) && OidIsValid(le_store_tables.meta_oid) &&
+		   OidIsValid(le_store_tables.floor_oid);
 }
 
 void
 le_store_wrong_table(Relation rel)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("table \"%s.%s\" has been altered", STORE_NAME,
-					RelationGetRelationName(rel)),
-			 errhint("Undo the change, or drop and create extension \"%s\".",
-					 STORE_NAME)));
+	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					errmsg("table \"%s.%s\" has been altered", STORE_NAME, RelationGetRelationName(rel)),
+					errhint("Undo the change, or drop and create extension \"%s\".", STORE_NAME)));
 }
 
 /* What is written below the executor has to have exactly this shape. */
 static void
 check_shape(Relation rel, const Oid *types, int columns)
 {
-	TupleDesc	desc = RelationGetDescr(rel);
+	TupleDesc desc = RelationGetDescr(rel);
 
 	if (desc->natts != columns)
 		le_store_wrong_table(rel);
@@ -153,8 +144,8 @@ le_store_check_queue_table(Relation rel)
  */
 typedef struct SmallTable
 {
-	Relation	rel;
-	Snapshot	snapshot;
+	Relation rel;
+	Snapshot snapshot;
 	TupleTableSlot *tuple;
 	TableScanDesc scan;
 } SmallTable;
@@ -163,8 +154,7 @@ static void
 small_open(SmallTable *table, Oid oid, LOCKMODE lockmode, int columns)
 {
 	table->rel = table_open(oid, lockmode);
-	if (RelationGetDescr(table->rel)->natts != columns ||
-		table->rel->rd_rel->relhasindex)
+	if (RelationGetDescr(table->rel)->natts != columns || table->rel->rd_rel->relhasindex)
 		le_store_wrong_table(table->rel);
 	table->snapshot = RegisterSnapshot(GetLatestSnapshot());
 	table->tuple = table_slot_create(table->rel, NULL);
@@ -193,10 +183,9 @@ small_close(SmallTable *table)
 static void
 small_write(SmallTable *table, const Datum *values)
 {
-	TupleTableSlot *tuple = MakeSingleTupleTableSlot(RelationGetDescr(table->rel),
-													 &TTSOpsVirtual);
+	TupleTableSlot *tuple = MakeSingleTupleTableSlot(RelationGetDescr(table->rel), &TTSOpsVirtual);
 	LeUpdateIndexes update_indexes;
-	bool		found = false;
+	bool found = false;
 
 	for (int i = 0; i < RelationGetDescr(table->rel)->natts; i++)
 	{
@@ -211,8 +200,7 @@ small_write(SmallTable *table, const Datum *values)
 		if (found)
 			simple_table_tuple_delete(table->rel, &tid, table->snapshot);
 		else
-			simple_table_tuple_update(table->rel, &tid, tuple, table->snapshot,
-									  &update_indexes);
+			simple_table_tuple_update(table->rel, &tid, tuple, table->snapshot, &update_indexes);
 		found = true;
 	}
 	if (!found)
@@ -224,7 +212,7 @@ small_write(SmallTable *table, const Datum *values)
 void
 le_store_read_meta(LeMeta *meta)
 {
-	SmallTable	table;
+	SmallTable table;
 
 	memset(meta, 0, sizeof(*meta));
 	small_open(&table, le_store_tables.meta_oid, AccessShareLock, META_COLUMNS);
@@ -251,10 +239,10 @@ le_store_read_meta(LeMeta *meta)
 static void
 write_floor(int64 incarnation)
 {
-	SmallTable	table;
-	Datum		value = Int64GetDatum(incarnation);
-	bool		same = false;
-	int			rows = 0;
+	SmallTable table;
+	Datum value = Int64GetDatum(incarnation);
+	bool same = false;
+	int rows = 0;
 
 	small_open(&table, le_store_tables.floor_oid, RowExclusiveLock, 1);
 	while (small_next(&table))
@@ -273,8 +261,8 @@ write_floor(int64 incarnation)
 void
 le_store_write_meta(const LeMeta *meta)
 {
-	SmallTable	table;
-	Datum		values[META_COLUMNS];
+	SmallTable table;
+	Datum values[META_COLUMNS];
 
 	values[META_DATABASE] = ObjectIdGetDatum(meta->database);
 	values[META_INCARNATION] = Int64GetDatum(meta->incarnation);
@@ -301,10 +289,8 @@ le_refuse_write(PG_FUNCTION_ARGS)
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
 
 	if (!CALLED_AS_TRIGGER(fcinfo))
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" was not called by trigger manager",
-						"refuse_write")));
+		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+						errmsg("function \"%s\" was not called by trigger manager", "refuse_write")));
 	if (IsLogicalWorker())
 		return PointerGetDatum(NULL);
 	ereport(ERROR,

@@ -14,13 +14,13 @@
 /* The row of lock_election.meta. */
 typedef struct LeMeta
 {
-	Oid			database;		/* another one: this is a copy */
-	int64		incarnation;
-	int64		next_revision;	/* valid if clean */
-	uint32		timeline;
-	bool		clean;			/* the last manager left in order */
-	uint64		boot;			/* LeShared.boot of the last manager */
-	int64		floor;			/* highest incarnation that a dump carried */
+	Oid database; /* another one: this is a copy */
+	int64 incarnation;
+	int64 next_revision; /* valid if clean */
+	uint32 timeline;
+	bool clean;  /* the last manager left in order */
+	uint64 boot; /* LeShared.boot of the last manager */
+	int64 floor; /* highest incarnation that a dump carried */
 } LeMeta;
 
 /*
@@ -52,15 +52,15 @@ extern void le_store_write_meta(const LeMeta *meta);
  */
 typedef struct LeLoadHooks
 {
-	bool		drop_all;
-	bool		(*alive) (uint64 session);
-	bool		(*pending) (uint64 session, uint32 xact);
+	bool drop_all;
+	bool (*alive)(uint64 session);
+	bool (*pending)(uint64 session, uint32 xact);
 	/* a holder whose session is gone, but that somebody fences, stays */
-	bool		(*fenced) (int64 token);	/* NULL: never */
+	bool (*fenced)(int64 token); /* NULL: never */
 	/* time left of a token in the manager's memory; NULL or false: take the
 	 * row's, or the full TTL where renewals are not saved */
-	bool		(*time_left) (int64 token, LeTime *left);
-	bool		(*lease_time_left) (int64 lease, LeTime *left);
+	bool (*time_left)(int64 token, LeTime *left);
+	bool (*lease_time_left)(int64 lease, LeTime *left);
 } LeLoadHooks;
 
 extern int64 le_store_load(LeCore *core, const LeLoadHooks *hooks, LeTime now);
@@ -69,7 +69,7 @@ extern int64 le_store_load(LeCore *core, const LeLoadHooks *hooks, LeTime now);
  * Write all dirty slots, places and leases; returns the number of rows.  Wants
  * le_store_open(); may be called again in the same transaction.
  */
-extern int	le_store_write(LeCore *core, LeTime now);
+extern int le_store_write(LeCore *core, LeTime now);
 
 /*
  * Called for every held slot in the table, in any backend, under the active
@@ -77,20 +77,19 @@ extern int	le_store_write(LeCore *core, LeTime now);
  */
 typedef struct LeStoredSlot
 {
-	LeKind		ns;
-	LeText		name;
-	int32		slot;
-	LeMode		mode;
-	LeText		owner;			/* data NULL: a connection */
-	LeText		value;
-	Oid			role;
-	int64		token;
-	int64		lease;
-	int32		holds;
+	LeKind ns;
+	LeText name;
+	int32 slot;
+	LeMode mode;
+	LeText owner; /* data NULL: a connection */
+	LeText value;
+	Oid role;
+	int64 token;
+	int64 lease;
+	int32 holds;
 	TimestampTz acquired_at;
 } LeStoredSlot;
 
-extern void le_store_scan(void (*callback) (void *arg, const LeStoredSlot *slot),
-						  void *arg);
+extern void le_store_scan(void (*callback)(void *arg, const LeStoredSlot *slot), void *arg);
 
-#endif							/* LE_STORE_H */
+#endif /* LE_STORE_H */

@@ -15,7 +15,7 @@
 #include "le_shmem.h"
 #include "le_store.h"
 
-#define STORE_NAME "lock_election"	/* of the extension and of its schema */
+#define STORE_NAME "lock_election" /* of the extension and of its schema */
 
 /* A holder that has ended and is only fenced. */
 #define TIME_LEFT_LAPSED (-1)
@@ -25,22 +25,22 @@ enum
 {
 	SLOT_TOKEN,
 	SLOT_ACQUIRED_AT,
-	SLOT_TTL,					/* LE_TTL_BOUND: as long as the session */
-	SLOT_TIME_LEFT,				/* of its own lease with a TTL; else 0, or
+	SLOT_TTL,       /* LE_TTL_BOUND: as long as the session */
+	SLOT_TIME_LEFT, /* of its own lease with a TTL; else 0, or
 								 * TIME_LEFT_LAPSED */
 	SLOT_LEASE,
-	SLOT_SESSION,				/* 0: gone */
+	SLOT_SESSION, /* 0: gone */
 	SLOT_ROLE,
 	SLOT_SLOT,
 	SLOT_HOLDS,
 	SLOT_PERMITS,
-	SLOT_KIND,					/* LeKind */
-	SLOT_MODE,					/* LeMode; 0: free */
+	SLOT_KIND, /* LeKind */
+	SLOT_MODE, /* LeMode; 0: free */
 	SLOT_NOT_BEFORE,
 	SLOT_NAME,
 	SLOT_OWNER,
 	SLOT_VALUE,
-	SLOT_PENDING,				/* array of PendingHold */
+	SLOT_PENDING, /* array of PendingHold */
 	SLOT_COLUMNS
 };
 
@@ -60,26 +60,26 @@ enum
 {
 	QUEUE_TOKEN,
 	QUEUE_ENTERED_AT,
-	QUEUE_TTL,					/* LE_TTL_BOUND: as long as the session */
+	QUEUE_TTL, /* LE_TTL_BOUND: as long as the session */
 	QUEUE_LEASE,
-	QUEUE_SESSION,				/* 0: gone */
+	QUEUE_SESSION, /* 0: gone */
 	QUEUE_ROLE,
 	QUEUE_PERMITS,
-	QUEUE_KIND,					/* LeKind */
-	QUEUE_MODE,					/* LeMode */
+	QUEUE_KIND, /* LeKind */
+	QUEUE_MODE, /* LeMode */
 	QUEUE_NAME,
 	QUEUE_OWNER,
 	QUEUE_VALUE,
-	QUEUE_PENDING,				/* array of PendingHold */
+	QUEUE_PENDING, /* array of PendingHold */
 	QUEUE_COLUMNS
 };
 
 /* A hold whose transaction was open when the row was written. */
 typedef struct PendingHold
 {
-	uint64		session;
-	uint32		xact;
-	uint32		subxact;
+	uint64 session;
+	uint32 xact;
+	uint32 subxact;
 } PendingHold;
 
 /* The time_left of a row whose holder has lapsed: only a fence keeps it. */
@@ -88,34 +88,34 @@ typedef struct PendingHold
 /* The core's clock beside the wall clock that is stored. */
 typedef struct Clock
 {
-	LeTime		now;
+	LeTime now;
 	TimestampTz wall;
 } Clock;
 
 /* Uncommitted holds that were read and are still open. */
 typedef struct OpenHold
 {
-	int64		token;
+	int64 token;
 	PendingHold hold;
 } OpenHold;
 
 typedef struct OpenHolds
 {
-	OpenHold   *items;
-	int			n;
-	int			max;
+	OpenHold *items;
+	int n;
+	int max;
 } OpenHolds;
 
 /* Which tables they are. */
 typedef struct StoreTables
 {
-	Oid			nspoid;
-	Oid			slot_oid;
-	Oid			lease_oid;
-	Oid			queue_oid;
-	Oid			meta_oid;
-	Oid			floor_oid;
-	LeRelFileNumber slot_file;	/* the tables' files when they were loaded */
+	Oid nspoid;
+	Oid slot_oid;
+	Oid lease_oid;
+	Oid queue_oid;
+	Oid meta_oid;
+	Oid floor_oid;
+	LeRelFileNumber slot_file; /* the tables' files when they were loaded */
 	LeRelFileNumber lease_file;
 	LeRelFileNumber queue_file;
 } StoreTables;
@@ -131,27 +131,25 @@ extern void le_store_check_queue_table(Relation rel);
  * Before an update or delete by TID: is there a row at all, and is there room
  * for its next version of this length?  False: there is no such row.
  */
-extern bool le_store_prepare_page(Relation rel, const ItemPointerData *tid,
-								  Size len);
+extern bool le_store_prepare_page(Relation rel, const ItemPointerData *tid, Size len);
 
 /* le_store_lease.c */
 extern bool le_store_open_leases(void);
 extern void le_store_close_leases(void);
-extern int	le_store_write_leases(LeCore *core, CommandId cid);
+extern int le_store_write_leases(LeCore *core, CommandId cid);
 extern int64 le_store_load_leases(LeCore *core, const LeLoadHooks *hooks, LeTime now);
 extern void le_store_wrong_table(Relation rel) pg_attribute_noreturn();
 
 /* le_store_queue.c */
 extern bool le_store_open_queue(void);
 extern void le_store_close_queue(void);
-extern int	le_store_write_places(LeCore *core, const Clock *clock, CommandId cid);
-extern int64 le_store_load_places(LeCore *core, const LeLoadHooks *hooks,
-								  const Clock *clock, OpenHolds *holds);
+extern int le_store_write_places(LeCore *core, const Clock *clock, CommandId cid);
+extern int64 le_store_load_places(LeCore *core, const LeLoadHooks *hooks, const Clock *clock,
+								  OpenHolds *holds);
 
 /* le_store_load.c */
 extern LeText le_store_read_text(TupleTableSlot *tuple, int column);
-extern void le_store_collect_holds(OpenHolds *holds, const LeLoadHooks *hooks,
-								   int64 token, LeText pending);
+extern void le_store_collect_holds(OpenHolds *holds, const LeLoadHooks *hooks, int64 token, LeText pending);
 
 static inline LeTime
 le_store_from_wall(const Clock *clock, TimestampTz t)
@@ -174,15 +172,13 @@ le_store_to_wall(const Clock *clock, LeTime t)
 static inline uint64
 le_store_pack_tid(const ItemPointerData *tid)
 {
-	return ((uint64) ItemPointerGetBlockNumber(tid) << 16) |
-		ItemPointerGetOffsetNumber(tid);
+	return ((uint64) ItemPointerGetBlockNumber(tid) << 16) | ItemPointerGetOffsetNumber(tid);
 }
 
 static inline void
 le_store_unpack_tid(uint64 locator, ItemPointer tid)
 {
-	ItemPointerSet(tid, (BlockNumber) (locator >> 16),
-				   (OffsetNumber) (locator & 0xffff));
+	ItemPointerSet(tid, (BlockNumber) (locator >> 16), (OffsetNumber) (locator & 0xffff));
 }
 
-#endif							/* LE_STORE_INTERNAL_H */
+#endif /* LE_STORE_INTERNAL_H */

@@ -25,7 +25,7 @@ static TupleTableSlot *tuple = NULL;
 bool
 le_store_open_leases(void)
 {
-	Relation	rel = try_table_open(le_store_tables.lease_oid, RowExclusiveLock);
+	Relation rel = try_table_open(le_store_tables.lease_oid, RowExclusiveLock);
 
 	if (rel == NULL)
 		return false;
@@ -55,20 +55,19 @@ le_store_close_leases(void)
 static void
 row_changed(const LeLease *lease)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("row of lease " INT64_FORMAT " was changed by somebody else", lease->id),
-			 errdetail("Table \"%s.%s\" is written by lock_election alone.",
-					   STORE_NAME, RelationGetRelationName(leases))));
+	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					errmsg("row of lease " INT64_FORMAT " was changed by somebody else", lease->id),
+					errdetail("Table \"%s.%s\" is written by lock_election alone.", STORE_NAME,
+							  RelationGetRelationName(leases))));
 }
 
 static void
 put_lease(LeLease *lease, CommandId cid)
 {
-	Datum		values[LEASE_COLUMNS];
-	bool		nulls[LEASE_COLUMNS] = {false};
-	HeapTuple	row;
-	Size		len;
+	Datum values[LEASE_COLUMNS];
+	bool nulls[LEASE_COLUMNS] = {false};
+	HeapTuple row;
+	Size len;
 	ItemPointerData tid;
 	TM_FailureData failure;
 	LockTupleMode lockmode;
@@ -80,8 +79,7 @@ put_lease(LeLease *lease, CommandId cid)
 	values[LEASE_ROLE] = ObjectIdGetDatum(lease->role);
 	nulls[LEASE_OWNER] = lease->owner == NULL;
 	if (lease->owner != NULL)
-		values[LEASE_OWNER] =
-			PointerGetDatum(cstring_to_text_with_len(lease->owner, lease->owner_len));
+		values[LEASE_OWNER] = PointerGetDatum(cstring_to_text_with_len(lease->owner, lease->owner_len));
 	row = heap_form_tuple(RelationGetDescr(leases), values, nulls);
 	len = row->t_len;
 	ExecStoreHeapTuple(row, tuple, true);
@@ -91,9 +89,8 @@ put_lease(LeLease *lease, CommandId cid)
 	{
 		le_store_unpack_tid(lease->row.locator, &tid);
 		if (!le_store_prepare_page(leases, &tid, len) ||
-			table_tuple_update(leases, &tid, tuple, cid, InvalidSnapshot,
-							   InvalidSnapshot, true, &failure, &lockmode,
-							   &update_indexes) != TM_Ok)
+			table_tuple_update(leases, &tid, tuple, cid, InvalidSnapshot, InvalidSnapshot, true, &failure,
+							   &lockmode, &update_indexes) != TM_Ok)
 			row_changed(lease);
 	}
 	lease->row.locator = le_store_pack_tid(&tuple->tts_tid);
@@ -109,8 +106,8 @@ delete_lease(LeLease *lease, CommandId cid)
 
 	le_store_unpack_tid(lease->row.locator, &tid);
 	if (!le_store_prepare_page(leases, &tid, 0) ||
-		table_tuple_delete(leases, &tid, cid, InvalidSnapshot, InvalidSnapshot,
-						   true, &failure, false) != TM_Ok)
+		table_tuple_delete(leases, &tid, cid, InvalidSnapshot, InvalidSnapshot, true, &failure, false) !=
+			TM_Ok)
 		row_changed(lease);
 	lease->row.on_disk = false;
 }
@@ -118,14 +115,13 @@ delete_lease(LeLease *lease, CommandId cid)
 int
 le_store_write_leases(LeCore *core, CommandId cid)
 {
-	int			rows = 0;
+	int rows = 0;
 
 	if (le_core_dirty_leases(core) == NULL)
 		return 0;
 	if (tuple == NULL)
 		tuple = MakeSingleTupleTableSlot(RelationGetDescr(leases), &TTSOpsHeapTuple);
-	for (LeLease *lease = le_core_dirty_leases(core); lease != NULL;
-		 lease = lease->dirty_next)
+	for (LeLease *lease = le_core_dirty_leases(core); lease != NULL; lease = lease->dirty_next)
 	{
 		if (!lease->ended)
 			put_lease(lease, cid);
@@ -141,7 +137,7 @@ le_store_write_leases(LeCore *core, CommandId cid)
 static LeTime
 lease_time_left(const LeLoadHooks *hooks, int64 id, LeTime ttl, LeTime stored)
 {
-	LeTime		left;
+	LeTime left;
 
 	if (hooks->lease_time_left != NULL && hooks->lease_time_left(id, &left))
 		return left;
@@ -151,8 +147,8 @@ lease_time_left(const LeLoadHooks *hooks, int64 id, LeTime ttl, LeTime stored)
 static void
 load_lease(LeCore *core, const LeLoadHooks *hooks, TupleTableSlot *row, LeTime now)
 {
-	LeCommand	cmd = {0};
-	LeTime		left;
+	LeCommand cmd = {0};
+	LeTime left;
 
 	slot_getallattrs(row);
 	cmd.token = DatumGetInt64(row->tts_values[LEASE_ID]);
@@ -160,20 +156,19 @@ load_lease(LeCore *core, const LeLoadHooks *hooks, TupleTableSlot *row, LeTime n
 	cmd.role = DatumGetObjectId(row->tts_values[LEASE_ROLE]);
 	if (!row->tts_isnull[LEASE_OWNER])
 	{
-		text	   *owner = DatumGetTextPP(row->tts_values[LEASE_OWNER]);
+		text *owner = DatumGetTextPP(row->tts_values[LEASE_OWNER]);
 
 		cmd.owner.data = VARDATA_ANY(owner);
 		cmd.owner.len = VARSIZE_ANY_EXHDR(owner);
 	}
 	if (cmd.token <= 0 || cmd.ttl <= 0 || cmd.owner.len > LE_MAX_OWNER ||
 		le_core_find_lease(core, cmd.token) != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("row of lease " INT64_FORMAT " is not valid", cmd.token)));
+		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
+						errmsg("row of lease " INT64_FORMAT " is not valid", cmd.token)));
 
-	left = hooks->drop_all ? -1 :
-		lease_time_left(hooks, cmd.token, cmd.ttl,
-						DatumGetInt64(row->tts_values[LEASE_TIME_LEFT]));
+	left = hooks->drop_all
+			   ? -1
+			   : lease_time_left(hooks, cmd.token, cmd.ttl, DatumGetInt64(row->tts_values[LEASE_TIME_LEFT]));
 	if (!le_core_load_lease(core, &cmd, left, le_store_pack_tid(&row->tts_tid), now))
 		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
 }
@@ -182,10 +177,10 @@ load_lease(LeCore *core, const LeLoadHooks *hooks, TupleTableSlot *row, LeTime n
 int64
 le_store_load_leases(LeCore *core, const LeLoadHooks *hooks, LeTime now)
 {
-	Relation	rel = table_open(le_store_tables.lease_oid, RowExclusiveLock);
+	Relation rel = table_open(le_store_tables.lease_oid, RowExclusiveLock);
 	TupleTableSlot *row = table_slot_create(rel, NULL);
 	TableScanDesc scan;
-	int64		highest = 0;
+	int64 highest = 0;
 
 	le_store_check_lease_table(rel);
 	le_store_tables.lease_file = le_relfilenumber(rel);

@@ -17,14 +17,14 @@
 /* A row as it was read; the texts lie in the page. */
 typedef struct StoredRow
 {
-	LeStoredSlot slot;			/* mode 0: free */
-	LeTime		ttl;
-	LeTime		time_left;
-	uint64		session;
-	int32		permits;
-	bool		has_not_before;
+	LeStoredSlot slot; /* mode 0: free */
+	LeTime ttl;
+	LeTime time_left;
+	uint64 session;
+	int32 permits;
+	bool has_not_before;
 	TimestampTz not_before;
-	LeText		pending;
+	LeText pending;
 } StoredRow;
 
 /* --- reading --- */
@@ -32,12 +32,11 @@ typedef struct StoredRow
 LeText
 le_store_read_text(TupleTableSlot *tuple, int column)
 {
-	LeText		text = {NULL, 0};
+	LeText text = {NULL, 0};
 
 	if (!tuple->tts_isnull[column])
 	{
-		struct varlena *datum =
-			PG_DETOAST_DATUM_PACKED(tuple->tts_values[column]);
+		struct varlena *datum = PG_DETOAST_DATUM_PACKED(tuple->tts_values[column]);
 
 		text.data = VARDATA_ANY(datum);
 		text.len = VARSIZE_ANY_EXHDR(datum);
@@ -50,10 +49,8 @@ invalid_row(TupleTableSlot *tuple)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("invalid row (%u,%u) in table \"%s.%s\"",
-					ItemPointerGetBlockNumber(&tuple->tts_tid),
-					ItemPointerGetOffsetNumber(&tuple->tts_tid),
-					STORE_NAME, "slot")));
+			 errmsg("invalid row (%u,%u) in table \"%s.%s\"", ItemPointerGetBlockNumber(&tuple->tts_tid),
+					ItemPointerGetOffsetNumber(&tuple->tts_tid), STORE_NAME, "slot")));
 }
 
 /* The core takes what it gets; whoever wrote this may not have been us. */
@@ -62,17 +59,16 @@ row_is_valid(const StoredRow *stored)
 {
 	const LeStoredSlot *slot = &stored->slot;
 
-	if (slot->name.len < 1 || slot->name.len > LE_MAX_NAME ||
-		slot->owner.len > LE_MAX_OWNER || slot->value.len > LE_MAX_VALUE ||
-		(slot->ns != LE_KIND_LOCK && slot->ns != LE_KIND_ELECTION) ||
+	if (slot->name.len < 1 || slot->name.len > LE_MAX_NAME || slot->owner.len > LE_MAX_OWNER ||
+		slot->value.len > LE_MAX_VALUE || (slot->ns != LE_KIND_LOCK && slot->ns != LE_KIND_ELECTION) ||
 		slot->slot < 0 || slot->slot == PG_INT32_MAX)
 		return false;
 	if (slot->mode == 0)
 		return true;
 	return slot->mode <= LE_MODE_PERMIT && slot->token > 0 && slot->holds > 0 &&
-		(stored->ttl > 0 || stored->ttl == LE_TTL_BOUND) &&
-		(slot->mode != LE_MODE_PERMIT || stored->permits > 0) &&
-		stored->pending.len % sizeof(PendingHold) == 0;
+		   (stored->ttl > 0 || stored->ttl == LE_TTL_BOUND) &&
+		   (slot->mode != LE_MODE_PERMIT || stored->permits > 0) &&
+		   stored->pending.len % sizeof(PendingHold) == 0;
 }
 
 static void
@@ -97,8 +93,7 @@ read_row(TupleTableSlot *tuple, StoredRow *stored)
 	stored->session = (uint64) DatumGetInt64(values[SLOT_SESSION]);
 	stored->permits = DatumGetInt32(values[SLOT_PERMITS]);
 	stored->has_not_before = !tuple->tts_isnull[SLOT_NOT_BEFORE];
-	stored->not_before = stored->has_not_before ?
-		DatumGetTimestampTz(values[SLOT_NOT_BEFORE]) : 0;
+	stored->not_before = stored->has_not_before ? DatumGetTimestampTz(values[SLOT_NOT_BEFORE]) : 0;
 	stored->pending = le_store_read_text(tuple, SLOT_PENDING);
 	if (!row_is_valid(stored))
 		invalid_row(tuple);
@@ -108,40 +103,35 @@ read_row(TupleTableSlot *tuple, StoredRow *stored)
 
 typedef struct Loader
 {
-	LeCore	   *core;
+	LeCore *core;
 	const LeLoadHooks *hooks;
-	Clock		clock;
-	int64		highest;		/* token */
-	OpenHolds	holds;
+	Clock clock;
+	int64 highest; /* token */
+	OpenHolds holds;
 } Loader;
 
 static void
 load_failed(void)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_OUT_OF_MEMORY),
-			 errmsg("out of memory"),
-			 errdetail("The locks of this database do not fit into memory.")));
+	ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory"),
+					errdetail("The locks of this database do not fit into memory.")));
 }
 
 void
-le_store_collect_holds(OpenHolds *holds, const LeLoadHooks *hooks, int64 token,
-					   LeText pending)
+le_store_collect_holds(OpenHolds *holds, const LeLoadHooks *hooks, int64 token, LeText pending)
 {
 	for (uint32 at = 0; at < pending.len; at += sizeof(PendingHold))
 	{
 		PendingHold hold;
 
 		memcpy(&hold, pending.data + at, sizeof(hold));
-		if (!hooks->alive(hold.session) ||
-			!hooks->pending(hold.session, hold.xact))
+		if (!hooks->alive(hold.session) || !hooks->pending(hold.session, hold.xact))
 			continue;
 		if (holds->n == holds->max)
 		{
 			holds->max = Max(64, holds->max * 2);
-			holds->items = holds->items == NULL ?
-				palloc_array(OpenHold, holds->max) :
-				repalloc_array(holds->items, OpenHold, holds->max);
+			holds->items = holds->items == NULL ? palloc_array(OpenHold, holds->max)
+												: repalloc_array(holds->items, OpenHold, holds->max);
 		}
 		holds->items[holds->n].token = token;
 		holds->items[holds->n++].hold = hold;
@@ -155,10 +145,9 @@ le_store_collect_holds(OpenHolds *holds, const LeLoadHooks *hooks, int64 token,
 static LeTime
 time_left(const Loader *loader, const StoredRow *stored)
 {
-	LeTime		left;
+	LeTime left;
 
-	if (loader->hooks->time_left != NULL &&
-		loader->hooks->time_left(stored->slot.token, &left))
+	if (loader->hooks->time_left != NULL && loader->hooks->time_left(stored->slot.token, &left))
 		return left;
 	if (stored->ttl <= LE_SAVE_INTERVAL)
 		return stored->ttl;
@@ -197,8 +186,7 @@ load_holder(Loader *loader, const StoredRow *stored, LeLoad *load)
 	load->held = !loader->hooks->drop_all;
 	if (load->held && stored->time_left == TIME_LEFT_LAPSED)
 		load_ended(loader, slot->token, load);
-	else if (load->held && stored->ttl == LE_TTL_BOUND && slot->lease == 0 &&
-			 load->cmd.session == 0)
+	else if (load->held && stored->ttl == LE_TTL_BOUND && slot->lease == 0 && load->cmd.session == 0)
 	{
 		load_ended(loader, slot->token, load);
 		if (!load->held && le_expiry_grace > 0)
@@ -206,14 +194,13 @@ load_holder(Loader *loader, const StoredRow *stored, LeLoad *load)
 	}
 	load->dirty = !load->held;
 	if (load->held && !load->lapsed)
-		le_store_collect_holds(&loader->holds, loader->hooks, slot->token,
-							   stored->pending);
+		le_store_collect_holds(&loader->holds, loader->hooks, slot->token, stored->pending);
 }
 
 static void
 load_not_before(const Loader *loader, TimestampTz stored, LeLoad *load)
 {
-	LeTime		not_before = le_store_from_wall(&loader->clock, stored);
+	LeTime not_before = le_store_from_wall(&loader->clock, stored);
 
 	if (not_before <= loader->clock.now)
 		return;
@@ -226,8 +213,8 @@ load_not_before(const Loader *loader, TimestampTz stored, LeLoad *load)
 static void
 load_row(Loader *loader, TupleTableSlot *tuple)
 {
-	StoredRow	stored;
-	LeLoad		load = {0};
+	StoredRow stored;
+	LeLoad load = {0};
 
 	read_row(tuple, &stored);
 	load.locator = le_store_pack_tid(&tuple->tts_tid);
@@ -260,9 +247,8 @@ load_holds(const Loader *loader)
 	{
 		const PendingHold *hold = &loader->holds.items[i].hold;
 
-		if (!le_core_load_hold(loader->core, loader->holds.items[i].token,
-							   hold->session, le_session_proc(hold->session),
-							   hold->xact, hold->subxact))
+		if (!le_core_load_hold(loader->core, loader->holds.items[i].token, hold->session,
+							   le_session_proc(hold->session), hold->xact, hold->subxact))
 			load_failed();
 	}
 }
@@ -270,11 +256,11 @@ load_holds(const Loader *loader)
 int64
 le_store_load(LeCore *core, const LeLoadHooks *hooks, LeTime now)
 {
-	Loader		loader = {core, hooks, {now, GetCurrentTimestamp()}};
-	Relation	rel = table_open(le_store_tables.slot_oid, RowExclusiveLock);
+	Loader loader = {core, hooks, {now, GetCurrentTimestamp()}};
+	Relation rel = table_open(le_store_tables.slot_oid, RowExclusiveLock);
 	TupleTableSlot *tuple;
 	TableScanDesc scan;
-	int64		places;
+	int64 places;
 
 	/* first what the others hang on */
 	loader.highest = le_store_load_leases(core, hooks, now);
@@ -298,9 +284,9 @@ le_store_load(LeCore *core, const LeLoadHooks *hooks, LeTime now)
 }
 
 void
-le_store_scan(void (*callback) (void *arg, const LeStoredSlot *slot), void *arg)
+le_store_scan(void (*callback)(void *arg, const LeStoredSlot *slot), void *arg)
 {
-	Relation	rel;
+	Relation rel;
 	TupleTableSlot *tuple;
 	TableScanDesc scan;
 
@@ -312,7 +298,7 @@ le_store_scan(void (*callback) (void *arg, const LeStoredSlot *slot), void *arg)
 	scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
 	while (table_scan_getnextslot(scan, ForwardScanDirection, tuple))
 	{
-		StoredRow	stored;
+		StoredRow stored;
 
 		CHECK_FOR_INTERRUPTS();
 		read_row(tuple, &stored);
@@ -323,4 +309,3 @@ le_store_scan(void (*callback) (void *arg, const LeStoredSlot *slot), void *arg)
 	ExecDropSingleTupleTableSlot(tuple);
 	table_close(rel, AccessShareLock);
 }
-

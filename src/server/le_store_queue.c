@@ -30,7 +30,7 @@ static TupleTableSlot *tuple = NULL;
 bool
 le_store_open_queue(void)
 {
-	Relation	rel = try_table_open(le_store_tables.queue_oid, RowExclusiveLock);
+	Relation rel = try_table_open(le_store_tables.queue_oid, RowExclusiveLock);
 
 	if (rel == NULL)
 		return false;
@@ -61,19 +61,17 @@ static Datum
 text_datum(const char *data, Size len, bool *isnull)
 {
 	*isnull = data == NULL;
-	return data == NULL ? (Datum) 0 :
-		PointerGetDatum(cstring_to_text_with_len(data, (int) len));
+	return data == NULL ? (Datum) 0 : PointerGetDatum(cstring_to_text_with_len(data, (int) len));
 }
 
 static Datum
 pending_datum(const LeEntry *entry, bool *isnull)
 {
 	PendingHold pending[MAX_PENDING];
-	int			n = 0;
+	int n = 0;
 
-	for (const LeHold *hold = entry->holds; hold != NULL && n < MAX_PENDING;
-		 hold = hold->next)
-		pending[n++] = (PendingHold) {hold->session, hold->xact, hold->subxact};
+	for (const LeHold *hold = entry->holds; hold != NULL && n < MAX_PENDING; hold = hold->next)
+		pending[n++] = (PendingHold){hold->session, hold->xact, hold->subxact};
 	return text_datum(n > 0 ? (char *) pending : NULL, n * sizeof(PendingHold), isnull);
 }
 
@@ -81,8 +79,8 @@ static void
 insert_place(LeEntry *entry, const Clock *clock, CommandId cid)
 {
 	const LeLock *lock = entry->lock;
-	Datum		values[QUEUE_COLUMNS];
-	bool		nulls[QUEUE_COLUMNS] = {false};
+	Datum values[QUEUE_COLUMNS];
+	bool nulls[QUEUE_COLUMNS] = {false};
 
 	values[QUEUE_TOKEN] = Int64GetDatum(entry->token);
 	values[QUEUE_ENTERED_AT] = TimestampTzGetDatum(le_store_to_wall(clock, entry->since));
@@ -112,30 +110,28 @@ delete_place(LeEntry *entry, CommandId cid)
 
 	le_store_unpack_tid(entry->row.locator, &tid);
 	if (!le_store_prepare_page(queue, &tid, 0) ||
-		table_tuple_delete(queue, &tid, cid, InvalidSnapshot, InvalidSnapshot,
-						   true, &failure, false) != TM_Ok)
+		table_tuple_delete(queue, &tid, cid, InvalidSnapshot, InvalidSnapshot, true, &failure, false) !=
+			TM_Ok)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("row of queue place " INT64_FORMAT " was changed by somebody else",
-						entry->token),
-				 errdetail("Table \"%s.%s\" is written by lock_election alone.",
-						   STORE_NAME, RelationGetRelationName(queue))));
+				 errmsg("row of queue place " INT64_FORMAT " was changed by somebody else", entry->token),
+				 errdetail("Table \"%s.%s\" is written by lock_election alone.", STORE_NAME,
+						   RelationGetRelationName(queue))));
 	entry->row.on_disk = false;
 }
 
 int
 le_store_write_places(LeCore *core, const Clock *clock, CommandId cid)
 {
-	int			rows = 0;
+	int rows = 0;
 
 	if (le_core_dirty_places(core) == NULL)
 		return 0;
 	if (tuple == NULL)
 		tuple = MakeSingleTupleTableSlot(RelationGetDescr(queue), &TTSOpsHeapTuple);
-	for (LeEntry *entry = le_core_dirty_places(core); entry != NULL;
-		 entry = entry->dirty_next)
+	for (LeEntry *entry = le_core_dirty_places(core); entry != NULL; entry = entry->dirty_next)
 	{
-		bool		queued = entry->state == LE_STATE_QUEUED;
+		bool queued = entry->state == LE_STATE_QUEUED;
 
 		if (queued == entry->row.on_disk)
 			continue;
@@ -154,25 +150,21 @@ static void
 check_place(const LeCommand *cmd, LeText pending)
 {
 	if (cmd->token > 0 && (cmd->ttl > 0 || cmd->ttl == LE_TTL_BOUND) &&
-		(cmd->ns == LE_KIND_LOCK || cmd->ns == LE_KIND_ELECTION) &&
-		cmd->mode >= LE_MODE_EXCLUSIVE && cmd->mode <= LE_MODE_PERMIT &&
-		(cmd->mode != LE_MODE_PERMIT || cmd->permits > 0) &&
-		cmd->name.len >= 1 && cmd->name.len <= LE_MAX_NAME &&
-		cmd->owner.len <= LE_MAX_OWNER && cmd->value.len <= LE_MAX_VALUE &&
-		pending.len % sizeof(PendingHold) == 0)
+		(cmd->ns == LE_KIND_LOCK || cmd->ns == LE_KIND_ELECTION) && cmd->mode >= LE_MODE_EXCLUSIVE &&
+		cmd->mode <= LE_MODE_PERMIT && (cmd->mode != LE_MODE_PERMIT || cmd->permits > 0) &&
+		cmd->name.len >= 1 && cmd->name.len <= LE_MAX_NAME && cmd->owner.len <= LE_MAX_OWNER &&
+		cmd->value.len <= LE_MAX_VALUE && pending.len % sizeof(PendingHold) == 0)
 		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("row of queue place " INT64_FORMAT " is not valid", cmd->token)));
+	ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
+					errmsg("row of queue place " INT64_FORMAT " is not valid", cmd->token)));
 }
 
 static void
-read_place(TupleTableSlot *row, const LeLoadHooks *hooks, const Clock *clock,
-		   LeLoad *load, LeText *pending)
+read_place(TupleTableSlot *row, const LeLoadHooks *hooks, const Clock *clock, LeLoad *load, LeText *pending)
 {
 	const Datum *values = row->tts_values;
-	LeCommand  *cmd = &load->cmd;
-	uint64		session;
+	LeCommand *cmd = &load->cmd;
+	uint64 session;
 
 	slot_getallattrs(row);
 	cmd->token = DatumGetInt64(values[QUEUE_TOKEN]);
@@ -194,8 +186,7 @@ read_place(TupleTableSlot *row, const LeLoadHooks *hooks, const Clock *clock,
 		cmd->session = session;
 		cmd->sessno = le_session_proc(session);
 	}
-	load->acquired_at =
-		le_store_from_wall(clock, DatumGetTimestampTz(values[QUEUE_ENTERED_AT]));
+	load->acquired_at = le_store_from_wall(clock, DatumGetTimestampTz(values[QUEUE_ENTERED_AT]));
 	load->locator = le_store_pack_tid(&row->tts_tid);
 	if (hooks->time_left == NULL || !hooks->time_left(cmd->token, &load->time_left))
 		load->time_left = cmd->ttl;
@@ -209,17 +200,15 @@ read_place(TupleTableSlot *row, const LeLoadHooks *hooks, const Clock *clock,
 }
 
 static void
-load_place(LeCore *core, const LeLoadHooks *hooks, const Clock *clock,
-		   TupleTableSlot *row, OpenHolds *holds)
+load_place(LeCore *core, const LeLoadHooks *hooks, const Clock *clock, TupleTableSlot *row, OpenHolds *holds)
 {
-	LeLoad		load = {0};
-	LeText		pending;
+	LeLoad load = {0};
+	LeText pending;
 
 	read_place(row, hooks, clock, &load, &pending);
 	if (le_core_find_token(core, load.cmd.token) != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("token " INT64_FORMAT " is stored twice", load.cmd.token)));
+		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
+						errmsg("token " INT64_FORMAT " is stored twice", load.cmd.token)));
 	if (!le_core_load_place(core, &load, clock->now))
 		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
 	if (!hooks->drop_all)
@@ -229,15 +218,14 @@ load_place(LeCore *core, const LeLoadHooks *hooks, const Clock *clock,
 /* Where the row of a token is. */
 typedef struct Place
 {
-	int64		token;
+	int64 token;
 	ItemPointerData tid;
 } Place;
 
 static int
 compare_token(const void *a, const void *b)
 {
-	int64		ta = ((const Place *) a)->token,
-				tb = ((const Place *) b)->token;
+	int64 ta = ((const Place *) a)->token, tb = ((const Place *) b)->token;
 
 	return ta < tb ? -1 : ta > tb ? 1 : 0;
 }
@@ -246,13 +234,12 @@ static int
 find_places(Relation rel, TupleTableSlot *row, Place **places)
 {
 	TableScanDesc scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
-	int			n = 0,
-				max = 64;
+	int n = 0, max = 64;
 
 	*places = palloc_array(Place, max);
 	while (table_scan_getnextslot(scan, ForwardScanDirection, row))
 	{
-		bool		isnull;
+		bool isnull;
 
 		CHECK_FOR_INTERRUPTS();
 		if (n == max)
@@ -269,14 +256,13 @@ find_places(Relation rel, TupleTableSlot *row, Place **places)
 
 /* In the order of the tokens; returns the highest. */
 int64
-le_store_load_places(LeCore *core, const LeLoadHooks *hooks, const Clock *clock,
-					 OpenHolds *holds)
+le_store_load_places(LeCore *core, const LeLoadHooks *hooks, const Clock *clock, OpenHolds *holds)
 {
-	Relation	rel = table_open(le_store_tables.queue_oid, RowExclusiveLock);
+	Relation rel = table_open(le_store_tables.queue_oid, RowExclusiveLock);
 	TupleTableSlot *row = table_slot_create(rel, NULL);
-	int64		highest = 0;
-	Place	   *places;
-	int			n;
+	int64 highest = 0;
+	Place *places;
+	int n;
 
 	le_store_check_queue_table(rel);
 	le_store_tables.queue_file = le_relfilenumber(rel);
@@ -286,8 +272,7 @@ le_store_load_places(LeCore *core, const LeLoadHooks *hooks, const Clock *clock,
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (!table_tuple_fetch_row_version(rel, &places[i].tid, GetActiveSnapshot(), row))
-			elog(ERROR, "a row of table \"%s.%s\" has gone", STORE_NAME,
-				 RelationGetRelationName(rel));
+			elog(ERROR, "a row of table \"%s.%s\" has gone", STORE_NAME, RelationGetRelationName(rel));
 		load_place(core, hooks, clock, row, holds);
 		highest = places[i].token;
 	}

@@ -44,18 +44,18 @@
 /* Uncommitted holds that a row can tell; more count as committed at a load. */
 #define MAX_PENDING 64
 
-#define TEXT_BUFFER(max) \
-	struct \
-	{ \
-		int32		vl_len_; \
-		char		data[max]; \
+#define TEXT_BUFFER(max)                                                                                     \
+	struct                                                                                                   \
+	{                                                                                                        \
+		int32 vl_len_;                                                                                       \
+		char data[max];                                                                                      \
 	}
 
 /* A row in the making; one at a time. */
 typedef struct RowBuffer
 {
-	Datum		values[SLOT_COLUMNS];
-	bool		nulls[SLOT_COLUMNS];
+	Datum values[SLOT_COLUMNS];
+	bool nulls[SLOT_COLUMNS];
 	TEXT_BUFFER(LE_MAX_NAME) name;
 	TEXT_BUFFER(LE_MAX_OWNER) owner;
 	TEXT_BUFFER(LE_MAX_VALUE) value;
@@ -65,12 +65,12 @@ typedef struct RowBuffer
 /* What le_store_open() has opened. */
 typedef struct OpenStore
 {
-	Relation	slot;
+	Relation slot;
 	TupleTableSlot *tuple;
-	int			nindexes;
-	Relation	indexes[MAX_INDEXES];
-	IndexInfo  *index_infos[MAX_INDEXES];
-	CommandId	cid;
+	int nindexes;
+	Relation indexes[MAX_INDEXES];
+	IndexInfo *index_infos[MAX_INDEXES];
+	CommandId cid;
 } OpenStore;
 
 static OpenStore store;
@@ -82,20 +82,17 @@ static RowBuffer row;
 static void
 check_index(Relation index, const IndexInfo *info)
 {
-	bool		simple = index->rd_rel->relam == BTREE_AM_OID &&
-		info->ii_Expressions == NIL && info->ii_Predicate == NIL &&
-		info->ii_ExclusionOps == NULL;
+	bool simple = index->rd_rel->relam == BTREE_AM_OID && info->ii_Expressions == NIL &&
+				  info->ii_Predicate == NIL && info->ii_ExclusionOps == NULL;
 
 	for (int i = 0; simple && i < info->ii_NumIndexAttrs; i++)
 		simple = info->ii_IndexAttrNumbers[i] > 0;
 	if (!simple)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("index \"%s\" of table \"%s.%s\" is not supported",
-						RelationGetRelationName(index), STORE_NAME,
-						RelationGetRelationName(store.slot)),
-				 errdetail("Only B-tree indexes on plain columns are."),
-				 errhint("Drop the index.")));
+				 errmsg("index \"%s\" of table \"%s.%s\" is not supported", RelationGetRelationName(index),
+						STORE_NAME, RelationGetRelationName(store.slot)),
+				 errdetail("Only B-tree indexes on plain columns are."), errhint("Drop the index.")));
 }
 
 /*
@@ -105,14 +102,14 @@ check_index(Relation index, const IndexInfo *info)
 static void
 open_indexes(void)
 {
-	List	   *oids = RelationGetIndexList(store.slot);
-	ListCell   *cell;
+	List *oids = RelationGetIndexList(store.slot);
+	ListCell *cell;
 
 	store.nindexes = 0;
-	foreach(cell, oids)
+	foreach (cell, oids)
 	{
-		Relation	index = index_open(lfirst_oid(cell), RowExclusiveLock);
-		IndexInfo  *info = BuildIndexInfo(index);
+		Relation index = index_open(lfirst_oid(cell), RowExclusiveLock);
+		IndexInfo *info = BuildIndexInfo(index);
 
 		if (!info->ii_ReadyForInserts)
 		{
@@ -121,11 +118,10 @@ open_indexes(void)
 		}
 		check_index(index, info);
 		if (store.nindexes == MAX_INDEXES)
-			ereport(ERROR,
-					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-					 errmsg("table \"%s.%s\" has too many indexes", STORE_NAME,
-							RelationGetRelationName(store.slot)),
-					 errhint("Drop those that the extension has not made.")));
+			ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+							errmsg("table \"%s.%s\" has too many indexes", STORE_NAME,
+								   RelationGetRelationName(store.slot)),
+							errhint("Drop those that the extension has not made.")));
 		store.indexes[store.nindexes] = index;
 		store.index_infos[store.nindexes++] = info;
 	}
@@ -142,7 +138,7 @@ open_indexes(void)
 bool
 le_store_open(void)
 {
-	Relation	rel;
+	Relation rel;
 
 	if (!OidIsValid(le_store_tables.slot_oid) || le_store_tables.slot_file == InvalidOid)
 		return false;
@@ -169,8 +165,7 @@ le_store_open(void)
 	}
 	store.slot = rel;
 	open_indexes();
-	store.tuple = MakeSingleTupleTableSlot(RelationGetDescr(rel),
-										   &TTSOpsHeapTuple);
+	store.tuple = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
 	return true;
 }
 
@@ -208,12 +203,11 @@ set_text(int column, void *buffer, const char *data, Size len)
 static void
 row_changed(const LeSlot *slot)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("row of lock \"%.*s\" was changed by somebody else",
-					(int) slot->lock->name_len, slot->lock->name),
-			 errdetail("Table \"%s.%s\" is written by lock_election alone.",
-					   STORE_NAME, RelationGetRelationName(store.slot))));
+	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					errmsg("row of lock \"%.*s\" was changed by somebody else", (int) slot->lock->name_len,
+						   slot->lock->name),
+					errdetail("Table \"%s.%s\" is written by lock_election alone.", STORE_NAME,
+							  RelationGetRelationName(store.slot))));
 }
 
 /* The columns that a free row has as well. */
@@ -231,10 +225,9 @@ form_common(const LeSlot *slot)
 static void
 form_pending(const LeEntry *entry)
 {
-	Size		len = 0;
+	Size len = 0;
 
-	for (const LeHold *hold = entry->holds;
-		 hold != NULL && len < sizeof(row.pending.data); hold = hold->next)
+	for (const LeHold *hold = entry->holds; hold != NULL && len < sizeof(row.pending.data); hold = hold->next)
 	{
 		PendingHold pending = {hold->session, hold->xact, hold->subxact};
 
@@ -248,24 +241,23 @@ static void
 form_not_before(LeTime not_before, const Clock *clock)
 {
 	row.nulls[SLOT_NOT_BEFORE] = not_before <= clock->now;
-	row.values[SLOT_NOT_BEFORE] =
-		TimestampTzGetDatum(le_store_to_wall(clock, not_before));
+	row.values[SLOT_NOT_BEFORE] = TimestampTzGetDatum(le_store_to_wall(clock, not_before));
 }
 
 static void
 form_held(const LeSlot *slot, const Clock *clock)
 {
 	const LeEntry *entry = slot->holder;
-	bool		own = entry->lease == NULL && entry->ttl != LE_TTL_BOUND;
+	bool own = entry->lease == NULL && entry->ttl != LE_TTL_BOUND;
 
 	Assert(entry->value_len <= LE_MAX_VALUE);
 	form_common(slot);
 	row.values[SLOT_TOKEN] = Int64GetDatum(entry->token);
-	row.values[SLOT_ACQUIRED_AT] =
-		TimestampTzGetDatum(le_store_to_wall(clock, entry->acquired_at));
+	row.values[SLOT_ACQUIRED_AT] = TimestampTzGetDatum(le_store_to_wall(clock, entry->acquired_at));
 	row.values[SLOT_TTL] = Int64GetDatum(entry->ttl);
-	row.values[SLOT_TIME_LEFT] = Int64GetDatum(entry->lapsed ? TIME_LEFT_LAPSED :
-											   own ? entry->saved_left : 0);
+	row.values[SLOT_TIME_LEFT] = Int64GetDatum(entry->lapsed ? TIME_LEFT_LAPSED
+											   : own         ? entry->saved_left
+															 : 0);
 	row.values[SLOT_LEASE] = Int64GetDatum(entry->lease ? entry->lease->id : 0);
 	row.values[SLOT_SESSION] = Int64GetDatum((int64) entry->session);
 	row.values[SLOT_ROLE] = ObjectIdGetDatum(entry->role);
@@ -303,20 +295,17 @@ insert_index_entries(bool unchanged)
 {
 	for (int i = 0; i < store.nindexes; i++)
 	{
-		IndexInfo  *info = store.index_infos[i];
-		Datum		values[INDEX_MAX_KEYS];
-		bool		nulls[INDEX_MAX_KEYS];
+		IndexInfo *info = store.index_infos[i];
+		Datum values[INDEX_MAX_KEYS];
+		bool nulls[INDEX_MAX_KEYS];
 
 		for (int k = 0; k < info->ii_NumIndexAttrs; k++)
 		{
 			values[k] = row.values[info->ii_IndexAttrNumbers[k] - 1];
 			nulls[k] = row.nulls[info->ii_IndexAttrNumbers[k] - 1];
 		}
-		index_insert(store.indexes[i], values, nulls, &store.tuple->tts_tid,
-					 store.slot,
-					 info->ii_Unique && !unchanged ? UNIQUE_CHECK_YES :
-					 UNIQUE_CHECK_NO,
-					 unchanged, info);
+		index_insert(store.indexes[i], values, nulls, &store.tuple->tts_tid, store.slot,
+					 info->ii_Unique && !unchanged ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO, unchanged, info);
 	}
 }
 
@@ -327,11 +316,11 @@ insert_index_entries(bool unchanged)
 bool
 le_store_prepare_page(Relation rel, const ItemPointerData *tid, Size len)
 {
-	Buffer		buffer = ReadBuffer(rel, ItemPointerGetBlockNumber(tid));
-	Page		page = BufferGetPage(buffer);
+	Buffer buffer = ReadBuffer(rel, ItemPointerGetBlockNumber(tid));
+	Page page = BufferGetPage(buffer);
 	OffsetNumber offset = ItemPointerGetOffsetNumber(tid);
-	bool		there = !PageIsNew(page) && offset <= PageGetMaxOffsetNumber(page) &&
-		ItemIdIsNormal(PageGetItemId(page, offset));
+	bool there = !PageIsNew(page) && offset <= PageGetMaxOffsetNumber(page) &&
+				 ItemIdIsNormal(PageGetItemId(page, offset));
 
 	if (there && PageGetHeapFreeSpace(page) < MAXALIGN(len))
 		heap_page_prune_opt(rel, buffer);
@@ -349,9 +338,8 @@ update_row(LeSlot *slot, Size len)
 
 	le_store_unpack_tid(slot->row.locator, &tid);
 	if (!le_store_prepare_page(store.slot, &tid, len) ||
-		table_tuple_update(store.slot, &tid, store.tuple, store.cid,
-						   InvalidSnapshot, InvalidSnapshot, true, &failure,
-						   &lockmode, &update_indexes) != TM_Ok)
+		table_tuple_update(store.slot, &tid, store.tuple, store.cid, InvalidSnapshot, InvalidSnapshot, true,
+						   &failure, &lockmode, &update_indexes) != TM_Ok)
 		row_changed(slot);
 	if (le_update_needs_index(update_indexes))
 		insert_index_entries(true);
@@ -361,9 +349,8 @@ update_row(LeSlot *slot, Size len)
 static void
 put_row(LeSlot *slot)
 {
-	HeapTuple	tuple = heap_form_tuple(RelationGetDescr(store.slot),
-										row.values, row.nulls);
-	Size		len = tuple->t_len;
+	HeapTuple tuple = heap_form_tuple(RelationGetDescr(store.slot), row.values, row.nulls);
+	Size len = tuple->t_len;
 
 	ExecStoreHeapTuple(tuple, store.tuple, true);
 	if (slot->row.on_disk)
@@ -386,8 +373,8 @@ delete_row(LeSlot *slot)
 
 	le_store_unpack_tid(slot->row.locator, &tid);
 	if (!le_store_prepare_page(store.slot, &tid, 0) ||
-		table_tuple_delete(store.slot, &tid, store.cid, InvalidSnapshot,
-						   InvalidSnapshot, true, &failure, false) != TM_Ok)
+		table_tuple_delete(store.slot, &tid, store.cid, InvalidSnapshot, InvalidSnapshot, true, &failure,
+						   false) != TM_Ok)
 		row_changed(slot);
 	slot->row.on_disk = false;
 	slot->row.locator = 0;
@@ -418,13 +405,12 @@ write_slot(LeSlot *slot, const Clock *clock)
 int
 le_store_write(LeCore *core, LeTime now)
 {
-	Clock		clock = {now, GetCurrentTimestamp()};
-	int			rows = 0;
+	Clock clock = {now, GetCurrentTimestamp()};
+	int rows = 0;
 
 	Assert(store.slot != NULL);
 	store.cid = GetCurrentCommandId(true);
-	for (LeSlot *slot = le_core_dirty_slots(core); slot != NULL;
-		 slot = slot->dirty_next)
+	for (LeSlot *slot = le_core_dirty_slots(core); slot != NULL; slot = slot->dirty_next)
 		rows += write_slot(slot, &clock);
 	rows += le_store_write_leases(core, store.cid);
 	rows += le_store_write_places(core, &clock, store.cid);
@@ -433,4 +419,3 @@ le_store_write(LeCore *core, LeTime now)
 	CommandCounterIncrement();
 	return rows;
 }
-

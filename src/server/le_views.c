@@ -50,8 +50,8 @@ enum
 
 typedef struct LookRow
 {
-	Datum		values[LOOK_COLUMNS];
-	bool		nulls[LOOK_COLUMNS];
+	Datum values[LOOK_COLUMNS];
+	bool nulls[LOOK_COLUMNS];
 } LookRow;
 
 static void
@@ -70,8 +70,9 @@ text_datum(const char *data, uint32 len)
 static Datum
 mode_datum(int mode)
 {
-	return CStringGetTextDatum(mode == LE_MODE_SHARED ? "shared" :
-							   mode == LE_MODE_PERMIT ? "permit" : "exclusive");
+	return CStringGetTextDatum(mode == LE_MODE_SHARED   ? "shared"
+							   : mode == LE_MODE_PERMIT ? "permit"
+														: "exclusive");
 }
 
 static Datum
@@ -83,18 +84,16 @@ kind_datum(int ns)
 static bool
 may_see_details(Oid role)
 {
-	return has_privs_of_role(GetUserId(), role) ||
-		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
+	return has_privs_of_role(GetUserId(), role) || has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 }
 
 /* Connections have no name: the process, as pg_stat_activity tells it. */
 static int
 session_pid(uint64 session)
 {
-	uint32		proc = le_session_proc(session);
+	uint32 proc = le_session_proc(session);
 
-	if (session == 0 || proc >= (uint32) le_shared->max_slots ||
-		le_shared->slots[proc].session != session)
+	if (session == 0 || proc >= (uint32) le_shared->max_slots || le_shared->slots[proc].session != session)
 		return 0;
 	return le_shared->slots[proc].pid;
 }
@@ -109,8 +108,8 @@ static void
 put_live(void *arg, const LeLookItem *item)
 {
 	const char *text = le_look_text(item);
-	LookRow		row;
-	int			pid = session_pid(item->session);
+	LookRow row;
+	int pid = session_pid(item->session);
 
 	memset(row.nulls, true, sizeof(row.nulls));
 	set(&row, LOOK_KIND, kind_datum(item->ns));
@@ -136,8 +135,7 @@ put_live(void *arg, const LeLookItem *item)
 			set(&row, LOOK_PID, Int32GetDatum(pid));
 	}
 	if (item->value_len > 0)
-		set(&row, LOOK_VALUE, text_datum(text + item->name_len + item->owner_len,
-										 item->value_len));
+		set(&row, LOOK_VALUE, text_datum(text + item->name_len + item->owner_len, item->value_len));
 	put_row(arg, &row);
 }
 
@@ -145,7 +143,7 @@ put_live(void *arg, const LeLookItem *item)
 static void
 put_stored(void *arg, const LeStoredSlot *slot)
 {
-	LookRow		row;
+	LookRow row;
 
 	memset(row.nulls, true, sizeof(row.nulls));
 	set(&row, LOOK_KIND, kind_datum(slot->ns));
@@ -173,7 +171,7 @@ put_stored(void *arg, const LeStoredSlot *slot)
 Datum
 le_look_sql(PG_FUNCTION_ARGS)
 {
-	LeText		all = {NULL, 0};
+	LeText all = {NULL, 0};
 
 	InitMaterializedSRF(fcinfo, 0);
 	if (RecoveryInProgress())
@@ -198,16 +196,15 @@ static void
 put_lease(void *arg, const LeLookLease *lease)
 {
 	ReturnSetInfo *rsinfo = arg;
-	Datum		values[LEASES_COLUMNS];
-	bool		nulls[LEASES_COLUMNS] = {false};
-	bool		details = may_see_details(lease->role);
+	Datum values[LEASES_COLUMNS];
+	bool nulls[LEASES_COLUMNS] = {false};
+	bool details = may_see_details(lease->role);
 
 	values[LEASES_ID] = Int64GetDatum(lease->id);
 	nulls[LEASES_ID] = !details;
 	nulls[LEASES_OWNER] = !details || !lease->named;
 	if (!nulls[LEASES_OWNER])
-		values[LEASES_OWNER] = text_datum((const char *) lease + sizeof(LeLookLease),
-										  lease->owner_len);
+		values[LEASES_OWNER] = text_datum((const char *) lease + sizeof(LeLookLease), lease->owner_len);
 	values[LEASES_ROLE] = ObjectIdGetDatum(lease->role);
 	values[LEASES_TTL] = le_interval_datum(lease->ttl);
 	values[LEASES_TIME_LEFT] = le_interval_datum(lease->time_left);
@@ -228,10 +225,10 @@ le_look_leases_sql(PG_FUNCTION_ARGS)
 static LeDatabase *
 my_entry(void)
 {
-	int			index;
+	int index;
 
 	if (le_shared == NULL)
-		le_attach();			/* says what is wrong */
+		le_attach(); /* says what is wrong */
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	index = le_database_find(MyDatabaseId, false);
 	LWLockRelease(le_shared->lock);
@@ -243,10 +240,10 @@ Datum
 le_manager_info(PG_FUNCTION_ARGS)
 {
 	LeDatabase *db = my_entry();
-	TupleDesc	desc;
-	Datum		values[6];
-	bool		nulls[6] = {false};
-	uint64		revision;
+	TupleDesc desc;
+	Datum values[6];
+	bool nulls[6] = {false};
+	uint64 revision;
 
 	if (db == NULL || pg_atomic_read_u32(&db->running) == 0)
 		PG_RETURN_NULL();
@@ -269,10 +266,10 @@ Datum
 le_stat(PG_FUNCTION_ARGS)
 {
 	LeDatabase *db = my_entry();
-	TupleDesc	desc;
-	Datum		values[21];
-	bool		nulls[21] = {false};
-	int			n = 0;
+	TupleDesc desc;
+	Datum values[21];
+	bool nulls[21] = {false};
+	int n = 0;
 
 	if (db == NULL)
 		PG_RETURN_NULL();

@@ -30,23 +30,23 @@ typedef struct LePending
 {
 	struct LePending *older;
 	SubTransactionId subxact;
-	bool		cancel;			/* of all older ones of this token */
-	bool		own;			/* an unnamed holder of this connection */
-	LeKind		ns;
-	Oid			role;
-	uint32		holds;
-	LeTime		hold_for;
-	int64		token;
-	uint32		name_len;
-	char		name[FLEXIBLE_ARRAY_MEMBER];
+	bool cancel; /* of all older ones of this token */
+	bool own;    /* an unnamed holder of this connection */
+	LeKind ns;
+	Oid role;
+	uint32 holds;
+	LeTime hold_for;
+	int64 token;
+	uint32 name_len;
+	char name[FLEXIBLE_ARRAY_MEMBER];
 } LePending;
 
 static uint32 xact_number = 0;
 static bool xact_is_open = false;
 static bool xact_is_touched = false;
 static bool xact_has_fence = false;
-static LePending *pending = NULL;	/* in TopTransactionContext */
-static LePending *unsent = NULL;	/* of commits; in TopMemoryContext */
+static LePending *pending = NULL; /* in TopTransactionContext */
+static LePending *unsent = NULL;  /* of commits; in TopMemoryContext */
 static SubTransactionId aborting = InvalidSubTransactionId;
 
 uint32
@@ -97,8 +97,7 @@ le_xact_fencing(void)
 static LePending *
 pending_new(int64 token, LeText name)
 {
-	LePending  *p = MemoryContextAllocZero(TopTransactionContext,
-										   offsetof(LePending, name) + name.len);
+	LePending *p = MemoryContextAllocZero(TopTransactionContext, offsetof(LePending, name) + name.len);
 
 	p->subxact = GetCurrentSubTransactionId();
 	p->token = token;
@@ -111,10 +110,9 @@ pending_new(int64 token, LeText name)
 }
 
 void
-le_pending_add(int64 token, LeKind ns, LeText name, LeTime hold_for,
-			   uint32 holds, bool own)
+le_pending_add(int64 token, LeKind ns, LeText name, LeTime hold_for, uint32 holds, bool own)
 {
-	LePending  *p = pending_new(token, name);
+	LePending *p = pending_new(token, name);
 
 	p->ns = ns;
 	p->role = GetUserId();
@@ -128,7 +126,7 @@ void
 le_pending_cancel(int64 token)
 {
 	if (le_pending_count(token) > 0)
-		pending_new(token, (LeText) {NULL, 0})->cancel = true;
+		pending_new(token, (LeText){NULL, 0})->cancel = true;
 }
 
 static bool
@@ -145,7 +143,7 @@ is_cancelled(const LePending *release)
 int64
 le_pending_count(int64 token)
 {
-	int64		n = 0;
+	int64 n = 0;
 
 	for (LePending *p = pending; p != NULL; p = p->older)
 	{
@@ -187,7 +185,7 @@ fill_payload(LePending *p, char *payload, uint32 *len, int *count)
 	*count = 0;
 	for (; p != NULL; p = p->older)
 	{
-		uint32		size = MAXALIGN(sizeof(LeReleaseItem) + p->name_len);
+		uint32 size = MAXALIGN(sizeof(LeReleaseItem) + p->name_len);
 		LeReleaseItem *item = (LeReleaseItem *) (payload + *len);
 
 		if (p->cancel)
@@ -217,8 +215,8 @@ keep_unsent(const LePending *p)
 {
 	for (; p != NULL; p = p->older)
 	{
-		Size		size = offsetof(LePending, name) + p->name_len;
-		LePending  *copy;
+		Size size = offsetof(LePending, name) + p->name_len;
+		LePending *copy;
 
 		if (p->cancel)
 			continue;
@@ -234,14 +232,14 @@ keep_unsent(const LePending *p)
 bool
 le_unsent_take(char *payload, uint32 *len, int *count)
 {
-	LePending  *rest;
+	LePending *rest;
 
 	if (unsent == NULL)
 		return false;
 	rest = fill_payload(unsent, payload, len, count);
 	while (unsent != rest)
 	{
-		LePending  *taken = unsent;
+		LePending *taken = unsent;
 
 		unsent = taken->older;
 		pfree(taken);
@@ -253,14 +251,14 @@ static void
 send_releases(void)
 {
 	static char payload[LE_PAYLOAD_SIZE] pg_attribute_aligned(8);
-	LeTime		give_up = le_clock() + LE_RELEASE_TIMEOUT;
-	LePending  *rest;
+	LeTime give_up = le_clock() + LE_RELEASE_TIMEOUT;
+	LePending *rest;
 
 	drop_cancelled();
 	for (LePending *p = pending; p != NULL; p = rest)
 	{
-		uint32		len;
-		int			count;
+		uint32 len;
+		int count;
 
 		rest = fill_payload(p, payload, &len, &count);
 		if (count > 0 && !le_request_release_many(payload, len, count, give_up))
@@ -276,9 +274,8 @@ send_releases(void)
 static void
 top_ended(bool is_commit)
 {
-	bool		was_open = xact_is_open,
-				had_fence = xact_has_fence;
-	LePending  *had_pending = pending;
+	bool was_open = xact_is_open, had_fence = xact_has_fence;
+	LePending *had_pending = pending;
 
 	if (!was_open && !had_fence && had_pending == NULL && !xact_is_touched)
 		return;
@@ -326,8 +323,7 @@ sub_aborted(void)
 }
 
 static void
-resources_released(ResourceReleasePhase phase, bool is_commit,
-				   bool is_top_level, void *arg)
+resources_released(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *arg)
 {
 	if (phase != RESOURCE_RELEASE_AFTER_LOCKS)
 		return;
@@ -338,8 +334,7 @@ resources_released(ResourceReleasePhase phase, bool is_commit,
 }
 
 static void
-sub_xact_event(SubXactEvent event, SubTransactionId subxact,
-			   SubTransactionId parent, void *arg)
+sub_xact_event(SubXactEvent event, SubTransactionId subxact, SubTransactionId parent, void *arg)
 {
 	if (event == SUBXACT_EVENT_ABORT_SUB)
 		aborting = subxact;
@@ -356,10 +351,9 @@ static void
 xact_event(XactEvent event, void *arg)
 {
 	if (event == XACT_EVENT_PRE_PREPARE && xact_is_touched)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot PREPARE a transaction that has acquired, released or fenced a lock"),
-				 errhint("Acquire and release locks outside of two-phase transactions.")));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("cannot PREPARE a transaction that has acquired, released or fenced a lock"),
+						errhint("Acquire and release locks outside of two-phase transactions.")));
 }
 
 void

@@ -25,8 +25,7 @@ extern void le_xact_touched(void);
 extern void le_xact_fencing(void);
 
 /* A release that happens at commit. */
-extern void le_pending_add(int64 token, LeKind ns, LeText name, LeTime hold_for,
-						   uint32 holds, bool own);
+extern void le_pending_add(int64 token, LeKind ns, LeText name, LeTime hold_for, uint32 holds, bool own);
 /* How many holds of this token are to be released. */
 extern int64 le_pending_count(int64 token);
 /* The token of this connection's own pending release of a name; 0: none. */
@@ -42,4 +41,4 @@ extern bool le_unsent_take(char *payload, uint32 *len, int *count);
 
 extern void le_xact_init(void);
 
-#endif							/* LE_XACT_H */
+#endif /* LE_XACT_H */

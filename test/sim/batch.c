@@ -46,15 +46,14 @@ posted_add(World *w, const LeCommand *cmd)
 static void
 note_command(World *w, const LeCommand *cmd, const LeReply *reply)
 {
-	NOTE(w, "%s s%u#%d x%u.%u %s name %d mode %d ttl %lld wait %lld token %lld rev %lld lease %lld "
+	NOTE(w,
+		 "%s s%u#%d x%u.%u %s name %d mode %d ttl %lld wait %lld token %lld rev %lld lease %lld "
 		 "owner %d hold_for %lld%s%s -> %s %lld",
 		 sim_command_name(cmd->kind), cmd->sessno, (int) cmd->session, cmd->xact, cmd->subxact,
-		 cmd->ns == LE_KIND_ELECTION ? "election" : "lock",
-		 sim_text_id(cmd->name.data), cmd->mode, (long long) cmd->ttl,
-		 (long long) cmd->wait, (long long) cmd->token, (long long) cmd->revision,
-		 (long long) cmd->lease, sim_text_id(cmd->owner.data),
-		 (long long) cmd->hold_for, cmd->enqueue ? " enqueue" : "",
-		 cmd->all_holds ? " all" : "", sim_status_name(reply->status),
+		 cmd->ns == LE_KIND_ELECTION ? "election" : "lock", sim_text_id(cmd->name.data), cmd->mode,
+		 (long long) cmd->ttl, (long long) cmd->wait, (long long) cmd->token, (long long) cmd->revision,
+		 (long long) cmd->lease, sim_text_id(cmd->owner.data), (long long) cmd->hold_for,
+		 cmd->enqueue ? " enqueue" : "", cmd->all_holds ? " all" : "", sim_status_name(reply->status),
 		 (long long) reply->token);
 }
 
@@ -62,7 +61,7 @@ note_command(World *w, const LeCommand *cmd, const LeReply *reply)
 void
 batch_post(World *w, const LeCommand *cmd, LeReply *reply)
 {
-	Posted	   *posted = posted_add(w, cmd);
+	Posted *posted = posted_add(w, cmd);
 
 	w->commands++;
 	ENSURE(w, le_core_reserve(w->core, cmd));
@@ -71,7 +70,7 @@ batch_post(World *w, const LeCommand *cmd, LeReply *reply)
 	note_command(w, cmd, reply);
 	if (w->conf.model && !w->recovering)
 	{
-		LeReply		expected;
+		LeReply expected;
 
 		model_apply(w->model, cmd, w->now, &expected, reply);
 		model_compare_reply(w->model, cmd, &expected, reply);
@@ -113,7 +112,7 @@ durable_touch(Durable *d, const LeCommand *cmd)
 static void
 durable_undo(Durable *d, const LeCommand *cmd)
 {
-	int			n = 0;
+	int n = 0;
 
 	if (d->id != cmd->session || d->xact != cmd->xact)
 		return;
@@ -142,7 +141,7 @@ durable_wait(Durable *d, const Posted *p)
 static void
 learn(World *w, const LeCommand *cmd, int64_t token)
 {
-	Known	   *known = &w->known[w->nknown++ % KNOWN];
+	Known *known = &w->known[w->nknown++ % KNOWN];
 
 	known->token = token;
 	known->ns = (uint8_t) cmd->ns;
@@ -154,7 +153,7 @@ learn(World *w, const LeCommand *cmd, int64_t token)
 static void
 answered(World *w, const LeCommand *cmd, const LeReply *reply)
 {
-	Client	   *c = &w->clients[cmd->sessno];
+	Client *c = &w->clients[cmd->sessno];
 
 	w->answers++;
 	if (reply->status == LE_OK || reply->status == LE_QUEUED)
@@ -175,13 +174,13 @@ answered(World *w, const LeCommand *cmd, const LeReply *reply)
 static void
 durable_displace(World *w, const LeReply *by)
 {
-	Durable    *d = &w->durable[by->displaced_sessno];
-	LeReply		reply = {.status = LE_QUEUED};
+	Durable *d = &w->durable[by->displaced_sessno];
+	LeReply reply = {.status = LE_QUEUED};
 
 	if (by->displaced_session == 0)
 		return;
-	ENSURE(w, d->id == by->displaced_session && d->waiting &&
-		   d->cmd.request == by->displaced_request && d->cmd.kind == LE_CMD_AWAIT);
+	ENSURE(w, d->id == by->displaced_session && d->waiting && d->cmd.request == by->displaced_request &&
+				  d->cmd.kind == LE_CMD_AWAIT);
 	d->waiting = false;
 	answered(w, &d->cmd, &reply);
 }
@@ -190,7 +189,7 @@ static void
 durable_apply(World *w, const Posted *p)
 {
 	const LeCommand *cmd = &p->cmd;
-	Durable    *d = &w->durable[cmd->sessno];
+	Durable *d = &w->durable[cmd->sessno];
 
 	switch (cmd->kind)
 	{
@@ -224,7 +223,7 @@ durable_apply(World *w, const Posted *p)
 static void
 check_token(World *w, const LeCommand *cmd, int64_t token, int64_t *newest)
 {
-	int64_t    *last = &w->last_exclusive[sim_text_id(cmd->name.data) * 2 + (cmd->ns == LE_KIND_LOCK)];
+	int64_t *last = &w->last_exclusive[sim_text_id(cmd->name.data) * 2 + (cmd->ns == LE_KIND_LOCK)];
 
 	ENSURE(w, token > *last);
 	if (token > *newest)
@@ -236,21 +235,21 @@ check_tokens(World *w)
 {
 	for (uint32_t i = 0; i < w->nbatch; i++)
 	{
-		Posted	   *p = &w->batch[i];
-		int64_t		newest = 0;
+		Posted *p = &w->batch[i];
+		int64_t newest = 0;
 
-		if (p->cmd.kind == LE_CMD_ACQUIRE && p->cmd.mode == LE_MODE_EXCLUSIVE &&
-			p->reply.status == LE_OK && !p->reply.reentrant)
+		if (p->cmd.kind == LE_CMD_ACQUIRE && p->cmd.mode == LE_MODE_EXCLUSIVE && p->reply.status == LE_OK &&
+			!p->reply.reentrant)
 			check_token(w, &p->cmd, p->reply.token, &newest);
 	}
 	for (LeEntry *e = le_core_answers(w->core); e != NULL; e = e->answer_next)
 	{
 		const LeCommand *cmd = &w->durable[e->waiter_sessno].cmd;
-		int64_t		newest = 0;
+		int64_t newest = 0;
 
 		if (e->answer == LE_OK && e->mode == LE_MODE_EXCLUSIVE && e->end != LE_END_REPLACED &&
-			e->waiter_session == w->durable[e->waiter_sessno].id &&
-			cmd->kind == LE_CMD_ACQUIRE && cmd->request == e->request)
+			e->waiter_session == w->durable[e->waiter_sessno].id && cmd->kind == LE_CMD_ACQUIRE &&
+			cmd->request == e->request)
 			check_token(w, cmd, e->answer_token, &newest);
 	}
 }
@@ -260,12 +259,11 @@ remember_tokens(World *w)
 {
 	for (uint32_t i = 0; i < w->nbatch; i++)
 	{
-		Posted	   *p = &w->batch[i];
-		int64_t    *last = &w->last_exclusive[sim_text_id(p->cmd.name.data) * 2 +
-											  (p->cmd.ns == LE_KIND_LOCK)];
+		Posted *p = &w->batch[i];
+		int64_t *last = &w->last_exclusive[sim_text_id(p->cmd.name.data) * 2 + (p->cmd.ns == LE_KIND_LOCK)];
 
-		if (p->cmd.kind == LE_CMD_ACQUIRE && p->cmd.mode == LE_MODE_EXCLUSIVE &&
-			p->reply.status == LE_OK && !p->reply.reentrant && p->reply.token > *last)
+		if (p->cmd.kind == LE_CMD_ACQUIRE && p->cmd.mode == LE_MODE_EXCLUSIVE && p->reply.status == LE_OK &&
+			!p->reply.reentrant && p->reply.token > *last)
 			*last = p->reply.token;
 	}
 }
@@ -275,14 +273,14 @@ give_answers(World *w)
 {
 	for (LeEntry *e = le_core_answers(w->core); e != NULL; e = e->answer_next)
 	{
-		Durable    *d = &w->durable[e->waiter_sessno];
-		LeReply		reply;
+		Durable *d = &w->durable[e->waiter_sessno];
+		LeReply reply;
 
 		if (d->id != e->waiter_session || !d->waiting || d->cmd.request != e->request)
 			continue;
 		le_entry_answer(e, w->now, &reply);
-		NOTE(w, "answer to s%u#%d: %s %lld", e->waiter_sessno, (int) d->id,
-			 sim_status_name(reply.status), (long long) reply.token);
+		NOTE(w, "answer to s%u#%d: %s %lld", e->waiter_sessno, (int) d->id, sim_status_name(reply.status),
+			 (long long) reply.token);
 		ENSURE(w, reply.status != LE_WAITING);
 		d->waiting = false;
 		if (reply.counted && d->cmd.kind == LE_CMD_ACQUIRE)
@@ -325,10 +323,9 @@ batch_end(World *w)
 static int
 by_revision(const void *a, const void *b)
 {
-	const Durable *x = *(Durable *const *) a,
-			   *y = *(Durable *const *) b;
-	int64_t		rx = x->cmd.kind == LE_CMD_ACQUIRE ? x->cmd.revision : x->cmd.token,
-				ry = y->cmd.kind == LE_CMD_ACQUIRE ? y->cmd.revision : y->cmd.token;
+	const Durable *x = *(Durable *const *) a, *y = *(Durable *const *) b;
+	int64_t rx = x->cmd.kind == LE_CMD_ACQUIRE ? x->cmd.revision : x->cmd.token,
+			ry = y->cmd.kind == LE_CMD_ACQUIRE ? y->cmd.revision : y->cmd.token;
 
 	return rx < ry ? -1 : rx > ry;
 }
@@ -336,8 +333,8 @@ by_revision(const void *a, const void *b)
 static void
 post_waiters(World *w)
 {
-	Durable   **waiting = malloc(w->conf.sessions * sizeof(*waiting));
-	uint32_t	n = 0;
+	Durable **waiting = malloc(w->conf.sessions * sizeof(*waiting));
+	uint32_t n = 0;
 
 	if (waiting == NULL)
 		abort();
@@ -349,8 +346,8 @@ post_waiters(World *w)
 	qsort(waiting, n, sizeof(*waiting), by_revision);
 	for (uint32_t i = 0; i < n; i++)
 	{
-		LeCommand	cmd = waiting[i]->cmd;
-		LeReply		reply;
+		LeCommand cmd = waiting[i]->cmd;
+		LeReply reply;
 
 		if (waiting[i]->wait_until != LE_NEVER)
 			cmd.wait = waiting[i]->wait_until > w->now ? waiting[i]->wait_until - w->now : 1;
@@ -363,7 +360,7 @@ post_waiters(World *w)
 static void
 reload(World *w)
 {
-	int64_t		next = le_core_next_revision(w->core);
+	int64_t next = le_core_next_revision(w->core);
 
 	w->reloads++;
 	w->nbatch = 0;
@@ -395,8 +392,8 @@ batch_crash(World *w)
 void
 batch_fail(World *w)
 {
-	uint32_t	n = w->nbatch;
-	Posted	   *again = malloc((n + 1) * sizeof(Posted));
+	uint32_t n = w->nbatch;
+	Posted *again = malloc((n + 1) * sizeof(Posted));
 
 	if (again == NULL)
 		abort();
@@ -405,7 +402,7 @@ batch_fail(World *w)
 	reload(w);
 	for (uint32_t i = 0; i < n; i++)
 	{
-		LeReply		reply;
+		LeReply reply;
 
 		batch_post(w, &again[i].cmd, &reply);
 		batch_end(w);

@@ -10,8 +10,8 @@
 static LeCommand
 command(World *w, uint32_t sessno, LeCommandKind kind)
 {
-	Client	   *c = &w->clients[sessno];
-	LeCommand	cmd;
+	Client *c = &w->clients[sessno];
+	LeCommand cmd;
 
 	memset(&cmd, 0, sizeof(cmd));
 	if (!c->in_xact)
@@ -34,7 +34,7 @@ command(World *w, uint32_t sessno, LeCommandKind kind)
 static void
 post(World *w, const LeCommand *cmd)
 {
-	LeReply		reply;
+	LeReply reply;
 
 	w->clients[cmd->sessno].busy = true;
 	batch_post(w, cmd, &reply);
@@ -44,9 +44,9 @@ post(World *w, const LeCommand *cmd)
 static bool
 pick_known(World *w, LeCommand *cmd)
 {
-	uint32_t	n = w->nknown < KNOWN ? w->nknown : KNOWN;
-	uint32_t	back;
-	Known	   *known;
+	uint32_t n = w->nknown < KNOWN ? w->nknown : KNOWN;
+	uint32_t back;
+	Known *known;
 
 	if (n == 0)
 		return false;
@@ -73,9 +73,9 @@ some_ttl(World *w, bool may_be_bound)
 static void
 acquire(World *w, uint32_t sessno)
 {
-	LeCommand	cmd = command(w, sessno, LE_CMD_ACQUIRE);
-	int			id;
-	bool		permit;
+	LeCommand cmd = command(w, sessno, LE_CMD_ACQUIRE);
+	int id;
+	bool permit;
 
 	if (rng_chance(&w->rng, 50) && pick_known(w, &cmd))
 	{
@@ -94,13 +94,14 @@ acquire(World *w, uint32_t sessno)
 	else
 		cmd.mode = rng_chance(&w->rng, w->conf.shared_mille) ? LE_MODE_SHARED : LE_MODE_EXCLUSIVE;
 	cmd.ttl = some_ttl(w, true);
-	cmd.wait = rng_chance(&w->rng, 300) ? 0 : rng_chance(&w->rng, 500) ? LE_WAIT_FOREVER :
-		1 + (LeTime) rng_below(&w->rng, 3000000);
+	cmd.wait = rng_chance(&w->rng, 300)   ? 0
+			   : rng_chance(&w->rng, 500) ? LE_WAIT_FOREVER
+										  : 1 + (LeTime) rng_below(&w->rng, 3000000);
 	if (cmd.again == 0 && rng_chance(&w->rng, w->conf.owner_mille))
 		cmd.owner = sim_owner((int) rng_below(&w->rng, (uint32_t) w->conf.owners));
 	if (cmd.again == 0 && rng_chance(&w->rng, w->conf.lease_mille) && w->nleases > 0)
 	{
-		uint32_t	i = (w->nleases - 1 - rng_below(&w->rng, w->nleases < 8 ? w->nleases : 8)) % 64;
+		uint32_t i = (w->nleases - 1 - rng_below(&w->rng, w->nleases < 8 ? w->nleases : 8)) % 64;
 
 		cmd.lease = w->leases[i];
 		if (rng_chance(&w->rng, 900))
@@ -117,15 +118,16 @@ acquire(World *w, uint32_t sessno)
 static void
 on_token(World *w, uint32_t sessno, LeCommandKind kind)
 {
-	LeCommand	cmd = command(w, sessno, kind);
+	LeCommand cmd = command(w, sessno, kind);
 
 	if (!pick_known(w, &cmd))
 		return;
 	if (kind == LE_CMD_RENEW && rng_chance(&w->rng, 200))
 		cmd.ttl = some_ttl(w, false);
 	if (kind == LE_CMD_AWAIT)
-		cmd.wait = rng_chance(&w->rng, 300) ? 0 : rng_chance(&w->rng, 500) ? LE_WAIT_FOREVER :
-			1 + (LeTime) rng_below(&w->rng, 3000000);
+		cmd.wait = rng_chance(&w->rng, 300)   ? 0
+				   : rng_chance(&w->rng, 500) ? LE_WAIT_FOREVER
+											  : 1 + (LeTime) rng_below(&w->rng, 3000000);
 	if (kind == LE_CMD_CHECK && rng_chance(&w->rng, 300))
 		cmd.role = 0;
 	else if (kind == LE_CMD_CHECK && rng_chance(&w->rng, 300))
@@ -142,7 +144,7 @@ on_token(World *w, uint32_t sessno, LeCommandKind kind)
 static void
 release(World *w, uint32_t sessno)
 {
-	LeCommand	cmd = command(w, sessno, LE_CMD_RELEASE);
+	LeCommand cmd = command(w, sessno, LE_CMD_RELEASE);
 
 	if (rng_chance(&w->rng, 700) && !pick_known(w, &cmd))
 		return;
@@ -155,12 +157,12 @@ release(World *w, uint32_t sessno)
 static void
 on_name(World *w, uint32_t sessno)
 {
-	LeCommand	cmd = command(w, sessno, rng_chance(&w->rng, 300) ? LE_CMD_SET_PERMITS : LE_CMD_FORCE);
+	LeCommand cmd = command(w, sessno, rng_chance(&w->rng, 300) ? LE_CMD_SET_PERMITS : LE_CMD_FORCE);
 
 	cmd.any_role = rng_chance(&w->rng, 500);
 	if (cmd.kind == LE_CMD_SET_PERMITS)
 	{
-		int			id = sim_text_id(cmd.name.data);
+		int id = sim_text_id(cmd.name.data);
 
 		cmd.name = sim_name(id | 3);
 		cmd.ns = LE_KIND_LOCK;
@@ -172,8 +174,8 @@ on_name(World *w, uint32_t sessno)
 static void
 on_lease(World *w, uint32_t sessno)
 {
-	LeCommand	cmd;
-	uint32_t	what = rng_below(&w->rng, 10);
+	LeCommand cmd;
+	uint32_t what = rng_below(&w->rng, 10);
 
 	if (what < 3 || w->nleases == 0)
 	{
@@ -182,10 +184,12 @@ on_lease(World *w, uint32_t sessno)
 	}
 	else
 	{
-		uint32_t	i = (w->nleases - 1 - rng_below(&w->rng, w->nleases < 8 ? w->nleases : 8)) % 64;
+		uint32_t i = (w->nleases - 1 - rng_below(&w->rng, w->nleases < 8 ? w->nleases : 8)) % 64;
 
-		cmd = command(w, sessno, what < 7 ? LE_CMD_KEEP_ALIVE : what < 8 ? LE_CMD_REVOKE_LEASE :
-					  LE_CMD_LEASE_TTL);
+		cmd = command(w, sessno,
+					  what < 7   ? LE_CMD_KEEP_ALIVE
+					  : what < 8 ? LE_CMD_REVOKE_LEASE
+								 : LE_CMD_LEASE_TTL);
 		cmd.lease = w->leases[i];
 		if (rng_chance(&w->rng, 900))
 			cmd.role = w->lease_roles[i];
@@ -198,7 +202,7 @@ on_lease(World *w, uint32_t sessno)
 static void
 fence(World *w, uint32_t sessno)
 {
-	LeCommand	cmd = command(w, sessno, LE_CMD_CHECK);
+	LeCommand cmd = command(w, sessno, LE_CMD_CHECK);
 
 	if (!pick_known(w, &cmd))
 		return;
@@ -217,8 +221,8 @@ client_unfence(World *w, int i, bool tell)
 	w->fences[i] = w->fences[--w->nfences];
 	if (tell)
 	{
-		LeCommand	cmd;
-		LeReply		reply;
+		LeCommand cmd;
+		LeReply reply;
 
 		memset(&cmd, 0, sizeof(cmd));
 		cmd.kind = LE_CMD_FENCE_ENDED;
@@ -232,9 +236,9 @@ client_unfence(World *w, int i, bool tell)
 static void
 undo(World *w, uint32_t sessno)
 {
-	Client	   *c = &w->clients[sessno];
-	LeCommand	cmd;
-	LeReply		reply;
+	Client *c = &w->clients[sessno];
+	LeCommand cmd;
+	LeReply reply;
 
 	memset(&cmd, 0, sizeof(cmd));
 	cmd.kind = LE_CMD_UNDO;
@@ -260,7 +264,7 @@ undo(World *w, uint32_t sessno)
 static void
 transaction(World *w, uint32_t sessno)
 {
-	Client	   *c = &w->clients[sessno];
+	Client *c = &w->clients[sessno];
 
 	if (!c->in_xact)
 	{
@@ -295,9 +299,9 @@ transaction(World *w, uint32_t sessno)
 void
 client_end(World *w, uint32_t sessno)
 {
-	Client	   *c = &w->clients[sessno];
-	LeCommand	cmd;
-	LeReply		reply;
+	Client *c = &w->clients[sessno];
+	LeCommand cmd;
+	LeReply reply;
 
 	memset(&cmd, 0, sizeof(cmd));
 	cmd.kind = LE_CMD_SESSION_END;
@@ -310,7 +314,7 @@ client_end(World *w, uint32_t sessno)
 static void
 connect_client(World *w, uint32_t sessno)
 {
-	Client	   *c = &w->clients[sessno];
+	Client *c = &w->clients[sessno];
 
 	memset(c, 0, sizeof(*c));
 	c->id = w->next_session++;
@@ -320,8 +324,8 @@ connect_client(World *w, uint32_t sessno)
 static void
 request(World *w, uint32_t sessno)
 {
-	Client	   *c = &w->clients[sessno];
-	uint32_t	what = rng_below(&w->rng, 100);
+	Client *c = &w->clients[sessno];
+	uint32_t what = rng_below(&w->rng, 100);
 
 	if (rng_chance(&w->rng, w->conf.fence_mille))
 	{
@@ -361,8 +365,8 @@ request(World *w, uint32_t sessno)
 void
 client_step(World *w)
 {
-	uint32_t	sessno = rng_below(&w->rng, w->conf.sessions);
-	Client	   *c = &w->clients[sessno];
+	uint32_t sessno = rng_below(&w->rng, w->conf.sessions);
+	Client *c = &w->clients[sessno];
 
 	if (c->id == 0)
 		connect_client(w, sessno);

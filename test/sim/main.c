@@ -17,12 +17,12 @@
 /* --- history and failing --- */
 
 void
-sim_note(World *w, const char *fmt,...)
+sim_note(World *w, const char *fmt, ...)
 {
-	char	   *line = w->history[w->nhistory++ % HISTORY];
-	int			n = snprintf(line, sizeof(w->history[0]), "%8llu %12lld ", (unsigned long long) w->step,
-							 (long long) w->now);
-	va_list		args;
+	char *line = w->history[w->nhistory++ % HISTORY];
+	int n = snprintf(line, sizeof(w->history[0]), "%8llu %12lld ", (unsigned long long) w->step,
+					 (long long) w->now);
+	va_list args;
 
 	va_start(args, fmt);
 	vsnprintf(line + n, sizeof(w->history[0]) - (size_t) n, fmt, args);
@@ -32,10 +32,10 @@ sim_note(World *w, const char *fmt,...)
 }
 
 void
-sim_fail(World *w, const char *fmt,...)
+sim_fail(World *w, const char *fmt, ...)
 {
-	va_list		args;
-	uint64_t	n = w->nhistory < HISTORY ? w->nhistory : HISTORY;
+	va_list args;
+	uint64_t n = w->nhistory < HISTORY ? w->nhistory : HISTORY;
 
 	fflush(stdout);
 	for (uint64_t i = w->nhistory - n; i < w->nhistory; i++)
@@ -63,7 +63,7 @@ on_abort(int number)
 static void *
 count_alloc(void *arg, size_t size)
 {
-	World	   *w = arg;
+	World *w = arg;
 
 	w->allocated++;
 	return malloc(size);
@@ -72,7 +72,7 @@ count_alloc(void *arg, size_t size)
 static void
 count_free(void *arg, void *p)
 {
-	World	   *w = arg;
+	World *w = arg;
 
 	w->allocated--;
 	free(p);
@@ -94,7 +94,7 @@ maybe(Rng *rng, uint32_t high)
 static void
 choose_world(Config *c, Rng *rng)
 {
-	bool		large = rng_chance(rng, 150);
+	bool large = rng_chance(rng, 150);
 
 	c->sessions = large ? between(rng, 200, 1000) : between(rng, 2, 12);
 	c->names = (int) (large ? between(rng, 20, MAX_NAMES - 1) : between(rng, 4, 8));
@@ -156,7 +156,7 @@ world_start(World *w, const Config *conf)
 static void
 tick_to(World *w, LeTime to)
 {
-	LeTime		next;
+	LeTime next;
 
 	if (to < w->now)
 		to = w->now;
@@ -172,7 +172,7 @@ tick_to(World *w, LeTime to)
 static void
 tick(World *w)
 {
-	LeTime		next = le_core_next_deadline(w->core);
+	LeTime next = le_core_next_deadline(w->core);
 
 	if (rng_chance(&w->rng, w->conf.late_mille))
 	{
@@ -244,7 +244,7 @@ world_end(World *w)
 	ENSURE(w, le_core_lock_count(w->core) == 0);
 	ENSURE(w, w->slots.used == 0 && w->lease_rows.used == 0 && w->places.used == 0);
 	ENSURE(w, le_core_dirty_slots(w->core) == NULL && le_core_dirty_places(w->core) == NULL &&
-		   le_core_dirty_leases(w->core) == NULL && le_core_answers(w->core) == NULL);
+				  le_core_dirty_leases(w->core) == NULL && le_core_answers(w->core) == NULL);
 	le_core_destroy(w->core);
 	ENSURE(w, w->allocated == 0);
 	if (w->model != NULL)
@@ -259,11 +259,10 @@ world_end(World *w)
 static void
 run(const Config *conf, uint64_t steps)
 {
-	World	   *w = calloc(1, sizeof(World));
-	struct timespec from,
-				to;
-	double		seconds;
-	uint32_t	sessions;
+	World *w = calloc(1, sizeof(World));
+	struct timespec from, to;
+	double seconds;
+	uint32_t sessions;
 
 	if (w == NULL)
 		abort();
@@ -278,18 +277,16 @@ run(const Config *conf, uint64_t steps)
 	printf("seed %llu: %u sessions, %llu steps, %llu commands, %llu answers, %llu batches, "
 		   "%llu reloads, %.0f steps/s\n",
 		   (unsigned long long) conf->seed, sessions, (unsigned long long) steps,
-		   (unsigned long long) w->commands, (unsigned long long) w->answers,
-		   (unsigned long long) w->batches, (unsigned long long) w->reloads,
-		   (double) steps / seconds);
+		   (unsigned long long) w->commands, (unsigned long long) w->answers, (unsigned long long) w->batches,
+		   (unsigned long long) w->reloads, (double) steps / seconds);
 	free(w);
 }
 
 int
 main(int argc, char **argv)
 {
-	Config		conf = {.seed = 1, .model = true};
-	uint64_t	steps = 100000,
-				seeds = 1;
+	Config conf = {.seed = 1, .model = true};
+	uint64_t steps = 100000, seeds = 1;
 
 	for (int i = 1; i < argc; i++)
 	{

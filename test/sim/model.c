@@ -24,7 +24,7 @@ m_grow(void *array, int n, int *max, size_t size)
 Model *
 model_create(World *w)
 {
-	Model	   *m = calloc(1, sizeof(Model));
+	Model *m = calloc(1, sizeof(Model));
 
 	if (m == NULL)
 		abort();
@@ -88,10 +88,9 @@ m_insert(Model *m, const MEntry *e)
 }
 
 void
-m_add_hold(Model *m, int64_t token, uint64_t session, uint32_t sessno, uint32_t xact,
-		   uint32_t subxact)
+m_add_hold(Model *m, int64_t token, uint64_t session, uint32_t sessno, uint32_t xact, uint32_t subxact)
 {
-	MHold		hold = {token, session, sessno, xact, subxact};
+	MHold hold = {token, session, sessno, xact, subxact};
 
 	m->s.holds = m_grow(m->s.holds, m->s.nholds, &m->s.max_holds, sizeof(MHold));
 	m->s.holds[m->s.nholds++] = hold;
@@ -111,8 +110,8 @@ m_sessno(const Model *m, uint64_t session)
 static void
 remove_entry(Model *m, int64_t token)
 {
-	MEntry	   *e = m_find(m, token);
-	int			n = 0;
+	MEntry *e = m_find(m, token);
+	int n = 0;
 
 	memmove(e, e + 1, (size_t) (m->s.entries + m->s.nentries - (e + 1)) * sizeof(MEntry));
 	m->s.nentries--;
@@ -127,7 +126,7 @@ remove_entry(Model *m, int64_t token)
 void
 m_lease_remove(Model *m, int64_t id)
 {
-	int			n = 0;
+	int n = 0;
 
 	for (int i = 0; i < m->s.nleases; i++)
 	{
@@ -140,7 +139,7 @@ m_lease_remove(Model *m, int64_t id)
 static int
 count(Model *m, uint8_t ns, int name, bool held)
 {
-	int			n = 0;
+	int n = 0;
 
 	for (int i = 0; i < m->s.nentries; i++)
 	{
@@ -169,7 +168,7 @@ m_waiting(Model *m, uint8_t ns, int name)
 void
 m_answer(Model *m, MEntry *e, LeStatus status, int64_t token)
 {
-	MAnswer		a = {e->waiter, e->request, status, token};
+	MAnswer a = {e->waiter, e->request, status, token};
 
 	if (e->waiter == 0)
 		return;
@@ -182,7 +181,7 @@ m_answer(Model *m, MEntry *e, LeStatus status, int64_t token)
 LeTime
 m_time_left(Model *m, const MEntry *e, LeTime now)
 {
-	LeTime		deadline = e->lease != 0 ? m_find_lease(m, e->lease)->deadline : e->deadline;
+	LeTime deadline = e->lease != 0 ? m_find_lease(m, e->lease)->deadline : e->deadline;
 
 	if (deadline == LE_NEVER)
 		return LE_NEVER;
@@ -195,7 +194,7 @@ m_renew(Model *m, MEntry *e, LeTime now)
 {
 	if (e->lease != 0)
 	{
-		MLease	   *lease = m_find_lease(m, e->lease);
+		MLease *lease = m_find_lease(m, e->lease);
 
 		lease->deadline = now + lease->ttl;
 	}
@@ -208,8 +207,8 @@ m_renew(Model *m, MEntry *e, LeTime now)
 bool
 m_admits(Model *m, uint8_t ns, int name, LeMode mode, LeTime now)
 {
-	MLock	   *lock = m_lock(m, ns, name);
-	int			held = m_held(m, ns, name);
+	MLock *lock = m_lock(m, ns, name);
+	int held = m_held(m, ns, name);
 
 	if (lock->not_before > now)
 		return false;
@@ -229,7 +228,7 @@ m_admits(Model *m, uint8_t ns, int name, LeMode mode, LeTime now)
 void
 m_grant(Model *m, MEntry *e, LeTime now)
 {
-	MLock	   *lock = m_lock(m, e->ns, e->name);
+	MLock *lock = m_lock(m, e->ns, e->name);
 
 	ENSURE(m->w, m_admits(m, e->ns, e->name, e->mode, now));
 	if (e->mode == LE_MODE_EXCLUSIVE)
@@ -275,7 +274,7 @@ in_own_transaction(Model *m, const MEntry *e, const MEntry *request)
 static int
 kinship(Model *m, const MEntry *e, const MEntry *request)
 {
-	bool		foreign = e->ttl == LE_TTL_BOUND && e->lease == 0 && e->session != request->session;
+	bool foreign = e->ttl == LE_TTL_BOUND && e->lease == 0 && e->session != request->session;
 
 	if (!e->held || e->lapsed || e->ns != request->ns || e->name != request->name)
 		return 0;
@@ -283,8 +282,8 @@ kinship(Model *m, const MEntry *e, const MEntry *request)
 		return 1;
 	if (!foreign && request->lease != 0 && e->lease == request->lease)
 		return 2;
-	if (request->owner == NO_OWNER && e->owner == NO_OWNER && e->role == request->role &&
-		!request->held && request->waiter == 0 && in_own_transaction(m, e, request))
+	if (request->owner == NO_OWNER && e->owner == NO_OWNER && e->role == request->role && !request->held &&
+		request->waiter == 0 && in_own_transaction(m, e, request))
 		return 3;
 	return 0;
 }
@@ -300,12 +299,12 @@ m_reentrant(Model *m, const MEntry *request, LeStatus core_says, int64_t core_to
 		return NULL;
 	for (int kin = 1; kin <= 3; kin++)
 	{
-		MEntry	   *any = NULL;
+		MEntry *any = NULL;
 
 		for (int i = 0; i < m->s.nentries; i++)
 		{
-			MEntry	   *e = &m->s.entries[i];
-			LeStatus	status;
+			MEntry *e = &m->s.entries[i];
+			LeStatus status;
 
 			if (kinship(m, e, request) != kin)
 				continue;
@@ -323,8 +322,8 @@ m_reentrant(Model *m, const MEntry *request, LeStatus core_says, int64_t core_to
 LeStatus
 m_reenter(Model *m, MEntry *holder, const MEntry *request, LeTime now, bool *counted)
 {
-	LeStatus	status = reentry_status(holder, request);
-	bool		uncommitted = false;
+	LeStatus status = reentry_status(holder, request);
+	bool uncommitted = false;
 
 	*counted = false;
 	if (status != LE_OK)
@@ -369,12 +368,10 @@ core_answer(Model *m, const MEntry *e, int64_t *token)
 static bool
 head_joins(Model *m, MEntry *head, LeTime now)
 {
-	int64_t		token,
-				core_token;
-	LeStatus	said,
-				status;
-	MEntry	   *holder;
-	bool		counted;
+	int64_t token, core_token;
+	LeStatus said, status;
+	MEntry *holder;
+	bool counted;
 
 	if (head->place || head->mode == LE_MODE_PERMIT)
 		return false;
@@ -382,8 +379,7 @@ head_joins(Model *m, MEntry *head, LeTime now)
 	holder = m_reentrant(m, head, said, core_token);
 
 	/* of the owner, but hanging on another lease: waits as everybody */
-	if (holder == NULL || holder->lease != head->lease ||
-		(said == LE_OK && core_token == head->token))
+	if (holder == NULL || holder->lease != head->lease || (said == LE_OK && core_token == head->token))
 		return false;
 	token = head->token;
 	status = m_reenter(m, holder, head, now, &counted);
@@ -402,7 +398,7 @@ first_waiting(Model *m, uint8_t ns, int name)
 {
 	for (int i = 0; i < m->s.nentries; i++)
 	{
-		MEntry	   *e = &m->s.entries[i];
+		MEntry *e = &m->s.entries[i];
 
 		if (!e->held && e->ns == ns && e->name == name)
 			return e;
@@ -413,7 +409,7 @@ first_waiting(Model *m, uint8_t ns, int name)
 void
 m_settle(Model *m, uint8_t ns, int name, LeTime now)
 {
-	MEntry	   *head;
+	MEntry *head;
 
 	if (m->deferring)
 	{
@@ -458,9 +454,9 @@ m_undefer(Model *m, LeTime now)
 void
 m_end(Model *m, int64_t token, LeEnd how, LeTime cool, LeTime now)
 {
-	MEntry	   *e = m_find(m, token);
-	uint8_t		ns = e->ns;
-	int			name = e->name;
+	MEntry *e = m_find(m, token);
+	uint8_t ns = e->ns;
+	int name = e->name;
 
 	if (e->held && world_fenced(m->w, token))
 	{
@@ -478,8 +474,7 @@ m_end(Model *m, int64_t token, LeEnd how, LeTime cool, LeTime now)
 		if (!e->stored)
 			m_lock(m, ns, name)->unstored = cool;
 	}
-	m_answer(m, e, e->place || how == LE_END_EXPIRED || how == LE_END_REVOKED ? LE_LOST :
-			 LE_NOT_GRANTED, 0);
+	m_answer(m, e, e->place || how == LE_END_EXPIRED || how == LE_END_REVOKED ? LE_LOST : LE_NOT_GRANTED, 0);
 	remove_entry(m, token);
 	m_settle(m, ns, name, now);
 }
@@ -487,8 +482,8 @@ m_end(Model *m, int64_t token, LeEnd how, LeTime cool, LeTime now)
 void
 m_end_lease(Model *m, int64_t id, LeEnd how, LeTime now)
 {
-	LeTime		grace = m->w->conf.limits.expiry_grace;
-	LeTime		cool = how == LE_END_EXPIRED && grace > 0 ? now + grace : 0;
+	LeTime grace = m->w->conf.limits.expiry_grace;
+	LeTime cool = how == LE_END_EXPIRED && grace > 0 ? now + grace : 0;
 
 	m_defer(m);
 	for (int i = m->s.nentries - 1; i >= 0; i--)

@@ -10,103 +10,84 @@
 
 typedef struct MEntry
 {
-	int64_t		token;
-	uint8_t		ns;
-	int			name;
-	LeMode		mode;
-	bool		held,
-				place,
-				lapsed,
-				answered,		/* its waiter has its answer in this batch */
-				stored;			/* its state was there when a batch was stored */
-	int			owner,
-				value;
-	int64_t		lease;
-	LeTime		ttl,
-				deadline,		/* of its own lease */
-				acquired,
-				wait_until,
-				cool,
-				retry;
-	uint64_t	session;		/* that asked, while it lives */
-	uint32_t	sessno,
-				role;
-	uint64_t	waiter;			/* session that waits for it */
-	uint32_t	waiter_sessno,
-				wait_xact,
-				wait_subxact,
-				request;
-	uint32_t	count;
+	int64_t token;
+	uint8_t ns;
+	int name;
+	LeMode mode;
+	bool held, place, lapsed, answered, /* its waiter has its answer in this batch */
+		stored;                         /* its state was there when a batch was stored */
+	int owner, value;
+	int64_t lease;
+	LeTime ttl, deadline, /* of its own lease */
+		acquired, wait_until, cool, retry;
+	uint64_t session; /* that asked, while it lives */
+	uint32_t sessno, role;
+	uint64_t waiter; /* session that waits for it */
+	uint32_t waiter_sessno, wait_xact, wait_subxact, request;
+	uint32_t count;
 } MEntry;
 
 typedef struct MHold
 {
-	int64_t		token;
-	uint64_t	session;
-	uint32_t	sessno,
-				xact,
-				subxact;
+	int64_t token;
+	uint64_t session;
+	uint32_t sessno, xact, subxact;
 } MHold;
 
 typedef struct MLease
 {
-	int64_t		id;
-	LeTime		ttl,
-				deadline;
-	uint32_t	role;
+	int64_t id;
+	LeTime ttl, deadline;
+	uint32_t role;
 } MLease;
 
 typedef struct MLock
 {
-	LeTime		not_before;
-	LeTime		unstored;		/* the same, left by one that never was answered */
-	int32_t		permits;
-	int64_t		last_exclusive;
+	LeTime not_before;
+	LeTime unstored; /* the same, left by one that never was answered */
+	int32_t permits;
+	int64_t last_exclusive;
 } MLock;
 
 typedef struct MSession
 {
-	uint64_t	id;
-	uint32_t	xact;
+	uint64_t id;
+	uint32_t xact;
 } MSession;
 
 typedef struct MAnswer
 {
-	uint64_t	session;
-	uint32_t	request;
-	LeStatus	status;
-	int64_t		token;
+	uint64_t session;
+	uint32_t request;
+	LeStatus status;
+	int64_t token;
 } MAnswer;
 
 /* What a failed batch takes back. */
 typedef struct MState
 {
-	MEntry	   *entries;		/* by token */
-	int			nentries,
-				max_entries;
-	MHold	   *holds;
-	int			nholds,
-				max_holds;
-	MLease	   *leases;
-	int			nleases,
-				max_leases;
-	MLock	   *locks;			/* by name and ns */
-	MSession   *sessions;
+	MEntry *entries; /* by token */
+	int nentries, max_entries;
+	MHold *holds;
+	int nholds, max_holds;
+	MLease *leases;
+	int nleases, max_leases;
+	MLock *locks; /* by name and ns */
+	MSession *sessions;
 } MState;
 
 struct Model
 {
-	World	   *w;
-	MState		s;
-	MState		stored;
-	int64_t		next;			/* revision */
-	MAnswer    *answers;
-	int			nanswers,
-				max_answers;
-	const LeReply *actual;		/* where the contract leaves a choice */
-	bool		deferring;		/* several end at once: granted after all */
-	int			deferred[4096]; /* places in locks */
-	int			ndeferred;
+	World *w;
+	MState s;
+	MState stored;
+	int64_t next; /* revision */
+	MAnswer *answers;
+	int nanswers, max_answers;
+	const LeReply *actual; /* where the contract leaves a choice */
+	bool deferring;        /* several end at once: granted after all */
+	int deferred[4096];    /* places in locks */
+	int ndeferred;
 };
 
 static inline MLock *
@@ -122,15 +103,13 @@ extern void m_end_lease(Model *m, int64_t id, LeEnd how, LeTime now);
 extern void m_settle(Model *m, uint8_t ns, int name, LeTime now);
 extern void m_answer(Model *m, MEntry *e, LeStatus status, int64_t token);
 extern void m_renew(Model *m, MEntry *e, LeTime now);
-extern MEntry *m_reentrant(Model *m, const MEntry *request, LeStatus core_says,
-						   int64_t core_token);
-extern LeStatus m_reenter(Model *m, MEntry *holder, const MEntry *request, LeTime now,
-						  bool *counted);
+extern MEntry *m_reentrant(Model *m, const MEntry *request, LeStatus core_says, int64_t core_token);
+extern LeStatus m_reenter(Model *m, MEntry *holder, const MEntry *request, LeTime now, bool *counted);
 extern LeTime m_time_left(Model *m, const MEntry *e, LeTime now);
-extern int	m_waiting(Model *m, uint8_t ns, int name);
-extern int	m_held(Model *m, uint8_t ns, int name);
-extern void m_add_hold(Model *m, int64_t token, uint64_t session, uint32_t sessno,
-					   uint32_t xact, uint32_t subxact);
+extern int m_waiting(Model *m, uint8_t ns, int name);
+extern int m_held(Model *m, uint8_t ns, int name);
+extern void m_add_hold(Model *m, int64_t token, uint64_t session, uint32_t sessno, uint32_t xact,
+					   uint32_t subxact);
 extern MEntry *m_insert(Model *m, const MEntry *e);
 extern void m_lease_remove(Model *m, int64_t id);
 extern void *m_grow(void *array, int n, int *max, size_t size);
@@ -141,4 +120,4 @@ extern void m_undefer(Model *m, LeTime now);
 extern bool m_admits(Model *m, uint8_t ns, int name, LeMode mode, LeTime now);
 extern void m_grant(Model *m, MEntry *e, LeTime now);
 
-#endif							/* MODEL_H */
+#endif /* MODEL_H */

@@ -18,9 +18,9 @@ lease_due(Model *m, const MEntry *e, LeTime now)
 static void
 check_gone(Model *m, const MEntry *e, LeTime now)
 {
-	bool		due = lease_due(m, e, now) || (e->lease == 0 && e->deadline <= now) ||
-	(e->waiter != 0 && e->wait_until <= now) || (e->lapsed && e->retry <= now);
-	bool		joined = false;
+	bool due = lease_due(m, e, now) || (e->lease == 0 && e->deadline <= now) ||
+			   (e->waiter != 0 && e->wait_until <= now) || (e->lapsed && e->retry <= now);
+	bool joined = false;
 
 	for (LeEntry *a = le_core_answers(m->w->core); a != NULL; a = a->answer_next)
 	{
@@ -42,7 +42,7 @@ check_there(Model *m, const MEntry *e, const LeEntry *c, LeTime now)
 	ENSURE(m->w, c->lapsed || c->lease != NULL || c->deadline > now);
 	if (c->lapsed && !e->lapsed)
 		ENSURE(m->w, world_fenced(m->w, e->token) &&
-			   (lease_due(m, e, now) || (e->lease == 0 && e->deadline <= now)));
+						 (lease_due(m, e, now) || (e->lease == 0 && e->deadline <= now)));
 	if (c->state == LE_STATE_QUEUED)
 		ENSURE(m->w, c->wait_until > now);
 	if (e->held && !c->lapsed)
@@ -54,7 +54,7 @@ take_over(Model *m, MEntry *e, const LeEntry *c)
 {
 	if (!e->held && c->state == LE_STATE_HELD && e->mode == LE_MODE_EXCLUSIVE)
 	{
-		MLock	   *lock = m_lock(m, e->ns, e->name);
+		MLock *lock = m_lock(m, e->ns, e->name);
 
 		ENSURE(m->w, e->token > lock->last_exclusive);
 		lock->last_exclusive = e->token;
@@ -81,7 +81,7 @@ adopt_answers(Model *m)
 	m->nanswers = 0;
 	for (LeEntry *a = le_core_answers(m->w->core); a != NULL; a = a->answer_next)
 	{
-		MAnswer		answer = {a->waiter_session, a->request, (LeStatus) a->answer, a->answer_token};
+		MAnswer answer = {a->waiter_session, a->request, (LeStatus) a->answer, a->answer_token};
 
 		m->answers = m_grow(m->answers, m->nanswers, &m->max_answers, sizeof(MAnswer));
 		m->answers[m->nanswers++] = answer;
@@ -93,9 +93,9 @@ adopt_locks(Model *m, LeTime now)
 {
 	for (int i = 0; i < m->w->conf.names * 2; i++)
 	{
-		const LeLock *lock = le_core_find_lock(m->w->core, i % 2 ? LE_KIND_LOCK : LE_KIND_ELECTION,
-											   sim_name(i / 2));
-		MLock	   *mine = &m->s.locks[i];
+		const LeLock *lock =
+			le_core_find_lock(m->w->core, i % 2 ? LE_KIND_LOCK : LE_KIND_ELECTION, sim_name(i / 2));
+		MLock *mine = &m->s.locks[i];
 
 		mine->permits = lock != NULL ? lock->permits : 0;
 		mine->not_before = lock != NULL && lock->not_before > now ? lock->not_before : 0;
@@ -123,12 +123,12 @@ check_order(Model *m)
 static int
 by_place(const void *a, const void *b)
 {
-	const MHold *x = a,
-			   *y = b;
+	const MHold *x = a, *y = b;
 
-	return x->xact != y->xact ? (x->xact < y->xact ? -1 : 1) :
-		x->subxact != y->subxact ? (x->subxact < y->subxact ? -1 : 1) :
-		x->token != y->token ? (x->token < y->token ? -1 : 1) : 0;
+	return x->xact != y->xact         ? (x->xact < y->xact ? -1 : 1)
+		   : x->subxact != y->subxact ? (x->subxact < y->subxact ? -1 : 1)
+		   : x->token != y->token     ? (x->token < y->token ? -1 : 1)
+									  : 0;
 }
 
 static void
@@ -149,7 +149,7 @@ adopt_holds(Model *m)
 void
 model_adopt(Model *m, LeTime now)
 {
-	int			n = 0;
+	int n = 0;
 
 	for (int i = 0; i < m->s.nentries; i++)
 	{
@@ -163,7 +163,7 @@ model_adopt(Model *m, LeTime now)
 	}
 	for (int i = 0; i < m->s.nentries; i++)
 	{
-		MEntry		e = m->s.entries[i];
+		MEntry e = m->s.entries[i];
 		const LeEntry *c = le_core_find_token(m->w->core, e.token);
 
 		if (c == NULL)

@@ -12,7 +12,7 @@
 static void
 drop_holds(Model *m, uint32_t sessno)
 {
-	int			n = 0;
+	int n = 0;
 
 	for (int i = 0; i < m->s.nholds; i++)
 	{
@@ -28,7 +28,7 @@ stop_waiting(Model *m, uint64_t session, uint32_t xact, uint32_t subxact, LeEnd 
 {
 	for (int i = 0; i < m->s.nentries; i++)
 	{
-		MEntry	   *e = &m->s.entries[i];
+		MEntry *e = &m->s.entries[i];
 
 		if (e->waiter != session || session == 0)
 			continue;
@@ -50,14 +50,14 @@ stop_waiting(Model *m, uint64_t session, uint32_t xact, uint32_t subxact, LeEnd 
 static void
 end_session(Model *m, uint64_t session, uint32_t sessno, LeTime now)
 {
-	LeTime		grace = m->w->conf.limits.expiry_grace;
+	LeTime grace = m->w->conf.limits.expiry_grace;
 
 	m_defer(m);
 	stop_waiting(m, session, 0, 0, LE_END_SESSION, now);
 	drop_holds(m, sessno);
 	for (int i = m->s.nentries - 1; i >= 0; i--)
 	{
-		MEntry	   *e = &m->s.entries[i];
+		MEntry *e = &m->s.entries[i];
 
 		if (e->session != session)
 			continue;
@@ -72,7 +72,7 @@ end_session(Model *m, uint64_t session, uint32_t sessno, LeTime now)
 static void
 touch(Model *m, const LeCommand *cmd, LeTime now)
 {
-	MSession   *s = &m->s.sessions[cmd->sessno];
+	MSession *s = &m->s.sessions[cmd->sessno];
 
 	if (s->id != cmd->session && s->id != 0)
 		end_session(m, s->id, cmd->sessno, now);
@@ -89,8 +89,7 @@ own_holder(Model *m, const MEntry *request)
 	{
 		const MEntry *e = &m->s.entries[i];
 
-		if (e->held && e->ns == request->ns && e->name == request->name &&
-			e->session == request->session)
+		if (e->held && e->ns == request->ns && e->name == request->name && e->session == request->session)
 			return true;
 	}
 	return false;
@@ -101,11 +100,11 @@ own_holder(Model *m, const MEntry *request)
 static LeStatus
 check_acquire(Model *m, const LeCommand *cmd, const MEntry *e, LeTime now)
 {
-	MLock	   *lock = m_lock(m, e->ns, e->name);
+	MLock *lock = m_lock(m, e->ns, e->name);
 
 	if (cmd->lease != 0)
 	{
-		MLease	   *lease = m_find_lease(m, cmd->lease);
+		MLease *lease = m_find_lease(m, cmd->lease);
 
 		if (lease == NULL || lease->deadline <= now)
 			return LE_NO_LEASE;
@@ -135,7 +134,7 @@ set_wait(MEntry *e, const LeCommand *cmd, LeTime now)
 static MEntry
 new_entry(const LeCommand *cmd)
 {
-	MEntry		e;
+	MEntry e;
 
 	memset(&e, 0, sizeof(e));
 	e.ns = (uint8_t) cmd->ns;
@@ -158,11 +157,11 @@ new_entry(const LeCommand *cmd)
 static MEntry *
 named_by_command(Model *m, const LeCommand *cmd, const MEntry *e)
 {
-	MEntry	   *holder = cmd->again != 0 ? m_find(m, cmd->again) : NULL;
+	MEntry *holder = cmd->again != 0 ? m_find(m, cmd->again) : NULL;
 
-	if (holder == NULL || !holder->held || holder->lapsed || holder->ns != e->ns ||
-		holder->name != e->name || holder->session != cmd->session ||
-		holder->owner != NO_OWNER || holder->role != cmd->role || cmd->mode == LE_MODE_PERMIT)
+	if (holder == NULL || !holder->held || holder->lapsed || holder->ns != e->ns || holder->name != e->name ||
+		holder->session != cmd->session || holder->owner != NO_OWNER || holder->role != cmd->role ||
+		cmd->mode == LE_MODE_PERMIT)
 		return NULL;
 	return holder;
 }
@@ -170,8 +169,8 @@ named_by_command(Model *m, const LeCommand *cmd, const MEntry *e)
 static bool
 acquire_again(Model *m, const LeCommand *cmd, const MEntry *e, LeTime now, LeReply *reply)
 {
-	MEntry	   *holder = named_by_command(m, cmd, e);
-	bool		counted;
+	MEntry *holder = named_by_command(m, cmd, e);
+	bool counted;
 
 	if (holder == NULL)
 		holder = m_reentrant(m, e, m->actual->status, m->actual->token);
@@ -193,12 +192,12 @@ acquire_again(Model *m, const LeCommand *cmd, const MEntry *e, LeTime now, LeRep
 static void
 acquire(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	MEntry		e = new_entry(cmd);
-	MEntry	   *stored;
-	MLock	   *lock = m_lock(m, e.ns, e.name);
-	int64_t		limit = m->w->conf.limits.waiters_per_lock;
-	int			waiting = m_waiting(m, e.ns, e.name);
-	bool		granted;
+	MEntry e = new_entry(cmd);
+	MEntry *stored;
+	MLock *lock = m_lock(m, e.ns, e.name);
+	int64_t limit = m->w->conf.limits.waiters_per_lock;
+	int waiting = m_waiting(m, e.ns, e.name);
+	bool granted;
 
 	touch(m, cmd, now);
 	waiting = m_waiting(m, e.ns, e.name);
@@ -208,9 +207,9 @@ acquire(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	if (cmd->lease != 0)
 		e.ttl = m_find_lease(m, cmd->lease)->ttl;
 
-	granted = waiting == 0 && (cmd->mode == LE_MODE_PERMIT && lock->permits == 0 ?
-							   lock->not_before <= now :
-							   m_admits(m, e.ns, e.name, e.mode, now));
+	granted = waiting == 0 &&
+			  (cmd->mode == LE_MODE_PERMIT && lock->permits == 0 ? lock->not_before <= now
+																 : m_admits(m, e.ns, e.name, e.mode, now));
 	if (!granted && !cmd->enqueue)
 		reply->own = own_holder(m, &e);
 	if (!granted && !cmd->enqueue && cmd->wait == 0)
@@ -252,7 +251,7 @@ acquire(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 static MEntry *
 own(Model *m, const LeCommand *cmd, int64_t token, LeReply *reply)
 {
-	MEntry	   *e = m_find(m, token);
+	MEntry *e = m_find(m, token);
 
 	reply->status = LE_NOT_HELD;
 	if (e == NULL || e->lapsed || e->ns != cmd->ns || e->name != sim_text_id(cmd->name.data) ||
@@ -268,7 +267,7 @@ own(Model *m, const LeCommand *cmd, int64_t token, LeReply *reply)
 static void
 renew(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	MEntry	   *e = own(m, cmd, cmd->token, reply);
+	MEntry *e = own(m, cmd, cmd->token, reply);
 
 	if (e == NULL)
 		return;
@@ -288,7 +287,7 @@ renew(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 static void
 await(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	MEntry	   *e;
+	MEntry *e;
 
 	touch(m, cmd, now);
 	e = own(m, cmd, cmd->token, reply);
@@ -302,7 +301,7 @@ await(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->valid_for = m_time_left(m, e, now);
 	if (e->held)
 		return;
-	reply->own = own_holder(m, &(MEntry) {.ns = e->ns, .name = e->name, .session = cmd->session});
+	reply->own = own_holder(m, &(MEntry){.ns = e->ns, .name = e->name, .session = cmd->session});
 	reply->status = LE_QUEUED;
 	if (cmd->wait != 0 && !e->answered)
 	{
@@ -315,15 +314,14 @@ await(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 static int64_t
 newest_held(Model *m, const LeCommand *cmd)
 {
-	int64_t		token = 0;
+	int64_t token = 0;
 
 	for (int i = 0; i < m->s.nentries; i++)
 	{
 		const MEntry *e = &m->s.entries[i];
 
 		if (e->held && !e->lapsed && e->session == cmd->session && e->ns == cmd->ns &&
-			e->name == sim_text_id(cmd->name.data) &&
-			(cmd->revision == 0 || e->token < cmd->revision))
+			e->name == sim_text_id(cmd->name.data) && (cmd->revision == 0 || e->token < cmd->revision))
 			token = e->token;
 	}
 	return token;
@@ -332,9 +330,9 @@ newest_held(Model *m, const LeCommand *cmd)
 static void
 release(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	int64_t		token;
-	LeTime		cool;
-	MEntry	   *e;
+	int64_t token;
+	LeTime cool;
+	MEntry *e;
 
 	touch(m, cmd, now);
 	token = cmd->token != 0 ? cmd->token : newest_held(m, cmd);
@@ -353,14 +351,13 @@ release(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 static void
 check(Model *m, const LeCommand *cmd, LeReply *reply)
 {
-	MEntry	   *e = m_find(m, cmd->token != 0 ? cmd->token : newest_held(m, cmd));
+	MEntry *e = m_find(m, cmd->token != 0 ? cmd->token : newest_held(m, cmd));
 
 	reply->status = LE_NOT_HELD;
 	if (e == NULL || (!e->held && !e->place) || e->lapsed || e->ns != cmd->ns ||
 		e->name != sim_text_id(cmd->name.data))
 		return;
-	reply->status = cmd->role != 0 && e->role != cmd->role ? LE_DENIED :
-		e->held ? LE_OK : LE_QUEUED;
+	reply->status = cmd->role != 0 && e->role != cmd->role ? LE_DENIED : e->held ? LE_OK : LE_QUEUED;
 	reply->own = e->held && e->owner == NO_OWNER && e->session == cmd->session;
 	reply->count = e->lease != 0 ? 1 : e->count;
 }
@@ -368,15 +365,15 @@ check(Model *m, const LeCommand *cmd, LeReply *reply)
 static void
 force(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	int64_t		tokens[4096];
-	int			n = 0;
+	int64_t tokens[4096];
+	int n = 0;
 
 	for (int i = 0; i < m->s.nentries && n < 4096; i++)
 	{
 		const MEntry *e = &m->s.entries[i];
 
-		if (e->held && !e->lapsed && e->ns == cmd->ns &&
-			e->name == sim_text_id(cmd->name.data) && (cmd->any_role || e->role == cmd->role))
+		if (e->held && !e->lapsed && e->ns == cmd->ns && e->name == sim_text_id(cmd->name.data) &&
+			(cmd->any_role || e->role == cmd->role))
 			tokens[n++] = e->token;
 	}
 	m_defer(m);
@@ -389,9 +386,9 @@ force(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 static void
 set_permits(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	uint8_t		ns = (uint8_t) cmd->ns;
-	int			name = sim_text_id(cmd->name.data);
-	MLock	   *lock = m_lock(m, ns, name);
+	uint8_t ns = (uint8_t) cmd->ns;
+	int name = sim_text_id(cmd->name.data);
+	MLock *lock = m_lock(m, ns, name);
 
 	reply->status = LE_NOT_HELD;
 	if (m_held(m, ns, name) + m_waiting(m, ns, name) == 0)
@@ -410,7 +407,7 @@ set_permits(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 static void
 on_lease(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	MLease	   *lease = m_find_lease(m, cmd->lease);
+	MLease *lease = m_find_lease(m, cmd->lease);
 
 	if (lease == NULL || lease->role != cmd->role)
 	{
@@ -430,7 +427,7 @@ on_lease(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 static void
 grant_lease(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	MLease		lease = {m->next++, cmd->ttl, now + cmd->ttl, cmd->role};
+	MLease lease = {m->next++, cmd->ttl, now + cmd->ttl, cmd->role};
 
 	m->s.leases = m_grow(m->s.leases, m->s.nleases, &m->s.max_leases, sizeof(MLease));
 	m->s.leases[m->s.nleases++] = lease;
@@ -455,8 +452,8 @@ newest_hold(Model *m, const LeCommand *cmd)
 static void
 undo(Model *m, const LeCommand *cmd, LeTime now)
 {
-	MSession   *s = &m->s.sessions[cmd->sessno];
-	int			i;
+	MSession *s = &m->s.sessions[cmd->sessno];
+	int i;
 
 	if (s->id != cmd->session || s->xact != cmd->xact)
 		return;
@@ -464,10 +461,9 @@ undo(Model *m, const LeCommand *cmd, LeTime now)
 	stop_waiting(m, cmd->session, cmd->xact, cmd->subxact, LE_END_UNDONE, now);
 	while ((i = newest_hold(m, cmd)) >= 0)
 	{
-		MEntry	   *e = m_find(m, m->s.holds[i].token);
+		MEntry *e = m_find(m, m->s.holds[i].token);
 
-		memmove(&m->s.holds[i], &m->s.holds[i + 1],
-				(size_t) (m->s.nholds - i - 1) * sizeof(MHold));
+		memmove(&m->s.holds[i], &m->s.holds[i + 1], (size_t) (m->s.nholds - i - 1) * sizeof(MHold));
 		m->s.nholds--;
 		if (e->lapsed)
 			continue;
@@ -494,7 +490,7 @@ fence_ended(Model *m, LeTime now)
 void
 model_apply(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply, const LeReply *actual)
 {
-	MEntry	   *e;
+	MEntry *e;
 
 	memset(reply, 0, sizeof(*reply));
 	m->actual = actual;

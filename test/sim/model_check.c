@@ -12,14 +12,15 @@
 static void
 differ(Model *m, int64_t token, const char *what, int64_t expected, int64_t actual)
 {
-	sim_fail(m->w, "token %lld: %s is %lld, should be %lld", (long long) token, what,
-			 (long long) actual, (long long) expected);
+	sim_fail(m->w, "token %lld: %s is %lld, should be %lld", (long long) token, what, (long long) actual,
+			 (long long) expected);
 }
 
-#define SAME(what, expected, actual) \
-	do { \
-		if ((int64_t) (expected) != (int64_t) (actual)) \
-			differ(m, e->token, what, (int64_t) (expected), (int64_t) (actual)); \
+#define SAME(what, expected, actual)                                                                         \
+	do                                                                                                       \
+	{                                                                                                        \
+		if ((int64_t) (expected) != (int64_t) (actual))                                                      \
+			differ(m, e->token, what, (int64_t) (expected), (int64_t) (actual));                             \
 	} while (0)
 
 static void
@@ -57,15 +58,15 @@ compare_entry(Model *m, const MEntry *e)
 void
 model_compare(Model *m)
 {
-	LeCore	   *core = m->w->core;
-	uint32_t	n = 0;
+	LeCore *core = m->w->core;
+	uint32_t n = 0;
 
 	for (int i = 0; i < m->s.nentries; i++)
 		compare_entry(m, &m->s.entries[i]);
 	for (uint32_t place = 0; place < le_core_places(core); place++)
 	{
-		LeLock	   *lock = le_core_lock_at(core, place);
-		MLock	   *mine;
+		LeLock *lock = le_core_lock_at(core, place);
+		MLock *mine;
 
 		if (lock == NULL)
 			continue;
@@ -74,8 +75,7 @@ model_compare(Model *m)
 		ENSURE(m->w, lock->permits == mine->permits);
 		if (mine->not_before > m->w->now && lock->not_before != mine->not_before)
 			sim_fail(m->w, "ns %d name %d: not before %lld, should be %lld", lock->ns,
-					 sim_text_id(lock->name), (long long) lock->not_before,
-					 (long long) mine->not_before);
+					 sim_text_id(lock->name), (long long) lock->not_before, (long long) mine->not_before);
 	}
 	ENSURE(m->w, n == (uint32_t) m->s.nentries);
 	for (int i = 0; i < m->s.nleases; i++)
@@ -91,9 +91,8 @@ model_compare_reply(Model *m, const LeCommand *cmd, const LeReply *expected, con
 {
 	struct
 	{
-		int64_t		token;
-	}			reply = {expected->token},
-			   *e = &reply;
+		int64_t token;
+	} reply = {expected->token}, *e = &reply;
 
 	SAME("status", expected->status, actual->status);
 	if (actual->status != LE_DENIED)
@@ -120,13 +119,12 @@ compare_answer(Model *m, uint64_t session, uint32_t request, LeStatus status, in
 {
 	struct
 	{
-		int64_t		token;
-	}			answer = {token},
-			   *e = &answer;
+		int64_t token;
+	} answer = {token}, *e = &answer;
 
 	for (int i = 0; i < m->nanswers; i++)
 	{
-		MAnswer    *a = &m->answers[i];
+		MAnswer *a = &m->answers[i];
 
 		if (a->session != session || a->request != request)
 			continue;
@@ -144,7 +142,7 @@ compare_answer(Model *m, uint64_t session, uint32_t request, LeStatus status, in
 void
 model_compare_answers(Model *m)
 {
-	World	   *w = m->w;
+	World *w = m->w;
 
 	for (LeEntry *e = le_core_answers(w->core); e != NULL; e = e->answer_next)
 		compare_answer(m, e->waiter_session, e->request, (LeStatus) e->answer, e->answer_token);
@@ -156,9 +154,8 @@ model_compare_answers(Model *m)
 			compare_answer(m, p->cmd.session, p->cmd.request, p->reply.status, p->reply.token);
 	}
 	if (m->nanswers > 0)
-		sim_fail(w, "session %lld should be told %s %lld, but waits",
-				 (long long) m->answers[0].session, sim_status_name(m->answers[0].status),
-				 (long long) m->answers[0].token);
+		sim_fail(w, "session %lld should be told %s %lld, but waits", (long long) m->answers[0].session,
+				 sim_status_name(m->answers[0].status), (long long) m->answers[0].token);
 }
 
 /* --- a batch is stored, or not --- */
@@ -181,12 +178,11 @@ copy_array(void **to, int *nto, int *max, const void *from, int n, size_t size)
 static void
 copy_state(Model *m, MState *to, const MState *from)
 {
-	copy_array((void **) &to->entries, &to->nentries, &to->max_entries, from->entries,
-			   from->nentries, sizeof(MEntry));
-	copy_array((void **) &to->holds, &to->nholds, &to->max_holds, from->holds, from->nholds,
-			   sizeof(MHold));
-	copy_array((void **) &to->leases, &to->nleases, &to->max_leases, from->leases,
-			   from->nleases, sizeof(MLease));
+	copy_array((void **) &to->entries, &to->nentries, &to->max_entries, from->entries, from->nentries,
+			   sizeof(MEntry));
+	copy_array((void **) &to->holds, &to->nholds, &to->max_holds, from->holds, from->nholds, sizeof(MHold));
+	copy_array((void **) &to->leases, &to->nleases, &to->max_leases, from->leases, from->nleases,
+			   sizeof(MLease));
 	memcpy(to->locks, from->locks, (size_t) m->w->conf.names * 2 * sizeof(MLock));
 	memcpy(to->sessions, from->sessions, m->w->conf.sessions * sizeof(MSession));
 }
@@ -221,11 +217,11 @@ restored(Model *m, LeTime ttl, LeTime promised, LeTime actual, LeTime now)
 static void
 restore_time(Model *m, LeTime now)
 {
-	LeCore	   *core = m->w->core;
+	LeCore *core = m->w->core;
 
 	for (int i = 0; i < m->s.nleases; i++)
 	{
-		MLease	   *lease = &m->s.leases[i];
+		MLease *lease = &m->s.leases[i];
 		const LeLease *c = le_core_find_lease(core, lease->id);
 
 		ENSURE(m->w, c != NULL);
@@ -233,7 +229,7 @@ restore_time(Model *m, LeTime now)
 	}
 	for (int i = 0; i < m->s.nentries; i++)
 	{
-		MEntry	   *e = &m->s.entries[i];
+		MEntry *e = &m->s.entries[i];
 		const LeEntry *c = le_core_find_token(core, e->token);
 
 		if (e->waiter != 0 && e->wait_until != LE_NEVER && e->wait_until <= now)
@@ -260,9 +256,9 @@ restore_locks(Model *m)
 {
 	for (int i = 0; i < m->w->conf.names * 2; i++)
 	{
-		const LeLock *lock = le_core_find_lock(m->w->core, i % 2 ? LE_KIND_LOCK : LE_KIND_ELECTION,
-											   sim_name(i / 2));
-		MLock	   *mine = &m->s.locks[i];
+		const LeLock *lock =
+			le_core_find_lock(m->w->core, i % 2 ? LE_KIND_LOCK : LE_KIND_ELECTION, sim_name(i / 2));
+		MLock *mine = &m->s.locks[i];
 
 		/* nobody knew that it was held: it need not cool down either */
 		if (mine->not_before == mine->unstored)
@@ -298,38 +294,42 @@ model_reload(Model *m, LeTime now)
 
 typedef struct Due
 {
-	int64_t		token;			/* or lease */
+	int64_t token; /* or lease */
 	enum
 	{
-		DUE_LEASE, DUE_WAIT, DUE_DEADLINE, DUE_RETRY, DUE_LOCK
-	}			what;
+		DUE_LEASE,
+		DUE_WAIT,
+		DUE_DEADLINE,
+		DUE_RETRY,
+		DUE_LOCK
+	} what;
 } Due;
 
 static int
 find_due(Model *m, LeTime now, Due *due)
 {
-	int			n = 0;
+	int n = 0;
 
 	for (int i = 0; i < m->s.nleases; i++)
 	{
 		if (m->s.leases[i].deadline <= now)
-			n++, *due = (Due) {m->s.leases[i].id, DUE_LEASE};
+			n++, *due = (Due){m->s.leases[i].id, DUE_LEASE};
 	}
 	for (int i = 0; i < m->s.nentries; i++)
 	{
-		MEntry	   *e = &m->s.entries[i];
+		MEntry *e = &m->s.entries[i];
 
 		if (e->lapsed && e->retry <= now)
-			n++, *due = (Due) {e->token, DUE_RETRY};
+			n++, *due = (Due){e->token, DUE_RETRY};
 		else if (!e->lapsed && !e->held && e->waiter != 0 && e->wait_until <= now)
-			n++, *due = (Due) {e->token, DUE_WAIT};
+			n++, *due = (Due){e->token, DUE_WAIT};
 		else if (!e->lapsed && e->lease == 0 && e->deadline <= now)
-			n++, *due = (Due) {e->token, DUE_DEADLINE};
+			n++, *due = (Due){e->token, DUE_DEADLINE};
 	}
 	for (int i = 0; i < m->w->conf.names * 2; i++)
 	{
 		if (m->s.locks[i].not_before != 0 && m->s.locks[i].not_before <= now)
-			n++, *due = (Due) {i, DUE_LOCK};
+			n++, *due = (Due){i, DUE_LOCK};
 	}
 	return n;
 }
@@ -337,8 +337,8 @@ find_due(Model *m, LeTime now, Due *due)
 static void
 handle_due(Model *m, const Due *due, LeTime now)
 {
-	LeTime		grace = m->w->conf.limits.expiry_grace;
-	MEntry	   *e = due->what == DUE_LEASE || due->what == DUE_LOCK ? NULL : m_find(m, due->token);
+	LeTime grace = m->w->conf.limits.expiry_grace;
+	MEntry *e = due->what == DUE_LEASE || due->what == DUE_LOCK ? NULL : m_find(m, due->token);
 
 	switch (due->what)
 	{
@@ -376,8 +376,8 @@ handle_due(Model *m, const Due *due, LeTime now)
 void
 model_expire(Model *m, LeTime now)
 {
-	Due			due;
-	int			n;
+	Due due;
+	int n;
 
 	while ((n = find_due(m, now, &due)) > 0)
 	{

@@ -10,26 +10,25 @@
 
 #include "le_core.h"
 
-#define MAX_NAMES		512
-#define MAX_OWNERS		16
-#define MAX_BATCH		64		/* of a batch that clients fill */
-#define MAX_HOLDS		32
-#define MAX_FENCES		8
-#define KNOWN			1024	/* tokens that clients remember */
-#define HISTORY			24		/* lines shown with a failure */
+#define MAX_NAMES  512
+#define MAX_OWNERS 16
+#define MAX_BATCH  64 /* of a batch that clients fill */
+#define MAX_HOLDS  32
+#define MAX_FENCES 8
+#define KNOWN      1024 /* tokens that clients remember */
+#define HISTORY    24   /* lines shown with a failure */
 
-#define NO_OWNER		(-1)
+#define NO_OWNER (-1)
 
 typedef struct Rng
 {
-	uint64_t	s[2];
+	uint64_t s[2];
 } Rng;
 
 static inline uint64_t
 rng_next(Rng *rng)
 {
-	uint64_t	a = rng->s[0],
-				b = rng->s[1];
+	uint64_t a = rng->s[0], b = rng->s[1];
 
 	rng->s[0] = b;
 	a ^= a << 23;
@@ -52,46 +51,46 @@ rng_chance(Rng *rng, uint32_t per_mille)
 /* What a seed chooses. */
 typedef struct Config
 {
-	uint64_t	seed;
-	bool		model;
-	bool		verbose;
-	uint32_t	sessions;
-	int			names;
-	int			owners;
-	uint32_t	check_every;
-	uint32_t	owner_mille;
-	uint32_t	shared_mille;
-	uint32_t	permit_mille;
-	uint32_t	lease_mille;
-	uint32_t	bound_mille;
-	uint32_t	enqueue_mille;
-	uint32_t	xact_mille;
-	uint32_t	fence_mille;
-	uint32_t	fail_mille;
-	uint32_t	late_mille;
-	uint32_t	batch_mille;
-	uint32_t	tick_mille;
-	LeLimits	limits;
+	uint64_t seed;
+	bool model;
+	bool verbose;
+	uint32_t sessions;
+	int names;
+	int owners;
+	uint32_t check_every;
+	uint32_t owner_mille;
+	uint32_t shared_mille;
+	uint32_t permit_mille;
+	uint32_t lease_mille;
+	uint32_t bound_mille;
+	uint32_t enqueue_mille;
+	uint32_t xact_mille;
+	uint32_t fence_mille;
+	uint32_t fail_mille;
+	uint32_t late_mille;
+	uint32_t batch_mille;
+	uint32_t tick_mille;
+	LeLimits limits;
 } Config;
 
 /* A client's side of a session. */
 typedef struct Client
 {
-	uint64_t	id;				/* 0: not connected */
-	uint32_t	role;
-	uint32_t	xact;
-	uint32_t	subxact;		/* newest number in this transaction */
-	uint32_t	stack[8];		/* open subtransactions */
-	int			depth;
-	bool		in_xact;
-	bool		busy;			/* its request is not answered yet */
-	uint32_t	request;
+	uint64_t id; /* 0: not connected */
+	uint32_t role;
+	uint32_t xact;
+	uint32_t subxact;  /* newest number in this transaction */
+	uint32_t stack[8]; /* open subtransactions */
+	int depth;
+	bool in_xact;
+	bool busy; /* its request is not answered yet */
+	uint32_t request;
 } Client;
 
 typedef struct Hold
 {
-	int64_t		token;
-	uint32_t	subxact;
+	int64_t token;
+	uint32_t subxact;
 } Hold;
 
 /*
@@ -100,133 +99,115 @@ typedef struct Hold
  */
 typedef struct Durable
 {
-	uint64_t	id;
-	uint32_t	xact;
-	Hold		holds[MAX_HOLDS];
-	int			nholds;
-	bool		waiting;
-	LeCommand	cmd;			/* what it waits for */
-	LeTime		wait_until;
+	uint64_t id;
+	uint32_t xact;
+	Hold holds[MAX_HOLDS];
+	int nholds;
+	bool waiting;
+	LeCommand cmd; /* what it waits for */
+	LeTime wait_until;
 } Durable;
 
 typedef struct SlotRow
 {
-	bool		used,
-				held,
-				lapsed;
-	uint8_t		ns,
-				mode;
-	int			name,
-				owner,
-				value;
-	int32_t		number,
-				permits;
-	int64_t		token,
-				lease;
-	LeTime		ttl,
-				time_left,
-				acquired_at,
-				not_before;
-	uint64_t	session;
-	uint32_t	sessno,
-				role,
-				hold_count;
+	bool used, held, lapsed;
+	uint8_t ns, mode;
+	int name, owner, value;
+	int32_t number, permits;
+	int64_t token, lease;
+	LeTime ttl, time_left, acquired_at, not_before;
+	uint64_t session;
+	uint32_t sessno, role, hold_count;
 } SlotRow;
 
 typedef struct LeaseRow
 {
-	bool		used;
-	int64_t		id;
-	LeTime		ttl,
-				time_left;
-	uint32_t	role;
+	bool used;
+	int64_t id;
+	LeTime ttl, time_left;
+	uint32_t role;
 } LeaseRow;
 
 typedef struct Table
 {
-	void	   *rows;
-	size_t		size;
-	uint32_t	len,
-				cap,
-				used;
-	uint32_t   *free_rows;
-	uint32_t	nfree;
+	void *rows;
+	size_t size;
+	uint32_t len, cap, used;
+	uint32_t *free_rows;
+	uint32_t nfree;
 } Table;
 
 typedef struct Posted
 {
-	LeCommand	cmd;
-	LeReply		reply;
-	LeTime		at;
+	LeCommand cmd;
+	LeReply reply;
+	LeTime at;
 } Posted;
 
 typedef struct Known
 {
-	int64_t		token;
-	uint8_t		ns;
-	int			name;
-	uint32_t	role;
+	int64_t token;
+	uint8_t ns;
+	int name;
+	uint32_t role;
 } Known;
 
 typedef struct Model Model;
 
 typedef struct World
 {
-	Config		conf;
-	Rng			rng;
-	LeEnv		env;
-	LeCore	   *core;
-	LeTime		now;
-	uint64_t	step;
-	int64_t		allocated;		/* blocks in use */
+	Config conf;
+	Rng rng;
+	LeEnv env;
+	LeCore *core;
+	LeTime now;
+	uint64_t step;
+	int64_t allocated; /* blocks in use */
 
-	Client	   *clients;
-	Durable    *durable;
-	uint64_t	next_session;
-	int64_t		fences[MAX_FENCES];
-	int			nfences;
-	Known		known[KNOWN];
-	uint32_t	nknown;
-	int64_t		leases[64];
-	uint32_t	lease_roles[64];
-	uint32_t	nleases;
-	int64_t    *last_exclusive; /* by ns and name */
+	Client *clients;
+	Durable *durable;
+	uint64_t next_session;
+	int64_t fences[MAX_FENCES];
+	int nfences;
+	Known known[KNOWN];
+	uint32_t nknown;
+	int64_t leases[64];
+	uint32_t lease_roles[64];
+	uint32_t nleases;
+	int64_t *last_exclusive; /* by ns and name */
 
-	Posted	   *batch;			/* commands since the last one was stored */
-	uint32_t	nbatch;
-	uint32_t	batch_cap;
-	bool		recovering;		/* the batch is of waiters that came back */
+	Posted *batch; /* commands since the last one was stored */
+	uint32_t nbatch;
+	uint32_t batch_cap;
+	bool recovering; /* the batch is of waiters that came back */
 
-	Table		slots,
-				lease_rows,
-				places;
-	uint64_t	lsn;
-	Model	   *model;
+	Table slots, lease_rows, places;
+	uint64_t lsn;
+	Model *model;
 
-	char		history[HISTORY][160];
-	uint64_t	nhistory;
-	uint64_t	commands,
-				batches,
-				reloads,
-				answers;
+	char history[HISTORY][160];
+	uint64_t nhistory;
+	uint64_t commands, batches, reloads, answers;
 } World;
 
 /* --- main.c --- */
 
-extern void sim_note(World *w, const char *fmt,...);
-extern void sim_fail(World *w, const char *fmt,...);
+extern void sim_note(World *w, const char *fmt, ...);
+extern void sim_fail(World *w, const char *fmt, ...);
 
 /* Lines of history are made only where they are shown or may be needed. */
-#define NOTE(w, ...) \
-	do { \
-		if ((w)->conf.model || (w)->conf.verbose) \
-			sim_note(w, __VA_ARGS__); \
+#define NOTE(w, ...)                                                                                         \
+	do                                                                                                       \
+	{                                                                                                        \
+		if ((w)->conf.model || (w)->conf.verbose)                                                            \
+			sim_note(w, __VA_ARGS__);                                                                        \
 	} while (0)
 
-#define ENSURE(w, cond) \
-	do { \
-		if (!(cond)) \
-			sim_fail(w, "%s:%d: not true: %s", __FILE__, __LINE__, #cond); \
+#define ENSURE(w, cond)                                                                                      \
+	do                                                                                                       \
+	{                                                                                                        \
+		if (!(cond))                                                                                         \
+			sim_fail(w, "%s:%d: not true: %s", __FILE__, __LINE__, #cond);                                   \
 	} while (0)
 
 /* --- text.c: numbered names, owners and values --- */
@@ -234,7 +215,7 @@ extern void sim_fail(World *w, const char *fmt,...);
 extern LeText sim_name(int id);
 extern LeText sim_owner(int id);
 extern LeText sim_value(int id);
-extern int	sim_text_id(const char *data);
+extern int sim_text_id(const char *data);
 extern const char *sim_command_name(LeCommandKind kind);
 extern const char *sim_status_name(LeStatus status);
 
@@ -264,14 +245,13 @@ extern void client_unfence(World *w, int i, bool tell);
 
 extern Model *model_create(World *w);
 extern void model_free(Model *m);
-extern void model_apply(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply,
-						const LeReply *actual);
+extern void model_apply(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply, const LeReply *actual);
 extern void model_expire(Model *m, LeTime now);
 extern void model_stored(Model *m);
 extern void model_reload(Model *m, LeTime now);
 extern void model_compare(Model *m);
-extern void model_compare_reply(Model *m, const LeCommand *cmd,
-								const LeReply *expected, const LeReply *actual);
+extern void model_compare_reply(Model *m, const LeCommand *cmd, const LeReply *expected,
+								const LeReply *actual);
 extern void model_compare_answers(Model *m);
 
-#endif							/* SIM_H */
+#endif /* SIM_H */

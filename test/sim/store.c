@@ -24,7 +24,7 @@ table_row(Table *t, uint64_t locator)
 static uint64_t
 table_insert(Table *t)
 {
-	uint32_t	i;
+	uint32_t i;
 
 	t->used++;
 	if (t->nfree > 0)
@@ -96,8 +96,8 @@ fill_row(SlotRow *row, const LeEntry *entry)
 static void
 write_slot(World *w, LeSlot *slot)
 {
-	LeLock	   *lock = slot->lock;
-	SlotRow    *row;
+	LeLock *lock = slot->lock;
+	SlotRow *row;
 
 	if (slot->holder == NULL && !slot->row.on_disk)
 		return;
@@ -125,7 +125,7 @@ write_slot(World *w, LeSlot *slot)
 static void
 write_lease(World *w, LeLease *lease)
 {
-	LeaseRow   *row;
+	LeaseRow *row;
 
 	if (lease->ended)
 	{
@@ -148,7 +148,7 @@ write_lease(World *w, LeLease *lease)
 static void
 write_place(World *w, LeEntry *entry)
 {
-	SlotRow    *row;
+	SlotRow *row;
 
 	if (entry->state != LE_STATE_QUEUED)
 	{
@@ -190,7 +190,7 @@ restored(LeTime ttl, LeTime time_left)
 static void
 load_row(World *w, const SlotRow *row, uint64_t locator, bool place)
 {
-	LeLoad		load;
+	LeLoad load;
 	const Durable *d = &w->durable[row->sessno];
 
 	memset(&load, 0, sizeof(load));
@@ -220,8 +220,7 @@ load_row(World *w, const SlotRow *row, uint64_t locator, bool place)
 		load.acquired_at = row->acquired_at;
 		load.time_left = place ? row->ttl : restored(row->ttl, row->time_left);
 	}
-	ENSURE(w, place ? le_core_load_place(w->core, &load, w->now) :
-		   le_core_load_slot(w->core, &load, w->now));
+	ENSURE(w, place ? le_core_load_place(w->core, &load, w->now) : le_core_load_slot(w->core, &load, w->now));
 }
 
 static void
@@ -230,7 +229,7 @@ load_leases(World *w)
 	for (uint32_t i = 1; i <= w->lease_rows.len; i++)
 	{
 		const LeaseRow *row = table_row(&w->lease_rows, i);
-		LeCommand	cmd;
+		LeCommand cmd;
 
 		if (!row->used)
 			continue;
@@ -238,8 +237,7 @@ load_leases(World *w)
 		cmd.token = row->id;
 		cmd.ttl = row->ttl;
 		cmd.role = row->role;
-		ENSURE(w, le_core_load_lease(w->core, &cmd, restored(row->ttl, row->time_left),
-									 i, w->now));
+		ENSURE(w, le_core_load_lease(w->core, &cmd, restored(row->ttl, row->time_left), i, w->now));
 	}
 }
 
@@ -267,7 +265,6 @@ store_load(World *w)
 		const Durable *d = &w->durable[i];
 
 		for (int h = 0; h < d->nholds; h++)
-			ENSURE(w, le_core_load_hold(w->core, d->holds[h].token, d->id, i, d->xact,
-										d->holds[h].subxact));
+			ENSURE(w, le_core_load_hold(w->core, d->holds[h].token, d->id, i, d->xact, d->holds[h].subxact));
 	}
 }

@@ -12,8 +12,8 @@
 
 typedef struct Texts
 {
-	char		data[MAX_NAMES][LE_MAX_NAME + 1];
-	uint32_t	len[MAX_NAMES];
+	char data[MAX_NAMES][LE_MAX_NAME + 1];
+	uint32_t len[MAX_NAMES];
 } Texts;
 
 static Texts names;
@@ -23,7 +23,7 @@ make_texts(void)
 {
 	for (int i = 0; i < MAX_NAMES; i++)
 	{
-		uint32_t	len = DIGITS + (uint32_t) (i % 7 == 0 ? i * 3 % 251 : i % 13);
+		uint32_t len = DIGITS + (uint32_t) (i % 7 == 0 ? i * 3 % 251 : i % 13);
 
 		memset(names.data[i], 'a' + i % 26, sizeof(names.data[i]));
 		snprintf(names.data[i], sizeof(names.data[i]), "%04d", i);
@@ -35,7 +35,7 @@ make_texts(void)
 static LeText
 text(int id)
 {
-	LeText		t = {NULL, 0};
+	LeText t = {NULL, 0};
 
 	if (names.len[0] == 0)
 		make_texts();
@@ -68,7 +68,7 @@ sim_value(int id)
 int
 sim_text_id(const char *data)
 {
-	int			id = 0;
+	int id = 0;
 
 	if (data == NULL)
 		return -1;
@@ -80,11 +80,10 @@ sim_text_id(const char *data)
 const char *
 sim_command_name(LeCommandKind kind)
 {
-	static const char *const text_of[] = {
-		"?", "acquire", "await", "renew", "release", "check", "force", "proclaim",
-		"set_permits", "grant_lease", "keep_alive", "revoke_lease", "lease_ttl",
-		"undo", "session_end", "fence_ended"
-	};
+	static const char *const text_of[] = {"?",           "acquire",     "await",       "renew",
+										  "release",     "check",       "force",       "proclaim",
+										  "set_permits", "grant_lease", "keep_alive",  "revoke_lease",
+										  "lease_ttl",   "undo",        "session_end", "fence_ended"};
 
 	return text_of[kind];
 }
@@ -93,10 +92,8 @@ const char *
 sim_status_name(LeStatus status)
 {
 	static const char *const text_of[] = {
-		"ok", "waiting", "not granted", "not held", "lost", "queued", "denied",
-		"bad mode", "bad permits", "bad upgrade", "bad ttl", "no lease",
-		"too many waiters"
-	};
+		"ok",       "waiting",     "not granted", "not held", "lost",     "queued",          "denied",
+		"bad mode", "bad permits", "bad upgrade", "bad ttl",  "no lease", "too many waiters"};
 
 	return text_of[status];
 }

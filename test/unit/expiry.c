@@ -4,7 +4,7 @@
 static LeReply
 renew(uint32_t session, int64_t token, LeTime ttl)
 {
-	LeCommand	cmd = command(LE_CMD_RENEW, session, "x");
+	LeCommand cmd = command(LE_CMD_RENEW, session, "x");
 
 	cmd.token = token;
 	cmd.ttl = ttl;
@@ -14,8 +14,7 @@ renew(uint32_t session, int64_t token, LeTime ttl)
 static void
 test_ttl(void)
 {
-	LeReply		a,
-				r;
+	LeReply a, r;
 
 	start();
 	a = acquire(1, "x", X);
@@ -49,8 +48,8 @@ test_ttl(void)
 static void
 test_refusals(void)
 {
-	LeReply		a;
-	LeCommand	cmd;
+	LeReply a;
+	LeCommand cmd;
 
 	start();
 	cmd = request(1, "x", X, 0);
@@ -77,8 +76,8 @@ test_refusals(void)
 static void
 test_hold_for(void)
 {
-	LeReply		a;
-	LeCommand	cmd;
+	LeReply a;
+	LeCommand cmd;
 
 	start();
 	a = acquire(1, "x", X);
@@ -105,8 +104,8 @@ test_hold_for(void)
 static void
 test_request_after_pause(void)
 {
-	LeReply		first;
-	LeCommand	cmd;
+	LeReply first;
+	LeCommand cmd;
 
 	start();
 	acquire(1, "x", X);
@@ -125,8 +124,8 @@ test_request_after_pause(void)
 static void
 test_grace(void)
 {
-	LeLimits	limits = {.expiry_grace = LE_SECOND};
-	LeReply		a;
+	LeLimits limits = {.expiry_grace = LE_SECOND};
+	LeReply a;
 
 	start();
 	le_core_set_limits(core, &limits);
@@ -149,7 +148,7 @@ test_grace(void)
 	start();
 	le_core_set_limits(core, &limits);
 	{
-		LeCommand	cmd = request(1, "x", X, 0);
+		LeCommand cmd = request(1, "x", X, 0);
 
 		cmd.ttl = LE_TTL_BOUND;
 		apply(cmd);
@@ -171,9 +170,9 @@ test_grace(void)
 static void
 test_long_ttl(void)
 {
-	LeTime		ttl = 4 * LE_SAVE_INTERVAL;
-	LeCommand	cmd;
-	LeReply		a;
+	LeTime ttl = 4 * LE_SAVE_INTERVAL;
+	LeCommand cmd;
+	LeReply a;
 
 	start();
 	cmd = request(1, "x", X, 0);
@@ -201,12 +200,12 @@ test_long_ttl(void)
 static void
 test_portions(void)
 {
-	int			rounds = 0;
+	int rounds = 0;
 
 	start();
 	for (int i = 0; i < 100; i++)
 	{
-		char		name[16];
+		char name[16];
 
 		snprintf(name, sizeof(name), "n%d", i);
 		apply(request(1, name, X, 0));

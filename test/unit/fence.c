@@ -12,7 +12,7 @@ fence_ended(void)
 static void
 test_expiry(void)
 {
-	LeReply		a;
+	LeReply a;
 
 	start();
 	a = acquire(1, "x", X);
@@ -44,7 +44,7 @@ test_expiry(void)
 static void
 test_other_ends(void)
 {
-	LeReply		a;
+	LeReply a;
 
 	start();
 	a = acquire(1, "x", X);
@@ -63,7 +63,8 @@ test_other_ends(void)
 	fenced_token = a.token;
 	undo(1, 1);
 	batch();
-	ok(!held("y", a.token) && apply(request(3, "y", X, 0)).status == LE_NOT_GRANTED, "a rollback waits for it too");
+	ok(!held("y", a.token) && apply(request(3, "y", X, 0)).status == LE_NOT_GRANTED,
+	   "a rollback waits for it too");
 	fence_ended();
 	is_int(apply(request(3, "y", X, 0)).status, LE_OK, "and is done then");
 	stop();
@@ -72,8 +73,8 @@ test_other_ends(void)
 static void
 test_grace_after_fence(void)
 {
-	LeLimits	limits = {.expiry_grace = 5 * LE_SECOND};
-	LeReply		a;
+	LeLimits limits = {.expiry_grace = 5 * LE_SECOND};
+	LeReply a;
 
 	start();
 	le_core_set_limits(core, &limits);
@@ -94,9 +95,9 @@ test_grace_after_fence(void)
 static void
 test_lease_ends(void)
 {
-	int64_t		lease;
-	LeCommand	cmd;
-	LeReply		a;
+	int64_t lease;
+	LeCommand cmd;
+	LeReply a;
 
 	start();
 	lease = grant_lease(TTL);
@@ -118,7 +119,7 @@ test_lease_ends(void)
 static void
 test_reload(void)
 {
-	LeLoad		load = {.held = true, .lapsed = true, .hold_count = 1, .time_left = TTL};
+	LeLoad load = {.held = true, .lapsed = true, .hold_count = 1, .time_left = TTL};
 
 	start();
 	load.cmd = request(1, "x", X, 0);
@@ -139,8 +140,7 @@ test_reload(void)
 static void
 test_overdue(void)
 {
-	LeReply		a,
-				b;
+	LeReply a, b;
 
 	start();
 	a = acquire(1, "x", X);

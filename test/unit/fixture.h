@@ -16,16 +16,16 @@
 #include "le_core.h"
 #include "tap.h"
 
-#define SESSIONS	32
-#define FIRST		(INT64_C(7) << LE_COUNTER_BITS)
-#define TTL			(10 * LE_SECOND)
-#define ROLE		10
+#define SESSIONS 32
+#define FIRST    (INT64_C(7) << LE_COUNTER_BITS)
+#define TTL      (10 * LE_SECOND)
+#define ROLE     10
 
 static LeCore *core;
 static LeTime now;
 static int64_t fenced_token;
-static int64_t blocks;			/* of memory in use */
-static int64_t allocations_left = -1;	/* -1: no end of them */
+static int64_t blocks;                /* of memory in use */
+static int64_t allocations_left = -1; /* -1: no end of them */
 static uint64_t lsn;
 static uint32_t xacts[SESSIONS];
 
@@ -63,14 +63,13 @@ fixture_fenced(void *arg, int64_t token)
 static inline LeEnv
 fixture_env(void)
 {
-	return (LeEnv) {.alloc = fixture_alloc, .free = fixture_free,
-		.fenced = fixture_fenced, .seed = {1, 2}};
+	return (LeEnv){.alloc = fixture_alloc, .free = fixture_free, .fenced = fixture_fenced, .seed = {1, 2}};
 }
 
 static inline void
 start_at(int64_t next_revision)
 {
-	LeEnv		env = fixture_env();
+	LeEnv env = fixture_env();
 
 	core = le_core_create(&env, SESSIONS, next_revision);
 	memset(told, 0, sizeof(told));
@@ -99,13 +98,13 @@ stop(void)
 static inline LeText
 text(const char *s)
 {
-	return (LeText) {s, s != NULL ? (uint32_t) strlen(s) : 0};
+	return (LeText){s, s != NULL ? (uint32_t) strlen(s) : 0};
 }
 
 static inline LeReply
 apply(LeCommand cmd)
 {
-	LeReply		reply;
+	LeReply reply;
 
 	memset(&reply, 0, sizeof(reply));
 	if (!le_core_reserve(core, &cmd))
@@ -117,15 +116,21 @@ apply(LeCommand cmd)
 static inline LeCommand
 command(LeCommandKind kind, uint32_t session, const char *name)
 {
-	return (LeCommand) {.kind = kind, .ns = LE_KIND_LOCK, .name = text(name),
-		.session = session + 100, .sessno = session, .xact = xacts[session],
-		.subxact = 1, .request = 1, .role = ROLE};
+	return (LeCommand){.kind = kind,
+					   .ns = LE_KIND_LOCK,
+					   .name = text(name),
+					   .session = session + 100,
+					   .sessno = session,
+					   .xact = xacts[session],
+					   .subxact = 1,
+					   .request = 1,
+					   .role = ROLE};
 }
 
 static inline LeCommand
 request(uint32_t session, const char *name, LeMode mode, LeTime wait)
 {
-	LeCommand	cmd = command(LE_CMD_ACQUIRE, session, name);
+	LeCommand cmd = command(LE_CMD_ACQUIRE, session, name);
 
 	cmd.mode = mode;
 	cmd.ttl = TTL;
@@ -143,7 +148,7 @@ acquire(uint32_t session, const char *name, LeMode mode)
 static inline LeReply
 acquire_as(uint32_t session, const char *name, LeMode mode, const char *owner)
 {
-	LeCommand	cmd = request(session, name, mode, LE_WAIT_FOREVER);
+	LeCommand cmd = request(session, name, mode, LE_WAIT_FOREVER);
 
 	cmd.owner = text(owner);
 	return apply(cmd);
@@ -152,7 +157,7 @@ acquire_as(uint32_t session, const char *name, LeMode mode, const char *owner)
 static inline LeReply
 enqueue(uint32_t session, const char *name, LeMode mode)
 {
-	LeCommand	cmd = request(session, name, mode, 0);
+	LeCommand cmd = request(session, name, mode, 0);
 
 	cmd.enqueue = true;
 	return apply(cmd);
@@ -161,7 +166,7 @@ enqueue(uint32_t session, const char *name, LeMode mode)
 static inline LeReply
 on_token(LeCommandKind kind, uint32_t session, const char *name, int64_t token)
 {
-	LeCommand	cmd = command(kind, session, name);
+	LeCommand cmd = command(kind, session, name);
 
 	cmd.token = token;
 	return apply(cmd);
@@ -176,7 +181,7 @@ release(uint32_t session, const char *name, int64_t token)
 static inline LeReply
 await(uint32_t session, const char *name, int64_t token, LeTime wait)
 {
-	LeCommand	cmd = command(LE_CMD_AWAIT, session, name);
+	LeCommand cmd = command(LE_CMD_AWAIT, session, name);
 
 	cmd.token = token;
 	cmd.wait = wait;
@@ -186,7 +191,7 @@ await(uint32_t session, const char *name, int64_t token, LeTime wait)
 static inline LeReply
 undo(uint32_t session, uint32_t subxact)
 {
-	LeCommand	cmd = command(LE_CMD_UNDO, session, NULL);
+	LeCommand cmd = command(LE_CMD_UNDO, session, NULL);
 
 	cmd.subxact = subxact;
 	return apply(cmd);
@@ -201,7 +206,7 @@ end_session(uint32_t session)
 static inline int64_t
 grant_lease(LeTime ttl)
 {
-	LeCommand	cmd = command(LE_CMD_GRANT_LEASE, 0, NULL);
+	LeCommand cmd = command(LE_CMD_GRANT_LEASE, 0, NULL);
 
 	cmd.ttl = ttl;
 	return apply(cmd).token;
@@ -210,7 +215,7 @@ grant_lease(LeTime ttl)
 static inline LeReply
 on_lease(LeCommandKind kind, int64_t lease)
 {
-	LeCommand	cmd = command(kind, 0, NULL);
+	LeCommand cmd = command(kind, 0, NULL);
 
 	cmd.lease = lease;
 	return apply(cmd);
@@ -232,7 +237,7 @@ held(const char *name, int64_t token)
 static inline bool
 slot_is_dirty(int64_t token)
 {
-	LeEntry    *entry = le_core_find_token(core, token);
+	LeEntry *entry = le_core_find_token(core, token);
 
 	return entry != NULL && entry->slot != NULL && entry->slot->row.dirty;
 }
@@ -290,8 +295,8 @@ got(uint32_t session, LeStatus status)
 	return was_told[session] && told[session].status == status;
 }
 
-#define X	LE_MODE_EXCLUSIVE
-#define S	LE_MODE_SHARED
-#define P	LE_MODE_PERMIT
+#define X LE_MODE_EXCLUSIVE
+#define S LE_MODE_SHARED
+#define P LE_MODE_PERMIT
 
-#endif							/* FIXTURE_H */
+#endif /* FIXTURE_H */

@@ -4,9 +4,7 @@
 static void
 test_exclusive(void)
 {
-	LeReply		a,
-				b,
-				c;
+	LeReply a, b, c;
 
 	start();
 	a = acquire(1, "x", X);
@@ -39,11 +37,7 @@ test_exclusive(void)
 static void
 test_shared(void)
 {
-	LeReply		r1,
-				r2,
-				w,
-				r3,
-				r4;
+	LeReply r1, r2, w, r3, r4;
 
 	start();
 	r1 = acquire(1, "x", S);
@@ -70,7 +64,7 @@ test_shared(void)
 static void
 test_waits(void)
 {
-	LeReply		r;
+	LeReply r;
 
 	start();
 	acquire(1, "x", X);
@@ -98,8 +92,8 @@ test_waits(void)
 static void
 test_uses(void)
 {
-	LeCommand	cmd;
-	LeLimits	limits = {.waiters_per_lock = 1};
+	LeCommand cmd;
+	LeLimits limits = {.waiters_per_lock = 1};
 
 	start();
 	le_core_set_limits(core, &limits);
@@ -129,10 +123,8 @@ test_own(void)
 static void
 test_force(void)
 {
-	LeReply		a,
-				b,
-				c;
-	LeCommand	cmd;
+	LeReply a, b, c;
+	LeCommand cmd;
 
 	start();
 	a = acquire(1, "x", S);

@@ -4,7 +4,7 @@
 static LeReply
 acquire_on(uint32_t session, const char *name, int64_t lease, bool enqueued)
 {
-	LeCommand	cmd = request(session, name, X, enqueued ? 0 : LE_WAIT_FOREVER);
+	LeCommand cmd = request(session, name, X, enqueued ? 0 : LE_WAIT_FOREVER);
 
 	cmd.lease = lease;
 	cmd.enqueue = enqueued;
@@ -14,8 +14,8 @@ acquire_on(uint32_t session, const char *name, int64_t lease, bool enqueued)
 static void
 test_life(void)
 {
-	int64_t		lease;
-	LeCommand	cmd;
+	int64_t lease;
+	LeCommand cmd;
 
 	start();
 	lease = grant_lease(TTL);
@@ -43,10 +43,8 @@ test_life(void)
 static void
 test_one_keep_alive_for_all(void)
 {
-	int64_t		lease;
-	LeReply		a,
-				b,
-				c;
+	int64_t lease;
+	LeReply a, b, c;
 
 	start();
 	lease = grant_lease(TTL);
@@ -65,7 +63,7 @@ test_one_keep_alive_for_all(void)
 	is_int(await(1, "z", c.token, 0).status, LE_QUEUED, "and every place");
 	is_int(on_token(LE_CMD_RENEW, 1, "x", a.token).valid_for, TTL, "renewing one of them renews the lease");
 	{
-		LeCommand	cmd = command(LE_CMD_RENEW, 1, "x");
+		LeCommand cmd = command(LE_CMD_RENEW, 1, "x");
 
 		cmd.token = a.token;
 		cmd.ttl = TTL;
@@ -84,9 +82,8 @@ test_one_keep_alive_for_all(void)
 static void
 test_waiter_on_dead_lease(void)
 {
-	int64_t		lease;
-	LeReply		a,
-				b;
+	int64_t lease;
+	LeReply a, b;
 
 	for (int revoke = 0; revoke < 2; revoke++)
 	{
@@ -116,7 +113,7 @@ test_waiter_on_dead_lease(void)
 static void
 test_blocked_on_dead_lease(void)
 {
-	int64_t		lease;
+	int64_t lease;
 
 	start();
 	lease = grant_lease(TTL);
@@ -133,8 +130,8 @@ test_blocked_on_dead_lease(void)
 static void
 test_overdue(void)
 {
-	int64_t		lease;
-	LeReply		a;
+	int64_t lease;
+	LeReply a;
 
 	start();
 	lease = grant_lease(TTL);
@@ -156,7 +153,8 @@ test_overdue(void)
 	acquire_on(1, "x", lease, false);
 	batch();
 	now += TTL;
-	is_int(on_lease(LE_CMD_KEEP_ALIVE, lease).valid_for, TTL, "a keep-alive that is not too late to be read counts");
+	is_int(on_lease(LE_CMD_KEEP_ALIVE, lease).valid_for, TTL,
+		   "a keep-alive that is not too late to be read counts");
 	le_core_expire(core, now, 10);
 	batch();
 	is_int(acquire_on(2, "y", lease, false).status, LE_OK, "and the lease lives");
@@ -166,8 +164,8 @@ test_overdue(void)
 static void
 test_long_lease(void)
 {
-	int64_t		lease;
-	LeReply		a;
+	int64_t lease;
+	LeReply a;
 
 	start();
 	lease = grant_lease(4 * LE_SAVE_INTERVAL);

@@ -6,11 +6,11 @@
 static LeLoad
 row(const char *name, int64_t token, LeMode mode)
 {
-	LeLoad		load = {.held = true, .hold_count = 1, .time_left = TTL, .locator = 77};
+	LeLoad load = {.held = true, .hold_count = 1, .time_left = TTL, .locator = 77};
 
 	load.acquired_at = now;
-	load.cmd = (LeCommand) {.ns = LE_KIND_LOCK, .name = text(name), .mode = mode, .token = token,
-		.ttl = TTL, .role = ROLE};
+	load.cmd = (LeCommand){
+		.ns = LE_KIND_LOCK, .name = text(name), .mode = mode, .token = token, .ttl = TTL, .role = ROLE};
 	return load;
 }
 
@@ -33,7 +33,7 @@ load_place(LeLoad load)
 static LeReply
 again(uint32_t session, const char *name, LeMode mode, int64_t revision)
 {
-	LeCommand	cmd = request(session, name, mode, LE_WAIT_FOREVER);
+	LeCommand cmd = request(session, name, mode, LE_WAIT_FOREVER);
 
 	cmd.revision = revision;
 	return apply(cmd);
@@ -42,7 +42,7 @@ again(uint32_t session, const char *name, LeMode mode, int64_t revision)
 static void
 test_holder(void)
 {
-	LeLoad		load;
+	LeLoad load;
 
 	start();
 	load = row("x", OLD, X);
@@ -65,7 +65,7 @@ test_holder(void)
 static void
 test_free_rows(void)
 {
-	LeLoad		load;
+	LeLoad load;
 
 	start();
 	load = row("x", 0, 0);
@@ -91,8 +91,8 @@ test_free_rows(void)
 static void
 test_orphans(void)
 {
-	LeLoad		load;
-	LeCommand	cmd;
+	LeLoad load;
+	LeCommand cmd;
 
 	start();
 	load = row("bound", OLD, X);
@@ -111,7 +111,7 @@ test_orphans(void)
 	load.acquired_at = now - LE_SECOND;
 	load_place(load);
 	is_int(le_core_find_token(core, OLD + 3)->since, now - LE_SECOND, "a place knows since when it waits");
-	cmd = (LeCommand) {.token = OLD + 4, .ttl = TTL, .role = ROLE};
+	cmd = (LeCommand){.token = OLD + 4, .ttl = TTL, .role = ROLE};
 	ok(le_core_load_lease(core, &cmd, LE_SECOND, 5, now), "load a lease");
 	ok(le_core_dirty_leases(core) == NULL, "nothing to write for it");
 	load = row("live", OLD + 5, X);
@@ -123,14 +123,15 @@ test_orphans(void)
 	ok(!held("bound", OLD), "who hung on a connection that is gone is gone");
 	ok(held("bound", OLD + 3), "and the next place has its lock");
 	ok(!held("leased", OLD + 1) && !held("leased", OLD + 2), "who hung on a lease that is gone is gone");
-	is_int(le_entry_time_left(le_core_find_token(core, OLD + 5), now), LE_SECOND, "a lease goes on where it was");
+	is_int(le_entry_time_left(le_core_find_token(core, OLD + 5), now), LE_SECOND,
+		   "a lease goes on where it was");
 	stop();
 }
 
 static void
 test_uncommitted(void)
 {
-	LeLoad		load;
+	LeLoad load;
 
 	start();
 	load = row("x", OLD, X);
@@ -173,7 +174,7 @@ test_order(void)
 	/* the same with a pause that ends meanwhile, and two writers */
 	start();
 	{
-		LeLoad		load = row("x", 0, 0);
+		LeLoad load = row("x", 0, 0);
 
 		load.held = false;
 		load_slot(load);
@@ -202,8 +203,8 @@ test_order(void)
 static void
 test_waiter_joins(void)
 {
-	LeLoad		load;
-	LeCommand	cmd;
+	LeLoad load;
+	LeCommand cmd;
 
 	start();
 	load = row("x", OLD, S);
@@ -238,7 +239,7 @@ test_late_waiter(void)
 static void
 test_already_there(void)
 {
-	LeReply		r;
+	LeReply r;
 
 	start();
 	load_slot(row("x", OLD, X));
@@ -254,8 +255,8 @@ test_already_there(void)
 static void
 test_changed_permits(void)
 {
-	LeLoad		load;
-	LeCommand	cmd;
+	LeLoad load;
+	LeCommand cmd;
 
 	start();
 	load = row("x", OLD, P);
@@ -280,7 +281,7 @@ test_newest(void)
 	start();
 	for (int i = 0; i < 3; i++)
 	{
-		LeLoad		load = row("x", OLD + (i + 1) % 3, S);
+		LeLoad load = row("x", OLD + (i + 1) % 3, S);
 
 		load.slot = i;
 		load.cmd.session = 101;

@@ -6,15 +6,15 @@
 
 #include "fixture.h"
 
-#define MANY	100000
+#define MANY 100000
 /* A manager that does not run for so long counts as stalled. */
-#define STALL	((double) CLOCKS_PER_SEC)
+#define STALL ((double) CLOCKS_PER_SEC)
 
 static LeReply
 acquire_numbered(uint32_t session, int number, uint32_t subxact)
 {
-	char		name[32];
-	LeCommand	cmd;
+	char name[32];
+	LeCommand cmd;
 
 	snprintf(name, sizeof(name), "lock %d", number);
 	cmd = request(session, name, X, 0);
@@ -25,7 +25,7 @@ acquire_numbered(uint32_t session, int number, uint32_t subxact)
 static void
 test_one_lock(void)
 {
-	clock_t		begun;
+	clock_t begun;
 
 	start();
 	for (int i = 0; i < MANY; i++)
@@ -54,7 +54,7 @@ test_one_lock(void)
 static void
 test_many_locks(void)
 {
-	clock_t		begun;
+	clock_t begun;
 
 	start();
 	for (int i = 0; i < MANY; i++)
@@ -73,7 +73,7 @@ test_many_locks(void)
 static void
 test_mixed(void)
 {
-	LeReply		x;
+	LeReply x;
 
 	start();
 	x = acquire_as(1, "x", X, "me");

@@ -2,7 +2,7 @@
 #include "fixture.h"
 
 static LeCommand script[64];
-static int	nscript;
+static int nscript;
 
 static void
 write_script(void)
@@ -12,7 +12,7 @@ write_script(void)
 	nscript = 0;
 	for (uint32_t i = 0; i < 24; i++)
 	{
-		LeCommand  *cmd = &script[nscript++];
+		LeCommand *cmd = &script[nscript++];
 
 		*cmd = request(i, names[i % 3], i % 4 == 3 ? S : X, LE_WAIT_FOREVER);
 		if (i % 5 == 0)
@@ -36,13 +36,13 @@ write_script(void)
 static bool
 run(int which, int64_t allocations)
 {
-	bool		failed = false;
+	bool failed = false;
 
 	start();
 	for (int i = 0; i < nscript; i++)
 	{
-		int64_t		revision = le_core_next_revision(core);
-		LeReply		reply;
+		int64_t revision = le_core_next_revision(core);
+		LeReply reply;
 
 		if (i == which)
 		{
@@ -66,7 +66,7 @@ run(int which, int64_t allocations)
 static void
 test_each_allocation(void)
 {
-	int			failures = 0;
+	int failures = 0;
 
 	write_script();
 	for (int which = 0; which < nscript; which++)
@@ -106,7 +106,7 @@ test_apply_needs_none(void)
 static void
 test_create(void)
 {
-	LeEnv		env = fixture_env();
+	LeEnv env = fixture_env();
 
 	for (int64_t n = 0; n < 2; n++)
 	{
@@ -120,14 +120,14 @@ test_create(void)
 static void
 test_load(void)
 {
-	int			failures = 0;
+	int failures = 0;
 
 	for (int64_t n = 0;; n++)
 	{
-		LeLoad		slot = {.held = true, .hold_count = 1, .time_left = TTL};
-		LeLoad		place = {.time_left = TTL};
-		LeCommand	lease = {.token = FIRST - 5, .ttl = TTL, .owner = {"me", 2}};
-		bool		good;
+		LeLoad slot = {.held = true, .hold_count = 1, .time_left = TTL};
+		LeLoad place = {.time_left = TTL};
+		LeCommand lease = {.token = FIRST - 5, .ttl = TTL, .owner = {"me", 2}};
+		bool good;
 
 		start();
 		slot.cmd = request(1, "x", X, 0);
@@ -138,8 +138,7 @@ test_load(void)
 		place.cmd.token = FIRST - 3;
 		allocations_left = n;
 		good = le_core_load_lease(core, &lease, TTL, 1, now) && le_core_load_slot(core, &slot, now) &&
-			le_core_load_place(core, &place, now) &&
-			le_core_load_hold(core, FIRST - 4, 101, 1, 1, 1);
+			   le_core_load_place(core, &place, now) && le_core_load_hold(core, FIRST - 4, 101, 1, 1, 1);
 		allocations_left = -1;
 		le_core_destroy(core);
 		if (blocks != 0)

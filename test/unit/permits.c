@@ -4,7 +4,7 @@
 static LeReply
 permit(uint32_t session, int32_t permits)
 {
-	LeCommand	cmd = request(session, "x", P, LE_WAIT_FOREVER);
+	LeCommand cmd = request(session, "x", P, LE_WAIT_FOREVER);
 
 	cmd.permits = permits;
 	return apply(cmd);
@@ -13,7 +13,7 @@ permit(uint32_t session, int32_t permits)
 static LeReply
 set_permits(int32_t permits)
 {
-	LeCommand	cmd = command(LE_CMD_SET_PERMITS, 0, "x");
+	LeCommand cmd = command(LE_CMD_SET_PERMITS, 0, "x");
 
 	cmd.permits = permits;
 	return apply(cmd);
@@ -22,8 +22,7 @@ set_permits(int32_t permits)
 static void
 test_count(void)
 {
-	LeReply		a,
-				b;
+	LeReply a, b;
 
 	start();
 	a = permit(1, 2);
@@ -47,7 +46,7 @@ test_count(void)
 	commit(1);
 	is_int(permit(1, 2).status, LE_OK, "one connection may have several");
 	{
-		LeCommand	cmd = request(1, "x", P, 0);
+		LeCommand cmd = request(1, "x", P, 0);
 
 		cmd.permits = 2;
 		is_int(apply(cmd).status, LE_NOT_GRANTED, "each counts for itself");
@@ -58,7 +57,7 @@ test_count(void)
 static void
 test_set(void)
 {
-	LeReply		held_by[4];
+	LeReply held_by[4];
 
 	start();
 	is_int(set_permits(3).status, LE_NOT_HELD, "nothing to set while unused");
@@ -82,7 +81,7 @@ test_set(void)
 	ok(got(5, LE_OK), "down to the new number");
 	acquire(6, "y", X);
 	{
-		LeCommand	cmd = command(LE_CMD_SET_PERMITS, 0, "y");
+		LeCommand cmd = command(LE_CMD_SET_PERMITS, 0, "y");
 
 		cmd.permits = 2;
 		is_int(apply(cmd).status, LE_BAD_MODE, "a lock has no permits");

@@ -4,9 +4,7 @@
 static void
 test_await(void)
 {
-	LeReply		a,
-				p,
-				q;
+	LeReply a, p, q;
 
 	start();
 	p = enqueue(1, "free", X);
@@ -34,7 +32,7 @@ test_await(void)
 static void
 test_released_while_awaited(void)
 {
-	LeReply		p;
+	LeReply p;
 
 	start();
 	acquire(1, "x", X);
@@ -50,8 +48,7 @@ test_released_while_awaited(void)
 static void
 test_displaced(void)
 {
-	LeReply		p,
-				q;
+	LeReply p, q;
 
 	start();
 	acquire(1, "x", X);
@@ -75,7 +72,7 @@ test_displaced(void)
 static void
 test_check(void)
 {
-	LeReply		p;
+	LeReply p;
 
 	start();
 	acquire(1, "x", X);
@@ -97,7 +94,7 @@ keep_holder(void)
 static void
 test_ttl(void)
 {
-	LeReply		p;
+	LeReply p;
 
 	start();
 	acquire(1, "x", X);
@@ -132,8 +129,8 @@ test_ttl(void)
 static void
 test_row(void)
 {
-	LeReply		p;
-	LeEntry    *entry;
+	LeReply p;
+	LeEntry *entry;
 
 	start();
 	acquire(1, "x", X);
@@ -152,8 +149,8 @@ test_row(void)
 static void
 test_election(void)
 {
-	LeCommand	cmd;
-	LeReply		a;
+	LeCommand cmd;
+	LeReply a;
 
 	start();
 	cmd = request(1, "x", X, 0);

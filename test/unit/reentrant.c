@@ -4,7 +4,7 @@
 static LeReply
 acquire_ttl(uint32_t session, const char *owner, LeTime ttl)
 {
-	LeCommand	cmd = request(session, "x", X, LE_WAIT_FOREVER);
+	LeCommand cmd = request(session, "x", X, LE_WAIT_FOREVER);
 
 	cmd.owner = text(owner);
 	cmd.ttl = ttl;
@@ -14,7 +14,7 @@ acquire_ttl(uint32_t session, const char *owner, LeTime ttl)
 static LeReply
 acquire_on(uint32_t session, LeMode mode, int64_t lease)
 {
-	LeCommand	cmd = request(session, "x", mode, LE_WAIT_FOREVER);
+	LeCommand cmd = request(session, "x", mode, LE_WAIT_FOREVER);
 
 	cmd.lease = lease;
 	return apply(cmd);
@@ -23,8 +23,7 @@ acquire_on(uint32_t session, LeMode mode, int64_t lease)
 static void
 test_named_owner(void)
 {
-	LeReply		a,
-				b;
+	LeReply a, b;
 
 	start();
 	a = acquire_ttl(1, "worker", TTL);
@@ -47,7 +46,7 @@ test_named_owner(void)
 	a = acquire_ttl(1, "worker", TTL);
 	acquire_ttl(1, "worker", TTL);
 	{
-		LeCommand	cmd = command(LE_CMD_RELEASE, 1, "x");
+		LeCommand cmd = command(LE_CMD_RELEASE, 1, "x");
 
 		cmd.token = a.token;
 		cmd.all_holds = true;
@@ -61,9 +60,8 @@ test_named_owner(void)
 static void
 test_named_by_command(void)
 {
-	LeCommand	cmd;
-	LeReply		a,
-				b;
+	LeCommand cmd;
+	LeReply a, b;
 
 	start();
 	a = acquire(1, "x", S);
@@ -71,7 +69,8 @@ test_named_by_command(void)
 	cmd = request(1, "x", S, LE_WAIT_FOREVER);
 	cmd.again = a.token;
 	b = apply(cmd);
-	ok(b.status == LE_OK && b.reentrant && b.counted, "a session's own holder is held once more when the request names it");
+	ok(b.status == LE_OK && b.reentrant && b.counted,
+	   "a session's own holder is held once more when the request names it");
 	is_int(b.token, a.token, "with the same token");
 	cmd.mode = X;
 	is_int(apply(cmd).status, LE_BAD_UPGRADE, "by the rules of every other holder");
@@ -95,9 +94,8 @@ test_named_by_command(void)
 static void
 test_newest_of_session(void)
 {
-	LeCommand	cmd;
-	LeReply		a,
-				b;
+	LeCommand cmd;
+	LeReply a, b;
 
 	start();
 	a = acquire(1, "x", S);
@@ -116,7 +114,7 @@ test_newest_of_session(void)
 static void
 test_roles_and_modes(void)
 {
-	LeCommand	cmd;
+	LeCommand cmd;
 
 	start();
 	acquire_as(1, "x", X, "worker");
@@ -124,7 +122,8 @@ test_roles_and_modes(void)
 	cmd.owner = text("worker");
 	cmd.role = ROLE + 1;
 	is_int(apply(cmd).status, LE_NOT_GRANTED, "an owner of the same name but another role is another one");
-	ok(acquire_as(2, "x", S, "worker").reentrant, "an exclusive holder that asks for shared gets one more hold");
+	ok(acquire_as(2, "x", S, "worker").reentrant,
+	   "an exclusive holder that asks for shared gets one more hold");
 	acquire_as(1, "y", S, "worker");
 	is_int(acquire_as(2, "y", X, "worker").status, LE_BAD_UPGRADE,
 		   "a shared holder that asks for exclusive is refused at once");
@@ -138,15 +137,14 @@ test_roles_and_modes(void)
 static void
 test_connection(void)
 {
-	LeReply		a;
+	LeReply a;
 
 	start();
 	a = acquire(1, "x", X);
 	ok(acquire(1, "x", X).reentrant, "inside its transaction a connection is granted again");
 	release(1, "x", a.token);
 	commit(1);
-	is_int(acquire(1, "x", X).status, LE_WAITING,
-		   "after it, it must not look like the first holder");
+	is_int(acquire(1, "x", X).status, LE_WAITING, "after it, it must not look like the first holder");
 	stop();
 }
 
@@ -154,8 +152,7 @@ test_connection(void)
 static void
 test_bound_elsewhere(void)
 {
-	LeReply		a,
-				b;
+	LeReply a, b;
 
 	start();
 	a = acquire_ttl(1, "worker", LE_TTL_BOUND);
@@ -172,9 +169,8 @@ test_bound_elsewhere(void)
 static void
 test_lease(void)
 {
-	LeReply		a,
-				b;
-	int64_t		lease;
+	LeReply a, b;
+	int64_t lease;
 
 	start();
 	lease = grant_lease(TTL);
@@ -204,11 +200,9 @@ test_lease(void)
 static void
 test_queue_joins(void)
 {
-	LeReply		a,
-				b,
-				c;
-	LeCommand	cmd;
-	int64_t		lease;
+	LeReply a, b, c;
+	LeCommand cmd;
+	int64_t lease;
 
 	start();
 	a = acquire(1, "x", X);
@@ -250,7 +244,7 @@ test_queue_joins(void)
 static void
 test_many_join(void)
 {
-	LeReply		a;
+	LeReply a;
 
 	start();
 	a = acquire(1, "x", X);
@@ -258,7 +252,8 @@ test_many_join(void)
 		acquire_as(i, "x", X, "worker");
 	release(1, "x", a.token);
 	batch();
-	is_int(le_core_find_token(core, told[2].token)->hold_count, SESSIONS - 2, "all waiters of one owner join");
+	is_int(le_core_find_token(core, told[2].token)->hold_count, SESSIONS - 2,
+		   "all waiters of one owner join");
 	stop();
 }
 

@@ -2,8 +2,8 @@
 #include "fixture.h"
 #include "le_internal.h"
 
-#define TIMERS	2000
-#define LOCKS	5000
+#define TIMERS 2000
+#define LOCKS  5000
 
 static uint32_t
 random_below(uint32_t n)
@@ -30,16 +30,15 @@ static void
 test_heap(void)
 {
 	static LeTimer timers[TIMERS];
-	bool		good = true;
-	LeTime		last = 0;
-	int			armed = 0,
-				rung = 0;
+	bool good = true;
+	LeTime last = 0;
+	int armed = 0, rung = 0;
 
 	start();
 	ok(le_heap_reserve(core, TIMERS), "reserve");
 	for (int round = 0; round < 20000; round++)
 	{
-		LeTimer    *timer = &timers[random_below(TIMERS)];
+		LeTimer *timer = &timers[random_below(TIMERS)];
 
 		if (random_below(4) == 0)
 			le_timer_clear(core, timer);
@@ -54,7 +53,7 @@ test_heap(void)
 	is_int(core->heap.len, armed, "and complete");
 	for (good = true; core->heap.len > 0; rung++)
 	{
-		LeTimer    *timer = core->heap.items[0];
+		LeTimer *timer = core->heap.items[0];
 
 		good = good && timer->at >= last;
 		last = timer->at;
@@ -76,10 +75,10 @@ name_of(char *name, int i)
 static void
 test_many_locks(void)
 {
-	char		name[32];
-	int64_t		tokens[LOCKS];
-	uint32_t	seen = 0;
-	bool		good = true;
+	char name[32];
+	int64_t tokens[LOCKS];
+	uint32_t seen = 0;
+	bool good = true;
 
 	start();
 	for (int i = 0; i < LOCKS; i++)
@@ -92,7 +91,7 @@ test_many_locks(void)
 	{
 		name_of(name, i);
 		good = good && le_core_find_lock(core, LE_KIND_LOCK, text(name)) != NULL &&
-			le_core_find_lock(core, LE_KIND_ELECTION, text(name)) == NULL && held(name, tokens[i]);
+			   le_core_find_lock(core, LE_KIND_ELECTION, text(name)) == NULL && held(name, tokens[i]);
 	}
 	ok(good, "each is found by name and by token");
 	for (uint32_t i = 0; i < le_core_places(core); i++)
@@ -122,24 +121,24 @@ test_many_locks(void)
 static void
 test_names(void)
 {
-	char		longest[LE_MAX_NAME];
-	LeCommand	cmd = {0};
-	bool		good = true;
+	char longest[LE_MAX_NAME];
+	LeCommand cmd = {0};
+	bool good = true;
 
 	start();
 	memset(longest, 'x', sizeof(longest));
 	for (uint32_t len = 1; len <= LE_MAX_NAME; len++)
 	{
 		cmd = request(0, NULL, X, 0);
-		cmd.name = (LeText) {longest, len};
+		cmd.name = (LeText){longest, len};
 		good = good && apply(cmd).status == LE_OK;
 	}
 	ok(good, "names of every length are different names");
 	is_int(le_core_lock_count(core), LE_MAX_NAME, "as many locks");
 	cmd = request(0, NULL, X, 0);
-	cmd.name = (LeText) {"a\0b", 3};
+	cmd.name = (LeText){"a\0b", 3};
 	apply(cmd);
-	cmd.name = (LeText) {"a\0c", 3};
+	cmd.name = (LeText){"a\0c", 3};
 	is_int(apply(cmd).status, LE_OK, "every byte counts");
 	stop();
 }
@@ -148,19 +147,19 @@ test_names(void)
 static void
 test_hash(void)
 {
-	LeCore		other;
-	int			same = 0;
+	LeCore other;
+	int same = 0;
 
 	start();
 	memset(&other, 0, sizeof(other));
 	other.env.seed[0] = 3;
 	for (int i = 0; i < 1000; i++)
 	{
-		char		name[32];
+		char name[32];
 
 		name_of(name, i);
 		same += (le_hash_name(core, LE_KIND_LOCK, text(name)) & 1023) ==
-			(le_hash_name(&other, LE_KIND_LOCK, text(name)) & 1023);
+				(le_hash_name(&other, LE_KIND_LOCK, text(name)) & 1023);
 	}
 	ok(same < 20, "another seed makes another hash");
 	ok(le_hash_name(core, LE_KIND_LOCK, text("x")) != le_hash_name(core, LE_KIND_ELECTION, text("x")),
@@ -171,8 +170,8 @@ test_hash(void)
 static void
 test_row_life(void)
 {
-	LeReply		a;
-	LeSlot	   *slot;
+	LeReply a;
+	LeSlot *slot;
 
 	start();
 	a = acquire(1, "x", X);

@@ -9,8 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-static int	tap_run,
-			tap_failed;
+static int tap_run, tap_failed;
 
 static inline bool
 tap_ok(bool good, const char *name, int line)
@@ -35,7 +34,7 @@ tap_is(int64_t got, int64_t expected, const char *name, int line)
 	return true;
 }
 
-#define ok(good, name) tap_ok(good, name, __LINE__)
+#define ok(good, name)              tap_ok(good, name, __LINE__)
 #define is_int(got, expected, name) tap_is((int64_t) (got), (int64_t) (expected), name, __LINE__)
 
 static inline int
@@ -45,4 +44,4 @@ done_testing(void)
 	return tap_failed == 0 ? 0 : 1;
 }
 
-#endif							/* TAP_H */
+#endif /* TAP_H */

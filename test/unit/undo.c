@@ -4,7 +4,7 @@
 static LeReply
 acquire_in(uint32_t session, uint32_t subxact, const char *name, const char *owner)
 {
-	LeCommand	cmd = request(session, name, X, LE_WAIT_FOREVER);
+	LeCommand cmd = request(session, name, X, LE_WAIT_FOREVER);
 
 	cmd.subxact = subxact;
 	cmd.owner = text(owner);
@@ -14,8 +14,7 @@ acquire_in(uint32_t session, uint32_t subxact, const char *name, const char *own
 static void
 test_rollback(void)
 {
-	LeReply		a,
-				b;
+	LeReply a, b;
 
 	start();
 	a = acquire(1, "x", X);
@@ -38,10 +37,7 @@ test_rollback(void)
 static void
 test_savepoint(void)
 {
-	LeReply		a,
-				b,
-				c,
-				again;
+	LeReply a, b, c, again;
 
 	start();
 	a = acquire_in(1, 1, "a", NULL);
@@ -62,7 +58,7 @@ test_savepoint(void)
 static void
 test_other_hold(void)
 {
-	LeReply		a;
+	LeReply a;
 
 	start();
 	a = acquire_in(1, 1, "x", "worker");
@@ -84,8 +80,7 @@ test_other_hold(void)
 static void
 test_undo_waiting(void)
 {
-	LeReply		a,
-				b;
+	LeReply a, b;
 
 	start();
 	a = acquire(1, "x", X);
@@ -119,9 +114,7 @@ test_undo_waiting(void)
 static void
 test_undo_place(void)
 {
-	LeReply		a,
-				p,
-				q;
+	LeReply a, p, q;
 
 	start();
 	a = acquire(1, "x", X);
@@ -150,9 +143,8 @@ test_undo_place(void)
 static void
 test_session_end(void)
 {
-	LeCommand	cmd;
-	LeReply		a,
-				b;
+	LeCommand cmd;
+	LeReply a, b;
 
 	start();
 	cmd = request(1, "bound", X, 0);
@@ -190,9 +182,8 @@ test_session_end(void)
 static void
 test_bound_place(void)
 {
-	LeCommand	cmd;
-	LeReply		a,
-				p;
+	LeCommand cmd;
+	LeReply a, p;
 
 	start();
 	cmd = request(1, "x", X, 0);
