@@ -154,7 +154,7 @@ le_warn_old_snapshot(const LeCommand *cmd)
 		 errhint("Acquire the lock in a statement of its own, in READ COMMITTED, before the first query.")));
 }
 
-int64
+Datum
 le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 {
 	LeReply reply;
@@ -181,7 +181,7 @@ le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 		le_snapshot_take();
 	le_check_reply(cmd, &reply);
 	if (reply.status != LE_OK)
-		return 0;
+		PG_RETURN_NULL();
 
 	/* on a lease nothing is counted: it takes back what was to be released */
 	if (reply.reentrant && cmd->lease != 0)
@@ -190,7 +190,7 @@ le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 		le_watch_client(true);
 	if (reply.waited && !gave_up && le_snapshot_is_stale())
 		le_warn_old_snapshot(cmd);
-	return reply.token;
+	PG_RETURN_INT64(reply.token);
 }
 
 int64
@@ -210,7 +210,6 @@ Datum
 le_acquire_lock(PG_FUNCTION_ARGS)
 {
 	LeCommand cmd = {.ns = LE_KIND_LOCK};
-	int64 token;
 
 	cmd.name = le_arg_name(fcinfo, 0);
 	cmd.ttl = le_arg_ttl(fcinfo, 1, LE_TTL_BOUND);
@@ -218,10 +217,7 @@ le_acquire_lock(PG_FUNCTION_ARGS)
 	cmd.mode = le_arg_mode(fcinfo, 3);
 	cmd.owner = le_arg_owner(fcinfo, 4);
 	cmd.lease = le_lease_arg(fcinfo, 5);
-	token = le_acquire(fcinfo, &cmd);
-	if (token == 0)
-		PG_RETURN_NULL();
-	PG_RETURN_INT64(token);
+	return le_acquire(fcinfo, &cmd);
 }
 
 /* try_acquire_lock(name, ttl, mode, owner, lease) */
@@ -229,17 +225,13 @@ Datum
 le_try_acquire_lock(PG_FUNCTION_ARGS)
 {
 	LeCommand cmd = {.ns = LE_KIND_LOCK};
-	int64 token;
 
 	cmd.name = le_arg_name(fcinfo, 0);
 	cmd.ttl = le_arg_ttl(fcinfo, 1, LE_TTL_BOUND);
 	cmd.mode = le_arg_mode(fcinfo, 2);
 	cmd.owner = le_arg_owner(fcinfo, 3);
 	cmd.lease = le_lease_arg(fcinfo, 4);
-	token = le_acquire(fcinfo, &cmd);
-	if (token == 0)
-		PG_RETURN_NULL();
-	PG_RETURN_INT64(token);
+	return le_acquire(fcinfo, &cmd);
 }
 
 /* renew_lock(name, token, ttl) */

@@ -17,8 +17,8 @@ extern void le_raise_other_lease(int64 lease);
 /* A lease to hang on, 0 if null; LE001 where there can be none. */
 extern int64 le_lease_arg(FunctionCallInfo fcinfo, int number);
 
-/* Acquire as cmd says; the token, or 0: not granted within the wait. */
-extern int64 le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd);
+/* Acquire as cmd says; the answer of the SQL function: the token, or NULL. */
+extern Datum le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd);
 
 /* An argument that names a lease; NULL: 0. */
 extern int64 le_lease_arg(FunctionCallInfo fcinfo, int number);

@@ -115,7 +115,6 @@ Datum
 le_acquire_permit(PG_FUNCTION_ARGS)
 {
 	LeCommand cmd = {.ns = LE_KIND_LOCK, .mode = LE_MODE_PERMIT};
-	int64 token;
 
 	cmd.name = le_arg_name(fcinfo, 0);
 	cmd.permits = permits_arg(fcinfo, 1);
@@ -123,10 +122,7 @@ le_acquire_permit(PG_FUNCTION_ARGS)
 	cmd.wait = le_arg_wait(fcinfo, 3);
 	cmd.owner = le_arg_owner(fcinfo, 4);
 	cmd.lease = le_lease_arg(fcinfo, 5);
-	token = le_acquire(fcinfo, &cmd);
-	if (token == 0)
-		PG_RETURN_NULL();
-	PG_RETURN_INT64(token);
+	return le_acquire(fcinfo, &cmd);
 }
 
 /* set_permits(name, permits) */
