@@ -16,6 +16,7 @@
 #include "access/xloginsert.h"
 #include "catalog/pg_control.h"
 #include "common/pg_prng.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "port.h"
@@ -57,8 +58,12 @@ le_batch_answer(uint32 proc, uint32 number, const LeReply *reply)
 static void
 put_error(LeRequestSlot *slot, int sqlstate, const char *message)
 {
+	/* cut at a character's end */
+	int len = pg_mbcliplen(message, (int) strlen(message), sizeof(slot->message) - 1);
+
 	slot->sqlstate = sqlstate;
-	strlcpy(slot->message, message, sizeof(slot->message));
+	memcpy(slot->message, message, len);
+	slot->message[len] = '\0';
 }
 
 /* The manager's own lock_timeout says nothing to anybody else. */

@@ -42,8 +42,12 @@ xact_pending(uint64 session, uint32 xact)
 	if (!session_alive(session))
 		return false;
 	slot = slot_of(le_session_proc(session));
-	return pg_atomic_read_u32(&slot->open_xact) == xact ||
-		   (uint32) (pg_atomic_read_u64(&slot->undo) >> 32) == xact;
+	if (pg_atomic_read_u32(&slot->open_xact) == xact)
+		return true;
+
+	/* its rollback is mailed before it is closed */
+	pg_read_barrier();
+	return (uint32) (pg_atomic_read_u64(&slot->undo) >> 32) == xact;
 }
 
 static bool
