@@ -111,6 +111,13 @@ extern int pq_settcpusertimeout(int timeout, struct Port *port);
 	extern PGDLLEXPORT Datum name(PG_FUNCTION_ARGS);                                                         \
 	PG_FUNCTION_INFO_V1(name)
 
+/* 18 says it before the declaration instead of after it */
+#if PG_VERSION_NUM >= 180000
+#define LE_NORETURN pg_noreturn
+#else
+#define LE_NORETURN __attribute__((noreturn))
+#endif
+
 /* 18 drops an argument that was never used */
 #if PG_VERSION_NUM >= 180000
 #define LE_EXECUTOR_RUN_ARGS QueryDesc *queryDesc, ScanDirection direction, uint64 count

@@ -138,7 +138,7 @@ extern bool le_store_open_leases(void);
 extern void le_store_close_leases(void);
 extern int le_store_write_leases(LeCore *core, CommandId cid);
 extern int64 le_store_load_leases(LeCore *core, const LeLoadHooks *hooks, LeTime now);
-extern void le_store_wrong_table(Relation rel) pg_attribute_noreturn();
+extern LE_NORETURN void le_store_wrong_table(Relation rel);
 
 /* le_store_queue.c */
 extern bool le_store_open_queue(void);
