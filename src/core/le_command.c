@@ -136,6 +136,50 @@ admits(const LeLock *lock, const LeCommand *cmd, LeTime now)
 	return le_lock_admits(lock, cmd->mode, now);
 }
 
+/* The request becomes a holder, if it is admitted, or enters the queue. */
+static void
+enter(LeCore *core, LeSession *session, const LeCommand *cmd, LeLease *lease, bool admitted, LeTime now,
+	  LeReply *reply)
+{
+	LeLock *lock = le_lock_get(core, cmd->ns, cmd->name);
+	LeEntry *entry;
+
+	if (cmd->mode == LE_MODE_PERMIT && lock->permits == 0)
+		lock->permits = cmd->permits;
+	entry = le_entry_new(core, lock, cmd, lease, now);
+	entry->place = cmd->enqueue;
+	le_entry_add_hold(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
+	reply->token = entry->token;
+	reply->counted = true;
+	if (admitted)
+	{
+		le_entry_grant(core, entry, now);
+		le_lock_timer(core, lock, now);
+		reply->valid_for = le_entry_time_left(entry, now);
+		reply->wrote = true;
+		return;
+	}
+	core->stats.waits++;
+	if (cmd->enqueue)
+	{
+		if (lease == NULL && cmd->ttl != LE_TTL_BOUND)
+			entry->deadline = le_add(now, cmd->ttl);
+		le_place_dirty(core, entry);
+		reply->status = LE_QUEUED;
+		reply->count = lock->waiting + 1;
+		reply->valid_for = le_entry_time_left(entry, now);
+		reply->wrote = true;
+	}
+	else
+	{
+		entry_wait(session, entry, cmd, now);
+		reply->status = LE_WAITING;
+	}
+	le_entry_queue(core, entry, now);
+	if (cmd->revision != 0)
+		le_lock_settle(core, lock, now);
+}
+
 void
 le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -201,41 +245,7 @@ le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		return;
 	}
 
-	lock = le_lock_get(core, cmd->ns, cmd->name);
-	if (cmd->mode == LE_MODE_PERMIT && lock->permits == 0)
-		lock->permits = cmd->permits;
-	entry = le_entry_new(core, lock, cmd, lease, now);
-	entry->place = cmd->enqueue;
-	le_entry_add_hold(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
-	reply->token = entry->token;
-	reply->counted = true;
-	if (admitted)
-	{
-		le_entry_grant(core, entry, now);
-		le_lock_timer(core, lock, now);
-		reply->valid_for = le_entry_time_left(entry, now);
-		reply->wrote = true;
-		return;
-	}
-	core->stats.waits++;
-	if (cmd->enqueue)
-	{
-		if (lease == NULL && cmd->ttl != LE_TTL_BOUND)
-			entry->deadline = le_add(now, cmd->ttl);
-		le_place_dirty(core, entry);
-		reply->status = LE_QUEUED;
-		reply->count = lock->waiting + 1;
-		reply->valid_for = le_entry_time_left(entry, now);
-		reply->wrote = true;
-	}
-	else
-	{
-		entry_wait(session, entry, cmd, now);
-		reply->status = LE_WAITING;
-	}
-	le_entry_queue(core, entry, now);
-	if (cmd->revision != 0)
-		le_lock_settle(core, lock, now);
+	enter(core, session, cmd, lease, admitted, now, reply);
 }
 
 /* --- commands on a token --- */
