@@ -31,6 +31,7 @@
 #define LE_MAX_NAME  255  /* bytes of a lock or election name */
 #define LE_MAX_OWNER 255  /* bytes of an owner */
 #define LE_MAX_VALUE 4096 /* bytes of a candidate */
+#define LE_MAX_NAMES 1000 /* names in one command */
 
 #define LE_MS     INT64_C(1000)
 #define LE_SECOND INT64_C(1000000)
@@ -123,6 +124,8 @@ typedef enum LeStatus
 	LE_BAD_MODE,     /* one name used in two ways: 22023 */
 	LE_BAD_PERMITS,  /* another number of permits in use: 22023 */
 	LE_BAD_UPGRADE,  /* shared holder asks for exclusive: 22023 */
+	LE_BAD_GROUP,    /* the same owner holds some of the names already,
+								 * with another token: 22023 */
 	LE_BAD_TTL,      /* bound and unbound mixed, or a lease's own
 								 * TTL given: 22023 */
 	LE_NO_LEASE,     /* the named lease is gone: LE001 */
@@ -161,6 +164,9 @@ typedef struct LeCommand
 	LeCommandKind kind;
 	LeKind ns; /* lock or election */
 	LeText name;
+	const LeText *names; /* ACQUIRE, RELEASE and CHECK of several, each
+								 * once: instead of name */
+	uint32_t nnames;     /* 0: name alone */
 	LeMode mode;
 	int32_t permits;  /* for LE_MODE_PERMIT and SET_PERMITS */
 	LeTime ttl;       /* LE_TTL_BOUND, or > 0; RENEW: 0 keeps it */
@@ -194,7 +200,9 @@ typedef struct LeReply
 	int64_t token;    /* granted or queued; lease id */
 	LeTime valid_for; /* time left; LE_NEVER when bound */
 	int64_t count;    /* queue position; holders ended; permits in
-								 * use; CHECK: holds */
+								 * use; CHECK: holds; of several names: for how
+								 * many the answer is true */
+	uint32_t which;   /* of several names the one that an error is about */
 	bool own;         /* WAITING: behind a holder of this very session;
 								 * CHECK: held by it without a named owner */
 	bool reentrant;   /* one more hold of a lock already held */
@@ -248,6 +256,16 @@ typedef struct LeLock LeLock;
 typedef struct LeLease LeLease;
 typedef struct LeHold LeHold;
 typedef struct LeCore LeCore;
+
+/*
+ * Entries that are granted together or not at all, one in each of several
+ * locks, all with one token; only while they wait.
+ */
+typedef struct LeGroup
+{
+	LeEntry *members; /* the first one carries the wait */
+	LeEntry *blocked; /* this one was not ready when last looked */
+} LeGroup;
 
 /* One place in a lock that one holder can have; it owns a row. */
 struct LeSlot
