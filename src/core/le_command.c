@@ -6,17 +6,25 @@
 
 /* --- acquire --- */
 
-/* What a re-entrant acquire of this holder is answered. */
+/* The parts of a reply that tell of a holder. */
 static void
-reacquire(LeCore *core, LeEntry *holder, const LeCommand *cmd, const LeLease *lease, LeTime now,
-		  LeReply *reply)
+reply_holder(LeReply *reply, const LeEntry *holder, LeTime now)
 {
-	reply->status = le_reentry_status(holder, cmd->mode, lease, cmd->ttl);
-	if (reply->status != LE_OK)
-		return;
-	reply->counted = le_entry_reenter(core, holder, cmd->ttl, now);
-	if (reply->counted)
+	reply->token = holder->token;
+	reply->valid_for = le_entry_time_left(holder, now);
+	if (holder->lsn > reply->lsn)
+		reply->lsn = holder->lsn;
+}
+
+/* A re-entrant acquire, which le_reentry_status() allows. */
+void
+le_acquire_one_more(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	if (le_entry_reenter(core, holder, cmd->ttl, now))
+	{
+		reply->counted = true;
 		le_entry_add_hold(core, holder, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
+	}
 	if (cmd->value.data != NULL && !le_text_equal(le_text(holder->value, holder->value_len), cmd->value))
 	{
 		le_free_text(core, &holder->value);
@@ -26,11 +34,9 @@ reacquire(LeCore *core, LeEntry *holder, const LeCommand *cmd, const LeLease *le
 		le_slot_dirty(core, holder->slot);
 	}
 	core->stats.grants++;
-	reply->token = holder->token;
-	reply->valid_for = le_entry_time_left(holder, now);
+	reply_holder(reply, holder, now);
 	reply->reentrant = true;
-	reply->lsn = holder->lsn;
-	reply->wrote = holder->slot->row.dirty;
+	reply->wrote |= holder->slot->row.dirty;
 }
 
 /* A holder without a named owner that this request may be one more hold of. */
@@ -46,9 +52,9 @@ is_unnamed_holder(const LeEntry *holder, const LeLock *lock, const LeCommand *cm
  * same named lease, the one that it names, or this very transaction.  Permits
  * count each for itself.
  */
-static LeEntry *
-find_reentrant(const LeCore *core, const LeLock *lock, const LeSession *session, const LeCommand *cmd,
-			   const LeLease *lease)
+LeEntry *
+le_acquire_again(const LeCore *core, const LeLock *lock, const LeSession *session, const LeCommand *cmd,
+				 const LeLease *lease)
 {
 	LeEntry *holder;
 
@@ -57,7 +63,7 @@ find_reentrant(const LeCore *core, const LeLock *lock, const LeSession *session,
 	holder = le_lock_owned(lock, cmd->role, cmd->owner, lease, cmd->session);
 	if (holder != NULL || cmd->owner.data != NULL)
 		return holder;
-	holder = cmd->again != 0 ? le_core_find_token(core, cmd->again) : NULL;
+	holder = cmd->again != 0 ? le_core_find_entry(core, cmd->ns, cmd->name, cmd->again) : NULL;
 	if (holder != NULL && holder->session == cmd->session && is_unnamed_holder(holder, lock, cmd))
 		return holder;
 	le_link_foreach(link, next, &session->holds)
@@ -70,8 +76,8 @@ find_reentrant(const LeCore *core, const LeLock *lock, const LeSession *session,
 }
 
 /* A name is used in one way at a time. */
-static LeStatus
-check_use(const LeLock *lock, const LeCommand *cmd)
+LeStatus
+le_acquire_use(const LeLock *lock, const LeCommand *cmd)
 {
 	if (lock->held == 0 && lock->waiting == 0)
 		return LE_OK;
@@ -84,8 +90,8 @@ check_use(const LeLock *lock, const LeCommand *cmd)
 	return LE_OK;
 }
 
-static bool
-held_by_session(const LeLock *lock, uint64_t session)
+bool
+le_held_by_session(const LeLock *lock, uint64_t session)
 {
 	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
 	{
@@ -95,8 +101,8 @@ held_by_session(const LeLock *lock, uint64_t session)
 	return false;
 }
 
-static void
-entry_wait(LeSession *session, LeEntry *entry, const LeCommand *cmd, LeTime now)
+void
+le_acquire_wait(LeSession *session, LeEntry *entry, const LeCommand *cmd, LeTime now)
 {
 	entry->waiter_session = cmd->session;
 	entry->waiter_sessno = cmd->sessno;
@@ -124,8 +130,8 @@ already_entered(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, 
 }
 
 /* May this request have its slot now, if nobody waits before it? */
-static bool
-admits(const LeLock *lock, const LeCommand *cmd, LeTime now)
+bool
+le_acquire_admitted(const LeLock *lock, const LeCommand *cmd, LeTime now)
 {
 	if (lock == NULL)
 		return true;
@@ -172,7 +178,7 @@ enter(LeCore *core, LeSession *session, const LeCommand *cmd, LeLease *lease, bo
 	}
 	else
 	{
-		entry_wait(session, entry, cmd, now);
+		le_acquire_wait(session, entry, cmd, now);
 		reply->status = LE_WAITING;
 	}
 	le_entry_queue(core, entry, now);
@@ -180,27 +186,34 @@ enter(LeCore *core, LeSession *session, const LeCommand *cmd, LeLease *lease, bo
 		le_lock_settle(core, lock, now);
 }
 
+/* The named lease that a request is to hang on, NULL if it names none. */
+LeStatus
+le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease **lease)
+{
+	*lease = NULL;
+	if (cmd->lease == 0)
+		return LE_OK;
+	*lease = le_core_find_lease(core, cmd->lease);
+	if (*lease == NULL || (*lease)->own || (*lease)->deadline <= now)
+		return LE_NO_LEASE;
+	return (*lease)->role != cmd->role ? LE_DENIED : LE_OK;
+}
+
 void
 le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	LeSession *session = le_session_touch(core, cmd->session, cmd->sessno, cmd->xact, now);
-	LeLease *lease = NULL;
+	LeLease *lease;
 	LeLock *lock;
 	LeEntry *entry;
 	bool admitted;
 
-	if (cmd->lease != 0)
-	{
-		lease = le_core_find_lease(core, cmd->lease);
-		reply->status = lease == NULL || lease->deadline <= now ? LE_NO_LEASE
-						: lease->role != cmd->role              ? LE_DENIED
-																: LE_OK;
-		if (reply->status != LE_OK)
-			return;
-	}
+	reply->status = le_acquire_lease(core, cmd, now, &lease);
+	if (reply->status != LE_OK)
+		return;
 	if (cmd->revision != 0)
 	{
-		entry = le_core_find_token(core, cmd->revision);
+		entry = le_core_find_entry(core, cmd->ns, cmd->name, cmd->revision);
 		if (entry != NULL)
 		{
 			already_entered(core, entry, cmd, now, reply);
@@ -210,23 +223,25 @@ le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	lock = le_core_find_lock(core, cmd->ns, cmd->name);
 	if (lock != NULL)
 	{
-		reply->status = check_use(lock, cmd);
+		reply->status = le_acquire_use(lock, cmd);
 		reply->count = lock->permits;
 		if (reply->status != LE_OK)
 			return;
-		entry = cmd->revision != 0 ? NULL : find_reentrant(core, lock, session, cmd, lease);
+		entry = cmd->revision != 0 ? NULL : le_acquire_again(core, lock, session, cmd, lease);
 		if (entry != NULL)
 		{
-			reacquire(core, entry, cmd, lease, now, reply);
+			reply->status = le_reentry_status(entry, cmd->mode, lease, cmd->ttl);
+			if (reply->status == LE_OK)
+				le_acquire_one_more(core, entry, cmd, now, reply);
 			return;
 		}
 	}
 
 	/* a waiter of old goes to its place, and is granted from there */
-	admitted = cmd->revision == 0 && admits(lock, cmd, now);
+	admitted = cmd->revision == 0 && le_acquire_admitted(lock, cmd, now);
 	if (!admitted && !cmd->enqueue)
 	{
-		reply->own = lock != NULL && held_by_session(lock, cmd->session);
+		reply->own = lock != NULL && le_held_by_session(lock, cmd->session);
 		if (cmd->wait == 0)
 		{
 			reply->status = LE_NOT_GRANTED;
@@ -257,11 +272,10 @@ le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 static LeEntry *
 find_own(LeCore *core, const LeCommand *cmd, LeReply *reply)
 {
-	LeEntry *entry = le_core_find_token(core, cmd->token);
+	LeEntry *entry = le_core_find_entry(core, cmd->ns, cmd->name, cmd->token);
 
 	reply->status = LE_NOT_HELD;
-	if (entry == NULL || entry->lapsed || entry->lock->ns != cmd->ns ||
-		!le_text_equal(le_text(entry->lock->name, entry->lock->name_len), cmd->name))
+	if (entry == NULL || entry->lapsed)
 		return NULL;
 	if (entry->state == LE_STATE_QUEUED && !entry->place)
 		return NULL;
@@ -295,12 +309,14 @@ le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		reply->status = LE_QUEUED;
 		return;
 	}
-	if (cmd->ttl != 0 && (entry->lease != NULL || entry->ttl == LE_TTL_BOUND))
+	if (cmd->ttl != 0 && (le_entry_named_lease(entry) != NULL || entry->ttl == LE_TTL_BOUND))
 	{
 		reply->status = LE_BAD_TTL;
 		return;
 	}
-	if (cmd->ttl != 0 && cmd->ttl != entry->ttl)
+	if (cmd->ttl != 0 && entry->lease != NULL)
+		le_lease_set_ttl(core, entry->lease, cmd->ttl);
+	else if (cmd->ttl != 0 && cmd->ttl != entry->ttl)
 	{
 		entry->ttl = cmd->ttl;
 		entry->saved_left = entry->ttl;
@@ -356,7 +372,7 @@ le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		return;
 	reply->valid_for = le_entry_time_left(entry, now);
 	reply->wrote = true;
-	if (entry->state == LE_STATE_HELD && entry->hold_count > 1 && entry->lease == NULL && !cmd->all_holds)
+	if (entry->state == LE_STATE_HELD && le_entry_holds(entry) > 1 && !cmd->all_holds)
 	{
 		entry->hold_count--;
 		le_slot_dirty(core, entry->slot);
@@ -406,11 +422,11 @@ le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		return;
 	}
 	reply->status = LE_QUEUED;
-	reply->own = held_by_session(entry->lock, cmd->session);
+	reply->own = le_held_by_session(entry->lock, cmd->session);
 	if (cmd->wait != 0 && !entry->answering)
 	{
 		displace_waiter(core, entry, reply);
-		entry_wait(session, entry, cmd, now);
+		le_acquire_wait(session, entry, cmd, now);
 		reply->status = LE_WAITING;
 	}
 	le_entry_arm(core, entry);
@@ -419,12 +435,11 @@ le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 void
 le_apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	LeEntry *entry = cmd->token != 0 ? le_core_find_token(core, cmd->token) : find_of_session(core, cmd);
+	LeEntry *entry = cmd->token != 0 ? le_core_find_entry(core, cmd->ns, cmd->name, cmd->token)
+									 : find_of_session(core, cmd);
 
 	reply->status = LE_NOT_HELD;
-	if (entry == NULL || entry->lapsed || (entry->state != LE_STATE_HELD && !entry->place) ||
-		entry->lock->ns != cmd->ns ||
-		!le_text_equal(le_text(entry->lock->name, entry->lock->name_len), cmd->name))
+	if (entry == NULL || entry->lapsed || (entry->state != LE_STATE_HELD && !entry->place))
 		return;
 	if (cmd->role != 0 && entry->role != cmd->role)
 	{

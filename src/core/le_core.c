@@ -37,6 +37,7 @@ le_core_create(const LeEnv *env, uint32_t max_sessions, int64_t next_revision)
 	le_pool_init(&core->entries, sizeof(LeEntry));
 	le_pool_init(&core->holds, sizeof(LeHold));
 	le_pool_init(&core->leases, sizeof(LeLease));
+	le_pool_init(&core->groups, sizeof(LeGroup));
 	le_link_init(&core->lapsed);
 	core->answers_tail = &core->answers;
 	return core;
@@ -58,11 +59,26 @@ entry_free(LeCore *core, LeEntry *entry)
 	le_pool_put(&core->entries, entry);
 }
 
+char *
+le_spare_take(LeSpares *spares)
+{
+	assert(spares->taken < spares->n);
+	return spares->items[spares->taken++];
+}
+
+static void
+spares_free(LeCore *core, LeSpares *spares)
+{
+	while (spares->taken < spares->n)
+		le_free_text(core, &spares->items[spares->taken++]);
+	spares->n = spares->taken = 0;
+}
+
 static void
 free_spares(LeCore *core)
 {
-	le_free_text(core, &core->spare_name);
-	le_free_text(core, &core->spare_owner);
+	spares_free(core, &core->spare_names);
+	spares_free(core, &core->spare_owners);
 	le_free_text(core, &core->spare_value);
 }
 
@@ -112,6 +128,9 @@ le_core_destroy(LeCore *core)
 	le_pool_destroy(core, &core->entries);
 	le_pool_destroy(core, &core->holds);
 	le_pool_destroy(core, &core->leases);
+	le_pool_destroy(core, &core->groups);
+	free_array(core, core->spare_names.items);
+	free_array(core, core->spare_owners.items);
 	free_array(core, core->heap.items);
 	free_array(core, core->lock_hash);
 	free_array(core, core->token_hash);
@@ -223,7 +242,7 @@ le_session_touch(LeCore *core, uint64_t id, uint32_t sessno, uint32_t xact, LeTi
 static bool
 spare_text(LeCore *core, char **spare, LeText text)
 {
-	le_free_text(core, spare);
+	*spare = NULL;
 	if (text.data == NULL)
 		return true;
 	*spare = core->env.alloc(core->env.arg, text.len > 0 ? text.len : 1);
@@ -232,29 +251,75 @@ spare_text(LeCore *core, char **spare, LeText text)
 	return *spare != NULL;
 }
 
+static bool
+spares_room(LeCore *core, LeSpares *spares, uint32_t n)
+{
+	if (n <= spares->cap)
+		return true;
+	free_array(core, spares->items);
+	spares->cap = 0;
+	spares->items = core->env.alloc(core->env.arg, n * sizeof(char *));
+	if (spares->items == NULL)
+		return false;
+	spares->cap = n;
+	return true;
+}
+
+static bool
+spares_add(LeCore *core, LeSpares *spares, LeText text)
+{
+	assert(spares->n < spares->cap);
+	if (!spare_text(core, &spares->items[spares->n], text))
+		return false;
+	if (text.data != NULL)
+		spares->n++;
+	return true;
+}
+
+/* Names of locks that are to be made, and an owner for each entry. */
+static bool
+reserve_texts(LeCore *core, const LeCommand *cmd, uint32_t n)
+{
+	free_spares(core);
+	if (!spares_room(core, &core->spare_names, n) || !spares_room(core, &core->spare_owners, n) ||
+		!spare_text(core, &core->spare_value, cmd->value))
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+	{
+		LeText name = cmd->nnames > 0 ? cmd->names[i] : cmd->name;
+
+		if (!spares_add(core, &core->spare_owners, cmd->owner))
+			return false;
+		if (cmd->kind == LE_CMD_ACQUIRE && le_core_find_lock(core, cmd->ns, name) == NULL &&
+			!spares_add(core, &core->spare_names, name))
+			return false;
+	}
+	return true;
+}
+
 bool
 le_core_reserve(LeCore *core, const LeCommand *cmd)
 {
-	if (!spare_text(core, &core->spare_owner, cmd->owner) ||
-		!spare_text(core, &core->spare_value, cmd->value))
+	uint32_t n = cmd->nnames > 0 ? cmd->nnames : 1;
+
+	if (!reserve_texts(core, cmd, n))
 		return false;
 	if (cmd->kind != LE_CMD_ACQUIRE && cmd->kind != LE_CMD_GRANT_LEASE)
 		return true;
 
-	/* each lock, entry and lease has one timer, and this may add one of each */
+	/* each lock, entry and lease has one timer, and this may add these */
 	if (!le_hashes_reserve(core) ||
-		!le_heap_reserve(core, core->entries.used + core->locks.used + core->leases.used + 3))
+		!le_heap_reserve(core, core->entries.used + core->locks.used + core->leases.used + 2 * n + 1))
+		return false;
+	if ((cmd->kind == LE_CMD_GRANT_LEASE || cmd->nnames > 0) && !le_pool_reserve(core, &core->leases, 1))
 		return false;
 	if (cmd->kind == LE_CMD_GRANT_LEASE)
-		return le_pool_reserve(core, &core->leases, 1);
-
-	if (le_core_find_lock(core, cmd->ns, cmd->name) == NULL &&
-		!spare_text(core, &core->spare_name, cmd->name))
-		return false;
+		return true;
 
 	/* every one that waits may be granted a slot without another reserve */
-	return le_pool_reserve(core, &core->locks, 1) && le_pool_reserve(core, &core->entries, 1) &&
-		   le_pool_reserve(core, &core->holds, 1) && le_pool_reserve(core, &core->slots, core->queued + 1);
+	return le_pool_reserve(core, &core->locks, n) && le_pool_reserve(core, &core->entries, n) &&
+		   le_pool_reserve(core, &core->holds, n) && le_pool_reserve(core, &core->slots, core->queued + n) &&
+		   (cmd->nnames == 0 || le_pool_reserve(core, &core->groups, 1));
 }
 
 /* --- ends of transactions, sessions and fences --- */
@@ -319,7 +384,10 @@ le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	switch (cmd->kind)
 	{
 		case LE_CMD_ACQUIRE:
-			le_apply_acquire(core, cmd, now, reply);
+			if (cmd->nnames > 0)
+				le_apply_acquire_group(core, cmd, now, reply);
+			else
+				le_apply_acquire(core, cmd, now, reply);
 			break;
 		case LE_CMD_AWAIT:
 			le_apply_await(core, cmd, now, reply);
@@ -328,10 +396,13 @@ le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 			le_apply_renew(core, cmd, now, reply);
 			break;
 		case LE_CMD_RELEASE:
-			le_apply_release(core, cmd, now, reply);
-			break;
 		case LE_CMD_CHECK:
-			le_apply_check(core, cmd, now, reply);
+			if (cmd->nnames > 0)
+				le_apply_each(core, cmd, now, reply);
+			else if (cmd->kind == LE_CMD_RELEASE)
+				le_apply_release(core, cmd, now, reply);
+			else
+				le_apply_check(core, cmd, now, reply);
 			break;
 		case LE_CMD_FORCE:
 			le_apply_force(core, cmd, now, reply);
@@ -492,11 +563,17 @@ le_entry_time_left(const LeEntry *entry, LeTime now)
 	return deadline > now ? deadline - now : 0;
 }
 
+LeLease *
+le_entry_named_lease(const LeEntry *entry)
+{
+	return entry->lease != NULL && !entry->lease->own ? entry->lease : NULL;
+}
+
 /* On a named lease an acquire is counted only while one may roll back. */
 uint32_t
 le_entry_holds(const LeEntry *entry)
 {
-	return entry->lease != NULL ? 1 : entry->hold_count;
+	return le_entry_named_lease(entry) != NULL ? 1 : entry->hold_count;
 }
 
 /* --- effects --- */
@@ -598,6 +675,7 @@ le_core_batch_done(LeCore *core, uint64_t lsn)
 		entry->answering = false;
 		entry->waiter_session = 0;
 	}
+	assert(core->passed == NULL);
 	core->answers = NULL;
 	core->answers_tail = &core->answers;
 
@@ -659,7 +737,7 @@ le_core_lease_at(const LeCore *core, uint32_t place)
 	if (place >= le_pool_places(&core->leases))
 		return NULL;
 	lease = le_pool_at(&core->leases, place);
-	return lease->id != 0 && !lease->ended ? lease : NULL;
+	return lease->id != 0 && !lease->ended && !lease->own ? lease : NULL;
 }
 
 uint64_t

@@ -255,17 +255,19 @@ typedef struct LeSlot LeSlot;
 typedef struct LeLock LeLock;
 typedef struct LeLease LeLease;
 typedef struct LeHold LeHold;
+typedef struct LeGroup LeGroup;
 typedef struct LeCore LeCore;
 
 /*
  * Entries that are granted together or not at all, one in each of several
  * locks, all with one token; only while they wait.
  */
-typedef struct LeGroup
+struct LeGroup
 {
 	LeEntry *members; /* the first one carries the wait */
 	LeEntry *blocked; /* this one was not ready when last looked */
-} LeGroup;
+	LeGroup *passed_next;
+};
 
 /* One place in a lock that one holder can have; it owns a row. */
 struct LeSlot
@@ -312,9 +314,17 @@ struct LeEntry
 	LeEntry *token_next; /* in the hash of tokens */
 	LeEntry *answer_next;
 	LeEntry *ended_next;
-	LeEntry *dirty_next; /* in the list of dirty places */
+	union
+	{
+		LeEntry *dirty_next; /* place: in the list of dirty places */
+		LeEntry *group_next; /* grouped: the next member */
+	};
 	LeLock *lock;
-	LeSlot *slot;   /* while HELD */
+	union
+	{
+		LeSlot *slot;   /* HELD */
+		LeGroup *group; /* QUEUED and grouped */
+	};
 	LeLease *lease; /* NULL: a lease of its own */
 	LeHold *holds;  /* the uncommitted ones */
 	char *owner;    /* NULL: the session */
@@ -360,6 +370,7 @@ struct LeEntry
 	uint8_t answer;       /* LeStatus for whoever waits */
 	bool answering;       /* in the list of answers */
 	bool place;           /* a queue place, not a blocked call */
+	bool grouped;         /* QUEUED with others, or was until its batch */
 	bool lapsed;          /* ended, but still fenced */
 	int64_t answer_token; /* what the waiter is told */
 	LeRow row;            /* queue place's row */
@@ -392,6 +403,8 @@ struct LeLease
 	uint32_t role;
 	uint8_t owner_len;
 	bool ended;
+	bool own; /* of a group alone: its id is their token, and it
+								 * ends with the last of them */
 	char *owner;
 	LeRow row;
 };
@@ -510,15 +523,18 @@ extern bool le_core_load_place(LeCore *core, const LeLoad *load, LeTime now);
 /* A negative time_left: it has ended, and its row is to go. */
 extern bool le_core_load_lease(LeCore *core, const LeCommand *cmd, LeTime time_left, uint64_t locator,
 							   LeTime now);
-/* Add an uncommitted hold to the entry with this token. */
-extern bool le_core_load_hold(LeCore *core, int64_t token, uint64_t session, uint32_t sessno, uint32_t xact,
-							  uint32_t subxact);
+/* Add an uncommitted hold of this session, xact and subxact to the entry with
+ * this ns, name and token. */
+extern bool le_core_load_hold(LeCore *core, const LeCommand *hold);
 /* Nothing more to load: locks whose holders are gone are granted on. */
 extern void le_core_load_done(LeCore *core, LeTime now);
 
 /* --- looking --- */
 
+/* An entry with this token; those of a group share theirs. */
 extern LeEntry *le_core_find_token(const LeCore *core, int64_t token);
+/* The one that is in this lock. */
+extern LeEntry *le_core_find_entry(const LeCore *core, LeKind ns, LeText name, int64_t token);
 /* What the blocked call of this session waits for; NULL: it has none. */
 extern LeEntry *le_core_waiting_on(const LeCore *core, uint64_t session, uint32_t sessno);
 extern LeLease *le_core_find_lease(const LeCore *core, int64_t id);
@@ -540,6 +556,8 @@ extern const LeStats *le_core_stats(const LeCore *core);
 
 /* Time left of an entry's lease, own or named; LE_NEVER when bound. */
 extern LeTime le_entry_time_left(const LeEntry *entry, LeTime now);
+/* The named lease that it hangs on; NULL: none. */
+extern LeLease *le_entry_named_lease(const LeEntry *entry);
 extern uint32_t le_entry_holds(const LeEntry *entry);
 
 /* Checks every internal invariant; aborts with a message.  For tests. */

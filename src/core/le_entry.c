@@ -57,15 +57,14 @@ le_lock_get(LeCore *core, LeKind ns, LeText name)
 
 	if (lock != NULL)
 		return lock;
-	assert(core->spare_name != NULL);
 	lock = le_pool_get(&core->locks);
 	lock->hash = (uint32_t) le_hash_name(core, ns, name);
 	lock->ns = (uint8_t) ns;
-	lock->name = core->spare_name;
+	lock->name = le_spare_take(&core->spare_names);
 	lock->name_len = (uint16_t) name.len;
 	lock->timer.kind = LE_TIMER_LOCK;
 	le_link_init(&lock->queue);
-	core->spare_name = NULL;
+	assert(le_text_equal(le_text(lock->name, lock->name_len), name));
 	le_lock_hash_add(core, lock);
 	return lock;
 }
@@ -144,7 +143,7 @@ le_reentry_status(const LeEntry *holder, LeMode mode, const LeLease *lease, LeTi
 {
 	if (holder->mode == LE_MODE_SHARED && mode == LE_MODE_EXCLUSIVE)
 		return LE_BAD_UPGRADE;
-	if (holder->lease != lease)
+	if (le_entry_named_lease(holder) != lease)
 		return LE_BAD_TTL;
 	if (lease == NULL && (holder->ttl == LE_TTL_BOUND) != (ttl == LE_TTL_BOUND))
 		return LE_BAD_TTL;
@@ -159,11 +158,13 @@ le_reentry_status(const LeEntry *holder, LeMode mode, const LeLease *lease, LeTi
 bool
 le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 {
-	if (holder->lease != NULL && holder->holds == NULL)
+	if (le_entry_named_lease(holder) != NULL && holder->holds == NULL)
 		return false;
 	holder->hold_count++;
 	le_slot_dirty(core, holder->slot);
-	if (holder->lease == NULL && ttl != LE_TTL_BOUND)
+	if (holder->lease != NULL && holder->lease->own)
+		le_lease_extend(core, holder->lease, ttl, now);
+	else if (holder->lease == NULL && ttl != LE_TTL_BOUND)
 	{
 		LeTime deadline = le_add(now, ttl);
 
@@ -243,11 +244,12 @@ answer_of_end(const LeEntry *entry, LeEnd how)
 	return LE_NOT_GRANTED;
 }
 
-/* End an entry; its lock is not settled yet. */
-static void
-entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until)
+/* An entry's end; its lock is not settled yet. */
+void
+le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until)
 {
 	LeLock *lock = entry->lock;
+	LeLease *lease = entry->lease;
 
 	while (entry->holds != NULL)
 		le_hold_remove(core, entry->holds);
@@ -264,6 +266,8 @@ entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until)
 	le_entry_set_state(entry, entry->state, LE_STATE_ENDED);
 	entry->end = (uint8_t) how;
 	le_unlink(&entry->lease_link);
+	if (lease != NULL && lease->own && le_link_empty(&lease->entries))
+		le_lease_end(core, lease, how, 0);
 	le_unlink(&entry->session_link);
 	le_timer_clear(core, &entry->timer);
 	le_token_hash_remove(core, entry);
@@ -309,11 +313,11 @@ queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
 	LeEntry *holder;
 	LeStatus status;
 
-	if (head->place || lock->permits > 0)
+	if (head->place || head->grouped || lock->permits > 0)
 		return false;
 	holder =
 		le_lock_owned(lock, head->role, le_text(head->owner, head->owner_len), head->lease, head->session);
-	if (holder == NULL || holder->lease != head->lease)
+	if (holder == NULL || le_entry_named_lease(holder) != head->lease)
 		return false;
 	status = le_reentry_status(holder, head->mode, head->lease, head->ttl);
 	if (status == LE_OK)
@@ -345,19 +349,13 @@ queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
 		core->stats.grants++;
 	}
 	le_answer(core, head, status, status == LE_OK ? holder->token : 0);
-	entry_finish(core, head, LE_END_REPLACED, 0);
+	le_entry_finish(core, head, LE_END_REPLACED, 0);
 	return true;
 }
 
-/*
- * Grant on as far as the queue's order allows; every change to a lock ends
- * here.  A request that can be granted never waits for another batch.
- */
-void
-le_lock_settle(LeCore *core, LeLock *lock, LeTime now)
+static void
+lock_settle(LeCore *core, LeLock *lock, LeTime now)
 {
-	if (core->loading)
-		return; /* not all who wait are there yet */
 	while (lock->waiting > 0)
 	{
 		LeEntry *head = le_container(lock->queue.next, LeEntry, queue_link);
@@ -371,14 +369,42 @@ le_lock_settle(LeCore *core, LeLock *lock, LeTime now)
 		if ((head->owner != NULL || head->lease != NULL) && lock->held > 0 &&
 			queue_head_joins(core, lock, head, now))
 			continue;
-		if (!le_lock_admits(lock, head->mode, now))
+		if (head->grouped ? !le_group_ready(head->group, now) : !le_lock_admits(lock, head->mode, now))
 			break;
-		le_entry_grant(core, head, now);
-		core->stats.handoffs++;
+		if (head->grouped)
+			le_group_grant(core, head->group, now);
+		else
+		{
+			le_entry_grant(core, head, now);
+			core->stats.handoffs++;
+		}
 	}
 	if (lock->held == 0 && lock->waiting == 0)
 		lock->permits = 0;
 	le_lock_timer(core, lock, now);
+}
+
+/*
+ * Grant on as far as the queue's order allows; every change to a lock ends
+ * here.  A request that can be granted never waits for another batch.  A group
+ * that leaves its queues makes room in other locks, and so on: by a list, not
+ * by recursion, which callers could make as deep as there are sessions.
+ */
+void
+le_lock_settle(LeCore *core, LeLock *lock, LeTime now)
+{
+	if (core->loading)
+		return; /* not all who wait are there yet */
+	lock_settle(core, lock, now);
+	while (core->passed != NULL)
+	{
+		LeGroup *group = core->passed;
+
+		core->passed = group->passed_next;
+		for (LeEntry *member = group->members; member != NULL; member = member->group_next)
+			lock_settle(core, member->lock, now);
+		le_pool_put(&core->groups, group);
+	}
 }
 
 /* --- entries --- */
@@ -421,7 +447,8 @@ le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease, L
 
 	entry->lock = lock;
 	entry->token = cmd->token != 0 ? cmd->token : cmd->revision != 0 ? cmd->revision : core->next_revision++;
-	assert(le_core_find_token(core, entry->token) == NULL);
+	assert(le_core_find_entry(core, (LeKind) lock->ns, le_text(lock->name, lock->name_len), entry->token) ==
+		   NULL);
 	entry->mode = (uint8_t) cmd->mode;
 	entry->ttl = lease != NULL ? lease->ttl : cmd->ttl;
 	entry->deadline = LE_NEVER;
@@ -432,9 +459,8 @@ le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease, L
 	entry->timer.kind = LE_TIMER_ENTRY;
 	if (cmd->owner.data != NULL)
 	{
-		entry->owner = core->spare_owner;
+		entry->owner = le_spare_take(&core->spare_owners);
 		entry->owner_len = (uint8_t) cmd->owner.len;
-		core->spare_owner = NULL;
 	}
 	if (cmd->value.data != NULL)
 	{
@@ -590,13 +616,18 @@ le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until, Le
 		le_timer_set(core, &entry->timer, entry->deadline);
 		return;
 	}
+	if (entry->state == LE_STATE_QUEUED && entry->grouped)
+	{
+		le_group_end(core, entry->group, how);
+		return;
+	}
 	if (entry->lapsed)
 	{
 		if (entry->cool_until > cool_until)
 			cool_until = entry->cool_until;
 		le_unlink(&entry->queue_link);
 	}
-	entry_finish(core, entry, how, cool_until);
+	le_entry_finish(core, entry, how, cool_until);
 }
 
 /*

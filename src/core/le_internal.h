@@ -39,6 +39,15 @@ typedef struct LeSession
 	LeEntry *waiting_on; /* what its blocked call waits for */
 } LeSession;
 
+/* Copies of a command's texts, to be taken in their order. */
+typedef struct LeSpares
+{
+	char **items;
+	uint32_t cap;
+	uint32_t n;
+	uint32_t taken;
+} LeSpares;
+
 struct LeCore
 {
 	LeEnv env;
@@ -48,7 +57,7 @@ struct LeCore
 	LeSession *sessions;
 	uint32_t max_sessions;
 
-	LePool locks, slots, entries, holds, leases;
+	LePool locks, slots, entries, holds, leases, groups;
 	LeHeap heap;
 	uint32_t queued; /* entries in state QUEUED, all locks */
 	bool loading;    /* between the first row and load_done */
@@ -64,7 +73,8 @@ struct LeCore
 	uint32_t lease_count;
 
 	/* copies of the command's texts, made by le_core_reserve() */
-	char *spare_name, *spare_owner, *spare_value;
+	LeSpares spare_names, spare_owners;
+	char *spare_value;
 
 	/* effects of the batch */
 	LeSlot *dirty_slots;
@@ -75,6 +85,9 @@ struct LeCore
 	LeEntry *ended;
 	LeLock *doomed;
 	LeLink lapsed;
+
+	LeGroup *passed; /* groups that have left their queues: their locks are
+								 * to be settled */
 };
 
 /* --- le_struct.c: pools, heap, lists, hashes --- */
@@ -179,6 +192,7 @@ extern void le_answer(LeCore *core, LeEntry *entry, LeStatus status, int64_t tok
 extern bool le_lock_admits(const LeLock *lock, LeMode mode, LeTime now);
 extern void le_lock_settle(LeCore *core, LeLock *lock, LeTime now);
 extern void le_lock_timer(LeCore *core, LeLock *lock, LeTime now);
+extern void le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until);
 extern LeEntry *le_lock_owned(const LeLock *lock, uint32_t role, LeText owner, const LeLease *lease,
 							  uint64_t session);
 extern LeStatus le_reentry_status(const LeEntry *holder, LeMode mode, const LeLease *lease, LeTime ttl);
@@ -198,7 +212,31 @@ extern void le_lease_renew(LeCore *core, LeLease *lease, LeTime now);
 extern void le_lease_dirty(LeCore *core, LeLease *lease);
 extern void le_lease_arm(LeCore *core, LeLease *lease);
 
+extern LeLease *le_lease_new(LeCore *core, int64_t id, LeTime ttl, uint32_t role);
+extern void le_lease_start(LeCore *core, LeLease *lease, LeTime now);
+extern void le_lease_set_ttl(LeCore *core, LeLease *lease, LeTime ttl);
+extern void le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now);
+
+/* --- le_group.c: several locks at once --- */
+
+extern bool le_group_ready(LeGroup *group, LeTime now);
+extern void le_group_grant(LeCore *core, LeGroup *group, LeTime now);
+extern void le_group_end(LeCore *core, LeGroup *group, LeEnd how);
+extern void le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void le_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+
 /* --- le_command.c --- */
+
+/* The parts of an acquire. */
+extern LeStatus le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease **lease);
+extern LeStatus le_acquire_use(const LeLock *lock, const LeCommand *cmd);
+extern LeEntry *le_acquire_again(const LeCore *core, const LeLock *lock, const LeSession *session,
+								 const LeCommand *cmd, const LeLease *lease);
+extern void le_acquire_one_more(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now,
+								LeReply *reply);
+extern bool le_acquire_admitted(const LeLock *lock, const LeCommand *cmd, LeTime now);
+extern void le_acquire_wait(LeSession *session, LeEntry *entry, const LeCommand *cmd, LeTime now);
+extern bool le_held_by_session(const LeLock *lock, uint64_t session);
 
 extern void le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
@@ -212,6 +250,7 @@ extern void le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now,
 /* --- le_core.c --- */
 
 extern void le_free_text(LeCore *core, char **text);
+extern char *le_spare_take(LeSpares *spares);
 
 extern LeSession *le_session_touch(LeCore *core, uint64_t session, uint32_t sessno, uint32_t xact,
 								   LeTime now);

@@ -28,28 +28,44 @@ le_lease_arm(LeCore *core, LeLease *lease)
 	le_timer_set(core, &lease->timer, at);
 }
 
-void
-le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
+LeLease *
+le_lease_new(LeCore *core, int64_t id, LeTime ttl, uint32_t role)
 {
 	LeLease *lease = le_pool_get(&core->leases);
 
-	lease->id = cmd->token != 0 ? cmd->token : core->next_revision++;
-	lease->ttl = cmd->ttl;
-	lease->deadline = le_add(now, cmd->ttl);
-	lease->saved_at = now;
-	lease->saved_left = lease->ttl;
-	lease->role = cmd->role;
+	lease->id = id;
+	lease->ttl = ttl;
+	lease->deadline = LE_NEVER;
+	lease->role = role;
 	lease->timer.kind = LE_TIMER_LEASE;
 	le_link_init(&lease->entries);
-	if (cmd->owner.data != NULL)
-	{
-		lease->owner = core->spare_owner;
-		lease->owner_len = (uint8_t) cmd->owner.len;
-		core->spare_owner = NULL;
-	}
 	le_lease_hash_add(core, lease);
+	return lease;
+}
+
+/* Its TTL runs, and it is written. */
+void
+le_lease_start(LeCore *core, LeLease *lease, LeTime now)
+{
+	lease->deadline = le_add(now, lease->ttl);
+	lease->saved_at = now;
+	lease->saved_left = lease->ttl;
 	le_lease_arm(core, lease);
 	le_lease_dirty(core, lease);
+}
+
+void
+le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	LeLease *lease =
+		le_lease_new(core, cmd->token != 0 ? cmd->token : core->next_revision++, cmd->ttl, cmd->role);
+
+	if (cmd->owner.data != NULL)
+	{
+		lease->owner = le_spare_take(&core->spare_owners);
+		lease->owner_len = (uint8_t) cmd->owner.len;
+	}
+	le_lease_start(core, lease, now);
 	reply->token = lease->id;
 	reply->valid_for = lease->ttl;
 	reply->wrote = true;
@@ -67,6 +83,32 @@ le_lease_renew(LeCore *core, LeLease *lease, LeTime now)
 		le_lease_dirty(core, lease);
 	}
 	le_lease_arm(core, lease);
+}
+
+void
+le_lease_set_ttl(LeCore *core, LeLease *lease, LeTime ttl)
+{
+	if (ttl == lease->ttl)
+		return;
+	lease->ttl = ttl;
+	lease->saved_left = ttl;
+	le_lease_dirty(core, lease);
+}
+
+/* For at least this long from now on, and from each renewal. */
+void
+le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now)
+{
+	LeTime deadline = le_add(now, ttl);
+
+	if (ttl > lease->ttl)
+		lease->ttl = ttl;
+	if (deadline > lease->deadline)
+		lease->deadline = deadline;
+	lease->saved_at = now;
+	lease->saved_left = lease->deadline - now;
+	le_lease_arm(core, lease);
+	le_lease_dirty(core, lease);
 }
 
 /* End a lease and all that hangs on it. */
@@ -118,7 +160,7 @@ le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	LeLease *lease = le_core_find_lease(core, cmd->lease);
 
-	if (lease == NULL)
+	if (lease == NULL || lease->own)
 	{
 		reply->status = LE_NO_LEASE;
 		return;

@@ -82,6 +82,8 @@ le_core_load_slot(LeCore *core, const LeLoad *load, LeTime now)
 		lock->not_before = load->not_before;
 	if (load->held && cmd.lease != 0)
 		lease = le_core_find_lease(core, cmd.lease);
+	if (lease != NULL && lease->id == cmd.token)
+		lease->own = true;
 	if (!load->held)
 	{
 		le_slot_add_free(lock, slot);
@@ -164,17 +166,16 @@ le_core_load_lease(LeCore *core, const LeCommand *cmd, LeTime time_left, uint64_
 }
 
 bool
-le_core_load_hold(LeCore *core, int64_t token, uint64_t session, uint32_t sessno, uint32_t xact,
-				  uint32_t subxact)
+le_core_load_hold(LeCore *core, const LeCommand *hold)
 {
-	LeEntry *entry = le_core_find_token(core, token);
+	LeEntry *entry = le_core_find_entry(core, hold->ns, hold->name, hold->token);
 
 	if (entry == NULL)
 		return true;
 	if (!le_pool_reserve(core, &core->holds, 1))
 		return false;
-	le_session_touch(core, session, sessno, xact, 0);
-	le_entry_add_hold(core, entry, session, sessno, xact, subxact);
+	le_session_touch(core, hold->session, hold->sessno, hold->xact, 0);
+	le_entry_add_hold(core, entry, hold->session, hold->sessno, hold->xact, hold->subxact);
 	return true;
 }
 
@@ -219,6 +220,23 @@ check_rings(const LeTimer *timer, LeTime at)
 	CHECK(at == LE_NEVER || (timer->pos != 0 && timer->at <= at));
 }
 
+static const LeEntry *
+find_in(const LeCore *core, const LeLock *lock, const LeEntry *entry)
+{
+	return le_core_find_entry(core, (LeKind) lock->ns, le_text(lock->name, lock->name_len), entry->token);
+}
+
+static void
+check_lease(const LeCore *core, const LeEntry *entry)
+{
+	const LeLease *lease = entry->lease;
+
+	CHECK(!lease->ended && le_core_find_lease(core, lease->id) == lease);
+	CHECK(!lease->own || lease->id == entry->token);
+	check_timer(core, &lease->timer);
+	check_rings(&lease->timer, lease->deadline);
+}
+
 static void
 check_holder(const LeCore *core, const LeLock *lock, const LeSlot *slot)
 {
@@ -228,7 +246,7 @@ check_holder(const LeCore *core, const LeLock *lock, const LeSlot *slot)
 	CHECK(entry->slot == slot && entry->lock == lock);
 	CHECK(entry->mode == lock->mode);
 	CHECK(entry->hold_count > 0);
-	CHECK(le_core_find_token(core, entry->token) == entry);
+	CHECK(find_in(core, lock, entry) == entry);
 	CHECK(entry->token < core->next_revision);
 	for (const LeHold *hold = entry->holds; hold != NULL; hold = hold->next)
 	{
@@ -241,11 +259,37 @@ check_holder(const LeCore *core, const LeLock *lock, const LeSlot *slot)
 	if (entry->lapsed)
 		CHECK(core->env.fenced != NULL);
 	else if (entry->lease != NULL)
-		CHECK(!entry->lease->ended);
+		check_lease(core, entry);
 	else
 		check_rings(&entry->timer, entry->deadline);
 	if (entry->ttl == LE_TTL_BOUND && entry->lease == NULL && !entry->lapsed)
 		CHECK(entry->session != 0 && entry->deadline == LE_NEVER);
+}
+
+/* Would this entry be granted now, were it not for its group? */
+static bool
+is_ready(const LeEntry *entry)
+{
+	const LeLock *lock = entry->lock;
+
+	return lock->queue.next == &entry->queue_link && le_lock_admits(lock, entry->mode, LE_NEVER) &&
+		   (lock->not_before == 0 || lock->timer.pos == 0);
+}
+
+static void
+check_group(const LeEntry *entry)
+{
+	bool ready = true, found = false;
+
+	for (const LeEntry *member = entry->group->members; member != NULL; member = member->group_next)
+	{
+		CHECK(member->grouped && member->group == entry->group && member->token == entry->token);
+		CHECK(member->state == LE_STATE_QUEUED);
+		CHECK((member->waiter_session != 0) == (member == entry->group->members));
+		ready &= is_ready(member);
+		found |= member == entry;
+	}
+	CHECK(found && !ready);
 }
 
 static void
@@ -260,9 +304,12 @@ check_queue(const LeCore *core, const LeLock *lock)
 
 		CHECK(entry->state == LE_STATE_QUEUED && entry->lock == lock);
 		CHECK(entry->token > last);
-		CHECK(entry->place || entry->waiter_session != 0);
-		CHECK(entry->slot == NULL);
-		CHECK(le_core_find_token(core, entry->token) == entry);
+		CHECK(entry->place || entry->grouped || entry->waiter_session != 0);
+		if (entry->grouped)
+			check_group(entry);
+		else
+			CHECK(entry->slot == NULL);
+		CHECK(find_in(core, lock, entry) == entry);
 		check_timer(core, &entry->timer);
 		check_rings(&entry->timer, entry->wait_until);
 		last = entry->token;
@@ -308,7 +355,7 @@ check_lock(const LeCore *core, const LeLock *lock)
 		/* no lost wake-up: the first cannot be granted, or is cooling */
 		const LeEntry *head = le_container(lock->queue.next, LeEntry, queue_link);
 
-		CHECK(!le_lock_admits(lock, head->mode, LE_NEVER) || (lock->not_before != 0 && lock->timer.pos != 0));
+		CHECK(head->grouped || !is_ready(head));
 		if (lock->not_before != 0 && lock->held == 0)
 			check_rings(&lock->timer, lock->not_before);
 	}

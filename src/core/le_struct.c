@@ -410,6 +410,17 @@ le_core_find_token(const LeCore *core, int64_t token)
 	return entry;
 }
 
+LeEntry *
+le_core_find_entry(const LeCore *core, LeKind ns, LeText name, int64_t token)
+{
+	LeEntry *entry = le_core_find_token(core, token);
+
+	while (entry != NULL && !(entry->token == token && entry->lock->ns == ns &&
+							  le_text_equal(le_text(entry->lock->name, entry->lock->name_len), name)))
+		entry = entry->token_next;
+	return entry;
+}
+
 void
 le_lease_hash_add(LeCore *core, LeLease *lease)
 {

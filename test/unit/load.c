@@ -128,6 +128,16 @@ test_orphans(void)
 	stop();
 }
 
+static bool
+load_hold(const char *name, int64_t token, uint32_t session, uint32_t subxact)
+{
+	LeCommand hold = command(LE_CMD_ACQUIRE, session, name);
+
+	hold.token = token;
+	hold.subxact = subxact;
+	return le_core_load_hold(core, &hold);
+}
+
 static void
 test_uncommitted(void)
 {
@@ -138,8 +148,8 @@ test_uncommitted(void)
 	load.cmd.session = 101;
 	load.cmd.sessno = 1;
 	load_slot(load);
-	ok(le_core_load_hold(core, OLD, 101, 1, xacts[1], 2), "load a hold");
-	ok(le_core_load_hold(core, OLD + 1, 101, 1, xacts[1], 2), "one that is gone does no harm");
+	ok(load_hold("x", OLD, 1, 2), "load a hold");
+	ok(load_hold("x", OLD + 1, 1, 2), "one that is gone does no harm");
 	le_core_load_done(core, now);
 	batch();
 	undo(1, 3);
