@@ -165,6 +165,24 @@ AS 'MODULE_PATHNAME', 'le_try_acquire_lock';
 COMMENT ON FUNCTION @extschema@.try_acquire_lock(text, interval, text, text, bigint) IS
 'acquire_lock with wait => ''0'': the token, or NULL if somebody else holds the lock or is before us in the queue.';
 
+CREATE FUNCTION @extschema@.acquire_locks(
+	names text[],
+	ttl interval DEFAULT '30 s',
+	wait interval DEFAULT NULL,
+	mode text DEFAULT 'exclusive',
+	owner text DEFAULT NULL,
+	lease bigint DEFAULT NULL)
+RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_acquire_locks';
+COMMENT ON FUNCTION @extschema@.acquire_locks(text[], interval, interval, text, text, bigint) IS
+'Acquires several locks at once, as acquire_lock does one, and returns one token for all of them, or NULL, and none is held, if they were not granted within "wait". All queues are entered at one moment and nobody overtakes in any of them: no deadlock, whatever the order of the names. They share one TTL: renewing one renews all. At most 1000 names. Errors: 22023 bad argument, a name twice, or one that the same owner holds already; else as acquire_lock.';
+
+CREATE FUNCTION @extschema@.release_locks(names text[], token bigint)
+RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_release_locks';
+COMMENT ON FUNCTION @extschema@.release_locks(text[], bigint) IS
+'Releases those of these locks that the token holds, as release_lock does one: true if it held all of them. Errors: 22023 bad argument, 42501 another role''s locks.';
+
 CREATE FUNCTION @extschema@.renew_lock(name text, token bigint, ttl interval DEFAULT NULL)
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_renew_lock';

@@ -4,8 +4,10 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_type.h"
 #include "common/int.h"
 #include "mb/pg_wchar.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/timestamp.h"
@@ -14,11 +16,17 @@
 #include "le_compat.h"
 
 static LeText
-text_arg(FunctionCallInfo fcinfo, int number)
+datum_text(Datum datum)
 {
-	text *value = PG_GETARG_TEXT_PP(number);
+	text *value = DatumGetTextPP(datum);
 
 	return (LeText){VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value)};
+}
+
+static LeText
+text_arg(FunctionCallInfo fcinfo, int number)
+{
+	return datum_text(PG_GETARG_DATUM(number));
 }
 
 static void
@@ -28,10 +36,8 @@ bad_null(const char *argument)
 }
 
 static LeText
-sized_arg(FunctionCallInfo fcinfo, int number, const char *argument, uint32 max)
+sized(LeText value, const char *argument, uint32 max)
 {
-	LeText value = text_arg(fcinfo, number);
-
 	if (value.len == 0)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s must not be empty", argument),
 						errdetail("It is a text of 1 to %u bytes.", max)));
@@ -47,7 +53,62 @@ le_arg_name(FunctionCallInfo fcinfo, int number)
 {
 	if (PG_ARGISNULL(number))
 		bad_null("name");
-	return sized_arg(fcinfo, number, "name", LE_MAX_NAME);
+	return sized(text_arg(fcinfo, number), "name", LE_MAX_NAME);
+}
+
+static int
+compare_names(const void *a, const void *b)
+{
+	const LeText *x = a, *y = b;
+	int c = memcmp(x->data, y->data, Min(x->len, y->len));
+
+	return c != 0 ? c : x->len < y->len ? -1 : x->len > y->len ? 1 : 0;
+}
+
+static void
+check_duplicates(const LeText *names, int n)
+{
+	LeText *sorted = palloc_array(LeText, n);
+
+	memcpy(sorted, names, n * sizeof(LeText));
+	qsort(sorted, n, sizeof(LeText), compare_names);
+	for (int i = 1; i < n; i++)
+	{
+		if (compare_names(&sorted[i - 1], &sorted[i]) == 0)
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("names contains \"%.*s\" twice", (int) sorted[i].len, sorted[i].data)));
+	}
+	pfree(sorted);
+}
+
+LeText *
+le_arg_names(FunctionCallInfo fcinfo, int number, uint32 *count)
+{
+	ArrayType *array;
+	LeText *names;
+	Datum *elements;
+	bool *nulls;
+	int n;
+
+	if (PG_ARGISNULL(number))
+		bad_null("names");
+	array = PG_GETARG_ARRAYTYPE_P(number);
+	n = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+	if (n < 1 || n > LE_MAX_NAMES || ARR_NDIM(array) != 1)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("names is out of range: %d names in %d dimensions", n, ARR_NDIM(array)),
+						errdetail("It is an array of 1 to %d names in one dimension.", LE_MAX_NAMES)));
+	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &n);
+	names = palloc_array(LeText, n);
+	for (int i = 0; i < n; i++)
+	{
+		if (nulls[i])
+			bad_null("a name");
+		names[i] = sized(datum_text(elements[i]), "a name", LE_MAX_NAME);
+	}
+	check_duplicates(names, n);
+	*count = (uint32) n;
+	return names;
 }
 
 LeText
@@ -55,7 +116,7 @@ le_arg_owner(FunctionCallInfo fcinfo, int number)
 {
 	if (PG_ARGISNULL(number))
 		return (LeText){NULL, 0};
-	return sized_arg(fcinfo, number, "owner", LE_MAX_OWNER);
+	return sized(text_arg(fcinfo, number), "owner", LE_MAX_OWNER);
 }
 
 static bool

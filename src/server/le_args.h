@@ -19,6 +19,7 @@
  * range.  "number" is the argument's.
  */
 extern LeText le_arg_name(FunctionCallInfo fcinfo, int number);
+extern LeText *le_arg_names(FunctionCallInfo fcinfo, int number, uint32 *n);
 extern LeText le_arg_owner(FunctionCallInfo fcinfo, int number);
 extern LeMode le_arg_mode(FunctionCallInfo fcinfo, int number);
 extern int64 le_arg_token(FunctionCallInfo fcinfo, int number);

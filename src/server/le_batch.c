@@ -34,6 +34,7 @@
 #include "le_fence.h"
 #include "le_hints.h"
 #include "le_look.h"
+#include "le_names.h"
 #include "le_xact.h"
 
 Manager le_mgr;
@@ -83,6 +84,15 @@ answer_error(uint32 proc, int sqlstate, const char *message)
 
 	put_error(slot, sqlstate, message);
 	le_batch_answer(proc, pg_atomic_read_u32(&slot->posted), &reply);
+}
+
+/* Nobody waits for it any more. */
+static void
+answer_withdrawn(uint32 proc)
+{
+	LeReply reply = {.status = LE_NOT_GRANTED};
+
+	le_batch_answer(proc, pg_atomic_read_u32(&slot_of(proc)->posted), &reply);
 }
 
 /* Somebody else waits for its place from now on. */
@@ -218,6 +228,15 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 		if (cmd.wait > 0)
 			cmd.wait = Max(1, cmd.wait - (le_clock() - slot->posted_at));
 	}
+	if (cmd.nnames > 0)
+	{
+		cmd.names = le_names_get(slot);
+		if (cmd.names == NULL)
+		{
+			answer_withdrawn(proc);
+			return;
+		}
+	}
 	if (!le_core_reserve(le_mgr.core, &cmd))
 	{
 		answer_error(proc, ERRCODE_OUT_OF_MEMORY, "the lock_election manager is out of memory");
@@ -231,6 +250,8 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 		slot->revision = reply.token;
 		if (reply.own)
 		{
+			slot->reply.which = reply.which;
+			pg_write_barrier();
 			pg_atomic_write_u32(&slot->note, LE_NOTE_OWN);
 			le_wake((int) proc);
 		}
@@ -263,8 +284,7 @@ take_request(uint32 proc, LeTime now)
 	le_mgr.fresh[le_mgr.nfresh++] = proc;
 	if (overtaken_by_mail(slot))
 	{
-		reply.status = LE_NOT_GRANTED;
-		le_batch_answer(proc, number, &reply);
+		answer_withdrawn(proc);
 		return;
 	}
 	if (slot->revision == 0 && slot->command.kind <= LE_CMD_FENCE_ENDED)

@@ -11,7 +11,9 @@
  *		open, or is fenced by one.  A named owner can release from anywhere,
  *		and what has a TTL ends by itself: no edge.  Nor is there one to those
  *		who have permits, where another may come back just as well.  Who waits
- *		ahead in the queue waits for the same holders.
+ *		ahead in the queue waits for the same holders, unless it waits for other
+ *		locks as well: then it may keep this one from being granted, and there is
+ *		an edge to it.
  *	-	A backend that has waited for a lock of PostgreSQL for deadlock_timeout,
  *		time enough for PostgreSQL's own detector, waits for those whom
  *		pg_blocking_pids() tells.
@@ -120,6 +122,33 @@ add_holder(uint32 from, const LeEntry *holder)
 	}
 }
 
+/* What this entry waits for in its lock. */
+static void
+add_edges(uint32 from, const LeEntry *entry)
+{
+	const LeLock *lock = entry->lock;
+
+	for (const LeSlot *slot = lock->slots; slot != NULL && lock->permits <= 1; slot = slot->next)
+	{
+		if (slot->holder != NULL)
+			add_holder(from, slot->holder);
+	}
+	for (const LeLink *link = entry->queue_link.prev; link != &lock->queue; link = link->prev)
+	{
+		const LeEntry *ahead = le_container(link, LeEntry, queue_link);
+
+		if (ahead->grouped)
+			add_edge(from, ahead->group->members->waiter_sessno);
+	}
+}
+
+/* The next of several locks that a blocked call waits for. */
+static const LeEntry *
+next_member(const LeEntry *entry)
+{
+	return entry->grouped ? entry->group_next : NULL;
+}
+
 static bool
 waits_in_postgres(uint32 number)
 {
@@ -165,14 +194,8 @@ search(uint32 start)
 			if (waits_in_postgres(proc))
 				add_blockers(proc);
 		}
-		else if (entry->lock->permits <= 1)
-		{
-			for (const LeSlot *slot = entry->lock->slots; slot != NULL; slot = slot->next)
-			{
-				if (slot->holder != NULL)
-					add_holder(proc, slot->holder);
-			}
-		}
+		for (; entry != NULL; entry = next_member(entry))
+			add_edges(proc, entry);
 	}
 	return s.last >= 0;
 }
@@ -198,6 +221,22 @@ describe_lock(StringInfo buf, int pid)
 	appendStringInfoString(buf, "a lock");
 }
 
+/* Of the locks that "from" waits for the one that leads to "to". */
+static const LeLock *
+lock_between(uint32 from, const LeEntry *entry, uint32 to)
+{
+	const LeLock *lock = entry->lock;
+
+	for (; entry != NULL; entry = next_member(entry))
+	{
+		search_init(from);
+		add_edges(from, entry);
+		if (to == from ? s.last >= 0 : s.waiter[to] >= 0)
+			return entry->lock;
+	}
+	return lock;
+}
+
 static void
 describe_edge(StringInfo buf, uint32 from, uint32 to)
 {
@@ -209,8 +248,12 @@ describe_edge(StringInfo buf, uint32 from, uint32 to)
 	if (entry == NULL)
 		describe_lock(buf, le_proc(from)->pid);
 	else
-		appendStringInfo(buf, "%s \"%.*s\"", entry->lock->ns == LE_KIND_ELECTION ? "election" : "lock",
-						 (int) entry->lock->name_len, entry->lock->name);
+	{
+		const LeLock *lock = lock_between(from, entry, to);
+
+		appendStringInfo(buf, "%s \"%.*s\"", lock->ns == LE_KIND_ELECTION ? "election" : "lock",
+						 (int) lock->name_len, lock->name);
+	}
 	appendStringInfo(buf, "; blocked by process %d.", le_proc(to)->pid);
 }
 

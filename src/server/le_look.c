@@ -31,12 +31,12 @@ put_item(Page *page, const LeLock *lock, const LeEntry *entry, uint32 position)
 		return false;
 	memset(item, 0, sizeof(*item));
 	item->token = entry->token;
-	item->lease = entry->lease ? entry->lease->id : 0;
+	item->lease = le_entry_named_lease(entry) ? entry->lease->id : 0;
 	item->ago = page->now - (position ? entry->since : entry->acquired_at);
 	item->time_left = le_entry_time_left(entry, page->now);
 	item->session = entry->session;
 	item->role = entry->role;
-	item->slot = entry->slot ? entry->slot->number : -1;
+	item->slot = position ? -1 : entry->slot->number;
 	item->holds = (int32) le_entry_holds(entry);
 	item->waiters = lock->waiting;
 	item->position = position;

@@ -24,6 +24,7 @@
 
 #include "le_compat.h"
 #include "le_hooks.h"
+#include "le_names.h"
 #include "le_request.h"
 #include "le_xact.h"
 
@@ -388,6 +389,8 @@ post(LeRequestKind kind, const LeCommand *cmd)
 		put_text(&slot->command.owner, slot->payload, &len);
 		put_text(&slot->command.value, slot->payload, &len);
 	}
+	if (cmd->nnames > 0)
+		le_names_put(slot, cmd, len);
 	slot->need_flush = needs_flush();
 	slot->posted_at = le_clock();
 	slot->sqlstate = 0;
@@ -407,13 +410,18 @@ read_notes(const LeCommand *cmd)
 	if (note == 0)
 		return;
 	pg_atomic_write_u32(&my_slot->note, 0);
+	pg_read_barrier();
 	if (note & LE_NOTE_OWN)
+	{
+		LeText name = cmd->nnames > 0 ? cmd->names[my_slot->reply.which] : cmd->name;
+
 		ereport(
 			NOTICE,
 			(errmsg("lock \"%.*s\" is held by this very connection, which now waits for itself",
-					(int) cmd->name.len, cmd->name.data),
+					(int) name.len, name.data),
 			 errhint(
 				 "Only a named owner, a named lease or the transaction that acquired can acquire again.")));
+	}
 }
 
 static void
@@ -564,6 +572,7 @@ request(LeRequestKind kind, LeCommand *cmd, bool snapshot_kept)
 		wait_for_answer(number, cmd, snapshot_kept);
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(wait_cleanup, (Datum) 0);
+	le_names_done();
 
 	/* who died while it waited gets nothing: the exit undoes the grant */
 	if (my_slot->reply.waited)

@@ -90,9 +90,11 @@ typedef struct LeRequestSlot
 	pg_atomic_uint64 undo;      /* mailbox: xact << 32 | subxact; 0: none */
 	pg_atomic_uint32 mail;      /* mailbox: LE_MAIL_* */
 	LeRequestKind kind;
-	LeCommand command; /* texts are in the payload, in order: name,
+	LeCommand command;   /* texts are in the payload, in order: name,
 								 * owner, value; data is not NULL if present */
-	bool need_flush;   /* synchronous_commit is not off */
+	uint32 names_at;     /* of several names: where in the payload, or */
+	uint32 names_handle; /* in which segment, see le_names.h */
+	bool need_flush;     /* synchronous_commit is not off */
 	LeTime posted_at;
 
 	/* --- written by whoever links it --- */

@@ -90,6 +90,13 @@ raise_bad_use(const LeCommand *cmd, const LeReply *reply)
 						len, cmd->name.data),
 				 errhint("Release it first, or acquire it in mode exclusive from the start.")));
 			break;
+		case LE_BAD_GROUP:
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("lock \"%.*s\" is held by the same owner already", len, cmd->name.data),
+					 errdetail("Several locks are acquired at once under one token; this one has another."),
+					 errhint("Release it first, or acquire all of them together from the start.")));
+			break;
 		case LE_BAD_TTL:
 			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 							errmsg("lock \"%.*s\" lives on another kind of lease", len, cmd->name.data),
@@ -169,12 +176,14 @@ le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 	 * is one more hold of it, the one that the release leaves at the commit.
 	 * Each permit is another one.
 	 */
-	if (cmd->owner.data == NULL && cmd->lease == 0 && cmd->mode != LE_MODE_PERMIT)
+	if (cmd->owner.data == NULL && cmd->lease == 0 && cmd->mode != LE_MODE_PERMIT && cmd->nnames == 0)
 		cmd->again = le_pending_own(cmd->ns, cmd->name);
 
 	if (cmd->wait != 0)
 		gave_up = le_snapshot_give_up(fcinfo);
 	le_request(cmd, &reply, cmd->wait != 0 && !gave_up);
+	if (cmd->nnames > 0)
+		cmd->name = cmd->names[reply.which]; /* an error tells it */
 	if (reply.status == LE_OK)
 		le_wait_durable(&reply, WHAT, cmd->name);
 	if (gave_up)
@@ -185,7 +194,12 @@ le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 
 	/* on a lease nothing is counted: it takes back what was to be released */
 	if (reply.reentrant && cmd->lease != 0)
-		le_pending_cancel(reply.token);
+	{
+		for (uint32 i = 0; i < cmd->nnames; i++)
+			le_pending_cancel(reply.token, cmd->names[i]);
+		if (cmd->nnames == 0)
+			le_pending_cancel(reply.token, cmd->name);
+	}
 	if (cmd->ttl == LE_TTL_BOUND && cmd->lease == 0)
 		le_watch_client(true);
 	if (reply.waited && !gave_up && le_snapshot_is_stale())
@@ -259,20 +273,22 @@ le_renew_lock(PG_FUNCTION_ARGS)
  * Nothing of this transaction can follow, and nothing in it needs the lock's
  * protection until a commit: the release may take effect at once.
  */
-static bool
-release_is_final(FunctionCallInfo fcinfo)
+bool
+le_release_is_final(FunctionCallInfo fcinfo)
 {
 	return !IsTransactionBlock() && !TransactionIdIsValid(GetTopTransactionIdIfAny()) &&
 		   le_call_is_bare(fcinfo);
 }
 
-static bool
-release_now(LeCommand *cmd)
+bool
+le_release_now(LeCommand *cmd)
 {
 	LeReply reply;
 
 	cmd->kind = LE_CMD_RELEASE;
 	le_request(cmd, &reply, false);
+	if (cmd->nnames > 0)
+		cmd->name = cmd->names[reply.which];
 	le_check_reply(cmd, &reply);
 	if (reply.status == LE_OK)
 	{
@@ -300,7 +316,7 @@ find_to_release(LeCommand *cmd)
 			le_check_reply(cmd, &reply);
 		if (reply.status != LE_OK && reply.status != LE_QUEUED)
 			return 0;
-		if (le_pending_count(reply.token) < reply.count)
+		if (le_pending_count(reply.token, cmd->name) < reply.count)
 			return reply.token;
 		if (cmd->token != 0)
 			return 0;
@@ -312,8 +328,8 @@ find_to_release(LeCommand *cmd)
  * Release at commit.  The fence comes before the second look: from then on
  * nobody can take the lock away before the transaction ends.
  */
-static bool
-release_at_commit(LeCommand *cmd)
+bool
+le_release_at_commit(LeCommand *cmd)
 {
 	LeReply reply;
 	int64 holds = 1;
@@ -329,7 +345,7 @@ release_at_commit(LeCommand *cmd)
 
 	/* all that there are now: one that is acquired after this is kept */
 	if (cmd->all_holds)
-		holds = Max(1, reply.count - le_pending_count(cmd->token));
+		holds = Max(1, reply.count - le_pending_count(cmd->token, cmd->name));
 	le_pending_add(cmd->token, cmd->ns, cmd->name, cmd->hold_for, (uint32) holds, reply.own);
 	return true;
 }
@@ -346,7 +362,7 @@ le_release_lock(PG_FUNCTION_ARGS)
 	cmd.all_holds = !PG_ARGISNULL(3) && PG_GETARG_BOOL(3);
 	cmd.role = GetUserId();
 	le_attach();
-	PG_RETURN_BOOL(release_is_final(fcinfo) ? release_now(&cmd) : release_at_commit(&cmd));
+	PG_RETURN_BOOL(le_release_is_final(fcinfo) ? le_release_now(&cmd) : le_release_at_commit(&cmd));
 }
 
 /* --- looking, and an administrator's means --- */

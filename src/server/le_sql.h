@@ -17,6 +17,14 @@ extern void le_raise_other_lease(int64 lease);
 /* A lease to hang on, 0 if null; LE001 where there can be none. */
 extern int64 le_lease_arg(FunctionCallInfo fcinfo, int number);
 
+/*
+ * A release that waits for the commit; false: not held.  And whether one is to
+ * take effect at once.
+ */
+extern bool le_release_at_commit(LeCommand *cmd);
+extern bool le_release_is_final(FunctionCallInfo fcinfo);
+extern bool le_release_now(LeCommand *cmd);
+
 /* Acquire as cmd says; the answer of the SQL function: the token, or NULL. */
 extern Datum le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd);
 

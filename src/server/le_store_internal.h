@@ -93,15 +93,9 @@ typedef struct Clock
 } Clock;
 
 /* Uncommitted holds that were read and are still open. */
-typedef struct OpenHold
-{
-	int64 token;
-	PendingHold hold;
-} OpenHold;
-
 typedef struct OpenHolds
 {
-	OpenHold *items;
+	LeCommand *items; /* for le_core_load_hold() */
 	int n;
 	int max;
 } OpenHolds;
@@ -149,7 +143,8 @@ extern int64 le_store_load_places(LeCore *core, const LeLoadHooks *hooks, const 
 
 /* le_store_load.c */
 extern LeText le_store_read_text(TupleTableSlot *tuple, int column);
-extern void le_store_collect_holds(OpenHolds *holds, const LeLoadHooks *hooks, int64 token, LeText pending);
+extern void le_store_collect_holds(OpenHolds *holds, const LeLoadHooks *hooks, const LeCommand *of,
+								   LeText pending);
 
 static inline LeTime
 le_store_from_wall(const Clock *clock, TimestampTz t)

@@ -118,11 +118,12 @@ load_failed(void)
 }
 
 void
-le_store_collect_holds(OpenHolds *holds, const LeLoadHooks *hooks, int64 token, LeText pending)
+le_store_collect_holds(OpenHolds *holds, const LeLoadHooks *hooks, const LeCommand *of, LeText pending)
 {
 	for (uint32 at = 0; at < pending.len; at += sizeof(PendingHold))
 	{
 		PendingHold hold;
+		LeCommand *item;
 
 		memcpy(&hold, pending.data + at, sizeof(hold));
 		if (!hooks->alive(hold.session) || !hooks->pending(hold.session, hold.xact))
@@ -130,11 +131,17 @@ le_store_collect_holds(OpenHolds *holds, const LeLoadHooks *hooks, int64 token, 
 		if (holds->n == holds->max)
 		{
 			holds->max = Max(64, holds->max * 2);
-			holds->items = holds->items == NULL ? palloc_array(OpenHold, holds->max)
-												: repalloc_array(holds->items, OpenHold, holds->max);
+			holds->items = holds->items == NULL ? palloc_array(LeCommand, holds->max)
+												: repalloc_array(holds->items, LeCommand, holds->max);
 		}
-		holds->items[holds->n].token = token;
-		holds->items[holds->n++].hold = hold;
+		item = &holds->items[holds->n++];
+		*item = (LeCommand){.ns = of->ns,
+							.name = {pnstrdup(of->name.data, of->name.len), of->name.len},
+							.token = of->token,
+							.session = hold.session,
+							.sessno = le_session_proc(hold.session),
+							.xact = hold.xact,
+							.subxact = hold.subxact};
 	}
 }
 
@@ -194,7 +201,7 @@ load_holder(Loader *loader, const StoredRow *stored, LeLoad *load)
 	}
 	load->dirty = !load->held;
 	if (load->held && !load->lapsed)
-		le_store_collect_holds(&loader->holds, loader->hooks, slot->token, stored->pending);
+		le_store_collect_holds(&loader->holds, loader->hooks, &load->cmd, stored->pending);
 }
 
 static void
@@ -225,7 +232,7 @@ load_row(Loader *loader, TupleTableSlot *tuple)
 		load_not_before(loader, stored.not_before, &load);
 	if (stored.slot.mode != 0)
 	{
-		if (le_core_find_token(loader->core, stored.slot.token) != NULL)
+		if (le_core_find_entry(loader->core, stored.slot.ns, stored.slot.name, stored.slot.token) != NULL)
 			invalid_row(tuple);
 		load_holder(loader, &stored, &load);
 	}
@@ -245,10 +252,7 @@ load_holds(const Loader *loader)
 {
 	for (int i = 0; i < loader->holds.n; i++)
 	{
-		const PendingHold *hold = &loader->holds.items[i].hold;
-
-		if (!le_core_load_hold(loader->core, loader->holds.items[i].token, hold->session,
-							   le_session_proc(hold->session), hold->xact, hold->subxact))
+		if (!le_core_load_hold(loader->core, &loader->holds.items[i]))
 			load_failed();
 	}
 }

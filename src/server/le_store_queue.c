@@ -212,7 +212,7 @@ load_place(LeCore *core, const LeLoadHooks *hooks, const Clock *clock, TupleTabl
 	if (!le_core_load_place(core, &load, clock->now))
 		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
 	if (!hooks->drop_all)
-		le_store_collect_holds(holds, hooks, load.cmd.token, pending);
+		le_store_collect_holds(holds, hooks, &load.cmd, pending);
 }
 
 /* Where the row of a token is. */

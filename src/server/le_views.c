@@ -157,7 +157,7 @@ put_stored(void *arg, const LeStoredSlot *slot)
 	if (may_see_details(slot->role))
 	{
 		set(&row, LOOK_TOKEN, Int64GetDatum(slot->token));
-		if (slot->lease != 0)
+		if (slot->lease != 0 && slot->lease != slot->token)
 			set(&row, LOOK_LEASE, Int64GetDatum(slot->lease));
 		if (slot->owner.data != NULL)
 			set(&row, LOOK_OWNER, text_datum(slot->owner.data, slot->owner.len));

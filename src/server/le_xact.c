@@ -30,7 +30,7 @@ typedef struct LePending
 {
 	struct LePending *older;
 	SubTransactionId subxact;
-	bool cancel; /* of all older ones of this token */
+	bool cancel; /* of all older ones of this token and name */
 	bool own;    /* an unnamed holder of this connection */
 	LeKind ns;
 	Oid role;
@@ -123,31 +123,40 @@ le_pending_add(int64 token, LeKind ns, LeText name, LeTime hold_for, uint32 hold
 }
 
 void
-le_pending_cancel(int64 token)
+le_pending_cancel(int64 token, LeText name)
 {
-	if (le_pending_count(token) > 0)
-		pending_new(token, (LeText){NULL, 0})->cancel = true;
+	if (le_pending_count(token, name) > 0)
+		pending_new(token, name)->cancel = true;
+}
+
+/* Several locks that were acquired at once have one token. */
+static bool
+is_of(const LePending *p, int64 token, LeText name)
+{
+	return p->token == token && p->name_len == name.len && memcmp(p->name, name.data, name.len) == 0;
 }
 
 static bool
 is_cancelled(const LePending *release)
 {
+	LeText name = {release->name, release->name_len};
+
 	for (LePending *p = pending; p != release; p = p->older)
 	{
-		if (p->cancel && p->token == release->token)
+		if (p->cancel && is_of(p, release->token, name))
 			return true;
 	}
 	return false;
 }
 
 int64
-le_pending_count(int64 token)
+le_pending_count(int64 token, LeText name)
 {
 	int64 n = 0;
 
 	for (LePending *p = pending; p != NULL; p = p->older)
 	{
-		if (p->token == token && !p->cancel && !is_cancelled(p))
+		if (is_of(p, token, name) && !p->cancel && !is_cancelled(p))
 			n += p->holds;
 	}
 	return n;

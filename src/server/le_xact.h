@@ -26,12 +26,12 @@ extern void le_xact_fencing(void);
 
 /* A release that happens at commit. */
 extern void le_pending_add(int64 token, LeKind ns, LeText name, LeTime hold_for, uint32 holds, bool own);
-/* How many holds of this token are to be released. */
-extern int64 le_pending_count(int64 token);
+/* How many holds of this token and name are to be released. */
+extern int64 le_pending_count(int64 token, LeText name);
 /* The token of this connection's own pending release of a name; 0: none. */
 extern int64 le_pending_own(LeKind ns, LeText name);
-/* Acquired again: take back the releases of this token. */
-extern void le_pending_cancel(int64 token);
+/* Acquired again: take back the releases of this token and name. */
+extern void le_pending_cancel(int64 token, LeText name);
 
 /*
  * A request's worth of releases that a commit could not tell the manager;
