@@ -202,7 +202,8 @@ typedef struct LeReply
 	int64_t count;    /* queue position; holders ended; permits in
 								 * use; CHECK: holds; of several names: for how
 								 * many the answer is true */
-	uint32_t which;   /* of several names the one that an error is about */
+	uint32_t which;   /* of several names the one that an error, or own of
+								 * a wait, is about */
 	bool own;         /* WAITING: behind a holder of this very session;
 								 * CHECK: held by it without a named owner */
 	bool reentrant;   /* one more hold of a lock already held */

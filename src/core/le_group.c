@@ -200,7 +200,11 @@ admitted(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		all &= le_acquire_admitted(lock, cmd, now);
 		if (lock == NULL)
 			continue;
-		reply->own |= le_held_by_session(lock, cmd->session);
+		if (!reply->own && le_held_by_session(lock, cmd->session))
+		{
+			reply->own = true;
+			reply->which = i;
+		}
 		if (limit > 0 && lock->waiting >= limit && reply->status == LE_OK)
 		{
 			reply->status = LE_LIMIT_WAITERS;
@@ -211,6 +215,7 @@ admitted(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	{
 		reply->status = LE_OK;
 		reply->own = false;
+		reply->which = 0;
 	}
 	else if (cmd->wait == 0)
 		reply->status = LE_NOT_GRANTED;
@@ -282,6 +287,7 @@ le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *
 		acquire_again(core, session, cmd, lease, now, reply);
 	if (reply->status != LE_OK || again > 0)
 		return;
+	reply->which = 0;
 	all = admitted(core, cmd, now, reply);
 	if (reply->status != LE_OK)
 		return;
@@ -289,7 +295,6 @@ le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *
 	first = enter_all(core, cmd, lease, now);
 	reply->token = first->token;
 	reply->counted = true;
-	reply->which = 0;
 	if (!all)
 	{
 		reply->status = LE_WAITING;

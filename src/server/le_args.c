@@ -94,10 +94,13 @@ le_arg_names(FunctionCallInfo fcinfo, int number, uint32 *count)
 		bad_null("names");
 	array = PG_GETARG_ARRAYTYPE_P(number);
 	n = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
-	if (n < 1 || n > LE_MAX_NAMES || ARR_NDIM(array) != 1)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("names is out of range: %d names in %d dimensions", n, ARR_NDIM(array)),
-						errdetail("It is an array of 1 to %d names in one dimension.", LE_MAX_NAMES)));
+	if (ARR_NDIM(array) > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("names must have one dimension only")));
+	if (n < 1 || n > LE_MAX_NAMES)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("names is out of range: %d names", n),
+				 errdetail("It is an array of 1 to %d names.", LE_MAX_NAMES)));
 	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &n);
 	names = palloc_array(LeText, n);
 	for (int i = 0; i < n; i++)

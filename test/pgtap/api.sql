@@ -20,6 +20,7 @@ SELECT results_eq(
 	  WHERE pronamespace = 'public'::regnamespace ORDER BY 1$$,
 	$$VALUES
 	('acquire_lock', 'name text, ttl interval DEFAULT ''00:00:30''::interval, wait interval DEFAULT NULL::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'bigint'),
+	('acquire_locks', 'names text[], ttl interval DEFAULT ''00:00:30''::interval, wait interval DEFAULT NULL::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'bigint'),
 	('acquire_permit', 'name text, permits integer, ttl interval DEFAULT ''00:00:30''::interval, wait interval DEFAULT NULL::interval, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'bigint'),
 	('await_lock', 'name text, token bigint, wait interval DEFAULT ''00:00:00''::interval', 'boolean'),
 	('enqueue_lock', 'name text, ttl interval DEFAULT ''00:00:30''::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint, OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text', 'record'),
@@ -31,6 +32,7 @@ SELECT results_eq(
 	('keep_alive', 'lease bigint', 'interval'),
 	('lease_time_to_live', 'lease bigint', 'interval'),
 	('release_lock', 'name text, token bigint DEFAULT NULL::bigint, hold_for interval DEFAULT NULL::interval, all_holds boolean DEFAULT false', 'boolean'),
+	('release_locks', 'names text[], token bigint', 'boolean'),
 	('renew_lock', 'name text, token bigint, ttl interval DEFAULT NULL::interval', 'interval'),
 	('revoke_lease', 'lease bigint', 'boolean'),
 	('set_permits', 'name text, permits integer', 'integer'),
@@ -54,8 +56,8 @@ WHERE relnamespace = 'lock_election'::regnamespace AND relkind = 'v' ORDER BY re
 
 SELECT results_eq(
 	$$SELECT proname::text COLLATE "default" FROM our_functions WHERE has_function_privilege('public', oid, 'EXECUTE') ORDER BY 1$$,
-	$$VALUES ('acquire_lock'), ('acquire_permit'), ('await_lock'), ('counters'), ('enqueue_lock'), ('fence_guard'), ('fence_lock'), ('force_release_lock'),
-	('grant_lease'), ('is_held'), ('keep_alive'), ('lease_time_to_live'), ('look'), ('look_leases'), ('manager_info'), ('release_lock'), ('renew_lock'),
+	$$VALUES ('acquire_lock'), ('acquire_locks'), ('acquire_permit'), ('await_lock'), ('counters'), ('enqueue_lock'), ('fence_guard'), ('fence_lock'), ('force_release_lock'),
+	('grant_lease'), ('is_held'), ('keep_alive'), ('lease_time_to_live'), ('look'), ('look_leases'), ('manager_info'), ('release_lock'), ('release_locks'), ('renew_lock'),
 	('revoke_lease'), ('set_permits'), ('try_acquire_lock')$$,
 	'functions for everyone: these and no others');
 SELECT results_eq(

@@ -264,7 +264,7 @@ subtest 'not preloaded' => sub {
 	my @calls = (
 		'acquire_lock($$x$$)', 'try_acquire_lock($$x$$)', 'renew_lock($$x$$, 1)', 'release_lock($$x$$)',
 		'is_held($$x$$, 1)', 'force_release_lock($$x$$)', 'enqueue_lock($$x$$)', 'await_lock($$x$$, 1)',
-		'fence_lock($$x$$, 1)', 'acquire_permit($$x$$, 1)', 'set_permits($$x$$, 1)',
+		'acquire_locks($${x}$$)', 'release_locks($${x}$$, 1)', 'fence_lock($$x$$, 1)', 'acquire_permit($$x$$, 1)', 'set_permits($$x$$, 1)',
 		'grant_lease()', 'keep_alive(1)', 'revoke_lease(1)', 'lease_time_to_live(1)', 'lock_election.look()',
 		'lock_election.look_leases()', 'lock_election.manager_info()', 'lock_election.counters()',
 		'lock_election.stat_reset()');

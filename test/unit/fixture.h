@@ -221,6 +221,17 @@ on_lease(LeCommandKind kind, int64_t lease)
 	return apply(cmd);
 }
 
+/* Of a stored entry: a hold that may still be undone. */
+static inline bool
+load_hold(const char *name, int64_t token, uint32_t session, uint32_t subxact)
+{
+	LeCommand hold = command(LE_CMD_ACQUIRE, session, name);
+
+	hold.token = token;
+	hold.subxact = subxact;
+	return le_core_load_hold(core, &hold);
+}
+
 /* The session's transaction is committed: it is in its next one. */
 static inline void
 commit(uint32_t session)

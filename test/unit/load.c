@@ -128,16 +128,6 @@ test_orphans(void)
 	stop();
 }
 
-static bool
-load_hold(const char *name, int64_t token, uint32_t session, uint32_t subxact)
-{
-	LeCommand hold = command(LE_CMD_ACQUIRE, session, name);
-
-	hold.token = token;
-	hold.subxact = subxact;
-	return le_core_load_hold(core, &hold);
-}
-
 static void
 test_uncommitted(void)
 {

@@ -138,7 +138,7 @@ test_load(void)
 		place.cmd.token = FIRST - 3;
 		allocations_left = n;
 		good = le_core_load_lease(core, &lease, TTL, 1, now) && le_core_load_slot(core, &slot, now) &&
-			   le_core_load_place(core, &place, now) && le_core_load_hold(core, FIRST - 4, 101, 1, 1, 1);
+			   le_core_load_place(core, &place, now) && load_hold("x", FIRST - 4, 1, 1);
 		allocations_left = -1;
 		le_core_destroy(core);
 		if (blocks != 0)
