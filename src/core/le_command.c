@@ -244,6 +244,11 @@ le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		reply->status = LE_LIMIT_WAITERS;
 		return;
 	}
+	if (cmd->revision == 0 && !le_role_admits(core, cmd->role, 1, 0))
+	{
+		reply->status = LE_LIMIT_LOCKS;
+		return;
+	}
 
 	enter(core, session, cmd, lease, admitted, now, reply);
 }

@@ -126,6 +126,8 @@ typedef enum LeStatus
 	LE_BAD_TTL,      /* bound and unbound mixed, or a lease's own
 								 * TTL given: 22023 */
 	LE_NO_LEASE,     /* the named lease is gone: LE001 */
+	LE_LIMIT_LOCKS,  /* max_locks_per_role: 53400 */
+	LE_LIMIT_LEASES, /* max_leases_per_role: 53400 */
 	LE_LIMIT_WAITERS /* max_waiters_per_lock: 53400 */
 } LeStatus;
 
@@ -397,6 +399,8 @@ typedef struct LeEnv
 typedef struct LeLimits
 {
 	int64_t waiters_per_lock; /* 0: no limit */
+	int64_t locks_per_role;   /* 0: no limit; held or waiting */
+	int64_t leases_per_role;  /* 0: no limit */
 	LeTime expiry_grace;      /* from an expiry, or a connection's end, to
 								 * the next grant */
 } LeLimits;

@@ -267,6 +267,7 @@ entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until)
 	le_unlink(&entry->session_link);
 	le_timer_clear(core, &entry->timer);
 	le_token_hash_remove(core, entry);
+	le_role_remove(core, entry->role, 1, 0);
 	le_answer(core, entry, answer_of_end(entry, how), 0);
 	entry->ended_next = core->ended;
 	core->ended = entry;
@@ -443,6 +444,7 @@ le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease, L
 		core->spare_value = NULL;
 	}
 	le_token_hash_add(core, entry);
+	le_role_add(core, entry->role, 1, 0);
 	if (lease != NULL)
 	{
 		entry->lease = lease;

@@ -39,6 +39,15 @@ typedef struct LeSession
 	LeEntry *waiting_on; /* what its blocked call waits for */
 } LeSession;
 
+/* What one role has. */
+typedef struct LeRole
+{
+	struct LeRole *hash_next;
+	uint32_t id;
+	uint32_t entries;
+	uint32_t leases;
+} LeRole;
+
 struct LeCore
 {
 	LeEnv env;
@@ -48,7 +57,7 @@ struct LeCore
 	LeSession *sessions;
 	uint32_t max_sessions;
 
-	LePool locks, slots, entries, holds, leases;
+	LePool locks, slots, entries, holds, leases, roles;
 	LeHeap heap;
 	uint32_t queued; /* entries in state QUEUED, all locks */
 	bool loading;    /* between the first row and load_done */
@@ -62,6 +71,8 @@ struct LeCore
 	LeLease **lease_hash;
 	uint32_t lease_buckets;
 	uint32_t lease_count;
+	LeRole **role_hash;
+	uint32_t role_buckets;
 
 	/* copies of the command's texts, made by le_core_reserve() */
 	char *spare_name, *spare_owner, *spare_value;
@@ -197,6 +208,12 @@ extern void le_lease_due(LeCore *core, LeLease *lease, LeTime now);
 extern void le_lease_renew(LeCore *core, LeLease *lease, LeTime now);
 extern void le_lease_dirty(LeCore *core, LeLease *lease);
 extern void le_lease_arm(LeCore *core, LeLease *lease);
+
+/* --- le_role.c --- */
+
+extern void le_role_add(LeCore *core, uint32_t id, uint32_t entries, uint32_t leases);
+extern void le_role_remove(LeCore *core, uint32_t id, uint32_t entries, uint32_t leases);
+extern bool le_role_admits(const LeCore *core, uint32_t id, uint32_t entries, uint32_t leases);
 
 /* --- le_command.c --- */
 

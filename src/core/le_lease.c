@@ -31,8 +31,15 @@ le_lease_arm(LeCore *core, LeLease *lease)
 void
 le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	LeLease *lease = le_pool_get(&core->leases);
+	LeLease *lease;
 
+	/* one that is loaded has its number, and is there already */
+	if (cmd->token == 0 && !le_role_admits(core, cmd->role, 0, 1))
+	{
+		reply->status = LE_LIMIT_LEASES;
+		return;
+	}
+	lease = le_pool_get(&core->leases);
 	lease->id = cmd->token != 0 ? cmd->token : core->next_revision++;
 	lease->ttl = cmd->ttl;
 	lease->deadline = le_add(now, cmd->ttl);
@@ -48,6 +55,7 @@ le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 		core->spare_owner = NULL;
 	}
 	le_lease_hash_add(core, lease);
+	le_role_add(core, lease->role, 0, 1);
 	le_lease_arm(core, lease);
 	le_lease_dirty(core, lease);
 	reply->token = lease->id;
@@ -81,6 +89,7 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 	lease->ended = true;
 	le_timer_clear(core, &lease->timer);
 	le_lease_hash_remove(core, lease);
+	le_role_remove(core, lease->role, 0, 1);
 	le_lease_dirty(core, lease);
 	while (!le_link_empty(&lease->entries))
 	{

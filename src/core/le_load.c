@@ -314,6 +314,26 @@ check_lock(const LeCore *core, const LeLock *lock)
 	}
 }
 
+static void
+check_roles(const LeCore *core)
+{
+	uint32_t roles = 0, entries = 0, leases = 0;
+
+	for (uint32_t i = 0; i < core->role_buckets; i++)
+	{
+		for (const LeRole *role = core->role_hash[i]; role != NULL; role = role->hash_next)
+		{
+			CHECK(role->entries > 0 || role->leases > 0);
+			roles++;
+			entries += role->entries;
+			leases += role->leases;
+		}
+	}
+	CHECK(roles == core->roles.used);
+	CHECK(entries == core->token_count);
+	CHECK(leases == core->lease_count);
+}
+
 void
 le_core_check(const LeCore *core)
 {
@@ -331,6 +351,7 @@ le_core_check(const LeCore *core)
 	CHECK(locks == core->lock_count && locks == core->locks.used);
 	CHECK(tokens == core->token_count);
 	CHECK(core->slots.nfree >= core->queued);
+	check_roles(core);
 	for (uint32_t i = 0; i < core->heap.len; i++)
 	{
 		const LeTimer *timer = core->heap.items[i];
