@@ -1,13 +1,15 @@
 #!/bin/bash
 # The figures that the design promises, measured in a throw-away cluster with fsync on; ratios come from one run.
 #
-#   SECTIONS="a b c d e f" which: (a) random names against a table lock, (b) one hot lock, (c) the hot lock beside a held
-#                          snapshot, (d) renewals against SELECT 1, (e) very many held locks, (f) a long queue
+#   SECTIONS="a b c d e f g" which: (a) random names against a table lock, (b) one hot lock, (c) the hot lock beside a held
+#                          snapshot, (d) renewals against SELECT 1, (e) very many held locks, (f) a long queue,
+#                          (g) very many leases
 #   ROUNDS=5 DURATION=5    alternating rounds, of which the medians count, and the seconds of each
 #   SNAPSHOT_SECONDS=60    (c) how long the snapshot is held
 #   RESTART_DEAD=1         (c) goes on until DEAD_ROWS=10000000 dead row versions are left and times a manager's restart
 #   HELD=1000000           (e) how many locks are held
 #   QUEUED=10000           (f) how many wait for one lock
+#   LEASES=100000          (g) how many are kept alive
 #   TMPDIR                 where the cluster lies; a file system in memory would measure no flushes
 #   PG_MAJOR               PostgreSQL's version
 set -eu
@@ -18,7 +20,7 @@ if [ -z "${LE_RUN:-}" ]; then
 	exit
 fi
 
-SECTIONS=${SECTIONS:-a b c d e f}
+SECTIONS=${SECTIONS:-a b c d e f g}
 ROUNDS=${ROUNDS:-5}
 DURATION=${DURATION:-5}
 SNAPSHOT_SECONDS=${SNAPSHOT_SECONDS:-60}
@@ -30,6 +32,7 @@ HELD=${HELD:-1000000}
 FEW_HELD=1000
 QUEUED=${QUEUED:-10000}
 FEW_QUEUED=10
+LEASES=${LEASES:-100000}
 HAND_OFFS=2000
 FILL_CLIENTS=8
 dir=$LE_RUN/work/bench
@@ -275,6 +278,27 @@ section_f()
 	figure "hand-off, $QUEUED queued, us" "$(median "hand-off, $QUEUED queued")" "$FEW_QUEUED queued" \
 		"$(median "hand-off, $FEW_QUEUED queued")" \
 		"$(ratio "$(median "hand-off, $QUEUED queued")" "$(median "hand-off, $FEW_QUEUED queued")")" "<= 1.2"
+}
+
+# --- (g) very many leases -------------------------------------------------------------------------------------------
+
+section_g()
+{
+	local i first held leases=$((LEASES / FILL_CLIENTS * FILL_CLIENTS))
+	section "(g) $leases leases kept alive, 8 clients"
+	PGOPTIONS='-c synchronous_commit=off' pgbench -n -M prepared -c $FILL_CLIENTS -j 2 -t 1 \
+		-D per_client=$((leases / FILL_CLIENTS)) -f bench/leases.sql >"$dir/pgbench.out" 2>&1 ||
+		{ tail -n 20 "$dir/pgbench.out" "$SERVER_LOG" >&2; return 1; }
+	first=$(sql 'SELECT min(lease) FROM lock_election.leases')
+	for ((i = 1; i <= ROUNDS; i++)); do
+		measure "keep_alive" 8 keep-alive -D first="$first" -D leases=$leases
+		measure "SELECT 1 beside leases" 8 select1
+	done
+	# A keep-alive that finds no lease is no keep-alive.
+	held=$(sql "SELECT count(*) FROM lock_election.leases WHERE lease BETWEEN $first AND $first + $leases - 1")
+	[ "$held" = $leases ] || { echo "only $held of $leases leases are alive" >&2; return 1; }
+	figure "keep_alive of $leases leases, /s" "$(median keep_alive)" "SELECT 1, /s" "$(median "SELECT 1 beside leases")" \
+		"$(ratio "$(median keep_alive)" "$(median "SELECT 1 beside leases")")" ">= 0.45"
 }
 
 server_conf="shared_buffers = 256MB"
