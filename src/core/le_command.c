@@ -54,7 +54,7 @@ find_reentrant(const LeCore *core, const LeLock *lock, const LeSession *session,
 
 	if (cmd->enqueue || cmd->mode == LE_MODE_PERMIT || lock->held == 0)
 		return NULL;
-	holder = le_lock_owned(lock, cmd->role, cmd->owner, lease, cmd->session);
+	holder = le_lock_owned(core, lock, cmd->role, cmd->owner, lease, cmd->session);
 	if (holder != NULL || cmd->owner.data != NULL)
 		return holder;
 	holder = cmd->again != 0 ? le_core_find_token(core, cmd->again) : NULL;

@@ -119,6 +119,7 @@ le_core_destroy(LeCore *core)
 	free_array(core, core->token_hash);
 	free_array(core, core->lease_hash);
 	free_array(core, core->role_hash);
+	free_array(core, core->owner_hash);
 	free_array(core, core->sessions);
 	env.free(env.arg, core);
 }
@@ -245,7 +246,7 @@ le_core_reserve(LeCore *core, const LeCommand *cmd)
 		return true;
 
 	/* each lock, entry and lease has one timer, and this may add one of each */
-	if (!le_hashes_reserve(core) || !le_pool_reserve(core, &core->roles, 1) ||
+	if (!le_hashes_reserve(core) || !le_owners_reserve(core) || !le_pool_reserve(core, &core->roles, 1) ||
 		!le_heap_reserve(core, core->entries.used + core->locks.used + core->leases.used + 3))
 		return false;
 	if (cmd->kind == LE_CMD_GRANT_LEASE)

@@ -289,8 +289,9 @@ struct LeLock
 /* A request that may hold, or holds, a lock. */
 struct LeEntry
 {
-	LeLink queue_link;   /* in lock->queue while QUEUED, in the lapsed
-								 * ones while lapsed */
+	LeLink queue_link;   /* in lock->queue while QUEUED, among the
+								 * owners while HELD, in the lapsed ones
+								 * while lapsed */
 	LeLink lease_link;   /* in lease->entries while on a named lease */
 	LeLink session_link; /* in the session's entries */
 	LeEntry *token_next; /* in the hash of tokens */

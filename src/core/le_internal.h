@@ -71,6 +71,9 @@ struct LeCore
 	LeLease **lease_hash;
 	uint32_t lease_buckets;
 	uint32_t lease_count;
+	LeLink *owner_hash;
+	uint32_t owner_buckets;
+	uint32_t owner_count;
 	LeRole **role_hash;
 	uint32_t role_buckets;
 
@@ -190,8 +193,6 @@ extern void le_answer(LeCore *core, LeEntry *entry, LeStatus status, int64_t tok
 extern bool le_lock_admits(const LeLock *lock, LeMode mode, LeTime now);
 extern void le_lock_settle(LeCore *core, LeLock *lock, LeTime now);
 extern void le_lock_timer(LeCore *core, LeLock *lock, LeTime now);
-extern LeEntry *le_lock_owned(const LeLock *lock, uint32_t role, LeText owner, const LeLease *lease,
-							  uint64_t session);
 extern LeStatus le_reentry_status(const LeEntry *holder, LeMode mode, const LeLease *lease, LeTime ttl);
 extern bool le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now);
 extern void le_entry_renew(LeCore *core, LeEntry *entry, LeTime now);
@@ -208,6 +209,14 @@ extern void le_lease_due(LeCore *core, LeLease *lease, LeTime now);
 extern void le_lease_renew(LeCore *core, LeLease *lease, LeTime now);
 extern void le_lease_dirty(LeCore *core, LeLease *lease);
 extern void le_lease_arm(LeCore *core, LeLease *lease);
+
+/* --- le_owner.c --- */
+
+extern bool le_owners_reserve(LeCore *core);
+extern void le_owner_add(LeCore *core, LeEntry *entry);
+extern void le_owner_remove(LeCore *core, LeEntry *entry);
+extern LeEntry *le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t role, LeText owner,
+							  const LeLease *lease, uint64_t session);
 
 /* --- le_role.c --- */
 

@@ -50,6 +50,8 @@ load_holder(LeCore *core, LeLock *lock, LeSlot *slot, const LeLoad *load, LeLeas
 		entry->cool_until = load->not_before;
 		le_link_before(&core->lapsed, &entry->queue_link);
 	}
+	else
+		le_owner_add(core, entry);
 	le_entry_arm(core, entry);
 }
 
@@ -236,6 +238,7 @@ check_holder(const LeCore *core, const LeLock *lock, const LeSlot *slot)
 		CHECK(core->sessions[entry->sessno].id != 0 || hold->session != entry->session);
 	}
 	CHECK(entry->waiter_session == 0 || entry->answering);
+	CHECK(le_linked(&entry->queue_link) == (entry->lapsed || entry->owner != NULL));
 	CHECK(entry->session == 0 || core->sessions[entry->sessno].id == entry->session);
 	check_timer(core, &entry->timer);
 	if (entry->lapsed)
