@@ -1,13 +1,16 @@
 #!/bin/bash
 # The figures that the design promises, measured in a throw-away cluster with fsync on; ratios come from one run.
 #
-#   SECTIONS="a b c d e f" which: (a) random names against a table lock, (b) one hot lock, (c) the hot lock beside a held
-#                          snapshot, (d) renewals against SELECT 1, (e) very many held locks, (f) a long queue
+#   SECTIONS="a b c d e f g h" which: (a) random names against a table lock, (b) one hot lock, (c) the hot lock beside a held
+#                          snapshot, (d) renewals against SELECT 1, (e) very many held locks, (f) a long queue,
+#                          (g) very many leases, (h) many locks at once
 #   ROUNDS=5 DURATION=5    alternating rounds, of which the medians count, and the seconds of each
 #   SNAPSHOT_SECONDS=60    (c) how long the snapshot is held
 #   RESTART_DEAD=1         (c) goes on until DEAD_ROWS=10000000 dead row versions are left and times a manager's restart
 #   HELD=1000000           (e) how many locks are held
 #   QUEUED=10000           (f) how many wait for one lock
+#   LEASES=100000          (g) how many are kept alive
+#   NAMES=100              (h) how many at once
 #   TMPDIR                 where the cluster lies; a file system in memory would measure no flushes
 #   PG_MAJOR               PostgreSQL's version
 set -eu
@@ -18,7 +21,7 @@ if [ -z "${LE_RUN:-}" ]; then
 	exit
 fi
 
-SECTIONS=${SECTIONS:-a b c d e f}
+SECTIONS=${SECTIONS:-a b c d e f g h}
 ROUNDS=${ROUNDS:-5}
 DURATION=${DURATION:-5}
 SNAPSHOT_SECONDS=${SNAPSHOT_SECONDS:-60}
@@ -30,6 +33,8 @@ HELD=${HELD:-1000000}
 FEW_HELD=1000
 QUEUED=${QUEUED:-10000}
 FEW_QUEUED=10
+LEASES=${LEASES:-100000}
+NAMES=${NAMES:-100}
 HAND_OFFS=2000
 FILL_CLIENTS=8
 dir=$LE_RUN/work/bench
@@ -45,8 +50,9 @@ bench()
 {
 	local clients=$1 script=$2
 	shift 2
+	[ -f "$script.sql" ] || script=bench/$script
 	sql CHECKPOINT
-	pgbench -n -M prepared -c "$clients" -j 2 -T "$DURATION" -f "bench/$script.sql" "$@" >"$dir/pgbench.out" 2>&1 ||
+	pgbench -n -M prepared -c "$clients" -j 2 -T "$DURATION" -f "$script.sql" "$@" >"$dir/pgbench.out" 2>&1 ||
 		{ tail -n 20 "$dir/pgbench.out" "$SERVER_LOG" >&2; return 1; }
 	sed -n 's/^tps = \([0-9.]*\).*/\1/p' "$dir/pgbench.out"
 }
@@ -275,6 +281,54 @@ section_f()
 	figure "hand-off, $QUEUED queued, us" "$(median "hand-off, $QUEUED queued")" "$FEW_QUEUED queued" \
 		"$(median "hand-off, $FEW_QUEUED queued")" \
 		"$(ratio "$(median "hand-off, $QUEUED queued")" "$(median "hand-off, $FEW_QUEUED queued")")" "<= 1.2"
+}
+
+# --- (g) very many leases -------------------------------------------------------------------------------------------
+
+section_g()
+{
+	local i first held leases=$((LEASES / FILL_CLIENTS * FILL_CLIENTS))
+	section "(g) $leases leases kept alive, 8 clients"
+	PGOPTIONS='-c synchronous_commit=off' pgbench -n -M prepared -c $FILL_CLIENTS -j 2 -t 1 \
+		-D per_client=$((leases / FILL_CLIENTS)) -f bench/leases.sql >"$dir/pgbench.out" 2>&1 ||
+		{ tail -n 20 "$dir/pgbench.out" "$SERVER_LOG" >&2; return 1; }
+	first=$(sql 'SELECT min(lease) FROM lock_election.leases')
+	for ((i = 1; i <= ROUNDS; i++)); do
+		measure "keep_alive" 8 keep-alive -D first="$first" -D leases=$leases
+		measure "SELECT 1 beside leases" 8 select1
+	done
+	# A keep-alive that finds no lease is no keep-alive.
+	held=$(sql "SELECT count(*) FROM lock_election.leases WHERE lease BETWEEN $first AND $first + $leases - 1")
+	[ "$held" = $leases ] || { echo "only $held of $leases leases are alive" >&2; return 1; }
+	figure "keep_alive of $leases leases, /s" "$(median keep_alive)" "SELECT 1, /s" "$(median "SELECT 1 beside leases")" \
+		"$(ratio "$(median keep_alive)" "$(median "SELECT 1 beside leases")")" ">= 0.45"
+}
+
+# --- (h) many locks at once -----------------------------------------------------------------------------------------
+
+# In both a lease releases them all.
+section_h()
+{
+	local i
+	section "(h) $NAMES locks by one client, in one call against one each"
+	{
+		echo 'SELECT grant_lease() AS lease \gset'
+		for ((i = 1; i <= NAMES; i++)); do
+			echo "SELECT acquire_lock('name $i', lease => :lease);"
+		done
+		echo 'SELECT revoke_lease(:lease);'
+	} >"$dir/one-each.sql"
+	cat >"$dir/at-once.sql" <<-SQL
+		SELECT grant_lease() AS lease \gset
+		SELECT acquire_locks(ARRAY(SELECT 'name ' || n FROM generate_series(1, $NAMES) AS n), lease => :lease);
+		SELECT revoke_lease(:lease);
+	SQL
+	for ((i = 1; i <= ROUNDS; i++)); do
+		measure "at once" 1 "$dir/at-once"
+		measure "one each" 1 "$dir/one-each"
+	done
+	figure "$NAMES locks at once, times/s" "$(median "at once")" "one by one" "$(median "one each")" \
+		"$(ratio "$(median "at once")" "$(median "one each")")" ">= 10"
 }
 
 server_conf="shared_buffers = 256MB"

@@ -152,7 +152,7 @@ CREATE FUNCTION @extschema@.acquire_lock(
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_acquire_lock';
 COMMENT ON FUNCTION @extschema@.acquire_lock(text, interval, interval, text, text, bigint) IS
-'Acquires a lock and returns its token, or NULL if it was not granted within "wait" (NULL: wait without limit, ''0'': do not wait). It is held until it is released or "ttl" has passed since the last renewal; ttl => NULL: as long as this connection lives. Undone if the transaction rolls back. Errors: 22023 bad argument, 55P03 lock_timeout, LE001 ended while it waited.';
+'Acquires a lock and returns its token, or NULL if it was not granted within "wait" (NULL: wait without limit, ''0'': do not wait). It is held until it is released or "ttl" has passed since the last renewal; ttl => NULL: as long as this connection lives. Undone if the transaction rolls back. Errors: 22023 bad argument, 55P03 lock_timeout, LE001 ended while it waited, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role.';
 
 CREATE FUNCTION @extschema@.try_acquire_lock(
 	name text,
@@ -226,7 +226,7 @@ CREATE FUNCTION @extschema@.enqueue_lock(
 RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_enqueue_lock';
 COMMENT ON FUNCTION @extschema@.enqueue_lock(text, interval, text, text, bigint) IS
-'Enters the queue of a lock and returns at once: the token, whether it is granted already, else the position in the queue (from 1), and the channel on which the grant is announced (LISTEN). The place lasts for "ttl" from now and from each await_lock, or as long as "lease"; ttl NULL: as long as this connection. From the grant on the lock lasts for "ttl". Undone if the transaction rolls back. Every call takes a place of its own, also for an owner that holds the lock. Errors: 22023 bad argument, 53400 too many wait, LE001 no such lease.';
+'Enters the queue of a lock and returns at once: the token, whether it is granted already, else the position in the queue (from 1), and the channel on which the grant is announced (LISTEN). The place lasts for "ttl" from now and from each await_lock, or as long as "lease"; ttl NULL: as long as this connection. From the grant on the lock lasts for "ttl". Undone if the transaction rolls back. Every call takes a place of its own, also for an owner that holds the lock. Errors: 22023 bad argument, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role, LE001 no such lease.';
 
 CREATE FUNCTION @extschema@.await_lock(name text, token bigint, wait interval DEFAULT '0')
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -260,7 +260,7 @@ CREATE FUNCTION @extschema@.acquire_permit(
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_acquire_permit';
 COMMENT ON FUNCTION @extschema@.acquire_permit(text, integer, interval, interval, text, bigint) IS
-'Acquires one of "permits" permits of this name, as acquire_lock does a lock, and returns its token, or NULL if none was granted within "wait". All that use the name at a time state the same number. Renewed and released like a lock. Errors: 22023 bad argument, or another number in use; 55P03, LE001 as acquire_lock.';
+'Acquires one of "permits" permits of this name, as acquire_lock does a lock, and returns its token, or NULL if none was granted within "wait". All that use the name at a time state the same number. Renewed and released like a lock. Errors: 22023 bad argument, or another number in use; 55P03, LE001, 53400 as acquire_lock.';
 
 CREATE FUNCTION @extschema@.set_permits(name text, permits integer)
 RETURNS integer LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -274,7 +274,7 @@ CREATE FUNCTION @extschema@.grant_lease(ttl interval DEFAULT '60 s', owner text 
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_grant_lease';
 COMMENT ON FUNCTION @extschema@.grant_lease(interval, text) IS
-'Grants a lease and returns its number. Any number of locks and permits can hang on it (argument "lease"); they end with it. Errors: 22023 bad argument.';
+'Grants a lease and returns its number. Any number of locks and permits can hang on it (argument "lease"); they end with it. Errors: 22023 bad argument, 53400 the limit of lock_election.max_leases_per_role.';
 
 CREATE FUNCTION @extschema@.keep_alive(lease bigint)
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE

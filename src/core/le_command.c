@@ -60,7 +60,7 @@ le_acquire_again(const LeCore *core, const LeLock *lock, const LeSession *sessio
 
 	if (cmd->enqueue || cmd->mode == LE_MODE_PERMIT || lock->held == 0)
 		return NULL;
-	holder = le_lock_owned(lock, cmd->role, cmd->owner, lease, cmd->session);
+	holder = le_lock_owned(core, lock, cmd->role, cmd->owner, lease, cmd->session);
 	if (holder != NULL || cmd->owner.data != NULL)
 		return holder;
 	holder = cmd->again != 0 ? le_core_find_entry(core, cmd->ns, cmd->name, cmd->again) : NULL;
@@ -90,12 +90,25 @@ le_acquire_use(const LeLock *lock, const LeCommand *cmd)
 	return LE_OK;
 }
 
-bool
-le_held_by_session(const LeLock *lock, uint64_t session)
+static bool
+is_held_by(const LeEntry *entry, const LeLock *lock, uint64_t session)
 {
-	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
+	return entry != NULL && entry->state == LE_STATE_HELD && entry->lock == lock && entry->session == session;
+}
+
+/*
+ * A lock may have very many holders, and a session very many locks: both lists
+ * are walked at once, to the end of the shorter one.
+ */
+bool
+le_held_by_session(const LeCore *core, const LeLock *lock, const LeCommand *cmd)
+{
+	const LeLink *entries = &core->sessions[cmd->sessno].entries, *link = entries->next;
+
+	for (LeSlot *slot = lock->slots; slot != NULL && link != entries; slot = slot->next, link = link->next)
 	{
-		if (slot->holder != NULL && slot->holder->session == session)
+		if (is_held_by(slot->holder, lock, cmd->session) ||
+			is_held_by(le_container(link, LeEntry, session_link), lock, cmd->session))
 			return true;
 	}
 	return false;
@@ -241,7 +254,7 @@ le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	admitted = cmd->revision == 0 && le_acquire_admitted(lock, cmd, now);
 	if (!admitted && !cmd->enqueue)
 	{
-		reply->own = lock != NULL && le_held_by_session(lock, cmd->session);
+		reply->own = lock != NULL && le_held_by_session(core, lock, cmd);
 		if (cmd->wait == 0)
 		{
 			reply->status = LE_NOT_GRANTED;
@@ -257,6 +270,11 @@ le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		lock->waiting >= core->limits.waiters_per_lock)
 	{
 		reply->status = LE_LIMIT_WAITERS;
+		return;
+	}
+	if (cmd->revision == 0 && !le_role_admits(core, cmd->role, 1, 0))
+	{
+		reply->status = LE_LIMIT_LOCKS;
 		return;
 	}
 
@@ -327,23 +345,31 @@ le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->wrote = entry->slot->row.dirty || lease_is_dirty(entry);
 }
 
+static LeEntry *
+newer_of_session(LeEntry *newest, LeEntry *entry, const LeLock *lock, const LeCommand *cmd)
+{
+	if (!is_held_by(entry, lock, cmd->session) || entry->lapsed ||
+		(cmd->revision != 0 && entry->token >= cmd->revision))
+		return newest;
+	return newest == NULL || entry->token > newest->token ? entry : newest;
+}
+
 /* The newest hold of this lock that this connection acquired. */
 static LeEntry *
 find_of_session(const LeCore *core, const LeCommand *cmd)
 {
 	const LeLock *lock = le_core_find_lock(core, cmd->ns, cmd->name);
+	const LeLink *entries = &core->sessions[cmd->sessno].entries, *link = entries->next;
 	LeEntry *newest = NULL;
 
 	if (lock == NULL || cmd->session == 0)
 		return NULL;
-	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
-	{
-		LeEntry *holder = slot->holder;
 
-		if (holder != NULL && holder->session == cmd->session && !holder->lapsed &&
-			(cmd->revision == 0 || holder->token < cmd->revision) &&
-			(newest == NULL || holder->token > newest->token))
-			newest = holder;
+	/* as in held_by_session() */
+	for (LeSlot *slot = lock->slots; slot != NULL && link != entries; slot = slot->next, link = link->next)
+	{
+		newest = newer_of_session(newest, slot->holder, lock, cmd);
+		newest = newer_of_session(newest, le_container(link, LeEntry, session_link), lock, cmd);
 	}
 	return newest;
 }
@@ -422,7 +448,7 @@ le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		return;
 	}
 	reply->status = LE_QUEUED;
-	reply->own = le_held_by_session(entry->lock, cmd->session);
+	reply->own = le_held_by_session(core, entry->lock, cmd);
 	if (cmd->wait != 0 && !entry->answering)
 	{
 		displace_waiter(core, entry, reply);

@@ -38,6 +38,7 @@ le_core_create(const LeEnv *env, uint32_t max_sessions, int64_t next_revision)
 	le_pool_init(&core->holds, sizeof(LeHold));
 	le_pool_init(&core->leases, sizeof(LeLease));
 	le_pool_init(&core->groups, sizeof(LeGroup));
+	le_pool_init(&core->roles, sizeof(LeRole));
 	le_link_init(&core->lapsed);
 	core->answers_tail = &core->answers;
 	return core;
@@ -131,10 +132,13 @@ le_core_destroy(LeCore *core)
 	le_pool_destroy(core, &core->groups);
 	free_array(core, core->spare_names.items);
 	free_array(core, core->spare_owners.items);
+	le_pool_destroy(core, &core->roles);
 	free_array(core, core->heap.items);
 	free_array(core, core->lock_hash);
 	free_array(core, core->token_hash);
 	free_array(core, core->lease_hash);
+	free_array(core, core->role_hash);
+	free_array(core, core->owner_hash);
 	free_array(core, core->sessions);
 	env.free(env.arg, core);
 }
@@ -308,7 +312,7 @@ le_core_reserve(LeCore *core, const LeCommand *cmd)
 		return true;
 
 	/* each lock, entry and lease has one timer, and this may add these */
-	if (!le_hashes_reserve(core) ||
+	if (!le_hashes_reserve(core) || !le_owners_reserve(core) || !le_pool_reserve(core, &core->roles, 1) ||
 		!le_heap_reserve(core, core->entries.used + core->locks.used + core->leases.used + 2 * n + 1))
 		return false;
 	if ((cmd->kind == LE_CMD_GRANT_LEASE || cmd->nnames > 0) && !le_pool_reserve(core, &core->leases, 1))

@@ -129,6 +129,8 @@ typedef enum LeStatus
 	LE_BAD_TTL,      /* bound and unbound mixed, or a lease's own
 								 * TTL given: 22023 */
 	LE_NO_LEASE,     /* the named lease is gone: LE001 */
+	LE_LIMIT_LOCKS,  /* max_locks_per_role: 53400 */
+	LE_LIMIT_LEASES, /* max_leases_per_role: 53400 */
 	LE_LIMIT_WAITERS /* max_waiters_per_lock: 53400 */
 } LeStatus;
 
@@ -308,8 +310,9 @@ struct LeLock
 /* A request that may hold, or holds, a lock. */
 struct LeEntry
 {
-	LeLink queue_link;   /* in lock->queue while QUEUED, in the lapsed
-								 * ones while lapsed */
+	LeLink queue_link;   /* in lock->queue while QUEUED, among the
+								 * owners while HELD, in the lapsed ones
+								 * while lapsed */
 	LeLink lease_link;   /* in lease->entries while on a named lease */
 	LeLink session_link; /* in the session's entries */
 	LeEntry *token_next; /* in the hash of tokens */
@@ -429,6 +432,8 @@ typedef struct LeEnv
 typedef struct LeLimits
 {
 	int64_t waiters_per_lock; /* 0: no limit */
+	int64_t locks_per_role;   /* 0: no limit; held or waiting */
+	int64_t leases_per_role;  /* 0: no limit */
 	LeTime expiry_grace;      /* from an expiry, or a connection's end, to
 								 * the next grant */
 } LeLimits;

@@ -109,34 +109,6 @@ le_lock_admits(const LeLock *lock, LeMode mode, LeTime now)
 	return mode == LE_MODE_SHARED && lock->mode == LE_MODE_SHARED;
 }
 
-/*
- * The holder that a request of this session would be one more hold of: that of
- * the same named owner, or of the same named lease.  What is bound to another
- * connection is not meant: it would end under the newcomer when that one ends.
- */
-LeEntry *
-le_lock_owned(const LeLock *lock, uint32_t role, LeText owner, const LeLease *lease, uint64_t session)
-{
-	LeEntry *on_lease = NULL;
-
-	if (owner.data == NULL && lease == NULL)
-		return NULL;
-	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
-	{
-		LeEntry *holder = slot->holder;
-
-		if (holder == NULL || holder->lapsed ||
-			(holder->ttl == LE_TTL_BOUND && holder->lease == NULL && holder->session != session))
-			continue;
-		if (owner.data != NULL && holder->owner != NULL && holder->role == role &&
-			le_text_equal(le_text(holder->owner, holder->owner_len), owner))
-			return holder;
-		if (lease != NULL && holder->lease == lease)
-			on_lease = holder;
-	}
-	return on_lease;
-}
-
 /* May a request of this kind be one more hold of this holder? */
 LeStatus
 le_reentry_status(const LeEntry *holder, LeMode mode, const LeLease *lease, LeTime ttl)
@@ -224,6 +196,8 @@ entry_leave_slot(LeCore *core, LeEntry *entry, LeTime cool_until)
 	LeSlot *slot = entry->slot;
 	LeLock *lock = entry->lock;
 
+	if (!entry->lapsed)
+		le_owner_remove(core, entry);
 	slot->holder = NULL;
 	entry->slot = NULL;
 	le_slot_add_free(lock, slot);
@@ -271,6 +245,7 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until)
 	le_unlink(&entry->session_link);
 	le_timer_clear(core, &entry->timer);
 	le_token_hash_remove(core, entry);
+	le_role_remove(core, entry->role, 1, 0);
 	le_answer(core, entry, answer_of_end(entry, how), 0);
 	entry->ended_next = core->ended;
 	core->ended = entry;
@@ -315,8 +290,8 @@ queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
 
 	if (head->place || head->grouped || lock->permits > 0)
 		return false;
-	holder =
-		le_lock_owned(lock, head->role, le_text(head->owner, head->owner_len), head->lease, head->session);
+	holder = le_lock_owned(core, lock, head->role, le_text(head->owner, head->owner_len), head->lease,
+						   head->session);
 	if (holder == NULL || le_entry_named_lease(holder) != head->lease)
 		return false;
 	status = le_reentry_status(holder, head->mode, head->lease, head->ttl);
@@ -469,6 +444,7 @@ le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease, L
 		core->spare_value = NULL;
 	}
 	le_token_hash_add(core, entry);
+	le_role_add(core, entry->role, 1, 0);
 	if (lease != NULL)
 	{
 		entry->lease = lease;
@@ -582,6 +558,7 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 	lock->mode = entry->mode;
 	lock->not_before = 0;
 	lock->doomed = false;
+	le_owner_add(core, entry);
 	le_slot_dirty(core, slot);
 	le_entry_arm(core, entry);
 	core->stats.grants++;
@@ -607,6 +584,7 @@ le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until, Le
 		}
 		if (!entry->lapsed)
 		{
+			le_owner_remove(core, entry);
 			entry->lapsed = true;
 			entry->lapsed_at = now;
 			entry->end = (uint8_t) how;

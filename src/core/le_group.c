@@ -200,7 +200,7 @@ admitted(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		all &= le_acquire_admitted(lock, cmd, now);
 		if (lock == NULL)
 			continue;
-		if (!reply->own && le_held_by_session(lock, cmd->session))
+		if (!reply->own && le_held_by_session(core, lock, cmd))
 		{
 			reply->own = true;
 			reply->which = i;
@@ -219,6 +219,8 @@ admitted(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	}
 	else if (cmd->wait == 0)
 		reply->status = LE_NOT_GRANTED;
+	if (reply->status == LE_OK && cmd->revision == 0 && !le_role_admits(core, cmd->role, cmd->nnames, 0))
+		reply->status = LE_LIMIT_LOCKS;
 	return all;
 }
 

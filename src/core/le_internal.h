@@ -47,6 +47,14 @@ typedef struct LeSpares
 	uint32_t n;
 	uint32_t taken;
 } LeSpares;
+/* What one role has. */
+typedef struct LeRole
+{
+	struct LeRole *hash_next;
+	uint32_t id;
+	uint32_t entries;
+	uint32_t leases;
+} LeRole;
 
 struct LeCore
 {
@@ -57,7 +65,7 @@ struct LeCore
 	LeSession *sessions;
 	uint32_t max_sessions;
 
-	LePool locks, slots, entries, holds, leases, groups;
+	LePool locks, slots, entries, holds, leases, groups, roles;
 	LeHeap heap;
 	uint32_t queued; /* entries in state QUEUED, all locks */
 	bool loading;    /* between the first row and load_done */
@@ -71,6 +79,11 @@ struct LeCore
 	LeLease **lease_hash;
 	uint32_t lease_buckets;
 	uint32_t lease_count;
+	LeLink *owner_hash;
+	uint32_t owner_buckets;
+	uint32_t owner_count;
+	LeRole **role_hash;
+	uint32_t role_buckets;
 
 	/* copies of the command's texts, made by le_core_reserve() */
 	LeSpares spare_names, spare_owners;
@@ -193,8 +206,6 @@ extern bool le_lock_admits(const LeLock *lock, LeMode mode, LeTime now);
 extern void le_lock_settle(LeCore *core, LeLock *lock, LeTime now);
 extern void le_lock_timer(LeCore *core, LeLock *lock, LeTime now);
 extern void le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until);
-extern LeEntry *le_lock_owned(const LeLock *lock, uint32_t role, LeText owner, const LeLease *lease,
-							  uint64_t session);
 extern LeStatus le_reentry_status(const LeEntry *holder, LeMode mode, const LeLease *lease, LeTime ttl);
 extern bool le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now);
 extern void le_entry_renew(LeCore *core, LeEntry *entry, LeTime now);
@@ -224,6 +235,19 @@ extern void le_group_grant(LeCore *core, LeGroup *group, LeTime now);
 extern void le_group_end(LeCore *core, LeGroup *group, LeEnd how);
 extern void le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void le_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+/* --- le_owner.c --- */
+
+extern bool le_owners_reserve(LeCore *core);
+extern void le_owner_add(LeCore *core, LeEntry *entry);
+extern void le_owner_remove(LeCore *core, LeEntry *entry);
+extern LeEntry *le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t role, LeText owner,
+							  const LeLease *lease, uint64_t session);
+
+/* --- le_role.c --- */
+
+extern void le_role_add(LeCore *core, uint32_t id, uint32_t entries, uint32_t leases);
+extern void le_role_remove(LeCore *core, uint32_t id, uint32_t entries, uint32_t leases);
+extern bool le_role_admits(const LeCore *core, uint32_t id, uint32_t entries, uint32_t leases);
 
 /* --- le_command.c --- */
 
@@ -236,7 +260,7 @@ extern void le_acquire_one_more(LeCore *core, LeEntry *holder, const LeCommand *
 								LeReply *reply);
 extern bool le_acquire_admitted(const LeLock *lock, const LeCommand *cmd, LeTime now);
 extern void le_acquire_wait(LeSession *session, LeEntry *entry, const LeCommand *cmd, LeTime now);
-extern bool le_held_by_session(const LeLock *lock, uint64_t session);
+extern bool le_held_by_session(const LeCore *core, const LeLock *lock, const LeCommand *cmd);
 
 extern void le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);

@@ -57,9 +57,16 @@ le_lease_start(LeCore *core, LeLease *lease, LeTime now)
 void
 le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	LeLease *lease =
-		le_lease_new(core, cmd->token != 0 ? cmd->token : core->next_revision++, cmd->ttl, cmd->role);
+	LeLease *lease;
 
+	/* one that is loaded has its number, and is there already */
+	if (cmd->token == 0 && !le_role_admits(core, cmd->role, 0, 1))
+	{
+		reply->status = LE_LIMIT_LEASES;
+		return;
+	}
+	lease = le_lease_new(core, cmd->token != 0 ? cmd->token : core->next_revision++, cmd->ttl, cmd->role);
+	le_role_add(core, lease->role, 0, 1);
 	if (cmd->owner.data != NULL)
 	{
 		lease->owner = le_spare_take(&core->spare_owners);
@@ -123,6 +130,8 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 	lease->ended = true;
 	le_timer_clear(core, &lease->timer);
 	le_lease_hash_remove(core, lease);
+	if (!lease->own)
+		le_role_remove(core, lease->role, 0, 1);
 	le_lease_dirty(core, lease);
 	while (!le_link_empty(&lease->entries))
 	{

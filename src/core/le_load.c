@@ -50,6 +50,8 @@ load_holder(LeCore *core, LeLock *lock, LeSlot *slot, const LeLoad *load, LeLeas
 		entry->cool_until = load->not_before;
 		le_link_before(&core->lapsed, &entry->queue_link);
 	}
+	else
+		le_owner_add(core, entry);
 	le_entry_arm(core, entry);
 }
 
@@ -82,8 +84,11 @@ le_core_load_slot(LeCore *core, const LeLoad *load, LeTime now)
 		lock->not_before = load->not_before;
 	if (load->held && cmd.lease != 0)
 		lease = le_core_find_lease(core, cmd.lease);
-	if (lease != NULL && lease->id == cmd.token)
+	if (lease != NULL && lease->id == cmd.token && !lease->own)
+	{
 		lease->own = true;
+		le_role_remove(core, lease->role, 0, 1);
+	}
 	if (!load->held)
 	{
 		le_slot_add_free(lock, slot);
@@ -254,6 +259,7 @@ check_holder(const LeCore *core, const LeLock *lock, const LeSlot *slot)
 		CHECK(core->sessions[entry->sessno].id != 0 || hold->session != entry->session);
 	}
 	CHECK(entry->waiter_session == 0 || entry->answering);
+	CHECK(le_linked(&entry->queue_link) == (entry->lapsed || entry->owner != NULL));
 	CHECK(entry->session == 0 || core->sessions[entry->sessno].id == entry->session);
 	check_timer(core, &entry->timer);
 	if (entry->lapsed)
@@ -361,6 +367,31 @@ check_lock(const LeCore *core, const LeLock *lock)
 	}
 }
 
+static void
+check_roles(const LeCore *core)
+{
+	uint32_t roles = 0, entries = 0, leases = 0, named = 0;
+
+	for (uint32_t i = 0; i < core->role_buckets; i++)
+	{
+		for (const LeRole *role = core->role_hash[i]; role != NULL; role = role->hash_next)
+		{
+			CHECK(role->entries > 0 || role->leases > 0);
+			roles++;
+			entries += role->entries;
+			leases += role->leases;
+		}
+	}
+	CHECK(roles == core->roles.used);
+	CHECK(entries == core->token_count);
+	for (uint32_t i = 0; i < core->lease_buckets; i++)
+	{
+		for (const LeLease *lease = core->lease_hash[i]; lease != NULL; lease = lease->hash_next)
+			named += !lease->own;
+	}
+	CHECK(leases == named);
+}
+
 void
 le_core_check(const LeCore *core)
 {
@@ -378,6 +409,7 @@ le_core_check(const LeCore *core)
 	CHECK(locks == core->lock_count && locks == core->locks.used);
 	CHECK(tokens == core->token_count);
 	CHECK(core->slots.nfree >= core->queued);
+	check_roles(core);
 	for (uint32_t i = 0; i < core->heap.len; i++)
 	{
 		const LeTimer *timer = core->heap.items[i];

@@ -562,6 +562,8 @@ static void
 apply_limits(void)
 {
 	LeLimits limits = {.waiters_per_lock = le_max_waiters_per_lock,
+					   .locks_per_role = le_max_locks_per_role,
+					   .leases_per_role = le_max_leases_per_role,
 					   .expiry_grace = (LeTime) le_expiry_grace * LE_MS};
 
 	le_core_set_limits(le_mgr.core, &limits);

@@ -21,6 +21,8 @@ extern PGDLLEXPORT void _PG_init(void);
 
 int le_max_databases = 8;
 int le_max_waiters_per_lock = 0;
+int le_max_locks_per_role = 0;
+int le_max_leases_per_role = 0;
 int le_expiry_grace = 0;
 int le_min_batch_interval = 0;
 int le_min_durability = 0;
@@ -44,6 +46,13 @@ define_settings(void)
 	DefineCustomIntVariable("lock_election.max_waiters_per_lock",
 							"Requests that can queue for one lock; 0 is no limit.", NULL,
 							&le_max_waiters_per_lock, 0, 0, INT_MAX, PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("lock_election.max_locks_per_role",
+							"Locks and queue places that a role can have in a database; 0 is no limit.",
+							"Permits, elections and requests that wait count as well.",
+							&le_max_locks_per_role, 0, 0, INT_MAX, PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("lock_election.max_leases_per_role",
+							"Named leases that a role can have in a database; 0 is no limit.", NULL,
+							&le_max_leases_per_role, 0, 0, INT_MAX, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("lock_election.expiry_grace",
 							"Time from the end of a lease, or of a connection, to the next grant.",
 							"For resources that cannot be fenced.", &le_expiry_grace, 0, 0,

@@ -271,6 +271,8 @@ extern int le_database_find(Oid dboid, bool create);
 /* settings */
 extern int le_max_databases;
 extern int le_max_waiters_per_lock;
+extern int le_max_locks_per_role;
+extern int le_max_leases_per_role;
 extern int le_expiry_grace;       /* ms */
 extern int le_min_batch_interval; /* ms */
 extern int le_min_durability;

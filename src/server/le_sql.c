@@ -108,6 +108,15 @@ raise_bad_use(const LeCommand *cmd, const LeReply *reply)
 	}
 }
 
+static void
+raise_role_limit(const LeCommand *cmd, const char *what, const char *setting, int value)
+{
+	ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					errmsg("role \"%s\" has too many %s in this database",
+						   GetUserNameFromId(cmd->role, false), what),
+					errhint("See lock_election.%s (%d).", setting, value)));
+}
+
 void
 le_check_reply(const LeCommand *cmd, const LeReply *reply)
 {
@@ -142,6 +151,12 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 					 errmsg("too many requests wait for lock \"%.*s\"", (int) cmd->name.len, cmd->name.data),
 					 errhint("See lock_election.max_waiters_per_lock (%d).", le_max_waiters_per_lock)));
+			return;
+		case LE_LIMIT_LOCKS:
+			raise_role_limit(cmd, "locks", "max_locks_per_role", le_max_locks_per_role);
+			return;
+		case LE_LIMIT_LEASES:
+			raise_role_limit(cmd, "leases", "max_leases_per_role", le_max_leases_per_role);
 			return;
 		default:
 			raise_bad_use(cmd, reply);

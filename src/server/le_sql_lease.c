@@ -43,6 +43,7 @@ le_grant_lease(PG_FUNCTION_ARGS)
 	cmd.owner = le_arg_owner(fcinfo, 1);
 	cmd.role = GetUserId();
 	le_request(&cmd, &reply, false);
+	le_check_reply(&cmd, &reply);
 	wait_durable(&reply, reply.token);
 	PG_RETURN_INT64(reply.token);
 }

@@ -116,6 +116,8 @@ choose_world(Config *c, Rng *rng)
 	c->tick_mille = between(rng, 20, 400);
 	c->limits.waiters_per_lock = rng_chance(rng, 200) ? between(rng, 1, 5) : 0;
 	c->limits.expiry_grace = rng_chance(rng, 300) ? between(rng, 1, 2000000) : 0;
+	c->limits.locks_per_role = rng_chance(rng, 200) ? between(rng, 1, c->sessions) : 0;
+	c->limits.leases_per_role = rng_chance(rng, 200) ? between(rng, 1, 5) : 0;
 }
 
 static void

@@ -189,6 +189,17 @@ acquire_again(Model *m, const LeCommand *cmd, const MEntry *e, LeTime now, LeRep
 	return true;
 }
 
+/* Whether a role has as many locks, places and waits as it may. */
+static bool
+role_is_full(Model *m, uint32_t role)
+{
+	int64_t limit = m->w->conf.limits.locks_per_role, n = 0;
+
+	for (int i = 0; i < m->s.nentries; i++)
+		n += m->s.entries[i].role == role;
+	return limit > 0 && n >= limit;
+}
+
 static void
 acquire(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -225,6 +236,11 @@ acquire(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	if (!granted && limit > 0 && waiting >= limit)
 	{
 		reply->status = LE_LIMIT_WAITERS;
+		return;
+	}
+	if (role_is_full(m, cmd->role))
+	{
+		reply->status = LE_LIMIT_LOCKS;
 		return;
 	}
 	if (cmd->mode == LE_MODE_PERMIT && lock->permits == 0)
@@ -427,8 +443,17 @@ on_lease(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 static void
 grant_lease(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	MLease lease = {m->next++, cmd->ttl, now + cmd->ttl, cmd->role};
+	MLease lease = {0, cmd->ttl, now + cmd->ttl, cmd->role};
+	int64_t limit = m->w->conf.limits.leases_per_role, n = 0;
 
+	for (int i = 0; i < m->s.nleases; i++)
+		n += m->s.leases[i].role == cmd->role;
+	if (limit > 0 && n >= limit)
+	{
+		reply->status = LE_LIMIT_LEASES;
+		return;
+	}
+	lease.id = m->next++;
 	m->s.leases = m_grow(m->s.leases, m->s.nleases, &m->s.max_leases, sizeof(MLease));
 	m->s.leases[m->s.nleases++] = lease;
 	reply->token = lease.id;

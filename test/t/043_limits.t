@@ -1,0 +1,131 @@
+# What a role may have in a database: locks, permits, places and waits together, and named leases. Nobody else is
+# touched, nothing that is there ends, and a restart of the manager forgets nothing.
+use strict;
+use warnings;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('main', conf => "lock_election.max_locks_per_role = 3\nlock_election.max_leases_per_role = 2\n");
+my $too_many_locks =
+  qr/53400: .*role "alice" has too many locks in this database.*lock_election\.max_locks_per_role \(3\)/s;
+my $too_many_leases =
+  qr/53400: .*role "alice" has too many leases in this database.*lock_election\.max_leases_per_role \(2\)/s;
+
+$node->safe_psql('postgres', 'CREATE ROLE alice LOGIN; CREATE ROLE bob LOGIN');
+my ($alice, $alice2, $bob) = map { session($node, user => $_) } 'alice', 'alice', 'bob';
+
+sub one { my ($sql) = @_; return $node->safe_psql('postgres', $sql); }
+
+sub set
+{
+	my ($setting, $value) = @_;
+	$node->append_conf('postgresql.conf', "lock_election.$setting = $value");
+	$node->reload;
+	return wait_for_sql($node, "SHOW lock_election.$setting", $value);
+}
+
+# The manager may read its settings a moment later than everybody else.
+sub refused
+{
+	my ($s, $sql, $error, $test_name) = @_;
+	my $answer = $s->query($sql);
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is($answer, '', "$test_name: no answer");
+	return like($s->error, $error, "$test_name: 53400");
+}
+
+sub granted
+{
+	my ($s, $sql, $test_name) = @_;
+	my $answer = $s->query($sql);
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	like($answer, qr/^\d+$/, $test_name) or diag($s->error);
+	return $answer;
+}
+
+subtest 'locks' => sub {
+	my $token = granted($alice, q{SELECT acquire_lock('a', '1 h', owner => 'me')}, 'a lock');
+	granted($alice, q{SELECT acquire_permit('p', 2, '1 h')}, 'a permit');
+	granted($alice, q{SELECT token FROM enqueue_lock('a', '1 h')}, 'a queue place');
+
+	refused($alice, q{SELECT acquire_lock('b')}, $too_many_locks, 'a free lock');
+	refused($alice2, q{SELECT acquire_lock('b')}, $too_many_locks, 'also in another connection');
+	refused($alice2, q{SELECT acquire_lock('a')}, $too_many_locks, 'one to wait for');
+	refused($alice, q{SELECT token FROM enqueue_lock('b')}, $too_many_locks, 'one more place');
+	refused($alice, q{SELECT acquire_permit('p', 2)}, $too_many_locks, 'one more permit');
+	refused($alice, q{SELECT try_acquire_lock('b')}, $too_many_locks, 'a try of a free lock');
+	is($alice->query(q{SELECT try_acquire_lock('a') IS NULL}), 't', 'a try that is not granted anyway is answered');
+	is($alice->query(q{SELECT acquire_lock('a', '1 h', owner => 'me')}), $token, 'one more hold is not one more lock');
+	granted($bob, q{SELECT acquire_lock('b')}, 'another role has its own');
+	one(q{SELECT acquire_lock('s' || g) FROM generate_series(1, 3) g});
+	my ($out, $err);
+	isnt($node->psql('postgres', q{SELECT acquire_lock('s4')}, stdout => \$out, stderr => \$err), 0, 'a superuser too');
+	like($err, qr/role ".*" has too many locks/, 'is limited');
+
+	# room again
+	is($alice->query("SELECT release_lock('a', $token, all_holds => true)"), 't', 'released');
+	my $next = granted($alice, q{SELECT acquire_lock('c', '1 h')}, 'room for one');
+	refused($alice, q{SELECT acquire_lock('d')}, $too_many_locks, 'not for two');
+	$alice->query(q{BEGIN});
+	$alice->query("SELECT release_lock('c', $next)");
+	refused($alice, q{SELECT acquire_lock('d')}, $too_many_locks, 'a release that waits for its commit');
+	$alice->query(q{ROLLBACK});
+	is($alice->query("SELECT release_lock('c', $next)"), 't', 'released at once');
+	$alice->query(q{BEGIN});
+	granted($alice, q{SELECT acquire_lock('d')}, 'room');
+	$alice->query(q{ROLLBACK});
+	granted($alice, q{SELECT acquire_lock('d', '1 h')}, 'an acquire that was rolled back does not count');
+};
+
+subtest 'leases' => sub {
+	my $first = granted($alice, q{SELECT grant_lease('1 h')}, 'a lease');
+	granted($alice, q{SELECT grant_lease('1 h', owner => 'me')}, 'and another');
+	refused($alice2, q{SELECT grant_lease('1 h')}, $too_many_leases, 'one more');
+	granted($bob, q{SELECT grant_lease('1 h')}, 'another role has its own');
+	is($alice->query("SELECT keep_alive($first)"), '01:00:00', 'they are kept alive');
+	is($alice->query("SELECT revoke_lease($first)"), 't', 'revoked');
+	granted($alice, q{SELECT grant_lease('1 h')}, 'room again');
+};
+
+# The manager is replaced while somebody waits: all of it is there again, and counted.
+subtest 'restart of the manager' => sub {
+	my $pid = one('SELECT pid FROM lock_election.manager');
+
+	set('max_locks_per_role', 4);
+	wait_until(
+		sub {
+			$alice2->async(q{SELECT acquire_lock('d')});
+			wait_until(sub { $alice2->ready || one(q{SELECT count(*) FROM lock_election.waiters WHERE name = 'd'}) });
+			return 1 unless $alice2->ready;
+			$alice2->wait;
+			return 0;
+		},
+		5);
+	set('max_locks_per_role', 3);
+	kill 'TERM', $pid;
+	wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
+	ok(!$alice2->ready, 'one who waited goes on, beyond the limit that was lowered');
+	is(one(q{SELECT count(*) FROM lock_election.locks WHERE role = 'alice'::regrole}), 3, 'what is held is held');
+	is(one(q{SELECT count(*) FROM lock_election.leases WHERE role = 'alice'::regrole}), 2, 'leases too');
+	refused($alice, q{SELECT acquire_lock('e')}, $too_many_locks, 'one more lock');
+	refused($alice, q{SELECT grant_lease()}, $too_many_leases, 'one more lease');
+	$alice->query(q{SELECT release_lock('d')});
+	like($alice2->wait, qr/^\d+$/, 'the one who waited is granted');
+	refused($alice, q{SELECT acquire_lock('e')}, $too_many_locks, 'a hand-off makes no room');
+	is($alice2->query(q{SELECT release_lock('d')}), 't', 'a release');
+	granted($alice, q{SELECT acquire_lock('e')}, 'does');
+};
+
+subtest 'no limit' => sub {
+	set('max_locks_per_role', 0);
+	ok(wait_until(sub { $alice->query(q{SELECT acquire_lock('f')}) =~ /^\d+$/ }, 5), 'locks');
+	set('max_leases_per_role', 0);
+	ok(wait_until(sub { $alice->query(q{SELECT grant_lease()}) =~ /^\d+$/ }, 5), 'leases');
+};
+
+$_->quit foreach $alice, $alice2, $bob;
+$node->stop;
+done_testing();

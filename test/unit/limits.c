@@ -1,0 +1,269 @@
+/* What one role may have is limited; nobody else notices. */
+#include "fixture.h"
+
+#define OTHER (ROLE + 1)
+
+static void
+limit(int64_t locks, int64_t leases)
+{
+	LeLimits limits = {.locks_per_role = locks, .leases_per_role = leases};
+
+	le_core_set_limits(core, &limits);
+}
+
+static LeReply
+acquire_by(uint32_t role, uint32_t session, const char *name)
+{
+	LeCommand cmd = request(session, name, X, LE_WAIT_FOREVER);
+
+	cmd.role = role;
+	return apply(cmd);
+}
+
+static LeStatus
+grant_lease_by(uint32_t role, int64_t *lease)
+{
+	LeCommand cmd = command(LE_CMD_GRANT_LEASE, 0, NULL);
+	LeReply reply;
+
+	cmd.ttl = TTL;
+	cmd.role = role;
+	reply = apply(cmd);
+	if (lease != NULL)
+		*lease = reply.token;
+	return reply.status;
+}
+
+static void
+test_locks(void)
+{
+	LeReply a, place;
+
+	start();
+	limit(3, 0);
+	a = acquire(1, "a", X);
+	is_int(a.status, LE_OK, "a lock counts");
+	is_int(acquire(2, "a", X).status, LE_WAITING, "so does one who waits");
+	place = enqueue(3, "a", X);
+	is_int(place.status, LE_QUEUED, "and a queue place");
+	is_int(acquire(4, "b", X).status, LE_LIMIT_LOCKS, "there are no more, not even of a free lock");
+	is_int(acquire(4, "b", S).status, LE_LIMIT_LOCKS, "of whatever mode");
+	is_int(acquire(4, "a", X).status, LE_LIMIT_LOCKS, "nor to wait for");
+	is_int(enqueue(4, "a", X).status, LE_LIMIT_LOCKS, "nor a place");
+	is_int(apply(request(4, "a", X, 0)).status, LE_NOT_GRANTED, "a try that gets nothing anyway is told so");
+	is_int(apply(request(4, "b", X, 0)).status, LE_LIMIT_LOCKS, "one that would is refused");
+	is_int(acquire(1, "a", X).status, LE_OK, "one more hold is no more locks");
+	is_int(acquire_by(OTHER, 5, "b").status, LE_OK, "another role has its own limit");
+	is_int(acquire_by(OTHER, 6, "a").status, LE_WAITING, "and may wait");
+	batch();
+
+	/* room comes back, however it ends */
+	apply(command(LE_CMD_SESSION_END, 2, NULL));
+	is_int(acquire(4, "b", X).status, LE_WAITING, "a wait that ended leaves room");
+	is_int(acquire(7, "c", X).status, LE_LIMIT_LOCKS, "for one");
+	release(3, "a", place.token);
+	is_int(acquire(7, "c", X).status, LE_OK, "so does a place that was left");
+	undo(7, 1);
+	is_int(acquire(8, "c", X).status, LE_OK, "and a lock whose transaction rolled back");
+	commit(1);
+	release(1, "a", a.token);
+	is_int(acquire(9, "d", X).status, LE_LIMIT_LOCKS, "one hold of two makes no room");
+	release(1, "a", a.token);
+	is_int(acquire(9, "d", X).status, LE_OK, "the last one does");
+	batch();
+	pass(TTL);
+	is_int(acquire(9, "e", X).status, LE_OK, "and the end of a lease");
+	stop();
+}
+
+/* A hold of an owner or a lease that waited is no longer an entry of its own. */
+static void
+test_joined(void)
+{
+	LeCommand cmd;
+	LeReply first;
+
+	start();
+	limit(3, 0);
+	acquire(1, "a", X);
+	cmd = request(2, "a", X, LE_WAIT_FOREVER);
+	cmd.owner = text("me");
+	apply(cmd);
+	cmd.session++;
+	cmd.sessno++;
+	apply(cmd);
+	is_int(acquire(4, "b", X).status, LE_LIMIT_LOCKS, "both wait");
+	first = release(1, "a", 0);
+	is_int(first.status, LE_OK, "released");
+	is_int(acquire(4, "b", X).status, LE_OK, "both are granted as one");
+	is_int(acquire(5, "c", X).status, LE_OK, "which leaves room for two");
+	is_int(acquire(6, "d", X).status, LE_LIMIT_LOCKS, "no more");
+	batch();
+	stop();
+}
+
+static void
+test_kinds(void)
+{
+	LeCommand cmd;
+
+	start();
+	limit(2, 0);
+	cmd = request(1, "p", P, 0);
+	cmd.permits = 5;
+	is_int(apply(cmd).status, LE_OK, "a permit counts");
+	cmd = request(2, "e", X, 0);
+	cmd.ns = LE_KIND_ELECTION;
+	cmd.value = text("me");
+	is_int(apply(cmd).status, LE_OK, "and an election");
+	cmd = request(3, "p", P, 0);
+	cmd.permits = 5;
+	is_int(apply(cmd).status, LE_LIMIT_LOCKS, "each permit for itself");
+	batch();
+	stop();
+}
+
+/* Ended, but fenced: it is in the way still. */
+static void
+test_lapsed(void)
+{
+	LeReply a;
+
+	start();
+	limit(1, 0);
+	a = acquire(1, "a", X);
+	batch();
+	fenced_token = a.token;
+	pass(TTL);
+	is_int(acquire(2, "b", X).status, LE_LIMIT_LOCKS, "a holder that is fenced counts");
+	fenced_token = 0;
+	apply(command(LE_CMD_FENCE_ENDED, 1, NULL));
+	is_int(acquire(2, "b", X).status, LE_OK, "to the end of the fence");
+	batch();
+	stop();
+}
+
+static void
+test_leases(void)
+{
+	int64_t lease, other;
+
+	start();
+	limit(1, 2);
+	is_int(grant_lease_by(ROLE, &lease), LE_OK, "a lease");
+	is_int(grant_lease_by(ROLE, &other), LE_OK, "and another");
+	is_int(grant_lease_by(ROLE, NULL), LE_LIMIT_LEASES, "but no more");
+	is_int(grant_lease_by(OTHER, NULL), LE_OK, "another role has its own limit");
+	is_int(acquire(1, "a", X).status, LE_OK, "leases are no locks");
+	is_int(on_lease(LE_CMD_KEEP_ALIVE, lease).status, LE_OK, "they go on");
+	on_lease(LE_CMD_REVOKE_LEASE, lease);
+	is_int(grant_lease_by(ROLE, NULL), LE_OK, "one that was revoked leaves room");
+	batch();
+	pass(TTL);
+	is_int(grant_lease_by(ROLE, NULL) + grant_lease_by(ROLE, NULL), LE_OK, "so do those that ended");
+	is_int(grant_lease_by(ROLE, NULL), LE_LIMIT_LEASES, "all of them");
+	batch();
+	stop();
+}
+
+static void
+test_lowered(void)
+{
+	LeReply a;
+
+	start();
+	a = acquire(1, "a", X);
+	acquire(2, "b", X);
+	acquire(3, "a", X);
+	grant_lease(TTL);
+	limit(1, 1);
+	batch();
+	is_int(on_token(LE_CMD_RENEW, 1, "a", a.token).status, LE_OK, "a lowered limit ends nothing");
+	release(1, "a", a.token);
+	batch();
+	ok(got(3, LE_OK), "nor a wait");
+	is_int(acquire(4, "c", X).status, LE_LIMIT_LOCKS, "it refuses new ones");
+	is_int(grant_lease_by(ROLE, NULL), LE_LIMIT_LEASES, "of each kind");
+	stop();
+}
+
+/* What is stored is not asked again, but counts. */
+static void
+test_loaded(void)
+{
+	LeCommand lease = {.token = FIRST - 9, .ttl = TTL, .role = ROLE}, waiter;
+
+	start();
+	limit(2, 1);
+	for (int i = 0; i < 2; i++)
+	{
+		LeLoad slot = {.held = true, .hold_count = 1, .time_left = TTL};
+		LeLoad place = {.time_left = TTL};
+
+		lease.token++;
+		ok(le_core_load_lease(core, &lease, TTL, 1, now), "a lease is loaded");
+		slot.cmd = request(1, i == 0 ? "a" : "b", X, 0);
+		slot.cmd.session = 0;
+		slot.cmd.token = FIRST - 5 + i;
+		place.cmd = slot.cmd;
+		place.cmd.token = FIRST - 3 + i;
+		ok(le_core_load_slot(core, &slot, now) && le_core_load_place(core, &place, now),
+		   "and what is locked");
+	}
+	le_core_load_done(core, now);
+	waiter = request(2, "a", X, LE_WAIT_FOREVER);
+	waiter.revision = FIRST - 1;
+	is_int(apply(waiter).status, LE_WAITING, "a waiter of old comes back");
+	is_int(acquire(3, "c", X).status, LE_LIMIT_LOCKS, "a new one does not");
+	is_int(grant_lease_by(ROLE, NULL), LE_LIMIT_LEASES, "nor does a new lease");
+	is_int(acquire_by(OTHER, 4, "c").status, LE_OK, "but for another role");
+	end_session(2);
+	for (int i = 0; i < 2; i++)
+	{
+		release(1, i == 0 ? "a" : "b", FIRST - 3 + i);
+		release(1, i == 0 ? "a" : "b", FIRST - 5 + i);
+	}
+	is_int(acquire(3, "d", X).status, LE_OK, "released, there is room");
+	batch();
+	stop();
+}
+
+/* Very many roles: each is forgotten when it has nothing. */
+static void
+test_many_roles(void)
+{
+	int refused = 0, granted = 0;
+	char name[16];
+
+	start();
+	limit(1, 0);
+	for (uint32_t role = 1; role <= 3000; role++)
+	{
+		snprintf(name, sizeof(name), "%u", role);
+		granted += acquire_by(role, 1, name).status == LE_OK;
+		refused += acquire_by(role, 1, "x").status == LE_LIMIT_LOCKS;
+	}
+	is_int(granted, 3000, "each role has its own");
+	is_int(refused, 3000, "and no more");
+	end_session(1);
+	batch();
+	pass(TTL);
+	pass_all();
+	is_int(acquire_by(77, 1, "x").status, LE_OK, "and all is forgotten");
+	batch();
+	stop();
+}
+
+int
+main(void)
+{
+	test_locks();
+	test_joined();
+	test_kinds();
+	test_lapsed();
+	test_leases();
+	test_lowered();
+	test_loaded();
+	test_many_roles();
+	return done_testing();
+}

@@ -1,0 +1,159 @@
+/*
+ * A lock with very many holders: who asks for it, has it or leaves it must not
+ * keep the manager from everybody else's requests while it looks at each.
+ */
+#include <time.h>
+
+#include "fixture.h"
+
+#define HOLDERS  20000
+#define REQUESTS 20000
+/* A manager that does not run for so long counts as stalled. */
+#define STALL ((double) CLOCKS_PER_SEC)
+
+static LeCommand
+numbered(uint32_t session, int number, LeMode mode, LeTime wait)
+{
+	static char owner[32];
+	LeCommand cmd = request(session, "x", mode, wait);
+
+	snprintf(owner, sizeof(owner), "reader %d", number);
+	cmd.owner = text(owner);
+	return cmd;
+}
+
+/* Each in a transaction of its own. */
+static void
+fill(bool named)
+{
+	start();
+	for (int i = 0; i < HOLDERS; i++)
+	{
+		LeCommand cmd = numbered(1, i, S, 0);
+
+		if (!named)
+			cmd.owner = text(NULL);
+		apply(cmd);
+		commit(1);
+	}
+	batch();
+}
+
+static void
+test_sessions(void)
+{
+	clock_t begun;
+	int n = 0;
+	LeReply own;
+
+	fill(false);
+	own = apply(request(2, "x", S, 0));
+	commit(2);
+	begun = clock();
+	for (int i = 0; i < REQUESTS; i++)
+	{
+		n += apply(request(3, "x", X, 0)).own;
+		n += release(3, "x", 0).status == LE_OK;
+		n += !apply(request(2, "x", X, 0)).own;
+		n += on_token(LE_CMD_CHECK, 2, "x", 0).token != own.token;
+	}
+	ok(clock() - begun < STALL, "tries and releases of sessions that hold little, or nothing");
+	is_int(n, 0, "have the right answers");
+	batch();
+	stop();
+}
+
+/* One more hold of one of them; another one; one who is refused. */
+static void
+test_owners(void)
+{
+	clock_t begun;
+	int n = 0;
+
+	fill(true);
+	begun = clock();
+	for (int i = 0; i < REQUESTS; i++)
+	{
+		n += !apply(numbered(3, i, S, 0)).reentrant;
+		n += apply(numbered(3, HOLDERS + i, X, 0)).status != LE_NOT_GRANTED;
+		commit(3);
+	}
+	ok(clock() - begun < STALL, "requests of named owners");
+	is_int(n, 0, "have the right answers");
+	batch();
+	stop();
+}
+
+/* The same for leases: on this one hang very many other locks, or nothing. */
+static void
+test_leases(void)
+{
+	LeCommand cmd;
+	clock_t begun;
+	int64_t full, empty;
+	char name[16];
+	int n = 0;
+
+	fill(false);
+	full = grant_lease(TTL);
+	empty = grant_lease(TTL);
+	for (int i = 0; i < HOLDERS; i++)
+	{
+		snprintf(name, sizeof(name), "%d", i);
+		cmd = request(3, name, X, 0);
+		cmd.lease = full;
+		apply(cmd);
+		commit(3);
+	}
+	batch();
+	begun = clock();
+	for (int i = 0; i < REQUESTS; i++)
+	{
+		cmd = request(4, "0", X, 0);
+		cmd.lease = full;
+		n += !apply(cmd).reentrant;
+		cmd = request(4, "x", X, 0);
+		cmd.lease = empty;
+		n += apply(cmd).status != LE_NOT_GRANTED;
+		commit(4);
+	}
+	ok(clock() - begun < STALL, "requests on leases");
+	is_int(n, 0, "have the right answers");
+	batch();
+	stop();
+}
+
+/* Whose holder has ended, or lapsed, is nobody's owner any more. */
+static void
+test_gone(void)
+{
+	LeReply a, b;
+
+	start();
+	a = acquire_as(1, "x", S, "me");
+	b = acquire_as(2, "x", S, "you");
+	acquire_as(3, "y", S, "me");
+	batch();
+	release(1, "x", a.token);
+	ok(!acquire_as(4, "x", S, "me").reentrant, "released: a new holder");
+	ok(acquire_as(4, "x", S, "me").reentrant, "which is found");
+	fenced_token = b.token;
+	pass(TTL);
+	ok(!acquire_as(5, "x", S, "you").reentrant, "lapsed: a new holder");
+	ok(acquire_as(5, "x", S, "you").reentrant, "which is found");
+	fenced_token = 0;
+	apply(command(LE_CMD_FENCE_ENDED, 1, NULL));
+	ok(acquire_as(5, "x", S, "you").reentrant, "also when the lapsed one has gone");
+	batch();
+	stop();
+}
+
+int
+main(void)
+{
+	test_sessions();
+	test_owners();
+	test_leases();
+	test_gone();
+	return done_testing();
+}
