@@ -3,6 +3,7 @@
  *		The manager's part: applies commands, stores batches, gives answers;
  *		fails to store, crashes, and builds everything again.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,33 +29,62 @@ check_core(World *w)
 		le_core_check(w->core);
 }
 
+/* The names of a command live as long as what remembers it. */
+static void
+keep_names(LeCommand *cmd, LeText *names)
+{
+	for (uint32_t i = 0; i < cmd->nnames; i++)
+		names[i] = cmd->names[i];
+	cmd->names = names;
+}
+
 static Posted *
 posted_add(World *w, const LeCommand *cmd)
 {
+	Posted *posted;
+
 	if (w->nbatch == w->batch_cap)
 	{
 		w->batch_cap = w->batch_cap ? w->batch_cap * 2 : MAX_BATCH;
 		w->batch = realloc(w->batch, w->batch_cap * sizeof(Posted));
 		if (w->batch == NULL)
 			abort();
+		for (uint32_t i = 0; i < w->nbatch; i++)
+			w->batch[i].cmd.names = w->batch[i].names;
 	}
-	w->batch[w->nbatch].cmd = *cmd;
-	w->batch[w->nbatch].at = w->now;
-	return &w->batch[w->nbatch++];
+	posted = &w->batch[w->nbatch++];
+	posted->cmd = *cmd;
+	posted->at = w->now;
+	keep_names(&posted->cmd, posted->names);
+	return posted;
+}
+
+/* As many of the names as fit. */
+static const char *
+names_text(const LeCommand *cmd)
+{
+	static char text[64];
+	size_t len = 0;
+
+	text[0] = '\0';
+	for (uint32_t i = 0; i < cmd->nnames && len < sizeof(text) - 8; i++)
+		len += (size_t) snprintf(text + len, sizeof(text) - len, i > 0 ? ",%d" : " %d",
+								 sim_text_id(cmd->names[i].data));
+	return text;
 }
 
 static void
 note_command(World *w, const LeCommand *cmd, const LeReply *reply)
 {
 	NOTE(w,
-		 "%s s%u#%d x%u.%u %s name %d mode %d ttl %lld wait %lld token %lld rev %lld lease %lld "
+		 "%s s%u#%d x%u.%u %s name %d%s mode %d ttl %lld wait %lld token %lld rev %lld lease %lld "
 		 "owner %d hold_for %lld%s%s -> %s %lld",
 		 sim_command_name(cmd->kind), cmd->sessno, (int) cmd->session, cmd->xact, cmd->subxact,
-		 cmd->ns == LE_KIND_ELECTION ? "election" : "lock", sim_text_id(cmd->name.data), cmd->mode,
-		 (long long) cmd->ttl, (long long) cmd->wait, (long long) cmd->token, (long long) cmd->revision,
-		 (long long) cmd->lease, sim_text_id(cmd->owner.data), (long long) cmd->hold_for,
-		 cmd->enqueue ? " enqueue" : "", cmd->all_holds ? " all" : "", sim_status_name(reply->status),
-		 (long long) reply->token);
+		 cmd->ns == LE_KIND_ELECTION ? "election" : "lock", sim_text_id(cmd->name.data), names_text(cmd),
+		 cmd->mode, (long long) cmd->ttl, (long long) cmd->wait, (long long) cmd->token,
+		 (long long) cmd->revision, (long long) cmd->lease, sim_text_id(cmd->owner.data),
+		 (long long) cmd->hold_for, cmd->enqueue ? " enqueue" : "", cmd->all_holds ? " all" : "",
+		 sim_status_name(reply->status), (long long) reply->token);
 }
 
 /* One command as the manager takes it. */
@@ -90,19 +120,39 @@ batch_expire(World *w)
 /* --- what is known once a batch is stored --- */
 
 static void
-add_hold(World *w, Durable *d, int64_t token, uint32_t subxact)
+add_holds(World *w, Durable *d, const LeCommand *cmd, const LeReply *reply)
 {
-	ENSURE(w, d->nholds < MAX_HOLDS);
-	d->holds[d->nholds].token = token;
-	d->holds[d->nholds].subxact = subxact;
-	d->nholds++;
+	for (uint32_t i = 0; i < command_names(cmd); i++)
+	{
+		LeText name = command_name(cmd, i);
+		const LeEntry *entry;
+
+		/* one of several may be counted, and another of them not */
+		if (cmd->nnames > 0 && reply->reentrant)
+		{
+			entry = le_core_find_entry(w->core, cmd->ns, name, reply->token);
+			if (entry != NULL && entry->holds == NULL)
+				continue;
+		}
+		ENSURE(w, d->nholds < MAX_HOLDS);
+		d->holds[d->nholds++] = (Hold){reply->token, cmd->subxact, (uint8_t) cmd->ns, sim_text_id(name.data)};
+	}
+}
+
+static void
+durable_reset(Durable *d)
+{
+	d->id = 0;
+	d->xact = 0;
+	d->nholds = 0;
+	d->waiting = false;
 }
 
 static void
 durable_touch(Durable *d, const LeCommand *cmd)
 {
 	if (d->id != cmd->session)
-		memset(d, 0, sizeof(*d));
+		durable_reset(d);
 	else if (d->xact != cmd->xact)
 		d->nholds = 0;
 	d->id = cmd->session;
@@ -133,6 +183,7 @@ durable_wait(Durable *d, const Posted *p)
 	if (!d->waiting)
 		return;
 	d->cmd = p->cmd;
+	keep_names(&d->cmd, d->names);
 	if (p->cmd.kind == LE_CMD_ACQUIRE)
 		d->cmd.revision = p->reply.token;
 	d->wait_until = p->cmd.wait == LE_WAIT_FOREVER ? LE_NEVER : p->at + p->cmd.wait;
@@ -145,8 +196,12 @@ learn(World *w, const LeCommand *cmd, int64_t token)
 
 	known->token = token;
 	known->ns = (uint8_t) cmd->ns;
-	known->name = sim_text_id(cmd->name.data);
+	known->owner = sim_text_id(cmd->owner.data);
+	known->lease = cmd->lease;
 	known->role = cmd->role;
+	known->n = command_names(cmd);
+	for (uint32_t i = 0; i < known->n; i++)
+		known->names[i] = (uint16_t) sim_text_id(command_name(cmd, i).data);
 }
 
 /* A client reads its answer. */
@@ -196,7 +251,7 @@ durable_apply(World *w, const Posted *p)
 		case LE_CMD_ACQUIRE:
 			durable_touch(d, cmd);
 			if (p->reply.counted && p->reply.status != LE_WAITING)
-				add_hold(w, d, p->reply.token, cmd->subxact);
+				add_holds(w, d, cmd, &p->reply);
 			durable_wait(d, p);
 			break;
 		case LE_CMD_AWAIT:
@@ -212,7 +267,7 @@ durable_apply(World *w, const Posted *p)
 			break;
 		case LE_CMD_SESSION_END:
 			if (d->id == cmd->session)
-				memset(d, 0, sizeof(*d));
+				durable_reset(d);
 			break;
 		default:
 			break;
@@ -220,14 +275,17 @@ durable_apply(World *w, const Posted *p)
 }
 
 /* Tokens of exclusive grants are newer than those of all batches before. */
-static void
-check_token(World *w, const LeCommand *cmd, int64_t token, int64_t *newest)
+static int64_t *
+last_exclusive(World *w, const LeCommand *cmd, uint32_t i)
 {
-	int64_t *last = &w->last_exclusive[sim_text_id(cmd->name.data) * 2 + (cmd->ns == LE_KIND_LOCK)];
+	return &w->last_exclusive[sim_text_id(command_name(cmd, i).data) * 2 + (cmd->ns == LE_KIND_LOCK)];
+}
 
-	ENSURE(w, token > *last);
-	if (token > *newest)
-		*newest = token;
+static void
+check_token(World *w, const LeCommand *cmd, int64_t token)
+{
+	for (uint32_t i = 0; i < command_names(cmd); i++)
+		ENSURE(w, token > *last_exclusive(w, cmd, i));
 }
 
 static void
@@ -236,21 +294,19 @@ check_tokens(World *w)
 	for (uint32_t i = 0; i < w->nbatch; i++)
 	{
 		Posted *p = &w->batch[i];
-		int64_t newest = 0;
 
 		if (p->cmd.kind == LE_CMD_ACQUIRE && p->cmd.mode == LE_MODE_EXCLUSIVE && p->reply.status == LE_OK &&
 			!p->reply.reentrant)
-			check_token(w, &p->cmd, p->reply.token, &newest);
+			check_token(w, &p->cmd, p->reply.token);
 	}
 	for (LeEntry *e = le_core_answers(w->core); e != NULL; e = e->answer_next)
 	{
 		const LeCommand *cmd = &w->durable[e->waiter_sessno].cmd;
-		int64_t newest = 0;
 
 		if (e->answer == LE_OK && e->mode == LE_MODE_EXCLUSIVE && e->end != LE_END_REPLACED &&
 			e->waiter_session == w->durable[e->waiter_sessno].id && cmd->kind == LE_CMD_ACQUIRE &&
 			cmd->request == e->request)
-			check_token(w, cmd, e->answer_token, &newest);
+			check_token(w, cmd, e->answer_token);
 	}
 }
 
@@ -260,11 +316,17 @@ remember_tokens(World *w)
 	for (uint32_t i = 0; i < w->nbatch; i++)
 	{
 		Posted *p = &w->batch[i];
-		int64_t *last = &w->last_exclusive[sim_text_id(p->cmd.name.data) * 2 + (p->cmd.ns == LE_KIND_LOCK)];
 
-		if (p->cmd.kind == LE_CMD_ACQUIRE && p->cmd.mode == LE_MODE_EXCLUSIVE && p->reply.status == LE_OK &&
-			!p->reply.reentrant && p->reply.token > *last)
-			*last = p->reply.token;
+		if (p->cmd.kind != LE_CMD_ACQUIRE || p->cmd.mode != LE_MODE_EXCLUSIVE || p->reply.status != LE_OK ||
+			p->reply.reentrant)
+			continue;
+		for (uint32_t k = 0; k < command_names(&p->cmd); k++)
+		{
+			int64_t *last = last_exclusive(w, &p->cmd, k);
+
+			if (p->reply.token > *last)
+				*last = p->reply.token;
+		}
 	}
 }
 
@@ -284,7 +346,7 @@ give_answers(World *w)
 		ENSURE(w, reply.status != LE_WAITING);
 		d->waiting = false;
 		if (reply.counted && d->cmd.kind == LE_CMD_ACQUIRE)
-			add_hold(w, d, reply.token, d->cmd.subxact);
+			add_holds(w, d, &d->cmd, &reply);
 		answered(w, &d->cmd, &reply);
 	}
 }
@@ -299,7 +361,10 @@ batch_end(World *w)
 	{
 		model_compare_answers(w->model);
 		if (w->conf.check_every == 1 || w->batches % w->conf.check_every == 0)
+		{
 			model_compare(w->model);
+			model_compare_rows(w->model);
+		}
 	}
 	for (uint32_t i = 0; i < w->nbatch; i++)
 		durable_apply(w, &w->batch[i]);
@@ -399,6 +464,8 @@ batch_fail(World *w)
 		abort();
 	NOTE(w, "batch of %u fails", n);
 	memcpy(again, w->batch, n * sizeof(Posted));
+	for (uint32_t i = 0; i < n; i++)
+		again[i].cmd.names = again[i].names;
 	reload(w);
 	for (uint32_t i = 0; i < n; i++)
 	{

@@ -6,6 +6,12 @@
 
 #include "sim.h"
 
+static LeText
+some_name(World *w)
+{
+	return sim_name((int) rng_below(&w->rng, (uint32_t) w->conf.names));
+}
+
 /* A command of this session, on some name. */
 static LeCommand
 command(World *w, uint32_t sessno, LeCommandKind kind)
@@ -21,7 +27,7 @@ command(World *w, uint32_t sessno, LeCommandKind kind)
 	}
 	cmd.kind = kind;
 	cmd.ns = rng_chance(&w->rng, 200) ? LE_KIND_ELECTION : LE_KIND_LOCK;
-	cmd.name = sim_name((int) rng_below(&w->rng, (uint32_t) w->conf.names));
+	cmd.name = some_name(w);
 	cmd.role = c->role;
 	cmd.session = c->id;
 	cmd.sessno = sessno;
@@ -40,21 +46,30 @@ post(World *w, const LeCommand *cmd)
 	batch_post(w, cmd, &reply);
 }
 
-/* A token that somebody was told; a new one rather than an old one. */
-static bool
-pick_known(World *w, LeCommand *cmd)
+/* What somebody was told; new rather than old.  NULL: nothing yet. */
+static const Known *
+some_known(World *w)
 {
 	uint32_t n = w->nknown < KNOWN ? w->nknown : KNOWN;
 	uint32_t back;
-	Known *known;
 
 	if (n == 0)
-		return false;
+		return NULL;
 	back = rng_below(&w->rng, rng_chance(&w->rng, 800) && n > 8 ? 8 : n);
-	known = &w->known[(w->nknown - 1 - back) % KNOWN];
+	return &w->known[(w->nknown - 1 - back) % KNOWN];
+}
+
+/* A token, with one of its names; now and then with another one. */
+static bool
+pick_known(World *w, LeCommand *cmd)
+{
+	const Known *known = some_known(w);
+
+	if (known == NULL)
+		return false;
 	cmd->token = known->token;
 	cmd->ns = (LeKind) known->ns;
-	cmd->name = sim_name(known->name);
+	cmd->name = rng_chance(&w->rng, 30) ? some_name(w) : sim_name(known->names[rng_below(&w->rng, known->n)]);
 	if (rng_chance(&w->rng, 800))
 		cmd->role = known->role;
 	return true;
@@ -70,10 +85,150 @@ some_ttl(World *w, bool may_be_bound)
 	return 100 * LE_MS + rng_below(&w->rng, 5000000);
 }
 
+static LeTime
+some_wait(World *w)
+{
+	return rng_chance(&w->rng, 300)   ? 0
+		   : rng_chance(&w->rng, 500) ? LE_WAIT_FOREVER
+									  : 1 + (LeTime) rng_below(&w->rng, 3000000);
+}
+
+/* A lease of late; sometimes of another role, and a number that is none. */
+static void
+pick_lease(World *w, LeCommand *cmd)
+{
+	const Known *known = rng_chance(&w->rng, 50) ? some_known(w) : NULL;
+	uint32_t i = (w->nleases - 1 - rng_below(&w->rng, w->nleases < 8 ? w->nleases : 8)) % 64;
+
+	if (known == NULL)
+		cmd->lease = w->leases[i];
+	else
+		cmd->lease = known->token;
+	if (rng_chance(&w->rng, 900))
+		cmd->role = known != NULL ? known->role : w->lease_roles[i];
+}
+
+/* As whoever was told this token would ask again. */
+static void
+as_before(World *w, LeCommand *cmd, const Known *known)
+{
+	cmd->lease = known->lease;
+	cmd->role = known->role;
+	if (known->owner >= 0)
+		cmd->owner = sim_owner(known->owner);
+	else if (known->lease == 0 && rng_chance(&w->rng, 500))
+		cmd->owner = sim_owner((int) rng_below(&w->rng, (uint32_t) w->conf.owners));
+}
+
+/* --- several names --- */
+
+static void
+add_name(LeCommand *cmd, LeText *names, LeText name)
+{
+	for (uint32_t i = 0; i < cmd->nnames; i++)
+	{
+		if (names[i].data == name.data)
+			return;
+	}
+	if (cmd->nnames < MAX_GROUP)
+		names[cmd->nnames++] = name;
+}
+
+/* Few names of few, so that they meet. */
+static void
+some_names(World *w, LeCommand *cmd, LeText *names)
+{
+	uint32_t n = rng_chance(&w->rng, 950) ? 1 + rng_below(&w->rng, 5) : 1 + rng_below(&w->rng, MAX_GROUP);
+	uint32_t of = (uint32_t) w->conf.names;
+
+	if (n <= 5 && of > 12 && rng_chance(&w->rng, 900))
+		of = 12;
+	if (n == 1 && rng_chance(&w->rng, 700))
+		n = 2;
+	for (uint32_t tries = 0; tries < n; tries++)
+	{
+		uint32_t id = rng_below(&w->rng, of);
+
+		if (w->conf.permit_mille == 0 || id % 4 != 3 || rng_chance(&w->rng, 30))
+			add_name(cmd, names, sim_name((int) id));
+	}
+	if (cmd->nnames == 0)
+		add_name(cmd, names, sim_name(0));
+}
+
+/* Those of a token, in another order; some more of them, some less. */
+static void
+known_names(World *w, LeCommand *cmd, LeText *names, const Known *known)
+{
+	uint32_t from = rng_below(&w->rng, known->n);
+
+	for (uint32_t i = 0; i < known->n; i++)
+	{
+		if (known->n == 1 || rng_chance(&w->rng, 970))
+			add_name(cmd, names, sim_name(known->names[(from + i) % known->n]));
+	}
+	if (rng_chance(&w->rng, 100) || cmd->nnames == 0)
+		add_name(cmd, names, some_name(w));
+}
+
+static void
+acquire_group(World *w, uint32_t sessno)
+{
+	LeCommand cmd = command(w, sessno, LE_CMD_ACQUIRE);
+	const Known *known = rng_chance(&w->rng, 250) ? some_known(w) : NULL;
+	LeText names[MAX_GROUP];
+
+	if (w->durable[sessno].nholds > MAX_HOLDS - 3 * MAX_GROUP && w->clients[sessno].in_xact)
+		return;
+	cmd.ns = LE_KIND_LOCK;
+	cmd.name = (LeText){NULL, 0};
+	cmd.names = names;
+	cmd.mode = rng_chance(&w->rng, w->conf.shared_mille) ? LE_MODE_SHARED : LE_MODE_EXCLUSIVE;
+	cmd.ttl = some_ttl(w, true);
+	cmd.wait = some_wait(w);
+	if (known != NULL && known->ns == LE_KIND_LOCK)
+	{
+		known_names(w, &cmd, names, known);
+		as_before(w, &cmd, known);
+	}
+	else
+	{
+		some_names(w, &cmd, names);
+		if (rng_chance(&w->rng, w->conf.owner_mille))
+			cmd.owner = sim_owner((int) rng_below(&w->rng, (uint32_t) w->conf.owners));
+		if (rng_chance(&w->rng, w->conf.lease_mille) && w->nleases > 0)
+			pick_lease(w, &cmd);
+	}
+	post(w, &cmd);
+}
+
+/* RELEASE or CHECK of a token with its names. */
+static void
+on_group(World *w, LeCommand *cmd)
+{
+	const Known *known = some_known(w);
+	LeText names[MAX_GROUP];
+
+	if (known == NULL)
+		return;
+	cmd->ns = (LeKind) known->ns;
+	cmd->name = (LeText){NULL, 0};
+	cmd->names = names;
+	cmd->token = known->token;
+	cmd->revision = 0;
+	if (rng_chance(&w->rng, 800) && cmd->role != 0)
+		cmd->role = known->role;
+	known_names(w, cmd, names, known);
+	post(w, cmd);
+}
+
+/* --- one name --- */
+
 static void
 acquire(World *w, uint32_t sessno)
 {
 	LeCommand cmd = command(w, sessno, LE_CMD_ACQUIRE);
+	const Known *known = NULL;
 	int id;
 	bool permit;
 
@@ -82,9 +237,15 @@ acquire(World *w, uint32_t sessno)
 		cmd.again = cmd.token;
 		cmd.token = 0;
 	}
+	else if (rng_chance(&w->rng, w->conf.group_mille / 8) && (known = some_known(w)) != NULL)
+	{
+		/* one more hold of a member, if it is of a group */
+		cmd.ns = (LeKind) known->ns;
+		cmd.name = sim_name(known->names[rng_below(&w->rng, known->n)]);
+	}
 	id = sim_text_id(cmd.name.data);
 	permit = rng_chance(&w->rng, 950) ? id % 4 == 3 : id % 4 != 3;
-	if (w->durable[sessno].nholds > MAX_HOLDS - 8 && w->clients[sessno].in_xact)
+	if (w->durable[sessno].nholds > MAX_HOLDS - 3 * MAX_GROUP && w->clients[sessno].in_xact)
 		return;
 	if (permit && w->conf.permit_mille > 0)
 	{
@@ -94,19 +255,13 @@ acquire(World *w, uint32_t sessno)
 	else
 		cmd.mode = rng_chance(&w->rng, w->conf.shared_mille) ? LE_MODE_SHARED : LE_MODE_EXCLUSIVE;
 	cmd.ttl = some_ttl(w, true);
-	cmd.wait = rng_chance(&w->rng, 300)   ? 0
-			   : rng_chance(&w->rng, 500) ? LE_WAIT_FOREVER
-										  : 1 + (LeTime) rng_below(&w->rng, 3000000);
+	cmd.wait = some_wait(w);
 	if (cmd.again == 0 && rng_chance(&w->rng, w->conf.owner_mille))
 		cmd.owner = sim_owner((int) rng_below(&w->rng, (uint32_t) w->conf.owners));
 	if (cmd.again == 0 && rng_chance(&w->rng, w->conf.lease_mille) && w->nleases > 0)
-	{
-		uint32_t i = (w->nleases - 1 - rng_below(&w->rng, w->nleases < 8 ? w->nleases : 8)) % 64;
-
-		cmd.lease = w->leases[i];
-		if (rng_chance(&w->rng, 900))
-			cmd.role = w->lease_roles[i];
-	}
+		pick_lease(w, &cmd);
+	if (known != NULL)
+		as_before(w, &cmd, known);
 	cmd.enqueue = cmd.again == 0 && rng_chance(&w->rng, w->conf.enqueue_mille);
 	if (cmd.enqueue)
 		cmd.wait = 0;
@@ -125,9 +280,7 @@ on_token(World *w, uint32_t sessno, LeCommandKind kind)
 	if (kind == LE_CMD_RENEW && rng_chance(&w->rng, 200))
 		cmd.ttl = some_ttl(w, false);
 	if (kind == LE_CMD_AWAIT)
-		cmd.wait = rng_chance(&w->rng, 300)   ? 0
-				   : rng_chance(&w->rng, 500) ? LE_WAIT_FOREVER
-											  : 1 + (LeTime) rng_below(&w->rng, 3000000);
+		cmd.wait = some_wait(w);
 	if (kind == LE_CMD_CHECK && rng_chance(&w->rng, 300))
 		cmd.role = 0;
 	else if (kind == LE_CMD_CHECK && rng_chance(&w->rng, 300))
@@ -135,6 +288,11 @@ on_token(World *w, uint32_t sessno, LeCommandKind kind)
 		if (rng_chance(&w->rng, 500))
 			cmd.revision = cmd.token;
 		cmd.token = 0;
+	}
+	if (kind == LE_CMD_CHECK && rng_chance(&w->rng, w->conf.group_mille / 2))
+	{
+		on_group(w, &cmd);
+		return;
 	}
 	if (kind == LE_CMD_PROCLAIM)
 		cmd.value = sim_value((int) rng_below(&w->rng, 64));
@@ -146,12 +304,13 @@ release(World *w, uint32_t sessno)
 {
 	LeCommand cmd = command(w, sessno, LE_CMD_RELEASE);
 
-	if (rng_chance(&w->rng, 700) && !pick_known(w, &cmd))
-		return;
 	cmd.all_holds = rng_chance(&w->rng, 300);
 	if (rng_chance(&w->rng, 150))
 		cmd.hold_for = 1 + (LeTime) rng_below(&w->rng, rng_chance(&w->rng, 800) ? 3000000 : 60000000);
-	post(w, &cmd);
+	if (rng_chance(&w->rng, w->conf.group_mille / 2))
+		on_group(w, &cmd);
+	else if (rng_chance(&w->rng, 300) || pick_known(w, &cmd))
+		post(w, &cmd);
 }
 
 static void
@@ -184,15 +343,11 @@ on_lease(World *w, uint32_t sessno)
 	}
 	else
 	{
-		uint32_t i = (w->nleases - 1 - rng_below(&w->rng, w->nleases < 8 ? w->nleases : 8)) % 64;
-
 		cmd = command(w, sessno,
 					  what < 7   ? LE_CMD_KEEP_ALIVE
 					  : what < 8 ? LE_CMD_REVOKE_LEASE
 								 : LE_CMD_LEASE_TTL);
-		cmd.lease = w->leases[i];
-		if (rng_chance(&w->rng, 900))
-			cmd.role = w->lease_roles[i];
+		pick_lease(w, &cmd);
 	}
 	post(w, &cmd);
 }
@@ -337,7 +492,12 @@ request(World *w, uint32_t sessno)
 	else if (rng_chance(&w->rng, w->conf.xact_mille))
 		transaction(w, sessno);
 	else if (what < 45)
-		acquire(w, sessno);
+	{
+		if (rng_chance(&w->rng, w->conf.group_mille))
+			acquire_group(w, sessno);
+		else
+			acquire(w, sessno);
+	}
 	else if (what < 65)
 	{
 		/* inside a transaction a release waits for the commit */

@@ -108,6 +108,7 @@ choose_world(Config *c, Rng *rng)
 	c->lease_mille = maybe(rng, 500);
 	c->bound_mille = maybe(rng, 600);
 	c->enqueue_mille = maybe(rng, 500);
+	c->group_mille = maybe(rng, 900);
 	c->xact_mille = maybe(rng, 500);
 	c->fence_mille = maybe(rng, 200);
 	c->fail_mille = maybe(rng, 40);

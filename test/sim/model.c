@@ -56,15 +56,30 @@ model_free(Model *m)
 	free(m);
 }
 
+/* A token means something together with its lock. */
 MEntry *
-m_find(Model *m, int64_t token)
+m_find(Model *m, uint8_t ns, int name, int64_t token)
 {
 	for (int i = 0; i < m->s.nentries; i++)
 	{
-		if (m->s.entries[i].token == token)
-			return &m->s.entries[i];
+		MEntry *e = &m->s.entries[i];
+
+		if (e->token == token && e->ns == ns && e->name == name)
+			return e;
 	}
 	return NULL;
+}
+
+MEntry *
+m_find_hold(Model *m, const MHold *hold)
+{
+	return m_find(m, hold->ns, hold->name, hold->token);
+}
+
+LeEntry *
+m_core_entry(Model *m, const MEntry *e)
+{
+	return le_core_find_entry(m->w->core, (LeKind) e->ns, sim_name(e->name), e->token);
 }
 
 MLease *
@@ -87,10 +102,16 @@ m_insert(Model *m, const MEntry *e)
 	return &m->s.entries[m->s.nentries++];
 }
 
-void
-m_add_hold(Model *m, int64_t token, uint64_t session, uint32_t sessno, uint32_t xact, uint32_t subxact)
+bool
+m_on_hold(const MHold *hold, const MEntry *e)
 {
-	MHold hold = {token, session, sessno, xact, subxact};
+	return hold->token == e->token && hold->ns == e->ns && hold->name == e->name;
+}
+
+void
+m_add_hold(Model *m, const MEntry *e, const LeCommand *cmd)
+{
+	MHold hold = {e->token, e->ns, e->name, cmd->session, cmd->sessno, cmd->xact, cmd->subxact};
 
 	m->s.holds = m_grow(m->s.holds, m->s.nholds, &m->s.max_holds, sizeof(MHold));
 	m->s.holds[m->s.nholds++] = hold;
@@ -107,20 +128,20 @@ m_sessno(const Model *m, uint64_t session)
 	return 0;
 }
 
-static void
-remove_entry(Model *m, int64_t token)
+void
+m_remove(Model *m, const MEntry *e)
 {
-	MEntry *e = m_find(m, token);
+	MEntry *at = m_find(m, e->ns, e->name, e->token);
 	int n = 0;
 
-	memmove(e, e + 1, (size_t) (m->s.entries + m->s.nentries - (e + 1)) * sizeof(MEntry));
-	m->s.nentries--;
 	for (int i = 0; i < m->s.nholds; i++)
 	{
-		if (m->s.holds[i].token != token)
+		if (!m_on_hold(&m->s.holds[i], e))
 			m->s.holds[n++] = m->s.holds[i];
 	}
 	m->s.nholds = n;
+	memmove(at, at + 1, (size_t) (m->s.entries + m->s.nentries - (at + 1)) * sizeof(MEntry));
+	m->s.nentries--;
 }
 
 void
@@ -165,6 +186,7 @@ m_waiting(Model *m, uint8_t ns, int name)
 
 /* --- answers and time --- */
 
+/* One answer, also for a group. */
 void
 m_answer(Model *m, MEntry *e, LeStatus status, int64_t token)
 {
@@ -176,6 +198,16 @@ m_answer(Model *m, MEntry *e, LeStatus status, int64_t token)
 	m->answers[m->nanswers++] = a;
 	e->waiter = 0;
 	e->answered = true;
+	for (int i = 0; i < m->s.nentries && e->group; i++)
+	{
+		MEntry *member = &m->s.entries[i];
+
+		if (member->token == e->token)
+		{
+			member->waiter = 0;
+			member->answered = true;
+		}
+	}
 }
 
 LeTime
@@ -200,6 +232,7 @@ m_renew(Model *m, MEntry *e, LeTime now)
 	}
 	else if (e->ttl != LE_TTL_BOUND)
 		e->deadline = now + e->ttl;
+	m_share_time(m, e);
 }
 
 /* --- granting --- */
@@ -247,8 +280,8 @@ m_grant(Model *m, MEntry *e, LeTime now)
 	m_answer(m, e, LE_OK, e->token);
 }
 
-static LeStatus
-reentry_status(const MEntry *holder, const MEntry *request)
+LeStatus
+m_reentry_status(const MEntry *holder, const MEntry *request)
 {
 	if (holder->mode == LE_MODE_SHARED && request->mode == LE_MODE_EXCLUSIVE)
 		return LE_BAD_UPGRADE;
@@ -264,7 +297,7 @@ in_own_transaction(Model *m, const MEntry *e, const MEntry *request)
 {
 	for (int i = 0; i < m->s.nholds; i++)
 	{
-		if (m->s.holds[i].token == e->token && m->s.holds[i].session == request->session)
+		if (m_on_hold(&m->s.holds[i], e) && m->s.holds[i].session == request->session)
 			return true;
 	}
 	return false;
@@ -288,6 +321,17 @@ kinship(Model *m, const MEntry *e, const MEntry *request)
 	return 0;
 }
 
+static bool
+fits(const MEntry *e, const MEntry *request, LeStatus core_says, int64_t core_token)
+{
+	LeStatus status = m_reentry_status(e, request);
+
+	/* of a group the whole is judged, not the one name */
+	if (request->group)
+		return (e->token == core_token) == (core_says == LE_OK);
+	return status == core_says && (status != LE_OK || e->token == core_token);
+}
+
 /*
  * The holder that this request is one more hold of.  Where several would do,
  * the contract does not say which: then it is the one that the core took.
@@ -304,12 +348,10 @@ m_reentrant(Model *m, const MEntry *request, LeStatus core_says, int64_t core_to
 		for (int i = 0; i < m->s.nentries; i++)
 		{
 			MEntry *e = &m->s.entries[i];
-			LeStatus status;
 
 			if (kinship(m, e, request) != kin)
 				continue;
-			status = reentry_status(e, request);
-			if (status == core_says && (status != LE_OK || e->token == core_token))
+			if (fits(e, request, core_says, core_token))
 				return e;
 			any = e;
 		}
@@ -322,7 +364,7 @@ m_reentrant(Model *m, const MEntry *request, LeStatus core_says, int64_t core_to
 LeStatus
 m_reenter(Model *m, MEntry *holder, const MEntry *request, LeTime now, bool *counted)
 {
-	LeStatus status = reentry_status(holder, request);
+	LeStatus status = m_reentry_status(holder, request);
 	bool uncommitted = false;
 
 	*counted = false;
@@ -330,7 +372,7 @@ m_reenter(Model *m, MEntry *holder, const MEntry *request, LeTime now, bool *cou
 		return status;
 	for (int i = 0; i < m->s.nholds; i++)
 	{
-		if (m->s.holds[i].token == holder->token)
+		if (m_on_hold(&m->s.holds[i], holder))
 			uncommitted = true;
 	}
 	*counted = holder->lease == 0 || uncommitted;
@@ -342,6 +384,7 @@ m_reenter(Model *m, MEntry *holder, const MEntry *request, LeTime now, bool *cou
 			holder->ttl = request->ttl;
 		if (now + request->ttl > holder->deadline)
 			holder->deadline = now + request->ttl;
+		m_share_time(m, holder);
 	}
 	if (request->value >= 0)
 		holder->value = request->value;
@@ -368,12 +411,12 @@ core_answer(Model *m, const MEntry *e, int64_t *token)
 static bool
 head_joins(Model *m, MEntry *head, LeTime now)
 {
-	int64_t token, core_token;
+	int64_t core_token;
 	LeStatus said, status;
 	MEntry *holder;
 	bool counted;
 
-	if (head->place || head->mode == LE_MODE_PERMIT)
+	if (head->group || head->place || head->mode == LE_MODE_PERMIT)
 		return false;
 	said = core_answer(m, head, &core_token);
 	holder = m_reentrant(m, head, said, core_token);
@@ -381,20 +424,20 @@ head_joins(Model *m, MEntry *head, LeTime now)
 	/* of the owner, but hanging on another lease: waits as everybody */
 	if (holder == NULL || holder->lease != head->lease || (said == LE_OK && core_token == head->token))
 		return false;
-	token = head->token;
 	status = m_reenter(m, holder, head, now, &counted);
 	m_answer(m, head, status, status == LE_OK ? holder->token : 0);
 	for (int i = 0; i < m->s.nholds && counted; i++)
 	{
-		if (m->s.holds[i].token == token)
+		if (m_on_hold(&m->s.holds[i], head))
 			m->s.holds[i].token = holder->token;
 	}
-	remove_entry(m, token);
+	m_remove(m, head);
 	return true;
 }
 
-static MEntry *
-first_waiting(Model *m, uint8_t ns, int name)
+/* The first one that waits there. */
+MEntry *
+m_first(Model *m, uint8_t ns, int name)
 {
 	for (int i = 0; i < m->s.nentries; i++)
 	{
@@ -417,18 +460,21 @@ m_settle(Model *m, uint8_t ns, int name, LeTime now)
 		m->deferred[m->ndeferred++] = name * 2 + (ns == LE_KIND_LOCK);
 		return;
 	}
-	while ((head = first_waiting(m, ns, name)) != NULL)
+	while ((head = m_first(m, ns, name)) != NULL)
 	{
 		if (head->lease != 0 && m_find_lease(m, head->lease)->deadline <= now)
 		{
-			m_end(m, head->token, LE_END_EXPIRED, 0, now);
+			m_end(m, head, LE_END_EXPIRED, 0, now);
 			continue;
 		}
 		if (head_joins(m, head, now))
 			continue;
-		if (!m_admits(m, ns, name, head->mode, now))
+		if (!m_ready(m, head, now))
 			break;
-		m_grant(m, head, now);
+		if (head->group)
+			m_grant_group(m, head->token, now);
+		else
+			m_grant(m, head, now);
 	}
 	if (m_held(m, ns, name) == 0 && m_waiting(m, ns, name) == 0)
 		m_lock(m, ns, name)->permits = 0;
@@ -452,13 +498,12 @@ m_undefer(Model *m, LeTime now)
 /* --- ending --- */
 
 void
-m_end(Model *m, int64_t token, LeEnd how, LeTime cool, LeTime now)
+m_end(Model *m, MEntry *e, LeEnd how, LeTime cool, LeTime now)
 {
-	MEntry *e = m_find(m, token);
 	uint8_t ns = e->ns;
 	int name = e->name;
 
-	if (e->held && world_fenced(m->w, token))
+	if (e->held && world_fenced(m->w, e->token))
 	{
 		e->lapsed = true;
 		if (cool > e->cool)
@@ -475,8 +520,24 @@ m_end(Model *m, int64_t token, LeEnd how, LeTime cool, LeTime now)
 			m_lock(m, ns, name)->unstored = cool;
 	}
 	m_answer(m, e, e->place || how == LE_END_EXPIRED || how == LE_END_REVOKED ? LE_LOST : LE_NOT_GRANTED, 0);
-	remove_entry(m, token);
+	if (e->group && !e->held)
+	{
+		m_end_waiting_group(m, e->token, now);
+		return;
+	}
+	m_remove(m, e);
 	m_settle(m, ns, name, now);
+}
+
+static MEntry *
+newest_on_lease(Model *m, int64_t id)
+{
+	for (int i = m->s.nentries - 1; i >= 0; i--)
+	{
+		if (m->s.entries[i].lease == id)
+			return &m->s.entries[i];
+	}
+	return NULL;
 }
 
 void
@@ -485,15 +546,15 @@ m_end_lease(Model *m, int64_t id, LeEnd how, LeTime now)
 	LeTime grace = m->w->conf.limits.expiry_grace;
 	LeTime cool = how == LE_END_EXPIRED && grace > 0 ? now + grace : 0;
 
+	MEntry *e;
+
 	m_defer(m);
-	for (int i = m->s.nentries - 1; i >= 0; i--)
+	while ((e = newest_on_lease(m, id)) != NULL)
 	{
-		if (m->s.entries[i].lease == id)
-		{
-			m->s.entries[i].lease = 0;
-			m->s.entries[i].deadline = LE_NEVER;
-			m_end(m, m->s.entries[i].token, how, cool, now);
-		}
+		e->lease = 0;
+		e->alone = true;
+		e->deadline = LE_NEVER;
+		m_end(m, e, how, cool, now);
 	}
 	m_lease_remove(m, id);
 	m_undefer(m, now);

@@ -14,11 +14,13 @@ typedef struct MEntry
 	uint8_t ns;
 	int name;
 	LeMode mode;
+	bool group;                         /* of those with this token, in several locks */
+	bool alone;                         /* lapsed, and its lease has ended */
 	bool held, place, lapsed, answered, /* its waiter has its answer in this batch */
 		stored;                         /* its state was there when a batch was stored */
 	int owner, value;
-	int64_t lease;
-	LeTime ttl, deadline, /* of its own lease */
+	int64_t lease;        /* a named one */
+	LeTime ttl, deadline, /* of its own lease: of a group the same in all */
 		acquired, wait_until, cool, retry;
 	uint64_t session; /* that asked, while it lives */
 	uint32_t sessno, role;
@@ -30,6 +32,8 @@ typedef struct MEntry
 typedef struct MHold
 {
 	int64_t token;
+	uint8_t ns;
+	int name;
 	uint64_t session;
 	uint32_t sessno, xact, subxact;
 } MHold;
@@ -96,20 +100,25 @@ m_lock(Model *m, uint8_t ns, int name)
 	return &m->s.locks[name * 2 + (ns == LE_KIND_LOCK)];
 }
 
-extern MEntry *m_find(Model *m, int64_t token);
+extern MEntry *m_find(Model *m, uint8_t ns, int name, int64_t token);
+extern MEntry *m_find_hold(Model *m, const MHold *hold);
+extern LeEntry *m_core_entry(Model *m, const MEntry *e);
+extern MEntry *m_first(Model *m, uint8_t ns, int name);
 extern MLease *m_find_lease(Model *m, int64_t id);
-extern void m_end(Model *m, int64_t token, LeEnd how, LeTime cool, LeTime now);
+extern void m_end(Model *m, MEntry *e, LeEnd how, LeTime cool, LeTime now);
+extern void m_remove(Model *m, const MEntry *e);
 extern void m_end_lease(Model *m, int64_t id, LeEnd how, LeTime now);
 extern void m_settle(Model *m, uint8_t ns, int name, LeTime now);
 extern void m_answer(Model *m, MEntry *e, LeStatus status, int64_t token);
 extern void m_renew(Model *m, MEntry *e, LeTime now);
 extern MEntry *m_reentrant(Model *m, const MEntry *request, LeStatus core_says, int64_t core_token);
+extern LeStatus m_reentry_status(const MEntry *holder, const MEntry *request);
 extern LeStatus m_reenter(Model *m, MEntry *holder, const MEntry *request, LeTime now, bool *counted);
 extern LeTime m_time_left(Model *m, const MEntry *e, LeTime now);
 extern int m_waiting(Model *m, uint8_t ns, int name);
 extern int m_held(Model *m, uint8_t ns, int name);
-extern void m_add_hold(Model *m, int64_t token, uint64_t session, uint32_t sessno, uint32_t xact,
-					   uint32_t subxact);
+extern bool m_on_hold(const MHold *hold, const MEntry *e);
+extern void m_add_hold(Model *m, const MEntry *e, const LeCommand *cmd);
 extern MEntry *m_insert(Model *m, const MEntry *e);
 extern void m_lease_remove(Model *m, int64_t id);
 extern void *m_grow(void *array, int n, int *max, size_t size);
@@ -119,5 +128,27 @@ extern void m_defer(Model *m);
 extern void m_undefer(Model *m, LeTime now);
 extern bool m_admits(Model *m, uint8_t ns, int name, LeMode mode, LeTime now);
 extern void m_grant(Model *m, MEntry *e, LeTime now);
+extern void m_touch(Model *m, const LeCommand *cmd, LeTime now);
+extern LeStatus m_check_lease(Model *m, const LeCommand *cmd, LeTime now);
+extern LeStatus m_check_use(Model *m, const LeCommand *cmd, const MEntry *e);
+extern MEntry m_new_entry(const LeCommand *cmd, LeText name);
+extern void m_set_wait(MEntry *e, const LeCommand *cmd, LeTime now);
+extern bool m_own_holder(Model *m, const MEntry *request);
+extern bool m_role_is_full(Model *m, uint32_t role, uint32_t more);
+extern void m_release_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void m_check_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
+
+/* --- model_group.c --- */
+
+extern bool m_shares_time(const MEntry *e);
+extern void m_share_time(Model *m, const MEntry *e);
+extern bool m_leads(Model *m, int i);
+extern void m_grant_group(Model *m, int64_t token, LeTime now);
+extern void m_end_waiting_group(Model *m, int64_t token, LeTime now);
+extern void m_expire_group(Model *m, int64_t token, LeTime cool, LeTime now);
+extern bool m_ready(Model *m, const MEntry *head, LeTime now);
+extern void m_acquire_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void m_release_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void m_check_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
 
 #endif /* MODEL_H */

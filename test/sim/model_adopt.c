@@ -44,9 +44,23 @@ check_there(Model *m, const MEntry *e, const LeEntry *c, LeTime now)
 		ENSURE(m->w, world_fenced(m->w, e->token) &&
 						 (lease_due(m, e, now) || (e->lease == 0 && e->deadline <= now)));
 	if (c->state == LE_STATE_QUEUED)
-		ENSURE(m->w, c->wait_until > now);
+		ENSURE(m->w, (e->group ? e->wait_until : c->wait_until) > now);
 	if (e->held && !c->lapsed)
 		ENSURE(m->w, c->hold_count >= e->count);
+}
+
+/* Those that waited as one went on waiting, were granted, or ended as one. */
+static void
+check_together(Model *m, const MEntry *e, const MEntry *other)
+{
+	LeEntry *c[2];
+
+	if (!e->group || e->held || e->token != other->token)
+		return;
+	c[0] = m_core_entry(m, e);
+	c[1] = m_core_entry(m, other);
+	ENSURE(m->w, (c[0] == NULL) == (c[1] == NULL));
+	ENSURE(m->w, c[0] == NULL || c[0]->state == c[1]->state);
 }
 
 static void
@@ -64,13 +78,17 @@ take_over(Model *m, MEntry *e, const LeEntry *c)
 	e->lapsed = c->lapsed;
 	e->retry = c->lapsed ? c->deadline : 0;
 	e->cool = c->lapsed ? c->cool_until : 0;
-	e->lease = c->lease != NULL ? c->lease->id : 0;
-	e->ttl = c->ttl;
-	e->deadline = c->deadline;
+	e->lease = le_entry_named_lease(c) != NULL ? c->lease->id : 0;
+	e->alone = e->group && c->lapsed && c->lease == NULL;
+	e->ttl = m_shares_time(e) && c->lease != NULL ? c->lease->ttl : c->ttl;
+	e->deadline = m_shares_time(e) && c->lease != NULL ? c->lease->deadline : c->deadline;
 	e->acquired = c->acquired_at;
-	e->wait_until = e->held ? LE_NEVER : c->wait_until;
-	e->waiter = c->answering || e->held ? 0 : c->waiter_session;
-	e->answered = c->answering;
+	if (e->held || !e->group)
+	{
+		e->wait_until = e->held ? LE_NEVER : c->wait_until;
+		e->waiter = c->answering || e->held ? 0 : c->waiter_session;
+		e->answered = c->answering;
+	}
 	e->count = c->hold_count;
 	e->value = sim_text_id(c->value);
 }
@@ -128,7 +146,7 @@ by_place(const void *a, const void *b)
 	return x->xact != y->xact         ? (x->xact < y->xact ? -1 : 1)
 		   : x->subxact != y->subxact ? (x->subxact < y->subxact ? -1 : 1)
 		   : x->token != y->token     ? (x->token < y->token ? -1 : 1)
-									  : 0;
+									  : x->name - y->name;
 }
 
 static void
@@ -137,10 +155,14 @@ adopt_holds(Model *m)
 	m->s.nholds = 0;
 	for (int i = 0; i < m->s.nentries; i++)
 	{
-		const LeEntry *c = le_core_find_token(m->w->core, m->s.entries[i].token);
+		const LeEntry *c = m_core_entry(m, &m->s.entries[i]);
 
 		for (const LeHold *h = c->holds; h != NULL; h = h->next)
-			m_add_hold(m, c->token, h->session, m_sessno(m, h->session), h->xact, h->subxact);
+			m_add_hold(m, &m->s.entries[i],
+					   &(LeCommand){.session = h->session,
+									.sessno = m_sessno(m, h->session),
+									.xact = h->xact,
+									.subxact = h->subxact});
 	}
 	if (m->s.nholds > 0)
 		qsort(m->s.holds, (size_t) m->s.nholds, sizeof(MHold), by_place);
@@ -154,8 +176,10 @@ model_adopt(Model *m, LeTime now)
 	for (int i = 0; i < m->s.nentries; i++)
 	{
 		const MEntry *e = &m->s.entries[i];
-		const LeEntry *c = le_core_find_token(m->w->core, e->token);
+		const LeEntry *c = m_core_entry(m, e);
 
+		if (i > 0)
+			check_together(m, e, e - 1);
 		if (c == NULL)
 			check_gone(m, e, now);
 		else
@@ -164,7 +188,7 @@ model_adopt(Model *m, LeTime now)
 	for (int i = 0; i < m->s.nentries; i++)
 	{
 		MEntry e = m->s.entries[i];
-		const LeEntry *c = le_core_find_token(m->w->core, e.token);
+		const LeEntry *c = m_core_entry(m, &e);
 
 		if (c == NULL)
 			continue;

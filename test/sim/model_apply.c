@@ -36,7 +36,7 @@ stop_waiting(Model *m, uint64_t session, uint32_t xact, uint32_t subxact, LeEnd 
 			continue;
 		if (!e->place)
 		{
-			m_end(m, e->token, how, 0, now);
+			m_end(m, e, how, 0, now);
 			return;
 		}
 		m_answer(m, e, LE_NOT_GRANTED, 0);
@@ -47,30 +47,38 @@ stop_waiting(Model *m, uint64_t session, uint32_t xact, uint32_t subxact, LeEnd 
 	}
 }
 
+static MEntry *
+newest_of_session(Model *m, uint64_t session)
+{
+	for (int i = m->s.nentries - 1; i >= 0; i--)
+	{
+		if (m->s.entries[i].session == session)
+			return &m->s.entries[i];
+	}
+	return NULL;
+}
+
 static void
 end_session(Model *m, uint64_t session, uint32_t sessno, LeTime now)
 {
 	LeTime grace = m->w->conf.limits.expiry_grace;
+	MEntry *e;
 
 	m_defer(m);
 	stop_waiting(m, session, 0, 0, LE_END_SESSION, now);
 	drop_holds(m, sessno);
-	for (int i = m->s.nentries - 1; i >= 0; i--)
+	while ((e = newest_of_session(m, session)) != NULL)
 	{
-		MEntry *e = &m->s.entries[i];
-
-		if (e->session != session)
-			continue;
 		e->session = 0;
 		if (e->ttl == LE_TTL_BOUND && e->lease == 0 && !e->lapsed)
-			m_end(m, e->token, LE_END_SESSION, grace > 0 ? now + grace : 0, now);
+			m_end(m, e, LE_END_SESSION, grace > 0 ? now + grace : 0, now);
 	}
 	m_undefer(m, now);
 	m->s.sessions[sessno].id = 0;
 }
 
-static void
-touch(Model *m, const LeCommand *cmd, LeTime now)
+void
+m_touch(Model *m, const LeCommand *cmd, LeTime now)
 {
 	MSession *s = &m->s.sessions[cmd->sessno];
 
@@ -82,8 +90,8 @@ touch(Model *m, const LeCommand *cmd, LeTime now)
 	s->xact = cmd->xact;
 }
 
-static bool
-own_holder(Model *m, const MEntry *request)
+bool
+m_own_holder(Model *m, const MEntry *request)
 {
 	for (int i = 0; i < m->s.nentries; i++)
 	{
@@ -97,20 +105,23 @@ own_holder(Model *m, const MEntry *request)
 
 /* --- acquire --- */
 
-static LeStatus
-check_acquire(Model *m, const LeCommand *cmd, const MEntry *e, LeTime now)
+LeStatus
+m_check_lease(Model *m, const LeCommand *cmd, LeTime now)
+{
+	MLease *lease = m_find_lease(m, cmd->lease);
+
+	if (cmd->lease == 0)
+		return LE_OK;
+	if (lease == NULL || lease->deadline <= now)
+		return LE_NO_LEASE;
+	return lease->role == cmd->role ? LE_OK : LE_DENIED;
+}
+
+LeStatus
+m_check_use(Model *m, const LeCommand *cmd, const MEntry *e)
 {
 	MLock *lock = m_lock(m, e->ns, e->name);
 
-	if (cmd->lease != 0)
-	{
-		MLease *lease = m_find_lease(m, cmd->lease);
-
-		if (lease == NULL || lease->deadline <= now)
-			return LE_NO_LEASE;
-		if (lease->role != cmd->role)
-			return LE_DENIED;
-	}
 	if (m_held(m, e->ns, e->name) + m_waiting(m, e->ns, e->name) == 0)
 		return LE_OK;
 	if ((lock->permits > 0) != (cmd->mode == LE_MODE_PERMIT))
@@ -120,8 +131,8 @@ check_acquire(Model *m, const LeCommand *cmd, const MEntry *e, LeTime now)
 	return LE_OK;
 }
 
-static void
-set_wait(MEntry *e, const LeCommand *cmd, LeTime now)
+void
+m_set_wait(MEntry *e, const LeCommand *cmd, LeTime now)
 {
 	e->waiter = cmd->session;
 	e->waiter_sessno = cmd->sessno;
@@ -131,14 +142,15 @@ set_wait(MEntry *e, const LeCommand *cmd, LeTime now)
 	e->wait_until = cmd->wait == LE_WAIT_FOREVER ? LE_NEVER : now + cmd->wait;
 }
 
-static MEntry
-new_entry(const LeCommand *cmd)
+MEntry
+m_new_entry(const LeCommand *cmd, LeText name)
 {
 	MEntry e;
 
 	memset(&e, 0, sizeof(e));
 	e.ns = (uint8_t) cmd->ns;
-	e.name = sim_text_id(cmd->name.data);
+	e.name = sim_text_id(name.data);
+	e.group = cmd->nnames > 0;
 	e.mode = cmd->mode;
 	e.place = cmd->enqueue;
 	e.owner = sim_text_id(cmd->owner.data);
@@ -157,11 +169,10 @@ new_entry(const LeCommand *cmd)
 static MEntry *
 named_by_command(Model *m, const LeCommand *cmd, const MEntry *e)
 {
-	MEntry *holder = cmd->again != 0 ? m_find(m, cmd->again) : NULL;
+	MEntry *holder = cmd->again != 0 ? m_find(m, e->ns, e->name, cmd->again) : NULL;
 
-	if (holder == NULL || !holder->held || holder->lapsed || holder->ns != e->ns || holder->name != e->name ||
-		holder->session != cmd->session || holder->owner != NO_OWNER || holder->role != cmd->role ||
-		cmd->mode == LE_MODE_PERMIT)
+	if (holder == NULL || !holder->held || holder->lapsed || holder->session != cmd->session ||
+		holder->owner != NO_OWNER || holder->role != cmd->role || cmd->mode == LE_MODE_PERMIT)
 		return NULL;
 	return holder;
 }
@@ -178,7 +189,7 @@ acquire_again(Model *m, const LeCommand *cmd, const MEntry *e, LeTime now, LeRep
 		return false;
 	reply->status = m_reenter(m, holder, e, now, &counted);
 	if (counted)
-		m_add_hold(m, holder->token, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
+		m_add_hold(m, holder, cmd);
 	if (reply->status == LE_OK)
 	{
 		reply->token = holder->token;
@@ -189,30 +200,32 @@ acquire_again(Model *m, const LeCommand *cmd, const MEntry *e, LeTime now, LeRep
 	return true;
 }
 
-/* Whether a role has as many locks, places and waits as it may. */
-static bool
-role_is_full(Model *m, uint32_t role)
+/* Whether so many more locks, places and waits are more than a role may have. */
+bool
+m_role_is_full(Model *m, uint32_t role, uint32_t more)
 {
 	int64_t limit = m->w->conf.limits.locks_per_role, n = 0;
 
 	for (int i = 0; i < m->s.nentries; i++)
 		n += m->s.entries[i].role == role;
-	return limit > 0 && n >= limit;
+	return limit > 0 && n + more > limit;
 }
 
 static void
 acquire(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	MEntry e = new_entry(cmd);
+	MEntry e = m_new_entry(cmd, cmd->name);
 	MEntry *stored;
 	MLock *lock = m_lock(m, e.ns, e.name);
 	int64_t limit = m->w->conf.limits.waiters_per_lock;
-	int waiting = m_waiting(m, e.ns, e.name);
+	int waiting;
 	bool granted;
 
-	touch(m, cmd, now);
+	m_touch(m, cmd, now);
 	waiting = m_waiting(m, e.ns, e.name);
-	reply->status = check_acquire(m, cmd, &e, now);
+	reply->status = m_check_lease(m, cmd, now);
+	if (reply->status == LE_OK)
+		reply->status = m_check_use(m, cmd, &e);
 	if (reply->status != LE_OK || acquire_again(m, cmd, &e, now, reply))
 		return;
 	if (cmd->lease != 0)
@@ -222,7 +235,7 @@ acquire(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 			  (cmd->mode == LE_MODE_PERMIT && lock->permits == 0 ? lock->not_before <= now
 																 : m_admits(m, e.ns, e.name, e.mode, now));
 	if (!granted && !cmd->enqueue)
-		reply->own = own_holder(m, &e);
+		reply->own = m_own_holder(m, &e);
 	if (!granted && !cmd->enqueue && cmd->wait == 0)
 	{
 		reply->status = LE_NOT_GRANTED;
@@ -238,7 +251,7 @@ acquire(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 		reply->status = LE_LIMIT_WAITERS;
 		return;
 	}
-	if (role_is_full(m, cmd->role))
+	if (m_role_is_full(m, cmd->role, 1))
 	{
 		reply->status = LE_LIMIT_LOCKS;
 		return;
@@ -247,7 +260,7 @@ acquire(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 		lock->permits = cmd->permits;
 	reply->counted = true;
 	reply->token = e.token = m->next++;
-	m_add_hold(m, e.token, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
+	m_add_hold(m, &e, cmd);
 	stored = m_insert(m, &e);
 	if (granted)
 	{
@@ -257,7 +270,7 @@ acquire(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	}
 	reply->status = cmd->enqueue ? LE_QUEUED : LE_WAITING;
 	if (!cmd->enqueue)
-		set_wait(stored, cmd, now);
+		m_set_wait(stored, cmd, now);
 	else if (cmd->lease == 0 && cmd->ttl != LE_TTL_BOUND)
 		stored->deadline = now + cmd->ttl;
 }
@@ -267,11 +280,10 @@ acquire(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 static MEntry *
 own(Model *m, const LeCommand *cmd, int64_t token, LeReply *reply)
 {
-	MEntry *e = m_find(m, token);
+	MEntry *e = m_find(m, (uint8_t) cmd->ns, sim_text_id(cmd->name.data), token);
 
 	reply->status = LE_NOT_HELD;
-	if (e == NULL || e->lapsed || e->ns != cmd->ns || e->name != sim_text_id(cmd->name.data) ||
-		(!e->held && !e->place))
+	if (e == NULL || e->lapsed || (!e->held && !e->place))
 		return NULL;
 	reply->status = e->role == cmd->role ? LE_OK : LE_DENIED;
 	if (e->role != cmd->role)
@@ -305,7 +317,7 @@ await(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	MEntry *e;
 
-	touch(m, cmd, now);
+	m_touch(m, cmd, now);
 	e = own(m, cmd, cmd->token, reply);
 	if (e == NULL)
 	{
@@ -317,11 +329,11 @@ await(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->valid_for = m_time_left(m, e, now);
 	if (e->held)
 		return;
-	reply->own = own_holder(m, &(MEntry){.ns = e->ns, .name = e->name, .session = cmd->session});
+	reply->own = m_own_holder(m, &(MEntry){.ns = e->ns, .name = e->name, .session = cmd->session});
 	reply->status = LE_QUEUED;
 	if (cmd->wait != 0 && !e->answered)
 	{
-		set_wait(e, cmd, now);
+		m_set_wait(e, cmd, now);
 		reply->status = LE_WAITING;
 	}
 }
@@ -343,14 +355,14 @@ newest_held(Model *m, const LeCommand *cmd)
 	return token;
 }
 
-static void
-release(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
+void
+m_release_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	int64_t token;
 	LeTime cool;
 	MEntry *e;
 
-	touch(m, cmd, now);
+	m_touch(m, cmd, now);
 	token = cmd->token != 0 ? cmd->token : newest_held(m, cmd);
 	e = own(m, cmd, token, reply);
 	if (e == NULL)
@@ -361,18 +373,19 @@ release(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 		return;
 	}
 	cool = e->held && cmd->hold_for > 0 ? e->acquired + cmd->hold_for : 0;
-	m_end(m, token, LE_END_RELEASED, cool > now ? cool : 0, now);
+	m_end(m, e, LE_END_RELEASED, cool > now ? cool : 0, now);
 }
 
-static void
-check(Model *m, const LeCommand *cmd, LeReply *reply)
+void
+m_check_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	MEntry *e = m_find(m, cmd->token != 0 ? cmd->token : newest_held(m, cmd));
+	MEntry *e = m_find(m, (uint8_t) cmd->ns, sim_text_id(cmd->name.data),
+					   cmd->token != 0 ? cmd->token : newest_held(m, cmd));
 
 	reply->status = LE_NOT_HELD;
-	if (e == NULL || (!e->held && !e->place) || e->lapsed || e->ns != cmd->ns ||
-		e->name != sim_text_id(cmd->name.data))
+	if (e == NULL || (!e->held && !e->place) || e->lapsed)
 		return;
+	reply->valid_for = m_time_left(m, e, now);
 	reply->status = cmd->role != 0 && e->role != cmd->role ? LE_DENIED : e->held ? LE_OK : LE_QUEUED;
 	reply->own = e->held && e->owner == NO_OWNER && e->session == cmd->session;
 	reply->count = e->lease != 0 ? 1 : e->count;
@@ -394,7 +407,7 @@ force(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	}
 	m_defer(m);
 	for (int i = 0; i < n; i++)
-		m_end(m, tokens[i], LE_END_FORCED, 0, now);
+		m_end(m, m_find(m, (uint8_t) cmd->ns, sim_text_id(cmd->name.data), tokens[i]), LE_END_FORCED, 0, now);
 	m_undefer(m, now);
 	reply->count = n;
 }
@@ -486,7 +499,7 @@ undo(Model *m, const LeCommand *cmd, LeTime now)
 	stop_waiting(m, cmd->session, cmd->xact, cmd->subxact, LE_END_UNDONE, now);
 	while ((i = newest_hold(m, cmd)) >= 0)
 	{
-		MEntry *e = m_find(m, m->s.holds[i].token);
+		MEntry *e = m_find_hold(m, &m->s.holds[i]);
 
 		memmove(&m->s.holds[i], &m->s.holds[i + 1], (size_t) (m->s.nholds - i - 1) * sizeof(MHold));
 		m->s.nholds--;
@@ -495,7 +508,7 @@ undo(Model *m, const LeCommand *cmd, LeTime now)
 		if (e->held && e->count > 1)
 			e->count--;
 		else
-			m_end(m, e->token, LE_END_UNDONE, 0, now);
+			m_end(m, e, LE_END_UNDONE, 0, now);
 	}
 	m_undefer(m, now);
 }
@@ -507,7 +520,7 @@ fence_ended(Model *m, LeTime now)
 	for (int i = m->s.nentries - 1; i >= 0; i--)
 	{
 		if (m->s.entries[i].lapsed)
-			m_end(m, m->s.entries[i].token, LE_END_EXPIRED, 0, now);
+			m_end(m, &m->s.entries[i], LE_END_EXPIRED, 0, now);
 	}
 	m_undefer(m, now);
 }
@@ -522,7 +535,7 @@ model_apply(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply, const Le
 	switch (cmd->kind)
 	{
 		case LE_CMD_ACQUIRE:
-			acquire(m, cmd, now, reply);
+			(cmd->nnames > 0 ? m_acquire_group : acquire)(m, cmd, now, reply);
 			break;
 		case LE_CMD_AWAIT:
 			await(m, cmd, now, reply);
@@ -531,10 +544,10 @@ model_apply(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply, const Le
 			renew(m, cmd, now, reply);
 			break;
 		case LE_CMD_RELEASE:
-			release(m, cmd, now, reply);
+			(cmd->nnames > 0 ? m_release_group : m_release_one)(m, cmd, now, reply);
 			break;
 		case LE_CMD_CHECK:
-			check(m, cmd, reply);
+			(cmd->nnames > 0 ? m_check_group : m_check_one)(m, cmd, now, reply);
 			break;
 		case LE_CMD_FORCE:
 			force(m, cmd, now, reply);

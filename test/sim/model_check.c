@@ -23,10 +23,41 @@ differ(Model *m, int64_t token, const char *what, int64_t expected, int64_t actu
 			differ(m, e->token, what, (int64_t) (expected), (int64_t) (actual));                             \
 	} while (0)
 
+/* A group waits as one: the core may keep that in any of its members. */
+static void
+compare_wait(Model *m, const MEntry *e, const LeEntry *c)
+{
+	if (e->group && e->waiter != 0)
+	{
+		c = le_core_waiting_on(m->w->core, e->waiter, e->waiter_sessno);
+		SAME("waiting", 1, c != NULL && c->token == e->token);
+	}
+	if (!e->group || e->waiter != 0)
+		SAME("waiter", e->waiter, c->answering ? 0 : c->waiter_session);
+	if (e->waiter != 0)
+		SAME("wait_until", e->wait_until, c->wait_until);
+}
+
+static void
+compare_time(Model *m, const MEntry *e, const LeEntry *c)
+{
+	if (m_shares_time(e))
+	{
+		SAME("own lease", e->token, c->lease != NULL && c->lease->own ? c->lease->id : 0);
+		SAME("shared ttl", e->ttl, c->lease->ttl);
+		SAME("shared deadline", e->deadline, c->lease->deadline);
+		return;
+	}
+	if (!e->group || !e->held)
+		SAME("ttl", e->ttl, c->ttl);
+	if (!e->lapsed && e->lease == 0)
+		SAME("deadline", e->deadline, c->deadline);
+}
+
 static void
 compare_entry(Model *m, const MEntry *e)
 {
-	const LeEntry *c = le_core_find_token(m->w->core, e->token);
+	const LeEntry *c = m_core_entry(m, e);
 
 	if (c == NULL)
 		differ(m, e->token, "presence", 1, 0);
@@ -38,21 +69,48 @@ compare_entry(Model *m, const MEntry *e)
 	SAME("owner", e->owner, sim_text_id(c->owner));
 	SAME("value", e->value, sim_text_id(c->value));
 	SAME("role", e->role, c->role);
-	SAME("lease", e->lease, c->lease != NULL ? c->lease->id : 0);
+	SAME("lease", e->lease, le_entry_named_lease(c) != NULL ? c->lease->id : 0);
 	SAME("session", e->session, c->session);
-	SAME("ttl", e->ttl, c->ttl);
 	SAME("holds", e->count, c->hold_count);
-	if (!e->lapsed && e->lease == 0)
-		SAME("deadline", e->deadline, c->deadline);
+	compare_time(m, e, c);
 	if (e->held)
 		SAME("acquired", e->acquired, c->acquired_at);
 	else
 	{
 		SAME("place", e->place, c->place);
-		SAME("waiter", e->waiter, c->answering ? 0 : c->waiter_session);
-		if (e->waiter != 0)
-			SAME("wait_until", e->wait_until, c->wait_until);
+		compare_wait(m, e, c);
 	}
+}
+
+/* Groups that have a lease of their own. */
+static uint32_t
+own_leases(Model *m)
+{
+	uint32_t n = 0;
+
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		if (m_shares_time(&m->s.entries[i]) && m_leads(m, i))
+			n++;
+	}
+	return n;
+}
+
+static void
+compare_leases(Model *m)
+{
+	LeCore *core = m->w->core;
+	uint32_t named = 0;
+
+	for (int i = 0; i < m->s.nleases; i++)
+	{
+		const LeLease *lease = le_core_find_lease(core, m->s.leases[i].id);
+
+		ENSURE(m->w, lease != NULL && !lease->own && lease->deadline == m->s.leases[i].deadline);
+	}
+	for (uint32_t place = 0; place < le_core_lease_places(core); place++)
+		named += le_core_lease_at(core, place) != NULL;
+	ENSURE(m->w, named == (uint32_t) m->s.nleases);
 }
 
 void
@@ -78,12 +136,103 @@ model_compare(Model *m)
 					 sim_text_id(lock->name), (long long) lock->not_before, (long long) mine->not_before);
 	}
 	ENSURE(m->w, n == (uint32_t) m->s.nentries);
-	for (int i = 0; i < m->s.nleases; i++)
-	{
-		const LeLease *lease = le_core_find_lease(core, m->s.leases[i].id);
+	compare_leases(m);
+}
 
-		ENSURE(m->w, lease != NULL && lease->deadline == m->s.leases[i].deadline);
+/* --- rows --- */
+
+static void
+compare_slot_row(Model *m, const SlotRow *row)
+{
+	const MEntry *e = m_find(m, row->ns, row->name, row->token);
+
+	if (e == NULL || !e->held)
+		sim_fail(m->w, "a row of token %lld, name %d, that does not hold", (long long) row->token, row->name);
+	SAME("row's mode", e->mode, row->mode);
+	SAME("row's lapsed", e->lapsed, row->lapsed);
+	SAME("row's owner", e->owner, row->owner);
+	SAME("row's value", e->value, row->value);
+	SAME("row's role", e->role, row->role);
+	SAME("row's holds", e->count, row->hold_count);
+	SAME("row's acquired_at", e->acquired, row->acquired_at);
+	if (m_shares_time(e))
+		SAME("row's own lease", e->token, row->lease);
+	else if (!e->lapsed)
+	{
+		SAME("row's lease", e->lease, row->lease);
+		SAME("row's ttl", e->ttl, row->ttl);
 	}
+}
+
+/* Of a named lease, or of a group. */
+static void
+compare_lease_row(Model *m, const LeaseRow *row)
+{
+	const MLease *lease = m_find_lease(m, row->id);
+	struct
+	{
+		int64_t token;
+	} id = {row->id}, *e = &id;
+
+	if (lease != NULL)
+	{
+		SAME("lease row's ttl", lease->ttl, row->ttl);
+		SAME("lease row's role", lease->role, row->role);
+		return;
+	}
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		const MEntry *member = &m->s.entries[i];
+
+		if (member->token != row->id || !m_shares_time(member))
+			continue;
+		SAME("own lease row's ttl", member->ttl, row->ttl);
+		SAME("own lease row's role", member->role, row->role);
+		return;
+	}
+	sim_fail(m->w, "a row of lease %lld, that is gone", (long long) row->id);
+}
+
+/* What a batch has stored is what is so. */
+void
+model_compare_rows(Model *m)
+{
+	const SlotRow *slots = m->w->slots.rows;
+	const LeaseRow *leases = m->w->lease_rows.rows;
+	int held = 0, holders = 0;
+
+	for (uint32_t i = 0; i < m->w->slots.len; i++)
+	{
+		if (!slots[i].used || !slots[i].held)
+			continue;
+		compare_slot_row(m, &slots[i]);
+		held++;
+	}
+	for (int i = 0; i < m->s.nentries; i++)
+		holders += m->s.entries[i].held;
+	ENSURE(m->w, held == holders);
+	for (uint32_t i = 0; i < m->w->lease_rows.len; i++)
+	{
+		if (leases[i].used)
+			compare_lease_row(m, &leases[i]);
+	}
+	ENSURE(m->w, m->w->lease_rows.used == (uint32_t) m->s.nleases + own_leases(m));
+}
+
+/* Does this answer name one of several names? */
+static bool
+tells_which(const LeCommand *cmd, const LeReply *reply)
+{
+	LeStatus status = reply->status;
+
+	if (cmd->nnames == 0)
+		return false;
+	if (cmd->kind == LE_CMD_CHECK)
+		return status != LE_OK;
+	if (cmd->kind == LE_CMD_RELEASE)
+		return status == LE_DENIED;
+	return status == LE_BAD_MODE || status == LE_BAD_GROUP || status == LE_BAD_UPGRADE ||
+		   status == LE_BAD_TTL || status == LE_LIMIT_WAITERS || (status == LE_WAITING && reply->own);
 }
 
 void
@@ -95,6 +244,10 @@ model_compare_reply(Model *m, const LeCommand *cmd, const LeReply *expected, con
 	} reply = {expected->token}, *e = &reply;
 
 	SAME("status", expected->status, actual->status);
+	if (tells_which(cmd, actual))
+		SAME("which", expected->which, actual->which);
+	if (cmd->nnames > 0 && cmd->kind != LE_CMD_ACQUIRE)
+		SAME("count", expected->count, actual->count);
 	if (actual->status != LE_DENIED)
 		SAME("own", expected->own, actual->own);
 	SAME("reentrant", expected->reentrant, actual->reentrant);
@@ -104,11 +257,11 @@ model_compare_reply(Model *m, const LeCommand *cmd, const LeReply *expected, con
 		SAME("token", expected->token, actual->token);
 	SAME("counted", expected->counted, actual->counted);
 	if (actual->status == LE_OK &&
-		(cmd->kind == LE_CMD_ACQUIRE || cmd->kind == LE_CMD_RENEW || cmd->kind == LE_CMD_AWAIT ||
-		 cmd->kind == LE_CMD_KEEP_ALIVE || cmd->kind == LE_CMD_LEASE_TTL))
+		(cmd->kind == LE_CMD_ACQUIRE || cmd->kind == LE_CMD_CHECK || cmd->kind == LE_CMD_RENEW ||
+		 cmd->kind == LE_CMD_AWAIT || cmd->kind == LE_CMD_KEEP_ALIVE || cmd->kind == LE_CMD_LEASE_TTL))
 		SAME("valid_for", expected->valid_for, actual->valid_for);
 	if (cmd->kind == LE_CMD_FORCE || cmd->kind == LE_CMD_SET_PERMITS ||
-		(cmd->kind == LE_CMD_CHECK && actual->status == LE_OK))
+		(cmd->kind == LE_CMD_CHECK && cmd->nnames == 0 && actual->status == LE_OK))
 		SAME("count", expected->count, actual->count);
 }
 
@@ -230,7 +383,7 @@ restore_time(Model *m, LeTime now)
 	for (int i = 0; i < m->s.nentries; i++)
 	{
 		MEntry *e = &m->s.entries[i];
-		const LeEntry *c = le_core_find_token(core, e->token);
+		const LeEntry *c = m_core_entry(m, e);
 
 		if (e->waiter != 0 && e->wait_until != LE_NEVER && e->wait_until <= now)
 			e->wait_until = now + 1;
@@ -238,12 +391,15 @@ restore_time(Model *m, LeTime now)
 			e->retry = now;
 		if (e->place && !e->held && e->waiter != 0)
 			m_renew(m, e, now);
-		if (e->lapsed || e->lease != 0 || e->ttl == LE_TTL_BOUND || (!e->held && !e->place))
+		if ((e->lapsed && !m_shares_time(e)) || e->lease != 0 || e->ttl == LE_TTL_BOUND ||
+			(!e->held && !e->place))
 			continue;
 		if (!e->held)
 			e->deadline = now + e->ttl;
 		else if (c != NULL)
-			e->deadline = restored(m, e->ttl, e->deadline, c->deadline, now);
+			e->deadline =
+				restored(m, e->ttl, e->deadline,
+						 m_shares_time(e) && c->lease != NULL ? c->lease->deadline : c->deadline, now);
 	}
 }
 
@@ -294,7 +450,9 @@ model_reload(Model *m, LeTime now)
 
 typedef struct Due
 {
-	int64_t token; /* or lease */
+	int64_t token; /* or lease, or place of a lock */
+	uint8_t ns;
+	int name;
 	enum
 	{
 		DUE_LEASE,
@@ -313,23 +471,25 @@ find_due(Model *m, LeTime now, Due *due)
 	for (int i = 0; i < m->s.nleases; i++)
 	{
 		if (m->s.leases[i].deadline <= now)
-			n++, *due = (Due){m->s.leases[i].id, DUE_LEASE};
+			n++, *due = (Due){m->s.leases[i].id, 0, 0, DUE_LEASE};
 	}
 	for (int i = 0; i < m->s.nentries; i++)
 	{
 		MEntry *e = &m->s.entries[i];
 
 		if (e->lapsed && e->retry <= now)
-			n++, *due = (Due){e->token, DUE_RETRY};
-		else if (!e->lapsed && !e->held && e->waiter != 0 && e->wait_until <= now)
-			n++, *due = (Due){e->token, DUE_WAIT};
-		else if (!e->lapsed && e->lease == 0 && e->deadline <= now)
-			n++, *due = (Due){e->token, DUE_DEADLINE};
+			n++, *due = (Due){e->token, e->ns, e->name, DUE_RETRY};
+		else if ((e->lapsed && !m_shares_time(e)) || !m_leads(m, i))
+			continue;
+		else if (!e->held && e->waiter != 0 && e->wait_until <= now)
+			n++, *due = (Due){e->token, e->ns, e->name, DUE_WAIT};
+		else if (e->lease == 0 && e->deadline <= now)
+			n++, *due = (Due){e->token, e->ns, e->name, DUE_DEADLINE};
 	}
 	for (int i = 0; i < m->w->conf.names * 2; i++)
 	{
 		if (m->s.locks[i].not_before != 0 && m->s.locks[i].not_before <= now)
-			n++, *due = (Due){i, DUE_LOCK};
+			n++, *due = (Due){i, 0, 0, DUE_LOCK};
 	}
 	return n;
 }
@@ -338,7 +498,8 @@ static void
 handle_due(Model *m, const Due *due, LeTime now)
 {
 	LeTime grace = m->w->conf.limits.expiry_grace;
-	MEntry *e = due->what == DUE_LEASE || due->what == DUE_LOCK ? NULL : m_find(m, due->token);
+	MEntry *e =
+		due->what == DUE_LEASE || due->what == DUE_LOCK ? NULL : m_find(m, due->ns, due->name, due->token);
 
 	switch (due->what)
 	{
@@ -346,7 +507,7 @@ handle_due(Model *m, const Due *due, LeTime now)
 			m_end_lease(m, due->token, LE_END_EXPIRED, now);
 			break;
 		case DUE_RETRY:
-			m_end(m, due->token, LE_END_EXPIRED, 0, now);
+			m_end(m, e, LE_END_EXPIRED, 0, now);
 			break;
 		case DUE_LOCK:
 			m->s.locks[due->token].not_before = 0;
@@ -354,7 +515,7 @@ handle_due(Model *m, const Due *due, LeTime now)
 			break;
 		case DUE_WAIT:
 			if (!e->place)
-				m_end(m, due->token, LE_END_TIMEOUT, 0, now);
+				m_end(m, e, LE_END_TIMEOUT, 0, now);
 			else
 			{
 				e->wait_until = LE_NEVER;
@@ -367,8 +528,10 @@ handle_due(Model *m, const Due *due, LeTime now)
 			/* a wait for a place keeps it alive */
 			if (!e->held && e->waiter != 0)
 				e->deadline = now + e->ttl;
+			else if (m_shares_time(e))
+				m_expire_group(m, e->token, grace > 0 ? now + grace : 0, now);
 			else
-				m_end(m, due->token, LE_END_EXPIRED, e->held && grace > 0 ? now + grace : 0, now);
+				m_end(m, e, LE_END_EXPIRED, e->held && grace > 0 ? now + grace : 0, now);
 			break;
 	}
 }

@@ -13,7 +13,8 @@
 #define MAX_NAMES  512
 #define MAX_OWNERS 16
 #define MAX_BATCH  64 /* of a batch that clients fill */
-#define MAX_HOLDS  32
+#define MAX_GROUP  40 /* names in one command */
+#define MAX_HOLDS  256
 #define MAX_FENCES 8
 #define KNOWN      1024 /* tokens that clients remember */
 #define HISTORY    24   /* lines shown with a failure */
@@ -64,6 +65,7 @@ typedef struct Config
 	uint32_t lease_mille;
 	uint32_t bound_mille;
 	uint32_t enqueue_mille;
+	uint32_t group_mille;
 	uint32_t xact_mille;
 	uint32_t fence_mille;
 	uint32_t fail_mille;
@@ -91,6 +93,8 @@ typedef struct Hold
 {
 	int64_t token;
 	uint32_t subxact;
+	uint8_t ns;
+	int name;
 } Hold;
 
 /*
@@ -105,6 +109,7 @@ typedef struct Durable
 	int nholds;
 	bool waiting;
 	LeCommand cmd; /* what it waits for */
+	LeText names[MAX_GROUP];
 	LeTime wait_until;
 } Durable;
 
@@ -140,6 +145,7 @@ typedef struct Table
 typedef struct Posted
 {
 	LeCommand cmd;
+	LeText names[MAX_GROUP];
 	LeReply reply;
 	LeTime at;
 } Posted;
@@ -148,8 +154,11 @@ typedef struct Known
 {
 	int64_t token;
 	uint8_t ns;
-	int name;
+	int owner;
+	int64_t lease;
 	uint32_t role;
+	uint32_t n; /* names; more than one, or a group of one */
+	uint16_t names[MAX_GROUP];
 } Known;
 
 typedef struct Model Model;
@@ -185,7 +194,7 @@ typedef struct World
 	uint64_t lsn;
 	Model *model;
 
-	char history[HISTORY][160];
+	char history[HISTORY][240];
 	uint64_t nhistory;
 	uint64_t commands, batches, reloads, answers;
 } World;
@@ -209,6 +218,19 @@ extern void sim_fail(World *w, const char *fmt, ...);
 		if (!(cond))                                                                                         \
 			sim_fail(w, "%s:%d: not true: %s", __FILE__, __LINE__, #cond);                                   \
 	} while (0)
+
+/* The names of a command, one or several. */
+static inline uint32_t
+command_names(const LeCommand *cmd)
+{
+	return cmd->nnames > 0 ? cmd->nnames : 1;
+}
+
+static inline LeText
+command_name(const LeCommand *cmd, uint32_t i)
+{
+	return cmd->nnames > 0 ? cmd->names[i] : cmd->name;
+}
 
 /* --- text.c: numbered names, owners and values --- */
 
@@ -250,6 +272,7 @@ extern void model_expire(Model *m, LeTime now);
 extern void model_stored(Model *m);
 extern void model_reload(Model *m, LeTime now);
 extern void model_compare(Model *m);
+extern void model_compare_rows(Model *m);
 extern void model_compare_reply(Model *m, const LeCommand *cmd, const LeReply *expected,
 								const LeReply *actual);
 extern void model_compare_answers(Model *m);

@@ -253,6 +253,22 @@ load_table(World *w, Table *t, bool places)
 	}
 }
 
+static void
+load_hold(World *w, const Durable *d, uint32_t sessno, const Hold *hold)
+{
+	LeCommand cmd;
+
+	memset(&cmd, 0, sizeof(cmd));
+	cmd.ns = (LeKind) hold->ns;
+	cmd.name = sim_name(hold->name);
+	cmd.token = hold->token;
+	cmd.session = d->id;
+	cmd.sessno = sessno;
+	cmd.xact = d->xact;
+	cmd.subxact = hold->subxact;
+	ENSURE(w, le_core_load_hold(w->core, &cmd));
+}
+
 /* All that can be read; the waiters are not back yet. */
 void
 store_load(World *w)
@@ -265,6 +281,6 @@ store_load(World *w)
 		const Durable *d = &w->durable[i];
 
 		for (int h = 0; h < d->nholds; h++)
-			ENSURE(w, le_core_load_hold(w->core, d->holds[h].token, d->id, i, d->xact, d->holds[h].subxact));
+			load_hold(w, d, i, &d->holds[h]);
 	}
 }

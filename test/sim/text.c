@@ -92,9 +92,9 @@ const char *
 sim_status_name(LeStatus status)
 {
 	static const char *const text_of[] = {
-		"ok",      "waiting",  "not granted",    "not held",        "lost",
-		"queued",  "denied",   "bad mode",       "bad permits",     "bad upgrade",
-		"bad ttl", "no lease", "too many locks", "too many leases", "too many waiters"};
+		"ok",       "waiting",        "not granted",     "not held",        "lost",      "queued",
+		"denied",   "bad mode",       "bad permits",     "bad upgrade",     "bad group", "bad ttl",
+		"no lease", "too many locks", "too many leases", "too many waiters"};
 
 	return text_of[status];
 }

@@ -1,0 +1,355 @@
+/*
+ * model_group.c
+ *		What several names in one command mean, by the contract.  The model
+ *		knows of no group but this: entries with one token, in several locks.
+ *		Where they have a lease of their own it is not there as a thing;
+ *		whoever changes the time of one of them changes that of all.
+ */
+#include "model.h"
+
+/* --- the time that a group shares --- */
+
+bool
+m_shares_time(const MEntry *e)
+{
+	return e->group && e->held && !e->alone && e->lease == 0 && e->ttl != LE_TTL_BOUND;
+}
+
+void
+m_share_time(Model *m, const MEntry *e)
+{
+	for (int i = 0; i < m->s.nentries && m_shares_time(e); i++)
+	{
+		MEntry *member = &m->s.entries[i];
+
+		if (member->token == e->token && m_shares_time(member))
+		{
+			member->ttl = e->ttl;
+			member->deadline = e->deadline;
+		}
+	}
+}
+
+/* Of those that live, wait or end as one it is the one to look at. */
+bool
+m_leads(Model *m, int i)
+{
+	const MEntry *e = &m->s.entries[i];
+
+	for (int k = 0; k < i && (m_shares_time(e) || (e->group && !e->held)); k++)
+	{
+		const MEntry *other = &m->s.entries[k];
+
+		if (other->token == e->token && (m_shares_time(other) || !other->held))
+			return false;
+	}
+	return true;
+}
+
+void
+m_expire_group(Model *m, int64_t token, LeTime cool, LeTime now)
+{
+	m_defer(m);
+	for (int i = m->s.nentries - 1; i >= 0; i--)
+	{
+		MEntry *e = &m->s.entries[i];
+
+		if (e->token != token || !m_shares_time(e))
+			continue;
+		e->alone = true;
+		e->deadline = LE_NEVER;
+		m_end(m, e, LE_END_EXPIRED, cool, now);
+	}
+	m_undefer(m, now);
+}
+
+/* --- waiting and granting --- */
+
+static int
+names_of(Model *m, int64_t token, int *names)
+{
+	int n = 0;
+
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		if (m->s.entries[i].token == token)
+			names[n++] = m->s.entries[i].name;
+	}
+	return n;
+}
+
+/* All members are first where they wait, and are let in there. */
+bool
+m_ready(Model *m, const MEntry *head, LeTime now)
+{
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		const MEntry *e = &m->s.entries[i];
+
+		if (e->token == head->token &&
+			(m_first(m, e->ns, e->name) != e || !m_admits(m, e->ns, e->name, e->mode, now)))
+			return false;
+	}
+	return true;
+}
+
+void
+m_grant_group(Model *m, int64_t token, LeTime now)
+{
+	int names[MAX_GROUP];
+	int n = names_of(m, token, names);
+
+	for (int i = 0; i < n; i++)
+		m_grant(m, m_find(m, LE_KIND_LOCK, names[i], token), now);
+	for (int i = 0; i < n; i++)
+		m_settle(m, LE_KIND_LOCK, names[i], now);
+}
+
+void
+m_end_waiting_group(Model *m, int64_t token, LeTime now)
+{
+	int names[MAX_GROUP];
+	int n = names_of(m, token, names);
+
+	for (int i = 0; i < n; i++)
+		m_remove(m, m_find(m, LE_KIND_LOCK, names[i], token));
+	for (int i = 0; i < n; i++)
+		m_settle(m, LE_KIND_LOCK, names[i], now);
+}
+
+/* --- acquire --- */
+
+/* The holders that it could be one more hold of; of several that with this token. */
+static uint32_t
+find_holders(Model *m, const LeCommand *cmd, int64_t token, MEntry **holders)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < cmd->nnames; i++)
+	{
+		MEntry e = m_new_entry(cmd, cmd->names[i]);
+
+		holders[i] = m_reentrant(m, &e, LE_OK, token);
+		if (holders[i] != NULL)
+			n++;
+	}
+	return n;
+}
+
+/* What these holders, of n names, make of it.  Is it the core's answer? */
+static bool
+judge(Model *m, const LeCommand *cmd, MEntry *const *holders, uint32_t n, LeReply *reply)
+{
+	const LeReply *actual = m->actual;
+
+	reply->status = LE_BAD_GROUP;
+	for (reply->which = 0; reply->which < cmd->nnames; reply->which++)
+	{
+		const MEntry *holder = holders[reply->which];
+
+		if (n < cmd->nnames ? holder != NULL : holder->token != holders[0]->token)
+			return actual->status == LE_BAD_GROUP && actual->which == reply->which;
+	}
+	for (reply->which = 0; reply->which < cmd->nnames; reply->which++)
+	{
+		MEntry e = m_new_entry(cmd, cmd->names[reply->which]);
+
+		reply->status = m_reentry_status(holders[reply->which], &e);
+		if (reply->status != LE_OK)
+			return actual->status == reply->status && actual->which == reply->which;
+	}
+	return actual->status == LE_OK && actual->token == holders[0]->token;
+}
+
+/*
+ * Where it is open which holders these are, they are the core's: all those
+ * with one token are tried, and one that is not of them.
+ */
+static uint32_t
+choose_holders(Model *m, const LeCommand *cmd, MEntry **holders, LeReply *reply)
+{
+	int64_t token = 0;
+	uint32_t n = 0;
+
+	for (int i = 0; i <= m->s.nentries; i++)
+	{
+		n = find_holders(m, cmd, token, holders);
+		if (n == 0 || judge(m, cmd, holders, n, reply))
+			break;
+		if (n == cmd->nnames && m->actual->status == LE_BAD_GROUP && m->actual->which < n)
+		{
+			MEntry e = m_new_entry(cmd, cmd->names[m->actual->which]);
+
+			holders[m->actual->which] = m_reentrant(m, &e, LE_BAD_GROUP, holders[0]->token);
+			if (judge(m, cmd, holders, n, reply))
+				break;
+		}
+		token = i < m->s.nentries ? m->s.entries[i].token : 0;
+	}
+	return n;
+}
+
+static bool
+acquire_again(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	MEntry *holders[MAX_GROUP];
+
+	if (choose_holders(m, cmd, holders, reply) == 0)
+		return false;
+	for (uint32_t i = 0; i < cmd->nnames && reply->status == LE_OK; i++)
+	{
+		MEntry e = m_new_entry(cmd, cmd->names[i]);
+		bool counted;
+
+		m_reenter(m, holders[i], &e, now, &counted);
+		if (counted)
+			m_add_hold(m, holders[i], cmd);
+		reply->counted = reply->counted || counted;
+		reply->token = holders[i]->token;
+		reply->valid_for = m_time_left(m, holders[i], now);
+		reply->reentrant = true;
+	}
+	return true;
+}
+
+/* All names are in use as locks, if at all. */
+static bool
+check_uses(Model *m, const LeCommand *cmd, LeReply *reply)
+{
+	for (uint32_t i = 0; i < cmd->nnames; i++)
+	{
+		MEntry e = m_new_entry(cmd, cmd->names[i]);
+
+		reply->which = i;
+		reply->status = m_check_use(m, cmd, &e);
+		if (reply->status != LE_OK)
+			return false;
+	}
+	return true;
+}
+
+static bool
+all_admit(Model *m, const LeCommand *cmd, LeTime now)
+{
+	for (uint32_t i = 0; i < cmd->nnames; i++)
+	{
+		int name = sim_text_id(cmd->names[i].data);
+
+		if (m_waiting(m, LE_KIND_LOCK, name) > 0 || !m_admits(m, LE_KIND_LOCK, name, cmd->mode, now))
+			return false;
+	}
+	return true;
+}
+
+/* Not at once: may it wait? */
+static bool
+may_wait(Model *m, const LeCommand *cmd, LeReply *reply)
+{
+	int64_t limit = m->w->conf.limits.waiters_per_lock;
+
+	reply->status = LE_NOT_GRANTED;
+	for (uint32_t i = 0; i < cmd->nnames && !reply->own; i++)
+	{
+		MEntry e = m_new_entry(cmd, cmd->names[i]);
+
+		reply->own = m_own_holder(m, &e);
+		reply->which = i;
+	}
+	for (uint32_t i = 0; i < cmd->nnames && limit > 0 && cmd->wait != 0; i++)
+	{
+		if (m_waiting(m, LE_KIND_LOCK, sim_text_id(cmd->names[i].data)) < limit)
+			continue;
+		reply->status = LE_LIMIT_WAITERS;
+		reply->which = i;
+		return false;
+	}
+	return cmd->wait != 0;
+}
+
+void
+m_acquire_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	bool granted;
+
+	m_touch(m, cmd, now);
+	reply->status = m_check_lease(m, cmd, now);
+	if (reply->status != LE_OK || !check_uses(m, cmd, reply) || acquire_again(m, cmd, now, reply))
+		return;
+	granted = all_admit(m, cmd, now);
+	if (!granted && !may_wait(m, cmd, reply))
+		return;
+	reply->status = LE_LIMIT_LOCKS;
+	if (m_role_is_full(m, cmd->role, cmd->nnames))
+		return;
+	reply->status = granted ? LE_OK : LE_WAITING;
+	reply->counted = true;
+	reply->token = m->next++;
+	for (uint32_t i = 0; i < cmd->nnames; i++)
+	{
+		MEntry e = m_new_entry(cmd, cmd->names[i]);
+
+		e.token = reply->token;
+		if (cmd->lease != 0)
+			e.ttl = m_find_lease(m, cmd->lease)->ttl;
+		if (!granted)
+			m_set_wait(&e, cmd, now);
+		m_add_hold(m, m_insert(m, &e), cmd);
+	}
+	if (granted)
+	{
+		m_grant_group(m, reply->token, now);
+		reply->valid_for = m_time_left(m, &m->s.entries[m->s.nentries - 1], now);
+	}
+}
+
+/* --- release and check --- */
+
+void
+m_release_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	LeStatus status = LE_OK;
+
+	for (uint32_t i = 0; i < cmd->nnames; i++)
+	{
+		LeCommand one = *cmd;
+		LeReply said = {.status = LE_OK};
+
+		one.name = cmd->names[i];
+		m_release_one(m, &one, now, &said);
+		if (said.status == LE_OK)
+			reply->count++;
+		else if (said.status == LE_DENIED && status != LE_DENIED)
+		{
+			status = LE_DENIED;
+			reply->which = i;
+		}
+		else if (status == LE_OK)
+			status = said.status;
+	}
+	reply->status = status;
+}
+
+void
+m_check_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	reply->own = true;
+	reply->valid_for = LE_NEVER;
+	for (uint32_t i = 0; i < cmd->nnames; i++)
+	{
+		LeCommand one = *cmd;
+		LeReply said = {.status = LE_OK};
+
+		one.name = cmd->names[i];
+		m_check_one(m, &one, now, &said);
+		reply->own = reply->own && said.own;
+		if (said.status == LE_OK)
+			reply->count++;
+		else if (reply->status == LE_OK)
+		{
+			reply->status = said.status;
+			reply->which = i;
+		}
+		if (said.valid_for < reply->valid_for)
+			reply->valid_for = said.valid_for;
+	}
+}
