@@ -26,7 +26,10 @@ static void
 check_core(World *w)
 {
 	if (w->conf.check_every == 1 || w->step % w->conf.check_every == 0)
+	{
 		le_core_check(w->core);
+		check_invariants(w);
+	}
 }
 
 /* The names of a command live as long as what remembers it. */
@@ -112,6 +115,7 @@ batch_expire(World *w)
 {
 	while (le_core_expire(w->core, w->now, 16) == 16)
 		;
+	w->expired = w->now;
 	ENSURE(w, le_core_next_deadline(w->core) > w->now);
 	if (w->conf.model)
 		model_expire(w->model, w->now);

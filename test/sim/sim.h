@@ -170,6 +170,7 @@ typedef struct World
 	LeEnv env;
 	LeCore *core;
 	LeTime now;
+	LeTime expired; /* all that was due then has been dealt with */
 	uint64_t step;
 	int64_t allocated; /* blocks in use */
 
@@ -256,6 +257,10 @@ extern void batch_fail(World *w);
 extern void batch_crash(World *w);
 extern void batch_expire(World *w);
 extern bool world_fenced(void *arg, int64_t token);
+
+/* --- invariants.c --- */
+
+extern void check_invariants(World *w);
 
 /* --- client.c --- */
 

@@ -1,0 +1,128 @@
+/*
+ * invariants.c
+ *		What has to be true of the core's locks at the end of every batch,
+ *		whatever has happened: looked at from outside, without the model.
+ */
+#include <stdlib.h>
+
+#include "sim.h"
+
+typedef struct Live
+{
+	const LeEntry **entries;
+	size_t n, max;
+} Live;
+
+static void
+add_live(Live *live, const LeEntry *entry)
+{
+	if (live->n == live->max)
+	{
+		live->max = live->max ? live->max * 2 : 256;
+		live->entries = realloc(live->entries, live->max * sizeof(*live->entries));
+		if (live->entries == NULL)
+			abort();
+	}
+	live->entries[live->n++] = entry;
+}
+
+static void
+find_live(World *w, Live *live)
+{
+	for (uint32_t place = 0; place < le_core_places(w->core); place++)
+	{
+		LeLock *lock = le_core_lock_at(w->core, place);
+
+		if (lock == NULL)
+			continue;
+		for (const LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
+		{
+			if (slot->holder != NULL)
+				add_live(live, slot->holder);
+		}
+		for (const LeLink *link = lock->queue.next; link != &lock->queue; link = link->next)
+			add_live(live, le_container(link, LeEntry, queue_link));
+	}
+}
+
+static int
+by_token_and_lock(const void *a, const void *b)
+{
+	const LeEntry *x = *(LeEntry *const *) a, *y = *(LeEntry *const *) b;
+
+	return x->token != y->token ? (x->token < y->token ? -1 : 1) : (x->lock > y->lock) - (x->lock < y->lock);
+}
+
+/* It is first in its queue, and nothing else keeps it out. */
+static bool
+could_be_granted(const World *w, const LeEntry *entry)
+{
+	const LeLock *lock = entry->lock;
+
+	if (lock->queue.next != &entry->queue_link || lock->not_before > w->expired)
+		return false;
+	if (entry->mode == LE_MODE_PERMIT)
+		return lock->held < lock->permits;
+	return lock->held == 0 || (entry->mode == LE_MODE_SHARED && lock->mode == LE_MODE_SHARED);
+}
+
+/* Those with one token: all wait or all hold, and who waits has a reason. */
+static void
+check_group(World *w, const LeEntry *const *members, size_t n)
+{
+	bool ready = true;
+
+	for (size_t i = 0; i < n; i++)
+	{
+		ENSURE(w, members[i]->state == members[0]->state);
+		ENSURE(w, i == 0 || members[i]->lock != members[i - 1]->lock);
+		ready = ready && members[i]->state == LE_STATE_QUEUED && could_be_granted(w, members[i]);
+	}
+	if (ready)
+		sim_fail(w, "token %lld waits, and could be granted", (long long) members[0]->token);
+}
+
+/*
+ * A group's own lease lives as long as one of them: as many rows of leases
+ * are stored as there are named leases, and groups with one of their own.
+ */
+static void
+check_leases(World *w, const Live *live)
+{
+	uint32_t n = 0;
+	int64_t last = 0;
+
+	for (uint32_t place = 0; place < le_core_lease_places(w->core); place++)
+		n += le_core_lease_at(w->core, place) != NULL;
+	for (size_t i = 0; i < live->n; i++)
+	{
+		const LeEntry *entry = live->entries[i];
+
+		if (entry->lease == NULL || !entry->lease->own)
+			continue;
+		ENSURE(w, entry->lease->id == entry->token);
+		n += entry->state == LE_STATE_HELD && entry->token != last;
+		last = entry->token;
+	}
+	ENSURE(w, n == w->lease_rows.used);
+}
+
+void
+check_invariants(World *w)
+{
+	Live live = {NULL, 0, 0};
+	size_t from = 0;
+
+	find_live(w, &live);
+	if (live.n > 0)
+		qsort(live.entries, live.n, sizeof(*live.entries), by_token_and_lock);
+	for (size_t i = 1; i <= live.n; i++)
+	{
+		if (i < live.n && live.entries[i]->token == live.entries[from]->token)
+			continue;
+		check_group(w, &live.entries[from], i - from);
+		from = i;
+	}
+	check_leases(w, &live);
+	free(live.entries);
+}
