@@ -355,9 +355,9 @@ give_answers(World *w)
 	}
 }
 
-/* The batch is stored: tell everybody. */
-void
-batch_end(World *w)
+/* It is stable, and those that asked in it have their answers. */
+static void
+batch_store(World *w)
 {
 	w->batches++;
 	store_write(w);
@@ -378,6 +378,12 @@ batch_end(World *w)
 		if (w->batch[i].reply.status != LE_WAITING && w->batch[i].cmd.request != 0)
 			answered(w, &w->batch[i].cmd, &w->batch[i].reply);
 	}
+}
+
+/* Those that have waited are told as well. */
+static void
+batch_answer(World *w)
+{
 	give_answers(w);
 	remember_tokens(w);
 	le_core_batch_done(w->core, ++w->lsn);
@@ -385,6 +391,13 @@ batch_end(World *w)
 	if (w->conf.model)
 		model_stored(w->model);
 	check_core(w);
+}
+
+void
+batch_end(World *w)
+{
+	batch_store(w);
+	batch_answer(w);
 }
 
 /* --- failing --- */
@@ -425,6 +438,20 @@ post_waiters(World *w)
 	free(waiting);
 }
 
+/* Who comes back and has what it waited for is told so at last. */
+static void
+expect_lost(World *w)
+{
+	for (uint32_t i = 0; i < w->conf.sessions; i++)
+	{
+		Durable *d = &w->durable[i];
+
+		if (d->lost != 0 && w->conf.model)
+			model_expect_answer(w->model, &d->cmd, d->lost);
+		d->lost = 0;
+	}
+}
+
 /* A new core from what is stored. */
 static void
 reload(World *w)
@@ -443,6 +470,7 @@ reload(World *w)
 	le_core_load_done(w->core, w->now);
 	if (w->conf.model)
 		model_reload(w->model, w->now);
+	expect_lost(w);
 	batch_end(w);
 	w->recovering = false;
 }
@@ -455,6 +483,56 @@ batch_crash(World *w)
 		w->now += rng_below(&w->rng, 4000000);
 	NOTE(w, "crash");
 	reload(w);
+}
+
+/* This waiter holds all that it asked for, and nobody has ended any of it. */
+static bool
+has_all(World *w, const Durable *d, const LeEntry *answer)
+{
+	if (answer->answer != LE_OK || d->cmd.kind != LE_CMD_ACQUIRE || answer->end == LE_END_REPLACED)
+		return false;
+	for (uint32_t i = 0; i < command_names(&d->cmd); i++)
+	{
+		const LeEntry *entry =
+			le_core_find_entry(w->core, d->cmd.ns, command_name(&d->cmd, i), answer->answer_token);
+
+		if (entry == NULL || entry->state != LE_STATE_HELD || entry->lapsed)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * A crash after the batch was stored, and before those that have waited were
+ * told.  Only where all of them were granted: what else they were told they
+ * would have to be told again.
+ */
+void
+batch_lose_answers(World *w)
+{
+	bool all = true;
+
+	batch_store(w);
+	for (LeEntry *e = le_core_answers(w->core); e != NULL; e = e->answer_next)
+	{
+		Durable *d = &w->durable[e->waiter_sessno];
+
+		if (d->id != e->waiter_session || !d->waiting || d->cmd.request != e->request)
+			continue;
+		d->lost = e->answer_token;
+		all = all && has_all(w, d, e);
+	}
+	for (uint32_t i = 0; i < w->conf.sessions && !all; i++)
+		w->durable[i].lost = 0;
+	if (!all)
+	{
+		batch_answer(w);
+		return;
+	}
+	remember_tokens(w);
+	if (w->conf.model)
+		model_stored(w->model);
+	batch_crash(w);
 }
 
 /* Nothing of this batch was stored: everything again, one by one. */

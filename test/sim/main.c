@@ -211,6 +211,8 @@ step(World *w)
 	{
 		if (rng_chance(&w->rng, w->conf.fail_mille))
 			batch_fail(w);
+		else if (rng_chance(&w->rng, w->conf.fail_mille / 2))
+			batch_lose_answers(w);
 		else
 		{
 			batch_end(w);

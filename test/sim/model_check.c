@@ -430,6 +430,16 @@ restore_locks(Model *m)
 	}
 }
 
+/* Its grant is stored, but it has not been told. */
+void
+model_expect_answer(Model *m, const LeCommand *cmd, int64_t token)
+{
+	MAnswer a = {cmd->session, cmd->request, LE_OK, token};
+
+	m->answers = m_grow(m->answers, m->nanswers, &m->max_answers, sizeof(MAnswer));
+	m->answers[m->nanswers++] = a;
+}
+
 /* Back to what was stored last, with all who wait. */
 void
 model_reload(Model *m, LeTime now)

@@ -111,6 +111,7 @@ typedef struct Durable
 	LeCommand cmd; /* what it waits for */
 	LeText names[MAX_GROUP];
 	LeTime wait_until;
+	int64_t lost; /* granted and stored, but the answer was lost */
 } Durable;
 
 typedef struct SlotRow
@@ -255,6 +256,7 @@ extern void batch_post(World *w, const LeCommand *cmd, LeReply *reply);
 extern void batch_end(World *w);
 extern void batch_fail(World *w);
 extern void batch_crash(World *w);
+extern void batch_lose_answers(World *w);
 extern void batch_expire(World *w);
 extern bool world_fenced(void *arg, int64_t token);
 
@@ -276,6 +278,7 @@ extern void model_apply(Model *m, const LeCommand *cmd, LeTime now, LeReply *rep
 extern void model_expire(Model *m, LeTime now);
 extern void model_stored(Model *m);
 extern void model_reload(Model *m, LeTime now);
+extern void model_expect_answer(Model *m, const LeCommand *cmd, int64_t token);
 extern void model_compare(Model *m);
 extern void model_compare_rows(Model *m);
 extern void model_compare_reply(Model *m, const LeCommand *cmd, const LeReply *expected,
