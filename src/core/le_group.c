@@ -203,7 +203,8 @@ admitted(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		if (!reply->own && le_held_by_session(core, lock, cmd))
 		{
 			reply->own = true;
-			reply->which = i;
+			if (reply->status == LE_OK)
+				reply->which = i;
 		}
 		if (limit > 0 && lock->waiting >= limit && reply->status == LE_OK)
 		{
