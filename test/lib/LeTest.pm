@@ -170,7 +170,8 @@ sub ready
 	my $mark = '=end-' . ($self->{got} + 1) . '=';
 
 	$self->{run}->pump_nb if $self->{run}->pumpable;
-	return $self->{out} =~ /^\Q$mark\E$/m && $self->{err} =~ /^\Q$mark\E$/m;
+	# with its newline, which may come later
+	return $self->{out} =~ /^\Q$mark\E\n/m && $self->{err} =~ /^\Q$mark\E\n/m;
 }
 
 # The output of the oldest statement that was not waited for; undef when the connection has ended instead.
