@@ -16,6 +16,19 @@ reply_holder(LeReply *reply, const LeEntry *holder, LeTime now)
 		reply->lsn = holder->lsn;
 }
 
+/* An earlier change of this batch may still tell the old value. */
+static void
+proclaim(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now)
+{
+	char *old = holder->value;
+
+	holder->value = core->spare_value;
+	holder->value_len = (uint16_t) cmd->value.len;
+	core->spare_value = NULL;
+	le_slot_dirty(core, holder->slot);
+	le_change_add(core, holder, LE_HOW_PROCLAIMED, old, now);
+}
+
 /* A re-entrant acquire, which le_reentry_status() allows. */
 void
 le_acquire_one_more(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -26,13 +39,7 @@ le_acquire_one_more(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime 
 		le_entry_add_hold(core, holder, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
 	}
 	if (cmd->value.data != NULL && !le_text_equal(le_text(holder->value, holder->value_len), cmd->value))
-	{
-		le_free_text(core, &holder->value);
-		holder->value = core->spare_value;
-		holder->value_len = (uint16_t) cmd->value.len;
-		core->spare_value = NULL;
-		le_slot_dirty(core, holder->slot);
-	}
+		proclaim(core, holder, cmd, now);
 	core->stats.grants++;
 	reply_holder(reply, holder, now);
 	reply->reentrant = true;
@@ -503,7 +510,7 @@ le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 }
 
 void
-le_apply_proclaim(LeCore *core, const LeCommand *cmd, LeReply *reply)
+le_apply_proclaim(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	LeEntry *entry = find_own(core, cmd, reply);
 
@@ -514,11 +521,7 @@ le_apply_proclaim(LeCore *core, const LeCommand *cmd, LeReply *reply)
 		reply->status = LE_NOT_HELD;
 		return;
 	}
-	le_free_text(core, &entry->value);
-	entry->value = core->spare_value;
-	entry->value_len = (uint16_t) cmd->value.len;
-	core->spare_value = NULL;
-	le_slot_dirty(core, entry->slot);
+	proclaim(core, entry, cmd, now);
 	reply->wrote = true;
 }
 

@@ -38,9 +38,11 @@ le_core_create(const LeEnv *env, uint32_t max_sessions, int64_t next_revision)
 	le_pool_init(&core->holds, sizeof(LeHold));
 	le_pool_init(&core->leases, sizeof(LeLease));
 	le_pool_init(&core->groups, sizeof(LeGroup));
+	le_pool_init(&core->change_pool, sizeof(LeChange));
 	le_pool_init(&core->roles, sizeof(LeRole));
 	le_link_init(&core->lapsed);
 	core->answers_tail = &core->answers;
+	core->changes_tail = &core->changes;
 	return core;
 }
 
@@ -95,6 +97,8 @@ le_core_destroy(LeCore *core)
 {
 	LeEnv env = core->env;
 
+	for (LeChange *change = core->changes; change != NULL; change = change->next)
+		le_free_text(core, &change->dropped);
 	for (LeEntry *entry = core->ended, *next; entry != NULL; entry = next)
 	{
 		next = entry->ended_next;
@@ -130,6 +134,7 @@ le_core_destroy(LeCore *core)
 	le_pool_destroy(core, &core->holds);
 	le_pool_destroy(core, &core->leases);
 	le_pool_destroy(core, &core->groups);
+	le_pool_destroy(core, &core->change_pool);
 	free_array(core, core->spare_names.items);
 	free_array(core, core->spare_owners.items);
 	le_pool_destroy(core, &core->roles);
@@ -308,6 +313,8 @@ le_core_reserve(LeCore *core, const LeCommand *cmd)
 
 	if (!reserve_texts(core, cmd, n))
 		return false;
+	if (cmd->ns == LE_KIND_ELECTION && !le_changes_reserve(core))
+		return false;
 	if (cmd->kind != LE_CMD_ACQUIRE && cmd->kind != LE_CMD_GRANT_LEASE)
 		return true;
 
@@ -412,7 +419,7 @@ le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 			le_apply_force(core, cmd, now, reply);
 			break;
 		case LE_CMD_PROCLAIM:
-			le_apply_proclaim(core, cmd, reply);
+			le_apply_proclaim(core, cmd, now, reply);
 			break;
 		case LE_CMD_SET_PERMITS:
 			le_apply_set_permits(core, cmd, now, reply);
@@ -573,11 +580,17 @@ le_entry_named_lease(const LeEntry *entry)
 	return entry->lease != NULL && !entry->lease->own ? entry->lease : NULL;
 }
 
-/* On a named lease an acquire is counted only while one may roll back. */
+bool
+le_entry_counts_once(const LeEntry *entry)
+{
+	return le_entry_named_lease(entry) != NULL || entry->lock->ns == LE_KIND_ELECTION;
+}
+
+/* There an acquire is counted only while one may roll back. */
 uint32_t
 le_entry_holds(const LeEntry *entry)
 {
-	return le_entry_named_lease(entry) != NULL ? 1 : entry->hold_count;
+	return le_entry_counts_once(entry) ? 1 : entry->hold_count;
 }
 
 /* --- effects --- */
@@ -598,6 +611,12 @@ LeEntry *
 le_core_dirty_places(LeCore *core)
 {
 	return core->dirty_places;
+}
+
+LeChange *
+le_core_changes(LeCore *core)
+{
+	return core->changes;
 }
 
 LeEntry *
@@ -679,6 +698,15 @@ le_core_batch_done(LeCore *core, uint64_t lsn)
 		entry->answering = false;
 		entry->waiter_session = 0;
 	}
+	for (LeChange *change = core->changes, *next; change != NULL; change = next)
+	{
+		next = change->next;
+		le_free_text(core, &change->dropped);
+		le_pool_put(&core->change_pool, change);
+	}
+	core->changes = NULL;
+	core->changes_tail = &core->changes;
+
 	assert(core->passed == NULL);
 	core->answers = NULL;
 	core->answers_tail = &core->answers;

@@ -259,6 +259,7 @@ typedef struct LeLock LeLock;
 typedef struct LeLease LeLease;
 typedef struct LeHold LeHold;
 typedef struct LeGroup LeGroup;
+typedef struct LeChange LeChange;
 typedef struct LeCore LeCore;
 
 /*
@@ -304,7 +305,11 @@ struct LeLock
 	LeLink queue;        /* of LeEntry.queue_link, by revision */
 	LeTime not_before;   /* no grant before; 0: none */
 	LeTimer timer;       /* not_before or lingering */
-	LeLock *doomed_next;
+	union
+	{
+		LeLock *doomed_next; /* while doom_listed */
+		int64_t last_change; /* else, of an election; 0: not known */
+	};
 };
 
 /* A request that may hold, or holds, a lock. */
@@ -390,6 +395,36 @@ struct LeHold
 	uint64_t session;
 	uint32_t xact;
 	uint32_t subxact;
+};
+
+/* What became of an election. */
+typedef enum LeHow
+{
+	LE_HOW_ELECTED = 1,
+	LE_HOW_PROCLAIMED, /* the leader's value is another one */
+	LE_HOW_RESIGNED,   /* from here on: the term has ended */
+	LE_HOW_EXPIRED,
+	LE_HOW_REVOKED,
+	LE_HOW_FORCED,
+	LE_HOW_UNDONE,      /* its transaction rolled back */
+	LE_HOW_DISCONNECTED /* its connection ended */
+} LeHow;
+
+/* A change of an election, to be written and told with its batch. */
+struct LeChange
+{
+	LeChange *next;
+	LeLock *lock;
+	const char *value; /* the leader's, from then on or up to the end */
+	char *dropped;     /* a value that goes with the batch */
+	int64_t number;    /* a revision */
+	int64_t previous;  /* number of the election's change before; 0: not known */
+	int64_t term;
+	LeTime elected_at;
+	LeTime at;
+	uint16_t value_len;
+	uint8_t how; /* LeHow */
+	bool place;  /* elected from a queue place */
 };
 
 struct LeLease
@@ -490,6 +525,9 @@ extern LeLease *le_core_dirty_leases(LeCore *core);
 /* Entries whose queue row has to be written (QUEUED places) or deleted. */
 extern LeEntry *le_core_dirty_places(LeCore *core);
 
+/* What became of elections, in order: walk by next. */
+extern LeChange *le_core_changes(LeCore *core);
+
 /* Entries whose waiter gets an answer: walk by answer_next, and read it with
  * le_entry_answer(). */
 extern LeEntry *le_core_answers(LeCore *core);
@@ -564,6 +602,8 @@ extern const LeStats *le_core_stats(const LeCore *core);
 extern LeTime le_entry_time_left(const LeEntry *entry, LeTime now);
 /* The named lease that it hangs on; NULL: none. */
 extern LeLease *le_entry_named_lease(const LeEntry *entry);
+/* Acquired again, on a named lease or in an election, it is held once. */
+extern bool le_entry_counts_once(const LeEntry *entry);
 extern uint32_t le_entry_holds(const LeEntry *entry);
 
 /* Checks every internal invariant; aborts with a message.  For tests. */

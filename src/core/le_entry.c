@@ -124,15 +124,19 @@ le_reentry_status(const LeEntry *holder, LeMode mode, const LeLease *lease, LeTi
 
 /*
  * Count one more hold of this holder; returns whether the caller is to add it
- * to the uncommitted ones.  A hold by a named lease is counted only while an
- * earlier one may still roll back: it must not be lost with that one.
+ * to the uncommitted ones.  A hold by a named lease, or of an election, is
+ * counted only while an earlier one may still roll back: it must not be lost
+ * with that one.
  */
 bool
 le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 {
-	if (le_entry_named_lease(holder) != NULL && holder->holds == NULL)
+	bool counted = !le_entry_counts_once(holder) || holder->holds != NULL;
+
+	if (!counted && le_entry_named_lease(holder) != NULL)
 		return false;
-	holder->hold_count++;
+	if (counted)
+		holder->hold_count++;
 	le_slot_dirty(core, holder->slot);
 	if (holder->lease != NULL && holder->lease->own)
 		le_lease_extend(core, holder->lease, ttl, now);
@@ -148,7 +152,7 @@ le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 		holder->saved_left = holder->deadline - now;
 		le_entry_arm(core, holder);
 	}
-	return true;
+	return counted;
 }
 
 /* The next moment at which the lock itself has something to do. */
@@ -220,7 +224,7 @@ answer_of_end(const LeEntry *entry, LeEnd how)
 
 /* An entry's end; its lock is not settled yet. */
 void
-le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until)
+le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until, LeTime now)
 {
 	LeLock *lock = entry->lock;
 	LeLease *lease = entry->lease;
@@ -236,12 +240,18 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until)
 			le_place_dirty(core, entry);
 	}
 	else
+	{
+		if (lock->ns == LE_KIND_ELECTION)
+			le_change_ended(core, entry, how, now);
 		entry_leave_slot(core, entry, cool_until);
+	}
+	if (lock->ns == LE_KIND_ELECTION)
+		core->candidates--;
 	le_entry_set_state(entry, entry->state, LE_STATE_ENDED);
 	entry->end = (uint8_t) how;
 	le_unlink(&entry->lease_link);
 	if (lease != NULL && lease->own && le_link_empty(&lease->entries))
-		le_lease_end(core, lease, how, 0);
+		le_lease_end(core, lease, how, now);
 	le_unlink(&entry->session_link);
 	le_timer_clear(core, &entry->timer);
 	le_token_hash_remove(core, entry);
@@ -320,11 +330,13 @@ queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
 			head->value = value;
 			head->value_len = value_len;
 			le_slot_dirty(core, holder->slot);
+			if (!le_text_equal(le_text(holder->value, holder->value_len), le_text(value, value_len)))
+				le_change_add(core, holder, LE_HOW_PROCLAIMED, NULL, now);
 		}
 		core->stats.grants++;
 	}
 	le_answer(core, head, status, status == LE_OK ? holder->token : 0);
-	le_entry_finish(core, head, LE_END_REPLACED, 0);
+	le_entry_finish(core, head, LE_END_REPLACED, 0, now);
 	return true;
 }
 
@@ -444,6 +456,8 @@ le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease, L
 		core->spare_value = NULL;
 	}
 	le_token_hash_add(core, entry);
+	if (lock->ns == LE_KIND_ELECTION)
+		core->candidates++;
 	le_role_add(core, entry->role, 1, 0);
 	if (lease != NULL)
 	{
@@ -561,6 +575,8 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 	le_owner_add(core, entry);
 	le_slot_dirty(core, slot);
 	le_entry_arm(core, entry);
+	if (lock->ns == LE_KIND_ELECTION)
+		le_change_add(core, entry, LE_HOW_ELECTED, NULL, now);
 	core->stats.grants++;
 	le_answer(core, entry, LE_OK, entry->token);
 }
@@ -596,7 +612,7 @@ le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until, Le
 	}
 	if (entry->state == LE_STATE_QUEUED && entry->grouped)
 	{
-		le_group_end(core, entry->group, how);
+		le_group_end(core, entry->group, how, now);
 		return;
 	}
 	if (entry->lapsed)
@@ -605,7 +621,7 @@ le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until, Le
 			cool_until = entry->cool_until;
 		le_unlink(&entry->queue_link);
 	}
-	le_entry_finish(core, entry, how, cool_until);
+	le_entry_finish(core, entry, how, cool_until, now);
 }
 
 /*

@@ -68,12 +68,12 @@ le_group_grant(LeCore *core, LeGroup *group, LeTime now)
 }
 
 void
-le_group_end(LeCore *core, LeGroup *group, LeEnd how)
+le_group_end(LeCore *core, LeGroup *group, LeEnd how, LeTime now)
 {
 	for (LeEntry *member = group->members; member != NULL; member = member->group_next)
 	{
 		member->group = NULL;
-		le_entry_finish(core, member, how, 0);
+		le_entry_finish(core, member, how, 0, now);
 	}
 	group_passed(core, group);
 }

@@ -65,10 +65,11 @@ struct LeCore
 	LeSession *sessions;
 	uint32_t max_sessions;
 
-	LePool locks, slots, entries, holds, leases, groups, roles;
+	LePool locks, slots, entries, holds, leases, groups, roles, change_pool;
 	LeHeap heap;
-	uint32_t queued; /* entries in state QUEUED, all locks */
-	bool loading;    /* between the first row and load_done */
+	uint32_t queued;     /* entries in state QUEUED, all locks */
+	uint32_t candidates; /* entries of elections */
+	bool loading;        /* between the first row and load_done */
 
 	LeLock **lock_hash;
 	uint32_t lock_buckets;
@@ -95,6 +96,8 @@ struct LeCore
 	LeEntry *dirty_places;
 	LeEntry *answers;
 	LeEntry **answers_tail; /* answers go out in the order of the grants */
+	LeChange *changes;
+	LeChange **changes_tail;
 	LeEntry *ended;
 	LeLock *doomed;
 	LeLink lapsed;
@@ -205,7 +208,7 @@ extern void le_answer(LeCore *core, LeEntry *entry, LeStatus status, int64_t tok
 extern bool le_lock_admits(const LeLock *lock, LeMode mode, LeTime now);
 extern void le_lock_settle(LeCore *core, LeLock *lock, LeTime now);
 extern void le_lock_timer(LeCore *core, LeLock *lock, LeTime now);
-extern void le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until);
+extern void le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until, LeTime now);
 extern LeStatus le_reentry_status(const LeEntry *holder, LeMode mode, const LeLease *lease, LeTime ttl);
 extern bool le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now);
 extern void le_entry_renew(LeCore *core, LeEntry *entry, LeTime now);
@@ -232,7 +235,7 @@ extern void le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now
 
 extern bool le_group_ready(LeGroup *group, LeTime now);
 extern void le_group_grant(LeCore *core, LeGroup *group, LeTime now);
-extern void le_group_end(LeCore *core, LeGroup *group, LeEnd how);
+extern void le_group_end(LeCore *core, LeGroup *group, LeEnd how, LeTime now);
 extern void le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void le_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 /* --- le_owner.c --- */
@@ -248,6 +251,13 @@ extern LeEntry *le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t r
 extern void le_role_add(LeCore *core, uint32_t id, uint32_t entries, uint32_t leases);
 extern void le_role_remove(LeCore *core, uint32_t id, uint32_t entries, uint32_t leases);
 extern bool le_role_admits(const LeCore *core, uint32_t id, uint32_t entries, uint32_t leases);
+
+/* --- le_election.c --- */
+
+extern bool le_changes_reserve(LeCore *core);
+extern void le_change_add(LeCore *core, const LeEntry *entry, LeHow how, char *dropped, LeTime now);
+extern void le_change_ended(LeCore *core, const LeEntry *entry, LeEnd how, LeTime now);
+extern void le_change_lost(LeCore *core, LeLock *lock, const LeLoad *load, LeTime now);
 
 /* --- le_command.c --- */
 
@@ -268,7 +278,7 @@ extern void le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeRep
 extern void le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void le_apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
-extern void le_apply_proclaim(LeCore *core, const LeCommand *cmd, LeReply *reply);
+extern void le_apply_proclaim(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 
 /* --- le_core.c --- */

@@ -94,11 +94,14 @@ le_core_load_slot(LeCore *core, const LeLoad *load, LeTime now)
 		le_slot_add_free(lock, slot);
 		if (load->dirty)
 			le_slot_dirty(core, slot);
+		if (load->dirty && cmd.token != 0)
+			le_change_lost(core, lock, load, now);
 	}
 	else if (load_is_orphan(load, lease))
 	{
 		le_slot_add_free(lock, slot);
 		le_slot_dirty(core, slot);
+		le_change_lost(core, lock, load, now);
 	}
 	else
 	{
@@ -395,7 +398,7 @@ check_roles(const LeCore *core)
 void
 le_core_check(const LeCore *core)
 {
-	uint32_t locks = 0, tokens = 0;
+	uint32_t locks = 0, tokens = 0, candidates = 0, changes = 0;
 
 	for (uint32_t i = 0; i < core->lock_buckets; i++)
 	{
@@ -403,12 +406,18 @@ le_core_check(const LeCore *core)
 		{
 			check_lock(core, lock);
 			tokens += (uint32_t) lock->held + lock->waiting;
+			if (lock->ns == LE_KIND_ELECTION)
+			{
+				candidates += (uint32_t) lock->held + lock->waiting;
+				changes += (uint32_t) lock->held + 2 * lock->waiting;
+			}
 			locks++;
 		}
 	}
 	CHECK(locks == core->lock_count && locks == core->locks.used);
 	CHECK(tokens == core->token_count);
 	CHECK(core->slots.nfree >= core->queued);
+	CHECK(candidates == core->candidates && changes <= core->change_pool.nfree);
 	check_roles(core);
 	for (uint32_t i = 0; i < core->heap.len; i++)
 	{

@@ -361,6 +361,7 @@ batch_store(World *w)
 {
 	w->batches++;
 	store_write(w);
+	history_write(w);
 	if (w->conf.model)
 	{
 		model_compare_answers(w->model);
@@ -368,6 +369,7 @@ batch_store(World *w)
 		{
 			model_compare(w->model);
 			model_compare_rows(w->model);
+			model_compare_history(w->model);
 		}
 	}
 	for (uint32_t i = 0; i < w->nbatch; i++)

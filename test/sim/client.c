@@ -245,6 +245,8 @@ acquire(World *w, uint32_t sessno)
 	}
 	id = sim_text_id(cmd.name.data);
 	permit = rng_chance(&w->rng, 950) ? id % 4 == 3 : id % 4 != 3;
+	if (cmd.ns == LE_KIND_ELECTION)
+		permit = false;
 	if (w->durable[sessno].nholds > MAX_HOLDS - 3 * MAX_GROUP && w->clients[sessno].in_xact)
 		return;
 	if (permit && w->conf.permit_mille > 0)
@@ -253,7 +255,8 @@ acquire(World *w, uint32_t sessno)
 		cmd.permits = rng_chance(&w->rng, 950) ? id % 3 + 1 : 2;
 	}
 	else
-		cmd.mode = rng_chance(&w->rng, w->conf.shared_mille) ? LE_MODE_SHARED : LE_MODE_EXCLUSIVE;
+		cmd.mode = cmd.ns == LE_KIND_LOCK && rng_chance(&w->rng, w->conf.shared_mille) ? LE_MODE_SHARED
+																					   : LE_MODE_EXCLUSIVE;
 	cmd.ttl = some_ttl(w, true);
 	cmd.wait = some_wait(w);
 	if (cmd.again == 0 && rng_chance(&w->rng, w->conf.owner_mille))

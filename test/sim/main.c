@@ -143,6 +143,7 @@ world_start(World *w, const Config *conf)
 	w->clients = calloc(w->conf.sessions, sizeof(Client));
 	w->durable = calloc(w->conf.sessions, sizeof(Durable));
 	w->last_exclusive = calloc(MAX_NAMES * 2, sizeof(int64_t));
+	w->stories = calloc(MAX_NAMES, sizeof(Story));
 	w->core = le_core_create(&w->env, w->conf.sessions, INT64_C(1000) << LE_COUNTER_BITS);
 	ENSURE(w, w->core != NULL && w->clients != NULL && w->durable != NULL);
 	le_core_set_limits(w->core, &w->conf.limits);
@@ -258,6 +259,7 @@ world_end(World *w)
 	free(w->clients);
 	free(w->durable);
 	free(w->last_exclusive);
+	free(w->stories);
 	free(w->batch);
 }
 

@@ -235,6 +235,14 @@ m_renew(Model *m, MEntry *e, LeTime now)
 	m_share_time(m, e);
 }
 
+/* A change of an election has a revision of its own. */
+void
+m_changed(Model *m, const MEntry *e)
+{
+	if (e->ns == LE_KIND_ELECTION)
+		m->next++;
+}
+
 /* --- granting --- */
 
 bool
@@ -277,7 +285,15 @@ m_grant(Model *m, MEntry *e, LeTime now)
 	e->wait_until = LE_NEVER;
 	if (e->lease == 0 && e->ttl != LE_TTL_BOUND)
 		e->deadline = now + e->ttl;
+	m_changed(m, e);
 	m_answer(m, e, LE_OK, e->token);
+}
+
+/* A hold more of it is the same hold. */
+bool
+m_counts_once(const MEntry *e)
+{
+	return e->lease != 0 || e->ns == LE_KIND_ELECTION;
 }
 
 LeStatus
@@ -375,7 +391,7 @@ m_reenter(Model *m, MEntry *holder, const MEntry *request, LeTime now, bool *cou
 		if (m_on_hold(&m->s.holds[i], holder))
 			uncommitted = true;
 	}
-	*counted = holder->lease == 0 || uncommitted;
+	*counted = !m_counts_once(holder) || uncommitted;
 	if (*counted)
 		holder->count++;
 	if (holder->lease == 0 && holder->ttl != LE_TTL_BOUND)
@@ -387,7 +403,11 @@ m_reenter(Model *m, MEntry *holder, const MEntry *request, LeTime now, bool *cou
 		m_share_time(m, holder);
 	}
 	if (request->value >= 0)
+	{
+		if (request->value != holder->value)
+			m_changed(m, holder);
 		holder->value = request->value;
+	}
 	return LE_OK;
 }
 
@@ -525,6 +545,8 @@ m_end(Model *m, MEntry *e, LeEnd how, LeTime cool, LeTime now)
 		m_end_waiting_group(m, e->token, now);
 		return;
 	}
+	if (e->held)
+		m_changed(m, e);
 	m_remove(m, e);
 	m_settle(m, ns, name, now);
 }

@@ -133,6 +133,8 @@ extern LeStatus m_check_lease(Model *m, const LeCommand *cmd, LeTime now);
 extern LeStatus m_check_use(Model *m, const LeCommand *cmd, const MEntry *e);
 extern MEntry m_new_entry(const LeCommand *cmd, LeText name);
 extern void m_set_wait(MEntry *e, const LeCommand *cmd, LeTime now);
+extern bool m_counts_once(const MEntry *e);
+extern void m_changed(Model *m, const MEntry *e);
 extern bool m_own_holder(Model *m, const MEntry *request);
 extern bool m_role_is_full(Model *m, uint32_t role, uint32_t more);
 extern void m_release_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);

@@ -209,5 +209,6 @@ model_adopt(Model *m, LeTime now)
 	adopt_holds(m);
 	adopt_answers(m);
 	adopt_locks(m, now);
+	m->next = le_core_next_revision(m->w->core);
 	check_order(m);
 }

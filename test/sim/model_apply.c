@@ -367,7 +367,7 @@ m_release_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	e = own(m, cmd, token, reply);
 	if (e == NULL)
 		return;
-	if (e->held && e->count > 1 && !cmd->all_holds && e->lease == 0)
+	if (e->held && e->count > 1 && !cmd->all_holds && !m_counts_once(e))
 	{
 		e->count--;
 		return;
@@ -388,7 +388,7 @@ m_check_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->valid_for = m_time_left(m, e, now);
 	reply->status = cmd->role != 0 && e->role != cmd->role ? LE_DENIED : e->held ? LE_OK : LE_QUEUED;
 	reply->own = e->held && e->owner == NO_OWNER && e->session == cmd->session;
-	reply->count = e->lease != 0 ? 1 : e->count;
+	reply->count = m_counts_once(e) ? 1 : e->count;
 }
 
 static void
@@ -557,7 +557,10 @@ model_apply(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply, const Le
 			if (e != NULL && !e->held)
 				reply->status = LE_NOT_HELD;
 			else if (e != NULL)
+			{
+				m_changed(m, e);
 				e->value = sim_text_id(cmd->value.data);
+			}
 			break;
 		case LE_CMD_SET_PERMITS:
 			set_permits(m, cmd, now, reply);

@@ -250,6 +250,28 @@ tells_which(const LeCommand *cmd, const LeReply *reply)
 		   status == LE_BAD_TTL || status == LE_LIMIT_WAITERS || (status == LE_WAITING && reply->own);
 }
 
+/* Who follows the history knows each leader, and its value. */
+void
+model_compare_history(Model *m)
+{
+	int leaders = 0, told = 0;
+
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		const MEntry *e = &m->s.entries[i];
+		const Story *story = &m->w->stories[e->name];
+
+		if (e->ns != LE_KIND_ELECTION || !e->held)
+			continue;
+		leaders++;
+		SAME("history's term", e->token, story->term);
+		SAME("history's value", e->value, story->value);
+	}
+	for (int i = 0; i < m->w->conf.names; i++)
+		told += m->w->stories[i].term != 0;
+	ENSURE(m->w, leaders == told);
+}
+
 void
 model_compare_reply(Model *m, const LeCommand *cmd, const LeReply *expected, const LeReply *actual)
 {
@@ -460,7 +482,6 @@ void
 model_reload(Model *m, LeTime now)
 {
 	copy_state(m, &m->s, &m->stored);
-	m->next = le_core_next_revision(m->w->core);
 	m->nanswers = 0;
 	restore_time(m, now);
 	restore_locks(m);
@@ -469,6 +490,7 @@ model_reload(Model *m, LeTime now)
 		m_settle(m, LE_KIND_LOCK, i, now);
 		m_settle(m, LE_KIND_ELECTION, i, now);
 	}
+	m->next = le_core_next_revision(m->w->core);
 }
 
 /* --- time --- */

@@ -162,6 +162,14 @@ typedef struct Known
 	uint16_t names[MAX_GROUP];
 } Known;
 
+/* What the history says of an election. */
+typedef struct Story
+{
+	int64_t term; /* 0: vacant */
+	int value;
+	int64_t last; /* change */
+} Story;
+
 typedef struct Model Model;
 
 typedef struct World
@@ -186,6 +194,8 @@ typedef struct World
 	uint32_t lease_roles[64];
 	uint32_t nleases;
 	int64_t *last_exclusive; /* by ns and name */
+	Story *stories;          /* by name */
+	int64_t last_change;
 
 	Posted *batch; /* commands since the last one was stored */
 	uint32_t nbatch;
@@ -250,6 +260,10 @@ extern void store_free(World *w);
 extern void store_write(World *w);
 extern void store_load(World *w);
 
+/* --- history.c --- */
+
+extern void history_write(World *w);
+
 /* --- batch.c --- */
 
 extern void batch_post(World *w, const LeCommand *cmd, LeReply *reply);
@@ -284,5 +298,6 @@ extern void model_compare_rows(Model *m);
 extern void model_compare_reply(Model *m, const LeCommand *cmd, const LeReply *expected,
 								const LeReply *actual);
 extern void model_compare_answers(Model *m);
+extern void model_compare_history(Model *m);
 
 #endif /* SIM_H */

@@ -1,0 +1,39 @@
+/*
+ * history.c
+ *		What is stored of elections, read as one who observes would read it.
+ */
+#include "sim.h"
+
+static void
+read_change(World *w, const LeChange *c)
+{
+	Story *story = &w->stories[sim_text_id(c->lock->name)];
+
+	ENSURE(w, c->lock->ns == LE_KIND_ELECTION && c->at <= w->now);
+	ENSURE(w, c->number > w->last_change && c->elected_at <= c->at);
+	ENSURE(w, c->previous == 0 || c->previous == story->last);
+	if (c->how == LE_HOW_ELECTED)
+	{
+		ENSURE(w, story->term == 0 && c->term < c->number);
+		story->term = c->term;
+		story->value = sim_text_id(c->value);
+	}
+	else if (c->how == LE_HOW_PROCLAIMED)
+	{
+		ENSURE(w, story->term == c->term);
+		story->value = sim_text_id(c->value);
+	}
+	else
+	{
+		ENSURE(w, story->term == c->term && story->value == sim_text_id(c->value));
+		story->term = 0;
+	}
+	story->last = w->last_change = c->number;
+}
+
+void
+history_write(World *w)
+{
+	for (const LeChange *c = le_core_changes(w->core); c != NULL; c = c->next)
+		read_change(w, c);
+}

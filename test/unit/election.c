@@ -1,0 +1,285 @@
+/* What becomes of elections: one change each, in order, with the value and the term that it is about. */
+#include "fixture.h"
+
+static LeCommand
+candidate(uint32_t session, const char *name, const char *value)
+{
+	LeCommand cmd = request(session, name, X, LE_WAIT_FOREVER);
+
+	cmd.ns = LE_KIND_ELECTION;
+	cmd.value = text(value);
+	return cmd;
+}
+
+static LeReply
+campaign(uint32_t session, const char *name, const char *value)
+{
+	return apply(candidate(session, name, value));
+}
+
+static LeReply
+on_term(LeCommandKind kind, uint32_t session, const char *name, int64_t term, const char *value)
+{
+	LeCommand cmd = command(kind, session, name);
+
+	cmd.ns = LE_KIND_ELECTION;
+	cmd.token = term;
+	cmd.value = text(value);
+	return apply(cmd);
+}
+
+static LeReply
+resign(uint32_t session, const char *name, int64_t term)
+{
+	return on_term(LE_CMD_RELEASE, session, name, term, NULL);
+}
+
+/* The changes of this batch in short: E, P, then R, X, V, F, U, D for how it ended, each with the value. */
+static const char *
+story(void)
+{
+	static char told_so_far[256];
+	size_t n = 0;
+
+	for (LeChange *c = le_core_changes(core); c != NULL; c = c->next)
+	{
+		told_so_far[n++] = "?EPRXVFUD"[c->how];
+		memcpy(told_so_far + n, c->value, c->value_len);
+		n += c->value_len;
+		told_so_far[n++] = ' ';
+	}
+	told_so_far[n] = '\0';
+	return told_so_far;
+}
+
+static bool
+story_is(const char *expected)
+{
+	bool same = strcmp(story(), expected) == 0;
+
+	if (!same)
+		printf("# %s\n", story());
+	batch();
+	return same;
+}
+
+static void
+test_changes(void)
+{
+	LeReply a, b;
+	int64_t last;
+	LeChange *c;
+
+	start();
+	a = campaign(1, "e", "one");
+	c = le_core_changes(core);
+	ok(c->number > a.token && c->term == a.token && c->previous == 0, "a change has a revision of its own");
+	ok(c->elected_at == now && c->at == now && !c->place, "and says when");
+	last = c->number;
+	ok(story_is("Eone "), "elected");
+	now += LE_SECOND;
+	on_term(LE_CMD_PROCLAIM, 1, "e", a.token, "uno");
+	c = le_core_changes(core);
+	ok(c->previous == last && c->number > last && c->elected_at == now - LE_SECOND, "in a chain");
+	on_term(LE_CMD_PROCLAIM, 1, "e", a.token, "eins");
+	ok(story_is("Puno Peins "), "each with the value that was proclaimed");
+	b = campaign(2, "e", "two");
+	ok(story_is(""), "who waits changes nothing");
+	resign(1, "e", a.token);
+	ok(story_is("Reins Etwo "), "a hand-over is two changes");
+	is_int(on_term(LE_CMD_PROCLAIM, 1, "e", a.token, "late").status, LE_NOT_HELD,
+		   "a past term proclaims nothing");
+	is_int(resign(1, "e", a.token).status, LE_NOT_HELD, "nor does it resign");
+	ok(story_is(""), "which is no change");
+	now += TTL;
+	(void) le_core_expire(core, now, 100);
+	ok(story_is("Xtwo "), "expired");
+	(void) b;
+	stop();
+}
+
+static void
+test_ends(void)
+{
+	LeCommand cmd;
+	int64_t lease;
+
+	start();
+	campaign(1, "e", "a");
+	undo(1, 1);
+	ok(story_is("Ea Ua "), "undone");
+	cmd = candidate(1, "e", "b");
+	cmd.ttl = LE_TTL_BOUND;
+	apply(cmd);
+	end_session(1);
+	ok(story_is("Eb Db "), "disconnected");
+	lease = grant_lease(TTL);
+	cmd = candidate(2, "e", "c");
+	cmd.lease = lease;
+	apply(cmd);
+	on_lease(LE_CMD_REVOKE_LEASE, lease);
+	ok(story_is("Ec Vc "), "revoked");
+	campaign(3, "e", "d");
+	cmd = command(LE_CMD_FORCE, 4, "e");
+	cmd.ns = LE_KIND_ELECTION;
+	cmd.any_role = true;
+	apply(cmd);
+	ok(story_is("Ed Fd "), "forced");
+	acquire(5, "e", X);
+	ok(story_is(""), "a lock of the same name is none of it");
+	stop();
+}
+
+static void
+test_again(void)
+{
+	LeCommand cmd;
+	LeReply a, b;
+
+	start();
+	cmd = candidate(1, "e", "one");
+	cmd.owner = text("w");
+	a = apply(cmd);
+	commit(1);
+	acquire(1, "its next transaction", X);
+	cmd = candidate(2, "e", "two");
+	cmd.owner = text("w");
+	cmd.ttl = 2 * TTL;
+	b = apply(cmd);
+	ok(b.status == LE_OK && b.token == a.token && b.reentrant && !b.counted,
+	   "the same owner has the same term");
+	is_int(b.valid_for, 2 * TTL, "for the longer TTL");
+	ok(story_is("Eone Ptwo "), "and has proclaimed");
+	b = apply(cmd);
+	ok(b.token == a.token && story_is(""), "the same value is no news");
+	undo(2, 1);
+	is_int(resign(2, "e", a.token).status, LE_OK, "one resignation is enough");
+	ok(story_is("Rtwo "), "for all of them");
+
+	/* as long as the first may be undone the second counts */
+	cmd = candidate(3, "f", "x");
+	cmd.owner = text("w");
+	a = apply(cmd);
+	cmd.session++;
+	cmd.sessno++;
+	ok(apply(cmd).counted, "while the first is not committed");
+	undo(3, 1);
+	ok(story_is("Ex "), "it is not lost with that");
+	is_int(resign(4, "f", a.token).status, LE_OK, "and ends with one");
+	ok(story_is("Rx "), "resignation");
+	stop();
+}
+
+/* Waiters of the same owner join the new leader, and their value is the later one. */
+static void
+test_joined(void)
+{
+	LeReply a;
+
+	start();
+	a = campaign(1, "e", "one");
+	for (uint32_t i = 2; i < 5; i++)
+	{
+		char *value = (char[]){(char) ('0' + i), '\0'};
+		LeCommand cmd = candidate(i, "e", value);
+
+		cmd.owner = text("w");
+		apply(cmd);
+	}
+	batch();
+	resign(1, "e", a.token);
+	ok(story_is("Rone E2 P3 P4 "), "each is told with its own value");
+	stop();
+}
+
+static void
+test_many(void)
+{
+	char name[2] = "a";
+	int64_t lease;
+	uint32_t n = 0;
+
+	start();
+	lease = grant_lease(TTL);
+	for (uint32_t i = 0; i < 20; i++)
+	{
+		LeCommand cmd = candidate(1, name, "leader");
+
+		name[0] = (char) ('a' + i);
+		cmd.name = text(name);
+		cmd.lease = lease;
+		apply(cmd);
+		campaign(2 + i, name, "next");
+		batch();
+	}
+	on_lease(LE_CMD_REVOKE_LEASE, lease);
+	for (LeChange *c = le_core_changes(core); c != NULL; c = c->next)
+		n++;
+	is_int(n, 40, "one lease may end many terms at once");
+	batch();
+	stop();
+}
+
+static void
+test_loaded(void)
+{
+	LeLoad load = {.held = true, .hold_count = 1, .time_left = TTL, .locator = 1};
+	LeChange *c;
+
+	start();
+	le_core_raise_revision(core, FIRST + 100);
+	load.cmd = candidate(1, "kept", "k");
+	load.cmd.session = 0;
+	load.cmd.token = FIRST + 1;
+	load.acquired_at = now - LE_SECOND;
+	le_core_load_slot(core, &load, now);
+	load.cmd.name = text("bound");
+	load.cmd.value = text("b");
+	load.cmd.token = FIRST + 2;
+	load.cmd.ttl = LE_TTL_BOUND;
+	le_core_load_slot(core, &load, now);
+	load.cmd.name = text("leased");
+	load.cmd.value = text("l");
+	load.cmd.token = FIRST + 3;
+	load.cmd.ttl = TTL;
+	load.cmd.lease = FIRST + 4;
+	le_core_load_slot(core, &load, now);
+	le_core_load_done(core, now);
+	c = le_core_changes(core);
+	ok(c->term == FIRST + 2 && c->elected_at == now - LE_SECOND && c->number >= FIRST + 100,
+	   "who does not go on after a restart has ended");
+	ok(story_is("Db Xl "), "and it is said how");
+	stop();
+}
+
+static void
+test_out_of_memory(void)
+{
+	LeCommand cmd = candidate(1, "e", "one");
+	int64_t failures = -1;
+	bool good;
+
+	start();
+	do
+	{
+		allocations_left = ++failures;
+		good = le_core_reserve(core, &cmd);
+		allocations_left = -1;
+		le_core_check(core);
+	} while (!good);
+	ok(failures > 5, "a candidacy fails at each allocation without a trace");
+	stop();
+}
+
+int
+main(void)
+{
+	test_changes();
+	test_ends();
+	test_again();
+	test_joined();
+	test_many();
+	test_loaded();
+	test_out_of_memory();
+	return done_testing();
+}
