@@ -83,6 +83,23 @@ ALTER TABLE lock_election.queue
 	ALTER COLUMN value SET STORAGE PLAIN,
 	ALTER COLUMN pending SET STORAGE PLAIN;
 
+-- A row for each change of an election; never changed, deleted when it is old.
+-- how: 1 elected, 2 proclaimed; the term has ended: 3 resigned, 4 expired,
+-- 5 revoked, 6 forced, 7 undone, 8 disconnected.
+CREATE TABLE lock_election.history (
+	change bigint NOT NULL,
+	term bigint NOT NULL,
+	elected_at timestamptz NOT NULL,
+	at timestamptz NOT NULL,
+	how smallint NOT NULL
+) USING heap WITH (vacuum_truncate = off);
+ALTER TABLE lock_election.history
+	ADD COLUMN election text COLLATE "C" NOT NULL,
+	ADD COLUMN candidate text COLLATE "C" NOT NULL,
+	ALTER COLUMN election SET STORAGE PLAIN,
+	ALTER COLUMN candidate SET STORAGE PLAIN;
+CREATE UNIQUE INDEX history_key ON lock_election.history (election, change);
+
 CREATE TABLE lock_election.meta (
 	database oid NOT NULL,
 	incarnation bigint NOT NULL,
@@ -102,7 +119,7 @@ CREATE TRIGGER floor_written AFTER INSERT OR UPDATE ON lock_election.incarnation
 ALTER TABLE lock_election.incarnation_floor ENABLE ALWAYS TRIGGER floor_written;
 SELECT pg_catalog.pg_extension_config_dump('lock_election.incarnation_floor', '');
 
-REVOKE ALL ON lock_election.slot, lock_election.lease, lock_election.queue, lock_election.meta,
+REVOKE ALL ON lock_election.slot, lock_election.lease, lock_election.queue, lock_election.history, lock_election.meta,
 	lock_election.incarnation_floor FROM PUBLIC;
 
 -- Twice, because the apply worker of a subscription fires row triggers only.
@@ -122,12 +139,19 @@ CREATE TRIGGER refuse_write BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON loc
 	FOR EACH STATEMENT EXECUTE FUNCTION lock_election.refuse_write();
 CREATE TRIGGER refuse_row BEFORE INSERT OR UPDATE OR DELETE ON lock_election.queue
 	FOR EACH ROW EXECUTE FUNCTION lock_election.refuse_write();
+CREATE TRIGGER refuse_write BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON lock_election.history
+	FOR EACH STATEMENT EXECUTE FUNCTION lock_election.refuse_write();
+CREATE TRIGGER refuse_row BEFORE INSERT OR UPDATE OR DELETE ON lock_election.history
+	FOR EACH ROW EXECUTE FUNCTION lock_election.refuse_write();
+ALTER TABLE lock_election.history ENABLE ALWAYS TRIGGER refuse_write;
+ALTER TABLE lock_election.history ENABLE ALWAYS TRIGGER refuse_row;
 ALTER TABLE lock_election.queue ENABLE ALWAYS TRIGGER refuse_write;
 ALTER TABLE lock_election.queue ENABLE ALWAYS TRIGGER refuse_row;
 
 -- A publication FOR ALL TABLES has these tables as well.  Without an identity
 -- their changes could not be applied, nor anything that comes after them.
 ALTER TABLE lock_election.slot REPLICA IDENTITY USING INDEX slot_key;
+ALTER TABLE lock_election.history REPLICA IDENTITY USING INDEX history_key;
 ALTER TABLE lock_election.lease REPLICA IDENTITY FULL;
 ALTER TABLE lock_election.queue REPLICA IDENTITY FULL;
 ALTER TABLE lock_election.meta REPLICA IDENTITY FULL;
@@ -293,6 +317,29 @@ RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_lease_time_to_live';
 COMMENT ON FUNCTION @extschema@.lease_time_to_live(bigint) IS
 'The time that the lease has left; NULL if it has ended. Errors: 22023 bad argument, 42501 another role''s lease.';
+
+-- --- observers of elections ---
+
+CREATE FUNCTION @extschema@.observe_election(election text)
+RETURNS text LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_observe_election';
+COMMENT ON FUNCTION @extschema@.observe_election(text) IS
+'The channel to LISTEN on, always the same for an election: a notification for every new leader, proclaim and end of a term. The payload is JSON: event (as "how" of election_history), term, change, and previous, the change before of this election ("0": not known). Who has seen another one before, or none, reads election_history. Errors: 22023 bad argument.';
+
+CREATE FUNCTION @extschema@.election_history(
+	election text,
+	after bigint DEFAULT 0,
+	OUT change bigint,
+	OUT how text,
+	OUT candidate text,
+	OUT term bigint,
+	OUT elected_at timestamptz,
+	OUT changed_at timestamptz,
+	OUT ended_at timestamptz)
+RETURNS SETOF record LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_election_history';
+COMMENT ON FUNCTION @extschema@.election_history(text, bigint) IS
+'Every change of an election after this one, in order and without gaps: a term begins (elected), its candidate text changes (proclaimed), or it ends (resigned, expired, revoked, forced, undone with its transaction, disconnected). For everyone, also on a standby: what has been replayed. Kept for lock_election.history_retention. Errors: 22023 bad argument.';
 
 -- --- views ---
 

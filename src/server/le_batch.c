@@ -33,6 +33,7 @@
 #include "le_deadlock.h"
 #include "le_fence.h"
 #include "le_hints.h"
+#include "le_history.h"
 #include "le_look.h"
 #include "le_names.h"
 #include "le_xact.h"
@@ -353,7 +354,7 @@ static bool
 anything_to_write(void)
 {
 	return le_core_dirty_slots(le_mgr.core) != NULL || le_core_dirty_leases(le_mgr.core) != NULL ||
-		   le_core_dirty_places(le_mgr.core) != NULL;
+		   le_core_dirty_places(le_mgr.core) != NULL || le_core_changes(le_mgr.core) != NULL;
 }
 
 /* Answers to waiters need a flush if any of them does. */
@@ -596,6 +597,8 @@ batch(const uint32 *procs, int n, bool expire)
 		lsn = write_batch(now);
 	give_answers(lsn);
 	le_hints_of_batch(le_mgr.core);
+	if (le_core_changes(le_mgr.core) != NULL)
+		le_history_written();
 	empty_mailboxes();
 	le_core_batch_done(le_mgr.core, lsn);
 	le_batch_publish();

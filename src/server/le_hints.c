@@ -56,11 +56,24 @@ le_channel_name(LeKind ns, LeText name, char *channel)
 		snprintf(channel + 3 + 2 * i, 3, "%02x", digest[i]);
 }
 
+const char *
+le_how_name(LeHow how)
+{
+	static const char *const names[] = {
+		[LE_HOW_ELECTED] = "elected", [LE_HOW_PROCLAIMED] = "proclaimed",    [LE_HOW_RESIGNED] = "resigned",
+		[LE_HOW_EXPIRED] = "expired", [LE_HOW_REVOKED] = "revoked",          [LE_HOW_FORCED] = "forced",
+		[LE_HOW_UNDONE] = "undone",   [LE_HOW_DISCONNECTED] = "disconnected"};
+
+	if ((int) how < LE_HOW_ELECTED || (int) how >= (int) lengthof(names))
+		elog(ERROR, "unknown change %d of an election", (int) how);
+	return names[how];
+}
+
 /* --- the ring --- */
 
-/* False: there was no room. */
+/* False: there was no room.  change NULL: a queue place was granted. */
 static bool
-push(LeHintEvent event, int64 token, const LeLock *lock)
+push(int64 token, const LeLock *lock, const LeChange *change)
 {
 	LeHintRing *ring = &my_db->ring;
 	uint64 pushed = pg_atomic_read_u64(&ring->pushed);
@@ -73,8 +86,10 @@ push(LeHintEvent event, int64 token, const LeLock *lock)
 		return false;
 	}
 	pg_memory_barrier(); /* the place is free before it is filled */
-	hint->event = (uint8) event;
 	hint->token = token;
+	hint->change = change != NULL ? change->number : 0;
+	hint->previous = change != NULL ? change->previous : 0;
+	hint->how = change != NULL ? change->how : 0;
 	hint->sequence = ring->sequence;
 	hint->ns = lock->ns;
 	hint->name_len = lock->name_len;
@@ -89,14 +104,20 @@ le_hints_of_batch(LeCore *core)
 {
 	bool any = false;
 
-	if (!(le_notify & LE_NOTIFY_WAITERS))
-		return;
-
 	/* a place that has left the queue and holds: one that was granted */
-	for (LeEntry *entry = le_core_dirty_places(core); entry != NULL; entry = entry->dirty_next)
+	for (LeEntry *entry = le_core_dirty_places(core); entry != NULL && le_notify & LE_NOTIFY_WAITERS;
+		 entry = entry->dirty_next)
 	{
-		if (entry->state == LE_STATE_HELD && !entry->lapsed)
-			any |= push(LE_HINT_GRANTED, entry->token, entry->lock);
+		if (entry->state == LE_STATE_HELD && !entry->lapsed && entry->lock->ns == LE_KIND_LOCK)
+			any |= push(entry->token, entry->lock, NULL);
+	}
+
+	/* who waits for its election by a place hears what observers hear */
+	for (const LeChange *change = le_core_changes(core); change != NULL; change = change->next)
+	{
+		if (le_notify & LE_NOTIFY_ELECTIONS ||
+			(le_notify & LE_NOTIFY_WAITERS && change->how == LE_HOW_ELECTED && change->place))
+			any |= push(change->term, change->lock, change);
 	}
 	if (!any)
 		return;

@@ -18,6 +18,9 @@
  */
 extern void le_channel_name(LeKind ns, LeText name, char *channel);
 
+/* What is said of a change: "elected", "resigned", ... */
+extern const char *le_how_name(LeHow how);
+
 /* --- in the manager --- */
 
 extern void le_hints_init(LeDatabase *db);

@@ -26,6 +26,7 @@
 #include "le_batch.h"
 #include "le_compat.h"
 #include "le_hints.h"
+#include "le_history.h"
 #include "le_manager.h"
 
 static LeDatabase *my_db = NULL;
@@ -214,7 +215,7 @@ serve(void)
 		ResetLatch(MyLatch);
 		handle_signals();
 		recheck_extension();
-		look_after = le_hints_tend();
+		look_after = Min(le_hints_tend(), le_history_tend());
 		keep_interval(last_batch);
 		n = le_take_stack(my_db, procs);
 		if (all)

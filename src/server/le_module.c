@@ -26,7 +26,8 @@ int le_max_leases_per_role = 0;
 int le_expiry_grace = 0;
 int le_min_batch_interval = 0;
 int le_min_durability = 0;
-int le_notify = LE_NOTIFY_WAITERS;
+int le_notify = LE_NOTIFY_ALL;
+int le_history_retention = 7 * 24 * 60;
 int le_fence_timeout = 60 * 1000;
 
 static const struct config_enum_entry durability_levels[] = {
@@ -70,7 +71,10 @@ define_settings(void)
 	DefineCustomEnumVariable(
 		"lock_election.notify", "What is announced with NOTIFY.",
 		"Grants to queue places (waiters), changes of leaders (elections), all, or none.", &le_notify,
-		LE_NOTIFY_WAITERS, notify_kinds, PGC_SIGHUP, 0, NULL, NULL, NULL);
+		LE_NOTIFY_ALL, notify_kinds, PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable(
+		"lock_election.history_retention", "Time for which the history of elections is kept; 0 is for ever.",
+		NULL, &le_history_retention, 7 * 24 * 60, 0, INT_MAX, PGC_SIGHUP, GUC_UNIT_MIN, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("lock_election");
 }
 

@@ -160,13 +160,19 @@ static void
 notify(const LeHint *hint)
 {
 	char channel[LE_CHANNEL_SIZE];
-	char payload[128];
+	char payload[256];
 
 	/* tokens as text: some clients read numbers as doubles */
 	le_channel_name((LeKind) hint->ns, (LeText){hint->name, hint->name_len}, channel);
-	snprintf(payload, sizeof(payload),
-			 "{\"event\":\"granted\",\"token\":\"" INT64_FORMAT "\",\"sequence\":" UINT64_FORMAT "}",
-			 hint->token, hint->sequence);
+	if (hint->how == 0)
+		snprintf(payload, sizeof(payload),
+				 "{\"event\":\"granted\",\"token\":\"" INT64_FORMAT "\",\"sequence\":" UINT64_FORMAT "}",
+				 hint->token, hint->sequence);
+	else
+		snprintf(payload, sizeof(payload),
+				 "{\"event\":\"%s\",\"term\":\"" INT64_FORMAT "\",\"change\":\"" INT64_FORMAT
+				 "\",\"previous\":\"" INT64_FORMAT "\"}",
+				 le_how_name((LeHow) hint->how), hint->token, hint->change, hint->previous);
 	Async_Notify(channel, payload);
 }
 

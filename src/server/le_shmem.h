@@ -161,17 +161,14 @@ typedef struct LeCounters
 } LeCounters;
 
 /* What happened that somebody outside of the server may wait for. */
-typedef enum LeHintEvent
-{
-	LE_HINT_GRANTED = 1 /* a queue place */
-} LeHintEvent;
-
 typedef struct LeHint
 {
-	int64 token;
-	uint64 sequence;
-	uint8 event; /* LeHintEvent */
-	uint8 ns;    /* LeKind */
+	int64 token;     /* of a queue place that was granted, or a term */
+	uint64 sequence; /* of the database's hints */
+	int64 change;    /* of an election: its number; else 0 */
+	int64 previous;  /* number of that election's change before */
+	uint8 how;       /* LeHow; 0: a queue place was granted */
+	uint8 ns;        /* LeKind */
 	uint16 name_len;
 	char name[LE_MAX_NAME];
 } LeHint;
@@ -276,7 +273,8 @@ extern int le_max_leases_per_role;
 extern int le_expiry_grace;       /* ms */
 extern int le_min_batch_interval; /* ms */
 extern int le_min_durability;
-extern int le_notify; /* LeNotify */
+extern int le_notify;            /* LeNotify */
+extern int le_history_retention; /* min; 0: for ever */
 
 /* lock_election.notify: which hints are sent */
 typedef enum LeNotify

@@ -76,6 +76,7 @@ le_store_find(void)
 	le_store_tables.slot_oid = InvalidOid;
 	le_store_tables.lease_oid = InvalidOid;
 	le_store_tables.queue_oid = InvalidOid;
+	le_store_tables.history_oid = InvalidOid;
 	le_store_tables.meta_oid = InvalidOid;
 	le_store_tables.floor_oid = InvalidOid;
 	if (!OidIsValid(extension) || !OidIsValid(nspoid))
@@ -84,11 +85,12 @@ le_store_find(void)
 	le_store_tables.slot_oid = find_table(nspoid, "slot", extension);
 	le_store_tables.lease_oid = find_table(nspoid, "lease", extension);
 	le_store_tables.queue_oid = find_table(nspoid, "queue", extension);
+	le_store_tables.history_oid = find_table(nspoid, "history", extension);
 	le_store_tables.meta_oid = find_table(nspoid, "meta", extension);
 	le_store_tables.floor_oid = find_table(nspoid, "incarnation_floor", extension);
 	return OidIsValid(le_store_tables.slot_oid) && OidIsValid(le_store_tables.lease_oid) &&
-		   OidIsValid(le_store_tables.queue_oid) && OidIsValid(le_store_tables.meta_oid) &&
-		   OidIsValid(le_store_tables.floor_oid);
+		   OidIsValid(le_store_tables.queue_oid) && OidIsValid(le_store_tables.history_oid) &&
+		   OidIsValid(le_store_tables.meta_oid) && OidIsValid(le_store_tables.floor_oid);
 }
 
 void
@@ -100,8 +102,8 @@ le_store_wrong_table(Relation rel)
 }
 
 /* What is written below the executor has to have exactly this shape. */
-static void
-check_shape(Relation rel, const Oid *types, int columns)
+void
+le_store_check_shape(Relation rel, const Oid *types, int columns)
 {
 	TupleDesc desc = RelationGetDescr(rel);
 
@@ -117,13 +119,13 @@ check_shape(Relation rel, const Oid *types, int columns)
 void
 le_store_check_slot_table(Relation rel)
 {
-	check_shape(rel, slot_types, SLOT_COLUMNS);
+	le_store_check_shape(rel, slot_types, SLOT_COLUMNS);
 }
 
 void
 le_store_check_lease_table(Relation rel)
 {
-	check_shape(rel, lease_types, LEASE_COLUMNS);
+	le_store_check_shape(rel, lease_types, LEASE_COLUMNS);
 	if (rel->rd_rel->relhasindex)
 		le_store_wrong_table(rel);
 }
@@ -131,7 +133,7 @@ le_store_check_lease_table(Relation rel)
 void
 le_store_check_queue_table(Relation rel)
 {
-	check_shape(rel, queue_types, QUEUE_COLUMNS);
+	le_store_check_shape(rel, queue_types, QUEUE_COLUMNS);
 	if (rel->rd_rel->relhasindex)
 		le_store_wrong_table(rel);
 }

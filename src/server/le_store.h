@@ -90,6 +90,30 @@ typedef struct LeStoredSlot
 	TimestampTz acquired_at;
 } LeStoredSlot;
 
+/*
+ * The history of elections, see le_store_history.c.  In any backend, in order,
+ * under the active snapshot: the changes of an election after one of them.
+ */
+typedef struct LeStoredChange
+{
+	int64 number;
+	int64 term;
+	TimestampTz elected_at;
+	TimestampTz at;
+	LeHow how;
+	Datum candidate; /* text */
+} LeStoredChange;
+
+extern void le_store_scan_history(LeText election, int64 after,
+								  void (*callback)(void *arg, const LeStoredChange *change), void *arg);
+
+/*
+ * Delete what is older on so many pages, from that page on, which moves to
+ * where to go on the next time; returns how many rows.
+ */
+extern int le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from);
+extern bool le_store_has_history(void);
+
 extern void le_store_scan(void (*callback)(void *arg, const LeStoredSlot *slot), void *arg);
 
 #endif /* LE_STORE_H */

@@ -7,6 +7,7 @@
 
 #include "access/htup_details.h"
 #include "executor/tuptable.h"
+#include "nodes/execnodes.h"
 #include "storage/itemptr.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
@@ -107,6 +108,7 @@ typedef struct StoreTables
 	Oid slot_oid;
 	Oid lease_oid;
 	Oid queue_oid;
+	Oid history_oid;
 	Oid meta_oid;
 	Oid floor_oid;
 	LeRelFileNumber slot_file; /* the tables' files when they were loaded */
@@ -120,6 +122,8 @@ extern StoreTables le_store_tables;
 extern void le_store_check_slot_table(Relation rel);
 extern void le_store_check_lease_table(Relation rel);
 extern void le_store_check_queue_table(Relation rel);
+extern void le_store_check_shape(Relation rel, const Oid *types, int columns);
+extern void le_store_check_index(Relation rel, Relation index, const IndexInfo *info);
 
 /*
  * Before an update or delete by TID: is there a row at all, and is there room
@@ -140,6 +144,9 @@ extern void le_store_close_queue(void);
 extern int le_store_write_places(LeCore *core, const Clock *clock, CommandId cid);
 extern int64 le_store_load_places(LeCore *core, const LeLoadHooks *hooks, const Clock *clock,
 								  OpenHolds *holds);
+
+/* le_store_history.c */
+extern int le_store_write_changes(LeCore *core, const Clock *clock);
 
 /* le_store_load.c */
 extern LeText le_store_read_text(TupleTableSlot *tuple, int column);

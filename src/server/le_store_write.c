@@ -79,8 +79,8 @@ static RowBuffer row;
 /* --- opening for a batch --- */
 
 /* An index that an administrator has added is kept up if that is simple. */
-static void
-check_index(Relation index, const IndexInfo *info)
+void
+le_store_check_index(Relation rel, Relation index, const IndexInfo *info)
 {
 	bool simple = index->rd_rel->relam == BTREE_AM_OID && info->ii_Expressions == NIL &&
 				  info->ii_Predicate == NIL && info->ii_ExclusionOps == NULL;
@@ -88,11 +88,10 @@ check_index(Relation index, const IndexInfo *info)
 	for (int i = 0; simple && i < info->ii_NumIndexAttrs; i++)
 		simple = info->ii_IndexAttrNumbers[i] > 0;
 	if (!simple)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("index \"%s\" of table \"%s.%s\" is not supported", RelationGetRelationName(index),
-						STORE_NAME, RelationGetRelationName(store.slot)),
-				 errdetail("Only B-tree indexes on plain columns are."), errhint("Drop the index.")));
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("index \"%s\" of table \"%s.%s\" is not supported",
+							   RelationGetRelationName(index), STORE_NAME, RelationGetRelationName(rel)),
+						errdetail("Only B-tree indexes on plain columns are."), errhint("Drop the index.")));
 }
 
 /*
@@ -116,7 +115,7 @@ open_indexes(void)
 			index_close(index, NoLock);
 			continue;
 		}
-		check_index(index, info);
+		le_store_check_index(store.slot, index, info);
 		if (store.nindexes == MAX_INDEXES)
 			ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 							errmsg("table \"%s.%s\" has too many indexes", STORE_NAME,
@@ -414,6 +413,7 @@ le_store_write(LeCore *core, LeTime now)
 		rows += write_slot(slot, &clock);
 	rows += le_store_write_leases(core, store.cid);
 	rows += le_store_write_places(core, &clock, store.cid);
+	rows += le_store_write_changes(core, &clock);
 
 	/* a second call in this transaction may write the same rows again */
 	CommandCounterIncrement();
