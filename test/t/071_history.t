@@ -1,0 +1,239 @@
+# The history of elections: every change once and in order, whatever ends in between, and observers who catch up from it.
+use strict;
+use warnings;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('primary', init => [ allows_streaming => 1 ], conf => "autovacuum = off\n");
+
+sub one { return $node->safe_psql('postgres', $_[0]); }
+
+# "elected one, resigned one": what has become of an election after that change.
+sub story
+{
+	my ($election, $after, $on) = @_;
+	return ($on // $node)->safe_psql('postgres',
+		"SELECT string_agg(how || ' ' || candidate, ', ' ORDER BY ordinality) FROM election_history('$election', " . ($after // 0) . ') WITH ORDINALITY');
+}
+
+sub newest { return one("SELECT coalesce(max(change), 0) FROM election_history('$_[0]')"); }
+
+# Terms begin when there is none, and end once.
+sub is_sound
+{
+	my ($test_name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is(one(q{
+		WITH h AS (SELECT *, lag(how) OVER w AS before, lag(term) OVER w AS term_before FROM
+			(SELECT DISTINCT election FROM lock_election.history) AS e, election_history(e.election) WINDOW w AS (PARTITION BY e.election ORDER BY change))
+		SELECT count(*) FROM h WHERE CASE WHEN how = 'elected' THEN before IN ('elected', 'proclaimed') ELSE before IS NULL OR before NOT IN ('elected', 'proclaimed') OR term <> term_before END}),
+		'0', $test_name);
+	return;
+}
+
+sub kill_manager
+{
+	my ($signal) = @_;
+	my $pid = one('SELECT pid FROM lock_election.manager');
+	kill $signal, $pid or die "kill $pid: $!";
+	$node->poll_query_until('postgres', "SELECT pid <> $pid FROM lock_election.manager") or die 'no manager';
+	return;
+}
+
+subtest 'every change' => sub {
+	my $s = session($node);
+	my $term = $s->query(q{SELECT campaign('e', 'a')});
+	my $next = session($node);
+	$next->async(q{SELECT campaign('e', 'b', '400 ms')});
+	wait_for_sql($node, q{SELECT count(*) = 1 FROM lock_election.waiters});
+	one("SELECT proclaim('e', $term, 'A')");
+	is(one("SELECT resign('e', $term)"), 't', 'resigned');
+	my $second = $next->wait;
+	wait_for_sql($node, q{SELECT count(*) = 0 FROM lock_election.elections});
+	is(story('e'), 'elected a, proclaimed A, resigned A, elected b, expired b', 'is there, in order');
+	is(one(q{SELECT string_agg(DISTINCT term::text, ',' ORDER BY term::text) FROM election_history('e')}), "$term,$second", 'with its term');
+	is(one(q{SELECT bool_and(ended_at IS NULL = how IN ('elected', 'proclaimed') AND changed_at >= elected_at) FROM election_history('e')}),
+		't', 'and its times');
+	is(story('e', newest('e')), '', 'nothing after the newest');
+	is(story('e', one(q{SELECT change FROM election_history('e') ORDER BY change OFFSET 2 LIMIT 1})), 'elected b, expired b', 'or what came after one');
+	my $before = newest('e');
+	$s->query(q{BEGIN; SELECT campaign('e', 'c'); ROLLBACK});
+	my $lease = one('SELECT grant_lease()');
+	one("SELECT campaign('e', 'd', lease => $lease)");
+	one("SELECT revoke_lease($lease)");
+	one(q{SELECT campaign('e', 'f')});
+	one(q{SELECT force_resign('e')});
+	$s->query(q{SELECT campaign('e', 'g', NULL)});
+	$s->kill;
+	wait_for_sql($node, q{SELECT count(*) = 0 FROM lock_election.elections});
+	is(story('e', $before), 'elected c, undone c, elected d, revoked d, elected f, forced f, elected g, disconnected g', 'however a term ends');
+	is(story('f'), '', 'of this election alone');
+	one(q{CREATE ROLE reader LOGIN});
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM election_history('e')}, extra_params => [ '-U', 'reader' ]), '13', 'for everyone');
+	my ($rc, undef, $err) = $node->psql('postgres', q{SELECT election_history('')});
+	like($err, qr/must not be empty/, 'of an election that has a name');
+	is_sound('terms follow each other');
+	$next->quit;
+};
+
+subtest 'observers' => sub {
+	my $observer = session($node);
+	my $leader = session($node);
+	my $channel = $observer->query(q{SELECT observe_election('o')});
+	my $notices = '';
+
+	$observer->query("LISTEN $channel");
+	my $term = $leader->query(q{SELECT campaign('o', 'a')});
+	$leader->query("SELECT proclaim('o', $term, 'b')");
+	$leader->query("SELECT resign('o', $term)");
+	ok(wait_until(sub { $notices .= $observer->query('SELECT 1'); return (() = $notices =~ /"$channel"/g) >= 3; }, 10), 'are told');
+	is(join(' ', $notices =~ /"event":"(\w+)","term":"$term"/g), 'elected proclaimed resigned', 'of each change');
+	my @changes = $notices =~ /"change":"(\d+)"/g;
+	my @previous = $notices =~ /"previous":"(\d+)"/g;
+	is(join(',', @changes), one(q{SELECT string_agg(change::text, ',' ORDER BY change) FROM election_history('o')}), 'by its number');
+	is(join(',', @previous), join(',', 0, @changes[ 0, 1 ]), 'and the one before');
+	unlike($notices, qr/"a"|"b"/, 'but not the candidate');
+
+	# this one is missed: the next says so, and the history has it
+	$observer->query("UNLISTEN $channel");
+	$leader->query(q{SELECT campaign('o', 'missed') AS t} . "\n\\gset\nSELECT resign('o', :t)");
+	$observer->query("LISTEN $channel");
+	$notices = '';
+	$leader->query(q{SELECT campaign('o', 'seen')});
+	ok(wait_until(sub { $notices .= $observer->query('SELECT 1'); return $notices =~ /"$channel"/; }, 10), 'and told again');
+	my ($previous) = $notices =~ /"previous":"(\d+)"/;
+	isnt($previous, $changes[2], 'a gap is seen');
+	is(story('o', $changes[2]), 'elected missed, resigned missed, elected seen', 'and closed');
+
+	# a candidate with a place hears it on the same channel, once
+	my $place = $leader->query(q{SELECT term FROM enqueue_candidate('o', 'waits')});
+	$notices = '';
+	one(q{SELECT force_resign('o')});
+	ok(wait_until(sub { $notices .= $observer->query('SELECT 1'); return $notices =~ /"$place"/; }, 10), 'a candidate is told as well');
+	$notices .= $observer->query('SELECT pg_sleep(0.1)');
+	is(scalar(() = $notices =~ /"term":"$place"/g), 1, 'once');
+	one(q{SELECT force_resign('o')});
+
+	# only what is asked for
+	$node->append_conf('postgresql.conf', "lock_election.notify = waiters");
+	$node->reload;
+	wait_for_sql($node, q{SELECT current_setting('lock_election.notify') = 'waiters'});
+	$notices = '';
+	my $quiet = $leader->query(q{SELECT campaign('o', 'quiet')});
+	$place = $leader->query(q{SELECT term FROM enqueue_candidate('o', 'waits')});
+	one(q{SELECT force_resign('o')});
+	ok(wait_until(sub { $notices .= $observer->query('SELECT 1'); return $notices =~ /"$place"/; }, 10), 'without observers: candidates');
+	unlike($notices, qr/"term":"$quiet"/, 'and nobody else');
+	one(q{SELECT force_resign('o')});
+	$node->append_conf('postgresql.conf', "lock_election.notify = all");
+	$node->reload;
+	$_->quit foreach $observer, $leader;
+};
+
+subtest 'a manager, a server, a batch that ends' => sub {
+	my $bound = session($node);
+	my $before;
+
+	one(q{SELECT campaign('kept', 'k', '1 h')});
+	$bound->query(q{SELECT campaign('bound', 'b', NULL)});
+	kill_manager('TERM');
+	is(story('kept') . ', ' . story('bound'), 'elected k, elected b', 'a manager that restarts changes nothing');
+	$node->stop('immediate');
+	$bound->kill;
+	$node->start;
+	wait_for_sql($node, q{SELECT count(*) = 1 FROM lock_election.manager});
+	wait_for_sql($node, q{SELECT count(*) = 2 FROM election_history('bound')});
+	is(story('kept'), 'elected k', 'after a crash the leader goes on');
+	is(story('bound'), 'elected b, disconnected b', 'who was bound to a connection does not, and that is said');
+	$node->restart;
+	is(story('bound'), 'elected b, disconnected b', 'once');
+
+	# somebody has the table: the change fails, and with it the election
+	my $locker = session($node);
+	$locker->query('BEGIN; LOCK TABLE lock_election.history');
+	my ($rc, undef, $err) = $node->psql('postgres', q{SELECT campaign('failed', 'f')});
+	like($err, qr/locked by another session/, 'without the change there is no election');
+	is(one(q{SELECT acquire_lock('other') > 0}), 't', 'locks do not need the history');
+	$locker->query('COMMIT');
+	is(story('failed'), '', 'nothing is told of it');
+	ok(one(q{SELECT campaign('failed', 'f', '200ms')}) > 0, 'then it can be had');
+	wait_for_sql($node, q{SELECT count(*) = 0 FROM lock_election.elections WHERE election = 'failed'});
+	is(story('failed'), 'elected f, expired f', 'as if nothing had been');
+	$locker->query('VACUUM FULL lock_election.history');
+	is($locker->error, '', 'the table can be rewritten');
+	one(q{SELECT force_resign('kept')});
+	is(story('kept'), 'elected k, forced k', 'and goes on');
+	is_sound('terms follow each other');
+	$locker->quit;
+};
+
+subtest 'candidates who come and go' => sub {
+	my @sessions = map { session($node) } 1 .. 6;
+
+	foreach my $i (0 .. $#sessions)
+	{
+		$sessions[$i]->async("DO \$\$ DECLARE t bigint; BEGIN
+			FOR i IN 1 .. 60 LOOP
+				t := campaign('busy', 'c$i', CASE WHEN i % 10 > 0 THEN interval '100 ms' END, wait => '200 ms');
+				COMMIT;
+				CONTINUE WHEN t IS NULL;
+				PERFORM proclaim('busy', t, 'p$i');
+				COMMIT;
+				IF i % 3 > 0 OR i % 10 = 0 THEN PERFORM resign('busy', t); END IF;
+				IF i % 7 = 0 THEN ROLLBACK; ELSE COMMIT; END IF;
+				IF i % 5 = 0 THEN PERFORM force_resign('busy'); COMMIT; END IF;
+			END LOOP; END \$\$");
+	}
+	foreach (1 .. 3)
+	{
+		my $newest = newest('busy');
+		wait_until(sub { return newest('busy') > $newest; }, 5);
+		kill_manager('TERM');
+	}
+	foreach my $s (@sessions)
+	{
+		$s->wait(60);
+		unlike($s->error, qr/ERROR/, 'a candidate has come through');
+		$s->quit;
+	}
+	wait_for_sql($node, q{SELECT count(*) = 0 FROM lock_election.elections WHERE election = 'busy'});
+	is(one(q{SELECT count(*) > 100 FROM election_history('busy')}), 't', 'much has happened');
+	is_sound('and nothing is missing or told twice');
+};
+
+subtest 'retention' => sub {
+	is(one('SHOW lock_election.history_retention'), '7d', 'a week');
+
+	# rows of another time: only a superuser can make them, without the triggers
+	one(q{ALTER TABLE lock_election.history DISABLE TRIGGER ALL;
+		INSERT INTO lock_election.history SELECT n, n, now() - interval '8 days', now() - interval '8 days', 1, 'old', 'o' FROM generate_series(1, 10000) AS n;
+		INSERT INTO lock_election.history SELECT n, n, now() - interval '6 days', now() - interval '6 days', 1, 'new', 'n' FROM generate_series(1, 10) AS n;
+		ALTER TABLE lock_election.history ENABLE ALWAYS TRIGGER refuse_write;
+		ALTER TABLE lock_election.history ENABLE ALWAYS TRIGGER refuse_row});
+	kill_manager('TERM');
+	wait_for_sql($node, q{SELECT count(*) = 0 FROM lock_election.history WHERE election = 'old'}, 't', timeout => 30);
+	is(one(q{SELECT count(*) FROM election_history('new')}), '10', 'what is younger stays');
+	my ($rc, undef, $err) = $node->psql('postgres', q{DELETE FROM lock_election.history});
+	like($err, qr/written by lock_election alone/, 'nobody else deletes');
+};
+
+subtest 'a standby' => sub {
+	$node->backup('base');
+	my $standby = PostgreSQL::Test::Cluster->new('standby');
+	$standby->init_from_backup($node, 'base', has_streaming => 1);
+	$standby->start;
+	my $term = one(q{SELECT campaign('s', 'one', '1 h')});
+	$node->wait_for_catchup($standby, 'replay', $node->lsn('insert'));
+	is(story('s', 0, $standby), 'elected one', 'shows the history');
+	is($standby->safe_psql('postgres', q{SELECT observe_election('s')}), one(q{SELECT observe_election('s')}), 'and the channel');
+	$node->stop;
+	$standby->promote;
+	wait_for_sql($standby, q{SELECT count(*) = 1 FROM lock_election.manager});
+	is($standby->safe_psql('postgres', "SELECT resign('s', $term)"), 't', 'the leader goes on after a promotion');
+	my $changes = $standby->safe_psql('postgres', q{SELECT string_agg((change > } . $term . q{)::text, ',') FROM election_history('s')});
+	is(story('s', 0, $standby) . " $changes", 'elected one, resigned one true,true', 'and so does the history');
+	$standby->stop;
+};
+
+done_testing();
