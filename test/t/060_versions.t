@@ -83,6 +83,14 @@ foreach my $i (1 .. 20)
 }
 $_->quit foreach @sessions;
 
+# --- the extension comes and goes in one session ---
+
+one('CREATE DATABASE fresh');
+is($node->safe_psql('fresh', q{CREATE EXTENSION lock_election; SELECT compare_and_set('k', 0, 'x');
+	DROP EXTENSION lock_election; CREATE EXTENSION lock_election; SELECT compare_and_set('k', 0, 'y');
+	BEGIN; DROP EXTENSION lock_election; CREATE EXTENSION lock_election; SELECT compare_and_set('k', 0, 'z'); ROLLBACK;
+	SELECT * FROM read_versioned('k')}), "1\n1\n1\ny|1", 'a new table is found');
+
 # --- dump and restore ---
 
 my $file = "$dir/dump.sql";
