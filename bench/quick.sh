@@ -1,9 +1,9 @@
 #!/bin/bash
 # The figures that the design promises, measured in a throw-away cluster with fsync on; ratios come from one run.
 #
-#   SECTIONS="a b c d e f g" which: (a) random names against a table lock, (b) one hot lock, (c) the hot lock beside a held
-#                          snapshot, (d) renewals against SELECT 1, (e) very many held locks, (f) a long queue, (g) advisory locks
-#                          against PostgreSQL's own functions
+#   SECTIONS="a b c d e f g" which: (a) random names against a table lock, (b) one hot lock, (c) the hot lock beside a
+#                          held snapshot, (d) renewals against SELECT 1, (e) very many held locks, (f) a long queue,
+#                          (g) advisory locks against PostgreSQL's own functions
 #   ROUNDS=5 DURATION=5    alternating rounds, of which the medians count, and the seconds of each
 #   SNAPSHOT_SECONDS=60    (c) how long the snapshot is held
 #   RESTART_DEAD=1         (c) goes on until DEAD_ROWS=10000000 dead row versions are left and times a manager's restart
@@ -278,7 +278,7 @@ section_f()
 		"$(ratio "$(median "hand-off, $QUEUED queued")" "$(median "hand-off, $FEW_QUEUED queued")")" "<= 1.2"
 }
 
-# --- (g) advisory locks -----------------------------------------------------------------------------------------------
+# --- (g) advisory locks ---------------------------------------------------------------------------------------------
 
 section_g()
 {

@@ -77,8 +77,9 @@ is_lock_timeout(MemoryContext context)
  * its deadlock detector, and whatever else ends a wait there, apply.  The
  * caller has none of this lock and mode yet, or it would not have to wait.
  *
- * LockTimeout is the setting's variable; only the sleep reads it.  The error is caught without a subtransaction, because nothing but the
- * lock manager's wait can be half done, and LockErrorCleanup() ends that.
+ * LockTimeout is the setting's variable; only the sleep reads it.  The error
+ * is caught without a subtransaction, because nothing but the lock manager's
+ * wait can be half done, and LockErrorCleanup() ends that.
  *
  * A timeout, or a cancel, may come in the same moment as the grant.  Then the
  * interrupt is still to be served after LockAcquire() has returned, and would
