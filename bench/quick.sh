@@ -1,9 +1,10 @@
 #!/bin/bash
 # The figures that the design promises, measured in a throw-away cluster with fsync on; ratios come from one run.
 #
-#   SECTIONS="a b c d e f g h" which: (a) random names against a table lock, (b) one hot lock, (c) the hot lock beside a held
-#                          snapshot, (d) renewals against SELECT 1, (e) very many held locks, (f) a long queue,
-#                          (g) very many leases, (h) many locks at once
+#   SECTIONS="a b c d e f g h j" which: (a) random names against a table lock, (b) one hot lock, (c) the hot lock
+#                          beside a held snapshot, (d) renewals against SELECT 1, (e) very many held locks, (f) a long
+#                          queue, (g) very many leases, (h) many locks at once, (j) advisory locks against PostgreSQL's
+#                          own functions
 #   ROUNDS=5 DURATION=5    alternating rounds, of which the medians count, and the seconds of each
 #   SNAPSHOT_SECONDS=60    (c) how long the snapshot is held
 #   RESTART_DEAD=1         (c) goes on until DEAD_ROWS=10000000 dead row versions are left and times a manager's restart
@@ -21,7 +22,7 @@ if [ -z "${LE_RUN:-}" ]; then
 	exit
 fi
 
-SECTIONS=${SECTIONS:-a b c d e f g h}
+SECTIONS=${SECTIONS:-a b c d e f g h j}
 ROUNDS=${ROUNDS:-5}
 DURATION=${DURATION:-5}
 SNAPSHOT_SECONDS=${SNAPSHOT_SECONDS:-60}
@@ -329,6 +330,20 @@ section_h()
 	done
 	figure "$NAMES locks at once, times/s" "$(median "at once")" "one by one" "$(median "one each")" \
 		"$(ratio "$(median "at once")" "$(median "one each")")" ">= 10"
+}
+
+# --- (j) advisory locks ---------------------------------------------------------------------------------------------
+
+section_j()
+{
+	local i
+	section "(j) advisory_acquire and advisory_release of random names, 8 clients"
+	for ((i = 1; i <= ROUNDS; i++)); do
+		measure "advisory" 8 advisory
+		measure "pg_try_advisory_lock" 8 advisory-bare
+	done
+	figure "advisory, pairs/s" "$(median advisory)" "pg_try_advisory_lock" "$(median pg_try_advisory_lock)" \
+		"$(ratio "$(median advisory)" "$(median pg_try_advisory_lock)")" ">= 0.9"
 }
 
 server_conf="shared_buffers = 256MB"

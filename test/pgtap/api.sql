@@ -22,7 +22,10 @@ SELECT results_eq(
 	('acquire_lock', 'name text, ttl interval DEFAULT ''00:00:30''::interval, wait interval DEFAULT NULL::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'bigint'),
 	('acquire_locks', 'names text[], ttl interval DEFAULT ''00:00:30''::interval, wait interval DEFAULT NULL::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'bigint'),
 	('acquire_permit', 'name text, permits integer, ttl interval DEFAULT ''00:00:30''::interval, wait interval DEFAULT NULL::interval, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'bigint'),
+	('advisory_acquire', 'name text, wait interval DEFAULT NULL::interval, shared boolean DEFAULT false, scope text DEFAULT ''session''::text', 'boolean'),
+	('advisory_release', 'name text, shared boolean DEFAULT false', 'boolean'),
 	('await_lock', 'name text, token bigint, wait interval DEFAULT ''00:00:00''::interval', 'boolean'),
+	('compare_and_set', 'key text, expected_version bigint, value text', 'bigint'),
 	('enqueue_lock', 'name text, ttl interval DEFAULT ''00:00:30''::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint, OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text', 'record'),
 	('fence_guard', '', 'trigger'),
 	('fence_lock', 'name text, token bigint', 'void'),
@@ -31,12 +34,14 @@ SELECT results_eq(
 	('is_held', 'name text, token bigint', 'boolean'),
 	('keep_alive', 'lease bigint', 'interval'),
 	('lease_time_to_live', 'lease bigint', 'interval'),
+	('read_versioned', 'key text, OUT value text, OUT version bigint', 'record'),
 	('release_lock', 'name text, token bigint DEFAULT NULL::bigint, hold_for interval DEFAULT NULL::interval, all_holds boolean DEFAULT false', 'boolean'),
 	('release_locks', 'names text[], token bigint', 'boolean'),
 	('renew_lock', 'name text, token bigint, ttl interval DEFAULT NULL::interval', 'interval'),
 	('revoke_lease', 'lease bigint', 'boolean'),
 	('set_permits', 'name text, permits integer', 'integer'),
-	('try_acquire_lock', 'name text, ttl interval DEFAULT ''00:00:30''::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'bigint')$$,
+	('try_acquire_lock', 'name text, ttl interval DEFAULT ''00:00:30''::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'bigint'),
+	('version_guard', '', 'trigger')$$,
 	'the functions, their arguments with names, types and defaults, and what they return');
 SELECT is(provolatile, 'v'::"char", proname || ' is volatile') FROM our_functions WHERE prorettype <> 'trigger'::regtype ORDER BY proname;
 SELECT is(proparallel, 'u'::"char", proname || ' is parallel unsafe') FROM our_functions ORDER BY proname;
@@ -56,9 +61,9 @@ WHERE relnamespace = 'lock_election'::regnamespace AND relkind = 'v' ORDER BY re
 
 SELECT results_eq(
 	$$SELECT proname::text COLLATE "default" FROM our_functions WHERE has_function_privilege('public', oid, 'EXECUTE') ORDER BY 1$$,
-	$$VALUES ('acquire_lock'), ('acquire_locks'), ('acquire_permit'), ('await_lock'), ('counters'), ('enqueue_lock'), ('fence_guard'), ('fence_lock'), ('force_release_lock'),
-	('grant_lease'), ('is_held'), ('keep_alive'), ('lease_time_to_live'), ('look'), ('look_leases'), ('manager_info'), ('release_lock'), ('release_locks'), ('renew_lock'),
-	('revoke_lease'), ('set_permits'), ('try_acquire_lock')$$,
+	$$VALUES ('acquire_lock'), ('acquire_locks'), ('acquire_permit'), ('advisory_acquire'), ('advisory_release'), ('await_lock'), ('compare_and_set'), ('counters'),
+	('enqueue_lock'), ('fence_guard'), ('fence_lock'), ('force_release_lock'), ('grant_lease'), ('is_held'), ('keep_alive'), ('lease_time_to_live'), ('look'), ('look_leases'),
+	('manager_info'), ('read_versioned'), ('release_lock'), ('release_locks'), ('renew_lock'), ('revoke_lease'), ('set_permits'), ('try_acquire_lock'), ('version_guard')$$,
 	'functions for everyone: these and no others');
 SELECT results_eq(
 	$$SELECT relname::text COLLATE "default" FROM pg_class WHERE relnamespace = 'lock_election'::regnamespace AND relkind IN ('r', 'v', 'S', 'm', 'f', 'p')
