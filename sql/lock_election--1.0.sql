@@ -384,12 +384,14 @@ h AS MATERIALIZED (
 	FROM l WHERE l.queue_position = 0 AND l.pid IS NOT NULL
 	GROUP BY l.kind, l.name)
 SELECT w.kind, w.name, w.queue_position, w.mode, w.owner, w.role::pg_catalog.regrole AS role,
-	w.since AS waiting_since, w.pid, COALESCE(h.pids, '{}') AS blocked_by
+	w.token, w.lease, w.since AS waiting_since, w.pid,
+	COALESCE(h.pids, pg_catalog.array_remove(ARRAY[CASE WHEN w.queue_position > 1 THEN
+		pg_catalog.first_value(w.pid) OVER (PARTITION BY w.kind, w.name ORDER BY w.queue_position) END], NULL)) AS blocked_by
 FROM l w LEFT JOIN h ON h.kind = w.kind AND h.name = w.name
 WHERE w.queue_position > 0
 ORDER BY w.kind, w.name, w.queue_position;
 COMMENT ON VIEW lock_election.waiters IS
-'Every request that waits, in the order of the grants; blocked_by: the processes that hold the lock, as far as their connections live and may be seen.';
+'Every request that waits, in the order of the grants; blocked_by: the processes that hold the lock, or, where nobody holds it, the one that is first in the queue, as far as their connections live and may be seen. Owner, token, lease and pid are shown to the role that waits and to members of pg_read_all_stats.';
 
 CREATE FUNCTION lock_election.look_leases(
 	OUT lease bigint, OUT owner text, OUT role oid, OUT ttl interval, OUT time_left interval)
