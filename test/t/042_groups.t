@@ -83,6 +83,8 @@ subtest 'order' => sub {
 	my $other = waiting(q{SELECT acquire_locks('{c,b,a}')}, 3);
 
 	is(one(q{SELECT try_acquire_lock('a') IS NULL}), 't', 'a free lock is kept for who is first');
+	is(one(q{SELECT string_agg(pid::text, ',') FROM lock_election.waiters WHERE name = 'c' AND blocked_by = ARRAY[} . $group->pid . '] AND token IS NOT NULL'),
+		join(',', map { $_->pid } $behind, $other), 'who keeps it, and with which token, is shown');
 	is(one(q{SELECT string_agg(queue_position::text, ',' ORDER BY queue_position) FROM lock_election.waiters WHERE name = 'c'}),
 		'1,2,3', 'the queue is shown');
 	one("SELECT release_lock('b', $held)");
@@ -207,6 +209,10 @@ subtest 'owners and leases' => sub {
 	my ($rc, undef, $err) = $node->psql('postgres', "SELECT acquire_lock('z', lease => $token)");
 	like($err, qr/lease $token does not exist/, 'their own lease is nobody else\'s');
 	is(one("SELECT keep_alive($token) IS NULL"), 't', 'in no way');
+	my $permit = session($node);
+	$permit->query(q{SELECT acquire_permit('permit', 1); SELECT acquire_permit('permit', 1, wait => '100ms')});
+	unlike($permit->error, qr/NOTICE/, 'but not who waits for a permit: any may come back');
+	$permit->quit;
 	my $bound = session($node);
 	$bound->query(q{SELECT acquire_locks('{f,g}', NULL)});
 	$bound->query(q{SELECT acquire_lock('f', wait => '100ms')});
