@@ -15,6 +15,7 @@
 #include "miscadmin.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
+#include "utils/wait_event.h"
 
 #include "le_args.h"
 #include "le_compat.h"
@@ -115,6 +116,7 @@ wait_for_lock(const LOCKTAG *tag, LOCKMODE mode, bool session, int timeout)
 		}
 		MemoryContextSwitchTo(context);
 		FlushErrorState();
+		pgstat_report_wait_end();
 	}
 	PG_END_TRY();
 	LockTimeout = user_timeout;
