@@ -488,6 +488,7 @@ wait_cleanup(int code, Datum arg)
 	if (LockTimeout > 0)
 		disable_timeout(LOCK_TIMEOUT, true);
 	watch_client(false, client_held);
+	le_names_done();
 }
 
 static void
