@@ -7,7 +7,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
 
-my $node = new_node('main', conf => "autovacuum = off\ndeadlock_timeout = '500ms'\n");
+my $node = new_node('main', conf => "autovacuum = off\ndeadlock_timeout = '500ms'\nmax_connections = 150\n");
 
 sub one { return $node->safe_psql('postgres', $_[0]); }
 
@@ -328,6 +328,54 @@ subtest 'rights and arguments' => sub {
 	one(q{SELECT acquire_permit('p', 2)});
 	$s->query(q{SELECT acquire_locks('{n,p}')});
 	like($s->error, qr/22023: "p" is in use in another way/, 'the name that is wrong is told');
+	end_all($s);
+};
+
+subtest 'a wait that is broken off' => sub {
+	my $holder = session($node);
+	my $s = session($node);
+
+	$holder->query("SELECT acquire_locks($many)");
+	foreach my $in ('', 'in a block that catches it')
+	{
+		my $call = "SELECT acquire_locks($many, wait => NULL)";
+		$s->query("SET lock_timeout = '50ms'");
+		$s->query($in ? "DO \$\$ BEGIN PERFORM 1 FROM ($call) AS w; EXCEPTION WHEN OTHERS THEN NULL; END \$\$" : $call);
+		$in ? is($s->error, '', $in) : like($s->error, qr/55P03/, 'a wait times out');
+		is($s->query(q{SELECT is_held('x', 1)}), 'f', 'the session goes on');
+		is($s->error, '', 'without an error');
+	}
+	end_all($s, $holder);
+};
+
+# Each asks again and again whether it waits for itself, and each of its locks leads to all who are before it.
+subtest 'very many locks' => sub {
+	my $names = q{ARRAY(SELECT 'm' || n FROM generate_series(1, 1000) AS n)};
+	my $s = session($node);
+	my $token = $s->query("SELECT acquire_locks($names, '5 min')");
+	my @waiters = map { session($node, connstr => "options='-c deadlock_timeout=100'") } 1 .. 120;
+	my $longest = 0;
+
+	$_->async("SELECT acquire_locks($names)") foreach @waiters;
+	wait_for_waiters(120000);
+	for (my $end = time() + 3; time() < $end;)
+	{
+		my $at = time();
+		$s->query(q{SELECT release_lock('other', try_acquire_lock('other'))});
+		$longest = time() - $at if time() - $at > $longest;
+	}
+	cmp_ok($longest, '<', 1, 'whose waiters keep nobody else waiting');
+	$_->kill('KILL') foreach @waiters;
+	wait_for_waiters(0);
+	one("SELECT release_locks($names, $token)");
+	$_->quit foreach @waiters;
+
+	$s->query("CREATE TEMP TABLE t AS SELECT g, acquire_locks(ARRAY(SELECT g || '/' || n FROM generate_series(1, 1000) AS n), "
+		  . q{'5 min') AS token FROM generate_series(1, 60) AS g});
+	$s->query("BEGIN; SELECT bool_and(release_locks(ARRAY(SELECT g || '/' || n FROM generate_series(1, 1000) AS n), token)) FROM t");
+	my $at = time();
+	$s->query('COMMIT');
+	cmp_ok(time() - $at, '<', 2, 'a commit that releases very many does not take long');
 	end_all($s);
 };
 
