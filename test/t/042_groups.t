@@ -177,6 +177,11 @@ subtest 'transactions' => sub {
 	$s->query('ROLLBACK');
 	is(one("SELECT count(*) FROM lock_election.locks WHERE token = $token"), '102', 'which a rollback cancels');
 	$s->query('BEGIN');
+	is($s->query("SELECT release_locks('{a,b}' || $many, $token)"), 't', 'released');
+	is($s->query("SELECT acquire_locks('{a,b}' || $many)"), $token, 'and acquired again before the commit');
+	$s->query('COMMIT');
+	is(one("SELECT count(*) FROM lock_election.locks WHERE token = $token"), '102', 'is one more hold, which stays');
+	$s->query('BEGIN');
 	is($s->query("SELECT release_lock('a', $token)"), 't', 'one of them');
 	is($s->query("SELECT release_locks('{a,b}', $token)"), 'f', 'then the others');
 	is($s->query("SELECT release_locks('{b}' || $many, $token)"), 'f', 'b is to be released already');
