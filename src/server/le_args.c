@@ -15,6 +15,18 @@
 #include "le_args.h"
 #include "le_compat.h"
 
+const char *
+le_kind_word(LeKind ns)
+{
+	return ns == LE_KIND_ELECTION ? "election" : "lock";
+}
+
+const char *
+le_token_word(LeKind ns)
+{
+	return ns == LE_KIND_ELECTION ? "term" : "token";
+}
+
 static LeText
 datum_text(Datum datum)
 {
@@ -48,12 +60,30 @@ sized(LeText value, const char *argument, uint32 max)
 	return value;
 }
 
+static LeText
+required_text(FunctionCallInfo fcinfo, int number, const char *argument, uint32 max)
+{
+	if (PG_ARGISNULL(number))
+		bad_null(argument);
+	return sized(text_arg(fcinfo, number), argument, max);
+}
+
 LeText
 le_arg_name(FunctionCallInfo fcinfo, int number)
 {
-	if (PG_ARGISNULL(number))
-		bad_null("name");
-	return sized(text_arg(fcinfo, number), "name", LE_MAX_NAME);
+	return required_text(fcinfo, number, "name", LE_MAX_NAME);
+}
+
+LeText
+le_arg_election(FunctionCallInfo fcinfo, int number)
+{
+	return required_text(fcinfo, number, "election", LE_MAX_NAME);
+}
+
+LeText
+le_arg_candidate(FunctionCallInfo fcinfo, int number)
+{
+	return required_text(fcinfo, number, "candidate", LE_MAX_VALUE);
 }
 
 static int
@@ -191,14 +221,27 @@ le_arg_scope_is_session(FunctionCallInfo fcinfo, int number)
 	return first_of_two(fcinfo, number, "scope", "session", "transaction");
 }
 
-int64
-le_arg_token(FunctionCallInfo fcinfo, int number)
+static int64
+token_arg(FunctionCallInfo fcinfo, int number, const char *argument)
 {
 	if (PG_ARGISNULL(number))
-		bad_null("token");
+		bad_null(argument);
 
 	/* 0 would mean the connection's own; no token is below 1 */
 	return PG_GETARG_INT64(number) > 0 ? PG_GETARG_INT64(number) : -1;
+}
+
+int64
+le_arg_token(FunctionCallInfo fcinfo, int number)
+{
+	return token_arg(fcinfo, number, "token");
+}
+
+void
+le_arg_holder(FunctionCallInfo fcinfo, LeCommand *cmd)
+{
+	cmd->name = cmd->ns == LE_KIND_ELECTION ? le_arg_election(fcinfo, 0) : le_arg_name(fcinfo, 0);
+	cmd->token = token_arg(fcinfo, 1, le_token_word(cmd->ns));
 }
 
 /* Microseconds; a month is 30 days.  False: not finite, or out of range. */

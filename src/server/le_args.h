@@ -14,11 +14,17 @@
 
 #define ERRCODE_LE_LOST MAKE_SQLSTATE('L', 'E', '0', '0', '1')
 
+/* What callers call them: a lock has a token, an election a term. */
+extern const char *le_kind_word(LeKind ns);
+extern const char *le_token_word(LeKind ns);
+
 /*
  * Each raises 22023 with the argument's name, its value and the allowed
  * range.  "number" is the argument's.
  */
 extern LeText le_arg_name(FunctionCallInfo fcinfo, int number);
+extern LeText le_arg_election(FunctionCallInfo fcinfo, int number);
+extern LeText le_arg_candidate(FunctionCallInfo fcinfo, int number);
 extern LeText *le_arg_names(FunctionCallInfo fcinfo, int number, uint32 *n);
 extern LeText le_arg_owner(FunctionCallInfo fcinfo, int number);
 extern LeMode le_arg_mode(FunctionCallInfo fcinfo, int number);
@@ -27,6 +33,9 @@ extern bool le_arg_scope_is_session(FunctionCallInfo fcinfo, int number);
 extern LeText le_arg_key(FunctionCallInfo fcinfo, int number);
 extern void le_arg_check_value(FunctionCallInfo fcinfo, int number);
 extern int64 le_arg_version(FunctionCallInfo fcinfo, int number);
+
+/* The first two arguments: name and token, or election and term. */
+extern void le_arg_holder(FunctionCallInfo fcinfo, LeCommand *cmd);
 
 /* NULL: if_null. */
 extern LeTime le_arg_ttl(FunctionCallInfo fcinfo, int number, LeTime if_null);

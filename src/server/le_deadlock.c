@@ -34,6 +34,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "le_args.h"
 #include "le_compat.h"
 #include "le_deadlock.h"
 #include "le_fence.h"
@@ -255,8 +256,8 @@ describe_edge(StringInfo buf, uint32 from, uint32 to)
 	{
 		const LeLock *lock = lock_between(from, entry, to);
 
-		appendStringInfo(buf, "%s \"%.*s\"", lock->ns == LE_KIND_ELECTION ? "election" : "lock",
-						 (int) lock->name_len, lock->name);
+		appendStringInfo(buf, "%s \"%.*s\"", le_kind_word((LeKind) lock->ns), (int) lock->name_len,
+						 lock->name);
 	}
 	appendStringInfo(buf, "; blocked by process %d.", le_proc(to)->pid);
 }

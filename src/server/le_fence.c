@@ -22,6 +22,7 @@
 #include "storage/proc.h"
 #include "utils/memutils.h"
 
+#include "le_args.h"
 #include "le_compat.h"
 #include "le_fence.h"
 #include "le_shmem.h"
@@ -154,8 +155,9 @@ le_fence_end_overdue(LeCore *core, LeTime now)
 				LOG,
 				(errmsg("terminating connection of process %d due to lock_election.fence_timeout",
 						lfirst_int(lc)),
-				 errdetail("Its transaction has fenced lock \"%.*s\", whose lease ended more than %d ms ago.",
-						   (int) entry->lock->name_len, entry->lock->name, le_fence_timeout)));
+				 errdetail("Its transaction has fenced %s \"%.*s\", whose lease ended more than %d ms ago.",
+						   le_kind_word((LeKind) entry->lock->ns), (int) entry->lock->name_len,
+						   entry->lock->name, le_fence_timeout)));
 		list_free(pids);
 	}
 }

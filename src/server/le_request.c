@@ -22,6 +22,7 @@
 #include "utils/timeout.h"
 #include "utils/wait_event.h"
 
+#include "le_args.h"
 #include "le_compat.h"
 #include "le_hooks.h"
 #include "le_names.h"
@@ -417,8 +418,8 @@ read_notes(const LeCommand *cmd)
 
 		ereport(
 			NOTICE,
-			(errmsg("lock \"%.*s\" is held by this very connection, which now waits for itself",
-					(int) name.len, name.data),
+			(errmsg("%s \"%.*s\" is held by this very connection, which now waits for itself",
+					le_kind_word(cmd->ns), (int) name.len, name.data),
 			 errhint(
 				 "Only a named owner, a named lease or the transaction that acquired can acquire again.")));
 	}
@@ -427,10 +428,11 @@ read_notes(const LeCommand *cmd)
 static void
 log_kept_snapshot(const LeCommand *cmd)
 {
-	ereport(LOG, (errmsg("a wait for lock \"%.*s\" has held a snapshot for %d seconds", (int) cmd->name.len,
-						 cmd->name.data, (int) (SNAPSHOT_LOG_AFTER / LE_SECOND)),
+	ereport(LOG, (errmsg("a wait for %s \"%.*s\" has held a snapshot for %d seconds", le_kind_word(cmd->ns),
+						 (int) cmd->name.len, cmd->name.data, (int) (SNAPSHOT_LOG_AFTER / LE_SECOND)),
 				  errdetail("VACUUM cannot remove rows that died since."),
-				  errhint("Call it as SELECT acquire_lock(...) alone, in READ COMMITTED.")));
+				  errhint("Call it as SELECT %s(...) alone, in READ COMMITTED.",
+						  cmd->ns == LE_KIND_ELECTION ? "campaign" : "acquire_lock")));
 }
 
 static void
@@ -687,7 +689,9 @@ wait_for_standbys(XLogRecPtr lsn)
 	LWLockRelease(SyncRepLock);
 	if (!confirmed)
 		ereport(ERROR,
-				(errcode(ERRCODE_QUERY_CANCELED), errmsg("canceling wait for the replication of a lock"),
+				(errcode(ERRCODE_QUERY_CANCELED),
+				 errmsg("canceling wait for the replication of %s",
+						my_slot->command.ns == LE_KIND_ELECTION ? "an election" : "a lock"),
 				 my_slot->command.kind == LE_CMD_ACQUIRE
 					 ? errdetail("It was granted locally, and may not be replicated; it is given back.")
 					 : errdetail("The request has taken effect locally, and may not be replicated.")));

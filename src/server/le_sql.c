@@ -30,8 +30,6 @@ LE_FUNCTION(le_release_lock);
 LE_FUNCTION(le_is_held);
 LE_FUNCTION(le_force_release_lock);
 
-#define WHAT "lock"
-
 /* --- errors --- */
 
 static void
@@ -39,15 +37,18 @@ raise_lost(const LeCommand *cmd)
 {
 	if (cmd->kind == LE_CMD_ACQUIRE)
 		ereport(ERROR, (errcode(ERRCODE_LE_LOST),
-						errmsg("the wait for lock \"%.*s\" was ended", (int) cmd->name.len, cmd->name.data),
+						errmsg("the wait for %s \"%.*s\" was ended", le_kind_word(cmd->ns),
+							   (int) cmd->name.len, cmd->name.data),
 						errdetail("Its lease ended, or an administrator ended it.")));
 	if (cmd->kind == LE_CMD_AWAIT)
 		ereport(ERROR, (errcode(ERRCODE_LE_LOST),
-						errmsg("token " INT64_FORMAT " neither holds lock \"%.*s\" nor waits for it any more",
-							   cmd->token, (int) cmd->name.len, cmd->name.data),
+						errmsg("%s " INT64_FORMAT " neither holds %s \"%.*s\" nor waits for it any more",
+							   le_token_word(cmd->ns), cmd->token, le_kind_word(cmd->ns), (int) cmd->name.len,
+							   cmd->name.data),
 						errdetail("Its TTL or lease ended, or it was released.")));
-	ereport(ERROR, (errcode(ERRCODE_LE_LOST), errmsg("lock \"%.*s\" is no longer held by token " INT64_FORMAT,
-													 (int) cmd->name.len, cmd->name.data, cmd->token)));
+	ereport(ERROR, (errcode(ERRCODE_LE_LOST),
+					errmsg("%s \"%.*s\" is no longer held by %s " INT64_FORMAT, le_kind_word(cmd->ns),
+						   (int) cmd->name.len, cmd->name.data, le_token_word(cmd->ns), cmd->token)));
 }
 
 static void
@@ -62,6 +63,19 @@ le_raise_other_lease(int64 lease)
 {
 	ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 					errmsg("lease " INT64_FORMAT " belongs to another role", lease)));
+}
+
+static void
+raise_other_role(const LeCommand *cmd)
+{
+	bool election = cmd->ns == LE_KIND_ELECTION;
+
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("%s \"%.*s\" is held by another role", le_kind_word(cmd->ns), (int) cmd->name.len,
+					cmd->name.data),
+			 errhint("%s belongs to the role that acquired it: SET ROLE to that, or use %s().",
+					 election ? "An election" : "A lock", election ? "force_resign" : "force_release_lock")));
 }
 
 /* A name used in two ways at a time. */
@@ -99,7 +113,8 @@ raise_bad_use(const LeCommand *cmd, const LeReply *reply)
 			break;
 		case LE_BAD_TTL:
 			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-							errmsg("lock \"%.*s\" lives on another kind of lease", len, cmd->name.data),
+							errmsg("%s \"%.*s\" lives on another kind of lease", le_kind_word(cmd->ns), len,
+								   cmd->name.data),
 							errdetail("It was acquired with a ttl, with a named lease, or with ttl => NULL "
 									  "(as long as its connection), and stays so until it is released.")));
 			break;
@@ -131,17 +146,13 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 			return;
 		case LE_QUEUED:
 			ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-							errmsg("token " INT64_FORMAT " is still in the queue of \"%.*s\"", cmd->token,
-								   (int) cmd->name.len, cmd->name.data)));
+							errmsg("%s " INT64_FORMAT " is still in the queue of \"%.*s\"",
+								   le_token_word(cmd->ns), cmd->token, (int) cmd->name.len, cmd->name.data)));
 			return;
 		case LE_DENIED:
 			if (cmd->kind == LE_CMD_ACQUIRE)
 				le_raise_other_lease(cmd->lease);
-			ereport(ERROR,
-					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-					 errmsg("lock \"%.*s\" is held by another role", (int) cmd->name.len, cmd->name.data),
-					 errhint("A lock belongs to the role that acquired it: SET ROLE to that, or use "
-							 "force_release_lock().")));
+			raise_other_role(cmd);
 			return;
 		case LE_NO_LEASE:
 			raise_no_lease(cmd->lease);
@@ -149,7 +160,8 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 		case LE_LIMIT_WAITERS:
 			ereport(ERROR,
 					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-					 errmsg("too many requests wait for lock \"%.*s\"", (int) cmd->name.len, cmd->name.data),
+					 errmsg("too many requests wait for %s \"%.*s\"", le_kind_word(cmd->ns),
+							(int) cmd->name.len, cmd->name.data),
 					 errhint("See lock_election.max_waiters_per_lock (%d).", le_max_waiters_per_lock)));
 			return;
 		case LE_LIMIT_LOCKS:
@@ -168,12 +180,11 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 void
 le_warn_old_snapshot(const LeCommand *cmd)
 {
-	ereport(
-		WARNING,
-		(errmsg("this statement goes on with a snapshot that is older than the grant of lock \"%.*s\"",
-				(int) cmd->name.len, cmd->name.data),
-		 errdetail("It does not see what the holder before has committed."),
-		 errhint("Acquire the lock in a statement of its own, in READ COMMITTED, before the first query.")));
+	ereport(WARNING,
+			(errmsg("this statement goes on with a snapshot that is older than the grant of %s \"%.*s\"",
+					le_kind_word(cmd->ns), (int) cmd->name.len, cmd->name.data),
+			 errdetail("It does not see what the holder before has committed."),
+			 errhint("Acquire it in a statement of its own, in READ COMMITTED, before the first query.")));
 }
 
 Datum
@@ -205,15 +216,15 @@ le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 	if (cmd->nnames > 0)
 		cmd->name = cmd->names[reply.which]; /* an error tells it */
 	if (reply.status == LE_OK)
-		le_wait_durable(&reply, WHAT, cmd->name);
+		le_wait_durable(&reply, le_kind_word(cmd->ns), cmd->name);
 	if (gave_up)
 		le_snapshot_take();
 	le_check_reply(cmd, &reply);
 	if (reply.status != LE_OK)
 		PG_RETURN_NULL();
 
-	/* on a lease nothing is counted: it takes back what was to be released */
-	if (reply.reentrant && cmd->lease != 0)
+	/* on a lease, or by a leader, nothing is counted: it takes back what was to be released */
+	if (reply.reentrant && (cmd->lease != 0 || cmd->ns == LE_KIND_ELECTION))
 	{
 		for (uint32 i = 0; i < cmd->nnames; i++)
 			le_pending_cancel(reply.token, cmd->names[i]);
@@ -268,23 +279,28 @@ le_try_acquire_lock(PG_FUNCTION_ARGS)
 	return le_acquire(fcinfo, &cmd);
 }
 
-/* renew_lock(name, token, ttl) */
 Datum
-le_renew_lock(PG_FUNCTION_ARGS)
+le_renew(FunctionCallInfo fcinfo, LeKind ns)
 {
-	LeCommand cmd = {.kind = LE_CMD_RENEW, .ns = LE_KIND_LOCK};
+	LeCommand cmd = {.kind = LE_CMD_RENEW, .ns = ns};
 	LeReply reply;
 
-	cmd.name = le_arg_name(fcinfo, 0);
-	cmd.token = le_arg_token(fcinfo, 1);
+	le_arg_holder(fcinfo, &cmd);
 	cmd.ttl = le_arg_ttl(fcinfo, 2, 0);
 	cmd.role = GetUserId();
 	le_request(&cmd, &reply, false);
 	le_check_reply(&cmd, &reply);
 	if (reply.status != LE_OK)
 		PG_RETURN_NULL();
-	le_wait_durable(&reply, WHAT, cmd.name);
+	le_wait_durable(&reply, le_kind_word(ns), cmd.name);
 	return le_interval_datum(reply.valid_for);
+}
+
+/* renew_lock(name, token, ttl) */
+Datum
+le_renew_lock(PG_FUNCTION_ARGS)
+{
+	return le_renew(fcinfo, LE_KIND_LOCK);
 }
 
 /* --- release --- */
@@ -314,7 +330,7 @@ le_release_now(LeCommand *cmd)
 	{
 		/* what is released has no lease that could be lost */
 		reply.valid_for = LE_NEVER;
-		le_wait_durable(&reply, WHAT, cmd->name);
+		le_wait_durable(&reply, le_kind_word(cmd->ns), cmd->name);
 	}
 	return reply.status == LE_OK;
 }
@@ -370,6 +386,14 @@ le_release_at_commit(LeCommand *cmd)
 	return true;
 }
 
+Datum
+le_release(FunctionCallInfo fcinfo, LeCommand *cmd)
+{
+	cmd->role = GetUserId();
+	le_attach();
+	PG_RETURN_BOOL(le_release_is_final(fcinfo) ? le_release_now(cmd) : le_release_at_commit(cmd));
+}
+
 /* release_lock(name, token, hold_for, all_holds) */
 Datum
 le_release_lock(PG_FUNCTION_ARGS)
@@ -380,27 +404,30 @@ le_release_lock(PG_FUNCTION_ARGS)
 	cmd.token = PG_ARGISNULL(1) ? 0 : le_arg_token(fcinfo, 1);
 	cmd.hold_for = le_arg_hold_for(fcinfo, 2);
 	cmd.all_holds = !PG_ARGISNULL(3) && PG_GETARG_BOOL(3);
-	cmd.role = GetUserId();
-	le_attach();
-	PG_RETURN_BOOL(le_release_is_final(fcinfo) ? le_release_now(&cmd) : le_release_at_commit(&cmd));
+	return le_release(fcinfo, &cmd);
 }
 
 /* --- looking, and an administrator's means --- */
 
-/* is_held(name, token) */
 Datum
-le_is_held(PG_FUNCTION_ARGS)
+le_held(FunctionCallInfo fcinfo, LeKind ns)
 {
-	LeCommand cmd = {.kind = LE_CMD_CHECK, .ns = LE_KIND_LOCK};
+	LeCommand cmd = {.kind = LE_CMD_CHECK, .ns = ns};
 	LeReply reply;
 
-	cmd.name = le_arg_name(fcinfo, 0);
-	cmd.token = le_arg_token(fcinfo, 1);
+	le_arg_holder(fcinfo, &cmd);
 	le_request(&cmd, &reply, false);
 	if (reply.status == LE_QUEUED)
 		PG_RETURN_BOOL(false);
 	le_check_reply(&cmd, &reply);
 	PG_RETURN_BOOL(reply.status == LE_OK && le_durable_in_time(&reply));
+}
+
+/* is_held(name, token) */
+Datum
+le_is_held(PG_FUNCTION_ARGS)
+{
+	return le_held(fcinfo, LE_KIND_LOCK);
 }
 
 #define MAX_FENCED 16 /* holders that a notice is given about */
@@ -452,9 +479,9 @@ force(LeCommand *cmd)
 	le_request(cmd, &reply, false);
 	le_check_reply(cmd, &reply);
 	if (reply.count > 0)
-		ereport(LOG, (errmsg("role \"%s\" has ended " INT64_FORMAT " holder(s) of lock \"%.*s\"",
-							 GetUserNameFromId(GetUserId(), true), reply.count, (int) cmd->name.len,
-							 cmd->name.data)));
+		ereport(LOG, (errmsg("role \"%s\" has ended " INT64_FORMAT " holder(s) of %s \"%.*s\"",
+							 GetUserNameFromId(GetUserId(), true), reply.count, le_kind_word(cmd->ns),
+							 (int) cmd->name.len, cmd->name.data)));
 	return reply.count;
 }
 
@@ -470,29 +497,27 @@ report_fenced(const LeCommand *cmd, const Holders *holders)
 		(void) le_fence_procs(holders->tokens[i], &pids, 0);
 		foreach (lc, pids)
 			ereport(NOTICE,
-					(errmsg("lock \"%.*s\" is fenced by the transaction of process %d, and ends with it",
-							(int) cmd->name.len, cmd->name.data, lfirst_int(lc)),
+					(errmsg("%s \"%.*s\" is fenced by the transaction of process %d, and ends with it",
+							le_kind_word(cmd->ns), (int) cmd->name.len, cmd->name.data, lfirst_int(lc)),
 					 errhint("pg_terminate_backend(%d) would end that.", lfirst_int(lc))));
 	}
 }
 
-/* force_release_lock(name) */
-Datum
-le_force_release_lock(PG_FUNCTION_ARGS)
+int64
+le_force(LeKind ns, LeText name)
 {
-	LeCommand cmd = {.ns = LE_KIND_LOCK};
+	LeCommand cmd = {.ns = ns, .name = name};
 	Holders holders = {0};
 	int64 ended = 0;
 	ListCell *lc;
 
-	cmd.name = le_arg_name(fcinfo, 0);
-	le_look(cmd.ns, cmd.name, collect_holder, &holders);
+	le_look(ns, name, collect_holder, &holders);
 	if (has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND))
 	{
 		cmd.any_role = true;
 		ended = force(&cmd);
 		report_fenced(&cmd, &holders);
-		PG_RETURN_INT64(ended);
+		return ended;
 	}
 	foreach (lc, holders.roles)
 	{
@@ -504,9 +529,16 @@ le_force_release_lock(PG_FUNCTION_ARGS)
 	}
 	if (ended == 0 && holders.denied)
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-						errmsg("permission denied to end the holder of lock \"%.*s\"", (int) cmd.name.len,
-							   cmd.name.data),
+						errmsg("permission denied to end the holder of %s \"%.*s\"", le_kind_word(ns),
+							   (int) cmd.name.len, cmd.name.data),
 						errhint("Only members of the holder's role, or of pg_signal_backend, may.")));
 	report_fenced(&cmd, &holders);
-	PG_RETURN_INT64(ended);
+	return ended;
+}
+
+/* force_release_lock(name) */
+Datum
+le_force_release_lock(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(le_force(LE_KIND_LOCK, le_arg_name(fcinfo, 0)));
 }

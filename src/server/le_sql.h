@@ -28,8 +28,18 @@ extern bool le_release_now(LeCommand *cmd);
 /* Acquire as cmd says; the answer of the SQL function: the token, or NULL. */
 extern Datum le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd);
 
-/* An argument that names a lease; NULL: 0. */
-extern int64 le_lease_arg(FunctionCallInfo fcinfo, int number);
+/*
+ * What locks and elections have in common, by the first arguments of both: name
+ * and token, or election and term.  Of le_release(), le_enqueue() and le_force()
+ * the caller reads the arguments.
+ */
+extern Datum le_renew(FunctionCallInfo fcinfo, LeKind ns);
+extern Datum le_release(FunctionCallInfo fcinfo, LeCommand *cmd);
+extern Datum le_held(FunctionCallInfo fcinfo, LeKind ns);
+extern Datum le_fence(FunctionCallInfo fcinfo, LeKind ns);
+extern Datum le_enqueue(FunctionCallInfo fcinfo, LeCommand *cmd);
+extern Datum le_await(FunctionCallInfo fcinfo, LeKind ns);
+extern int64 le_force(LeKind ns, LeText name);
 
 /* A wait has ended with a grant, and the statement reads with what is older. */
 extern void le_warn_old_snapshot(const LeCommand *cmd);

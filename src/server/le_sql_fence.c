@@ -25,19 +25,18 @@ check_holder(LeCommand *cmd, LeReply *reply)
 	le_request(cmd, reply, false);
 	le_check_reply(cmd, reply);
 	if (reply->status != LE_OK)
-		ereport(ERROR, (errcode(ERRCODE_LE_LOST), errmsg("lock \"%.*s\" is not held by token " INT64_FORMAT,
-														 (int) cmd->name.len, cmd->name.data, cmd->token)));
+		ereport(ERROR, (errcode(ERRCODE_LE_LOST),
+						errmsg("%s \"%.*s\" is not held by %s " INT64_FORMAT, le_kind_word(cmd->ns),
+							   (int) cmd->name.len, cmd->name.data, le_token_word(cmd->ns), cmd->token)));
 }
 
-/* fence_lock(name, token) */
 Datum
-le_fence_lock(PG_FUNCTION_ARGS)
+le_fence(FunctionCallInfo fcinfo, LeKind ns)
 {
-	LeCommand cmd = {.kind = LE_CMD_CHECK, .ns = LE_KIND_LOCK};
+	LeCommand cmd = {.kind = LE_CMD_CHECK, .ns = ns};
 	LeReply reply;
 
-	cmd.name = le_arg_name(fcinfo, 0);
-	cmd.token = le_arg_token(fcinfo, 1);
+	le_arg_holder(fcinfo, &cmd);
 	cmd.role = GetUserId();
 
 	/* its TTL may have ended since: that takes nothing from this transaction */
@@ -51,15 +50,44 @@ le_fence_lock(PG_FUNCTION_ARGS)
 
 	/* fenced, it cannot be lost however long this takes */
 	reply.valid_for = LE_NEVER;
-	le_wait_durable(&reply, "lock", cmd.name);
+	le_wait_durable(&reply, le_kind_word(ns), cmd.name);
 	le_fence_note(cmd.ns, cmd.name, cmd.token);
 	PG_RETURN_VOID();
 }
 
+/* fence_lock(name, token) */
+Datum
+le_fence_lock(PG_FUNCTION_ARGS)
+{
+	return le_fence(fcinfo, LE_KIND_LOCK);
+}
+
 /* --- guards of tables --- */
 
+static void
+bad_guard(const char *trigger)
+{
+	ereport(
+		ERROR,
+		(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+		 errmsg(
+			 "trigger \"%s\" must call fence_guard with one argument, the name of a lock, or with two, the "
+			 "name and \"lock\" or \"election\"",
+			 trigger)));
+}
+
+static LeKind
+guard_kind(const Trigger *trigger)
+{
+	if (trigger->tgnargs == 1 || (trigger->tgnargs == 2 && strcmp(trigger->tgargs[1], "lock") == 0))
+		return LE_KIND_LOCK;
+	if (trigger->tgnargs != 2 || strcmp(trigger->tgargs[1], "election") != 0)
+		bad_guard(trigger->tgname);
+	return LE_KIND_ELECTION;
+}
+
 static LeText
-guard_name(FunctionCallInfo fcinfo)
+guard_name(FunctionCallInfo fcinfo, LeKind *ns)
 {
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
 	LeText name;
@@ -71,32 +99,32 @@ guard_name(FunctionCallInfo fcinfo)
 		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 						errmsg("trigger \"%s\" must be fired BEFORE: it calls fence_guard",
 							   trigger->tg_trigger->tgname)));
-	if (trigger->tg_trigger->tgnargs != 1)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("trigger \"%s\" must call fence_guard with one argument, the name of a lock",
-							   trigger->tg_trigger->tgname)));
+	*ns = guard_kind(trigger->tg_trigger);
 	name.data = trigger->tg_trigger->tgargs[0];
 	name.len = (uint32) strlen(name.data);
 	if (name.len < 1 || name.len > LE_MAX_NAME)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("trigger \"%s\" calls fence_guard with a name of %u bytes",
 							   trigger->tg_trigger->tgname, name.len),
-						errdetail("The name of a lock has 1 to %u bytes.", LE_MAX_NAME)));
+						errdetail("A name has 1 to %u bytes.", LE_MAX_NAME)));
 	return name;
 }
 
-/* fence_guard('name'), BEFORE a statement or a row of it */
+/* fence_guard('name' [, 'election']), BEFORE a statement or a row of it */
 Datum
 le_fence_guard(PG_FUNCTION_ARGS)
 {
-	LeText name = guard_name(fcinfo);
+	LeKind ns;
+	LeText name = guard_name(fcinfo, &ns);
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
 
-	if (!le_fence_is_mine(LE_KIND_LOCK, name, 0))
+	if (!le_fence_is_mine(ns, name, 0))
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						errmsg("cannot write to table \"%s\": this transaction has not fenced lock \"%s\"",
-							   RelationGetRelationName(trigger->tg_relation), name.data),
-						errhint("Call fence_lock(name, token) in this transaction first.")));
+						errmsg("cannot write to table \"%s\": this transaction has not fenced %s \"%s\"",
+							   RelationGetRelationName(trigger->tg_relation), le_kind_word(ns), name.data),
+						errhint("Call %s in this transaction first.", ns == LE_KIND_ELECTION
+																		  ? "fence_leader(election, term)"
+																		  : "fence_lock(name, token)")));
 	if (TRIGGER_FIRED_FOR_STATEMENT(trigger->tg_event))
 		return PointerGetDatum(NULL);
 	return PointerGetDatum(TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ? trigger->tg_newtuple

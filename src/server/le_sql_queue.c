@@ -18,9 +18,7 @@
 LE_FUNCTION(le_enqueue_lock);
 LE_FUNCTION(le_await_lock);
 
-#define WHAT "lock"
-
-/* Columns of the answer of enqueue_lock(), in their order. */
+/* Columns of the answer of enqueue_lock() and enqueue_candidate(), in their order. */
 enum
 {
 	ENQUEUE_TOKEN,
@@ -49,38 +47,45 @@ place_datum(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeReply *reply)
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
 }
 
+Datum
+le_enqueue(FunctionCallInfo fcinfo, LeCommand *cmd)
+{
+	LeReply reply;
+
+	cmd->kind = LE_CMD_ACQUIRE;
+	cmd->enqueue = true;
+	cmd->role = GetUserId();
+	le_request(cmd, &reply, false);
+	if (reply.status != LE_QUEUED)
+		le_check_reply(cmd, &reply);
+	le_wait_durable(&reply, le_kind_word(cmd->ns), cmd->name);
+	if (cmd->ttl == LE_TTL_BOUND && cmd->lease == 0)
+		le_watch_client(true);
+	return place_datum(fcinfo, cmd, &reply);
+}
+
 /* enqueue_lock(name, ttl, mode, owner, lease) */
 Datum
 le_enqueue_lock(PG_FUNCTION_ARGS)
 {
-	LeCommand cmd = {.kind = LE_CMD_ACQUIRE, .ns = LE_KIND_LOCK, .enqueue = true};
-	LeReply reply;
+	LeCommand cmd = {.ns = LE_KIND_LOCK};
 
 	cmd.name = le_arg_name(fcinfo, 0);
 	cmd.ttl = le_arg_ttl(fcinfo, 1, LE_TTL_BOUND);
 	cmd.mode = le_arg_mode(fcinfo, 2);
 	cmd.owner = le_arg_owner(fcinfo, 3);
 	cmd.lease = le_lease_arg(fcinfo, 4);
-	cmd.role = GetUserId();
-	le_request(&cmd, &reply, false);
-	if (reply.status != LE_QUEUED)
-		le_check_reply(&cmd, &reply);
-	le_wait_durable(&reply, WHAT, cmd.name);
-	if (cmd.ttl == LE_TTL_BOUND && cmd.lease == 0)
-		le_watch_client(true);
-	return place_datum(fcinfo, &cmd, &reply);
+	return le_enqueue(fcinfo, &cmd);
 }
 
-/* await_lock(name, token, wait) */
 Datum
-le_await_lock(PG_FUNCTION_ARGS)
+le_await(FunctionCallInfo fcinfo, LeKind ns)
 {
-	LeCommand cmd = {.kind = LE_CMD_AWAIT, .ns = LE_KIND_LOCK};
+	LeCommand cmd = {.kind = LE_CMD_AWAIT, .ns = ns};
 	LeReply reply;
 	bool gave_up = false;
 
-	cmd.name = le_arg_name(fcinfo, 0);
-	cmd.token = le_arg_token(fcinfo, 1);
+	le_arg_holder(fcinfo, &cmd);
 	cmd.wait = le_arg_wait(fcinfo, 2);
 	cmd.role = GetUserId();
 	le_attach();
@@ -88,7 +93,7 @@ le_await_lock(PG_FUNCTION_ARGS)
 		gave_up = le_snapshot_give_up(fcinfo);
 	le_request(&cmd, &reply, cmd.wait != 0 && !gave_up);
 	if (reply.status == LE_OK)
-		le_wait_durable(&reply, WHAT, cmd.name);
+		le_wait_durable(&reply, le_kind_word(ns), cmd.name);
 	if (gave_up)
 		le_snapshot_take();
 	if (reply.status != LE_QUEUED)
@@ -96,4 +101,11 @@ le_await_lock(PG_FUNCTION_ARGS)
 	if (reply.status == LE_OK && reply.waited && !gave_up && le_snapshot_is_stale())
 		le_warn_old_snapshot(&cmd);
 	PG_RETURN_BOOL(reply.status == LE_OK);
+}
+
+/* await_lock(name, token, wait) */
+Datum
+le_await_lock(PG_FUNCTION_ARGS)
+{
+	return le_await(fcinfo, LE_KIND_LOCK);
 }

@@ -78,7 +78,7 @@ mode_datum(int mode)
 static Datum
 kind_datum(int ns)
 {
-	return CStringGetTextDatum(ns == LE_KIND_ELECTION ? "election" : "lock");
+	return CStringGetTextDatum(le_kind_word((LeKind) ns));
 }
 
 static bool

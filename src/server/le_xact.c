@@ -376,9 +376,12 @@ static void
 xact_event(XactEvent event, void *arg)
 {
 	if (event == XACT_EVENT_PRE_PREPARE && xact_is_touched)
-		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						errmsg("cannot PREPARE a transaction that has acquired, released or fenced a lock"),
-						errhint("Acquire and release locks outside of two-phase transactions.")));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg(
+				 "cannot PREPARE a transaction that has acquired, released or fenced a lock or an election"),
+			 errhint("Acquire and release locks outside of two-phase transactions.")));
 }
 
 void
