@@ -246,7 +246,7 @@ CREATE FUNCTION @extschema@.fence_guard()
 RETURNS trigger LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_fence_guard';
 COMMENT ON FUNCTION @extschema@.fence_guard() IS
-'A trigger BEFORE INSERT, UPDATE, DELETE or TRUNCATE on a table of yours, with the name of a lock as its argument: only a transaction that has fenced this lock may write. Errors: 55000 it has not, 39P01 not a BEFORE trigger, 22023 bad argument.';
+'A trigger BEFORE INSERT, UPDATE, DELETE or TRUNCATE on a table of yours, with the name of a lock as its argument, or with the name of an election and ''election'': only a transaction that has fenced this lock, or its leader, may write. Errors: 55000 it has not, 39P01 not a BEFORE trigger, 22023 bad argument.';
 
 -- --- permits ---
 
@@ -350,17 +350,99 @@ AS 'MODULE_PATHNAME', 'le_advisory_release';
 COMMENT ON FUNCTION @extschema@.advisory_release(text, boolean) IS
 'Releases an advisory lock of scope ''session'', at once, once: true; false, with a WARNING as from pg_advisory_unlock, if this connection does not hold it in this mode. pg_advisory_unlock_all and DISCARD ALL release it as well. Errors: 22023 bad argument.';
 
+-- --- elections ---
+
+CREATE FUNCTION @extschema@.campaign(
+	election text,
+	candidate text,
+	ttl interval DEFAULT '15 s',
+	wait interval DEFAULT NULL,
+	owner text DEFAULT NULL,
+	lease bigint DEFAULT NULL)
+RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_campaign';
+COMMENT ON FUNCTION @extschema@.campaign(text, text, interval, interval, text, bigint) IS
+'Waits to be elected and returns the term, or NULL if it was not elected within "wait" (NULL: wait without limit, ''0'': do not wait). Candidates are elected in the order in which they came. "candidate" is the text that everybody sees, of 1 to 4096 bytes. The leader stays for "ttl" from now and from each renewal; ttl => NULL: as long as this connection lives. The same named owner or lease again while it leads: a proclaim, and the same term. Undone if the transaction rolls back, but not what was proclaimed. Errors: 22023 bad argument, 55P03 lock_timeout, LE001 ended while it waited, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role.';
+
+CREATE FUNCTION @extschema@.enqueue_candidate(
+	election text,
+	candidate text,
+	ttl interval DEFAULT '15 s',
+	owner text DEFAULT NULL,
+	lease bigint DEFAULT NULL,
+	OUT term bigint,
+	OUT elected boolean,
+	OUT queue_position bigint,
+	OUT channel text)
+RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_enqueue_candidate';
+COMMENT ON FUNCTION @extschema@.enqueue_candidate(text, text, interval, text, bigint) IS
+'Becomes a candidate and returns at once: the term, whether it is elected already, else the position in the queue (from 1), and the channel on which its election is announced (LISTEN). The candidacy lasts for "ttl" from now and from each await_leadership, or as long as "lease"; ttl NULL: as long as this connection. Undone if the transaction rolls back. Every call is a candidacy of its own, also of the leader. Errors: 22023 bad argument, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role, LE001 no such lease.';
+
+CREATE FUNCTION @extschema@.await_leadership(election text, term bigint, wait interval DEFAULT '0')
+RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_await_leadership';
+COMMENT ON FUNCTION @extschema@.await_leadership(text, bigint, interval) IS
+'Whether this term of enqueue_candidate is elected, after waiting for at most "wait" (NULL: without limit). Each call starts the TTL again; to withdraw call resign. Errors: LE001 neither leader nor candidate any more, 22023 bad argument, 42501 another role''s, 55P03 lock_timeout.';
+
+CREATE FUNCTION @extschema@.proclaim(election text, term bigint, candidate text)
+RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_proclaim';
+COMMENT ON FUNCTION @extschema@.proclaim(text, bigint, text) IS
+'Changes the text that everybody sees of the leader, without a new election: true; false, and nothing is changed, if this term does not lead (any more). Durable when it is answered; takes effect at once, and is not undone by a rollback. Errors: 22023 bad argument, 42501 another role''s election.';
+
+CREATE FUNCTION @extschema@.renew_leadership(election text, term bigint, ttl interval DEFAULT NULL)
+RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_renew_leadership';
+COMMENT ON FUNCTION @extschema@.renew_leadership(text, bigint, interval) IS
+'Starts the TTL of the leader again, with another length if "ttl" is given, and returns the time that the term is valid from now on; NULL if it is lost. A term that is bound to its connection has no TTL: then 24 days, the longest. Errors: 22023 bad argument, 42501 another role''s election, 55000 a term that is still queued.';
+
+CREATE FUNCTION @extschema@.resign(election text, term bigint)
+RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_resign';
+COMMENT ON FUNCTION @extschema@.resign(text, bigint) IS
+'Ends a leadership, or a candidacy: true, or false if this term is neither. At once if this call is a statement of its own outside of a transaction block; otherwise at commit, so that the next leader sees what this one has written. Errors: 22023 bad argument, 42501 another role''s election.';
+
+CREATE FUNCTION @extschema@.current_leader(
+	election text,
+	OUT candidate text,
+	OUT term bigint,
+	OUT elected_at timestamptz,
+	OUT valid_for interval)
+RETURNS SETOF record LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1
+AS 'MODULE_PATHNAME', 'le_current_leader';
+COMMENT ON FUNCTION @extschema@.current_leader(text) IS
+'The leader of an election, for everybody; no row if there is none. A leader that it has shown does not vanish in a crash (unless his term is bound to his connection). valid_for is NULL if the term is bound to a connection, and on a standby, where the leader is the one that has been replayed. Errors: 22023 bad argument.';
+
+CREATE FUNCTION @extschema@.is_leader(election text, term bigint)
+RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_is_leader';
+COMMENT ON FUNCTION @extschema@.is_leader(text, bigint) IS
+'Whether this term leads at this moment.';
+
+CREATE FUNCTION @extschema@.fence_leader(election text, term bigint)
+RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_fence_leader';
+COMMENT ON FUNCTION @extschema@.fence_leader(text, bigint) IS
+'From here to the end of the (sub)transaction nobody else is elected: what the transaction writes after this is written by the leader, or not at all. As fence_lock. Errors: LE001 the term does not lead (any more), 42501 another role''s election, 22023 bad argument, 53200 see max_locks_per_transaction.';
+
+CREATE FUNCTION @extschema@.force_resign(election text)
+RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_force_resign';
+COMMENT ON FUNCTION @extschema@.force_resign(text) IS
+'Ends the leadership of an election and returns 1, or 0 if there was no leader. For members of the leader''s role and of pg_signal_backend; logged. Errors: 42501.';
+
 -- --- views ---
 
 CREATE FUNCTION lock_election.look(
 	OUT kind text, OUT name text, OUT slot integer, OUT mode text, OUT owner text,
 	OUT value text, OUT role oid, OUT token bigint, OUT lease bigint,
 	OUT holds integer, OUT since timestamptz, OUT time_left interval,
-	OUT waiters bigint, OUT queue_position bigint, OUT pid integer)
+	OUT waiters bigint, OUT queue_position bigint, OUT pid integer, OUT term bigint)
 RETURNS SETOF record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_look_sql';
 COMMENT ON FUNCTION lock_election.look() IS
-'Every holder (queue_position 0) and waiter; under the views locks and waiters.';
+'Every holder (queue_position 0) and waiter; under the views locks, elections and waiters.';
 
 CREATE VIEW lock_election.locks AS
 WITH f AS MATERIALIZED (
@@ -375,7 +457,22 @@ SELECT l.kind, l.name, l.slot, l.mode, l.owner, l.role::pg_catalog.regrole AS ro
 FROM lock_election.look() l LEFT JOIN f ON f.token = l.token
 WHERE l.queue_position = 0;
 COMMENT ON VIEW lock_election.locks IS
-'Every held lock. Owner, token and pid are shown to the role that holds it and to members of pg_read_all_stats.';
+'Every held lock, and every leader. Owner, token and pid are shown to the role that holds it and to members of pg_read_all_stats.';
+
+CREATE VIEW lock_election.elections AS
+WITH f AS MATERIALIZED (
+	SELECT (f.classid::pg_catalog.int8 << 32) | f.objid::pg_catalog.int8 AS token,
+		pg_catalog.array_agg(f.pid) AS pids
+	FROM pg_catalog.pg_locks f JOIN pg_catalog.pg_database d ON d.oid = f.database
+	WHERE f.locktype = 'userlock' AND f.granted AND d.datname = pg_catalog.current_database()
+	GROUP BY 1)
+SELECT l.name AS election, l.value AS candidate, l.term, l.owner, l.role::pg_catalog.regrole AS role,
+	l.since AS elected_at, l.time_left AS valid_for, l.waiters AS waiting, l.pid,
+	COALESCE(f.pids, '{}') AS fenced_by
+FROM lock_election.look() l LEFT JOIN f ON f.token = l.token
+WHERE l.kind = 'election' AND l.queue_position = 0;
+COMMENT ON VIEW lock_election.elections IS
+'Every election that has a leader: candidate is his text, waiting how many candidates come after him, valid_for NULL if his term lasts as long as his connection. Owner, pid and fenced_by are shown to his role and to members of pg_read_all_stats.';
 
 CREATE VIEW lock_election.waiters AS
 WITH l AS MATERIALIZED (SELECT * FROM lock_election.look()),
@@ -452,5 +549,5 @@ COMMENT ON FUNCTION lock_election.stat_reset() IS
 'Sets the counters of view stat to zero. Superusers, and whom they grant it to.';
 REVOKE ALL ON FUNCTION lock_election.stat_reset() FROM PUBLIC;
 
-GRANT SELECT ON lock_election.locks, lock_election.waiters, lock_election.leases, lock_election.manager,
+GRANT SELECT ON lock_election.locks, lock_election.elections, lock_election.waiters, lock_election.leases, lock_election.manager,
 	lock_election.stat TO PUBLIC;

@@ -242,7 +242,11 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 		answer_error(proc, ERRCODE_OUT_OF_MEMORY, "the lock_election manager is out of memory");
 		return;
 	}
+	if (slot->kind == LE_REQUEST_LEADER)
+		le_look_find_leader(le_mgr.core, &cmd);
 	le_core_apply(le_mgr.core, &cmd, now, &reply);
+	if (slot->kind == LE_REQUEST_LEADER)
+		le_look_put_leader(le_mgr.core, &cmd, slot, &reply, now);
 	if (reply.displaced_session != 0)
 		answer_displaced(&reply);
 	if (reply.status == LE_WAITING)
@@ -293,6 +297,7 @@ take_request(uint32 proc, LeTime now)
 	switch (slot->kind)
 	{
 		case LE_REQUEST_COMMAND:
+		case LE_REQUEST_LEADER:
 			apply_command(proc, slot, now);
 			break;
 		case LE_REQUEST_RELEASE_MANY:

@@ -154,6 +154,34 @@ le_look(LeKind ns, LeText name, LeLookCallback callback, void *arg)
 	pfree(copy);
 }
 
+/* --- leaders --- */
+
+void
+le_look_find_leader(const LeCore *core, LeCommand *cmd)
+{
+	const LeLock *lock = le_core_find_lock(core, cmd->ns, cmd->name);
+
+	cmd->token = -1;
+	for (const LeSlot *slot = lock != NULL ? lock->slots : NULL; slot != NULL; slot = slot->next)
+	{
+		if (slot->holder != NULL)
+			cmd->token = slot->holder->token;
+	}
+}
+
+void
+le_look_put_leader(const LeCore *core, const LeCommand *cmd, LeRequestSlot *slot, LeReply *reply, LeTime now)
+{
+	const LeEntry *leader = le_core_find_entry(core, cmd->ns, cmd->name, cmd->token);
+
+	if (reply->status != LE_OK)
+		return;
+	Assert(cmd->name.len + leader->value_len <= sizeof(slot->payload));
+	memcpy(slot->payload + cmd->name.len, leader->value, leader->value_len);
+	slot->payload_len = leader->value_len;
+	reply->count = now - leader->acquired_at;
+}
+
 /* --- leases --- */
 
 uint32

@@ -55,6 +55,16 @@ typedef struct LeLookCursor
 extern uint32 le_look_fill(const LeCore *core, const LeCommand *cmd, LeLookCursor *cursor, char *page,
 						   uint32 size, LeTime now);
 
+/*
+ * Who leads an election: a CHECK of his term, and so answered with its batch.
+ * The reply's count tells for how long he has been the leader; his text, as it
+ * is at that moment, follows the election's name in the payload, from where the
+ * request can be read again.
+ */
+extern void le_look_find_leader(const LeCore *core, LeCommand *cmd);
+extern void le_look_put_leader(const LeCore *core, const LeCommand *cmd, LeRequestSlot *slot, LeReply *reply,
+							   LeTime now);
+
 typedef struct LeLookLease
 {
 	int64 id;

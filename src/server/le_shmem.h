@@ -52,7 +52,8 @@ typedef enum LeRequestKind
 	LE_REQUEST_COMMAND = 1,  /* one core command */
 	LE_REQUEST_RELEASE_MANY, /* payload: LeReleaseItem + name, repeated */
 	LE_REQUEST_LOOK,         /* a page of the live state */
-	LE_REQUEST_LOOK_LEASES   /* ... of the leases */
+	LE_REQUEST_LOOK_LEASES,  /* ... of the leases */
+	LE_REQUEST_LEADER        /* a CHECK of whoever holds this name, see le_look.h */
 } LeRequestKind;
 
 /* One of the releases that a transaction makes at its commit. */
@@ -111,7 +112,7 @@ typedef struct LeRequestSlot
 	char message[LE_MESSAGE_SIZE];
 	uint32 payload_len; /* of a page */
 
-	/* request, or answer of LE_REQUEST_LOOK, or detail of a deadlock */
+	/* request, or answer of a look, or detail of a deadlock */
 	char payload[LE_PAYLOAD_SIZE] pg_attribute_aligned(8);
 } LeRequestSlot;
 

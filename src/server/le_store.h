@@ -87,6 +87,7 @@ typedef struct LeStoredSlot
 	int64 token;
 	int64 lease;
 	int32 holds;
+	bool lapsed; /* has ended, and is only fenced */
 	TimestampTz acquired_at;
 } LeStoredSlot;
 

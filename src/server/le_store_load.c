@@ -90,6 +90,7 @@ read_row(TupleTableSlot *tuple, StoredRow *stored)
 	stored->slot.acquired_at = DatumGetTimestampTz(values[SLOT_ACQUIRED_AT]);
 	stored->ttl = DatumGetInt64(values[SLOT_TTL]);
 	stored->time_left = DatumGetInt64(values[SLOT_TIME_LEFT]);
+	stored->slot.lapsed = stored->time_left == TIME_LEFT_LAPSED;
 	stored->session = (uint64) DatumGetInt64(values[SLOT_SESSION]);
 	stored->permits = DatumGetInt32(values[SLOT_PERMITS]);
 	stored->has_not_before = !tuple->tts_isnull[SLOT_NOT_BEFORE];
@@ -191,7 +192,7 @@ load_holder(Loader *loader, const StoredRow *stored, LeLoad *load)
 		load->cmd.sessno = le_session_proc(stored->session);
 	}
 	load->held = !loader->hooks->drop_all;
-	if (load->held && stored->time_left == TIME_LEFT_LAPSED)
+	if (load->held && slot->lapsed)
 		load_ended(loader, slot->token, load);
 	else if (load->held && stored->ttl == LE_TTL_BOUND && slot->lease == 0 && load->cmd.session == 0)
 	{

@@ -2,8 +2,9 @@
  * le_views.c
  *		Functions under the views of schema lock_election.
  *
- * Names and states are for everyone.  Who holds (owner, token, connection) is
- * for the role itself and for members of pg_read_all_stats.
+ * Names and states are for everyone, and so are who leads and in which term.
+ * Who holds (owner, token, connection) is for the role itself and for members
+ * of pg_read_all_stats.
  */
 #include "postgres.h"
 
@@ -45,6 +46,7 @@ enum
 	LOOK_WAITERS,
 	LOOK_POSITION,
 	LOOK_PID,
+	LOOK_TERM,
 	LOOK_COLUMNS
 };
 
@@ -134,6 +136,8 @@ put_live(void *arg, const LeLookItem *item)
 		if (pid != 0)
 			set(&row, LOOK_PID, Int32GetDatum(pid));
 	}
+	if (item->ns == LE_KIND_ELECTION && item->position == 0)
+		set(&row, LOOK_TERM, Int64GetDatum(item->token));
 	if (item->value_len > 0)
 		set(&row, LOOK_VALUE, text_datum(text + item->name_len + item->owner_len, item->value_len));
 	put_row(arg, &row);
@@ -162,6 +166,8 @@ put_stored(void *arg, const LeStoredSlot *slot)
 		if (slot->owner.data != NULL)
 			set(&row, LOOK_OWNER, text_datum(slot->owner.data, slot->owner.len));
 	}
+	if (slot->ns == LE_KIND_ELECTION)
+		set(&row, LOOK_TERM, Int64GetDatum(slot->token));
 	if (slot->value.data != NULL)
 		set(&row, LOOK_VALUE, text_datum(slot->value.data, slot->value.len));
 	put_row(arg, &row);
