@@ -24,20 +24,30 @@ SELECT results_eq(
 	('acquire_permit', 'name text, permits integer, ttl interval DEFAULT ''00:00:30''::interval, wait interval DEFAULT NULL::interval, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'bigint'),
 	('advisory_acquire', 'name text, wait interval DEFAULT NULL::interval, shared boolean DEFAULT false, scope text DEFAULT ''session''::text', 'boolean'),
 	('advisory_release', 'name text, shared boolean DEFAULT false', 'boolean'),
+	('await_leadership', 'election text, term bigint, wait interval DEFAULT ''00:00:00''::interval', 'boolean'),
 	('await_lock', 'name text, token bigint, wait interval DEFAULT ''00:00:00''::interval', 'boolean'),
+	('campaign', 'election text, candidate text, ttl interval DEFAULT ''00:00:15''::interval, wait interval DEFAULT NULL::interval, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'bigint'),
 	('compare_and_set', 'key text, expected_version bigint, value text', 'bigint'),
+	('current_leader', 'election text, OUT candidate text, OUT term bigint, OUT elected_at timestamp with time zone, OUT valid_for interval', 'SETOF record'),
+	('enqueue_candidate', 'election text, candidate text, ttl interval DEFAULT ''00:00:15''::interval, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint, OUT term bigint, OUT elected boolean, OUT queue_position bigint, OUT channel text', 'record'),
 	('enqueue_lock', 'name text, ttl interval DEFAULT ''00:00:30''::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint, OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text', 'record'),
 	('fence_guard', '', 'trigger'),
+	('fence_leader', 'election text, term bigint', 'void'),
 	('fence_lock', 'name text, token bigint', 'void'),
 	('force_release_lock', 'name text', 'bigint'),
+	('force_resign', 'election text', 'bigint'),
 	('grant_lease', 'ttl interval DEFAULT ''00:01:00''::interval, owner text DEFAULT NULL::text', 'bigint'),
 	('is_held', 'name text, token bigint', 'boolean'),
+	('is_leader', 'election text, term bigint', 'boolean'),
 	('keep_alive', 'lease bigint', 'interval'),
 	('lease_time_to_live', 'lease bigint', 'interval'),
+	('proclaim', 'election text, term bigint, candidate text', 'boolean'),
 	('read_versioned', 'key text, OUT value text, OUT version bigint', 'record'),
 	('release_lock', 'name text, token bigint DEFAULT NULL::bigint, hold_for interval DEFAULT NULL::interval, all_holds boolean DEFAULT false', 'boolean'),
 	('release_locks', 'names text[], token bigint', 'boolean'),
+	('renew_leadership', 'election text, term bigint, ttl interval DEFAULT NULL::interval', 'interval'),
 	('renew_lock', 'name text, token bigint, ttl interval DEFAULT NULL::interval', 'interval'),
+	('resign', 'election text, term bigint', 'boolean'),
 	('revoke_lease', 'lease bigint', 'boolean'),
 	('set_permits', 'name text, permits integer', 'integer'),
 	('try_acquire_lock', 'name text, ttl interval DEFAULT ''00:00:30''::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'bigint'),
@@ -61,14 +71,16 @@ WHERE relnamespace = 'lock_election'::regnamespace AND relkind = 'v' ORDER BY re
 
 SELECT results_eq(
 	$$SELECT proname::text COLLATE "default" FROM our_functions WHERE has_function_privilege('public', oid, 'EXECUTE') ORDER BY 1$$,
-	$$VALUES ('acquire_lock'), ('acquire_locks'), ('acquire_permit'), ('advisory_acquire'), ('advisory_release'), ('await_lock'), ('compare_and_set'), ('counters'),
-	('enqueue_lock'), ('fence_guard'), ('fence_lock'), ('force_release_lock'), ('grant_lease'), ('is_held'), ('keep_alive'), ('lease_time_to_live'), ('look'), ('look_leases'),
-	('manager_info'), ('read_versioned'), ('release_lock'), ('release_locks'), ('renew_lock'), ('revoke_lease'), ('set_permits'), ('try_acquire_lock'), ('version_guard')$$,
+	$$VALUES ('acquire_lock'), ('acquire_locks'), ('acquire_permit'), ('advisory_acquire'), ('advisory_release'), ('await_leadership'), ('await_lock'), ('campaign'),
+	('compare_and_set'), ('counters'), ('current_leader'), ('enqueue_candidate'), ('enqueue_lock'), ('fence_guard'), ('fence_leader'), ('fence_lock'),
+	('force_release_lock'), ('force_resign'), ('grant_lease'), ('is_held'), ('is_leader'), ('keep_alive'), ('lease_time_to_live'), ('look'), ('look_leases'),
+	('manager_info'), ('proclaim'), ('read_versioned'), ('release_lock'), ('release_locks'), ('renew_leadership'), ('renew_lock'), ('resign'),
+	('revoke_lease'), ('set_permits'), ('try_acquire_lock'), ('version_guard')$$,
 	'functions for everyone: these and no others');
 SELECT results_eq(
 	$$SELECT relname::text COLLATE "default" FROM pg_class WHERE relnamespace = 'lock_election'::regnamespace AND relkind IN ('r', 'v', 'S', 'm', 'f', 'p')
 	  AND has_table_privilege('public', oid, 'SELECT') ORDER BY 1$$,
-	$$VALUES ('leases'), ('locks'), ('manager'), ('stat'), ('waiters')$$, 'relations that everyone may read: these and no others');
+	$$VALUES ('elections'), ('leases'), ('locks'), ('manager'), ('stat'), ('waiters')$$, 'relations that everyone may read: these and no others');
 SELECT is_empty(
 	$$SELECT relname FROM pg_class WHERE relnamespace = 'lock_election'::regnamespace AND relkind IN ('r', 'v', 'S', 'm', 'f', 'p')
 	  AND has_table_privilege('public', oid, 'INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER')$$,
@@ -101,6 +113,7 @@ FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
 WHERE c.relnamespace = 'lock_election'::regnamespace AND c.relkind = 'v' GROUP BY 1;
 
 SELECT results_eq('SELECT view, columns FROM columns_of ORDER BY 1', $$VALUES
+	('elections', 'election text, candidate text, term bigint, owner text, role regrole, elected_at timestamp with time zone, valid_for interval, waiting bigint, pid integer, fenced_by integer[]'),
 	('leases', 'lease bigint, owner text, role regrole, ttl interval, time_left interval, locks bigint, waiting bigint'),
 	('locks', 'kind text, name text, slot integer, mode text, owner text, role regrole, token bigint, lease bigint, holds integer, acquired_at timestamp with time zone, time_left interval, waiters bigint, pid integer, fenced_by integer[]'),
 	('manager', 'pid integer, database name, started timestamp with time zone, incarnation bigint, revision bigint, locks bigint, memory bigint'),
@@ -149,6 +162,10 @@ SELECT public.renew_lock('trap2', :token) IS NULL AS renewed \gset
 SELECT public.is_held('trap2', :token) AS held \gset
 SELECT public.release_lock('trap2', :token) AS released \gset
 SELECT string_agg(name || '|' || owner || '|' || fenced_by::text, ',') AS locks FROM lock_election.locks \gset
+SELECT public.campaign('trap', 'me', ttl => '1 min') AS term \gset
+SELECT string_agg(election || '|' || candidate || '|' || fenced_by::text, ',') AS elections FROM lock_election.elections \gset
+SELECT candidate AS leader FROM public.current_leader('trap') \gset
+SELECT public.resign('trap', :term) AS resigned \gset
 SELECT count(*) AS waiters FROM lock_election.waiters \gset
 SELECT count(*) AS managers FROM lock_election.manager \gset
 SELECT count(*) AS stats FROM lock_election.stat \gset
@@ -161,6 +178,9 @@ SELECT is(:'renewed'::text, 'f', 'renew_lock works in a hostile search_path');
 SELECT is(:'held'::text, 't', 'is_held too');
 SELECT is(:'released'::text, 't', 'release_lock too');
 SELECT is(:'locks'::text, 'trap|victim|{}', 'view locks too');
+SELECT is(:'elections'::text, 'trap|me|{}', 'view elections too');
+SELECT is(:'leader'::text, 'me', 'current_leader too');
+SELECT is(:'resigned'::text, 't', 'resign too');
 SELECT is(:'waiters'::text, '0', 'view waiters too');
 SELECT is(:'managers'::text, '1', 'view manager too');
 SELECT is(:'stats'::text, '1', 'view stat too');

@@ -265,13 +265,15 @@ subtest 'not preloaded' => sub {
 		'acquire_lock($$x$$)', 'try_acquire_lock($$x$$)', 'renew_lock($$x$$, 1)', 'release_lock($$x$$)',
 		'is_held($$x$$, 1)', 'force_release_lock($$x$$)', 'enqueue_lock($$x$$)', 'await_lock($$x$$, 1)',
 		'acquire_locks($${x}$$)', 'release_locks($${x}$$, 1)', 'fence_lock($$x$$, 1)', 'acquire_permit($$x$$, 1)', 'set_permits($$x$$, 1)',
+		'campaign($$x$$, $$me$$)', 'enqueue_candidate($$x$$, $$me$$)', 'await_leadership($$x$$, 1)', 'proclaim($$x$$, 1, $$me$$)',
+		'renew_leadership($$x$$, 1)', 'resign($$x$$, 1)', 'current_leader($$x$$)', 'is_leader($$x$$, 1)', 'fence_leader($$x$$, 1)', 'force_resign($$x$$)',
 		'grant_lease()', 'keep_alive(1)', 'revoke_lease(1)', 'lease_time_to_live(1)', 'lock_election.look()',
 		'lock_election.look_leases()', 'lock_election.manager_info()', 'lock_election.counters()',
 		'lock_election.stat_reset()');
 	# these need no manager
 	my @others = ('compare_and_set($$x$$, 0, $$y$$)', 'read_versioned($$x$$)', 'advisory_acquire($$x$$)', 'advisory_release($$x$$)');
 	unlike(error_of("SELECT * FROM $_"), qr/ERROR/, "$_ works") foreach @others;
-	foreach my $from (@calls, map { "lock_election.$_" } qw(locks waiters leases manager stat))
+	foreach my $from (@calls, map { "lock_election.$_" } qw(locks elections waiters leases manager stat))
 	{
 		my $error = error_of("SELECT * FROM $from");
 		like($error, qr/ERROR:  55000: lock_election is not in shared_preload_libraries\nHINT:  .*shared_preload_libraries = 'lock_election'/, $from);
