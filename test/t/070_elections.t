@@ -395,7 +395,6 @@ subtest 'standbys' => sub {
 	$node->backup('base');
 	my $standby = PostgreSQL::Test::Cluster->new('standby');
 	my $on_standby = sub { return $standby->safe_psql('postgres', $_[0]); };
-	my ($s, $late) = map { session($node) } 1 .. 2;
 	my $receiver = sub {
 		my $pid = $on_standby->('SELECT pid FROM pg_stat_wal_receiver');
 		kill $_[0], $pid;
@@ -405,6 +404,8 @@ subtest 'standbys' => sub {
 
 	$standby->init_from_backup($node, 'base', has_streaming => 1);
 	$standby->start;
+	# not before: the server would keep their input open
+	my ($s, $late) = map { session($node) } 1 .. 2;
 	my $term = campaign($s, 'e', 'leader', q{, '1 h', owner => 'l'});
 	$s->query("SELECT proclaim('e', $term, 'proclaimed')");
 	campaign($s, 'other', 'other');
