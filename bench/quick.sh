@@ -1,9 +1,10 @@
 #!/bin/bash
 # The figures that the design promises, measured in a throw-away cluster with fsync on; ratios come from one run.
 #
-#   SECTIONS="a b c d e f g h" which: (a) random names against a table lock, (b) one hot lock, (c) the hot lock beside a held
-#                          snapshot, (d) renewals against SELECT 1, (e) very many held locks, (f) a long queue,
-#                          (g) very many leases, (h) many locks at once
+#   SECTIONS="a b c d e f g h i j" which: (a) random names against a table lock, (b) one hot lock, (c) the hot lock
+#                          beside a held snapshot, (d) renewals against SELECT 1, (e) very many held locks, (f) a long
+#                          queue, (g) very many leases, (h) many locks at once, (i) leaders that die or
+#                          resign, (j) advisory locks against PostgreSQL's own functions
 #   ROUNDS=5 DURATION=5    alternating rounds, of which the medians count, and the seconds of each
 #   SNAPSHOT_SECONDS=60    (c) how long the snapshot is held
 #   RESTART_DEAD=1         (c) goes on until DEAD_ROWS=10000000 dead row versions are left and times a manager's restart
@@ -11,6 +12,7 @@
 #   QUEUED=10000           (f) how many wait for one lock
 #   LEASES=100000          (g) how many are kept alive
 #   NAMES=100              (h) how many at once
+#   LEADERS=100            (i) how many die; they take a second and a half each
 #   TMPDIR                 where the cluster lies; a file system in memory would measure no flushes
 #   PG_MAJOR               PostgreSQL's version
 set -eu
@@ -21,7 +23,7 @@ if [ -z "${LE_RUN:-}" ]; then
 	exit
 fi
 
-SECTIONS=${SECTIONS:-a b c d e f g h}
+SECTIONS=${SECTIONS:-a b c d e f g h i j}
 ROUNDS=${ROUNDS:-5}
 DURATION=${DURATION:-5}
 SNAPSHOT_SECONDS=${SNAPSHOT_SECONDS:-60}
@@ -35,6 +37,8 @@ QUEUED=${QUEUED:-10000}
 FEW_QUEUED=10
 LEASES=${LEASES:-100000}
 NAMES=${NAMES:-100}
+LEADERS=${LEADERS:-100}
+RESIGNATIONS=500
 HAND_OFFS=2000
 FILL_CLIENTS=8
 dir=$LE_RUN/work/bench
@@ -329,6 +333,44 @@ section_h()
 	done
 	figure "$NAMES locks at once, times/s" "$(median "at once")" "one by one" "$(median "one each")" \
 		"$(ratio "$(median "at once")" "$(median "one each")")" ">= 10"
+}
+
+# --- (i) leaders that die or resign ---------------------------------------------------------------------------------
+
+# column FILE COLUMN P: the value below which P percent are
+column()
+{
+	awk -v c="$2" '{ print $c }' "$1" | sort -n | awk -v p="$3" '{ v[NR] = $1 } END { n = int((NR * p + 99) / 100); if (n < 1) n = 1; print v[n] }'
+}
+
+section_i()
+{
+	local us
+	section "(i) $LEADERS leaders with a TTL of 1 s die, then $RESIGNATIONS resign"
+	cc -O2 -Wall -I"$(pg_config --includedir)" -o "$dir/election" bench/election.c -L"$(pg_config --libdir)" -lpq
+	sql CHECKPOINT
+	"$dir/election" crash "$LEADERS" >"$dir/crash"
+	"$dir/election" hand-off $RESIGNATIONS >"$dir/hand-off"
+	us=$(column "$dir/crash" 2 99)
+	figure "next leader, p99, us after" "$us" "last renewal's answer + TTL" 1000000 "$(ratio "$us" 1000000)" "<= 1.02"
+	us=$(column "$dir/crash" 1 0)
+	figure "next leader, soonest, us after" "$us" "last renewal's sending + TTL" 1000000 "$(ratio "$us" 1000000)" ">= 1"
+	figure "resign to next leader, p50, us" "$(column "$dir/hand-off" 2 50)" "release to next holder, p50" "$(column "$dir/hand-off" 1 50)" \
+		"$(ratio "$(column "$dir/hand-off" 2 50)" "$(column "$dir/hand-off" 1 50)")" "<= 2"
+}
+
+# --- (j) advisory locks ---------------------------------------------------------------------------------------------
+
+section_j()
+{
+	local i
+	section "(j) advisory_acquire and advisory_release of random names, 8 clients"
+	for ((i = 1; i <= ROUNDS; i++)); do
+		measure "advisory" 8 advisory
+		measure "pg_try_advisory_lock" 8 advisory-bare
+	done
+	figure "advisory, pairs/s" "$(median advisory)" "pg_try_advisory_lock" "$(median pg_try_advisory_lock)" \
+		"$(ratio "$(median advisory)" "$(median pg_try_advisory_lock)")" ">= 0.9"
 }
 
 server_conf="shared_buffers = 256MB"

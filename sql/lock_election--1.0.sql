@@ -318,6 +318,62 @@ AS 'MODULE_PATHNAME', 'le_lease_time_to_live';
 COMMENT ON FUNCTION @extschema@.lease_time_to_live(bigint) IS
 'The time that the lease has left; NULL if it has ended. Errors: 22023 bad argument, 42501 another role''s lease.';
 
+-- --- optimistic versions ---
+
+-- Data of the callers, a row for each key, dumped and replicated like any table.
+-- The role is a name because an OID means another role elsewhere.  No row is
+-- ever removed by the functions, so that no version comes twice.
+CREATE TABLE lock_election.versioned (
+	version bigint NOT NULL,
+	role name NOT NULL
+) USING heap WITH (fillfactor = 50);
+ALTER TABLE lock_election.versioned
+	ADD COLUMN key text COLLATE "C" NOT NULL,
+	ADD COLUMN value text COLLATE "C",
+	ALTER COLUMN key SET STORAGE PLAIN,
+	ALTER COLUMN value SET STORAGE PLAIN,
+	ADD PRIMARY KEY (key);
+REVOKE ALL ON lock_election.versioned FROM PUBLIC;
+SELECT pg_catalog.pg_extension_config_dump('lock_election.versioned', '');
+COMMENT ON TABLE lock_election.versioned IS
+'The keys of compare_and_set() and read_versioned(), and whose they are.';
+
+CREATE FUNCTION @extschema@.compare_and_set(key text, expected_version bigint, value text)
+RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_compare_and_set';
+COMMENT ON FUNCTION @extschema@.compare_and_set(text, bigint, text) IS
+'Sets the value of a key, of up to 4096 bytes, if its version is still the expected one (0: there is no such key yet), and returns the new version, which is one higher; NULL if the version differs. A row of this transaction, at its isolation level: another transaction that is setting the key is waited for. A key is never removed: set it to NULL. It belongs to the role that created it; members of that and of pg_write_all_data may set it. Errors: 22023 bad argument, 42501 another role''s key, 40001 a concurrent change under REPEATABLE READ or SERIALIZABLE, 25006 read only.';
+
+CREATE FUNCTION @extschema@.read_versioned(key text, OUT value text, OUT version bigint)
+RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_read_versioned';
+COMMENT ON FUNCTION @extschema@.read_versioned(text) IS
+'The value of a key and its version; version 0 if there is no such key. For members of the role that created it and of pg_read_all_data. Errors: 22023 bad argument, 42501 another role''s key.';
+
+CREATE FUNCTION @extschema@.version_guard()
+RETURNS trigger LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_version_guard';
+COMMENT ON FUNCTION @extschema@.version_guard() IS
+'A trigger BEFORE UPDATE FOR EACH ROW on a table of yours, with the name of a smallint, integer or bigint column as its argument (default: version): the new row has to carry the version that the row has now, and gets the next one. Errors: 40001 it carries another, 39P01 not such a trigger, 42703 no such column, 42804 another type, 428C9 a generated column, 22004 a version is null, 22003 no higher version.';
+
+-- --- advisory locks ---
+
+CREATE FUNCTION @extschema@.advisory_acquire(
+	name text,
+	wait interval DEFAULT NULL,
+	shared boolean DEFAULT false,
+	scope text DEFAULT 'session')
+RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_advisory_acquire';
+COMMENT ON FUNCTION @extschema@.advisory_acquire(text, interval, boolean, text) IS
+'Acquires an advisory lock of PostgreSQL by name: true, or false if it was not granted within "wait" (NULL: wait without limit, ''0'': do not wait; to the millisecond, over 24 days: without limit). scope ''session'': until advisory_release, as often as acquired, or the end of the connection, whatever becomes of the transaction; ''transaction'': to the end of the (sub)transaction. The names have keys apart from those of pg_advisory_lock; two names that hash alike exclude each other. Errors: 22023 bad argument, 55P03 lock_timeout, 40P01 deadlock, 53200 see max_locks_per_transaction.';
+
+CREATE FUNCTION @extschema@.advisory_release(name text, shared boolean DEFAULT false)
+RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_advisory_release';
+COMMENT ON FUNCTION @extschema@.advisory_release(text, boolean) IS
+'Releases an advisory lock of scope ''session'', at once, once: true; false, with a WARNING as from pg_advisory_unlock, if this connection does not hold it in this mode. pg_advisory_unlock_all and DISCARD ALL release it as well. Errors: 22023 bad argument.';
+
 -- --- elections ---
 
 CREATE FUNCTION @extschema@.campaign(
@@ -472,12 +528,14 @@ h AS MATERIALIZED (
 	FROM l WHERE l.queue_position = 0 AND l.pid IS NOT NULL
 	GROUP BY l.kind, l.name)
 SELECT w.kind, w.name, w.queue_position, w.mode, w.owner, w.role::pg_catalog.regrole AS role,
-	w.since AS waiting_since, w.pid, COALESCE(h.pids, '{}') AS blocked_by
+	w.token, w.lease, w.since AS waiting_since, w.pid,
+	COALESCE(h.pids, pg_catalog.array_remove(ARRAY[CASE WHEN w.queue_position > 1 THEN
+		pg_catalog.first_value(w.pid) OVER (PARTITION BY w.kind, w.name ORDER BY w.queue_position) END], NULL)) AS blocked_by
 FROM l w LEFT JOIN h ON h.kind = w.kind AND h.name = w.name
 WHERE w.queue_position > 0
 ORDER BY w.kind, w.name, w.queue_position;
 COMMENT ON VIEW lock_election.waiters IS
-'Every request that waits, in the order of the grants; blocked_by: the processes that hold the lock, as far as their connections live and may be seen.';
+'Every request that waits, in the order of the grants; blocked_by: the processes that hold the lock, or, where nobody holds it, the one that is first in the queue, as far as their connections live and may be seen. Owner, token, lease and pid are shown to the role that waits and to members of pg_read_all_stats.';
 
 CREATE FUNCTION lock_election.look_leases(
 	OUT lease bigint, OUT owner text, OUT role oid, OUT ttl interval, OUT time_left interval)

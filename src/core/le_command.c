@@ -54,6 +54,30 @@ is_unnamed_holder(const LeEntry *holder, const LeLock *lock, const LeCommand *cm
 		   holder->owner == NULL && holder->role == cmd->role;
 }
 
+/* The one that this very transaction has acquired; as in le_held_by_session(). */
+static LeEntry *
+held_by_transaction(const LeLock *lock, const LeSession *session, const LeCommand *cmd)
+{
+	const LeLink *link = session->holds.next;
+
+	for (LeSlot *slot = lock->slots; slot != NULL && link != &session->holds;
+		 slot = slot->next, link = link->next)
+	{
+		LeEntry *entry = le_container(link, LeHold, session_link)->entry;
+
+		if (is_unnamed_holder(entry, lock, cmd))
+			return entry;
+		if (slot->holder == NULL || !is_unnamed_holder(slot->holder, lock, cmd))
+			continue;
+		for (const LeHold *hold = slot->holder->holds; hold != NULL; hold = hold->next)
+		{
+			if (hold->session == cmd->session)
+				return slot->holder;
+		}
+	}
+	return NULL;
+}
+
 /*
  * The holder that this request is one more hold of: the same named owner, the
  * same named lease, the one that it names, or this very transaction.  Permits
@@ -73,13 +97,7 @@ le_acquire_again(const LeCore *core, const LeLock *lock, const LeSession *sessio
 	holder = cmd->again != 0 ? le_core_find_entry(core, cmd->ns, cmd->name, cmd->again) : NULL;
 	if (holder != NULL && holder->session == cmd->session && is_unnamed_holder(holder, lock, cmd))
 		return holder;
-	le_link_foreach(link, next, &session->holds)
-	{
-		holder = le_container(link, LeHold, session_link)->entry;
-		if (is_unnamed_holder(holder, lock, cmd))
-			return holder;
-	}
-	return NULL;
+	return held_by_transaction(lock, session, cmd);
 }
 
 /* A name is used in one way at a time. */

@@ -182,8 +182,8 @@ typedef struct LeCommand
 								 * before a reload.  CHECK with token 0: of the
 								 * session's own the next older than this one */
 	int64_t again;    /* ACQUIRE: 0, or the session's own holder that
-								 * it is one more hold of; it does not wait for
-								 * that one */
+								 * it is one more hold of; of one name, it does
+								 * not wait for that one */
 	int64_t lease;    /* 0: a lease of its own */
 	LeText owner;     /* data NULL: this connection */
 	LeText value;     /* ACQUIRE of an election, PROCLAIM */

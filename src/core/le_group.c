@@ -281,7 +281,7 @@ le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *
 	uint32_t again;
 	bool all;
 
-	assert(cmd->nnames <= LE_MAX_NAMES && cmd->mode != LE_MODE_PERMIT && !cmd->enqueue && cmd->again == 0);
+	assert(cmd->nnames <= LE_MAX_NAMES && cmd->mode != LE_MODE_PERMIT && !cmd->enqueue);
 	reply->status = le_acquire_lease(core, cmd, now, &lease);
 	if (reply->status != LE_OK || (cmd->revision != 0 && already_granted(core, cmd, now, reply)))
 		return;

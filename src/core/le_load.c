@@ -82,7 +82,7 @@ le_core_load_slot(LeCore *core, const LeLoad *load, LeTime now)
 	slot = load_slot(core, lock, load->slot, load->locator);
 	if (!load->lapsed && load->not_before > lock->not_before)
 		lock->not_before = load->not_before;
-	if (load->held && cmd.lease != 0)
+	if (cmd.lease != 0)
 		lease = le_core_find_lease(core, cmd.lease);
 	if (lease != NULL && lease->id == cmd.token && !lease->own)
 	{
@@ -187,10 +187,24 @@ le_core_load_hold(LeCore *core, const LeCommand *hold)
 	return true;
 }
 
+/* What was left of these groups were lapsed holders, whose fences are gone. */
+static void
+end_empty_own_leases(LeCore *core, LeTime now)
+{
+	for (uint32_t place = 0; place < le_core_lease_places(core); place++)
+	{
+		LeLease *lease = le_pool_at(&core->leases, place);
+
+		if (lease->own && !lease->ended && le_link_empty(&lease->entries))
+			le_lease_end(core, lease, LE_END_RELEASED, now);
+	}
+}
+
 void
 le_core_load_done(LeCore *core, LeTime now)
 {
 	core->loading = false;
+	end_empty_own_leases(core, now);
 	for (uint32_t place = 0; place < le_core_places(core); place++)
 	{
 		LeLock *lock = le_core_lock_at(core, place);

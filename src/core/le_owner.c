@@ -86,6 +86,13 @@ is_foreign(const LeEntry *holder, uint64_t session)
 	return holder->ttl == LE_TTL_BOUND && holder->lease == NULL && holder->session != session;
 }
 
+/* Two owners on one lease are two. */
+static bool
+is_on_lease(const LeEntry *entry, const LeLease *lease, LeText owner)
+{
+	return entry->lease == lease && !entry->lapsed && (owner.data == NULL || entry->owner == NULL);
+}
+
 /*
  * The holder that a request of this session would be one more hold of: that of
  * the same named owner, or of the same named lease.
@@ -115,9 +122,9 @@ le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t role, LeText owne
 		{
 			LeEntry *holder = slot->holder, *entry = le_container(link, LeEntry, lease_link);
 
-			if (holder != NULL && holder->lease == lease && !holder->lapsed)
+			if (holder != NULL && is_on_lease(holder, lease, owner))
 				return holder;
-			if (entry->lock == lock && entry->state == LE_STATE_HELD && !entry->lapsed)
+			if (entry->lock == lock && entry->state == LE_STATE_HELD && is_on_lease(entry, lease, owner))
 				return entry;
 		}
 	}

@@ -145,6 +145,40 @@ le_arg_names(FunctionCallInfo fcinfo, int number, uint32 *count)
 }
 
 LeText
+le_arg_key(FunctionCallInfo fcinfo, int number)
+{
+	if (PG_ARGISNULL(number))
+		bad_null("key");
+	return sized(text_arg(fcinfo, number), "key", LE_MAX_NAME);
+}
+
+void
+le_arg_check_value(FunctionCallInfo fcinfo, int number)
+{
+	LeText value;
+
+	if (PG_ARGISNULL(number))
+		return;
+	value = text_arg(fcinfo, number);
+	if (value.len > LE_MAX_VALUE)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("value is too long: %u bytes", value.len),
+				 errdetail("It is a text of 0 to %d bytes.", LE_MAX_VALUE)));
+}
+
+int64
+le_arg_version(FunctionCallInfo fcinfo, int number)
+{
+	if (PG_ARGISNULL(number))
+		bad_null("expected_version");
+	if (PG_GETARG_INT64(number) < 0)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("expected_version is out of range: " INT64_FORMAT, PG_GETARG_INT64(number)),
+						errdetail("It is a version, or 0 for a key that must not exist.")));
+	return PG_GETARG_INT64(number);
+}
+
+LeText
 le_arg_owner(FunctionCallInfo fcinfo, int number)
 {
 	if (PG_ARGISNULL(number))
@@ -158,21 +192,33 @@ text_is(LeText text, const char *word)
 	return text.len == strlen(word) && memcmp(text.data, word, text.len) == 0;
 }
 
+/* Is it the first or the second of two words? */
+static bool
+first_of_two(FunctionCallInfo fcinfo, int number, const char *argument, const char *first, const char *second)
+{
+	LeText word;
+
+	if (PG_ARGISNULL(number))
+		bad_null(argument);
+	word = text_arg(fcinfo, number);
+	if (!text_is(word, first) && !text_is(word, second))
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("unknown %s \"%.*s\"", argument, pg_mbcliplen(word.data, (int) word.len, 64),
+							   word.data),
+						errdetail("A %s is \"%s\" or \"%s\".", argument, first, second)));
+	return text_is(word, first);
+}
+
 LeMode
 le_arg_mode(FunctionCallInfo fcinfo, int number)
 {
-	LeText mode;
+	return first_of_two(fcinfo, number, "mode", "exclusive", "shared") ? LE_MODE_EXCLUSIVE : LE_MODE_SHARED;
+}
 
-	if (PG_ARGISNULL(number))
-		bad_null("mode");
-	mode = text_arg(fcinfo, number);
-	if (text_is(mode, "exclusive"))
-		return LE_MODE_EXCLUSIVE;
-	if (text_is(mode, "shared"))
-		return LE_MODE_SHARED;
-	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					errmsg("unknown mode \"%.*s\"", pg_mbcliplen(mode.data, (int) mode.len, 64), mode.data),
-					errdetail("A mode is \"exclusive\" or \"shared\".")));
+bool
+le_arg_scope_is_session(FunctionCallInfo fcinfo, int number)
+{
+	return first_of_two(fcinfo, number, "scope", "session", "transaction");
 }
 
 static int64

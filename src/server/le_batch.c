@@ -253,7 +253,8 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 	if (reply.status == LE_WAITING)
 	{
 		slot->revision = reply.token;
-		if (reply.own)
+		/* any permit may come back first */
+		if (reply.own && cmd.mode != LE_MODE_PERMIT)
 		{
 			slot->reply.which = reply.which;
 			pg_write_barrier();

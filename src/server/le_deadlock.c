@@ -134,12 +134,16 @@ add_edges(uint32 from, const LeEntry *entry)
 		if (slot->holder != NULL)
 			add_holder(from, slot->holder);
 	}
+
+	/* the nearest one, which waits for those before it */
 	for (const LeLink *link = entry->queue_link.prev; link != &lock->queue; link = link->prev)
 	{
 		const LeEntry *ahead = le_container(link, LeEntry, queue_link);
 
-		if (ahead->grouped)
-			add_edge(from, ahead->group->members->waiter_sessno);
+		if (!ahead->grouped)
+			continue;
+		add_edge(from, ahead->group->members->waiter_sessno);
+		break;
 	}
 }
 

@@ -33,7 +33,7 @@ put_item(Page *page, const LeLock *lock, const LeEntry *entry, uint32 position)
 	item->token = entry->token;
 	item->lease = le_entry_named_lease(entry) ? entry->lease->id : 0;
 	item->ago = page->now - (position ? entry->since : entry->acquired_at);
-	item->time_left = le_entry_time_left(entry, page->now);
+	item->time_left = entry->lapsed ? 0 : le_entry_time_left(entry, page->now);
 	item->session = entry->session;
 	item->role = entry->role;
 	item->slot = position ? -1 : entry->slot->number;

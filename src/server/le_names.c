@@ -88,7 +88,8 @@ le_names_get(const LeRequestSlot *slot)
 {
 	dsm_segment *shared_segment;
 	const SharedNames *shared;
-	LeText *names = NULL;
+	char *copy = NULL;
+	bool failed = false;
 
 	if (slot->names_handle == DSM_HANDLE_INVALID)
 		return unpack(slot->payload + slot->names_at, slot->command.nnames);
@@ -101,11 +102,14 @@ le_names_get(const LeRequestSlot *slot)
 	if (dsm_segment_map_length(shared_segment) >= offsetof(SharedNames, data) &&
 		shared->session == slot->session && shared->request == slot->command.request)
 	{
-		char *copy = palloc(shared->len);
-
-		memcpy(copy, shared->data, shared->len);
-		names = unpack(copy, slot->command.nnames);
+		/* no error before it is detached: it could not be attached again */
+		copy = palloc_extended(shared->len, MCXT_ALLOC_NO_OOM);
+		if (copy != NULL)
+			memcpy(copy, shared->data, shared->len);
+		failed = copy == NULL;
 	}
 	dsm_detach(shared_segment);
-	return names;
+	if (failed)
+		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
+	return copy != NULL ? unpack(copy, slot->command.nnames) : NULL;
 }

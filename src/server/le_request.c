@@ -490,6 +490,7 @@ wait_cleanup(int code, Datum arg)
 	if (LockTimeout > 0)
 		disable_timeout(LOCK_TIMEOUT, true);
 	watch_client(false, client_held);
+	le_names_done();
 }
 
 static void
@@ -502,10 +503,16 @@ raise_answer(void)
 	message = pstrdup(my_slot->message);
 	if (my_slot->sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED)
 	{
+		/* one line for each of the cycle */
+		char *detail = pnstrdup(my_slot->payload, my_slot->payload_len);
+
 		pgstat_report_deadlock();
-		ereport(ERROR, (errcode(my_slot->sqlstate), errmsg("%s", message),
-						errdetail_internal("%s", pnstrdup(my_slot->payload, my_slot->payload_len)),
-						errhint("Acquire locks in the same order everywhere.")));
+		ereport(ERROR,
+				(errcode(my_slot->sqlstate), errmsg("%s", message), errdetail_internal("%s", detail),
+				 strchr(detail, '\n') != NULL
+					 ? errhint("Acquire locks in the same order everywhere.")
+					 : errhint("Only a named owner, a named lease or the transaction that acquired can "
+							   "acquire again.")));
 	}
 	ereport(ERROR, (errcode(my_slot->sqlstate), errmsg("%s", message)));
 }

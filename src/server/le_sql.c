@@ -202,8 +202,13 @@ le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 	 * is one more hold of it, the one that the release leaves at the commit.
 	 * Each permit is another one.
 	 */
-	if (cmd->owner.data == NULL && cmd->lease == 0 && cmd->mode != LE_MODE_PERMIT && cmd->nnames == 0)
+	if (cmd->owner.data == NULL && cmd->lease == 0 && cmd->mode != LE_MODE_PERMIT)
 		cmd->again = le_pending_own(cmd->ns, cmd->name);
+	for (uint32 i = 0; i < cmd->nnames && cmd->again != 0; i++)
+	{
+		if (le_pending_own(cmd->ns, cmd->names[i]) != cmd->again)
+			cmd->again = 0;
+	}
 
 	if (cmd->wait != 0)
 		gave_up = le_snapshot_give_up(fcinfo);

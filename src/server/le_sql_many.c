@@ -32,20 +32,9 @@ le_acquire_locks(PG_FUNCTION_ARGS)
 	return le_acquire(fcinfo, &cmd);
 }
 
-static bool
-any_pending(const LeCommand *cmd)
-{
-	for (uint32 i = 0; i < cmd->nnames; i++)
-	{
-		if (le_pending_count(cmd->token, cmd->names[i]) > 0)
-			return true;
-	}
-	return false;
-}
-
 /*
  * The usual case, in two requests whatever their number: all of them are held,
- * and none is to be released already.  As le_release_at_commit(), the fence comes
+ * and nothing of them is to be released already.  As le_release_at_commit(), the fence comes
  * before the second look; one is enough, for they share their token.
  */
 static bool
@@ -53,7 +42,7 @@ release_all_at_commit(LeCommand *cmd)
 {
 	LeReply reply;
 
-	if (any_pending(cmd))
+	if (le_pending_any(cmd->token))
 		return false;
 	le_request(cmd, &reply, false);
 	if (reply.status != LE_OK)

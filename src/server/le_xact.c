@@ -46,6 +46,7 @@ static bool xact_is_open = false;
 static bool xact_is_touched = false;
 static bool xact_has_fence = false;
 static LePending *pending = NULL; /* in TopTransactionContext */
+static bool any_cancel = false;   /* there may be one among them */
 static LePending *unsent = NULL;  /* of commits; in TopMemoryContext */
 static SubTransactionId aborting = InvalidSubTransactionId;
 
@@ -125,8 +126,10 @@ le_pending_add(int64 token, LeKind ns, LeText name, LeTime hold_for, uint32 hold
 void
 le_pending_cancel(int64 token, LeText name)
 {
-	if (le_pending_count(token, name) > 0)
-		pending_new(token, name)->cancel = true;
+	if (le_pending_count(token, name) == 0)
+		return;
+	pending_new(token, name)->cancel = true;
+	any_cancel = true;
 }
 
 /* Several locks that were acquired at once have one token. */
@@ -141,7 +144,8 @@ is_cancelled(const LePending *release)
 {
 	LeText name = {release->name, release->name_len};
 
-	for (LePending *p = pending; p != release; p = p->older)
+	/* each asks for all newer ones: not for nothing */
+	for (LePending *p = pending; any_cancel && p != release; p = p->older)
 	{
 		if (p->cancel && is_of(p, release->token, name))
 			return true;
@@ -160,6 +164,17 @@ le_pending_count(int64 token, LeText name)
 			n += p->holds;
 	}
 	return n;
+}
+
+bool
+le_pending_any(int64 token)
+{
+	for (LePending *p = pending; p != NULL; p = p->older)
+	{
+		if (p->token == token)
+			return true;
+	}
+	return false;
 }
 
 int64
@@ -311,6 +326,7 @@ top_ended(bool is_commit)
 			le_mail(LE_MAIL_FENCE_ENDED);
 	}
 	pending = NULL;
+	any_cancel = false;
 	le_fence_top_ended();
 }
 

@@ -28,6 +28,8 @@ extern void le_xact_fencing(void);
 extern void le_pending_add(int64 token, LeKind ns, LeText name, LeTime hold_for, uint32 holds, bool own);
 /* How many holds of this token and name are to be released. */
 extern int64 le_pending_count(int64 token, LeText name);
+/* May there be any of this token, whatever its name? */
+extern bool le_pending_any(int64 token);
 /* The token of this connection's own pending release of a name; 0: none. */
 extern int64 le_pending_own(LeKind ns, LeText name);
 /* Acquired again: take back the releases of this token and name. */

@@ -329,7 +329,8 @@ kinship(Model *m, const MEntry *e, const MEntry *request)
 		return 0;
 	if (!foreign && request->owner != NO_OWNER && e->owner == request->owner && e->role == request->role)
 		return 1;
-	if (!foreign && request->lease != 0 && e->lease == request->lease)
+	if (!foreign && request->lease != 0 && e->lease == request->lease &&
+		(request->owner == NO_OWNER || e->owner == NO_OWNER))
 		return 2;
 	if (request->owner == NO_OWNER && e->owner == NO_OWNER && e->role == request->role && !request->held &&
 		request->waiter == 0 && in_own_transaction(m, e, request))

@@ -269,14 +269,17 @@ subtest 'not preloaded' => sub {
 		'renew_leadership($$x$$, 1)', 'resign($$x$$, 1)', 'current_leader($$x$$)', 'is_leader($$x$$, 1)', 'fence_leader($$x$$, 1)', 'force_resign($$x$$)',
 		'grant_lease()', 'keep_alive(1)', 'revoke_lease(1)', 'lease_time_to_live(1)', 'lock_election.look()',
 		'lock_election.look_leases()', 'lock_election.manager_info()', 'lock_election.counters()',
-		'lock_election.stat_reset()');
+		'lock_election.stat_reset()', 'observe_election($$x$$)', 'election_history($$x$$)');
+	# these need no manager
+	my @others = ('compare_and_set($$x$$, 0, $$y$$)', 'read_versioned($$x$$)', 'advisory_acquire($$x$$)', 'advisory_release($$x$$)');
+	unlike(error_of("SELECT * FROM $_"), qr/ERROR/, "$_ works") foreach @others;
 	foreach my $from (@calls, map { "lock_election.$_" } qw(locks elections waiters leases manager stat))
 	{
 		my $error = error_of("SELECT * FROM $from");
 		like($error, qr/ERROR:  55000: lock_election is not in shared_preload_libraries\nHINT:  .*shared_preload_libraries = 'lock_election'/, $from);
 	}
 	is(one(q{SELECT count(*) FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e' JOIN pg_extension e ON e.oid = d.refobjid WHERE e.extname = 'lock_election' AND prorettype <> 'trigger'::regtype}),
-		scalar @calls, 'these are all functions');
+		@calls + @others, 'these are all functions');
 	is(error_of('DROP EXTENSION lock_election; CREATE EXTENSION lock_election; CREATE DATABASE u; DROP DATABASE u'), '', 'commands work');
 };
 

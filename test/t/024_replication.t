@@ -1,5 +1,5 @@
 # Logical replication of all tables takes those of the extension along.  Locks are not replicated, and do not keep
-# anything else from being so.
+# anything else from being so; keys with a version are.
 use strict;
 use warnings;
 
@@ -50,6 +50,10 @@ my $manager = $node->safe_psql('postgres', 'SELECT pid FROM lock_election.manage
 $node->safe_psql('postgres', "SELECT pg_terminate_backend($manager)");
 wait_for_sql($node, "SELECT pid <> $manager FROM lock_election.manager");
 replicated('another manager');
+
+$s->query(q{SELECT compare_and_set('key', 0, 'a'); SELECT compare_and_set('key', 1, 'b')});
+replicated('a key');
+is($node->safe_psql('subscriber', q{SELECT * FROM read_versioned('key')}), 'b|2', 'which is data, and so the subscriber\'s as well');
 
 is($node->safe_psql('subscriber', q{SELECT string_agg(name || ' ' || token, ',') FROM lock_election.locks}),
 	"both $theirs", 'the subscriber has its own locks');

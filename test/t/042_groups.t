@@ -7,7 +7,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
 
-my $node = new_node('main', conf => "autovacuum = off\ndeadlock_timeout = '500ms'\n");
+my $node = new_node('main', conf => "autovacuum = off\ndeadlock_timeout = '500ms'\nmax_connections = 150\n");
 
 sub one { return $node->safe_psql('postgres', $_[0]); }
 
@@ -83,6 +83,8 @@ subtest 'order' => sub {
 	my $other = waiting(q{SELECT acquire_locks('{c,b,a}')}, 3);
 
 	is(one(q{SELECT try_acquire_lock('a') IS NULL}), 't', 'a free lock is kept for who is first');
+	is(one(q{SELECT string_agg(pid::text, ',') FROM lock_election.waiters WHERE name = 'c' AND blocked_by = ARRAY[} . $group->pid . '] AND token IS NOT NULL'),
+		join(',', map { $_->pid } $behind, $other), 'who keeps it, and with which token, is shown');
 	is(one(q{SELECT string_agg(queue_position::text, ',' ORDER BY queue_position) FROM lock_election.waiters WHERE name = 'c'}),
 		'1,2,3', 'the queue is shown');
 	one("SELECT release_lock('b', $held)");
@@ -175,6 +177,11 @@ subtest 'transactions' => sub {
 	$s->query('ROLLBACK');
 	is(one("SELECT count(*) FROM lock_election.locks WHERE token = $token"), '102', 'which a rollback cancels');
 	$s->query('BEGIN');
+	is($s->query("SELECT release_locks('{a,b}' || $many, $token)"), 't', 'released');
+	is($s->query("SELECT acquire_locks('{a,b}' || $many)"), $token, 'and acquired again before the commit');
+	$s->query('COMMIT');
+	is(one("SELECT count(*) FROM lock_election.locks WHERE token = $token"), '102', 'is one more hold, which stays');
+	$s->query('BEGIN');
 	is($s->query("SELECT release_lock('a', $token)"), 't', 'one of them');
 	is($s->query("SELECT release_locks('{a,b}', $token)"), 'f', 'then the others');
 	is($s->query("SELECT release_locks('{b}' || $many, $token)"), 'f', 'b is to be released already');
@@ -207,6 +214,10 @@ subtest 'owners and leases' => sub {
 	my ($rc, undef, $err) = $node->psql('postgres', "SELECT acquire_lock('z', lease => $token)");
 	like($err, qr/lease $token does not exist/, 'their own lease is nobody else\'s');
 	is(one("SELECT keep_alive($token) IS NULL"), 't', 'in no way');
+	my $permit = session($node);
+	$permit->query(q{SELECT acquire_permit('permit', 1); SELECT acquire_permit('permit', 1, wait => '100ms')});
+	unlike($permit->error, qr/NOTICE/, 'but not who waits for a permit: any may come back');
+	$permit->quit;
 	my $bound = session($node);
 	$bound->query(q{SELECT acquire_locks('{f,g}', NULL)});
 	$bound->query(q{SELECT acquire_lock('f', wait => '100ms')});
@@ -322,6 +333,54 @@ subtest 'rights and arguments' => sub {
 	one(q{SELECT acquire_permit('p', 2)});
 	$s->query(q{SELECT acquire_locks('{n,p}')});
 	like($s->error, qr/22023: "p" is in use in another way/, 'the name that is wrong is told');
+	end_all($s);
+};
+
+subtest 'a wait that is broken off' => sub {
+	my $holder = session($node);
+	my $s = session($node);
+
+	$holder->query("SELECT acquire_locks($many)");
+	foreach my $in ('', 'in a block that catches it')
+	{
+		my $call = "SELECT acquire_locks($many, wait => NULL)";
+		$s->query("SET lock_timeout = '50ms'");
+		$s->query($in ? "DO \$\$ BEGIN PERFORM 1 FROM ($call) AS w; EXCEPTION WHEN OTHERS THEN NULL; END \$\$" : $call);
+		$in ? is($s->error, '', $in) : like($s->error, qr/55P03/, 'a wait times out');
+		is($s->query(q{SELECT is_held('x', 1)}), 'f', 'the session goes on');
+		is($s->error, '', 'without an error');
+	}
+	end_all($s, $holder);
+};
+
+# Each asks again and again whether it waits for itself, and each of its locks leads to all who are before it.
+subtest 'very many locks' => sub {
+	my $names = q{ARRAY(SELECT 'm' || n FROM generate_series(1, 1000) AS n)};
+	my $s = session($node);
+	my $token = $s->query("SELECT acquire_locks($names, '5 min')");
+	my @waiters = map { session($node, connstr => "options='-c deadlock_timeout=100'") } 1 .. 120;
+	my $longest = 0;
+
+	$_->async("SELECT acquire_locks($names)") foreach @waiters;
+	wait_for_waiters(120000);
+	for (my $end = time() + 3; time() < $end;)
+	{
+		my $at = time();
+		$s->query(q{SELECT release_lock('other', try_acquire_lock('other'))});
+		$longest = time() - $at if time() - $at > $longest;
+	}
+	cmp_ok($longest, '<', 1, 'whose waiters keep nobody else waiting');
+	$_->kill('KILL') foreach @waiters;
+	wait_for_waiters(0);
+	one("SELECT release_locks($names, $token)");
+	$_->quit foreach @waiters;
+
+	$s->query("CREATE TEMP TABLE t AS SELECT g, acquire_locks(ARRAY(SELECT g || '/' || n FROM generate_series(1, 1000) AS n), "
+		  . q{'5 min') AS token FROM generate_series(1, 60) AS g});
+	$s->query("BEGIN; SELECT bool_and(release_locks(ARRAY(SELECT g || '/' || n FROM generate_series(1, 1000) AS n), token)) FROM t");
+	my $at = time();
+	$s->query('COMMIT');
+	cmp_ok(time() - $at, '<', 2, 'a commit that releases very many does not take long');
 	end_all($s);
 };
 

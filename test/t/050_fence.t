@@ -97,6 +97,7 @@ sub sleeper
 	waiting($b);
 	lapsed('x', $token);
 	is($c->query("SELECT fenced_by = ARRAY[$a->{pid}] FROM lock_election.locks WHERE name = 'x'"), 't', 'the view tells who fences it');
+	is($c->query("SELECT time_left FROM lock_election.locks WHERE name = 'x'"), '00:00:00', 'and that it has no time left');
 	is($c->query("SELECT renew_lock('x', $token)"), '', 'an ended TTL cannot be renewed');
 	is($c->query("SELECT release_lock('x', $token)"), 'f', 'and what it held cannot be released');
 	fails($c, "SELECT fence_lock('x', $token)", qr/LE001/, 'nor fenced by another transaction');

@@ -124,6 +124,7 @@ bound($a, 'x');
 wait_for_lock($a, 'x');
 is_victim($a, 'Process A waits for lock "x"; blocked by process A.', 'one');
 like($a->error, qr/NOTICE.*held by this very connection/s, 'after it was told that it waits for itself');
+like($a->error, qr/HINT:  Only a named owner.*HINT:  Only a named owner/s, 'with a hint about that, not about an order');
 clean();
 
 # a shared lock of many: each of its holders is in the way

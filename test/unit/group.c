@@ -427,6 +427,31 @@ test_again_after_reload(void)
 	stop();
 }
 
+/* What was left of a group when the manager ended was fenced only, and its fence is gone. */
+static void
+test_lapsed_before_reload(void)
+{
+	LeCommand lease;
+	LeLoad load = {.held = false, .dirty = true, .locator = 2};
+	int64_t old = FIRST - 10;
+
+	start();
+	lease = command(LE_CMD_GRANT_LEASE, 0, NULL);
+	lease.ttl = TTL;
+	lease.token = old;
+	le_core_load_lease(core, &lease, TTL, 1, now);
+	load.cmd = request(1, "a", X, 0);
+	load.cmd.token = load.cmd.lease = old;
+	le_core_load_slot(core, &load, now);
+	le_core_load_done(core, now);
+	batch();
+	lease = command(LE_CMD_KEEP_ALIVE, 1, NULL);
+	lease.lease = old;
+	is_int(apply(lease).status, LE_NO_LEASE, "its own lease does not become a named one");
+	ok(le_core_find_lease(core, old) == NULL, "and ends with it");
+	stop();
+}
+
 static void
 test_out_of_memory(void)
 {
@@ -470,6 +495,7 @@ main(void)
 	test_bad_use();
 	test_fenced();
 	test_again_after_reload();
+	test_lapsed_before_reload();
 	test_out_of_memory();
 	return done_testing();
 }

@@ -63,6 +63,33 @@ test_sessions(void)
 	stop();
 }
 
+/* An open transaction has acquired very many locks: is this one of them? */
+static void
+test_transaction(void)
+{
+	clock_t begun;
+	char name[16];
+	int n = 0;
+
+	start();
+	apply(request(1, "x", X, 0));
+	for (int i = 0; i < HOLDERS; i++)
+	{
+		snprintf(name, sizeof(name), "%d", i);
+		apply(request(2, name, S, 0));
+	}
+	apply(request(3, name, S, 0));
+	batch();
+	begun = clock();
+	for (int i = 0; i < REQUESTS; i++)
+		n += apply(request(2, "x", X, 0)).status != LE_NOT_GRANTED;
+	ok(clock() - begun < STALL, "requests in a transaction that holds much");
+	n += !apply(request(2, name, S, 0)).reentrant;
+	is_int(n, 0, "have the right answers");
+	batch();
+	stop();
+}
+
 /* One more hold of one of them; another one; one who is refused. */
 static void
 test_owners(void)
@@ -152,6 +179,7 @@ int
 main(void)
 {
 	test_sessions();
+	test_transaction();
 	test_owners();
 	test_leases();
 	test_gone();

@@ -196,6 +196,33 @@ test_lease(void)
 	stop();
 }
 
+/* A process that has one lease for its threads, which keep each other out. */
+static void
+test_owners_of_a_lease(void)
+{
+	LeCommand cmd;
+	LeReply a, b;
+
+	start();
+	cmd = request(1, "x", X, LE_WAIT_FOREVER);
+	cmd.lease = grant_lease(TTL);
+	cmd.owner = text("one");
+	a = apply(cmd);
+	commit(1);
+	cmd.session++;
+	cmd.sessno++;
+	b = apply(cmd);
+	ok(b.reentrant && b.token == a.token, "the same owner has it");
+	cmd.owner = text("two");
+	b = apply(cmd);
+	is_int(b.status, LE_WAITING, "another owner on the same lease waits");
+	batch();
+	release(1, "x", a.token);
+	batch();
+	ok(got(2, LE_OK) && told[2].token == b.token, "and is granted after it");
+	stop();
+}
+
 /* The first of the queue belongs to the one that was granted just before. */
 static void
 test_queue_joins(void)
@@ -267,6 +294,7 @@ main(void)
 	test_connection();
 	test_bound_elsewhere();
 	test_lease();
+	test_owners_of_a_lease();
 	test_queue_joins();
 	test_many_join();
 	return done_testing();

@@ -1,0 +1,230 @@
+/*
+ * election.c
+ *		Measures by one monotonic clock how long an election has no leader.
+ *
+ *	election crash N	N leaders with a TTL of 1 s die by SIGKILL.  A line for
+ *						each: microseconds from the sending, and from the
+ *						answer, of its last renewal to the next leader's answer
+ *	election hand-off N	N times a lock and an election are handed over.  A line
+ *						for each: microseconds from the sending of release_lock
+ *						to the next holder's answer, and the same of resign
+ *
+ * libpq's environment variables say where.
+ */
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <libpq-fe.h>
+
+typedef struct Renewal
+{
+	int64_t sent;
+	int64_t answered;
+} Renewal;
+
+static int64_t
+now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t) t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+static void
+die(const char *what, PGconn *conn)
+{
+	fprintf(stderr, "%s: %s", what, conn != NULL ? PQerrorMessage(conn) : "\n");
+	exit(1);
+}
+
+static PGconn *
+connect_db(void)
+{
+	PGconn *conn = PQconnectdb("");
+
+	if (PQstatus(conn) != CONNECTION_OK)
+		die("connect", conn);
+	return conn;
+}
+
+/* The one value of the answer, for the caller to free; NULL is an error. */
+static char *
+answer(PGconn *conn, PGresult *result)
+{
+	char *value;
+
+	if (PQresultStatus(result) != PGRES_TUPLES_OK || PQntuples(result) != 1 || PQgetisnull(result, 0, 0))
+		die("no answer", conn);
+	value = strdup(PQgetvalue(result, 0, 0));
+	PQclear(result);
+	return value;
+}
+
+static char *
+ask(PGconn *conn, const char *sql)
+{
+	return answer(conn, PQexec(conn, sql));
+}
+
+static void
+start(PGconn *conn, const char *sql)
+{
+	if (!PQsendQuery(conn, sql))
+		die(sql, conn);
+}
+
+/* When the answer to what was started came. */
+static int64_t
+finish(PGconn *conn, char **value)
+{
+	PGresult *result = PQgetResult(conn);
+	int64_t at = now();
+
+	*value = answer(conn, result);
+	while ((result = PQgetResult(conn)) != NULL)
+		PQclear(result);
+	return at;
+}
+
+static void
+until_one_waits(PGconn *conn)
+{
+	for (;;)
+	{
+		char *n = ask(conn, "SELECT count(*) FROM lock_election.waiters");
+		int waits = atoi(n);
+
+		free(n);
+		if (waits == 1)
+			return;
+		usleep(1000);
+	}
+}
+
+/* A process that leads, renews for a while, and is gone from one moment to the next. */
+static void
+lead(int out)
+{
+	PGconn *conn = connect_db();
+	char *term = ask(conn, "SELECT campaign('crash', 'leader', ttl => '1 s')");
+	char sql[100];
+	int renewals = 3 + rand() % 5;
+	Renewal renewal;
+
+	snprintf(sql, sizeof(sql), "SELECT renew_leadership('crash', %s)", term);
+	for (int i = 0; i < renewals; i++)
+	{
+		usleep(50000 + rand() % 100000);
+		renewal.sent = now();
+		free(ask(conn, sql));
+		renewal.answered = now();
+		if (write(out, &renewal, sizeof(renewal)) != sizeof(renewal))
+			die("write", NULL);
+	}
+	usleep(rand() % 100000);
+	kill(getpid(), SIGKILL);
+}
+
+static void
+crash(int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		Renewal renewal = {0, 0};
+		PGconn *next;
+		int64_t elected;
+		int fds[2];
+		char *term, *resigned;
+		char sql[100];
+
+		if (pipe(fds) != 0)
+			die("pipe", NULL);
+		srand(i + 1);
+		fflush(stdout);
+		if (fork() == 0)
+			lead(fds[1]);
+		close(fds[1]);
+
+		/* it leads once it has renewed */
+		if (read(fds[0], &renewal, sizeof(renewal)) != sizeof(renewal))
+			die("the leader has not renewed", NULL);
+		next = connect_db();
+		start(next, "SELECT campaign('crash', 'next', ttl => '1 min')");
+		elected = finish(next, &term);
+		while (read(fds[0], &renewal, sizeof(renewal)) == sizeof(renewal))
+			;
+		close(fds[0]);
+		wait(NULL);
+		printf("%ld %ld\n", (long) (elected - renewal.sent), (long) (elected - renewal.answered));
+		snprintf(sql, sizeof(sql), "SELECT resign('crash', %s)", term);
+		resigned = ask(next, sql);
+		if (strcmp(resigned, "t") != 0)
+			die("not resigned", NULL);
+		free(resigned);
+		free(term);
+		PQfinish(next);
+	}
+}
+
+/* From the sending of "give" by the holder to the answer of "take" to the next one; they change places. */
+static int64_t
+hand_off(PGconn *conns[2], PGconn *watch, const char *take, const char *give, char **token)
+{
+	PGconn *holder = conns[0];
+	char sql[100], *given;
+	int64_t sent, taken;
+
+	start(conns[1], take);
+	until_one_waits(watch);
+	snprintf(sql, sizeof(sql), give, *token);
+	free(*token);
+	sent = now();
+	start(holder, sql);
+	taken = finish(conns[1], token);
+	(void) finish(holder, &given);
+	if (strcmp(given, "t") != 0)
+		die("not given", NULL);
+	free(given);
+	conns[0] = conns[1];
+	conns[1] = holder;
+	return taken - sent;
+}
+
+static void
+hand_offs(int n)
+{
+	PGconn *lock[2] = {connect_db(), connect_db()}, *election[2] = {connect_db(), connect_db()};
+	PGconn *watch = connect_db();
+	const char *acquire = "SELECT acquire_lock('hand-off', '1 min')";
+	const char *campaign = "SELECT campaign('hand-off', 'leader', '1 min')";
+	char *token = ask(lock[0], acquire), *term = ask(election[0], campaign);
+
+	for (int i = 0; i < n; i++)
+	{
+		long of_lock = hand_off(lock, watch, acquire, "SELECT release_lock('hand-off', %s)", &token);
+		long of_election = hand_off(election, watch, campaign, "SELECT resign('hand-off', %s)", &term);
+
+		printf("%ld %ld\n", of_lock, of_election);
+	}
+}
+
+int
+main(int argc, char **argv)
+{
+	int n = argc == 3 ? atoi(argv[2]) : 0;
+
+	if (n > 0 && strcmp(argv[1], "crash") == 0)
+		crash(n);
+	else if (n > 0 && strcmp(argv[1], "hand-off") == 0)
+		hand_offs(n);
+	else
+		die("usage: election crash|hand-off N", NULL);
+	return 0;
+}

@@ -1,0 +1,102 @@
+-- The contract of advisory locks by name, within one connection.
+\set ON_ERROR_STOP on
+\pset format unaligned
+\pset tuples_only on
+\pset pager off
+SET client_min_messages = error;
+
+CREATE VIEW held AS SELECT mode, classid::bigint << 32 | objid::bigint AS key, objsubid FROM pg_locks
+WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted;
+
+-- --- ends; first, because DISCARD ALL would end pgTAP's state as well ---
+
+BEGIN;
+SELECT advisory_acquire('survives') AND advisory_acquire('ends', scope => 'transaction') AND pg_try_advisory_lock(1) AND pg_try_advisory_lock(1, 1) AS ignored \gset
+COMMIT;
+SELECT string_agg(objsubid::text, ' ' ORDER BY objsubid) AS after_commit FROM held \gset
+SELECT advisory_acquire('more'), advisory_acquire('more'), advisory_acquire('more', shared => true) \gset ignored_
+BEGIN;
+SELECT advisory_acquire('x', scope => 'transaction') AS x \gset
+SELECT pg_advisory_unlock_all() AS ignored \gset
+SELECT string_agg(objsubid || ' ' || (key = hashtextextended('x', 0)), ' ') AS after_unlock_all FROM held \gset
+COMMIT;
+SELECT count(*) AS after_commit2 FROM held \gset
+SELECT advisory_acquire('more'), advisory_acquire('more') \gset ignored_
+DISCARD ALL;
+SELECT count(*) AS after_discard FROM public.held \gset
+SELECT advisory_acquire('discarded', '0') AS after_discard2 \gset
+BEGIN;
+SELECT advisory_acquire('undone', scope => 'transaction') AND advisory_acquire('kept') AS ignored \gset
+ROLLBACK;
+SELECT string_agg(key::text, ' ') = (SELECT string_agg(hashtextextended(n, 0)::text, ' ') FROM unnest('{discarded,kept}'::text[]) n)
+	OR string_agg(key::text, ' ') = (SELECT string_agg(hashtextextended(n, 0)::text, ' ') FROM unnest('{kept,discarded}'::text[]) n) AS after_rollback FROM held \gset
+BEGIN READ ONLY;
+SELECT advisory_acquire('ro', scope => 'transaction') AND advisory_release('kept') AS read_only \gset
+COMMIT;
+
+SELECT pg_advisory_unlock_all() AS ignored \gset
+SET client_min_messages = error;
+BEGIN;
+SELECT no_plan();
+
+-- --- arguments ---
+
+SELECT throws_ok($$SELECT advisory_acquire(NULL)$$, '22023', 'name must not be null');
+SELECT throws_ok($$SELECT advisory_acquire('')$$, '22023', 'name must not be empty');
+SELECT throws_ok($$SELECT advisory_acquire(repeat('x', 256))$$, '22023', 'name is too long: 256 bytes');
+SELECT throws_ok($$SELECT advisory_acquire('a', '-1 s')$$, '22023', 'wait is out of range: -00:00:01');
+SELECT throws_ok($$SELECT advisory_acquire('a', scope => 'other')$$, '22023', 'unknown scope "other"');
+SELECT throws_ok($$SELECT advisory_acquire('a', scope => '')$$, '22023', 'unknown scope ""');
+SELECT throws_ok($$SELECT advisory_acquire('a', scope => NULL)$$, '22023', 'scope must not be null');
+SELECT throws_ok($$SELECT advisory_release(NULL)$$, '22023', 'name must not be null');
+SELECT throws_ok($$SELECT advisory_release('')$$, '22023', 'name must not be empty');
+SELECT is_empty('SELECT * FROM held', 'nothing is held');
+
+-- --- session ---
+
+SELECT is(advisory_release('a'), false, 'not held');
+SELECT is(advisory_acquire('a'), true, 'acquired');
+SELECT results_eq('SELECT mode, key, objsubid FROM held', $$VALUES ('ExclusiveLock', hashtextextended('a', 0), 19525::smallint)$$,
+	'pg_locks shows the hash of the name, and our key space');
+SELECT is(advisory_acquire('a', '0'), true, 'again');
+SELECT is(advisory_release('a', true), false, 'not in the other mode');
+SELECT is(advisory_release('a'), true, 'released once');
+SELECT is((SELECT count(*) FROM held), 1::bigint, 'still held');
+SELECT is(advisory_release('a'), true, 'released twice');
+SELECT is_empty('SELECT * FROM held', 'free');
+SELECT is(advisory_release('a'), false, 'no more');
+SELECT is(advisory_acquire('a', shared => true) AND advisory_acquire('a', '1 s'), true, 'both modes');
+SELECT results_eq('SELECT mode FROM held ORDER BY 1', $$VALUES ('ExclusiveLock'), ('ShareLock')$$, 'are two locks');
+SELECT is(advisory_release('a', shared => true) AND advisory_release('a', shared => NULL), true, 'each is released');
+SELECT is(advisory_acquire(repeat('ä', 127)), true, 'any name');
+SELECT is(key, hashtextextended(repeat('ä', 127), 0), 'hashed by its bytes') FROM held;
+SELECT is(advisory_release(repeat('ä', 127)), true, 'released');
+
+SAVEPOINT s;
+SELECT is(advisory_acquire('survives'), true, 'in a subtransaction');
+SELECT is(advisory_acquire('ends', scope => 'transaction'), true, 'both scopes');
+ROLLBACK TO s;
+SELECT results_eq('SELECT key FROM held', $$VALUES (hashtextextended('survives', 0))$$, 'a rollback ends the scope ''transaction'' alone');
+SELECT is(advisory_acquire('both', scope => 'transaction'), true, 'for the transaction');
+SELECT is(advisory_release('both'), false, 'that cannot be released');
+SELECT is(advisory_acquire('both'), true, 'and for the session');
+SELECT is(advisory_release('both'), true, 'which can');
+SELECT is((SELECT count(*) FROM held), 2::bigint, 'the transaction''s stays');
+
+-- pg_advisory_lock with the very same bits
+SELECT is(pg_try_advisory_lock(hashtextextended('both', 0)), true, 'the application''s key is another one');
+SELECT is(pg_try_advisory_lock((hashtextextended('both', 0) >> 32)::int, 1), true, 'two keys too');
+SELECT is((SELECT count(*) FROM held), 4::bigint, 'four locks');
+SELECT is(pg_advisory_unlock(hashtextextended('survives', 0)), false, 'nor can it end ours');
+
+-- --- ends, from above ---
+
+SELECT is(:'after_commit'::text, '1 2 19525', 'a commit ends the scope ''transaction'' alone');
+SELECT is(:'after_unlock_all'::text, '19525 true', 'pg_advisory_unlock_all ends those of the session, all of them');
+SELECT is(:'after_commit2'::text, '0', 'and the commit the last');
+SELECT is(:'after_discard'::text, '0', 'DISCARD ALL ends them all');
+SELECT is(:'after_discard2'::text, 't', 'and one can go on');
+SELECT is(:'after_rollback'::text, 't', 'a rollback ends the scope ''transaction'' alone');
+SELECT is(:'read_only'::text, 't', 'in a READ ONLY transaction');
+SELECT * FROM finish();
+ROLLBACK;

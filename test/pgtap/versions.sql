@@ -1,0 +1,217 @@
+-- The contract of optimistic versions: keys, and the rows of a table under version_guard().
+\set ON_ERROR_STOP on
+\pset format unaligned
+\pset tuples_only on
+\pset pager off
+
+CREATE FUNCTION state_of(sql text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+	EXECUTE sql;
+	RETURN 'none';
+EXCEPTION WHEN OTHERS THEN
+	RETURN SQLSTATE || ' ' || SQLERRM;
+END $$;
+
+BEGIN;
+SELECT no_plan();
+
+-- --- arguments ---
+
+SELECT throws_ok($$SELECT compare_and_set(NULL, 0, 'x')$$, '22023', 'key must not be null');
+SELECT throws_ok($$SELECT compare_and_set('', 0, 'x')$$, '22023', 'key must not be empty');
+SELECT throws_ok($$SELECT compare_and_set(repeat('x', 256), 0, 'x')$$, '22023', 'key is too long: 256 bytes');
+SELECT throws_ok($$SELECT compare_and_set(repeat('ä', 128), 0, 'x')$$, '22023', 'key is too long: 256 bytes');
+SELECT throws_ok($$SELECT compare_and_set('a', NULL, 'x')$$, '22023', 'expected_version must not be null');
+SELECT throws_ok($$SELECT compare_and_set('a', -1, 'x')$$, '22023', 'expected_version is out of range: -1');
+SELECT throws_ok($$SELECT compare_and_set('a', 0, repeat('x', 4097))$$, '22023', 'value is too long: 4097 bytes');
+SELECT throws_ok($$SELECT read_versioned(NULL)$$, '22023', 'key must not be null');
+SELECT throws_ok($$SELECT read_versioned('')$$, '22023', 'key must not be empty');
+SELECT throws_ok($$SELECT read_versioned(repeat('x', 256))$$, '22023', 'key is too long: 256 bytes');
+
+-- --- keys ---
+
+SELECT is((value, version)::text, '(,0)', 'no such key') FROM read_versioned('a');
+SELECT is(compare_and_set('a', 1, 'x'), NULL, 'it cannot be set');
+SELECT is(compare_and_set('a', 0, 'x'), 1::bigint, 'it is created');
+SELECT is(compare_and_set('a', 0, 'y'), NULL, 'once');
+SELECT is((value, version)::text, '(x,1)', 'and read') FROM read_versioned('a');
+SELECT is(compare_and_set('a', 1, 'y'), 2::bigint, 'set');
+SELECT is(compare_and_set('a', 1, 'z'), NULL, 'not for an older version');
+SELECT is(compare_and_set('a', 3, 'z'), NULL, 'nor for one that is still to come');
+SELECT is(compare_and_set('a', 9223372036854775807, 'z'), NULL, 'nor for the highest');
+SELECT is((value, version)::text, '(y,2)', 'nothing changed') FROM read_versioned('a');
+SELECT is(compare_and_set('a', 2, NULL), 3::bigint, 'set to null');
+SELECT is((value IS NULL, version)::text, '(t,3)', 'the version stays') FROM read_versioned('a');
+SELECT is(compare_and_set('a', 0, 'again'), NULL, 'the key is still there');
+SELECT is(compare_and_set('a', 3, 'again'), 4::bigint, 'and goes on upwards');
+SELECT is(compare_and_set('a', 4, ''), 5::bigint, 'an empty value');
+SELECT is((value IS NOT NULL, value)::text, '(t,"")', 'is not null') FROM read_versioned('a');
+SELECT is(compare_and_set(repeat('k', 255), 0, repeat('ä', 2048)), 1::bigint, 'the longest of both');
+SELECT is(compare_and_set(repeat('k', 255), 1, repeat(chr(128512), 1024)), 2::bigint, 'and once more');
+SELECT is((length(value), version)::text, '(1024,2)', 'come back') FROM read_versioned(repeat('k', 255));
+SELECT is(compare_and_set('n', 0, '1'), 1::bigint, 'for a counter');
+SELECT is(array_agg(compare_and_set('n', (read_versioned('n')).version, 'x')), '{2,3,4}'::bigint[], 'a statement sees its own changes')
+FROM generate_series(1, 3);
+
+SAVEPOINT s;
+SELECT compare_and_set('a', 5, 'undone');
+SELECT compare_and_set('undone', 0, 'undone');
+ROLLBACK TO s;
+SELECT is((value, version)::text, '("",5)', 'a rollback undoes it') FROM read_versioned('a');
+SELECT is(version, 0::bigint, 'and a creation') FROM read_versioned('undone');
+
+-- --- rights ---
+
+CREATE ROLE le_app;
+CREATE ROLE le_member IN ROLE le_app;
+CREATE ROLE le_other;
+CREATE ROLE le_reader IN ROLE pg_read_all_data;
+CREATE ROLE le_writer IN ROLE pg_write_all_data;
+GRANT USAGE ON SCHEMA public TO le_app, le_member, le_other, le_reader, le_writer;
+SELECT table_privs_are('lock_election', 'versioned', 'public', ARRAY[]::text[]);
+SET ROLE le_app;
+SELECT is(compare_and_set('app', 0, '1'), 1::bigint, 'an ordinary role creates a key');
+SET ROLE le_member;
+SELECT is(compare_and_set('app', 1, '2'), 2::bigint, 'a member sets it');
+SELECT is((value, version)::text, '(2,2)', 'and reads it') FROM read_versioned('app');
+SET ROLE le_other;
+SELECT throws_ok($$SELECT compare_and_set('app', 2, '3')$$, '42501', 'permission denied to write key "app"');
+SELECT throws_ok($$SELECT compare_and_set('app', 0, '3')$$, '42501', NULL, 'whatever the version');
+SELECT throws_ok($$SELECT read_versioned('app')$$, '42501', 'permission denied to read key "app"');
+SELECT throws_ok($$SELECT * FROM lock_election.versioned$$, '42501', NULL, 'nor past the functions');
+SELECT throws_ok($$INSERT INTO lock_election.versioned VALUES (1, 'le_app', 'k', 'v')$$, '42501', NULL, 'nor write');
+SELECT throws_ok($$DELETE FROM lock_election.versioned$$, '42501', NULL, 'nor delete');
+SELECT is(current_user::text, 'le_other', 'it stays itself');
+SET ROLE le_reader;
+SELECT is(value, '2', 'pg_read_all_data reads') FROM read_versioned('app');
+SELECT throws_ok($$SELECT compare_and_set('app', 2, '3')$$, '42501', NULL, 'and does not write');
+SET ROLE le_writer;
+SELECT is(compare_and_set('app', 2, '3'), 3::bigint, 'pg_write_all_data writes');
+SELECT throws_ok($$SELECT read_versioned('app')$$, '42501', NULL, 'and does not read');
+SET ROLE le_member;
+SELECT is(compare_and_set('app', 3, '4'), 4::bigint, 'whoever writes, it stays its creator''s');
+RESET ROLE;
+SELECT is(value, '4', 'a superuser reads') FROM read_versioned('app');
+ALTER ROLE le_app RENAME TO le_app2;
+SET ROLE le_app2;
+SELECT throws_ok($$SELECT read_versioned('app')$$, '42501', NULL, 'a key of a role that is gone is nobody''s');
+RESET ROLE;
+SELECT is(compare_and_set('app', 4, '5'), 5::bigint, 'but a superuser''s');
+UPDATE lock_election.versioned SET role = 'le_app2' WHERE role = 'le_app';
+SET ROLE le_app2;
+SELECT is(value, '5', 'who can give it away') FROM read_versioned('app');
+RESET ROLE;
+
+-- --- a guard: use ---
+
+CREATE TABLE t (id int PRIMARY KEY, data text, version int NOT NULL DEFAULT 1);
+CREATE TRIGGER guard BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION version_guard();
+INSERT INTO t VALUES (1, 'a');
+UPDATE t SET data = 'b', version = 1 WHERE id = 1;
+SELECT is((data, version)::text, '(b,2)', 'the version that was read: updated') FROM t;
+SELECT throws_ok($$UPDATE t SET data = 'c', version = 1 WHERE id = 1$$, '40001', 'row of table "t" was changed since it was read');
+SELECT throws_ok($$UPDATE t SET data = 'c', version = 3 WHERE id = 1$$, '40001', NULL, 'nor a higher one');
+SELECT throws_ok($$UPDATE t SET version = version + 1 WHERE id = 1$$, '40001', NULL, 'the count is the trigger''s');
+UPDATE t SET data = data || 'c';
+SELECT is((data, version)::text, '(bc,3)', 'an update that reads for itself') FROM t;
+INSERT INTO t VALUES (1, 'x', 3) ON CONFLICT (id) DO UPDATE SET data = excluded.data, version = excluded.version;
+SELECT is((data, version)::text, '(x,4)', 'ON CONFLICT DO UPDATE') FROM t;
+SELECT throws_ok($$INSERT INTO t VALUES (1, 'y', 3) ON CONFLICT (id) DO UPDATE SET data = excluded.data, version = excluded.version$$,
+	'40001', NULL, 'and with an old version');
+SELECT throws_ok($$UPDATE t SET version = NULL$$, '22004', 'version "version" of a row of table "t" is null');
+
+CREATE TABLE small (v smallint, w int, x bigint, "Größe" bigint DEFAULT 1, n numeric, g int GENERATED ALWAYS AS (w) STORED, gone int);
+ALTER TABLE small DROP COLUMN gone;
+INSERT INTO small VALUES (32766, 2147483646, 9223372036854775806);
+CREATE FUNCTION with_guard(call text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+	EXECUTE 'CREATE TRIGGER guard BEFORE UPDATE ON small FOR EACH ROW EXECUTE FUNCTION ' || call;
+	UPDATE small SET n = 1;
+	UPDATE small SET n = 2;
+	RETURN 'none';
+EXCEPTION WHEN OTHERS THEN
+	RETURN SQLSTATE || ' ' || SQLERRM;
+END $$;
+SELECT is(with_guard($$version_guard('v')$$), '22003 version "v" is out of range', 'smallint');
+SELECT is(with_guard($$version_guard('w')$$), '22003 version "w" is out of range', 'integer');
+SELECT is(with_guard($$version_guard('x')$$), '22003 version "x" is out of range', 'bigint');
+SELECT is((v, w, x)::text, '(32766,2147483646,9223372036854775806)', 'nothing changed') FROM small;
+SELECT is(with_guard($$version_guard('Größe')$$), 'none', 'another name');
+SELECT is("Größe", 3::bigint, 'counted') FROM small;
+DROP TRIGGER guard ON small;
+
+-- --- a guard: wrong use ---
+
+SELECT is(with_guard('version_guard()'), '42703 column "version" of table "small" does not exist', 'no such column');
+SELECT is(with_guard($$version_guard('gone')$$), '42703 column "gone" of table "small" does not exist', 'a dropped one');
+SELECT is(with_guard($$version_guard('xmin')$$), '42703 column "xmin" of table "small" does not exist', 'the system''s');
+SELECT is(with_guard($$version_guard('')$$), '42703 column "" of table "small" does not exist', 'an empty name');
+SELECT is(with_guard($$version_guard('n')$$), '42804 column "n" of table "small" cannot be a version', 'another type');
+SELECT is(with_guard($$version_guard('g')$$), '428C9 column "g" of table "small" cannot be a version', 'a generated one');
+SELECT is(with_guard($$version_guard('v', 'w')$$), '22023 trigger "guard" must call version_guard with at most one argument, the name of a column', 'two');
+SELECT throws_ok('SELECT version_guard()', '39P01', 'function "version_guard" was not called by trigger manager');
+CREATE FUNCTION wrong_guard(event text, statement text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+	EXECUTE format('CREATE TRIGGER wrong %s EXECUTE FUNCTION version_guard()', event);
+	EXECUTE statement;
+	RETURN 'none';
+EXCEPTION WHEN OTHERS THEN
+	RETURN SQLSTATE;
+END $$;
+SELECT is(wrong_guard(event, statement), '39P01', event)
+FROM (VALUES ('AFTER UPDATE ON t FOR EACH ROW', 'UPDATE t SET data = data'), ('BEFORE UPDATE ON t FOR EACH STATEMENT', 'UPDATE t SET data = data'),
+	('BEFORE INSERT ON t FOR EACH ROW', 'INSERT INTO t VALUES (2)'), ('BEFORE DELETE ON t FOR EACH ROW', 'DELETE FROM t'),
+	('BEFORE TRUNCATE ON t FOR EACH STATEMENT', 'TRUNCATE t')) e(event, statement);
+
+-- --- partitions, whose columns are numbered differently ---
+
+CREATE TABLE parted (id int, part int, version bigint NOT NULL DEFAULT 1) PARTITION BY LIST (part);
+CREATE TABLE part1 PARTITION OF parted FOR VALUES IN (1);
+CREATE TABLE part2 (version bigint NOT NULL DEFAULT 1, gone int, part int, id int);
+ALTER TABLE part2 DROP COLUMN gone;
+ALTER TABLE parted ATTACH PARTITION part2 FOR VALUES IN (2);
+CREATE TRIGGER guard BEFORE UPDATE ON parted FOR EACH ROW EXECUTE FUNCTION version_guard('version');
+INSERT INTO parted VALUES (1, 1), (2, 2);
+UPDATE parted SET version = 1, id = id + 10;
+SELECT is(array_agg((id, version)::text ORDER BY id), '{"(11,2)","(12,2)"}', 'in each') FROM parted;
+UPDATE parted SET part = 3 - part, version = 2;
+SELECT is(array_agg((id, part, version)::text ORDER BY id), '{"(11,2,3)","(12,1,3)"}', 'moved to another one') FROM parted;
+SELECT throws_ok('UPDATE parted SET part = 3 - part, version = 2', '40001', 'row of table "part1" was changed since it was read');
+
+-- --- read only ---
+
+COMMIT;
+BEGIN READ ONLY;
+SELECT state_of($$SELECT compare_and_set('a', 5, 'x')$$) AS ro \gset
+SELECT version AS ro_version FROM read_versioned('a') \gset
+COMMIT;
+
+-- --- a hostile search_path ---
+
+CREATE ROLE trapper;
+CREATE SCHEMA trap AUTHORIZATION trapper;
+GRANT USAGE ON SCHEMA public TO trapper;
+SET ROLE trapper;
+CREATE FUNCTION trap.sprung(text, text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'trap'; END $$;
+CREATE FUNCTION trap.sprung(bigint, bigint) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'trap'; END $$;
+CREATE FUNCTION trap.sprung2(bigint, integer) RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'trap'; END $$;
+CREATE OPERATOR trap.= (LEFTARG = text, RIGHTARG = text, FUNCTION = trap.sprung);
+CREATE OPERATOR trap.= (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = trap.sprung);
+CREATE OPERATOR trap.+ (LEFTARG = bigint, RIGHTARG = integer, FUNCTION = trap.sprung2);
+CREATE TABLE trap.versioned (fake int);
+RESET ROLE;
+SET search_path = trap, pg_temp, pg_catalog, public;
+CREATE TEMP TABLE versioned (fake int);
+SELECT public.compare_and_set('trap', 0, 'x') AS trap1 \gset
+SELECT public.compare_and_set('trap', 1, 'y') AS trap2 \gset
+SELECT value AS trap3 FROM public.read_versioned('trap') \gset
+RESET search_path;
+
+BEGIN;
+SELECT is(:'ro'::text, '25006 cannot execute compare_and_set() in a read-only transaction', 'not in a READ ONLY transaction');
+SELECT is(:'ro_version'::text, '5', 'which may read');
+SELECT is(:'trap1'::text, '1', 'a hostile search_path: created');
+SELECT is(:'trap2'::text, '2', 'set');
+SELECT is(:'trap3'::text, 'y', 'read');
+SELECT * FROM finish();
+ROLLBACK;

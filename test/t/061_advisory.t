@@ -1,0 +1,163 @@
+# Advisory locks by name: how a wait ends, what a prepared transaction keeps, a standby, no shared_preload_libraries.
+use strict;
+use warnings;
+use IPC::Run ();
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $node = new_node('main', init => [ allows_streaming => 1 ], conf => "autovacuum = off\n");
+my $dir = PostgreSQL::Test::Utils::tempdir();
+my ($holder, $s) = map { session($node) } 1 .. 2;
+my $mine = q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()};
+
+sub wait_for_lock_wait
+{
+	my ($pid) = @_;
+	return wait_for_sql($node, "SELECT wait_event_type || wait_event FROM pg_stat_activity WHERE pid = $pid", 'Lockadvisory');
+}
+
+subtest 'how a wait ends' => sub {
+	$holder->query(q{SELECT advisory_acquire('x')});
+	foreach my $scope ('session', 'transaction')
+	{
+		my $start = time;
+		is($s->query("SELECT advisory_acquire('x', '300 ms', scope => '$scope')"), 'f', "$scope: false");
+		cmp_ok(time - $start, '>=', 0.3, 'after the wait');
+		is($s->error, '', 'without an error');
+		is($s->query('SHOW lock_timeout'), '0', 'the setting is the caller\'s');
+		is($s->query("BEGIN; SAVEPOINT a; SELECT advisory_acquire('x', '1 us', scope => '$scope'); SELECT 1; COMMIT"), "f\n1", 'a transaction goes on');
+
+		$s->query("SET lock_timeout = '100 ms'");
+		foreach my $wait ('NULL', q{'1 h'}, q{'100 days'})
+		{
+			$s->query("SELECT advisory_acquire('x', $wait, scope => '$scope')");
+			like($s->error, qr/ERROR:  55P03: canceling statement due to lock timeout/, "a lower lock_timeout ends a wait of $wait");
+		}
+		is($s->query("SELECT advisory_acquire('x', '50 ms', scope => '$scope')"), 'f', 'a higher one does not');
+		is($s->query('SHOW lock_timeout'), '100ms', 'and stays');
+		$s->query("SET lock_timeout = 0; SET statement_timeout = '100 ms'");
+		$s->query("SELECT advisory_acquire('x', '1 h', scope => '$scope')");
+		like($s->error, qr/ERROR:  57014: canceling statement due to statement timeout/, 'statement_timeout');
+		$s->query('SET statement_timeout = 0');
+		$s->async("SELECT advisory_acquire('x', '1 h', scope => '$scope')");
+		wait_for_lock_wait($s->pid);
+		$node->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $s->pid . ')');
+		$s->wait;
+		like($s->error, qr/ERROR:  57014: canceling statement due to user request/, 'a cancel');
+		is($s->query($mine), 0, 'nothing is left');
+	}
+	my $gone = session($node);
+	$gone->async(q{SELECT advisory_acquire('x', '1 h')});
+	wait_for_lock_wait($gone->pid);
+	$node->safe_psql('postgres', 'SELECT pg_terminate_backend(' . $gone->pid . ')');
+	is($gone->wait, undef, 'terminated');
+	wait_for_sql($node, 'SELECT count(*) FROM pg_locks WHERE NOT granted', 0);
+	$holder->kill;
+	is($s->query(q{SELECT advisory_acquire('x', '60 s')}), 't', 'a connection that ends hands on');
+	is($s->query(q{SELECT advisory_release('x')}), 't', 'released');
+	$holder = session($node);
+};
+
+# A limit that is over, or a cancel, in the moment of the grant: no error that was not asked for, and no lock that
+# nobody knows of.
+subtest 'the grant meets the end of the wait' => sub {
+	append_to_file("$dir/limit.sql", <<'SQL');
+\set us random(200, 1500)
+SELECT advisory_acquire('race', '1 ms', scope => 'session')::int AS got \gset
+\if :got
+SELECT pg_sleep(:us / 1e6);
+SELECT 1 / advisory_release('race')::int;
+\endif
+BEGIN;
+SELECT advisory_acquire('race', '1 ms', scope => 'transaction')::int AS got \gset
+\if :got
+SELECT pg_sleep(:us / 1e6);
+\endif
+COMMIT;
+SQL
+	my ($out, $err) = run_command([ 'pgbench', '-n', '-c', 4, '-j', 2, '-t', 1500, '-f', "$dir/limit.sql", $node->connstr('postgres') ]);
+	like($out, qr/actually processed: 6000\/6000/, 'a limit never becomes an error') or diag($err);
+
+	# others hold the lock for about as long as this one waits before it is cancelled
+	append_to_file("$dir/holder.sql", <<'SQL');
+SELECT advisory_acquire('race');
+SELECT pg_sleep(0.0018);
+SELECT 1 / advisory_release('race')::int;
+SQL
+	my $load = IPC::Run::start([ 'pgbench', '-n', '-c', 1, '-T', 60, '-f', "$dir/holder.sql", $node->connstr('postgres') ], '>', \my $load_out, '2>', \my $load_err);
+	wait_for_sql($node, q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'}, 1);
+	my ($cancelled, $left) = (0, 0);
+	my $script = join '', map {
+		my $ms = 1 + $_ % 3;
+		<<"SQL" } 1 .. 600;
+SET statement_timeout = '$ms ms';
+SELECT 'acquired' FROM (SELECT advisory_acquire('race') OFFSET 0) a;
+\\if :ERROR
+\\set mine 'cancelled '
+\\else
+\\set mine 'held '
+\\endif
+SET statement_timeout = 0;
+SELECT :'mine' || count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted;
+SELECT pg_advisory_unlock_all();
+SQL
+	my $answer = '';
+	$node->psql('postgres', $script, stdout => \$answer, stderr => \my $errors, on_error_stop => 0);
+	$cancelled = () = $answer =~ /^cancelled 0$/mg;
+	$left = () = $answer =~ /^cancelled 1$/mg;
+	cmp_ok($cancelled, '>', 50, 'waits are cancelled');
+	cmp_ok(scalar(() = $answer =~ /^held 1$/mg), '>', 50, 'and granted');
+	is($left, 0, 'a cancel leaves no lock behind');
+	$load->signal('TERM');
+	$load->finish;
+};
+
+subtest 'PREPARE TRANSACTION' => sub {
+	$s->query(q{BEGIN; SELECT advisory_acquire('p', scope => 'transaction'); PREPARE TRANSACTION 'p'});
+	is($s->error, '', 'prepared with a lock of the transaction');
+	is($holder->query(q{SELECT advisory_acquire('p', '0')}), 'f', 'which it keeps');
+	$node->restart;
+	($holder, $s) = map { session($node) } 1 .. 2;
+	is($holder->query(q{SELECT advisory_acquire('p', '0')}), 'f', 'also through a restart');
+	$s->query(q{COMMIT PREPARED 'p'});
+	is($holder->query(q{SELECT advisory_acquire('p', '0')}), 't', 'to its end');
+	is($holder->query(q{SELECT advisory_release('p')}), 't', 'released');
+	$s->query(q{SELECT advisory_acquire('q'); BEGIN; SELECT 1; PREPARE TRANSACTION 'q'});
+	is($s->error, '', 'prepared beside a lock of the session');
+	is($holder->query(q{SELECT advisory_acquire('q', '0')}), 'f', 'which stays with the session');
+	$s->query(q{ROLLBACK PREPARED 'q'; SELECT advisory_acquire('r'); BEGIN; SELECT advisory_acquire('r', scope => 'transaction'); PREPARE TRANSACTION 'r'});
+	like($s->error, qr/ERROR:  0A000: cannot PREPARE while holding both session-level and transaction-level locks/, 'both: PostgreSQL\'s error');
+	$_->quit foreach $holder, $s;
+};
+
+subtest 'a standby' => sub {
+	$node->backup('base');
+	my $standby = PostgreSQL::Test::Cluster->new('standby');
+	$standby->init_from_backup($node, 'base', has_streaming => 1);
+	$standby->start;
+	my ($one, $two) = map { session($standby) } 1 .. 2;
+	is($one->query(q{SELECT advisory_acquire('x')}), 't', 'acquired');
+	is($two->query(q{SELECT advisory_acquire('x', '0')}), 'f', 'excludes');
+	is($two->query(q{SELECT advisory_acquire('x', '50 ms', scope => 'transaction')}), 'f', 'waits');
+	is($node->safe_psql('postgres', q{SELECT advisory_acquire('x', '0')}), 't', 'each server has its own');
+	is($one->query(q{SELECT advisory_release('x')}), 't', 'released');
+	is($two->query(q{SELECT advisory_acquire('x', '0', true)}), 't', 'free');
+	$_->quit foreach $one, $two;
+	$standby->stop;
+};
+
+subtest 'not preloaded' => sub {
+	$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
+	$node->restart;
+	my ($one, $two) = map { session($node) } 1 .. 2;
+	is($one->query(q{SELECT advisory_acquire('x')}), 't', 'acquired');
+	is($two->query(q{SELECT advisory_acquire('x', '10 ms')}), 'f', 'excludes');
+	is($one->query(q{DISCARD ALL}), '', 'DISCARD ALL');
+	is($two->query(q{SELECT advisory_acquire('x', '60 s')}), 't', 'releases');
+	$_->quit foreach $one, $two;
+};
+
+$node->stop;
+done_testing();
