@@ -4,6 +4,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "commands/trigger.h"
 #include "miscadmin.h"
 #include "utils/rel.h"
@@ -12,6 +13,7 @@
 #include "le_compat.h"
 #include "le_fence.h"
 #include "le_request.h"
+#include "le_snapshot.h"
 #include "le_sql.h"
 
 LE_FUNCTION(le_fence_lock);
@@ -38,6 +40,11 @@ le_fence(FunctionCallInfo fcinfo, LeKind ns)
 
 	le_arg_holder(fcinfo, &cmd);
 	cmd.role = GetUserId();
+
+	if (!IsTransactionBlock() && le_call_is_bare(fcinfo))
+		ereport(WARNING, (errcode(ERRCODE_NO_ACTIVE_SQL_TRANSACTION),
+						  errmsg("a fence ends with its transaction, which is this statement alone"),
+						  errhint("Fence and write in one transaction block.")));
 
 	/* its TTL may have ended since: that takes nothing from this transaction */
 	if (le_fence_is_mine(cmd.ns, cmd.name, cmd.token))

@@ -11,7 +11,7 @@ SELECT plan(29);
 
 SELECT table_privs_are('lock_election', 'queue', 'public', ARRAY[]::text[]);
 SELECT is((SELECT vartype || ' ' || setting || ' ' || context || ' ' || enumvals::text FROM pg_settings WHERE name = 'lock_election.notify'),
-	'enum waiters sighup {waiters,elections,all,none}', 'the setting');
+	'enum all sighup {waiters,elections,all,none}', 'the setting');
 
 -- --- arguments ---
 

@@ -86,6 +86,18 @@ sub sleeper
 	nothing_left($node);
 }
 
+# --- outside of a transaction block ---
+
+{
+	my $token = acquire($a, 'x', '1 h');
+
+	$a->query("SELECT fence_lock('x', $token)");
+	like($a->error, qr/WARNING:  25P01: a fence ends with its transaction/, 'a fence of one statement protects nothing, and that is said');
+	$a->query("DO \$\$ BEGIN PERFORM fence_lock('x', $token); END \$\$");
+	is($a->error, '', 'a function may go on to write');
+	$a->query("SELECT release_lock('x', $token)");
+}
+
 # --- the TTL ends while fenced ---
 
 {
@@ -414,7 +426,7 @@ foreach my $how (
 	is($b->query("SELECT release_lock('meanwhile') AND release_lock('long')"), 't', 'and released');
 	lapsed('short', $short);
 	$c->query('COMMIT');
-	is($a->query("SELECT fence_lock('$name', $token)") . $a->error, '', 'and there is room for fences');
+	is($a->query("BEGIN; SELECT fence_lock('$name', $token); COMMIT") . $a->error, '', 'and there is room for fences');
 	is(one(q{SELECT count(*) FROM pg_locks WHERE locktype = 'userlock'}), '0', 'no fence is left');
 	$a->query("SELECT revoke_lease($lease)");
 	nothing_left($node);
