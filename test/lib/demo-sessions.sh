@@ -133,6 +133,21 @@ wait "${pid[C]}" 2>/dev/null || true
 await A
 ask A "SELECT release_lock('invoices', $answer);"
 
+say "Two replicas campaign; the leader falls silent, the other one leads when its time is over, and a late write is refused."
+psql -XAtqc 'CREATE TABLE work (term bigint, done text);' \
+	-c "CREATE TRIGGER leader_only BEFORE INSERT ON work FOR EACH ROW EXECUTE FUNCTION fence_guard('scheduler', 'election')"
+ask A "SELECT campaign('scheduler', 'replica A', ttl => '2 s');"
+term=$answer
+send B "SELECT campaign('scheduler', 'replica B', ttl => '30 s');"
+until_waiting 1
+ask A "BEGIN; SELECT fence_leader('scheduler', $term); INSERT INTO work VALUES ($term, 'in time'); COMMIT; SELECT * FROM work;"
+await B
+next=$answer
+ask A "BEGIN; SELECT fence_leader('scheduler', $term); INSERT INTO work VALUES ($term, 'late'); COMMIT;"
+show "SELECT candidate, term FROM current_leader('scheduler');"
+show "SELECT how, candidate, term, changed_at FROM election_history('scheduler');"
+ask B "SELECT resign('scheduler', $next);"
+
 say "Nobody holds anything."
 show "SELECT name, mode, token, time_left, waiters FROM lock_election.locks;"
 
