@@ -172,11 +172,33 @@ le_packages()
 	done
 	[ ${#missing[@]} -gt 0 ] || return 0
 	le_apt_update
-	le_say "installing: ${missing[*]}"
+	le_apt_install "${missing[@]}" || { tail -n 30 "$LE_TMP/apt.log" >&2; le_die "apt-get install failed"; }
+}
+
+le_apt_install()
+{
+	local rc=0
+	le_say "installing: $*"
 	le_apt_files_create
-	le_as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 install -qq -y --no-install-recommends "${missing[@]}" \
-		>"$LE_TMP/apt.log" 2>&1 </dev/null || { tail -n 30 "$LE_TMP/apt.log" >&2; le_die "apt-get install failed"; }
+	le_as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 install -qq -y --no-install-recommends "$@" \
+		>"$LE_TMP/apt.log" 2>&1 </dev/null || rc=$?
 	le_apt_files_remove
+	return $rc
+}
+
+# What some tests need, and are skipped without: the rest is worth running all the same.
+le_extra_packages()
+{
+	local p
+	for p in "$@"; do
+		le_installed "$p" && continue
+		le_apt_update
+		if apt-get install -s -qq --no-install-recommends "$p" >/dev/null 2>&1; then
+			le_apt_install "$p" || le_say "$p cannot be installed"
+		else
+			le_say "$p is not available here"
+		fi
+	done
 }
 
 # --- a private PostgreSQL -------------------------------------------------------------------------------------------

@@ -6,6 +6,13 @@
 . "$(dirname "$0")/common.sh"
 
 le_prepare core-tests
+
+# The drivers of examples/.  Where Node.js is not Debian's, its driver comes from npm.
+le_extra_packages python3-psycopg nodejs node-pg
+if ! NODE_PATH=/usr/share/nodejs:/usr/lib/nodejs node -e 'require("pg")' 2>/dev/null && command -v npm >/dev/null; then
+	npm install --silent --no-fund --no-audit --prefix "$LE_TMP/npm" pg >"$LE_TMP/npm.log" 2>&1 || le_say "npm cannot install pg"
+	LE_ENV+=(NODE_PATH="$LE_TMP/npm/node_modules")
+fi
 shopt -s nullglob
 if [ -z "${TESTS:-}" ]; then
 	TESTS=$(echo test/unit/*.c test/t/*.t test/pgtap/*.sql)
