@@ -32,7 +32,7 @@ put_item(Page *page, const LeLock *lock, const LeEntry *entry, uint32 position)
 	memset(item, 0, sizeof(*item));
 	item->token = entry->token;
 	item->lease = le_entry_named_lease(entry) ? entry->lease->id : 0;
-	item->ago = page->now - (position ? entry->since : entry->acquired_at);
+	item->since = le_wall(page->now) + (position ? entry->since : entry->acquired_at) - page->now;
 	item->time_left = entry->lapsed ? 0 : le_entry_time_left(entry, page->now);
 	item->session = entry->session;
 	item->role = entry->role;
@@ -179,7 +179,7 @@ le_look_put_leader(const LeCore *core, const LeCommand *cmd, LeRequestSlot *slot
 	Assert(cmd->name.len + leader->value_len <= sizeof(slot->payload));
 	memcpy(slot->payload + cmd->name.len, leader->value, leader->value_len);
 	slot->payload_len = leader->value_len;
-	reply->count = now - leader->acquired_at;
+	reply->count = le_wall(now) + leader->acquired_at - now;
 }
 
 /* --- leases --- */

@@ -13,7 +13,7 @@ typedef struct LeLookItem
 {
 	int64 token;
 	int64 lease;
-	LeTime ago; /* since it acquired, or began to wait */
+	TimestampTz since; /* it acquired, or began to wait */
 	LeTime time_left;
 	uint64 session;
 	Oid role;
@@ -57,7 +57,7 @@ extern uint32 le_look_fill(const LeCore *core, const LeCommand *cmd, LeLookCurso
 
 /*
  * Who leads an election: a CHECK of his term, and so answered with its batch.
- * The reply's count tells for how long he has been the leader; his text, as it
+ * The reply's count tells since when (TimestampTz) he leads; his text, as it
  * is at that moment, follows the election's name in the payload, from where the
  * request can be read again.
  */

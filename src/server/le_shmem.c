@@ -139,6 +139,24 @@ le_clock(void)
 	return (LeTime) ts.tv_sec * LE_SECOND + ts.tv_nsec / 1000;
 }
 
+/* More than what a busy machine puts between two looks at the clock. */
+#define WALL_STEP (1 * LE_SECOND)
+
+/*
+ * Both clocks are slewed alike, so they keep their distance until the time of
+ * day is set.
+ */
+TimestampTz
+le_wall(LeTime now)
+{
+	static int64 distance = 0;
+	int64 measured = GetCurrentTimestamp() - now;
+
+	if (distance == 0 || measured - distance > WALL_STEP || distance - measured > WALL_STEP)
+		distance = measured;
+	return now + distance;
+}
+
 void
 le_wake(int proc)
 {

@@ -246,6 +246,12 @@ extern void le_shmem_init_hooks(void);
 /* Monotonic clock, microseconds. */
 extern LeTime le_clock(void);
 
+/*
+ * In the manager: the time of day at this moment of its clock.  What is asked
+ * for twice is answered alike, unless somebody has set the time of day.
+ */
+extern TimestampTz le_wall(LeTime now);
+
 /* Wake a process by its proc number; -1: nobody. */
 extern void le_wake(int proc);
 extern void le_wake_launcher(void);

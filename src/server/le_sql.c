@@ -41,11 +41,12 @@ raise_lost(const LeCommand *cmd)
 							   (int) cmd->name.len, cmd->name.data),
 						errdetail("Its lease ended, or an administrator ended it.")));
 	if (cmd->kind == LE_CMD_AWAIT)
-		ereport(ERROR, (errcode(ERRCODE_LE_LOST),
-						errmsg("%s " INT64_FORMAT " neither holds %s \"%.*s\" nor waits for it any more",
-							   le_token_word(cmd->ns), cmd->token, le_kind_word(cmd->ns), (int) cmd->name.len,
-							   cmd->name.data),
-						errdetail("Its TTL or lease ended, or it was released.")));
+		ereport(ERROR,
+				(errcode(ERRCODE_LE_LOST),
+				 errmsg("%s " INT64_FORMAT " neither holds %s \"%.*s\" nor waits for it any more",
+						le_token_word(cmd->ns), cmd->token, le_kind_word(cmd->ns), (int) cmd->name.len,
+						cmd->name.data),
+				 errdetail("Its TTL or lease ended, it was released, or its transaction was rolled back.")));
 	ereport(ERROR, (errcode(ERRCODE_LE_LOST),
 					errmsg("%s \"%.*s\" is no longer held by %s " INT64_FORMAT, le_kind_word(cmd->ns),
 						   (int) cmd->name.len, cmd->name.data, le_token_word(cmd->ns), cmd->token)));
@@ -147,7 +148,9 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 		case LE_QUEUED:
 			ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 							errmsg("%s " INT64_FORMAT " is still in the queue of \"%.*s\"",
-								   le_token_word(cmd->ns), cmd->token, (int) cmd->name.len, cmd->name.data)));
+								   le_token_word(cmd->ns), cmd->token, (int) cmd->name.len, cmd->name.data),
+							errhint("Each call of %s() renews its place, and tells when it is granted.",
+									cmd->ns == LE_KIND_ELECTION ? "await_leadership" : "await_lock")));
 			return;
 		case LE_DENIED:
 			if (cmd->kind == LE_CMD_ACQUIRE)

@@ -171,7 +171,7 @@ put_live_leader(ReturnSetInfo *rsinfo, LeText election)
 		if (reply.status != LE_OK)
 			return;
 		candidate.data = pnstrdup(page + election.len, candidate.len);
-		elected_at = GetCurrentTimestamp() - reply.count;
+		elected_at = (TimestampTz) reply.count;
 	} while (!le_durable_in_time(&reply)); /* his time was over meanwhile: the next */
 	put_leader(rsinfo, candidate, reply.token, elected_at, reply.valid_for);
 }

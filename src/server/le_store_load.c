@@ -261,7 +261,7 @@ load_holds(const Loader *loader)
 int64
 le_store_load(LeCore *core, const LeLoadHooks *hooks, LeTime now)
 {
-	Loader loader = {core, hooks, {now, GetCurrentTimestamp()}};
+	Loader loader = {core, hooks, {now, le_wall(now)}};
 	Relation rel = table_open(le_store_tables.slot_oid, RowExclusiveLock);
 	TupleTableSlot *tuple;
 	TableScanDesc scan;

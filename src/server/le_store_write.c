@@ -404,7 +404,7 @@ write_slot(LeSlot *slot, const Clock *clock)
 int
 le_store_write(LeCore *core, LeTime now)
 {
-	Clock clock = {now, GetCurrentTimestamp()};
+	Clock clock = {now, le_wall(now)};
 	int rows = 0;
 
 	Assert(store.slot != NULL);

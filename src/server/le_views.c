@@ -121,7 +121,7 @@ put_live(void *arg, const LeLookItem *item)
 	set(&row, LOOK_MODE, mode_datum(item->mode));
 	set(&row, LOOK_ROLE, ObjectIdGetDatum(item->role));
 	set(&row, LOOK_HOLDS, Int32GetDatum(item->holds));
-	set(&row, LOOK_SINCE, TimestampTzGetDatum(GetCurrentTimestamp() - item->ago));
+	set(&row, LOOK_SINCE, TimestampTzGetDatum(item->since));
 	if (item->time_left != LE_NEVER)
 		set(&row, LOOK_TIME_LEFT, le_interval_datum(item->time_left));
 	set(&row, LOOK_WAITERS, Int64GetDatum(item->waiters));

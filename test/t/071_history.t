@@ -68,6 +68,8 @@ subtest 'every change' => sub {
 	$s->kill;
 	wait_for_sql($node, q{SELECT count(*) = 0 FROM lock_election.elections});
 	is(story('e', $before), 'elected c, undone c, elected d, revoked d, elected f, forced f, elected g, disconnected g', 'however a term ends');
+	is(one(q{SELECT count(*) FROM (SELECT FROM election_history('e') GROUP BY term HAVING count(DISTINCT elected_at) > 1 OR min(changed_at) <> min(elected_at)) AS t}),
+		'0', 'a term has one beginning');
 	is(story('f'), '', 'of this election alone');
 	one(q{CREATE ROLE reader LOGIN});
 	is($node->safe_psql('postgres', q{SELECT count(*) FROM election_history('e')}, extra_params => [ '-U', 'reader' ]), '13', 'for everyone');
@@ -139,6 +141,8 @@ subtest 'a manager, a server, a batch that ends' => sub {
 	$bound->query(q{SELECT campaign('bound', 'b', NULL)});
 	kill_manager('TERM');
 	is(story('kept') . ', ' . story('bound'), 'elected k, elected b', 'a manager that restarts changes nothing');
+	is(one(q{SELECT (SELECT elected_at FROM current_leader('kept')) = elected_at AND elected_at = (SELECT elected_at FROM lock_election.elections WHERE election = 'kept') FROM election_history('kept')}),
+		't', 'who leads since when is told alike by all');
 	$node->stop('immediate');
 	$bound->kill;
 	$node->start;
