@@ -170,13 +170,37 @@ le_packages()
 		gcc libc6-dev make perl libipc-run-perl iproute2 util-linux; do
 		le_installed "$p" || missing+=("$p")
 	done
-	[ ${#missing[@]} -gt 0 ] || return 0
+	[ ${#missing[@]} = 0 ] || le_install "${missing[@]}" || le_die "apt-get install failed"
+}
+
+le_install()
+{
+	local rc=0
 	le_apt_update
-	le_say "installing: ${missing[*]}"
+	le_say "installing: $*"
 	le_apt_files_create
-	le_as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 install -qq -y --no-install-recommends "${missing[@]}" \
-		>"$LE_TMP/apt.log" 2>&1 </dev/null || { tail -n 30 "$LE_TMP/apt.log" >&2; le_die "apt-get install failed"; }
+	le_as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 install -qq -y --no-install-recommends "$@" \
+		>"$LE_TMP/apt.log" 2>&1 </dev/null || { rc=$?; tail -n 30 "$LE_TMP/apt.log" >&2; }
 	le_apt_files_remove
+	return $rc
+}
+
+# The drivers of the examples, as far as they can be had: where one is missing, its test says so.
+le_drivers()
+{
+	local missing=()
+	/usr/bin/python3 -c 'import psycopg' 2>/dev/null || missing+=(python3-psycopg)
+	if ! node -e 'require("pg")' 2>/dev/null; then
+		# a node that is not Debian's does not go with Debian's packages
+		if command -v npm >/dev/null; then
+			le_say "npm: pg"
+			le_wait npm install --silent --no-audit --no-fund --ignore-scripts --cache "$LE_TMP/npm-cache" --prefix "$LE_TMP/npm" pg@8 || true
+			LE_ENV+=(NODE_PATH="$LE_TMP/npm/node_modules")
+		else
+			missing+=(node-pg)
+		fi
+	fi
+	[ ${#missing[@]} = 0 ] || { [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; } || le_install "${missing[@]}" || true
 }
 
 # --- a private PostgreSQL -------------------------------------------------------------------------------------------

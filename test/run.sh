@@ -10,6 +10,7 @@ shopt -s nullglob
 if [ -z "${TESTS:-}" ]; then
 	TESTS=$(echo test/unit/*.c test/t/*.t test/pgtap/*.sql)
 fi
+case $TESTS in *_examples.t*) le_drivers ;; esac
 
 # Where the kernel allows it, the tests get a network of their own and the right to change it: one of them needs a host
 # that falls silent.
