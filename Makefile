@@ -106,7 +106,7 @@ unit: $(UNIT_PROGS)
 sim: build/sim
 	build/sim --seed $(SEED) --steps $(STEPS)
 
-FORMATTED = $(sort $(wildcard src/*/*.[ch] test/sim/*.[ch] test/unit/*.[ch]))
+FORMATTED = $(sort $(wildcard src/*/*.[ch] test/sim/*.[ch] test/unit/*.[ch] examples/*.c))
 format:
 	clang-format -i $(FORMATTED)
 format-check:

@@ -7,15 +7,19 @@
 
 le_prepare core-tests
 
-# The drivers of examples/.  Where Node.js is not Debian's, its driver comes from npm.
-le_extra_packages python3-psycopg nodejs node-pg
-if ! NODE_PATH=/usr/share/nodejs:/usr/lib/nodejs node -e 'require("pg")' 2>/dev/null && command -v npm >/dev/null; then
-	npm install --silent --no-fund --no-audit --prefix "$LE_TMP/npm" pg >"$LE_TMP/npm.log" 2>&1 || le_say "npm cannot install pg"
-	LE_ENV+=(NODE_PATH="$LE_TMP/npm/node_modules")
-fi
 shopt -s nullglob
 if [ -z "${TESTS:-}" ]; then
 	TESTS=$(echo test/unit/*.c test/t/*.t test/pgtap/*.sql)
+fi
+
+# The drivers of examples/.  Where Node.js is not Debian's, its driver comes from npm.
+if [[ $TESTS = *_examples.t* ]]; then
+	le_extra_packages python3-psycopg nodejs node-pg
+	if ! NODE_PATH=/usr/share/nodejs:/usr/lib/nodejs node -e 'require("pg")' 2>/dev/null && command -v npm >/dev/null; then
+		le_wait npm install --silent --no-fund --no-audit --ignore-scripts --cache "$LE_TMP/npm-cache" --prefix "$LE_TMP/npm" pg@8 \
+			>"$LE_TMP/npm.log" 2>&1 || le_say "npm cannot install pg"
+		LE_ENV+=(NODE_PATH="$LE_TMP/npm/node_modules")
+	fi
 fi
 
 # Where the kernel allows it, the tests get a network of their own and the right to change it: one of them needs a host

@@ -1,144 +1,231 @@
-# The workers in examples/, in each language whose driver is there: one leads, and when it dies, sleeps or leaves, the next
-# one does, and nobody works out of turn.
+# The examples, as their README starts them: one of several workers leads and works, whatever becomes of it the next takes
+# over, and nobody ever writes without leading. All languages at a time, each in a database of its own.
 use strict;
 use warnings;
-use IPC::Run ();
 use LeTest;
+use POSIX qw(WNOHANG);
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
 
-my $node = new_node('main', conf => "autovacuum = off\n");
-my $dir = PostgreSQL::Test::Utils::tempdir;
-my %env = (PGHOST => $node->host, PGPORT => $node->port, PGDATABASE => 'postgres', PGUSER => scalar getpwuid($<));
+use constant TTL => 3;
 
-sub one { return $node->safe_psql('postgres', $_[0]); }
+my $primary = new_node('primary', init => [ allows_streaming => 1 ]);
+$primary->backup('copy');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($primary, 'copy', has_streaming => 1);
+$standby->start;
 
-sub works { return system("$_[0] >'$dir/probe' 2>&1") == 0; }
+my $node = $primary;    # the one that is written to
+my %command = map { /pool\.(\w+)/ ? ($1 => $_) : () }
+  map { /^ {4}(.*pool\.\w+ a\b.*?|.* && .*?)\s*(?:#.*)?$/ && !/PGHOST|postgresql:/ ? $1 : () }
+  split /\n/, slurp_file('examples/README.md') =~ s/## After a failover.*//sr;
+my @pools = map { { language => $_, workers => {} } } sort keys %command;
+my %alive;
 
-# How to start a worker; undef: something is missing here.
-sub python
+END
 {
-	foreach my $python ('python3', '/usr/bin/python3')
+	my $rc = $?;
+	kill 'KILL', keys %alive;
+	$? = $rc;
+}
+
+sub sql { my ($pool, $query) = @_; return $node->safe_psql($pool->{language}, $query); }
+
+sub wait_sql
+{
+	my ($pool, $query, $expected) = @_;
+	return wait_for_sql($node, $query, $expected, dbname => $pool->{language});
+}
+
+sub leader
+{
+	my ($pool) = @_;
+	return split / /, sql($pool, q{SELECT candidate || ' ' || term FROM current_leader('pool')});
+}
+
+sub start_worker
+{
+	my ($pool, $name) = @_;
+	my $pid = fork // die "fork: $!";
+
+	$pool->{log} = "${PostgreSQL::Test::Utils::log_path}/080_examples_$pool->{language}.log";
+	if ($pid)
 	{
-		return [ $python, 'examples/worker.py' ] if works("$python -c 'import psycopg'");
+		$alive{$pid} = 1;
+		$pool->{workers}{$name} = $pid;
+		return;
+	}
+	my @args = $name;
+	open STDOUT, '>>', $pool->{log} or die "$pool->{log}: $!";
+	open STDERR, '>&', \*STDOUT or die "dup: $!";
+	@ENV{qw(PGHOST PGDATABASE PGTARGETSESSIONATTRS)} = ($primary->host . ',' . $primary->host, $pool->{language}, 'read-write');
+	$ENV{PGPORT} = $primary->port . ',' . $standby->port;
+	push @args, map { 'postgresql://' . getpwuid($>) . "\@localhost:$_/$pool->{language}?host=" . $primary->host } split /,/, $ENV{PGPORT}
+	  if $pool->{language} eq 'js';
+	exec split(/ /, $pool->{start}), @args or die "$pool->{start}: $!";
+}
+
+# The exit status of a worker, when it has ended.
+sub ended
+{
+	my ($pid) = @_;
+	my $status;
+
+	wait_until(sub { return waitpid($pid, WNOHANG) == $pid && defined($status = $?); }) or die "worker $pid does not end";
+	delete $alive{$pid};
+	return $status;
+}
+
+sub signal_leader
+{
+	my ($pool, $signal) = @_;
+	my ($name, $term) = leader($pool);
+
+	@$pool{qw(name term at)} = ($name, $term, time);
+	kill $signal, $pool->{workers}{$name} or die "kill: $!";
+	return;
+}
+
+# Another worker leads and works, not later than so many seconds after signal_leader.
+sub next_leads
+{
+	my ($pool, $seconds, $how) = @_;
+	wait_sql($pool, "SELECT count(*) > 0 FROM current_leader('pool') WHERE term > $pool->{term} AND candidate <> '$pool->{name}'");
+	my ($name, $term) = leader($pool);
+	wait_sql($pool, "SELECT count(*) > 0 FROM audit WHERE term = $term AND worker = '$name'");
+	is(sql($pool, "SELECT how FROM election_history('pool') WHERE term = $pool->{term} ORDER BY change DESC LIMIT 1"), $how, "$how");
+	my $late = sql($pool, "SELECT extract(epoch FROM elected_at) - $pool->{at} FROM election_history('pool') WHERE term = $term AND how = 'elected'");
+	cmp_ok($late, '<', $seconds, "the next leads and works, in time");
+	return;
+}
+
+# Runs the one for all pools, then the other, with a subtest for each.
+sub each_pool
+{
+	my ($test_name, $act, $check) = @_;
+	$act->($_) foreach @pools;
+	foreach my $pool (@pools)
+	{
+		subtest "$pool->{language}: $test_name" => sub { $check->($pool); };
 	}
 	return;
 }
 
-sub javascript
+# --- what can run here ---
+
+my %missing = (
+	sh => sub { return },
+	py => sub { return system("/usr/bin/python3 -c 'import psycopg' 2>&1") ? 'no psycopg for /usr/bin/python3' : undef },
+	js => sub { return system(q{node -e 'require("pg")' >&2}) ? 'no pg for node' : undef },
+	c => sub { return });
+
+is(join(' ', sort keys %command), 'c js py sh', 'the README has a line for each language');
+foreach my $pool (@pools)
 {
-	local $ENV{NODE_PATH} = join(':', grep { defined } $ENV{NODE_PATH}, '/usr/share/nodejs', '/usr/lib/nodejs');
-	return unless works(q{node -e "require('pg')"});
-	$env{NODE_PATH} = $ENV{NODE_PATH};
-	return [ 'node', 'examples/worker.js' ];
-}
-
-sub c
-{
-	my $config = $ENV{PG_CONFIG} // 'pg_config';
-	return unless works("cc -Wall -Wextra -Werror -o '$dir/worker' examples/worker.c -I\$($config --includedir) -L\$($config --libdir) -lpq");
-	return ["$dir/worker"];
-}
-
-sub start
-{
-	my ($name, $command) = @_;
-	my $out = '';
-	local @ENV{ keys %env } = values %env;
-	return { name => $name, out => \$out, run => IPC::Run::start([ @$command, $name ], '<', '/dev/null', '>&', \$out) };
-}
-
-sub pid { return $_[0]{run}{KIDS}[0]{PID}; }
-
-sub said
-{
-	my ($worker, $what) = @_;
-	return wait_until(sub { $worker->{run}->pump_nb if $worker->{run}->pumpable; return ${ $worker->{out} } =~ $what; }, 15);
-}
-
-sub leader { return one(q{SELECT candidate FROM current_leader('pool')}); }
-
-# Another one leads and has worked; returns it.
-sub next_leader
-{
-	my ($before, @workers) = @_;
-	my ($leader) = (undef);
-	wait_until(
-		sub {
-			my $name = leader();
-			($leader) = grep { $_->{name} eq $name } @workers;
-			return $leader && $name ne $before && one("SELECT count(*) > 2 FROM work WHERE worker = '$name' AND term = (SELECT max(term) FROM work)") eq 't';
-		},
-		20);
-	return $leader;
-}
-
-# Each piece of work is of the leader of its term, and terms only grow.
-sub is_in_turn
-{
-	my ($test_name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	is(one(q{SELECT count(*) FROM work AS w WHERE NOT EXISTS (SELECT FROM election_history('pool') AS h WHERE h.how = 'elected' AND h.term = w.term AND h.candidate = w.worker)
-		OR EXISTS (SELECT FROM work AS earlier WHERE earlier.number < w.number AND earlier.term > w.term)}), '0', $test_name);
-	is(one('SELECT count(*) - max(number) FROM work'), '0', 'and no number is missing');
-	return;
-}
-
-sub play
-{
-	my ($command) = @_;
-	my @workers = map { start($_, $command) } qw(A B C);
-	my $first = next_leader('', @workers);
-
-	ok($first, 'one of three leads') or return;
-	my $start = time;
-	kill 'KILL', pid($first);
-	my $second = next_leader($first->{name}, grep { $_ != $first } @workers);
-	ok($second, 'it is killed: another one leads') or return;
-	is(one(qq{SELECT how || ' ' || candidate FROM election_history('pool') WHERE how NOT IN ('elected', 'resigned')}), "expired $first->{name}", 'when its time is over');
-
-	# the deposed one wakes up and works on: its write is refused
-	kill 'STOP', pid($second);
-	my $third = next_leader($second->{name}, grep { $_ != $first && $_ != $second } @workers);
-	ok($third, 'it is stopped: the third one leads') or return;
-	kill 'CONT', pid($second);
-	ok(said($second, qr/LE001/), 'who wakes up learns that it is not the leader');
-	is(leader(), $third->{name}, 'and is not');
-
-	kill 'TERM', pid($third);
-	ok(said($third, qr/$third->{name} leaves/), 'asked to stop it leaves');
-	ok(next_leader($third->{name}, $second), 'and the one that had slept leads again');
-	is(one(qq{SELECT how FROM election_history('pool') WHERE candidate = '$third->{name}' ORDER BY change DESC LIMIT 1}), 'resigned', 'after a resignation');
-	is_in_turn('nobody has worked out of turn');
-
-	$node->restart;
-	my $done = one('SELECT max(number) FROM work');
-	ok(wait_until(sub { return one('SELECT max(number) FROM work') > $done; }, 20), 'after a restart of the server it works on');
-	is(leader(), $second->{name}, 'as the leader that it was');
-	kill 'TERM', pid($second);
-	ok(said($second, qr/$second->{name} leaves/), 'until it leaves');
-	is_in_turn('still nobody out of turn');
-	foreach my $worker (@workers)
+	my $why = $missing{ $pool->{language} }->();
+SKIP:
 	{
-		kill 'KILL', pid($worker);
-		eval { $worker->{run}->finish };
+		skip "$pool->{language}: $why", 1 if defined $why;
+		my ($prepare, $start) = $command{ $pool->{language} } =~ /^(?:(.*) && )?(.*) a$/;
+		is(defined $prepare ? system($prepare) : 0, 0, "$pool->{language}: $command{$pool->{language}}");
+		$pool->{start} = $start;
 	}
-	return;
 }
+@pools = grep { $_->{start} } @pools;
 
-my %languages = ('bash' => ['examples/worker.sh'], 'Python' => python(), 'JavaScript' => javascript(), 'C' => c());
-
-foreach my $language (sort keys %languages)
+foreach my $pool (@pools)
 {
-	subtest $language => sub {
-		plan skip_all => "no driver for $language" unless $languages{$language};
-		$node->safe_psql('postgres', 'DROP TABLE IF EXISTS work');
-		# the history of one language is not the other's
-		$node->safe_psql('postgres', 'DROP EXTENSION IF EXISTS lock_election CASCADE; CREATE EXTENSION lock_election');
-		$node->safe_psql('postgres', slurp_file('examples/pool.sql'));
-		play($languages{$language});
-	};
+	$primary->safe_psql('postgres', "CREATE DATABASE $pool->{language}");
+	sql($pool, q{CREATE EXTENSION lock_election});
+	sql($pool, slurp_file('examples/setup.sql'));
+	sql($pool, q{
+		CREATE TABLE audit (done bigint, term bigint, worker text, at timestamptz DEFAULT clock_timestamp());
+		CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS
+			'BEGIN INSERT INTO audit VALUES (new.done, new.term, new.worker); RETURN NULL; END';
+		CREATE TRIGGER audit AFTER UPDATE ON work FOR EACH ROW EXECUTE FUNCTION audit()});
 }
+
+# --- what becomes of a leader ---
+
+each_pool(
+	'three workers',
+	sub { start_worker($_[0], $_) foreach qw(a b c); },
+	sub {
+		my ($pool) = @_;
+		wait_sql($pool, q{SELECT count(*) = 1 FROM current_leader('pool')});
+		wait_sql($pool, q{SELECT count(*) = 2 FROM lock_election.waiters});
+		my ($name, $term) = leader($pool);
+		# for longer than its TTL
+		wait_sql($pool, q{SELECT max(at) - min(at) > '4 s' FROM audit});
+		is(sql($pool, 'SELECT DISTINCT worker, term FROM audit'), "$name|$term", 'one leads and works, and stays');
+		my (undef, undef, $err) = $node->psql($pool->{language}, 'UPDATE work SET done = 0');
+		like($err, qr/has not fenced election "pool"/, 'nobody else writes');
+	});
+
+each_pool(
+	'a leader that is killed',
+	sub { signal_leader($_[0], 'KILL'); },
+	sub {
+		my ($pool) = @_;
+		next_leads($pool, TTL + 2, 'expired');
+		is(ended($pool->{workers}{ $pool->{name} }) & 127, 9, 'it was killed');
+	});
+
+each_pool(
+	'a leader that is stopped, and goes on too late',
+	sub { signal_leader($_[0], 'STOP'); },
+	sub {
+		my ($pool) = @_;
+		next_leads($pool, 5 + 2, 'expired');    # it may be in a transaction: idle_in_transaction_session_timeout
+		my $before = length slurp_file($pool->{log});
+		kill 'CONT', $pool->{workers}{ $pool->{name} };
+		ok(wait_until(sub { substr(slurp_file($pool->{log}), $before) =~ /^$pool->{name}: (lost|no longer sure|connects again)/m; }), 'it notices');
+		wait_sql($pool, q{SELECT count(*) = 1 FROM lock_election.waiters});
+		pass('and campaigns again');
+	});
+
+each_pool(
+	'a leader that is told to stop',
+	sub { signal_leader($_[0], 'TERM'); },
+	sub {
+		my ($pool) = @_;
+		is(ended($pool->{workers}{ $pool->{name} }), 0, 'it ends in order');
+		next_leads($pool, 2, 'resigned');
+	});
+
+# --- the server ---
+
+start_worker($_, 'd') foreach @pools;
+wait_sql($_, q{SELECT count(*) = 1 FROM lock_election.waiters}) foreach @pools;
+$primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
+$primary->stop('immediate');
+$standby->promote;
+$node = $standby;
+each_pool(
+	'a failover',
+	sub { $_[0]{done} = sql($_[0], 'SELECT done FROM work'); },
+	sub {
+		my ($pool) = @_;
+		ok(wait_sql($pool, "SELECT done > $pool->{done} + 2 FROM work"), 'the work goes on');
+		wait_sql($pool, q{SELECT count(*) = 1 FROM lock_election.waiters});
+		is((leader($pool))[1], sql($pool, 'SELECT term FROM work'), 'by one leader');
+	});
+
+each_pool(
+	'the end',
+	sub { kill 'TERM', grep { $alive{$_} } values %{ $_[0]{workers} }; },
+	sub {
+		my ($pool) = @_;
+		is(join(' ', map { ended($_) } grep { $alive{$_} } values %{ $pool->{workers} }), '0 0', 'all end in order');
+		nothing_left($node, 'and nothing is left', dbname => $pool->{language});
+		is(sql($pool, 'SELECT count(*) = max(done) AND count(DISTINCT done) = max(done) FROM audit'), 't', 'no write is lost');
+		is(sql($pool, 'SELECT count(*) FROM (SELECT term < lag(term) OVER (ORDER BY done) AS back FROM audit) AS a WHERE back'), '0', 'terms only grow');
+		is( sql($pool, q{
+				SELECT * FROM audit AS a WHERE NOT EXISTS (SELECT FROM election_history('pool') AS h JOIN election_history('pool') AS e
+					ON h.how = 'elected' AND e.ended_at IS NOT NULL AND h.term = e.term
+					WHERE h.term = a.term AND h.candidate = a.worker AND a.at BETWEEN h.elected_at AND e.ended_at)}),
+			'', 'each write is by the leader of its term, in its time');
+	});
 
 done_testing();
