@@ -159,7 +159,8 @@ row_version(const TriggerData *trigger, HeapTuple tuple, const FormData_pg_attri
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 						errmsg("version \"%s\" of a row of table \"%s\" is null", NameStr(column->attname),
 							   RelationGetRelationName(trigger->tg_relation)),
-						errhint("Make the column NOT NULL DEFAULT 1.")));
+						tuple == trigger->tg_newtuple ? errhint("Set it to the version that was read.")
+													  : errhint("Make the column NOT NULL DEFAULT 1.")));
 	if (column->atttypid == INT2OID)
 		return DatumGetInt16(version);
 	return column->atttypid == INT4OID ? DatumGetInt32(version) : DatumGetInt64(version);
@@ -209,7 +210,9 @@ le_version_guard(PG_FUNCTION_ARGS)
 						RelationGetRelationName(trigger->tg_relation)),
 				 errdetail("It has version " INT64_FORMAT ", the update was made for " INT64_FORMAT ".",
 						   old_version, new_version),
-				 errhint("Read the row again, and repeat the transaction.")));
+				 new_version < old_version ? errhint("Read the row again, and repeat the transaction.")
+										   : errhint("An update carries the version that was read; the "
+													 "trigger makes the next one of it.")));
 	number = column->attnum;
 	next = next_version(old_version, column);
 	return PointerGetDatum(heap_modify_tuple_by_cols(trigger->tg_newtuple, trigger->tg_relation->rd_att, 1,
