@@ -198,6 +198,21 @@ subtest 'a change that cannot be written' => sub {
 	$locker->query('COMMIT');
 	wait_for_sql($node, q{SELECT count(*) = 2 FROM election_history('late')});
 	is(story('late'), 'elected l, expired l', 'ends once it can');
+
+	# how a term has ended is known also when its fence ends after a reload
+	my $writer = session($node);
+	my $term = one(q{SELECT campaign('fenced', 'f')});
+	$writer->query("BEGIN; SELECT fence_leader('fenced', $term)");
+	one(q{SELECT force_resign('fenced')});
+	$locker->query('BEGIN; LOCK TABLE lock_election.history IN SHARE MODE');
+	my (undef, undef, $err) = $node->psql('postgres', q{SELECT campaign('another', 'a')});
+	like($err, qr/locked by another session/, 'a batch fails');
+	$locker->query('COMMIT');
+	is(story('fenced'), 'elected f', 'a leader who is fenced');
+	$writer->query('COMMIT');
+	wait_for_sql($node, q{SELECT count(*) = 2 FROM election_history('fenced')});
+	is(story('fenced'), 'elected f, forced f', 'ends as it was ended');
+	$writer->quit;
 	$locker->quit;
 };
 
