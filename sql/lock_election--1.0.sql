@@ -20,7 +20,7 @@ LANGUAGE C AS 'MODULE_PATHNAME', 'le_refuse_write';
 REVOKE ALL ON FUNCTION lock_election.refuse_write() FROM PUBLIC;
 
 -- A row for each slot of a lock.  mode 0: free; ttl -1: as long as the session;
--- time_left -1: ended, but still fenced.
+-- time_left < 0: ended, but still fenced.
 -- Durations are microseconds.  pending: the holds of transactions that were
 -- open when the row was written, each as session, xact and subxact (8, 4 and 4
 -- bytes).  The texts are added as PLAIN so that no TOAST table is ever made.

@@ -554,6 +554,7 @@ typedef struct LeLoad
 	bool held;     /* false: a free or cooling row */
 	bool dirty;    /* the row does not say so yet: write it */
 	bool lapsed;   /* held, but ended and only fenced */
+	LeEnd end;     /* of one that has ended: how; LE_END_NONE: not known */
 	int32_t slot;
 	uint32_t hold_count;
 	LeTime acquired_at; /* a place: entered the queue */

@@ -86,6 +86,15 @@ le_change_ended(LeCore *core, const LeEntry *entry, LeEnd how, LeTime now)
 	le_change_add(core, entry, how_ended(how), NULL, now);
 }
 
+/* How a row's holder ended, where nobody has said. */
+static LeEnd
+end_of_load(const LeLoad *load)
+{
+	if (load->end != LE_END_NONE)
+		return load->end;
+	return load->cmd.ttl == LE_TTL_BOUND ? LE_END_SESSION : LE_END_EXPIRED;
+}
+
 /* A leader whose row was read does not go on. */
 void
 le_change_lost(LeCore *core, LeLock *lock, const LeLoad *load, LeTime now)
@@ -94,8 +103,7 @@ le_change_lost(LeCore *core, LeLock *lock, const LeLoad *load, LeTime now)
 
 	if (lock->ns != LE_KIND_ELECTION)
 		return;
-	change =
-		change_new(core, lock, load->cmd.ttl == LE_TTL_BOUND ? LE_HOW_DISCONNECTED : LE_HOW_EXPIRED, now);
+	change = change_new(core, lock, how_ended(end_of_load(load)), now);
 	change->dropped = core->spare_value;
 	core->spare_value = NULL;
 	change->value = change->dropped;

@@ -45,7 +45,7 @@ load_holder(LeCore *core, LeLock *lock, LeSlot *slot, const LeLoad *load, LeLeas
 	{
 		entry->lapsed = true;
 		entry->lapsed_at = now;
-		entry->end = LE_END_EXPIRED;
+		entry->end = (uint8_t) load->end;
 		entry->deadline = now;
 		entry->cool_until = load->not_before;
 		le_link_before(&core->lapsed, &entry->queue_link);

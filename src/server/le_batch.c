@@ -821,8 +821,10 @@ le_batch_next_wakeup(void)
 		wakeup = le_mgr.retry_at;
 	if (!le_mgr.core_valid)
 		return wakeup;
+
+	/* at once; what could not be written, after a while */
 	if (le_mgr.reenter || anything_to_write() || le_core_answers(le_mgr.core) != NULL)
-		return 0;
+		return le_mgr.expire_after;
 	deadline = le_core_next_deadline(le_mgr.core);
 	if (deadline != LE_NEVER)
 	{

@@ -52,7 +52,7 @@ typedef struct Manager
 	bool reenter;        /* waiting requests are not in the core yet */
 	LeTime broken_at;    /* since when not valid */
 	LeTime retry_at;     /* look at all slots again; 0: no need */
-	LeTime expire_after; /* back-off of expiry */
+	LeTime expire_after; /* back-off of what has no request to blame */
 
 	/* the batch */
 	Deferred *deferred;

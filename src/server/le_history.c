@@ -6,20 +6,22 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "pgstat.h"
 #include "utils/timestamp.h"
 
 #include "le_batch_internal.h"
 #include "le_history.h"
 
-/* As many at a time; after it the next time while there is something to delete,
- * and when there was nothing. */
+/* As many at a time, one after the other until the whole table was looked at */
 #define PRUNE_PAGES 32
-#define PRUNE_BUSY  (1 * LE_SECOND)
-#define PRUNE_IDLE  (60 * LE_SECOND)
+#define PRUNE_STEP  (100 * LE_MS)
+/* From one look at the table to the next at most; and when somebody has it */
+#define PRUNE_PASS  (600 * LE_SECOND)
+#define PRUNE_RETRY (60 * LE_SECOND)
 
 static bool any = true; /* not known yet */
 static LeTime prune_at = 0;
-static uint32 prune_from = 0;
+static uint32 prune_from = 0; /* page; 0: the next pass is to begin */
 
 void
 le_history_written(void)
@@ -30,9 +32,7 @@ le_history_written(void)
 static void
 prune(void)
 {
-	TimestampTz before =
-		GetCurrentTimestamp() - (int64) le_history_retention * SECS_PER_MINUTE * USECS_PER_SEC;
-	int rows;
+	LeTime retention = (LeTime) le_history_retention * SECS_PER_MINUTE * LE_SECOND;
 
 	le_batch_begin();
 	if (!le_store_find())
@@ -41,9 +41,10 @@ prune(void)
 		return;
 	}
 	any = le_store_has_history();
-	rows = le_store_prune_history(before, PRUNE_PAGES, &prune_from);
+	le_store_prune_history(GetCurrentTimestamp() - retention, PRUNE_PAGES, &prune_from);
 	(void) le_batch_commit(false);
-	prune_at = le_clock() + (rows > 0 ? PRUNE_BUSY : PRUNE_IDLE);
+	pgstat_report_stat(false);
+	prune_at = le_clock() + (prune_from > 0 ? PRUNE_STEP : Min(retention, PRUNE_PASS));
 }
 
 LeTime
@@ -53,7 +54,7 @@ le_history_tend(void)
 		return LE_NEVER;
 	if (le_clock() < prune_at)
 		return prune_at;
-	prune_at = le_clock() + PRUNE_IDLE;
+	prune_at = le_clock() + PRUNE_RETRY;
 	PG_TRY();
 	{
 		MemoryContextSwitchTo(le_mgr.batch_context);

@@ -110,9 +110,9 @@ extern void le_store_scan_history(LeText election, int64 after,
 
 /*
  * Delete what is older on so many pages, from that page on, which moves to
- * where to go on the next time; returns how many rows.
+ * where to go on the next time; 0: that was the last page.
  */
-extern int le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from);
+extern void le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from);
 extern bool le_store_has_history(void);
 
 extern void le_store_scan(void (*callback)(void *arg, const LeStoredSlot *slot), void *arg);

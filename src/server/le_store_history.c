@@ -56,18 +56,23 @@ static HeapTuple
 form_change(TupleDesc desc, const LeChange *change, const Clock *clock)
 {
 	const LeLock *lock = change->lock;
+	text *election = cstring_to_text_with_len(lock->name, lock->name_len);
+	text *candidate = cstring_to_text_with_len(change->value != NULL ? change->value : "", change->value_len);
 	Datum values[HISTORY_COLUMNS];
 	bool nulls[HISTORY_COLUMNS] = {false};
+	HeapTuple tuple;
 
 	values[HISTORY_CHANGE] = Int64GetDatum(change->number);
 	values[HISTORY_TERM] = Int64GetDatum(change->term);
 	values[HISTORY_ELECTED_AT] = TimestampTzGetDatum(le_store_to_wall(clock, change->elected_at));
 	values[HISTORY_AT] = TimestampTzGetDatum(le_store_to_wall(clock, change->at));
 	values[HISTORY_HOW] = Int16GetDatum(change->how);
-	values[HISTORY_ELECTION] = PointerGetDatum(cstring_to_text_with_len(lock->name, lock->name_len));
-	values[HISTORY_CANDIDATE] = PointerGetDatum(
-		cstring_to_text_with_len(change->value != NULL ? change->value : "", change->value_len));
-	return heap_form_tuple(desc, values, nulls);
+	values[HISTORY_ELECTION] = PointerGetDatum(election);
+	values[HISTORY_CANDIDATE] = PointerGetDatum(candidate);
+	tuple = heap_form_tuple(desc, values, nulls);
+	pfree(election);
+	pfree(candidate);
+	return tuple;
 }
 
 /* As on table slot: what an administrator has added is kept up if it is simple. */
@@ -92,7 +97,13 @@ le_store_write_changes(LeCore *core, const Clock *clock)
 	indexes = CatalogOpenIndexes(rel);
 	check_indexes(indexes);
 	for (const LeChange *change = le_core_changes(core); change != NULL; change = change->next, rows++)
-		CatalogTupleInsertWithInfo(rel, form_change(RelationGetDescr(rel), change, clock), indexes);
+	{
+		HeapTuple tuple = form_change(RelationGetDescr(rel), change, clock);
+
+		/* a lease may have ended with very many leaders on it */
+		CatalogTupleInsertWithInfo(rel, tuple, indexes);
+		heap_freetuple(tuple);
+	}
 	CatalogCloseIndexes(indexes);
 	table_close(rel, NoLock);
 	return rows;
@@ -110,13 +121,12 @@ le_store_has_history(void)
 	return any;
 }
 
-static int
+static void
 prune_pages(Relation rel, BlockNumber from, BlockNumber pages, TimestampTz before)
 {
 	TupleTableSlot *row = table_slot_create(rel, NULL);
 	TableScanDesc scan;
 	ItemPointerData min, max;
-	int rows = 0;
 
 	ItemPointerSet(&min, from, FirstOffsetNumber);
 	ItemPointerSet(&max, from + pages - 1, MaxOffsetNumber);
@@ -129,28 +139,27 @@ prune_pages(Relation rel, BlockNumber from, BlockNumber pages, TimestampTz befor
 		if (DatumGetTimestampTz(slot_getattr(row, HISTORY_AT + 1, &isnull)) >= before)
 			continue;
 		CatalogTupleDelete(rel, &tid);
-		rows++;
 	}
 	table_endscan(scan);
 	ExecDropSingleTupleTableSlot(row);
-	return rows;
 }
 
-int
+void
 le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from)
 {
 	Relation rel = open_history(RowExclusiveLock);
 	BlockNumber blocks = RelationGetNumberOfBlocks(rel);
-	int rows = 0;
 
+	/* it may have become smaller */
+	if (*from < blocks)
+	{
+		pages = Min(pages, blocks - *from);
+		prune_pages(rel, *from, pages, before);
+		*from += pages;
+	}
 	if (*from >= blocks)
 		*from = 0;
-	pages = Min(pages, blocks - *from);
-	if (pages > 0)
-		rows = prune_pages(rel, *from, pages, before);
-	*from += pages;
 	table_close(rel, NoLock);
-	return rows;
 }
 
 /* --- reading --- */

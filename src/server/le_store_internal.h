@@ -18,17 +18,15 @@
 
 #define STORE_NAME "lock_election" /* of the extension and of its schema */
 
-/* A holder that has ended and is only fenced. */
-#define TIME_LEFT_LAPSED (-1)
-
 /* The columns of lock_election.slot, in their order. */
 enum
 {
 	SLOT_TOKEN,
 	SLOT_ACQUIRED_AT,
 	SLOT_TTL,       /* LE_TTL_BOUND: as long as the session */
-	SLOT_TIME_LEFT, /* of its own lease with a TTL; else 0, or
-								 * TIME_LEFT_LAPSED */
+	SLOT_TIME_LEFT, /* of its own lease with a TTL; else 0; of a
+								 * holder that has ended, and is only fenced:
+								 * -LeEnd */
 	SLOT_LEASE,
 	SLOT_SESSION, /* 0: gone */
 	SLOT_ROLE,
@@ -82,9 +80,6 @@ typedef struct PendingHold
 	uint32 xact;
 	uint32 subxact;
 } PendingHold;
-
-/* The time_left of a row whose holder has lapsed: only a fence keeps it. */
-#define LE_TIME_LEFT_LAPSED INT64CONST(-1)
 
 /* The core's clock beside the wall clock that is stored. */
 typedef struct Clock

@@ -66,7 +66,7 @@ row_is_valid(const StoredRow *stored)
 	if (slot->mode == 0)
 		return true;
 	return slot->mode <= LE_MODE_PERMIT && slot->token > 0 && slot->holds > 0 &&
-		   (stored->ttl > 0 || stored->ttl == LE_TTL_BOUND) &&
+		   (stored->ttl > 0 || stored->ttl == LE_TTL_BOUND) && stored->time_left >= -(int64) LE_END_SESSION &&
 		   (slot->mode != LE_MODE_PERMIT || stored->permits > 0) &&
 		   stored->pending.len % sizeof(PendingHold) == 0;
 }
@@ -90,7 +90,7 @@ read_row(TupleTableSlot *tuple, StoredRow *stored)
 	stored->slot.acquired_at = DatumGetTimestampTz(values[SLOT_ACQUIRED_AT]);
 	stored->ttl = DatumGetInt64(values[SLOT_TTL]);
 	stored->time_left = DatumGetInt64(values[SLOT_TIME_LEFT]);
-	stored->slot.lapsed = stored->time_left == TIME_LEFT_LAPSED;
+	stored->slot.lapsed = stored->time_left < 0;
 	stored->session = (uint64) DatumGetInt64(values[SLOT_SESSION]);
 	stored->permits = DatumGetInt32(values[SLOT_PERMITS]);
 	stored->has_not_before = !tuple->tts_isnull[SLOT_NOT_BEFORE];
@@ -164,8 +164,9 @@ time_left(const Loader *loader, const StoredRow *stored)
 
 /* A holder that has ended stays for as long as it is fenced. */
 static void
-load_ended(const Loader *loader, int64 token, LeLoad *load)
+load_ended(const Loader *loader, int64 token, LeEnd how, LeLoad *load)
 {
+	load->end = how;
 	load->lapsed = loader->hooks->fenced != NULL && loader->hooks->fenced(token);
 	load->held = load->lapsed;
 }
@@ -193,10 +194,10 @@ load_holder(Loader *loader, const StoredRow *stored, LeLoad *load)
 	}
 	load->held = !loader->hooks->drop_all;
 	if (load->held && slot->lapsed)
-		load_ended(loader, slot->token, load);
+		load_ended(loader, slot->token, (LeEnd) -stored->time_left, load);
 	else if (load->held && stored->ttl == LE_TTL_BOUND && slot->lease == 0 && load->cmd.session == 0)
 	{
-		load_ended(loader, slot->token, load);
+		load_ended(loader, slot->token, LE_END_SESSION, load);
 		if (!load->held && le_expiry_grace > 0)
 			load->not_before = loader->clock.now + le_expiry_grace * LE_MS;
 	}

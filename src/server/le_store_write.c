@@ -254,7 +254,7 @@ form_held(const LeSlot *slot, const Clock *clock)
 	row.values[SLOT_TOKEN] = Int64GetDatum(entry->token);
 	row.values[SLOT_ACQUIRED_AT] = TimestampTzGetDatum(le_store_to_wall(clock, entry->acquired_at));
 	row.values[SLOT_TTL] = Int64GetDatum(entry->ttl);
-	row.values[SLOT_TIME_LEFT] = Int64GetDatum(entry->lapsed ? TIME_LEFT_LAPSED
+	row.values[SLOT_TIME_LEFT] = Int64GetDatum(entry->lapsed ? -(int64) entry->end
 											   : own         ? entry->saved_left
 															 : 0);
 	row.values[SLOT_LEASE] = Int64GetDatum(entry->lease ? entry->lease->id : 0);

@@ -117,6 +117,7 @@ typedef struct Durable
 typedef struct SlotRow
 {
 	bool used, held, lapsed;
+	uint8_t end; /* LeEnd, of a lapsed one */
 	uint8_t ns, mode;
 	int name, owner, value;
 	int32_t number, permits;

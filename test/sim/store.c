@@ -79,6 +79,7 @@ fill_row(SlotRow *row, const LeEntry *entry)
 {
 	row->mode = entry->mode;
 	row->lapsed = entry->lapsed;
+	row->end = entry->end;
 	row->owner = sim_text_id(entry->owner);
 	row->value = sim_text_id(entry->value);
 	row->permits = entry->lock->permits;
@@ -203,6 +204,7 @@ load_row(World *w, const SlotRow *row, uint64_t locator, bool place)
 	{
 		load.held = row->held;
 		load.lapsed = row->lapsed;
+		load.end = row->lapsed ? (LeEnd) row->end : LE_END_NONE;
 		load.cmd.mode = (LeMode) row->mode;
 		load.cmd.permits = row->permits;
 		load.cmd.token = row->token;

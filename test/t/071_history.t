@@ -172,6 +172,54 @@ subtest 'a manager, a server, a batch that ends' => sub {
 	$locker->quit;
 };
 
+subtest 'a change that cannot be written' => sub {
+	my $bound = session($node);
+
+	# nobody has asked for what the next start finds: no request can be told
+	$bound->query(q{SELECT campaign('unwritten', 'u', NULL)});
+	one('CREATE INDEX unsupported ON lock_election.history (lower(candidate))');
+	$node->stop('immediate');
+	$bound->kill;
+	$node->start;
+	wait_for_sql($node, q{SELECT failed_batches > 0 FROM lock_election.stat});
+	my $start = time;
+	one(q{SELECT pg_sleep(2)});
+	my $limit = 4 * (time - $start + 2);
+	is(one("SELECT failed_batches <= $limit FROM lock_election.stat"), 't', 'is tried again now and then, not without a pause');
+	one('DROP INDEX lock_election.unsupported');
+	wait_for_sql($node, q{SELECT count(*) = 2 FROM election_history('unwritten')});
+	is(story('unwritten'), 'elected u, disconnected u', 'until it can');
+	is(one(q{SELECT acquire_lock('unwritten') > 0}), 't', 'and all goes on');
+
+	# an end by time has no request either; it is told once
+	my $locker = session($node);
+	one(q{SELECT campaign('late', 'l', '300 ms')});
+	$locker->query('BEGIN; LOCK TABLE lock_election.history IN SHARE MODE');
+	my $failed = one('SELECT failed_batches FROM lock_election.stat');
+	wait_for_sql($node, "SELECT failed_batches > $failed + 1 FROM lock_election.stat");
+	is(one(q{SELECT acquire_lock('meanwhile') > 0}), 't', 'locks do not wait for it');
+	is(story('late'), 'elected l', 'a leader whose end cannot be written');
+	$locker->query('COMMIT');
+	wait_for_sql($node, q{SELECT count(*) = 2 FROM election_history('late')});
+	is(story('late'), 'elected l, expired l', 'ends once it can');
+
+	# how a term has ended is known also when its fence ends after a reload
+	my $writer = session($node);
+	my $term = one(q{SELECT campaign('fenced', 'f')});
+	$writer->query("BEGIN; SELECT fence_leader('fenced', $term)");
+	one(q{SELECT force_resign('fenced')});
+	$locker->query('BEGIN; LOCK TABLE lock_election.history IN SHARE MODE');
+	my (undef, undef, $err) = $node->psql('postgres', q{SELECT campaign('another', 'a')});
+	like($err, qr/locked by another session/, 'a batch fails');
+	$locker->query('COMMIT');
+	is(story('fenced'), 'elected f', 'a leader who is fenced');
+	$writer->query('COMMIT');
+	wait_for_sql($node, q{SELECT count(*) = 2 FROM election_history('fenced')});
+	is(story('fenced'), 'elected f, forced f', 'ends as it was ended');
+	$writer->quit;
+	$locker->quit;
+};
+
 subtest 'candidates who come and go' => sub {
 	my @sessions = map { session($node) } 1 .. 6;
 
@@ -211,6 +259,7 @@ subtest 'retention' => sub {
 
 	# rows of another time: only a superuser can make them, without the triggers
 	one(q{ALTER TABLE lock_election.history DISABLE TRIGGER ALL;
+		INSERT INTO lock_election.history SELECT n, n, now() - interval '6 days', now() - interval '6 days', 1, 'before', 'b' FROM generate_series(1, 40000) AS n;
 		INSERT INTO lock_election.history SELECT n, n, now() - interval '8 days', now() - interval '8 days', 1, 'old', 'o' FROM generate_series(1, 10000) AS n;
 		INSERT INTO lock_election.history SELECT n, n, now() - interval '6 days', now() - interval '6 days', 1, 'new', 'n' FROM generate_series(1, 10) AS n;
 		ALTER TABLE lock_election.history ENABLE ALWAYS TRIGGER refuse_write;
@@ -218,8 +267,22 @@ subtest 'retention' => sub {
 	kill_manager('TERM');
 	wait_for_sql($node, q{SELECT count(*) = 0 FROM lock_election.history WHERE election = 'old'}, 't', timeout => 30);
 	is(one(q{SELECT count(*) FROM election_history('new')}), '10', 'what is younger stays');
+	is(one(q{SELECT count(*) FROM election_history('before')}), '40000', 'and has not held up the rest');
 	my ($rc, undef, $err) = $node->psql('postgres', q{DELETE FROM lock_election.history});
 	like($err, qr/written by lock_election alone/, 'nobody else deletes');
+};
+
+subtest 'many leaders at once' => sub {
+	my $lease = one(q{SELECT grant_lease('1 h')});
+	my $pid = one('SELECT pid FROM lock_election.manager');
+	my $peak = sub { return slurp_file("/proc/$pid/status") =~ /VmHWM:\s+(\d+) kB/ ? $1 : undef; };
+
+	plan skip_all => 'no /proc' if !-e "/proc/$pid/status";
+	one("SELECT count(campaign('many' || n, repeat('x', 4096), lease => $lease)) FROM generate_series(1, 5000) AS n");
+	my $before = $peak->();
+	is(one("SELECT revoke_lease($lease)"), 't', 'end with their lease');
+	is(one(q{SELECT count(*) FROM lock_election.history WHERE election LIKE 'many%' AND how = 5}), '5000', 'all of them');
+	cmp_ok($peak->() - $before, '<', 20_000, 'and their changes are not all in memory at once');
 };
 
 subtest 'a standby' => sub {

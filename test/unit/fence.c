@@ -119,7 +119,7 @@ test_lease_ends(void)
 static void
 test_reload(void)
 {
-	LeLoad load = {.held = true, .lapsed = true, .hold_count = 1, .time_left = TTL};
+	LeLoad load = {.held = true, .lapsed = true, .end = LE_END_EXPIRED, .hold_count = 1, .time_left = TTL};
 
 	start();
 	load.cmd = request(1, "x", X, 0);
