@@ -11,6 +11,8 @@ LE_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 LE_TMP=
 LE_CHILD=
 LE_APT_FILES=()
+# Packages to be had where they can be, set by the script that wants them.
+LE_OPTIONAL=()
 LE_JOBS=$(nproc 2>/dev/null || echo 2)
 
 le_say()
@@ -142,7 +144,7 @@ le_apt_files_create()
 	file=/usr/sbin/policy-rc.d
 	if [ ! -e $file ]; then
 		LE_APT_FILES+=("$file")
-		printf '#!/bin/sh\ncase $1 in postgresql*) exit 101 ;; esac\nexit 0\n' | le_as_root tee $file >/dev/null
+		printf '#!/bin/sh\ncase $1 in postgresql*|pgbouncer*) exit 101 ;; esac\nexit 0\n' | le_as_root tee $file >/dev/null
 		le_as_root chmod 755 $file
 	fi
 }
@@ -170,13 +172,32 @@ le_packages()
 		gcc libc6-dev make perl libipc-run-perl iproute2 util-linux; do
 		le_installed "$p" || missing+=("$p")
 	done
-	[ ${#missing[@]} -gt 0 ] || return 0
-	le_apt_update
-	le_say "installing: ${missing[*]}"
+	if [ ${#missing[@]} -gt 0 ]; then
+		le_apt_update
+		le_apt_install "${missing[@]}" || { tail -n 30 "$LE_TMP/apt.log" >&2; le_die "apt-get install failed"; }
+	fi
+	for p in "${LE_OPTIONAL[@]}"; do
+		le_installed "$p" || le_optional "$p" || le_say "no package $p here: the tests that need it are skipped"
+	done
+}
+
+le_apt_install()
+{
+	local rc=0
+	le_say "installing: $*"
 	le_apt_files_create
-	le_as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 install -qq -y --no-install-recommends "${missing[@]}" \
-		>"$LE_TMP/apt.log" 2>&1 </dev/null || { tail -n 30 "$LE_TMP/apt.log" >&2; le_die "apt-get install failed"; }
+	le_as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 install -qq -y --no-install-recommends "$@" \
+		>"$LE_TMP/apt.log" 2>&1 </dev/null || rc=$?
 	le_apt_files_remove
+	return $rc
+}
+
+# A package that only some tests need: what cannot be had is no failure.
+le_optional()
+{
+	[ "$(id -u)" = 0 ] || command -v sudo >/dev/null || return 1
+	apt-cache policy "$1" 2>/dev/null | grep -q '^ *Candidate: [0-9]' || return 1
+	le_apt_install "$1"
 }
 
 # --- a private PostgreSQL -------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 #   PG_MAJOR     PostgreSQL's major version; default: the distribution's
 . "$(dirname "$0")/common.sh"
 
+LE_OPTIONAL=(pgbouncer)
 le_prepare core-tests
 shopt -s nullglob
 if [ -z "${TESTS:-}" ]; then
