@@ -8,10 +8,19 @@
  *	election hand-off N	N times a lock and an election are handed over.  A line
  *						for each: microseconds from the sending of release_lock
  *						to the next holder's answer, and the same of resign
+ *	election observed N OBSERVERS
+ *						N times an election is handed over without, and N
+ *						times with so many observers.  A line for each:
+ *						microseconds from the sending of resign to the next
+ *						leader's answer, without and with them, and until
+ *						the last of them has been told of that leader.  An
+ *						observer who misses a change is an error
  *
  * libpq's environment variables say where.
  */
+#include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +36,18 @@ typedef struct Renewal
 	int64_t sent;
 	int64_t answered;
 } Renewal;
+
+#define MAX_NUMBER 24
+#define MAX_SILENCE_MS 10000
+#define SETTLE_US 20000 /* between hand-offs: the server is to be idle again */
+#define TURN 20
+
+/* Who listens, and the number of the last change that he was told of. */
+typedef struct Observer
+{
+	PGconn *conn;
+	char change[MAX_NUMBER];
+} Observer;
 
 static int64_t
 now(void)
@@ -175,17 +196,17 @@ crash(int n)
 
 /* From the sending of "give" by the holder to the answer of "take" to the next one; they change places. */
 static int64_t
-hand_off(PGconn *conns[2], PGconn *watch, const char *take, const char *give, char **token)
+hand_off(PGconn *conns[2], PGconn *watch, const char *take, const char *give, char **token, int64_t *sent)
 {
 	PGconn *holder = conns[0];
 	char sql[100], *given;
-	int64_t sent, taken;
+	int64_t taken;
 
 	start(conns[1], take);
 	until_one_waits(watch);
 	snprintf(sql, sizeof(sql), give, *token);
 	free(*token);
-	sent = now();
+	*sent = now();
 	start(holder, sql);
 	taken = finish(conns[1], token);
 	(void) finish(holder, &given);
@@ -194,7 +215,7 @@ hand_off(PGconn *conns[2], PGconn *watch, const char *take, const char *give, ch
 	free(given);
 	conns[0] = conns[1];
 	conns[1] = holder;
-	return taken - sent;
+	return taken - *sent;
 }
 
 static void
@@ -206,25 +227,151 @@ hand_offs(int n)
 	const char *campaign = "SELECT campaign('hand-off', 'leader', '1 min')";
 	char *token = ask(lock[0], acquire), *term = ask(election[0], campaign);
 
+	int64_t sent;
+
 	for (int i = 0; i < n; i++)
 	{
-		long of_lock = hand_off(lock, watch, acquire, "SELECT release_lock('hand-off', %s)", &token);
-		long of_election = hand_off(election, watch, campaign, "SELECT resign('hand-off', %s)", &term);
+		long of_lock = hand_off(lock, watch, acquire, "SELECT release_lock('hand-off', %s)", &token, &sent);
+		long of_election = hand_off(election, watch, campaign, "SELECT resign('hand-off', %s)", &term, &sent);
 
 		printf("%ld %ld\n", of_lock, of_election);
+	}
+}
+
+/* --- observers --- */
+
+/* The text of a field of a notification: "field":"text". */
+static void
+field(const char *payload, const char *name, char *text, size_t size)
+{
+	char key[20];
+	const char *at;
+
+	snprintf(key, sizeof(key), "\"%s\":\"", name);
+	at = strstr(payload, key);
+	if (at == NULL)
+		die(payload, NULL);
+	at += strlen(key);
+	snprintf(text, size, "%.*s", (int) strcspn(at, "\""), at);
+}
+
+/* Takes what has come; true: he has been told that "term" was elected.  It is fatal to have missed a change. */
+static bool
+told(Observer *observer, const char *term)
+{
+	bool elected = false;
+	PGnotify *notice;
+
+	if (!PQconsumeInput(observer->conn))
+		die("observer", observer->conn);
+	while ((notice = PQnotifies(observer->conn)) != NULL)
+	{
+		char previous[MAX_NUMBER], event[MAX_NUMBER], of[MAX_NUMBER];
+
+		field(notice->extra, "previous", previous, sizeof(previous));
+		if (observer->change[0] != '\0' && strcmp(previous, observer->change) != 0)
+			die("an observer has missed a change", NULL);
+		field(notice->extra, "change", observer->change, sizeof(observer->change));
+		field(notice->extra, "event", event, sizeof(event));
+		field(notice->extra, "term", of, sizeof(of));
+		elected |= strcmp(event, "elected") == 0 && strcmp(of, term) == 0;
+		PQfreemem(notice);
+	}
+	return elected;
+}
+
+/* When the last of them had been told. */
+static int64_t
+until_all_are_told(Observer *observers, int n, const char *term)
+{
+	struct pollfd *fds = calloc(n, sizeof(struct pollfd));
+	int64_t at;
+
+	for (int i = 0; i < n; i++)
+		fds[i] = (struct pollfd){.fd = PQsocket(observers[i].conn), .events = POLLIN};
+	for (int left = n; left > 0;)
+	{
+		if (poll(fds, n, MAX_SILENCE_MS) <= 0)
+			die("an observer was not told", NULL);
+		for (int i = 0; i < n; i++)
+			if (fds[i].revents != 0 && told(&observers[i], term))
+			{
+				/* the rest of this round is not his */
+				fds[i].fd = -1;
+				left--;
+			}
+	}
+	at = now();
+	free(fds);
+	return at;
+}
+
+static void
+command_all(Observer *observers, int n, const char *sql)
+{
+	for (int i = 0; i < n; i++)
+	{
+		PGresult *result = PQexec(observers[i].conn, sql);
+
+		if (PQresultStatus(result) != PGRES_COMMAND_OK)
+			die(sql, observers[i].conn);
+		PQclear(result);
+		observers[i].change[0] = '\0';
+	}
+}
+
+/* Unobserved and observed by turns, with the same connections, so that nothing but the observing differs. */
+static void
+observed(int n, int nobservers)
+{
+	PGconn *election[2] = {connect_db(), connect_db()}, *watch = connect_db();
+	Observer *observers = calloc(nobservers, sizeof(Observer));
+	const char *campaign = "SELECT campaign('observed', 'leader', '1 min')";
+	const char *resign = "SELECT resign('observed', %s)";
+	char *channel = ask(watch, "SELECT observe_election('observed')");
+	char *term = ask(election[0], campaign);
+	char listen[100];
+
+	snprintf(listen, sizeof(listen), "LISTEN %s", channel);
+	for (int i = 0; i < nobservers; i++)
+		observers[i].conn = connect_db();
+	for (int i = 0; i < n; i += TURN)
+	{
+		long unobserved[TURN];
+
+		for (int j = 0; j < TURN; j++)
+		{
+			int64_t sent;
+
+			unobserved[j] = hand_off(election, watch, campaign, resign, &term, &sent);
+			usleep(SETTLE_US);
+		}
+		command_all(observers, nobservers, listen);
+		for (int j = 0; j < TURN; j++)
+		{
+			int64_t sent;
+			long taken = hand_off(election, watch, campaign, resign, &term, &sent);
+			long told = until_all_are_told(observers, nobservers, term) - sent;
+
+			printf("%ld %ld %ld\n", unobserved[j], taken, told);
+			usleep(SETTLE_US);
+		}
+		command_all(observers, nobservers, "UNLISTEN *");
 	}
 }
 
 int
 main(int argc, char **argv)
 {
-	int n = argc == 3 ? atoi(argv[2]) : 0;
+	int n = argc >= 3 ? atoi(argv[2]) : 0;
 
-	if (n > 0 && strcmp(argv[1], "crash") == 0)
+	if (n > 0 && argc == 3 && strcmp(argv[1], "crash") == 0)
 		crash(n);
-	else if (n > 0 && strcmp(argv[1], "hand-off") == 0)
+	else if (n > 0 && argc == 3 && strcmp(argv[1], "hand-off") == 0)
 		hand_offs(n);
+	else if (n > 0 && argc == 4 && atoi(argv[3]) > 0 && strcmp(argv[1], "observed") == 0)
+		observed(n, atoi(argv[3]));
 	else
-		die("usage: election crash|hand-off N", NULL);
+		die("usage: election crash|hand-off N, election observed N OBSERVERS", NULL);
 	return 0;
 }

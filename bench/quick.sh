@@ -1,10 +1,11 @@
 #!/bin/bash
 # The figures that the design promises, measured in a throw-away cluster with fsync on; ratios come from one run.
 #
-#   SECTIONS="a b c d e f g h i j" which: (a) random names against a table lock, (b) one hot lock, (c) the hot lock
+#   SECTIONS="a b c d e f g h i j k" which: (a) random names against a table lock, (b) one hot lock, (c) the hot lock
 #                          beside a held snapshot, (d) renewals against SELECT 1, (e) very many held locks, (f) a long
 #                          queue, (g) very many leases, (h) many locks at once, (i) leaders that die or
-#                          resign, (j) advisory locks against PostgreSQL's own functions
+#                          resign, (j) advisory locks against PostgreSQL's own functions, (k) an election with very
+#                          many observers, in a cluster of its own
 #   ROUNDS=5 DURATION=5    alternating rounds, of which the medians count, and the seconds of each
 #   SNAPSHOT_SECONDS=60    (c) how long the snapshot is held
 #   RESTART_DEAD=1         (c) goes on until DEAD_ROWS=10000000 dead row versions are left and times a manager's restart
@@ -13,6 +14,7 @@
 #   LEASES=100000          (g) how many are kept alive
 #   NAMES=100              (h) how many at once
 #   LEADERS=100            (i) how many die; they take a second and a half each
+#   OBSERVERS=1000         (k) how many listen
 #   TMPDIR                 where the cluster lies; a file system in memory would measure no flushes
 #   PG_MAJOR               PostgreSQL's version
 set -eu
@@ -23,7 +25,7 @@ if [ -z "${LE_RUN:-}" ]; then
 	exit
 fi
 
-SECTIONS=${SECTIONS:-a b c d e f g h i j}
+SECTIONS=${SECTIONS:-a b c d e f g h i j k}
 ROUNDS=${ROUNDS:-5}
 DURATION=${DURATION:-5}
 SNAPSHOT_SECONDS=${SNAPSHOT_SECONDS:-60}
@@ -38,6 +40,7 @@ FEW_QUEUED=10
 LEASES=${LEASES:-100000}
 NAMES=${NAMES:-100}
 LEADERS=${LEADERS:-100}
+OBSERVERS=${OBSERVERS:-1000}
 RESIGNATIONS=500
 HAND_OFFS=2000
 FILL_CLIENTS=8
@@ -343,11 +346,16 @@ column()
 	awk -v c="$2" '{ print $c }' "$1" | sort -n | awk -v p="$3" '{ v[NR] = $1 } END { n = int((NR * p + 99) / 100); if (n < 1) n = 1; print v[n] }'
 }
 
+build_election()
+{
+	cc -O2 -Wall -I"$(pg_config --includedir)" -o "$dir/election" bench/election.c -L"$(pg_config --libdir)" -lpq
+}
+
 section_i()
 {
 	local us
 	section "(i) $LEADERS leaders with a TTL of 1 s die, then $RESIGNATIONS resign"
-	cc -O2 -Wall -I"$(pg_config --includedir)" -o "$dir/election" bench/election.c -L"$(pg_config --libdir)" -lpq
+	build_election
 	sql CHECKPOINT
 	"$dir/election" crash "$LEADERS" >"$dir/crash"
 	"$dir/election" hand-off $RESIGNATIONS >"$dir/hand-off"
@@ -372,6 +380,23 @@ section_j()
 	figure "advisory, pairs/s" "$(median advisory)" "pg_try_advisory_lock" "$(median pg_try_advisory_lock)" \
 		"$(ratio "$(median advisory)" "$(median pg_try_advisory_lock)")" ">= 0.9"
 }
+
+# --- (k) an election with observers ---------------------------------------------------------------------------------
+
+# In a subshell: the other sections go on with their own cluster.
+section_k()
+(
+	section "(k) $RESIGNATIONS hand-offs of an election without and with $OBSERVERS observers, by turns"
+	build_election
+	server_start observed "$server_conf
+		max_connections = $((OBSERVERS + 100))"
+	"$dir/election" observed $RESIGNATIONS "$OBSERVERS" >"$dir/observed"
+	pg_ctl -D "$PGHOST/data" -m fast -w -s stop
+	figure "resign to next leader, p50, us" "$(column "$dir/observed" 2 50)" "without observers" "$(column "$dir/observed" 1 50)" \
+		"$(ratio "$(column "$dir/observed" 2 50)" "$(column "$dir/observed" 1 50)")" "<= 1.1"
+	printf '   the last of %s observers has been told after %s us (p50), %s us (p99); none has missed a change\n' \
+		"$OBSERVERS" "$(column "$dir/observed" 3 50)" "$(column "$dir/observed" 3 99)" >&2
+)
 
 server_conf="shared_buffers = 256MB"
 . test/lib/server.sh

@@ -142,7 +142,7 @@ le_apt_files_create()
 	file=/usr/sbin/policy-rc.d
 	if [ ! -e $file ]; then
 		LE_APT_FILES+=("$file")
-		printf '#!/bin/sh\ncase $1 in postgresql*) exit 101 ;; esac\nexit 0\n' | le_as_root tee $file >/dev/null
+		printf '#!/bin/sh\ncase $1 in postgresql*|pgbouncer*) exit 101 ;; esac\nexit 0\n' | le_as_root tee $file >/dev/null
 		le_as_root chmod 755 $file
 	fi
 }
@@ -192,6 +192,7 @@ le_extra_packages()
 	local p
 	for p in "$@"; do
 		le_installed "$p" && continue
+		[ "$(id -u)" = 0 ] || command -v sudo >/dev/null || { le_say "no $p here"; continue; }
 		le_apt_update
 		if apt-get install -s -qq --no-install-recommends "$p" >/dev/null 2>&1; then
 			le_apt_install "$p" || le_say "$p cannot be installed"

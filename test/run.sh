@@ -12,6 +12,7 @@ if [ -z "${TESTS:-}" ]; then
 	TESTS=$(echo test/unit/*.c test/t/*.t test/pgtap/*.sql)
 fi
 
+[[ $TESTS != *pgbouncer.t* ]] || le_extra_packages pgbouncer
 # The drivers of examples/.  Where Node.js is not Debian's, its driver comes from npm.
 if [[ $TESTS = *_examples.t* ]]; then
 	le_extra_packages python3-psycopg nodejs node-pg
