@@ -1,7 +1,8 @@
 /*
  * le_batch_internal.h
- *		What the two files of the manager's work share: le_batch.c applies,
- *		writes and answers, le_reload.c builds the state from the tables.
+ *		What the files of the manager's work share: le_take.c takes and applies
+ *		requests, le_batch.c writes and answers, le_reload.c builds the state from
+ *		the tables.
  */
 #ifndef LE_BATCH_INTERNAL_H
 #define LE_BATCH_INTERNAL_H
@@ -82,6 +83,21 @@ slot_of(uint32 proc)
 }
 
 extern void le_batch_answer(uint32 proc, uint32 number, const LeReply *reply);
+extern void le_batch_answer_error(uint32 proc, int sqlstate, const char *message);
+extern void le_batch_put_error(LeRequestSlot *slot, int sqlstate, const char *message);
+
+/* --- le_take.c --- */
+
+extern void le_take(const uint32 *procs, int n, LeTime now);
+
+/*
+ * Requests that waited before the core was loaded, in their old order.  Only
+ * when all are back is anybody granted anything.
+ */
+extern void le_take_waiting(LeTime now);
+
+/* --- le_batch.c, le_reload.c --- */
+
 extern void le_batch_begin(void);
 extern XLogRecPtr le_batch_commit(bool flush);
 extern void le_batch_publish(void);
