@@ -57,6 +57,8 @@ sub start_worker
 		return;
 	}
 	my @args = $name;
+	setpgrp;
+	$SIG{INT} = 'DEFAULT';    # a shell cannot trap what was ignored when it began
 	open STDOUT, '>>', $pool->{log} or die "$pool->{log}: $!";
 	open STDERR, '>&', \*STDOUT or die "dup: $!";
 	@ENV{qw(PGHOST PGDATABASE PGTARGETSESSIONATTRS)} = ($primary->host . ',' . $primary->host, $pool->{language}, 'read-write');
@@ -213,11 +215,12 @@ each_pool(
 	});
 
 each_pool(
-	'the end',
-	sub { kill 'TERM', grep { $alive{$_} } values %{ $_[0]{workers} }; },
+	'Ctrl-C',
+	sub { kill '-INT', grep { $alive{$_} } values %{ $_[0]{workers} }; },
 	sub {
 		my ($pool) = @_;
 		is(join(' ', map { ended($_) } grep { $alive{$_} } values %{ $pool->{workers} }), '0 0', 'all end in order');
+		is(sql($pool, q{SELECT how FROM election_history('pool') ORDER BY change DESC LIMIT 1}), 'resigned', 'the leader resigns');
 		nothing_left($node, 'and nothing is left', dbname => $pool->{language});
 		is(sql($pool, 'SELECT count(*) = max(done) AND count(DISTINCT done) = max(done) FROM audit'), 't', 'no write is lost');
 		is(sql($pool, 'SELECT count(*) FROM (SELECT term < lag(term) OVER (ORDER BY done) AS back FROM audit) AS a WHERE back'), '0', 'terms only grow');
