@@ -10,7 +10,10 @@ use Time::HiRes qw(time);
 
 use constant TTL => 3;
 
-my $primary = new_node('primary', init => [ allows_streaming => 1 ]);
+# A worker may be stopped in the middle of a fenced transaction, and even of a message: then only this ends it.
+use constant FENCE_TIMEOUT => 5;
+
+my $primary = new_node('primary', init => [ allows_streaming => 1 ], conf => "lock_election.fence_timeout = '" . FENCE_TIMEOUT . " s'\n");
 $primary->backup('copy');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'copy', has_streaming => 1);
@@ -179,7 +182,7 @@ each_pool(
 	sub { signal_leader($_[0], 'STOP'); },
 	sub {
 		my ($pool) = @_;
-		next_leads($pool, 5 + 2, 'expired');    # it may be in a transaction: idle_in_transaction_session_timeout
+		next_leads($pool, TTL + FENCE_TIMEOUT + 2, 'expired');
 		my $before = length slurp_file($pool->{log});
 		kill 'CONT', $pool->{workers}{ $pool->{name} };
 		ok(wait_until(sub { substr(slurp_file($pool->{log}), $before) =~ /^$pool->{name}: (lost|no longer sure|connects again)/m; }), 'it notices');
