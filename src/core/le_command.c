@@ -155,16 +155,14 @@ le_acquire_wait(LeSession *session, LeEntry *entry, const LeCommand *cmd, LeTime
  * A waiter that comes back after a reload finds its request stored already: it
  * had been written when the manager ended, and only the answer was missing.
  */
-static void
-already_entered(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply)
+void
+le_acquire_entered(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	if (entry->holds == NULL)
 		le_entry_add_hold(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
 	reply->status = entry->lapsed ? LE_LOST : entry->state == LE_STATE_HELD ? LE_OK : LE_QUEUED;
-	reply->token = entry->token;
 	reply->counted = true;
-	reply->valid_for = le_entry_time_left(entry, now);
-	reply->lsn = entry->lsn;
+	reply_holder(reply, entry, now);
 }
 
 /* May this request have its slot now, if nobody waits before it? */
@@ -254,7 +252,7 @@ le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		entry = le_core_find_entry(core, cmd->ns, cmd->name, cmd->revision);
 		if (entry != NULL)
 		{
-			already_entered(core, entry, cmd, now, reply);
+			le_acquire_entered(core, entry, cmd, now, reply);
 			return;
 		}
 	}
@@ -390,7 +388,7 @@ find_of_session(const LeCore *core, const LeCommand *cmd)
 	if (lock == NULL || cmd->session == 0)
 		return NULL;
 
-	/* as in held_by_session() */
+	/* as in le_held_by_session() */
 	for (LeSlot *slot = lock->slots; slot != NULL && link != entries; slot = slot->next, link = link->next)
 	{
 		newest = newer_of_session(newest, slot->holder, lock, cmd);

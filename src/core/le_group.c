@@ -52,18 +52,23 @@ group_passed(LeCore *core, LeGroup *group)
 	core->passed = group;
 }
 
+/* Returns how many. */
+static uint32_t
+grant_members(LeCore *core, LeEntry *first, LeTime now)
+{
+	uint32_t n = 0;
+
+	if (first->lease != NULL && first->lease->own)
+		le_lease_start(core, first->lease, now);
+	for (LeEntry *member = first; member != NULL; member = member->group_next, n++)
+		le_entry_grant(core, member, now);
+	return n;
+}
+
 void
 le_group_grant(LeCore *core, LeGroup *group, LeTime now)
 {
-	LeLease *lease = group->members->lease;
-
-	if (lease != NULL && lease->own)
-		le_lease_start(core, lease, now);
-	for (LeEntry *member = group->members; member != NULL; member = member->group_next)
-	{
-		le_entry_grant(core, member, now);
-		core->stats.handoffs++;
-	}
+	core->stats.handoffs += grant_members(core, group->members, now);
 	group_passed(core, group);
 }
 
@@ -107,15 +112,8 @@ already_granted(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 
 		if (entry == NULL)
 			continue;
-		if (entry->holds == NULL)
-			le_entry_add_hold(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
-		if (!entry->lapsed)
-			found++;
-		reply->counted = true;
-		reply->token = entry->token;
-		reply->valid_for = le_entry_time_left(entry, now);
-		if (entry->lsn > reply->lsn)
-			reply->lsn = entry->lsn;
+		le_acquire_entered(core, entry, cmd, now, reply);
+		found += reply->status == LE_OK;
 	}
 	reply->status = found == cmd->nnames ? LE_OK : LE_LOST;
 	return reply->counted;
@@ -136,18 +134,21 @@ look_at_each(const LeCore *core, const LeSession *session, const LeCommand *cmd,
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
 		const LeLock *lock = le_core_find_lock(core, cmd->ns, cmd->names[i]);
-		LeCommand one = one_of(cmd, i);
 		LeEntry *holder = NULL;
 		LeStatus status;
 
 		reply->which = i;
 		if (lock == NULL)
 			continue;
-		status = le_acquire_use(lock, &one);
+		status = le_acquire_use(lock, cmd);
 		if (status != LE_OK)
 			return status;
 		if (cmd->revision == 0)
+		{
+			LeCommand one = one_of(cmd, i);
+
 			holder = le_acquire_again(core, lock, session, &one, lease);
+		}
 		if (holder == NULL)
 			continue;
 		if ((*again)++ == 0)
@@ -304,13 +305,9 @@ le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *
 		wait_for_all(core, session, cmd, first, now);
 		return;
 	}
-	if (first->lease != NULL && first->lease->own)
-		le_lease_start(core, first->lease, now);
+	(void) grant_members(core, first, now);
 	for (LeEntry *member = first; member != NULL; member = member->group_next)
-	{
-		le_entry_grant(core, member, now);
 		le_lock_timer(core, member->lock, now);
-	}
 	reply->valid_for = le_entry_time_left(first, now);
 	reply->wrote = true;
 }

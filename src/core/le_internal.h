@@ -266,6 +266,8 @@ extern LeStatus le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTim
 extern LeStatus le_acquire_use(const LeLock *lock, const LeCommand *cmd);
 extern LeEntry *le_acquire_again(const LeCore *core, const LeLock *lock, const LeSession *session,
 								 const LeCommand *cmd, const LeLease *lease);
+extern void le_acquire_entered(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now,
+							   LeReply *reply);
 extern void le_acquire_one_more(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now,
 								LeReply *reply);
 extern bool le_acquire_admitted(const LeLock *lock, const LeCommand *cmd, LeTime now);

@@ -15,15 +15,8 @@
 #include "access/xlog.h"
 #include "access/xloginsert.h"
 #include "catalog/pg_control.h"
-#include "common/pg_prng.h"
 #include "mb/pg_wchar.h"
-#include "miscadmin.h"
 #include "pgstat.h"
-#include "port.h"
-#include "replication/walsender.h"
-#include "replication/walsender_private.h"
-#include "storage/latch.h"
-#include "storage/proc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -34,7 +27,6 @@
 #include "le_fence.h"
 #include "le_hints.h"
 #include "le_history.h"
-#include "le_xact.h"
 
 Manager le_mgr;
 

@@ -7,7 +7,6 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "common/pg_prng.h"
 #include "miscadmin.h"
 #include "port.h"
 #include "utils/memutils.h"
@@ -17,7 +16,6 @@
 #include "le_batch_internal.h"
 #include "le_compat.h"
 #include "le_fence.h"
-#include "le_xact.h"
 
 /* 2025-01-01 in TimestampTz: the zero of the incarnations. */
 #define INCARNATION_EPOCH (INT64CONST(9132) * USECS_PER_DAY)
