@@ -235,6 +235,14 @@ AS 'MODULE_PATHNAME', 'le_force_release_lock';
 COMMENT ON FUNCTION @extschema@.force_release_lock(text) IS
 'Ends the holders of a lock and returns how many there were. For members of the holder''s role and of pg_signal_backend; logged. Errors: 42501.';
 
+-- Not for everyone: there is no way back, and the numbers are used up one day.
+CREATE FUNCTION @extschema@.advance_revision(min bigint)
+RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_advance_revision';
+COMMENT ON FUNCTION @extschema@.advance_revision(bigint) IS
+'Sees to it that every token from now on is at least "min", and returns the lowest that the next one can be: "min", or more if this database was there already; then nothing is changed. Durable when it is answered, also with synchronous_commit = off; takes effect at once, is not undone by a rollback, and cannot be taken back. For a database that may have forgotten tokens that it has handed out: extension dropped and created within a minute, a volume rolled back together with its clock, a base backup restored in place, pg_resetwal. Superusers, and whom they grant it to. Errors: 22023 bad argument, 42501.';
+REVOKE ALL ON FUNCTION @extschema@.advance_revision(bigint) FROM PUBLIC;
+
 -- --- queue ---
 
 CREATE FUNCTION @extschema@.enqueue_lock(

@@ -432,6 +432,11 @@ le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		case LE_CMD_LEASE_TTL:
 			le_apply_lease(core, cmd, now, reply);
 			break;
+		case LE_CMD_ADVANCE:
+			le_core_raise_revision(core, cmd->token);
+			reply->token = core->next_revision;
+			reply->wrote = true;
+			break;
 		case LE_CMD_UNDO:
 			apply_undo(core, cmd, now);
 			break;

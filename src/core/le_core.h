@@ -61,6 +61,8 @@
 #define LE_COUNTER_BITS    28
 #define LE_COUNTER_MAX     ((INT64_C(1) << LE_COUNTER_BITS) - 1)
 #define LE_INCARNATION_MAX ((INT64_C(1) << (53 - LE_COUNTER_BITS)) - 1)
+/* As far as it can be advanced by hand: a million incarnations are left. */
+#define LE_ADVANCE_MAX ((LE_INCARNATION_MAX + 1 - (INT64_C(1) << 20)) << LE_COUNTER_BITS)
 
 typedef int64_t LeTime;
 
@@ -149,6 +151,7 @@ typedef enum LeCommandKind
 	LE_CMD_KEEP_ALIVE,
 	LE_CMD_REVOKE_LEASE,
 	LE_CMD_LEASE_TTL,
+	LE_CMD_ADVANCE, /* the next revision is to be token at least */
 	LE_CMD_UNDO, /* a (sub)transaction rolled back */
 	LE_CMD_SESSION_END,
 	LE_CMD_FENCE_ENDED /* a fence may have ended: ask again */
@@ -199,7 +202,7 @@ typedef struct LeCommand
 typedef struct LeReply
 {
 	LeStatus status;
-	int64_t token;    /* granted or queued; lease id */
+	int64_t token;    /* granted or queued; lease id; ADVANCE: the next */
 	LeTime valid_for; /* time left; LE_NEVER when bound */
 	int64_t count;    /* queue position; holders ended; permits in
 								 * use; CHECK: holds; of several names: for how

@@ -237,6 +237,21 @@ le_arg_token(FunctionCallInfo fcinfo, int number)
 	return token_arg(fcinfo, number, "token");
 }
 
+int64
+le_arg_revision(FunctionCallInfo fcinfo, int number)
+{
+	int64 revision;
+
+	if (PG_ARGISNULL(number))
+		bad_null("min");
+	revision = PG_GETARG_INT64(number);
+	if (revision < 1 || revision > LE_ADVANCE_MAX)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("min is out of range: " INT64_FORMAT, revision),
+						errdetail("It is a number from 1 to " INT64_FORMAT ".", LE_ADVANCE_MAX)));
+	return revision;
+}
+
 void
 le_arg_holder(FunctionCallInfo fcinfo, LeCommand *cmd)
 {

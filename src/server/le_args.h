@@ -29,6 +29,7 @@ extern LeText *le_arg_names(FunctionCallInfo fcinfo, int number, uint32 *n);
 extern LeText le_arg_owner(FunctionCallInfo fcinfo, int number);
 extern LeMode le_arg_mode(FunctionCallInfo fcinfo, int number);
 extern int64 le_arg_token(FunctionCallInfo fcinfo, int number);
+extern int64 le_arg_revision(FunctionCallInfo fcinfo, int number);
 extern bool le_arg_scope_is_session(FunctionCallInfo fcinfo, int number);
 extern LeText le_arg_key(FunctionCallInfo fcinfo, int number);
 extern void le_arg_check_value(FunctionCallInfo fcinfo, int number);

@@ -79,10 +79,17 @@ le_batch_answer_error(uint32 proc, int sqlstate, const char *message)
 
 /* --- writing --- */
 
+/* The incarnation of what comes next: on disk before it is used. */
+static int64
+next_incarnation(void)
+{
+	return le_core_next_revision(le_mgr.core) >> LE_COUNTER_BITS;
+}
+
 static bool
 anything_to_write(void)
 {
-	return le_core_dirty_slots(le_mgr.core) != NULL || le_core_dirty_leases(le_mgr.core) != NULL ||
+	return next_incarnation() != le_mgr.meta.incarnation || le_core_dirty_slots(le_mgr.core) != NULL || le_core_dirty_leases(le_mgr.core) != NULL ||
 		   le_core_dirty_places(le_mgr.core) != NULL || le_core_changes(le_mgr.core) != NULL;
 }
 
@@ -123,7 +130,7 @@ write_batch(LeTime now)
 {
 	LeCounters *counters = &le_mgr.db->counters;
 	LeTime start = le_clock();
-	int64 incarnation;
+	LeMeta meta = le_mgr.meta;
 	XLogRecPtr lsn;
 	int rows;
 
@@ -134,17 +141,17 @@ write_batch(LeTime now)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("the tables of lock_election were replaced")));
 	}
 	rows = le_store_write(le_mgr.core, now);
-	incarnation = le_core_next_revision(le_mgr.core) >> LE_COUNTER_BITS;
-	if (incarnation != le_mgr.meta.incarnation)
+	meta.incarnation = next_incarnation();
+	if (meta.incarnation != le_mgr.meta.incarnation)
 	{
-		/* the counter was full: the next incarnation is on disk before use */
-		le_mgr.meta.incarnation = incarnation;
-		le_store_write_meta(&le_mgr.meta);
+		/* the counter was full, or advanced */
+		le_store_write_meta(&meta);
 		le_mgr.flush = true;
 	}
 	le_store_close();
 	flush_for_answers();
 	lsn = le_batch_commit(le_mgr.flush);
+	le_mgr.meta = meta;
 	pgstat_report_stat(false);
 
 	pg_atomic_fetch_add_u64(&counters->batches, 1);

@@ -25,7 +25,7 @@ typedef struct Deferred
 {
 	uint32 proc;
 	uint32 number;
-	bool confirm; /* a renewal: a standby has to see it too */
+	bool confirm; /* a standby has to see it too, though it may write nothing */
 	LeReply reply;
 } Deferred;
 

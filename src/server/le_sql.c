@@ -29,6 +29,7 @@ LE_FUNCTION(le_renew_lock);
 LE_FUNCTION(le_release_lock);
 LE_FUNCTION(le_is_held);
 LE_FUNCTION(le_force_release_lock);
+LE_FUNCTION(le_advance_revision);
 
 /* --- errors --- */
 
@@ -544,4 +545,16 @@ Datum
 le_force_release_lock(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_INT64(le_force(LE_KIND_LOCK, le_arg_name(fcinfo, 0)));
+}
+
+/* advance_revision(min) */
+Datum
+le_advance_revision(PG_FUNCTION_ARGS)
+{
+	LeCommand cmd = {.kind = LE_CMD_ADVANCE, .token = le_arg_revision(fcinfo, 0)};
+	LeReply reply;
+
+	le_request(&cmd, &reply, false);
+	(void) le_durable_in_time(&reply);
+	PG_RETURN_INT64(reply.token);
 }

@@ -149,7 +149,8 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 {
 	LeCommand cmd = slot->command;
 	LeReply reply;
-	bool confirm = cmd.kind == LE_CMD_RENEW || cmd.kind == LE_CMD_KEEP_ALIVE || cmd.kind == LE_CMD_AWAIT;
+	bool confirm = cmd.kind == LE_CMD_RENEW || cmd.kind == LE_CMD_KEEP_ALIVE || cmd.kind == LE_CMD_AWAIT ||
+				   cmd.kind == LE_CMD_ADVANCE;
 
 	if (slot->revision != 0)
 	{

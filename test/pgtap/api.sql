@@ -22,6 +22,7 @@ SELECT results_eq(
 	('acquire_lock', 'name text, ttl interval DEFAULT ''00:00:30''::interval, wait interval DEFAULT NULL::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'bigint'),
 	('acquire_locks', 'names text[], ttl interval DEFAULT ''00:00:30''::interval, wait interval DEFAULT NULL::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'bigint'),
 	('acquire_permit', 'name text, permits integer, ttl interval DEFAULT ''00:00:30''::interval, wait interval DEFAULT NULL::interval, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'bigint'),
+	('advance_revision', 'min bigint', 'bigint'),
 	('advisory_acquire', 'name text, wait interval DEFAULT NULL::interval, shared boolean DEFAULT false, scope text DEFAULT ''session''::text', 'boolean'),
 	('advisory_release', 'name text, shared boolean DEFAULT false', 'boolean'),
 	('await_leadership', 'election text, term bigint, wait interval DEFAULT ''00:00:00''::interval', 'boolean'),

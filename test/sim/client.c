@@ -322,6 +322,11 @@ on_name(World *w, uint32_t sessno)
 	LeCommand cmd = command(w, sessno, rng_chance(&w->rng, 300) ? LE_CMD_SET_PERMITS : LE_CMD_FORCE);
 
 	cmd.any_role = rng_chance(&w->rng, 500);
+	if (rng_chance(&w->rng, 20))
+	{
+		cmd.kind = LE_CMD_ADVANCE;
+		cmd.token = le_core_next_revision(w->core) - 5 + rng_below(&w->rng, 100);
+	}
 	if (cmd.kind == LE_CMD_SET_PERMITS)
 	{
 		int id = sim_text_id(cmd.name.data);

@@ -573,6 +573,10 @@ model_apply(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply, const Le
 		case LE_CMD_LEASE_TTL:
 			on_lease(m, cmd, now, reply);
 			break;
+		case LE_CMD_ADVANCE:
+			m->next = cmd->token > m->next ? cmd->token : m->next;
+			reply->token = m->next;
+			break;
 		case LE_CMD_UNDO:
 			undo(m, cmd, now);
 			break;

@@ -290,7 +290,7 @@ model_compare_reply(Model *m, const LeCommand *cmd, const LeReply *expected, con
 	SAME("reentrant", expected->reentrant, actual->reentrant);
 	if (actual->status != LE_OK && actual->status != LE_QUEUED && actual->status != LE_WAITING)
 		return;
-	if (cmd->kind == LE_CMD_ACQUIRE || cmd->kind == LE_CMD_GRANT_LEASE)
+	if (cmd->kind == LE_CMD_ACQUIRE || cmd->kind == LE_CMD_GRANT_LEASE || cmd->kind == LE_CMD_ADVANCE)
 		SAME("token", expected->token, actual->token);
 	SAME("counted", expected->counted, actual->counted);
 	if (actual->status == LE_OK &&

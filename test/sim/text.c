@@ -83,7 +83,8 @@ sim_command_name(LeCommandKind kind)
 	static const char *const text_of[] = {"?",           "acquire",     "await",       "renew",
 										  "release",     "check",       "force",       "proclaim",
 										  "set_permits", "grant_lease", "keep_alive",  "revoke_lease",
-										  "lease_ttl",   "undo",        "session_end", "fence_ended"};
+										  "lease_ttl",   "advance",     "undo",        "session_end",
+										  "fence_ended"};
 
 	return text_of[kind];
 }

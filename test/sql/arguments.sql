@@ -243,6 +243,21 @@ UPDATE lock_election.meta SET incarnation = 1;
 RESET session_replication_role;
 SELECT count(*) FROM lock_election.meta;
 
+-- --- the next revision ---
+
+SELECT advance_revision(NULL);
+SELECT advance_revision(0);
+SELECT advance_revision(-1);
+SELECT advance_revision(9007199254740992);
+SELECT advance_revision(8725724278030337);
+SELECT advance_revision(1) AS next \gset
+SELECT advance_revision(:next) = :next AS unchanged, advance_revision(:next + 100) = :next + 100 AS raised,
+	advance_revision(:next) = :next + 100 AS never_lower, acquire_lock('advanced') >= :next + 100 AS token;
+BEGIN READ ONLY;
+SELECT advance_revision(:next + 1000) = :next + 1000 AS raised;
+ROLLBACK;
+SELECT advance_revision(1) >= :next + 1000 AS not_undone, release_lock('advanced') AS released;
+
 -- --- other roles ---
 
 CREATE ROLE regress_le_holder;
@@ -261,6 +276,7 @@ SELECT count(*) FROM lock_election.waiters;
 SELECT pid IS NOT NULL AS pid FROM lock_election.manager;
 SELECT grants > 0 AS grants FROM lock_election.stat;
 SELECT lock_election.stat_reset();
+SELECT advance_revision(1);
 SELECT count(*) FROM lock_election.slot;
 SELECT count(*) FROM lock_election.meta;
 -- who knows a token may ask for it, not more; the same owner of another role is another owner

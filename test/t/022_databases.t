@@ -89,7 +89,7 @@ subtest 'CREATE EXTENSION and a lock with no pause' => sub {
 		like(one(q{DROP EXTENSION lock_election; CREATE EXTENSION lock_election; SELECT try_acquire_lock('x')}, 'fresh'), qr/^\d+$/, "dropped and created $i");
 		one('DROP EXTENSION lock_election', 'fresh');
 	}
-	foreach my $call (q{acquire_lock('x')}, q{try_acquire_lock('x')}, q{release_lock('x')}, q{renew_lock('x', 1)}, q{is_held('x', 1)}, q{force_release_lock('x')})
+	foreach my $call (q{acquire_lock('x')}, q{try_acquire_lock('x')}, q{release_lock('x')}, q{renew_lock('x', 1)}, q{is_held('x', 1)}, q{force_release_lock('x')}, q{advance_revision(1)})
 	{
 		my $start = time;
 		like(error_of("BEGIN; CREATE EXTENSION lock_election; SELECT $call", 'fresh'), qr/ERROR:  55000: cannot use locks in the transaction that created/, $call);
@@ -270,7 +270,7 @@ subtest 'not preloaded' => sub {
 		'renew_leadership($$x$$, 1)', 'resign($$x$$, 1)', 'current_leader($$x$$)', 'is_leader($$x$$, 1)', 'fence_leader($$x$$, 1)', 'force_resign($$x$$)',
 		'grant_lease()', 'keep_alive(1)', 'revoke_lease(1)', 'lease_time_to_live(1)', 'lock_election.look()',
 		'lock_election.look_leases()', 'lock_election.manager_info()', 'lock_election.counters()',
-		'lock_election.stat_reset()', 'observe_election($$x$$)', 'election_history($$x$$)');
+		'lock_election.stat_reset()', 'advance_revision(1)', 'observe_election($$x$$)', 'election_history($$x$$)');
 	# these need no manager
 	my @others = ('compare_and_set($$x$$, 0, $$y$$)', 'read_versioned($$x$$)', 'advisory_acquire($$x$$)', 'advisory_release($$x$$)');
 	unlike(error_of("SELECT * FROM $_"), qr/ERROR/, "$_ works") foreach @others;

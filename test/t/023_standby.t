@@ -50,7 +50,7 @@ subtest 'a standby shows' => sub {
 	is($standby->safe_psql('postgres', q{SELECT count(*) FROM lock_election.waiters}), 0, 'waiters');
 	is($standby->safe_psql('postgres', q{SELECT count(*) FROM lock_election.manager}), 0, 'manager');
 	is(error_of($standby, q{SELECT * FROM lock_election.stat}), '', 'stat');
-	foreach my $call (q{acquire_lock('x')}, q{try_acquire_lock('x')}, q{release_lock('x')}, q{renew_lock('x', 1)}, q{is_held('x', 1)}, q{force_release_lock('x')})
+	foreach my $call (q{acquire_lock('x')}, q{try_acquire_lock('x')}, q{release_lock('x')}, q{renew_lock('x', 1)}, q{is_held('x', 1)}, q{force_release_lock('x')}, q{advance_revision(1)})
 	{
 		my $start = time;
 		like(error_of($standby, "SELECT $call"), qr/ERROR:  25006: /, $call);
