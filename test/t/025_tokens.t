@@ -1,0 +1,168 @@
+# Tokens only ever go upwards: whatever happens to the server, its database or its clock, and after advance_revision where
+# nothing else can know.
+use strict;
+use warnings;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+# 2084 in minutes: nothing in this test goes up because time does.
+use constant FAR => 31_000_000;
+
+my $node = new_node('main', conf => "autovacuum = off\nfull_page_writes = off\n");
+
+sub one { my ($sql, $db, $of) = @_; return ($of // $node)->safe_psql($db // 'postgres', $sql); }
+
+sub error_of
+{
+	my ($sql, $db) = @_;
+	my ($out, $err) = ('', '');
+	$node->psql($db // 'postgres', $sql, stdout => \$out, stderr => \$err, extra_params => [ '-v', 'VERBOSITY=verbose' ]);
+	return $err;
+}
+
+# A token of a lock that is free again afterwards.
+sub token { my ($db, $of) = @_; return one(q{SELECT t FROM acquire_lock('t') t WHERE release_lock('t', t)}, $db, $of); }
+
+sub incarnation { my ($db, $of) = @_; return token($db, $of) >> 28; }
+
+# Nobody has a chance to write anything more.
+sub kill_server
+{
+	kill 'KILL', one('SELECT pid FROM lock_election.manager');
+	$node->stop('immediate');
+	$_->quit foreach @_; # before another server inherits their pipes
+	return $node->start;
+}
+
+subtest 'advance_revision' => sub {
+	my $next = one('SELECT advance_revision(1)');
+	my $token = token();
+	cmp_ok($token, '>=', $next, 'says what is next');
+	is(one("SELECT advance_revision($next)"), $token + 1, 'a lower one changes nothing');
+	is(one('SELECT advance_revision(' . ($token + 10) . ')'), $token + 10, 'raises the counter');
+	is(token(), $token + 10, 'to that token');
+	is(one("SELECT advance_revision($token + 10000000000)"), $token + 10000000000, 'raises the incarnation');
+	is(token(), $token + 10000000000, 'to that token');
+
+	# for the superuser, and whom he allows it
+	one('CREATE ROLE worker LOGIN; CREATE ROLE keeper LOGIN; GRANT EXECUTE ON FUNCTION advance_revision TO keeper');
+	like(error_of('SET ROLE worker; SELECT advance_revision(1)'), qr/ERROR:  42501: /, 'not for everyone');
+	is(error_of('SET ROLE keeper; SELECT advance_revision(1)'), '', 'can be granted');
+};
+
+subtest 'the server dies right after the answer' => sub {
+	my $min = FAR - 100_000;
+
+	foreach my $level ('off', 'local')
+	{
+		$min += 10_000;
+		my $s = session($node, connstr => "options='-c synchronous_commit=$level'");
+		my $held = $s->query(q{SELECT acquire_lock('held', '1 h', owner => 'me')});
+		is($s->query("SELECT advance_revision(${min}::bigint << 28)"), $min << 28, "$level: advanced");
+		kill_server($s);
+		cmp_ok(incarnation(), '>=', $min, "$level: stays");
+		is(one("SELECT is_held('held', $held)"), 't', "$level: as what was acquired before does");
+		one(q{SELECT force_release_lock('held')});
+	}
+
+	# in the transaction that rolls back, too
+	$min += 10_000;
+	one("BEGIN; SELECT advance_revision(${min}::bigint << 28); ROLLBACK");
+	kill_server();
+	cmp_ok(incarnation(), '>=', $min, 'not undone by a rollback');
+};
+
+# The batch that should have stored it has failed: the next one has to.
+subtest 'it cannot be written' => sub {
+	my $min = incarnation() + 5000;
+	my $locker = session($node);
+
+	$locker->query('BEGIN; LOCK lock_election.meta');
+	like(error_of("SELECT advance_revision(${min}::bigint << 28)"), qr/ERROR:  55P03: the tables of extension lock_election are locked/, 'is an error');
+	$locker->query('COMMIT');
+	$locker->quit;
+	my $token = token();
+	kill_server();
+	cmp_ok(token(), '>', $token, 'and nothing is forgotten');
+	is(one("SELECT advance_revision(($min + 100)::bigint << 28)"), ($min + 100) << 28, 'works again');
+};
+
+subtest 'the manager, the server, the extension' => sub {
+	my $token = token();
+	my $next = sub {
+		my ($what) = @_;
+		my $now = token();
+		cmp_ok($now, '>', $token, $what);
+		$token = $now;
+	};
+	my $manager = one('SELECT pid FROM lock_election.manager');
+
+	kill 'TERM', $manager;
+	wait_for_sql($node, "SELECT pid <> $manager FROM lock_election.manager");
+	$next->('the manager leaves');
+	kill 'KILL', one('SELECT pid FROM lock_election.manager');
+	$node->poll_query_until('postgres', 'SELECT true');
+	$next->('the manager is killed');
+	$node->restart;
+	$next->('a restart');
+	$node->restart('immediate');
+	$next->('a crash');
+	one('DROP EXTENSION lock_election; CREATE EXTENSION lock_election');
+	$next->('dropped and created');
+
+	# the one case in which nobody knows any more
+	one('DROP EXTENSION lock_election');
+	$node->restart;
+	one('CREATE EXTENSION lock_election');
+	cmp_ok(token(), '<', $token, 'dropped, restarted and created: from the clock');
+	is(one("SELECT advance_revision($token + 1)"), $token + 1, 'advance_revision');
+	$next->('goes on from there');
+};
+
+subtest 'dumps and copies' => sub {
+	my $file = $node->basedir . '/dump.sql';
+	my $token = token();
+
+	$node->command_ok([ 'pg_dump', '-f', $file, '-d', $node->connstr('postgres') ], 'pg_dump');
+	one('CREATE DATABASE restored');
+	$node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('restored'), '-f', $file ], 'restored into another database');
+	cmp_ok(token('restored'), '>', $token, 'its tokens go on');
+	one('DROP EXTENSION lock_election CASCADE', 'restored');
+	$node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('restored'), '-c', 'DROP SCHEMA public CASCADE; CREATE SCHEMA public', '-f', $file ], 'once more');
+	cmp_ok(token('restored'), '>', $token, 'its tokens go on');
+	cmp_ok(one('DROP DATABASE restored') . token(), '>', $token, 'as those of the original do');
+
+	my $copied = token();
+	one('CREATE DATABASE copy TEMPLATE postgres');
+	cmp_ok(token('copy'), '>', $copied, 'a copy goes on');
+	my $of_copy = token('copy');
+	one('CREATE DATABASE copy2 TEMPLATE copy');
+	cmp_ok(token('copy2'), '>', $of_copy, 'and a copy of it');
+	one('DROP DATABASE copy; DROP DATABASE copy2');
+
+	my $other = new_node('other', extension => 0, conf => "autovacuum = off\n");
+	$other->command_ok([ 'psql', '-Xq', '-d', $other->connstr('postgres'), '-c', 'CREATE ROLE keeper; CREATE ROLE worker', '-f', $file ], 'restored into another cluster');
+	cmp_ok(token('postgres', $other), '>', $token, 'its tokens go on');
+	$other->stop;
+};
+
+# The files of all tables are taken along: meta's too, whose OID of the database is the same in the new cluster.
+subtest 'pg_upgrade' => sub {
+	my $held = one(q{SELECT acquire_lock('held', '1 h', owner => 'me')});
+	my $token = token();
+	my $new = new_node('new', start => 0);
+	my $bin = $node->config_data('--bindir');
+
+	$node->stop;
+	chdir $node->basedir;
+	$node->command_ok([ 'pg_upgrade', '--no-sync', '-d', $node->data_dir, '-D', $new->data_dir, '-b', $bin, '-B', $bin,
+			'-s', $node->host, '-p', $node->port, '-P', $new->port ], 'pg_upgrade');
+	$new->start;
+	cmp_ok(token('postgres', $new), '>', $token, 'tokens go on');
+	is(one("SELECT is_held('held', $held)", 'postgres', $new), 't', 'locks are held');
+	is(one(q{SELECT try_acquire_lock('held') IS NULL}, 'postgres', $new), 't', 'and exclude others');
+	$new->stop;
+};
+
+done_testing();
