@@ -1,0 +1,192 @@
+# A primary that is cut off from its synchronous standby lives on, and confirms nothing: while the standby has taken over,
+# no two clients both have a lease that was confirmed and is valid by their own clocks.
+use strict;
+use warnings;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time clock_gettime CLOCK_MONOTONIC);
+
+use constant TTL => 3;
+
+# No status message by itself: whoever waits for one waits for ever.
+my $conf = "autovacuum = off\nwal_receiver_status_interval = 1d\nwal_sender_timeout = 0\nwal_retrieve_retry_interval = 100ms\n";
+my $primary = new_node('primary', init => [ allows_streaming => 1 ], conf => $conf);
+$primary->backup('base');
+my %standby = map { $_ => PostgreSQL::Test::Cluster->new($_) } qw(s1 s2);
+foreach my $name (sort keys %standby)
+{
+	$standby{$name}->init_from_backup($primary, 'base', has_streaming => 1);
+	$standby{$name}->start;
+}
+
+sub one { my ($node, $sql) = @_; return $node->safe_psql('postgres', $sql); }
+
+# What an administrator sees of the primary must not wait as well.
+sub see { return one($primary, "SET synchronous_commit = local; $_[0]"); }
+
+sub synchronous
+{
+	my ($names, $count) = @_;
+
+	see("ALTER SYSTEM SET synchronous_standby_names = '$names'");
+	$primary->reload;
+	return wait_for_sql($primary, "SELECT count(*) = $count FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')");
+}
+
+# The network between primary and standby: cut, and there again.
+sub cut
+{
+	my ($standby) = @_;
+
+	one($standby, q{ALTER SYSTEM SET primary_conninfo = ''});
+	$standby->reload;
+	return wait_for_sql($primary, q{SELECT count(*) = 0 FROM pg_stat_replication WHERE application_name = '} . $standby->name . q{'});
+}
+
+sub mend
+{
+	my ($standby) = @_;
+
+	one($standby, 'ALTER SYSTEM RESET primary_conninfo');
+	$standby->reload;
+	return wait_for_sql($primary, q{SELECT count(*) = 1 FROM pg_stat_replication WHERE state = 'streaming' AND application_name = '} . $standby->name . q{'});
+}
+
+sub at_level { return session($primary, connstr => "options='-c synchronous_commit=$_[0]'"); }
+
+sub wait_for_syncrep
+{
+	my ($n) = @_;
+	return wait_for_sql($primary, "SET synchronous_commit = local; SELECT count(*) = $n FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
+}
+
+# The workers have a wait event of their own when they sleep, and never that one.
+sub workers_do_not_wait
+{
+	my ($what) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return is(see(q{SELECT string_agg(DISTINCT wait_event, ' ') FROM pg_stat_activity WHERE backend_type LIKE 'lock_election%'}), 'Extension', $what);
+}
+
+# Applied, and said so: a commit of ours asks a standby for that no less than any other.
+subtest 'remote_apply' => sub {
+	my $s = at_level('remote_apply');
+
+	synchronous('s1', 1);
+	my $lease = $s->query(q{SELECT grant_lease('1 h')});
+	foreach my $call (q{acquire_lock('a', '1 h') > 0}, qq{keep_alive($lease) IS NOT NULL}, q{release_lock('a')}, q{campaign('e', 'me', '1 h') > 0},
+		qq{revoke_lease($lease)}, q{force_resign('e') = 1}, 'advance_revision(1) > 0')
+	{
+		is($s->query("SELECT $call", 30), 't', $call);
+		is($s->error, '', 'without delay');
+	}
+	my $token = $s->query(q{SELECT acquire_lock('seen', '1 h')});
+	is(one($standby{s1}, q{SELECT string_agg(token::text, ' ') FROM lock_election.locks}), $token, 'and the standby shows it at that moment');
+	is($s->query("SELECT renew_lock('seen', $token) IS NOT NULL", 30), 't', 'a renewal');
+	is($s->query("SELECT release_lock('seen', $token)", 30), 't', 'released');
+	$s->quit;
+};
+
+subtest 'a quorum' => sub {
+	synchronous('ANY 1 (s1, s2)', 2);
+	my %s = map { $_ => at_level($_) } qw(off local remote_write on remote_apply);
+
+	cut($standby{s1});
+	like($s{$_}->query(qq{SELECT acquire_lock('one $_', '1 h')}), qr/^\d+$/, "$_: one of two is enough") foreach sort keys %s;
+	cut($standby{s2});
+	foreach my $level (qw(off local))
+	{
+		like($s{$level}->query(qq{SELECT acquire_lock('none $level', '1 h')}), qr/^\d+$/, "$level: waits for none");
+		is($s{$level}->query(qq{SELECT release_lock('none $level')}), 't', "$level: nor to release");
+	}
+	my @waiting = qw(remote_write on remote_apply);
+	$s{$_}->async(qq{SELECT acquire_lock('none $_', '1 h')}) foreach @waiting;
+	wait_for_syncrep(3);
+	workers_do_not_wait('the manager does not wait for any');
+
+	# nor does the notifier; and whoever waits for nobody goes on
+	my $place = $s{local}->query(q{SELECT acquire_lock('held', '1 h'); SELECT token FROM enqueue_lock('held')}) =~ s/.*\n//r;
+	$s{local}->query(q{LISTEN x; SELECT release_lock('held')});
+	is($s{local}->query("SELECT await_lock('held', $place)"), 't', 'a hand-off');
+	wait_for_sql($primary, q{SET synchronous_commit = local; SELECT hints_sent > 0 FROM lock_election.stat});
+	workers_do_not_wait('nor does the notifier');
+	ok(!grep({ $s{$_}->ready } @waiting), 'those who asked for a standby still wait');
+	mend($standby{s2});
+	like($s{$_}->wait, qr/^\d+$/, "$_: until one is back") foreach @waiting;
+	mend($standby{s1});
+	see(q{SELECT force_release_lock(name) FROM lock_election.locks});
+	$_->quit foreach values %s;
+};
+
+subtest 'cut off and alive' => sub {
+	synchronous('s1', 1);
+	cut($standby{s2});
+	my $ttl = TTL . ' s';
+	my @levels = qw(remote_write on remote_apply);
+	my %client = map { $_ => at_level($_) } @levels;
+	my (%token, %valid_until, $lease, $term);
+
+	# TTL from the sending of what was answered last: what each client may believe
+	foreach my $level (@levels)
+	{
+		$valid_until{$level} = clock_gettime(CLOCK_MONOTONIC) + TTL;
+		$token{$level} = $client{$level}->query("SELECT acquire_lock('job $level', '$ttl')");
+	}
+	$lease = $client{on}->query('SELECT grant_lease()');
+	$term = $client{on}->query(q{SELECT campaign('boss', 'me', '1 min')});
+	$client{on}->query(qq{SELECT acquire_lock('hung on it', lease => $lease)});
+
+	# what asks when the line is cut, and goes on asking
+	cut($standby{s1});
+	my @calls = (
+		qq{renew_lock('job on', $token{on})}, qq{is_held('job on', $token{on})}, qq{keep_alive($lease)}, qq{renew_leadership('boss', $term)},
+		qq{is_leader('boss', $term)}, qq{acquire_lock('new')}, q{try_acquire_lock('newer')}, q{acquire_locks('{n1, n2}')}, q{acquire_permit('p', 1)},
+		q{enqueue_lock('place')}, q{campaign('other', 'me')}, 'grant_lease()', qq{acquire_lock('x', lease => $lease)}, q{current_leader('other')});
+	my @asking = map { at_level('on') } @calls;
+	$asking[$_]->async("SET statement_timeout = '2 s'; SELECT $calls[$_]") foreach 0 .. $#calls;
+	my $renewing = at_level('remote_write');
+	$renewing->async(qq{SELECT renew_lock('job remote_write', $token{remote_write})});
+	$client{remote_apply}->async(qq{SELECT renew_lock('job remote_apply', $token{remote_apply})});
+	wait_for_syncrep(@calls + 2);
+
+	$standby{s1}->promote;
+	wait_for_sql($standby{s1}, 'SELECT count(*) > 0 FROM lock_election.manager');
+	my %next;
+	foreach my $level (@levels)
+	{
+		$next{$level} = session($standby{s1});
+		$next{$level}->async("SELECT acquire_lock('job $level', '1 h')");
+	}
+	cmp_ok(one($standby{s1}, q{SELECT min(time_left) FROM lock_election.locks WHERE name LIKE 'job%'}), 'gt', '00:00:0' . (TTL - 2), 'leases start with their full TTL');
+	foreach my $level (@levels)
+	{
+		my $new = $next{$level}->wait;
+		my $now = clock_gettime(CLOCK_MONOTONIC);
+		cmp_ok($now, '>', $valid_until{$level}, "$level: the next one is granted when the lease of the old primary's client is over by its clock");
+		cmp_ok($new, '>', $token{$level}, "$level: with a higher token");
+	}
+
+	# the old primary has confirmed nothing since
+	foreach my $i (0 .. $#calls)
+	{
+		is($asking[$i]->wait, '', "$calls[$i]: not confirmed");
+		like($asking[$i]->error, qr/ERROR:  57014: canceling wait for the replication of (a lock|an election)\n/, 'times out, and says why');
+	}
+	ok(!$renewing->ready && !$client{remote_apply}->ready, 'who has no timeout still waits');
+	workers_do_not_wait('the manager does not');
+	like(at_level('local')->query(q{SELECT acquire_lock('for nobody else', '1 h')}), qr/^\d+$/, 'at level local it goes on');
+
+	# and comes to an end
+	$primary->stop('fast');
+	foreach my $s ($renewing, $client{remote_apply})
+	{
+		is($s->wait(10), undef, 'no answer');
+		like($s->error, qr/FATAL:  57P01: |server closed the connection/, 'the server goes down');
+	}
+	$_->quit foreach values(%client), values(%next), @asking, $renewing;
+};
+
+$_->stop foreach values %standby;
+done_testing();
