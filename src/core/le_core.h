@@ -152,7 +152,7 @@ typedef enum LeCommandKind
 	LE_CMD_REVOKE_LEASE,
 	LE_CMD_LEASE_TTL,
 	LE_CMD_ADVANCE, /* the next revision is to be token at least */
-	LE_CMD_UNDO, /* a (sub)transaction rolled back */
+	LE_CMD_UNDO,    /* a (sub)transaction rolled back */
 	LE_CMD_SESSION_END,
 	LE_CMD_FENCE_ENDED /* a fence may have ended: ask again */
 } LeCommandKind;

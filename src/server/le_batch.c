@@ -89,8 +89,9 @@ next_incarnation(void)
 static bool
 anything_to_write(void)
 {
-	return next_incarnation() != le_mgr.meta.incarnation || le_core_dirty_slots(le_mgr.core) != NULL || le_core_dirty_leases(le_mgr.core) != NULL ||
-		   le_core_dirty_places(le_mgr.core) != NULL || le_core_changes(le_mgr.core) != NULL;
+	return next_incarnation() != le_mgr.meta.incarnation || le_core_dirty_slots(le_mgr.core) != NULL ||
+		   le_core_dirty_leases(le_mgr.core) != NULL || le_core_dirty_places(le_mgr.core) != NULL ||
+		   le_core_changes(le_mgr.core) != NULL;
 }
 
 /* Answers to waiters need a flush if any of them does. */
@@ -164,11 +165,12 @@ write_batch(LeTime now)
 }
 
 /*
- * Something in the log that a renewal's caller can wait for, so that a primary
- * that is cut off from its synchronous standbys confirms no lease.
+ * Something in the log that callers can wait for whose answer wrote nothing: a
+ * renewal, is_held(), a lock that is held already.  So a primary that is cut
+ * off from its synchronous standbys confirms nothing.
  */
 static XLogRecPtr
-log_renewals(void)
+log_confirmation(void)
 {
 	uint32 nothing = 0;
 
@@ -196,7 +198,7 @@ give_answers(XLogRecPtr lsn)
 		if (d->confirm)
 		{
 			if (confirm_lsn == 0)
-				confirm_lsn = log_renewals();
+				confirm_lsn = log_confirmation();
 			d->reply.lsn = Max(d->reply.lsn, confirm_lsn);
 		}
 		le_batch_answer(d->proc, d->number, &d->reply);

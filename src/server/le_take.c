@@ -149,8 +149,7 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 {
 	LeCommand cmd = slot->command;
 	LeReply reply;
-	bool confirm = cmd.kind == LE_CMD_RENEW || cmd.kind == LE_CMD_KEEP_ALIVE || cmd.kind == LE_CMD_AWAIT ||
-				   cmd.kind == LE_CMD_ADVANCE;
+	bool confirm;
 
 	if (slot->revision != 0)
 	{
@@ -193,9 +192,13 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 		}
 		return;
 	}
-	/* SyncRepRequested() would ask for the manager's own level */
-	confirm = confirm && reply.status == LE_OK && slot->need_flush && max_wal_senders > 0 &&
-			  le_sync_standbys_defined();
+
+	/*
+	 * Whatever says that something is so now.  SyncRepRequested() would ask
+	 * for the manager's own level.
+	 */
+	confirm = reply.status == LE_OK && reply.valid_for != LE_NEVER && slot->need_flush &&
+			  max_wal_senders > 0 && le_sync_standbys_defined();
 	if (reply.wrote || confirm)
 	{
 		if (reply.wrote && reply.valid_for != LE_NEVER && slot->need_flush)

@@ -143,7 +143,8 @@ subtest 'cut off and alive' => sub {
 	my @calls = (
 		qq{renew_lock('job on', $token{on})}, qq{is_held('job on', $token{on})}, qq{keep_alive($lease)}, qq{renew_leadership('boss', $term)},
 		qq{is_leader('boss', $term)}, qq{acquire_lock('new')}, q{try_acquire_lock('newer')}, q{acquire_locks('{n1, n2}')}, q{acquire_permit('p', 1)},
-		q{enqueue_lock('place')}, q{campaign('other', 'me')}, 'grant_lease()', qq{acquire_lock('x', lease => $lease)}, q{current_leader('other')});
+		q{enqueue_lock('place')}, q{campaign('other', 'me')}, 'grant_lease()', qq{acquire_lock('x', lease => $lease)}, qq{acquire_lock('hung on it', lease => $lease)}, qq{proclaim('boss', $term, 'me')},
+		qq{fence_lock('job on', $token{on})}, qq{lease_time_to_live($lease)}, q{current_leader('boss')});
 	my @asking = map { at_level('on') } @calls;
 	$asking[$_]->async("SET statement_timeout = '2 s'; SELECT $calls[$_]") foreach 0 .. $#calls;
 	my $renewing = at_level('remote_write');
