@@ -227,7 +227,7 @@ CREATE FUNCTION @extschema@.is_held(name text, token bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_is_held';
 COMMENT ON FUNCTION @extschema@.is_held(text, bigint) IS
-'Whether this token holds the lock at this moment.';
+'Whether this token holds the lock at this moment. With synchronous standbys a true is confirmed by them, as synchronous_commit asks for.';
 
 CREATE FUNCTION @extschema@.force_release_lock(name text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE

@@ -214,11 +214,11 @@ next_incarnation(LeMeta *meta, uint32 timeline)
 
 	if (!copy && meta->clean && meta->timeline == timeline && floor == 0)
 		return;
+	meta->incarnation = Max(stored + 1, incarnation_minutes());
+
+	/* above what the old primary may have reached in this very minute, too */
 	if (!copy && meta->timeline != timeline)
-		meta->incarnation = (stored / 64 + 2) * 64;
-	else
-		meta->incarnation = stored + 1;
-	meta->incarnation = Max(meta->incarnation, incarnation_minutes());
+		meta->incarnation = (Max(stored, incarnation_minutes()) / 64 + 2) * 64;
 	meta->incarnation = Max(meta->incarnation, floor);
 
 	/* dropped and created again: above what there was, as long as we know it */

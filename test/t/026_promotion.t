@@ -188,4 +188,22 @@ subtest 'asynchronous' => sub {
 	$b = $primary;
 };
 
+# A database that has run for days is behind the clock; its primary's crash, which its standby has not heard of, catches up
+# with that. So must the standby, and go beyond it.
+subtest 'within a minute' => sub {
+	my $c = new_node('c', init => [ allows_streaming => 1 ], conf => "autovacuum = off\n");
+	my $d = new_standby($c, 'd');
+
+	one($c, "ALTER TABLE lock_election.$_ DISABLE TRIGGER USER; UPDATE lock_election.$_ SET incarnation = incarnation - 5000; ALTER TABLE lock_election.$_ ENABLE TRIGGER USER")
+	  foreach qw(meta incarnation_floor);
+	$c->wait_for_catchup($d, 'replay', $c->lsn('insert'));
+	disconnect($d);
+	$c->restart('immediate');
+	token($c) foreach 1 .. 3;
+	my $last = token($c);
+	promote($d);
+	cmp_ok(token($d), '>', $last, 'tokens go on above the lost tail');
+	$_->stop foreach $c, $d;
+};
+
 done_testing();
