@@ -9,7 +9,7 @@ use Test::More;
 # 2084 in minutes: nothing in this test goes up because time does.
 use constant FAR => 31_000_000;
 
-my $node = new_node('main', conf => "autovacuum = off\nfull_page_writes = off\n");
+my $node = new_node('main', conf => "autovacuum = off\n");
 
 sub one { my ($sql, $db, $of) = @_; return ($of // $node)->safe_psql($db // 'postgres', $sql); }
 
@@ -26,10 +26,13 @@ sub token { my ($db, $of) = @_; return one(q{SELECT t FROM acquire_lock('t') t W
 
 sub incarnation { my ($db, $of) = @_; return token($db, $of) >> 28; }
 
+# From here to kill_server nobody flushes the log for somebody else.
+sub stop_walwriter { return kill 'STOP', one(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'}); }
+
 # Nobody has a chance to write anything more.
 sub kill_server
 {
-	kill 'KILL', one('SELECT pid FROM lock_election.manager');
+	kill 'KILL', split /\n/, one(q{SELECT pid FROM pg_stat_activity WHERE backend_type IN ('lock_election manager', 'walwriter')});
 	$node->stop('immediate');
 	$_->quit foreach @_; # before another server inherits their pipes
 	return $node->start;
@@ -58,6 +61,7 @@ subtest 'the server dies right after the answer' => sub {
 	{
 		$min += 10_000;
 		my $s = session($node, connstr => "options='-c synchronous_commit=$level'");
+		stop_walwriter();
 		my $held = $s->query(q{SELECT acquire_lock('held', '1 h', owner => 'me')});
 		is($s->query("SELECT advance_revision(${min}::bigint << 28)"), $min << 28, "$level: advanced");
 		kill_server($s);
@@ -71,6 +75,19 @@ subtest 'the server dies right after the answer' => sub {
 	one("BEGIN; SELECT advance_revision(${min}::bigint << 28); ROLLBACK");
 	kill_server();
 	cmp_ok(incarnation(), '>=', $min, 'not undone by a rollback');
+};
+
+subtest 'lock_election.min_durability' => sub {
+	$node->append_conf('postgresql.conf', "lock_election.min_durability = local\n");
+	$node->reload;
+	wait_for_sql($node, 'SHOW lock_election.min_durability', 'local');
+	my $s = session($node, connstr => "options='-c synchronous_commit=off'");
+	stop_walwriter();
+	my $token = $s->query(q{SELECT acquire_lock('held', '1 h')});
+	kill_server($s);
+	is(one("SELECT is_held('held', $token)"), 't', 'what was acquired with synchronous_commit = off is there after a crash');
+	cmp_ok(token(), '>', $token, 'and tokens go on');
+	one(q{SELECT force_release_lock('held')});
 };
 
 # The batch that should have stored it has failed: the next one has to.
