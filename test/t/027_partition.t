@@ -7,7 +7,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time clock_gettime CLOCK_MONOTONIC);
 
-use constant TTL => 3;
+use constant TTL => 6;
 
 # No status message by itself: whoever waits for one waits for ever.
 my $conf = "autovacuum = off\nwal_receiver_status_interval = 1d\nwal_sender_timeout = 0\nwal_retrieve_retry_interval = 100ms\n";
@@ -126,6 +126,8 @@ subtest 'cut off and alive' => sub {
 	my $ttl = TTL . ' s';
 	my @levels = qw(remote_write on remote_apply);
 	my %client = map { $_ => at_level($_) } @levels;
+	my @asking = map { at_level('on') } 1 .. 18;
+	my $renewing = at_level('remote_write');
 	my (%token, %valid_until, $lease, $term);
 
 	# TTL from the sending of what was answered last: what each client may believe
@@ -145,9 +147,7 @@ subtest 'cut off and alive' => sub {
 		qq{is_leader('boss', $term)}, qq{acquire_lock('new')}, q{try_acquire_lock('newer')}, q{acquire_locks('{n1, n2}')}, q{acquire_permit('p', 1)},
 		q{enqueue_lock('place')}, q{campaign('other', 'me')}, 'grant_lease()', qq{acquire_lock('x', lease => $lease)}, qq{acquire_lock('hung on it', lease => $lease)}, qq{proclaim('boss', $term, 'me')},
 		qq{fence_lock('job on', $token{on})}, qq{lease_time_to_live($lease)}, q{current_leader('boss')});
-	my @asking = map { at_level('on') } @calls;
-	$asking[$_]->async("SET statement_timeout = '2 s'; SELECT $calls[$_]") foreach 0 .. $#calls;
-	my $renewing = at_level('remote_write');
+	$asking[$_]->async("SET statement_timeout = '4 s'; SELECT $calls[$_]") foreach 0 .. $#calls;
 	$renewing->async(qq{SELECT renew_lock('job remote_write', $token{remote_write})});
 	$client{remote_apply}->async(qq{SELECT renew_lock('job remote_apply', $token{remote_apply})});
 	wait_for_syncrep(@calls + 2);
@@ -160,7 +160,7 @@ subtest 'cut off and alive' => sub {
 		$next{$level} = session($standby{s1});
 		$next{$level}->async("SELECT acquire_lock('job $level', '1 h')");
 	}
-	cmp_ok(one($standby{s1}, q{SELECT min(time_left) FROM lock_election.locks WHERE name LIKE 'job%'}), 'gt', '00:00:0' . (TTL - 2), 'leases start with their full TTL');
+	cmp_ok(one($standby{s1}, q{SELECT min(time_left) FROM lock_election.locks WHERE name LIKE 'job%'}), 'gt', '00:00:0' . (TTL - 3), 'leases start with their full TTL');
 	foreach my $level (@levels)
 	{
 		my $new = $next{$level}->wait;
