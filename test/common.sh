@@ -1,7 +1,8 @@
 # Shared by run.sh, demo.sh and bench/quick.sh: packages, build, a private copy of PostgreSQL with the extension in it,
 # an account for the server, and a clean-up that runs however the script ends. To be sourced by bash.
 #
-#   le_prepare [make goals]   afterwards $LE_TMP holds everything and le_run works
+#   le_prepare [make goals]   afterwards $LE_TMP holds everything and le_run works; where LE_MAKE has arguments for make, the
+#                             build is made with them in the copy, and the checkout's own is left alone
 #   le_run COMMAND...         runs COMMAND as the unprivileged account in $LE_TMP/src, a copy of the project
 
 set -eu
@@ -11,6 +12,7 @@ LE_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 LE_TMP=
 LE_CHILD=
 LE_APT_FILES=()
+LE_MAKE=()
 LE_JOBS=$(nproc 2>/dev/null || echo 2)
 
 le_say()
@@ -226,24 +228,41 @@ le_private_tree()
 	esac
 }
 
+# le_build DIRECTORY [arguments of make for all that is built beside the extension as well]
+le_build()
+{
+	local dir=$1 log=$LE_TMP/build.log
+	shift
+	le_say "building for PostgreSQL $PG_MAJOR"
+	# Built with the system's pg_config, whose paths stay the same from run to run, and installed with the copy's.
+	le_wait make -C "$dir" -s -j"$LE_JOBS" PG_CONFIG="/usr/lib/postgresql/$PG_MAJOR/bin/pg_config" "${LE_MAKE[@]}" all >"$log" 2>&1 &&
+		{ [ $# = 0 ] || le_wait make -C "$dir" -s -j"$LE_JOBS" "$@" >>"$log" 2>&1; } &&
+		le_wait make -C "$dir" -s PG_CONFIG="$LE_BIN/pg_config" "${LE_MAKE[@]}" install >>"$log" 2>&1 ||
+		{ tail -n 40 "$log" >&2; le_die "the build failed"; }
+}
+
+# le_copy [options of tar]
+le_copy()
+{
+	tar -C "$LE_ROOT" --exclude=./.git --exclude='*.o' "$@" -cf - . | tar -C "$LE_TMP/src" -xf -
+}
+
 le_prepare()
 {
-	local log
 	LE_TMP=$(mktemp -d "${TMPDIR:-/tmp}/lock_election.XXXXXX")
 	LE_TMP=$(cd "$LE_TMP" && pwd -P)
 	chmod 755 "$LE_TMP"
-	log=$LE_TMP/build.log
 	le_packages
 	le_private_tree
-	le_say "building for PostgreSQL $PG_MAJOR"
-	# Built with the system's pg_config, whose paths stay the same from run to run, and installed with the copy's.
-	le_wait make -C "$LE_ROOT" -s -j"$LE_JOBS" PG_CONFIG="/usr/lib/postgresql/$PG_MAJOR/bin/pg_config" all >"$log" 2>&1 &&
-		{ [ $# = 0 ] || le_wait make -C "$LE_ROOT" -s -j"$LE_JOBS" "$@" >>"$log" 2>&1; } &&
-		le_wait make -C "$LE_ROOT" -s PG_CONFIG="$LE_BIN/pg_config" install >>"$log" 2>&1 ||
-		{ tail -n 40 "$log" >&2; le_die "the build failed"; }
 	# The account may not be able to read the checkout.
 	mkdir "$LE_TMP/src" "$LE_TMP/work" "$LE_TMP/home"
-	tar -C "$LE_ROOT" --exclude=.git --exclude='*.o' -cf - . | tar -C "$LE_TMP/src" -xf -
+	if [ ${#LE_MAKE[@]} = 0 ]; then
+		le_build "$LE_ROOT" "$@"
+		le_copy
+	else
+		le_copy --exclude=./build --exclude='*.so'
+		le_build "$LE_TMP/src" "${LE_MAKE[@]}" "$@"
+	fi
 	LE_ENV=(env LE_RUN="$LE_TMP" PG_CONFIG="$LE_BIN/pg_config" PATH="$LE_BIN:$PATH" HOME="$LE_TMP/home" LC_ALL=C.UTF-8)
 	# PostgreSQL refuses to run as root; nobody is an account that no existing cluster trusts.
 	LE_AS=()

@@ -3,9 +3,13 @@
 #   TESTS        what to run; default: all of test/unit, test/t, test/pgtap
 #   PROVE_FLAGS  for prove, e.g. -v
 #   PG_MAJOR     PostgreSQL's major version; default: the distribution's
+#   COVERAGE=1   with gcov: prints which lines of src/ the tests have reached, and lists the others in build/coverage.txt
 . "$(dirname "$0")/common.sh"
 
+# Not above -O1, which leaves most lines where they are; the packaged servers' flags want some optimisation.
+[ -z "${COVERAGE:-}" ] || LE_MAKE=(COPT="--coverage -O1" SANITIZE="--coverage -O1")
 le_prepare core-tests
+[ -z "${COVERAGE:-}" ] || le_extra_packages lcov
 
 shopt -s nullglob
 if [ -z "${TESTS:-}" ]; then
@@ -51,5 +55,11 @@ rm -rf "$LE_ROOT/build/test-logs"
 if [ $rc != 0 ] && [ -d "$LE_TMP/work/tmp_check/log" ]; then
 	cp -r "$LE_TMP/work/tmp_check/log" "$LE_ROOT/build/test-logs"
 	le_say "logs: build/test-logs"
+fi
+[ -z "${COVERAGE:-}" ] || le_run test/lib/coverage "$LE_TMP/work" >"$LE_TMP/coverage" || rc=$?
+if [ -s "$LE_TMP/coverage" ]; then
+	sed '/^$/q' "$LE_TMP/coverage"
+	mkdir -p "$LE_ROOT/build"
+	cp "$LE_TMP/coverage" "$LE_ROOT/build/coverage.txt"
 fi
 exit $rc
