@@ -39,6 +39,18 @@ restart_after_crash = on
 CONF
 }
 
+# What a test leaves running is stopped at once at its end; backends that count lines get the time to write the counts.
+my @nodes;
+
+END
+{
+	local $?;
+	if ($ENV{COVERAGE})
+	{
+		$_->stop('fast', fail_ok => 1) foreach grep { defined $_->{_pid} } @nodes;
+	}
+}
+
 # A running cluster with the extension in database postgres.
 #   init => [...]      arguments of PostgreSQL::Test::Cluster->init, e.g. allows_streaming => 1
 #   conf => text       appended to postgresql.conf
@@ -48,6 +60,7 @@ sub new_node
 	my ($name, %opts) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name);
 
+	push @nodes, $node;
 	$node->init(@{ $opts{init} // [] });
 	$node->append_conf('postgresql.conf', node_conf() . ($opts{conf} // ''));
 	return $node unless $opts{start} // 1;
