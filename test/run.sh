@@ -4,6 +4,7 @@
 #   PROVE_FLAGS  for prove, e.g. -v
 #   PG_MAJOR     PostgreSQL's major version; default: the distribution's
 #   COVERAGE=1   with gcov: prints which lines of src/ the tests have reached, and lists the others in build/coverage.txt
+#   VALGRIND=1   the servers under valgrind, for a few of the tests; fails where it reports code of ours
 . "$(dirname "$0")/common.sh"
 
 # Not above -O1, which leaves most lines where they are; the packaged servers' flags want some optimisation.
@@ -14,6 +15,7 @@ le_prepare core-tests
 shopt -s nullglob
 if [ -z "${TESTS:-}" ]; then
 	TESTS=$(echo test/unit/*.c test/t/*.t test/pgtap/*.sql)
+	[ -z "${VALGRIND:-}" ] || TESTS=$(echo test/t/{012,020,040,042,070}_*.t test/pgtap/*.sql)
 fi
 
 [[ $TESTS != *pgbouncer.t* ]] || le_extra_packages pgbouncer
@@ -48,6 +50,20 @@ LE_ENV+=(PERL5LIB="$perl_lib/perl:$LE_TMP/src/test/lib" PG_REGRESS="$perl_lib/re
 	PG_TEST_PORT_DIR="$LE_TMP/work/ports" TEMP_CONFIG="$LE_TMP/temp.conf" TMPDIR="$LE_TMP/work"
 	PG_TEST_TIMEOUT_DEFAULT="${PG_TEST_TIMEOUT_DEFAULT:-60}")
 
+# Also its children, which are forked; initdb and everything else starts programs that valgrind would only slow down.
+if [ -n "${VALGRIND:-}" ]; then
+	le_extra_packages valgrind libc6-dbg
+	mv "$LE_BIN/postgres" "$LE_BIN/postgres.real"
+	mkdir -m 1777 "$LE_TMP/valgrind"
+	cat >"$LE_BIN/postgres" <<-EOF
+		#!/bin/sh
+		[ "\$1" = -D ] && exec valgrind --quiet --num-callers=30 --suppressions=$LE_TMP/src/test/lib/valgrind.supp --log-file=$LE_TMP/valgrind/%p $LE_BIN/postgres.real "\$@"
+		exec $LE_BIN/postgres.real "\$@"
+	EOF
+	chmod 755 "$LE_BIN/postgres"
+	LE_ENV+=(PG_TEST_TIMEOUT_DEFAULT=600)
+fi
+
 le_say "testing"
 rc=0
 le_run prove --norc --timer -j"$LE_JOBS" --exec "$LE_TMP/src/test/lib/run-one" ${PROVE_FLAGS:-} $TESTS || rc=$?
@@ -55,6 +71,12 @@ rm -rf "$LE_ROOT/build/test-logs"
 if [ $rc != 0 ] && [ -d "$LE_TMP/work/tmp_check/log" ]; then
 	cp -r "$LE_TMP/work/tmp_check/log" "$LE_ROOT/build/test-logs"
 	le_say "logs: build/test-logs"
+fi
+if [ -n "${VALGRIND:-}" ]; then
+	# A report is a paragraph of lines behind "==pid=="; those without a function of ours are PostgreSQL's.
+	reports=$(cat "$LE_TMP"/valgrind/* | sed 's/^==[0-9]*== *$//; s/^==[0-9]*== //' | perl -00 -ne 'print if /lock_election\.so|\ble_\w+ \(/')
+	le_say "valgrind: $(ls "$LE_TMP/valgrind" | wc -l) processes, $(grep -c . <<<"$reports" || true) lines of reports"
+	[ -z "$reports" ] || { echo "$reports" >&2; rc=1; }
 fi
 [ -z "${COVERAGE:-}" ] || le_run test/lib/coverage "$LE_TMP/work" >"$LE_TMP/coverage" || rc=$?
 if [ -s "$LE_TMP/coverage" ]; then
