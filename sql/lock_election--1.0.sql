@@ -585,7 +585,7 @@ CREATE FUNCTION lock_election.counters(
 	OUT forced bigint, OUT awaits bigint, OUT grants bigint, OUT waits bigint, OUT handoffs bigint,
 	OUT expiries bigint, OUT timeouts bigint, OUT undone bigint, OUT batches bigint,
 	OUT failed_batches bigint, OUT transaction_ids bigint, OUT rows_written bigint,
-	OUT flushes bigint, OUT hints_sent bigint, OUT hints_dropped bigint,
+	OUT flushes bigint, OUT stalls bigint, OUT hints_sent bigint, OUT hints_dropped bigint,
 	OUT write_time double precision, OUT stats_reset timestamptz)
 RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_stat';
@@ -595,7 +595,7 @@ COMMENT ON FUNCTION lock_election.counters() IS
 CREATE VIEW lock_election.stat AS
 SELECT * FROM lock_election.counters();
 COMMENT ON VIEW lock_election.stat IS
-'What the manager of this database has done since stats_reset: requests by kind, grants, acquires that had to wait, grants to a waiter (handoffs), leases that ended (expiries), waits that ran out (timeouts), holds undone by a rollback, batches and failed ones, transaction ids used, rows written, flushes, notifications sent and dropped (hints), and milliseconds spent in writing and committing.';
+'What the manager of this database has done since stats_reset: requests by kind, grants, acquires that had to wait, grants to a waiter (handoffs), leases that ended (expiries), waits that ran out (timeouts), holds undone by a rollback, batches and failed ones, transaction ids used, rows written, flushes, times that the manager did not run for more than a second (stalls; leases went on by as long), notifications sent and dropped (hints), and milliseconds spent in writing and committing.';
 
 CREATE FUNCTION lock_election.stat_reset()
 RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE

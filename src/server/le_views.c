@@ -273,8 +273,8 @@ le_stat(PG_FUNCTION_ARGS)
 {
 	LeDatabase *db = my_entry();
 	TupleDesc desc;
-	Datum values[21];
-	bool nulls[21] = {false};
+	Datum values[22];
+	bool nulls[22] = {false};
 	int n = 0;
 
 	if (db == NULL)
@@ -298,6 +298,7 @@ le_stat(PG_FUNCTION_ARGS)
 	values[n++] = COUNTER(xids);
 	values[n++] = COUNTER(rows);
 	values[n++] = COUNTER(flushes);
+	values[n++] = COUNTER(stalls);
 	values[n++] = COUNTER(hints_sent);
 	values[n++] = COUNTER(hints_dropped);
 	values[n++] = Float8GetDatum((double) pg_atomic_read_u64(&db->counters.write_us) / 1000.0);
