@@ -15,7 +15,7 @@ le_prepare core-tests
 shopt -s nullglob
 if [ -z "${TESTS:-}" ]; then
 	TESTS=$(echo test/unit/*.c test/t/*.t test/pgtap/*.sql)
-	[ -z "${VALGRIND:-}" ] || TESTS=$(echo test/t/{012,020,040,042,070}_*.t test/pgtap/*.sql)
+	[ -z "${VALGRIND:-}" ] || TESTS=$(echo test/t/{042,070}_*.t test/pgtap/*.sql)
 fi
 
 [[ $TESTS != *pgbouncer.t* ]] || le_extra_packages pgbouncer
