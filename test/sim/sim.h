@@ -8,6 +8,8 @@
 #ifndef SIM_H
 #define SIM_H
 
+#include <stdio.h>
+
 #include "le_core.h"
 
 #define MAX_NAMES  512
@@ -25,6 +27,21 @@ typedef struct Rng
 {
 	uint64_t s[2];
 } Rng;
+
+static inline uint64_t
+rng_mix(uint64_t x)
+{
+	x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return x ^ (x >> 31);
+}
+
+static inline void
+rng_seed(Rng *rng, uint64_t seed)
+{
+	rng->s[0] = rng_mix(seed + UINT64_C(0x9e3779b97f4a7c15));
+	rng->s[1] = rng_mix(rng->s[0] + UINT64_C(0x9e3779b97f4a7c15));
+}
 
 static inline uint64_t
 rng_next(Rng *rng)
@@ -55,6 +72,9 @@ typedef struct Config
 	uint64_t seed;
 	bool model;
 	bool verbose;
+	bool small;     /* no world that takes long */
+	bool every;     /* check after every step, also in a large one */
+	double seconds; /* of the clock on the wall for one run; 0: no limit */
 	uint32_t sessions;
 	int names;
 	int owners;
@@ -212,8 +232,10 @@ typedef struct World
 	uint64_t commands, batches, reloads, answers;
 } World;
 
-/* --- main.c --- */
+/* --- report.c --- */
 
+extern void sim_watch(World *w);
+extern void sim_abort_on_failure(void);
 extern void sim_note(World *w, const char *fmt, ...);
 extern void sim_fail(World *w, const char *fmt, ...);
 
@@ -244,6 +266,46 @@ command_name(const LeCommand *cmd, uint32_t i)
 {
 	return cmd->nnames > 0 ? cmd->names[i] : cmd->name;
 }
+
+/* --- world.c --- */
+
+extern void world_start(World *w, const Config *conf);
+extern void world_step(World *w, uint64_t number, uint64_t word);
+extern void world_end(World *w);
+
+/*
+ * --- schedule.c ---
+ *
+ * The steps of a run: a word each, made from the seed and the step's number,
+ * or read from a file; all of the first n, or only some.
+ */
+typedef struct Schedule
+{
+	uint64_t n;
+	const uint32_t *words; /* NULL: of the seed */
+	uint32_t *only;        /* numbers, from 1; NULL: the first n */
+} Schedule;
+
+/* What became of a run; n: up to the step in which it failed. */
+typedef struct Outcome
+{
+	bool failed;
+	uint64_t n;
+	uint64_t commands, answers, batches, reloads;
+} Outcome;
+
+extern void schedule_run(const Config *conf, const Schedule *schedule, Outcome *outcome);
+extern bool schedule_try(const Config *conf, const Schedule *schedule, bool quiet, Outcome *outcome);
+extern bool schedule_parse(const char *text, Schedule *schedule);
+extern void schedule_print(FILE *to, const Schedule *schedule);
+
+#define FUZZ_MAX 65536 /* bytes of a file */
+
+extern void schedule_decode(const uint8_t *data, size_t size, Config *conf, Schedule *schedule);
+
+/* --- minimise.c --- */
+
+extern void minimise(const Config *conf, Schedule *schedule, uint64_t n);
 
 /* --- text.c: numbered names, owners and values --- */
 
