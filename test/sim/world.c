@@ -61,7 +61,7 @@ choose_world(Config *c, Rng *rng)
 	c->group_mille = maybe(rng, 900);
 	c->xact_mille = maybe(rng, 500);
 	c->fence_mille = maybe(rng, 200);
-	c->fail_mille = maybe(rng, 40);
+	c->fail_mille = maybe(rng, huge ? 2 : large ? 5 : 40);
 	c->late_mille = maybe(rng, 200);
 	c->batch_mille = between(rng, 50, 700);
 	c->tick_mille = between(rng, 20, 400);
