@@ -487,7 +487,8 @@ request(World *w, uint32_t sessno)
 
 	if (rng_chance(&w->rng, w->conf.fence_mille))
 	{
-		if (w->nfences > 0 && rng_chance(&w->rng, 600))
+		/* more of them stand than fall: some outlast what they fence */
+		if (w->nfences > 0 && rng_chance(&w->rng, w->nfences == MAX_FENCES ? 700 : 350))
 			client_unfence(w, (int) rng_below(&w->rng, (uint32_t) w->nfences), rng_chance(&w->rng, 500));
 		else
 			fence(w, sessno);
