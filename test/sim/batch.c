@@ -342,7 +342,8 @@ give_answers(World *w)
 		Durable *d = &w->durable[e->waiter_sessno];
 		LeReply reply;
 
-		if (d->id != e->waiter_session || !d->waiting || d->cmd.request != e->request)
+		if (d->id != e->waiter_session || !d->waiting || d->cmd.request != e->request ||
+			(w->conf.broken == BROKEN_WAKE_UP && rng_chance(&w->rng, 20)))
 			continue;
 		le_entry_answer(e, w->now, &reply);
 		NOTE(w, "answer to s%u#%d: %s %lld", e->waiter_sessno, (int) d->id, sim_status_name(reply.status),

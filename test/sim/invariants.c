@@ -107,6 +107,21 @@ check_leases(World *w, const Live *live)
 	ENSURE(w, n == w->lease_rows.used);
 }
 
+/* Whoever waits is waited for, and nobody else: no answer gets lost. */
+static void
+check_waiters(World *w)
+{
+	for (uint32_t i = 0; i < w->conf.sessions; i++)
+	{
+		const Durable *d = &w->durable[i];
+		const LeEntry *entry = d->id != 0 ? le_core_waiting_on(w->core, d->id, i) : NULL;
+
+		if (d->waiting && (entry == NULL || entry->request != d->cmd.request))
+			sim_fail(w, "session %llu waits, and will not be told", (unsigned long long) d->id);
+		ENSURE(w, d->waiting || entry == NULL);
+	}
+}
+
 void
 check_invariants(World *w)
 {
@@ -124,5 +139,6 @@ check_invariants(World *w)
 		from = i;
 	}
 	check_leases(w, &live);
+	check_waiters(w);
 	free(live.entries);
 }

@@ -23,6 +23,8 @@ typedef struct Options
 	bool minimise;
 } Options;
 
+static const char *const broken_names[] = {"nothing", "row", "wake-up"};
+
 static void
 usage(FILE *to)
 {
@@ -30,6 +32,7 @@ usage(FILE *to)
 				"           [--seconds T]        no new world, and no new step, after that\n"
 				"           [--only 3,7-9]       of the steps only these\n"
 				"           [--replay FILE]      a fuzzer's input: a world and its steps\n"
+				"           [--break row|wake-up] let the world lose rows or answers, to see it noticed\n"
 				"           [--no-model]         invariants alone\n"
 				"           [--no-minimise] [--verbose]\n");
 }
@@ -65,6 +68,8 @@ print_command(const Options *o)
 		printf(" --seed %llu", (unsigned long long) o->conf.seed);
 	if (!o->conf.model)
 		printf(" --no-model");
+	if (o->conf.broken != BROKEN_NOTHING)
+		printf(" --break %s", broken_names[o->conf.broken]);
 	printf(" --only ");
 	schedule_print(stdout, &o->schedule);
 	printf("\n");
@@ -146,6 +151,20 @@ read_file(Options *o, const char *path)
 }
 
 static bool
+parse_broken(Options *o, const char *value)
+{
+	for (int i = BROKEN_NOTHING; i <= BROKEN_WAKE_UP; i++)
+	{
+		if (strcmp(value, broken_names[i]) == 0)
+		{
+			o->conf.broken = (Broken) i;
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool
 parse_option(Options *o, const char *name, const char *value)
 {
 	if (strcmp(name, "--seed") == 0)
@@ -158,6 +177,8 @@ parse_option(Options *o, const char *name, const char *value)
 		o->seconds = strtod(value, NULL);
 	else if (strcmp(name, "--replay") == 0)
 		return read_file(o, value);
+	else if (strcmp(name, "--break") == 0)
+		return parse_broken(o, value);
 	else if (strcmp(name, "--only") == 0)
 	{
 		o->conf.every = o->conf.verbose = true;

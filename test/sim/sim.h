@@ -66,6 +66,14 @@ rng_chance(Rng *rng, uint32_t per_mille)
 	return rng_below(rng, 1000) < per_mille;
 }
 
+/* Something that this world does wrong on purpose, to see that it is noticed. */
+typedef enum Broken
+{
+	BROKEN_NOTHING,
+	BROKEN_ROW,    /* the store loses a row */
+	BROKEN_WAKE_UP /* somebody who waits is not told */
+} Broken;
+
 /* What a seed chooses. */
 typedef struct Config
 {
@@ -73,6 +81,7 @@ typedef struct Config
 	bool model;
 	bool verbose;
 	bool small;     /* no world that takes long */
+	Broken broken;
 	bool every;     /* check after every step, also in a large one */
 	double seconds; /* of the clock on the wall for one run; 0: no limit */
 	uint32_t sessions;

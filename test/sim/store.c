@@ -114,6 +114,8 @@ write_slot(World *w, LeSlot *slot)
 	row = table_row(&w->slots, slot->row.locator);
 	memset(row, 0, sizeof(*row));
 	row->used = true;
+	if (w->conf.broken == BROKEN_ROW && rng_chance(&w->rng, 20))
+		return;
 	row->ns = lock->ns;
 	row->name = sim_text_id(lock->name);
 	row->number = slot->number;
