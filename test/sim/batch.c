@@ -456,8 +456,8 @@ expect_lost(World *w)
 }
 
 /* A new core from what is stored. */
-static void
-reload(World *w)
+void
+batch_reload(World *w)
 {
 	int64_t next = le_core_next_revision(w->core);
 
@@ -485,7 +485,7 @@ batch_crash(World *w)
 	if (rng_chance(&w->rng, 300))
 		w->now += rng_below(&w->rng, 4000000);
 	NOTE(w, "crash");
-	reload(w);
+	batch_reload(w);
 }
 
 /* This waiter holds all that it asked for, and nobody has ended any of it. */
@@ -551,7 +551,7 @@ batch_fail(World *w)
 	memcpy(again, w->batch, n * sizeof(Posted));
 	for (uint32_t i = 0; i < n; i++)
 		again[i].cmd.names = again[i].names;
-	reload(w);
+	batch_reload(w);
 	for (uint32_t i = 0; i < n; i++)
 	{
 		LeReply reply;

@@ -5,11 +5,9 @@
  * Runs random worlds and compares every step with the model.  What fails is
  * made as short as possible, shown, and ends the program with 1.
  */
-#define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 
 #include "sim.h"
 
@@ -20,7 +18,8 @@ typedef struct Options
 	const char *file; /* that the words are from */
 	uint64_t seeds;
 	double seconds;
-	bool minimise;
+	bool minimise, exhaustive;
+	const char *course;
 } Options;
 
 static const char *const broken_names[] = {"nothing", "row", "wake-up"};
@@ -34,7 +33,9 @@ usage(FILE *to)
 				"           [--replay FILE]      a fuzzer's input: a world and its steps\n"
 				"           [--break row|wake-up] let the world lose rows or answers, to see it noticed\n"
 				"           [--no-model]         invariants alone\n"
-				"           [--no-minimise] [--verbose]\n");
+				"           [--no-minimise] [--verbose]\n"
+				"       sim --exhaustive [--seconds T]           every interleaving of tiny worlds\n"
+				"       sim --course PROGRAMS:ORDER:WAY          one of them\n");
 }
 
 /* Of the processes that have run: what others do on this machine does not count. */
@@ -46,15 +47,6 @@ processor_seconds(void)
 	getrusage(RUSAGE_CHILDREN, &u);
 	return (double) (u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
 		   (double) (u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
-}
-
-static double
-elapsed(const struct timespec *since)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double) (now.tv_sec - since->tv_sec) + (double) (now.tv_nsec - since->tv_nsec) / 1e9;
 }
 
 /* What shows this failure again. */
@@ -114,14 +106,13 @@ run_world(Options *o)
 static bool
 run_worlds(Options *o)
 {
-	struct timespec start;
+	double end = wall_seconds() + o->seconds;
 
-	clock_gettime(CLOCK_MONOTONIC, &start);
 	for (uint64_t k = 0; k < o->seeds; k++, o->conf.seed++)
 	{
 		if (o->seconds > 0)
 		{
-			o->conf.seconds = o->seconds - elapsed(&start);
+			o->conf.seconds = end - wall_seconds();
 			if (o->conf.seconds <= 0)
 				break;
 		}
@@ -177,6 +168,8 @@ parse_option(Options *o, const char *name, const char *value)
 		o->seconds = strtod(value, NULL);
 	else if (strcmp(name, "--replay") == 0)
 		return read_file(o, value);
+	else if (strcmp(name, "--course") == 0)
+		o->course = value;
 	else if (strcmp(name, "--break") == 0)
 		return parse_broken(o, value);
 	else if (strcmp(name, "--only") == 0)
@@ -194,6 +187,8 @@ parse_flag(Options *o, const char *name)
 {
 	if (strcmp(name, "--no-model") == 0)
 		o->conf.model = false;
+	else if (strcmp(name, "--exhaustive") == 0)
+		o->exhaustive = true;
 	else if (strcmp(name, "--no-minimise") == 0)
 		o->minimise = false;
 	else if (strcmp(name, "--verbose") == 0)
@@ -220,5 +215,9 @@ main(int argc, char **argv)
 		}
 		i++;
 	}
+	if (o.course != NULL)
+		return exhaust_replay(o.course) ? 0 : 1;
+	if (o.exhaustive)
+		return exhaust(o.seconds) ? 0 : 1;
 	return run_worlds(&o) ? 0 : 1;
 }

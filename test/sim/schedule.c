@@ -1,30 +1,14 @@
 /*
  * schedule.c
- *		Runs of a world, each in a process of its own, so that whatever kills
- *		one is an outcome like others.
+ *		The steps of a run: where they come from, and running them.
  */
-#define _GNU_SOURCE
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "sim.h"
 
 /* Steps between two looks at the clock on the wall. */
 #define LOOK_EVERY 256
-
-static double
-clock_seconds(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double) t.tv_sec + (double) t.tv_nsec / 1e9;
-}
 
 static uint64_t
 step_word(const Config *conf, const Schedule *schedule, uint64_t number)
@@ -48,16 +32,19 @@ void
 schedule_run(const Config *conf, const Schedule *schedule, Outcome *outcome)
 {
 	World *w = calloc(1, sizeof(World));
-	double end = conf->seconds > 0 ? clock_seconds() + conf->seconds : 0;
+	Config chosen;
+	double end = conf->seconds > 0 ? wall_seconds() + conf->seconds : 0;
 
 	if (w == NULL)
 		abort();
-	world_start(w, conf);
+	chosen = *conf;
+	world_choose(&chosen);
+	world_start(w, &chosen);
 	for (uint64_t i = 0; i < schedule->n; i++)
 	{
 		uint64_t number = schedule->only != NULL ? schedule->only[i] : i + 1;
 
-		if (end > 0 && i % LOOK_EVERY == 0 && clock_seconds() > end)
+		if (end > 0 && i % LOOK_EVERY == 0 && wall_seconds() > end)
 			break;
 		outcome->n = i + 1;
 		world_step(w, number, step_word(conf, schedule, number));
@@ -68,61 +55,34 @@ schedule_run(const Config *conf, const Schedule *schedule, Outcome *outcome)
 	free(w);
 }
 
-/* Shared with the process that runs. */
-static Outcome *
-shared_outcome(void)
+typedef struct Run
 {
-	static Outcome *shared;
-
-	if (shared == NULL)
-		shared = mmap(NULL, sizeof(Outcome), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (shared == MAP_FAILED)
-		abort();
-	return shared;
-}
+	const Config *conf;
+	const Schedule *schedule;
+	Outcome *outcome;
+} Run;
 
 static void
-be_quiet(void)
+run_it(void *arg)
 {
-	int null = open("/dev/null", O_WRONLY);
+	Run *run = arg;
 
-	if (null < 0 || dup2(null, STDOUT_FILENO) < 0 || dup2(null, STDERR_FILENO) < 0)
-		_exit(0);
+	schedule_run(run->conf, run->schedule, run->outcome);
 }
 
-/*
- * In a process of its own.  A quiet one is an attempt, whose output nobody
- * reads, and which has not failed if it takes too long.
- */
+/* In a process of its own; a quiet one as far as the time for it goes. */
 bool
 schedule_try(const Config *conf, const Schedule *schedule, bool quiet, Outcome *outcome)
 {
-	Outcome *shared = shared_outcome();
-	pid_t child;
-	int status;
+	static Outcome *shared;
+	Run run = {conf, schedule, NULL};
 
+	if (shared == NULL)
+		shared = apart_alloc(sizeof(Outcome));
 	memset(shared, 0, sizeof(*shared));
-	fflush(stdout);
-	child = fork();
-	if (child < 0)
-		abort();
-	if (child == 0)
-	{
-		if (quiet)
-			be_quiet();
-		if (quiet && conf->seconds > 0)
-			alarm((unsigned) conf->seconds + 1);
-		schedule_run(conf, schedule, shared);
-		fflush(stdout);
-		_exit(0);
-	}
-	if (waitpid(child, &status, 0) != child)
-		abort();
+	run.outcome = shared;
+	shared->failed = !apart_run(run_it, &run, quiet ? (unsigned) conf->seconds + 1 : 0);
 	*outcome = *shared;
-	outcome->failed = status != 0 && !(quiet && WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM);
-	if (outcome->failed && !quiet && WIFSIGNALED(status))
-		printf("seed %llu, step %llu: killed by signal %d\n", (unsigned long long) conf->seed,
-			   (unsigned long long) outcome->n, WTERMSIG(status));
 	return outcome->failed;
 }
 

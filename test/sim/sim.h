@@ -278,9 +278,17 @@ command_name(const LeCommand *cmd, uint32_t i)
 
 /* --- world.c --- */
 
+extern void world_choose(Config *conf);
 extern void world_start(World *w, const Config *conf);
 extern void world_step(World *w, uint64_t number, uint64_t word);
 extern void world_end(World *w);
+extern void world_tick_to(World *w, LeTime to);
+
+/* --- apart.c --- */
+
+extern double wall_seconds(void);
+extern void *apart_alloc(size_t size);
+extern bool apart_run(void (*run)(void *arg), void *arg, unsigned limit);
 
 /*
  * --- schedule.c ---
@@ -316,6 +324,11 @@ extern void schedule_decode(const uint8_t *data, size_t size, Config *conf, Sche
 
 extern void minimise(const Config *conf, Schedule *schedule, uint64_t n);
 
+/* --- exhaust.c --- */
+
+extern bool exhaust(double seconds);
+extern bool exhaust_replay(const char *text);
+
 /* --- text.c: numbered names, owners and values --- */
 
 extern LeText sim_name(int id);
@@ -342,6 +355,7 @@ extern void batch_post(World *w, const LeCommand *cmd, LeReply *reply);
 extern void batch_end(World *w);
 extern void batch_fail(World *w);
 extern void batch_crash(World *w);
+extern void batch_reload(World *w);
 extern void batch_lose_answers(World *w);
 extern void batch_expire(World *w);
 extern bool world_fenced(void *arg, int64_t token);
@@ -353,6 +367,7 @@ extern void check_invariants(World *w);
 /* --- client.c --- */
 
 extern void client_step(World *w);
+extern void client_undo(World *w, uint32_t sessno, uint32_t subxact);
 extern void client_end(World *w, uint32_t sessno);
 extern void client_unfence(World *w, int i, bool tell);
 

@@ -42,7 +42,7 @@ maybe(Rng *rng, uint32_t high)
 }
 
 static void
-choose_world(Config *c, Rng *rng)
+choose(Config *c, Rng *rng)
 {
 	bool large = rng_chance(rng, 150) && !c->small, huge = large && rng_chance(rng, 150);
 
@@ -71,14 +71,23 @@ choose_world(Config *c, Rng *rng)
 	c->limits.leases_per_role = rng_chance(rng, 200) ? between(rng, 1, 5) : 0;
 }
 
+/* The seed chooses what kind of world it is. */
+void
+world_choose(Config *conf)
+{
+	Rng rng;
+
+	rng_seed(&rng, ~conf->seed);
+	choose(conf, &rng);
+}
+
 void
 world_start(World *w, const Config *conf)
 {
 	memset(w, 0, sizeof(*w));
 	sim_watch(w);
 	w->conf = *conf;
-	rng_seed(&w->rng, ~conf->seed);
-	choose_world(&w->conf, &w->rng);
+	rng_seed(&w->rng, ~conf->seed - 1);
 	w->now = LE_SECOND;
 	w->env.arg = w;
 	w->env.alloc = count_alloc;
@@ -104,8 +113,8 @@ world_start(World *w, const Config *conf)
 /* --- steps --- */
 
 /* Every deadline on the way is met exactly. */
-static void
-tick_to(World *w, LeTime to)
+void
+world_tick_to(World *w, LeTime to)
 {
 	LeTime next;
 
@@ -142,10 +151,10 @@ tick(World *w)
 			w->now = next - 1;
 			ENSURE(w, le_core_expire(w->core, w->now, 1) == 0);
 		}
-		tick_to(w, next);
+		world_tick_to(w, next);
 	}
 	else
-		tick_to(w, w->now + (LeTime) rng_below(&w->rng, 400000));
+		world_tick_to(w, w->now + (LeTime) rng_below(&w->rng, 400000));
 }
 
 /*
@@ -196,7 +205,7 @@ world_end(World *w)
 	batch_end(w);
 	for (LeTime next; (next = le_core_next_deadline(w->core)) != LE_NEVER;)
 	{
-		tick_to(w, next);
+		world_tick_to(w, next);
 		batch_end(w);
 	}
 	le_core_check(w->core);
