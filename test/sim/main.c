@@ -18,6 +18,7 @@ typedef struct Options
 	const char *file; /* that the words are from */
 	uint64_t seeds;
 	double seconds;
+	uint32_t every;
 	bool minimise, exhaustive;
 	const char *course;
 } Options;
@@ -27,15 +28,17 @@ static const char *const broken_names[] = {"nothing", "row", "wake-up"};
 static void
 usage(FILE *to)
 {
-	fprintf(to, "usage: sim [--seed S] [--seeds K] [--steps N]   N steps in each of the worlds S .. S + K - 1\n"
-				"           [--seconds T]        no new world, and no new step, after that\n"
-				"           [--only 3,7-9]       of the steps only these\n"
-				"           [--replay FILE]      a fuzzer's input: a world and its steps\n"
-				"           [--break row|wake-up] let the world lose rows or answers, to see it noticed\n"
-				"           [--no-model]         invariants alone\n"
-				"           [--no-minimise] [--verbose]\n"
-				"       sim --exhaustive [--seconds T]           every interleaving of tiny worlds\n"
-				"       sim --course PROGRAMS:ORDER:WAY          one of them\n");
+	fprintf(to,
+			"usage: sim [--seed S] [--seeds K] [--steps N]   N steps in each of the worlds S .. S + K - 1\n"
+			"           [--seconds T]        no new world, and no new step, after that\n"
+			"           [--only 3,7-9]       of the steps only these\n"
+			"           [--replay FILE]      a fuzzer's input: a world and its steps\n"
+			"           [--break row|wake-up] let the world lose rows or answers, to see it noticed\n"
+			"           [--no-model]         invariants alone\n"
+			"           [--no-minimise] [--verbose]\n"
+			"       sim --exhaustive [--every K --seed S] [--seconds T]   every interleaving, or every K., "
+			"of tiny worlds\n"
+			"       sim --course PROGRAMS:ORDER:WAY                       one of them\n");
 }
 
 /* Of the processes that have run: what others do on this machine does not count. */
@@ -168,6 +171,8 @@ parse_option(Options *o, const char *name, const char *value)
 		o->seconds = strtod(value, NULL);
 	else if (strcmp(name, "--replay") == 0)
 		return read_file(o, value);
+	else if (strcmp(name, "--every") == 0)
+		return (o->every = (uint32_t) strtoul(value, NULL, 10)) > 0;
 	else if (strcmp(name, "--course") == 0)
 		o->course = value;
 	else if (strcmp(name, "--break") == 0)
@@ -201,7 +206,11 @@ parse_flag(Options *o, const char *name)
 int
 main(int argc, char **argv)
 {
-	Options o = {.conf = {.seed = 1, .model = true}, .schedule = {.n = 100000}, .seeds = 1, .minimise = true};
+	Options o = {.conf = {.seed = 1, .model = true},
+				 .schedule = {.n = 100000},
+				 .seeds = 1,
+				 .every = 1,
+				 .minimise = true};
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	for (int i = 1; i < argc; i++)
@@ -218,6 +227,6 @@ main(int argc, char **argv)
 	if (o.course != NULL)
 		return exhaust_replay(o.course) ? 0 : 1;
 	if (o.exhaustive)
-		return exhaust(o.seconds) ? 0 : 1;
+		return exhaust(o.every, o.conf.seed, o.seconds) ? 0 : 1;
 	return run_worlds(&o) ? 0 : 1;
 }

@@ -86,7 +86,8 @@ minimise(const Config *conf, Schedule *schedule, uint64_t n)
 	for (uint64_t i = 0; i < s.best.n; i++)
 		s.best.only[i] = schedule->only != NULL ? schedule->only[i] : (uint32_t) i + 1;
 	fails_without(&s, 0, 0);
-	for (uint64_t size = s.best.n / 2; size > 1 && !over(&s); size = size > s.best.n ? s.best.n / 2 : size / 2)
+	for (uint64_t size = s.best.n / 2; size > 1 && !over(&s);
+		 size = size > s.best.n ? s.best.n / 2 : size / 2)
 		drop_pieces(&s, size);
 	while (again && !over(&s))
 		again = drop_pieces(&s, 1);

@@ -80,7 +80,8 @@ typedef struct Config
 	uint64_t seed;
 	bool model;
 	bool verbose;
-	bool small;     /* no world that takes long */
+	bool mute;  /* no lines for a failure, which is run again */
+	bool small; /* no world that takes long */
 	Broken broken;
 	bool every;     /* check after every step, also in a large one */
 	double seconds; /* of the clock on the wall for one run; 0: no limit */
@@ -252,7 +253,7 @@ extern void sim_fail(World *w, const char *fmt, ...);
 #define NOTE(w, ...)                                                                                         \
 	do                                                                                                       \
 	{                                                                                                        \
-		if ((w)->conf.model || (w)->conf.verbose)                                                            \
+		if (((w)->conf.model && !(w)->conf.mute) || (w)->conf.verbose)                                       \
 			sim_note(w, __VA_ARGS__);                                                                        \
 	} while (0)
 
@@ -326,7 +327,7 @@ extern void minimise(const Config *conf, Schedule *schedule, uint64_t n);
 
 /* --- exhaust.c --- */
 
-extern bool exhaust(double seconds);
+extern bool exhaust(uint32_t every, uint64_t seed, double seconds);
 extern bool exhaust_replay(const char *text);
 
 /* --- text.c: numbered names, owners and values --- */

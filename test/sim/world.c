@@ -224,4 +224,3 @@ world_end(World *w)
 	free(w->stories);
 	free(w->batch);
 }
-
