@@ -204,22 +204,21 @@ incarnation_minutes(void)
 	return (GetCurrentTimestamp() - INCARNATION_EPOCH) / (60 * USECS_PER_SEC);
 }
 
-/* The incarnation of this start, by the rules of the design; see the header. */
+/* The incarnation of this start; le_next_incarnation() has the rules. */
 static void
 next_incarnation(LeMeta *meta, uint32 timeline)
 {
-	int64 stored = meta->incarnation;
 	bool copy = meta->database != MyDatabaseId;
-	int64 floor = meta->floor > stored ? meta->floor + 1 : 0;
+	LeStart start = {.stored = meta->incarnation,
+					 .floor = meta->floor > meta->incarnation ? meta->floor + 1 : 0,
+					 .minutes = incarnation_minutes(),
+					 .clean = meta->clean && !copy,
+					 .promoted = meta->timeline != timeline && !copy};
+	int64 incarnation = le_next_incarnation(&start);
 
-	if (!copy && meta->clean && meta->timeline == timeline && floor == 0)
+	if (incarnation == meta->incarnation)
 		return;
-	if (!copy && meta->timeline != timeline)
-		meta->incarnation = (stored / 64 + 2) * 64;
-	else
-		meta->incarnation = stored + 1;
-	meta->incarnation = Max(meta->incarnation, incarnation_minutes());
-	meta->incarnation = Max(meta->incarnation, floor);
+	meta->incarnation = incarnation;
 
 	/* dropped and created again: above what there was, as long as we know it */
 	if (!OidIsValid(meta->database))
