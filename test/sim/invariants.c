@@ -104,7 +104,7 @@ check_leases(World *w, const Live *live)
 		n += entry->state == LE_STATE_HELD && entry->token != last;
 		last = entry->token;
 	}
-	ENSURE(w, n == w->lease_rows.used);
+	ENSURE(w, n == w->tables[TABLE_LEASES].used);
 }
 
 /* Whoever waits is waited for, and nobody else: no answer gets lost. */

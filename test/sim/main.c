@@ -98,11 +98,12 @@ run_world(Options *o)
 		return false;
 	}
 	seconds = processor_seconds() - seconds;
-	printf("seed %llu: %llu steps, %llu commands, %llu answers, %llu batches, %llu reloads, %.0f steps/s\n",
+	printf("seed %llu: %llu steps, %llu commands, %llu answers, %llu batches, %llu reloads, %llu restarts, "
+		   "%.0f steps/s\n",
 		   (unsigned long long) o->conf.seed, (unsigned long long) outcome.n,
 		   (unsigned long long) outcome.commands, (unsigned long long) outcome.answers,
 		   (unsigned long long) outcome.batches, (unsigned long long) outcome.reloads,
-		   (double) outcome.n / seconds);
+		   (unsigned long long) outcome.restarts, (double) outcome.n / seconds);
 	return true;
 }
 

@@ -25,6 +25,7 @@ count(Outcome *outcome, const World *w)
 	outcome->answers = w->answers;
 	outcome->batches = w->batches;
 	outcome->reloads = w->reloads;
+	outcome->restarts = w->restarts;
 }
 
 /* In this process; outcome->n tells how far it came, also when it dies. */

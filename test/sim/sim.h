@@ -99,9 +99,12 @@ typedef struct Config
 	uint32_t xact_mille;
 	uint32_t fence_mille;
 	uint32_t fail_mille;
+	uint32_t restart_mille;
+	uint32_t standby_mille; /* 1000: synchronous */
 	uint32_t late_mille;
 	uint32_t batch_mille;
 	uint32_t tick_mille;
+	int64_t first_counter; /* of the first revision */
 	LeLimits limits;
 } Config;
 
@@ -201,6 +204,33 @@ typedef struct Story
 	int64_t last; /* change */
 } Story;
 
+/* Where the tables are in World.tables. */
+enum
+{
+	TABLE_SLOTS,
+	TABLE_LEASES,
+	TABLE_PLACES,
+	TABLES
+};
+
+/* The row of the tables that the server starts from. */
+typedef struct Meta
+{
+	int64_t incarnation;
+	int64_t next_revision; /* if it was stopped in order */
+} Meta;
+
+#define FIRST_INCARNATION 1000
+
+/* What a standby has. */
+typedef struct Standby
+{
+	Table tables[TABLES];
+	Story *stories;
+	int64_t last_change;
+	Meta meta;
+} Standby;
+
 typedef struct Model Model;
 
 typedef struct World
@@ -233,13 +263,16 @@ typedef struct World
 	uint32_t batch_cap;
 	bool recovering; /* the batch is of waiters that came back */
 
-	Table slots, lease_rows, places;
+	Table tables[TABLES];
+	Meta meta;
+	Standby standby;
+	uint32_t lost_starts; /* that the standby has not heard of */
 	uint64_t lsn;
 	Model *model;
 
 	char history[HISTORY][240];
 	uint64_t nhistory;
-	uint64_t commands, batches, reloads, answers;
+	uint64_t commands, batches, reloads, restarts, answers;
 } World;
 
 /* --- report.c --- */
@@ -309,7 +342,7 @@ typedef struct Outcome
 {
 	bool failed;
 	uint64_t n;
-	uint64_t commands, answers, batches, reloads;
+	uint64_t commands, answers, batches, reloads, restarts;
 } Outcome;
 
 extern void schedule_run(const Config *conf, const Schedule *schedule, Outcome *outcome);
@@ -345,6 +378,13 @@ extern void store_init(World *w);
 extern void store_free(World *w);
 extern void store_write(World *w);
 extern void store_load(World *w);
+extern void store_copy(Table *to, const Table *from);
+
+/* --- restart.c --- */
+
+extern void world_restart(World *w);
+extern void standby_follow(World *w);
+extern void standby_hear(World *w);
 
 /* --- history.c --- */
 
@@ -357,6 +397,8 @@ extern void batch_end(World *w);
 extern void batch_fail(World *w);
 extern void batch_crash(World *w);
 extern void batch_reload(World *w);
+extern void batch_rebuild(World *w, int64_t next_revision, bool all_gone);
+extern void durable_reset(Durable *d);
 extern void batch_lose_answers(World *w);
 extern void batch_expire(World *w);
 extern bool world_fenced(void *arg, int64_t token);
@@ -379,7 +421,9 @@ extern void model_free(Model *m);
 extern void model_apply(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply, const LeReply *actual);
 extern void model_expire(Model *m, LeTime now);
 extern void model_stored(Model *m);
-extern void model_reload(Model *m, LeTime now);
+extern void model_reload(Model *m, LeTime now, bool all_gone);
+extern void model_replicate(Model *m);
+extern void model_promote(Model *m);
 extern void model_expect_answer(Model *m, const LeCommand *cmd, int64_t token);
 extern void model_compare(Model *m);
 extern void model_compare_rows(Model *m);

@@ -62,6 +62,9 @@ choose(Config *c, Rng *rng)
 	c->xact_mille = maybe(rng, 500);
 	c->fence_mille = maybe(rng, 200);
 	c->fail_mille = maybe(rng, huge ? 2 : large ? 5 : 40);
+	c->restart_mille = maybe(rng, huge ? 1 : large ? 2 : 20);
+	c->standby_mille = large ? 5 : rng_chance(rng, 300) ? 1000 : between(rng, 5, 300);
+	c->first_counter = rng_chance(rng, 200) ? LE_COUNTER_MAX - rng_below(rng, 2000) : 0;
 	c->late_mille = maybe(rng, 200);
 	c->batch_mille = between(rng, 50, 700);
 	c->tick_mille = between(rng, 20, 400);
@@ -100,7 +103,10 @@ world_start(World *w, const Config *conf)
 	w->durable = calloc(w->conf.sessions, sizeof(Durable));
 	w->last_exclusive = calloc(MAX_NAMES * 2, sizeof(int64_t));
 	w->stories = calloc(MAX_NAMES, sizeof(Story));
-	w->core = le_core_create(&w->env, w->conf.sessions, INT64_C(1000) << LE_COUNTER_BITS);
+	w->standby.stories = calloc(MAX_NAMES, sizeof(Story));
+	w->meta.incarnation = FIRST_INCARNATION;
+	w->core = le_core_create(&w->env, w->conf.sessions,
+							 (w->meta.incarnation << LE_COUNTER_BITS) + w->conf.first_counter);
 	ENSURE(w, w->core != NULL && w->clients != NULL && w->durable != NULL);
 	le_core_set_limits(w->core, &w->conf.limits);
 	store_init(w);
@@ -108,6 +114,7 @@ world_start(World *w, const Config *conf)
 		w->model = model_create(w);
 	if (w->conf.model)
 		model_stored(w->model);
+	standby_follow(w);
 }
 
 /* --- steps --- */
@@ -183,6 +190,8 @@ world_step(World *w, uint64_t number, uint64_t word)
 				batch_crash(w);
 		}
 	}
+	if (rng_chance(&w->rng, w->conf.restart_mille) && rng_chance(&w->rng, 200))
+		world_restart(w);
 	if (w->conf.model && w->conf.check_every == 1)
 	{
 		model_compare(w->model);
@@ -210,7 +219,8 @@ world_end(World *w)
 	}
 	le_core_check(w->core);
 	ENSURE(w, le_core_lock_count(w->core) == 0);
-	ENSURE(w, w->slots.used == 0 && w->lease_rows.used == 0 && w->places.used == 0);
+	ENSURE(w, w->tables[TABLE_SLOTS].used == 0 && w->tables[TABLE_LEASES].used == 0 &&
+				  w->tables[TABLE_PLACES].used == 0);
 	ENSURE(w, le_core_dirty_slots(w->core) == NULL && le_core_dirty_places(w->core) == NULL &&
 				  le_core_dirty_leases(w->core) == NULL && le_core_answers(w->core) == NULL);
 	le_core_destroy(w->core);
@@ -222,5 +232,6 @@ world_end(World *w)
 	free(w->durable);
 	free(w->last_exclusive);
 	free(w->stories);
+	free(w->standby.stories);
 	free(w->batch);
 }
