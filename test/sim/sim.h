@@ -378,6 +378,7 @@ extern void store_init(World *w);
 extern void store_free(World *w);
 extern void store_write(World *w);
 extern void store_load(World *w);
+extern const void *store_row(World *w, int table, uint64_t locator);
 extern void store_copy(Table *to, const Table *from);
 
 /* --- restart.c --- */

@@ -78,6 +78,13 @@ store_free(World *w)
 	}
 }
 
+const void *
+store_row(World *w, int table, uint64_t locator)
+{
+	ENSURE(w, locator >= 1 && locator <= w->tables[table].len);
+	return (const char *) w->tables[table].rows + w->tables[table].size * (locator - 1);
+}
+
 /* All tables, row by row at the same places. */
 void
 store_copy(Table *to, const Table *from)
