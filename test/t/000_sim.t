@@ -33,10 +33,14 @@ foreach my $what (qw(row wake-up))
 {
 	foreach my $model ('', '--no-model')
 	{
-		$out = `build/sim $model --break $what --steps 20000 --seeds 20 2>&1`;
+		$out = `build/sim-fast $model --break $what --steps 20000 --seeds 20 2>&1`;
 		is($? >> 8, 1, "noticed: $what $model");
 		my ($steps) = $out =~ /^minimised to (\d+) steps/m;
-		cmp_ok($steps // 99, '<=', 15, "few steps: $what $model") or diag($out);
+		SKIP:
+		{
+			skip 'no time to make it shorter', 1 if $out =~ /, not to the end$/m;
+			cmp_ok($steps // 99, '<=', 15, "few steps: $what $model") or diag($out);
+		}
 		my ($command) = $out =~ /^to see it again: (.*)/m;
 		my ($failure) = $out =~ /\n(seed [^\n]*)\nto see it again/;
 		my $again = `$command --no-minimise 2>&1`;
