@@ -6,6 +6,8 @@
 #   make test TESTS=test/t/010_x.t [PROVE_FLAGS=-v]
 #   make demo, make bench-quick
 #   make unit, make sim [SEED=1] [STEPS=100000]      the core alone, no PostgreSQL needed
+#   make sim-exhaustive        every interleaving of tiny worlds: half an hour
+#   make fuzz [SECONDS=60]     the same simulator, driven by libFuzzer
 
 EXTENSION  = lock_election
 MODULE_big = lock_election
@@ -34,7 +36,7 @@ PG_CONFIG ?= pg_config
 .DEFAULT_GOAL := all
 
 # These goals work before PostgreSQL is installed.
-ALONE := test demo bench-quick unit sim core-tests format format-check
+ALONE := test demo bench-quick unit sim sim-exhaustive fuzz core-tests format format-check
 .PHONY: $(ALONE)
 
 test:
@@ -77,7 +79,8 @@ STEPS      ?= 100000
 SANITIZE   ?= -fsanitize=address,undefined -fno-sanitize-recover=all
 CORE_FLAGS  = -std=c11 -g -O2 -fno-omit-frame-pointer $(WARNINGS) $(SANITIZE) -Isrc/core -MMD -MP
 CORE_OBJS   = $(patsubst src/core/%.c,build/core/%.o,$(sort $(wildcard src/core/*.c)))
-SIM_OBJS    = $(patsubst test/sim/%.c,build/sim.d/%.o,$(sort $(wildcard test/sim/*.c)))
+SIM_SOURCES = $(filter-out test/sim/fuzz.c,$(sort $(wildcard test/sim/*.c)))
+SIM_OBJS    = $(patsubst test/sim/%.c,build/sim.d/%.o,$(SIM_SOURCES))
 UNIT_PROGS  = $(patsubst test/unit/%.c,build/unit/%,$(sort $(wildcard test/unit/*.c)))
 SIM_PROG    = $(if $(SIM_OBJS),build/sim)
 
@@ -98,13 +101,32 @@ build/sim: $(SIM_OBJS) $(CORE_OBJS)
 build/unit/%: test/unit/%.c $(CORE_OBJS) build/core/stamp
 	$(CC) $(CORE_FLAGS) -MT $@ -o $@ $< $(CORE_OBJS)
 
-core-tests: $(UNIT_PROGS) $(SIM_PROG)
+core-tests: $(UNIT_PROGS) $(SIM_PROG) build/sim-fast
 
 unit: $(UNIT_PROGS)
 	$(if $(UNIT_PROGS),prove --norc --exec '' $(UNIT_PROGS))
 
 sim: build/sim
 	build/sim --seed $(SEED) --steps $(STEPS)
+
+# Twenty million runs.
+sim-exhaustive: build/sim-fast
+	build/sim-fast --exhaustive
+
+# Without sanitizers, several times as fast.
+build/sim-fast: $(SIM_SOURCES) $(wildcard src/core/*.[ch] test/sim/*.h)
+	@mkdir -p build
+	$(CC) -std=c11 -g -O2 $(WARNINGS) -Isrc/core -o $@ $(SIM_SOURCES) $(sort $(wildcard src/core/*.c))
+
+SECONDS ?= 60
+fuzz:
+	@test/fuzz.sh $(SECONDS)
+
+FUZZ_CC      ?= clang-14
+FUZZ_SOURCES  = $(sort $(wildcard src/core/*.c)) $(filter-out test/sim/main.c,$(sort $(wildcard test/sim/*.c)))
+build/fuzz: $(FUZZ_SOURCES) $(wildcard src/core/*.h test/sim/*.h)
+	$(FUZZ_CC) -std=c11 -g -O2 -fno-omit-frame-pointer -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
+		-Isrc/core -o $@ $(FUZZ_SOURCES)
 
 FORMATTED = $(sort $(wildcard src/*/*.[ch] test/sim/*.[ch] test/unit/*.[ch] examples/*.c))
 format:

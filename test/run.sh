@@ -1,5 +1,6 @@
 #!/bin/bash
 # Builds and tests everything on a Debian machine, installing what is missing; leaves nothing behind but build/.
+#   SIM_SECONDS  for the simulator; default: 60
 #   TESTS        what to run; default: all of test/unit, test/t, test/pgtap
 #   PROVE_FLAGS  for prove, e.g. -v
 #   PG_MAJOR     PostgreSQL's major version; default: the distribution's

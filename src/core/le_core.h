@@ -498,6 +498,23 @@ extern int64_t le_core_next_revision(const LeCore *core);
 /* Raise it; a lower value is ignored. */
 extern void le_core_raise_revision(LeCore *core, int64_t revision);
 
+/*
+ * What is known when a manager starts, of what the one before it has counted:
+ * incarnations are minutes at first, so that also a restored state, older than
+ * tokens that were handed out, does not give them out once more.
+ */
+typedef struct LeStart
+{
+	int64_t stored;  /* incarnation */
+	int64_t floor;   /* at least this one; 0: none */
+	int64_t minutes; /* since 2025-01-01 */
+	bool clean;      /* stopped in order: all that it counted is stored */
+	bool promoted;   /* another timeline: a tail may be lost, with restarts in it */
+} LeStart;
+
+/* The incarnation of this start; the stored one: go on counting. */
+extern int64_t le_next_incarnation(const LeStart *start);
+
 /* --- commands --- */
 
 extern bool le_core_reserve(LeCore *core, const LeCommand *cmd);

@@ -49,22 +49,22 @@ xact_pending(uint64 session, uint32 xact)
 }
 
 static bool
-known_time_left(int64 token, LeTime *left)
+known_time_left(int64 token, LeTime ttl, LeTime *left)
 {
 	LeEntry *entry = old_core ? le_core_find_token(old_core, token) : NULL;
 
-	if (entry == NULL || entry->lease != NULL || entry->ttl == LE_TTL_BOUND)
+	if (entry == NULL || entry->lease != NULL || entry->ttl != ttl || ttl == LE_TTL_BOUND)
 		return false;
 	*left = le_entry_time_left(entry, core_now());
 	return true;
 }
 
 static bool
-known_lease_time_left(int64 id, LeTime *left)
+known_lease_time_left(int64 id, LeTime ttl, LeTime *left)
 {
 	LeLease *lease = old_core ? le_core_find_lease(old_core, id) : NULL;
 
-	if (lease == NULL)
+	if (lease == NULL || lease->ttl != ttl)
 		return false;
 	*left = Max(lease->deadline - core_now(), 0);
 	return true;
@@ -204,22 +204,21 @@ incarnation_minutes(void)
 	return (GetCurrentTimestamp() - INCARNATION_EPOCH) / (60 * USECS_PER_SEC);
 }
 
-/* The incarnation of this start, by the rules of the design; see the header. */
+/* The incarnation of this start; le_next_incarnation() has the rules. */
 static void
 next_incarnation(LeMeta *meta, uint32 timeline)
 {
-	int64 stored = meta->incarnation;
 	bool copy = meta->database != MyDatabaseId;
-	int64 floor = meta->floor > stored ? meta->floor + 1 : 0;
+	LeStart start = {.stored = meta->incarnation,
+					 .floor = meta->floor > meta->incarnation ? meta->floor + 1 : 0,
+					 .minutes = incarnation_minutes(),
+					 .clean = meta->clean && !copy,
+					 .promoted = meta->timeline != timeline && !copy};
+	int64 incarnation = le_next_incarnation(&start);
 
-	if (!copy && meta->clean && meta->timeline == timeline && floor == 0)
+	if (incarnation == meta->incarnation)
 		return;
-	meta->incarnation = Max(stored + 1, incarnation_minutes());
-
-	/* above what the old primary may have reached in this very minute, too */
-	if (!copy && meta->timeline != timeline)
-		meta->incarnation = (Max(stored, incarnation_minutes()) / 64 + 2) * 64;
-	meta->incarnation = Max(meta->incarnation, floor);
+	meta->incarnation = incarnation;
 
 	/* dropped and created again: above what there was, as long as we know it */
 	if (!OidIsValid(meta->database))

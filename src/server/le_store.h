@@ -58,9 +58,10 @@ typedef struct LeLoadHooks
 	/* a holder whose session is gone, but that somebody fences, stays */
 	bool (*fenced)(int64 token); /* NULL: never */
 	/* time left of a token in the manager's memory; NULL or false: take the
-	 * row's, or the full TTL where renewals are not saved */
-	bool (*time_left)(int64 token, LeTime *left);
-	bool (*lease_time_left)(int64 lease, LeTime *left);
+	 * row's, or the full TTL where renewals are not saved.  What has another
+	 * TTL in memory was renewed in the batch that failed: that did not happen. */
+	bool (*time_left)(int64 token, LeTime ttl, LeTime *left);
+	bool (*lease_time_left)(int64 lease, LeTime ttl, LeTime *left);
 } LeLoadHooks;
 
 extern int64 le_store_load(LeCore *core, const LeLoadHooks *hooks, LeTime now);

@@ -139,7 +139,7 @@ lease_time_left(const LeLoadHooks *hooks, int64 id, LeTime ttl, LeTime stored)
 {
 	LeTime left;
 
-	if (hooks->lease_time_left != NULL && hooks->lease_time_left(id, &left))
+	if (hooks->lease_time_left != NULL && hooks->lease_time_left(id, ttl, &left))
 		return left;
 	return ttl <= LE_SAVE_INTERVAL ? ttl : Min(Max(stored, 0), ttl);
 }

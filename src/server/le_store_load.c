@@ -155,7 +155,7 @@ time_left(const Loader *loader, const StoredRow *stored)
 {
 	LeTime left;
 
-	if (loader->hooks->time_left != NULL && loader->hooks->time_left(stored->slot.token, &left))
+	if (loader->hooks->time_left != NULL && loader->hooks->time_left(stored->slot.token, stored->ttl, &left))
 		return left;
 	if (stored->ttl <= LE_SAVE_INTERVAL)
 		return stored->ttl;

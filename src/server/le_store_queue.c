@@ -188,7 +188,7 @@ read_place(TupleTableSlot *row, const LeLoadHooks *hooks, const Clock *clock, Le
 	}
 	load->acquired_at = le_store_from_wall(clock, DatumGetTimestampTz(values[QUEUE_ENTERED_AT]));
 	load->locator = le_store_pack_tid(&row->tts_tid);
-	if (hooks->time_left == NULL || !hooks->time_left(cmd->token, &load->time_left))
+	if (hooks->time_left == NULL || !hooks->time_left(cmd->token, cmd->ttl, &load->time_left))
 		load->time_left = cmd->ttl;
 	if (hooks->drop_all)
 	{

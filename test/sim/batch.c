@@ -143,7 +143,7 @@ add_holds(World *w, Durable *d, const LeCommand *cmd, const LeReply *reply)
 	}
 }
 
-static void
+void
 durable_reset(Durable *d)
 {
 	d->id = 0;
@@ -315,22 +315,27 @@ check_tokens(World *w)
 }
 
 static void
+remember_token(World *w, const LeCommand *cmd, int64_t token)
+{
+	for (uint32_t i = 0; i < command_names(cmd); i++)
+	{
+		int64_t *last = last_exclusive(w, cmd, i);
+
+		if (token > *last)
+			*last = token;
+	}
+}
+
+static void
 remember_tokens(World *w)
 {
 	for (uint32_t i = 0; i < w->nbatch; i++)
 	{
-		Posted *p = &w->batch[i];
+		const Posted *p = &w->batch[i];
 
-		if (p->cmd.kind != LE_CMD_ACQUIRE || p->cmd.mode != LE_MODE_EXCLUSIVE || p->reply.status != LE_OK ||
-			p->reply.reentrant)
-			continue;
-		for (uint32_t k = 0; k < command_names(&p->cmd); k++)
-		{
-			int64_t *last = last_exclusive(w, &p->cmd, k);
-
-			if (p->reply.token > *last)
-				*last = p->reply.token;
-		}
+		if (p->cmd.kind == LE_CMD_ACQUIRE && p->cmd.mode == LE_MODE_EXCLUSIVE && p->reply.status == LE_OK &&
+			!p->reply.reentrant)
+			remember_token(w, &p->cmd, p->reply.token);
 	}
 }
 
@@ -342,7 +347,8 @@ give_answers(World *w)
 		Durable *d = &w->durable[e->waiter_sessno];
 		LeReply reply;
 
-		if (d->id != e->waiter_session || !d->waiting || d->cmd.request != e->request)
+		if (d->id != e->waiter_session || !d->waiting || d->cmd.request != e->request ||
+			(w->conf.broken == BROKEN_WAKE_UP && rng_chance(&w->rng, 20)))
 			continue;
 		le_entry_answer(e, w->now, &reply);
 		NOTE(w, "answer to s%u#%d: %s %lld", e->waiter_sessno, (int) d->id, sim_status_name(reply.status),
@@ -351,6 +357,9 @@ give_answers(World *w)
 		d->waiting = false;
 		if (reply.counted && d->cmd.kind == LE_CMD_ACQUIRE)
 			add_holds(w, d, &d->cmd, &reply);
+		if (reply.status == LE_OK && d->cmd.kind == LE_CMD_ACQUIRE && e->mode == LE_MODE_EXCLUSIVE &&
+			e->end != LE_END_REPLACED)
+			remember_token(w, &d->cmd, reply.token);
 		answered(w, &d->cmd, &reply);
 	}
 }
@@ -390,8 +399,11 @@ batch_answer(World *w)
 	remember_tokens(w);
 	le_core_batch_done(w->core, ++w->lsn);
 	w->nbatch = 0;
+	if (w->meta.incarnation < le_core_next_revision(w->core) >> LE_COUNTER_BITS)
+		w->meta.incarnation = le_core_next_revision(w->core) >> LE_COUNTER_BITS;
 	if (w->conf.model)
 		model_stored(w->model);
+	standby_hear(w);
 	check_core(w);
 }
 
@@ -454,16 +466,14 @@ expect_lost(World *w)
 	}
 }
 
-/* A new core from what is stored. */
-static void
-reload(World *w)
+/* A new core from what is stored; for those who still wait, or for nobody. */
+void
+batch_rebuild(World *w, int64_t next_revision, bool all_gone)
 {
-	int64_t next = le_core_next_revision(w->core);
-
 	w->reloads++;
 	w->nbatch = 0;
 	le_core_destroy(w->core);
-	w->core = le_core_create(&w->env, w->conf.sessions, next);
+	w->core = le_core_create(&w->env, w->conf.sessions, next_revision);
 	ENSURE(w, w->core != NULL);
 	le_core_set_limits(w->core, &w->conf.limits);
 	w->recovering = true;
@@ -471,10 +481,16 @@ reload(World *w)
 	post_waiters(w);
 	le_core_load_done(w->core, w->now);
 	if (w->conf.model)
-		model_reload(w->model, w->now);
+		model_reload(w->model, w->now, all_gone);
 	expect_lost(w);
 	batch_end(w);
 	w->recovering = false;
+}
+
+void
+batch_reload(World *w)
+{
+	batch_rebuild(w, le_core_next_revision(w->core), false);
 }
 
 void
@@ -484,7 +500,7 @@ batch_crash(World *w)
 	if (rng_chance(&w->rng, 300))
 		w->now += rng_below(&w->rng, 4000000);
 	NOTE(w, "crash");
-	reload(w);
+	batch_reload(w);
 }
 
 /* This waiter holds all that it asked for, and nobody has ended any of it. */
@@ -550,7 +566,7 @@ batch_fail(World *w)
 	memcpy(again, w->batch, n * sizeof(Posted));
 	for (uint32_t i = 0; i < n; i++)
 		again[i].cmd.names = again[i].names;
-	reload(w);
+	batch_reload(w);
 	for (uint32_t i = 0; i < n; i++)
 	{
 		LeReply reply;

@@ -395,9 +395,9 @@ client_unfence(World *w, int i, bool tell)
 
 /* --- transactions and sessions --- */
 
-/* The (sub)transaction aborts, and with it whatever is under way. */
-static void
-undo(World *w, uint32_t sessno)
+/* The transaction aborts from this subtransaction on, and whatever is under way. */
+void
+client_undo(World *w, uint32_t sessno, uint32_t subxact)
 {
 	Client *c = &w->clients[sessno];
 	LeCommand cmd;
@@ -408,20 +408,29 @@ undo(World *w, uint32_t sessno)
 	cmd.session = c->id;
 	cmd.sessno = sessno;
 	cmd.xact = c->xact;
-	if (c->depth > 0 && rng_chance(&w->rng, 700))
-	{
-		c->depth -= 1 + (int) rng_below(&w->rng, (uint32_t) c->depth);
-		cmd.subxact = c->stack[c->depth];
-	}
-	else
-	{
-		cmd.subxact = 1;
-		c->depth = 0;
-		c->in_xact = false;
-	}
+	cmd.subxact = subxact;
 	c->request++;
 	c->busy = false;
 	batch_post(w, &cmd, &reply);
+}
+
+static void
+undo(World *w, uint32_t sessno)
+{
+	Client *c = &w->clients[sessno];
+	uint32_t subxact = 1;
+
+	if (c->depth > 0 && rng_chance(&w->rng, 700))
+	{
+		c->depth -= 1 + (int) rng_below(&w->rng, (uint32_t) c->depth);
+		subxact = c->stack[c->depth];
+	}
+	else
+	{
+		c->depth = 0;
+		c->in_xact = false;
+	}
+	client_undo(w, sessno, subxact);
 }
 
 static void
@@ -492,7 +501,8 @@ request(World *w, uint32_t sessno)
 
 	if (rng_chance(&w->rng, w->conf.fence_mille))
 	{
-		if (w->nfences > 0 && rng_chance(&w->rng, 600))
+		/* more of them stand than fall: some outlast what they fence */
+		if (w->nfences > 0 && rng_chance(&w->rng, w->nfences == MAX_FENCES ? 700 : 350))
 			client_unfence(w, (int) rng_below(&w->rng, (uint32_t) w->nfences), rng_chance(&w->rng, 500));
 		else
 			fence(w, sessno);

@@ -2,6 +2,28 @@
  * invariants.c
  *		What has to be true of the core's locks at the end of every batch,
  *		whatever has happened: looked at from outside, without the model.
+ *
+ * Where each promise of the contract is checked:
+ *
+ *	M	at most N holders of N slots, no writer beside another holder:
+ *		le_core_check() and check_admitted() here; the model where it grants.
+ *		Intervals by the clocks of clients are not judged here.
+ *	T	tokens go on upward, over restarts and promotions too: check_tokens() in
+ *		batch.c, against all that clients were ever told; history.c.
+ *	Q	grants in the order of revisions: le_core_check() sees queues in order
+ *		and their heads; who is granted past somebody, only the model sees.
+ *	R	earlier calls have lower revisions: only the model, whose counter has to
+ *		agree with every answer.
+ *	W	nobody waits who could be granted: check_group(); nobody waits who is
+ *		not waited for: check_waiters().
+ *	D	what is held is stored, as it is: check_rows(), and history.c for
+ *		elections; that it is there after a restart: the model, compared
+ *		after each.
+ *	L	nothing ends early (world.c looks a microsecond before each deadline)
+ *		or late (nothing is due after batch_expire()); by how much leases
+ *		last, only the model knows.
+ *	G	nothing is left behind: check_rows() and check_leases() count the rows,
+ *		world_end() lets all leave and looks for what remains.
  */
 #include <stdlib.h>
 
@@ -82,6 +104,54 @@ check_group(World *w, const LeEntry *const *members, size_t n)
 		sim_fail(w, "token %lld waits, and could be granted", (long long) members[0]->token);
 }
 
+/* Within its lock a holder is alone, or is with those who share. */
+static void
+check_admitted(World *w, const LeEntry *entry)
+{
+	const LeLock *lock = entry->lock;
+	int32_t holders = 0;
+
+	for (const LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
+	{
+		if (slot->holder == NULL)
+			continue;
+		holders++;
+		ENSURE(w, slot->holder->mode == entry->mode);
+	}
+	ENSURE(w, entry->mode != LE_MODE_EXCLUSIVE || holders == 1);
+}
+
+/* Each holder and each place has its row, and there are no other ones. */
+static void
+check_rows(World *w, const Live *live)
+{
+	uint32_t held = 0, places = 0, rows = 0;
+
+	for (size_t i = 0; i < live->n; i++)
+	{
+		const LeEntry *entry = live->entries[i];
+		bool holds = entry->state == LE_STATE_HELD;
+		const LeRow *at = holds ? &entry->slot->row : &entry->row;
+		const SlotRow *row;
+
+		if (!holds && !entry->place)
+			continue;
+		ENSURE(w, at->on_disk);
+		row = store_row(w, holds ? TABLE_SLOTS : TABLE_PLACES, at->locator);
+		ENSURE(w, row->used && row->token == entry->token && row->ns == entry->lock->ns &&
+					  row->name == sim_text_id(entry->lock->name) && row->mode == entry->mode);
+		ENSURE(w,
+			   !holds || (row->held && row->lapsed == entry->lapsed && row->hold_count == entry->hold_count));
+		if (holds)
+			check_admitted(w, entry);
+		held += holds;
+		places += !holds;
+	}
+	for (uint32_t i = 1; i <= w->tables[TABLE_SLOTS].len; i++)
+		rows += ((const SlotRow *) store_row(w, TABLE_SLOTS, i))->held;
+	ENSURE(w, held == rows && places == w->tables[TABLE_PLACES].used);
+}
+
 /*
  * A group's own lease lives as long as one of them: as many rows of leases
  * are stored as there are named leases, and groups with one of their own.
@@ -104,7 +174,22 @@ check_leases(World *w, const Live *live)
 		n += entry->state == LE_STATE_HELD && entry->token != last;
 		last = entry->token;
 	}
-	ENSURE(w, n == w->lease_rows.used);
+	ENSURE(w, n == w->tables[TABLE_LEASES].used);
+}
+
+/* Whoever waits is waited for, and nobody else: no answer gets lost. */
+static void
+check_waiters(World *w)
+{
+	for (uint32_t i = 0; i < w->conf.sessions; i++)
+	{
+		const Durable *d = &w->durable[i];
+		const LeEntry *entry = d->id != 0 ? le_core_waiting_on(w->core, d->id, i) : NULL;
+
+		if (d->waiting && (entry == NULL || entry->request != d->cmd.request))
+			sim_fail(w, "session %llu waits, and will not be told", (unsigned long long) d->id);
+		ENSURE(w, d->waiting || entry == NULL);
+	}
 }
 
 void
@@ -123,6 +208,8 @@ check_invariants(World *w)
 		check_group(w, &live.entries[from], i - from);
 		from = i;
 	}
+	check_rows(w, &live);
 	check_leases(w, &live);
+	check_waiters(w);
 	free(live.entries);
 }

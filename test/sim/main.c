@@ -1,321 +1,233 @@
 /*
  * main.c
- *		sim --seed S --steps N [--seeds K] [--no-model] [--verbose]
+ *		The command line: sim --help.
  *
- * Runs a random world and compares every step with the model.  A failure
- * prints the seed, the step and the last steps, and exits with 1.
+ * Runs random worlds and compares every step with the model.  What fails is
+ * made as short as possible, shown, and ends the program with 1.
  */
-#include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <sys/resource.h>
 
 #include "sim.h"
 
-/* --- history and failing --- */
-
-void
-sim_note(World *w, const char *fmt, ...)
+typedef struct Options
 {
-	char *line = w->history[w->nhistory++ % HISTORY];
-	int n = snprintf(line, sizeof(w->history[0]), "%8llu %12lld ", (unsigned long long) w->step,
-					 (long long) w->now);
-	va_list args;
-
-	va_start(args, fmt);
-	vsnprintf(line + n, sizeof(w->history[0]) - (size_t) n, fmt, args);
-	va_end(args);
-	if (w->conf.verbose)
-		printf("%s\n", line);
-}
-
-void
-sim_fail(World *w, const char *fmt, ...)
-{
-	va_list args;
-	uint64_t n = w->nhistory < HISTORY ? w->nhistory : HISTORY;
-
-	fflush(stdout);
-	for (uint64_t i = w->nhistory - n; i < w->nhistory; i++)
-		fprintf(stderr, "%s\n", w->history[i % HISTORY]);
-	fprintf(stderr, "seed %llu, step %llu: ", (unsigned long long) w->conf.seed,
-			(unsigned long long) w->step);
-	va_start(args, fmt);
-	vfprintf(stderr, fmt, args);
-	va_end(args);
-	fprintf(stderr, "\n");
-	exit(1);
-}
-
-/* le_core_check() and assertions abort: show where. */
-static World *the_world;
-
-static void
-on_abort(int number)
-{
-	sim_fail(the_world, "signal %d", number);
-}
-
-/* --- the core's surroundings --- */
-
-static void *
-count_alloc(void *arg, size_t size)
-{
-	World *w = arg;
-
-	w->allocated++;
-	return malloc(size);
-}
-
-static void
-count_free(void *arg, void *p)
-{
-	World *w = arg;
-
-	w->allocated--;
-	free(p);
-}
-
-static uint32_t
-between(Rng *rng, uint32_t low, uint32_t high)
-{
-	return low + rng_below(rng, high - low + 1);
-}
-
-/* None, or some. */
-static uint32_t
-maybe(Rng *rng, uint32_t high)
-{
-	return rng_chance(rng, 300) ? 0 : rng_below(rng, high + 1);
-}
-
-static void
-choose_world(Config *c, Rng *rng)
-{
-	bool large = rng_chance(rng, 150);
-
-	c->sessions = large ? between(rng, 200, 1000) : between(rng, 2, 12);
-	c->names = (int) (large ? between(rng, 20, MAX_NAMES - 1) : between(rng, 4, 8));
-	c->owners = (int) between(rng, 1, large ? MAX_OWNERS : 4);
-	c->check_every = large || !c->model ? 64 : 1;
-	if (!c->model)
-		c->check_every = 4096;
-	c->owner_mille = maybe(rng, 900);
-	c->shared_mille = maybe(rng, 800);
-	c->permit_mille = maybe(rng, 1000);
-	c->lease_mille = maybe(rng, 500);
-	c->bound_mille = maybe(rng, 600);
-	c->enqueue_mille = maybe(rng, 500);
-	c->group_mille = maybe(rng, 900);
-	c->xact_mille = maybe(rng, 500);
-	c->fence_mille = maybe(rng, 200);
-	c->fail_mille = maybe(rng, 40);
-	c->late_mille = maybe(rng, 200);
-	c->batch_mille = between(rng, 50, 700);
-	c->tick_mille = between(rng, 20, 400);
-	c->limits.waiters_per_lock = rng_chance(rng, 200) ? between(rng, 1, 5) : 0;
-	c->limits.expiry_grace = rng_chance(rng, 300) ? between(rng, 1, 2000000) : 0;
-	c->limits.locks_per_role = rng_chance(rng, 200) ? between(rng, 1, c->sessions) : 0;
-	c->limits.leases_per_role = rng_chance(rng, 200) ? between(rng, 1, 5) : 0;
-}
-
-static void
-world_start(World *w, const Config *conf)
-{
-	memset(w, 0, sizeof(*w));
-	the_world = w;
-	w->conf = *conf;
-	w->rng.s[0] = conf->seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
-	w->rng.s[1] = conf->seed ^ UINT64_C(0xd1b54a32d192ed03);
-	for (int i = 0; i < 16; i++)
-		rng_next(&w->rng);
-	choose_world(&w->conf, &w->rng);
-	w->now = LE_SECOND;
-	w->env.arg = w;
-	w->env.alloc = count_alloc;
-	w->env.free = count_free;
-	w->env.fenced = world_fenced;
-	w->env.seed[0] = rng_next(&w->rng);
-	w->env.seed[1] = rng_next(&w->rng);
-	w->next_session = 1;
-	w->clients = calloc(w->conf.sessions, sizeof(Client));
-	w->durable = calloc(w->conf.sessions, sizeof(Durable));
-	w->last_exclusive = calloc(MAX_NAMES * 2, sizeof(int64_t));
-	w->stories = calloc(MAX_NAMES, sizeof(Story));
-	w->core = le_core_create(&w->env, w->conf.sessions, INT64_C(1000) << LE_COUNTER_BITS);
-	ENSURE(w, w->core != NULL && w->clients != NULL && w->durable != NULL);
-	le_core_set_limits(w->core, &w->conf.limits);
-	store_init(w);
-	if (w->conf.model)
-		w->model = model_create(w);
-	if (w->conf.model)
-		model_stored(w->model);
-}
-
-/* --- steps --- */
-
-/* Every deadline on the way is met exactly. */
-static void
-tick_to(World *w, LeTime to)
-{
-	LeTime next;
-
-	if (to < w->now)
-		to = w->now;
-	while ((next = le_core_next_deadline(w->core)) <= to)
-	{
-		if (next > w->now)
-			w->now = next;
-		batch_expire(w);
-	}
-	w->now = to;
-}
-
-static void
-tick(World *w)
-{
-	LeTime next = le_core_next_deadline(w->core);
-
-	if (rng_chance(&w->rng, w->conf.late_mille))
-	{
-		/* stopped for a while: what has come in meanwhile goes first */
-		w->now += rng_below(&w->rng, 8000000);
-		NOTE(w, "late");
-		for (int n = (int) rng_below(&w->rng, 6); n > 0; n--)
-			client_step(w);
-		batch_expire(w);
-	}
-	else if (next != LE_NEVER && rng_chance(&w->rng, 500))
-	{
-		if (next > w->now + 1)
-		{
-			/* too early by the smallest bit */
-			w->now = next - 1;
-			ENSURE(w, le_core_expire(w->core, w->now, 1) == 0);
-		}
-		tick_to(w, next);
-	}
-	else
-		tick_to(w, w->now + (LeTime) rng_below(&w->rng, 400000));
-}
-
-static void
-step(World *w)
-{
-	if (rng_chance(&w->rng, w->conf.tick_mille))
-		tick(w);
-	else
-		client_step(w);
-	if (w->nbatch > 0 && (w->nbatch >= MAX_BATCH || rng_chance(&w->rng, w->conf.batch_mille)))
-	{
-		if (rng_chance(&w->rng, w->conf.fail_mille))
-			batch_fail(w);
-		else if (rng_chance(&w->rng, w->conf.fail_mille / 2))
-			batch_lose_answers(w);
-		else
-		{
-			batch_end(w);
-			if (rng_chance(&w->rng, w->conf.fail_mille / 2))
-				batch_crash(w);
-		}
-	}
-	if (w->conf.model && w->conf.check_every == 1)
-	{
-		model_compare(w->model);
-		le_core_check(w->core);
-	}
-}
-
-/* All clients leave, time passes: nothing may be left. */
-static void
-world_end(World *w)
-{
-	batch_end(w);
-	while (w->nfences > 0)
-		client_unfence(w, 0, false);
-	for (uint32_t i = 0; i < w->conf.sessions; i++)
-	{
-		if (w->clients[i].id != 0)
-			client_end(w, i);
-	}
-	batch_end(w);
-	for (LeTime next; (next = le_core_next_deadline(w->core)) != LE_NEVER;)
-	{
-		tick_to(w, next);
-		batch_end(w);
-	}
-	le_core_check(w->core);
-	ENSURE(w, le_core_lock_count(w->core) == 0);
-	ENSURE(w, w->slots.used == 0 && w->lease_rows.used == 0 && w->places.used == 0);
-	ENSURE(w, le_core_dirty_slots(w->core) == NULL && le_core_dirty_places(w->core) == NULL &&
-				  le_core_dirty_leases(w->core) == NULL && le_core_answers(w->core) == NULL);
-	le_core_destroy(w->core);
-	ENSURE(w, w->allocated == 0);
-	if (w->model != NULL)
-		model_free(w->model);
-	store_free(w);
-	free(w->clients);
-	free(w->durable);
-	free(w->last_exclusive);
-	free(w->stories);
-	free(w->batch);
-}
-
-static void
-run(const Config *conf, uint64_t steps)
-{
-	World *w = calloc(1, sizeof(World));
-	struct timespec from, to;
+	Config conf;
+	Schedule schedule;
+	const char *file; /* that the words are from */
+	uint64_t seeds;
 	double seconds;
-	uint32_t sessions;
+	uint32_t every;
+	bool minimise, exhaustive;
+	const char *course;
+} Options;
 
-	if (w == NULL)
-		abort();
-	world_start(w, conf);
-	sessions = w->conf.sessions;
-	timespec_get(&from, TIME_UTC);
-	for (w->step = 1; w->step <= steps; w->step++)
-		step(w);
-	timespec_get(&to, TIME_UTC);
-	world_end(w);
-	seconds = (double) (to.tv_sec - from.tv_sec) + (double) (to.tv_nsec - from.tv_nsec) / 1e9;
-	printf("seed %llu: %u sessions, %llu steps, %llu commands, %llu answers, %llu batches, "
-		   "%llu reloads, %.0f steps/s\n",
-		   (unsigned long long) conf->seed, sessions, (unsigned long long) steps,
-		   (unsigned long long) w->commands, (unsigned long long) w->answers, (unsigned long long) w->batches,
-		   (unsigned long long) w->reloads, (double) steps / seconds);
-	free(w);
+static const char *const broken_names[] = {"nothing", "row", "wake-up"};
+
+static void
+usage(FILE *to)
+{
+	fprintf(to,
+			"usage: sim [--seed S] [--seeds K] [--steps N]   N steps in each of the worlds S .. S + K - 1\n"
+			"           [--seconds T]        no new world, and no new step, after that\n"
+			"           [--only 3,7-9]       of the steps only these\n"
+			"           [--replay FILE]      a fuzzer's input: a world and its steps\n"
+			"           [--break row|wake-up] let the world lose rows or answers, to see it noticed\n"
+			"           [--no-model]         invariants alone\n"
+			"           [--no-minimise] [--verbose]\n"
+			"       sim --exhaustive [--every K --seed S] [--seconds T]   every interleaving, or every K., "
+			"of tiny worlds\n"
+			"       sim --course PROGRAMS:ORDER:WAY                       one of them\n");
+}
+
+/* Of the processes that have run: what others do on this machine does not count. */
+static double
+processor_seconds(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_CHILDREN, &u);
+	return (double) (u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+		   (double) (u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+}
+
+/* What shows this failure again. */
+static void
+print_command(const Options *o)
+{
+	printf("to see it again: build/sim");
+	if (o->file != NULL)
+		printf(" --replay %s", o->file);
+	else
+		printf(" --seed %llu", (unsigned long long) o->conf.seed);
+	if (!o->conf.model)
+		printf(" --no-model");
+	if (o->conf.broken != BROKEN_NOTHING)
+		printf(" --break %s", broken_names[o->conf.broken]);
+	printf(" --only ");
+	schedule_print(stdout, &o->schedule);
+	printf("\n");
+}
+
+static void
+explain(Options *o, const Outcome *outcome)
+{
+	Outcome again;
+
+	if (o->minimise)
+		minimise(&o->conf, &o->schedule, outcome->n);
+	if (o->schedule.only == NULL)
+		return;
+	o->conf.verbose = true;
+	o->conf.every = true;
+	o->conf.seconds = 0;
+	schedule_try(&o->conf, &o->schedule, false, &again);
+	print_command(o);
+}
+
+static bool
+run_world(Options *o)
+{
+	Outcome outcome;
+	double seconds = processor_seconds();
+
+	if (schedule_try(&o->conf, &o->schedule, false, &outcome))
+	{
+		explain(o, &outcome);
+		return false;
+	}
+	seconds = processor_seconds() - seconds;
+	printf("seed %llu: %llu steps, %llu commands, %llu answers, %llu batches, %llu reloads, %llu restarts, "
+		   "%.0f steps/s\n",
+		   (unsigned long long) o->conf.seed, (unsigned long long) outcome.n,
+		   (unsigned long long) outcome.commands, (unsigned long long) outcome.answers,
+		   (unsigned long long) outcome.batches, (unsigned long long) outcome.reloads,
+		   (unsigned long long) outcome.restarts, (double) outcome.n / seconds);
+	return true;
+}
+
+static bool
+run_worlds(Options *o)
+{
+	double end = wall_seconds() + o->seconds;
+
+	for (uint64_t k = 0; k < o->seeds; k++, o->conf.seed++)
+	{
+		if (o->seconds > 0)
+		{
+			o->conf.seconds = end - wall_seconds();
+			if (o->conf.seconds <= 0)
+				break;
+		}
+		if (!run_world(o))
+			return false;
+	}
+	return true;
+}
+
+/* --- a fuzzer's input --- */
+
+static bool
+read_file(Options *o, const char *path)
+{
+	FILE *file = fopen(path, "rb");
+	uint8_t *data = malloc(FUZZ_MAX);
+	size_t size;
+
+	if (file == NULL || data == NULL)
+		return false;
+	size = fread(data, 1, FUZZ_MAX, file);
+	fclose(file);
+	o->file = path;
+	schedule_decode(data, size, &o->conf, &o->schedule);
+	free(data);
+	return true;
+}
+
+static bool
+parse_broken(Options *o, const char *value)
+{
+	for (int i = BROKEN_NOTHING; i <= BROKEN_WAKE_UP; i++)
+	{
+		if (strcmp(value, broken_names[i]) == 0)
+		{
+			o->conf.broken = (Broken) i;
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool
+parse_option(Options *o, const char *name, const char *value)
+{
+	if (strcmp(name, "--seed") == 0)
+		o->conf.seed = strtoull(value, NULL, 10);
+	else if (strcmp(name, "--seeds") == 0)
+		o->seeds = strtoull(value, NULL, 10);
+	else if (strcmp(name, "--steps") == 0)
+		o->schedule.n = strtoull(value, NULL, 10);
+	else if (strcmp(name, "--seconds") == 0)
+		o->seconds = strtod(value, NULL);
+	else if (strcmp(name, "--replay") == 0)
+		return read_file(o, value);
+	else if (strcmp(name, "--every") == 0)
+		return (o->every = (uint32_t) strtoul(value, NULL, 10)) > 0;
+	else if (strcmp(name, "--course") == 0)
+		o->course = value;
+	else if (strcmp(name, "--break") == 0)
+		return parse_broken(o, value);
+	else if (strcmp(name, "--only") == 0)
+	{
+		o->conf.every = o->conf.verbose = true;
+		return schedule_parse(value, &o->schedule);
+	}
+	else
+		return false;
+	return true;
+}
+
+static bool
+parse_flag(Options *o, const char *name)
+{
+	if (strcmp(name, "--no-model") == 0)
+		o->conf.model = false;
+	else if (strcmp(name, "--exhaustive") == 0)
+		o->exhaustive = true;
+	else if (strcmp(name, "--no-minimise") == 0)
+		o->minimise = false;
+	else if (strcmp(name, "--verbose") == 0)
+		o->conf.verbose = true;
+	else
+		return false;
+	return true;
 }
 
 int
 main(int argc, char **argv)
 {
-	Config conf = {.seed = 1, .model = true};
-	uint64_t steps = 100000, seeds = 1;
+	Options o = {.conf = {.seed = 1, .model = true},
+				 .schedule = {.n = 100000},
+				 .seeds = 1,
+				 .every = 1,
+				 .minimise = true};
 
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	for (int i = 1; i < argc; i++)
 	{
-		if (strcmp(argv[i], "--no-model") == 0)
-			conf.model = false;
-		else if (strcmp(argv[i], "--verbose") == 0)
-			conf.verbose = true;
-		else if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc)
-			conf.seed = strtoull(argv[++i], NULL, 10);
-		else if (strcmp(argv[i], "--seeds") == 0 && i + 1 < argc)
-			seeds = strtoull(argv[++i], NULL, 10);
-		else if (strcmp(argv[i], "--steps") == 0 && i + 1 < argc)
-			steps = strtoull(argv[++i], NULL, 10);
-		else
+		if (parse_flag(&o, argv[i]))
+			continue;
+		if (i + 1 >= argc || !parse_option(&o, argv[i], argv[i + 1]))
 		{
-			fprintf(stderr, "usage: %s [--seed S] [--seeds K] [--steps N] [--no-model] [--verbose]\n",
-					argv[0]);
+			usage(strcmp(argv[i], "--help") == 0 ? stdout : stderr);
 			return 2;
 		}
+		i++;
 	}
-	signal(SIGABRT, on_abort);
-	for (uint64_t k = 0; k < seeds; k++, conf.seed++)
-		run(&conf, steps);
-	return 0;
+	if (o.course != NULL)
+		return exhaust_replay(o.course) ? 0 : 1;
+	if (o.exhaustive)
+		return exhaust(o.every, o.conf.seed, o.seconds) ? 0 : 1;
+	return run_worlds(&o) ? 0 : 1;
 }

@@ -33,6 +33,8 @@ model_create(World *w)
 	m->s.sessions = calloc(w->conf.sessions, sizeof(MSession));
 	m->stored.locks = calloc(MAX_NAMES * 2, sizeof(MLock));
 	m->stored.sessions = calloc(w->conf.sessions, sizeof(MSession));
+	m->standby.locks = calloc(MAX_NAMES * 2, sizeof(MLock));
+	m->standby.sessions = calloc(w->conf.sessions, sizeof(MSession));
 	m->next = le_core_next_revision(w->core);
 	return m;
 }
@@ -52,6 +54,7 @@ model_free(Model *m)
 {
 	state_free(&m->s);
 	state_free(&m->stored);
+	state_free(&m->standby);
 	free(m->answers);
 	free(m);
 }

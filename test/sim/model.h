@@ -85,6 +85,7 @@ struct Model
 	World *w;
 	MState s;
 	MState stored;
+	MState standby;
 	int64_t next; /* revision */
 	MAnswer *answers;
 	int nanswers, max_answers;

@@ -212,11 +212,11 @@ compare_lease_row(Model *m, const LeaseRow *row)
 void
 model_compare_rows(Model *m)
 {
-	const SlotRow *slots = m->w->slots.rows;
-	const LeaseRow *leases = m->w->lease_rows.rows;
+	const SlotRow *slots = m->w->tables[TABLE_SLOTS].rows;
+	const LeaseRow *leases = m->w->tables[TABLE_LEASES].rows;
 	int held = 0, holders = 0;
 
-	for (uint32_t i = 0; i < m->w->slots.len; i++)
+	for (uint32_t i = 0; i < m->w->tables[TABLE_SLOTS].len; i++)
 	{
 		if (!slots[i].used || !slots[i].held)
 			continue;
@@ -226,12 +226,12 @@ model_compare_rows(Model *m)
 	for (int i = 0; i < m->s.nentries; i++)
 		holders += m->s.entries[i].held;
 	ENSURE(m->w, held == holders);
-	for (uint32_t i = 0; i < m->w->lease_rows.len; i++)
+	for (uint32_t i = 0; i < m->w->tables[TABLE_LEASES].len; i++)
 	{
 		if (leases[i].used)
 			compare_lease_row(m, &leases[i]);
 	}
-	ENSURE(m->w, m->w->lease_rows.used == (uint32_t) m->s.nleases + own_leases(m));
+	ENSURE(m->w, m->w->tables[TABLE_LEASES].used == (uint32_t) m->s.nleases + own_leases(m));
 }
 
 /* Does this answer name one of several names? */
@@ -385,7 +385,7 @@ model_stored(Model *m)
 		m->s.entries[i].answered = false;
 		m->s.entries[i].stored = true;
 	}
-	if (m->w->conf.fail_mille > 0)
+	if (m->w->conf.fail_mille > 0 || m->w->conf.restart_mille > 0)
 		copy_state(m, &m->stored, &m->s);
 }
 
@@ -477,12 +477,53 @@ model_expect_answer(Model *m, const LeCommand *cmd, int64_t token)
 	m->answers[m->nanswers++] = a;
 }
 
-/* Back to what was stored last, with all who wait. */
+/* What a standby has, too, when it takes over. */
 void
-model_reload(Model *m, LeTime now)
+model_replicate(Model *m)
+{
+	copy_state(m, &m->standby, &m->s);
+}
+
+void
+model_promote(Model *m)
+{
+	copy_state(m, &m->stored, &m->standby);
+}
+
+/* All connections are gone: who waited in a call, and what was bound to one. */
+static void
+forget_sessions(Model *m, LeTime now)
+{
+	LeTime grace = m->w->conf.limits.expiry_grace;
+	int n = 0;
+
+	m->s.nholds = 0;
+	memset(m->s.sessions, 0, m->w->conf.sessions * sizeof(MSession));
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		MEntry e = m->s.entries[i];
+		MLock *lock = m_lock(m, e.ns, e.name);
+		bool bound = e.ttl == LE_TTL_BOUND && e.lease == 0 && !e.lapsed;
+
+		if (e.held && bound && grace > 0 && now + grace > lock->not_before)
+			lock->not_before = now + grace;
+		if (bound || (!e.held && !e.place))
+			continue;
+		e.session = e.waiter = 0;
+		e.wait_until = LE_NEVER;
+		m->s.entries[n++] = e;
+	}
+	m->s.nentries = n;
+}
+
+/* Back to what was stored last, with all who wait, or without. */
+void
+model_reload(Model *m, LeTime now, bool all_gone)
 {
 	copy_state(m, &m->s, &m->stored);
 	m->nanswers = 0;
+	if (all_gone)
+		forget_sessions(m, now);
 	restore_time(m, now);
 	restore_locks(m);
 	for (int i = 0; i < m->w->conf.names; i++)

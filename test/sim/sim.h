@@ -8,6 +8,8 @@
 #ifndef SIM_H
 #define SIM_H
 
+#include <stdio.h>
+
 #include "le_core.h"
 
 #define MAX_NAMES  512
@@ -25,6 +27,21 @@ typedef struct Rng
 {
 	uint64_t s[2];
 } Rng;
+
+static inline uint64_t
+rng_mix(uint64_t x)
+{
+	x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return x ^ (x >> 31);
+}
+
+static inline void
+rng_seed(Rng *rng, uint64_t seed)
+{
+	rng->s[0] = rng_mix(seed + UINT64_C(0x9e3779b97f4a7c15));
+	rng->s[1] = rng_mix(rng->s[0] + UINT64_C(0x9e3779b97f4a7c15));
+}
 
 static inline uint64_t
 rng_next(Rng *rng)
@@ -49,12 +66,25 @@ rng_chance(Rng *rng, uint32_t per_mille)
 	return rng_below(rng, 1000) < per_mille;
 }
 
+/* Something that this world does wrong on purpose, to see that it is noticed. */
+typedef enum Broken
+{
+	BROKEN_NOTHING,
+	BROKEN_ROW,    /* the store loses a row */
+	BROKEN_WAKE_UP /* somebody who waits is not told */
+} Broken;
+
 /* What a seed chooses. */
 typedef struct Config
 {
 	uint64_t seed;
 	bool model;
 	bool verbose;
+	bool mute;  /* no lines for a failure, which is run again */
+	bool small; /* no world that takes long */
+	Broken broken;
+	bool every;     /* check after every step, also in a large one */
+	double seconds; /* of the clock on the wall for one run; 0: no limit */
 	uint32_t sessions;
 	int names;
 	int owners;
@@ -69,9 +99,12 @@ typedef struct Config
 	uint32_t xact_mille;
 	uint32_t fence_mille;
 	uint32_t fail_mille;
+	uint32_t restart_mille;
+	uint32_t standby_mille; /* 1000: synchronous */
 	uint32_t late_mille;
 	uint32_t batch_mille;
 	uint32_t tick_mille;
+	int64_t first_counter; /* of the first revision */
 	LeLimits limits;
 } Config;
 
@@ -171,6 +204,33 @@ typedef struct Story
 	int64_t last; /* change */
 } Story;
 
+/* Where the tables are in World.tables. */
+enum
+{
+	TABLE_SLOTS,
+	TABLE_LEASES,
+	TABLE_PLACES,
+	TABLES
+};
+
+/* The row of the tables that the server starts from. */
+typedef struct Meta
+{
+	int64_t incarnation;
+	int64_t next_revision; /* if it was stopped in order */
+} Meta;
+
+#define FIRST_INCARNATION 1000
+
+/* What a standby has. */
+typedef struct Standby
+{
+	Table tables[TABLES];
+	Story *stories;
+	int64_t last_change;
+	Meta meta;
+} Standby;
+
 typedef struct Model Model;
 
 typedef struct World
@@ -203,17 +263,22 @@ typedef struct World
 	uint32_t batch_cap;
 	bool recovering; /* the batch is of waiters that came back */
 
-	Table slots, lease_rows, places;
+	Table tables[TABLES];
+	Meta meta;
+	Standby standby;
+	uint32_t lost_starts; /* that the standby has not heard of */
 	uint64_t lsn;
 	Model *model;
 
 	char history[HISTORY][240];
 	uint64_t nhistory;
-	uint64_t commands, batches, reloads, answers;
+	uint64_t commands, batches, reloads, restarts, answers;
 } World;
 
-/* --- main.c --- */
+/* --- report.c --- */
 
+extern void sim_watch(World *w);
+extern void sim_abort_on_failure(void);
 extern void sim_note(World *w, const char *fmt, ...);
 extern void sim_fail(World *w, const char *fmt, ...);
 
@@ -221,7 +286,7 @@ extern void sim_fail(World *w, const char *fmt, ...);
 #define NOTE(w, ...)                                                                                         \
 	do                                                                                                       \
 	{                                                                                                        \
-		if ((w)->conf.model || (w)->conf.verbose)                                                            \
+		if (((w)->conf.model && !(w)->conf.mute) || (w)->conf.verbose)                                       \
 			sim_note(w, __VA_ARGS__);                                                                        \
 	} while (0)
 
@@ -245,6 +310,59 @@ command_name(const LeCommand *cmd, uint32_t i)
 	return cmd->nnames > 0 ? cmd->names[i] : cmd->name;
 }
 
+/* --- world.c --- */
+
+extern void world_choose(Config *conf);
+extern void world_start(World *w, const Config *conf);
+extern void world_step(World *w, uint64_t number, uint64_t word);
+extern void world_end(World *w);
+extern void world_tick_to(World *w, LeTime to);
+
+/* --- apart.c --- */
+
+extern double wall_seconds(void);
+extern void *apart_alloc(size_t size);
+extern bool apart_run(void (*run)(void *arg), void *arg, unsigned limit);
+
+/*
+ * --- schedule.c ---
+ *
+ * The steps of a run: a word each, made from the seed and the step's number,
+ * or read from a file; all of the first n, or only some.
+ */
+typedef struct Schedule
+{
+	uint64_t n;
+	const uint32_t *words; /* NULL: of the seed */
+	uint32_t *only;        /* numbers, from 1; NULL: the first n */
+} Schedule;
+
+/* What became of a run; n: up to the step in which it failed. */
+typedef struct Outcome
+{
+	bool failed;
+	uint64_t n;
+	uint64_t commands, answers, batches, reloads, restarts;
+} Outcome;
+
+extern void schedule_run(const Config *conf, const Schedule *schedule, Outcome *outcome);
+extern bool schedule_try(const Config *conf, const Schedule *schedule, bool quiet, Outcome *outcome);
+extern bool schedule_parse(const char *text, Schedule *schedule);
+extern void schedule_print(FILE *to, const Schedule *schedule);
+
+#define FUZZ_MAX 65536 /* bytes of a file */
+
+extern void schedule_decode(const uint8_t *data, size_t size, Config *conf, Schedule *schedule);
+
+/* --- minimise.c --- */
+
+extern void minimise(const Config *conf, Schedule *schedule, uint64_t n);
+
+/* --- exhaust.c --- */
+
+extern bool exhaust(uint32_t every, uint64_t seed, double seconds);
+extern bool exhaust_replay(const char *text);
+
 /* --- text.c: numbered names, owners and values --- */
 
 extern LeText sim_name(int id);
@@ -260,6 +378,14 @@ extern void store_init(World *w);
 extern void store_free(World *w);
 extern void store_write(World *w);
 extern void store_load(World *w);
+extern const void *store_row(World *w, int table, uint64_t locator);
+extern void store_copy(Table *to, const Table *from);
+
+/* --- restart.c --- */
+
+extern void world_restart(World *w);
+extern void standby_follow(World *w);
+extern void standby_hear(World *w);
 
 /* --- history.c --- */
 
@@ -271,6 +397,9 @@ extern void batch_post(World *w, const LeCommand *cmd, LeReply *reply);
 extern void batch_end(World *w);
 extern void batch_fail(World *w);
 extern void batch_crash(World *w);
+extern void batch_reload(World *w);
+extern void batch_rebuild(World *w, int64_t next_revision, bool all_gone);
+extern void durable_reset(Durable *d);
 extern void batch_lose_answers(World *w);
 extern void batch_expire(World *w);
 extern bool world_fenced(void *arg, int64_t token);
@@ -282,6 +411,7 @@ extern void check_invariants(World *w);
 /* --- client.c --- */
 
 extern void client_step(World *w);
+extern void client_undo(World *w, uint32_t sessno, uint32_t subxact);
 extern void client_end(World *w, uint32_t sessno);
 extern void client_unfence(World *w, int i, bool tell);
 
@@ -292,7 +422,9 @@ extern void model_free(Model *m);
 extern void model_apply(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply, const LeReply *actual);
 extern void model_expire(Model *m, LeTime now);
 extern void model_stored(Model *m);
-extern void model_reload(Model *m, LeTime now);
+extern void model_reload(Model *m, LeTime now, bool all_gone);
+extern void model_replicate(Model *m);
+extern void model_promote(Model *m);
 extern void model_expect_answer(Model *m, const LeCommand *cmd, int64_t token);
 extern void model_compare(Model *m);
 extern void model_compare_rows(Model *m);

@@ -59,17 +59,49 @@ table_free(Table *t)
 void
 store_init(World *w)
 {
-	table_init(&w->slots, sizeof(SlotRow));
-	table_init(&w->lease_rows, sizeof(LeaseRow));
-	table_init(&w->places, sizeof(SlotRow));
+	static const size_t sizes[TABLES] = {sizeof(SlotRow), sizeof(LeaseRow), sizeof(SlotRow)};
+
+	for (int i = 0; i < TABLES; i++)
+	{
+		table_init(&w->tables[i], sizes[i]);
+		table_init(&w->standby.tables[i], sizes[i]);
+	}
 }
 
 void
 store_free(World *w)
 {
-	table_free(&w->slots);
-	table_free(&w->lease_rows);
-	table_free(&w->places);
+	for (int i = 0; i < TABLES; i++)
+	{
+		table_free(&w->tables[i]);
+		table_free(&w->standby.tables[i]);
+	}
+}
+
+const void *
+store_row(World *w, int table, uint64_t locator)
+{
+	ENSURE(w, locator >= 1 && locator <= w->tables[table].len);
+	return (const char *) w->tables[table].rows + w->tables[table].size * (locator - 1);
+}
+
+/* All tables, row by row at the same places. */
+void
+store_copy(Table *to, const Table *from)
+{
+	for (int i = 0; i < TABLES; i++)
+	{
+		table_free(&to[i]);
+		to[i] = from[i];
+		if (from[i].cap == 0)
+			continue;
+		to[i].rows = malloc(from[i].cap * from[i].size);
+		to[i].free_rows = malloc(from[i].cap * sizeof(uint32_t));
+		if (to[i].rows == NULL || to[i].free_rows == NULL)
+			abort();
+		memcpy(to[i].rows, from[i].rows, from[i].len * from[i].size);
+		memcpy(to[i].free_rows, from[i].free_rows, from[i].nfree * sizeof(uint32_t));
+	}
 }
 
 /* --- writing --- */
@@ -104,16 +136,18 @@ write_slot(World *w, LeSlot *slot)
 		return;
 	if (slot->holder == NULL && slot->drop)
 	{
-		table_delete(&w->slots, slot->row.locator);
+		table_delete(&w->tables[TABLE_SLOTS], slot->row.locator);
 		slot->row.on_disk = false;
 		return;
 	}
 	if (!slot->row.on_disk)
-		slot->row.locator = table_insert(&w->slots);
+		slot->row.locator = table_insert(&w->tables[TABLE_SLOTS]);
 	slot->row.on_disk = true;
-	row = table_row(&w->slots, slot->row.locator);
+	row = table_row(&w->tables[TABLE_SLOTS], slot->row.locator);
 	memset(row, 0, sizeof(*row));
 	row->used = true;
+	if (w->conf.broken == BROKEN_ROW && rng_chance(&w->rng, 20))
+		return;
 	row->ns = lock->ns;
 	row->name = sim_text_id(lock->name);
 	row->number = slot->number;
@@ -131,14 +165,14 @@ write_lease(World *w, LeLease *lease)
 	if (lease->ended)
 	{
 		if (lease->row.on_disk)
-			table_delete(&w->lease_rows, lease->row.locator);
+			table_delete(&w->tables[TABLE_LEASES], lease->row.locator);
 		lease->row.on_disk = false;
 		return;
 	}
 	if (!lease->row.on_disk)
-		lease->row.locator = table_insert(&w->lease_rows);
+		lease->row.locator = table_insert(&w->tables[TABLE_LEASES]);
 	lease->row.on_disk = true;
-	row = table_row(&w->lease_rows, lease->row.locator);
+	row = table_row(&w->tables[TABLE_LEASES], lease->row.locator);
 	row->used = true;
 	row->id = lease->id;
 	row->ttl = lease->ttl;
@@ -154,14 +188,14 @@ write_place(World *w, LeEntry *entry)
 	if (entry->state != LE_STATE_QUEUED)
 	{
 		if (entry->row.on_disk)
-			table_delete(&w->places, entry->row.locator);
+			table_delete(&w->tables[TABLE_PLACES], entry->row.locator);
 		entry->row.on_disk = false;
 		return;
 	}
 	if (!entry->row.on_disk)
-		entry->row.locator = table_insert(&w->places);
+		entry->row.locator = table_insert(&w->tables[TABLE_PLACES]);
 	entry->row.on_disk = true;
-	row = table_row(&w->places, entry->row.locator);
+	row = table_row(&w->tables[TABLE_PLACES], entry->row.locator);
 	memset(row, 0, sizeof(*row));
 	row->used = true;
 	row->ns = entry->lock->ns;
@@ -186,6 +220,22 @@ static LeTime
 restored(LeTime ttl, LeTime time_left)
 {
 	return ttl > LE_SAVE_INTERVAL ? time_left : ttl;
+}
+
+/* What is bound to a connection that is gone is not loaded; this is what the server's store does. */
+static void
+load_unbound(const World *w, LeLoad *load)
+{
+	LeTime grace = w->conf.limits.expiry_grace;
+
+	if (!load->held || load->lapsed || load->cmd.ttl != LE_TTL_BOUND || load->cmd.lease != 0 ||
+		load->cmd.session != 0)
+		return;
+	load->held = false;
+	load->dirty = true;
+	load->end = LE_END_SESSION;
+	if (grace > 0)
+		load->not_before = w->now + grace;
 }
 
 static void
@@ -221,6 +271,7 @@ load_row(World *w, const SlotRow *row, uint64_t locator, bool place)
 		load.hold_count = row->hold_count;
 		load.acquired_at = row->acquired_at;
 		load.time_left = place ? row->ttl : restored(row->ttl, row->time_left);
+		load_unbound(w, &load);
 	}
 	ENSURE(w, place ? le_core_load_place(w->core, &load, w->now) : le_core_load_slot(w->core, &load, w->now));
 }
@@ -228,9 +279,9 @@ load_row(World *w, const SlotRow *row, uint64_t locator, bool place)
 static void
 load_leases(World *w)
 {
-	for (uint32_t i = 1; i <= w->lease_rows.len; i++)
+	for (uint32_t i = 1; i <= w->tables[TABLE_LEASES].len; i++)
 	{
-		const LeaseRow *row = table_row(&w->lease_rows, i);
+		const LeaseRow *row = table_row(&w->tables[TABLE_LEASES], i);
 		LeCommand cmd;
 
 		if (!row->used)
@@ -276,8 +327,8 @@ void
 store_load(World *w)
 {
 	load_leases(w);
-	load_table(w, &w->slots, false);
-	load_table(w, &w->places, true);
+	load_table(w, &w->tables[TABLE_SLOTS], false);
+	load_table(w, &w->tables[TABLE_PLACES], true);
 	for (uint32_t i = 0; i < w->conf.sessions; i++)
 	{
 		const Durable *d = &w->durable[i];

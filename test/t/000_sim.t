@@ -1,13 +1,51 @@
-# The simulator of the core, with fixed seeds: a failure prints the seed that replays it.
+# The simulator of the core: fixed seeds, then fresh ones, a part of all interleavings of tiny worlds, and the proof that
+# it notices what goes wrong. SIM_SECONDS says how long. What fails is shown as short as it gets, with the command that
+# shows it again.
 use strict;
 use warnings;
 use Test::More;
+use Time::HiRes qw(time);
 
-plan skip_all => 'no simulator' unless -x 'build/sim';
-my $steps = $ENV{STEPS} // 20000;
-foreach my $seed (split ' ', $ENV{SEED} // '1 2 3 4 5 6 7 8')
+plan skip_all => 'no simulator' unless -x 'build/sim' && -x 'build/sim-fast';
+
+my $seconds = $ENV{SIM_SECONDS} // 60;
+my $fresh = int(time() * 1000) % 2**40;
+
+# Runs it, and shows what it said about a failure.
+sub sim
 {
-	my $out = `build/sim --seed $seed --steps $steps 2>&1`;
-	ok($? == 0, "seed $seed, $steps steps") or diag($out);
+	my ($name, $program, @args) = @_;
+	my $out = `$program @args 2>&1`;
+
+	ok($? == 0, $name) or diag($out);
+	return $out;
+}
+
+# So that a slow machine does less, and not longer.
+my $out = sim('fixed seeds, under sanitizers', 'build/sim', '--seed 1 --seeds 1000000 --steps 20000 --seconds', $seconds * 0.4);
+note((() = $out =~ /^seed/mg) . ' worlds');
+$out = sim("fresh seeds from $fresh on", 'build/sim-fast', "--seed $fresh --seeds 1000000 --steps 20000 --seconds", $seconds * 0.35);
+note((() = $out =~ /^seed/mg) . ' worlds');
+note(sim('interleavings of tiny worlds', 'build/sim-fast', "--exhaustive --every 500 --seed $fresh --seconds", $seconds * 0.25));
+
+# A store that loses rows, and somebody who waits and is not told: noticed, and few steps are left of it.
+foreach my $what (qw(row wake-up))
+{
+	foreach my $model ('', '--no-model')
+	{
+		$out = `build/sim-fast $model --break $what --steps 20000 --seeds 20 2>&1`;
+		is($? >> 8, 1, "noticed: $what $model");
+		my ($steps) = $out =~ /^minimised to (\d+) steps/m;
+		SKIP:
+		{
+			skip 'no time to make it shorter', 1 if $out =~ /, not to the end$/m;
+			cmp_ok($steps // 99, '<=', 15, "few steps: $what $model") or diag($out);
+		}
+		my ($command) = $out =~ /^to see it again: (.*)/m;
+		my ($failure) = $out =~ /\n(seed [^\n]*)\nto see it again/;
+		my $again = `$command --no-minimise 2>&1`;
+		is($? >> 8, 1, "seen again: $what $model");
+		like($again, qr/^\Q$failure\E$/m, "the same: $what $model");
+	}
 }
 done_testing();

@@ -105,6 +105,21 @@ subtest 'locked by somebody' => sub {
 	$_->quit foreach @clients, $releasing;
 };
 
+# The holder was told that nothing has changed.
+subtest 'a renewal with a shorter TTL that cannot be written' => sub {
+	my $client = session($node);
+	my $token = $client->query(q{SELECT acquire_lock('shortened', '1 h')});
+
+	$admin->query('BEGIN; LOCK TABLE lock_election.slot IN ACCESS EXCLUSIVE MODE');
+	$client->query("SELECT renew_lock('shortened', $token, '500 ms')");
+	like($client->error, qr/ERROR:  55P03: /, 'fails');
+	$admin->query('COMMIT');
+	is($client->query("SELECT time_left > '10 min' FROM lock_election.locks WHERE token = $token"), 't', 'leaves the time that was promised');
+	is($client->query("SELECT release_lock('shortened', $token)"), 't', 'and the lock');
+	$client->quit;
+	nothing_left($node);
+};
+
 subtest 'a wait ends in time though the table is locked' => sub {
 	my $client = session($node);
 

@@ -1,0 +1,237 @@
+/*
+ * world.c
+ *		A world from its birth to its end: what a seed chooses, what one step
+ *		does, and what has to be left when all have gone.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim.h"
+
+/* --- the core's surroundings --- */
+
+static void *
+count_alloc(void *arg, size_t size)
+{
+	World *w = arg;
+
+	w->allocated++;
+	return malloc(size);
+}
+
+static void
+count_free(void *arg, void *p)
+{
+	World *w = arg;
+
+	w->allocated--;
+	free(p);
+}
+
+static uint32_t
+between(Rng *rng, uint32_t low, uint32_t high)
+{
+	return low + rng_below(rng, high - low + 1);
+}
+
+/* None, or some. */
+static uint32_t
+maybe(Rng *rng, uint32_t high)
+{
+	return rng_chance(rng, 300) ? 0 : rng_below(rng, high + 1);
+}
+
+static void
+choose(Config *c, Rng *rng)
+{
+	bool large = rng_chance(rng, 150) && !c->small, huge = large && rng_chance(rng, 150);
+
+	c->sessions = huge ? between(rng, 2000, 6000) : large ? between(rng, 200, 1000) : between(rng, 2, 12);
+	c->names = (int) (large ? between(rng, 20, MAX_NAMES - 1) : between(rng, 4, 8));
+	c->owners = (int) between(rng, 1, large ? MAX_OWNERS : 4);
+	c->check_every = !c->model ? 4096 : huge ? 512 : large ? 64 : 1;
+	if (c->every)
+		c->check_every = 1;
+	c->owner_mille = maybe(rng, 900);
+	c->shared_mille = maybe(rng, 800);
+	c->permit_mille = maybe(rng, 1000);
+	c->lease_mille = maybe(rng, 500);
+	c->bound_mille = maybe(rng, 600);
+	c->enqueue_mille = maybe(rng, 500);
+	c->group_mille = maybe(rng, 900);
+	c->xact_mille = maybe(rng, 500);
+	c->fence_mille = maybe(rng, 200);
+	c->fail_mille = maybe(rng, huge ? 2 : large ? 5 : 40);
+	c->restart_mille = maybe(rng, huge ? 1 : large ? 2 : 20);
+	c->standby_mille = large ? 5 : rng_chance(rng, 300) ? 1000 : between(rng, 5, 300);
+	c->first_counter = rng_chance(rng, 200) ? LE_COUNTER_MAX - rng_below(rng, 2000) : 0;
+	c->late_mille = maybe(rng, 200);
+	c->batch_mille = between(rng, 50, 700);
+	c->tick_mille = between(rng, 20, 400);
+	c->limits.waiters_per_lock = rng_chance(rng, 200) ? between(rng, 1, 5) : 0;
+	c->limits.expiry_grace = rng_chance(rng, 300) ? between(rng, 1, 2000000) : 0;
+	c->limits.locks_per_role = rng_chance(rng, 200) ? between(rng, 1, c->sessions) : 0;
+	c->limits.leases_per_role = rng_chance(rng, 200) ? between(rng, 1, 5) : 0;
+}
+
+/* The seed chooses what kind of world it is. */
+void
+world_choose(Config *conf)
+{
+	Rng rng;
+
+	rng_seed(&rng, ~conf->seed);
+	choose(conf, &rng);
+}
+
+void
+world_start(World *w, const Config *conf)
+{
+	memset(w, 0, sizeof(*w));
+	sim_watch(w);
+	w->conf = *conf;
+	rng_seed(&w->rng, ~conf->seed - 1);
+	w->now = LE_SECOND;
+	w->env.arg = w;
+	w->env.alloc = count_alloc;
+	w->env.free = count_free;
+	w->env.fenced = world_fenced;
+	w->env.seed[0] = rng_next(&w->rng);
+	w->env.seed[1] = rng_next(&w->rng);
+	w->next_session = 1;
+	w->clients = calloc(w->conf.sessions, sizeof(Client));
+	w->durable = calloc(w->conf.sessions, sizeof(Durable));
+	w->last_exclusive = calloc(MAX_NAMES * 2, sizeof(int64_t));
+	w->stories = calloc(MAX_NAMES, sizeof(Story));
+	w->standby.stories = calloc(MAX_NAMES, sizeof(Story));
+	w->meta.incarnation = FIRST_INCARNATION;
+	w->core = le_core_create(&w->env, w->conf.sessions,
+							 (w->meta.incarnation << LE_COUNTER_BITS) + w->conf.first_counter);
+	ENSURE(w, w->core != NULL && w->clients != NULL && w->durable != NULL);
+	le_core_set_limits(w->core, &w->conf.limits);
+	store_init(w);
+	if (w->conf.model)
+		w->model = model_create(w);
+	if (w->conf.model)
+		model_stored(w->model);
+	standby_follow(w);
+}
+
+/* --- steps --- */
+
+/* Every deadline on the way is met exactly. */
+void
+world_tick_to(World *w, LeTime to)
+{
+	LeTime next;
+
+	if (to < w->now)
+		to = w->now;
+	while ((next = le_core_next_deadline(w->core)) <= to)
+	{
+		if (next > w->now)
+			w->now = next;
+		batch_expire(w);
+	}
+	w->now = to;
+}
+
+static void
+tick(World *w)
+{
+	LeTime next = le_core_next_deadline(w->core);
+
+	if (rng_chance(&w->rng, w->conf.late_mille))
+	{
+		/* stopped for a while: what has come in meanwhile goes first */
+		w->now += rng_below(&w->rng, 8000000);
+		NOTE(w, "late");
+		for (int n = (int) rng_below(&w->rng, 6); n > 0; n--)
+			client_step(w);
+		batch_expire(w);
+	}
+	else if (next != LE_NEVER && rng_chance(&w->rng, 500))
+	{
+		if (next > w->now + 1)
+		{
+			/* too early by the smallest bit */
+			w->now = next - 1;
+			ENSURE(w, le_core_expire(w->core, w->now, 1) == 0);
+		}
+		world_tick_to(w, next);
+	}
+	else
+		world_tick_to(w, w->now + (LeTime) rng_below(&w->rng, 400000));
+}
+
+/*
+ * All that happens by chance in a step comes from its word alone: a step means
+ * the same whatever others are left out.
+ */
+void
+world_step(World *w, uint64_t number, uint64_t word)
+{
+	w->step = number;
+	rng_seed(&w->rng, word);
+	if (rng_chance(&w->rng, w->conf.tick_mille))
+		tick(w);
+	else
+		client_step(w);
+	if (w->nbatch > 0 && (w->nbatch >= MAX_BATCH || rng_chance(&w->rng, w->conf.batch_mille)))
+	{
+		if (rng_chance(&w->rng, w->conf.fail_mille))
+			batch_fail(w);
+		else if (rng_chance(&w->rng, w->conf.fail_mille / 2))
+			batch_lose_answers(w);
+		else
+		{
+			batch_end(w);
+			if (rng_chance(&w->rng, w->conf.fail_mille / 2))
+				batch_crash(w);
+		}
+	}
+	if (rng_chance(&w->rng, w->conf.restart_mille) && rng_chance(&w->rng, 200))
+		world_restart(w);
+	if (w->conf.model && w->conf.check_every == 1)
+	{
+		model_compare(w->model);
+		le_core_check(w->core);
+	}
+}
+
+/* All clients leave, time passes: nothing may be left. */
+void
+world_end(World *w)
+{
+	batch_end(w);
+	while (w->nfences > 0)
+		client_unfence(w, 0, false);
+	for (uint32_t i = 0; i < w->conf.sessions; i++)
+	{
+		if (w->clients[i].id != 0)
+			client_end(w, i);
+	}
+	batch_end(w);
+	for (LeTime next; (next = le_core_next_deadline(w->core)) != LE_NEVER;)
+	{
+		world_tick_to(w, next);
+		batch_end(w);
+	}
+	le_core_check(w->core);
+	ENSURE(w, le_core_lock_count(w->core) == 0);
+	ENSURE(w, w->tables[TABLE_SLOTS].used == 0 && w->tables[TABLE_LEASES].used == 0 &&
+				  w->tables[TABLE_PLACES].used == 0);
+	ENSURE(w, le_core_dirty_slots(w->core) == NULL && le_core_dirty_places(w->core) == NULL &&
+				  le_core_dirty_leases(w->core) == NULL && le_core_answers(w->core) == NULL);
+	le_core_destroy(w->core);
+	ENSURE(w, w->allocated == 0);
+	if (w->model != NULL)
+		model_free(w->model);
+	store_free(w);
+	free(w->clients);
+	free(w->durable);
+	free(w->last_exclusive);
+	free(w->stories);
+	free(w->standby.stories);
+	free(w->batch);
+}
