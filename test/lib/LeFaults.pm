@@ -30,13 +30,17 @@ sub new
 
 	$SIG{PIPE} = 'IGNORE';
 	$self->{clients} = [ map { LeFaults::Client->new($self) } 1 .. 4 ];
-	$self->{control} = LeFaults::Client->new($self, control => 1);
+	$self->{control} = LeFaults::Client->new($self);
+	$self->{medic} = LeFaults::Client->new($self, calm => 1);
 	return $self;
 }
 
 sub wrong { my ($self, $what) = @_; push @{ $self->{wrong} }, $what; return; }
 
 sub control { my ($self, $sql) = @_; return $self->{control}->must($sql); }
+
+# What never waits for a manager.
+sub fault { my ($self, $sql) = @_; return $self->{medic}->must($sql); }
 
 # --- what must outlive every fault ---
 
@@ -308,6 +312,8 @@ sub processes
 		{
 			my $there = $self->control(q{SELECT count(*) FROM pg_database WHERE datname = 'passing'});
 			last if $there == ($step == 1);
+			# a probe comes some time after it
+			$self->until_hit if $step == 2 && $self->{fault}{point} && $self->{fault}{point} eq 'launcher-probe';
 			$client->ask($step == 1 ? 'CREATE DATABASE passing STRATEGY wal_log' : 'DROP DATABASE passing');
 		}
 	}
@@ -324,11 +330,11 @@ sub meddle
 	my ($self) = @_;
 	my $f = $self->{fault} or return;
 	my $do = $f->{then} or return;
-	my $pid = $self->control("SELECT fault_waiting('$f->{point}')");
+	my $pid = $self->fault("SELECT fault_waiting('$f->{point}')");
 
 	return if $pid eq '0';
 	$self->{acted} = 1;
-	$self->control(
+	$self->fault(
 		$do eq 'release' ? "SELECT fault_release('$f->{point}')"
 		: $do eq 'terminate' ? "SELECT pg_terminate_backend($pid)"
 		: "SELECT pg_cancel_backend($pid)");
@@ -354,21 +360,20 @@ sub run
 	$self->{database} = $opts{database};
 	my $wait = $action =~ /^(?:release|terminate|cancel)$/;
 	$self->{fault} = { point => $point, then => $wait ? $action : undef };
-	$self->control("SELECT fault_set('batch-written', 'error')") if $opts{reload};
-	$self->control(sprintf q{SELECT fault_set('%s', '%s', ms => %d, skip => %d)},
+	$self->fault("SELECT fault_set('batch-written', 'error')") if $opts{reload};
+	$self->fault(sprintf q{SELECT fault_set('%s', '%s', ms => %d, skip => %d)},
 		$point, $wait ? 'wait' : $action, $opts{ms} // 50, $opts{skip} // 0);
 
 	my $ok = eval {
 		$self->queue_of_waiters;
 		$self->processes;
 		$self->others;
-		$self->until_hit if $opts{late};
 		1;
 	};
 	my $error = $@;
-	my $hits = $self->control("SELECT fault_hits('$point')");
+	my $hits = $self->fault("SELECT fault_hits('$point')");
 	delete $self->{fault};
-	$self->control('SELECT fault_clear()');
+	$self->fault('SELECT fault_clear()');
 	$self->wrong($error) unless $ok;
 	$self->{lines} = $self->lines_of_log;
 	my $died = $self->{lines} - $crashes;
@@ -385,7 +390,7 @@ sub until_hit
 	my $end = time + PATIENCE;
 	my $hit = "SELECT fault_hits('$self->{fault}{point}')";
 
-	while ($self->control($hit) eq '0' && time < $end) { sleep 0.01; }
+	while ($self->fault($hit) eq '0' && time < $end) { sleep 0.01; }
 	$self->meddle;
 	return;
 }
@@ -485,7 +490,7 @@ sub finish
 
 	until ($self->ready)
 	{
-		$self->{world}->meddle unless $self->{control};
+		$self->{world}->meddle unless $self->{calm};
 		if (time > $end)
 		{
 			$self->{wire} = undef;

@@ -26,9 +26,9 @@ note join ' ', sort keys %reached;
 my @points = @ENV{LE_POINT} ? split(/,/, $ENV{LE_POINT}) : sort keys %reached;
 my @actions = $ENV{LE_ACTION} ? split(/,/, $ENV{LE_ACTION}) : qw(sleep error fatal release terminate cancel kill);
 my $n = 0;
-foreach my $action (@actions)
+foreach my $point (@points)
 {
-	foreach my $point (@points)
+	foreach my $action (@actions)
 	{
 		my $start = time;
 		my %opts;
