@@ -17,8 +17,6 @@
  *		How often it was passed since it was set, or by all since the start.
  *	le_fault_waiting(point text) int
  *		Pid of a process that waits there; 0: none.
- *	le_fault_points() text
- *		All points that were passed, one a line.
  *	le_fault_clear()
  *		Nothing happens any more, who waits goes on.
  */
@@ -29,7 +27,6 @@
 #include <signal.h>
 
 #include "fmgr.h"
-#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
@@ -88,7 +85,6 @@ LE_FUNCTION(le_fault_set);
 LE_FUNCTION(le_fault_release);
 LE_FUNCTION(le_fault_hits);
 LE_FUNCTION(le_fault_waiting);
-LE_FUNCTION(le_fault_points);
 LE_FUNCTION(le_fault_clear);
 
 static void
@@ -319,18 +315,6 @@ le_fault_waiting(PG_FUNCTION_ARGS)
 
 	SpinLockRelease(&table->lock);
 	PG_RETURN_INT32(pid);
-}
-
-/* le_fault_points(): the names are never taken back, so no lock */
-Datum
-le_fault_points(PG_FUNCTION_ARGS)
-{
-	StringInfoData list;
-
-	initStringInfo(&list);
-	for (int i = 0; table != NULL && i < MAX_POINTS && table->entries[i].name[0] != '\0'; i++)
-		appendStringInfo(&list, "%s\n", table->entries[i].name);
-	PG_RETURN_TEXT_P(cstring_to_text(list.data));
 }
 
 /* le_fault_clear() */

@@ -507,7 +507,7 @@ start_manager(LeTarget *target, LeTime now)
 
 	/* Not under the lock: this may raise an error. */
 	target->started_at = now;
-	LE_FAULT("launcher-before-start");
+	LE_FAULT_NOFAIL("launcher-before-start");
 	target->handle = register_manager(target);
 	LE_FAULT("launcher-started");
 	if (target->handle != NULL)

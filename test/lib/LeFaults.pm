@@ -1,8 +1,9 @@
 # For the tests of fault points: clients that live through errors, ended connections and crashes of the server, and a
 # workload that can be run again and again while something goes wrong in the middle of it.
 #
-#   my $w = LeFaults->new($node, action => 'kill');
-#     $w->run($point)        sets the fault, runs the workload, checks; returns what is wrong, '' if nothing
+#   LeFaults::points()            all points: name => whether it can fail
+#   my $w = LeFaults->new($node); $w->keep;
+#     $w->run($point, $action)    sets the fault, runs the workload, checks; returns what is wrong, '' if nothing
 #
 # What is checked, by the guarantees: a lock has one holder (M), by what the clients know; tokens of a lock go upward, also
 # across crashes (T); waiters are granted in their order, and none is forgotten (Q, W); what was answered is there
@@ -33,6 +34,19 @@ sub new
 	$self->{control} = LeFaults::Client->new($self);
 	$self->{medic} = LeFaults::Client->new($self, calm => 1);
 	return $self;
+}
+
+# Where the sources have them.
+sub points
+{
+	my %points;
+
+	foreach my $file (glob 'src/server/*.c')
+	{
+		my $text = PostgreSQL::Test::Utils::slurp_file($file);
+		$points{$2} = $1 eq '' while $text =~ /LE_FAULT(|_NOFAIL)\("([a-z-]+)"\)/g;
+	}
+	return %points;
 }
 
 sub wrong { my ($self, $what) = @_; push @{ $self->{wrong} }, $what; return; }
@@ -228,8 +242,10 @@ sub transaction
 			$inside = $answer if $sql =~ /'in'/;
 			$self->wrong("hot was lost: $sql") if $sql =~ /release/ && $answer ne 't';
 		}
+		# what a crash has interrupted is held to its TTL: nobody knows whether it was committed
+		my $crashed = $client->{crashed};
 		$client->ask('ROLLBACK') unless $done;
-		$self->free_unknown('in'), $self->free_unknown('sub') if !$done && $client->{crashed};
+		$self->free_unknown($_) foreach $crashed ? qw(in sub) : ();
 		my $held = $self->expect($client, "SELECT is_held('hot', $token)", qr/^[tf]$/);
 		if ($done)
 		{
@@ -284,9 +300,14 @@ sub others
 	my $lease = $self->expect($b, q{SELECT grant_lease('1 h')}, qr/^\d+$/);
 	$token = $self->acquire($b, 'bound', "SELECT acquire_lock('bound', NULL, lease => $lease, wait => '10 s')");
 	$self->release($b, 'bound', "SELECT revoke_lease($lease)");
+	return;
+}
 
-	# a TTL that ends
-	$token = $self->acquire($c, 'short', q{SELECT acquire_lock('short', '100 ms', wait => '10 s')});
+sub ttl
+{
+	my ($self) = @_;
+	my (undef, undef, $c, $d) = @{ $self->{clients} };
+	my $token = $self->acquire($c, 'short', q{SELECT acquire_lock('short', '100 ms', wait => '10 s')});
 	delete $self->{held}{short};
 	$token = $self->acquire($d, 'short', q{SELECT acquire_lock('short', '1 h', wait => '10 s')});
 	$self->release($d, 'short', "SELECT release_lock('short', $token)");
@@ -348,26 +369,27 @@ sub lines_of_log
 	return scalar(() = PostgreSQL::Test::Utils::slurp_file($self->{node}->logfile) =~ /was terminated by signal/g);
 }
 
-# action: sleep, error, fatal, kill; release, terminate, cancel: of a process that waits there
+# action: error, fatal, kill; release, terminate, cancel: of a process that waits there
 sub run
 {
-	my ($self, $point, $action, %opts) = @_;
-	my $crashes = $self->{lines} // $self->lines_of_log;
+	my ($self, $point, $action) = @_;
+	my $crashes = $self->{lines} //= $self->lines_of_log;
 
 	$self->{wrong} = [];
 	$self->{acted} = 0;
-	$self->{restart} = $opts{restart};
-	$self->{database} = $opts{database};
+	$self->{restart} = $point =~ /^(?:manager|load|finish|launcher|history)-/;
+	$self->{database} = $point =~ /^(?:hold|launcher-probe)/;
 	my $wait = $action =~ /^(?:release|terminate|cancel)$/;
 	$self->{fault} = { point => $point, then => $wait ? $action : undef };
-	$self->fault("SELECT fault_set('batch-written', 'error')") if $opts{reload};
-	$self->fault(sprintf q{SELECT fault_set('%s', '%s', ms => %d, skip => %d)},
-		$point, $wait ? 'wait' : $action, $opts{ms} // 50, $opts{skip} // 0);
+	$self->fault("SELECT fault_set('batch-written', 'error')") if $point =~ /^re(?:load|play)/;
+	$self->fault(sprintf q{SELECT fault_set('%s', '%s', ms => 30)}, $point, $wait ? 'wait' : $action);
 
 	my $ok = eval {
 		$self->queue_of_waiters;
 		$self->processes;
 		$self->others;
+		$self->ttl if $point =~ /^(?:batch|store|manager|replay)/;
+		$self->until_hit;
 		1;
 	};
 	my $error = $@;
@@ -390,7 +412,8 @@ sub until_hit
 	my $end = time + PATIENCE;
 	my $hit = "SELECT fault_hits('$self->{fault}{point}')";
 
-	while ($self->fault($hit) eq '0' && time < $end) { sleep 0.01; }
+	# a notifier that has died is started again after a second
+	while ($self->fault($hit) eq '0' && $self->lines_of_log == $self->{lines} && time < $end) { sleep 0.01; }
 	$self->meddle;
 	return;
 }

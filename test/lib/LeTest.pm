@@ -60,7 +60,6 @@ CREATE FUNCTION fault_set(point text, action text, ms int = 0, skip int = 0, tim
 CREATE FUNCTION fault_release(point text) RETURNS void LANGUAGE c STRICT AS 'lock_election', 'le_fault_release';
 CREATE FUNCTION fault_hits(point text) RETURNS bigint LANGUAGE c STRICT AS 'lock_election', 'le_fault_hits';
 CREATE FUNCTION fault_waiting(point text) RETURNS int LANGUAGE c STRICT AS 'lock_election', 'le_fault_waiting';
-CREATE FUNCTION fault_points() RETURNS text LANGUAGE c STRICT AS 'lock_election', 'le_fault_points';
 CREATE FUNCTION fault_clear() RETURNS void LANGUAGE c STRICT AS 'lock_election', 'le_fault_clear';
 SQL
 }
