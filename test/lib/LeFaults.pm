@@ -174,8 +174,8 @@ sub queue_of_waiters
 	my $sql = q{SELECT acquire_lock('hot', '1 h', wait => '20 s')};
 
 	my $token = $self->acquire($a, 'hot', $sql);
-	$self->wait_in_queue($b, 'hot', 1, $sql);
-	$self->wait_in_queue($c, 'hot', 2, $sql);
+	$self->wait_in_queue($b, 'hot', $sql);
+	$self->wait_in_queue($c, 'hot', $sql);
 	$self->expect($a, "SELECT renew_lock('hot', $token)", qr/^01:00:00$/);
 	$self->transaction($a, $token);
 	foreach my $next ($b, $c)
@@ -197,23 +197,31 @@ sub queue_of_waiters
 	return;
 }
 
-# Starts a wait, and returns when it is in the queue, or has failed as often as it may.
+# Starts a wait, again if it fails, and returns when it is in the queue.
 sub wait_in_queue
 {
-	my ($self, $client, $name, $n, $sql) = @_;
+	my ($self, $client, $name, $sql) = @_;
 	my $end = time + PATIENCE;
 
 	$client->start($sql);
 	while (time < $end)
 	{
-		my $waiting = $self->control("SELECT count(*) FROM lock_election.waiters WHERE name = '$name'");
+		my $pid = $client->{pid};
 
-		return if $waiting >= $n || $client->ready;
 		$self->meddle;
-		sleep 0.002;
+		if ($client->ready)
+		{
+			my $answer = $client->finish;
+			$self->wrong("$name: $answer without waiting") if defined $answer;
+			$client->start($sql);
+		}
+		elsif ($self->control("SELECT count(*) FROM lock_election.waiters WHERE name = '$name' AND pid = $pid") eq '1')
+		{
+			return;
+		}
+		sleep 0.001;
 	}
-	$self->wrong("$name: $n do not wait");
-	return;
+	die "$name: does not wait: $client->{error}\n";
 }
 
 # Acquires, of which one is rolled back, a fence, and a release that takes effect at the commit.
@@ -280,7 +288,7 @@ sub others
 
 	my $term = $self->acquire($c, 'leader', q{SELECT campaign('leader', 'c', '1 h', wait => '10 s')});
 	my $sql = q{SELECT campaign('leader', 'd', '1 h', wait => '20 s')};
-	$self->wait_in_queue($d, 'leader', 1, $sql);
+	$self->wait_in_queue($d, 'leader', $sql);
 	$self->expect($c, "SELECT proclaim('leader', $term, 'cc')", qr/^t$/);
 	$self->release($c, 'leader', "SELECT resign('leader', $term)");
 	$term = $d->finish;
@@ -396,13 +404,17 @@ sub run
 	my $hits = $self->fault("SELECT fault_hits('$point')");
 	delete $self->{fault};
 	$self->fault('SELECT fault_clear()');
-	$self->wrong($error) unless $ok;
+	if (!$ok)
+	{
+		$self->wrong($error);
+		$_->leave foreach @{ $self->{clients} };
+	}
 	$self->{lines} = $self->lines_of_log;
 	my $died = $self->{lines} - $crashes;
 	$self->wrong('the server has crashed') if $died && $action ne 'kill';
 	$self->wrong('the point was not reached') unless $action eq 'kill' ? $died : $hits;
 	$self->check_kept;
-	$self->check_empty($died);
+	$self->check_empty($died || !$ok);
 	return join '; ', @{ $self->{wrong} };
 }
 
@@ -469,7 +481,7 @@ sub wire
 			die $wire->error if $wire->error =~ /^(?:FATAL|PANIC)/;
 			$wire;
 		};
-		last if $self->{wire};
+		$self->{pid} = $self->{wire}->pid, last if $self->{wire};
 		die "cannot connect: $@" if time > $end;
 		sleep 0.01;
 	}
