@@ -4,6 +4,7 @@
 #   LeFaults::points()            all points: name => whether it can fail
 #   my $w = LeFaults->new($node); $w->keep;
 #     $w->run($point, $action)    sets the fault, runs the workload, checks; returns what is wrong, '' if nothing
+#   LeFaults::every_action(qr/^batch/)     all of that, as tests
 #
 # What is checked, by the guarantees: a lock has one holder (M), by what the clients know; tokens of a lock go upward, also
 # across crashes (T); waiters are granted in their order, and none is forgotten (Q, W); what was answered is there
@@ -18,6 +19,8 @@ use warnings;
 use IO::Select ();
 use LeTest ();
 use LeWire ();
+use PostgreSQL::Test::Utils ();
+use Test::More ();
 use Time::HiRes qw(time sleep);
 
 # An answer that takes longer is missing.
@@ -47,6 +50,35 @@ sub points
 		$points{$2} = $1 eq '' while $text =~ /LE_FAULT(|_NOFAIL)\("([a-z-]+)"\)/g;
 	}
 	return %points;
+}
+
+# A test of each point whose name matches, with each action that means something there.  Killed last: that also makes the
+# launcher forget how often it had to start a manager again, after which it takes its time.
+sub every_action
+{
+	my ($pattern) = @_;
+	my $w = LeFaults->new(LeTest::new_node('main', faults => 1, conf => "autovacuum = off\n"));
+	my %points = points();
+	my $n = 0;
+
+	$w->keep;
+	foreach my $point (grep { $_ =~ $pattern } sort keys %points)
+	{
+		my @actions = qw(release terminate);
+
+		push @actions, 'error', 'fatal' if $points{$point};
+		push @actions, 'cancel' if $point =~ /^(?:attach|request|durable|fence|xact|subxact|release|session)/;
+		foreach my $action (@actions, 'kill')
+		{
+			my $start = time;
+
+			Test::More::is($w->run($point, $action), '', sprintf '%s at %s (%.0f ms)', $action, $point, (time - $start) * 1000);
+			$n++;
+		}
+	}
+	Test::More::note("$n combinations of a point and an action");
+	$w->{node}->stop;
+	return;
 }
 
 sub wrong { my ($self, $what) = @_; push @{ $self->{wrong} }, $what; return; }
