@@ -314,11 +314,29 @@ apply_limits(void)
 	le_core_set_limits(le_mgr.core, &limits);
 }
 
+/* It was last seen running at since: a pause moves all deadlines. */
+static void
+seen_running(LeTime since, LeTime now)
+{
+	if (now - since > STALL)
+	{
+		le_mgr.shift += now - since;
+		pg_atomic_fetch_add_u64(&le_mgr.db->counters.stalls, 1);
+		ereport(LOG, (errmsg("the lock_election manager did not run for %ld ms; all leases go on by as much",
+							 (long) ((now - since) / LE_MS))));
+	}
+	le_mgr.awake_at = now;
+}
+
 static void
 batch(const uint32 *procs, int n, bool expire)
 {
-	LeTime now = core_now();
+	LeTime clock = le_clock(), now;
 	XLogRecPtr lsn = 0;
+
+	/* what expires at this reading of the clock is checked against the same one */
+	seen_running(le_mgr.awake_at, clock);
+	now = clock - le_mgr.shift;
 
 	batch_reset();
 	apply_limits();
@@ -538,14 +556,7 @@ le_batch_check_stall(LeTime slept_until, const uint32 *procs, int n)
 			slot->posted_at > le_mgr.awake_at)
 			since = Min(since, slot->posted_at);
 	}
-	if (now - since > STALL)
-	{
-		le_mgr.shift += now - since;
-		pg_atomic_fetch_add_u64(&le_mgr.db->counters.stalls, 1);
-		ereport(LOG, (errmsg("the lock_election manager did not run for %ld ms; all leases go on by as much",
-							 (long) ((now - since) / LE_MS))));
-	}
-	le_mgr.awake_at = now;
+	seen_running(since, now);
 }
 
 LeTime
