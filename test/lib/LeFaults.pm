@@ -66,7 +66,8 @@ sub every_action
 	{
 		my @actions = qw(release terminate);
 
-		push @actions, 'error', 'fatal' if $points{$point};
+		push @actions, 'error' if $points{$point};
+		push @actions, 'fatal' if $points{$point} && $point !~ /^store/;
 		push @actions, 'cancel' if $point =~ /^(?:attach|request|durable|fence|xact|subxact|release|session)/;
 		foreach my $action (@actions, 'kill')
 		{

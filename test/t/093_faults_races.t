@@ -213,7 +213,7 @@ foreach my $point (qw(manager-took batch-before-expiry batch-written batch-commi
 	$c->async(q{SELECT release_lock('other', acquire_lock('other'))});
 	stopped($point);
 	$a->async("SELECT renew_lock('x', $token)");
-	$free->query('SELECT pg_sleep(3)');
+	$free->query('SELECT pg_sleep(2)');
 	go_on($point);
 	is($a->wait, '00:00:01.2', "$point: a lease that was renewed while the manager stood still goes on");
 	$c->wait;
@@ -225,6 +225,15 @@ foreach my $point (qw(manager-took batch-before-expiry batch-written batch-commi
 }
 
 # --- none of it for others ---
+
+# The tests of everything else, and everybody, have a build without.
+{
+	my $traces = qr/le_fault|batch-committed/;
+	my ($normal, $faults) = map { slurp_file("$_/lock_election.so") } map { chomp; $_ } `$ENV{PG_CONFIG} --pkglibdir`, "$ENV{LE_FAULTS_TREE}/lib";
+
+	unlike($normal, $traces, 'the normal library has no fault points');
+	like($faults, $traces, 'this one has');
+}
 
 {
 	$node->safe_psql('postgres', 'CREATE ROLE nobody_in_particular');
