@@ -5,6 +5,7 @@
 #   make test              everything, in a throw-away cluster; installs what it needs
 #   make test TESTS=test/t/010_x.t [PROVE_FLAGS=-v]
 #   make demo, make bench-quick
+#   make LE_FAULTS=1       a build for tests: with points where the server can be made to fail, and with assertions
 #   make unit, make sim [SEED=1] [STEPS=100000]      the core alone, no PostgreSQL needed
 #   make sim-exhaustive        every interleaving of tiny worlds: half an hour
 #   make fuzz [SECONDS=60]     the same simulator, driven by libFuzzer
@@ -13,7 +14,7 @@ EXTENSION  = lock_election
 MODULE_big = lock_election
 PGFILEDESC = "lock_election - distributed locks and leader election"
 DATA       = $(wildcard sql/lock_election--*.sql)
-OBJS       = $(patsubst %.c,%.o,$(sort $(wildcard src/core/*.c src/server/*.c)))
+OBJS       = $(patsubst %.c,%.o,$(sort $(filter-out $(if $(LE_FAULTS),,%/le_fault.c),$(wildcard src/core/*.c src/server/*.c))))
 
 # The server's headers have unused parameters and compare signed with unsigned in inline functions and macros.
 # Before 16 they leave PGDLLEXPORT empty, which would hide the module's entry points.
@@ -55,13 +56,15 @@ ifeq ($(PGXS),)
 $(error $(PG_CONFIG) not found: install postgresql-server-dev-15 or newer, or set PG_CONFIG)
 endif
 # As the server's own: a broken assertion must not take down a cluster that is not built for them.
-ifeq ($(findstring --enable-cassert,$(shell $(PG_CONFIG) --configure)),)
+ifneq ($(LE_FAULTS),)
+PG_CPPFLAGS += -DLE_FAULTS
+else ifeq ($(findstring --enable-cassert,$(shell $(PG_CONFIG) --configure)),)
 PG_CPPFLAGS += -DNDEBUG
 endif
 include $(PGXS)
 
 # Objects that another PostgreSQL or other flags have left behind are built anew.
-STAMP := PostgreSQL $(VERSION) $(CC) $(CFLAGS)
+STAMP := PostgreSQL $(VERSION) $(CC) $(CFLAGS) $(if $(LE_FAULTS),faults)
 $(shell mkdir -p build; echo '$(STAMP)' | cmp -s - build/stamp || echo '$(STAMP)' >build/stamp)
 $(OBJS): build/stamp
 build/stamp: ;

@@ -210,21 +210,21 @@ le_extra_packages()
 # resolve links to themselves) and real directories where the extension goes, is an installation of its own.
 le_private_tree()
 {
-	local sys=/usr/lib/postgresql/$PG_MAJOR share=/usr/share/postgresql/$PG_MAJOR lib inc
+	local root=$1 sys=/usr/lib/postgresql/$PG_MAJOR share=/usr/share/postgresql/$PG_MAJOR lib inc bin
 	lib=$(dirname "$("$sys/bin/pg_config" --libdir)/x")
 	inc=$("$sys/bin/pg_config" --includedir)
-	LE_BIN=$LE_TMP$sys/bin
-	mkdir -p "$LE_BIN" "$LE_TMP$sys/lib" "$LE_TMP$share/extension" "$LE_TMP$(dirname "$lib")" "$LE_TMP$(dirname "$inc")"
-	cp -a "$sys/bin/." "$LE_BIN"
-	ln -s "$sys"/lib/* "$LE_TMP$sys/lib/"
-	ln -s "$lib" "$LE_TMP$lib"
-	ln -s "$inc" "$LE_TMP$inc"
-	find "$share" -mindepth 1 -maxdepth 1 ! -name extension -exec ln -s -t "$LE_TMP$share" {} +
-	ln -s "$share"/extension/* "$LE_TMP$share/extension/"
-	rm -f "$LE_TMP$sys"/lib/lock_election* "$LE_TMP$share"/extension/lock_election*
-	case "$("$LE_BIN/pg_config" --pkglibdir) $("$LE_BIN/pg_config" --sharedir)" in
-		"$LE_TMP$sys/lib $LE_TMP$share") ;;
-		*) le_die "PostgreSQL $PG_MAJOR does not work from another place: $("$LE_BIN/pg_config" --pkglibdir)" ;;
+	bin=$root$sys/bin
+	mkdir -p "$bin" "$root$sys/lib" "$root$share/extension" "$root$(dirname "$lib")" "$root$(dirname "$inc")"
+	cp -a "$sys/bin/." "$bin"
+	ln -s "$sys"/lib/* "$root$sys/lib/"
+	ln -s "$lib" "$root$lib"
+	ln -s "$inc" "$root$inc"
+	find "$share" -mindepth 1 -maxdepth 1 ! -name extension -exec ln -s -t "$root$share" {} +
+	ln -s "$share"/extension/* "$root$share/extension/"
+	rm -f "$root$sys"/lib/lock_election* "$root$share"/extension/lock_election*
+	case "$("$bin/pg_config" --pkglibdir) $("$bin/pg_config" --sharedir)" in
+		"$root$sys/lib $root$share") ;;
+		*) le_die "PostgreSQL $PG_MAJOR does not work from another place: $("$bin/pg_config" --pkglibdir)" ;;
 	esac
 }
 
@@ -247,18 +247,36 @@ le_copy()
 	tar -C "$LE_ROOT" --exclude=./.git --exclude='*.o' "$@" -cf - . | tar -C "$LE_TMP/src" -xf -
 }
 
+# A second installation beside the first, with fault points in the extension: LE_FAULTS_TREE has its bin and lib. Built
+# from a copy, so that the objects of both stay valid from run to run.
+le_faults_tree()
+{
+	local copy=$LE_ROOT/build/faults log=$LE_TMP/build.log
+	le_say "building with fault points"
+	LE_FAULTS_TREE=$LE_TMP/faults/usr/lib/postgresql/$PG_MAJOR
+	le_private_tree "$LE_TMP/faults"
+	mkdir -p "$copy"
+	find "$copy" -path "$copy/build" -prune -o -name '*.[ch]' -exec rm -f {} +
+	tar -C "$LE_ROOT" --exclude='*.o' --exclude='*.d' -cf - Makefile lock_election.control sql src | tar -C "$copy" -xf -
+	le_wait make -C "$copy" -s -j"$LE_JOBS" LE_FAULTS=1 PG_CONFIG="/usr/lib/postgresql/$PG_MAJOR/bin/pg_config" all >>"$log" 2>&1 &&
+		le_wait make -C "$copy" -s LE_FAULTS=1 PG_CONFIG="$LE_FAULTS_TREE/bin/pg_config" install >>"$log" 2>&1 ||
+		{ tail -n 40 "$log" >&2; le_die "the build with fault points failed"; }
+	LE_ENV+=(LE_FAULTS_TREE="$LE_FAULTS_TREE")
+}
+
 le_prepare()
 {
 	LE_TMP=$(mktemp -d "${TMPDIR:-/tmp}/lock_election.XXXXXX")
 	LE_TMP=$(cd "$LE_TMP" && pwd -P)
 	chmod 755 "$LE_TMP"
 	le_packages
-	le_private_tree
+	le_private_tree "$LE_TMP"
+	LE_BIN=$LE_TMP/usr/lib/postgresql/$PG_MAJOR/bin
 	# The account may not be able to read the checkout.
 	mkdir "$LE_TMP/src" "$LE_TMP/work" "$LE_TMP/home"
 	if [ ${#LE_MAKE[@]} = 0 ]; then
 		le_build "$LE_ROOT" "$@"
-		le_copy
+		le_copy --exclude=./build/faults
 	else
 		le_copy --exclude=./build --exclude='*.so'
 		le_build "$LE_TMP/src" "${LE_MAKE[@]}" "$@"

@@ -19,6 +19,7 @@ if [ -z "${TESTS:-}" ]; then
 	[ -z "${VALGRIND:-}" ] || TESTS=$(echo test/t/{042,070}_*.t test/pgtap/*.sql)
 fi
 
+[[ $TESTS != *faults* ]] || le_faults_tree
 [[ $TESTS != *pgbouncer.t* ]] || le_extra_packages pgbouncer
 # The drivers of examples/.  Where Node.js is not Debian's, its driver comes from npm.
 if [[ $TESTS = *_examples.t* ]]; then

@@ -24,6 +24,7 @@
 #include "le_batch_internal.h"
 #include "le_compat.h"
 #include "le_deadlock.h"
+#include "le_fault.h"
 #include "le_fence.h"
 #include "le_hints.h"
 #include "le_history.h"
@@ -141,6 +142,7 @@ write_batch(LeTime now)
 		le_mgr.rewritten = true;
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("the tables of lock_election were replaced")));
 	}
+	LE_FAULT("batch-begun");
 	rows = le_store_write(le_mgr.core, now);
 	meta.incarnation = next_incarnation();
 	if (meta.incarnation != le_mgr.meta.incarnation)
@@ -151,8 +153,10 @@ write_batch(LeTime now)
 	}
 	le_store_close();
 	flush_for_answers();
+	LE_FAULT("batch-written");
 	lsn = le_batch_commit(le_mgr.flush);
 	le_mgr.meta = meta;
+	LE_FAULT_NOFAIL("batch-committed");
 	pgstat_report_stat(false);
 
 	pg_atomic_fetch_add_u64(&counters->batches, 1);
@@ -202,6 +206,7 @@ give_answers(XLogRecPtr lsn)
 			d->reply.lsn = Max(d->reply.lsn, confirm_lsn);
 		}
 		le_batch_answer(d->proc, d->number, &d->reply);
+		LE_FAULT_NOFAIL("batch-answering");
 	}
 	for (LeEntry *entry = le_core_answers(le_mgr.core); entry != NULL; entry = entry->answer_next)
 	{
@@ -214,6 +219,7 @@ give_answers(XLogRecPtr lsn)
 			reply.lsn = reply.valid_for == LE_NEVER ? 0 : lsn;
 		reply.waited = true;
 		le_batch_answer(entry->waiter_sessno, entry->request, &reply);
+		LE_FAULT_NOFAIL("batch-waking");
 	}
 }
 
@@ -308,28 +314,52 @@ apply_limits(void)
 	le_core_set_limits(le_mgr.core, &limits);
 }
 
+/* It was last seen running at since: a pause moves all deadlines. */
+static void
+seen_running(LeTime since, LeTime now)
+{
+	if (now - since > STALL)
+	{
+		le_mgr.shift += now - since;
+		pg_atomic_fetch_add_u64(&le_mgr.db->counters.stalls, 1);
+		ereport(LOG, (errmsg("the lock_election manager did not run for %ld ms; all leases go on by as much",
+							 (long) ((now - since) / LE_MS))));
+	}
+	le_mgr.awake_at = now;
+}
+
 static void
 batch(const uint32 *procs, int n, bool expire)
 {
-	LeTime now = core_now();
+	LeTime clock = le_clock(), now;
 	XLogRecPtr lsn = 0;
+
+	/* what expires at this reading of the clock is checked against the same one */
+	seen_running(le_mgr.awake_at, clock);
+	now = clock - le_mgr.shift;
 
 	batch_reset();
 	apply_limits();
 	if (le_mgr.reenter)
 		le_take_waiting(now);
 	le_take(procs, n, now);
+	LE_FAULT("batch-before-expiry");
 	if (expire)
 		le_core_expire(le_mgr.core, now, EXPIRE_A_BATCH);
+	LE_FAULT("batch-applied");
 	if (anything_to_write())
 		lsn = write_batch(now);
 	give_answers(lsn);
+	LE_FAULT_NOFAIL("batch-before-hints");
 	le_hints_of_batch(le_mgr.core);
 	if (le_core_changes(le_mgr.core) != NULL)
 		le_history_written();
+	LE_FAULT_NOFAIL("batch-before-mailboxes");
 	empty_mailboxes();
 	le_core_batch_done(le_mgr.core, lsn);
 	le_batch_publish();
+	LE_FAULT_CHECK(le_mgr.core);
+	LE_FAULT("batch-done");
 	le_fence_end_overdue(le_mgr.core, now);
 	end_deadlocks();
 }
@@ -438,6 +468,7 @@ run_one_by_one(uint32 *procs, int n)
 
 	for (int i = 0; i < n; i++)
 	{
+		LE_FAULT_NOFAIL("replay");
 		while (!try_batch(&procs[i], 1, false, &error))
 		{
 			/* rewritten once more: no fault of this request */
@@ -525,14 +556,7 @@ le_batch_check_stall(LeTime slept_until, const uint32 *procs, int n)
 			slot->posted_at > le_mgr.awake_at)
 			since = Min(since, slot->posted_at);
 	}
-	if (now - since > STALL)
-	{
-		le_mgr.shift += now - since;
-		pg_atomic_fetch_add_u64(&le_mgr.db->counters.stalls, 1);
-		ereport(LOG, (errmsg("the lock_election manager did not run for %ld ms; all leases go on by as much",
-							 (long) ((now - since) / LE_MS))));
-	}
-	le_mgr.awake_at = now;
+	seen_running(since, now);
 }
 
 LeTime

@@ -10,6 +10,7 @@
 #include "utils/timestamp.h"
 
 #include "le_batch_internal.h"
+#include "le_fault.h"
 #include "le_history.h"
 
 /* As many at a time, one after the other until the whole table was looked at */
@@ -42,6 +43,7 @@ prune(void)
 	}
 	any = le_store_has_history();
 	le_store_prune_history(GetCurrentTimestamp() - retention, PRUNE_PAGES, &prune_from);
+	LE_FAULT("history-pruned");
 	(void) le_batch_commit(false);
 	pgstat_report_stat(false);
 	prune_at = le_clock() + (prune_from > 0 ? PRUNE_STEP : Min(retention, PRUNE_PASS));

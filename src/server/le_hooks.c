@@ -48,6 +48,7 @@
 #include "utils/wait_event.h"
 
 #include "le_compat.h"
+#include "le_fault.h"
 #include "le_hooks.h"
 #include "le_launcher.h"
 #include "le_request.h"
@@ -283,6 +284,7 @@ prepare_database_command(const LeDatabaseCommand *command, ProcessUtilityContext
 		return;
 
 	hold_database(dboid, command->force);
+	LE_FAULT("hold-taken");
 	if (command->drop)
 		pending.dropped_database = dboid;
 }
@@ -341,6 +343,7 @@ at_transaction_end(XactEvent event, void *arg)
 	if (!pending.any || (!committed && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE))
 		return;
 
+	LE_FAULT_NOFAIL("hold-before-release");
 	if (pending.holding)
 		release_holds(committed);
 	if (committed && (pending.created || pending.dropped))

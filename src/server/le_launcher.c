@@ -46,6 +46,7 @@
 #include "utils/wait_event.h"
 
 #include "le_compat.h"
+#include "le_fault.h"
 #include "le_launcher.h"
 
 /* A launcher that failed comes back after this many seconds. */
@@ -506,7 +507,9 @@ start_manager(LeTarget *target, LeTime now)
 
 	/* Not under the lock: this may raise an error. */
 	target->started_at = now;
+	LE_FAULT_NOFAIL("launcher-before-start");
 	target->handle = register_manager(target);
+	LE_FAULT("launcher-started");
 	if (target->handle != NULL)
 	{
 		target->tracked = true;
@@ -598,6 +601,7 @@ probe(LeTime now, int starting)
 	{
 		if (target->tracked || !target->connectable || !target->due || target->ran || now < target->retry_at)
 			continue;
+		LE_FAULT("launcher-probe");
 		start_manager(target, now);
 		if (target->tracked)
 		{

@@ -25,6 +25,7 @@
 
 #include "le_batch.h"
 #include "le_compat.h"
+#include "le_fault.h"
 #include "le_hints.h"
 #include "le_history.h"
 #include "le_manager.h"
@@ -71,6 +72,7 @@ pin_settings(void)
 static void
 manager_exit(int code, Datum arg)
 {
+	LE_FAULT_NOFAIL("manager-exit");
 	le_hints_leave();
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	/* a launcher that was restarted may have given us up */
@@ -226,6 +228,7 @@ serve(void)
 		if (n > 0 || wakeup <= le_clock())
 		{
 			last_batch = le_clock();
+			LE_FAULT("manager-took");
 			le_batch_run(procs, n);
 			if (le_batch_is_gone())
 				leave_for_good();
@@ -252,11 +255,14 @@ le_manager_main(Datum arg)
 	if (my_db->leave)
 		leave(LE_EXIT_NONE);
 
+	LE_FAULT("manager-start");
 	pg_atomic_write_u32(&my_db->recheck, 0);
 	le_batch_init(my_db);
 	le_hints_init(my_db);
 	if (!le_batch_load())
 		leave(LE_EXIT_NO_EXTENSION);
+
+	LE_FAULT("manager-loaded");
 
 	/* from here on it leaves in order: what is under way is finished first */
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);

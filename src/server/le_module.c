@@ -10,6 +10,7 @@
 #include "miscadmin.h"
 #include "utils/guc.h"
 
+#include "le_fault.h"
 #include "le_hooks.h"
 #include "le_launcher.h"
 #include "le_shmem.h"
@@ -86,6 +87,7 @@ _PG_init(void)
 		return;
 	define_settings();
 	le_shmem_init_hooks();
+	LE_FAULT_INIT();
 	le_hooks_init();
 	le_xact_init();
 	le_launcher_register();

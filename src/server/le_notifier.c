@@ -29,6 +29,7 @@
 #include "utils/wait_event.h"
 
 #include "le_compat.h"
+#include "le_fault.h"
 #include "le_hints.h"
 #include "le_manager.h"
 #include "le_notifier.h"
@@ -182,8 +183,10 @@ send_all(int n)
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	pgstat_report_activity(STATE_RUNNING, "sending notifications");
+	LE_FAULT("notifier-before-notify");
 	for (int i = 0; i < n; i++)
 		notify(&hints[i]);
+	LE_FAULT("notifier-before-commit");
 	CommitTransactionCommand();
 	pgstat_report_stat(false);
 	pgstat_report_activity(STATE_IDLE, NULL);
@@ -269,6 +272,7 @@ serve(void)
 			continue;
 		}
 		sent = try_send(n);
+		LE_FAULT("notifier-sent");
 		done(n, sent);
 		if (!sent)
 			pause_ms(PAUSE_MS);

@@ -15,6 +15,7 @@
 
 #include "le_batch_internal.h"
 #include "le_compat.h"
+#include "le_fault.h"
 #include "le_fence.h"
 
 /* 2025-01-01 in TimestampTz: the zero of the incarnations. */
@@ -172,11 +173,13 @@ le_batch_reload(ErrorData **error)
 	{
 		MemoryContextSwitchTo(le_mgr.batch_context);
 		le_batch_begin();
+		LE_FAULT("reload-begun");
 		le_mgr.gone = !le_store_find();
 		if (le_mgr.gone)
 			ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 							errmsg("extension lock_election was dropped")));
 		load_core(le_core_next_revision(le_mgr.core), false);
+		LE_FAULT("reload-loaded");
 		(void) le_batch_commit(false);
 		if (le_mgr.broken_at != 0 && le_clock() - le_mgr.broken_at > STALL)
 			le_mgr.shift += le_clock() - le_mgr.broken_at;
@@ -260,6 +263,7 @@ le_batch_load(void)
 						errmsg("incarnation " INT64_FORMAT " of lock_election is out of range",
 							   le_mgr.meta.incarnation)));
 	load_core(le_mgr.meta.next_revision, copy);
+	LE_FAULT("load-before-meta");
 	if (copy)
 		write_dropped();
 
@@ -269,7 +273,9 @@ le_batch_load(void)
 	le_mgr.meta.clean = false;
 	le_mgr.meta.boot = le_shared->boot;
 	le_store_write_meta(&le_mgr.meta);
+	LE_FAULT("load-before-commit");
 	lsn = le_batch_commit(true);
+	LE_FAULT("load-committed");
 	if (copy)
 		le_core_batch_done(le_mgr.core, lsn);
 	le_batch_publish();
@@ -292,7 +298,9 @@ le_batch_finish(void)
 		le_batch_begin();
 		if (le_store_find())
 			le_store_write_meta(&le_mgr.meta);
+		LE_FAULT("finish-before-mark");
 		(void) le_batch_commit(true);
+		LE_FAULT_NOFAIL("finish-marked");
 	}
 	PG_CATCH();
 	{

@@ -24,6 +24,7 @@
 
 #include "le_args.h"
 #include "le_compat.h"
+#include "le_fault.h"
 #include "le_hooks.h"
 #include "le_names.h"
 #include "le_request.h"
@@ -135,6 +136,7 @@ session_exit(int code, Datum arg)
 	if (slot == NULL)
 		return;
 	db = my_database();
+	LE_FAULT_NOFAIL("session-end");
 	my_slot = NULL;
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	db->attached--;
@@ -286,6 +288,7 @@ le_attach(void)
 		return;
 	slot = &le_shared->slots[le_my_proc()];
 	wait_for_slot(slot);
+	LE_FAULT("attach");
 
 	database = attach_database();
 	if (database < 0)
@@ -474,6 +477,7 @@ wait_for_answer(uint32 number, const LeCommand *cmd, bool snapshot_kept)
 		read_notes(cmd);
 		if (pg_atomic_read_u32(&slot->answered) == number)
 			break;
+		LE_FAULT("request-before-wait");
 		wait_turn(db, (long) Max(1, (Min(next_tick, next_check) - now + LE_MS - 1) / LE_MS), &down_since,
 				  patience);
 	}
@@ -577,8 +581,11 @@ request(LeRequestKind kind, LeCommand *cmd, bool snapshot_kept)
 		enable_timeout_after(LOCK_TIMEOUT, LockTimeout);
 	PG_ENSURE_ERROR_CLEANUP(wait_cleanup, (Datum) 0);
 	{
+		LE_FAULT("request-before-post");
 		number = post(kind, cmd);
+		LE_FAULT("request-posted");
 		wait_for_answer(number, cmd, snapshot_kept);
+		LE_FAULT("request-answered");
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(wait_cleanup, (Datum) 0);
 	le_names_done();
@@ -592,6 +599,7 @@ request(LeRequestKind kind, LeCommand *cmd, bool snapshot_kept)
 	if ((cmd->wait != 0 && LockTimeout > 0) || client_watched)
 		wait_cleanup(0, (Datum) 0);
 	raise_answer();
+	LE_FAULT("request-done");
 }
 
 void
@@ -633,7 +641,9 @@ le_request_release_many(const char *payload, uint32 len, int count, LeTime give_
 			slot->payload_len = len;
 			cmd.xact = le_xact_number();
 			cmd.permits = count;
+			LE_FAULT_NOFAIL("release-before-post");
 			number = post(LE_REQUEST_RELEASE_MANY, &cmd);
+			LE_FAULT_NOFAIL("release-posted");
 		}
 		if ((number != 0 && pg_atomic_read_u32(&slot->answered) == number) ||
 			pg_atomic_read_u32(&slot->note) & LE_NOTE_UNREAD)
@@ -704,8 +714,10 @@ le_durable_in_time(const LeReply *reply)
 
 	if (reply->lsn == 0 || !needs_flush())
 		return true;
+	LE_FAULT("durable-before");
 	XLogFlush((XLogRecPtr) reply->lsn);
 	wait_for_standbys((XLogRecPtr) reply->lsn);
+	LE_FAULT("durable-after");
 	return reply->valid_for == LE_NEVER || reply->valid_for <= 0 ||
 		   le_clock() - answered_at < reply->valid_for;
 }

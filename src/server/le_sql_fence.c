@@ -11,6 +11,7 @@
 
 #include "le_args.h"
 #include "le_compat.h"
+#include "le_fault.h"
 #include "le_fence.h"
 #include "le_request.h"
 #include "le_snapshot.h"
@@ -52,8 +53,11 @@ le_fence(FunctionCallInfo fcinfo, LeKind ns)
 
 	/* first the right to fence it, then the fence, then what it rests on */
 	check_holder(&cmd, &reply);
+	LE_FAULT("fence-before-lock");
 	le_fence_take(cmd.token);
+	LE_FAULT("fence-locked");
 	check_holder(&cmd, &reply);
+	LE_FAULT("fence-checked");
 
 	/* fenced, it cannot be lost however long this takes */
 	reply.valid_for = LE_NEVER;

@@ -36,6 +36,7 @@
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
 
+#include "le_fault.h"
 #include "le_store_internal.h"
 
 /* Room for REINDEX CONCURRENTLY, which has two at a time, and some more. */
@@ -410,9 +411,14 @@ le_store_write(LeCore *core, LeTime now)
 	Assert(store.slot != NULL);
 	store.cid = GetCurrentCommandId(true);
 	for (LeSlot *slot = le_core_dirty_slots(core); slot != NULL; slot = slot->dirty_next)
+	{
 		rows += write_slot(slot, &clock);
+		LE_FAULT("store-row");
+	}
 	rows += le_store_write_leases(core, store.cid);
+	LE_FAULT("store-slots-written");
 	rows += le_store_write_places(core, &clock, store.cid);
+	LE_FAULT("store-places-written");
 	rows += le_store_write_changes(core, &clock);
 
 	/* a second call in this transaction may write the same rows again */

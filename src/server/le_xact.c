@@ -21,6 +21,7 @@
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
+#include "le_fault.h"
 #include "le_fence.h"
 #include "le_request.h"
 #include "le_xact.h"
@@ -304,6 +305,8 @@ top_ended(bool is_commit)
 	if (!was_open && !had_fence && had_pending == NULL && !xact_is_touched)
 		return;
 
+	LE_FAULT_NOFAIL("xact-locks-released");
+
 	/* the callback comes once for every resource owner: only the first counts */
 	xact_is_open = false;
 	xact_is_touched = false;
@@ -322,8 +325,10 @@ top_ended(bool is_commit)
 			pg_atomic_fetch_sub_u32(&my_database()->fences, 1);
 		if (is_commit && had_pending != NULL)
 			send_releases();
+		LE_FAULT_NOFAIL("xact-before-unfence");
 		if (had_fence)
 			le_mail(LE_MAIL_FENCE_ENDED);
+		LE_FAULT_NOFAIL("xact-told");
 	}
 	pending = NULL;
 	any_cancel = false;
@@ -341,8 +346,10 @@ sub_aborted(void)
 	le_fence_sub_aborted(subxact);
 	if (le_my_slot() == NULL)
 		return;
+	LE_FAULT_NOFAIL("subxact-before-undo");
 	if (xact_is_open)
 		le_mail_undo(xact_number, subxact);
+	LE_FAULT_NOFAIL("subxact-undone");
 	if (xact_has_fence)
 		le_mail(LE_MAIL_FENCE_ENDED);
 }
@@ -350,6 +357,8 @@ sub_aborted(void)
 static void
 resources_released(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *arg)
 {
+	if (phase == RESOURCE_RELEASE_BEFORE_LOCKS && is_top_level && xact_is_touched)
+		LE_FAULT_NOFAIL("xact-before-locks");
 	if (phase != RESOURCE_RELEASE_AFTER_LOCKS)
 		return;
 	if (is_top_level)
@@ -375,6 +384,8 @@ sub_xact_event(SubXactEvent event, SubTransactionId subxact, SubTransactionId pa
 static void
 xact_event(XactEvent event, void *arg)
 {
+	if (event == XACT_EVENT_PRE_COMMIT && xact_is_touched)
+		LE_FAULT("xact-before-commit");
 	if (event == XACT_EVENT_PRE_PREPARE && xact_is_touched)
 		ereport(
 			ERROR,

@@ -51,14 +51,29 @@ END
 	}
 }
 
+# The controls of the fault points, see le_fault.c.
+sub fault_functions
+{
+	return <<'SQL';
+CREATE FUNCTION fault_set(point text, action text, ms int = 0, skip int = 0, times int = 1, pid int = 0) RETURNS void
+	LANGUAGE c STRICT AS 'lock_election', 'le_fault_set';
+CREATE FUNCTION fault_release(point text) RETURNS void LANGUAGE c STRICT AS 'lock_election', 'le_fault_release';
+CREATE FUNCTION fault_hits(point text) RETURNS bigint LANGUAGE c STRICT AS 'lock_election', 'le_fault_hits';
+CREATE FUNCTION fault_waiting(point text) RETURNS int LANGUAGE c STRICT AS 'lock_election', 'le_fault_waiting';
+CREATE FUNCTION fault_clear() RETURNS void LANGUAGE c STRICT AS 'lock_election', 'le_fault_clear';
+SQL
+}
+
 # A running cluster with the extension in database postgres.
 #   init => [...]      arguments of PostgreSQL::Test::Cluster->init, e.g. allows_streaming => 1
 #   conf => text       appended to postgresql.conf
+#   faults => 1        of the build with fault points, see le_fault.c; their controls are in database postgres
 #   start => 0, extension => 0    leave that step to the test
 sub new_node
 {
 	my ($name, %opts) = @_;
-	my $node = PostgreSQL::Test::Cluster->new($name);
+	my @install = $opts{faults} ? (install_path => $ENV{LE_FAULTS_TREE}) : ();
+	my $node = PostgreSQL::Test::Cluster->new($name, @install);
 
 	push @nodes, $node;
 	$node->init(@{ $opts{init} // [] });
@@ -66,6 +81,7 @@ sub new_node
 	return $node unless $opts{start} // 1;
 	$node->start;
 	$node->safe_psql('postgres', 'CREATE EXTENSION lock_election') if $opts{extension} // 1;
+	$node->safe_psql('postgres', fault_functions()) if $opts{faults};
 	return $node;
 }
 

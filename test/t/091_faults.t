@@ -1,0 +1,9 @@
+# Every named point in the manager, the launcher, the notifier and the hooks of commands, and whatever may happen there: a
+# delay, an error, the end of the process, a crash. What was answered holds, and nothing is left behind.
+use strict;
+use warnings;
+use LeFaults;
+use Test::More;
+
+LeFaults::every_action(qr/^(?:batch|finish|history|hold|launcher|load|manager|notifier|reload|replay|store)/);
+done_testing();

@@ -1,0 +1,8 @@
+# The same as in 091_faults.t at every other point: those that a session passes itself.
+use strict;
+use warnings;
+use LeFaults;
+use Test::More;
+
+LeFaults::every_action(qr/^(?!batch|finish|history|hold|launcher|load|manager|notifier|reload|replay|store)/);
+done_testing();

@@ -1,0 +1,248 @@
+# Two things that meet: one of them is held at a named point of the server until the other has happened.
+use strict;
+use warnings;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $node = new_node('main', faults => 1, conf => "autovacuum = off\n");
+my ($a, $b, $c, $free) = map { session($node) } 1 .. 4;
+
+# Asks nothing of a manager, so that it does not wait for one.
+sub fault { return $free->query("SELECT fault_$_[0]"); }
+
+sub stop_at { my ($point, $pid) = @_; return fault("set('$point', 'wait', pid => " . ($pid // 0) . ')'); }
+
+sub stopped
+{
+	my ($point) = @_;
+	return wait_until(sub { fault("waiting('$point')") ne '0' }) || die "nobody comes to $point";
+}
+
+sub go_on { return fault("release('$_[0]')"); }
+
+sub acquire { my ($s, $name, $ttl, $wait) = @_; return $s->query("SELECT acquire_lock('$name', $ttl)"); }
+
+sub waiting
+{
+	my ($session) = @_;
+	return wait_for_sql($node, 'SELECT count(*) FROM lock_election.waiters WHERE pid = ' . $session->pid, '1');
+}
+
+sub is_free
+{
+	my ($name, $test_name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $token = $c->query("SELECT acquire_lock('$name', wait => '5 s')");
+	like($token, qr/^\d+$/, $test_name);
+	$c->query("SELECT release_lock('$name', $token)");
+	return $token;
+}
+
+# --- a grant meets what ends its wait ---
+
+foreach my $point (qw(batch-before-expiry batch-applied batch-written batch-committed))
+{
+	my $token = acquire($a, 'x', q{'1 h'});
+
+	$b->async(q{SELECT acquire_lock('x', '1 h')});
+	waiting($b);
+	stop_at($point);
+	$a->async("SELECT release_lock('x', $token)");
+	stopped($point);
+	$free->query('SELECT pg_cancel_backend(' . $b->pid . ')');
+	$b->wait;
+	like($b->error, qr/57014/, "$point: a wait is cancelled while it is granted");
+	go_on($point);
+	is($a->wait, 't', 'the release is answered');
+	cmp_ok(is_free('x', 'and the grant is given back'), '>', $token, 'with a higher token');
+	nothing_left($node);
+}
+
+# The grant is seen, and not yet noted.
+foreach my $point (qw(request-answered request-done durable-before durable-after))
+{
+	foreach my $how (qw(cancel terminate))
+	{
+		my $token = acquire($a, 'x', q{'1 h'});
+		my $s = session($node);
+
+		$s->async(q{SELECT acquire_lock('x', '1 h')});
+		waiting($s);
+		stop_at($point, $s->pid);
+		$a->query("SELECT release_lock('x', $token)");
+		stopped($point);
+		is($c->query(q{SELECT try_acquire_lock('x')}), '', "$point: granted");
+		$free->query("SELECT pg_${how}_backend(" . $s->pid . ')');
+		$s->wait;
+		go_on($point);
+		is_free('x', "$how: it is given back");
+		$s->quit;
+	}
+}
+
+# lock_timeout and the call's own wait strike while the manager is in the middle of the grant.
+foreach my $end ([ q{SET lock_timeout = 200}, q{NULL}, qr/55P03/, undef ], [ q{RESET lock_timeout}, q{'200 ms'}, qr/^$/, qr/^$|^\d+$/ ])
+{
+	my ($set, $wait, $error, $answer) = @$end;
+	my $token = acquire($a, 'x', q{'1 h'});
+
+	$b->query($set);
+	$b->async("SELECT acquire_lock('x', '1 h', wait => $wait)");
+	waiting($b);
+	stop_at('batch-written');
+	$a->async("SELECT release_lock('x', $token)");
+	stopped('batch-written');
+	$free->query('SELECT pg_sleep(0.3)');
+	go_on('batch-written');
+	my $out = $b->wait;
+	like($b->error, $error, "$set: a timeout while it is granted");
+	like($out, $answer, 'granted or not') if defined $answer;
+	$b->query(q{RESET lock_timeout});
+	$b->query("SELECT release_lock('x', $out)") if $out;
+	$a->wait;
+	is_free('x', 'nobody has it after that');
+	nothing_left($node);
+}
+
+# --- release, fence and renewal meet the end of the TTL ---
+
+{
+	my $token = acquire($a, 'x', q{'300 ms'});
+
+	$b->async(q{SELECT acquire_lock('x', '1 h', wait => '10 s')});
+	waiting($b);
+	stop_at('request-before-post', $a->pid);
+	$a->async("SELECT release_lock('x', $token)");
+	stopped('request-before-post');
+	my $next = $b->wait;
+	cmp_ok($next, '>', $token, 'a release that comes too late: the next one is granted');
+	go_on('request-before-post');
+	is($a->wait, 'f', 'and is not released');
+	is($b->query("SELECT is_held('x', $next)"), 't', 'it holds on');
+	$b->query("SELECT release_lock('x', $next)");
+}
+
+# Between the share lock and the check: the lease ends before, or it does not end.
+foreach my $point (qw(fence-before-lock fence-locked fence-checked))
+{
+	my $token = acquire($a, 'x', q{'500 ms'});
+
+	$a->query('BEGIN');
+	$b->async(q{SELECT acquire_lock('x', '1 h', wait => '10 s')});
+	waiting($b);
+	stop_at($point, $a->pid);
+	$a->async("SELECT fence_lock('x', $token)");
+	stopped($point);
+	wait_for_sql($node, "SELECT is_held('x', $token)", 'f');
+	my $granted = $point eq 'fence-before-lock' ? $b->wait : '';
+	ok(!$b->ready, "$point: nobody is granted it") unless $granted;
+	go_on($point);
+	$a->wait;
+	if ($point eq 'fence-checked')
+	{
+		is($a->error, '', 'fenced');
+		ok(!$b->ready, 'and still nobody else');
+	}
+	else
+	{
+		like($a->error, qr/LE001/, 'or it is no fence');
+	}
+	$a->query('ROLLBACK');
+	$granted ||= $b->wait;
+	cmp_ok($granted, '>', $token, 'the next one');
+	$b->query("SELECT release_lock('x', $granted)");
+	nothing_left($node);
+}
+
+# Before the wake-up of the end of a fence: the next one has to wait for no more than the manager's own look.
+{
+	my $token = acquire($a, 'x', q{'200 ms'});
+
+	$a->query("BEGIN; SELECT fence_lock('x', $token)");
+	$b->async(q{SELECT acquire_lock('x', '1 h', wait => '10 s')});
+	waiting($b);
+	wait_for_sql($node, "SELECT is_held('x', $token)", 'f');
+	stop_at('xact-before-unfence', $a->pid);
+	$a->async('COMMIT');
+	stopped('xact-before-unfence');
+	my $next = $b->wait;
+	cmp_ok($next, '>', $token, 'a fence whose end nobody tells is noticed');
+	go_on('xact-before-unfence');
+	$a->wait;
+	$b->query("SELECT release_lock('x', $next)");
+	nothing_left($node);
+}
+
+# --- a commit meets a crash ---
+
+foreach my $point (qw(xact-before-locks xact-locks-released release-before-post release-posted batch-written batch-committed))
+{
+	my ($s, $t) = (session($node), session($node));
+	my $token = acquire($s, 'x', q{'1 h'});
+
+	$node->safe_psql('postgres', 'CREATE TABLE IF NOT EXISTS t (n text); TRUNCATE t');
+	$s->query("BEGIN; SELECT fence_lock('x', $token); INSERT INTO t VALUES ('$point'); SELECT release_lock('x', $token)");
+	$t->async(q{SELECT acquire_lock('x', '1 h')});
+	waiting($t);
+	fault("set('$point', 'kill')");
+	$s->query('COMMIT');
+	$t->wait;
+	$_->quit foreach $s, $t;
+	wait_until(sub { $node->psql('postgres', 'SELECT 1') == 0 }) or die 'the server does not come back';
+	($a, $b, $c, $free) = map { session($node) } 1 .. 4;
+	my $written = $c->query('SELECT count(*) FROM t');
+	my $held = $c->query("SELECT is_held('x', $token)");
+	ok($held eq 't' || $written eq '1', "$point: who has released has written (held $held, written $written)");
+	$c->query(q{SELECT force_release_lock('x')});
+	cmp_ok(is_free('x', 'the lock goes on'), '>', $token, 'with a higher token');
+}
+
+# --- a manager that is held up ---
+
+# Longer than the TTL: who has renewed in time, as far as he knows, loses nothing, and who waits gets nothing.
+foreach my $point (qw(manager-took batch-before-expiry batch-written batch-committed batch-before-mailboxes batch-done))
+{
+	my $token = acquire($a, 'x', q{'1200 ms'});
+
+	$b->async(q{SELECT acquire_lock('x', '1 h', wait => '20 s')});
+	waiting($b);
+	stop_at($point);
+	$c->async(q{SELECT release_lock('other', acquire_lock('other'))});
+	stopped($point);
+	$a->async("SELECT renew_lock('x', $token)");
+	$free->query('SELECT pg_sleep(2)');
+	go_on($point);
+	is($a->wait, '00:00:01.2', "$point: a lease that was renewed while the manager stood still goes on");
+	$c->wait;
+	ok(!$b->ready, 'nobody else is granted the lock');
+	is($a->query("SELECT release_lock('x', $token)"), 't', 'it is held');
+	my $next = $b->wait;
+	cmp_ok($next, '>', $token, 'and handed on');
+	$b->query("SELECT release_lock('x', $next)");
+}
+
+# --- none of it for others ---
+
+# The tests of everything else, and everybody, have a build without.
+{
+	my $traces = qr/le_fault|batch-committed/;
+	my ($normal, $faults) = map { slurp_file("$_/lock_election.so") } map { chomp; $_ } `$ENV{PG_CONFIG} --pkglibdir`, "$ENV{LE_FAULTS_TREE}/lib";
+
+	unlike($normal, $traces, 'the normal library has no fault points');
+	like($faults, $traces, 'this one has');
+}
+
+{
+	$node->safe_psql('postgres', 'CREATE ROLE nobody_in_particular');
+	$a->query('SET ROLE nobody_in_particular');
+	$a->query(q{SELECT fault_set('attach', 'kill')});
+	like($a->error, qr/42501/, 'only a superuser sets a fault');
+	$a->query('RESET ROLE');
+	nothing_left($node);
+}
+
+$node->stop;
+done_testing();
