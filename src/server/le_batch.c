@@ -157,7 +157,6 @@ write_batch(LeTime now)
 	lsn = le_batch_commit(le_mgr.flush);
 	le_mgr.meta = meta;
 	LE_FAULT_NOFAIL("batch-committed");
-	pgstat_report_stat(false);
 
 	pg_atomic_fetch_add_u64(&counters->batches, 1);
 	pg_atomic_fetch_add_u64(&counters->xids, 1);
@@ -358,6 +357,8 @@ batch(const uint32 *procs, int n, bool expire)
 	empty_mailboxes();
 	le_core_batch_done(le_mgr.core, lsn);
 	le_batch_publish();
+	if (lsn != 0)
+		pgstat_report_stat(false); /* may fail: not before the answers are given */
 	LE_FAULT_CHECK(le_mgr.core);
 	LE_FAULT("batch-done");
 	le_fence_end_overdue(le_mgr.core, now);
