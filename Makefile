@@ -131,7 +131,7 @@ build/fuzz: $(FUZZ_SOURCES) $(wildcard src/core/*.h test/sim/*.h)
 	$(FUZZ_CC) -std=c11 -g -O2 -fno-omit-frame-pointer -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
 		-Isrc/core -o $@ $(FUZZ_SOURCES)
 
-FORMATTED = $(sort $(wildcard src/*/*.[ch] test/sim/*.[ch] test/unit/*.[ch] examples/*.c))
+FORMATTED = $(sort $(wildcard src/*/*.[ch] test/sim/*.[ch] test/unit/*.[ch] examples/*.c bench/peers/*.[ch]))
 format:
 	clang-format -i $(FORMATTED)
 format-check:
