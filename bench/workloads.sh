@@ -1,0 +1,173 @@
+# The workloads: each goes round by round through the systems that take part, and adds lines to results.csv.
+
+PAIRS_CLIENTS=${PAIRS_CLIENTS:-1 8 32 128}
+HOT_CLIENTS=${HOT_CLIENTS:-2 8 64}
+CLIENTS=8
+LIMIT_SECONDS=120 # beyond its duration, then a program has hung
+
+# among SYSTEM...: those of them that take part, beginning with another one each round
+among()
+{
+	local s all=() n
+	for s in "$@"; do
+		case " $systems " in *" $s "*) all+=("$s") ;; esac
+	done
+	n=${#all[@]}
+	for ((s = 0; s < n; s++)); do
+		echo "${all[(s + round) % n]}"
+	done
+}
+
+# value KEY LINE
+value()
+{
+	sed -n "s/.*\b$1=\([^ ]*\).*/\1/p" <<<"$2"
+}
+
+# record WORKLOAD SYSTEM CLIENTS LINE: a line of figures to results.csv; what is no column goes into the last one
+record()
+{
+	local extra
+	extra=$(sed -E 's/\b(ops|all|rate|p50|p90|p99|max)=[^ ]* ?//g; s/ $//; s/,/:/g' <<<"$4")
+	printf '%s,%s,%s,%s,%s,%s,%s,%s,%s,%s,%s,%s\n' "$1" "$2" "$3" "$round" "$(value ops "$4")" "$(value all "$4")" \
+		"$(value rate "$4")" "$(value p50 "$4")" "$(value p90 "$4")" "$(value p99 "$4")" "$(value max "$4")" "$extra" \
+		>>"$results/results.csv"
+	printf '   %-10s %-20s %4s  %10s /s   p50 %9s   p99 %9s us   %s\n' "$1" "$2" "$3" "$(value rate "$4")" "$(value p50 "$4")" \
+		"$(value p99 "$4")" "$extra" >&2
+}
+
+failed()
+{
+	echo "$1, $2, $3 clients, round $round: $(tail -n 1 "$dir/client.err")" | tee -a "$results/failures" >&2
+}
+
+# program SYSTEM WORKLOAD CLIENTS SECONDS ...: leaves the line in $line; false: it has failed
+program()
+{
+	local start=$SECONDS pid
+	client "$@" >"$dir/client.out" 2>"$dir/client.err" </dev/null &
+	pid=$!
+	while kill -0 $pid 2>/dev/null; do
+		[ $((SECONDS - start)) -lt $((${4%.*} + LIMIT_SECONDS)) ] || { echo "has hung" >"$dir/client.err"; kill -KILL $pid; }
+		sleep 0.05
+	done
+	wait $pid || return 1
+	line=$(head -n 1 "$dir/client.out")
+	[ -n "$line" ]
+}
+
+# measure WORKLOAD SYSTEM CLIENTS [NAME-OF-THE-PROGRAM'S-WORKLOAD OPTIONS...]
+measure()
+{
+	local workload=$1 system=$2 clients=$3 line before after
+	shift 3
+	before=$(wal_position "$system")
+	if program "$system" "${1:-$workload}" "$clients" "$DURATION" warmup="$WARMUP" names="$NAMES" "${@:2}"; then
+		after=$(wal_position "$system")
+		[ -z "$before" ] || line+=" wal=$((after - before))"
+		record "$workload" "$system" "$clients" "$line"
+	else
+		failed "$workload" "$system" "$clients"
+	fi
+}
+
+sql()
+{
+	psql -XAtq -v ON_ERROR_STOP=1 -c "$@"
+}
+
+# In bytes, where there is a WAL to speak of.
+wal_position()
+{
+	case $1 in
+		lock_election* | table) sql "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')" ;;
+	esac
+}
+
+section()
+{
+	echo "-- $*, after $((SECONDS / 60)) min" >&2
+}
+
+workload_pairs()
+{
+	local c s
+	section "acquire and release one of $NAMES random names"
+	for ((round = 1; round <= ROUNDS; round++)); do
+		for c in $PAIRS_CLIENTS; do
+			for s in $(among lock_election lock_election-async table advisory select1 etcd zookeeper redis redis-memory); do
+				measure pairs "$s" "$c"
+			done
+		done
+	done
+}
+
+workload_hot()
+{
+	local c s
+	section "one hot lock"
+	for ((round = 1; round <= ROUNDS; round++)); do
+		for c in $HOT_CLIENTS; do
+			for s in $(among lock_election table advisory etcd zookeeper redis); do
+				measure hot "$s" "$c"
+			done
+		done
+	done
+}
+
+workload_try()
+{
+	local s
+	section "attempts at a lock that somebody else holds"
+	for ((round = 1; round <= ROUNDS; round++)); do
+		for s in $(among lock_election table advisory select1 etcd zookeeper redis); do
+			measure try "$s" $CLIENTS
+		done
+	done
+}
+
+workload_renew()
+{
+	local s
+	section "renewals"
+	for ((round = 1; round <= ROUNDS; round++)); do
+		for s in $(among lock_election table select1 etcd zookeeper redis); do
+			measure renew "$s" $CLIENTS
+		done
+	done
+}
+
+workload_crash()
+{
+	local s
+	section "leaders that die"
+	for ((round = 1; round <= ROUNDS; round++)); do
+		for s in $(among lock_election table advisory etcd zookeeper redis); do
+			DURATION=1 measure crash "$s" $CLIENTS crash ttl=$CRASH_TTL_MS
+		done
+	done
+}
+
+workload_resign()
+{
+	local s
+	section "leaders that resign"
+	for ((round = 1; round <= ROUNDS; round++)); do
+		for s in $(among lock_election table advisory etcd zookeeper redis); do
+			measure resign "$s" 2
+		done
+	done
+}
+
+workload_queue()
+{
+	local n s
+	section "a queue of $QUEUED candidates"
+	for ((round = 1; round <= ROUNDS; round++)); do
+		for n in $FEW_QUEUED "$QUEUED"; do
+			for s in $(among lock_election etcd zookeeper); do
+				measure "queue $n" "$s" 1 queue queued="$n"
+			done
+		done
+	done
+}
