@@ -1,7 +1,7 @@
 # Which systems take part, and how their client programs are built and called.
 
 JARS="zookeeper zookeeper-jute curator-recipes curator-framework curator-client slf4j-api slf4j-nop guava netty-all
-	metrics-core snappy-java jackson-core jackson-databind jackson-annotations commons-cli commons-io failureaccess"
+	metrics-core snappy-java jackson-core jackson-databind jackson-annotations commons-cli commons-io"
 java_classpath=$dir/bin$(printf ':/usr/share/java/%s.jar' $JARS)
 
 build_postgres()

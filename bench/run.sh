@@ -63,6 +63,7 @@ echo workload,system,clients,round,ops,all,rate,p50,p90,p99,max,extra >"$results
 for w in $WORKLOADS; do
 	workload_$w
 done
+round=1
 describe >"$dir/about"
 stop_servers
 perl bench/report.pl "$results" "$dir/about"

@@ -3,7 +3,8 @@
 #
 #   start_SERVER    afterwards its programs find it; stop_servers ends them all
 
-declare -A server_pid
+declare -A server_pid redis_port
+TABLE_LOCK='CREATE TABLE table_lock (name text PRIMARY KEY, owner text NOT NULL, expires_at timestamptz NOT NULL)'
 
 free_port()
 {
@@ -59,10 +60,7 @@ start_postgres()
 	PGDATA_DIR=$PGHOST/data
 	export PGHOST=127.0.0.1
 	server_pid[postgres]=$(head -n 1 "$PGDATA_DIR/postmaster.pid")
-	psql -Xq -v ON_ERROR_STOP=1 <<-SQL
-		CREATE TABLE table_lock (name text PRIMARY KEY, owner text NOT NULL, expires_at timestamptz NOT NULL);
-		SELECT release_lock('first', acquire_lock('first'));
-	SQL
+	psql -Xq -v ON_ERROR_STOP=1 -c "$TABLE_LOCK" -c "SELECT release_lock('first', acquire_lock('first'))" >/dev/null
 }
 
 # redis NAME LINES: an instance with these lines of configuration
@@ -84,8 +82,6 @@ start_redis_with()
 	up_or_fail "$name" listening "$port"
 	redis_port[$name]=$port
 }
-
-declare -A redis_port
 
 start_redis()
 {
@@ -150,4 +146,29 @@ stop_servers()
 anonymous_memory()
 {
 	awk '/^RssAnon/ { print $2 * 1024 }' "/proc/$1/status"
+}
+
+# --- what the figures are of ----------------------------------------------------------------------------------------
+
+package_version()
+{
+	dpkg-query -W -f '${Version}' "$1"
+}
+
+# Lines of "key: value".
+describe()
+{
+	local flush
+	flush=$(LC_ALL=C dd if=/dev/zero of="$dir/flushed" bs=8k count=300 oflag=dsync 2>&1 | awk -F ', ' '/copied/ { printf "%.0f", $3 / 300 * 1e6 }')
+	echo "machine: $(nproc) processors ($(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)), $(awk '/MemTotal/ { printf "%.0f GB", $2 / 1048576 }' /proc/meminfo), Linux $(uname -r | cut -d- -f1), $(stat -f -c %T "$dir"); a write of 8 kB with its flush takes $flush us"
+	echo "measured: $ROUNDS rounds, $DURATION s each after a warm-up of $WARMUP s, in $((SECONDS / 60)) min"
+	case " $servers " in *" postgres "*)
+		echo "PostgreSQL: $(postgres -V | sed 's/.* \([0-9.]*\) .*/\1/'): fsync on, synchronous_commit on (off for lock_election-async), shared_buffers 256 MB, the rest default"
+		echo "shared memory: $(sql "SELECT round(sum(allocated_size)) FROM pg_shmem_allocations WHERE name LIKE 'lock_election%'") bytes for $(sql "SELECT sum(setting::int) FROM pg_settings WHERE name IN ('max_connections', 'autovacuum_max_workers', 'max_worker_processes', 'max_wal_senders')") processes"
+		;;
+	esac
+	case " $servers " in *" etcd "*) echo "etcd: $(package_version etcd-server), default settings (fsync of its log before each answer); client $(go version | awk '{ print $3 }'), package concurrency" ;; esac
+	case " $servers " in *" zookeeper "*) echo "ZooKeeper: $(package_version zookeeper), default settings (forceSync yes), tickTime 2000; Curator $(package_version libcurator-recipes-java), $(java -version 2>&1 | sed -n '1s/ version//p')" ;; esac
+	case " $servers " in *" redis"*) echo "Redis: $(package_version redis-server), appendonly yes, appendfsync always; redis-memory: without persistence" ;; esac
+	[ -z "$skipped" ] || echo "skipped, not installed:$skipped"
 }

@@ -171,3 +171,94 @@ workload_queue()
 		done
 	done
 }
+
+# The transaction begins after $BEFORE_SECONDS of the measured time and lasts to its end.
+workload_snapshot()
+{
+	local s w snapshot DURATION=$((BEFORE_SECONDS + SNAPSHOT_SECONDS))
+	section "beside a transaction that holds a snapshot for $SNAPSHOT_SECONDS s"
+	for ((round = 1; round <= ROUNDS; round++)); do
+		for w in pairs hot; do
+			for s in $(among lock_election table); do
+				sql 'TRUNCATE table_lock'
+				sql VACUUM
+				psql -XAtq -c "SELECT pg_sleep($WARMUP + $BEFORE_SECONDS)" -c 'BEGIN ISOLATION LEVEL REPEATABLE READ' \
+					-c 'SELECT count(*) FROM pg_class' -c "SELECT pg_sleep($SNAPSHOT_SECONDS + 1)" >/dev/null &
+				snapshot=$!
+				measure "snapshot $w" "$s" $CLIENTS $w per_second=1
+				wait $snapshot
+			done
+		done
+	done
+}
+
+# What holds the locks of SYSTEM in its memory: the manager of this database, or the server.
+holder_pid()
+{
+	case $1 in
+		lock_election) sql 'SELECT pid FROM lock_election.manager' ;;
+		table) echo "${server_pid[postgres]}" ;;
+		*) echo "${server_pid[$1]}" ;;
+	esac
+}
+
+disk_usage()
+{
+	case $1 in
+		lock_election | table) sql 'SELECT pg_database_size(current_database())' ;;
+		*) du -sB1 "$dir/$1" | cut -f 1 ;;
+	esac
+}
+
+# The manager's own count is beside what the system says; a table has no memory of its own.
+memory_of()
+{
+	case $1 in
+		lock_election) sql 'SELECT memory FROM lock_election.manager' ;;
+		table) echo 0 ;;
+		*) anonymous_memory "$(holder_pid "$1")" ;;
+	esac
+}
+
+# Where the locks end with a session, the program goes on to the end of its standard input, file descriptor 9.
+hold()
+{
+	local system=$1 line='' pid memory disk anonymous
+	memory=$(memory_of "$system")
+	anonymous=$(anonymous_memory "$(holder_pid "$system")")
+	disk=$(disk_usage "$system")
+	PGOPTIONS='-c synchronous_commit=off' client "$system" fill $CLIENTS "$FILL_SECONDS" names="$HELD" \
+		<"$dir/holding" >"$dir/client.out" 2>"$dir/client.err" &
+	pid=$!
+	until [ -s "$dir/client.out" ] || ! kill -0 $pid 2>/dev/null; do
+		sleep 0.1
+	done
+	line=$(head -n 1 "$dir/client.out")
+	if [ -n "$line" ]; then
+		line+=" memory=$(($(memory_of "$system") - memory)) anonymous=$(($(anonymous_memory "$(holder_pid "$system")") - anonymous))"
+		record held "$system" $CLIENTS "$line disk=$(($(disk_usage "$system") - disk))"
+	else
+		failed held "$system" $CLIENTS
+	fi
+}
+
+# In a database of their own, because those before have left their traces in the other one.
+workload_held()
+{
+	local s round=1 PGDATABASE=held
+	section "$HELD held locks"
+	PGDATABASE=postgres sql 'CREATE DATABASE held'
+	sql 'CREATE EXTENSION lock_election'
+	sql "$TABLE_LOCK"
+	sql "SELECT release_lock('first', acquire_lock('first'))" >/dev/null
+	mkfifo "$dir/holding"
+	exec 9<>"$dir/holding"
+	for s in $(among lock_election table etcd zookeeper redis); do
+		hold "$s"
+	done
+	for ((round = 1; round <= ROUNDS; round++)); do
+		for s in $(among lock_election table etcd zookeeper redis); do
+			measure "held pairs" "$s" $CLIENTS pairs
+		done
+	done
+}

@@ -329,21 +329,28 @@ print_clients(double seconds)
 	putchar('\n');
 }
 
+/* All clients at once: they open, and wait twice at "opened", before they work from "begins" to "ends". */
 static void
-repeat(double seconds)
+run_threads(void *(*run)(void *), double warmup, double seconds)
 {
 	pthread_t *threads = calloc((size_t) nclients, sizeof(pthread_t));
 
 	clients = calloc((size_t) nclients, sizeof(Client));
 	pthread_barrier_init(&opened, NULL, (unsigned) nclients + 1);
 	for (int i = 0; i < nclients; i++)
-		threads[i] = start_thread(client_main, &clients[i]);
+		threads[i] = start_thread(run, &clients[i]);
 	pthread_barrier_wait(&opened);
-	begins = now() + (int64_t) (atof(option("warmup", "1")) * NS_PER_S);
+	begins = now() + (int64_t) (warmup * NS_PER_S);
 	ends = begins + (int64_t) (seconds * NS_PER_S);
 	pthread_barrier_wait(&opened);
 	for (int i = 0; i < nclients; i++)
 		pthread_join(threads[i], NULL);
+}
+
+static void
+repeat(double seconds)
+{
+	run_threads(client_main, atof(option("warmup", "1")), seconds);
 	print_clients(seconds);
 }
 
@@ -556,26 +563,38 @@ queue(double seconds)
 
 #define FILL_STEP 5000
 
+static atomic_long next_name;
+static atomic_long held;
+
+static void *
+fill_main(void *arg)
+{
+	Client *client = arg;
+
+	open_client(client, (int) (client - clients));
+	pthread_barrier_wait(&opened);
+	pthread_barrier_wait(&opened);
+	while (now() < ends)
+	{
+		long first = atomic_fetch_add(&next_name, FILL_STEP) + 1;
+		long last = first + FILL_STEP - 1 < names ? first + FILL_STEP - 1 : names;
+
+		if (first > names)
+			break;
+		sys->fill(client, first, last);
+		atomic_fetch_add(&held, last - first + 1);
+	}
+	return NULL;
+}
+
 static void
 fill(double seconds)
 {
-	Client holder = {0};
-	int64_t start, end;
-	long held = 0;
+	double rate;
 
-	open_client(&holder, 0);
-	start = now();
-	end = start + (int64_t) (seconds * NS_PER_S);
-	while (held < names && now() < end)
-	{
-		long last = held + FILL_STEP < names ? held + FILL_STEP : names;
-
-		if (!sys->fill(&holder, held + 1, last))
-			break;
-		held = last;
-	}
-	printf("ops=%ld all=%ld rate=%.1f p50=0 p90=0 p99=0 max=0\n", held, held,
-		   (double) held * NS_PER_S / (double) (now() - start));
+	run_threads(fill_main, 0, seconds);
+	rate = (double) held * NS_PER_S / (double) (now() - begins);
+	printf("ops=%ld all=%ld rate=%.1f p50=0 p90=0 p99=0 max=0\n", (long) held, (long) held, rate);
 }
 
 /* --- */

@@ -67,8 +67,8 @@ typedef struct System
 	void (*enqueue)(Client *client, const char *name, char token[40]);
 	void (*await)(Client *client, const char *name, const char *token);
 	void (*leave)(Client *client, const char *name, const char *token);
-	/* holds the names from first to last, false if there is no room for more */
-	bool (*fill)(Client *client, int64_t first, int64_t last);
+	/* takes the locks "held" and a number from first to last, and leaves them held */
+	void (*fill)(Client *client, int64_t first, int64_t last);
 	bool waits;         /* acquire and campaign can wait */
 	bool ends_at_close; /* what a client held is free when its connection is gone: no TTL */
 	bool no_lock;       /* acquire does not exclude anybody */

@@ -124,7 +124,7 @@ interval(char text[24], int ms)
 	snprintf(text, 24, "%d ms", ms);
 }
 
-static bool
+static void
 fill_statement(Client *client, int64_t first, int64_t last)
 {
 	char from[24], to[24];
@@ -132,7 +132,6 @@ fill_statement(Client *client, int64_t first, int64_t last)
 	snprintf(from, sizeof(from), "%lld", (long long) first);
 	snprintf(to, sizeof(to), "%lld", (long long) last);
 	PQclear(execute(client, "fill", from, to, NULL));
-	return true;
 }
 
 /* --- this extension --- */

@@ -102,7 +102,7 @@ redis_renew(Client *client, const char *name, int ttl_ms)
 												   name, client->owner, ttl_ms)));
 }
 
-static bool
+static void
 redis_fill(Client *client, int64_t first, int64_t last)
 {
 	Connection *conn = client->conn;
@@ -117,7 +117,6 @@ redis_fill(Client *client, int64_t first, int64_t last)
 			die("redis: %s", conn->context->errstr);
 		freeReplyObject(checked(conn->context, reply));
 	}
-	return true;
 }
 
 static const System systems[] = {{
