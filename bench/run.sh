@@ -25,7 +25,8 @@ if [ -z "${LE_RUN:-}" ]; then
 	le_run bench/run.sh || rc=$?
 	if [ -d "$LE_TMP/work/bench/results" ]; then
 		mkdir -p "$LE_ROOT/bench/results"
-		cp "$LE_TMP"/work/bench/results/* "$LE_ROOT/bench/results/"
+		rm -f "$LE_ROOT"/bench/results/*
+		cp "$LE_TMP"/work/bench/results/*.* "$LE_ROOT/bench/results/"
 		le_say "written: bench/results"
 	fi
 	exit $rc
@@ -67,4 +68,10 @@ round=1
 describe >"$dir/about"
 stop_servers
 perl bench/report.pl "$results" "$dir/about"
+if command -v gnuplot >/dev/null; then
+	gnuplot -e "data='$results/plots'; out='$results'; before='$BEFORE_SECONDS'" bench/plots.gp
+else
+	echo "-- no plots: gnuplot is not installed here" >&2
+fi
+rm -r "$results/plots"
 [ ! -s "$results/failures" ] || { echo "failures:" >&2; cat "$results/failures" >&2; exit 1; }

@@ -5,12 +5,12 @@ HOT_CLIENTS=${HOT_CLIENTS:-2 8 64}
 CLIENTS=8
 LIMIT_SECONDS=120 # beyond its duration, then a program has hung
 
-# among SYSTEM...: those of them that take part, beginning with another one each round
+# among SYSTEM...: those of them that are asked for, beginning with another one each round
 among()
 {
 	local s all=() n
 	for s in "$@"; do
-		case " $systems " in *" $s "*) all+=("$s") ;; esac
+		case " $SYSTEMS " in *" $s "*) all+=("$s") ;; esac
 	done
 	n=${#all[@]}
 	for ((s = 0; s < n; s++)); do
@@ -34,6 +34,13 @@ record()
 		>>"$results/results.csv"
 	printf '   %-10s %-20s %4s  %10s /s   p50 %9s   p99 %9s us   %s\n' "$1" "$2" "$3" "$(value rate "$4")" "$(value p50 "$4")" \
 		"$(value p99 "$4")" "$extra" >&2
+}
+
+# True if SYSTEM cannot take part, which a line of results.csv says.
+is_skipped()
+{
+	case " $skipped " in *" $2 "*) ;; *) return 1 ;; esac
+	[ $round -gt 1 ] || echo "$1,$2,$3,1,,,,,,,,skipped" >>"$results/results.csv"
 }
 
 failed()
@@ -60,6 +67,7 @@ program()
 measure()
 {
 	local workload=$1 system=$2 clients=$3 line before after
+	! is_skipped "$@" || return 0
 	shift 3
 	before=$(wal_position "$system")
 	if program "$system" "${1:-$workload}" "$clients" "$DURATION" warmup="$WARMUP" names="$NAMES" "${@:2}"; then
@@ -224,6 +232,8 @@ memory_of()
 hold()
 {
 	local system=$1 line='' pid memory disk anonymous
+	! is_skipped held "$system" $CLIENTS || return 0
+	rm -f "$dir/client.out"
 	memory=$(memory_of "$system")
 	anonymous=$(anonymous_memory "$(holder_pid "$system")")
 	disk=$(disk_usage "$system")
