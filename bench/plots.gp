@@ -1,42 +1,41 @@
 # gnuplot -e "data='DIRECTORY'; out='DIRECTORY'" plots.gp: the plots of what report.pl has left in DIRECTORY.
-set terminal svg size 800,480 dynamic background '#ffffff' font 'sans-serif,13'
+set terminal svg size 800,480 dynamic background '#ffffff' font 'sans-serif,13' noenhanced
 set grid ytics lc rgb '#dddddd'
 set key outside right top
-set style line 1 lw 2
-exists(f) = int(system("test -s '".data."/".f."' && echo 1 || echo 0"))
-blocks(f) = int(system("grep -c '^\"' '".data."/".f."'"))
+have(f) = int(system("test -s '".data."/".f."' && echo 1 || echo 0"))
+nblocks(f) = int(system("grep -c '^\"' '".data."/".f."'"))
 
-if (exists('pairs')) {
+if (have('pairs')) {
 	set output out.'/pairs.svg'
 	set title 'Acquire and release of random names: median, lowest and highest'
 	set xlabel 'clients'
 	set ylabel 'pairs/s'
 	set logscale x 2
 	set logscale y
-	plot for [i = 0 : blocks('pairs') - 1] data.'/pairs' index i using 1:2:3:4 with yerrorlines lw 2 title columnheader(1)
+	plot for [i = 0 : nblocks('pairs') - 1] data.'/pairs' index i using 1:2:3:4 with yerrorlines lw 2 title columnheader(1)
 }
 
 do for [p in 'p50 p99'] {
-	if (exists('hot-'.p)) {
+	if (have('hot-'.p)) {
 		set output out.'/hand-off-'.p.'.svg'
 		set title 'Hand-off of one hot lock, '.p
 		set xlabel 'clients'
 		set ylabel 'microseconds'
 		set logscale x 2
 		set logscale y
-		plot for [i = 0 : blocks('hot-'.p) - 1] data.'/hot-'.p index i using 1:2:3:4 with yerrorlines lw 2 title columnheader(1)
+		plot for [i = 0 : nblocks('hot-'.p) - 1] data.'/hot-'.p index i using 1:2:3:4 with yerrorlines lw 2 title columnheader(1)
 	}
 }
 
 unset logscale
-if (exists('snapshot')) {
+if (have('snapshot')) {
 	set output out.'/snapshot.svg'
 	set title sprintf('8 clients; an unrelated transaction is open from second %s on', before)
 	set xlabel 'seconds'
 	set ylabel 'operations/s'
 	set yrange [0:*]
 	set arrow 1 from first before, graph 0 to first before, graph 1 nohead dt 2 lc rgb '#888888'
-	plot for [i = 0 : blocks('snapshot') - 1] data.'/snapshot' index i using 1:2 with lines lw 2 title columnheader(1)
+	plot for [i = 0 : nblocks('snapshot') - 1] data.'/snapshot' index i using 1:2 with lines lw 2 title columnheader(1)
 	unset arrow 1
 	set yrange [*:*]
 }
@@ -48,7 +47,7 @@ set logscale y
 unset xlabel
 set xtics rotate by -30
 do for [f in 'crash-8 resign-2'] {
-	if (exists(f)) {
+	if (have(f)) {
 		set output out.'/'.(f eq 'crash-8' ? 'failover-crash' : 'failover-resign').'.svg'
 		set title (f eq 'crash-8' ? 'The leader dies: from the end of its TTL to the next leader' : 'The leader resigns: until the next leader')
 		set ylabel 'milliseconds'

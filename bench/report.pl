@@ -71,7 +71,7 @@ sub number
 {
 	my ($x) = @_;
 	return '-' if !defined $x;
-	my $text = sprintf(abs($x) >= 100 ? '%.0f' : abs($x) >= 10 ? '%.1f' : '%.2f', $x);
+	my $text = sprintf(abs($x) >= 100 ? '%.0f' : abs($x) >= 10 ? '%.1f' : abs($x) >= 0.1 ? '%.2f' : '%.3f', $x);
 	1 while $text =~ s/^(-?\d+)(\d{3})/$1,$2/;
 	return $text;
 }
@@ -80,7 +80,7 @@ sub spread
 {
 	my @v = @_;
 	return '-' if !@v;
-	return number($v[0]) if @v == 1;
+	return number($v[0]) if max(@v) == min(@v);
 	return sprintf('%s [%s .. %s]', number(median(@v)), number(min(@v)), number(max(@v)));
 }
 

@@ -6,12 +6,12 @@
 #   SYSTEMS="..."          lock_election lock_election-async table advisory select1 etcd zookeeper redis redis-memory
 #   WORKLOADS="..."        pairs hot try renew crash resign queue snapshot held
 #   ROUNDS=5 DURATION=3    rounds, of which the medians count, and the seconds of each measurement
-#   WARMUP=1               seconds before each that do not count
+#   WARMUP=0.5             seconds before each that do not count; JAVA_WARMUP=1 for ZooKeeper's client
 #   NAMES=1000000          random names
-#   QUEUED=10000           candidates in the long queue
+#   QUEUED=10000           candidates in the long queue; what can be slow is cut short after QUEUE_SECONDS=20
 #   HELD=1000000           locks that are held
 #   FILL_SECONDS=60        after which no more are taken
-#   SNAPSHOT_SECONDS=20    how long an unrelated transaction is open
+#   SNAPSHOT_SECONDS=12    how long an unrelated transaction is open
 #   QUICK=1                1 round of 1 s, and less of everything, to see that it works
 #   TMPDIR                 where the data lie; a file system in memory would measure no flushes
 #   PG_MAJOR               PostgreSQL's version
@@ -35,14 +35,16 @@ fi
 [ -z "${QUICK:-}" ] || : "${ROUNDS:=1}" "${DURATION:=1}" "${QUEUED:=200}" "${HELD:=20000}" "${SNAPSHOT_SECONDS:=5}"
 ROUNDS=${ROUNDS:-5}
 DURATION=${DURATION:-3}
-WARMUP=${WARMUP:-1}
+WARMUP=${WARMUP:-0.5}
+JAVA_WARMUP=${JAVA_WARMUP:-1}
 NAMES=${NAMES:-1000000}
 QUEUED=${QUEUED:-10000}
+QUEUE_SECONDS=${QUEUE_SECONDS:-20}
 FEW_QUEUED=10
 HELD=${HELD:-1000000}
 FILL_SECONDS=${FILL_SECONDS:-60}
-SNAPSHOT_SECONDS=${SNAPSHOT_SECONDS:-20}
-BEFORE_SECONDS=5
+SNAPSHOT_SECONDS=${SNAPSHOT_SECONDS:-12}
+BEFORE_SECONDS=3
 CRASH_TTL_MS=2000
 WORKLOADS=${WORKLOADS:-pairs hot try renew crash resign queue snapshot held}
 SYSTEMS=${SYSTEMS:-lock_election lock_election-async table advisory select1 etcd zookeeper redis redis-memory}

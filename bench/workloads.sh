@@ -1,6 +1,7 @@
 # The workloads: each goes round by round through the systems that take part, and adds lines to results.csv.
 
 PAIRS_CLIENTS=${PAIRS_CLIENTS:-1 8 32 128}
+EXTRA_CLIENTS=${EXTRA_CLIENTS:-8 32}
 HOT_CLIENTS=${HOT_CLIENTS:-2 8 64}
 CLIENTS=8
 LIMIT_SECONDS=120 # beyond its duration, then a program has hung
@@ -66,9 +67,11 @@ program()
 # measure WORKLOAD SYSTEM CLIENTS [NAME-OF-THE-PROGRAM'S-WORKLOAD OPTIONS...]
 measure()
 {
-	local workload=$1 system=$2 clients=$3 line before after
+	local workload=$1 system=$2 clients=$3 line before after WARMUP=$WARMUP
 	! is_skipped "$@" || return 0
 	shift 3
+	# Java's code is compiled while it runs
+	[ "$system" != zookeeper ] || WARMUP=$JAVA_WARMUP
 	before=$(wal_position "$system")
 	if program "$system" "${1:-$workload}" "$clients" "$DURATION" warmup="$WARMUP" names="$NAMES" "${@:2}"; then
 		after=$(wal_position "$system")
@@ -97,13 +100,19 @@ section()
 	echo "-- $*, after $((SECONDS / 60)) min" >&2
 }
 
+# Those that are not durable are there for scale, at some numbers of clients only.
+extra_systems()
+{
+	case " $EXTRA_CLIENTS " in *" $1 "*) echo lock_election-async advisory select1 redis-memory ;; esac
+}
+
 workload_pairs()
 {
 	local c s
 	section "acquire and release one of $NAMES random names"
 	for ((round = 1; round <= ROUNDS; round++)); do
 		for c in $PAIRS_CLIENTS; do
-			for s in $(among lock_election lock_election-async table advisory select1 etcd zookeeper redis redis-memory); do
+			for s in $(among lock_election table etcd zookeeper redis $(extra_systems "$c")); do
 				measure pairs "$s" "$c"
 			done
 		done
@@ -174,7 +183,7 @@ workload_queue()
 	for ((round = 1; round <= ROUNDS; round++)); do
 		for n in $FEW_QUEUED "$QUEUED"; do
 			for s in $(among lock_election etcd zookeeper); do
-				measure "queue $n" "$s" 1 queue queued="$n"
+				measure "queue $n" "$s" 1 queue queued="$n" limit="$QUEUE_SECONDS"
 			done
 		done
 	done

@@ -64,13 +64,17 @@ func now() int64 {
 	return t.Nano()
 }
 
-func number(key string, unset int64) int64 {
+func option(key string, unset float64) float64 {
 	if text, ok := options[key]; ok {
 		n, err := strconv.ParseFloat(text, 64)
 		check(err)
-		return int64(n)
+		return n
 	}
 	return unset
+}
+
+func number(key string, unset int64) int64 {
+	return int64(option(key, float64(unset)))
 }
 
 func connect() *v3.Client {
@@ -196,7 +200,7 @@ func repeat(n int, seconds float64, prepare, operation func(*client)) {
 		}(i)
 	}
 	opened.Wait()
-	begins = now() + number("warmup", 1)*nanoseconds
+	begins = now() + int64(option("warmup", 1)*float64(nanoseconds))
 	ends = begins + int64(seconds*float64(nanoseconds))
 	close(start)
 	finished.Wait()
@@ -208,7 +212,11 @@ func repeat(n int, seconds float64, prepare, operation func(*client)) {
 		own += c.own
 		check(c.session.Close())
 	}
-	printFigures(samples, all, seconds, fmt.Sprintf(" own=%d", own))
+	extra := ""
+	if own > 0 {
+		extra = fmt.Sprintf(" own=%d", own)
+	}
+	printFigures(samples, all, seconds, extra)
 }
 
 func try(n int, seconds float64) {

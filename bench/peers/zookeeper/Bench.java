@@ -120,9 +120,13 @@ public final class Bench {
         }
     }
 
-    private static long number(String key, long unset) {
+    private static double option(String key, double unset) {
         String text = options.get(key);
-        return text == null ? unset : (long) Double.parseDouble(text);
+        return text == null ? unset : Double.parseDouble(text);
+    }
+
+    private static long number(String key, long unset) {
+        return (long) option(key, unset);
     }
 
     private static void fail(Throwable e) {
@@ -217,7 +221,7 @@ public final class Bench {
             }));
         }
         opened.await();
-        begins = System.nanoTime() + number("warmup", 1) * NS_PER_S;
+        begins = System.nanoTime() + (long) (option("warmup", 1) * NS_PER_S);
         ends = begins + (long) (seconds * NS_PER_S);
         start.countDown();
         for (Thread thread : threads) {
@@ -231,7 +235,7 @@ public final class Bench {
             again += client.again;
             client.curator.close();
         }
-        samples.print(all, seconds, " own=" + again);
+        samples.print(all, seconds, again > 0 ? " own=" + again : "");
     }
 
     private static void tryHeld(int n, double seconds) throws Exception {
@@ -369,7 +373,7 @@ public final class Bench {
         for (int i = 0; i < CONNECTIONS; i++) {
             curators[i] = new Client(i, SESSION_MS).curator;
         }
-        long start = System.nanoTime(), limit = start + number("limit", 60) * NS_PER_S;
+        long start = System.nanoTime(), limit = start + number("limit", 20) * NS_PER_S;
         while (n < wanted && System.nanoTime() < limit) {
             enter(curators[n++ % CONNECTIONS], granted);
             untilQueued(curators[0], n - PARALLEL);
