@@ -67,16 +67,16 @@ choose_systems()
 	done
 }
 
-# client SYSTEM WORKLOAD CLIENTS SECONDS ...: runs the system's program
+# client SYSTEM WORKLOAD CLIENTS SECONDS ...: becomes the system's program, so it has to be called in the background
 client()
 {
 	local system=$1
 	shift
 	case $system in
-		lock_election-async) PGOPTIONS='-c synchronous_commit=off' "$dir/bin/postgres" "$@" system=lock_election ;;
-		lock_election | table | advisory | select1) "$dir/bin/postgres" "$@" system="$system" ;;
-		redis*) REDISPORT=${redis_port[$system]} REDISPASSWORD=$password "$dir/bin/redis" "$@" ;;
-		etcd) "$dir/bin/etcd" "$@" ;;
-		zookeeper) java -cp "$java_classpath" Bench "$@" ;;
+		lock_election-async) PGOPTIONS='-c synchronous_commit=off' exec "$dir/bin/postgres" "$@" system=lock_election ;;
+		lock_election | table | advisory | select1) exec "$dir/bin/postgres" "$@" system="$system" ;;
+		redis*) REDISPORT=${redis_port[$system]} REDISPASSWORD=$password exec "$dir/bin/redis" "$@" ;;
+		etcd) exec "$dir/bin/etcd" "$@" ;;
+		zookeeper) exec java -cp "$java_classpath" Bench "$@" ;;
 	esac
 }

@@ -147,7 +147,7 @@ stop_servers()
 # Memory of its own, in bytes: what is not files and not shared.
 anonymous_memory()
 {
-	awk '/^RssAnon/ { print $2 * 1024 }' "/proc/$1/status"
+	awk '/^RssAnon/ { printf "%.0f\n", $2 * 1024 }' "/proc/$1/status"
 }
 
 # --- what the figures are of ----------------------------------------------------------------------------------------

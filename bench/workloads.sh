@@ -4,7 +4,8 @@ PAIRS_CLIENTS=${PAIRS_CLIENTS:-1 8 32 128}
 EXTRA_CLIENTS=${EXTRA_CLIENTS:-8 32}
 HOT_CLIENTS=${HOT_CLIENTS:-2 8 64}
 CLIENTS=8
-LIMIT_SECONDS=120 # beyond its duration, then a program has hung
+QUEUE_CLIENTS=64 # who enter it at the same time, then two hand it on
+LIMIT_SECONDS=90 # beyond its duration, then a program has hung
 
 # among SYSTEM...: those of them that are asked for, beginning with another one each round
 among()
@@ -53,10 +54,11 @@ failed()
 program()
 {
 	local start=$SECONDS pid
+	rm -f "$dir/client.out" "$dir/client.err"
 	client "$@" >"$dir/client.out" 2>"$dir/client.err" </dev/null &
 	pid=$!
 	while kill -0 $pid 2>/dev/null; do
-		[ $((SECONDS - start)) -lt $((${4%.*} + LIMIT_SECONDS)) ] || { echo "has hung" >"$dir/client.err"; kill -KILL $pid; }
+		[ $((SECONDS - start)) -lt $((${4%.*} + LIMIT_SECONDS)) ] || { kill -KILL $pid; echo "has hung" >>"$dir/client.err"; }
 		sleep 0.05
 	done
 	wait $pid || return 1
@@ -183,7 +185,7 @@ workload_queue()
 	for ((round = 1; round <= ROUNDS; round++)); do
 		for n in $FEW_QUEUED "$QUEUED"; do
 			for s in $(among lock_election etcd zookeeper); do
-				measure "queue $n" "$s" 1 queue queued="$n" limit="$QUEUE_SECONDS"
+				measure "queue $n" "$s" $QUEUE_CLIENTS queue queued="$n" limit="$QUEUE_SECONDS"
 			done
 		done
 	done

@@ -503,6 +503,32 @@ crash(double seconds)
 
 /* --- a long queue --- */
 
+static char (*tokens)[40];
+static int places;
+static atomic_int next_place;
+
+static void *
+enter_main(void *arg)
+{
+	Client *client = arg;
+	int place;
+
+	open_client(client, (int) (client - clients));
+	pthread_barrier_wait(&opened);
+	pthread_barrier_wait(&opened);
+	while ((place = atomic_fetch_add(&next_place, 1)) < places)
+		sys->enqueue(client, "queue", tokens[place]);
+	return NULL;
+}
+
+static int
+by_number(const void *a, const void *b)
+{
+	long long x = atoll(a), y = atoll(b);
+
+	return (x > y) - (x < y);
+}
+
 typedef struct Turn
 {
 	Client *client;
@@ -524,39 +550,40 @@ await_main(void *arg)
 static void
 queue(double seconds)
 {
-	int queued = atoi(option("queued", "10000"));
-	char(*tokens)[40] = calloc((size_t) queued + 1, 40);
-	Client holder = {0}, next = {0};
+	Client *holder, *next;
 	Samples samples = {0};
-	int64_t start = now(), filled, end;
+	int64_t filled, end;
 	int at = 0;
 
-	open_client(&holder, 0);
-	open_client(&next, 1);
-	for (int i = 0; i <= queued; i++)
-		sys->enqueue(&holder, "queue", tokens[i]);
-	filled = now() - start;
+	places = atoi(option("queued", "10000")) + 1;
+	tokens = calloc((size_t) places, sizeof(*tokens));
+	run_threads(enter_main, 0, 0);
+	filled = now() - begins;
+	/* tokens are in the order of the queue */
+	qsort(tokens, (size_t) places, sizeof(*tokens), by_number);
+	holder = &clients[0];
+	next = &clients[1];
 	end = now() + (int64_t) (seconds * NS_PER_S);
 	while (now() < end)
 	{
-		int then = (at + 1) % (queued + 1);
-		Turn turn = {&next, tokens[then], 0};
+		int then = (at + 1) % places;
+		Turn turn = {next, tokens[then], 0};
 		pthread_t waiting = start_thread(await_main, &turn);
 		int64_t sent;
 
 		usleep(2000);
 		sent = now();
-		sys->leave(&holder, "queue", tokens[at]);
+		sys->leave(holder, "queue", tokens[at]);
 		pthread_join(waiting, NULL);
 		add_sample(&samples, turn.at - sent);
-		sys->enqueue(&holder, "queue", tokens[at]);
+		sys->enqueue(holder, "queue", tokens[at]);
 		at = then;
 	}
 	print_figures(&samples, (int64_t) samples.count, seconds);
-	printf(" queued=%d entered=%.1f\n", queued, (double) (queued + 1) * NS_PER_S / (double) filled);
+	printf(" queued=%d entered=%.1f\n", places - 1, (double) places * NS_PER_S / (double) filled);
 	/* from the end, so that nobody is granted anything */
-	for (int i = queued; i >= 0; i--)
-		sys->leave(&holder, "queue", tokens[(at + i) % (queued + 1)]);
+	for (int i = places - 1; i >= 0; i--)
+		sys->leave(holder, "queue", tokens[(at + i) % places]);
 }
 
 /* --- very many held locks --- */

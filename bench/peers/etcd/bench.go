@@ -361,6 +361,21 @@ func untilQueued(db *v3.Client, n int64) {
 	}
 }
 
+// The last who have entered still read the queue: until the server answers as fast as ever.
+func untilQuiet(db *v3.Client) {
+	for fast := 0; fast < 20; {
+		start := now()
+		untilQueued(db, 0)
+		if now()-start < 2*int64(time.Millisecond) {
+			fast++
+		} else {
+			fast = 0
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// The queue is built in so many seconds at most: each candidate makes the server read the whole of it.
 func queue(seconds float64) {
 	n := int(number("queued", 10000)) + 1
 	candidates := make([]*candidate, n)
@@ -381,15 +396,23 @@ func queue(seconds float64) {
 			joined.Done()
 		}(dbs[i])
 	}
-	for i := 0; i < n; i++ {
-		places <- i
+	limit := start + number("limit", 20)*nanoseconds
+	entered := 0
+	for ; entered < n && now() < limit; entered++ {
+		places <- entered
+		if entered%parallel == 0 {
+			untilQueued(dbs[0], int64(entered-parallel))
+		}
 	}
+	n = entered
+	candidates = candidates[:n]
 	close(places)
 	joined.Wait()
 	untilQueued(dbs[0], int64(n))
 	filled := now() - start
 	var samples []int64
 	holder := <-granted
+	untilQuiet(dbs[0])
 	for end := now() + int64(seconds*float64(nanoseconds)); now() < end; {
 		time.Sleep(restTime)
 		sent := now()
