@@ -1,4 +1,4 @@
-# Shared by run.sh, demo.sh and bench/quick.sh: packages, build, a private copy of PostgreSQL with the extension in it,
+# Shared by run.sh, demo.sh, bench/run.sh and bench/quick.sh: packages, build, a private copy of PostgreSQL with the extension in it,
 # an account for the server, and a clean-up that runs however the script ends. To be sourced by bash.
 #
 #   le_prepare [make goals]   afterwards $LE_TMP holds everything and le_run works; where LE_MAKE has arguments for make, the
