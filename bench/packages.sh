@@ -6,7 +6,7 @@ bench_peer_packages()
 	local java=()
 	command -v javac >/dev/null || java=(default-jdk-headless)
 	echo redis-server libhiredis-dev gnuplot-nox \
-		etcd-server golang-1.19-go golang-go golang-etcd-server-dev \
+		etcd-server golang-go golang-etcd-server-dev \
 		zookeeper libzookeeper-java libcurator-recipes-java "${java[@]}"
 }
 

@@ -1,7 +1,7 @@
 # gnuplot -e "data='DIRECTORY'; out='DIRECTORY'" plots.gp: the plots of what report.pl has left in DIRECTORY.
-set terminal svg size 800,480 dynamic background '#ffffff' font 'sans-serif,13' noenhanced
+set terminal svg size 800,520 dynamic background '#ffffff' font 'sans-serif,13' noenhanced
 set grid ytics lc rgb '#dddddd'
-set key outside right top
+set key below
 have(f) = int(system("test -s '".data."/".f."' && echo 1 || echo 0"))
 nblocks(f) = int(system("grep -c '^\"' '".data."/".f."'"))
 
