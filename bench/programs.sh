@@ -51,6 +51,7 @@ choose_systems()
 	skipped=
 	for s in $SYSTEMS; do
 		server=$(server_of "$s")
+		declare -F "build_$server" >/dev/null || { echo "error: there is no system $s" >&2; exit 1; }
 		case " $servers " in
 			*" $server "*) ;;
 			*)

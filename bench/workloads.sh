@@ -268,10 +268,13 @@ workload_held()
 {
 	local s round=1 PGDATABASE=held
 	section "$HELD held locks"
-	PGDATABASE=postgres sql 'CREATE DATABASE held'
-	sql 'CREATE EXTENSION lock_election'
-	sql "$TABLE_LOCK"
-	sql "SELECT release_lock('first', acquire_lock('first'))" >/dev/null
+	case " $servers " in *" postgres "*)
+		PGDATABASE=postgres sql 'CREATE DATABASE held'
+		sql 'CREATE EXTENSION lock_election'
+		sql "$TABLE_LOCK"
+		sql "SELECT release_lock('first', acquire_lock('first'))" >/dev/null
+		;;
+	esac
 	mkfifo "$dir/holding"
 	exec 9<>"$dir/holding"
 	for s in $(among lock_election table etcd zookeeper redis); do
