@@ -8,10 +8,10 @@
 #   ROUNDS=5 DURATION=3    rounds, of which the medians count, and the seconds of each measurement
 #   WARMUP=0.5             seconds before each that do not count; JAVA_WARMUP=1 for ZooKeeper's client
 #   NAMES=1000000          random names
-#   QUEUED=10000           candidates in the long queue; what can be slow is cut short after QUEUE_SECONDS=20
+#   QUEUED=10000           candidates in the long queue; what can be slow is cut short after QUEUE_SECONDS=10
 #   HELD=1000000           locks that are held
 #   FILL_SECONDS=60        after which no more are taken
-#   SNAPSHOT_SECONDS=12    how long an unrelated transaction is open
+#   SNAPSHOT_SECONDS=10    how long an unrelated transaction is open
 #   QUICK=1                1 round of 1 s, and less of everything, to see that it works
 #   TMPDIR                 where the data lie; a file system in memory would measure no flushes
 #   PG_MAJOR               PostgreSQL's version
@@ -23,7 +23,7 @@ if [ -z "${LE_RUN:-}" ]; then
 	bench_packages
 	rc=0
 	le_run bench/run.sh || rc=$?
-	if [ -d "$LE_TMP/work/bench/results" ]; then
+	if [ -e "$LE_TMP/work/bench/results/results.csv" ]; then
 		mkdir -p "$LE_ROOT/bench/results"
 		rm -f "$LE_ROOT"/bench/results/*
 		cp "$LE_TMP"/work/bench/results/*.* "$LE_ROOT/bench/results/"
@@ -39,11 +39,11 @@ WARMUP=${WARMUP:-0.5}
 JAVA_WARMUP=${JAVA_WARMUP:-1}
 NAMES=${NAMES:-1000000}
 QUEUED=${QUEUED:-10000}
-QUEUE_SECONDS=${QUEUE_SECONDS:-20}
+QUEUE_SECONDS=${QUEUE_SECONDS:-10}
 FEW_QUEUED=10
 HELD=${HELD:-1000000}
 FILL_SECONDS=${FILL_SECONDS:-60}
-SNAPSHOT_SECONDS=${SNAPSHOT_SECONDS:-12}
+SNAPSHOT_SECONDS=${SNAPSHOT_SECONDS:-10}
 BEFORE_SECONDS=3
 CRASH_TTL_MS=2000
 WORKLOADS=${WORKLOADS:-pairs hot try renew crash resign queue snapshot held}
