@@ -4,7 +4,8 @@
 #   make installcheck      regression and isolation tests against the running server that libpq's variables name
 #   make test              everything, in a throw-away cluster; installs what it needs
 #   make test TESTS=test/t/010_x.t [PROVE_FLAGS=-v]
-#   make demo, make bench-quick
+#   make demo
+#   make bench [PEERS=install]      beside etcd, ZooKeeper, Redis and others, to bench/results; make bench-quick: alone
 #   make LE_FAULTS=1       a build for tests: with points where the server can be made to fail, and with assertions
 #   make unit, make sim [SEED=1] [STEPS=100000]      the core alone, no PostgreSQL needed
 #   make sim-exhaustive        every interleaving of tiny worlds: half an hour
@@ -37,7 +38,7 @@ PG_CONFIG ?= pg_config
 .DEFAULT_GOAL := all
 
 # These goals work before PostgreSQL is installed.
-ALONE := test demo bench-quick unit sim sim-exhaustive fuzz core-tests format format-check
+ALONE := test demo bench bench-quick unit sim sim-exhaustive fuzz core-tests format format-check
 .PHONY: $(ALONE)
 
 test:
@@ -45,6 +46,9 @@ test:
 
 demo:
 	@test/demo.sh
+
+bench:
+	@bench/run.sh
 
 bench-quick:
 	@bench/quick.sh
@@ -131,7 +135,7 @@ build/fuzz: $(FUZZ_SOURCES) $(wildcard src/core/*.h test/sim/*.h)
 	$(FUZZ_CC) -std=c11 -g -O2 -fno-omit-frame-pointer -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
 		-Isrc/core -o $@ $(FUZZ_SOURCES)
 
-FORMATTED = $(sort $(wildcard src/*/*.[ch] test/sim/*.[ch] test/unit/*.[ch] examples/*.c))
+FORMATTED = $(sort $(wildcard src/*/*.[ch] test/sim/*.[ch] test/unit/*.[ch] examples/*.c bench/peers/*.[ch]))
 format:
 	clang-format -i $(FORMATTED)
 format-check:

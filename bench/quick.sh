@@ -1,5 +1,6 @@
 #!/bin/bash
 # The figures that the design promises, measured in a throw-away cluster with fsync on; ratios come from one run.
+# make bench measures most of (a), (b), (c), (d) and (i) too, beside the peers; the others are only here.
 #
 #   SECTIONS="a b c d e f g h i j k" which: (a) random names against a table lock, (b) one hot lock, (c) the hot lock
 #                          beside a held snapshot, (d) renewals against SELECT 1, (e) very many held locks, (f) a long

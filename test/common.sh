@@ -1,4 +1,4 @@
-# Shared by run.sh, demo.sh and bench/quick.sh: packages, build, a private copy of PostgreSQL with the extension in it,
+# Shared by run.sh, demo.sh, bench/run.sh and bench/quick.sh: packages, build, a private copy of PostgreSQL with the extension in it,
 # an account for the server, and a clean-up that runs however the script ends. To be sourced by bash.
 #
 #   le_prepare [make goals]   afterwards $LE_TMP holds everything and le_run works; where LE_MAKE has arguments for make, the
@@ -144,7 +144,7 @@ le_apt_files_create()
 	file=/usr/sbin/policy-rc.d
 	if [ ! -e $file ]; then
 		LE_APT_FILES+=("$file")
-		printf '#!/bin/sh\ncase $1 in postgresql*|pgbouncer*) exit 101 ;; esac\nexit 0\n' | le_as_root tee $file >/dev/null
+		printf '#!/bin/sh\ncase $1 in postgresql*|pgbouncer*|etcd*|redis*|zookeeper*) exit 101 ;; esac\nexit 0\n' | le_as_root tee $file >/dev/null
 		le_as_root chmod 755 $file
 	fi
 }

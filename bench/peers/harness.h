@@ -1,0 +1,81 @@
+/*
+ * harness.h
+ *		What the client programs of the benchmark share: threads, clock, latencies, workloads.
+ *
+ * A program is called as
+ *
+ *		program WORKLOAD CLIENTS SECONDS [KEY=VALUE ...]
+ *
+ * and prints one line of KEY=VALUE: ops, all, rate, p50, p90, p99, max and what the workload adds.  Latencies are in
+ * microseconds.  The programs in Go and Java keep to the same protocol and the same workloads:
+ *
+ *	pairs		acquire and release a random one of names=1000000; the latency of a pair
+ *	hot			all clients want one lock; ops are hand-offs between two clients, their latency runs from the
+ *				sending of the release to the answer of the acquire
+ *	try			attempts at a lock that somebody else holds
+ *	renew		each client renews a lock of its own
+ *	crash		one leader for each client is killed with its process after SECONDS; the latency runs from the answer
+ *				of its last renewal + ttl=2000 ms to the next leader's answer
+ *	resign		a leader resigns when the next one waits; the latency runs from the sending of resign to the answer
+ *	queue		hand-offs of a lock with queued=10000 candidates, one after the other; adds the rate of entering
+ *	fill		takes up to names=1000000 locks in at most SECONDS, and leaves them held; ops are the locks.  Where they
+ *				end with the connection it keeps that until the end of its standard input
+ *
+ * warmup=1 (seconds) is not measured.  "all" counts the operations of the warm-up too.  per_second=1 adds the
+ * operations of each second.
+ */
+#ifndef BENCH_HARNESS_H
+#define BENCH_HARNESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct Samples
+{
+	int64_t *values; /* nanoseconds */
+	size_t count;
+	size_t size;
+} Samples;
+
+typedef struct Client
+{
+	int number;
+	void *conn; /* the system's own */
+	uint64_t random;
+	char owner[40];
+	char token[40]; /* of what it holds */
+	Samples samples;
+	int64_t all;
+	int64_t own; /* grants of the hot lock to the client that had released it */
+} Client;
+
+/* What a system can do.  A missing function: it cannot, and the workload is refused. */
+typedef struct System
+{
+	const char *name;
+	void (*open)(Client *client);
+	/* true: granted.  With wait only if the system can wait; the harness asks again each millisecond otherwise */
+	bool (*acquire)(Client *client, const char *name, int ttl_ms, bool wait);
+	bool (*release)(Client *client, const char *name);
+	bool (*renew)(Client *client, const char *name, int ttl_ms);
+	/* as acquire and release where elections are nothing of their own */
+	bool (*campaign)(Client *client, const char *name, int ttl_ms, bool wait);
+	bool (*resign)(Client *client, const char *name);
+	bool (*renew_term)(Client *client, const char *name, int ttl_ms);
+	/* takes a place in the queue and returns its token at once; waits until that token is granted; ends it */
+	void (*enqueue)(Client *client, const char *name, char token[40]);
+	void (*await)(Client *client, const char *name, const char *token);
+	void (*leave)(Client *client, const char *name, const char *token);
+	/* takes the locks "held" and a number from first to last, and leaves them held */
+	void (*fill)(Client *client, int64_t first, int64_t last);
+	bool waits;         /* acquire and campaign can wait */
+	bool ends_at_close; /* what a client held is free when its connection is gone: no TTL */
+	bool no_lock;       /* acquire does not exclude anybody */
+} System;
+
+extern void die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+extern const char *option(const char *key, const char *unset);
+extern int harness_main(int argc, char **argv, const System *systems, int nsystems);
+
+#endif

@@ -1,0 +1,83 @@
+# Which systems take part, and how their client programs are built and called.
+
+JARS="zookeeper zookeeper-jute curator-recipes curator-framework curator-client slf4j-api slf4j-nop guava netty-all
+	metrics-core snappy-java jackson-core jackson-databind jackson-annotations commons-cli commons-io"
+java_classpath=$dir/bin$(printf ':/usr/share/java/%s.jar' $JARS)
+
+build_postgres()
+{
+	cc -O2 -Wall -I"$(pg_config --includedir)" -o "$dir/bin/postgres" bench/peers/postgres.c bench/peers/harness.c \
+		-L"$(pg_config --libdir)" -lpq -lpthread
+}
+
+build_redis()
+{
+	command -v redis-server >/dev/null && [ -e /usr/include/hiredis/hiredis.h ] || return 1
+	cc -O2 -Wall -o "$dir/bin/redis" bench/peers/redis.c bench/peers/harness.c -lhiredis -lpthread
+}
+
+build_redis-memory()
+{
+	build_redis
+}
+
+# The libraries are Debian's, which are not modules.
+build_etcd()
+{
+	command -v etcd >/dev/null && command -v go >/dev/null && [ -d /usr/share/gocode/src/go.etcd.io/etcd ] || return 1
+	GO111MODULE=off GOFLAGS= GOPATH=/usr/share/gocode GOCACHE=$dir/go-cache go build -o "$dir/bin/etcd" bench/peers/etcd/bench.go
+}
+
+build_zookeeper()
+{
+	command -v javac >/dev/null && [ -e /usr/share/java/curator-recipes.jar ] && [ -e /usr/share/java/zookeeper.jar ] || return 1
+	javac -d "$dir/bin" -cp "$java_classpath" bench/peers/zookeeper/*.java
+}
+
+server_of()
+{
+	case $1 in
+		lock_election* | table | advisory | select1) echo postgres ;;
+		*) echo "$1" ;;
+	esac
+}
+
+# Leaves in "systems" those that can run, in "servers" their servers, in "skipped" the others.
+choose_systems()
+{
+	local s server
+	systems=
+	servers=
+	skipped=
+	for s in $SYSTEMS; do
+		server=$(server_of "$s")
+		declare -F "build_$server" >/dev/null || { echo "error: there is no system $s" >&2; exit 1; }
+		case " $servers " in
+			*" $server "*) ;;
+			*)
+				if ! build_$server 2>"$dir/build.log"; then
+					cat "$dir/build.log" >&2
+					echo "-- skipped, because it is not installed here: $s" >&2
+					skipped+=" $s"
+					continue
+				fi
+				servers+=" $server"
+				;;
+		esac
+		systems+=" $s"
+	done
+}
+
+# client SYSTEM WORKLOAD CLIENTS SECONDS ...: becomes the system's program, so it has to be called in the background
+client()
+{
+	local system=$1
+	shift
+	case $system in
+		lock_election-async) PGOPTIONS='-c synchronous_commit=off' exec "$dir/bin/postgres" "$@" system=lock_election ;;
+		lock_election | table | advisory | select1) exec "$dir/bin/postgres" "$@" system="$system" ;;
+		redis*) REDISPORT=${redis_port[$system]} REDISPASSWORD=$password exec "$dir/bin/redis" "$@" ;;
+		etcd) exec "$dir/bin/etcd" "$@" ;;
+		zookeeper) exec java -cp "$java_classpath" Bench "$@" ;;
+	esac
+}

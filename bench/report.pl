@@ -1,0 +1,307 @@
+#!/usr/bin/perl
+# report.pl RESULTS ABOUT: from RESULTS/results.csv, and the lines "key: value" of ABOUT, results.md and the data of the
+# plots, in RESULTS/plots.
+use strict;
+use warnings;
+use List::Util qw(max min uniq);
+
+my ($results, $about) = @ARGV;
+my $us = 'lock_election';
+my (%rows, @order, %skipped);
+
+sub value
+{
+	my ($row, $key) = @_;
+	return defined $row->{$key} && $row->{$key} ne '' ? $row->{$key} : undef;
+}
+
+sub read_results
+{
+	open(my $csv, '<', "$results/results.csv") or die "results.csv: $!";
+	chomp(my $head = <$csv>);
+	my @columns = split(/,/, $head);
+	while (my $line = <$csv>)
+	{
+		chomp $line;
+		my %row;
+		@row{@columns} = split(/,/, $line, scalar @columns);
+		if ($row{extra} eq 'skipped')
+		{
+			$skipped{ $row{workload} }{ $row{system} } = 1;
+			next;
+		}
+		$row{$1} = $2 while $row{extra} =~ /(\w+)=(\S*)/g;
+		my $key = join('|', @row{qw(workload system clients)});
+		push @order, $key if !$rows{$key};
+		$rows{$key}{ $row{round} } = \%row;
+	}
+}
+
+sub median
+{
+	my @v = sort { $a <=> $b } @_;
+	return @v ? ($v[int((@v - 1) / 2)] + $v[int(@v / 2)]) / 2 : undef;
+}
+
+# The figure in each round where it was measured.
+sub figures
+{
+	my ($workload, $system, $clients, $key) = @_;
+	my $rounds = $rows{"$workload|$system|$clients"} or return;
+	return grep { defined } map { value($rounds->{$_}, $key) } sort { $a <=> $b } keys %$rounds;
+}
+
+# The median of the ratios of the rounds; the key of the second system may be another one.
+sub ratio
+{
+	my ($workload, $clients, $key, $a, $b) = @_;
+	my ($rows_a, $rows_b) = map { $rows{"$workload|$_|$clients"} } $a, $b;
+	return if !$rows_a || !$rows_b;
+	my @ratios;
+	for my $round (keys %$rows_a)
+	{
+		my $of_b = $rows_b->{$round} or next;
+		my ($x, $y) = (value($rows_a->{$round}, $key), value($of_b, $key));
+		push @ratios, $x / $y if defined $x && $y && $y > 0;
+	}
+	return median(@ratios);
+}
+
+sub number
+{
+	my ($x) = @_;
+	return '-' if !defined $x;
+	my $text = sprintf(abs($x) >= 100 ? '%.0f' : abs($x) >= 10 ? '%.1f' : abs($x) >= 0.1 ? '%.2f' : '%.3f', $x);
+	1 while $text =~ s/^(-?\d+)(\d{3})/$1,$2/;
+	return $text;
+}
+
+sub spread
+{
+	my @v = @_;
+	return '-' if !@v;
+	return number($v[0]) if max(@v) == min(@v);
+	return sprintf('%s [%s .. %s]', number(median(@v)), number(min(@v)), number(max(@v)));
+}
+
+# --- tables ---------------------------------------------------------------------------------------------------------
+
+# workload, title, what the rate counts, the figure that is compared, and what the latency is
+my @tables = (
+	[ 'pairs', 'Acquire and release of random names', 'pairs/s', 'rate', 'of a pair' ],
+	[ 'hot', 'One hot lock', 'hand-offs/s', 'p50', 'from the sending of the release to the answer of the next holder' ],
+	[ 'try', 'Attempts at a lock that somebody else holds', 'attempts/s', 'rate', 'of an attempt' ],
+	[ 'renew', 'Renewals', 'renewals/s', 'rate', 'of a renewal' ],
+	[ 'crash', 'Leaders that die', undef, 'p50',
+		'from the end of the TTL, counted from the answer of the last renewal, to the answer of the next leader' ],
+	[ 'resign', 'Leaders that resign', undef, 'p50', 'from the sending of the resignation to the answer of the next leader' ],
+	[ 'queue', 'A queue', undef, 'p50', 'from the sending of the release to the answer of the next in the queue' ],
+	[ 'snapshot pairs', 'Random names beside a transaction that holds a snapshot', 'pairs/s', 'rate', 'of a pair' ],
+	[ 'snapshot hot', 'A hot lock beside a transaction that holds a snapshot', 'hand-offs/s', 'rate',
+		'from the sending of the release to the answer of the next holder' ],
+	[ 'held pairs', 'Acquire and release of random names beside many held locks', 'pairs/s', 'rate', 'of a pair' ],
+);
+
+# What a workload has to say beside rate and latency.
+sub remark
+{
+	my ($workload, @key) = @_;
+	my ($own, $ops) = map { median(figures(@key, $_)) } qw(own ops);
+	return sprintf('%.0f %% of the grants were to the client that had released', 100 * $own / ($own + $ops))
+		if $workload eq 'hot' && $own;
+	my ($ttl, $early) = map { [ figures(@key, $_) ] } qw(ttl early);
+	return sprintf('TTL %s ms%s', number($ttl->[0]), max(@$early) > 0 ? ', **granted early**' : '') if @$ttl;
+	my ($queued, $entered) = map { median(figures(@key, $_)) } qw(queued entered);
+	return sprintf('%s in the queue, entered at %s/s', number($queued), number($entered)) if $queued;
+	my @lasts = map { my @s = split(/:/); $s[-1] / max(1, $s[0]) } figures(@key, 'seconds');
+	return sprintf('last second / first: %.2f', median(@lasts)) if @lasts;
+	return '';
+}
+
+sub table
+{
+	my ($workload, $title, $counts, $compared, $latency) = @{ $_[0] };
+	my @keys = grep { /^\Q$workload\E(?: \d+)?\|/ } @order;
+	return '' if !@keys && !$skipped{$workload};
+	my $text = "## $title\n\nLatency: $latency. Ratio: lock_election's " . ($compared eq 'rate' ? $counts : 'p50') . " divided by that of the system.\n\n";
+	$text .= '| system | clients |' . ($counts ? " $counts |" : '') . " p50, us | p99, us | ratio | |\n";
+	$text .= '|---|---:|' . ($counts ? '---:|' : '') . "---:|---:|---:|---|\n";
+	my %place = map { $order[$_] => $_ } 0 .. $#order;
+	my ($clients) = sub { (split(/\|/, $_[0]))[2] };
+	for my $key (sort { (split(/\|/, $a))[0] cmp (split(/\|/, $b))[0] || $clients->($a) <=> $clients->($b)
+		|| by_system((split(/\|/, $a))[1], (split(/\|/, $b))[1]) } @keys)
+	{
+		my ($w, $system, $n) = my @key = split(/\|/, $key);
+		$text .= "| $system | $n |";
+		$text .= ' ' . spread(figures(@key, 'rate')) . ' |' if $counts;
+		$text .= ' ' . spread(figures(@key, $_)) . ' |' for qw(p50 p99);
+		$text .= ' ' . ($system eq $us ? '' : number(ratio($w, $n, $compared, $us, $system))) . ' | ' . remark($workload, @key) . " |\n";
+	}
+	$text .= "| $_ | - |" . ($counts ? ' - |' : '') . " - | - | - | skipped: not installed |\n"
+		for sort { by_system($a, $b) } uniq(map { keys %{ $skipped{$_} } } grep { /^\Q$workload\E(?: \d+)?$/ } keys %skipped);
+	return "$text\n";
+}
+
+my %rank;
+@rank{ 'lock_election', 'lock_election-async', 'table', 'advisory', 'select1', 'etcd', 'zookeeper', 'redis', 'redis-memory' } = 0 .. 8;
+
+sub by_system
+{
+	return $rank{ $_[0] } <=> $rank{ $_[1] };
+}
+
+sub costs
+{
+	my ($shared) = @_;
+	my $text = "## Memory and WAL\n\n| what | system | |\n|---|---|---:|\n";
+	for my $key (grep { /^(?:held )?pairs\|(?:lock_election|lock_election-async|table)\|/ } @order)
+	{
+		my ($workload, $system, $clients) = my @key = split(/\|/, $key);
+		my @wal = figures(@key, 'wal');
+		my @all = figures(@key, 'all');
+		$text .= "| bytes of WAL a pair, $workload, $clients clients | $system | " . spread(map { $wal[$_] / $all[$_] } 0 .. $#wal) . " |\n";
+	}
+	for my $key (grep { /^held\|/ } @order)
+	{
+		my ($workload, $system) = my @key = split(/\|/, $key);
+		my ($held) = figures(@key, 'ops');
+		my ($rate) = figures(@key, 'rate');
+		$text .= sprintf("| locks held, taken at %s/s without flushes where that can be chosen | %s | %s |\n", number($rate), $system, number($held));
+		for (['memory', $system eq $us ? 'of the manager, by its own count' : 'of the server'], ['anonymous', 'of the process, by the kernel'], ['disk', 'on disk'])
+		{
+			my ($bytes) = figures(@key, $_->[0]);
+			next if $system eq 'table' && $_->[0] ne 'disk' || $system ne $us && $_->[0] eq 'anonymous';
+			$text .= sprintf("| bytes a held lock, %s | %s | %s |\n", $_->[1], $system, number($bytes / $held));
+		}
+	}
+	if (defined $shared && $shared =~ /^(\d+) bytes for (\d+)/)
+	{
+		$text .= sprintf("| bytes of shared memory a connection | %s | %s |\n", $us, number($1 / $2));
+	}
+	return "$text\n";
+}
+
+# --- goals ----------------------------------------------------------------------------------------------------------
+
+my @goals = (
+	(map { [ "random pairs, $_ clients: / etcd", '>=', 6, sub { ratio('pairs', $_[0], 'rate', $us, 'etcd') }, $_ ] } 8, 32),
+	(map { [ "random pairs, $_ clients: / ZooKeeper", '>=', 8, sub { ratio('pairs', $_[0], 'rate', $us, 'zookeeper') }, $_ ] } 8, 32),
+	[ 'random pairs, 8 clients: / Redis, appendfsync always', '>=', 1, sub { ratio('pairs', 8, 'rate', $us, 'redis') } ],
+	[ 'random pairs, 32 clients: / Redis, appendfsync always', '>=', 0.8, sub { ratio('pairs', 32, 'rate', $us, 'redis') } ],
+	(map { [ "random pairs, $_ clients: / table lock", '>=', 2.5, sub { ratio('pairs', $_[0], 'rate', $us, 'table') }, $_ ] } 8, 32),
+	[ 'hot lock, 8 clients: hand-off p50 / etcd', '<=', 0.1, sub { ratio('hot', 8, 'p50', $us, 'etcd') } ],
+	[ 'hot lock, 8 clients: hand-off p50 / ZooKeeper', '<=', 0.2, sub { ratio('hot', 8, 'p50', $us, 'zookeeper') } ],
+	[ 'hot lock, 8 clients: hand-off p99, us', '<', 1000, sub { median(figures('hot', $us, 8, 'p99')) } ],
+	[ 'renewals: / etcd', '>=', 6, sub { ratio('renew', 8, 'rate', $us, 'etcd') } ],
+	[ 'renewals: / SELECT 1', '>=', 0.6, sub { ratio('renew', 8, 'rate', $us, 'select1') } ],
+	[ 'failed attempts: / etcd', '>=', 6, sub { ratio('try', 8, 'rate', $us, 'etcd') } ],
+	[ 'failed attempts: / SELECT 1', '>=', 0.6, sub { ratio('try', 8, 'rate', $us, 'select1') } ],
+	(map { [ "random pairs, synchronous_commit = off, $_ clients: / Redis without persistence", '>=', 0.5,
+		sub { ratio('pairs', $_[0], 'rate', 'lock_election-async', 'redis-memory') }, $_ ] } 8, 32),
+	[ 'leader dies: next one after the TTL, p99, us', '<=', 20000, sub { median(figures('crash', $us, 8, 'p99')) } ],
+	[ 'leader resigns: next one, p50, us', '<', 1000, sub { median(figures('resign', $us, 2, 'p50')) } ],
+	[ 'leader resigns: next one, p99, us', '<', 1000, sub { median(figures('resign', $us, 2, 'p99')) } ],
+);
+
+sub goals
+{
+	my $text = "## Goals\n\nlock_election's figure, or its ratio to the other system's in the same round (median of the rounds).\n\n"
+		. "| goal | wanted | measured | |\n|---|---:|---:|---|\n";
+	for (@goals)
+	{
+		my ($what, $op, $wanted, $measure, $clients) = @$_;
+		my $x = $measure->($clients);
+		my $reached = !defined $x ? 'not measured'
+			: ($op eq '>=' ? $x >= $wanted : $op eq '<=' ? $x <= $wanted : $x < $wanted) ? 'reached' : '**missed**';
+		$text .= sprintf("| %s | %s %s | %s | %s |\n", $what, $op, number($wanted), number($x), $reached);
+	}
+	return "$text\n";
+}
+
+# --- data of the plots ----------------------------------------------------------------------------------------------
+
+sub write_file
+{
+	my ($name, $text) = @_;
+	open(my $out, '>', $name) or die "$name: $!";
+	print $out $text;
+	close($out);
+}
+
+# A block for each system, with its name as title: clients, median, min, max of KEY.
+sub plot_by_clients
+{
+	my ($workload, $key, $name) = @_;
+	my $text = '';
+	for my $system (sort { by_system($a, $b) } uniq(map { (split(/\|/))[1] } grep { /^\Q$workload\E\|/ } @order))
+	{
+		$text .= "\n\n" if $text ne '';
+		$text .= "\"$system\"\n";
+		for my $clients (sort { $a <=> $b } map { (split(/\|/))[2] } grep { /^\Q$workload|$system\E\|/ } @order)
+		{
+			my @v = figures($workload, $system, $clients, $key);
+			$text .= join(' ', $clients, median(@v), min(@v), max(@v)) . "\n";
+		}
+	}
+	write_file("$results/plots/$name", $text) if $text ne '';
+}
+
+# A line for each system: medians of p50 and p99 in milliseconds; a latency below zero, by less than a round trip, is none.
+sub plot_latency
+{
+	my ($workload, $clients) = @_;
+	my $text = '';
+	for my $system (sort { by_system($a, $b) } map { (split(/\|/))[1] } grep { /^\Q$workload\E\|[^|]*\|$clients$/ } @order)
+	{
+		$text .= "\"$system\" " . join(' ', map { max(0.01, median(figures($workload, $system, $clients, $_)) / 1000) } qw(p50 p99)) . "\n";
+	}
+	write_file("$results/plots/$workload-$clients", $text) if $text ne '';
+}
+
+# A block for each workload and system: second since the transaction's begin, median rate.
+sub plot_snapshot
+{
+	my $text = '';
+	for my $key (grep { /^snapshot / } @order)
+	{
+		my ($workload, $system, $clients) = split(/\|/, $key);
+		my @rounds = map { [ split(/:/) ] } figures($workload, $system, $clients, 'seconds');
+		$text .= "\n\n" if $text ne '';
+		$text .= "\"$system, " . ($workload =~ /pairs/ ? 'random names' : 'hot lock') . "\"\n";
+		for my $second (0 .. $#{ $rounds[0] })
+		{
+			$text .= join(' ', $second + 0.5, median(map { $_->[$second] } @rounds)) . "\n";
+		}
+	}
+	write_file("$results/plots/snapshot", $text) if $text ne '';
+}
+
+# --- all of it ------------------------------------------------------------------------------------------------------
+
+read_results();
+open(my $in, '<', $about) or die "$about: $!";
+my (@about, $shared);
+while (<$in>)
+{
+	chomp;
+	if (/^shared memory: (.*)/) { $shared = $1; }
+	else { push @about, "- $_\n"; }
+}
+my $text = "# lock_election and its peers\n\nMade by `make bench`. Medians of the rounds, with the lowest and the highest in brackets.\n\n@about\n";
+$text =~ s/^ -/-/mg;
+$text .= table($_) for @tables;
+$text .= costs($shared) . goals();
+if (open(my $failures, '<', "$results/failures"))
+{
+	my @failures = <$failures>;
+	$text .= "## Failures\n\n" . join('', map { "- $_" } @failures) if @failures;
+}
+write_file("$results/results.md", $text);
+mkdir "$results/plots";
+plot_by_clients('pairs', 'rate', 'pairs');
+plot_by_clients('hot', 'p50', 'hot-p50');
+plot_by_clients('hot', 'p99', 'hot-p99');
+plot_latency('crash', 8);
+plot_latency('resign', 2);
+plot_snapshot();
+print goals();

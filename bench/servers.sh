@@ -1,0 +1,178 @@
+# The servers of the benchmark: throw-away instances in $dir, each with its default settings and with its changes on disk
+# before they are answered. All listen on 127.0.0.1, for a local socket is not to be had with all of them.
+#
+#   start_SERVER    afterwards its programs find it; stop_servers ends them all
+
+declare -A server_pid redis_port
+TABLE_LOCK='CREATE TABLE table_lock (name text PRIMARY KEY, owner text NOT NULL, expires_at timestamptz NOT NULL)'
+
+free_port()
+{
+	perl -MIO::Socket::INET -e 'print IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1")->sockport'
+}
+
+# until SECONDS PID COMMAND...: waits until COMMAND succeeds
+until_up()
+{
+	local seconds=$1 pid=$2 i
+	shift 2
+	for ((i = 0; i < seconds * 10; i++)); do
+		kill -0 "$pid" 2>/dev/null || return 1
+		! "$@" >/dev/null 2>&1 || return 0
+		sleep 0.1
+	done
+	return 1
+}
+
+listening()
+{
+	(exec 3<>"/dev/tcp/127.0.0.1/$1")
+}
+
+# launch NAME COMMAND...: in the background, its output in $dir/NAME.log
+launch()
+{
+	local name=$1
+	shift
+	"$@" >"$dir/$name.log" 2>&1 </dev/null &
+	server_pid[$name]=$!
+}
+
+up_or_fail()
+{
+	local name=$1
+	shift
+	until_up 60 "${server_pid[$name]}" "$@" || { tail -n 20 "$dir/$name.log" >&2; echo "$name did not start" >&2; return 1; }
+}
+
+# The first start is without a network: the password comes before the port. It is md5, because SCRAM takes long enough to
+# delay the start of a hundred connections by a second.
+start_postgres()
+{
+	. test/lib/server.sh
+	server_start postgres "
+		max_connections = 250
+		password_encryption = md5
+		shared_buffers = 256MB"
+	export PGPASSWORD=$password
+	psql -Xqc "ALTER ROLE postgres PASSWORD '$password'"
+	printf 'local all all trust\nhost all all 127.0.0.1/32 md5\n' >"$PGHOST/data/pg_hba.conf"
+	echo "listen_addresses = '127.0.0.1'" >>"$PGHOST/data/postgresql.conf"
+	pg_ctl -D "$PGHOST/data" -l "$SERVER_LOG" -w -s restart
+	PGDATA_DIR=$PGHOST/data
+	export PGHOST=127.0.0.1
+	server_pid[postgres]=$(head -n 1 "$PGDATA_DIR/postmaster.pid")
+	psql -Xq -v ON_ERROR_STOP=1 -c "$TABLE_LOCK" -c "SELECT release_lock('first', acquire_lock('first'))" >/dev/null
+}
+
+# redis NAME LINES: an instance with these lines of configuration
+start_redis_with()
+{
+	local name=$1 port
+	port=$(free_port)
+	mkdir -p -m 700 "$dir/$name"
+	cat >"$dir/$name/redis.conf" <<-CONF
+		bind 127.0.0.1
+		port $port
+		dir $dir/$name
+		requirepass $password
+		set-proc-title no
+		save ""
+		$2
+	CONF
+	launch "$name" redis-server "$dir/$name/redis.conf"
+	up_or_fail "$name" listening "$port"
+	redis_port[$name]=$port
+}
+
+start_redis()
+{
+	start_redis_with redis "appendonly yes
+		appendfsync always"
+}
+
+start_redis-memory()
+{
+	start_redis_with redis-memory "appendonly no"
+}
+
+# Room for a million locks: its limit for the size of the database is 2 GB by default.
+start_etcd()
+{
+	local port peer
+	port=$(free_port)
+	peer=$(free_port)
+	launch etcd etcd --name bench --data-dir "$dir/etcd" --log-level error --quota-backend-bytes 8589934592 \
+		--listen-client-urls "http://127.0.0.1:$port" --advertise-client-urls "http://127.0.0.1:$port" \
+		--listen-peer-urls "http://127.0.0.1:$peer" --initial-advertise-peer-urls "http://127.0.0.1:$peer" \
+		--initial-cluster "bench=http://127.0.0.1:$peer"
+	up_or_fail etcd listening "$port"
+	export ETCD_ENDPOINT=127.0.0.1:$port
+}
+
+# tickTime as in Debian's and in ZooKeeper's own sample; forceSync is on by default.
+start_zookeeper()
+{
+	local port
+	port=$(free_port)
+	mkdir -p -m 700 "$dir/zookeeper"
+	cat >"$dir/zookeeper/zoo.cfg" <<-CONF
+		tickTime=2000
+		dataDir=$dir/zookeeper
+		clientPort=$port
+		clientPortAddress=127.0.0.1
+		maxClientCnxns=0
+		admin.enableServer=false
+	CONF
+	launch zookeeper java -cp "$java_classpath" org.apache.zookeeper.server.quorum.QuorumPeerMain "$dir/zookeeper/zoo.cfg"
+	up_or_fail zookeeper listening "$port"
+	export ZOOKEEPER=127.0.0.1:$port
+}
+
+stop_servers()
+{
+	local name
+	for name in "${!server_pid[@]}"; do
+		case $name in
+			postgres) pg_ctl -D "$PGDATA_DIR" -m fast -w -s stop || true ;;
+			*) kill "${server_pid[$name]}" 2>/dev/null || true ;;
+		esac
+	done
+	for name in "${!server_pid[@]}"; do
+		[ "$name" = postgres ] || wait "${server_pid[$name]}" 2>/dev/null || true
+	done
+	server_pid=()
+}
+
+# Memory of its own, in bytes: what is not files and not shared.
+anonymous_memory()
+{
+	awk '/^RssAnon/ { printf "%.0f\n", $2 * 1024 }' "/proc/$1/status"
+}
+
+# --- what the figures are of ----------------------------------------------------------------------------------------
+
+package_version()
+{
+	dpkg-query -W -f '${Version}' "$1"
+}
+
+# Lines of "key: value".
+describe()
+{
+	local flush
+	# in place, as in a log that is written again: the first pass makes the file
+	dd if=/dev/zero of="$dir/flushed" bs=8k count=300 2>/dev/null
+	flush=$(LC_ALL=C dd if=/dev/zero of="$dir/flushed" bs=8k count=300 conv=notrunc oflag=dsync 2>&1 | awk -F ', ' '/copied/ { printf "%.0f", $3 / 300 * 1e6 }')
+	echo "machine: $(nproc) processors ($(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)), $(awk '/MemTotal/ { printf "%.0f GB", $2 / 1048576 }' /proc/meminfo), Linux $(uname -r | cut -d- -f1), $(stat -f -c %T "$dir"); a write of 8 kB with its flush takes $flush us"
+	echo "measured: $ROUNDS rounds, $DURATION s each after a warm-up of $WARMUP s, in $((SECONDS / 60)) min"
+	case " $servers " in *" postgres "*)
+		echo "PostgreSQL: $(postgres -V | sed 's/.* \([0-9.]*\) .*/\1/'): fsync on, synchronous_commit on (off for lock_election-async), shared_buffers 256 MB, the rest default"
+		echo "shared memory: $(sql "SELECT round(sum(allocated_size)) FROM pg_shmem_allocations WHERE name LIKE 'lock_election%'") bytes for $(sql "SELECT sum(setting::int) FROM pg_settings WHERE name IN ('max_connections', 'autovacuum_max_workers', 'max_worker_processes', 'max_wal_senders')") processes"
+		;;
+	esac
+	case " $servers " in *" etcd "*) echo "etcd: $(package_version etcd-server), default settings (fsync of its log before each answer); client $(go version | awk '{ print $3 }'), package concurrency" ;; esac
+	case " $servers " in *" zookeeper "*) echo "ZooKeeper: $(package_version zookeeper), default settings (forceSync yes), tickTime 2000; Curator $(package_version libcurator-recipes-java), $(java -version 2>&1 | sed -n '1s/ version//p')" ;; esac
+	case " $servers " in *" redis"*) echo "Redis: $(package_version redis-server), appendonly yes, appendfsync always; redis-memory: without persistence" ;; esac
+	[ -z "$skipped" ] || echo "skipped, not installed:$skipped"
+}

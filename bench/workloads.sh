@@ -1,0 +1,288 @@
+# The workloads: each goes round by round through the systems that take part, and adds lines to results.csv.
+
+PAIRS_CLIENTS=${PAIRS_CLIENTS:-1 8 32 128}
+EXTRA_CLIENTS=${EXTRA_CLIENTS:-8 32}
+HOT_CLIENTS=${HOT_CLIENTS:-2 8 64}
+CLIENTS=8
+QUEUE_CLIENTS=64 # who enter it at the same time, then two hand it on
+LIMIT_SECONDS=90 # beyond its duration, then a program has hung
+
+# among SYSTEM...: those of them that are asked for, beginning with another one each round
+among()
+{
+	local s all=() n
+	for s in "$@"; do
+		case " $SYSTEMS " in *" $s "*) all+=("$s") ;; esac
+	done
+	n=${#all[@]}
+	for ((s = 0; s < n; s++)); do
+		echo "${all[(s + round) % n]}"
+	done
+}
+
+# value KEY LINE
+value()
+{
+	sed -n "s/.*\b$1=\([^ ]*\).*/\1/p" <<<"$2"
+}
+
+# record WORKLOAD SYSTEM CLIENTS LINE: a line of figures to results.csv; what is no column goes into the last one
+record()
+{
+	local extra
+	extra=$(sed -E 's/\b(ops|all|rate|p50|p90|p99|max)=[^ ]* ?//g; s/ $//; s/,/:/g' <<<"$4")
+	printf '%s,%s,%s,%s,%s,%s,%s,%s,%s,%s,%s,%s\n' "$1" "$2" "$3" "$round" "$(value ops "$4")" "$(value all "$4")" \
+		"$(value rate "$4")" "$(value p50 "$4")" "$(value p90 "$4")" "$(value p99 "$4")" "$(value max "$4")" "$extra" \
+		>>"$results/results.csv"
+	printf '   %-10s %-20s %4s  %10s /s   p50 %9s   p99 %9s us   %s\n' "$1" "$2" "$3" "$(value rate "$4")" "$(value p50 "$4")" \
+		"$(value p99 "$4")" "$extra" >&2
+}
+
+# True if SYSTEM cannot take part, which a line of results.csv says.
+is_skipped()
+{
+	case " $skipped " in *" $2 "*) ;; *) return 1 ;; esac
+	[ $round -gt 1 ] || echo "$1,$2,$3,1,,,,,,,,skipped" >>"$results/results.csv"
+}
+
+failed()
+{
+	echo "$1, $2, $3 clients, round $round: $(tail -n 1 "$dir/client.err")" | tee -a "$results/failures" >&2
+}
+
+# program SYSTEM WORKLOAD CLIENTS SECONDS ...: leaves the line in $line; false: it has failed
+program()
+{
+	local start=$SECONDS pid
+	rm -f "$dir/client.out" "$dir/client.err"
+	client "$@" >"$dir/client.out" 2>"$dir/client.err" </dev/null &
+	pid=$!
+	while kill -0 $pid 2>/dev/null; do
+		[ $((SECONDS - start)) -lt $((${4%.*} + LIMIT_SECONDS)) ] || { kill -KILL $pid; echo "has hung" >>"$dir/client.err"; }
+		sleep 0.05
+	done
+	wait $pid || return 1
+	line=$(head -n 1 "$dir/client.out")
+	[ -n "$line" ]
+}
+
+# measure WORKLOAD SYSTEM CLIENTS [NAME-OF-THE-PROGRAM'S-WORKLOAD OPTIONS...]
+measure()
+{
+	local workload=$1 system=$2 clients=$3 line before after WARMUP=$WARMUP
+	! is_skipped "$@" || return 0
+	shift 3
+	# Java's code is compiled while it runs
+	[ "$system" != zookeeper ] || WARMUP=$JAVA_WARMUP
+	before=$(wal_position "$system")
+	if program "$system" "${1:-$workload}" "$clients" "$DURATION" warmup="$WARMUP" names="$NAMES" "${@:2}"; then
+		after=$(wal_position "$system")
+		[ -z "$before" ] || line+=" wal=$((after - before))"
+		record "$workload" "$system" "$clients" "$line"
+	else
+		failed "$workload" "$system" "$clients"
+	fi
+}
+
+sql()
+{
+	psql -XAtq -v ON_ERROR_STOP=1 -c "$@"
+}
+
+# In bytes, where there is a WAL to speak of.
+wal_position()
+{
+	case $1 in
+		lock_election* | table) sql "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')" ;;
+	esac
+}
+
+section()
+{
+	echo "-- $*, after $((SECONDS / 60)) min" >&2
+}
+
+# Those that are not durable are there for scale, at some numbers of clients only.
+extra_systems()
+{
+	case " $EXTRA_CLIENTS " in *" $1 "*) echo lock_election-async advisory select1 redis-memory ;; esac
+}
+
+workload_pairs()
+{
+	local c s
+	section "acquire and release one of $NAMES random names"
+	for ((round = 1; round <= ROUNDS; round++)); do
+		for c in $PAIRS_CLIENTS; do
+			for s in $(among lock_election table etcd zookeeper redis $(extra_systems "$c")); do
+				measure pairs "$s" "$c"
+			done
+		done
+	done
+}
+
+workload_hot()
+{
+	local c s
+	section "one hot lock"
+	for ((round = 1; round <= ROUNDS; round++)); do
+		for c in $HOT_CLIENTS; do
+			for s in $(among lock_election table advisory etcd zookeeper redis); do
+				measure hot "$s" "$c"
+			done
+		done
+	done
+}
+
+workload_try()
+{
+	local s
+	section "attempts at a lock that somebody else holds"
+	for ((round = 1; round <= ROUNDS; round++)); do
+		for s in $(among lock_election table advisory select1 etcd zookeeper redis); do
+			measure try "$s" $CLIENTS
+		done
+	done
+}
+
+workload_renew()
+{
+	local s
+	section "renewals"
+	for ((round = 1; round <= ROUNDS; round++)); do
+		for s in $(among lock_election table select1 etcd zookeeper redis); do
+			measure renew "$s" $CLIENTS
+		done
+	done
+}
+
+workload_crash()
+{
+	local s
+	section "leaders that die"
+	for ((round = 1; round <= ROUNDS; round++)); do
+		for s in $(among lock_election table advisory etcd zookeeper redis); do
+			DURATION=1 measure crash "$s" $CLIENTS crash ttl=$CRASH_TTL_MS
+		done
+	done
+}
+
+workload_resign()
+{
+	local s
+	section "leaders that resign"
+	for ((round = 1; round <= ROUNDS; round++)); do
+		for s in $(among lock_election table advisory etcd zookeeper redis); do
+			measure resign "$s" 2
+		done
+	done
+}
+
+workload_queue()
+{
+	local n s
+	section "a queue of $QUEUED candidates"
+	for ((round = 1; round <= ROUNDS; round++)); do
+		for n in $FEW_QUEUED "$QUEUED"; do
+			for s in $(among lock_election etcd zookeeper); do
+				measure "queue $n" "$s" $QUEUE_CLIENTS queue queued="$n" limit="$QUEUE_SECONDS"
+			done
+		done
+	done
+}
+
+# The transaction begins after $BEFORE_SECONDS of the measured time and lasts to its end.
+workload_snapshot()
+{
+	local s w snapshot DURATION=$((BEFORE_SECONDS + SNAPSHOT_SECONDS))
+	section "beside a transaction that holds a snapshot for $SNAPSHOT_SECONDS s"
+	for ((round = 1; round <= ROUNDS; round++)); do
+		for w in pairs hot; do
+			for s in $(among lock_election table); do
+				sql 'TRUNCATE table_lock'
+				sql VACUUM
+				psql -XAtq -c "SELECT pg_sleep($WARMUP + $BEFORE_SECONDS)" -c 'BEGIN ISOLATION LEVEL REPEATABLE READ' \
+					-c 'SELECT count(*) FROM pg_class' -c "SELECT pg_sleep($SNAPSHOT_SECONDS + 1)" >/dev/null &
+				snapshot=$!
+				measure "snapshot $w" "$s" $CLIENTS $w per_second=1
+				wait $snapshot
+			done
+		done
+	done
+}
+
+# What holds the locks of SYSTEM in its memory: the manager of this database, or the server.
+holder_pid()
+{
+	case $1 in
+		lock_election) sql 'SELECT pid FROM lock_election.manager' ;;
+		table) echo "${server_pid[postgres]}" ;;
+		*) echo "${server_pid[$1]}" ;;
+	esac
+}
+
+disk_usage()
+{
+	case $1 in
+		lock_election | table) sql 'SELECT pg_database_size(current_database())' ;;
+		*) du -sB1 "$dir/$1" | cut -f 1 ;;
+	esac
+}
+
+# The manager's own count is beside what the system says; a table has no memory of its own.
+memory_of()
+{
+	case $1 in
+		lock_election) sql 'SELECT memory FROM lock_election.manager' ;;
+		table) echo 0 ;;
+		*) anonymous_memory "$(holder_pid "$1")" ;;
+	esac
+}
+
+# Where the locks end with a session, the program goes on to the end of its standard input, file descriptor 9.
+hold()
+{
+	local system=$1 line='' pid memory disk anonymous
+	! is_skipped held "$system" $CLIENTS || return 0
+	rm -f "$dir/client.out"
+	memory=$(memory_of "$system")
+	anonymous=$(anonymous_memory "$(holder_pid "$system")")
+	disk=$(disk_usage "$system")
+	PGOPTIONS='-c synchronous_commit=off' client "$system" fill $CLIENTS "$FILL_SECONDS" names="$HELD" \
+		<"$dir/holding" >"$dir/client.out" 2>"$dir/client.err" &
+	pid=$!
+	until [ -s "$dir/client.out" ] || ! kill -0 $pid 2>/dev/null; do
+		sleep 0.1
+	done
+	line=$(head -n 1 "$dir/client.out")
+	if [ -n "$line" ]; then
+		line+=" memory=$(($(memory_of "$system") - memory)) anonymous=$(($(anonymous_memory "$(holder_pid "$system")") - anonymous))"
+		record held "$system" $CLIENTS "$line disk=$(($(disk_usage "$system") - disk))"
+	else
+		failed held "$system" $CLIENTS
+	fi
+}
+
+# In a database of their own, because those before have left their traces in the other one.
+workload_held()
+{
+	local s round=1 PGDATABASE=held
+	section "$HELD held locks"
+	case " $servers " in *" postgres "*)
+		PGDATABASE=postgres sql 'CREATE DATABASE held'
+		sql 'CREATE EXTENSION lock_election'
+		sql "$TABLE_LOCK"
+		sql "SELECT release_lock('first', acquire_lock('first'))" >/dev/null
+		;;
+	esac
+	mkfifo "$dir/holding"
+	exec 9<>"$dir/holding"
+	for s in $(among lock_election table etcd zookeeper redis); do
+		hold "$s"
+	done
+	for ((round = 1; round <= ROUNDS; round++)); do
+		for s in $(among lock_election table etcd zookeeper redis); do
+			measure "held pairs" "$s" $CLIENTS pairs
+		done
+	done
+}
