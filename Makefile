@@ -6,6 +6,7 @@
 #   make test TESTS=test/t/010_x.t [PROVE_FLAGS=-v]
 #   make demo, make bench-quick
 #   make LE_FAULTS=1       a build for tests: with points where the server can be made to fail, and with assertions
+#   make torture [DURATION=60]     clients, faults and a checker of what the clients have seen
 #   make unit, make sim [SEED=1] [STEPS=100000]      the core alone, no PostgreSQL needed
 #   make sim-exhaustive        every interleaving of tiny worlds: half an hour
 #   make fuzz [SECONDS=60]     the same simulator, driven by libFuzzer
@@ -37,7 +38,7 @@ PG_CONFIG ?= pg_config
 .DEFAULT_GOAL := all
 
 # These goals work before PostgreSQL is installed.
-ALONE := test demo bench-quick unit sim sim-exhaustive fuzz core-tests format format-check
+ALONE := test demo bench-quick unit sim sim-exhaustive fuzz core-tests torture torture-programs format format-check
 .PHONY: $(ALONE)
 
 test:
@@ -48,6 +49,10 @@ demo:
 
 bench-quick:
 	@bench/quick.sh
+
+DURATION ?= 60
+torture:
+	@TESTS=test/t/090_torture.t TORTURE_SECONDS=$(DURATION) PROVE_FLAGS=-v test/run.sh
 
 ifneq ($(filter-out $(ALONE),$(or $(MAKECMDGOALS),all)),)
 
@@ -106,6 +111,17 @@ build/unit/%: test/unit/%.c $(CORE_OBJS) build/core/stamp
 
 core-tests: $(UNIT_PROGS) $(SIM_PROG) build/sim-fast
 
+# The clients and the checker of the torture test; -lpq only where it is needed.
+TORTURE_FLAGS = -std=c11 -g -O2 -fno-omit-frame-pointer $(WARNINGS) $(SANITIZE)
+CHECK_SOURCES = $(addprefix test/torture/,check.c history.c claims.c rules.c handoffs.c)
+build/torture/client: test/torture/client.c test/torture/record.c test/torture/record.h
+	mkdir -p $(@D)
+	$(CC) $(TORTURE_FLAGS) -I$(shell pg_config --includedir) -o $@ $(filter %.c,$^) -L$(shell pg_config --libdir) -lpq
+build/torture/check: $(CHECK_SOURCES) test/torture/check.h
+	mkdir -p $(@D)
+	$(CC) $(TORTURE_FLAGS) -o $@ $(CHECK_SOURCES)
+torture-programs: build/torture/client build/torture/check
+
 unit: $(UNIT_PROGS)
 	$(if $(UNIT_PROGS),prove --norc --exec '' $(UNIT_PROGS))
 
@@ -131,7 +147,7 @@ build/fuzz: $(FUZZ_SOURCES) $(wildcard src/core/*.h test/sim/*.h)
 	$(FUZZ_CC) -std=c11 -g -O2 -fno-omit-frame-pointer -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
 		-Isrc/core -o $@ $(FUZZ_SOURCES)
 
-FORMATTED = $(sort $(wildcard src/*/*.[ch] test/sim/*.[ch] test/unit/*.[ch] examples/*.c))
+FORMATTED = $(sort $(wildcard src/*/*.[ch] test/sim/*.[ch] test/torture/*.[ch] test/unit/*.[ch] examples/*.c))
 format:
 	clang-format -i $(FORMATTED)
 format-check:

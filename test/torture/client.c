@@ -65,8 +65,8 @@ static const char *
 any_lock(void)
 {
 	static const char *const names[LOCKS] = {"l0", "l1", "l2", "l3", "l4", "l5"};
-	/* half of the calls meet at one lock */
-	int n = up_to(2 * LOCKS);
+	/* many of the calls meet at one lock */
+	int n = up_to(LOCKS + LOCKS / 2);
 
 	return names[n < LOCKS ? n : 0];
 }
@@ -133,9 +133,10 @@ release(const Held *h)
 static bool
 work(Held *h)
 {
-	for (int n = one_in(8) ? up_to(12) : 0; n > 0 && !stopping; n--)
+	/* now and then for longer than its TTL */
+	for (int n = one_in(12) ? up_to(10) : 0; n > 0 && !stopping; n--)
 	{
-		pause_ms(h->ttl > 0 ? up_to(h->ttl / 4) : up_to(200));
+		pause_ms(up_to(h->ttl > 0 && h->ttl < 400 ? h->ttl / 4 : 100));
 		if (h->ttl > 0 && !one_in(3))
 			renew(h);
 		else
@@ -165,7 +166,7 @@ work_and_release(Held *h)
 {
 	if (!work(h))
 		return;
-	if (h->ttl > 0 && h->ttl <= 500 && one_in(5))
+	if (h->ttl > 0 && h->ttl <= 500 && one_in(8))
 		return; /* left to its TTL */
 	release(h);
 }
@@ -259,7 +260,7 @@ queue_place(void)
 	snprintf(h.token, sizeof(h.token), "%.*s", (int) (bar - answer.value), answer.value);
 	for (int i = 0; !granted && i < 30 && !stopping; i++)
 	{
-		pause_ms(up_to(h.ttl / 5));
+		pause_ms(up_to(h.ttl < 400 ? h.ttl / 5 : 80));
 		ask("await", "await_lock", &h, one_in(2) ? ", '50 ms'" : "");
 		if (answer.status == ANSWER_ERROR)
 			return;
@@ -327,11 +328,11 @@ lease(void)
 	on_lease(any_lock(), number, ttl / 3 + 1);
 	for (int n = up_to(5); n > 0 && alive && !stopping; n--)
 	{
-		pause_ms(up_to(ttl / 3));
+		pause_ms(up_to(ttl < 400 ? ttl / 3 : 130));
 		lease_call("keep_alive", "keep_alive", number);
 		alive = answer.status != ANSWER_NULL;
 	}
-	if (alive && (ttl > 500 || !one_in(4)))
+	if (alive && (ttl > 500 || !one_in(6)))
 		lease_call("revoke_lease", "revoke_lease", number);
 }
 
@@ -436,7 +437,7 @@ transaction(void)
 static void
 count(bool fenced)
 {
-	const char *const name = one_in(COUNTERS) ? "c0" : "c1";
+	const char *const name = !fenced ? "u0" : one_in(COUNTERS) ? "c0" : "c1";
 	Held h;
 	char what[256];
 	long long n;
