@@ -23,7 +23,7 @@ my $disks = $ENV{LE_DISKS};
 my ($faketime) = grep { -e } glob '/usr/lib/*/faketime/libfaketimeMT.so.1';
 my $clock = "$dir/clock";
 my (%client, %fault, $conninfo, $nemesis);
-my $clients_started = 0;
+my ($clients_started, $jumps) = (0, 0);
 
 # --- the history of the nemesis -------------------------------------------------------------------------------------
 
@@ -66,10 +66,13 @@ sub move_data
 	my $data = $node->data_dir;
 
 	return unless $disks;
-	system_or_bail('rm', '-rf', "$disks/$name/data", glob "$disks/notify-$name/*");
-	system_or_bail('mv', $data, "$disks/$name/data");
-	symlink "$disks/$name/data", $data or die $!;
-	system_or_bail('rm', '-rf', "$data/pg_notify");
+	unless (-l $data)
+	{
+		system_or_bail('rm', '-rf', "$disks/$name/data");
+		system_or_bail('mv', $data, "$disks/$name/data");
+		symlink "$disks/$name/data", $data or die $!;
+	}
+	system_or_bail('rm', '-rf', "$data/pg_notify", glob "$disks/notify-$name/*");
 	mkdir "$disks/notify-$name/queue", 0700;
 	symlink "$disks/notify-$name/queue", "$data/pg_notify" or die $!;
 	return;
@@ -260,6 +263,16 @@ sub fill_notifications
 	return;
 }
 
+sub jump_clock
+{
+	my ($node) = @_;
+
+	set_clock((rand() < 0.5 ? '+' : '-') . int(10000 + rand 90000));
+	sleep 0.3;
+	$jumps++ if abs((sql($node, 'SELECT extract(epoch FROM clock_timestamp())') || time) - time) > 5000;
+	return;
+}
+
 my %faults = (
 	'kill-backend' => sub { my $node = shift; my ($pid) = backends($node, 1); signal('KILL', $pid // 0); wait_ready($node) },
 	'stop-backend' => sub { my ($pid) = backends($_[0], 1); stop_for($pid // 0, 0.5) },
@@ -268,7 +281,7 @@ my %faults = (
 	'terminate-manager' => sub { signal('TERM', manager($_[0])); wait_ready($_[0]) },
 	'stop-manager' => sub { stop_for(manager($_[0]), 1.5); wait_ready($_[0]) },
 	'stop-server' => sub { $_[0]->stop('immediate', fail_ok => 1); start($_[0], fail_ok => 1); wait_ready($_[0]) },
-	'jump-clock' => sub { set_clock((rand) < 0.5 ? '+' . int rand 100000 : '-' . int rand 100000); sleep 0.3 },
+	'jump-clock' => \&jump_clock,
 	'fill-disk' => sub {
 		my ($node) = @_;
 		my $disk = "$disks/" . $node->name;
@@ -319,7 +332,7 @@ sub torment
 		@to_do = shuffled(keys %faults, @per_client, @per_client) unless @to_do;
 		one_fault($node, @kinds ? shift @kinds : shift @to_do);
 		# between faults everything has to be as always
-		sleep(rand() < 0.3 ? 2.5 : 0.2);
+		sleep(rand() < 0.4 ? 1.5 + rand : 0.2);
 	}
 	return;
 }
@@ -353,12 +366,17 @@ sub rewind
 	$new->safe_psql('postgres', 'CHECKPOINT');
 	my $port = $old->port;
 	system_log('cp', "$data/postgresql.conf", "$dir/saved.conf");
+	if (-l "$data/pg_notify")
+	{
+		unlink "$data/pg_notify" or die $!;
+		mkdir "$data/pg_notify", 0700;
+	}
 	my $done = system_log('pg_rewind', '--target-pgdata', $data, '--source-server', $new->connstr('postgres')) == 0;
 	return 0 unless $done;
 	system_or_bail('cp', "$dir/saved.conf", "$data/postgresql.conf");
 	$old->append_conf('postgresql.conf', "synchronous_standby_names = ''");
 	$old->enable_streaming($new);
-	$old->set_standby_mode;
+	move_data($old);
 	start($old);
 	return 1;
 }
@@ -394,7 +412,7 @@ for (1 .. 6)
 end_clients('unfenced');
 
 start_client('mixed') for 1 .. $nclients;
-my $left = $seconds - (time - $begun) - 20;
+my $left = $seconds - (time - $begun) - 14;
 torment($a, time + $left * 0.45, shuffled(keys %faults, @per_client));
 end_clients('counter');
 wait_for_standby($a, 1);
@@ -404,7 +422,7 @@ fault('old-primary-back', sub { ok(rewind($a, $b), 'pg_rewind') or add_standby($
 torment($b, time + $left * 0.2, 'terminate-manager');
 fail_over($b, $a, 0);
 fault('old-primary-back', sub { add_standby($a, $b); wait_for_standby($a, 0) });
-torment($a, $begun + $seconds - 20, 'stop-client');
+torment($a, $begun + $seconds - 14, 'stop-client');
 
 # --- the end --------------------------------------------------------------------------------------------------------
 
@@ -429,6 +447,8 @@ my $complaints = -e "$dir/errors" ? slurp_file("$dir/errors") : '';
 is($complaints, '', 'no client complains');
 my %expected = map { $_ => 1 } keys %faults, @per_client, 'promote-sync', 'promote-async', 'old-primary-back';
 ok($fault{$_}, "done: $_") foreach sort keys %expected;
+
+cmp_ok($jumps, '>', 0, 'the server has seen another time') if $faketime;
 
 my $control;
 IPC::Run::run([ $check, '--unfenced', glob "$dir/unfenced/*.history" ], '>', \$control, '2>', \$err);

@@ -28,8 +28,8 @@
  *	G	Nothing is left at the end, as counted by the nemesis.
  *
  * An asynchronous promotion may lose what was acknowledged shortly before: M, D
- * and F end there for what was claimed before, and H is not looked at. T and R
- * go on.
+ * and F end there for what was claimed before, and H begins anew. T and R go
+ * on.
  */
 #define _GNU_SOURCE
 #include <stdio.h>

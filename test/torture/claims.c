@@ -209,7 +209,7 @@ denied(Hold *h, const Call *call)
 {
 	bool wrong = covers(h, call->sent, call->received);
 
-	figures.checked['D']++;
+	figures.checked['D'] += wrong;
 	close_hold(h, call->sent, call->received, call);
 	return wrong;
 }
@@ -321,6 +321,8 @@ asked_of_holder(const Call *call)
 
 	if (h == NULL)
 		return;
+	if (call->status == STATUS_OK && call->answer[0] != 'f')
+		figures.checked['D'] += covers(h, call->sent, call->received);
 	if (call->status == STATUS_NULL || (call->status == STATUS_OK && call->answer[0] == 'f') ||
 		(call->status == STATUS_ERROR && strcmp(call->answer, "LE001") == 0))
 	{

@@ -363,37 +363,42 @@ check_history(const Call *call, const Change *changes, size_t n)
 	}
 }
 
-void
-check_histories(void)
+/* Reads between two asynchronous promotions: one may take back what was seen before. */
+static void
+check_histories_of(int name, Time from, Time to)
 {
 	LIST(Change) changes = {0};
 
-	for (int name = 0; name < name_count(); name++)
-		for (int pass = 0; pass < 2; pass++)
-		{
-			if (pass == 0)
-				changes.n = 0;
-			else if (changes.n > 0)
-				qsort(changes.at, changes.n, sizeof(Change), change_by_number);
-			for (size_t i = 0; i < clients.n; i++)
-				for (size_t j = 0; j < clients.at[i].calls.n; j++)
-				{
-					const Call *call = &clients.at[i].calls.at[j];
-					const char *text = call->answer;
-					int64_t number;
+	for (int pass = 0; pass < 2; pass++)
+	{
+		if (pass == 1 && changes.n > 0)
+			qsort(changes.at, changes.n, sizeof(Change), change_by_number);
+		for (size_t i = 0; i < clients.n; i++)
+			for (size_t j = 0; j < clients.at[i].calls.n; j++)
+			{
+				const Call *call = &clients.at[i].calls.at[j];
+				const char *text = call->answer;
+				int64_t number;
 
-					/* what an asynchronous promotion loses was seen by some all the same */
-					if (!is_op(call, "history") || call->names[0] != name || call->status != STATUS_OK ||
-						lost_after(0) < FOREVER)
-						continue;
-					if (pass == 1)
-						check_history(call, changes.at, changes.n);
-					else
-						while (next_change(&text, &number))
-							*APPEND(changes) = (Change){number, call};
-				}
-		}
+				if (!is_op(call, "history") || call->names[0] != name || call->status != STATUS_OK ||
+					call->sent < from || call->received > to)
+					continue;
+				if (pass == 1)
+					check_history(call, changes.at, changes.n);
+				else
+					while (next_change(&text, &number))
+						*APPEND(changes) = (Change){number, call};
+			}
+	}
 	free(changes.at);
+}
+
+void
+check_histories(void)
+{
+	for (int name = 0; name < name_count(); name++)
+		for (Time from = 0; from < FOREVER; from = lost_after(from))
+			check_histories_of(name, from, lost_after(from));
 }
 
 /* --- F --- */
