@@ -19,13 +19,12 @@ typedef int64_t Time; /* nanoseconds of CLOCK_MONOTONIC */
 
 /* A growing array: APPEND(list, count, room) is the place of a new element. */
 extern void *grow(void *list, size_t count, size_t *room, size_t size);
-#define APPEND(l) \
-	((l).at = grow((l).at, (l).n, &(l).room, sizeof(*(l).at)), &(l).at[(l).n++])
-#define LIST(type) \
-	struct \
-	{ \
-		type *at; \
-		size_t n, room; \
+#define APPEND(l) ((l).at = grow((l).at, (l).n, &(l).room, sizeof(*(l).at)), &(l).at[(l).n++])
+#define LIST(type)                                                                                           \
+	struct                                                                                                   \
+	{                                                                                                        \
+		type *at;                                                                                            \
+		size_t n, room;                                                                                      \
 	}
 
 typedef enum Status
@@ -148,14 +147,14 @@ extern bool is_acquire(const Call *call);
 extern bool covers(const Hold *hold, Time from, Time to);
 extern Time hold_gone(const Hold *hold);
 
-extern void check_exclusion(void);  /* M */
-extern void check_order(void);      /* T, Q */
-extern void check_revisions(void);  /* R */
-extern void check_handoffs(void);   /* W, L */
-extern void check_leaders(void);    /* M, D */
-extern void check_histories(void);  /* H */
-extern void check_updates(void);    /* F */
-extern void check_left(void);       /* G */
+extern void check_exclusion(void); /* M */
+extern void check_order(void);     /* T, Q */
+extern void check_revisions(void); /* R */
+extern void check_handoffs(void);  /* W, L */
+extern void check_leaders(void);   /* M, D */
+extern void check_histories(void); /* H */
+extern void check_updates(void);   /* F */
+extern void check_left(void);      /* G */
 extern Time outside_windows(Time t);
 extern bool was_stopped(const Client *client, Time from, Time to);
 

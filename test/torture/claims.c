@@ -237,7 +237,8 @@ acquired(const Call *call)
 {
 	int64_t token = strtoll(call->answer, NULL, 10);
 	Lease *lease = call->lease ? find_lease(call->lease) : NULL;
-	bool granted = is_op(call, "acquire") || (strchr(call->answer, '|') && strchr(call->answer, '|')[1] == 't');
+	bool granted =
+		is_op(call, "acquire") || (strchr(call->answer, '|') && strchr(call->answer, '|')[1] == 't');
 
 	if (lease == NULL && find_active(token, -1) == NULL)
 		lease = new_lease(call->lease, call->ttl ? call->ttl : FOREVER, call);
@@ -463,7 +464,9 @@ connection_ended(const Call *call)
 static void
 look_at(const Call *call)
 {
-	if (call->status == STATUS_OK || call->status == STATUS_NULL)
+	bool answered = call->number >= 0 && (call->status == STATUS_OK || call->status == STATUS_NULL);
+
+	if (answered)
 		still_alive(call->sent);
 	if (is_op(call, "X"))
 		connection_ended(call);
@@ -490,7 +493,8 @@ look_at(const Call *call)
 	else if (is_op(call, "begin"))
 		in_xact = call->status == STATUS_OK;
 	else if (is_op(call, "commit") || is_op(call, "rollback"))
-		end_xact(call, call->status, is_op(call, "commit") && call->status == STATUS_OK && call->answer[0] == 'C');
+		end_xact(call, call->status,
+				 is_op(call, "commit") && call->status == STATUS_OK && call->answer[0] == 'C');
 	if (in_xact && call->status == STATUS_ERROR)
 		end_xact(call, STATUS_OK, false); /* aborted: what follows is a ROLLBACK */
 }

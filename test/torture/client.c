@@ -180,12 +180,13 @@ acquire(Held *h, const char *name, bool shared, int ttl, int wait, const char *o
 
 	h->name = name;
 	h->ttl = ttl;
-	snprintf(what, sizeof(what), "acquire %s mode=%s ttl=%d wait=%d owner=%s", name, shared ? "s" : "x",
-			 ttl, wait, owner ? owner : "-");
+	snprintf(what, sizeof(what), "acquire %s mode=%s ttl=%d wait=%d owner=%s", name, shared ? "s" : "x", ttl,
+			 wait, owner ? owner : "-");
 	if (!callf(&answer, what, "SELECT acquire_lock('%s', %s, %s, '%s', %s%s%s)", name, interval(b1, ttl),
-			   wait < 0 ? "NULL" : wait == 0 ? "'0'" : interval(b2, wait),
-			   shared ? "shared" : "exclusive", owner ? "'" : "", owner ? owner : "NULL",
-			   owner ? "'" : ""))
+			   wait < 0    ? "NULL"
+			   : wait == 0 ? "'0'"
+						   : interval(b2, wait),
+			   shared ? "shared" : "exclusive", owner ? "'" : "", owner ? owner : "NULL", owner ? "'" : ""))
 		return false;
 	snprintf(h->token, sizeof(h->token), "%.23s", answer.value);
 	return true;
@@ -236,7 +237,9 @@ permit(void)
 
 	snprintf(what, sizeof(what), "acquire p0 mode=p%d ttl=%d wait=%d owner=-", PERMITS, h.ttl, wait);
 	if (!callf(&answer, what, "SELECT acquire_permit('p0', %d, %s, %s)", PERMITS, interval(b1, h.ttl),
-			   wait < 0 ? "NULL" : wait == 0 ? "'0'" : interval(b2, wait)))
+			   wait < 0    ? "NULL"
+			   : wait == 0 ? "'0'"
+						   : interval(b2, wait)))
 		return;
 	snprintf(h.token, sizeof(h.token), "%.23s", answer.value);
 	work_and_release(&h);
@@ -284,7 +287,9 @@ several_locks(void)
 	snprintf(array, sizeof(array), "{l%d,l%d}", first, second);
 	snprintf(what, sizeof(what), "acquire %s mode=x ttl=%d wait=%d owner=-", names, h.ttl, wait);
 	if (!callf(&answer, what, "SELECT acquire_locks('%s', %s, %s)", array, interval(b1, h.ttl),
-			   wait < 0 ? "NULL" : wait == 0 ? "'0'" : interval(b2, wait)))
+			   wait < 0    ? "NULL"
+			   : wait == 0 ? "'0'"
+						   : interval(b2, wait)))
 		return;
 	snprintf(h.token, sizeof(h.token), "%.23s", answer.value);
 	pause_ms(up_to(10));
@@ -359,7 +364,8 @@ history_of(const char *name)
 	if (seen[0] == '\0')
 		strcpy(seen, "0");
 	snprintf(what, sizeof(what), "history %s after=%s", name, seen);
-	if (!callf(&answer, what, "SELECT change, term, how FROM election_history('%s', %s) ORDER BY change LIMIT 50", name,
+	if (!callf(&answer, what,
+			   "SELECT change, term, how FROM election_history('%s', %s) ORDER BY change LIMIT 50", name,
 			   seen))
 		return;
 	last = strrchr(answer.value, ';');
@@ -379,9 +385,12 @@ election(void)
 		leader_of(name);
 	if (one_in(3))
 		history_of(name);
-	snprintf(what, sizeof(what), "acquire %s mode=x ttl=%d wait=%d owner=- candidate=%s", name, h.ttl, wait, client);
+	snprintf(what, sizeof(what), "acquire %s mode=x ttl=%d wait=%d owner=- candidate=%s", name, h.ttl, wait,
+			 client);
 	if (!callf(&answer, what, "SELECT campaign('%s', '%s', %s, %s)", name, client, interval(b1, h.ttl),
-			   wait < 0 ? "NULL" : wait == 0 ? "'0'" : interval(b2, wait)))
+			   wait < 0    ? "NULL"
+			   : wait == 0 ? "'0'"
+						   : interval(b2, wait)))
 		return;
 	snprintf(h.token, sizeof(h.token), "%.23s", answer.value);
 	if (one_in(2))

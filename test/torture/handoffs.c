@@ -20,6 +20,8 @@
 /* How long what is known of nobody may be waiting or held after its connection. */
 #define UNKNOWN_LEASE (60 * SECOND)
 #define END_NOTICED   (1 * SECOND)
+/* An asynchronous standby lags behind by less than this. */
+#define LOST_TAIL (1 * SECOND)
 
 /* Somebody who may be in the way, from its sending on. */
 typedef struct Occupant
@@ -76,7 +78,8 @@ prolonged(Time from, Time gone, Time ttl, bool ended)
 		bool lost = strcmp(w->kind, "promote-async") == 0;
 		bool keeps = strcmp(w->kind, "stop-backend") == 0 || strcmp(w->kind, "terminate") == 0;
 
-		if (!hits_all(w) || keeps || w->to < from || (ended && !lost) || (!lost && w->from > gone))
+		if (!hits_all(w) || keeps || w->to < from || (ended && !lost) ||
+			w->from - (lost ? LOST_TAIL : 0) > gone)
 			continue;
 		if (gone < w->to + SETTLE + ttl)
 			gone = w->to + SETTLE + ttl;
@@ -146,7 +149,8 @@ occupants_of(int name, Occupants *list)
 	{
 		Occupant *o = &list->at[i];
 
-		o->gone_before = i > 0 && list->at[i - 1].gone_before > o->gone ? list->at[i - 1].gone_before : o->gone;
+		o->gone_before =
+			i > 0 && list->at[i - 1].gone_before > o->gone ? list->at[i - 1].gone_before : o->gone;
 	}
 }
 
@@ -173,7 +177,7 @@ way_free(const Occupants *list, const Call *self, int64_t token, Time until, boo
 	{
 		const Occupant *o = &list->at[i];
 
-		if (o->call == self || o->token == token || (token && o->token > token) || o->gone <= self->sent)
+		if (o->call == self || (token && o->token >= token) || o->gone <= self->sent)
 			continue;
 		*waited = true;
 		if (o->gone > t)
@@ -200,7 +204,7 @@ by_time(const void *a, const void *b)
 static void
 check_waiter(Occupants *lists, const Call *call, int64_t token, const Call *asked, Time until)
 {
-	Time free_at = call->sent;
+	Time free_at = asked->sent;
 	bool waited = false;
 	const Call *front = NULL;
 

@@ -32,7 +32,8 @@ extern bool connected(void);
 extern void disconnect(void);
 extern bool in_transaction(void);
 extern bool call(Answer *answer, const char *what, const char *sql);
-extern bool callf(Answer *answer, const char *what, const char *format, ...) __attribute__((format(printf, 3, 4)));
+extern bool callf(Answer *answer, const char *what, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 extern void pause_ms(int ms);
 
 #endif /* TORTURE_RECORD_H */

@@ -144,8 +144,8 @@ check_places(const Spans *spans, int name)
 	const Span **highest = calloc(spans->n + 1, sizeof(Span *));
 
 	for (size_t i = 0; i < spans->n; i++)
-		highest[i] = i > 0 && highest[i - 1]->hold->token > spans->at[i].hold->token ? highest[i - 1] :
-																						&spans->at[i];
+		highest[i] =
+			i > 0 && highest[i - 1]->hold->token > spans->at[i].hold->token ? highest[i - 1] : &spans->at[i];
 	for (size_t i = 0; i < holds.n; i++)
 	{
 		const Hold *h = holds.at[i];
@@ -250,7 +250,8 @@ check_revisions(void)
 			const Call *call = &clients.at[i].calls.at[j];
 
 			if (is_acquire(call) && call->status == STATUS_OK)
-				*APPEND(sent) = (Given){strtoll(call->answer, NULL, 10), call, asks_for_new(&clients.at[i], call)};
+				*APPEND(sent) =
+					(Given){strtoll(call->answer, NULL, 10), call, asks_for_new(&clients.at[i], call)};
 		}
 	if (sent.n == 0)
 		return;
@@ -448,7 +449,8 @@ check_updates(void)
 			continue;
 		figures.lost++;
 		if (!unfenced)
-			violation('F', "both have counted from the same number: an update is lost", a->write, b->write, NULL);
+			violation('F', "both have counted from the same number: an update is lost", a->write, b->write,
+					  NULL);
 	}
 	figures.checked['F'] = (long) writes.n;
 	free(writes.at);
