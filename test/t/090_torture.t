@@ -2,6 +2,7 @@
 # fills, sets clocks and promotes; and a checker of what they have written. See test/torture/check.c for the rules.
 #   TORTURE_SECONDS   how long the whole test is to take, about; default 75
 #   TORTURE_CLIENTS   default 24
+#   TORTURE_KEEP      a directory for the histories
 #   TORTURE_SEED      of clients and nemesis; their interleaving is another each time all the same
 use strict;
 use warnings;
@@ -276,6 +277,7 @@ sub jump_clock
 my %faults = (
 	'kill-backend' => sub { my $node = shift; my ($pid) = backends($node, 1); signal('KILL', $pid // 0); wait_ready($node) },
 	'stop-backend' => sub { my ($pid) = backends($_[0], 1); stop_for($pid // 0, 0.5) },
+	'cancel' => sub { sql($_[0], "SELECT pg_cancel_backend($_)") foreach backends($_[0], 4) },
 	'terminate' => sub { signal('TERM', $_) foreach backends($_[0], 4); wait_ready($_[0]) },
 	'kill-manager' => sub { signal('KILL', manager($_[0])); wait_ready($_[0]) },
 	'terminate-manager' => sub { signal('TERM', manager($_[0])); wait_ready($_[0]) },

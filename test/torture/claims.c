@@ -461,6 +461,17 @@ connection_ended(const Call *call)
 			close_hold(active.at[i], alive, plus(call->sent, END_NOTICED), call);
 }
 
+/*
+ * A cancel ends an acquire without a trace. Anything else may have been done,
+ * unless it is rolled back.
+ */
+static bool
+cancelled_too_late(const Call *call)
+{
+	return call->status == STATUS_ERROR && strcmp(call->answer, "57014") == 0 && !in_xact &&
+		   !is_acquire(call);
+}
+
 static void
 look_at(const Call *call)
 {
@@ -526,6 +537,8 @@ find_holds(void)
 		alive = 0;
 		for (size_t j = 0; j < c->calls.n; j++)
 		{
+			if (cancelled_too_late(&c->calls.at[j]))
+				c->calls.at[j].status = STATUS_UNKNOWN;
 			look_at(&c->calls.at[j]);
 			forget_closed();
 		}
