@@ -52,7 +52,7 @@ bench-quick:
 
 DURATION ?= 60
 torture:
-	@TESTS=test/t/090_torture.t TORTURE_SECONDS=$(DURATION) PROVE_FLAGS=-v test/run.sh
+	@TESTS=test/t/090_torture.t TORTURE_SECONDS=$(DURATION) TORTURE_P99=$${TORTURE_P99:-20} PROVE_FLAGS=-v test/run.sh
 
 ifneq ($(filter-out $(ALONE),$(or $(MAKECMDGOALS),all)),)
 
