@@ -34,14 +34,15 @@ sub now { return sprintf '%.0f', clock_gettime(CLOCK_MONOTONIC) * 1e9; }
 open $nemesis, '>', "$dir/nemesis.history" or die $!;
 $nemesis->autoflush;
 
-# Does something, and writes down from when to when: $pid is the one client that it is done to.
+# Does something, and writes down from when to when, and to which clients; none: to all.
 sub fault
 {
-	my ($kind, $code, $pid) = @_;
+	my ($kind, $code, @pids) = @_;
 	my $from = now();
 
 	$code->();
-	print $nemesis "N $from ", now(), " $kind", $pid ? " $pid" : '', "\n";
+	my $to = now();
+	print $nemesis "N $from $to $kind $_\n" foreach @pids ? @pids : '';
 	$fault{$kind}++;
 	return;
 }
@@ -407,10 +408,8 @@ my @counting = ((map { start_client('counter') } 1 .. 4), map { start_client('un
 for (1 .. 6)
 {
 	sleep 0.2;
-	my @stopped = shuffled(@counting);
-	kill 'STOP', @stopped[ 0 .. 5 ];
-	fault('stop-counting', sub { sleep 0.7 });
-	kill 'CONT', @stopped[ 0 .. 5 ];
+	my @stopped = (shuffled(@counting))[ 0 .. 5 ];
+	fault('stop-client', sub { kill 'STOP', @stopped; sleep 0.7; kill 'CONT', @stopped }, @stopped);
 }
 end_clients('unfenced');
 

@@ -37,7 +37,7 @@ typedef LIST(Occupant) Occupants;
 static bool
 hits_all(const Window *w)
 {
-	static const char *const harmless[] = {"jump-clock", "fill-notifications", "stop-counting"};
+	static const char *const harmless[] = {"jump-clock", "fill-notifications"};
 
 	for (size_t i = 0; i < sizeof(harmless) / sizeof(harmless[0]); i++)
 		if (strcmp(w->kind, harmless[i]) == 0)
