@@ -111,8 +111,9 @@ build/unit/%: test/unit/%.c $(CORE_OBJS) build/core/stamp
 
 core-tests: $(UNIT_PROGS) $(SIM_PROG) build/sim-fast
 
-# The clients and the checker of the torture test; -lpq only where it is needed.
-TORTURE_FLAGS = -std=c11 -g -O2 -fno-omit-frame-pointer $(WARNINGS) $(SANITIZE)
+# The clients and the checker of the torture test, under sanitizers whatever the rest is built with.
+TORTURE_FLAGS = -std=c11 -g -O2 -fno-omit-frame-pointer $(WARNINGS) -fsanitize=address,undefined \
+                -fno-sanitize-recover=all
 CHECK_SOURCES = $(addprefix test/torture/,check.c history.c claims.c rules.c handoffs.c)
 build/torture/client: test/torture/client.c test/torture/record.c test/torture/record.h
 	mkdir -p $(@D)
