@@ -269,11 +269,18 @@ breaks('D', 'after a synchronous promotion', q{
 fine('after an asynchronous one', q{
 	a 100 110 acquire l mode=x ttl=5000 wait=0 = ok 5
 	N 200 1000 promote-async
+	N 200 300 lose-tail
 	a 1100 1110 is_held l token=5 = ok f
 	b 1200 1210 acquire l mode=x ttl=5000 wait=0 = ok 6});
+breaks('M', 'but on the old primary all was as always', q{
+	a 100 110 acquire l mode=x ttl=5000 wait=0 = ok 5
+	N 200 1000 promote-async
+	N 200 300 lose-tail
+	b 210 220 acquire l mode=x ttl=5000 wait=0 = ok 6});
 breaks('RT', 'which does not excuse lower tokens', q{
 	a 100 110 acquire l mode=x ttl=5000 wait=0 = ok 5
 	N 200 1000 promote-async
+	N 200 300 lose-tail
 	b 1200 1210 acquire l mode=x ttl=5000 wait=0 = ok 4});
 
 # --- F, H, G ---

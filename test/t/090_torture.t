@@ -363,6 +363,7 @@ sub fail_over
 		$sync ? 'promote-sync' : 'promote-async',
 		sub {
 			# what is acknowledged from here on is lost: nothing, if it is waited for
+			my $from = now();
 			my $sender = sql($old, q{SELECT pid FROM pg_stat_replication}) || 0;
 			signal('STOP', $sender);
 			sleep 0.6;
@@ -372,6 +373,7 @@ sub fail_over
 			signal('CONT', $sender);
 			wait_until(sub { !-e $old->data_dir . '/postmaster.pid' });
 			$old->_update_pid(0);
+			print $nemesis "N $from ", now(), " lose-tail\n" unless $sync;
 			$new->append_conf('postgresql.conf', "synchronous_standby_names = ''");
 			$new->promote;
 			wait_ready($new);

@@ -93,7 +93,7 @@ extern const char *name_text(int number);
 extern int name_count(void);
 extern bool is_op(const Call *call, const char *op);
 
-/* The end of what an asynchronous promotion may have lost, after t. */
+/* When the next primary after t goes down with what an asynchronous promotion loses. */
 extern Time lost_after(Time t);
 
 /* What a lock, place or lease lives on. Several locks of one call share it. */

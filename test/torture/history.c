@@ -307,11 +307,12 @@ finish_reading(void)
 	}
 }
 
+/* An old primary is gone at the end of the window, and what it did in it is not on the new one. */
 Time
 lost_after(Time t)
 {
 	for (size_t i = 0; i < windows.n; i++)
-		if (strcmp(windows.at[i].kind, "promote-async") == 0 && windows.at[i].from > t)
-			return windows.at[i].from;
+		if (strcmp(windows.at[i].kind, "lose-tail") == 0 && windows.at[i].to > t)
+			return windows.at[i].to;
 	return FOREVER;
 }
