@@ -7,6 +7,7 @@
 #   make demo
 #   make bench [PEERS=install]      beside etcd, ZooKeeper, Redis and others, to bench/results; make bench-quick: alone
 #   make LE_FAULTS=1       a build for tests: with points where the server can be made to fail, and with assertions
+#   make torture [DURATION=60]     clients, faults and a checker of what the clients have seen
 #   make unit, make sim [SEED=1] [STEPS=100000]      the core alone, no PostgreSQL needed
 #   make sim-exhaustive        every interleaving of tiny worlds: half an hour
 #   make fuzz [SECONDS=60]     the same simulator, driven by libFuzzer
@@ -38,7 +39,7 @@ PG_CONFIG ?= pg_config
 .DEFAULT_GOAL := all
 
 # These goals work before PostgreSQL is installed.
-ALONE := test demo bench bench-quick unit sim sim-exhaustive fuzz core-tests format format-check
+ALONE := test demo bench bench-quick unit sim sim-exhaustive fuzz core-tests torture torture-programs format format-check
 .PHONY: $(ALONE)
 
 test:
@@ -52,6 +53,10 @@ bench:
 
 bench-quick:
 	@bench/quick.sh
+
+DURATION ?= 60
+torture:
+	@TESTS=test/t/090_torture.t TORTURE_SECONDS=$(DURATION) TORTURE_P99=$${TORTURE_P99:-20} PROVE_FLAGS=-v test/run.sh
 
 ifneq ($(filter-out $(ALONE),$(or $(MAKECMDGOALS),all)),)
 
@@ -110,6 +115,18 @@ build/unit/%: test/unit/%.c $(CORE_OBJS) build/core/stamp
 
 core-tests: $(UNIT_PROGS) $(SIM_PROG) build/sim-fast
 
+# The clients and the checker of the torture test, under sanitizers whatever the rest is built with.
+TORTURE_FLAGS = -std=c11 -g -O2 -fno-omit-frame-pointer $(WARNINGS) -fsanitize=address,undefined \
+                -fno-sanitize-recover=all
+CHECK_SOURCES = $(addprefix test/torture/,check.c history.c claims.c rules.c handoffs.c)
+build/torture/client: test/torture/client.c test/torture/record.c test/torture/record.h
+	mkdir -p $(@D)
+	$(CC) $(TORTURE_FLAGS) -I$(shell pg_config --includedir) -o $@ $(filter %.c,$^) -L$(shell pg_config --libdir) -lpq
+build/torture/check: $(CHECK_SOURCES) test/torture/check.h
+	mkdir -p $(@D)
+	$(CC) $(TORTURE_FLAGS) -o $@ $(CHECK_SOURCES)
+torture-programs: build/torture/client build/torture/check
+
 unit: $(UNIT_PROGS)
 	$(if $(UNIT_PROGS),prove --norc --exec '' $(UNIT_PROGS))
 
@@ -135,7 +152,7 @@ build/fuzz: $(FUZZ_SOURCES) $(wildcard src/core/*.h test/sim/*.h)
 	$(FUZZ_CC) -std=c11 -g -O2 -fno-omit-frame-pointer -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
 		-Isrc/core -o $@ $(FUZZ_SOURCES)
 
-FORMATTED = $(sort $(wildcard src/*/*.[ch] test/sim/*.[ch] test/unit/*.[ch] examples/*.c bench/peers/*.[ch]))
+FORMATTED = $(sort $(wildcard src/*/*.[ch] test/sim/*.[ch] test/torture/*.[ch] test/unit/*.[ch] examples/*.c bench/peers/*.[ch]))
 format:
 	clang-format -i $(FORMATTED)
 format-check:

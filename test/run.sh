@@ -10,7 +10,7 @@
 
 # Not above -O1, which leaves most lines where they are; the packaged servers' flags want some optimisation.
 [ -z "${COVERAGE:-}" ] || LE_MAKE=(COPT="--coverage -O1" SANITIZE="--coverage -O1")
-le_prepare core-tests
+le_prepare core-tests torture-programs
 [ -z "${COVERAGE:-}" ] || le_extra_packages lcov
 
 shopt -s nullglob
@@ -21,6 +21,7 @@ fi
 
 [[ $TESTS != *faults* ]] || le_faults_tree
 [[ $TESTS != *pgbouncer.t* ]] || le_extra_packages pgbouncer
+[[ $TESTS != *torture* ]] || le_extra_packages libfaketime
 # The drivers of examples/.  Where Node.js is not Debian's, its driver comes from npm.
 if [[ $TESTS = *_examples.t* ]]; then
 	le_extra_packages python3-psycopg nodejs node-pg
@@ -32,16 +33,25 @@ if [[ $TESTS = *_examples.t* ]]; then
 fi
 
 # Where the kernel allows it, the tests get a network of their own and the right to change it: one of them needs a host
-# that falls silent.
+# that falls silent. And disks of their own, in memory, small enough to be filled.
 if [ "$(id -u)" = 0 ]; then
-	net=(unshare --net)
+	net=(unshare --net --mount)
 else
-	net=(unshare --user --map-current-user --keep-caps --net)
+	net=(unshare --user --map-current-user --keep-caps --net --mount)
 fi
-net+=(sh -c 'ip link set lo up && exec "$@"' sh ${LE_AS[@]:-setpriv} --inh-caps=-all,+net_admin --ambient-caps=-all,+net_admin)
+mkdir "$LE_TMP/work/disks"
+own='set -e
+	ip link set lo up
+	mount -t tmpfs -o mode=1777 none "$0"
+	for d in a:300m b:300m notify-a:128k notify-b:128k; do
+		mkdir "$0/${d%:*}"
+		mount -t tmpfs -o size=${d#*:},mode=1777 none "$0/${d%:*}"
+	done
+	exec "$@"'
+net+=(sh -c "$own" "$LE_TMP/work/disks" ${LE_AS[@]:-setpriv} --inh-caps=-all,+net_admin --ambient-caps=-all,+net_admin)
 if "${net[@]}" true 2>/dev/null; then
 	LE_AS=("${net[@]}")
-	LE_ENV+=(LE_NET=1)
+	LE_ENV+=(LE_NET=1 LE_DISKS="$LE_TMP/work/disks")
 fi
 
 # Dynamic shared memory as files of the data directory: nothing survives a server that a test kills.

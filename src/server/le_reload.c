@@ -22,6 +22,11 @@
 #define INCARNATION_EPOCH (INT64CONST(9132) * USECS_PER_DAY)
 
 static LeCore *old_core;
+/*
+ * What is left of its leases is left from here on, however long the reading
+ * takes: from the time of each row on they would end sooner each time.
+ */
+static LeTime loading_at;
 
 static bool
 session_alive(uint64 session)
@@ -56,7 +61,7 @@ known_time_left(int64 token, LeTime ttl, LeTime *left)
 
 	if (entry == NULL || entry->lease != NULL || entry->ttl != ttl || ttl == LE_TTL_BOUND)
 		return false;
-	*left = le_entry_time_left(entry, core_now());
+	*left = le_entry_time_left(entry, loading_at);
 	return true;
 }
 
@@ -67,7 +72,7 @@ known_lease_time_left(int64 id, LeTime ttl, LeTime *left)
 
 	if (lease == NULL || lease->ttl != ttl)
 		return false;
-	*left = Max(lease->deadline - core_now(), 0);
+	*left = Max(lease->deadline - loading_at, 0);
 	return true;
 }
 
@@ -117,6 +122,7 @@ load_core(int64 next_revision, bool drop_all)
 	le_mgr.core_context =
 		AllocSetContextCreate(TopMemoryContext, "lock_election state", ALLOCSET_DEFAULT_SIZES);
 	old_core = le_mgr.core;
+	loading_at = core_now();
 	PG_TRY();
 	{
 		int64 highest;
@@ -124,7 +130,7 @@ load_core(int64 next_revision, bool drop_all)
 		core = le_core_create(&env, le_shared->max_slots, next_revision);
 		if (core == NULL)
 			ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
-		highest = le_store_load(core, &hooks, core_now());
+		highest = le_store_load(core, &hooks, loading_at);
 		le_core_raise_revision(core, highest + 1);
 	}
 	PG_CATCH();

@@ -272,6 +272,29 @@ subtest 'one bad request among good ones' => sub {
 	nothing_left($node);
 };
 
+# The deadlines of a failed batch's successor once moved ahead by the time that it took to read the tables.
+subtest 'no lease ends sooner for that' => sub {
+	my $bad = session($node);
+
+	$holder->query(qq{SELECT acquire_locks(array_agg('many ' || i || ' ' || j), '1 h') FROM generate_series(1, 30) i, generate_series(1, 1000) j GROUP BY i});
+	$holder->query(q{SELECT acquire_lock('one', '1 h', owner => 'same')});
+	is($admin->query('CREATE UNIQUE INDEX by_owner ON lock_election.slot (owner)') . $admin->error, '', 'a unique index');
+	my $start = time;
+	$holder->query(q{SELECT acquire_lock('last row', '3 s')});
+	$waiter->async(q{SELECT acquire_lock('last row', '1 h')});
+	for (my $i = 0; $i < 30 && time - $start < 1.5; $i++)
+	{
+		$bad->query(q{SELECT acquire_lock('four', '1 h', owner => 'same')});
+		like($bad->error, qr/ERROR:  23505: /, 'a batch fails') if $i == 0;
+	}
+	$waiter->wait;
+	cmp_ok(time - $start, '>=', 3, 'never before its TTL');
+	$admin->query('DROP INDEX lock_election.by_owner');
+	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
+	$bad->quit;
+	nothing_left($node);
+};
+
 # A row that nobody but an administrator can have put there: it holds its lock, like any other.
 subtest 'a row put in by hand' => sub {
 	my @clients = map { session($node) } 1 .. 4;

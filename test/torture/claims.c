@@ -1,0 +1,566 @@
+/*
+ * claims.c
+ *		What each client may claim: when it held what for certain, and until
+ *		when it may have held or waited for something at most.
+ *
+ * Time is the client's.  A grant is claimed from the receipt of its answer, to
+ * the sending of what has renewed it last plus the TTL, or to the sending of
+ * the release.  What is bound to the connection, or acquired in a transaction
+ * that is still open, can be gone without the client's knowing: it is claimed
+ * to the sending of the last call in that connection that was answered.  So is
+ * what is fenced, or released in a transaction, whatever its TTL.
+ */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+
+/* The server notices the end of a connection within this time. */
+#define END_NOTICED (1 * SECOND)
+
+Holds holds;
+
+/* Of the client that is being looked at. */
+static Holds active;
+static LIST(Lease *) leases;
+static bool in_xact;
+static Time alive; /* the connection was, at this time */
+
+bool
+is_acquire(const Call *call)
+{
+	return is_op(call, "acquire") || is_op(call, "enqueue");
+}
+
+static Time
+plus(Time a, Time b)
+{
+	return a == FOREVER || b == FOREVER || a > FOREVER - b ? FOREVER : a + b;
+}
+
+static Time
+earlier(Time a, Time b)
+{
+	return a < b ? a : b;
+}
+
+static Time
+later(Time a, Time b)
+{
+	return a > b ? a : b;
+}
+
+static bool
+is_bound(const Hold *h)
+{
+	return h->lease->ttl == FOREVER;
+}
+
+/* May it vanish with the connection? */
+static bool
+is_weak(const Hold *h)
+{
+	return is_bound(h) || h->in_xact;
+}
+
+static Segment *
+last_segment(Hold *h)
+{
+	return h->segments.n > 0 ? &h->segments.at[h->segments.n - 1] : NULL;
+}
+
+bool
+covers(const Hold *h, Time from, Time to)
+{
+	for (size_t i = h->segments.n; i-- > 0;)
+		if (h->segments.at[i].from <= from && h->segments.at[i].to >= to)
+			return true;
+	return false;
+}
+
+/* The call shows that it is held, and has renewed it. */
+static void
+prove(Hold *h, const Call *call)
+{
+	Time deadline = earlier(plus(call->sent, h->lease->ttl), lost_after(call->sent));
+	Segment *s = last_segment(h);
+
+	h->lease->proof = later(h->lease->proof, call->sent);
+	if (h->closed || call->received >= deadline)
+		return;
+	if (s == NULL || call->received > (is_weak(h) ? h->deadline : s->to))
+	{
+		s = APPEND(h->segments);
+		s->from = s->to = call->received;
+		s->by = call;
+		h->deadline = deadline;
+	}
+	h->deadline = later(h->deadline, deadline);
+	if (!is_weak(h))
+		s->to = later(s->to, h->deadline);
+}
+
+/* Nothing is claimed after this time. */
+static void
+clip(Hold *h, Time t)
+{
+	for (size_t i = h->segments.n; i-- > 0;)
+		h->segments.at[i].to = earlier(h->segments.at[i].to, t);
+	h->deadline = earlier(h->deadline, t);
+}
+
+static void
+close_hold(Hold *h, Time claimed, Time gone, const Call *by)
+{
+	clip(h, claimed);
+	h->closed = true;
+	h->in_xact = h->pending = false;
+	h->fence_from = FOREVER;
+	if (h->ended == NULL)
+		h->ended = by;
+	h->gone = earlier(h->gone, gone);
+}
+
+/* The connection was there when this was sent. */
+static void
+still_alive(Time t)
+{
+	alive = t;
+	for (size_t i = 0; i < active.n; i++)
+	{
+		Hold *h = active.at[i];
+		Segment *s = last_segment(h);
+
+		if (h->closed)
+			continue;
+		if (s && is_weak(h))
+			s->to = later(s->to, earlier(t, h->deadline));
+		if (h->fence_from < t && lost_after(h->fence_from) > t)
+		{
+			if (s == NULL || s->to < h->fence_from)
+			{
+				s = APPEND(h->segments);
+				s->from = h->fence_from;
+				s->by = h->granted;
+			}
+			s->to = later(s->to, t);
+		}
+	}
+}
+
+static Hold *
+find_active(int64_t token, int name)
+{
+	for (size_t i = active.n; i-- > 0;)
+		if (active.at[i]->token == token && (name < 0 || active.at[i]->name == name))
+			return active.at[i];
+	return NULL;
+}
+
+static Lease *
+find_lease(int64_t number)
+{
+	for (size_t i = leases.n; i-- > 0;)
+		if (leases.at[i]->number == number)
+			return leases.at[i];
+	return NULL;
+}
+
+static Lease *
+new_lease(int64_t number, Time ttl, const Call *call)
+{
+	Lease *l = calloc(1, sizeof(Lease));
+
+	l->number = number;
+	l->ttl = l->ttl_high = ttl;
+	l->proof = call->sent;
+	l->latest = plus(call->received, ttl);
+	*APPEND(leases) = l;
+	return l;
+}
+
+static Hold *
+new_hold(const Call *call, int name, int64_t token, Lease *lease)
+{
+	Hold *h = calloc(1, sizeof(Hold));
+
+	h->client = call->client;
+	h->name = name;
+	h->token = token;
+	h->mode = call->mode;
+	h->permits = call->permits;
+	h->lease = lease;
+	h->asked = call;
+	h->count = 1;
+	h->in_xact = in_xact;
+	h->fence_from = h->gone = FOREVER;
+	*APPEND(holds) = h;
+	*APPEND(active) = h;
+	return h;
+}
+
+/* --- what the answers say --- */
+
+/* The answer says that it is not held: was it? */
+static bool
+denied(Hold *h, const Call *call)
+{
+	bool wrong = covers(h, call->sent, call->received);
+
+	figures.checked['D'] += wrong;
+	close_hold(h, call->sent, call->received, call);
+	return wrong;
+}
+
+static void
+deny(Hold *h, const Call *call)
+{
+	const Call *granted = h->granted ? h->granted : h->asked;
+
+	if (denied(h, call))
+		violation('D', "what was acknowledged and neither released nor over is not held any more", granted,
+				  call, NULL);
+}
+
+static void
+renewed(Hold *h, const Call *call)
+{
+	h->lease->latest = later(h->lease->latest, plus(call->received, h->lease->ttl_high));
+	if (call->status == STATUS_OK)
+		prove(h, call);
+}
+
+static void
+acquired(const Call *call)
+{
+	int64_t token = strtoll(call->answer, NULL, 10);
+	Lease *lease = call->lease ? find_lease(call->lease) : NULL;
+	bool granted =
+		is_op(call, "acquire") || (strchr(call->answer, '|') && strchr(call->answer, '|')[1] == 't');
+
+	if (lease == NULL && find_active(token, -1) == NULL)
+		lease = new_lease(call->lease, call->ttl ? call->ttl : FOREVER, call);
+	for (int i = 0; i < call->nnames; i++)
+	{
+		Hold *h = find_active(token, call->names[i]);
+
+		if (h == NULL)
+			h = new_hold(call, call->names[i], token, lease);
+		else if (call->lease == 0)
+			h->count++;
+		if (!granted)
+		{
+			h->deadline = earlier(plus(call->sent, h->lease->ttl), lost_after(call->sent));
+			continue;
+		}
+		if (h->granted == NULL)
+			h->granted = call;
+		if (call->lease == 0)
+			renewed(h, call);
+		else
+		{
+			/* it hangs on a lease, which this call has not renewed */
+			Call by_lease = *call;
+			Segment *s;
+
+			by_lease.sent = h->lease->proof;
+			prove(h, &by_lease);
+			s = last_segment(h);
+			if (s && s->by == &by_lease)
+				s->by = call;
+		}
+	}
+}
+
+static void
+awaited(const Call *call)
+{
+	Hold *h = find_active(call->token, call->names[0]);
+
+	if (h == NULL)
+		return;
+	if (call->status == STATUS_OK && call->answer[0] == 't')
+	{
+		if (h->granted == NULL)
+			h->granted = call;
+		renewed(h, call);
+	}
+	else if (call->status == STATUS_ERROR)
+	{
+		if (h->granted == NULL && !h->closed && call->received < h->deadline)
+			violation('D', "a queue place is gone before its time", h->asked, call, NULL);
+		deny(h, call);
+	}
+	else
+	{
+		h->lease->latest = later(h->lease->latest, plus(call->received, h->lease->ttl_high));
+		if (call->status == STATUS_OK && h->granted == NULL)
+			h->deadline = earlier(plus(call->sent, h->lease->ttl), lost_after(call->sent));
+	}
+}
+
+/* A new TTL counts from the sending of the call that sets it, if it does. */
+static void
+change_ttl(Lease *lease, const Call *call)
+{
+	if (call->status != STATUS_OK && call->status != STATUS_UNKNOWN)
+		return;
+	lease->ttl_high = later(lease->ttl_high, call->ttl);
+	lease->ttl = call->status == STATUS_OK ? call->ttl : earlier(lease->ttl, call->ttl);
+	for (size_t i = 0; i < active.n; i++)
+		if (active.at[i]->lease == lease)
+			clip(active.at[i], call->sent + lease->ttl);
+}
+
+static void
+asked_of_holder(const Call *call)
+{
+	Hold *h = find_active(call->token, call->names[0]);
+	bool renews = is_op(call, "renew");
+
+	if (h == NULL)
+		return;
+	if (call->status == STATUS_OK && call->answer[0] != 'f')
+		figures.checked['D'] += covers(h, call->sent, call->received);
+	if (call->status == STATUS_NULL || (call->status == STATUS_OK && call->answer[0] == 'f') ||
+		(call->status == STATUS_ERROR && strcmp(call->answer, "LE001") == 0))
+	{
+		deny(h, call);
+		return;
+	}
+	if (!renews)
+		return;
+	if (call->ttl > 0)
+		change_ttl(h->lease, call);
+	for (size_t i = 0; i < active.n; i++)
+		if (active.at[i]->lease == h->lease && active.at[i]->granted)
+			renewed(active.at[i], call);
+}
+
+static void
+fenced(const Call *call)
+{
+	Hold *h = find_active(call->token, call->names[0]);
+
+	asked_of_holder(call);
+	if (h && call->status == STATUS_OK)
+		h->fence_from = earlier(h->fence_from, call->received);
+}
+
+static void
+released_one(Hold *h, const Call *call)
+{
+	bool yes = call->status == STATUS_OK && call->answer[0] == 't';
+
+	if (yes && in_xact)
+	{
+		if (h->count == 1)
+		{
+			h->pending = true;
+			h->ended = call;
+		}
+		h->fence_from = earlier(h->fence_from, call->received);
+	}
+	else if (yes && h->count > 1)
+		h->count--;
+	else if (yes)
+		close_hold(h, call->sent, h->uncertain ? FOREVER : call->received, call);
+	else if (call->status != STATUS_ERROR)
+	{
+		h->uncertain = h->uncertain || h->count > 1;
+		close_hold(h, call->sent, FOREVER, call);
+	}
+}
+
+static void
+released(const Call *call)
+{
+	bool no = call->status == STATUS_OK && call->answer[0] == 'f';
+	bool all = true;
+	Hold *h = NULL;
+
+	for (int i = 0; i < call->nnames; i++)
+	{
+		h = find_active(call->token, call->names[i]);
+		if (h == NULL)
+			continue;
+		if (!no)
+			released_one(h, call);
+		else if (!denied(h, call))
+			all = false;
+	}
+	if (no && all && h && h->granted)
+		violation('D', "what was acknowledged and not over cannot be released", h->granted, call, NULL);
+}
+
+static void
+lease_called(const Call *call)
+{
+	Lease *lease = find_lease(call->lease);
+
+	if (lease == NULL)
+		return;
+	for (size_t i = 0; i < active.n; i++)
+	{
+		Hold *h = active.at[i];
+
+		if (h->lease != lease)
+			continue;
+		if (call->status == STATUS_NULL || (call->status == STATUS_OK && call->answer[0] == 'f'))
+			deny(h, call);
+		else if (is_op(call, "keep_alive"))
+			renewed(h, call);
+		else
+			close_hold(h, call->sent, call->status == STATUS_OK ? call->received : FOREVER, call);
+	}
+	if (is_op(call, "keep_alive") && call->status != STATUS_NULL)
+		lease->latest = later(lease->latest, plus(call->received, lease->ttl));
+	if (is_op(call, "keep_alive") && call->status == STATUS_OK)
+		lease->proof = call->sent;
+}
+
+/* --- transactions and connections --- */
+
+/* How a transaction ended, as far as it is known. */
+static void
+end_xact(const Call *call, Status commit, bool committed)
+{
+	for (size_t i = 0; i < active.n; i++)
+	{
+		Hold *h = active.at[i];
+		bool mine = h->in_xact, pending = h->pending;
+
+		if (in_xact && h->fence_from != FOREVER)
+			h->keeps = later(h->keeps, plus(call->received, END_NOTICED));
+		h->fence_from = FOREVER;
+		h->pending = false;
+		h->in_xact = false;
+		if (commit == STATUS_UNKNOWN && (mine || pending))
+			close_hold(h, alive, FOREVER, call);
+		else if (committed && pending)
+			close_hold(h, call->sent, call->received, call);
+		else if (committed && mine && last_segment(h))
+			last_segment(h)->to = is_bound(h) ? last_segment(h)->to : later(last_segment(h)->to, h->deadline);
+		else if (!committed && mine)
+			close_hold(h, call->sent, plus(call->received, END_NOTICED), call);
+		if (!committed && !mine && pending)
+			h->ended = NULL;
+	}
+	in_xact = false;
+}
+
+static void
+connection_ended(const Call *call)
+{
+	if (in_xact)
+		end_xact(call, STATUS_UNKNOWN, false);
+	for (size_t i = 0; i < active.n; i++)
+		if (is_bound(active.at[i]))
+			close_hold(active.at[i], alive, plus(call->sent, END_NOTICED), call);
+}
+
+/*
+ * A cancel ends an acquire without a trace. Anything else may have been done,
+ * unless it is rolled back.
+ */
+static bool
+cancelled_too_late(const Call *call)
+{
+	return call->status == STATUS_ERROR && strcmp(call->answer, "57014") == 0 && !in_xact &&
+		   !is_acquire(call);
+}
+
+static void
+look_at(const Call *call)
+{
+	bool answered = call->number >= 0 && (call->status == STATUS_OK || call->status == STATUS_NULL);
+
+	if (answered)
+		still_alive(call->sent);
+	if (is_op(call, "X"))
+		connection_ended(call);
+	else if (is_acquire(call))
+	{
+		if (call->status == STATUS_OK)
+			acquired(call);
+	}
+	else if (is_op(call, "await"))
+		awaited(call);
+	else if (is_op(call, "renew") || is_op(call, "is_held") || is_op(call, "proclaim"))
+		asked_of_holder(call);
+	else if (is_op(call, "fence"))
+		fenced(call);
+	else if (is_op(call, "release"))
+		released(call);
+	else if (is_op(call, "grant_lease"))
+	{
+		if (call->status == STATUS_OK)
+			new_lease(strtoll(call->answer, NULL, 10), call->ttl, call);
+	}
+	else if (is_op(call, "keep_alive") || is_op(call, "revoke_lease"))
+		lease_called(call);
+	else if (is_op(call, "begin"))
+		in_xact = call->status == STATUS_OK;
+	else if (is_op(call, "commit") || is_op(call, "rollback"))
+		end_xact(call, call->status,
+				 is_op(call, "commit") && call->status == STATUS_OK && call->answer[0] == 'C');
+	if (in_xact && call->status == STATUS_ERROR)
+		end_xact(call, STATUS_OK, false); /* aborted: what follows is a ROLLBACK */
+}
+
+/* The oldest that are closed are of no more interest. */
+static void
+forget_closed(void)
+{
+	size_t n = 0;
+
+	if (active.n < 64)
+		return;
+	for (size_t i = 0; i < active.n; i++)
+		if (!active.at[i]->closed || i + 32 > active.n)
+			active.at[n++] = active.at[i];
+	active.n = n;
+}
+
+void
+find_holds(void)
+{
+	for (size_t i = 0; i < clients.n; i++)
+	{
+		Client *c = &clients.at[i];
+		Call *end;
+
+		active.n = leases.n = 0;
+		in_xact = false;
+		alive = 0;
+		for (size_t j = 0; j < c->calls.n; j++)
+		{
+			if (cancelled_too_late(&c->calls.at[j]))
+				c->calls.at[j].status = STATUS_UNKNOWN;
+			look_at(&c->calls.at[j]);
+			forget_closed();
+		}
+		/* killed, or still there: what it had open ends with it */
+		end = calloc(1, sizeof(Call));
+		*end = (Call){.client = c, .op = "X", .sent = c->death, .received = c->death, .number = -1};
+		connection_ended(end);
+	}
+}
+
+/* When it has ended for certain, by what its client knows; see handoffs.c for the rest. */
+Time
+hold_gone(const Hold *h)
+{
+	Time t = h->gone;
+
+	if (t == FOREVER)
+	{
+		t = h->lease->latest;
+		if (h->granted == NULL)
+			t = plus(t, h->lease->ttl_high); /* granted at the last moment */
+		t = later(t, h->keeps);
+	}
+	return t;
+}

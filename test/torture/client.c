@@ -1,0 +1,542 @@
+/*
+ * client.c
+ *		A client of the torture test: takes, renews, loses and hands on locks
+ *		of all kinds at random until SIGTERM, and writes a history of it.
+ *
+ *		client MODE NAME DIRECTORY SEED CONNINFO
+ *
+ * MODE: mixed, or one of counter and unfenced, which only count: they read a
+ * counter under a lock, pause, and write it back, with and without fence_lock.
+ */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "record.h"
+
+#define LOCKS     6
+#define PERMITS   3
+#define ELECTIONS 2
+#define COUNTERS  2
+
+typedef struct Held
+{
+	const char *name;
+	char token[24];
+	int ttl; /* ms; 0: bound to the connection */
+} Held;
+
+static const char *client;
+static char unique[64];
+static int uniques;
+static Answer answer;
+static bool may_stop_in_the_middle;
+
+static void
+stop(int signo)
+{
+	(void) signo;
+	stopping = 1;
+}
+
+static int
+up_to(int n)
+{
+	return (int) (random() % n);
+}
+
+static bool
+one_in(int n)
+{
+	return up_to(n) == 0;
+}
+
+/* A name that nobody has used before. */
+static const char *
+new_name(void)
+{
+	snprintf(unique, sizeof(unique), "%s-%d", client, ++uniques);
+	return unique;
+}
+
+static const char *
+any_lock(void)
+{
+	static const char *const names[LOCKS] = {"l0", "l1", "l2", "l3", "l4", "l5"};
+	/* many of the calls meet at one lock */
+	int n = up_to(LOCKS + LOCKS / 2);
+
+	return names[n < LOCKS ? n : 0];
+}
+
+/* Mostly short, so that abandoned locks are taken over; some outlive a restart of the server. */
+static int
+any_ttl(void)
+{
+	static const int ttl[] = {300, 500, 1000, 2000, 4000};
+
+	return one_in(20) ? 7000 : ttl[up_to(5)];
+}
+
+static const char *
+interval(char buffer[32], int ms)
+{
+	if (ms == 0)
+		return "NULL";
+	snprintf(buffer, 32, "'%d ms'", ms);
+	return buffer;
+}
+
+/* A call on what is held: what and function agree but for their names. */
+static bool
+ask(const char *operation, const char *function, const Held *h, const char *more)
+{
+	char what[256];
+
+	snprintf(what, sizeof(what), "%s %s token=%s", operation, h->name, h->token);
+	return callf(&answer, what, "SELECT %s('%s', %s%s)", function, h->name, h->token, more);
+}
+
+static bool
+is_true(void)
+{
+	return answer.status == ANSWER_OK && answer.value[0] == 't';
+}
+
+static bool
+renew(const Held *h)
+{
+	return ask("renew", h->name[0] == 'e' ? "renew_leadership" : "renew_lock", h, "");
+}
+
+static bool
+is_held(const Held *h)
+{
+	return ask("is_held", h->name[0] == 'e' ? "is_leader" : "is_held", h, "") && is_true();
+}
+
+/* A release whose outcome is not known is asked for again: it does no harm. */
+static void
+release(const Held *h)
+{
+	for (int i = 0; i < 3; i++)
+	{
+		ask("release", h->name[0] == 'e' ? "resign" : "release_lock", h, "");
+		if (answer.status != ANSWER_UNKNOWN || in_transaction() || h->ttl == 0)
+			break;
+	}
+}
+
+/* Works under the lock for a while. False: lost. */
+static bool
+work(Held *h)
+{
+	/* now and then for longer than its TTL */
+	for (int n = one_in(12) ? up_to(10) : 0; n > 0 && !stopping; n--)
+	{
+		pause_ms(up_to(h->ttl > 0 && h->ttl < 400 ? h->ttl / 4 : 100));
+		if (h->ttl > 0 && !one_in(3))
+			renew(h);
+		else
+			is_held(h);
+		if ((answer.status == ANSWER_OK && answer.value[0] == 'f') || answer.status == ANSWER_NULL)
+			return false;
+	}
+	if (one_in(40) && h->ttl > 0)
+	{
+		char what[256], buffer[32];
+		int ttl = any_ttl();
+
+		snprintf(what, sizeof(what), "renew %s token=%s ttl=%d", h->name, h->token, ttl);
+		if (!callf(&answer, what, "SELECT %s('%s', %s, %s)",
+				   h->name[0] == 'e' ? "renew_leadership" : "renew_lock", h->name, h->token,
+				   interval(buffer, ttl)))
+			return answer.status != ANSWER_NULL;
+		h->ttl = ttl;
+	}
+	if (one_in(3))
+		pause_ms(up_to(8));
+	return true;
+}
+
+static void
+work_and_release(Held *h)
+{
+	if (!work(h))
+		return;
+	if (h->ttl > 0 && h->ttl <= 500 && one_in(8))
+		return; /* left to its TTL */
+	release(h);
+}
+
+/* --- locks --- */
+
+static bool
+acquire(Held *h, const char *name, bool shared, int ttl, int wait, const char *owner)
+{
+	char what[256], b1[32], b2[32];
+
+	h->name = name;
+	h->ttl = ttl;
+	snprintf(what, sizeof(what), "acquire %s mode=%s ttl=%d wait=%d owner=%s", name, shared ? "s" : "x", ttl,
+			 wait, owner ? owner : "-");
+	if (!callf(&answer, what, "SELECT acquire_lock('%s', %s, %s, '%s', %s%s%s)", name, interval(b1, ttl),
+			   wait < 0    ? "NULL"
+			   : wait == 0 ? "'0'"
+						   : interval(b2, wait),
+			   shared ? "shared" : "exclusive", owner ? "'" : "", owner ? owner : "NULL", owner ? "'" : ""))
+		return false;
+	snprintf(h->token, sizeof(h->token), "%.23s", answer.value);
+	return true;
+}
+
+static int
+any_wait(void)
+{
+	static const int wait[] = {0, 5, 100, 1000, 5000, -1};
+
+	return wait[up_to(6)];
+}
+
+static void
+one_lock(void)
+{
+	Held h;
+	bool bound = one_in(8);
+	const char *owner = !bound && one_in(4) ? new_name() : NULL;
+	int ttl = bound ? 0 : any_ttl();
+	bool shared = one_in(4);
+
+	if (!acquire(&h, any_lock(), shared, ttl, any_wait(), owner))
+		return;
+	if (owner != NULL && one_in(2))
+	{
+		/* once more, and one release more */
+		Held again;
+
+		if (acquire(&again, h.name, shared, ttl, 0, owner) && !stopping)
+			release(&again);
+		else if (answer.status == ANSWER_UNKNOWN)
+			return;
+	}
+	if (bound && one_in(10))
+		disconnect();
+	else
+		work_and_release(&h);
+}
+
+static void
+permit(void)
+{
+	Held h = {.name = "p0", .ttl = any_ttl()};
+	char what[256];
+	int wait = any_wait();
+	char b1[32], b2[32];
+
+	snprintf(what, sizeof(what), "acquire p0 mode=p%d ttl=%d wait=%d owner=-", PERMITS, h.ttl, wait);
+	if (!callf(&answer, what, "SELECT acquire_permit('p0', %d, %s, %s)", PERMITS, interval(b1, h.ttl),
+			   wait < 0    ? "NULL"
+			   : wait == 0 ? "'0'"
+						   : interval(b2, wait)))
+		return;
+	snprintf(h.token, sizeof(h.token), "%.23s", answer.value);
+	work_and_release(&h);
+}
+
+static void
+queue_place(void)
+{
+	Held h = {.name = any_lock(), .ttl = any_ttl()};
+	char what[256];
+	char *bar;
+	bool shared = one_in(4);
+	bool granted;
+
+	snprintf(what, sizeof(what), "enqueue %s mode=%s ttl=%d owner=-", h.name, shared ? "s" : "x", h.ttl);
+	if (!callf(&answer, what, "SELECT token, granted FROM enqueue_lock('%s', '%d ms', '%s')", h.name, h.ttl,
+			   shared ? "shared" : "exclusive"))
+		return;
+	bar = strchr(answer.value, '|');
+	granted = bar[1] == 't';
+	snprintf(h.token, sizeof(h.token), "%.*s", (int) (bar - answer.value), answer.value);
+	for (int i = 0; !granted && i < 30 && !stopping; i++)
+	{
+		pause_ms(up_to(h.ttl < 400 ? h.ttl / 5 : 80));
+		ask("await", "await_lock", &h, one_in(2) ? ", '50 ms'" : "");
+		if (answer.status == ANSWER_ERROR)
+			return;
+		granted = is_true();
+	}
+	if (granted)
+		work_and_release(&h);
+	else
+		release(&h);
+}
+
+static void
+several_locks(void)
+{
+	Held h = {.ttl = any_ttl()};
+	char names[32], array[64], what[256], b1[32], b2[32];
+	int first = up_to(LOCKS), second = (first + 1 + up_to(LOCKS - 1)) % LOCKS;
+	int wait = any_wait();
+
+	snprintf(names, sizeof(names), "l%d,l%d", first, second);
+	snprintf(array, sizeof(array), "{l%d,l%d}", first, second);
+	snprintf(what, sizeof(what), "acquire %s mode=x ttl=%d wait=%d owner=-", names, h.ttl, wait);
+	if (!callf(&answer, what, "SELECT acquire_locks('%s', %s, %s)", array, interval(b1, h.ttl),
+			   wait < 0    ? "NULL"
+			   : wait == 0 ? "'0'"
+						   : interval(b2, wait)))
+		return;
+	snprintf(h.token, sizeof(h.token), "%.23s", answer.value);
+	pause_ms(up_to(10));
+	snprintf(what, sizeof(what), "release %s token=%s", names, h.token);
+	callf(&answer, what, "SELECT release_locks('%s', %s)", array, h.token);
+}
+
+/* --- leases --- */
+
+static bool
+on_lease(const char *name, const char *lease, int wait)
+{
+	char what[256], b[32];
+
+	snprintf(what, sizeof(what), "acquire %s mode=x lease=%s wait=%d owner=-", name, lease, wait);
+	return callf(&answer, what, "SELECT acquire_lock('%s', wait => %s, lease => %s)", name,
+				 wait == 0 ? "'0'" : interval(b, wait), lease);
+}
+
+static void
+lease_call(const char *operation, const char *function, const char *lease)
+{
+	char what[128];
+
+	snprintf(what, sizeof(what), "%s - lease=%s", operation, lease);
+	callf(&answer, what, "SELECT %s(%s)", function, lease);
+}
+
+static void
+lease(void)
+{
+	char number[24], what[64];
+	int ttl = any_ttl();
+	bool alive = true;
+
+	snprintf(what, sizeof(what), "grant_lease - ttl=%d", ttl);
+	if (!callf(&answer, what, "SELECT grant_lease('%d ms')", ttl))
+		return;
+	snprintf(number, sizeof(number), "%.23s", answer.value);
+	on_lease(any_lock(), number, 0);
+	on_lease(any_lock(), number, ttl / 3 + 1);
+	for (int n = up_to(5); n > 0 && alive && !stopping; n--)
+	{
+		pause_ms(up_to(ttl < 400 ? ttl / 3 : 130));
+		lease_call("keep_alive", "keep_alive", number);
+		alive = answer.status != ANSWER_NULL;
+	}
+	if (alive && (ttl > 500 || !one_in(6)))
+		lease_call("revoke_lease", "revoke_lease", number);
+}
+
+/* --- elections --- */
+
+static void
+leader_of(const char *name)
+{
+	char what[64];
+
+	snprintf(what, sizeof(what), "current_leader %s", name);
+	callf(&answer, what, "SELECT term, candidate FROM current_leader('%s')", name);
+}
+
+/* What has changed since we looked last; every observer is to see the same. */
+static void
+history_of(const char *name)
+{
+	static char after[ELECTIONS][24];
+	char *seen = after[name[1] - '0'];
+	char what[128];
+	const char *last;
+
+	if (seen[0] == '\0')
+		strcpy(seen, "0");
+	snprintf(what, sizeof(what), "history %s after=%s", name, seen);
+	if (!callf(&answer, what,
+			   "SELECT change, term, how FROM election_history('%s', %s) ORDER BY change LIMIT 50", name,
+			   seen))
+		return;
+	last = strrchr(answer.value, ';');
+	last = last ? last + 1 : answer.value;
+	snprintf(seen, 24, "%.*s", (int) strcspn(last, "|"), last);
+}
+
+static void
+election(void)
+{
+	const char *const name = one_in(2) ? "e0" : "e1";
+	Held h = {.name = name, .ttl = any_ttl()};
+	char what[256], b1[32], b2[32];
+	int wait = any_wait();
+
+	if (one_in(3))
+		leader_of(name);
+	if (one_in(3))
+		history_of(name);
+	snprintf(what, sizeof(what), "acquire %s mode=x ttl=%d wait=%d owner=- candidate=%s", name, h.ttl, wait,
+			 client);
+	if (!callf(&answer, what, "SELECT campaign('%s', '%s', %s, %s)", name, client, interval(b1, h.ttl),
+			   wait < 0    ? "NULL"
+			   : wait == 0 ? "'0'"
+						   : interval(b2, wait)))
+		return;
+	snprintf(h.token, sizeof(h.token), "%.23s", answer.value);
+	if (one_in(2))
+		leader_of(name);
+	if (one_in(3))
+	{
+		snprintf(what, sizeof(what), "proclaim %s token=%s", name, h.token);
+		callf(&answer, what, "SELECT proclaim('%s', %s, '%s')", name, h.token, new_name());
+	}
+	work_and_release(&h);
+}
+
+/* --- transactions --- */
+
+static void
+end_transaction(bool commit)
+{
+	commit = commit && answer.status != ANSWER_ERROR;
+	if (in_transaction())
+		call(&answer, commit ? "commit -" : "rollback -", commit ? "COMMIT" : "ROLLBACK");
+}
+
+/* Acquires, or releases, or both, in a transaction that may be rolled back. */
+static void
+transaction(void)
+{
+	Held h;
+	int ttl = one_in(6) ? 0 : any_ttl();
+	bool before = one_in(2);
+	bool inside = !before || one_in(2);
+
+	if (before && !acquire(&h, any_lock(), false, ttl, 1000, NULL))
+		return;
+	if (!call(&answer, "begin -", "BEGIN"))
+		return;
+	if (!before && !acquire(&h, any_lock(), false, ttl, one_in(2) ? 0 : 1000, NULL))
+	{
+		end_transaction(one_in(2));
+		return;
+	}
+	pause_ms(up_to(10));
+	if (inside && one_in(2) && in_transaction())
+		release(&h);
+	end_transaction(!one_in(4));
+	if (answer.status != ANSWER_UNKNOWN)
+		work_and_release(&h);
+}
+
+/*
+ * Reads a counter, and writes it back later.  Whoever is stopped in between
+ * writes what is no longer true, unless the fence refuses it.
+ */
+static void
+count(bool fenced)
+{
+	const char *const name = !fenced ? "u0" : one_in(COUNTERS) ? "c0" : "c1";
+	Held h;
+	char what[256];
+	long long n;
+
+	if (!acquire(&h, name, false, 300, 2000, NULL))
+		return;
+	snprintf(what, sizeof(what), "read %s", name);
+	if (!callf(&answer, what, "SELECT n FROM counter WHERE name = '%s'", name))
+		return;
+	n = strtoll(answer.value, NULL, 10) + 1;
+	/* the nemesis of the control run stops who sleeps here */
+	pause_ms(may_stop_in_the_middle ? up_to(60) : up_to(10));
+	if (!call(&answer, "begin -", "BEGIN"))
+		return;
+	if (fenced && !ask("fence", "fence_lock", &h, ""))
+	{
+		end_transaction(false);
+		return;
+	}
+	if (one_in(10))
+		pause_ms(up_to(50));
+	snprintf(what, sizeof(what), "write %s token=%s value=%lld", name, h.token, n);
+	callf(&answer, what, "UPDATE counter SET n = %lld, token = %s WHERE name = '%s'", n, h.token, name);
+	end_transaction(answer.status == ANSWER_OK);
+	if (answer.status != ANSWER_UNKNOWN)
+		release(&h);
+}
+
+static void
+mixed(void)
+{
+	switch (up_to(12))
+	{
+		case 0:
+		case 1:
+		case 2:
+		case 3:
+			one_lock();
+			break;
+		case 4:
+			permit();
+			break;
+		case 5:
+		case 6:
+			queue_place();
+			break;
+		case 7:
+			several_locks();
+			break;
+		case 8:
+			lease();
+			break;
+		case 9:
+			election();
+			break;
+		case 10:
+			transaction();
+			break;
+		default:
+			count(true);
+	}
+	if (in_transaction())
+		call(&answer, "rollback -", "ROLLBACK");
+}
+
+int
+main(int argc, char **argv)
+{
+	struct sigaction action = {.sa_handler = stop, .sa_flags = SA_RESTART};
+	char path[1024];
+
+	if (argc != 6)
+	{
+		fprintf(stderr, "usage: client mixed|counter|unfenced NAME DIRECTORY SEED CONNINFO\n");
+		return 2;
+	}
+	client = argv[2];
+	may_stop_in_the_middle = strcmp(argv[1], "mixed") != 0;
+	snprintf(path, sizeof(path), "%s/%s.history", argv[3], client);
+	srandom((unsigned) strtoul(argv[4], NULL, 10));
+	sigaction(SIGTERM, &action, NULL);
+	record_open(path, client, argv[5]);
+	while (!stopping)
+	{
+		if (strcmp(argv[1], "mixed") == 0)
+			mixed();
+		else
+			count(strcmp(argv[1], "unfenced") != 0);
+		pause_ms(up_to(6));
+	}
+	disconnect();
+	return 0;
+}

@@ -1,0 +1,277 @@
+/*
+ * handoffs.c
+ *		W and L: whoever can be granted is, and soon.
+ *
+ * A waiter can be granted when all that were in front of it, or may have been,
+ * have ended for certain. That is known of what was released or refused; what
+ * died ends by its TTL after its last sign of life was answered at most. What
+ * the nemesis does hold things up until it is over; after a restart every
+ * lease has its TTL again.
+ */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+
+/* After a fault: connections are made, queues are long. */
+#define SETTLE (500 * MS)
+/* How long what is known of nobody may be waiting or held after its connection. */
+#define UNKNOWN_LEASE (60 * SECOND)
+#define END_NOTICED   (1 * SECOND)
+/* An asynchronous standby lags behind by less than this. */
+#define LOST_TAIL (1 * SECOND)
+
+/* Somebody who may be in the way, from its sending on. */
+typedef struct Occupant
+{
+	Time from, gone, gone_before; /* the latest of all up to this one */
+	int64_t token;                /* 0: not known */
+	const Call *call;
+} Occupant;
+
+typedef LIST(Occupant) Occupants;
+
+/* What hits one client, the wall clock or notifications holds up nobody else. */
+static bool
+hits_all(const Window *w)
+{
+	static const char *const harmless[] = {"jump-clock", "fill-notifications"};
+
+	for (size_t i = 0; i < sizeof(harmless) / sizeof(harmless[0]); i++)
+		if (strcmp(w->kind, harmless[i]) == 0)
+			return false;
+	return w->pid == 0;
+}
+
+/* The first moment from t on at which no fault holds anything up. */
+Time
+outside_windows(Time t)
+{
+	for (size_t i = 0; i < windows.n; i++)
+	{
+		const Window *w = &windows.at[i];
+
+		if (hits_all(w) && w->from <= t && t < w->to + SETTLE)
+			t = w->to + SETTLE;
+	}
+	return t;
+}
+
+bool
+was_stopped(const Client *c, Time from, Time to)
+{
+	for (size_t i = 0; i < windows.n; i++)
+		if (windows.at[i].pid == c->pid && windows.at[i].from < to && windows.at[i].to > from)
+			return true;
+	return false;
+}
+
+/* A fault while it was there may have given it its TTL again, or lost its end. */
+static Time
+prolonged(Time from, Time gone, Time ttl, bool ended)
+{
+	for (size_t i = 0; i < windows.n; i++)
+	{
+		const Window *w = &windows.at[i];
+		bool lost = strcmp(w->kind, "promote-async") == 0;
+		bool keeps = strcmp(w->kind, "stop-backend") == 0 || strcmp(w->kind, "terminate") == 0;
+
+		if (!hits_all(w) || keeps || w->to < from || (ended && !lost) ||
+			w->from - (lost ? LOST_TAIL : 0) > gone)
+			continue;
+		if (gone < w->to + SETTLE + ttl)
+			gone = w->to + SETTLE + ttl;
+	}
+	return gone;
+}
+
+static Time
+known_ttl(const Call *call)
+{
+	return call->lease ? UNKNOWN_LEASE : call->ttl;
+}
+
+/* Calls that were answered without a grant, or not at all. */
+static void
+occupant_of_call(const Call *call, Occupants *list)
+{
+	Time gone = call->received;
+	bool known = call->status == STATUS_NULL || call->status == STATUS_ERROR;
+
+	if (call->received < FOREVER && !known)
+		gone = call->received + END_NOTICED + known_ttl(call);
+	if (gone < FOREVER)
+		gone = prolonged(call->sent, gone, known_ttl(call), known);
+	*APPEND(*list) = (Occupant){call->sent, gone, 0, 0, call};
+}
+
+static void
+occupant_of_hold(const Hold *h, Occupants *list)
+{
+	Time gone = hold_gone(h);
+	Time ttl = h->lease->ttl_high == FOREVER ? 0 : h->lease->ttl_high;
+
+	if (gone < FOREVER)
+		gone = prolonged(h->asked->sent, gone, ttl, h->gone < FOREVER);
+	*APPEND(*list) = (Occupant){h->asked->sent, gone, 0, h->token, h->asked};
+}
+
+static int
+by_from(const void *a, const void *b)
+{
+	const Occupant *x = a, *y = b;
+
+	return (x->from > y->from) - (x->from < y->from);
+}
+
+static void
+occupants_of(int name, Occupants *list)
+{
+	list->n = 0;
+	for (size_t i = 0; i < holds.n; i++)
+		if (holds.at[i]->name == name)
+			occupant_of_hold(holds.at[i], list);
+	for (size_t i = 0; i < clients.n; i++)
+		for (size_t j = 0; j < clients.at[i].calls.n; j++)
+		{
+			const Call *call = &clients.at[i].calls.at[j];
+
+			for (int k = 0; k < call->nnames && is_acquire(call) && call->status != STATUS_OK; k++)
+				if (call->names[k] == name)
+					occupant_of_call(call, list);
+		}
+	if (list->n == 0)
+		return;
+	qsort(list->at, list->n, sizeof(Occupant), by_from);
+	for (size_t i = 0; i < list->n; i++)
+	{
+		Occupant *o = &list->at[i];
+
+		o->gone_before =
+			i > 0 && list->at[i - 1].gone_before > o->gone ? list->at[i - 1].gone_before : o->gone;
+	}
+}
+
+/*
+ * When everything in front of a request with this token is gone; 0: not
+ * before it is granted or gives up (at the time until), as far as is known.
+ */
+static Time
+way_free(const Occupants *list, const Call *self, int64_t token, Time until, bool *waited, const Call **front)
+{
+	size_t low = 0, high = list->n;
+	Time t = self->sent;
+
+	while (low < high)
+	{
+		size_t middle = (low + high) / 2;
+
+		if (list->at[middle].from < until)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (size_t i = low; i-- > 0 && list->at[i].gone_before > self->sent;)
+	{
+		const Occupant *o = &list->at[i];
+
+		if (o->call == self || (token && o->token >= token) || o->gone <= self->sent)
+			continue;
+		*waited = true;
+		if (o->gone > t)
+		{
+			t = o->gone;
+			*front = o->call;
+		}
+		if (t >= until)
+			return FOREVER;
+	}
+	return t;
+}
+
+static LIST(Time) times;
+
+static int
+by_time(const void *a, const void *b)
+{
+	Time x = *(const Time *) a, y = *(const Time *) b;
+
+	return (x > y) - (x < y);
+}
+
+static void
+check_waiter(Occupants *lists, const Call *call, int64_t token, const Call *asked, Time until)
+{
+	Time free_at = asked->sent;
+	bool waited = false;
+	const Call *front = NULL;
+
+	for (int k = 0; k < call->nnames; k++)
+	{
+		Time t = way_free(&lists[call->names[k]], asked, token, until, &waited, &front);
+
+		if (t > free_at)
+			free_at = t;
+	}
+	if (free_at < FOREVER)
+		free_at = outside_windows(free_at);
+	if (!waited || free_at >= until || was_stopped(call->client, free_at, until))
+		return;
+	figures.checked['W']++;
+	if (call == asked && call->status == STATUS_OK)
+		*APPEND(times) = until - free_at;
+	if (until - free_at > 20 * MS + slack)
+		violation('W', "could have been granted much sooner", front ? front : call, call, NULL);
+}
+
+static void
+check_waiters(Occupants *lists, const Client *c)
+{
+	for (size_t j = 0; j < c->calls.n; j++)
+	{
+		const Call *call = &c->calls.at[j];
+
+		if (is_op(call, "acquire") && call->wait != 0 && call->lease == 0 && call->owner == NULL &&
+			(call->status == STATUS_OK || call->status == STATUS_NULL))
+			check_waiter(lists, call, call->status == STATUS_OK ? strtoll(call->answer, NULL, 10) : 0, call,
+						 call->received);
+		else if (is_op(call, "await") && call->status == STATUS_OK && call->answer[0] == 'f')
+			for (size_t k = j; k-- > 0;)
+			{
+				const Call *asked = &c->calls.at[k];
+
+				if (is_op(asked, "enqueue") && asked->status == STATUS_OK &&
+					strtoll(asked->answer, NULL, 10) == call->token)
+				{
+					check_waiter(lists, call, call->token, asked, call->sent);
+					break;
+				}
+			}
+	}
+}
+
+void
+check_handoffs(void)
+{
+	Occupants *lists = calloc((size_t) name_count() + 1, sizeof(Occupants));
+
+	for (int name = 0; name < name_count(); name++)
+		occupants_of(name, &lists[name]);
+	for (size_t i = 0; i < clients.n; i++)
+		check_waiters(lists, &clients.at[i]);
+	for (int name = 0; name < name_count(); name++)
+		free(lists[name].at);
+	free(lists);
+	if (times.n == 0)
+		return;
+	qsort(times.at, times.n, sizeof(Time), by_time);
+	figures.handoffs = (long) times.n;
+	figures.p50 = times.at[times.n / 2];
+	figures.p99 = times.at[times.n * 99 / 100];
+	figures.longest = times.at[times.n - 1];
+	figures.checked['L'] = figures.handoffs;
+	if (times.n >= 100 && figures.p99 > percentile_limit)
+		violation('L', "of a hundred hand-offs more than one takes too long", NULL, NULL, NULL);
+}

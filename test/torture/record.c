@@ -1,0 +1,236 @@
+/*
+ * record.c
+ *		The client's side of a history: a connection, and calls on it, each
+ *		written down before it is sent and after its answer has come.
+ *
+ * A file of lines for each process; every line is one write(2), so that a kill
+ * loses at most the last one.  Times are nanoseconds of CLOCK_MONOTONIC.
+ *
+ *		P <time> <process id> <client>				begins the file
+ *		S <time> <connection> <backend's process id>	a connection is there
+ *		X <time> <connection>						it is gone, or known to be
+ *		C <time> <number> <connection> <operation> <name,..|-> <key=value>..
+ *		A <time> <number> ok <value> | null | error <SQLSTATE> | unknown <SQLSTATE>
+ *
+ * A call without an answer has an unknown outcome, like one that lost its
+ * connection (SQLSTATE 08006), got 08007, or was terminated.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "record.h"
+
+#define LINE_SIZE 4096
+
+static int file = -1;
+static const char *conninfo;
+static PGconn *connection;
+static int connection_number;
+static int call_number;
+
+volatile sig_atomic_t stopping;
+
+static int64_t
+now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t) t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+void
+pause_ms(int ms)
+{
+	struct timespec t = {ms / 1000, ms % 1000 * 1000000L};
+
+	nanosleep(&t, NULL);
+}
+
+/* A disk that is full for the server may be full for us: a line that is not
+ * written would be a hole in the history. */
+static void
+write_line(const char *line, size_t len)
+{
+	if (write(file, line, len) != (ssize_t) len)
+	{
+		perror("history");
+		exit(1);
+	}
+}
+
+static void line(char kind, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void
+line(char kind, const char *format, ...)
+{
+	char text[LINE_SIZE];
+	int len = snprintf(text, sizeof(text), "%c %lld ", kind, (long long) now());
+	va_list args;
+
+	va_start(args, format);
+	len += vsnprintf(text + len, sizeof(text) - (size_t) len, format, args);
+	va_end(args);
+	if (len > (int) sizeof(text) - 2)
+	{
+		fprintf(stderr, "a line of the history is too long\n");
+		exit(1);
+	}
+	text[len++] = '\n';
+	write_line(text, (size_t) len);
+}
+
+void
+record_open(const char *path, const char *client, const char *conn)
+{
+	conninfo = conn;
+	file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+	if (file < 0)
+	{
+		perror(path);
+		exit(1);
+	}
+	line('P', "%d %s", (int) getpid(), client);
+}
+
+void
+disconnect(void)
+{
+	if (connection == NULL)
+		return;
+	PQfinish(connection);
+	connection = NULL;
+	line('X', "%d", connection_number);
+}
+
+/* What the server says besides is not part of the history. */
+static void
+ignore_notice(void *arg, const PGresult *result)
+{
+	(void) arg;
+	(void) result;
+}
+
+/* Until there is a connection; false: told to stop. */
+bool
+connected(void)
+{
+	while (connection == NULL && !stopping)
+	{
+		PGconn *c = PQconnectdb(conninfo);
+
+		if (PQstatus(c) == CONNECTION_OK)
+		{
+			PQsetNoticeReceiver(c, ignore_notice, NULL);
+			connection = c;
+			line('S', "%d %d", ++connection_number, PQbackendPID(c));
+			return true;
+		}
+		PQfinish(c);
+		pause_ms(50);
+	}
+	return connection != NULL;
+}
+
+bool
+in_transaction(void)
+{
+	return connection != NULL && PQtransactionStatus(connection) != PQTRANS_IDLE;
+}
+
+/* Has the server said for certain that nothing was done? */
+static bool
+is_definite(const char *state)
+{
+	static const char *const classes[] = {"22", "25", "40", "42", "53", "55", "LE", "57014", "57P03"};
+
+	for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++)
+		if (strncmp(state, classes[i], strlen(classes[i])) == 0)
+			return true;
+	return false;
+}
+
+static void
+answer_rows(Answer *answer, const PGresult *result)
+{
+	size_t len = 0;
+
+	answer->value[0] = '\0';
+	for (int row = 0; row < PQntuples(result); row++)
+		for (int column = 0; column < PQnfields(result); column++)
+		{
+			const char *v = PQgetisnull(result, row, column) ? "-" : PQgetvalue(result, row, column);
+
+			if (len + strlen(v) + 2 > sizeof(answer->value))
+				return; /* more than anybody looks at */
+			len += (size_t) sprintf(answer->value + len, "%s%s", len == 0 ? "" : column == 0 ? ";" : "|", v);
+		}
+	answer->status = PQntuples(result) == 0 || PQgetisnull(result, 0, 0) ? ANSWER_NULL : ANSWER_OK;
+}
+
+static void
+answer_from(Answer *answer, const PGresult *result)
+{
+	const char *state = result ? PQresultErrorField(result, PG_DIAG_SQLSTATE) : NULL;
+
+	if (PQresultStatus(result) == PGRES_TUPLES_OK)
+		answer_rows(answer, result);
+	else if (PQresultStatus(result) == PGRES_COMMAND_OK)
+	{
+		answer->status = ANSWER_OK;
+		snprintf(answer->value, sizeof(answer->value), "%s", PQcmdStatus((PGresult *) result));
+		for (char *p = answer->value; *p; p++)
+			if (*p == ' ')
+				*p = '_';
+	}
+	else
+	{
+		snprintf(answer->value, sizeof(answer->value), "%s", state ? state : "08006");
+		answer->status = is_definite(answer->value) ? ANSWER_ERROR : ANSWER_UNKNOWN;
+	}
+}
+
+/*
+ * Makes a call: what is the operation as it stands in the history, sql what is
+ * sent.  In a lost connection every outcome is unknown.
+ */
+bool
+call(Answer *answer, const char *what, const char *sql)
+{
+	static const char *const names[] = {"ok", "null", "error", "unknown"};
+	PGresult *result;
+	int number = ++call_number;
+
+	if (!connected())
+	{
+		answer->status = ANSWER_ERROR;
+		strcpy(answer->value, "08003");
+		return false;
+	}
+	line('C', "%d %d %s", number, connection_number, what);
+	result = PQexec(connection, sql);
+	answer_from(answer, result);
+	PQclear(result);
+	line('A', "%d %s %s", number, names[answer->status], answer->value);
+	if (PQstatus(connection) != CONNECTION_OK)
+		disconnect();
+	return answer->status == ANSWER_OK;
+}
+
+bool
+callf(Answer *answer, const char *what, const char *format, ...)
+{
+	char sql[LINE_SIZE];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(sql, sizeof(sql), format, args);
+	va_end(args);
+	return call(answer, what, sql);
+}
