@@ -6,6 +6,7 @@
 #   make test TESTS=test/t/010_x.t [PROVE_FLAGS=-v]
 #   make demo, make bench-quick
 #   make LE_FAULTS=1       a build for tests: with points where the server can be made to fail, and with assertions
+#   make mutants [ONLY="name ..."]      seeds faults, each of which a test has to catch
 #   make unit, make sim [SEED=1] [STEPS=100000]      the core alone, no PostgreSQL needed
 #   make sim-exhaustive        every interleaving of tiny worlds: half an hour
 #   make fuzz [SECONDS=60]     the same simulator, driven by libFuzzer
@@ -37,7 +38,7 @@ PG_CONFIG ?= pg_config
 .DEFAULT_GOAL := all
 
 # These goals work before PostgreSQL is installed.
-ALONE := test demo bench-quick unit sim sim-exhaustive fuzz core-tests format format-check
+ALONE := test demo bench-quick mutants unit sim sim-exhaustive fuzz core-tests format format-check
 .PHONY: $(ALONE)
 
 test:
@@ -48,6 +49,9 @@ demo:
 
 bench-quick:
 	@bench/quick.sh
+
+mutants:
+	@test/mutants/run.sh
 
 ifneq ($(filter-out $(ALONE),$(or $(MAKECMDGOALS),all)),)
 
