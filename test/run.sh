@@ -21,6 +21,7 @@ fi
 
 [[ $TESTS != *faults* ]] || le_faults_tree
 [[ $TESTS != *pgbouncer.t* ]] || le_extra_packages pgbouncer
+[[ $TESTS != *wall_clock.t* ]] || le_extra_packages libfaketime
 # The drivers of examples/.  Where Node.js is not Debian's, its driver comes from npm.
 if [[ $TESTS = *_examples.t* ]]; then
 	le_extra_packages python3-psycopg nodejs node-pg

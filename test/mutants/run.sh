@@ -5,6 +5,7 @@
 . "$(dirname "$0")/../common.sh"
 
 le_prepare core-tests
+le_extra_packages libfaketime
 le_test_env
 
 # What has been built is the beginning of each mutant's build, and the account is to install over it.
