@@ -1,9 +1,10 @@
-# The runner of test/mutants/run.sh: in a copy of the project that is built, and that the private PostgreSQL has installed.
+# The runner of test/mutants/run.sh.  Each of its workers has a tree of its own, $LE_RUN/w1 and so on, with the sources,
+# already built, and with a PostgreSQL.
 use strict;
 use warnings;
 
-use Cwd qw(getcwd);
 use LeMutants;
+use Storable qw(store retrieve);
 use Time::HiRes qw(time);
 
 # A test that waits for what a mutant prevents is not to be waited for as long as one that may pass.
@@ -11,7 +12,6 @@ my $PATIENCE = 20;
 # What a test may take in all; then it is killed.
 my $TEST_TIMEOUT = 120;
 
-my @results;
 my $started = time;
 $| = 1;
 
@@ -66,7 +66,7 @@ sub clean_up
 		kill('QUIT', $server);
 		select(undef, undef, undef, 0.05) while kill(0, $server) && time < $end;
 	}
-	system("rm -rf $ENV{TESTDIR}/tmp_check $ENV{TESTDIR}/ports");
+	system("rm -rf $ENV{TESTDIR}/tmp_check");
 	return;
 }
 
@@ -146,9 +146,47 @@ sub try_mutant
 	};
 	($test, $message) = (undef, "ERROR: $@") if $@;
 	spew($m->{file}, $original);
-	push @results, { %$m, caught => $test, message => $message, seconds => time - $from };
-	say_line(sprintf('%-9s %-32s %5.1f s  %s', $test ? 'caught' : 'NOT', $m->{name}, $results[-1]{seconds},
+	my $result = { %$m, caught => $test, message => $message, seconds => time - $from };
+	say_line(sprintf('%-9s %-32s %5.1f s  %s', $test ? 'caught' : 'NOT', $m->{name}, $result->{seconds},
 		$test ? "$test: $message" : $message));
+	return $result;
+}
+
+# Whoever is free takes the next one.  Returns the results in the order of the list.
+sub try_all
+{
+	my @mutants = @_;
+	my @workers;
+
+	pipe(my $next, my $queue) or die "pipe: $!";
+	syswrite($queue, sprintf('%4d', $_)) foreach 0 .. $#mutants;
+	close($queue);
+	foreach my $worker (1 .. $ENV{LE_JOBS})
+	{
+		my $pid = fork() // die "fork: $!";
+
+		if ($pid == 0)
+		{
+			enter_tree($worker);
+			while (sysread($next, my $i, 4)) { store(try_mutant($mutants[$i]), "$ENV{LE_RUN}/work/result$i"); }
+			exit(0);
+		}
+		push @workers, $pid;
+	}
+	foreach my $pid (@workers) { waitpid($pid, 0); die "a worker died\n" if $?; }
+	return map { retrieve("$ENV{LE_RUN}/work/result$_") } 0 .. $#mutants;
+}
+
+# From here on everything is done in this worker's tree.  Ports are given out for all of them.
+sub enter_tree
+{
+	my ($worker) = @_;
+
+	foreach my $name (qw(PATH PERL5LIB PG_CONFIG PG_REGRESS TESTDIR TESTDATADIR TESTLOGDIR TMPDIR))
+	{
+		$ENV{$name} =~ s{\Q$ENV{LE_RUN}\E/}{$ENV{LE_RUN}/w$worker/}g;
+	}
+	chdir("$ENV{LE_RUN}/w$worker/src") or die "chdir: $!";
 	return;
 }
 
@@ -160,7 +198,7 @@ sub check_tests
 	my @files = grep { $_ ne 'sim' } @tests;
 	my %built;
 
-	build_for($_, \%built) foreach @tests, 'server';
+	build_for($_, \%built) foreach grep { $_ eq 'sim' || m{^test/unit/} } @tests;
 	if (grep { $_ eq 'sim' } @tests)
 	{
 		my ($passed, $failed) = run_test('sim', 60);
@@ -174,6 +212,8 @@ sub check_tests
 
 sub print_table
 {
+	my @results = @_;
+
 	say_line('');
 	foreach my $r (@results)
 	{
@@ -196,9 +236,9 @@ my %tests = map { $_ => 1 } map { @{ $_->{tests} } } @mutants;
 
 $_ eq 'sim' || -f or die "no test $_\n" foreach keys %tests;
 mutate($_, slurp($_->{file})) foreach @mutants;
-check_tests(sort keys %tests);
-try_mutant($_) foreach @mutants;
-print_table();
+check_tests(sort keys %tests) unless $ENV{NO_BASELINE};
+my @results = try_all(@mutants);
+print_table(@results);
 my $left = grep { !$_->{caught} } @results;
 say_line(sprintf("\n%d mutants, %d caught, %d not; %.0f s", scalar @results, @results - $left, $left, time - $started));
 exit($left ? 1 : 0);

@@ -35,6 +35,46 @@ sub next_gets_it
 
 my ($holder, $first, $second, $third) = map { session($node) } 1 .. 4;
 
+# --- waking ---
+
+# A backend looks around each second by itself; a grant must not wait for that.
+{
+	my @took;
+
+	foreach (1 .. 5)
+	{
+		$holder->query("SELECT acquire_lock('woken')");
+		$first->async("SELECT acquire_lock('woken')");
+		waiting($first);
+		my $start = time;
+		$holder->query("SELECT release_lock('woken')");
+		$first->wait;
+		push @took, time - $start;
+		$first->query("SELECT release_lock('woken')");
+	}
+	cmp_ok((sort { $a <=> $b } @took)[2], '<', 0.3, 'who waits is woken by the grant');
+}
+
+# --- a manager that does not come to it ---
+
+# It finds the request and its cancellation at the same time.
+foreach my $case ([ 'in a block', 'BEGIN; SAVEPOINT s', 'ROLLBACK TO s; COMMIT' ], [ 'alone', '', '' ])
+{
+	my ($title, $before, $after) = @$case;
+	my $manager = $holder->query('SELECT pid FROM lock_election.manager');
+
+	$first->query($before) if $before;
+	kill 'STOP', $manager;
+	$first->async("SELECT acquire_lock('late', '1 h')");
+	wait_for_sql($node, q{SELECT wait_event = 'Extension' FROM pg_stat_activity WHERE pid = } . $first->pid);
+	$node->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $first->pid . ')');
+	$first->wait;
+	like($first->error, qr/ERROR:  57014: /, "$title: cancelled before the manager has seen the request");
+	$first->query($after) if $after;
+	kill 'CONT', $manager;
+	is($second->query("SELECT release_lock('late', try_acquire_lock('late'))"), 't', "$title: so it is not granted");
+}
+
 # --- order ---
 
 {
