@@ -75,6 +75,32 @@ foreach my $case ([ 'in a block', 'BEGIN; SAVEPOINT s', 'ROLLBACK TO s; COMMIT' 
 	is($second->query("SELECT release_lock('late', try_acquire_lock('late'))"), 't', "$title: so it is not granted");
 }
 
+# It finds a renewal and the end of the lease at the same time: the renewal was there in time.
+{
+	my $manager = $holder->query('SELECT pid FROM lock_election.manager');
+	my ($posted_at, $renewed, $token, $end);
+
+	# on a busy machine not always in time
+	foreach (1 .. 10)
+	{
+		my $start = time;
+
+		$token = $first->query("SELECT acquire_lock('renewed', '2 s')");
+		$end = time + 2;
+		wait_until(sub { time > $start + 1.6 });
+		kill 'STOP', $manager;
+		$first->async("SELECT renew_lock('renewed', $token) IS NOT NULL");
+		wait_until(sub { $second->query(q{SELECT wait_event = 'Extension' FROM pg_stat_activity WHERE pid = } . $first->pid) eq 't' });
+		$posted_at = time - $start;
+		wait_until(sub { time > $end + 0.05 });
+		kill 'CONT', $manager;
+		$renewed = $first->wait;
+		last if $posted_at < 2;
+	}
+	is($renewed, 't', 'a renewal that the manager comes to late is one');
+	is($first->query("SELECT release_lock('renewed', $token)"), 't', 'and the lock is still held');
+}
+
 # --- order ---
 
 {
