@@ -7,7 +7,8 @@ use LeTest;
 use Test::More;
 use Time::HiRes qw(time);
 
-my $node = new_node('main');
+# Nobody but who has to flushes the log.
+my $node = new_node('main', conf => "wal_writer_delay = 10s\n");
 my %token;
 
 sub seconds_left
