@@ -89,7 +89,7 @@ sub run_test
 	alarm($TEST_TIMEOUT);
 	while (my $line = <$out>)
 	{
-		next if $failed || $line !~ /^not ok \d+(?: - (.*))?$/ || $line =~ /# TODO/;
+		next if $failed || $line !~ /^\s*not ok \d+(?: - (.*))?$/ || $line =~ /# TODO/;
 		$failed = $1 // 'a test without a name';
 		kill('TERM', -$pid);
 	}
