@@ -168,7 +168,7 @@ sub try_all
 		if ($pid == 0)
 		{
 			enter_tree($worker);
-			while (sysread($next, my $i, 4)) { store(try_mutant($mutants[$i]), "$ENV{LE_RUN}/work/result$i"); }
+			while (sysread($next, my $i, 4)) { store(try_mutant($mutants[$i]), "$ENV{LE_RUN}/work/result" . int($i)); }
 			exit(0);
 		}
 		push @workers, $pid;

@@ -17,6 +17,11 @@ wait_for_sql($primary, q{SELECT count(*) = 1 FROM pg_stat_replication WHERE sync
 
 # What this session acquires is not waited for.
 my $local = session($primary, connstr => q{options='-c synchronous_commit=local'});
+my $old_lock = $local->query(q{SELECT acquire_lock('old lock', '1 min')});
+my $old_place = $local->query(q{SELECT token FROM enqueue_lock('old place', '1 min')});
+my $old_lease = $local->query(q{SELECT grant_lease('1 min')});
+$primary->wait_for_catchup($standby, 'flush', $primary->lsn('insert'));
+
 kill 'STOP', $receiver;
 my $lock = $local->query(q{SELECT acquire_lock('lock', '1 min', owner => 'me')});
 my $place = $local->query(q{SELECT token FROM enqueue_lock('place', '1 min')});
@@ -33,6 +38,9 @@ my @calls = (
 	"acquire_lock('on lease', NULL, lease => $lease) = $on_lease", "renew_lock('b', $several) IS NOT NULL",
 	"is_leader('election', $term)", "renew_leadership('election', $term) IS NOT NULL",
 	"await_leadership('election', $term)", "(SELECT term = $term FROM current_leader('election'))");
+
+# A primary that is cut off must not go on confirming leases.
+push @calls, "renew_lock('old lock', $old_lock) IS NOT NULL", "keep_alive($old_lease) IS NOT NULL", "await_lock('old place', $old_place)";
 my %session = map { $_ => session($primary) } @calls;
 
 $session{$_}->async("SELECT $_") foreach @calls;
