@@ -75,6 +75,18 @@ foreach my $case ([ 'in a block', 'BEGIN; SAVEPOINT s', 'ROLLBACK TO s; COMMIT' 
 	is($second->query("SELECT release_lock('late', try_acquire_lock('late'))"), 't', "$title: so it is not granted");
 }
 
+# It finds one message for two rollbacks: all since the earlier savepoint is undone.
+{
+	my $manager = $holder->query('SELECT pid FROM lock_election.manager');
+
+	$first->query("BEGIN; SAVEPOINT s; SELECT acquire_lock('undone', '1 h')");
+	kill 'STOP', $manager;
+	$first->query('ROLLBACK TO s; ROLLBACK TO s');
+	kill 'CONT', $manager;
+	is($second->query("SELECT release_lock('undone', try_acquire_lock('undone'))"), 't', 'ROLLBACK TO, twice: undone');
+	$first->query('COMMIT');
+}
+
 # It finds a renewal and the end of the lease at the same time: the renewal was there in time.
 {
 	my $manager = $holder->query('SELECT pid FROM lock_election.manager');
