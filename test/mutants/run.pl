@@ -106,9 +106,10 @@ sub run_test
 	{
 		my ($assertion) = $text =~ /(invariant violated: .*|Assertion .* failed|AddressSanitizer: .*|runtime error: .*)/;
 		my ($sim) = $text =~ /^(seed \d+, step \d+: .*)/m;
+		my ($late) = $text =~ /(timed out.*)/;
 		my ($first) = $text =~ /^(\S.*)/m;
 
-		$failed = join('; ', grep { defined } $sim, $assertion) || $first || "exit code $rc";
+		$failed = join('; ', grep { defined } $sim, $assertion) || $late || $first || "exit code $rc";
 	}
 	return (0, $failed, $timed_out);
 }
