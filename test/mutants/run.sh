@@ -10,7 +10,7 @@ le_test_env
 
 # A tree for each of the runner's workers: the sources, with what has been built as the beginning of each mutant's build,
 # and a PostgreSQL for the account to install into.
-tar -C "$LE_ROOT" -cf - build src | tar -C "$LE_TMP/src" -xf -
+tar -C "$LE_ROOT" --exclude=build/faults -cf - build src | tar -C "$LE_TMP/src" -xf -
 for ((i = 1; i <= LE_JOBS; i++)); do
 	mkdir "$LE_TMP/w$i" "$LE_TMP/w$i/work"
 	cp -a "$LE_TMP/usr" "$LE_TMP/src" "$LE_TMP/w$i"
