@@ -8,6 +8,7 @@
 #   make bench [PEERS=install]      beside etcd, ZooKeeper, Redis and others, to bench/results; make bench-quick: alone
 #   make LE_FAULTS=1       a build for tests: with points where the server can be made to fail, and with assertions
 #   make torture [DURATION=60]     clients, faults and a checker of what the clients have seen
+#   make mutants [ONLY="name ..."]      seeds faults, each of which a test has to catch
 #   make unit, make sim [SEED=1] [STEPS=100000]      the core alone, no PostgreSQL needed
 #   make sim-exhaustive        every interleaving of tiny worlds: half an hour
 #   make fuzz [SECONDS=60]     the same simulator, driven by libFuzzer
@@ -39,7 +40,7 @@ PG_CONFIG ?= pg_config
 .DEFAULT_GOAL := all
 
 # These goals work before PostgreSQL is installed.
-ALONE := test demo bench bench-quick unit sim sim-exhaustive fuzz core-tests torture torture-programs format format-check
+ALONE := test demo bench bench-quick mutants unit sim sim-exhaustive fuzz core-tests torture torture-programs format format-check
 .PHONY: $(ALONE)
 
 test:
@@ -57,6 +58,9 @@ bench-quick:
 DURATION ?= 60
 torture:
 	@TESTS=test/t/090_torture.t TORTURE_SECONDS=$(DURATION) TORTURE_P99=$${TORTURE_P99:-20} PROVE_FLAGS=-v test/run.sh
+
+mutants:
+	@test/mutants/run.sh
 
 ifneq ($(filter-out $(ALONE),$(or $(MAKECMDGOALS),all)),)
 

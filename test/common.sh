@@ -295,3 +295,38 @@ le_run()
 {
 	le_wait "${LE_ENV[@]}" "${LE_AS[@]}" "$@"
 }
+
+# After le_prepare: what the tests need in their environment.
+le_test_env()
+{
+	local net own perl_lib
+	# Where the kernel allows it, the tests get a network of their own and the right to change it: one of them needs a host
+	# that falls silent. And disks of their own, in memory, small enough to be filled.
+	if [ "$(id -u)" = 0 ]; then
+		net=(unshare --net --mount)
+	else
+		net=(unshare --user --map-current-user --keep-caps --net --mount)
+	fi
+	mkdir "$LE_TMP/work/disks"
+	own='set -e
+		ip link set lo up
+		mount -t tmpfs -o mode=1777 none "$0"
+		for d in a:300m b:300m notify-a:128k notify-b:128k; do
+			mkdir "$0/${d%:*}"
+			mount -t tmpfs -o size=${d#*:},mode=1777 none "$0/${d%:*}"
+		done
+		exec "$@"'
+	net+=(sh -c "$own" "$LE_TMP/work/disks" ${LE_AS[@]:-setpriv} --inh-caps=-all,+net_admin --ambient-caps=-all,+net_admin)
+	if "${net[@]}" true 2>/dev/null; then
+		LE_AS=("${net[@]}")
+		LE_ENV+=(LE_NET=1 LE_DISKS="$LE_TMP/work/disks")
+	fi
+
+	# Dynamic shared memory as files of the data directory: nothing survives a server that a test kills.
+	echo "dynamic_shared_memory_type = mmap" >"$LE_TMP/temp.conf"
+	perl_lib=$("$LE_BIN/pg_config" --pkglibdir)/pgxs/src/test
+	LE_ENV+=(PERL5LIB="$perl_lib/perl:$LE_TMP/src/test/lib" PG_REGRESS="$perl_lib/regress/pg_regress"
+		TESTDIR="$LE_TMP/work" TESTDATADIR="$LE_TMP/work/tmp_check" TESTLOGDIR="$LE_TMP/work/tmp_check/log"
+		PG_TEST_PORT_DIR="$LE_TMP/work/ports" TEMP_CONFIG="$LE_TMP/temp.conf" TMPDIR="$LE_TMP/work"
+		PG_TEST_TIMEOUT_DEFAULT="${PG_TEST_TIMEOUT_DEFAULT:-60}")
+}

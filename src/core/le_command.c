@@ -12,8 +12,8 @@ reply_holder(LeReply *reply, const LeEntry *holder, LeTime now)
 {
 	reply->token = holder->token;
 	reply->valid_for = le_entry_time_left(holder, now);
-	if (holder->lsn > reply->lsn)
-		reply->lsn = holder->lsn;
+	if (le_entry_lsn(holder) > reply->lsn)
+		reply->lsn = le_entry_lsn(holder);
 }
 
 /* An earlier change of this batch may still tell the old value. */
@@ -327,7 +327,7 @@ find_own(LeCore *core, const LeCommand *cmd, LeReply *reply)
 	}
 	reply->status = LE_OK;
 	reply->token = entry->token;
-	reply->lsn = entry->lsn;
+	reply->lsn = le_entry_lsn(entry);
 	return entry;
 }
 
@@ -500,7 +500,7 @@ le_apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->valid_for = le_entry_time_left(entry, now);
 	reply->count = le_entry_holds(entry);
 	reply->own = entry->state == LE_STATE_HELD && entry->owner == NULL && entry->session == cmd->session;
-	reply->lsn = entry->lsn;
+	reply->lsn = le_entry_lsn(entry);
 	reply->wrote = entry->state == LE_STATE_HELD && entry->slot->row.dirty;
 }
 

@@ -579,6 +579,13 @@ le_entry_time_left(const LeEntry *entry, LeTime now)
 	return deadline > now ? deadline - now : 0;
 }
 
+/* The newest write that it, or its time left, rests on; 0: those before the load. */
+uint64_t
+le_entry_lsn(const LeEntry *entry)
+{
+	return entry->lease != NULL && entry->lease->lsn > entry->lsn ? entry->lease->lsn : entry->lsn;
+}
+
 LeLease *
 le_entry_named_lease(const LeEntry *entry)
 {

@@ -290,5 +290,6 @@ extern char *le_spare_take(LeSpares *spares);
 
 extern LeSession *le_session_touch(LeCore *core, uint64_t session, uint32_t sessno, uint32_t xact,
 								   LeTime now);
+extern uint64_t le_entry_lsn(const LeEntry *entry);
 
 #endif /* LE_INTERNAL_H */

@@ -1,4 +1,5 @@
 # The pg_regress and isolation tests: what `make installcheck` runs against an existing server, here in one of our own.
+# All of them, or those that are given, after the one that prepares the database (0_).
 use strict;
 use warnings;
 use LeTest;
@@ -10,7 +11,7 @@ my $node = new_node('main', extension => 0);
 sub run_suite
 {
 	my ($dir, $suffix, $program, $database) = @_;
-	my @names = map { m{([^/]+)\.\w+$} } sort glob("test/$dir/*.$suffix");
+	my @names = map { m{([^/]+)\.\w+$} } grep { my $file = $_; !@ARGV || grep { $_ eq $file || $file =~ m{/0_} } @ARGV } sort glob("test/$dir/*.$suffix");
 	my $output_dir = PostgreSQL::Test::Utils::tempdir();
 	return unless @names;
 

@@ -35,6 +35,84 @@ sub next_gets_it
 
 my ($holder, $first, $second, $third) = map { session($node) } 1 .. 4;
 
+# --- waking ---
+
+# A backend looks around each second by itself; a grant must not wait for that.
+{
+	my @took;
+
+	foreach (1 .. 5)
+	{
+		$holder->query("SELECT acquire_lock('woken')");
+		$first->async("SELECT acquire_lock('woken')");
+		waiting($first);
+		my $start = time;
+		$holder->query("SELECT release_lock('woken')");
+		$first->wait;
+		push @took, time - $start;
+		$first->query("SELECT release_lock('woken')");
+	}
+	cmp_ok((sort { $a <=> $b } @took)[2], '<', 0.3, 'who waits is woken by the grant');
+}
+
+# --- a manager that does not come to it ---
+
+# It finds the request and its cancellation at the same time.
+foreach my $case ([ 'in a block', 'BEGIN; SAVEPOINT s', 'ROLLBACK TO s; COMMIT' ], [ 'alone', '', '' ])
+{
+	my ($title, $before, $after) = @$case;
+	my $manager = $holder->query('SELECT pid FROM lock_election.manager');
+
+	$first->query($before) if $before;
+	kill 'STOP', $manager;
+	$first->async("SELECT acquire_lock('late', '1 h')");
+	wait_for_sql($node, q{SELECT wait_event = 'Extension' FROM pg_stat_activity WHERE pid = } . $first->pid);
+	$node->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $first->pid . ')');
+	$first->wait;
+	like($first->error, qr/ERROR:  57014: /, "$title: cancelled before the manager has seen the request");
+	$first->query($after) if $after;
+	kill 'CONT', $manager;
+	is($second->query("SELECT release_lock('late', try_acquire_lock('late'))"), 't', "$title: so it is not granted");
+}
+
+# It finds one message for two rollbacks: all since the earlier savepoint is undone.
+{
+	my $manager = $holder->query('SELECT pid FROM lock_election.manager');
+
+	$first->query("BEGIN; SAVEPOINT s; SELECT acquire_lock('undone', '1 h')");
+	kill 'STOP', $manager;
+	$first->query('ROLLBACK TO s; ROLLBACK TO s');
+	kill 'CONT', $manager;
+	is($second->query("SELECT release_lock('undone', try_acquire_lock('undone'))"), 't', 'ROLLBACK TO, twice: undone');
+	$first->query('COMMIT');
+}
+
+# It finds a renewal and the end of the lease at the same time: the renewal was there in time.
+{
+	my $manager = $holder->query('SELECT pid FROM lock_election.manager');
+	my ($posted_at, $renewed, $token, $end);
+
+	# on a busy machine not always in time
+	foreach (1 .. 10)
+	{
+		my $start = time;
+
+		$token = $first->query("SELECT acquire_lock('renewed', '2 s')");
+		$end = time + 2;
+		wait_until(sub { time > $start + 1.6 });
+		kill 'STOP', $manager;
+		$first->async("SELECT renew_lock('renewed', $token) IS NOT NULL");
+		wait_until(sub { $second->query(q{SELECT wait_event = 'Extension' FROM pg_stat_activity WHERE pid = } . $first->pid) eq 't' });
+		$posted_at = time - $start;
+		wait_until(sub { time > $end + 0.05 });
+		kill 'CONT', $manager;
+		$renewed = $first->wait;
+		last if $posted_at < 2;
+	}
+	is($renewed, 't', 'a renewal that the manager comes to late is one');
+	is($first->query("SELECT release_lock('renewed', $token)"), 't', 'and the lock is still held');
+}
+
 # --- order ---
 
 {

@@ -242,6 +242,23 @@ subtest 'permits' => sub {
 	$_->quit foreach @holder;
 };
 
+subtest 'who may change the number of permits' => sub {
+	one('CREATE ROLE clerk LOGIN; CREATE ROLE watchman LOGIN IN ROLE pg_signal_backend');
+	my ($clerk, $watchman) = map { session($node, user => $_) } 'clerk', 'watchman';
+
+	one(q{SELECT acquire_permit('theirs', 3)});
+	token_like($clerk->query(q{SELECT acquire_permit('theirs', 3)}), 'another role has one as well');
+	$clerk->query(q{SELECT set_permits('theirs', 2)});
+	like($clerk->error, qr/ERROR:  42501: /, 'the role of one of the holders may not');
+	is($watchman->query(q{SELECT set_permits('theirs', 4)}), 3, 'a member of pg_signal_backend may');
+	one(q{SELECT force_release_lock('theirs')});
+	token_like($clerk->query(q{SELECT acquire_permit('theirs', 3)}), 'permits of its own');
+	is($clerk->query(q{SELECT set_permits('theirs', 2)}), 3, 'the role of all holders may');
+	clean();
+	$_->quit foreach $clerk, $watchman;
+	one('DROP ROLE clerk; DROP ROLE watchman');
+};
+
 # The number outlives them, also where it was changed.
 sub check_permits
 {

@@ -78,6 +78,31 @@ subtest 'the first hint starts it' => sub {
 	like($notices, qr/"sequence":2\}/, 'has the next number');
 };
 
+# The last number that announced this token.
+sub sequence_of
+{
+	my ($token) = @_;
+	announced($token);
+	return ($notices =~ /"token":"$token","sequence":(\d+)/g)[-1];
+}
+
+subtest 'what is not written is not announced' => sub {
+	my $before = sequence_of(hand_off());
+	my $held = $holder->query(q{SELECT acquire_lock('x', wait => '5 s')});
+	my $token = $s->query(q{SELECT token FROM enqueue_lock('x')});
+	my $locker = session($node);
+
+	$locker->query('BEGIN; LOCK TABLE lock_election.slot');
+	$holder->query("SELECT release_lock('x', $held)");
+	like($holder->error, qr/ERROR:  55P03: /, 'the release cannot be written');
+	$locker->query('ROLLBACK');
+	is($holder->query("SELECT release_lock('x', $held)"), 't', 'now it can');
+	is($s->query("SELECT await_lock('x', $token)"), 't', 'and the place is granted');
+	is(sequence_of($token), $before + 1, 'the first hint since is that of the grant');
+	$s->query("SELECT release_lock('x', $token)");
+	$locker->quit;
+};
+
 subtest 'setting' => sub {
 	foreach my $value ('none', 'elections')
 	{

@@ -47,6 +47,29 @@ sub client_signal { my ($session, $signal) = @_; return kill $signal, map { $_->
 
 one('CREATE TABLE account (id int PRIMARY KEY, balance int)');
 
+# --- the end of a fence ---
+
+# The manager asks each second whether a fence has ended; the next holder must not wait for that.
+{
+	my @took;
+
+	foreach (1 .. 5)
+	{
+		my $token = acquire($a, 'ended', '300 ms');
+
+		$a->query("BEGIN; SELECT fence_lock('ended', $token)");
+		$b->async(q{SELECT acquire_lock('ended', '1 h')});
+		waiting($b);
+		lapsed('ended', $token);
+		my $start = time;
+		$a->query('COMMIT');
+		like($b->wait, qr/^\d+$/, 'the next holder gets the lock when the fence ends');
+		push @took, time - $start;
+		$b->query(q{SELECT release_lock('ended')});
+	}
+	cmp_ok((sort { $::a <=> $::b } @took)[2], '<', 0.3, 'at once');
+}
+
 # --- a holder that sleeps past its TTL ---
 
 # It reads 100, is stopped, and adds 1 to what it has read; meanwhile the next holder adds 10. Returns the balance.

@@ -1,0 +1,58 @@
+# What a crash leaves.  Of the time of a lease: a TTL of up to five minutes starts anew, because renewals are not written;
+# of a longer one the time left is that which was written last, so that restarts cannot keep a dead lease alive.  And no
+# token is given out twice.
+use strict;
+use warnings;
+use LeTest;
+use Test::More;
+use Time::HiRes qw(time);
+
+# Nobody but who has to flushes the log.
+my $node = new_node('main', conf => "wal_writer_delay = 10s\n");
+my %token;
+
+sub seconds_left
+{
+	return $node->safe_psql('postgres', "SELECT extract(epoch FROM time_left) FROM lock_election.locks WHERE name = '$_[0]'");
+}
+
+# Acquiring again, for less, writes the time that is left.
+my $start = time;
+$token{long} = $node->safe_psql('postgres', q{SELECT acquire_lock('long', '1 h', owner => 'me')});
+$token{short} = $node->safe_psql('postgres', q{SELECT acquire_lock('short', '5 min', owner => 'me')});
+$token{several} = $node->safe_psql('postgres', q{SELECT acquire_locks(ARRAY['several', 'others'], '1 h', owner => 'me')});
+$token{changed} = $node->safe_psql('postgres', q{SELECT acquire_lock('changed', '1 min')});
+$node->safe_psql('postgres', "SELECT renew_lock('changed', $token{changed}, '4 min')");
+wait_until(sub { time > $start + 3 });
+$node->safe_psql('postgres', q{SELECT acquire_lock('long', '10 min', owner => 'me')});
+$node->safe_psql('postgres', q{SELECT acquire_lock('short', '4 min', owner => 'me')});
+$node->safe_psql('postgres', q{SELECT acquire_locks(ARRAY['several', 'others'], '10 min', owner => 'me')});
+
+$node->stop('immediate');
+$node->start;
+is($node->safe_psql('postgres', "SELECT is_held('$_', $token{$_})"), 't', "$_ is held") foreach sort keys %token;
+my $now = time;
+cmp_ok(seconds_left('long'), '<', 3600 - 2, 'the time left of an hour is not an hour');
+cmp_ok(seconds_left('long'), '>', 3600 - ($now - $start) - 10, 'but what was left');
+cmp_ok(seconds_left('several'), '<', 3600 - 2, 'nor is that of several locks');
+cmp_ok(seconds_left('several'), '>', 3600 - ($now - $start) - 10, 'but what was left');
+cmp_ok(seconds_left('short'), '>', 300 - 2, 'five minutes start anew');
+cmp_ok(seconds_left('changed'), '>', 240 - 5, 'a TTL that was changed is the changed one');
+
+# Each crash takes a new incarnation, also one that comes after a clean stop.
+sub next_token { return $node->safe_psql('postgres', q{SELECT acquire_lock('token', wait => '0')}) || die; }
+
+my ($last, $next) = ($token{changed}, next_token());
+cmp_ok($next >> 28, '>', $last >> 28, 'a crash takes a new incarnation');
+$node->safe_psql('postgres', q{SELECT force_release_lock('token')});
+$node->restart;
+($last, $next) = ($next, next_token());
+is($next >> 28, $last >> 28, 'a clean restart does not');
+cmp_ok($next, '>', $last, 'and counts on');
+$node->stop('immediate');
+$node->start;
+is($node->safe_psql('postgres', q{SELECT force_release_lock('token')}), 1, 'what was held then is held');
+($last, $next) = ($next, next_token());
+cmp_ok($next >> 28, '>', $last >> 28, 'a crash after that takes a new one again');
+$node->stop;
+done_testing();

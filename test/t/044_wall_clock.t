@@ -1,0 +1,83 @@
+# Somebody sets the server's clock, a day forward, a day back: no lease ends early, and none late.  Nor do tokens go back
+# when the server is started with a clock that is wrong.
+use strict;
+use warnings;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+my ($library) = glob('/usr/lib/*/faketime/libfaketime.so.1');
+plan skip_all => 'no libfaketime' unless $library;
+
+use constant DAY => 86_400;
+
+# The server reads its time of day from here: an offset in seconds.
+my $clock = PostgreSQL::Test::Utils::tempdir() . '/clock';
+
+sub set_clock
+{
+	open(my $out, '>', "$clock.new") or die $!;
+	printf $out "%+d\n", $_[0];
+	close($out);
+	rename("$clock.new", $clock) or die $!;
+	return;
+}
+
+my $node = new_node('main', start => 0);
+
+sub start_node
+{
+	local $ENV{LD_PRELOAD} = $library;
+	local $ENV{FAKETIME_TIMESTAMP_FILE} = $clock;
+	local $ENV{FAKETIME_NO_CACHE} = 1;
+	local $ENV{FAKETIME_DONT_FAKE_MONOTONIC} = 1;
+
+	return $node->start;
+}
+
+sub days_off { return int((shift->query('SELECT extract(epoch FROM clock_timestamp())') - time) / DAY + 1000.5) - 1000; }
+
+set_clock(0);
+start_node();
+$node->safe_psql('postgres', 'CREATE EXTENSION lock_election');
+my ($s, $waiter, $limited) = map { session($node) } 1 .. 3;
+my $token = 0;
+
+foreach my $days (1, 0, -1, 2)
+{
+	my $title = "the clock goes to day $days";
+	my $highest = $token;
+
+	$s->query(q{SELECT acquire_lock('limited', '10 min'); SELECT acquire_lock('bound', NULL)});
+	$token = $s->query(q{SELECT acquire_lock('short', '3 s')});
+	cmp_ok($token, '>', $highest, "$title: tokens increase");
+	my $start = time;
+	$waiter->async(q{SELECT acquire_lock('short', '10 min')});
+	$limited->async(q{SELECT acquire_lock('limited', wait => '3 s')});
+	wait_for_sql($node, 'SELECT count(*) = 2 FROM lock_election.waiters');
+	set_clock($days * DAY);
+	is(days_off($s), $days, $title);
+
+	is($s->query("SELECT is_held('short', $token)"), 't', "$title: held");
+	like($s->query("SELECT extract(epoch FROM time_left) FROM lock_election.locks WHERE name = 'short'"), qr/^[012]\./, "$title: for the rest of its TTL");
+	ok(!$waiter->ready && !$limited->ready, "$title: and waited for");
+	like($waiter->wait(10), qr/^\d+$/, "$title: the lock goes to the next");
+	cmp_ok(time - $start, '>=', 2.95, "$title: no earlier than its TTL");
+	cmp_ok(time - $start, '<', 5, "$title: and not much later");
+	is($limited->wait(10), '', "$title: a wait ends");
+	cmp_ok(time - $start, '<', 5, "$title: when its time is over");
+	is($s->query(q{SELECT release_lock('bound') AND release_lock('limited')}), 't', "$title: other locks are there");
+	$waiter->query(q{SELECT release_lock('short')});
+}
+
+# A crash, and a start years before: the incarnation, which counts minutes, is stored.
+$_->quit foreach $s, $waiter, $limited;
+$node->stop('immediate');
+set_clock(-800 * DAY);
+start_node();
+cmp_ok($node->safe_psql('postgres', q{SELECT release_lock('late', token) AND token > } . "$token FROM acquire_lock('late') token"),
+	'eq', 't', 'tokens increase after a crash, by a clock of years ago');
+nothing_left($node);
+$node->stop;
+done_testing();

@@ -1,0 +1,139 @@
+/*
+ * Which write an answer rests on: whoever is told of a grant waits until that
+ * is replicated, also who asks in a later batch.
+ */
+#include "fixture.h"
+
+static LeReply
+renew_with(const char *name, int64_t token, LeTime ttl)
+{
+	LeCommand cmd = command(LE_CMD_RENEW, 1, name);
+
+	cmd.token = token;
+	cmd.ttl = ttl;
+	return apply(cmd);
+}
+
+/* A batch that writes something else. */
+static void
+other_batch(void)
+{
+	acquire(9, "other", X);
+	commit(9);
+	batch();
+	on_token(LE_CMD_RELEASE, 9, "other", 0);
+	batch();
+}
+
+static void
+test_holder(void)
+{
+	LeCommand again;
+	uint64_t wrote;
+	int64_t token;
+
+	start();
+	token = acquire_as(1, "x", X, "me").token;
+	batch();
+	wrote = lsn;
+	other_batch();
+	is_int(renew_with("x", token, 0).lsn, wrote, "renewing a lock");
+	is_int(await(1, "x", token, 0).lsn, wrote, "awaiting a token that holds");
+	is_int(on_token(LE_CMD_CHECK, 1, "x", token).lsn, wrote, "asking whether it is held, or fencing it");
+	is_int(on_token(LE_CMD_CHECK, 1, "x", 0).lsn, wrote, "also for the connection's own");
+	again = request(1, "x", X, 0);
+	again.owner = text("me");
+	is_int(apply(again).lsn, wrote, "acquiring it again");
+	ok(apply(again).wrote, "which is a write of its own as well");
+	stop();
+}
+
+static void
+test_handed_on(void)
+{
+	int64_t first, second;
+	uint64_t wrote;
+
+	start();
+	first = acquire(1, "x", X).token;
+	second = enqueue(2, "x", X).token;
+	batch();
+	wrote = lsn;
+	other_batch();
+	is_int(await(2, "x", second, 0).lsn, wrote, "a queue place");
+	release(1, "x", first);
+	batch();
+	wrote = lsn;
+	other_batch();
+	is_int(await(2, "x", second, 0).lsn, wrote, "a place that was granted");
+	stop();
+}
+
+static void
+test_lease(void)
+{
+	LeCommand cmd;
+	int64_t lease, token;
+	uint64_t wrote;
+
+	start();
+	lease = grant_lease(LE_SAVE_INTERVAL + LE_SECOND);
+	batch();
+	wrote = lsn;
+	other_batch();
+	is_int(on_lease(LE_CMD_KEEP_ALIVE, lease).lsn, wrote, "keeping a lease alive");
+	is_int(on_lease(LE_CMD_LEASE_TTL, lease).lsn, wrote, "asking for its time");
+
+	cmd = request(1, "x", X, 0);
+	cmd.lease = lease;
+	token = apply(cmd).token;
+	batch();
+	pass(LE_SAVE_INTERVAL);
+	batch();
+	ok(on_lease(LE_CMD_KEEP_ALIVE, lease).wrote, "a long lease is renewed after its time left was saved");
+	batch();
+	wrote = lsn;
+	other_batch();
+	is_int(renew_with("x", token, 0).lsn, wrote, "the renewal of a lock on it rests on that");
+	is_int(on_token(LE_CMD_CHECK, 1, "x", token).lsn, wrote, "and its time left, for who asks");
+	is_int(apply(cmd).lsn, wrote, "or acquires it again");
+	stop();
+}
+
+static void
+test_several(void)
+{
+	LeText names[] = {{"a", 1}, {"b", 1}};
+	LeCommand cmd;
+	int64_t token;
+	uint64_t wrote;
+
+	start();
+	cmd = request(1, NULL, X, 0);
+	cmd.names = names;
+	cmd.nnames = 2;
+	token = apply(cmd).token;
+	batch();
+	wrote = lsn;
+	other_batch();
+	is_int(renew_with("a", token, 0).lsn, wrote, "renewing one of several");
+	cmd.kind = LE_CMD_CHECK;
+	cmd.token = token;
+	is_int(apply(cmd).lsn, wrote, "asking for all of them");
+	ok(renew_with("a", token, 2 * TTL).wrote, "another TTL for all of them");
+	batch();
+	wrote = lsn;
+	other_batch();
+	is_int(renew_with("b", token, 0).lsn, wrote, "is what the next renewal rests on");
+	stop();
+}
+
+int
+main(void)
+{
+	test_holder();
+	test_handed_on();
+	test_lease();
+	test_several();
+	return done_testing();
+}
