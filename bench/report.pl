@@ -99,6 +99,7 @@ my @tables = (
 	[ 'snapshot pairs', 'Random names beside a transaction that holds a snapshot', 'pairs/s', 'rate', 'of a pair' ],
 	[ 'snapshot hot', 'A hot lock beside a transaction that holds a snapshot', 'hand-offs/s', 'rate',
 		'from the sending of the release to the answer of the next holder' ],
+	[ 'databases', 'Random names in several databases at a time', 'pairs/s', 'rate', 'of a pair' ],
 	[ 'held pairs', 'Acquire and release of random names beside many held locks', 'pairs/s', 'rate', 'of a pair' ],
 );
 
@@ -111,6 +112,7 @@ sub remark
 		if $workload eq 'hot' && $own;
 	my ($ttl, $early) = map { [ figures(@key, $_) ] } qw(ttl early);
 	return sprintf('TTL %s ms%s', number($ttl->[0]), max(@$early) > 0 ? ', **granted early**' : '') if @$ttl;
+	return "$1 database" . ($1 == 1 ? '' : 's') if $key[0] =~ /^databases (\d+)/;
 	my ($queued, $entered) = map { median(figures(@key, $_)) } qw(queued entered);
 	return sprintf('%s in the queue, entered at %s/s', number($queued), number($entered)) if $queued;
 	my @lasts = map { my @s = split(/:/); $s[-1] / max(1, $s[0]) } figures(@key, 'seconds');

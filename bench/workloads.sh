@@ -3,6 +3,7 @@
 PAIRS_CLIENTS=${PAIRS_CLIENTS:-1 8 32 128}
 EXTRA_CLIENTS=${EXTRA_CLIENTS:-8 32}
 HOT_CLIENTS=${HOT_CLIENTS:-2 8 64}
+DATABASES="1 2 3 4"
 CLIENTS=8
 QUEUE_CLIENTS=64 # who enter it at the same time, then two hand it on
 LIMIT_SECONDS=90 # beyond its duration, then a program has hung
@@ -206,6 +207,27 @@ workload_snapshot()
 				snapshot=$!
 				measure "snapshot $w" "$s" $CLIENTS $w per_second=1
 				wait $snapshot
+			done
+		done
+	done
+}
+
+# The same clients, spread over more databases, each with a manager of its own.
+workload_databases()
+{
+	local n s
+	[[ " $servers " = *" postgres "* ]] || return 0
+	section "several databases"
+	for n in $DATABASES; do
+		sql "CREATE DATABASE many$n"
+		PGDATABASE=many$n sql "CREATE EXTENSION lock_election"
+		PGDATABASE=many$n sql "$TABLE_LOCK"
+		PGDATABASE=many$n sql "SELECT release_lock('first', acquire_lock('first'))" >/dev/null
+	done
+	for ((round = 1; round <= ROUNDS; round++)); do
+		for n in $DATABASES; do
+			for s in $(among lock_election table); do
+				measure "databases $n" "$s" $CLIENTS pairs databases="$n"
 			done
 		done
 	done

@@ -3,6 +3,7 @@
  *		What PostgreSQL has: this extension, a lock table written by hand, pg_advisory_lock, and SELECT 1 as the
  *		ceiling of all that asks a server.  One thread, one connection, prepared statements for each client.
  *		libpq's variables say where; PGOPTIONS='-c synchronous_commit=off' makes a variant without flushes.
+ *		With databases=N the clients take turns among the databases many1 to manyN.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,8 +60,13 @@ static const Statement ceiling_statements[] = {
 static void
 open_connection(Client *client, const Statement *statements)
 {
-	PGconn *conn = PQconnectdb("");
+	int databases = atoi(option("databases", "0"));
+	char conninfo[40] = "";
+	PGconn *conn;
 
+	if (databases > 0)
+		snprintf(conninfo, sizeof(conninfo), "dbname=many%d", client->number % databases + 1);
+	conn = PQconnectdb(conninfo);
 	if (PQstatus(conn) != CONNECTION_OK)
 		die("connect: %s", PQerrorMessage(conn));
 	for (const Statement *s = statements; s->name != NULL; s++)
