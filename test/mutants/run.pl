@@ -47,7 +47,7 @@ sub command_of
 	my ($test) = @_;
 
 	return $test eq 'sim'
-	  ? (qw(build/sim --seed 1 --seeds 8 --steps 20000))
+	  ? (qw(build/sim --no-minimise --seed 1 --seeds 8 --steps 20000))
 	  : ('test/lib/run-one', $test);
 }
 
@@ -75,7 +75,7 @@ sub run_test
 {
 	my ($test, $patience) = @_;
 	my $errors = "$ENV{TESTDIR}/stderr";
-	my ($failed, $timed_out, $rc);
+	my ($failed, $sim, $timed_out, $rc);
 	my $pid = open(my $out, '-|') // die "fork: $!";
 
 	if ($pid == 0)
@@ -89,6 +89,7 @@ sub run_test
 	alarm($TEST_TIMEOUT);
 	while (my $line = <$out>)
 	{
+		$sim //= $1 if $line =~ /^(seed \d+, step \d+: .*)/;
 		next if $failed || $line !~ /^\s*not ok \d+(?: - (.*))?$/ || $line =~ /# TODO/;
 		$failed = $1 // 'a test without a name';
 		kill('TERM', -$pid);
@@ -105,7 +106,6 @@ sub run_test
 	if (!$failed)
 	{
 		my ($assertion) = $text =~ /(invariant violated: .*|Assertion .* failed|AddressSanitizer: .*|runtime error: .*)/;
-		my ($sim) = $text =~ /^(seed \d+, step \d+: .*)/m;
 		my ($late) = $text =~ /(timed out.*)/;
 		my ($first) = $text =~ /^(\S.*)/m;
 
