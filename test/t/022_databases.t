@@ -156,6 +156,31 @@ subtest 'ALTER DATABASE' => sub {
 	one('DROP TABLESPACE space');
 };
 
+# A command that is refused must not end a manager first.
+subtest 'who may copy a database' => sub {
+	one('CREATE ROLE le_creator LOGIN CREATEDB');
+	one('CREATE ROLE le_nobody LOGIN');
+	new_database('mine');
+	my $manager = one('SELECT pid FROM lock_election.manager', 'mine');
+	my $try = sub {
+		my ($role) = @_;
+		return error_of("SET ROLE $role; CREATE DATABASE mine_copy TEMPLATE mine");
+	};
+
+	like($try->('le_nobody'), qr/42501/, 'not without CREATEDB');
+	like($try->('le_creator'), qr/42501/, 'nor another role\'s database');
+	is(one('SELECT pid FROM lock_election.manager', 'mine'), $manager, 'and the manager goes on');
+	one('ALTER DATABASE mine IS_TEMPLATE true');
+	is($try->('le_creator'), '', 'but a template');
+	one('DROP DATABASE mine_copy');
+	one('ALTER DATABASE mine IS_TEMPLATE false');
+	one('ALTER DATABASE mine OWNER TO le_creator');
+	is($try->('le_creator'), '', 'and a database of its own');
+	one('DROP DATABASE mine_copy');
+	one('DROP DATABASE mine');
+	one("DROP ROLE $_") foreach qw(le_creator le_nobody);
+};
+
 subtest 'CREATE DATABASE .. TEMPLATE' => sub {
 	foreach my $strategy ('wal_log', 'file_copy')
 	{
