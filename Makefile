@@ -10,7 +10,7 @@
 #   make torture [DURATION=60]     clients, faults and a checker of what the clients have seen
 #   make mutants [ONLY="name ..."]      seeds faults, each of which a test has to catch
 #   make unit, make sim [SEED=1] [STEPS=100000]      the core alone, no PostgreSQL needed
-#   make sim-exhaustive        every interleaving of tiny worlds: half an hour
+#   make sim-exhaustive        every interleaving of tiny worlds: an hour
 #   make fuzz [SECONDS=60]     the same simulator, driven by libFuzzer
 
 EXTENSION  = lock_election
