@@ -427,7 +427,7 @@ sub run
 	$self->{restart} = $point =~ /^(?:manager|load|finish|launcher|history)-/;
 	$self->{database} = $point =~ /^(?:hold|launcher-probe)/;
 	my $wait = $action =~ /^(?:release|terminate|cancel)$/;
-	$self->{fault} = { point => $point, then => $wait ? $action : undef };
+	$self->{fault} = { point => $point, then => $wait ? $action : undef, kill => $action eq 'kill' };
 	$self->fault("SELECT fault_set('batch-written', 'error')") if $point =~ /^re(?:load|play)/;
 	$self->fault(sprintf q{SELECT fault_set('%s', '%s', ms => 30)}, $point, $wait ? 'wait' : $action);
 
@@ -463,8 +463,12 @@ sub until_hit
 	my $end = time + PATIENCE;
 	my $hit = "SELECT fault_hits('$self->{fault}{point}')";
 
-	# a notifier that has died is started again after a second
-	while ($self->fault($hit) eq '0' && $self->lines_of_log == $self->{lines} && time < $end) { sleep 0.01; }
+	# a notifier that has died is started again after a second; a hit comes some time before its crash is in the log
+	while ($self->lines_of_log == $self->{lines} && time < $end)
+	{
+		last if !$self->{fault}{kill} && $self->fault($hit) ne '0';
+		sleep 0.01;
+	}
 	$self->meddle;
 	return;
 }
