@@ -234,7 +234,7 @@ empty_mailboxes(void)
 
 		if (undo != 0)
 			(void) pg_atomic_compare_exchange_u64(&slot->undo, &undo, 0);
-		pg_atomic_fetch_and_u32(&slot->mail, ~(mail->flags & LE_MAIL_SESSION_END));
+		pg_atomic_fetch_and_u32(&slot->mail, ~(mail->flags & ~LE_MAIL_FENCE_ENDED));
 		if (mail->flags & LE_MAIL_SESSION_END)
 			le_slot_clear(slot);
 		le_wake((int) mail->proc);

@@ -219,10 +219,18 @@ check_can_attach(void)
 						errhint("Commit first.")));
 }
 
+/* Still to be cleared up after the backend that had it before, or in its manager's stack. */
+static bool
+slot_in_use(LeRequestSlot *slot)
+{
+	return slot->session != 0 || pg_atomic_read_u32(&slot->linked) != 0;
+}
+
 /*
- * The slot is still being cleared up after the backend that had it before.
- * If there is no manager for that, it is not waited for longer than a caller
- * waits for its own.
+ * While it is linked it belongs to that manager, which may have cleared it
+ * before it came to the link, and would take our request for one of its own
+ * database.  If there is no manager to clear it, it is not waited for longer
+ * than a caller waits for its own.
  */
 static void
 wait_for_slot(LeRequestSlot *slot)
@@ -230,13 +238,13 @@ wait_for_slot(LeRequestSlot *slot)
 	LeDatabase *db = &le_shared->databases[slot->database];
 	LeTime give_up = le_clock() + MANAGER_START_TIMEOUT, down_since = 0;
 
-	while (slot->session != 0)
+	while (slot_in_use(slot))
 	{
 		LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 		if (db->state == LE_DB_FREE || (db->state == LE_DB_IDLE && le_clock() >= give_up))
 			le_database_clear_slots(db);
 		LWLockRelease(le_shared->lock);
-		if (slot->session == 0)
+		if (!slot_in_use(slot))
 			break;
 		wait_turn(db, 10, &down_since, 2 * MANAGER_START_TIMEOUT);
 	}

@@ -7,7 +7,8 @@
  *
  *	1.	The backend waits until the slot is quiet: the last request answered,
  *		the mailbox empty.  Then it fills in the request and sets posted to
- *		the request's number.
+ *		the request's number.  A new backend waits, before its first one, until
+ *		the slot of the one before it is cleared and not linked any more.
  *	2.	It rings (le_ring): if the slot is not linked, it links it into its
  *		database's stack by compare-and-swap, and sets the manager's latch if
  *		the stack was empty.

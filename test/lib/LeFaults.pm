@@ -150,6 +150,7 @@ sub acquire
 	return 0;
 }
 
+# Not while another client waits for it: it may have been granted to that one.
 sub free_unknown
 {
 	my ($self, $name) = @_;
@@ -211,20 +212,25 @@ sub queue_of_waiters
 	$self->wait_in_queue($c, 'hot', $sql);
 	$self->expect($a, "SELECT renew_lock('hot', $token)", qr/^01:00:00$/);
 	$self->transaction($a, $token);
+	# An error may come when it is in the queue already, and the other behind it: that one is next, and holds the lock
+	# before its answer is read.  So who has to wait again does so last.
+	my @again;
 	foreach my $next ($b, $c)
 	{
 		my $token = $next->finish;
 
-		# an error: it has to wait again, behind the other
 		if (!defined $token)
 		{
-			$self->free_unknown('hot') if $next->{crashed};
-			$token = $self->acquire($next, 'hot', $sql);
+			push @again, $next;
+			next;
 		}
-		else
-		{
-			$self->granted('hot', $token);
-		}
+		$self->granted('hot', $token);
+		$self->release($next, 'hot', "SELECT release_lock('hot', $token)");
+	}
+	$self->free_unknown('hot') if grep { $_->{crashed} } @again;
+	foreach my $next (@again)
+	{
+		my $token = $self->acquire($next, 'hot', $sql);
 		$self->release($next, 'hot', "SELECT release_lock('hot', $token)");
 	}
 	return;
@@ -421,7 +427,7 @@ sub run
 	$self->{restart} = $point =~ /^(?:manager|load|finish|launcher|history)-/;
 	$self->{database} = $point =~ /^(?:hold|launcher-probe)/;
 	my $wait = $action =~ /^(?:release|terminate|cancel)$/;
-	$self->{fault} = { point => $point, then => $wait ? $action : undef };
+	$self->{fault} = { point => $point, then => $wait ? $action : undef, kill => $action eq 'kill' };
 	$self->fault("SELECT fault_set('batch-written', 'error')") if $point =~ /^re(?:load|play)/;
 	$self->fault(sprintf q{SELECT fault_set('%s', '%s', ms => 30)}, $point, $wait ? 'wait' : $action);
 
@@ -457,8 +463,12 @@ sub until_hit
 	my $end = time + PATIENCE;
 	my $hit = "SELECT fault_hits('$self->{fault}{point}')";
 
-	# a notifier that has died is started again after a second
-	while ($self->fault($hit) eq '0' && $self->lines_of_log == $self->{lines} && time < $end) { sleep 0.01; }
+	# a notifier that has died is started again after a second; a hit comes some time before its crash is in the log
+	while ($self->lines_of_log == $self->{lines} && time < $end)
+	{
+		last if !$self->{fault}{kill} && $self->fault($hit) ne '0';
+		sleep 0.01;
+	}
 	$self->meddle;
 	return;
 }

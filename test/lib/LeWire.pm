@@ -44,7 +44,7 @@ sub send
 {
 	my ($self, $bytes) = @_;
 
-	$self->{socket}->syswrite($bytes) == length $bytes or die "cannot send: $!";
+	($self->{socket}->syswrite($bytes) // 0) == length $bytes or die "cannot send: $!";
 	return;
 }
 

@@ -291,6 +291,17 @@ $c->query("SELECT release_lock('p')");
 like($b->wait, qr/^\d+$/, 'and so it is');
 clean();
 
+# each wait is looked at after deadlock_timeout, also of a connection that has waited for longer before
+bound($c, 'z');
+is($a->query("SELECT acquire_lock('z', wait => '1 s')"), '', 'a long wait');
+$_->query("SET deadlock_timeout = '1 h'") foreach $a, $b;
+bound($a, 'x');
+bound($b, 'y');
+wait_for_lock($b, 'x');
+$a->async(q{SELECT acquire_lock('y')});
+all_wait_on('... says nothing of the next one', $a, $b);
+clean();
+
 # what PostgreSQL finds is left to it
 $a->query('BEGIN; UPDATE t SET v = 0 WHERE id = 1');
 $b->query("BEGIN; UPDATE t SET v = 0 WHERE id = 2; SELECT acquire_lock('x', '1 h')");

@@ -6,7 +6,9 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
 
-my $node = new_node('main', faults => 1, conf => "autovacuum = off\n");
+# Few enough that a test can take all of them.
+my $connections = 12;
+my $node = new_node('main', faults => 1, conf => "autovacuum = off\nmax_connections = $connections\n");
 my ($a, $b, $c, $free) = map { session($node) } 1 .. 4;
 
 # Asks nothing of a manager, so that it does not wait for one.
@@ -222,6 +224,41 @@ foreach my $point (qw(manager-took batch-before-expiry batch-written batch-commi
 	my $next = $b->wait;
 	cmp_ok($next, '>', $token, 'and handed on');
 	$b->query("SELECT release_lock('x', $next)");
+}
+
+# --- an end that is seen before it is told ---
+
+# A manager that tries again looks at every slot: it clears one that was linked for it meanwhile. A session of another
+# database that takes over that slot is none of its business.
+{
+	my $s = session($node);
+	my $fill = $connections - 4;
+
+	$node->safe_psql('postgres', 'CREATE DATABASE other');
+	$node->safe_psql('other', 'CREATE EXTENSION lock_election');
+	$node->safe_psql('other', q{SELECT release_lock('y', acquire_lock('y'))});
+	$s->query(q{SELECT is_held('x', 1)});
+	fault("set('batch-written', 'error', times => 2)");
+	acquire($c, 'x', q{'1 h'});
+	like($c->error, qr/fault at/, 'a batch that fails, and again');
+	stop_at('manager-took');
+	$c->async(q{SELECT is_held('x', 1)});
+	stopped('manager-took');
+	$free->query('SELECT pg_sleep(1.1)');
+	$s->quit;
+	wait_until(sub { $free->query('SELECT count(*) FROM pg_stat_activity WHERE pid = ' . $s->pid) eq '0' }) or die 'it does not end';
+	stop_at('batch-done');
+	go_on('manager-took');
+	stopped('batch-done');
+	my @others = map { session($node, dbname => 'other') } 1 .. $fill;
+	$others[$_]->async("SELECT acquire_lock('y$_')") foreach 0 .. $#others;
+	go_on('batch-done');
+	my @tokens = map { $_->wait } @others;
+	is(join(' ', map { $others[$_]->query("SELECT is_held('y$_', $tokens[$_])") } 0 .. $#others), join(' ', ('t') x $fill),
+		'all of the other database are answered by their own manager');
+	is($c->wait, 'f', 'and so is this one');
+	is($c->query('SELECT count(*) FROM lock_election.locks'), '0', 'which has nothing of theirs');
+	$_->quit foreach @others;
 }
 
 # --- none of it for others ---
