@@ -486,11 +486,16 @@ run_one_by_one(uint32 *procs, int n)
 				break;
 		}
 	}
-	if (!try_batch(NULL, 0, true, &error))
-	{
-		le_mgr.expire_after = le_clock() + RETRY_AFTER;
-		(void) le_batch_reload(&error);
-	}
+
+	/* what came meanwhile may be renewals: before anything expires */
+	n = le_take_stack(le_mgr.db, procs);
+	if (try_batch(procs, n, le_clock() >= le_mgr.expire_after, &error))
+		return;
+	le_mgr.expire_after = le_clock() + RETRY_AFTER;
+	if (!le_batch_reload(&error))
+		fail_requests(procs, n, error);
+	else if (n > 0)
+		run_one_by_one(procs, n);
 }
 
 void
