@@ -313,16 +313,25 @@ apply_limits(void)
 	le_core_set_limits(le_mgr.core, &limits);
 }
 
-/* It was last seen running at since: a pause moves all deadlines. */
+/*
+ * It was last seen running at since: a pause moves all deadlines.  Where one
+ * follows the other, as with a disk that takes longer for each flush, a second
+ * of each counts, or nobody's lease would ever end.
+ */
 static void
 seen_running(LeTime since, LeTime now)
 {
-	if (now - since > STALL)
+	LeTime gap = now - since;
+
+	if (gap > STALL)
 	{
-		le_mgr.shift += now - since;
+		if (since - le_mgr.stalled_until < STALL)
+			gap -= STALL;
+		le_mgr.shift += gap;
+		le_mgr.stalled_until = now;
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.stalls, 1);
-		ereport(LOG, (errmsg("the lock_election manager did not run for %ld ms; all leases go on by as much",
-							 (long) ((now - since) / LE_MS))));
+		ereport(LOG, (errmsg("the lock_election manager did not run for %ld ms; all leases go on by %ld ms",
+							 (long) ((now - since) / LE_MS), (long) (gap / LE_MS))));
 	}
 	le_mgr.awake_at = now;
 }
@@ -462,8 +471,9 @@ fail_requests(const uint32 *procs, int n, const ErrorData *error)
 	le_mgr.retry_at = le_clock() + RETRY_AFTER;
 }
 
-static void
-run_one_by_one(uint32 *procs, int n)
+/* False: nothing can be read, and all have got that error. */
+static bool
+replay(uint32 *procs, int n)
 {
 	ErrorData *error;
 
@@ -480,16 +490,34 @@ run_one_by_one(uint32 *procs, int n)
 			if (!le_batch_reload(&error))
 			{
 				fail_requests(&procs[i], n - i, error);
-				return;
+				return false;
 			}
 			if (!again)
 				break;
 		}
 	}
-	if (!try_batch(NULL, 0, true, &error))
+	return true;
+}
+
+static void
+run_one_by_one(uint32 *procs, int n)
+{
+	ErrorData *error;
+
+	while (replay(procs, n))
 	{
+		/* what came meanwhile may be renewals: before anything expires */
+		n = le_take_stack(le_mgr.db, procs);
+		if (try_batch(procs, n, le_clock() >= le_mgr.expire_after, &error))
+			return;
 		le_mgr.expire_after = le_clock() + RETRY_AFTER;
-		(void) le_batch_reload(&error);
+		if (!le_batch_reload(&error))
+		{
+			fail_requests(procs, n, error);
+			return;
+		}
+		if (n == 0)
+			return;
 	}
 }
 

@@ -45,9 +45,10 @@ typedef struct Manager
 	MemoryContext core_context;
 	MemoryContext batch_context;
 	LeMeta meta;
-	uint32 *taken;   /* by proc number: the request last taken */
-	LeTime shift;    /* of the core's clock behind le_clock() */
-	LeTime awake_at; /* when it was last seen running */
+	uint32 *taken;        /* by proc number: the request last taken */
+	LeTime shift;         /* of the core's clock behind le_clock() */
+	LeTime awake_at;      /* when it was last seen running */
+	LeTime stalled_until; /* the end of the last pause */
 
 	bool core_valid;     /* memory agrees with the tables */
 	bool reenter;        /* waiting requests are not in the core yet */

@@ -174,6 +174,7 @@ bool
 le_batch_reload(ErrorData **error)
 {
 	volatile bool ok = false;
+	LeTime loaded_at;
 
 	PG_TRY();
 	{
@@ -187,8 +188,12 @@ le_batch_reload(ErrorData **error)
 		load_core(le_core_next_revision(le_mgr.core), false);
 		LE_FAULT("reload-loaded");
 		(void) le_batch_commit(false);
-		if (le_mgr.broken_at != 0 && le_clock() - le_mgr.broken_at > STALL)
-			le_mgr.shift += le_clock() - le_mgr.broken_at;
+		loaded_at = le_clock();
+		if (le_mgr.broken_at != 0 && loaded_at - le_mgr.broken_at > STALL)
+		{
+			le_mgr.shift += loaded_at - le_mgr.broken_at;
+			le_mgr.awake_at = loaded_at; /* the next batch is not to count it again */
+		}
 		le_mgr.broken_at = 0;
 		ok = true;
 	}

@@ -193,6 +193,10 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 		return;
 	}
 
+	/* connection-bound: durable for nobody, so that nothing is waited for */
+	if (reply.valid_for == LE_NEVER)
+		reply.lsn = 0;
+
 	/*
 	 * Whatever says that something is so now.  SyncRepRequested() would ask
 	 * for the manager's own level.

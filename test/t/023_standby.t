@@ -97,7 +97,9 @@ subtest 'a synchronous standby' => sub {
 			$local->query(q{SELECT release_lock('local')});
 		}
 		cmp_ok(time - $start, '<', 3, "$level: local does not wait");
-		like($bound->query(q{SELECT acquire_lock('bound', NULL)}), qr/^\d+$/, "$level: nor does ttl => NULL");
+		my $bound_token = $bound->query(q{SELECT acquire_lock('bound', NULL)});
+		like($bound_token, qr/^\d+$/, "$level: nor does ttl => NULL");
+		is($bound->query("SET statement_timeout = '10 s'; SELECT is_held('bound', $bound_token)"), 't', "$level: nor who asks for that");
 		$bound->query(q{SELECT release_lock('bound')});
 
 		# answers that reveal a grant, and renewals, wait as well

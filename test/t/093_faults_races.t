@@ -261,6 +261,56 @@ foreach my $point (qw(manager-took batch-before-expiry batch-written batch-commi
 	$_->quit foreach @others;
 }
 
+# --- a failed batch meets renewals ---
+
+# The reading takes 2 s once: leases go on by that, not by twice that.
+{
+	acquire($a, 'once', q{'3 s'});
+	$b->async(q{SELECT acquire_lock('once', '1 s')});
+	waiting($b);
+	my $start = time;
+	fault(q{set('reload-begun', 'sleep', 2000)});
+	fault(q{set('batch-written', 'error')});
+	$c->query(q{SELECT release_lock('cause', acquire_lock('cause', '1 h'))});
+	$b->wait;
+	cmp_ok(time - $start, '<', 6, 'a pause is counted once');
+	fault('clear()');
+}
+
+# Each request of it is replayed slowly: what is renewed meanwhile, in time, stays.
+{
+	my $token = acquire($a, 'meanwhile', q{'2 s'});
+	stop_at('batch-committed');
+	$b->async(q{SELECT acquire_lock('replayed 6', '1 h')});
+	stopped('batch-committed');
+	my @many = map { session($node) } 1 .. 6;
+	$many[$_]->async("SELECT acquire_lock('replayed $_', '1 h')") foreach 0 .. $#many;
+	fault(q{set('replay', 'sleep', 600, times => 0)});
+	fault(q{set('batch-written', 'error')});
+	go_on('batch-committed');
+	wait_until(sub { fault(q{hits('replay')}) > 0 });
+	$a->async("SELECT renew_lock('meanwhile', $token) IS NOT NULL");
+	is($a->wait, 't', 'a renewal in time comes before what expires after a replay');
+	fault('clear()');
+	$_->wait foreach $b, @many;
+	$_->quit foreach @many;
+	$c->query("SELECT force_release_lock('replayed $_')") foreach 0 .. 6;
+}
+
+# Each commit takes more than a second: no lease is to be cut short by a pause, but all pauses together do not stop the clock.
+{
+	acquire($a, 'slow', q{'2 s'});
+	$b->async(q{SELECT acquire_lock('slow', '1 s')});
+	waiting($b);
+	fault(q{set('batch-committed', 'sleep', 1100, times => 0)});
+	$c->async(q{SELECT release_lock('busy', acquire_lock('busy', '1 h'))}) foreach 1 .. 10;
+	my $start = time;
+	like($b->wait, qr/^\d+$/, 'a lease ends');
+	cmp_ok(time - $start, '<', 12, 'though every batch is slow');
+	fault('clear()');
+	$c->wait foreach 1 .. 10;
+}
+
 # --- none of it for others ---
 
 # The tests of everything else, and everybody, have a build without.
