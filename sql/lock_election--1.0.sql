@@ -240,7 +240,7 @@ CREATE FUNCTION @extschema@.advance_revision(min bigint)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_advance_revision';
 COMMENT ON FUNCTION @extschema@.advance_revision(bigint) IS
-'Sees to it that every token from now on is at least "min", and returns the lowest that the next one can be: "min", or more if this database was there already; then nothing is changed. Durable when it is answered, also with synchronous_commit = off; takes effect at once, is not undone by a rollback, and cannot be taken back. For a database that may have forgotten tokens that it has handed out: extension dropped and created within a minute, a volume rolled back together with its clock, a base backup restored in place, pg_resetwal. Superusers, and whom they grant it to. Errors: 22023 bad argument, 42501.';
+'Sees to it that the token of every request from now on is at least "min" (who is queued already keeps his), and returns the lowest that the next one can be: "min", or more if this database was there already; then nothing is changed. Durable when it is answered, also with synchronous_commit = off; takes effect at once, is not undone by a rollback, and cannot be taken back. For a database that may have forgotten tokens that it has handed out: extension dropped and created within a minute, a volume rolled back together with its clock, a base backup restored in place, pg_resetwal. Superusers, and whom they grant it to. Errors: 22023 bad argument, 42501.';
 REVOKE ALL ON FUNCTION @extschema@.advance_revision(bigint) FROM PUBLIC;
 
 -- --- queue ---

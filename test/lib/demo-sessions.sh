@@ -128,8 +128,7 @@ send A "SELECT acquire_lock('invoices', ttl => '30 s');"
 until_waiting 1
 show "SELECT name, mode, token, time_left, waiters FROM lock_election.locks;"
 line C "   ... kill -9"
-kill -9 "${pid[C]}"
-wait "${pid[C]}" 2>/dev/null || true
+{ kill -9 "${pid[C]}"; wait "${pid[C]}" || true; } 2>/dev/null # bash says who was killed
 await A
 ask A "SELECT release_lock('invoices', $answer);"
 

@@ -207,11 +207,11 @@ parse_flag(Options *o, const char *name)
 int
 main(int argc, char **argv)
 {
-	Options o = {.conf = {.seed = 1, .model = true},
-				 .schedule = {.n = 100000},
-				 .seeds = 1,
-				 .every = 1,
-				 .minimise = true};
+	static Options o = {.conf = {.seed = 1, .model = true},
+						.schedule = {.n = 100000},
+						.seeds = 1,
+						.every = 1,
+						.minimise = true};
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	for (int i = 1; i < argc; i++)

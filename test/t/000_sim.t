@@ -28,6 +28,8 @@ $out = sim("fresh seeds from $fresh on", 'build/sim-fast', "--seed $fresh --seed
 note((() = $out =~ /^seed/mg) . ' worlds');
 note(sim('interleavings of tiny worlds', 'build/sim-fast', "--exhaustive --every 500 --seed $fresh --seconds", $seconds * 0.25));
 
+sim('what has been mended, under sanitizers', 'build/sim', '--seed 2 --only 3-5');
+
 # A store that loses rows, and somebody who waits and is not told: noticed, and few steps are left of it.
 foreach my $what (qw(row wake-up))
 {

@@ -6,7 +6,9 @@ use LeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('main', extension => 0);
+# several of them may run at a time
+my ($only) = map { m{([^/]+)\.\w+$} } @ARGV;
+my $node = new_node(defined $only ? "main_$only" : 'main', extension => 0);
 
 sub run_suite
 {

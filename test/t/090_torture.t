@@ -3,7 +3,7 @@
 #   TORTURE_SECONDS   how long the whole test is to take, about; default 75
 #   TORTURE_CLIENTS   default 24
 #   TORTURE_P99       the longest hand-off but for one in a hundred, in ms; default 200: other tests run at the same time
-#   TORTURE_KEEP      a directory for the histories
+#   TORTURE_KEEP      where the histories are copied to: an absolute path that the account "nobody" can write to
 #   TORTURE_SEED      of clients and nemesis; their interleaving is another each time all the same
 use strict;
 use warnings;
@@ -477,7 +477,7 @@ my $control;
 IPC::Run::run([ $check, '--unfenced', glob "$dir/unfenced/*.history" ], '>', \$control, '2>', \$err);
 diag 'without a fence: ', $control =~ /(updates: .*)/;
 like($control, qr/lost: [1-9]/, 'without a fence updates are lost');
-system_log('cp', '-r', $dir, $ENV{TORTURE_KEEP}) if $ENV{TORTURE_KEEP};
+is(system_log('cp', '-r', $dir, $ENV{TORTURE_KEEP}), 0, 'the histories are kept') if $ENV{TORTURE_KEEP};
 
 $_->stop('immediate', fail_ok => 1) foreach $a, $b;
 done_testing();
