@@ -404,6 +404,7 @@ post(LeRequestKind kind, const LeCommand *cmd)
 	if (cmd->nnames > 0)
 		le_names_put(slot, cmd, len);
 	slot->need_flush = needs_flush();
+	slot->need_standby = synchronous_commit > SYNCHRONOUS_COMMIT_LOCAL_FLUSH;
 	slot->posted_at = le_clock();
 	slot->sqlstate = 0;
 	slot->revision = 0;

@@ -97,6 +97,7 @@ typedef struct LeRequestSlot
 	uint32 names_at;     /* of several names: where in the payload, or */
 	uint32 names_handle; /* in which segment, see le_names.h */
 	bool need_flush;     /* synchronous_commit is not off */
+	bool need_standby;   /* it is above local */
 	LeTime posted_at;
 
 	/* --- written by whoever links it --- */

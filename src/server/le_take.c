@@ -201,7 +201,7 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 	 * Whatever says that something is so now.  SyncRepRequested() would ask
 	 * for the manager's own level.
 	 */
-	confirm = reply.status == LE_OK && reply.valid_for != LE_NEVER && slot->need_flush &&
+	confirm = reply.status == LE_OK && reply.valid_for != LE_NEVER && slot->need_standby &&
 			  max_wal_senders > 0 && le_sync_standbys_defined();
 	if (reply.wrote || confirm)
 	{
