@@ -52,6 +52,7 @@ start_postgres()
 	. test/lib/server.sh
 	server_start postgres "
 		max_connections = 250
+		max_worker_processes = 32
 		password_encryption = md5
 		shared_buffers = 256MB"
 	export PGPASSWORD=$password
