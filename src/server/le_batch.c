@@ -315,8 +315,8 @@ apply_limits(void)
 
 /*
  * It was last seen running at since: a pause moves all deadlines.  Where one
- * follows the other, as with a disk that takes longer for each flush, a second
- * of each counts, or nobody's lease would ever end.
+ * follows the other again and again, as with a disk that takes longer for each
+ * flush, a second of each counts, or nobody's lease would ever end.
  */
 static void
 seen_running(LeTime since, LeTime now)
@@ -325,7 +325,8 @@ seen_running(LeTime since, LeTime now)
 
 	if (gap > STALL)
 	{
-		if (since - le_mgr.stalled_until < STALL)
+		le_mgr.stalls_in_row = since - le_mgr.stalled_until < STALL ? le_mgr.stalls_in_row + 1 : 1;
+		if (le_mgr.stalls_in_row > MAX_STALLS_IN_ROW)
 			gap -= STALL;
 		le_mgr.shift += gap;
 		le_mgr.stalled_until = now;

@@ -18,7 +18,8 @@
 /* With deadlines about, the manager wakes this often to see that it runs. */
 #define HEARTBEAT (1 * LE_SECOND)
 /* A pause longer than this moves the deadlines. */
-#define STALL (1 * LE_SECOND)
+#define STALL             (1 * LE_SECOND)
+#define MAX_STALLS_IN_ROW 3 /* with less than a second between them */
 
 /* An answer that goes out after the commit. */
 typedef struct Deferred
@@ -49,6 +50,7 @@ typedef struct Manager
 	LeTime shift;         /* of the core's clock behind le_clock() */
 	LeTime awake_at;      /* when it was last seen running */
 	LeTime stalled_until; /* the end of the last pause */
+	int stalls_in_row;
 
 	bool core_valid;     /* memory agrees with the tables */
 	bool reenter;        /* waiting requests are not in the core yet */

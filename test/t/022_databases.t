@@ -161,6 +161,7 @@ subtest 'who may copy a database' => sub {
 	one('CREATE ROLE le_creator LOGIN CREATEDB');
 	one('CREATE ROLE le_nobody LOGIN');
 	new_database('mine');
+	one(q{SELECT release_lock('x', acquire_lock('x'))}, 'mine');
 	my $manager = one('SELECT pid FROM lock_election.manager', 'mine');
 	my $try = sub {
 		my ($role) = @_;
