@@ -123,7 +123,8 @@ subtest 'the manager, the server, the extension' => sub {
 	$next->('the manager is killed');
 	$node->restart;
 	$next->('a restart');
-	$node->restart('immediate');
+	$node->stop('immediate');
+	$node->start;
 	$next->('a crash');
 	one('DROP EXTENSION lock_election; CREATE EXTENSION lock_election');
 	$next->('dropped and created');

@@ -180,7 +180,8 @@ subtest 'asynchronous' => sub {
 		$highest = $new;
 
 		# nor does a crash right after it repeat anything
-		$standby->restart('immediate');
+		$standby->stop('immediate');
+		$standby->start;
 		cmp_ok(token($standby), '>', $highest, "round $round: and above that after a crash");
 		$highest = token($standby);
 		($primary, $old) = ($standby, $primary);
@@ -198,7 +199,8 @@ subtest 'within a minute' => sub {
 	  foreach qw(meta incarnation_floor);
 	$c->wait_for_catchup($d, 'replay', $c->lsn('insert'));
 	disconnect($d);
-	$c->restart('immediate');
+	$c->stop('immediate');
+	$c->start;
 	token($c) foreach 1 .. 3;
 	my $last = token($c);
 	promote($d);
