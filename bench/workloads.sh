@@ -135,48 +135,39 @@ workload_hot()
 	done
 }
 
-workload_try()
+# measure_rounds WORKLOAD CLIENTS "SYSTEM ..." [as measure]
+measure_rounds()
 {
 	local s
-	section "attempts at a lock that somebody else holds"
 	for ((round = 1; round <= ROUNDS; round++)); do
-		for s in $(among lock_election table advisory select1 etcd zookeeper redis); do
-			measure try "$s" $CLIENTS
+		for s in $(among $3); do
+			measure "$1" "$s" "$2" "${@:4}"
 		done
 	done
+}
+
+workload_try()
+{
+	section "attempts at a lock that somebody else holds"
+	measure_rounds try $CLIENTS "lock_election table advisory select1 etcd zookeeper redis"
 }
 
 workload_renew()
 {
-	local s
 	section "renewals"
-	for ((round = 1; round <= ROUNDS; round++)); do
-		for s in $(among lock_election table select1 etcd zookeeper redis); do
-			measure renew "$s" $CLIENTS
-		done
-	done
+	measure_rounds renew $CLIENTS "lock_election table select1 etcd zookeeper redis"
 }
 
 workload_crash()
 {
-	local s
 	section "leaders that die"
-	for ((round = 1; round <= ROUNDS; round++)); do
-		for s in $(among lock_election table advisory etcd zookeeper redis); do
-			DURATION=1 measure crash "$s" $CLIENTS crash ttl=$CRASH_TTL_MS
-		done
-	done
+	DURATION=1 measure_rounds crash $CLIENTS "lock_election table advisory etcd zookeeper redis" crash ttl=$CRASH_TTL_MS
 }
 
 workload_resign()
 {
-	local s
 	section "leaders that resign"
-	for ((round = 1; round <= ROUNDS; round++)); do
-		for s in $(among lock_election table advisory etcd zookeeper redis); do
-			measure resign "$s" 2
-		done
-	done
+	measure_rounds resign 2 "lock_election table advisory etcd zookeeper redis"
 }
 
 workload_queue()

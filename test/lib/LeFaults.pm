@@ -401,7 +401,6 @@ sub meddle
 	my $pid = $self->fault("SELECT fault_waiting('$f->{point}')");
 
 	return if $pid eq '0';
-	$self->{acted} = 1;
 	$self->fault(
 		$do eq 'release' ? "SELECT fault_release('$f->{point}')"
 		: $do eq 'terminate' ? "SELECT pg_terminate_backend($pid)"
@@ -423,7 +422,6 @@ sub run
 	my $crashes = $self->{lines} //= $self->lines_of_log;
 
 	$self->{wrong} = [];
-	$self->{acted} = 0;
 	$self->{restart} = $point =~ /^(?:manager|load|finish|launcher|history)-/;
 	$self->{database} = $point =~ /^(?:hold|launcher-probe)/;
 	my $wait = $action =~ /^(?:release|terminate|cancel)$/;

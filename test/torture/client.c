@@ -89,6 +89,13 @@ interval(char buffer[32], int ms)
 	return buffer;
 }
 
+/* Below 0: without a limit. */
+static const char *
+wait_argument(char buffer[32], int wait)
+{
+	return wait < 0 ? "NULL" : wait == 0 ? "'0'" : interval(buffer, wait);
+}
+
 /* A call on what is held: what and function agree but for their names. */
 static bool
 ask(const char *operation, const char *function, const Held *h, const char *more)
@@ -183,10 +190,8 @@ acquire(Held *h, const char *name, bool shared, int ttl, int wait, const char *o
 	snprintf(what, sizeof(what), "acquire %s mode=%s ttl=%d wait=%d owner=%s", name, shared ? "s" : "x", ttl,
 			 wait, owner ? owner : "-");
 	if (!callf(&answer, what, "SELECT acquire_lock('%s', %s, %s, '%s', %s%s%s)", name, interval(b1, ttl),
-			   wait < 0    ? "NULL"
-			   : wait == 0 ? "'0'"
-						   : interval(b2, wait),
-			   shared ? "shared" : "exclusive", owner ? "'" : "", owner ? owner : "NULL", owner ? "'" : ""))
+			   wait_argument(b2, wait), shared ? "shared" : "exclusive", owner ? "'" : "",
+			   owner ? owner : "NULL", owner ? "'" : ""))
 		return false;
 	snprintf(h->token, sizeof(h->token), "%.23s", answer.value);
 	return true;
@@ -237,9 +242,7 @@ permit(void)
 
 	snprintf(what, sizeof(what), "acquire p0 mode=p%d ttl=%d wait=%d owner=-", PERMITS, h.ttl, wait);
 	if (!callf(&answer, what, "SELECT acquire_permit('p0', %d, %s, %s)", PERMITS, interval(b1, h.ttl),
-			   wait < 0    ? "NULL"
-			   : wait == 0 ? "'0'"
-						   : interval(b2, wait)))
+			   wait_argument(b2, wait)))
 		return;
 	snprintf(h.token, sizeof(h.token), "%.23s", answer.value);
 	work_and_release(&h);
@@ -287,9 +290,7 @@ several_locks(void)
 	snprintf(array, sizeof(array), "{l%d,l%d}", first, second);
 	snprintf(what, sizeof(what), "acquire %s mode=x ttl=%d wait=%d owner=-", names, h.ttl, wait);
 	if (!callf(&answer, what, "SELECT acquire_locks('%s', %s, %s)", array, interval(b1, h.ttl),
-			   wait < 0    ? "NULL"
-			   : wait == 0 ? "'0'"
-						   : interval(b2, wait)))
+			   wait_argument(b2, wait)))
 		return;
 	snprintf(h.token, sizeof(h.token), "%.23s", answer.value);
 	pause_ms(up_to(10));
@@ -388,9 +389,7 @@ election(void)
 	snprintf(what, sizeof(what), "acquire %s mode=x ttl=%d wait=%d owner=- candidate=%s", name, h.ttl, wait,
 			 client);
 	if (!callf(&answer, what, "SELECT campaign('%s', '%s', %s, %s)", name, client, interval(b1, h.ttl),
-			   wait < 0    ? "NULL"
-			   : wait == 0 ? "'0'"
-						   : interval(b2, wait)))
+			   wait_argument(b2, wait)))
 		return;
 	snprintf(h.token, sizeof(h.token), "%.23s", answer.value);
 	if (one_in(2))
