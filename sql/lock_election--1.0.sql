@@ -19,7 +19,9 @@ CREATE FUNCTION lock_election.refuse_write() RETURNS trigger
 LANGUAGE C AS 'MODULE_PATHNAME', 'le_refuse_write';
 REVOKE ALL ON FUNCTION lock_election.refuse_write() FROM PUBLIC;
 
--- A row for each slot of a lock.  mode 0: free; ttl -1: as long as the session;
+-- A row for each slot of a lock; found by its place, never searched: no index.
+-- A row that is free is taken by the next lock, whatever its name.
+-- mode 0: free; ttl -1: as long as the session;
 -- time_left < 0: ended, but still fenced.
 -- Durations are microseconds.  pending: the holds of transactions that were
 -- open when the row was written, each as session, xact and subxact (8, 4 and 4
@@ -48,7 +50,6 @@ ALTER TABLE lock_election.slot
 	ALTER COLUMN owner SET STORAGE PLAIN,
 	ALTER COLUMN value SET STORAGE PLAIN,
 	ALTER COLUMN pending SET STORAGE PLAIN;
-CREATE UNIQUE INDEX slot_key ON lock_election.slot (kind, name, slot);
 
 -- A row for each named lease; found by its place, never searched: no index.
 CREATE TABLE lock_election.lease (
@@ -150,7 +151,7 @@ ALTER TABLE lock_election.queue ENABLE ALWAYS TRIGGER refuse_row;
 
 -- A publication FOR ALL TABLES has these tables as well.  Without an identity
 -- their changes could not be applied, nor anything that comes after them.
-ALTER TABLE lock_election.slot REPLICA IDENTITY USING INDEX slot_key;
+ALTER TABLE lock_election.slot REPLICA IDENTITY FULL;
 ALTER TABLE lock_election.history REPLICA IDENTITY USING INDEX history_key;
 ALTER TABLE lock_election.lease REPLICA IDENTITY FULL;
 ALTER TABLE lock_election.queue REPLICA IDENTITY FULL;

@@ -76,8 +76,42 @@ le_slot_add_free(LeLock *lock, LeSlot *slot)
 	lock->free_slots = slot;
 }
 
+/* Nobody has it, or waits for it, and nothing keeps it from being granted. */
+static bool
+is_idle(const LeLock *lock)
+{
+	return lock->name != NULL && lock->held == 0 && lock->waiting == 0 && lock->not_before == 0;
+}
+
+/*
+ * A new slot takes the row of a lock that has just become idle: to write one
+ * row anew is less work than to insert one and to delete another, and few rows
+ * serve very many names.
+ */
+static void
+take_idle_row(LeCore *core, LeSlot *slot, LeTime now)
+{
+	LeLock **top;
+
+	while (*(top = &core->idle[core->idle_top % IDLE_LOCKS]) != NULL)
+	{
+		LeLock *lock = *top;
+		LeSlot *idle = lock->slots;
+
+		*top = NULL;
+		core->idle_top--;
+		if (!is_idle(lock) || lock->doomed || idle == NULL || !idle->row.on_disk)
+			continue;
+		slot->row.locator = idle->row.locator;
+		slot->row.on_disk = true;
+		idle->row.on_disk = false;
+		le_lock_timer(core, lock, now);
+		return;
+	}
+}
+
 static LeSlot *
-slot_take(LeCore *core, LeLock *lock)
+slot_take(LeCore *core, LeLock *lock, LeTime now)
 {
 	LeSlot *slot = lock->free_slots;
 
@@ -93,6 +127,7 @@ slot_take(LeCore *core, LeLock *lock)
 	slot->number = lock->next_number++;
 	slot->next = lock->slots;
 	lock->slots = slot;
+	take_idle_row(core, slot, now);
 	return slot;
 }
 
@@ -182,6 +217,10 @@ le_lock_timer(LeCore *core, LeLock *lock, LeTime now)
 		at = le_add(now, LE_LINGER);
 		at = le_add(at, LE_LINGER_STEP - at % LE_LINGER_STEP);
 		le_timer_set(core, &lock->timer, at);
+
+		/* an election keeps its row, for the number of its last change */
+		if (lock->ns == LE_KIND_LOCK)
+			core->idle[++core->idle_top % IDLE_LOCKS] = lock;
 		return;
 	}
 	le_timer_clear(core, &lock->timer);
@@ -549,7 +588,7 @@ void
 le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 {
 	LeLock *lock = entry->lock;
-	LeSlot *slot = slot_take(core, lock);
+	LeSlot *slot = slot_take(core, lock, now);
 
 	assert(le_lock_admits(lock, entry->mode, now));
 	if (entry->state == LE_STATE_QUEUED)

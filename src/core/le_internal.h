@@ -47,6 +47,10 @@ typedef struct LeSpares
 	uint32_t n;
 	uint32_t taken;
 } LeSpares;
+
+/* So many idle locks at most lend their rows; a power of two. */
+#define IDLE_LOCKS 256
+
 /* What one role has. */
 typedef struct LeRole
 {
@@ -101,6 +105,10 @@ struct LeCore
 	LeEntry *ended;
 	LeLock *doomed;
 	LeLink lapsed;
+
+	/* those that have become idle last, as far as it goes; they may have gone, or be in use again */
+	LeLock *idle[IDLE_LOCKS];
+	uint32_t idle_top;
 
 	LeGroup *passed; /* groups that have left their queues: their locks are
 								 * to be settled */

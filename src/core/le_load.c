@@ -212,6 +212,10 @@ le_core_load_done(LeCore *core, LeTime now)
 		if (lock != NULL)
 			le_lock_settle(core, lock, now);
 	}
+
+	/* a row that cannot be written, why this may be a reload, is not to be lent */
+	memset(core->idle, 0, sizeof(core->idle));
+	core->idle_top = 0;
 }
 
 /*

@@ -137,7 +137,7 @@ write_batch(LeTime now)
 	int rows;
 
 	le_batch_begin();
-	if (!le_store_open())
+	if (!le_store_open(le_mgr.core))
 	{
 		le_mgr.rewritten = true;
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("the tables of lock_election were replaced")));

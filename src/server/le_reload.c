@@ -247,7 +247,7 @@ next_incarnation(LeMeta *meta, uint32 timeline)
 static void
 write_dropped(void)
 {
-	if (!le_store_open())
+	if (!le_store_open(le_mgr.core))
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("the tables of lock_election were replaced")));
 	(void) le_store_write(le_mgr.core, core_now());
 	le_store_close();
@@ -266,6 +266,7 @@ le_batch_load(void)
 		(void) le_batch_commit(false);
 		return false;
 	}
+	le_store_claim();
 	le_store_read_meta(&le_mgr.meta);
 	copy = OidIsValid(le_mgr.meta.database) && le_mgr.meta.database != MyDatabaseId;
 	next_incarnation(&le_mgr.meta, timeline);

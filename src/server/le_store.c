@@ -22,7 +22,9 @@
 #include "commands/extension.h"
 #include "commands/trigger.h"
 #include "executor/tuptable.h"
+#include "miscadmin.h"
 #include "replication/logicalworker.h"
+#include "storage/lock.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -101,6 +103,21 @@ le_store_wrong_table(Relation rel)
 					errhint("Undo the change, or drop and create extension \"%s\".", STORE_NAME)));
 }
 
+static bool
+has_index(Relation rel)
+{
+	List *indexes;
+	bool any;
+
+	/* after its last index was dropped this stays set until VACUUM */
+	if (!rel->rd_rel->relhasindex)
+		return false;
+	indexes = RelationGetIndexList(rel);
+	any = indexes != NIL;
+	list_free(indexes);
+	return any;
+}
+
 /* What is written below the executor has to have exactly this shape. */
 void
 le_store_check_shape(Relation rel, const Oid *types, int columns)
@@ -116,26 +133,46 @@ le_store_check_shape(Relation rel, const Oid *types, int columns)
 	}
 }
 
+/* And no index, which would have to be kept up. */
+static void
+check_table(Relation rel, const Oid *types, int columns)
+{
+	le_store_check_shape(rel, types, columns);
+	if (has_index(rel))
+		le_store_wrong_table(rel);
+}
+
 void
 le_store_check_slot_table(Relation rel)
 {
-	le_store_check_shape(rel, slot_types, SLOT_COLUMNS);
+	check_table(rel, slot_types, SLOT_COLUMNS);
 }
 
 void
 le_store_check_lease_table(Relation rel)
 {
-	le_store_check_shape(rel, lease_types, LEASE_COLUMNS);
-	if (rel->rd_rel->relhasindex)
-		le_store_wrong_table(rel);
+	check_table(rel, lease_types, LEASE_COLUMNS);
 }
 
 void
 le_store_check_queue_table(Relation rel)
 {
-	le_store_check_shape(rel, queue_types, QUEUE_COLUMNS);
-	if (rel->rd_rel->relhasindex)
-		le_store_wrong_table(rel);
+	check_table(rel, queue_types, QUEUE_COLUMNS);
+}
+
+/*
+ * There is no unique key that would keep two managers from writing the same
+ * lock twice.  This lock does, for as long as this process lives: an abort
+ * leaves it alone, as it is of the method of advisory locks.
+ */
+void
+le_store_claim(void)
+{
+	LOCKTAG tag;
+
+	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, RelationRelationId, le_store_tables.slot_oid, 0);
+	tag.locktag_lockmethodid = USER_LOCKMETHOD;
+	(void) LockAcquire(&tag, ExclusiveLock, true, false);
 }
 
 /* --- the small tables --- */
@@ -156,7 +193,7 @@ static void
 small_open(SmallTable *table, Oid oid, LOCKMODE lockmode, int columns)
 {
 	table->rel = table_open(oid, lockmode);
-	if (RelationGetDescr(table->rel)->natts != columns || table->rel->rd_rel->relhasindex)
+	if (RelationGetDescr(table->rel)->natts != columns || has_index(table->rel))
 		le_store_wrong_table(table->rel);
 	table->snapshot = RegisterSnapshot(GetLatestSnapshot());
 	table->tuple = table_slot_create(table->rel, NULL);

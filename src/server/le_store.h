@@ -30,12 +30,17 @@ typedef struct LeMeta
 extern bool le_store_find(void);
 
 /*
- * Open the tables and take the locks that a batch needs.  False: the tables
- * were rewritten, or dropped and created, since they were loaded: reload.
+ * Be the one process that writes them; 55P03 if another one still is.
+ */
+extern void le_store_claim(void);
+
+/*
+ * Open the tables that are to be written and take the locks for that.  False:
+ * they were rewritten, or dropped and created, since they were loaded: reload.
  * Errors with 55P03 if somebody else keeps a lock for longer than
  * lock_timeout.
  */
-extern bool le_store_open(void);
+extern bool le_store_open(LeCore *core);
 extern void le_store_close(void);
 
 extern void le_store_read_meta(LeMeta *meta);
@@ -68,7 +73,7 @@ extern int64 le_store_load(LeCore *core, const LeLoadHooks *hooks, LeTime now);
 
 /*
  * Write all dirty slots, places and leases; returns the number of rows.  Wants
- * le_store_open(); may be called again in the same transaction.
+ * le_store_open().
  */
 extern int le_store_write(LeCore *core, LeTime now);
 

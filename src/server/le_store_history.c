@@ -15,6 +15,7 @@
 #include "access/tableam.h"
 #include "catalog/index.h"
 #include "catalog/indexing.h"
+#include "catalog/pg_am_d.h"
 #include "catalog/pg_type_d.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
@@ -75,13 +76,28 @@ form_change(TupleDesc desc, const LeChange *change, const Clock *clock)
 	return tuple;
 }
 
-/* As on table slot: what an administrator has added is kept up if it is simple. */
+/* An index that an administrator has added is kept up if that is simple. */
+static void
+check_index(Relation rel, Relation index, const IndexInfo *info)
+{
+	bool simple = index->rd_rel->relam == BTREE_AM_OID && info->ii_Expressions == NIL &&
+				  info->ii_Predicate == NIL && info->ii_ExclusionOps == NULL;
+
+	for (int i = 0; simple && i < info->ii_NumIndexAttrs; i++)
+		simple = info->ii_IndexAttrNumbers[i] > 0;
+	if (!simple)
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("index \"%s\" of table \"%s.%s\" is not supported",
+							   RelationGetRelationName(index), STORE_NAME, RelationGetRelationName(rel)),
+						errdetail("Only B-tree indexes on plain columns are."), errhint("Drop the index.")));
+}
+
 static void
 check_indexes(CatalogIndexState indexes)
 {
 	for (int i = 0; i < indexes->ri_NumIndices; i++)
-		le_store_check_index(indexes->ri_RelationDesc, indexes->ri_IndexRelationDescs[i],
-							 indexes->ri_IndexRelationInfo[i]);
+		check_index(indexes->ri_RelationDesc, indexes->ri_IndexRelationDescs[i],
+					indexes->ri_IndexRelationInfo[i]);
 }
 
 int

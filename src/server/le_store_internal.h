@@ -118,7 +118,6 @@ extern void le_store_check_slot_table(Relation rel);
 extern void le_store_check_lease_table(Relation rel);
 extern void le_store_check_queue_table(Relation rel);
 extern void le_store_check_shape(Relation rel, const Oid *types, int columns);
-extern void le_store_check_index(Relation rel, Relation index, const IndexInfo *info);
 
 /*
  * Before an update or delete by TID: is there a row at all, and is there room
@@ -127,14 +126,14 @@ extern void le_store_check_index(Relation rel, Relation index, const IndexInfo *
 extern bool le_store_prepare_page(Relation rel, const ItemPointerData *tid, Size len);
 
 /* le_store_lease.c */
-extern bool le_store_open_leases(void);
+extern bool le_store_open_leases(LeCore *core);
 extern void le_store_close_leases(void);
 extern int le_store_write_leases(LeCore *core, CommandId cid);
 extern int64 le_store_load_leases(LeCore *core, const LeLoadHooks *hooks, LeTime now);
 extern LE_NORETURN void le_store_wrong_table(Relation rel);
 
 /* le_store_queue.c */
-extern bool le_store_open_queue(void);
+extern bool le_store_open_queue(LeCore *core);
 extern void le_store_close_queue(void);
 extern int le_store_write_places(LeCore *core, const Clock *clock, CommandId cid);
 extern int64 le_store_load_places(LeCore *core, const LeLoadHooks *hooks, const Clock *clock,

@@ -21,30 +21,37 @@
 static Relation leases = NULL;
 static TupleTableSlot *tuple = NULL;
 
-/* False: the table was rewritten since it was loaded. */
+/* Only if there is something to write.  False: the table was rewritten since it was loaded. */
 bool
-le_store_open_leases(void)
+le_store_open_leases(LeCore *core)
 {
-	Relation rel = try_table_open(le_store_tables.lease_oid, RowExclusiveLock);
+	Relation rel;
+
+	leases = NULL;
+	tuple = NULL;
+	if (le_core_dirty_leases(core) == NULL)
+		return true;
+	rel = try_table_open(le_store_tables.lease_oid, RowExclusiveLock);
 
 	if (rel == NULL)
 		return false;
 	if (le_relfilenumber(rel) != le_store_tables.lease_file)
 	{
-		table_close(rel, RowExclusiveLock);
+		table_close(rel, NoLock);
 		return false;
 	}
 	le_store_check_lease_table(rel);
 	leases = rel;
-	tuple = NULL;
+	tuple = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
 	return true;
 }
 
 void
 le_store_close_leases(void)
 {
-	if (tuple != NULL)
-		ExecDropSingleTupleTableSlot(tuple);
+	if (leases == NULL)
+		return;
+	ExecDropSingleTupleTableSlot(tuple);
 	table_close(leases, NoLock);
 	tuple = NULL;
 	leases = NULL;
@@ -117,10 +124,6 @@ le_store_write_leases(LeCore *core, CommandId cid)
 {
 	int rows = 0;
 
-	if (le_core_dirty_leases(core) == NULL)
-		return 0;
-	if (tuple == NULL)
-		tuple = MakeSingleTupleTableSlot(RelationGetDescr(leases), &TTSOpsHeapTuple);
 	for (LeLease *lease = le_core_dirty_leases(core); lease != NULL; lease = lease->dirty_next)
 	{
 		if (!lease->ended)

@@ -206,6 +206,36 @@ load_holder(Loader *loader, const StoredRow *stored, LeLoad *load)
 		le_store_collect_holds(&loader->holds, loader->hooks, &load->cmd, stored->pending);
 }
 
+/*
+ * Two holders where there can be one: somebody else has written into the
+ * table, and nothing but a load would see that.  The newer one stays.
+ */
+static bool
+excluded(const Loader *loader, const LeStoredSlot *slot)
+{
+	LeCommand force = {.kind = LE_CMD_FORCE, .ns = slot->ns, .name = slot->name, .any_role = true};
+	LeLock *lock = le_core_find_lock(loader->core, slot->ns, slot->name);
+	int64 newest = 0;
+	LeReply reply;
+
+	if (lock == NULL || lock->held == 0 ||
+		(lock->mode != LE_MODE_EXCLUSIVE && slot->mode != LE_MODE_EXCLUSIVE))
+		return false;
+	for (const LeSlot *other = lock->slots; other != NULL; other = other->next)
+	{
+		if (other->holder != NULL)
+			newest = Max(newest, other->holder->token);
+	}
+	ereport(WARNING, (errcode(ERRCODE_DATA_CORRUPTED),
+					  errmsg("\"%.*s\" has two holders in table \"%s.%s\"", (int) slot->name.len,
+							 slot->name.data, STORE_NAME, "slot"),
+					  errdetail("The newer one stays, " INT64_FORMAT ".", Max(newest, slot->token)),
+					  errhint("The table is written by lock_election alone.")));
+	if (slot->token > newest)
+		le_core_apply(loader->core, &force, loader->clock.now, &reply);
+	return lock->held > 0; /* also where it is fenced */
+}
+
 static void
 load_not_before(const Loader *loader, TimestampTz stored, LeLoad *load)
 {
@@ -237,6 +267,12 @@ load_row(Loader *loader, TupleTableSlot *tuple)
 		if (le_core_find_entry(loader->core, stored.slot.ns, stored.slot.name, stored.slot.token) != NULL)
 			invalid_row(tuple);
 		load_holder(loader, &stored, &load);
+		if (load.held && excluded(loader, &stored.slot))
+		{
+			load.held = load.lapsed = false;
+			load.dirty = true;
+			load.end = LE_END_FORCED;
+		}
 	}
 	if (stored.slot.token > loader->highest)
 		loader->highest = stored.slot.token;

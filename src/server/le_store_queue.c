@@ -26,30 +26,37 @@
 static Relation queue = NULL;
 static TupleTableSlot *tuple = NULL;
 
-/* False: the table was rewritten since it was loaded. */
+/* Only if there is something to write.  False: the table was rewritten since it was loaded. */
 bool
-le_store_open_queue(void)
+le_store_open_queue(LeCore *core)
 {
-	Relation rel = try_table_open(le_store_tables.queue_oid, RowExclusiveLock);
+	Relation rel;
+
+	queue = NULL;
+	tuple = NULL;
+	if (le_core_dirty_places(core) == NULL)
+		return true;
+	rel = try_table_open(le_store_tables.queue_oid, RowExclusiveLock);
 
 	if (rel == NULL)
 		return false;
 	if (le_relfilenumber(rel) != le_store_tables.queue_file)
 	{
-		table_close(rel, RowExclusiveLock);
+		table_close(rel, NoLock);
 		return false;
 	}
 	le_store_check_queue_table(rel);
 	queue = rel;
-	tuple = NULL;
+	tuple = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
 	return true;
 }
 
 void
 le_store_close_queue(void)
 {
-	if (tuple != NULL)
-		ExecDropSingleTupleTableSlot(tuple);
+	if (queue == NULL)
+		return;
+	ExecDropSingleTupleTableSlot(tuple);
 	table_close(queue, NoLock);
 	tuple = NULL;
 	queue = NULL;
@@ -125,10 +132,6 @@ le_store_write_places(LeCore *core, const Clock *clock, CommandId cid)
 {
 	int rows = 0;
 
-	if (le_core_dirty_places(core) == NULL)
-		return 0;
-	if (tuple == NULL)
-		tuple = MakeSingleTupleTableSlot(RelationGetDescr(queue), &TTSOpsHeapTuple);
 	for (LeEntry *entry = le_core_dirty_places(core); entry != NULL; entry = entry->dirty_next)
 	{
 		bool queued = entry->state == LE_STATE_QUEUED;

@@ -9,14 +9,15 @@
  *	 manager writes, so a TID stays right until the table is rewritten, which
  *	 le_store_open() notices by the table's file.
  *
- * - A row is inserted with the unique index checked: no fault of ours can ever
- *	 give one slot two rows.  An update leaves the key alone, so its new version
- *	 is entered without that check, which would have to look at every dead
- *	 version of the row while somebody holds an old snapshot.
+ * - The table has no index: nothing is searched in it.  So a row costs the same
+ *	 whatever name it has, and the row of a lock that is free serves the next
+ *	 one (see take_idle_row() in the core).  That no lock has two holders is
+ *	 seen to by the core, by the lock that keeps the table to one manager (see
+ *	 le_store_claim()), and by the check of whatever is loaded.
  *
  * - An update by TID does not read the page the way a scan does, which is
  *	 where PostgreSQL removes dead versions on the fly.  So a page without room
- *	 is pruned here, and a busy row stays on its page with no new index entry.
+ *	 is pruned here, and a busy row stays on its page.
  *
  * - A row fits into a page and no column can be toasted; the table has no
  *	 TOAST table.
@@ -38,9 +39,6 @@
 
 #include "le_fault.h"
 #include "le_store_internal.h"
-
-/* Room for REINDEX CONCURRENTLY, which has two at a time, and some more. */
-#define MAX_INDEXES 8
 
 /* Uncommitted holds that a row can tell; more count as committed at a load. */
 #define MAX_PENDING 64
@@ -68,9 +66,6 @@ typedef struct OpenStore
 {
 	Relation slot;
 	TupleTableSlot *tuple;
-	int nindexes;
-	Relation indexes[MAX_INDEXES];
-	IndexInfo *index_infos[MAX_INDEXES];
 	CommandId cid;
 } OpenStore;
 
@@ -79,64 +74,13 @@ static RowBuffer row;
 
 /* --- opening for a batch --- */
 
-/* An index that an administrator has added is kept up if that is simple. */
-void
-le_store_check_index(Relation rel, Relation index, const IndexInfo *info)
-{
-	bool simple = index->rd_rel->relam == BTREE_AM_OID && info->ii_Expressions == NIL &&
-				  info->ii_Predicate == NIL && info->ii_ExclusionOps == NULL;
-
-	for (int i = 0; simple && i < info->ii_NumIndexAttrs; i++)
-		simple = info->ii_IndexAttrNumbers[i] > 0;
-	if (!simple)
-		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						errmsg("index \"%s\" of table \"%s.%s\" is not supported",
-							   RelationGetRelationName(index), STORE_NAME, RelationGetRelationName(rel)),
-						errdetail("Only B-tree indexes on plain columns are."), errhint("Drop the index.")));
-}
-
-/*
- * All of them, each time: REINDEX CONCURRENTLY replaces an index by another
- * one, and both have to be kept up for a while.
- */
-static void
-open_indexes(void)
-{
-	List *oids = RelationGetIndexList(store.slot);
-	ListCell *cell;
-
-	store.nindexes = 0;
-	foreach (cell, oids)
-	{
-		Relation index = index_open(lfirst_oid(cell), RowExclusiveLock);
-		IndexInfo *info = BuildIndexInfo(index);
-
-		if (!info->ii_ReadyForInserts)
-		{
-			index_close(index, NoLock);
-			continue;
-		}
-		le_store_check_index(store.slot, index, info);
-		if (store.nindexes == MAX_INDEXES)
-			ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-							errmsg("table \"%s.%s\" has too many indexes", STORE_NAME,
-								   RelationGetRelationName(store.slot)),
-							errhint("Drop those that the extension has not made.")));
-		store.indexes[store.nindexes] = index;
-		store.index_infos[store.nindexes++] = info;
-	}
-	list_free(oids);
-	if (store.nindexes == 0)
-		le_store_wrong_table(store.slot);
-}
-
 /*
  * Somebody who keeps a strong lock on the table makes this fail with 55P03:
- * the lock manager itself applies the caller's lock_timeout, to the table, to
- * its indexes, and to a row that somebody has locked.
+ * the lock manager itself applies the caller's lock_timeout, to the table, and
+ * to a row that somebody has locked.
  */
 bool
-le_store_open(void)
+le_store_open(LeCore *core)
 {
 	Relation rel;
 
@@ -148,23 +92,13 @@ le_store_open(void)
 	if (le_relfilenumber(rel) != le_store_tables.slot_file ||
 		RelationGetNamespace(rel) != le_store_tables.nspoid)
 	{
-		table_close(rel, RowExclusiveLock);
+		table_close(rel, NoLock);
 		return false;
 	}
 	le_store_check_slot_table(rel);
-	if (!le_store_open_leases())
-	{
-		table_close(rel, RowExclusiveLock);
+	if (!le_store_open_leases(core) || !le_store_open_queue(core))
 		return false;
-	}
-	if (!le_store_open_queue())
-	{
-		le_store_close_leases();
-		table_close(rel, RowExclusiveLock);
-		return false;
-	}
 	store.slot = rel;
-	open_indexes();
 	store.tuple = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
 	return true;
 }
@@ -174,14 +108,11 @@ void
 le_store_close(void)
 {
 	ExecDropSingleTupleTableSlot(store.tuple);
-	for (int i = 0; i < store.nindexes; i++)
-		index_close(store.indexes[i], NoLock);
 	table_close(store.slot, NoLock);
 	le_store_close_leases();
 	le_store_close_queue();
 	store.tuple = NULL;
 	store.slot = NULL;
-	store.nindexes = 0;
 }
 
 /* --- forming a row --- */
@@ -290,25 +221,6 @@ form_free(const LeSlot *slot, const Clock *clock)
 	row.nulls[SLOT_PENDING] = true;
 }
 
-static void
-insert_index_entries(bool unchanged)
-{
-	for (int i = 0; i < store.nindexes; i++)
-	{
-		IndexInfo *info = store.index_infos[i];
-		Datum values[INDEX_MAX_KEYS];
-		bool nulls[INDEX_MAX_KEYS];
-
-		for (int k = 0; k < info->ii_NumIndexAttrs; k++)
-		{
-			values[k] = row.values[info->ii_IndexAttrNumbers[k] - 1];
-			nulls[k] = row.nulls[info->ii_IndexAttrNumbers[k] - 1];
-		}
-		index_insert(store.indexes[i], values, nulls, &store.tuple->tts_tid, store.slot,
-					 info->ii_Unique && !unchanged ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO, unchanged, info);
-	}
-}
-
 /*
  * The page is read without a lock, as heap_page_prune_opt() does; nobody but
  * us makes it fuller, and our own row does not go away.
@@ -341,8 +253,6 @@ update_row(LeSlot *slot, Size len)
 		table_tuple_update(store.slot, &tid, store.tuple, store.cid, InvalidSnapshot, InvalidSnapshot, true,
 						   &failure, &lockmode, &update_indexes) != TM_Ok)
 		row_changed(slot);
-	if (le_update_needs_index(update_indexes))
-		insert_index_entries(true);
 }
 
 /* Insert or update the row that has been formed. */
@@ -356,10 +266,7 @@ put_row(LeSlot *slot)
 	if (slot->row.on_disk)
 		update_row(slot, len);
 	else
-	{
 		table_tuple_insert(store.slot, store.tuple, store.cid, 0, NULL);
-		insert_index_entries(false);
-	}
 	slot->row.locator = le_store_pack_tid(&store.tuple->tts_tid);
 	slot->row.on_disk = true;
 	ExecClearTuple(store.tuple);
