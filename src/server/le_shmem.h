@@ -79,6 +79,8 @@ typedef struct LeReleaseItem
 #define LE_NOTE_OWN 0x01
 /* its mail or its commit's releases cannot be applied now: sqlstate, message */
 #define LE_NOTE_UNREAD 0x02
+/* its answer is on its way to the disk */
+#define LE_NOTE_SOON 0x04
 
 typedef struct LeRequestSlot
 {
@@ -99,6 +101,9 @@ typedef struct LeRequestSlot
 	bool need_flush;     /* synchronous_commit is not off */
 	bool need_standby;   /* it is above local */
 	LeTime posted_at;
+
+	/* --- written by whoever wakes the process of this number --- */
+	pg_atomic_uint32 bell; /* see le_shmem.c */
 
 	/* --- written by whoever links it --- */
 	pg_atomic_uint32 linked;
@@ -256,6 +261,15 @@ extern TimestampTz le_wall(LeTime now);
 
 /* Wake a process by its proc number; -1: nobody. */
 extern void le_wake(int proc);
+
+/*
+ * The other side: sleep until then.  As with a latch, first comes
+ * le_sleep_reset(), then a look at what is waited for, then le_sleep(), which
+ * returns when the time is over, or before that for any reason or none.  Exits
+ * if the postmaster is gone.
+ */
+extern void le_sleep_reset(void);
+extern void le_sleep(LeTime at_most);
 extern void le_wake_launcher(void);
 
 /* Step 2 above. */
