@@ -40,7 +40,7 @@ PG_CONFIG ?= pg_config
 .DEFAULT_GOAL := all
 
 # These goals work before PostgreSQL is installed.
-ALONE := test demo bench bench-quick mutants unit sim sim-exhaustive fuzz core-tests torture torture-programs format format-check
+ALONE := test demo bench bench-quick bench-instructions mutants unit sim sim-exhaustive fuzz core-tests torture torture-programs format format-check
 .PHONY: $(ALONE)
 
 test:
@@ -54,6 +54,9 @@ bench:
 
 bench-quick:
 	@bench/quick.sh
+
+bench-instructions:
+	@bench/instructions.sh
 
 DURATION ?= 60
 torture:

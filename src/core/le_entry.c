@@ -76,11 +76,15 @@ le_slot_add_free(LeLock *lock, LeSlot *slot)
 	lock->free_slots = slot;
 }
 
-/* Nobody has it, or waits for it, and nothing keeps it from being granted. */
+/*
+ * Nobody has it, or waits for it, and nothing keeps it from being granted.  An
+ * election keeps its row, and with it the number of its last change.
+ */
 static bool
 is_idle(const LeLock *lock)
 {
-	return lock->name != NULL && lock->held == 0 && lock->waiting == 0 && lock->not_before == 0;
+	return lock->name != NULL && lock->ns == LE_KIND_LOCK && lock->held == 0 && lock->waiting == 0 &&
+		   lock->not_before == 0;
 }
 
 /*
@@ -93,7 +97,7 @@ take_idle_row(LeCore *core, LeSlot *slot, LeTime now)
 {
 	LeLock **top;
 
-	while (*(top = &core->idle[core->idle_top % IDLE_LOCKS]) != NULL)
+	while (!core->row_kept && *(top = &core->idle[core->idle_top % IDLE_LOCKS]) != NULL)
 	{
 		LeLock *lock = *top;
 		LeSlot *idle = lock->slots;
@@ -217,9 +221,7 @@ le_lock_timer(LeCore *core, LeLock *lock, LeTime now)
 		at = le_add(now, LE_LINGER);
 		at = le_add(at, LE_LINGER_STEP - at % LE_LINGER_STEP);
 		le_timer_set(core, &lock->timer, at);
-
-		/* an election keeps its row, for the number of its last change */
-		if (lock->ns == LE_KIND_LOCK)
+		if (!core->row_kept)
 			core->idle[++core->idle_top % IDLE_LOCKS] = lock;
 		return;
 	}

@@ -110,6 +110,10 @@ struct LeCore
 	LeLock *idle[IDLE_LOCKS];
 	uint32_t idle_top;
 
+	/* While a load ends: no row is lent, and none that was idle then.  This
+	 * may be the reload after a row that could not be written. */
+	bool row_kept;
+
 	LeGroup *passed; /* groups that have left their queues: their locks are
 								 * to be settled */
 };

@@ -204,6 +204,7 @@ void
 le_core_load_done(LeCore *core, LeTime now)
 {
 	core->loading = false;
+	core->row_kept = true;
 	end_empty_own_leases(core, now);
 	for (uint32_t place = 0; place < le_core_places(core); place++)
 	{
@@ -212,10 +213,7 @@ le_core_load_done(LeCore *core, LeTime now)
 		if (lock != NULL)
 			le_lock_settle(core, lock, now);
 	}
-
-	/* a row that cannot be written, why this may be a reload, is not to be lent */
-	memset(core->idle, 0, sizeof(core->idle));
-	core->idle_top = 0;
+	core->row_kept = false;
 }
 
 /*

@@ -108,12 +108,16 @@ flush_for_answers(void)
 
 /*
  * Those who have waited are woken while the disk is written: they are awake
- * when their answer comes, which makes a hand-over shorter by 5 us.
+ * when their answer comes, which makes a hand-over shorter by 5 us.  If there
+ * are many, their waking would delay the disk.
  */
 static void
 announce_answers(void)
 {
-	for (LeEntry *entry = le_core_answers(le_mgr.core); entry != NULL; entry = entry->answer_next)
+	int n = 0;
+
+	for (LeEntry *entry = le_core_answers(le_mgr.core); entry != NULL && n < MAX_ANNOUNCED;
+		 entry = entry->answer_next, n++)
 	{
 		LeRequestSlot *slot = slot_of(entry->waiter_sessno);
 

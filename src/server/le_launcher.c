@@ -672,6 +672,7 @@ le_launcher_main(Datum arg)
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
+	le_sleep_reset(); /* as le_attach() */
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
 	launcher_init();

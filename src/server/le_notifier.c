@@ -288,6 +288,7 @@ le_notifier_main(Datum arg)
 	pqsignal(SIGINT, SIG_IGN); /* a cancel is meant for a query */
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
+	le_sleep_reset(); /* as le_attach() */
 	BackgroundWorkerInitializeConnectionByOid(my_dboid, InvalidOid, 0);
 	pin_settings();
 	while (!try_attach())

@@ -185,6 +185,7 @@ le_batch_reload(ErrorData **error)
 		if (le_mgr.gone)
 			ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 							errmsg("extension lock_election was dropped")));
+		le_store_claim();
 		load_core(le_core_next_revision(le_mgr.core), false);
 		LE_FAULT("reload-loaded");
 		(void) le_batch_commit(false);

@@ -299,6 +299,9 @@ le_attach(void)
 	if (my_slot != NULL)
 		return;
 	slot = &le_shared->slots[le_my_proc()];
+
+	/* whoever had this number before may have died asleep */
+	le_sleep_reset();
 	wait_for_slot(slot);
 	LE_FAULT("attach");
 

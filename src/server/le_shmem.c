@@ -17,6 +17,7 @@
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/pmsignal.h"
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
@@ -240,6 +241,8 @@ le_sleep(LeTime at_most)
 	if (at_most <= 0)
 		return;
 	doze(bell, Min(at_most, LONGEST_DOZE));
+	if (!PostmasterIsAlive())
+		proc_exit(1);
 	rest = start + at_most - le_clock();
 	if (rest > 0 && pg_atomic_read_u32(bell) != BELL_RUNG)
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,

@@ -168,11 +168,19 @@ le_store_check_queue_table(Relation rel)
 void
 le_store_claim(void)
 {
+	static Oid claimed = InvalidOid;
 	LOCKTAG tag;
 
+	if (claimed == le_store_tables.slot_oid)
+		return;
 	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, RelationRelationId, le_store_tables.slot_oid, 0);
 	tag.locktag_lockmethodid = USER_LOCKMETHOD;
 	(void) LockAcquire(&tag, ExclusiveLock, true, false);
+	claimed = le_store_tables.slot_oid;
+
+	/* what another one has written while we waited is to be seen */
+	PopActiveSnapshot();
+	PushActiveSnapshot(GetTransactionSnapshot());
 }
 
 /* --- the small tables --- */

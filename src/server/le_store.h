@@ -30,7 +30,8 @@ typedef struct LeMeta
 extern bool le_store_find(void);
 
 /*
- * Be the one process that writes them; 55P03 if another one still is.
+ * Be the one process that writes them; 55P03 if another one still is.  Renews
+ * the active snapshot, which has to be the only one.
  */
 extern void le_store_claim(void);
 
