@@ -5,7 +5,8 @@
 #   make test              everything, in a throw-away cluster; installs what it needs
 #   make test TESTS=test/t/010_x.t [PROVE_FLAGS=-v]
 #   make demo
-#   make bench [PEERS=install]      beside etcd, ZooKeeper, Redis and others, to bench/results; make bench-quick: alone
+#   make bench [PEERS=install]      beside etcd, ZooKeeper, Redis and others, to bench/results; make bench-quick: alone;
+#                                   make bench-instructions: counted by callgrind
 #   make LE_FAULTS=1       a build for tests: with points where the server can be made to fail, and with assertions
 #   make torture [DURATION=60]     clients, faults and a checker of what the clients have seen
 #   make mutants [ONLY="name ..."]      seeds faults, each of which a test has to catch

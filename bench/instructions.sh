@@ -1,11 +1,11 @@
 #!/bin/bash
-# How many instructions the manager and a backend spend on a transaction of a fixed script, counted by callgrind with one
-# client: the same for the same build, whatever else the machine does. What the kernel does is not in it.
+# How many instructions the manager and a backend spend on a transaction of a fixed script with one client, counted by
+# callgrind: whatever else the machine does, and nearly the same each time. What the kernel does is not in it.
 #
-#   SCRIPTS="pair try renew select1"   which
-#   FEW=200 MANY=1200                  transactions of two runs, of which the difference counts
-#   FUNCTIONS=10                       so many of the most expensive functions are listed, of the longer run
-#   PG_MAJOR                           PostgreSQL's version
+#   ONLY="pair try renew select1"   which
+#   FEW=200 MANY=1200               transactions of two runs, of which the difference counts
+#   FUNCTIONS=10                    so many of the most expensive functions are listed
+#   PG_MAJOR                        PostgreSQL's version
 set -eu
 if [ -z "${LE_RUN:-}" ]; then
 	. "$(dirname "$0")/../test/common.sh"
@@ -23,7 +23,7 @@ if [ -z "${LE_RUN:-}" ]; then
 	exit
 fi
 
-SCRIPTS=${SCRIPTS:-pair try renew select1}
+ONLY=${ONLY:-pair try renew select1}
 FEW=${FEW:-200}
 MANY=${MANY:-1200}
 FUNCTIONS=${FUNCTIONS:-10}
@@ -40,42 +40,64 @@ echo "SELECT try_acquire_lock('busy', '10 s')" >"$dir/try.sql"
 echo "SELECT renew_lock('busy', :token)" >"$dir/renew.sql"
 echo "SELECT 1" >"$dir/select1.sql"
 
-# run SCRIPT TRANSACTIONS: afterwards $dir/callgrind.manager and $dir/callgrind.backend
-run()
+start()
 {
-	local token manager backend
-	pg_ctl -D "$PGHOST/data" -l "$SERVER_LOG" -w -s restart
-	token=$(psql -XAtqc "SELECT force_release_lock('busy'); SELECT acquire_lock('busy', '1 h')" | tail -n 1)
-	manager=$(psql -XAtqc 'SELECT pid FROM lock_election.manager')
-	: >"$SERVER_LOG"
-	pgbench -n -M prepared --random-seed=1 -D token="$token" -c 1 -t "$2" -f "$dir/$1.sql" >"$dir/pgbench.out" 2>&1 ||
-		{ tail -n 20 "$dir/pgbench.out" >&2; return 1; }
-	backend=$(sed -n 's/.*\[\([0-9]*\)\].*application_name=pgbench.*/\1/p' "$SERVER_LOG" | tail -n 1)
-	pg_ctl -D "$PGHOST/data" -w -s stop
-	mv "$dir/callgrind.$manager" "$dir/callgrind.manager"
-	mv "$dir/callgrind.$backend" "$dir/callgrind.backend"
-	rm "$dir"/callgrind.[0-9]*
 	pg_ctl -D "$PGHOST/data" -l "$SERVER_LOG" -w -s start
 }
 
-# total PROCESS: its instructions in the last run
-total()
+# Not a restart: that would start the program that callgrind runs, without it.
+stop()
 {
-	sed -n 's/^summary: //p' "$dir/callgrind.$1"
+	pg_ctl -D "$PGHOST/data" -w -s stop
+}
+
+# run SCRIPT TRANSACTIONS: leaves "instructions function" of each in $dir/TRANSACTIONS.manager and $dir/TRANSACTIONS.backend
+run()
+{
+	local token process
+	local -A pid
+	start
+	token=$(psql -XAtqc "SELECT force_release_lock('busy'); SELECT acquire_lock('busy', '1 h')" | tail -n 1)
+	pid[manager]=$(psql -XAtqc 'SELECT pid FROM lock_election.manager')
+	: >"$SERVER_LOG"
+	pgbench -n -M prepared --random-seed=1 -D token="$token" -c 1 -t "$2" -f "$dir/$1.sql" >"$dir/pgbench.out" 2>&1 ||
+		{ tail -n 20 "$dir/pgbench.out" >&2; return 1; }
+	pid[backend]=$(sed -n 's/.*\[\([0-9]*\)\].*application_name=pgbench.*/\1/p' "$SERVER_LOG" | tail -n 1)
+	stop
+	for process in manager backend; do
+		callgrind_annotate --auto=no --threshold=100 "$dir/callgrind.${pid[$process]}" |
+			perl -ne 's/,//g; /^ *(\d+) \( *[\d.]+%\) +(?:.*?:)?(\S+)/ and $n{$2} += $1; END { print "$n{$_} $_\n" for keys %n }' >"$dir/$2.$process"
+	done
+	rm "$dir"/callgrind.[0-9]*
+}
+
+# report PROCESS: what one transaction more costs, in all and by function
+report()
+{
+	perl -e '
+		my ($few, $many, $count, $top, $title) = @ARGV;
+		my (%n, $all);
+		foreach my $file ([$few, -1], [$many, 1])
+		{
+			open my $f, "<", $file->[0] or die $!;
+			while (<$f>) { my ($n, $name) = split; $n{$name} += $n * $file->[1] / $count; }
+		}
+		delete $n{PROGRAM};
+		$all += $_ foreach values %n;
+		printf "   %s: %.0f\n", $title, $all;
+		printf "   %10.0f %s\n", $n{$_}, $_ foreach (sort { $n{$b} <=> $n{$a} } keys %n)[0 .. $top - 1];
+	' "$dir/$FEW.$1" "$dir/$MANY.$1" $((MANY - FEW)) "$FUNCTIONS" "$1"
 }
 
 echo "-- instructions of one transaction, $((MANY - FEW)) of them" >&2
 server_start instructions 'log_connections = on
 	autovacuum = off'
-for script in $SCRIPTS; do
+stop
+rm -f "$dir"/callgrind.[0-9]*
+for script in $ONLY; do
 	run "$script" "$FEW"
-	manager=$(total manager) backend=$(total backend)
 	run "$script" "$MANY"
-	printf '%-10s manager %7d   backend %7d\n' "$script" $((($(total manager) - manager) / (MANY - FEW))) \
-		$((($(total backend) - backend) / (MANY - FEW)))
-	for process in manager backend; do
-		echo "   $process:"
-		callgrind_annotate --auto=no "$dir/callgrind.$process" | sed -n 's/^ *\([0-9,]*\) ( *\([0-9.]*%\)) *[^:]*:\([^ ]*\).*/\2 \3/p' |
-			sed 's/^/      /' | head -n "$FUNCTIONS" || true
-	done
+	echo "$script"
+	report manager
+	report backend
 done

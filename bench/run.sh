@@ -1,6 +1,7 @@
 #!/bin/bash
 # This extension and its peers side by side: every round goes through all systems, so that what the machine does
-# meanwhile meets all of them alike. Writes results.md, results.csv and plots (SVG) to bench/results.
+# meanwhile meets all of them alike. Writes results.md, results.csv and plots (SVG) to bench/results; with QUICK, SYSTEMS or
+# WORKLOADS to build/bench.
 #
 #   PEERS=install          installs the peers that are missing from Debian's packages; without it they are skipped
 #   SYSTEMS="..."          lock_election lock_election-async table advisory select1 etcd zookeeper redis redis-memory
@@ -23,11 +24,14 @@ if [ -z "${LE_RUN:-}" ]; then
 	bench_packages
 	rc=0
 	le_run bench/run.sh || rc=$?
+	# what is not the whole does not take the place of what is published
+	out=bench/results
+	[ -z "${QUICK:-}${WORKLOADS:-}${SYSTEMS:-}" ] || out=build/bench
 	if [ -e "$LE_TMP/work/bench/results/results.csv" ]; then
-		mkdir -p "$LE_ROOT/bench/results"
-		rm -f "$LE_ROOT"/bench/results/*
-		cp "$LE_TMP"/work/bench/results/*.* "$LE_ROOT/bench/results/"
-		le_say "written: bench/results"
+		mkdir -p "$LE_ROOT/$out"
+		rm -f "$LE_ROOT/$out"/*
+		cp "$LE_TMP"/work/bench/results/*.* "$LE_ROOT/$out/"
+		le_say "written: $out"
 	fi
 	exit $rc
 fi
