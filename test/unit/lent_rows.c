@@ -96,6 +96,12 @@ test_not_lent(void)
 	a = acquire(1, "a", X);
 	b = elect("e");
 	write_rows();
+
+	/* it was idle once, and is remembered */
+	release(1, "a", a.token);
+	write_rows();
+	a = acquire(1, "a", X);
+	write_rows();
 	cmd = command(LE_CMD_RELEASE, 1, "a");
 	cmd.token = a.token;
 	cmd.hold_for = 10 * LE_SECOND;
