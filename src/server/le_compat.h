@@ -22,13 +22,11 @@
 #error "lock_election needs PostgreSQL 15 or newer"
 #endif
 
-/* 16 says more exactly which indexes an update needs */
+/* 16 says more exactly which indexes an update needs; our tables have none */
 #if PG_VERSION_NUM >= 160000
 typedef TU_UpdateIndexes LeUpdateIndexes;
-#define le_update_needs_index(update) ((update) != TU_None)
 #else
 typedef bool LeUpdateIndexes;
-#define le_update_needs_index(update) (update)
 #endif
 
 /* 16 has one function for all kinds of objects */

@@ -160,6 +160,19 @@ le_store_check_queue_table(Relation rel)
 	check_table(rel, queue_types, QUEUE_COLUMNS);
 }
 
+Relation
+le_store_open_loaded(Oid oid, LeRelFileNumber file)
+{
+	Relation rel = try_table_open(oid, RowExclusiveLock);
+
+	if (rel != NULL && (le_relfilenumber(rel) != file || RelationGetNamespace(rel) != le_store_tables.nspoid))
+	{
+		table_close(rel, NoLock);
+		rel = NULL;
+	}
+	return rel;
+}
+
 /*
  * There is no unique key that would keep two managers from writing the same
  * lock twice.  This lock does, for as long as this process lives: an abort

@@ -119,6 +119,9 @@ extern void le_store_check_lease_table(Relation rel);
 extern void le_store_check_queue_table(Relation rel);
 extern void le_store_check_shape(Relation rel, const Oid *types, int columns);
 
+/* To be written; NULL: moved, dropped, or rewritten since it was loaded. */
+extern Relation le_store_open_loaded(Oid oid, LeRelFileNumber file);
+
 /*
  * Before an update or delete by TID: is there a row at all, and is there room
  * for its next version of this length?  False: there is no such row.

@@ -31,15 +31,9 @@ le_store_open_leases(LeCore *core)
 	tuple = NULL;
 	if (le_core_dirty_leases(core) == NULL)
 		return true;
-	rel = try_table_open(le_store_tables.lease_oid, RowExclusiveLock);
-
+	rel = le_store_open_loaded(le_store_tables.lease_oid, le_store_tables.lease_file);
 	if (rel == NULL)
 		return false;
-	if (le_relfilenumber(rel) != le_store_tables.lease_file)
-	{
-		table_close(rel, NoLock);
-		return false;
-	}
 	le_store_check_lease_table(rel);
 	leases = rel;
 	tuple = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);

@@ -36,15 +36,9 @@ le_store_open_queue(LeCore *core)
 	tuple = NULL;
 	if (le_core_dirty_places(core) == NULL)
 		return true;
-	rel = try_table_open(le_store_tables.queue_oid, RowExclusiveLock);
-
+	rel = le_store_open_loaded(le_store_tables.queue_oid, le_store_tables.queue_file);
 	if (rel == NULL)
 		return false;
-	if (le_relfilenumber(rel) != le_store_tables.queue_file)
-	{
-		table_close(rel, NoLock);
-		return false;
-	}
 	le_store_check_queue_table(rel);
 	queue = rel;
 	tuple = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);

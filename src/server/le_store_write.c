@@ -24,16 +24,12 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
-#include "catalog/index.h"
-#include "catalog/pg_am_d.h"
 #include "executor/tuptable.h"
-#include "nodes/execnodes.h"
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
 
@@ -86,15 +82,9 @@ le_store_open(LeCore *core)
 
 	if (!OidIsValid(le_store_tables.slot_oid) || le_store_tables.slot_file == InvalidOid)
 		return false;
-	rel = try_table_open(le_store_tables.slot_oid, RowExclusiveLock);
+	rel = le_store_open_loaded(le_store_tables.slot_oid, le_store_tables.slot_file);
 	if (rel == NULL)
 		return false;
-	if (le_relfilenumber(rel) != le_store_tables.slot_file ||
-		RelationGetNamespace(rel) != le_store_tables.nspoid)
-	{
-		table_close(rel, NoLock);
-		return false;
-	}
 	le_store_check_slot_table(rel);
 	if (!le_store_open_leases(core) || !le_store_open_queue(core))
 		return false;
