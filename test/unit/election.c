@@ -1,39 +1,6 @@
 /* What becomes of elections: one change each, in order, with the value and the term that it is about. */
 #include "fixture.h"
 
-static LeCommand
-candidate(uint32_t session, const char *name, const char *value)
-{
-	LeCommand cmd = request(session, name, X, LE_WAIT_FOREVER);
-
-	cmd.ns = LE_KIND_ELECTION;
-	cmd.value = text(value);
-	return cmd;
-}
-
-static LeReply
-campaign(uint32_t session, const char *name, const char *value)
-{
-	return apply(candidate(session, name, value));
-}
-
-static LeReply
-on_term(LeCommandKind kind, uint32_t session, const char *name, int64_t term, const char *value)
-{
-	LeCommand cmd = command(kind, session, name);
-
-	cmd.ns = LE_KIND_ELECTION;
-	cmd.token = term;
-	cmd.value = text(value);
-	return apply(cmd);
-}
-
-static LeReply
-resign(uint32_t session, const char *name, int64_t term)
-{
-	return on_term(LE_CMD_RELEASE, session, name, term, NULL);
-}
-
 /* The changes of this batch in short: E, P, then R, X, V, F, U, D for how it ended, each with the value. */
 static const char *
 story(void)

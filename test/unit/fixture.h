@@ -245,6 +245,39 @@ held(const char *name, int64_t token)
 	return on_token(LE_CMD_CHECK, 0, name, token).status == LE_OK;
 }
 
+static inline LeCommand
+candidate(uint32_t session, const char *name, const char *value)
+{
+	LeCommand cmd = request(session, name, LE_MODE_EXCLUSIVE, LE_WAIT_FOREVER);
+
+	cmd.ns = LE_KIND_ELECTION;
+	cmd.value = text(value);
+	return cmd;
+}
+
+static inline LeReply
+campaign(uint32_t session, const char *name, const char *value)
+{
+	return apply(candidate(session, name, value));
+}
+
+static inline LeReply
+on_term(LeCommandKind kind, uint32_t session, const char *name, int64_t term, const char *value)
+{
+	LeCommand cmd = command(kind, session, name);
+
+	cmd.ns = LE_KIND_ELECTION;
+	cmd.token = term;
+	cmd.value = text(value);
+	return apply(cmd);
+}
+
+static inline LeReply
+resign(uint32_t session, const char *name, int64_t term)
+{
+	return on_term(LE_CMD_RELEASE, session, name, term, NULL);
+}
+
 static inline bool
 slot_is_dirty(int64_t token)
 {

@@ -22,16 +22,6 @@ slot_of(LeReply granted)
 	return le_core_find_token(core, granted.token)->slot;
 }
 
-static LeReply
-elect(const char *name)
-{
-	LeCommand cmd = request(1, name, X, 0);
-
-	cmd.ns = LE_KIND_ELECTION;
-	cmd.value = text("me");
-	return apply(cmd);
-}
-
 static void
 begin(void)
 {
@@ -94,7 +84,7 @@ test_not_lent(void)
 
 	begin();
 	a = acquire(1, "a", X);
-	b = elect("e");
+	b = campaign(1, "e", "me");
 	write_rows();
 
 	/* it was idle once, and is remembered */
@@ -106,10 +96,7 @@ test_not_lent(void)
 	cmd.token = a.token;
 	cmd.hold_for = 10 * LE_SECOND;
 	apply(cmd);
-	cmd = command(LE_CMD_RELEASE, 1, "e");
-	cmd.ns = LE_KIND_ELECTION;
-	cmd.token = b.token;
-	apply(cmd);
+	resign(1, "e", b.token);
 	write_rows();
 	c = acquire(1, "c", X);
 	ok(!slot_of(c)->row.on_disk, "a row is not lent that says when its lock is free, nor an election's");
@@ -137,7 +124,6 @@ static void
 test_election_in_its_place(void)
 {
 	LeReply a;
-	LeCommand cmd;
 
 	begin();
 	a = acquire(1, "a", X);
@@ -146,12 +132,9 @@ test_election_in_its_place(void)
 	write_rows();
 	pass(LE_LINGER + LE_LINGER_STEP);
 	is_int(le_core_lock_count(core), 0, "an idle lock has gone");
-	a = elect("e");
+	a = campaign(1, "e", "me");
 	write_rows();
-	cmd = command(LE_CMD_RELEASE, 1, "e");
-	cmd.ns = LE_KIND_ELECTION;
-	cmd.token = a.token;
-	apply(cmd);
+	resign(1, "e", a.token);
 	write_rows();
 	a = acquire(1, "b", X);
 	ok(!slot_of(a)->row.on_disk, "the election in its place keeps its row");
