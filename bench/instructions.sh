@@ -10,15 +10,7 @@ set -eu
 if [ -z "${LE_RUN:-}" ]; then
 	. "$(dirname "$0")/../test/common.sh"
 	le_prepare
-	le_extra_packages valgrind
-	mv "$LE_BIN/postgres" "$LE_BIN/postgres.real"
-	cat >"$LE_BIN/postgres" <<-EOF
-		#!/bin/sh
-		[ "\$1" = -D ] && exec valgrind --tool=callgrind --trace-children=yes --callgrind-out-file=$LE_TMP/work/callgrind.%p \
-			--log-file=/dev/null $LE_BIN/postgres.real "\$@"
-		exec $LE_BIN/postgres.real "\$@"
-	EOF
-	chmod 755 "$LE_BIN/postgres"
+	le_valgrind --tool=callgrind --trace-children=yes --callgrind-out-file="$LE_TMP/work/callgrind.%p" --log-file=/dev/null
 	le_run bench/instructions.sh
 	exit
 fi

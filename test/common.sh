@@ -247,6 +247,20 @@ le_copy()
 	tar -C "$LE_ROOT" --exclude=./.git --exclude='*.o' "$@" -cf - . | tar -C "$LE_TMP/src" -xf -
 }
 
+# Servers start under valgrind with these options, and their children, which are forked; initdb and everything else starts
+# programs that it would only slow down.  pg_ctl restart would start the server without it.
+le_valgrind()
+{
+	le_extra_packages valgrind
+	mv "$LE_BIN/postgres" "$LE_BIN/postgres.real"
+	cat >"$LE_BIN/postgres" <<-EOF
+		#!/bin/sh
+		[ "\$1" = -D ] && exec valgrind $* $LE_BIN/postgres.real "\$@"
+		exec $LE_BIN/postgres.real "\$@"
+	EOF
+	chmod 755 "$LE_BIN/postgres"
+}
+
 # A second installation beside the first, with fault points in the extension: LE_FAULTS_TREE has its bin and lib. Built
 # from a copy, so that the objects of both stay valid from run to run.
 le_faults_tree()

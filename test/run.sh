@@ -34,17 +34,10 @@ fi
 
 le_test_env
 
-# Also its children, which are forked; initdb and everything else starts programs that valgrind would only slow down.
 if [ -n "${VALGRIND:-}" ]; then
-	le_extra_packages valgrind libc6-dbg
-	mv "$LE_BIN/postgres" "$LE_BIN/postgres.real"
+	le_extra_packages libc6-dbg
 	mkdir -m 1777 "$LE_TMP/valgrind"
-	cat >"$LE_BIN/postgres" <<-EOF
-		#!/bin/sh
-		[ "\$1" = -D ] && exec valgrind --quiet --num-callers=30 --suppressions=$LE_TMP/src/test/lib/valgrind.supp --log-file=$LE_TMP/valgrind/%p $LE_BIN/postgres.real "\$@"
-		exec $LE_BIN/postgres.real "\$@"
-	EOF
-	chmod 755 "$LE_BIN/postgres"
+	le_valgrind --quiet --num-callers=30 --suppressions="$LE_TMP/src/test/lib/valgrind.supp" --log-file="$LE_TMP/valgrind/%p"
 	LE_ENV+=(PG_TEST_TIMEOUT_DEFAULT=600)
 fi
 
