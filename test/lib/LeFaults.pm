@@ -44,7 +44,7 @@ sub points
 {
 	my %points;
 
-	foreach my $file (glob 'src/server/*.c')
+	foreach my $file (glob 'src/server/*.c src/server/*/*.c')
 	{
 		my $text = PostgreSQL::Test::Utils::slurp_file($file);
 		$points{$2} = $1 eq '' while $text =~ /LE_FAULT(|_NOFAIL)\("([a-z-]+)"\)/g;

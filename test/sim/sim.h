@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-#include "le_core.h"
+#include "core/core.h"
 
 #define MAX_NAMES  512
 #define MAX_OWNERS 16

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "le_core.h"
+#include "core/core.h"
 #include "tap.h"
 
 #define SESSIONS 32

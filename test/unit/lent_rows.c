@@ -1,6 +1,6 @@
 /* The row of a lock that has become idle serves the next new one. */
 #include "fixture.h"
-#include "le_internal.h"
+#include "core/internal.h"
 
 static uint64_t places; /* rows that were ever inserted */
 

@@ -1,6 +1,6 @@
 /* The heap of deadlines, the hashes, and walking by place. */
 #include "fixture.h"
-#include "le_internal.h"
+#include "core/internal.h"
 
 #define TIMERS 2000
 #define LOCKS  5000

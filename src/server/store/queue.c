@@ -1,0 +1,283 @@
+/*
+ * store/queue.c
+ *		The rows of queue places.
+ *
+ * A place has a row from when it enters the queue until it is granted, when a
+ * slot's row takes over in the same transaction, or ends.  Nothing in the row
+ * changes in between.  The table has no index: a token is never given out
+ * twice, and a row is found by its TID.
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "executor/tuptable.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/snapmgr.h"
+
+#include "shared/compat.h"
+#include "shared/shmem.h"
+#include "store/internal.h"
+#include "store/store.h"
+
+/* Uncommitted holds that a row can tell. */
+#define MAX_PENDING 64
+
+static Relation queue = NULL;
+static TupleTableSlot *tuple = NULL;
+
+/* Only if there is something to write.  False: the table was rewritten since it was loaded. */
+bool
+le_store_open_queue(LeCore *core)
+{
+	Relation rel;
+
+	queue = NULL;
+	tuple = NULL;
+	if (le_core_dirty_places(core) == NULL)
+		return true;
+	rel = le_store_open_loaded(le_store_tables.queue_oid, le_store_tables.queue_file);
+	if (rel == NULL)
+		return false;
+	le_store_check_queue_table(rel);
+	queue = rel;
+	tuple = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
+	return true;
+}
+
+void
+le_store_close_queue(void)
+{
+	if (queue == NULL)
+		return;
+	ExecDropSingleTupleTableSlot(tuple);
+	table_close(queue, NoLock);
+	tuple = NULL;
+	queue = NULL;
+}
+
+/* --- writing --- */
+
+static Datum
+text_datum(const char *data, Size len, bool *isnull)
+{
+	*isnull = data == NULL;
+	return data == NULL ? (Datum) 0 : PointerGetDatum(cstring_to_text_with_len(data, (int) len));
+}
+
+static Datum
+pending_datum(const LeEntry *entry, bool *isnull)
+{
+	PendingHold pending[MAX_PENDING];
+	int n = 0;
+
+	for (const LeHold *hold = entry->holds; hold != NULL && n < MAX_PENDING; hold = hold->next)
+		pending[n++] = (PendingHold){hold->session, hold->xact, hold->subxact};
+	return text_datum(n > 0 ? (char *) pending : NULL, n * sizeof(PendingHold), isnull);
+}
+
+static void
+insert_place(LeEntry *entry, const Clock *clock, CommandId cid)
+{
+	const LeLock *lock = entry->lock;
+	Datum values[QUEUE_COLUMNS];
+	bool nulls[QUEUE_COLUMNS] = {false};
+
+	values[QUEUE_TOKEN] = Int64GetDatum(entry->token);
+	values[QUEUE_ENTERED_AT] = TimestampTzGetDatum(le_store_to_wall(clock, entry->since));
+	values[QUEUE_TTL] = Int64GetDatum(entry->ttl);
+	values[QUEUE_LEASE] = Int64GetDatum(entry->lease ? entry->lease->id : 0);
+	values[QUEUE_SESSION] = Int64GetDatum((int64) entry->session);
+	values[QUEUE_ROLE] = ObjectIdGetDatum(entry->role);
+	values[QUEUE_PERMITS] = Int32GetDatum(lock->permits);
+	values[QUEUE_KIND] = Int16GetDatum(lock->ns);
+	values[QUEUE_MODE] = Int16GetDatum(entry->mode);
+	values[QUEUE_NAME] = text_datum(lock->name, lock->name_len, &nulls[QUEUE_NAME]);
+	values[QUEUE_OWNER] = text_datum(entry->owner, entry->owner_len, &nulls[QUEUE_OWNER]);
+	values[QUEUE_VALUE] = text_datum(entry->value, entry->value_len, &nulls[QUEUE_VALUE]);
+	values[QUEUE_PENDING] = pending_datum(entry, &nulls[QUEUE_PENDING]);
+	ExecStoreHeapTuple(heap_form_tuple(RelationGetDescr(queue), values, nulls), tuple, true);
+	table_tuple_insert(queue, tuple, cid, 0, NULL);
+	entry->row.locator = le_store_pack_tid(&tuple->tts_tid);
+	entry->row.on_disk = true;
+	ExecClearTuple(tuple);
+}
+
+static void
+delete_place(LeEntry *entry, CommandId cid)
+{
+	ItemPointerData tid;
+	TM_FailureData failure;
+
+	le_store_unpack_tid(entry->row.locator, &tid);
+	if (!le_store_prepare_page(queue, &tid, 0) ||
+		table_tuple_delete(queue, &tid, cid, InvalidSnapshot, InvalidSnapshot, true, &failure, false) !=
+			TM_Ok)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("row of queue place " INT64_FORMAT " was changed by somebody else", entry->token),
+				 errdetail("Table \"%s.%s\" is written by lock_election alone.", STORE_NAME,
+						   RelationGetRelationName(queue))));
+	entry->row.on_disk = false;
+}
+
+int
+le_store_write_places(LeCore *core, const Clock *clock, CommandId cid)
+{
+	int rows = 0;
+
+	for (LeEntry *entry = le_core_dirty_places(core); entry != NULL; entry = entry->dirty_next)
+	{
+		bool queued = entry->state == LE_STATE_QUEUED;
+
+		if (queued == entry->row.on_disk)
+			continue;
+		if (queued)
+			insert_place(entry, clock, cid);
+		else
+			delete_place(entry, cid);
+		rows++;
+	}
+	return rows;
+}
+
+/* --- loading --- */
+
+static void
+check_place(const LeCommand *cmd, LeText pending)
+{
+	if (cmd->token > 0 && (cmd->ttl > 0 || cmd->ttl == LE_TTL_BOUND) &&
+		(cmd->ns == LE_KIND_LOCK || cmd->ns == LE_KIND_ELECTION) && cmd->mode >= LE_MODE_EXCLUSIVE &&
+		cmd->mode <= LE_MODE_PERMIT && (cmd->mode != LE_MODE_PERMIT || cmd->permits > 0) &&
+		cmd->name.len >= 1 && cmd->name.len <= LE_MAX_NAME && cmd->owner.len <= LE_MAX_OWNER &&
+		cmd->value.len <= LE_MAX_VALUE && pending.len % sizeof(PendingHold) == 0)
+		return;
+	ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
+					errmsg("row of queue place " INT64_FORMAT " is not valid", cmd->token)));
+}
+
+static void
+read_place(TupleTableSlot *row, const LeLoadHooks *hooks, const Clock *clock, LeLoad *load, LeText *pending)
+{
+	const Datum *values = row->tts_values;
+	LeCommand *cmd = &load->cmd;
+	uint64 session;
+
+	slot_getallattrs(row);
+	cmd->token = DatumGetInt64(values[QUEUE_TOKEN]);
+	cmd->ttl = DatumGetInt64(values[QUEUE_TTL]);
+	cmd->lease = DatumGetInt64(values[QUEUE_LEASE]);
+	cmd->role = DatumGetObjectId(values[QUEUE_ROLE]);
+	cmd->permits = DatumGetInt32(values[QUEUE_PERMITS]);
+	cmd->ns = (LeKind) DatumGetInt16(values[QUEUE_KIND]);
+	cmd->mode = (LeMode) DatumGetInt16(values[QUEUE_MODE]);
+	cmd->name = le_store_read_text(row, QUEUE_NAME);
+	cmd->owner = le_store_read_text(row, QUEUE_OWNER);
+	cmd->value = le_store_read_text(row, QUEUE_VALUE);
+	*pending = le_store_read_text(row, QUEUE_PENDING);
+	check_place(cmd, *pending);
+
+	session = (uint64) DatumGetInt64(values[QUEUE_SESSION]);
+	if (session != 0 && hooks->alive(session))
+	{
+		cmd->session = session;
+		cmd->sessno = le_session_proc(session);
+	}
+	load->acquired_at = le_store_from_wall(clock, DatumGetTimestampTz(values[QUEUE_ENTERED_AT]));
+	load->locator = le_store_pack_tid(&row->tts_tid);
+	if (hooks->time_left == NULL || !hooks->time_left(cmd->token, cmd->ttl, &load->time_left))
+		load->time_left = cmd->ttl;
+	if (hooks->drop_all)
+	{
+		/* what belongs to nobody ends with the first batch */
+		cmd->lease = 0;
+		cmd->ttl = LE_TTL_BOUND;
+		cmd->session = 0;
+	}
+}
+
+static void
+load_place(LeCore *core, const LeLoadHooks *hooks, const Clock *clock, TupleTableSlot *row, OpenHolds *holds)
+{
+	LeLoad load = {0};
+	LeText pending;
+
+	read_place(row, hooks, clock, &load, &pending);
+	if (le_core_find_token(core, load.cmd.token) != NULL)
+		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
+						errmsg("token " INT64_FORMAT " is stored twice", load.cmd.token)));
+	if (!le_core_load_place(core, &load, clock->now))
+		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
+	if (!hooks->drop_all)
+		le_store_collect_holds(holds, hooks, &load.cmd, pending);
+}
+
+/* Where the row of a token is. */
+typedef struct Place
+{
+	int64 token;
+	ItemPointerData tid;
+} Place;
+
+static int
+compare_token(const void *a, const void *b)
+{
+	int64 ta = ((const Place *) a)->token, tb = ((const Place *) b)->token;
+
+	return ta < tb ? -1 : ta > tb ? 1 : 0;
+}
+
+static int
+find_places(Relation rel, TupleTableSlot *row, Place **places)
+{
+	TableScanDesc scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
+	int n = 0, max = 64;
+
+	*places = palloc_array(Place, max);
+	while (table_scan_getnextslot(scan, ForwardScanDirection, row))
+	{
+		bool isnull;
+
+		CHECK_FOR_INTERRUPTS();
+		if (n == max)
+		{
+			max *= 2;
+			*places = repalloc_huge(*places, max * sizeof(Place));
+		}
+		(*places)[n].token = DatumGetInt64(slot_getattr(row, QUEUE_TOKEN + 1, &isnull));
+		(*places)[n++].tid = row->tts_tid;
+	}
+	table_endscan(scan);
+	return n;
+}
+
+/* In the order of the tokens; returns the highest. */
+int64
+le_store_load_places(LeCore *core, const LeLoadHooks *hooks, const Clock *clock, OpenHolds *holds)
+{
+	Relation rel = table_open(le_store_tables.queue_oid, RowExclusiveLock);
+	TupleTableSlot *row = table_slot_create(rel, NULL);
+	int64 highest = 0;
+	Place *places;
+	int n;
+
+	le_store_check_queue_table(rel);
+	le_store_tables.queue_file = le_relfilenumber(rel);
+	n = find_places(rel, row, &places);
+	qsort(places, n, sizeof(Place), compare_token);
+	for (int i = 0; i < n; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (!table_tuple_fetch_row_version(rel, &places[i].tid, GetActiveSnapshot(), row))
+			elog(ERROR, "a row of table \"%s.%s\" has gone", STORE_NAME, RelationGetRelationName(rel));
+		load_place(core, hooks, clock, row, holds);
+		highest = places[i].token;
+	}
+	pfree(places);
+	ExecDropSingleTupleTableSlot(row);
+	table_close(rel, NoLock);
+	return highest;
+}
