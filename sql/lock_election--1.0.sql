@@ -23,7 +23,7 @@ REVOKE ALL ON FUNCTION lock_election.refuse_write() FROM PUBLIC;
 -- A row that is free is taken by the next lock, whatever its name.
 -- mode 0: free; ttl -1: as long as the session;
 -- time_left < 0: ended, but still fenced.
--- Durations are microseconds.  pending: the holds of transactions that were
+-- Durations are microseconds.  uncommitted: the holds of transactions that were
 -- open when the row was written, each as session, xact and subxact (8, 4 and 4
 -- bytes).  The texts are added as PLAIN so that no TOAST table is ever made.
 CREATE TABLE lock_election.slot (
@@ -39,17 +39,17 @@ CREATE TABLE lock_election.slot (
 	permits integer NOT NULL,
 	kind smallint NOT NULL,
 	mode smallint NOT NULL,
-	not_before timestamptz
+	closed_until timestamptz
 ) USING heap WITH (fillfactor = 50, vacuum_truncate = off);
 ALTER TABLE lock_election.slot
 	ADD COLUMN name text COLLATE "C" NOT NULL,
 	ADD COLUMN owner text COLLATE "C",
 	ADD COLUMN value text COLLATE "C",
-	ADD COLUMN pending bytea,
+	ADD COLUMN uncommitted bytea,
 	ALTER COLUMN name SET STORAGE PLAIN,
 	ALTER COLUMN owner SET STORAGE PLAIN,
 	ALTER COLUMN value SET STORAGE PLAIN,
-	ALTER COLUMN pending SET STORAGE PLAIN;
+	ALTER COLUMN uncommitted SET STORAGE PLAIN;
 
 -- A row for each named lease; found by its place, never searched: no index.
 CREATE TABLE lock_election.lease (
@@ -78,11 +78,11 @@ ALTER TABLE lock_election.queue
 	ADD COLUMN name text COLLATE "C" NOT NULL,
 	ADD COLUMN owner text COLLATE "C",
 	ADD COLUMN value text COLLATE "C",
-	ADD COLUMN pending bytea,
+	ADD COLUMN uncommitted bytea,
 	ALTER COLUMN name SET STORAGE PLAIN,
 	ALTER COLUMN owner SET STORAGE PLAIN,
 	ALTER COLUMN value SET STORAGE PLAIN,
-	ALTER COLUMN pending SET STORAGE PLAIN;
+	ALTER COLUMN uncommitted SET STORAGE PLAIN;
 
 -- A row for each change of an election; never changed, deleted when it is old.
 -- how: 1 elected, 2 proclaimed; the term has ended: 3 resigned, 4 expired,

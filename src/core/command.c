@@ -31,7 +31,7 @@ proclaim(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now)
 
 /* A re-entrant acquire, which le_reentry_status() allows. */
 void
-le_acquire_one_more(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now, LeReply *reply)
+le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	if (le_entry_reenter(core, holder, cmd->ttl, now))
 	{
@@ -84,8 +84,8 @@ held_by_transaction(const LeLock *lock, const LeSession *session, const LeComman
  * count each for itself.
  */
 LeEntry *
-le_acquire_again(const LeCore *core, const LeLock *lock, const LeSession *session, const LeCommand *cmd,
-				 const LeLease *lease)
+le_reentry_find(const LeCore *core, const LeLock *lock, const LeSession *session, const LeCommand *cmd,
+				const LeLease *lease)
 {
 	LeEntry *holder;
 
@@ -94,7 +94,7 @@ le_acquire_again(const LeCore *core, const LeLock *lock, const LeSession *sessio
 	holder = le_lock_owned(core, lock, cmd->role, cmd->owner, lease, cmd->session);
 	if (holder != NULL || cmd->owner.data != NULL)
 		return holder;
-	holder = cmd->again != 0 ? le_core_find_entry(core, cmd->ns, cmd->name, cmd->again) : NULL;
+	holder = cmd->reenter != 0 ? le_core_find_entry(core, cmd->kind, cmd->name, cmd->reenter) : NULL;
 	if (holder != NULL && holder->session == cmd->session && is_unnamed_holder(holder, lock, cmd))
 		return holder;
 	return held_by_transaction(lock, session, cmd);
@@ -174,7 +174,7 @@ le_acquire_admitted(const LeLock *lock, const LeCommand *cmd, LeTime now)
 	if (lock->waiting > 0)
 		return false;
 	if (cmd->mode == LE_MODE_PERMIT && lock->permits == 0)
-		return lock->not_before <= now;
+		return lock->closed_until <= now;
 	return le_lock_admits(lock, cmd->mode, now);
 }
 
@@ -183,7 +183,7 @@ static void
 enter(LeCore *core, LeSession *session, const LeCommand *cmd, LeLease *lease, bool admitted, LeTime now,
 	  LeReply *reply)
 {
-	LeLock *lock = le_lock_get(core, cmd->ns, cmd->name);
+	LeLock *lock = le_lock_get(core, cmd->kind, cmd->name);
 	LeEntry *entry;
 
 	if (cmd->mode == LE_MODE_PERMIT && lock->permits == 0)
@@ -230,7 +230,7 @@ le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease *
 	if (cmd->lease == 0)
 		return LE_OK;
 	*lease = le_core_find_lease(core, cmd->lease);
-	if (*lease == NULL || (*lease)->own || (*lease)->deadline <= now)
+	if (*lease == NULL || (*lease)->for_group || (*lease)->deadline <= now)
 		return LE_NO_LEASE;
 	return (*lease)->role != cmd->role ? LE_DENIED : LE_OK;
 }
@@ -249,26 +249,26 @@ le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		return;
 	if (cmd->revision != 0)
 	{
-		entry = le_core_find_entry(core, cmd->ns, cmd->name, cmd->revision);
+		entry = le_core_find_entry(core, cmd->kind, cmd->name, cmd->revision);
 		if (entry != NULL)
 		{
 			le_acquire_entered(core, entry, cmd, now, reply);
 			return;
 		}
 	}
-	lock = le_core_find_lock(core, cmd->ns, cmd->name);
+	lock = le_core_find_lock(core, cmd->kind, cmd->name);
 	if (lock != NULL)
 	{
 		reply->status = le_acquire_use(lock, cmd);
 		reply->count = lock->permits;
 		if (reply->status != LE_OK)
 			return;
-		entry = cmd->revision != 0 ? NULL : le_acquire_again(core, lock, session, cmd, lease);
+		entry = cmd->revision != 0 ? NULL : le_reentry_find(core, lock, session, cmd, lease);
 		if (entry != NULL)
 		{
 			reply->status = le_reentry_status(entry, cmd->mode, lease, cmd->ttl);
 			if (reply->status == LE_OK)
-				le_acquire_one_more(core, entry, cmd, now, reply);
+				le_reentry_apply(core, entry, cmd, now, reply);
 			return;
 		}
 	}
@@ -277,13 +277,13 @@ le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	admitted = cmd->revision == 0 && le_acquire_admitted(lock, cmd, now);
 	if (!admitted && !cmd->enqueue)
 	{
-		reply->own = lock != NULL && le_held_by_session(core, lock, cmd);
+		reply->own_session = lock != NULL && le_held_by_session(core, lock, cmd);
 		if (cmd->wait == 0)
 		{
 			reply->status = LE_NOT_GRANTED;
 			return;
 		}
-		if (cmd->again != 0)
+		if (cmd->reenter != 0)
 		{
 			reply->status = LE_LOST;
 			return;
@@ -313,7 +313,7 @@ le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 static LeEntry *
 find_own(LeCore *core, const LeCommand *cmd, LeReply *reply)
 {
-	LeEntry *entry = le_core_find_entry(core, cmd->ns, cmd->name, cmd->token);
+	LeEntry *entry = le_core_find_entry(core, cmd->kind, cmd->name, cmd->token);
 
 	reply->status = LE_NOT_HELD;
 	if (entry == NULL || entry->lapsed)
@@ -381,7 +381,7 @@ newer_of_session(LeEntry *newest, LeEntry *entry, const LeLock *lock, const LeCo
 static LeEntry *
 find_of_session(const LeCore *core, const LeCommand *cmd)
 {
-	const LeLock *lock = le_core_find_lock(core, cmd->ns, cmd->name);
+	const LeLock *lock = le_core_find_lock(core, cmd->kind, cmd->name);
 	const LeLink *entries = &core->sessions[cmd->sessno].entries, *link = entries->next;
 	LeEntry *newest = NULL;
 
@@ -402,7 +402,7 @@ le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	LeCommand by_token = *cmd;
 	LeEntry *entry;
-	LeTime cool_until = 0;
+	LeTime closed_until = 0;
 
 	if (cmd->session != 0)
 		le_session_touch(core, cmd->session, cmd->sessno, cmd->xact, now);
@@ -428,8 +428,8 @@ le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		return;
 	}
 	if (entry->state == LE_STATE_HELD && cmd->hold_for > 0)
-		cool_until = le_add(entry->acquired_at, cmd->hold_for);
-	le_entry_end(core, entry, LE_END_RELEASED, cool_until > now ? cool_until : 0, now);
+		closed_until = le_add(entry->acquired_at, cmd->hold_for);
+	le_entry_end(core, entry, LE_END_RELEASED, closed_until > now ? closed_until : 0, now);
 }
 
 /*
@@ -471,7 +471,7 @@ le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		return;
 	}
 	reply->status = LE_QUEUED;
-	reply->own = le_held_by_session(core, entry->lock, cmd);
+	reply->own_session = le_held_by_session(core, entry->lock, cmd);
 	if (cmd->wait != 0 && !entry->answering)
 	{
 		displace_waiter(core, entry, reply);
@@ -484,7 +484,7 @@ le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 void
 le_apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	LeEntry *entry = cmd->token != 0 ? le_core_find_entry(core, cmd->ns, cmd->name, cmd->token)
+	LeEntry *entry = cmd->token != 0 ? le_core_find_entry(core, cmd->kind, cmd->name, cmd->token)
 									 : find_of_session(core, cmd);
 
 	reply->status = LE_NOT_HELD;
@@ -499,7 +499,8 @@ le_apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->token = entry->token;
 	reply->valid_for = le_entry_time_left(entry, now);
 	reply->count = le_entry_holds(entry);
-	reply->own = entry->state == LE_STATE_HELD && entry->owner == NULL && entry->session == cmd->session;
+	reply->own_session =
+		entry->state == LE_STATE_HELD && entry->owner == NULL && entry->session == cmd->session;
 	reply->lsn = le_entry_lsn(entry);
 	reply->wrote = entry->state == LE_STATE_HELD && entry->slot->row.dirty;
 }
@@ -507,7 +508,7 @@ le_apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 void
 le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	LeLock *lock = le_core_find_lock(core, cmd->ns, cmd->name);
+	LeLock *lock = le_core_find_lock(core, cmd->kind, cmd->name);
 	LeEntry *before = core->ended;
 
 	if (lock == NULL)
@@ -544,7 +545,7 @@ le_apply_proclaim(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply
 void
 le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	LeLock *lock = le_core_find_lock(core, cmd->ns, cmd->name);
+	LeLock *lock = le_core_find_lock(core, cmd->kind, cmd->name);
 
 	reply->status = LE_NOT_HELD;
 	if (lock == NULL || (lock->held == 0 && lock->waiting == 0))

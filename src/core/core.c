@@ -202,7 +202,7 @@ static void
 session_end(LeCore *core, LeSession *session, LeTime now)
 {
 	LeEntry *before = core->ended;
-	LeTime cool_until = core->limits.expiry_grace > 0 ? le_add(now, core->limits.expiry_grace) : 0;
+	LeTime closed_until = core->limits.expiry_grace > 0 ? le_add(now, core->limits.expiry_grace) : 0;
 
 	session_stop_waiting(core, session, LE_END_SESSION, now);
 	session_forget_holds(core, session);
@@ -213,7 +213,7 @@ session_end(LeCore *core, LeSession *session, LeTime now)
 		le_unlink(&entry->session_link);
 		entry->session = 0;
 		if (entry->ttl == LE_TTL_BOUND && entry->lease == NULL && !entry->lapsed)
-			le_entry_end_only(core, entry, LE_END_SESSION, cool_until, now);
+			le_entry_end_only(core, entry, LE_END_SESSION, closed_until, now);
 	}
 	le_settle_ended(core, before, now);
 	session->id = 0;
@@ -299,7 +299,7 @@ reserve_texts(LeCore *core, const LeCommand *cmd, uint32_t n)
 
 		if (!spares_add(core, &core->spare_owners, cmd->owner))
 			return false;
-		if (cmd->kind == LE_CMD_ACQUIRE && le_core_find_lock(core, cmd->ns, name) == NULL &&
+		if (cmd->type == LE_CMD_ACQUIRE && le_core_find_lock(core, cmd->kind, name) == NULL &&
 			!spares_add(core, &core->spare_names, name))
 			return false;
 	}
@@ -313,18 +313,18 @@ le_core_reserve(LeCore *core, const LeCommand *cmd)
 
 	if (!reserve_texts(core, cmd, n))
 		return false;
-	if (cmd->ns == LE_KIND_ELECTION && !le_changes_reserve(core))
+	if (cmd->kind == LE_KIND_ELECTION && !le_changes_reserve(core))
 		return false;
-	if (cmd->kind != LE_CMD_ACQUIRE && cmd->kind != LE_CMD_GRANT_LEASE)
+	if (cmd->type != LE_CMD_ACQUIRE && cmd->type != LE_CMD_GRANT_LEASE)
 		return true;
 
 	/* each lock, entry and lease has one timer, and this may add these */
 	if (!le_hashes_reserve(core) || !le_owners_reserve(core) || !le_pool_reserve(core, &core->roles, 1) ||
 		!le_heap_reserve(core, core->entries.used + core->locks.used + core->leases.used + 2 * n + 1))
 		return false;
-	if ((cmd->kind == LE_CMD_GRANT_LEASE || cmd->nnames > 0) && !le_pool_reserve(core, &core->leases, 1))
+	if ((cmd->type == LE_CMD_GRANT_LEASE || cmd->nnames > 0) && !le_pool_reserve(core, &core->leases, 1))
 		return false;
-	if (cmd->kind == LE_CMD_GRANT_LEASE)
+	if (cmd->type == LE_CMD_GRANT_LEASE)
 		return true;
 
 	/* every one that waits may be granted a slot without another reserve */
@@ -383,7 +383,7 @@ apply_fence_ended(LeCore *core, LeTime now)
 	{
 		LeEntry *entry = le_container(link, LeEntry, queue_link);
 
-		le_entry_end_only(core, entry, (LeEnd) entry->end, entry->cool_until, now);
+		le_entry_end_only(core, entry, (LeEnd) entry->end, entry->closed_until, now);
 	}
 	le_settle_ended(core, before, now);
 }
@@ -392,7 +392,7 @@ void
 le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	memset(reply, 0, sizeof(*reply));
-	switch (cmd->kind)
+	switch (cmd->type)
 	{
 		case LE_CMD_ACQUIRE:
 			if (cmd->nnames > 0)
@@ -410,7 +410,7 @@ le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		case LE_CMD_CHECK:
 			if (cmd->nnames > 0)
 				le_apply_each(core, cmd, now, reply);
-			else if (cmd->kind == LE_CMD_RELEASE)
+			else if (cmd->type == LE_CMD_RELEASE)
 				le_apply_release(core, cmd, now, reply);
 			else
 				le_apply_check(core, cmd, now, reply);
@@ -458,7 +458,7 @@ entry_due(LeCore *core, LeEntry *entry, LeTime now)
 {
 	if (entry->lapsed)
 	{
-		le_entry_end(core, entry, (LeEnd) entry->end, entry->cool_until, now);
+		le_entry_end(core, entry, (LeEnd) entry->end, entry->closed_until, now);
 		return;
 	}
 	if (entry->state == LE_STATE_QUEUED && entry->wait_until <= now)
@@ -503,7 +503,7 @@ static void
 lock_due(LeCore *core, LeLock *lock, LeTime now)
 {
 	le_timer_clear(core, &lock->timer);
-	if (lock->held == 0 && lock->waiting == 0 && lock->not_before == 0)
+	if (lock->held == 0 && lock->waiting == 0 && lock->closed_until == 0)
 	{
 		/* lingered long enough */
 		lock->doomed = true;
@@ -513,8 +513,8 @@ lock_due(LeCore *core, LeLock *lock, LeTime now)
 			le_slot_dirty(core, slot);
 		}
 	}
-	else if (lock->not_before <= now)
-		lock->not_before = 0;
+	else if (lock->closed_until <= now)
+		lock->closed_until = 0;
 	le_lock_settle(core, lock, now);
 }
 
@@ -528,7 +528,7 @@ le_core_expire(LeCore *core, LeTime now, int max)
 		LeTimer *timer = core->heap.items[0];
 
 		n++;
-		switch ((LeTimerKind) timer->kind)
+		switch ((LeTimerType) timer->type)
 		{
 			case LE_TIMER_ENTRY:
 				entry_due(core, le_container(timer, LeEntry, timer), now);
@@ -589,13 +589,13 @@ le_entry_lsn(const LeEntry *entry)
 LeLease *
 le_entry_named_lease(const LeEntry *entry)
 {
-	return entry->lease != NULL && !entry->lease->own ? entry->lease : NULL;
+	return entry->lease != NULL && !entry->lease->for_group ? entry->lease : NULL;
 }
 
 bool
 le_entry_counts_once(const LeEntry *entry)
 {
-	return le_entry_named_lease(entry) != NULL || entry->lock->ns == LE_KIND_ELECTION;
+	return le_entry_named_lease(entry) != NULL || entry->lock->kind == LE_KIND_ELECTION;
 }
 
 /* There an acquire is counted only while one may roll back. */
@@ -751,9 +751,9 @@ le_core_waiting_on(const LeCore *core, uint64_t session, uint32_t sessno)
 }
 
 uint32_t
-le_core_places(const LeCore *core)
+le_core_lock_indexes(const LeCore *core)
 {
-	return le_pool_places(&core->locks);
+	return le_pool_indexes(&core->locks);
 }
 
 LeLock *
@@ -761,16 +761,16 @@ le_core_lock_at(const LeCore *core, uint32_t place)
 {
 	LeLock *lock;
 
-	if (place >= le_pool_places(&core->locks))
+	if (place >= le_pool_indexes(&core->locks))
 		return NULL;
 	lock = le_pool_at(&core->locks, place);
 	return lock->name != NULL ? lock : NULL;
 }
 
 uint32_t
-le_core_lease_places(const LeCore *core)
+le_core_lease_indexes(const LeCore *core)
 {
-	return le_pool_places(&core->leases);
+	return le_pool_indexes(&core->leases);
 }
 
 LeLease *
@@ -778,10 +778,10 @@ le_core_lease_at(const LeCore *core, uint32_t place)
 {
 	LeLease *lease;
 
-	if (place >= le_pool_places(&core->leases))
+	if (place >= le_pool_indexes(&core->leases))
 		return NULL;
 	lease = le_pool_at(&core->leases, place);
-	return lease->id != 0 && !lease->ended && !lease->own ? lease : NULL;
+	return lease->id != 0 && !lease->ended && !lease->for_group ? lease : NULL;
 }
 
 uint64_t

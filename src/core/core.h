@@ -136,7 +136,7 @@ typedef enum LeStatus
 	LE_LIMIT_WAITERS /* max_waiters_per_lock: 53400 */
 } LeStatus;
 
-typedef enum LeCommandKind
+typedef enum LeCommandType
 {
 	LE_CMD_ACQUIRE = 1, /* also permits and campaigns */
 	LE_CMD_AWAIT,       /* wait for a queue place to be granted */
@@ -155,7 +155,7 @@ typedef enum LeCommandKind
 	LE_CMD_UNDO,    /* a (sub)transaction rolled back */
 	LE_CMD_SESSION_END,
 	LE_CMD_FENCE_ENDED /* a fence may have ended: ask again */
-} LeCommandKind;
+} LeCommandType;
 
 /*
  * One command.  Fields that a command does not use are zero.
@@ -166,8 +166,8 @@ typedef enum LeCommandKind
  */
 typedef struct LeCommand
 {
-	LeCommandKind kind;
-	LeKind ns; /* lock or election */
+	LeCommandType type;
+	LeKind kind; /* lock or election */
 	LeText name;
 	const LeText *names; /* ACQUIRE, RELEASE and CHECK of several, each
 								 * once: instead of name */
@@ -184,7 +184,7 @@ typedef struct LeCommand
 	int64_t revision; /* ACQUIRE: 0, or the one that a waiter had
 								 * before a reload.  CHECK with token 0: of the
 								 * session's own the next older than this one */
-	int64_t again;    /* ACQUIRE: 0, or the session's own holder that
+	int64_t reenter;  /* ACQUIRE: 0, or the session's own holder that
 								 * it is one more hold of; of one name, it does
 								 * not wait for that one */
 	int64_t lease;    /* 0: a lease of its own */
@@ -209,7 +209,7 @@ typedef struct LeReply
 								 * many the answer is true */
 	uint32_t which;   /* of several names the one that an error, or own of
 								 * a wait, is about */
-	bool own;         /* WAITING: behind a holder of this very session;
+	bool own_session; /* WAITING: behind a holder of this very session;
 								 * CHECK: held by it without a named owner */
 	bool reentrant;   /* one more hold of a lock already held */
 	bool waited;      /* set by the manager: came with a later batch */
@@ -237,18 +237,18 @@ typedef struct LeRow
 	uint64_t dirty : 1;
 } LeRow;
 
-typedef enum LeTimerKind
+typedef enum LeTimerType
 {
 	LE_TIMER_ENTRY,
 	LE_TIMER_LOCK,
 	LE_TIMER_LEASE
-} LeTimerKind;
+} LeTimerType;
 
 typedef struct LeTimer
 {
 	LeTime at;
 	uint32_t pos; /* place in the heap + 1; 0: not armed */
-	uint8_t kind; /* LeTimerKind */
+	uint8_t type; /* LeTimerType */
 } LeTimer;
 
 typedef struct LeLink
@@ -295,7 +295,7 @@ struct LeLock
 	char *name; /* not terminated */
 	uint32_t hash;
 	uint16_t name_len;
-	uint8_t ns;         /* LeKind */
+	uint8_t kind;       /* LeKind */
 	uint8_t mode : 6;   /* LeMode of its holders; 0: none */
 	uint8_t doomed : 1; /* to be freed with the batch */
 	uint8_t doom_listed : 1;
@@ -306,8 +306,8 @@ struct LeLock
 	int32_t held;        /* number of holders */
 	uint32_t waiting;    /* length of queue */
 	LeLink queue;        /* of LeEntry.queue_link, by revision */
-	LeTime not_before;   /* no grant before; 0: none */
-	LeTimer timer;       /* not_before or lingering */
+	LeTime closed_until; /* no grant before; 0: none */
+	LeTimer timer;       /* closed_until or lingering */
 	union
 	{
 		LeLock *doomed_next; /* while doom_listed */
@@ -351,9 +351,9 @@ struct LeEntry
 	};
 	union
 	{
-		LeTime wait_until; /* QUEUED: of the wait */
-		LeTime saved_at;   /* HELD: renewed, or its time left written */
-		LeTime cool_until; /* lapsed: no next grant before; 0: none */
+		LeTime wait_until;   /* QUEUED: of the wait */
+		LeTime saved_at;     /* HELD: renewed, or its time left written */
+		LeTime closed_until; /* lapsed: no next grant before; 0: none */
 	};
 	union
 	{
@@ -445,7 +445,7 @@ struct LeLease
 	uint32_t role;
 	uint8_t owner_len;
 	bool ended;
-	bool own; /* of a group alone: its id is their token, and it
+	bool for_group; /* of a group alone: its id is their token, and it
 								 * ends with the last of them */
 	char *owner;
 	LeRow row;
@@ -577,9 +577,9 @@ typedef struct LeLoad
 	LeEnd end;     /* of one that has ended: how; LE_END_NONE: not known */
 	int32_t slot;
 	uint32_t hold_count;
-	LeTime acquired_at; /* a place: entered the queue */
-	LeTime time_left;   /* of its own lease */
-	LeTime not_before;  /* 0: none; lapsed: from its end on */
+	LeTime acquired_at;  /* a place: entered the queue */
+	LeTime time_left;    /* of its own lease */
+	LeTime closed_until; /* 0: none; lapsed: from its end on */
 	uint64_t locator;
 } LeLoad;
 
@@ -599,21 +599,21 @@ extern void le_core_load_done(LeCore *core, LeTime now);
 /* An entry with this token; those of a group share theirs. */
 extern LeEntry *le_core_find_token(const LeCore *core, int64_t token);
 /* The one that is in this lock. */
-extern LeEntry *le_core_find_entry(const LeCore *core, LeKind ns, LeText name, int64_t token);
+extern LeEntry *le_core_find_entry(const LeCore *core, LeKind kind, LeText name, int64_t token);
 /* What the blocked call of this session waits for; NULL: it has none. */
 extern LeEntry *le_core_waiting_on(const LeCore *core, uint64_t session, uint32_t sessno);
 extern LeLease *le_core_find_lease(const LeCore *core, int64_t id);
-extern LeLock *le_core_find_lock(const LeCore *core, LeKind ns, LeText name);
+extern LeLock *le_core_find_lock(const LeCore *core, LeKind kind, LeText name);
 
 /*
- * Locks by place, for paging: places run from 0 to le_core_places() - 1, a
+ * Locks by place, for paging: places run from 0 to le_core_lock_indexes() - 1, a
  * lock keeps its place for life, NULL: nothing there.
  */
-extern uint32_t le_core_places(const LeCore *core);
+extern uint32_t le_core_lock_indexes(const LeCore *core);
 extern LeLock *le_core_lock_at(const LeCore *core, uint32_t place);
 
 /* Leases the same way. */
-extern uint32_t le_core_lease_places(const LeCore *core);
+extern uint32_t le_core_lease_indexes(const LeCore *core);
 extern LeLease *le_core_lease_at(const LeCore *core, uint32_t place);
 
 extern uint64_t le_core_lock_count(const LeCore *core);

@@ -46,7 +46,7 @@ le_change_add(LeCore *core, const LeEntry *entry, LeHow how, char *dropped, LeTi
 	LeChange *change;
 
 	assert(entry->state == LE_STATE_HELD);
-	if (entry->lock->ns != LE_KIND_ELECTION)
+	if (entry->lock->kind != LE_KIND_ELECTION)
 	{
 		le_free_text(core, &dropped);
 		return;
@@ -101,7 +101,7 @@ le_change_lost(LeCore *core, LeLock *lock, const LeLoad *load, LeTime now)
 {
 	LeChange *change;
 
-	if (lock->ns != LE_KIND_ELECTION)
+	if (lock->kind != LE_KIND_ELECTION)
 		return;
 	change = change_new(core, lock, how_ended(end_of_load(load)), now);
 	change->dropped = core->spare_value;

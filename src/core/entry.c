@@ -51,18 +51,18 @@ le_answer(LeCore *core, LeEntry *entry, LeStatus status, int64_t token)
 
 /* The lock of this name, made from the reserved parts if there is none. */
 LeLock *
-le_lock_get(LeCore *core, LeKind ns, LeText name)
+le_lock_get(LeCore *core, LeKind kind, LeText name)
 {
-	LeLock *lock = le_core_find_lock(core, ns, name);
+	LeLock *lock = le_core_find_lock(core, kind, name);
 
 	if (lock != NULL)
 		return lock;
 	lock = le_pool_get(&core->locks);
-	lock->hash = (uint32_t) le_hash_name(core, ns, name);
-	lock->ns = (uint8_t) ns;
+	lock->hash = (uint32_t) le_hash_name(core, kind, name);
+	lock->kind = (uint8_t) kind;
 	lock->name = le_spare_take(&core->spare_names);
 	lock->name_len = (uint16_t) name.len;
-	lock->timer.kind = LE_TIMER_LOCK;
+	lock->timer.type = LE_TIMER_LOCK;
 	le_link_init(&lock->queue);
 	assert(le_text_equal(le_text(lock->name, lock->name_len), name));
 	le_lock_hash_add(core, lock);
@@ -83,8 +83,8 @@ le_slot_add_free(LeLock *lock, LeSlot *slot)
 static bool
 is_idle(const LeLock *lock)
 {
-	return lock->name != NULL && lock->ns == LE_KIND_LOCK && lock->held == 0 && lock->waiting == 0 &&
-		   lock->not_before == 0;
+	return lock->name != NULL && lock->kind == LE_KIND_LOCK && lock->held == 0 && lock->waiting == 0 &&
+		   lock->closed_until == 0;
 }
 
 /*
@@ -139,7 +139,7 @@ slot_take(LeCore *core, LeLock *lock, LeTime now)
 bool
 le_lock_admits(const LeLock *lock, LeMode mode, LeTime now)
 {
-	if (lock->not_before > now)
+	if (lock->closed_until > now)
 		return false;
 	if (mode == LE_MODE_PERMIT)
 		return lock->held < lock->permits;
@@ -177,7 +177,7 @@ le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 	if (counted)
 		holder->hold_count++;
 	le_slot_dirty(core, holder->slot);
-	if (holder->lease != NULL && holder->lease->own)
+	if (holder->lease != NULL && holder->lease->for_group)
 		le_lease_extend(core, holder->lease, ttl, now);
 	else if (holder->lease == NULL && ttl != LE_TTL_BOUND)
 	{
@@ -202,10 +202,10 @@ le_lock_timer(LeCore *core, LeLock *lock, LeTime now)
 	bool on_disk = false;
 
 	/* in the past as well: what it held up is granted when it rings */
-	if (lock->not_before != 0 && (lock->waiting > 0 || lock->held == 0))
+	if (lock->closed_until != 0 && (lock->waiting > 0 || lock->held == 0))
 	{
 		lock->doomed = false;
-		le_timer_set(core, &lock->timer, lock->not_before);
+		le_timer_set(core, &lock->timer, lock->closed_until);
 		return;
 	}
 	if (lock->held > 0 || lock->waiting > 0)
@@ -236,7 +236,7 @@ le_lock_timer(LeCore *core, LeLock *lock, LeTime now)
 }
 
 static void
-entry_leave_slot(LeCore *core, LeEntry *entry, LeTime cool_until)
+entry_leave_slot(LeCore *core, LeEntry *entry, LeTime closed_until)
 {
 	LeSlot *slot = entry->slot;
 	LeLock *lock = entry->lock;
@@ -250,8 +250,8 @@ entry_leave_slot(LeCore *core, LeEntry *entry, LeTime cool_until)
 	lock->held--;
 	if (lock->held == 0)
 		lock->mode = 0;
-	if (cool_until > lock->not_before)
-		lock->not_before = cool_until;
+	if (closed_until > lock->closed_until)
+		lock->closed_until = closed_until;
 }
 
 /* What whoever waits for this entry is told when it ends. */
@@ -265,7 +265,7 @@ answer_of_end(const LeEntry *entry, LeEnd how)
 
 /* An entry's end; its lock is not settled yet. */
 void
-le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until, LeTime now)
+le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now)
 {
 	LeLock *lock = entry->lock;
 	LeLease *lease = entry->lease;
@@ -282,16 +282,16 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until, LeTi
 	}
 	else
 	{
-		if (lock->ns == LE_KIND_ELECTION)
+		if (lock->kind == LE_KIND_ELECTION)
 			le_change_ended(core, entry, how, now);
-		entry_leave_slot(core, entry, cool_until);
+		entry_leave_slot(core, entry, closed_until);
 	}
-	if (lock->ns == LE_KIND_ELECTION)
+	if (lock->kind == LE_KIND_ELECTION)
 		core->candidates--;
 	le_entry_set_state(entry, entry->state, LE_STATE_ENDED);
 	entry->end = (uint8_t) how;
 	le_unlink(&entry->lease_link);
-	if (lease != NULL && lease->own && le_link_empty(&lease->entries))
+	if (lease != NULL && lease->for_group && le_link_empty(&lease->entries))
 		le_lease_end(core, lease, how, now);
 	le_unlink(&entry->session_link);
 	le_timer_clear(core, &entry->timer);
@@ -475,7 +475,7 @@ le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease, L
 
 	entry->lock = lock;
 	entry->token = cmd->token != 0 ? cmd->token : cmd->revision != 0 ? cmd->revision : core->next_revision++;
-	assert(le_core_find_entry(core, (LeKind) lock->ns, le_text(lock->name, lock->name_len), entry->token) ==
+	assert(le_core_find_entry(core, (LeKind) lock->kind, le_text(lock->name, lock->name_len), entry->token) ==
 		   NULL);
 	entry->mode = (uint8_t) cmd->mode;
 	entry->ttl = lease != NULL ? lease->ttl : cmd->ttl;
@@ -484,7 +484,7 @@ le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease, L
 	entry->since = now;
 	entry->role = cmd->role;
 	entry->hold_count = 1;
-	entry->timer.kind = LE_TIMER_ENTRY;
+	entry->timer.type = LE_TIMER_ENTRY;
 	if (cmd->owner.data != NULL)
 	{
 		entry->owner = le_spare_take(&core->spare_owners);
@@ -497,7 +497,7 @@ le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease, L
 		core->spare_value = NULL;
 	}
 	le_token_hash_add(core, entry);
-	if (lock->ns == LE_KIND_ELECTION)
+	if (lock->kind == LE_KIND_ELECTION)
 		core->candidates++;
 	le_role_add(core, entry->role, 1, 0);
 	if (lease != NULL)
@@ -611,12 +611,12 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 	slot->holder = entry;
 	lock->held++;
 	lock->mode = entry->mode;
-	lock->not_before = 0;
+	lock->closed_until = 0;
 	lock->doomed = false;
 	le_owner_add(core, entry);
 	le_slot_dirty(core, slot);
 	le_entry_arm(core, entry);
-	if (lock->ns == LE_KIND_ELECTION)
+	if (lock->kind == LE_KIND_ELECTION)
 		le_change_add(core, entry, LE_HOW_ELECTED, NULL, now);
 	core->stats.grants++;
 	le_answer(core, entry, LE_OK, entry->token);
@@ -628,15 +628,15 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
  * fence ends: its end comes from LE_CMD_FENCE_ENDED or the retry.
  */
 void
-le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until, LeTime now)
+le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now)
 {
 	if (entry->state == LE_STATE_HELD && core->env.fenced != NULL &&
 		core->env.fenced(core->env.arg, entry->token))
 	{
 		/* written, or a reload would bring it back to life */
-		if (!entry->lapsed || cool_until > entry->cool_until)
+		if (!entry->lapsed || closed_until > entry->closed_until)
 		{
-			entry->cool_until = cool_until;
+			entry->closed_until = closed_until;
 			le_slot_dirty(core, entry->slot);
 		}
 		if (!entry->lapsed)
@@ -658,11 +658,11 @@ le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until, Le
 	}
 	if (entry->lapsed)
 	{
-		if (entry->cool_until > cool_until)
-			cool_until = entry->cool_until;
+		if (entry->closed_until > closed_until)
+			closed_until = entry->closed_until;
 		le_unlink(&entry->queue_link);
 	}
-	le_entry_finish(core, entry, how, cool_until, now);
+	le_entry_finish(core, entry, how, closed_until, now);
 }
 
 /*
@@ -677,10 +677,10 @@ le_settle_ended(LeCore *core, const LeEntry *before, LeTime now)
 }
 
 void
-le_entry_end(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until, LeTime now)
+le_entry_end(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now)
 {
 	LeEntry *before = core->ended;
 
-	le_entry_end_only(core, entry, how, cool_until, now);
+	le_entry_end_only(core, entry, how, closed_until, now);
 	le_settle_ended(core, before, now);
 }

@@ -58,7 +58,7 @@ grant_members(LeCore *core, LeEntry *first, LeTime now)
 {
 	uint32_t n = 0;
 
-	if (first->lease != NULL && first->lease->own)
+	if (first->lease != NULL && first->lease->for_group)
 		le_lease_start(core, first->lease, now);
 	for (LeEntry *member = first; member != NULL; member = member->group_next, n++)
 		le_entry_grant(core, member, now);
@@ -108,7 +108,7 @@ already_granted(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
-		LeEntry *entry = le_core_find_entry(core, cmd->ns, cmd->names[i], cmd->revision);
+		LeEntry *entry = le_core_find_entry(core, cmd->kind, cmd->names[i], cmd->revision);
 
 		if (entry == NULL)
 			continue;
@@ -133,7 +133,7 @@ look_at_each(const LeCore *core, const LeSession *session, const LeCommand *cmd,
 	*again = 0;
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
-		const LeLock *lock = le_core_find_lock(core, cmd->ns, cmd->names[i]);
+		const LeLock *lock = le_core_find_lock(core, cmd->kind, cmd->names[i]);
 		LeEntry *holder = NULL;
 		LeStatus status;
 
@@ -147,7 +147,7 @@ look_at_each(const LeCore *core, const LeSession *session, const LeCommand *cmd,
 		{
 			LeCommand one = one_of(cmd, i);
 
-			holder = le_acquire_again(core, lock, session, &one, lease);
+			holder = le_reentry_find(core, lock, session, &one, lease);
 		}
 		if (holder == NULL)
 			continue;
@@ -172,15 +172,15 @@ acquire_again(LeCore *core, const LeSession *session, const LeCommand *cmd, cons
 	{
 		for (uint32_t i = 0; i < cmd->nnames && reply->status == LE_OK; i++)
 		{
-			LeLock *lock = le_core_find_lock(core, cmd->ns, cmd->names[i]);
+			LeLock *lock = le_core_find_lock(core, cmd->kind, cmd->names[i]);
 			LeCommand one = one_of(cmd, i);
-			LeEntry *holder = le_acquire_again(core, lock, session, &one, lease);
+			LeEntry *holder = le_reentry_find(core, lock, session, &one, lease);
 
 			reply->which = i;
 			if (pass == 0)
 				reply->status = le_reentry_status(holder, cmd->mode, lease, cmd->ttl);
 			else
-				le_acquire_one_more(core, holder, &one, now, reply);
+				le_reentry_apply(core, holder, &one, now, reply);
 		}
 	}
 	if (reply->status == LE_OK)
@@ -196,14 +196,14 @@ admitted(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
-		const LeLock *lock = le_core_find_lock(core, cmd->ns, cmd->names[i]);
+		const LeLock *lock = le_core_find_lock(core, cmd->kind, cmd->names[i]);
 
 		all &= le_acquire_admitted(lock, cmd, now);
 		if (lock == NULL)
 			continue;
-		if (!reply->own && le_held_by_session(core, lock, cmd))
+		if (!reply->own_session && le_held_by_session(core, lock, cmd))
 		{
-			reply->own = true;
+			reply->own_session = true;
 			if (reply->status == LE_OK)
 				reply->which = i;
 		}
@@ -216,7 +216,7 @@ admitted(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	if (all)
 	{
 		reply->status = LE_OK;
-		reply->own = false;
+		reply->own_session = false;
 		reply->which = 0;
 	}
 	else if (cmd->wait == 0)
@@ -236,7 +236,7 @@ enter_all(LeCore *core, const LeCommand *cmd, LeLease *lease, LeTime now)
 	if (lease == NULL && cmd->ttl != LE_TTL_BOUND)
 	{
 		lease = le_lease_new(core, token, cmd->ttl, cmd->role);
-		lease->own = true;
+		lease->for_group = true;
 	}
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
@@ -244,7 +244,7 @@ enter_all(LeCore *core, const LeCommand *cmd, LeLease *lease, LeTime now)
 		LeEntry *entry;
 
 		one.token = token;
-		entry = le_entry_new(core, le_lock_get(core, cmd->ns, cmd->names[i]), &one, lease, now);
+		entry = le_entry_new(core, le_lock_get(core, cmd->kind, cmd->names[i]), &one, lease, now);
 		entry->grouped = true;
 		le_entry_add_hold(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
 		if (first == NULL)
@@ -322,14 +322,14 @@ void
 le_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	reply->valid_for = LE_NEVER;
-	reply->own = true;
+	reply->own_session = true;
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
 		LeCommand one = one_of(cmd, i);
 		LeReply answer;
 
 		memset(&answer, 0, sizeof(answer));
-		if (cmd->kind == LE_CMD_RELEASE)
+		if (cmd->type == LE_CMD_RELEASE)
 			le_apply_release(core, &one, now, &answer);
 		else
 			le_apply_check(core, &one, now, &answer);
@@ -337,13 +337,13 @@ le_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 			reply->count++;
 		if (answer.status != LE_OK &&
 			(reply->status == LE_OK ||
-			 (cmd->kind == LE_CMD_RELEASE && answer.status == LE_DENIED && reply->status != LE_DENIED)))
+			 (cmd->type == LE_CMD_RELEASE && answer.status == LE_DENIED && reply->status != LE_DENIED)))
 		{
 			reply->status = answer.status;
 			reply->which = i;
 		}
 		reply->token = cmd->token;
-		reply->own &= answer.own;
+		reply->own_session &= answer.own_session;
 		reply->wrote |= answer.wrote;
 		if (answer.lsn > reply->lsn)
 			reply->lsn = answer.lsn;

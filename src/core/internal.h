@@ -124,7 +124,7 @@ extern void le_pool_init(LePool *pool, size_t size);
 extern bool le_pool_reserve(LeCore *core, LePool *pool, uint32_t n);
 extern void *le_pool_get(LePool *pool);
 extern void le_pool_put(LePool *pool, void *object);
-extern uint32_t le_pool_places(const LePool *pool);
+extern uint32_t le_pool_indexes(const LePool *pool);
 extern void *le_pool_at(const LePool *pool, uint32_t place);
 extern void le_pool_destroy(LeCore *core, LePool *pool);
 
@@ -132,7 +132,7 @@ extern bool le_heap_reserve(LeCore *core, uint32_t cap);
 extern void le_timer_set(LeCore *core, LeTimer *timer, LeTime at);
 extern void le_timer_clear(LeCore *core, LeTimer *timer);
 
-extern uint64_t le_hash_name(const LeCore *core, LeKind ns, LeText name);
+extern uint64_t le_hash_name(const LeCore *core, LeKind kind, LeText name);
 extern uint32_t le_hash_id(int64_t id);
 extern bool le_hashes_reserve(LeCore *core);
 extern void le_lock_hash_add(LeCore *core, LeLock *lock);
@@ -204,13 +204,13 @@ le_add(LeTime a, LeTime b)
 
 /* --- core/entry.c: how entries enter, are granted and end --- */
 
-extern LeLock *le_lock_get(LeCore *core, LeKind ns, LeText name);
+extern LeLock *le_lock_get(LeCore *core, LeKind kind, LeText name);
 extern LeEntry *le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease, LeTime now);
 extern void le_entry_set_state(LeEntry *entry, LeState from, LeState to);
 extern void le_entry_queue(LeCore *core, LeEntry *entry, LeTime now);
 extern void le_entry_grant(LeCore *core, LeEntry *entry, LeTime now);
-extern void le_entry_end(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until, LeTime now);
-extern void le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until, LeTime now);
+extern void le_entry_end(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now);
+extern void le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now);
 extern void le_settle_ended(LeCore *core, const LeEntry *before, LeTime now);
 extern void le_entry_arm(LeCore *core, LeEntry *entry);
 extern void le_entry_add_hold(LeCore *core, LeEntry *entry, uint64_t session, uint32_t sessno, uint32_t xact,
@@ -220,7 +220,7 @@ extern void le_answer(LeCore *core, LeEntry *entry, LeStatus status, int64_t tok
 extern bool le_lock_admits(const LeLock *lock, LeMode mode, LeTime now);
 extern void le_lock_settle(LeCore *core, LeLock *lock, LeTime now);
 extern void le_lock_timer(LeCore *core, LeLock *lock, LeTime now);
-extern void le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime cool_until, LeTime now);
+extern void le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now);
 extern LeStatus le_reentry_status(const LeEntry *holder, LeMode mode, const LeLease *lease, LeTime ttl);
 extern bool le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now);
 extern void le_entry_renew(LeCore *core, LeEntry *entry, LeTime now);
@@ -276,12 +276,11 @@ extern void le_change_lost(LeCore *core, LeLock *lock, const LeLoad *load, LeTim
 /* The parts of an acquire. */
 extern LeStatus le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease **lease);
 extern LeStatus le_acquire_use(const LeLock *lock, const LeCommand *cmd);
-extern LeEntry *le_acquire_again(const LeCore *core, const LeLock *lock, const LeSession *session,
-								 const LeCommand *cmd, const LeLease *lease);
+extern LeEntry *le_reentry_find(const LeCore *core, const LeLock *lock, const LeSession *session,
+								const LeCommand *cmd, const LeLease *lease);
 extern void le_acquire_entered(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now,
 							   LeReply *reply);
-extern void le_acquire_one_more(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now,
-								LeReply *reply);
+extern void le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern bool le_acquire_admitted(const LeLock *lock, const LeCommand *cmd, LeTime now);
 extern void le_acquire_wait(LeSession *session, LeEntry *entry, const LeCommand *cmd, LeTime now);
 extern bool le_held_by_session(const LeCore *core, const LeLock *lock, const LeCommand *cmd);

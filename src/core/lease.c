@@ -37,7 +37,7 @@ le_lease_new(LeCore *core, int64_t id, LeTime ttl, uint32_t role)
 	lease->ttl = ttl;
 	lease->deadline = LE_NEVER;
 	lease->role = role;
-	lease->timer.kind = LE_TIMER_LEASE;
+	lease->timer.type = LE_TIMER_LEASE;
 	le_link_init(&lease->entries);
 	le_lease_hash_add(core, lease);
 	return lease;
@@ -122,7 +122,7 @@ le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now)
 void
 le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 {
-	LeTime cool_until =
+	LeTime closed_until =
 		how == LE_END_EXPIRED && core->limits.expiry_grace > 0 ? le_add(now, core->limits.expiry_grace) : 0;
 	LeEntry *before = core->ended;
 
@@ -130,7 +130,7 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 	lease->ended = true;
 	le_timer_clear(core, &lease->timer);
 	le_lease_hash_remove(core, lease);
-	if (!lease->own)
+	if (!lease->for_group)
 		le_role_remove(core, lease->role, 0, 1);
 	le_lease_dirty(core, lease);
 	while (!le_link_empty(&lease->entries))
@@ -140,7 +140,7 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 		/* a lapsed one goes on without its lease */
 		le_unlink(&entry->lease_link);
 		entry->lease = NULL;
-		le_entry_end_only(core, entry, how, cool_until, now);
+		le_entry_end_only(core, entry, how, closed_until, now);
 	}
 	le_settle_ended(core, before, now);
 }
@@ -169,7 +169,7 @@ le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	LeLease *lease = le_core_find_lease(core, cmd->lease);
 
-	if (lease == NULL || lease->own)
+	if (lease == NULL || lease->for_group)
 	{
 		reply->status = LE_NO_LEASE;
 		return;
@@ -180,13 +180,13 @@ le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		return;
 	}
 	reply->lsn = lease->lsn;
-	if (cmd->kind == LE_CMD_REVOKE_LEASE)
+	if (cmd->type == LE_CMD_REVOKE_LEASE)
 	{
 		le_lease_end(core, lease, LE_END_REVOKED, now);
 		reply->wrote = true;
 		return;
 	}
-	if (cmd->kind == LE_CMD_KEEP_ALIVE)
+	if (cmd->type == LE_CMD_KEEP_ALIVE)
 		le_lease_renew(core, lease, now);
 	reply->valid_for = lease->deadline > now ? lease->deadline - now : 0;
 	reply->wrote = lease->row.dirty;

@@ -47,7 +47,7 @@ load_holder(LeCore *core, LeLock *lock, LeSlot *slot, const LeLoad *load, LeLeas
 		entry->lapsed_at = now;
 		entry->end = (uint8_t) load->end;
 		entry->deadline = now;
-		entry->cool_until = load->not_before;
+		entry->closed_until = load->closed_until;
 		le_link_before(&core->lapsed, &entry->queue_link);
 	}
 	else
@@ -75,18 +75,18 @@ le_core_load_slot(LeCore *core, const LeLoad *load, LeTime now)
 	LeSlot *slot;
 
 	core->loading = true;
-	cmd.kind = LE_CMD_ACQUIRE;
+	cmd.type = LE_CMD_ACQUIRE;
 	if (!le_core_reserve(core, &cmd))
 		return false;
-	lock = le_lock_get(core, cmd.ns, cmd.name);
+	lock = le_lock_get(core, cmd.kind, cmd.name);
 	slot = load_slot(core, lock, load->slot, load->locator);
-	if (!load->lapsed && load->not_before > lock->not_before)
-		lock->not_before = load->not_before;
+	if (!load->lapsed && load->closed_until > lock->closed_until)
+		lock->closed_until = load->closed_until;
 	if (cmd.lease != 0)
 		lease = le_core_find_lease(core, cmd.lease);
-	if (lease != NULL && lease->id == cmd.token && !lease->own)
+	if (lease != NULL && lease->id == cmd.token && !lease->for_group)
 	{
-		lease->own = true;
+		lease->for_group = true;
 		le_role_remove(core, lease->role, 0, 1);
 	}
 	if (!load->held)
@@ -121,14 +121,14 @@ le_core_load_place(LeCore *core, const LeLoad *load, LeTime now)
 	LeEntry *entry;
 
 	core->loading = true;
-	cmd.kind = LE_CMD_ACQUIRE;
+	cmd.type = LE_CMD_ACQUIRE;
 	if (!le_core_reserve(core, &cmd))
 		return false;
 	if (cmd.session != 0)
 		le_session_touch(core, cmd.session, cmd.sessno, cmd.xact, now);
 	if (cmd.lease != 0)
 		lease = le_core_find_lease(core, cmd.lease);
-	lock = le_lock_get(core, cmd.ns, cmd.name);
+	lock = le_lock_get(core, cmd.kind, cmd.name);
 	if (cmd.mode == LE_MODE_PERMIT && lock->permits == 0)
 		lock->permits = cmd.permits;
 	entry = le_entry_new(core, lock, &cmd, lease, now);
@@ -152,7 +152,7 @@ le_core_load_lease(LeCore *core, const LeCommand *cmd, LeTime time_left, uint64_
 	LeLease *lease;
 
 	core->loading = true;
-	grant.kind = LE_CMD_GRANT_LEASE;
+	grant.type = LE_CMD_GRANT_LEASE;
 	if (!le_core_reserve(core, &grant))
 		return false;
 	memset(&reply, 0, sizeof(reply));
@@ -176,7 +176,7 @@ le_core_load_lease(LeCore *core, const LeCommand *cmd, LeTime time_left, uint64_
 bool
 le_core_load_hold(LeCore *core, const LeCommand *hold)
 {
-	LeEntry *entry = le_core_find_entry(core, hold->ns, hold->name, hold->token);
+	LeEntry *entry = le_core_find_entry(core, hold->kind, hold->name, hold->token);
 
 	if (entry == NULL)
 		return true;
@@ -191,11 +191,11 @@ le_core_load_hold(LeCore *core, const LeCommand *hold)
 static void
 end_empty_own_leases(LeCore *core, LeTime now)
 {
-	for (uint32_t place = 0; place < le_core_lease_places(core); place++)
+	for (uint32_t place = 0; place < le_core_lease_indexes(core); place++)
 	{
 		LeLease *lease = le_pool_at(&core->leases, place);
 
-		if (lease->own && !lease->ended && le_link_empty(&lease->entries))
+		if (lease->for_group && !lease->ended && le_link_empty(&lease->entries))
 			le_lease_end(core, lease, LE_END_RELEASED, now);
 	}
 }
@@ -206,7 +206,7 @@ le_core_load_done(LeCore *core, LeTime now)
 	core->loading = false;
 	core->row_kept = true;
 	end_empty_own_leases(core, now);
-	for (uint32_t place = 0; place < le_core_places(core); place++)
+	for (uint32_t place = 0; place < le_core_lock_indexes(core); place++)
 	{
 		LeLock *lock = le_core_lock_at(core, place);
 
@@ -267,7 +267,7 @@ check_rings(const LeTimer *timer, LeTime at)
 static const LeEntry *
 find_in(const LeCore *core, const LeLock *lock, const LeEntry *entry)
 {
-	return le_core_find_entry(core, (LeKind) lock->ns, le_text(lock->name, lock->name_len), entry->token);
+	return le_core_find_entry(core, (LeKind) lock->kind, le_text(lock->name, lock->name_len), entry->token);
 }
 
 static void
@@ -276,7 +276,7 @@ check_lease(const LeCore *core, const LeEntry *entry)
 	const LeLease *lease = entry->lease;
 
 	CHECK(!lease->ended && le_core_find_lease(core, lease->id) == lease);
-	CHECK(!lease->own || lease->id == entry->token);
+	CHECK(!lease->for_group || lease->id == entry->token);
 	check_timer(core, &lease->timer);
 	check_rings(&lease->timer, lease->deadline);
 }
@@ -318,7 +318,7 @@ is_ready(const LeEntry *entry)
 	const LeLock *lock = entry->lock;
 
 	return lock->queue.next == &entry->queue_link && le_lock_admits(lock, entry->mode, LE_NEVER) &&
-		   (lock->not_before == 0 || lock->timer.pos == 0);
+		   (lock->closed_until == 0 || lock->timer.pos == 0);
 }
 
 static void
@@ -401,8 +401,8 @@ check_lock(const LeCore *core, const LeLock *lock)
 		const LeEntry *head = le_container(lock->queue.next, LeEntry, queue_link);
 
 		CHECK(head->grouped || !is_ready(head));
-		if (lock->not_before != 0 && lock->held == 0)
-			check_rings(&lock->timer, lock->not_before);
+		if (lock->closed_until != 0 && lock->held == 0)
+			check_rings(&lock->timer, lock->closed_until);
 	}
 }
 
@@ -426,7 +426,7 @@ check_roles(const LeCore *core)
 	for (uint32_t i = 0; i < core->lease_buckets; i++)
 	{
 		for (const LeLease *lease = core->lease_hash[i]; lease != NULL; lease = lease->hash_next)
-			named += !lease->own;
+			named += !lease->for_group;
 	}
 	CHECK(leases == named);
 }
@@ -442,7 +442,7 @@ le_core_check(const LeCore *core)
 		{
 			check_lock(core, lock);
 			tokens += (uint32_t) lock->held + lock->waiting;
-			if (lock->ns == LE_KIND_ELECTION)
+			if (lock->kind == LE_KIND_ELECTION)
 			{
 				candidates += (uint32_t) lock->held + lock->waiting;
 				changes += (uint32_t) lock->held + 2 * lock->waiting;

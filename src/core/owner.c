@@ -13,7 +13,7 @@
 static LeLink *
 bucket_of(const LeCore *core, const LeLock *lock, uint32_t role, LeText owner)
 {
-	uint64_t hash = le_hash_name(core, lock->ns, owner) + lock->hash + le_hash_id(role);
+	uint64_t hash = le_hash_name(core, lock->kind, owner) + lock->hash + le_hash_id(role);
 
 	return &core->owner_hash[hash & (core->owner_buckets - 1)];
 }

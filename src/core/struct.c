@@ -95,7 +95,7 @@ le_pool_put(LePool *pool, void *object)
 }
 
 uint32_t
-le_pool_places(const LePool *pool)
+le_pool_indexes(const LePool *pool)
 {
 	return pool->nchunks * CHUNK_OBJECTS;
 }
@@ -103,7 +103,7 @@ le_pool_places(const LePool *pool)
 void *
 le_pool_at(const LePool *pool, uint32_t place)
 {
-	assert(place < le_pool_places(pool));
+	assert(place < le_pool_indexes(pool));
 	return pool->chunks[place / CHUNK_OBJECTS] + pool->size * (place % CHUNK_OBJECTS);
 }
 
@@ -259,9 +259,9 @@ sip_round(uint64_t v[4])
  * names come from callers, who must not be able to make them collide.
  */
 uint64_t
-le_hash_name(const LeCore *core, LeKind ns, LeText name)
+le_hash_name(const LeCore *core, LeKind kind, LeText name)
 {
-	uint64_t k0 = core->env.seed[0], k1 = core->env.seed[1] ^ (uint64_t) ns;
+	uint64_t k0 = core->env.seed[0], k1 = core->env.seed[1] ^ (uint64_t) kind;
 	uint64_t v[4] = {k0 ^ UINT64_C(0x736f6d6570736575), k1 ^ UINT64_C(0x646f72616e646f6d),
 					 k0 ^ UINT64_C(0x6c7967656e657261), k1 ^ UINT64_C(0x7465646279746573)};
 	uint64_t tail = (uint64_t) name.len << 56;
@@ -362,16 +362,17 @@ le_lock_hash_remove(LeCore *core, LeLock *lock)
 }
 
 LeLock *
-le_core_find_lock(const LeCore *core, LeKind ns, LeText name)
+le_core_find_lock(const LeCore *core, LeKind kind, LeText name)
 {
-	uint32_t hash = (uint32_t) le_hash_name(core, ns, name);
+	uint32_t hash = (uint32_t) le_hash_name(core, kind, name);
 	LeLock *lock;
 
 	if (core->lock_buckets == 0)
 		return NULL;
 	for (lock = core->lock_hash[hash & (core->lock_buckets - 1)]; lock != NULL; lock = lock->hash_next)
 	{
-		if (lock->hash == hash && lock->ns == ns && le_text_equal(le_text(lock->name, lock->name_len), name))
+		if (lock->hash == hash && lock->kind == kind &&
+			le_text_equal(le_text(lock->name, lock->name_len), name))
 			return lock;
 	}
 	return NULL;
@@ -412,11 +413,11 @@ le_core_find_token(const LeCore *core, int64_t token)
 }
 
 LeEntry *
-le_core_find_entry(const LeCore *core, LeKind ns, LeText name, int64_t token)
+le_core_find_entry(const LeCore *core, LeKind kind, LeText name, int64_t token)
 {
 	LeEntry *entry = le_core_find_token(core, token);
 
-	while (entry != NULL && !(entry->token == token && entry->lock->ns == ns &&
+	while (entry != NULL && !(entry->token == token && entry->lock->kind == kind &&
 							  le_text_equal(le_text(entry->lock->name, entry->lock->name_len), name)))
 		entry = entry->token_next;
 	return entry;

@@ -68,7 +68,7 @@ take_over(Model *m, MEntry *e, const LeEntry *c)
 {
 	if (!e->held && c->state == LE_STATE_HELD && e->mode == LE_MODE_EXCLUSIVE)
 	{
-		MLock *lock = m_lock(m, e->ns, e->name);
+		MLock *lock = m_lock(m, e->kind, e->name);
 
 		ENSURE(m->w, e->token > lock->last_exclusive);
 		lock->last_exclusive = e->token;
@@ -77,7 +77,7 @@ take_over(Model *m, MEntry *e, const LeEntry *c)
 	e->held = c->state == LE_STATE_HELD;
 	e->lapsed = c->lapsed;
 	e->retry = c->lapsed ? c->deadline : 0;
-	e->cool = c->lapsed ? c->cool_until : 0;
+	e->cool = c->lapsed ? c->closed_until : 0;
 	e->lease = le_entry_named_lease(c) != NULL ? c->lease->id : 0;
 	e->alone = e->group && c->lapsed && c->lease == NULL;
 	e->ttl = m_shares_time(e) && c->lease != NULL ? c->lease->ttl : c->ttl;
@@ -116,8 +116,8 @@ adopt_locks(Model *m, LeTime now)
 		MLock *mine = &m->s.locks[i];
 
 		mine->permits = lock != NULL ? lock->permits : 0;
-		mine->not_before = lock != NULL && lock->not_before > now ? lock->not_before : 0;
-		mine->unstored = mine->not_before;
+		mine->closed_until = lock != NULL && lock->closed_until > now ? lock->closed_until : 0;
+		mine->unstored = mine->closed_until;
 	}
 }
 
@@ -133,7 +133,7 @@ check_order(Model *m)
 		{
 			const MEntry *older = &m->s.entries[k];
 
-			ENSURE(m->w, older->held || older->ns != granted->ns || older->name != granted->name);
+			ENSURE(m->w, older->held || older->kind != granted->kind || older->name != granted->name);
 		}
 	}
 }

@@ -87,7 +87,7 @@ m_ready(Model *m, const MEntry *head, LeTime now)
 		const MEntry *e = &m->s.entries[i];
 
 		if (e->token == head->token &&
-			(m_first(m, e->ns, e->name) != e || !m_admits(m, e->ns, e->name, e->mode, now)))
+			(m_first(m, e->kind, e->name) != e || !m_admits(m, e->kind, e->name, e->mode, now)))
 			return false;
 	}
 	return true;
@@ -248,11 +248,11 @@ may_wait(Model *m, const LeCommand *cmd, LeReply *reply)
 	int64_t limit = m->w->conf.limits.waiters_per_lock;
 
 	reply->status = LE_NOT_GRANTED;
-	for (uint32_t i = 0; i < cmd->nnames && !reply->own; i++)
+	for (uint32_t i = 0; i < cmd->nnames && !reply->own_session; i++)
 	{
 		MEntry e = m_new_entry(cmd, cmd->names[i]);
 
-		reply->own = m_own_holder(m, &e);
+		reply->own_session = m_own_holder(m, &e);
 		reply->which = i;
 	}
 	for (uint32_t i = 0; i < cmd->nnames && limit > 0 && cmd->wait != 0; i++)
@@ -332,7 +332,7 @@ m_release_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 void
 m_check_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	reply->own = true;
+	reply->own_session = true;
 	reply->valid_for = LE_NEVER;
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
@@ -341,7 +341,7 @@ m_check_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 
 		one.name = cmd->names[i];
 		m_check_one(m, &one, now, &said);
-		reply->own = reply->own && said.own;
+		reply->own_session = reply->own_session && said.own_session;
 		if (said.status == LE_OK)
 			reply->count++;
 		else if (reply->status == LE_OK)

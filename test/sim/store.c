@@ -148,11 +148,13 @@ write_slot(World *w, LeSlot *slot)
 	row->used = true;
 	if (w->conf.broken == BROKEN_ROW && rng_chance(&w->rng, 20))
 		return;
-	row->ns = lock->ns;
+	row->kind = lock->kind;
 	row->name = sim_text_id(lock->name);
 	row->number = slot->number;
 	row->held = slot->holder != NULL;
-	row->not_before = !row->held ? lock->not_before : slot->holder->lapsed ? slot->holder->cool_until : 0;
+	row->closed_until = !row->held             ? lock->closed_until
+						: slot->holder->lapsed ? slot->holder->closed_until
+											   : 0;
 	if (row->held)
 		fill_row(row, slot->holder);
 }
@@ -198,7 +200,7 @@ write_place(World *w, LeEntry *entry)
 	row = table_row(&w->tables[TABLE_PLACES], entry->row.locator);
 	memset(row, 0, sizeof(*row));
 	row->used = true;
-	row->ns = entry->lock->ns;
+	row->kind = entry->lock->kind;
 	row->name = sim_text_id(entry->lock->name);
 	fill_row(row, entry);
 }
@@ -235,7 +237,7 @@ load_unbound(const World *w, LeLoad *load)
 	load->dirty = true;
 	load->end = LE_END_SESSION;
 	if (grace > 0)
-		load->not_before = w->now + grace;
+		load->closed_until = w->now + grace;
 }
 
 static void
@@ -245,10 +247,10 @@ load_row(World *w, const SlotRow *row, uint64_t locator, bool place)
 	const Durable *d = &w->durable[row->sessno];
 
 	memset(&load, 0, sizeof(load));
-	load.cmd.ns = (LeKind) row->ns;
+	load.cmd.kind = (LeKind) row->kind;
 	load.cmd.name = sim_name(row->name);
 	load.slot = row->number;
-	load.not_before = row->not_before;
+	load.closed_until = row->closed_until;
 	load.locator = locator;
 	if (row->held || place)
 	{
@@ -312,7 +314,7 @@ load_hold(World *w, const Durable *d, uint32_t sessno, const Hold *hold)
 	LeCommand cmd;
 
 	memset(&cmd, 0, sizeof(cmd));
-	cmd.ns = (LeKind) hold->ns;
+	cmd.kind = (LeKind) hold->kind;
 	cmd.name = sim_name(hold->name);
 	cmd.token = hold->token;
 	cmd.session = d->id;

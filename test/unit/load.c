@@ -10,7 +10,7 @@ row(const char *name, int64_t token, LeMode mode)
 
 	load.acquired_at = now;
 	load.cmd = (LeCommand){
-		.ns = LE_KIND_LOCK, .name = text(name), .mode = mode, .token = token, .ttl = TTL, .role = ROLE};
+		.kind = LE_KIND_LOCK, .name = text(name), .mode = mode, .token = token, .ttl = TTL, .role = ROLE};
 	return load;
 }
 
@@ -77,7 +77,7 @@ test_free_rows(void)
 	pass(LE_LINGER + LE_LINGER_STEP);
 	is_int(le_core_lock_count(core), 0, "and goes");
 
-	load.not_before = now + 5 * LE_SECOND;
+	load.closed_until = now + 5 * LE_SECOND;
 	load_slot(load);
 	le_core_load_done(core, now);
 	acquire(2, "x", X);
@@ -321,9 +321,9 @@ test_revisions(void)
 	is_int(le_core_next_revision(core), FIRST + 50, "the counter can be raised");
 	le_core_raise_revision(core, FIRST);
 	is_int(le_core_next_revision(core), FIRST + 50, "and not be lowered");
-	is_int(apply((LeCommand){.kind = LE_CMD_ADVANCE, .token = FIRST + 99}).token, FIRST + 99,
+	is_int(apply((LeCommand){.type = LE_CMD_ADVANCE, .token = FIRST + 99}).token, FIRST + 99,
 		   "also by a command");
-	is_int(apply((LeCommand){.kind = LE_CMD_ADVANCE, .token = 1}).token, FIRST + 99,
+	is_int(apply((LeCommand){.type = LE_CMD_ADVANCE, .token = 1}).token, FIRST + 99,
 		   "which says what is next");
 	is_int(acquire(1, "x", X).token, FIRST + 99, "that is the next token");
 	stop();

@@ -66,8 +66,8 @@ wait_for_standbys(XLogRecPtr lsn)
 		ereport(ERROR,
 				(errcode(ERRCODE_QUERY_CANCELED),
 				 errmsg("canceling wait for the replication of %s",
-						le_my_slot->command.ns == LE_KIND_ELECTION ? "an election" : "a lock"),
-				 le_my_slot->command.kind == LE_CMD_ACQUIRE
+						le_my_slot->command.kind == LE_KIND_ELECTION ? "an election" : "a lock"),
+				 le_my_slot->command.type == LE_CMD_ACQUIRE
 					 ? errdetail("It was granted locally, and may not be replicated; it is given back.")
 					 : errdetail("The request has taken effect locally, and may not be replicated.")));
 }

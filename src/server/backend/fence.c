@@ -27,7 +27,7 @@ typedef struct LeFence
 {
 	struct LeFence *older;
 	SubTransactionId subxact;
-	LeKind ns;
+	LeKind kind;
 	int64 token;
 	uint32 name_len;
 	char name[FLEXIBLE_ARRAY_MEMBER];
@@ -46,12 +46,12 @@ le_fence_take(int64 token)
 }
 
 void
-le_fence_note(LeKind ns, LeText name, int64 token)
+le_fence_note(LeKind kind, LeText name, int64 token)
 {
 	LeFence *fence = MemoryContextAlloc(TopTransactionContext, offsetof(LeFence, name) + name.len);
 
 	fence->subxact = GetCurrentSubTransactionId();
-	fence->ns = ns;
+	fence->kind = kind;
 	fence->token = token;
 	fence->name_len = name.len;
 	memcpy(fence->name, name.data, name.len);
@@ -60,13 +60,13 @@ le_fence_note(LeKind ns, LeText name, int64 token)
 }
 
 bool
-le_fence_is_mine(LeKind ns, LeText name, int64 token)
+le_fence_is_mine(LeKind kind, LeText name, int64 token)
 {
 	for (const LeFence *fence = fences; fence != NULL; fence = fence->older)
 	{
 		LOCKTAG tag = le_fence_tag(fence->token);
 
-		if (fence->ns == ns && (token == 0 || fence->token == token) && fence->name_len == name.len &&
+		if (fence->kind == kind && (token == 0 || fence->token == token) && fence->name_len == name.len &&
 			memcmp(fence->name, name.data, name.len) == 0 && le_lock_held_by_me(&tag, ShareLock))
 			return true;
 	}

@@ -15,13 +15,13 @@
 extern void le_fence_take(int64 token);
 
 /* The check has found it a holder: this is the fence of that name now. */
-extern void le_fence_note(LeKind ns, LeText name, int64 token);
+extern void le_fence_note(LeKind kind, LeText name, int64 token);
 
 /*
  * Does this transaction hold, at this moment, the fence of that name?  Token
  * 0: that of any holder.
  */
-extern bool le_fence_is_mine(LeKind ns, LeText name, int64 token);
+extern bool le_fence_is_mine(LeKind kind, LeText name, int64 token);
 
 /* Ends of (sub)transactions, told by backend/xact.c after their locks are gone. */
 extern void le_fence_sub_committed(SubTransactionId subxact, SubTransactionId parent);

@@ -11,14 +11,14 @@
 #include "shared/shmem.h"
 
 void
-le_look(LeKind ns, LeText name, LeLookCallback callback, void *arg)
+le_look(LeKind kind, LeText name, LeLookCallback callback, void *arg)
 {
 	char *copy = palloc(LE_PAYLOAD_SIZE);
 	LeLookCursor cursor = {0};
 
 	while (cursor.place >= 0)
 	{
-		LeCommand cmd = {.ns = ns, .name = name, .token = cursor.place, .revision = cursor.last};
+		LeCommand cmd = {.kind = kind, .name = name, .token = cursor.place, .revision = cursor.last};
 		LeReply reply;
 		char *page;
 		uint32 len = le_request_look(LE_REQUEST_LOOK, &cmd, &reply, &page);

@@ -12,6 +12,6 @@ extern void le_look_leases(LeLookLeaseCallback callback, void *arg);
 
 /* Backend: call back for every item of all locks, or of one. */
 typedef void (*LeLookCallback)(void *arg, const LeLookItem *item);
-extern void le_look(LeKind ns, LeText name, LeLookCallback callback, void *arg);
+extern void le_look(LeKind kind, LeText name, LeLookCallback callback, void *arg);
 
 #endif /* LE_BACKEND_LOOK_H */

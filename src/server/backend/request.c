@@ -85,18 +85,18 @@ put_text(LeText *text, char *payload, uint32 *len)
 
 /* Steps 1 and 2 of the protocol, the slot being quiet; returns the number. */
 static uint32
-post(LeRequestKind kind, const LeCommand *cmd)
+post(LeRequestType type, const LeCommand *cmd)
 {
 	LeRequestSlot *slot = le_my_slot;
 	uint32 number = pg_atomic_read_u32(&slot->posted) + 1;
 	uint32 len = 0;
 
-	slot->kind = kind;
+	slot->type = type;
 	slot->command = *cmd;
 	slot->command.request = number;
 	slot->command.session = slot->session;
 	slot->command.sessno = (uint32) le_my_proc();
-	if (kind != LE_REQUEST_RELEASE_MANY)
+	if (type != LE_REQUEST_RELEASE_MANY)
 	{
 		put_text(&slot->command.name, slot->payload, &len);
 		put_text(&slot->command.owner, slot->payload, &len);
@@ -137,14 +137,14 @@ read_notes(const LeCommand *cmd, uint32 number)
 	pg_read_barrier();
 	if (note & LE_NOTE_SOON)
 		await_flush(number);
-	if (note & LE_NOTE_OWN)
+	if (note & LE_NOTE_OWN_SESSION)
 	{
 		LeText name = cmd->nnames > 0 ? cmd->names[le_my_slot->reply.which] : cmd->name;
 
 		ereport(
 			NOTICE,
 			(errmsg("%s \"%.*s\" is held by this very connection, which now waits for itself",
-					le_kind_word(cmd->ns), (int) name.len, name.data),
+					le_kind_word(cmd->kind), (int) name.len, name.data),
 			 errhint(
 				 "Only a named owner, a named lease or the transaction that acquired can acquire again.")));
 	}
@@ -153,11 +153,11 @@ read_notes(const LeCommand *cmd, uint32 number)
 static void
 log_kept_snapshot(const LeCommand *cmd)
 {
-	ereport(LOG, (errmsg("a wait for %s \"%.*s\" has held a snapshot for %d seconds", le_kind_word(cmd->ns),
+	ereport(LOG, (errmsg("a wait for %s \"%.*s\" has held a snapshot for %d seconds", le_kind_word(cmd->kind),
 						 (int) cmd->name.len, cmd->name.data, (int) (SNAPSHOT_LOG_AFTER / LE_SECOND)),
 				  errdetail("VACUUM cannot remove rows that died since."),
 				  errhint("Call it as SELECT %s(...) alone, in READ COMMITTED.",
-						  cmd->ns == LE_KIND_ELECTION ? "campaign" : "acquire_lock")));
+						  cmd->kind == LE_KIND_ELECTION ? "campaign" : "acquire_lock")));
 }
 
 static void
@@ -168,7 +168,7 @@ wait_for_answer(uint32 number, const LeCommand *cmd, bool snapshot_kept)
 	LeTime start = 0, next_tick = 0, next_check = 0, down_since = 0, patience = LE_MANAGER_START_TIMEOUT;
 
 	/* of the others nobody says how long they may wait */
-	if (cmd->wait >= 0 && (cmd->kind == LE_CMD_ACQUIRE || cmd->kind == LE_CMD_AWAIT))
+	if (cmd->wait >= 0 && (cmd->type == LE_CMD_ACQUIRE || cmd->type == LE_CMD_AWAIT))
 		patience = Min(patience, Max(cmd->wait, MANAGER_MIN_TIMEOUT));
 	while (pg_atomic_read_u32(&slot->answered) != number)
 	{
@@ -269,7 +269,7 @@ static void
 send_unsent(void)
 {
 	LeRequestSlot *slot = le_my_slot;
-	LeCommand cmd = {.kind = LE_CMD_RELEASE};
+	LeCommand cmd = {.type = LE_CMD_RELEASE};
 
 	while (le_unsent_take(slot->payload, &slot->payload_len, &cmd.permits))
 	{
@@ -280,7 +280,7 @@ send_unsent(void)
 }
 
 static void
-request(LeRequestKind kind, LeCommand *cmd, bool snapshot_kept)
+request(LeRequestType type, LeCommand *cmd, bool snapshot_kept)
 {
 	uint32 number;
 
@@ -288,7 +288,7 @@ request(LeRequestKind kind, LeCommand *cmd, bool snapshot_kept)
 	wait_until_quiet();
 	send_unsent();
 
-	if (cmd->kind == LE_CMD_ACQUIRE || cmd->kind == LE_CMD_AWAIT)
+	if (cmd->type == LE_CMD_ACQUIRE || cmd->type == LE_CMD_AWAIT)
 	{
 		cmd->xact = le_xact_open();
 		cmd->subxact = GetCurrentSubTransactionId();
@@ -304,7 +304,7 @@ request(LeRequestKind kind, LeCommand *cmd, bool snapshot_kept)
 	PG_ENSURE_ERROR_CLEANUP(wait_cleanup, (Datum) 0);
 	{
 		LE_FAULT("request-before-post");
-		number = post(kind, cmd);
+		number = post(type, cmd);
 		LE_FAULT("request-posted");
 		wait_for_answer(number, cmd, snapshot_kept);
 		LE_FAULT("request-answered");
@@ -329,14 +329,14 @@ le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept)
 {
 	request(LE_REQUEST_COMMAND, cmd, snapshot_kept);
 	*reply = le_my_slot->reply;
-	if (cmd->kind == LE_CMD_ACQUIRE && (reply->status == LE_OK || reply->status == LE_QUEUED))
+	if (cmd->type == LE_CMD_ACQUIRE && (reply->status == LE_OK || reply->status == LE_QUEUED))
 		le_xact_touched();
 }
 
 uint32
-le_request_look(LeRequestKind kind, LeCommand *cmd, LeReply *reply, char **page)
+le_request_look(LeRequestType type, LeCommand *cmd, LeReply *reply, char **page)
 {
-	request(kind, cmd, false);
+	request(type, cmd, false);
 	*reply = le_my_slot->reply;
 	*page = le_my_slot->payload;
 	return le_my_slot->payload_len;
@@ -347,7 +347,7 @@ le_request_release_many(const char *payload, uint32 len, int count, LeTime give_
 {
 	LeRequestSlot *slot = le_my_slot;
 	LeDatabase *db = le_my_database();
-	LeCommand cmd = {.kind = LE_CMD_RELEASE};
+	LeCommand cmd = {.type = LE_CMD_RELEASE};
 	uint32 number = 0;
 
 	/*

@@ -17,7 +17,7 @@
 extern void le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept);
 
 /* A page of the live state, see shared/look.h. */
-extern uint32 le_request_look(LeRequestKind kind, LeCommand *cmd, LeReply *reply, char **page);
+extern uint32 le_request_look(LeRequestType type, LeCommand *cmd, LeReply *reply, char **page);
 
 /* A commit does not wait longer than this for its releases to be applied. */
 #define LE_RELEASE_TIMEOUT (5 * LE_SECOND)

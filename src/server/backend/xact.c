@@ -33,9 +33,9 @@ typedef struct LePending
 {
 	struct LePending *older;
 	SubTransactionId subxact;
-	bool cancel; /* of all older ones of this token and name */
-	bool own;    /* an unnamed holder of this connection */
-	LeKind ns;
+	bool cancel;  /* of all older ones of this token and name */
+	bool unnamed; /* an unnamed holder of this connection */
+	LeKind kind;
 	Oid role;
 	uint32 holds;
 	LeTime hold_for;
@@ -114,15 +114,15 @@ pending_new(int64 token, LeText name)
 }
 
 void
-le_pending_add(int64 token, LeKind ns, LeText name, LeTime hold_for, uint32 holds, bool own)
+le_pending_add(int64 token, LeKind kind, LeText name, LeTime hold_for, uint32 holds, bool unnamed)
 {
 	LePending *p = pending_new(token, name);
 
-	p->ns = ns;
+	p->kind = kind;
 	p->role = GetUserId();
 	p->hold_for = hold_for;
 	p->holds = holds;
-	p->own = own;
+	p->unnamed = unnamed;
 	xact_is_touched = true;
 }
 
@@ -181,11 +181,11 @@ le_pending_any(int64 token)
 }
 
 int64
-le_pending_own(LeKind ns, LeText name)
+le_pending_own(LeKind kind, LeText name)
 {
 	for (LePending *p = pending; p != NULL; p = p->older)
 	{
-		if (!p->cancel && p->own && p->ns == ns && p->name_len == name.len &&
+		if (!p->cancel && p->unnamed && p->kind == kind && p->name_len == name.len &&
 			memcmp(p->name, name.data, name.len) == 0 && !is_cancelled(p))
 			return p->token;
 	}
@@ -223,7 +223,7 @@ fill_payload(LePending *p, char *payload, uint32 *len, int *count)
 		item->token = p->token;
 		item->hold_for = p->hold_for;
 		item->name_len = (uint16_t) p->name_len;
-		item->ns = (uint8_t) p->ns;
+		item->kind = (uint8_t) p->kind;
 		item->role = p->role;
 		item->holds = p->holds;
 		memcpy((char *) item + sizeof(LeReleaseItem), p->name, p->name_len);

@@ -25,13 +25,14 @@ extern void le_xact_touched(void);
 extern void le_xact_fencing(void);
 
 /* A release that happens at commit. */
-extern void le_pending_add(int64 token, LeKind ns, LeText name, LeTime hold_for, uint32 holds, bool own);
+extern void le_pending_add(int64 token, LeKind kind, LeText name, LeTime hold_for, uint32 holds,
+						   bool unnamed);
 /* How many holds of this token and name are to be released. */
 extern int64 le_pending_count(int64 token, LeText name);
 /* May there be any of this token, whatever its name? */
 extern bool le_pending_any(int64 token);
 /* The token of this connection's own pending release of a name; 0: none. */
-extern int64 le_pending_own(LeKind ns, LeText name);
+extern int64 le_pending_own(LeKind kind, LeText name);
 /* Acquired again: take back the releases of this token and name. */
 extern void le_pending_cancel(int64 token, LeText name);
 

@@ -2,7 +2,7 @@
  * commands.c
  *		Commands that need a database without sessions, such as DROP DATABASE:
  *		the manager has to leave, and must not come back before the command
- *		ends.  See "hold".
+ *		ends.  See "reserving a database".
  *
  * What a transaction has to do at its end is kept in "pending" and done by a
  * transaction callback: that runs after ERROR and FATAL too, and at a commit
@@ -32,8 +32,8 @@
 #include "shared/shmem.h"
 
 /* How long a command waits for a manager to leave, and how often it looks */
-#define LE_HOLD_TIMEOUT (5 * LE_SECOND)
-#define LE_HOLD_POLL    5 /* ms */
+#define RESERVE_TIMEOUT (5 * LE_SECOND)
+#define RESERVE_POLL    5 /* ms */
 
 static ProcessUtility_hook_type prev_utility = NULL;
 
@@ -41,7 +41,7 @@ static ProcessUtility_hook_type prev_utility = NULL;
 static struct
 {
 	bool any;       /* anything at all */
-	bool holding;   /* keeps a manager from starting */
+	bool reserving; /* keeps a manager from starting */
 	bool databases; /* may have changed pg_database */
 	Oid dropped_database;
 } pending;
@@ -56,12 +56,12 @@ typedef struct LeDatabaseCommand
 	bool in_block; /* allowed in a transaction block */
 } LeDatabaseCommand;
 
-/* --- hold ---------------------------------------------------------------- */
+/* --- reserving a database -------------------------------------------------- */
 
 /*
  * A command that needs a database without sessions takes these steps:
  *
- *	1.	held_by = this process: from now on no manager is started.  That
+ *	1.	reserved_by = this process: from now on no manager is started.  That
  *		harms nobody, so it is done even if the command is going to fail.
  *	2.	If no client is in the database, or the command ends their sessions
  *		(FORCE): leave = true; wait until the worker's process is gone.
@@ -69,11 +69,11 @@ typedef struct LeDatabaseCommand
  *		stay are not disturbed for that.  But PostgreSQL waits for 5 s for
  *		clients that are about to leave; meanwhile the launcher watches, and
  *		sends the worker after the last of them.
- *	3.	Whatever has been reached after LE_HOLD_TIMEOUT, run the command.  Its
+ *	3.	Whatever has been reached after RESERVE_TIMEOUT, run the command.  Its
  *		own check decides, and says in PostgreSQL's words what is in the way.
- *	4.	At the end of the transaction held_by is cleared.
+ *	4.	At the end of the transaction reserved_by is cleared.
  *
- * Of two commands for one database, the later takes held_by over.  The earlier
+ * Of two commands for one database, the later takes reserved_by over.  The earlier
  * one is past its check by then, or waits like the later one does.
  */
 
@@ -170,11 +170,11 @@ may_copy(Oid dboid)
 }
 
 /*
- * Hold the database's entry, and ask its worker to leave if that is allowed;
+ * Reserve the database's entry, and ask its worker to leave if that is allowed;
  * its notifier goes with it.  True: there is none of them any more.
  */
 static bool
-hold_entry(Oid dboid, bool ask, int *worker_pid, int *notifier_pid)
+reserve_entry(Oid dboid, bool ask, int *worker_pid, int *notifier_pid)
 {
 	bool idle = true;
 	int worker_proc = -1;
@@ -186,7 +186,7 @@ hold_entry(Oid dboid, bool ask, int *worker_pid, int *notifier_pid)
 	{
 		LeDatabase *db = &le_shared->databases[i];
 
-		db->held_by = MyProcPid;
+		db->reserved_by = MyProcPid;
 		idle = db->state == LE_DB_IDLE;
 		if (db->notifier_pid != 0)
 			*notifier_pid = db->notifier_pid;
@@ -209,22 +209,22 @@ hold_entry(Oid dboid, bool ask, int *worker_pid, int *notifier_pid)
 }
 
 static void
-hold_database(Oid dboid, bool force)
+reserve_database(Oid dboid, bool force)
 {
-	LeTime deadline = le_clock() + LE_HOLD_TIMEOUT;
+	LeTime deadline = le_clock() + RESERVE_TIMEOUT;
 	bool ask = force || !le_client_connected(dboid, MyProcPid);
 	int worker_pid = 0;
 	int notifier_pid = 0;
 
-	pending.any = pending.holding = true;
-	while (!hold_entry(dboid, ask, &worker_pid, &notifier_pid) && le_clock() < deadline)
+	pending.any = pending.reserving = true;
+	while (!reserve_entry(dboid, ask, &worker_pid, &notifier_pid) && le_clock() < deadline)
 	{
 		if (!ask)
 		{
 			le_wake_launcher();
 			break;
 		}
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LE_HOLD_POLL,
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, RESERVE_POLL,
 						 PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
@@ -247,23 +247,23 @@ prepare_database_command(const LeDatabaseCommand *command, ProcessUtilityContext
 	if (!(command->copy ? may_copy(dboid) : le_database_owner(dboid, GetUserId())))
 		return;
 
-	hold_database(dboid, command->force);
-	LE_FAULT("hold-taken");
+	reserve_database(dboid, command->force);
+	LE_FAULT("reserve-taken");
 	if (command->drop)
 		pending.dropped_database = dboid;
 }
 
 static void
-release_holds(bool committed)
+release_reservations(bool committed)
 {
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < le_shared->max_databases; i++)
 	{
 		LeDatabase *db = &le_shared->databases[i];
 
-		if (db->state == LE_DB_FREE || db->held_by != MyProcPid)
+		if (db->state == LE_DB_FREE || db->reserved_by != MyProcPid)
 			continue;
-		db->held_by = 0;
+		db->reserved_by = 0;
 		db->leave = false;
 		if (committed && db->dboid == pending.dropped_database && db->state == LE_DB_IDLE)
 			le_database_free(db);
@@ -282,10 +282,10 @@ at_transaction_end(XactEvent event, void *arg)
 	if (!pending.any || (!committed && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE))
 		return;
 
-	LE_FAULT_NOFAIL("hold-before-release");
-	if (pending.holding)
-		release_holds(committed);
-	if (pending.holding || (committed && pending.databases))
+	LE_FAULT_NOFAIL("reserve-before-release");
+	if (pending.reserving)
+		release_reservations(committed);
+	if (pending.reserving || (committed && pending.databases))
 		le_wake_launcher();
 
 	memset(&pending, 0, sizeof(pending));

@@ -157,7 +157,7 @@ le_database_free(LeDatabase *db)
 	db->dboid = InvalidOid;
 	db->exit = LE_EXIT_NONE;
 	db->wanted = false;
-	db->held_by = 0;
+	db->reserved_by = 0;
 	db->notifier_pid = 0; /* one that is still on its way out sees that */
 	db->notifier_proc = -1;
 }
@@ -218,7 +218,7 @@ sweep(const Oid *entries)
 		LeDatabase *db = &le_shared->databases[i];
 
 		if (OidIsValid(entries[i]) && db->dboid == entries[i] && db->state == LE_DB_IDLE &&
-			db->held_by == 0 && find_target(db->dboid) == NULL)
+			db->reserved_by == 0 && find_target(db->dboid) == NULL)
 			le_database_free(db);
 	}
 	LWLockRelease(le_shared->lock);
@@ -325,11 +325,11 @@ static void
 review_hold(LeDatabase *db)
 {
 	/* The holder clears this itself, however it ends; but never trust that. */
-	if (BackendPidGetProc(db->held_by) == NULL)
-		db->held_by = 0;
+	if (BackendPidGetProc(db->reserved_by) == NULL)
+		db->reserved_by = 0;
 	else if (db->state == LE_DB_IDLE || db->leave)
 		return;
-	else if (le_client_connected(db->dboid, db->held_by))
+	else if (le_client_connected(db->dboid, db->reserved_by))
 		watching = true;
 	else
 	{
@@ -370,8 +370,8 @@ note_exit(LeTarget *target, LeDbExit why, LeTime now)
 static bool
 may_start(const LeTarget *target, const LeDatabase *db, LeTime now)
 {
-	return db->state == LE_DB_IDLE && db->held_by == 0 && target->connectable && now >= target->retry_at &&
-		   (db->wanted || (target->due && target->ran));
+	return db->state == LE_DB_IDLE && db->reserved_by == 0 && target->connectable &&
+		   now >= target->retry_at && (db->wanted || (target->due && target->ran));
 }
 
 /*
@@ -382,13 +382,13 @@ review_entry(LeDatabase *db, LeTime now)
 {
 	LeTarget *target = find_target(db->dboid);
 
-	if (db->held_by != 0)
+	if (db->reserved_by != 0)
 		review_hold(db);
 
 	if (target == NULL)
 	{
 		/* too new for the last scan, or on its way out; the scan tells */
-		if (db->wanted && db->state == LE_DB_IDLE && db->held_by == 0)
+		if (db->wanted && db->state == LE_DB_IDLE && db->reserved_by == 0)
 			scan_at = Min(scan_at, scanned_at + LE_SCAN_PERIOD_MIN);
 		return false;
 	}
@@ -410,7 +410,7 @@ review_entry(LeDatabase *db, LeTime now)
 		note_exit(target, db->exit, now);
 	if (may_start(target, db, now))
 		return true;
-	if (!db->wanted && db->attached == 0 && db->held_by == 0 &&
+	if (!db->wanted && db->attached == 0 && db->reserved_by == 0 &&
 		!(target->due && target->ran && target->connectable))
 		le_database_free(db);
 	return false;
@@ -474,7 +474,7 @@ take_entry(LeTarget *target, LeTime now, bool *was_wanted)
 
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	i = le_database_find(target->dboid, true);
-	if (i >= 0 && le_shared->databases[i].state == LE_DB_IDLE && le_shared->databases[i].held_by == 0)
+	if (i >= 0 && le_shared->databases[i].state == LE_DB_IDLE && le_shared->databases[i].reserved_by == 0)
 	{
 		db = &le_shared->databases[i];
 		*was_wanted = db->wanted;

@@ -166,7 +166,7 @@ notify(const LeHint *hint)
 	char payload[256];
 
 	/* tokens as text: some clients read numbers as doubles */
-	le_channel_name((LeKind) hint->ns, (LeText){hint->name, hint->name_len}, channel);
+	le_channel_name((LeKind) hint->kind, (LeText){hint->name, hint->name_len}, channel);
 	if (hint->how == 0)
 		snprintf(payload, sizeof(payload),
 				 "{\"event\":\"granted\",\"token\":\"" INT64_FORMAT "\",\"sequence\":" UINT64_FORMAT "}",

@@ -487,7 +487,7 @@ fail_requests(const uint32 *procs, int n, const ErrorData *error)
 
 		if (slot->session == 0 || slot->revision != 0)
 			continue;
-		if (unanswered && slot->kind != LE_REQUEST_RELEASE_MANY)
+		if (unanswered && slot->type != LE_REQUEST_RELEASE_MANY)
 			le_batch_answer_error(procs[i], error->sqlerrcode, error_text(error));
 		else if (unanswered || pg_atomic_read_u64(&slot->undo) != 0)
 		{

@@ -257,7 +257,7 @@ describe_edge(StringInfo buf, uint32 from, uint32 to)
 	{
 		const LeLock *lock = lock_between(from, entry, to);
 
-		appendStringInfo(buf, "%s \"%.*s\"", le_kind_word((LeKind) lock->ns), (int) lock->name_len,
+		appendStringInfo(buf, "%s \"%.*s\"", le_kind_word((LeKind) lock->kind), (int) lock->name_len,
 						 lock->name);
 	}
 	appendStringInfo(buf, "; blocked by process %d.", le_proc(to)->pid);

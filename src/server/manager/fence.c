@@ -33,7 +33,7 @@ le_fence_end_overdue(LeCore *core, LeTime now)
 				(errmsg("terminating connection of process %d due to lock_election.fence_timeout",
 						lfirst_int(lc)),
 				 errdetail("Its transaction has fenced %s \"%.*s\", whose lease ended more than %d ms ago.",
-						   le_kind_word((LeKind) entry->lock->ns), (int) entry->lock->name_len,
+						   le_kind_word((LeKind) entry->lock->kind), (int) entry->lock->name_len,
 						   entry->lock->name, le_fence_timeout)));
 		list_free(pids);
 	}

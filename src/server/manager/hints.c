@@ -58,7 +58,7 @@ push(int64 token, const LeLock *lock, const LeChange *change)
 	hint->previous = change != NULL ? change->previous : 0;
 	hint->how = change != NULL ? change->how : 0;
 	hint->sequence = ring->sequence;
-	hint->ns = lock->ns;
+	hint->kind = lock->kind;
 	hint->name_len = lock->name_len;
 	memcpy(hint->name, lock->name, lock->name_len);
 	pg_write_barrier();
@@ -75,7 +75,7 @@ le_hints_of_batch(LeCore *core)
 	for (LeEntry *entry = le_core_dirty_places(core); entry != NULL && le_notify & LE_NOTIFY_WAITERS;
 		 entry = entry->dirty_next)
 	{
-		if (entry->state == LE_STATE_HELD && !entry->lapsed && entry->lock->ns == LE_KIND_LOCK)
+		if (entry->state == LE_STATE_HELD && !entry->lapsed && entry->lock->kind == LE_KIND_LOCK)
 			any |= push(entry->token, entry->lock, NULL);
 	}
 

@@ -46,7 +46,7 @@ put_item(Page *page, const LeLock *lock, const LeEntry *entry, uint32 position)
 	item->value_len = entry->value_len;
 	item->owner_len = entry->owner_len;
 	item->named = entry->owner != NULL;
-	item->ns = lock->ns;
+	item->kind = lock->kind;
 	item->mode = entry->mode;
 	item->lapsed = entry->lapsed;
 	memcpy(text, lock->name, lock->name_len);
@@ -109,13 +109,13 @@ le_look_fill(const LeCore *core, const LeCommand *cmd, LeLookCursor *cursor, cha
 
 	if (cmd->name.data != NULL)
 	{
-		LeLock *lock = le_core_find_lock(core, cmd->ns, cmd->name);
+		LeLock *lock = le_core_find_lock(core, cmd->kind, cmd->name);
 
 		if (lock == NULL || put_lock(&page, lock, &cursor->last))
 			cursor->place = -1;
 		return page.len;
 	}
-	end = Min((int64) le_core_places(core), cursor->place + PLACES_A_PAGE);
+	end = Min((int64) le_core_lock_indexes(core), cursor->place + PLACES_A_PAGE);
 	for (; cursor->place < end; cursor->place++, cursor->last = 0)
 	{
 		LeLock *lock = le_core_lock_at(core, (uint32) cursor->place);
@@ -123,7 +123,7 @@ le_look_fill(const LeCore *core, const LeCommand *cmd, LeLookCursor *cursor, cha
 		if (lock != NULL && !put_lock(&page, lock, &cursor->last))
 			return page.len;
 	}
-	if (cursor->place >= le_core_places(core))
+	if (cursor->place >= le_core_lock_indexes(core))
 		cursor->place = -1;
 	return page.len;
 }
@@ -133,7 +133,7 @@ le_look_fill(const LeCore *core, const LeCommand *cmd, LeLookCursor *cursor, cha
 void
 le_look_find_leader(const LeCore *core, LeCommand *cmd)
 {
-	const LeLock *lock = le_core_find_lock(core, cmd->ns, cmd->name);
+	const LeLock *lock = le_core_find_lock(core, cmd->kind, cmd->name);
 
 	cmd->token = -1;
 	for (const LeSlot *slot = lock != NULL ? lock->slots : NULL; slot != NULL; slot = slot->next)
@@ -146,7 +146,7 @@ le_look_find_leader(const LeCore *core, LeCommand *cmd)
 void
 le_look_put_leader(const LeCore *core, const LeCommand *cmd, LeRequestSlot *slot, LeReply *reply, LeTime now)
 {
-	const LeEntry *leader = le_core_find_entry(core, cmd->ns, cmd->name, cmd->token);
+	const LeEntry *leader = le_core_find_entry(core, cmd->kind, cmd->name, cmd->token);
 
 	if (reply->status != LE_OK)
 		return;
@@ -161,7 +161,7 @@ le_look_put_leader(const LeCore *core, const LeCommand *cmd, LeRequestSlot *slot
 uint32
 le_look_fill_leases(const LeCore *core, int64 *cursor, char *data, uint32 size, LeTime now)
 {
-	uint32 place = (uint32) *cursor, end = Min(le_core_lease_places(core), place + PLACES_A_PAGE), len = 0;
+	uint32 place = (uint32) *cursor, end = Min(le_core_lease_indexes(core), place + PLACES_A_PAGE), len = 0;
 
 	for (; place < end; place++)
 	{
@@ -185,6 +185,6 @@ le_look_fill_leases(const LeCore *core, int64 *cursor, char *data, uint32 size, 
 			memcpy((char *) item + sizeof(LeLookLease), lease->owner, lease->owner_len);
 		len += item_size;
 	}
-	*cursor = place < le_core_lease_places(core) ? (int64) place : -1;
+	*cursor = place < le_core_lease_indexes(core) ? (int64) place : -1;
 	return len;
 }

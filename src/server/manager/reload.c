@@ -115,7 +115,7 @@ load_core(int64 next_revision, bool drop_all)
 	LeEnv env = {.alloc = core_alloc, .free = core_free, .fenced = core_fenced};
 	LeLoadHooks hooks = {.drop_all = drop_all,
 						 .alive = session_alive,
-						 .pending = xact_pending,
+						 .uncommitted = xact_pending,
 						 .fenced = le_fence_held,
 						 .time_left = known_time_left,
 						 .lease_time_left = known_lease_time_left};
@@ -163,7 +163,7 @@ end_waits(void)
 		LeRequestSlot *slot = slot_of(i);
 
 		if (slot->session != 0 && slot->database == le_mgr.index && slot->revision != 0 &&
-			slot->command.kind == LE_CMD_ACQUIRE && slot->command.wait > 0 &&
+			slot->command.type == LE_CMD_ACQUIRE && slot->command.wait > 0 &&
 			now - slot->posted_at >= slot->command.wait)
 			le_batch_answer(i, pg_atomic_read_u32(&slot->posted), &reply);
 	}

@@ -75,19 +75,19 @@ take_mail(uint32 proc, LeTime now)
 	cmd.sessno = proc;
 	if (mail->undo != 0)
 	{
-		cmd.kind = LE_CMD_UNDO;
+		cmd.type = LE_CMD_UNDO;
 		cmd.xact = (uint32) (mail->undo >> 32);
 		cmd.subxact = (uint32) mail->undo;
 		le_core_apply(le_mgr.core, &cmd, now, &reply);
 	}
 	if (mail->flags & LE_MAIL_SESSION_END)
 	{
-		cmd.kind = LE_CMD_SESSION_END;
+		cmd.type = LE_CMD_SESSION_END;
 		le_core_apply(le_mgr.core, &cmd, now, &reply);
 	}
 	if (mail->flags & LE_MAIL_FENCE_ENDED)
 	{
-		cmd.kind = LE_CMD_FENCE_ENDED;
+		cmd.type = LE_CMD_FENCE_ENDED;
 		le_core_apply(le_mgr.core, &cmd, now, &reply);
 	}
 }
@@ -102,9 +102,9 @@ overtaken_by_mail(LeRequestSlot *slot)
 	uint64 undo = pg_atomic_read_u64(&slot->undo);
 
 	if (pg_atomic_read_u32(&slot->mail) & LE_MAIL_SESSION_END)
-		return slot->kind != LE_REQUEST_RELEASE_MANY;
-	return undo != 0 && (slot->command.kind == LE_CMD_ACQUIRE || slot->command.kind == LE_CMD_AWAIT) &&
-		   slot->kind == LE_REQUEST_COMMAND && (uint32) (undo >> 32) == slot->command.xact &&
+		return slot->type != LE_REQUEST_RELEASE_MANY;
+	return undo != 0 && (slot->command.type == LE_CMD_ACQUIRE || slot->command.type == LE_CMD_AWAIT) &&
+		   slot->type == LE_REQUEST_COMMAND && (uint32) (undo >> 32) == slot->command.xact &&
 		   (uint32) undo <= slot->command.subxact;
 }
 
@@ -120,7 +120,7 @@ apply_release_many(LeRequestSlot *slot, LeReply *reply, LeTime now)
 		LeCommand cmd = slot->command;
 		LeReply one;
 
-		cmd.ns = (LeKind) item->ns;
+		cmd.kind = (LeKind) item->kind;
 		cmd.name = (LeText){(char *) item + sizeof(LeReleaseItem), item->name_len};
 		cmd.token = item->token;
 		cmd.role = item->role;
@@ -175,10 +175,10 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 		le_batch_answer_error(proc, ERRCODE_OUT_OF_MEMORY, "the lock_election manager is out of memory");
 		return;
 	}
-	if (slot->kind == LE_REQUEST_LEADER)
+	if (slot->type == LE_REQUEST_LEADER)
 		le_look_find_leader(le_mgr.core, &cmd);
 	le_core_apply(le_mgr.core, &cmd, now, &reply);
-	if (slot->kind == LE_REQUEST_LEADER)
+	if (slot->type == LE_REQUEST_LEADER)
 		le_look_put_leader(le_mgr.core, &cmd, slot, &reply, now);
 	if (reply.displaced_session != 0)
 		answer_displaced(&reply);
@@ -186,11 +186,11 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 	{
 		slot->revision = reply.token;
 		/* any permit may come back first */
-		if (reply.own && cmd.mode != LE_MODE_PERMIT)
+		if (reply.own_session && cmd.mode != LE_MODE_PERMIT)
 		{
 			slot->reply.which = reply.which;
 			pg_write_barrier();
-			pg_atomic_write_u32(&slot->note, LE_NOTE_OWN);
+			pg_atomic_write_u32(&slot->note, LE_NOTE_OWN_SESSION);
 			le_wake((int) proc);
 		}
 		return;
@@ -233,9 +233,9 @@ take_request(uint32 proc, LeTime now)
 		answer_withdrawn(proc);
 		return;
 	}
-	if (slot->revision == 0 && slot->command.kind <= LE_CMD_FENCE_ENDED)
-		pg_atomic_fetch_add_u64(&le_mgr.db->counters.requests[slot->command.kind], 1);
-	switch (slot->kind)
+	if (slot->revision == 0 && slot->command.type <= LE_CMD_FENCE_ENDED)
+		pg_atomic_fetch_add_u64(&le_mgr.db->counters.requests[slot->command.type], 1);
+	switch (slot->type)
 	{
 		case LE_REQUEST_COMMAND:
 		case LE_REQUEST_LEADER:

@@ -10,14 +10,14 @@
 #include "shared/channel.h"
 
 void
-le_channel_name(LeKind ns, LeText name, char *channel)
+le_channel_name(LeKind kind, LeText name, char *channel)
 {
-	const char *kind = ns == LE_KIND_ELECTION ? "election " : "lock ";
+	const char *prefix = kind == LE_KIND_ELECTION ? "election " : "lock ";
 	pg_cryptohash_ctx *hash = pg_cryptohash_create(PG_SHA256);
 	uint8 digest[PG_SHA256_DIGEST_LENGTH];
 
 	if (hash == NULL || pg_cryptohash_init(hash) < 0 ||
-		pg_cryptohash_update(hash, (const uint8 *) kind, strlen(kind)) < 0 ||
+		pg_cryptohash_update(hash, (const uint8 *) prefix, strlen(prefix)) < 0 ||
 		pg_cryptohash_update(hash, (const uint8 *) name.data, name.len) < 0 ||
 		pg_cryptohash_final(hash, digest, sizeof(digest)) < 0)
 		elog(ERROR, "could not compute the name of a channel");

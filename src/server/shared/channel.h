@@ -15,6 +15,6 @@
  * channel, so a client can compute it: "le_" and the first 32 hexadecimal digits
  * of the SHA-256 of "lock " or "election " and the name, in the database's encoding.
  */
-extern void le_channel_name(LeKind ns, LeText name, char *channel);
+extern void le_channel_name(LeKind kind, LeText name, char *channel);
 
 #endif /* LE_CHANNEL_H */

@@ -25,7 +25,7 @@ typedef struct LeLookItem
 	uint16 value_len;
 	uint8 owner_len;
 	bool named; /* owner is a text, not a connection */
-	uint8 ns;
+	uint8 kind;
 	uint8 mode;
 	bool lapsed;
 } LeLookItem;

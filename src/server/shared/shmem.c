@@ -395,7 +395,7 @@ le_database_find(Oid dboid, bool create)
 	le_shared->databases[unused].exit = LE_EXIT_NONE;
 	le_shared->databases[unused].wanted = false;
 	le_shared->databases[unused].leave = false;
-	le_shared->databases[unused].held_by = 0;
+	le_shared->databases[unused].reserved_by = 0;
 	le_shared->databases[unused].attached = 0;
 	le_shared->databases[unused].worker_pid = 0;
 	return unused;

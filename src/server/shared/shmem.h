@@ -48,14 +48,14 @@
 #define le_session_proc(session) ((uint32) ((session) & ((UINT64CONST(1) << LE_PROC_BITS) - 1)))
 
 /* What can be asked beyond the core's commands. */
-typedef enum LeRequestKind
+typedef enum LeRequestType
 {
 	LE_REQUEST_COMMAND = 1,  /* one core command */
 	LE_REQUEST_RELEASE_MANY, /* payload: LeReleaseItem + name, repeated */
 	LE_REQUEST_LOOK,         /* a page of the live state */
 	LE_REQUEST_LOOK_LEASES,  /* ... of the leases */
 	LE_REQUEST_LEADER        /* a CHECK of whoever holds this name, see shared/look.h */
-} LeRequestKind;
+} LeRequestType;
 
 /* One of the releases that a transaction makes at its commit. */
 typedef struct LeReleaseItem
@@ -65,7 +65,7 @@ typedef struct LeReleaseItem
 	uint32 role;
 	uint32 holds;
 	uint16 name_len;
-	uint8 ns;
+	uint8 kind;
 	/* the name follows; the next item begins at a multiple of 8 */
 } LeReleaseItem;
 
@@ -76,7 +76,7 @@ typedef struct LeReleaseItem
 
 /* Notes from the manager to a backend that waits. */
 /* the lock is held by this very session */
-#define LE_NOTE_OWN 0x01
+#define LE_NOTE_OWN_SESSION 0x01
 /* its mail or its commit's releases cannot be applied now: sqlstate, message */
 #define LE_NOTE_UNREAD 0x02
 /* its answer is on its way to the disk */
@@ -93,7 +93,7 @@ typedef struct LeRequestSlot
 	pg_atomic_uint32 open_xact; /* its transaction that has acquired; 0 */
 	pg_atomic_uint64 undo;      /* mailbox: xact << 32 | subxact; 0: none */
 	pg_atomic_uint32 mail;      /* mailbox: LE_MAIL_* */
-	LeRequestKind kind;
+	LeRequestType type;
 	LeCommand command;   /* texts are in the payload, in order: name,
 								 * owner, value; data is not NULL if present */
 	uint32 names_at;     /* of several names: where in the payload, or */
@@ -149,7 +149,7 @@ typedef enum LeDbExit
 
 typedef struct LeCounters
 {
-	pg_atomic_uint64 requests[LE_CMD_FENCE_ENDED + 1]; /* by LeCommandKind */
+	pg_atomic_uint64 requests[LE_CMD_FENCE_ENDED + 1]; /* by LeCommandType */
 	pg_atomic_uint64 grants;
 	pg_atomic_uint64 waits;
 	pg_atomic_uint64 handoffs;
@@ -176,7 +176,7 @@ typedef struct LeHint
 	int64 change;    /* of an election: its number; else 0 */
 	int64 previous;  /* number of that election's change before */
 	uint8 how;       /* LeHow; 0: a queue place was granted */
-	uint8 ns;        /* LeKind */
+	uint8 kind;      /* LeKind */
 	uint16 name_len;
 	char name[LE_MAX_NAME];
 } LeHint;
@@ -210,11 +210,11 @@ typedef struct LeDatabase
 	Oid dboid;
 	LeDbState state;
 	LeDbExit exit;
-	bool wanted;  /* somebody waits for a manager */
-	bool leave;   /* the worker is asked to leave */
-	int held_by;  /* pid of a backend that keeps it from starting
+	bool wanted;     /* somebody waits for a manager */
+	bool leave;      /* the worker is asked to leave */
+	int reserved_by; /* pid of a backend that keeps it from starting
 								 * (DROP DATABASE and the like); 0 */
-	int attached; /* sessions with a slot here */
+	int attached;    /* sessions with a slot here */
 	int worker_pid;
 	int worker_proc;   /* -1: none */
 	int notifier_pid;  /* 0: none */

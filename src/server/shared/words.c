@@ -7,15 +7,15 @@
 #include "shared/words.h"
 
 const char *
-le_kind_word(LeKind ns)
+le_kind_word(LeKind kind)
 {
-	return ns == LE_KIND_ELECTION ? "election" : "lock";
+	return kind == LE_KIND_ELECTION ? "election" : "lock";
 }
 
 const char *
-le_token_word(LeKind ns)
+le_token_word(LeKind kind)
 {
-	return ns == LE_KIND_ELECTION ? "term" : "token";
+	return kind == LE_KIND_ELECTION ? "term" : "token";
 }
 
 const char *

@@ -8,8 +8,8 @@
 #include "core/core.h"
 
 /* What callers call them: a lock has a token, an election a term. */
-extern const char *le_kind_word(LeKind ns);
-extern const char *le_token_word(LeKind ns);
+extern const char *le_kind_word(LeKind kind);
+extern const char *le_token_word(LeKind kind);
 
 /* What happened in a change of an election: "elected", "resigned", ... */
 extern const char *le_how_name(LeHow how);

@@ -244,8 +244,8 @@ le_arg_revision(FunctionCallInfo fcinfo, int number)
 void
 le_arg_holder(FunctionCallInfo fcinfo, LeCommand *cmd)
 {
-	cmd->name = cmd->ns == LE_KIND_ELECTION ? le_arg_election(fcinfo, 0) : le_arg_name(fcinfo, 0);
-	cmd->token = token_arg(fcinfo, 1, le_token_word(cmd->ns));
+	cmd->name = cmd->kind == LE_KIND_ELECTION ? le_arg_election(fcinfo, 0) : le_arg_name(fcinfo, 0);
+	cmd->token = token_arg(fcinfo, 1, le_token_word(cmd->kind));
 }
 
 /* Microseconds; a month is 30 days.  False: not finite, or out of range. */

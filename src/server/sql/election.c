@@ -36,7 +36,7 @@ LE_FUNCTION(le_current_leader);
 Datum
 le_campaign(PG_FUNCTION_ARGS)
 {
-	LeCommand cmd = {.ns = LE_KIND_ELECTION, .mode = LE_MODE_EXCLUSIVE};
+	LeCommand cmd = {.kind = LE_KIND_ELECTION, .mode = LE_MODE_EXCLUSIVE};
 
 	cmd.name = le_arg_election(fcinfo, 0);
 	cmd.value = le_arg_candidate(fcinfo, 1);
@@ -51,7 +51,7 @@ le_campaign(PG_FUNCTION_ARGS)
 Datum
 le_enqueue_candidate(PG_FUNCTION_ARGS)
 {
-	LeCommand cmd = {.ns = LE_KIND_ELECTION, .mode = LE_MODE_EXCLUSIVE};
+	LeCommand cmd = {.kind = LE_KIND_ELECTION, .mode = LE_MODE_EXCLUSIVE};
 
 	cmd.name = le_arg_election(fcinfo, 0);
 	cmd.value = le_arg_candidate(fcinfo, 1);
@@ -74,7 +74,7 @@ le_await_leadership(PG_FUNCTION_ARGS)
 Datum
 le_proclaim(PG_FUNCTION_ARGS)
 {
-	LeCommand cmd = {.kind = LE_CMD_PROCLAIM, .ns = LE_KIND_ELECTION};
+	LeCommand cmd = {.type = LE_CMD_PROCLAIM, .kind = LE_KIND_ELECTION};
 	LeReply reply;
 
 	le_arg_holder(fcinfo, &cmd);
@@ -99,7 +99,7 @@ le_renew_leadership(PG_FUNCTION_ARGS)
 Datum
 le_resign(PG_FUNCTION_ARGS)
 {
-	LeCommand cmd = {.ns = LE_KIND_ELECTION, .all_holds = true};
+	LeCommand cmd = {.kind = LE_KIND_ELECTION, .all_holds = true};
 
 	le_arg_holder(fcinfo, &cmd);
 	return le_release(fcinfo, &cmd);
@@ -160,7 +160,7 @@ put_leader(ReturnSetInfo *rsinfo, LeText candidate, int64 term, TimestampTz elec
 static void
 put_live_leader(ReturnSetInfo *rsinfo, LeText election)
 {
-	LeCommand cmd = {.kind = LE_CMD_CHECK, .ns = LE_KIND_ELECTION, .name = election};
+	LeCommand cmd = {.type = LE_CMD_CHECK, .kind = LE_KIND_ELECTION, .name = election};
 	LeReply reply;
 	LeText candidate;
 	TimestampTz elected_at;
@@ -188,7 +188,7 @@ put_stored_leader(void *arg, const LeStoredSlot *slot)
 {
 	StoredLeader *stored = arg;
 
-	if (slot->ns == LE_KIND_ELECTION && !slot->lapsed && slot->name.len == stored->election.len &&
+	if (slot->kind == LE_KIND_ELECTION && !slot->lapsed && slot->name.len == stored->election.len &&
 		memcmp(slot->name.data, stored->election.data, slot->name.len) == 0)
 		put_leader(stored->rsinfo, slot->value, slot->token, slot->acquired_at, LE_NEVER);
 }

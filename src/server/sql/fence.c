@@ -31,14 +31,14 @@ check_holder(LeCommand *cmd, LeReply *reply)
 	le_check_reply(cmd, reply);
 	if (reply->status != LE_OK)
 		ereport(ERROR, (errcode(ERRCODE_LE_LOST),
-						errmsg("%s \"%.*s\" is not held by %s " INT64_FORMAT, le_kind_word(cmd->ns),
-							   (int) cmd->name.len, cmd->name.data, le_token_word(cmd->ns), cmd->token)));
+						errmsg("%s \"%.*s\" is not held by %s " INT64_FORMAT, le_kind_word(cmd->kind),
+							   (int) cmd->name.len, cmd->name.data, le_token_word(cmd->kind), cmd->token)));
 }
 
 Datum
-le_fence(FunctionCallInfo fcinfo, LeKind ns)
+le_fence(FunctionCallInfo fcinfo, LeKind kind)
 {
-	LeCommand cmd = {.kind = LE_CMD_CHECK, .ns = ns};
+	LeCommand cmd = {.type = LE_CMD_CHECK, .kind = kind};
 	LeReply reply;
 
 	le_arg_holder(fcinfo, &cmd);
@@ -50,7 +50,7 @@ le_fence(FunctionCallInfo fcinfo, LeKind ns)
 						  errhint("Fence and write in one transaction block.")));
 
 	/* its TTL may have ended since: that takes nothing from this transaction */
-	if (le_fence_is_mine(cmd.ns, cmd.name, cmd.token))
+	if (le_fence_is_mine(cmd.kind, cmd.name, cmd.token))
 		PG_RETURN_VOID();
 
 	/* first the right to fence it, then the fence, then what it rests on */
@@ -63,8 +63,8 @@ le_fence(FunctionCallInfo fcinfo, LeKind ns)
 
 	/* fenced, it cannot be lost however long this takes */
 	reply.valid_for = LE_NEVER;
-	le_wait_durable(&reply, le_kind_word(ns), cmd.name);
-	le_fence_note(cmd.ns, cmd.name, cmd.token);
+	le_wait_durable(&reply, le_kind_word(kind), cmd.name);
+	le_fence_note(cmd.kind, cmd.name, cmd.token);
 	PG_RETURN_VOID();
 }
 
@@ -100,7 +100,7 @@ guard_kind(const Trigger *trigger)
 }
 
 static LeText
-guard_name(FunctionCallInfo fcinfo, LeKind *ns)
+guard_name(FunctionCallInfo fcinfo, LeKind *kind)
 {
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
 	LeText name;
@@ -112,7 +112,7 @@ guard_name(FunctionCallInfo fcinfo, LeKind *ns)
 		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 						errmsg("trigger \"%s\" must be fired BEFORE: it calls fence_guard",
 							   trigger->tg_trigger->tgname)));
-	*ns = guard_kind(trigger->tg_trigger);
+	*kind = guard_kind(trigger->tg_trigger);
 	name.data = trigger->tg_trigger->tgargs[0];
 	name.len = (uint32) strlen(name.data);
 	if (name.len < 1 || name.len > LE_MAX_NAME)
@@ -127,15 +127,15 @@ guard_name(FunctionCallInfo fcinfo, LeKind *ns)
 Datum
 le_fence_guard(PG_FUNCTION_ARGS)
 {
-	LeKind ns;
-	LeText name = guard_name(fcinfo, &ns);
+	LeKind kind;
+	LeText name = guard_name(fcinfo, &kind);
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
 
-	if (!le_fence_is_mine(ns, name, 0))
+	if (!le_fence_is_mine(kind, name, 0))
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 						errmsg("cannot write to table \"%s\": this transaction has not fenced %s \"%s\"",
-							   RelationGetRelationName(trigger->tg_relation), le_kind_word(ns), name.data),
-						errhint("Call %s in this transaction first.", ns == LE_KIND_ELECTION
+							   RelationGetRelationName(trigger->tg_relation), le_kind_word(kind), name.data),
+						errhint("Call %s in this transaction first.", kind == LE_KIND_ELECTION
 																		  ? "fence_leader(election, term)"
 																		  : "fence_lock(name, token)")));
 	if (TRIGGER_FIRED_FOR_STATEMENT(trigger->tg_event))

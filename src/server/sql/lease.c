@@ -34,7 +34,7 @@ wait_durable(const LeReply *reply, int64 lease)
 Datum
 le_grant_lease(PG_FUNCTION_ARGS)
 {
-	LeCommand cmd = {.kind = LE_CMD_GRANT_LEASE};
+	LeCommand cmd = {.type = LE_CMD_GRANT_LEASE};
 	LeReply reply;
 
 	if (PG_ARGISNULL(0))
@@ -51,9 +51,9 @@ le_grant_lease(PG_FUNCTION_ARGS)
 
 /* False: there is no such lease (any more). */
 static bool
-lease_request(FunctionCallInfo fcinfo, LeCommandKind kind, LeReply *reply)
+lease_request(FunctionCallInfo fcinfo, LeCommandType type, LeReply *reply)
 {
-	LeCommand cmd = {.kind = kind};
+	LeCommand cmd = {.type = type};
 
 	if (PG_ARGISNULL(0))
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("lease must not be null")));
@@ -116,7 +116,7 @@ permits_arg(FunctionCallInfo fcinfo, int number)
 Datum
 le_acquire_permit(PG_FUNCTION_ARGS)
 {
-	LeCommand cmd = {.ns = LE_KIND_LOCK, .mode = LE_MODE_PERMIT};
+	LeCommand cmd = {.kind = LE_KIND_LOCK, .mode = LE_MODE_PERMIT};
 
 	cmd.name = le_arg_name(fcinfo, 0);
 	cmd.permits = permits_arg(fcinfo, 1);
@@ -131,12 +131,12 @@ le_acquire_permit(PG_FUNCTION_ARGS)
 Datum
 le_set_permits(PG_FUNCTION_ARGS)
 {
-	LeCommand cmd = {.kind = LE_CMD_SET_PERMITS, .ns = LE_KIND_LOCK};
+	LeCommand cmd = {.type = LE_CMD_SET_PERMITS, .kind = LE_KIND_LOCK};
 	LeReply reply;
 
 	cmd.name = le_arg_name(fcinfo, 0);
 	cmd.permits = permits_arg(fcinfo, 1);
-	if (!le_may_manage(cmd.ns, cmd.name))
+	if (!le_may_manage(cmd.kind, cmd.name))
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 						errmsg("permission denied to change the permits of \"%.*s\"", (int) cmd.name.len,
 							   cmd.name.data),

@@ -42,21 +42,21 @@ LE_FUNCTION(le_advance_revision);
 static void
 raise_lost(const LeCommand *cmd)
 {
-	if (cmd->kind == LE_CMD_ACQUIRE)
+	if (cmd->type == LE_CMD_ACQUIRE)
 		ereport(ERROR, (errcode(ERRCODE_LE_LOST),
-						errmsg("the wait for %s \"%.*s\" was ended", le_kind_word(cmd->ns),
+						errmsg("the wait for %s \"%.*s\" was ended", le_kind_word(cmd->kind),
 							   (int) cmd->name.len, cmd->name.data),
 						errdetail("Its lease ended, or an administrator ended it.")));
-	if (cmd->kind == LE_CMD_AWAIT)
+	if (cmd->type == LE_CMD_AWAIT)
 		ereport(ERROR,
 				(errcode(ERRCODE_LE_LOST),
 				 errmsg("%s " INT64_FORMAT " neither holds %s \"%.*s\" nor waits for it any more",
-						le_token_word(cmd->ns), cmd->token, le_kind_word(cmd->ns), (int) cmd->name.len,
+						le_token_word(cmd->kind), cmd->token, le_kind_word(cmd->kind), (int) cmd->name.len,
 						cmd->name.data),
 				 errdetail("Its TTL or lease ended, it was released, or its transaction was rolled back.")));
 	ereport(ERROR, (errcode(ERRCODE_LE_LOST),
-					errmsg("%s \"%.*s\" is no longer held by %s " INT64_FORMAT, le_kind_word(cmd->ns),
-						   (int) cmd->name.len, cmd->name.data, le_token_word(cmd->ns), cmd->token)));
+					errmsg("%s \"%.*s\" is no longer held by %s " INT64_FORMAT, le_kind_word(cmd->kind),
+						   (int) cmd->name.len, cmd->name.data, le_token_word(cmd->kind), cmd->token)));
 }
 
 static void
@@ -76,11 +76,11 @@ le_raise_other_lease(int64 lease)
 static void
 raise_other_role(const LeCommand *cmd)
 {
-	bool election = cmd->ns == LE_KIND_ELECTION;
+	bool election = cmd->kind == LE_KIND_ELECTION;
 
 	ereport(ERROR,
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-			 errmsg("%s \"%.*s\" is held by another role", le_kind_word(cmd->ns), (int) cmd->name.len,
+			 errmsg("%s \"%.*s\" is held by another role", le_kind_word(cmd->kind), (int) cmd->name.len,
 					cmd->name.data),
 			 errhint("%s belongs to the role that acquired it: SET ROLE to that, or use %s().",
 					 election ? "An election" : "A lock", election ? "force_resign" : "force_release_lock")));
@@ -121,7 +121,7 @@ raise_bad_use(const LeCommand *cmd, const LeReply *reply)
 			break;
 		case LE_BAD_TTL:
 			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-							errmsg("%s \"%.*s\" lives on another kind of lease", le_kind_word(cmd->ns), len,
+							errmsg("%s \"%.*s\" lives on another kind of lease", le_kind_word(cmd->kind), len,
 								   cmd->name.data),
 							errdetail("It was acquired with a ttl, with a named lease, or with ttl => NULL "
 									  "(as long as its connection), and stays so until it is released.")));
@@ -155,12 +155,12 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 		case LE_QUEUED:
 			ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 							errmsg("%s " INT64_FORMAT " is still in the queue of \"%.*s\"",
-								   le_token_word(cmd->ns), cmd->token, (int) cmd->name.len, cmd->name.data),
+								   le_token_word(cmd->kind), cmd->token, (int) cmd->name.len, cmd->name.data),
 							errhint("Each call of %s() renews its place, and tells when it is granted.",
-									cmd->ns == LE_KIND_ELECTION ? "await_leadership" : "await_lock")));
+									cmd->kind == LE_KIND_ELECTION ? "await_leadership" : "await_lock")));
 			return;
 		case LE_DENIED:
-			if (cmd->kind == LE_CMD_ACQUIRE)
+			if (cmd->type == LE_CMD_ACQUIRE)
 				le_raise_other_lease(cmd->lease);
 			raise_other_role(cmd);
 			return;
@@ -170,7 +170,7 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 		case LE_LIMIT_WAITERS:
 			ereport(ERROR,
 					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-					 errmsg("too many requests wait for %s \"%.*s\"", le_kind_word(cmd->ns),
+					 errmsg("too many requests wait for %s \"%.*s\"", le_kind_word(cmd->kind),
 							(int) cmd->name.len, cmd->name.data),
 					 errhint("See lock_election.max_waiters_per_lock (%d).", le_max_waiters_per_lock)));
 			return;
@@ -192,7 +192,7 @@ le_warn_old_snapshot(const LeCommand *cmd)
 {
 	ereport(WARNING,
 			(errmsg("this statement goes on with a snapshot that is older than the grant of %s \"%.*s\"",
-					le_kind_word(cmd->ns), (int) cmd->name.len, cmd->name.data),
+					le_kind_word(cmd->kind), (int) cmd->name.len, cmd->name.data),
 			 errdetail("It does not see what the holder before has committed."),
 			 errhint("Acquire it in a statement of its own, in READ COMMITTED, before the first query.")));
 }
@@ -203,7 +203,7 @@ le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 	LeReply reply;
 	bool gave_up = false;
 
-	cmd->kind = LE_CMD_ACQUIRE;
+	cmd->type = LE_CMD_ACQUIRE;
 	cmd->role = GetUserId();
 	le_attach();
 
@@ -213,11 +213,11 @@ le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 	 * Each permit is another one.
 	 */
 	if (cmd->owner.data == NULL && cmd->lease == 0 && cmd->mode != LE_MODE_PERMIT)
-		cmd->again = le_pending_own(cmd->ns, cmd->name);
-	for (uint32 i = 0; i < cmd->nnames && cmd->again != 0; i++)
+		cmd->reenter = le_pending_own(cmd->kind, cmd->name);
+	for (uint32 i = 0; i < cmd->nnames && cmd->reenter != 0; i++)
 	{
-		if (le_pending_own(cmd->ns, cmd->names[i]) != cmd->again)
-			cmd->again = 0;
+		if (le_pending_own(cmd->kind, cmd->names[i]) != cmd->reenter)
+			cmd->reenter = 0;
 	}
 
 	if (cmd->wait != 0)
@@ -226,7 +226,7 @@ le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 	if (cmd->nnames > 0)
 		cmd->name = cmd->names[reply.which]; /* an error tells it */
 	if (reply.status == LE_OK)
-		le_wait_durable(&reply, le_kind_word(cmd->ns), cmd->name);
+		le_wait_durable(&reply, le_kind_word(cmd->kind), cmd->name);
 	if (gave_up)
 		le_snapshot_take();
 	le_check_reply(cmd, &reply);
@@ -234,7 +234,7 @@ le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 		PG_RETURN_NULL();
 
 	/* on a lease, or by a leader, nothing is counted: it takes back what was to be released */
-	if (reply.reentrant && (cmd->lease != 0 || cmd->ns == LE_KIND_ELECTION))
+	if (reply.reentrant && (cmd->lease != 0 || cmd->kind == LE_KIND_ELECTION))
 	{
 		for (uint32 i = 0; i < cmd->nnames; i++)
 			le_pending_cancel(reply.token, cmd->names[i]);
@@ -264,7 +264,7 @@ le_lease_arg(FunctionCallInfo fcinfo, int number)
 Datum
 le_acquire_lock(PG_FUNCTION_ARGS)
 {
-	LeCommand cmd = {.ns = LE_KIND_LOCK};
+	LeCommand cmd = {.kind = LE_KIND_LOCK};
 
 	cmd.name = le_arg_name(fcinfo, 0);
 	cmd.ttl = le_arg_ttl(fcinfo, 1, LE_TTL_BOUND);
@@ -279,7 +279,7 @@ le_acquire_lock(PG_FUNCTION_ARGS)
 Datum
 le_try_acquire_lock(PG_FUNCTION_ARGS)
 {
-	LeCommand cmd = {.ns = LE_KIND_LOCK};
+	LeCommand cmd = {.kind = LE_KIND_LOCK};
 
 	cmd.name = le_arg_name(fcinfo, 0);
 	cmd.ttl = le_arg_ttl(fcinfo, 1, LE_TTL_BOUND);
@@ -290,9 +290,9 @@ le_try_acquire_lock(PG_FUNCTION_ARGS)
 }
 
 Datum
-le_renew(FunctionCallInfo fcinfo, LeKind ns)
+le_renew(FunctionCallInfo fcinfo, LeKind kind)
 {
-	LeCommand cmd = {.kind = LE_CMD_RENEW, .ns = ns};
+	LeCommand cmd = {.type = LE_CMD_RENEW, .kind = kind};
 	LeReply reply;
 
 	le_arg_holder(fcinfo, &cmd);
@@ -302,7 +302,7 @@ le_renew(FunctionCallInfo fcinfo, LeKind ns)
 	le_check_reply(&cmd, &reply);
 	if (reply.status != LE_OK)
 		PG_RETURN_NULL();
-	le_wait_durable(&reply, le_kind_word(ns), cmd.name);
+	le_wait_durable(&reply, le_kind_word(kind), cmd.name);
 	return le_interval_datum(reply.valid_for);
 }
 
@@ -331,7 +331,7 @@ le_release_now(LeCommand *cmd)
 {
 	LeReply reply;
 
-	cmd->kind = LE_CMD_RELEASE;
+	cmd->type = LE_CMD_RELEASE;
 	le_request(cmd, &reply, false);
 	if (cmd->nnames > 0)
 		cmd->name = cmd->names[reply.which];
@@ -340,7 +340,7 @@ le_release_now(LeCommand *cmd)
 	{
 		/* what is released has no lease that could be lost */
 		reply.valid_for = LE_NEVER;
-		le_wait_durable(&reply, le_kind_word(cmd->ns), cmd->name);
+		le_wait_durable(&reply, le_kind_word(cmd->kind), cmd->name);
 	}
 	return reply.status == LE_OK;
 }
@@ -380,7 +380,7 @@ le_release_at_commit(LeCommand *cmd)
 	LeReply reply;
 	int64 holds = 1;
 
-	cmd->kind = LE_CMD_CHECK;
+	cmd->type = LE_CMD_CHECK;
 	cmd->token = find_to_release(cmd);
 	if (cmd->token == 0)
 		return false;
@@ -392,7 +392,7 @@ le_release_at_commit(LeCommand *cmd)
 	/* all that there are now: one that is acquired after this is kept */
 	if (cmd->all_holds)
 		holds = Max(1, reply.count - le_pending_count(cmd->token, cmd->name));
-	le_pending_add(cmd->token, cmd->ns, cmd->name, cmd->hold_for, (uint32) holds, reply.own);
+	le_pending_add(cmd->token, cmd->kind, cmd->name, cmd->hold_for, (uint32) holds, reply.own_session);
 	return true;
 }
 
@@ -408,7 +408,7 @@ le_release(FunctionCallInfo fcinfo, LeCommand *cmd)
 Datum
 le_release_lock(PG_FUNCTION_ARGS)
 {
-	LeCommand cmd = {.ns = LE_KIND_LOCK};
+	LeCommand cmd = {.kind = LE_KIND_LOCK};
 
 	cmd.name = le_arg_name(fcinfo, 0);
 	cmd.token = PG_ARGISNULL(1) ? 0 : le_arg_token(fcinfo, 1);
@@ -420,9 +420,9 @@ le_release_lock(PG_FUNCTION_ARGS)
 /* --- looking, and an administrator's means --- */
 
 Datum
-le_held(FunctionCallInfo fcinfo, LeKind ns)
+le_held(FunctionCallInfo fcinfo, LeKind kind)
 {
-	LeCommand cmd = {.kind = LE_CMD_CHECK, .ns = ns};
+	LeCommand cmd = {.type = LE_CMD_CHECK, .kind = kind};
 	LeReply reply;
 
 	le_arg_holder(fcinfo, &cmd);
@@ -464,14 +464,14 @@ collect_holder(void *arg, const LeLookItem *item)
 }
 
 bool
-le_may_manage(LeKind ns, LeText name)
+le_may_manage(LeKind kind, LeText name)
 {
 	Holders holders = {0};
 	ListCell *lc;
 
 	if (has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND))
 		return true;
-	le_look(ns, name, collect_holder, &holders);
+	le_look(kind, name, collect_holder, &holders);
 	foreach (lc, holders.roles)
 	{
 		if (!has_privs_of_role(GetUserId(), lfirst_oid(lc)))
@@ -485,12 +485,12 @@ force(LeCommand *cmd)
 {
 	LeReply reply;
 
-	cmd->kind = LE_CMD_FORCE;
+	cmd->type = LE_CMD_FORCE;
 	le_request(cmd, &reply, false);
 	le_check_reply(cmd, &reply);
 	if (reply.count > 0)
 		ereport(LOG, (errmsg("role \"%s\" has ended " INT64_FORMAT " holder(s) of %s \"%.*s\"",
-							 GetUserNameFromId(GetUserId(), true), reply.count, le_kind_word(cmd->ns),
+							 GetUserNameFromId(GetUserId(), true), reply.count, le_kind_word(cmd->kind),
 							 (int) cmd->name.len, cmd->name.data)));
 	return reply.count;
 }
@@ -508,20 +508,20 @@ report_fenced(const LeCommand *cmd, const Holders *holders)
 		foreach (lc, pids)
 			ereport(NOTICE,
 					(errmsg("%s \"%.*s\" is fenced by the transaction of process %d, and ends with it",
-							le_kind_word(cmd->ns), (int) cmd->name.len, cmd->name.data, lfirst_int(lc)),
+							le_kind_word(cmd->kind), (int) cmd->name.len, cmd->name.data, lfirst_int(lc)),
 					 errhint("pg_terminate_backend(%d) would end that.", lfirst_int(lc))));
 	}
 }
 
 int64
-le_force(LeKind ns, LeText name)
+le_force(LeKind kind, LeText name)
 {
-	LeCommand cmd = {.ns = ns, .name = name};
+	LeCommand cmd = {.kind = kind, .name = name};
 	Holders holders = {0};
 	int64 ended = 0;
 	ListCell *lc;
 
-	le_look(ns, name, collect_holder, &holders);
+	le_look(kind, name, collect_holder, &holders);
 	if (has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND))
 	{
 		cmd.any_role = true;
@@ -539,7 +539,7 @@ le_force(LeKind ns, LeText name)
 	}
 	if (ended == 0 && holders.denied)
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-						errmsg("permission denied to end the holder of %s \"%.*s\"", le_kind_word(ns),
+						errmsg("permission denied to end the holder of %s \"%.*s\"", le_kind_word(kind),
 							   (int) cmd.name.len, cmd.name.data),
 						errhint("Only members of the holder's role, or of pg_signal_backend, may.")));
 	report_fenced(&cmd, &holders);
@@ -557,7 +557,7 @@ le_force_release_lock(PG_FUNCTION_ARGS)
 Datum
 le_advance_revision(PG_FUNCTION_ARGS)
 {
-	LeCommand cmd = {.kind = LE_CMD_ADVANCE, .token = le_arg_revision(fcinfo, 0)};
+	LeCommand cmd = {.type = LE_CMD_ADVANCE, .token = le_arg_revision(fcinfo, 0)};
 	LeReply reply;
 
 	le_request(&cmd, &reply, false);

@@ -21,7 +21,7 @@ LE_FUNCTION(le_release_locks);
 Datum
 le_acquire_locks(PG_FUNCTION_ARGS)
 {
-	LeCommand cmd = {.ns = LE_KIND_LOCK};
+	LeCommand cmd = {.kind = LE_KIND_LOCK};
 
 	cmd.names = le_arg_names(fcinfo, 0, &cmd.nnames);
 	cmd.name = cmd.names[0];
@@ -53,7 +53,7 @@ release_all_at_commit(LeCommand *cmd)
 	if (reply.status != LE_OK)
 		return false;
 	for (uint32 i = 0; i < cmd->nnames; i++)
-		le_pending_add(cmd->token, cmd->ns, cmd->names[i], 0, 1, reply.own);
+		le_pending_add(cmd->token, cmd->kind, cmd->names[i], 0, 1, reply.own_session);
 	return true;
 }
 
@@ -79,7 +79,7 @@ release_each_at_commit(const LeCommand *cmd)
 Datum
 le_release_locks(PG_FUNCTION_ARGS)
 {
-	LeCommand cmd = {.kind = LE_CMD_CHECK, .ns = LE_KIND_LOCK};
+	LeCommand cmd = {.type = LE_CMD_CHECK, .kind = LE_KIND_LOCK};
 
 	cmd.names = le_arg_names(fcinfo, 0, &cmd.nnames);
 	cmd.name = cmd.names[0];

@@ -42,7 +42,7 @@ place_datum(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeReply *reply)
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	le_channel_name(cmd->ns, cmd->name, channel);
+	le_channel_name(cmd->kind, cmd->name, channel);
 	values[ENQUEUE_TOKEN] = Int64GetDatum(reply->token);
 	values[ENQUEUE_GRANTED] = BoolGetDatum(granted);
 	values[ENQUEUE_POSITION] = Int64GetDatum(granted ? 0 : reply->count);
@@ -55,13 +55,13 @@ le_enqueue(FunctionCallInfo fcinfo, LeCommand *cmd)
 {
 	LeReply reply;
 
-	cmd->kind = LE_CMD_ACQUIRE;
+	cmd->type = LE_CMD_ACQUIRE;
 	cmd->enqueue = true;
 	cmd->role = GetUserId();
 	le_request(cmd, &reply, false);
 	if (reply.status != LE_QUEUED)
 		le_check_reply(cmd, &reply);
-	le_wait_durable(&reply, le_kind_word(cmd->ns), cmd->name);
+	le_wait_durable(&reply, le_kind_word(cmd->kind), cmd->name);
 	if (cmd->ttl == LE_TTL_BOUND && cmd->lease == 0)
 		le_watch_client(true);
 	return place_datum(fcinfo, cmd, &reply);
@@ -71,7 +71,7 @@ le_enqueue(FunctionCallInfo fcinfo, LeCommand *cmd)
 Datum
 le_enqueue_lock(PG_FUNCTION_ARGS)
 {
-	LeCommand cmd = {.ns = LE_KIND_LOCK};
+	LeCommand cmd = {.kind = LE_KIND_LOCK};
 
 	cmd.name = le_arg_name(fcinfo, 0);
 	cmd.ttl = le_arg_ttl(fcinfo, 1, LE_TTL_BOUND);
@@ -82,9 +82,9 @@ le_enqueue_lock(PG_FUNCTION_ARGS)
 }
 
 Datum
-le_await(FunctionCallInfo fcinfo, LeKind ns)
+le_await(FunctionCallInfo fcinfo, LeKind kind)
 {
-	LeCommand cmd = {.kind = LE_CMD_AWAIT, .ns = ns};
+	LeCommand cmd = {.type = LE_CMD_AWAIT, .kind = kind};
 	LeReply reply;
 	bool gave_up = false;
 
@@ -96,7 +96,7 @@ le_await(FunctionCallInfo fcinfo, LeKind ns)
 		gave_up = le_snapshot_give_up(fcinfo);
 	le_request(&cmd, &reply, cmd.wait != 0 && !gave_up);
 	if (reply.status == LE_OK)
-		le_wait_durable(&reply, le_kind_word(ns), cmd.name);
+		le_wait_durable(&reply, le_kind_word(kind), cmd.name);
 	if (gave_up)
 		le_snapshot_take();
 	if (reply.status != LE_QUEUED)

@@ -33,13 +33,13 @@ extern Datum le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd);
  * and token, or election and term.  Of le_release(), le_enqueue() and le_force()
  * the caller reads the arguments.
  */
-extern Datum le_renew(FunctionCallInfo fcinfo, LeKind ns);
+extern Datum le_renew(FunctionCallInfo fcinfo, LeKind kind);
 extern Datum le_release(FunctionCallInfo fcinfo, LeCommand *cmd);
-extern Datum le_held(FunctionCallInfo fcinfo, LeKind ns);
-extern Datum le_fence(FunctionCallInfo fcinfo, LeKind ns);
+extern Datum le_held(FunctionCallInfo fcinfo, LeKind kind);
+extern Datum le_fence(FunctionCallInfo fcinfo, LeKind kind);
 extern Datum le_enqueue(FunctionCallInfo fcinfo, LeCommand *cmd);
-extern Datum le_await(FunctionCallInfo fcinfo, LeKind ns);
-extern int64 le_force(LeKind ns, LeText name);
+extern Datum le_await(FunctionCallInfo fcinfo, LeKind kind);
+extern int64 le_force(LeKind kind, LeText name);
 
 /* A wait has ended with a grant, and the statement reads with what is older. */
 extern void le_warn_old_snapshot(const LeCommand *cmd);
@@ -48,6 +48,6 @@ extern void le_warn_old_snapshot(const LeCommand *cmd);
  * May the caller end, or change, what the holders of this name have?  Members
  * of pg_signal_backend may, and members of all holders' roles.
  */
-extern bool le_may_manage(LeKind ns, LeText name);
+extern bool le_may_manage(LeKind kind, LeText name);
 
 #endif /* LE_SQL_H */

@@ -81,9 +81,9 @@ mode_datum(int mode)
 }
 
 static Datum
-kind_datum(int ns)
+kind_datum(int kind)
 {
-	return CStringGetTextDatum(le_kind_word((LeKind) ns));
+	return CStringGetTextDatum(le_kind_word((LeKind) kind));
 }
 
 static bool
@@ -117,7 +117,7 @@ put_live(void *arg, const LeLookItem *item)
 	int pid = session_pid(item->session);
 
 	memset(row.nulls, true, sizeof(row.nulls));
-	set(&row, LOOK_KIND, kind_datum(item->ns));
+	set(&row, LOOK_KIND, kind_datum(item->kind));
 	set(&row, LOOK_NAME, text_datum(text, item->name_len));
 	if (item->slot >= 0)
 		set(&row, LOOK_SLOT, Int32GetDatum(item->slot));
@@ -139,7 +139,7 @@ put_live(void *arg, const LeLookItem *item)
 		if (pid != 0)
 			set(&row, LOOK_PID, Int32GetDatum(pid));
 	}
-	if (item->ns == LE_KIND_ELECTION && item->position == 0)
+	if (item->kind == LE_KIND_ELECTION && item->position == 0)
 		set(&row, LOOK_TERM, Int64GetDatum(item->token));
 	if (item->value_len > 0)
 		set(&row, LOOK_VALUE, text_datum(text + item->name_len + item->owner_len, item->value_len));
@@ -153,7 +153,7 @@ put_stored(void *arg, const LeStoredSlot *slot)
 	LookRow row;
 
 	memset(row.nulls, true, sizeof(row.nulls));
-	set(&row, LOOK_KIND, kind_datum(slot->ns));
+	set(&row, LOOK_KIND, kind_datum(slot->kind));
 	set(&row, LOOK_NAME, text_datum(slot->name.data, slot->name.len));
 	set(&row, LOOK_SLOT, Int32GetDatum(slot->slot));
 	set(&row, LOOK_MODE, mode_datum(slot->mode));
@@ -169,7 +169,7 @@ put_stored(void *arg, const LeStoredSlot *slot)
 		if (slot->owner.data != NULL)
 			set(&row, LOOK_OWNER, text_datum(slot->owner.data, slot->owner.len));
 	}
-	if (slot->ns == LE_KIND_ELECTION)
+	if (slot->kind == LE_KIND_ELECTION)
 		set(&row, LOOK_TERM, Int64GetDatum(slot->token));
 	if (slot->value.data != NULL)
 		set(&row, LOOK_VALUE, text_datum(slot->value.data, slot->value.len));

@@ -35,11 +35,11 @@ enum
 	SLOT_PERMITS,
 	SLOT_KIND, /* LeKind */
 	SLOT_MODE, /* LeMode; 0: free */
-	SLOT_NOT_BEFORE,
+	SLOT_CLOSED_UNTIL,
 	SLOT_NAME,
 	SLOT_OWNER,
 	SLOT_VALUE,
-	SLOT_PENDING, /* array of PendingHold */
+	SLOT_UNCOMMITTED, /* array of UncommittedHold */
 	SLOT_COLUMNS
 };
 
@@ -69,17 +69,17 @@ enum
 	QUEUE_NAME,
 	QUEUE_OWNER,
 	QUEUE_VALUE,
-	QUEUE_PENDING, /* array of PendingHold */
+	QUEUE_UNCOMMITTED, /* array of UncommittedHold */
 	QUEUE_COLUMNS
 };
 
 /* A hold whose transaction was open when the row was written. */
-typedef struct PendingHold
+typedef struct UncommittedHold
 {
 	uint64 session;
 	uint32 xact;
 	uint32 subxact;
-} PendingHold;
+} UncommittedHold;
 
 /* The core's clock beside the wall clock that is stored. */
 typedef struct Clock
@@ -148,7 +148,7 @@ extern int le_store_write_changes(LeCore *core, const Clock *clock);
 /* store/load.c */
 extern LeText le_store_read_text(TupleTableSlot *tuple, int column);
 extern void le_store_collect_holds(OpenHolds *holds, const LeLoadHooks *hooks, const LeCommand *of,
-								   LeText pending);
+								   LeText uncommitted);
 
 static inline LeTime
 le_store_from_wall(const Clock *clock, TimestampTz t)

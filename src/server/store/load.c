@@ -27,8 +27,8 @@ typedef struct StoredRow
 	uint64 session;
 	int32 permits;
 	bool has_not_before;
-	TimestampTz not_before;
-	LeText pending;
+	TimestampTz closed_until;
+	LeText uncommitted;
 } StoredRow;
 
 /* --- reading --- */
@@ -64,7 +64,7 @@ row_is_valid(const StoredRow *stored)
 	const LeStoredSlot *slot = &stored->slot;
 
 	if (slot->name.len < 1 || slot->name.len > LE_MAX_NAME || slot->owner.len > LE_MAX_OWNER ||
-		slot->value.len > LE_MAX_VALUE || (slot->ns != LE_KIND_LOCK && slot->ns != LE_KIND_ELECTION) ||
+		slot->value.len > LE_MAX_VALUE || (slot->kind != LE_KIND_LOCK && slot->kind != LE_KIND_ELECTION) ||
 		slot->slot < 0 || slot->slot == PG_INT32_MAX)
 		return false;
 	if (slot->mode == 0)
@@ -72,7 +72,7 @@ row_is_valid(const StoredRow *stored)
 	return slot->mode <= LE_MODE_PERMIT && slot->token > 0 && slot->holds > 0 &&
 		   (stored->ttl > 0 || stored->ttl == LE_TTL_BOUND) && stored->time_left >= -(int64) LE_END_SESSION &&
 		   (slot->mode != LE_MODE_PERMIT || stored->permits > 0) &&
-		   stored->pending.len % sizeof(PendingHold) == 0;
+		   stored->uncommitted.len % sizeof(UncommittedHold) == 0;
 }
 
 static void
@@ -81,7 +81,7 @@ read_row(TupleTableSlot *tuple, StoredRow *stored)
 	const Datum *values = tuple->tts_values;
 
 	slot_getallattrs(tuple);
-	stored->slot.ns = (LeKind) DatumGetInt16(values[SLOT_KIND]);
+	stored->slot.kind = (LeKind) DatumGetInt16(values[SLOT_KIND]);
 	stored->slot.name = le_store_read_text(tuple, SLOT_NAME);
 	stored->slot.slot = DatumGetInt32(values[SLOT_SLOT]);
 	stored->slot.mode = (LeMode) DatumGetInt16(values[SLOT_MODE]);
@@ -97,9 +97,9 @@ read_row(TupleTableSlot *tuple, StoredRow *stored)
 	stored->slot.lapsed = stored->time_left < 0;
 	stored->session = (uint64) DatumGetInt64(values[SLOT_SESSION]);
 	stored->permits = DatumGetInt32(values[SLOT_PERMITS]);
-	stored->has_not_before = !tuple->tts_isnull[SLOT_NOT_BEFORE];
-	stored->not_before = stored->has_not_before ? DatumGetTimestampTz(values[SLOT_NOT_BEFORE]) : 0;
-	stored->pending = le_store_read_text(tuple, SLOT_PENDING);
+	stored->has_not_before = !tuple->tts_isnull[SLOT_CLOSED_UNTIL];
+	stored->closed_until = stored->has_not_before ? DatumGetTimestampTz(values[SLOT_CLOSED_UNTIL]) : 0;
+	stored->uncommitted = le_store_read_text(tuple, SLOT_UNCOMMITTED);
 	if (!row_is_valid(stored))
 		invalid_row(tuple);
 }
@@ -123,15 +123,15 @@ load_failed(void)
 }
 
 void
-le_store_collect_holds(OpenHolds *holds, const LeLoadHooks *hooks, const LeCommand *of, LeText pending)
+le_store_collect_holds(OpenHolds *holds, const LeLoadHooks *hooks, const LeCommand *of, LeText uncommitted)
 {
-	for (uint32 at = 0; at < pending.len; at += sizeof(PendingHold))
+	for (uint32 at = 0; at < uncommitted.len; at += sizeof(UncommittedHold))
 	{
-		PendingHold hold;
+		UncommittedHold hold;
 		LeCommand *item;
 
-		memcpy(&hold, pending.data + at, sizeof(hold));
-		if (!hooks->alive(hold.session) || !hooks->pending(hold.session, hold.xact))
+		memcpy(&hold, uncommitted.data + at, sizeof(hold));
+		if (!hooks->alive(hold.session) || !hooks->uncommitted(hold.session, hold.xact))
 			continue;
 		if (holds->n == holds->max)
 		{
@@ -140,7 +140,7 @@ le_store_collect_holds(OpenHolds *holds, const LeLoadHooks *hooks, const LeComma
 												: repalloc_array(holds->items, LeCommand, holds->max);
 		}
 		item = &holds->items[holds->n++];
-		*item = (LeCommand){.ns = of->ns,
+		*item = (LeCommand){.kind = of->kind,
 							.name = {pnstrdup(of->name.data, of->name.len), of->name.len},
 							.token = of->token,
 							.session = hold.session,
@@ -203,11 +203,11 @@ load_holder(Loader *loader, const StoredRow *stored, LeLoad *load)
 	{
 		load_ended(loader, slot->token, LE_END_SESSION, load);
 		if (!load->held && le_expiry_grace > 0)
-			load->not_before = loader->clock.now + le_expiry_grace * LE_MS;
+			load->closed_until = loader->clock.now + le_expiry_grace * LE_MS;
 	}
 	load->dirty = !load->held;
 	if (load->held && !load->lapsed)
-		le_store_collect_holds(&loader->holds, loader->hooks, &load->cmd, stored->pending);
+		le_store_collect_holds(&loader->holds, loader->hooks, &load->cmd, stored->uncommitted);
 }
 
 /*
@@ -217,8 +217,8 @@ load_holder(Loader *loader, const StoredRow *stored, LeLoad *load)
 static bool
 excluded(const Loader *loader, const LeStoredSlot *slot)
 {
-	LeCommand force = {.kind = LE_CMD_FORCE, .ns = slot->ns, .name = slot->name, .any_role = true};
-	LeLock *lock = le_core_find_lock(loader->core, slot->ns, slot->name);
+	LeCommand force = {.type = LE_CMD_FORCE, .kind = slot->kind, .name = slot->name, .any_role = true};
+	LeLock *lock = le_core_find_lock(loader->core, slot->kind, slot->name);
 	int64 newest = 0;
 	LeReply reply;
 
@@ -243,14 +243,14 @@ excluded(const Loader *loader, const LeStoredSlot *slot)
 static void
 load_not_before(const Loader *loader, TimestampTz stored, LeLoad *load)
 {
-	LeTime not_before = le_store_from_wall(&loader->clock, stored);
+	LeTime closed_until = le_store_from_wall(&loader->clock, stored);
 
-	if (not_before <= loader->clock.now)
+	if (closed_until <= loader->clock.now)
 		return;
 	if (loader->hooks->drop_all)
 		load->dirty = true;
 	else
-		load->not_before = not_before;
+		load->closed_until = closed_until;
 }
 
 static void
@@ -261,14 +261,14 @@ load_row(Loader *loader, TupleTableSlot *tuple)
 
 	read_row(tuple, &stored);
 	load.locator = le_store_pack_tid(&tuple->tts_tid);
-	load.cmd.ns = stored.slot.ns;
+	load.cmd.kind = stored.slot.kind;
 	load.cmd.name = stored.slot.name;
 	load.slot = stored.slot.slot;
 	if (stored.has_not_before)
-		load_not_before(loader, stored.not_before, &load);
+		load_not_before(loader, stored.closed_until, &load);
 	if (stored.slot.mode != 0)
 	{
-		if (le_core_find_entry(loader->core, stored.slot.ns, stored.slot.name, stored.slot.token) != NULL)
+		if (le_core_find_entry(loader->core, stored.slot.kind, stored.slot.name, stored.slot.token) != NULL)
 			invalid_row(tuple);
 		load_holder(loader, &stored, &load);
 		if (load.held && excluded(loader, &stored.slot))

@@ -24,7 +24,7 @@
 #include "store/store.h"
 
 /* Uncommitted holds that a row can tell. */
-#define MAX_PENDING 64
+#define MAX_UNCOMMITTED 64
 
 static Relation queue = NULL;
 static TupleTableSlot *tuple = NULL;
@@ -69,14 +69,14 @@ text_datum(const char *data, Size len, bool *isnull)
 }
 
 static Datum
-pending_datum(const LeEntry *entry, bool *isnull)
+uncommitted_datum(const LeEntry *entry, bool *isnull)
 {
-	PendingHold pending[MAX_PENDING];
+	UncommittedHold uncommitted[MAX_UNCOMMITTED];
 	int n = 0;
 
-	for (const LeHold *hold = entry->holds; hold != NULL && n < MAX_PENDING; hold = hold->next)
-		pending[n++] = (PendingHold){hold->session, hold->xact, hold->subxact};
-	return text_datum(n > 0 ? (char *) pending : NULL, n * sizeof(PendingHold), isnull);
+	for (const LeHold *hold = entry->holds; hold != NULL && n < MAX_UNCOMMITTED; hold = hold->next)
+		uncommitted[n++] = (UncommittedHold){hold->session, hold->xact, hold->subxact};
+	return text_datum(n > 0 ? (char *) uncommitted : NULL, n * sizeof(UncommittedHold), isnull);
 }
 
 static void
@@ -93,12 +93,12 @@ insert_place(LeEntry *entry, const Clock *clock, CommandId cid)
 	values[QUEUE_SESSION] = Int64GetDatum((int64) entry->session);
 	values[QUEUE_ROLE] = ObjectIdGetDatum(entry->role);
 	values[QUEUE_PERMITS] = Int32GetDatum(lock->permits);
-	values[QUEUE_KIND] = Int16GetDatum(lock->ns);
+	values[QUEUE_KIND] = Int16GetDatum(lock->kind);
 	values[QUEUE_MODE] = Int16GetDatum(entry->mode);
 	values[QUEUE_NAME] = text_datum(lock->name, lock->name_len, &nulls[QUEUE_NAME]);
 	values[QUEUE_OWNER] = text_datum(entry->owner, entry->owner_len, &nulls[QUEUE_OWNER]);
 	values[QUEUE_VALUE] = text_datum(entry->value, entry->value_len, &nulls[QUEUE_VALUE]);
-	values[QUEUE_PENDING] = pending_datum(entry, &nulls[QUEUE_PENDING]);
+	values[QUEUE_UNCOMMITTED] = uncommitted_datum(entry, &nulls[QUEUE_UNCOMMITTED]);
 	ExecStoreHeapTuple(heap_form_tuple(RelationGetDescr(queue), values, nulls), tuple, true);
 	table_tuple_insert(queue, tuple, cid, 0, NULL);
 	entry->row.locator = le_store_pack_tid(&tuple->tts_tid);
@@ -147,20 +147,21 @@ le_store_write_places(LeCore *core, const Clock *clock, CommandId cid)
 /* --- loading --- */
 
 static void
-check_place(const LeCommand *cmd, LeText pending)
+check_place(const LeCommand *cmd, LeText uncommitted)
 {
 	if (cmd->token > 0 && (cmd->ttl > 0 || cmd->ttl == LE_TTL_BOUND) &&
-		(cmd->ns == LE_KIND_LOCK || cmd->ns == LE_KIND_ELECTION) && cmd->mode >= LE_MODE_EXCLUSIVE &&
+		(cmd->kind == LE_KIND_LOCK || cmd->kind == LE_KIND_ELECTION) && cmd->mode >= LE_MODE_EXCLUSIVE &&
 		cmd->mode <= LE_MODE_PERMIT && (cmd->mode != LE_MODE_PERMIT || cmd->permits > 0) &&
 		cmd->name.len >= 1 && cmd->name.len <= LE_MAX_NAME && cmd->owner.len <= LE_MAX_OWNER &&
-		cmd->value.len <= LE_MAX_VALUE && pending.len % sizeof(PendingHold) == 0)
+		cmd->value.len <= LE_MAX_VALUE && uncommitted.len % sizeof(UncommittedHold) == 0)
 		return;
 	ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
 					errmsg("row of queue place " INT64_FORMAT " is not valid", cmd->token)));
 }
 
 static void
-read_place(TupleTableSlot *row, const LeLoadHooks *hooks, const Clock *clock, LeLoad *load, LeText *pending)
+read_place(TupleTableSlot *row, const LeLoadHooks *hooks, const Clock *clock, LeLoad *load,
+		   LeText *uncommitted)
 {
 	const Datum *values = row->tts_values;
 	LeCommand *cmd = &load->cmd;
@@ -172,13 +173,13 @@ read_place(TupleTableSlot *row, const LeLoadHooks *hooks, const Clock *clock, Le
 	cmd->lease = DatumGetInt64(values[QUEUE_LEASE]);
 	cmd->role = DatumGetObjectId(values[QUEUE_ROLE]);
 	cmd->permits = DatumGetInt32(values[QUEUE_PERMITS]);
-	cmd->ns = (LeKind) DatumGetInt16(values[QUEUE_KIND]);
+	cmd->kind = (LeKind) DatumGetInt16(values[QUEUE_KIND]);
 	cmd->mode = (LeMode) DatumGetInt16(values[QUEUE_MODE]);
 	cmd->name = le_store_read_text(row, QUEUE_NAME);
 	cmd->owner = le_store_read_text(row, QUEUE_OWNER);
 	cmd->value = le_store_read_text(row, QUEUE_VALUE);
-	*pending = le_store_read_text(row, QUEUE_PENDING);
-	check_place(cmd, *pending);
+	*uncommitted = le_store_read_text(row, QUEUE_UNCOMMITTED);
+	check_place(cmd, *uncommitted);
 
 	session = (uint64) DatumGetInt64(values[QUEUE_SESSION]);
 	if (session != 0 && hooks->alive(session))
@@ -203,16 +204,16 @@ static void
 load_place(LeCore *core, const LeLoadHooks *hooks, const Clock *clock, TupleTableSlot *row, OpenHolds *holds)
 {
 	LeLoad load = {0};
-	LeText pending;
+	LeText uncommitted;
 
-	read_place(row, hooks, clock, &load, &pending);
+	read_place(row, hooks, clock, &load, &uncommitted);
 	if (le_core_find_token(core, load.cmd.token) != NULL)
 		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
 						errmsg("token " INT64_FORMAT " is stored twice", load.cmd.token)));
 	if (!le_core_load_place(core, &load, clock->now))
 		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
 	if (!hooks->drop_all)
-		le_store_collect_holds(holds, hooks, &load.cmd, pending);
+		le_store_collect_holds(holds, hooks, &load.cmd, uncommitted);
 }
 
 /* Where the row of a token is. */

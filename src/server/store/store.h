@@ -52,7 +52,7 @@ extern void le_store_write_meta(const LeMeta *meta);
  * free and dirty: with "drop_all" (the database is a copy) every holder, all
  * leases having ended; and every connection-bound one whose session alive()
  * does not know.
- * pending() is asked for each uncommitted hold whether its transaction is
+ * uncommitted() is asked for each uncommitted hold whether its transaction is
  * still open, or has rolled back and waits in the mailbox.
  * Returns the highest token found.
  */
@@ -60,7 +60,7 @@ typedef struct LeLoadHooks
 {
 	bool drop_all;
 	bool (*alive)(uint64 session);
-	bool (*pending)(uint64 session, uint32 xact);
+	bool (*uncommitted)(uint64 session, uint32 xact);
 	/* a holder whose session is gone, but that somebody fences, stays */
 	bool (*fenced)(int64 token); /* NULL: never */
 	/* time left of a token in the manager's memory; NULL or false: take the
@@ -84,7 +84,7 @@ extern int le_store_write(LeCore *core, LeTime now);
  */
 typedef struct LeStoredSlot
 {
-	LeKind ns;
+	LeKind kind;
 	LeText name;
 	int32 slot;
 	LeMode mode;

@@ -39,7 +39,7 @@
 #include "store/store.h"
 
 /* Uncommitted holds that a row can tell; more count as committed at a load. */
-#define MAX_PENDING 64
+#define MAX_UNCOMMITTED 64
 
 #define TEXT_BUFFER(max)                                                                                     \
 	struct                                                                                                   \
@@ -56,7 +56,7 @@ typedef struct RowBuffer
 	TEXT_BUFFER(LE_MAX_NAME) name;
 	TEXT_BUFFER(LE_MAX_OWNER) owner;
 	TEXT_BUFFER(LE_MAX_VALUE) value;
-	TEXT_BUFFER(MAX_PENDING * sizeof(PendingHold)) pending;
+	TEXT_BUFFER(MAX_UNCOMMITTED * sizeof(UncommittedHold)) uncommitted;
 } RowBuffer;
 
 /* What le_store_open() has opened. */
@@ -141,30 +141,31 @@ form_common(const LeSlot *slot)
 
 	Assert(lock->name_len > 0 && lock->name_len <= LE_MAX_NAME);
 	row.values[SLOT_SLOT] = Int32GetDatum(slot->number);
-	row.values[SLOT_KIND] = Int16GetDatum(lock->ns);
+	row.values[SLOT_KIND] = Int16GetDatum(lock->kind);
 	set_text(SLOT_NAME, &row.name, lock->name, lock->name_len);
 }
 
 static void
-form_pending(const LeEntry *entry)
+form_uncommitted(const LeEntry *entry)
 {
 	Size len = 0;
 
-	for (const LeHold *hold = entry->holds; hold != NULL && len < sizeof(row.pending.data); hold = hold->next)
+	for (const LeHold *hold = entry->holds; hold != NULL && len < sizeof(row.uncommitted.data);
+		 hold = hold->next)
 	{
-		PendingHold pending = {hold->session, hold->xact, hold->subxact};
+		UncommittedHold uncommitted = {hold->session, hold->xact, hold->subxact};
 
-		memcpy(row.pending.data + len, &pending, sizeof(pending));
-		len += sizeof(pending);
+		memcpy(row.uncommitted.data + len, &uncommitted, sizeof(uncommitted));
+		len += sizeof(uncommitted);
 	}
-	set_text(SLOT_PENDING, &row.pending, len > 0 ? row.pending.data : NULL, len);
+	set_text(SLOT_UNCOMMITTED, &row.uncommitted, len > 0 ? row.uncommitted.data : NULL, len);
 }
 
 static void
-form_not_before(LeTime not_before, const Clock *clock)
+form_not_before(LeTime closed_until, const Clock *clock)
 {
-	row.nulls[SLOT_NOT_BEFORE] = not_before <= clock->now;
-	row.values[SLOT_NOT_BEFORE] = TimestampTzGetDatum(le_store_to_wall(clock, not_before));
+	row.nulls[SLOT_CLOSED_UNTIL] = closed_until <= clock->now;
+	row.values[SLOT_CLOSED_UNTIL] = TimestampTzGetDatum(le_store_to_wall(clock, closed_until));
 }
 
 static void
@@ -187,10 +188,10 @@ form_held(const LeSlot *slot, const Clock *clock)
 	row.values[SLOT_HOLDS] = Int32GetDatum((int32) entry->hold_count);
 	row.values[SLOT_PERMITS] = Int32GetDatum(slot->lock->permits);
 	row.values[SLOT_MODE] = Int16GetDatum(entry->mode);
-	form_not_before(entry->lapsed ? entry->cool_until : 0, clock);
+	form_not_before(entry->lapsed ? entry->closed_until : 0, clock);
 	set_text(SLOT_OWNER, &row.owner, entry->owner, entry->owner_len);
 	set_text(SLOT_VALUE, &row.value, entry->value, entry->value_len);
-	form_pending(entry);
+	form_uncommitted(entry);
 }
 
 static void
@@ -207,10 +208,10 @@ form_free(const LeSlot *slot, const Clock *clock)
 	row.values[SLOT_HOLDS] = Int32GetDatum(0);
 	row.values[SLOT_PERMITS] = Int32GetDatum(0);
 	row.values[SLOT_MODE] = Int16GetDatum(0);
-	form_not_before(slot->lock->not_before, clock);
+	form_not_before(slot->lock->closed_until, clock);
 	row.nulls[SLOT_OWNER] = true;
 	row.nulls[SLOT_VALUE] = true;
-	row.nulls[SLOT_PENDING] = true;
+	row.nulls[SLOT_UNCOMMITTED] = true;
 }
 
 /*
