@@ -189,7 +189,7 @@ session_stop_waiting(LeCore *core, LeSession *session, LeEnd how, LeTime now)
 		/* the place stays, only the wait for it ends; that kept it alive */
 		le_answer(core, entry, LE_NOT_GRANTED, 0);
 		entry->wait_until = LE_NEVER;
-		if (entry->lease == NULL)
+		if (le_entry_named_lease(entry) == NULL)
 			le_entry_renew(core, entry, now);
 		le_entry_arm(core, entry);
 	}
@@ -335,6 +335,15 @@ le_core_reserve(LeCore *core, const LeCommand *cmd)
 
 /* --- ends of transactions, sessions and fences --- */
 
+/* Does the end of one of them end the other? */
+static bool
+end_as_one(const LeEntry *entry, const LeEntry *other)
+{
+	return entry == other ||
+		   (entry->state == LE_STATE_QUEUED && entry->grouped && other->state == LE_STATE_QUEUED &&
+			other->grouped && entry->group == other->group);
+}
+
 /* Undo what this transaction took since this subtransaction began. */
 static void
 apply_undo(LeCore *core, const LeCommand *cmd, LeTime now)
@@ -359,15 +368,18 @@ apply_undo(LeCore *core, const LeCommand *cmd, LeTime now)
 		le_hold_remove(core, hold);
 		if (entry->lapsed)
 			continue;
-		if (entry->state == LE_STATE_HELD && entry->hold_count > 1)
+		if (entry->hold_count > 1)
 		{
 			entry->hold_count--;
-			le_slot_dirty(core, entry->slot);
+			if (entry->state == LE_STATE_HELD)
+				le_slot_dirty(core, entry->slot);
+			else if (entry->place)
+				le_place_dirty(core, entry);
 			continue;
 		}
 
 		/* its end removes all its holds: go on with one of another entry */
-		while (link != &session->holds && le_container(link, LeHold, session_link)->entry == entry)
+		while (link != &session->holds && end_as_one(entry, le_container(link, LeHold, session_link)->entry))
 			link = link->next;
 		le_entry_end_only(core, entry, LE_END_UNDONE, 0, now);
 	}
@@ -401,7 +413,10 @@ le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 				le_apply_acquire(core, cmd, now, reply);
 			break;
 		case LE_CMD_AWAIT:
-			le_apply_await(core, cmd, now, reply);
+			if (cmd->nnames > 0)
+				le_apply_await_group(core, cmd, now, reply);
+			else
+				le_apply_await(core, cmd, now, reply);
 			break;
 		case LE_CMD_RENEW:
 			le_apply_renew(core, cmd, now, reply);
@@ -469,7 +484,7 @@ entry_due(LeCore *core, LeEntry *entry, LeTime now)
 			return;
 		}
 		entry->wait_until = LE_NEVER;
-		if (entry->lease == NULL)
+		if (le_entry_named_lease(entry) == NULL)
 			le_entry_renew(core, entry, now);
 		le_answer(core, entry, LE_QUEUED, entry->token);
 	}

@@ -84,11 +84,8 @@ le_core_load_slot(LeCore *core, const LeLoad *load, LeTime now)
 		lock->closed_until = load->closed_until;
 	if (cmd.lease != 0)
 		lease = le_core_find_lease(core, cmd.lease);
-	if (lease != NULL && lease->id == cmd.token && !lease->for_group)
-	{
-		lease->for_group = true;
-		le_role_remove(core, lease->role, 0, 1);
-	}
+	if (lease != NULL)
+		le_lease_is_for_group(core, lease, cmd.token);
 	if (!load->held)
 	{
 		le_slot_add_free(lock, slot);
@@ -122,7 +119,7 @@ le_core_load_place(LeCore *core, const LeLoad *load, LeTime now)
 
 	core->loading = true;
 	cmd.type = LE_CMD_ACQUIRE;
-	if (!le_core_reserve(core, &cmd))
+	if (!le_core_reserve(core, &cmd) || (load->member > 0 && !le_pool_reserve(core, &core->groups, 1)))
 		return false;
 	if (cmd.session != 0)
 		le_session_touch(core, cmd.session, cmd.sessno, cmd.xact, now);
@@ -131,16 +128,27 @@ le_core_load_place(LeCore *core, const LeLoad *load, LeTime now)
 	lock = le_lock_get(core, cmd.kind, cmd.name);
 	if (cmd.mode == LE_MODE_PERMIT && lock->permits == 0)
 		lock->permits = cmd.permits;
+	if (lease != NULL && load->member > 0)
+		le_lease_is_for_group(core, lease, cmd.token);
 	entry = le_entry_new(core, lock, &cmd, lease, now);
 	entry->place = true;
+	entry->hold_count = load->hold_count > 0 ? load->hold_count : 1;
 	entry->since = load->acquired_at;
 	entry->row.locator = load->locator;
 	entry->row.on_disk = true;
 	if (lease == NULL && cmd.ttl != LE_TTL_BOUND)
 		entry->deadline = le_add(now, load->time_left);
-	le_entry_queue(core, entry, now);
 	if (load_is_orphan(load, lease))
+	{
+		/* so is each of several names: they end one by one */
+		le_entry_queue(core, entry, now);
 		le_entry_end(core, entry, LE_END_SESSION, 0, now);
+		return true;
+	}
+	entry->member = load->member;
+	if (load->member > 0)
+		le_group_load(core, entry);
+	le_entry_queue(core, entry, now);
 	return true;
 }
 
@@ -204,6 +212,7 @@ void
 le_core_load_done(LeCore *core, LeTime now)
 {
 	core->loading = false;
+	core->loaded_group = NULL;
 	core->row_kept = true;
 	end_empty_own_leases(core, now);
 	for (uint32_t place = 0; place < le_core_lock_indexes(core); place++)
@@ -330,7 +339,9 @@ check_group(const LeEntry *entry)
 	{
 		CHECK(member->grouped && member->group == entry->group && member->token == entry->token);
 		CHECK(member->state == LE_STATE_QUEUED);
-		CHECK((member->waiter_session != 0) == (member == entry->group->members));
+		CHECK(member->place || (member->waiter_session != 0) == (member == entry->group->members));
+		CHECK(member->waiter_session == 0 || member == entry->group->members);
+		CHECK(member->place == entry->place && member->member > 0);
 		ready &= is_ready(member);
 		found |= member == entry;
 	}
