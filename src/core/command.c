@@ -237,17 +237,19 @@ le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease *
 
 /* The same lease asks for the same thing once more; two owners on one lease are two. */
 static bool
-is_same_place(const LeEntry *entry, const LeLock *lock, const LeLease *lease, const LeCommand *cmd)
+is_same_place(const LeCore *core, const LeEntry *entry, const LeLock *lock, const LeLease *lease,
+			  const LeCommand *cmd)
 {
 	return entry->lock == lock && entry->lease == lease && entry->state == LE_STATE_QUEUED && entry->place &&
 		   entry->grouped == (cmd->nnames > 0) && entry->mode == cmd->mode &&
 		   le_text_equal(le_text(entry->owner, entry->owner_len), cmd->owner) &&
-		   le_text_equal(le_text(entry->value, entry->value_len), cmd->value);
+		   le_text_equal(le_text(entry->value, entry->value_len), cmd->value) &&
+		   (cmd->nnames == 0 || le_group_has_names(core, entry, cmd));
 }
 
 /* The place that this request has taken in this lock already, on its named lease. */
 LeEntry *
-le_same_place(const LeLock *lock, const LeLease *lease, const LeCommand *cmd)
+le_same_place(const LeCore *core, const LeLock *lock, const LeLease *lease, const LeCommand *cmd)
 {
 	const LeLink *link = lock->queue.next, *other = lease->entries.next;
 
@@ -257,9 +259,9 @@ le_same_place(const LeLock *lock, const LeLease *lease, const LeCommand *cmd)
 		LeEntry *queued = le_container(link, LeEntry, queue_link);
 		LeEntry *leased = le_container(other, LeEntry, lease_link);
 
-		if (is_same_place(queued, lock, lease, cmd))
+		if (is_same_place(core, queued, lock, lease, cmd))
 			return queued;
-		if (is_same_place(leased, lock, lease, cmd))
+		if (is_same_place(core, leased, lock, lease, cmd))
 			return leased;
 	}
 	return NULL;
@@ -302,7 +304,7 @@ enqueue_again(LeCore *core, LeLock *lock, LeLease *lease, const LeCommand *cmd, 
 			le_reentry_apply(core, entry, cmd, now, reply);
 		return true;
 	}
-	entry = le_same_place(lock, lease, cmd);
+	entry = le_same_place(core, lock, lease, cmd);
 	if (entry == NULL)
 		return false;
 	reply->status = LE_QUEUED;

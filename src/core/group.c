@@ -326,26 +326,46 @@ le_group_load(LeCore *core, LeEntry *entry)
 }
 
 /*
- * What this request has entered already, on its named lease: all of its names,
- * as one; while they wait in the same order, because the first is announced.
+ * Is this waiting entry the first of exactly the command's names, in their
+ * order?  The first is the one that is announced.
  */
+bool
+le_group_has_names(const LeCore *core, const LeEntry *entry, const LeCommand *cmd)
+{
+	uint32_t n = 0;
+
+	for (const LeEntry *member = entry->group->members; member != NULL; member = member->group_next)
+		n++;
+	if (n != cmd->nnames)
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+	{
+		const LeEntry *member = le_core_find_entry(core, cmd->kind, cmd->names[i], entry->token);
+
+		if (member == NULL || member->group != entry->group || member->member != i + 1)
+			return false;
+	}
+	return true;
+}
+
+/* What this request holds already with one token, or waits for, on its named lease. */
 static bool
 entered_on_lease(const LeCore *core, const LeCommand *cmd, const LeLease *lease, int64_t *token)
 {
 	LeLock *lock = le_core_find_lock(core, cmd->kind, cmd->names[0]);
 	const LeEntry *first = lock == NULL ? NULL : le_lock_owned(core, lock, cmd->role, cmd->owner, lease, 0);
+	const LeEntry *place = lock == NULL ? NULL : le_same_place(core, lock, lease, cmd);
 
-	if (first == NULL || first->lease != lease)
-		first = lock == NULL ? NULL : le_same_place(lock, lease, cmd);
-	if (first == NULL)
-		return false;
+	if (place != NULL)
+		*token = place->token;
+	if (place != NULL || first == NULL)
+		return place != NULL;
 	*token = first->token;
-	for (uint32_t i = 1; i < cmd->nnames; i++)
+	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
 		const LeEntry *entry = le_core_find_entry(core, cmd->kind, cmd->names[i], first->token);
 
-		if (entry == NULL || entry->lapsed || entry->state != first->state || entry->lease != lease ||
-			(entry->state == LE_STATE_QUEUED && (entry->group != first->group || entry->member != i + 1)))
+		if (entry == NULL || entry->lapsed || entry->state != LE_STATE_HELD || entry->lease != lease)
 			return false;
 	}
 	return true;

@@ -251,6 +251,7 @@ extern bool le_group_ready(LeGroup *group, LeTime now);
 extern void le_group_grant(LeCore *core, LeGroup *group, LeTime now);
 extern void le_group_end(LeCore *core, LeGroup *group, LeEnd how, LeTime now);
 extern LeEntry *le_group_lead(LeEntry *entry);
+extern bool le_group_has_names(const LeCore *core, const LeEntry *entry, const LeCommand *cmd);
 extern void le_group_load(LeCore *core, LeEntry *entry);
 extern void le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void le_apply_await_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
@@ -288,7 +289,8 @@ extern void le_acquire_entered(LeCore *core, LeEntry *entry, const LeCommand *cm
 extern void le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern bool le_acquire_admitted(const LeLock *lock, const LeCommand *cmd, LeTime now);
 extern void le_acquire_wait(LeSession *session, LeEntry *entry, const LeCommand *cmd, LeTime now);
-extern LeEntry *le_same_place(const LeLock *lock, const LeLease *lease, const LeCommand *cmd);
+extern LeEntry *le_same_place(const LeCore *core, const LeLock *lock, const LeLease *lease,
+							  const LeCommand *cmd);
 extern void le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern bool le_held_by_session(const LeCore *core, const LeLock *lock, const LeCommand *cmd);
 

@@ -200,27 +200,38 @@ acquire_again(Model *m, const LeCommand *cmd, const MEntry *e, LeTime now, LeRep
 	return true;
 }
 
-/* What this request has on its named lease already: a holder, or else its place. */
+/* The holder that hangs on this request's named lease. */
 MEntry *
-m_on_lease(Model *m, const MEntry *request)
+m_held_on_lease(Model *m, const MEntry *request)
 {
 	MEntry as_call = *request;
 	MEntry *holder;
 
 	as_call.place = false;
 	holder = m_reentrant(m, &as_call, m->actual->status, m->actual->token);
-	if (holder != NULL && holder->lease == request->lease)
-		return holder;
-	for (int i = 0; i < m->s.nentries; i++)
-	{
-		MEntry *e = &m->s.entries[i];
+	return holder != NULL && holder->lease == request->lease ? holder : NULL;
+}
 
-		if (!e->held && e->place && e->kind == request->kind && e->name == request->name &&
-			e->lease == request->lease && e->group == request->group && e->mode == request->mode &&
-			e->owner == request->owner && e->value == request->value)
-			return e;
+bool
+m_same_place(const MEntry *e, const MEntry *request)
+{
+	return !e->held && e->place && e->kind == request->kind && e->name == request->name &&
+		   e->lease == request->lease && e->group == request->group && e->mode == request->mode &&
+		   e->owner == request->owner && e->value == request->value;
+}
+
+/* What this request has on its named lease already: a holder, or else its place. */
+static MEntry *
+on_lease_already(Model *m, const MEntry *request)
+{
+	MEntry *holder = m_held_on_lease(m, request);
+
+	for (int i = 0; i < m->s.nentries && holder == NULL; i++)
+	{
+		if (m_same_place(&m->s.entries[i], request))
+			return &m->s.entries[i];
 	}
-	return NULL;
+	return holder;
 }
 
 /* It counts while an earlier request may still roll back. */
@@ -251,7 +262,7 @@ static bool
 enqueue_again(Model *m, const LeCommand *cmd, const MEntry *request, LeTime now, LeReply *reply)
 {
 	MEntry *e =
-		cmd->enqueue && cmd->lease != 0 && cmd->mode != LE_MODE_PERMIT ? m_on_lease(m, request) : NULL;
+		cmd->enqueue && cmd->lease != 0 && cmd->mode != LE_MODE_PERMIT ? on_lease_already(m, request) : NULL;
 
 	if (e == NULL)
 		return false;

@@ -267,24 +267,62 @@ may_wait(Model *m, const LeCommand *cmd, LeReply *reply)
 	return cmd->wait != 0 || cmd->enqueue;
 }
 
+/* Do exactly these names, in this order, wait with this token? */
+static bool
+waits_for_names(Model *m, int64_t token, const LeCommand *cmd)
+{
+	int names[MAX_GROUP];
+
+	if (names_of(m, token, names) != (int) cmd->nnames)
+		return false;
+	for (uint32_t i = 0; i < cmd->nnames; i++)
+	{
+		const MEntry *e = m_find(m, LE_KIND_LOCK, sim_text_id(cmd->names[i].data), token);
+
+		if (e == NULL || e->held || e->member != i + 1)
+			return false;
+	}
+	return true;
+}
+
+static bool
+holds_names(Model *m, int64_t token, const LeCommand *cmd)
+{
+	for (uint32_t i = 0; i < cmd->nnames; i++)
+	{
+		const MEntry *e = m_find(m, LE_KIND_LOCK, sim_text_id(cmd->names[i].data), token);
+
+		if (e == NULL || !e->held || e->lapsed || e->lease != cmd->lease)
+			return false;
+	}
+	return true;
+}
+
+/* What this request has entered already on its named lease: first what waits, then what is held. */
+static const MEntry *
+entered_on_lease(Model *m, const LeCommand *cmd, const MEntry *request)
+{
+	const MEntry *held;
+
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		if (m_same_place(&m->s.entries[i], request) && waits_for_names(m, m->s.entries[i].token, cmd))
+			return &m->s.entries[i];
+	}
+	held = m_held_on_lease(m, request);
+	return held != NULL && holds_names(m, held->token, cmd) ? held : NULL;
+}
+
 /* The same request, on its named lease, has entered already. */
 static bool
 enqueue_again(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	MEntry request = m_new_entry(cmd, cmd->names[0]);
-	const MEntry *first = cmd->enqueue && cmd->lease != 0 ? m_on_lease(m, &request) : NULL;
+	const MEntry *first = cmd->enqueue && cmd->lease != 0 ? entered_on_lease(m, cmd, &request) : NULL;
 	LeStatus status;
 
 	if (first == NULL)
 		return false;
-	for (uint32_t i = 1; i < cmd->nnames; i++)
-	{
-		const MEntry *e = m_find(m, LE_KIND_LOCK, sim_text_id(cmd->names[i].data), first->token);
-
-		if (e == NULL || e->held != first->held || e->lapsed || e->lease != cmd->lease ||
-			(!e->held && e->member != i + 1))
-			return false;
-	}
 	status = first->held ? m_reentry_status(first, &request) : LE_QUEUED;
 	for (reply->which = 0; reply->which < cmd->nnames; reply->which++)
 	{
