@@ -240,7 +240,8 @@ sub end_clients
 	my @pids = grep { !$mode || $client{$_} eq $mode } keys %client;
 	my @failed;
 
-	kill $_, @pids foreach 'TERM', 'CONT';
+	# in this order: SIGCONT would cancel the stop by which the leak check of a client that ends looks at it, and hang it
+	kill $_, @pids foreach 'CONT', 'TERM';
 	foreach my $pid (@pids)
 	{
 		wait_until(sub { waitpid($pid, POSIX::WNOHANG) == $pid }, 40) or die 'a client does not end';
