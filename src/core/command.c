@@ -54,6 +54,18 @@ is_unnamed_holder(const LeEntry *holder, const LeLock *lock, const LeCommand *cm
 		   holder->owner == NULL && holder->role == cmd->role;
 }
 
+/* It has an uncommitted hold of this session. */
+static bool
+has_hold_of(const LeEntry *entry, uint64_t session)
+{
+	for (const LeHold *hold = entry->holds; hold != NULL; hold = hold->next)
+	{
+		if (hold->session == session)
+			return true;
+	}
+	return false;
+}
+
 /* The one that this very transaction has acquired; as in le_held_by_session(). */
 static LeEntry *
 held_by_transaction(const LeLock *lock, const LeSession *session, const LeCommand *cmd)
@@ -69,11 +81,8 @@ held_by_transaction(const LeLock *lock, const LeSession *session, const LeComman
 			return entry;
 		if (slot->holder == NULL || !is_unnamed_holder(slot->holder, lock, cmd))
 			continue;
-		for (const LeHold *hold = slot->holder->holds; hold != NULL; hold = hold->next)
-		{
-			if (hold->session == cmd->session)
-				return slot->holder;
-		}
+		if (has_hold_of(slot->holder, cmd->session))
+			return slot->holder;
 	}
 	return NULL;
 }
@@ -154,11 +163,13 @@ le_acquire_wait(LeSession *session, LeEntry *entry, const LeCommand *cmd, LeTime
 /*
  * A waiter that comes back after a reload finds its request stored already: it
  * had been written when the manager ended, and only the answer was missing.
+ * Its hold may have been loaded with the row; other sessions of the same owner
+ * may have uncommitted holds of their own.
  */
 void
 le_acquire_entered(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	if (entry->holds == NULL)
+	if (!has_hold_of(entry, cmd->session))
 		le_entry_add_hold(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
 	reply->status = entry->lapsed ? LE_LOST : entry->state == LE_STATE_HELD ? LE_OK : LE_QUEUED;
 	reply->counted = true;
