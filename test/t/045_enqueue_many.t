@@ -76,7 +76,7 @@ subtest 'waiting, and leaving the queue' => sub {
 
 	is(await_locks($s, 'a,b', $token, ", '100 ms'"), 'f', 'a wait runs out, the place stays');
 	$s->async("SELECT await_locks('{a,b}', $token, NULL)");
-	wait_for_sql($node, q{SELECT count(*) = 1 FROM lock_election.waiters WHERE pid = } . $s->pid . q{ AND name = 'a'});
+	wait_for_sql($node, q{SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = } . $s->pid);
 	is($t->query("SELECT release_locks('{a,b}', $later)"), 't', 'another one leaves both queues');
 	is(one('SELECT count(*) FROM lock_election.waiters'), '2', 'whole');
 	$holder->query("SELECT release_lock('b', $held)");
@@ -192,7 +192,7 @@ subtest 'a crash' => sub {
 		"$token:1 $second:2 $leased:3", 'the places are there, in their order; what was bound to a connection is gone');
 	is(one(q{SELECT count(*) FROM lock_election.queue}), 41 + 2 + 2, 'each with its names');
 	$s->async("SELECT await_locks('{a,b}', $second, NULL)");
-	wait_for_sql($node, q{SELECT count(*) = 1 FROM lock_election.waiters WHERE pid = } . $s->pid . q{ AND name = 'a'});
+	wait_for_sql($node, q{SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = } . $s->pid);
 	one("SELECT release_lock('b', $held)");
 	is(one("SELECT await_locks('{$names}', $token)"), 't', 'the first is granted');
 	one(q{SELECT pg_terminate_backend(pid) FROM lock_election.manager});
