@@ -82,17 +82,7 @@ manager_exit(int code, Datum arg)
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	/* a launcher that was restarted may have given us up */
 	if (my_db->worker_pid == MyProcPid)
-	{
-		my_db->state = LE_DB_IDLE;
-		my_db->exit = leaving_with;
-		my_db->worker_pid = 0;
-		my_db->worker_proc = -1;
-		pg_atomic_write_u32(&my_db->running, 0);
-		if (leaving_with == LE_EXIT_NO_EXTENSION)
-			le_database_clear_slots(my_db);
-		else
-			le_database_unlink_all(my_db);
-	}
+		le_database_stopped(my_db, leaving_with);
 	LWLockRelease(le_shared->lock);
 	le_wake_launcher();
 }
@@ -101,17 +91,14 @@ manager_exit(int code, Datum arg)
 static void
 take_entry(Oid dboid)
 {
-	int index;
+	LeDatabase *db;
 
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	index = le_database_find(dboid, false);
-	if (index >= 0 && le_shared->databases[index].state == LE_DB_STARTING &&
-		le_shared->databases[index].worker_pid == 0)
+	db = le_database_find(dboid, false);
+	if (db != NULL && db->state == LE_DB_STARTING && db->worker_pid == 0)
 	{
-		my_db = &le_shared->databases[index];
-		my_db->worker_pid = MyProcPid;
-		my_db->worker_proc = le_my_proc();
-		my_db->started = GetCurrentTimestamp();
+		le_database_enter(db);
+		my_db = db;
 	}
 	LWLockRelease(le_shared->lock);
 	if (my_db == NULL)
@@ -280,6 +267,7 @@ void
 le_manager_main(Datum arg)
 {
 	Oid dboid = DatumGetObjectId(arg);
+	bool given_up;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGINT, handle_sigint);
@@ -307,10 +295,12 @@ le_manager_main(Datum arg)
 	/* from here on it leaves in order: what is under way is finished first */
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	my_db->state = LE_DB_RUNNING;
-	my_db->wanted = false;
-	pg_atomic_write_u32(&my_db->running, 1);
+	given_up = my_db->worker_pid != MyProcPid;
+	if (!given_up)
+		le_database_running(my_db);
 	LWLockRelease(le_shared->lock);
+	if (given_up)
+		leave(LE_EXIT_NONE);
 	le_wake_launcher();
 	pgstat_report_activity(STATE_IDLE, NULL);
 	ereport(LOG, (errmsg("lock_election manager started")));

@@ -71,35 +71,6 @@ shmem_request(void)
 	RequestNamedLWLockTranche("lock_election", 1);
 }
 
-/* Everything in there is a counter. */
-void
-le_counters_reset(LeCounters *counters)
-{
-	pg_atomic_uint64 *counter = (pg_atomic_uint64 *) counters;
-
-	for (; counter < (pg_atomic_uint64 *) (counters + 1); counter++)
-		pg_atomic_init_u64(counter, 0);
-	pg_atomic_write_u64(&counters->reset_at, GetCurrentTimestamp());
-}
-
-static void
-database_init(LeDatabase *db)
-{
-	db->worker_proc = -1;
-	db->notifier_pid = 0;
-	db->notifier_proc = -1;
-	pg_atomic_init_u64(&db->ring.pushed, 0);
-	pg_atomic_init_u64(&db->ring.sent, 0);
-	pg_atomic_init_u32(&db->stack, 0);
-	pg_atomic_init_u32(&db->recheck, 0);
-	pg_atomic_init_u32(&db->running, 0);
-	pg_atomic_init_u32(&db->fences, 0);
-	pg_atomic_init_u64(&db->revision, 0);
-	pg_atomic_init_u64(&db->memory, 0);
-	pg_atomic_init_u64(&db->locks, 0);
-	le_counters_reset(&db->counters);
-}
-
 static void
 slot_init(LeRequestSlot *slot)
 {
@@ -139,7 +110,7 @@ shmem_startup(void)
 		p += databases_size();
 		le_shared->slots = (LeRequestSlot *) p;
 		for (int i = 0; i < le_shared->max_databases; i++)
-			database_init(&le_shared->databases[i]);
+			le_database_init(&le_shared->databases[i]);
 		for (int i = 0; i < le_shared->max_slots; i++)
 			slot_init(&le_shared->slots[i]);
 	}
@@ -329,74 +300,4 @@ le_slot_clear(LeRequestSlot *slot)
 	slot->revision = 0;
 	pg_write_barrier();
 	slot->session = 0;
-}
-
-/*
- * Nobody serves this database: unlink all its slots.  What is in them stays,
- * also the mail of sessions that have ended: a manager that starts looks at
- * every slot by itself.  Caller holds LeShared.lock exclusively and has seen,
- * or set, state IDLE.
- */
-void
-le_database_unlink_all(LeDatabase *db)
-{
-	uint32 link = pg_atomic_exchange_u32(&db->stack, 0);
-
-	while (link != 0)
-	{
-		LeRequestSlot *slot = &le_shared->slots[link - 1];
-
-		link = slot->next;
-		pg_atomic_exchange_u32(&slot->linked, 0);
-	}
-}
-
-/*
- * And nobody will: give the slots of ended sessions back.  There is nothing
- * left that their mail could be about.
- */
-void
-le_database_clear_slots(LeDatabase *db)
-{
-	le_database_unlink_all(db);
-	for (int i = 0; i < le_shared->max_slots; i++)
-	{
-		LeRequestSlot *slot = &le_shared->slots[i];
-
-		if (slot->session != 0 && &le_shared->databases[slot->database] == db &&
-			(pg_atomic_read_u32(&slot->mail) & LE_MAIL_SESSION_END) != 0)
-			le_slot_clear(slot);
-	}
-}
-
-int
-le_database_find(Oid dboid, bool create)
-{
-	int unused = -1;
-
-	Assert(LWLockHeldByMe(le_shared->lock));
-	for (int i = 0; i < le_shared->max_databases; i++)
-	{
-		LeDatabase *db = &le_shared->databases[i];
-
-		if (db->state == LE_DB_FREE)
-		{
-			if (unused < 0)
-				unused = i;
-		}
-		else if (db->dboid == dboid)
-			return i;
-	}
-	if (!create || unused < 0)
-		return -1;
-	database_init(&le_shared->databases[unused]);
-	le_shared->databases[unused].dboid = dboid;
-	le_shared->databases[unused].state = LE_DB_IDLE;
-	le_shared->databases[unused].exit = LE_EXIT_NONE;
-	le_shared->databases[unused].wanted = false;
-	le_shared->databases[unused].leave = false;
-	le_shared->databases[unused].reserved_by = 0;
-	le_shared->databases[unused].attached = 0;
-	le_shared->databases[unused].worker_pid = 0;
-	return unused;
 }

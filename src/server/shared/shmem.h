@@ -38,6 +38,7 @@
 #include "storage/lwlock.h"
 
 #include "core/core.h"
+#include "shared/database.h"
 
 /* name, owner and value at their longest, and what a page says of them */
 #define LE_PAYLOAD_SIZE 4736
@@ -123,116 +124,6 @@ typedef struct LeRequestSlot
 	char payload[LE_PAYLOAD_SIZE] pg_attribute_aligned(8);
 } LeRequestSlot;
 
-/*
- * The manager of a database.  The state changes under LeShared.lock:
- *
- *	FREE -> IDLE		a backend or the launcher needs an entry
- *	IDLE -> STARTING	the launcher has registered the worker
- *	STARTING -> RUNNING the worker has found the extension and loaded
- *	STARTING, RUNNING -> IDLE	the worker has left, see exit
- *	IDLE -> FREE		nobody is attached, no extension
- */
-typedef enum LeDbState
-{
-	LE_DB_FREE = 0,
-	LE_DB_IDLE,
-	LE_DB_STARTING,
-	LE_DB_RUNNING
-} LeDbState;
-
-typedef enum LeDbExit
-{
-	LE_EXIT_NONE = 0,     /* never started, or asked to leave */
-	LE_EXIT_NO_EXTENSION, /* do not start again unless wanted */
-	LE_EXIT_ERROR         /* start again, after a back-off */
-} LeDbExit;
-
-typedef struct LeCounters
-{
-	pg_atomic_uint64 requests[LE_CMD_FENCE_ENDED + 1]; /* by LeCommandType */
-	pg_atomic_uint64 grants;
-	pg_atomic_uint64 waits;
-	pg_atomic_uint64 handoffs;
-	pg_atomic_uint64 expiries;
-	pg_atomic_uint64 timeouts;
-	pg_atomic_uint64 undone;
-	pg_atomic_uint64 batches; /* with something to write */
-	pg_atomic_uint64 failed_batches;
-	pg_atomic_uint64 xids;
-	pg_atomic_uint64 rows;
-	pg_atomic_uint64 flushes;
-	pg_atomic_uint64 stalls;
-	pg_atomic_uint64 hints_sent;
-	pg_atomic_uint64 hints_dropped;
-	pg_atomic_uint64 write_us; /* time spent in writing and committing */
-	pg_atomic_uint64 reset_at; /* TimestampTz */
-} LeCounters;
-
-/* What happened that somebody outside of the server may wait for. */
-typedef struct LeHint
-{
-	int64 token;     /* of a queue place that was granted, or a term */
-	uint64 sequence; /* of the database's hints */
-	int64 change;    /* of an election: its number; else 0 */
-	int64 previous;  /* number of that election's change before */
-	uint8 how;       /* LeHow; 0: a queue place was granted */
-	uint8 kind;      /* LeKind */
-	uint16 name_len;
-	char name[LE_MAX_NAME];
-} LeHint;
-
-/*
- * Hints on their way from the manager to the notifier, one writer and one
- * reader:
- *
- *	1.	The manager fills hints[pushed % LE_HINTS] in, unless the ring is full
- *		(pushed - sent == LE_HINTS): then the hint is dropped.  It raises
- *		pushed, and sets the notifier's latch.
- *	2.	The notifier copies hints from sent up to pushed, sends them, and
- *		raises sent once its transaction has ended.  It does both under
- *		LeShared.lock, and only while the entry says that it is the notifier.
- *
- * What is in the ring outlives both.
- */
-#define LE_HINTS 2048
-
-typedef struct LeHintRing
-{
-	pg_atomic_uint64 pushed;
-	pg_atomic_uint64 sent;
-	uint64 sequence; /* of the newest hint, dropped ones included */
-	LeHint hints[LE_HINTS];
-} LeHintRing;
-
-typedef struct LeDatabase
-{
-	/* --- under LeShared.lock --- */
-	Oid dboid;
-	LeDbState state;
-	LeDbExit exit;
-	bool wanted;     /* somebody waits for a manager */
-	bool leave;      /* the worker is asked to leave */
-	int reserved_by; /* pid of a backend that keeps it from starting
-								 * (DROP DATABASE and the like); 0 */
-	int attached;    /* sessions with a slot here */
-	int worker_pid;
-	int worker_proc;   /* -1: none */
-	int notifier_pid;  /* 0: none */
-	int notifier_proc; /* -1: none */
-	TimestampTz started;
-
-	/* --- without a lock --- */
-	pg_atomic_uint32 stack;    /* proc number + 1 of the newest; 0: empty */
-	pg_atomic_uint32 recheck;  /* the extension may be gone */
-	pg_atomic_uint32 running;  /* state == RUNNING, for a quick look */
-	pg_atomic_uint32 fences;   /* transactions that hold or take fences */
-	pg_atomic_uint64 revision; /* next one, for the view */
-	pg_atomic_uint64 memory;   /* bytes, for the view */
-	pg_atomic_uint64 locks;
-	LeCounters counters;
-	LeHintRing ring;
-} LeDatabase;
-
 typedef struct LeShared
 {
 	LWLock *lock;
@@ -275,17 +166,7 @@ extern void le_wake_launcher(void);
 /* Step 2 above. */
 extern void le_ring(LeRequestSlot *slot);
 
-extern void le_counters_reset(LeCounters *counters);
 extern int le_take_stack(LeDatabase *db, uint32 *procs);
 extern void le_slot_clear(LeRequestSlot *slot);
-extern void le_database_unlink_all(LeDatabase *db);
-extern void le_database_clear_slots(LeDatabase *db);
-
-/*
- * The entry of a database, made if there is none; -1: all
- * lock_election.max_databases are in use.  Caller holds LeShared.lock
- * exclusively.
- */
-extern int le_database_find(Oid dboid, bool create);
 
 #endif /* LE_SHMEM_H */
