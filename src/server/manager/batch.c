@@ -289,8 +289,9 @@ end_deadlocks(void)
 		{
 			LeRequestSlot *slot = slot_of((uint32) proc);
 
-			slot->payload_len = (uint32) Min(detail.len, LE_PAYLOAD_SIZE);
-			memcpy(slot->payload, detail.data, slot->payload_len);
+			slot->answer_at = 0;
+			slot->answer_len = (uint32) Min(detail.len, LE_PAYLOAD_SIZE);
+			memcpy(slot->payload, detail.data, slot->answer_len);
 			le_batch_answer_error((uint32) proc, ERRCODE_T_R_DEADLOCK_DETECTED, "deadlock detected");
 		}
 		pfree(detail.data);

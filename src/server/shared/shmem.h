@@ -48,15 +48,35 @@
 #define LE_PROC_BITS             20
 #define le_session_proc(session) ((uint32) ((session) & ((UINT64CONST(1) << LE_PROC_BITS) - 1)))
 
-/* What can be asked beyond the core's commands. */
+/* Each type has its own members of LeRequestSlot, for the request and for the answer. */
 typedef enum LeRequestType
 {
 	LE_REQUEST_COMMAND = 1,  /* one core command */
-	LE_REQUEST_RELEASE_MANY, /* payload: LeReleaseItem + name, repeated */
-	LE_REQUEST_LOOK,         /* a page of the live state */
+	LE_REQUEST_RELEASE_MANY, /* the releases of a commit */
+	LE_REQUEST_LOOK,         /* a page of the live state, see shared/look.h */
 	LE_REQUEST_LOOK_LEASES,  /* ... of the leases */
-	LE_REQUEST_LEADER        /* a CHECK of whoever holds this name, see shared/look.h */
+	LE_REQUEST_LEADER        /* a CHECK of whoever leads this election */
 } LeRequestType;
+
+/* A text of a request: a piece of the slot's payload. */
+typedef struct LeTextSpan
+{
+	uint16 at;
+	uint16 len;
+	bool given; /* false: NULL */
+} LeTextSpan;
+
+/*
+ * Where a page of the live state begins.  It names the last item of the page
+ * before, not how many there were: holders and waiters come and go between two
+ * pages, and those that stay are to be given once.
+ */
+typedef struct LeLookCursor
+{
+	int64 index; /* of the lock or lease; -1: that was all */
+	int64 last;  /* item given of that lock: a waiter's token, -1 - a
+				  * holder's slot; 0: none yet */
+} LeLookCursor;
 
 /* One of the releases that a transaction makes at its commit. */
 typedef struct LeReleaseItem
@@ -95,8 +115,23 @@ typedef struct LeRequestSlot
 	pg_atomic_uint64 undo;      /* mailbox: xact << 32 | subxact; 0: none */
 	pg_atomic_uint32 mail;      /* mailbox: LE_MAIL_* */
 	LeRequestType type;
-	LeCommand command;   /* texts are in the payload, in order: name,
-								 * owner, value; data is not NULL if present */
+	union
+	{
+		LeCommand command; /* COMMAND, LEADER: all but its texts */
+		struct
+		{
+			uint32 xact;
+			uint32 len; /* of the payload: LeReleaseItem + name, repeated */
+		} releases;     /* RELEASE_MANY */
+		struct
+		{
+			LeKind kind;       /* of name, if that is given */
+			LeLookCursor from; /* where the page begins */
+		} look;                /* LOOK, LOOK_LEASES */
+	};
+	LeTextSpan name;  /* COMMAND, LEADER; LOOK: of this lock alone */
+	LeTextSpan owner; /* COMMAND */
+	LeTextSpan value;
 	uint32 names_at;     /* of several names: where in the payload, or */
 	uint32 names_handle; /* in which segment, see shared/names.h */
 	bool need_flush;     /* synchronous_commit is not off */
@@ -114,13 +149,19 @@ typedef struct LeRequestSlot
 	pg_atomic_uint32 answered;
 	pg_atomic_uint32 note; /* LE_NOTE_* */
 	int64 revision;        /* of the waiting request; 0 */
-	LeReply reply;
+	LeReply reply;         /* COMMAND, RELEASE_MANY, LEADER */
+	union
+	{
+		LeLookCursor next_page;   /* LOOK, LOOK_LEASES: where the next page begins */
+		TimestampTz leader_since; /* LEADER */
+	};
 	LeTime reply_at; /* monotonic */
 	int sqlstate;    /* 0: none, else the request failed */
 	char message[LE_MESSAGE_SIZE];
-	uint32 payload_len; /* of a page */
+	uint32 answer_at;  /* where in the payload: a page, the leader's */
+	uint32 answer_len; /* candidate, the detail of a deadlock */
 
-	/* request, or answer of a look, or detail of a deadlock */
+	/* the texts or items of a request, and of its answer */
 	char payload[LE_PAYLOAD_SIZE] pg_attribute_aligned(8);
 } LeRequestSlot;
 
@@ -162,6 +203,12 @@ extern void le_wake(int proc);
 extern void le_sleep_reset(void);
 extern void le_sleep(LeTime at_most);
 extern void le_wake_launcher(void);
+
+static inline LeText
+le_slot_text(const LeRequestSlot *slot, LeTextSpan span)
+{
+	return (LeText){span.given ? slot->payload + span.at : NULL, span.len};
+}
 
 /* Step 2 above. */
 extern void le_ring(LeRequestSlot *slot);
