@@ -5,8 +5,6 @@
  */
 #include "postgres.h"
 
-#include <sched.h>
-
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -25,6 +23,7 @@
 #include "shared/fault.h"
 #include "shared/names.h"
 #include "shared/shmem.h"
+#include "shared/wake.h"
 #include "shared/words.h"
 
 /* Even a try waits this long: a manager that restarts is back sooner. */
@@ -32,9 +31,6 @@
 
 /* How often a wait looks at the client's socket and at the manager. */
 #define WAIT_TICK_MS 1000
-
-/* A flush is waited for without sleeping, but no longer than this. */
-#define SOON 200
 
 /* A wait that holds a snapshot is logged after this long. */
 #define SNAPSHOT_LOG_AFTER (60 * LE_SECOND)
@@ -151,16 +147,6 @@ post(LeRequestType type)
 	return number;
 }
 
-/* The answer is on its way to the disk: not worth another sleep. */
-static void
-await_flush(uint32 number)
-{
-	LeTime give_up = le_clock() + SOON;
-
-	while (pg_atomic_read_u32(&le_my_slot->answered) != number && le_clock() < give_up)
-		sched_yield();
-}
-
 static void
 read_notes(const LeCommand *cmd, uint32 number)
 {
@@ -171,7 +157,7 @@ read_notes(const LeCommand *cmd, uint32 number)
 	pg_atomic_fetch_and_u32(&le_my_slot->note, ~note);
 	pg_read_barrier();
 	if (note & LE_NOTE_SOON)
-		await_flush(number);
+		le_await_answer_soon(le_my_slot, number);
 	if (note & LE_NOTE_OWN_SESSION)
 	{
 		LeText name = cmd->nnames > 0 ? cmd->names[le_my_slot->reply.which] : cmd->name;

@@ -21,6 +21,7 @@
 #include "shared/fault.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
+#include "shared/wake.h"
 
 /*
  * Keepalive probes: a silent host is noticed in 4 + 3 * 2 = 10 s.  No probe is

@@ -16,6 +16,7 @@
 #include "shared/look.h"
 #include "shared/names.h"
 #include "shared/shmem.h"
+#include "shared/wake.h"
 
 /* --- answers --- */
 

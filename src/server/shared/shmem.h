@@ -5,30 +5,32 @@
  * A request goes from a backend to the manager of its database and back
  * through the backend's slot, without a lock:
  *
- *	1.	The backend waits until the slot is quiet: the last request answered,
- *		the mailbox empty.  Then it fills in the request and sets posted to
- *		the request's number.  A new backend waits, before its first one, until
- *		the slot of the one before it is cleared and not linked any more.
- *	2.	It rings (le_ring): if the slot is not linked, it links it into its
- *		database's stack by compare-and-swap, and sets the manager's latch if
- *		the stack was empty.
- *	3.	The manager takes the whole stack with one exchange, and for each slot
- *		clears linked first and then looks: mailbox, then request.  Whatever
- *		is stored before a ring is therefore seen: either by this look or by
- *		the next, because the ring after it links the slot again.
- *	4.	The manager stores the reply, sets answered to the request's number
- *		and the backend's latch.  A request that has to wait is answered in a
- *		later batch; its revision is noted in the slot, so that a new manager
- *		can put it back to its place.
+ *	1.	The backend waits until the slot is quiet: its last request is answered,
+ *		and no rollback is left in the mailbox.  Then it fills in the request and
+ *		sets posted to the request's number.  A new backend first waits until the
+ *		slot of the backend before it is cleared and not linked any more.
+ *	2.	It rings (le_ring): unless the slot is linked, it links it into its
+ *		database's stack by compare-and-swap, and wakes the manager if the stack
+ *		was empty.
+ *	3.	The manager takes the whole stack with one exchange.  For each slot it
+ *		clears linked first and then looks: mailbox, then request.  So it sees
+ *		whatever is stored before a ring: by this look or by the next, because the
+ *		ring after this look links the slot again.
+ *	4.	The manager stores the reply, sets answered to the request's number, and
+ *		wakes the backend.  A request that has to wait is answered in a later
+ *		batch; until then the slot keeps its revision, so that a new manager can put
+ *		it back to its place in the queue.
  *	5.	The backend reads the reply once answered equals posted.
  *
- * The mailbox tells ends: of a (sub)transaction that rolled back, of a fence,
- * of the session; and that a wait has become a long one.  Posting cannot fail.
- * Mails coalesce; the manager clears what it has read only after its batch is
- * committed, and a request is not posted over a rollback (step 1), so "everything from subtransaction N on"
- * never reaches a later request of the same transaction.  The end of a fence is
- * cleared when it is read, as another may follow, and put back if the batch
- * fails.
+ * How a process sleeps and is woken is told in shared/wake.h.
+ *
+ * The mailbox carries events whose sending cannot fail: rollback of a
+ * (sub)transaction, end of a fence, end of the session, and "I have waited for
+ * deadlock_timeout".  Mails coalesce.  The manager clears what it has read only
+ * after its batch is committed, and a request is not posted over a rollback (step
+ * 1), so "everything from subtransaction N on" never reaches a later request of
+ * the same transaction.  The end of a fence is cleared when it is read, as another
+ * may follow, and put back if the batch fails.
  */
 #ifndef LE_SHMEM_H
 #define LE_SHMEM_H
@@ -100,7 +102,7 @@ typedef struct LeReleaseItem
 #define LE_NOTE_OWN_SESSION 0x01
 /* its mail or its commit's releases cannot be applied now: sqlstate, message */
 #define LE_NOTE_UNREAD 0x02
-/* its answer is on its way to the disk */
+/* its answer is about to be flushed: the early notice of shared/wake.h */
 #define LE_NOTE_SOON 0x04
 
 typedef struct LeRequestSlot
@@ -139,7 +141,7 @@ typedef struct LeRequestSlot
 	LeTime posted_at;
 
 	/* --- written by whoever wakes the process of this number --- */
-	pg_atomic_uint32 bell; /* see shared/shmem.c */
+	pg_atomic_uint32 bell; /* see shared/wake.h */
 
 	/* --- written by whoever links it --- */
 	pg_atomic_uint32 linked;
@@ -190,19 +192,6 @@ extern LeTime le_clock(void);
  * for twice is answered alike, unless somebody has set the time of day.
  */
 extern TimestampTz le_wall(LeTime now);
-
-/* Wake a process by its proc number; -1: nobody. */
-extern void le_wake(int proc);
-
-/*
- * The other side: sleep until then.  As with a latch, first comes
- * le_sleep_reset(), then a look at what is waited for, then le_sleep(), which
- * returns when the time is over, or before that for any reason or none.  Exits
- * if the postmaster is gone.
- */
-extern void le_sleep_reset(void);
-extern void le_sleep(LeTime at_most);
-extern void le_wake_launcher(void);
 
 static inline LeText
 le_slot_text(const LeRequestSlot *slot, LeTextSpan span)
