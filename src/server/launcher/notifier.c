@@ -34,6 +34,7 @@
 #include "shared/fault.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
+#include "shared/wake.h"
 #include "shared/words.h"
 
 /* Notifications in one transaction at most */
@@ -81,12 +82,7 @@ static void
 notifier_exit(int code, Datum arg)
 {
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	/* unless it was given to another database meanwhile */
-	if (my_db->notifier_pid == MyProcPid)
-	{
-		my_db->notifier_pid = 0;
-		my_db->notifier_proc = -1;
-	}
+	le_database_notifier_leave(my_db);
 	LWLockRelease(le_shared->lock);
 }
 
@@ -94,19 +90,18 @@ notifier_exit(int code, Datum arg)
 static bool
 try_attach(void)
 {
+	LeDatabase *db;
 	bool gone = true, attached = false;
-	int index;
 
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	index = le_database_find(my_dboid, false);
-	if (index >= 0 && is_mine(&le_shared->databases[index]))
+	db = le_database_find(my_dboid, false);
+	if (db != NULL && is_mine(db))
 	{
 		gone = false;
-		my_db = &le_shared->databases[index];
-		if (my_db->notifier_pid == 0 || BackendPidGetProc(my_db->notifier_pid) == NULL)
+		my_db = db;
+		if (db->notifier_pid == 0 || BackendPidGetProc(db->notifier_pid) == NULL)
 		{
-			my_db->notifier_pid = MyProcPid;
-			my_db->notifier_proc = le_my_proc();
+			le_database_notifier_enter(db);
 			attached = true;
 		}
 	}

@@ -234,14 +234,14 @@ le_look_leases_sql(PG_FUNCTION_ARGS)
 static LeDatabase *
 my_entry(void)
 {
-	int index;
+	LeDatabase *db;
 
 	if (le_shared == NULL)
 		le_attach(); /* says what is wrong */
-	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	index = le_database_find(MyDatabaseId, false);
+	LWLockAcquire(le_shared->lock, LW_SHARED);
+	db = le_database_find(MyDatabaseId, false);
 	LWLockRelease(le_shared->lock);
-	return index < 0 ? NULL : &le_shared->databases[index];
+	return db;
 }
 
 /* manager(): OUT pid, started, incarnation, revision, locks, memory */
