@@ -172,7 +172,11 @@ extern "C"
 		/* How often to ask where LISTEN does not work.  0: 250. */
 		int poll_ms;
 
-		/* Called for every change of the state, in order.  LE_CONNECTED of le_open is not told. */
+		/*
+	 * Called when the state has changed, in order.  Where a callback is slow,
+	 * states in between may be missing, but never LE_ENDED and never the last.
+	 * LE_CONNECTED of le_open is not told.
+	 */
 		void (*on_state)(le_session *session, le_state state, void *arg);
 
 		/* Called after every renewal with the new local deadline. May skip some when a callback is slow. */
@@ -198,8 +202,9 @@ extern "C"
  * answer LE_LOST first.  Holds stay valid as objects until they are released;
  * observers and runners have to be given back before.
  *
- * Waits for at most wait_ms (-1: call_ms), also where name resolution hangs: then a
- * thread of the session cleans up in the background.  LE_OK the lease is
+ * Waits for at most wait_ms (-1: call_ms), also where name resolution or a
+ * callback hangs: then a thread of the session cleans up in the background, and
+ * that callback may still be running.  LE_OK the lease is
  * revoked, or had ended; LE_UNKNOWN it was not confirmed: the lease ends by
  * itself at the latest after its TTL.  The session is gone in any case.
  */
