@@ -98,6 +98,7 @@ le_link_append(le_link *head, le_link *link)
 static inline void
 le_link_prepend(le_link *head, le_link *link)
 {
+	le_link_remove(link);
 	le_link_append(head->next, link);
 }
 
