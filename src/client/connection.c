@@ -247,6 +247,14 @@ join_hosts(const le_net *net, le_text *host, le_text *hostaddr, le_text *port)
 
 /* --- connecting --- */
 
+/* The application's standard error is not ours. */
+static void
+ignore_notice(void *arg, const PGresult *result)
+{
+	(void) arg;
+	(void) result;
+}
+
 /* What comes before dbname is a default that the connection string overrides. */
 static PGconn *
 start(le_session *s)
@@ -280,7 +288,10 @@ start(le_session *s)
 	le_text_free(&hostaddr);
 	le_text_free(&port);
 	if (conn != NULL)
+	{
 		PQsetErrorVerbosity(conn, PQERRORS_VERBOSE);
+		PQsetNoticeReceiver(conn, ignore_notice, NULL);
+	}
 	return conn;
 }
 

@@ -94,6 +94,10 @@ tap_status(le_status got, le_status expected, const char *name, int line)
 		ok(condition, name);                                                                                 \
 	} while (0)
 
+#define eventually_quietly(condition)                                                                        \
+	for (int64_t quiet_end = le_now() + PATIENCE; !(condition) && le_now() < quiet_end;)                     \
+	usleep(200)
+
 static inline le_options
 options_of(int ttl_ms)
 {

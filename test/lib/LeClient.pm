@@ -34,6 +34,8 @@ sub client_test
 sub run
 {
 	my ($program, $kind, $connstr, $do) = @_;
+	local $ENV{PGAPPNAME};
+	delete $ENV{PGAPPNAME};
 	local $ENV{ASAN_OPTIONS} = 'detect_leaks=1';
 	local $ENV{TSAN_OPTIONS} = 'halt_on_error=0 exitcode=66';
 	my $pid = open2(my $out, my $in, "build/client/$kind/$program", $connstr);
