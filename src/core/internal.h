@@ -308,8 +308,13 @@ extern void le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now,
 extern void le_free_text(LeCore *core, char **text);
 extern char *le_spare_take(LeSpares *spares);
 
+extern uint64_t le_entry_lsn(const LeEntry *entry);
+
+/* --- core/session.c --- */
+
 extern LeSession *le_session_touch(LeCore *core, uint64_t session, uint32_t sessno, uint32_t xact,
 								   LeTime now);
-extern uint64_t le_entry_lsn(const LeEntry *entry);
+extern void le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now);
+extern void le_apply_session_end(LeCore *core, const LeCommand *cmd, LeTime now);
 
 #endif /* LE_INTERNAL_H */
