@@ -204,7 +204,6 @@ void
 le_core_load_done(LeCore *core, LeTime now)
 {
 	core->loading = false;
-	core->row_kept = true;
 	end_empty_own_leases(core, now);
 	for (uint32_t place = 0; place < le_core_lock_indexes(core); place++)
 	{
@@ -213,7 +212,6 @@ le_core_load_done(LeCore *core, LeTime now)
 		if (lock != NULL)
 			le_lock_settle(core, lock, now);
 	}
-	core->row_kept = false;
 }
 
 /*
