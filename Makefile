@@ -169,7 +169,9 @@ build/fuzz: $(FUZZ_SOURCES) $(wildcard src/core/*.h test/sim/*.h)
 
 FORMATTED = $(sort $(wildcard src/*/*.[ch] src/*/*/*.[ch] test/sim/*.[ch] test/torture/*.[ch] test/unit/*.[ch] \
               examples/*.c bench/peers/*.[ch]))
+# The version that .clang-format is written for.
+CLANG_FORMAT ?= $(firstword $(foreach f,clang-format-14 clang-format,$(if $(shell command -v $(f)),$(f))) clang-format)
 format:
-	clang-format -i $(FORMATTED)
+	@$(CLANG_FORMAT) -i $(FORMATTED)
 format-check:
-	clang-format --dry-run -Werror $(FORMATTED)
+	@$(CLANG_FORMAT) --dry-run -Werror $(FORMATTED)
