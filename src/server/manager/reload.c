@@ -26,8 +26,8 @@
 
 static LeCore *old_core;
 /*
- * What is left of its leases is left from here on, however long the reading
- * takes: from the time of each row on they would end sooner each time.
+ * When the load began.  Time left is measured from here for every row; measuring
+ * at each read would shorten leases on every reload.
  */
 static LeTime loading_at;
 
