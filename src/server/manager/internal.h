@@ -106,6 +106,7 @@ extern void le_take_waiting(LeTime now);
 extern void le_batch_begin(void);
 extern XLogRecPtr le_batch_commit(bool flush);
 extern void le_batch_publish(void);
+extern void le_batch_set_limits(LeCore *core);
 
 /* Load again after a failed batch; false: *error says why it is not possible. */
 extern bool le_batch_reload(ErrorData **error);
