@@ -614,8 +614,7 @@ le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, 
 			entry->end = (uint8_t) how;
 			le_link_before(&core->lapsed, &entry->queue_link);
 		}
-		entry->deadline = le_add(now, LE_FENCE_RETRY);
-		le_timer_set(core, &entry->timer, entry->deadline);
+		le_timer_set(core, &entry->timer, le_add(now, LE_FENCE_RETRY));
 		return;
 	}
 	if (entry->state == LE_STATE_QUEUED && entry->grouped)

@@ -327,15 +327,15 @@ batch_reset(void)
 	MemoryContextSwitchTo(le_mgr.batch_context);
 }
 
-static void
-apply_limits(void)
+void
+le_batch_set_limits(LeCore *core)
 {
 	LeLimits limits = {.waiters_per_lock = le_max_waiters_per_lock,
 					   .locks_per_role = le_max_locks_per_role,
 					   .leases_per_role = le_max_leases_per_role,
 					   .expiry_grace = (LeTime) le_expiry_grace * LE_MS};
 
-	le_core_set_limits(le_mgr.core, &limits);
+	le_core_set_limits(core, &limits);
 }
 
 /*
@@ -373,7 +373,7 @@ batch(const uint32 *procs, int n, bool expire)
 	now = clock - le_mgr.shift;
 
 	batch_reset();
-	apply_limits();
+	le_batch_set_limits(le_mgr.core);
 	if (le_mgr.reenter)
 		le_take_waiting(now);
 	le_take(procs, n, now);

@@ -111,6 +111,7 @@ extern XLogRecPtr le_batch_commit(bool flush);
 
 /* Put the core's counters where the views read them. */
 extern void le_batch_publish(void);
+extern void le_batch_set_limits(LeCore *core);
 
 /* Load again after a failed batch; false: *error says why it is not possible. */
 extern bool le_batch_reload(ErrorData **error);

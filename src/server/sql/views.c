@@ -148,7 +148,7 @@ put_live(void *arg, const LeLookItem *item)
 
 /* On a standby: what has been replayed, with nobody's time running. */
 static void
-put_stored(void *arg, const LeStoredSlot *slot)
+put_stored(void *arg, const LeStoredEntry *slot)
 {
 	LookRow row;
 
@@ -159,7 +159,7 @@ put_stored(void *arg, const LeStoredSlot *slot)
 	set(&row, LOOK_MODE, mode_datum(slot->mode));
 	set(&row, LOOK_ROLE, ObjectIdGetDatum(slot->role));
 	set(&row, LOOK_HOLDS, Int32GetDatum(slot->holds));
-	set(&row, LOOK_SINCE, TimestampTzGetDatum(slot->acquired_at));
+	set(&row, LOOK_SINCE, TimestampTzGetDatum(slot->since));
 	set(&row, LOOK_POSITION, Int64GetDatum(0));
 	if (may_see_details(slot->role))
 	{
