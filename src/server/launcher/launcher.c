@@ -327,6 +327,7 @@ note_exit(LeTarget *target, LeDbExit why, LeTime now)
 			target->retry_at = target->started_at + LE_RESTART_PERIOD;
 			break;
 		case LE_EXIT_ERROR:
+		case LE_EXIT_NO_WORKER:
 			target->due = true;
 			back_off(target, now);
 			break;
@@ -482,7 +483,7 @@ start_manager(LeTarget *target, LeTime now)
 	}
 
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	le_database_stopped(db, LE_EXIT_ERROR);
+	le_database_stopped(db, LE_EXIT_NO_WORKER);
 	if (was_wanted)
 		le_database_want(db);
 	LWLockRelease(le_shared->lock);

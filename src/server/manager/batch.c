@@ -37,6 +37,14 @@ Manager le_mgr;
 
 /* --- answers --- */
 
+static void
+publish_bound(LeRequestSlot *slot)
+{
+	uint32 proc = le_session_proc(slot->session);
+
+	pg_atomic_write_u32(&slot->bound, le_core_bound_to(le_mgr.core, slot->session, proc));
+}
+
 void
 le_batch_answer(uint32 proc, uint32 number, const LeReply *reply)
 {
@@ -46,6 +54,7 @@ le_batch_answer(uint32 proc, uint32 number, const LeReply *reply)
 		return;
 	slot->reply = *reply;
 	slot->reply_at = le_clock();
+	publish_bound(slot);
 	slot->revision = 0;
 	pg_write_barrier();
 	pg_atomic_write_u32(&slot->answered, number);
@@ -265,6 +274,8 @@ empty_mailboxes(void)
 		pg_atomic_fetch_and_u32(&slot->mail, ~(mail->flags & ~LE_MAIL_FENCE_ENDED));
 		if (mail->flags & LE_MAIL_SESSION_END)
 			le_slot_clear(slot);
+		else
+			publish_bound(slot);
 		le_wake((int) mail->proc);
 	}
 }
@@ -463,7 +474,7 @@ le_batch_all_slots(uint32 *procs)
 	{
 		LeRequestSlot *slot = slot_of(i);
 
-		if (slot->session == 0 || slot->database != le_mgr.index)
+		if (slot->session == 0)
 			continue;
 		if (pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered) ||
 			pg_atomic_read_u32(&slot->mail) != 0 || pg_atomic_read_u64(&slot->undo) != 0)
@@ -484,12 +495,13 @@ fail_requests(const uint32 *procs, int n, const ErrorData *error)
 	{
 		LeRequestSlot *slot = slot_of(procs[i]);
 		bool unanswered = pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered);
+		bool ended = (pg_atomic_read_u32(&slot->mail) & LE_MAIL_SESSION_END) != 0;
 
-		if (slot->session == 0 || slot->revision != 0)
+		if (slot->session == 0 || (slot->revision != 0 && !ended))
 			continue;
-		if (unanswered && slot->type != LE_REQUEST_RELEASE_MANY)
+		if (unanswered && !ended && slot->type != LE_REQUEST_RELEASE_MANY)
 			le_batch_answer_error(procs[i], error->sqlerrcode, error_text(error));
-		else if (unanswered || pg_atomic_read_u64(&slot->undo) != 0)
+		else if (unanswered || ended || pg_atomic_read_u64(&slot->undo) != 0)
 		{
 			le_batch_put_error(slot, error->sqlerrcode, error_text(error));
 			pg_write_barrier();
@@ -586,15 +598,17 @@ le_batch_gone(void)
 	{
 		LeRequestSlot *slot = slot_of(i);
 
-		if (slot->session == 0 || slot->database != le_mgr.index)
+		if (slot->session == 0)
 			continue;
 		if (pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered))
 			le_batch_answer_error(i, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 								  "extension lock_election was dropped");
 		pg_atomic_write_u64(&slot->undo, 0);
-		if (pg_atomic_read_u32(&slot->mail) & LE_MAIL_SESSION_END)
+
+		/* a session that ends right now finds its slot cleared later, see manager_exit() */
+		LE_FAULT_NOFAIL("manager-gone");
+		if (pg_atomic_fetch_and_u32(&slot->mail, LE_MAIL_SESSION_END) & LE_MAIL_SESSION_END)
 			le_slot_clear(slot);
-		pg_atomic_write_u32(&slot->mail, 0);
 		le_wake(i);
 	}
 }
@@ -645,7 +659,6 @@ le_batch_init(LeDatabase *db)
 	int n = le_shared->max_slots;
 
 	le_mgr.db = db;
-	le_mgr.index = (int) (db - le_shared->databases);
 	le_mgr.taken = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
 	le_mgr.fresh = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
 	le_mgr.mails = MemoryContextAllocZero(TopMemoryContext, n * sizeof(Mail));

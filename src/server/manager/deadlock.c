@@ -35,6 +35,7 @@
 #include "utils/timestamp.h"
 
 #include "manager/deadlock.h"
+#include "manager/internal.h"
 #include "shared/compat.h"
 #include "shared/fence.h"
 #include "shared/shmem.h"
@@ -86,7 +87,7 @@ add_edge(uint32 from, uint32 to)
 static LeEntry *
 waits_for(uint32 proc)
 {
-	LeRequestSlot *slot = &le_shared->slots[proc];
+	LeRequestSlot *slot = slot_of(proc);
 
 	/* its wait may have ended, only that has not been read yet */
 	if (slot->session == 0 || pg_atomic_read_u32(&slot->posted) == pg_atomic_read_u32(&slot->answered) ||
@@ -98,8 +99,6 @@ waits_for(uint32 proc)
 static void
 add_holder(uint32 from, const LeEntry *holder)
 {
-	LeDatabase *db = &le_shared->databases[le_shared->slots[from].database];
-
 	if (holder->owner == NULL && !holder->lapsed)
 	{
 		if (holder->ttl == LE_TTL_BOUND && holder->lease == NULL)
@@ -107,13 +106,13 @@ add_holder(uint32 from, const LeEntry *holder)
 		for (const LeHold *hold = holder->holds; hold != NULL; hold = hold->next)
 		{
 			uint32 proc = le_session_proc(hold->session);
-			LeRequestSlot *slot = &le_shared->slots[proc];
+			LeRequestSlot *slot = slot_of(proc);
 
 			if (slot->session == hold->session && pg_atomic_read_u32(&slot->open_xact) == hold->xact)
 				add_edge(from, proc);
 		}
 	}
-	if (pg_atomic_read_u32(&db->fences) != 0)
+	if (pg_atomic_read_u32(&le_mgr.db->fences) != 0)
 	{
 		List *procs = le_fence_procs(holder->token, NULL, 0);
 		ListCell *lc;
@@ -281,7 +280,7 @@ le_deadlock_find(const LeCore *core, uint32 proc, StringInfo detail)
 	for (int i = 0; i < n; i++)
 	{
 		if (waits_for(cycle[i]) != NULL &&
-			(newest < 0 || le_shared->slots[cycle[i]].posted_at > le_shared->slots[cycle[newest]].posted_at))
+			(newest < 0 || slot_of(cycle[i])->posted_at > slot_of(cycle[newest])->posted_at))
 			newest = i;
 	}
 	if (newest < 0)

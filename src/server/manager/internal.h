@@ -43,7 +43,6 @@ typedef struct Mail
 typedef struct Manager
 {
 	LeDatabase *db;
-	int index; /* of db */
 	LeCore *core;
 	MemoryContext core_context;
 	MemoryContext batch_context;
@@ -84,7 +83,7 @@ core_now(void)
 static inline LeRequestSlot *
 slot_of(uint32 proc)
 {
-	return &le_shared->slots[proc];
+	return le_slot(le_mgr.db, proc);
 }
 
 extern void le_batch_answer(uint32 proc, uint32 number, const LeReply *reply);

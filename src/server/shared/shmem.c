@@ -54,12 +54,19 @@ databases_size(void)
 }
 
 static Size
+processes_size(void)
+{
+	return MAXALIGN(mul_size(MaxBackends, sizeof(LeProcess)));
+}
+
+static Size
 shared_size(void)
 {
 	Size size = MAXALIGN(sizeof(LeShared));
 
 	size = add_size(size, databases_size());
-	return add_size(size, mul_size(MaxBackends, sizeof(LeRequestSlot)));
+	size = add_size(size, processes_size());
+	return add_size(size, mul_size(le_max_databases, mul_size(MaxBackends, sizeof(LeRequestSlot))));
 }
 
 static void
@@ -80,8 +87,23 @@ slot_init(LeRequestSlot *slot)
 	pg_atomic_init_u64(&slot->undo, 0);
 	pg_atomic_init_u32(&slot->mail, 0);
 	pg_atomic_init_u32(&slot->linked, 0);
-	pg_atomic_init_u32(&slot->bell, BELL_QUIET);
 	pg_atomic_init_u32(&slot->note, 0);
+	pg_atomic_init_u32(&slot->bound, 0);
+}
+
+/* Until then they take no memory: the system gives a page when it is written to. */
+void
+le_slots_init(LeDatabase *db)
+{
+	if (db->has_slots)
+		return;
+	memset(le_slot(db, 0), 0, le_shared->max_slots * sizeof(LeRequestSlot));
+	for (int i = 0; i < le_shared->max_slots; i++)
+	{
+		slot_init(le_slot(db, i));
+		le_slot(db, i)->database = (int) (db - le_shared->databases);
+	}
+	db->has_slots = true;
 }
 
 static void
@@ -98,7 +120,7 @@ shmem_startup(void)
 	le_shared = (LeShared *) p;
 	if (!found)
 	{
-		memset(p, 0, shared_size());
+		memset(p, 0, MAXALIGN(sizeof(LeShared)) + databases_size() + processes_size());
 		le_shared->lock = &GetNamedLWLockTranche("lock_election")->lock;
 		le_shared->boot = (uint64) GetCurrentTimestamp();
 		pg_atomic_init_u64(&le_shared->incarnation, 0);
@@ -108,11 +130,13 @@ shmem_startup(void)
 		p += MAXALIGN(sizeof(LeShared));
 		le_shared->databases = (LeDatabase *) p;
 		p += databases_size();
+		le_shared->processes = (LeProcess *) p;
+		p += processes_size();
 		le_shared->slots = (LeRequestSlot *) p;
 		for (int i = 0; i < le_shared->max_databases; i++)
 			le_database_init(&le_shared->databases[i]);
 		for (int i = 0; i < le_shared->max_slots; i++)
-			slot_init(&le_shared->slots[i]);
+			pg_atomic_init_u32(&le_shared->processes[i].bell, BELL_QUIET);
 	}
 	LWLockRelease(AddinShmemInitLock);
 }
@@ -201,13 +225,13 @@ void
 le_sleep_reset(void)
 {
 	ResetLatch(MyLatch);
-	pg_atomic_exchange_u32(&le_shared->slots[le_my_proc()].bell, BELL_QUIET);
+	pg_atomic_exchange_u32(&le_shared->processes[le_my_proc()].bell, BELL_QUIET);
 }
 
 void
 le_sleep(LeTime at_most)
 {
-	pg_atomic_uint32 *bell = &le_shared->slots[le_my_proc()].bell;
+	pg_atomic_uint32 *bell = &le_shared->processes[le_my_proc()].bell;
 	LeTime start = le_clock(), rest;
 
 	if (at_most <= 0)
@@ -228,7 +252,7 @@ le_wake(int proc)
 
 	if (proc < 0)
 		return;
-	bell = &le_shared->slots[proc].bell;
+	bell = &le_shared->processes[proc].bell;
 	if (pg_atomic_exchange_u32(bell, BELL_RUNG) == BELL_DOZING)
 		ring_bell(bell);
 	else
@@ -245,7 +269,7 @@ void
 le_ring(LeRequestSlot *slot)
 {
 	LeDatabase *db = &le_shared->databases[slot->database];
-	uint32 self = (uint32) (slot - le_shared->slots) + 1;
+	uint32 self = (uint32) (slot - le_slot(db, 0)) + 1;
 	uint32 head;
 
 	if (pg_atomic_exchange_u32(&slot->linked, 1) != 0)
@@ -271,7 +295,7 @@ le_take_stack(LeDatabase *db, uint32 *procs)
 
 	while (link != 0)
 	{
-		LeRequestSlot *slot = &le_shared->slots[link - 1];
+		LeRequestSlot *slot = le_slot(db, link - 1);
 
 		procs[n++] = link - 1;
 		link = slot->next;

@@ -7,8 +7,8 @@
  *
  *	1.	The backend waits until the slot is quiet: the last request answered,
  *		the mailbox empty.  Then it fills in the request and sets posted to
- *		the request's number.  A new backend waits, before its first one, until
- *		the slot of the one before it is cleared and not linked any more.
+ *		the request's number.  A new session waits, before its first one, until
+ *		the slot of the one before it is cleared.
  *	2.	It rings (le_ring): if the slot is not linked, it links it into its
  *		database's stack by compare-and-swap, and sets the manager's latch if
  *		the stack was empty.
@@ -21,6 +21,10 @@
  *		later batch; its revision is noted in the slot, so that a new manager
  *		can put it back to its place.
  *	5.	The backend reads the reply once answered equals posted.
+ *
+ * Each database has a slot for each proc number.  What an ended session has left
+ * for a manager that is stuck is therefore in nobody's way but that of later
+ * sessions of this database, which could do nothing without that manager.
  *
  * The mailbox tells ends: of a (sub)transaction that rolled back, of a fence,
  * of the session; and that a wait has become a long one.  Posting cannot fail.
@@ -86,9 +90,8 @@ typedef struct LeReleaseItem
 typedef struct LeRequestSlot
 {
 	/* --- written by the backend that owns the slot --- */
-	uint64 session;    /* 0: free; cleared by the manager */
-	uint32 generation; /* of this proc number */
-	int database;      /* index in LeShared.databases */
+	uint64 session; /* 0: free; cleared by the manager */
+	int database;   /* index in LeShared.databases; never changes */
 	int pid;
 	pg_atomic_uint32 posted;    /* number of the newest request */
 	pg_atomic_uint32 open_xact; /* its transaction that has acquired; 0 */
@@ -103,17 +106,15 @@ typedef struct LeRequestSlot
 	bool need_standby;   /* it is above local */
 	LeTime posted_at;
 
-	/* --- written by whoever wakes the process of this number --- */
-	pg_atomic_uint32 bell; /* see shared/shmem.c */
-
 	/* --- written by whoever links it --- */
 	pg_atomic_uint32 linked;
 	uint32 next; /* proc number + 1 */
 
 	/* --- written by the manager --- */
 	pg_atomic_uint32 answered;
-	pg_atomic_uint32 note; /* LE_NOTE_* */
-	int64 revision;        /* of the waiting request; 0 */
+	pg_atomic_uint32 note;  /* LE_NOTE_* */
+	pg_atomic_uint32 bound; /* locks that are bound to this connection */
+	int64 revision;         /* of the waiting request; 0 */
 	LeReply reply;
 	LeTime reply_at; /* monotonic */
 	int sqlstate;    /* 0: none, else the request failed */
@@ -123,6 +124,13 @@ typedef struct LeRequestSlot
 	/* request, or answer of a look, or detail of a deadlock */
 	char payload[LE_PAYLOAD_SIZE] pg_attribute_aligned(8);
 } LeRequestSlot;
+
+/* What belongs to a proc number, whatever database its process is in. */
+typedef struct LeProcess
+{
+	pg_atomic_uint32 bell; /* written by whoever wakes it, see shared/shmem.c */
+	uint32 generation;     /* of its sessions, written by itself */
+} LeProcess;
 
 typedef struct LeShared
 {
@@ -134,10 +142,17 @@ typedef struct LeShared
 	int launcher_pid;  /* under lock */
 	int launcher_proc; /* -1: none */
 	LeDatabase *databases;
-	LeRequestSlot *slots; /* by proc number */
+	LeProcess *processes; /* by proc number */
+	LeRequestSlot *slots; /* see le_slot() */
 } LeShared;
 
 extern LeShared *le_shared; /* NULL: library not preloaded */
+
+static inline LeRequestSlot *
+le_slot(const LeDatabase *db, uint32 proc)
+{
+	return &le_shared->slots[(Size) (db - le_shared->databases) * le_shared->max_slots + proc];
+}
 
 extern void le_shmem_init_hooks(void);
 
@@ -168,5 +183,8 @@ extern void le_ring(LeRequestSlot *slot);
 
 extern int le_take_stack(LeDatabase *db, uint32 *procs);
 extern void le_slot_clear(LeRequestSlot *slot);
+
+/* The slots of an entry that is used for the first time. */
+extern void le_slots_init(LeDatabase *db);
 
 #endif /* LE_SHMEM_H */
