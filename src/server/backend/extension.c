@@ -25,6 +25,7 @@
 #include "backend/extension.h"
 #include "shared/compat.h"
 #include "shared/shmem.h"
+#include "shared/wake.h"
 
 #define LE_EXTENSION "lock_election"
 

@@ -5,8 +5,6 @@
  */
 #include "postgres.h"
 
-#include <sched.h>
-
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -25,6 +23,7 @@
 #include "shared/fault.h"
 #include "shared/names.h"
 #include "shared/shmem.h"
+#include "shared/wake.h"
 #include "shared/words.h"
 
 /* How often a wait asks whether it is part of a deadlock. */
@@ -35,9 +34,6 @@
 
 /* A caller whose own wait has been over for so long rings once more. */
 #define RING_AFTER (1 * LE_SECOND)
-
-/* A flush is waited for without sleeping, but no longer than this. */
-#define SOON 200
 
 /* A wait that holds a snapshot is logged after this long. */
 #define SNAPSHOT_LOG_AFTER (60 * LE_SECOND)
@@ -75,38 +71,73 @@ slot_is_quiet(void)
 		   pg_atomic_read_u64(&le_my_slot->undo) == 0;
 }
 
-static void
-put_text(LeText *text, char *payload, uint32 *len)
+static uint32
+next_number(void)
 {
-	if (text->data == NULL)
-		return;
-	Assert(*len + text->len <= LE_PAYLOAD_SIZE);
-	memcpy(payload + *len, text->data, text->len);
-	text->data = payload + *len;
-	*len += text->len;
+	return pg_atomic_read_u32(&le_my_slot->posted) + 1;
 }
 
-/* Steps 1 and 2 of the protocol, the slot being quiet; returns the number. */
-static uint32
-post(LeRequestType type, const LeCommand *cmd)
+static LeTextSpan
+put_text(LeText text, uint32 *len)
+{
+	LeTextSpan span = {.at = (uint16) *len, .len = (uint16) text.len, .given = text.data != NULL};
+
+	if (text.data == NULL)
+		return span;
+	Assert(*len + text.len <= LE_PAYLOAD_SIZE);
+	memcpy(le_my_slot->payload + *len, text.data, text.len);
+	*len += text.len;
+	return span;
+}
+
+static void
+put_command(const LeCommand *cmd)
 {
 	LeRequestSlot *slot = le_my_slot;
-	uint32 number = pg_atomic_read_u32(&slot->posted) + 1;
 	uint32 len = 0;
 
-	slot->type = type;
 	slot->command = *cmd;
-	slot->command.request = number;
+	slot->command.request = next_number();
 	slot->command.session = slot->session;
 	slot->command.sessno = (uint32) le_my_proc();
-	if (type != LE_REQUEST_RELEASE_MANY)
-	{
-		put_text(&slot->command.name, slot->payload, &len);
-		put_text(&slot->command.owner, slot->payload, &len);
-		put_text(&slot->command.value, slot->payload, &len);
-	}
+	slot->command.name = slot->command.owner = slot->command.value = (LeText){NULL, 0};
+	slot->command.names = NULL;
+	slot->name = put_text(cmd->name, &len);
+	slot->owner = put_text(cmd->owner, &len);
+	slot->value = put_text(cmd->value, &len);
 	if (cmd->nnames > 0)
 		le_names_put(slot, cmd, len);
+}
+
+static void
+put_look(const LeLook *look)
+{
+	uint32 len = 0;
+
+	le_my_slot->look.kind = look->kind;
+	le_my_slot->look.from = look->from;
+	le_my_slot->name = put_text(look->name, &len);
+}
+
+/* The payload is filled in already. */
+static void
+put_releases(uint32 len)
+{
+	le_my_slot->releases.xact = le_xact_number();
+	le_my_slot->releases.len = len;
+}
+
+/*
+ * Steps 1 and 2 of the protocol: the slot was quiet, and what belongs to this
+ * type has been put into it.  Returns the request's number.
+ */
+static uint32
+post(LeRequestType type)
+{
+	LeRequestSlot *slot = le_my_slot;
+	uint32 number = next_number();
+
+	slot->type = type;
 	slot->need_flush = le_needs_flush();
 	slot->need_standby = synchronous_commit > SYNCHRONOUS_COMMIT_LOCAL_FLUSH;
 	slot->posted_at = le_clock();
@@ -119,16 +150,6 @@ post(LeRequestType type, const LeCommand *cmd)
 	return number;
 }
 
-/* The answer is on its way to the disk: not worth another sleep. */
-static void
-await_flush(uint32 number)
-{
-	LeTime give_up = le_clock() + SOON;
-
-	while (pg_atomic_read_u32(&le_my_slot->answered) != number && le_clock() < give_up)
-		sched_yield();
-}
-
 static void
 read_notes(const LeCommand *cmd, uint32 number)
 {
@@ -139,7 +160,7 @@ read_notes(const LeCommand *cmd, uint32 number)
 	pg_atomic_fetch_and_u32(&le_my_slot->note, ~note);
 	pg_read_barrier();
 	if (note & LE_NOTE_SOON)
-		await_flush(number);
+		le_await_answer_soon(le_my_slot, number);
 	if (note & LE_NOTE_OWN_SESSION)
 	{
 		LeText name = cmd->nnames > 0 ? cmd->names[le_my_slot->reply.which] : cmd->name;
@@ -246,7 +267,7 @@ raise_answer(void)
 	if (le_my_slot->sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED)
 	{
 		/* one line for each of the cycle */
-		char *detail = pnstrdup(le_my_slot->payload, le_my_slot->payload_len);
+		char *detail = pnstrdup(le_my_slot->payload + le_my_slot->answer_at, le_my_slot->answer_len);
 
 		pgstat_report_deadlock();
 		ereport(ERROR,
@@ -290,13 +311,12 @@ wait_until_quiet(LeWait *wait)
 static bool
 send_unsent(LeWait *wait)
 {
-	LeRequestSlot *slot = le_my_slot;
-	LeCommand cmd = {.type = LE_CMD_RELEASE};
+	uint32 len;
 
-	while (le_unsent_take(slot->payload, &slot->payload_len, &cmd.permits))
+	while (le_unsent_take(le_my_slot->payload, &len))
 	{
-		cmd.xact = le_xact_number();
-		post(LE_REQUEST_RELEASE_MANY, &cmd);
+		put_releases(len);
+		post(LE_REQUEST_RELEASE_MANY);
 		if (!wait_until_quiet(wait))
 			return false;
 	}
@@ -312,7 +332,7 @@ has_limit(const LeCommand *cmd)
 
 /* False: the caller's own wait is over, and whatever the request gets is undone. */
 static bool
-send_and_wait(LeRequestType type, LeCommand *cmd, LeWait *wait, bool snapshot_kept)
+send_and_wait(LeRequestType type, LeCommand *cmd, const LeLook *look, LeWait *wait, bool snapshot_kept)
 {
 	uint32 number;
 
@@ -329,7 +349,11 @@ send_and_wait(LeRequestType type, LeCommand *cmd, LeWait *wait, bool snapshot_ke
 		le_want_manager(le_my_database());
 
 	LE_FAULT("request-before-post");
-	number = post(type, cmd);
+	if (look != NULL)
+		put_look(look);
+	else
+		put_command(cmd);
+	number = post(type);
 	LE_FAULT("request-posted");
 	if (!wait_for_answer(number, cmd, wait, snapshot_kept))
 	{
@@ -340,9 +364,12 @@ send_and_wait(LeRequestType type, LeCommand *cmd, LeWait *wait, bool snapshot_ke
 	return true;
 }
 
-/* False: the manager has not answered within the call's own wait. */
+/*
+ * A look has no command of its own; then cmd is blank.  False: the manager has
+ * not answered within the call's own wait.
+ */
 static bool
-request(LeRequestType type, LeCommand *cmd, bool snapshot_kept)
+request(LeRequestType type, LeCommand *cmd, const LeLook *look, bool snapshot_kept)
 {
 	LeWait wait;
 	bool answered;
@@ -351,7 +378,7 @@ request(LeRequestType type, LeCommand *cmd, bool snapshot_kept)
 	le_wait_begin(&wait, has_limit(cmd) ? cmd->wait : LE_WAIT_FOREVER, has_limit(cmd) && cmd->wait != 0);
 	PG_ENSURE_ERROR_CLEANUP(wait_cleanup, (Datum) 0);
 	{
-		answered = send_and_wait(type, cmd, &wait, snapshot_kept);
+		answered = send_and_wait(type, cmd, look, &wait, snapshot_kept);
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(wait_cleanup, (Datum) 0);
 	if (!answered)
@@ -379,7 +406,7 @@ request(LeRequestType type, LeCommand *cmd, bool snapshot_kept)
 void
 le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept)
 {
-	if (request(LE_REQUEST_COMMAND, cmd, snapshot_kept))
+	if (request(LE_REQUEST_COMMAND, cmd, NULL, snapshot_kept))
 		*reply = le_my_slot->reply;
 	else
 		*reply = (LeReply){.status = cmd->type == LE_CMD_AWAIT ? LE_QUEUED : LE_NOT_GRANTED};
@@ -387,21 +414,35 @@ le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept)
 		le_xact_touched();
 }
 
-uint32
-le_request_look(LeRequestType type, LeCommand *cmd, LeReply *reply, char **page)
+void
+le_request_leader(LeCommand *cmd, LeReply *reply, LeLeader *leader)
 {
-	(void) request(type, cmd, false);
-	*reply = le_my_slot->reply;
-	*page = le_my_slot->payload;
-	return le_my_slot->payload_len;
+	LeRequestSlot *slot;
+
+	(void) request(LE_REQUEST_LEADER, cmd, NULL, false);
+	slot = le_my_slot;
+	*reply = slot->reply;
+	leader->since = slot->leader_since;
+	leader->candidate = (LeText){slot->payload + slot->answer_at, slot->answer_len};
+}
+
+LeText
+le_request_look(LeRequestType type, LeLook *look)
+{
+	LeCommand none = {0};
+	LeRequestSlot *slot;
+
+	(void) request(type, &none, look, false);
+	slot = le_my_slot;
+	look->from = slot->next_page;
+	return (LeText){slot->payload + slot->answer_at, slot->answer_len};
 }
 
 bool
-le_request_release_many(const char *payload, uint32 len, int count, LeTime give_up)
+le_request_release_many(const char *payload, uint32 len, LeTime give_up)
 {
 	LeRequestSlot *slot = le_my_slot;
 	LeDatabase *db = le_my_database();
-	LeCommand cmd = {.type = LE_CMD_RELEASE};
 	uint32 number = 0;
 
 	/*
@@ -414,11 +455,9 @@ le_request_release_many(const char *payload, uint32 len, int count, LeTime give_
 		if (number == 0 && slot_is_quiet())
 		{
 			memcpy(slot->payload, payload, len);
-			slot->payload_len = len;
-			cmd.xact = le_xact_number();
-			cmd.permits = count;
+			put_releases(len);
 			LE_FAULT_NOFAIL("release-before-post");
-			number = post(LE_REQUEST_RELEASE_MANY, &cmd);
+			number = post(LE_REQUEST_RELEASE_MANY);
 			LE_FAULT_NOFAIL("release-posted");
 		}
 		if ((number != 0 && pg_atomic_read_u32(&slot->answered) == number) ||

@@ -17,6 +17,7 @@
 #include "shared/fault.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
+#include "shared/wake.h"
 
 /* How long other databases may take to give an entry back. */
 #define ENTRY_TIMEOUT (5 * LE_SECOND)

@@ -261,10 +261,9 @@ drop_cancelled(void)
 
 /* As many to a request as fit; returns what is left. */
 static LePending *
-fill_payload(LePending *p, char *payload, uint32 *len, int *count)
+fill_payload(LePending *p, char *payload, uint32 *len)
 {
 	*len = 0;
-	*count = 0;
 	for (; p != NULL; p = p->older)
 	{
 		uint32 size = MAXALIGN(sizeof(LeReleaseItem) + p->name_len);
@@ -283,7 +282,6 @@ fill_payload(LePending *p, char *payload, uint32 *len, int *count)
 		item->holds = p->holds;
 		memcpy((char *) item + sizeof(LeReleaseItem), p->name, p->name_len);
 		*len += size;
-		(*count)++;
 	}
 	return p;
 }
@@ -312,13 +310,13 @@ keep_unsent(const LePending *p)
 }
 
 bool
-le_unsent_take(char *payload, uint32 *len, int *count)
+le_unsent_take(char *payload, uint32 *len)
 {
 	LePending *rest;
 
 	if (unsent == NULL)
 		return false;
-	rest = fill_payload(unsent, payload, len, count);
+	rest = fill_payload(unsent, payload, len);
 	while (unsent != rest)
 	{
 		LePending *taken = unsent;
@@ -340,10 +338,9 @@ send_releases(void)
 	for (LePending *p = pending; p != NULL; p = rest)
 	{
 		uint32 len;
-		int count;
 
-		rest = fill_payload(p, payload, &len, &count);
-		if (count > 0 && !le_request_release_many(payload, len, count, give_up))
+		rest = fill_payload(p, payload, &len);
+		if (len > 0 && !le_request_release_many(payload, len, give_up))
 		{
 			keep_unsent(p);
 			return;

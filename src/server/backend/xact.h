@@ -43,7 +43,7 @@ extern void le_pending_cancel(int64 token, LeText name);
  * A request's worth of releases that a commit could not tell the manager;
  * false: there are none.  The caller posts them.
  */
-extern bool le_unsent_take(char *payload, uint32 *len, int *count);
+extern bool le_unsent_take(char *payload, uint32 *len);
 
 extern void le_xact_init(void);
 

@@ -50,6 +50,7 @@
 #include "shared/compat.h"
 #include "shared/fault.h"
 #include "shared/shmem.h"
+#include "shared/wake.h"
 
 /* A launcher that failed comes back after this many seconds. */
 #define LE_LAUNCHER_RESTART 1

@@ -34,6 +34,7 @@
 #include "shared/fault.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
+#include "shared/wake.h"
 #include "shared/words.h"
 
 /* Notifications in one transaction at most */

@@ -31,6 +31,7 @@
 #include "shared/fault.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
+#include "shared/wake.h"
 #include "store/store.h"
 
 Manager le_mgr;
@@ -40,9 +41,7 @@ Manager le_mgr;
 static void
 publish_bound(LeRequestSlot *slot)
 {
-	uint32 proc = le_session_proc(slot->session);
-
-	pg_atomic_write_u32(&slot->bound, le_core_bound_to(le_mgr.core, slot->session, proc));
+	pg_atomic_write_u32(&slot->bound, le_core_bound_to(le_mgr.core, slot->session, le_slot_proc(slot)));
 }
 
 void
@@ -119,25 +118,20 @@ flush_for_answers(void)
 	}
 }
 
-/*
- * Those who have waited are woken while the disk is written: they are awake
- * when their answer comes, which makes a hand-over shorter by 5 us.  If there
- * are many, their waking would delay the disk.
- */
+/* The early notice of shared/wake.h: it makes a hand-over shorter by 5 us. */
 static void
 announce_answers(void)
 {
 	int n = 0;
 
-	for (LeEntry *entry = le_core_answers(le_mgr.core); entry != NULL && n < MAX_ANNOUNCED;
+	for (LeEntry *entry = le_core_answers(le_mgr.core); entry != NULL && n < LE_WAKE_EARLY;
 		 entry = entry->answer_next, n++)
 	{
 		LeRequestSlot *slot = slot_of(entry->waiter_sessno);
 
 		if (entry->answer != LE_OK || slot->session != entry->waiter_session)
 			continue;
-		pg_atomic_fetch_or_u32(&slot->note, LE_NOTE_SOON);
-		le_wake((int) entry->waiter_sessno);
+		le_wake_early(slot);
 	}
 }
 
@@ -300,8 +294,9 @@ end_deadlocks(void)
 		{
 			LeRequestSlot *slot = slot_of((uint32) proc);
 
-			slot->payload_len = (uint32) Min(detail.len, LE_PAYLOAD_SIZE);
-			memcpy(slot->payload, detail.data, slot->payload_len);
+			slot->answer_at = 0;
+			slot->answer_len = (uint32) Min(detail.len, LE_PAYLOAD_SIZE);
+			memcpy(slot->payload, detail.data, slot->answer_len);
 			le_batch_answer_error((uint32) proc, ERRCODE_T_R_DEADLOCK_DETECTED, "deadlock detected");
 		}
 		pfree(detail.data);

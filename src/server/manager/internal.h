@@ -13,8 +13,6 @@
 
 /* Items that expire in one batch at most. */
 #define EXPIRE_A_BATCH 1000
-/* Waiters that are woken before their answer is there. */
-#define MAX_ANNOUNCED 8
 /* What failed without a request to blame is tried again after this long. */
 #define RETRY_AFTER (1 * LE_SECOND)
 /* With deadlines about, the manager wakes this often to see that it runs. */

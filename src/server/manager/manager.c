@@ -28,6 +28,7 @@
 #include "utils/wait_event.h"
 
 #include "manager/batch.h"
+#include "manager/gather.h"
 #include "manager/hints.h"
 #include "manager/history.h"
 #include "manager/manager.h"
@@ -35,16 +36,11 @@
 #include "shared/fault.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
+#include "shared/wake.h"
 #include "store/store.h"
 
 /* Nothing to do at all: it looks again after an hour. */
 #define LONGEST_SLEEP (3600 * LE_SECOND)
-
-/* See gather(). */
-#define TRAFFIC_WINDOW (1 * LE_MS)
-#define GATHER_TIME    60 /* us */
-#define GATHER_MIN     3  /* requests in a batch */
-#define GATHER_PART    4
 
 static LeDatabase *my_db = NULL;
 static LeDbExit leaving_with = LE_EXIT_ERROR;
@@ -138,47 +134,6 @@ keep_interval(LeTime last_batch)
 						 PG_WAIT_EXTENSION);
 }
 
-/* How many sessions have rung in the last TRAFFIC_WINDOW, or in this one. */
-static int
-count_active(const uint32 *procs, int n)
-{
-	static uint32 *seen = NULL, window = 0; /* by proc number: when it has rung last */
-	static LeTime window_end = 0;
-	static int active = 0, counted = 0;
-	LeTime now = le_clock();
-
-	if (seen == NULL)
-		seen = MemoryContextAllocZero(TopMemoryContext, le_shared->max_slots * sizeof(uint32));
-	if (now >= window_end)
-	{
-		active = now < window_end + TRAFFIC_WINDOW ? counted : 0;
-		counted = 0;
-		window++;
-		window_end = now + TRAFFIC_WINDOW;
-	}
-	for (int i = 0; i < n; i++)
-	{
-		counted += seen[procs[i]] != window;
-		seen[procs[i]] = window;
-	}
-	return Max(active, counted);
-}
-
-/*
- * Very many sessions ask, and few of them are ready at a time: then they wait
- * for a processor, and what keeps one from them is that each batch is written,
- * flushed and answered for so few.  A moment for more of them to come shortens
- * the way for all.  With processors to spare a batch has most of those who
- * ask, and nothing is waited for.  Measured with 32 clients on two processors:
- * 20 % more pairs a second, and no longer latencies.
- */
-static void
-gather(const uint32 *procs, int n)
-{
-	if (n >= GATHER_MIN && n * GATHER_PART < count_active(procs, n))
-		pg_usleep(GATHER_TIME);
-}
-
 /*
  * A cancel is meant for a query, and there is none; it must not fail a batch.
  * But lock_timeout sends SIGINT as well.
@@ -255,7 +210,7 @@ serve(void)
 			if (le_batch_is_gone())
 				leave_for_good();
 			slept_until = 0;
-			gather(procs, n);
+			le_gather(procs, n);
 			continue;
 		}
 		slept_until = Min(wakeup, look_after);
@@ -274,7 +229,7 @@ le_manager_main(Datum arg)
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 #ifdef __linux__
-	/* gather() means what it says; by default a sleep may take 50 us more */
+	/* le_gather() means what it says; by default a sleep may take 50 us more */
 	(void) prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
 #endif
 	take_entry(dboid);

@@ -162,8 +162,9 @@ end_waits(void)
 	{
 		LeRequestSlot *slot = slot_of(i);
 
-		if (slot->session != 0 && slot->revision != 0 && slot->command.type == LE_CMD_ACQUIRE &&
-			slot->command.wait > 0 && now - slot->posted_at >= slot->command.wait)
+		if (slot->session != 0 && slot->revision != 0 && slot->type == LE_REQUEST_COMMAND &&
+			slot->command.type == LE_CMD_ACQUIRE && slot->command.wait > 0 &&
+			now - slot->posted_at >= slot->command.wait)
 			le_batch_answer(i, pg_atomic_read_u32(&slot->posted), &reply);
 	}
 }

@@ -13,6 +13,7 @@
 #include "shared/compat.h"
 #include "shared/database.h"
 #include "shared/shmem.h"
+#include "shared/wake.h"
 
 /* Everything in there is a counter. */
 static void

@@ -1,46 +1,23 @@
 /*
  * shared/shmem.c
- *		Shared memory: its layout, the stacks of rung slots, and wake-ups.
+ *		Shared memory: its layout, the stacks of rung slots, and clocks.
  *
  * What is done with a request is not decided here: see backend/request.c for the
  * backend's side and manager/manager.c for the other.
  */
 #include "postgres.h"
 
-#ifdef __linux__
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#endif
 #include <time.h>
-#include <unistd.h>
 
 #include "miscadmin.h"
 #include "storage/ipc.h"
-#include "storage/latch.h"
-#include "storage/pmsignal.h"
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
-#include "utils/wait_event.h"
 
 #include "shared/compat.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
-
-/*
- * Beside its latch every process has a bell, for short sleeps.  To set a latch
- * takes a signal, and to sleep on one an epoll_wait() and a read(); a futex is
- * one system call each.  On two processors a hand-over took 104 us with it and
- * 112 us without, attempts were 4 % faster.
- */
-enum
-{
-	BELL_QUIET = 0,
-	BELL_DOZING, /* the process sleeps on its bell */
-	BELL_RUNG
-};
-
-/* Longer sleeps use the latch from then on, which no signal can miss. */
-#define LONGEST_DOZE (50 * LE_MS)
+#include "shared/wake.h"
 
 LeShared *le_shared = NULL;
 
@@ -136,7 +113,7 @@ shmem_startup(void)
 		for (int i = 0; i < le_shared->max_databases; i++)
 			le_database_init(&le_shared->databases[i]);
 		for (int i = 0; i < le_shared->max_slots; i++)
-			pg_atomic_init_u32(&le_shared->processes[i].bell, BELL_QUIET);
+			le_bell_init(&le_shared->processes[i].bell);
 	}
 	LWLockRelease(AddinShmemInitLock);
 }
@@ -177,99 +154,11 @@ le_wall(LeTime now)
 	return now + distance;
 }
 
-#ifdef __linux__
-static void
-futex(pg_atomic_uint32 *word, int op, uint32 value, const struct timespec *timeout)
-{
-	(void) syscall(SYS_futex, &word->value, op, value, timeout, NULL, 0);
-}
-
-/*
- * A signal ends it.  One that comes just before it is seen at the end, hence
- * the bound.
- */
-static void
-doze(pg_atomic_uint32 *bell, LeTime at_most)
-{
-	struct timespec timeout = {0, (long) at_most * 1000};
-	uint32 state = BELL_QUIET;
-
-	if (MyLatch->is_set || !pg_atomic_compare_exchange_u32(bell, &state, BELL_DOZING))
-		return;
-	pgstat_report_wait_start(PG_WAIT_EXTENSION);
-	futex(bell, FUTEX_WAIT, BELL_DOZING, &timeout);
-	pgstat_report_wait_end();
-	state = BELL_DOZING;
-	pg_atomic_compare_exchange_u32(bell, &state, BELL_QUIET);
-}
-
-static void
-ring_bell(pg_atomic_uint32 *bell)
-{
-	futex(bell, FUTEX_WAKE, 1, NULL);
-}
-#else
-/* Nobody dozes. */
-static void
-doze(pg_atomic_uint32 *bell, LeTime at_most)
-{
-}
-
-static void
-ring_bell(pg_atomic_uint32 *bell)
-{
-}
-#endif
-
-void
-le_sleep_reset(void)
-{
-	ResetLatch(MyLatch);
-	pg_atomic_exchange_u32(&le_shared->processes[le_my_proc()].bell, BELL_QUIET);
-}
-
-void
-le_sleep(LeTime at_most)
-{
-	pg_atomic_uint32 *bell = &le_shared->processes[le_my_proc()].bell;
-	LeTime start = le_clock(), rest;
-
-	if (at_most <= 0)
-		return;
-	doze(bell, Min(at_most, LONGEST_DOZE));
-	if (!PostmasterIsAlive())
-		proc_exit(1);
-	rest = start + at_most - le_clock();
-	if (rest > 0 && pg_atomic_read_u32(bell) != BELL_RUNG)
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 (long) ((rest + LE_MS - 1) / LE_MS), PG_WAIT_EXTENSION);
-}
-
-void
-le_wake(int proc)
-{
-	pg_atomic_uint32 *bell;
-
-	if (proc < 0)
-		return;
-	bell = &le_shared->processes[proc].bell;
-	if (pg_atomic_exchange_u32(bell, BELL_RUNG) == BELL_DOZING)
-		ring_bell(bell);
-	else
-		SetLatch(&le_proc(proc)->procLatch);
-}
-
-void
-le_wake_launcher(void)
-{
-	le_wake(le_shared->launcher_proc);
-}
-
 void
 le_ring(LeRequestSlot *slot)
 {
 	LeDatabase *db = &le_shared->databases[slot->database];
-	uint32 self = (uint32) (slot - le_slot(db, 0)) + 1;
+	uint32 self = le_slot_proc(slot) + 1;
 	uint32 head;
 
 	if (pg_atomic_exchange_u32(&slot->linked, 1) != 0)

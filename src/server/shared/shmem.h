@@ -5,34 +5,36 @@
  * A request goes from a backend to the manager of its database and back
  * through the backend's slot, without a lock:
  *
- *	1.	The backend waits until the slot is quiet: the last request answered,
- *		the mailbox empty.  Then it fills in the request and sets posted to
- *		the request's number.  A new session waits, before its first one, until
- *		the slot of the one before it is cleared.
- *	2.	It rings (le_ring): if the slot is not linked, it links it into its
- *		database's stack by compare-and-swap, and sets the manager's latch if
- *		the stack was empty.
- *	3.	The manager takes the whole stack with one exchange, and for each slot
- *		clears linked first and then looks: mailbox, then request.  Whatever
- *		is stored before a ring is therefore seen: either by this look or by
- *		the next, because the ring after it links the slot again.
- *	4.	The manager stores the reply, sets answered to the request's number
- *		and the backend's latch.  A request that has to wait is answered in a
- *		later batch; its revision is noted in the slot, so that a new manager
- *		can put it back to its place.
+ *	1.	The backend waits until the slot is quiet: its last request is answered,
+ *		and no rollback is left in the mailbox.  Then it fills in the request and
+ *		sets posted to the request's number.  A new session first waits until the
+ *		slot of the session before it is cleared.
+ *	2.	It rings (le_ring): unless the slot is linked, it links it into its
+ *		database's stack by compare-and-swap, and wakes the manager if the stack
+ *		was empty.
+ *	3.	The manager takes the whole stack with one exchange.  For each slot it
+ *		clears linked first and then looks: mailbox, then request.  So it sees
+ *		whatever is stored before a ring: by this look or by the next, because the
+ *		ring after this look links the slot again.
+ *	4.	The manager stores the reply, sets answered to the request's number, and
+ *		wakes the backend.  A request that has to wait is answered in a later
+ *		batch; until then the slot keeps its revision, so that a new manager can put
+ *		it back to its place in the queue.
  *	5.	The backend reads the reply once answered equals posted.
  *
  * Each database has a slot for each proc number.  What an ended session has left
  * for a manager that is stuck is therefore in nobody's way but that of later
  * sessions of this database, which could do nothing without that manager.
  *
- * The mailbox tells ends: of a (sub)transaction that rolled back, of a fence,
- * of the session; and that a wait has become a long one.  Posting cannot fail.
- * Mails coalesce; the manager clears what it has read only after its batch is
- * committed, and a request is not posted over a rollback (step 1), so "everything from subtransaction N on"
- * never reaches a later request of the same transaction.  The end of a fence is
- * cleared when it is read, as another may follow, and put back if the batch
- * fails.
+ * How a process sleeps and is woken is told in shared/wake.h.
+ *
+ * The mailbox carries events whose sending cannot fail: rollback of a
+ * (sub)transaction, end of a fence, end of the session, and "I have waited for
+ * deadlock_timeout".  Mails coalesce.  The manager clears what it has read only
+ * after its batch is committed, and a request is not posted over a rollback (step
+ * 1), so "everything from subtransaction N on" never reaches a later request of
+ * the same transaction.  The end of a fence is cleared when it is read, as another
+ * may follow, and put back if the batch fails.
  */
 #ifndef LE_SHMEM_H
 #define LE_SHMEM_H
@@ -52,15 +54,35 @@
 #define LE_PROC_BITS             20
 #define le_session_proc(session) ((uint32) ((session) & ((UINT64CONST(1) << LE_PROC_BITS) - 1)))
 
-/* What can be asked beyond the core's commands. */
+/* Each type has its own members of LeRequestSlot, for the request and for the answer. */
 typedef enum LeRequestType
 {
 	LE_REQUEST_COMMAND = 1,  /* one core command */
-	LE_REQUEST_RELEASE_MANY, /* payload: LeReleaseItem + name, repeated */
-	LE_REQUEST_LOOK,         /* a page of the live state */
+	LE_REQUEST_RELEASE_MANY, /* the releases of a commit */
+	LE_REQUEST_LOOK,         /* a page of the live state, see shared/look.h */
 	LE_REQUEST_LOOK_LEASES,  /* ... of the leases */
-	LE_REQUEST_LEADER        /* a CHECK of whoever holds this name, see shared/look.h */
+	LE_REQUEST_LEADER        /* a CHECK of whoever leads this election */
 } LeRequestType;
+
+/* A text of a request: a piece of the slot's payload. */
+typedef struct LeTextSpan
+{
+	uint16 at;
+	uint16 len;
+	bool given; /* false: NULL */
+} LeTextSpan;
+
+/*
+ * Where a page of the live state begins.  It names the last item of the page
+ * before, not how many there were: holders and waiters come and go between two
+ * pages, and those that stay are to be given once.
+ */
+typedef struct LeLookCursor
+{
+	int64 index; /* of the lock or lease; -1: that was all */
+	int64 last;  /* item given of that lock: a waiter's token, -1 - a
+				  * holder's slot; 0: none yet */
+} LeLookCursor;
 
 /* One of the releases that a transaction makes at its commit. */
 typedef struct LeReleaseItem
@@ -84,7 +106,7 @@ typedef struct LeReleaseItem
 #define LE_NOTE_OWN_SESSION 0x01
 /* its mail or its commit's releases cannot be applied now: sqlstate, message */
 #define LE_NOTE_UNREAD 0x02
-/* its answer is on its way to the disk */
+/* its answer is about to be flushed: the early notice of shared/wake.h */
 #define LE_NOTE_SOON 0x04
 
 typedef struct LeRequestSlot
@@ -98,8 +120,23 @@ typedef struct LeRequestSlot
 	pg_atomic_uint64 undo;      /* mailbox: xact << 32 | subxact; 0: none */
 	pg_atomic_uint32 mail;      /* mailbox: LE_MAIL_* */
 	LeRequestType type;
-	LeCommand command;   /* texts are in the payload, in order: name,
-								 * owner, value; data is not NULL if present */
+	union
+	{
+		LeCommand command; /* COMMAND, LEADER: all but its texts */
+		struct
+		{
+			uint32 xact;
+			uint32 len; /* of the payload: LeReleaseItem + name, repeated */
+		} releases;     /* RELEASE_MANY */
+		struct
+		{
+			LeKind kind;       /* of name, if that is given */
+			LeLookCursor from; /* where the page begins */
+		} look;                /* LOOK, LOOK_LEASES */
+	};
+	LeTextSpan name;  /* COMMAND, LEADER; LOOK: of this lock alone */
+	LeTextSpan owner; /* COMMAND */
+	LeTextSpan value;
 	uint32 names_at;     /* of several names: where in the payload, or */
 	uint32 names_handle; /* in which segment, see shared/names.h */
 	bool need_flush;     /* synchronous_commit is not off */
@@ -115,20 +152,26 @@ typedef struct LeRequestSlot
 	pg_atomic_uint32 note;  /* LE_NOTE_* */
 	pg_atomic_uint32 bound; /* locks that are bound to this connection */
 	int64 revision;         /* of the waiting request; 0 */
-	LeReply reply;
+	LeReply reply;          /* COMMAND, RELEASE_MANY, LEADER */
+	union
+	{
+		LeLookCursor next_page;   /* LOOK, LOOK_LEASES: where the next page begins */
+		TimestampTz leader_since; /* LEADER */
+	};
 	LeTime reply_at; /* monotonic */
 	int sqlstate;    /* 0: none, else the request failed */
 	char message[LE_MESSAGE_SIZE];
-	uint32 payload_len; /* of a page */
+	uint32 answer_at;  /* where in the payload: a page, the leader's */
+	uint32 answer_len; /* candidate, the detail of a deadlock */
 
-	/* request, or answer of a look, or detail of a deadlock */
+	/* the texts or items of a request, and of its answer */
 	char payload[LE_PAYLOAD_SIZE] pg_attribute_aligned(8);
 } LeRequestSlot;
 
 /* What belongs to a proc number, whatever database its process is in. */
 typedef struct LeProcess
 {
-	pg_atomic_uint32 bell; /* written by whoever wakes it, see shared/shmem.c */
+	pg_atomic_uint32 bell; /* see shared/wake.h */
 	uint32 generation;     /* of its sessions, written by itself */
 } LeProcess;
 
@@ -154,6 +197,12 @@ le_slot(const LeDatabase *db, uint32 proc)
 	return &le_shared->slots[(Size) (db - le_shared->databases) * le_shared->max_slots + proc];
 }
 
+static inline uint32
+le_slot_proc(const LeRequestSlot *slot)
+{
+	return (uint32) (slot - le_slot(&le_shared->databases[slot->database], 0));
+}
+
 extern void le_shmem_init_hooks(void);
 
 /* Monotonic clock, microseconds. */
@@ -165,18 +214,11 @@ extern LeTime le_clock(void);
  */
 extern TimestampTz le_wall(LeTime now);
 
-/* Wake a process by its proc number; -1: nobody. */
-extern void le_wake(int proc);
-
-/*
- * The other side: sleep until then.  As with a latch, first comes
- * le_sleep_reset(), then a look at what is waited for, then le_sleep(), which
- * returns when the time is over, or before that for any reason or none.  Exits
- * if the postmaster is gone.
- */
-extern void le_sleep_reset(void);
-extern void le_sleep(LeTime at_most);
-extern void le_wake_launcher(void);
+static inline LeText
+le_slot_text(const LeRequestSlot *slot, LeTextSpan span)
+{
+	return (LeText){span.given ? slot->payload + span.at : NULL, span.len};
+}
 
 /* Step 2 above. */
 extern void le_ring(LeRequestSlot *slot);
