@@ -600,8 +600,8 @@ le_batch_gone(void)
 								  "extension lock_election was dropped");
 		pg_atomic_write_u64(&slot->undo, 0);
 
-		/* a session that ends right now finds its slot cleared later, see manager_exit() */
-		LE_FAULT_NOFAIL("manager-gone");
+		/* the slot of a session that ends right now is cleared later, see manager_exit() */
+		LE_FAULT_NOFAIL("extension-gone");
 		if (pg_atomic_fetch_and_u32(&slot->mail, LE_MAIL_SESSION_END) & LE_MAIL_SESSION_END)
 			le_slot_clear(slot);
 		le_wake(i);
