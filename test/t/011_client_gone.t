@@ -160,7 +160,7 @@ my $probing = '3 4 2 0';
 	$s->query("SELECT acquire_lock('ttl')");
 	is($s->query($show), $before, 'a lock with a TTL needs none');
 
-	like($s->query("SELECT acquire_lock('b1', NULL), current_setting('tcp_user_timeout')"), qr/^\d+\|10s$/, 'the grant of a bound lock has to be acknowledged in time');
+	like($s->query("SELECT acquire_lock('b1', NULL), current_setting('tcp_user_timeout')"), qr/^\d+\|10000$/, 'the grant of a bound lock has to be acknowledged in time');
 	is($s->query($show), $probing, 'after that there are probes only');
 	$s->query("SELECT acquire_lock('b2', NULL)");
 	$s->query("SELECT release_lock('b1')");
@@ -181,7 +181,7 @@ my $probing = '3 4 2 0';
 	my $dba = session($node, connstr => "host=127.0.0.1 options='-c tcp_keepalives_idle=60 -c tcp_user_timeout=70000'");
 	$before = $dba->query($show);
 	like($before, qr/ 60 .* 70000$/, 'settings of their own');
-	like($dba->query("SELECT acquire_lock('b1', NULL), current_setting('tcp_user_timeout')"), qr/^\d+\|70s$/, 'the timeout stays');
+	like($dba->query("SELECT acquire_lock('b1', NULL), current_setting('tcp_user_timeout')"), qr/^\d+\|70000$/, 'the timeout stays');
 	is($dba->query($show), $before, 'so do the probes');
 	$dba->query("SELECT acquire_lock('probes', wait => '1500 ms')");
 	is($dba->query($show), $before, 'also after a wait');
