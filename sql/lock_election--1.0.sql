@@ -71,6 +71,8 @@ CREATE TABLE lock_election.queue (
 	session bigint NOT NULL,
 	role oid NOT NULL,
 	permits integer NOT NULL,
+	holds integer NOT NULL,
+	member smallint NOT NULL, -- of several names: which-th, from 1; else 0
 	kind smallint NOT NULL,
 	mode smallint NOT NULL
 ) USING heap WITH (vacuum_truncate = off);
@@ -259,13 +261,49 @@ CREATE FUNCTION @extschema@.enqueue_lock(
 RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_enqueue_lock';
 COMMENT ON FUNCTION @extschema@.enqueue_lock(text, interval, text, text, bigint) IS
-'Enters the queue of a lock and returns at once: the token, whether it is granted already, else the position in the queue (from 1), and the channel on which the grant is announced (LISTEN). The place lasts for "ttl" from now and from each await_lock, or as long as "lease"; ttl NULL: as long as this connection. From the grant on the lock lasts for "ttl". Undone if the transaction rolls back. Every call takes a place of its own, also for an owner that holds the lock. Errors: 22023 bad argument, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role, LE001 no such lease.';
+'Enters the queue of a lock and returns at once: the token, whether it is granted already, else the position in the queue (from 1), and the channel on which the grant is announced (LISTEN). The place lasts for "ttl" from now and from each await_lock, or as long as "lease"; ttl NULL: as long as this connection. From the grant on the lock lasts for "ttl". Undone if the transaction rolls back. Every call takes a place of its own, also for an owner that holds the lock; but on a named lease the same request once more answers the same token, so that it can be sent again when its answer was lost. Errors: 22023 bad argument, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role, LE001 no such lease.';
+
+CREATE FUNCTION @extschema@.enqueue_permit(
+	name text,
+	permits integer,
+	ttl interval DEFAULT '30 s',
+	owner text DEFAULT NULL,
+	lease bigint DEFAULT NULL,
+	OUT token bigint,
+	OUT granted boolean,
+	OUT queue_position bigint,
+	OUT channel text)
+RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_enqueue_permit';
+COMMENT ON FUNCTION @extschema@.enqueue_permit(text, integer, interval, text, bigint) IS
+'As enqueue_lock, for one of "permits" slots; to be awaited with await_lock. Every call takes a place of its own. Errors: 22023 also for another number of permits while the name is in use; else as enqueue_lock.';
+
+CREATE FUNCTION @extschema@.enqueue_locks(
+	names text[],
+	ttl interval DEFAULT '30 s',
+	mode text DEFAULT 'exclusive',
+	owner text DEFAULT NULL,
+	lease bigint DEFAULT NULL,
+	OUT token bigint,
+	OUT granted boolean,
+	OUT queue_position bigint,
+	OUT channel text)
+RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_enqueue_locks';
+COMMENT ON FUNCTION @extschema@.enqueue_locks(text[], interval, text, text, bigint) IS
+'As enqueue_lock, for several locks: one token, granted when it is first in all queues; nobody overtakes it in any, so a free lock may stay idle for it. "queue_position" is the one in the longest queue; the grant is announced once, on "channel", that of the first name. To be awaited with await_locks, and released with release_locks, which also leaves all queues. At most 1000 names. Errors: 22023 also for no names, or a name twice; else as enqueue_lock.';
 
 CREATE FUNCTION @extschema@.await_lock(name text, token bigint, wait interval DEFAULT '0')
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_await_lock';
 COMMENT ON FUNCTION @extschema@.await_lock(text, bigint, interval) IS
 'Whether this token of enqueue_lock is granted, after waiting for at most "wait" (NULL: without limit). Each call starts the TTL of the place, or of the lock, again; to leave the queue call release_lock. Errors: LE001 neither held nor queued any more, 22023 bad argument, 42501 another role''s, 55P03 lock_timeout.';
+
+CREATE FUNCTION @extschema@.await_locks(names text[], token bigint, wait interval DEFAULT '0')
+RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_await_locks';
+COMMENT ON FUNCTION @extschema@.await_locks(text[], bigint, interval) IS
+'As await_lock, for a token of enqueue_locks: whether all of these locks are granted, after waiting for at most "wait". Errors: LE001 one of them neither held nor queued any more; else as await_lock.';
 
 -- --- fences ---
 

@@ -10,7 +10,9 @@
 
 # Not above -O1, which leaves most lines where they are; the packaged servers' flags want some optimisation.
 [ -z "${COVERAGE:-}" ] || LE_MAKE=(COPT="--coverage -O1" SANITIZE="--coverage -O1")
-le_prepare core-tests torture-programs
+goals=(core-tests torture-programs)
+[[ -n ${TESTS:-} && $TESTS != *client* ]] || goals+=(client client-tests client-tests-address client-tests-thread)
+le_prepare "${goals[@]}"
 [ -z "${COVERAGE:-}" ] || le_extra_packages lcov
 
 shopt -s nullglob

@@ -169,7 +169,7 @@ typedef struct LeCommand
 	LeCommandType type;
 	LeKind kind; /* lock or election */
 	LeText name;
-	const LeText *names; /* ACQUIRE, RELEASE and CHECK of several, each
+	const LeText *names; /* ACQUIRE, AWAIT, RELEASE and CHECK of several, each
 								 * once: instead of name */
 	uint32_t nnames;     /* 0: name alone */
 	LeMode mode;
@@ -271,7 +271,7 @@ typedef struct LeCore LeCore;
  */
 struct LeGroup
 {
-	LeEntry *members; /* the first one carries the wait */
+	LeEntry *members; /* the first one carries the wait, and is announced */
 	LeEntry *blocked; /* this one was not ready when last looked */
 	LeGroup *passed_next;
 };
@@ -326,11 +326,8 @@ struct LeEntry
 	LeEntry *token_next; /* in the hash of tokens */
 	LeEntry *answer_next;
 	LeEntry *ended_next;
-	union
-	{
-		LeEntry *dirty_next; /* place: in the list of dirty places */
-		LeEntry *group_next; /* grouped: the next member */
-	};
+	LeEntry *dirty_next; /* place: in the list of dirty places */
+	LeEntry *group_next; /* grouped: the next member */
 	LeLock *lock;
 	union
 	{
@@ -375,6 +372,7 @@ struct LeEntry
 	uint64_t waiter_session; /* ... 0: nobody waits */
 	uint32_t hold_count;
 	uint16_t value_len;
+	uint16_t member; /* of several names the which-th it is, from 1; 0: it is alone */
 	uint8_t owner_len;
 	uint8_t mode;
 	uint8_t state;        /* LeState */
@@ -576,6 +574,7 @@ typedef struct LeLoad
 	bool lapsed;   /* held, but ended and only fenced */
 	LeEnd end;     /* of one that has ended: how; LE_END_NONE: not known */
 	int32_t slot;
+	uint16_t member; /* a place of several names: as in LeEntry */
 	uint32_t hold_count;
 	LeTime acquired_at;  /* a place: entered the queue */
 	LeTime time_left;    /* of its own lease */

@@ -271,6 +271,42 @@ test_already_there(void)
 	stop();
 }
 
+/* Another session of the same owner has taken one more hold, and its answer was given. */
+static void
+test_already_there_twice(void)
+{
+	LeLoad load;
+	LeReply r;
+
+	start();
+	load = row("x", OLD, X);
+	load.cmd.owner = text("worker");
+	load.hold_count = 2;
+	load_slot(load);
+	load_hold("x", OLD, 2, 1);
+	r = again(1, "x", X, OLD);
+	le_core_load_done(core, now);
+	batch();
+	ok(r.status == LE_OK && r.token == OLD, "a waiter that shares its lock by now is told that it has it");
+	undo(2, 1);
+	ok(held("x", OLD), "when the other one rolls back, its own hold is left");
+	undo(1, 1);
+	ok(!held("x", OLD), "and it can still roll back as well");
+	stop();
+
+	/* its own hold has been loaded: it is the same one */
+	start();
+	load_slot(load);
+	load_hold("x", OLD, 1, 1);
+	load_hold("x", OLD, 2, 1);
+	again(1, "x", X, OLD);
+	le_core_load_done(core, now);
+	batch();
+	undo(1, 1);
+	ok(held("x", OLD), "a hold that was loaded is not counted again");
+	stop();
+}
+
 static void
 test_changed_permits(void)
 {
@@ -341,6 +377,7 @@ main(void)
 	test_waiter_joins();
 	test_late_waiter();
 	test_already_there();
+	test_already_there_twice();
 	test_changed_permits();
 	test_newest();
 	test_revisions();

@@ -23,6 +23,7 @@ extern LeText le_arg_election(FunctionCallInfo fcinfo, int number);
 extern LeText le_arg_candidate(FunctionCallInfo fcinfo, int number);
 extern LeText *le_arg_names(FunctionCallInfo fcinfo, int number, uint32 *n);
 extern LeText le_arg_owner(FunctionCallInfo fcinfo, int number);
+extern int32 le_arg_permits(FunctionCallInfo fcinfo, int number);
 extern LeMode le_arg_mode(FunctionCallInfo fcinfo, int number);
 extern int64 le_arg_token(FunctionCallInfo fcinfo, int number);
 extern int64 le_arg_revision(FunctionCallInfo fcinfo, int number);

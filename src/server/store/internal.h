@@ -64,8 +64,10 @@ enum
 	QUEUE_SESSION, /* 0: gone */
 	QUEUE_ROLE,
 	QUEUE_PERMITS,
-	QUEUE_KIND, /* LeKind */
-	QUEUE_MODE, /* LeMode */
+	QUEUE_HOLDS,
+	QUEUE_MEMBER, /* of several names: which-th, from 1; else 0 */
+	QUEUE_KIND,   /* LeKind */
+	QUEUE_MODE,   /* LeMode */
 	QUEUE_NAME,
 	QUEUE_OWNER,
 	QUEUE_VALUE,

@@ -93,6 +93,8 @@ insert_place(LeEntry *entry, const Clock *clock, CommandId cid)
 	values[QUEUE_SESSION] = Int64GetDatum((int64) entry->session);
 	values[QUEUE_ROLE] = ObjectIdGetDatum(entry->role);
 	values[QUEUE_PERMITS] = Int32GetDatum(lock->permits);
+	values[QUEUE_HOLDS] = Int32GetDatum((int32) entry->hold_count);
+	values[QUEUE_MEMBER] = Int16GetDatum((int16) entry->member);
 	values[QUEUE_KIND] = Int16GetDatum(lock->kind);
 	values[QUEUE_MODE] = Int16GetDatum(entry->mode);
 	values[QUEUE_NAME] = text_datum(lock->name, lock->name_len, &nulls[QUEUE_NAME]);
@@ -133,12 +135,13 @@ le_store_write_places(LeCore *core, const Clock *clock, CommandId cid)
 	{
 		bool queued = entry->state == LE_STATE_QUEUED;
 
-		if (queued == entry->row.on_disk)
+		if (!queued && !entry->row.on_disk)
 			continue;
+		/* one that stays has another hold: it is written anew */
+		if (entry->row.on_disk)
+			delete_place(entry, cid);
 		if (queued)
 			insert_place(entry, clock, cid);
-		else
-			delete_place(entry, cid);
 		rows++;
 	}
 	return rows;
@@ -147,9 +150,12 @@ le_store_write_places(LeCore *core, const Clock *clock, CommandId cid)
 /* --- loading --- */
 
 static void
-check_place(const LeCommand *cmd, LeText uncommitted)
+check_place(const LeLoad *load, LeText uncommitted)
 {
-	if (cmd->token > 0 && (cmd->ttl > 0 || cmd->ttl == LE_TTL_BOUND) &&
+	const LeCommand *cmd = &load->cmd;
+
+	if (load->hold_count > 0 && load->member <= LE_MAX_NAMES && cmd->token > 0 &&
+		(cmd->ttl > 0 || cmd->ttl == LE_TTL_BOUND) &&
 		(cmd->kind == LE_KIND_LOCK || cmd->kind == LE_KIND_ELECTION) && cmd->mode >= LE_MODE_EXCLUSIVE &&
 		cmd->mode <= LE_MODE_PERMIT && (cmd->mode != LE_MODE_PERMIT || cmd->permits > 0) &&
 		cmd->name.len >= 1 && cmd->name.len <= LE_MAX_NAME && cmd->owner.len <= LE_MAX_OWNER &&
@@ -179,7 +185,9 @@ read_place(TupleTableSlot *row, const LeLoadHooks *hooks, const Clock *clock, Le
 	cmd->owner = le_store_read_text(row, QUEUE_OWNER);
 	cmd->value = le_store_read_text(row, QUEUE_VALUE);
 	*uncommitted = le_store_read_text(row, QUEUE_UNCOMMITTED);
-	check_place(cmd, *uncommitted);
+	load->hold_count = (uint32) DatumGetInt32(values[QUEUE_HOLDS]);
+	load->member = (uint16) DatumGetInt16(values[QUEUE_MEMBER]);
+	check_place(load, *uncommitted);
 
 	session = (uint64) DatumGetInt64(values[QUEUE_SESSION]);
 	if (session != 0 && hooks->alive(session))
@@ -207,7 +215,8 @@ load_place(LeCore *core, const LeLoadHooks *hooks, const Clock *clock, TupleTabl
 	LeText uncommitted;
 
 	read_place(row, hooks, clock, &load, &uncommitted);
-	if (le_core_find_token(core, load.cmd.token) != NULL)
+	if (load.member > 0 ? le_core_find_entry(core, load.cmd.kind, load.cmd.name, load.cmd.token) != NULL
+						: le_core_find_token(core, load.cmd.token) != NULL)
 		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
 						errmsg("token " INT64_FORMAT " is stored twice", load.cmd.token)));
 	if (!le_core_load_place(core, &load, clock->now))
