@@ -275,32 +275,32 @@ empty_mailboxes(void)
 }
 
 /*
- * Those who have waited long: the newest of a cycle gives up.  It is told no
- * more than that; what it waits for is undone as if it had been cancelled.
+ * The newest of a cycle gives up.  It is told no more than that; what it waits
+ * for is undone as if it had been cancelled.
  */
+static void
+end_deadlock(uint32 proc, const StringInfoData *detail)
+{
+	LeRequestSlot *slot = slot_of(proc);
+
+	/* cut at a character's end */
+	slot->answer_at = 0;
+	slot->answer_len = (uint32) pg_mbcliplen(detail->data, detail->len, LE_PAYLOAD_SIZE);
+	memcpy(slot->payload, detail->data, slot->answer_len);
+	le_batch_answer_error(proc, ERRCODE_T_R_DEADLOCK_DETECTED, "deadlock detected");
+}
+
+/* Those who have waited long. */
 static void
 end_deadlocks(void)
 {
 	for (int i = 0; i < le_mgr.nmails; i++)
 	{
-		StringInfoData detail;
-		int proc;
-
-		if ((le_mgr.mails[i].flags & LE_MAIL_BLOCKED) == 0)
-			continue;
-		initStringInfo(&detail);
-		proc = le_deadlock_find(le_mgr.core, le_mgr.mails[i].proc, &detail);
-		if (proc >= 0)
-		{
-			LeRequestSlot *slot = slot_of((uint32) proc);
-
-			slot->answer_at = 0;
-			slot->answer_len = (uint32) Min(detail.len, LE_PAYLOAD_SIZE);
-			memcpy(slot->payload, detail.data, slot->answer_len);
-			le_batch_answer_error((uint32) proc, ERRCODE_T_R_DEADLOCK_DETECTED, "deadlock detected");
-		}
-		pfree(detail.data);
+		if (le_mgr.mails[i].flags & LE_MAIL_BLOCKED)
+			le_deadlock_ask(le_mgr.mails[i].proc);
 	}
+	if (le_clock() >= le_deadlock_next_search())
+		le_deadlock_search(le_mgr.core, end_deadlock);
 }
 
 #define PUBLISH(counter)                                                                                     \
@@ -639,6 +639,7 @@ le_batch_next_wakeup(void)
 	/* at once; what could not be written, after a while */
 	if (le_mgr.reenter || anything_to_write() || le_core_answers(le_mgr.core) != NULL)
 		return le_mgr.expire_after;
+	wakeup = Min(wakeup, le_deadlock_next_search());
 	deadline = le_core_next_deadline(le_mgr.core);
 	if (deadline != LE_NEVER)
 	{
