@@ -568,6 +568,8 @@ extern LeEntry *le_core_find_token(const LeCore *core, int64_t token);
 extern LeEntry *le_core_find_entry(const LeCore *core, LeKind kind, LeText name, int64_t token);
 /* What the blocked call of this session waits for; NULL: it has none. */
 extern LeEntry *le_core_waiting_on(const LeCore *core, uint64_t session, uint32_t sessno);
+/* How many locks and places end with this session. */
+extern uint32_t le_core_bound_to(const LeCore *core, uint64_t session, uint32_t sessno);
 extern LeLease *le_core_find_lease(const LeCore *core, int64_t id);
 extern LeLock *le_core_find_lock(const LeCore *core, LeKind kind, LeText name);
 

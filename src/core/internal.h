@@ -35,6 +35,7 @@ typedef struct LeSession
 {
 	uint64_t id; /* 0: none */
 	uint32_t xact;
+	uint32_t bound; /* entries that end with it */
 	LeLink entries;
 	LeLink holds;
 	LeEntry *waiting_on; /* what its blocked call waits for */
@@ -195,6 +196,13 @@ le_add(LeTime a, LeTime b)
 }
 
 /* --- core/entry.c: how entries enter, are granted and end --- */
+
+/* It ends with its session. */
+static inline bool
+le_entry_is_bound(const LeEntry *entry)
+{
+	return entry->ttl == LE_TTL_BOUND;
+}
 
 extern LeLock *le_lock_get(LeCore *core, LeKind kind, LeText name);
 extern LeEntry *le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease, LeTime now);

@@ -11,6 +11,7 @@
 #include "executor/executor.h"
 #include "tcop/utility.h"
 
+#include "backend/client.h"
 #include "backend/session.h"
 #include "backend/statement.h"
 #include "shared/compat.h"
@@ -27,6 +28,7 @@ static void
 run_command(PlannedStmt *pstmt, const char *query, bool read_only_tree, ProcessUtilityContext context,
 			ParamListInfo params, QueryEnvironment *env, DestReceiver *dest, QueryCompletion *qc)
 {
+	le_client_statement();
 	le_utility_nesting++;
 	PG_TRY();
 	{
@@ -62,6 +64,7 @@ le_executor_run(LE_EXECUTOR_RUN_ARGS)
 {
 	LeRunningQuery query = {.desc = queryDesc, .outer = le_running_query};
 
+	le_client_statement();
 	le_running_query = &query;
 	PG_TRY();
 	{

@@ -41,7 +41,6 @@ typedef struct Mail
 typedef struct Manager
 {
 	LeDatabase *db;
-	int index; /* of db */
 	LeCore *core;
 	MemoryContext core_context;
 	MemoryContext batch_context;
@@ -82,7 +81,7 @@ core_now(void)
 static inline LeRequestSlot *
 slot_of(uint32 proc)
 {
-	return &le_shared->slots[proc];
+	return le_slot(le_mgr.db, proc);
 }
 
 /* --- manager/batch.c --- */
