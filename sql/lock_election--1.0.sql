@@ -222,7 +222,7 @@ CREATE FUNCTION @extschema@.release_lock(
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_release_lock';
 COMMENT ON FUNCTION @extschema@.release_lock(text, bigint, interval, boolean) IS
-'Releases a lock: true, or false if this token does not hold it. Without a token: the one that this connection acquired last. At once if this call is a statement of its own outside of a transaction block; otherwise at commit. "hold_for": nobody is granted the lock until that long after it was acquired. "all_holds": all holds of a named owner, not only one. Errors: 22023 bad argument, 42501 another role''s lock.';
+'Releases a lock: true, or false if this token does not hold it. Without a token: the one that this connection acquired last. At once if this call is a statement of its own outside of a transaction block and of a pipeline; otherwise at commit. "hold_for": nobody is granted the lock until that long after it was acquired. "all_holds": all holds of a named owner, not only one. Errors: 22023 bad argument, 42501 another role''s lock.';
 
 CREATE FUNCTION @extschema@.is_held(name text, token bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -434,7 +434,7 @@ CREATE FUNCTION @extschema@.resign(election text, term bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_resign';
 COMMENT ON FUNCTION @extschema@.resign(text, bigint) IS
-'Ends a leadership, or a candidacy: true, or false if this term is neither. At once if this call is a statement of its own outside of a transaction block; otherwise at commit, so that the next leader sees what this one has written. Errors: 22023 bad argument, 42501 another role''s election.';
+'Ends a leadership, or a candidacy: true, or false if this term is neither. At once if this call is a statement of its own outside of a transaction block and of a pipeline; otherwise at commit, so that the next leader sees what this one has written. Errors: 22023 bad argument, 42501 another role''s election.';
 
 CREATE FUNCTION @extschema@.current_leader(
 	election text,

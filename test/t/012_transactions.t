@@ -2,6 +2,7 @@
 use strict;
 use warnings;
 use LeTest;
+use LeWire;
 use Test::More;
 use Time::HiRes ();
 
@@ -546,6 +547,103 @@ $a->query('SELECT pg_advisory_unlock_all()');
 	$a->query(q{SELECT release_lock('r')\; SELECT 1 / 0});
 	is($a->query("SELECT is_held('r', $token)"), 't', 'an error in a later statement of the same query cancels a release');
 	clean();
+}
+
+# --- pipelines: several messages before Sync are one transaction ---
+
+{
+	my $w = LeWire->new($node);
+	my $answer = sub { my $rows = $w->wait('Z'); return $rows . ($w->error =~ s/^(?=.)/ /r); };
+	my $checks = sub { return $c->query('SELECT checks FROM lock_election.stat'); };
+
+	# alone, with its Sync: at once, without a look before it
+	my $token = $a->query("SELECT acquire_lock('r')");
+	$w->query("SELECT is_held('r', $token)");
+	$w->wait('Z');
+	my $before = $checks->();
+	$w->pipeline("SELECT release_lock('r', $token)");
+	is($answer->(), 't', 'a release alone in the extended protocol');
+	is($checks->(), $before, 'is one request');
+	nothing_left($node);
+
+	# whatever follows: an error cancels it
+	$token = $a->query("SELECT acquire_lock('r')");
+	foreach my $pipeline (
+		[ "SELECT release_lock('r', $token)", 'SELECT 1 / 0' ],
+		[ 'SELECT 1', "SELECT release_lock('r', $token)", 'SELECT 1 / 0' ],
+		[ "SELECT release_locks('{r}', $token)", 'SELECT 1 / 0' ])
+	{
+		$w->pipeline(@$pipeline);
+		like($answer->(), qr/^(1\n)?t ERROR 22012/, 'a release in a pipeline, and an error');
+		is($c->query("SELECT is_held('r', $token)"), 't', 'which cancels the release');
+	}
+
+	# in the same packet or not, first or last: nobody is let in before the commit
+	$a->query('UPDATE t SET v = 0');
+	foreach my $first ([], ['SELECT 1'])
+	{
+		my $rows = @$first;
+
+		$w->together(
+			sub {
+				foreach my $sql (@$first, "SELECT release_lock('r', $token)")
+				{
+					$w->parse('', $sql);
+					$w->bind('', '');
+					$w->execute('');
+				}
+				$w->flush;
+			});
+		$w->wait('C') foreach @$first;
+		is($w->wait('C'), 't', 'a release in a pipeline');
+		$b->async("SELECT acquire_lock('r')");
+		waiting($b);
+		$w->together(
+			sub {
+				$w->parse('', 'UPDATE t SET v = v + 1');
+				$w->bind('', '');
+				$w->execute('');
+				$w->flush;
+			});
+		$w->wait('C');
+		ok(!$b->ready, 'nobody is let in before its Sync');
+		$w->sync;
+		$w->wait('Z');
+		$token = $b->wait;
+		like($token, qr/^\d+$/, 'but with it');
+		is($b->query('SELECT v FROM t WHERE id = 1'), $rows + 1, 'and sees what the pipeline has written');
+	}
+
+	# after a write, before a simple query: the transaction goes on with that
+	$w->together(
+		sub {
+			$w->parse('', "SELECT release_lock('r', $token)");
+			$w->bind('', '');
+			$w->execute('');
+			$w->query('SELECT 1 / 0');
+		});
+	like($answer->(), qr/^t ERROR 22012/, 'a release, and an error in a simple query of the same transaction');
+	is($c->query("SELECT is_held('r', $token)"), 't', 'which cancels the release');
+
+	# a holdable cursor runs at the commit
+	$a->query('SELECT pg_advisory_lock(1)');
+	$w->pipeline('DECLARE c CURSOR WITH HOLD FOR SELECT pg_advisory_lock(1)', "SELECT release_lock('r', $token)");
+	ok(wait_until(sub { $c->query("SELECT wait_event_type FROM pg_stat_activity WHERE pid = @{[ $w->pid ]}") eq 'Lock' }),
+		'a pipeline that has more to do at its commit');
+	is($c->query("SELECT is_held('r', $token)"), 't', 'holds the lock until then');
+	$a->query('SELECT pg_advisory_unlock(1)');
+	is($answer->(), 't', 'and releases it');
+	nothing_left($node);
+
+	# fences: a pipeline is a transaction in which a fence makes sense
+	$token = $a->query("SELECT acquire_lock('r')");
+	$w->pipeline("SELECT fence_lock('r', $token)", 'UPDATE t SET v = v + 1');
+	is($answer->(), '', 'a fence and a write in a pipeline: no warning');
+	$w->pipeline("SELECT fence_lock('r', $token)");
+	like($answer->(), qr/^ WARNING 25P01 a fence ends with its transaction/, 'a fence alone: a warning');
+	$a->query("SELECT release_lock('r', $token)");
+	$w->quit;
+	nothing_left($node);
 }
 
 # A function that is wrongly said to be parallel safe: its workers' transactions would commit what ours rolls back.

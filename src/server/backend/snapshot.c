@@ -96,6 +96,13 @@ le_call_is_bare(FunctionCallInfo fcinfo)
 }
 
 bool
+le_call_is_alone(FunctionCallInfo fcinfo)
+{
+	return !IsInTransactionBlock(true) && !le_transaction_has_run && le_transaction_ends_here() &&
+		   le_call_is_bare(fcinfo);
+}
+
+bool
 le_snapshot_give_up(FunctionCallInfo fcinfo)
 {
 	Snapshot snapshot;

@@ -1,15 +1,22 @@
 /*
  * statement.c
  *		The statements of this session: how deep utility commands are nested,
- *		which queries run, and DISCARD ALL.
+ *		which queries run, whether the transaction has more of them, and
+ *		DISCARD ALL.
  *
- * backend/snapshot.c needs the first two to prove that a waiting statement can
- * give its snapshot up.
+ * backend/snapshot.c needs this to prove that a waiting statement can give its
+ * snapshot up, and that nothing comes before or after a call in its
+ * transaction.
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "executor/executor.h"
+#include "miscadmin.h"
+#include "tcop/dest.h"
+#include "tcop/pquery.h"
 #include "tcop/utility.h"
+#include "utils/portal.h"
 
 #include "backend/session.h"
 #include "backend/statement.h"
@@ -18,10 +25,38 @@
 
 int le_utility_nesting = 0;
 LeRunningQuery *le_running_query = NULL;
+bool le_transaction_has_run = false;
 
 static ProcessUtility_hook_type prev_utility = NULL;
 static ExecutorRun_hook_type prev_executor_run = NULL;
 static ExecutorFinish_hook_type prev_executor_finish = NULL;
+
+/* The type of a message of the protocol that ends an implicit transaction. */
+#define MESSAGE_SYNC 'S'
+
+/*
+ * A message of the simple protocol is a transaction, unless it has several
+ * statements: then it is a transaction block.  In the extended protocol the
+ * transaction lasts until Sync.  A client that sends one statement sends Sync
+ * in the same packet; in a pipeline another message comes first.
+ */
+bool
+le_transaction_ends_here(void)
+{
+	if (whereToSendOutput != DestRemote || MyProcPort == NULL || ActivePortal == NULL)
+		return false;
+
+	/* the portal of the simple protocol is the one that pg_cursors hides */
+	return !ActivePortal->visible || le_next_message() == MESSAGE_SYNC;
+}
+
+/* The end of a statement; those within another one do not count. */
+static void
+statement_ended(void)
+{
+	if (le_running_query == NULL && le_utility_nesting == 0)
+		le_transaction_has_run = true;
+}
 
 static void
 run_command(PlannedStmt *pstmt, const char *query, bool read_only_tree, ProcessUtilityContext context,
@@ -38,6 +73,7 @@ run_command(PlannedStmt *pstmt, const char *query, bool read_only_tree, ProcessU
 	PG_FINALLY();
 	{
 		le_utility_nesting--;
+		statement_ended();
 	}
 	PG_END_TRY();
 }
@@ -73,6 +109,7 @@ le_executor_run(LE_EXECUTOR_RUN_ARGS)
 	PG_FINALLY();
 	{
 		le_running_query = query.outer;
+		statement_ended();
 	}
 	PG_END_TRY();
 }
@@ -97,9 +134,17 @@ le_executor_finish(QueryDesc *queryDesc)
 	PG_END_TRY();
 }
 
+static void
+transaction_ended(XactEvent event, void *arg)
+{
+	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
+		le_transaction_has_run = false;
+}
+
 void
 le_statement_init(void)
 {
+	RegisterXactCallback(transaction_ended, NULL);
 	prev_utility = ProcessUtility_hook;
 	ProcessUtility_hook = le_statement_utility;
 	prev_executor_run = ExecutorRun_hook;

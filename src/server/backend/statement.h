@@ -1,7 +1,7 @@
 /*
  * statement.h
  *		The statements of this session: which queries and utility commands
- *		are under way.
+ *		are under way, and what the client sends next.
  */
 #ifndef LE_STATEMENT_H
 #define LE_STATEMENT_H
@@ -24,5 +24,15 @@ typedef struct LeRunningQuery
 
 /* The innermost; NULL: none. */
 extern LeRunningQuery *le_running_query;
+
+/* A statement of the client has run before this one in the same transaction. */
+extern bool le_transaction_has_run;
+
+/*
+ * Does the transaction end with the client's statement that is running now?
+ * False where that is not known: for the statement of a portal, unless the
+ * client's Sync has come already, and where there is no client.
+ */
+extern bool le_transaction_ends_here(void);
 
 #endif /* LE_STATEMENT_H */

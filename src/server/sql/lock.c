@@ -322,8 +322,7 @@ le_renew_lock(PG_FUNCTION_ARGS)
 bool
 le_release_is_final(FunctionCallInfo fcinfo)
 {
-	return !IsTransactionBlock() && !TransactionIdIsValid(GetTopTransactionIdIfAny()) &&
-		   le_call_is_bare(fcinfo);
+	return !TransactionIdIsValid(GetTopTransactionIdIfAny()) && le_call_is_alone(fcinfo);
 }
 
 bool
