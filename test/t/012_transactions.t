@@ -3,10 +3,12 @@ use strict;
 use warnings;
 use LeTest;
 use LeWire;
+use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes ();
 
-my $node = new_node('main');
+# With segments of shared memory that are files, so that they can be counted, and a small lock table.
+my $node = new_node('main', conf => "dynamic_shared_memory_type = mmap\nmax_locks_per_transaction = 30\n");
 my ($a, $b, $c) = map { session($node) } 1 .. 3;
 
 # The names that are held, as everybody sees them.
@@ -39,6 +41,9 @@ sub waiting
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	return ok(wait_until(sub { $c->query($sql) eq '1' }), 'it waits');
 }
+
+# Segments of dynamic shared memory, the one of their control included.
+sub segments { return scalar(() = glob($node->data_dir . '/pg_dynshmem/*')); }
 
 # Releases all that the session has left over.
 sub clean
@@ -470,8 +475,8 @@ is_taken('job', 'nobody gets it');
 # by a retry after 1 s.
 {
 	my $manager = $c->query('SELECT pid FROM lock_election.manager');
-	my $token = $a->query("SELECT acquire_lock('r', ttl => '300 ms')");
 	my $other = session($node);
+	my $token = $a->query("SELECT acquire_lock('r', ttl => '1 s')");
 
 	$a->query("BEGIN; SELECT release_lock('r'); SAVEPOINT s");
 	ok(wait_until(sub { $c->query("SELECT is_held('r', $token)") eq 'f' }), 'the TTL ends');
@@ -682,7 +687,8 @@ $a->query('SELECT pg_advisory_unlock_all()');
 	$c->query('BEGIN; LOCK TABLE lock_election.slot IN ACCESS EXCLUSIVE MODE');
 	$a->async('COMMIT');
 	is($a->wait(30), '', 'a commit does not wait until the tables can be written');
-	is($a->error, '', 'nor fail');
+	like($a->error, qr/WARNING:  01000: the transaction is committed, but the locks that it releases may still be held\nDETAIL:  the tables of extension/,
+		'nor fail, but it warns');
 	$b->query("SELECT acquire_lock('other')");
 	like($b->error, qr/ERROR/, 'an acquire does');
 	$c->query('COMMIT');
@@ -690,6 +696,70 @@ $a->query('SELECT pg_advisory_unlock_all()');
 	is($a->query("SELECT acquire_lock('r') IS NOT NULL"), 't', 'the session goes on');
 	$a->query("SELECT release_lock('r')");
 	nothing_left($node);
+}
+
+# --- a manager that does not answer at the commit ---
+
+my $late = qr/WARNING:  01000: the transaction is committed, but the locks that it releases may still be held\nDETAIL:  The lock_election manager did not answer/;
+
+# More than the slot has room for, and a slot that a cancelled request still takes up.  The sessions end before the manager
+# goes on: by itself, or by making room for the next one.
+foreach my $how ('goes on', 'leaves')
+{
+	my $before = segments();
+	my $manager = $c->query('SELECT pid FROM lock_election.manager');
+	my $offset = -s $node->logfile;
+	my ($many, $busy) = (session($node), session($node));
+	my $token = $many->query(q{SELECT acquire_locks(ARRAY(SELECT 'many ' || i FROM generate_series(1, 300) i), '10 days')});
+
+	$many->query("BEGIN; SELECT release_locks(ARRAY(SELECT 'many ' || i FROM generate_series(1, 300) i), $token)");
+	$busy->query(q{SELECT acquire_lock('one', '10 days'); BEGIN; SELECT release_lock('one'); SAVEPOINT s});
+	kill 'STOP', $manager;
+	$busy->query(q{SET LOCAL lock_timeout = '100 ms'; SELECT acquire_lock('other'); ROLLBACK TO s});
+	like($busy->error, qr/55P03/, 'a request that nobody answers');
+	$_->async('COMMIT') foreach $many, $busy;
+	foreach my $s ($many, $busy)
+	{
+		$s->wait;
+		like($s->error, $late, 'a commit that gives up waiting warns');
+		$s->quit;
+	}
+	is(() = slurp_file($node->logfile, $offset) =~ /WARNING:  the transaction is committed, but/g, 2, 'and so does the log');
+	kill 'TERM', $manager if $how eq 'leaves';
+	kill 'CONT', $manager;
+	nothing_left($node, "a manager that $how: all releases are made");
+	is(segments(), $before, 'and no memory is left behind');
+}
+
+# --- the extension is dropped between a release and its commit ---
+
+{
+	my $before = segments();
+
+	$node->safe_psql('postgres', 'CREATE DATABASE gone');
+	foreach my $case ([ 'by another session', 1, '' ], [ 'by another session, and the manager has left', 1, 'wait' ], [ 'by itself', 0, '' ])
+	{
+		my ($title, $by_other, $wait) = @$case;
+		my $manager = q{FROM pg_stat_activity WHERE datname = 'gone' AND backend_type = 'lock_election manager'};
+
+		$node->safe_psql('gone', 'CREATE EXTENSION lock_election');
+		foreach my $names (1, 300)
+		{
+			my $s = session($node, dbname => 'gone');
+
+			my $token = $s->query("SELECT acquire_locks(ARRAY(SELECT 'n' || i FROM generate_series(1, $names) i))");
+			$s->query("BEGIN; SELECT release_locks(ARRAY(SELECT 'n' || i FROM generate_series(1, $names) i), $token)");
+			$by_other ? $node->safe_psql('gone', 'DROP EXTENSION lock_election') : $s->query('DROP EXTENSION lock_election');
+			wait_until(sub { $c->query("SELECT count(*) $manager") eq '0' }) if $wait;
+			$s->query('COMMIT');
+			like($s->error, qr/WARNING:  55000: extension lock_election was dropped before/, "$title: a warning, at once");
+			$s->quit;
+			$node->safe_psql('gone', 'CREATE EXTENSION lock_election');
+		}
+		$node->safe_psql('gone', 'DROP EXTENSION lock_election');
+	}
+	is(segments(), $before, 'no memory is left behind');
+	$node->safe_psql('postgres', 'DROP DATABASE gone');
 }
 
 # --- two-phase commit ---

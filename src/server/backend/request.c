@@ -69,7 +69,8 @@ static bool
 slot_is_quiet(void)
 {
 	return pg_atomic_read_u32(&le_my_slot->answered) == pg_atomic_read_u32(&le_my_slot->posted) &&
-		   pg_atomic_read_u64(&le_my_slot->undo) == 0;
+		   pg_atomic_read_u64(&le_my_slot->undo) == 0 &&
+		   (pg_atomic_read_u32(&le_my_slot->mail) & LE_MAIL_RELEASED) == 0;
 }
 
 static void
@@ -96,12 +97,9 @@ post(LeRequestType type, const LeCommand *cmd)
 	slot->command.request = number;
 	slot->command.session = slot->session;
 	slot->command.sessno = (uint32) le_my_proc();
-	if (type != LE_REQUEST_RELEASE_MANY)
-	{
-		put_text(&slot->command.name, slot->payload, &len);
-		put_text(&slot->command.owner, slot->payload, &len);
-		put_text(&slot->command.value, slot->payload, &len);
-	}
+	put_text(&slot->command.name, slot->payload, &len);
+	put_text(&slot->command.owner, slot->payload, &len);
+	put_text(&slot->command.value, slot->payload, &len);
 	if (cmd->nnames > 0)
 		le_names_put(slot, cmd, len);
 	slot->need_flush = le_needs_flush();
@@ -264,21 +262,6 @@ wait_until_quiet(void)
 	}
 }
 
-/* What a commit has not told comes first. */
-static void
-send_unsent(void)
-{
-	LeRequestSlot *slot = le_my_slot;
-	LeCommand cmd = {.type = LE_CMD_RELEASE};
-
-	while (le_unsent_take(slot->payload, &slot->payload_len, &cmd.permits))
-	{
-		cmd.xact = le_xact_number();
-		post(LE_REQUEST_RELEASE_MANY, &cmd);
-		wait_until_quiet();
-	}
-}
-
 static void
 request(LeRequestType type, LeCommand *cmd, bool snapshot_kept)
 {
@@ -286,7 +269,6 @@ request(LeRequestType type, LeCommand *cmd, bool snapshot_kept)
 
 	le_attach();
 	wait_until_quiet();
-	send_unsent();
 
 	if (cmd->type == LE_CMD_ACQUIRE || cmd->type == LE_CMD_AWAIT)
 	{
@@ -340,44 +322,4 @@ le_request_look(LeRequestType type, LeCommand *cmd, LeReply *reply, char **page)
 	*reply = le_my_slot->reply;
 	*page = le_my_slot->payload;
 	return le_my_slot->payload_len;
-}
-
-bool
-le_request_release_many(const char *payload, uint32 len, int count, LeTime give_up)
-{
-	LeRequestSlot *slot = le_my_slot;
-	LeDatabase *db = le_my_database();
-	LeCommand cmd = {.type = LE_CMD_RELEASE};
-	uint32 number = 0;
-
-	/*
-	 * The transaction is committed: no interrupt may break out of here.  So
-	 * a manager that is away, or cannot write, is not waited for without end;
-	 * it finds the request when it can.
-	 */
-	for (;;)
-	{
-		if (number == 0 && slot_is_quiet())
-		{
-			memcpy(slot->payload, payload, len);
-			slot->payload_len = len;
-			cmd.xact = le_xact_number();
-			cmd.permits = count;
-			LE_FAULT_NOFAIL("release-before-post");
-			number = post(LE_REQUEST_RELEASE_MANY, &cmd);
-			LE_FAULT_NOFAIL("release-posted");
-		}
-		if ((number != 0 && pg_atomic_read_u32(&slot->answered) == number) ||
-			pg_atomic_read_u32(&slot->note) & LE_NOTE_UNREAD)
-			break;
-		if (le_clock() >= give_up)
-			break;
-		le_want_manager(db);
-		if (WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH, 100, PG_WAIT_EXTENSION) &
-			WL_POSTMASTER_DEATH)
-			break;
-		ResetLatch(MyLatch);
-	}
-	SetLatch(MyLatch);
-	return number != 0;
 }

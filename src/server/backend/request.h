@@ -19,17 +19,6 @@ extern void le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept);
 /* A page of the live state, see shared/look.h. */
 extern uint32 le_request_look(LeRequestType type, LeCommand *cmd, LeReply *reply, char **page);
 
-/* A commit does not wait longer than this for its releases to be applied. */
-#define LE_RELEASE_TIMEOUT (5 * LE_SECOND)
-
-/*
- * Release at a commit: never fails, cannot be interrupted.  Waits until the
- * manager has applied it or says that it cannot yet; or, where there is no
- * manager, until give_up: then the next manager applies it.  False: it could
- * not even be posted.
- */
-extern bool le_request_release_many(const char *payload, uint32 len, int count, LeTime give_up);
-
 /* Mailbox: cannot fail. */
 extern void le_mail_undo(uint32 xact, uint32 subxact);
 extern void le_mail(uint32 flag);

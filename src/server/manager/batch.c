@@ -29,6 +29,7 @@
 #include "manager/internal.h"
 #include "shared/compat.h"
 #include "shared/fault.h"
+#include "shared/releases.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
 #include "store/store.h"
@@ -212,12 +213,31 @@ log_confirmation(void)
 
 /* --- after the commit --- */
 
+/* Before anything that could fail: a second time they would release holds that are not meant. */
+static void
+clear_releases(void)
+{
+	for (int i = 0; i < le_mgr.nmails; i++)
+	{
+		Mail *mail = &le_mgr.mails[i];
+		LeRequestSlot *slot = slot_of(mail->proc);
+
+		if ((mail->flags & LE_MAIL_RELEASED) == 0)
+			continue;
+		mail->flags &= ~LE_MAIL_RELEASED;
+		le_releases_drop(&slot->releases);
+		pg_atomic_fetch_and_u32(&slot->mail, ~LE_MAIL_RELEASED);
+		le_wake((int) mail->proc);
+	}
+}
+
 static void
 give_answers(XLogRecPtr lsn)
 {
 	LeTime now = core_now();
 	XLogRecPtr confirm_lsn = lsn;
 
+	clear_releases();
 	for (int i = 0; i < le_mgr.ndeferred; i++)
 	{
 		Deferred *d = &le_mgr.deferred[i];
@@ -483,15 +503,16 @@ fail_requests(const uint32 *procs, int n, const ErrorData *error)
 	for (int i = 0; i < n; i++)
 	{
 		LeRequestSlot *slot = slot_of(procs[i]);
-		bool unanswered = pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered);
+		bool released = (pg_atomic_read_u32(&slot->mail) & LE_MAIL_RELEASED) != 0;
 
-		if (slot->session == 0 || slot->revision != 0)
+		if (slot->session == 0 || (slot->revision != 0 && !released))
 			continue;
-		if (unanswered && slot->type != LE_REQUEST_RELEASE_MANY)
+		if (pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered) && slot->revision == 0)
 			le_batch_answer_error(procs[i], error->sqlerrcode, error_text(error));
-		else if (unanswered || pg_atomic_read_u64(&slot->undo) != 0)
-		{
+		else if (pg_atomic_read_u64(&slot->undo) != 0 || released)
 			le_batch_put_error(slot, error->sqlerrcode, error_text(error));
+		if (pg_atomic_read_u64(&slot->undo) != 0 || released)
+		{
 			pg_write_barrier();
 			pg_atomic_fetch_or_u32(&slot->note, LE_NOTE_UNREAD);
 			le_wake((int) procs[i]);
@@ -592,9 +613,15 @@ le_batch_gone(void)
 			le_batch_answer_error(i, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 								  "extension lock_election was dropped");
 		pg_atomic_write_u64(&slot->undo, 0);
+		if (pg_atomic_read_u32(&slot->mail) & LE_MAIL_RELEASED)
+		{
+			le_releases_drop(&slot->releases);
+			pg_atomic_fetch_or_u32(&slot->note, LE_NOTE_GONE);
+			pg_atomic_fetch_and_u32(&slot->mail, ~LE_MAIL_RELEASED);
+		}
 		if (pg_atomic_read_u32(&slot->mail) & LE_MAIL_SESSION_END)
 			le_slot_clear(slot);
-		pg_atomic_write_u32(&slot->mail, 0);
+		pg_atomic_fetch_and_u32(&slot->mail, LE_MAIL_RELEASED);
 		le_wake(i);
 	}
 }

@@ -22,11 +22,14 @@
  *		can put it back to its place.
  *	5.	The backend reads the reply once answered equals posted.
  *
- * The mailbox tells ends: of a (sub)transaction that rolled back, of a fence,
- * of the session; and that a wait has become a long one.  Posting cannot fail.
+ * The mailbox tells ends: of a (sub)transaction that rolled back, of one that
+ * has released something with its commit, of a fence, of the session; and that
+ * a wait has become a long one.  Posting cannot fail.
  * Mails coalesce; the manager clears what it has read only after its batch is
- * committed, and a request is not posted over a rollback (step 1), so "everything from subtransaction N on"
- * never reaches a later request of the same transaction.  The end of a fence is
+ * committed, and a request is not posted over a rollback or releases (step 1),
+ * so "everything from subtransaction N on" never reaches a later request of the
+ * same transaction.  Releases are cleared as soon as their batch is committed:
+ * they must not be applied twice.  The end of a fence is
  * cleared when it is read, as another may follow, and put back if the batch
  * fails.
  */
@@ -35,6 +38,7 @@
 
 #include "datatype/timestamp.h"
 #include "port/atomics.h"
+#include "storage/dsm.h"
 #include "storage/lwlock.h"
 
 #include "core/core.h"
@@ -50,11 +54,10 @@
 /* What can be asked beyond the core's commands. */
 typedef enum LeRequestType
 {
-	LE_REQUEST_COMMAND = 1,  /* one core command */
-	LE_REQUEST_RELEASE_MANY, /* payload: LeReleaseItem + name, repeated */
-	LE_REQUEST_LOOK,         /* a page of the live state */
-	LE_REQUEST_LOOK_LEASES,  /* ... of the leases */
-	LE_REQUEST_LEADER        /* a CHECK of whoever holds this name, see shared/look.h */
+	LE_REQUEST_COMMAND = 1, /* one core command */
+	LE_REQUEST_LOOK,        /* a page of the live state */
+	LE_REQUEST_LOOK_LEASES, /* ... of the leases */
+	LE_REQUEST_LEADER       /* a CHECK of whoever holds this name, see shared/look.h */
 } LeRequestType;
 
 /* One of the releases that a transaction makes at its commit. */
@@ -69,10 +72,26 @@ typedef struct LeReleaseItem
 	/* the name follows; the next item begins at a multiple of 8 */
 } LeReleaseItem;
 
+/*
+ * What a commit releases, see shared/releases.h: the items are here, or where
+ * they do not fit in a segment of dynamic shared memory.
+ */
+#define LE_RELEASES_SIZE 1024
+
+typedef struct LeReleases
+{
+	dsm_handle segment; /* DSM_HANDLE_INVALID: they are in data */
+	uint32 len;
+	uint32 xact;
+	bool need_flush; /* synchronous_commit is not off */
+	char data[LE_RELEASES_SIZE] pg_attribute_aligned(8);
+} LeReleases;
+
 /* Mailbox flags. */
 #define LE_MAIL_SESSION_END 0x01 /* the backend is gone */
 #define LE_MAIL_FENCE_ENDED 0x02 /* it has released a fence */
 #define LE_MAIL_BLOCKED     0x04 /* it has waited long: is it a deadlock? */
+#define LE_MAIL_RELEASED    0x08 /* a commit has released what is in LeRequestSlot.releases */
 
 /* Notes from the manager to a backend that waits. */
 /* the lock is held by this very session */
@@ -81,6 +100,8 @@ typedef struct LeReleaseItem
 #define LE_NOTE_UNREAD 0x02
 /* its answer is on its way to the disk */
 #define LE_NOTE_SOON 0x04
+/* the extension was dropped: what its commit has released is thrown away */
+#define LE_NOTE_GONE 0x08
 
 typedef struct LeRequestSlot
 {
@@ -101,6 +122,7 @@ typedef struct LeRequestSlot
 	bool need_flush;     /* synchronous_commit is not off */
 	bool need_standby;   /* it is above local */
 	LeTime posted_at;
+	LeReleases releases; /* while LE_MAIL_RELEASED is set the manager's */
 
 	/* --- written by whoever wakes the process of this number --- */
 	pg_atomic_uint32 bell; /* see shared/shmem.c */

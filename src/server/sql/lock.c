@@ -16,6 +16,7 @@
 
 #include "backend/durability.h"
 #include "backend/fence.h"
+#include "backend/pending.h"
 #include "backend/look.h"
 #include "backend/request.h"
 #include "backend/session.h"

@@ -7,6 +7,7 @@
 #include "miscadmin.h"
 
 #include "backend/fence.h"
+#include "backend/pending.h"
 #include "backend/request.h"
 #include "backend/session.h"
 #include "backend/xact.h"
