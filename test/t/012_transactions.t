@@ -762,6 +762,21 @@ foreach my $how ('goes on', 'leaves')
 	$node->safe_psql('postgres', 'DROP DATABASE gone');
 }
 
+# --- more releases than PostgreSQL's lock table has room for ---
+
+{
+	$a->query("SELECT count(acquire_lock('n' || i)) FROM generate_series(1, 3000) i");
+	$a->query("BEGIN; SELECT count(*) FROM generate_series(1, 200) i WHERE release_lock('n' || i); SAVEPOINT s");
+	$a->query("SELECT count(*) FROM generate_series(201, 3000) i WHERE release_lock('n' || i)");
+	like($a->error, qr/ERROR:  53400: this transaction fences or releases too many locks\nDETAIL:  .* \d+ at most.*max_locks_per_transaction \(30\)/s,
+		'too many releases for one transaction');
+	$a->query("ROLLBACK TO s; SELECT count(*) FROM generate_series(201, 400) i WHERE release_lock('n' || i); COMMIT");
+	is($c->query("SELECT count(*) FROM lock_election.locks"), '2600', 'others of the transaction are not concerned');
+	is($a->query("SELECT count(*) FROM generate_series(401, 1400) i WHERE release_lock('n' || i)"), '1000', 'a thousand');
+	is($a->query("SELECT count(*) FROM generate_series(1401, 3000) i WHERE release_lock('n' || i)"), '1600', 'and more');
+	nothing_left($node);
+}
+
 # --- two-phase commit ---
 
 foreach my $how ([ 'acquire', "SELECT acquire_lock('p')" ], [ 'release', "SELECT release_lock('held')" ])
