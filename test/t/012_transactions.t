@@ -405,8 +405,7 @@ nothing_left($node, 'also after a rollback');
 
 # --- hold_for in a transaction ---
 
-$a->query("SELECT acquire_lock('job')");
-$a->query("BEGIN; SELECT release_lock('job', hold_for => '1 h'); COMMIT");
+$a->query("BEGIN; SELECT release_lock('job', acquire_lock('job'), hold_for => '1 h'); COMMIT");
 held('', 'released with hold_for in a transaction');
 is_taken('job', 'nobody gets it');
 

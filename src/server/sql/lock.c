@@ -404,16 +404,26 @@ le_release(FunctionCallInfo fcinfo, LeCommand *cmd)
 	PG_RETURN_BOOL(le_release_is_final(fcinfo) ? le_release_now(cmd) : le_release_at_commit(cmd));
 }
 
-/* release_lock(name, token, hold_for, all_holds) */
+/*
+ * release_lock(name): what this connection holds.
+ * release_lock(name, token, hold_for, all_holds): a NULL token holds nothing.
+ * A try that failed may have been released: that must not end what another
+ * user of a pooled connection holds.
+ */
 Datum
 le_release_lock(PG_FUNCTION_ARGS)
 {
 	LeCommand cmd = {.kind = LE_KIND_LOCK};
 
 	cmd.name = le_arg_name(fcinfo, 0);
-	cmd.token = PG_ARGISNULL(1) ? 0 : le_arg_token(fcinfo, 1);
-	cmd.hold_for = le_arg_hold_for(fcinfo, 2);
-	cmd.all_holds = !PG_ARGISNULL(3) && PG_GETARG_BOOL(3);
+	if (PG_NARGS() > 1)
+	{
+		cmd.hold_for = le_arg_hold_for(fcinfo, 2);
+		cmd.all_holds = !PG_ARGISNULL(3) && PG_GETARG_BOOL(3);
+		if (PG_ARGISNULL(1))
+			PG_RETURN_BOOL(false);
+		cmd.token = le_arg_token(fcinfo, 1);
+	}
 	return le_release(fcinfo, &cmd);
 }
 
