@@ -30,9 +30,9 @@ extern bool le_snapshot_give_up(FunctionCallInfo fcinfo);
 extern void le_snapshot_take(void);
 
 /*
- * Does the statement go on to read with a snapshot that is older than this
- * moment?  To be asked after a wait that kept it.
+ * A lock was granted, after a wait that kept the snapshot or at once.  Does
+ * the transaction go on to read with a snapshot that is older than that?
  */
-extern bool le_snapshot_is_stale(void);
+extern bool le_snapshot_is_stale(FunctionCallInfo fcinfo, bool waited);
 
 #endif /* LE_SNAPSHOT_H */

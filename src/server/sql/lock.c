@@ -21,6 +21,7 @@
 #include "backend/request.h"
 #include "backend/session.h"
 #include "backend/snapshot.h"
+#include "backend/statement.h"
 #include "backend/xact.h"
 #include "shared/compat.h"
 #include "shared/fence.h"
@@ -189,13 +190,20 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 /* --- acquire --- */
 
 void
-le_warn_old_snapshot(const LeCommand *cmd)
+le_warn_old_snapshot(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeReply *reply)
 {
-	ereport(WARNING,
-			(errmsg("this statement goes on with a snapshot that is older than the grant of %s \"%.*s\"",
-					le_kind_word(cmd->kind), (int) cmd->name.len, cmd->name.data),
-			 errdetail("It does not see what the holder before has committed."),
-			 errhint("Acquire it in a statement of its own, in READ COMMITTED, before the first query.")));
+	/* a statement may acquire many; what is held already is not granted now */
+	if (le_statement_warned || reply->reentrant || !le_snapshot_is_stale(fcinfo, reply->waited))
+		return;
+	le_statement_warned = true;
+	ereport(
+		WARNING,
+		(errmsg("this %s goes on with a snapshot that is older than the grant of %s \"%.*s\"",
+				IsolationUsesXactSnapshot() || le_bound_statement_reads() ? "transaction" : "statement",
+				le_kind_word(cmd->kind), (int) cmd->name.len, cmd->name.data),
+		 errdetail("It may not see what the holder before has committed."),
+		 errhint(
+			 "Acquire it in a statement of its own, in READ COMMITTED or before the transaction begins.")));
 }
 
 Datum
@@ -244,8 +252,8 @@ le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 	}
 	if (cmd->ttl == LE_TTL_BOUND && cmd->lease == 0)
 		le_watch_client(true);
-	if (reply.waited && !gave_up && le_snapshot_is_stale())
-		le_warn_old_snapshot(cmd);
+	if (!gave_up)
+		le_warn_old_snapshot(fcinfo, cmd, &reply);
 	PG_RETURN_INT64(reply.token);
 }
 

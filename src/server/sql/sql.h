@@ -41,8 +41,11 @@ extern Datum le_enqueue(FunctionCallInfo fcinfo, LeCommand *cmd);
 extern Datum le_await(FunctionCallInfo fcinfo, LeKind kind);
 extern int64 le_force(LeKind kind, LeText name);
 
-/* A wait has ended with a grant, and the statement reads with what is older. */
-extern void le_warn_old_snapshot(const LeCommand *cmd);
+/*
+ * After a grant: warn if what follows reads with a snapshot that is older.  Not
+ * after a wait that gave its snapshot up.
+ */
+extern void le_warn_old_snapshot(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeReply *reply);
 
 /*
  * May the caller end, or change, what the holders of this name have?  Members
