@@ -228,7 +228,7 @@ CREATE FUNCTION @extschema@.release_lock(
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_release_lock';
 COMMENT ON FUNCTION @extschema@.release_lock(text, bigint, interval, boolean) IS
-'Releases a lock: true, or false if this token does not hold it; a NULL token holds nothing. At once if this call is a statement of its own outside of a transaction block and of a pipeline; otherwise at commit. "hold_for": nobody is granted the lock until that long after it was acquired. "all_holds": all holds of a named owner, not only one. Errors: 22023 bad argument, 42501 another role''s lock.';
+'Releases a lock: true, or false if this token does not hold it; a NULL token holds nothing. At once if this call is a statement of its own outside of a transaction block and of a pipeline; otherwise at commit. "hold_for": nobody is granted the lock until that long after it was acquired. "all_holds": all holds of a named owner, not only one. Errors: 22023 bad argument, 42501 another role''s lock, 53400 too many releases in one transaction, see max_locks_per_transaction.';
 
 CREATE FUNCTION @extschema@.is_held(name text, token bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -279,7 +279,7 @@ CREATE FUNCTION @extschema@.fence_lock(name text, token bigint)
 RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_fence_lock';
 COMMENT ON FUNCTION @extschema@.fence_lock(text, bigint) IS
-'From here to the end of the (sub)transaction nobody else is granted this lock: neither the end of its TTL nor a release or an administrator hands it on before. What the transaction writes after this is written by the holder, or not at all. lock_election.fence_timeout bounds it. Errors: LE001 the token does not hold the lock (any more), 42501 another role''s lock, 22023 bad argument, 53200 see max_locks_per_transaction.';
+'From here to the end of the (sub)transaction nobody else is granted this lock: neither the end of its TTL nor a release or an administrator hands it on before. What the transaction writes after this is written by the holder, or not at all. lock_election.fence_timeout bounds it. Errors: LE001 the token does not hold the lock (any more), 42501 another role''s lock, 22023 bad argument, 53400 too many fences in one transaction, see max_locks_per_transaction.';
 
 CREATE FUNCTION @extschema@.fence_guard()
 RETURNS trigger LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -463,7 +463,7 @@ CREATE FUNCTION @extschema@.fence_leader(election text, term bigint)
 RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_fence_leader';
 COMMENT ON FUNCTION @extschema@.fence_leader(text, bigint) IS
-'From here to the end of the (sub)transaction nobody else is elected: what the transaction writes after this is written by the leader, or not at all. As fence_lock. Errors: LE001 the term does not lead (any more), 42501 another role''s election, 22023 bad argument, 53200 see max_locks_per_transaction.';
+'From here to the end of the (sub)transaction nobody else is elected: what the transaction writes after this is written by the leader, or not at all. As fence_lock. Errors: LE001 the term does not lead (any more), 42501 another role''s election, 22023 bad argument, 53400 too many fences in one transaction, see max_locks_per_transaction.';
 
 CREATE FUNCTION @extschema@.force_resign(election text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
