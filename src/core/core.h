@@ -169,7 +169,7 @@ typedef struct LeCommand
 	LeCommandType type;
 	LeKind kind; /* lock or election */
 	LeText name;
-	const LeText *names; /* ACQUIRE, RELEASE and CHECK of several, each
+	const LeText *names; /* ACQUIRE, AWAIT, RELEASE and CHECK of several, each
 								 * once: instead of name */
 	uint32_t nnames;     /* 0: name alone */
 	LeMode mode;
@@ -232,7 +232,9 @@ typedef struct LeReply
  */
 typedef struct LeRow
 {
-	uint64_t locator : 62; /* the row's TID */
+	uint64_t locator : 60; /* the row's TID */
+	uint64_t listed : 1;   /* a slot's: among the store's idle rows */
+	uint64_t reused : 1;   /* ... and written since it was listed */
 	uint64_t on_disk : 1;
 	uint64_t dirty : 1;
 } LeRow;
@@ -271,7 +273,7 @@ typedef struct LeCore LeCore;
  */
 struct LeGroup
 {
-	LeEntry *members; /* the first one carries the wait */
+	LeEntry *members; /* the first one carries the wait, and is announced */
 	LeEntry *blocked; /* this one was not ready when last looked */
 	LeGroup *passed_next;
 };
@@ -326,11 +328,8 @@ struct LeEntry
 	LeEntry *token_next; /* in the hash of tokens */
 	LeEntry *answer_next;
 	LeEntry *ended_next;
-	union
-	{
-		LeEntry *dirty_next; /* place: in the list of dirty places */
-		LeEntry *group_next; /* grouped: the next member */
-	};
+	LeEntry *dirty_next; /* place: in the list of dirty places */
+	LeEntry *group_next; /* grouped: the next member */
 	LeLock *lock;
 	union
 	{
@@ -375,6 +374,7 @@ struct LeEntry
 	uint64_t waiter_session; /* ... 0: nobody waits */
 	uint32_t hold_count;
 	uint16_t value_len;
+	uint16_t member; /* of several names the which-th it is, from 1; 0: it is alone */
 	uint8_t owner_len;
 	uint8_t mode;
 	uint8_t state;        /* LeState */
@@ -542,6 +542,10 @@ extern LeEntry *le_core_overdue(LeCore *core, LeTime timeout, LeTime now);
 extern LeSlot *le_core_dirty_slots(LeCore *core);
 extern LeLease *le_core_dirty_leases(LeCore *core);
 
+/* The row of this free slot was written for another slot; its lock goes with
+ * the batch if that was its last row and nobody uses it. */
+extern void le_core_row_lent(LeCore *core, LeSlot *slot, LeTime now);
+
 /* Entries whose queue row has to be written (QUEUED places) or deleted. */
 extern LeEntry *le_core_dirty_places(LeCore *core);
 
@@ -576,6 +580,7 @@ typedef struct LeLoad
 	bool lapsed;   /* held, but ended and only fenced */
 	LeEnd end;     /* of one that has ended: how; LE_END_NONE: not known */
 	int32_t slot;
+	uint16_t member; /* a place of several names: as in LeEntry */
 	uint32_t hold_count;
 	LeTime acquired_at;  /* a place: entered the queue */
 	LeTime time_left;    /* of its own lease */

@@ -48,9 +48,6 @@ typedef struct LeSpares
 	uint32_t taken;
 } LeSpares;
 
-/* So many idle locks at most lend their rows; a power of two. */
-#define IDLE_LOCKS 256
-
 /* What one role has. */
 typedef struct LeRole
 {
@@ -71,9 +68,10 @@ struct LeCore
 
 	LePool locks, slots, entries, holds, leases, groups, roles, change_pool;
 	LeHeap heap;
-	uint32_t queued;     /* entries in state QUEUED, all locks */
-	uint32_t candidates; /* entries of elections */
-	bool loading;        /* between the first row and load_done */
+	uint32_t queued;       /* entries in state QUEUED, all locks */
+	uint32_t candidates;   /* entries of elections */
+	bool loading;          /* between the first row and load_done */
+	LeGroup *loaded_group; /* while loading: of the place that was read last */
 
 	LeLock **lock_hash;
 	uint32_t lock_buckets;
@@ -105,14 +103,6 @@ struct LeCore
 	LeEntry *ended;
 	LeLock *doomed;
 	LeLink lapsed;
-
-	/* those that have become idle last, as far as it goes; they may have gone, or be in use again */
-	LeLock *idle[IDLE_LOCKS];
-	uint32_t idle_top;
-
-	/* While a load ends: no row is lent, and none that was idle then.  This
-	 * may be the reload after a row that could not be written. */
-	bool row_kept;
 
 	LeGroup *passed; /* groups that have left their queues: their locks are
 								 * to be settled */
@@ -241,6 +231,7 @@ extern void le_lease_arm(LeCore *core, LeLease *lease);
 extern LeLease *le_lease_new(LeCore *core, int64_t id, LeTime ttl, uint32_t role);
 extern void le_lease_start(LeCore *core, LeLease *lease, LeTime now);
 extern void le_lease_set_ttl(LeCore *core, LeLease *lease, LeTime ttl);
+extern void le_lease_is_for_group(LeCore *core, LeLease *lease, int64_t token);
 extern void le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now);
 
 /* --- core/group.c: several locks at once --- */
@@ -248,7 +239,11 @@ extern void le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now
 extern bool le_group_ready(LeGroup *group, LeTime now);
 extern void le_group_grant(LeCore *core, LeGroup *group, LeTime now);
 extern void le_group_end(LeCore *core, LeGroup *group, LeEnd how, LeTime now);
+extern LeEntry *le_group_lead(LeEntry *entry);
+extern bool le_group_has_names(const LeCore *core, const LeEntry *entry, const LeCommand *cmd);
+extern void le_group_load(LeCore *core, LeEntry *entry);
 extern void le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void le_apply_await_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void le_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 /* --- core/owner.c --- */
 
@@ -283,6 +278,9 @@ extern void le_acquire_entered(LeCore *core, LeEntry *entry, const LeCommand *cm
 extern void le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern bool le_acquire_admitted(const LeLock *lock, const LeCommand *cmd, LeTime now);
 extern void le_acquire_wait(LeSession *session, LeEntry *entry, const LeCommand *cmd, LeTime now);
+extern LeEntry *le_same_place(const LeCore *core, const LeLock *lock, const LeLease *lease,
+							  const LeCommand *cmd);
+extern void le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern bool le_held_by_session(const LeCore *core, const LeLock *lock, const LeCommand *cmd);
 
 extern void le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
@@ -299,8 +297,13 @@ extern void le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now,
 extern void le_free_text(LeCore *core, char **text);
 extern char *le_spare_take(LeSpares *spares);
 
+extern uint64_t le_entry_lsn(const LeEntry *entry);
+
+/* --- core/session.c --- */
+
 extern LeSession *le_session_touch(LeCore *core, uint64_t session, uint32_t sessno, uint32_t xact,
 								   LeTime now);
-extern uint64_t le_entry_lsn(const LeEntry *entry);
+extern void le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now);
+extern void le_apply_session_end(LeCore *core, const LeCommand *cmd, LeTime now);
 
 #endif /* LE_INTERNAL_H */

@@ -431,7 +431,7 @@ restore_time(Model *m, LeTime now)
 		if ((e->lapsed && !m_shares_time(e)) || e->lease != 0 || e->ttl == LE_TTL_BOUND ||
 			(!e->held && !e->place))
 			continue;
-		if (!e->held)
+		if (!e->held && !m_shares_time(e))
 			e->deadline = now + e->ttl;
 		else if (c != NULL)
 			e->deadline =
@@ -615,7 +615,7 @@ handle_due(Model *m, const Due *due, LeTime now)
 		case DUE_DEADLINE:
 			/* a wait for a place keeps it alive */
 			if (!e->held && e->waiter != 0)
-				e->deadline = now + e->ttl;
+				m_renew(m, e, now);
 			else if (m_shares_time(e))
 				m_expire_group(m, e->token, grace > 0 ? now + grace : 0, now);
 			else

@@ -158,6 +158,7 @@ typedef struct SlotRow
 	LeTime ttl, time_left, acquired_at, closed_until;
 	uint64_t session;
 	uint32_t sessno, role, hold_count;
+	uint16_t member; /* a place of several names */
 } SlotRow;
 
 typedef struct LeaseRow

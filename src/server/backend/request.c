@@ -5,8 +5,6 @@
  */
 #include "postgres.h"
 
-#include <sched.h>
-
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -25,6 +23,7 @@
 #include "shared/fault.h"
 #include "shared/names.h"
 #include "shared/shmem.h"
+#include "shared/wake.h"
 #include "shared/words.h"
 
 /* Even a try waits this long: a manager that restarts is back sooner. */
@@ -32,9 +31,6 @@
 
 /* How often a wait looks at the client's socket and at the manager. */
 #define WAIT_TICK_MS 1000
-
-/* A flush is waited for without sleeping, but no longer than this. */
-#define SOON 200
 
 /* A wait that holds a snapshot is logged after this long. */
 #define SNAPSHOT_LOG_AFTER (60 * LE_SECOND)
@@ -73,35 +69,65 @@ slot_is_quiet(void)
 		   (pg_atomic_read_u32(&le_my_slot->mail) & LE_MAIL_RELEASED) == 0;
 }
 
-static void
-put_text(LeText *text, char *payload, uint32 *len)
+static uint32
+next_number(void)
 {
-	if (text->data == NULL)
-		return;
-	Assert(*len + text->len <= LE_PAYLOAD_SIZE);
-	memcpy(payload + *len, text->data, text->len);
-	text->data = payload + *len;
-	*len += text->len;
+	return pg_atomic_read_u32(&le_my_slot->posted) + 1;
 }
 
-/* Steps 1 and 2 of the protocol, the slot being quiet; returns the number. */
-static uint32
-post(LeRequestType type, const LeCommand *cmd)
+static LeTextSpan
+put_text(LeText text, uint32 *len)
+{
+	LeTextSpan span = {.at = (uint16) *len, .len = (uint16) text.len, .given = text.data != NULL};
+
+	if (text.data == NULL)
+		return span;
+	Assert(*len + text.len <= LE_PAYLOAD_SIZE);
+	memcpy(le_my_slot->payload + *len, text.data, text.len);
+	*len += text.len;
+	return span;
+}
+
+static void
+put_command(const LeCommand *cmd)
 {
 	LeRequestSlot *slot = le_my_slot;
-	uint32 number = pg_atomic_read_u32(&slot->posted) + 1;
 	uint32 len = 0;
 
-	slot->type = type;
 	slot->command = *cmd;
-	slot->command.request = number;
+	slot->command.request = next_number();
 	slot->command.session = slot->session;
 	slot->command.sessno = (uint32) le_my_proc();
-	put_text(&slot->command.name, slot->payload, &len);
-	put_text(&slot->command.owner, slot->payload, &len);
-	put_text(&slot->command.value, slot->payload, &len);
+	slot->command.name = slot->command.owner = slot->command.value = (LeText){NULL, 0};
+	slot->command.names = NULL;
+	slot->name = put_text(cmd->name, &len);
+	slot->owner = put_text(cmd->owner, &len);
+	slot->value = put_text(cmd->value, &len);
 	if (cmd->nnames > 0)
 		le_names_put(slot, cmd, len);
+}
+
+static void
+put_look(const LeLook *look)
+{
+	uint32 len = 0;
+
+	le_my_slot->look.kind = look->kind;
+	le_my_slot->look.from = look->from;
+	le_my_slot->name = put_text(look->name, &len);
+}
+
+/*
+ * Steps 1 and 2 of the protocol: the slot was quiet, and what belongs to this
+ * type has been put into it.  Returns the request's number.
+ */
+static uint32
+post(LeRequestType type)
+{
+	LeRequestSlot *slot = le_my_slot;
+	uint32 number = next_number();
+
+	slot->type = type;
 	slot->need_flush = le_needs_flush();
 	slot->need_standby = synchronous_commit > SYNCHRONOUS_COMMIT_LOCAL_FLUSH;
 	slot->posted_at = le_clock();
@@ -114,16 +140,6 @@ post(LeRequestType type, const LeCommand *cmd)
 	return number;
 }
 
-/* The answer is on its way to the disk: not worth another sleep. */
-static void
-await_flush(uint32 number)
-{
-	LeTime give_up = le_clock() + SOON;
-
-	while (pg_atomic_read_u32(&le_my_slot->answered) != number && le_clock() < give_up)
-		sched_yield();
-}
-
 static void
 read_notes(const LeCommand *cmd, uint32 number)
 {
@@ -134,7 +150,7 @@ read_notes(const LeCommand *cmd, uint32 number)
 	pg_atomic_fetch_and_u32(&le_my_slot->note, ~note);
 	pg_read_barrier();
 	if (note & LE_NOTE_SOON)
-		await_flush(number);
+		le_await_answer_soon(le_my_slot, number);
 	if (note & LE_NOTE_OWN_SESSION)
 	{
 		LeText name = cmd->nnames > 0 ? cmd->names[le_my_slot->reply.which] : cmd->name;
@@ -228,7 +244,7 @@ raise_answer(void)
 	if (le_my_slot->sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED)
 	{
 		/* one line for each of the cycle */
-		char *detail = pnstrdup(le_my_slot->payload, le_my_slot->payload_len);
+		char *detail = pnstrdup(le_my_slot->payload + le_my_slot->answer_at, le_my_slot->answer_len);
 
 		pgstat_report_deadlock();
 		ereport(ERROR,
@@ -262,8 +278,9 @@ wait_until_quiet(void)
 	}
 }
 
+/* A look has no command of its own; then cmd is blank. */
 static void
-request(LeRequestType type, LeCommand *cmd, bool snapshot_kept)
+request(LeRequestType type, LeCommand *cmd, const LeLook *look, bool snapshot_kept)
 {
 	uint32 number;
 
@@ -286,7 +303,11 @@ request(LeRequestType type, LeCommand *cmd, bool snapshot_kept)
 	PG_ENSURE_ERROR_CLEANUP(wait_cleanup, (Datum) 0);
 	{
 		LE_FAULT("request-before-post");
-		number = post(type, cmd);
+		if (look != NULL)
+			put_look(look);
+		else
+			put_command(cmd);
+		number = post(type);
 		LE_FAULT("request-posted");
 		wait_for_answer(number, cmd, snapshot_kept);
 		LE_FAULT("request-answered");
@@ -309,17 +330,32 @@ request(LeRequestType type, LeCommand *cmd, bool snapshot_kept)
 void
 le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept)
 {
-	request(LE_REQUEST_COMMAND, cmd, snapshot_kept);
+	request(LE_REQUEST_COMMAND, cmd, NULL, snapshot_kept);
 	*reply = le_my_slot->reply;
 	if (cmd->type == LE_CMD_ACQUIRE && (reply->status == LE_OK || reply->status == LE_QUEUED))
 		le_xact_touched();
 }
 
-uint32
-le_request_look(LeRequestType type, LeCommand *cmd, LeReply *reply, char **page)
+void
+le_request_leader(LeCommand *cmd, LeReply *reply, LeLeader *leader)
 {
-	request(type, cmd, false);
-	*reply = le_my_slot->reply;
-	*page = le_my_slot->payload;
-	return le_my_slot->payload_len;
+	LeRequestSlot *slot;
+
+	request(LE_REQUEST_LEADER, cmd, NULL, false);
+	slot = le_my_slot;
+	*reply = slot->reply;
+	leader->since = slot->leader_since;
+	leader->candidate = (LeText){slot->payload + slot->answer_at, slot->answer_len};
+}
+
+LeText
+le_request_look(LeRequestType type, LeLook *look)
+{
+	LeCommand none = {0};
+	LeRequestSlot *slot;
+
+	request(type, &none, look, false);
+	slot = le_my_slot;
+	look->from = slot->next_page;
+	return (LeText){slot->payload + slot->answer_at, slot->answer_len};
 }

@@ -16,8 +16,29 @@
  */
 extern void le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept);
 
-/* A page of the live state, see shared/look.h. */
-extern uint32 le_request_look(LeRequestType type, LeCommand *cmd, LeReply *reply, char **page);
+/* Who leads an election; the candidate lasts until the next request. */
+typedef struct LeLeader
+{
+	TimestampTz since;
+	LeText candidate;
+} LeLeader;
+
+/* A CHECK of whoever holds the command's name; the reply tells his term. */
+extern void le_request_leader(LeCommand *cmd, LeReply *reply, LeLeader *leader);
+
+/* A page of the live state, see shared/look.h, from a cursor on. */
+typedef struct LeLook
+{
+	LeKind kind;
+	LeText name; /* data NULL: all locks */
+	LeLookCursor from;
+} LeLook;
+
+/*
+ * LE_REQUEST_LOOK or LE_REQUEST_LOOK_LEASES: returns the page, which lasts until
+ * the next request, and moves the cursor to where the next one begins.
+ */
+extern LeText le_request_look(LeRequestType type, LeLook *look);
 
 /* Mailbox: cannot fail. */
 extern void le_mail_undo(uint32 xact, uint32 subxact);

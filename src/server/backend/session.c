@@ -21,6 +21,7 @@
 #include "shared/fault.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
+#include "shared/wake.h"
 
 /*
  * Keepalive probes: a silent host is noticed in 4 + 3 * 2 = 10 s.  No probe is
@@ -117,22 +118,13 @@ static void
 session_exit(int code, Datum arg)
 {
 	LeRequestSlot *slot = le_my_slot;
-	LeDatabase *db;
 
 	if (slot == NULL)
 		return;
-	db = le_my_database();
 	LE_FAULT_NOFAIL("session-end");
 	le_my_slot = NULL;
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	db->attached--;
-	pg_atomic_fetch_or_u32(&slot->mail, LE_MAIL_SESSION_END);
-
-	/* under the lock: a manager that leaves must not leave us linked */
-	if (db->state == LE_DB_IDLE)
-		le_database_unlink_all(db);
-	else
-		le_ring(slot);
+	le_database_detach(slot);
 	LWLockRelease(le_shared->lock);
 }
 
@@ -154,7 +146,7 @@ le_want_manager(LeDatabase *db)
 		return;
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	if (db->state == LE_DB_IDLE || db->state == LE_DB_STARTING)
-		db->wanted = true;
+		le_database_want(db);
 	LWLockRelease(le_shared->lock);
 	le_wake_launcher();
 }
@@ -238,11 +230,11 @@ wait_for_slot(LeRequestSlot *slot)
 }
 
 /*
- * Take part in this database's entry.  -1: all are in use; not only by the
+ * Take part in this database's entry.  NULL: all are in use; not only by the
  * launcher, which looks whether a database has the extension, or by a command
  * that needs a database for itself.
  */
-static int
+static LeDatabase *
 attach_database(void)
 {
 	LeTime give_up = le_clock() + LE_MANAGER_START_TIMEOUT;
@@ -250,12 +242,10 @@ attach_database(void)
 	for (;;)
 	{
 		bool passing = false;
-		int database;
+		LeDatabase *mine;
 
 		LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-		database = le_database_find(MyDatabaseId, true);
-		if (database >= 0)
-			le_shared->databases[database].attached++;
+		mine = le_database_attach(MyDatabaseId);
 		for (int i = 0; i < le_shared->max_databases; i++)
 		{
 			LeDatabase *db = &le_shared->databases[i];
@@ -263,8 +253,8 @@ attach_database(void)
 			passing |= db->attached == 0 && db->state != LE_DB_RUNNING;
 		}
 		LWLockRelease(le_shared->lock);
-		if (database >= 0 || !passing || le_clock() >= give_up)
-			return database;
+		if (mine != NULL || !passing || le_clock() >= give_up)
+			return mine;
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 10, PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
@@ -275,7 +265,7 @@ void
 le_attach(void)
 {
 	LeRequestSlot *slot;
-	int database;
+	LeDatabase *database;
 
 	check_can_attach();
 	if (le_my_slot != NULL)
@@ -288,12 +278,12 @@ le_attach(void)
 	LE_FAULT("attach");
 
 	database = attach_database();
-	if (database < 0)
+	if (database == NULL)
 		ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 						errmsg("lock_election serves no more than %d databases", le_max_databases),
 						errhint("Raise lock_election.max_databases and restart the server.")));
 
-	slot->database = database;
+	slot->database = (int) (database - le_shared->databases);
 	slot->pid = MyProcPid;
 	slot->generation++;
 	pg_atomic_write_u32(&slot->open_xact, 0);

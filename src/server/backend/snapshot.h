@@ -8,8 +8,8 @@
 #include "fmgr.h"
 
 /*
- * Is this very call all that the client's statement consists of?  Then
- * nothing else of the statement can run after it.
+ * Does the client's statement consist of this call alone?  Then nothing else of
+ * the statement can run after it.
  */
 extern bool le_call_is_bare(FunctionCallInfo fcinfo);
 

@@ -8,8 +8,8 @@
 #include "core/core.h"
 
 /*
- * The number under which this session's current transaction acquires; from
- * its first acquire on it is open.
+ * The number of this session's current transaction.  It is open from its first
+ * acquire on, which le_xact_open() announces.
  */
 extern uint32 le_xact_open(void);
 extern uint32 le_xact_number(void);
@@ -18,11 +18,12 @@ extern uint32 le_xact_number(void);
 extern void le_xact_touched(void);
 
 /*
- * This transaction holds, or is about to take, a fence: the manager is to look
- * for it from now on, and is told when the transaction ends.
+ * This transaction holds a fence, or is about to take one.  From now on the
+ * manager looks for it, and it is told when the transaction ends.
  */
 extern void le_xact_fencing(void);
 
+/* From _PG_init; once per process. */
 extern void le_xact_init(void);
 
 #endif /* LE_XACT_H */

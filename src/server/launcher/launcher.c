@@ -11,14 +11,15 @@
  * This file does not look into any database, and it knows nothing of locks.
  * What a manager does is in manager/manager.c.
  *
- * What the launcher does with an entry, besides starting a worker in it (all
- * under LeShared.lock, see LeDbState):
+ * What the launcher does with an entry, apart from starting a worker in it (see
+ * shared/database.h):
  *
  *	STARTING, RUNNING -> IDLE	the worker is gone and has not said so
- *	leave = true				somebody holds the entry (launcher/hooks.c), and the
- *								last client has left the database
- *	IDLE -> FREE				nobody is attached to it, nobody wants or holds
- *								it, and no manager has run in it; or its
+ *	ask the worker to leave		a command has reserved the entry
+ *								(launcher/commands.c), and the last client has
+ *								left the database
+ *	IDLE -> FREE				no session is attached, nobody wants or has
+ *								reserved it, and no manager has run in it; or its
  *								database is gone
  *
  * Everything else that it knows is its own and can be lost: a new launcher
@@ -49,13 +50,14 @@
 #include "shared/compat.h"
 #include "shared/fault.h"
 #include "shared/shmem.h"
+#include "shared/wake.h"
 
 /* A launcher that failed comes back after this many seconds. */
 #define LE_LAUNCHER_RESTART 1
 
 /*
  * pg_database is read whenever somebody wakes the launcher, which the commit
- * of every command that changes it does (launcher/hooks.c).  The periodic scan
+ * of every command that changes it does (launcher/commands.c).  The periodic scan
  * only makes up for a wake-up that met no launcher; a scan of a hundred
  * databases takes some 50 microseconds, and a caller waits for a manager for
  * at most 5 s, so that it should not be rarer than that.
@@ -86,7 +88,7 @@
 /* A worker of an earlier launcher that has not begun in that time never will. */
 #define LE_ADOPT_TIMEOUT (10 * LE_SECOND)
 
-/* How soon the last client of a held database is missed */
+/* How soon the last client of a reserved database is missed */
 #define LE_WATCH_PERIOD (20 * LE_MS)
 
 /* The same complaint about max_worker_processes */
@@ -119,47 +121,12 @@ static HTAB *targets;
 static Oid *scratch; /* le_max_databases long */
 static LeTime scan_at;
 static LeTime scanned_at;
-static bool watching; /* for the last client of a held database */
+static bool watching; /* for the last client of a reserved database */
 
 static LeTarget *
 find_target(Oid dboid)
 {
 	return (LeTarget *) hash_search(targets, &dboid, HASH_FIND, NULL);
-}
-
-static void
-change_state(LeDatabase *db, LeDbState from, LeDbState to)
-{
-	Assert(LWLockHeldByMeInMode(le_shared->lock, LW_EXCLUSIVE));
-	Assert(db->state == from);
-	Assert(to != LE_DB_RUNNING);
-
-	db->state = to;
-	pg_atomic_write_u32(&db->running, 0);
-	db->leave = false;
-	db->worker_pid = 0;
-	db->worker_proc = -1;
-	if (to == LE_DB_IDLE)
-	{
-		le_database_unlink_all(db);
-		le_wake(db->notifier_proc); /* it leaves with its manager */
-	}
-}
-
-void
-le_database_free(LeDatabase *db)
-{
-	/* A session detaches before its process leaves the list of processes. */
-	Assert(db->attached == 0);
-
-	change_state(db, LE_DB_IDLE, LE_DB_FREE);
-	le_database_clear_slots(db);
-	db->dboid = InvalidOid;
-	db->exit = LE_EXIT_NONE;
-	db->wanted = false;
-	db->reserved_by = 0;
-	db->notifier_pid = 0; /* one that is still on its way out sees that */
-	db->notifier_proc = -1;
 }
 
 /* --- pg_database -------------------------------------------------------- */
@@ -320,20 +287,20 @@ le_client_connected(Oid dboid, int except_pid)
 	return false;
 }
 
-/* Somebody waits for the database to be empty.  See "hold" in launcher/hooks.c. */
+/* Somebody waits for the database to be empty: see launcher/commands.c. */
 static void
-review_hold(LeDatabase *db)
+review_reservation(LeDatabase *db)
 {
-	/* The holder clears this itself, however it ends; but never trust that. */
+	/* The process that reserved it clears this itself, however it ends; do not trust that. */
 	if (BackendPidGetProc(db->reserved_by) == NULL)
-		db->reserved_by = 0;
+		le_database_reserve(db, 0);
 	else if (db->state == LE_DB_IDLE || db->leave)
 		return;
 	else if (le_client_connected(db->dboid, db->reserved_by))
 		watching = true;
 	else
 	{
-		db->leave = true;
+		le_database_ask_to_leave(db);
 		le_wake(db->worker_proc);
 	}
 }
@@ -383,7 +350,7 @@ review_entry(LeDatabase *db, LeTime now)
 	LeTarget *target = find_target(db->dboid);
 
 	if (db->reserved_by != 0)
-		review_hold(db);
+		review_reservation(db);
 
 	if (target == NULL)
 	{
@@ -402,8 +369,7 @@ review_entry(LeDatabase *db, LeTime now)
 			target->due = target->ran = true;
 		if (!worker_is_dead(target, db, now))
 			return false;
-		change_state(db, db->state, LE_DB_IDLE);
-		db->exit = LE_EXIT_ERROR;
+		le_database_stopped(db, LE_EXIT_ERROR);
 	}
 
 	if (target->tracked)
@@ -469,29 +435,27 @@ complain_no_worker(const LeTarget *target, LeTime now)
 static LeDatabase *
 take_entry(LeTarget *target, LeTime now, bool *was_wanted)
 {
-	LeDatabase *db = NULL;
-	int i;
+	LeDatabase *db;
+	bool taken = false;
 
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	i = le_database_find(target->dboid, true);
-	if (i >= 0 && le_shared->databases[i].state == LE_DB_IDLE && le_shared->databases[i].reserved_by == 0)
+	db = le_database_find(target->dboid, true);
+	if (db != NULL && db->state == LE_DB_IDLE && db->reserved_by == 0)
 	{
-		db = &le_shared->databases[i];
+		taken = true;
 		*was_wanted = db->wanted;
-		change_state(db, LE_DB_IDLE, LE_DB_STARTING);
-		db->wanted = false; /* who comes from now on wants another one */
-		db->exit = LE_EXIT_NONE;
+		le_database_starting(db);
 	}
 	LWLockRelease(le_shared->lock);
 
-	if (i < 0)
+	if (db == NULL)
 	{
 		target->retry_at = now + LE_SCAN_PERIOD;
 		complain_no_entry(target);
 	}
-	else if (db == NULL)
+	else if (!taken)
 		target->retry_at = now + LE_RESTART_PERIOD;
-	return db;
+	return taken ? db : NULL;
 }
 
 static void
@@ -519,9 +483,9 @@ start_manager(LeTarget *target, LeTime now)
 	}
 
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	change_state(db, LE_DB_STARTING, LE_DB_IDLE);
-	db->exit = LE_EXIT_ERROR;
-	db->wanted |= was_wanted;
+	le_database_stopped(db, LE_EXIT_ERROR);
+	if (was_wanted)
+		le_database_want(db);
 	LWLockRelease(le_shared->lock);
 	back_off(target, now);
 	complain_no_worker(target, now);

@@ -3,11 +3,11 @@
  *		The manager's work: a batch of requests, applied, written, answered.
  *
  * The core decides, the store writes; this file and manager/take.c carry between
- * the slots and the two.  A batch that fails leaves no trace: the core is thrown away and
- * loaded anew, waiting requests are put back to their places, and the
- * requests of the batch are applied one by one, so that only the one that
- * cannot be written fails.  Where the tables cannot even be read, requests are
- * answered with that error until they can.
+ * the slots and the two.  A batch that fails leaves no trace: the core is thrown
+ * away and loaded again, waiting requests go back to their places, and the
+ * requests of the batch are applied one by one, so that only the one that cannot
+ * be written fails.  While the tables cannot even be read, every request is
+ * answered with that error.
  */
 #include "postgres.h"
 
@@ -32,6 +32,7 @@
 #include "shared/releases.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
+#include "shared/wake.h"
 #include "store/store.h"
 
 Manager le_mgr;
@@ -53,8 +54,8 @@ le_batch_answer(uint32 proc, uint32 number, const LeReply *reply)
 	le_wake((int) proc);
 }
 
-void
-le_batch_put_error(LeRequestSlot *slot, int sqlstate, const char *message)
+static void
+put_error(LeRequestSlot *slot, int sqlstate, const char *message)
 {
 	/* cut at a character's end */
 	int len = pg_mbcliplen(message, (int) strlen(message), sizeof(slot->message) - 1);
@@ -79,13 +80,13 @@ le_batch_answer_error(uint32 proc, int sqlstate, const char *message)
 	LeRequestSlot *slot = slot_of(proc);
 	LeReply reply = {0};
 
-	le_batch_put_error(slot, sqlstate, message);
+	put_error(slot, sqlstate, message);
 	le_batch_answer(proc, pg_atomic_read_u32(&slot->posted), &reply);
 }
 
 /* --- writing --- */
 
-/* The incarnation of what comes next: on disk before it is used. */
+/* The incarnation of the next token: it is on disk before a token uses it. */
 static int64
 next_incarnation(void)
 {
@@ -111,25 +112,20 @@ flush_for_answers(void)
 	}
 }
 
-/*
- * Those who have waited are woken while the disk is written: they are awake
- * when their answer comes, which makes a hand-over shorter by 5 us.  If there
- * are many, their waking would delay the disk.
- */
+/* The early notice of shared/wake.h: it makes a hand-over shorter by 5 us. */
 static void
 announce_answers(void)
 {
 	int n = 0;
 
-	for (LeEntry *entry = le_core_answers(le_mgr.core); entry != NULL && n < MAX_ANNOUNCED;
+	for (LeEntry *entry = le_core_answers(le_mgr.core); entry != NULL && n < LE_WAKE_EARLY;
 		 entry = entry->answer_next, n++)
 	{
 		LeRequestSlot *slot = slot_of(entry->waiter_sessno);
 
 		if (entry->answer != LE_OK || slot->session != entry->waiter_session)
 			continue;
-		pg_atomic_fetch_or_u32(&slot->note, LE_NOTE_SOON);
-		le_wake((int) entry->waiter_sessno);
+		le_wake_early(slot);
 	}
 }
 
@@ -197,8 +193,8 @@ write_batch(LeTime now)
 }
 
 /*
- * Something in the log that callers can wait for whose answer wrote nothing: a
- * renewal, is_held(), a lock that is held already.  So a primary that is cut
+ * Log a record for callers whose answer wrote nothing (a renewal, is_held(), a
+ * lock that is held already), so that they can wait for it: a primary that is cut
  * off from its synchronous standbys confirms nothing.
  */
 static XLogRecPtr
@@ -270,7 +266,7 @@ give_answers(XLogRecPtr lsn)
 	}
 }
 
-/* What was read from the mailboxes is done for good: empty them. */
+/* What was read from the mailboxes is committed: empty them. */
 static void
 empty_mailboxes(void)
 {
@@ -290,8 +286,8 @@ empty_mailboxes(void)
 }
 
 /*
- * Those who have waited long: the newest of a cycle gives up.  It is told no
- * more than that; what it waits for is undone as if it had been cancelled.
+ * Search for deadlocks, for the sessions that have waited long.  The newest waiter of
+ * a cycle gets the error; its request is undone by the rollback that follows.
  */
 static void
 end_deadlocks(void)
@@ -309,8 +305,9 @@ end_deadlocks(void)
 		{
 			LeRequestSlot *slot = slot_of((uint32) proc);
 
-			slot->payload_len = (uint32) Min(detail.len, LE_PAYLOAD_SIZE);
-			memcpy(slot->payload, detail.data, slot->payload_len);
+			slot->answer_at = 0;
+			slot->answer_len = (uint32) Min(detail.len, LE_PAYLOAD_SIZE);
+			memcpy(slot->payload, detail.data, slot->answer_len);
 			le_batch_answer_error((uint32) proc, ERRCODE_T_R_DEADLOCK_DETECTED, "deadlock detected");
 		}
 		pfree(detail.data);
@@ -362,9 +359,9 @@ apply_limits(void)
 }
 
 /*
- * It was last seen running at since: a pause moves all deadlines.  Where one
- * follows the other again and again, as with a disk that takes longer for each
- * flush, a second of each counts, or nobody's lease would ever end.
+ * The manager was last seen running at "since": a pause moves all deadlines.  If
+ * one pause follows the other, as with a disk that takes longer for each flush, a
+ * second of each counts as time, or no lease would ever end.
  */
 static void
 seen_running(LeTime since, LeTime now)
@@ -467,6 +464,8 @@ try_batch(const uint32 *procs, int n, bool expire, ErrorData **error)
 		if (le_mgr.broken_at == 0)
 			le_mgr.broken_at = le_clock();
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.failed_batches, 1);
+		if ((*error)->sqlerrcode == ERRCODE_UNIQUE_VIOLATION)
+			pg_atomic_fetch_add_u64(&le_mgr.db->counters.key_violations, 1);
 	}
 	PG_END_TRY();
 	return ok;
@@ -493,9 +492,9 @@ le_batch_all_slots(uint32 *procs)
 }
 
 /*
- * Those that wait go on waiting.  Mail, and what a commit has released, stay
- * where they are and are tried again; a backend that wants to go on before
- * that is told why it cannot.
+ * Requests that wait go on waiting.  Mail and the releases of a commit stay where
+ * they are and are tried again; a backend that wants to go on before that is told
+ * why it cannot.
  */
 static void
 fail_requests(const uint32 *procs, int n, const ErrorData *error)
@@ -510,7 +509,7 @@ fail_requests(const uint32 *procs, int n, const ErrorData *error)
 		if (pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered) && slot->revision == 0)
 			le_batch_answer_error(procs[i], error->sqlerrcode, error_text(error));
 		else if (pg_atomic_read_u64(&slot->undo) != 0 || released)
-			le_batch_put_error(slot, error->sqlerrcode, error_text(error));
+			put_error(slot, error->sqlerrcode, error_text(error));
 		if (pg_atomic_read_u64(&slot->undo) != 0 || released)
 		{
 			pg_write_barrier();

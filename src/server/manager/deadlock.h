@@ -10,8 +10,8 @@
 #include "shared/shmem.h"
 
 /*
- * In the manager: is the request that this proc waits for part of a deadlock?
- * Returns the proc that is to give up, -1: no.  The cycle is put into detail.
+ * Is the request of this proc part of a deadlock?  Returns the proc that has to
+ * give up; -1: no deadlock.  Appends the cycle to detail, a line for each edge.
  */
 extern int le_deadlock_find(const LeCore *core, uint32 proc, StringInfo detail);
 

@@ -24,6 +24,7 @@
 #include "shared/compat.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
+#include "shared/wake.h"
 
 /* A notifier that does not live is started again after this long. */
 #define RESTART_AFTER (1 * LE_SECOND)
@@ -75,7 +76,9 @@ le_hints_of_batch(LeCore *core)
 	for (LeEntry *entry = le_core_dirty_places(core); entry != NULL && le_notify & LE_NOTIFY_WAITERS;
 		 entry = entry->dirty_next)
 	{
-		if (entry->state == LE_STATE_HELD && !entry->lapsed && entry->lock->kind == LE_KIND_LOCK)
+		/* of several names the first */
+		if (entry->state == LE_STATE_HELD && !entry->lapsed && entry->lock->kind == LE_KIND_LOCK &&
+			entry->member <= 1)
 			any |= push(entry->token, entry->lock, NULL);
 	}
 

@@ -26,8 +26,8 @@
 
 static LeCore *old_core;
 /*
- * What is left of its leases is left from here on, however long the reading
- * takes: from the time of each row on they would end sooner each time.
+ * When the load began.  Time left is measured from here for every row; measuring
+ * at each read would shorten leases on every reload.
  */
 static LeTime loading_at;
 
@@ -163,8 +163,8 @@ end_waits(void)
 		LeRequestSlot *slot = slot_of(i);
 
 		if (slot->session != 0 && slot->database == le_mgr.index && slot->revision != 0 &&
-			slot->command.type == LE_CMD_ACQUIRE && slot->command.wait > 0 &&
-			now - slot->posted_at >= slot->command.wait)
+			slot->type == LE_REQUEST_COMMAND && slot->command.type == LE_CMD_ACQUIRE &&
+			slot->command.wait > 0 && now - slot->posted_at >= slot->command.wait)
 			le_batch_answer(i, pg_atomic_read_u32(&slot->posted), &reply);
 	}
 }

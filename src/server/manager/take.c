@@ -17,6 +17,7 @@
 #include "shared/names.h"
 #include "shared/releases.h"
 #include "shared/shmem.h"
+#include "shared/wake.h"
 
 /* --- answers --- */
 
@@ -146,26 +147,27 @@ overtaken_by_mail(LeRequestSlot *slot)
 
 	if (pg_atomic_read_u32(&slot->mail) & LE_MAIL_SESSION_END)
 		return true;
-	return undo != 0 && (slot->command.type == LE_CMD_ACQUIRE || slot->command.type == LE_CMD_AWAIT) &&
-		   slot->type == LE_REQUEST_COMMAND && (uint32) (undo >> 32) == slot->command.xact &&
-		   (uint32) undo <= slot->command.subxact;
+	return undo != 0 && slot->type == LE_REQUEST_COMMAND &&
+		   (slot->command.type == LE_CMD_ACQUIRE || slot->command.type == LE_CMD_AWAIT) &&
+		   (uint32) (undo >> 32) == slot->command.xact && (uint32) undo <= slot->command.subxact;
 }
 
-static void
-apply_look(LeRequestSlot *slot, LeReply *reply, LeTime now)
+/* With the texts where the manager finds them; names come later. */
+static LeCommand
+command_of(const LeRequestSlot *slot)
 {
-	LeLookCursor cursor = {.place = slot->command.token, .last = slot->command.revision};
+	LeCommand cmd = slot->command;
 
-	slot->payload_len =
-		le_look_fill(le_mgr.core, &slot->command, &cursor, slot->payload, sizeof(slot->payload), now);
-	reply->token = cursor.place;
-	reply->count = cursor.last;
+	cmd.name = le_slot_text(slot, slot->name);
+	cmd.owner = le_slot_text(slot, slot->owner);
+	cmd.value = le_slot_text(slot, slot->value);
+	return cmd;
 }
 
 static void
 apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 {
-	LeCommand cmd = slot->command;
+	LeCommand cmd = command_of(slot);
 	LeReply reply;
 	bool confirm;
 
@@ -193,8 +195,8 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 	if (slot->type == LE_REQUEST_LEADER)
 		le_look_find_leader(le_mgr.core, &cmd);
 	le_core_apply(le_mgr.core, &cmd, now, &reply);
-	if (slot->type == LE_REQUEST_LEADER)
-		le_look_put_leader(le_mgr.core, &cmd, slot, &reply, now);
+	if (slot->type == LE_REQUEST_LEADER && reply.status == LE_OK)
+		le_look_put_leader(le_mgr.core, &cmd, slot, now);
 	if (reply.displaced_session != 0)
 		answer_displaced(&reply);
 	if (reply.status == LE_WAITING)
@@ -231,6 +233,16 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 		le_batch_answer(proc, cmd.request, &reply);
 }
 
+/* Requests are counted once, by what they ask the core for; pages are not counted. */
+static void
+count_request(const LeRequestSlot *slot)
+{
+	if (slot->revision != 0 || slot->type == LE_REQUEST_LOOK || slot->type == LE_REQUEST_LOOK_LEASES)
+		return;
+	if (slot->command.type <= LE_CMD_FENCE_ENDED)
+		pg_atomic_fetch_add_u64(&le_mgr.db->counters.requests[slot->command.type], 1);
+}
+
 static void
 take_request(uint32 proc, LeTime now)
 {
@@ -248,8 +260,7 @@ take_request(uint32 proc, LeTime now)
 		answer_withdrawn(proc);
 		return;
 	}
-	if (slot->revision == 0 && slot->command.type <= LE_CMD_FENCE_ENDED)
-		pg_atomic_fetch_add_u64(&le_mgr.db->counters.requests[slot->command.type], 1);
+	count_request(slot);
 	switch (slot->type)
 	{
 		case LE_REQUEST_COMMAND:
@@ -257,13 +268,11 @@ take_request(uint32 proc, LeTime now)
 			apply_command(proc, slot, now);
 			break;
 		case LE_REQUEST_LOOK:
-			apply_look(slot, &reply, now);
+			le_look_fill(le_mgr.core, slot, now);
 			le_batch_answer(proc, number, &reply);
 			break;
 		case LE_REQUEST_LOOK_LEASES:
-			reply.token = slot->command.token;
-			slot->payload_len =
-				le_look_fill_leases(le_mgr.core, &reply.token, slot->payload, sizeof(slot->payload), now);
+			le_look_fill_leases(le_mgr.core, slot, now);
 			le_batch_answer(proc, number, &reply);
 			break;
 	}

@@ -165,19 +165,16 @@ put_live_leader(ReturnSetInfo *rsinfo, LeText election)
 {
 	LeCommand cmd = {.type = LE_CMD_CHECK, .kind = LE_KIND_ELECTION, .name = election};
 	LeReply reply;
-	LeText candidate;
-	TimestampTz elected_at;
-	char *page;
+	LeLeader leader;
 
 	do
 	{
-		candidate.len = le_request_look(LE_REQUEST_LEADER, &cmd, &reply, &page);
+		le_request_leader(&cmd, &reply, &leader);
 		if (reply.status != LE_OK)
 			return;
-		candidate.data = pnstrdup(page + election.len, candidate.len);
-		elected_at = (TimestampTz) reply.count;
+		leader.candidate.data = pnstrdup(leader.candidate.data, leader.candidate.len);
 	} while (!le_durable_in_time(&reply)); /* his time was over meanwhile: the next */
-	put_leader(rsinfo, candidate, reply.token, elected_at, reply.valid_for);
+	put_leader(rsinfo, leader.candidate, reply.token, leader.since, reply.valid_for);
 }
 
 typedef struct StoredLeader

@@ -234,14 +234,14 @@ le_look_leases_sql(PG_FUNCTION_ARGS)
 static LeDatabase *
 my_entry(void)
 {
-	int index;
+	LeDatabase *db;
 
 	if (le_shared == NULL)
 		le_attach(); /* says what is wrong */
-	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	index = le_database_find(MyDatabaseId, false);
+	LWLockAcquire(le_shared->lock, LW_SHARED);
+	db = le_database_find(MyDatabaseId, false);
 	LWLockRelease(le_shared->lock);
-	return index < 0 ? NULL : &le_shared->databases[index];
+	return db;
 }
 
 /* manager(): OUT pid, started, incarnation, revision, locks, memory */
@@ -276,8 +276,8 @@ le_stat(PG_FUNCTION_ARGS)
 {
 	LeDatabase *db = my_entry();
 	TupleDesc desc;
-	Datum values[22];
-	bool nulls[22] = {false};
+	Datum values[23];
+	bool nulls[23] = {false};
 	int n = 0;
 
 	if (db == NULL)
@@ -298,6 +298,7 @@ le_stat(PG_FUNCTION_ARGS)
 	values[n++] = COUNTER(undone);
 	values[n++] = COUNTER(batches);
 	values[n++] = COUNTER(failed_batches);
+	values[n++] = COUNTER(key_violations);
 	values[n++] = COUNTER(xids);
 	values[n++] = COUNTER(rows);
 	values[n++] = COUNTER(flushes);
