@@ -95,13 +95,16 @@ le_renew_leadership(PG_FUNCTION_ARGS)
 	return le_renew(fcinfo, LE_KIND_ELECTION);
 }
 
-/* resign(election, term): a leader has no holds to count */
+/* resign(election, term): a leader has no holds to count; NULL is no term */
 Datum
 le_resign(PG_FUNCTION_ARGS)
 {
 	LeCommand cmd = {.kind = LE_KIND_ELECTION, .all_holds = true};
 
-	le_arg_holder(fcinfo, &cmd);
+	cmd.name = le_arg_election(fcinfo, 0);
+	if (PG_ARGISNULL(1))
+		PG_RETURN_BOOL(false);
+	cmd.token = le_arg_token(fcinfo, 1);
 	return le_release(fcinfo, &cmd);
 }
 
