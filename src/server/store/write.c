@@ -190,7 +190,7 @@ static void
 write_held(LeCore *core, LeSlot *slot, const Clock *clock)
 {
 	bool takes_key = !slot->row.on_disk;
-	LeSlot *idle = takes_key ? le_lend_take(clock->now) : NULL;
+	LeSlot *idle = takes_key ? le_lend_take(slot, clock->now) : NULL;
 
 	if (idle != NULL)
 		lend(core, idle, slot, clock->now);
@@ -225,6 +225,7 @@ write_slots(LeCore *core, const Clock *clock)
 {
 	int rows = 0;
 
+	le_lend_begin(le_core_dirty_slots(core));
 	for (LeSlot *slot = le_core_dirty_slots(core); slot != NULL; slot = slot->dirty_next)
 	{
 		if (slot->holder == NULL)
