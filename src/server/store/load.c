@@ -93,6 +93,8 @@ read_row(TupleTableSlot *tuple, StoredRow *stored)
 	stored->slot.lease = DatumGetInt64(values[SLOT_LEASE]);
 	stored->slot.holds = DatumGetInt32(values[SLOT_HOLDS]);
 	stored->slot.acquired_at = DatumGetTimestampTz(values[SLOT_ACQUIRED_AT]);
+	stored->slot.has_expiry = !tuple->tts_isnull[SLOT_EXPIRES_AT];
+	stored->slot.expires_at = DatumGetTimestampTz(values[SLOT_EXPIRES_AT]);
 	stored->ttl = DatumGetInt64(values[SLOT_TTL]);
 	stored->time_left = DatumGetInt64(values[SLOT_TIME_LEFT]);
 	stored->slot.lapsed = stored->time_left < 0;

@@ -96,6 +96,8 @@ typedef struct LeStoredSlot
 	int32 holds;
 	bool lapsed; /* has ended, and is only fenced */
 	TimestampTz acquired_at;
+	bool has_expiry; /* else it hangs on a lease */
+	TimestampTz expires_at;
 } LeStoredSlot;
 
 /*
