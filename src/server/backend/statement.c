@@ -1,7 +1,7 @@
 /*
  * statement.c
  *		The statements of this session: how deep utility commands are nested,
- *		which queries run, and DISCARD ALL.
+ *		which queries run, commands that are refused, and DISCARD ALL.
  *
  * backend/snapshot.c needs the first two to prove that a waiting statement can
  * give its snapshot up.
@@ -11,6 +11,7 @@
 #include "executor/executor.h"
 #include "tcop/utility.h"
 
+#include "backend/guard.h"
 #include "backend/session.h"
 #include "backend/statement.h"
 #include "shared/compat.h"
@@ -50,6 +51,7 @@ le_statement_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 	Node *node = pstmt->utilityStmt;
 	bool discard_all = IsA(node, DiscardStmt) && ((DiscardStmt *) node)->target == DISCARD_ALL;
 
+	le_guard_tables(node);
 	run_command(pstmt, query, read_only_tree, context, params, env, dest, qc);
 
 	/* DISCARD ALL drops cached plans: node may be gone. */
