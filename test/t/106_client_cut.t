@@ -17,7 +17,7 @@ add_host($address);
 client_test('cut', "host=$address port=" . $node->port . ' dbname=postgres', do => {
 	cut => sub { silence_host($address); return; },
 	mend => sub { add_host($address); return; },
-	held => sub { $node->safe_psql('postgres', "SELECT count(*) FROM lock_election.locks WHERE name = '$_[0]'") },
+	direct => sub { return $node->connstr('postgres'); },
 });
 nothing_left($node, undef, timeout => 20);
 $node->stop;
