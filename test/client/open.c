@@ -73,6 +73,7 @@ options(void)
 	le_options o = options_of(5000);
 	char longest[300];
 	le_session *s;
+	le_hold *held;
 
 	memset(longest, 'x', sizeof(longest) - 1);
 	longest[sizeof(longest) - 1] = '\0';
@@ -94,11 +95,12 @@ options(void)
 	is_status(le_open(&o, &s, NULL), LE_INVALID, "and nobody wants to know");
 	o.name = "worker 7";
 	s = open_with(&o);
-	must_lock(s, "named");
+	held = must_lock(s, "named");
 	PGconn *db = connect_db();
 	ok(strncmp(query(db, "SELECT owner FROM lock_election.locks WHERE name = 'named'"), "worker 7#", 9) == 0,
 	   "a name is shown");
 	PQfinish(db);
+	le_release(held, 0, NULL);
 	le_close(s, -1, NULL);
 }
 

@@ -32,6 +32,7 @@ wait_until(sub { $pooler->pump_nb; return -S "$dir/.s.PGSQL.$port" || !$pooler->
 die $log unless -S "$dir/.s.PGSQL.$port";
 END { $pooler->kill_kill if $pooler; }
 
+$ENV{LE_TEST_DIRECT} = $node->connstr('postgres');
 client_test('holds', "host=$dir port=$port dbname=postgres user=$user");
 client_test('runner', "host=$dir port=$port dbname=postgres user=$user", kinds => ['plain']);
 my $text = slurp_file($node->logfile);
