@@ -255,7 +255,7 @@ static void
 stopped_for_long(void)
 {
 	seen told = {0};
-	le_session *a = watched(1500, 300, &told);
+	le_session *a = watched(3000, 300, &told);
 	struct pollfd fd = {.fd = le_fd(a), .events = POLLIN};
 	le_hold *held = must_lock(a, "x"), *waits, *again;
 	le_event event = {0};
