@@ -3,6 +3,7 @@
 use strict;
 use warnings;
 use LeTest;
+use POSIX ();
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
@@ -352,6 +353,15 @@ subtest 'a wait that is broken off' => sub {
 	end_all($s, $holder);
 };
 
+# Seconds of processor time.
+sub manager_time
+{
+	my $pid = one('SELECT pid FROM lock_election.manager');
+	my @stat = split / /, slurp_file("/proc/$pid/stat") =~ s/.*\) //sr;
+
+	return ($stat[11] + $stat[12]) / POSIX::sysconf(POSIX::_SC_CLK_TCK());
+}
+
 # Each asks again and again whether it waits for itself, and each of its locks leads to all who are before it.
 subtest 'very many locks' => sub {
 	my $names = q{ARRAY(SELECT 'm' || n FROM generate_series(1, 1000) AS n)};
@@ -369,6 +379,12 @@ subtest 'very many locks' => sub {
 		$longest = time() - $at if time() - $at > $longest;
 	}
 	cmp_ok($longest, '<', 1, 'whose waiters keep nobody else waiting');
+
+	# a tenth, and what the requests take
+	my $used = manager_time();
+	$s->query('SELECT pg_sleep(4)');
+	cmp_ok(manager_time() - $used, '<', 0.25 * 4, 'and take little of the time of the manager');
+	note(sprintf '%.2f s of 4', manager_time() - $used);
 	$_->kill('KILL') foreach @waiters;
 	wait_for_waiters(0);
 	one("SELECT release_locks($names, $token)");

@@ -18,6 +18,7 @@
 #include "tcop/utility.h"
 #include "utils/portal.h"
 
+#include "backend/client.h"
 #include "backend/session.h"
 #include "backend/statement.h"
 #include "shared/compat.h"
@@ -117,6 +118,7 @@ run_command(PlannedStmt *pstmt, const char *query, bool read_only_tree, ProcessU
 {
 	bool has_snapshot = PlannedStmtRequiresSnapshot(pstmt);
 
+	le_client_statement();
 	le_utility_nesting++;
 	PG_TRY();
 	{
@@ -183,6 +185,7 @@ le_executor_run(LE_EXECUTOR_RUN_ARGS)
 	LeRunningQuery query = {.desc = queryDesc, .outer = le_running_query};
 
 	bound_remove(queryDesc);
+	le_client_statement();
 	le_running_query = &query;
 	PG_TRY();
 	{

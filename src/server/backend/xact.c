@@ -34,6 +34,21 @@ static bool xact_is_touched = false;
 static bool xact_has_fence = false;
 static SubTransactionId aborting = InvalidSubTransactionId;
 
+/*
+ * The acquires of a transaction are numbered: a rollback to a savepoint undoes
+ * all since the first one after that, and a caller that does without an answer
+ * undoes its last one.
+ */
+typedef struct LeAcquirer
+{
+	struct LeAcquirer *outer;
+	SubTransactionId subxact;
+	uint32 first; /* number of its first acquire */
+} LeAcquirer;
+
+static uint32 acquires = 0;
+static LeAcquirer *acquirers = NULL; /* in TopTransactionContext */
+
 uint32
 le_xact_number(void)
 {
@@ -51,9 +66,49 @@ le_xact_open(void)
 		if (++xact_number == 0)
 			++xact_number;
 		xact_is_open = true;
+		acquires = 0;
 		pg_atomic_write_u32(&slot->open_xact, xact_number);
 	}
 	return xact_number;
+}
+
+uint32
+le_xact_acquire(void)
+{
+	SubTransactionId subxact = GetCurrentSubTransactionId();
+
+	if (acquirers == NULL || acquirers->subxact < subxact)
+	{
+		LeAcquirer *inner = MemoryContextAlloc(TopTransactionContext, sizeof(LeAcquirer));
+
+		*inner = (LeAcquirer){.outer = acquirers, .subxact = subxact, .first = acquires + 1};
+		acquirers = inner;
+	}
+	return ++acquires;
+}
+
+/* The first acquire of this subtransaction, which is to be forgotten; 0: none. */
+static uint32
+forget_acquires(SubTransactionId subxact)
+{
+	uint32 first = 0;
+
+	for (; acquirers != NULL && acquirers->subxact >= subxact; acquirers = acquirers->outer)
+		first = acquirers->first;
+	return first;
+}
+
+/* From now on they stand and fall with the parent. */
+static void
+reparent_acquires(SubTransactionId subxact, SubTransactionId parent)
+{
+	while (acquirers != NULL && acquirers->subxact >= subxact)
+	{
+		if (acquirers->outer == NULL || acquirers->outer->subxact < parent)
+			acquirers->subxact = parent;
+		else
+			acquirers = acquirers->outer;
+	}
 }
 
 void
@@ -94,13 +149,14 @@ top_ended(bool is_commit)
 	xact_is_touched = false;
 	xact_has_fence = false;
 	aborting = InvalidSubTransactionId;
+	acquirers = NULL;
 
 	if (le_my_slot != NULL)
 	{
 		if (was_open)
 		{
 			if (!is_commit)
-				le_mail_undo(xact_number, TopSubTransactionId);
+				le_mail_undo(xact_number, 1);
 			pg_atomic_write_u32(&le_my_slot->open_xact, 0);
 		}
 		if (had_fence)
@@ -121,6 +177,7 @@ static void
 sub_aborted(void)
 {
 	SubTransactionId subxact = aborting;
+	uint32 first = forget_acquires(subxact);
 
 	aborting = InvalidSubTransactionId;
 	le_pending_sub_aborted(subxact);
@@ -128,8 +185,8 @@ sub_aborted(void)
 	if (le_my_slot == NULL)
 		return;
 	LE_FAULT_NOFAIL("subxact-before-undo");
-	if (xact_is_open)
-		le_mail_undo(xact_number, subxact);
+	if (xact_is_open && first != 0)
+		le_mail_undo(xact_number, first);
 	LE_FAULT_NOFAIL("subxact-undone");
 	if (xact_has_fence)
 		le_mail(LE_MAIL_FENCE_ENDED);
@@ -156,6 +213,7 @@ sub_xact_event(SubXactEvent event, SubTransactionId subxact, SubTransactionId pa
 	else if (event == SUBXACT_EVENT_COMMIT_SUB)
 	{
 		le_pending_sub_committed(subxact, parent);
+		reparent_acquires(subxact, parent);
 		le_fence_sub_committed(subxact, parent);
 	}
 }

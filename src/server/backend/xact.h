@@ -14,6 +14,9 @@
 extern uint32 le_xact_open(void);
 extern uint32 le_xact_number(void);
 
+/* The number of its next acquire. */
+extern uint32 le_xact_acquire(void);
+
 /* Something was acquired, released or fenced: PREPARE is refused. */
 extern void le_xact_touched(void);
 

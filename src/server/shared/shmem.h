@@ -7,8 +7,8 @@
  *
  *	1.	The backend waits until the slot is quiet: its last request is answered,
  *		and no rollback or releases are left in the mailbox.  Then it fills in the
- *		request and sets posted to the request's number.  A new backend first waits
- *		until the slot of the backend before it is cleared and not linked any more.
+ *		request and sets posted to the request's number.  A new session first waits
+ *		until the slot of the session before it is cleared.
  *	2.	It rings (le_ring): unless the slot is linked, it links it into its
  *		database's stack by compare-and-swap, and wakes the manager if the stack
  *		was empty.
@@ -21,6 +21,10 @@
  *		batch; until then the slot keeps its revision, so that a new manager can put
  *		it back to its place in the queue.
  *	5.	The backend reads the reply once answered equals posted.
+ *
+ * Each database has a slot for each proc number.  What an ended session has left
+ * for a manager that is stuck is therefore in nobody's way but that of later
+ * sessions of this database, which could do nothing without that manager.
  *
  * How a process sleeps and is woken is told in shared/wake.h.
  *
@@ -127,9 +131,8 @@ typedef struct LeReleases
 typedef struct LeRequestSlot
 {
 	/* --- written by the backend that owns the slot --- */
-	uint64 session;    /* 0: free; cleared by the manager */
-	uint32 generation; /* of this proc number */
-	int database;      /* index in LeShared.databases */
+	uint64 session; /* 0: free; cleared by the manager */
+	int database;   /* index in LeShared.databases; never changes */
 	int pid;
 	pg_atomic_uint32 posted;    /* number of the newest request */
 	pg_atomic_uint32 open_xact; /* its transaction that has acquired; 0 */
@@ -155,18 +158,16 @@ typedef struct LeRequestSlot
 	LeTime posted_at;
 	LeReleases releases; /* while LE_MAIL_RELEASED is set the manager's */
 
-	/* --- written by whoever wakes the process of this number --- */
-	pg_atomic_uint32 bell; /* see shared/wake.h */
-
 	/* --- written by whoever links it --- */
 	pg_atomic_uint32 linked;
 	uint32 next; /* proc number + 1 */
 
 	/* --- written by the manager --- */
 	pg_atomic_uint32 answered;
-	pg_atomic_uint32 note; /* LE_NOTE_* */
-	int64 revision;        /* of the waiting request; 0 */
-	LeReply reply;         /* COMMAND, LEADER */
+	pg_atomic_uint32 note;  /* LE_NOTE_* */
+	pg_atomic_uint32 bound; /* locks that are bound to this connection */
+	int64 revision;         /* of the waiting request; 0 */
+	LeReply reply;          /* COMMAND, LEADER */
 	union
 	{
 		LeLookCursor next_page;   /* LOOK, LOOK_LEASES: where the next page begins */
@@ -182,6 +183,13 @@ typedef struct LeRequestSlot
 	char payload[LE_PAYLOAD_SIZE] pg_attribute_aligned(8);
 } LeRequestSlot;
 
+/* What belongs to a proc number, whatever database its process is in. */
+typedef struct LeProcess
+{
+	pg_atomic_uint32 bell; /* see shared/wake.h */
+	uint32 generation;     /* of its sessions, written by itself */
+} LeProcess;
+
 typedef struct LeShared
 {
 	LWLock *lock;
@@ -192,10 +200,23 @@ typedef struct LeShared
 	int launcher_pid;  /* under lock */
 	int launcher_proc; /* -1: none */
 	LeDatabase *databases;
-	LeRequestSlot *slots; /* by proc number */
+	LeProcess *processes; /* by proc number */
+	LeRequestSlot *slots; /* see le_slot() */
 } LeShared;
 
 extern LeShared *le_shared; /* NULL: library not preloaded */
+
+static inline LeRequestSlot *
+le_slot(const LeDatabase *db, uint32 proc)
+{
+	return &le_shared->slots[(Size) (db - le_shared->databases) * le_shared->max_slots + proc];
+}
+
+static inline uint32
+le_slot_proc(const LeRequestSlot *slot)
+{
+	return (uint32) (slot - le_slot(&le_shared->databases[slot->database], 0));
+}
 
 /* From _PG_init, while shared_preload_libraries are loaded. */
 extern void le_shmem_init_hooks(void);
@@ -226,5 +247,8 @@ extern int le_take_stack(LeDatabase *db, uint32 *procs);
 
 /* The slot has no owner any more, and nothing in it matters. */
 extern void le_slot_clear(LeRequestSlot *slot);
+
+/* The slots of an entry that is used for the first time. */
+extern void le_slots_init(LeDatabase *db);
 
 #endif /* LE_SHMEM_H */

@@ -214,7 +214,7 @@ le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 
 	cmd->type = LE_CMD_ACQUIRE;
 	cmd->role = GetUserId();
-	le_attach();
+	le_check_can_attach();
 
 	/*
 	 * Is this very transaction to release this connection's own lock?  Then it
@@ -250,8 +250,6 @@ le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 		if (cmd->nnames == 0)
 			le_pending_cancel(reply.token, cmd->name);
 	}
-	if (cmd->ttl == LE_TTL_BOUND && cmd->lease == 0)
-		le_watch_client(true);
 	if (!gave_up)
 		le_warn_old_snapshot(fcinfo, cmd, &reply);
 	PG_RETURN_INT64(reply.token);
@@ -408,7 +406,7 @@ Datum
 le_release(FunctionCallInfo fcinfo, LeCommand *cmd)
 {
 	cmd->role = GetUserId();
-	le_attach();
+	le_check_can_attach();
 	PG_RETURN_BOOL(le_release_is_final(fcinfo) ? le_release_now(cmd) : le_release_at_commit(cmd));
 }
 

@@ -88,7 +88,7 @@ le_release_locks(PG_FUNCTION_ARGS)
 		PG_RETURN_BOOL(false);
 	cmd.token = le_arg_token(fcinfo, 1);
 	cmd.role = GetUserId();
-	le_attach();
+	le_check_can_attach();
 	if (le_release_is_final(fcinfo))
 		PG_RETURN_BOOL(le_release_now(&cmd));
 	PG_RETURN_BOOL(release_all_at_commit(&cmd) || release_each_at_commit(&cmd));
