@@ -87,7 +87,7 @@ is_ready(const LeEntry *entry)
 	const LeLock *lock = entry->lock;
 
 	return lock->queue.next == &entry->queue_link && le_lock_admits(lock, entry->mode, LE_NEVER) &&
-		   (lock->closed_until == 0 || lock->timer.pos == 0);
+		   (lock->closed_until == 0 || (lock->timer.pos == 0 && lock->closed_until != LE_NEVER));
 }
 
 static void

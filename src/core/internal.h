@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "load.h"
 
 /* Objects of one size with stable addresses and small numbers (places). */
 typedef struct LePool
@@ -49,9 +50,6 @@ typedef struct LeSpares
 	uint32_t taken;
 } LeSpares;
 
-/* So many idle locks at most lend their rows; a power of two. */
-#define IDLE_LOCKS 256
-
 /* What one role has. */
 typedef struct LeRole
 {
@@ -74,8 +72,9 @@ struct LeCore
 	LeHeap heap;
 	uint32_t queued;       /* entries in state QUEUED, all locks */
 	uint32_t candidates;   /* entries of elections */
-	bool loading;          /* between the first row and load_done */
+	bool loading;          /* from le_core_load_begin() to le_core_load_done() */
 	LeGroup *loaded_group; /* while loading: of the place that was read last */
+	LeLoadEnv load;        /* of the rows while loading */
 
 	LeLock **lock_hash;
 	uint32_t lock_buckets;
@@ -107,14 +106,6 @@ struct LeCore
 	LeEntry *ended;
 	LeLock *doomed;
 	LeLink lapsed;
-
-	/* those that have become idle last, as far as it goes; they may have gone, or be in use again */
-	LeLock *idle[IDLE_LOCKS];
-	uint32_t idle_top;
-
-	/* While a load ends: no row is lent, and none that was idle then.  This
-	 * may be the reload after a row that could not be written. */
-	bool row_kept;
 
 	LeGroup *passed; /* groups that have left their queues: their locks are
 								 * to be settled */
@@ -250,7 +241,6 @@ extern void le_lease_arm(LeCore *core, LeLease *lease);
 extern LeLease *le_lease_new(LeCore *core, int64_t id, LeTime ttl, uint32_t role);
 extern void le_lease_start(LeCore *core, LeLease *lease, LeTime now);
 extern void le_lease_set_ttl(LeCore *core, LeLease *lease, LeTime ttl);
-extern void le_lease_is_for_group(LeCore *core, LeLease *lease, int64_t token);
 extern void le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now);
 
 /* --- core/group.c: several locks at once --- */
@@ -283,7 +273,8 @@ extern bool le_role_admits(const LeCore *core, uint32_t id, uint32_t entries, ui
 extern bool le_changes_reserve(LeCore *core);
 extern void le_change_add(LeCore *core, const LeEntry *entry, LeHow how, char *dropped, LeTime now);
 extern void le_change_ended(LeCore *core, const LeEntry *entry, LeEnd how, LeTime now);
-extern void le_change_lost(LeCore *core, LeLock *lock, const LeLoad *load, LeTime now);
+extern void le_change_lost(LeCore *core, LeLock *lock, const LeStoredEntry *row, LeEnd how, LeTime elected_at,
+						   LeTime now);
 
 /* --- core/command.c --- */
 

@@ -8,8 +8,8 @@
 #include "fmgr.h"
 
 /*
- * Is this very call all that the client's statement consists of?  Then
- * nothing else of the statement can run after it.
+ * Does the client's statement consist of this call alone?  Then nothing else of
+ * the statement can run after it.
  */
 extern bool le_call_is_bare(FunctionCallInfo fcinfo);
 
@@ -24,7 +24,7 @@ extern void le_snapshot_take(void);
 
 /*
  * Does the statement go on to read with a snapshot that is older than this
- * moment?  To be asked after a wait that kept it.
+ * moment?  Ask after a wait that kept the snapshot.
  */
 extern bool le_snapshot_is_stale(void);
 

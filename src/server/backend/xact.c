@@ -28,7 +28,10 @@
 #include "shared/fault.h"
 #include "shared/shmem.h"
 
-/* A release that waits for the commit, or (token 0 < cancels) its taking back. */
+/*
+ * A release deferred to the commit or, if "cancel", a re-acquire that withdraws
+ * older releases of this token and name.
+ */
 typedef struct LePending
 {
 	struct LePending *older;

@@ -61,7 +61,7 @@
 
 /*
  * pg_database is read whenever somebody wakes the launcher, which the commit
- * of every command that changes it does (launcher/hooks.c).  The periodic scan
+ * of every command that changes it does (launcher/commands.c).  The periodic scan
  * only makes up for a wake-up that met no launcher; a scan of a hundred
  * databases takes some 50 microseconds, and a caller waits for a manager for
  * at most 5 s, so that it should not be rarer than that.
@@ -92,7 +92,7 @@
 /* A worker of an earlier launcher that has not begun in that time never will. */
 #define LE_ADOPT_TIMEOUT (10 * LE_SECOND)
 
-/* How soon the last client of a held database is missed */
+/* How soon the last client of a reserved database is missed */
 #define LE_WATCH_PERIOD (20 * LE_MS)
 
 /* The same complaint about max_worker_processes */
@@ -126,7 +126,7 @@ static HTAB *targets;
 static Oid *scratch; /* le_max_databases long */
 static LeTime scan_at;
 static LeTime scanned_at;
-static bool watching; /* for the last client of a held database */
+static bool watching; /* for the last client of a reserved database */
 
 static LeTarget *
 find_target(Oid dboid)
@@ -292,11 +292,11 @@ le_client_connected(Oid dboid, int except_pid)
 	return false;
 }
 
-/* Somebody waits for the database to be empty.  See "hold" in launcher/hooks.c. */
+/* Somebody waits for the database to be empty: see launcher/commands.c. */
 static void
-review_hold(LeDatabase *db)
+review_reservation(LeDatabase *db)
 {
-	/* The holder clears this itself, however it ends; but never trust that. */
+	/* The process that reserved it clears this itself, however it ends; do not trust that. */
 	if (BackendPidGetProc(db->reserved_by) == NULL)
 		le_database_reserve(db, 0);
 	else if (db->state == LE_DB_IDLE || db->leave)
@@ -356,7 +356,7 @@ review_entry(LeDatabase *db, LeTime now)
 	LeTarget *target = find_target(db->dboid);
 
 	if (db->reserved_by != 0)
-		review_hold(db);
+		review_reservation(db);
 
 	if (target == NULL)
 	{

@@ -2,15 +2,14 @@
  * launcher/notifier.c
  *		The notifier of one database: makes a NOTIFY of each hint.
  *
- * NOTIFY takes a lock of the whole cluster through its commit, and waits for
- * whoever has it: a session that waits for a standby in the commit of its own
- * NOTIFY, for as long as that takes.  That is why this is a process of its
- * own, and why it commits without waiting for any disk or standby itself.
- * Whatever becomes of it, nothing that concerns a lock waits for it: the
- * manager fills a ring (see LeHintRing), and drops what has no room.
+ * NOTIFY takes a lock of the whole cluster and keeps it through the commit.  A
+ * session whose commit waits for a standby keeps it for as long as that takes.
+ * So NOTIFY is sent by a process of its own, which commits without waiting for
+ * disk or standby.  No lock ever waits for this process: the manager fills a ring
+ * (see LeHintRing), and drops a hint that has no room.
  *
- * Where PostgreSQL's queue of notifications is full, hints are dropped too:
- * an old hint is worth little, and who has missed one finds out by asking.
+ * Hints are dropped as well when PostgreSQL's queue of notifications is full: an
+ * old hint is worth little, and a client that missed one finds out by asking.
  */
 #include "postgres.h"
 

@@ -3,11 +3,11 @@
  *		The manager's work: a batch of requests, applied, written, answered.
  *
  * The core decides, the store writes; this file and manager/take.c carry between
- * the slots and the two.  A batch that fails leaves no trace: the core is thrown away and
- * loaded anew, waiting requests are put back to their places, and the
- * requests of the batch are applied one by one, so that only the one that
- * cannot be written fails.  Where the tables cannot even be read, requests are
- * answered with that error until they can.
+ * the slots and the two.  A batch that fails leaves no trace: the core is thrown
+ * away and loaded again, waiting requests go back to their places, and the
+ * requests of the batch are applied one by one, so that only the one that cannot
+ * be written fails.  While the tables cannot even be read, every request is
+ * answered with that error.
  */
 #include "postgres.h"
 
@@ -60,8 +60,8 @@ le_batch_answer(uint32 proc, uint32 number, const LeReply *reply)
 	le_wake((int) proc);
 }
 
-void
-le_batch_put_error(LeRequestSlot *slot, int sqlstate, const char *message)
+static void
+put_error(LeRequestSlot *slot, int sqlstate, const char *message)
 {
 	/* cut at a character's end */
 	int len = pg_mbcliplen(message, (int) strlen(message), sizeof(slot->message) - 1);
@@ -86,13 +86,13 @@ le_batch_answer_error(uint32 proc, int sqlstate, const char *message)
 	LeRequestSlot *slot = slot_of(proc);
 	LeReply reply = {0};
 
-	le_batch_put_error(slot, sqlstate, message);
+	put_error(slot, sqlstate, message);
 	le_batch_answer(proc, pg_atomic_read_u32(&slot->posted), &reply);
 }
 
 /* --- writing --- */
 
-/* The incarnation of what comes next: on disk before it is used. */
+/* The incarnation of the next token: it is on disk before a token uses it. */
 static int64
 next_incarnation(void)
 {
@@ -199,8 +199,8 @@ write_batch(LeTime now)
 }
 
 /*
- * Something in the log that callers can wait for whose answer wrote nothing: a
- * renewal, is_held(), a lock that is held already.  So a primary that is cut
+ * Log a record for callers whose answer wrote nothing (a renewal, is_held(), a
+ * lock that is held already), so that they can wait for it: a primary that is cut
  * off from its synchronous standbys confirms nothing.
  */
 static XLogRecPtr
@@ -253,7 +253,7 @@ give_answers(XLogRecPtr lsn)
 	}
 }
 
-/* What was read from the mailboxes is done for good: empty them. */
+/* What was read from the mailboxes is committed: empty them. */
 static void
 empty_mailboxes(void)
 {
@@ -274,10 +274,7 @@ empty_mailboxes(void)
 	}
 }
 
-/*
- * The newest of a cycle gives up.  It is told no more than that; what it waits
- * for is undone as if it had been cancelled.
- */
+/* The newest waiter of a cycle gets the error; its request is undone by the rollback that follows. */
 static void
 end_deadlock(uint32 proc, const StringInfoData *detail)
 {
@@ -336,21 +333,21 @@ batch_reset(void)
 	MemoryContextSwitchTo(le_mgr.batch_context);
 }
 
-static void
-apply_limits(void)
+void
+le_batch_set_limits(LeCore *core)
 {
 	LeLimits limits = {.waiters_per_lock = le_max_waiters_per_lock,
 					   .locks_per_role = le_max_locks_per_role,
 					   .leases_per_role = le_max_leases_per_role,
 					   .expiry_grace = (LeTime) le_expiry_grace * LE_MS};
 
-	le_core_set_limits(le_mgr.core, &limits);
+	le_core_set_limits(core, &limits);
 }
 
 /*
- * It was last seen running at since: a pause moves all deadlines.  Where one
- * follows the other again and again, as with a disk that takes longer for each
- * flush, a second of each counts, or nobody's lease would ever end.
+ * The manager was last seen running at "since": a pause moves all deadlines.  If
+ * one pause follows the other, as with a disk that takes longer for each flush, a
+ * second of each counts as time, or no lease would ever end.
  */
 static void
 seen_running(LeTime since, LeTime now)
@@ -382,7 +379,7 @@ batch(const uint32 *procs, int n, bool expire)
 	now = clock - le_mgr.shift;
 
 	batch_reset();
-	apply_limits();
+	le_batch_set_limits(le_mgr.core);
 	if (le_mgr.reenter)
 		le_take_waiting(now);
 	le_take(procs, n, now);
@@ -453,6 +450,8 @@ try_batch(const uint32 *procs, int n, bool expire, ErrorData **error)
 		if (le_mgr.broken_at == 0)
 			le_mgr.broken_at = le_clock();
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.failed_batches, 1);
+		if ((*error)->sqlerrcode == ERRCODE_UNIQUE_VIOLATION)
+			pg_atomic_fetch_add_u64(&le_mgr.db->counters.key_violations, 1);
 	}
 	PG_END_TRY();
 	return ok;
@@ -479,9 +478,9 @@ le_batch_all_slots(uint32 *procs)
 }
 
 /*
- * Those that wait go on waiting.  Mail, and what a commit has released, stay
- * where they are and are tried again; a backend that wants to go on before
- * that is told why it cannot.
+ * Requests that wait go on waiting.  Mail and the releases of a commit stay where
+ * they are and are tried again; a backend that wants to go on before that is told
+ * why it cannot.
  */
 static void
 fail_requests(const uint32 *procs, int n, const ErrorData *error)
@@ -498,7 +497,7 @@ fail_requests(const uint32 *procs, int n, const ErrorData *error)
 			le_batch_answer_error(procs[i], error->sqlerrcode, error_text(error));
 		else if (unanswered || ended || pg_atomic_read_u64(&slot->undo) != 0)
 		{
-			le_batch_put_error(slot, error->sqlerrcode, error_text(error));
+			put_error(slot, error->sqlerrcode, error_text(error));
 			pg_write_barrier();
 			pg_atomic_fetch_or_u32(&slot->note, LE_NOTE_UNREAD);
 			le_wake((int) procs[i]);

@@ -2,8 +2,8 @@
  * shared/shmem.c
  *		Shared memory: its layout, the stacks of rung slots, and clocks.
  *
- * What is done with a request is not decided here: see backend/request.c for the
- * backend's side and manager/manager.c for the other.
+ * The protocol is told in shared/shmem.h.  The backend's side is backend/request.c,
+ * the manager's is manager/take.c and manager/batch.c.
  */
 #include "postgres.h"
 
@@ -136,7 +136,7 @@ le_clock(void)
 	return (LeTime) ts.tv_sec * LE_SECOND + ts.tv_nsec / 1000;
 }
 
-/* More than what a busy machine puts between two looks at the clock. */
+/* More time than a busy machine lets pass between two looks at the clocks. */
 #define WALL_STEP (1 * LE_SECOND)
 
 /*
@@ -172,10 +172,6 @@ le_ring(LeRequestSlot *slot)
 		le_wake(db->worker_proc);
 }
 
-/*
- * Take the whole stack, oldest first; returns how many proc numbers were put
- * into procs, which has room for all of them.
- */
 int
 le_take_stack(LeDatabase *db, uint32 *procs)
 {
@@ -202,7 +198,6 @@ le_take_stack(LeDatabase *db, uint32 *procs)
 	return n;
 }
 
-/* The slot has no owner any more, and nobody is to be told anything. */
 void
 le_slot_clear(LeRequestSlot *slot)
 {

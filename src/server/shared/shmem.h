@@ -203,14 +203,15 @@ le_slot_proc(const LeRequestSlot *slot)
 	return (uint32) (slot - le_slot(&le_shared->databases[slot->database], 0));
 }
 
+/* From _PG_init, while shared_preload_libraries are loaded. */
 extern void le_shmem_init_hooks(void);
 
 /* Monotonic clock, microseconds. */
 extern LeTime le_clock(void);
 
 /*
- * In the manager: the time of day at this moment of its clock.  What is asked
- * for twice is answered alike, unless somebody has set the time of day.
+ * In the manager: the time of day at this moment of le_clock().  The same moment
+ * gives the same time of day, unless somebody has set the time of day meanwhile.
  */
 extern TimestampTz le_wall(LeTime now);
 
@@ -223,7 +224,13 @@ le_slot_text(const LeRequestSlot *slot, LeTextSpan span)
 /* Step 2 above. */
 extern void le_ring(LeRequestSlot *slot);
 
+/*
+ * Step 3: take the whole stack, oldest first.  Returns how many proc numbers were
+ * put into procs, which has room for all of them.
+ */
 extern int le_take_stack(LeDatabase *db, uint32 *procs);
+
+/* The slot has no owner any more, and nothing in it matters. */
 extern void le_slot_clear(LeRequestSlot *slot);
 
 /* The slots of an entry that is used for the first time. */

@@ -181,13 +181,14 @@ typedef struct StoredLeader
 } StoredLeader;
 
 static void
-put_stored_leader(void *arg, const LeStoredSlot *slot)
+put_stored_leader(void *arg, const LeStoredEntry *slot)
 {
 	StoredLeader *stored = arg;
 
-	if (slot->kind == LE_KIND_ELECTION && !slot->lapsed && slot->name.len == stored->election.len &&
+	if (slot->kind == LE_KIND_ELECTION && slot->end == LE_END_NONE &&
+		slot->name.len == stored->election.len &&
 		memcmp(slot->name.data, stored->election.data, slot->name.len) == 0)
-		put_leader(stored->rsinfo, slot->value, slot->token, slot->acquired_at, LE_NEVER);
+		put_leader(stored->rsinfo, slot->value, slot->token, slot->since, LE_NEVER);
 }
 
 /* current_leader(election): one row, or none; on a standby what was replayed */

@@ -150,7 +150,7 @@ put_live(void *arg, const LeLookItem *item)
 
 /* On a standby: what has been replayed, with nobody's time running. */
 static void
-put_stored(void *arg, const LeStoredSlot *slot)
+put_stored(void *arg, const LeStoredEntry *slot)
 {
 	LookRow row;
 
@@ -161,7 +161,7 @@ put_stored(void *arg, const LeStoredSlot *slot)
 	set(&row, LOOK_MODE, mode_datum(slot->mode));
 	set(&row, LOOK_ROLE, ObjectIdGetDatum(slot->role));
 	set(&row, LOOK_HOLDS, Int32GetDatum(slot->holds));
-	set(&row, LOOK_SINCE, TimestampTzGetDatum(slot->acquired_at));
+	set(&row, LOOK_SINCE, TimestampTzGetDatum(slot->since));
 	set(&row, LOOK_POSITION, Int64GetDatum(0));
 	if (may_see_details(slot->role))
 	{
@@ -278,8 +278,8 @@ le_stat(PG_FUNCTION_ARGS)
 {
 	LeDatabase *db = my_entry();
 	TupleDesc desc;
-	Datum values[22];
-	bool nulls[22] = {false};
+	Datum values[23];
+	bool nulls[23] = {false};
 	int n = 0;
 
 	if (db == NULL)
@@ -300,6 +300,7 @@ le_stat(PG_FUNCTION_ARGS)
 	values[n++] = COUNTER(undone);
 	values[n++] = COUNTER(batches);
 	values[n++] = COUNTER(failed_batches);
+	values[n++] = COUNTER(key_violations);
 	values[n++] = COUNTER(xids);
 	values[n++] = COUNTER(rows);
 	values[n++] = COUNTER(flushes);
