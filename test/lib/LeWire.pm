@@ -4,6 +4,8 @@
 #   my $w = LeWire->new($node);
 #     $w->parse($name, $sql, type OIDs), $w->bind($portal, $name, values), $w->execute($portal, max_rows), $w->sync
 #     $w->query($sql)               simple protocol
+#     $w->together(sub { ... })     what the code sends goes in one packet
+#     $w->pipeline(@statements)     Parse, Bind and Execute of each, and Sync, in one packet
 #     $w->call($function OID)       the fast path, without arguments
 #     $w->wait($types)              reads up to a message of one of these types ('Z': ready, 's': portal suspended,
 #                                   'C': command complete) and returns the rows as "a|b", joined by newlines
@@ -71,8 +73,37 @@ sub send
 sub message
 {
 	my ($self, $type, $body) = @_;
+	my $bytes = $type . pack('N', 4 + length $body) . $body;
 
-	$self->send($type . pack('N', 4 + length $body) . $body);
+	return $self->send($bytes) unless defined $self->{packet};
+	$self->{packet} .= $bytes;
+	return;
+}
+
+sub together
+{
+	my ($self, $code) = @_;
+
+	$self->{packet} = '';
+	$code->();
+	$self->send(delete $self->{packet});
+	return;
+}
+
+sub pipeline
+{
+	my ($self, @statements) = @_;
+
+	$self->together(
+		sub {
+			foreach my $sql (@statements)
+			{
+				$self->parse('', $sql);
+				$self->bind('', '');
+				$self->execute('');
+			}
+			$self->sync;
+		});
 	return;
 }
 

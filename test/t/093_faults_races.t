@@ -8,7 +8,7 @@ use Time::HiRes qw(time);
 
 # Few enough that a test can take all of them.
 my $connections = 12;
-my $node = new_node('main', faults => 1, conf => "autovacuum = off\nmax_connections = $connections\n");
+my $node = new_node('main', faults => 1, conf => "autovacuum = off\nmax_connections = $connections\ndynamic_shared_memory_type = mmap\n");
 my ($a, $b, $c, $free) = map { session($node) } 1 .. 4;
 
 # Asks nothing of a manager, so that it does not wait for one.
@@ -200,6 +200,40 @@ foreach my $point (qw(xact-before-locks xact-locks-released release-before-post 
 	ok($held eq 't' || $written eq '1', "$point: who has released has written (held $held, written $written)");
 	$c->query(q{SELECT force_release_lock('x')});
 	cmp_ok(is_free('x', 'the lock goes on'), '>', $token, 'with a higher token');
+}
+
+# --- a commit that fails after it has made room for its releases ---
+
+{
+	my $segments = sub { return scalar(() = glob($node->data_dir . '/pg_dynshmem/*')) };
+	my $names = q{ARRAY(SELECT repeat('n', 250) || i FROM generate_series(1, 50) i)};
+	my $before = $segments->();
+	my $token = $a->query("SELECT acquire_locks($names, '1 h')");
+
+	$a->query("BEGIN; SELECT release_locks($names, $token)");
+	fault(q{set('xact-before-commit', 'error')});
+	$a->query('COMMIT');
+	like($a->error, qr/fault at/, 'a commit fails');
+	is($segments->(), $before, 'the memory of its releases is given back');
+	is($c->query('SELECT count(*) FROM lock_election.locks'), '50', 'and they are not made');
+	is($a->query("BEGIN; SELECT release_locks($names, $token); COMMIT"), 't', 'another commit makes them');
+	is($segments->(), $before, 'and gives the memory back');
+	nothing_left($node);
+}
+
+# A batch with a commit's releases fails, and is done again: one hold of two is released once.
+foreach my $names (1, 60)
+{
+	my $list = "ARRAY(SELECT 'hold ' || i FROM generate_series(1, $names) i)";
+	my $token = $a->query("SELECT acquire_locks($list, '1 h', owner => 'me')");
+
+	is($a->query("SELECT acquire_locks($list, '1 h', owner => 'me')"), $token, "$names locks, two holds each");
+	$a->query("BEGIN; SELECT release_locks($list, $token)");
+	fault(q{set('batch-written', 'error')});
+	$a->query('COMMIT');
+	is($c->query('SELECT count(*), min(holds), max(holds) FROM lock_election.locks'), "$names|1|1", 'a release that was tried twice is made once');
+	is($a->query("SELECT release_locks($list, $token)"), 't', 'the other hold');
+	nothing_left($node);
 }
 
 # --- a manager that is held up ---

@@ -68,7 +68,8 @@ static bool
 slot_is_quiet(void)
 {
 	return pg_atomic_read_u32(&le_my_slot->answered) == pg_atomic_read_u32(&le_my_slot->posted) &&
-		   pg_atomic_read_u64(&le_my_slot->undo) == 0;
+		   pg_atomic_read_u64(&le_my_slot->undo) == 0 &&
+		   (pg_atomic_read_u32(&le_my_slot->mail) & LE_MAIL_RELEASED) == 0;
 }
 
 static uint32
@@ -117,14 +118,6 @@ put_look(const LeLook *look)
 	le_my_slot->look.kind = look->kind;
 	le_my_slot->look.from = look->from;
 	le_my_slot->name = put_text(look->name, &len);
-}
-
-/* The payload is filled in already. */
-static void
-put_releases(uint32 len)
-{
-	le_my_slot->releases.xact = le_xact_number();
-	le_my_slot->releases.len = len;
 }
 
 /*
@@ -307,22 +300,6 @@ wait_until_quiet(LeWait *wait)
 	return true;
 }
 
-/* What a commit has not told comes first. */
-static bool
-send_unsent(LeWait *wait)
-{
-	uint32 len;
-
-	while (le_unsent_take(le_my_slot->payload, &len))
-	{
-		put_releases(len);
-		post(LE_REQUEST_RELEASE_MANY);
-		if (!wait_until_quiet(wait))
-			return false;
-	}
-	return true;
-}
-
 /* Does the call have a wait of its own, after which it is answered without the lock? */
 static bool
 has_limit(const LeCommand *cmd)
@@ -336,7 +313,7 @@ send_and_wait(LeRequestType type, LeCommand *cmd, const LeLook *look, LeWait *wa
 {
 	uint32 number;
 
-	if (!le_attach(wait) || !wait_until_quiet(wait) || !send_unsent(wait))
+	if (!le_attach(wait) || !wait_until_quiet(wait))
 		return false;
 	if (cmd->type == LE_CMD_ACQUIRE || cmd->type == LE_CMD_AWAIT)
 	{
@@ -436,41 +413,4 @@ le_request_look(LeRequestType type, LeLook *look)
 	slot = le_my_slot;
 	look->from = slot->next_page;
 	return (LeText){slot->payload + slot->answer_at, slot->answer_len};
-}
-
-bool
-le_request_release_many(const char *payload, uint32 len, LeTime give_up)
-{
-	LeRequestSlot *slot = le_my_slot;
-	LeDatabase *db = le_my_database();
-	uint32 number = 0;
-
-	/*
-	 * The transaction is committed: no interrupt may break out of here.  So
-	 * a manager that is away, or cannot write, is not waited for without end;
-	 * it finds the request when it can.
-	 */
-	for (;;)
-	{
-		if (number == 0 && slot_is_quiet())
-		{
-			memcpy(slot->payload, payload, len);
-			put_releases(len);
-			LE_FAULT_NOFAIL("release-before-post");
-			number = post(LE_REQUEST_RELEASE_MANY);
-			LE_FAULT_NOFAIL("release-posted");
-		}
-		if ((number != 0 && pg_atomic_read_u32(&slot->answered) == number) ||
-			pg_atomic_read_u32(&slot->note) & LE_NOTE_UNREAD)
-			break;
-		if (le_clock() >= give_up)
-			break;
-		le_want_manager(db);
-		if (WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH, 100, PG_WAIT_EXTENSION) &
-			WL_POSTMASTER_DEATH)
-			break;
-		ResetLatch(MyLatch);
-	}
-	SetLatch(MyLatch);
-	return number != 0;
 }

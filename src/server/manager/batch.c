@@ -29,6 +29,7 @@
 #include "manager/internal.h"
 #include "shared/compat.h"
 #include "shared/fault.h"
+#include "shared/releases.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
 #include "shared/wake.h"
@@ -215,12 +216,31 @@ log_confirmation(void)
 
 /* --- after the commit --- */
 
+/* Before anything that could fail: a second time they would release holds that are not meant. */
+static void
+clear_releases(void)
+{
+	for (int i = 0; i < le_mgr.nmails; i++)
+	{
+		Mail *mail = &le_mgr.mails[i];
+		LeRequestSlot *slot = slot_of(mail->proc);
+
+		if ((mail->flags & LE_MAIL_RELEASED) == 0)
+			continue;
+		mail->flags &= ~LE_MAIL_RELEASED;
+		le_releases_drop(&slot->releases);
+		pg_atomic_fetch_and_u32(&slot->mail, ~LE_MAIL_RELEASED);
+		le_wake((int) mail->proc);
+	}
+}
+
 static void
 give_answers(XLogRecPtr lsn)
 {
 	LeTime now = core_now();
 	XLogRecPtr confirm_lsn = lsn;
 
+	clear_releases();
 	for (int i = 0; i < le_mgr.ndeferred; i++)
 	{
 		Deferred *d = &le_mgr.deferred[i];
@@ -489,15 +509,17 @@ fail_requests(const uint32 *procs, int n, const ErrorData *error)
 	{
 		LeRequestSlot *slot = slot_of(procs[i]);
 		bool unanswered = pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered);
-		bool ended = (pg_atomic_read_u32(&slot->mail) & LE_MAIL_SESSION_END) != 0;
+		uint32 mail = pg_atomic_read_u32(&slot->mail) & (LE_MAIL_SESSION_END | LE_MAIL_RELEASED);
+		bool mailed = mail != 0 || pg_atomic_read_u64(&slot->undo) != 0;
 
-		if (slot->session == 0 || (slot->revision != 0 && !ended))
+		if (slot->session == 0 || (slot->revision != 0 && mail == 0))
 			continue;
-		if (unanswered && !ended && slot->type != LE_REQUEST_RELEASE_MANY)
+		if (unanswered && slot->revision == 0 && (mail & LE_MAIL_SESSION_END) == 0)
 			le_batch_answer_error(procs[i], error->sqlerrcode, error_text(error));
-		else if (unanswered || ended || pg_atomic_read_u64(&slot->undo) != 0)
-		{
+		else if (mailed)
 			put_error(slot, error->sqlerrcode, error_text(error));
+		if (mailed)
+		{
 			pg_write_barrier();
 			pg_atomic_fetch_or_u32(&slot->note, LE_NOTE_UNREAD);
 			le_wake((int) procs[i]);
@@ -598,10 +620,17 @@ le_batch_gone(void)
 			le_batch_answer_error(i, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 								  "extension lock_election was dropped");
 		pg_atomic_write_u64(&slot->undo, 0);
+		if (pg_atomic_read_u32(&slot->mail) & LE_MAIL_RELEASED)
+		{
+			le_releases_drop(&slot->releases);
+			pg_atomic_fetch_or_u32(&slot->note, LE_NOTE_GONE);
+			pg_atomic_fetch_and_u32(&slot->mail, ~LE_MAIL_RELEASED);
+		}
 
 		/* the slot of a session that ends right now is cleared later, see manager_exit() */
 		LE_FAULT_NOFAIL("extension-gone");
-		if (pg_atomic_fetch_and_u32(&slot->mail, LE_MAIL_SESSION_END) & LE_MAIL_SESSION_END)
+		if (pg_atomic_fetch_and_u32(&slot->mail, LE_MAIL_SESSION_END | LE_MAIL_RELEASED) &
+			LE_MAIL_SESSION_END)
 			le_slot_clear(slot);
 		le_wake(i);
 	}

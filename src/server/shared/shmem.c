@@ -15,6 +15,7 @@
 #include "utils/timestamp.h"
 
 #include "shared/compat.h"
+#include "shared/releases.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
 #include "shared/wake.h"
@@ -201,6 +202,8 @@ le_take_stack(LeDatabase *db, uint32 *procs)
 void
 le_slot_clear(LeRequestSlot *slot)
 {
+	if (pg_atomic_read_u32(&slot->mail) & LE_MAIL_RELEASED)
+		le_releases_drop(&slot->releases);
 	pg_atomic_write_u32(&slot->answered, pg_atomic_read_u32(&slot->posted));
 	pg_atomic_write_u64(&slot->undo, 0);
 	pg_atomic_write_u32(&slot->mail, 0);

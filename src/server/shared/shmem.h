@@ -6,9 +6,9 @@
  * through the backend's slot, without a lock:
  *
  *	1.	The backend waits until the slot is quiet: its last request is answered,
- *		and no rollback is left in the mailbox.  Then it fills in the request and
- *		sets posted to the request's number.  A new session first waits until the
- *		slot of the session before it is cleared.
+ *		and no rollback or releases are left in the mailbox.  Then it fills in the
+ *		request and sets posted to the request's number.  A new session first waits
+ *		until the slot of the session before it is cleared.
  *	2.	It rings (le_ring): unless the slot is linked, it links it into its
  *		database's stack by compare-and-swap, and wakes the manager if the stack
  *		was empty.
@@ -29,18 +29,20 @@
  * How a process sleeps and is woken is told in shared/wake.h.
  *
  * The mailbox carries events whose sending cannot fail: rollback of a
- * (sub)transaction, end of a fence, end of the session, and "I have waited for
- * deadlock_timeout".  Mails coalesce.  The manager clears what it has read only
- * after its batch is committed, and a request is not posted over a rollback (step
- * 1), so "everything from subtransaction N on" never reaches a later request of
- * the same transaction.  The end of a fence is cleared when it is read, as another
- * may follow, and put back if the batch fails.
+ * (sub)transaction, releases of a commit, end of a fence, end of the session, and
+ * "I have waited for deadlock_timeout".  Mails coalesce.  The manager clears what
+ * it has read only after its batch is committed, and a request is not posted over
+ * a rollback or releases (step 1), so "everything from subtransaction N on" never
+ * reaches a later request of the same transaction.  Releases are cleared as soon as
+ * their batch is committed: they must not be applied twice.  The end of a fence is
+ * cleared when it is read, as another may follow, and put back if the batch fails.
  */
 #ifndef LE_SHMEM_H
 #define LE_SHMEM_H
 
 #include "datatype/timestamp.h"
 #include "port/atomics.h"
+#include "storage/dsm.h"
 #include "storage/lwlock.h"
 
 #include "core/core.h"
@@ -57,11 +59,10 @@
 /* Each type has its own members of LeRequestSlot, for the request and for the answer. */
 typedef enum LeRequestType
 {
-	LE_REQUEST_COMMAND = 1,  /* one core command */
-	LE_REQUEST_RELEASE_MANY, /* the releases of a commit */
-	LE_REQUEST_LOOK,         /* a page of the live state, see shared/look.h */
-	LE_REQUEST_LOOK_LEASES,  /* ... of the leases */
-	LE_REQUEST_LEADER        /* a CHECK of whoever leads this election */
+	LE_REQUEST_COMMAND = 1, /* one core command */
+	LE_REQUEST_LOOK,        /* a page of the live state, see shared/look.h */
+	LE_REQUEST_LOOK_LEASES, /* ... of the leases */
+	LE_REQUEST_LEADER       /* a CHECK of whoever leads this election */
 } LeRequestType;
 
 /* A text of a request: a piece of the slot's payload. */
@@ -96,10 +97,26 @@ typedef struct LeReleaseItem
 	/* the name follows; the next item begins at a multiple of 8 */
 } LeReleaseItem;
 
+/*
+ * What a commit releases, see shared/releases.h: the items are here, or where
+ * they do not fit in a segment of dynamic shared memory.
+ */
+#define LE_RELEASES_SIZE 1024
+
+typedef struct LeReleases
+{
+	dsm_handle segment; /* DSM_HANDLE_INVALID: they are in data */
+	uint32 len;
+	uint32 xact;
+	bool need_flush; /* synchronous_commit is not off */
+	char data[LE_RELEASES_SIZE] pg_attribute_aligned(8);
+} LeReleases;
+
 /* Mailbox flags. */
 #define LE_MAIL_SESSION_END 0x01 /* the backend is gone */
 #define LE_MAIL_FENCE_ENDED 0x02 /* it has released a fence */
 #define LE_MAIL_BLOCKED     0x04 /* it has waited long: is it a deadlock? */
+#define LE_MAIL_RELEASED    0x08 /* a commit has released what is in LeRequestSlot.releases */
 
 /* Notes from the manager to a backend that waits. */
 /* the lock is held by this very session */
@@ -108,6 +125,8 @@ typedef struct LeReleaseItem
 #define LE_NOTE_UNREAD 0x02
 /* its answer is about to be flushed: the early notice of shared/wake.h */
 #define LE_NOTE_SOON 0x04
+/* the extension was dropped: what its commit has released is thrown away */
+#define LE_NOTE_GONE 0x08
 
 typedef struct LeRequestSlot
 {
@@ -125,11 +144,6 @@ typedef struct LeRequestSlot
 		LeCommand command; /* COMMAND, LEADER: all but its texts */
 		struct
 		{
-			uint32 xact;
-			uint32 len; /* of the payload: LeReleaseItem + name, repeated */
-		} releases;     /* RELEASE_MANY */
-		struct
-		{
 			LeKind kind;       /* of name, if that is given */
 			LeLookCursor from; /* where the page begins */
 		} look;                /* LOOK, LOOK_LEASES */
@@ -142,6 +156,7 @@ typedef struct LeRequestSlot
 	bool need_flush;     /* synchronous_commit is not off */
 	bool need_standby;   /* it is above local */
 	LeTime posted_at;
+	LeReleases releases; /* while LE_MAIL_RELEASED is set the manager's */
 
 	/* --- written by whoever links it --- */
 	pg_atomic_uint32 linked;
@@ -152,7 +167,7 @@ typedef struct LeRequestSlot
 	pg_atomic_uint32 note;  /* LE_NOTE_* */
 	pg_atomic_uint32 bound; /* locks that are bound to this connection */
 	int64 revision;         /* of the waiting request; 0 */
-	LeReply reply;          /* COMMAND, RELEASE_MANY, LEADER */
+	LeReply reply;          /* COMMAND, LEADER */
 	union
 	{
 		LeLookCursor next_page;   /* LOOK, LOOK_LEASES: where the next page begins */
@@ -164,7 +179,7 @@ typedef struct LeRequestSlot
 	uint32 answer_at;  /* where in the payload: a page, the leader's */
 	uint32 answer_len; /* candidate, the detail of a deadlock */
 
-	/* the texts or items of a request, and of its answer */
+	/* the texts of a request, or its answer */
 	char payload[LE_PAYLOAD_SIZE] pg_attribute_aligned(8);
 } LeRequestSlot;
 

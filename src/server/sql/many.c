@@ -7,6 +7,7 @@
 #include "miscadmin.h"
 
 #include "backend/fence.h"
+#include "backend/pending.h"
 #include "backend/request.h"
 #include "backend/session.h"
 #include "backend/xact.h"
@@ -83,6 +84,8 @@ le_release_locks(PG_FUNCTION_ARGS)
 
 	cmd.names = le_arg_names(fcinfo, 0, &cmd.nnames);
 	cmd.name = cmd.names[0];
+	if (PG_ARGISNULL(1))
+		PG_RETURN_BOOL(false);
 	cmd.token = le_arg_token(fcinfo, 1);
 	cmd.role = GetUserId();
 	le_check_can_attach();
