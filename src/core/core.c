@@ -20,6 +20,7 @@ le_core_create(const LeEnv *env, uint32_t max_sessions, int64_t next_revision)
 	core->env = *env;
 	core->next_revision = next_revision;
 	core->max_sessions = max_sessions;
+	core->horizon = LE_NEVER;
 	core->sessions = env->alloc(env->arg, max_sessions * sizeof(LeSession));
 	if (core->sessions == NULL)
 	{
@@ -392,6 +393,7 @@ void
 le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	memset(reply, 0, sizeof(*reply));
+	core->extended = false;
 	switch (cmd->type)
 	{
 		case LE_CMD_ACQUIRE:
@@ -448,6 +450,7 @@ le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 			apply_fence_ended(core, now);
 			break;
 	}
+	reply->bound = reply->valid_for == LE_NEVER;
 	free_spares(core);
 }
 
@@ -579,7 +582,7 @@ le_entry_time_left(const LeEntry *entry, LeTime now)
 	return deadline > now ? deadline - now : 0;
 }
 
-/* The newest write that it, or its time left, rests on; 0: those before the load. */
+/* The newest write that it, or its time left, rests on. */
 uint64_t
 le_entry_lsn(const LeEntry *entry)
 {
@@ -650,6 +653,7 @@ le_entry_answer(const LeEntry *entry, LeTime now, LeReply *reply)
 		reply->valid_for = entry->state == LE_STATE_HELD ? le_entry_time_left(entry, now)
 						   : entry->ttl == LE_TTL_BOUND  ? LE_NEVER
 														 : entry->ttl;
+	reply->bound = entry->ttl == LE_TTL_BOUND;
 }
 
 static void

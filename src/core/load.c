@@ -31,6 +31,7 @@ load_holder(LeCore *core, LeLock *lock, LeSlot *slot, const LeLoad *load, LeLeas
 
 	le_entry_set_state(entry, LE_STATE_NEW, LE_STATE_HELD);
 	entry->slot = slot;
+	entry->lsn = core->load_lsn;
 	entry->hold_count = load->hold_count;
 	entry->acquired_at = load->acquired_at;
 	entry->saved_at = now;
@@ -64,6 +65,12 @@ load_is_orphan(const LeLoad *load, const LeLease *lease)
 	if (load->cmd.lease != 0)
 		return lease == NULL;
 	return load->cmd.ttl == LE_TTL_BOUND && load->cmd.session == 0;
+}
+
+void
+le_core_load_from(LeCore *core, uint64_t lsn)
+{
+	core->load_lsn = lsn;
 }
 
 bool
@@ -133,6 +140,7 @@ le_core_load_place(LeCore *core, const LeLoad *load, LeTime now)
 		lock->permits = cmd.permits;
 	entry = le_entry_new(core, lock, &cmd, lease, now);
 	entry->place = true;
+	entry->lsn = core->load_lsn;
 	entry->since = load->acquired_at;
 	entry->row.locator = load->locator;
 	entry->row.on_disk = true;
@@ -163,6 +171,7 @@ le_core_load_lease(LeCore *core, const LeCommand *cmd, LeTime time_left, uint64_
 	lease->row.dirty = false;
 	lease->deadline = le_add(now, time_left);
 	lease->saved_left = time_left;
+	lease->lsn = core->load_lsn;
 	lease->row.on_disk = true;
 	lease->row.locator = locator;
 	le_timer_clear(core, &lease->timer);

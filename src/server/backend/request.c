@@ -69,7 +69,8 @@ static bool
 slot_is_quiet(void)
 {
 	return pg_atomic_read_u32(&le_my_slot->answered) == pg_atomic_read_u32(&le_my_slot->posted) &&
-		   pg_atomic_read_u64(&le_my_slot->undo) == 0;
+		   pg_atomic_read_u64(&le_my_slot->undo) == 0 &&
+		   (pg_atomic_read_u32(&le_my_slot->mail) & LE_MAIL_UNCONFIRMED) == 0;
 }
 
 static void
@@ -367,8 +368,13 @@ le_request_release_many(const char *payload, uint32 len, int count, LeTime give_
 			number = post(LE_REQUEST_RELEASE_MANY, &cmd);
 			LE_FAULT_NOFAIL("release-posted");
 		}
-		if ((number != 0 && pg_atomic_read_u32(&slot->answered) == number) ||
-			pg_atomic_read_u32(&slot->note) & LE_NOTE_UNREAD)
+		if (number != 0 && pg_atomic_read_u32(&slot->answered) == number)
+		{
+			pg_read_barrier();
+			le_durable_at_commit(slot->reply.lsn);
+			break;
+		}
+		if (pg_atomic_read_u32(&slot->note) & LE_NOTE_UNREAD)
 			break;
 		if (le_clock() >= give_up)
 			break;

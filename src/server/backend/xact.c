@@ -21,6 +21,7 @@
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
+#include "backend/durability.h"
 #include "backend/fence.h"
 #include "backend/request.h"
 #include "backend/session.h"
@@ -326,7 +327,10 @@ top_ended(bool is_commit)
 		if (had_fence)
 			pg_atomic_fetch_sub_u32(&my_database()->fences, 1);
 		if (is_commit && had_pending != NULL)
+		{
 			send_releases();
+			le_wait_durable_commit();
+		}
 		LE_FAULT_NOFAIL("xact-before-unfence");
 		if (had_fence)
 			le_mail(LE_MAIL_FENCE_ENDED);

@@ -133,6 +133,10 @@ load_core(int64 next_revision, bool drop_all)
 		core = le_core_create(&env, le_shared->max_slots, next_revision);
 		if (core == NULL)
 			ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
+
+		/* its rows may not be flushed yet, or not be replicated: who is told of them waits for that */
+		le_mgr.changes_lsn = le_batch_log_nothing();
+		le_core_load_from(core, le_mgr.changes_lsn);
 		highest = le_store_load(core, &hooks, loading_at);
 		le_core_raise_revision(core, highest + 1);
 	}

@@ -23,10 +23,11 @@
  *	5.	The backend reads the reply once answered equals posted.
  *
  * The mailbox tells ends: of a (sub)transaction that rolled back, of a fence,
- * of the session; and that a wait has become a long one.  Posting cannot fail.
- * Mails coalesce; the manager clears what it has read only after its batch is
- * committed, and a request is not posted over a rollback (step 1), so "everything from subtransaction N on"
- * never reaches a later request of the same transaction.  The end of a fence is
+ * of the session; that a wait has become a long one, and that an answer was not
+ * confirmed.  Posting cannot fail.  Mails coalesce; the manager clears what it
+ * has read only after its batch is committed, and a request is not posted over a
+ * rollback or an unconfirmed answer (step 1), so "everything from subtransaction
+ * N on" and "my last request" never reach a later one.  The end of a fence is
  * cleared when it is read, as another may follow, and put back if the batch
  * fails.
  */
@@ -54,7 +55,8 @@ typedef enum LeRequestType
 	LE_REQUEST_RELEASE_MANY, /* payload: LeReleaseItem + name, repeated */
 	LE_REQUEST_LOOK,         /* a page of the live state */
 	LE_REQUEST_LOOK_LEASES,  /* ... of the leases */
-	LE_REQUEST_LEADER        /* a CHECK of whoever holds this name, see shared/look.h */
+	LE_REQUEST_LEADER,       /* a CHECK of whoever holds this name, see shared/look.h */
+	LE_REQUEST_CHANGES       /* what the changes of elections that can be seen rest on */
 } LeRequestType;
 
 /* One of the releases that a transaction makes at its commit. */
@@ -73,6 +75,7 @@ typedef struct LeReleaseItem
 #define LE_MAIL_SESSION_END 0x01 /* the backend is gone */
 #define LE_MAIL_FENCE_ENDED 0x02 /* it has released a fence */
 #define LE_MAIL_BLOCKED     0x04 /* it has waited long: is it a deadlock? */
+#define LE_MAIL_UNCONFIRMED 0x08 /* its last answer was not confirmed by a standby */
 
 /* Notes from the manager to a backend that waits. */
 /* the lock is held by this very session */

@@ -154,8 +154,9 @@ put_leader(ReturnSetInfo *rsinfo, LeText candidate, int64 term, TimestampTz elec
 }
 
 /*
- * Nobody is shown before he is as durable as he will be told himself: whoever
- * has seen a leader does not see an earlier one after a crash.
+ * A leader is shown, and so is the end of a term, when it is as durable as its
+ * own caller wants to know it: whoever has seen a leader does not see an earlier
+ * one after a crash.
  */
 static void
 put_live_leader(ReturnSetInfo *rsinfo, LeText election)
@@ -170,7 +171,10 @@ put_live_leader(ReturnSetInfo *rsinfo, LeText election)
 	{
 		candidate.len = le_request_look(LE_REQUEST_LEADER, &cmd, &reply, &page);
 		if (reply.status != LE_OK)
+		{
+			(void) le_durable_in_time(&reply);
 			return;
+		}
 		candidate.data = pnstrdup(page + election.len, candidate.len);
 		elected_at = (TimestampTz) reply.count;
 	} while (!le_durable_in_time(&reply)); /* his time was over meanwhile: the next */

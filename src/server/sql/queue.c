@@ -95,7 +95,9 @@ le_await(FunctionCallInfo fcinfo, LeKind kind)
 	if (cmd.wait != 0)
 		gave_up = le_snapshot_give_up(fcinfo);
 	le_request(&cmd, &reply, cmd.wait != 0 && !gave_up);
-	if (reply.status == LE_OK)
+
+	/* that the place is still there is worth as much as a grant */
+	if (reply.status == LE_OK || reply.status == LE_QUEUED)
 		le_wait_durable(&reply, le_kind_word(kind), cmd.name);
 	if (gave_up)
 		le_snapshot_take();

@@ -25,6 +25,9 @@ extern bool le_release_at_commit(LeCommand *cmd);
 extern bool le_release_is_final(FunctionCallInfo fcinfo);
 extern bool le_release_now(LeCommand *cmd);
 
+/* le_wait_durable() for a holder that nothing can end meanwhile, or that has ended. */
+extern void le_wait_durable_fenced(const LeCommand *cmd, LeReply *reply);
+
 /* Acquire as cmd says; the answer of the SQL function: the token, or NULL. */
 extern Datum le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd);
 
