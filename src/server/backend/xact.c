@@ -327,10 +327,7 @@ top_ended(bool is_commit)
 		if (had_fence)
 			pg_atomic_fetch_sub_u32(&my_database()->fences, 1);
 		if (is_commit && had_pending != NULL)
-		{
 			send_releases();
-			le_wait_durable_commit();
-		}
 		LE_FAULT_NOFAIL("xact-before-unfence");
 		if (had_fence)
 			le_mail(LE_MAIL_FENCE_ENDED);
@@ -339,6 +336,9 @@ top_ended(bool is_commit)
 	pending = NULL;
 	any_cancel = false;
 	le_fence_top_ended();
+
+	/* nobody waits for this session any more while it waits for the standbys */
+	le_wait_durable_commit();
 }
 
 static void

@@ -492,11 +492,11 @@ force(LeCommand *cmd)
 	cmd->type = LE_CMD_FORCE;
 	le_request(cmd, &reply, false);
 	le_check_reply(cmd, &reply);
-	le_wait_durable(&reply, le_kind_word(cmd->kind), cmd->name);
 	if (reply.count > 0)
 		ereport(LOG, (errmsg("role \"%s\" has ended " INT64_FORMAT " holder(s) of %s \"%.*s\"",
 							 GetUserNameFromId(GetUserId(), true), reply.count, le_kind_word(cmd->kind),
 							 (int) cmd->name.len, cmd->name.data)));
+	le_wait_durable(&reply, le_kind_word(cmd->kind), cmd->name);
 	return reply.count;
 }
 
