@@ -95,13 +95,16 @@ le_renew_leadership(PG_FUNCTION_ARGS)
 	return le_renew(fcinfo, LE_KIND_ELECTION);
 }
 
-/* resign(election, term): a leader has no holds to count */
+/* resign(election, term): a leader has no holds to count; NULL is no term */
 Datum
 le_resign(PG_FUNCTION_ARGS)
 {
 	LeCommand cmd = {.kind = LE_KIND_ELECTION, .all_holds = true};
 
-	le_arg_holder(fcinfo, &cmd);
+	cmd.name = le_arg_election(fcinfo, 0);
+	if (PG_ARGISNULL(1))
+		PG_RETURN_BOOL(false);
+	cmd.token = le_arg_token(fcinfo, 1);
 	return le_release(fcinfo, &cmd);
 }
 
@@ -163,22 +166,19 @@ put_live_leader(ReturnSetInfo *rsinfo, LeText election)
 {
 	LeCommand cmd = {.type = LE_CMD_CHECK, .kind = LE_KIND_ELECTION, .name = election};
 	LeReply reply;
-	LeText candidate;
-	TimestampTz elected_at;
-	char *page;
+	LeLeader leader;
 
 	do
 	{
-		candidate.len = le_request_look(LE_REQUEST_LEADER, &cmd, &reply, &page);
+		le_request_leader(&cmd, &reply, &leader);
 		if (reply.status != LE_OK)
 		{
 			(void) le_durable_in_time(&reply);
 			return;
 		}
-		candidate.data = pnstrdup(page + election.len, candidate.len);
-		elected_at = (TimestampTz) reply.count;
+		leader.candidate.data = pnstrdup(leader.candidate.data, leader.candidate.len);
 	} while (!le_durable_in_time(&reply)); /* his time was over meanwhile: the next */
-	put_leader(rsinfo, candidate, reply.token, elected_at, reply.valid_for);
+	put_leader(rsinfo, leader.candidate, reply.token, leader.since, reply.valid_for);
 }
 
 typedef struct StoredLeader
@@ -188,13 +188,14 @@ typedef struct StoredLeader
 } StoredLeader;
 
 static void
-put_stored_leader(void *arg, const LeStoredSlot *slot)
+put_stored_leader(void *arg, const LeStoredEntry *slot)
 {
 	StoredLeader *stored = arg;
 
-	if (slot->kind == LE_KIND_ELECTION && !slot->lapsed && slot->name.len == stored->election.len &&
+	if (slot->kind == LE_KIND_ELECTION && slot->end == LE_END_NONE &&
+		slot->name.len == stored->election.len &&
 		memcmp(slot->name.data, stored->election.data, slot->name.len) == 0)
-		put_leader(stored->rsinfo, slot->value, slot->token, slot->acquired_at, LE_NEVER);
+		put_leader(stored->rsinfo, slot->value, slot->token, slot->since, LE_NEVER);
 }
 
 /* current_leader(election): one row, or none; on a standby what was replayed */

@@ -43,7 +43,7 @@ le_observe_election(PG_FUNCTION_ARGS)
 	char channel[LE_CHANNEL_SIZE];
 
 	if (le_shared == NULL)
-		le_attach(); /* says what is wrong */
+		le_check_can_attach(); /* says what is wrong */
 	le_channel_name(LE_KIND_ELECTION, le_arg_election(fcinfo, 0), channel);
 	PG_RETURN_TEXT_P(cstring_to_text(channel));
 }
@@ -70,13 +70,11 @@ put_change(void *arg, const LeStoredChange *change)
  * manager answers after the batch that wrote it, and knows where it ends.
  */
 static void
-wait_until_durable(LeText election)
+wait_until_durable(void)
 {
-	LeCommand cmd = {.kind = LE_KIND_ELECTION, .name = election};
 	LeReply reply;
-	char *page;
 
-	(void) le_request_look(LE_REQUEST_CHANGES, &cmd, &reply, &page);
+	le_request_changes(&reply);
 	(void) le_durable_in_time(&reply);
 }
 
@@ -87,12 +85,12 @@ le_election_history(PG_FUNCTION_ARGS)
 	LeText election;
 
 	if (le_shared == NULL)
-		le_attach(); /* says what is wrong */
+		le_check_can_attach(); /* says what is wrong */
 	election = le_arg_election(fcinfo, 0);
 	InitMaterializedSRF(fcinfo, 0);
 	le_store_scan_history(election, PG_ARGISNULL(1) ? 0 : PG_GETARG_INT64(1), put_change, fcinfo->resultinfo);
 	if (!RecoveryInProgress() &&
 		tuplestore_tuple_count(((ReturnSetInfo *) fcinfo->resultinfo)->setResult) > 0)
-		wait_until_durable(election);
+		wait_until_durable();
 	return (Datum) 0;
 }
