@@ -390,7 +390,7 @@ model_stored(Model *m)
 }
 
 /*
- * After a batch that failed a deadline is where it was in memory, or due.  Else
+ * After a batch that failed a deadline is where it was in memory.  Else
  * a short TTL starts again; a long one, not less than was promised, and not more
  * than it is.  What had ended in the failed batch, or was given another TTL,
  * has one of all these.
@@ -398,10 +398,6 @@ model_stored(Model *m)
 static LeTime
 restored(Model *m, Loss loss, LeTime ttl, LeTime promised, LeTime failed, LeTime actual, LeTime now)
 {
-	if (loss == LOST_BATCH && failed != 0 && failed < now)
-		failed = now;
-	if (promised < now)
-		promised = now;
 	if (loss == LOST_BATCH && failed != 0 && actual != failed)
 		sim_fail(m->w, "ttl %lld: %lld left when a batch failed, %lld after it", (long long) ttl,
 				 (long long) (failed - now), (long long) (actual - now));

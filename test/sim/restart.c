@@ -88,7 +88,7 @@ world_restart(World *w)
 		 w->nbatch);
 	if (start.promoted)
 		promote(w);
-	w->now += rng_below(&w->rng, rng_chance(&w->rng, 900) ? 4000000 : 200000000);
+	world_new_manager(w, rng_below(&w->rng, rng_chance(&w->rng, 900) ? 4000000 : 200000000));
 	disconnect_all(w);
 	start.stored = w->meta.incarnation;
 	start.minutes = clock_minutes(w);
@@ -96,6 +96,7 @@ world_restart(World *w)
 	next = start.clean ? w->meta.next_revision : (w->meta.incarnation << LE_COUNTER_BITS) + 1;
 	batch_rebuild(w, next, LOST_SERVER);
 	w->restarts++;
+	keeper_restart(w, start.promoted);
 	if (start.promoted || ++w->lost_starts >= LOST_STARTS)
 		standby_follow(w);
 }

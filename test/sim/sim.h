@@ -12,6 +12,7 @@
 
 #include "core/core.h"
 #include "core/load.h"
+#include "core/pause.h"
 
 #define MAX_NAMES  512
 #define MAX_OWNERS 16
@@ -107,6 +108,8 @@ typedef struct Config
 	uint32_t late_mille;
 	uint32_t batch_mille;
 	uint32_t tick_mille;
+	bool keeper;           /* see keeper.c */
+	bool outages;          /* time passes while a batch fails */
 	int64_t first_counter; /* of the first revision */
 	LeLimits limits;
 } Config;
@@ -236,13 +239,22 @@ typedef enum Loss
 
 typedef struct Model Model;
 
+/* See keeper.c. */
+typedef struct Keeper
+{
+	int64_t lease; /* 0: none */
+	LeTime next;   /* on the world's clock: when it renews it */
+} Keeper;
+
 typedef struct World
 {
 	Config conf;
 	Rng rng;
 	LeEnv env;
 	LeCore *core;
-	LeTime now;
+	LeTime clock; /* what has passed in the world */
+	LePause pause;
+	LeTime now;     /* and for the core */
 	LeTime expired; /* all that was due then has been dealt with */
 	uint64_t step;
 	int64_t allocated; /* blocks in use */
@@ -269,6 +281,7 @@ typedef struct World
 	Table tables[TABLES];
 	Meta meta;
 	Standby standby;
+	Keeper keeper;
 	uint32_t lost_starts; /* that the standby has not heard of */
 	uint64_t lsn;
 	Model *model;
@@ -321,6 +334,16 @@ extern void world_start(World *w, const Config *conf);
 extern void world_step(World *w, uint64_t number, uint64_t word);
 extern void world_end(World *w);
 extern void world_tick_to(World *w, LeTime to);
+extern void world_new_manager(World *w, LeTime after);
+
+/* --- keeper.c --- */
+
+extern void keeper_start(World *w);
+extern void keeper_tend(World *w);
+extern void keeper_refused(World *w);
+extern LeTime keeper_waits(const World *w);
+extern void keeper_restart(World *w, bool lossy);
+extern void keeper_end(World *w);
 
 /* --- apart.c --- */
 

@@ -341,28 +341,17 @@ le_batch_set_limits(LeCore *core)
 	le_core_set_limits(core, &limits);
 }
 
-/*
- * It was last seen running at since: a pause moves all deadlines.  Where one
- * follows the other again and again, as with a disk that takes longer for each
- * flush, a second of each counts, or nobody's lease would ever end.
- */
+/* It has not run since then: le_pause_seen() has the rule. */
 static void
 seen_running(LeTime since, LeTime now)
 {
-	LeTime gap = now - since;
+	LeTime moved = le_pause_seen(&le_mgr.pause, since, now);
 
-	if (gap > STALL)
-	{
-		le_mgr.stalls_in_row = since - le_mgr.stalled_until < STALL ? le_mgr.stalls_in_row + 1 : 1;
-		if (le_mgr.stalls_in_row > MAX_STALLS_IN_ROW)
-			gap -= STALL;
-		le_mgr.shift += gap;
-		le_mgr.stalled_until = now;
-		pg_atomic_fetch_add_u64(&le_mgr.db->counters.stalls, 1);
-		ereport(LOG, (errmsg("the lock_election manager did not run for %ld ms; all leases go on by %ld ms",
-							 (long) ((now - since) / LE_MS), (long) (gap / LE_MS))));
-	}
-	le_mgr.awake_at = now;
+	if (moved == 0)
+		return;
+	pg_atomic_fetch_add_u64(&le_mgr.db->counters.stalls, 1);
+	ereport(LOG, (errmsg("the lock_election manager did not run for %ld ms; all leases go on by %ld ms",
+						 (long) ((now - since) / LE_MS), (long) (moved / LE_MS))));
 }
 
 static void
@@ -372,8 +361,8 @@ batch(const uint32 *procs, int n, bool expire)
 	XLogRecPtr lsn = 0;
 
 	/* what expires at this reading of the clock is checked against the same one */
-	seen_running(le_mgr.awake_at, clock);
-	now = clock - le_mgr.shift;
+	seen_running(le_mgr.pause.seen_at, clock);
+	now = le_pause_time(&le_mgr.pause, clock);
 
 	batch_reset();
 	le_batch_set_limits(le_mgr.core);
@@ -444,8 +433,7 @@ try_batch(const uint32 *procs, int n, bool expire, ErrorData **error)
 		AbortCurrentTransaction();
 		untake();
 		le_mgr.core_valid = false;
-		if (le_mgr.broken_at == 0)
-			le_mgr.broken_at = le_clock();
+		le_pause_broken(&le_mgr.pause);
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.failed_batches, 1);
 	}
 	PG_END_TRY();
@@ -602,19 +590,18 @@ le_batch_gone(void)
 void
 le_batch_check_stall(LeTime slept_until, const uint32 *procs, int n)
 {
-	LeTime now = le_clock(), since = slept_until != 0 ? Min(slept_until, now) : le_mgr.awake_at;
+	LeTime now = le_clock(), rang_at = LE_NEVER;
 
 	for (int i = 0; i < n; i++)
 	{
 		LeRequestSlot *slot = slot_of(procs[i]);
 
-		/* it rang then, and nobody looked */
 		if (pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered) &&
 			le_mgr.taken[procs[i]] != pg_atomic_read_u32(&slot->posted) && slot->revision == 0 &&
-			slot->posted_at > le_mgr.awake_at)
-			since = Min(since, slot->posted_at);
+			slot->posted_at > le_mgr.pause.seen_at)
+			rang_at = Min(rang_at, slot->posted_at);
 	}
-	seen_running(since, now);
+	seen_running(le_pause_since(&le_mgr.pause, slept_until, rang_at, now), now);
 }
 
 LeTime
@@ -633,7 +620,7 @@ le_batch_next_wakeup(void)
 	deadline = le_core_next_deadline(le_mgr.core);
 	if (deadline != LE_NEVER)
 	{
-		deadline = Max(deadline + le_mgr.shift, le_mgr.expire_after);
+		deadline = Max(deadline + le_mgr.pause.lost, le_mgr.expire_after);
 		wakeup = Min(wakeup, Min(deadline, le_clock() + HEARTBEAT));
 	}
 	return wakeup;
@@ -654,5 +641,5 @@ le_batch_init(LeDatabase *db)
 		le_mgr.taken[i] = pg_atomic_read_u32(&slot_of(i)->answered);
 	le_mgr.batch_context =
 		AllocSetContextCreate(TopMemoryContext, "lock_election batch", ALLOCSET_DEFAULT_SIZES);
-	le_mgr.awake_at = le_clock();
+	le_pause_init(&le_mgr.pause, le_clock());
 }

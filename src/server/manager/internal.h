@@ -9,6 +9,7 @@
 
 #include "access/xlogdefs.h"
 
+#include "core/pause.h"
 #include "manager/batch.h"
 
 /* Items that expire in one batch at most. */
@@ -19,9 +20,6 @@
 #define RETRY_AFTER (1 * LE_SECOND)
 /* With deadlines about, the manager wakes this often to see that it runs. */
 #define HEARTBEAT (1 * LE_SECOND)
-/* A pause longer than this moves the deadlines. */
-#define STALL             (1 * LE_SECOND)
-#define MAX_STALLS_IN_ROW 3 /* with less than a second between them */
 
 /* An answer that goes out after the commit. */
 typedef struct Deferred
@@ -48,15 +46,11 @@ typedef struct Manager
 	MemoryContext core_context;
 	MemoryContext batch_context;
 	LeMeta meta;
-	uint32 *taken;        /* by proc number: the request last taken */
-	LeTime shift;         /* of the core's clock behind le_clock() */
-	LeTime awake_at;      /* when it was last seen running */
-	LeTime stalled_until; /* the end of the last pause */
-	int stalls_in_row;
+	uint32 *taken; /* by proc number: the request last taken */
+	LePause pause; /* of le_clock(), what does not count */
 
 	bool core_valid;     /* memory agrees with the tables */
 	bool reenter;        /* waiting requests are not in the core yet */
-	LeTime broken_at;    /* since when not valid */
 	LeTime retry_at;     /* look at all slots again; 0: no need */
 	LeTime expire_after; /* back-off of what has no request to blame */
 
@@ -78,7 +72,7 @@ extern Manager le_mgr;
 static inline LeTime
 core_now(void)
 {
-	return le_clock() - le_mgr.shift;
+	return le_pause_time(&le_mgr.pause, le_clock());
 }
 
 static inline LeRequestSlot *

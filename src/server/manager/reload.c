@@ -114,6 +114,17 @@ load_place(void *core, const LeStoredEntry *row)
 	return loaded(le_core_load_place(core, row));
 }
 
+/* As it is if this load succeeds, and the time since a batch has failed does not count. */
+static LeTime
+time_of_load(void)
+{
+	LePause mended = le_mgr.pause;
+	LeTime clock = le_clock();
+
+	(void) le_pause_mended(&mended, clock);
+	return le_pause_time(&mended, clock);
+}
+
 /*
  * Build a core from the tables, in the open transaction.  le_mgr.core is replaced
  * when that has succeeded.
@@ -123,7 +134,7 @@ load_core(int64_t next_revision, bool copied)
 {
 	MemoryContext old_context = le_mgr.core_context;
 	LeEnv env = {.alloc = core_alloc, .free = core_free, .fenced = core_fenced};
-	LeTime now = core_now();
+	LeTime now = time_of_load();
 	LeLoadEnv load = {.clock = {now, le_wall(now)},
 					  .copied = copied,
 					  .failed = le_mgr.core,
@@ -178,15 +189,11 @@ end_waits(void)
 	}
 }
 
-/*
- * Load again after a failed batch.  Deadlines go on where they were; the time
- * in which nothing could be renewed does not count.
- */
+/* Load again after a failed batch.  Deadlines go on where they were. */
 bool
 le_batch_reload(ErrorData **error)
 {
 	volatile bool ok = false;
-	LeTime loaded_at;
 
 	PG_TRY();
 	{
@@ -201,13 +208,7 @@ le_batch_reload(ErrorData **error)
 		load_core(le_core_next_revision(le_mgr.core), false);
 		LE_FAULT("reload-loaded");
 		(void) le_batch_commit(false);
-		loaded_at = le_clock();
-		if (le_mgr.broken_at != 0 && loaded_at - le_mgr.broken_at > STALL)
-		{
-			le_mgr.shift += loaded_at - le_mgr.broken_at;
-			le_mgr.awake_at = loaded_at; /* the next batch is not to count it again */
-		}
-		le_mgr.broken_at = 0;
+		(void) le_pause_mended(&le_mgr.pause, le_clock());
 		ok = true;
 	}
 	PG_CATCH();
@@ -219,6 +220,7 @@ le_batch_reload(ErrorData **error)
 		AbortCurrentTransaction();
 		le_mgr.core_valid = false;
 		le_mgr.retry_at = le_clock() + RETRY_AFTER;
+		le_pause_refused(&le_mgr.pause);
 		end_waits();
 	}
 	PG_END_TRY();
