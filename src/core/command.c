@@ -223,8 +223,8 @@ enter(LeCore *core, LeSession *session, const LeCommand *cmd, LeLease *lease, bo
 }
 
 /*
- * The named lease that a request is to hang on, NULL if it names none.  For a
- * waiter that comes back it was there once.
+ * The named lease that a request is to hang on, NULL if it names none.  That of
+ * a waiter that comes back was there once, and ends in its turn.
  */
 LeStatus
 le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease **lease)
@@ -233,8 +233,10 @@ le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease *
 	if (cmd->lease == 0)
 		return LE_OK;
 	*lease = le_core_find_lease(core, cmd->lease);
-	if (*lease == NULL || (*lease)->for_group || (*lease)->deadline <= now)
-		return cmd->revision != 0 ? LE_LOST : LE_NO_LEASE;
+	if (cmd->revision != 0 && *lease == NULL)
+		return LE_LOST;
+	if (*lease == NULL || (*lease)->for_group || (cmd->revision == 0 && (*lease)->deadline <= now))
+		return LE_NO_LEASE;
 	return (*lease)->role != cmd->role ? LE_DENIED : LE_OK;
 }
 

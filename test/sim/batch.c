@@ -365,10 +365,15 @@ batch_answer(World *w)
 	le_core_batch_done(w->core, ++w->lsn);
 	w->nbatch = 0;
 	if (w->meta.incarnation < le_core_next_revision(w->core) >> LE_COUNTER_BITS)
+	{
 		w->meta.incarnation = le_core_next_revision(w->core) >> LE_COUNTER_BITS;
+		w->meta.taken_at = world_time(w);
+	}
+	if (w->newest_revision < le_core_next_revision(w->core))
+		w->newest_revision = le_core_next_revision(w->core);
 	if (w->conf.model)
 		model_stored(w->model);
-	standby_hear(w);
+	disks_hear(w);
 	check_core(w);
 }
 

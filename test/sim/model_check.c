@@ -537,17 +537,17 @@ model_expect_answer(Model *m, const LeCommand *cmd, int64_t token)
 	m->answers[m->nanswers++] = a;
 }
 
-/* What a standby has, too, when it takes over. */
+/* What another disk has, too, when it is used. */
 void
-model_replicate(Model *m)
+model_copy_disk(Model *m, int disk)
 {
-	copy_state(m, &m->standby, &m->s);
+	copy_state(m, &m->disks[disk], &m->s);
 }
 
 void
-model_promote(Model *m)
+model_put_back(Model *m, int disk)
 {
-	copy_state(m, &m->stored, &m->standby);
+	copy_state(m, &m->stored, &m->disks[disk]);
 }
 
 /* All connections are gone: who waited in a call, and what was bound to one. */

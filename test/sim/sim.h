@@ -110,6 +110,7 @@ typedef struct Config
 	uint32_t tick_mille;
 	bool keeper;           /* see keeper.c */
 	bool outages;          /* time passes while a batch fails */
+	bool right_clock;      /* and copies are put back */
 	int64_t first_counter; /* of the first revision */
 	LeLimits limits;
 } Config;
@@ -215,19 +216,29 @@ enum
 typedef struct Meta
 {
 	int64_t incarnation;
-	int64_t next_revision; /* if it was stopped in order */
+	LeTime taken_at;
+	uint32_t timeline;
 } Meta;
 
 #define FIRST_INCARNATION 1000
 
-/* What a standby has. */
-typedef struct Standby
+/* Other disks than that of the server. */
+enum
+{
+	DISK_STANDBY,
+	DISK_COPY, /* that somebody may put back */
+	DISKS
+};
+
+/* What is on one. */
+typedef struct Disk
 {
 	Table tables[TABLES];
 	Story *stories;
 	int64_t last_change;
 	Meta meta;
-} Standby;
+	uint32_t lost_starts; /* that it has not heard of */
+} Disk;
 
 /* What is gone when a core is built again. */
 typedef enum Loss
@@ -280,9 +291,10 @@ typedef struct World
 
 	Table tables[TABLES];
 	Meta meta;
-	Standby standby;
+	Disk disks[DISKS];
+	uint32_t newest_timeline; /* of all histories */
+	int64_t newest_revision;
 	Keeper keeper;
-	uint32_t lost_starts; /* that the standby has not heard of */
 	uint64_t lsn;
 	Model *model;
 
@@ -410,9 +422,10 @@ extern void store_copy(Table *to, const Table *from);
 
 /* --- restart.c --- */
 
+extern LeTime world_time(World *w);
 extern void world_restart(World *w);
-extern void standby_follow(World *w);
-extern void standby_hear(World *w);
+extern void disk_copy(World *w, int disk);
+extern void disks_hear(World *w);
 
 /* --- history.c --- */
 
@@ -450,8 +463,8 @@ extern void model_apply(Model *m, const LeCommand *cmd, LeTime now, LeReply *rep
 extern void model_expire(Model *m, LeTime now);
 extern void model_stored(Model *m);
 extern void model_reload(Model *m, LeTime now, Loss loss);
-extern void model_replicate(Model *m);
-extern void model_promote(Model *m);
+extern void model_copy_disk(Model *m, int disk);
+extern void model_put_back(Model *m, int disk);
 extern void model_expect_answer(Model *m, const LeCommand *cmd, int64_t token);
 extern void model_compare(Model *m);
 extern void model_compare_rows(Model *m);

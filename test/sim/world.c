@@ -77,6 +77,7 @@ choose(Config *c, Rng *rng)
 	c->tick_mille = between(rng, 20, 400);
 	c->keeper = rng_chance(rng, 500);
 	c->outages = rng_chance(rng, 700);
+	c->right_clock = rng_chance(rng, 500);
 	c->limits.waiters_per_lock = rng_chance(rng, 200) ? between(rng, 1, 5) : 0;
 	c->limits.expiry_grace = rng_chance(rng, 300) ? between(rng, 1, 2000000) : 0;
 	c->limits.locks_per_role = rng_chance(rng, 200) ? between(rng, 1, c->sessions) : 0;
@@ -113,8 +114,10 @@ world_start(World *w, const Config *conf)
 	w->durable = calloc(w->conf.sessions, sizeof(Durable));
 	w->last_exclusive = calloc(MAX_NAMES * 2, sizeof(int64_t));
 	w->stories = calloc(MAX_NAMES, sizeof(Story));
-	w->standby.stories = calloc(MAX_NAMES, sizeof(Story));
+	for (int i = 0; i < DISKS; i++)
+		w->disks[i].stories = calloc(MAX_NAMES, sizeof(Story));
 	w->meta.incarnation = FIRST_INCARNATION;
+	w->meta.timeline = w->newest_timeline = 1;
 	w->core = le_core_create(&w->env, w->conf.sessions,
 							 (w->meta.incarnation << LE_COUNTER_BITS) + w->conf.first_counter);
 	ENSURE(w, w->core != NULL && w->clients != NULL && w->durable != NULL);
@@ -124,7 +127,8 @@ world_start(World *w, const Config *conf)
 		w->model = model_create(w);
 	if (w->conf.model)
 		model_stored(w->model);
-	standby_follow(w);
+	for (int i = 0; i < DISKS; i++)
+		disk_copy(w, i);
 	keeper_start(w);
 }
 
@@ -289,6 +293,7 @@ world_end(World *w)
 	free(w->durable);
 	free(w->last_exclusive);
 	free(w->stories);
-	free(w->standby.stories);
+	for (int i = 0; i < DISKS; i++)
+		free(w->disks[i].stories);
 	free(w->batch);
 }

@@ -174,6 +174,7 @@ write_batch(LeTime now)
 	if (meta.incarnation != le_mgr.meta.incarnation)
 	{
 		/* the counter was full, or advanced */
+		meta.taken_at = GetCurrentTimestamp();
 		le_store_write_meta(&meta);
 		le_mgr.flush = true;
 	}

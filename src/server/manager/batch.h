@@ -17,9 +17,6 @@ extern void le_batch_init(LeDatabase *db);
  */
 extern bool le_batch_load(void);
 
-/* Leave in order: the next manager may go on with the same incarnation. */
-extern void le_batch_finish(void);
-
 /*
  * Apply what these slots ask for, end what is due, write, answer.  Never
  * fails: what cannot be written is answered with the error.  procs has room

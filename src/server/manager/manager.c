@@ -214,10 +214,7 @@ handle_signals(void)
 		pin_settings();
 	}
 	if (ShutdownRequestPending || my_db->leave)
-	{
-		le_batch_finish();
 		leave(LE_EXIT_NONE);
-	}
 }
 
 /* The extension was dropped, perhaps created again: then begin anew. */

@@ -1,12 +1,13 @@
 /*
  * manager/reload.c
  *		Building the manager's state from the tables: at its start, and after a
- *		batch that failed; and leaving in order.
+ *		batch that failed.
  */
 #include "postgres.h"
 
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "access/xlogrecovery.h"
 #include "miscadmin.h"
 #include "port.h"
 #include "utils/memutils.h"
@@ -227,10 +228,23 @@ le_batch_reload(ErrorData **error)
 	return ok;
 }
 
-static int64
-incarnation_minutes(void)
+/*
+ * The latest time that anything here tells, since the epoch.  A standby whose
+ * clock is behind has seen commits of its primary.
+ */
+static LeTime
+latest_time(void)
 {
-	return (GetCurrentTimestamp() - INCARNATION_EPOCH) / (60 * USECS_PER_SEC);
+	return Max(GetCurrentTimestamp(), GetLatestXTime()) - INCARNATION_EPOCH;
+}
+
+/* How many timelines the stored state does not know.  pg_upgrade begins with 1 again. */
+static uint32
+timelines_since(const LeMeta *meta, uint32 timeline)
+{
+	if (meta->timeline == timeline)
+		return 0;
+	return timeline > meta->timeline ? timeline - meta->timeline : 1;
 }
 
 /* The incarnation of this start; le_next_incarnation() has the rules. */
@@ -239,20 +253,17 @@ next_incarnation(LeMeta *meta, uint32 timeline)
 {
 	bool copy = meta->database != MyDatabaseId;
 	LeStart start = {.stored = meta->incarnation,
+					 .stored_at = meta->taken_at - INCARNATION_EPOCH,
 					 .floor = meta->floor > meta->incarnation ? meta->floor + 1 : 0,
-					 .minutes = incarnation_minutes(),
-					 .clean = meta->clean && !copy,
-					 .promoted = meta->timeline != timeline && !copy};
-	int64 incarnation = le_next_incarnation(&start);
+					 .time = latest_time(),
+					 .timelines = copy ? 0 : timelines_since(meta, timeline)};
 
-	if (incarnation == meta->incarnation)
-		return;
-	meta->incarnation = incarnation;
+	meta->incarnation = le_next_incarnation(&start);
+	meta->taken_at = start.time + INCARNATION_EPOCH;
 
 	/* dropped and created again: above what there was, as long as we know it */
 	if (!OidIsValid(meta->database))
 		meta->incarnation = Max(meta->incarnation, (int64) pg_atomic_read_u64(&le_shared->incarnation) + 1);
-	meta->next_revision = (meta->incarnation << LE_COUNTER_BITS) + 1;
 }
 
 /*
@@ -289,7 +300,7 @@ le_batch_load(void)
 		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 						errmsg("incarnation " INT64_FORMAT " of lock_election is out of range",
 							   le_mgr.meta.incarnation)));
-	load_core(le_mgr.meta.next_revision, copy);
+	load_core(le_first_revision(le_mgr.meta.incarnation, le_mgr.meta.taken_at - INCARNATION_EPOCH), copy);
 	LE_FAULT("load-before-meta");
 	if (copy)
 		write_dropped();
@@ -297,7 +308,6 @@ le_batch_load(void)
 	/* durable before the first grant */
 	le_mgr.meta.database = MyDatabaseId;
 	le_mgr.meta.timeline = timeline;
-	le_mgr.meta.clean = false;
 	le_mgr.meta.boot = le_shared->boot;
 	le_store_write_meta(&le_mgr.meta);
 	LE_FAULT("load-before-commit");
@@ -307,36 +317,4 @@ le_batch_load(void)
 		le_core_batch_done(le_mgr.core, lsn);
 	le_batch_publish();
 	return true;
-}
-
-void
-le_batch_finish(void)
-{
-	ErrorData *error;
-
-	if (!le_mgr.core_valid)
-		return;
-
-	/* what was answered is written; nothing is dirty here */
-	le_mgr.meta.clean = true;
-	le_mgr.meta.next_revision = le_core_next_revision(le_mgr.core);
-	PG_TRY();
-	{
-		le_batch_begin();
-		if (le_store_find())
-			le_store_write_meta(&le_mgr.meta);
-		LE_FAULT("finish-before-mark");
-		(void) le_batch_commit(true);
-		LE_FAULT_NOFAIL("finish-marked");
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(le_mgr.batch_context);
-		error = CopyErrorData();
-		EmitErrorReport();
-		FlushErrorState();
-		AbortCurrentTransaction();
-		FreeErrorData(error);
-	}
-	PG_END_TRY();
 }
