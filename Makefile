@@ -128,7 +128,7 @@ build/sim.d/%.o: test/sim/%.c build/core/stamp
 build/sim: $(SIM_OBJS) $(CORE_OBJS)
 	$(CC) $(SANITIZE) -o $@ $^
 build/unit/%: test/unit/%.c $(CORE_OBJS) build/core/stamp
-	$(CC) $(CORE_FLAGS) -MT $@ -o $@ $< $(CORE_OBJS)
+	$(CC) $(CORE_FLAGS) -Isrc/server -MT $@ -o $@ $< $(CORE_OBJS)
 
 core-tests: $(UNIT_PROGS) $(SIM_PROG) build/sim-fast
 

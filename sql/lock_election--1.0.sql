@@ -19,8 +19,9 @@ CREATE FUNCTION lock_election.refuse_write() RETURNS trigger
 LANGUAGE C AS 'MODULE_PATHNAME', 'le_refuse_write';
 REVOKE ALL ON FUNCTION lock_election.refuse_write() FROM PUBLIC;
 
--- A row for each slot of a lock; found by its place, never searched: no index.
--- A row that is free is taken by the next lock, whatever its name.
+-- A row for each slot of a lock; found by its place, never searched.  The key is
+-- what PostgreSQL itself checks: no slot has two holders.  A row that was left
+-- free for a while is taken by the next lock, whatever its name.
 -- mode 0: free; ttl -1: as long as the session;
 -- time_left < 0: ended, but still fenced.
 -- Durations are microseconds.  uncommitted: the holds of transactions that were
@@ -49,11 +50,12 @@ ALTER TABLE lock_election.slot
 	ALTER COLUMN name SET STORAGE PLAIN,
 	ALTER COLUMN owner SET STORAGE PLAIN,
 	ALTER COLUMN value SET STORAGE PLAIN,
-	ALTER COLUMN uncommitted SET STORAGE PLAIN;
+	ALTER COLUMN uncommitted SET STORAGE PLAIN,
+	ADD CONSTRAINT slot_key UNIQUE (kind, name, slot);
 
--- A row for each named lease; found by its place, never searched: no index.
+-- A row for each named lease.
 CREATE TABLE lock_election.lease (
-	id bigint NOT NULL,
+	id bigint NOT NULL CONSTRAINT lease_key PRIMARY KEY,
 	ttl bigint NOT NULL,
 	time_left bigint NOT NULL,
 	role oid NOT NULL
@@ -62,7 +64,8 @@ ALTER TABLE lock_election.lease
 	ADD COLUMN owner text COLLATE "C",
 	ALTER COLUMN owner SET STORAGE PLAIN;
 
--- A row for each queue place, until it is granted or ends; no index either.
+-- A row for each queue place, until it is granted or ends; never changed.  It is
+-- found by its place, never searched: no index.
 CREATE TABLE lock_election.queue (
 	token bigint NOT NULL,
 	entered_at timestamptz NOT NULL,
@@ -152,11 +155,13 @@ ALTER TABLE lock_election.queue ENABLE ALWAYS TRIGGER refuse_write;
 ALTER TABLE lock_election.queue ENABLE ALWAYS TRIGGER refuse_row;
 
 -- A publication FOR ALL TABLES has these tables as well.  Without an identity
--- their changes could not be applied, nor anything that comes after them.
-ALTER TABLE lock_election.slot REPLICA IDENTITY FULL;
+-- their updates could not be applied, nor anything that comes after them; with
+-- all columns as identity each change searches the whole table of a subscriber.
+-- Rows of queue are never updated, and their deletion is nobody's business.
+ALTER TABLE lock_election.slot REPLICA IDENTITY USING INDEX slot_key;
 ALTER TABLE lock_election.history REPLICA IDENTITY USING INDEX history_key;
-ALTER TABLE lock_election.lease REPLICA IDENTITY FULL;
-ALTER TABLE lock_election.queue REPLICA IDENTITY FULL;
+ALTER TABLE lock_election.lease REPLICA IDENTITY USING INDEX lease_key;
+ALTER TABLE lock_election.queue REPLICA IDENTITY NOTHING;
 ALTER TABLE lock_election.meta REPLICA IDENTITY FULL;
 ALTER TABLE lock_election.incarnation_floor REPLICA IDENTITY FULL;
 
@@ -623,7 +628,7 @@ CREATE FUNCTION lock_election.counters(
 	OUT acquires bigint, OUT renewals bigint, OUT releases bigint, OUT checks bigint,
 	OUT forced bigint, OUT awaits bigint, OUT grants bigint, OUT waits bigint, OUT handoffs bigint,
 	OUT expiries bigint, OUT timeouts bigint, OUT undone bigint, OUT batches bigint,
-	OUT failed_batches bigint, OUT transaction_ids bigint, OUT rows_written bigint,
+	OUT failed_batches bigint, OUT key_violations bigint, OUT transaction_ids bigint, OUT rows_written bigint,
 	OUT flushes bigint, OUT stalls bigint, OUT hints_sent bigint, OUT hints_dropped bigint,
 	OUT write_time double precision, OUT stats_reset timestamptz)
 RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -634,7 +639,7 @@ COMMENT ON FUNCTION lock_election.counters() IS
 CREATE VIEW lock_election.stat AS
 SELECT * FROM lock_election.counters();
 COMMENT ON VIEW lock_election.stat IS
-'What the manager of this database has done since stats_reset: requests by kind, grants, acquires that had to wait, grants to a waiter (handoffs), leases that ended (expiries), waits that ran out (timeouts), holds undone by a rollback, batches and failed ones, transaction ids used, rows written, flushes, times that the manager did not run for more than a second (stalls; leases went on by as long), notifications sent and dropped (hints), and milliseconds spent in writing and committing.';
+'What the manager of this database has done since stats_reset: requests by kind, grants, acquires that had to wait, grants to a waiter (handoffs), leases that ended (expiries), waits that ran out (timeouts), holds undone by a rollback, batches and failed ones, those of them that the unique key of a table has refused (key_violations: somebody has written into the table), transaction ids used, rows written, flushes, times that the manager did not run for more than a second (stalls; leases went on by as long), notifications sent and dropped (hints), and milliseconds spent in writing and committing.';
 
 CREATE FUNCTION lock_election.stat_reset()
 RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE

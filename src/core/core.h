@@ -232,7 +232,9 @@ typedef struct LeReply
  */
 typedef struct LeRow
 {
-	uint64_t locator : 62; /* the row's TID */
+	uint64_t locator : 60; /* the row's TID */
+	uint64_t listed : 1;   /* a slot's: among the store's idle rows */
+	uint64_t reused : 1;   /* ... and written since it was listed */
 	uint64_t on_disk : 1;
 	uint64_t dirty : 1;
 } LeRow;
@@ -539,6 +541,10 @@ extern LeEntry *le_core_overdue(LeCore *core, LeTime timeout, LeTime now);
  * linger) deleted.  A walk: first, then slot->dirty_next. */
 extern LeSlot *le_core_dirty_slots(LeCore *core);
 extern LeLease *le_core_dirty_leases(LeCore *core);
+
+/* The row of this free slot was written for another slot; its lock goes with
+ * the batch if that was its last row and nobody uses it. */
+extern void le_core_row_lent(LeCore *core, LeSlot *slot, LeTime now);
 
 /* Entries whose queue row has to be written (QUEUED places) or deleted. */
 extern LeEntry *le_core_dirty_places(LeCore *core);

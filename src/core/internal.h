@@ -48,9 +48,6 @@ typedef struct LeSpares
 	uint32_t taken;
 } LeSpares;
 
-/* So many idle locks at most lend their rows; a power of two. */
-#define IDLE_LOCKS 256
-
 /* What one role has. */
 typedef struct LeRole
 {
@@ -106,14 +103,6 @@ struct LeCore
 	LeEntry *ended;
 	LeLock *doomed;
 	LeLink lapsed;
-
-	/* those that have become idle last, as far as it goes; they may have gone, or be in use again */
-	LeLock *idle[IDLE_LOCKS];
-	uint32_t idle_top;
-
-	/* While a load ends: no row is lent, and none that was idle then.  This
-	 * may be the reload after a row that could not be written. */
-	bool row_kept;
 
 	LeGroup *passed; /* groups that have left their queues: their locks are
 								 * to be settled */

@@ -210,7 +210,6 @@ le_core_load_done(LeCore *core, LeTime now)
 {
 	core->loading = false;
 	core->loaded_group = NULL;
-	core->row_kept = true;
 	end_empty_own_leases(core, now);
 	for (uint32_t place = 0; place < le_core_lock_indexes(core); place++)
 	{
@@ -219,5 +218,4 @@ le_core_load_done(LeCore *core, LeTime now)
 		if (lock != NULL)
 			le_lock_settle(core, lock, now);
 	}
-	core->row_kept = false;
 }

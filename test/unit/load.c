@@ -88,25 +88,6 @@ test_free_rows(void)
 	stop();
 }
 
-/* This may be the reload after that row could not be written. */
-static void
-test_free_row_kept(void)
-{
-	LeLoad load;
-
-	start();
-	load = row("idle", 0, 0);
-	load.held = false;
-	load_slot(load);
-	load = row("place", OLD, X);
-	load_place(load);
-	le_core_load_done(core, now);
-	ok(!le_core_find_token(core, OLD)->slot->row.on_disk, "a grant at the end of a load takes no free row");
-	batch();
-	ok(!le_core_find_token(core, acquire(2, "y", X).token)->slot->row.on_disk, "nor does a later one");
-	stop();
-}
-
 static void
 test_orphans(void)
 {
@@ -370,7 +351,6 @@ main(void)
 {
 	test_holder();
 	test_free_rows();
-	test_free_row_kept();
 	test_orphans();
 	test_uncommitted();
 	test_order();

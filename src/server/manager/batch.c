@@ -444,6 +444,8 @@ try_batch(const uint32 *procs, int n, bool expire, ErrorData **error)
 		if (le_mgr.broken_at == 0)
 			le_mgr.broken_at = le_clock();
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.failed_batches, 1);
+		if ((*error)->sqlerrcode == ERRCODE_UNIQUE_VIOLATION)
+			pg_atomic_fetch_add_u64(&le_mgr.db->counters.key_violations, 1);
 	}
 	PG_END_TRY();
 	return ok;

@@ -22,11 +22,13 @@
 #error "lock_election needs PostgreSQL 15 or newer"
 #endif
 
-/* 16 says more exactly which indexes an update needs; our tables have none */
+/* 16 says more exactly which indexes an update needs; ours hold keys, not summaries */
 #if PG_VERSION_NUM >= 160000
 typedef TU_UpdateIndexes LeUpdateIndexes;
+#define le_updates_keys(update_indexes) ((update_indexes) == TU_All)
 #else
 typedef bool LeUpdateIndexes;
+#define le_updates_keys(update_indexes) (update_indexes)
 #endif
 
 /* 16 has one function for all kinds of objects */

@@ -49,6 +49,7 @@ typedef struct LeCounters
 	pg_atomic_uint64 undone;
 	pg_atomic_uint64 batches; /* with something to write */
 	pg_atomic_uint64 failed_batches;
+	pg_atomic_uint64 key_violations; /* of those, by the unique key of a table */
 	pg_atomic_uint64 xids;
 	pg_atomic_uint64 rows;
 	pg_atomic_uint64 flushes;

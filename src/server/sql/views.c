@@ -276,8 +276,8 @@ le_stat(PG_FUNCTION_ARGS)
 {
 	LeDatabase *db = my_entry();
 	TupleDesc desc;
-	Datum values[22];
-	bool nulls[22] = {false};
+	Datum values[23];
+	bool nulls[23] = {false};
 	int n = 0;
 
 	if (db == NULL)
@@ -298,6 +298,7 @@ le_stat(PG_FUNCTION_ARGS)
 	values[n++] = COUNTER(undone);
 	values[n++] = COUNTER(batches);
 	values[n++] = COUNTER(failed_batches);
+	values[n++] = COUNTER(key_violations);
 	values[n++] = COUNTER(xids);
 	values[n++] = COUNTER(rows);
 	values[n++] = COUNTER(flushes);

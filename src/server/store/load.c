@@ -16,6 +16,7 @@
 #include "shared/settings.h"
 #include "shared/shmem.h"
 #include "store/internal.h"
+#include "store/lend.h"
 #include "store/store.h"
 
 /* A row as it was read; the texts lie in the page. */
@@ -260,7 +261,7 @@ load_row(Loader *loader, TupleTableSlot *tuple)
 	LeLoad load = {0};
 
 	read_row(tuple, &stored);
-	load.locator = le_store_pack_tid(&tuple->tts_tid);
+	load.locator = le_table_locator(&tuple->tts_tid);
 	load.cmd.kind = stored.slot.kind;
 	load.cmd.name = stored.slot.name;
 	load.slot = stored.slot.slot;
@@ -303,15 +304,14 @@ int64
 le_store_load(LeCore *core, const LeLoadHooks *hooks, LeTime now)
 {
 	Loader loader = {core, hooks, {now, le_wall(now)}};
-	Relation rel = table_open(le_store_tables.slot_oid, RowExclusiveLock);
+	Relation rel = le_table_open_to_load(&le_slot_table);
 	TupleTableSlot *tuple;
 	TableScanDesc scan;
 	int64 places;
 
+	le_lend_reset();
 	/* first what the others hang on */
 	loader.highest = le_store_load_leases(core, hooks, now);
-	le_store_check_slot_table(rel);
-	le_store_tables.slot_file = le_relfilenumber(rel);
 	tuple = table_slot_create(rel, NULL);
 	scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
 	while (table_scan_getnextslot(scan, ForwardScanDirection, tuple))
@@ -338,8 +338,7 @@ le_store_scan(void (*callback)(void *arg, const LeStoredSlot *slot), void *arg)
 
 	if (!le_store_find())
 		return;
-	rel = table_open(le_store_tables.slot_oid, AccessShareLock);
-	le_store_check_slot_table(rel);
+	rel = le_table_open_to_read(&le_slot_table, AccessShareLock);
 	tuple = table_slot_create(rel, NULL);
 	scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
 	while (table_scan_getnextslot(scan, ForwardScanDirection, tuple))
