@@ -158,7 +158,10 @@ extern "C"
 	 */
 		int call_ms;
 
-		/* Not 0: renew only while le_progress() is called at least this often, so that a hung process loses its lease. */
+		/*
+	 * Not 0: renew only while le_progress() is called at least this often, so
+	 * that a hung process loses its lease.
+	 */
 		int progress_ms;
 
 		/*

@@ -207,14 +207,14 @@ typedef struct LeReply
 	int64_t count;    /* queue position; holders ended; permits in
 								 * use; CHECK: holds; of several names: for how
 								 * many the answer is true */
-	uint32_t which;   /* of several names the one that an error, or own of
-								 * a wait, is about */
+	uint32_t which;   /* several names: index of the one that the error,
+								 * or own_session, refers to */
 	bool own_session; /* WAITING: behind a holder of this very session;
 								 * CHECK: held by it without a named owner */
 	bool reentrant;   /* one more hold of a lock already held */
 	bool waited;      /* set by the manager: came with a later batch */
-	bool counted;     /* ACQUIRE: UNDO takes this one back; repeated to
-								 * le_core_load_hold() while it can be */
+	bool counted;     /* the grant added an uncommitted hold: UNDO removes
+								 * it, a reload passes it to le_core_load_hold() */
 	uint64_t lsn;     /* newest write that the answer rests on; 0: the
 								 * batch itself or none */
 	bool wrote;       /* the answer rests on this batch's writes */
@@ -400,7 +400,7 @@ struct LeHold
 	uint32_t subxact;
 };
 
-/* What became of an election. */
+/* What happened to an election. */
 typedef enum LeHow
 {
 	LE_HOW_ELECTED = 1,
@@ -488,6 +488,10 @@ typedef struct LeStats
 
 /* --- life of a core --- */
 
+/*
+ * sessno of its sessions is below max_sessions.  The first revision that it gives
+ * out is next_revision.  NULL: out of memory.
+ */
 extern LeCore *le_core_create(const LeEnv *env, uint32_t max_sessions, int64_t next_revision);
 extern void le_core_destroy(LeCore *core);
 extern void le_core_set_limits(LeCore *core, const LeLimits *limits);
@@ -499,9 +503,8 @@ extern int64_t le_core_next_revision(const LeCore *core);
 extern void le_core_raise_revision(LeCore *core, int64_t revision);
 
 /*
- * What is known when a manager starts, of what the one before it has counted:
- * incarnations are minutes at first, so that also a restored state, older than
- * tokens that were handed out, does not give them out once more.
+ * What a starting manager knows of its predecessor.  Incarnations start from a
+ * minute count, so restored older state cannot reissue tokens.
  */
 typedef struct LeStart
 {
@@ -517,6 +520,7 @@ extern int64_t le_next_incarnation(const LeStart *start);
 
 /* --- commands --- */
 
+/* The two steps of a command, see the top.  reserve: false if out of memory. */
 extern bool le_core_reserve(LeCore *core, const LeCommand *cmd);
 extern void le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 
@@ -549,7 +553,7 @@ extern void le_core_row_lent(LeCore *core, LeSlot *slot, LeTime now);
 /* Entries whose queue row has to be written (QUEUED places) or deleted. */
 extern LeEntry *le_core_dirty_places(LeCore *core);
 
-/* What became of elections, in order: walk by next. */
+/* What happened to elections, in order: walk by next. */
 extern LeChange *le_core_changes(LeCore *core);
 
 /* Entries whose waiter gets an answer: walk by answer_next, and read it with
@@ -621,6 +625,7 @@ extern LeLock *le_core_lock_at(const LeCore *core, uint32_t place);
 extern uint32_t le_core_lease_indexes(const LeCore *core);
 extern LeLease *le_core_lease_at(const LeCore *core, uint32_t place);
 
+/* How many locks there are, and what has happened since the start. */
 extern uint64_t le_core_lock_count(const LeCore *core);
 extern const LeStats *le_core_stats(const LeCore *core);
 

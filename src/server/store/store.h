@@ -44,6 +44,7 @@ extern void le_store_claim(void);
 extern bool le_store_open(LeCore *core);
 extern void le_store_close(void);
 
+/* The one row of table meta. */
 extern void le_store_read_meta(LeMeta *meta);
 extern void le_store_write_meta(const LeMeta *meta);
 
@@ -122,6 +123,7 @@ extern void le_store_scan_history(LeText election, int64 after,
 extern void le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from);
 extern bool le_store_has_history(void);
 
+/* The held slots, see LeStoredSlot. */
 extern void le_store_scan(void (*callback)(void *arg, const LeStoredSlot *slot), void *arg);
 
 #endif /* LE_STORE_H */
