@@ -20,7 +20,7 @@ MODULE_big = lock_election
 PGFILEDESC = "lock_election - distributed locks and leader election"
 DATA       = $(wildcard sql/lock_election--*.sql)
 SOURCES    = $(sort $(wildcard src/core/*.c src/server/*.c src/server/*/*.c))
-OBJS       = $(patsubst %.c,%.o,$(filter-out $(if $(LE_FAULTS),,%/fault.c),$(SOURCES)))
+OBJS       = $(patsubst %.c,%.o,$(filter-out $(if $(LE_FAULTS),,%/fault.c %/fault_worker.c),$(SOURCES)))
 
 # The server's headers have unused parameters and compare signed with unsigned in inline functions and macros.
 # Before 16 they leave PGDLLEXPORT empty, which would hide the module's entry points.

@@ -14,6 +14,13 @@
 extern bool le_call_is_bare(FunctionCallInfo fcinfo);
 
 /*
+ * Is this very call all that its transaction consists of?  False where more may
+ * follow: in a transaction block, in a pipeline, and in a process without a
+ * client.
+ */
+extern bool le_call_is_alone(FunctionCallInfo fcinfo);
+
+/*
  * Give up the statement's snapshot for a wait, if the call is bare and
  * nothing else needs it.  After the wait, and also before anything that looks
  * at a catalog, call le_snapshot_take().  After an error the transaction is
@@ -23,9 +30,9 @@ extern bool le_snapshot_give_up(FunctionCallInfo fcinfo);
 extern void le_snapshot_take(void);
 
 /*
- * Does the statement go on to read with a snapshot that is older than this
- * moment?  Ask after a wait that kept the snapshot.
+ * A lock was granted, after a wait that kept the snapshot or at once.  Does
+ * the transaction go on to read with a snapshot that is older than that?
  */
-extern bool le_snapshot_is_stale(void);
+extern bool le_snapshot_is_stale(FunctionCallInfo fcinfo, bool waited);
 
 #endif /* LE_SNAPSHOT_H */

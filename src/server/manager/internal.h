@@ -41,7 +41,6 @@ typedef struct Mail
 typedef struct Manager
 {
 	LeDatabase *db;
-	int index; /* of db */
 	LeCore *core;
 	MemoryContext core_context;
 	MemoryContext batch_context;
@@ -82,7 +81,7 @@ core_now(void)
 static inline LeRequestSlot *
 slot_of(uint32 proc)
 {
-	return &le_shared->slots[proc];
+	return le_slot(le_mgr.db, proc);
 }
 
 /* --- manager/batch.c --- */
@@ -111,6 +110,7 @@ extern XLogRecPtr le_batch_commit(bool flush);
 
 /* Put the core's counters where the views read them. */
 extern void le_batch_publish(void);
+extern void le_batch_set_limits(LeCore *core);
 
 /* Load again after a failed batch; false: *error says why it is not possible. */
 extern bool le_batch_reload(ErrorData **error);

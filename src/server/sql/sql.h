@@ -41,8 +41,11 @@ extern Datum le_enqueue(FunctionCallInfo fcinfo, LeCommand *cmd);
 extern Datum le_await(FunctionCallInfo fcinfo, LeKind kind);
 extern int64 le_force(LeKind kind, LeText name);
 
-/* Warn that the statement goes on with a snapshot older than the grant. */
-extern void le_warn_old_snapshot(const LeCommand *cmd);
+/*
+ * After a grant: warn if what follows reads with a snapshot that is older.  Not
+ * after a wait that gave its snapshot up.
+ */
+extern void le_warn_old_snapshot(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeReply *reply);
 
 /*
  * May the caller end or change the holds of this name?  Members of
