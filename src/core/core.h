@@ -207,14 +207,14 @@ typedef struct LeReply
 	int64_t count;    /* queue position; holders ended; permits in
 								 * use; CHECK: holds; of several names: for how
 								 * many the answer is true */
-	uint32_t which;   /* of several names the one that an error, or own of
-								 * a wait, is about */
+	uint32_t which;   /* several names: index of the one that the error,
+								 * or own_session, refers to */
 	bool own_session; /* WAITING: behind a holder of this very session;
 								 * CHECK: held by it without a named owner */
 	bool reentrant;   /* one more hold of a lock already held */
 	bool waited;      /* set by the manager: came with a later batch */
-	bool counted;     /* ACQUIRE: UNDO takes this one back; repeated to
-								 * le_core_load_hold() while it can be */
+	bool counted;     /* the grant added an uncommitted hold: UNDO removes
+								 * it, and its row tells a reload of it */
 	bool bound;       /* it tells only of what ends with the connection, and
 								 * so with the server: nothing has to last */
 	uint64_t lsn;     /* newest write that the answer rests on; 0: the
@@ -403,7 +403,7 @@ struct LeHold
 	uint32_t subxact;
 };
 
-/* What became of an election. */
+/* What happened to an election. */
 typedef enum LeHow
 {
 	LE_HOW_ELECTED = 1,
@@ -491,6 +491,10 @@ typedef struct LeStats
 
 /* --- life of a core --- */
 
+/*
+ * sessno of its sessions is below max_sessions.  The first revision that it gives
+ * out is next_revision.  NULL: out of memory.
+ */
 extern LeCore *le_core_create(const LeEnv *env, uint32_t max_sessions, int64_t next_revision);
 extern void le_core_destroy(LeCore *core);
 extern void le_core_set_limits(LeCore *core, const LeLimits *limits);
@@ -522,6 +526,7 @@ extern int64_t le_first_revision(int64_t incarnation, LeTime time);
 
 /* --- commands --- */
 
+/* The two steps of a command, see the top.  reserve: false if out of memory. */
 extern bool le_core_reserve(LeCore *core, const LeCommand *cmd);
 extern void le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 
@@ -578,7 +583,7 @@ extern void le_core_row_lent(LeCore *core, LeSlot *slot, LeTime now);
 /* Entries whose queue row has to be written (QUEUED places) or deleted. */
 extern LeEntry *le_core_dirty_places(LeCore *core);
 
-/* What became of elections, in order: walk by next. */
+/* What happened to elections, in order: walk by next. */
 extern LeChange *le_core_changes(LeCore *core);
 
 /* Entries whose waiter gets an answer: walk by answer_next, and read it with
@@ -613,6 +618,7 @@ extern LeLock *le_core_lock_at(const LeCore *core, uint32_t place);
 extern uint32_t le_core_lease_indexes(const LeCore *core);
 extern LeLease *le_core_lease_at(const LeCore *core, uint32_t place);
 
+/* How many locks there are, and what has happened since the start. */
 extern uint64_t le_core_lock_count(const LeCore *core);
 extern const LeStats *le_core_stats(const LeCore *core);
 

@@ -637,8 +637,8 @@ le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, 
 }
 
 /*
- * Grant what those leave who have ended since core->ended was this one.  Not
- * one by one: nobody is granted what belongs to another who is ending as well.
+ * Settle the locks of all entries added to core->ended since "before" together,
+ * so that nothing is granted to an entry about to end.
  */
 void
 le_settle_ended(LeCore *core, const LeEntry *before, LeTime now)

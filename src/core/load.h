@@ -125,6 +125,7 @@ typedef enum LeLoadStatus
 	LE_LOAD_NO_MEMORY
 } LeLoadStatus;
 
+/* The steps above. */
 extern void le_core_load_begin(LeCore *core, const LeLoadEnv *env);
 extern LeLoadStatus le_core_load_lease(LeCore *core, const LeStoredLease *row);
 /* RIVAL: *newest is the token of the one that stays; the others have ended. */

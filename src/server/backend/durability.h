@@ -1,5 +1,5 @@
 /*
- * durability.h
+ * backend/durability.h
  *		A session waits until an answer is as durable as synchronous_commit
  *		asks for.
  */

@@ -44,6 +44,7 @@ extern void le_store_claim(void);
 extern bool le_store_open(LeCore *core);
 extern void le_store_close(void);
 
+/* The one row of table meta. */
 extern void le_store_read_meta(LeMeta *meta);
 extern void le_store_write_meta(const LeMeta *meta);
 
