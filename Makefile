@@ -43,7 +43,7 @@ PG_CONFIG ?= pg_config
 
 # These goals work before PostgreSQL is installed.
 ALONE := test demo bench bench-quick bench-instructions mutants unit sim sim-exhaustive fuzz core-tests torture torture-programs format format-check \
-         client install-client client-tests client-tests-address client-tests-thread
+         client install-client client-tests client-tests-address client-tests-thread lockctl
 .PHONY: $(ALONE)
 
 test:
@@ -200,6 +200,24 @@ client-tests-thread: $(CLIENT_TESTS:%=$(CLIENT_DIR)/thread/%)
 .SECONDARY: $(foreach kind,plain address thread,$(CLIENT_NAMES:%=$(CLIENT_DIR)/$(kind)/lib/%.o))
 ifneq ($(filter client install-client client-% build/client%,$(MAKECMDGOALS)),)
 -include $(wildcard $(CLIENT_DIR)/lib/*.d $(CLIENT_DIR)/*/*.d $(CLIENT_DIR)/*/lib/*.d)
+endif
+
+# lockctl, the command, with the library in it.
+LOCKCTL_OBJS = $(patsubst src/lockctl/%.c,build/lockctl/%.o,$(sort $(wildcard src/lockctl/*.c)))
+LOCKCTL_MAN  = $(if $(shell command -v scdoc),$(patsubst src/lockctl/man/%.scd,build/lockctl/%,$(wildcard src/lockctl/man/*.scd)))
+NCURSES_LIBS ?= $(shell pkg-config --libs ncursesw 2>/dev/null || echo -lncursesw -ltinfo)
+
+lockctl: build/lockctl/lockctl $(LOCKCTL_MAN)
+build/lockctl/%.o: src/lockctl/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CLIENT_FLAGS) $(CFLAGS) -c -o $@ $<
+build/lockctl/lockctl: $(LOCKCTL_OBJS) $(CLIENT_DIR)/liblockelection.a
+	$(CC) -pthread $(LDFLAGS) -o $@ $^ $(CLIENT_PQ_LIBS) $(NCURSES_LIBS) -lm
+build/lockctl/%: src/lockctl/man/%.scd
+	@mkdir -p $(@D)
+	scdoc <$< >$@
+ifneq ($(filter lockctl install-client build/lockctl%,$(MAKECMDGOALS)),)
+-include $(wildcard build/lockctl/*.d)
 endif
 
 unit: $(UNIT_PROGS)

@@ -12,6 +12,7 @@
 [ -z "${COVERAGE:-}" ] || LE_MAKE=(COPT="--coverage -O1" SANITIZE="--coverage -O1")
 goals=(core-tests torture-programs)
 [[ -n ${TESTS:-} && $TESTS != *client* ]] || goals+=(client client-tests client-tests-address client-tests-thread)
+[[ -n ${TESTS:-} && $TESTS != *lockctl* && $TESTS != *examples* ]] || goals+=(lockctl)
 le_prepare "${goals[@]}"
 [ -z "${COVERAGE:-}" ] || le_extra_packages lcov
 
@@ -23,6 +24,7 @@ fi
 
 [[ $TESTS != *faults* ]] || le_faults_tree
 [[ $TESTS != *pgbouncer.t* ]] || le_extra_packages pgbouncer
+[[ $TESTS != *lockctl* ]] || le_extra_packages tmux bash-completion
 [[ $TESTS != *torture* && $TESTS != *wall_clock* ]] || le_extra_packages libfaketime
 # The drivers of examples/.  Where Node.js is not Debian's, its driver comes from npm.
 if [[ $TESTS = *_examples.t* ]]; then
