@@ -66,6 +66,27 @@ tell(guardian *g, lc_what what, int value)
 
 /* --- CMD --- */
 
+/* A directory of PATH that may not be searched makes execvp() answer EACCES for what is in none of them. */
+static bool
+is_in_path(const char *name)
+{
+	const char *path = getenv("PATH");
+	char file[4096];
+
+	if (strchr(name, '/') != NULL || path == NULL)
+		return true;
+	while (*path != '\0')
+	{
+		size_t length = strcspn(path, ":");
+
+		snprintf(file, sizeof(file), "%.*s/%s", (int) length, path, name);
+		if (access(file, F_OK) == 0)
+			return true;
+		path += length + (path[length] == ':');
+	}
+	return false;
+}
+
 static void __attribute__((noreturn)) child_main(guardian *g, int64_t token, bool foreground, pid_t parent)
 {
 	char number[32];
@@ -85,6 +106,8 @@ static void __attribute__((noreturn)) child_main(guardian *g, int64_t token, boo
 		unsetenv("NOTIFY_SOCKET");
 	lc_signals_restore();
 	execvp(g->command->argv[0], g->command->argv);
+	if (errno == EACCES && !is_in_path(g->command->argv[0]))
+		errno = ENOENT;
 	code = errno == ENOENT ? LC_EXIT_NOT_FOUND : LC_EXIT_CANNOT_RUN;
 	lc_error("cannot run \"%s\": %s", g->command->argv[0], strerror(errno));
 	_exit(code);
