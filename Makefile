@@ -12,26 +12,29 @@
 #   make mutants [ONLY="name ..."]      seeds faults, each of which a test has to catch
 #   make unit, make sim [SEED=1] [STEPS=100000]      the core alone, no PostgreSQL needed
 #   make sim-exhaustive        every interleaving of tiny worlds: an hour
-#   make client, make install-client [PREFIX=/usr/local] [DESTDIR=]      the C library; needs libpq only
+#   make client, make lockctl, make install-client [PREFIX=/usr/local] [DESTDIR=]      the C library, needs libpq only; and the
+#                                   command, needs ncurses as well
 #   make fuzz [SECONDS=60]     the same simulator, driven by libFuzzer
 
 EXTENSION  = lock_election
 MODULE_big = lock_election
 PGFILEDESC = "lock_election - distributed locks and leader election"
 DATA       = $(wildcard sql/lock_election--*.sql)
-OBJS       = $(patsubst %.c,%.o,$(sort $(filter-out $(if $(LE_FAULTS),,%/le_fault.c),$(wildcard src/core/*.c src/server/*.c))))
+SOURCES    = $(sort $(wildcard src/core/*.c src/server/*.c src/server/*/*.c))
+OBJS       = $(patsubst %.c,%.o,$(filter-out $(if $(LE_FAULTS),,%/fault.c),$(SOURCES)))
 
 # The server's headers have unused parameters and compare signed with unsigned in inline functions and macros.
 # Before 16 they leave PGDLLEXPORT empty, which would hide the module's entry points.
 WARNINGS    = -Wall -Wextra -Werror
 PG_CFLAGS   = -std=gnu11 $(WARNINGS) -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
               -fvisibility=hidden
-PG_CPPFLAGS = -Isrc/core -Isrc/server -DPGDLLEXPORT='__attribute__((visibility("default")))' -MMD -MP
+PG_CPPFLAGS = -Isrc -Isrc/server -DPGDLLEXPORT='__attribute__((visibility("default")))' -MMD -MP
 
-REGRESS        = $(patsubst test/sql/%.sql,%,$(sort $(wildcard test/sql/*.sql)))
-REGRESS_OPTS   = --inputdir=test --outputdir=build/regress --load-extension=$(EXTENSION)
+# pg_regress finds sql/ and expected/ here; pg_isolation_regress finds both of its folders by links in its own.
+REGRESS        = $(patsubst sql/%.sql,%,$(sort $(filter-out $(DATA),$(wildcard sql/*.sql))))
+REGRESS_OPTS   = --inputdir=. --outputdir=build/regress --load-extension=$(EXTENSION)
 ISOLATION      = $(patsubst test/specs/%.spec,%,$(sort $(wildcard test/specs/*.spec)))
-ISOLATION_OPTS = --inputdir=test --outputdir=build/isolation --load-extension=$(EXTENSION)
+ISOLATION_OPTS = --inputdir=build/isolation --outputdir=build/isolation --load-extension=$(EXTENSION)
 EXTRA_CLEAN    = build $(OBJS:.o=.d)
 
 # No bitcode: it needs a clang of the very version that built the server.
@@ -90,8 +93,12 @@ build/stamp: ;
 -include $(OBJS:.o=.d)
 
 installcheck: | build/regress build/isolation
-build/regress build/isolation:
+build/regress:
 	mkdir -p $@
+build/isolation:
+	mkdir -p $@
+	ln -s ../../test/specs $@/specs
+	ln -s ../../expected $@/expected
 
 endif
 
@@ -99,7 +106,7 @@ endif
 SEED       ?= 1
 STEPS      ?= 100000
 SANITIZE   ?= -fsanitize=address,undefined -fno-sanitize-recover=all
-CORE_FLAGS  = -std=c11 -g -O2 -fno-omit-frame-pointer $(WARNINGS) $(SANITIZE) -Isrc/core -MMD -MP
+CORE_FLAGS  = -std=c11 -g -O2 -fno-omit-frame-pointer $(WARNINGS) $(SANITIZE) -Isrc -MMD -MP
 CORE_OBJS   = $(patsubst src/core/%.c,build/core/%.o,$(sort $(wildcard src/core/*.c)))
 SIM_SOURCES = $(filter-out test/sim/fuzz.c,$(sort $(wildcard test/sim/*.c)))
 SIM_OBJS    = $(patsubst test/sim/%.c,build/sim.d/%.o,$(SIM_SOURCES))
@@ -121,7 +128,7 @@ build/sim.d/%.o: test/sim/%.c build/core/stamp
 build/sim: $(SIM_OBJS) $(CORE_OBJS)
 	$(CC) $(SANITIZE) -o $@ $^
 build/unit/%: test/unit/%.c $(CORE_OBJS) build/core/stamp
-	$(CC) $(CORE_FLAGS) -MT $@ -o $@ $< $(CORE_OBJS)
+	$(CC) $(CORE_FLAGS) -Isrc/server -MT $@ -o $@ $< $(CORE_OBJS)
 
 core-tests: $(UNIT_PROGS) $(SIM_PROG) build/sim-fast
 
@@ -174,7 +181,7 @@ $(CLIENT_DIR)/%: src/client/man/%.scd
 	@mkdir -p $(@D)
 	scdoc <$< >$@
 
-install-client: client
+install-client: client lockctl
 	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/share/man/man3
 	install -m 755 $(CLIENT_LIB) $(DESTDIR)$(LIBDIR)
 	ln -sf $(notdir $(CLIENT_LIB)) $(DESTDIR)$(LIBDIR)/$(CLIENT_SONAME)
@@ -184,6 +191,9 @@ install-client: client
 		>$(DESTDIR)$(LIBDIR)/pkgconfig/liblockelection.pc
 	install -m 644 src/client/lock_election.h $(DESTDIR)$(PREFIX)/include
 	$(if $(CLIENT_MAN),install -m 644 $(CLIENT_MAN) $(DESTDIR)$(PREFIX)/share/man/man3)
+	install -D -m 755 build/lockctl/lockctl $(DESTDIR)$(PREFIX)/bin/lockctl
+	install -D -m 644 src/lockctl/lockctl.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/lockctl
+	$(if $(LOCKCTL_MAN),install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(LOCKCTL_MAN))
 
 # build/client/KIND/NAME is test/client/NAME.c with the library, both under the sanitizer of that kind.
 define client_kind
@@ -233,7 +243,7 @@ sim-exhaustive: build/sim-fast
 # Without sanitizers, several times as fast.
 build/sim-fast: $(SIM_SOURCES) $(wildcard src/core/*.[ch] test/sim/*.h)
 	@mkdir -p build
-	$(CC) -std=c11 -g -O2 $(WARNINGS) -Isrc/core -o $@ $(SIM_SOURCES) $(sort $(wildcard src/core/*.c))
+	$(CC) -std=c11 -g -O2 $(WARNINGS) -Isrc -o $@ $(SIM_SOURCES) $(sort $(wildcard src/core/*.c))
 
 SECONDS ?= 60
 fuzz:
@@ -243,9 +253,10 @@ FUZZ_CC      ?= clang-14
 FUZZ_SOURCES  = $(sort $(wildcard src/core/*.c)) $(filter-out test/sim/main.c,$(sort $(wildcard test/sim/*.c)))
 build/fuzz: $(FUZZ_SOURCES) $(wildcard src/core/*.h test/sim/*.h)
 	$(FUZZ_CC) -std=c11 -g -O2 -fno-omit-frame-pointer -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
-		-Isrc/core -o $@ $(FUZZ_SOURCES)
+		-Isrc -o $@ $(FUZZ_SOURCES)
 
-FORMATTED = $(sort $(wildcard src/*/*.[ch] test/sim/*.[ch] test/torture/*.[ch] test/unit/*.[ch] test/client/*.[ch] examples/*.c bench/peers/*.[ch]))
+FORMATTED = $(sort $(wildcard src/*/*.[ch] src/*/*/*.[ch] test/sim/*.[ch] test/torture/*.[ch] test/unit/*.[ch] test/client/*.[ch] examples/*.c \
+              bench/peers/*.[ch]))
 format:
 	clang-format -i $(FORMATTED)
 format-check:

@@ -19,11 +19,12 @@ CREATE FUNCTION lock_election.refuse_write() RETURNS trigger
 LANGUAGE C AS 'MODULE_PATHNAME', 'le_refuse_write';
 REVOKE ALL ON FUNCTION lock_election.refuse_write() FROM PUBLIC;
 
--- A row for each slot of a lock; found by its place, never searched: no index.
--- A row that is free is taken by the next lock, whatever its name.
+-- A row for each slot of a lock; found by its place, never searched.  The key is
+-- what PostgreSQL itself checks: no slot has two holders.  A row that was left
+-- free for a while is taken by the next lock, whatever its name.
 -- mode 0: free; ttl -1: as long as the session;
 -- time_left < 0: ended, but still fenced.
--- Durations are microseconds.  pending: the holds of transactions that were
+-- Durations are microseconds.  uncommitted: the holds of transactions that were
 -- open when the row was written, each as session, xact and subxact (8, 4 and 4
 -- bytes).  The texts are added as PLAIN so that no TOAST table is ever made.
 CREATE TABLE lock_election.slot (
@@ -39,21 +40,22 @@ CREATE TABLE lock_election.slot (
 	permits integer NOT NULL,
 	kind smallint NOT NULL,
 	mode smallint NOT NULL,
-	not_before timestamptz
+	closed_until timestamptz
 ) USING heap WITH (fillfactor = 50, vacuum_truncate = off);
 ALTER TABLE lock_election.slot
 	ADD COLUMN name text COLLATE "C" NOT NULL,
 	ADD COLUMN owner text COLLATE "C",
 	ADD COLUMN value text COLLATE "C",
-	ADD COLUMN pending bytea,
+	ADD COLUMN uncommitted bytea,
 	ALTER COLUMN name SET STORAGE PLAIN,
 	ALTER COLUMN owner SET STORAGE PLAIN,
 	ALTER COLUMN value SET STORAGE PLAIN,
-	ALTER COLUMN pending SET STORAGE PLAIN;
+	ALTER COLUMN uncommitted SET STORAGE PLAIN,
+	ADD CONSTRAINT slot_key UNIQUE (kind, name, slot);
 
--- A row for each named lease; found by its place, never searched: no index.
+-- A row for each named lease.
 CREATE TABLE lock_election.lease (
-	id bigint NOT NULL,
+	id bigint NOT NULL CONSTRAINT lease_key PRIMARY KEY,
 	ttl bigint NOT NULL,
 	time_left bigint NOT NULL,
 	role oid NOT NULL
@@ -62,7 +64,8 @@ ALTER TABLE lock_election.lease
 	ADD COLUMN owner text COLLATE "C",
 	ALTER COLUMN owner SET STORAGE PLAIN;
 
--- A row for each queue place, until it is granted or ends; no index either.
+-- A row for each queue place, until it is granted or ends; never changed.  It is
+-- found by its place, never searched: no index.
 CREATE TABLE lock_election.queue (
 	token bigint NOT NULL,
 	entered_at timestamptz NOT NULL,
@@ -71,6 +74,8 @@ CREATE TABLE lock_election.queue (
 	session bigint NOT NULL,
 	role oid NOT NULL,
 	permits integer NOT NULL,
+	holds integer NOT NULL,
+	member smallint NOT NULL, -- of several names: which-th, from 1; else 0
 	kind smallint NOT NULL,
 	mode smallint NOT NULL
 ) USING heap WITH (vacuum_truncate = off);
@@ -78,11 +83,11 @@ ALTER TABLE lock_election.queue
 	ADD COLUMN name text COLLATE "C" NOT NULL,
 	ADD COLUMN owner text COLLATE "C",
 	ADD COLUMN value text COLLATE "C",
-	ADD COLUMN pending bytea,
+	ADD COLUMN uncommitted bytea,
 	ALTER COLUMN name SET STORAGE PLAIN,
 	ALTER COLUMN owner SET STORAGE PLAIN,
 	ALTER COLUMN value SET STORAGE PLAIN,
-	ALTER COLUMN pending SET STORAGE PLAIN;
+	ALTER COLUMN uncommitted SET STORAGE PLAIN;
 
 -- A row for each change of an election; never changed, deleted when it is old.
 -- how: 1 elected, 2 proclaimed; the term has ended: 3 resigned, 4 expired,
@@ -150,11 +155,13 @@ ALTER TABLE lock_election.queue ENABLE ALWAYS TRIGGER refuse_write;
 ALTER TABLE lock_election.queue ENABLE ALWAYS TRIGGER refuse_row;
 
 -- A publication FOR ALL TABLES has these tables as well.  Without an identity
--- their changes could not be applied, nor anything that comes after them.
-ALTER TABLE lock_election.slot REPLICA IDENTITY FULL;
+-- their updates could not be applied, nor anything that comes after them; with
+-- all columns as identity each change searches the whole table of a subscriber.
+-- Rows of queue are never updated, and their deletion is nobody's business.
+ALTER TABLE lock_election.slot REPLICA IDENTITY USING INDEX slot_key;
 ALTER TABLE lock_election.history REPLICA IDENTITY USING INDEX history_key;
-ALTER TABLE lock_election.lease REPLICA IDENTITY FULL;
-ALTER TABLE lock_election.queue REPLICA IDENTITY FULL;
+ALTER TABLE lock_election.lease REPLICA IDENTITY USING INDEX lease_key;
+ALTER TABLE lock_election.queue REPLICA IDENTITY NOTHING;
 ALTER TABLE lock_election.meta REPLICA IDENTITY FULL;
 ALTER TABLE lock_election.incarnation_floor REPLICA IDENTITY FULL;
 
@@ -259,13 +266,49 @@ CREATE FUNCTION @extschema@.enqueue_lock(
 RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_enqueue_lock';
 COMMENT ON FUNCTION @extschema@.enqueue_lock(text, interval, text, text, bigint) IS
-'Enters the queue of a lock and returns at once: the token, whether it is granted already, else the position in the queue (from 1), and the channel on which the grant is announced (LISTEN). The place lasts for "ttl" from now and from each await_lock, or as long as "lease"; ttl NULL: as long as this connection. From the grant on the lock lasts for "ttl". Undone if the transaction rolls back. Every call takes a place of its own, also for an owner that holds the lock. Errors: 22023 bad argument, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role, LE001 no such lease.';
+'Enters the queue of a lock and returns at once: the token, whether it is granted already, else the position in the queue (from 1), and the channel on which the grant is announced (LISTEN). The place lasts for "ttl" from now and from each await_lock, or as long as "lease"; ttl NULL: as long as this connection. From the grant on the lock lasts for "ttl". Undone if the transaction rolls back. Every call takes a place of its own, also for an owner that holds the lock; but on a named lease the same request once more answers the same token, so that it can be sent again when its answer was lost. Errors: 22023 bad argument, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role, LE001 no such lease.';
+
+CREATE FUNCTION @extschema@.enqueue_permit(
+	name text,
+	permits integer,
+	ttl interval DEFAULT '30 s',
+	owner text DEFAULT NULL,
+	lease bigint DEFAULT NULL,
+	OUT token bigint,
+	OUT granted boolean,
+	OUT queue_position bigint,
+	OUT channel text)
+RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_enqueue_permit';
+COMMENT ON FUNCTION @extschema@.enqueue_permit(text, integer, interval, text, bigint) IS
+'As enqueue_lock, for one of "permits" slots; to be awaited with await_lock. Every call takes a place of its own. Errors: 22023 also for another number of permits while the name is in use; else as enqueue_lock.';
+
+CREATE FUNCTION @extschema@.enqueue_locks(
+	names text[],
+	ttl interval DEFAULT '30 s',
+	mode text DEFAULT 'exclusive',
+	owner text DEFAULT NULL,
+	lease bigint DEFAULT NULL,
+	OUT token bigint,
+	OUT granted boolean,
+	OUT queue_position bigint,
+	OUT channel text)
+RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_enqueue_locks';
+COMMENT ON FUNCTION @extschema@.enqueue_locks(text[], interval, text, text, bigint) IS
+'As enqueue_lock, for several locks: one token, granted when it is first in all queues; nobody overtakes it in any, so a free lock may stay idle for it. "queue_position" is the one in the longest queue; the grant is announced once, on "channel", that of the first name. To be awaited with await_locks, and released with release_locks, which also leaves all queues. At most 1000 names. Errors: 22023 also for no names, or a name twice; else as enqueue_lock.';
 
 CREATE FUNCTION @extschema@.await_lock(name text, token bigint, wait interval DEFAULT '0')
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_await_lock';
 COMMENT ON FUNCTION @extschema@.await_lock(text, bigint, interval) IS
 'Whether this token of enqueue_lock is granted, after waiting for at most "wait" (NULL: without limit). Each call starts the TTL of the place, or of the lock, again; to leave the queue call release_lock. Errors: LE001 neither held nor queued any more, 22023 bad argument, 42501 another role''s, 55P03 lock_timeout.';
+
+CREATE FUNCTION @extschema@.await_locks(names text[], token bigint, wait interval DEFAULT '0')
+RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_await_locks';
+COMMENT ON FUNCTION @extschema@.await_locks(text[], bigint, interval) IS
+'As await_lock, for a token of enqueue_locks: whether all of these locks are granted, after waiting for at most "wait". Errors: LE001 one of them neither held nor queued any more; else as await_lock.';
 
 -- --- fences ---
 
@@ -585,7 +628,7 @@ CREATE FUNCTION lock_election.counters(
 	OUT acquires bigint, OUT renewals bigint, OUT releases bigint, OUT checks bigint,
 	OUT forced bigint, OUT awaits bigint, OUT grants bigint, OUT waits bigint, OUT handoffs bigint,
 	OUT expiries bigint, OUT timeouts bigint, OUT undone bigint, OUT batches bigint,
-	OUT failed_batches bigint, OUT transaction_ids bigint, OUT rows_written bigint,
+	OUT failed_batches bigint, OUT key_violations bigint, OUT transaction_ids bigint, OUT rows_written bigint,
 	OUT flushes bigint, OUT stalls bigint, OUT hints_sent bigint, OUT hints_dropped bigint,
 	OUT write_time double precision, OUT stats_reset timestamptz)
 RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -596,7 +639,7 @@ COMMENT ON FUNCTION lock_election.counters() IS
 CREATE VIEW lock_election.stat AS
 SELECT * FROM lock_election.counters();
 COMMENT ON VIEW lock_election.stat IS
-'What the manager of this database has done since stats_reset: requests by kind, grants, acquires that had to wait, grants to a waiter (handoffs), leases that ended (expiries), waits that ran out (timeouts), holds undone by a rollback, batches and failed ones, transaction ids used, rows written, flushes, times that the manager did not run for more than a second (stalls; leases went on by as long), notifications sent and dropped (hints), and milliseconds spent in writing and committing.';
+'What the manager of this database has done since stats_reset: requests by kind, grants, acquires that had to wait, grants to a waiter (handoffs), leases that ended (expiries), waits that ran out (timeouts), holds undone by a rollback, batches and failed ones, those of them that the unique key of a table has refused (key_violations: somebody has written into the table), transaction ids used, rows written, flushes, times that the manager did not run for more than a second (stalls; leases went on by as long), notifications sent and dropped (hints), and milliseconds spent in writing and committing.';
 
 CREATE FUNCTION lock_election.stat_reset()
 RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE

@@ -44,7 +44,7 @@ sub points
 {
 	my %points;
 
-	foreach my $file (glob 'src/server/*.c')
+	foreach my $file (glob 'src/server/*.c src/server/*/*.c')
 	{
 		my $text = PostgreSQL::Test::Utils::slurp_file($file);
 		$points{$2} = $1 eq '' while $text =~ /LE_FAULT(|_NOFAIL)\("([a-z-]+)"\)/g;
@@ -423,7 +423,7 @@ sub run
 
 	$self->{wrong} = [];
 	$self->{restart} = $point =~ /^(?:manager|load|finish|launcher|history)-/;
-	$self->{database} = $point =~ /^(?:hold|launcher-probe)/;
+	$self->{database} = $point =~ /^(?:reserve|launcher-probe)/;
 	my $wait = $action =~ /^(?:release|terminate|cancel)$/;
 	$self->{fault} = { point => $point, then => $wait ? $action : undef, kill => $action eq 'kill' };
 	$self->fault("SELECT fault_set('batch-written', 'error')") if $point =~ /^re(?:load|play)/;

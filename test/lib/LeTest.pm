@@ -75,7 +75,7 @@ END
 	}
 }
 
-# The controls of the fault points, see le_fault.c.
+# The controls of the fault points, see shared/fault.c.
 sub fault_functions
 {
 	return <<'SQL';
@@ -91,7 +91,7 @@ SQL
 # A running cluster with the extension in database postgres.
 #   init => [...]      arguments of PostgreSQL::Test::Cluster->init, e.g. allows_streaming => 1
 #   conf => text       appended to postgresql.conf
-#   faults => 1        of the build with fault points, see le_fault.c; their controls are in database postgres
+#   faults => 1        of the build with fault points, see shared/fault.c; their controls are in database postgres
 #   start => 0, extension => 0    leave that step to the test
 sub new_node
 {

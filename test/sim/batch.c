@@ -82,8 +82,8 @@ note_command(World *w, const LeCommand *cmd, const LeReply *reply)
 	NOTE(w,
 		 "%s s%u#%d x%u.%u %s name %d%s mode %d ttl %lld wait %lld token %lld rev %lld lease %lld "
 		 "owner %d hold_for %lld%s%s -> %s %lld",
-		 sim_command_name(cmd->kind), cmd->sessno, (int) cmd->session, cmd->xact, cmd->subxact,
-		 cmd->ns == LE_KIND_ELECTION ? "election" : "lock", sim_text_id(cmd->name.data), names_text(cmd),
+		 sim_command_name(cmd->type), cmd->sessno, (int) cmd->session, cmd->xact, cmd->subxact,
+		 cmd->kind == LE_KIND_ELECTION ? "election" : "lock", sim_text_id(cmd->name.data), names_text(cmd),
 		 cmd->mode, (long long) cmd->ttl, (long long) cmd->wait, (long long) cmd->token,
 		 (long long) cmd->revision, (long long) cmd->lease, sim_text_id(cmd->owner.data),
 		 (long long) cmd->hold_for, cmd->enqueue ? " enqueue" : "", cmd->all_holds ? " all" : "",
@@ -134,12 +134,13 @@ add_holds(World *w, Durable *d, const LeCommand *cmd, const LeReply *reply)
 		/* one of several may be counted, and another of them not */
 		if (cmd->nnames > 0 && reply->reentrant)
 		{
-			entry = le_core_find_entry(w->core, cmd->ns, name, reply->token);
+			entry = le_core_find_entry(w->core, cmd->kind, name, reply->token);
 			if (entry != NULL && entry->holds == NULL)
 				continue;
 		}
 		ENSURE(w, d->nholds < MAX_HOLDS);
-		d->holds[d->nholds++] = (Hold){reply->token, cmd->subxact, (uint8_t) cmd->ns, sim_text_id(name.data)};
+		d->holds[d->nholds++] =
+			(Hold){reply->token, cmd->subxact, (uint8_t) cmd->kind, sim_text_id(name.data)};
 	}
 }
 
@@ -188,7 +189,7 @@ durable_wait(Durable *d, const Posted *p)
 		return;
 	d->cmd = p->cmd;
 	keep_names(&d->cmd, d->names);
-	if (p->cmd.kind == LE_CMD_ACQUIRE)
+	if (p->cmd.type == LE_CMD_ACQUIRE)
 		d->cmd.revision = p->reply.token;
 	d->wait_until = p->cmd.wait == LE_WAIT_FOREVER ? LE_NEVER : p->at + p->cmd.wait;
 }
@@ -199,7 +200,7 @@ learn(World *w, const LeCommand *cmd, int64_t token)
 	Known *known = &w->known[w->nknown++ % KNOWN];
 
 	known->token = token;
-	known->ns = (uint8_t) cmd->ns;
+	known->kind = (uint8_t) cmd->kind;
 	known->owner = sim_text_id(cmd->owner.data);
 	known->lease = cmd->lease;
 	known->role = cmd->role;
@@ -217,9 +218,9 @@ answered(World *w, const LeCommand *cmd, const LeReply *reply)
 	w->answers++;
 	if (reply->status == LE_OK || reply->status == LE_QUEUED)
 	{
-		if (cmd->kind == LE_CMD_ACQUIRE)
+		if (cmd->type == LE_CMD_ACQUIRE)
 			learn(w, cmd, reply->token);
-		if (cmd->kind == LE_CMD_GRANT_LEASE)
+		if (cmd->type == LE_CMD_GRANT_LEASE)
 		{
 			w->leases[w->nleases % 64] = reply->token;
 			w->lease_roles[w->nleases++ % 64] = cmd->role;
@@ -239,7 +240,7 @@ durable_displace(World *w, const LeReply *by)
 	if (by->displaced_session == 0)
 		return;
 	ENSURE(w, d->id == by->displaced_session && d->waiting && d->cmd.request == by->displaced_request &&
-				  d->cmd.kind == LE_CMD_AWAIT);
+				  d->cmd.type == LE_CMD_AWAIT);
 	d->waiting = false;
 	answered(w, &d->cmd, &reply);
 }
@@ -250,7 +251,7 @@ durable_apply(World *w, const Posted *p)
 	const LeCommand *cmd = &p->cmd;
 	Durable *d = &w->durable[cmd->sessno];
 
-	switch (cmd->kind)
+	switch (cmd->type)
 	{
 		case LE_CMD_ACQUIRE:
 			durable_touch(d, cmd);
@@ -282,7 +283,7 @@ durable_apply(World *w, const Posted *p)
 static int64_t *
 last_exclusive(World *w, const LeCommand *cmd, uint32_t i)
 {
-	return &w->last_exclusive[sim_text_id(command_name(cmd, i).data) * 2 + (cmd->ns == LE_KIND_LOCK)];
+	return &w->last_exclusive[sim_text_id(command_name(cmd, i).data) * 2 + (cmd->kind == LE_KIND_LOCK)];
 }
 
 static void
@@ -299,7 +300,7 @@ check_tokens(World *w)
 	{
 		Posted *p = &w->batch[i];
 
-		if (p->cmd.kind == LE_CMD_ACQUIRE && p->cmd.mode == LE_MODE_EXCLUSIVE && p->reply.status == LE_OK &&
+		if (p->cmd.type == LE_CMD_ACQUIRE && p->cmd.mode == LE_MODE_EXCLUSIVE && p->reply.status == LE_OK &&
 			!p->reply.reentrant)
 			check_token(w, &p->cmd, p->reply.token);
 	}
@@ -308,7 +309,7 @@ check_tokens(World *w)
 		const LeCommand *cmd = &w->durable[e->waiter_sessno].cmd;
 
 		if (e->answer == LE_OK && e->mode == LE_MODE_EXCLUSIVE && e->end != LE_END_REPLACED &&
-			e->waiter_session == w->durable[e->waiter_sessno].id && cmd->kind == LE_CMD_ACQUIRE &&
+			e->waiter_session == w->durable[e->waiter_sessno].id && cmd->type == LE_CMD_ACQUIRE &&
 			cmd->request == e->request)
 			check_token(w, cmd, e->answer_token);
 	}
@@ -333,7 +334,7 @@ remember_tokens(World *w)
 	{
 		const Posted *p = &w->batch[i];
 
-		if (p->cmd.kind == LE_CMD_ACQUIRE && p->cmd.mode == LE_MODE_EXCLUSIVE && p->reply.status == LE_OK &&
+		if (p->cmd.type == LE_CMD_ACQUIRE && p->cmd.mode == LE_MODE_EXCLUSIVE && p->reply.status == LE_OK &&
 			!p->reply.reentrant)
 			remember_token(w, &p->cmd, p->reply.token);
 	}
@@ -355,9 +356,9 @@ give_answers(World *w)
 			 (long long) reply.token);
 		ENSURE(w, reply.status != LE_WAITING);
 		d->waiting = false;
-		if (reply.counted && d->cmd.kind == LE_CMD_ACQUIRE)
+		if (reply.counted && d->cmd.type == LE_CMD_ACQUIRE)
 			add_holds(w, d, &d->cmd, &reply);
-		if (reply.status == LE_OK && d->cmd.kind == LE_CMD_ACQUIRE && e->mode == LE_MODE_EXCLUSIVE &&
+		if (reply.status == LE_OK && d->cmd.type == LE_CMD_ACQUIRE && e->mode == LE_MODE_EXCLUSIVE &&
 			e->end != LE_END_REPLACED)
 			remember_token(w, &d->cmd, reply.token);
 		answered(w, &d->cmd, &reply);
@@ -420,8 +421,8 @@ static int
 by_revision(const void *a, const void *b)
 {
 	const Durable *x = *(Durable *const *) a, *y = *(Durable *const *) b;
-	int64_t rx = x->cmd.kind == LE_CMD_ACQUIRE ? x->cmd.revision : x->cmd.token,
-			ry = y->cmd.kind == LE_CMD_ACQUIRE ? y->cmd.revision : y->cmd.token;
+	int64_t rx = x->cmd.type == LE_CMD_ACQUIRE ? x->cmd.revision : x->cmd.token,
+			ry = y->cmd.type == LE_CMD_ACQUIRE ? y->cmd.revision : y->cmd.token;
 
 	return rx < ry ? -1 : rx > ry;
 }
@@ -507,12 +508,12 @@ batch_crash(World *w)
 static bool
 has_all(World *w, const Durable *d, const LeEntry *answer)
 {
-	if (answer->answer != LE_OK || d->cmd.kind != LE_CMD_ACQUIRE || answer->end == LE_END_REPLACED)
+	if (answer->answer != LE_OK || d->cmd.type != LE_CMD_ACQUIRE || answer->end == LE_END_REPLACED)
 		return false;
 	for (uint32_t i = 0; i < command_names(&d->cmd); i++)
 	{
 		const LeEntry *entry =
-			le_core_find_entry(w->core, d->cmd.ns, command_name(&d->cmd, i), answer->answer_token);
+			le_core_find_entry(w->core, d->cmd.kind, command_name(&d->cmd, i), answer->answer_token);
 
 		if (entry == NULL || entry->state != LE_STATE_HELD || entry->lapsed)
 			return false;

@@ -14,7 +14,7 @@ some_name(World *w)
 
 /* A command of this session, on some name. */
 static LeCommand
-command(World *w, uint32_t sessno, LeCommandKind kind)
+command(World *w, uint32_t sessno, LeCommandType type)
 {
 	Client *c = &w->clients[sessno];
 	LeCommand cmd;
@@ -25,8 +25,8 @@ command(World *w, uint32_t sessno, LeCommandKind kind)
 		c->xact++;
 		c->subxact = 1;
 	}
-	cmd.kind = kind;
-	cmd.ns = rng_chance(&w->rng, 200) ? LE_KIND_ELECTION : LE_KIND_LOCK;
+	cmd.type = type;
+	cmd.kind = rng_chance(&w->rng, 200) ? LE_KIND_ELECTION : LE_KIND_LOCK;
 	cmd.name = some_name(w);
 	cmd.role = c->role;
 	cmd.session = c->id;
@@ -68,7 +68,7 @@ pick_known(World *w, LeCommand *cmd)
 	if (known == NULL)
 		return false;
 	cmd->token = known->token;
-	cmd->ns = (LeKind) known->ns;
+	cmd->kind = (LeKind) known->kind;
 	cmd->name = rng_chance(&w->rng, 30) ? some_name(w) : sim_name(known->names[rng_below(&w->rng, known->n)]);
 	if (rng_chance(&w->rng, 800))
 		cmd->role = known->role;
@@ -180,13 +180,13 @@ acquire_group(World *w, uint32_t sessno)
 
 	if (w->durable[sessno].nholds > MAX_HOLDS - 3 * MAX_GROUP && w->clients[sessno].in_xact)
 		return;
-	cmd.ns = LE_KIND_LOCK;
+	cmd.kind = LE_KIND_LOCK;
 	cmd.name = (LeText){NULL, 0};
 	cmd.names = names;
 	cmd.mode = rng_chance(&w->rng, w->conf.shared_mille) ? LE_MODE_SHARED : LE_MODE_EXCLUSIVE;
 	cmd.ttl = some_ttl(w, true);
 	cmd.wait = some_wait(w);
-	if (known != NULL && known->ns == LE_KIND_LOCK)
+	if (known != NULL && known->kind == LE_KIND_LOCK)
 	{
 		known_names(w, &cmd, names, known);
 		as_before(w, &cmd, known);
@@ -199,10 +199,13 @@ acquire_group(World *w, uint32_t sessno)
 		if (rng_chance(&w->rng, w->conf.lease_mille) && w->nleases > 0)
 			pick_lease(w, &cmd);
 	}
+	cmd.enqueue = rng_chance(&w->rng, w->conf.enqueue_mille);
+	if (cmd.enqueue)
+		cmd.wait = 0;
 	post(w, &cmd);
 }
 
-/* RELEASE or CHECK of a token with its names. */
+/* AWAIT, RELEASE or CHECK of a token with its names. */
 static void
 on_group(World *w, LeCommand *cmd)
 {
@@ -211,7 +214,7 @@ on_group(World *w, LeCommand *cmd)
 
 	if (known == NULL)
 		return;
-	cmd->ns = (LeKind) known->ns;
+	cmd->kind = (LeKind) known->kind;
 	cmd->name = (LeText){NULL, 0};
 	cmd->names = names;
 	cmd->token = known->token;
@@ -234,18 +237,18 @@ acquire(World *w, uint32_t sessno)
 
 	if (rng_chance(&w->rng, 50) && pick_known(w, &cmd))
 	{
-		cmd.again = cmd.token;
+		cmd.reenter = cmd.token;
 		cmd.token = 0;
 	}
 	else if (rng_chance(&w->rng, w->conf.group_mille / 8) && (known = some_known(w)) != NULL)
 	{
 		/* one more hold of a member, if it is of a group */
-		cmd.ns = (LeKind) known->ns;
+		cmd.kind = (LeKind) known->kind;
 		cmd.name = sim_name(known->names[rng_below(&w->rng, known->n)]);
 	}
 	id = sim_text_id(cmd.name.data);
 	permit = rng_chance(&w->rng, 950) ? id % 4 == 3 : id % 4 != 3;
-	if (cmd.ns == LE_KIND_ELECTION)
+	if (cmd.kind == LE_KIND_ELECTION)
 		permit = false;
 	if (w->durable[sessno].nholds > MAX_HOLDS - 3 * MAX_GROUP && w->clients[sessno].in_xact)
 		return;
@@ -255,49 +258,49 @@ acquire(World *w, uint32_t sessno)
 		cmd.permits = rng_chance(&w->rng, 950) ? id % 3 + 1 : 2;
 	}
 	else
-		cmd.mode = cmd.ns == LE_KIND_LOCK && rng_chance(&w->rng, w->conf.shared_mille) ? LE_MODE_SHARED
-																					   : LE_MODE_EXCLUSIVE;
+		cmd.mode = cmd.kind == LE_KIND_LOCK && rng_chance(&w->rng, w->conf.shared_mille) ? LE_MODE_SHARED
+																						 : LE_MODE_EXCLUSIVE;
 	cmd.ttl = some_ttl(w, true);
 	cmd.wait = some_wait(w);
-	if (cmd.again == 0 && rng_chance(&w->rng, w->conf.owner_mille))
+	if (cmd.reenter == 0 && rng_chance(&w->rng, w->conf.owner_mille))
 		cmd.owner = sim_owner((int) rng_below(&w->rng, (uint32_t) w->conf.owners));
-	if (cmd.again == 0 && rng_chance(&w->rng, w->conf.lease_mille) && w->nleases > 0)
+	if (cmd.reenter == 0 && rng_chance(&w->rng, w->conf.lease_mille) && w->nleases > 0)
 		pick_lease(w, &cmd);
 	if (known != NULL)
 		as_before(w, &cmd, known);
-	cmd.enqueue = cmd.again == 0 && rng_chance(&w->rng, w->conf.enqueue_mille);
+	cmd.enqueue = cmd.reenter == 0 && rng_chance(&w->rng, w->conf.enqueue_mille);
 	if (cmd.enqueue)
 		cmd.wait = 0;
-	if (cmd.ns == LE_KIND_ELECTION)
+	if (cmd.kind == LE_KIND_ELECTION)
 		cmd.value = sim_value((int) rng_below(&w->rng, 64));
 	post(w, &cmd);
 }
 
 static void
-on_token(World *w, uint32_t sessno, LeCommandKind kind)
+on_token(World *w, uint32_t sessno, LeCommandType type)
 {
-	LeCommand cmd = command(w, sessno, kind);
+	LeCommand cmd = command(w, sessno, type);
 
 	if (!pick_known(w, &cmd))
 		return;
-	if (kind == LE_CMD_RENEW && rng_chance(&w->rng, 200))
+	if (type == LE_CMD_RENEW && rng_chance(&w->rng, 200))
 		cmd.ttl = some_ttl(w, false);
-	if (kind == LE_CMD_AWAIT)
+	if (type == LE_CMD_AWAIT)
 		cmd.wait = some_wait(w);
-	if (kind == LE_CMD_CHECK && rng_chance(&w->rng, 300))
+	if (type == LE_CMD_CHECK && rng_chance(&w->rng, 300))
 		cmd.role = 0;
-	else if (kind == LE_CMD_CHECK && rng_chance(&w->rng, 300))
+	else if (type == LE_CMD_CHECK && rng_chance(&w->rng, 300))
 	{
 		if (rng_chance(&w->rng, 500))
 			cmd.revision = cmd.token;
 		cmd.token = 0;
 	}
-	if (kind == LE_CMD_CHECK && rng_chance(&w->rng, w->conf.group_mille / 2))
+	if ((type == LE_CMD_CHECK || type == LE_CMD_AWAIT) && rng_chance(&w->rng, w->conf.group_mille / 2))
 	{
 		on_group(w, &cmd);
 		return;
 	}
-	if (kind == LE_CMD_PROCLAIM)
+	if (type == LE_CMD_PROCLAIM)
 		cmd.value = sim_value((int) rng_below(&w->rng, 64));
 	post(w, &cmd);
 }
@@ -324,15 +327,15 @@ on_name(World *w, uint32_t sessno)
 	cmd.any_role = rng_chance(&w->rng, 500);
 	if (rng_chance(&w->rng, 20))
 	{
-		cmd.kind = LE_CMD_ADVANCE;
+		cmd.type = LE_CMD_ADVANCE;
 		cmd.token = le_core_next_revision(w->core) - 5 + rng_below(&w->rng, 100);
 	}
-	if (cmd.kind == LE_CMD_SET_PERMITS)
+	if (cmd.type == LE_CMD_SET_PERMITS)
 	{
 		int id = sim_text_id(cmd.name.data);
 
 		cmd.name = sim_name(id | 3);
-		cmd.ns = LE_KIND_LOCK;
+		cmd.kind = LE_KIND_LOCK;
 		cmd.permits = 1 + (int32_t) rng_below(&w->rng, 4);
 	}
 	post(w, &cmd);
@@ -388,7 +391,7 @@ client_unfence(World *w, int i, bool tell)
 		LeReply reply;
 
 		memset(&cmd, 0, sizeof(cmd));
-		cmd.kind = LE_CMD_FENCE_ENDED;
+		cmd.type = LE_CMD_FENCE_ENDED;
 		batch_post(w, &cmd, &reply);
 	}
 }
@@ -404,7 +407,7 @@ client_undo(World *w, uint32_t sessno, uint32_t subxact)
 	LeReply reply;
 
 	memset(&cmd, 0, sizeof(cmd));
-	cmd.kind = LE_CMD_UNDO;
+	cmd.type = LE_CMD_UNDO;
 	cmd.session = c->id;
 	cmd.sessno = sessno;
 	cmd.xact = c->xact;
@@ -476,7 +479,7 @@ client_end(World *w, uint32_t sessno)
 	LeReply reply;
 
 	memset(&cmd, 0, sizeof(cmd));
-	cmd.kind = LE_CMD_SESSION_END;
+	cmd.type = LE_CMD_SESSION_END;
 	cmd.session = c->id;
 	cmd.sessno = sessno;
 	memset(c, 0, sizeof(*c));

@@ -62,8 +62,8 @@ static const char *const way_names[] = {"patient", "cancel", "crash", "fail"};
 /* The letters, for the first lock and for the second. */
 typedef struct Letter
 {
-	char of[2];
-	LeCommandKind kind;
+	char of[3]; /* with the terminating NUL */
+	LeCommandType type;
 	LeMode mode;
 	LeTime wait;
 	bool enqueue, both;
@@ -144,8 +144,8 @@ operate(World *w, uint32_t sessno, char c)
 	if (letter == NULL)
 		return;
 	memset(&cmd, 0, sizeof(cmd));
-	cmd.kind = letter->kind;
-	cmd.ns = LE_KIND_LOCK;
+	cmd.type = letter->type;
+	cmd.kind = LE_KIND_LOCK;
 	cmd.mode = letter->mode;
 	cmd.wait = letter->wait;
 	cmd.enqueue = letter->enqueue;
@@ -156,7 +156,7 @@ operate(World *w, uint32_t sessno, char c)
 	}
 	else
 		cmd.name = names[lock];
-	if (letter->kind == LE_CMD_ACQUIRE)
+	if (letter->type == LE_CMD_ACQUIRE)
 		cmd.ttl = TTL;
 	else
 		cmd.token = token_of(w, sessno, lock);

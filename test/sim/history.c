@@ -9,7 +9,7 @@ read_change(World *w, const LeChange *c)
 {
 	Story *story = &w->stories[sim_text_id(c->lock->name)];
 
-	ENSURE(w, c->lock->ns == LE_KIND_ELECTION && c->at <= w->now);
+	ENSURE(w, c->lock->kind == LE_KIND_ELECTION && c->at <= w->now);
 	ENSURE(w, c->number > w->last_change && c->elected_at <= c->at);
 	ENSURE(w, c->previous == 0 || c->previous == story->last);
 	if (c->how == LE_HOW_ELECTED)

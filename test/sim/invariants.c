@@ -51,7 +51,7 @@ add_live(Live *live, const LeEntry *entry)
 static void
 find_live(World *w, Live *live)
 {
-	for (uint32_t place = 0; place < le_core_places(w->core); place++)
+	for (uint32_t place = 0; place < le_core_lock_indexes(w->core); place++)
 	{
 		LeLock *lock = le_core_lock_at(w->core, place);
 
@@ -81,7 +81,7 @@ could_be_granted(const World *w, const LeEntry *entry)
 {
 	const LeLock *lock = entry->lock;
 
-	if (lock->queue.next != &entry->queue_link || lock->not_before > w->expired)
+	if (lock->queue.next != &entry->queue_link || lock->closed_until > w->expired)
 		return false;
 	if (entry->mode == LE_MODE_PERMIT)
 		return lock->held < lock->permits;
@@ -138,7 +138,7 @@ check_rows(World *w, const Live *live)
 			continue;
 		ENSURE(w, at->on_disk);
 		row = store_row(w, holds ? TABLE_SLOTS : TABLE_PLACES, at->locator);
-		ENSURE(w, row->used && row->token == entry->token && row->ns == entry->lock->ns &&
+		ENSURE(w, row->used && row->token == entry->token && row->kind == entry->lock->kind &&
 					  row->name == sim_text_id(entry->lock->name) && row->mode == entry->mode);
 		ENSURE(w,
 			   !holds || (row->held && row->lapsed == entry->lapsed && row->hold_count == entry->hold_count));
@@ -162,16 +162,16 @@ check_leases(World *w, const Live *live)
 	uint32_t n = 0;
 	int64_t last = 0;
 
-	for (uint32_t place = 0; place < le_core_lease_places(w->core); place++)
+	for (uint32_t place = 0; place < le_core_lease_indexes(w->core); place++)
 		n += le_core_lease_at(w->core, place) != NULL;
 	for (size_t i = 0; i < live->n; i++)
 	{
 		const LeEntry *entry = live->entries[i];
 
-		if (entry->lease == NULL || !entry->lease->own)
+		if (entry->lease == NULL || !entry->lease->for_group)
 			continue;
 		ENSURE(w, entry->lease->id == entry->token);
-		n += entry->state == LE_STATE_HELD && entry->token != last;
+		n += (entry->state == LE_STATE_HELD || entry->place) && entry->token != last;
 		last = entry->token;
 	}
 	ENSURE(w, n == w->tables[TABLE_LEASES].used);

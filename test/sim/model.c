@@ -61,13 +61,13 @@ model_free(Model *m)
 
 /* A token means something together with its lock. */
 MEntry *
-m_find(Model *m, uint8_t ns, int name, int64_t token)
+m_find(Model *m, uint8_t kind, int name, int64_t token)
 {
 	for (int i = 0; i < m->s.nentries; i++)
 	{
 		MEntry *e = &m->s.entries[i];
 
-		if (e->token == token && e->ns == ns && e->name == name)
+		if (e->token == token && e->kind == kind && e->name == name)
 			return e;
 	}
 	return NULL;
@@ -76,13 +76,13 @@ m_find(Model *m, uint8_t ns, int name, int64_t token)
 MEntry *
 m_find_hold(Model *m, const MHold *hold)
 {
-	return m_find(m, hold->ns, hold->name, hold->token);
+	return m_find(m, hold->kind, hold->name, hold->token);
 }
 
 LeEntry *
 m_core_entry(Model *m, const MEntry *e)
 {
-	return le_core_find_entry(m->w->core, (LeKind) e->ns, sim_name(e->name), e->token);
+	return le_core_find_entry(m->w->core, (LeKind) e->kind, sim_name(e->name), e->token);
 }
 
 MLease *
@@ -108,13 +108,13 @@ m_insert(Model *m, const MEntry *e)
 bool
 m_on_hold(const MHold *hold, const MEntry *e)
 {
-	return hold->token == e->token && hold->ns == e->ns && hold->name == e->name;
+	return hold->token == e->token && hold->kind == e->kind && hold->name == e->name;
 }
 
 void
 m_add_hold(Model *m, const MEntry *e, const LeCommand *cmd)
 {
-	MHold hold = {e->token, e->ns, e->name, cmd->session, cmd->sessno, cmd->xact, cmd->subxact};
+	MHold hold = {e->token, e->kind, e->name, cmd->session, cmd->sessno, cmd->xact, cmd->subxact};
 
 	m->s.holds = m_grow(m->s.holds, m->s.nholds, &m->s.max_holds, sizeof(MHold));
 	m->s.holds[m->s.nholds++] = hold;
@@ -134,7 +134,7 @@ m_sessno(const Model *m, uint64_t session)
 void
 m_remove(Model *m, const MEntry *e)
 {
-	MEntry *at = m_find(m, e->ns, e->name, e->token);
+	MEntry *at = m_find(m, e->kind, e->name, e->token);
 	int n = 0;
 
 	for (int i = 0; i < m->s.nholds; i++)
@@ -161,7 +161,7 @@ m_lease_remove(Model *m, int64_t id)
 }
 
 static int
-count(Model *m, uint8_t ns, int name, bool held)
+count(Model *m, uint8_t kind, int name, bool held)
 {
 	int n = 0;
 
@@ -169,22 +169,22 @@ count(Model *m, uint8_t ns, int name, bool held)
 	{
 		const MEntry *e = &m->s.entries[i];
 
-		if (e->ns == ns && e->name == name && e->held == held)
+		if (e->kind == kind && e->name == name && e->held == held)
 			n++;
 	}
 	return n;
 }
 
 int
-m_held(Model *m, uint8_t ns, int name)
+m_held(Model *m, uint8_t kind, int name)
 {
-	return count(m, ns, name, true);
+	return count(m, kind, name, true);
 }
 
 int
-m_waiting(Model *m, uint8_t ns, int name)
+m_waiting(Model *m, uint8_t kind, int name)
 {
-	return count(m, ns, name, false);
+	return count(m, kind, name, false);
 }
 
 /* --- answers and time --- */
@@ -242,19 +242,19 @@ m_renew(Model *m, MEntry *e, LeTime now)
 void
 m_changed(Model *m, const MEntry *e)
 {
-	if (e->ns == LE_KIND_ELECTION)
+	if (e->kind == LE_KIND_ELECTION)
 		m->next++;
 }
 
 /* --- granting --- */
 
 bool
-m_admits(Model *m, uint8_t ns, int name, LeMode mode, LeTime now)
+m_admits(Model *m, uint8_t kind, int name, LeMode mode, LeTime now)
 {
-	MLock *lock = m_lock(m, ns, name);
-	int held = m_held(m, ns, name);
+	MLock *lock = m_lock(m, kind, name);
+	int held = m_held(m, kind, name);
 
-	if (lock->not_before > now)
+	if (lock->closed_until > now)
 		return false;
 	if (mode == LE_MODE_PERMIT)
 		return held < lock->permits;
@@ -262,7 +262,7 @@ m_admits(Model *m, uint8_t ns, int name, LeMode mode, LeTime now)
 	{
 		const MEntry *e = &m->s.entries[i];
 
-		if (e->held && e->ns == ns && e->name == name &&
+		if (e->held && e->kind == kind && e->name == name &&
 			(mode == LE_MODE_EXCLUSIVE || e->mode == LE_MODE_EXCLUSIVE))
 			return false;
 	}
@@ -272,9 +272,9 @@ m_admits(Model *m, uint8_t ns, int name, LeMode mode, LeTime now)
 void
 m_grant(Model *m, MEntry *e, LeTime now)
 {
-	MLock *lock = m_lock(m, e->ns, e->name);
+	MLock *lock = m_lock(m, e->kind, e->name);
 
-	ENSURE(m->w, m_admits(m, e->ns, e->name, e->mode, now));
+	ENSURE(m->w, m_admits(m, e->kind, e->name, e->mode, now));
 	if (e->mode == LE_MODE_EXCLUSIVE)
 	{
 		ENSURE(m->w, e->token > lock->last_exclusive);
@@ -296,7 +296,7 @@ m_grant(Model *m, MEntry *e, LeTime now)
 bool
 m_counts_once(const MEntry *e)
 {
-	return e->lease != 0 || e->ns == LE_KIND_ELECTION;
+	return e->lease != 0 || e->kind == LE_KIND_ELECTION;
 }
 
 LeStatus
@@ -328,7 +328,7 @@ kinship(Model *m, const MEntry *e, const MEntry *request)
 {
 	bool foreign = e->ttl == LE_TTL_BOUND && e->lease == 0 && e->session != request->session;
 
-	if (!e->held || e->lapsed || e->ns != request->ns || e->name != request->name)
+	if (!e->held || e->lapsed || e->kind != request->kind || e->name != request->name)
 		return 0;
 	if (!foreign && request->owner != NO_OWNER && e->owner == request->owner && e->role == request->role)
 		return 1;
@@ -461,30 +461,30 @@ head_joins(Model *m, MEntry *head, LeTime now)
 
 /* The first one that waits there. */
 MEntry *
-m_first(Model *m, uint8_t ns, int name)
+m_first(Model *m, uint8_t kind, int name)
 {
 	for (int i = 0; i < m->s.nentries; i++)
 	{
 		MEntry *e = &m->s.entries[i];
 
-		if (!e->held && e->ns == ns && e->name == name)
+		if (!e->held && e->kind == kind && e->name == name)
 			return e;
 	}
 	return NULL;
 }
 
 void
-m_settle(Model *m, uint8_t ns, int name, LeTime now)
+m_settle(Model *m, uint8_t kind, int name, LeTime now)
 {
 	MEntry *head;
 
 	if (m->deferring)
 	{
 		ENSURE(m->w, m->ndeferred < 4096);
-		m->deferred[m->ndeferred++] = name * 2 + (ns == LE_KIND_LOCK);
+		m->deferred[m->ndeferred++] = name * 2 + (kind == LE_KIND_LOCK);
 		return;
 	}
-	while ((head = m_first(m, ns, name)) != NULL)
+	while ((head = m_first(m, kind, name)) != NULL)
 	{
 		if (head->lease != 0 && m_find_lease(m, head->lease)->deadline <= now)
 		{
@@ -500,8 +500,8 @@ m_settle(Model *m, uint8_t ns, int name, LeTime now)
 		else
 			m_grant(m, head, now);
 	}
-	if (m_held(m, ns, name) == 0 && m_waiting(m, ns, name) == 0)
-		m_lock(m, ns, name)->permits = 0;
+	if (m_held(m, kind, name) == 0 && m_waiting(m, kind, name) == 0)
+		m_lock(m, kind, name)->permits = 0;
 }
 
 void
@@ -524,7 +524,7 @@ m_undefer(Model *m, LeTime now)
 void
 m_end(Model *m, MEntry *e, LeEnd how, LeTime cool, LeTime now)
 {
-	uint8_t ns = e->ns;
+	uint8_t kind = e->kind;
 	int name = e->name;
 
 	if (e->held && world_fenced(m->w, e->token))
@@ -537,11 +537,11 @@ m_end(Model *m, MEntry *e, LeEnd how, LeTime cool, LeTime now)
 	}
 	if (e->cool > cool)
 		cool = e->cool;
-	if (e->held && cool > m_lock(m, ns, name)->not_before)
+	if (e->held && cool > m_lock(m, kind, name)->closed_until)
 	{
-		m_lock(m, ns, name)->not_before = cool;
+		m_lock(m, kind, name)->closed_until = cool;
 		if (!e->stored)
-			m_lock(m, ns, name)->unstored = cool;
+			m_lock(m, kind, name)->unstored = cool;
 	}
 	m_answer(m, e, e->place || how == LE_END_EXPIRED || how == LE_END_REVOKED ? LE_LOST : LE_NOT_GRANTED, 0);
 	if (e->group && !e->held)
@@ -552,7 +552,7 @@ m_end(Model *m, MEntry *e, LeEnd how, LeTime cool, LeTime now)
 	if (e->held)
 		m_changed(m, e);
 	m_remove(m, e);
-	m_settle(m, ns, name, now);
+	m_settle(m, kind, name, now);
 }
 
 static MEntry *

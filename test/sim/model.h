@@ -11,9 +11,10 @@
 typedef struct MEntry
 {
 	int64_t token;
-	uint8_t ns;
+	uint8_t kind;
 	int name;
 	LeMode mode;
+	uint16_t member;                    /* of a group: which-th, from 1 */
 	bool group;                         /* of those with this token, in several locks */
 	bool alone;                         /* lapsed, and its lease has ended */
 	bool held, place, lapsed, answered, /* its waiter has its answer in this batch */
@@ -32,7 +33,7 @@ typedef struct MEntry
 typedef struct MHold
 {
 	int64_t token;
-	uint8_t ns;
+	uint8_t kind;
 	int name;
 	uint64_t session;
 	uint32_t sessno, xact, subxact;
@@ -47,7 +48,7 @@ typedef struct MLease
 
 typedef struct MLock
 {
-	LeTime not_before;
+	LeTime closed_until;
 	LeTime unstored; /* the same, left by one that never was answered */
 	int32_t permits;
 	int64_t last_exclusive;
@@ -96,28 +97,28 @@ struct Model
 };
 
 static inline MLock *
-m_lock(Model *m, uint8_t ns, int name)
+m_lock(Model *m, uint8_t kind, int name)
 {
-	return &m->s.locks[name * 2 + (ns == LE_KIND_LOCK)];
+	return &m->s.locks[name * 2 + (kind == LE_KIND_LOCK)];
 }
 
-extern MEntry *m_find(Model *m, uint8_t ns, int name, int64_t token);
+extern MEntry *m_find(Model *m, uint8_t kind, int name, int64_t token);
 extern MEntry *m_find_hold(Model *m, const MHold *hold);
 extern LeEntry *m_core_entry(Model *m, const MEntry *e);
-extern MEntry *m_first(Model *m, uint8_t ns, int name);
+extern MEntry *m_first(Model *m, uint8_t kind, int name);
 extern MLease *m_find_lease(Model *m, int64_t id);
 extern void m_end(Model *m, MEntry *e, LeEnd how, LeTime cool, LeTime now);
 extern void m_remove(Model *m, const MEntry *e);
 extern void m_end_lease(Model *m, int64_t id, LeEnd how, LeTime now);
-extern void m_settle(Model *m, uint8_t ns, int name, LeTime now);
+extern void m_settle(Model *m, uint8_t kind, int name, LeTime now);
 extern void m_answer(Model *m, MEntry *e, LeStatus status, int64_t token);
 extern void m_renew(Model *m, MEntry *e, LeTime now);
 extern MEntry *m_reentrant(Model *m, const MEntry *request, LeStatus core_says, int64_t core_token);
 extern LeStatus m_reentry_status(const MEntry *holder, const MEntry *request);
 extern LeStatus m_reenter(Model *m, MEntry *holder, const MEntry *request, LeTime now, bool *counted);
 extern LeTime m_time_left(Model *m, const MEntry *e, LeTime now);
-extern int m_waiting(Model *m, uint8_t ns, int name);
-extern int m_held(Model *m, uint8_t ns, int name);
+extern int m_waiting(Model *m, uint8_t kind, int name);
+extern int m_held(Model *m, uint8_t kind, int name);
 extern bool m_on_hold(const MHold *hold, const MEntry *e);
 extern void m_add_hold(Model *m, const MEntry *e, const LeCommand *cmd);
 extern MEntry *m_insert(Model *m, const MEntry *e);
@@ -127,7 +128,7 @@ extern uint32_t m_sessno(const Model *m, uint64_t session);
 extern void model_adopt(Model *m, LeTime now);
 extern void m_defer(Model *m);
 extern void m_undefer(Model *m, LeTime now);
-extern bool m_admits(Model *m, uint8_t ns, int name, LeMode mode, LeTime now);
+extern bool m_admits(Model *m, uint8_t kind, int name, LeMode mode, LeTime now);
 extern void m_grant(Model *m, MEntry *e, LeTime now);
 extern void m_touch(Model *m, const LeCommand *cmd, LeTime now);
 extern LeStatus m_check_lease(Model *m, const LeCommand *cmd, LeTime now);
@@ -139,6 +140,10 @@ extern void m_changed(Model *m, const MEntry *e);
 extern bool m_own_holder(Model *m, const MEntry *request);
 extern bool m_role_is_full(Model *m, uint32_t role, uint32_t more);
 extern void m_release_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void m_await_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern MEntry *m_held_on_lease(Model *m, const MEntry *request);
+extern bool m_same_place(const MEntry *e, const MEntry *request);
+extern void m_once_more(Model *m, MEntry *e, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void m_check_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
 
 /* --- model_group.c --- */
@@ -151,6 +156,7 @@ extern void m_end_waiting_group(Model *m, int64_t token, LeTime now);
 extern void m_expire_group(Model *m, int64_t token, LeTime cool, LeTime now);
 extern bool m_ready(Model *m, const MEntry *head, LeTime now);
 extern void m_acquire_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void m_await_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void m_release_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void m_check_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
 

@@ -97,7 +97,7 @@ m_own_holder(Model *m, const MEntry *request)
 	{
 		const MEntry *e = &m->s.entries[i];
 
-		if (e->held && e->ns == request->ns && e->name == request->name && e->session == request->session)
+		if (e->held && e->kind == request->kind && e->name == request->name && e->session == request->session)
 			return true;
 	}
 	return false;
@@ -120,9 +120,9 @@ m_check_lease(Model *m, const LeCommand *cmd, LeTime now)
 LeStatus
 m_check_use(Model *m, const LeCommand *cmd, const MEntry *e)
 {
-	MLock *lock = m_lock(m, e->ns, e->name);
+	MLock *lock = m_lock(m, e->kind, e->name);
 
-	if (m_held(m, e->ns, e->name) + m_waiting(m, e->ns, e->name) == 0)
+	if (m_held(m, e->kind, e->name) + m_waiting(m, e->kind, e->name) == 0)
 		return LE_OK;
 	if ((lock->permits > 0) != (cmd->mode == LE_MODE_PERMIT))
 		return LE_BAD_MODE;
@@ -148,7 +148,7 @@ m_new_entry(const LeCommand *cmd, LeText name)
 	MEntry e;
 
 	memset(&e, 0, sizeof(e));
-	e.ns = (uint8_t) cmd->ns;
+	e.kind = (uint8_t) cmd->kind;
 	e.name = sim_text_id(name.data);
 	e.group = cmd->nnames > 0;
 	e.mode = cmd->mode;
@@ -169,7 +169,7 @@ m_new_entry(const LeCommand *cmd, LeText name)
 static MEntry *
 named_by_command(Model *m, const LeCommand *cmd, const MEntry *e)
 {
-	MEntry *holder = cmd->again != 0 ? m_find(m, e->ns, e->name, cmd->again) : NULL;
+	MEntry *holder = cmd->reenter != 0 ? m_find(m, e->kind, e->name, cmd->reenter) : NULL;
 
 	if (holder == NULL || !holder->held || holder->lapsed || holder->session != cmd->session ||
 		holder->owner != NO_OWNER || holder->role != cmd->role || cmd->mode == LE_MODE_PERMIT)
@@ -200,6 +200,80 @@ acquire_again(Model *m, const LeCommand *cmd, const MEntry *e, LeTime now, LeRep
 	return true;
 }
 
+/* The holder that hangs on this request's named lease. */
+MEntry *
+m_held_on_lease(Model *m, const MEntry *request)
+{
+	MEntry as_call = *request;
+	MEntry *holder;
+
+	as_call.place = false;
+	holder = m_reentrant(m, &as_call, m->actual->status, m->actual->token);
+	return holder != NULL && holder->lease == request->lease ? holder : NULL;
+}
+
+bool
+m_same_place(const MEntry *e, const MEntry *request)
+{
+	return !e->held && e->place && e->kind == request->kind && e->name == request->name &&
+		   e->lease == request->lease && e->group == request->group && e->mode == request->mode &&
+		   e->owner == request->owner && e->value == request->value;
+}
+
+/* What this request has on its named lease already: a holder, or else its place. */
+static MEntry *
+on_lease_already(Model *m, const MEntry *request)
+{
+	MEntry *holder = m_held_on_lease(m, request);
+
+	for (int i = 0; i < m->s.nentries && holder == NULL; i++)
+	{
+		if (m_same_place(&m->s.entries[i], request))
+			return &m->s.entries[i];
+	}
+	return holder;
+}
+
+/* It counts while an earlier request may still roll back. */
+void
+m_once_more(Model *m, MEntry *e, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	MEntry request = m_new_entry(cmd, cmd->nnames > 0 ? cmd->names[0] : cmd->name);
+	bool counted = false;
+
+	if (e->held)
+	{
+		m_reenter(m, e, &request, now, &counted);
+		reply->reentrant = true;
+	}
+	else
+	{
+		for (int i = 0; i < m->s.nholds; i++)
+			counted = counted || m_on_hold(&m->s.holds[i], e);
+		e->count += counted;
+	}
+	if (counted)
+		m_add_hold(m, e, cmd);
+	reply->counted = reply->counted || counted;
+	reply->valid_for = m_time_left(m, e, now);
+}
+
+static bool
+enqueue_again(Model *m, const LeCommand *cmd, const MEntry *request, LeTime now, LeReply *reply)
+{
+	MEntry *e =
+		cmd->enqueue && cmd->lease != 0 && cmd->mode != LE_MODE_PERMIT ? on_lease_already(m, request) : NULL;
+
+	if (e == NULL)
+		return false;
+	reply->status = e->held ? m_reentry_status(e, request) : LE_QUEUED;
+	if (reply->status != LE_OK && reply->status != LE_QUEUED)
+		return true;
+	reply->token = e->token;
+	m_once_more(m, e, cmd, now, reply);
+	return true;
+}
+
 /* Whether so many more locks, places and waits are more than a role may have. */
 bool
 m_role_is_full(Model *m, uint32_t role, uint32_t more)
@@ -216,32 +290,33 @@ acquire(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	MEntry e = m_new_entry(cmd, cmd->name);
 	MEntry *stored;
-	MLock *lock = m_lock(m, e.ns, e.name);
+	MLock *lock = m_lock(m, e.kind, e.name);
 	int64_t limit = m->w->conf.limits.waiters_per_lock;
 	int waiting;
 	bool granted;
 
 	m_touch(m, cmd, now);
-	waiting = m_waiting(m, e.ns, e.name);
+	waiting = m_waiting(m, e.kind, e.name);
 	reply->status = m_check_lease(m, cmd, now);
 	if (reply->status == LE_OK)
 		reply->status = m_check_use(m, cmd, &e);
-	if (reply->status != LE_OK || acquire_again(m, cmd, &e, now, reply))
+	if (reply->status != LE_OK || enqueue_again(m, cmd, &e, now, reply) ||
+		acquire_again(m, cmd, &e, now, reply))
 		return;
 	if (cmd->lease != 0)
 		e.ttl = m_find_lease(m, cmd->lease)->ttl;
 
 	granted = waiting == 0 &&
-			  (cmd->mode == LE_MODE_PERMIT && lock->permits == 0 ? lock->not_before <= now
-																 : m_admits(m, e.ns, e.name, e.mode, now));
+			  (cmd->mode == LE_MODE_PERMIT && lock->permits == 0 ? lock->closed_until <= now
+																 : m_admits(m, e.kind, e.name, e.mode, now));
 	if (!granted && !cmd->enqueue)
-		reply->own = m_own_holder(m, &e);
+		reply->own_session = m_own_holder(m, &e);
 	if (!granted && !cmd->enqueue && cmd->wait == 0)
 	{
 		reply->status = LE_NOT_GRANTED;
 		return;
 	}
-	if (!granted && cmd->again != 0)
+	if (!granted && cmd->reenter != 0)
 	{
 		reply->status = LE_LOST;
 		return;
@@ -280,7 +355,7 @@ acquire(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 static MEntry *
 own(Model *m, const LeCommand *cmd, int64_t token, LeReply *reply)
 {
-	MEntry *e = m_find(m, (uint8_t) cmd->ns, sim_text_id(cmd->name.data), token);
+	MEntry *e = m_find(m, (uint8_t) cmd->kind, sim_text_id(cmd->name.data), token);
 
 	reply->status = LE_NOT_HELD;
 	if (e == NULL || e->lapsed || (!e->held && !e->place))
@@ -312,8 +387,8 @@ renew(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	}
 }
 
-static void
-await(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
+void
+m_await_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	MEntry *e;
 
@@ -329,11 +404,18 @@ await(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->valid_for = m_time_left(m, e, now);
 	if (e->held)
 		return;
-	reply->own = m_own_holder(m, &(MEntry){.ns = e->ns, .name = e->name, .session = cmd->session});
+	reply->own_session =
+		m_own_holder(m, &(MEntry){.kind = e->kind, .name = e->name, .session = cmd->session});
 	reply->status = LE_QUEUED;
 	if (cmd->wait != 0 && !e->answered)
 	{
-		m_set_wait(e, cmd, now);
+		int64_t token = e->token;
+
+		for (int i = 0; i < m->s.nentries; i++)
+		{
+			if (m->s.entries[i].token == token)
+				m_set_wait(&m->s.entries[i], cmd, now);
+		}
 		reply->status = LE_WAITING;
 	}
 }
@@ -348,7 +430,7 @@ newest_held(Model *m, const LeCommand *cmd)
 	{
 		const MEntry *e = &m->s.entries[i];
 
-		if (e->held && !e->lapsed && e->session == cmd->session && e->ns == cmd->ns &&
+		if (e->held && !e->lapsed && e->session == cmd->session && e->kind == cmd->kind &&
 			e->name == sim_text_id(cmd->name.data) && (cmd->revision == 0 || e->token < cmd->revision))
 			token = e->token;
 	}
@@ -379,7 +461,7 @@ m_release_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 void
 m_check_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	MEntry *e = m_find(m, (uint8_t) cmd->ns, sim_text_id(cmd->name.data),
+	MEntry *e = m_find(m, (uint8_t) cmd->kind, sim_text_id(cmd->name.data),
 					   cmd->token != 0 ? cmd->token : newest_held(m, cmd));
 
 	reply->status = LE_NOT_HELD;
@@ -387,7 +469,7 @@ m_check_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 		return;
 	reply->valid_for = m_time_left(m, e, now);
 	reply->status = cmd->role != 0 && e->role != cmd->role ? LE_DENIED : e->held ? LE_OK : LE_QUEUED;
-	reply->own = e->held && e->owner == NO_OWNER && e->session == cmd->session;
+	reply->own_session = e->held && e->owner == NO_OWNER && e->session == cmd->session;
 	reply->count = m_counts_once(e) ? 1 : e->count;
 }
 
@@ -401,13 +483,14 @@ force(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	{
 		const MEntry *e = &m->s.entries[i];
 
-		if (e->held && !e->lapsed && e->ns == cmd->ns && e->name == sim_text_id(cmd->name.data) &&
+		if (e->held && !e->lapsed && e->kind == cmd->kind && e->name == sim_text_id(cmd->name.data) &&
 			(cmd->any_role || e->role == cmd->role))
 			tokens[n++] = e->token;
 	}
 	m_defer(m);
 	for (int i = 0; i < n; i++)
-		m_end(m, m_find(m, (uint8_t) cmd->ns, sim_text_id(cmd->name.data), tokens[i]), LE_END_FORCED, 0, now);
+		m_end(m, m_find(m, (uint8_t) cmd->kind, sim_text_id(cmd->name.data), tokens[i]), LE_END_FORCED, 0,
+			  now);
 	m_undefer(m, now);
 	reply->count = n;
 }
@@ -415,12 +498,12 @@ force(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 static void
 set_permits(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	uint8_t ns = (uint8_t) cmd->ns;
+	uint8_t kind = (uint8_t) cmd->kind;
 	int name = sim_text_id(cmd->name.data);
-	MLock *lock = m_lock(m, ns, name);
+	MLock *lock = m_lock(m, kind, name);
 
 	reply->status = LE_NOT_HELD;
-	if (m_held(m, ns, name) + m_waiting(m, ns, name) == 0)
+	if (m_held(m, kind, name) + m_waiting(m, kind, name) == 0)
 		return;
 	reply->status = LE_BAD_MODE;
 	if (lock->permits == 0)
@@ -428,7 +511,7 @@ set_permits(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->status = LE_OK;
 	reply->count = lock->permits;
 	lock->permits = cmd->permits;
-	m_settle(m, ns, name, now);
+	m_settle(m, kind, name, now);
 }
 
 /* --- leases --- */
@@ -443,12 +526,12 @@ on_lease(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 		reply->status = lease == NULL ? LE_NO_LEASE : LE_DENIED;
 		return;
 	}
-	if (cmd->kind == LE_CMD_REVOKE_LEASE)
+	if (cmd->type == LE_CMD_REVOKE_LEASE)
 	{
 		m_end_lease(m, cmd->lease, LE_END_REVOKED, now);
 		return;
 	}
-	if (cmd->kind == LE_CMD_KEEP_ALIVE)
+	if (cmd->type == LE_CMD_KEEP_ALIVE)
 		lease->deadline = now + lease->ttl;
 	reply->valid_for = lease->deadline > now ? lease->deadline - now : 0;
 }
@@ -505,7 +588,7 @@ undo(Model *m, const LeCommand *cmd, LeTime now)
 		m->s.nholds--;
 		if (e->lapsed)
 			continue;
-		if (e->held && e->count > 1)
+		if (e->count > 1)
 			e->count--;
 		else
 			m_end(m, e, LE_END_UNDONE, 0, now);
@@ -532,13 +615,13 @@ model_apply(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply, const Le
 
 	memset(reply, 0, sizeof(*reply));
 	m->actual = actual;
-	switch (cmd->kind)
+	switch (cmd->type)
 	{
 		case LE_CMD_ACQUIRE:
 			(cmd->nnames > 0 ? m_acquire_group : acquire)(m, cmd, now, reply);
 			break;
 		case LE_CMD_AWAIT:
-			await(m, cmd, now, reply);
+			(cmd->nnames > 0 ? m_await_group : m_await_one)(m, cmd, now, reply);
 			break;
 		case LE_CMD_RENEW:
 			renew(m, cmd, now, reply);

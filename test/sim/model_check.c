@@ -43,7 +43,7 @@ compare_time(Model *m, const MEntry *e, const LeEntry *c)
 {
 	if (m_shares_time(e))
 	{
-		SAME("own lease", e->token, c->lease != NULL && c->lease->own ? c->lease->id : 0);
+		SAME("own lease", e->token, c->lease != NULL && c->lease->for_group ? c->lease->id : 0);
 		SAME("shared ttl", e->ttl, c->lease->ttl);
 		SAME("shared deadline", e->deadline, c->lease->deadline);
 		return;
@@ -77,7 +77,7 @@ compare_entry(Model *m, const MEntry *e)
 	if (c == NULL)
 		differ(m, e->token, "presence", 1, 0);
 	SAME("state", e->held ? LE_STATE_HELD : LE_STATE_QUEUED, c->state);
-	SAME("ns", e->ns, c->lock->ns);
+	SAME("ns", e->kind, c->lock->kind);
 	SAME("name", e->name, sim_text_id(c->lock->name));
 	SAME("mode", e->mode, c->mode);
 	SAME("lapsed", e->lapsed, c->lapsed);
@@ -121,9 +121,9 @@ compare_leases(Model *m)
 	{
 		const LeLease *lease = le_core_find_lease(core, m->s.leases[i].id);
 
-		ENSURE(m->w, lease != NULL && !lease->own && lease->deadline == m->s.leases[i].deadline);
+		ENSURE(m->w, lease != NULL && !lease->for_group && lease->deadline == m->s.leases[i].deadline);
 	}
-	for (uint32_t place = 0; place < le_core_lease_places(core); place++)
+	for (uint32_t place = 0; place < le_core_lease_indexes(core); place++)
 		named += le_core_lease_at(core, place) != NULL;
 	ENSURE(m->w, named == (uint32_t) m->s.nleases);
 }
@@ -136,19 +136,19 @@ model_compare(Model *m)
 
 	for (int i = 0; i < m->s.nentries; i++)
 		compare_entry(m, &m->s.entries[i]);
-	for (uint32_t place = 0; place < le_core_places(core); place++)
+	for (uint32_t place = 0; place < le_core_lock_indexes(core); place++)
 	{
 		LeLock *lock = le_core_lock_at(core, place);
 		MLock *mine;
 
 		if (lock == NULL)
 			continue;
-		mine = m_lock(m, lock->ns, sim_text_id(lock->name));
+		mine = m_lock(m, lock->kind, sim_text_id(lock->name));
 		n += (uint32_t) lock->held + lock->waiting;
 		ENSURE(m->w, lock->permits == mine->permits);
-		if (mine->not_before > m->w->now && lock->not_before != mine->not_before)
-			sim_fail(m->w, "ns %d name %d: not before %lld, should be %lld", lock->ns,
-					 sim_text_id(lock->name), (long long) lock->not_before, (long long) mine->not_before);
+		if (mine->closed_until > m->w->now && lock->closed_until != mine->closed_until)
+			sim_fail(m->w, "ns %d name %d: not before %lld, should be %lld", lock->kind,
+					 sim_text_id(lock->name), (long long) lock->closed_until, (long long) mine->closed_until);
 	}
 	ENSURE(m->w, n == (uint32_t) m->s.nentries);
 	compare_leases(m);
@@ -159,7 +159,7 @@ model_compare(Model *m)
 static void
 compare_slot_row(Model *m, const SlotRow *row)
 {
-	const MEntry *e = m_find(m, row->ns, row->name, row->token);
+	const MEntry *e = m_find(m, row->kind, row->name, row->token);
 
 	if (e == NULL || !e->held)
 		sim_fail(m->w, "a row of token %lld, name %d, that does not hold", (long long) row->token, row->name);
@@ -242,12 +242,12 @@ tells_which(const LeCommand *cmd, const LeReply *reply)
 
 	if (cmd->nnames == 0)
 		return false;
-	if (cmd->kind == LE_CMD_CHECK)
+	if (cmd->type == LE_CMD_CHECK)
 		return status != LE_OK;
-	if (cmd->kind == LE_CMD_RELEASE)
+	if (cmd->type == LE_CMD_RELEASE)
 		return status == LE_DENIED;
 	return status == LE_BAD_MODE || status == LE_BAD_GROUP || status == LE_BAD_UPGRADE ||
-		   status == LE_BAD_TTL || status == LE_LIMIT_WAITERS || (status == LE_WAITING && reply->own);
+		   status == LE_BAD_TTL || status == LE_LIMIT_WAITERS || (status == LE_WAITING && reply->own_session);
 }
 
 /* Who follows the history knows each leader, and its value. */
@@ -261,7 +261,7 @@ model_compare_history(Model *m)
 		const MEntry *e = &m->s.entries[i];
 		const Story *story = &m->w->stories[e->name];
 
-		if (e->ns != LE_KIND_ELECTION || !e->held)
+		if (e->kind != LE_KIND_ELECTION || !e->held)
 			continue;
 		leaders++;
 		SAME("history's term", e->token, story->term);
@@ -283,22 +283,22 @@ model_compare_reply(Model *m, const LeCommand *cmd, const LeReply *expected, con
 	SAME("status", expected->status, actual->status);
 	if (tells_which(cmd, actual))
 		SAME("which", expected->which, actual->which);
-	if (cmd->nnames > 0 && cmd->kind != LE_CMD_ACQUIRE)
+	if (cmd->nnames > 0 && cmd->type != LE_CMD_ACQUIRE)
 		SAME("count", expected->count, actual->count);
 	if (actual->status != LE_DENIED)
-		SAME("own", expected->own, actual->own);
+		SAME("own", expected->own_session, actual->own_session);
 	SAME("reentrant", expected->reentrant, actual->reentrant);
 	if (actual->status != LE_OK && actual->status != LE_QUEUED && actual->status != LE_WAITING)
 		return;
-	if (cmd->kind == LE_CMD_ACQUIRE || cmd->kind == LE_CMD_GRANT_LEASE || cmd->kind == LE_CMD_ADVANCE)
+	if (cmd->type == LE_CMD_ACQUIRE || cmd->type == LE_CMD_GRANT_LEASE || cmd->type == LE_CMD_ADVANCE)
 		SAME("token", expected->token, actual->token);
 	SAME("counted", expected->counted, actual->counted);
 	if (actual->status == LE_OK &&
-		(cmd->kind == LE_CMD_ACQUIRE || cmd->kind == LE_CMD_CHECK || cmd->kind == LE_CMD_RENEW ||
-		 cmd->kind == LE_CMD_AWAIT || cmd->kind == LE_CMD_KEEP_ALIVE || cmd->kind == LE_CMD_LEASE_TTL))
+		(cmd->type == LE_CMD_ACQUIRE || cmd->type == LE_CMD_CHECK || cmd->type == LE_CMD_RENEW ||
+		 cmd->type == LE_CMD_AWAIT || cmd->type == LE_CMD_KEEP_ALIVE || cmd->type == LE_CMD_LEASE_TTL))
 		SAME("valid_for", expected->valid_for, actual->valid_for);
-	if (cmd->kind == LE_CMD_FORCE || cmd->kind == LE_CMD_SET_PERMITS ||
-		(cmd->kind == LE_CMD_CHECK && cmd->nnames == 0 && actual->status == LE_OK))
+	if (cmd->type == LE_CMD_FORCE || cmd->type == LE_CMD_SET_PERMITS ||
+		(cmd->type == LE_CMD_CHECK && cmd->nnames == 0 && actual->status == LE_OK))
 		SAME("count", expected->count, actual->count);
 }
 
@@ -431,7 +431,7 @@ restore_time(Model *m, LeTime now)
 		if ((e->lapsed && !m_shares_time(e)) || e->lease != 0 || e->ttl == LE_TTL_BOUND ||
 			(!e->held && !e->place))
 			continue;
-		if (!e->held)
+		if (!e->held && !m_shares_time(e))
 			e->deadline = now + e->ttl;
 		else if (c != NULL)
 			e->deadline =
@@ -454,16 +454,16 @@ restore_locks(Model *m)
 		MLock *mine = &m->s.locks[i];
 
 		/* nobody knew that it was held: it need not cool down either */
-		if (mine->not_before == mine->unstored)
-			mine->not_before = lock != NULL ? lock->not_before : 0;
+		if (mine->closed_until == mine->unstored)
+			mine->closed_until = lock != NULL ? lock->closed_until : 0;
 	}
 	for (int i = 0; i < m->s.nentries; i++)
 	{
 		const MEntry *e = &m->s.entries[i];
 
-		if (e->mode == LE_MODE_PERMIT && m_held(m, e->ns, e->name) == 0)
-			m_lock(m, e->ns, e->name)->permits =
-				le_core_find_lock(m->w->core, (LeKind) e->ns, sim_name(e->name))->permits;
+		if (e->mode == LE_MODE_PERMIT && m_held(m, e->kind, e->name) == 0)
+			m_lock(m, e->kind, e->name)->permits =
+				le_core_find_lock(m->w->core, (LeKind) e->kind, sim_name(e->name))->permits;
 	}
 }
 
@@ -502,11 +502,11 @@ forget_sessions(Model *m, LeTime now)
 	for (int i = 0; i < m->s.nentries; i++)
 	{
 		MEntry e = m->s.entries[i];
-		MLock *lock = m_lock(m, e.ns, e.name);
+		MLock *lock = m_lock(m, e.kind, e.name);
 		bool bound = e.ttl == LE_TTL_BOUND && e.lease == 0 && !e.lapsed;
 
-		if (e.held && bound && grace > 0 && now + grace > lock->not_before)
-			lock->not_before = now + grace;
+		if (e.held && bound && grace > 0 && now + grace > lock->closed_until)
+			lock->closed_until = now + grace;
 		if (bound || (!e.held && !e.place))
 			continue;
 		e.session = e.waiter = 0;
@@ -539,7 +539,7 @@ model_reload(Model *m, LeTime now, bool all_gone)
 typedef struct Due
 {
 	int64_t token; /* or lease, or place of a lock */
-	uint8_t ns;
+	uint8_t kind;
 	int name;
 	enum
 	{
@@ -566,17 +566,17 @@ find_due(Model *m, LeTime now, Due *due)
 		MEntry *e = &m->s.entries[i];
 
 		if (e->lapsed && e->retry <= now)
-			n++, *due = (Due){e->token, e->ns, e->name, DUE_RETRY};
+			n++, *due = (Due){e->token, e->kind, e->name, DUE_RETRY};
 		else if ((e->lapsed && !m_shares_time(e)) || !m_leads(m, i))
 			continue;
 		else if (!e->held && e->waiter != 0 && e->wait_until <= now)
-			n++, *due = (Due){e->token, e->ns, e->name, DUE_WAIT};
+			n++, *due = (Due){e->token, e->kind, e->name, DUE_WAIT};
 		else if (e->lease == 0 && e->deadline <= now)
-			n++, *due = (Due){e->token, e->ns, e->name, DUE_DEADLINE};
+			n++, *due = (Due){e->token, e->kind, e->name, DUE_DEADLINE};
 	}
 	for (int i = 0; i < m->w->conf.names * 2; i++)
 	{
-		if (m->s.locks[i].not_before != 0 && m->s.locks[i].not_before <= now)
+		if (m->s.locks[i].closed_until != 0 && m->s.locks[i].closed_until <= now)
 			n++, *due = (Due){i, 0, 0, DUE_LOCK};
 	}
 	return n;
@@ -587,7 +587,7 @@ handle_due(Model *m, const Due *due, LeTime now)
 {
 	LeTime grace = m->w->conf.limits.expiry_grace;
 	MEntry *e =
-		due->what == DUE_LEASE || due->what == DUE_LOCK ? NULL : m_find(m, due->ns, due->name, due->token);
+		due->what == DUE_LEASE || due->what == DUE_LOCK ? NULL : m_find(m, due->kind, due->name, due->token);
 
 	switch (due->what)
 	{
@@ -598,7 +598,7 @@ handle_due(Model *m, const Due *due, LeTime now)
 			m_end(m, e, LE_END_EXPIRED, 0, now);
 			break;
 		case DUE_LOCK:
-			m->s.locks[due->token].not_before = 0;
+			m->s.locks[due->token].closed_until = 0;
 			m_settle(m, due->token % 2 ? LE_KIND_LOCK : LE_KIND_ELECTION, (int) due->token / 2, now);
 			break;
 		case DUE_WAIT:
@@ -615,7 +615,7 @@ handle_due(Model *m, const Due *due, LeTime now)
 		case DUE_DEADLINE:
 			/* a wait for a place keeps it alive */
 			if (!e->held && e->waiter != 0)
-				e->deadline = now + e->ttl;
+				m_renew(m, e, now);
 			else if (m_shares_time(e))
 				m_expire_group(m, e->token, grace > 0 ? now + grace : 0, now);
 			else

@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-#include "le_core.h"
+#include "core/core.h"
 
 #define MAX_NAMES  512
 #define MAX_OWNERS 16
@@ -126,7 +126,7 @@ typedef struct Hold
 {
 	int64_t token;
 	uint32_t subxact;
-	uint8_t ns;
+	uint8_t kind;
 	int name;
 } Hold;
 
@@ -151,13 +151,14 @@ typedef struct SlotRow
 {
 	bool used, held, lapsed;
 	uint8_t end; /* LeEnd, of a lapsed one */
-	uint8_t ns, mode;
+	uint8_t kind, mode;
 	int name, owner, value;
 	int32_t number, permits;
 	int64_t token, lease;
-	LeTime ttl, time_left, acquired_at, not_before;
+	LeTime ttl, time_left, acquired_at, closed_until;
 	uint64_t session;
 	uint32_t sessno, role, hold_count;
+	uint16_t member; /* a place of several names */
 } SlotRow;
 
 typedef struct LeaseRow
@@ -188,7 +189,7 @@ typedef struct Posted
 typedef struct Known
 {
 	int64_t token;
-	uint8_t ns;
+	uint8_t kind;
 	int owner;
 	int64_t lease;
 	uint32_t role;
@@ -369,7 +370,7 @@ extern LeText sim_name(int id);
 extern LeText sim_owner(int id);
 extern LeText sim_value(int id);
 extern int sim_text_id(const char *data);
-extern const char *sim_command_name(LeCommandKind kind);
+extern const char *sim_command_name(LeCommandType type);
 extern const char *sim_status_name(LeStatus status);
 
 /* --- store.c --- */

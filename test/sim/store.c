@@ -148,11 +148,13 @@ write_slot(World *w, LeSlot *slot)
 	row->used = true;
 	if (w->conf.broken == BROKEN_ROW && rng_chance(&w->rng, 20))
 		return;
-	row->ns = lock->ns;
+	row->kind = lock->kind;
 	row->name = sim_text_id(lock->name);
 	row->number = slot->number;
 	row->held = slot->holder != NULL;
-	row->not_before = !row->held ? lock->not_before : slot->holder->lapsed ? slot->holder->cool_until : 0;
+	row->closed_until = !row->held             ? lock->closed_until
+						: slot->holder->lapsed ? slot->holder->closed_until
+											   : 0;
 	if (row->held)
 		fill_row(row, slot->holder);
 }
@@ -198,14 +200,48 @@ write_place(World *w, LeEntry *entry)
 	row = table_row(&w->tables[TABLE_PLACES], entry->row.locator);
 	memset(row, 0, sizeof(*row));
 	row->used = true;
-	row->ns = entry->lock->ns;
+	row->kind = entry->lock->kind;
 	row->name = sim_text_id(entry->lock->name);
+	row->member = entry->member;
 	fill_row(row, entry);
+}
+
+static LeSlot *
+idle_slot(World *w)
+{
+	for (uint32_t i = 0; i < le_core_lock_indexes(w->core); i++)
+	{
+		LeLock *lock = le_core_lock_at(w->core, i);
+
+		if (lock == NULL || lock->kind != LE_KIND_LOCK || lock->closed_until != 0)
+			continue;
+		for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
+		{
+			if (slot->holder == NULL && slot->row.on_disk && !slot->drop)
+				return slot;
+		}
+	}
+	return NULL;
+}
+
+/* A slot without a row takes the one of a lock that nobody uses. */
+static void
+take_idle_row(World *w, LeSlot *slot)
+{
+	LeSlot *idle = slot->holder != NULL && !slot->row.on_disk ? idle_slot(w) : NULL;
+
+	if (idle == NULL)
+		return;
+	slot->row.locator = idle->row.locator;
+	slot->row.on_disk = true;
+	le_core_row_lent(w->core, idle, w->now);
 }
 
 void
 store_write(World *w)
 {
+	for (LeSlot *slot = le_core_dirty_slots(w->core); slot != NULL; slot = slot->dirty_next)
+		take_idle_row(w, slot);
 	for (LeSlot *slot = le_core_dirty_slots(w->core); slot != NULL; slot = slot->dirty_next)
 		write_slot(w, slot);
 	for (LeLease *lease = le_core_dirty_leases(w->core); lease != NULL; lease = lease->dirty_next)
@@ -235,7 +271,7 @@ load_unbound(const World *w, LeLoad *load)
 	load->dirty = true;
 	load->end = LE_END_SESSION;
 	if (grace > 0)
-		load->not_before = w->now + grace;
+		load->closed_until = w->now + grace;
 }
 
 static void
@@ -245,10 +281,10 @@ load_row(World *w, const SlotRow *row, uint64_t locator, bool place)
 	const Durable *d = &w->durable[row->sessno];
 
 	memset(&load, 0, sizeof(load));
-	load.cmd.ns = (LeKind) row->ns;
+	load.cmd.kind = (LeKind) row->kind;
 	load.cmd.name = sim_name(row->name);
 	load.slot = row->number;
-	load.not_before = row->not_before;
+	load.closed_until = row->closed_until;
 	load.locator = locator;
 	if (row->held || place)
 	{
@@ -269,6 +305,7 @@ load_row(World *w, const SlotRow *row, uint64_t locator, bool place)
 			load.cmd.sessno = row->sessno;
 		}
 		load.hold_count = row->hold_count;
+		load.member = row->member;
 		load.acquired_at = row->acquired_at;
 		load.time_left = place ? row->ttl : restored(row->ttl, row->time_left);
 		load_unbound(w, &load);
@@ -295,15 +332,48 @@ load_leases(World *w)
 }
 
 static void
-load_table(World *w, Table *t, bool places)
+load_slots(World *w)
 {
+	Table *t = &w->tables[TABLE_SLOTS];
+
 	for (uint32_t i = 1; i <= t->len; i++)
 	{
 		const SlotRow *row = table_row(t, i);
 
 		if (row->used)
-			load_row(w, row, i, places);
+			load_row(w, row, i, false);
 	}
+}
+
+static int
+by_token(const void *a, const void *b)
+{
+	const SlotRow *x = *(SlotRow *const *) a, *y = *(SlotRow *const *) b;
+
+	return (x->token > y->token) - (x->token < y->token);
+}
+
+/* In the order of their tokens. */
+static void
+load_places(World *w)
+{
+	Table *t = &w->tables[TABLE_PLACES];
+	SlotRow **rows = malloc((t->used + 1) * sizeof(SlotRow *));
+	uint32_t n = 0;
+
+	if (rows == NULL)
+		abort();
+	for (uint32_t i = 1; i <= t->len; i++)
+	{
+		SlotRow *row = table_row(t, i);
+
+		if (row->used)
+			rows[n++] = row;
+	}
+	qsort(rows, n, sizeof(SlotRow *), by_token);
+	for (uint32_t i = 0; i < n; i++)
+		load_row(w, rows[i], (uint64_t) (rows[i] - (SlotRow *) t->rows) + 1, true);
+	free(rows);
 }
 
 static void
@@ -312,7 +382,7 @@ load_hold(World *w, const Durable *d, uint32_t sessno, const Hold *hold)
 	LeCommand cmd;
 
 	memset(&cmd, 0, sizeof(cmd));
-	cmd.ns = (LeKind) hold->ns;
+	cmd.kind = (LeKind) hold->kind;
 	cmd.name = sim_name(hold->name);
 	cmd.token = hold->token;
 	cmd.session = d->id;
@@ -327,8 +397,8 @@ void
 store_load(World *w)
 {
 	load_leases(w);
-	load_table(w, &w->tables[TABLE_SLOTS], false);
-	load_table(w, &w->tables[TABLE_PLACES], true);
+	load_slots(w);
+	load_places(w);
 	for (uint32_t i = 0; i < w->conf.sessions; i++)
 	{
 		const Durable *d = &w->durable[i];

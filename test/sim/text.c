@@ -78,14 +78,14 @@ sim_text_id(const char *data)
 }
 
 const char *
-sim_command_name(LeCommandKind kind)
+sim_command_name(LeCommandType type)
 {
 	static const char *const text_of[] = {
 		"?",         "acquire",  "await",       "renew",       "release",    "check",
 		"force",     "proclaim", "set_permits", "grant_lease", "keep_alive", "revoke_lease",
 		"lease_ttl", "advance",  "undo",        "session_end", "fence_ended"};
 
-	return text_of[kind];
+	return text_of[type];
 }
 
 const char *

@@ -2,6 +2,7 @@
 # All of them, or those that are given, after the one that prepares the database (0_).
 use strict;
 use warnings;
+use Cwd qw(cwd);
 use LeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -12,12 +13,12 @@ my $node = new_node(defined $only ? "main_$only" : 'main', extension => 0);
 
 sub run_suite
 {
-	my ($dir, $suffix, $program, $database) = @_;
-	my @names = map { m{([^/]+)\.\w+$} } grep { my $file = $_; !@ARGV || grep { $_ eq $file || $file =~ m{/0_} } @ARGV } sort glob("test/$dir/*.$suffix");
+	my ($dir, $suffix, $program, $database, $input_dir) = @_;
+	my @names = map { m{([^/]+)\.\w+$} } grep { my $file = $_; !@ARGV || grep { $_ eq $file || $file =~ m{/0_} } @ARGV } grep { !/--/ } sort glob("$dir/*.$suffix");
 	my $output_dir = PostgreSQL::Test::Utils::tempdir();
 	return unless @names;
 
-	my $out = `$program --inputdir=test --outputdir=$output_dir --bindir= --host=@{[ $node->host ]} --port=@{[ $node->port ]} --dbname=$database --load-extension=lock_election @names 2>&1`;
+	my $out = `$program --inputdir=$input_dir --outputdir=$output_dir --bindir= --host=@{[ $node->host ]} --port=@{[ $node->port ]} --dbname=$database --load-extension=lock_election @names 2>&1`;
 	foreach my $name (@names)
 	{
 		# "test x ... ok" before 16, "ok 1 - x" since
@@ -29,7 +30,12 @@ sub run_suite
 
 my $dir = $ENV{PG_REGRESS} =~ s{/regress/pg_regress$}{}r;
 ok(1, 'the server runs');
-run_suite('sql', 'sql', "$dir/regress/pg_regress", 'contrib_regression');
-run_suite('specs', 'spec', "$dir/isolation/pg_isolation_regress", 'isolation_regression');
+run_suite('sql', 'sql', "$dir/regress/pg_regress", 'contrib_regression', '.');
+
+# specs/ and expected/ have to be side by side
+my $isolation_dir = PostgreSQL::Test::Utils::tempdir();
+symlink(cwd() . '/test/specs', "$isolation_dir/specs") or die "symlink: $!";
+symlink(cwd() . '/expected', "$isolation_dir/expected") or die "symlink: $!";
+run_suite('test/specs', 'spec', "$dir/isolation/pg_isolation_regress", 'isolation_regression', $isolation_dir);
 $node->stop;
 done_testing();

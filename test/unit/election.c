@@ -88,7 +88,7 @@ test_ends(void)
 	ok(story_is("Ec Vc "), "revoked");
 	campaign(3, "e", "d");
 	cmd = command(LE_CMD_FORCE, 4, "e");
-	cmd.ns = LE_KIND_ELECTION;
+	cmd.kind = LE_KIND_ELECTION;
 	cmd.any_role = true;
 	apply(cmd);
 	ok(story_is("Ed Fd "), "forced");

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "le_core.h"
+#include "core/core.h"
 #include "tap.h"
 
 #define SESSIONS 32
@@ -114,10 +114,10 @@ apply(LeCommand cmd)
 }
 
 static inline LeCommand
-command(LeCommandKind kind, uint32_t session, const char *name)
+command(LeCommandType type, uint32_t session, const char *name)
 {
-	return (LeCommand){.kind = kind,
-					   .ns = LE_KIND_LOCK,
+	return (LeCommand){.type = type,
+					   .kind = LE_KIND_LOCK,
 					   .name = text(name),
 					   .session = session + 100,
 					   .sessno = session,
@@ -164,9 +164,9 @@ enqueue(uint32_t session, const char *name, LeMode mode)
 }
 
 static inline LeReply
-on_token(LeCommandKind kind, uint32_t session, const char *name, int64_t token)
+on_token(LeCommandType type, uint32_t session, const char *name, int64_t token)
 {
-	LeCommand cmd = command(kind, session, name);
+	LeCommand cmd = command(type, session, name);
 
 	cmd.token = token;
 	return apply(cmd);
@@ -213,9 +213,9 @@ grant_lease(LeTime ttl)
 }
 
 static inline LeReply
-on_lease(LeCommandKind kind, int64_t lease)
+on_lease(LeCommandType type, int64_t lease)
 {
-	LeCommand cmd = command(kind, 0, NULL);
+	LeCommand cmd = command(type, 0, NULL);
 
 	cmd.lease = lease;
 	return apply(cmd);
@@ -250,7 +250,7 @@ candidate(uint32_t session, const char *name, const char *value)
 {
 	LeCommand cmd = request(session, name, LE_MODE_EXCLUSIVE, LE_WAIT_FOREVER);
 
-	cmd.ns = LE_KIND_ELECTION;
+	cmd.kind = LE_KIND_ELECTION;
 	cmd.value = text(value);
 	return cmd;
 }
@@ -262,11 +262,11 @@ campaign(uint32_t session, const char *name, const char *value)
 }
 
 static inline LeReply
-on_term(LeCommandKind kind, uint32_t session, const char *name, int64_t term, const char *value)
+on_term(LeCommandType type, uint32_t session, const char *name, int64_t term, const char *value)
 {
-	LeCommand cmd = command(kind, session, name);
+	LeCommand cmd = command(type, session, name);
 
-	cmd.ns = LE_KIND_ELECTION;
+	cmd.kind = LE_KIND_ELECTION;
 	cmd.token = term;
 	cmd.value = text(value);
 	return apply(cmd);

@@ -102,7 +102,7 @@ test_uses(void)
 	cmd.permits = 2;
 	is_int(apply(cmd).status, LE_BAD_MODE, "a lock in use is no semaphore");
 	cmd = request(2, "x", X, 0);
-	cmd.ns = LE_KIND_ELECTION;
+	cmd.kind = LE_KIND_ELECTION;
 	is_int(apply(cmd).status, LE_OK, "an election is another namespace");
 	acquire(3, "x", X);
 	is_int(acquire(4, "x", X).status, LE_LIMIT_WAITERS, "waiters can be limited");
@@ -115,8 +115,8 @@ test_own(void)
 	start();
 	acquire(1, "x", X);
 	commit(1);
-	ok(acquire(1, "x", X).own, "one who waits for itself is told so");
-	ok(!acquire(2, "x", X).own, "and nobody else");
+	ok(acquire(1, "x", X).own_session, "one who waits for itself is told so");
+	ok(!acquire(2, "x", X).own_session, "and nobody else");
 	stop();
 }
 

@@ -50,9 +50,9 @@ all_as(uint32_t session, const char *letters, LeMode mode, const char *owner)
 }
 
 static LeReply
-on_all(LeCommandKind kind, uint32_t session, const char *letters, int64_t token)
+on_all(LeCommandType type, uint32_t session, const char *letters, int64_t token)
 {
-	LeCommand cmd = command(kind, session, NULL);
+	LeCommand cmd = command(type, session, NULL);
 
 	set_names(&cmd, letters);
 	cmd.token = token;
@@ -373,7 +373,7 @@ test_fenced(void)
 	pass(2 * TTL);
 	ok(!was_told[2] && !was_told[3], "one fence keeps all of them");
 	fenced_token = 0;
-	apply((LeCommand){.kind = LE_CMD_FENCE_ENDED});
+	apply((LeCommand){.type = LE_CMD_FENCE_ENDED});
 	batch();
 	ok(got(2, LE_OK) && got(3, LE_OK), "until it ends");
 	stop();

@@ -113,7 +113,7 @@ test_kinds(void)
 	cmd.permits = 5;
 	is_int(apply(cmd).status, LE_OK, "a permit counts");
 	cmd = request(2, "e", X, 0);
-	cmd.ns = LE_KIND_ELECTION;
+	cmd.kind = LE_KIND_ELECTION;
 	cmd.value = text("me");
 	is_int(apply(cmd).status, LE_OK, "and an election");
 	cmd = request(3, "p", P, 0);

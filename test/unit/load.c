@@ -10,7 +10,7 @@ row(const char *name, int64_t token, LeMode mode)
 
 	load.acquired_at = now;
 	load.cmd = (LeCommand){
-		.ns = LE_KIND_LOCK, .name = text(name), .mode = mode, .token = token, .ttl = TTL, .role = ROLE};
+		.kind = LE_KIND_LOCK, .name = text(name), .mode = mode, .token = token, .ttl = TTL, .role = ROLE};
 	return load;
 }
 
@@ -77,7 +77,7 @@ test_free_rows(void)
 	pass(LE_LINGER + LE_LINGER_STEP);
 	is_int(le_core_lock_count(core), 0, "and goes");
 
-	load.not_before = now + 5 * LE_SECOND;
+	load.closed_until = now + 5 * LE_SECOND;
 	load_slot(load);
 	le_core_load_done(core, now);
 	acquire(2, "x", X);
@@ -85,25 +85,6 @@ test_free_rows(void)
 	ok(!was_told[2], "a pause is kept over a reload");
 	pass(1);
 	ok(got(2, LE_OK), "to its end");
-	stop();
-}
-
-/* This may be the reload after that row could not be written. */
-static void
-test_free_row_kept(void)
-{
-	LeLoad load;
-
-	start();
-	load = row("idle", 0, 0);
-	load.held = false;
-	load_slot(load);
-	load = row("place", OLD, X);
-	load_place(load);
-	le_core_load_done(core, now);
-	ok(!le_core_find_token(core, OLD)->slot->row.on_disk, "a grant at the end of a load takes no free row");
-	batch();
-	ok(!le_core_find_token(core, acquire(2, "y", X).token)->slot->row.on_disk, "nor does a later one");
 	stop();
 }
 
@@ -271,6 +252,42 @@ test_already_there(void)
 	stop();
 }
 
+/* Another session of the same owner has taken one more hold, and its answer was given. */
+static void
+test_already_there_twice(void)
+{
+	LeLoad load;
+	LeReply r;
+
+	start();
+	load = row("x", OLD, X);
+	load.cmd.owner = text("worker");
+	load.hold_count = 2;
+	load_slot(load);
+	load_hold("x", OLD, 2, 1);
+	r = again(1, "x", X, OLD);
+	le_core_load_done(core, now);
+	batch();
+	ok(r.status == LE_OK && r.token == OLD, "a waiter that shares its lock by now is told that it has it");
+	undo(2, 1);
+	ok(held("x", OLD), "when the other one rolls back, its own hold is left");
+	undo(1, 1);
+	ok(!held("x", OLD), "and it can still roll back as well");
+	stop();
+
+	/* its own hold has been loaded: it is the same one */
+	start();
+	load_slot(load);
+	load_hold("x", OLD, 1, 1);
+	load_hold("x", OLD, 2, 1);
+	again(1, "x", X, OLD);
+	le_core_load_done(core, now);
+	batch();
+	undo(1, 1);
+	ok(held("x", OLD), "a hold that was loaded is not counted again");
+	stop();
+}
+
 static void
 test_changed_permits(void)
 {
@@ -321,9 +338,9 @@ test_revisions(void)
 	is_int(le_core_next_revision(core), FIRST + 50, "the counter can be raised");
 	le_core_raise_revision(core, FIRST);
 	is_int(le_core_next_revision(core), FIRST + 50, "and not be lowered");
-	is_int(apply((LeCommand){.kind = LE_CMD_ADVANCE, .token = FIRST + 99}).token, FIRST + 99,
+	is_int(apply((LeCommand){.type = LE_CMD_ADVANCE, .token = FIRST + 99}).token, FIRST + 99,
 		   "also by a command");
-	is_int(apply((LeCommand){.kind = LE_CMD_ADVANCE, .token = 1}).token, FIRST + 99,
+	is_int(apply((LeCommand){.type = LE_CMD_ADVANCE, .token = 1}).token, FIRST + 99,
 		   "which says what is next");
 	is_int(acquire(1, "x", X).token, FIRST + 99, "that is the next token");
 	stop();
@@ -334,13 +351,13 @@ main(void)
 {
 	test_holder();
 	test_free_rows();
-	test_free_row_kept();
 	test_orphans();
 	test_uncommitted();
 	test_order();
 	test_waiter_joins();
 	test_late_waiter();
 	test_already_there();
+	test_already_there_twice();
 	test_changed_permits();
 	test_newest();
 	test_revisions();

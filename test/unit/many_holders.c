@@ -52,9 +52,9 @@ test_sessions(void)
 	begun = clock();
 	for (int i = 0; i < REQUESTS; i++)
 	{
-		n += apply(request(3, "x", X, 0)).own;
+		n += apply(request(3, "x", X, 0)).own_session;
 		n += release(3, "x", 0).status == LE_OK;
-		n += !apply(request(2, "x", X, 0)).own;
+		n += !apply(request(2, "x", X, 0)).own_session;
 		n += on_token(LE_CMD_CHECK, 2, "x", 0).token != own.token;
 	}
 	ok(clock() - begun < STALL, "tries and releases of sessions that hold little, or nothing");

@@ -19,7 +19,7 @@ write_script(void)
 			cmd->owner = text("an owner");
 		if (i % 7 == 0)
 		{
-			cmd->ns = LE_KIND_ELECTION;
+			cmd->kind = LE_KIND_ELECTION;
 			cmd->value = text("a value");
 		}
 		cmd->enqueue = i % 6 == 1;

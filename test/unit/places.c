@@ -154,7 +154,7 @@ test_election(void)
 
 	start();
 	cmd = request(1, "x", X, 0);
-	cmd.ns = LE_KIND_ELECTION;
+	cmd.kind = LE_KIND_ELECTION;
 	cmd.owner = text("one");
 	cmd.value = text("host1");
 	a = apply(cmd);
@@ -164,7 +164,7 @@ test_election(void)
 	is_int(le_core_find_token(core, a.token)->value_len, 10, "is a proclaim");
 	ok(slot_is_dirty(a.token), "and is written");
 	cmd = command(LE_CMD_PROCLAIM, 1, "x");
-	cmd.ns = LE_KIND_ELECTION;
+	cmd.kind = LE_KIND_ELECTION;
 	cmd.token = a.token;
 	cmd.value = text("h3");
 	is_int(apply(cmd).status, LE_OK, "a proclaim");

@@ -67,7 +67,7 @@ test_named_by_command(void)
 	a = acquire(1, "x", S);
 	commit(1);
 	cmd = request(1, "x", S, LE_WAIT_FOREVER);
-	cmd.again = a.token;
+	cmd.reenter = a.token;
 	b = apply(cmd);
 	ok(b.status == LE_OK && b.reentrant && b.counted,
 	   "a session's own holder is held once more when the request names it");
@@ -80,7 +80,7 @@ test_named_by_command(void)
 	cmd.ttl = LE_TTL_BOUND;
 	is_int(apply(cmd).status, LE_BAD_TTL, "not of another kind");
 	cmd = request(2, "x", X, LE_WAIT_FOREVER);
-	cmd.again = a.token;
+	cmd.reenter = a.token;
 	is_int(apply(cmd).status, LE_LOST, "not another session's, which is not waited for either");
 	cmd.wait = 0;
 	is_int(apply(cmd).status, LE_NOT_GRANTED, "nor is it an error not to wait");

@@ -117,7 +117,7 @@ test_several(void)
 	wrote = lsn;
 	other_batch();
 	is_int(renew_with("a", token, 0).lsn, wrote, "renewing one of several");
-	cmd.kind = LE_CMD_CHECK;
+	cmd.type = LE_CMD_CHECK;
 	cmd.token = token;
 	is_int(apply(cmd).lsn, wrote, "asking for all of them");
 	ok(renew_with("a", token, 2 * TTL).wrote, "another TTL for all of them");

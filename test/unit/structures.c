@@ -1,6 +1,6 @@
 /* The heap of deadlines, the hashes, and walking by place. */
 #include "fixture.h"
-#include "le_internal.h"
+#include "core/internal.h"
 
 #define TIMERS 2000
 #define LOCKS  5000
@@ -94,10 +94,10 @@ test_many_locks(void)
 			   le_core_find_lock(core, LE_KIND_ELECTION, text(name)) == NULL && held(name, tokens[i]);
 	}
 	ok(good, "each is found by name and by token");
-	for (uint32_t i = 0; i < le_core_places(core); i++)
+	for (uint32_t i = 0; i < le_core_lock_indexes(core); i++)
 		seen += le_core_lock_at(core, i) != NULL;
 	is_int(seen, LOCKS, "each has a place");
-	ok(le_core_lock_at(core, le_core_places(core)) == NULL, "beyond the last place is nothing");
+	ok(le_core_lock_at(core, le_core_lock_indexes(core)) == NULL, "beyond the last place is nothing");
 	batch();
 	le_core_check(core);
 

@@ -1,0 +1,671 @@
+/*
+ * core/core.c
+ *		The life of a core, time, effects, and which command goes where.
+ */
+#include "internal.h"
+
+/* --- life --- */
+
+LeCore *
+le_core_create(const LeEnv *env, uint32_t max_sessions, int64_t next_revision)
+{
+	LeCore *core = env->alloc(env->arg, sizeof(LeCore));
+
+	if (core == NULL)
+		return NULL;
+	memset(core, 0, sizeof(*core));
+	core->env = *env;
+	core->next_revision = next_revision;
+	core->max_sessions = max_sessions;
+	core->sessions = env->alloc(env->arg, max_sessions * sizeof(LeSession));
+	if (core->sessions == NULL)
+	{
+		env->free(env->arg, core);
+		return NULL;
+	}
+	memset(core->sessions, 0, max_sessions * sizeof(LeSession));
+	for (uint32_t i = 0; i < max_sessions; i++)
+	{
+		le_link_init(&core->sessions[i].entries);
+		le_link_init(&core->sessions[i].holds);
+	}
+	le_pool_init(&core->locks, sizeof(LeLock));
+	le_pool_init(&core->slots, sizeof(LeSlot));
+	le_pool_init(&core->entries, sizeof(LeEntry));
+	le_pool_init(&core->holds, sizeof(LeHold));
+	le_pool_init(&core->leases, sizeof(LeLease));
+	le_pool_init(&core->groups, sizeof(LeGroup));
+	le_pool_init(&core->change_pool, sizeof(LeChange));
+	le_pool_init(&core->roles, sizeof(LeRole));
+	le_link_init(&core->lapsed);
+	core->answers_tail = &core->answers;
+	core->changes_tail = &core->changes;
+	return core;
+}
+
+void
+le_free_text(LeCore *core, char **text)
+{
+	if (*text != NULL)
+		core->env.free(core->env.arg, *text);
+	*text = NULL;
+}
+
+static void
+entry_free(LeCore *core, LeEntry *entry)
+{
+	le_free_text(core, &entry->owner);
+	le_free_text(core, &entry->value);
+	le_pool_put(&core->entries, entry);
+}
+
+char *
+le_spare_take(LeSpares *spares)
+{
+	assert(spares->taken < spares->n);
+	return spares->items[spares->taken++];
+}
+
+static void
+spares_free(LeCore *core, LeSpares *spares)
+{
+	while (spares->taken < spares->n)
+		le_free_text(core, &spares->items[spares->taken++]);
+	spares->n = spares->taken = 0;
+}
+
+static void
+free_spares(LeCore *core)
+{
+	spares_free(core, &core->spare_names);
+	spares_free(core, &core->spare_owners);
+	le_free_text(core, &core->spare_value);
+}
+
+static void
+free_array(LeCore *core, void *array)
+{
+	if (array != NULL)
+		core->env.free(core->env.arg, array);
+}
+
+void
+le_core_destroy(LeCore *core)
+{
+	LeEnv env = core->env;
+
+	for (LeChange *change = core->changes; change != NULL; change = change->next)
+		le_free_text(core, &change->dropped);
+	for (LeEntry *entry = core->ended, *next; entry != NULL; entry = next)
+	{
+		next = entry->ended_next;
+		entry_free(core, entry);
+	}
+	for (uint32_t i = 0; i < core->token_buckets; i++)
+	{
+		for (LeEntry *entry = core->token_hash[i]; entry != NULL; entry = entry->token_next)
+		{
+			le_free_text(core, &entry->owner);
+			le_free_text(core, &entry->value);
+		}
+	}
+	for (uint32_t i = 0; i < core->lock_buckets; i++)
+	{
+		for (LeLock *lock = core->lock_hash[i]; lock != NULL; lock = lock->hash_next)
+			le_free_text(core, &lock->name);
+	}
+	for (uint32_t i = 0; i < core->lease_buckets; i++)
+	{
+		for (LeLease *lease = core->lease_hash[i]; lease != NULL; lease = lease->hash_next)
+			le_free_text(core, &lease->owner);
+	}
+	for (LeLease *lease = core->dirty_leases; lease != NULL; lease = lease->dirty_next)
+	{
+		if (lease->ended)
+			le_free_text(core, &lease->owner);
+	}
+	free_spares(core);
+	le_pool_destroy(core, &core->locks);
+	le_pool_destroy(core, &core->slots);
+	le_pool_destroy(core, &core->entries);
+	le_pool_destroy(core, &core->holds);
+	le_pool_destroy(core, &core->leases);
+	le_pool_destroy(core, &core->groups);
+	le_pool_destroy(core, &core->change_pool);
+	free_array(core, core->spare_names.items);
+	free_array(core, core->spare_owners.items);
+	le_pool_destroy(core, &core->roles);
+	free_array(core, core->heap.items);
+	free_array(core, core->lock_hash);
+	free_array(core, core->token_hash);
+	free_array(core, core->lease_hash);
+	free_array(core, core->role_hash);
+	free_array(core, core->owner_hash);
+	free_array(core, core->sessions);
+	env.free(env.arg, core);
+}
+
+void
+le_core_set_limits(LeCore *core, const LeLimits *limits)
+{
+	core->limits = *limits;
+}
+
+int64_t
+le_core_next_revision(const LeCore *core)
+{
+	return core->next_revision;
+}
+
+void
+le_core_raise_revision(LeCore *core, int64_t revision)
+{
+	if (revision > core->next_revision)
+		core->next_revision = revision;
+}
+
+/* --- reserve --- */
+
+static bool
+spare_text(LeCore *core, char **spare, LeText text)
+{
+	*spare = NULL;
+	if (text.data == NULL)
+		return true;
+	*spare = core->env.alloc(core->env.arg, text.len > 0 ? text.len : 1);
+	if (*spare != NULL && text.len > 0)
+		memcpy(*spare, text.data, text.len);
+	return *spare != NULL;
+}
+
+static bool
+spares_room(LeCore *core, LeSpares *spares, uint32_t n)
+{
+	if (n <= spares->cap)
+		return true;
+	free_array(core, spares->items);
+	spares->cap = 0;
+	spares->items = core->env.alloc(core->env.arg, n * sizeof(char *));
+	if (spares->items == NULL)
+		return false;
+	spares->cap = n;
+	return true;
+}
+
+static bool
+spares_add(LeCore *core, LeSpares *spares, LeText text)
+{
+	assert(spares->n < spares->cap);
+	if (!spare_text(core, &spares->items[spares->n], text))
+		return false;
+	if (text.data != NULL)
+		spares->n++;
+	return true;
+}
+
+/* Names of locks that are to be made, and an owner for each entry. */
+static bool
+reserve_texts(LeCore *core, const LeCommand *cmd, uint32_t n)
+{
+	free_spares(core);
+	if (!spares_room(core, &core->spare_names, n) || !spares_room(core, &core->spare_owners, n) ||
+		!spare_text(core, &core->spare_value, cmd->value))
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+	{
+		LeText name = cmd->nnames > 0 ? cmd->names[i] : cmd->name;
+
+		if (!spares_add(core, &core->spare_owners, cmd->owner))
+			return false;
+		if (cmd->type == LE_CMD_ACQUIRE && le_core_find_lock(core, cmd->kind, name) == NULL &&
+			!spares_add(core, &core->spare_names, name))
+			return false;
+	}
+	return true;
+}
+
+bool
+le_core_reserve(LeCore *core, const LeCommand *cmd)
+{
+	uint32_t n = cmd->nnames > 0 ? cmd->nnames : 1;
+
+	if (!reserve_texts(core, cmd, n))
+		return false;
+	if (cmd->kind == LE_KIND_ELECTION && !le_changes_reserve(core))
+		return false;
+	if (cmd->type != LE_CMD_ACQUIRE && cmd->type != LE_CMD_GRANT_LEASE)
+		return true;
+
+	/* each lock, entry and lease has one timer, and this may add these */
+	if (!le_hashes_reserve(core) || !le_owners_reserve(core) || !le_pool_reserve(core, &core->roles, 1) ||
+		!le_heap_reserve(core, core->entries.used + core->locks.used + core->leases.used + 2 * n + 1))
+		return false;
+	if ((cmd->type == LE_CMD_GRANT_LEASE || cmd->nnames > 0) && !le_pool_reserve(core, &core->leases, 1))
+		return false;
+	if (cmd->type == LE_CMD_GRANT_LEASE)
+		return true;
+
+	/* every one that waits may be granted a slot without another reserve */
+	return le_pool_reserve(core, &core->locks, n) && le_pool_reserve(core, &core->entries, n) &&
+		   le_pool_reserve(core, &core->holds, n) && le_pool_reserve(core, &core->slots, core->queued + n) &&
+		   (cmd->nnames == 0 || le_pool_reserve(core, &core->groups, 1));
+}
+
+/* --- which command goes where --- */
+
+static void
+apply_fence_ended(LeCore *core, LeTime now)
+{
+	LeEntry *before = core->ended;
+
+	le_link_foreach(link, next, &core->lapsed)
+	{
+		LeEntry *entry = le_container(link, LeEntry, queue_link);
+
+		le_entry_end_only(core, entry, (LeEnd) entry->end, entry->closed_until, now);
+	}
+	le_settle_ended(core, before, now);
+}
+
+void
+le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	memset(reply, 0, sizeof(*reply));
+	switch (cmd->type)
+	{
+		case LE_CMD_ACQUIRE:
+			if (cmd->nnames > 0)
+				le_apply_acquire_group(core, cmd, now, reply);
+			else
+				le_apply_acquire(core, cmd, now, reply);
+			break;
+		case LE_CMD_AWAIT:
+			if (cmd->nnames > 0)
+				le_apply_await_group(core, cmd, now, reply);
+			else
+				le_apply_await(core, cmd, now, reply);
+			break;
+		case LE_CMD_RENEW:
+			le_apply_renew(core, cmd, now, reply);
+			break;
+		case LE_CMD_RELEASE:
+		case LE_CMD_CHECK:
+			if (cmd->nnames > 0)
+				le_apply_each(core, cmd, now, reply);
+			else if (cmd->type == LE_CMD_RELEASE)
+				le_apply_release(core, cmd, now, reply);
+			else
+				le_apply_check(core, cmd, now, reply);
+			break;
+		case LE_CMD_FORCE:
+			le_apply_force(core, cmd, now, reply);
+			break;
+		case LE_CMD_PROCLAIM:
+			le_apply_proclaim(core, cmd, now, reply);
+			break;
+		case LE_CMD_SET_PERMITS:
+			le_apply_set_permits(core, cmd, now, reply);
+			break;
+		case LE_CMD_GRANT_LEASE:
+			le_apply_grant_lease(core, cmd, now, reply);
+			break;
+		case LE_CMD_KEEP_ALIVE:
+		case LE_CMD_REVOKE_LEASE:
+		case LE_CMD_LEASE_TTL:
+			le_apply_lease(core, cmd, now, reply);
+			break;
+		case LE_CMD_ADVANCE:
+			le_core_raise_revision(core, cmd->token);
+			reply->token = core->next_revision;
+			reply->wrote = true;
+			break;
+		case LE_CMD_UNDO:
+			le_apply_undo(core, cmd, now);
+			break;
+		case LE_CMD_SESSION_END:
+			le_apply_session_end(core, cmd, now);
+			break;
+		case LE_CMD_FENCE_ENDED:
+			apply_fence_ended(core, now);
+			break;
+	}
+	free_spares(core);
+}
+
+/* --- time --- */
+
+static void
+entry_due(LeCore *core, LeEntry *entry, LeTime now)
+{
+	if (entry->lapsed)
+	{
+		le_entry_end(core, entry, (LeEnd) entry->end, entry->closed_until, now);
+		return;
+	}
+	if (entry->state == LE_STATE_QUEUED && entry->wait_until <= now)
+	{
+		if (!entry->place)
+		{
+			le_entry_end(core, entry, LE_END_TIMEOUT, 0, now);
+			return;
+		}
+		entry->wait_until = LE_NEVER;
+		if (le_entry_named_lease(entry) == NULL)
+			le_entry_renew(core, entry, now);
+		le_answer(core, entry, LE_QUEUED, entry->token);
+	}
+	if (entry->deadline <= now)
+	{
+		/* a wait for a place keeps it alive */
+		if (entry->state == LE_STATE_QUEUED && entry->waiter_session != 0 && !entry->answering)
+			entry->deadline = le_add(now, entry->ttl);
+		else
+		{
+			le_entry_end(core, entry, LE_END_EXPIRED,
+						 entry->state == LE_STATE_HELD && core->limits.expiry_grace > 0
+							 ? le_add(now, core->limits.expiry_grace)
+							 : 0,
+						 now);
+			return;
+		}
+	}
+	if (entry->state == LE_STATE_HELD && entry->lease == NULL && entry->ttl > LE_SAVE_INTERVAL &&
+		le_add(entry->saved_at, LE_SAVE_INTERVAL) <= now)
+	{
+		entry->saved_at = now;
+		entry->saved_left = entry->deadline - now;
+		le_slot_dirty(core, entry->slot);
+	}
+	le_timer_clear(core, &entry->timer);
+	le_entry_arm(core, entry);
+}
+
+static void
+lock_due(LeCore *core, LeLock *lock, LeTime now)
+{
+	le_timer_clear(core, &lock->timer);
+	if (lock->held == 0 && lock->waiting == 0 && lock->closed_until == 0)
+	{
+		/* lingered long enough */
+		lock->doomed = true;
+		for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
+		{
+			slot->drop = true;
+			le_slot_dirty(core, slot);
+		}
+	}
+	else if (lock->closed_until <= now)
+		lock->closed_until = 0;
+	le_lock_settle(core, lock, now);
+}
+
+int
+le_core_expire(LeCore *core, LeTime now, int max)
+{
+	int n = 0;
+
+	while (n < max && core->heap.len > 0 && core->heap.items[0]->at <= now)
+	{
+		LeTimer *timer = core->heap.items[0];
+
+		n++;
+		switch ((LeTimerType) timer->type)
+		{
+			case LE_TIMER_ENTRY:
+				entry_due(core, le_container(timer, LeEntry, timer), now);
+				break;
+			case LE_TIMER_LOCK:
+				lock_due(core, le_container(timer, LeLock, timer), now);
+				break;
+			case LE_TIMER_LEASE:
+				le_lease_due(core, le_container(timer, LeLease, timer), now);
+				break;
+		}
+	}
+	return n;
+}
+
+LeTime
+le_core_next_deadline(const LeCore *core)
+{
+	return core->heap.len > 0 ? core->heap.items[0]->at : LE_NEVER;
+}
+
+LeEntry *
+le_core_overdue(LeCore *core, LeTime timeout, LeTime now)
+{
+	LeEntry *entry;
+
+	if (le_link_empty(&core->lapsed))
+		return NULL;
+
+	/* the list is in the order of lapsed_at */
+	entry = le_container(core->lapsed.next, LeEntry, queue_link);
+	assert(entry->lapsed);
+	if (le_add(entry->lapsed_at, timeout) > now)
+		return NULL;
+	entry->lapsed_at = now;
+	le_unlink(&entry->queue_link);
+	le_link_before(&core->lapsed, &entry->queue_link);
+	return entry;
+}
+
+LeTime
+le_entry_time_left(const LeEntry *entry, LeTime now)
+{
+	LeTime deadline = entry->lease != NULL ? entry->lease->deadline : entry->deadline;
+
+	if (deadline == LE_NEVER)
+		return LE_NEVER;
+	return deadline > now ? deadline - now : 0;
+}
+
+/* The newest write that it, or its time left, rests on; 0: those before the load. */
+uint64_t
+le_entry_lsn(const LeEntry *entry)
+{
+	return entry->lease != NULL && entry->lease->lsn > entry->lsn ? entry->lease->lsn : entry->lsn;
+}
+
+LeLease *
+le_entry_named_lease(const LeEntry *entry)
+{
+	return entry->lease != NULL && !entry->lease->for_group ? entry->lease : NULL;
+}
+
+bool
+le_entry_counts_once(const LeEntry *entry)
+{
+	return le_entry_named_lease(entry) != NULL || entry->lock->kind == LE_KIND_ELECTION;
+}
+
+/* There an acquire is counted only while one may roll back. */
+uint32_t
+le_entry_holds(const LeEntry *entry)
+{
+	return le_entry_counts_once(entry) ? 1 : entry->hold_count;
+}
+
+/* --- effects --- */
+
+LeSlot *
+le_core_dirty_slots(LeCore *core)
+{
+	return core->dirty_slots;
+}
+
+LeLease *
+le_core_dirty_leases(LeCore *core)
+{
+	return core->dirty_leases;
+}
+
+LeEntry *
+le_core_dirty_places(LeCore *core)
+{
+	return core->dirty_places;
+}
+
+LeChange *
+le_core_changes(LeCore *core)
+{
+	return core->changes;
+}
+
+LeEntry *
+le_core_answers(LeCore *core)
+{
+	return core->answers;
+}
+
+void
+le_entry_answer(const LeEntry *entry, LeTime now, LeReply *reply)
+{
+	memset(reply, 0, sizeof(*reply));
+	reply->status = (LeStatus) entry->answer;
+	reply->token = entry->answer_token;
+	reply->wrote = reply->status == LE_OK;
+	reply->counted = reply->status == LE_OK && entry->hold_count > 0;
+	reply->lsn = entry->lsn;
+	if (reply->status == LE_OK)
+		reply->valid_for = entry->state == LE_STATE_HELD ? le_entry_time_left(entry, now)
+						   : entry->ttl == LE_TTL_BOUND  ? LE_NEVER
+														 : entry->ttl;
+}
+
+static void
+lock_free(LeCore *core, LeLock *lock)
+{
+	for (LeSlot *slot = lock->slots, *next; slot != NULL; slot = next)
+	{
+		next = slot->next;
+		le_pool_put(&core->slots, slot);
+	}
+	le_timer_clear(core, &lock->timer);
+	le_lock_hash_remove(core, lock);
+	le_free_text(core, &lock->name);
+	le_pool_put(&core->locks, lock);
+}
+
+void
+le_core_batch_done(LeCore *core, uint64_t lsn)
+{
+	for (LeSlot *slot = core->dirty_slots, *next; slot != NULL; slot = next)
+	{
+		next = slot->dirty_next;
+		slot->dirty_next = NULL;
+		slot->row.dirty = false;
+		if (slot->holder != NULL)
+			slot->holder->lsn = lsn;
+	}
+	core->dirty_slots = NULL;
+
+	for (LeLease *lease = core->dirty_leases, *next; lease != NULL; lease = next)
+	{
+		next = lease->dirty_next;
+		lease->dirty_next = NULL;
+		lease->row.dirty = false;
+		lease->lsn = lsn;
+		if (lease->ended)
+		{
+			le_free_text(core, &lease->owner);
+			le_pool_put(&core->leases, lease);
+		}
+	}
+	core->dirty_leases = NULL;
+
+	for (LeEntry *entry = core->dirty_places, *next; entry != NULL; entry = next)
+	{
+		next = entry->dirty_next;
+		entry->dirty_next = NULL;
+		entry->row.dirty = false;
+		if (entry->state == LE_STATE_QUEUED)
+			entry->lsn = lsn;
+	}
+	core->dirty_places = NULL;
+
+	for (LeEntry *entry = core->answers, *next; entry != NULL; entry = next)
+	{
+		next = entry->answer_next;
+		entry->answer_next = NULL;
+		entry->answering = false;
+		entry->waiter_session = 0;
+	}
+	for (LeChange *change = core->changes, *next; change != NULL; change = next)
+	{
+		next = change->next;
+		le_free_text(core, &change->dropped);
+		le_pool_put(&core->change_pool, change);
+	}
+	core->changes = NULL;
+	core->changes_tail = &core->changes;
+
+	assert(core->passed == NULL);
+	core->answers = NULL;
+	core->answers_tail = &core->answers;
+
+	for (LeEntry *entry = core->ended, *next; entry != NULL; entry = next)
+	{
+		next = entry->ended_next;
+		entry_free(core, entry);
+	}
+	core->ended = NULL;
+
+	for (LeLock *lock = core->doomed, *next; lock != NULL; lock = next)
+	{
+		next = lock->doomed_next;
+		lock->doomed_next = NULL;
+		lock->doom_listed = false;
+		if (lock->doomed)
+			lock_free(core, lock);
+	}
+	core->doomed = NULL;
+}
+
+/* --- looking --- */
+
+uint32_t
+le_core_lock_indexes(const LeCore *core)
+{
+	return le_pool_indexes(&core->locks);
+}
+
+LeLock *
+le_core_lock_at(const LeCore *core, uint32_t place)
+{
+	LeLock *lock;
+
+	if (place >= le_pool_indexes(&core->locks))
+		return NULL;
+	lock = le_pool_at(&core->locks, place);
+	return lock->name != NULL ? lock : NULL;
+}
+
+uint32_t
+le_core_lease_indexes(const LeCore *core)
+{
+	return le_pool_indexes(&core->leases);
+}
+
+LeLease *
+le_core_lease_at(const LeCore *core, uint32_t place)
+{
+	LeLease *lease;
+
+	if (place >= le_pool_indexes(&core->leases))
+		return NULL;
+	lease = le_pool_at(&core->leases, place);
+	return lease->id != 0 && !lease->ended && !lease->for_group ? lease : NULL;
+}
+
+uint64_t
+le_core_lock_count(const LeCore *core)
+{
+	return core->lock_count;
+}
+
+const LeStats *
+le_core_stats(const LeCore *core)
+{
+	return &core->stats;
+}

@@ -1,0 +1,113 @@
+/*
+ * core/election.c
+ *		What became of elections: a list of changes, which the batch writes
+ *		into their history and tells to who observes.
+ *
+ * Each change has a revision as its number, so the changes of a database are
+ * in one order, as all else.  Values are not copied: they belong to the leader,
+ * or go with the change that has replaced them, and last until the batch is
+ * done.
+ */
+#include "internal.h"
+
+/*
+ * Every candidate that there is may be elected and end before the batch is
+ * done; and this command may add one, and proclaim.
+ */
+bool
+le_changes_reserve(LeCore *core)
+{
+	return le_pool_reserve(core, &core->change_pool, 2 * (core->candidates + 1) + 1);
+}
+
+static LeChange *
+change_new(LeCore *core, LeLock *lock, LeHow how, LeTime now)
+{
+	LeChange *change = le_pool_get(&core->change_pool);
+
+	change->lock = lock;
+	change->how = (uint8_t) how;
+	change->number = core->next_revision++;
+	change->at = now;
+	if (!lock->doom_listed)
+	{
+		change->previous = lock->last_change;
+		lock->last_change = change->number;
+	}
+	*core->changes_tail = change;
+	core->changes_tail = &change->next;
+	return change;
+}
+
+/* dropped: a value that is the leader's no more. */
+void
+le_change_add(LeCore *core, const LeEntry *entry, LeHow how, char *dropped, LeTime now)
+{
+	LeChange *change;
+
+	assert(entry->state == LE_STATE_HELD);
+	if (entry->lock->kind != LE_KIND_ELECTION)
+	{
+		le_free_text(core, &dropped);
+		return;
+	}
+	change = change_new(core, entry->lock, how, now);
+	change->dropped = dropped;
+	change->value = entry->value;
+	change->value_len = entry->value_len;
+	change->term = entry->token;
+	change->elected_at = entry->acquired_at;
+	change->place = entry->place;
+}
+
+static LeHow
+how_ended(LeEnd end)
+{
+	switch (end)
+	{
+		case LE_END_EXPIRED:
+			return LE_HOW_EXPIRED;
+		case LE_END_REVOKED:
+			return LE_HOW_REVOKED;
+		case LE_END_FORCED:
+			return LE_HOW_FORCED;
+		case LE_END_UNDONE:
+			return LE_HOW_UNDONE;
+		case LE_END_SESSION:
+			return LE_HOW_DISCONNECTED;
+		default:
+			return LE_HOW_RESIGNED;
+	}
+}
+
+void
+le_change_ended(LeCore *core, const LeEntry *entry, LeEnd how, LeTime now)
+{
+	le_change_add(core, entry, how_ended(how), NULL, now);
+}
+
+/* How a row's holder ended, where nobody has said. */
+static LeEnd
+end_of_load(const LeLoad *load)
+{
+	if (load->end != LE_END_NONE)
+		return load->end;
+	return load->cmd.ttl == LE_TTL_BOUND ? LE_END_SESSION : LE_END_EXPIRED;
+}
+
+/* A leader whose row was read does not go on. */
+void
+le_change_lost(LeCore *core, LeLock *lock, const LeLoad *load, LeTime now)
+{
+	LeChange *change;
+
+	if (lock->kind != LE_KIND_ELECTION)
+		return;
+	change = change_new(core, lock, how_ended(end_of_load(load)), now);
+	change->dropped = core->spare_value;
+	core->spare_value = NULL;
+	change->value = change->dropped;
+	change->value_len = (uint16_t) load->cmd.value.len;
+	change->term = load->cmd.token;
+	change->elected_at = load->acquired_at;
+}

@@ -1,0 +1,653 @@
+/*
+ * core/entry.c
+ *		How an entry enters a lock's queue, is granted, and ends; and what
+ *		becomes of the lock then.
+ */
+#include "internal.h"
+
+/* --- lists of effects --- */
+
+void
+le_slot_dirty(LeCore *core, LeSlot *slot)
+{
+	if (slot->row.dirty)
+		return;
+	slot->row.dirty = true;
+	slot->dirty_next = core->dirty_slots;
+	core->dirty_slots = slot;
+}
+
+void
+le_place_dirty(LeCore *core, LeEntry *entry)
+{
+	if (entry->row.dirty)
+		return;
+	entry->row.dirty = true;
+	entry->dirty_next = core->dirty_places;
+	core->dirty_places = entry;
+}
+
+/* Whoever waits for this entry is told with this batch. */
+void
+le_answer(LeCore *core, LeEntry *entry, LeStatus status, int64_t token)
+{
+	LeSession *session;
+
+	if (entry->waiter_session == 0 || entry->answering)
+		return;
+	entry->answer = (uint8_t) status;
+	entry->answer_token = token;
+	entry->answering = true;
+	entry->answer_next = NULL;
+	*core->answers_tail = entry;
+	core->answers_tail = &entry->answer_next;
+
+	session = &core->sessions[entry->waiter_sessno];
+	if (session->waiting_on == entry)
+		session->waiting_on = NULL;
+}
+
+/* --- locks and slots --- */
+
+/* The lock of this name, made from the reserved parts if there is none. */
+LeLock *
+le_lock_get(LeCore *core, LeKind kind, LeText name)
+{
+	LeLock *lock = le_core_find_lock(core, kind, name);
+
+	if (lock != NULL)
+		return lock;
+	lock = le_pool_get(&core->locks);
+	lock->hash = (uint32_t) le_hash_name(core, kind, name);
+	lock->kind = (uint8_t) kind;
+	lock->name = le_spare_take(&core->spare_names);
+	lock->name_len = (uint16_t) name.len;
+	lock->timer.type = LE_TIMER_LOCK;
+	le_link_init(&lock->queue);
+	assert(le_text_equal(le_text(lock->name, lock->name_len), name));
+	le_lock_hash_add(core, lock);
+	return lock;
+}
+
+void
+le_slot_add_free(LeLock *lock, LeSlot *slot)
+{
+	slot->free_next = lock->free_slots;
+	lock->free_slots = slot;
+}
+
+static LeSlot *
+slot_take(LeCore *core, LeLock *lock)
+{
+	LeSlot *slot = lock->free_slots;
+
+	if (slot != NULL)
+	{
+		lock->free_slots = slot->free_next;
+		slot->free_next = NULL;
+		slot->drop = false;
+		return slot;
+	}
+	slot = le_pool_get(&core->slots);
+	slot->lock = lock;
+	slot->number = lock->next_number++;
+	slot->next = lock->slots;
+	lock->slots = slot;
+	return slot;
+}
+
+/* Would a request of this mode be granted if it were first in the queue? */
+bool
+le_lock_admits(const LeLock *lock, LeMode mode, LeTime now)
+{
+	if (lock->closed_until > now)
+		return false;
+	if (mode == LE_MODE_PERMIT)
+		return lock->held < lock->permits;
+	if (lock->held == 0)
+		return true;
+	return mode == LE_MODE_SHARED && lock->mode == LE_MODE_SHARED;
+}
+
+/* May a request of this kind be one more hold of this holder? */
+LeStatus
+le_reentry_status(const LeEntry *holder, LeMode mode, const LeLease *lease, LeTime ttl)
+{
+	if (holder->mode == LE_MODE_SHARED && mode == LE_MODE_EXCLUSIVE)
+		return LE_BAD_UPGRADE;
+	if (le_entry_named_lease(holder) != lease)
+		return LE_BAD_TTL;
+	if (lease == NULL && (holder->ttl == LE_TTL_BOUND) != (ttl == LE_TTL_BOUND))
+		return LE_BAD_TTL;
+	return LE_OK;
+}
+
+/*
+ * Count one more hold of this holder; returns whether the caller is to add it
+ * to the uncommitted ones.  A hold by a named lease, or of an election, is
+ * counted only while an earlier one may still roll back: it must not be lost
+ * with that one.
+ */
+bool
+le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
+{
+	bool counted = !le_entry_counts_once(holder) || holder->holds != NULL;
+
+	if (!counted && le_entry_named_lease(holder) != NULL)
+		return false;
+	if (counted)
+		holder->hold_count++;
+	le_slot_dirty(core, holder->slot);
+	if (holder->lease != NULL && holder->lease->for_group)
+		le_lease_extend(core, holder->lease, ttl, now);
+	else if (holder->lease == NULL && ttl != LE_TTL_BOUND)
+	{
+		LeTime deadline = le_add(now, ttl);
+
+		if (ttl > holder->ttl)
+			holder->ttl = ttl;
+		if (deadline > holder->deadline)
+			holder->deadline = deadline;
+		holder->saved_at = now;
+		holder->saved_left = holder->deadline - now;
+		le_entry_arm(core, holder);
+	}
+	return counted;
+}
+
+/* The next moment at which the lock itself has something to do. */
+void
+le_lock_timer(LeCore *core, LeLock *lock, LeTime now)
+{
+	LeTime at;
+	bool on_disk = false;
+
+	/* in the past as well: what it held up is granted when it rings */
+	if (lock->closed_until != 0 && (lock->waiting > 0 || lock->held == 0))
+	{
+		lock->doomed = false;
+		le_timer_set(core, &lock->timer, lock->closed_until);
+		return;
+	}
+	if (lock->held > 0 || lock->waiting > 0)
+	{
+		le_timer_clear(core, &lock->timer);
+		lock->doomed = false;
+		return;
+	}
+	for (LeSlot *slot = lock->slots; slot != NULL && !on_disk; slot = slot->next)
+		on_disk = slot->row.on_disk;
+	if (on_disk && !lock->doomed)
+	{
+		at = le_add(now, LE_LINGER);
+		at = le_add(at, LE_LINGER_STEP - at % LE_LINGER_STEP);
+		le_timer_set(core, &lock->timer, at);
+		return;
+	}
+	le_timer_clear(core, &lock->timer);
+	lock->doomed = true;
+	if (!lock->doom_listed)
+	{
+		lock->doom_listed = true;
+		lock->doomed_next = core->doomed;
+		core->doomed = lock;
+	}
+}
+
+void
+le_core_row_lent(LeCore *core, LeSlot *slot, LeTime now)
+{
+	assert(slot->holder == NULL && slot->row.on_disk);
+	slot->row.on_disk = false;
+	le_lock_timer(core, slot->lock, now);
+}
+
+static void
+entry_leave_slot(LeCore *core, LeEntry *entry, LeTime closed_until)
+{
+	LeSlot *slot = entry->slot;
+	LeLock *lock = entry->lock;
+
+	if (!entry->lapsed)
+		le_owner_remove(core, entry);
+	slot->holder = NULL;
+	entry->slot = NULL;
+	le_slot_add_free(lock, slot);
+	le_slot_dirty(core, slot);
+	lock->held--;
+	if (lock->held == 0)
+		lock->mode = 0;
+	if (closed_until > lock->closed_until)
+		lock->closed_until = closed_until;
+}
+
+/* What whoever waits for this entry is told when it ends. */
+static LeStatus
+answer_of_end(const LeEntry *entry, LeEnd how)
+{
+	if (entry->place || how == LE_END_EXPIRED || how == LE_END_REVOKED)
+		return LE_LOST;
+	return LE_NOT_GRANTED;
+}
+
+/* An entry's end; its lock is not settled yet. */
+void
+le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now)
+{
+	LeLock *lock = entry->lock;
+	LeLease *lease = entry->lease;
+
+	while (entry->holds != NULL)
+		le_hold_remove(core, entry->holds);
+	if (entry->state == LE_STATE_QUEUED)
+	{
+		le_unlink(&entry->queue_link);
+		lock->waiting--;
+		core->queued--;
+		if (entry->place)
+			le_place_dirty(core, entry);
+	}
+	else
+	{
+		if (lock->kind == LE_KIND_ELECTION)
+			le_change_ended(core, entry, how, now);
+		entry_leave_slot(core, entry, closed_until);
+	}
+	if (lock->kind == LE_KIND_ELECTION)
+		core->candidates--;
+	le_entry_set_state(entry, entry->state, LE_STATE_ENDED);
+	entry->end = (uint8_t) how;
+	le_unlink(&entry->lease_link);
+	if (lease != NULL && lease->for_group && !lease->ended && le_link_empty(&lease->entries))
+		le_lease_end(core, lease, how, now);
+	le_unlink(&entry->session_link);
+	le_timer_clear(core, &entry->timer);
+	le_token_hash_remove(core, entry);
+	le_role_remove(core, entry->role, 1, 0);
+	le_answer(core, entry, answer_of_end(entry, how), 0);
+	entry->ended_next = core->ended;
+	core->ended = entry;
+
+	if (how == LE_END_EXPIRED)
+		core->stats.expiries++;
+	else if (how == LE_END_TIMEOUT)
+		core->stats.timeouts++;
+	else if (how == LE_END_UNDONE)
+		core->stats.undone++;
+}
+
+/* There may be many of one entry, so neither of these walks. */
+static void
+hold_link(LeEntry *entry, LeHold *hold)
+{
+	hold->entry = entry;
+	hold->next = entry->holds;
+	hold->link = &entry->holds;
+	if (hold->next != NULL)
+		hold->next->link = &hold->next;
+	entry->holds = hold;
+}
+
+static void
+hold_unlink(LeHold *hold)
+{
+	*hold->link = hold->next;
+	if (hold->next != NULL)
+		hold->next->link = hold->link;
+}
+
+/*
+ * The first of the queue belongs to the owner or the lease of a holder: it
+ * becomes one more hold of that holder.  Returns whether it left the queue.
+ */
+static bool
+queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
+{
+	LeEntry *holder;
+	LeStatus status;
+
+	if (head->place || head->grouped || lock->permits > 0)
+		return false;
+	holder = le_lock_owned(core, lock, head->role, le_text(head->owner, head->owner_len), head->lease,
+						   head->session);
+	if (holder == NULL || le_entry_named_lease(holder) != head->lease)
+		return false;
+	status = le_reentry_status(holder, head->mode, head->lease, head->ttl);
+	if (status == LE_OK)
+	{
+		if (!le_entry_reenter(core, holder, head->ttl, now))
+			head->hold_count = 0; /* for le_entry_answer() */
+		else
+		{
+			while (head->holds != NULL)
+			{
+				LeHold *hold = head->holds;
+
+				hold_unlink(hold);
+				hold_link(holder, hold);
+			}
+		}
+		if (head->value != NULL)
+		{
+			char *value = holder->value;
+			uint16_t value_len = holder->value_len;
+
+			/* as a proclaim; the old one is freed with the head */
+			holder->value = head->value;
+			holder->value_len = head->value_len;
+			head->value = value;
+			head->value_len = value_len;
+			le_slot_dirty(core, holder->slot);
+			if (!le_text_equal(le_text(holder->value, holder->value_len), le_text(value, value_len)))
+				le_change_add(core, holder, LE_HOW_PROCLAIMED, NULL, now);
+		}
+		core->stats.grants++;
+	}
+	le_answer(core, head, status, status == LE_OK ? holder->token : 0);
+	le_entry_finish(core, head, LE_END_REPLACED, 0, now);
+	return true;
+}
+
+static void
+lock_settle(LeCore *core, LeLock *lock, LeTime now)
+{
+	while (lock->waiting > 0)
+	{
+		LeEntry *head = le_container(lock->queue.next, LeEntry, queue_link);
+
+		/* its lease is over, and ends when this batch's requests are done */
+		if (le_entry_named_lease(head) != NULL && head->lease->deadline <= now)
+		{
+			le_entry_end_only(core, head, LE_END_EXPIRED, 0, now);
+			continue;
+		}
+		if ((head->owner != NULL || head->lease != NULL) && lock->held > 0 &&
+			queue_head_joins(core, lock, head, now))
+			continue;
+		if (head->grouped ? !le_group_ready(head->group, now) : !le_lock_admits(lock, head->mode, now))
+			break;
+		if (head->grouped)
+			le_group_grant(core, head->group, now);
+		else
+		{
+			le_entry_grant(core, head, now);
+			core->stats.handoffs++;
+		}
+	}
+	if (lock->held == 0 && lock->waiting == 0)
+		lock->permits = 0;
+	le_lock_timer(core, lock, now);
+}
+
+/*
+ * Grant on as far as the queue's order allows; every change to a lock ends
+ * here.  A request that can be granted never waits for another batch.  A group
+ * that leaves its queues makes room in other locks, and so on: by a list, not
+ * by recursion, which callers could make as deep as there are sessions.
+ */
+void
+le_lock_settle(LeCore *core, LeLock *lock, LeTime now)
+{
+	if (core->loading)
+		return; /* not all who wait are there yet */
+	lock_settle(core, lock, now);
+	while (core->passed != NULL)
+	{
+		LeGroup *group = core->passed;
+
+		core->passed = group->passed_next;
+		for (LeEntry *member = group->members; member != NULL; member = member->group_next)
+			lock_settle(core, member->lock, now);
+		le_pool_put(&core->groups, group);
+	}
+}
+
+/* --- entries --- */
+
+void
+le_entry_set_state(LeEntry *entry, LeState from, LeState to)
+{
+	assert(entry->state == from);
+	assert((from == LE_STATE_NEW && to != LE_STATE_NEW) ||
+		   (from == LE_STATE_QUEUED && (to == LE_STATE_HELD || to == LE_STATE_ENDED)) ||
+		   (from == LE_STATE_HELD && to == LE_STATE_ENDED));
+	entry->state = (uint8_t) to;
+}
+
+void
+le_entry_add_hold(LeCore *core, LeEntry *entry, uint64_t session, uint32_t sessno, uint32_t xact,
+				  uint32_t subxact)
+{
+	LeHold *hold = le_pool_get(&core->holds);
+
+	hold->session = session;
+	hold->xact = xact;
+	hold->subxact = subxact;
+	hold_link(entry, hold);
+	le_link_before(&core->sessions[sessno].holds, &hold->session_link);
+}
+
+void
+le_hold_remove(LeCore *core, LeHold *hold)
+{
+	hold_unlink(hold);
+	le_unlink(&hold->session_link);
+	le_pool_put(&core->holds, hold);
+}
+
+LeEntry *
+le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease, LeTime now)
+{
+	LeEntry *entry = le_pool_get(&core->entries);
+
+	entry->lock = lock;
+	entry->token = cmd->token != 0 ? cmd->token : cmd->revision != 0 ? cmd->revision : core->next_revision++;
+	assert(le_core_find_entry(core, (LeKind) lock->kind, le_text(lock->name, lock->name_len), entry->token) ==
+		   NULL);
+	entry->mode = (uint8_t) cmd->mode;
+	entry->ttl = lease != NULL ? lease->ttl : cmd->ttl;
+	entry->deadline = LE_NEVER;
+	entry->wait_until = LE_NEVER;
+	entry->since = now;
+	entry->role = cmd->role;
+	entry->hold_count = 1;
+	entry->timer.type = LE_TIMER_ENTRY;
+	if (cmd->owner.data != NULL)
+	{
+		entry->owner = le_spare_take(&core->spare_owners);
+		entry->owner_len = (uint8_t) cmd->owner.len;
+	}
+	if (cmd->value.data != NULL)
+	{
+		entry->value = core->spare_value;
+		entry->value_len = (uint16_t) cmd->value.len;
+		core->spare_value = NULL;
+	}
+	le_token_hash_add(core, entry);
+	if (lock->kind == LE_KIND_ELECTION)
+		core->candidates++;
+	le_role_add(core, entry->role, 1, 0);
+	if (lease != NULL)
+	{
+		entry->lease = lease;
+		le_link_before(&lease->entries, &entry->lease_link);
+	}
+	if (cmd->session != 0)
+	{
+		entry->session = cmd->session;
+		entry->sessno = cmd->sessno;
+		le_link_before(&core->sessions[cmd->sessno].entries, &entry->session_link);
+	}
+	return entry;
+}
+
+/*
+ * Arm the entry's timer for whatever is next.  A deadline that moves away
+ * leaves the heap alone: when the old moment comes, it is set right then, so
+ * that a renewal costs no walk through the heap.
+ */
+void
+le_entry_arm(LeCore *core, LeEntry *entry)
+{
+	LeTime at = entry->deadline;
+
+	if (entry->state == LE_STATE_HELD)
+	{
+		if (entry->lease == NULL && entry->ttl > LE_SAVE_INTERVAL &&
+			le_add(entry->saved_at, LE_SAVE_INTERVAL) < at)
+			at = le_add(entry->saved_at, LE_SAVE_INTERVAL);
+	}
+	else if (entry->wait_until < at)
+		at = entry->wait_until;
+	if (entry->timer.pos != 0 && at != LE_NEVER && at > entry->timer.at)
+		return;
+	le_timer_set(core, &entry->timer, at);
+}
+
+/*
+ * The TTL runs from now on.  The time left of a long one is restored after a
+ * reload and must not be less than what is promised here: where its row says
+ * less, it is written.
+ */
+void
+le_entry_renew(LeCore *core, LeEntry *entry, LeTime now)
+{
+	if (entry->lease != NULL)
+	{
+		le_lease_renew(core, entry->lease, now);
+		return;
+	}
+	if (entry->ttl == LE_TTL_BOUND)
+		return;
+	entry->deadline = le_add(now, entry->ttl);
+	if (entry->state == LE_STATE_HELD)
+	{
+		entry->saved_at = now;
+		if (entry->ttl > LE_SAVE_INTERVAL && entry->saved_left < entry->ttl)
+		{
+			entry->saved_left = entry->ttl;
+			le_slot_dirty(core, entry->slot);
+		}
+	}
+	le_entry_arm(core, entry);
+}
+
+/*
+ * Enter the queue: at its end, or, for a request that comes back after a
+ * reload, at the place that its revision had.
+ */
+void
+le_entry_queue(LeCore *core, LeEntry *entry, LeTime now)
+{
+	LeLock *lock = entry->lock;
+	LeLink *place = &lock->queue;
+
+	while (place->prev != &lock->queue &&
+		   le_container(place->prev, LeEntry, queue_link)->token > entry->token)
+		place = place->prev;
+	le_entry_set_state(entry, LE_STATE_NEW, LE_STATE_QUEUED);
+	le_link_before(place, &entry->queue_link);
+	lock->waiting++;
+	core->queued++;
+	le_entry_arm(core, entry);
+	le_lock_timer(core, lock, now);
+}
+
+void
+le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
+{
+	LeLock *lock = entry->lock;
+	LeSlot *slot = slot_take(core, lock);
+
+	assert(le_lock_admits(lock, entry->mode, now));
+	if (entry->state == LE_STATE_QUEUED)
+	{
+		le_unlink(&entry->queue_link);
+		lock->waiting--;
+		core->queued--;
+		if (entry->place)
+			le_place_dirty(core, entry);
+	}
+	le_entry_set_state(entry, entry->state, LE_STATE_HELD);
+	entry->slot = slot;
+	entry->acquired_at = now;
+	entry->saved_at = now;
+	entry->saved_left = entry->ttl;
+	entry->deadline =
+		(entry->lease != NULL || entry->ttl == LE_TTL_BOUND) ? LE_NEVER : le_add(now, entry->ttl);
+	slot->holder = entry;
+	lock->held++;
+	lock->mode = entry->mode;
+	lock->closed_until = 0;
+	lock->doomed = false;
+	le_owner_add(core, entry);
+	le_slot_dirty(core, slot);
+	le_entry_arm(core, entry);
+	if (lock->kind == LE_KIND_ELECTION)
+		le_change_add(core, entry, LE_HOW_ELECTED, NULL, now);
+	core->stats.grants++;
+	le_answer(core, entry, LE_OK, entry->token);
+}
+
+/*
+ * End an entry, one of several: le_settle_ended() is to follow.  A holder that
+ * somebody has fenced into a transaction stays where it is, lapsed, until that
+ * fence ends: its end comes from LE_CMD_FENCE_ENDED or the retry.
+ */
+void
+le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now)
+{
+	if (entry->state == LE_STATE_HELD && core->env.fenced != NULL &&
+		core->env.fenced(core->env.arg, entry->token))
+	{
+		/* written, or a reload would bring it back to life */
+		if (!entry->lapsed || closed_until > entry->closed_until)
+		{
+			entry->closed_until = closed_until;
+			le_slot_dirty(core, entry->slot);
+		}
+		if (!entry->lapsed)
+		{
+			le_owner_remove(core, entry);
+			entry->lapsed = true;
+			entry->lapsed_at = now;
+			entry->end = (uint8_t) how;
+			le_link_before(&core->lapsed, &entry->queue_link);
+		}
+		entry->deadline = le_add(now, LE_FENCE_RETRY);
+		le_timer_set(core, &entry->timer, entry->deadline);
+		return;
+	}
+	if (entry->state == LE_STATE_QUEUED && entry->grouped)
+	{
+		le_group_end(core, entry->group, how, now);
+		return;
+	}
+	if (entry->lapsed)
+	{
+		if (entry->closed_until > closed_until)
+			closed_until = entry->closed_until;
+		le_unlink(&entry->queue_link);
+	}
+	le_entry_finish(core, entry, how, closed_until, now);
+}
+
+/*
+ * Grant what those leave who have ended since core->ended was this one.  Not
+ * one by one: nobody is granted what belongs to another who is ending as well.
+ */
+void
+le_settle_ended(LeCore *core, const LeEntry *before, LeTime now)
+{
+	for (LeEntry *entry = core->ended; entry != before; entry = entry->ended_next)
+		le_lock_settle(core, entry->lock, now);
+}
+
+void
+le_entry_end(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now)
+{
+	LeEntry *before = core->ended;
+
+	le_entry_end_only(core, entry, how, closed_until, now);
+	le_settle_ended(core, before, now);
+}

@@ -1,0 +1,309 @@
+/*
+ * core/internal.h
+ *		What the files of the core share with each other only.
+ */
+#ifndef LE_INTERNAL_H
+#define LE_INTERNAL_H
+
+#include <assert.h>
+#include <string.h>
+
+#include "core.h"
+
+/* Objects of one size with stable addresses and small numbers (places). */
+typedef struct LePool
+{
+	size_t size; /* of an object */
+	char **chunks;
+	uint32_t nchunks;
+	uint32_t max_chunks;
+	uint32_t used;   /* objects in use */
+	void *free_list; /* linked through the first word */
+	uint32_t nfree;
+} LePool;
+
+typedef struct LeHeap
+{
+	LeTimer **items;
+	uint32_t len;
+	uint32_t cap;
+} LeHeap;
+
+/* The entries and uncommitted holds of one session. */
+typedef struct LeSession
+{
+	uint64_t id; /* 0: none */
+	uint32_t xact;
+	LeLink entries;
+	LeLink holds;
+	LeEntry *waiting_on; /* what its blocked call waits for */
+} LeSession;
+
+/* Copies of a command's texts, to be taken in their order. */
+typedef struct LeSpares
+{
+	char **items;
+	uint32_t cap;
+	uint32_t n;
+	uint32_t taken;
+} LeSpares;
+
+/* What one role has. */
+typedef struct LeRole
+{
+	struct LeRole *hash_next;
+	uint32_t id;
+	uint32_t entries;
+	uint32_t leases;
+} LeRole;
+
+struct LeCore
+{
+	LeEnv env;
+	LeLimits limits;
+	LeStats stats;
+	int64_t next_revision;
+	LeSession *sessions;
+	uint32_t max_sessions;
+
+	LePool locks, slots, entries, holds, leases, groups, roles, change_pool;
+	LeHeap heap;
+	uint32_t queued;       /* entries in state QUEUED, all locks */
+	uint32_t candidates;   /* entries of elections */
+	bool loading;          /* between the first row and load_done */
+	LeGroup *loaded_group; /* while loading: of the place that was read last */
+
+	LeLock **lock_hash;
+	uint32_t lock_buckets;
+	uint32_t lock_count;
+	LeEntry **token_hash;
+	uint32_t token_buckets;
+	uint32_t token_count;
+	LeLease **lease_hash;
+	uint32_t lease_buckets;
+	uint32_t lease_count;
+	LeLink *owner_hash;
+	uint32_t owner_buckets;
+	uint32_t owner_count;
+	LeRole **role_hash;
+	uint32_t role_buckets;
+
+	/* copies of the command's texts, made by le_core_reserve() */
+	LeSpares spare_names, spare_owners;
+	char *spare_value;
+
+	/* effects of the batch */
+	LeSlot *dirty_slots;
+	LeLease *dirty_leases;
+	LeEntry *dirty_places;
+	LeEntry *answers;
+	LeEntry **answers_tail; /* answers go out in the order of the grants */
+	LeChange *changes;
+	LeChange **changes_tail;
+	LeEntry *ended;
+	LeLock *doomed;
+	LeLink lapsed;
+
+	LeGroup *passed; /* groups that have left their queues: their locks are
+								 * to be settled */
+};
+
+/* --- core/struct.c: pools, heap, lists, hashes --- */
+
+extern void le_pool_init(LePool *pool, size_t size);
+extern bool le_pool_reserve(LeCore *core, LePool *pool, uint32_t n);
+extern void *le_pool_get(LePool *pool);
+extern void le_pool_put(LePool *pool, void *object);
+extern uint32_t le_pool_indexes(const LePool *pool);
+extern void *le_pool_at(const LePool *pool, uint32_t place);
+extern void le_pool_destroy(LeCore *core, LePool *pool);
+
+extern bool le_heap_reserve(LeCore *core, uint32_t cap);
+extern void le_timer_set(LeCore *core, LeTimer *timer, LeTime at);
+extern void le_timer_clear(LeCore *core, LeTimer *timer);
+
+extern uint64_t le_hash_name(const LeCore *core, LeKind kind, LeText name);
+extern uint32_t le_hash_id(int64_t id);
+extern bool le_hashes_reserve(LeCore *core);
+extern void le_lock_hash_add(LeCore *core, LeLock *lock);
+extern void le_lock_hash_remove(LeCore *core, LeLock *lock);
+extern void le_token_hash_add(LeCore *core, LeEntry *entry);
+extern void le_token_hash_remove(LeCore *core, LeEntry *entry);
+extern void le_lease_hash_add(LeCore *core, LeLease *lease);
+extern void le_lease_hash_remove(LeCore *core, LeLease *lease);
+
+static inline void
+le_link_init(LeLink *head)
+{
+	head->prev = head->next = head;
+}
+
+static inline bool
+le_link_empty(const LeLink *head)
+{
+	return head->next == head;
+}
+
+static inline bool
+le_linked(const LeLink *link)
+{
+	return link->next != NULL;
+}
+
+static inline void
+le_link_before(LeLink *place, LeLink *link)
+{
+	assert(!le_linked(link));
+	link->prev = place->prev;
+	link->next = place;
+	place->prev->next = link;
+	place->prev = link;
+}
+
+static inline void
+le_unlink(LeLink *link)
+{
+	if (!le_linked(link))
+		return;
+	link->prev->next = link->next;
+	link->next->prev = link->prev;
+	link->prev = link->next = NULL;
+}
+
+#define le_link_foreach(it, nxt, head)                                                                       \
+	for (LeLink *it = (head)->next, *nxt = it->next; it != (head); it = nxt, nxt = it->next)
+
+static inline LeText
+le_text(const char *data, uint32_t len)
+{
+	return (LeText){data, len};
+}
+
+static inline bool
+le_text_equal(LeText a, LeText b)
+{
+	return (a.data == NULL) == (b.data == NULL) && a.len == b.len &&
+		   (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
+}
+
+static inline LeTime
+le_add(LeTime a, LeTime b)
+{
+	return a > LE_NEVER - b ? LE_NEVER : a + b;
+}
+
+/* --- core/entry.c: how entries enter, are granted and end --- */
+
+extern LeLock *le_lock_get(LeCore *core, LeKind kind, LeText name);
+extern LeEntry *le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease, LeTime now);
+extern void le_entry_set_state(LeEntry *entry, LeState from, LeState to);
+extern void le_entry_queue(LeCore *core, LeEntry *entry, LeTime now);
+extern void le_entry_grant(LeCore *core, LeEntry *entry, LeTime now);
+extern void le_entry_end(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now);
+extern void le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now);
+extern void le_settle_ended(LeCore *core, const LeEntry *before, LeTime now);
+extern void le_entry_arm(LeCore *core, LeEntry *entry);
+extern void le_entry_add_hold(LeCore *core, LeEntry *entry, uint64_t session, uint32_t sessno, uint32_t xact,
+							  uint32_t subxact);
+extern void le_hold_remove(LeCore *core, LeHold *hold);
+extern void le_answer(LeCore *core, LeEntry *entry, LeStatus status, int64_t token);
+extern bool le_lock_admits(const LeLock *lock, LeMode mode, LeTime now);
+extern void le_lock_settle(LeCore *core, LeLock *lock, LeTime now);
+extern void le_lock_timer(LeCore *core, LeLock *lock, LeTime now);
+extern void le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now);
+extern LeStatus le_reentry_status(const LeEntry *holder, LeMode mode, const LeLease *lease, LeTime ttl);
+extern bool le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now);
+extern void le_entry_renew(LeCore *core, LeEntry *entry, LeTime now);
+extern void le_slot_dirty(LeCore *core, LeSlot *slot);
+extern void le_slot_add_free(LeLock *lock, LeSlot *slot);
+extern void le_place_dirty(LeCore *core, LeEntry *entry);
+
+/* --- core/lease.c --- */
+
+extern void le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now);
+extern void le_lease_due(LeCore *core, LeLease *lease, LeTime now);
+extern void le_lease_renew(LeCore *core, LeLease *lease, LeTime now);
+extern void le_lease_dirty(LeCore *core, LeLease *lease);
+extern void le_lease_arm(LeCore *core, LeLease *lease);
+
+extern LeLease *le_lease_new(LeCore *core, int64_t id, LeTime ttl, uint32_t role);
+extern void le_lease_start(LeCore *core, LeLease *lease, LeTime now);
+extern void le_lease_set_ttl(LeCore *core, LeLease *lease, LeTime ttl);
+extern void le_lease_is_for_group(LeCore *core, LeLease *lease, int64_t token);
+extern void le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now);
+
+/* --- core/group.c: several locks at once --- */
+
+extern bool le_group_ready(LeGroup *group, LeTime now);
+extern void le_group_grant(LeCore *core, LeGroup *group, LeTime now);
+extern void le_group_end(LeCore *core, LeGroup *group, LeEnd how, LeTime now);
+extern LeEntry *le_group_lead(LeEntry *entry);
+extern bool le_group_has_names(const LeCore *core, const LeEntry *entry, const LeCommand *cmd);
+extern void le_group_load(LeCore *core, LeEntry *entry);
+extern void le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void le_apply_await_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void le_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+/* --- core/owner.c --- */
+
+extern bool le_owners_reserve(LeCore *core);
+extern void le_owner_add(LeCore *core, LeEntry *entry);
+extern void le_owner_remove(LeCore *core, LeEntry *entry);
+extern LeEntry *le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t role, LeText owner,
+							  const LeLease *lease, uint64_t session);
+
+/* --- core/role.c --- */
+
+extern void le_role_add(LeCore *core, uint32_t id, uint32_t entries, uint32_t leases);
+extern void le_role_remove(LeCore *core, uint32_t id, uint32_t entries, uint32_t leases);
+extern bool le_role_admits(const LeCore *core, uint32_t id, uint32_t entries, uint32_t leases);
+
+/* --- core/election.c --- */
+
+extern bool le_changes_reserve(LeCore *core);
+extern void le_change_add(LeCore *core, const LeEntry *entry, LeHow how, char *dropped, LeTime now);
+extern void le_change_ended(LeCore *core, const LeEntry *entry, LeEnd how, LeTime now);
+extern void le_change_lost(LeCore *core, LeLock *lock, const LeLoad *load, LeTime now);
+
+/* --- core/command.c --- */
+
+/* The parts of an acquire. */
+extern LeStatus le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease **lease);
+extern LeStatus le_acquire_use(const LeLock *lock, const LeCommand *cmd);
+extern LeEntry *le_reentry_find(const LeCore *core, const LeLock *lock, const LeSession *session,
+								const LeCommand *cmd, const LeLease *lease);
+extern void le_acquire_entered(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now,
+							   LeReply *reply);
+extern void le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern bool le_acquire_admitted(const LeLock *lock, const LeCommand *cmd, LeTime now);
+extern void le_acquire_wait(LeSession *session, LeEntry *entry, const LeCommand *cmd, LeTime now);
+extern LeEntry *le_same_place(const LeCore *core, const LeLock *lock, const LeLease *lease,
+							  const LeCommand *cmd);
+extern void le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern bool le_held_by_session(const LeCore *core, const LeLock *lock, const LeCommand *cmd);
+
+extern void le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void le_apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void le_apply_proclaim(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+
+/* --- core/core.c --- */
+
+extern void le_free_text(LeCore *core, char **text);
+extern char *le_spare_take(LeSpares *spares);
+
+extern uint64_t le_entry_lsn(const LeEntry *entry);
+
+/* --- core/session.c --- */
+
+extern LeSession *le_session_touch(LeCore *core, uint64_t session, uint32_t sessno, uint32_t xact,
+								   LeTime now);
+extern void le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now);
+extern void le_apply_session_end(LeCore *core, const LeCommand *cmd, LeTime now);
+
+#endif /* LE_INTERNAL_H */

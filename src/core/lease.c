@@ -1,0 +1,220 @@
+/*
+ * core/lease.c
+ *		Named leases: one TTL, kept alive by one call, on which any number of
+ *		entries hang.
+ */
+#include "internal.h"
+
+void
+le_lease_dirty(LeCore *core, LeLease *lease)
+{
+	if (lease->row.dirty)
+		return;
+	lease->row.dirty = true;
+	lease->dirty_next = core->dirty_leases;
+	core->dirty_leases = lease;
+}
+
+/* As le_entry_arm(): a deadline that moves away leaves the heap alone. */
+void
+le_lease_arm(LeCore *core, LeLease *lease)
+{
+	LeTime at = lease->deadline;
+
+	if (lease->ttl > LE_SAVE_INTERVAL && le_add(lease->saved_at, LE_SAVE_INTERVAL) < at)
+		at = le_add(lease->saved_at, LE_SAVE_INTERVAL);
+	if (lease->timer.pos != 0 && at > lease->timer.at)
+		return;
+	le_timer_set(core, &lease->timer, at);
+}
+
+LeLease *
+le_lease_new(LeCore *core, int64_t id, LeTime ttl, uint32_t role)
+{
+	LeLease *lease = le_pool_get(&core->leases);
+
+	lease->id = id;
+	lease->ttl = ttl;
+	lease->deadline = LE_NEVER;
+	lease->role = role;
+	lease->timer.type = LE_TIMER_LEASE;
+	le_link_init(&lease->entries);
+	le_lease_hash_add(core, lease);
+	return lease;
+}
+
+/* Its TTL runs, and it is written. */
+void
+le_lease_start(LeCore *core, LeLease *lease, LeTime now)
+{
+	lease->deadline = le_add(now, lease->ttl);
+	lease->saved_at = now;
+	lease->saved_left = lease->ttl;
+	le_lease_arm(core, lease);
+	le_lease_dirty(core, lease);
+}
+
+void
+le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	LeLease *lease;
+
+	/* one that is loaded has its number, and is there already */
+	if (cmd->token == 0 && !le_role_admits(core, cmd->role, 0, 1))
+	{
+		reply->status = LE_LIMIT_LEASES;
+		return;
+	}
+	lease = le_lease_new(core, cmd->token != 0 ? cmd->token : core->next_revision++, cmd->ttl, cmd->role);
+	le_role_add(core, lease->role, 0, 1);
+	if (cmd->owner.data != NULL)
+	{
+		lease->owner = le_spare_take(&core->spare_owners);
+		lease->owner_len = (uint8_t) cmd->owner.len;
+	}
+	le_lease_start(core, lease, now);
+	reply->token = lease->id;
+	reply->valid_for = lease->ttl;
+	reply->wrote = true;
+}
+
+void
+le_lease_renew(LeCore *core, LeLease *lease, LeTime now)
+{
+	lease->deadline = le_add(now, lease->ttl);
+	lease->saved_at = now;
+	if (lease->ttl > LE_SAVE_INTERVAL && lease->saved_left < lease->ttl)
+	{
+		/* as in le_entry_renew() */
+		lease->saved_left = lease->ttl;
+		le_lease_dirty(core, lease);
+	}
+	le_lease_arm(core, lease);
+}
+
+void
+le_lease_set_ttl(LeCore *core, LeLease *lease, LeTime ttl)
+{
+	if (ttl == lease->ttl)
+		return;
+	lease->ttl = ttl;
+	lease->saved_left = ttl;
+	le_lease_dirty(core, lease);
+}
+
+/* For at least this long from now on, and from each renewal. */
+void
+le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now)
+{
+	LeTime deadline = le_add(now, ttl);
+
+	if (ttl > lease->ttl)
+		lease->ttl = ttl;
+	if (deadline > lease->deadline)
+		lease->deadline = deadline;
+	lease->saved_at = now;
+	lease->saved_left = lease->deadline - now;
+	le_lease_arm(core, lease);
+	le_lease_dirty(core, lease);
+}
+
+/* While rows are read: the lease that has a token for its number is that group's own. */
+void
+le_lease_is_for_group(LeCore *core, LeLease *lease, int64_t token)
+{
+	if (lease->id != token || lease->for_group)
+		return;
+	lease->for_group = true;
+	le_role_remove(core, lease->role, 0, 1);
+}
+
+/* End a lease and all that hangs on it. */
+void
+le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
+{
+	LeTime closed_until =
+		how == LE_END_EXPIRED && core->limits.expiry_grace > 0 ? le_add(now, core->limits.expiry_grace) : 0;
+	LeEntry *before = core->ended;
+
+	assert(!lease->ended);
+	lease->ended = true;
+	le_timer_clear(core, &lease->timer);
+	le_lease_hash_remove(core, lease);
+	if (!lease->for_group)
+		le_role_remove(core, lease->role, 0, 1);
+	le_lease_dirty(core, lease);
+	while (!le_link_empty(&lease->entries))
+	{
+		LeEntry *entry = le_container(lease->entries.next, LeEntry, lease_link);
+
+		/* a lapsed one goes on without its lease */
+		le_unlink(&entry->lease_link);
+		entry->lease = NULL;
+		le_entry_end_only(core, entry, how, closed_until, now);
+	}
+	le_settle_ended(core, before, now);
+}
+
+/* A wait for a place of several names keeps it alive. */
+static bool
+is_awaited(const LeLease *lease)
+{
+	LeEntry *entry;
+
+	if (!lease->for_group || le_link_empty(&lease->entries))
+		return false;
+	entry = le_container(lease->entries.next, LeEntry, lease_link);
+	if (entry->state != LE_STATE_QUEUED)
+		return false;
+	entry = le_group_lead(entry);
+	return entry->waiter_session != 0 && !entry->answering;
+}
+
+void
+le_lease_due(LeCore *core, LeLease *lease, LeTime now)
+{
+	if (lease->deadline <= now && is_awaited(lease))
+		le_lease_renew(core, lease, now);
+	if (lease->deadline <= now)
+	{
+		le_lease_end(core, lease, LE_END_EXPIRED, now);
+		return;
+	}
+	if (lease->ttl > LE_SAVE_INTERVAL && le_add(lease->saved_at, LE_SAVE_INTERVAL) <= now)
+	{
+		lease->saved_at = now;
+		lease->saved_left = lease->deadline - now;
+		le_lease_dirty(core, lease);
+	}
+	le_timer_clear(core, &lease->timer);
+	le_lease_arm(core, lease);
+}
+
+/* KEEP_ALIVE, REVOKE_LEASE and LEASE_TTL. */
+void
+le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	LeLease *lease = le_core_find_lease(core, cmd->lease);
+
+	if (lease == NULL || lease->for_group)
+	{
+		reply->status = LE_NO_LEASE;
+		return;
+	}
+	if (lease->role != cmd->role)
+	{
+		reply->status = LE_DENIED;
+		return;
+	}
+	reply->lsn = lease->lsn;
+	if (cmd->type == LE_CMD_REVOKE_LEASE)
+	{
+		le_lease_end(core, lease, LE_END_REVOKED, now);
+		reply->wrote = true;
+		return;
+	}
+	if (cmd->type == LE_CMD_KEEP_ALIVE)
+		le_lease_renew(core, lease, now);
+	reply->valid_for = lease->deadline > now ? lease->deadline - now : 0;
+	reply->wrote = lease->row.dirty;
+}

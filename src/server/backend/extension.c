@@ -1,0 +1,164 @@
+/*
+ * extension.c
+ *		CREATE EXTENSION and DROP EXTENSION: the launcher or the manager is
+ *		told, once the transaction has committed.
+ *
+ * What a transaction has to do at its end is kept in "pending" and done by a
+ * transaction callback: that runs after ERROR and FATAL too, and at a commit
+ * others can already see what the transaction has done.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/indexing.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_extension.h"
+#include "commands/extension.h"
+#include "commands/trigger.h"
+#include "miscadmin.h"
+#include "utils/fmgroids.h"
+#include "utils/snapmgr.h"
+
+#include "backend/extension.h"
+#include "shared/compat.h"
+#include "shared/shmem.h"
+#include "shared/wake.h"
+
+#define LE_EXTENSION "lock_election"
+
+LE_FUNCTION(le_floor_written);
+
+static object_access_hook_type prev_object_access = NULL;
+
+/* What this transaction has to do at its end. */
+static struct
+{
+	SubTransactionId created; /* the first that created the extension */
+	SubTransactionId dropped; /* the first that dropped it, or raised its
+								 * incarnation: the manager has to look */
+} pending;
+
+/* The extension has been created or dropped in this database. */
+static void
+tell_manager(bool created, bool dropped)
+{
+	LeDatabase *db;
+	int worker_proc = -1;
+
+	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
+	db = le_database_find(MyDatabaseId, created);
+	if (db != NULL)
+	{
+		if (created)
+			le_database_want(db);
+		if (dropped)
+		{
+			pg_atomic_write_u32(&db->recheck, 1);
+			worker_proc = db->worker_proc;
+		}
+	}
+	LWLockRelease(le_shared->lock);
+	le_wake(worker_proc);
+}
+
+/* Must not fail: the transaction is over. */
+static void
+at_transaction_end(XactEvent event, void *arg)
+{
+	bool committed = event == XACT_EVENT_COMMIT;
+
+	if ((!pending.created && !pending.dropped) ||
+		(!committed && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE))
+		return;
+	if (committed)
+		tell_manager(pending.created, pending.dropped);
+	if (committed && pending.created)
+		le_wake_launcher();
+	memset(&pending, 0, sizeof(pending));
+}
+
+/* What the subtransaction did, and those inside it: they have higher numbers. */
+static void
+at_subtransaction_end(SubXactEvent event, SubTransactionId subid, SubTransactionId parent, void *arg)
+{
+	if (event != SUBXACT_EVENT_ABORT_SUB)
+		return;
+	if (pending.created >= subid)
+		pending.created = InvalidSubTransactionId;
+	if (pending.dropped >= subid)
+		pending.dropped = InvalidSubTransactionId;
+}
+
+bool
+le_created_in_this_transaction(void)
+{
+	return pending.created != InvalidSubTransactionId;
+}
+
+/* The name of an extension whose row this very command has made. */
+static bool
+is_our_new_extension(Oid extension)
+{
+	Relation rel = table_open(ExtensionRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple tuple;
+	bool ours = false;
+
+	ScanKeyInit(&key, Anum_pg_extension_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(extension));
+	scan = systable_beginscan(rel, ExtensionOidIndexId, true, SnapshotSelf, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+		ours = strcmp(NameStr(((Form_pg_extension) GETSTRUCT(tuple))->extname), LE_EXTENSION) == 0;
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return ours;
+}
+
+static void
+le_object_access(ObjectAccessType access, Oid class_id, Oid object, int sub, void *arg)
+{
+	if (prev_object_access)
+		prev_object_access(access, class_id, object, sub, arg);
+
+	if (class_id != ExtensionRelationId || le_shared == NULL)
+		return;
+	if (access == OAT_POST_CREATE && is_our_new_extension(object))
+	{
+		if (pending.created == InvalidSubTransactionId)
+			pending.created = GetCurrentSubTransactionId();
+	}
+	else if (access == OAT_DROP && object == get_extension_oid(LE_EXTENSION, true))
+	{
+		if (pending.dropped == InvalidSubTransactionId)
+			pending.dropped = GetCurrentSubTransactionId();
+	}
+}
+
+/*
+ * lock_election.floor_written(), a trigger: a restore has brought the
+ * incarnation of the dumped database.  A manager that runs already has to
+ * start again above it.
+ */
+PGDLLEXPORT Datum
+le_floor_written(PG_FUNCTION_ARGS)
+{
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+						errmsg("function \"%s\" was not called by trigger manager", "floor_written")));
+	if (pending.dropped == InvalidSubTransactionId)
+		pending.dropped = GetCurrentSubTransactionId();
+	return PointerGetDatum(NULL);
+}
+
+void
+le_extension_init(void)
+{
+	prev_object_access = object_access_hook;
+	object_access_hook = le_object_access;
+	RegisterXactCallback(at_transaction_end, NULL);
+	RegisterSubXactCallback(at_subtransaction_end, NULL);
+}

@@ -1,0 +1,14 @@
+/*
+ * extension.h
+ *		CREATE EXTENSION and DROP EXTENSION, as a session sees them.
+ */
+#ifndef LE_EXTENSION_H
+#define LE_EXTENSION_H
+
+/* From _PG_init; once per process. */
+extern void le_extension_init(void);
+
+/* Has this transaction, or a subtransaction of it that lives, created the extension? */
+extern bool le_created_in_this_transaction(void);
+
+#endif /* LE_EXTENSION_H */

@@ -1,0 +1,17 @@
+/*
+ * look.h
+ *		A session reads the pages of the live state.
+ */
+#ifndef LE_BACKEND_LOOK_H
+#define LE_BACKEND_LOOK_H
+
+#include "shared/look.h"
+
+typedef void (*LeLookLeaseCallback)(void *arg, const LeLookLease *lease);
+extern void le_look_leases(LeLookLeaseCallback callback, void *arg);
+
+/* Backend: call back for every item of all locks, or of one. */
+typedef void (*LeLookCallback)(void *arg, const LeLookItem *item);
+extern void le_look(LeKind kind, LeText name, LeLookCallback callback, void *arg);
+
+#endif /* LE_BACKEND_LOOK_H */

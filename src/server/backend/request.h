@@ -1,0 +1,58 @@
+/*
+ * backend/request.h
+ *		The backend's side of a request.
+ */
+#ifndef LE_REQUEST_H
+#define LE_REQUEST_H
+
+#include "shared/shmem.h"
+
+/*
+ * Send a command and wait for its answer.  Fills in session, transaction and
+ * request number.  May be cancelled, at any time; what it was about to get is
+ * then undone with the (sub)transaction.  Errors that the manager answers are
+ * raised here.  "snapshot_kept": the wait holds a snapshot, say so in the log
+ * after a minute.
+ */
+extern void le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept);
+
+/* Who leads an election; the candidate lasts until the next request. */
+typedef struct LeLeader
+{
+	TimestampTz since;
+	LeText candidate;
+} LeLeader;
+
+/* A CHECK of whoever holds the command's name; the reply tells his term. */
+extern void le_request_leader(LeCommand *cmd, LeReply *reply, LeLeader *leader);
+
+/* A page of the live state, see shared/look.h, from a cursor on. */
+typedef struct LeLook
+{
+	LeKind kind;
+	LeText name; /* data NULL: all locks */
+	LeLookCursor from;
+} LeLook;
+
+/*
+ * LE_REQUEST_LOOK or LE_REQUEST_LOOK_LEASES: returns the page, which lasts until
+ * the next request, and moves the cursor to where the next one begins.
+ */
+extern LeText le_request_look(LeRequestType type, LeLook *look);
+
+/* A commit does not wait longer than this for its releases to be applied. */
+#define LE_RELEASE_TIMEOUT (5 * LE_SECOND)
+
+/*
+ * Release at a commit: never fails, cannot be interrupted.  Waits until the
+ * manager has applied it or says that it cannot yet; or, where there is no
+ * manager, until give_up: then the next manager applies it.  False: it could
+ * not even be posted.
+ */
+extern bool le_request_release_many(const char *payload, uint32 len, LeTime give_up);
+
+/* Mailbox: cannot fail. */
+extern void le_mail_undo(uint32 xact, uint32 subxact);
+extern void le_mail(uint32 flag);
+
+#endif /* LE_REQUEST_H */

@@ -1,0 +1,159 @@
+/*
+ * backend/snapshot.c
+ *		Waiting without a snapshot, where that is provably safe.
+ *
+ * A snapshot that is held keeps VACUUM from removing rows, and CREATE INDEX
+ * CONCURRENTLY from finishing, in the whole database.  A statement that
+ * consists of nothing but our own call does not need its snapshot any more
+ * once the arguments are evaluated, and those are when the call begins.
+ *
+ * The test is narrow on purpose.  A query around the call (through a
+ * function, a cursor, EXPLAIN, a trigger) may go on reading with its snapshot
+ * after the wait, and would miss rows that VACUUM has removed in between.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "commands/trigger.h"
+#include "executor/execdesc.h"
+#include "miscadmin.h"
+#include "nodes/plannodes.h"
+#include "nodes/primnodes.h"
+#include "storage/proc.h"
+#include "tcop/pquery.h"
+#include "utils/fmgrprotos.h"
+#include "utils/portal.h"
+#include "utils/snapmgr.h"
+
+#include "backend/snapshot.h"
+#include "backend/statement.h"
+
+/* The plan is one Result without input that computes one expression. */
+static Node *
+only_target(const PlannedStmt *stmt)
+{
+	Plan *plan;
+	Node *target;
+
+	if (stmt == NULL || stmt->commandType != CMD_SELECT || stmt->subplans != NIL || stmt->hasModifyingCTE ||
+		stmt->rowMarks != NIL)
+		return NULL;
+	plan = stmt->planTree;
+	if (!IsA(plan, Result) || plan->lefttree != NULL || plan->righttree != NULL || plan->qual != NIL ||
+		plan->initPlan != NIL || ((Result *) plan)->resconstantqual != NULL ||
+		list_length(plan->targetlist) != 1)
+		return NULL;
+	target = (Node *) linitial_node(TargetEntry, plan->targetlist)->expr;
+	while (target != NULL && IsA(target, RelabelType))
+		target = (Node *) ((RelabelType *) target)->arg;
+	return target;
+}
+
+/*
+ * Is it the only snapshot on the stack?  Code that runs outside of a portal
+ * (the fast path, input functions, the planner) may open cursors, but it has a
+ * snapshot of its own there.
+ */
+static bool
+only_active_snapshot(Snapshot snapshot)
+{
+	bool only;
+
+	if (!ActiveSnapshotSet() || GetActiveSnapshot() != snapshot)
+		return false;
+
+	/* The query has registered it, so it outlives being popped. */
+	PopActiveSnapshot();
+	only = !ActiveSnapshotSet();
+	PushActiveSnapshot(snapshot);
+	return only;
+}
+
+bool
+le_call_is_bare(FunctionCallInfo fcinfo)
+{
+	QueryDesc *query;
+	Node *call = fcinfo->flinfo->fn_expr;
+
+	if (le_running_query == NULL || le_running_query->outer != NULL || le_utility_nesting != 0 ||
+		call == NULL || !IsA(call, FuncExpr))
+		return false;
+	query = le_running_query->desc;
+	if (ActivePortal == NULL || ActivePortal->queryDesc != query ||
+		ActivePortal->strategy != PORTAL_ONE_SELECT)
+		return false;
+
+	/* a cursor's query may run within the commit */
+	if (ActivePortal->cursorOptions & CURSOR_OPT_HOLD)
+		return false;
+	if (!only_active_snapshot(query->snapshot))
+		return false;
+
+	/* a deferred trigger runs outside of any other executor */
+	if (DatumGetInt32(DirectFunctionCall1(pg_trigger_depth, (Datum) 0)) != 0)
+		return false;
+	return only_target(query->plannedstmt) == call;
+}
+
+bool
+le_snapshot_give_up(FunctionCallInfo fcinfo)
+{
+	Snapshot snapshot;
+
+	if (IsolationUsesXactSnapshot() || !le_call_is_bare(fcinfo))
+		return false;
+	InvalidateCatalogSnapshot();
+	snapshot = le_running_query->desc->snapshot;
+
+	/*
+	 * It is the only one on the stack.  It also has to be there once,
+	 * registered by the query and its executor state alone, and no other one
+	 * registered.
+	 */
+	if (snapshot->active_count != 1 || snapshot->regd_count > 2 || !ThereAreNoPriorRegisteredSnapshots())
+		return false;
+	MyProc->xmin = InvalidTransactionId;
+	return true;
+}
+
+void
+le_snapshot_take(void)
+{
+	(void) GetTransactionSnapshot();
+}
+
+/* Tables that a statement inserts into are not read. */
+static bool
+reads_tables(const PlannedStmt *stmt)
+{
+	int index = 0;
+	ListCell *lc;
+
+	foreach (lc, stmt->rtable)
+	{
+		index++;
+		if (lfirst_node(RangeTblEntry, lc)->rtekind == RTE_RELATION &&
+			!(stmt->commandType == CMD_INSERT && list_member_int(stmt->resultRelations, index)))
+			return true;
+	}
+	return false;
+}
+
+bool
+le_snapshot_is_stale(void)
+{
+	if (IsolationUsesXactSnapshot())
+		return true;
+	for (LeRunningQuery *query = le_running_query; query != NULL; query = query->outer)
+	{
+		if (query->finishing)
+			continue;
+		if (reads_tables(query->desc->plannedstmt))
+			return true;
+
+		/* a function that is not volatile reads with its caller's snapshot */
+		if (query->outer != NULL && query->desc->snapshot == query->outer->desc->snapshot)
+			return true;
+	}
+	return false;
+}

@@ -1,0 +1,323 @@
+/*
+ * commands.c
+ *		Commands that need a database without sessions, such as DROP DATABASE:
+ *		the manager has to leave, and must not come back before the command
+ *		ends.  See "reserving a database".
+ *
+ * What a transaction has to do at its end is kept in "pending" and done by a
+ * transaction callback: that runs after ERROR and FATAL too, and at a commit
+ * others can already see what the transaction has done.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_database.h"
+#include "commands/dbcommands.h"
+#include "commands/defrem.h"
+#include "miscadmin.h"
+#include "storage/latch.h"
+#include "storage/procarray.h"
+#include "tcop/utility.h"
+#include "utils/acl.h"
+#include "utils/syscache.h"
+#include "utils/wait_event.h"
+
+#include "launcher/commands.h"
+#include "launcher/launcher.h"
+#include "shared/compat.h"
+#include "shared/fault.h"
+#include "shared/shmem.h"
+#include "shared/wake.h"
+
+/* How long a command waits for a manager to leave, and how often it looks */
+#define RESERVE_TIMEOUT (5 * LE_SECOND)
+#define RESERVE_POLL    5 /* ms */
+
+static ProcessUtility_hook_type prev_utility = NULL;
+
+/* What this transaction has to do at its end. */
+static struct
+{
+	bool any;       /* anything at all */
+	bool reserving; /* keeps a manager from starting */
+	bool databases; /* may have changed pg_database */
+	Oid dropped_database;
+} pending;
+
+/* A command that needs a database without sessions */
+typedef struct LeDatabaseCommand
+{
+	const char *name; /* of that database */
+	bool copy;        /* the right to copy is enough */
+	bool force;       /* sessions will be ended */
+	bool drop;
+	bool in_block; /* allowed in a transaction block */
+} LeDatabaseCommand;
+
+/* --- reserving a database -------------------------------------------------- */
+
+/*
+ * A command that needs a database without sessions takes these steps:
+ *
+ *	1.	reserved_by = this process: from now on no manager is started.  That
+ *		harms nobody, so it is done even if the command is going to fail.
+ *	2.	If no client is in the database, or the command ends their sessions
+ *		(FORCE): leave = true; wait until the worker's process is gone.
+ *		Otherwise the command is likely to fail, and the locks of clients that
+ *		stay are not disturbed for that.  But PostgreSQL waits for 5 s for
+ *		clients that are about to leave; meanwhile the launcher watches, and
+ *		sends the worker after the last of them.
+ *	3.	Whatever has been reached after RESERVE_TIMEOUT, run the command.  Its
+ *		own check decides, and says in PostgreSQL's words what is in the way.
+ *	4.	At the end of the transaction reserved_by is cleared.
+ *
+ * Of two commands for one database, the later takes reserved_by over.  The earlier
+ * one is past its check by then, or waits like the later one does.
+ */
+
+static const char *
+option_string(List *options, const char *name)
+{
+	ListCell *lc;
+
+	foreach (lc, options)
+	{
+		DefElem *option = lfirst_node(DefElem, lc);
+
+		if (strcmp(option->defname, name) == 0)
+			return option->arg != NULL ? defGetString(option) : NULL;
+	}
+	return NULL;
+}
+
+static bool
+option_given(List *options, const char *name)
+{
+	ListCell *lc;
+
+	foreach (lc, options)
+	{
+		if (strcmp(lfirst_node(DefElem, lc)->defname, name) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Does the statement need a database without sessions? */
+static bool
+database_command(Node *node, LeDatabaseCommand *command)
+{
+	memset(command, 0, sizeof(*command));
+
+	switch (nodeTag(node))
+	{
+		case T_DropdbStmt:
+			command->name = ((DropdbStmt *) node)->dbname;
+			command->drop = true;
+			command->force = option_given(((DropdbStmt *) node)->options, "force");
+			return true;
+
+		case T_AlterDatabaseStmt:
+			command->name = ((AlterDatabaseStmt *) node)->dbname;
+			return option_given(((AlterDatabaseStmt *) node)->options, "tablespace");
+
+		case T_RenameStmt:
+			command->name = ((RenameStmt *) node)->subname;
+			command->in_block = true;
+			return ((RenameStmt *) node)->renameType == OBJECT_DATABASE;
+
+		case T_CreatedbStmt:
+			command->name = option_string(((CreatedbStmt *) node)->options, "template");
+			if (command->name == NULL)
+				command->name = "template1";
+			command->copy = true;
+			return true;
+
+		default:
+			return false;
+	}
+}
+
+/* May the caller create a database as a copy of this one? */
+static bool
+may_copy(Oid dboid)
+{
+	HeapTuple tuple;
+	bool allowed = superuser();
+
+	if (allowed)
+		return true;
+
+	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(GetUserId()));
+	if (HeapTupleIsValid(tuple))
+	{
+		allowed = ((Form_pg_authid) GETSTRUCT(tuple))->rolcreatedb;
+		ReleaseSysCache(tuple);
+	}
+	if (!allowed || le_database_owner(dboid, GetUserId()))
+		return allowed;
+
+	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(dboid));
+	allowed = false;
+	if (HeapTupleIsValid(tuple))
+	{
+		allowed = ((Form_pg_database) GETSTRUCT(tuple))->datistemplate;
+		ReleaseSysCache(tuple);
+	}
+	return allowed;
+}
+
+/*
+ * Reserve the database's entry, and ask its worker to leave if that is allowed;
+ * its notifier goes with it.  True: there is none of them any more.
+ */
+static bool
+reserve_entry(Oid dboid, bool ask, int *worker_pid, int *notifier_pid)
+{
+	LeDatabase *db;
+	bool idle = true;
+	int worker_proc = -1;
+
+	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
+	db = le_database_find(dboid, true);
+	if (db != NULL) /* else: the launcher has no room either */
+	{
+		le_database_reserve(db, MyProcPid);
+		idle = db->state == LE_DB_IDLE;
+		if (db->notifier_pid != 0)
+			*notifier_pid = db->notifier_pid;
+		if (!idle)
+		{
+			*worker_pid = db->worker_pid;
+			if (ask)
+			{
+				le_database_ask_to_leave(db);
+				worker_proc = db->worker_proc;
+			}
+		}
+	}
+	LWLockRelease(le_shared->lock);
+
+	le_wake(worker_proc);
+	/* A worker says that it leaves some time before its process ends. */
+	return idle && (*worker_pid == 0 || BackendPidGetProc(*worker_pid) == NULL) &&
+		   (*notifier_pid == 0 || BackendPidGetProc(*notifier_pid) == NULL);
+}
+
+static void
+reserve_database(Oid dboid, bool force)
+{
+	LeTime deadline = le_clock() + RESERVE_TIMEOUT;
+	bool ask = force || !le_client_connected(dboid, MyProcPid);
+	int worker_pid = 0;
+	int notifier_pid = 0;
+
+	pending.any = pending.reserving = true;
+	while (!reserve_entry(dboid, ask, &worker_pid, &notifier_pid) && le_clock() < deadline)
+	{
+		if (!ask)
+		{
+			le_wake_launcher();
+			break;
+		}
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, RESERVE_POLL,
+						 PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+static void
+prepare_database_command(const LeDatabaseCommand *command, ProcessUtilityContext context)
+{
+	Oid dboid;
+
+	/* These are going to fail. */
+	if (RecoveryInProgress() ||
+		(!command->in_block && (context != PROCESS_UTILITY_TOPLEVEL || IsInTransactionBlock(true))))
+		return;
+
+	dboid = get_database_oid(command->name, true);
+	if (!OidIsValid(dboid) || (dboid == MyDatabaseId && !command->copy))
+		return;
+	if (!(command->copy ? may_copy(dboid) : le_database_owner(dboid, GetUserId())))
+		return;
+
+	reserve_database(dboid, command->force);
+	LE_FAULT("reserve-taken");
+	if (command->drop)
+		pending.dropped_database = dboid;
+}
+
+static void
+release_reservations(bool committed)
+{
+	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < le_shared->max_databases; i++)
+	{
+		LeDatabase *db = &le_shared->databases[i];
+
+		if (db->state == LE_DB_FREE || db->reserved_by != MyProcPid)
+			continue;
+		le_database_reserve(db, 0);
+		if (committed && db->dboid == pending.dropped_database && db->state == LE_DB_IDLE)
+			le_database_free(db);
+	}
+	LWLockRelease(le_shared->lock);
+}
+
+/* --- end of transaction --------------------------------------------------- */
+
+/* Must not fail: the transaction is over. */
+static void
+at_transaction_end(XactEvent event, void *arg)
+{
+	bool committed = event == XACT_EVENT_COMMIT;
+
+	if (!pending.any || (!committed && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE))
+		return;
+
+	LE_FAULT_NOFAIL("reserve-before-release");
+	if (pending.reserving)
+		release_reservations(committed);
+	if (pending.reserving || (committed && pending.databases))
+		le_wake_launcher();
+
+	memset(&pending, 0, sizeof(pending));
+}
+
+/* --- commands and queries --------------------------------------------------- */
+
+static void
+prepare_command(Node *node, ProcessUtilityContext context)
+{
+	LeDatabaseCommand command;
+
+	if (IsA(node, AlterDatabaseStmt) || IsA(node, CreatedbStmt))
+		pending.any = pending.databases = true;
+	if (database_command(node, &command))
+		prepare_database_command(&command, context);
+}
+
+static void
+le_command_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree, ProcessUtilityContext context,
+				   ParamListInfo params, QueryEnvironment *env, DestReceiver *dest, QueryCompletion *qc)
+{
+	if (le_shared != NULL)
+		prepare_command(pstmt->utilityStmt, context);
+	if (prev_utility)
+		prev_utility(pstmt, query, read_only_tree, context, params, env, dest, qc);
+	else
+		standard_ProcessUtility(pstmt, query, read_only_tree, context, params, env, dest, qc);
+}
+
+void
+le_commands_init(void)
+{
+	prev_utility = ProcessUtility_hook;
+	ProcessUtility_hook = le_command_utility;
+	RegisterXactCallback(at_transaction_end, NULL);
+}

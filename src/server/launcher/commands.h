@@ -1,0 +1,11 @@
+/*
+ * commands.h
+ *		Commands that need a database without sessions.
+ */
+#ifndef LE_COMMANDS_H
+#define LE_COMMANDS_H
+
+/* From _PG_init; once per process. */
+extern void le_commands_init(void);
+
+#endif /* LE_COMMANDS_H */

@@ -1,0 +1,682 @@
+/*
+ * launcher/launcher.c
+ *		Starts the managers: one for every database with the extension.
+ *
+ * pg_extension is not a shared catalog, so the launcher cannot know which
+ * databases have the extension.  It starts a manager to find out: a probe.
+ * Where there is no extension the manager leaves at once; the launcher keeps
+ * in mind that the database is settled and asks again only when a backend
+ * wants a manager (LeDatabase.wanted).
+ *
+ * This file does not look into any database, and it knows nothing of locks.
+ * What a manager does is in manager/manager.c.
+ *
+ * What the launcher does with an entry, apart from starting a worker in it (see
+ * shared/database.h):
+ *
+ *	STARTING, RUNNING -> IDLE	the worker is gone and has not said so
+ *	ask the worker to leave		a command has reserved the entry
+ *								(launcher/commands.c), and the last client has
+ *								left the database
+ *	IDLE -> FREE				no session is attached, nobody wants or has
+ *								reserved it, and no manager has run in it; or its
+ *								database is gone
+ *
+ * Everything else that it knows is its own and can be lost: a new launcher
+ * adopts the workers that it finds in shared memory, and probes again.
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_database.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
+#include "tcop/tcopprot.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/wait_event.h"
+
+#include "launcher/launcher.h"
+#include "shared/compat.h"
+#include "shared/fault.h"
+#include "shared/shmem.h"
+#include "shared/wake.h"
+
+/* A launcher that failed comes back after this many seconds. */
+#define LE_LAUNCHER_RESTART 1
+
+/*
+ * pg_database is read whenever somebody wakes the launcher, which the commit
+ * of every command that changes it does (launcher/hooks.c).  The periodic scan
+ * only makes up for a wake-up that met no launcher; a scan of a hundred
+ * databases takes some 50 microseconds, and a caller waits for a manager for
+ * at most 5 s, so that it should not be rarer than that.
+ */
+#define LE_SCAN_PERIOD (5 * LE_SECOND)
+
+/* Wake-ups come in swarms while databases are probed. */
+#define LE_SCAN_PERIOD_MIN (100 * LE_MS)
+
+/*
+ * Databases are probed one at a time, so that the probes of a big cluster
+ * take one worker from max_worker_processes.  A probe older than
+ * LE_PROBE_SLOW (the database is locked, or the disk is slow) does not keep
+ * the others from being probed, but no more than LE_PROBES_MAX are under way.
+ * A manager that is wanted, or has been there before, waits for nobody.
+ */
+#define LE_PROBE_SLOW (1 * LE_SECOND)
+#define LE_PROBES_MAX 3
+
+/* After an error */
+#define LE_BACKOFF_MIN   (100 * LE_MS)
+#define LE_BACKOFF_MAX   (10 * LE_SECOND)
+#define LE_BACKOFF_RESET (60 * LE_SECOND)
+
+/* A manager that left in peace is started at most ten times a second. */
+#define LE_RESTART_PERIOD (100 * LE_MS)
+
+/* A worker of an earlier launcher that has not begun in that time never will. */
+#define LE_ADOPT_TIMEOUT (10 * LE_SECOND)
+
+/* How soon the last client of a held database is missed */
+#define LE_WATCH_PERIOD (20 * LE_MS)
+
+/* The same complaint about max_worker_processes */
+#define LE_COMPLAINT_PERIOD (60 * LE_SECOND)
+
+/* datconnlimit of a database whose DROP was interrupted; 15.0 has no name for it */
+#define LE_CONNLIMIT_INVALID (-2)
+
+/* What pg_database says, and what the launcher remembers, of a database. */
+typedef struct LeTarget
+{
+	Oid dboid;          /* hash key */
+	TransactionId xmin; /* of its pg_database row */
+	NameData name;
+	bool connectable;
+	bool seen; /* by the scan that is under way */
+
+	bool due;                       /* start it though nobody wants it: not probed
+								 * yet, or it has a manager */
+	bool ran;                       /* its manager has been RUNNING */
+	bool complained;                /* about max_databases */
+	bool tracked;                   /* a worker was there at the last look */
+	BackgroundWorkerHandle *handle; /* its worker; NULL: adopted, or none */
+	LeTime started_at;
+	LeTime retry_at; /* not before */
+	LeTime backoff;
+} LeTarget;
+
+static HTAB *targets;
+static Oid *scratch; /* le_max_databases long */
+static LeTime scan_at;
+static LeTime scanned_at;
+static bool watching; /* for the last client of a held database */
+
+static LeTarget *
+find_target(Oid dboid)
+{
+	return (LeTarget *) hash_search(targets, &dboid, HASH_FIND, NULL);
+}
+
+/* --- pg_database -------------------------------------------------------- */
+
+static void
+note_database(HeapTuple tuple)
+{
+	Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
+	TransactionId xmin = HeapTupleHeaderGetRawXmin(tuple->t_data);
+	bool found;
+	LeTarget *target;
+
+	target = (LeTarget *) hash_search(targets, &form->oid, HASH_ENTER, &found);
+	if (!found)
+	{
+		memset((char *) target + sizeof(Oid), 0, sizeof(LeTarget) - sizeof(Oid));
+		target->backoff = LE_BACKOFF_MIN;
+	}
+	target->seen = true;
+
+	/* A new row: another database, or one that may be connectable now. */
+	if (!found || target->xmin != xmin)
+	{
+		target->xmin = xmin;
+		target->name = form->datname;
+		target->connectable = form->datallowconn && form->datconnlimit != LE_CONNLIMIT_INVALID;
+		if (!form->datistemplate)
+			target->due = true;
+	}
+}
+
+/*
+ * Forget the databases that the scan has not found.  An entry is given back
+ * only if it was there before the scan: a younger one may belong to a
+ * database that is too young for the scan's snapshot.
+ */
+static void
+sweep(const Oid *entries)
+{
+	HASH_SEQ_STATUS seq;
+	LeTarget *target;
+
+	hash_seq_init(&seq, targets);
+	while ((target = (LeTarget *) hash_seq_search(&seq)) != NULL)
+	{
+		if (target->seen)
+			continue;
+		if (target->handle != NULL)
+			pfree(target->handle);
+		(void) hash_search(targets, &target->dboid, HASH_REMOVE, NULL);
+	}
+
+	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < le_shared->max_databases; i++)
+	{
+		LeDatabase *db = &le_shared->databases[i];
+
+		if (OidIsValid(entries[i]) && db->dboid == entries[i] && db->state == LE_DB_IDLE &&
+			db->reserved_by == 0 && find_target(db->dboid) == NULL)
+			le_database_free(db);
+	}
+	LWLockRelease(le_shared->lock);
+}
+
+static void
+note_entries(Oid *entries)
+{
+	LWLockAcquire(le_shared->lock, LW_SHARED);
+	for (int i = 0; i < le_shared->max_databases; i++)
+		entries[i] = le_shared->databases[i].dboid;
+	LWLockRelease(le_shared->lock);
+}
+
+static void
+scan_databases(void)
+{
+	HASH_SEQ_STATUS seq;
+	LeTarget *target;
+	Relation rel;
+	TableScanDesc scan;
+	HeapTuple tuple;
+
+	note_entries(scratch);
+	hash_seq_init(&seq, targets);
+	while ((target = (LeTarget *) hash_seq_search(&seq)) != NULL)
+		target->seen = false;
+
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	(void) GetTransactionSnapshot();
+	pgstat_report_activity(STATE_RUNNING, "looking for databases");
+
+	rel = table_open(DatabaseRelationId, AccessShareLock);
+	scan = table_beginscan_catalog(rel, 0, NULL);
+	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+		note_database(tuple);
+	table_endscan(scan);
+	table_close(rel, AccessShareLock);
+
+	CommitTransactionCommand();
+	pgstat_report_stat(false);
+	pgstat_report_activity(STATE_IDLE, NULL);
+
+	sweep(scratch);
+	scanned_at = le_clock();
+	scan_at = scanned_at + LE_SCAN_PERIOD;
+}
+
+/* --- what has become of the workers ------------------------------------- */
+
+static bool
+worker_is_dead(const LeTarget *target, const LeDatabase *db, LeTime now)
+{
+	pid_t pid;
+
+	if (target->handle != NULL)
+		return GetBackgroundWorkerPid(target->handle, &pid) == BGWH_STOPPED;
+	if (db->worker_pid != 0)
+		return BackendPidGetProc(db->worker_pid) == NULL;
+
+	/* An earlier launcher's, and its handle went with that one. */
+	return now - target->started_at > LE_ADOPT_TIMEOUT;
+}
+
+static void
+drop_handle(LeTarget *target)
+{
+	target->tracked = false;
+	if (target->handle != NULL)
+		pfree(target->handle);
+	target->handle = NULL;
+}
+
+static void
+back_off(LeTarget *target, LeTime now)
+{
+	target->retry_at = now + target->backoff;
+	target->backoff = Min(target->backoff * 2, LE_BACKOFF_MAX);
+}
+
+/*
+ * CountDBConnections() does not serve: it counts autovacuum workers, which
+ * the commands that need a database for themselves send away.  A PGPROC that
+ * is free keeps what its last process left in it, hence the second look.
+ */
+bool
+le_client_connected(Oid dboid, int except_pid)
+{
+	for (uint32 i = 0; i < ProcGlobal->allProcCount; i++)
+	{
+		PGPROC *proc = le_proc(i);
+		int pid = proc->pid;
+
+		if (proc->databaseId == dboid && pid != 0 && pid != except_pid && le_proc_is_client(proc) &&
+			BackendPidGetProc(pid) == proc)
+			return true;
+	}
+	return false;
+}
+
+/* Somebody waits for the database to be empty.  See "hold" in launcher/hooks.c. */
+static void
+review_hold(LeDatabase *db)
+{
+	/* The holder clears this itself, however it ends; but never trust that. */
+	if (BackendPidGetProc(db->reserved_by) == NULL)
+		le_database_reserve(db, 0);
+	else if (db->state == LE_DB_IDLE || db->leave)
+		return;
+	else if (le_client_connected(db->dboid, db->reserved_by))
+		watching = true;
+	else
+	{
+		le_database_ask_to_leave(db);
+		le_wake(db->worker_proc);
+	}
+}
+
+/* A worker has left: when does the next one start? */
+static void
+note_exit(LeTarget *target, LeDbExit why, LeTime now)
+{
+	drop_handle(target);
+	if (now - target->started_at >= LE_BACKOFF_RESET)
+		target->backoff = LE_BACKOFF_MIN;
+
+	switch (why)
+	{
+		case LE_EXIT_NO_EXTENSION:
+			/* CREATE EXTENSION may want the next one right now; but only once */
+			if (target->due)
+				target->retry_at = now;
+			else
+				back_off(target, now);
+			target->due = target->ran = false;
+			break;
+		case LE_EXIT_NONE:
+			target->due = true;
+			target->retry_at = target->started_at + LE_RESTART_PERIOD;
+			break;
+		case LE_EXIT_ERROR:
+			target->due = true;
+			back_off(target, now);
+			break;
+	}
+}
+
+static bool
+may_start(const LeTarget *target, const LeDatabase *db, LeTime now)
+{
+	return db->state == LE_DB_IDLE && db->reserved_by == 0 && target->connectable &&
+		   now >= target->retry_at && (db->wanted || (target->due && target->ran));
+}
+
+/*
+ * See what has happened in an entry.  True: start a manager in it.
+ */
+static bool
+review_entry(LeDatabase *db, LeTime now)
+{
+	LeTarget *target = find_target(db->dboid);
+
+	if (db->reserved_by != 0)
+		review_hold(db);
+
+	if (target == NULL)
+	{
+		/* too new for the last scan, or on its way out; the scan tells */
+		if (db->wanted && db->state == LE_DB_IDLE && db->reserved_by == 0)
+			scan_at = Min(scan_at, scanned_at + LE_SCAN_PERIOD_MIN);
+		return false;
+	}
+
+	if (db->state != LE_DB_IDLE)
+	{
+		if (!target->tracked)
+			target->started_at = now;
+		target->tracked = true;
+		if (db->state == LE_DB_RUNNING)
+			target->due = target->ran = true;
+		if (!worker_is_dead(target, db, now))
+			return false;
+		le_database_stopped(db, LE_EXIT_ERROR);
+	}
+
+	if (target->tracked)
+		note_exit(target, db->exit, now);
+	if (may_start(target, db, now))
+		return true;
+	if (!db->wanted && db->attached == 0 && db->reserved_by == 0 &&
+		!(target->due && target->ran && target->connectable))
+		le_database_free(db);
+	return false;
+}
+
+/* --- starting ----------------------------------------------------------- */
+
+static BackgroundWorkerHandle *
+register_manager(const LeTarget *target)
+{
+	BackgroundWorker worker = {0};
+	BackgroundWorkerHandle *handle;
+
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	worker.bgw_main_arg = ObjectIdGetDatum(target->dboid);
+	worker.bgw_notify_pid = MyProcPid;
+	snprintf(worker.bgw_library_name, sizeof(worker.bgw_library_name), "lock_election");
+	snprintf(worker.bgw_function_name, sizeof(worker.bgw_function_name), "le_manager_main");
+	snprintf(worker.bgw_type, sizeof(worker.bgw_type), "lock_election manager");
+	snprintf(worker.bgw_name, sizeof(worker.bgw_name), "lock_election manager %s", NameStr(target->name));
+	return RegisterDynamicBackgroundWorker(&worker, &handle) ? handle : NULL;
+}
+
+static void
+complain_no_entry(LeTarget *target)
+{
+	if (target->complained)
+		return;
+	target->complained = true;
+	ereport(LOG,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("lock_election cannot start a manager for database \"%s\"", NameStr(target->name)),
+			 errdetail("All %d entries for databases are in use.", le_shared->max_databases),
+			 errhint("If it has the extension, raise lock_election.max_databases and restart the server.")));
+}
+
+static void
+complain_no_worker(const LeTarget *target, LeTime now)
+{
+	static LeTime complained_at;
+
+	if (complained_at != 0 && now - complained_at < LE_COMPLAINT_PERIOD)
+		return;
+	complained_at = now;
+	ereport(LOG,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("could not register the lock_election manager of database \"%s\"", NameStr(target->name)),
+			 errhint("Raise max_worker_processes and restart the server.")));
+}
+
+/*
+ * Take the database's entry for a worker.  NULL: not now.
+ */
+static LeDatabase *
+take_entry(LeTarget *target, LeTime now, bool *was_wanted)
+{
+	LeDatabase *db;
+	bool taken = false;
+
+	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
+	db = le_database_find(target->dboid, true);
+	if (db != NULL && db->state == LE_DB_IDLE && db->reserved_by == 0)
+	{
+		taken = true;
+		*was_wanted = db->wanted;
+		le_database_starting(db);
+	}
+	LWLockRelease(le_shared->lock);
+
+	if (db == NULL)
+	{
+		target->retry_at = now + LE_SCAN_PERIOD;
+		complain_no_entry(target);
+	}
+	else if (!taken)
+		target->retry_at = now + LE_RESTART_PERIOD;
+	return taken ? db : NULL;
+}
+
+static void
+start_manager(LeTarget *target, LeTime now)
+{
+	bool was_wanted = false;
+	LeDatabase *db;
+
+	Assert(!target->tracked && target->handle == NULL);
+
+	db = take_entry(target, now, &was_wanted);
+	if (db == NULL)
+		return;
+
+	/* Not under the lock: this may raise an error. */
+	target->started_at = now;
+	LE_FAULT_NOFAIL("launcher-before-start");
+	target->handle = register_manager(target);
+	LE_FAULT("launcher-started");
+	if (target->handle != NULL)
+	{
+		target->tracked = true;
+		target->complained = false;
+		return;
+	}
+
+	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
+	le_database_stopped(db, LE_EXIT_ERROR);
+	if (was_wanted)
+		le_database_want(db);
+	LWLockRelease(le_shared->lock);
+	back_off(target, now);
+	complain_no_worker(target, now);
+}
+
+/*
+ * Look at all entries, and start the managers that are wanted or have been
+ * there before.  Returns how many workers are starting.
+ */
+static int
+serve_entries(LeTime now)
+{
+	int starting = 0;
+	int chosen = 0;
+
+	watching = false;
+	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < le_shared->max_databases; i++)
+	{
+		LeDatabase *db = &le_shared->databases[i];
+
+		if (db->state == LE_DB_FREE)
+			continue;
+		if (review_entry(db, now))
+			scratch[chosen++] = db->dboid;
+		if (db->state == LE_DB_STARTING)
+			starting++;
+	}
+	LWLockRelease(le_shared->lock);
+
+	for (int i = 0; i < chosen; i++)
+		start_manager(find_target(scratch[i]), now);
+	return starting + chosen;
+}
+
+/*
+ * When to look again, if nobody wakes us.  Also tells whether a young probe
+ * is in the way of the next one.
+ */
+static LeTime
+next_look(LeTime now, bool *probing)
+{
+	LeTime next = watching ? Min(scan_at, now + LE_WATCH_PERIOD) : scan_at;
+	HASH_SEQ_STATUS seq;
+	LeTarget *target;
+
+	*probing = false;
+	hash_seq_init(&seq, targets);
+	while ((target = (LeTarget *) hash_seq_search(&seq)) != NULL)
+	{
+		if (target->tracked && !target->ran && now - target->started_at < LE_PROBE_SLOW)
+		{
+			*probing = true;
+			next = Min(next, target->started_at + LE_PROBE_SLOW);
+		}
+		if (!target->tracked && target->connectable && target->retry_at > now)
+			next = Min(next, target->retry_at);
+	}
+	return next;
+}
+
+/*
+ * Probe the next database that is due, unless enough workers are starting.
+ */
+static void
+probe(LeTime now, int starting)
+{
+	HASH_SEQ_STATUS seq;
+	LeTarget *target;
+	bool probing;
+
+	(void) next_look(now, &probing);
+	if (probing || starting >= LE_PROBES_MAX)
+		return;
+
+	hash_seq_init(&seq, targets);
+	while ((target = (LeTarget *) hash_seq_search(&seq)) != NULL)
+	{
+		if (target->tracked || !target->connectable || !target->due || target->ran || now < target->retry_at)
+			continue;
+		LE_FAULT("launcher-probe");
+		start_manager(target, now);
+		if (target->tracked)
+		{
+			hash_seq_term(&seq);
+			return;
+		}
+	}
+}
+
+/* --- the worker --------------------------------------------------------- */
+
+static void
+launcher_exit(int code, Datum arg)
+{
+	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
+	if (le_shared->launcher_pid == MyProcPid)
+	{
+		le_shared->launcher_pid = 0;
+		le_shared->launcher_proc = -1;
+	}
+	LWLockRelease(le_shared->lock);
+}
+
+static void
+launcher_publish(void)
+{
+	before_shmem_exit(launcher_exit, (Datum) 0);
+	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
+	le_shared->launcher_pid = MyProcPid;
+	le_shared->launcher_proc = le_my_proc();
+	LWLockRelease(le_shared->lock);
+}
+
+static void
+launcher_init(void)
+{
+	HASHCTL ctl = {0};
+
+	ctl.keysize = sizeof(Oid);
+	ctl.entrysize = sizeof(LeTarget);
+	ctl.hcxt = TopMemoryContext;
+	targets = hash_create("lock_election databases", 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	scratch = (Oid *) MemoryContextAllocZero(TopMemoryContext, sizeof(Oid) * le_shared->max_databases);
+
+	/* The handles that RegisterDynamicBackgroundWorker makes live here. */
+	MemoryContextSwitchTo(TopMemoryContext);
+}
+
+/* Sleep until the time comes or somebody wakes us. */
+static void
+launcher_wait(LeTime until)
+{
+	LeTime now = le_clock();
+	long timeout = until > now ? (long) ((until - now + LE_MS - 1) / LE_MS) : 0;
+	int events;
+
+	events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout, PG_WAIT_EXTENSION);
+	if (events & WL_LATCH_SET)
+	{
+		ResetLatch(MyLatch);
+		scan_at = Min(scan_at, scanned_at + LE_SCAN_PERIOD_MIN);
+	}
+}
+
+void
+le_launcher_main(Datum arg)
+{
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+	le_sleep_reset(); /* as le_attach() */
+	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+
+	launcher_init();
+	launcher_publish();
+
+	for (;;)
+	{
+		LeTime now;
+		bool probing;
+
+		CHECK_FOR_INTERRUPTS();
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+		}
+
+		if (le_clock() >= scan_at)
+			scan_databases();
+		now = le_clock();
+		probe(now, serve_entries(now));
+		launcher_wait(next_look(now, &probing));
+	}
+}
+
+void
+le_launcher_register(void)
+{
+	BackgroundWorker worker = {0};
+
+	if (!process_shared_preload_libraries_in_progress || IsBinaryUpgrade)
+		return;
+
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker.bgw_restart_time = LE_LAUNCHER_RESTART;
+	snprintf(worker.bgw_library_name, sizeof(worker.bgw_library_name), "lock_election");
+	snprintf(worker.bgw_function_name, sizeof(worker.bgw_function_name), "le_launcher_main");
+	snprintf(worker.bgw_type, sizeof(worker.bgw_type), "lock_election launcher");
+	snprintf(worker.bgw_name, sizeof(worker.bgw_name), "lock_election launcher");
+	RegisterBackgroundWorker(&worker);
+}

@@ -1,0 +1,18 @@
+/*
+ * launcher/launcher.h
+ *		The worker that starts the managers.
+ */
+#ifndef LE_LAUNCHER_H
+#define LE_LAUNCHER_H
+
+#include "shared/shmem.h"
+
+/* From _PG_init, while shared_preload_libraries are loaded. */
+extern void le_launcher_register(void);
+
+extern PGDLLEXPORT void le_launcher_main(Datum arg);
+
+/* Is a client connected to the database, other than process except_pid? */
+extern bool le_client_connected(Oid dboid, int except_pid);
+
+#endif /* LE_LAUNCHER_H */

@@ -1,0 +1,299 @@
+/*
+ * launcher/notifier.c
+ *		The notifier of one database: makes a NOTIFY of each hint.
+ *
+ * NOTIFY takes a lock of the whole cluster through its commit, and waits for
+ * whoever has it: a session that waits for a standby in the commit of its own
+ * NOTIFY, for as long as that takes.  That is why this is a process of its
+ * own, and why it commits without waiting for any disk or standby itself.
+ * Whatever becomes of it, nothing that concerns a lock waits for it: the
+ * manager fills a ring (see LeHintRing), and drops what has no room.
+ *
+ * Where PostgreSQL's queue of notifications is full, hints are dropped too:
+ * an old hint is worth little, and who has missed one finds out by asking.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "commands/async.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/procarray.h"
+#include "tcop/tcopprot.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+
+#include "launcher/notifier.h"
+#include "shared/channel.h"
+#include "shared/compat.h"
+#include "shared/fault.h"
+#include "shared/settings.h"
+#include "shared/shmem.h"
+#include "shared/wake.h"
+#include "shared/words.h"
+
+/* Notifications in one transaction at most */
+#define HINTS_A_COMMIT 64
+/* After a failure, so that it does not use up transaction ids */
+#define PAUSE_MS 100
+/* How often to look whether the notifier before is gone */
+#define POLL_MS 50
+/* The same complaint */
+#define COMPLAINT_PERIOD (60 * LE_SECOND)
+
+static Oid my_dboid;
+static int my_manager; /* pid */
+static LeDatabase *my_db = NULL;
+
+/* A copy of what is about to be sent */
+static LeHint hints[HINTS_A_COMMIT];
+
+static void
+pin_settings(void)
+{
+	static const LeSetting settings[] = {
+		{"lock_timeout", "0"},
+		{"statement_timeout", "0"},
+		{"transaction_timeout", "0"},
+		{"default_transaction_isolation", "read committed"},
+		{"default_transaction_deferrable", "off"},
+		{"synchronous_commit", "off"},
+		{"search_path", "pg_catalog"},
+	};
+
+	le_pin_settings(settings, lengthof(settings));
+}
+
+/* --- the entry --- */
+
+/* Caller holds LeShared.lock. */
+static bool
+is_mine(const LeDatabase *db)
+{
+	return db->dboid == my_dboid && db->worker_pid == my_manager;
+}
+
+static void
+notifier_exit(int code, Datum arg)
+{
+	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
+	le_database_notifier_leave(my_db);
+	LWLockRelease(le_shared->lock);
+}
+
+/* True: the entry is ours.  False: the notifier of another time is there. */
+static bool
+try_attach(void)
+{
+	LeDatabase *db;
+	bool gone = true, attached = false;
+
+	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
+	db = le_database_find(my_dboid, false);
+	if (db != NULL && is_mine(db))
+	{
+		gone = false;
+		my_db = db;
+		if (db->notifier_pid == 0 || BackendPidGetProc(db->notifier_pid) == NULL)
+		{
+			le_database_notifier_enter(db);
+			attached = true;
+		}
+	}
+	LWLockRelease(le_shared->lock);
+	if (gone)
+		proc_exit(0);
+	return attached;
+}
+
+/* --- sending --- */
+
+/* Copy what waits in the ring; returns how many.  Leaves with its manager. */
+static int
+take(void)
+{
+	LeHintRing *ring = &my_db->ring;
+	uint64 sent, pushed;
+	int n = 0;
+	bool mine;
+
+	LWLockAcquire(le_shared->lock, LW_SHARED);
+	mine = is_mine(my_db) && my_db->notifier_pid == MyProcPid;
+	if (mine)
+	{
+		sent = pg_atomic_read_u64(&ring->sent);
+		pushed = pg_atomic_read_u64(&ring->pushed);
+		pg_read_barrier();
+		for (; sent < pushed && n < HINTS_A_COMMIT; sent++)
+			hints[n++] = ring->hints[sent % LE_HINTS];
+	}
+	LWLockRelease(le_shared->lock);
+	if (!mine)
+		proc_exit(0);
+	return n;
+}
+
+/* They are sent, or given up: make room for others. */
+static void
+done(int n, bool sent)
+{
+	LeHintRing *ring = &my_db->ring;
+
+	LWLockAcquire(le_shared->lock, LW_SHARED);
+	if (is_mine(my_db) && my_db->notifier_pid == MyProcPid)
+	{
+		pg_memory_barrier(); /* after the last look at them */
+		pg_atomic_fetch_add_u64(&ring->sent, n);
+		pg_atomic_fetch_add_u64(sent ? &my_db->counters.hints_sent : &my_db->counters.hints_dropped, n);
+	}
+	LWLockRelease(le_shared->lock);
+}
+
+static void
+notify(const LeHint *hint)
+{
+	char channel[LE_CHANNEL_SIZE];
+	char payload[256];
+
+	/* tokens as text: some clients read numbers as doubles */
+	le_channel_name((LeKind) hint->kind, (LeText){hint->name, hint->name_len}, channel);
+	if (hint->how == 0)
+		snprintf(payload, sizeof(payload),
+				 "{\"event\":\"granted\",\"token\":\"" INT64_FORMAT "\",\"sequence\":" UINT64_FORMAT "}",
+				 hint->token, hint->sequence);
+	else
+		snprintf(payload, sizeof(payload),
+				 "{\"event\":\"%s\",\"term\":\"" INT64_FORMAT "\",\"change\":\"" INT64_FORMAT
+				 "\",\"previous\":\"" INT64_FORMAT "\"}",
+				 le_how_name((LeHow) hint->how), hint->token, hint->change, hint->previous);
+	Async_Notify(channel, payload);
+}
+
+static void
+send_all(int n)
+{
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	pgstat_report_activity(STATE_RUNNING, "sending notifications");
+	LE_FAULT("notifier-before-notify");
+	for (int i = 0; i < n; i++)
+		notify(&hints[i]);
+	LE_FAULT("notifier-before-commit");
+	CommitTransactionCommand();
+	pgstat_report_stat(false);
+	pgstat_report_activity(STATE_IDLE, NULL);
+}
+
+static void
+report_failure(void)
+{
+	static LeTime reported_at = 0;
+
+	if (reported_at == 0 || le_clock() - reported_at >= COMPLAINT_PERIOD)
+	{
+		reported_at = le_clock();
+		EmitErrorReport();
+		ereport(
+			LOG,
+			(errmsg("lock_election could not send notifications"),
+			 errdetail(
+				 "They are dropped, and counted in view lock_election.stat; this is logged once a minute.")));
+	}
+	FlushErrorState();
+}
+
+static bool
+try_send(int n)
+{
+	volatile bool ok = false;
+
+	PG_TRY();
+	{
+		send_all(n);
+		ok = true;
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(TopMemoryContext);
+		report_failure();
+		AbortCurrentTransaction();
+		pgstat_report_activity(STATE_IDLE, NULL);
+	}
+	PG_END_TRY();
+	return ok;
+}
+
+/* --- the worker --- */
+
+static void
+handle_signals(void)
+{
+	/* nothing is under way: no reason to write FATAL into the log */
+	if (ProcDiePending)
+		proc_exit(0);
+	CHECK_FOR_INTERRUPTS();
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+		pin_settings();
+	}
+}
+
+/* Whatever happens meanwhile can wait so long. */
+static void
+pause_ms(long ms)
+{
+	(void) WaitLatch(NULL, WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms, PG_WAIT_EXTENSION);
+}
+
+static void
+serve(void)
+{
+	for (;;)
+	{
+		int n;
+		bool sent;
+
+		ResetLatch(MyLatch);
+		handle_signals();
+		n = take();
+		if (n == 0)
+		{
+			(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_EXIT_ON_PM_DEATH, -1, PG_WAIT_EXTENSION);
+			continue;
+		}
+		sent = try_send(n);
+		LE_FAULT("notifier-sent");
+		done(n, sent);
+		if (!sent)
+			pause_ms(PAUSE_MS);
+	}
+}
+
+void
+le_notifier_main(Datum arg)
+{
+	my_dboid = DatumGetObjectId(arg);
+	memcpy(&my_manager, MyBgworkerEntry->bgw_extra, sizeof(my_manager));
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGINT, SIG_IGN); /* a cancel is meant for a query */
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+	le_sleep_reset(); /* as le_attach() */
+	BackgroundWorkerInitializeConnectionByOid(my_dboid, InvalidOid, 0);
+	pin_settings();
+	while (!try_attach())
+	{
+		pause_ms(POLL_MS);
+		handle_signals();
+	}
+	before_shmem_exit(notifier_exit, (Datum) 0);
+	pgstat_report_activity(STATE_IDLE, NULL);
+	serve();
+}

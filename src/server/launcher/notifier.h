@@ -1,0 +1,17 @@
+/*
+ * launcher/notifier.h
+ *		The notifier of one database: a background worker that makes a NOTIFY
+ *		of each hint.
+ */
+#ifndef LE_NOTIFIER_H
+#define LE_NOTIFIER_H
+
+#include "postgres.h"
+
+/*
+ * Entry point of the worker; the argument is the database's OID, bgw_extra
+ * begins with the pid of its manager.
+ */
+extern PGDLLEXPORT void le_notifier_main(Datum arg);
+
+#endif /* LE_NOTIFIER_H */

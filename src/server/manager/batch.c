@@ -1,0 +1,657 @@
+/*
+ * manager/batch.c
+ *		The manager's work: a batch of requests, applied, written, answered.
+ *
+ * The core decides, the store writes; this file and manager/take.c carry between
+ * the slots and the two.  A batch that fails leaves no trace: the core is thrown away and
+ * loaded anew, waiting requests are put back to their places, and the
+ * requests of the batch are applied one by one, so that only the one that
+ * cannot be written fails.  Where the tables cannot even be read, requests are
+ * answered with that error until they can.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "access/xloginsert.h"
+#include "catalog/pg_control.h"
+#include "mb/pg_wchar.h"
+#include "pgstat.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "manager/batch.h"
+#include "manager/deadlock.h"
+#include "manager/fence.h"
+#include "manager/hints.h"
+#include "manager/history.h"
+#include "manager/internal.h"
+#include "shared/compat.h"
+#include "shared/fault.h"
+#include "shared/settings.h"
+#include "shared/shmem.h"
+#include "shared/wake.h"
+#include "store/store.h"
+
+Manager le_mgr;
+
+/* --- answers --- */
+
+void
+le_batch_answer(uint32 proc, uint32 number, const LeReply *reply)
+{
+	LeRequestSlot *slot = slot_of(proc);
+
+	if (pg_atomic_read_u32(&slot->posted) != number || pg_atomic_read_u32(&slot->answered) == number)
+		return;
+	slot->reply = *reply;
+	slot->reply_at = le_clock();
+	slot->revision = 0;
+	pg_write_barrier();
+	pg_atomic_write_u32(&slot->answered, number);
+	le_wake((int) proc);
+}
+
+void
+le_batch_put_error(LeRequestSlot *slot, int sqlstate, const char *message)
+{
+	/* cut at a character's end */
+	int len = pg_mbcliplen(message, (int) strlen(message), sizeof(slot->message) - 1);
+
+	slot->sqlstate = sqlstate;
+	memcpy(slot->message, message, len);
+	slot->message[len] = '\0';
+}
+
+/* The manager's own lock_timeout says nothing to anybody else. */
+static const char *
+error_text(const ErrorData *error)
+{
+	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)
+		return "the tables of extension lock_election are locked by another session";
+	return error->message;
+}
+
+void
+le_batch_answer_error(uint32 proc, int sqlstate, const char *message)
+{
+	LeRequestSlot *slot = slot_of(proc);
+	LeReply reply = {0};
+
+	le_batch_put_error(slot, sqlstate, message);
+	le_batch_answer(proc, pg_atomic_read_u32(&slot->posted), &reply);
+}
+
+/* --- writing --- */
+
+/* The incarnation of what comes next: on disk before it is used. */
+static int64
+next_incarnation(void)
+{
+	return le_core_next_revision(le_mgr.core) >> LE_COUNTER_BITS;
+}
+
+static bool
+anything_to_write(void)
+{
+	return next_incarnation() != le_mgr.meta.incarnation || le_core_dirty_slots(le_mgr.core) != NULL ||
+		   le_core_dirty_leases(le_mgr.core) != NULL || le_core_dirty_places(le_mgr.core) != NULL ||
+		   le_core_changes(le_mgr.core) != NULL;
+}
+
+/* Answers to waiters need a flush if any of them does. */
+static void
+flush_for_answers(void)
+{
+	for (LeEntry *entry = le_core_answers(le_mgr.core); entry != NULL; entry = entry->answer_next)
+	{
+		if (entry->answer == LE_OK && entry->ttl != LE_TTL_BOUND && slot_of(entry->waiter_sessno)->need_flush)
+			le_mgr.flush = true;
+	}
+}
+
+/* The early notice of shared/wake.h: it makes a hand-over shorter by 5 us. */
+static void
+announce_answers(void)
+{
+	int n = 0;
+
+	for (LeEntry *entry = le_core_answers(le_mgr.core); entry != NULL && n < LE_WAKE_EARLY;
+		 entry = entry->answer_next, n++)
+	{
+		LeRequestSlot *slot = slot_of(entry->waiter_sessno);
+
+		if (entry->answer != LE_OK || slot->session != entry->waiter_session)
+			continue;
+		le_wake_early(slot);
+	}
+}
+
+void
+le_batch_begin(void)
+{
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	PushActiveSnapshot(GetTransactionSnapshot());
+}
+
+XLogRecPtr
+le_batch_commit(bool flush)
+{
+	PopActiveSnapshot();
+
+	/* the variable alone: the setting, "local", keeps us from any standby */
+	synchronous_commit = flush ? SYNCHRONOUS_COMMIT_LOCAL_FLUSH : SYNCHRONOUS_COMMIT_OFF;
+	CommitTransactionCommand();
+	synchronous_commit = SYNCHRONOUS_COMMIT_LOCAL_FLUSH;
+	MemoryContextSwitchTo(le_mgr.batch_context);
+	return XactLastCommitEnd;
+}
+
+static XLogRecPtr
+write_batch(LeTime now)
+{
+	LeCounters *counters = &le_mgr.db->counters;
+	LeTime start = le_clock();
+	LeMeta meta = le_mgr.meta;
+	XLogRecPtr lsn;
+	int rows;
+
+	le_batch_begin();
+	if (!le_store_open(le_mgr.core))
+	{
+		le_mgr.rewritten = true;
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("the tables of lock_election were replaced")));
+	}
+	LE_FAULT("batch-begun");
+	rows = le_store_write(le_mgr.core, now);
+	meta.incarnation = next_incarnation();
+	if (meta.incarnation != le_mgr.meta.incarnation)
+	{
+		/* the counter was full, or advanced */
+		le_store_write_meta(&meta);
+		le_mgr.flush = true;
+	}
+	le_store_close();
+	flush_for_answers();
+	if (le_mgr.flush)
+		announce_answers();
+	LE_FAULT("batch-written");
+	lsn = le_batch_commit(le_mgr.flush);
+	le_mgr.meta = meta;
+	LE_FAULT_NOFAIL("batch-committed");
+
+	pg_atomic_fetch_add_u64(&counters->batches, 1);
+	pg_atomic_fetch_add_u64(&counters->xids, 1);
+	pg_atomic_fetch_add_u64(&counters->rows, rows);
+	if (le_mgr.flush)
+		pg_atomic_fetch_add_u64(&counters->flushes, 1);
+	pg_atomic_fetch_add_u64(&counters->write_us, le_clock() - start);
+	return lsn;
+}
+
+/*
+ * Something in the log that callers can wait for whose answer wrote nothing: a
+ * renewal, is_held(), a lock that is held already.  So a primary that is cut
+ * off from its synchronous standbys confirms nothing.
+ */
+static XLogRecPtr
+log_confirmation(void)
+{
+	uint32 nothing = 0;
+
+	XLogBeginInsert();
+	XLogRegisterData((char *) &nothing, sizeof(nothing));
+	return XLogInsert(RM_XLOG_ID, XLOG_NOOP);
+}
+
+/* --- after the commit --- */
+
+static void
+give_answers(XLogRecPtr lsn)
+{
+	LeTime now = core_now();
+	XLogRecPtr confirm_lsn = lsn;
+
+	for (int i = 0; i < le_mgr.ndeferred; i++)
+	{
+		Deferred *d = &le_mgr.deferred[i];
+
+		if (d->reply.wrote)
+			d->reply.lsn = lsn;
+		if (d->reply.valid_for == LE_NEVER)
+			d->reply.lsn = 0; /* connection-bound: durable for nobody */
+		if (d->confirm)
+		{
+			if (confirm_lsn == 0)
+				confirm_lsn = log_confirmation();
+			d->reply.lsn = Max(d->reply.lsn, confirm_lsn);
+		}
+		le_batch_answer(d->proc, d->number, &d->reply);
+		LE_FAULT_NOFAIL("batch-answering");
+	}
+	for (LeEntry *entry = le_core_answers(le_mgr.core); entry != NULL; entry = entry->answer_next)
+	{
+		LeReply reply;
+
+		if (slot_of(entry->waiter_sessno)->session != entry->waiter_session)
+			continue;
+		le_entry_answer(entry, now, &reply);
+		if (reply.wrote)
+			reply.lsn = reply.valid_for == LE_NEVER ? 0 : lsn;
+		reply.waited = true;
+		le_batch_answer(entry->waiter_sessno, entry->request, &reply);
+		LE_FAULT_NOFAIL("batch-waking");
+	}
+}
+
+/* What was read from the mailboxes is done for good: empty them. */
+static void
+empty_mailboxes(void)
+{
+	for (int i = 0; i < le_mgr.nmails; i++)
+	{
+		Mail *mail = &le_mgr.mails[i];
+		LeRequestSlot *slot = slot_of(mail->proc);
+		uint64 undo = mail->undo;
+
+		if (undo != 0)
+			(void) pg_atomic_compare_exchange_u64(&slot->undo, &undo, 0);
+		pg_atomic_fetch_and_u32(&slot->mail, ~(mail->flags & ~LE_MAIL_FENCE_ENDED));
+		if (mail->flags & LE_MAIL_SESSION_END)
+			le_slot_clear(slot);
+		le_wake((int) mail->proc);
+	}
+}
+
+/*
+ * Those who have waited long: the newest of a cycle gives up.  It is told no
+ * more than that; what it waits for is undone as if it had been cancelled.
+ */
+static void
+end_deadlocks(void)
+{
+	for (int i = 0; i < le_mgr.nmails; i++)
+	{
+		StringInfoData detail;
+		int proc;
+
+		if ((le_mgr.mails[i].flags & LE_MAIL_BLOCKED) == 0)
+			continue;
+		initStringInfo(&detail);
+		proc = le_deadlock_find(le_mgr.core, le_mgr.mails[i].proc, &detail);
+		if (proc >= 0)
+		{
+			LeRequestSlot *slot = slot_of((uint32) proc);
+
+			slot->answer_at = 0;
+			slot->answer_len = (uint32) Min(detail.len, LE_PAYLOAD_SIZE);
+			memcpy(slot->payload, detail.data, slot->answer_len);
+			le_batch_answer_error((uint32) proc, ERRCODE_T_R_DEADLOCK_DETECTED, "deadlock detected");
+		}
+		pfree(detail.data);
+	}
+}
+
+#define PUBLISH(counter)                                                                                     \
+	pg_atomic_fetch_add_u64(&le_mgr.db->counters.counter, now->counter - le_mgr.seen.counter)
+
+void
+le_batch_publish(void)
+{
+	const LeStats *now = le_core_stats(le_mgr.core);
+
+	PUBLISH(grants);
+	PUBLISH(waits);
+	PUBLISH(handoffs);
+	PUBLISH(expiries);
+	PUBLISH(timeouts);
+	PUBLISH(undone);
+	le_mgr.seen = *now;
+	if ((int64) pg_atomic_read_u64(&le_shared->incarnation) < le_mgr.meta.incarnation)
+		pg_atomic_write_u64(&le_shared->incarnation, le_mgr.meta.incarnation);
+	pg_atomic_write_u64(&le_mgr.db->revision, le_core_next_revision(le_mgr.core));
+	pg_atomic_write_u64(&le_mgr.db->locks, le_core_lock_count(le_mgr.core));
+	pg_atomic_write_u64(&le_mgr.db->memory, MemoryContextMemAllocated(le_mgr.core_context, true));
+}
+
+/* --- a batch --- */
+
+static void
+batch_reset(void)
+{
+	le_mgr.ndeferred = le_mgr.nmails = le_mgr.nfresh = 0;
+	le_mgr.flush = le_mgr.rewritten = false;
+	MemoryContextReset(le_mgr.batch_context);
+	MemoryContextSwitchTo(le_mgr.batch_context);
+}
+
+static void
+apply_limits(void)
+{
+	LeLimits limits = {.waiters_per_lock = le_max_waiters_per_lock,
+					   .locks_per_role = le_max_locks_per_role,
+					   .leases_per_role = le_max_leases_per_role,
+					   .expiry_grace = (LeTime) le_expiry_grace * LE_MS};
+
+	le_core_set_limits(le_mgr.core, &limits);
+}
+
+/*
+ * It was last seen running at since: a pause moves all deadlines.  Where one
+ * follows the other again and again, as with a disk that takes longer for each
+ * flush, a second of each counts, or nobody's lease would ever end.
+ */
+static void
+seen_running(LeTime since, LeTime now)
+{
+	LeTime gap = now - since;
+
+	if (gap > STALL)
+	{
+		le_mgr.stalls_in_row = since - le_mgr.stalled_until < STALL ? le_mgr.stalls_in_row + 1 : 1;
+		if (le_mgr.stalls_in_row > MAX_STALLS_IN_ROW)
+			gap -= STALL;
+		le_mgr.shift += gap;
+		le_mgr.stalled_until = now;
+		pg_atomic_fetch_add_u64(&le_mgr.db->counters.stalls, 1);
+		ereport(LOG, (errmsg("the lock_election manager did not run for %ld ms; all leases go on by %ld ms",
+							 (long) ((now - since) / LE_MS), (long) (gap / LE_MS))));
+	}
+	le_mgr.awake_at = now;
+}
+
+static void
+batch(const uint32 *procs, int n, bool expire)
+{
+	LeTime clock = le_clock(), now;
+	XLogRecPtr lsn = 0;
+
+	/* what expires at this reading of the clock is checked against the same one */
+	seen_running(le_mgr.awake_at, clock);
+	now = clock - le_mgr.shift;
+
+	batch_reset();
+	apply_limits();
+	if (le_mgr.reenter)
+		le_take_waiting(now);
+	le_take(procs, n, now);
+	LE_FAULT("batch-before-expiry");
+	if (expire)
+		le_core_expire(le_mgr.core, now, EXPIRE_A_BATCH);
+	LE_FAULT("batch-applied");
+	if (anything_to_write())
+		lsn = write_batch(now);
+	give_answers(lsn);
+	LE_FAULT_NOFAIL("batch-before-hints");
+	le_hints_of_batch(le_mgr.core);
+	if (le_core_changes(le_mgr.core) != NULL)
+		le_history_written();
+	LE_FAULT_NOFAIL("batch-before-mailboxes");
+	empty_mailboxes();
+	le_core_batch_done(le_mgr.core, lsn);
+	le_batch_publish();
+	if (lsn != 0)
+		pgstat_report_stat(false); /* may fail: not before the answers are given */
+	LE_FAULT_CHECK(le_mgr.core);
+	LE_FAULT("batch-done");
+	le_fence_end_overdue(le_mgr.core, now);
+	end_deadlocks();
+}
+
+/* What the failed batch has taken is to be taken again. */
+static void
+untake(void)
+{
+	for (int i = 0; i < le_mgr.nfresh; i++)
+	{
+		LeRequestSlot *slot = slot_of(le_mgr.fresh[i]);
+		uint32 number = pg_atomic_read_u32(&slot->posted);
+
+		if (pg_atomic_read_u32(&slot->answered) != number)
+		{
+			le_mgr.taken[le_mgr.fresh[i]] = pg_atomic_read_u32(&slot->answered);
+			slot->revision = 0;
+		}
+	}
+	for (int i = 0; i < le_mgr.nmails; i++)
+		pg_atomic_fetch_or_u32(&slot_of(le_mgr.mails[i].proc)->mail,
+							   le_mgr.mails[i].flags & LE_MAIL_FENCE_ENDED);
+}
+
+/* False: it failed, *error says why, and the core is not to be used. */
+static bool
+try_batch(const uint32 *procs, int n, bool expire, ErrorData **error)
+{
+	volatile bool ok = false;
+
+	PG_TRY();
+	{
+		batch(procs, n, expire);
+		ok = true;
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(le_mgr.batch_context);
+		*error = CopyErrorData();
+		if (!le_mgr.rewritten)
+			EmitErrorReport();
+		FlushErrorState();
+		AbortCurrentTransaction();
+		untake();
+		le_mgr.core_valid = false;
+		if (le_mgr.broken_at == 0)
+			le_mgr.broken_at = le_clock();
+		pg_atomic_fetch_add_u64(&le_mgr.db->counters.failed_batches, 1);
+		if ((*error)->sqlerrcode == ERRCODE_UNIQUE_VIOLATION)
+			pg_atomic_fetch_add_u64(&le_mgr.db->counters.key_violations, 1);
+	}
+	PG_END_TRY();
+	return ok;
+}
+
+/* --- running --- */
+
+int
+le_batch_all_slots(uint32 *procs)
+{
+	int n = 0;
+
+	for (int i = 0; i < le_shared->max_slots; i++)
+	{
+		LeRequestSlot *slot = slot_of(i);
+
+		if (slot->session == 0 || slot->database != le_mgr.index)
+			continue;
+		if (pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered) ||
+			pg_atomic_read_u32(&slot->mail) != 0 || pg_atomic_read_u64(&slot->undo) != 0)
+			procs[n++] = i;
+	}
+	return n;
+}
+
+/*
+ * Those that wait go on waiting.  Mail, and what a commit has released, stay
+ * where they are and are tried again; a backend that wants to go on before
+ * that is told why it cannot.
+ */
+static void
+fail_requests(const uint32 *procs, int n, const ErrorData *error)
+{
+	for (int i = 0; i < n; i++)
+	{
+		LeRequestSlot *slot = slot_of(procs[i]);
+		bool unanswered = pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered);
+
+		if (slot->session == 0 || slot->revision != 0)
+			continue;
+		if (unanswered && slot->type != LE_REQUEST_RELEASE_MANY)
+			le_batch_answer_error(procs[i], error->sqlerrcode, error_text(error));
+		else if (unanswered || pg_atomic_read_u64(&slot->undo) != 0)
+		{
+			le_batch_put_error(slot, error->sqlerrcode, error_text(error));
+			pg_write_barrier();
+			pg_atomic_fetch_or_u32(&slot->note, LE_NOTE_UNREAD);
+			le_wake((int) procs[i]);
+		}
+	}
+	le_mgr.retry_at = le_clock() + RETRY_AFTER;
+}
+
+/* False: nothing can be read, and all have got that error. */
+static bool
+replay(uint32 *procs, int n)
+{
+	ErrorData *error;
+
+	for (int i = 0; i < n; i++)
+	{
+		LE_FAULT_NOFAIL("replay");
+		while (!try_batch(&procs[i], 1, false, &error))
+		{
+			/* rewritten once more: no fault of this request */
+			bool again = le_mgr.rewritten;
+
+			if (!again)
+				fail_requests(&procs[i], 1, error);
+			if (!le_batch_reload(&error))
+			{
+				fail_requests(&procs[i], n - i, error);
+				return false;
+			}
+			if (!again)
+				break;
+		}
+	}
+	return true;
+}
+
+static void
+run_one_by_one(uint32 *procs, int n)
+{
+	ErrorData *error;
+
+	while (replay(procs, n))
+	{
+		/* what came meanwhile may be renewals: before anything expires */
+		n = le_take_stack(le_mgr.db, procs);
+		if (try_batch(procs, n, le_clock() >= le_mgr.expire_after, &error))
+			return;
+		le_mgr.expire_after = le_clock() + RETRY_AFTER;
+		if (!le_batch_reload(&error))
+		{
+			fail_requests(procs, n, error);
+			return;
+		}
+		if (n == 0)
+			return;
+	}
+}
+
+void
+le_batch_run(uint32 *procs, int n)
+{
+	ErrorData *error;
+
+	if (le_mgr.retry_at != 0 && le_mgr.retry_at <= le_clock())
+	{
+		le_mgr.retry_at = 0;
+		n = le_batch_all_slots(procs);
+	}
+	if (!le_mgr.core_valid && !le_batch_reload(&error))
+	{
+		fail_requests(procs, n, error);
+		return;
+	}
+	if (try_batch(procs, n, le_clock() >= le_mgr.expire_after, &error))
+		return;
+	if (!le_batch_reload(&error))
+		fail_requests(procs, n, error);
+	else
+		run_one_by_one(procs, n);
+}
+
+bool
+le_batch_is_gone(void)
+{
+	return le_mgr.gone;
+}
+
+void
+le_batch_gone(void)
+{
+	for (int i = 0; i < le_shared->max_slots; i++)
+	{
+		LeRequestSlot *slot = slot_of(i);
+
+		if (slot->session == 0 || slot->database != le_mgr.index)
+			continue;
+		if (pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered))
+			le_batch_answer_error(i, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+								  "extension lock_election was dropped");
+		pg_atomic_write_u64(&slot->undo, 0);
+		if (pg_atomic_read_u32(&slot->mail) & LE_MAIL_SESSION_END)
+			le_slot_clear(slot);
+		pg_atomic_write_u32(&slot->mail, 0);
+		le_wake(i);
+	}
+}
+
+void
+le_batch_check_stall(LeTime slept_until, const uint32 *procs, int n)
+{
+	LeTime now = le_clock(), since = slept_until != 0 ? Min(slept_until, now) : le_mgr.awake_at;
+
+	for (int i = 0; i < n; i++)
+	{
+		LeRequestSlot *slot = slot_of(procs[i]);
+
+		/* it rang then, and nobody looked */
+		if (pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered) &&
+			le_mgr.taken[procs[i]] != pg_atomic_read_u32(&slot->posted) && slot->revision == 0 &&
+			slot->posted_at > le_mgr.awake_at)
+			since = Min(since, slot->posted_at);
+	}
+	seen_running(since, now);
+}
+
+LeTime
+le_batch_next_wakeup(void)
+{
+	LeTime deadline, wakeup = LE_NEVER;
+
+	if (le_mgr.retry_at != 0)
+		wakeup = le_mgr.retry_at;
+	if (!le_mgr.core_valid)
+		return wakeup;
+
+	/* at once; what could not be written, after a while */
+	if (le_mgr.reenter || anything_to_write() || le_core_answers(le_mgr.core) != NULL)
+		return le_mgr.expire_after;
+	deadline = le_core_next_deadline(le_mgr.core);
+	if (deadline != LE_NEVER)
+	{
+		deadline = Max(deadline + le_mgr.shift, le_mgr.expire_after);
+		wakeup = Min(wakeup, Min(deadline, le_clock() + HEARTBEAT));
+	}
+	return wakeup;
+}
+
+void
+le_batch_init(LeDatabase *db)
+{
+	int n = le_shared->max_slots;
+
+	le_mgr.db = db;
+	le_mgr.index = (int) (db - le_shared->databases);
+	le_mgr.taken = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
+	le_mgr.fresh = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
+	le_mgr.mails = MemoryContextAllocZero(TopMemoryContext, n * sizeof(Mail));
+	le_mgr.deferred = MemoryContextAllocZero(TopMemoryContext, n * sizeof(Deferred));
+	for (int i = 0; i < n; i++)
+		le_mgr.taken[i] = pg_atomic_read_u32(&slot_of(i)->answered);
+	le_mgr.batch_context =
+		AllocSetContextCreate(TopMemoryContext, "lock_election batch", ALLOCSET_DEFAULT_SIZES);
+	le_mgr.awake_at = le_clock();
+}

@@ -1,0 +1,178 @@
+/*
+ * manager/hints.c
+ *		Hints for those who wait outside of the server: the manager's side.
+ *
+ * A hint says that something has happened; it decides nothing, and it may be
+ * lost.  The manager only puts it into a ring in shared memory.  A process of
+ * its own, the notifier (launcher/notifier.c), makes a NOTIFY of it: that takes a
+ * lock of the whole cluster until its commit, and must not delay a lock.
+ *
+ * The notifier is a worker that the manager registers with the first hint, so
+ * that a database without queue places takes no worker for them.  It belongs
+ * to its manager: that one starts it again when it has ended, and takes it
+ * along when it leaves.  A notifier that finds itself with another manager
+ * leaves by itself.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "storage/latch.h"
+#include "utils/memutils.h"
+
+#include "manager/hints.h"
+#include "shared/compat.h"
+#include "shared/settings.h"
+#include "shared/shmem.h"
+#include "shared/wake.h"
+
+/* A notifier that does not live is started again after this long. */
+#define RESTART_AFTER (1 * LE_SECOND)
+/* The same complaint about max_worker_processes */
+#define COMPLAINT_PERIOD (60 * LE_SECOND)
+
+static LeDatabase *my_db = NULL;
+static bool wanted = false; /* there has been a hint */
+static BackgroundWorkerHandle *handle = NULL;
+static LeTime started_at = 0;
+static LeTime retry_at = 0;
+
+/* --- the ring --- */
+
+/* False: there was no room.  change NULL: a queue place was granted. */
+static bool
+push(int64 token, const LeLock *lock, const LeChange *change)
+{
+	LeHintRing *ring = &my_db->ring;
+	uint64 pushed = pg_atomic_read_u64(&ring->pushed);
+	LeHint *hint = &ring->hints[pushed % LE_HINTS];
+
+	ring->sequence++;
+	if (pushed - pg_atomic_read_u64(&ring->sent) >= LE_HINTS)
+	{
+		pg_atomic_fetch_add_u64(&my_db->counters.hints_dropped, 1);
+		return false;
+	}
+	pg_memory_barrier(); /* the place is free before it is filled */
+	hint->token = token;
+	hint->change = change != NULL ? change->number : 0;
+	hint->previous = change != NULL ? change->previous : 0;
+	hint->how = change != NULL ? change->how : 0;
+	hint->sequence = ring->sequence;
+	hint->kind = lock->kind;
+	hint->name_len = lock->name_len;
+	memcpy(hint->name, lock->name, lock->name_len);
+	pg_write_barrier();
+	pg_atomic_write_u64(&ring->pushed, pushed + 1);
+	return true;
+}
+
+void
+le_hints_of_batch(LeCore *core)
+{
+	bool any = false;
+
+	/* a place that has left the queue and holds: one that was granted */
+	for (LeEntry *entry = le_core_dirty_places(core); entry != NULL && le_notify & LE_NOTIFY_WAITERS;
+		 entry = entry->dirty_next)
+	{
+		/* of several names the first */
+		if (entry->state == LE_STATE_HELD && !entry->lapsed && entry->lock->kind == LE_KIND_LOCK &&
+			entry->member <= 1)
+			any |= push(entry->token, entry->lock, NULL);
+	}
+
+	/* who waits for its election by a place hears what observers hear */
+	for (const LeChange *change = le_core_changes(core); change != NULL; change = change->next)
+	{
+		if (le_notify & LE_NOTIFY_ELECTIONS ||
+			(le_notify & LE_NOTIFY_WAITERS && change->how == LE_HOW_ELECTED && change->place))
+			any |= push(change->term, change->lock, change);
+	}
+	if (!any)
+		return;
+	wanted = true;
+	le_wake(my_db->notifier_proc);
+}
+
+/* --- the notifier --- */
+
+static void
+complain(LeTime now)
+{
+	static LeTime complained_at = 0;
+
+	if (complained_at != 0 && now - complained_at < COMPLAINT_PERIOD)
+		return;
+	complained_at = now;
+	ereport(
+		LOG,
+		(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+		 errmsg("could not register the lock_election notifier"),
+		 errdetail("Grants to queue places are not announced; those who ask find out."),
+		 errhint("Raise max_worker_processes and restart the server, or set lock_election.notify to none.")));
+}
+
+static void
+start_notifier(LeTime now)
+{
+	BackgroundWorker worker = {0};
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	worker.bgw_main_arg = ObjectIdGetDatum(my_db->dboid);
+	worker.bgw_notify_pid = MyProcPid;
+	memcpy(worker.bgw_extra, &MyProcPid, sizeof(MyProcPid));
+	snprintf(worker.bgw_library_name, sizeof(worker.bgw_library_name), "lock_election");
+	snprintf(worker.bgw_function_name, sizeof(worker.bgw_function_name), "le_notifier_main");
+	snprintf(worker.bgw_type, sizeof(worker.bgw_type), "lock_election notifier");
+	snprintf(worker.bgw_name, sizeof(worker.bgw_name), "lock_election notifier");
+	started_at = now;
+	if (!RegisterDynamicBackgroundWorker(&worker, &handle))
+	{
+		handle = NULL;
+		retry_at = now + RESTART_AFTER;
+		complain(now);
+	}
+	MemoryContextSwitchTo(old);
+}
+
+LeTime
+le_hints_tend(void)
+{
+	LeTime now;
+	pid_t pid;
+
+	/* the postmaster tells us when it has started or ended */
+	if (!wanted || (handle != NULL && my_db->notifier_proc >= 0))
+		return LE_NEVER;
+	if (handle != NULL)
+	{
+		if (GetBackgroundWorkerPid(handle, &pid) != BGWH_STOPPED)
+			return LE_NEVER;
+		pfree(handle);
+		handle = NULL;
+		retry_at = started_at + RESTART_AFTER;
+	}
+	now = le_clock();
+	if (now < retry_at)
+		return retry_at;
+	start_notifier(now);
+	return handle != NULL ? LE_NEVER : retry_at;
+}
+
+void
+le_hints_leave(void)
+{
+	if (handle != NULL)
+		TerminateBackgroundWorker(handle);
+}
+
+void
+le_hints_init(LeDatabase *db)
+{
+	my_db = db;
+	wanted = pg_atomic_read_u64(&db->ring.pushed) != pg_atomic_read_u64(&db->ring.sent);
+}

@@ -1,0 +1,211 @@
+/*
+ * manager/look.c
+ *		Pages of the live state, for views and current_leader().  The backend's
+ *		half is backend/look.c.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+
+#include "manager/look.h"
+#include "shared/look.h"
+#include "shared/shmem.h"
+
+/* Locks that one page looks at, unused indexes included. */
+#define INDEXES_A_PAGE 1024
+
+typedef struct Page
+{
+	char *data;
+	uint32 size;
+	uint32 len;
+	LeTime now;
+} Page;
+
+static bool
+put_item(Page *page, const LeLock *lock, const LeEntry *entry, uint32 position)
+{
+	LeLookItem *item = (LeLookItem *) (page->data + page->len);
+	uint32 size = MAXALIGN(sizeof(LeLookItem) + lock->name_len + entry->owner_len + entry->value_len);
+	char *text = (char *) item + sizeof(LeLookItem);
+
+	if (page->len + size > page->size)
+		return false;
+	memset(item, 0, sizeof(*item));
+	item->token = entry->token;
+	item->lease = le_entry_named_lease(entry) ? entry->lease->id : 0;
+	item->since = le_wall(page->now) + (position ? entry->since : entry->acquired_at) - page->now;
+	item->time_left = entry->lapsed ? 0 : le_entry_time_left(entry, page->now);
+	item->session = entry->session;
+	item->role = entry->role;
+	item->slot = position ? -1 : entry->slot->number;
+	item->holds = (int32) le_entry_holds(entry);
+	item->waiters = lock->waiting;
+	item->position = position;
+	item->name_len = lock->name_len;
+	item->value_len = entry->value_len;
+	item->owner_len = entry->owner_len;
+	item->named = entry->owner != NULL;
+	item->kind = lock->kind;
+	item->mode = entry->mode;
+	item->lapsed = entry->lapsed;
+	memcpy(text, lock->name, lock->name_len);
+	text += lock->name_len;
+	if (entry->owner_len > 0)
+		memcpy(text, entry->owner, entry->owner_len);
+	text += entry->owner_len;
+	if (entry->value_len > 0)
+		memcpy(text, entry->value, entry->value_len);
+	page->len += size;
+	return true;
+}
+
+/* Slots stay in their list as long as the lock lives; new ones come first. */
+static const LeSlot *
+slot_after(const LeLock *lock, int32 number)
+{
+	const LeSlot *slot = lock->slots;
+
+	while (slot != NULL && slot->number != number)
+		slot = slot->next;
+	return slot != NULL ? slot->next : NULL;
+}
+
+/* A lock's items behind *last; false: the page is full. */
+static bool
+put_lock(Page *page, const LeLock *lock, int64 *last)
+{
+	const LeSlot *slot = *last == 0 ? lock->slots : *last < 0 ? slot_after(lock, (int32) (-*last - 1)) : NULL;
+	uint32 position = 0;
+
+	for (; slot != NULL; slot = slot->next)
+	{
+		if (slot->holder == NULL)
+			continue;
+		if (!put_item(page, lock, slot->holder, 0))
+			return false;
+		*last = -(int64) slot->number - 1;
+	}
+	for (const LeLink *link = lock->queue.next; link != &lock->queue; link = link->next)
+	{
+		const LeEntry *entry = le_container(link, LeEntry, queue_link);
+
+		position++;
+		if (*last > 0 && entry->token <= *last)
+			continue;
+		if (!put_item(page, lock, entry, position))
+			return false;
+		*last = entry->token;
+	}
+	return true;
+}
+
+static void
+put_locks(Page *page, const LeCore *core, LeLookCursor *next)
+{
+	int64 end = Min((int64) le_core_lock_indexes(core), next->index + INDEXES_A_PAGE);
+
+	for (; next->index < end; next->index++, next->last = 0)
+	{
+		LeLock *lock = le_core_lock_at(core, (uint32) next->index);
+
+		if (lock != NULL && !put_lock(page, lock, &next->last))
+			return;
+	}
+	if (next->index >= le_core_lock_indexes(core))
+		next->index = -1;
+}
+
+/* The page takes the place of the request, which is answered at once. */
+static Page
+begin_page(LeRequestSlot *slot, LeTime now)
+{
+	slot->next_page = slot->look.from;
+	slot->answer_at = 0;
+	return (Page){.data = slot->payload, .size = sizeof(slot->payload), .len = 0, .now = now};
+}
+
+void
+le_look_fill(const LeCore *core, LeRequestSlot *slot, LeTime now)
+{
+	Page page = begin_page(slot, now);
+	const LeLock *lock;
+
+	if (!slot->name.given)
+		put_locks(&page, core, &slot->next_page);
+	else
+	{
+		lock = le_core_find_lock(core, slot->look.kind, le_slot_text(slot, slot->name));
+		if (lock == NULL || put_lock(&page, lock, &slot->next_page.last))
+			slot->next_page.index = -1;
+	}
+	slot->answer_len = page.len;
+}
+
+/* --- leaders --- */
+
+void
+le_look_find_leader(const LeCore *core, LeCommand *cmd)
+{
+	const LeLock *lock = le_core_find_lock(core, cmd->kind, cmd->name);
+
+	cmd->token = -1;
+	for (const LeSlot *slot = lock != NULL ? lock->slots : NULL; slot != NULL; slot = slot->next)
+	{
+		if (slot->holder != NULL)
+			cmd->token = slot->holder->token;
+	}
+}
+
+void
+le_look_put_leader(const LeCore *core, const LeCommand *cmd, LeRequestSlot *slot, LeTime now)
+{
+	const LeEntry *leader = le_core_find_entry(core, cmd->kind, cmd->name, cmd->token);
+
+	slot->answer_at = slot->name.at + slot->name.len;
+	slot->answer_len = leader->value_len;
+	Assert(slot->answer_at + slot->answer_len <= sizeof(slot->payload));
+	memcpy(slot->payload + slot->answer_at, leader->value, leader->value_len);
+	slot->leader_since = le_wall(now) + leader->acquired_at - now;
+}
+
+/* --- leases --- */
+
+static bool
+put_lease(Page *page, const LeLease *lease)
+{
+	LeLookLease *item = (LeLookLease *) (page->data + page->len);
+	uint32 size = MAXALIGN(sizeof(LeLookLease) + lease->owner_len);
+
+	if (page->len + size > page->size)
+		return false;
+	memset(item, 0, sizeof(*item));
+	item->id = lease->id;
+	item->ttl = lease->ttl;
+	item->time_left = Max(lease->deadline - page->now, 0);
+	item->role = lease->role;
+	item->owner_len = lease->owner_len;
+	item->named = lease->owner != NULL;
+	if (lease->owner_len > 0)
+		memcpy((char *) item + sizeof(LeLookLease), lease->owner, lease->owner_len);
+	page->len += size;
+	return true;
+}
+
+void
+le_look_fill_leases(const LeCore *core, LeRequestSlot *slot, LeTime now)
+{
+	Page page = begin_page(slot, now);
+	uint32 index = (uint32) slot->look.from.index, all = le_core_lease_indexes(core),
+		   end = Min(all, index + INDEXES_A_PAGE);
+
+	for (; index < end; index++)
+	{
+		const LeLease *lease = le_core_lease_at(core, index);
+
+		if (lease != NULL && !put_lease(&page, lease))
+			break;
+	}
+	slot->next_page.index = index < all ? (int64) index : -1;
+	slot->answer_len = page.len;
+}

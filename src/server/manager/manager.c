@@ -1,0 +1,263 @@
+/*
+ * manager/manager.c
+ *		The manager of one database: start, loop, and the ways it leaves.
+ *
+ * What it does with the requests is in manager/batch.c.
+ */
+#include "postgres.h"
+
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "storage/procsignal.h"
+#include "tcop/tcopprot.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/timeout.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+
+#include "manager/batch.h"
+#include "manager/gather.h"
+#include "manager/hints.h"
+#include "manager/history.h"
+#include "manager/manager.h"
+#include "shared/compat.h"
+#include "shared/fault.h"
+#include "shared/settings.h"
+#include "shared/shmem.h"
+#include "shared/wake.h"
+#include "store/store.h"
+
+/* Nothing to do at all: it looks again after an hour. */
+#define LONGEST_SLEEP (3600 * LE_SECOND)
+
+static LeDatabase *my_db = NULL;
+static LeDbExit leaving_with = LE_EXIT_ERROR;
+
+/*
+ * What ALTER DATABASE or ALTER ROLE may have set must not reach the manager.
+ * lock_timeout bounds how long somebody's ACCESS EXCLUSIVE lock can hold up
+ * everybody: the requests are answered with 55P03 then.
+ */
+static void
+pin_settings(void)
+{
+	static const LeSetting settings[] = {
+		{"lock_timeout", "200ms"},
+		{"statement_timeout", "0"},
+		{"idle_in_transaction_session_timeout", "0"},
+		{"default_transaction_isolation", "read committed"},
+		{"default_transaction_read_only", "off"},
+		{"default_transaction_deferrable", "off"},
+		{"synchronous_commit", "local"},
+		{"search_path", "pg_catalog"},
+		{"row_security", "on"},
+		{"default_tablespace", ""},
+		{"transaction_timeout", "0"},
+	};
+
+	le_pin_settings(settings, lengthof(settings));
+}
+
+static void
+manager_exit(int code, Datum arg)
+{
+	LE_FAULT_NOFAIL("manager-exit");
+	le_hints_leave();
+	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
+	/* a launcher that was restarted may have given us up */
+	if (my_db->worker_pid == MyProcPid)
+		le_database_stopped(my_db, leaving_with);
+	LWLockRelease(le_shared->lock);
+	le_wake_launcher();
+}
+
+/* The launcher has made the entry and waits for what becomes of it. */
+static void
+take_entry(Oid dboid)
+{
+	LeDatabase *db;
+
+	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
+	db = le_database_find(dboid, false);
+	if (db != NULL && db->state == LE_DB_STARTING && db->worker_pid == 0)
+	{
+		le_database_enter(db);
+		my_db = db;
+	}
+	LWLockRelease(le_shared->lock);
+	if (my_db == NULL)
+		proc_exit(0);
+	before_shmem_exit(manager_exit, (Datum) 0);
+}
+
+static void
+leave(LeDbExit how)
+{
+	leaving_with = how;
+	proc_exit(0);
+}
+
+/* The extension was dropped: nobody will come to take over. */
+static void
+leave_for_good(void)
+{
+	le_batch_gone();
+	leave(LE_EXIT_NO_EXTENSION);
+}
+
+static void
+sleep_until(LeTime wakeup)
+{
+	le_sleep(Min(wakeup - le_clock(), LONGEST_SLEEP));
+}
+
+/* lock_election.min_batch_interval: bound the rate of transaction ids. */
+static void
+keep_interval(LeTime last_batch)
+{
+	LeTime rest = last_batch + (LeTime) le_min_batch_interval * LE_MS - le_clock();
+
+	if (le_min_batch_interval > 0 && rest > 0)
+		(void) WaitLatch(NULL, WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, (long) ((rest + LE_MS - 1) / LE_MS),
+						 PG_WAIT_EXTENSION);
+}
+
+/*
+ * A cancel is meant for a query, and there is none; it must not fail a batch.
+ * But lock_timeout sends SIGINT as well.
+ */
+static void
+handle_sigint(SIGNAL_ARGS)
+{
+	if (get_timeout_indicator(LOCK_TIMEOUT, false))
+		StatementCancelHandler(postgres_signal_arg);
+}
+
+static void
+handle_signals(void)
+{
+	CHECK_FOR_INTERRUPTS();
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+		pin_settings();
+	}
+	if (ShutdownRequestPending || my_db->leave)
+	{
+		le_batch_finish();
+		leave(LE_EXIT_NONE);
+	}
+}
+
+/* The extension was dropped, perhaps created again: then begin anew. */
+static void
+recheck_extension(void)
+{
+	bool found;
+
+	if (pg_atomic_exchange_u32(&my_db->recheck, 0) == 0)
+		return;
+	StartTransactionCommand();
+	found = le_store_find();
+	CommitTransactionCommand();
+	if (!found)
+		leave_for_good();
+	leave(LE_EXIT_NONE);
+}
+
+static void
+serve(void)
+{
+	/* not in the current context: every batch begins by emptying that */
+	uint32 *procs = MemoryContextAlloc(TopMemoryContext, le_shared->max_slots * sizeof(uint32));
+	LeTime slept_until = 0, last_batch = 0;
+	bool all = true; /* the first time: whoever waits already */
+
+	for (;;)
+	{
+		int n;
+		LeTime wakeup, look_after;
+
+		le_sleep_reset();
+		handle_signals();
+		recheck_extension();
+		look_after = Min(le_hints_tend(), le_history_tend());
+		keep_interval(last_batch);
+		n = le_take_stack(my_db, procs);
+		if (all)
+			n = le_batch_all_slots(procs);
+		all = false;
+		le_batch_check_stall(slept_until, procs, n);
+		wakeup = le_batch_next_wakeup();
+		if (n > 0 || wakeup <= le_clock())
+		{
+			last_batch = le_clock();
+			LE_FAULT("manager-took");
+			le_batch_run(procs, n);
+			if (le_batch_is_gone())
+				leave_for_good();
+			slept_until = 0;
+			le_gather(procs, n);
+			continue;
+		}
+		slept_until = Min(wakeup, look_after);
+		sleep_until(slept_until);
+	}
+}
+
+void
+le_manager_main(Datum arg)
+{
+	Oid dboid = DatumGetObjectId(arg);
+	bool given_up;
+
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGINT, handle_sigint);
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+#ifdef __linux__
+	/* le_gather() means what it says; by default a sleep may take 50 us more */
+	(void) prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
+#endif
+	take_entry(dboid);
+	BackgroundWorkerInitializeConnectionByOid(dboid, InvalidOid, 0);
+	pin_settings();
+	if (my_db->leave)
+		leave(LE_EXIT_NONE);
+
+	LE_FAULT("manager-start");
+	pg_atomic_write_u32(&my_db->recheck, 0);
+	le_batch_init(my_db);
+	le_hints_init(my_db);
+	if (!le_batch_load())
+		leave(LE_EXIT_NO_EXTENSION);
+
+	LE_FAULT("manager-loaded");
+
+	/* from here on it leaves in order: what is under way is finished first */
+	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
+	given_up = my_db->worker_pid != MyProcPid;
+	if (!given_up)
+		le_database_running(my_db);
+	LWLockRelease(le_shared->lock);
+	if (given_up)
+		leave(LE_EXIT_NONE);
+	le_wake_launcher();
+	pgstat_report_activity(STATE_IDLE, NULL);
+	ereport(LOG, (errmsg("lock_election manager started")));
+	serve();
+}

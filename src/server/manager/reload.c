@@ -1,0 +1,331 @@
+/*
+ * manager/reload.c
+ *		Building the manager's state from the tables: at its start, and after a
+ *		batch that failed; and leaving in order.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "port.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "manager/batch.h"
+#include "manager/internal.h"
+#include "shared/compat.h"
+#include "shared/fault.h"
+#include "shared/fence.h"
+#include "shared/shmem.h"
+#include "store/store.h"
+
+/* 2025-01-01 in TimestampTz: the zero of the incarnations. */
+#define INCARNATION_EPOCH (INT64CONST(9132) * USECS_PER_DAY)
+
+static LeCore *old_core;
+/*
+ * What is left of its leases is left from here on, however long the reading
+ * takes: from the time of each row on they would end sooner each time.
+ */
+static LeTime loading_at;
+
+static bool
+session_alive(uint64 session)
+{
+	uint32 proc = le_session_proc(session);
+
+	return le_mgr.meta.boot == le_shared->boot && session != 0 && proc < (uint32) le_shared->max_slots &&
+		   slot_of(proc)->session == session && slot_of(proc)->database == le_mgr.index;
+}
+
+/* Open still, or rolled back with the mail unread. */
+static bool
+xact_pending(uint64 session, uint32 xact)
+{
+	LeRequestSlot *slot;
+
+	if (!session_alive(session))
+		return false;
+	slot = slot_of(le_session_proc(session));
+	if (pg_atomic_read_u32(&slot->open_xact) == xact)
+		return true;
+
+	/* its rollback is mailed before it is closed */
+	pg_read_barrier();
+	return (uint32) (pg_atomic_read_u64(&slot->undo) >> 32) == xact;
+}
+
+static bool
+known_time_left(int64 token, LeTime ttl, LeTime *left)
+{
+	LeEntry *entry = old_core ? le_core_find_token(old_core, token) : NULL;
+
+	if (entry == NULL || entry->lease != NULL || entry->ttl != ttl || ttl == LE_TTL_BOUND)
+		return false;
+	*left = le_entry_time_left(entry, loading_at);
+	return true;
+}
+
+static bool
+known_lease_time_left(int64 id, LeTime ttl, LeTime *left)
+{
+	LeLease *lease = old_core ? le_core_find_lease(old_core, id) : NULL;
+
+	if (lease == NULL || lease->ttl != ttl)
+		return false;
+	*left = Max(lease->deadline - loading_at, 0);
+	return true;
+}
+
+static void *
+core_alloc(void *arg, size_t size)
+{
+	return MemoryContextAllocExtended(le_mgr.core_context, size, MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
+}
+
+static void
+core_free(void *arg, void *p)
+{
+	pfree(p);
+}
+
+static bool
+core_fenced(void *arg, int64 token)
+{
+	return pg_atomic_read_u32(&le_mgr.db->fences) != 0 && le_fence_held(token);
+}
+
+static void
+random_bytes(void *to, size_t len)
+{
+	if (!pg_strong_random(to, len))
+		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate a random seed")));
+}
+
+/*
+ * Build a core from the tables, in the open transaction.  le_mgr.core is replaced
+ * when that has succeeded.
+ */
+static void
+load_core(int64 next_revision, bool drop_all)
+{
+	MemoryContext old_context = le_mgr.core_context;
+	LeEnv env = {.alloc = core_alloc, .free = core_free, .fenced = core_fenced};
+	LeLoadHooks hooks = {.drop_all = drop_all,
+						 .alive = session_alive,
+						 .uncommitted = xact_pending,
+						 .fenced = le_fence_held,
+						 .time_left = known_time_left,
+						 .lease_time_left = known_lease_time_left};
+	LeCore *volatile core = NULL;
+
+	random_bytes(env.seed, sizeof(env.seed));
+	le_mgr.core_context =
+		AllocSetContextCreate(TopMemoryContext, "lock_election state", ALLOCSET_DEFAULT_SIZES);
+	old_core = le_mgr.core;
+	loading_at = core_now();
+	PG_TRY();
+	{
+		int64 highest;
+
+		core = le_core_create(&env, le_shared->max_slots, next_revision);
+		if (core == NULL)
+			ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
+		highest = le_store_load(core, &hooks, loading_at);
+		le_core_raise_revision(core, highest + 1);
+	}
+	PG_CATCH();
+	{
+		MemoryContextDelete(le_mgr.core_context);
+		le_mgr.core_context = old_context;
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	if (old_context != NULL)
+		MemoryContextDelete(old_context);
+	le_mgr.core = core;
+	memset(&le_mgr.seen, 0, sizeof(le_mgr.seen));
+	le_mgr.core_valid = true;
+	le_mgr.reenter = true;
+}
+
+/* While there is no core to do it: waits that have run out end all the same. */
+static void
+end_waits(void)
+{
+	LeTime now = le_clock();
+	LeReply reply = {.status = LE_NOT_GRANTED};
+
+	for (int i = 0; i < le_shared->max_slots; i++)
+	{
+		LeRequestSlot *slot = slot_of(i);
+
+		if (slot->session != 0 && slot->database == le_mgr.index && slot->revision != 0 &&
+			slot->type == LE_REQUEST_COMMAND && slot->command.type == LE_CMD_ACQUIRE &&
+			slot->command.wait > 0 && now - slot->posted_at >= slot->command.wait)
+			le_batch_answer(i, pg_atomic_read_u32(&slot->posted), &reply);
+	}
+}
+
+/*
+ * Load again after a failed batch.  Deadlines go on where they were; the time
+ * in which nothing could be renewed does not count.
+ */
+bool
+le_batch_reload(ErrorData **error)
+{
+	volatile bool ok = false;
+	LeTime loaded_at;
+
+	PG_TRY();
+	{
+		MemoryContextSwitchTo(le_mgr.batch_context);
+		le_batch_begin();
+		LE_FAULT("reload-begun");
+		le_mgr.gone = !le_store_find();
+		if (le_mgr.gone)
+			ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+							errmsg("extension lock_election was dropped")));
+		le_store_claim();
+		load_core(le_core_next_revision(le_mgr.core), false);
+		LE_FAULT("reload-loaded");
+		(void) le_batch_commit(false);
+		loaded_at = le_clock();
+		if (le_mgr.broken_at != 0 && loaded_at - le_mgr.broken_at > STALL)
+		{
+			le_mgr.shift += loaded_at - le_mgr.broken_at;
+			le_mgr.awake_at = loaded_at; /* the next batch is not to count it again */
+		}
+		le_mgr.broken_at = 0;
+		ok = true;
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(le_mgr.batch_context);
+		*error = CopyErrorData();
+		EmitErrorReport();
+		FlushErrorState();
+		AbortCurrentTransaction();
+		le_mgr.core_valid = false;
+		le_mgr.retry_at = le_clock() + RETRY_AFTER;
+		end_waits();
+	}
+	PG_END_TRY();
+	return ok;
+}
+
+static int64
+incarnation_minutes(void)
+{
+	return (GetCurrentTimestamp() - INCARNATION_EPOCH) / (60 * USECS_PER_SEC);
+}
+
+/* The incarnation of this start; le_next_incarnation() has the rules. */
+static void
+next_incarnation(LeMeta *meta, uint32 timeline)
+{
+	bool copy = meta->database != MyDatabaseId;
+	LeStart start = {.stored = meta->incarnation,
+					 .floor = meta->floor > meta->incarnation ? meta->floor + 1 : 0,
+					 .minutes = incarnation_minutes(),
+					 .clean = meta->clean && !copy,
+					 .promoted = meta->timeline != timeline && !copy};
+	int64 incarnation = le_next_incarnation(&start);
+
+	if (incarnation == meta->incarnation)
+		return;
+	meta->incarnation = incarnation;
+
+	/* dropped and created again: above what there was, as long as we know it */
+	if (!OidIsValid(meta->database))
+		meta->incarnation = Max(meta->incarnation, (int64) pg_atomic_read_u64(&le_shared->incarnation) + 1);
+	meta->next_revision = (meta->incarnation << LE_COUNTER_BITS) + 1;
+}
+
+/*
+ * What a copy has dropped goes with the meta row that makes the copy ours: the
+ * next load would take it for our own.
+ */
+static void
+write_dropped(void)
+{
+	if (!le_store_open(le_mgr.core))
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("the tables of lock_election were replaced")));
+	(void) le_store_write(le_mgr.core, core_now());
+	le_store_close();
+}
+
+bool
+le_batch_load(void)
+{
+	uint32 timeline = GetWALInsertionTimeLine();
+	XLogRecPtr lsn;
+	bool copy;
+
+	le_batch_begin();
+	if (!le_store_find())
+	{
+		(void) le_batch_commit(false);
+		return false;
+	}
+	le_store_claim();
+	le_store_read_meta(&le_mgr.meta);
+	copy = OidIsValid(le_mgr.meta.database) && le_mgr.meta.database != MyDatabaseId;
+	next_incarnation(&le_mgr.meta, timeline);
+	if (le_mgr.meta.incarnation > LE_INCARNATION_MAX)
+		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+						errmsg("incarnation " INT64_FORMAT " of lock_election is out of range",
+							   le_mgr.meta.incarnation)));
+	load_core(le_mgr.meta.next_revision, copy);
+	LE_FAULT("load-before-meta");
+	if (copy)
+		write_dropped();
+
+	/* durable before the first grant */
+	le_mgr.meta.database = MyDatabaseId;
+	le_mgr.meta.timeline = timeline;
+	le_mgr.meta.clean = false;
+	le_mgr.meta.boot = le_shared->boot;
+	le_store_write_meta(&le_mgr.meta);
+	LE_FAULT("load-before-commit");
+	lsn = le_batch_commit(true);
+	LE_FAULT("load-committed");
+	if (copy)
+		le_core_batch_done(le_mgr.core, lsn);
+	le_batch_publish();
+	return true;
+}
+
+void
+le_batch_finish(void)
+{
+	ErrorData *error;
+
+	if (!le_mgr.core_valid)
+		return;
+
+	/* what was answered is written; nothing is dirty here */
+	le_mgr.meta.clean = true;
+	le_mgr.meta.next_revision = le_core_next_revision(le_mgr.core);
+	PG_TRY();
+	{
+		le_batch_begin();
+		if (le_store_find())
+			le_store_write_meta(&le_mgr.meta);
+		LE_FAULT("finish-before-mark");
+		(void) le_batch_commit(true);
+		LE_FAULT_NOFAIL("finish-marked");
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(le_mgr.batch_context);
+		error = CopyErrorData();
+		EmitErrorReport();
+		FlushErrorState();
+		AbortCurrentTransaction();
+		FreeErrorData(error);
+	}
+	PG_END_TRY();
+}

@@ -1,0 +1,319 @@
+/*
+ * manager/take.c
+ *		The first half of a batch: what the slots have for the manager is taken,
+ *		mail before requests, and applied to the core.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "replication/walsender.h"
+#include "replication/walsender_private.h"
+
+#include "manager/batch.h"
+#include "manager/internal.h"
+#include "manager/look.h"
+#include "shared/compat.h"
+#include "shared/look.h"
+#include "shared/names.h"
+#include "shared/shmem.h"
+#include "shared/wake.h"
+
+/* --- answers --- */
+
+/* Nobody waits for it any more. */
+static void
+answer_withdrawn(uint32 proc)
+{
+	LeReply reply = {.status = LE_NOT_GRANTED};
+
+	le_batch_answer(proc, pg_atomic_read_u32(&slot_of(proc)->posted), &reply);
+}
+
+/* Somebody else waits for its place from now on. */
+static void
+answer_displaced(const LeReply *by)
+{
+	LeReply reply = {.status = LE_QUEUED};
+
+	if (slot_of(by->displaced_sessno)->session == by->displaced_session)
+		le_batch_answer(by->displaced_sessno, by->displaced_request, &reply);
+}
+
+static void
+defer(uint32 proc, uint32 number, const LeReply *reply, bool confirm)
+{
+	Deferred *d = &le_mgr.deferred[le_mgr.ndeferred++];
+
+	d->proc = proc;
+	d->number = number;
+	d->reply = *reply;
+	d->confirm = confirm;
+}
+
+/* --- taking --- */
+
+static void
+take_mail(uint32 proc, LeTime now)
+{
+	LeRequestSlot *slot = slot_of(proc);
+
+	/* that a fence has ended may be told again before the batch is done */
+	uint32 flags = pg_atomic_fetch_and_u32(&slot->mail, ~LE_MAIL_FENCE_ENDED);
+	uint64 undo = pg_atomic_read_u64(&slot->undo);
+	LeCommand cmd = {0};
+	LeReply reply;
+	Mail *mail;
+
+	if (flags == 0 && undo == 0)
+		return;
+
+	mail = &le_mgr.mails[le_mgr.nmails++];
+	mail->proc = proc;
+	mail->flags = flags;
+	mail->undo = undo;
+
+	cmd.session = slot->session;
+	cmd.sessno = proc;
+	if (mail->undo != 0)
+	{
+		cmd.type = LE_CMD_UNDO;
+		cmd.xact = (uint32) (mail->undo >> 32);
+		cmd.subxact = (uint32) mail->undo;
+		le_core_apply(le_mgr.core, &cmd, now, &reply);
+	}
+	if (mail->flags & LE_MAIL_SESSION_END)
+	{
+		cmd.type = LE_CMD_SESSION_END;
+		le_core_apply(le_mgr.core, &cmd, now, &reply);
+	}
+	if (mail->flags & LE_MAIL_FENCE_ENDED)
+	{
+		cmd.type = LE_CMD_FENCE_ENDED;
+		le_core_apply(le_mgr.core, &cmd, now, &reply);
+	}
+}
+
+/*
+ * The mail was posted after this request: nobody waits for it any more.  The
+ * releases of a commit are not waited for without end, and hold all the same.
+ */
+static bool
+overtaken_by_mail(LeRequestSlot *slot)
+{
+	uint64 undo = pg_atomic_read_u64(&slot->undo);
+
+	if (pg_atomic_read_u32(&slot->mail) & LE_MAIL_SESSION_END)
+		return slot->type != LE_REQUEST_RELEASE_MANY;
+	return undo != 0 && slot->type == LE_REQUEST_COMMAND &&
+		   (slot->command.type == LE_CMD_ACQUIRE || slot->command.type == LE_CMD_AWAIT) &&
+		   (uint32) (undo >> 32) == slot->command.xact && (uint32) undo <= slot->command.subxact;
+}
+
+static void
+apply_release_many(uint32 proc, LeRequestSlot *slot, LeReply *reply, LeTime now)
+{
+	uint32 at = 0;
+
+	memset(reply, 0, sizeof(*reply));
+	while (at < slot->releases.len)
+	{
+		LeReleaseItem *item = (LeReleaseItem *) (slot->payload + at);
+		LeCommand cmd = {
+			.type = LE_CMD_RELEASE, .session = slot->session, .sessno = proc, .xact = slot->releases.xact};
+		LeReply one;
+
+		cmd.kind = (LeKind) item->kind;
+		cmd.name = (LeText){(char *) item + sizeof(LeReleaseItem), item->name_len};
+		cmd.token = item->token;
+		cmd.role = item->role;
+		cmd.hold_for = item->hold_for;
+		for (uint32 i = 0; i < item->holds; i++)
+		{
+			le_core_apply(le_mgr.core, &cmd, now, &one);
+			if (one.status != LE_OK)
+				break;
+			reply->wrote |= one.wrote;
+		}
+		at += MAXALIGN(sizeof(LeReleaseItem) + item->name_len);
+	}
+}
+
+/* With the texts where the manager finds them; names come later. */
+static LeCommand
+command_of(const LeRequestSlot *slot)
+{
+	LeCommand cmd = slot->command;
+
+	cmd.name = le_slot_text(slot, slot->name);
+	cmd.owner = le_slot_text(slot, slot->owner);
+	cmd.value = le_slot_text(slot, slot->value);
+	return cmd;
+}
+
+static void
+apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
+{
+	LeCommand cmd = command_of(slot);
+	LeReply reply;
+	bool confirm;
+
+	if (slot->revision != 0)
+	{
+		/* it has waited before: back to its place, for what is left */
+		cmd.revision = slot->revision;
+		if (cmd.wait > 0)
+			cmd.wait = Max(1, cmd.wait - (le_clock() - slot->posted_at));
+	}
+	if (cmd.nnames > 0)
+	{
+		cmd.names = le_names_get(slot);
+		if (cmd.names == NULL)
+		{
+			answer_withdrawn(proc);
+			return;
+		}
+	}
+	if (!le_core_reserve(le_mgr.core, &cmd))
+	{
+		le_batch_answer_error(proc, ERRCODE_OUT_OF_MEMORY, "the lock_election manager is out of memory");
+		return;
+	}
+	if (slot->type == LE_REQUEST_LEADER)
+		le_look_find_leader(le_mgr.core, &cmd);
+	le_core_apply(le_mgr.core, &cmd, now, &reply);
+	if (slot->type == LE_REQUEST_LEADER && reply.status == LE_OK)
+		le_look_put_leader(le_mgr.core, &cmd, slot, now);
+	if (reply.displaced_session != 0)
+		answer_displaced(&reply);
+	if (reply.status == LE_WAITING)
+	{
+		slot->revision = reply.token;
+		/* any permit may come back first */
+		if (reply.own_session && cmd.mode != LE_MODE_PERMIT)
+		{
+			slot->reply.which = reply.which;
+			pg_write_barrier();
+			pg_atomic_write_u32(&slot->note, LE_NOTE_OWN_SESSION);
+			le_wake((int) proc);
+		}
+		return;
+	}
+
+	/* connection-bound: durable for nobody, so that nothing is waited for */
+	if (reply.valid_for == LE_NEVER)
+		reply.lsn = 0;
+
+	/*
+	 * Whatever says that something is so now.  SyncRepRequested() would ask
+	 * for the manager's own level.
+	 */
+	confirm = reply.status == LE_OK && reply.valid_for != LE_NEVER && slot->need_standby &&
+			  max_wal_senders > 0 && le_sync_standbys_defined();
+	if (reply.wrote || confirm)
+	{
+		if (reply.wrote && reply.valid_for != LE_NEVER && slot->need_flush)
+			le_mgr.flush = true;
+		defer(proc, cmd.request, &reply, confirm);
+	}
+	else
+		le_batch_answer(proc, cmd.request, &reply);
+}
+
+/* Requests are counted once, by what they ask the core for; pages are not counted. */
+static void
+count_request(const LeRequestSlot *slot)
+{
+	LeCommandType type = LE_CMD_RELEASE;
+
+	if (slot->revision != 0 || slot->type == LE_REQUEST_LOOK || slot->type == LE_REQUEST_LOOK_LEASES)
+		return;
+	if (slot->type != LE_REQUEST_RELEASE_MANY)
+		type = slot->command.type;
+	if (type <= LE_CMD_FENCE_ENDED)
+		pg_atomic_fetch_add_u64(&le_mgr.db->counters.requests[type], 1);
+}
+
+static void
+take_request(uint32 proc, LeTime now)
+{
+	LeRequestSlot *slot = slot_of(proc);
+	uint32 number = pg_atomic_read_u32(&slot->posted);
+	LeReply reply = {0};
+
+	if (slot->session == 0 || number == pg_atomic_read_u32(&slot->answered) || number == le_mgr.taken[proc])
+		return;
+	pg_read_barrier();
+	le_mgr.taken[proc] = number;
+	le_mgr.fresh[le_mgr.nfresh++] = proc;
+	if (overtaken_by_mail(slot))
+	{
+		answer_withdrawn(proc);
+		return;
+	}
+	count_request(slot);
+	switch (slot->type)
+	{
+		case LE_REQUEST_COMMAND:
+		case LE_REQUEST_LEADER:
+			apply_command(proc, slot, now);
+			break;
+		case LE_REQUEST_RELEASE_MANY:
+			apply_release_many(proc, slot, &reply, now);
+			le_mgr.flush |= reply.wrote && slot->need_flush;
+			defer(proc, number, &reply, false);
+			break;
+		case LE_REQUEST_LOOK:
+			le_look_fill(le_mgr.core, slot, now);
+			le_batch_answer(proc, number, &reply);
+			break;
+		case LE_REQUEST_LOOK_LEASES:
+			le_look_fill_leases(le_mgr.core, slot, now);
+			le_batch_answer(proc, number, &reply);
+			break;
+	}
+}
+
+static int
+compare_revision(const void *a, const void *b)
+{
+	int64 ra = slot_of(*(const uint32 *) a)->revision, rb = slot_of(*(const uint32 *) b)->revision;
+
+	return ra < rb ? -1 : ra > rb ? 1 : 0;
+}
+
+/*
+ * Requests that waited before the core was loaded, in their old order.  Only
+ * when all are back is anybody granted anything.
+ */
+void
+le_take_waiting(LeTime now)
+{
+	uint32 *procs = palloc(le_shared->max_slots * sizeof(uint32));
+	int n = 0, all = le_batch_all_slots(procs);
+
+	for (int i = 0; i < all; i++)
+	{
+		if (slot_of(procs[i])->revision != 0)
+			procs[n++] = procs[i];
+	}
+	qsort(procs, n, sizeof(uint32), compare_revision);
+	for (int i = 0; i < n; i++)
+	{
+		le_mgr.taken[procs[i]] = pg_atomic_read_u32(&slot_of(procs[i])->answered);
+		take_request(procs[i], now);
+	}
+	le_mgr.nfresh = 0; /* their revision is kept if this fails */
+	le_core_load_done(le_mgr.core, now);
+	le_mgr.reenter = false;
+	pfree(procs);
+}
+
+void
+le_take(const uint32 *procs, int n, LeTime now)
+{
+	for (int i = 0; i < n; i++)
+	{
+		take_mail(procs[i], now);
+		take_request(procs[i], now);
+	}
+}

@@ -1,0 +1,37 @@
+/*
+ * module.c
+ *		The library is loaded: settings, shared memory, hooks, the launcher.
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "miscadmin.h"
+
+#include "backend/extension.h"
+#include "backend/statement.h"
+#include "backend/xact.h"
+#include "launcher/commands.h"
+#include "launcher/launcher.h"
+#include "shared/fault.h"
+#include "shared/settings.h"
+#include "shared/shmem.h"
+
+PG_MODULE_MAGIC;
+
+extern PGDLLEXPORT void _PG_init(void);
+
+void
+_PG_init(void)
+{
+	/* elsewhere every function says what to add to postgresql.conf */
+	if (!process_shared_preload_libraries_in_progress)
+		return;
+	le_settings_define();
+	le_shmem_init_hooks();
+	LE_FAULT_INIT();
+	le_statement_init();
+	le_extension_init();
+	le_commands_init();
+	le_xact_init();
+	le_launcher_register();
+}

@@ -1,0 +1,20 @@
+/*
+ * channel.h
+ *		The names of the channels on which hints are sent.
+ */
+#ifndef LE_CHANNEL_H
+#define LE_CHANNEL_H
+
+#include "core/core.h"
+
+/* "le_" and 32 hexadecimal digits */
+#define LE_CHANNEL_SIZE (3 + 32 + 1)
+
+/*
+ * The channel of a lock or an election.  The same name always has the same
+ * channel, so a client can compute it: "le_" and the first 32 hexadecimal digits
+ * of the SHA-256 of "lock " or "election " and the name, in the database's encoding.
+ */
+extern void le_channel_name(LeKind kind, LeText name, char *channel);
+
+#endif /* LE_CHANNEL_H */

@@ -1,0 +1,130 @@
+/*
+ * shared/compat.h
+ *		Every difference between PostgreSQL 15, 16, 17 and 18.
+ */
+#ifndef LE_COMPAT_H
+#define LE_COMPAT_H
+
+#include "postgres.h"
+
+#include "access/tableam.h"
+#include "catalog/pg_database.h"
+#include "executor/executor.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "replication/walsender_private.h"
+#include "storage/lock.h"
+#include "storage/proc.h"
+#include "utils/acl.h"
+#include "utils/resowner.h"
+
+#if PG_VERSION_NUM < 150000
+#error "lock_election needs PostgreSQL 15 or newer"
+#endif
+
+/* 16 says more exactly which indexes an update needs; ours hold keys, not summaries */
+#if PG_VERSION_NUM >= 160000
+typedef TU_UpdateIndexes LeUpdateIndexes;
+#define le_updates_keys(update_indexes) ((update_indexes) == TU_All)
+#else
+typedef bool LeUpdateIndexes;
+#define le_updates_keys(update_indexes) (update_indexes)
+#endif
+
+/* 16 has one function for all kinds of objects */
+#if PG_VERSION_NUM >= 160000
+#define le_database_owner(dboid, role) object_ownercheck(DatabaseRelationId, (dboid), (role))
+#else
+#define le_database_owner(dboid, role) pg_database_ownercheck((dboid), (role))
+#endif
+
+/* 16 renames the relfilenode's number */
+#if PG_VERSION_NUM >= 160000
+#define le_relfilenumber(rel) ((rel)->rd_locator.relNumber)
+typedef RelFileNumber LeRelFileNumber;
+#else
+#define le_relfilenumber(rel) ((rel)->rd_node.relNode)
+typedef Oid LeRelFileNumber;
+#endif
+
+/* 17 gives every process a number of its own */
+#if PG_VERSION_NUM >= 170000
+#include "storage/procnumber.h"
+#define le_my_proc() ((int) MyProcNumber)
+#else
+#define le_my_proc() (MyProc->pgprocno)
+#endif
+#define le_proc(n) (&ProcGlobal->allProcs[n])
+
+/* 17 drops the other number, which transactions were known by */
+#if PG_VERSION_NUM >= 170000
+#include "storage/procarray.h"
+#define le_vxid_proc(vxid) ProcNumberGetProc((vxid).procNumber)
+#else
+#include "storage/sinvaladt.h"
+#define le_vxid_proc(vxid) BackendIdGetProc((vxid).backendId)
+#endif
+
+/* 17 can also ask for a stronger lock */
+#if PG_VERSION_NUM >= 170000
+#define le_lock_held_by_me(tag, mode) LockHeldByMe((tag), (mode), false)
+#else
+#define le_lock_held_by_me(tag, mode) LockHeldByMe((tag), (mode))
+#endif
+
+/* 18 marks the clients, the others mark who is none */
+#if PG_VERSION_NUM >= 180000
+#define le_proc_is_client(proc) ((proc)->isRegularBackend)
+#else
+#define le_proc_is_client(proc)                                                                              \
+	(!(proc)->isBackgroundWorker && ((proc)->statusFlags & PROC_IS_AUTOVACUUM) == 0)
+#endif
+
+/* 17 has infinite intervals */
+#if PG_VERSION_NUM >= 170000
+#define le_interval_infinite(interval) INTERVAL_NOT_FINITE(interval)
+#else
+#define le_interval_infinite(interval) false
+#endif
+
+/* changed within the life of 15, 16 and 17: 15.13, 16.9, 17.5 */
+#ifdef SYNC_STANDBY_DEFINED
+#define le_sync_standbys_defined()                                                                           \
+	((((volatile WalSndCtlData *) WalSndCtl)->sync_standbys_status & SYNC_STANDBY_DEFINED) != 0)
+#else
+#define le_sync_standbys_defined() (((volatile WalSndCtlData *) WalSndCtl)->sync_standbys_defined)
+#endif
+
+/*
+ * Of libpq/libpq.h, which needs the headers of all the libraries that the
+ * server was built with.
+ */
+struct Port;
+extern bool pq_check_connection(void);
+extern int pq_setkeepalivesidle(int idle, struct Port *port);
+extern int pq_setkeepalivesinterval(int interval, struct Port *port);
+extern int pq_setkeepalivescount(int count, struct Port *port);
+extern int pq_settcpusertimeout(int timeout, struct Port *port);
+
+/* Before 16 the declaration that PG_FUNCTION_INFO_V1 makes is not exported. */
+#define LE_FUNCTION(name)                                                                                    \
+	extern PGDLLEXPORT Datum name(PG_FUNCTION_ARGS);                                                         \
+	PG_FUNCTION_INFO_V1(name)
+
+/* 18 says it before the declaration instead of after it */
+#if PG_VERSION_NUM >= 180000
+#define LE_NORETURN pg_noreturn
+#else
+#define LE_NORETURN __attribute__((noreturn))
+#endif
+
+/* 18 drops an argument that was never used */
+#if PG_VERSION_NUM >= 180000
+#define LE_EXECUTOR_RUN_ARGS QueryDesc *queryDesc, ScanDirection direction, uint64 count
+#define LE_EXECUTOR_RUN_PASS queryDesc, direction, count
+#else
+#define LE_EXECUTOR_RUN_ARGS QueryDesc *queryDesc, ScanDirection direction, uint64 count, bool execute_once
+#define LE_EXECUTOR_RUN_PASS queryDesc, direction, count, execute_once
+#endif
+
+#endif /* LE_COMPAT_H */

@@ -1,0 +1,333 @@
+/*
+ * shared/fault.c
+ *		What becomes of a process that passes a fault point, see shared/fault.h.
+ *
+ * A table in shared memory has an entry for each point that was passed or set
+ * since the server started; a crash of the server empties it.  The functions
+ * that control it are no part of the extension: a test creates them, and
+ * whoever may do that is a superuser.
+ *
+ *	le_fault_set(point text, action text, ms int, skip int, times int, pid int)
+ *		action: sleep (for ms), error, fatal, kill, wait (until released).
+ *		The first skip hits pass, then times hits (0: all) do it, by this
+ *		process only (0: any).  Counts begin anew.
+ *	le_fault_release(point text)
+ *		Who waits there goes on, and nobody waits any more.
+ *	le_fault_hits(point text) bigint
+ *		How often it was passed since it was set, or by all since the start.
+ *	le_fault_waiting(point text) int
+ *		Pid of a process that waits there; 0: none.
+ *	le_fault_clear()
+ *		Nothing happens any more, who waits goes on.
+ */
+#include "postgres.h"
+
+#ifdef LE_FAULTS
+
+#include <signal.h>
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "storage/procsignal.h"
+#include "storage/shmem.h"
+#include "storage/spin.h"
+#include "utils/builtins.h"
+#include "utils/wait_event.h"
+
+#include "shared/compat.h"
+#include "shared/fault.h"
+
+#define MAX_POINTS 128
+#define MAX_NAME   64
+#define POLL_MS    2
+
+typedef enum LeFaultAction
+{
+	LE_FAULT_NONE = 0,
+	LE_FAULT_SLEEP,
+	LE_FAULT_ERROR,
+	LE_FAULT_FATAL,
+	LE_FAULT_KILL,
+	LE_FAULT_WAIT
+} LeFaultAction;
+
+static const char *const actions[] = {"none", "sleep", "error", "fatal", "kill", "wait"};
+
+typedef struct LeFaultEntry
+{
+	char name[MAX_NAME]; /* empty: unused, as are all after it */
+	LeFaultAction action;
+	int ms;
+	int skip;
+	int times; /* 0: no end */
+	int acted;
+	int pid;           /* 0: any */
+	int64 hits;        /* of processes that it is about */
+	uint32 generation; /* who waits for another one goes on */
+	int waiting;       /* pid; 0: none */
+} LeFaultEntry;
+
+typedef struct LeFaultTable
+{
+	slock_t lock;
+	LeFaultEntry entries[MAX_POINTS];
+} LeFaultTable;
+
+static LeFaultTable *table = NULL;
+static shmem_request_hook_type prev_shmem_request = NULL;
+static shmem_startup_hook_type prev_shmem_startup = NULL;
+
+LE_FUNCTION(le_fault_set);
+LE_FUNCTION(le_fault_release);
+LE_FUNCTION(le_fault_hits);
+LE_FUNCTION(le_fault_waiting);
+LE_FUNCTION(le_fault_clear);
+
+static void
+fault_shmem_request(void)
+{
+	if (prev_shmem_request)
+		prev_shmem_request();
+	RequestAddinShmemSpace(MAXALIGN(sizeof(LeFaultTable)));
+}
+
+static void
+fault_shmem_startup(void)
+{
+	LeFaultTable *found_table;
+	bool found;
+
+	if (prev_shmem_startup)
+		prev_shmem_startup();
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	found_table = ShmemInitStruct("lock_election faults", sizeof(LeFaultTable), &found);
+	if (!found)
+	{
+		memset(found_table, 0, sizeof(LeFaultTable));
+		SpinLockInit(&found_table->lock);
+	}
+	LWLockRelease(AddinShmemInitLock);
+	table = found_table;
+}
+
+void
+le_fault_init(void)
+{
+	prev_shmem_request = shmem_request_hook;
+	shmem_request_hook = fault_shmem_request;
+	prev_shmem_startup = shmem_startup_hook;
+	shmem_startup_hook = fault_shmem_startup;
+}
+
+/* Caller has the lock.  NULL: the table is full. */
+static LeFaultEntry *
+find_entry(const char *name)
+{
+	for (int i = 0; i < MAX_POINTS; i++)
+	{
+		LeFaultEntry *entry = &table->entries[i];
+
+		if (entry->name[0] == '\0')
+			strlcpy(entry->name, name, MAX_NAME);
+		if (strcmp(entry->name, name) == 0)
+			return entry;
+	}
+	return NULL;
+}
+
+/* --- passing a point --- */
+
+/* Some of the points are where a process cannot be interrupted: then it goes on, to where it can. */
+static void
+wait_for_release(LeFaultEntry *entry, uint32 generation)
+{
+	bool over = false;
+
+	while (!over && !ProcDiePending && !ShutdownRequestPending)
+	{
+		SpinLockAcquire(&table->lock);
+		over = entry->generation != generation;
+		if (!over)
+			entry->waiting = MyProcPid;
+		SpinLockRelease(&table->lock);
+		(void) WaitLatch(NULL, WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, POLL_MS, PG_WAIT_EXTENSION);
+		if (InterruptHoldoffCount > 0 || CritSectionCount > 0)
+			continue;
+		if (QueryCancelPending)
+			break;
+		if (ProcSignalBarrierPending)
+			ProcessProcSignalBarrier();
+	}
+	SpinLockAcquire(&table->lock);
+	if (entry->waiting == MyProcPid)
+		entry->waiting = 0;
+	SpinLockRelease(&table->lock);
+}
+
+void
+le_fault_point(const char *name, bool can_fail)
+{
+	LeFaultEntry *entry;
+	LeFaultAction action = LE_FAULT_NONE;
+	uint32 generation = 0;
+	int ms = 0;
+
+	if (table == NULL)
+		return;
+	SpinLockAcquire(&table->lock);
+	entry = find_entry(name);
+	if (entry != NULL && (entry->pid == 0 || entry->pid == MyProcPid))
+	{
+		entry->hits++;
+		if (entry->action != LE_FAULT_NONE && entry->hits > entry->skip &&
+			(entry->times == 0 || entry->acted < entry->times))
+		{
+			entry->acted++;
+			action = entry->action;
+			ms = entry->ms;
+			generation = entry->generation;
+		}
+	}
+	SpinLockRelease(&table->lock);
+
+	switch (action)
+	{
+		case LE_FAULT_NONE:
+			break;
+		case LE_FAULT_SLEEP:
+			pg_usleep(ms * 1000L);
+			break;
+		case LE_FAULT_WAIT:
+			wait_for_release(entry, generation);
+			if (can_fail)
+				CHECK_FOR_INTERRUPTS();
+			break;
+		case LE_FAULT_KILL:
+			(void) kill(MyProcPid, SIGKILL);
+			pg_usleep(10 * USECS_PER_SEC);
+			break;
+		case LE_FAULT_ERROR:
+		case LE_FAULT_FATAL:
+			if (can_fail)
+				ereport(action == LE_FAULT_FATAL ? FATAL : ERROR,
+						(errcode(ERRCODE_INTERNAL_ERROR), errmsg("fault at \"%s\"", name)));
+			break;
+	}
+}
+
+/* --- controls --- */
+
+static LeFaultAction
+action_of(const char *name)
+{
+	for (int i = 0; i < lengthof(actions); i++)
+	{
+		if (strcmp(actions[i], name) == 0)
+			return (LeFaultAction) i;
+	}
+	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("unknown action \"%s\"", name)));
+}
+
+/* Who waits goes on; keep whether anything is to happen. */
+static void
+reset_entry(LeFaultEntry *entry)
+{
+	entry->action = LE_FAULT_NONE;
+	entry->ms = entry->skip = entry->times = entry->acted = entry->pid = 0;
+	entry->hits = 0;
+	entry->generation++;
+}
+
+static LeFaultEntry *
+locked_entry(FunctionCallInfo fcinfo)
+{
+	char *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	LeFaultEntry *entry;
+
+	if (!superuser())
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("fault points are for superusers")));
+	if (table == NULL)
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("lock_election is not in shared_preload_libraries")));
+	if (strlen(name) >= MAX_NAME || name[0] == '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("no name of a fault point: \"%s\"", name)));
+	SpinLockAcquire(&table->lock);
+	entry = find_entry(name);
+	if (entry == NULL)
+	{
+		SpinLockRelease(&table->lock);
+		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("too many fault points")));
+	}
+	return entry;
+}
+
+/* le_fault_set(point, action, ms, skip, times, pid) */
+Datum
+le_fault_set(PG_FUNCTION_ARGS)
+{
+	LeFaultAction action = action_of(text_to_cstring(PG_GETARG_TEXT_PP(1)));
+	LeFaultEntry *entry = locked_entry(fcinfo);
+
+	reset_entry(entry);
+	entry->action = action;
+	entry->ms = PG_GETARG_INT32(2);
+	entry->skip = PG_GETARG_INT32(3);
+	entry->times = PG_GETARG_INT32(4);
+	entry->pid = PG_GETARG_INT32(5);
+	SpinLockRelease(&table->lock);
+	PG_RETURN_VOID();
+}
+
+/* le_fault_release(point) */
+Datum
+le_fault_release(PG_FUNCTION_ARGS)
+{
+	LeFaultEntry *entry = locked_entry(fcinfo);
+
+	entry->action = LE_FAULT_NONE;
+	entry->generation++;
+	SpinLockRelease(&table->lock);
+	PG_RETURN_VOID();
+}
+
+/* le_fault_hits(point) */
+Datum
+le_fault_hits(PG_FUNCTION_ARGS)
+{
+	LeFaultEntry *entry = locked_entry(fcinfo);
+	int64 hits = entry->hits;
+
+	SpinLockRelease(&table->lock);
+	PG_RETURN_INT64(hits);
+}
+
+/* le_fault_waiting(point) */
+Datum
+le_fault_waiting(PG_FUNCTION_ARGS)
+{
+	LeFaultEntry *entry = locked_entry(fcinfo);
+	int pid = entry->waiting;
+
+	SpinLockRelease(&table->lock);
+	PG_RETURN_INT32(pid);
+}
+
+/* le_fault_clear() */
+Datum
+le_fault_clear(PG_FUNCTION_ARGS)
+{
+	if (!superuser() || table == NULL)
+		PG_RETURN_VOID();
+	SpinLockAcquire(&table->lock);
+	for (int i = 0; i < MAX_POINTS; i++)
+		reset_entry(&table->entries[i]);
+	SpinLockRelease(&table->lock);
+	PG_RETURN_VOID();
+}
+
+#endif /* LE_FAULTS */

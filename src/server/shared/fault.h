@@ -1,0 +1,36 @@
+/*
+ * shared/fault.h
+ *		Fault points: named places where a test can make the server sleep, wait,
+ *		fail or die.  Only in a build for tests (make LE_FAULTS=1); in any other
+ *		build nothing of them is left.
+ *
+ * A point that can fail is one where the code around it expects an ERROR.
+ * Elsewhere, in what must not fail once it has begun, an error is passed over:
+ * there a process can still be late, or be killed.
+ */
+#ifndef LE_FAULT_H
+#define LE_FAULT_H
+
+#ifdef LE_FAULTS
+
+#include "core/core.h"
+
+extern void le_fault_init(void);
+extern void le_fault_point(const char *name, bool can_fail);
+
+#define LE_FAULT(name)        le_fault_point((name), true)
+#define LE_FAULT_NOFAIL(name) le_fault_point((name), false)
+#define LE_FAULT_INIT()       le_fault_init()
+/* A broken invariant of the state aborts the process. */
+#define LE_FAULT_CHECK(core) le_core_check(core)
+
+#else
+
+#define LE_FAULT(name)        ((void) 0)
+#define LE_FAULT_NOFAIL(name) ((void) 0)
+#define LE_FAULT_INIT()       ((void) 0)
+#define LE_FAULT_CHECK(core)  ((void) 0)
+
+#endif
+
+#endif /* LE_FAULT_H */

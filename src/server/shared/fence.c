@@ -1,0 +1,70 @@
+/*
+ * fence.c
+ *		The lock that a fence is, and who holds it.
+ */
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "miscadmin.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+
+#include "shared/compat.h"
+#include "shared/fence.h"
+
+LOCKTAG
+le_fence_tag(int64 token)
+{
+	LOCKTAG tag;
+
+	memset(&tag, 0, sizeof(tag));
+	tag.locktag_field1 = MyDatabaseId;
+	tag.locktag_field2 = (uint32) ((uint64) token >> 32);
+	tag.locktag_field3 = (uint32) token;
+	tag.locktag_type = LOCKTAG_USERLOCK;
+	tag.locktag_lockmethodid = USER_LOCKMETHOD;
+	return tag;
+}
+
+/*
+ * A transaction that has ended for everybody else counts no more, though its
+ * locks may be there for a moment longer.
+ */
+bool
+le_fence_held(int64 token)
+{
+	LOCKTAG tag = le_fence_tag(token);
+	int count;
+
+	pfree(GetLockConflicts(&tag, ExclusiveLock, &count));
+	return count > 0;
+}
+
+List *
+le_fence_procs(int64 token, List **pids, int signo)
+{
+	LOCKTAG tag = le_fence_tag(token);
+	VirtualTransactionId *vxids;
+	List *procs = NIL;
+	int count;
+
+	/* nobody ends a transaction, or exits, under this lock */
+	LWLockAcquire(ProcArrayLock, LW_SHARED);
+	vxids = GetLockConflicts(&tag, ExclusiveLock, &count);
+	for (int i = 0; i < count; i++)
+	{
+		PGPROC *proc = le_vxid_proc(vxids[i]);
+
+		if (proc == NULL || proc->pid == 0)
+			continue;
+		if (signo != 0)
+			(void) kill(proc->pid, signo);
+		if (pids != NULL)
+			*pids = lappend_int(*pids, proc->pid);
+		procs = lappend_int(procs, (int) (proc - le_proc(0)));
+	}
+	LWLockRelease(ProcArrayLock);
+	pfree(vxids);
+	return procs;
+}

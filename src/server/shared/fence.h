@@ -1,0 +1,26 @@
+/*
+ * fence.h
+ *		The lock that a fence is, and who holds it.
+ */
+#ifndef LE_FENCE_LOCK_H
+#define LE_FENCE_LOCK_H
+
+#include "nodes/pg_list.h"
+#include "storage/lock.h"
+
+#include "core/core.h"
+
+/* The lock of a token's fence: shared by the transactions that fence. */
+extern LOCKTAG le_fence_tag(int64 token);
+
+/* Does anybody hold this token's fence? */
+extern bool le_fence_held(int64 token);
+
+/*
+ * The proc numbers of those who do, and their process ids (NULL: not wanted).
+ * Each is sent this signal, if not 0, and nobody else is: none of them can be
+ * gone before it is sent.
+ */
+extern List *le_fence_procs(int64 token, List **pids, int signo);
+
+#endif /* LE_FENCE_LOCK_H */

@@ -1,0 +1,50 @@
+/*
+ * shared/look.h
+ *		Pages of the live state, for views: a request reads one page, so that
+ *		a view over a million locks never keeps a grant waiting for long.
+ */
+#ifndef LE_LOOK_H
+#define LE_LOOK_H
+
+#include "shared/shmem.h"
+
+/* One holder or waiter; texts follow, the next begins at a multiple of 8. */
+typedef struct LeLookItem
+{
+	int64 token;
+	int64 lease;
+	TimestampTz since; /* it acquired, or began to wait */
+	LeTime time_left;
+	uint64 session;
+	Oid role;
+	int32 slot;
+	int32 holds;
+	uint32 waiters;  /* behind the lock */
+	uint32 position; /* in the queue, from 1; 0: a holder */
+	uint16 name_len;
+	uint16 value_len;
+	uint8 owner_len;
+	bool named; /* owner is a text, not a connection */
+	uint8 kind;
+	uint8 mode;
+	bool lapsed;
+} LeLookItem;
+
+/* or a page would stay empty, and be asked for again without end */
+StaticAssertDecl(MAXALIGN(sizeof(LeLookItem) + LE_MAX_NAME + LE_MAX_OWNER + LE_MAX_VALUE) <= LE_PAYLOAD_SIZE,
+				 "the longest item does not fit into a page");
+
+#define le_look_text(item) ((const char *) (item) + sizeof(LeLookItem))
+
+typedef struct LeLookLease
+{
+	int64 id;
+	LeTime ttl;
+	LeTime time_left;
+	Oid role;
+	uint8 owner_len;
+	bool named;
+	/* the owner follows; the next begins at a multiple of 8 */
+} LeLookLease;
+
+#endif /* LE_LOOK_H */

@@ -1,0 +1,82 @@
+/*
+ * settings.c
+ *		The settings of lock_election, and PostgreSQL's own that its workers
+ *		rely on.
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "utils/guc.h"
+
+#include "shared/settings.h"
+
+int le_max_databases = 8;
+int le_max_waiters_per_lock = 0;
+int le_max_locks_per_role = 0;
+int le_max_leases_per_role = 0;
+int le_expiry_grace = 0;
+int le_min_batch_interval = 0;
+int le_min_durability = 0;
+int le_notify = LE_NOTIFY_ALL;
+int le_history_retention = 7 * 24 * 60;
+int le_fence_timeout = 60 * 1000;
+
+static const struct config_enum_entry durability_levels[] = {
+	{"off", 0, false}, {"local", 1, false}, {NULL, 0, false}};
+
+static const struct config_enum_entry notify_kinds[] = {{"waiters", LE_NOTIFY_WAITERS, false},
+														{"elections", LE_NOTIFY_ELECTIONS, false},
+														{"all", LE_NOTIFY_ALL, false},
+														{"none", LE_NOTIFY_NONE, false},
+														{NULL, 0, false}};
+
+void
+le_settings_define(void)
+{
+	DefineCustomIntVariable("lock_election.max_databases", "Number of databases that can use lock_election.",
+							NULL, &le_max_databases, 8, 1, 1024, PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("lock_election.max_waiters_per_lock",
+							"Requests that can queue for one lock; 0 is no limit.", NULL,
+							&le_max_waiters_per_lock, 0, 0, INT_MAX, PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("lock_election.max_locks_per_role",
+							"Locks and queue places that a role can have in a database; 0 is no limit.",
+							"Permits, elections and requests that wait count as well.",
+							&le_max_locks_per_role, 0, 0, INT_MAX, PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("lock_election.max_leases_per_role",
+							"Named leases that a role can have in a database; 0 is no limit.", NULL,
+							&le_max_leases_per_role, 0, 0, INT_MAX, PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("lock_election.expiry_grace",
+							"Time from the end of a lease, or of a connection, to the next grant.",
+							"For resources that cannot be fenced.", &le_expiry_grace, 0, 0,
+							24 * 60 * 60 * 1000, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomIntVariable("lock_election.fence_timeout",
+							"Time that a transaction can fence a lock whose lease has ended; 0 is no limit.",
+							"After that its connection is terminated.", &le_fence_timeout, 60 * 1000, 0,
+							INT_MAX, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomIntVariable("lock_election.min_batch_interval",
+							"Shortest time between two batches, which take a transaction id each.", NULL,
+							&le_min_batch_interval, 0, 0, 500, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomEnumVariable("lock_election.min_durability",
+							 "Durability of locks that synchronous_commit cannot go below.", NULL,
+							 &le_min_durability, 0, durability_levels, PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable(
+		"lock_election.notify", "What is announced with NOTIFY.",
+		"Grants to queue places (waiters), changes of leaders (elections), all, or none.", &le_notify,
+		LE_NOTIFY_ALL, notify_kinds, PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable(
+		"lock_election.history_retention", "Time for which the history of elections is kept; 0 is for ever.",
+		NULL, &le_history_retention, 7 * 24 * 60, 0, INT_MAX, PGC_SIGHUP, GUC_UNIT_MIN, NULL, NULL, NULL);
+	MarkGUCPrefixReserved("lock_election");
+}
+
+void
+le_pin_settings(const LeSetting *settings, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		/* some are of a later version */
+		if (GetConfigOption(settings[i].name, true, false) != NULL)
+			SetConfigOption(settings[i].name, settings[i].value, PGC_SUSET, PGC_S_OVERRIDE);
+	}
+}

@@ -1,0 +1,41 @@
+/*
+ * settings.h
+ *		The settings of lock_election, and PostgreSQL's own that its workers
+ *		rely on.
+ */
+#ifndef LE_SETTINGS_H
+#define LE_SETTINGS_H
+
+/* From _PG_init, while shared_preload_libraries are loaded. */
+extern void le_settings_define(void);
+
+/* lock_election.notify: which hints are sent */
+typedef enum LeNotify
+{
+	LE_NOTIFY_NONE = 0,
+	LE_NOTIFY_WAITERS = 1,
+	LE_NOTIFY_ELECTIONS = 2,
+	LE_NOTIFY_ALL = LE_NOTIFY_WAITERS | LE_NOTIFY_ELECTIONS
+} LeNotify;
+
+extern int le_max_databases;
+extern int le_max_waiters_per_lock;
+extern int le_max_locks_per_role;
+extern int le_max_leases_per_role;
+extern int le_expiry_grace;       /* ms */
+extern int le_min_batch_interval; /* ms */
+extern int le_min_durability;     /* 0: off, 1: local */
+extern int le_notify;             /* LeNotify */
+extern int le_history_retention;  /* min; 0: for ever */
+extern int le_fence_timeout;      /* ms; 0: none */
+
+/* A setting that a worker keeps whatever ALTER DATABASE or ALTER ROLE say. */
+typedef struct LeSetting
+{
+	const char *name;
+	const char *value;
+} LeSetting;
+
+extern void le_pin_settings(const LeSetting *settings, int n);
+
+#endif /* LE_SETTINGS_H */

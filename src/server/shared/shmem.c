@@ -1,0 +1,192 @@
+/*
+ * shared/shmem.c
+ *		Shared memory: its layout, the stacks of rung slots, and clocks.
+ *
+ * What is done with a request is not decided here: see backend/request.c for the
+ * backend's side and manager/manager.c for the other.
+ */
+#include "postgres.h"
+
+#include <time.h>
+
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+#include "utils/timestamp.h"
+
+#include "shared/compat.h"
+#include "shared/settings.h"
+#include "shared/shmem.h"
+#include "shared/wake.h"
+
+LeShared *le_shared = NULL;
+
+static shmem_request_hook_type prev_shmem_request = NULL;
+static shmem_startup_hook_type prev_shmem_startup = NULL;
+
+static Size
+databases_size(void)
+{
+	return MAXALIGN(mul_size(le_max_databases, sizeof(LeDatabase)));
+}
+
+static Size
+shared_size(void)
+{
+	Size size = MAXALIGN(sizeof(LeShared));
+
+	size = add_size(size, databases_size());
+	return add_size(size, mul_size(MaxBackends, sizeof(LeRequestSlot)));
+}
+
+static void
+shmem_request(void)
+{
+	if (prev_shmem_request)
+		prev_shmem_request();
+	RequestAddinShmemSpace(shared_size());
+	RequestNamedLWLockTranche("lock_election", 1);
+}
+
+static void
+slot_init(LeRequestSlot *slot)
+{
+	pg_atomic_init_u32(&slot->posted, 0);
+	pg_atomic_init_u32(&slot->answered, 0);
+	pg_atomic_init_u32(&slot->open_xact, 0);
+	pg_atomic_init_u64(&slot->undo, 0);
+	pg_atomic_init_u32(&slot->mail, 0);
+	pg_atomic_init_u32(&slot->linked, 0);
+	le_bell_init(&slot->bell);
+	pg_atomic_init_u32(&slot->note, 0);
+}
+
+static void
+shmem_startup(void)
+{
+	bool found;
+	char *p;
+
+	if (prev_shmem_startup)
+		prev_shmem_startup();
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	p = ShmemInitStruct("lock_election", shared_size(), &found);
+	le_shared = (LeShared *) p;
+	if (!found)
+	{
+		memset(p, 0, shared_size());
+		le_shared->lock = &GetNamedLWLockTranche("lock_election")->lock;
+		le_shared->boot = (uint64) GetCurrentTimestamp();
+		pg_atomic_init_u64(&le_shared->incarnation, 0);
+		le_shared->max_slots = MaxBackends;
+		le_shared->max_databases = le_max_databases;
+		le_shared->launcher_proc = -1;
+		p += MAXALIGN(sizeof(LeShared));
+		le_shared->databases = (LeDatabase *) p;
+		p += databases_size();
+		le_shared->slots = (LeRequestSlot *) p;
+		for (int i = 0; i < le_shared->max_databases; i++)
+			le_database_init(&le_shared->databases[i]);
+		for (int i = 0; i < le_shared->max_slots; i++)
+			slot_init(&le_shared->slots[i]);
+	}
+	LWLockRelease(AddinShmemInitLock);
+}
+
+void
+le_shmem_init_hooks(void)
+{
+	prev_shmem_request = shmem_request_hook;
+	shmem_request_hook = shmem_request;
+	prev_shmem_startup = shmem_startup_hook;
+	shmem_startup_hook = shmem_startup;
+}
+
+LeTime
+le_clock(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (LeTime) ts.tv_sec * LE_SECOND + ts.tv_nsec / 1000;
+}
+
+/* More than what a busy machine puts between two looks at the clock. */
+#define WALL_STEP (1 * LE_SECOND)
+
+/*
+ * Both clocks are slewed alike, so they keep their distance until the time of
+ * day is set.
+ */
+TimestampTz
+le_wall(LeTime now)
+{
+	static int64 distance = 0;
+	int64 measured = GetCurrentTimestamp() - now;
+
+	if (distance == 0 || measured - distance > WALL_STEP || distance - measured > WALL_STEP)
+		distance = measured;
+	return now + distance;
+}
+
+void
+le_ring(LeRequestSlot *slot)
+{
+	LeDatabase *db = &le_shared->databases[slot->database];
+	uint32 self = (uint32) (slot - le_shared->slots) + 1;
+	uint32 head;
+
+	if (pg_atomic_exchange_u32(&slot->linked, 1) != 0)
+		return;
+	head = pg_atomic_read_u32(&db->stack);
+	do
+	{
+		slot->next = head;
+	} while (!pg_atomic_compare_exchange_u32(&db->stack, &head, self));
+	if (head == 0)
+		le_wake(db->worker_proc);
+}
+
+/*
+ * Take the whole stack, oldest first; returns how many proc numbers were put
+ * into procs, which has room for all of them.
+ */
+int
+le_take_stack(LeDatabase *db, uint32 *procs)
+{
+	uint32 link = pg_atomic_exchange_u32(&db->stack, 0);
+	int n = 0;
+
+	while (link != 0)
+	{
+		LeRequestSlot *slot = &le_shared->slots[link - 1];
+
+		procs[n++] = link - 1;
+		link = slot->next;
+
+		/* from here on a ring links it again */
+		pg_atomic_exchange_u32(&slot->linked, 0);
+	}
+	for (int i = 0; i < n / 2; i++)
+	{
+		uint32 swap = procs[i];
+
+		procs[i] = procs[n - 1 - i];
+		procs[n - 1 - i] = swap;
+	}
+	return n;
+}
+
+/* The slot has no owner any more, and nobody is to be told anything. */
+void
+le_slot_clear(LeRequestSlot *slot)
+{
+	pg_atomic_write_u32(&slot->answered, pg_atomic_read_u32(&slot->posted));
+	pg_atomic_write_u64(&slot->undo, 0);
+	pg_atomic_write_u32(&slot->mail, 0);
+	pg_atomic_write_u32(&slot->open_xact, 0);
+	slot->revision = 0;
+	pg_write_barrier();
+	slot->session = 0;
+}

@@ -1,0 +1,208 @@
+/*
+ * shared/shmem.h
+ *		What backends, managers and the launcher share.
+ *
+ * A request goes from a backend to the manager of its database and back
+ * through the backend's slot, without a lock:
+ *
+ *	1.	The backend waits until the slot is quiet: its last request is answered,
+ *		and no rollback is left in the mailbox.  Then it fills in the request and
+ *		sets posted to the request's number.  A new backend first waits until the
+ *		slot of the backend before it is cleared and not linked any more.
+ *	2.	It rings (le_ring): unless the slot is linked, it links it into its
+ *		database's stack by compare-and-swap, and wakes the manager if the stack
+ *		was empty.
+ *	3.	The manager takes the whole stack with one exchange.  For each slot it
+ *		clears linked first and then looks: mailbox, then request.  So it sees
+ *		whatever is stored before a ring: by this look or by the next, because the
+ *		ring after this look links the slot again.
+ *	4.	The manager stores the reply, sets answered to the request's number, and
+ *		wakes the backend.  A request that has to wait is answered in a later
+ *		batch; until then the slot keeps its revision, so that a new manager can put
+ *		it back to its place in the queue.
+ *	5.	The backend reads the reply once answered equals posted.
+ *
+ * How a process sleeps and is woken is told in shared/wake.h.
+ *
+ * The mailbox carries events whose sending cannot fail: rollback of a
+ * (sub)transaction, end of a fence, end of the session, and "I have waited for
+ * deadlock_timeout".  Mails coalesce.  The manager clears what it has read only
+ * after its batch is committed, and a request is not posted over a rollback (step
+ * 1), so "everything from subtransaction N on" never reaches a later request of
+ * the same transaction.  The end of a fence is cleared when it is read, as another
+ * may follow, and put back if the batch fails.
+ */
+#ifndef LE_SHMEM_H
+#define LE_SHMEM_H
+
+#include "datatype/timestamp.h"
+#include "port/atomics.h"
+#include "storage/lwlock.h"
+
+#include "core/core.h"
+#include "shared/database.h"
+
+/* name, owner and value at their longest, and what a page says of them */
+#define LE_PAYLOAD_SIZE 4736
+#define LE_MESSAGE_SIZE 256
+
+/* A session: generation of its proc number, and that number. */
+#define LE_PROC_BITS             20
+#define le_session_proc(session) ((uint32) ((session) & ((UINT64CONST(1) << LE_PROC_BITS) - 1)))
+
+/* Each type has its own members of LeRequestSlot, for the request and for the answer. */
+typedef enum LeRequestType
+{
+	LE_REQUEST_COMMAND = 1,  /* one core command */
+	LE_REQUEST_RELEASE_MANY, /* the releases of a commit */
+	LE_REQUEST_LOOK,         /* a page of the live state, see shared/look.h */
+	LE_REQUEST_LOOK_LEASES,  /* ... of the leases */
+	LE_REQUEST_LEADER        /* a CHECK of whoever leads this election */
+} LeRequestType;
+
+/* A text of a request: a piece of the slot's payload. */
+typedef struct LeTextSpan
+{
+	uint16 at;
+	uint16 len;
+	bool given; /* false: NULL */
+} LeTextSpan;
+
+/*
+ * Where a page of the live state begins.  It names the last item of the page
+ * before, not how many there were: holders and waiters come and go between two
+ * pages, and those that stay are to be given once.
+ */
+typedef struct LeLookCursor
+{
+	int64 index; /* of the lock or lease; -1: that was all */
+	int64 last;  /* item given of that lock: a waiter's token, -1 - a
+				  * holder's slot; 0: none yet */
+} LeLookCursor;
+
+/* One of the releases that a transaction makes at its commit. */
+typedef struct LeReleaseItem
+{
+	int64 token;
+	int64 hold_for;
+	uint32 role;
+	uint32 holds;
+	uint16 name_len;
+	uint8 kind;
+	/* the name follows; the next item begins at a multiple of 8 */
+} LeReleaseItem;
+
+/* Mailbox flags. */
+#define LE_MAIL_SESSION_END 0x01 /* the backend is gone */
+#define LE_MAIL_FENCE_ENDED 0x02 /* it has released a fence */
+#define LE_MAIL_BLOCKED     0x04 /* it has waited long: is it a deadlock? */
+
+/* Notes from the manager to a backend that waits. */
+/* the lock is held by this very session */
+#define LE_NOTE_OWN_SESSION 0x01
+/* its mail or its commit's releases cannot be applied now: sqlstate, message */
+#define LE_NOTE_UNREAD 0x02
+/* its answer is about to be flushed: the early notice of shared/wake.h */
+#define LE_NOTE_SOON 0x04
+
+typedef struct LeRequestSlot
+{
+	/* --- written by the backend that owns the slot --- */
+	uint64 session;    /* 0: free; cleared by the manager */
+	uint32 generation; /* of this proc number */
+	int database;      /* index in LeShared.databases */
+	int pid;
+	pg_atomic_uint32 posted;    /* number of the newest request */
+	pg_atomic_uint32 open_xact; /* its transaction that has acquired; 0 */
+	pg_atomic_uint64 undo;      /* mailbox: xact << 32 | subxact; 0: none */
+	pg_atomic_uint32 mail;      /* mailbox: LE_MAIL_* */
+	LeRequestType type;
+	union
+	{
+		LeCommand command; /* COMMAND, LEADER: all but its texts */
+		struct
+		{
+			uint32 xact;
+			uint32 len; /* of the payload: LeReleaseItem + name, repeated */
+		} releases;     /* RELEASE_MANY */
+		struct
+		{
+			LeKind kind;       /* of name, if that is given */
+			LeLookCursor from; /* where the page begins */
+		} look;                /* LOOK, LOOK_LEASES */
+	};
+	LeTextSpan name;  /* COMMAND, LEADER; LOOK: of this lock alone */
+	LeTextSpan owner; /* COMMAND */
+	LeTextSpan value;
+	uint32 names_at;     /* of several names: where in the payload, or */
+	uint32 names_handle; /* in which segment, see shared/names.h */
+	bool need_flush;     /* synchronous_commit is not off */
+	bool need_standby;   /* it is above local */
+	LeTime posted_at;
+
+	/* --- written by whoever wakes the process of this number --- */
+	pg_atomic_uint32 bell; /* see shared/wake.h */
+
+	/* --- written by whoever links it --- */
+	pg_atomic_uint32 linked;
+	uint32 next; /* proc number + 1 */
+
+	/* --- written by the manager --- */
+	pg_atomic_uint32 answered;
+	pg_atomic_uint32 note; /* LE_NOTE_* */
+	int64 revision;        /* of the waiting request; 0 */
+	LeReply reply;         /* COMMAND, RELEASE_MANY, LEADER */
+	union
+	{
+		LeLookCursor next_page;   /* LOOK, LOOK_LEASES: where the next page begins */
+		TimestampTz leader_since; /* LEADER */
+	};
+	LeTime reply_at; /* monotonic */
+	int sqlstate;    /* 0: none, else the request failed */
+	char message[LE_MESSAGE_SIZE];
+	uint32 answer_at;  /* where in the payload: a page, the leader's */
+	uint32 answer_len; /* candidate, the detail of a deadlock */
+
+	/* the texts or items of a request, and of its answer */
+	char payload[LE_PAYLOAD_SIZE] pg_attribute_aligned(8);
+} LeRequestSlot;
+
+typedef struct LeShared
+{
+	LWLock *lock;
+	uint64 boot;                  /* this life of the shared memory; not 0 */
+	pg_atomic_uint64 incarnation; /* highest that any database has had */
+	int max_slots;
+	int max_databases;
+	int launcher_pid;  /* under lock */
+	int launcher_proc; /* -1: none */
+	LeDatabase *databases;
+	LeRequestSlot *slots; /* by proc number */
+} LeShared;
+
+extern LeShared *le_shared; /* NULL: library not preloaded */
+
+extern void le_shmem_init_hooks(void);
+
+/* Monotonic clock, microseconds. */
+extern LeTime le_clock(void);
+
+/*
+ * In the manager: the time of day at this moment of its clock.  What is asked
+ * for twice is answered alike, unless somebody has set the time of day.
+ */
+extern TimestampTz le_wall(LeTime now);
+
+static inline LeText
+le_slot_text(const LeRequestSlot *slot, LeTextSpan span)
+{
+	return (LeText){span.given ? slot->payload + span.at : NULL, span.len};
+}
+
+/* Step 2 above. */
+extern void le_ring(LeRequestSlot *slot);
+
+extern int le_take_stack(LeDatabase *db, uint32 *procs);
+extern void le_slot_clear(LeRequestSlot *slot);
+
+#endif /* LE_SHMEM_H */

@@ -1,0 +1,32 @@
+/*
+ * words.c
+ *		The words that messages, views and notifications use.
+ */
+#include "postgres.h"
+
+#include "shared/words.h"
+
+const char *
+le_kind_word(LeKind kind)
+{
+	return kind == LE_KIND_ELECTION ? "election" : "lock";
+}
+
+const char *
+le_token_word(LeKind kind)
+{
+	return kind == LE_KIND_ELECTION ? "term" : "token";
+}
+
+const char *
+le_how_name(LeHow how)
+{
+	static const char *const names[] = {
+		[LE_HOW_ELECTED] = "elected", [LE_HOW_PROCLAIMED] = "proclaimed",    [LE_HOW_RESIGNED] = "resigned",
+		[LE_HOW_EXPIRED] = "expired", [LE_HOW_REVOKED] = "revoked",          [LE_HOW_FORCED] = "forced",
+		[LE_HOW_UNDONE] = "undone",   [LE_HOW_DISCONNECTED] = "disconnected"};
+
+	if ((int) how < LE_HOW_ELECTED || (int) how >= (int) lengthof(names))
+		elog(ERROR, "unknown change %d of an election", (int) how);
+	return names[how];
+}

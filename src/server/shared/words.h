@@ -1,0 +1,17 @@
+/*
+ * words.h
+ *		The words that messages, views and notifications use.
+ */
+#ifndef LE_WORDS_H
+#define LE_WORDS_H
+
+#include "core/core.h"
+
+/* What callers call them: a lock has a token, an election a term. */
+extern const char *le_kind_word(LeKind kind);
+extern const char *le_token_word(LeKind kind);
+
+/* What happened in a change of an election: "elected", "resigned", ... */
+extern const char *le_how_name(LeHow how);
+
+#endif /* LE_WORDS_H */

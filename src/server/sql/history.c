@@ -1,0 +1,76 @@
+/*
+ * sql/history.c
+ *		The SQL functions for those who observe an election.
+ */
+#include "postgres.h"
+
+#include "funcapi.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "backend/session.h"
+#include "shared/channel.h"
+#include "shared/compat.h"
+#include "shared/shmem.h"
+#include "shared/words.h"
+#include "sql/args.h"
+#include "store/store.h"
+
+LE_FUNCTION(le_observe_election);
+LE_FUNCTION(le_election_history);
+
+/* Columns of election_history(), in their order. */
+enum
+{
+	HISTORY_CHANGE,
+	HISTORY_HOW,
+	HISTORY_CANDIDATE,
+	HISTORY_TERM,
+	HISTORY_ELECTED_AT,
+	HISTORY_CHANGED_AT,
+	HISTORY_ENDED_AT,
+	HISTORY_COLUMNS
+};
+
+/* observe_election(election) */
+Datum
+le_observe_election(PG_FUNCTION_ARGS)
+{
+	char channel[LE_CHANNEL_SIZE];
+
+	if (le_shared == NULL)
+		le_attach(); /* says what is wrong */
+	le_channel_name(LE_KIND_ELECTION, le_arg_election(fcinfo, 0), channel);
+	PG_RETURN_TEXT_P(cstring_to_text(channel));
+}
+
+static void
+put_change(void *arg, const LeStoredChange *change)
+{
+	ReturnSetInfo *rsinfo = arg;
+	Datum values[HISTORY_COLUMNS];
+	bool nulls[HISTORY_COLUMNS] = {false};
+
+	values[HISTORY_CHANGE] = Int64GetDatum(change->number);
+	values[HISTORY_HOW] = CStringGetTextDatum(le_how_name(change->how));
+	values[HISTORY_CANDIDATE] = change->candidate;
+	values[HISTORY_TERM] = Int64GetDatum(change->term);
+	values[HISTORY_ELECTED_AT] = TimestampTzGetDatum(change->elected_at);
+	values[HISTORY_CHANGED_AT] = values[HISTORY_ENDED_AT] = TimestampTzGetDatum(change->at);
+	nulls[HISTORY_ENDED_AT] = change->how == LE_HOW_ELECTED || change->how == LE_HOW_PROCLAIMED;
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/* election_history(election, after) */
+Datum
+le_election_history(PG_FUNCTION_ARGS)
+{
+	LeText election;
+
+	if (le_shared == NULL)
+		le_attach(); /* says what is wrong */
+	election = le_arg_election(fcinfo, 0);
+	InitMaterializedSRF(fcinfo, 0);
+	le_store_scan_history(election, PG_ARGISNULL(1) ? 0 : PG_GETARG_INT64(1), put_change, fcinfo->resultinfo);
+	return (Datum) 0;
+}

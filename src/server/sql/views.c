@@ -1,0 +1,323 @@
+/*
+ * sql/views.c
+ *		Functions under the views of schema lock_election.
+ *
+ * Names and states are for everyone, and so are who leads and in which term.
+ * Who holds (owner, token, connection) is for the role itself and for members
+ * of pg_read_all_stats.
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "catalog/pg_authid.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "backend/look.h"
+#include "backend/session.h"
+#include "shared/compat.h"
+#include "shared/look.h"
+#include "shared/shmem.h"
+#include "shared/words.h"
+#include "sql/args.h"
+#include "store/store.h"
+
+LE_FUNCTION(le_look_sql);
+LE_FUNCTION(le_look_leases_sql);
+LE_FUNCTION(le_manager_info);
+LE_FUNCTION(le_stat);
+LE_FUNCTION(le_stat_reset);
+
+/* Columns of lock_election.look(), in their order. */
+enum
+{
+	LOOK_KIND,
+	LOOK_NAME,
+	LOOK_SLOT,
+	LOOK_MODE,
+	LOOK_OWNER,
+	LOOK_VALUE,
+	LOOK_ROLE,
+	LOOK_TOKEN,
+	LOOK_LEASE,
+	LOOK_HOLDS,
+	LOOK_SINCE,
+	LOOK_TIME_LEFT,
+	LOOK_WAITERS,
+	LOOK_POSITION,
+	LOOK_PID,
+	LOOK_TERM,
+	LOOK_COLUMNS
+};
+
+typedef struct LookRow
+{
+	Datum values[LOOK_COLUMNS];
+	bool nulls[LOOK_COLUMNS];
+} LookRow;
+
+static void
+set(LookRow *row, int column, Datum value)
+{
+	row->values[column] = value;
+	row->nulls[column] = false;
+}
+
+static Datum
+text_datum(const char *data, uint32 len)
+{
+	return PointerGetDatum(cstring_to_text_with_len(data, (int) len));
+}
+
+static Datum
+mode_datum(int mode)
+{
+	return CStringGetTextDatum(mode == LE_MODE_SHARED   ? "shared"
+							   : mode == LE_MODE_PERMIT ? "permit"
+														: "exclusive");
+}
+
+static Datum
+kind_datum(int kind)
+{
+	return CStringGetTextDatum(le_kind_word((LeKind) kind));
+}
+
+static bool
+may_see_details(Oid role)
+{
+	return has_privs_of_role(GetUserId(), role) || has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
+}
+
+/* Connections have no name: the process, as pg_stat_activity tells it. */
+static int
+session_pid(uint64 session)
+{
+	uint32 proc = le_session_proc(session);
+
+	if (session == 0 || proc >= (uint32) le_shared->max_slots || le_shared->slots[proc].session != session)
+		return 0;
+	return le_shared->slots[proc].pid;
+}
+
+static void
+put_row(ReturnSetInfo *rsinfo, LookRow *row)
+{
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, row->values, row->nulls);
+}
+
+static void
+put_live(void *arg, const LeLookItem *item)
+{
+	const char *text = le_look_text(item);
+	LookRow row;
+	int pid = session_pid(item->session);
+
+	memset(row.nulls, true, sizeof(row.nulls));
+	set(&row, LOOK_KIND, kind_datum(item->kind));
+	set(&row, LOOK_NAME, text_datum(text, item->name_len));
+	if (item->slot >= 0)
+		set(&row, LOOK_SLOT, Int32GetDatum(item->slot));
+	set(&row, LOOK_MODE, mode_datum(item->mode));
+	set(&row, LOOK_ROLE, ObjectIdGetDatum(item->role));
+	set(&row, LOOK_HOLDS, Int32GetDatum(item->holds));
+	set(&row, LOOK_SINCE, TimestampTzGetDatum(item->since));
+	if (item->time_left != LE_NEVER)
+		set(&row, LOOK_TIME_LEFT, le_interval_datum(item->time_left));
+	set(&row, LOOK_WAITERS, Int64GetDatum(item->waiters));
+	set(&row, LOOK_POSITION, Int64GetDatum(item->position));
+	if (may_see_details(item->role))
+	{
+		set(&row, LOOK_TOKEN, Int64GetDatum(item->token));
+		if (item->lease != 0)
+			set(&row, LOOK_LEASE, Int64GetDatum(item->lease));
+		if (item->named)
+			set(&row, LOOK_OWNER, text_datum(text + item->name_len, item->owner_len));
+		if (pid != 0)
+			set(&row, LOOK_PID, Int32GetDatum(pid));
+	}
+	if (item->kind == LE_KIND_ELECTION && item->position == 0)
+		set(&row, LOOK_TERM, Int64GetDatum(item->token));
+	if (item->value_len > 0)
+		set(&row, LOOK_VALUE, text_datum(text + item->name_len + item->owner_len, item->value_len));
+	put_row(arg, &row);
+}
+
+/* On a standby: what has been replayed, with nobody's time running. */
+static void
+put_stored(void *arg, const LeStoredSlot *slot)
+{
+	LookRow row;
+
+	memset(row.nulls, true, sizeof(row.nulls));
+	set(&row, LOOK_KIND, kind_datum(slot->kind));
+	set(&row, LOOK_NAME, text_datum(slot->name.data, slot->name.len));
+	set(&row, LOOK_SLOT, Int32GetDatum(slot->slot));
+	set(&row, LOOK_MODE, mode_datum(slot->mode));
+	set(&row, LOOK_ROLE, ObjectIdGetDatum(slot->role));
+	set(&row, LOOK_HOLDS, Int32GetDatum(slot->holds));
+	set(&row, LOOK_SINCE, TimestampTzGetDatum(slot->acquired_at));
+	set(&row, LOOK_POSITION, Int64GetDatum(0));
+	if (may_see_details(slot->role))
+	{
+		set(&row, LOOK_TOKEN, Int64GetDatum(slot->token));
+		if (slot->lease != 0 && slot->lease != slot->token)
+			set(&row, LOOK_LEASE, Int64GetDatum(slot->lease));
+		if (slot->owner.data != NULL)
+			set(&row, LOOK_OWNER, text_datum(slot->owner.data, slot->owner.len));
+	}
+	if (slot->kind == LE_KIND_ELECTION)
+		set(&row, LOOK_TERM, Int64GetDatum(slot->token));
+	if (slot->value.data != NULL)
+		set(&row, LOOK_VALUE, text_datum(slot->value.data, slot->value.len));
+	put_row(arg, &row);
+}
+
+/* look(): every holder and waiter, live on a primary */
+Datum
+le_look_sql(PG_FUNCTION_ARGS)
+{
+	LeText all = {NULL, 0};
+
+	InitMaterializedSRF(fcinfo, 0);
+	if (RecoveryInProgress())
+		le_store_scan(put_stored, fcinfo->resultinfo);
+	else
+		le_look(LE_KIND_LOCK, all, put_live, fcinfo->resultinfo);
+	return (Datum) 0;
+}
+
+/* Columns of lock_election.look_leases(), in their order. */
+enum
+{
+	LEASES_ID,
+	LEASES_OWNER,
+	LEASES_ROLE,
+	LEASES_TTL,
+	LEASES_TIME_LEFT,
+	LEASES_COLUMNS
+};
+
+static void
+put_lease(void *arg, const LeLookLease *lease)
+{
+	ReturnSetInfo *rsinfo = arg;
+	Datum values[LEASES_COLUMNS];
+	bool nulls[LEASES_COLUMNS] = {false};
+	bool details = may_see_details(lease->role);
+
+	values[LEASES_ID] = Int64GetDatum(lease->id);
+	nulls[LEASES_ID] = !details;
+	nulls[LEASES_OWNER] = !details || !lease->named;
+	if (!nulls[LEASES_OWNER])
+		values[LEASES_OWNER] = text_datum((const char *) lease + sizeof(LeLookLease), lease->owner_len);
+	values[LEASES_ROLE] = ObjectIdGetDatum(lease->role);
+	values[LEASES_TTL] = le_interval_datum(lease->ttl);
+	values[LEASES_TIME_LEFT] = le_interval_datum(lease->time_left);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/* look_leases(): every named lease; none on a standby, where no time runs */
+Datum
+le_look_leases_sql(PG_FUNCTION_ARGS)
+{
+	InitMaterializedSRF(fcinfo, 0);
+	if (!RecoveryInProgress())
+		le_look_leases(put_lease, fcinfo->resultinfo);
+	return (Datum) 0;
+}
+
+/* This database's entry; NULL: none (yet). */
+static LeDatabase *
+my_entry(void)
+{
+	LeDatabase *db;
+
+	if (le_shared == NULL)
+		le_attach(); /* says what is wrong */
+	LWLockAcquire(le_shared->lock, LW_SHARED);
+	db = le_database_find(MyDatabaseId, false);
+	LWLockRelease(le_shared->lock);
+	return db;
+}
+
+/* manager(): OUT pid, started, incarnation, revision, locks, memory */
+Datum
+le_manager_info(PG_FUNCTION_ARGS)
+{
+	LeDatabase *db = my_entry();
+	TupleDesc desc;
+	Datum values[6];
+	bool nulls[6] = {false};
+	uint64 revision;
+
+	if (db == NULL || pg_atomic_read_u32(&db->running) == 0)
+		PG_RETURN_NULL();
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	revision = pg_atomic_read_u64(&db->revision);
+	values[0] = Int32GetDatum(db->worker_pid);
+	values[1] = TimestampTzGetDatum(db->started);
+	values[2] = Int64GetDatum(revision >> LE_COUNTER_BITS);
+	values[3] = Int64GetDatum(revision);
+	values[4] = Int64GetDatum(pg_atomic_read_u64(&db->locks));
+	values[5] = Int64GetDatum(pg_atomic_read_u64(&db->memory));
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+}
+
+#define COUNTER(name) Int64GetDatum(pg_atomic_read_u64(&db->counters.name))
+
+/* stat(): the counters of this database, in the order of the view */
+Datum
+le_stat(PG_FUNCTION_ARGS)
+{
+	LeDatabase *db = my_entry();
+	TupleDesc desc;
+	Datum values[23];
+	bool nulls[23] = {false};
+	int n = 0;
+
+	if (db == NULL)
+		PG_RETURN_NULL();
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	values[n++] = COUNTER(requests[LE_CMD_ACQUIRE]);
+	values[n++] = COUNTER(requests[LE_CMD_RENEW]);
+	values[n++] = COUNTER(requests[LE_CMD_RELEASE]);
+	values[n++] = COUNTER(requests[LE_CMD_CHECK]);
+	values[n++] = COUNTER(requests[LE_CMD_FORCE]);
+	values[n++] = COUNTER(requests[LE_CMD_AWAIT]);
+	values[n++] = COUNTER(grants);
+	values[n++] = COUNTER(waits);
+	values[n++] = COUNTER(handoffs);
+	values[n++] = COUNTER(expiries);
+	values[n++] = COUNTER(timeouts);
+	values[n++] = COUNTER(undone);
+	values[n++] = COUNTER(batches);
+	values[n++] = COUNTER(failed_batches);
+	values[n++] = COUNTER(key_violations);
+	values[n++] = COUNTER(xids);
+	values[n++] = COUNTER(rows);
+	values[n++] = COUNTER(flushes);
+	values[n++] = COUNTER(stalls);
+	values[n++] = COUNTER(hints_sent);
+	values[n++] = COUNTER(hints_dropped);
+	values[n++] = Float8GetDatum((double) pg_atomic_read_u64(&db->counters.write_us) / 1000.0);
+	values[n++] = TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&db->counters.reset_at));
+	Assert(n == lengthof(values));
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+}
+
+/* stat_reset() */
+Datum
+le_stat_reset(PG_FUNCTION_ARGS)
+{
+	LeDatabase *db = my_entry();
+
+	if (db != NULL)
+		le_counters_reset(&db->counters);
+	PG_RETURN_VOID();
+}

@@ -1,0 +1,169 @@
+/*
+ * store/history.c
+ *		The history of elections: a row for each change, written with the batch
+ *		that makes it, never changed, and deleted when it is old.
+ *
+ * Rows are added by one process, in the order of their numbers, and each batch
+ * is committed before the next is begun: who sees a change sees all changes
+ * before it.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "catalog/index.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+
+#include "store/internal.h"
+#include "store/store.h"
+
+/* --- writing --- */
+
+static void
+write_change(const LeChange *change, const Clock *clock)
+{
+	const LeLock *lock = change->lock;
+	text *election = cstring_to_text_with_len(lock->name, lock->name_len);
+	text *candidate = cstring_to_text_with_len(change->value != NULL ? change->value : "", change->value_len);
+	Datum values[HISTORY_COLUMNS];
+	bool nulls[HISTORY_COLUMNS] = {false};
+	LeRow row = {0};
+
+	values[HISTORY_CHANGE] = Int64GetDatum(change->number);
+	values[HISTORY_TERM] = Int64GetDatum(change->term);
+	values[HISTORY_ELECTED_AT] = TimestampTzGetDatum(le_store_to_wall(clock, change->elected_at));
+	values[HISTORY_AT] = TimestampTzGetDatum(le_store_to_wall(clock, change->at));
+	values[HISTORY_HOW] = Int16GetDatum(change->how);
+	values[HISTORY_ELECTION] = PointerGetDatum(election);
+	values[HISTORY_CANDIDATE] = PointerGetDatum(candidate);
+	(void) le_table_put(&le_history_table, &row, values, nulls, true);
+	/* a lease may have ended with very many leaders on it */
+	pfree(election);
+	pfree(candidate);
+}
+
+int
+le_store_write_changes(LeCore *core, const Clock *clock)
+{
+	int rows = 0;
+
+	if (le_core_changes(core) == NULL)
+		return 0;
+	le_table_open(&le_history_table);
+	for (const LeChange *change = le_core_changes(core); change != NULL; change = change->next, rows++)
+		write_change(change, clock);
+	le_table_close(&le_history_table);
+	return rows;
+}
+
+/* --- deleting --- */
+
+bool
+le_store_has_history(void)
+{
+	Relation rel = le_table_open_to_read(&le_history_table, AccessShareLock);
+	bool any = RelationGetNumberOfBlocks(rel) > 0;
+
+	table_close(rel, NoLock);
+	return any;
+}
+
+static void
+prune_pages(Relation rel, BlockNumber from, BlockNumber pages, TimestampTz before)
+{
+	TupleTableSlot *row = table_slot_create(rel, NULL);
+	TableScanDesc scan;
+	ItemPointerData min, max;
+
+	ItemPointerSet(&min, from, FirstOffsetNumber);
+	ItemPointerSet(&max, from + pages - 1, MaxOffsetNumber);
+	scan = table_beginscan_tidrange(rel, GetActiveSnapshot(), &min, &max);
+	while (table_scan_getnextslot_tidrange(scan, ForwardScanDirection, row))
+	{
+		ItemPointerData tid = row->tts_tid;
+		bool isnull;
+
+		if (DatumGetTimestampTz(slot_getattr(row, HISTORY_AT + 1, &isnull)) >= before)
+			continue;
+		simple_heap_delete(rel, &tid);
+	}
+	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(row);
+}
+
+void
+le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from)
+{
+	Relation rel = le_table_open_to_read(&le_history_table, RowExclusiveLock);
+	BlockNumber blocks = RelationGetNumberOfBlocks(rel);
+
+	/* it may have become smaller */
+	if (*from < blocks)
+	{
+		pages = Min(pages, blocks - *from);
+		prune_pages(rel, *from, pages, before);
+		*from += pages;
+	}
+	if (*from >= blocks)
+		*from = 0;
+	table_close(rel, NoLock);
+}
+
+/* --- reading --- */
+
+static void
+read_change(HeapTuple tuple, TupleDesc desc, LeStoredChange *change)
+{
+	Datum values[HISTORY_COLUMNS];
+	bool nulls[HISTORY_COLUMNS];
+
+	heap_deform_tuple(tuple, desc, values, nulls);
+	change->number = DatumGetInt64(values[HISTORY_CHANGE]);
+	change->term = DatumGetInt64(values[HISTORY_TERM]);
+	change->elected_at = DatumGetTimestampTz(values[HISTORY_ELECTED_AT]);
+	change->at = DatumGetTimestampTz(values[HISTORY_AT]);
+	change->how = (LeHow) DatumGetInt16(values[HISTORY_HOW]);
+	change->candidate = values[HISTORY_CANDIDATE];
+}
+
+void
+le_store_scan_history(LeText election, int64 after, void (*callback)(void *arg, const LeStoredChange *change),
+					  void *arg)
+{
+	Relation rel, index;
+	Oid index_oid;
+	SysScanDesc scan;
+	ScanKeyData keys[2];
+	HeapTuple tuple;
+
+	if (!le_store_find())
+		return;
+	rel = le_table_open_to_read(&le_history_table, AccessShareLock);
+	index_oid = get_relname_relid("history_key", le_store_schema);
+	if (!OidIsValid(index_oid) || IndexGetRelation(index_oid, true) != RelationGetRelid(rel))
+		le_table_wrong(rel);
+	index = index_open(index_oid, AccessShareLock);
+	ScanKeyInit(&keys[0], HISTORY_ELECTION + 1, BTEqualStrategyNumber, F_TEXTEQ,
+				PointerGetDatum(cstring_to_text_with_len(election.data, election.len)));
+	ScanKeyInit(&keys[1], HISTORY_CHANGE + 1, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(after));
+	scan = systable_beginscan_ordered(rel, index, GetActiveSnapshot(), lengthof(keys), keys);
+	while ((tuple = systable_getnext_ordered(scan, ForwardScanDirection)) != NULL)
+	{
+		LeStoredChange change;
+
+		CHECK_FOR_INTERRUPTS();
+		read_change(tuple, RelationGetDescr(rel), &change);
+		callback(arg, &change);
+	}
+	systable_endscan_ordered(scan);
+	index_close(index, NoLock);
+	table_close(rel, NoLock);
+}

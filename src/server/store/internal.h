@@ -1,0 +1,152 @@
+/*
+ * store/internal.h
+ *		What the files of the store share with each other only.
+ */
+#ifndef LE_STORE_INTERNAL_H
+#define LE_STORE_INTERNAL_H
+
+#include "executor/tuptable.h"
+#include "utils/timestamp.h"
+
+#include "shared/shmem.h"
+#include "store/store.h"
+#include "store/table.h"
+
+/* The columns of lock_election.slot, in their order. */
+enum
+{
+	SLOT_TOKEN,
+	SLOT_ACQUIRED_AT,
+	SLOT_TTL,       /* LE_TTL_BOUND: as long as the session */
+	SLOT_TIME_LEFT, /* of its own lease with a TTL; else 0; of a
+								 * holder that has ended, and is only fenced:
+								 * -LeEnd */
+	SLOT_LEASE,
+	SLOT_SESSION, /* 0: gone */
+	SLOT_ROLE,
+	SLOT_SLOT,
+	SLOT_HOLDS,
+	SLOT_PERMITS,
+	SLOT_KIND, /* LeKind */
+	SLOT_MODE, /* LeMode; 0: free */
+	SLOT_CLOSED_UNTIL,
+	SLOT_NAME,
+	SLOT_OWNER,
+	SLOT_VALUE,
+	SLOT_UNCOMMITTED, /* array of UncommittedHold */
+	SLOT_COLUMNS
+};
+
+/* The columns of lock_election.lease, in their order. */
+enum
+{
+	LEASE_ID,
+	LEASE_TTL,
+	LEASE_TIME_LEFT,
+	LEASE_ROLE,
+	LEASE_OWNER,
+	LEASE_COLUMNS
+};
+
+/* The columns of lock_election.queue, in their order. */
+enum
+{
+	QUEUE_TOKEN,
+	QUEUE_ENTERED_AT,
+	QUEUE_TTL, /* LE_TTL_BOUND: as long as the session */
+	QUEUE_LEASE,
+	QUEUE_SESSION, /* 0: gone */
+	QUEUE_ROLE,
+	QUEUE_PERMITS,
+	QUEUE_HOLDS,
+	QUEUE_MEMBER, /* of several names: which-th, from 1; else 0 */
+	QUEUE_KIND,   /* LeKind */
+	QUEUE_MODE,   /* LeMode */
+	QUEUE_NAME,
+	QUEUE_OWNER,
+	QUEUE_VALUE,
+	QUEUE_UNCOMMITTED, /* array of UncommittedHold */
+	QUEUE_COLUMNS
+};
+
+/* The columns of lock_election.history, in their order. */
+enum
+{
+	HISTORY_CHANGE,
+	HISTORY_TERM,
+	HISTORY_ELECTED_AT,
+	HISTORY_AT,
+	HISTORY_HOW, /* LeHow */
+	HISTORY_ELECTION,
+	HISTORY_CANDIDATE,
+	HISTORY_COLUMNS
+};
+
+/* A hold whose transaction was open when the row was written. */
+typedef struct UncommittedHold
+{
+	uint64 session;
+	uint32 xact;
+	uint32 subxact;
+} UncommittedHold;
+
+/* The core's clock beside the wall clock that is stored. */
+typedef struct Clock
+{
+	LeTime now;
+	TimestampTz wall;
+} Clock;
+
+/* Uncommitted holds that were read and are still open. */
+typedef struct OpenHolds
+{
+	LeCommand *items; /* for le_core_load_hold() */
+	int n;
+	int max;
+} OpenHolds;
+
+extern Oid le_store_schema;
+extern StoreTable le_slot_table;
+extern StoreTable le_lease_table;
+extern StoreTable le_queue_table;
+extern StoreTable le_history_table;
+
+/* What le_table_put() and le_table_delete() have found; whose row it is. */
+extern LE_NORETURN void le_store_row_changed(const StoreTable *table, const char *whose);
+
+/* store/lease.c */
+extern int le_store_write_leases(LeCore *core);
+extern int64 le_store_load_leases(LeCore *core, const LeLoadHooks *hooks, LeTime now);
+
+/* store/queue.c */
+extern int le_store_write_places(LeCore *core, const Clock *clock);
+extern int64 le_store_load_places(LeCore *core, const LeLoadHooks *hooks, const Clock *clock,
+								  OpenHolds *holds);
+
+/* store/history.c */
+extern int le_store_write_changes(LeCore *core, const Clock *clock);
+
+/* store/load.c */
+extern LeText le_store_read_text(TupleTableSlot *tuple, int column);
+extern void le_store_collect_holds(OpenHolds *holds, const LeLoadHooks *hooks, const LeCommand *of,
+								   LeText uncommitted);
+
+static inline LeTime
+le_store_from_wall(const Clock *clock, TimestampTz t)
+{
+	if (TIMESTAMP_IS_NOEND(t))
+		return LE_NEVER;
+	if (TIMESTAMP_IS_NOBEGIN(t))
+		return 0;
+	return clock->now + (t - clock->wall);
+}
+
+static inline TimestampTz
+le_store_to_wall(const Clock *clock, LeTime t)
+{
+	if (t - clock->now >= END_TIMESTAMP - clock->wall)
+		return DT_NOEND;
+	return clock->wall + (t - clock->now);
+}
+
+#endif /* LE_STORE_INTERNAL_H */

@@ -1,0 +1,24 @@
+/*
+ * store/lend.h
+ *		Rows of locks that nobody uses, to be written anew for others.
+ */
+#ifndef LE_STORE_LEND_H
+#define LE_STORE_LEND_H
+
+#include "core/core.h"
+
+/* A row is lent that was left alone for so long. */
+#define LE_IDLE_BEFORE_LENT (100 * LE_MS)
+/* So many are remembered. */
+#define LE_MAX_IDLE 4096
+
+/* A load begins: slots of another core are not known any more. */
+extern void le_lend_reset(void);
+
+/* The slot's row was written as free. */
+extern void le_lend_add(LeSlot *slot, LeTime now);
+
+/* The slot whose row has been idle longest, if that is long enough; NULL: none. */
+extern LeSlot *le_lend_take(LeTime now);
+
+#endif /* LE_STORE_LEND_H */

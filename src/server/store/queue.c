@@ -1,0 +1,230 @@
+/*
+ * store/queue.c
+ *		The rows of queue places.
+ *
+ * A place has a row from when it enters the queue until it is granted, when a
+ * slot's row takes over in the same transaction, or ends.  Nothing in the row
+ * changes in between.
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "access/tableam.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/snapmgr.h"
+
+#include "shared/compat.h"
+#include "shared/shmem.h"
+#include "store/internal.h"
+#include "store/store.h"
+
+/* Uncommitted holds that a row can tell. */
+#define MAX_UNCOMMITTED 64
+
+/* --- writing --- */
+
+static Datum
+text_datum(const char *data, Size len, bool *isnull)
+{
+	*isnull = data == NULL;
+	return data == NULL ? (Datum) 0 : PointerGetDatum(cstring_to_text_with_len(data, (int) len));
+}
+
+static Datum
+uncommitted_datum(const LeEntry *entry, bool *isnull)
+{
+	UncommittedHold uncommitted[MAX_UNCOMMITTED];
+	int n = 0;
+
+	for (const LeHold *hold = entry->holds; hold != NULL && n < MAX_UNCOMMITTED; hold = hold->next)
+		uncommitted[n++] = (UncommittedHold){hold->session, hold->xact, hold->subxact};
+	return text_datum(n > 0 ? (char *) uncommitted : NULL, n * sizeof(UncommittedHold), isnull);
+}
+
+static bool
+put_place(LeEntry *entry, const Clock *clock)
+{
+	const LeLock *lock = entry->lock;
+	Datum values[QUEUE_COLUMNS];
+	bool nulls[QUEUE_COLUMNS] = {false};
+
+	values[QUEUE_TOKEN] = Int64GetDatum(entry->token);
+	values[QUEUE_ENTERED_AT] = TimestampTzGetDatum(le_store_to_wall(clock, entry->since));
+	values[QUEUE_TTL] = Int64GetDatum(entry->ttl);
+	values[QUEUE_LEASE] = Int64GetDatum(entry->lease ? entry->lease->id : 0);
+	values[QUEUE_SESSION] = Int64GetDatum((int64) entry->session);
+	values[QUEUE_ROLE] = ObjectIdGetDatum(entry->role);
+	values[QUEUE_PERMITS] = Int32GetDatum(lock->permits);
+	values[QUEUE_HOLDS] = Int32GetDatum((int32) entry->hold_count);
+	values[QUEUE_MEMBER] = Int16GetDatum((int16) entry->member);
+	values[QUEUE_KIND] = Int16GetDatum(lock->kind);
+	values[QUEUE_MODE] = Int16GetDatum(entry->mode);
+	values[QUEUE_NAME] = text_datum(lock->name, lock->name_len, &nulls[QUEUE_NAME]);
+	values[QUEUE_OWNER] = text_datum(entry->owner, entry->owner_len, &nulls[QUEUE_OWNER]);
+	values[QUEUE_VALUE] = text_datum(entry->value, entry->value_len, &nulls[QUEUE_VALUE]);
+	values[QUEUE_UNCOMMITTED] = uncommitted_datum(entry, &nulls[QUEUE_UNCOMMITTED]);
+	return le_table_put(&le_queue_table, &entry->row, values, nulls, false);
+}
+
+int
+le_store_write_places(LeCore *core, const Clock *clock)
+{
+	int rows = 0;
+
+	for (LeEntry *entry = le_core_dirty_places(core); entry != NULL; entry = entry->dirty_next)
+	{
+		bool queued = entry->state == LE_STATE_QUEUED;
+
+		if (!queued && !entry->row.on_disk)
+			continue;
+		/* one that is there already has another hold */
+		if (!(queued ? put_place(entry, clock) : le_table_delete(&le_queue_table, &entry->row)))
+			le_store_row_changed(&le_queue_table, psprintf("queue place " INT64_FORMAT, entry->token));
+		rows++;
+	}
+	return rows;
+}
+
+/* --- loading --- */
+
+static void
+check_place(const LeLoad *load, LeText uncommitted)
+{
+	const LeCommand *cmd = &load->cmd;
+
+	if (load->hold_count > 0 && load->member <= LE_MAX_NAMES && cmd->token > 0 &&
+		(cmd->ttl > 0 || cmd->ttl == LE_TTL_BOUND) &&
+		(cmd->kind == LE_KIND_LOCK || cmd->kind == LE_KIND_ELECTION) && cmd->mode >= LE_MODE_EXCLUSIVE &&
+		cmd->mode <= LE_MODE_PERMIT && (cmd->mode != LE_MODE_PERMIT || cmd->permits > 0) &&
+		cmd->name.len >= 1 && cmd->name.len <= LE_MAX_NAME && cmd->owner.len <= LE_MAX_OWNER &&
+		cmd->value.len <= LE_MAX_VALUE && uncommitted.len % sizeof(UncommittedHold) == 0)
+		return;
+	ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
+					errmsg("row of queue place " INT64_FORMAT " is not valid", cmd->token)));
+}
+
+static void
+read_place(TupleTableSlot *row, const LeLoadHooks *hooks, const Clock *clock, LeLoad *load,
+		   LeText *uncommitted)
+{
+	const Datum *values = row->tts_values;
+	LeCommand *cmd = &load->cmd;
+	uint64 session;
+
+	slot_getallattrs(row);
+	cmd->token = DatumGetInt64(values[QUEUE_TOKEN]);
+	cmd->ttl = DatumGetInt64(values[QUEUE_TTL]);
+	cmd->lease = DatumGetInt64(values[QUEUE_LEASE]);
+	cmd->role = DatumGetObjectId(values[QUEUE_ROLE]);
+	cmd->permits = DatumGetInt32(values[QUEUE_PERMITS]);
+	cmd->kind = (LeKind) DatumGetInt16(values[QUEUE_KIND]);
+	cmd->mode = (LeMode) DatumGetInt16(values[QUEUE_MODE]);
+	cmd->name = le_store_read_text(row, QUEUE_NAME);
+	cmd->owner = le_store_read_text(row, QUEUE_OWNER);
+	cmd->value = le_store_read_text(row, QUEUE_VALUE);
+	*uncommitted = le_store_read_text(row, QUEUE_UNCOMMITTED);
+	load->hold_count = (uint32) DatumGetInt32(values[QUEUE_HOLDS]);
+	load->member = (uint16) DatumGetInt16(values[QUEUE_MEMBER]);
+	check_place(load, *uncommitted);
+
+	session = (uint64) DatumGetInt64(values[QUEUE_SESSION]);
+	if (session != 0 && hooks->alive(session))
+	{
+		cmd->session = session;
+		cmd->sessno = le_session_proc(session);
+	}
+	load->acquired_at = le_store_from_wall(clock, DatumGetTimestampTz(values[QUEUE_ENTERED_AT]));
+	load->locator = le_table_locator(&row->tts_tid);
+	if (hooks->time_left == NULL || !hooks->time_left(cmd->token, cmd->ttl, &load->time_left))
+		load->time_left = cmd->ttl;
+	if (hooks->drop_all)
+	{
+		/* what belongs to nobody ends with the first batch */
+		cmd->lease = 0;
+		cmd->ttl = LE_TTL_BOUND;
+		cmd->session = 0;
+	}
+}
+
+static void
+load_place(LeCore *core, const LeLoadHooks *hooks, const Clock *clock, TupleTableSlot *row, OpenHolds *holds)
+{
+	LeLoad load = {0};
+	LeText uncommitted;
+
+	read_place(row, hooks, clock, &load, &uncommitted);
+	if (load.member > 0 ? le_core_find_entry(core, load.cmd.kind, load.cmd.name, load.cmd.token) != NULL
+						: le_core_find_token(core, load.cmd.token) != NULL)
+		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
+						errmsg("token " INT64_FORMAT " is stored twice", load.cmd.token)));
+	if (!le_core_load_place(core, &load, clock->now))
+		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
+	if (!hooks->drop_all)
+		le_store_collect_holds(holds, hooks, &load.cmd, uncommitted);
+}
+
+/* Where the row of a token is. */
+typedef struct Place
+{
+	int64 token;
+	ItemPointerData tid;
+} Place;
+
+static int
+compare_token(const void *a, const void *b)
+{
+	int64 ta = ((const Place *) a)->token, tb = ((const Place *) b)->token;
+
+	return ta < tb ? -1 : ta > tb ? 1 : 0;
+}
+
+static int
+find_places(Relation rel, TupleTableSlot *row, Place **places)
+{
+	TableScanDesc scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
+	int n = 0, max = 64;
+
+	*places = palloc_array(Place, max);
+	while (table_scan_getnextslot(scan, ForwardScanDirection, row))
+	{
+		bool isnull;
+
+		CHECK_FOR_INTERRUPTS();
+		if (n == max)
+		{
+			max *= 2;
+			*places = repalloc_huge(*places, max * sizeof(Place));
+		}
+		(*places)[n].token = DatumGetInt64(slot_getattr(row, QUEUE_TOKEN + 1, &isnull));
+		(*places)[n++].tid = row->tts_tid;
+	}
+	table_endscan(scan);
+	return n;
+}
+
+/* In the order of the tokens; returns the highest. */
+int64
+le_store_load_places(LeCore *core, const LeLoadHooks *hooks, const Clock *clock, OpenHolds *holds)
+{
+	Relation rel = le_table_open_to_load(&le_queue_table);
+	TupleTableSlot *row = table_slot_create(rel, NULL);
+	int64 highest = 0;
+	Place *places;
+	int n;
+
+	n = find_places(rel, row, &places);
+	qsort(places, n, sizeof(Place), compare_token);
+	for (int i = 0; i < n; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (!table_tuple_fetch_row_version(rel, &places[i].tid, GetActiveSnapshot(), row))
+			elog(ERROR, "a row of table \"%s.%s\" has gone", STORE_NAME, RelationGetRelationName(rel));
+		load_place(core, hooks, clock, row, holds);
+		highest = places[i].token;
+	}
+	pfree(places);
+	ExecDropSingleTupleTableSlot(row);
+	table_close(rel, NoLock);
+	return highest;
+}

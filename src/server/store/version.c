@@ -1,0 +1,142 @@
+/*
+ * store/version.c
+ *		Reading and writing lock_election.versioned.
+ *
+ * Unlike the manager's tables this one is part of the caller's transaction, and
+ * has to behave as any table does at its isolation level: wait for a row's
+ * writer, then look at its newest version (READ COMMITTED), or raise 40001; take
+ * part in the checks of SERIALIZABLE.  The executor does all that, so these are
+ * SQL statements, through SPI.
+ *
+ * They run as the bootstrap superuser, as the manager does, because nobody else
+ * may touch the table; who may use a key is checked by the caller of this file.
+ * Every name in them is qualified and the types of the arguments are given as
+ * OIDs: no search_path, temporary table or operator of a caller changes what
+ * they mean.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_authid.h"
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+
+#include "store/version.h"
+
+#define MAX_ARGS 3
+
+typedef struct Statement
+{
+	const char *sql;
+	int result; /* what SPI answers */
+	int nargs;
+	Oid types[MAX_ARGS];
+	SPIPlanPtr plan;
+} Statement;
+
+static Statement read_key = {
+	"SELECT v.version, v.role, v.value FROM lock_election.versioned v WHERE v.key OPERATOR(pg_catalog.=) $1",
+	SPI_OK_SELECT,
+	1,
+	{TEXTOID}};
+
+static Statement insert_key = {
+	"INSERT INTO lock_election.versioned AS v (key, value, role, version) VALUES ($1, $2, $3, 1)"
+	" ON CONFLICT (key) DO NOTHING RETURNING v.version",
+	SPI_OK_INSERT_RETURNING,
+	3,
+	{TEXTOID, TEXTOID, NAMEOID}};
+
+static Statement update_key = {
+	"UPDATE lock_election.versioned v SET value = $2, version = v.version OPERATOR(pg_catalog.+) 1"
+	" WHERE v.key OPERATOR(pg_catalog.=) $1 AND v.version OPERATOR(pg_catalog.=) $3 RETURNING v.version",
+	SPI_OK_UPDATE_RETURNING,
+	3,
+	{TEXTOID, TEXTOID, INT8OID}};
+
+/*
+ * Leaves SPI connected, so that the caller can look at the row, if there is
+ * one.  An error gives the caller his identity back at the end of the
+ * (sub)transaction.
+ */
+static bool
+run(Statement *statement, Datum *values, const char *nulls)
+{
+	Oid role;
+	int security;
+	int result;
+
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "could not connect to SPI");
+	GetUserIdAndSecContext(&role, &security);
+	SetUserIdAndSecContext(BOOTSTRAP_SUPERUSERID, security | SECURITY_LOCAL_USERID_CHANGE);
+	if (statement->plan == NULL)
+	{
+		SPIPlanPtr plan = SPI_prepare(statement->sql, statement->nargs, statement->types);
+
+		if (plan == NULL || SPI_keepplan(plan) != 0)
+			elog(ERROR, "could not prepare a statement: %s", SPI_result_code_string(SPI_result));
+		statement->plan = plan;
+	}
+	result = SPI_execute_plan(statement->plan, values, nulls, false, 0);
+	SetUserIdAndSecContext(role, security);
+	if (result != statement->result)
+		elog(ERROR, "could not execute a statement: %s", SPI_result_code_string(result));
+	return SPI_processed > 0;
+}
+
+static Datum
+column(int number, bool *isnull)
+{
+	return SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, number, isnull);
+}
+
+void
+le_version_read(Datum key, LeVersioned *row)
+{
+	bool isnull;
+
+	memset(row, 0, sizeof(*row));
+	row->value_is_null = true;
+	if (run(&read_key, &key, NULL))
+	{
+		row->version = DatumGetInt64(column(1, &isnull));
+		row->role = get_role_oid(NameStr(*DatumGetName(column(2, &isnull))), true);
+		row->value = column(3, &row->value_is_null);
+		if (!row->value_is_null)
+			row->value = SPI_datumTransfer(row->value, false, -1);
+	}
+	SPI_finish();
+}
+
+static int64
+write_key(Statement *statement, Datum *values, bool value_is_null)
+{
+	int64 version = 0;
+	bool isnull;
+
+	if (run(statement, values, value_is_null ? " n " : NULL))
+		version = DatumGetInt64(column(1, &isnull));
+	SPI_finish();
+	return version;
+}
+
+int64
+le_version_insert(Datum key, Datum value, bool value_is_null, Oid role)
+{
+	NameData name;
+	Datum values[MAX_ARGS] = {key, value, NameGetDatum(&name)};
+
+	namestrcpy(&name, GetUserNameFromId(role, false));
+	return write_key(&insert_key, values, value_is_null);
+}
+
+int64
+le_version_update(Datum key, int64 expected, Datum value, bool value_is_null)
+{
+	Datum values[MAX_ARGS] = {key, value, Int64GetDatum(expected)};
+
+	return write_key(&update_key, values, value_is_null);
+}
