@@ -210,7 +210,8 @@ static bool
 look(top *t, int height)
 {
 	static const char stat[] =
-		"SELECT s.*, m.pid AS manager_pid, m.memory AS manager_memory, m.locks AS held, "
+		"SELECT s.*, m.pid AS manager_pid, m.memory AS manager_memory, (SELECT count(*) FROM "
+		"lock_election.locks) AS held, "
 		"(SELECT count(*) FROM lock_election.waiters) AS waiting, extract(epoch FROM clock_timestamp()) AS "
 		"at "
 		"FROM lock_election.stat s, lock_election.manager m";
