@@ -1,6 +1,7 @@
 # lockctl where something is wrong: no server, a wrong password, no library; a promoted standby; many processes at a time.
 use strict;
 use warnings;
+use IO::Socket::INET;
 use LeCtl;
 use LeTest;
 use PostgreSQL::Test::Utils;
@@ -23,6 +24,11 @@ subtest 'no server' => sub {
 	($rc, $out, $err) = ctl('-p', $port, 'doctor');
 	is($rc, 1, 'the doctor finds it');
 	like($out, qr/^WRONG +connection .*\n +-> set -h/m, 'and says what to do');
+	# a server that takes the connection and says nothing; times: of the children that have ended
+	my $deaf = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 5) or die $!;
+	my ($user, $system) = (times)[ 2, 3 ];
+	is(ctl('-d', 'host=127.0.0.1 connect_timeout=5 port=' . $deaf->sockport, 'lock', 'x', 'true'), 69, 'a server that says nothing');
+	cmp_ok((times)[2] + (times)[3] - $user - $system, '<', 0.2, 'waiting for it takes no processor');
 	is(ctl('-h', 'nowhere.invalid', 'lock', 'x', 'true'), 69, 'no such host');
 	is(ctl('-d', 'nothing', 'lock', 'x', 'true'), 69, 'no such database');
 };
