@@ -12,7 +12,7 @@
 [ -z "${COVERAGE:-}" ] || LE_MAKE=(COPT="--coverage -O1" SANITIZE="--coverage -O1")
 goals=(core-tests torture-programs)
 [[ -n ${TESTS:-} && $TESTS != *client* ]] || goals+=(client client-tests client-tests-address client-tests-thread)
-[[ -n ${TESTS:-} && $TESTS != *lockctl* && $TESTS != *examples* ]] || goals+=(lockctl)
+[[ -n ${TESTS:-} && $TESTS != *lockctl* && $TESTS != *examples* ]] || goals+=(client lockctl)
 le_prepare "${goals[@]}"
 [ -z "${COVERAGE:-}" ] || le_extra_packages lcov
 

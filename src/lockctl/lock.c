@@ -533,8 +533,10 @@ go(run *r)
 		/* Who stands for election without a command goes on doing so. */
 	} while (r->elect && r->command == NULL && code == LC_EXIT_LOST && r->signo == 0 &&
 			 le_reopen(r->session, &error) == LE_OK);
+	/* Who is impatient, and a server that does not answer. */
+	lc_signals_allow(SIGINT);
 	if (r->hold != NULL)
-		le_drop(r->hold);
+		le_release(r->hold, 0, NULL);
 	if (le_close(r->session, -1, &error) != LE_OK)
 		lc_detail("%s", error.message);
 	lc_guardian_finish(&r->guardian);

@@ -118,6 +118,8 @@ extern void lc_signals_start(void);
 extern int lc_signals_fd(void);
 /* The next one; 0: none. */
 extern int lc_signals_next(int fd);
+/* From here on this one ends the program at once again. */
+extern void lc_signals_allow(int signo);
 /* In a child, before exec: as it was when the program began. */
 extern void lc_signals_restore(void);
 extern const char *lc_signal_name(int signo);

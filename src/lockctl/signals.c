@@ -82,6 +82,16 @@ lc_signals_next(int fd)
 }
 
 void
+lc_signals_allow(int signo)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, signo);
+	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+void
 lc_signals_restore(void)
 {
 	for (size_t i = 0; i < NSIGNALS; i++)
