@@ -199,9 +199,8 @@ check_manager(patient *p)
 
 	if (!p->installed || !p->preloaded)
 		return;
-	manager = ask(
-		p, "SELECT format('process %s since %s, %s locks, %s', pid, date_trunc('second', started), locks, "
-		   "pg_size_pretty(memory)) FROM lock_election.manager");
+	manager = ask(p, "SELECT format('process %s since %s, %s', pid, date_trunc('second', started), "
+					 "pg_size_pretty(memory)) FROM lock_election.manager");
 	workers = ask(p, "SELECT current_setting('max_worker_processes')");
 	used = ask(p, "SELECT count(*) FROM pg_stat_activity WHERE backend_type NOT IN ('client backend', "
 				  "'autovacuum launcher', "

@@ -533,8 +533,9 @@ go(run *r)
 		/* Who stands for election without a command goes on doing so. */
 	} while (r->elect && r->command == NULL && code == LC_EXIT_LOST && r->signo == 0 &&
 			 le_reopen(r->session, &error) == LE_OK);
-	/* Who is impatient, and a server that does not answer. */
-	lc_signals_allow(SIGINT);
+	/* A second Ctrl-C does not wait for a server that does not answer. */
+	if (r->signo == SIGINT)
+		lc_signals_allow(SIGINT);
 	if (r->hold != NULL)
 		le_release(r->hold, 0, NULL);
 	if (le_close(r->session, -1, &error) != LE_OK)
