@@ -21,7 +21,7 @@ MODULE_big = lock_election
 PGFILEDESC = "lock_election - distributed locks and leader election"
 DATA       = $(wildcard sql/lock_election--*.sql)
 SOURCES    = $(sort $(wildcard src/core/*.c src/server/*.c src/server/*/*.c))
-OBJS       = $(patsubst %.c,%.o,$(filter-out $(if $(LE_FAULTS),,%/fault.c),$(SOURCES)))
+OBJS       = $(patsubst %.c,%.o,$(filter-out $(if $(LE_FAULTS),,%/fault.c %/fault_worker.c),$(SOURCES)))
 
 # The server's headers have unused parameters and compare signed with unsigned in inline functions and macros.
 # Before 16 they leave PGDLLEXPORT empty, which would hide the module's entry points.
@@ -45,8 +45,9 @@ PG_CONFIG ?= pg_config
 .DEFAULT_GOAL := all
 
 # These goals work before PostgreSQL is installed.
-ALONE := test demo bench bench-quick bench-instructions mutants unit sim sim-exhaustive fuzz core-tests torture torture-programs format format-check \
-         client install-client client-tests client-tests-address client-tests-thread lockctl
+ALONE := test demo bench bench-quick bench-instructions mutants unit sim sim-exhaustive fuzz core-tests torture \
+         torture-programs format format-check client install-client client-tests client-tests-address \
+         client-tests-thread lockctl
 .PHONY: $(ALONE)
 
 test:
@@ -153,10 +154,12 @@ CLIENT_SONAME  = liblockelection.so.0
 CLIENT_LIB     = $(CLIENT_DIR)/liblockelection.so.$(CLIENT_VERSION)
 CLIENT_PQ     ?= $(shell pkg-config --cflags libpq 2>/dev/null || echo -I$$(pg_config --includedir))
 CLIENT_PQ_LIBS ?= $(shell pkg-config --libs libpq 2>/dev/null || echo -L$$(pg_config --libdir) -lpq)
-CLIENT_FLAGS   = -std=c11 -D_GNU_SOURCE -g -O2 -fno-omit-frame-pointer -pthread $(WARNINGS) $(CLIENT_PQ) -Isrc/client -MMD -MP
+CLIENT_FLAGS   = -std=c11 -D_GNU_SOURCE -g -O2 -fno-omit-frame-pointer -pthread $(WARNINGS) $(CLIENT_PQ) -Isrc/client \
+                 -MMD -MP
 CLIENT_NAMES   = $(patsubst src/client/%.c,%,$(sort $(wildcard src/client/*.c)))
 CLIENT_TESTS   = $(patsubst test/client/%.c,%,$(sort $(wildcard test/client/*.c)))
-CLIENT_MAN     = $(if $(shell command -v scdoc),$(patsubst src/client/man/%.scd,$(CLIENT_DIR)/%,$(wildcard src/client/man/*.scd)))
+CLIENT_MAN     = $(if $(shell command -v scdoc),\
+                 $(patsubst src/client/man/%.scd,$(CLIENT_DIR)/%,$(wildcard src/client/man/*.scd)))
 SANITIZE_plain   =
 SANITIZE_address = -fsanitize=address,undefined -fno-sanitize-recover=all
 SANITIZE_thread  = -fsanitize=thread
@@ -167,7 +170,8 @@ $(CLIENT_DIR)/lib/%.o: src/client/%.c
 	@mkdir -p $(@D)
 	$(CC) $(CLIENT_FLAGS) -fPIC -fvisibility=hidden $(CFLAGS) -c -o $@ $<
 $(CLIENT_LIB): $(CLIENT_NAMES:%=$(CLIENT_DIR)/lib/%.o) src/client/symbols.map
-	$(CC) -shared -pthread -Wl,-soname,$(CLIENT_SONAME) -Wl,--version-script=src/client/symbols.map -Wl,-z,defs $(LDFLAGS) \
+	$(CC) -shared -pthread -Wl,-soname,$(CLIENT_SONAME) -Wl,--version-script=src/client/symbols.map -Wl,-z,defs \
+		$(LDFLAGS) \
 		-o $@ $(filter %.o,$^) $(CLIENT_PQ_LIBS)
 	ln -sf $(@F) $(CLIENT_DIR)/$(CLIENT_SONAME)
 	ln -sf $(CLIENT_SONAME) $(CLIENT_DIR)/liblockelection.so
@@ -255,9 +259,11 @@ build/fuzz: $(FUZZ_SOURCES) $(wildcard src/core/*.h test/sim/*.h)
 	$(FUZZ_CC) -std=c11 -g -O2 -fno-omit-frame-pointer -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
 		-Isrc -o $@ $(FUZZ_SOURCES)
 
-FORMATTED = $(sort $(wildcard src/*/*.[ch] src/*/*/*.[ch] test/sim/*.[ch] test/torture/*.[ch] test/unit/*.[ch] test/client/*.[ch] examples/*.c \
-              bench/peers/*.[ch]))
+FORMATTED = $(sort $(wildcard src/*/*.[ch] src/*/*/*.[ch] test/sim/*.[ch] test/torture/*.[ch] test/unit/*.[ch] \
+              test/client/*.[ch] examples/*.c bench/peers/*.[ch]))
+# The version that .clang-format is written for.
+CLANG_FORMAT ?= $(firstword $(foreach f,clang-format-14 clang-format,$(if $(shell command -v $(f)),$(f))) clang-format)
 format:
-	clang-format -i $(FORMATTED)
+	@$(CLANG_FORMAT) -i $(FORMATTED)
 format-check:
-	clang-format --dry-run -Werror $(FORMATTED)
+	@$(CLANG_FORMAT) --dry-run -Werror $(FORMATTED)

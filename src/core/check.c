@@ -87,7 +87,7 @@ is_ready(const LeEntry *entry)
 	const LeLock *lock = entry->lock;
 
 	return lock->queue.next == &entry->queue_link && le_lock_admits(lock, entry->mode, LE_NEVER) &&
-		   (lock->closed_until == 0 || lock->timer.pos == 0);
+		   (lock->closed_until == 0 || (lock->timer.pos == 0 && lock->closed_until != LE_NEVER));
 }
 
 static void
@@ -236,10 +236,14 @@ le_core_check(const LeCore *core)
 	for (uint32_t i = 0; i < core->max_sessions; i++)
 	{
 		const LeSession *session = &core->sessions[i];
+		uint32_t bound = 0;
 
 		if (session->id == 0)
 			CHECK(le_link_empty(&session->entries) && le_link_empty(&session->holds) &&
 				  session->waiting_on == NULL);
+		for (const LeLink *link = session->entries.next; link != &session->entries; link = link->next)
+			bound += le_entry_is_bound(le_container(link, LeEntry, session_link));
+		CHECK(bound == session->bound);
 		for (const LeLink *link = session->holds.next; link != &session->holds; link = link->next)
 		{
 			const LeHold *hold = le_container(link, LeHold, session_link);

@@ -233,7 +233,10 @@ enter(LeCore *core, LeSession *session, const LeCommand *cmd, LeLease *lease, bo
 		le_lock_settle(core, lock, now);
 }
 
-/* The named lease that a request is to hang on, NULL if it names none. */
+/*
+ * The named lease that a request is to hang on, NULL if it names none.  For a
+ * waiter that comes back it was there once.
+ */
 LeStatus
 le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease **lease)
 {
@@ -242,7 +245,7 @@ le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease *
 		return LE_OK;
 	*lease = le_core_find_lease(core, cmd->lease);
 	if (*lease == NULL || (*lease)->for_group || (*lease)->deadline <= now)
-		return LE_NO_LEASE;
+		return cmd->revision != 0 ? LE_LOST : LE_NO_LEASE;
 	return (*lease)->role != cmd->role ? LE_DENIED : LE_OK;
 }
 

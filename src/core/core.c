@@ -96,11 +96,6 @@ le_core_destroy(LeCore *core)
 
 	for (LeChange *change = core->changes; change != NULL; change = change->next)
 		le_free_text(core, &change->dropped);
-	for (LeEntry *entry = core->ended, *next; entry != NULL; entry = next)
-	{
-		next = entry->ended_next;
-		entry_free(core, entry);
-	}
 	for (uint32_t i = 0; i < core->token_buckets; i++)
 	{
 		for (LeEntry *entry = core->token_hash[i]; entry != NULL; entry = entry->token_next)
@@ -108,6 +103,11 @@ le_core_destroy(LeCore *core)
 			le_free_text(core, &entry->owner);
 			le_free_text(core, &entry->value);
 		}
+	}
+	for (LeEntry *entry = core->ended, *next; entry != NULL; entry = next)
+	{
+		next = entry->ended_next;
+		entry_free(core, entry);
 	}
 	for (uint32_t i = 0; i < core->lock_buckets; i++)
 	{

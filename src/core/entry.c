@@ -260,6 +260,8 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 	le_unlink(&entry->lease_link);
 	if (lease != NULL && lease->for_group && !lease->ended && le_link_empty(&lease->entries))
 		le_lease_end(core, lease, how, now);
+	if (entry->session != 0)
+		core->sessions[entry->sessno].bound -= le_entry_is_bound(entry);
 	le_unlink(&entry->session_link);
 	le_timer_clear(core, &entry->timer);
 	le_token_hash_remove(core, entry);
@@ -476,6 +478,7 @@ le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease, L
 	{
 		entry->session = cmd->session;
 		entry->sessno = cmd->sessno;
+		core->sessions[cmd->sessno].bound += le_entry_is_bound(entry);
 		le_link_before(&core->sessions[cmd->sessno].entries, &entry->session_link);
 	}
 	return entry;
@@ -614,8 +617,7 @@ le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, 
 			entry->end = (uint8_t) how;
 			le_link_before(&core->lapsed, &entry->queue_link);
 		}
-		entry->deadline = le_add(now, LE_FENCE_RETRY);
-		le_timer_set(core, &entry->timer, entry->deadline);
+		le_timer_set(core, &entry->timer, le_add(now, LE_FENCE_RETRY));
 		return;
 	}
 	if (entry->state == LE_STATE_QUEUED && entry->grouped)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "load.h"
 
 /* Objects of one size with stable addresses and small numbers (places). */
 typedef struct LePool
@@ -34,6 +35,7 @@ typedef struct LeSession
 {
 	uint64_t id; /* 0: none */
 	uint32_t xact;
+	uint32_t bound; /* entries that end with it */
 	LeLink entries;
 	LeLink holds;
 	LeEntry *waiting_on; /* what its blocked call waits for */
@@ -70,8 +72,9 @@ struct LeCore
 	LeHeap heap;
 	uint32_t queued;       /* entries in state QUEUED, all locks */
 	uint32_t candidates;   /* entries of elections */
-	bool loading;          /* between the first row and load_done */
+	bool loading;          /* from le_core_load_begin() to le_core_load_done() */
 	LeGroup *loaded_group; /* while loading: of the place that was read last */
+	LeLoadEnv load;        /* of the rows while loading */
 
 	LeLock **lock_hash;
 	uint32_t lock_buckets;
@@ -194,6 +197,13 @@ le_add(LeTime a, LeTime b)
 
 /* --- core/entry.c: how entries enter, are granted and end --- */
 
+/* It ends with its session. */
+static inline bool
+le_entry_is_bound(const LeEntry *entry)
+{
+	return entry->ttl == LE_TTL_BOUND;
+}
+
 extern LeLock *le_lock_get(LeCore *core, LeKind kind, LeText name);
 extern LeEntry *le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease, LeTime now);
 extern void le_entry_set_state(LeEntry *entry, LeState from, LeState to);
@@ -231,7 +241,6 @@ extern void le_lease_arm(LeCore *core, LeLease *lease);
 extern LeLease *le_lease_new(LeCore *core, int64_t id, LeTime ttl, uint32_t role);
 extern void le_lease_start(LeCore *core, LeLease *lease, LeTime now);
 extern void le_lease_set_ttl(LeCore *core, LeLease *lease, LeTime ttl);
-extern void le_lease_is_for_group(LeCore *core, LeLease *lease, int64_t token);
 extern void le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now);
 
 /* --- core/group.c: several locks at once --- */
@@ -264,7 +273,8 @@ extern bool le_role_admits(const LeCore *core, uint32_t id, uint32_t entries, ui
 extern bool le_changes_reserve(LeCore *core);
 extern void le_change_add(LeCore *core, const LeEntry *entry, LeHow how, char *dropped, LeTime now);
 extern void le_change_ended(LeCore *core, const LeEntry *entry, LeEnd how, LeTime now);
-extern void le_change_lost(LeCore *core, LeLock *lock, const LeLoad *load, LeTime now);
+extern void le_change_lost(LeCore *core, LeLock *lock, const LeStoredEntry *row, LeEnd how, LeTime elected_at,
+						   LeTime now);
 
 /* --- core/command.c --- */
 

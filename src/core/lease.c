@@ -118,16 +118,6 @@ le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now)
 	le_lease_dirty(core, lease);
 }
 
-/* While rows are read: the lease that has a token for its number is that group's own. */
-void
-le_lease_is_for_group(LeCore *core, LeLease *lease, int64_t token)
-{
-	if (lease->id != token || lease->for_group)
-		return;
-	lease->for_group = true;
-	le_role_remove(core, lease->role, 0, 1);
-}
-
 /* End a lease and all that hangs on it. */
 void
 le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)

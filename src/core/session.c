@@ -48,12 +48,13 @@ session_end(LeCore *core, LeSession *session, LeTime now)
 
 		le_unlink(&entry->session_link);
 		entry->session = 0;
-		if (entry->ttl == LE_TTL_BOUND && entry->lease == NULL && !entry->lapsed)
+		if (le_entry_is_bound(entry) && !entry->lapsed)
 			le_entry_end_only(core, entry, LE_END_SESSION, closed_until, now);
 	}
 	le_settle_ended(core, before, now);
 	session->id = 0;
 	session->xact = 0;
+	session->bound = 0;
 }
 
 /*
@@ -147,4 +148,10 @@ le_core_waiting_on(const LeCore *core, uint64_t session, uint32_t sessno)
 {
 	assert(sessno < core->max_sessions);
 	return core->sessions[sessno].id == session ? core->sessions[sessno].waiting_on : NULL;
+}
+
+uint32_t
+le_core_bound_to(const LeCore *core, uint64_t session, uint32_t sessno)
+{
+	return core->sessions[sessno].id == session ? core->sessions[sessno].bound : 0;
 }

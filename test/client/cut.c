@@ -38,6 +38,8 @@ long_cut(void)
 	s = open_with(&o);
 	direct = o;
 	direct.conninfo = ask("direct");
+	direct.ttl_ms = 30000;
+	direct.call_ms = 0;
 	other = open_with(&direct);
 	held = must_lock(s, "x");
 	next = enqueue(other, "x");

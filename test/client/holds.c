@@ -315,11 +315,11 @@ elections(void)
 static void
 lifetime(void)
 {
-	le_session *s = open_session(2000);
+	le_session *s = open_session(20000);
 	le_hold *a = must_lock(s, "x"), *b = must_lock(two, "y"), *c = enqueue(s, "y"), *d;
 	int64_t lease = le_lease(s);
 
-	ok(lease > 0 && le_deadline(s) > le_now() && le_time_left(s) <= 1900,
+	ok(lease > 0 && le_deadline(s) > le_now() && le_time_left(s) <= 19000,
 	   "a deadline before the end of the lease");
 	is_status(le_close(s, -1, &error), LE_OK, "closed");
 	ok(!le_valid(a), "what it held is not");
@@ -330,7 +330,7 @@ lifetime(void)
 	le_release(d, 0, NULL);
 	le_release(b, 0, NULL);
 
-	s = open_session(1500);
+	s = open_session(4000);
 	a = must_lock(s, "x");
 	le_orphan(s);
 	le_drop(a);
@@ -345,8 +345,8 @@ lifetime(void)
 static void
 tests(void)
 {
-	one = open_session(3000);
-	two = open_session(3000);
+	one = open_session(9000);
+	two = open_session(9000);
 	db = connect_db();
 	ok(strcmp(le_version(), "0.1") == 0, "the version");
 	tries_and_waits();

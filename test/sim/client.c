@@ -178,8 +178,6 @@ acquire_group(World *w, uint32_t sessno)
 	const Known *known = rng_chance(&w->rng, 250) ? some_known(w) : NULL;
 	LeText names[MAX_GROUP];
 
-	if (w->durable[sessno].nholds > MAX_HOLDS - 3 * MAX_GROUP && w->clients[sessno].in_xact)
-		return;
 	cmd.kind = LE_KIND_LOCK;
 	cmd.name = (LeText){NULL, 0};
 	cmd.names = names;
@@ -250,8 +248,6 @@ acquire(World *w, uint32_t sessno)
 	permit = rng_chance(&w->rng, 950) ? id % 4 == 3 : id % 4 != 3;
 	if (cmd.kind == LE_KIND_ELECTION)
 		permit = false;
-	if (w->durable[sessno].nholds > MAX_HOLDS - 3 * MAX_GROUP && w->clients[sessno].in_xact)
-		return;
 	if (permit && w->conf.permit_mille > 0)
 	{
 		cmd.mode = LE_MODE_PERMIT;
@@ -492,7 +488,7 @@ connect_client(World *w, uint32_t sessno)
 	Client *c = &w->clients[sessno];
 
 	memset(c, 0, sizeof(*c));
-	c->id = w->next_session++;
+	c->id = world_session(w, sessno);
 	c->role = 10 + sessno % 2;
 }
 

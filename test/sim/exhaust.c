@@ -226,7 +226,7 @@ start(World *w, bool verbose)
 	world_start(w, &conf);
 	for (uint32_t i = 0; i < CLIENTS; i++)
 	{
-		w->clients[i].id = w->next_session++;
+		w->clients[i].id = world_session(w, i);
 		w->clients[i].role = 10 + i;
 	}
 }

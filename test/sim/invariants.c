@@ -140,8 +140,8 @@ check_rows(World *w, const Live *live)
 		row = store_row(w, holds ? TABLE_SLOTS : TABLE_PLACES, at->locator);
 		ENSURE(w, row->used && row->token == entry->token && row->kind == entry->lock->kind &&
 					  row->name == sim_text_id(entry->lock->name) && row->mode == entry->mode);
-		ENSURE(w,
-			   !holds || (row->held && row->lapsed == entry->lapsed && row->hold_count == entry->hold_count));
+		ENSURE(w, !holds || (row->held && (row->end != LE_END_NONE) == entry->lapsed &&
+							 row->hold_count == entry->hold_count));
 		if (holds)
 			check_admitted(w, entry);
 		held += holds;

@@ -86,6 +86,7 @@ struct Model
 	World *w;
 	MState s;
 	MState stored;
+	MState failed; /* entries and leases alone: of a batch that was not stored */
 	MState standby;
 	int64_t next; /* revision */
 	MAnswer *answers;

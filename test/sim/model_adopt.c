@@ -83,7 +83,7 @@ take_over(Model *m, MEntry *e, const LeEntry *c)
 	e->stored = e->stored && e->held == (c->state == LE_STATE_HELD);
 	e->held = c->state == LE_STATE_HELD;
 	e->lapsed = c->lapsed;
-	e->retry = c->lapsed ? c->deadline : 0;
+	e->retry = c->lapsed ? c->timer.at : 0;
 	e->cool = c->lapsed ? c->closed_until : 0;
 	e->lease = le_entry_named_lease(c) != NULL ? c->lease->id : 0;
 	e->alone = e->group && c->lapsed && c->lease == NULL;

@@ -40,17 +40,6 @@ typedef struct LeLook
  */
 extern LeText le_request_look(LeRequestType type, LeLook *look);
 
-/* A commit does not wait longer than this for its releases to be applied. */
-#define LE_RELEASE_TIMEOUT (5 * LE_SECOND)
-
-/*
- * Release at a commit: never fails, cannot be interrupted.  Waits until the
- * manager has applied it or says that it cannot yet; or, where there is no
- * manager, until give_up: then the next manager applies it.  False: it could
- * not even be posted.
- */
-extern bool le_request_release_many(const char *payload, uint32 len, LeTime give_up);
-
 /* Mailbox: cannot fail. */
 extern void le_mail_undo(uint32 xact, uint32 subxact);
 extern void le_mail(uint32 flag);

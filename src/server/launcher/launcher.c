@@ -27,6 +27,8 @@
  */
 #include "postgres.h"
 
+#include <signal.h>
+
 #include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/tableam.h"
@@ -36,6 +38,7 @@
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
+#include "replication/logicallauncher.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
@@ -49,6 +52,7 @@
 #include "launcher/launcher.h"
 #include "shared/compat.h"
 #include "shared/fault.h"
+#include "shared/settings.h"
 #include "shared/shmem.h"
 #include "shared/wake.h"
 
@@ -57,7 +61,7 @@
 
 /*
  * pg_database is read whenever somebody wakes the launcher, which the commit
- * of every command that changes it does (launcher/hooks.c).  The periodic scan
+ * of every command that changes it does (launcher/commands.c).  The periodic scan
  * only makes up for a wake-up that met no launcher; a scan of a hundred
  * databases takes some 50 microseconds, and a caller waits for a manager for
  * at most 5 s, so that it should not be rarer than that.
@@ -88,7 +92,7 @@
 /* A worker of an earlier launcher that has not begun in that time never will. */
 #define LE_ADOPT_TIMEOUT (10 * LE_SECOND)
 
-/* How soon the last client of a held database is missed */
+/* How soon the last client of a reserved database is missed */
 #define LE_WATCH_PERIOD (20 * LE_MS)
 
 /* The same complaint about max_worker_processes */
@@ -110,6 +114,7 @@ typedef struct LeTarget
 								 * yet, or it has a manager */
 	bool ran;                       /* its manager has been RUNNING */
 	bool complained;                /* about max_databases */
+	LeTime worker_missed_at;        /* complained about max_worker_processes; 0 */
 	bool tracked;                   /* a worker was there at the last look */
 	BackgroundWorkerHandle *handle; /* its worker; NULL: adopted, or none */
 	LeTime started_at;
@@ -121,7 +126,7 @@ static HTAB *targets;
 static Oid *scratch; /* le_max_databases long */
 static LeTime scan_at;
 static LeTime scanned_at;
-static bool watching; /* for the last client of a held database */
+static bool watching; /* for the last client of a reserved database */
 
 static LeTarget *
 find_target(Oid dboid)
@@ -287,11 +292,11 @@ le_client_connected(Oid dboid, int except_pid)
 	return false;
 }
 
-/* Somebody waits for the database to be empty.  See "hold" in launcher/hooks.c. */
+/* Somebody waits for the database to be empty: see launcher/commands.c. */
 static void
-review_hold(LeDatabase *db)
+review_reservation(LeDatabase *db)
 {
-	/* The holder clears this itself, however it ends; but never trust that. */
+	/* The process that reserved it clears this itself, however it ends; do not trust that. */
 	if (BackendPidGetProc(db->reserved_by) == NULL)
 		le_database_reserve(db, 0);
 	else if (db->state == LE_DB_IDLE || db->leave)
@@ -328,6 +333,7 @@ note_exit(LeTarget *target, LeDbExit why, LeTime now)
 			target->retry_at = target->started_at + LE_RESTART_PERIOD;
 			break;
 		case LE_EXIT_ERROR:
+		case LE_EXIT_NO_WORKER:
 			target->due = true;
 			back_off(target, now);
 			break;
@@ -350,7 +356,7 @@ review_entry(LeDatabase *db, LeTime now)
 	LeTarget *target = find_target(db->dboid);
 
 	if (db->reserved_by != 0)
-		review_hold(db);
+		review_reservation(db);
 
 	if (target == NULL)
 	{
@@ -416,17 +422,17 @@ complain_no_entry(LeTarget *target)
 }
 
 static void
-complain_no_worker(const LeTarget *target, LeTime now)
+complain_no_worker(LeTarget *target, LeTime now)
 {
-	static LeTime complained_at;
-
-	if (complained_at != 0 && now - complained_at < LE_COMPLAINT_PERIOD)
+	if (target->worker_missed_at != 0 && now - target->worker_missed_at < LE_COMPLAINT_PERIOD)
 		return;
-	complained_at = now;
-	ereport(LOG,
-			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("could not register the lock_election manager of database \"%s\"", NameStr(target->name)),
-			 errhint("Raise max_worker_processes and restart the server.")));
+	target->worker_missed_at = now;
+	ereport(
+		LOG,
+		(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+		 errmsg("could not register the lock_election manager of database \"%s\"", NameStr(target->name)),
+		 errdetail("No background worker is free for it: max_worker_processes is %d.", max_worker_processes),
+		 errhint("Raise max_worker_processes and restart the server.")));
 }
 
 /*
@@ -458,6 +464,25 @@ take_entry(LeTarget *target, LeTime now, bool *was_wanted)
 	return taken ? db : NULL;
 }
 
+/*
+ * A manager needs its worker more than hints do.  The hints wait, and a notifier
+ * is started again a second later at the earliest: after the manager.
+ */
+static void
+send_notifier_away(void)
+{
+	for (int i = 0; i < le_shared->max_databases; i++)
+	{
+		int pid = le_shared->databases[i].notifier_pid;
+
+		if (pid != 0 && BackendPidGetProc(pid) != NULL)
+		{
+			(void) kill(pid, SIGTERM);
+			return;
+		}
+	}
+}
+
 static void
 start_manager(LeTarget *target, LeTime now)
 {
@@ -483,9 +508,10 @@ start_manager(LeTarget *target, LeTime now)
 	}
 
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	le_database_stopped(db, LE_EXIT_ERROR);
+	le_database_stopped(db, LE_EXIT_NO_WORKER);
 	if (was_wanted)
 		le_database_want(db);
+	send_notifier_away();
 	LWLockRelease(le_shared->lock);
 	back_off(target, now);
 	complain_no_worker(target, now);
@@ -663,6 +689,23 @@ le_launcher_main(Datum arg)
 	}
 }
 
+/* The launcher, a manager for each database, a notifier; and another launcher is PostgreSQL's own. */
+static void
+check_worker_processes(void)
+{
+	int others = 2 + (max_logical_replication_workers > 0);
+	int room = Max(0, max_worker_processes - others);
+
+	if (room < le_max_databases)
+		ereport(LOG, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					  errmsg("max_worker_processes (%d) has room for lock_election in %d databases, and "
+							 "lock_election.max_databases is %d",
+							 max_worker_processes, room, le_max_databases),
+					  errhint("Raise max_worker_processes to %d or more, beside what parallel queries and "
+							  "other extensions need.",
+							  le_max_databases + others)));
+}
+
 void
 le_launcher_register(void)
 {
@@ -670,6 +713,7 @@ le_launcher_register(void)
 
 	if (!process_shared_preload_libraries_in_progress || IsBinaryUpgrade)
 		return;
+	check_worker_processes();
 
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
 	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;

@@ -10,6 +10,7 @@
 /* From _PG_init, while shared_preload_libraries are loaded. */
 extern void le_launcher_register(void);
 
+/* Entry point of the worker; it needs no argument. */
 extern PGDLLEXPORT void le_launcher_main(Datum arg);
 
 /* Is a client connected to the database, other than process except_pid? */

@@ -83,7 +83,7 @@ manager_exit(int code, Datum arg)
 	le_wake_launcher();
 }
 
-/* The launcher has made the entry and waits for what becomes of it. */
+/* Take the entry that the launcher has made for this worker. */
 static void
 take_entry(Oid dboid)
 {
@@ -109,7 +109,7 @@ leave(LeDbExit how)
 	proc_exit(0);
 }
 
-/* The extension was dropped: nobody will come to take over. */
+/* The extension was dropped: no other manager takes over. */
 static void
 leave_for_good(void)
 {
@@ -162,7 +162,7 @@ handle_signals(void)
 	}
 }
 
-/* The extension was dropped, perhaps created again: then begin anew. */
+/* The extension was dropped, and perhaps created again: a new manager finds out. */
 static void
 recheck_extension(void)
 {
@@ -242,6 +242,7 @@ le_manager_main(Datum arg)
 	pg_atomic_write_u32(&my_db->recheck, 0);
 	le_batch_init(my_db);
 	le_hints_init(my_db);
+	pg_atomic_write_u32(&my_db->loading, 1);
 	if (!le_batch_load())
 		leave(LE_EXIT_NO_EXTENSION);
 

@@ -16,13 +16,24 @@
 #include "shared/wake.h"
 
 /* Everything in there is a counter. */
+static void
+counters_init(LeCounters *counters)
+{
+	pg_atomic_uint64 *counter = (pg_atomic_uint64 *) counters;
+
+	for (; counter < (pg_atomic_uint64 *) (counters + 1); counter++)
+		pg_atomic_init_u64(counter, 0);
+	pg_atomic_write_u64(&counters->reset_at, GetCurrentTimestamp());
+}
+
+/* While the manager counts. */
 void
 le_counters_reset(LeCounters *counters)
 {
 	pg_atomic_uint64 *counter = (pg_atomic_uint64 *) counters;
 
 	for (; counter < (pg_atomic_uint64 *) (counters + 1); counter++)
-		pg_atomic_init_u64(counter, 0);
+		pg_atomic_write_u64(counter, 0);
 	pg_atomic_write_u64(&counters->reset_at, GetCurrentTimestamp());
 }
 
@@ -45,11 +56,12 @@ le_database_init(LeDatabase *db)
 	pg_atomic_init_u32(&db->stack, 0);
 	pg_atomic_init_u32(&db->recheck, 0);
 	pg_atomic_init_u32(&db->running, 0);
+	pg_atomic_init_u32(&db->loading, 0);
 	pg_atomic_init_u32(&db->fences, 0);
 	pg_atomic_init_u64(&db->revision, 0);
 	pg_atomic_init_u64(&db->memory, 0);
 	pg_atomic_init_u64(&db->locks, 0);
-	le_counters_reset(&db->counters);
+	counters_init(&db->counters);
 }
 
 /* For assertions.  These are C's own: PostgreSQL's are off in the servers that our tests use. */
@@ -86,6 +98,7 @@ set_state(LeDatabase *db, LeDbState from, LeDbState to)
 
 	db->state = to;
 	pg_atomic_write_u32(&db->running, to == LE_DB_RUNNING);
+	pg_atomic_write_u32(&db->loading, 0);
 	if (to == LE_DB_RUNNING)
 		return;
 	db->leave = false;
@@ -114,6 +127,7 @@ le_database_find(Oid dboid, bool create)
 	if (!create || unused == NULL)
 		return NULL;
 	le_database_init(unused);
+	le_slots_init(unused);
 	unused->dboid = dboid;
 	set_state(unused, LE_DB_FREE, LE_DB_IDLE);
 	return unused;
@@ -131,7 +145,7 @@ unlink_all(LeDatabase *db)
 
 	while (link != 0)
 	{
-		LeRequestSlot *slot = &le_shared->slots[link - 1];
+		LeRequestSlot *slot = le_slot(db, link - 1);
 
 		link = slot->next;
 		pg_atomic_exchange_u32(&slot->linked, 0);
@@ -147,10 +161,9 @@ le_database_clear_slots(LeDatabase *db)
 	unlink_all(db);
 	for (int i = 0; i < le_shared->max_slots; i++)
 	{
-		LeRequestSlot *slot = &le_shared->slots[i];
+		LeRequestSlot *slot = le_slot(db, i);
 
-		if (slot->session != 0 && &le_shared->databases[slot->database] == db &&
-			(pg_atomic_read_u32(&slot->mail) & LE_MAIL_SESSION_END) != 0)
+		if (slot->session != 0 && (pg_atomic_read_u32(&slot->mail) & LE_MAIL_SESSION_END) != 0)
 			le_slot_clear(slot);
 	}
 }
@@ -266,14 +279,13 @@ le_database_notifier_leave(LeDatabase *db)
 
 /* --- a session's --- */
 
-LeDatabase *
-le_database_attach(Oid dboid)
+void
+le_database_attach(LeDatabase *db)
 {
-	LeDatabase *db = le_database_find(dboid, true);
+	assert(is_locked());
+	assert(db->state != LE_DB_FREE);
 
-	if (db != NULL)
-		db->attached++;
-	return db;
+	db->attached++;
 }
 
 void
@@ -288,8 +300,12 @@ le_database_detach(LeRequestSlot *slot)
 	pg_atomic_fetch_or_u32(&slot->mail, LE_MAIL_SESSION_END);
 
 	/* under the lock: a manager that leaves must not leave us linked */
-	if (db->state == LE_DB_IDLE)
-		unlink_all(db);
-	else
+	if (db->state != LE_DB_IDLE)
 		le_ring(slot);
+	else
+	{
+		unlink_all(db);
+		if (db->exit == LE_EXIT_NO_EXTENSION)
+			le_slot_clear(slot); /* no manager will */
+	}
 }

@@ -35,7 +35,8 @@ typedef enum LeDbExit
 {
 	LE_EXIT_NONE = 0,     /* there was none, or it was asked to leave */
 	LE_EXIT_NO_EXTENSION, /* do not start again unless wanted */
-	LE_EXIT_ERROR         /* start again, after a back-off */
+	LE_EXIT_ERROR,        /* start again, after a back-off */
+	LE_EXIT_NO_WORKER     /* it could not be registered; the same */
 } LeDbExit;
 
 typedef struct LeCounters
@@ -107,6 +108,7 @@ typedef struct LeDatabase
 	int reserved_by;   /* pid of a backend that keeps a manager from starting
 						* (DROP DATABASE and the like); 0: nobody */
 	int attached;      /* sessions with a slot here */
+	bool has_slots;    /* they are initialised; for good */
 	int worker_pid;    /* 0: none, or it has not begun */
 	int worker_proc;   /* -1: none */
 	int notifier_pid;  /* 0: none */
@@ -117,6 +119,7 @@ typedef struct LeDatabase
 	pg_atomic_uint32 stack;    /* proc number + 1 of the newest; 0: empty */
 	pg_atomic_uint32 recheck;  /* the extension may be gone */
 	pg_atomic_uint32 running;  /* state == RUNNING, for a quick look */
+	pg_atomic_uint32 loading;  /* the worker reads the tables before that */
 	pg_atomic_uint32 fences;   /* transactions that hold or take fences */
 	pg_atomic_uint64 revision; /* next one, for the view */
 	pg_atomic_uint64 memory;   /* bytes, for the view */
@@ -179,8 +182,8 @@ extern void le_database_notifier_leave(LeDatabase *db);
 
 /* --- a session's --- */
 
-/* A session takes part in the entry of its database; NULL: all are in use. */
-extern LeDatabase *le_database_attach(Oid dboid);
+/* A session takes a slot of this entry. */
+extern void le_database_attach(LeDatabase *db);
 
 /* The session of this slot has ended, or is about to: tell the manager by mail. */
 extern void le_database_detach(struct LeRequestSlot *slot);

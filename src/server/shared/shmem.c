@@ -2,8 +2,8 @@
  * shared/shmem.c
  *		Shared memory: its layout, the stacks of rung slots, and clocks.
  *
- * What is done with a request is not decided here: see backend/request.c for the
- * backend's side and manager/manager.c for the other.
+ * The protocol is told in shared/shmem.h.  The backend's side is backend/request.c,
+ * the manager's is manager/take.c and manager/batch.c.
  */
 #include "postgres.h"
 
@@ -15,6 +15,7 @@
 #include "utils/timestamp.h"
 
 #include "shared/compat.h"
+#include "shared/releases.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
 #include "shared/wake.h"
@@ -31,12 +32,19 @@ databases_size(void)
 }
 
 static Size
+processes_size(void)
+{
+	return MAXALIGN(mul_size(MaxBackends, sizeof(LeProcess)));
+}
+
+static Size
 shared_size(void)
 {
 	Size size = MAXALIGN(sizeof(LeShared));
 
 	size = add_size(size, databases_size());
-	return add_size(size, mul_size(MaxBackends, sizeof(LeRequestSlot)));
+	size = add_size(size, processes_size());
+	return add_size(size, mul_size(le_max_databases, mul_size(MaxBackends, sizeof(LeRequestSlot))));
 }
 
 static void
@@ -57,8 +65,23 @@ slot_init(LeRequestSlot *slot)
 	pg_atomic_init_u64(&slot->undo, 0);
 	pg_atomic_init_u32(&slot->mail, 0);
 	pg_atomic_init_u32(&slot->linked, 0);
-	le_bell_init(&slot->bell);
 	pg_atomic_init_u32(&slot->note, 0);
+	pg_atomic_init_u32(&slot->bound, 0);
+}
+
+/* Until then they take no memory: the system gives a page when it is written to. */
+void
+le_slots_init(LeDatabase *db)
+{
+	if (db->has_slots)
+		return;
+	memset(le_slot(db, 0), 0, le_shared->max_slots * sizeof(LeRequestSlot));
+	for (int i = 0; i < le_shared->max_slots; i++)
+	{
+		slot_init(le_slot(db, i));
+		le_slot(db, i)->database = (int) (db - le_shared->databases);
+	}
+	db->has_slots = true;
 }
 
 static void
@@ -75,7 +98,7 @@ shmem_startup(void)
 	le_shared = (LeShared *) p;
 	if (!found)
 	{
-		memset(p, 0, shared_size());
+		memset(p, 0, MAXALIGN(sizeof(LeShared)) + databases_size() + processes_size());
 		le_shared->lock = &GetNamedLWLockTranche("lock_election")->lock;
 		le_shared->boot = (uint64) GetCurrentTimestamp();
 		pg_atomic_init_u64(&le_shared->incarnation, 0);
@@ -85,11 +108,13 @@ shmem_startup(void)
 		p += MAXALIGN(sizeof(LeShared));
 		le_shared->databases = (LeDatabase *) p;
 		p += databases_size();
+		le_shared->processes = (LeProcess *) p;
+		p += processes_size();
 		le_shared->slots = (LeRequestSlot *) p;
 		for (int i = 0; i < le_shared->max_databases; i++)
 			le_database_init(&le_shared->databases[i]);
 		for (int i = 0; i < le_shared->max_slots; i++)
-			slot_init(&le_shared->slots[i]);
+			le_bell_init(&le_shared->processes[i].bell);
 	}
 	LWLockRelease(AddinShmemInitLock);
 }
@@ -112,7 +137,7 @@ le_clock(void)
 	return (LeTime) ts.tv_sec * LE_SECOND + ts.tv_nsec / 1000;
 }
 
-/* More than what a busy machine puts between two looks at the clock. */
+/* More time than a busy machine lets pass between two looks at the clocks. */
 #define WALL_STEP (1 * LE_SECOND)
 
 /*
@@ -134,7 +159,7 @@ void
 le_ring(LeRequestSlot *slot)
 {
 	LeDatabase *db = &le_shared->databases[slot->database];
-	uint32 self = (uint32) (slot - le_shared->slots) + 1;
+	uint32 self = le_slot_proc(slot) + 1;
 	uint32 head;
 
 	if (pg_atomic_exchange_u32(&slot->linked, 1) != 0)
@@ -148,10 +173,6 @@ le_ring(LeRequestSlot *slot)
 		le_wake(db->worker_proc);
 }
 
-/*
- * Take the whole stack, oldest first; returns how many proc numbers were put
- * into procs, which has room for all of them.
- */
 int
 le_take_stack(LeDatabase *db, uint32 *procs)
 {
@@ -160,7 +181,7 @@ le_take_stack(LeDatabase *db, uint32 *procs)
 
 	while (link != 0)
 	{
-		LeRequestSlot *slot = &le_shared->slots[link - 1];
+		LeRequestSlot *slot = le_slot(db, link - 1);
 
 		procs[n++] = link - 1;
 		link = slot->next;
@@ -178,10 +199,11 @@ le_take_stack(LeDatabase *db, uint32 *procs)
 	return n;
 }
 
-/* The slot has no owner any more, and nobody is to be told anything. */
 void
 le_slot_clear(LeRequestSlot *slot)
 {
+	if (pg_atomic_read_u32(&slot->mail) & LE_MAIL_RELEASED)
+		le_releases_drop(&slot->releases);
 	pg_atomic_write_u32(&slot->answered, pg_atomic_read_u32(&slot->posted));
 	pg_atomic_write_u64(&slot->undo, 0);
 	pg_atomic_write_u32(&slot->mail, 0);

@@ -6,9 +6,9 @@
  * through the backend's slot, without a lock:
  *
  *	1.	The backend waits until the slot is quiet: its last request is answered,
- *		and no rollback is left in the mailbox.  Then it fills in the request and
- *		sets posted to the request's number.  A new backend first waits until the
- *		slot of the backend before it is cleared and not linked any more.
+ *		and no rollback or releases are left in the mailbox.  Then it fills in the
+ *		request and sets posted to the request's number.  A new session first waits
+ *		until the slot of the session before it is cleared.
  *	2.	It rings (le_ring): unless the slot is linked, it links it into its
  *		database's stack by compare-and-swap, and wakes the manager if the stack
  *		was empty.
@@ -22,21 +22,27 @@
  *		it back to its place in the queue.
  *	5.	The backend reads the reply once answered equals posted.
  *
+ * Each database has a slot for each proc number.  What an ended session has left
+ * for a manager that is stuck is therefore in nobody's way but that of later
+ * sessions of this database, which could do nothing without that manager.
+ *
  * How a process sleeps and is woken is told in shared/wake.h.
  *
  * The mailbox carries events whose sending cannot fail: rollback of a
- * (sub)transaction, end of a fence, end of the session, and "I have waited for
- * deadlock_timeout".  Mails coalesce.  The manager clears what it has read only
- * after its batch is committed, and a request is not posted over a rollback (step
- * 1), so "everything from subtransaction N on" never reaches a later request of
- * the same transaction.  The end of a fence is cleared when it is read, as another
- * may follow, and put back if the batch fails.
+ * (sub)transaction, releases of a commit, end of a fence, end of the session, and
+ * "I have waited for deadlock_timeout".  Mails coalesce.  The manager clears what
+ * it has read only after its batch is committed, and a request is not posted over
+ * a rollback or releases (step 1), so "everything from subtransaction N on" never
+ * reaches a later request of the same transaction.  Releases are cleared as soon as
+ * their batch is committed: they must not be applied twice.  The end of a fence is
+ * cleared when it is read, as another may follow, and put back if the batch fails.
  */
 #ifndef LE_SHMEM_H
 #define LE_SHMEM_H
 
 #include "datatype/timestamp.h"
 #include "port/atomics.h"
+#include "storage/dsm.h"
 #include "storage/lwlock.h"
 
 #include "core/core.h"
@@ -53,11 +59,10 @@
 /* Each type has its own members of LeRequestSlot, for the request and for the answer. */
 typedef enum LeRequestType
 {
-	LE_REQUEST_COMMAND = 1,  /* one core command */
-	LE_REQUEST_RELEASE_MANY, /* the releases of a commit */
-	LE_REQUEST_LOOK,         /* a page of the live state, see shared/look.h */
-	LE_REQUEST_LOOK_LEASES,  /* ... of the leases */
-	LE_REQUEST_LEADER        /* a CHECK of whoever leads this election */
+	LE_REQUEST_COMMAND = 1, /* one core command */
+	LE_REQUEST_LOOK,        /* a page of the live state, see shared/look.h */
+	LE_REQUEST_LOOK_LEASES, /* ... of the leases */
+	LE_REQUEST_LEADER       /* a CHECK of whoever leads this election */
 } LeRequestType;
 
 /* A text of a request: a piece of the slot's payload. */
@@ -92,10 +97,26 @@ typedef struct LeReleaseItem
 	/* the name follows; the next item begins at a multiple of 8 */
 } LeReleaseItem;
 
+/*
+ * What a commit releases, see shared/releases.h: the items are here, or where
+ * they do not fit in a segment of dynamic shared memory.
+ */
+#define LE_RELEASES_SIZE 1024
+
+typedef struct LeReleases
+{
+	dsm_handle segment; /* DSM_HANDLE_INVALID: they are in data */
+	uint32 len;
+	uint32 xact;
+	bool need_flush; /* synchronous_commit is not off */
+	char data[LE_RELEASES_SIZE] pg_attribute_aligned(8);
+} LeReleases;
+
 /* Mailbox flags. */
 #define LE_MAIL_SESSION_END 0x01 /* the backend is gone */
 #define LE_MAIL_FENCE_ENDED 0x02 /* it has released a fence */
 #define LE_MAIL_BLOCKED     0x04 /* it has waited long: is it a deadlock? */
+#define LE_MAIL_RELEASED    0x08 /* a commit has released what is in LeRequestSlot.releases */
 
 /* Notes from the manager to a backend that waits. */
 /* the lock is held by this very session */
@@ -104,13 +125,14 @@ typedef struct LeReleaseItem
 #define LE_NOTE_UNREAD 0x02
 /* its answer is about to be flushed: the early notice of shared/wake.h */
 #define LE_NOTE_SOON 0x04
+/* the extension was dropped: what its commit has released is thrown away */
+#define LE_NOTE_GONE 0x08
 
 typedef struct LeRequestSlot
 {
 	/* --- written by the backend that owns the slot --- */
-	uint64 session;    /* 0: free; cleared by the manager */
-	uint32 generation; /* of this proc number */
-	int database;      /* index in LeShared.databases */
+	uint64 session; /* 0: free; cleared by the manager */
+	int database;   /* index in LeShared.databases; never changes */
 	int pid;
 	pg_atomic_uint32 posted;    /* number of the newest request */
 	pg_atomic_uint32 open_xact; /* its transaction that has acquired; 0 */
@@ -120,11 +142,6 @@ typedef struct LeRequestSlot
 	union
 	{
 		LeCommand command; /* COMMAND, LEADER: all but its texts */
-		struct
-		{
-			uint32 xact;
-			uint32 len; /* of the payload: LeReleaseItem + name, repeated */
-		} releases;     /* RELEASE_MANY */
 		struct
 		{
 			LeKind kind;       /* of name, if that is given */
@@ -139,9 +156,7 @@ typedef struct LeRequestSlot
 	bool need_flush;     /* synchronous_commit is not off */
 	bool need_standby;   /* it is above local */
 	LeTime posted_at;
-
-	/* --- written by whoever wakes the process of this number --- */
-	pg_atomic_uint32 bell; /* see shared/wake.h */
+	LeReleases releases; /* while LE_MAIL_RELEASED is set the manager's */
 
 	/* --- written by whoever links it --- */
 	pg_atomic_uint32 linked;
@@ -149,9 +164,10 @@ typedef struct LeRequestSlot
 
 	/* --- written by the manager --- */
 	pg_atomic_uint32 answered;
-	pg_atomic_uint32 note; /* LE_NOTE_* */
-	int64 revision;        /* of the waiting request; 0 */
-	LeReply reply;         /* COMMAND, RELEASE_MANY, LEADER */
+	pg_atomic_uint32 note;  /* LE_NOTE_* */
+	pg_atomic_uint32 bound; /* locks that are bound to this connection */
+	int64 revision;         /* of the waiting request; 0 */
+	LeReply reply;          /* COMMAND, LEADER */
 	union
 	{
 		LeLookCursor next_page;   /* LOOK, LOOK_LEASES: where the next page begins */
@@ -163,9 +179,16 @@ typedef struct LeRequestSlot
 	uint32 answer_at;  /* where in the payload: a page, the leader's */
 	uint32 answer_len; /* candidate, the detail of a deadlock */
 
-	/* the texts or items of a request, and of its answer */
+	/* the texts of a request, or its answer */
 	char payload[LE_PAYLOAD_SIZE] pg_attribute_aligned(8);
 } LeRequestSlot;
+
+/* What belongs to a proc number, whatever database its process is in. */
+typedef struct LeProcess
+{
+	pg_atomic_uint32 bell; /* see shared/wake.h */
+	uint32 generation;     /* of its sessions, written by itself */
+} LeProcess;
 
 typedef struct LeShared
 {
@@ -177,19 +200,33 @@ typedef struct LeShared
 	int launcher_pid;  /* under lock */
 	int launcher_proc; /* -1: none */
 	LeDatabase *databases;
-	LeRequestSlot *slots; /* by proc number */
+	LeProcess *processes; /* by proc number */
+	LeRequestSlot *slots; /* see le_slot() */
 } LeShared;
 
 extern LeShared *le_shared; /* NULL: library not preloaded */
 
+static inline LeRequestSlot *
+le_slot(const LeDatabase *db, uint32 proc)
+{
+	return &le_shared->slots[(Size) (db - le_shared->databases) * le_shared->max_slots + proc];
+}
+
+static inline uint32
+le_slot_proc(const LeRequestSlot *slot)
+{
+	return (uint32) (slot - le_slot(&le_shared->databases[slot->database], 0));
+}
+
+/* From _PG_init, while shared_preload_libraries are loaded. */
 extern void le_shmem_init_hooks(void);
 
 /* Monotonic clock, microseconds. */
 extern LeTime le_clock(void);
 
 /*
- * In the manager: the time of day at this moment of its clock.  What is asked
- * for twice is answered alike, unless somebody has set the time of day.
+ * In the manager: the time of day at this moment of le_clock().  The same moment
+ * gives the same time of day, unless somebody has set the time of day meanwhile.
  */
 extern TimestampTz le_wall(LeTime now);
 
@@ -202,7 +239,16 @@ le_slot_text(const LeRequestSlot *slot, LeTextSpan span)
 /* Step 2 above. */
 extern void le_ring(LeRequestSlot *slot);
 
+/*
+ * Step 3: take the whole stack, oldest first.  Returns how many proc numbers were
+ * put into procs, which has room for all of them.
+ */
 extern int le_take_stack(LeDatabase *db, uint32 *procs);
+
+/* The slot has no owner any more, and nothing in it matters. */
 extern void le_slot_clear(LeRequestSlot *slot);
+
+/* The slots of an entry that is used for the first time. */
+extern void le_slots_init(LeDatabase *db);
 
 #endif /* LE_SHMEM_H */

@@ -35,7 +35,7 @@ enum
 static pg_atomic_uint32 *
 bell_of(int proc)
 {
-	return &le_shared->slots[proc].bell;
+	return &le_shared->processes[proc].bell;
 }
 
 void
@@ -134,7 +134,7 @@ void
 le_wake_early(LeRequestSlot *slot)
 {
 	pg_atomic_fetch_or_u32(&slot->note, LE_NOTE_SOON);
-	le_wake((int) (slot - le_shared->slots));
+	le_wake((int) le_slot_proc(slot));
 }
 
 void

@@ -95,13 +95,16 @@ le_renew_leadership(PG_FUNCTION_ARGS)
 	return le_renew(fcinfo, LE_KIND_ELECTION);
 }
 
-/* resign(election, term): a leader has no holds to count */
+/* resign(election, term): a leader has no holds to count; NULL is no term */
 Datum
 le_resign(PG_FUNCTION_ARGS)
 {
 	LeCommand cmd = {.kind = LE_KIND_ELECTION, .all_holds = true};
 
-	le_arg_holder(fcinfo, &cmd);
+	cmd.name = le_arg_election(fcinfo, 0);
+	if (PG_ARGISNULL(1))
+		PG_RETURN_BOOL(false);
+	cmd.token = le_arg_token(fcinfo, 1);
 	return le_release(fcinfo, &cmd);
 }
 
@@ -181,13 +184,14 @@ typedef struct StoredLeader
 } StoredLeader;
 
 static void
-put_stored_leader(void *arg, const LeStoredSlot *slot)
+put_stored_leader(void *arg, const LeStoredEntry *slot)
 {
 	StoredLeader *stored = arg;
 
-	if (slot->kind == LE_KIND_ELECTION && !slot->lapsed && slot->name.len == stored->election.len &&
+	if (slot->kind == LE_KIND_ELECTION && slot->end == LE_END_NONE &&
+		slot->name.len == stored->election.len &&
 		memcmp(slot->name.data, stored->election.data, slot->name.len) == 0)
-		put_leader(stored->rsinfo, slot->value, slot->token, slot->acquired_at, LE_NEVER);
+		put_leader(stored->rsinfo, slot->value, slot->token, slot->since, LE_NEVER);
 }
 
 /* current_leader(election): one row, or none; on a standby what was replayed */

@@ -67,8 +67,8 @@ le_enqueue(FunctionCallInfo fcinfo, LeCommand *cmd)
 	if (reply.status != LE_QUEUED)
 		le_check_reply(cmd, &reply);
 	le_wait_durable(&reply, le_kind_word(cmd->kind), cmd->name);
-	if (cmd->ttl == LE_TTL_BOUND && cmd->lease == 0)
-		le_watch_client(true);
+	if (reply.status == LE_OK)
+		le_warn_old_snapshot(fcinfo, cmd, &reply);
 	return place_datum(fcinfo, cmd, &reply);
 }
 
@@ -125,7 +125,7 @@ await(FunctionCallInfo fcinfo, LeCommand *cmd)
 	cmd->type = LE_CMD_AWAIT;
 	cmd->wait = le_arg_wait(fcinfo, 2);
 	cmd->role = GetUserId();
-	le_attach();
+	le_check_can_attach();
 	if (cmd->wait != 0)
 		gave_up = le_snapshot_give_up(fcinfo);
 	le_request(cmd, &reply, cmd->wait != 0 && !gave_up);
@@ -137,8 +137,8 @@ await(FunctionCallInfo fcinfo, LeCommand *cmd)
 		le_snapshot_take();
 	if (reply.status != LE_QUEUED)
 		le_check_reply(cmd, &reply);
-	if (reply.status == LE_OK && reply.waited && !gave_up && le_snapshot_is_stale())
-		le_warn_old_snapshot(cmd);
+	if (reply.status == LE_OK && !gave_up)
+		le_warn_old_snapshot(fcinfo, cmd, &reply);
 	PG_RETURN_BOOL(reply.status == LE_OK);
 }
 

@@ -97,10 +97,12 @@ static int
 session_pid(uint64 session)
 {
 	uint32 proc = le_session_proc(session);
+	LeRequestSlot *slot;
 
-	if (session == 0 || proc >= (uint32) le_shared->max_slots || le_shared->slots[proc].session != session)
+	if (session == 0 || le_my_slot == NULL || proc >= (uint32) le_shared->max_slots)
 		return 0;
-	return le_shared->slots[proc].pid;
+	slot = le_slot(le_my_database(), proc);
+	return slot->session == session ? slot->pid : 0;
 }
 
 static void
@@ -148,7 +150,7 @@ put_live(void *arg, const LeLookItem *item)
 
 /* On a standby: what has been replayed, with nobody's time running. */
 static void
-put_stored(void *arg, const LeStoredSlot *slot)
+put_stored(void *arg, const LeStoredEntry *slot)
 {
 	LookRow row;
 
@@ -159,7 +161,7 @@ put_stored(void *arg, const LeStoredSlot *slot)
 	set(&row, LOOK_MODE, mode_datum(slot->mode));
 	set(&row, LOOK_ROLE, ObjectIdGetDatum(slot->role));
 	set(&row, LOOK_HOLDS, Int32GetDatum(slot->holds));
-	set(&row, LOOK_SINCE, TimestampTzGetDatum(slot->acquired_at));
+	set(&row, LOOK_SINCE, TimestampTzGetDatum(slot->since));
 	set(&row, LOOK_POSITION, Int64GetDatum(0));
 	if (may_see_details(slot->role))
 	{
@@ -237,7 +239,7 @@ my_entry(void)
 	LeDatabase *db;
 
 	if (le_shared == NULL)
-		le_attach(); /* says what is wrong */
+		le_check_can_attach(); /* says what is wrong */
 	LWLockAcquire(le_shared->lock, LW_SHARED);
 	db = le_database_find(MyDatabaseId, false);
 	LWLockRelease(le_shared->lock);
