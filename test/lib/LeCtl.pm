@@ -5,8 +5,8 @@
 #   my $c = start_ctl(@args)             in the background, in a process group of its own
 #     $c->pid, $c->kill('TERM'), $c->out, $c->err, $c->wait ($rc), $c->ended
 #
-# stamps('a', 'file') is a command that appends "a NANOSECONDS" of CLOCK_BOOTTIME to a file every few milliseconds for ever,
-# whatever signal it gets; ran('file', 'a') is the first and the last time.
+# stamps('a', 'file') is a command that appends "a SECONDS PID", by CLOCK_BOOTTIME, to a file every few milliseconds for
+# ever, whatever signal it gets; ran('file', 'a') is the first and the last time, and the process.
 
 package LeCtl;
 
@@ -38,7 +38,10 @@ END
 
 sub ctl_node { $node = $_[0]; return; }
 
-sub ctl_env { return (PGHOST => $node->host, PGPORT => $node->port, PGDATABASE => 'postgres', PGUSER => (getpwuid $>)[0]); }
+sub ctl_env
+{
+	return (PGHOST => $node->host, PGPORT => $node->port, PGDATABASE => 'postgres', PGUSER => (getpwuid $>)[0]);
+}
 
 sub boottime { return Time::HiRes::clock_gettime(7); }
 

@@ -1,5 +1,5 @@
-# The command is dead before anybody else can have the lock, whatever becomes of lockctl, the guardian or the server. The
-# command and the next holder write the time, by a clock that both share, to one file.
+# The command is dead before anybody else can have the lock, whatever becomes of lockctl, the guardian or the server.
+# The command and the next holder write the time, by a clock that both share, to one file.
 use strict;
 use warnings;
 use LeClient;
@@ -8,7 +8,10 @@ use LeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('main');
+my $node = new_node('main', start => 0, conf => "listen_addresses = '*'\n");
+$node->append_conf('pg_hba.conf', 'host all all 10.98.0.0/24 trust');
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION lock_election');
 ctl_node($node);
 my $dir = PostgreSQL::Test::Utils::tempdir();
 my $ttl = 3;
@@ -19,7 +22,8 @@ sub two
 {
 	my (%opts) = @_;
 	my $file = "$dir/stamps" . ++$round;
-	my $first = start_ctl('lock', "x$round", '--ttl', "${ttl}s", @{ $opts{options} // [] }, '--', $opts{command} ? $opts{command}->($file) : stamps('first', $file));
+	my @command = $opts{command} ? $opts{command}->($file) : stamps('first', $file);
+	my $first = start_ctl('lock', "x$round", '--ttl', "${ttl}s", @{ $opts{options} // [] }, '--', @command);
 
 	wait_until(sub { (ran($file, 'first'))[0] }) or die 'the first does not start: ' . $first->err;
 	my $second = $opts{alone} ? undef : start_ctl('lock', "x$round", '--ttl', '30s', '--', stamps('second', $file));
@@ -73,7 +77,8 @@ subtest 'a grandchild in a session of its own' => sub {
 	# the child ends at once: its child, in a session of its own, becomes the guardian's
 	my ($file, $first, $second) = two(
 		command => sub {
-			my $stamps = join ' ', map { s/'/'\\''/gr =~ s/^|$/'/gr } stamps('first', $_[0], before => 'use POSIX; exit if fork; POSIX::setsid(); exit if fork');
+			my @stamps = stamps('first', $_[0], before => 'use POSIX; exit if fork; POSIX::setsid(); exit if fork');
+			my $stamps = join ' ', map { s/'/'\\''/gr =~ s/^|$/'/gr } @stamps;
 			return ('sh', '-c', "trap '' TERM; $stamps & while :; do sleep 0.1; done");
 		});
 	my (undef, undef, $pid) = ran($file, 'first');
@@ -94,7 +99,10 @@ subtest 'the guardian is killed' => sub {
 
 subtest 'SIGTERM comes first' => sub {
 	my ($file, $first, $second) = two(
-		command => sub { return ('sh', '-c', qq{trap 'echo term; exit 0' TERM; echo "first \$(cut -d" " -f1 /proc/uptime) \$\$" >>$_[0]; while :; do sleep 0.02; done}); });
+		command => sub {
+			my $stamp = q{echo "first $(cut -d" " -f1 /proc/uptime) $$" >>"$0"};
+			return ('sh', '-c', "trap 'echo term; exit 0' TERM; $stamp; while :; do sleep 0.02; done", $_[0]);
+		});
 	my $guardian = $first->guardian;
 	$first->kill('STOP');
 	ok(wait_until(sub { $first->out eq "term\n" }), 'the command is told to end');
@@ -120,6 +128,19 @@ subtest 'the server does not answer' => sub {
 	like($first->err, qr/lock "x$round" (is lost|could not be renewed)/, 'it tells why');
 	thaw($node);
 	nothing_left($node, undef, timeout => 30);
+};
+
+# No packet arrives any more, and nobody is told. The other one does not need that network.
+subtest 'the network is cut' => sub {
+	plan skip_all => 'no network of our own' unless can_silence();
+	my $address = '10.98.0.1';
+
+	add_host($address);
+	my ($file, $first, $second) = two(options => [ '-h', $address ]);
+	silence_host($address);
+	is($first->wait(30), 4, 'lost');
+	like($first->err, qr/lock "x$round" (is lost|could not be renewed)/, 'it tells why');
+	one_after_the_other($file, $second);
 };
 
 subtest 'the lock is taken away' => sub {

@@ -1,4 +1,4 @@
-# lockctl where something is wrong: no server, a wrong password, no library; a promoted standby; many processes at a time.
+# lockctl where something is wrong: no server, a wrong password, no library; a promoted standby; many processes.
 use strict;
 use warnings;
 use IO::Socket::INET;
@@ -15,7 +15,8 @@ my ($rc, $out, $err);
 subtest 'no server' => sub {
 	my $port = PostgreSQL::Test::Cluster::get_free_port();
 
-	foreach my $args ([ 'lock', 'x', 'true' ], [ 'elect', 'x', 'y', '--', 'true' ], ['locks'], [ 'acquire', 'x' ], ['top'], [ 'watch' ])
+	my @elect = ('elect', 'x', 'y', '--', 'true');
+	foreach my $args ([ 'lock', 'x', 'true' ], \@elect, ['locks'], [ 'acquire', 'x' ], ['top'], ['watch'])
 	{
 		($rc, $out, $err) = ctl('-p', $port, @$args);
 		is($rc, 69, "69: @$args");
@@ -27,7 +28,8 @@ subtest 'no server' => sub {
 	# a server that takes the connection and says nothing; times: of the children that have ended
 	my $deaf = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 5) or die $!;
 	my ($user, $system) = (times)[ 2, 3 ];
-	is(ctl('-d', 'host=127.0.0.1 connect_timeout=5 port=' . $deaf->sockport, 'lock', 'x', 'true'), 69, 'a server that says nothing');
+	my $connstr = 'host=127.0.0.1 connect_timeout=5 port=' . $deaf->sockport;
+	is(ctl('-d', $connstr, 'lock', 'x', 'true'), 69, 'a server that says nothing');
 	cmp_ok((times)[2] + (times)[3] - $user - $system, '<', 0.2, 'waiting for it takes no processor');
 	is(ctl('-h', 'nowhere.invalid', 'lock', 'x', 'true'), 69, 'no such host');
 	is(ctl('-d', 'nothing', 'lock', 'x', 'true'), 69, 'no such database');
@@ -52,8 +54,11 @@ subtest 'a wrong password' => sub {
 	}
 	$ENV{PGPASSWORD} = 'right';
 	is(ctl('-U', 'secret', 'lock', 'x', 'true'), 0, 'the right one');
-	is(ctl('-d', 'host=' . $node->host . ' user=secret password=right dbname=postgres', 'lock', 'x', 'true'), 0, 'a connection string');
-	is(ctl('-d', 'postgresql://secret:right@/postgres?host=' . $node->host, '-p', $node->port, 'lock', 'x', 'true'), 0, 'a URI, and -p');
+	my $host = $node->host;
+	my $connstr = "host=$host user=secret password=right dbname=postgres";
+	is(ctl('-d', $connstr, 'lock', 'x', 'true'), 0, 'a connection string');
+	my $uri = "postgresql://secret:right@/postgres?host=$host";
+	is(ctl('-d', $uri, '-p', $node->port, 'lock', 'x', 'true'), 0, 'a URI, and -p');
 };
 
 subtest 'another role' => sub {
@@ -91,7 +96,8 @@ subtest 'no extension, no library' => sub {
 	is($rc, 1, 'the doctor finds it');
 	like($out, qr/^WRONG +preload .*\n +-> .*shared_preload_libraries/m, 'and says what to type');
 	($rc, $out, $err) = ctl('-o', 'json', 'doctor');
-	is($node->safe_psql('postgres', 'SELECT count(*) > 3 FROM json_array_elements($q$' . $out . '$q$)'), 't', 'also as JSON');
+	my $count = 'SELECT count(*) > 3 FROM json_array_elements($q$' . $out . '$q$)';
+	is($node->safe_psql('postgres', $count), 't', 'also as JSON');
 	$without->stop;
 	ctl_node($node);
 	($rc, $out, $err) = ctl('doctor');
@@ -101,7 +107,8 @@ subtest 'no extension, no library' => sub {
 subtest '50 processes add to a file' => sub {
 	append_to_file("$dir/sum", "0\n");
 	# reads, lets others run, and writes: without the lock most of it would be lost
-	my @processes = map { start_ctl('lock', 'sum', '--', 'sh', '-c', 'read n <"$0"; sleep 0.005; echo $((n + 1)) >"$0"', "$dir/sum") } 1 .. 50;
+	my @add = ('sh', '-c', 'read n <"$0"; sleep 0.005; echo $((n + 1)) >"$0"', "$dir/sum");
+	my @processes = map { start_ctl('lock', 'sum', '--', @add) } 1 .. 50;
 	is(join(' ', map { $_->wait(120) } @processes), join(' ', (0) x 50), 'all have run');
 	is(slurp_file("$dir/sum"), "50\n", 'none is lost');
 	nothing_left($node);
@@ -115,7 +122,8 @@ subtest 'a standby is promoted' => sub {
 	($rc, $out, $err) = ctl('-h', $standby->host, '-p', $standby->port, 'doctor');
 	like($out, qr/standby: it shows locks, and grants none/, 'the doctor knows a standby');
 	my @both = ('-h', $node->host . ',' . $standby->host, '-p', $node->port . ',' . $standby->port);
-	my $holder = start_ctl(@both, 'lock', 'x', '--ttl', '20s', '--', 'sh', '-c', 'echo started; while [ ! -e "$0" ]; do sleep 0.05; done; exit 7', "$dir/end");
+	my @until_file = ('sh', '-c', 'echo started; while [ ! -e "$0" ]; do sleep 0.05; done; exit 7', "$dir/end");
+	my $holder = start_ctl(@both, 'lock', 'x', '--ttl', '20s', '--', @until_file);
 	ok(wait_until(sub { $holder->out =~ /started/ }), 'held');
 	my $waiter = start_ctl(@both, 'lock', 'x', '--ttl', '20s', '--', 'echo', 'granted');
 	wait_waiting('x');

@@ -3,6 +3,7 @@ use strict;
 use warnings;
 use IO::Socket::INET;
 use IO::Socket::UNIX;
+use IPC::Run ();
 use LeCtl;
 use LeTest;
 use PostgreSQL::Test::Utils;
@@ -86,7 +87,8 @@ subtest 'views' => sub {
 	($rc, $out) = ctl('-o', 'csv', 'locks');
 	like($out, qr/^kind,name,.*\nlock,"a ""quoted"", name; \\ /, 'as CSV');
 	($rc, $out) = ctl('locks');
-	like($out, qr/^kind +name .*\nlock +a "quoted", name; \\ \?\[31m .*$token/, 'as a table, that cannot change the terminal');
+	my $line = qr/^lock +a "quoted", name; \\ \?\[31m .*$token/m;
+	like($out, qr/^kind +name .*\n$line/, 'as a table, that cannot change the terminal');
 	is((ctl('-o', 'json', 'locks', 'nothing'))[1], "[]\n", 'a name that is not there');
 	($rc, $out) = ctl('-o', 'json', 'waiters', $name);
 	is(json($out, q{->0->>'queue_position'}), 1, 'waiters');
@@ -126,7 +128,8 @@ subtest 'elections' => sub {
 	ok(wait_until(sub { $a->out =~ /^\d+\n$/ }), 'elected');
 	my $b = start_ctl('elect', 'boss', 'b', '--http', "127.0.0.1:$ports[1]", '--ttl', '3s');
 	wait_waiting('boss');
-	like(http($ports[0]), qr{^HTTP/1.1 200 OK\r\n.*\r\n\r\n\{"leader": true, "election": "boss", "candidate": "a \\"first\\"", "term": \d+\}\n$}s, 'the leader: 200');
+	my $body = qr{\{"leader": true, "election": "boss", "candidate": "a \\"first\\"", "term": \d+\}\n};
+	like(http($ports[0]), qr{^HTTP/1.1 200 OK\r\n.*\r\n\r\n$body$}s, 'the leader: 200');
 	like(http($ports[1]), qr{^HTTP/1.1 503 .*"leader": false}s, 'another candidate: 503');
 	unlike(http($ports[0], "HEAD / HTTP/1.0\r\n\r\n"), qr/leader/, 'HEAD');
 	my @silent = map { IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $ports[0]) } 1 .. 20;
@@ -142,8 +145,10 @@ subtest 'elections' => sub {
 	$b->kill('TERM');
 	is($b->wait, 143, 'until a signal');
 	is((ctl('elect', 'boss', 'd', '--', 'sh', '-c', 'exit 5'))[0], 5, 'a command');
-	ok(wait_until(sub { $listener->out =~ /"candidate":"d"\}\n.*"resigned".*\n/ }), 'the listener has seen it') or diag($listener->out);
-	is(join(' ', $listener->out =~ /"how":"(\w+)"/g), 'elected expired elected forced elected resigned elected resigned', 'and everything before');
+	ok(wait_until(sub { $listener->out =~ /"candidate":"d"\}\n.*"resigned".*\n/ }), 'the listener has seen it')
+	  or diag($listener->out);
+	my $all = 'elected expired elected forced elected resigned elected resigned';
+	is(join(' ', $listener->out =~ /"how":"(\w+)"/g), $all, 'and everything before');
 	$listener->kill('INT');
 	is($listener->wait, 130, 'and ends');
 	nothing_left($node);
@@ -152,7 +157,8 @@ subtest 'elections' => sub {
 subtest 'systemd' => sub {
 	my $socket = IO::Socket::UNIX->new(Type => SOCK_DGRAM, Local => "$dir/notify") or die $!;
 	my $token = one(q{SELECT acquire_lock('x', '1 h')});
-	my $c = start_ctl({ env => { NOTIFY_SOCKET => "$dir/notify" } }, 'lock', 'x', '--notify', '--', 'sh', '-c', 'echo "[$NOTIFY_SOCKET]"; exec sleep 1000');
+	my @command = ('sh', '-c', 'echo "[$NOTIFY_SOCKET]"; exec sleep 1000');
+	my $c = start_ctl({ env => { NOTIFY_SOCKET => "$dir/notify" } }, 'lock', 'x', '--notify', '--', @command);
 	my $text;
 	$socket->recv($text, 1000);
 	like($text, qr/^EXTEND_TIMEOUT_USEC=\d{7,}$/m, 'time to wait');
@@ -176,7 +182,12 @@ sub complete
 	my $words = join ' ', map { "'$_'" } @words;
 
 	local %ENV = (%ENV, ctl_env(), %env);
-	my $out = qx{PATH="build/lockctl:\$PATH" bash -c '. src/lockctl/lockctl.bash; COMP_WORDS=($words); COMP_CWORD=$count; _lockctl; printf "%s\\n" "\${COMPREPLY[\@]}"' 2>&1};
+	my $script = ". src/lockctl/lockctl.bash; COMP_WORDS=($words); COMP_CWORD=$count; _lockctl; "
+	  . 'printf "%s\n" "${COMPREPLY[@]}"';
+	local $ENV{PATH} = "build/lockctl:$ENV{PATH}";
+	my ($out, $err) = ('', '');
+	IPC::Run::run([ 'bash', '-c', $script ], '<', \undef, '>', \$out, '2>', \$err);
+	$out .= $err;
 	return join ' ', sort split /\n/, $out;
 }
 

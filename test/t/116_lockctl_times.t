@@ -35,8 +35,10 @@ note sprintf 'flock: %.1f ms', takes(15, 'flock', '-n', "$dir/lock", 'true');
 cmp_ok($ours, '<', 1000, 'lockctl lock --try: from start to exit');
 
 # Each of two lockctl hands the lock to the next; the time from the end of a command to the start of the next one.
-my @processes = map { start_ctl('lock', 'relay', '--', $^X, '-MTime::HiRes=clock_gettime,sleep', '-e',
-		'open my $f, ">>", $ARGV[0]; syswrite $f, sprintf("start %.6f\n", clock_gettime(7)); sleep 0.02; syswrite $f, sprintf("end %.6f\n", clock_gettime(7))', "$dir/relay") } 1 .. 20;
+my $script = 'open my $f, ">>", $ARGV[0]; sub stamp { syswrite $f, sprintf("%s %.6f\n", $_[0], clock_gettime(7)) } '
+  . 'stamp("start"); sleep 0.02; stamp("end")';
+my @relay = ($^X, '-MTime::HiRes=clock_gettime,sleep', '-e', $script, "$dir/relay");
+my @processes = map { start_ctl('lock', 'relay', '--', @relay) } 1 .. 20;
 is(join(' ', map { $_->wait(120) } @processes), join(' ', (0) x 20), 'all have had their turn');
 my @lines = split /\n/, slurp_file("$dir/relay");
 is(join(' ', map { (split)[0] } @lines), join(' ', ('start end') x 20), 'one after the other');
