@@ -12,8 +12,8 @@
 #   make mutants [ONLY="name ..."]      seeds faults, each of which a test has to catch
 #   make unit, make sim [SEED=1] [STEPS=100000]      the core alone, no PostgreSQL needed
 #   make sim-exhaustive        every interleaving of tiny worlds: an hour
-#   make client, make lockctl, make install-client [PREFIX=/usr/local] [DESTDIR=]      the C library, needs libpq only; and the
-#                                   command, needs ncurses as well
+#   make client, make lockctl, make install-client [PREFIX=/usr/local] [DESTDIR=]      the C library, needs libpq;
+#                                   and the command, needs ncurses as well
 #   make fuzz [SECONDS=60]     the same simulator, driven by libFuzzer
 
 EXTENSION  = lock_election
@@ -196,7 +196,8 @@ install-client: client lockctl
 	install -m 644 src/client/lock_election.h $(DESTDIR)$(PREFIX)/include
 	$(if $(CLIENT_MAN),install -m 644 $(CLIENT_MAN) $(DESTDIR)$(PREFIX)/share/man/man3)
 	install -D -m 755 build/lockctl/lockctl $(DESTDIR)$(PREFIX)/bin/lockctl
-	install -D -m 644 src/lockctl/lockctl.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/lockctl
+	install -D -m 644 src/lockctl/lockctl.bash \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/lockctl
 	$(if $(LOCKCTL_MAN),install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(LOCKCTL_MAN))
 
 # build/client/KIND/NAME is test/client/NAME.c with the library, both under the sanitizer of that kind.
@@ -218,7 +219,8 @@ endif
 
 # lockctl, the command, with the library in it.
 LOCKCTL_OBJS = $(patsubst src/lockctl/%.c,build/lockctl/%.o,$(sort $(wildcard src/lockctl/*.c)))
-LOCKCTL_MAN  = $(if $(shell command -v scdoc),$(patsubst src/lockctl/man/%.scd,build/lockctl/%,$(wildcard src/lockctl/man/*.scd)))
+LOCKCTL_MAN  = $(if $(shell command -v scdoc),\
+	$(patsubst src/lockctl/man/%.scd,build/lockctl/%,$(wildcard src/lockctl/man/*.scd)))
 NCURSES_LIBS ?= $(shell pkg-config --libs ncursesw 2>/dev/null || echo -lncursesw -ltinfo)
 
 lockctl: build/lockctl/lockctl $(LOCKCTL_MAN)

@@ -107,7 +107,9 @@ extern int lc_exit_code(le_status status);
 
 /* --- help.c --- */
 
+/* Prints what --help prints, of a command or (NULL) of lockctl, and ends the program. */
 extern void lc_help(const char *command) __attribute__((noreturn));
+/* Prints the version, and ends the program. */
 extern void lc_version(void) __attribute__((noreturn));
 
 /* --- signals.c --- */
@@ -122,7 +124,6 @@ extern int lc_signals_next(int fd);
 extern void lc_signals_allow(int signo);
 /* In a child, before exec: as it was when the program began. */
 extern void lc_signals_restore(void);
-extern const char *lc_signal_name(int signo);
 
 /* --- tree.c --- */
 
@@ -173,6 +174,7 @@ typedef struct lc_guardian
 	int status; /* of CMD */
 } lc_guardian;
 
+/* The guardian, from its fork to its end. */
 extern void lc_guardian_main(const lc_command *command, int fd) __attribute__((noreturn));
 
 /* --- link.c: the guardian, seen from lockctl --- */
@@ -190,6 +192,7 @@ extern void lc_guardian_finish(lc_guardian *guardian);
 
 /* --- notify.c --- */
 
+/* Tells systemd; nothing where it has not started us. */
 extern void lc_notify(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* --- http.c --- */
@@ -218,6 +221,7 @@ typedef struct lc_http_state
 	int64_t term;
 } lc_http_state;
 
+/* Listens on ADDR:PORT, or ends the program. */
 extern void lc_http_open(lc_http *http, const char *address);
 /* Adds its descriptors; returns how many.  At most 1 + LC_HTTP_CLIENTS. */
 extern int lc_http_poll(lc_http *http, struct pollfd *fds);
@@ -235,30 +239,42 @@ extern char *lc_literal(PGconn *db, const char *text);
 extern PGresult *lc_query(PGconn *db, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Runs a statement, so that a signal cancels it; NULL: a signal did, its number is in *signo. */
 extern PGresult *lc_query_signals(PGconn *db, const char *query, int *signo);
-extern int lc_result_code(const PGresult *result);
 /* Prints the rows of a query, made by the server as JSON and CSV.  one: a row is an object, not an array of them. */
 extern void lc_print(PGconn *db, bool one, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* Rows with widths that fit. */
-extern void lc_print_table(const PGresult *result);
 /* How many columns of a terminal a text takes. */
 extern int lc_width(const char *text);
 
 /* --- the commands --- */
 
+/* Run a command under a lock, as a leader.  All of these answer the exit code. */
 extern int lc_lock(int argc, char **argv);
+/* As the leader of an election. */
 extern int lc_elect(int argc, char **argv);
+/* Prints who leads, and each change. */
 extern int lc_elect_listen(const char *election);
+/* Prints a token. */
 extern int lc_acquire(int argc, char **argv);
+/* Starts the TTL of a lock again. */
 extern int lc_renew(int argc, char **argv);
+/* Ends a lock, by its token or by force. */
 extern int lc_release(int argc, char **argv);
+/* Does the token hold the lock? */
 extern int lc_held(int argc, char **argv);
+/* grant, keep-alive, revoke, ttl, list. */
 extern int lc_lease(int argc, char **argv);
+/* Who holds what. */
 extern int lc_locks(int argc, char **argv);
+/* Who waits. */
 extern int lc_waiters(int argc, char **argv);
+/* Who leads. */
 extern int lc_elections(int argc, char **argv);
+/* The manager and its counters. */
 extern int lc_show_status(int argc, char **argv);
+/* Prints what changes. */
 extern int lc_watch(int argc, char **argv);
+/* Full screen. */
 extern int lc_top(int argc, char **argv);
+/* Looks for what is wrong. */
 extern int lc_doctor(int argc, char **argv);
 
 #endif /* LOCKCTL_H */

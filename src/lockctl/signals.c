@@ -10,12 +10,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-static const struct
-{
-	int signo;
-	const char *name;
-} signals[] = {{SIGINT, "SIGINT"},   {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"},
-			   {SIGQUIT, "SIGQUIT"}, {SIGUSR1, "SIGUSR1"}, {SIGUSR2, "SIGUSR2"}};
+static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
 #define NSIGNALS (sizeof(signals) / sizeof(signals[0]))
 
@@ -38,11 +33,11 @@ lc_signals_start(void)
 	sigemptyset(&unblock);
 	for (size_t i = 0; i < NSIGNALS; i++)
 	{
-		sigaction(signals[i].signo, NULL, &old);
+		sigaction(signals[i], NULL, &old);
 		handled[i] = old.sa_handler != SIG_IGN;
 		if (handled[i])
-			sigaction(signals[i].signo, &action, NULL);
-		sigaddset(&unblock, signals[i].signo);
+			sigaction(signals[i], &action, NULL);
+		sigaddset(&unblock, signals[i]);
 	}
 	sigprocmask(SIG_UNBLOCK, &unblock, &old_mask);
 	/* A server or reader that goes is an error of write, not a death. */
@@ -63,7 +58,7 @@ lc_signals_fd(void)
 	for (size_t i = 0; i < NSIGNALS; i++)
 	{
 		if (handled[i])
-			sigaddset(&set, signals[i].signo);
+			sigaddset(&set, signals[i]);
 	}
 	sigaddset(&set, SIGCONT);
 	sigprocmask(SIG_BLOCK, &set, NULL);
@@ -97,20 +92,9 @@ lc_signals_restore(void)
 	for (size_t i = 0; i < NSIGNALS; i++)
 	{
 		if (handled[i])
-			signal(signals[i].signo, SIG_DFL);
+			signal(signals[i], SIG_DFL);
 	}
 	if (!pipe_ignored)
 		signal(SIGPIPE, SIG_DFL);
 	sigprocmask(SIG_SETMASK, &old_mask, NULL);
-}
-
-const char *
-lc_signal_name(int signo)
-{
-	for (size_t i = 0; i < NSIGNALS; i++)
-	{
-		if (signals[i].signo == signo)
-			return signals[i].name;
-	}
-	return "a signal";
 }

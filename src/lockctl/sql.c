@@ -89,8 +89,8 @@ lc_literal(PGconn *db, const char *text)
 
 /* --- queries --- */
 
-int
-lc_result_code(const PGresult *result)
+static int
+result_code(const PGresult *result)
 {
 	const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
 
@@ -108,8 +108,7 @@ static void __attribute__((noreturn)) failed(PGconn *db, const PGresult *result)
 
 	if (message == NULL)
 		lc_die(LC_EXIT_SERVER, "%s", PQerrorMessage(db));
-	lc_die(lc_result_code(result), "%s%s%s", message, hint != NULL ? "\nhint: " : "",
-		   hint != NULL ? hint : "");
+	lc_die(result_code(result), "%s%s%s", message, hint != NULL ? "\nhint: " : "", hint != NULL ? hint : "");
 }
 
 PGresult *
@@ -243,8 +242,8 @@ print_cell(const char *text, int width, bool right, bool last)
 	free(safe);
 }
 
-void
-lc_print_table(const PGresult *result)
+static void
+print_table(const PGresult *result)
 {
 	int columns = PQnfields(result), rows = PQntuples(result);
 	int *widths = lc_alloc(sizeof(int) * (size_t) (columns + 1));
@@ -310,7 +309,7 @@ lc_print(PGconn *db, bool one, const char *format, ...)
 	else if (lc_globals.output == LC_TABLE)
 	{
 		result = lc_query(db, "%s", query);
-		lc_print_table(result);
+		print_table(result);
 		PQclear(result);
 	}
 	else
