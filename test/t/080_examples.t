@@ -68,6 +68,7 @@ sub start_worker
 	$ENV{PGPORT} = $primary->port . ',' . $standby->port;
 	push @args, map { 'postgresql://' . getpwuid($>) . "\@localhost:$_/$pool->{language}?host=" . $primary->host } split /,/, $ENV{PGPORT}
 	  if $pool->{language} eq 'js';
+	$ENV{PATH} = "build/lockctl:$ENV{PATH}";
 	exec split(/ /, $pool->{start}), @args or die "$pool->{start}: $!";
 }
 
@@ -82,13 +83,24 @@ sub ended
 	return $status;
 }
 
+# The shell's lockctl is stopped and killed with it.
+sub send_signal
+{
+	my ($pool, $name, $signal) = @_;
+	my $pid = $pool->{workers}{$name};
+
+	$pid = -$pid if $pool->{language} eq 'sh' && $signal ne 'TERM';
+	kill $signal, $pid or die "kill: $!";
+	return;
+}
+
 sub signal_leader
 {
 	my ($pool, $signal) = @_;
 	my ($name, $term) = leader($pool);
 
 	@$pool{qw(name term at)} = ($name, $term, time);
-	kill $signal, $pool->{workers}{$name} or die "kill: $!";
+	send_signal($pool, $name, $signal);
 	return;
 }
 
@@ -184,7 +196,7 @@ each_pool(
 		my ($pool) = @_;
 		next_leads($pool, TTL + FENCE_TIMEOUT + 2, 'expired');
 		my $before = length slurp_file($pool->{log});
-		kill 'CONT', $pool->{workers}{ $pool->{name} };
+		send_signal($pool, $pool->{name}, 'CONT');
 		ok(wait_until(sub { substr(slurp_file($pool->{log}), $before) =~ /^$pool->{name}: (lost|no longer sure|connects again)/m; }), 'it notices');
 		wait_sql($pool, q{SELECT count(*) = 1 FROM lock_election.waiters});
 		pass('and campaigns again');
