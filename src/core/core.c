@@ -1,10 +1,7 @@
 /*
  * core/core.c
- *		The life of a core, sessions, time, effects, and which command goes where.
+ *		The life of a core, time, effects, and which command goes where.
  */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "internal.h"
 
 /* --- life --- */
@@ -99,11 +96,6 @@ le_core_destroy(LeCore *core)
 
 	for (LeChange *change = core->changes; change != NULL; change = change->next)
 		le_free_text(core, &change->dropped);
-	for (LeEntry *entry = core->ended, *next; entry != NULL; entry = next)
-	{
-		next = entry->ended_next;
-		entry_free(core, entry);
-	}
 	for (uint32_t i = 0; i < core->token_buckets; i++)
 	{
 		for (LeEntry *entry = core->token_hash[i]; entry != NULL; entry = entry->token_next)
@@ -111,6 +103,11 @@ le_core_destroy(LeCore *core)
 			le_free_text(core, &entry->owner);
 			le_free_text(core, &entry->value);
 		}
+	}
+	for (LeEntry *entry = core->ended, *next; entry != NULL; entry = next)
+	{
+		next = entry->ended_next;
+		entry_free(core, entry);
 	}
 	for (uint32_t i = 0; i < core->lock_buckets; i++)
 	{
@@ -165,85 +162,6 @@ le_core_raise_revision(LeCore *core, int64_t revision)
 {
 	if (revision > core->next_revision)
 		core->next_revision = revision;
-}
-
-/* --- sessions --- */
-
-static void
-session_forget_holds(LeCore *core, LeSession *session)
-{
-	while (!le_link_empty(&session->holds))
-		le_hold_remove(core, le_container(session->holds.next, LeHold, session_link));
-}
-
-/* le_settle_ended() is to follow. */
-static void
-session_stop_waiting(LeCore *core, LeSession *session, LeEnd how, LeTime now)
-{
-	LeEntry *entry = session->waiting_on;
-
-	if (entry == NULL)
-		return;
-	if (entry->place)
-	{
-		/* the place stays, only the wait for it ends; that kept it alive */
-		le_answer(core, entry, LE_NOT_GRANTED, 0);
-		entry->wait_until = LE_NEVER;
-		if (entry->lease == NULL)
-			le_entry_renew(core, entry, now);
-		le_entry_arm(core, entry);
-	}
-	else
-		le_entry_end_only(core, entry, how, 0, now);
-	session->waiting_on = NULL;
-}
-
-static void
-session_end(LeCore *core, LeSession *session, LeTime now)
-{
-	LeEntry *before = core->ended;
-	LeTime closed_until = core->limits.expiry_grace > 0 ? le_add(now, core->limits.expiry_grace) : 0;
-
-	session_stop_waiting(core, session, LE_END_SESSION, now);
-	session_forget_holds(core, session);
-	while (!le_link_empty(&session->entries))
-	{
-		LeEntry *entry = le_container(session->entries.next, LeEntry, session_link);
-
-		le_unlink(&entry->session_link);
-		entry->session = 0;
-		if (entry->ttl == LE_TTL_BOUND && entry->lease == NULL && !entry->lapsed)
-			le_entry_end_only(core, entry, LE_END_SESSION, closed_until, now);
-	}
-	le_settle_ended(core, before, now);
-	session->id = 0;
-	session->xact = 0;
-}
-
-/*
- * A request of this session in this transaction has arrived.  Whatever it
- * took in earlier transactions is committed: their rollback would have been
- * told before.
- */
-LeSession *
-le_session_touch(LeCore *core, uint64_t id, uint32_t sessno, uint32_t xact, LeTime now)
-{
-	LeSession *session = &core->sessions[sessno];
-
-	assert(sessno < core->max_sessions && id != 0);
-	if (session->id != id)
-	{
-		if (session->id != 0)
-			session_end(core, session, now);
-		session->id = id;
-		session->xact = xact;
-	}
-	else if (session->xact != xact)
-	{
-		session_forget_holds(core, session);
-		session->xact = xact;
-	}
-	return session;
 }
 
 /* --- reserve --- */
@@ -333,46 +251,7 @@ le_core_reserve(LeCore *core, const LeCommand *cmd)
 		   (cmd->nnames == 0 || le_pool_reserve(core, &core->groups, 1));
 }
 
-/* --- ends of transactions, sessions and fences --- */
-
-/* Undo what this transaction took since this subtransaction began. */
-static void
-apply_undo(LeCore *core, const LeCommand *cmd, LeTime now)
-{
-	LeSession *session = &core->sessions[cmd->sessno];
-	LeEntry *before = core->ended;
-
-	if (session->id != cmd->session || session->xact != cmd->xact)
-		return;
-	if (session->waiting_on != NULL && session->waiting_on->wait_xact == cmd->xact &&
-		session->waiting_on->wait_subxact >= cmd->subxact)
-		session_stop_waiting(core, session, LE_END_UNDONE, now);
-
-	for (LeLink *link = session->holds.next; link != &session->holds;)
-	{
-		LeHold *hold = le_container(link, LeHold, session_link);
-		LeEntry *entry = hold->entry;
-
-		link = link->next;
-		if (hold->subxact < cmd->subxact)
-			continue;
-		le_hold_remove(core, hold);
-		if (entry->lapsed)
-			continue;
-		if (entry->state == LE_STATE_HELD && entry->hold_count > 1)
-		{
-			entry->hold_count--;
-			le_slot_dirty(core, entry->slot);
-			continue;
-		}
-
-		/* its end removes all its holds: go on with one of another entry */
-		while (link != &session->holds && le_container(link, LeHold, session_link)->entry == entry)
-			link = link->next;
-		le_entry_end_only(core, entry, LE_END_UNDONE, 0, now);
-	}
-	le_settle_ended(core, before, now);
-}
+/* --- which command goes where --- */
 
 static void
 apply_fence_ended(LeCore *core, LeTime now)
@@ -401,7 +280,10 @@ le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 				le_apply_acquire(core, cmd, now, reply);
 			break;
 		case LE_CMD_AWAIT:
-			le_apply_await(core, cmd, now, reply);
+			if (cmd->nnames > 0)
+				le_apply_await_group(core, cmd, now, reply);
+			else
+				le_apply_await(core, cmd, now, reply);
 			break;
 		case LE_CMD_RENEW:
 			le_apply_renew(core, cmd, now, reply);
@@ -438,11 +320,10 @@ le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 			reply->wrote = true;
 			break;
 		case LE_CMD_UNDO:
-			apply_undo(core, cmd, now);
+			le_apply_undo(core, cmd, now);
 			break;
 		case LE_CMD_SESSION_END:
-			if (core->sessions[cmd->sessno].id == cmd->session)
-				session_end(core, &core->sessions[cmd->sessno], now);
+			le_apply_session_end(core, cmd, now);
 			break;
 		case LE_CMD_FENCE_ENDED:
 			apply_fence_ended(core, now);
@@ -469,7 +350,7 @@ entry_due(LeCore *core, LeEntry *entry, LeTime now)
 			return;
 		}
 		entry->wait_until = LE_NEVER;
-		if (entry->lease == NULL)
+		if (le_entry_named_lease(entry) == NULL)
 			le_entry_renew(core, entry, now);
 		le_answer(core, entry, LE_QUEUED, entry->token);
 	}
@@ -742,13 +623,6 @@ le_core_batch_done(LeCore *core, uint64_t lsn)
 }
 
 /* --- looking --- */
-
-LeEntry *
-le_core_waiting_on(const LeCore *core, uint64_t session, uint32_t sessno)
-{
-	assert(sessno < core->max_sessions);
-	return core->sessions[sessno].id == session ? core->sessions[sessno].waiting_on : NULL;
-}
 
 uint32_t
 le_core_lock_indexes(const LeCore *core)

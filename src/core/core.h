@@ -169,7 +169,7 @@ typedef struct LeCommand
 	LeCommandType type;
 	LeKind kind; /* lock or election */
 	LeText name;
-	const LeText *names; /* ACQUIRE, RELEASE and CHECK of several, each
+	const LeText *names; /* ACQUIRE, AWAIT, RELEASE and CHECK of several, each
 								 * once: instead of name */
 	uint32_t nnames;     /* 0: name alone */
 	LeMode mode;
@@ -274,7 +274,7 @@ typedef struct LeCore LeCore;
  */
 struct LeGroup
 {
-	LeEntry *members; /* the first one carries the wait */
+	LeEntry *members; /* the first one carries the wait, and is announced */
 	LeEntry *blocked; /* this one was not ready when last looked */
 	LeGroup *passed_next;
 };
@@ -329,11 +329,8 @@ struct LeEntry
 	LeEntry *token_next; /* in the hash of tokens */
 	LeEntry *answer_next;
 	LeEntry *ended_next;
-	union
-	{
-		LeEntry *dirty_next; /* place: in the list of dirty places */
-		LeEntry *group_next; /* grouped: the next member */
-	};
+	LeEntry *dirty_next; /* place: in the list of dirty places */
+	LeEntry *group_next; /* grouped: the next member */
 	LeLock *lock;
 	union
 	{
@@ -378,6 +375,7 @@ struct LeEntry
 	uint64_t waiter_session; /* ... 0: nobody waits */
 	uint32_t hold_count;
 	uint16_t value_len;
+	uint16_t member; /* of several names the which-th it is, from 1; 0: it is alone */
 	uint8_t owner_len;
 	uint8_t mode;
 	uint8_t state;        /* LeState */
@@ -563,44 +561,6 @@ extern void le_entry_answer(const LeEntry *entry, LeTime now, LeReply *reply);
 /* The batch is on stable storage (at this LSN) and answered. */
 extern void le_core_batch_done(LeCore *core, uint64_t lsn);
 
-/* --- loading --- */
-
-/*
- * Enter a row that was read: first the leases, then the slots, the queue
- * places, the uncommitted holds; after them the waiters of old, as ACQUIRE
- * with their revisions, in that order.  Nobody is granted what might belong to
- * one that is still to come: le_core_load_done() sees to that.
- *
- * For a holder or a place: the fields of ACQUIRE, the token, and the state
- * below.  All return false when out of memory.
- */
-typedef struct LeLoad
-{
-	LeCommand cmd; /* ns, name, mode, permits, ttl, lease, owner,
-								 * value, role, session, sessno */
-	bool held;     /* false: a free or cooling row */
-	bool dirty;    /* the row does not say so yet: write it */
-	bool lapsed;   /* held, but ended and only fenced */
-	LeEnd end;     /* of one that has ended: how; LE_END_NONE: not known */
-	int32_t slot;
-	uint32_t hold_count;
-	LeTime acquired_at;  /* a place: entered the queue */
-	LeTime time_left;    /* of its own lease */
-	LeTime closed_until; /* 0: none; lapsed: from its end on */
-	uint64_t locator;
-} LeLoad;
-
-extern bool le_core_load_slot(LeCore *core, const LeLoad *load, LeTime now);
-extern bool le_core_load_place(LeCore *core, const LeLoad *load, LeTime now);
-/* A negative time_left: it has ended, and its row is to go. */
-extern bool le_core_load_lease(LeCore *core, const LeCommand *cmd, LeTime time_left, uint64_t locator,
-							   LeTime now);
-/* Add an uncommitted hold of this session, xact and subxact to the entry with
- * this ns, name and token. */
-extern bool le_core_load_hold(LeCore *core, const LeCommand *hold);
-/* Nothing more to load: locks whose holders are gone are granted on. */
-extern void le_core_load_done(LeCore *core, LeTime now);
-
 /* --- looking --- */
 
 /* An entry with this token; those of a group share theirs. */
@@ -609,6 +569,8 @@ extern LeEntry *le_core_find_token(const LeCore *core, int64_t token);
 extern LeEntry *le_core_find_entry(const LeCore *core, LeKind kind, LeText name, int64_t token);
 /* What the blocked call of this session waits for; NULL: it has none. */
 extern LeEntry *le_core_waiting_on(const LeCore *core, uint64_t session, uint32_t sessno);
+/* How many locks and places end with this session. */
+extern uint32_t le_core_bound_to(const LeCore *core, uint64_t session, uint32_t sessno);
 extern LeLease *le_core_find_lease(const LeCore *core, int64_t id);
 extern LeLock *le_core_find_lock(const LeCore *core, LeKind kind, LeText name);
 

@@ -86,28 +86,21 @@ le_change_ended(LeCore *core, const LeEntry *entry, LeEnd how, LeTime now)
 	le_change_add(core, entry, how_ended(how), NULL, now);
 }
 
-/* How a row's holder ended, where nobody has said. */
-static LeEnd
-end_of_load(const LeLoad *load)
-{
-	if (load->end != LE_END_NONE)
-		return load->end;
-	return load->cmd.ttl == LE_TTL_BOUND ? LE_END_SESSION : LE_END_EXPIRED;
-}
-
 /* A leader whose row was read does not go on. */
 void
-le_change_lost(LeCore *core, LeLock *lock, const LeLoad *load, LeTime now)
+le_change_lost(LeCore *core, LeLock *lock, const LeStoredEntry *row, LeEnd how, LeTime elected_at, LeTime now)
 {
 	LeChange *change;
 
 	if (lock->kind != LE_KIND_ELECTION)
 		return;
-	change = change_new(core, lock, how_ended(end_of_load(load)), now);
+	if (how == LE_END_NONE)
+		how = row->ttl == LE_TTL_BOUND ? LE_END_SESSION : LE_END_EXPIRED;
+	change = change_new(core, lock, how_ended(how), now);
 	change->dropped = core->spare_value;
 	core->spare_value = NULL;
 	change->value = change->dropped;
-	change->value_len = (uint16_t) load->cmd.value.len;
-	change->term = load->cmd.token;
-	change->elected_at = load->acquired_at;
+	change->value_len = (uint16_t) row->value.len;
+	change->term = row->token;
+	change->elected_at = elected_at;
 }

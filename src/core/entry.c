@@ -258,8 +258,10 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 	le_entry_set_state(entry, entry->state, LE_STATE_ENDED);
 	entry->end = (uint8_t) how;
 	le_unlink(&entry->lease_link);
-	if (lease != NULL && lease->for_group && le_link_empty(&lease->entries))
+	if (lease != NULL && lease->for_group && !lease->ended && le_link_empty(&lease->entries))
 		le_lease_end(core, lease, how, now);
+	if (entry->session != 0)
+		core->sessions[entry->sessno].bound -= le_entry_is_bound(entry);
 	le_unlink(&entry->session_link);
 	le_timer_clear(core, &entry->timer);
 	le_token_hash_remove(core, entry);
@@ -356,7 +358,7 @@ lock_settle(LeCore *core, LeLock *lock, LeTime now)
 		LeEntry *head = le_container(lock->queue.next, LeEntry, queue_link);
 
 		/* its lease is over, and ends when this batch's requests are done */
-		if (head->lease != NULL && head->lease->deadline <= now)
+		if (le_entry_named_lease(head) != NULL && head->lease->deadline <= now)
 		{
 			le_entry_end_only(core, head, LE_END_EXPIRED, 0, now);
 			continue;
@@ -476,6 +478,7 @@ le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease, L
 	{
 		entry->session = cmd->session;
 		entry->sessno = cmd->sessno;
+		core->sessions[cmd->sessno].bound += le_entry_is_bound(entry);
 		le_link_before(&core->sessions[cmd->sessno].entries, &entry->session_link);
 	}
 	return entry;
@@ -614,8 +617,7 @@ le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, 
 			entry->end = (uint8_t) how;
 			le_link_before(&core->lapsed, &entry->queue_link);
 		}
-		entry->deadline = le_add(now, LE_FENCE_RETRY);
-		le_timer_set(core, &entry->timer, entry->deadline);
+		le_timer_set(core, &entry->timer, le_add(now, LE_FENCE_RETRY));
 		return;
 	}
 	if (entry->state == LE_STATE_QUEUED && entry->grouped)

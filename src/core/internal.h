@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "load.h"
 
 /* Objects of one size with stable addresses and small numbers (places). */
 typedef struct LePool
@@ -34,6 +35,7 @@ typedef struct LeSession
 {
 	uint64_t id; /* 0: none */
 	uint32_t xact;
+	uint32_t bound; /* entries that end with it */
 	LeLink entries;
 	LeLink holds;
 	LeEntry *waiting_on; /* what its blocked call waits for */
@@ -68,9 +70,11 @@ struct LeCore
 
 	LePool locks, slots, entries, holds, leases, groups, roles, change_pool;
 	LeHeap heap;
-	uint32_t queued;     /* entries in state QUEUED, all locks */
-	uint32_t candidates; /* entries of elections */
-	bool loading;        /* between the first row and load_done */
+	uint32_t queued;       /* entries in state QUEUED, all locks */
+	uint32_t candidates;   /* entries of elections */
+	bool loading;          /* from le_core_load_begin() to le_core_load_done() */
+	LeGroup *loaded_group; /* while loading: of the place that was read last */
+	LeLoadEnv load;        /* of the rows while loading */
 
 	LeLock **lock_hash;
 	uint32_t lock_buckets;
@@ -193,6 +197,13 @@ le_add(LeTime a, LeTime b)
 
 /* --- core/entry.c: how entries enter, are granted and end --- */
 
+/* It ends with its session. */
+static inline bool
+le_entry_is_bound(const LeEntry *entry)
+{
+	return entry->ttl == LE_TTL_BOUND;
+}
+
 extern LeLock *le_lock_get(LeCore *core, LeKind kind, LeText name);
 extern LeEntry *le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease, LeTime now);
 extern void le_entry_set_state(LeEntry *entry, LeState from, LeState to);
@@ -237,7 +248,11 @@ extern void le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now
 extern bool le_group_ready(LeGroup *group, LeTime now);
 extern void le_group_grant(LeCore *core, LeGroup *group, LeTime now);
 extern void le_group_end(LeCore *core, LeGroup *group, LeEnd how, LeTime now);
+extern LeEntry *le_group_lead(LeEntry *entry);
+extern bool le_group_has_names(const LeCore *core, const LeEntry *entry, const LeCommand *cmd);
+extern void le_group_load(LeCore *core, LeEntry *entry);
 extern void le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void le_apply_await_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void le_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 /* --- core/owner.c --- */
 
@@ -258,7 +273,8 @@ extern bool le_role_admits(const LeCore *core, uint32_t id, uint32_t entries, ui
 extern bool le_changes_reserve(LeCore *core);
 extern void le_change_add(LeCore *core, const LeEntry *entry, LeHow how, char *dropped, LeTime now);
 extern void le_change_ended(LeCore *core, const LeEntry *entry, LeEnd how, LeTime now);
-extern void le_change_lost(LeCore *core, LeLock *lock, const LeLoad *load, LeTime now);
+extern void le_change_lost(LeCore *core, LeLock *lock, const LeStoredEntry *row, LeEnd how, LeTime elected_at,
+						   LeTime now);
 
 /* --- core/command.c --- */
 
@@ -272,6 +288,9 @@ extern void le_acquire_entered(LeCore *core, LeEntry *entry, const LeCommand *cm
 extern void le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern bool le_acquire_admitted(const LeLock *lock, const LeCommand *cmd, LeTime now);
 extern void le_acquire_wait(LeSession *session, LeEntry *entry, const LeCommand *cmd, LeTime now);
+extern LeEntry *le_same_place(const LeCore *core, const LeLock *lock, const LeLease *lease,
+							  const LeCommand *cmd);
+extern void le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern bool le_held_by_session(const LeCore *core, const LeLock *lock, const LeCommand *cmd);
 
 extern void le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
@@ -288,8 +307,13 @@ extern void le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now,
 extern void le_free_text(LeCore *core, char **text);
 extern char *le_spare_take(LeSpares *spares);
 
+extern uint64_t le_entry_lsn(const LeEntry *entry);
+
+/* --- core/session.c --- */
+
 extern LeSession *le_session_touch(LeCore *core, uint64_t session, uint32_t sessno, uint32_t xact,
 								   LeTime now);
-extern uint64_t le_entry_lsn(const LeEntry *entry);
+extern void le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now);
+extern void le_apply_session_end(LeCore *core, const LeCommand *cmd, LeTime now);
 
 #endif /* LE_INTERNAL_H */

@@ -1,191 +1,527 @@
 /*
  * core/load.c
- *		Building the state from what was stored, and checking it.
+ *		Building the state from stored rows, and deciding what is still true of
+ *		them: which holders go on, which of two, and for how long.
  */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "internal.h"
+
+/* What has become of a row's holder or queue place. */
+typedef struct Verdict
+{
+	bool stays; /* in its lock: it holds, or is lapsed */
+	bool ended; /* lapsed if it stays */
+	LeEnd how;  /* if it has ended; LE_END_NONE: not known */
+	LeTime closed_until;
+	LeLease *lease;
+	uint64_t session; /* that asked, while it is connected */
+	uint32_t sessno;
+} Verdict;
+
+/* How long a lease goes on, and when its row is to be written next. */
+typedef struct Times
+{
+	LeTime left;
+	LeTime saved_left; /* as the row says */
+	LeTime saved_at;
+} Times;
+
+/* --- rows --- */
+
+static LeTime
+from_wall(const LeClock *clock, int64_t wall)
+{
+	if (wall == INT64_MAX)
+		return LE_NEVER;
+	if (wall == INT64_MIN)
+		return 0;
+	return clock->now + (wall - clock->wall);
+}
+
+static bool
+name_is_valid(const LeStoredEntry *row)
+{
+	return row->name.len >= 1 && row->name.len <= LE_MAX_NAME &&
+		   (row->kind == LE_KIND_LOCK || row->kind == LE_KIND_ELECTION);
+}
+
+/* What a slot's row and a place's row have in common. */
+static bool
+request_is_valid(const LeStoredEntry *row)
+{
+	return row->token > 0 && row->mode >= LE_MODE_EXCLUSIVE && row->mode <= LE_MODE_PERMIT &&
+		   (row->mode != LE_MODE_PERMIT || row->permits > 0) && (row->ttl > 0 || row->ttl == LE_TTL_BOUND) &&
+		   row->owner.len <= LE_MAX_OWNER && row->value.len <= LE_MAX_VALUE &&
+		   row->uncommitted.len % sizeof(LeStoredHold) == 0;
+}
+
+bool
+le_stored_slot_valid(const LeStoredEntry *row)
+{
+	if (!name_is_valid(row) || row->slot < 0 || row->slot == INT32_MAX)
+		return false;
+	return row->mode == 0 ||
+		   (request_is_valid(row) && row->holds > 0 && row->time_left >= 0 && row->end <= LE_END_SESSION);
+}
+
+/* --- time --- */
+
+/*
+ * A lease of up to LE_SAVE_INTERVAL starts again in full, for its renewals
+ * write nothing; a longer one with the time left that was saved.  After a
+ * failed batch both go on where they were.  A TTL that was another one in memory
+ * was changed by that batch, so it was not.
+ */
+static Times
+times_of(const LeCore *core, LeTime ttl, LeTime saved, LeTime failed_ttl, LeTime failed_deadline)
+{
+	LeTime now = core->load.clock.now;
+	Times times = {.left = ttl, .saved_left = ttl};
+
+	if (ttl > LE_SAVE_INTERVAL)
+		times.left = times.saved_left = saved < ttl ? saved : ttl;
+	if (failed_ttl == ttl)
+		times.left = failed_deadline > now ? failed_deadline - now : 0;
+	/* the row was right when as much was left as it says */
+	times.saved_at = times.saved_left > times.left ? now - (times.saved_left - times.left) : now;
+	return times;
+}
+
+static Times
+lease_times(const LeCore *core, const LeStoredLease *row)
+{
+	const LeLease *failed = core->load.failed != NULL ? le_core_find_lease(core->load.failed, row->id) : NULL;
+
+	return times_of(core, row->ttl, row->time_left, failed != NULL ? failed->ttl : 0,
+					failed != NULL ? failed->deadline : 0);
+}
+
+static const LeEntry *
+find_failed(const LeCore *core, const LeStoredEntry *row)
+{
+	return core->load.failed != NULL ? le_core_find_entry(core->load.failed, row->kind, row->name, row->token)
+									 : NULL;
+}
+
+static Times
+entry_times(const LeCore *core, const LeStoredEntry *row, const LeEntry *failed)
+{
+	bool known = failed != NULL && failed->lease == NULL;
+
+	return times_of(core, row->ttl, row->time_left, known ? failed->ttl : 0, known ? failed->deadline : 0);
+}
+
+/*
+ * Put back what has ended in the failed batch, so that it is found: its end
+ * was not written.  That core is good for nothing else any more.
+ */
+static void
+find_ended_again(LeCore *failed)
+{
+	for (LeEntry *entry = failed->ended; entry != NULL; entry = entry->ended_next)
+	{
+		const LeLock *lock = entry->lock;
+
+		if (le_core_find_entry(failed, (LeKind) lock->kind, le_text(lock->name, lock->name_len),
+							   entry->token) == NULL)
+			le_token_hash_add(failed, entry);
+	}
+	for (LeLease *lease = failed->dirty_leases; lease != NULL; lease = lease->dirty_next)
+	{
+		if (lease->ended && le_core_find_lease(failed, lease->id) == NULL)
+			le_lease_hash_add(failed, lease);
+	}
+}
+
+void
+le_core_load_begin(LeCore *core, const LeLoadEnv *env)
+{
+	assert(core->lock_count == 0 && core->lease_count == 0);
+	core->load = *env;
+	core->loading = true;
+	if (env->failed != NULL)
+		find_ended_again(env->failed);
+}
+
+/* --- leases --- */
+
+LeLoadStatus
+le_core_load_lease(LeCore *core, const LeStoredLease *row)
+{
+	LeCommand cmd = {.type = LE_CMD_GRANT_LEASE, .owner = row->owner};
+	LeTime now = core->load.clock.now;
+	LeLease *lease;
+	Times times;
+
+	if (row->id <= 0 || row->ttl <= 0 || row->owner.len > LE_MAX_OWNER ||
+		le_core_find_lease(core, row->id) != NULL)
+		return LE_LOAD_INVALID;
+	if (!le_core_reserve(core, &cmd))
+		return LE_LOAD_NO_MEMORY;
+	times = lease_times(core, row);
+	lease = le_lease_new(core, row->id, row->ttl, row->role);
+	le_role_add(core, row->role, 0, 1);
+	if (row->owner.data != NULL)
+	{
+		lease->owner = le_spare_take(&core->spare_owners);
+		lease->owner_len = (uint8_t) row->owner.len;
+	}
+	lease->row.locator = row->locator;
+	lease->row.on_disk = true;
+	lease->deadline = le_add(now, times.left);
+	lease->saved_left = times.saved_left;
+	lease->saved_at = times.saved_at;
+	le_core_raise_revision(core, row->id + 1);
+	if (core->load.copied)
+		le_lease_end(core, lease, LE_END_EXPIRED, now);
+	else
+		le_lease_arm(core, lease);
+	return LE_LOADED;
+}
+
+/* --- what holds no more --- */
+
+static void
+look_at_session(const LeCore *core, const LeStoredEntry *row, Verdict *verdict)
+{
+	if (row->session != 0 && core->load.alive(core->load.arg, row->session, &verdict->sessno))
+		verdict->session = row->session;
+}
+
+/* What it hung on did not outlive the load. */
+static void
+look_at_life(const LeCore *core, const LeStoredEntry *row, Verdict *verdict)
+{
+	look_at_session(core, row, verdict);
+	if (row->lease != 0)
+		verdict->lease = le_core_find_lease(core, row->lease);
+	if (row->end != LE_END_NONE)
+	{
+		verdict->ended = true;
+		verdict->how = row->end;
+	}
+	else if (core->load.copied || (row->lease != 0 && verdict->lease == NULL))
+		verdict->ended = true;
+	else if (row->lease == 0 && row->ttl == LE_TTL_BOUND && verdict->session == 0)
+	{
+		verdict->ended = true;
+		verdict->how = LE_END_SESSION;
+	}
+}
+
+/*
+ * A holder that has ended stays for as long as it is fenced.  Nobody here can
+ * fence what is held in another database.
+ */
+static Verdict
+judge_holder(const LeCore *core, const LeStoredEntry *row)
+{
+	Verdict verdict = {0};
+	LeTime now = core->load.clock.now;
+
+	look_at_life(core, row, &verdict);
+	if (verdict.how == LE_END_SESSION && row->end == LE_END_NONE && core->limits.expiry_grace > 0)
+		verdict.closed_until = le_add(now, core->limits.expiry_grace);
+	verdict.stays = !verdict.ended || (!core->load.copied && core->env.fenced != NULL &&
+									   core->env.fenced(core->env.arg, row->token));
+	return verdict;
+}
+
+/* May both hold the lock? */
+static bool
+is_rival(const LeLock *lock, const LeStoredEntry *row)
+{
+	return lock != NULL && lock->held > 0 && (row->mode == LE_MODE_EXCLUSIVE || lock->mode != row->mode);
+}
+
+/*
+ * Two holders where there can be one: somebody else has written into the table.
+ * The newer one stays, unless the older is fenced.  Returns the token of the
+ * one that does.
+ */
+static int64_t
+settle_rivals(LeCore *core, LeLock *lock, const LeStoredEntry *row, Verdict *verdict)
+{
+	int64_t newest = 0;
+
+	for (const LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
+	{
+		if (slot->holder != NULL && slot->holder->token > newest)
+			newest = slot->holder->token;
+	}
+	for (LeSlot *slot = lock->slots; slot != NULL && row->token > newest; slot = slot->next)
+	{
+		if (slot->holder != NULL)
+			le_entry_end(core, slot->holder, LE_END_FORCED, 0, core->load.clock.now);
+	}
+	if (lock->held == 0)
+		return row->token;
+	verdict->stays = false;
+	verdict->ended = true;
+	verdict->how = LE_END_FORCED;
+	return newest;
+}
+
+/* --- slots --- */
+
+/* As the command that it came with. */
+static LeCommand
+command_of(const LeStoredEntry *row, const Verdict *verdict)
+{
+	return (LeCommand){.type = LE_CMD_ACQUIRE,
+					   .kind = row->kind,
+					   .name = row->name,
+					   .mode = row->mode,
+					   .permits = row->permits,
+					   .ttl = row->ttl,
+					   .token = row->token,
+					   .lease = row->lease,
+					   .owner = row->owner,
+					   .value = row->value,
+					   .role = row->role,
+					   .session = verdict->session,
+					   .sessno = verdict->sessno};
+}
 
 /* A slot with the number that its row has. */
 static LeSlot *
-load_slot(LeCore *core, LeLock *lock, int32_t number, uint64_t locator)
+load_slot(LeCore *core, LeLock *lock, const LeStoredEntry *row)
 {
 	LeSlot *slot = le_pool_get(&core->slots);
 
 	slot->lock = lock;
-	slot->number = number;
-	slot->row.locator = locator;
+	slot->number = row->slot;
+	slot->row.locator = row->locator;
 	slot->row.on_disk = true;
 	slot->next = lock->slots;
 	lock->slots = slot;
-	if (number >= lock->next_number)
-		lock->next_number = number + 1;
+	if (row->slot >= lock->next_number)
+		lock->next_number = row->slot + 1;
 	return slot;
 }
 
+/* No command of it has arrived yet, so nothing says which its transaction is. */
 static void
-load_holder(LeCore *core, LeLock *lock, LeSlot *slot, const LeLoad *load, LeLease *lease, LeTime now)
+session_is_there(LeCore *core, uint64_t id, uint32_t sessno)
 {
-	LeEntry *entry = le_entry_new(core, lock, &load->cmd, lease, now);
+	LeSession *session = &core->sessions[sessno];
+
+	assert(sessno < core->max_sessions && (session->id == 0 || session->id == id));
+	session->id = id;
+}
+
+/* Those whose transaction may still roll back; false: out of memory. */
+static bool
+load_holds(LeCore *core, LeEntry *entry, LeText uncommitted)
+{
+	for (uint32_t at = 0; at < uncommitted.len; at += sizeof(LeStoredHold))
+	{
+		LeStoredHold hold;
+		uint32_t sessno;
+
+		memcpy(&hold, uncommitted.data + at, sizeof(hold));
+		if (!core->load.alive(core->load.arg, hold.session, &sessno) ||
+			!core->load.uncommitted(core->load.arg, hold.session, hold.xact))
+			continue;
+		if (!le_pool_reserve(core, &core->holds, 1))
+			return false;
+		(void) le_session_touch(core, hold.session, sessno, hold.xact, core->load.clock.now);
+		le_entry_add_hold(core, entry, hold.session, sessno, hold.xact, hold.subxact);
+	}
+	return true;
+}
+
+/* A group's own lease counts for no role. */
+static void
+lease_is_of_group(LeCore *core, LeLease *lease, int64_t token)
+{
+	if (lease == NULL || lease->id != token || lease->for_group)
+		return;
+	lease->for_group = true;
+	le_role_remove(core, lease->role, 0, 1);
+}
+
+static void
+load_times(LeCore *core, LeEntry *entry, const LeStoredEntry *row, const LeEntry *failed)
+{
+	Times times = entry_times(core, row, failed);
+
+	entry->saved_left = times.saved_left;
+	entry->saved_at = times.saved_at;
+	if (entry->lease == NULL && row->ttl != LE_TTL_BOUND)
+		entry->deadline = le_add(core->load.clock.now, times.left);
+}
+
+static void
+load_lapsed(LeCore *core, LeEntry *entry, const Verdict *verdict, const LeEntry *failed)
+{
+	LeTime now = core->load.clock.now;
+
+	entry->lapsed = true;
+	entry->lapsed_at = failed != NULL && failed->lapsed ? failed->lapsed_at : now;
+	entry->end = (uint8_t) verdict->how;
+	entry->closed_until = verdict->closed_until;
+	le_link_before(&core->lapsed, &entry->queue_link);
+	le_timer_set(core, &entry->timer, now);
+}
+
+static bool
+load_holder(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict *verdict)
+{
+	LeLock *lock = slot->lock;
+	LeCommand cmd = command_of(row, verdict);
+	const LeEntry *failed = find_failed(core, row);
+	LeEntry *entry = le_entry_new(core, lock, &cmd, verdict->lease, core->load.clock.now);
 
 	le_entry_set_state(entry, LE_STATE_NEW, LE_STATE_HELD);
 	entry->slot = slot;
-	entry->hold_count = load->hold_count;
-	entry->acquired_at = load->acquired_at;
-	entry->saved_at = now;
-	entry->saved_left = load->time_left;
-	entry->deadline = (lease != NULL || entry->ttl == LE_TTL_BOUND) ? LE_NEVER : le_add(now, load->time_left);
+	entry->hold_count = (uint32_t) row->holds;
+	entry->acquired_at = from_wall(&core->load.clock, row->since);
+	entry->lsn = failed != NULL ? failed->lsn : 0;
 	slot->holder = entry;
 	lock->held++;
 	lock->mode = entry->mode;
-	if (load->cmd.mode == LE_MODE_PERMIT && load->cmd.permits > lock->permits)
-		lock->permits = load->cmd.permits;
-	if (load->lapsed)
+	if (row->mode == LE_MODE_PERMIT && row->permits > lock->permits)
+		lock->permits = row->permits;
+	load_times(core, entry, row, failed);
+	if (verdict->ended)
 	{
-		entry->lapsed = true;
-		entry->lapsed_at = now;
-		entry->end = (uint8_t) load->end;
-		entry->deadline = now;
-		entry->closed_until = load->closed_until;
-		le_link_before(&core->lapsed, &entry->queue_link);
+		load_lapsed(core, entry, verdict, failed);
+		return true;
 	}
-	else
-		le_owner_add(core, entry);
+	le_owner_add(core, entry);
 	le_entry_arm(core, entry);
+	return load_holds(core, entry, row->uncommitted);
 }
 
-/* What a holder or a place hung on did not outlive the reload. */
-static bool
-load_is_orphan(const LeLoad *load, const LeLease *lease)
+/* A row that nobody holds. */
+static void
+load_free(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict *verdict)
 {
-	if (load->lapsed)
-		return false;
-	if (load->cmd.lease != 0)
-		return lease == NULL;
-	return load->cmd.ttl == LE_TTL_BOUND && load->cmd.session == 0;
+	le_slot_add_free(slot->lock, slot);
+	if (row->mode == 0)
+		return;
+	le_slot_dirty(core, slot);
+	le_change_lost(core, slot->lock, row, verdict->how, from_wall(&core->load.clock, row->since),
+				   core->load.clock.now);
 }
 
-bool
-le_core_load_slot(LeCore *core, const LeLoad *load, LeTime now)
+/* Until when a row closes its lock: of a lapsed one, from its end on. */
+static LeTime
+closed_until(const LeCore *core, const LeStoredEntry *row, LeTime otherwise)
 {
-	LeCommand cmd = load->cmd;
-	LeLease *lease = NULL;
-	LeLock *lock;
+	LeTime until = row->closed ? from_wall(&core->load.clock, row->closed_until) : 0;
+
+	if (until <= core->load.clock.now || core->load.copied)
+		until = 0;
+	return until > otherwise ? until : otherwise;
+}
+
+LeLoadStatus
+le_core_load_slot(LeCore *core, const LeStoredEntry *row, int64_t *newest)
+{
+	LeLock *lock = le_core_find_lock(core, row->kind, row->name);
+	LeCommand cmd;
+	Verdict verdict = {0};
 	LeSlot *slot;
+	bool rival;
 
-	core->loading = true;
-	cmd.type = LE_CMD_ACQUIRE;
+	if (!le_stored_slot_valid(row) ||
+		(row->mode != 0 && le_core_find_entry(core, row->kind, row->name, row->token) != NULL))
+		return LE_LOAD_INVALID;
+	if (row->mode != 0)
+		verdict = judge_holder(core, row);
+	verdict.closed_until = closed_until(core, row, verdict.closed_until);
+	rival = verdict.stays && is_rival(lock, row);
+	if (rival)
+		*newest = settle_rivals(core, lock, row, &verdict);
+	cmd = command_of(row, &verdict);
 	if (!le_core_reserve(core, &cmd))
-		return false;
-	lock = le_lock_get(core, cmd.kind, cmd.name);
-	slot = load_slot(core, lock, load->slot, load->locator);
-	if (!load->lapsed && load->closed_until > lock->closed_until)
-		lock->closed_until = load->closed_until;
-	if (cmd.lease != 0)
-		lease = le_core_find_lease(core, cmd.lease);
-	if (lease != NULL && lease->id == cmd.token && !lease->for_group)
+		return LE_LOAD_NO_MEMORY;
+
+	lock = le_lock_get(core, row->kind, row->name);
+	slot = load_slot(core, lock, row);
+	le_core_raise_revision(core, row->token + 1);
+	lease_is_of_group(core, verdict.lease, row->token);
+	if (!verdict.stays)
 	{
-		lease->for_group = true;
-		le_role_remove(core, lease->role, 0, 1);
-	}
-	if (!load->held)
-	{
-		le_slot_add_free(lock, slot);
-		if (load->dirty)
-			le_slot_dirty(core, slot);
-		if (load->dirty && cmd.token != 0)
-			le_change_lost(core, lock, load, now);
-	}
-	else if (load_is_orphan(load, lease))
-	{
-		le_slot_add_free(lock, slot);
-		le_slot_dirty(core, slot);
-		le_change_lost(core, lock, load, now);
+		if (verdict.closed_until > lock->closed_until)
+			lock->closed_until = verdict.closed_until;
+		load_free(core, slot, row, &verdict);
 	}
 	else
 	{
-		if (cmd.session != 0)
-			le_session_touch(core, cmd.session, cmd.sessno, cmd.xact, now);
-		load_holder(core, lock, slot, load, lease, now);
+		if (verdict.session != 0)
+			session_is_there(core, verdict.session, verdict.sessno);
+		if (!load_holder(core, slot, row, &verdict))
+			return LE_LOAD_NO_MEMORY;
 	}
-	return true;
+	if (row->closed && core->load.copied)
+		le_slot_dirty(core, slot);
+	return rival ? LE_LOADED_RIVAL : LE_LOADED;
 }
 
-bool
-le_core_load_place(LeCore *core, const LeLoad *load, LeTime now)
+/* --- places --- */
+
+static bool
+place_is_valid(const LeCore *core, const LeStoredEntry *row)
 {
-	LeCommand cmd = load->cmd;
-	LeLease *lease = NULL;
+	/* those of several names share their token */
+	if (row->member > 0 ? le_core_find_entry(core, row->kind, row->name, row->token) != NULL
+						: le_core_find_token(core, row->token) != NULL)
+		return false;
+	return name_is_valid(row) && request_is_valid(row) && row->holds > 0 && row->member <= LE_MAX_NAMES;
+}
+
+LeLoadStatus
+le_core_load_place(LeCore *core, const LeStoredEntry *row)
+{
+	LeTime now = core->load.clock.now;
+	Verdict verdict = {0};
+	LeCommand cmd;
 	LeLock *lock;
 	LeEntry *entry;
 
-	core->loading = true;
-	cmd.type = LE_CMD_ACQUIRE;
-	if (!le_core_reserve(core, &cmd))
-		return false;
-	if (cmd.session != 0)
-		le_session_touch(core, cmd.session, cmd.sessno, cmd.xact, now);
-	if (cmd.lease != 0)
-		lease = le_core_find_lease(core, cmd.lease);
-	lock = le_lock_get(core, cmd.kind, cmd.name);
-	if (cmd.mode == LE_MODE_PERMIT && lock->permits == 0)
-		lock->permits = cmd.permits;
-	entry = le_entry_new(core, lock, &cmd, lease, now);
+	if (!place_is_valid(core, row))
+		return LE_LOAD_INVALID;
+	look_at_life(core, row, &verdict);
+	cmd = command_of(row, &verdict);
+	if (!le_core_reserve(core, &cmd) || (row->member > 0 && !le_pool_reserve(core, &core->groups, 1)))
+		return LE_LOAD_NO_MEMORY;
+	if (verdict.session != 0)
+		session_is_there(core, verdict.session, verdict.sessno);
+	lock = le_lock_get(core, row->kind, row->name);
+	if (row->mode == LE_MODE_PERMIT && lock->permits == 0)
+		lock->permits = row->permits;
+	le_core_raise_revision(core, row->token + 1);
+	lease_is_of_group(core, verdict.lease, row->token);
+	entry = le_entry_new(core, lock, &cmd, verdict.lease, now);
 	entry->place = true;
-	entry->since = load->acquired_at;
-	entry->row.locator = load->locator;
+	entry->hold_count = (uint32_t) row->holds;
+	entry->since = from_wall(&core->load.clock, row->since);
+	entry->row.locator = row->locator;
 	entry->row.on_disk = true;
-	if (lease == NULL && cmd.ttl != LE_TTL_BOUND)
-		entry->deadline = le_add(now, load->time_left);
-	le_entry_queue(core, entry, now);
-	if (load_is_orphan(load, lease))
+	if (verdict.lease == NULL && row->ttl != LE_TTL_BOUND)
+	{
+		const LeEntry *failed = find_failed(core, row);
+
+		/* places save no time */
+		entry->deadline = le_add(now, failed != NULL ? entry_times(core, row, failed).left : row->ttl);
+	}
+	if (verdict.ended)
+	{
+		/* so has each of several names: they end one by one */
+		le_entry_queue(core, entry, now);
 		le_entry_end(core, entry, LE_END_SESSION, 0, now);
-	return true;
+		return LE_LOADED;
+	}
+	entry->member = row->member;
+	if (row->member > 0)
+		le_group_load(core, entry);
+	le_entry_queue(core, entry, now);
+	return load_holds(core, entry, row->uncommitted) ? LE_LOADED : LE_LOAD_NO_MEMORY;
 }
 
-bool
-le_core_load_lease(LeCore *core, const LeCommand *cmd, LeTime time_left, uint64_t locator, LeTime now)
-{
-	LeCommand grant = *cmd;
-	LeReply reply;
-	LeLease *lease;
-
-	core->loading = true;
-	grant.type = LE_CMD_GRANT_LEASE;
-	if (!le_core_reserve(core, &grant))
-		return false;
-	memset(&reply, 0, sizeof(reply));
-	le_apply_grant_lease(core, &grant, now, &reply);
-	lease = core->dirty_leases;
-	core->dirty_leases = lease->dirty_next;
-	lease->dirty_next = NULL;
-	lease->row.dirty = false;
-	lease->deadline = le_add(now, time_left);
-	lease->saved_left = time_left;
-	lease->row.on_disk = true;
-	lease->row.locator = locator;
-	le_timer_clear(core, &lease->timer);
-	if (time_left < 0)
-		le_lease_end(core, lease, LE_END_EXPIRED, now);
-	else
-		le_lease_arm(core, lease);
-	return true;
-}
-
-bool
-le_core_load_hold(LeCore *core, const LeCommand *hold)
-{
-	LeEntry *entry = le_core_find_entry(core, hold->kind, hold->name, hold->token);
-
-	if (entry == NULL)
-		return true;
-	if (!le_pool_reserve(core, &core->holds, 1))
-		return false;
-	le_session_touch(core, hold->session, hold->sessno, hold->xact, 0);
-	le_entry_add_hold(core, entry, hold->session, hold->sessno, hold->xact, hold->subxact);
-	return true;
-}
+/* --- the end --- */
 
 /* What was left of these groups were lapsed holders, whose fences are gone. */
 static void
@@ -204,6 +540,7 @@ void
 le_core_load_done(LeCore *core, LeTime now)
 {
 	core->loading = false;
+	core->loaded_group = NULL;
 	end_empty_own_leases(core, now);
 	for (uint32_t place = 0; place < le_core_lock_indexes(core); place++)
 	{
@@ -211,268 +548,5 @@ le_core_load_done(LeCore *core, LeTime now)
 
 		if (lock != NULL)
 			le_lock_settle(core, lock, now);
-	}
-}
-
-/*
- * A promoted server does not know how often its predecessor has started since
- * its last word, and each of those starts may have taken the minutes of its
- * time, up to this one.  So it goes past the minutes as well, and far enough.
- */
-int64_t
-le_next_incarnation(const LeStart *start)
-{
-	int64_t known = start->stored > start->minutes ? start->stored : start->minutes;
-	int64_t next = start->stored + 1;
-
-	if (start->clean && !start->promoted && start->floor == 0)
-		return start->stored;
-	if (start->promoted)
-		next = (known / 64 + 2) * 64;
-	if (next < start->minutes)
-		next = start->minutes;
-	return next > start->floor ? next : start->floor;
-}
-
-/* --- checking --- */
-
-#define CHECK(cond)                                                                                          \
-	do                                                                                                       \
-	{                                                                                                        \
-		if (!(cond))                                                                                         \
-		{                                                                                                    \
-			fprintf(stderr, "%s:%d: invariant violated: %s\n", __FILE__, __LINE__, #cond);                   \
-			abort();                                                                                         \
-		}                                                                                                    \
-	} while (0)
-
-static void
-check_timer(const LeCore *core, const LeTimer *timer)
-{
-	if (timer->pos == 0)
-		return;
-	CHECK(timer->pos <= core->heap.len);
-	CHECK(core->heap.items[timer->pos - 1] == timer);
-}
-
-/* The heap has to ring no later than this. */
-static void
-check_rings(const LeTimer *timer, LeTime at)
-{
-	CHECK(at == LE_NEVER || (timer->pos != 0 && timer->at <= at));
-}
-
-static const LeEntry *
-find_in(const LeCore *core, const LeLock *lock, const LeEntry *entry)
-{
-	return le_core_find_entry(core, (LeKind) lock->kind, le_text(lock->name, lock->name_len), entry->token);
-}
-
-static void
-check_lease(const LeCore *core, const LeEntry *entry)
-{
-	const LeLease *lease = entry->lease;
-
-	CHECK(!lease->ended && le_core_find_lease(core, lease->id) == lease);
-	CHECK(!lease->for_group || lease->id == entry->token);
-	check_timer(core, &lease->timer);
-	check_rings(&lease->timer, lease->deadline);
-}
-
-static void
-check_holder(const LeCore *core, const LeLock *lock, const LeSlot *slot)
-{
-	const LeEntry *entry = slot->holder;
-
-	CHECK(entry->state == LE_STATE_HELD);
-	CHECK(entry->slot == slot && entry->lock == lock);
-	CHECK(entry->mode == lock->mode);
-	CHECK(entry->hold_count > 0);
-	CHECK(find_in(core, lock, entry) == entry);
-	CHECK(entry->token < core->next_revision);
-	for (const LeHold *hold = entry->holds; hold != NULL; hold = hold->next)
-	{
-		CHECK(hold->entry == entry);
-		CHECK(core->sessions[entry->sessno].id != 0 || hold->session != entry->session);
-	}
-	CHECK(entry->waiter_session == 0 || entry->answering);
-	CHECK(le_linked(&entry->queue_link) == (entry->lapsed || entry->owner != NULL));
-	CHECK(entry->session == 0 || core->sessions[entry->sessno].id == entry->session);
-	check_timer(core, &entry->timer);
-	if (entry->lapsed)
-		CHECK(core->env.fenced != NULL);
-	else if (entry->lease != NULL)
-		check_lease(core, entry);
-	else
-		check_rings(&entry->timer, entry->deadline);
-	if (entry->ttl == LE_TTL_BOUND && entry->lease == NULL && !entry->lapsed)
-		CHECK(entry->session != 0 && entry->deadline == LE_NEVER);
-}
-
-/* Would this entry be granted now, were it not for its group? */
-static bool
-is_ready(const LeEntry *entry)
-{
-	const LeLock *lock = entry->lock;
-
-	return lock->queue.next == &entry->queue_link && le_lock_admits(lock, entry->mode, LE_NEVER) &&
-		   (lock->closed_until == 0 || lock->timer.pos == 0);
-}
-
-static void
-check_group(const LeEntry *entry)
-{
-	bool ready = true, found = false;
-
-	for (const LeEntry *member = entry->group->members; member != NULL; member = member->group_next)
-	{
-		CHECK(member->grouped && member->group == entry->group && member->token == entry->token);
-		CHECK(member->state == LE_STATE_QUEUED);
-		CHECK((member->waiter_session != 0) == (member == entry->group->members));
-		ready &= is_ready(member);
-		found |= member == entry;
-	}
-	CHECK(found && !ready);
-}
-
-static void
-check_queue(const LeCore *core, const LeLock *lock)
-{
-	int64_t last = 0;
-	uint32_t n = 0;
-
-	for (const LeLink *link = lock->queue.next; link != &lock->queue; link = link->next)
-	{
-		const LeEntry *entry = le_container(link, LeEntry, queue_link);
-
-		CHECK(entry->state == LE_STATE_QUEUED && entry->lock == lock);
-		CHECK(entry->token > last);
-		CHECK(entry->place || entry->grouped || entry->waiter_session != 0);
-		if (entry->grouped)
-			check_group(entry);
-		else
-			CHECK(entry->slot == NULL);
-		CHECK(find_in(core, lock, entry) == entry);
-		check_timer(core, &entry->timer);
-		check_rings(&entry->timer, entry->wait_until);
-		last = entry->token;
-		n++;
-	}
-	CHECK(n == lock->waiting);
-}
-
-static void
-check_lock(const LeCore *core, const LeLock *lock)
-{
-	int32_t held = 0, free_slots = 0, slots = 0;
-
-	for (const LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
-	{
-		CHECK(slot->lock == lock);
-		CHECK(slot->number >= 0 && slot->number < lock->next_number);
-		slots++;
-		if (slot->holder == NULL)
-			continue;
-		held++;
-		check_holder(core, lock, slot);
-	}
-	for (const LeSlot *slot = lock->free_slots; slot != NULL; slot = slot->free_next)
-	{
-		CHECK(slot->holder == NULL);
-		free_slots++;
-	}
-	CHECK(held == lock->held);
-	CHECK(free_slots + held == slots);
-
-	/* mutual exclusion */
-	CHECK(lock->mode != LE_MODE_EXCLUSIVE || held == 1);
-	CHECK((lock->mode == 0) == (held == 0));
-	check_queue(core, lock);
-	check_timer(core, &lock->timer);
-	if (held == 0 && lock->waiting == 0)
-		CHECK(lock->permits == 0 && (lock->timer.pos != 0 || lock->doomed));
-	else
-		CHECK(!lock->doomed);
-	if (lock->waiting > 0)
-	{
-		/* no lost wake-up: the first cannot be granted, or is cooling */
-		const LeEntry *head = le_container(lock->queue.next, LeEntry, queue_link);
-
-		CHECK(head->grouped || !is_ready(head));
-		if (lock->closed_until != 0 && lock->held == 0)
-			check_rings(&lock->timer, lock->closed_until);
-	}
-}
-
-static void
-check_roles(const LeCore *core)
-{
-	uint32_t roles = 0, entries = 0, leases = 0, named = 0;
-
-	for (uint32_t i = 0; i < core->role_buckets; i++)
-	{
-		for (const LeRole *role = core->role_hash[i]; role != NULL; role = role->hash_next)
-		{
-			CHECK(role->entries > 0 || role->leases > 0);
-			roles++;
-			entries += role->entries;
-			leases += role->leases;
-		}
-	}
-	CHECK(roles == core->roles.used);
-	CHECK(entries == core->token_count);
-	for (uint32_t i = 0; i < core->lease_buckets; i++)
-	{
-		for (const LeLease *lease = core->lease_hash[i]; lease != NULL; lease = lease->hash_next)
-			named += !lease->for_group;
-	}
-	CHECK(leases == named);
-}
-
-void
-le_core_check(const LeCore *core)
-{
-	uint32_t locks = 0, tokens = 0, candidates = 0, changes = 0;
-
-	for (uint32_t i = 0; i < core->lock_buckets; i++)
-	{
-		for (const LeLock *lock = core->lock_hash[i]; lock != NULL; lock = lock->hash_next)
-		{
-			check_lock(core, lock);
-			tokens += (uint32_t) lock->held + lock->waiting;
-			if (lock->kind == LE_KIND_ELECTION)
-			{
-				candidates += (uint32_t) lock->held + lock->waiting;
-				changes += (uint32_t) lock->held + 2 * lock->waiting;
-			}
-			locks++;
-		}
-	}
-	CHECK(locks == core->lock_count && locks == core->locks.used);
-	CHECK(tokens == core->token_count);
-	CHECK(core->slots.nfree >= core->queued);
-	CHECK(candidates == core->candidates && changes <= core->change_pool.nfree);
-	check_roles(core);
-	for (uint32_t i = 0; i < core->heap.len; i++)
-	{
-		const LeTimer *timer = core->heap.items[i];
-
-		CHECK(timer->pos == i + 1);
-		CHECK(i == 0 || core->heap.items[(i - 1) / 2]->at <= timer->at);
-	}
-	for (uint32_t i = 0; i < core->max_sessions; i++)
-	{
-		const LeSession *session = &core->sessions[i];
-
-		if (session->id == 0)
-			CHECK(le_link_empty(&session->entries) && le_link_empty(&session->holds) &&
-				  session->waiting_on == NULL);
-		for (const LeLink *link = session->holds.next; link != &session->holds; link = link->next)
-		{
-			const LeHold *hold = le_container(link, LeHold, session_link);
-
-			CHECK(hold->session == session->id && hold->xact == session->xact);
-			CHECK(hold->entry->state == LE_STATE_QUEUED || hold->entry->state == LE_STATE_HELD);
-		}
 	}
 }

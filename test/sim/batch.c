@@ -123,33 +123,11 @@ batch_expire(World *w)
 
 /* --- what is known once a batch is stored --- */
 
-static void
-add_holds(World *w, Durable *d, const LeCommand *cmd, const LeReply *reply)
-{
-	for (uint32_t i = 0; i < command_names(cmd); i++)
-	{
-		LeText name = command_name(cmd, i);
-		const LeEntry *entry;
-
-		/* one of several may be counted, and another of them not */
-		if (cmd->nnames > 0 && reply->reentrant)
-		{
-			entry = le_core_find_entry(w->core, cmd->kind, name, reply->token);
-			if (entry != NULL && entry->holds == NULL)
-				continue;
-		}
-		ENSURE(w, d->nholds < MAX_HOLDS);
-		d->holds[d->nholds++] =
-			(Hold){reply->token, cmd->subxact, (uint8_t) cmd->kind, sim_text_id(name.data)};
-	}
-}
-
 void
 durable_reset(Durable *d)
 {
 	d->id = 0;
 	d->xact = 0;
-	d->nholds = 0;
 	d->waiting = false;
 }
 
@@ -158,8 +136,6 @@ durable_touch(Durable *d, const LeCommand *cmd)
 {
 	if (d->id != cmd->session)
 		durable_reset(d);
-	else if (d->xact != cmd->xact)
-		d->nholds = 0;
 	d->id = cmd->session;
 	d->xact = cmd->xact;
 }
@@ -167,16 +143,8 @@ durable_touch(Durable *d, const LeCommand *cmd)
 static void
 durable_undo(Durable *d, const LeCommand *cmd)
 {
-	int n = 0;
-
 	if (d->id != cmd->session || d->xact != cmd->xact)
 		return;
-	for (int i = 0; i < d->nholds; i++)
-	{
-		if (d->holds[i].subxact < cmd->subxact)
-			d->holds[n++] = d->holds[i];
-	}
-	d->nholds = n;
 	if (d->waiting && d->cmd.xact == cmd->xact && d->cmd.subxact >= cmd->subxact)
 		d->waiting = false;
 }
@@ -255,8 +223,6 @@ durable_apply(World *w, const Posted *p)
 	{
 		case LE_CMD_ACQUIRE:
 			durable_touch(d, cmd);
-			if (p->reply.counted && p->reply.status != LE_WAITING)
-				add_holds(w, d, cmd, &p->reply);
 			durable_wait(d, p);
 			break;
 		case LE_CMD_AWAIT:
@@ -356,8 +322,6 @@ give_answers(World *w)
 			 (long long) reply.token);
 		ENSURE(w, reply.status != LE_WAITING);
 		d->waiting = false;
-		if (reply.counted && d->cmd.type == LE_CMD_ACQUIRE)
-			add_holds(w, d, &d->cmd, &reply);
 		if (reply.status == LE_OK && d->cmd.type == LE_CMD_ACQUIRE && e->mode == LE_MODE_EXCLUSIVE &&
 			e->end != LE_END_REPLACED)
 			remember_token(w, &d->cmd, reply.token);
@@ -469,29 +433,32 @@ expect_lost(World *w)
 
 /* A new core from what is stored; for those who still wait, or for nobody. */
 void
-batch_rebuild(World *w, int64_t next_revision, bool all_gone)
+batch_rebuild(World *w, int64_t next_revision, Loss loss)
 {
+	LeCore *old = w->core;
+
 	w->reloads++;
 	w->nbatch = 0;
-	le_core_destroy(w->core);
 	w->core = le_core_create(&w->env, w->conf.sessions, next_revision);
 	ENSURE(w, w->core != NULL);
 	le_core_set_limits(w->core, &w->conf.limits);
 	w->recovering = true;
-	store_load(w);
+	store_load(w, loss == LOST_BATCH ? old : NULL);
+	le_core_destroy(old);
 	post_waiters(w);
 	le_core_load_done(w->core, w->now);
 	if (w->conf.model)
-		model_reload(w->model, w->now, all_gone);
+		model_reload(w->model, w->now, loss);
 	expect_lost(w);
 	batch_end(w);
 	w->recovering = false;
 }
 
+/* Another manager starts. */
 void
 batch_reload(World *w)
 {
-	batch_rebuild(w, le_core_next_revision(w->core), false);
+	batch_rebuild(w, le_core_next_revision(w->core), LOST_MANAGER);
 }
 
 void
@@ -567,7 +534,7 @@ batch_fail(World *w)
 	memcpy(again, w->batch, n * sizeof(Posted));
 	for (uint32_t i = 0; i < n; i++)
 		again[i].cmd.names = again[i].names;
-	batch_reload(w);
+	batch_rebuild(w, le_core_next_revision(w->core), LOST_BATCH);
 	for (uint32_t i = 0; i < n; i++)
 	{
 		LeReply reply;

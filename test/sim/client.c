@@ -178,8 +178,6 @@ acquire_group(World *w, uint32_t sessno)
 	const Known *known = rng_chance(&w->rng, 250) ? some_known(w) : NULL;
 	LeText names[MAX_GROUP];
 
-	if (w->durable[sessno].nholds > MAX_HOLDS - 3 * MAX_GROUP && w->clients[sessno].in_xact)
-		return;
 	cmd.kind = LE_KIND_LOCK;
 	cmd.name = (LeText){NULL, 0};
 	cmd.names = names;
@@ -199,10 +197,13 @@ acquire_group(World *w, uint32_t sessno)
 		if (rng_chance(&w->rng, w->conf.lease_mille) && w->nleases > 0)
 			pick_lease(w, &cmd);
 	}
+	cmd.enqueue = rng_chance(&w->rng, w->conf.enqueue_mille);
+	if (cmd.enqueue)
+		cmd.wait = 0;
 	post(w, &cmd);
 }
 
-/* RELEASE or CHECK of a token with its names. */
+/* AWAIT, RELEASE or CHECK of a token with its names. */
 static void
 on_group(World *w, LeCommand *cmd)
 {
@@ -247,8 +248,6 @@ acquire(World *w, uint32_t sessno)
 	permit = rng_chance(&w->rng, 950) ? id % 4 == 3 : id % 4 != 3;
 	if (cmd.kind == LE_KIND_ELECTION)
 		permit = false;
-	if (w->durable[sessno].nholds > MAX_HOLDS - 3 * MAX_GROUP && w->clients[sessno].in_xact)
-		return;
 	if (permit && w->conf.permit_mille > 0)
 	{
 		cmd.mode = LE_MODE_PERMIT;
@@ -292,7 +291,7 @@ on_token(World *w, uint32_t sessno, LeCommandType type)
 			cmd.revision = cmd.token;
 		cmd.token = 0;
 	}
-	if (type == LE_CMD_CHECK && rng_chance(&w->rng, w->conf.group_mille / 2))
+	if ((type == LE_CMD_CHECK || type == LE_CMD_AWAIT) && rng_chance(&w->rng, w->conf.group_mille / 2))
 	{
 		on_group(w, &cmd);
 		return;
@@ -489,7 +488,7 @@ connect_client(World *w, uint32_t sessno)
 	Client *c = &w->clients[sessno];
 
 	memset(c, 0, sizeof(*c));
-	c->id = w->next_session++;
+	c->id = world_session(w, sessno);
 	c->role = 10 + sessno % 2;
 }
 

@@ -62,7 +62,7 @@ static const char *const way_names[] = {"patient", "cancel", "crash", "fail"};
 /* The letters, for the first lock and for the second. */
 typedef struct Letter
 {
-	char of[2];
+	char of[3]; /* with the terminating NUL */
 	LeCommandType type;
 	LeMode mode;
 	LeTime wait;
@@ -226,7 +226,7 @@ start(World *w, bool verbose)
 	world_start(w, &conf);
 	for (uint32_t i = 0; i < CLIENTS; i++)
 	{
-		w->clients[i].id = w->next_session++;
+		w->clients[i].id = world_session(w, i);
 		w->clients[i].role = 10 + i;
 	}
 }

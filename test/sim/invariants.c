@@ -140,8 +140,8 @@ check_rows(World *w, const Live *live)
 		row = store_row(w, holds ? TABLE_SLOTS : TABLE_PLACES, at->locator);
 		ENSURE(w, row->used && row->token == entry->token && row->kind == entry->lock->kind &&
 					  row->name == sim_text_id(entry->lock->name) && row->mode == entry->mode);
-		ENSURE(w,
-			   !holds || (row->held && row->lapsed == entry->lapsed && row->hold_count == entry->hold_count));
+		ENSURE(w, !holds || (row->held && (row->end != LE_END_NONE) == entry->lapsed &&
+							 row->hold_count == entry->hold_count));
 		if (holds)
 			check_admitted(w, entry);
 		held += holds;
@@ -171,7 +171,7 @@ check_leases(World *w, const Live *live)
 		if (entry->lease == NULL || !entry->lease->for_group)
 			continue;
 		ENSURE(w, entry->lease->id == entry->token);
-		n += entry->state == LE_STATE_HELD && entry->token != last;
+		n += (entry->state == LE_STATE_HELD || entry->place) && entry->token != last;
 		last = entry->token;
 	}
 	ENSURE(w, n == w->tables[TABLE_LEASES].used);

@@ -55,6 +55,7 @@ model_free(Model *m)
 	state_free(&m->s);
 	state_free(&m->stored);
 	state_free(&m->standby);
+	state_free(&m->failed);
 	free(m->answers);
 	free(m);
 }

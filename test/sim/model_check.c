@@ -164,7 +164,7 @@ compare_slot_row(Model *m, const SlotRow *row)
 	if (e == NULL || !e->held)
 		sim_fail(m->w, "a row of token %lld, name %d, that does not hold", (long long) row->token, row->name);
 	SAME("row's mode", e->mode, row->mode);
-	SAME("row's lapsed", e->lapsed, row->lapsed);
+	SAME("row's lapsed", e->lapsed, row->end != LE_END_NONE);
 	SAME("row's owner", e->owner, row->owner);
 	SAME("row's value", e->value, row->value);
 	SAME("row's role", e->role, row->role);
@@ -390,22 +390,80 @@ model_stored(Model *m)
 }
 
 /*
- * A long TTL goes on from what was saved: not less than was promised, and not
- * more than it is.
+ * After a batch that failed a deadline is where it was in memory, or due.  Else
+ * a short TTL starts again; a long one, not less than was promised, and not more
+ * than it is.  What had ended in the failed batch, or was given another TTL,
+ * has one of all these.
  */
 static LeTime
-restored(Model *m, LeTime ttl, LeTime promised, LeTime actual, LeTime now)
+restored(Model *m, Loss loss, LeTime ttl, LeTime promised, LeTime failed, LeTime actual, LeTime now)
 {
-	if (ttl <= LE_SAVE_INTERVAL)
-		return now + ttl;
-	if (actual < promised || actual > now + ttl)
+	if (loss == LOST_BATCH && failed != 0 && failed < now)
+		failed = now;
+	if (promised < now)
+		promised = now;
+	if (loss == LOST_BATCH && failed != 0 && actual != failed)
+		sim_fail(m->w, "ttl %lld: %lld left when a batch failed, %lld after it", (long long) ttl,
+				 (long long) (failed - now), (long long) (actual - now));
+	if (actual < promised || actual > now + ttl ||
+		(loss != LOST_BATCH && ttl <= LE_SAVE_INTERVAL && actual != now + ttl))
 		sim_fail(m->w, "ttl %lld: %lld promised, %lld restored", (long long) ttl,
 				 (long long) (promised - now), (long long) (actual - now));
 	return actual;
 }
 
+/* Its deadline in the batch that failed; 0: it was none of these there. */
+static LeTime
+failed_deadline(const Model *m, const MEntry *e)
+{
+	int low = 0, high = m->failed.nentries;
+
+	while (low < high)
+	{
+		int mid = (low + high) / 2;
+
+		if (m->failed.entries[mid].token < e->token)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	for (; low < m->failed.nentries && m->failed.entries[low].token == e->token; low++)
+	{
+		const MEntry *f = &m->failed.entries[low];
+
+		if (f->kind == e->kind && f->name == e->name)
+			return f->ttl == e->ttl && (!m_shares_time(e) || m_shares_time(f)) ? f->deadline : 0;
+	}
+	return 0;
+}
+
+static LeTime
+failed_lease(const Model *m, const MLease *lease)
+{
+	for (int i = 0; i < m->failed.nleases; i++)
+	{
+		if (m->failed.leases[i].id == lease->id)
+			return m->failed.leases[i].deadline;
+	}
+	return 0;
+}
+
+/* Somebody waits for a place on this lease: coming back renews it. */
+static bool
+is_awaited(const Model *m, const MLease *lease)
+{
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		const MEntry *e = &m->s.entries[i];
+
+		if (e->lease == lease->id && e->place && !e->held && e->waiter != 0)
+			return true;
+	}
+	return false;
+}
+
 static void
-restore_time(Model *m, LeTime now)
+restore_time(Model *m, LeTime now, Loss loss)
 {
 	LeCore *core = m->w->core;
 
@@ -415,7 +473,9 @@ restore_time(Model *m, LeTime now)
 		const LeLease *c = le_core_find_lease(core, lease->id);
 
 		ENSURE(m->w, c != NULL);
-		lease->deadline = restored(m, lease->ttl, lease->deadline, c->deadline, now);
+		if (!is_awaited(m, lease))
+			lease->deadline =
+				restored(m, loss, lease->ttl, lease->deadline, failed_lease(m, lease), c->deadline, now);
 	}
 	for (int i = 0; i < m->s.nentries; i++)
 	{
@@ -427,15 +487,19 @@ restore_time(Model *m, LeTime now)
 		if (e->lapsed)
 			e->retry = now;
 		if (e->place && !e->held && e->waiter != 0)
+		{
 			m_renew(m, e, now);
+			continue;
+		}
 		if ((e->lapsed && !m_shares_time(e)) || e->lease != 0 || e->ttl == LE_TTL_BOUND ||
 			(!e->held && !e->place))
 			continue;
-		if (!e->held)
+		/* a place that has been granted by now is compared as a holder */
+		if (!e->held && !m_shares_time(e) && (loss != LOST_BATCH || c == NULL || c->state != LE_STATE_QUEUED))
 			e->deadline = now + e->ttl;
 		else if (c != NULL)
 			e->deadline =
-				restored(m, e->ttl, e->deadline,
+				restored(m, loss, e->ttl, e->deadline, failed_deadline(m, e),
 						 m_shares_time(e) && c->lease != NULL ? c->lease->deadline : c->deadline, now);
 	}
 }
@@ -516,15 +580,39 @@ forget_sessions(Model *m, LeTime now)
 	m->s.nentries = n;
 }
 
+/* Whose fence has ended when a core is built again has ended by then. */
+static void
+end_unfenced(Model *m, LeTime now)
+{
+	int n = 0;
+
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		MEntry e = m->s.entries[i];
+		MLock *lock = m_lock(m, e.kind, e.name);
+
+		if (!e.lapsed || world_fenced(m->w, e.token))
+			m->s.entries[n++] = e;
+		else if (e.cool > now && e.cool > lock->closed_until)
+			lock->closed_until = e.cool;
+	}
+	m->s.nentries = n;
+}
+
 /* Back to what was stored last, with all who wait, or without. */
 void
-model_reload(Model *m, LeTime now, bool all_gone)
+model_reload(Model *m, LeTime now, Loss loss)
 {
+	copy_array((void **) &m->failed.entries, &m->failed.nentries, &m->failed.max_entries, m->s.entries,
+			   m->s.nentries, sizeof(MEntry));
+	copy_array((void **) &m->failed.leases, &m->failed.nleases, &m->failed.max_leases, m->s.leases,
+			   m->s.nleases, sizeof(MLease));
 	copy_state(m, &m->s, &m->stored);
 	m->nanswers = 0;
-	if (all_gone)
+	if (loss == LOST_SERVER)
 		forget_sessions(m, now);
-	restore_time(m, now);
+	end_unfenced(m, now);
+	restore_time(m, now, loss);
 	restore_locks(m);
 	for (int i = 0; i < m->w->conf.names; i++)
 	{
@@ -615,7 +703,7 @@ handle_due(Model *m, const Due *due, LeTime now)
 		case DUE_DEADLINE:
 			/* a wait for a place keeps it alive */
 			if (!e->held && e->waiter != 0)
-				e->deadline = now + e->ttl;
+				m_renew(m, e, now);
 			else if (m_shares_time(e))
 				m_expire_group(m, e->token, grace > 0 ? now + grace : 0, now);
 			else

@@ -94,7 +94,7 @@ world_restart(World *w)
 	start.minutes = clock_minutes(w);
 	w->meta.incarnation = le_next_incarnation(&start);
 	next = start.clean ? w->meta.next_revision : (w->meta.incarnation << LE_COUNTER_BITS) + 1;
-	batch_rebuild(w, next, true);
+	batch_rebuild(w, next, LOST_SERVER);
 	w->restarts++;
 	if (start.promoted || ++w->lost_starts >= LOST_STARTS)
 		standby_follow(w);

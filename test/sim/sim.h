@@ -11,17 +11,20 @@
 #include <stdio.h>
 
 #include "core/core.h"
+#include "core/load.h"
 
 #define MAX_NAMES  512
 #define MAX_OWNERS 16
 #define MAX_BATCH  64 /* of a batch that clients fill */
 #define MAX_GROUP  40 /* names in one command */
-#define MAX_HOLDS  256
 #define MAX_FENCES 8
 #define KNOWN      1024 /* tokens that clients remember */
 #define HISTORY    24   /* lines shown with a failure */
 
 #define NO_OWNER (-1)
+
+/* A session's number says which of the clients it is, as that of the server does. */
+#define SESSION_CLIENTS 8192
 
 typedef struct Rng
 {
@@ -122,14 +125,6 @@ typedef struct Client
 	uint32_t request;
 } Client;
 
-typedef struct Hold
-{
-	int64_t token;
-	uint32_t subxact;
-	uint8_t kind;
-	int name;
-} Hold;
-
 /*
  * What shared memory still knows of a session when the manager has crashed,
  * as of the last batch that was stored.
@@ -137,9 +132,7 @@ typedef struct Hold
 typedef struct Durable
 {
 	uint64_t id;
-	uint32_t xact;
-	Hold holds[MAX_HOLDS];
-	int nholds;
+	uint32_t xact; /* whose holds may still be undone */
 	bool waiting;
 	LeCommand cmd; /* what it waits for */
 	LeText names[MAX_GROUP];
@@ -149,7 +142,7 @@ typedef struct Durable
 
 typedef struct SlotRow
 {
-	bool used, held, lapsed;
+	bool used, held;
 	uint8_t end; /* LeEnd, of a lapsed one */
 	uint8_t kind, mode;
 	int name, owner, value;
@@ -157,7 +150,10 @@ typedef struct SlotRow
 	int64_t token, lease;
 	LeTime ttl, time_left, acquired_at, closed_until;
 	uint64_t session;
-	uint32_t sessno, role, hold_count;
+	uint32_t role, hold_count;
+	LeStoredHold *uncommitted;
+	uint32_t nuncommitted;
+	uint16_t member; /* a place of several names */
 } SlotRow;
 
 typedef struct LeaseRow
@@ -230,6 +226,14 @@ typedef struct Standby
 	int64_t last_change;
 	Meta meta;
 } Standby;
+
+/* What is gone when a core is built again. */
+typedef enum Loss
+{
+	LOST_BATCH,   /* what was not written */
+	LOST_MANAGER, /* and all that was in memory alone */
+	LOST_SERVER   /* and all connections */
+} Loss;
 
 typedef struct Model Model;
 
@@ -312,6 +316,7 @@ command_name(const LeCommand *cmd, uint32_t i)
 
 /* --- world.c --- */
 
+extern uint64_t world_session(World *w, uint32_t sessno);
 extern void world_choose(Config *conf);
 extern void world_start(World *w, const Config *conf);
 extern void world_step(World *w, uint64_t number, uint64_t word);
@@ -377,7 +382,7 @@ extern const char *sim_status_name(LeStatus status);
 extern void store_init(World *w);
 extern void store_free(World *w);
 extern void store_write(World *w);
-extern void store_load(World *w);
+extern void store_load(World *w, LeCore *failed);
 extern const void *store_row(World *w, int table, uint64_t locator);
 extern void store_copy(Table *to, const Table *from);
 
@@ -398,7 +403,7 @@ extern void batch_end(World *w);
 extern void batch_fail(World *w);
 extern void batch_crash(World *w);
 extern void batch_reload(World *w);
-extern void batch_rebuild(World *w, int64_t next_revision, bool all_gone);
+extern void batch_rebuild(World *w, int64_t next_revision, Loss loss);
 extern void durable_reset(Durable *d);
 extern void batch_lose_answers(World *w);
 extern void batch_expire(World *w);
@@ -422,7 +427,7 @@ extern void model_free(Model *m);
 extern void model_apply(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply, const LeReply *actual);
 extern void model_expire(Model *m, LeTime now);
 extern void model_stored(Model *m);
-extern void model_reload(Model *m, LeTime now, bool all_gone);
+extern void model_reload(Model *m, LeTime now, Loss loss);
 extern void model_replicate(Model *m);
 extern void model_promote(Model *m);
 extern void model_expect_answer(Model *m, const LeCommand *cmd, int64_t token);

@@ -1,7 +1,7 @@
 /*
  * store.c
- *		Stable storage: takes what a batch has left dirty, as the server's
- *		store does, and builds a core from it again.
+ *		Stable storage: keeps the rows that a batch has left dirty, and yields
+ *		them again, as the server's store does.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +21,26 @@ table_row(Table *t, uint64_t locator)
 	return (char *) t->rows + t->size * (locator - 1);
 }
 
+/* The rows of slots and places have an array each. */
+static void
+forget_holds(Table *t, void *row)
+{
+	if (t->size == sizeof(SlotRow))
+		free(((SlotRow *) row)->uncommitted);
+}
+
+static LeStoredHold *
+copy_holds(const LeStoredHold *holds, uint32_t n)
+{
+	LeStoredHold *copy = n > 0 ? malloc(n * sizeof(LeStoredHold)) : NULL;
+
+	if (n > 0 && copy == NULL)
+		abort();
+	if (n > 0)
+		memcpy(copy, holds, n * sizeof(LeStoredHold));
+	return copy;
+}
+
 static uint64_t
 table_insert(Table *t)
 {
@@ -38,12 +58,14 @@ table_insert(Table *t)
 			abort();
 	}
 	i = t->len++;
+	memset(table_row(t, i + 1), 0, t->size);
 	return i + 1;
 }
 
 static void
 table_delete(Table *t, uint64_t locator)
 {
+	forget_holds(t, table_row(t, locator));
 	memset(table_row(t, locator), 0, t->size);
 	t->free_rows[t->nfree++] = (uint32_t) (locator - 1);
 	t->used--;
@@ -52,6 +74,8 @@ table_delete(Table *t, uint64_t locator)
 static void
 table_free(Table *t)
 {
+	for (uint32_t i = 1; i <= t->len; i++)
+		forget_holds(t, table_row(t, i));
 	free(t->rows);
 	free(t->free_rows);
 }
@@ -101,17 +125,38 @@ store_copy(Table *to, const Table *from)
 			abort();
 		memcpy(to[i].rows, from[i].rows, from[i].len * from[i].size);
 		memcpy(to[i].free_rows, from[i].free_rows, from[i].nfree * sizeof(uint32_t));
+		if (from[i].size != sizeof(SlotRow))
+			continue;
+		for (uint32_t r = 1; r <= to[i].len; r++)
+		{
+			SlotRow *row = table_row(&to[i], r);
+
+			row->uncommitted = copy_holds(row->uncommitted, row->nuncommitted);
+		}
 	}
 }
 
 /* --- writing --- */
 
 static void
+fill_holds(SlotRow *row, const LeEntry *entry)
+{
+	uint32_t n = 0;
+
+	for (const LeHold *hold = entry->holds; hold != NULL; hold = hold->next)
+		n++;
+	row->uncommitted = n > 0 ? malloc(n * sizeof(LeStoredHold)) : NULL;
+	if (n > 0 && row->uncommitted == NULL)
+		abort();
+	for (const LeHold *hold = entry->holds; hold != NULL; hold = hold->next)
+		row->uncommitted[row->nuncommitted++] = (LeStoredHold){hold->session, hold->xact, hold->subxact};
+}
+
+static void
 fill_row(SlotRow *row, const LeEntry *entry)
 {
 	row->mode = entry->mode;
-	row->lapsed = entry->lapsed;
-	row->end = entry->end;
+	row->end = entry->lapsed ? entry->end : LE_END_NONE;
 	row->owner = sim_text_id(entry->owner);
 	row->value = sim_text_id(entry->value);
 	row->permits = entry->lock->permits;
@@ -121,9 +166,9 @@ fill_row(SlotRow *row, const LeEntry *entry)
 	row->time_left = entry->saved_left;
 	row->acquired_at = entry->acquired_at;
 	row->session = entry->session;
-	row->sessno = entry->sessno;
 	row->role = entry->role;
 	row->hold_count = entry->hold_count;
+	fill_holds(row, entry);
 }
 
 static void
@@ -144,6 +189,7 @@ write_slot(World *w, LeSlot *slot)
 		slot->row.locator = table_insert(&w->tables[TABLE_SLOTS]);
 	slot->row.on_disk = true;
 	row = table_row(&w->tables[TABLE_SLOTS], slot->row.locator);
+	forget_holds(&w->tables[TABLE_SLOTS], row);
 	memset(row, 0, sizeof(*row));
 	row->used = true;
 	if (w->conf.broken == BROKEN_ROW && rng_chance(&w->rng, 20))
@@ -198,10 +244,12 @@ write_place(World *w, LeEntry *entry)
 		entry->row.locator = table_insert(&w->tables[TABLE_PLACES]);
 	entry->row.on_disk = true;
 	row = table_row(&w->tables[TABLE_PLACES], entry->row.locator);
+	forget_holds(&w->tables[TABLE_PLACES], row);
 	memset(row, 0, sizeof(*row));
 	row->used = true;
 	row->kind = entry->lock->kind;
 	row->name = sim_text_id(entry->lock->name);
+	row->member = entry->member;
 	fill_row(row, entry);
 }
 
@@ -251,64 +299,25 @@ store_write(World *w)
 
 /* --- loading --- */
 
-static LeTime
-restored(LeTime ttl, LeTime time_left)
+/* What the wall clock shows at the world's time 0. */
+#define WALL (INT64_C(800000000) * LE_SECOND)
+
+static bool
+alive(void *arg, uint64_t session, uint32_t *sessno)
 {
-	return ttl > LE_SAVE_INTERVAL ? time_left : ttl;
+	const World *w = arg;
+
+	*sessno = (uint32_t) (session % SESSION_CLIENTS);
+	return w->durable[*sessno].id == session;
 }
 
-/* What is bound to a connection that is gone is not loaded; this is what the server's store does. */
-static void
-load_unbound(const World *w, LeLoad *load)
+static bool
+uncommitted(void *arg, uint64_t session, uint32_t xact)
 {
-	LeTime grace = w->conf.limits.expiry_grace;
+	const World *w = arg;
+	const Durable *d = &w->durable[session % SESSION_CLIENTS];
 
-	if (!load->held || load->lapsed || load->cmd.ttl != LE_TTL_BOUND || load->cmd.lease != 0 ||
-		load->cmd.session != 0)
-		return;
-	load->held = false;
-	load->dirty = true;
-	load->end = LE_END_SESSION;
-	if (grace > 0)
-		load->closed_until = w->now + grace;
-}
-
-static void
-load_row(World *w, const SlotRow *row, uint64_t locator, bool place)
-{
-	LeLoad load;
-	const Durable *d = &w->durable[row->sessno];
-
-	memset(&load, 0, sizeof(load));
-	load.cmd.kind = (LeKind) row->kind;
-	load.cmd.name = sim_name(row->name);
-	load.slot = row->number;
-	load.closed_until = row->closed_until;
-	load.locator = locator;
-	if (row->held || place)
-	{
-		load.held = row->held;
-		load.lapsed = row->lapsed;
-		load.end = row->lapsed ? (LeEnd) row->end : LE_END_NONE;
-		load.cmd.mode = (LeMode) row->mode;
-		load.cmd.permits = row->permits;
-		load.cmd.token = row->token;
-		load.cmd.ttl = row->ttl;
-		load.cmd.lease = row->lease;
-		load.cmd.owner = sim_owner(row->owner);
-		load.cmd.value = sim_value(row->value);
-		load.cmd.role = row->role;
-		if (row->session != 0 && row->session == d->id)
-		{
-			load.cmd.session = row->session;
-			load.cmd.sessno = row->sessno;
-		}
-		load.hold_count = row->hold_count;
-		load.acquired_at = row->acquired_at;
-		load.time_left = place ? row->ttl : restored(row->ttl, row->time_left);
-		load_unbound(w, &load);
-	}
-	ENSURE(w, place ? le_core_load_place(w->core, &load, w->now) : le_core_load_slot(w->core, &load, w->now));
+	return d->id == session && d->xact == xact;
 }
 
 static void
@@ -317,58 +326,104 @@ load_leases(World *w)
 	for (uint32_t i = 1; i <= w->tables[TABLE_LEASES].len; i++)
 	{
 		const LeaseRow *row = table_row(&w->tables[TABLE_LEASES], i);
-		LeCommand cmd;
+		LeStoredLease stored = {
+			.id = row->id, .ttl = row->ttl, .time_left = row->time_left, .role = row->role, .locator = i};
 
-		if (!row->used)
-			continue;
-		memset(&cmd, 0, sizeof(cmd));
-		cmd.token = row->id;
-		cmd.ttl = row->ttl;
-		cmd.role = row->role;
-		ENSURE(w, le_core_load_lease(w->core, &cmd, restored(row->ttl, row->time_left), i, w->now));
+		if (row->used)
+			ENSURE(w, le_core_load_lease(w->core, &stored) == LE_LOADED);
 	}
 }
 
-static void
-load_table(World *w, Table *t, bool places)
+static LeStoredEntry
+stored_entry(const SlotRow *row, uint64_t locator)
 {
+	return (LeStoredEntry){
+		.kind = (LeKind) row->kind,
+		.name = sim_name(row->name),
+		.slot = row->number,
+		.closed = row->closed_until != 0,
+		.closed_until = row->closed_until + WALL,
+		.mode = (LeMode) row->mode,
+		.owner = row->mode != 0 ? sim_owner(row->owner) : (LeText){NULL, 0},
+		.value = row->mode != 0 ? sim_value(row->value) : (LeText){NULL, 0},
+		.role = row->role,
+		.session = row->session,
+		.token = row->token,
+		.lease = row->lease,
+		.permits = row->permits,
+		.member = row->member,
+		.ttl = row->ttl,
+		.since = row->acquired_at + WALL,
+		.uncommitted = {(const char *) row->uncommitted, row->nuncommitted * (uint32_t) sizeof(LeStoredHold)},
+		.holds = (int32_t) row->hold_count,
+		.time_left = row->mode != 0 && row->time_left > 0 ? row->time_left : 0,
+		.end = (LeEnd) row->end,
+		.locator = locator};
+}
+
+static void
+load_slots(World *w)
+{
+	Table *t = &w->tables[TABLE_SLOTS];
+
 	for (uint32_t i = 1; i <= t->len; i++)
 	{
 		const SlotRow *row = table_row(t, i);
+		LeStoredEntry stored = stored_entry(row, i);
+		int64_t newest;
 
 		if (row->used)
-			load_row(w, row, i, places);
+			ENSURE(w, le_core_load_slot(w->core, &stored, &newest) == LE_LOADED);
 	}
 }
 
-static void
-load_hold(World *w, const Durable *d, uint32_t sessno, const Hold *hold)
+static int
+by_token(const void *a, const void *b)
 {
-	LeCommand cmd;
+	const SlotRow *x = *(SlotRow *const *) a, *y = *(SlotRow *const *) b;
 
-	memset(&cmd, 0, sizeof(cmd));
-	cmd.kind = (LeKind) hold->kind;
-	cmd.name = sim_name(hold->name);
-	cmd.token = hold->token;
-	cmd.session = d->id;
-	cmd.sessno = sessno;
-	cmd.xact = d->xact;
-	cmd.subxact = hold->subxact;
-	ENSURE(w, le_core_load_hold(w->core, &cmd));
+	return (x->token > y->token) - (x->token < y->token);
+}
+
+/* In the order of their tokens. */
+static void
+load_places(World *w)
+{
+	Table *t = &w->tables[TABLE_PLACES];
+	SlotRow **rows = malloc((t->used + 1) * sizeof(SlotRow *));
+	uint32_t n = 0;
+
+	if (rows == NULL)
+		abort();
+	for (uint32_t i = 1; i <= t->len; i++)
+	{
+		SlotRow *row = table_row(t, i);
+
+		if (row->used)
+			rows[n++] = row;
+	}
+	qsort(rows, n, sizeof(SlotRow *), by_token);
+	for (uint32_t i = 0; i < n; i++)
+	{
+		LeStoredEntry stored = stored_entry(rows[i], (uint64_t) (rows[i] - (SlotRow *) t->rows) + 1);
+
+		ENSURE(w, le_core_load_place(w->core, &stored) == LE_LOADED);
+	}
+	free(rows);
 }
 
 /* All that can be read; the waiters are not back yet. */
 void
-store_load(World *w)
+store_load(World *w, LeCore *failed)
 {
-	load_leases(w);
-	load_table(w, &w->tables[TABLE_SLOTS], false);
-	load_table(w, &w->tables[TABLE_PLACES], true);
-	for (uint32_t i = 0; i < w->conf.sessions; i++)
-	{
-		const Durable *d = &w->durable[i];
+	LeLoadEnv env = {.arg = w,
+					 .clock = {w->now, w->now + WALL},
+					 .failed = failed,
+					 .alive = alive,
+					 .uncommitted = uncommitted};
 
-		for (int h = 0; h < d->nholds; h++)
-			load_hold(w, d, i, &d->holds[h]);
-	}
+	le_core_load_begin(w->core, &env);
+	load_leases(w);
+	load_slots(w);
+	load_places(w);
 }

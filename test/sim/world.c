@@ -28,6 +28,13 @@ count_free(void *arg, void *p)
 	free(p);
 }
 
+/* Never the same one again. */
+uint64_t
+world_session(World *w, uint32_t sessno)
+{
+	return w->next_session++ * SESSION_CLIENTS + sessno;
+}
+
 static uint32_t
 between(Rng *rng, uint32_t low, uint32_t high)
 {

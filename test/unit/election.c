@@ -190,28 +190,28 @@ test_many(void)
 static void
 test_loaded(void)
 {
-	LeLoad load = {.held = true, .hold_count = 1, .time_left = TTL, .locator = 1};
+	LeStoredEntry row;
 	LeChange *c;
 
-	start();
+	start_load();
 	le_core_raise_revision(core, FIRST + 100);
-	load.cmd = candidate(1, "kept", "k");
-	load.cmd.session = 0;
-	load.cmd.token = FIRST + 1;
-	load.acquired_at = now - LE_SECOND;
-	le_core_load_slot(core, &load, now);
-	load.cmd.name = text("bound");
-	load.cmd.value = text("b");
-	load.cmd.token = FIRST + 2;
-	load.cmd.ttl = LE_TTL_BOUND;
-	le_core_load_slot(core, &load, now);
-	load.cmd.name = text("leased");
-	load.cmd.value = text("l");
-	load.cmd.token = FIRST + 3;
-	load.cmd.ttl = TTL;
-	load.cmd.lease = FIRST + 4;
-	le_core_load_slot(core, &load, now);
-	le_core_load_done(core, now);
+	row = stored("kept", FIRST + 1, X);
+	row.kind = LE_KIND_ELECTION;
+	row.value = text("k");
+	row.since -= LE_SECOND;
+	load_slot(row);
+	row.name = text("bound");
+	row.value = text("b");
+	row.token = FIRST + 2;
+	row.ttl = LE_TTL_BOUND;
+	load_slot(row);
+	row.name = text("leased");
+	row.value = text("l");
+	row.token = FIRST + 3;
+	row.ttl = TTL;
+	row.lease = FIRST + 4;
+	load_slot(row);
+	load_done();
 	c = le_core_changes(core);
 	ok(c->term == FIRST + 2 && c->elected_at == now - LE_SECOND && c->number >= FIRST + 100,
 	   "who does not go on after a restart has ended");

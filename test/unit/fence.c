@@ -119,14 +119,14 @@ test_lease_ends(void)
 static void
 test_reload(void)
 {
-	LeLoad load = {.held = true, .lapsed = true, .end = LE_END_EXPIRED, .hold_count = 1, .time_left = TTL};
+	LeStoredEntry row;
 
-	start();
-	load.cmd = request(1, "x", X, 0);
-	load.cmd.token = FIRST - 1;
+	start_load();
+	row = stored("x", FIRST - 1, X);
+	row.end = LE_END_EXPIRED;
 	fenced_token = FIRST - 1;
-	ok(le_core_load_slot(core, &load, now), "load a lapsed holder");
-	le_core_load_done(core, now);
+	load_slot(row);
+	load_done();
 	batch();
 	ok(!held("x", FIRST - 1), "it is none");
 	is_int(acquire(2, "x", X).status, LE_WAITING, "but is in the way");

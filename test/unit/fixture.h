@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "core/core.h"
+#include "core/load.h"
 #include "tap.h"
 
 #define SESSIONS 32
@@ -28,6 +29,7 @@ static int64_t blocks;                /* of memory in use */
 static int64_t allocations_left = -1; /* -1: no end of them */
 static uint64_t lsn;
 static uint32_t xacts[SESSIONS];
+static bool gone[SESSIONS]; /* sessions that are not connected any more */
 
 /* What the waiters were told by the last batch. */
 static LeReply told[SESSIONS];
@@ -81,6 +83,7 @@ static inline void
 start(void)
 {
 	now = 1000 * LE_SECOND;
+	memset(gone, 0, sizeof(gone));
 	for (int i = 0; i < SESSIONS; i++)
 		xacts[i] = 1;
 	start_at(FIRST);
@@ -221,15 +224,121 @@ on_lease(LeCommandType type, int64_t lease)
 	return apply(cmd);
 }
 
-/* Of a stored entry: a hold that may still be undone. */
-static inline bool
-load_hold(const char *name, int64_t token, uint32_t session, uint32_t subxact)
-{
-	LeCommand hold = command(LE_CMD_ACQUIRE, session, name);
+/* --- stored rows --- */
 
-	hold.token = token;
-	hold.subxact = subxact;
-	return le_core_load_hold(core, &hold);
+/* What the wall clock shows at the core's time 0. */
+#define WALL_OFFSET (INT64_C(800000000) * LE_SECOND)
+
+static inline bool
+fixture_alive(void *arg, uint64_t session, uint32_t *sessno)
+{
+	(void) arg;
+	*sessno = (uint32_t) session - 100;
+	return *sessno < SESSIONS && !gone[*sessno];
+}
+
+static inline bool
+fixture_uncommitted(void *arg, uint64_t session, uint32_t xact)
+{
+	(void) arg;
+	return xacts[session - 100] == xact;
+}
+
+static inline LeLoadEnv
+fixture_load(void)
+{
+	return (LeLoadEnv){
+		.clock = {now, now + WALL_OFFSET}, .alive = fixture_alive, .uncommitted = fixture_uncommitted};
+}
+
+/* A new core that rows are loaded into. */
+static inline void
+start_load(void)
+{
+	LeLoadEnv env;
+
+	start();
+	env = fixture_load();
+	le_core_load_begin(core, &env);
+}
+
+/* The batch under way cannot be written: what was stored before is loaded again. */
+static inline LeCore *
+start_reload(void)
+{
+	LeLoadEnv env = fixture_load();
+	LeCore *failed = core;
+
+	start_at(le_core_next_revision(core));
+	env.failed = failed;
+	le_core_load_begin(core, &env);
+	return failed;
+}
+
+/* The row of a slot that is held, or of a place. */
+static inline LeStoredEntry
+stored(const char *name, int64_t token, LeMode mode)
+{
+	return (LeStoredEntry){.kind = LE_KIND_LOCK,
+						   .name = text(name),
+						   .mode = mode,
+						   .token = token,
+						   .ttl = TTL,
+						   .time_left = TTL,
+						   .holds = 1,
+						   .permits = mode == LE_MODE_PERMIT ? 1 : 0,
+						   .since = now + WALL_OFFSET,
+						   .role = ROLE,
+						   .locator = 77};
+}
+
+static inline LeStoredEntry
+stored_free(const char *name)
+{
+	return (LeStoredEntry){.kind = LE_KIND_LOCK, .name = text(name), .locator = 77};
+}
+
+static inline LeStoredLease
+stored_lease(int64_t id)
+{
+	return (LeStoredLease){.id = id, .ttl = TTL, .time_left = TTL, .role = ROLE, .locator = 5};
+}
+
+/* A hold of this session's transaction, beside the others of the array. */
+static inline void
+add_stored_hold(LeStoredEntry *row, LeStoredHold *holds, uint32_t session, uint32_t subxact)
+{
+	LeStoredHold *hold = &holds[row->uncommitted.len / sizeof(LeStoredHold)];
+
+	*hold = (LeStoredHold){session + 100, xacts[session], subxact};
+	row->uncommitted.data = (const char *) holds;
+	row->uncommitted.len += sizeof(LeStoredHold);
+}
+
+static inline LeLoadStatus
+load_slot(LeStoredEntry row)
+{
+	int64_t newest;
+
+	return le_core_load_slot(core, &row, &newest);
+}
+
+static inline LeLoadStatus
+load_place(LeStoredEntry row)
+{
+	return le_core_load_place(core, &row);
+}
+
+static inline LeLoadStatus
+load_lease(LeStoredLease row)
+{
+	return le_core_load_lease(core, &row);
+}
+
+static inline void
+load_done(void)
+{
+	le_core_load_done(core, now);
 }
 
 /* The session's transaction is committed: it is in its next one. */

@@ -383,26 +383,22 @@ static void
 test_again_after_reload(void)
 {
 	LeCommand cmd;
-	LeLoad load = {.held = true, .hold_count = 1};
 	LeReply g;
 	int64_t old = FIRST + 10;
 
-	start();
+	start_load();
 	le_core_raise_revision(core, old + 10);
 
 	/* granted and stored, only the answer was missing */
-	cmd = command(LE_CMD_GRANT_LEASE, 0, NULL);
-	cmd.ttl = TTL;
-	cmd.token = old;
-	le_core_load_lease(core, &cmd, TTL, 1, now);
+	load_lease(stored_lease(old));
 	for (int i = 0; i < 2; i++)
 	{
-		load.cmd = request(1, i == 0 ? "a" : "b", X, 0);
-		load.cmd.token = old;
-		load.cmd.lease = old;
-		load.acquired_at = now;
-		load.locator = (uint64_t) (2 + i);
-		le_core_load_slot(core, &load, now);
+		LeStoredEntry row = stored(i == 0 ? "a" : "b", old, X);
+
+		row.lease = old;
+		row.session = 101;
+		row.locator = (uint64_t) (2 + i);
+		load_slot(row);
 	}
 	cmd = request_all(1, "ab", X, LE_WAIT_FOREVER);
 	cmd.revision = old;
@@ -417,7 +413,7 @@ test_again_after_reload(void)
 	cmd = request(3, "c", X, LE_WAIT_FOREVER);
 	cmd.revision = old + 3;
 	apply(cmd);
-	le_core_load_done(core, now);
+	load_done();
 	batch();
 	ok(!was_told[3], "in the old order");
 	ok(le_core_lease_at(core, 0) == NULL, "their lease is known as their own");
@@ -432,18 +428,16 @@ static void
 test_lapsed_before_reload(void)
 {
 	LeCommand lease;
-	LeLoad load = {.held = false, .dirty = true, .locator = 2};
+	LeStoredEntry row;
 	int64_t old = FIRST - 10;
 
-	start();
-	lease = command(LE_CMD_GRANT_LEASE, 0, NULL);
-	lease.ttl = TTL;
-	lease.token = old;
-	le_core_load_lease(core, &lease, TTL, 1, now);
-	load.cmd = request(1, "a", X, 0);
-	load.cmd.token = load.cmd.lease = old;
-	le_core_load_slot(core, &load, now);
-	le_core_load_done(core, now);
+	start_load();
+	load_lease(stored_lease(old));
+	row = stored("a", old, X);
+	row.lease = old;
+	row.end = LE_END_EXPIRED;
+	load_slot(row);
+	load_done();
 	batch();
 	lease = command(LE_CMD_KEEP_ALIVE, 1, NULL);
 	lease.lease = old;

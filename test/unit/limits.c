@@ -191,26 +191,20 @@ test_lowered(void)
 static void
 test_loaded(void)
 {
-	LeCommand lease = {.token = FIRST - 9, .ttl = TTL, .role = ROLE}, waiter;
+	LeCommand waiter;
 
-	start();
+	start_load();
 	limit(2, 1);
 	for (int i = 0; i < 2; i++)
 	{
-		LeLoad slot = {.held = true, .hold_count = 1, .time_left = TTL};
-		LeLoad place = {.time_left = TTL};
+		const char *name = i == 0 ? "a" : "b";
 
-		lease.token++;
-		ok(le_core_load_lease(core, &lease, TTL, 1, now), "a lease is loaded");
-		slot.cmd = request(1, i == 0 ? "a" : "b", X, 0);
-		slot.cmd.session = 0;
-		slot.cmd.token = FIRST - 5 + i;
-		place.cmd = slot.cmd;
-		place.cmd.token = FIRST - 3 + i;
-		ok(le_core_load_slot(core, &slot, now) && le_core_load_place(core, &place, now),
+		ok(load_lease(stored_lease(FIRST - 8 + i)) == LE_LOADED, "a lease is loaded");
+		ok(load_slot(stored(name, FIRST - 5 + i, X)) == LE_LOADED &&
+			   load_place(stored(name, FIRST - 3 + i, X)) == LE_LOADED,
 		   "and what is locked");
 	}
-	le_core_load_done(core, now);
+	load_done();
 	waiter = request(2, "a", X, LE_WAIT_FOREVER);
 	waiter.revision = FIRST - 1;
 	is_int(apply(waiter).status, LE_WAITING, "a waiter of old comes back");

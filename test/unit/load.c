@@ -3,32 +3,6 @@
 
 #define OLD (FIRST - 1000)
 
-static LeLoad
-row(const char *name, int64_t token, LeMode mode)
-{
-	LeLoad load = {.held = true, .hold_count = 1, .time_left = TTL, .locator = 77};
-
-	load.acquired_at = now;
-	load.cmd = (LeCommand){
-		.kind = LE_KIND_LOCK, .name = text(name), .mode = mode, .token = token, .ttl = TTL, .role = ROLE};
-	return load;
-}
-
-static void
-load_slot(LeLoad load)
-{
-	if (!le_core_load_slot(core, &load, now))
-		abort();
-}
-
-static void
-load_place(LeLoad load)
-{
-	load.held = false;
-	if (!le_core_load_place(core, &load, now))
-		abort();
-}
-
 /* A waiter of old posts its request again. */
 static LeReply
 again(uint32_t session, const char *name, LeMode mode, int64_t revision)
@@ -39,113 +13,472 @@ again(uint32_t session, const char *name, LeMode mode, int64_t revision)
 	return apply(cmd);
 }
 
+static LeTime
+time_left(int64_t token)
+{
+	return le_entry_time_left(le_core_find_token(core, token), now);
+}
+
 static void
 test_holder(void)
 {
-	LeLoad load;
+	LeStoredEntry row;
 
-	start();
-	load = row("x", OLD, X);
-	load.time_left = LE_SECOND;
-	load.hold_count = 2;
-	load_slot(load);
-	le_core_load_done(core, now);
+	start_load();
+	row = stored("x", OLD, X);
+	row.holds = 2;
+	row.since -= 7 * LE_SECOND;
+	load_slot(row);
+	load_done();
 	batch();
 	ok(held("x", OLD), "a holder is there again");
-	is_int(acquire(2, "x", X).status, LE_WAITING, "and in the way");
+	is_int(le_core_find_token(core, OLD)->acquired_at, now - 7 * LE_SECOND, "and knows since when");
+	is_int(acquire(2, "x", X).status, LE_WAITING, "it is in the way");
 	release(1, "x", OLD);
 	ok(held("x", OLD), "with its holds");
 	batch();
-	pass(LE_SECOND);
-	ok(got(2, LE_OK), "for the time that it had left");
+	pass(TTL - 1);
+	ok(!was_told[2], "for its full TTL");
+	pass(1);
+	ok(got(2, LE_OK), "and no longer");
 	ok(told[2].token >= FIRST, "tokens go on");
+	stop();
+}
+
+/* Renewals of a short TTL write nothing, so nobody knows when the last one was. */
+static void
+test_time_left(void)
+{
+	LeStoredEntry row;
+	LeStoredLease lease;
+
+	start_load();
+	row = stored("short", OLD, X);
+	row.time_left = LE_SECOND;
+	load_slot(row);
+	row = stored("long", OLD + 1, X);
+	row.ttl = 1000 * LE_SECOND;
+	row.time_left = 600 * LE_SECOND;
+	load_slot(row);
+	row.name = text("too long");
+	row.token = OLD + 2;
+	row.time_left = 2000 * LE_SECOND;
+	load_slot(row);
+	lease = stored_lease(OLD + 3);
+	lease.time_left = LE_SECOND;
+	load_lease(lease);
+	lease.id = OLD + 4;
+	lease.ttl = 1000 * LE_SECOND;
+	load_lease(lease);
+	load_done();
+	is_int(time_left(OLD), TTL, "a short TTL starts again");
+	is_int(time_left(OLD + 1), 600 * LE_SECOND, "of a long one there is what was saved");
+	is_int(time_left(OLD + 2), 1000 * LE_SECOND, "not more than it is");
+	is_int(le_core_find_lease(core, OLD + 3)->deadline - now, TTL, "a short lease starts again");
+	is_int(le_core_find_lease(core, OLD + 4)->deadline - now, LE_SECOND,
+		   "of a long one there is what was saved");
+	ok(le_core_dirty_leases(core) == NULL, "nothing to write for it");
+	batch();
 	stop();
 }
 
 static void
 test_free_rows(void)
 {
-	LeLoad load;
+	LeStoredEntry row;
 
-	start();
-	load = row("x", 0, 0);
-	load.held = false;
-	load_slot(load);
-	le_core_load_done(core, now);
+	start_load();
+	load_slot(stored_free("x"));
+	load_done();
 	batch();
 	is_int(le_core_lock_count(core), 1, "a free row lingers");
 	pass(LE_LINGER + LE_LINGER_STEP);
 	is_int(le_core_lock_count(core), 0, "and goes");
+	stop();
 
-	load.closed_until = now + 5 * LE_SECOND;
-	load_slot(load);
-	le_core_load_done(core, now);
+	start_load();
+	row = stored_free("x");
+	row.closed = true;
+	row.closed_until = now + WALL_OFFSET + 5 * LE_SECOND;
+	load_slot(row);
+	row = stored_free("for ever");
+	row.closed = true;
+	row.closed_until = INT64_MAX;
+	load_slot(row);
+	load_done();
 	acquire(2, "x", X);
+	acquire(3, "for ever", X);
 	pass(5 * LE_SECOND - 1);
-	ok(!was_told[2], "a pause is kept over a reload");
+	ok(!was_told[2], "a closed name is closed after a load");
 	pass(1);
-	ok(got(2, LE_OK), "to its end");
+	ok(got(2, LE_OK) && !was_told[3], "to its end");
 	stop();
 }
 
 static void
 test_orphans(void)
 {
-	LeLoad load;
-	LeCommand cmd;
+	LeStoredEntry row;
 
-	start();
-	load = row("bound", OLD, X);
-	load.cmd.ttl = LE_TTL_BOUND;
-	load_slot(load);
-	load = row("leased", OLD + 1, X);
-	load.cmd.lease = 12345;
-	load_slot(load);
-	load = row("leased", OLD + 2, X);
-	load.cmd.lease = 12345;
-	load_place(load);
-	load = row("bound", OLD + 3, X);
-	load.cmd.ttl = LE_TTL_BOUND;
-	load.cmd.session = 101;
-	load.cmd.sessno = 1;
-	load.acquired_at = now - LE_SECOND;
-	load_place(load);
+	start_load();
+	gone[2] = true;
+	load_lease(stored_lease(OLD + 4));
+	row = stored("bound", OLD, X);
+	row.ttl = LE_TTL_BOUND;
+	row.session = 102;
+	load_slot(row);
+	row = stored("leased", OLD + 1, X);
+	row.lease = 12345;
+	load_slot(row);
+	row = stored("live", OLD + 5, X);
+	row.lease = OLD + 4;
+	load_slot(row);
+	row = stored("leased", OLD + 2, X);
+	row.lease = 12345;
+	load_place(row);
+	row = stored("bound", OLD + 3, X);
+	row.ttl = LE_TTL_BOUND;
+	row.session = 101;
+	row.since -= LE_SECOND;
+	load_place(row);
 	is_int(le_core_find_token(core, OLD + 3)->since, now - LE_SECOND, "a place knows since when it waits");
-	cmd = (LeCommand){.token = OLD + 4, .ttl = TTL, .role = ROLE};
-	ok(le_core_load_lease(core, &cmd, LE_SECOND, 5, now), "load a lease");
-	ok(le_core_dirty_leases(core) == NULL, "nothing to write for it");
-	load = row("live", OLD + 5, X);
-	load.cmd.lease = OLD + 4;
-	load_slot(load);
-	le_core_load_done(core, now);
+	load_done();
 	ok(le_core_dirty_slots(core) != NULL, "rows of the dead are written free");
 	batch();
 	ok(!held("bound", OLD), "who hung on a connection that is gone is gone");
 	ok(held("bound", OLD + 3), "and the next place has its lock");
 	ok(!held("leased", OLD + 1) && !held("leased", OLD + 2), "who hung on a lease that is gone is gone");
-	is_int(le_entry_time_left(le_core_find_token(core, OLD + 5), now), LE_SECOND,
-		   "a lease goes on where it was");
+	ok(held("live", OLD + 5), "who hangs on one that is there is there");
 	stop();
+}
+
+/* A connection that ended with the manager is like one that ends later. */
+static void
+test_grace(void)
+{
+	LeLimits limits = {.expiry_grace = 3 * LE_SECOND};
+	LeStoredEntry row;
+
+	start_load();
+	le_core_set_limits(core, &limits);
+	gone[1] = true;
+	row = stored("x", OLD, X);
+	row.ttl = LE_TTL_BOUND;
+	row.session = 101;
+	load_slot(row);
+	row.name = text("fenced");
+	row.token = fenced_token = OLD + 1;
+	load_slot(row);
+	load_done();
+	batch();
+	acquire(2, "x", X);
+	acquire(3, "fenced", X);
+	ok(!held("fenced", OLD + 1), "who hung on a connection that is gone is gone, fenced or not");
+	fenced_token = 0;
+	apply((LeCommand){.type = LE_CMD_FENCE_ENDED});
+	pass(3 * LE_SECOND - 1);
+	ok(!was_told[2] && !was_told[3], "the next one waits for the grace");
+	pass(1);
+	ok(got(2, LE_OK) && got(3, LE_OK), "and no longer");
+	stop();
+}
+
+/* In a copy of the database nobody holds anything, whatever its sessions' numbers are. */
+static void
+test_copied(void)
+{
+	LeLoadEnv env;
+	LeStoredEntry row;
+
+	start();
+	env = fixture_load();
+	env.copied = true;
+	le_core_load_begin(core, &env);
+	load_lease(stored_lease(OLD));
+	row = stored("x", OLD + 1, X);
+	row.session = 101;
+	fenced_token = OLD + 1;
+	load_slot(row);
+	row = stored_free("closed");
+	row.closed = true;
+	row.closed_until = INT64_MAX;
+	load_slot(row);
+	load_place(stored("x", OLD + 2, X));
+	load_done();
+	ok(slot_is_dirty(OLD + 1) == false && le_core_dirty_slots(core) != NULL &&
+		   le_core_dirty_leases(core) != NULL && le_core_dirty_places(core) != NULL,
+	   "all rows of a copy are written");
+	batch();
+	ok(!held("x", OLD + 1) && !held("x", OLD + 2) && le_core_find_lease(core, OLD) == NULL,
+	   "nothing is held in a copy");
+	is_int(acquire(2, "closed", X).status, LE_OK, "nothing is closed");
+	stop();
+}
+
+/* Somebody else has written into the table. */
+static void
+test_rivals(void)
+{
+	LeStoredEntry row;
+	int64_t newest = 0;
+
+	for (int i = 0; i < 2; i++)
+	{
+		start_load();
+		row = stored("x", OLD + i, X);
+		load_slot(row);
+		row = stored("x", OLD + 1 - i, X);
+		row.slot = 1;
+		is_int(le_core_load_slot(core, &row, &newest), LE_LOADED_RIVAL,
+			   "two holders of one lock are noticed");
+		is_int(newest, OLD + 1, "the newer one stays");
+		load_done();
+		batch();
+		ok(held("x", OLD + 1) && !held("x", OLD), "whichever row is read first");
+		stop();
+	}
+
+	start_load();
+	load_slot(stored("x", OLD, X));
+	fenced_token = OLD;
+	row = stored("x", OLD + 1, S);
+	row.slot = 1;
+	is_int(le_core_load_slot(core, &row, &newest), LE_LOADED_RIVAL, "shared or not");
+	is_int(newest, OLD, "unless the older one is fenced");
+	load_done();
+	batch();
+	ok(!held("x", OLD + 1), "nobody is let in beside a fence");
+	fenced_token = 0;
+	apply((LeCommand){.type = LE_CMD_FENCE_ENDED});
+	batch();
+	stop();
+
+	start_load();
+	row = stored("x", OLD, S);
+	load_slot(row);
+	row.slot = 1;
+	row.token++;
+	is_int(load_slot(row), LE_LOADED, "who share are no rivals");
+	load_done();
+	batch();
+	ok(held("x", OLD) && held("x", OLD + 1), "and both stay");
+	stop();
+}
+
+/* Rows that this core cannot have written. */
+static void
+test_invalid(void)
+{
+	char owner[LE_MAX_OWNER + 1] = "";
+	LeStoredEntry row;
+	LeStoredLease lease;
+
+#define IS_INVALID(load, start_row, change, why)                                                             \
+	do                                                                                                       \
+	{                                                                                                        \
+		row = start_row;                                                                                     \
+		change;                                                                                              \
+		is_int(load(row), LE_LOAD_INVALID, why);                                                             \
+	} while (0)
+
+	start_load();
+	load_slot(stored("there", OLD, X));
+	IS_INVALID(load_slot, stored("there", OLD, X), row.slot = 1, "a holder twice");
+	IS_INVALID(load_slot, stored("", OLD + 1, X), , "no name");
+	IS_INVALID(load_slot, stored("x", OLD + 1, X), row.kind = 3, "no kind");
+	IS_INVALID(load_slot, stored("x", OLD + 1, X), row.slot = -1, "no slot");
+	IS_INVALID(load_slot, stored("x", OLD + 1, 4), , "no mode");
+	IS_INVALID(load_slot, stored("x", 0, X), , "no token");
+	IS_INVALID(load_slot, stored("x", OLD + 1, X), row.holds = 0, "no holds");
+	IS_INVALID(load_slot, stored("x", OLD + 1, X), row.ttl = 0, "no ttl");
+	IS_INVALID(load_slot, stored("x", OLD + 1, X), row.end = LE_END_TIMEOUT, "an end that no holder has");
+	IS_INVALID(load_slot, stored("x", OLD + 1, P), row.permits = 0, "no permits");
+	IS_INVALID(load_slot, stored("x", OLD + 1, X), row.owner = ((LeText){owner, sizeof(owner)}),
+			   "a long owner");
+	IS_INVALID(load_slot, stored("x", OLD + 1, X), row.uncommitted = text("odd"), "half a hold");
+	IS_INVALID(load_place, stored("x", OLD, X), , "a place's token that a holder has");
+	IS_INVALID(load_place, stored("x", OLD + 1, X), row.ttl = -7, "a place without a ttl");
+	lease = stored_lease(OLD);
+	lease.ttl = 0;
+	is_int(load_lease(lease), LE_LOAD_INVALID, "a lease without a ttl");
+	lease = stored_lease(OLD);
+	load_lease(lease);
+	is_int(load_lease(lease), LE_LOAD_INVALID, "a lease twice");
+	load_done();
+	batch();
+	stop();
+#undef IS_INVALID
 }
 
 static void
 test_uncommitted(void)
 {
-	LeLoad load;
+	LeStoredHold holds[4];
+	LeStoredEntry row;
 
-	start();
-	load = row("x", OLD, X);
-	load.cmd.session = 101;
-	load.cmd.sessno = 1;
-	load_slot(load);
-	ok(load_hold("x", OLD, 1, 2), "load a hold");
-	ok(load_hold("x", OLD + 1, 1, 2), "one that is gone does no harm");
-	le_core_load_done(core, now);
+	start_load();
+	gone[3] = true;
+	row = stored("x", OLD, X);
+	row.session = 101;
+	row.holds = 3;
+	add_stored_hold(&row, holds, 1, 2);
+	add_stored_hold(&row, holds, 2, 1);
+	add_stored_hold(&row, holds, 3, 1);
+	xacts[2]++; /* it has committed since */
+	load_slot(row);
+	load_slot(stored("y", OLD + 1, X));
+	load_done();
 	batch();
 	undo(1, 3);
-	ok(held("x", OLD), "a later savepoint is not its own");
+	is_int(le_core_find_token(core, OLD)->hold_count, 3, "a later savepoint is not its own");
 	undo(1, 2);
-	ok(!held("x", OLD), "its transaction can still undo it");
+	is_int(le_core_find_token(core, OLD)->hold_count, 2, "its transaction can still undo it");
+	end_session(3);
+	undo(2, 1);
+	is_int(le_core_find_token(core, OLD)->hold_count, 2, "one that has committed cannot");
+	batch();
+	stop();
+}
+
+/* A batch that fails and is read back: leases go on where they were. */
+static void
+test_failed_batch(void)
+{
+	LeCommand renew;
+	LeCore *failed;
+	int64_t lease, a, b, c, d;
+	uint64_t written;
+
+	start();
+	a = acquire(1, "a", X).token;
+	b = acquire(1, "b", X).token;
+	c = acquire(1, "c", X).token;
+	d = enqueue(2, "a", X).token;
+	lease = grant_lease(TTL);
+	batch();
+	written = lsn;
+	now += 4 * LE_SECOND;
+	on_lease(LE_CMD_KEEP_ALIVE, lease);
+	batch();
+	now += 4 * LE_SECOND;
+
+	/* the batch that fails: a renewal with another TTL, a release, and an end */
+	renew = command(LE_CMD_RENEW, 1, "c");
+	renew.token = c;
+	renew.ttl = 2 * TTL;
+	apply(renew);
+	release(1, "b", b);
+	on_lease(LE_CMD_REVOKE_LEASE, lease);
+	is_int(le_core_find_token(core, b) == NULL, true, "it is released in the batch that fails");
+	now += LE_SECOND;
+
+	failed = start_reload();
+	load_lease(stored_lease(lease));
+	load_slot(stored("a", a, X));
+	load_slot(stored("b", b, X));
+	load_slot(stored("c", c, X));
+	load_place(stored("a", d, X));
+	load_done();
+	is_int(time_left(a), LE_SECOND, "a lease goes on where it was");
+	is_int(time_left(b), LE_SECOND, "also one that had ended in the batch that failed");
+	is_int(time_left(c), TTL, "one that was given another TTL there starts again");
+	is_int(time_left(d), LE_SECOND, "a place goes on");
+	is_int(le_core_find_lease(core, lease)->deadline - now, 5 * LE_SECOND, "a named lease too");
+	ok(le_core_find_token(core, a)->lsn == written, "where its row is in the log is still known");
+	batch();
+	le_core_destroy(failed);
+	stop();
+}
+
+/* Its time is up, but that could not be written. */
+static void
+test_failed_expiry(void)
+{
+	LeCore *failed;
+	int64_t a, lease;
+
+	start();
+	a = acquire(1, "a", X).token;
+	lease = grant_lease(TTL);
+	batch();
+	now += TTL;
+	le_core_expire(core, now, 100);
+	for (int i = 0; i < 2; i++)
+	{
+		now += LE_SECOND;
+		failed = start_reload();
+		load_lease(stored_lease(lease));
+		load_slot(stored("a", a, X));
+		load_done();
+		is_int(time_left(a), 0, "an expiry that was not written is due at once");
+		is_int(le_core_find_lease(core, lease)->deadline - now, 0, "a lease's too");
+		le_core_destroy(failed);
+		le_core_expire(core, now, 100);
+	}
+	batch();
+	is_int(le_core_lock_count(core), 1, "written at last");
+	ok(!held("a", a) && le_core_find_lease(core, lease) == NULL, "it is over");
+	stop();
+}
+
+/* A long lease's renewal is written before it is answered, also after a batch that failed. */
+static void
+test_failed_save(void)
+{
+	LeTime ttl = 1000 * LE_SECOND;
+	LeCommand cmd;
+	LeCore *failed;
+	LeStoredEntry row;
+	LeStoredLease lease_row;
+	int64_t a, lease;
+
+	start();
+	cmd = request(1, "a", X, 0);
+	cmd.ttl = ttl;
+	a = apply(cmd).token;
+	lease = grant_lease(ttl);
+	batch();
+	pass(LE_SAVE_INTERVAL);
+	on_token(LE_CMD_RENEW, 1, "a", a);
+	on_lease(LE_CMD_KEEP_ALIVE, lease);
+	failed = start_reload();
+	lease_row = stored_lease(lease);
+	lease_row.ttl = ttl;
+	lease_row.time_left = ttl - LE_SAVE_INTERVAL;
+	load_lease(lease_row);
+	row = stored("a", a, X);
+	row.ttl = ttl;
+	row.time_left = ttl - LE_SAVE_INTERVAL;
+	load_slot(row);
+	load_done();
+	batch();
+	on_token(LE_CMD_RENEW, 1, "a", a);
+	on_lease(LE_CMD_KEEP_ALIVE, lease);
+	ok(slot_is_dirty(a), "a renewal that was not written is written when it comes again");
+	ok(le_core_dirty_leases(core) != NULL, "a lease's too");
+	batch();
+	le_core_destroy(failed);
+	release(1, "a", a);
+	on_lease(LE_CMD_REVOKE_LEASE, lease);
+	batch();
+
+	/* and the time left is saved when the row says far too much */
+	cmd.name = text("b");
+	a = apply(cmd).token;
+	batch();
+	now += LE_SAVE_INTERVAL;
+	le_core_expire(core, now, 100);
+	failed = start_reload();
+	row = stored("b", a, X);
+	row.ttl = row.time_left = ttl;
+	load_slot(row);
+	load_done();
+	is_int(time_left(a), ttl - LE_SAVE_INTERVAL, "a long lease goes on where it was");
+	batch();
+	le_core_destroy(failed);
+	le_core_expire(core, now, 100);
+	ok(slot_is_dirty(a), "time that was not saved is saved again");
+	batch();
 	stop();
 }
 
@@ -156,11 +489,11 @@ test_uncommitted(void)
 static void
 test_order(void)
 {
-	start();
-	load_slot(row("x", OLD, S));
-	load_place(row("x", OLD + 2, S));
+	start_load();
+	load_slot(stored("x", OLD, S));
+	load_place(stored("x", OLD + 2, S));
 	is_int(again(2, "x", X, OLD + 1).status, LE_WAITING, "the writer is back");
-	le_core_load_done(core, now);
+	load_done();
 	batch();
 	ok(!held("x", OLD + 2), "the reader behind it waits");
 	release(1, "x", OLD);
@@ -172,27 +505,22 @@ test_order(void)
 	stop();
 
 	/* the same with a pause that ends meanwhile, and two writers */
-	start();
-	{
-		LeLoad load = row("x", 0, 0);
-
-		load.held = false;
-		load_slot(load);
-	}
-	load_place(row("x", OLD + 3, X));
+	start_load();
+	load_slot(stored_free("x"));
+	load_place(stored("x", OLD + 3, X));
 	again(1, "x", X, OLD + 1);
 	again(2, "x", X, OLD + 2);
-	le_core_load_done(core, now);
+	load_done();
 	batch();
 	ok(got(1, LE_OK) && !was_told[2], "the oldest has it");
 	stop();
 
 	/* a reader comes back before the writer that stood behind it */
-	start();
-	load_place(row("x", OLD + 3, S));
+	start_load();
+	load_place(stored("x", OLD + 3, S));
 	again(1, "x", S, OLD + 1);
 	again(2, "x", X, OLD + 2);
-	le_core_load_done(core, now);
+	load_done();
 	batch();
 	ok(got(1, LE_OK) && !was_told[2], "the first reader has it");
 	ok(!held("x", OLD + 3), "the one behind the writer has not");
@@ -203,18 +531,18 @@ test_order(void)
 static void
 test_waiter_joins(void)
 {
-	LeLoad load;
+	LeStoredEntry row;
 	LeCommand cmd;
 
-	start();
-	load = row("x", OLD, S);
-	load.cmd.owner = text("worker");
-	load_slot(load);
+	start_load();
+	row = stored("x", OLD, S);
+	row.owner = text("worker");
+	load_slot(row);
 	cmd = request(1, "x", S, LE_WAIT_FOREVER);
 	cmd.owner = text("worker");
 	cmd.revision = OLD + 1;
 	apply(cmd);
-	le_core_load_done(core, now);
+	load_done();
 	batch();
 	ok(got(1, LE_OK) && told[1].token == OLD, "a waiter of a holder's owner gets its token");
 	stop();
@@ -224,10 +552,10 @@ test_waiter_joins(void)
 static void
 test_late_waiter(void)
 {
-	start();
-	load_slot(row("x", OLD, S));
-	load_place(row("x", OLD + 2, X));
-	le_core_load_done(core, now);
+	start_load();
+	load_slot(stored("x", OLD, S));
+	load_place(stored("x", OLD + 2, X));
+	load_done();
 	batch();
 	again(2, "x", S, OLD + 1);
 	batch();
@@ -241,10 +569,10 @@ test_already_there(void)
 {
 	LeReply r;
 
-	start();
-	load_slot(row("x", OLD, X));
+	start_load();
+	load_slot(stored("x", OLD, X));
 	r = again(1, "x", X, OLD);
-	le_core_load_done(core, now);
+	load_done();
 	batch();
 	ok(r.status == LE_OK && r.token == OLD, "a waiter that was granted already is told so");
 	undo(1, 1);
@@ -252,21 +580,56 @@ test_already_there(void)
 	stop();
 }
 
+/* Another session of the same owner has taken one more hold, and its answer was given. */
+static void
+test_already_there_twice(void)
+{
+	LeStoredHold holds[2];
+	LeStoredEntry row;
+	LeReply r;
+
+	start_load();
+	row = stored("x", OLD, X);
+	row.owner = text("worker");
+	row.holds = 2;
+	add_stored_hold(&row, holds, 2, 1);
+	load_slot(row);
+	r = again(1, "x", X, OLD);
+	load_done();
+	batch();
+	ok(r.status == LE_OK && r.token == OLD, "a waiter that shares its lock by now is told that it has it");
+	undo(2, 1);
+	ok(held("x", OLD), "when the other one rolls back, its own hold is left");
+	undo(1, 1);
+	ok(!held("x", OLD), "and it can still roll back as well");
+	stop();
+
+	/* its own hold has been loaded: it is the same one */
+	start_load();
+	row.uncommitted = (LeText){NULL, 0};
+	add_stored_hold(&row, holds, 1, 1);
+	add_stored_hold(&row, holds, 2, 1);
+	load_slot(row);
+	again(1, "x", X, OLD);
+	load_done();
+	batch();
+	undo(1, 1);
+	ok(held("x", OLD), "a hold that was loaded is not counted again");
+	stop();
+}
+
 static void
 test_changed_permits(void)
 {
-	LeLoad load;
 	LeCommand cmd;
 
-	start();
-	load = row("x", OLD, P);
-	load.cmd.permits = 1;
-	load_slot(load);
+	start_load();
+	load_slot(stored("x", OLD, P));
 	cmd = request(2, "x", P, LE_WAIT_FOREVER);
 	cmd.permits = 2;
 	cmd.revision = OLD + 1;
 	is_int(apply(cmd).status, LE_WAITING, "a waiter that had asked for another number is not refused");
-	le_core_load_done(core, now);
+	load_done();
 	batch();
 	release(1, "x", OLD);
 	batch();
@@ -278,17 +641,16 @@ test_changed_permits(void)
 static void
 test_newest(void)
 {
-	start();
+	start_load();
 	for (int i = 0; i < 3; i++)
 	{
-		LeLoad load = row("x", OLD + (i + 1) % 3, S);
+		LeStoredEntry row = stored("x", OLD + (i + 1) % 3, S);
 
-		load.slot = i;
-		load.cmd.session = 101;
-		load.cmd.sessno = 1;
-		load_slot(load);
+		row.slot = i;
+		row.session = 101;
+		load_slot(row);
 	}
-	le_core_load_done(core, now);
+	load_done();
 	batch();
 	is_int(release(1, "x", 0).token, OLD + 2, "whatever the order of the rows");
 	stop();
@@ -314,13 +676,22 @@ int
 main(void)
 {
 	test_holder();
+	test_time_left();
 	test_free_rows();
 	test_orphans();
+	test_grace();
+	test_copied();
+	test_rivals();
+	test_invalid();
 	test_uncommitted();
+	test_failed_batch();
+	test_failed_expiry();
+	test_failed_save();
 	test_order();
 	test_waiter_joins();
 	test_late_waiter();
 	test_already_there();
+	test_already_there_twice();
 	test_changed_permits();
 	test_newest();
 	test_revisions();

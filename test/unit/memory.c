@@ -124,21 +124,23 @@ test_load(void)
 
 	for (int64_t n = 0;; n++)
 	{
-		LeLoad slot = {.held = true, .hold_count = 1, .time_left = TTL};
-		LeLoad place = {.time_left = TTL};
-		LeCommand lease = {.token = FIRST - 5, .ttl = TTL, .owner = {"me", 2}};
+		LeStoredHold holds[1];
+		LeStoredLease lease = stored_lease(FIRST - 5);
+		LeStoredEntry slot, place;
 		bool good;
 
-		start();
-		slot.cmd = request(1, "x", X, 0);
-		slot.cmd.token = FIRST - 4;
-		slot.cmd.owner = text("me");
-		slot.cmd.lease = FIRST - 5;
-		place.cmd = slot.cmd;
-		place.cmd.token = FIRST - 3;
+		start_load();
+		lease.owner = text("me");
+		slot = stored("x", FIRST - 4, X);
+		slot.owner = text("me");
+		slot.lease = FIRST - 5;
+		slot.session = 101;
+		place = slot;
+		place.token = FIRST - 3;
+		add_stored_hold(&slot, holds, 1, 1);
 		allocations_left = n;
-		good = le_core_load_lease(core, &lease, TTL, 1, now) && le_core_load_slot(core, &slot, now) &&
-			   le_core_load_place(core, &place, now) && load_hold("x", FIRST - 4, 1, 1);
+		good =
+			load_lease(lease) == LE_LOADED && load_slot(slot) == LE_LOADED && load_place(place) == LE_LOADED;
 		allocations_left = -1;
 		le_core_destroy(core);
 		if (blocks != 0)

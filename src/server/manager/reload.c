@@ -24,59 +24,29 @@
 /* 2025-01-01 in TimestampTz: the zero of the incarnations. */
 #define INCARNATION_EPOCH (INT64CONST(9132) * USECS_PER_DAY)
 
-static LeCore *old_core;
-/*
- * What is left of its leases is left from here on, however long the reading
- * takes: from the time of each row on they would end sooner each time.
- */
-static LeTime loading_at;
+/* --- what a load asks --- */
 
 static bool
-session_alive(uint64 session)
+session_alive(void *arg, uint64 session, uint32 *sessno)
 {
-	uint32 proc = le_session_proc(session);
+	uint32 proc = *sessno = le_session_proc(session);
 
 	return le_mgr.meta.boot == le_shared->boot && session != 0 && proc < (uint32) le_shared->max_slots &&
-		   slot_of(proc)->session == session && slot_of(proc)->database == le_mgr.index;
+		   slot_of(proc)->session == session;
 }
 
 /* Open still, or rolled back with the mail unread. */
 static bool
-xact_pending(uint64 session, uint32 xact)
+xact_uncommitted(void *arg, uint64 session, uint32 xact)
 {
-	LeRequestSlot *slot;
+	LeRequestSlot *slot = slot_of(le_session_proc(session));
 
-	if (!session_alive(session))
-		return false;
-	slot = slot_of(le_session_proc(session));
 	if (pg_atomic_read_u32(&slot->open_xact) == xact)
 		return true;
 
 	/* its rollback is mailed before it is closed */
 	pg_read_barrier();
 	return (uint32) (pg_atomic_read_u64(&slot->undo) >> 32) == xact;
-}
-
-static bool
-known_time_left(int64 token, LeTime ttl, LeTime *left)
-{
-	LeEntry *entry = old_core ? le_core_find_token(old_core, token) : NULL;
-
-	if (entry == NULL || entry->lease != NULL || entry->ttl != ttl || ttl == LE_TTL_BOUND)
-		return false;
-	*left = le_entry_time_left(entry, loading_at);
-	return true;
-}
-
-static bool
-known_lease_time_left(int64 id, LeTime ttl, LeTime *left)
-{
-	LeLease *lease = old_core ? le_core_find_lease(old_core, id) : NULL;
-
-	if (lease == NULL || lease->ttl != ttl)
-		return false;
-	*left = Max(lease->deadline - loading_at, 0);
-	return true;
 }
 
 static void *
@@ -104,37 +74,76 @@ random_bytes(void *to, size_t len)
 		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate a random seed")));
 }
 
+/* --- rows --- */
+
+/* False: this row is not valid. */
+static bool
+loaded(LeLoadStatus status)
+{
+	if (status == LE_LOAD_NO_MEMORY)
+		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory"),
+						errdetail("The locks of this database do not fit into memory.")));
+	return status != LE_LOAD_INVALID;
+}
+
+static bool
+load_lease(void *core, const LeStoredLease *row)
+{
+	return loaded(le_core_load_lease(core, row));
+}
+
+/* Nothing but a load sees what somebody else has written into the table. */
+static bool
+load_slot(void *core, const LeStoredEntry *row)
+{
+	int64 newest;
+	LeLoadStatus status = le_core_load_slot(core, row, &newest);
+
+	if (status == LE_LOADED_RIVAL)
+		ereport(WARNING, (errcode(ERRCODE_DATA_CORRUPTED),
+						  errmsg("\"%.*s\" has two holders in table \"lock_election.slot\"",
+								 (int) row->name.len, row->name.data),
+						  errdetail("The newer one stays, " INT64_FORMAT ".", newest),
+						  errhint("The table is written by lock_election alone.")));
+	return loaded(status);
+}
+
+static bool
+load_place(void *core, const LeStoredEntry *row)
+{
+	return loaded(le_core_load_place(core, row));
+}
+
 /*
  * Build a core from the tables, in the open transaction.  le_mgr.core is replaced
  * when that has succeeded.
  */
 static void
-load_core(int64 next_revision, bool drop_all)
+load_core(int64_t next_revision, bool copied)
 {
 	MemoryContext old_context = le_mgr.core_context;
 	LeEnv env = {.alloc = core_alloc, .free = core_free, .fenced = core_fenced};
-	LeLoadHooks hooks = {.drop_all = drop_all,
-						 .alive = session_alive,
-						 .uncommitted = xact_pending,
-						 .fenced = le_fence_held,
-						 .time_left = known_time_left,
-						 .lease_time_left = known_lease_time_left};
+	LeTime now = core_now();
+	LeLoadEnv load = {.clock = {now, le_wall(now)},
+					  .copied = copied,
+					  .failed = le_mgr.core,
+					  .alive = session_alive,
+					  .uncommitted = xact_uncommitted};
+	LeRowReader reader = {.lease = load_lease, .slot = load_slot, .place = load_place};
 	LeCore *volatile core = NULL;
 
 	random_bytes(env.seed, sizeof(env.seed));
 	le_mgr.core_context =
 		AllocSetContextCreate(TopMemoryContext, "lock_election state", ALLOCSET_DEFAULT_SIZES);
-	old_core = le_mgr.core;
-	loading_at = core_now();
 	PG_TRY();
 	{
-		int64 highest;
-
 		core = le_core_create(&env, le_shared->max_slots, next_revision);
 		if (core == NULL)
-			ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
-		highest = le_store_load(core, &hooks, loading_at);
-		le_core_raise_revision(core, highest + 1);
+			(void) loaded(LE_LOAD_NO_MEMORY);
+		le_batch_set_limits(core);
+		le_core_load_begin(core, &load);
+		reader.arg = core;
+		le_store_load(&reader);
 	}
 	PG_CATCH();
 	{
@@ -162,7 +171,7 @@ end_waits(void)
 	{
 		LeRequestSlot *slot = slot_of(i);
 
-		if (slot->session != 0 && slot->database == le_mgr.index && slot->revision != 0 &&
+		if (slot->session != 0 && slot->revision != 0 && slot->type == LE_REQUEST_COMMAND &&
 			slot->command.type == LE_CMD_ACQUIRE && slot->command.wait > 0 &&
 			now - slot->posted_at >= slot->command.wait)
 			le_batch_answer(i, pg_atomic_read_u32(&slot->posted), &reply);

@@ -95,13 +95,16 @@ le_renew_leadership(PG_FUNCTION_ARGS)
 	return le_renew(fcinfo, LE_KIND_ELECTION);
 }
 
-/* resign(election, term): a leader has no holds to count */
+/* resign(election, term): a leader has no holds to count; NULL is no term */
 Datum
 le_resign(PG_FUNCTION_ARGS)
 {
 	LeCommand cmd = {.kind = LE_KIND_ELECTION, .all_holds = true};
 
-	le_arg_holder(fcinfo, &cmd);
+	cmd.name = le_arg_election(fcinfo, 0);
+	if (PG_ARGISNULL(1))
+		PG_RETURN_BOOL(false);
+	cmd.token = le_arg_token(fcinfo, 1);
 	return le_release(fcinfo, &cmd);
 }
 
@@ -176,20 +179,19 @@ put_live_leader(ReturnSetInfo *rsinfo, LeText election)
 {
 	LeCommand cmd = {.type = LE_CMD_CHECK, .kind = LE_KIND_ELECTION, .name = election};
 	LeReply reply;
+	LeLeader found;
 	Leader leader = {.has_expiry = true};
-	char *page;
 
 	do
 	{
-		leader.candidate.len = le_request_look(LE_REQUEST_LEADER, &cmd, &reply, &page);
+		le_request_leader(&cmd, &reply, &found);
 		if (reply.status != LE_OK)
 			return;
-		leader.candidate.data = pnstrdup(page + election.len, leader.candidate.len);
-		leader.elected_at = (TimestampTz) reply.count;
-		leader.expires_at =
-			reply.valid_for == LE_NEVER ? DT_NOEND : GetCurrentTimestamp() + reply.valid_for;
+		leader.candidate = (LeText){pnstrdup(found.candidate.data, found.candidate.len), found.candidate.len};
+		leader.expires_at = reply.valid_for == LE_NEVER ? DT_NOEND : GetCurrentTimestamp() + reply.valid_for;
 	} while (!le_durable_in_time(&reply)); /* his time was over meanwhile: the next */
 	leader.term = reply.token;
+	leader.elected_at = found.since;
 	leader.valid_for = reply.valid_for;
 	put_leader(rsinfo, &leader);
 }
@@ -201,14 +203,14 @@ typedef struct StoredLeader
 } StoredLeader;
 
 static void
-put_stored_leader(void *arg, const LeStoredSlot *slot)
+put_stored_leader(void *arg, const LeStoredEntry *slot)
 {
 	StoredLeader *stored = arg;
 
-	Leader leader = {slot->value,      slot->token,      slot->acquired_at,
-					 slot->has_expiry, slot->expires_at, LE_NEVER};
+	Leader leader = {slot->value, slot->token, slot->since, slot->expires, slot->expires_at, LE_NEVER};
 
-	if (slot->kind == LE_KIND_ELECTION && !slot->lapsed && slot->name.len == stored->election.len &&
+	if (slot->kind == LE_KIND_ELECTION && slot->end == LE_END_NONE &&
+		slot->name.len == stored->election.len &&
 		memcmp(slot->name.data, stored->election.data, slot->name.len) == 0)
 		put_leader(stored->rsinfo, &leader);
 }

@@ -98,10 +98,12 @@ static int
 session_pid(uint64 session)
 {
 	uint32 proc = le_session_proc(session);
+	LeRequestSlot *slot;
 
-	if (session == 0 || proc >= (uint32) le_shared->max_slots || le_shared->slots[proc].session != session)
+	if (session == 0 || le_my_slot == NULL || proc >= (uint32) le_shared->max_slots)
 		return 0;
-	return le_shared->slots[proc].pid;
+	slot = le_slot(le_my_database(), proc);
+	return slot->session == session ? slot->pid : 0;
 }
 
 static void
@@ -150,7 +152,7 @@ put_live(void *arg, const LeLookItem *item)
 
 /* On a standby: what has been replayed, with nobody's time running. */
 static void
-put_stored(void *arg, const LeStoredSlot *slot)
+put_stored(void *arg, const LeStoredEntry *slot)
 {
 	LookRow row;
 
@@ -161,8 +163,8 @@ put_stored(void *arg, const LeStoredSlot *slot)
 	set(&row, LOOK_MODE, mode_datum(slot->mode));
 	set(&row, LOOK_ROLE, ObjectIdGetDatum(slot->role));
 	set(&row, LOOK_HOLDS, Int32GetDatum(slot->holds));
-	set(&row, LOOK_SINCE, TimestampTzGetDatum(slot->acquired_at));
-	if (slot->has_expiry)
+	set(&row, LOOK_SINCE, TimestampTzGetDatum(slot->since));
+	if (slot->expires)
 		set(&row, LOOK_EXPIRES_AT, TimestampTzGetDatum(slot->expires_at));
 	set(&row, LOOK_POSITION, Int64GetDatum(0));
 	if (may_see_details(slot->role))
@@ -240,14 +242,14 @@ le_look_leases_sql(PG_FUNCTION_ARGS)
 static LeDatabase *
 my_entry(void)
 {
-	int index;
+	LeDatabase *db;
 
 	if (le_shared == NULL)
-		le_attach(); /* says what is wrong */
-	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	index = le_database_find(MyDatabaseId, false);
+		le_check_can_attach(); /* says what is wrong */
+	LWLockAcquire(le_shared->lock, LW_SHARED);
+	db = le_database_find(MyDatabaseId, false);
 	LWLockRelease(le_shared->lock);
-	return index < 0 ? NULL : &le_shared->databases[index];
+	return db;
 }
 
 /* manager(): OUT pid, started, incarnation, revision, locks, memory */

@@ -60,8 +60,10 @@ enum
 	QUEUE_SESSION, /* 0: gone */
 	QUEUE_ROLE,
 	QUEUE_PERMITS,
-	QUEUE_KIND, /* LeKind */
-	QUEUE_MODE, /* LeMode */
+	QUEUE_HOLDS,
+	QUEUE_MEMBER, /* of several names: which-th, from 1; else 0 */
+	QUEUE_KIND,   /* LeKind */
+	QUEUE_MODE,   /* LeMode */
 	QUEUE_NAME,
 	QUEUE_OWNER,
 	QUEUE_VALUE,
@@ -82,28 +84,8 @@ enum
 	HISTORY_COLUMNS
 };
 
-/* A hold whose transaction was open when the row was written. */
-typedef struct UncommittedHold
-{
-	uint64 session;
-	uint32 xact;
-	uint32 subxact;
-} UncommittedHold;
-
-/* The core's clock beside the wall clock that is stored. */
-typedef struct Clock
-{
-	LeTime now;
-	TimestampTz wall;
-} Clock;
-
-/* Uncommitted holds that were read and are still open. */
-typedef struct OpenHolds
-{
-	LeCommand *items; /* for le_core_load_hold() */
-	int n;
-	int max;
-} OpenHolds;
+typedef LeStoredHold UncommittedHold;
+typedef LeClock Clock;
 
 extern Oid le_store_schema;
 extern StoreTable le_slot_table;
@@ -116,30 +98,18 @@ extern LE_NORETURN void le_store_row_changed(const StoreTable *table, const char
 
 /* store/lease.c */
 extern int le_store_write_leases(LeCore *core, const Clock *clock);
-extern int64 le_store_load_leases(LeCore *core, const LeLoadHooks *hooks, LeTime now);
+extern void le_store_load_leases(const LeRowReader *reader);
 
 /* store/queue.c */
 extern int le_store_write_places(LeCore *core, const Clock *clock);
-extern int64 le_store_load_places(LeCore *core, const LeLoadHooks *hooks, const Clock *clock,
-								  OpenHolds *holds);
+extern void le_store_load_places(const LeRowReader *reader);
 
 /* store/history.c */
 extern int le_store_write_changes(LeCore *core, const Clock *clock);
 
 /* store/load.c */
 extern LeText le_store_read_text(TupleTableSlot *tuple, int column);
-extern void le_store_collect_holds(OpenHolds *holds, const LeLoadHooks *hooks, const LeCommand *of,
-								   LeText uncommitted);
-
-static inline LeTime
-le_store_from_wall(const Clock *clock, TimestampTz t)
-{
-	if (TIMESTAMP_IS_NOEND(t))
-		return LE_NEVER;
-	if (TIMESTAMP_IS_NOBEGIN(t))
-		return 0;
-	return clock->now + (t - clock->wall);
-}
+extern LE_NORETURN void le_store_invalid_row(Relation rel, const TupleTableSlot *tuple);
 
 static inline TimestampTz
 le_store_to_wall(const Clock *clock, LeTime t)

@@ -54,63 +54,38 @@ le_store_write_leases(LeCore *core, const Clock *clock)
 
 /* --- loading --- */
 
-static LeTime
-lease_time_left(const LeLoadHooks *hooks, int64 id, LeTime ttl, LeTime stored)
+static LeStoredLease
+read_lease(TupleTableSlot *row)
 {
-	LeTime left;
-
-	if (hooks->lease_time_left != NULL && hooks->lease_time_left(id, ttl, &left))
-		return left;
-	return ttl <= LE_SAVE_INTERVAL ? ttl : Min(Max(stored, 0), ttl);
-}
-
-static void
-load_lease(LeCore *core, const LeLoadHooks *hooks, TupleTableSlot *row, LeTime now)
-{
-	LeCommand cmd = {0};
-	LeTime left;
+	const Datum *values = row->tts_values;
 
 	slot_getallattrs(row);
-	cmd.token = DatumGetInt64(row->tts_values[LEASE_ID]);
-	cmd.ttl = DatumGetInt64(row->tts_values[LEASE_TTL]);
-	cmd.role = DatumGetObjectId(row->tts_values[LEASE_ROLE]);
-	if (!row->tts_isnull[LEASE_OWNER])
-	{
-		text *owner = DatumGetTextPP(row->tts_values[LEASE_OWNER]);
-
-		cmd.owner.data = VARDATA_ANY(owner);
-		cmd.owner.len = VARSIZE_ANY_EXHDR(owner);
-	}
-	if (cmd.token <= 0 || cmd.ttl <= 0 || cmd.owner.len > LE_MAX_OWNER ||
-		le_core_find_lease(core, cmd.token) != NULL)
-		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
-						errmsg("row of lease " INT64_FORMAT " is not valid", cmd.token)));
-
-	left = hooks->drop_all
-			   ? -1
-			   : lease_time_left(hooks, cmd.token, cmd.ttl, DatumGetInt64(row->tts_values[LEASE_TIME_LEFT]));
-	if (!le_core_load_lease(core, &cmd, left, le_table_locator(&row->tts_tid), now))
-		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
+	return (LeStoredLease){.id = DatumGetInt64(values[LEASE_ID]),
+						   .ttl = DatumGetInt64(values[LEASE_TTL]),
+						   .time_left = Max(DatumGetInt64(values[LEASE_TIME_LEFT]), 0),
+						   .role = DatumGetObjectId(values[LEASE_ROLE]),
+						   .owner = le_store_read_text(row, LEASE_OWNER),
+						   .locator = le_table_locator(&row->tts_tid)};
 }
 
-/* Returns the highest id. */
-int64
-le_store_load_leases(LeCore *core, const LeLoadHooks *hooks, LeTime now)
+void
+le_store_load_leases(const LeRowReader *reader)
 {
 	Relation rel = le_table_open_to_load(&le_lease_table);
 	TupleTableSlot *row = table_slot_create(rel, NULL);
 	TableScanDesc scan;
-	int64 highest = 0;
 
 	scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
 	while (table_scan_getnextslot(scan, ForwardScanDirection, row))
 	{
+		LeStoredLease lease;
+
 		CHECK_FOR_INTERRUPTS();
-		load_lease(core, hooks, row, now);
-		highest = Max(highest, DatumGetInt64(row->tts_values[LEASE_ID]));
+		lease = read_lease(row);
+		if (!reader->lease(reader->arg, &lease))
+			le_store_invalid_row(rel, row);
 	}
 	table_endscan(scan);
 	ExecDropSingleTupleTableSlot(row);
 	table_close(rel, NoLock);
-	return highest;
 }

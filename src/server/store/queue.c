@@ -43,7 +43,7 @@ uncommitted_datum(const LeEntry *entry, bool *isnull)
 }
 
 static bool
-insert_place(LeEntry *entry, const Clock *clock)
+put_place(LeEntry *entry, const Clock *clock)
 {
 	const LeLock *lock = entry->lock;
 	Datum values[QUEUE_COLUMNS];
@@ -56,6 +56,8 @@ insert_place(LeEntry *entry, const Clock *clock)
 	values[QUEUE_SESSION] = Int64GetDatum((int64) entry->session);
 	values[QUEUE_ROLE] = ObjectIdGetDatum(entry->role);
 	values[QUEUE_PERMITS] = Int32GetDatum(lock->permits);
+	values[QUEUE_HOLDS] = Int32GetDatum((int32) entry->hold_count);
+	values[QUEUE_MEMBER] = Int16GetDatum((int16) entry->member);
 	values[QUEUE_KIND] = Int16GetDatum(lock->kind);
 	values[QUEUE_MODE] = Int16GetDatum(entry->mode);
 	values[QUEUE_NAME] = text_datum(lock->name, lock->name_len, &nulls[QUEUE_NAME]);
@@ -74,9 +76,10 @@ le_store_write_places(LeCore *core, const Clock *clock)
 	{
 		bool queued = entry->state == LE_STATE_QUEUED;
 
-		if (queued == entry->row.on_disk)
+		if (!queued && !entry->row.on_disk)
 			continue;
-		if (!(queued ? insert_place(entry, clock) : le_table_delete(&le_queue_table, &entry->row)))
+		/* one that is there already has another hold */
+		if (!(queued ? put_place(entry, clock) : le_table_delete(&le_queue_table, &entry->row)))
 			le_store_row_changed(&le_queue_table, psprintf("queue place " INT64_FORMAT, entry->token));
 		rows++;
 	}
@@ -85,74 +88,28 @@ le_store_write_places(LeCore *core, const Clock *clock)
 
 /* --- loading --- */
 
-static void
-check_place(const LeCommand *cmd, LeText uncommitted)
-{
-	if (cmd->token > 0 && (cmd->ttl > 0 || cmd->ttl == LE_TTL_BOUND) &&
-		(cmd->kind == LE_KIND_LOCK || cmd->kind == LE_KIND_ELECTION) && cmd->mode >= LE_MODE_EXCLUSIVE &&
-		cmd->mode <= LE_MODE_PERMIT && (cmd->mode != LE_MODE_PERMIT || cmd->permits > 0) &&
-		cmd->name.len >= 1 && cmd->name.len <= LE_MAX_NAME && cmd->owner.len <= LE_MAX_OWNER &&
-		cmd->value.len <= LE_MAX_VALUE && uncommitted.len % sizeof(UncommittedHold) == 0)
-		return;
-	ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
-					errmsg("row of queue place " INT64_FORMAT " is not valid", cmd->token)));
-}
-
-static void
-read_place(TupleTableSlot *row, const LeLoadHooks *hooks, const Clock *clock, LeLoad *load,
-		   LeText *uncommitted)
+static LeStoredEntry
+read_place(TupleTableSlot *row)
 {
 	const Datum *values = row->tts_values;
-	LeCommand *cmd = &load->cmd;
-	uint64 session;
 
 	slot_getallattrs(row);
-	cmd->token = DatumGetInt64(values[QUEUE_TOKEN]);
-	cmd->ttl = DatumGetInt64(values[QUEUE_TTL]);
-	cmd->lease = DatumGetInt64(values[QUEUE_LEASE]);
-	cmd->role = DatumGetObjectId(values[QUEUE_ROLE]);
-	cmd->permits = DatumGetInt32(values[QUEUE_PERMITS]);
-	cmd->kind = (LeKind) DatumGetInt16(values[QUEUE_KIND]);
-	cmd->mode = (LeMode) DatumGetInt16(values[QUEUE_MODE]);
-	cmd->name = le_store_read_text(row, QUEUE_NAME);
-	cmd->owner = le_store_read_text(row, QUEUE_OWNER);
-	cmd->value = le_store_read_text(row, QUEUE_VALUE);
-	*uncommitted = le_store_read_text(row, QUEUE_UNCOMMITTED);
-	check_place(cmd, *uncommitted);
-
-	session = (uint64) DatumGetInt64(values[QUEUE_SESSION]);
-	if (session != 0 && hooks->alive(session))
-	{
-		cmd->session = session;
-		cmd->sessno = le_session_proc(session);
-	}
-	load->acquired_at = le_store_from_wall(clock, DatumGetTimestampTz(values[QUEUE_ENTERED_AT]));
-	load->locator = le_table_locator(&row->tts_tid);
-	if (hooks->time_left == NULL || !hooks->time_left(cmd->token, cmd->ttl, &load->time_left))
-		load->time_left = cmd->ttl;
-	if (hooks->drop_all)
-	{
-		/* what belongs to nobody ends with the first batch */
-		cmd->lease = 0;
-		cmd->ttl = LE_TTL_BOUND;
-		cmd->session = 0;
-	}
-}
-
-static void
-load_place(LeCore *core, const LeLoadHooks *hooks, const Clock *clock, TupleTableSlot *row, OpenHolds *holds)
-{
-	LeLoad load = {0};
-	LeText uncommitted;
-
-	read_place(row, hooks, clock, &load, &uncommitted);
-	if (le_core_find_token(core, load.cmd.token) != NULL)
-		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
-						errmsg("token " INT64_FORMAT " is stored twice", load.cmd.token)));
-	if (!le_core_load_place(core, &load, clock->now))
-		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
-	if (!hooks->drop_all)
-		le_store_collect_holds(holds, hooks, &load.cmd, uncommitted);
+	return (LeStoredEntry){.token = DatumGetInt64(values[QUEUE_TOKEN]),
+						   .since = DatumGetTimestampTz(values[QUEUE_ENTERED_AT]),
+						   .ttl = DatumGetInt64(values[QUEUE_TTL]),
+						   .lease = DatumGetInt64(values[QUEUE_LEASE]),
+						   .session = (uint64) DatumGetInt64(values[QUEUE_SESSION]),
+						   .role = DatumGetObjectId(values[QUEUE_ROLE]),
+						   .permits = DatumGetInt32(values[QUEUE_PERMITS]),
+						   .holds = DatumGetInt32(values[QUEUE_HOLDS]),
+						   .member = (uint16) DatumGetInt16(values[QUEUE_MEMBER]),
+						   .kind = (LeKind) DatumGetInt16(values[QUEUE_KIND]),
+						   .mode = (LeMode) DatumGetInt16(values[QUEUE_MODE]),
+						   .name = le_store_read_text(row, QUEUE_NAME),
+						   .owner = le_store_read_text(row, QUEUE_OWNER),
+						   .value = le_store_read_text(row, QUEUE_VALUE),
+						   .uncommitted = le_store_read_text(row, QUEUE_UNCOMMITTED),
+						   .locator = le_table_locator(&row->tts_tid)};
 }
 
 /* Where the row of a token is. */
@@ -194,13 +151,12 @@ find_places(Relation rel, TupleTableSlot *row, Place **places)
 	return n;
 }
 
-/* In the order of the tokens; returns the highest. */
-int64
-le_store_load_places(LeCore *core, const LeLoadHooks *hooks, const Clock *clock, OpenHolds *holds)
+/* In the order of the tokens. */
+void
+le_store_load_places(const LeRowReader *reader)
 {
 	Relation rel = le_table_open_to_load(&le_queue_table);
 	TupleTableSlot *row = table_slot_create(rel, NULL);
-	int64 highest = 0;
 	Place *places;
 	int n;
 
@@ -208,14 +164,16 @@ le_store_load_places(LeCore *core, const LeLoadHooks *hooks, const Clock *clock,
 	qsort(places, n, sizeof(Place), compare_token);
 	for (int i = 0; i < n; i++)
 	{
+		LeStoredEntry place;
+
 		CHECK_FOR_INTERRUPTS();
 		if (!table_tuple_fetch_row_version(rel, &places[i].tid, GetActiveSnapshot(), row))
 			elog(ERROR, "a row of table \"%s.%s\" has gone", STORE_NAME, RelationGetRelationName(rel));
-		load_place(core, hooks, clock, row, holds);
-		highest = places[i].token;
+		place = read_place(row);
+		if (!reader->place(reader->arg, &place))
+			le_store_invalid_row(rel, row);
 	}
 	pfree(places);
 	ExecDropSingleTupleTableSlot(row);
 	table_close(rel, NoLock);
-	return highest;
 }

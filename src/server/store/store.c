@@ -42,8 +42,8 @@ static const Oid slot_types[SLOT_COLUMNS] = {
 static const Oid lease_types[LEASE_COLUMNS] = {INT8OID, INT8OID, INT8OID, TIMESTAMPTZOID, OIDOID, TEXTOID};
 
 static const Oid queue_types[QUEUE_COLUMNS] = {INT8OID, TIMESTAMPTZOID, INT8OID, INT8OID, INT8OID,
-											   OIDOID,  INT4OID,        INT2OID, INT2OID, TEXTOID,
-											   TEXTOID, TEXTOID,        BYTEAOID};
+											   OIDOID,  INT4OID,        INT4OID, INT2OID, INT2OID,
+											   INT2OID, TEXTOID,        TEXTOID, TEXTOID, BYTEAOID};
 
 static const Oid history_types[HISTORY_COLUMNS] = {INT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID,
 												   INT2OID, TEXTOID, TEXTOID};

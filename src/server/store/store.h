@@ -10,6 +10,7 @@
 #define LE_STORE_H
 
 #include "core/core.h"
+#include "core/load.h"
 
 /* The row of lock_election.meta. */
 typedef struct LeMeta
@@ -48,57 +49,24 @@ extern void le_store_read_meta(LeMeta *meta);
 extern void le_store_write_meta(const LeMeta *meta);
 
 /*
- * Load all rows into an empty core.  Those that cannot go on are loaded as
- * free and dirty: with "drop_all" (the database is a copy) every holder, all
- * leases having ended; and every connection-bound one whose session alive()
- * does not know.
- * uncommitted() is asked for each uncommitted hold whether its transaction is
- * still open, or has rolled back and waits in the mailbox.
- * Returns the highest token found.
+ * Read all rows, in the order that a load wants: leases, slots, places by their
+ * tokens.  A row that is refused (false) raises an error that says where it is.
  */
-typedef struct LeLoadHooks
+typedef struct LeRowReader
 {
-	bool drop_all;
-	bool (*alive)(uint64 session);
-	bool (*uncommitted)(uint64 session, uint32 xact);
-	/* a holder whose session is gone, but that somebody fences, stays */
-	bool (*fenced)(int64 token); /* NULL: never */
-	/* time left of a token in the manager's memory; NULL or false: take the
-	 * row's, or the full TTL where renewals are not saved.  What has another
-	 * TTL in memory was renewed in the batch that failed: that did not happen. */
-	bool (*time_left)(int64 token, LeTime ttl, LeTime *left);
-	bool (*lease_time_left)(int64 lease, LeTime ttl, LeTime *left);
-} LeLoadHooks;
+	void *arg;
+	bool (*lease)(void *arg, const LeStoredLease *row);
+	bool (*slot)(void *arg, const LeStoredEntry *row);
+	bool (*place)(void *arg, const LeStoredEntry *row);
+} LeRowReader;
 
-extern int64 le_store_load(LeCore *core, const LeLoadHooks *hooks, LeTime now);
+extern void le_store_load(const LeRowReader *reader);
 
 /*
  * Write all dirty slots, places and leases; returns the number of rows.  Wants
  * le_store_open().
  */
 extern int le_store_write(LeCore *core, LeTime now);
-
-/*
- * Called for every held slot in the table, in any backend, under the active
- * snapshot: what a standby can show.
- */
-typedef struct LeStoredSlot
-{
-	LeKind kind;
-	LeText name;
-	int32 slot;
-	LeMode mode;
-	LeText owner; /* data NULL: a connection */
-	LeText value;
-	Oid role;
-	int64 token;
-	int64 lease;
-	int32 holds;
-	bool lapsed; /* has ended, and is only fenced */
-	TimestampTz acquired_at;
-	bool has_expiry; /* else it hangs on a lease */
-	TimestampTz expires_at;
-} LeStoredSlot;
 
 /*
  * The history of elections, see store/history.c.  In any backend, in order,
@@ -124,6 +92,10 @@ extern void le_store_scan_history(LeText election, int64 after,
 extern void le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from);
 extern bool le_store_has_history(void);
 
-extern void le_store_scan(void (*callback)(void *arg, const LeStoredSlot *slot), void *arg);
+/*
+ * Called for every held slot in the table, in any backend, under the active
+ * snapshot: what a standby can show.
+ */
+extern void le_store_scan(void (*callback)(void *arg, const LeStoredEntry *row), void *arg);
 
 #endif /* LE_STORE_H */

@@ -1,0 +1,255 @@
+/*
+ * core/check.c
+ *		Every internal invariant of a core, for tests: aborts with a message.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "internal.h"
+
+#define CHECK(cond)                                                                                          \
+	do                                                                                                       \
+	{                                                                                                        \
+		if (!(cond))                                                                                         \
+		{                                                                                                    \
+			fprintf(stderr, "%s:%d: invariant violated: %s\n", __FILE__, __LINE__, #cond);                   \
+			abort();                                                                                         \
+		}                                                                                                    \
+	} while (0)
+
+static void
+check_timer(const LeCore *core, const LeTimer *timer)
+{
+	if (timer->pos == 0)
+		return;
+	CHECK(timer->pos <= core->heap.len);
+	CHECK(core->heap.items[timer->pos - 1] == timer);
+}
+
+/* The heap has to ring no later than this. */
+static void
+check_rings(const LeTimer *timer, LeTime at)
+{
+	CHECK(at == LE_NEVER || (timer->pos != 0 && timer->at <= at));
+}
+
+static const LeEntry *
+find_in(const LeCore *core, const LeLock *lock, const LeEntry *entry)
+{
+	return le_core_find_entry(core, (LeKind) lock->kind, le_text(lock->name, lock->name_len), entry->token);
+}
+
+static void
+check_lease(const LeCore *core, const LeEntry *entry)
+{
+	const LeLease *lease = entry->lease;
+
+	CHECK(!lease->ended && le_core_find_lease(core, lease->id) == lease);
+	CHECK(!lease->for_group || lease->id == entry->token);
+	check_timer(core, &lease->timer);
+	check_rings(&lease->timer, lease->deadline);
+}
+
+static void
+check_holder(const LeCore *core, const LeLock *lock, const LeSlot *slot)
+{
+	const LeEntry *entry = slot->holder;
+
+	CHECK(entry->state == LE_STATE_HELD);
+	CHECK(entry->slot == slot && entry->lock == lock);
+	CHECK(entry->mode == lock->mode);
+	CHECK(entry->hold_count > 0);
+	CHECK(find_in(core, lock, entry) == entry);
+	CHECK(entry->token < core->next_revision);
+	for (const LeHold *hold = entry->holds; hold != NULL; hold = hold->next)
+	{
+		CHECK(hold->entry == entry);
+		CHECK(core->sessions[entry->sessno].id != 0 || hold->session != entry->session);
+	}
+	CHECK(entry->waiter_session == 0 || entry->answering);
+	CHECK(le_linked(&entry->queue_link) == (entry->lapsed || entry->owner != NULL));
+	CHECK(entry->session == 0 || core->sessions[entry->sessno].id == entry->session);
+	check_timer(core, &entry->timer);
+	if (entry->lapsed)
+		CHECK(core->env.fenced != NULL);
+	else if (entry->lease != NULL)
+		check_lease(core, entry);
+	else
+		check_rings(&entry->timer, entry->deadline);
+	if (entry->ttl == LE_TTL_BOUND && entry->lease == NULL && !entry->lapsed)
+		CHECK(entry->session != 0 && entry->deadline == LE_NEVER);
+}
+
+/* Would this entry be granted now, were it not for its group? */
+static bool
+is_ready(const LeEntry *entry)
+{
+	const LeLock *lock = entry->lock;
+
+	return lock->queue.next == &entry->queue_link && le_lock_admits(lock, entry->mode, LE_NEVER) &&
+		   (lock->closed_until == 0 || (lock->timer.pos == 0 && lock->closed_until != LE_NEVER));
+}
+
+static void
+check_group(const LeEntry *entry)
+{
+	bool ready = true, found = false;
+
+	for (const LeEntry *member = entry->group->members; member != NULL; member = member->group_next)
+	{
+		CHECK(member->grouped && member->group == entry->group && member->token == entry->token);
+		CHECK(member->state == LE_STATE_QUEUED);
+		CHECK(member->place || (member->waiter_session != 0) == (member == entry->group->members));
+		CHECK(member->waiter_session == 0 || member == entry->group->members);
+		CHECK(member->place == entry->place && member->member > 0);
+		ready &= is_ready(member);
+		found |= member == entry;
+	}
+	CHECK(found && !ready);
+}
+
+static void
+check_queue(const LeCore *core, const LeLock *lock)
+{
+	int64_t last = 0;
+	uint32_t n = 0;
+
+	for (const LeLink *link = lock->queue.next; link != &lock->queue; link = link->next)
+	{
+		const LeEntry *entry = le_container(link, LeEntry, queue_link);
+
+		CHECK(entry->state == LE_STATE_QUEUED && entry->lock == lock);
+		CHECK(entry->token > last);
+		CHECK(entry->place || entry->grouped || entry->waiter_session != 0);
+		if (entry->grouped)
+			check_group(entry);
+		else
+			CHECK(entry->slot == NULL);
+		CHECK(find_in(core, lock, entry) == entry);
+		check_timer(core, &entry->timer);
+		check_rings(&entry->timer, entry->wait_until);
+		last = entry->token;
+		n++;
+	}
+	CHECK(n == lock->waiting);
+}
+
+static void
+check_lock(const LeCore *core, const LeLock *lock)
+{
+	int32_t held = 0, free_slots = 0, slots = 0;
+
+	for (const LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
+	{
+		CHECK(slot->lock == lock);
+		CHECK(slot->number >= 0 && slot->number < lock->next_number);
+		slots++;
+		if (slot->holder == NULL)
+			continue;
+		held++;
+		check_holder(core, lock, slot);
+	}
+	for (const LeSlot *slot = lock->free_slots; slot != NULL; slot = slot->free_next)
+	{
+		CHECK(slot->holder == NULL);
+		free_slots++;
+	}
+	CHECK(held == lock->held);
+	CHECK(free_slots + held == slots);
+
+	/* mutual exclusion */
+	CHECK(lock->mode != LE_MODE_EXCLUSIVE || held == 1);
+	CHECK((lock->mode == 0) == (held == 0));
+	check_queue(core, lock);
+	check_timer(core, &lock->timer);
+	if (held == 0 && lock->waiting == 0)
+		CHECK(lock->permits == 0 && (lock->timer.pos != 0 || lock->doomed));
+	else
+		CHECK(!lock->doomed);
+	if (lock->waiting > 0)
+	{
+		/* no lost wake-up: the first cannot be granted, or is cooling */
+		const LeEntry *head = le_container(lock->queue.next, LeEntry, queue_link);
+
+		CHECK(head->grouped || !is_ready(head));
+		if (lock->closed_until != 0 && lock->held == 0)
+			check_rings(&lock->timer, lock->closed_until);
+	}
+}
+
+static void
+check_roles(const LeCore *core)
+{
+	uint32_t roles = 0, entries = 0, leases = 0, named = 0;
+
+	for (uint32_t i = 0; i < core->role_buckets; i++)
+	{
+		for (const LeRole *role = core->role_hash[i]; role != NULL; role = role->hash_next)
+		{
+			CHECK(role->entries > 0 || role->leases > 0);
+			roles++;
+			entries += role->entries;
+			leases += role->leases;
+		}
+	}
+	CHECK(roles == core->roles.used);
+	CHECK(entries == core->token_count);
+	for (uint32_t i = 0; i < core->lease_buckets; i++)
+	{
+		for (const LeLease *lease = core->lease_hash[i]; lease != NULL; lease = lease->hash_next)
+			named += !lease->for_group;
+	}
+	CHECK(leases == named);
+}
+
+void
+le_core_check(const LeCore *core)
+{
+	uint32_t locks = 0, tokens = 0, candidates = 0, changes = 0;
+
+	for (uint32_t i = 0; i < core->lock_buckets; i++)
+	{
+		for (const LeLock *lock = core->lock_hash[i]; lock != NULL; lock = lock->hash_next)
+		{
+			check_lock(core, lock);
+			tokens += (uint32_t) lock->held + lock->waiting;
+			if (lock->kind == LE_KIND_ELECTION)
+			{
+				candidates += (uint32_t) lock->held + lock->waiting;
+				changes += (uint32_t) lock->held + 2 * lock->waiting;
+			}
+			locks++;
+		}
+	}
+	CHECK(locks == core->lock_count && locks == core->locks.used);
+	CHECK(tokens == core->token_count);
+	CHECK(core->slots.nfree >= core->queued);
+	CHECK(candidates == core->candidates && changes <= core->change_pool.nfree);
+	check_roles(core);
+	for (uint32_t i = 0; i < core->heap.len; i++)
+	{
+		const LeTimer *timer = core->heap.items[i];
+
+		CHECK(timer->pos == i + 1);
+		CHECK(i == 0 || core->heap.items[(i - 1) / 2]->at <= timer->at);
+	}
+	for (uint32_t i = 0; i < core->max_sessions; i++)
+	{
+		const LeSession *session = &core->sessions[i];
+		uint32_t bound = 0;
+
+		if (session->id == 0)
+			CHECK(le_link_empty(&session->entries) && le_link_empty(&session->holds) &&
+				  session->waiting_on == NULL);
+		for (const LeLink *link = session->entries.next; link != &session->entries; link = link->next)
+			bound += le_entry_is_bound(le_container(link, LeEntry, session_link));
+		CHECK(bound == session->bound);
+		for (const LeLink *link = session->holds.next; link != &session->holds; link = link->next)
+		{
+			const LeHold *hold = le_container(link, LeHold, session_link);
+
+			CHECK(hold->session == session->id && hold->xact == session->xact);
+			CHECK(hold->entry->state == LE_STATE_QUEUED || hold->entry->state == LE_STATE_HELD);
+		}
+	}
+}

@@ -1,0 +1,157 @@
+/*
+ * core/session.c
+ *		Sessions: what each one has, what it waits for, and what ends with it or
+ *		with its (sub)transaction.
+ */
+#include "internal.h"
+
+static void
+session_forget_holds(LeCore *core, LeSession *session)
+{
+	while (!le_link_empty(&session->holds))
+		le_hold_remove(core, le_container(session->holds.next, LeHold, session_link));
+}
+
+/* le_settle_ended() is to follow. */
+static void
+session_stop_waiting(LeCore *core, LeSession *session, LeEnd how, LeTime now)
+{
+	LeEntry *entry = session->waiting_on;
+
+	if (entry == NULL)
+		return;
+	if (entry->place)
+	{
+		/* the place stays, only the wait for it ends; that kept it alive */
+		le_answer(core, entry, LE_NOT_GRANTED, 0);
+		entry->wait_until = LE_NEVER;
+		if (le_entry_named_lease(entry) == NULL)
+			le_entry_renew(core, entry, now);
+		le_entry_arm(core, entry);
+	}
+	else
+		le_entry_end_only(core, entry, how, 0, now);
+	session->waiting_on = NULL;
+}
+
+static void
+session_end(LeCore *core, LeSession *session, LeTime now)
+{
+	LeEntry *before = core->ended;
+	LeTime closed_until = core->limits.expiry_grace > 0 ? le_add(now, core->limits.expiry_grace) : 0;
+
+	session_stop_waiting(core, session, LE_END_SESSION, now);
+	session_forget_holds(core, session);
+	while (!le_link_empty(&session->entries))
+	{
+		LeEntry *entry = le_container(session->entries.next, LeEntry, session_link);
+
+		le_unlink(&entry->session_link);
+		entry->session = 0;
+		if (le_entry_is_bound(entry) && !entry->lapsed)
+			le_entry_end_only(core, entry, LE_END_SESSION, closed_until, now);
+	}
+	le_settle_ended(core, before, now);
+	session->id = 0;
+	session->xact = 0;
+	session->bound = 0;
+}
+
+/*
+ * A request of this session in this transaction has arrived.  Whatever it
+ * took in earlier transactions is committed: their rollback would have been
+ * told before.
+ */
+LeSession *
+le_session_touch(LeCore *core, uint64_t id, uint32_t sessno, uint32_t xact, LeTime now)
+{
+	LeSession *session = &core->sessions[sessno];
+
+	assert(sessno < core->max_sessions && id != 0);
+	if (session->id != id)
+	{
+		if (session->id != 0)
+			session_end(core, session, now);
+		session->id = id;
+		session->xact = xact;
+	}
+	else if (session->xact != xact)
+	{
+		session_forget_holds(core, session);
+		session->xact = xact;
+	}
+	return session;
+}
+
+void
+le_apply_session_end(LeCore *core, const LeCommand *cmd, LeTime now)
+{
+	LeSession *session = &core->sessions[cmd->sessno];
+
+	if (session->id == cmd->session)
+		session_end(core, session, now);
+}
+
+/* Does the end of one of them end the other? */
+static bool
+end_as_one(const LeEntry *entry, const LeEntry *other)
+{
+	return entry == other ||
+		   (entry->state == LE_STATE_QUEUED && entry->grouped && other->state == LE_STATE_QUEUED &&
+			other->grouped && entry->group == other->group);
+}
+
+/* Undo what this transaction took since this subtransaction began. */
+void
+le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now)
+{
+	LeSession *session = &core->sessions[cmd->sessno];
+	LeEntry *before = core->ended;
+
+	if (session->id != cmd->session || session->xact != cmd->xact)
+		return;
+	if (session->waiting_on != NULL && session->waiting_on->wait_xact == cmd->xact &&
+		session->waiting_on->wait_subxact >= cmd->subxact)
+		session_stop_waiting(core, session, LE_END_UNDONE, now);
+
+	for (LeLink *link = session->holds.next; link != &session->holds;)
+	{
+		LeHold *hold = le_container(link, LeHold, session_link);
+		LeEntry *entry = hold->entry;
+
+		link = link->next;
+		if (hold->subxact < cmd->subxact)
+			continue;
+		le_hold_remove(core, hold);
+		if (entry->lapsed)
+			continue;
+		if (entry->hold_count > 1)
+		{
+			entry->hold_count--;
+			if (entry->state == LE_STATE_HELD)
+				le_slot_dirty(core, entry->slot);
+			else if (entry->place)
+				le_place_dirty(core, entry);
+			continue;
+		}
+
+		/* its end removes all its holds: go on with one of another entry */
+		while (link != &session->holds && end_as_one(entry, le_container(link, LeHold, session_link)->entry))
+			link = link->next;
+		le_entry_end_only(core, entry, LE_END_UNDONE, 0, now);
+	}
+	le_settle_ended(core, before, now);
+}
+
+LeEntry *
+le_core_waiting_on(const LeCore *core, uint64_t session, uint32_t sessno)
+{
+	assert(sessno < core->max_sessions);
+	return core->sessions[sessno].id == session ? core->sessions[sessno].waiting_on : NULL;
+}
+
+uint32_t
+le_core_bound_to(const LeCore *core, uint64_t session, uint32_t sessno)
+{
+	return core->sessions[sessno].id == session ? core->sessions[sessno].bound : 0;
+}
