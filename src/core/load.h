@@ -59,6 +59,8 @@ typedef struct LeStoredEntry
 	LeText uncommitted; /* of LeStoredHold, one after the other,
 								 * perhaps not aligned */
 	uint64_t locator;
+	bool has_expiry; /* for the views of a standby alone: what the row says */
+	int64_t expires_at;
 	uint16_t member; /* a place of several names: which-th, from 1; else 0 */
 
 	/* of every slot */
@@ -70,10 +72,8 @@ typedef struct LeStoredEntry
 	int32_t holds;
 
 	/* of a holder */
-	LeTime time_left;   /* of a long TTL: when it was saved */
-	LeEnd end;          /* how it has ended, where only a fence keeps it */
-	bool expires;       /* has expires_at: hangs on no lease */
-	int64_t expires_at; /* wall time; for who looks, a load goes by ttl and time_left */
+	LeTime time_left; /* of a long TTL: when it was saved */
+	LeEnd end;        /* how it has ended, where only a fence keeps it */
 } LeStoredEntry;
 
 typedef struct LeStoredLease

@@ -179,19 +179,20 @@ put_live_leader(ReturnSetInfo *rsinfo, LeText election)
 {
 	LeCommand cmd = {.type = LE_CMD_CHECK, .kind = LE_KIND_ELECTION, .name = election};
 	LeReply reply;
-	LeLeader found;
+	LeLeader live;
 	Leader leader = {.has_expiry = true};
 
 	do
 	{
-		le_request_leader(&cmd, &reply, &found);
+		le_request_leader(&cmd, &reply, &live);
 		if (reply.status != LE_OK)
 			return;
-		leader.candidate = (LeText){pnstrdup(found.candidate.data, found.candidate.len), found.candidate.len};
+		leader.candidate.data = pnstrdup(live.candidate.data, live.candidate.len);
+		leader.candidate.len = live.candidate.len;
+		leader.elected_at = live.since;
 		leader.expires_at = reply.valid_for == LE_NEVER ? DT_NOEND : GetCurrentTimestamp() + reply.valid_for;
 	} while (!le_durable_in_time(&reply)); /* his time was over meanwhile: the next */
 	leader.term = reply.token;
-	leader.elected_at = found.since;
 	leader.valid_for = reply.valid_for;
 	put_leader(rsinfo, &leader);
 }
@@ -207,7 +208,7 @@ put_stored_leader(void *arg, const LeStoredEntry *slot)
 {
 	StoredLeader *stored = arg;
 
-	Leader leader = {slot->value, slot->token, slot->since, slot->expires, slot->expires_at, LE_NEVER};
+	Leader leader = {slot->value, slot->token, slot->since, slot->has_expiry, slot->expires_at, LE_NEVER};
 
 	if (slot->kind == LE_KIND_ELECTION && slot->end == LE_END_NONE &&
 		slot->name.len == stored->election.len &&

@@ -164,7 +164,7 @@ put_stored(void *arg, const LeStoredEntry *slot)
 	set(&row, LOOK_ROLE, ObjectIdGetDatum(slot->role));
 	set(&row, LOOK_HOLDS, Int32GetDatum(slot->holds));
 	set(&row, LOOK_SINCE, TimestampTzGetDatum(slot->since));
-	if (slot->expires)
+	if (slot->has_expiry)
 		set(&row, LOOK_EXPIRES_AT, TimestampTzGetDatum(slot->expires_at));
 	set(&row, LOOK_POSITION, Int64GetDatum(0));
 	if (may_see_details(slot->role))
