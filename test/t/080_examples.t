@@ -13,7 +13,7 @@ use constant TTL => 3;
 # A worker may be stopped in the middle of a fenced transaction, and even of a message: then only this ends it.
 use constant FENCE_TIMEOUT => 5;
 
-my $primary = new_node('primary', init => [ allows_streaming => 1 ], conf => "lock_election.fence_timeout = '" . FENCE_TIMEOUT . " s'\n");
+my $primary = new_node('primary', init => [ allows_streaming => 1 ], conf => "lock_election.max_databases = 5\nmax_worker_processes = 16\nlock_election.fence_timeout = '" . FENCE_TIMEOUT . " s'\n");
 $primary->backup('copy');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'copy', has_streaming => 1);
