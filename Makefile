@@ -12,6 +12,7 @@
 #   make mutants [ONLY="name ..."]      seeds faults, each of which a test has to catch
 #   make unit, make sim [SEED=1] [STEPS=100000]      the core alone, no PostgreSQL needed
 #   make sim-exhaustive        every interleaving of tiny worlds: an hour
+#   make client, make install-client [PREFIX=/usr/local] [DESTDIR=]      the C library; needs libpq only
 #   make fuzz [SECONDS=60]     the same simulator, driven by libFuzzer
 
 EXTENSION  = lock_election
@@ -19,7 +20,7 @@ MODULE_big = lock_election
 PGFILEDESC = "lock_election - distributed locks and leader election"
 DATA       = $(wildcard sql/lock_election--*.sql)
 SOURCES    = $(sort $(wildcard src/core/*.c src/server/*.c src/server/*/*.c))
-OBJS       = $(patsubst %.c,%.o,$(filter-out $(if $(LE_FAULTS),,%/fault.c),$(SOURCES)))
+OBJS       = $(patsubst %.c,%.o,$(filter-out $(if $(LE_FAULTS),,%/fault.c %/fault_worker.c),$(SOURCES)))
 
 # The server's headers have unused parameters and compare signed with unsigned in inline functions and macros.
 # Before 16 they leave PGDLLEXPORT empty, which would hide the module's entry points.
@@ -43,7 +44,9 @@ PG_CONFIG ?= pg_config
 .DEFAULT_GOAL := all
 
 # These goals work before PostgreSQL is installed.
-ALONE := test demo bench bench-quick bench-instructions mutants unit sim sim-exhaustive fuzz core-tests torture torture-programs format format-check
+ALONE := test demo bench bench-quick bench-instructions mutants unit sim sim-exhaustive fuzz core-tests torture \
+         torture-programs format format-check client install-client client-tests client-tests-address \
+         client-tests-thread
 .PHONY: $(ALONE)
 
 test:
@@ -125,7 +128,7 @@ build/sim.d/%.o: test/sim/%.c build/core/stamp
 build/sim: $(SIM_OBJS) $(CORE_OBJS)
 	$(CC) $(SANITIZE) -o $@ $^
 build/unit/%: test/unit/%.c $(CORE_OBJS) build/core/stamp
-	$(CC) $(CORE_FLAGS) -MT $@ -o $@ $< $(CORE_OBJS)
+	$(CC) $(CORE_FLAGS) -Isrc/server -MT $@ -o $@ $< $(CORE_OBJS)
 
 core-tests: $(UNIT_PROGS) $(SIM_PROG) build/sim-fast
 
@@ -140,6 +143,74 @@ build/torture/check: $(CHECK_SOURCES) test/torture/check.h
 	mkdir -p $(@D)
 	$(CC) $(TORTURE_FLAGS) -o $@ $(CHECK_SOURCES)
 torture-programs: build/torture/client build/torture/check
+
+# liblockelection, the client in C. Its tests are built with a copy of it of their own, plain or under a sanitizer.
+PREFIX        ?= /usr/local
+LIBDIR        ?= $(PREFIX)/lib
+CLIENT_DIR     = build/client
+CLIENT_VERSION = 0.1
+CLIENT_SONAME  = liblockelection.so.0
+CLIENT_LIB     = $(CLIENT_DIR)/liblockelection.so.$(CLIENT_VERSION)
+CLIENT_PQ     ?= $(shell pkg-config --cflags libpq 2>/dev/null || echo -I$$(pg_config --includedir))
+CLIENT_PQ_LIBS ?= $(shell pkg-config --libs libpq 2>/dev/null || echo -L$$(pg_config --libdir) -lpq)
+CLIENT_FLAGS   = -std=c11 -D_GNU_SOURCE -g -O2 -fno-omit-frame-pointer -pthread $(WARNINGS) $(CLIENT_PQ) -Isrc/client \
+                 -MMD -MP
+CLIENT_NAMES   = $(patsubst src/client/%.c,%,$(sort $(wildcard src/client/*.c)))
+CLIENT_TESTS   = $(patsubst test/client/%.c,%,$(sort $(wildcard test/client/*.c)))
+CLIENT_MAN     = $(if $(shell command -v scdoc),\
+                 $(patsubst src/client/man/%.scd,$(CLIENT_DIR)/%,$(wildcard src/client/man/*.scd)))
+SANITIZE_plain   =
+SANITIZE_address = -fsanitize=address,undefined -fno-sanitize-recover=all
+SANITIZE_thread  = -fsanitize=thread
+
+client: $(CLIENT_LIB) $(CLIENT_DIR)/liblockelection.a $(CLIENT_DIR)/liblockelection.pc $(CLIENT_MAN)
+
+$(CLIENT_DIR)/lib/%.o: src/client/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CLIENT_FLAGS) -fPIC -fvisibility=hidden $(CFLAGS) -c -o $@ $<
+$(CLIENT_LIB): $(CLIENT_NAMES:%=$(CLIENT_DIR)/lib/%.o) src/client/symbols.map
+	$(CC) -shared -pthread -Wl,-soname,$(CLIENT_SONAME) -Wl,--version-script=src/client/symbols.map -Wl,-z,defs \
+		$(LDFLAGS) \
+		-o $@ $(filter %.o,$^) $(CLIENT_PQ_LIBS)
+	ln -sf $(@F) $(CLIENT_DIR)/$(CLIENT_SONAME)
+	ln -sf $(CLIENT_SONAME) $(CLIENT_DIR)/liblockelection.so
+$(CLIENT_DIR)/liblockelection.a: $(CLIENT_NAMES:%=$(CLIENT_DIR)/lib/%.o)
+	rm -f $@
+	$(AR) rcs $@ $^
+$(CLIENT_DIR)/liblockelection.pc: src/client/liblockelection.pc.in Makefile
+	@mkdir -p $(@D)
+	sed 's,@PREFIX@,$(PREFIX),; s,@LIBDIR@,$(LIBDIR),; s,@VERSION@,$(CLIENT_VERSION),' $< >$@
+$(CLIENT_DIR)/%: src/client/man/%.scd
+	@mkdir -p $(@D)
+	scdoc <$< >$@
+
+install-client: client
+	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/share/man/man3
+	install -m 755 $(CLIENT_LIB) $(DESTDIR)$(LIBDIR)
+	ln -sf $(notdir $(CLIENT_LIB)) $(DESTDIR)$(LIBDIR)/$(CLIENT_SONAME)
+	ln -sf $(CLIENT_SONAME) $(DESTDIR)$(LIBDIR)/liblockelection.so
+	install -m 644 $(CLIENT_DIR)/liblockelection.a $(DESTDIR)$(LIBDIR)
+	sed 's,@PREFIX@,$(PREFIX),; s,@LIBDIR@,$(LIBDIR),; s,@VERSION@,$(CLIENT_VERSION),' src/client/liblockelection.pc.in \
+		>$(DESTDIR)$(LIBDIR)/pkgconfig/liblockelection.pc
+	install -m 644 src/client/lock_election.h $(DESTDIR)$(PREFIX)/include
+	$(if $(CLIENT_MAN),install -m 644 $(CLIENT_MAN) $(DESTDIR)$(PREFIX)/share/man/man3)
+
+# build/client/KIND/NAME is test/client/NAME.c with the library, both under the sanitizer of that kind.
+define client_kind
+$(CLIENT_DIR)/$(1)/lib/%.o: src/client/%.c
+	@mkdir -p $$(@D)
+	$$(CC) $$(CLIENT_FLAGS) $$(SANITIZE_$(1)) -c -o $$@ $$<
+$(CLIENT_DIR)/$(1)/%: test/client/%.c $(CLIENT_NAMES:%=$(CLIENT_DIR)/$(1)/lib/%.o)
+	$$(CC) $$(CLIENT_FLAGS) $$(SANITIZE_$(1)) -MT $$@ -o $$@ $$(filter %.c %.o,$$^) $$(CLIENT_PQ_LIBS)
+endef
+$(foreach kind,plain address thread,$(eval $(call client_kind,$(kind))))
+client-tests: $(CLIENT_TESTS:%=$(CLIENT_DIR)/plain/%)
+client-tests-address: $(CLIENT_TESTS:%=$(CLIENT_DIR)/address/%)
+client-tests-thread: $(CLIENT_TESTS:%=$(CLIENT_DIR)/thread/%)
+.SECONDARY: $(foreach kind,plain address thread,$(CLIENT_NAMES:%=$(CLIENT_DIR)/$(kind)/lib/%.o))
+ifneq ($(filter client install-client client-% build/client%,$(MAKECMDGOALS)),)
+-include $(wildcard $(CLIENT_DIR)/lib/*.d $(CLIENT_DIR)/*/*.d $(CLIENT_DIR)/*/lib/*.d)
+endif
 
 unit: $(UNIT_PROGS)
 	$(if $(UNIT_PROGS),prove --norc --exec '' $(UNIT_PROGS))
@@ -166,8 +237,11 @@ build/fuzz: $(FUZZ_SOURCES) $(wildcard src/core/*.h test/sim/*.h)
 	$(FUZZ_CC) -std=c11 -g -O2 -fno-omit-frame-pointer -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
 		-Isrc -o $@ $(FUZZ_SOURCES)
 
-FORMATTED = $(sort $(wildcard src/*/*.[ch] src/*/*/*.[ch] test/sim/*.[ch] test/torture/*.[ch] test/unit/*.[ch] examples/*.c bench/peers/*.[ch]))
+FORMATTED = $(sort $(wildcard src/*/*.[ch] src/*/*/*.[ch] test/sim/*.[ch] test/torture/*.[ch] test/unit/*.[ch] \
+              test/client/*.[ch] examples/*.c bench/peers/*.[ch]))
+# The version that .clang-format is written for.
+CLANG_FORMAT ?= $(firstword $(foreach f,clang-format-14 clang-format,$(if $(shell command -v $(f)),$(f))) clang-format)
 format:
-	clang-format -i $(FORMATTED)
+	@$(CLANG_FORMAT) -i $(FORMATTED)
 format-check:
-	clang-format --dry-run -Werror $(FORMATTED)
+	@$(CLANG_FORMAT) --dry-run -Werror $(FORMATTED)

@@ -19,10 +19,14 @@ CREATE FUNCTION lock_election.refuse_write() RETURNS trigger
 LANGUAGE C AS 'MODULE_PATHNAME', 'le_refuse_write';
 REVOKE ALL ON FUNCTION lock_election.refuse_write() FROM PUBLIC;
 
--- A row for each slot of a lock; found by its place, never searched: no index.
--- A row that is free is taken by the next lock, whatever its name.
+-- A row for each slot of a lock; found by its place, never searched.  The key is
+-- what PostgreSQL itself checks: no slot has two holders.  A row that was left
+-- free for a while is taken by the next lock, whatever its name.
 -- mode 0: free; ttl -1: as long as the session;
 -- time_left < 0: ended, but still fenced.
+-- expires_at: the end as of when the row was written, for renewals write
+-- nothing; infinity: as long as the session; NULL: free, or on a lease, whose row
+-- has it.
 -- Durations are microseconds.  uncommitted: the holds of transactions that were
 -- open when the row was written, each as session, xact and subxact (8, 4 and 4
 -- bytes).  The texts are added as PLAIN so that no TOAST table is ever made.
@@ -39,6 +43,7 @@ CREATE TABLE lock_election.slot (
 	permits integer NOT NULL,
 	kind smallint NOT NULL,
 	mode smallint NOT NULL,
+	expires_at timestamptz,
 	closed_until timestamptz
 ) USING heap WITH (fillfactor = 50, vacuum_truncate = off);
 ALTER TABLE lock_election.slot
@@ -49,20 +54,23 @@ ALTER TABLE lock_election.slot
 	ALTER COLUMN name SET STORAGE PLAIN,
 	ALTER COLUMN owner SET STORAGE PLAIN,
 	ALTER COLUMN value SET STORAGE PLAIN,
-	ALTER COLUMN uncommitted SET STORAGE PLAIN;
+	ALTER COLUMN uncommitted SET STORAGE PLAIN,
+	ADD CONSTRAINT slot_key UNIQUE (kind, name, slot);
 
--- A row for each named lease; found by its place, never searched: no index.
+-- A row for each named lease.
 CREATE TABLE lock_election.lease (
-	id bigint NOT NULL,
+	id bigint NOT NULL CONSTRAINT lease_key PRIMARY KEY,
 	ttl bigint NOT NULL,
 	time_left bigint NOT NULL,
+	expires_at timestamptz NOT NULL,
 	role oid NOT NULL
 ) USING heap WITH (fillfactor = 50, vacuum_truncate = off);
 ALTER TABLE lock_election.lease
 	ADD COLUMN owner text COLLATE "C",
 	ALTER COLUMN owner SET STORAGE PLAIN;
 
--- A row for each queue place, until it is granted or ends; no index either.
+-- A row for each queue place, until it is granted or ends; never changed.  It is
+-- found by its place, never searched: no index.
 CREATE TABLE lock_election.queue (
 	token bigint NOT NULL,
 	entered_at timestamptz NOT NULL,
@@ -71,6 +79,8 @@ CREATE TABLE lock_election.queue (
 	session bigint NOT NULL,
 	role oid NOT NULL,
 	permits integer NOT NULL,
+	holds integer NOT NULL,
+	member smallint NOT NULL, -- of several names: which-th, from 1; else 0
 	kind smallint NOT NULL,
 	mode smallint NOT NULL
 ) USING heap WITH (vacuum_truncate = off);
@@ -149,11 +159,13 @@ ALTER TABLE lock_election.queue ENABLE ALWAYS TRIGGER refuse_write;
 ALTER TABLE lock_election.queue ENABLE ALWAYS TRIGGER refuse_row;
 
 -- A publication FOR ALL TABLES has these tables as well.  Without an identity
--- their changes could not be applied, nor anything that comes after them.
-ALTER TABLE lock_election.slot REPLICA IDENTITY FULL;
+-- their updates could not be applied, nor anything that comes after them; with
+-- all columns as identity each change searches the whole table of a subscriber.
+-- Rows of queue are never updated, and their deletion is nobody's business.
+ALTER TABLE lock_election.slot REPLICA IDENTITY USING INDEX slot_key;
 ALTER TABLE lock_election.history REPLICA IDENTITY USING INDEX history_key;
-ALTER TABLE lock_election.lease REPLICA IDENTITY FULL;
-ALTER TABLE lock_election.queue REPLICA IDENTITY FULL;
+ALTER TABLE lock_election.lease REPLICA IDENTITY USING INDEX lease_key;
+ALTER TABLE lock_election.queue REPLICA IDENTITY NOTHING;
 ALTER TABLE lock_election.meta REPLICA IDENTITY FULL;
 ALTER TABLE lock_election.incarnation_floor REPLICA IDENTITY FULL;
 
@@ -205,7 +217,7 @@ CREATE FUNCTION @extschema@.release_locks(names text[], token bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_release_locks';
 COMMENT ON FUNCTION @extschema@.release_locks(text[], bigint) IS
-'Releases those of these locks that the token holds, as release_lock does one: true if it held all of them. Errors: 22023 bad argument, 42501 another role''s locks.';
+'Releases those of these locks that the token holds, as release_lock does one: true if it held all of them; false for a NULL token. Errors: 22023 bad argument, 42501 another role''s locks.';
 
 CREATE FUNCTION @extschema@.renew_lock(name text, token bigint, ttl interval DEFAULT NULL)
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -213,15 +225,21 @@ AS 'MODULE_PATHNAME', 'le_renew_lock';
 COMMENT ON FUNCTION @extschema@.renew_lock(text, bigint, interval) IS
 'Starts the lock''s TTL again, with another length if "ttl" is given, and returns the time that it is valid from now on; NULL if the lock is lost. A lock that is bound to its connection has no TTL: then 24 days, the longest. Errors: 22023 bad argument, 42501 another role''s lock, 55000 a token that is still queued.';
 
+CREATE FUNCTION @extschema@.release_lock(name text)
+RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_release_lock';
+COMMENT ON FUNCTION @extschema@.release_lock(text) IS
+'Releases the lock of this name that this connection acquired last: true, or false if it holds none. In a pool the connection is soon another worker''s: release by the token there. It takes effect as it does with a token. Errors: 22023 bad argument, 42501 another role''s lock.';
+
 CREATE FUNCTION @extschema@.release_lock(
 	name text,
-	token bigint DEFAULT NULL,
+	token bigint,
 	hold_for interval DEFAULT NULL,
 	all_holds boolean DEFAULT false)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_release_lock';
 COMMENT ON FUNCTION @extschema@.release_lock(text, bigint, interval, boolean) IS
-'Releases a lock: true, or false if this token does not hold it. Without a token: the one that this connection acquired last. At once if this call is a statement of its own outside of a transaction block; otherwise at commit. "hold_for": nobody is granted the lock until that long after it was acquired. "all_holds": all holds of a named owner, not only one. Errors: 22023 bad argument, 42501 another role''s lock.';
+'Releases a lock: true, or false if this token does not hold it; a NULL token holds nothing. At once if this call is a statement of its own outside of a transaction block and of a pipeline; otherwise at commit. "hold_for": nobody is granted the lock until that long after it was acquired. "all_holds": all holds of a named owner, not only one. Errors: 22023 bad argument, 42501 another role''s lock, 53400 too many releases in one transaction, see max_locks_per_transaction.';
 
 CREATE FUNCTION @extschema@.is_held(name text, token bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -258,7 +276,37 @@ CREATE FUNCTION @extschema@.enqueue_lock(
 RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_enqueue_lock';
 COMMENT ON FUNCTION @extschema@.enqueue_lock(text, interval, text, text, bigint) IS
-'Enters the queue of a lock and returns at once: the token, whether it is granted already, else the position in the queue (from 1), and the channel on which the grant is announced (LISTEN). The place lasts for "ttl" from now and from each await_lock, or as long as "lease"; ttl NULL: as long as this connection. From the grant on the lock lasts for "ttl". Undone if the transaction rolls back. Every call takes a place of its own, also for an owner that holds the lock. Errors: 22023 bad argument, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role, LE001 no such lease.';
+'Enters the queue of a lock and returns at once: the token, whether it is granted already, else the position in the queue (from 1), and the channel on which the grant is announced (LISTEN). The place lasts for "ttl" from now and from each await_lock, or as long as "lease"; ttl NULL: as long as this connection. From the grant on the lock lasts for "ttl". Undone if the transaction rolls back. Every call takes a place of its own, also for an owner that holds the lock; but on a named lease the same request once more answers the same token, so that it can be sent again when its answer was lost. Errors: 22023 bad argument, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role, LE001 no such lease.';
+
+CREATE FUNCTION @extschema@.enqueue_permit(
+	name text,
+	permits integer,
+	ttl interval DEFAULT '30 s',
+	owner text DEFAULT NULL,
+	lease bigint DEFAULT NULL,
+	OUT token bigint,
+	OUT granted boolean,
+	OUT queue_position bigint,
+	OUT channel text)
+RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_enqueue_permit';
+COMMENT ON FUNCTION @extschema@.enqueue_permit(text, integer, interval, text, bigint) IS
+'As enqueue_lock, for one of "permits" slots; to be awaited with await_lock. Every call takes a place of its own. Errors: 22023 also for another number of permits while the name is in use; else as enqueue_lock.';
+
+CREATE FUNCTION @extschema@.enqueue_locks(
+	names text[],
+	ttl interval DEFAULT '30 s',
+	mode text DEFAULT 'exclusive',
+	owner text DEFAULT NULL,
+	lease bigint DEFAULT NULL,
+	OUT token bigint,
+	OUT granted boolean,
+	OUT queue_position bigint,
+	OUT channel text)
+RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_enqueue_locks';
+COMMENT ON FUNCTION @extschema@.enqueue_locks(text[], interval, text, text, bigint) IS
+'As enqueue_lock, for several locks: one token, granted when it is first in all queues; nobody overtakes it in any, so a free lock may stay idle for it. "queue_position" is the one in the longest queue; the grant is announced once, on "channel", that of the first name. To be awaited with await_locks, and released with release_locks, which also leaves all queues. At most 1000 names. Errors: 22023 also for no names, or a name twice; else as enqueue_lock.';
 
 CREATE FUNCTION @extschema@.await_lock(name text, token bigint, wait interval DEFAULT '0')
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -266,13 +314,19 @@ AS 'MODULE_PATHNAME', 'le_await_lock';
 COMMENT ON FUNCTION @extschema@.await_lock(text, bigint, interval) IS
 'Whether this token of enqueue_lock is granted, after waiting for at most "wait" (NULL: without limit). Each call starts the TTL of the place, or of the lock, again; to leave the queue call release_lock. Errors: LE001 neither held nor queued any more, 22023 bad argument, 42501 another role''s, 55P03 lock_timeout.';
 
+CREATE FUNCTION @extschema@.await_locks(names text[], token bigint, wait interval DEFAULT '0')
+RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_await_locks';
+COMMENT ON FUNCTION @extschema@.await_locks(text[], bigint, interval) IS
+'As await_lock, for a token of enqueue_locks: whether all of these locks are granted, after waiting for at most "wait". Errors: LE001 one of them neither held nor queued any more; else as await_lock.';
+
 -- --- fences ---
 
 CREATE FUNCTION @extschema@.fence_lock(name text, token bigint)
 RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_fence_lock';
 COMMENT ON FUNCTION @extschema@.fence_lock(text, bigint) IS
-'From here to the end of the (sub)transaction nobody else is granted this lock: neither the end of its TTL nor a release or an administrator hands it on before. What the transaction writes after this is written by the holder, or not at all. lock_election.fence_timeout bounds it. Errors: LE001 the token does not hold the lock (any more), 42501 another role''s lock, 22023 bad argument, 53200 see max_locks_per_transaction.';
+'From here to the end of the (sub)transaction nobody else is granted this lock: neither the end of its TTL nor a release or an administrator hands it on before. What the transaction writes after this is written by the holder, or not at all. lock_election.fence_timeout bounds it. Errors: LE001 the token does not hold the lock (any more), 42501 another role''s lock, 22023 bad argument, 53400 too many fences in one transaction, see max_locks_per_transaction.';
 
 CREATE FUNCTION @extschema@.fence_guard()
 RETURNS trigger LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -433,18 +487,19 @@ CREATE FUNCTION @extschema@.resign(election text, term bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_resign';
 COMMENT ON FUNCTION @extschema@.resign(text, bigint) IS
-'Ends a leadership, or a candidacy: true, or false if this term is neither. At once if this call is a statement of its own outside of a transaction block; otherwise at commit, so that the next leader sees what this one has written. Errors: 22023 bad argument, 42501 another role''s election.';
+'Ends a leadership, or a candidacy: true, or false if this term, or NULL, is neither. At once if this call is a statement of its own outside of a transaction block and of a pipeline; otherwise at commit, so that the next leader sees what this one has written. Errors: 22023 bad argument, 42501 another role''s election.';
 
 CREATE FUNCTION @extschema@.current_leader(
 	election text,
 	OUT candidate text,
 	OUT term bigint,
 	OUT elected_at timestamptz,
+	OUT expires_at timestamptz,
 	OUT valid_for interval)
 RETURNS SETOF record LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1
 AS 'MODULE_PATHNAME', 'le_current_leader';
 COMMENT ON FUNCTION @extschema@.current_leader(text) IS
-'The leader of an election, for everybody; no row if there is none. A leader that it has shown does not vanish in a crash (unless his term is bound to his connection). valid_for is NULL if the term is bound to a connection, and on a standby, where the leader is the one that has been replayed. Errors: 22023 bad argument.';
+'The leader of an election, for everybody; no row if there is none. A leader that it has shown does not vanish in a crash (unless his term is bound to his connection). expires_at: when the term ends if nobody renews it, infinity if it is bound to a connection. valid_for: how long that is from now; NULL if the term is bound to a connection, and on a standby. There the leader is the one that has been replayed, and expires_at is as of the election or the last proclaim, which renewals move without telling (NULL: the term hangs on a named lease). Errors: 22023 bad argument.';
 
 CREATE FUNCTION @extschema@.is_leader(election text, term bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -456,7 +511,7 @@ CREATE FUNCTION @extschema@.fence_leader(election text, term bigint)
 RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_fence_leader';
 COMMENT ON FUNCTION @extschema@.fence_leader(text, bigint) IS
-'From here to the end of the (sub)transaction nobody else is elected: what the transaction writes after this is written by the leader, or not at all. As fence_lock. Errors: LE001 the term does not lead (any more), 42501 another role''s election, 22023 bad argument, 53200 see max_locks_per_transaction.';
+'From here to the end of the (sub)transaction nobody else is elected: what the transaction writes after this is written by the leader, or not at all. As fence_lock. Errors: LE001 the term does not lead (any more), 42501 another role''s election, 22023 bad argument, 53400 too many fences in one transaction, see max_locks_per_transaction.';
 
 CREATE FUNCTION @extschema@.force_resign(election text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -492,7 +547,7 @@ COMMENT ON FUNCTION @extschema@.election_history(text, bigint) IS
 CREATE FUNCTION lock_election.look(
 	OUT kind text, OUT name text, OUT slot integer, OUT mode text, OUT owner text,
 	OUT value text, OUT role oid, OUT token bigint, OUT lease bigint,
-	OUT holds integer, OUT since timestamptz, OUT time_left interval,
+	OUT holds integer, OUT since timestamptz, OUT expires_at timestamptz, OUT time_left interval,
 	OUT waiters bigint, OUT queue_position bigint, OUT pid integer, OUT term bigint)
 RETURNS SETOF record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_look_sql';
@@ -507,12 +562,12 @@ WITH f AS MATERIALIZED (
 	WHERE f.locktype = 'userlock' AND f.granted AND d.datname = pg_catalog.current_database()
 	GROUP BY 1)
 SELECT l.kind, l.name, l.slot, l.mode, l.owner, l.role::pg_catalog.regrole AS role,
-	l.token, l.lease, l.holds, l.since AS acquired_at, l.time_left, l.waiters, l.pid,
+	l.token, l.lease, l.holds, l.since AS acquired_at, l.expires_at, l.time_left, l.waiters, l.pid,
 	COALESCE(f.pids, '{}') AS fenced_by
 FROM lock_election.look() l LEFT JOIN f ON f.token = l.token
 WHERE l.queue_position = 0;
 COMMENT ON VIEW lock_election.locks IS
-'Every held lock, and every leader. Owner, token and pid are shown to the role that holds it and to members of pg_read_all_stats.';
+'Every held lock, and every leader. expires_at: when its lease ends if nobody renews it (infinity: with its connection); on a standby as of when its row was written, which a renewal does not do, and NULL if it hangs on a named lease. Owner, token and pid are shown to the role that holds it and to members of pg_read_all_stats.';
 
 CREATE VIEW lock_election.elections AS
 WITH f AS MATERIALIZED (
@@ -522,12 +577,12 @@ WITH f AS MATERIALIZED (
 	WHERE f.locktype = 'userlock' AND f.granted AND d.datname = pg_catalog.current_database()
 	GROUP BY 1)
 SELECT l.name AS election, l.value AS candidate, l.term, l.owner, l.role::pg_catalog.regrole AS role,
-	l.since AS elected_at, l.time_left AS valid_for, l.waiters AS waiting, l.pid,
+	l.since AS elected_at, l.expires_at, l.time_left AS valid_for, l.waiters AS waiting, l.pid,
 	COALESCE(f.pids, '{}') AS fenced_by
 FROM lock_election.look() l LEFT JOIN f ON f.token = l.token
 WHERE l.kind = 'election' AND l.queue_position = 0;
 COMMENT ON VIEW lock_election.elections IS
-'Every election that has a leader: candidate is his text, waiting how many candidates come after him, valid_for NULL if his term lasts as long as his connection. Owner, pid and fenced_by are shown to his role and to members of pg_read_all_stats.';
+'Every election that has a leader: candidate is his text, waiting how many candidates come after him, expires_at as in view locks, valid_for NULL if his term lasts as long as his connection. Owner, pid and fenced_by are shown to his role and to members of pg_read_all_stats.';
 
 CREATE VIEW lock_election.waiters AS
 WITH l AS MATERIALIZED (SELECT * FROM lock_election.look()),
@@ -546,7 +601,8 @@ COMMENT ON VIEW lock_election.waiters IS
 'Every request that waits, in the order of the grants; blocked_by: the processes that hold the lock, or, where nobody holds it, the one that is first in the queue, as far as their connections live and may be seen. Owner, token, lease and pid are shown to the role that waits and to members of pg_read_all_stats.';
 
 CREATE FUNCTION lock_election.look_leases(
-	OUT lease bigint, OUT owner text, OUT role oid, OUT ttl interval, OUT time_left interval)
+	OUT lease bigint, OUT owner text, OUT role oid, OUT ttl interval, OUT expires_at timestamptz,
+	OUT time_left interval)
 RETURNS SETOF record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_look_leases_sql';
 COMMENT ON FUNCTION lock_election.look_leases() IS
@@ -558,7 +614,7 @@ WITH n AS MATERIALIZED (
 		pg_catalog.count(*) FILTER (WHERE l.queue_position > 0) AS waits
 	FROM lock_election.look() l WHERE l.lease IS NOT NULL
 	GROUP BY l.lease)
-SELECT l.lease, l.owner, l.role::pg_catalog.regrole AS role, l.ttl, l.time_left,
+SELECT l.lease, l.owner, l.role::pg_catalog.regrole AS role, l.ttl, l.expires_at, l.time_left,
 	COALESCE(n.holds, 0) AS locks, COALESCE(n.waits, 0) AS waiting
 FROM lock_election.look_leases() l LEFT JOIN n ON n.lease = l.lease;
 COMMENT ON VIEW lock_election.leases IS
@@ -584,7 +640,7 @@ CREATE FUNCTION lock_election.counters(
 	OUT acquires bigint, OUT renewals bigint, OUT releases bigint, OUT checks bigint,
 	OUT forced bigint, OUT awaits bigint, OUT grants bigint, OUT waits bigint, OUT handoffs bigint,
 	OUT expiries bigint, OUT timeouts bigint, OUT undone bigint, OUT batches bigint,
-	OUT failed_batches bigint, OUT transaction_ids bigint, OUT rows_written bigint,
+	OUT failed_batches bigint, OUT key_violations bigint, OUT transaction_ids bigint, OUT rows_written bigint,
 	OUT flushes bigint, OUT stalls bigint, OUT hints_sent bigint, OUT hints_dropped bigint,
 	OUT write_time double precision, OUT stats_reset timestamptz)
 RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -595,7 +651,7 @@ COMMENT ON FUNCTION lock_election.counters() IS
 CREATE VIEW lock_election.stat AS
 SELECT * FROM lock_election.counters();
 COMMENT ON VIEW lock_election.stat IS
-'What the manager of this database has done since stats_reset: requests by kind, grants, acquires that had to wait, grants to a waiter (handoffs), leases that ended (expiries), waits that ran out (timeouts), holds undone by a rollback, batches and failed ones, transaction ids used, rows written, flushes, times that the manager did not run for more than a second (stalls; leases went on by as long), notifications sent and dropped (hints), and milliseconds spent in writing and committing.';
+'What the manager of this database has done since stats_reset: requests by kind, grants, acquires that had to wait, grants to a waiter (handoffs), leases that ended (expiries), waits that ran out (timeouts), holds undone by a rollback, batches and failed ones, those of them that the unique key of a table has refused (key_violations: somebody has written into the table), transaction ids used, rows written, flushes, times that the manager did not run for more than a second (stalls; leases went on by as long), notifications sent and dropped (hints), and milliseconds spent in writing and committing.';
 
 CREATE FUNCTION lock_election.stat_reset()
 RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE

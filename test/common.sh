@@ -1,8 +1,8 @@
-# Shared by run.sh, demo.sh, bench/run.sh and bench/quick.sh: packages, build, a private copy of PostgreSQL with the extension in it,
-# an account for the server, and a clean-up that runs however the script ends. To be sourced by bash.
+# Shared by run.sh, demo.sh, bench/run.sh and bench/quick.sh: packages, build, a private copy of PostgreSQL with the
+# extension in it, an account for the server, and a clean-up that runs however the script ends. To be sourced by bash.
 #
-#   le_prepare [make goals]   afterwards $LE_TMP holds everything and le_run works; where LE_MAKE has arguments for make, the
-#                             build is made with them in the copy, and the checkout's own is left alone
+#   le_prepare [make goals]   afterwards $LE_TMP holds everything and le_run works; where LE_MAKE has arguments for
+#                             make, the build is made with them in the copy, and the checkout's own is left alone
 #   le_run COMMAND...         runs COMMAND as the unprivileged account in $LE_TMP/src, a copy of the project
 
 set -eu
@@ -43,7 +43,8 @@ le_ours()
 le_shared_memory()
 {
 	{
-		cat $(le_ours | sed 's,.*,/proc/&/maps,') /dev/null | sed -n 's,.* \([0-9]*\) */SYSV.*,\1,p; s,.* \(/dev/shm/PostgreSQL\.[0-9]*\).*,\1,p'
+		cat $(le_ours | sed 's,.*,/proc/&/maps,') /dev/null |
+			sed -n 's,.* \([0-9]*\) */SYSV.*,\1,p; s,.* \(/dev/shm/PostgreSQL\.[0-9]*\).*,\1,p'
 		find "$LE_TMP" -name postmaster.pid -exec sed -s -n '7s/.* //p' {} +
 	} 2>/dev/null | sort -u
 }
@@ -144,7 +145,8 @@ le_apt_files_create()
 	file=/usr/sbin/policy-rc.d
 	if [ ! -e $file ]; then
 		LE_APT_FILES+=("$file")
-		printf '#!/bin/sh\ncase $1 in postgresql*|pgbouncer*|etcd*|redis*|zookeeper*) exit 101 ;; esac\nexit 0\n' | le_as_root tee $file >/dev/null
+		printf '#!/bin/sh\ncase $1 in postgresql*|pgbouncer*|etcd*|redis*|zookeeper*) exit 101 ;; esac\nexit 0\n' |
+			le_as_root tee $file >/dev/null
 		le_as_root chmod 755 $file
 	fi
 }
@@ -182,7 +184,8 @@ le_apt_install()
 	local rc=0
 	le_say "installing: $*"
 	le_apt_files_create
-	le_as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 install -qq -y --no-install-recommends "$@" \
+	le_as_root env DEBIAN_FRONTEND=noninteractive \
+		apt-get -o DPkg::Lock::Timeout=120 install -qq -y --no-install-recommends "$@" \
 		>"$LE_TMP/apt.log" 2>&1 </dev/null || rc=$?
 	le_apt_files_remove
 	return $rc
@@ -235,7 +238,8 @@ le_build()
 	shift
 	le_say "building for PostgreSQL $PG_MAJOR"
 	# Built with the system's pg_config, whose paths stay the same from run to run, and installed with the copy's.
-	le_wait make -C "$dir" -s -j"$LE_JOBS" PG_CONFIG="/usr/lib/postgresql/$PG_MAJOR/bin/pg_config" "${LE_MAKE[@]}" all >"$log" 2>&1 &&
+	le_wait make -C "$dir" -s -j"$LE_JOBS" PG_CONFIG="/usr/lib/postgresql/$PG_MAJOR/bin/pg_config" "${LE_MAKE[@]}" \
+		all >"$log" 2>&1 &&
 		{ [ $# = 0 ] || le_wait make -C "$dir" -s -j"$LE_JOBS" "$@" >>"$log" 2>&1; } &&
 		le_wait make -C "$dir" -s PG_CONFIG="$LE_BIN/pg_config" "${LE_MAKE[@]}" install >>"$log" 2>&1 ||
 		{ tail -n 40 "$log" >&2; le_die "the build failed"; }
@@ -247,8 +251,8 @@ le_copy()
 	tar -C "$LE_ROOT" --exclude=./.git --exclude='*.o' "$@" -cf - . | tar -C "$LE_TMP/src" -xf -
 }
 
-# Servers start under valgrind with these options, and their children, which are forked; initdb and everything else starts
-# programs that it would only slow down.  pg_ctl restart would start the server without it.
+# Servers start under valgrind with these options, and so do their children, which are forked; initdb and everything
+# else starts programs that it would only slow down.  pg_ctl restart would start the server without it.
 le_valgrind()
 {
 	le_extra_packages valgrind
@@ -271,8 +275,10 @@ le_faults_tree()
 	le_private_tree "$LE_TMP/faults"
 	mkdir -p "$copy"
 	find "$copy" -path "$copy/build" -prune -o -name '*.[ch]' -exec rm -f {} +
-	tar -C "$LE_ROOT" --exclude='*.o' --exclude='*.d' -cf - Makefile lock_election.control sql src | tar -C "$copy" -xf -
-	le_wait make -C "$copy" -s -j"$LE_JOBS" LE_FAULTS=1 PG_CONFIG="/usr/lib/postgresql/$PG_MAJOR/bin/pg_config" all >>"$log" 2>&1 &&
+	tar -C "$LE_ROOT" --exclude='*.o' --exclude='*.d' -cf - Makefile lock_election.control sql src |
+		tar -C "$copy" -xf -
+	le_wait make -C "$copy" -s -j"$LE_JOBS" LE_FAULTS=1 PG_CONFIG="/usr/lib/postgresql/$PG_MAJOR/bin/pg_config" \
+		all >>"$log" 2>&1 &&
 		le_wait make -C "$copy" -s LE_FAULTS=1 PG_CONFIG="$LE_FAULTS_TREE/bin/pg_config" install >>"$log" 2>&1 ||
 		{ tail -n 40 "$log" >&2; le_die "the build with fault points failed"; }
 	LE_ENV+=(LE_FAULTS_TREE="$LE_FAULTS_TREE")
@@ -314,8 +320,8 @@ le_run()
 le_test_env()
 {
 	local net own perl_lib
-	# Where the kernel allows it, the tests get a network of their own and the right to change it: one of them needs a host
-	# that falls silent. And disks of their own, in memory, small enough to be filled.
+	# Where the kernel allows it, the tests get a network of their own and the right to change it: one of them needs a
+	# host that falls silent. And disks of their own, in memory, small enough to be filled.
 	if [ "$(id -u)" = 0 ]; then
 		net=(unshare --net --mount)
 	else
@@ -330,7 +336,8 @@ le_test_env()
 			mount -t tmpfs -o size=${d#*:},mode=1777 none "$0/${d%:*}"
 		done
 		exec "$@"'
-	net+=(sh -c "$own" "$LE_TMP/work/disks" ${LE_AS[@]:-setpriv} --inh-caps=-all,+net_admin --ambient-caps=-all,+net_admin)
+	net+=(sh -c "$own" "$LE_TMP/work/disks"
+		${LE_AS[@]:-setpriv} --inh-caps=-all,+net_admin --ambient-caps=-all,+net_admin)
 	if "${net[@]}" true 2>/dev/null; then
 		LE_AS=("${net[@]}")
 		LE_ENV+=(LE_NET=1 LE_DISKS="$LE_TMP/work/disks")

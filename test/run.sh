@@ -4,13 +4,15 @@
 #   TESTS        what to run; default: all of test/unit, test/t, test/pgtap
 #   PROVE_FLAGS  for prove, e.g. -v
 #   PG_MAJOR     PostgreSQL's major version; default: the distribution's
-#   COVERAGE=1   with gcov: prints which lines of src/ the tests have reached, and lists the others in build/coverage.txt
+#   COVERAGE=1   with gcov: how many lines of src/ the tests have reached; the others are listed in build/coverage.txt
 #   VALGRIND=1   the servers under valgrind, for a few of the tests; fails where it reports code of ours
 . "$(dirname "$0")/common.sh"
 
 # Not above -O1, which leaves most lines where they are; the packaged servers' flags want some optimisation.
 [ -z "${COVERAGE:-}" ] || LE_MAKE=(COPT="--coverage -O1" SANITIZE="--coverage -O1")
-le_prepare core-tests torture-programs
+goals=(core-tests torture-programs)
+[[ -n ${TESTS:-} && $TESTS != *client* ]] || goals+=(client client-tests client-tests-address client-tests-thread)
+le_prepare "${goals[@]}"
 [ -z "${COVERAGE:-}" ] || le_extra_packages lcov
 
 shopt -s nullglob
@@ -20,13 +22,15 @@ if [ -z "${TESTS:-}" ]; then
 fi
 
 [[ $TESTS != *faults* ]] || le_faults_tree
-[[ $TESTS != *pgbouncer.t* ]] || le_extra_packages pgbouncer
+[[ $TESTS != *pgbouncer.t* && $TESTS != *pooled.t* ]] || le_extra_packages pgbouncer
 [[ $TESTS != *torture* && $TESTS != *wall_clock* ]] || le_extra_packages libfaketime
 # The drivers of examples/.  Where Node.js is not Debian's, its driver comes from npm.
 if [[ $TESTS = *_examples.t* ]]; then
 	le_extra_packages python3-psycopg nodejs node-pg
-	if ! NODE_PATH=/usr/share/nodejs:/usr/lib/nodejs node -e 'require("pg")' 2>/dev/null && command -v npm >/dev/null; then
-		le_wait npm install --silent --no-fund --no-audit --ignore-scripts --cache "$LE_TMP/npm-cache" --prefix "$LE_TMP/npm" pg@8 \
+	if ! NODE_PATH=/usr/share/nodejs:/usr/lib/nodejs node -e 'require("pg")' 2>/dev/null &&
+		command -v npm >/dev/null; then
+		le_wait npm install --silent --no-fund --no-audit --ignore-scripts \
+			--cache "$LE_TMP/npm-cache" --prefix "$LE_TMP/npm" pg@8 \
 			>"$LE_TMP/npm.log" 2>&1 || le_say "npm cannot install pg"
 		LE_ENV+=(NODE_PATH="$LE_TMP/npm/node_modules")
 	fi
@@ -37,7 +41,8 @@ le_test_env
 if [ -n "${VALGRIND:-}" ]; then
 	le_extra_packages libc6-dbg
 	mkdir -m 1777 "$LE_TMP/valgrind"
-	le_valgrind --quiet --num-callers=30 --suppressions="$LE_TMP/src/test/lib/valgrind.supp" --log-file="$LE_TMP/valgrind/%p"
+	le_valgrind --quiet --num-callers=30 --suppressions="$LE_TMP/src/test/lib/valgrind.supp" \
+		--log-file="$LE_TMP/valgrind/%p"
 	LE_ENV+=(PG_TEST_TIMEOUT_DEFAULT=600)
 fi
 
@@ -51,7 +56,8 @@ if [ $rc != 0 ] && [ -d "$LE_TMP/work/tmp_check/log" ]; then
 fi
 if [ -n "${VALGRIND:-}" ]; then
 	# A report is a paragraph of lines behind "==pid=="; those without a function of ours are PostgreSQL's.
-	reports=$(cat "$LE_TMP"/valgrind/* | sed 's/^==[0-9]*== *$//; s/^==[0-9]*== //' | perl -00 -ne 'print if /lock_election\.so|\ble_\w+ \(/')
+	reports=$(cat "$LE_TMP"/valgrind/* | sed 's/^==[0-9]*== *$//; s/^==[0-9]*== //' |
+		perl -00 -ne 'print if /lock_election\.so|\ble_\w+ \(/')
 	le_say "valgrind: $(ls "$LE_TMP/valgrind" | wc -l) processes, $(grep -c . <<<"$reports" || true) lines of reports"
 	[ -z "$reports" ] || { echo "$reports" >&2; rc=1; }
 fi

@@ -99,7 +99,9 @@ check_group(const LeEntry *entry)
 	{
 		CHECK(member->grouped && member->group == entry->group && member->token == entry->token);
 		CHECK(member->state == LE_STATE_QUEUED);
-		CHECK((member->waiter_session != 0) == (member == entry->group->members));
+		CHECK(member->place || (member->waiter_session != 0) == (member == entry->group->members));
+		CHECK(member->waiter_session == 0 || member == entry->group->members);
+		CHECK(member->place == entry->place && member->member > 0);
 		ready &= is_ready(member);
 		found |= member == entry;
 	}
@@ -234,10 +236,14 @@ le_core_check(const LeCore *core)
 	for (uint32_t i = 0; i < core->max_sessions; i++)
 	{
 		const LeSession *session = &core->sessions[i];
+		uint32_t bound = 0;
 
 		if (session->id == 0)
 			CHECK(le_link_empty(&session->entries) && le_link_empty(&session->holds) &&
 				  session->waiting_on == NULL);
+		for (const LeLink *link = session->entries.next; link != &session->entries; link = link->next)
+			bound += le_entry_is_bound(le_container(link, LeEntry, session_link));
+		CHECK(bound == session->bound);
 		for (const LeLink *link = session->holds.next; link != &session->holds; link = link->next)
 		{
 			const LeHold *hold = le_container(link, LeHold, session_link);

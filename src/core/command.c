@@ -54,6 +54,18 @@ is_unnamed_holder(const LeEntry *holder, const LeLock *lock, const LeCommand *cm
 		   holder->owner == NULL && holder->role == cmd->role;
 }
 
+/* It has an uncommitted hold of this session. */
+static bool
+has_hold_of(const LeEntry *entry, uint64_t session)
+{
+	for (const LeHold *hold = entry->holds; hold != NULL; hold = hold->next)
+	{
+		if (hold->session == session)
+			return true;
+	}
+	return false;
+}
+
 /* The one that this very transaction has acquired; as in le_held_by_session(). */
 static LeEntry *
 held_by_transaction(const LeLock *lock, const LeSession *session, const LeCommand *cmd)
@@ -69,11 +81,8 @@ held_by_transaction(const LeLock *lock, const LeSession *session, const LeComman
 			return entry;
 		if (slot->holder == NULL || !is_unnamed_holder(slot->holder, lock, cmd))
 			continue;
-		for (const LeHold *hold = slot->holder->holds; hold != NULL; hold = hold->next)
-		{
-			if (hold->session == cmd->session)
-				return slot->holder;
-		}
+		if (has_hold_of(slot->holder, cmd->session))
+			return slot->holder;
 	}
 	return NULL;
 }
@@ -154,11 +163,13 @@ le_acquire_wait(LeSession *session, LeEntry *entry, const LeCommand *cmd, LeTime
 /*
  * A waiter that comes back after a reload finds its request stored already: it
  * had been written when the manager ended, and only the answer was missing.
+ * Its hold may have been loaded with the row; other sessions of the same owner
+ * may have uncommitted holds of their own.
  */
 void
 le_acquire_entered(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	if (entry->holds == NULL)
+	if (!has_hold_of(entry, cmd->session))
 		le_entry_add_hold(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
 	reply->status = entry->lapsed ? LE_LOST : entry->state == LE_STATE_HELD ? LE_OK : LE_QUEUED;
 	reply->counted = true;
@@ -240,6 +251,83 @@ le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease *
 	return (*lease)->role != cmd->role ? LE_DENIED : LE_OK;
 }
 
+/* The same lease asks for the same thing once more; two owners on one lease are two. */
+static bool
+is_same_place(const LeCore *core, const LeEntry *entry, const LeLock *lock, const LeLease *lease,
+			  const LeCommand *cmd)
+{
+	return entry->lock == lock && entry->lease == lease && entry->state == LE_STATE_QUEUED && entry->place &&
+		   entry->grouped == (cmd->nnames > 0) && entry->mode == cmd->mode &&
+		   le_text_equal(le_text(entry->owner, entry->owner_len), cmd->owner) &&
+		   le_text_equal(le_text(entry->value, entry->value_len), cmd->value) &&
+		   (cmd->nnames == 0 || le_group_has_names(core, entry, cmd));
+}
+
+/* The place that this request has taken in this lock already, on its named lease. */
+LeEntry *
+le_same_place(const LeCore *core, const LeLock *lock, const LeLease *lease, const LeCommand *cmd)
+{
+	const LeLink *link = lock->queue.next, *other = lease->entries.next;
+
+	/* to the end of the shorter list: both may be very long */
+	for (; link != &lock->queue && other != &lease->entries; link = link->next, other = other->next)
+	{
+		LeEntry *queued = le_container(link, LeEntry, queue_link);
+		LeEntry *leased = le_container(other, LeEntry, lease_link);
+
+		if (is_same_place(core, queued, lock, lease, cmd))
+			return queued;
+		if (is_same_place(core, leased, lock, lease, cmd))
+			return leased;
+	}
+	return NULL;
+}
+
+/* It must not go with an earlier request that may still roll back. */
+void
+le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	int64_t position = 1;
+
+	if (entry->holds != NULL)
+	{
+		entry->hold_count++;
+		reply->counted = true;
+		le_entry_add_hold(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
+		le_place_dirty(core, entry);
+		reply->wrote = true;
+	}
+	for (const LeLink *link = entry->lock->queue.next; link != &entry->queue_link; link = link->next)
+		position++;
+	if (position > reply->count)
+		reply->count = position;
+	reply_holder(reply, entry, now);
+}
+
+/*
+ * On a named lease a place is taken once, and what is held already is held: a
+ * client that does not know what became of its request sends it again.
+ */
+static bool
+enqueue_again(LeCore *core, LeLock *lock, LeLease *lease, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	LeEntry *entry = le_lock_owned(core, lock, cmd->role, cmd->owner, lease, cmd->session);
+
+	if (entry != NULL && entry->lease == lease)
+	{
+		reply->status = le_reentry_status(entry, cmd->mode, lease, cmd->ttl);
+		if (reply->status == LE_OK)
+			le_reentry_apply(core, entry, cmd, now, reply);
+		return true;
+	}
+	entry = le_same_place(core, lock, lease, cmd);
+	if (entry == NULL)
+		return false;
+	reply->status = LE_QUEUED;
+	le_place_again(core, entry, cmd, now, reply);
+	return true;
+}
+
 void
 le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -267,6 +355,9 @@ le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		reply->status = le_acquire_use(lock, cmd);
 		reply->count = lock->permits;
 		if (reply->status != LE_OK)
+			return;
+		if (cmd->enqueue && lease != NULL && cmd->mode != LE_MODE_PERMIT && cmd->revision == 0 &&
+			enqueue_again(core, lock, lease, cmd, now, reply))
 			return;
 		entry = cmd->revision != 0 ? NULL : le_reentry_find(core, lock, session, cmd, lease);
 		if (entry != NULL)
@@ -477,6 +568,7 @@ le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	}
 	reply->status = LE_QUEUED;
 	reply->own_session = le_held_by_session(core, entry->lock, cmd);
+	entry = le_group_lead(entry);
 	if (cmd->wait != 0 && !entry->answering)
 	{
 		displace_waiter(core, entry, reply);

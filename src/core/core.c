@@ -280,7 +280,10 @@ le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 				le_apply_acquire(core, cmd, now, reply);
 			break;
 		case LE_CMD_AWAIT:
-			le_apply_await(core, cmd, now, reply);
+			if (cmd->nnames > 0)
+				le_apply_await_group(core, cmd, now, reply);
+			else
+				le_apply_await(core, cmd, now, reply);
 			break;
 		case LE_CMD_RENEW:
 			le_apply_renew(core, cmd, now, reply);
@@ -347,7 +350,7 @@ entry_due(LeCore *core, LeEntry *entry, LeTime now)
 			return;
 		}
 		entry->wait_until = LE_NEVER;
-		if (entry->lease == NULL)
+		if (le_entry_named_lease(entry) == NULL)
 			le_entry_renew(core, entry, now);
 		le_answer(core, entry, LE_QUEUED, entry->token);
 	}

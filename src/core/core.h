@@ -169,7 +169,7 @@ typedef struct LeCommand
 	LeCommandType type;
 	LeKind kind; /* lock or election */
 	LeText name;
-	const LeText *names; /* ACQUIRE, RELEASE and CHECK of several, each
+	const LeText *names; /* ACQUIRE, AWAIT, RELEASE and CHECK of several, each
 								 * once: instead of name */
 	uint32_t nnames;     /* 0: name alone */
 	LeMode mode;
@@ -232,7 +232,10 @@ typedef struct LeReply
  */
 typedef struct LeRow
 {
-	uint64_t locator : 62; /* the row's TID */
+	uint64_t locator : 59; /* the row's TID */
+	uint64_t listed : 1;   /* a slot's: among the store's idle rows */
+	uint64_t reused : 1;   /* ... and written since it was listed */
+	uint64_t kept : 1;     /* ... not handed over at once */
 	uint64_t on_disk : 1;
 	uint64_t dirty : 1;
 } LeRow;
@@ -271,7 +274,7 @@ typedef struct LeCore LeCore;
  */
 struct LeGroup
 {
-	LeEntry *members; /* the first one carries the wait */
+	LeEntry *members; /* the first one carries the wait, and is announced */
 	LeEntry *blocked; /* this one was not ready when last looked */
 	LeGroup *passed_next;
 };
@@ -326,11 +329,8 @@ struct LeEntry
 	LeEntry *token_next; /* in the hash of tokens */
 	LeEntry *answer_next;
 	LeEntry *ended_next;
-	union
-	{
-		LeEntry *dirty_next; /* place: in the list of dirty places */
-		LeEntry *group_next; /* grouped: the next member */
-	};
+	LeEntry *dirty_next; /* place: in the list of dirty places */
+	LeEntry *group_next; /* grouped: the next member */
 	LeLock *lock;
 	union
 	{
@@ -375,6 +375,7 @@ struct LeEntry
 	uint64_t waiter_session; /* ... 0: nobody waits */
 	uint32_t hold_count;
 	uint16_t value_len;
+	uint16_t member; /* of several names the which-th it is, from 1; 0: it is alone */
 	uint8_t owner_len;
 	uint8_t mode;
 	uint8_t state;        /* LeState */
@@ -544,6 +545,10 @@ extern LeEntry *le_core_overdue(LeCore *core, LeTime timeout, LeTime now);
 extern LeSlot *le_core_dirty_slots(LeCore *core);
 extern LeLease *le_core_dirty_leases(LeCore *core);
 
+/* The row of this free slot was written for another slot; its lock goes with
+ * the batch if that was its last row and nobody uses it. */
+extern void le_core_row_lent(LeCore *core, LeSlot *slot, LeTime now);
+
 /* Entries whose queue row has to be written (QUEUED places) or deleted. */
 extern LeEntry *le_core_dirty_places(LeCore *core);
 
@@ -566,6 +571,8 @@ extern LeEntry *le_core_find_token(const LeCore *core, int64_t token);
 extern LeEntry *le_core_find_entry(const LeCore *core, LeKind kind, LeText name, int64_t token);
 /* What the blocked call of this session waits for; NULL: it has none. */
 extern LeEntry *le_core_waiting_on(const LeCore *core, uint64_t session, uint32_t sessno);
+/* How many locks and places end with this session. */
+extern uint32_t le_core_bound_to(const LeCore *core, uint64_t session, uint32_t sessno);
 extern LeLease *le_core_find_lease(const LeCore *core, int64_t id);
 extern LeLock *le_core_find_lock(const LeCore *core, LeKind kind, LeText name);
 

@@ -76,46 +76,8 @@ le_slot_add_free(LeLock *lock, LeSlot *slot)
 	lock->free_slots = slot;
 }
 
-/*
- * Nobody has it, or waits for it, and nothing keeps it from being granted.  An
- * election keeps its row, and with it the number of its last change.
- */
-static bool
-is_idle(const LeLock *lock)
-{
-	return lock->name != NULL && lock->kind == LE_KIND_LOCK && lock->held == 0 && lock->waiting == 0 &&
-		   lock->closed_until == 0;
-}
-
-/*
- * A new slot takes the row of a lock that has just become idle: to write one
- * row anew is less work than to insert one and to delete another, and few rows
- * serve very many names.
- */
-static void
-take_idle_row(LeCore *core, LeSlot *slot, LeTime now)
-{
-	LeLock **top;
-
-	while (!core->row_kept && *(top = &core->idle[core->idle_top % IDLE_LOCKS]) != NULL)
-	{
-		LeLock *lock = *top;
-		LeSlot *idle = lock->slots;
-
-		*top = NULL;
-		core->idle_top--;
-		if (!is_idle(lock) || lock->doomed || idle == NULL || !idle->row.on_disk)
-			continue;
-		slot->row.locator = idle->row.locator;
-		slot->row.on_disk = true;
-		idle->row.on_disk = false;
-		le_lock_timer(core, lock, now);
-		return;
-	}
-}
-
 static LeSlot *
-slot_take(LeCore *core, LeLock *lock, LeTime now)
+slot_take(LeCore *core, LeLock *lock)
 {
 	LeSlot *slot = lock->free_slots;
 
@@ -131,7 +93,6 @@ slot_take(LeCore *core, LeLock *lock, LeTime now)
 	slot->number = lock->next_number++;
 	slot->next = lock->slots;
 	lock->slots = slot;
-	take_idle_row(core, slot, now);
 	return slot;
 }
 
@@ -221,8 +182,6 @@ le_lock_timer(LeCore *core, LeLock *lock, LeTime now)
 		at = le_add(now, LE_LINGER);
 		at = le_add(at, LE_LINGER_STEP - at % LE_LINGER_STEP);
 		le_timer_set(core, &lock->timer, at);
-		if (!core->row_kept)
-			core->idle[++core->idle_top % IDLE_LOCKS] = lock;
 		return;
 	}
 	le_timer_clear(core, &lock->timer);
@@ -233,6 +192,14 @@ le_lock_timer(LeCore *core, LeLock *lock, LeTime now)
 		lock->doomed_next = core->doomed;
 		core->doomed = lock;
 	}
+}
+
+void
+le_core_row_lent(LeCore *core, LeSlot *slot, LeTime now)
+{
+	assert(slot->holder == NULL && slot->row.on_disk);
+	slot->row.on_disk = false;
+	le_lock_timer(core, slot->lock, now);
 }
 
 static void
@@ -291,8 +258,10 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 	le_entry_set_state(entry, entry->state, LE_STATE_ENDED);
 	entry->end = (uint8_t) how;
 	le_unlink(&entry->lease_link);
-	if (lease != NULL && lease->for_group && le_link_empty(&lease->entries))
+	if (lease != NULL && lease->for_group && !lease->ended && le_link_empty(&lease->entries))
 		le_lease_end(core, lease, how, now);
+	if (entry->session != 0)
+		core->sessions[entry->sessno].bound -= le_entry_is_bound(entry);
 	le_unlink(&entry->session_link);
 	le_timer_clear(core, &entry->timer);
 	le_token_hash_remove(core, entry);
@@ -389,7 +358,7 @@ lock_settle(LeCore *core, LeLock *lock, LeTime now)
 		LeEntry *head = le_container(lock->queue.next, LeEntry, queue_link);
 
 		/* its lease is over, and ends when this batch's requests are done */
-		if (head->lease != NULL && head->lease->deadline <= now)
+		if (le_entry_named_lease(head) != NULL && head->lease->deadline <= now)
 		{
 			le_entry_end_only(core, head, LE_END_EXPIRED, 0, now);
 			continue;
@@ -509,6 +478,7 @@ le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease, L
 	{
 		entry->session = cmd->session;
 		entry->sessno = cmd->sessno;
+		core->sessions[cmd->sessno].bound += le_entry_is_bound(entry);
 		le_link_before(&core->sessions[cmd->sessno].entries, &entry->session_link);
 	}
 	return entry;
@@ -590,7 +560,7 @@ void
 le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 {
 	LeLock *lock = entry->lock;
-	LeSlot *slot = slot_take(core, lock, now);
+	LeSlot *slot = slot_take(core, lock);
 
 	assert(le_lock_admits(lock, entry->mode, now));
 	if (entry->state == LE_STATE_QUEUED)

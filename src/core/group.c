@@ -16,6 +16,16 @@
 
 /* --- waiting --- */
 
+/*
+ * The entry that stands for this one: of several that wait as one the first,
+ * else itself.
+ */
+LeEntry *
+le_group_lead(LeEntry *entry)
+{
+	return entry->state == LE_STATE_QUEUED && entry->grouped ? entry->group->members : entry;
+}
+
 static bool
 member_ready(const LeEntry *member, LeTime now)
 {
@@ -201,7 +211,7 @@ admitted(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		all &= le_acquire_admitted(lock, cmd, now);
 		if (lock == NULL)
 			continue;
-		if (!reply->own_session && le_held_by_session(core, lock, cmd))
+		if (!reply->own_session && !cmd->enqueue && le_held_by_session(core, lock, cmd))
 		{
 			reply->own_session = true;
 			if (reply->status == LE_OK)
@@ -219,7 +229,7 @@ admitted(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		reply->own_session = false;
 		reply->which = 0;
 	}
-	else if (cmd->wait == 0)
+	else if (cmd->wait == 0 && !cmd->enqueue)
 		reply->status = LE_NOT_GRANTED;
 	if (reply->status == LE_OK && cmd->revision == 0 && !le_role_admits(core, cmd->role, cmd->nnames, 0))
 		reply->status = LE_LIMIT_LOCKS;
@@ -246,6 +256,8 @@ enter_all(LeCore *core, const LeCommand *cmd, LeLease *lease, LeTime now)
 		one.token = token;
 		entry = le_entry_new(core, le_lock_get(core, cmd->kind, cmd->names[i]), &one, lease, now);
 		entry->grouped = true;
+		entry->member = (uint16_t) (i + 1);
+		entry->place = cmd->enqueue;
 		le_entry_add_hold(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
 		if (first == NULL)
 			first = entry;
@@ -256,21 +268,143 @@ enter_all(LeCore *core, const LeCommand *cmd, LeLease *lease, LeTime now)
 	return first;
 }
 
+/* All of them enter their queues: as places, or with a call that waits. */
 static void
-wait_for_all(LeCore *core, LeSession *session, const LeCommand *cmd, LeEntry *first, LeTime now)
+queue_all(LeCore *core, LeSession *session, const LeCommand *cmd, LeEntry *first, LeTime now, LeReply *reply)
 {
 	LeGroup *group = le_pool_get(&core->groups);
 
 	core->stats.waits++;
 	group->members = first;
-	le_acquire_wait(session, first, cmd, now);
+	reply->status = cmd->enqueue ? LE_QUEUED : LE_WAITING;
+	if (!cmd->enqueue)
+		le_acquire_wait(session, first, cmd, now);
+	else if (first->lease != NULL && first->lease->for_group)
+		le_lease_start(core, first->lease, now);
 	for (LeEntry *member = first; member != NULL; member = member->group_next)
 	{
 		member->group = group;
+		if (cmd->enqueue)
+			le_place_dirty(core, member);
 		le_entry_queue(core, member, now);
+		if (cmd->enqueue && reply->count < member->lock->waiting)
+			reply->count = member->lock->waiting;
+	}
+	if (cmd->enqueue)
+	{
+		reply->valid_for = le_entry_time_left(first, now);
+		reply->wrote = true;
 	}
 	if (cmd->revision != 0)
 		le_lock_settle(core, first->lock, now);
+}
+
+/*
+ * A place of several names is read: its members come one after the other, in
+ * any order.  The pool has room for one group.
+ */
+void
+le_group_load(LeCore *core, LeEntry *entry)
+{
+	LeGroup *group = core->loaded_group;
+
+	if (group == NULL || group->members->token != entry->token)
+	{
+		group = le_pool_get(&core->groups);
+		core->loaded_group = group;
+	}
+	entry->grouped = true;
+	entry->group = group;
+	if (group->members == NULL || entry->member < group->members->member)
+	{
+		entry->group_next = group->members;
+		group->members = entry;
+		return;
+	}
+	entry->group_next = group->members->group_next;
+	group->members->group_next = entry;
+}
+
+/*
+ * Is this waiting entry the first of exactly the command's names, in their
+ * order?  The first is the one that is announced.
+ */
+bool
+le_group_has_names(const LeCore *core, const LeEntry *entry, const LeCommand *cmd)
+{
+	uint32_t n = 0;
+
+	for (const LeEntry *member = entry->group->members; member != NULL; member = member->group_next)
+		n++;
+	if (n != cmd->nnames)
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+	{
+		const LeEntry *member = le_core_find_entry(core, cmd->kind, cmd->names[i], entry->token);
+
+		if (member == NULL || member->group != entry->group || member->member != i + 1)
+			return false;
+	}
+	return true;
+}
+
+/* What this request holds already with one token, or waits for, on its named lease. */
+static bool
+entered_on_lease(const LeCore *core, const LeCommand *cmd, const LeLease *lease, int64_t *token)
+{
+	LeLock *lock = le_core_find_lock(core, cmd->kind, cmd->names[0]);
+	const LeEntry *first = lock == NULL ? NULL : le_lock_owned(core, lock, cmd->role, cmd->owner, lease, 0);
+	const LeEntry *place = lock == NULL ? NULL : le_same_place(core, lock, lease, cmd);
+
+	if (place != NULL)
+		*token = place->token;
+	if (place != NULL || first == NULL)
+		return place != NULL;
+	*token = first->token;
+	for (uint32_t i = 0; i < cmd->nnames; i++)
+	{
+		const LeEntry *entry = le_core_find_entry(core, cmd->kind, cmd->names[i], first->token);
+
+		if (entry == NULL || entry->lapsed || entry->state != LE_STATE_HELD || entry->lease != lease)
+			return false;
+	}
+	return true;
+}
+
+/* As le_apply_acquire() does on a named lease: it is the same request once more. */
+static bool
+enqueue_again(LeCore *core, const LeCommand *cmd, LeLease *lease, LeTime now, LeReply *reply)
+{
+	int64_t token;
+
+	if (!cmd->enqueue || lease == NULL || cmd->revision != 0 || !entered_on_lease(core, cmd, lease, &token))
+		return false;
+	for (uint32_t i = 0; i < cmd->nnames; i++)
+	{
+		LeEntry *entry = le_core_find_entry(core, cmd->kind, cmd->names[i], token);
+
+		reply->which = i;
+		if (entry->state == LE_STATE_QUEUED)
+		{
+			reply->status = LE_QUEUED;
+			continue;
+		}
+		reply->status = le_reentry_status(entry, cmd->mode, lease, cmd->ttl);
+		if (reply->status != LE_OK)
+			return true;
+	}
+	reply->which = 0;
+	for (uint32_t i = 0; i < cmd->nnames; i++)
+	{
+		LeEntry *entry = le_core_find_entry(core, cmd->kind, cmd->names[i], token);
+		LeCommand one = one_of(cmd, i);
+
+		if (entry->state == LE_STATE_QUEUED)
+			le_place_again(core, entry, &one, now, reply);
+		else
+			le_reentry_apply(core, entry, &one, now, reply);
+	}
+	return true;
 }
 
 void
@@ -282,9 +416,11 @@ le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *
 	uint32_t again;
 	bool all;
 
-	assert(cmd->nnames <= LE_MAX_NAMES && cmd->mode != LE_MODE_PERMIT && !cmd->enqueue);
+	assert(cmd->nnames <= LE_MAX_NAMES && cmd->mode != LE_MODE_PERMIT);
 	reply->status = le_acquire_lease(core, cmd, now, &lease);
 	if (reply->status != LE_OK || (cmd->revision != 0 && already_granted(core, cmd, now, reply)))
+		return;
+	if (enqueue_again(core, cmd, lease, now, reply))
 		return;
 	reply->status = look_at_each(core, session, cmd, lease, &again, reply);
 	if (reply->status == LE_OK && again > 0)
@@ -301,8 +437,7 @@ le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *
 	reply->counted = true;
 	if (!all)
 	{
-		reply->status = LE_WAITING;
-		wait_for_all(core, session, cmd, first, now);
+		queue_all(core, session, cmd, first, now, reply);
 		return;
 	}
 	(void) grant_members(core, first, now);
@@ -312,7 +447,54 @@ le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *
 	reply->wrote = true;
 }
 
+/* --- await --- */
+
+/*
+ * All names have to be held, or to wait, with this token; one answer counts for
+ * all of them.
+ */
+void
+le_apply_await_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	LeCommand one = one_of(cmd, 0);
+
+	for (uint32_t i = 0; i < cmd->nnames; i++)
+	{
+		const LeEntry *entry = le_core_find_entry(core, cmd->kind, cmd->names[i], cmd->token);
+
+		reply->which = i;
+		if (entry == NULL || entry->lapsed || (entry->state == LE_STATE_QUEUED && !entry->place))
+			reply->status = LE_LOST;
+		else if (entry->role != cmd->role)
+			reply->status = LE_DENIED;
+		if (reply->status != LE_OK)
+		{
+			(void) le_session_touch(core, cmd->session, cmd->sessno, cmd->xact, now);
+			return;
+		}
+	}
+	reply->which = 0;
+	le_apply_await(core, &one, now, reply);
+}
+
 /* --- release and check --- */
+
+/* The place that all of these names belong to: they leave their queues together. */
+static LeEntry *
+find_place(const LeCore *core, const LeCommand *cmd)
+{
+	LeEntry *first = le_core_find_entry(core, cmd->kind, cmd->names[0], cmd->token);
+
+	for (uint32_t i = 0; i < cmd->nnames; i++)
+	{
+		const LeEntry *entry = le_core_find_entry(core, cmd->kind, cmd->names[i], cmd->token);
+
+		if (entry == NULL || entry->state != LE_STATE_QUEUED || !entry->grouped || !entry->place ||
+			entry->role != cmd->role || entry->group != first->group)
+			return NULL;
+	}
+	return first;
+}
 
 /*
  * The command on each of its names.  The first answer that is not yes counts;
@@ -321,6 +503,14 @@ le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *
 void
 le_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
+	if (cmd->type == LE_CMD_RELEASE && find_place(core, cmd) != NULL)
+	{
+		LeCommand one = one_of(cmd, 0);
+
+		le_apply_release(core, &one, now, reply);
+		reply->count = cmd->nnames;
+		return;
+	}
 	reply->valid_for = LE_NEVER;
 	reply->own_session = true;
 	for (uint32_t i = 0; i < cmd->nnames; i++)

@@ -35,6 +35,7 @@ typedef struct LeSession
 {
 	uint64_t id; /* 0: none */
 	uint32_t xact;
+	uint32_t bound; /* entries that end with it */
 	LeLink entries;
 	LeLink holds;
 	LeEntry *waiting_on; /* what its blocked call waits for */
@@ -48,9 +49,6 @@ typedef struct LeSpares
 	uint32_t n;
 	uint32_t taken;
 } LeSpares;
-
-/* So many idle locks at most lend their rows; a power of two. */
-#define IDLE_LOCKS 256
 
 /* What one role has. */
 typedef struct LeRole
@@ -72,10 +70,11 @@ struct LeCore
 
 	LePool locks, slots, entries, holds, leases, groups, roles, change_pool;
 	LeHeap heap;
-	uint32_t queued;     /* entries in state QUEUED, all locks */
-	uint32_t candidates; /* entries of elections */
-	bool loading;        /* from le_core_load_begin() to le_core_load_done() */
-	LeLoadEnv load;      /* of the rows while loading */
+	uint32_t queued;       /* entries in state QUEUED, all locks */
+	uint32_t candidates;   /* entries of elections */
+	bool loading;          /* from le_core_load_begin() to le_core_load_done() */
+	LeGroup *loaded_group; /* while loading: of the place that was read last */
+	LeLoadEnv load;        /* of the rows while loading */
 
 	LeLock **lock_hash;
 	uint32_t lock_buckets;
@@ -107,14 +106,6 @@ struct LeCore
 	LeEntry *ended;
 	LeLock *doomed;
 	LeLink lapsed;
-
-	/* those that have become idle last, as far as it goes; they may have gone, or be in use again */
-	LeLock *idle[IDLE_LOCKS];
-	uint32_t idle_top;
-
-	/* While a load ends: no row is lent, and none that was idle then.  This
-	 * may be the reload after a row that could not be written. */
-	bool row_kept;
 
 	LeGroup *passed; /* groups that have left their queues: their locks are
 								 * to be settled */
@@ -206,6 +197,13 @@ le_add(LeTime a, LeTime b)
 
 /* --- core/entry.c: how entries enter, are granted and end --- */
 
+/* It ends with its session. */
+static inline bool
+le_entry_is_bound(const LeEntry *entry)
+{
+	return entry->ttl == LE_TTL_BOUND;
+}
+
 extern LeLock *le_lock_get(LeCore *core, LeKind kind, LeText name);
 extern LeEntry *le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease, LeTime now);
 extern void le_entry_set_state(LeEntry *entry, LeState from, LeState to);
@@ -250,7 +248,11 @@ extern void le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now
 extern bool le_group_ready(LeGroup *group, LeTime now);
 extern void le_group_grant(LeCore *core, LeGroup *group, LeTime now);
 extern void le_group_end(LeCore *core, LeGroup *group, LeEnd how, LeTime now);
+extern LeEntry *le_group_lead(LeEntry *entry);
+extern bool le_group_has_names(const LeCore *core, const LeEntry *entry, const LeCommand *cmd);
+extern void le_group_load(LeCore *core, LeEntry *entry);
 extern void le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void le_apply_await_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void le_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 /* --- core/owner.c --- */
 
@@ -286,6 +288,9 @@ extern void le_acquire_entered(LeCore *core, LeEntry *entry, const LeCommand *cm
 extern void le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern bool le_acquire_admitted(const LeLock *lock, const LeCommand *cmd, LeTime now);
 extern void le_acquire_wait(LeSession *session, LeEntry *entry, const LeCommand *cmd, LeTime now);
+extern LeEntry *le_same_place(const LeCore *core, const LeLock *lock, const LeLease *lease,
+							  const LeCommand *cmd);
+extern void le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern bool le_held_by_session(const LeCore *core, const LeLock *lock, const LeCommand *cmd);
 
 extern void le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);

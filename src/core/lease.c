@@ -145,9 +145,26 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 	le_settle_ended(core, before, now);
 }
 
+/* A wait for a place of several names keeps it alive. */
+static bool
+is_awaited(const LeLease *lease)
+{
+	LeEntry *entry;
+
+	if (!lease->for_group || le_link_empty(&lease->entries))
+		return false;
+	entry = le_container(lease->entries.next, LeEntry, lease_link);
+	if (entry->state != LE_STATE_QUEUED)
+		return false;
+	entry = le_group_lead(entry);
+	return entry->waiter_session != 0 && !entry->answering;
+}
+
 void
 le_lease_due(LeCore *core, LeLease *lease, LeTime now)
 {
+	if (lease->deadline <= now && is_awaited(lease))
+		le_lease_renew(core, lease, now);
 	if (lease->deadline <= now)
 	{
 		le_lease_end(core, lease, LE_END_EXPIRED, now);

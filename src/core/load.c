@@ -469,7 +469,11 @@ le_core_load_slot(LeCore *core, const LeStoredEntry *row, int64_t *newest)
 static bool
 place_is_valid(const LeCore *core, const LeStoredEntry *row)
 {
-	return name_is_valid(row) && request_is_valid(row) && le_core_find_token(core, row->token) == NULL;
+	/* those of several names share their token */
+	if (row->member > 0 ? le_core_find_entry(core, row->kind, row->name, row->token) != NULL
+						: le_core_find_token(core, row->token) != NULL)
+		return false;
+	return name_is_valid(row) && request_is_valid(row) && row->holds > 0 && row->member <= LE_MAX_NAMES;
 }
 
 LeLoadStatus
@@ -485,7 +489,7 @@ le_core_load_place(LeCore *core, const LeStoredEntry *row)
 		return LE_LOAD_INVALID;
 	look_at_life(core, row, &verdict);
 	cmd = command_of(row, &verdict);
-	if (!le_core_reserve(core, &cmd))
+	if (!le_core_reserve(core, &cmd) || (row->member > 0 && !le_pool_reserve(core, &core->groups, 1)))
 		return LE_LOAD_NO_MEMORY;
 	if (verdict.session != 0)
 		session_is_there(core, verdict.session, verdict.sessno);
@@ -493,8 +497,10 @@ le_core_load_place(LeCore *core, const LeStoredEntry *row)
 	if (row->mode == LE_MODE_PERMIT && lock->permits == 0)
 		lock->permits = row->permits;
 	le_core_raise_revision(core, row->token + 1);
+	lease_is_of_group(core, verdict.lease, row->token);
 	entry = le_entry_new(core, lock, &cmd, verdict.lease, now);
 	entry->place = true;
+	entry->hold_count = (uint32_t) row->holds;
 	entry->since = from_wall(&core->load.clock, row->since);
 	entry->row.locator = row->locator;
 	entry->row.on_disk = true;
@@ -505,12 +511,17 @@ le_core_load_place(LeCore *core, const LeStoredEntry *row)
 		/* places save no time */
 		entry->deadline = failed != NULL ? entry_times(core, row, failed).deadline : le_add(now, row->ttl);
 	}
-	le_entry_queue(core, entry, now);
 	if (verdict.ended)
 	{
+		/* so has each of several names: they end one by one */
+		le_entry_queue(core, entry, now);
 		le_entry_end(core, entry, LE_END_SESSION, 0, now);
 		return LE_LOADED;
 	}
+	entry->member = row->member;
+	if (row->member > 0)
+		le_group_load(core, entry);
+	le_entry_queue(core, entry, now);
 	return load_holds(core, entry, row->uncommitted) ? LE_LOADED : LE_LOAD_NO_MEMORY;
 }
 
@@ -533,7 +544,7 @@ void
 le_core_load_done(LeCore *core, LeTime now)
 {
 	core->loading = false;
-	core->row_kept = true;
+	core->loaded_group = NULL;
 	end_empty_own_leases(core, now);
 	for (uint32_t place = 0; place < le_core_lock_indexes(core); place++)
 	{
@@ -542,5 +553,4 @@ le_core_load_done(LeCore *core, LeTime now)
 		if (lock != NULL)
 			le_lock_settle(core, lock, now);
 	}
-	core->row_kept = false;
 }

@@ -59,14 +59,19 @@ typedef struct LeStoredEntry
 	LeText uncommitted; /* of LeStoredHold, one after the other,
 								 * perhaps not aligned */
 	uint64_t locator;
+	bool has_expiry; /* for the views of a standby alone: what the row says */
+	int64_t expires_at;
+	uint16_t member; /* a place of several names: which-th, from 1; else 0 */
 
 	/* of every slot */
 	int32_t slot; /* number */
 	bool closed;
 	int64_t closed_until; /* wall time; if closed */
 
-	/* of a holder */
+	/* of a holder, or a place */
 	int32_t holds;
+
+	/* of a holder */
 	LeTime time_left; /* of a long TTL: when it was saved */
 	LeEnd end;        /* how it has ended, where only a fence keeps it */
 } LeStoredEntry;

@@ -25,7 +25,7 @@ session_stop_waiting(LeCore *core, LeSession *session, LeEnd how, LeTime now)
 		/* the place stays, only the wait for it ends; that kept it alive */
 		le_answer(core, entry, LE_NOT_GRANTED, 0);
 		entry->wait_until = LE_NEVER;
-		if (entry->lease == NULL)
+		if (le_entry_named_lease(entry) == NULL)
 			le_entry_renew(core, entry, now);
 		le_entry_arm(core, entry);
 	}
@@ -48,12 +48,13 @@ session_end(LeCore *core, LeSession *session, LeTime now)
 
 		le_unlink(&entry->session_link);
 		entry->session = 0;
-		if (entry->ttl == LE_TTL_BOUND && entry->lease == NULL && !entry->lapsed)
+		if (le_entry_is_bound(entry) && !entry->lapsed)
 			le_entry_end_only(core, entry, LE_END_SESSION, closed_until, now);
 	}
 	le_settle_ended(core, before, now);
 	session->id = 0;
 	session->xact = 0;
+	session->bound = 0;
 }
 
 /*
@@ -91,6 +92,15 @@ le_apply_session_end(LeCore *core, const LeCommand *cmd, LeTime now)
 		session_end(core, session, now);
 }
 
+/* Does the end of one of them end the other? */
+static bool
+end_as_one(const LeEntry *entry, const LeEntry *other)
+{
+	return entry == other ||
+		   (entry->state == LE_STATE_QUEUED && entry->grouped && other->state == LE_STATE_QUEUED &&
+			other->grouped && entry->group == other->group);
+}
+
 /* Undo what this transaction took since this subtransaction began. */
 void
 le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now)
@@ -115,15 +125,18 @@ le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now)
 		le_hold_remove(core, hold);
 		if (entry->lapsed)
 			continue;
-		if (entry->state == LE_STATE_HELD && entry->hold_count > 1)
+		if (entry->hold_count > 1)
 		{
 			entry->hold_count--;
-			le_slot_dirty(core, entry->slot);
+			if (entry->state == LE_STATE_HELD)
+				le_slot_dirty(core, entry->slot);
+			else if (entry->place)
+				le_place_dirty(core, entry);
 			continue;
 		}
 
 		/* its end removes all its holds: go on with one of another entry */
-		while (link != &session->holds && le_container(link, LeHold, session_link)->entry == entry)
+		while (link != &session->holds && end_as_one(entry, le_container(link, LeHold, session_link)->entry))
 			link = link->next;
 		le_entry_end_only(core, entry, LE_END_UNDONE, 0, now);
 	}
@@ -135,4 +148,10 @@ le_core_waiting_on(const LeCore *core, uint64_t session, uint32_t sessno)
 {
 	assert(sessno < core->max_sessions);
 	return core->sessions[sessno].id == session ? core->sessions[sessno].waiting_on : NULL;
+}
+
+uint32_t
+le_core_bound_to(const LeCore *core, uint64_t session, uint32_t sessno)
+{
+	return core->sessions[sessno].id == session ? core->sessions[sessno].bound : 0;
 }

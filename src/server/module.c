@@ -20,6 +20,7 @@ PG_MODULE_MAGIC;
 
 extern PGDLLEXPORT void _PG_init(void);
 
+/* PostgreSQL has loaded the library. */
 void
 _PG_init(void)
 {

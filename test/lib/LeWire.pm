@@ -4,11 +4,14 @@
 #   my $w = LeWire->new($node);
 #     $w->parse($name, $sql, type OIDs), $w->bind($portal, $name, values), $w->execute($portal, max_rows), $w->sync
 #     $w->query($sql)               simple protocol
+#     $w->together(sub { ... })     what the code sends goes in one packet
+#     $w->pipeline(@statements)     Parse, Bind and Execute of each, and Sync, in one packet
 #     $w->call($function OID)       the fast path, without arguments
 #     $w->wait($types)              reads up to a message of one of these types ('Z': ready, 's': portal suspended,
 #                                   'C': command complete) and returns the rows as "a|b", joined by newlines
 #     $w->error                     errors and warnings that came meanwhile, as "ERROR 22023 text"
 #     $w->pid, $w->quit
+#   LeWire->new($node, tcp => 1, receive_buffer => bytes)     over TCP
 
 package LeWire;
 
@@ -16,14 +19,33 @@ use strict;
 use warnings;
 
 use IO::Select ();
+use IO::Socket::INET ();
 use IO::Socket::UNIX ();
 use LeTest ();
+use Socket ();
+
+# The buffer's size has to be known before it connects.
+sub tcp_socket
+{
+	my ($port, $receive_buffer) = @_;
+	my $socket = IO::Socket::INET->new(Proto => 'tcp') or die "socket: $!";
+
+	$socket->sockopt(Socket::SO_RCVBUF(), $receive_buffer) if $receive_buffer;
+	$socket->connect(Socket::pack_sockaddr_in($port, Socket::INADDR_LOOPBACK())) or die "connect: $!";
+	return $socket;
+}
+
+sub unix_socket
+{
+	my ($path) = @_;
+
+	return IO::Socket::UNIX->new(Peer => $path) || die "$path: $!";
+}
 
 sub new
 {
 	my ($class, $node, %opts) = @_;
-	my $path = $node->host . '/.s.PGSQL.' . $node->port;
-	my $socket = IO::Socket::UNIX->new(Peer => $path) or die "$path: $!";
+	my $socket = $opts{tcp} ? tcp_socket($node->port, $opts{receive_buffer}) : unix_socket($node->host . '/.s.PGSQL.' . $node->port);
 	my $self = bless { socket => $socket, error => '' }, $class;
 	my %settings = (
 		user => $opts{user} // scalar getpwuid($<),
@@ -51,8 +73,37 @@ sub send
 sub message
 {
 	my ($self, $type, $body) = @_;
+	my $bytes = $type . pack('N', 4 + length $body) . $body;
 
-	$self->send($type . pack('N', 4 + length $body) . $body);
+	return $self->send($bytes) unless defined $self->{packet};
+	$self->{packet} .= $bytes;
+	return;
+}
+
+sub together
+{
+	my ($self, $code) = @_;
+
+	$self->{packet} = '';
+	$code->();
+	$self->send(delete $self->{packet});
+	return;
+}
+
+sub pipeline
+{
+	my ($self, @statements) = @_;
+
+	$self->together(
+		sub {
+			foreach my $sql (@statements)
+			{
+				$self->parse('', $sql);
+				$self->bind('', '');
+				$self->execute('');
+			}
+			$self->sync;
+		});
 	return;
 }
 

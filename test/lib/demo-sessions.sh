@@ -1,6 +1,6 @@
 #!/bin/bash
-# The demo itself: psql sessions A, B and C side by side. Each line carries the seconds since the start; "<-" is what was
-# sent to a session, "->" what it answered.
+# The demo itself: psql sessions A, B and C side by side. Each line carries the seconds since the start; "<-" is what
+# was sent to a session, "->" what it answered.
 set -eu
 . test/lib/server.sh
 
@@ -132,14 +132,16 @@ line C "   ... kill -9"
 await A
 ask A "SELECT release_lock('invoices', $answer);"
 
-say "Two replicas campaign; the leader falls silent, the other one leads when its time is over, and a late write is refused."
+say "Two replicas campaign; the leader falls silent, the other leads after its TTL, and a late write is refused."
 psql -XAtqc 'CREATE TABLE work (term bigint, done text);' \
-	-c "CREATE TRIGGER leader_only BEFORE INSERT ON work FOR EACH ROW EXECUTE FUNCTION fence_guard('scheduler', 'election')"
+	-c "CREATE TRIGGER leader_only BEFORE INSERT ON work FOR EACH ROW
+		EXECUTE FUNCTION fence_guard('scheduler', 'election')"
 ask A "SELECT campaign('scheduler', 'replica A', ttl => '2 s');"
 term=$answer
 send B "SELECT campaign('scheduler', 'replica B', ttl => '30 s');"
 until_waiting 1
-ask A "BEGIN; SELECT fence_leader('scheduler', $term); INSERT INTO work VALUES ($term, 'in time'); COMMIT; SELECT * FROM work;"
+ask A "BEGIN; SELECT fence_leader('scheduler', $term); INSERT INTO work VALUES ($term, 'in time'); COMMIT;
+	SELECT * FROM work;"
 await B
 next=$answer
 ask A "BEGIN; SELECT fence_leader('scheduler', $term); INSERT INTO work VALUES ($term, 'late'); COMMIT;"

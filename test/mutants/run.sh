@@ -8,8 +8,8 @@ le_prepare core-tests
 le_extra_packages libfaketime
 le_test_env
 
-# A tree for each of the runner's workers: the sources, with what has been built as the beginning of each mutant's build,
-# and a PostgreSQL for the account to install into.
+# A tree for each of the runner's workers: the sources, with what has been built as the beginning of each mutant's
+# build, and a PostgreSQL for the account to install into.
 tar -C "$LE_ROOT" --exclude=build/faults -cf - build src | tar -C "$LE_TMP/src" -xf -
 for ((i = 1; i <= LE_JOBS; i++)); do
 	mkdir "$LE_TMP/w$i" "$LE_TMP/w$i/work"

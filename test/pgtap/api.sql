@@ -17,7 +17,7 @@ SELECT p.* FROM pg_proc p JOIN ours o ON o.classid = 'pg_proc'::regclass AND o.o
 
 SELECT results_eq(
 	$$SELECT proname::text COLLATE "default", pg_get_function_arguments(oid), pg_get_function_result(oid) FROM our_functions
-	  WHERE pronamespace = 'public'::regnamespace ORDER BY 1$$,
+	  WHERE pronamespace = 'public'::regnamespace ORDER BY 1, 2$$,
 	$$VALUES
 	('acquire_lock', 'name text, ttl interval DEFAULT ''00:00:30''::interval, wait interval DEFAULT NULL::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'bigint'),
 	('acquire_locks', 'names text[], ttl interval DEFAULT ''00:00:30''::interval, wait interval DEFAULT NULL::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'bigint'),
@@ -27,12 +27,15 @@ SELECT results_eq(
 	('advisory_release', 'name text, shared boolean DEFAULT false', 'boolean'),
 	('await_leadership', 'election text, term bigint, wait interval DEFAULT ''00:00:00''::interval', 'boolean'),
 	('await_lock', 'name text, token bigint, wait interval DEFAULT ''00:00:00''::interval', 'boolean'),
+	('await_locks', 'names text[], token bigint, wait interval DEFAULT ''00:00:00''::interval', 'boolean'),
 	('campaign', 'election text, candidate text, ttl interval DEFAULT ''00:00:15''::interval, wait interval DEFAULT NULL::interval, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'bigint'),
 	('compare_and_set', 'key text, expected_version bigint, value text', 'bigint'),
-	('current_leader', 'election text, OUT candidate text, OUT term bigint, OUT elected_at timestamp with time zone, OUT valid_for interval', 'SETOF record'),
+	('current_leader', 'election text, OUT candidate text, OUT term bigint, OUT elected_at timestamp with time zone, OUT expires_at timestamp with time zone, OUT valid_for interval', 'SETOF record'),
 	('election_history', 'election text, after bigint DEFAULT 0, OUT change bigint, OUT how text, OUT candidate text, OUT term bigint, OUT elected_at timestamp with time zone, OUT changed_at timestamp with time zone, OUT ended_at timestamp with time zone', 'SETOF record'),
 	('enqueue_candidate', 'election text, candidate text, ttl interval DEFAULT ''00:00:15''::interval, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint, OUT term bigint, OUT elected boolean, OUT queue_position bigint, OUT channel text', 'record'),
 	('enqueue_lock', 'name text, ttl interval DEFAULT ''00:00:30''::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint, OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text', 'record'),
+	('enqueue_locks', 'names text[], ttl interval DEFAULT ''00:00:30''::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint, OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text', 'record'),
+	('enqueue_permit', 'name text, permits integer, ttl interval DEFAULT ''00:00:30''::interval, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint, OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text', 'record'),
 	('fence_guard', '', 'trigger'),
 	('fence_leader', 'election text, term bigint', 'void'),
 	('fence_lock', 'name text, token bigint', 'void'),
@@ -46,7 +49,8 @@ SELECT results_eq(
 	('observe_election', 'election text', 'text'),
 	('proclaim', 'election text, term bigint, candidate text', 'boolean'),
 	('read_versioned', 'key text, OUT value text, OUT version bigint', 'record'),
-	('release_lock', 'name text, token bigint DEFAULT NULL::bigint, hold_for interval DEFAULT NULL::interval, all_holds boolean DEFAULT false', 'boolean'),
+	('release_lock', 'name text', 'boolean'),
+	('release_lock', 'name text, token bigint, hold_for interval DEFAULT NULL::interval, all_holds boolean DEFAULT false', 'boolean'),
 	('release_locks', 'names text[], token bigint', 'boolean'),
 	('renew_leadership', 'election text, term bigint, ttl interval DEFAULT NULL::interval', 'interval'),
 	('renew_lock', 'name text, token bigint, ttl interval DEFAULT NULL::interval', 'interval'),
@@ -74,10 +78,10 @@ WHERE relnamespace = 'lock_election'::regnamespace AND relkind = 'v' ORDER BY re
 
 SELECT results_eq(
 	$$SELECT proname::text COLLATE "default" FROM our_functions WHERE has_function_privilege('public', oid, 'EXECUTE') ORDER BY 1$$,
-	$$VALUES ('acquire_lock'), ('acquire_locks'), ('acquire_permit'), ('advisory_acquire'), ('advisory_release'), ('await_leadership'), ('await_lock'), ('campaign'),
-	('compare_and_set'), ('counters'), ('current_leader'), ('election_history'), ('enqueue_candidate'), ('enqueue_lock'), ('fence_guard'), ('fence_leader'), ('fence_lock'),
+	$$VALUES ('acquire_lock'), ('acquire_locks'), ('acquire_permit'), ('advisory_acquire'), ('advisory_release'), ('await_leadership'), ('await_lock'), ('await_locks'), ('campaign'),
+	('compare_and_set'), ('counters'), ('current_leader'), ('election_history'), ('enqueue_candidate'), ('enqueue_lock'), ('enqueue_locks'), ('enqueue_permit'), ('fence_guard'), ('fence_leader'), ('fence_lock'),
 	('force_release_lock'), ('force_resign'), ('grant_lease'), ('is_held'), ('is_leader'), ('keep_alive'), ('lease_time_to_live'), ('look'), ('look_leases'),
-	('manager_info'), ('observe_election'), ('proclaim'), ('read_versioned'), ('release_lock'), ('release_locks'), ('renew_leadership'), ('renew_lock'), ('resign'),
+	('manager_info'), ('observe_election'), ('proclaim'), ('read_versioned'), ('release_lock'), ('release_lock'), ('release_locks'), ('renew_leadership'), ('renew_lock'), ('resign'),
 	('revoke_lease'), ('set_permits'), ('try_acquire_lock'), ('version_guard')$$,
 	'functions for everyone: these and no others');
 SELECT results_eq(
@@ -116,11 +120,11 @@ FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
 WHERE c.relnamespace = 'lock_election'::regnamespace AND c.relkind = 'v' GROUP BY 1;
 
 SELECT results_eq('SELECT view, columns FROM columns_of ORDER BY 1', $$VALUES
-	('elections', 'election text, candidate text, term bigint, owner text, role regrole, elected_at timestamp with time zone, valid_for interval, waiting bigint, pid integer, fenced_by integer[]'),
-	('leases', 'lease bigint, owner text, role regrole, ttl interval, time_left interval, locks bigint, waiting bigint'),
-	('locks', 'kind text, name text, slot integer, mode text, owner text, role regrole, token bigint, lease bigint, holds integer, acquired_at timestamp with time zone, time_left interval, waiters bigint, pid integer, fenced_by integer[]'),
+	('elections', 'election text, candidate text, term bigint, owner text, role regrole, elected_at timestamp with time zone, expires_at timestamp with time zone, valid_for interval, waiting bigint, pid integer, fenced_by integer[]'),
+	('leases', 'lease bigint, owner text, role regrole, ttl interval, expires_at timestamp with time zone, time_left interval, locks bigint, waiting bigint'),
+	('locks', 'kind text, name text, slot integer, mode text, owner text, role regrole, token bigint, lease bigint, holds integer, acquired_at timestamp with time zone, expires_at timestamp with time zone, time_left interval, waiters bigint, pid integer, fenced_by integer[]'),
 	('manager', 'pid integer, database name, started timestamp with time zone, incarnation bigint, revision bigint, locks bigint, memory bigint'),
-	('stat', 'acquires bigint, renewals bigint, releases bigint, checks bigint, forced bigint, awaits bigint, grants bigint, waits bigint, handoffs bigint, expiries bigint, timeouts bigint, undone bigint, batches bigint, failed_batches bigint, transaction_ids bigint, rows_written bigint, flushes bigint, stalls bigint, hints_sent bigint, hints_dropped bigint, write_time double precision, stats_reset timestamp with time zone'),
+	('stat', 'acquires bigint, renewals bigint, releases bigint, checks bigint, forced bigint, awaits bigint, grants bigint, waits bigint, handoffs bigint, expiries bigint, timeouts bigint, undone bigint, batches bigint, failed_batches bigint, key_violations bigint, transaction_ids bigint, rows_written bigint, flushes bigint, stalls bigint, hints_sent bigint, hints_dropped bigint, write_time double precision, stats_reset timestamp with time zone'),
 	('waiters', 'kind text, name text, queue_position bigint, mode text, owner text, role regrole, token bigint, lease bigint, waiting_since timestamp with time zone, pid integer, blocked_by integer[]')$$,
 	'the views and their columns');
 COMMIT;

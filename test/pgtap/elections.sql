@@ -42,7 +42,8 @@ SELECT throws_ok($$SELECT renew_leadership('', 1)$$, '22023', 'election must not
 SELECT throws_ok($$SELECT renew_leadership('a', NULL)$$, '22023', 'term must not be null');
 SELECT throws_ok($$SELECT renew_leadership('a', 1, '25 days')$$, '22023', 'ttl is out of range: 25 days');
 SELECT throws_ok($$SELECT resign(NULL, 1)$$, '22023', 'election must not be null');
-SELECT throws_ok($$SELECT resign('a', NULL)$$, '22023', 'term must not be null');
+SELECT is(resign('a', NULL), false, 'NULL is no term to resign from');
+SELECT throws_ok($$SELECT resign(NULL, NULL)$$, '22023', 'election must not be null');
 SELECT throws_ok($$SELECT is_leader(NULL, 1)$$, '22023', 'election must not be null');
 SELECT throws_ok($$SELECT is_leader('a', NULL)$$, '22023', 'term must not be null');
 SELECT throws_ok($$SELECT fence_leader(NULL, 1)$$, '22023', 'election must not be null');

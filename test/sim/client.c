@@ -197,10 +197,13 @@ acquire_group(World *w, uint32_t sessno)
 		if (rng_chance(&w->rng, w->conf.lease_mille) && w->nleases > 0)
 			pick_lease(w, &cmd);
 	}
+	cmd.enqueue = rng_chance(&w->rng, w->conf.enqueue_mille);
+	if (cmd.enqueue)
+		cmd.wait = 0;
 	post(w, &cmd);
 }
 
-/* RELEASE or CHECK of a token with its names. */
+/* AWAIT, RELEASE or CHECK of a token with its names. */
 static void
 on_group(World *w, LeCommand *cmd)
 {
@@ -288,7 +291,7 @@ on_token(World *w, uint32_t sessno, LeCommandType type)
 			cmd.revision = cmd.token;
 		cmd.token = 0;
 	}
-	if (type == LE_CMD_CHECK && rng_chance(&w->rng, w->conf.group_mille / 2))
+	if ((type == LE_CMD_CHECK || type == LE_CMD_AWAIT) && rng_chance(&w->rng, w->conf.group_mille / 2))
 	{
 		on_group(w, &cmd);
 		return;

@@ -62,7 +62,7 @@ static const char *const way_names[] = {"patient", "cancel", "crash", "fail"};
 /* The letters, for the first lock and for the second. */
 typedef struct Letter
 {
-	char of[2];
+	char of[3]; /* with the terminating NUL */
 	LeCommandType type;
 	LeMode mode;
 	LeTime wait;

@@ -171,7 +171,7 @@ check_leases(World *w, const Live *live)
 		if (entry->lease == NULL || !entry->lease->for_group)
 			continue;
 		ENSURE(w, entry->lease->id == entry->token);
-		n += entry->state == LE_STATE_HELD && entry->token != last;
+		n += (entry->state == LE_STATE_HELD || entry->place) && entry->token != last;
 		last = entry->token;
 	}
 	ENSURE(w, n == w->tables[TABLE_LEASES].used);

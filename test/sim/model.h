@@ -14,6 +14,7 @@ typedef struct MEntry
 	uint8_t kind;
 	int name;
 	LeMode mode;
+	uint16_t member;                    /* of a group: which-th, from 1 */
 	bool group;                         /* of those with this token, in several locks */
 	bool alone;                         /* lapsed, and its lease has ended */
 	bool held, place, lapsed, answered, /* its waiter has its answer in this batch */
@@ -140,6 +141,10 @@ extern void m_changed(Model *m, const MEntry *e);
 extern bool m_own_holder(Model *m, const MEntry *request);
 extern bool m_role_is_full(Model *m, uint32_t role, uint32_t more);
 extern void m_release_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void m_await_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern MEntry *m_held_on_lease(Model *m, const MEntry *request);
+extern bool m_same_place(const MEntry *e, const MEntry *request);
+extern void m_once_more(Model *m, MEntry *e, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void m_check_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
 
 /* --- model_group.c --- */
@@ -152,6 +157,7 @@ extern void m_end_waiting_group(Model *m, int64_t token, LeTime now);
 extern void m_expire_group(Model *m, int64_t token, LeTime cool, LeTime now);
 extern bool m_ready(Model *m, const MEntry *head, LeTime now);
 extern void m_acquire_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void m_await_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void m_release_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void m_check_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
 

@@ -33,6 +33,13 @@ check_gone(Model *m, const MEntry *e, LeTime now)
 		ENSURE(m->w, !world_fenced(m->w, e->token));
 }
 
+/* Where the core keeps the wait: in the first of those that wait as one. */
+static const LeEntry *
+waits_in(const LeEntry *c)
+{
+	return c->state == LE_STATE_QUEUED && c->grouped ? c->group->members : c;
+}
+
 /* Nothing stays that had to end. */
 static void
 check_there(Model *m, const MEntry *e, const LeEntry *c, LeTime now)
@@ -44,7 +51,7 @@ check_there(Model *m, const MEntry *e, const LeEntry *c, LeTime now)
 		ENSURE(m->w, world_fenced(m->w, e->token) &&
 						 (lease_due(m, e, now) || (e->lease == 0 && e->deadline <= now)));
 	if (c->state == LE_STATE_QUEUED)
-		ENSURE(m->w, (e->group ? e->wait_until : c->wait_until) > now);
+		ENSURE(m->w, waits_in(c)->wait_until > now);
 	if (e->held && !c->lapsed)
 		ENSURE(m->w, c->hold_count >= e->count);
 }
@@ -83,12 +90,9 @@ take_over(Model *m, MEntry *e, const LeEntry *c)
 	e->ttl = m_shares_time(e) && c->lease != NULL ? c->lease->ttl : c->ttl;
 	e->deadline = m_shares_time(e) && c->lease != NULL ? c->lease->deadline : c->deadline;
 	e->acquired = c->acquired_at;
-	if (e->held || !e->group)
-	{
-		e->wait_until = e->held ? LE_NEVER : c->wait_until;
-		e->waiter = c->answering || e->held ? 0 : c->waiter_session;
-		e->answered = c->answering;
-	}
+	e->answered = waits_in(c)->answering;
+	e->wait_until = e->held ? LE_NEVER : waits_in(c)->wait_until;
+	e->waiter = e->answered || e->held ? 0 : waits_in(c)->waiter_session;
 	e->count = c->hold_count;
 	e->value = sim_text_id(c->value);
 }

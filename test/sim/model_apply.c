@@ -200,6 +200,80 @@ acquire_again(Model *m, const LeCommand *cmd, const MEntry *e, LeTime now, LeRep
 	return true;
 }
 
+/* The holder that hangs on this request's named lease. */
+MEntry *
+m_held_on_lease(Model *m, const MEntry *request)
+{
+	MEntry as_call = *request;
+	MEntry *holder;
+
+	as_call.place = false;
+	holder = m_reentrant(m, &as_call, m->actual->status, m->actual->token);
+	return holder != NULL && holder->lease == request->lease ? holder : NULL;
+}
+
+bool
+m_same_place(const MEntry *e, const MEntry *request)
+{
+	return !e->held && e->place && e->kind == request->kind && e->name == request->name &&
+		   e->lease == request->lease && e->group == request->group && e->mode == request->mode &&
+		   e->owner == request->owner && e->value == request->value;
+}
+
+/* What this request has on its named lease already: a holder, or else its place. */
+static MEntry *
+on_lease_already(Model *m, const MEntry *request)
+{
+	MEntry *holder = m_held_on_lease(m, request);
+
+	for (int i = 0; i < m->s.nentries && holder == NULL; i++)
+	{
+		if (m_same_place(&m->s.entries[i], request))
+			return &m->s.entries[i];
+	}
+	return holder;
+}
+
+/* It counts while an earlier request may still roll back. */
+void
+m_once_more(Model *m, MEntry *e, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	MEntry request = m_new_entry(cmd, cmd->nnames > 0 ? cmd->names[0] : cmd->name);
+	bool counted = false;
+
+	if (e->held)
+	{
+		m_reenter(m, e, &request, now, &counted);
+		reply->reentrant = true;
+	}
+	else
+	{
+		for (int i = 0; i < m->s.nholds; i++)
+			counted = counted || m_on_hold(&m->s.holds[i], e);
+		e->count += counted;
+	}
+	if (counted)
+		m_add_hold(m, e, cmd);
+	reply->counted = reply->counted || counted;
+	reply->valid_for = m_time_left(m, e, now);
+}
+
+static bool
+enqueue_again(Model *m, const LeCommand *cmd, const MEntry *request, LeTime now, LeReply *reply)
+{
+	MEntry *e =
+		cmd->enqueue && cmd->lease != 0 && cmd->mode != LE_MODE_PERMIT ? on_lease_already(m, request) : NULL;
+
+	if (e == NULL)
+		return false;
+	reply->status = e->held ? m_reentry_status(e, request) : LE_QUEUED;
+	if (reply->status != LE_OK && reply->status != LE_QUEUED)
+		return true;
+	reply->token = e->token;
+	m_once_more(m, e, cmd, now, reply);
+	return true;
+}
+
 /* Whether so many more locks, places and waits are more than a role may have. */
 bool
 m_role_is_full(Model *m, uint32_t role, uint32_t more)
@@ -226,7 +300,8 @@ acquire(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->status = m_check_lease(m, cmd, now);
 	if (reply->status == LE_OK)
 		reply->status = m_check_use(m, cmd, &e);
-	if (reply->status != LE_OK || acquire_again(m, cmd, &e, now, reply))
+	if (reply->status != LE_OK || enqueue_again(m, cmd, &e, now, reply) ||
+		acquire_again(m, cmd, &e, now, reply))
 		return;
 	if (cmd->lease != 0)
 		e.ttl = m_find_lease(m, cmd->lease)->ttl;
@@ -312,8 +387,8 @@ renew(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	}
 }
 
-static void
-await(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
+void
+m_await_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	MEntry *e;
 
@@ -334,7 +409,13 @@ await(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->status = LE_QUEUED;
 	if (cmd->wait != 0 && !e->answered)
 	{
-		m_set_wait(e, cmd, now);
+		int64_t token = e->token;
+
+		for (int i = 0; i < m->s.nentries; i++)
+		{
+			if (m->s.entries[i].token == token)
+				m_set_wait(&m->s.entries[i], cmd, now);
+		}
 		reply->status = LE_WAITING;
 	}
 }
@@ -507,7 +588,7 @@ undo(Model *m, const LeCommand *cmd, LeTime now)
 		m->s.nholds--;
 		if (e->lapsed)
 			continue;
-		if (e->held && e->count > 1)
+		if (e->count > 1)
 			e->count--;
 		else
 			m_end(m, e, LE_END_UNDONE, 0, now);
@@ -540,7 +621,7 @@ model_apply(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply, const Le
 			(cmd->nnames > 0 ? m_acquire_group : acquire)(m, cmd, now, reply);
 			break;
 		case LE_CMD_AWAIT:
-			await(m, cmd, now, reply);
+			(cmd->nnames > 0 ? m_await_group : m_await_one)(m, cmd, now, reply);
 			break;
 		case LE_CMD_RENEW:
 			renew(m, cmd, now, reply);

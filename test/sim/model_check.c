@@ -491,7 +491,7 @@ restore_time(Model *m, LeTime now, Loss loss)
 			(!e->held && !e->place))
 			continue;
 		/* a place that has been granted by now is compared as a holder */
-		if (!e->held && (loss != LOST_BATCH || c == NULL || c->state != LE_STATE_QUEUED))
+		if (!e->held && !m_shares_time(e) && (loss != LOST_BATCH || c == NULL || c->state != LE_STATE_QUEUED))
 			e->deadline = now + e->ttl;
 		else if (c != NULL)
 			e->deadline =
@@ -699,7 +699,7 @@ handle_due(Model *m, const Due *due, LeTime now)
 		case DUE_DEADLINE:
 			/* a wait for a place keeps it alive */
 			if (!e->held && e->waiter != 0)
-				e->deadline = now + e->ttl;
+				m_renew(m, e, now);
 			else if (m_shares_time(e))
 				m_expire_group(m, e->token, grace > 0 ? now + grace : 0, now);
 			else

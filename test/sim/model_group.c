@@ -12,7 +12,7 @@
 bool
 m_shares_time(const MEntry *e)
 {
-	return e->group && e->held && !e->alone && e->lease == 0 && e->ttl != LE_TTL_BOUND;
+	return e->group && (e->held || e->place) && !e->alone && e->lease == 0 && e->ttl != LE_TTL_BOUND;
 }
 
 void
@@ -54,7 +54,8 @@ m_expire_group(Model *m, int64_t token, LeTime cool, LeTime now)
 	{
 		MEntry *e = &m->s.entries[i];
 
-		if (e->token != token || !m_shares_time(e))
+		/* those that wait end together */
+		if (i >= m->s.nentries || e->token != token || !m_shares_time(e))
 			continue;
 		e->alone = true;
 		e->deadline = LE_NEVER;
@@ -248,14 +249,14 @@ may_wait(Model *m, const LeCommand *cmd, LeReply *reply)
 	int64_t limit = m->w->conf.limits.waiters_per_lock;
 
 	reply->status = LE_NOT_GRANTED;
-	for (uint32_t i = 0; i < cmd->nnames && !reply->own_session; i++)
+	for (uint32_t i = 0; i < cmd->nnames && !reply->own_session && !cmd->enqueue; i++)
 	{
 		MEntry e = m_new_entry(cmd, cmd->names[i]);
 
 		reply->own_session = m_own_holder(m, &e);
 		reply->which = i;
 	}
-	for (uint32_t i = 0; i < cmd->nnames && limit > 0 && cmd->wait != 0; i++)
+	for (uint32_t i = 0; i < cmd->nnames && limit > 0 && (cmd->wait != 0 || cmd->enqueue); i++)
 	{
 		if (m_waiting(m, LE_KIND_LOCK, sim_text_id(cmd->names[i].data)) < limit)
 			continue;
@@ -263,7 +264,81 @@ may_wait(Model *m, const LeCommand *cmd, LeReply *reply)
 		reply->which = i;
 		return false;
 	}
-	return cmd->wait != 0;
+	return cmd->wait != 0 || cmd->enqueue;
+}
+
+/* Do exactly these names, in this order, wait with this token? */
+static bool
+waits_for_names(Model *m, int64_t token, const LeCommand *cmd)
+{
+	int names[MAX_GROUP];
+
+	if (names_of(m, token, names) != (int) cmd->nnames)
+		return false;
+	for (uint32_t i = 0; i < cmd->nnames; i++)
+	{
+		const MEntry *e = m_find(m, LE_KIND_LOCK, sim_text_id(cmd->names[i].data), token);
+
+		if (e == NULL || e->held || e->member != i + 1)
+			return false;
+	}
+	return true;
+}
+
+static bool
+holds_names(Model *m, int64_t token, const LeCommand *cmd)
+{
+	for (uint32_t i = 0; i < cmd->nnames; i++)
+	{
+		const MEntry *e = m_find(m, LE_KIND_LOCK, sim_text_id(cmd->names[i].data), token);
+
+		if (e == NULL || !e->held || e->lapsed || e->lease != cmd->lease)
+			return false;
+	}
+	return true;
+}
+
+/* What this request has entered already on its named lease: first what waits, then what is held. */
+static const MEntry *
+entered_on_lease(Model *m, const LeCommand *cmd, const MEntry *request)
+{
+	const MEntry *held;
+
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		if (m_same_place(&m->s.entries[i], request) && waits_for_names(m, m->s.entries[i].token, cmd))
+			return &m->s.entries[i];
+	}
+	held = m_held_on_lease(m, request);
+	return held != NULL && holds_names(m, held->token, cmd) ? held : NULL;
+}
+
+/* The same request, on its named lease, has entered already. */
+static bool
+enqueue_again(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	MEntry request = m_new_entry(cmd, cmd->names[0]);
+	const MEntry *first = cmd->enqueue && cmd->lease != 0 ? entered_on_lease(m, cmd, &request) : NULL;
+	LeStatus status;
+
+	if (first == NULL)
+		return false;
+	status = first->held ? m_reentry_status(first, &request) : LE_QUEUED;
+	for (reply->which = 0; reply->which < cmd->nnames; reply->which++)
+	{
+		MEntry *e = m_find(m, LE_KIND_LOCK, sim_text_id(cmd->names[reply->which].data), first->token);
+
+		reply->status = e->held ? m_reentry_status(e, &request) : LE_QUEUED;
+		if (reply->status != LE_OK && reply->status != LE_QUEUED)
+			return true;
+	}
+	reply->which = 0;
+	reply->status = status;
+	reply->token = first->token;
+	for (uint32_t i = 0; i < cmd->nnames; i++)
+		m_once_more(m, m_find(m, LE_KIND_LOCK, sim_text_id(cmd->names[i].data), reply->token), cmd, now,
+					reply);
+	return true;
 }
 
 void
@@ -273,7 +348,8 @@ m_acquire_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 
 	m_touch(m, cmd, now);
 	reply->status = m_check_lease(m, cmd, now);
-	if (reply->status != LE_OK || !check_uses(m, cmd, reply) || acquire_again(m, cmd, now, reply))
+	if (reply->status != LE_OK || enqueue_again(m, cmd, now, reply) || !check_uses(m, cmd, reply) ||
+		acquire_again(m, cmd, now, reply))
 		return;
 	granted = all_admit(m, cmd, now);
 	if (!granted && !may_wait(m, cmd, reply))
@@ -281,7 +357,7 @@ m_acquire_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->status = LE_LIMIT_LOCKS;
 	if (m_role_is_full(m, cmd->role, cmd->nnames))
 		return;
-	reply->status = granted ? LE_OK : LE_WAITING;
+	reply->status = granted ? LE_OK : cmd->enqueue ? LE_QUEUED : LE_WAITING;
 	reply->counted = true;
 	reply->token = m->next++;
 	for (uint32_t i = 0; i < cmd->nnames; i++)
@@ -291,8 +367,11 @@ m_acquire_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 		e.token = reply->token;
 		if (cmd->lease != 0)
 			e.ttl = m_find_lease(m, cmd->lease)->ttl;
-		if (!granted)
+		e.member = (uint16_t) (i + 1);
+		if (!granted && !cmd->enqueue)
 			m_set_wait(&e, cmd, now);
+		else if (!granted && m_shares_time(&e))
+			e.deadline = now + e.ttl;
 		m_add_hold(m, m_insert(m, &e), cmd);
 	}
 	if (granted)
@@ -302,13 +381,63 @@ m_acquire_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	}
 }
 
+/* --- await --- */
+
+void
+m_await_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	LeCommand one = *cmd;
+
+	for (reply->which = 0; reply->which < cmd->nnames; reply->which++)
+	{
+		const MEntry *e =
+			m_find(m, (uint8_t) cmd->kind, sim_text_id(cmd->names[reply->which].data), cmd->token);
+
+		if (e == NULL || e->lapsed || (!e->held && !e->place))
+			reply->status = LE_LOST;
+		else if (e->role != cmd->role)
+			reply->status = LE_DENIED;
+		if (reply->status != LE_OK)
+		{
+			m_touch(m, cmd, now);
+			return;
+		}
+	}
+	reply->which = 0;
+	one.name = cmd->names[0];
+	m_await_one(m, &one, now, reply);
+}
+
 /* --- release and check --- */
+
+/* All of these names wait in one place. */
+static bool
+are_one_place(Model *m, const LeCommand *cmd)
+{
+	for (uint32_t i = 0; i < cmd->nnames; i++)
+	{
+		const MEntry *e = m_find(m, (uint8_t) cmd->kind, sim_text_id(cmd->names[i].data), cmd->token);
+
+		if (e == NULL || e->held || !e->group || !e->place || e->role != cmd->role)
+			return false;
+	}
+	return true;
+}
 
 void
 m_release_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	LeStatus status = LE_OK;
 
+	if (are_one_place(m, cmd))
+	{
+		LeCommand one = *cmd;
+
+		one.name = cmd->names[0];
+		m_release_one(m, &one, now, reply);
+		reply->count = cmd->nnames;
+		return;
+	}
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
 		LeCommand one = *cmd;

@@ -157,6 +157,7 @@ typedef struct SlotRow
 	uint32_t role, hold_count;
 	LeStoredHold *uncommitted;
 	uint32_t nuncommitted;
+	uint16_t member; /* a place of several names */
 } SlotRow;
 
 typedef struct LeaseRow

@@ -251,12 +251,46 @@ write_place(World *w, LeEntry *entry)
 	row->used = true;
 	row->kind = entry->lock->kind;
 	row->name = sim_text_id(entry->lock->name);
+	row->member = entry->member;
 	fill_row(row, entry);
+}
+
+static LeSlot *
+idle_slot(World *w)
+{
+	for (uint32_t i = 0; i < le_core_lock_indexes(w->core); i++)
+	{
+		LeLock *lock = le_core_lock_at(w->core, i);
+
+		if (lock == NULL || lock->kind != LE_KIND_LOCK || lock->closed_until != 0)
+			continue;
+		for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
+		{
+			if (slot->holder == NULL && slot->row.on_disk && !slot->drop)
+				return slot;
+		}
+	}
+	return NULL;
+}
+
+/* A slot without a row takes the one of a lock that nobody uses. */
+static void
+take_idle_row(World *w, LeSlot *slot)
+{
+	LeSlot *idle = slot->holder != NULL && !slot->row.on_disk ? idle_slot(w) : NULL;
+
+	if (idle == NULL)
+		return;
+	slot->row.locator = idle->row.locator;
+	slot->row.on_disk = true;
+	le_core_row_lent(w->core, idle, w->now);
 }
 
 void
 store_write(World *w)
 {
+	for (LeSlot *slot = le_core_dirty_slots(w->core); slot != NULL; slot = slot->dirty_next)
+		take_idle_row(w, slot);
 	for (LeSlot *slot = le_core_dirty_slots(w->core); slot != NULL; slot = slot->dirty_next)
 		write_slot(w, slot);
 	for (LeLease *lease = le_core_dirty_leases(w->core); lease != NULL; lease = lease->dirty_next)
@@ -319,6 +353,7 @@ stored_entry(const SlotRow *row, uint64_t locator)
 		.token = row->token,
 		.lease = row->lease,
 		.permits = row->permits,
+		.member = row->member,
 		.ttl = row->ttl,
 		.since = row->acquired_at + WALL,
 		.uncommitted = {(const char *) row->uncommitted, row->nuncommitted * (uint32_t) sizeof(LeStoredHold)},
@@ -329,8 +364,10 @@ stored_entry(const SlotRow *row, uint64_t locator)
 }
 
 static void
-load_table(World *w, Table *t, bool places)
+load_slots(World *w)
 {
+	Table *t = &w->tables[TABLE_SLOTS];
+
 	for (uint32_t i = 1; i <= t->len; i++)
 	{
 		const SlotRow *row = table_row(t, i);
@@ -338,9 +375,43 @@ load_table(World *w, Table *t, bool places)
 		int64_t newest;
 
 		if (row->used)
-			ENSURE(w, (places ? le_core_load_place(w->core, &stored)
-							  : le_core_load_slot(w->core, &stored, &newest)) == LE_LOADED);
+			ENSURE(w, le_core_load_slot(w->core, &stored, &newest) == LE_LOADED);
 	}
+}
+
+static int
+by_token(const void *a, const void *b)
+{
+	const SlotRow *x = *(SlotRow *const *) a, *y = *(SlotRow *const *) b;
+
+	return (x->token > y->token) - (x->token < y->token);
+}
+
+/* In the order of their tokens. */
+static void
+load_places(World *w)
+{
+	Table *t = &w->tables[TABLE_PLACES];
+	SlotRow **rows = malloc((t->used + 1) * sizeof(SlotRow *));
+	uint32_t n = 0;
+
+	if (rows == NULL)
+		abort();
+	for (uint32_t i = 1; i <= t->len; i++)
+	{
+		SlotRow *row = table_row(t, i);
+
+		if (row->used)
+			rows[n++] = row;
+	}
+	qsort(rows, n, sizeof(SlotRow *), by_token);
+	for (uint32_t i = 0; i < n; i++)
+	{
+		LeStoredEntry stored = stored_entry(rows[i], (uint64_t) (rows[i] - (SlotRow *) t->rows) + 1);
+
+		ENSURE(w, le_core_load_place(w->core, &stored) == LE_LOADED);
+	}
+	free(rows);
 }
 
 /* All that can be read; the waiters are not back yet. */
@@ -355,6 +426,6 @@ store_load(World *w, LeCore *failed)
 
 	le_core_load_begin(w->core, &env);
 	load_leases(w);
-	load_table(w, &w->tables[TABLE_SLOTS], false);
-	load_table(w, &w->tables[TABLE_PLACES], true);
+	load_slots(w);
+	load_places(w);
 }

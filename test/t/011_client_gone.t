@@ -3,6 +3,7 @@
 use strict;
 use warnings;
 use LeTest;
+use LeWire;
 use Test::More;
 use Time::HiRes qw(time);
 
@@ -12,6 +13,15 @@ $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION lock_election');
 
 my $watch = session($node);
+
+# A client that does not read for longer than a silent host is borne. In a database of its own; the end of this test reads.
+$node->safe_psql('postgres', 'CREATE DATABASE slow');
+$node->safe_psql('slow', 'CREATE EXTENSION lock_election');
+my $slow_reader = LeWire->new($node, dbname => 'slow', tcp => 1, receive_buffer => 4096);
+$slow_reader->query(q{SELECT acquire_lock('slow reader', NULL)});
+$slow_reader->wait('Z');
+$slow_reader->query(q{SELECT repeat('x', 1000) FROM generate_series(1, 30000)});
+my $not_reading_since = time;
 
 sub waiting
 {
@@ -127,6 +137,59 @@ sub alive
 	nothing_left($node);
 }
 
+# --- the settings of the socket ---
+
+# Keep-alive idle, interval, count, and the user timeout, as the socket has them.
+my $show = q{SELECT string_agg(setting, ' ' ORDER BY name) FROM pg_settings WHERE name IN
+	('tcp_keepalives_idle', 'tcp_keepalives_interval', 'tcp_keepalives_count', 'tcp_user_timeout')};
+my $probing = '3 4 2 0';
+
+{
+	my $owner = session($node);
+	my $s = session($node, connstr => 'host=127.0.0.1');
+	my $before = $s->query($show);
+	my $comes_back = sub {
+		my ($how) = @_;
+		ok(wait_until(sub { $s->query($show) eq $before }, 10), "the settings come back after $how") or diag($s->query($show));
+	};
+
+	isnt($before, $probing, 'there are no probes before');
+	$owner->query("SELECT acquire_lock('probes')");
+	is($s->query("SELECT acquire_lock('probes', wait => '1500 ms')"), '', 'a wait');
+	is($s->query($show), $before, 'the settings come back after it');
+	$s->query("SELECT acquire_lock('ttl')");
+	is($s->query($show), $before, 'a lock with a TTL needs none');
+
+	like($s->query("SELECT acquire_lock('b1', NULL), current_setting('tcp_user_timeout')"), qr/^\d+\|10000$/, 'the grant of a bound lock has to be acknowledged in time');
+	is($s->query($show), $probing, 'after that there are probes only');
+	$s->query("SELECT acquire_lock('b2', NULL)");
+	$s->query("SELECT release_lock('b1')");
+	is($s->query($show), $probing, 'as long as there is one such lock');
+	$s->query("SELECT release_lock('b2')");
+	is($s->query($show), $before, 'and no longer');
+	$s->query("SELECT acquire_locks('{b1,b2}', NULL), enqueue_lock('b3', NULL)");
+	is($s->query($show), $probing, 'several, and a place');
+	$s->query("BEGIN; SELECT release_locks('{b1,b2}', token) FROM lock_election.locks WHERE name = 'b1'; SELECT release_lock('b3'); COMMIT");
+	$comes_back->('a commit');
+	$s->query("BEGIN; SELECT acquire_lock('b1', NULL); ROLLBACK");
+	$comes_back->('a rollback');
+	$s->query("SELECT acquire_lock('b1', NULL)");
+	$s->query('DISCARD ALL');
+	is($s->query($show), $before, 'and after DISCARD ALL');
+
+	# what is set by hand stays
+	my $dba = session($node, connstr => "host=127.0.0.1 options='-c tcp_keepalives_idle=60 -c tcp_user_timeout=70000'");
+	$before = $dba->query($show);
+	like($before, qr/ 60 .* 70000$/, 'settings of their own');
+	like($dba->query("SELECT acquire_lock('b1', NULL), current_setting('tcp_user_timeout')"), qr/^\d+\|70000$/, 'the timeout stays');
+	is($dba->query($show), $before, 'so do the probes');
+	$dba->query("SELECT acquire_lock('probes', wait => '1500 ms')");
+	is($dba->query($show), $before, 'also after a wait');
+	$_->quit foreach $dba, $s;
+	$watch->query(q{SELECT force_release_lock(name) FROM lock_election.locks});
+	$owner->quit;
+}
+
 # --- a silent host ---
 
 SKIP:
@@ -136,14 +199,7 @@ SKIP:
 	add_host($_) foreach @host;
 	my ($waiter, $holder, $granted) = map { session($node, connstr => "host=$_") } @host;
 	my ($owner, $next) = map { session($node) } 1 .. 2;
-	my $show = q{SELECT string_agg(setting, ' ' ORDER BY name) FROM pg_settings WHERE name LIKE 'tcp%'};
-	my $before = $holder->query($show);
 	my $start;
-
-	# probes only for as long as they are needed
-	$owner->query("SELECT acquire_lock('probes')");
-	$holder->query("SELECT acquire_lock('probes', wait => '1500 ms')");
-	is($holder->query($show), $before, 'the settings of the socket come back after a wait');
 
 	$owner->query("SELECT acquire_lock('waiting'), acquire_lock('granted')");
 	$waiter->async("SELECT acquire_lock('waiting')");
@@ -173,11 +229,20 @@ SKIP:
 	ok(!$next->ready, 'the next one waits for the holder only');
 	is($owner->query("SELECT release_lock('waiting')"), 't', 'release');
 	like($next->wait(5), qr/^\d+$/, 'and is let in');
-	is($watch->query("SELECT string_agg(name, ',' ORDER BY name) FROM lock_election.locks"), 'probes,waiting', 'the locks are free');
+	is($watch->query("SELECT string_agg(name, ',' ORDER BY name) FROM lock_election.locks"), 'waiting', 'the locks are free');
 	$watch->query('SELECT force_release_lock(name) FROM lock_election.locks');
 	nothing_left($node, 'nothing is left behind by silent hosts');
 	$_->kill foreach $waiter, $holder, $granted;
 }
+
+# --- a slow reader ---
+
+wait_until(sub { time - $not_reading_since > 14 });
+is(length $slow_reader->wait('Z'), 30000 * 1001 - 1, 'a client that holds a bound lock and does not read for long gets its answer');
+$slow_reader->query(q{SELECT release_lock('slow reader')});
+is($slow_reader->wait('Z'), 't', 'and has its lock');
+$slow_reader->quit;
+nothing_left($node, 'nothing is left of it', dbname => 'slow');
 
 $node->stop;
 done_testing();

@@ -279,18 +279,43 @@ subtest 'no worker is left' => sub {
 	my $start = time;
 	my $error = error_of(q{SELECT acquire_lock('x', wait => '1 s')});
 	like($error, qr/ERROR:  57P03: the lock_election manager of database "postgres" is not running/, 'no manager');
-	like($error, qr/max_worker_processes/, 'and why');
+	like($error, qr/DETAIL:  No background worker is free for it: max_worker_processes is 2\.\nHINT:  Raise max_worker_processes/, 'and why');
 	cmp_ok(time - $start, '<', 4, 'after the wait');
 	like(error_of(q{SELECT acquire_lock('x')}), qr/ERROR:  57P03: /, 'without a limit: after 5 s');
+	my $log = slurp_file($node->logfile);
+	like($log, qr/max_worker_processes \(2\) has room for lock_election in 0 databases, and lock_election\.max_databases is 4\n.*HINT:  Raise max_worker_processes to 7 /, 'the log tells it at the start');
+	like($log, qr/could not register the lock_election manager of database "postgres"\n.*DETAIL:  .*max_worker_processes is 2/, 'and of a database');
+};
+
+# The launchers, ours and PostgreSQL's own, two managers, and one more: that is taken by a notifier, and needed by a manager.
+subtest 'managers come before notifiers' => sub {
+	my $notifiers = q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'lock_election notifier'};
+
 	$node->append_conf('postgresql.conf', 'max_worker_processes = 8');
+	$node->restart;
+	new_database('second');
+	one(q{SELECT release_lock('x', acquire_lock('x'))}, 'second');
+	$node->append_conf('postgresql.conf', 'max_worker_processes = 5');
+	$node->restart;
+	is(one(q{SELECT campaign('e', 'me', '1 h') IS NOT NULL}), 't', 'something to announce');
+	wait_for_sql($node, $notifiers, '1');
+	wait_for_sql($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'lock_election manager'}, '2');
+	new_database('third');
+	like(one(q{SELECT acquire_lock('x', '1 h')}, 'third'), qr/^\d+$/, 'another manager gets the worker of the notifier');
+	one(q{SELECT force_resign('e')});
+	one("DROP DATABASE $_") foreach 'second', 'third';
+	$node->append_conf('postgresql.conf', 'max_worker_processes = 8');
+	my $before = -s $node->logfile;
+	$node->restart;
+	unlike(substr(slurp_file($node->logfile), $before), qr/has room for lock_election/, 'the defaults of both settings have room for all');
 };
 
 subtest 'not preloaded' => sub {
 	$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
 	$node->restart;
 	my @calls = (
-		'acquire_lock($$x$$)', 'try_acquire_lock($$x$$)', 'renew_lock($$x$$, 1)', 'release_lock($$x$$)',
-		'is_held($$x$$, 1)', 'force_release_lock($$x$$)', 'enqueue_lock($$x$$)', 'await_lock($$x$$, 1)',
+		'acquire_lock($$x$$)', 'try_acquire_lock($$x$$)', 'renew_lock($$x$$, 1)', 'release_lock($$x$$)', 'release_lock($$x$$, 1)',
+		'is_held($$x$$, 1)', 'force_release_lock($$x$$)', 'enqueue_lock($$x$$)', 'enqueue_permit($$x$$, 1)', 'enqueue_locks($${x}$$)', 'await_lock($$x$$, 1)', 'await_locks($${x}$$, 1)',
 		'acquire_locks($${x}$$)', 'release_locks($${x}$$, 1)', 'fence_lock($$x$$, 1)', 'acquire_permit($$x$$, 1)', 'set_permits($$x$$, 1)',
 		'campaign($$x$$, $$me$$)', 'enqueue_candidate($$x$$, $$me$$)', 'await_leadership($$x$$, 1)', 'proclaim($$x$$, 1, $$me$$)',
 		'renew_leadership($$x$$, 1)', 'resign($$x$$, 1)', 'current_leader($$x$$)', 'is_leader($$x$$, 1)', 'fence_leader($$x$$, 1)', 'force_resign($$x$$)',

@@ -85,7 +85,7 @@ sub xmin { return $control->query("SELECT backend_xmin FROM pg_stat_activity WHE
 
 sub forget { $control->query(q{SELECT force_release_lock('x')}); return; }
 
-my $warning = qr/WARNING:  01000: this statement goes on with a snapshot that is older than the grant of lock "x"\n.*^HINT:  /ms;
+my $warning = qr/WARNING:  01000: this (?:statement|transaction) goes on with a snapshot that is older than the grant of lock "x"\n.*^HINT:  /ms;
 
 # A case: title, statements, options.  The last statement of the list waits.
 #   given_up    the snapshot is not kept
@@ -158,7 +158,7 @@ wait_case('an inlined function', [q{SELECT inlined('x')}], @bare);
 
 wait_case('REPEATABLE READ block', ['BEGIN ISOLATION LEVEL REPEATABLE READ', q{SELECT acquire_lock('x')}], warning => 1, after => 'COMMIT');
 wait_case('SERIALIZABLE block', ['BEGIN ISOLATION LEVEL SERIALIZABLE', q{SELECT acquire_lock('x')}], warning => 1, after => 'COMMIT');
-wait_case('REPEATABLE READ, nothing but the call', [ q{SET default_transaction_isolation = 'repeatable read'}, q{SELECT acquire_lock('x')} ], warning => 1);
+wait_case('REPEATABLE READ, nothing but the call', [ q{SET default_transaction_isolation = 'repeatable read'}, q{SELECT acquire_lock('x')} ]);
 wait_case('PL/pgSQL, expression', ['SELECT in_plpgsql()'], answer => $token);
 wait_case('PL/pgSQL, PERFORM', ['SELECT in_perform()'], answer => $token);
 wait_case('PL/pgSQL, EXECUTE USING', [q{SELECT in_execute('x')}], answer => $token);
@@ -223,6 +223,87 @@ wait_case('large object opened by an argument', [ 'BEGIN', q{SELECT acquire_lock
 wait_case('exported snapshot', [ 'BEGIN', 'SELECT pg_export_snapshot()', q{SELECT acquire_lock('x')} ], after => 'COMMIT');
 wait_case('cursor opened by a stable argument', [ 'BEGIN', q{SELECT acquire_lock(left(open_stable('x')::text, 1))} ], after => 'COMMIT');
 wait_case('cursor opened by a volatile argument', [ 'BEGIN', q{SELECT acquire_lock(left(open_volatile('x')::text, 1))} ], after => 'COMMIT');
+
+# --- granted at once ---
+
+# A case: title, statements, of which the last but one acquires; whether that gives the warning.
+foreach my $case (
+	[ 'bare call', [ q{SELECT acquire_lock('x')}, 'SELECT 1' ], 0 ],
+	[ 'transaction block', [ 'BEGIN', 'SELECT count(*) FROM t', q{SELECT acquire_lock('x')}, 'COMMIT' ], 0 ],
+	[ 'beside an open cursor', [ 'BEGIN', 'DECLARE c CURSOR FOR SELECT id FROM t', q{SELECT acquire_lock('x')}, 'COMMIT' ], 0 ],
+	[ 'in a function', [ 'SELECT in_perform()', 'SELECT 1' ], 0 ],
+	[ 'INSERT', [ q{INSERT INTO log VALUES (4, acquire_lock('x'))}, 'SELECT 1' ], 0 ],
+	[ 'a refused try', [ 'BEGIN', q{SELECT try_acquire_lock('taken') FROM one}, 'COMMIT' ], 0 ],
+	[ 'acquired before already', [ 'BEGIN', q{SELECT acquire_lock('x')}, q{SELECT acquire_lock('x') FROM one}, 'COMMIT' ], 0 ],
+	[ 'FROM a table', [ q{SELECT acquire_lock(name) FROM one}, 'SELECT 1' ], 1 ],
+	[ 'enqueue FROM a table', [ q{SELECT (enqueue_lock(name)).granted FROM one}, 'SELECT 1' ], 1 ],
+	[ 'FROM a table, in a function', [ 'SELECT in_perform() FROM one', 'SELECT 1' ], 1 ],
+	[ 'UPDATE', [ q{UPDATE one SET name = name WHERE acquire_lock('x') > 0}, 'SELECT 1' ], 1 ],
+	[ 'a function that is not volatile', [ q{SELECT after_scan('x')}, 'SELECT 1' ], 1 ],
+	[ 'many of one statement', [ q{SELECT try_acquire_lock('x', owner => 'me' || id) FROM t}, 'SELECT 1' ], 1 ],
+	[ 'REPEATABLE READ, first statement', [ 'BEGIN ISOLATION LEVEL REPEATABLE READ', q{SET LOCAL work_mem = '1MB'}, q{SELECT acquire_lock('x')}, 'COMMIT' ], 0 ],
+	[ 'REPEATABLE READ, nothing but the call', [ q{SET default_transaction_isolation = 'repeatable read'}, q{SELECT acquire_lock('x')}, 'SELECT 1' ], 0 ],
+	[ 'REPEATABLE READ, after another statement', [ 'BEGIN ISOLATION LEVEL REPEATABLE READ', 'SELECT 1', q{SELECT acquire_lock('x')}, 'COMMIT' ], 1 ],
+	[ 'SERIALIZABLE, after another statement', [ 'BEGIN ISOLATION LEVEL SERIALIZABLE', 'SELECT 1', q{SELECT try_acquire_lock('x')}, 'COMMIT' ], 1 ],
+	[ 'REPEATABLE READ, after a cursor', [ 'BEGIN ISOLATION LEVEL REPEATABLE READ', 'DECLARE c CURSOR FOR SELECT 1', q{SELECT acquire_lock('x')}, 'COMMIT' ], 1 ],
+	[ 'REPEATABLE READ, in a function', [ 'BEGIN ISOLATION LEVEL REPEATABLE READ', 'SELECT in_perform()', 'COMMIT' ], 1 ],
+	[ 'REPEATABLE READ, FROM a table', [ 'BEGIN ISOLATION LEVEL REPEATABLE READ', q{SELECT acquire_lock(name) FROM one}, 'COMMIT' ], 1 ])
+{
+	my ($title, $statements, $warns) = @$case;
+	my @before = @$statements;
+	my $after = pop @before;
+	my $acquire = pop @before;
+	my $s = session($node);
+
+	$control->query(q{SELECT acquire_lock('taken')}) if $title =~ /refused/;
+	$s->query($_) foreach @before;
+	is($s->error, '', "at once, $title: its begin");
+	$s->query($acquire);
+	is(scalar(() = $s->error =~ /$warning/g), $warns, "at once, $title: " . ($warns ? 'one warning' : 'no warning'));
+	unlike($s->error, qr/WARNING/, "at once, $title: not of any kind") unless $warns;
+	is(scalar(() = $s->error =~ /WARNING/g), $warns, "at once, $title: not more") if $warns;
+	$s->query($after);
+	is($s->error, '', "at once, $title: its end");
+	$s->quit;
+	$control->query(q{SELECT force_release_lock(name) FROM lock_election.locks});
+}
+
+# Two statements are bound before the first is executed: the second reads with a snapshot older than the grant.
+foreach my $waits (0, 1)
+{
+	my $how = $waits ? 'after a wait' : 'at once';
+
+	foreach my $case (
+		[ 'bound before', 'SELECT count(*) FROM one', qr/^WARNING 01000 this transaction goes on with a snapshot/ ],
+		[ 'bound before, reads no table', 'SELECT 1', qr/^$/ ],
+		[ 'bound before and given up', undef, qr/^$/ ])
+	{
+		my ($title, $second, $warns) = @$case;
+		my $w = LeWire->new($node);
+
+		hold() if $waits;
+		$w->parse('s1', q{SELECT acquire_lock('x')});
+		$w->parse('s2', $second // 'SELECT count(*) FROM one');
+		$w->together(
+			sub {
+				$w->bind('p1', 's1');
+				$w->bind('p2', 's2');
+				$w->bind('', 's2') unless defined $second;
+				$w->execute('p1');
+				$w->execute('p2') if defined $second;
+				$w->sync;
+			});
+		if ($waits)
+		{
+			until_waiting($w->pid);
+			let_go();
+		}
+		$w->wait('Z');
+		like($w->error, $warns, "$title, $how");
+		$w->quit;
+		forget();
+	}
+}
 
 # --- the extended protocol ---
 

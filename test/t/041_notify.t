@@ -262,6 +262,13 @@ subtest 'DROP DATABASE and the like' => sub {
 	is(announced(hand_off()), 1, 'and come back');
 };
 
+subtest 'it leaves' => sub {
+	announced(hand_off());
+	wait_for_sql($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'lock_election notifier'}, '0');
+	ok(1, 'when there is nothing to announce');
+	is(announced(hand_off()), 1, 'and comes back');
+};
+
 # Room for the launchers, ours and that of logical replication, and the manager.
 subtest 'no worker left' => sub {
 	$node->append_conf('postgresql.conf', "max_worker_processes = 3\nmax_logical_replication_workers = 1");

@@ -316,6 +316,26 @@ like($c->wait, qr/^\d+$/, 'not the one who waits for them');
 is($c->error, '', 'and is told nothing');
 clean();
 
+# --- a long detail ---
+
+# Cut at the end of a character, wherever that is.
+foreach my $shift (0 .. 2)
+{
+	my @ring = map { session($node) } 0 .. 19;
+	my $name = sub { return sprintf('%02d', $_[0] % @ring) . 'x' x $shift . "\xe2\x82\xac" x 80; };
+
+	bound($ring[$_], $name->($_)) foreach 0 .. $#ring;
+	$ring[$_]->async("SELECT acquire_lock('" . $name->($_ + 1) . "', ttl => NULL)") foreach 0 .. $#ring;
+	ok(wait_until(sub { grep { $_->ready } @ring }, 20), 'twenty in a ring');
+	my ($victim) = grep { $_->ready } @ring;
+	$victim->wait;
+	my ($detail) = $victim->error =~ /^DETAIL:  (.*?)\n(?:HINT|LOCATION)/ms;
+	cmp_ok(length $detail, '>', 4500, 'as much of the cycle as there is room for');
+	ok(utf8::decode($detail), 'and no part of a character');
+	$_->kill foreach @ring;
+	nothing_left($node);
+}
+
 # --- many at a time ---
 
 # Each takes two of four locks and four rows, in the same order everywhere or in any; returns how many gave up.

@@ -8,7 +8,7 @@ use Time::HiRes qw(time);
 
 # Few enough that a test can take all of them.
 my $connections = 12;
-my $node = new_node('main', faults => 1, conf => "autovacuum = off\nmax_connections = $connections\n");
+my $node = new_node('main', faults => 1, conf => "autovacuum = off\nmax_connections = $connections\ndynamic_shared_memory_type = mmap\n");
 my ($a, $b, $c, $free) = map { session($node) } 1 .. 4;
 
 # Asks nothing of a manager, so that it does not wait for one.
@@ -202,6 +202,40 @@ foreach my $point (qw(xact-before-locks xact-locks-released release-before-post 
 	cmp_ok(is_free('x', 'the lock goes on'), '>', $token, 'with a higher token');
 }
 
+# --- a commit that fails after it has made room for its releases ---
+
+{
+	my $segments = sub { return scalar(() = glob($node->data_dir . '/pg_dynshmem/*')) };
+	my $names = q{ARRAY(SELECT repeat('n', 250) || i FROM generate_series(1, 50) i)};
+	my $before = $segments->();
+	my $token = $a->query("SELECT acquire_locks($names, '1 h')");
+
+	$a->query("BEGIN; SELECT release_locks($names, $token)");
+	fault(q{set('xact-before-commit', 'error')});
+	$a->query('COMMIT');
+	like($a->error, qr/fault at/, 'a commit fails');
+	is($segments->(), $before, 'the memory of its releases is given back');
+	is($c->query('SELECT count(*) FROM lock_election.locks'), '50', 'and they are not made');
+	is($a->query("BEGIN; SELECT release_locks($names, $token); COMMIT"), 't', 'another commit makes them');
+	is($segments->(), $before, 'and gives the memory back');
+	nothing_left($node);
+}
+
+# A batch with a commit's releases fails, and is done again: one hold of two is released once.
+foreach my $names (1, 60)
+{
+	my $list = "ARRAY(SELECT 'hold ' || i FROM generate_series(1, $names) i)";
+	my $token = $a->query("SELECT acquire_locks($list, '1 h', owner => 'me')");
+
+	is($a->query("SELECT acquire_locks($list, '1 h', owner => 'me')"), $token, "$names locks, two holds each");
+	$a->query("BEGIN; SELECT release_locks($list, $token)");
+	fault(q{set('batch-written', 'error')});
+	$a->query('COMMIT');
+	is($c->query('SELECT count(*), min(holds), max(holds) FROM lock_election.locks'), "$names|1|1", 'a release that was tried twice is made once');
+	is($a->query("SELECT release_locks($list, $token)"), 't', 'the other hold');
+	nothing_left($node);
+}
+
 # --- a manager that is held up ---
 
 # Longer than the TTL: who has renewed in time, as far as he knows, loses nothing, and who waits gets nothing.
@@ -259,6 +293,65 @@ foreach my $point (qw(manager-took batch-before-expiry batch-written batch-commi
 	is($c->wait, 'f', 'and so is this one');
 	is($c->query('SELECT count(*) FROM lock_election.locks'), '0', 'which has nothing of theirs');
 	$_->quit foreach @others;
+}
+
+# A session ends while the manager clears the slots up after DROP EXTENSION: the next session of its number finds the slot free.
+{
+	$node->safe_psql('postgres', 'CREATE DATABASE dropped');
+	$node->safe_psql('dropped', 'CREATE EXTENSION lock_election');
+	my $s = session($node, dbname => 'dropped');
+
+	$s->query(q{SELECT acquire_lock('x', NULL)});
+	stop_at('extension-gone');
+	$node->safe_psql('dropped', 'DROP EXTENSION lock_election');
+	stopped('extension-gone');
+	$s->quit;
+	wait_until(sub { $free->query('SELECT count(*) FROM pg_stat_activity WHERE pid = ' . $s->pid) eq '0' }) or die 'it does not end';
+	go_on('extension-gone');
+	wait_for_sql($node, q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'dropped' AND backend_type = 'lock_election manager'}, '0');
+	$node->safe_psql('dropped', 'CREATE EXTENSION lock_election');
+	my @next = map { session($node, dbname => 'dropped') } 1 .. 4;
+	$_->query(q{SET statement_timeout = '20 s'}) foreach @next;
+	is(join('', map { $_->query(q{SELECT is_held('x', 1)}) . $_->error } @next), 'ffff', 'the end of a session is not lost when the extension is dropped');
+	$_->quit foreach @next;
+}
+
+# --- a manager that takes long to load ---
+
+# Whoever waits without a limit does not lose patience meanwhile, 5 s where there is no manager; a try is told.
+{
+	my $token = acquire($a, 'loading', q{'1 h'});
+	my $pid = $free->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election manager' AND datname = 'postgres'});
+
+	$b->async(q{SELECT acquire_lock('loading', '1 h')});
+	waiting($b);
+	stop_at('load-before-meta');
+	kill 'TERM', $pid;
+	stopped('load-before-meta');
+	my $start = time;
+	$a->async("SELECT is_held('loading', $token)");
+	my $error = $c->query(q{SELECT try_acquire_lock('loading')}) . $c->error;
+	like($error, qr/57P03: the lock_election manager of database "postgres" is not running\nDETAIL:  It is still loading the locks/, 'a try is told that it loads');
+	cmp_ok(time - $start, '<', 10, 'in time');
+	ok(!wait_until(sub { $a->ready || $b->ready }, 7 + $start - time), 'the others wait on');
+	go_on('load-before-meta');
+	is($a->wait, 't', 'until it has loaded');
+	is($a->query("SELECT release_lock('loading', $token)"), 't', 'what was held is held');
+	like($b->wait, qr/^\d+$/, 'and the waiter is granted it');
+	$b->query(q{SELECT release_lock('loading')});
+	nothing_left($node);
+}
+
+# What a manager has granted before it stands still, and nobody has waited for, is undone.
+foreach my $point (qw(batch-applied batch-written batch-committed))
+{
+	stop_at($point);
+	$a->query('BEGIN');
+	is($a->query(q{SELECT acquire_lock('stood still', '1 h', wait => '0')}), '', "$point: a try ends without its answer");
+	$a->query('COMMIT');
+	go_on($point);
+	is_free('stood still', 'and its grant is undone');
+	nothing_left($node);
 }
 
 # --- a failed batch meets renewals ---

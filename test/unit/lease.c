@@ -2,13 +2,20 @@
 #include "fixture.h"
 
 static LeReply
-acquire_on(uint32_t session, const char *name, int64_t lease, bool enqueued)
+acquire_by(uint32_t session, const char *name, int64_t lease, bool enqueued, const char *owner)
 {
 	LeCommand cmd = request(session, name, X, enqueued ? 0 : LE_WAIT_FOREVER);
 
 	cmd.lease = lease;
 	cmd.enqueue = enqueued;
+	cmd.owner = (LeText){owner, owner != NULL ? (uint32_t) strlen(owner) : 0};
 	return apply(cmd);
+}
+
+static LeReply
+acquire_on(uint32_t session, const char *name, int64_t lease, bool enqueued)
+{
+	return acquire_by(session, name, lease, enqueued, NULL);
 }
 
 static void
@@ -78,6 +85,35 @@ test_one_keep_alive_for_all(void)
 	stop();
 }
 
+/* A client that does not know what became of its request sends it again. */
+static void
+test_same_request(void)
+{
+	int64_t lease;
+	LeReply a, b;
+
+	start();
+	lease = grant_lease(TTL);
+	acquire(3, "x", X);
+	a = acquire_on(1, "x", lease, true);
+	b = acquire_on(2, "x", lease, true);
+	is_int(b.token, a.token, "a place is taken once on a lease");
+	is_int(b.count, 1, "and has one position");
+	batch();
+	undo(2, 1);
+	batch();
+	{
+		LeCommand cmd = command(LE_CMD_FORCE, 0, "x");
+
+		cmd.any_role = true;
+		apply(cmd);
+	}
+	batch();
+	ok(held("x", a.token), "one of two that ask keeps it, if the other rolls back");
+	is_int(acquire_on(2, "x", lease, true).token, a.token, "what is held is held");
+	stop();
+}
+
 /* It must not be granted what another one on the same dead lease leaves. */
 static void
 test_waiter_on_dead_lease(void)
@@ -89,9 +125,10 @@ test_waiter_on_dead_lease(void)
 	{
 		start();
 		lease = grant_lease(TTL);
-		a = acquire_on(1, "x", lease, true);
+		a = acquire_by(1, "x", lease, true, "one");
 		is_int(a.status, LE_OK, "holder on the lease");
-		b = acquire_on(2, "x", lease, true);
+		b = acquire_by(2, "x", lease, true, "two");
+		is_int(b.status, LE_QUEUED, "two owners on one lease are two");
 		await(2, "x", b.token, LE_WAIT_FOREVER);
 		acquire_on(3, "y", lease, false);
 		acquire(4, "x", X);
@@ -197,6 +234,7 @@ main(void)
 {
 	test_life();
 	test_one_keep_alive_for_all();
+	test_same_request();
 	test_waiter_on_dead_lease();
 	test_blocked_on_dead_lease();
 	test_overdue();

@@ -1,17 +1,34 @@
-/* The row of a lock that has become idle serves the next new one. */
+/* The row of a lock that nobody uses serves another one. */
 #include "fixture.h"
 #include "core/internal.h"
+#include "server/store/lend.c"
 
-static uint64_t places; /* rows that were ever inserted */
+static uint64_t inserted; /* rows */
+static uint64_t lent;
 
-/* As the store does: a slot without a row gets a new place. */
+/* As the store does. */
 static void
 write_rows(void)
 {
+	le_lend_begin(le_core_dirty_slots(core));
 	for (LeSlot *slot = le_core_dirty_slots(core); slot != NULL; slot = slot->dirty_next)
 	{
-		if (slot->holder != NULL && !slot->row.on_disk)
-			slot->row.locator = ++places & 0xffffff;
+		LeSlot *idle;
+
+		if (slot->holder == NULL || slot->row.on_disk)
+			continue;
+		idle = le_lend_take(slot, now);
+		slot->row.locator = idle != NULL ? idle->row.locator : ++inserted;
+		if (idle != NULL)
+		{
+			le_core_row_lent(core, idle, now);
+			lent++;
+		}
+	}
+	for (LeSlot *slot = le_core_dirty_slots(core); slot != NULL; slot = slot->dirty_next)
+	{
+		if (slot->holder == NULL && slot->row.on_disk && !slot->drop)
+			le_lend_add(slot, now);
 	}
 	batch();
 }
@@ -22,11 +39,36 @@ slot_of(LeReply granted)
 	return le_core_find_token(core, granted.token)->slot;
 }
 
+static LeReply
+take(const char *name)
+{
+	LeReply reply = acquire(1, name, X);
+
+	write_rows();
+	return reply;
+}
+
+static void
+drop(const char *name, LeReply granted)
+{
+	release(1, name, granted.token);
+	write_rows();
+}
+
+static void
+wait_idle(LeTime time)
+{
+	now += time;
+	le_core_expire(core, now, 100);
+	write_rows();
+}
+
 static void
 begin(void)
 {
 	start();
-	places = 0;
+	le_lend_reset();
+	inserted = lent = 0;
 }
 
 static void
@@ -35,109 +77,179 @@ test_lent(void)
 	LeReply a, b;
 
 	begin();
-	a = acquire(1, "a", X);
-	write_rows();
-	release(1, "a", a.token);
-	write_rows();
+	a = take("a");
+	drop("a", a);
 	is_int(le_core_lock_count(core), 1, "an idle lock is kept");
-	b = acquire(1, "b", X);
-	ok(slot_of(b)->row.on_disk && slot_of(b)->row.locator == 1, "until another one takes its row");
-	write_rows();
+	wait_idle(LE_IDLE_BEFORE_LENT);
+	b = take("b");
+	ok(slot_of(b)->row.locator == 1 && inserted == 1, "until another one takes its row");
 	is_int(le_core_lock_count(core), 1, "then it goes");
-	a = acquire(2, "a", X);
-	ok(!slot_of(a)->row.on_disk, "and comes back as a new one");
-	write_rows();
-	is_int((int64_t) places, 2, "two held locks, two rows");
-	pass(LE_LINGER + LE_LINGER_STEP);
-	ok(held("a", a.token) && held("b", b.token), "of which nothing is taken");
+	a = take("a");
+	ok(slot_of(a)->row.locator == 2, "and comes back with a new row");
+	wait_idle(LE_LINGER + LE_LINGER_STEP);
+	ok(held("a", a.token) && held("b", b.token), "of two held locks nothing is taken");
 	stop();
 }
 
+/* The one that has been idle longest, and not before a while. */
+static void
+test_longest(void)
+{
+	LeReply a, b, c;
+
+	begin();
+	a = take("a");
+	b = take("b");
+	drop("a", a);
+	drop("b", b);
+	c = take("c");
+	is_int(slot_of(c)->row.locator, 3, "a row that has just become idle is not lent");
+	wait_idle(LE_IDLE_BEFORE_LENT - 1);
+	a = take("a");
+	is_int(slot_of(a)->row.locator, 1, "its own lock finds it again");
+	drop("a", a);
+	wait_idle(1);
+	is_int(slot_of(take("d"))->row.locator, 2, "the one is lent that has been idle longest");
+	is_int(slot_of(take("e"))->row.locator, 4, "not the one that was used meanwhile");
+	wait_idle(LE_IDLE_BEFORE_LENT);
+	is_int(slot_of(take("f"))->row.locator, 1, "until it has been idle for as long");
+	ok(held("c", c.token), "and none that is in use");
+	stop();
+}
+
+/* Freed and wanted in one batch. */
 static void
 test_same_batch(void)
 {
-	LeReply a, b, again;
+	LeReply a, b;
 	LeSlot *old;
 
 	begin();
-	a = acquire(1, "a", X);
-	write_rows();
+	a = take("a");
 	old = slot_of(a);
-	release(1, "a", a.token);
+	drop("a", a);
+	wait_idle(LE_IDLE_BEFORE_LENT);
+	a = acquire(1, "a", X);
 	b = acquire(1, "b", X);
-	ok(!old->row.on_disk && slot_of(b)->row.locator == 1,
-	   "a release and an acquire are one write of one row");
-	again = acquire(2, "a", X);
-	ok(slot_of(again) == old && !old->row.on_disk, "who wants the first one in the same batch");
 	write_rows();
-	ok(old->row.on_disk && old->row.locator == 2, "has a row of its own");
-	ok(held("a", again.token) && held("b", b.token), "both are held");
-	is_int(le_core_lock_count(core), 2, "and there");
+	ok(slot_of(a) == old && old->row.locator == 1, "a lock that is wanted again keeps its row");
+	is_int(slot_of(b)->row.locator, 2, "the other one gets a new one");
+	drop("a", a);
+	drop("b", b);
+	is_int((int64_t) lent, 0, "nothing was lent");
+	wait_idle(LE_IDLE_BEFORE_LENT);
+	take("c");
+	take("d");
+	is_int((int64_t) (lent * 10 + inserted), 22, "two rows serve two more locks");
+	is_int(le_core_lock_count(core), 2, "whose names have gone");
+	stop();
+}
+
+/* One is released and the other acquired, in one batch. */
+static LeReply
+change(const char *from, LeReply granted, const char *to)
+{
+	LeReply reply;
+
+	release(1, from, granted.token);
+	reply = acquire(1, to, X);
+	write_rows();
+	return reply;
+}
+
+static void
+test_handed_over(void)
+{
+	LeReply a, b;
+
+	begin();
+	a = take("a");
+	b = change("a", a, "b");
+	ok(slot_of(b)->row.locator == 1 && inserted == 1, "a row that becomes idle serves the next lock at once");
+	is_int(le_core_lock_count(core), 1, "whose predecessor goes");
+	a = change("b", b, "a");
+	is_int(slot_of(a)->row.locator, 1, "and once more");
+	b = change("a", a, "b");
+	is_int(slot_of(b)->row.locator, 2, "but a name that came back keeps its row");
+	a = change("b", b, "a");
+	is_int(slot_of(a)->row.locator, 1, "so few names cycle on rows of their own");
+	b = change("a", a, "b");
+	ok(slot_of(b)->row.locator == 2 && inserted == 2, "both of them");
+	drop("b", b);
+	wait_idle(LE_IDLE_BEFORE_LENT);
+	is_int(slot_of(take("c"))->row.locator, 3, "and keep them");
+	wait_idle(LE_IDLE_BEFORE_LENT);
+	is_int(slot_of(take("d"))->row.locator, 1, "until they are idle for a while");
 	stop();
 }
 
 static void
 test_not_lent(void)
 {
-	LeReply a, b, c;
+	LeReply a, b, c, s1, s2;
 	LeCommand cmd;
+	uint64_t freed;
 
 	begin();
-	a = acquire(1, "a", X);
+	a = take("a");
 	b = campaign(1, "e", "me");
 	write_rows();
 
 	/* it was idle once, and is remembered */
-	release(1, "a", a.token);
-	write_rows();
-	a = acquire(1, "a", X);
-	write_rows();
+	drop("a", a);
+	a = take("a");
 	cmd = command(LE_CMD_RELEASE, 1, "a");
 	cmd.token = a.token;
 	cmd.hold_for = 10 * LE_SECOND;
 	apply(cmd);
 	resign(1, "e", b.token);
 	write_rows();
-	c = acquire(1, "c", X);
-	ok(!slot_of(c)->row.on_disk, "a row is not lent that says when its lock is free, nor an election's");
-	write_rows();
+	wait_idle(LE_IDLE_BEFORE_LENT);
+	c = take("c");
+	is_int(slot_of(c)->row.locator, 3,
+		   "a row is not lent that says when its lock is free, nor an election's");
 
-	release(1, "c", c.token);
-	write_rows();
-	c = acquire(1, "c", X);
-	write_rows();
-	b = acquire(1, "b", X);
-	ok(!slot_of(b)->row.on_disk, "nor one that is in use again");
-	write_rows();
+	drop("c", c);
+	wait_idle(LE_LINGER + LE_LINGER_STEP);
+	ok(le_core_find_lock(core, LE_KIND_LOCK, text("c")) == NULL, "an idle row is deleted in the end");
+	is_int(slot_of(take("new"))->row.locator, 4, "and is not lent then");
 
-	release(1, "c", c.token);
-	release(1, "b", b.token);
+	s1 = acquire(1, "s", S);
+	s2 = acquire(2, "s", S);
 	write_rows();
-	pass(LE_LINGER + LE_LINGER_STEP);
-	a = acquire(1, "new", X);
-	ok(!slot_of(a)->row.on_disk, "nor one that was deleted");
+	freed = slot_of(s1)->row.locator;
+	release(1, "s", s1.token);
+	write_rows();
+	wait_idle(LE_IDLE_BEFORE_LENT);
+	is_int((int64_t) slot_of(take("t"))->row.locator, (int64_t) freed,
+		   "a free slot of a lock that is in use lends its row");
+	ok(held("s", s2.token), "and the lock stays");
+	s1 = acquire(1, "s", S);
+	write_rows();
+	is_int(slot_of(s1)->row.locator, 7, "the slot gets another one");
 	stop();
 }
 
-/* Idle locks are remembered by their place, which an election may have by now. */
+/* Idle rows are remembered by their slot, which an election may have by now. */
 static void
 test_election_in_its_place(void)
 {
 	LeReply a;
+	LeSlot *slot;
 
 	begin();
-	a = acquire(1, "a", X);
-	write_rows();
-	release(1, "a", a.token);
-	write_rows();
-	pass(LE_LINGER + LE_LINGER_STEP);
+	a = take("a");
+	slot = slot_of(a);
+	drop("a", a);
+	wait_idle(LE_LINGER + LE_LINGER_STEP);
 	is_int(le_core_lock_count(core), 0, "an idle lock has gone");
 	a = campaign(1, "e", "me");
 	write_rows();
+	ok(slot_of(a) == slot, "an election has its slot");
 	resign(1, "e", a.token);
 	write_rows();
-	a = acquire(1, "b", X);
-	ok(!slot_of(a)->row.on_disk, "the election in its place keeps its row");
+	wait_idle(LE_IDLE_BEFORE_LENT);
+	is_int(slot_of(take("b"))->row.locator, 3, "and keeps its row");
 	stop();
 }
 
@@ -147,41 +259,38 @@ test_many(void)
 {
 	enum
 	{
-		MANY = IDLE_LOCKS + 50
+		MANY = LE_MAX_IDLE + 50
 	};
-	LeReply first[MANY], second[MANY];
-	bool taken[MANY + 1] = {false}, good = true;
-	int lent = 0;
+	static LeReply replies[2][MANY];
+	static bool taken[2 * MANY + 1];
+	bool good = true;
+	char name[32];
 
 	begin();
 	for (int round = 0; round < 2; round++)
 	{
-		LeReply *replies = round == 0 ? first : second;
-
 		for (int i = 0; i < MANY; i++)
 		{
-			char name[32];
-
-			snprintf(name, sizeof(name), "%s %d", round == 0 ? "first" : "second", i);
-			replies[i] = acquire(1, name, X);
-			if (round == 1 && slot_of(replies[i])->row.on_disk)
-			{
-				good = good && !taken[slot_of(replies[i])->row.locator];
-				taken[slot_of(replies[i])->row.locator] = true;
-				lent++;
-			}
+			snprintf(name, sizeof(name), "%d %d", round, i);
+			replies[round][i] = acquire(1, name, X);
 		}
 		write_rows();
 		for (int i = 0; i < MANY && round == 0; i++)
 		{
-			char name[32];
-
-			snprintf(name, sizeof(name), "first %d", i);
-			release(1, name, first[i].token);
+			snprintf(name, sizeof(name), "%d %d", round, i);
+			release(1, name, replies[round][i].token);
 		}
 		write_rows();
+		now += LE_IDLE_BEFORE_LENT;
 	}
-	is_int(lent, IDLE_LOCKS, "as many rows are lent as idle locks are remembered");
+	for (int i = 0; i < MANY; i++)
+	{
+		uint64_t row = slot_of(replies[1][i])->row.locator;
+
+		good = good && !taken[row];
+		taken[row] = true;
+	}
+	is_int((int64_t) lent, LE_MAX_IDLE, "as many rows are lent as are remembered");
 	ok(good, "each of them once");
 	pass(LE_LINGER + LE_LINGER_STEP);
 	is_int(le_core_lock_count(core), MANY, "the others are deleted");
@@ -192,7 +301,9 @@ int
 main(void)
 {
 	test_lent();
+	test_longest();
 	test_same_batch();
+	test_handed_over();
 	test_not_lent();
 	test_election_in_its_place();
 	test_many();

@@ -115,20 +115,6 @@ test_free_rows(void)
 	stop();
 }
 
-/* This may be the reload after that row could not be written. */
-static void
-test_free_row_kept(void)
-{
-	start_load();
-	load_slot(stored_free("idle"));
-	load_place(stored("place", OLD, X));
-	load_done();
-	ok(!le_core_find_token(core, OLD)->slot->row.on_disk, "a grant at the end of a load takes no free row");
-	batch();
-	ok(!le_core_find_token(core, acquire(2, "y", X).token)->slot->row.on_disk, "nor does a later one");
-	stop();
-}
-
 static void
 test_orphans(void)
 {
@@ -594,6 +580,44 @@ test_already_there(void)
 	stop();
 }
 
+/* Another session of the same owner has taken one more hold, and its answer was given. */
+static void
+test_already_there_twice(void)
+{
+	LeStoredHold holds[2];
+	LeStoredEntry row;
+	LeReply r;
+
+	start_load();
+	row = stored("x", OLD, X);
+	row.owner = text("worker");
+	row.holds = 2;
+	add_stored_hold(&row, holds, 2, 1);
+	load_slot(row);
+	r = again(1, "x", X, OLD);
+	load_done();
+	batch();
+	ok(r.status == LE_OK && r.token == OLD, "a waiter that shares its lock by now is told that it has it");
+	undo(2, 1);
+	ok(held("x", OLD), "when the other one rolls back, its own hold is left");
+	undo(1, 1);
+	ok(!held("x", OLD), "and it can still roll back as well");
+	stop();
+
+	/* its own hold has been loaded: it is the same one */
+	start_load();
+	row.uncommitted = (LeText){NULL, 0};
+	add_stored_hold(&row, holds, 1, 1);
+	add_stored_hold(&row, holds, 2, 1);
+	load_slot(row);
+	again(1, "x", X, OLD);
+	load_done();
+	batch();
+	undo(1, 1);
+	ok(held("x", OLD), "a hold that was loaded is not counted again");
+	stop();
+}
+
 static void
 test_changed_permits(void)
 {
@@ -654,7 +678,6 @@ main(void)
 	test_holder();
 	test_time_left();
 	test_free_rows();
-	test_free_row_kept();
 	test_orphans();
 	test_grace();
 	test_copied();
@@ -668,6 +691,7 @@ main(void)
 	test_waiter_joins();
 	test_late_waiter();
 	test_already_there();
+	test_already_there_twice();
 	test_changed_permits();
 	test_newest();
 	test_revisions();

@@ -25,6 +25,7 @@
 #include "backend/extension.h"
 #include "shared/compat.h"
 #include "shared/shmem.h"
+#include "shared/wake.h"
 
 #define LE_EXTENSION "lock_election"
 
@@ -44,17 +45,15 @@ static struct
 static void
 tell_manager(bool created, bool dropped)
 {
+	LeDatabase *db;
 	int worker_proc = -1;
-	int i;
 
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	i = le_database_find(MyDatabaseId, created);
-	if (i >= 0)
+	db = le_database_find(MyDatabaseId, created);
+	if (db != NULL)
 	{
-		LeDatabase *db = &le_shared->databases[i];
-
 		if (created)
-			db->wanted = true;
+			le_database_want(db);
 		if (dropped)
 		{
 			pg_atomic_write_u32(&db->recheck, 1);

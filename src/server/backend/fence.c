@@ -33,12 +33,76 @@ typedef struct LeFence
 	char name[FLEXIBLE_ARRAY_MEMBER];
 } LeFence;
 
-static LeFence *fences = NULL; /* in TopTransactionContext */
+/* How many tokens a subtransaction has fenced, and its committed children. */
+typedef struct LeFenceCount
+{
+	struct LeFenceCount *older;
+	SubTransactionId subxact;
+	int count;
+} LeFenceCount;
+
+/* in TopTransactionContext */
+static LeFence *fences = NULL;
+static LeFenceCount *counts = NULL;
+
+/*
+ * PostgreSQL's lock table is everybody's: one transaction may take half of it
+ * for its fences.
+ */
+static int
+max_fences(void)
+{
+	return Max(1, (int) Min((int64) max_locks_per_xact * MaxBackends / 2, PG_INT32_MAX));
+}
+
+static void
+check_room(void)
+{
+	int count = 0;
+
+	for (const LeFenceCount *c = counts; c != NULL; c = c->older)
+		count += c->count;
+	if (count >= max_fences())
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("this transaction fences or releases too many locks"),
+			 errdetail("Each token that it fences or releases is fenced until its end: %d at most, half of "
+					   "the lock table.",
+					   max_fences()),
+			 errhint("Release in several transactions, or acquire together what is released together: "
+					 "acquire_locks() gives one token, revoke_lease() ends all that is on a lease.  "
+					 "See max_locks_per_transaction (%d).",
+					 max_locks_per_xact)));
+}
+
+static void
+count_fence(void)
+{
+	SubTransactionId subxact = GetCurrentSubTransactionId();
+
+	if (counts == NULL || counts->subxact != subxact)
+	{
+		LeFenceCount *c = MemoryContextAlloc(TopTransactionContext, sizeof(LeFenceCount));
+
+		c->older = counts;
+		c->subxact = subxact;
+		c->count = 0;
+		counts = c;
+	}
+	counts->count++;
+}
 
 void
 le_fence_take(int64 token)
 {
 	LOCKTAG tag = le_fence_tag(token);
+
+	if (!le_lock_held_by_me(&tag, ShareLock))
+	{
+		check_room();
+		count_fence();
+	}
 
 	/* counted before it is taken: the manager looks only where there is one */
 	le_xact_fencing();
@@ -80,6 +144,8 @@ le_fence_sub_committed(SubTransactionId subxact, SubTransactionId parent)
 {
 	for (LeFence *f = fences; f != NULL && f->subxact >= subxact; f = f->older)
 		f->subxact = parent;
+	for (LeFenceCount *c = counts; c != NULL && c->subxact >= subxact; c = c->older)
+		c->subxact = parent;
 }
 
 void
@@ -87,10 +153,13 @@ le_fence_sub_aborted(SubTransactionId subxact)
 {
 	while (fences != NULL && fences->subxact >= subxact)
 		fences = fences->older;
+	while (counts != NULL && counts->subxact >= subxact)
+		counts = counts->older;
 }
 
 void
 le_fence_top_ended(void)
 {
 	fences = NULL;
+	counts = NULL;
 }

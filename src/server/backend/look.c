@@ -14,26 +14,21 @@ void
 le_look(LeKind kind, LeText name, LeLookCallback callback, void *arg)
 {
 	char *copy = palloc(LE_PAYLOAD_SIZE);
-	LeLookCursor cursor = {0};
+	LeLook look = {.kind = kind, .name = name};
 
-	while (cursor.place >= 0)
+	while (look.from.index >= 0)
 	{
-		LeCommand cmd = {.kind = kind, .name = name, .token = cursor.place, .revision = cursor.last};
-		LeReply reply;
-		char *page;
-		uint32 len = le_request_look(LE_REQUEST_LOOK, &cmd, &reply, &page);
+		LeText page = le_request_look(LE_REQUEST_LOOK, &look);
 
 		/* the callback may make requests of its own */
-		memcpy(copy, page, len);
-		for (uint32 at = 0; at < len;)
+		memcpy(copy, page.data, page.len);
+		for (uint32 at = 0; at < page.len;)
 		{
 			LeLookItem *item = (LeLookItem *) (copy + at);
 
 			callback(arg, item);
 			at += MAXALIGN(sizeof(LeLookItem) + item->name_len + item->owner_len + item->value_len);
 		}
-		cursor.place = reply.token;
-		cursor.last = reply.count;
 	}
 	pfree(copy);
 }
@@ -41,22 +36,18 @@ le_look(LeKind kind, LeText name, LeLookCallback callback, void *arg)
 void
 le_look_leases(LeLookLeaseCallback callback, void *arg)
 {
-	int64 cursor = 0;
+	LeLook look = {0};
 
-	while (cursor >= 0)
+	while (look.from.index >= 0)
 	{
-		LeCommand cmd = {.token = cursor};
-		LeReply reply;
-		char *page;
-		uint32 len = le_request_look(LE_REQUEST_LOOK_LEASES, &cmd, &reply, &page);
+		LeText page = le_request_look(LE_REQUEST_LOOK_LEASES, &look);
 
-		for (uint32 at = 0; at < len;)
+		for (uint32 at = 0; at < page.len;)
 		{
-			LeLookLease *item = (LeLookLease *) (page + at);
+			const LeLookLease *item = (const LeLookLease *) (page.data + at);
 
 			callback(arg, item);
 			at += MAXALIGN(sizeof(LeLookLease) + item->owner_len);
 		}
-		cursor = reply.token;
 	}
 }

@@ -7,10 +7,11 @@
 
 #include "shared/look.h"
 
+/* Call back for every named lease. */
 typedef void (*LeLookLeaseCallback)(void *arg, const LeLookLease *lease);
 extern void le_look_leases(LeLookLeaseCallback callback, void *arg);
 
-/* Backend: call back for every item of all locks, or of one. */
+/* Call back for every holder and waiter of all locks, or of the one with this name. */
 typedef void (*LeLookCallback)(void *arg, const LeLookItem *item);
 extern void le_look(LeKind kind, LeText name, LeLookCallback callback, void *arg);
 

@@ -16,19 +16,29 @@
  */
 extern void le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept);
 
-/* A page of the live state, see shared/look.h. */
-extern uint32 le_request_look(LeRequestType type, LeCommand *cmd, LeReply *reply, char **page);
+/* Who leads an election; the candidate lasts until the next request. */
+typedef struct LeLeader
+{
+	TimestampTz since;
+	LeText candidate;
+} LeLeader;
 
-/* A commit does not wait longer than this for its releases to be applied. */
-#define LE_RELEASE_TIMEOUT (5 * LE_SECOND)
+/* A CHECK of whoever holds the command's name; the reply tells his term. */
+extern void le_request_leader(LeCommand *cmd, LeReply *reply, LeLeader *leader);
+
+/* A page of the live state, see shared/look.h, from a cursor on. */
+typedef struct LeLook
+{
+	LeKind kind;
+	LeText name; /* data NULL: all locks */
+	LeLookCursor from;
+} LeLook;
 
 /*
- * Release at a commit: never fails, cannot be interrupted.  Waits until the
- * manager has applied it or says that it cannot yet; or, where there is no
- * manager, until give_up: then the next manager applies it.  False: it could
- * not even be posted.
+ * LE_REQUEST_LOOK or LE_REQUEST_LOOK_LEASES: returns the page, which lasts until
+ * the next request, and moves the cursor to where the next one begins.
  */
-extern bool le_request_release_many(const char *payload, uint32 len, int count, LeTime give_up);
+extern LeText le_request_look(LeRequestType type, LeLook *look);
 
 /* Mailbox: cannot fail. */
 extern void le_mail_undo(uint32 xact, uint32 subxact);

@@ -1,113 +1,38 @@
 /*
  * backend/session.c
- *		A session's slot in shared memory: taking it, giving it back, waiting
- *		for a manager; and the client's socket.
+ *		A session's slot in shared memory: taking it and giving it back.
  */
 #include "postgres.h"
 
-#include <netinet/tcp.h>
-
 #include "access/xlog.h"
-#include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
-#include "storage/latch.h"
 #include "storage/proc.h"
-#include "utils/wait_event.h"
 
+#include "backend/client.h"
 #include "backend/extension.h"
 #include "backend/session.h"
+#include "backend/wait.h"
 #include "shared/compat.h"
 #include "shared/fault.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
+#include "shared/wake.h"
 
-/*
- * Keepalive probes: a silent host is noticed in 4 + 3 * 2 = 10 s.  No probe is
- * sent while something is unacknowledged, such as the grant for which it has
- * waited: that may take as long.
- */
-#define KEEPALIVE_IDLE     4
-#define KEEPALIVE_INTERVAL 2
-#define KEEPALIVE_COUNT    3
-#define USER_TIMEOUT_MS    10000
+/* How long other databases may take to give an entry back. */
+#define ENTRY_TIMEOUT (5 * LE_SECOND)
+
+/* How often a wait for the slot looks at it; the manager also wakes it. */
+#define SLOT_TICK (10 * LE_MS)
 
 LeRequestSlot *le_my_slot = NULL;
 static bool exit_registered = false;
-static bool client_watched = false; /* for a wait */
-static bool client_held = false;    /* for a connection-bound lock */
 
 LeDatabase *
 le_my_database(void)
 {
 	return &le_shared->databases[le_my_slot->database];
 }
-
-/* --- the client's socket --- */
-
-static void
-set_keepalives(bool on)
-{
-	if (MyProcPort == NULL)
-		return;
-	(void) pq_setkeepalivesidle(on ? KEEPALIVE_IDLE : tcp_keepalives_idle, MyProcPort);
-	(void) pq_setkeepalivesinterval(on ? KEEPALIVE_INTERVAL : tcp_keepalives_interval, MyProcPort);
-	(void) pq_setkeepalivescount(on ? KEEPALIVE_COUNT : tcp_keepalives_count, MyProcPort);
-#ifdef TCP_USER_TIMEOUT
-	(void) pq_settcpusertimeout(on ? USER_TIMEOUT_MS : tcp_user_timeout, MyProcPort);
-#endif
-}
-
-static void
-watch_client(bool wait, bool hold)
-{
-	bool was = client_watched || client_held;
-
-	client_watched = wait;
-	client_held = hold;
-	if (was != (wait || hold))
-		set_keepalives(wait || hold);
-}
-
-void
-le_watch_client(bool hold)
-{
-	watch_client(client_watched, hold);
-}
-
-void
-le_unwatch_client(void)
-{
-	watch_client(false, client_held);
-}
-
-bool
-le_client_is_watched(void)
-{
-	return client_watched;
-}
-
-/* Is the client still there?  The check does not read, so it loses nothing. */
-void
-le_look_at_client(void)
-{
-	if (MyProcPort != NULL && !pq_check_connection())
-	{
-		ClientConnectionLost = true;
-		InterruptPending = true;
-	}
-}
-
-/* In a wait: a host that falls silent is noticed as well. */
-void
-le_watch_client_in_wait(void)
-{
-	if (MyProcPort != NULL)
-		watch_client(true, client_held);
-	le_look_at_client();
-}
-
-/* --- sessions --- */
 
 /*
  * The backend exits.  This comes after its last transaction was aborted and
@@ -117,75 +42,18 @@ static void
 session_exit(int code, Datum arg)
 {
 	LeRequestSlot *slot = le_my_slot;
-	LeDatabase *db;
 
 	if (slot == NULL)
 		return;
-	db = le_my_database();
 	LE_FAULT_NOFAIL("session-end");
 	le_my_slot = NULL;
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	db->attached--;
-	pg_atomic_fetch_or_u32(&slot->mail, LE_MAIL_SESSION_END);
-
-	/* under the lock: a manager that leaves must not leave us linked */
-	if (db->state == LE_DB_IDLE)
-		le_database_unlink_all(db);
-	else
-		le_ring(slot);
+	le_database_detach(slot);
 	LWLockRelease(le_shared->lock);
 }
 
-static void
-no_manager(LeTime patience)
-{
-	ereport(ERROR, (errcode(ERRCODE_CANNOT_CONNECT_NOW),
-					errmsg("the lock_election manager of database \"%s\" is not running",
-						   get_database_name(MyDatabaseId)),
-					errdetail("It did not start within %.1f seconds.", (double) patience / LE_SECOND),
-					errhint("See the server log; max_worker_processes may be too low.")));
-}
-
-/* Ask for a manager if there is none. */
 void
-le_want_manager(LeDatabase *db)
-{
-	if (pg_atomic_read_u32(&db->running) != 0)
-		return;
-	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	if (db->state == LE_DB_IDLE || db->state == LE_DB_STARTING)
-		db->wanted = true;
-	LWLockRelease(le_shared->lock);
-	le_wake_launcher();
-}
-
-/*
- * One turn of a wait.  Returns after the latch was set or the time ran out;
- * *down_since keeps track of how long there has been no manager.
- */
-void
-le_wait_turn(LeDatabase *db, long timeout_ms, LeTime *down_since, LeTime patience)
-{
-	if (pg_atomic_read_u32(&db->running) != 0)
-		*down_since = 0;
-	else
-	{
-		LeTime now = le_clock();
-
-		le_want_manager(db);
-		if (*down_since == 0)
-			*down_since = now;
-		else if (now - *down_since >= patience)
-			no_manager(patience);
-		timeout_ms = Min(timeout_ms, 10);
-	}
-	le_sleep(timeout_ms * LE_MS);
-	le_sleep_reset();
-	CHECK_FOR_INTERRUPTS();
-}
-
-static void
-check_can_attach(void)
+le_check_can_attach(void)
 {
 	if (le_shared == NULL)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -205,108 +73,127 @@ check_can_attach(void)
 						errhint("Commit first.")));
 }
 
-/* Still to be cleared up after the backend that had it before, or in its manager's stack. */
-static bool
-slot_in_use(LeRequestSlot *slot)
+static void
+raise_no_entry(void)
 {
-	return slot->session != 0 || pg_atomic_read_u32(&slot->linked) != 0;
+	ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					errmsg("lock_election serves no more than %d databases", le_max_databases),
+					errhint("Raise lock_election.max_databases and restart the server.")));
+}
+
+/* Entries are also in use by the launcher, which looks whether a database has
+ * the extension, and by a command that needs a database for itself. */
+static bool
+entry_will_be_free(void)
+{
+	for (int i = 0; i < le_shared->max_databases; i++)
+	{
+		LeDatabase *db = &le_shared->databases[i];
+
+		if (db->attached == 0 && db->state != LE_DB_RUNNING)
+			return true;
+	}
+	return false;
 }
 
 /*
- * While it is linked it belongs to that manager, which may have cleared it
- * before it came to the link, and would take our request for one of its own
- * database.  If there is no manager to clear it, it is not waited for longer
- * than a caller waits for its own.
+ * Take this backend's slot of its database, if there is an entry and the slot
+ * is free.  Returns the slot, or NULL; *db is the entry, or NULL.
+ */
+static LeRequestSlot *
+try_attach(LeDatabase **db, bool *passing)
+{
+	LeRequestSlot *slot = NULL;
+
+	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
+	*db = le_database_find(MyDatabaseId, true);
+	*passing = *db == NULL && entry_will_be_free();
+	if (*db != NULL && le_slot(*db, le_my_proc())->session == 0)
+	{
+		slot = le_slot(*db, le_my_proc());
+		le_database_attach(*db);
+	}
+	LWLockRelease(le_shared->lock);
+	return slot;
+}
+
+/*
+ * The session before, of this database and proc number, has left something that
+ * the manager has not read.  If that cannot be written now, it says so.
  */
 static void
-wait_for_slot(LeRequestSlot *slot)
+check_predecessor(LeRequestSlot *slot, bool *rung)
 {
-	LeDatabase *db = &le_shared->databases[slot->database];
-	LeTime give_up = le_clock() + LE_MANAGER_START_TIMEOUT, down_since = 0;
-
-	while (slot_in_use(slot))
+	if (!*rung)
 	{
-		LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-		if (db->state == LE_DB_FREE || (db->state == LE_DB_IDLE && le_clock() >= give_up))
-			le_database_clear_slots(db);
-		LWLockRelease(le_shared->lock);
-		if (!slot_in_use(slot))
-			break;
-		le_wait_turn(db, 10, &down_since, 2 * LE_MANAGER_START_TIMEOUT);
+		pg_atomic_fetch_and_u32(&slot->note, ~LE_NOTE_UNREAD);
+		le_ring(slot);
+		*rung = true;
 	}
-	pg_read_barrier();
+	if (pg_atomic_read_u32(&slot->note) & LE_NOTE_UNREAD)
+	{
+		pg_read_barrier();
+		ereport(ERROR, (errcode(slot->sqlstate), errmsg("%s", pstrdup(slot->message))));
+	}
 }
 
-/*
- * Take part in this database's entry.  -1: all are in use; not only by the
- * launcher, which looks whether a database has the extension, or by a command
- * that needs a database for itself.
- */
-static int
-attach_database(void)
+static LeRequestSlot *
+wait_for_slot(LeWait *wait)
 {
-	LeTime give_up = le_clock() + LE_MANAGER_START_TIMEOUT;
+	LeTime start = le_clock();
+	bool rung = false;
 
 	for (;;)
 	{
-		bool passing = false;
-		int database;
+		LeDatabase *db;
+		bool passing;
+		LeRequestSlot *slot = try_attach(&db, &passing);
+		LeTime now;
 
-		LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-		database = le_database_find(MyDatabaseId, true);
-		if (database >= 0)
-			le_shared->databases[database].attached++;
-		for (int i = 0; i < le_shared->max_databases; i++)
+		if (slot != NULL)
+			return slot;
+		now = le_clock();
+		if (db == NULL && (!passing || now - start >= ENTRY_TIMEOUT))
+			raise_no_entry();
+		if (db != NULL)
 		{
-			LeDatabase *db = &le_shared->databases[i];
-
-			passing |= db->attached == 0 && db->state != LE_DB_RUNNING;
+			check_predecessor(le_slot(db, le_my_proc()), &rung);
+			if (le_wait_is_over(wait, now, LE_TAKE_GRACE))
+				return NULL;
 		}
-		LWLockRelease(le_shared->lock);
-		if (database >= 0 || !passing || le_clock() >= give_up)
-			return database;
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 10, PG_WAIT_EXTENSION);
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
+		le_wait_turn(wait, db, now + SLOT_TICK);
 	}
 }
 
-void
-le_attach(void)
+bool
+le_attach(LeWait *wait)
 {
+	LeProcess *me = &le_shared->processes[le_my_proc()];
 	LeRequestSlot *slot;
-	int database;
 
-	check_can_attach();
 	if (le_my_slot != NULL)
-		return;
-	slot = &le_shared->slots[le_my_proc()];
+		return true;
 
 	/* whoever had this number before may have died asleep */
 	le_sleep_reset();
-	wait_for_slot(slot);
-	LE_FAULT("attach");
+	slot = wait_for_slot(wait);
+	if (slot == NULL)
+		return false;
 
-	database = attach_database();
-	if (database < 0)
-		ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-						errmsg("lock_election serves no more than %d databases", le_max_databases),
-						errhint("Raise lock_election.max_databases and restart the server.")));
-
-	slot->database = database;
+	/* the mailbox is empty: so the manager, or whoever initialised it, has left it */
 	slot->pid = MyProcPid;
-	slot->generation++;
-	pg_atomic_write_u32(&slot->open_xact, 0);
-	pg_atomic_write_u64(&slot->undo, 0);
-	pg_atomic_write_u32(&slot->mail, 0);
+	pg_atomic_write_u32(&slot->bound, 0);
+	me->generation++;
 	pg_write_barrier();
-	slot->session = ((uint64) slot->generation << LE_PROC_BITS) | (uint32) le_my_proc();
+	slot->session = ((uint64) me->generation << LE_PROC_BITS) | (uint32) le_my_proc();
 	le_my_slot = slot;
 	if (!exit_registered)
 	{
 		on_shmem_exit(session_exit, (Datum) 0);
 		exit_registered = true;
 	}
+	LE_FAULT("attach");
+	return true;
 }
 
 void
@@ -316,7 +203,7 @@ le_session_reset(void)
 
 	if (slot == NULL)
 		return;
-	watch_client(false, false);
 	session_exit(0, (Datum) 0);
+	le_client_hold(false, false);
 	/* the next call attaches anew, under another session's name */
 }

@@ -96,6 +96,13 @@ le_call_is_bare(FunctionCallInfo fcinfo)
 }
 
 bool
+le_call_is_alone(FunctionCallInfo fcinfo)
+{
+	return !IsInTransactionBlock(true) && !le_transaction_has_run && le_transaction_ends_here() &&
+		   le_call_is_bare(fcinfo);
+}
+
+bool
 le_snapshot_give_up(FunctionCallInfo fcinfo)
 {
 	Snapshot snapshot;
@@ -122,38 +129,35 @@ le_snapshot_take(void)
 	(void) GetTransactionSnapshot();
 }
 
-/* Tables that a statement inserts into are not read. */
+/*
+ * REPEATABLE READ and stricter: all reads of the transaction are as of its
+ * first statement.  If that is this one and nobody was waited for, its
+ * snapshot is as new as the call, and the gap is the time that the call took.
+ */
 static bool
-reads_tables(const PlannedStmt *stmt)
+xact_snapshot_is_stale(FunctionCallInfo fcinfo, bool waited)
 {
-	int index = 0;
-	ListCell *lc;
-
-	foreach (lc, stmt->rtable)
-	{
-		index++;
-		if (lfirst_node(RangeTblEntry, lc)->rtekind == RTE_RELATION &&
-			!(stmt->commandType == CMD_INSERT && list_member_int(stmt->resultRelations, index)))
-			return true;
-	}
-	return false;
+	return waited || le_transaction_has_snapshot || !le_call_is_bare(fcinfo);
 }
 
 bool
-le_snapshot_is_stale(void)
+le_snapshot_is_stale(FunctionCallInfo fcinfo, bool waited)
 {
+	/* nothing reads after it */
+	if (le_call_is_alone(fcinfo))
+		return false;
 	if (IsolationUsesXactSnapshot())
-		return true;
+		return xact_snapshot_is_stale(fcinfo, waited);
 	for (LeRunningQuery *query = le_running_query; query != NULL; query = query->outer)
 	{
 		if (query->finishing)
 			continue;
-		if (reads_tables(query->desc->plannedstmt))
+		if (le_statement_reads(query->desc->plannedstmt))
 			return true;
 
 		/* a function that is not volatile reads with its caller's snapshot */
 		if (query->outer != NULL && query->desc->snapshot == query->outer->desc->snapshot)
 			return true;
 	}
-	return false;
+	return le_bound_statement_reads();
 }

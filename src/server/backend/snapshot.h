@@ -8,10 +8,17 @@
 #include "fmgr.h"
 
 /*
- * Is this very call all that the client's statement consists of?  Then
- * nothing else of the statement can run after it.
+ * Does the client's statement consist of this call alone?  Then nothing else of
+ * the statement can run after it.
  */
 extern bool le_call_is_bare(FunctionCallInfo fcinfo);
+
+/*
+ * Is this very call all that its transaction consists of?  False where more may
+ * follow: in a transaction block, in a pipeline, and in a process without a
+ * client.
+ */
+extern bool le_call_is_alone(FunctionCallInfo fcinfo);
 
 /*
  * Give up the statement's snapshot for a wait, if the call is bare and
@@ -23,9 +30,9 @@ extern bool le_snapshot_give_up(FunctionCallInfo fcinfo);
 extern void le_snapshot_take(void);
 
 /*
- * Does the statement go on to read with a snapshot that is older than this
- * moment?  To be asked after a wait that kept it.
+ * A lock was granted, after a wait that kept the snapshot or at once.  Does
+ * the transaction go on to read with a snapshot that is older than that?
  */
-extern bool le_snapshot_is_stale(void);
+extern bool le_snapshot_is_stale(FunctionCallInfo fcinfo, bool waited);
 
 #endif /* LE_SNAPSHOT_H */

@@ -1,16 +1,25 @@
 /*
  * statement.c
  *		The statements of this session: how deep utility commands are nested,
- *		which queries run, and DISCARD ALL.
+ *		which queries run, whether the transaction has more of them, commands that
+ *		are refused, and DISCARD ALL.
  *
- * backend/snapshot.c needs the first two to prove that a waiting statement can
- * give its snapshot up.
+ * backend/snapshot.c needs this to prove that a waiting statement can give its
+ * snapshot up, and that nothing comes before or after a call in its
+ * transaction.
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "executor/executor.h"
+#include "miscadmin.h"
+#include "tcop/dest.h"
+#include "tcop/pquery.h"
 #include "tcop/utility.h"
+#include "utils/portal.h"
 
+#include "backend/client.h"
+#include "backend/guard.h"
 #include "backend/session.h"
 #include "backend/statement.h"
 #include "shared/compat.h"
@@ -18,15 +27,99 @@
 
 int le_utility_nesting = 0;
 LeRunningQuery *le_running_query = NULL;
+bool le_transaction_has_run = false;
+bool le_transaction_has_snapshot = false;
+bool le_statement_warned = false;
+
+/* A statement that reads tables, bound and not run. */
+typedef struct LeBound
+{
+	struct LeBound *older;
+	const QueryDesc *desc; /* to be compared only: it may be gone */
+} LeBound;
+
+static LeBound *bound = NULL; /* in TopTransactionContext */
 
 static ProcessUtility_hook_type prev_utility = NULL;
+static ExecutorStart_hook_type prev_executor_start = NULL;
 static ExecutorRun_hook_type prev_executor_run = NULL;
 static ExecutorFinish_hook_type prev_executor_finish = NULL;
+static ExecutorEnd_hook_type prev_executor_end = NULL;
+
+/* The type of a message of the protocol that ends an implicit transaction. */
+#define MESSAGE_SYNC 'S'
+
+/*
+ * A message of the simple protocol is a transaction, unless it has several
+ * statements: then it is a transaction block.  In the extended protocol the
+ * transaction lasts until Sync.  A client that sends one statement sends Sync
+ * in the same packet; in a pipeline another message comes first.
+ */
+bool
+le_transaction_ends_here(void)
+{
+	if (whereToSendOutput != DestRemote || MyProcPort == NULL || ActivePortal == NULL)
+		return false;
+
+	/* the portal of the simple protocol is the one that pg_cursors hides */
+	return !ActivePortal->visible || le_next_message() == MESSAGE_SYNC;
+}
+
+/* The end of a statement; those within another one do not count. */
+static void
+statement_ended(bool has_snapshot)
+{
+	if (le_running_query != NULL || le_utility_nesting != 0)
+		return;
+	le_transaction_has_run = true;
+	le_transaction_has_snapshot |= has_snapshot;
+	le_statement_warned = false;
+}
+
+bool
+le_statement_reads(const PlannedStmt *stmt)
+{
+	int index = 0;
+	ListCell *lc;
+
+	foreach (lc, stmt->rtable)
+	{
+		index++;
+		if (lfirst_node(RangeTblEntry, lc)->rtekind == RTE_RELATION &&
+			!(stmt->commandType == CMD_INSERT && list_member_int(stmt->resultRelations, index)))
+			return true;
+	}
+	return false;
+}
+
+bool
+le_bound_statement_reads(void)
+{
+	return bound != NULL;
+}
+
+static void
+bound_remove(const QueryDesc *desc)
+{
+	for (LeBound **b = &bound; *b != NULL; b = &(*b)->older)
+	{
+		LeBound *found = *b;
+
+		if (found->desc != desc)
+			continue;
+		*b = found->older;
+		pfree(found);
+		return;
+	}
+}
 
 static void
 run_command(PlannedStmt *pstmt, const char *query, bool read_only_tree, ProcessUtilityContext context,
 			ParamListInfo params, QueryEnvironment *env, DestReceiver *dest, QueryCompletion *qc)
 {
+	bool has_snapshot = PlannedStmtRequiresSnapshot(pstmt);
+
+	le_client_statement();
 	le_utility_nesting++;
 	PG_TRY();
 	{
@@ -38,6 +131,7 @@ run_command(PlannedStmt *pstmt, const char *query, bool read_only_tree, ProcessU
 	PG_FINALLY();
 	{
 		le_utility_nesting--;
+		statement_ended(has_snapshot);
 	}
 	PG_END_TRY();
 }
@@ -50,6 +144,7 @@ le_statement_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 	Node *node = pstmt->utilityStmt;
 	bool discard_all = IsA(node, DiscardStmt) && ((DiscardStmt *) node)->target == DISCARD_ALL;
 
+	le_guard_tables(node);
 	run_command(pstmt, query, read_only_tree, context, params, env, dest, qc);
 
 	/* DISCARD ALL drops cached plans: node may be gone. */
@@ -57,11 +152,42 @@ le_statement_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 		le_session_reset();
 }
 
+/* The client has bound a statement, or is about to run it: that is not known yet. */
+static void
+le_executor_start(QueryDesc *queryDesc, int flags)
+{
+	if (prev_executor_start)
+		prev_executor_start(queryDesc, flags);
+	else
+		standard_ExecutorStart(queryDesc, flags);
+
+	if (le_running_query == NULL && le_utility_nesting == 0 && le_statement_reads(queryDesc->plannedstmt))
+	{
+		LeBound *b = MemoryContextAlloc(TopTransactionContext, sizeof(LeBound));
+
+		b->older = bound;
+		b->desc = queryDesc;
+		bound = b;
+	}
+}
+
+static void
+le_executor_end(QueryDesc *queryDesc)
+{
+	bound_remove(queryDesc);
+	if (prev_executor_end)
+		prev_executor_end(queryDesc);
+	else
+		standard_ExecutorEnd(queryDesc);
+}
+
 static void
 le_executor_run(LE_EXECUTOR_RUN_ARGS)
 {
 	LeRunningQuery query = {.desc = queryDesc, .outer = le_running_query};
 
+	bound_remove(queryDesc);
+	le_client_statement();
 	le_running_query = &query;
 	PG_TRY();
 	{
@@ -73,6 +199,7 @@ le_executor_run(LE_EXECUTOR_RUN_ARGS)
 	PG_FINALLY();
 	{
 		le_running_query = query.outer;
+		statement_ended(true);
 	}
 	PG_END_TRY();
 }
@@ -97,11 +224,25 @@ le_executor_finish(QueryDesc *queryDesc)
 	PG_END_TRY();
 }
 
+static void
+transaction_ended(XactEvent event, void *arg)
+{
+	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE)
+		return;
+	le_transaction_has_run = le_transaction_has_snapshot = false;
+	bound = NULL;
+}
+
 void
 le_statement_init(void)
 {
+	RegisterXactCallback(transaction_ended, NULL);
 	prev_utility = ProcessUtility_hook;
 	ProcessUtility_hook = le_statement_utility;
+	prev_executor_start = ExecutorStart_hook;
+	ExecutorStart_hook = le_executor_start;
+	prev_executor_end = ExecutorEnd_hook;
+	ExecutorEnd_hook = le_executor_end;
 	prev_executor_run = ExecutorRun_hook;
 	ExecutorRun_hook = le_executor_run;
 	prev_executor_finish = ExecutorFinish_hook;

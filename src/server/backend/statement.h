@@ -1,7 +1,7 @@
 /*
  * statement.h
  *		The statements of this session: which queries and utility commands
- *		are under way.
+ *		are under way, and what comes before and after in the transaction.
  */
 #ifndef LE_STATEMENT_H
 #define LE_STATEMENT_H
@@ -24,5 +24,31 @@ typedef struct LeRunningQuery
 
 /* The innermost; NULL: none. */
 extern LeRunningQuery *le_running_query;
+
+/*
+ * A statement of the client has run before this one in the same transaction;
+ * and one that had a snapshot.
+ */
+extern bool le_transaction_has_run;
+extern bool le_transaction_has_snapshot;
+
+/*
+ * Has the client bound a statement that reads tables, and not run it yet?  It
+ * runs with the snapshot that it got when it was bound.
+ */
+extern bool le_bound_statement_reads(void);
+
+/* The client has had a warning with this statement; for whoever warns once. */
+extern bool le_statement_warned;
+
+/* Does it read tables?  Those that it inserts into do not count. */
+extern bool le_statement_reads(const PlannedStmt *stmt);
+
+/*
+ * Does the transaction end with the client's statement that is running now?
+ * False where that is not known: for the statement of a portal, unless the
+ * client's Sync has come already, and where there is no client.
+ */
+extern bool le_transaction_ends_here(void);
 
 #endif /* LE_STATEMENT_H */

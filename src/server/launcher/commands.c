@@ -30,6 +30,7 @@
 #include "shared/compat.h"
 #include "shared/fault.h"
 #include "shared/shmem.h"
+#include "shared/wake.h"
 
 /* How long a command waits for a manager to leave, and how often it looks */
 #define RESERVE_TIMEOUT (5 * LE_SECOND)
@@ -176,17 +177,15 @@ may_copy(Oid dboid)
 static bool
 reserve_entry(Oid dboid, bool ask, int *worker_pid, int *notifier_pid)
 {
+	LeDatabase *db;
 	bool idle = true;
 	int worker_proc = -1;
-	int i;
 
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	i = le_database_find(dboid, true);
-	if (i >= 0) /* else: the launcher has no room either */
+	db = le_database_find(dboid, true);
+	if (db != NULL) /* else: the launcher has no room either */
 	{
-		LeDatabase *db = &le_shared->databases[i];
-
-		db->reserved_by = MyProcPid;
+		le_database_reserve(db, MyProcPid);
 		idle = db->state == LE_DB_IDLE;
 		if (db->notifier_pid != 0)
 			*notifier_pid = db->notifier_pid;
@@ -195,7 +194,7 @@ reserve_entry(Oid dboid, bool ask, int *worker_pid, int *notifier_pid)
 			*worker_pid = db->worker_pid;
 			if (ask)
 			{
-				db->leave = true;
+				le_database_ask_to_leave(db);
 				worker_proc = db->worker_proc;
 			}
 		}
@@ -263,8 +262,7 @@ release_reservations(bool committed)
 
 		if (db->state == LE_DB_FREE || db->reserved_by != MyProcPid)
 			continue;
-		db->reserved_by = 0;
-		db->leave = false;
+		le_database_reserve(db, 0);
 		if (committed && db->dboid == pending.dropped_database && db->state == LE_DB_IDLE)
 			le_database_free(db);
 	}

@@ -11,20 +11,23 @@
  * This file does not look into any database, and it knows nothing of locks.
  * What a manager does is in manager/manager.c.
  *
- * What the launcher does with an entry, besides starting a worker in it (all
- * under LeShared.lock, see LeDbState):
+ * What the launcher does with an entry, apart from starting a worker in it (see
+ * shared/database.h):
  *
  *	STARTING, RUNNING -> IDLE	the worker is gone and has not said so
- *	leave = true				somebody holds the entry (launcher/hooks.c), and the
- *								last client has left the database
- *	IDLE -> FREE				nobody is attached to it, nobody wants or holds
- *								it, and no manager has run in it; or its
+ *	ask the worker to leave		a command has reserved the entry
+ *								(launcher/commands.c), and the last client has
+ *								left the database
+ *	IDLE -> FREE				no session is attached, nobody wants or has
+ *								reserved it, and no manager has run in it; or its
  *								database is gone
  *
  * Everything else that it knows is its own and can be lost: a new launcher
  * adopts the workers that it finds in shared memory, and probes again.
  */
 #include "postgres.h"
+
+#include <signal.h>
 
 #include "access/heapam.h"
 #include "access/htup_details.h"
@@ -35,6 +38,7 @@
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
+#include "replication/logicallauncher.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
@@ -48,14 +52,16 @@
 #include "launcher/launcher.h"
 #include "shared/compat.h"
 #include "shared/fault.h"
+#include "shared/settings.h"
 #include "shared/shmem.h"
+#include "shared/wake.h"
 
 /* A launcher that failed comes back after this many seconds. */
 #define LE_LAUNCHER_RESTART 1
 
 /*
  * pg_database is read whenever somebody wakes the launcher, which the commit
- * of every command that changes it does (launcher/hooks.c).  The periodic scan
+ * of every command that changes it does (launcher/commands.c).  The periodic scan
  * only makes up for a wake-up that met no launcher; a scan of a hundred
  * databases takes some 50 microseconds, and a caller waits for a manager for
  * at most 5 s, so that it should not be rarer than that.
@@ -86,7 +92,7 @@
 /* A worker of an earlier launcher that has not begun in that time never will. */
 #define LE_ADOPT_TIMEOUT (10 * LE_SECOND)
 
-/* How soon the last client of a held database is missed */
+/* How soon the last client of a reserved database is missed */
 #define LE_WATCH_PERIOD (20 * LE_MS)
 
 /* The same complaint about max_worker_processes */
@@ -108,6 +114,7 @@ typedef struct LeTarget
 								 * yet, or it has a manager */
 	bool ran;                       /* its manager has been RUNNING */
 	bool complained;                /* about max_databases */
+	LeTime worker_missed_at;        /* complained about max_worker_processes; 0 */
 	bool tracked;                   /* a worker was there at the last look */
 	BackgroundWorkerHandle *handle; /* its worker; NULL: adopted, or none */
 	LeTime started_at;
@@ -119,47 +126,12 @@ static HTAB *targets;
 static Oid *scratch; /* le_max_databases long */
 static LeTime scan_at;
 static LeTime scanned_at;
-static bool watching; /* for the last client of a held database */
+static bool watching; /* for the last client of a reserved database */
 
 static LeTarget *
 find_target(Oid dboid)
 {
 	return (LeTarget *) hash_search(targets, &dboid, HASH_FIND, NULL);
-}
-
-static void
-change_state(LeDatabase *db, LeDbState from, LeDbState to)
-{
-	Assert(LWLockHeldByMeInMode(le_shared->lock, LW_EXCLUSIVE));
-	Assert(db->state == from);
-	Assert(to != LE_DB_RUNNING);
-
-	db->state = to;
-	pg_atomic_write_u32(&db->running, 0);
-	db->leave = false;
-	db->worker_pid = 0;
-	db->worker_proc = -1;
-	if (to == LE_DB_IDLE)
-	{
-		le_database_unlink_all(db);
-		le_wake(db->notifier_proc); /* it leaves with its manager */
-	}
-}
-
-void
-le_database_free(LeDatabase *db)
-{
-	/* A session detaches before its process leaves the list of processes. */
-	Assert(db->attached == 0);
-
-	change_state(db, LE_DB_IDLE, LE_DB_FREE);
-	le_database_clear_slots(db);
-	db->dboid = InvalidOid;
-	db->exit = LE_EXIT_NONE;
-	db->wanted = false;
-	db->reserved_by = 0;
-	db->notifier_pid = 0; /* one that is still on its way out sees that */
-	db->notifier_proc = -1;
 }
 
 /* --- pg_database -------------------------------------------------------- */
@@ -320,20 +292,20 @@ le_client_connected(Oid dboid, int except_pid)
 	return false;
 }
 
-/* Somebody waits for the database to be empty.  See "hold" in launcher/hooks.c. */
+/* Somebody waits for the database to be empty: see launcher/commands.c. */
 static void
-review_hold(LeDatabase *db)
+review_reservation(LeDatabase *db)
 {
-	/* The holder clears this itself, however it ends; but never trust that. */
+	/* The process that reserved it clears this itself, however it ends; do not trust that. */
 	if (BackendPidGetProc(db->reserved_by) == NULL)
-		db->reserved_by = 0;
+		le_database_reserve(db, 0);
 	else if (db->state == LE_DB_IDLE || db->leave)
 		return;
 	else if (le_client_connected(db->dboid, db->reserved_by))
 		watching = true;
 	else
 	{
-		db->leave = true;
+		le_database_ask_to_leave(db);
 		le_wake(db->worker_proc);
 	}
 }
@@ -361,6 +333,7 @@ note_exit(LeTarget *target, LeDbExit why, LeTime now)
 			target->retry_at = target->started_at + LE_RESTART_PERIOD;
 			break;
 		case LE_EXIT_ERROR:
+		case LE_EXIT_NO_WORKER:
 			target->due = true;
 			back_off(target, now);
 			break;
@@ -383,7 +356,7 @@ review_entry(LeDatabase *db, LeTime now)
 	LeTarget *target = find_target(db->dboid);
 
 	if (db->reserved_by != 0)
-		review_hold(db);
+		review_reservation(db);
 
 	if (target == NULL)
 	{
@@ -402,8 +375,7 @@ review_entry(LeDatabase *db, LeTime now)
 			target->due = target->ran = true;
 		if (!worker_is_dead(target, db, now))
 			return false;
-		change_state(db, db->state, LE_DB_IDLE);
-		db->exit = LE_EXIT_ERROR;
+		le_database_stopped(db, LE_EXIT_ERROR);
 	}
 
 	if (target->tracked)
@@ -450,17 +422,17 @@ complain_no_entry(LeTarget *target)
 }
 
 static void
-complain_no_worker(const LeTarget *target, LeTime now)
+complain_no_worker(LeTarget *target, LeTime now)
 {
-	static LeTime complained_at;
-
-	if (complained_at != 0 && now - complained_at < LE_COMPLAINT_PERIOD)
+	if (target->worker_missed_at != 0 && now - target->worker_missed_at < LE_COMPLAINT_PERIOD)
 		return;
-	complained_at = now;
-	ereport(LOG,
-			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("could not register the lock_election manager of database \"%s\"", NameStr(target->name)),
-			 errhint("Raise max_worker_processes and restart the server.")));
+	target->worker_missed_at = now;
+	ereport(
+		LOG,
+		(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+		 errmsg("could not register the lock_election manager of database \"%s\"", NameStr(target->name)),
+		 errdetail("No background worker is free for it: max_worker_processes is %d.", max_worker_processes),
+		 errhint("Raise max_worker_processes and restart the server.")));
 }
 
 /*
@@ -469,29 +441,46 @@ complain_no_worker(const LeTarget *target, LeTime now)
 static LeDatabase *
 take_entry(LeTarget *target, LeTime now, bool *was_wanted)
 {
-	LeDatabase *db = NULL;
-	int i;
+	LeDatabase *db;
+	bool taken = false;
 
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	i = le_database_find(target->dboid, true);
-	if (i >= 0 && le_shared->databases[i].state == LE_DB_IDLE && le_shared->databases[i].reserved_by == 0)
+	db = le_database_find(target->dboid, true);
+	if (db != NULL && db->state == LE_DB_IDLE && db->reserved_by == 0)
 	{
-		db = &le_shared->databases[i];
+		taken = true;
 		*was_wanted = db->wanted;
-		change_state(db, LE_DB_IDLE, LE_DB_STARTING);
-		db->wanted = false; /* who comes from now on wants another one */
-		db->exit = LE_EXIT_NONE;
+		le_database_starting(db);
 	}
 	LWLockRelease(le_shared->lock);
 
-	if (i < 0)
+	if (db == NULL)
 	{
 		target->retry_at = now + LE_SCAN_PERIOD;
 		complain_no_entry(target);
 	}
-	else if (db == NULL)
+	else if (!taken)
 		target->retry_at = now + LE_RESTART_PERIOD;
-	return db;
+	return taken ? db : NULL;
+}
+
+/*
+ * A manager needs its worker more than hints do.  The hints wait, and a notifier
+ * is started again a second later at the earliest: after the manager.
+ */
+static void
+send_notifier_away(void)
+{
+	for (int i = 0; i < le_shared->max_databases; i++)
+	{
+		int pid = le_shared->databases[i].notifier_pid;
+
+		if (pid != 0 && BackendPidGetProc(pid) != NULL)
+		{
+			(void) kill(pid, SIGTERM);
+			return;
+		}
+	}
 }
 
 static void
@@ -519,9 +508,10 @@ start_manager(LeTarget *target, LeTime now)
 	}
 
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	change_state(db, LE_DB_STARTING, LE_DB_IDLE);
-	db->exit = LE_EXIT_ERROR;
-	db->wanted |= was_wanted;
+	le_database_stopped(db, LE_EXIT_NO_WORKER);
+	if (was_wanted)
+		le_database_want(db);
+	send_notifier_away();
 	LWLockRelease(le_shared->lock);
 	back_off(target, now);
 	complain_no_worker(target, now);
@@ -699,6 +689,23 @@ le_launcher_main(Datum arg)
 	}
 }
 
+/* The launcher, a manager for each database, a notifier; and another launcher is PostgreSQL's own. */
+static void
+check_worker_processes(void)
+{
+	int others = 2 + (max_logical_replication_workers > 0);
+	int room = Max(0, max_worker_processes - others);
+
+	if (room < le_max_databases)
+		ereport(LOG, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					  errmsg("max_worker_processes (%d) has room for lock_election in %d databases, and "
+							 "lock_election.max_databases is %d",
+							 max_worker_processes, room, le_max_databases),
+					  errhint("Raise max_worker_processes to %d or more, beside what parallel queries and "
+							  "other extensions need.",
+							  le_max_databases + others)));
+}
+
 void
 le_launcher_register(void)
 {
@@ -706,6 +713,7 @@ le_launcher_register(void)
 
 	if (!process_shared_preload_libraries_in_progress || IsBinaryUpgrade)
 		return;
+	check_worker_processes();
 
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
 	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;

@@ -10,13 +10,8 @@
 /* From _PG_init, while shared_preload_libraries are loaded. */
 extern void le_launcher_register(void);
 
+/* Entry point of the worker; it needs no argument. */
 extern PGDLLEXPORT void le_launcher_main(Datum arg);
-
-/*
- * Give the entry of a database back.  No worker is in it; the caller holds
- * LeShared.lock exclusively.
- */
-extern void le_database_free(LeDatabase *db);
 
 /* Is a client connected to the database, other than process except_pid? */
 extern bool le_client_connected(Oid dboid, int except_pid);

@@ -2,15 +2,14 @@
  * launcher/notifier.c
  *		The notifier of one database: makes a NOTIFY of each hint.
  *
- * NOTIFY takes a lock of the whole cluster through its commit, and waits for
- * whoever has it: a session that waits for a standby in the commit of its own
- * NOTIFY, for as long as that takes.  That is why this is a process of its
- * own, and why it commits without waiting for any disk or standby itself.
- * Whatever becomes of it, nothing that concerns a lock waits for it: the
- * manager fills a ring (see LeHintRing), and drops what has no room.
+ * NOTIFY takes a lock of the whole cluster and keeps it through the commit.  A
+ * session whose commit waits for a standby keeps it for as long as that takes.
+ * So NOTIFY is sent by a process of its own, which commits without waiting for
+ * disk or standby.  No lock ever waits for this process: the manager fills a ring
+ * (see LeHintRing), and drops a hint that has no room.
  *
- * Where PostgreSQL's queue of notifications is full, hints are dropped too:
- * an old hint is worth little, and who has missed one finds out by asking.
+ * Hints are dropped as well when PostgreSQL's queue of notifications is full: an
+ * old hint is worth little, and a client that missed one finds out by asking.
  */
 #include "postgres.h"
 
@@ -34,10 +33,13 @@
 #include "shared/fault.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
+#include "shared/wake.h"
 #include "shared/words.h"
 
 /* Notifications in one transaction at most */
 #define HINTS_A_COMMIT 64
+/* With nothing to send for so long it leaves, and is started again with the next hint */
+#define IDLE_TIME (20 * LE_SECOND)
 /* After a failure, so that it does not use up transaction ids */
 #define PAUSE_MS 100
 /* How often to look whether the notifier before is gone */
@@ -81,12 +83,7 @@ static void
 notifier_exit(int code, Datum arg)
 {
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	/* unless it was given to another database meanwhile */
-	if (my_db->notifier_pid == MyProcPid)
-	{
-		my_db->notifier_pid = 0;
-		my_db->notifier_proc = -1;
-	}
+	le_database_notifier_leave(my_db);
 	LWLockRelease(le_shared->lock);
 }
 
@@ -94,19 +91,18 @@ notifier_exit(int code, Datum arg)
 static bool
 try_attach(void)
 {
+	LeDatabase *db;
 	bool gone = true, attached = false;
-	int index;
 
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	index = le_database_find(my_dboid, false);
-	if (index >= 0 && is_mine(&le_shared->databases[index]))
+	db = le_database_find(my_dboid, false);
+	if (db != NULL && is_mine(db))
 	{
 		gone = false;
-		my_db = &le_shared->databases[index];
-		if (my_db->notifier_pid == 0 || BackendPidGetProc(my_db->notifier_pid) == NULL)
+		my_db = db;
+		if (db->notifier_pid == 0 || BackendPidGetProc(db->notifier_pid) == NULL)
 		{
-			my_db->notifier_pid = MyProcPid;
-			my_db->notifier_proc = le_my_proc();
+			le_database_notifier_enter(db);
 			attached = true;
 		}
 	}
@@ -257,9 +253,29 @@ pause_ms(long ms)
 	(void) WaitLatch(NULL, WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms, PG_WAIT_EXTENSION);
 }
 
+/*
+ * The manager looks at the ring again when this process is gone, so a hint that
+ * comes right now starts another notifier.
+ */
+static void
+leave_if_idle(void)
+{
+	bool idle;
+
+	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
+	idle = pg_atomic_read_u64(&my_db->ring.pushed) == pg_atomic_read_u64(&my_db->ring.sent);
+	if (idle)
+		le_database_notifier_leave(my_db);
+	LWLockRelease(le_shared->lock);
+	if (idle)
+		proc_exit(0);
+}
+
 static void
 serve(void)
 {
+	LeTime idle_since = le_clock();
+
 	for (;;)
 	{
 		int n;
@@ -270,12 +286,19 @@ serve(void)
 		n = take();
 		if (n == 0)
 		{
-			(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_EXIT_ON_PM_DEATH, -1, PG_WAIT_EXTENSION);
+			LeTime rest = idle_since + IDLE_TIME - le_clock();
+
+			if (rest <= 0)
+				leave_if_idle();
+			else
+				(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+								 (long) ((rest + LE_MS - 1) / LE_MS), PG_WAIT_EXTENSION);
 			continue;
 		}
 		sent = try_send(n);
 		LE_FAULT("notifier-sent");
 		done(n, sent);
+		idle_since = le_clock();
 		if (!sent)
 			pause_ms(PAUSE_MS);
 	}

@@ -3,11 +3,11 @@
  *		The manager's work: a batch of requests, applied, written, answered.
  *
  * The core decides, the store writes; this file and manager/take.c carry between
- * the slots and the two.  A batch that fails leaves no trace: the core is thrown away and
- * loaded anew, waiting requests are put back to their places, and the
- * requests of the batch are applied one by one, so that only the one that
- * cannot be written fails.  Where the tables cannot even be read, requests are
- * answered with that error until they can.
+ * the slots and the two.  A batch that fails leaves no trace: the core is thrown
+ * away and loaded again, waiting requests go back to their places, and the
+ * requests of the batch are applied one by one, so that only the one that cannot
+ * be written fails.  While the tables cannot even be read, every request is
+ * answered with that error.
  */
 #include "postgres.h"
 
@@ -29,13 +29,21 @@
 #include "manager/internal.h"
 #include "shared/compat.h"
 #include "shared/fault.h"
+#include "shared/releases.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
+#include "shared/wake.h"
 #include "store/store.h"
 
 Manager le_mgr;
 
 /* --- answers --- */
+
+static void
+publish_bound(LeRequestSlot *slot)
+{
+	pg_atomic_write_u32(&slot->bound, le_core_bound_to(le_mgr.core, slot->session, le_slot_proc(slot)));
+}
 
 void
 le_batch_answer(uint32 proc, uint32 number, const LeReply *reply)
@@ -46,14 +54,15 @@ le_batch_answer(uint32 proc, uint32 number, const LeReply *reply)
 		return;
 	slot->reply = *reply;
 	slot->reply_at = le_clock();
+	publish_bound(slot);
 	slot->revision = 0;
 	pg_write_barrier();
 	pg_atomic_write_u32(&slot->answered, number);
 	le_wake((int) proc);
 }
 
-void
-le_batch_put_error(LeRequestSlot *slot, int sqlstate, const char *message)
+static void
+put_error(LeRequestSlot *slot, int sqlstate, const char *message)
 {
 	/* cut at a character's end */
 	int len = pg_mbcliplen(message, (int) strlen(message), sizeof(slot->message) - 1);
@@ -78,13 +87,13 @@ le_batch_answer_error(uint32 proc, int sqlstate, const char *message)
 	LeRequestSlot *slot = slot_of(proc);
 	LeReply reply = {0};
 
-	le_batch_put_error(slot, sqlstate, message);
+	put_error(slot, sqlstate, message);
 	le_batch_answer(proc, pg_atomic_read_u32(&slot->posted), &reply);
 }
 
 /* --- writing --- */
 
-/* The incarnation of what comes next: on disk before it is used. */
+/* The incarnation of the next token: it is on disk before a token uses it. */
 static int64
 next_incarnation(void)
 {
@@ -110,25 +119,20 @@ flush_for_answers(void)
 	}
 }
 
-/*
- * Those who have waited are woken while the disk is written: they are awake
- * when their answer comes, which makes a hand-over shorter by 5 us.  If there
- * are many, their waking would delay the disk.
- */
+/* The early notice of shared/wake.h: it makes a hand-over shorter by 5 us. */
 static void
 announce_answers(void)
 {
 	int n = 0;
 
-	for (LeEntry *entry = le_core_answers(le_mgr.core); entry != NULL && n < MAX_ANNOUNCED;
+	for (LeEntry *entry = le_core_answers(le_mgr.core); entry != NULL && n < LE_WAKE_EARLY;
 		 entry = entry->answer_next, n++)
 	{
 		LeRequestSlot *slot = slot_of(entry->waiter_sessno);
 
 		if (entry->answer != LE_OK || slot->session != entry->waiter_session)
 			continue;
-		pg_atomic_fetch_or_u32(&slot->note, LE_NOTE_SOON);
-		le_wake((int) entry->waiter_sessno);
+		le_wake_early(slot);
 	}
 }
 
@@ -197,8 +201,8 @@ write_batch(LeTime now)
 }
 
 /*
- * Something in the log that callers can wait for whose answer wrote nothing: a
- * renewal, is_held(), a lock that is held already.  So a primary that is cut
+ * Log a record for callers whose answer wrote nothing (a renewal, is_held(), a
+ * lock that is held already), so that they can wait for it: a primary that is cut
  * off from its synchronous standbys confirms nothing.
  */
 static XLogRecPtr
@@ -213,12 +217,31 @@ log_confirmation(void)
 
 /* --- after the commit --- */
 
+/* Before anything that could fail: a second time they would release holds that are not meant. */
+static void
+clear_releases(void)
+{
+	for (int i = 0; i < le_mgr.nmails; i++)
+	{
+		Mail *mail = &le_mgr.mails[i];
+		LeRequestSlot *slot = slot_of(mail->proc);
+
+		if ((mail->flags & LE_MAIL_RELEASED) == 0)
+			continue;
+		mail->flags &= ~LE_MAIL_RELEASED;
+		le_releases_drop(&slot->releases);
+		pg_atomic_fetch_and_u32(&slot->mail, ~LE_MAIL_RELEASED);
+		le_wake((int) mail->proc);
+	}
+}
+
 static void
 give_answers(XLogRecPtr lsn)
 {
 	LeTime now = core_now();
 	XLogRecPtr confirm_lsn = lsn;
 
+	clear_releases();
 	for (int i = 0; i < le_mgr.ndeferred; i++)
 	{
 		Deferred *d = &le_mgr.deferred[i];
@@ -251,7 +274,7 @@ give_answers(XLogRecPtr lsn)
 	}
 }
 
-/* What was read from the mailboxes is done for good: empty them. */
+/* What was read from the mailboxes is committed: empty them. */
 static void
 empty_mailboxes(void)
 {
@@ -266,36 +289,36 @@ empty_mailboxes(void)
 		pg_atomic_fetch_and_u32(&slot->mail, ~(mail->flags & ~LE_MAIL_FENCE_ENDED));
 		if (mail->flags & LE_MAIL_SESSION_END)
 			le_slot_clear(slot);
+		else
+			publish_bound(slot);
 		le_wake((int) mail->proc);
 	}
 }
 
-/*
- * Those who have waited long: the newest of a cycle gives up.  It is told no
- * more than that; what it waits for is undone as if it had been cancelled.
- */
+/* The newest waiter of a cycle gets the error; its request is undone by the rollback that follows. */
+static void
+end_deadlock(uint32 proc, const StringInfoData *detail)
+{
+	LeRequestSlot *slot = slot_of(proc);
+
+	/* cut at a character's end */
+	slot->answer_at = 0;
+	slot->answer_len = (uint32) pg_mbcliplen(detail->data, detail->len, LE_PAYLOAD_SIZE);
+	memcpy(slot->payload, detail->data, slot->answer_len);
+	le_batch_answer_error(proc, ERRCODE_T_R_DEADLOCK_DETECTED, "deadlock detected");
+}
+
+/* Those who have waited long. */
 static void
 end_deadlocks(void)
 {
 	for (int i = 0; i < le_mgr.nmails; i++)
 	{
-		StringInfoData detail;
-		int proc;
-
-		if ((le_mgr.mails[i].flags & LE_MAIL_BLOCKED) == 0)
-			continue;
-		initStringInfo(&detail);
-		proc = le_deadlock_find(le_mgr.core, le_mgr.mails[i].proc, &detail);
-		if (proc >= 0)
-		{
-			LeRequestSlot *slot = slot_of((uint32) proc);
-
-			slot->payload_len = (uint32) Min(detail.len, LE_PAYLOAD_SIZE);
-			memcpy(slot->payload, detail.data, slot->payload_len);
-			le_batch_answer_error((uint32) proc, ERRCODE_T_R_DEADLOCK_DETECTED, "deadlock detected");
-		}
-		pfree(detail.data);
+		if (le_mgr.mails[i].flags & LE_MAIL_BLOCKED)
+			le_deadlock_ask(le_mgr.mails[i].proc);
 	}
+	if (le_clock() >= le_deadlock_next_search())
+		le_deadlock_search(le_mgr.core, end_deadlock);
 }
 
 #define PUBLISH(counter)                                                                                     \
@@ -436,6 +459,8 @@ try_batch(const uint32 *procs, int n, bool expire, ErrorData **error)
 		le_mgr.core_valid = false;
 		le_pause_broken(&le_mgr.pause);
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.failed_batches, 1);
+		if ((*error)->sqlerrcode == ERRCODE_UNIQUE_VIOLATION)
+			pg_atomic_fetch_add_u64(&le_mgr.db->counters.key_violations, 1);
 	}
 	PG_END_TRY();
 	return ok;
@@ -452,7 +477,7 @@ le_batch_all_slots(uint32 *procs)
 	{
 		LeRequestSlot *slot = slot_of(i);
 
-		if (slot->session == 0 || slot->database != le_mgr.index)
+		if (slot->session == 0)
 			continue;
 		if (pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered) ||
 			pg_atomic_read_u32(&slot->mail) != 0 || pg_atomic_read_u64(&slot->undo) != 0)
@@ -462,9 +487,9 @@ le_batch_all_slots(uint32 *procs)
 }
 
 /*
- * Those that wait go on waiting.  Mail, and what a commit has released, stay
- * where they are and are tried again; a backend that wants to go on before
- * that is told why it cannot.
+ * Requests that wait go on waiting.  Mail and the releases of a commit stay where
+ * they are and are tried again; a backend that wants to go on before that is told
+ * why it cannot.
  */
 static void
 fail_requests(const uint32 *procs, int n, const ErrorData *error)
@@ -473,14 +498,17 @@ fail_requests(const uint32 *procs, int n, const ErrorData *error)
 	{
 		LeRequestSlot *slot = slot_of(procs[i]);
 		bool unanswered = pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered);
+		uint32 mail = pg_atomic_read_u32(&slot->mail) & (LE_MAIL_SESSION_END | LE_MAIL_RELEASED);
+		bool mailed = mail != 0 || pg_atomic_read_u64(&slot->undo) != 0;
 
-		if (slot->session == 0 || slot->revision != 0)
+		if (slot->session == 0 || (slot->revision != 0 && mail == 0))
 			continue;
-		if (unanswered && slot->type != LE_REQUEST_RELEASE_MANY)
+		if (unanswered && slot->revision == 0 && (mail & LE_MAIL_SESSION_END) == 0)
 			le_batch_answer_error(procs[i], error->sqlerrcode, error_text(error));
-		else if (unanswered || pg_atomic_read_u64(&slot->undo) != 0)
+		else if (mailed)
+			put_error(slot, error->sqlerrcode, error_text(error));
+		if (mailed)
 		{
-			le_batch_put_error(slot, error->sqlerrcode, error_text(error));
 			pg_write_barrier();
 			pg_atomic_fetch_or_u32(&slot->note, LE_NOTE_UNREAD);
 			le_wake((int) procs[i]);
@@ -575,15 +603,24 @@ le_batch_gone(void)
 	{
 		LeRequestSlot *slot = slot_of(i);
 
-		if (slot->session == 0 || slot->database != le_mgr.index)
+		if (slot->session == 0)
 			continue;
 		if (pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered))
 			le_batch_answer_error(i, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 								  "extension lock_election was dropped");
 		pg_atomic_write_u64(&slot->undo, 0);
-		if (pg_atomic_read_u32(&slot->mail) & LE_MAIL_SESSION_END)
+		if (pg_atomic_read_u32(&slot->mail) & LE_MAIL_RELEASED)
+		{
+			le_releases_drop(&slot->releases);
+			pg_atomic_fetch_or_u32(&slot->note, LE_NOTE_GONE);
+			pg_atomic_fetch_and_u32(&slot->mail, ~LE_MAIL_RELEASED);
+		}
+
+		/* the slot of a session that ends right now is cleared later, see manager_exit() */
+		LE_FAULT_NOFAIL("extension-gone");
+		if (pg_atomic_fetch_and_u32(&slot->mail, LE_MAIL_SESSION_END | LE_MAIL_RELEASED) &
+			LE_MAIL_SESSION_END)
 			le_slot_clear(slot);
-		pg_atomic_write_u32(&slot->mail, 0);
 		le_wake(i);
 	}
 }
@@ -618,6 +655,7 @@ le_batch_next_wakeup(void)
 	/* at once; what could not be written, after a while */
 	if (le_mgr.reenter || anything_to_write() || le_core_answers(le_mgr.core) != NULL)
 		return le_mgr.expire_after;
+	wakeup = Min(wakeup, le_deadlock_next_search());
 	deadline = le_core_next_deadline(le_mgr.core);
 	if (deadline != LE_NEVER)
 	{
@@ -633,7 +671,6 @@ le_batch_init(LeDatabase *db)
 	int n = le_shared->max_slots;
 
 	le_mgr.db = db;
-	le_mgr.index = (int) (db - le_shared->databases);
 	le_mgr.taken = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
 	le_mgr.fresh = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
 	le_mgr.mails = MemoryContextAllocZero(TopMemoryContext, n * sizeof(Mail));

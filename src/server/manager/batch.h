@@ -27,19 +27,19 @@ extern void le_batch_run(uint32 *procs, int n);
 /* All slots of this database with something in them, rung or not. */
 extern int le_batch_all_slots(uint32 *procs);
 
-/* A batch has found out that the extension was dropped. */
+/* Has a batch found that the extension was dropped? */
 extern bool le_batch_is_gone(void);
 
-/* The extension has gone: end every wait, with an error. */
+/* The extension was dropped: end every wait with an error. */
 extern void le_batch_gone(void);
 
 /*
- * The manager has run until now without a pause, asleep or not: a pause moves
- * all deadlines.  slept_until: when it meant to wake up, 0: it did not sleep.
+ * Has the manager run without a pause until now, asleep or not?  A pause moves all
+ * deadlines.  slept_until: when it meant to wake up; 0: it did not sleep.
  */
 extern void le_batch_check_stall(LeTime slept_until, const uint32 *procs, int n);
 
-/* When to run a batch at the latest though nobody rings, as le_clock() tells. */
+/* When to run a batch even if nobody rings, by le_clock(). */
 extern LeTime le_batch_next_wakeup(void);
 
 #endif /* LE_BATCH_H */

@@ -18,9 +18,15 @@
  *		time enough for PostgreSQL's own detector, waits for those whom
  *		pg_blocking_pids() tells.
  *
- * Who is part of a cycle can do nothing to leave it; so it is still there when
- * it is looked for a second time, and what was put together from edges that
+ * Whoever is part of a cycle can do nothing to leave it; so it is still there when
+ * its edges are looked at a second time, and what was put together from edges that
  * have never been at the same time is not.
+ *
+ * A search goes depth first, from all who have asked since the last one.  Its
+ * nodes are processes, and the locks that they wait for, so that the holders of a
+ * lock are looked at once, however many wait for it.  What leads to no cycle is
+ * not visited again.  So a search takes time for each waiter and each holder
+ * once; and the next one does not come before nine times as long has passed.
  */
 #include "postgres.h"
 
@@ -31,62 +37,143 @@
 #include "storage/procarray.h"
 #include "utils/array.h"
 #include "utils/fmgrprotos.h"
+#include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 #include "manager/deadlock.h"
+#include "manager/internal.h"
 #include "shared/compat.h"
 #include "shared/fence.h"
 #include "shared/shmem.h"
 #include "shared/words.h"
 
-/* A breadth-first search; arrays by proc number. */
+/* Searching takes this part of the manager's time at most. */
+#define SEARCH_PART 10
+
+/* A process that waits, or a lock. */
+typedef struct WaitNode
+{
+	const LeLock *lock; /* NULL: a process */
+	uint32 proc;
+} WaitNode;
+
+/* "via": the lock on account of which a process waits; NULL: one of PostgreSQL. */
+typedef struct WaitEdge
+{
+	WaitNode to;
+	const LeLock *via;
+} WaitEdge;
+
+typedef enum NodeState
+{
+	NEW = 0,
+	ON_PATH,
+	CLEAR /* leads to no cycle */
+} NodeState;
+
+typedef struct LockState
+{
+	const LeLock *lock; /* hash key */
+	NodeState state;
+	const LeEntry **grouped; /* in its queue, with somebody who waits, in order; NULL: not looked at */
+	int ngrouped;
+} LockState;
+
+/* A node on the path from where the search began. */
+typedef struct Step
+{
+	WaitNode node;
+	const LeLock *via; /* of the edge to it */
+	int first;         /* of its edges; they end where those of the next step begin */
+	int next;          /* the one to be followed next */
+} Step;
+
 typedef struct Search
 {
+	MemoryContext context; /* reset by each search */
 	const LeCore *core;
-	uint32 start;
-	uint32 *found; /* in the order in which they were found */
-	int nfound;
-	int *waiter; /* who was seen to wait for it; -1: not found */
-	int last;    /* of the cycle, it waits for start; -1 */
+	NodeState *procs; /* by number */
+	HTAB *locks;      /* LockState */
+	Step *path;
+	int length, path_room;
+	WaitEdge *edges;
+	int nedges, edges_room;
+	int edges_of_node; /* where those begin that are being added */
 } Search;
 
 static Search s;
 
-static void
-search_init(uint32 start)
+/* Those who have asked since the last search. */
+static bool *asking = NULL; /* by proc number */
+static bool any_asking = false;
+static LeTime not_before = 0;
+
+static LockState *
+state_of_lock(const LeLock *lock)
 {
-	if (s.found == NULL)
+	bool found;
+	LockState *state = hash_search(s.locks, &lock, HASH_ENTER, &found);
+
+	if (!found)
 	{
-		s.found = MemoryContextAlloc(TopMemoryContext, le_shared->max_slots * sizeof(uint32));
-		s.waiter = MemoryContextAlloc(TopMemoryContext, le_shared->max_slots * sizeof(int));
+		state->state = NEW;
+		state->grouped = NULL;
+		state->ngrouped = 0;
 	}
-	memset(s.waiter, -1, le_shared->max_slots * sizeof(int));
-	s.start = start;
-	s.last = -1;
-	s.found[0] = start;
-	s.nfound = 1;
+	return state;
+}
+
+static NodeState
+get_state(const WaitNode *node)
+{
+	return node->lock != NULL ? state_of_lock(node->lock)->state : s.procs[node->proc];
 }
 
 static void
-add_edge(uint32 from, uint32 to)
+set_state(const WaitNode *node, NodeState state)
 {
-	if (to >= (uint32) le_shared->max_slots)
-		return; /* a prepared transaction */
-	if (to == s.start)
-		s.last = (int) from;
-	else if (s.waiter[to] < 0)
+	if (node->lock != NULL)
+		state_of_lock(node->lock)->state = state;
+	else
+		s.procs[node->proc] = state;
+}
+
+static bool
+same_node(const WaitNode *a, const WaitNode *b)
+{
+	return a->lock == b->lock && a->proc == b->proc;
+}
+
+/* --- edges --- */
+
+static void
+add_edge(WaitNode to, const LeLock *via)
+{
+	if (s.nedges == s.edges_room)
 	{
-		s.waiter[to] = (int) from;
-		s.found[s.nfound++] = to;
+		s.edges_room *= 2;
+		s.edges = repalloc_huge(s.edges, s.edges_room * sizeof(WaitEdge));
 	}
+	s.edges[s.nedges++] = (WaitEdge){.to = to, .via = via};
+}
+
+static void
+add_proc(uint32 proc, const LeLock *via)
+{
+	const WaitEdge *last = s.nedges > s.edges_of_node ? &s.edges[s.nedges - 1] : NULL;
+
+	/* not a prepared transaction, nor once more the holder of many slots */
+	if (proc < (uint32) le_shared->max_slots &&
+		(last == NULL || last->to.lock != NULL || last->to.proc != proc))
+		add_edge((WaitNode){.proc = proc}, via);
 }
 
 /* What the blocked call of this backend waits for; NULL: it does not wait. */
 static LeEntry *
 waits_for(uint32 proc)
 {
-	LeRequestSlot *slot = &le_shared->slots[proc];
+	LeRequestSlot *slot = slot_of(proc);
 
 	/* its wait may have ended, only that has not been read yet */
 	if (slot->session == 0 || pg_atomic_read_u32(&slot->posted) == pg_atomic_read_u32(&slot->answered) ||
@@ -96,56 +183,76 @@ waits_for(uint32 proc)
 }
 
 static void
-add_holder(uint32 from, const LeEntry *holder)
+add_holder(const LeEntry *holder)
 {
-	LeDatabase *db = &le_shared->databases[le_shared->slots[from].database];
-
 	if (holder->owner == NULL && !holder->lapsed)
 	{
 		if (holder->ttl == LE_TTL_BOUND && holder->lease == NULL)
-			add_edge(from, holder->sessno);
+			add_proc(holder->sessno, NULL);
 		for (const LeHold *hold = holder->holds; hold != NULL; hold = hold->next)
 		{
 			uint32 proc = le_session_proc(hold->session);
-			LeRequestSlot *slot = &le_shared->slots[proc];
+			LeRequestSlot *slot = slot_of(proc);
 
 			if (slot->session == hold->session && pg_atomic_read_u32(&slot->open_xact) == hold->xact)
-				add_edge(from, proc);
+				add_proc(proc, NULL);
 		}
 	}
-	if (pg_atomic_read_u32(&db->fences) != 0)
+	if (pg_atomic_read_u32(&le_mgr.db->fences) != 0)
 	{
 		List *procs = le_fence_procs(holder->token, NULL, 0);
 		ListCell *lc;
 
 		foreach (lc, procs)
-			add_edge(from, (uint32) lfirst_int(lc));
+			add_proc((uint32) lfirst_int(lc), NULL);
 		list_free(procs);
 	}
 }
 
-/* What this entry waits for in its lock. */
-static void
-add_edges(uint32 from, const LeEntry *entry)
+static bool
+somebody_waits(const LeEntry *entry)
 {
-	const LeLock *lock = entry->lock;
+	return entry->grouped && entry->group->members->waiter_session != 0;
+}
 
-	for (const LeSlot *slot = lock->slots; slot != NULL && lock->permits <= 1; slot = slot->next)
+/* Each that waits for several locks, in the queue of one of them. */
+static void
+collect_grouped(LockState *state)
+{
+	const LeLink *queue = &state->lock->queue;
+	int room = 0;
+
+	for (const LeLink *link = queue->next; link != queue; link = link->next)
+		room += somebody_waits(le_container(link, LeEntry, queue_link));
+	state->grouped = palloc_extended((room + 1) * sizeof(LeEntry *), MCXT_ALLOC_HUGE);
+	for (const LeLink *link = queue->next; link != queue && room > 0; link = link->next)
 	{
-		if (slot->holder != NULL)
-			add_holder(from, slot->holder);
-	}
+		const LeEntry *entry = le_container(link, LeEntry, queue_link);
 
-	/* the nearest one, which waits for those before it */
-	for (const LeLink *link = entry->queue_link.prev; link != &lock->queue; link = link->prev)
+		if (somebody_waits(entry))
+			state->grouped[state->ngrouped++] = entry;
+	}
+}
+
+/* The nearest of them ahead of this entry: that one waits for those before it.  A queue is in order of tokens. */
+static const LeEntry *
+grouped_ahead(const LeEntry *entry)
+{
+	LockState *state = state_of_lock(entry->lock);
+	int low = 0, high;
+
+	if (state->grouped == NULL)
+		collect_grouped(state);
+	for (high = state->ngrouped; low < high;)
 	{
-		const LeEntry *ahead = le_container(link, LeEntry, queue_link);
+		int middle = (low + high) / 2;
 
-		if (!ahead->grouped)
-			continue;
-		add_edge(from, ahead->group->members->waiter_sessno);
-		break;
+		if (state->grouped[middle]->token < entry->token)
+			low = middle + 1;
+		else
+			high = middle;
 	}
+	return low > 0 ? state->grouped[low - 1] : NULL;
 }
 
 /* The next of several locks that a blocked call waits for. */
@@ -180,30 +287,131 @@ add_blockers(uint32 from)
 		PGPROC *proc = BackendPidGetProc(((int32 *) ARR_DATA_PTR(pids))[i]);
 
 		if (proc != NULL && proc != le_proc(from))
-			add_edge(from, (uint32) (proc - le_proc(0)));
+			add_proc((uint32) (proc - le_proc(0)), NULL);
 	}
 	pfree(pids);
 }
 
-/* Is there a way from start to start? */
-static bool
-search(uint32 start)
+static void
+add_edges_of_proc(uint32 proc)
 {
-	search_init(start);
-	for (int i = 0; i < s.nfound && s.last < 0; i++)
-	{
-		uint32 proc = s.found[i];
-		const LeEntry *entry = waits_for(proc);
+	const LeEntry *entry = waits_for(proc);
 
-		if (entry == NULL)
-		{
-			if (waits_in_postgres(proc))
-				add_blockers(proc);
-		}
-		for (; entry != NULL; entry = next_member(entry))
-			add_edges(proc, entry);
+	if (entry == NULL && waits_in_postgres(proc))
+		add_blockers(proc);
+	if (entry != NULL && entry->grouped)
+		entry = entry->group->members;
+	for (; entry != NULL; entry = next_member(entry))
+	{
+		const LeEntry *ahead = grouped_ahead(entry);
+
+		if (entry->lock->permits <= 1)
+			add_edge((WaitNode){.lock = entry->lock}, entry->lock);
+		if (ahead != NULL)
+			add_proc(ahead->group->members->waiter_sessno, entry->lock);
 	}
-	return s.last >= 0;
+}
+
+static void
+add_edges(const WaitNode *node)
+{
+	s.edges_of_node = s.nedges;
+	if (node->lock == NULL)
+		add_edges_of_proc(node->proc);
+	for (const LeSlot *slot = node->lock != NULL ? node->lock->slots : NULL; slot != NULL; slot = slot->next)
+	{
+		if (slot->holder != NULL)
+			add_holder(slot->holder);
+	}
+}
+
+/* --- the search --- */
+
+static void
+step_to(WaitNode node, const LeLock *via)
+{
+	if (s.length == s.path_room)
+	{
+		s.path_room *= 2;
+		s.path = repalloc_huge(s.path, s.path_room * sizeof(Step));
+	}
+	s.path[s.length++] = (Step){.node = node, .via = via, .first = s.nedges, .next = s.nedges};
+	set_state(&node, ON_PATH);
+	add_edges(&node);
+}
+
+/* Leave the path's last node, with its edges. */
+static void
+step_back(NodeState state)
+{
+	Step *last = &s.path[--s.length];
+
+	set_state(&last->node, state);
+	s.nedges = last->first;
+}
+
+/*
+ * A way from this process into a cycle: the cycle is the path from the returned
+ * step on, *back its last edge.  -1: there is none.
+ */
+static int
+find_cycle(uint32 start, WaitEdge *back)
+{
+	WaitNode node = {.proc = start};
+
+	if (get_state(&node) == CLEAR)
+		return -1;
+	step_to(node, NULL);
+	while (s.length > 0)
+	{
+		Step *last = &s.path[s.length - 1];
+		WaitEdge edge;
+
+		if (last->next == s.nedges)
+		{
+			step_back(CLEAR);
+			continue;
+		}
+		edge = s.edges[last->next++];
+		switch (get_state(&edge.to))
+		{
+			case NEW:
+				step_to(edge.to, edge.via);
+				break;
+			case ON_PATH:
+				*back = edge;
+				for (int i = 0;; i++)
+				{
+					if (same_node(&s.path[i].node, &edge.to))
+						return i;
+				}
+			case CLEAR:
+				break;
+		}
+	}
+	return -1;
+}
+
+/* Look once more: is each edge of the cycle still there? */
+static bool
+is_still_there(int first)
+{
+	int edges_before = s.nedges;
+
+	for (int i = first; i < s.length; i++)
+	{
+		const WaitNode *to = &s.path[i + 1 < s.length ? i + 1 : first].node;
+		WaitNode from = s.path[i].node;
+		bool found = false;
+
+		add_edges(&from);
+		for (int e = edges_before; e < s.nedges && !found; e++)
+			found = same_node(&s.edges[e].to, to);
+		s.nedges = edges_before;
+		if (!found)
+			return false;
+	}
+	return true;
 }
 
 /* --- telling --- */
@@ -227,66 +435,130 @@ describe_lock(StringInfo buf, int pid)
 	appendStringInfoString(buf, "a lock");
 }
 
-/* Of the locks that "from" waits for the one that leads to "to". */
-static const LeLock *
-lock_between(uint32 from, const LeEntry *entry, uint32 to)
-{
-	const LeLock *lock = entry->lock;
-
-	for (; entry != NULL; entry = next_member(entry))
-	{
-		search_init(from);
-		add_edges(from, entry);
-		if (to == from ? s.last >= 0 : s.waiter[to] >= 0)
-			return entry->lock;
-	}
-	return lock;
-}
-
+/* "lock": on account of which it waits; NULL: one of PostgreSQL. */
 static void
-describe_edge(StringInfo buf, uint32 from, uint32 to)
+describe_edge(StringInfo buf, uint32 from, const LeLock *lock, uint32 to)
 {
-	const LeEntry *entry = waits_for(from);
-
 	if (buf->len > 0)
 		appendStringInfoChar(buf, '\n');
 	appendStringInfo(buf, "Process %d waits for ", le_proc(from)->pid);
-	if (entry == NULL)
+	if (lock == NULL)
 		describe_lock(buf, le_proc(from)->pid);
 	else
-	{
-		const LeLock *lock = lock_between(from, entry, to);
-
 		appendStringInfo(buf, "%s \"%.*s\"", le_kind_word((LeKind) lock->kind), (int) lock->name_len,
 						 lock->name);
-	}
 	appendStringInfo(buf, "; blocked by process %d.", le_proc(to)->pid);
 }
 
-int
-le_deadlock_find(const LeCore *core, uint32 proc, StringInfo detail)
+/*
+ * The cycle from this step of the path on: the newest of those who wait for a
+ * lock of ours is to give up, and is told of first.
+ */
+static int
+choose_victim(int first, const WaitEdge *back, StringInfo detail)
 {
-	uint32 *cycle;
-	int n = 0, newest = -1;
+	int length = s.length - first, n = 0, newest = -1;
+	uint32 *procs = palloc(length * sizeof(uint32));
+	const LeLock **waits = palloc(length * sizeof(LeLock *));
 
-	s.core = core;
-	if (waits_for(proc) == NULL || !search(proc) || !search(proc))
-		return -1;
-
-	/* the path leads backwards: cycle[i] is waited for by cycle[i + 1] */
-	cycle = palloc(s.nfound * sizeof(uint32));
-	for (int p = s.last; p != (int) proc; p = s.waiter[p])
-		cycle[n++] = (uint32) p;
-	cycle[n++] = proc;
-	for (int i = 0; i < n; i++)
+	for (int i = first; i < s.length; i++)
 	{
-		if (waits_for(cycle[i]) != NULL &&
-			(newest < 0 || le_shared->slots[cycle[i]].posted_at > le_shared->slots[cycle[newest]].posted_at))
-			newest = i;
+		uint32 proc = s.path[i].node.proc;
+
+		if (s.path[i].node.lock != NULL)
+			continue;
+		procs[n] = proc;
+		waits[n] = i + 1 < s.length ? s.path[i + 1].via : back->via;
+		if (waits_for(proc) != NULL &&
+			(newest < 0 || slot_of(proc)->posted_at > slot_of(procs[newest])->posted_at))
+			newest = n;
+		n++;
 	}
 	if (newest < 0)
 		return -1;
 	for (int i = 0; i < n; i++)
-		describe_edge(detail, cycle[(newest + n - i) % n], cycle[(newest + n - i - 1 + n) % n]);
-	return (int) cycle[newest];
+	{
+		int at = (newest + i) % n;
+
+		describe_edge(detail, procs[at], waits[at], procs[(at + 1) % n]);
+	}
+	return (int) procs[newest];
+}
+
+static int
+find_deadlock(uint32 proc, StringInfo detail)
+{
+	WaitEdge back;
+	int first, victim = -1;
+
+	if (waits_for(proc) == NULL)
+		return -1;
+	first = find_cycle(proc, &back);
+	if (first >= 0 && is_still_there(first))
+		victim = choose_victim(first, &back, detail);
+	while (s.length > 0)
+		step_back(NEW);
+	return victim;
+}
+
+static void
+begin_search(const LeCore *core)
+{
+	HASHCTL ctl = {.keysize = sizeof(const LeLock *), .entrysize = sizeof(LockState)};
+
+	if (s.context == NULL)
+		s.context =
+			AllocSetContextCreate(TopMemoryContext, "lock_election deadlocks", ALLOCSET_DEFAULT_SIZES);
+	MemoryContextReset(s.context);
+	MemoryContextSwitchTo(s.context);
+	ctl.hcxt = s.context;
+	s.core = core;
+	s.procs = palloc0(le_shared->max_slots * sizeof(NodeState));
+	s.locks = hash_create("lock_election locks", 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	s.path_room = s.edges_room = 64;
+	s.path = palloc(s.path_room * sizeof(Step));
+	s.edges = palloc(s.edges_room * sizeof(WaitEdge));
+	s.length = s.nedges = 0;
+}
+
+void
+le_deadlock_ask(uint32 proc)
+{
+	if (asking == NULL)
+		asking = MemoryContextAllocZero(TopMemoryContext, le_shared->max_slots * sizeof(bool));
+	asking[proc] = true;
+	any_asking = true;
+}
+
+LeTime
+le_deadlock_next_search(void)
+{
+	return any_asking ? not_before : LE_NEVER;
+}
+
+void
+le_deadlock_search(const LeCore *core, LeDeadlockCallback give_up)
+{
+	MemoryContext before = CurrentMemoryContext;
+	LeTime start = le_clock();
+
+	any_asking = false;
+	begin_search(core);
+	for (uint32 proc = 0; proc < (uint32) le_shared->max_slots; proc++)
+	{
+		StringInfoData detail;
+		int victim;
+
+		if (!asking[proc])
+			continue;
+		asking[proc] = false;
+		initStringInfo(&detail);
+		victim = find_deadlock(proc, &detail);
+		if (victim >= 0)
+			give_up((uint32) victim, &detail);
+		pfree(detail.data);
+	}
+	MemoryContextSwitchTo(before);
+	MemoryContextReset(s.context);
+	not_before = le_clock() + (SEARCH_PART - 1) * (le_clock() - start);
 }

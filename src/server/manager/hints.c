@@ -7,11 +7,11 @@
  * its own, the notifier (launcher/notifier.c), makes a NOTIFY of it: that takes a
  * lock of the whole cluster until its commit, and must not delay a lock.
  *
- * The notifier is a worker that the manager registers with the first hint, so
- * that a database without queue places takes no worker for them.  It belongs
- * to its manager: that one starts it again when it has ended, and takes it
- * along when it leaves.  A notifier that finds itself with another manager
- * leaves by itself.
+ * The notifier is a worker that the manager registers when there are hints and
+ * no notifier: it leaves when there have been none for a while, so that a
+ * database takes a worker only while it has something to announce.  It belongs
+ * to its manager, which takes it along when it leaves.  A notifier that finds
+ * itself with another manager leaves by itself.
  */
 #include "postgres.h"
 
@@ -24,6 +24,7 @@
 #include "shared/compat.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
+#include "shared/wake.h"
 
 /* A notifier that does not live is started again after this long. */
 #define RESTART_AFTER (1 * LE_SECOND)
@@ -31,7 +32,6 @@
 #define COMPLAINT_PERIOD (60 * LE_SECOND)
 
 static LeDatabase *my_db = NULL;
-static bool wanted = false; /* there has been a hint */
 static BackgroundWorkerHandle *handle = NULL;
 static LeTime started_at = 0;
 static LeTime retry_at = 0;
@@ -75,7 +75,9 @@ le_hints_of_batch(LeCore *core)
 	for (LeEntry *entry = le_core_dirty_places(core); entry != NULL && le_notify & LE_NOTIFY_WAITERS;
 		 entry = entry->dirty_next)
 	{
-		if (entry->state == LE_STATE_HELD && !entry->lapsed && entry->lock->kind == LE_KIND_LOCK)
+		/* of several names the first */
+		if (entry->state == LE_STATE_HELD && !entry->lapsed && entry->lock->kind == LE_KIND_LOCK &&
+			entry->member <= 1)
 			any |= push(entry->token, entry->lock, NULL);
 	}
 
@@ -86,10 +88,8 @@ le_hints_of_batch(LeCore *core)
 			(le_notify & LE_NOTIFY_WAITERS && change->how == LE_HOW_ELECTED && change->place))
 			any |= push(change->term, change->lock, change);
 	}
-	if (!any)
-		return;
-	wanted = true;
-	le_wake(my_db->notifier_proc);
+	if (any)
+		le_wake(my_db->notifier_proc);
 }
 
 /* --- the notifier --- */
@@ -136,6 +136,12 @@ start_notifier(LeTime now)
 	MemoryContextSwitchTo(old);
 }
 
+static bool
+any_hints(void)
+{
+	return pg_atomic_read_u64(&my_db->ring.pushed) != pg_atomic_read_u64(&my_db->ring.sent);
+}
+
 LeTime
 le_hints_tend(void)
 {
@@ -143,7 +149,7 @@ le_hints_tend(void)
 	pid_t pid;
 
 	/* the postmaster tells us when it has started or ended */
-	if (!wanted || (handle != NULL && my_db->notifier_proc >= 0))
+	if (!any_hints() || (handle != NULL && my_db->notifier_proc >= 0))
 		return LE_NEVER;
 	if (handle != NULL)
 	{
@@ -171,5 +177,4 @@ void
 le_hints_init(LeDatabase *db)
 {
 	my_db = db;
-	wanted = pg_atomic_read_u64(&db->ring.pushed) != pg_atomic_read_u64(&db->ring.sent);
 }

@@ -8,18 +8,19 @@
 
 #include "shared/shmem.h"
 
+/* Once, when the manager starts. */
 extern void le_hints_init(LeDatabase *db);
 
 /* The batch is committed: announce what it granted.  Never fails or waits. */
 extern void le_hints_of_batch(LeCore *core);
 
 /*
- * See to it that a notifier runs if there is something to send.  Returns when
- * to look again, as le_clock() tells.
+ * Start a notifier if there is something to send and none runs.  Returns when to
+ * look again, by le_clock().
  */
 extern LeTime le_hints_tend(void);
 
-/* The manager leaves, and so does its notifier. */
+/* The manager leaves: end its notifier. */
 extern void le_hints_leave(void);
 
 #endif /* LE_HINTS_H */

@@ -7,13 +7,12 @@
 
 #include "core/core.h"
 
-/* A batch has written changes. */
+/* A batch has written changes of elections. */
 extern void le_history_written(void);
 
 /*
- * Delete some of what is older than lock_election.history_retention, if it is
- * time for that.  Never fails.  Returns when to call it again, as le_clock()
- * tells.
+ * Delete some rows older than lock_election.history_retention, if it is time for
+ * that.  Never fails.  Returns when to call it again, by le_clock().
  */
 extern LeTime le_history_tend(void);
 

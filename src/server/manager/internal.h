@@ -1,8 +1,8 @@
 /*
  * manager/internal.h
- *		What the files of the manager's work share: manager/take.c takes and applies
- *		requests, manager/batch.c writes and answers, manager/reload.c builds the state from
- *		the tables.
+ *		What the files of the manager's work share: take.c takes and applies
+ *		requests, batch.c writes and answers, reload.c builds the state from the
+ *		tables.
  */
 #ifndef LE_BATCH_INTERNAL_H
 #define LE_BATCH_INTERNAL_H
@@ -14,11 +14,9 @@
 
 /* Items that expire in one batch at most. */
 #define EXPIRE_A_BATCH 1000
-/* Waiters that are woken before their answer is there. */
-#define MAX_ANNOUNCED 8
-/* What failed without a request to blame is tried again after this long. */
+/* Back-off after a failure that no request caused. */
 #define RETRY_AFTER (1 * LE_SECOND)
-/* With deadlines about, the manager wakes this often to see that it runs. */
+/* While there are deadlines, the manager wakes this often: to notice a pause. */
 #define HEARTBEAT (1 * LE_SECOND)
 
 /* An answer that goes out after the commit. */
@@ -41,7 +39,6 @@ typedef struct Mail
 typedef struct Manager
 {
 	LeDatabase *db;
-	int index; /* of db */
 	LeCore *core;
 	MemoryContext core_context;
 	MemoryContext batch_context;
@@ -78,27 +75,34 @@ core_now(void)
 static inline LeRequestSlot *
 slot_of(uint32 proc)
 {
-	return &le_shared->slots[proc];
+	return le_slot(le_mgr.db, proc);
 }
 
+/* --- manager/batch.c --- */
+
+/* Answer the request with this number, if it is still waited for. */
 extern void le_batch_answer(uint32 proc, uint32 number, const LeReply *reply);
+/* Answer the newest request of this proc with an error. */
 extern void le_batch_answer_error(uint32 proc, int sqlstate, const char *message);
-extern void le_batch_put_error(LeRequestSlot *slot, int sqlstate, const char *message);
 
 /* --- manager/take.c --- */
 
+/* Take the mail and the requests of these slots, and apply them. */
 extern void le_take(const uint32 *procs, int n, LeTime now);
 
 /*
- * Requests that waited before the core was loaded, in their old order.  Only
- * when all are back is anybody granted anything.
+ * Take the requests that waited before the core was loaded, in their old order.
+ * Nothing is granted before all of them are back.
  */
 extern void le_take_waiting(LeTime now);
 
 /* --- manager/batch.c, manager/reload.c --- */
 
+/* Begin a transaction; commit it, with or without a flush: where it ends in the WAL. */
 extern void le_batch_begin(void);
 extern XLogRecPtr le_batch_commit(bool flush);
+
+/* Put the core's counters where the views read them. */
 extern void le_batch_publish(void);
 extern void le_batch_set_limits(LeCore *core);
 

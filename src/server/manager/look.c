@@ -11,8 +11,8 @@
 #include "shared/look.h"
 #include "shared/shmem.h"
 
-/* Locks that one page looks at, empty places included. */
-#define PLACES_A_PAGE 1024
+/* Locks that one page looks at, unused indexes included. */
+#define INDEXES_A_PAGE 1024
 
 typedef struct Page
 {
@@ -21,6 +21,20 @@ typedef struct Page
 	uint32 len;
 	LeTime now;
 } Page;
+
+static TimestampTz
+wall_time(LeTime t, LeTime now)
+{
+	return t == LE_NEVER ? DT_NOEND : le_wall(now) + t - now;
+}
+
+static TimestampTz
+expires_at(const LeEntry *entry, LeTime now)
+{
+	if (entry->lapsed)
+		return wall_time(entry->lapsed_at, now);
+	return wall_time(entry->lease != NULL ? entry->lease->deadline : entry->deadline, now);
+}
 
 static bool
 put_item(Page *page, const LeLock *lock, const LeEntry *entry, uint32 position)
@@ -34,7 +48,8 @@ put_item(Page *page, const LeLock *lock, const LeEntry *entry, uint32 position)
 	memset(item, 0, sizeof(*item));
 	item->token = entry->token;
 	item->lease = le_entry_named_lease(entry) ? entry->lease->id : 0;
-	item->since = le_wall(page->now) + (position ? entry->since : entry->acquired_at) - page->now;
+	item->since = wall_time(position ? entry->since : entry->acquired_at, page->now);
+	item->expires_at = expires_at(entry, page->now);
 	item->time_left = entry->lapsed ? 0 : le_entry_time_left(entry, page->now);
 	item->session = entry->session;
 	item->role = entry->role;
@@ -100,32 +115,46 @@ put_lock(Page *page, const LeLock *lock, int64 *last)
 	return true;
 }
 
-uint32
-le_look_fill(const LeCore *core, const LeCommand *cmd, LeLookCursor *cursor, char *data, uint32 size,
-			 LeTime now)
+static void
+put_locks(Page *page, const LeCore *core, LeLookCursor *next)
 {
-	Page page = {.data = data, .size = size, .len = 0, .now = now};
-	int64 end;
+	int64 end = Min((int64) le_core_lock_indexes(core), next->index + INDEXES_A_PAGE);
 
-	if (cmd->name.data != NULL)
+	for (; next->index < end; next->index++, next->last = 0)
 	{
-		LeLock *lock = le_core_find_lock(core, cmd->kind, cmd->name);
+		LeLock *lock = le_core_lock_at(core, (uint32) next->index);
 
-		if (lock == NULL || put_lock(&page, lock, &cursor->last))
-			cursor->place = -1;
-		return page.len;
+		if (lock != NULL && !put_lock(page, lock, &next->last))
+			return;
 	}
-	end = Min((int64) le_core_lock_indexes(core), cursor->place + PLACES_A_PAGE);
-	for (; cursor->place < end; cursor->place++, cursor->last = 0)
+	if (next->index >= le_core_lock_indexes(core))
+		next->index = -1;
+}
+
+/* The page takes the place of the request, which is answered at once. */
+static Page
+begin_page(LeRequestSlot *slot, LeTime now)
+{
+	slot->next_page = slot->look.from;
+	slot->answer_at = 0;
+	return (Page){.data = slot->payload, .size = sizeof(slot->payload), .len = 0, .now = now};
+}
+
+void
+le_look_fill(const LeCore *core, LeRequestSlot *slot, LeTime now)
+{
+	Page page = begin_page(slot, now);
+	const LeLock *lock;
+
+	if (!slot->name.given)
+		put_locks(&page, core, &slot->next_page);
+	else
 	{
-		LeLock *lock = le_core_lock_at(core, (uint32) cursor->place);
-
-		if (lock != NULL && !put_lock(&page, lock, &cursor->last))
-			return page.len;
+		lock = le_core_find_lock(core, slot->look.kind, le_slot_text(slot, slot->name));
+		if (lock == NULL || put_lock(&page, lock, &slot->next_page.last))
+			slot->next_page.index = -1;
 	}
-	if (cursor->place >= le_core_lock_indexes(core))
-		cursor->place = -1;
-	return page.len;
+	slot->answer_len = page.len;
 }
 
 /* --- leaders --- */
@@ -144,47 +173,55 @@ le_look_find_leader(const LeCore *core, LeCommand *cmd)
 }
 
 void
-le_look_put_leader(const LeCore *core, const LeCommand *cmd, LeRequestSlot *slot, LeReply *reply, LeTime now)
+le_look_put_leader(const LeCore *core, const LeCommand *cmd, LeRequestSlot *slot, LeTime now)
 {
 	const LeEntry *leader = le_core_find_entry(core, cmd->kind, cmd->name, cmd->token);
 
-	if (reply->status != LE_OK)
-		return;
-	Assert(cmd->name.len + leader->value_len <= sizeof(slot->payload));
-	memcpy(slot->payload + cmd->name.len, leader->value, leader->value_len);
-	slot->payload_len = leader->value_len;
-	reply->count = le_wall(now) + leader->acquired_at - now;
+	slot->answer_at = slot->name.at + slot->name.len;
+	slot->answer_len = leader->value_len;
+	Assert(slot->answer_at + slot->answer_len <= sizeof(slot->payload));
+	memcpy(slot->payload + slot->answer_at, leader->value, leader->value_len);
+	slot->leader_since = wall_time(leader->acquired_at, now);
 }
 
 /* --- leases --- */
 
-uint32
-le_look_fill_leases(const LeCore *core, int64 *cursor, char *data, uint32 size, LeTime now)
+static bool
+put_lease(Page *page, const LeLease *lease)
 {
-	uint32 place = (uint32) *cursor, end = Min(le_core_lease_indexes(core), place + PLACES_A_PAGE), len = 0;
+	LeLookLease *item = (LeLookLease *) (page->data + page->len);
+	uint32 size = MAXALIGN(sizeof(LeLookLease) + lease->owner_len);
 
-	for (; place < end; place++)
+	if (page->len + size > page->size)
+		return false;
+	memset(item, 0, sizeof(*item));
+	item->id = lease->id;
+	item->ttl = lease->ttl;
+	item->expires_at = wall_time(lease->deadline, page->now);
+	item->time_left = Max(lease->deadline - page->now, 0);
+	item->role = lease->role;
+	item->owner_len = lease->owner_len;
+	item->named = lease->owner != NULL;
+	if (lease->owner_len > 0)
+		memcpy((char *) item + sizeof(LeLookLease), lease->owner, lease->owner_len);
+	page->len += size;
+	return true;
+}
+
+void
+le_look_fill_leases(const LeCore *core, LeRequestSlot *slot, LeTime now)
+{
+	Page page = begin_page(slot, now);
+	uint32 index = (uint32) slot->look.from.index, all = le_core_lease_indexes(core),
+		   end = Min(all, index + INDEXES_A_PAGE);
+
+	for (; index < end; index++)
 	{
-		LeLease *lease = le_core_lease_at(core, place);
-		LeLookLease *item = (LeLookLease *) (data + len);
-		uint32 item_size;
+		const LeLease *lease = le_core_lease_at(core, index);
 
-		if (lease == NULL)
-			continue;
-		item_size = MAXALIGN(sizeof(LeLookLease) + lease->owner_len);
-		if (len + item_size > size)
+		if (lease != NULL && !put_lease(&page, lease))
 			break;
-		memset(item, 0, sizeof(*item));
-		item->id = lease->id;
-		item->ttl = lease->ttl;
-		item->time_left = Max(lease->deadline - now, 0);
-		item->role = lease->role;
-		item->owner_len = lease->owner_len;
-		item->named = lease->owner != NULL;
-		if (lease->owner_len > 0)
-			memcpy((char *) item + sizeof(LeLookLease), lease->owner, lease->owner_len);
-		len += item_size;
 	}
-	*cursor = place < le_core_lease_indexes(core) ? (int64) place : -1;
-	return len;
+	slot->next_page.index = index < all ? (int64) index : -1;
+	slot->answer_len = page.len;
 }

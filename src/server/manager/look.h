@@ -8,22 +8,18 @@
 #include "shared/look.h"
 
 /*
- * Fill a page, and move the cursor to where the next one begins.  With a name,
- * only that lock's items.
+ * LE_REQUEST_LOOK, LE_REQUEST_LOOK_LEASES: put a page into the slot, and where
+ * the next one begins.
  */
-extern uint32 le_look_fill(const LeCore *core, const LeCommand *cmd, LeLookCursor *cursor, char *page,
-						   uint32 size, LeTime now);
+extern void le_look_fill(const LeCore *core, LeRequestSlot *slot, LeTime now);
+extern void le_look_fill_leases(const LeCore *core, LeRequestSlot *slot, LeTime now);
 
 /*
- * Who leads an election: a CHECK of his term, and so answered with its batch.
- * The reply's count tells since when (TimestampTz) he leads; his text, as it
- * is at that moment, follows the election's name in the payload, from where the
- * request can be read again.
+ * LE_REQUEST_LEADER: a CHECK of the leader's term, so that it is answered with
+ * its batch.  First find the term, then put the leader into the slot as he is at that
+ * moment, behind the election's name: the request can be read again.
  */
 extern void le_look_find_leader(const LeCore *core, LeCommand *cmd);
-extern void le_look_put_leader(const LeCore *core, const LeCommand *cmd, LeRequestSlot *slot, LeReply *reply,
-							   LeTime now);
-
-extern uint32 le_look_fill_leases(const LeCore *core, int64 *cursor, char *page, uint32 size, LeTime now);
+extern void le_look_put_leader(const LeCore *core, const LeCommand *cmd, LeRequestSlot *slot, LeTime now);
 
 #endif /* LE_MANAGER_LOOK_H */

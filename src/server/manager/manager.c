@@ -28,6 +28,7 @@
 #include "utils/wait_event.h"
 
 #include "manager/batch.h"
+#include "manager/gather.h"
 #include "manager/hints.h"
 #include "manager/history.h"
 #include "manager/manager.h"
@@ -35,16 +36,11 @@
 #include "shared/fault.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
+#include "shared/wake.h"
 #include "store/store.h"
 
 /* Nothing to do at all: it looks again after an hour. */
 #define LONGEST_SLEEP (3600 * LE_SECOND)
-
-/* See gather(). */
-#define TRAFFIC_WINDOW (1 * LE_MS)
-#define GATHER_TIME    60 /* us */
-#define GATHER_MIN     3  /* requests in a batch */
-#define GATHER_PART    4
 
 static LeDatabase *my_db = NULL;
 static LeDbExit leaving_with = LE_EXIT_ERROR;
@@ -82,36 +78,23 @@ manager_exit(int code, Datum arg)
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	/* a launcher that was restarted may have given us up */
 	if (my_db->worker_pid == MyProcPid)
-	{
-		my_db->state = LE_DB_IDLE;
-		my_db->exit = leaving_with;
-		my_db->worker_pid = 0;
-		my_db->worker_proc = -1;
-		pg_atomic_write_u32(&my_db->running, 0);
-		if (leaving_with == LE_EXIT_NO_EXTENSION)
-			le_database_clear_slots(my_db);
-		else
-			le_database_unlink_all(my_db);
-	}
+		le_database_stopped(my_db, leaving_with);
 	LWLockRelease(le_shared->lock);
 	le_wake_launcher();
 }
 
-/* The launcher has made the entry and waits for what becomes of it. */
+/* Take the entry that the launcher has made for this worker. */
 static void
 take_entry(Oid dboid)
 {
-	int index;
+	LeDatabase *db;
 
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	index = le_database_find(dboid, false);
-	if (index >= 0 && le_shared->databases[index].state == LE_DB_STARTING &&
-		le_shared->databases[index].worker_pid == 0)
+	db = le_database_find(dboid, false);
+	if (db != NULL && db->state == LE_DB_STARTING && db->worker_pid == 0)
 	{
-		my_db = &le_shared->databases[index];
-		my_db->worker_pid = MyProcPid;
-		my_db->worker_proc = le_my_proc();
-		my_db->started = GetCurrentTimestamp();
+		le_database_enter(db);
+		my_db = db;
 	}
 	LWLockRelease(le_shared->lock);
 	if (my_db == NULL)
@@ -126,7 +109,7 @@ leave(LeDbExit how)
 	proc_exit(0);
 }
 
-/* The extension was dropped: nobody will come to take over. */
+/* The extension was dropped: no other manager takes over. */
 static void
 leave_for_good(void)
 {
@@ -149,47 +132,6 @@ keep_interval(LeTime last_batch)
 	if (le_min_batch_interval > 0 && rest > 0)
 		(void) WaitLatch(NULL, WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, (long) ((rest + LE_MS - 1) / LE_MS),
 						 PG_WAIT_EXTENSION);
-}
-
-/* How many sessions have rung in the last TRAFFIC_WINDOW, or in this one. */
-static int
-count_active(const uint32 *procs, int n)
-{
-	static uint32 *seen = NULL, window = 0; /* by proc number: when it has rung last */
-	static LeTime window_end = 0;
-	static int active = 0, counted = 0;
-	LeTime now = le_clock();
-
-	if (seen == NULL)
-		seen = MemoryContextAllocZero(TopMemoryContext, le_shared->max_slots * sizeof(uint32));
-	if (now >= window_end)
-	{
-		active = now < window_end + TRAFFIC_WINDOW ? counted : 0;
-		counted = 0;
-		window++;
-		window_end = now + TRAFFIC_WINDOW;
-	}
-	for (int i = 0; i < n; i++)
-	{
-		counted += seen[procs[i]] != window;
-		seen[procs[i]] = window;
-	}
-	return Max(active, counted);
-}
-
-/*
- * Very many sessions ask, and few of them are ready at a time: then they wait
- * for a processor, and what keeps one from them is that each batch is written,
- * flushed and answered for so few.  A moment for more of them to come shortens
- * the way for all.  With processors to spare a batch has most of those who
- * ask, and nothing is waited for.  Measured with 32 clients on two processors:
- * 20 % more pairs a second, and no longer latencies.
- */
-static void
-gather(const uint32 *procs, int n)
-{
-	if (n >= GATHER_MIN && n * GATHER_PART < count_active(procs, n))
-		pg_usleep(GATHER_TIME);
 }
 
 /*
@@ -217,7 +159,7 @@ handle_signals(void)
 		leave(LE_EXIT_NONE);
 }
 
-/* The extension was dropped, perhaps created again: then begin anew. */
+/* The extension was dropped, and perhaps created again: a new manager finds out. */
 static void
 recheck_extension(void)
 {
@@ -265,7 +207,7 @@ serve(void)
 			if (le_batch_is_gone())
 				leave_for_good();
 			slept_until = 0;
-			gather(procs, n);
+			le_gather(procs, n);
 			continue;
 		}
 		slept_until = Min(wakeup, look_after);
@@ -277,13 +219,14 @@ void
 le_manager_main(Datum arg)
 {
 	Oid dboid = DatumGetObjectId(arg);
+	bool given_up;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGINT, handle_sigint);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 #ifdef __linux__
-	/* gather() means what it says; by default a sleep may take 50 us more */
+	/* le_gather() means what it says; by default a sleep may take 50 us more */
 	(void) prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
 #endif
 	take_entry(dboid);
@@ -296,6 +239,7 @@ le_manager_main(Datum arg)
 	pg_atomic_write_u32(&my_db->recheck, 0);
 	le_batch_init(my_db);
 	le_hints_init(my_db);
+	pg_atomic_write_u32(&my_db->loading, 1);
 	if (!le_batch_load())
 		leave(LE_EXIT_NO_EXTENSION);
 
@@ -304,10 +248,12 @@ le_manager_main(Datum arg)
 	/* from here on it leaves in order: what is under way is finished first */
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	my_db->state = LE_DB_RUNNING;
-	my_db->wanted = false;
-	pg_atomic_write_u32(&my_db->running, 1);
+	given_up = my_db->worker_pid != MyProcPid;
+	if (!given_up)
+		le_database_running(my_db);
 	LWLockRelease(le_shared->lock);
+	if (given_up)
+		leave(LE_EXIT_NONE);
 	le_wake_launcher();
 	pgstat_report_activity(STATE_IDLE, NULL);
 	ereport(LOG, (errmsg("lock_election manager started")));

@@ -33,7 +33,7 @@ session_alive(void *arg, uint64 session, uint32 *sessno)
 	uint32 proc = *sessno = le_session_proc(session);
 
 	return le_mgr.meta.boot == le_shared->boot && session != 0 && proc < (uint32) le_shared->max_slots &&
-		   slot_of(proc)->session == session && slot_of(proc)->database == le_mgr.index;
+		   slot_of(proc)->session == session;
 }
 
 /* Open still, or rolled back with the mail unread. */
@@ -183,7 +183,7 @@ end_waits(void)
 	{
 		LeRequestSlot *slot = slot_of(i);
 
-		if (slot->session != 0 && slot->database == le_mgr.index && slot->revision != 0 &&
+		if (slot->session != 0 && slot->revision != 0 && slot->type == LE_REQUEST_COMMAND &&
 			slot->command.type == LE_CMD_ACQUIRE && slot->command.wait > 0 &&
 			now - slot->posted_at >= slot->command.wait)
 			le_batch_answer(i, pg_atomic_read_u32(&slot->posted), &reply);

@@ -15,7 +15,9 @@
 #include "shared/compat.h"
 #include "shared/look.h"
 #include "shared/names.h"
+#include "shared/releases.h"
 #include "shared/shmem.h"
+#include "shared/wake.h"
 
 /* --- answers --- */
 
@@ -51,6 +53,49 @@ defer(uint32 proc, uint32 number, const LeReply *reply, bool confirm)
 
 /* --- taking --- */
 
+typedef struct Releasing
+{
+	LeCommand cmd;
+	LeTime now;
+	bool wrote;
+} Releasing;
+
+static void
+apply_release(void *arg, const LeReleaseItem *item, LeText name)
+{
+	Releasing *r = arg;
+	LeReply reply;
+
+	r->cmd.kind = (LeKind) item->kind;
+	r->cmd.name = name;
+	r->cmd.token = item->token;
+	r->cmd.role = item->role;
+	r->cmd.hold_for = item->hold_for;
+	for (uint32 i = 0; i < item->holds; i++)
+	{
+		le_core_apply(le_mgr.core, &r->cmd, r->now, &reply);
+		if (reply.status != LE_OK)
+			break;
+		r->wrote |= reply.wrote;
+	}
+}
+
+static void
+apply_releases(uint32 proc, LeTime now)
+{
+	LeRequestSlot *slot = slot_of(proc);
+	Releasing r = {.now = now};
+
+	pg_read_barrier();
+	r.cmd.type = LE_CMD_RELEASE;
+	r.cmd.session = slot->session;
+	r.cmd.sessno = proc;
+	r.cmd.xact = slot->releases.xact;
+	le_releases_each(&slot->releases, apply_release, &r);
+	le_mgr.flush |= r.wrote && slot->releases.need_flush;
+	pg_atomic_fetch_add_u64(&le_mgr.db->counters.requests[LE_CMD_RELEASE], 1);
+}
+
 static void
 take_mail(uint32 proc, LeTime now)
 {
@@ -80,6 +125,8 @@ take_mail(uint32 proc, LeTime now)
 		cmd.subxact = (uint32) mail->undo;
 		le_core_apply(le_mgr.core, &cmd, now, &reply);
 	}
+	if (mail->flags & LE_MAIL_RELEASED)
+		apply_releases(proc, now);
 	if (mail->flags & LE_MAIL_SESSION_END)
 	{
 		cmd.type = LE_CMD_SESSION_END;
@@ -92,65 +139,35 @@ take_mail(uint32 proc, LeTime now)
 	}
 }
 
-/*
- * The mail was posted after this request: nobody waits for it any more.  The
- * releases of a commit are not waited for without end, and hold all the same.
- */
+/* The mail was posted after this request: nobody waits for it any more. */
 static bool
 overtaken_by_mail(LeRequestSlot *slot)
 {
 	uint64 undo = pg_atomic_read_u64(&slot->undo);
 
 	if (pg_atomic_read_u32(&slot->mail) & LE_MAIL_SESSION_END)
-		return slot->type != LE_REQUEST_RELEASE_MANY;
-	return undo != 0 && (slot->command.type == LE_CMD_ACQUIRE || slot->command.type == LE_CMD_AWAIT) &&
-		   slot->type == LE_REQUEST_COMMAND && (uint32) (undo >> 32) == slot->command.xact &&
-		   (uint32) undo <= slot->command.subxact;
+		return true;
+	return undo != 0 && slot->type == LE_REQUEST_COMMAND &&
+		   (slot->command.type == LE_CMD_ACQUIRE || slot->command.type == LE_CMD_AWAIT) &&
+		   (uint32) (undo >> 32) == slot->command.xact && (uint32) undo <= slot->command.subxact;
 }
 
-static void
-apply_release_many(LeRequestSlot *slot, LeReply *reply, LeTime now)
+/* With the texts where the manager finds them; names come later. */
+static LeCommand
+command_of(const LeRequestSlot *slot)
 {
-	uint32 at = 0;
+	LeCommand cmd = slot->command;
 
-	memset(reply, 0, sizeof(*reply));
-	while (at < slot->payload_len)
-	{
-		LeReleaseItem *item = (LeReleaseItem *) (slot->payload + at);
-		LeCommand cmd = slot->command;
-		LeReply one;
-
-		cmd.kind = (LeKind) item->kind;
-		cmd.name = (LeText){(char *) item + sizeof(LeReleaseItem), item->name_len};
-		cmd.token = item->token;
-		cmd.role = item->role;
-		cmd.hold_for = item->hold_for;
-		for (uint32 i = 0; i < item->holds; i++)
-		{
-			le_core_apply(le_mgr.core, &cmd, now, &one);
-			if (one.status != LE_OK)
-				break;
-			reply->wrote |= one.wrote;
-		}
-		at += MAXALIGN(sizeof(LeReleaseItem) + item->name_len);
-	}
-}
-
-static void
-apply_look(LeRequestSlot *slot, LeReply *reply, LeTime now)
-{
-	LeLookCursor cursor = {.place = slot->command.token, .last = slot->command.revision};
-
-	slot->payload_len =
-		le_look_fill(le_mgr.core, &slot->command, &cursor, slot->payload, sizeof(slot->payload), now);
-	reply->token = cursor.place;
-	reply->count = cursor.last;
+	cmd.name = le_slot_text(slot, slot->name);
+	cmd.owner = le_slot_text(slot, slot->owner);
+	cmd.value = le_slot_text(slot, slot->value);
+	return cmd;
 }
 
 static void
 apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 {
-	LeCommand cmd = slot->command;
+	LeCommand cmd = command_of(slot);
 	LeReply reply;
 	bool confirm;
 
@@ -178,8 +195,8 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 	if (slot->type == LE_REQUEST_LEADER)
 		le_look_find_leader(le_mgr.core, &cmd);
 	le_core_apply(le_mgr.core, &cmd, now, &reply);
-	if (slot->type == LE_REQUEST_LEADER)
-		le_look_put_leader(le_mgr.core, &cmd, slot, &reply, now);
+	if (slot->type == LE_REQUEST_LEADER && reply.status == LE_OK)
+		le_look_put_leader(le_mgr.core, &cmd, slot, now);
 	if (reply.displaced_session != 0)
 		answer_displaced(&reply);
 	if (reply.status == LE_WAITING)
@@ -216,6 +233,16 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 		le_batch_answer(proc, cmd.request, &reply);
 }
 
+/* Requests are counted once, by what they ask the core for; pages are not counted. */
+static void
+count_request(const LeRequestSlot *slot)
+{
+	if (slot->revision != 0 || slot->type == LE_REQUEST_LOOK || slot->type == LE_REQUEST_LOOK_LEASES)
+		return;
+	if (slot->command.type <= LE_CMD_FENCE_ENDED)
+		pg_atomic_fetch_add_u64(&le_mgr.db->counters.requests[slot->command.type], 1);
+}
+
 static void
 take_request(uint32 proc, LeTime now)
 {
@@ -233,27 +260,19 @@ take_request(uint32 proc, LeTime now)
 		answer_withdrawn(proc);
 		return;
 	}
-	if (slot->revision == 0 && slot->command.type <= LE_CMD_FENCE_ENDED)
-		pg_atomic_fetch_add_u64(&le_mgr.db->counters.requests[slot->command.type], 1);
+	count_request(slot);
 	switch (slot->type)
 	{
 		case LE_REQUEST_COMMAND:
 		case LE_REQUEST_LEADER:
 			apply_command(proc, slot, now);
 			break;
-		case LE_REQUEST_RELEASE_MANY:
-			apply_release_many(slot, &reply, now);
-			le_mgr.flush |= reply.wrote && slot->need_flush;
-			defer(proc, number, &reply, false);
-			break;
 		case LE_REQUEST_LOOK:
-			apply_look(slot, &reply, now);
+			le_look_fill(le_mgr.core, slot, now);
 			le_batch_answer(proc, number, &reply);
 			break;
 		case LE_REQUEST_LOOK_LEASES:
-			reply.token = slot->command.token;
-			slot->payload_len =
-				le_look_fill_leases(le_mgr.core, &reply.token, slot->payload, sizeof(slot->payload), now);
+			le_look_fill_leases(le_mgr.core, slot, now);
 			le_batch_answer(proc, number, &reply);
 			break;
 	}

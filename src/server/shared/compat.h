@@ -22,11 +22,13 @@
 #error "lock_election needs PostgreSQL 15 or newer"
 #endif
 
-/* 16 says more exactly which indexes an update needs; our tables have none */
+/* 16 says more exactly which indexes an update needs; ours hold keys, not summaries */
 #if PG_VERSION_NUM >= 160000
 typedef TU_UpdateIndexes LeUpdateIndexes;
+#define le_updates_keys(update_indexes) ((update_indexes) == TU_All)
 #else
 typedef bool LeUpdateIndexes;
+#define le_updates_keys(update_indexes) (update_indexes)
 #endif
 
 /* 16 has one function for all kinds of objects */
@@ -103,6 +105,33 @@ extern int pq_setkeepalivesidle(int idle, struct Port *port);
 extern int pq_setkeepalivesinterval(int interval, struct Port *port);
 extern int pq_setkeepalivescount(int count, struct Port *port);
 extern int pq_settcpusertimeout(int timeout, struct Port *port);
+extern bool pq_is_reading_msg(void);
+extern void pq_startmsgread(void);
+extern void pq_endmsgread(void);
+extern int pq_peekbyte(void);
+
+/* 17 counts the bytes */
+#if PG_VERSION_NUM >= 170000
+extern ssize_t pq_buffer_remaining_data(void);
+#define le_buffer_has_data() (pq_buffer_remaining_data() > 0)
+#else
+extern bool pq_buffer_has_data(void);
+#define le_buffer_has_data() pq_buffer_has_data()
+#endif
+
+/* The type of the client's next message, if that is here already; else 0.  It stays unread. */
+static inline int
+le_next_message(void)
+{
+	int type;
+
+	if (pq_is_reading_msg() || !le_buffer_has_data())
+		return 0;
+	pq_startmsgread();
+	type = pq_peekbyte();
+	pq_endmsgread();
+	return type;
+}
 
 /* Before 16 the declaration that PG_FUNCTION_INFO_V1 makes is not exported. */
 #define LE_FUNCTION(name)                                                                                    \

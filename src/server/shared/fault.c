@@ -12,13 +12,13 @@
  *		The first skip hits pass, then times hits (0: all) do it, by this
  *		process only (0: any).  Counts begin anew.
  *	le_fault_release(point text)
- *		Who waits there goes on, and nobody waits any more.
+ *		The process that waits there goes on, and no other waits any more.
  *	le_fault_hits(point text) bigint
  *		How often it was passed since it was set, or by all since the start.
  *	le_fault_waiting(point text) int
  *		Pid of a process that waits there; 0: none.
  *	le_fault_clear()
- *		Nothing happens any more, who waits goes on.
+ *		Disarms all points and releases their waiters.
  */
 #include "postgres.h"
 
@@ -232,7 +232,7 @@ action_of(const char *name)
 	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("unknown action \"%s\"", name)));
 }
 
-/* Who waits goes on; keep whether anything is to happen. */
+/* Disarm the point, zero its counters, release its waiter. */
 static void
 reset_entry(LeFaultEntry *entry)
 {

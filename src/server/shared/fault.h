@@ -1,12 +1,11 @@
 /*
  * shared/fault.h
  *		Fault points: named places where a test can make the server sleep, wait,
- *		fail or die.  Only in a build for tests (make LE_FAULTS=1); in any other
- *		build nothing of them is left.
+ *		fail or die.  They exist only in a build for tests (make LE_FAULTS=1).
  *
- * A point that can fail is one where the code around it expects an ERROR.
- * Elsewhere, in what must not fail once it has begun, an error is passed over:
- * there a process can still be late, or be killed.
+ * LE_FAULT() marks a place where the code around it expects an ERROR.
+ * LE_FAULT_NOFAIL() marks one in code that must not fail once it has begun: there a
+ * process can be late or be killed, and an error does nothing.
  */
 #ifndef LE_FAULT_H
 #define LE_FAULT_H
@@ -15,7 +14,10 @@
 
 #include "core/core.h"
 
+/* From _PG_init, while shared_preload_libraries are loaded. */
 extern void le_fault_init(void);
+
+/* This process passes the point of that name. */
 extern void le_fault_point(const char *name, bool can_fail);
 
 #define LE_FAULT(name)        le_fault_point((name), true)

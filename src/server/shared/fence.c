@@ -49,14 +49,22 @@ le_fence_procs(int64 token, List **pids, int signo)
 	List *procs = NIL;
 	int count;
 
-	/* nobody ends a transaction, or exits, under this lock */
+	/*
+	 * Nobody exits under this lock, nor ends a transaction that has an id.  One
+	 * without an id may end after it was found: then it has no fence any more,
+	 * and its process is not to be signalled.
+	 */
 	LWLockAcquire(ProcArrayLock, LW_SHARED);
 	vxids = GetLockConflicts(&tag, ExclusiveLock, &count);
 	for (int i = 0; i < count; i++)
 	{
 		PGPROC *proc = le_vxid_proc(vxids[i]);
+		VirtualTransactionId now;
 
 		if (proc == NULL || proc->pid == 0)
+			continue;
+		GET_VXID_FROM_PGPROC(now, *proc);
+		if (!VirtualTransactionIdEquals(now, vxids[i]))
 			continue;
 		if (signo != 0)
 			(void) kill(proc->pid, signo);

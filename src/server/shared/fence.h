@@ -17,9 +17,9 @@ extern LOCKTAG le_fence_tag(int64 token);
 extern bool le_fence_held(int64 token);
 
 /*
- * The proc numbers of those who do, and their process ids (NULL: not wanted).
- * Each is sent this signal, if not 0, and nobody else is: none of them can be
- * gone before it is sent.
+ * The proc numbers of the transactions that hold the fence, and their process ids
+ * (NULL: not wanted).  Sends each of them this signal, if not 0: none can be gone
+ * before that, so no other process is hit.
  */
 extern List *le_fence_procs(int64 token, List **pids, int signo);
 

@@ -13,7 +13,8 @@ typedef struct LeLookItem
 {
 	int64 token;
 	int64 lease;
-	TimestampTz since; /* it acquired, or began to wait */
+	TimestampTz since;      /* it acquired, or began to wait */
+	TimestampTz expires_at; /* DT_NOEND: with its connection */
 	LeTime time_left;
 	uint64 session;
 	Oid role;
@@ -36,22 +37,11 @@ StaticAssertDecl(MAXALIGN(sizeof(LeLookItem) + LE_MAX_NAME + LE_MAX_OWNER + LE_M
 
 #define le_look_text(item) ((const char *) (item) + sizeof(LeLookItem))
 
-/*
- * Where a page begins.  It names the last item of the page before, not how many
- * there were: holders and waiters come and go between two pages, and those that
- * stay are to be given once.
- */
-typedef struct LeLookCursor
-{
-	int64 place; /* of the lock; -1: that was all */
-	int64 last;  /* item given of that lock: a waiter's token,
-								 * -1 - a holder's slot; 0: none yet */
-} LeLookCursor;
-
 typedef struct LeLookLease
 {
 	int64 id;
 	LeTime ttl;
+	TimestampTz expires_at;
 	LeTime time_left;
 	Oid role;
 	uint8 owner_len;

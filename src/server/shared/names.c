@@ -43,7 +43,6 @@ le_names_put(LeRequestSlot *slot, const LeCommand *cmd, uint32 len)
 	segment = NULL;
 	slot->names_at = len;
 	slot->names_handle = DSM_HANDLE_INVALID;
-	slot->command.names = NULL;
 	for (uint32 i = 0; i < cmd->nnames; i++)
 		size += sizeof(uint16) + cmd->names[i].len;
 	if (len + size <= LE_PAYLOAD_SIZE)

@@ -11,7 +11,7 @@
 
 #include "shared/settings.h"
 
-int le_max_databases = 8;
+int le_max_databases = 4;
 int le_max_waiters_per_lock = 0;
 int le_max_locks_per_role = 0;
 int le_max_leases_per_role = 0;
@@ -35,7 +35,7 @@ void
 le_settings_define(void)
 {
 	DefineCustomIntVariable("lock_election.max_databases", "Number of databases that can use lock_election.",
-							NULL, &le_max_databases, 8, 1, 1024, PGC_POSTMASTER, 0, NULL, NULL, NULL);
+							NULL, &le_max_databases, 4, 1, 1024, PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("lock_election.max_waiters_per_lock",
 							"Requests that can queue for one lock; 0 is no limit.", NULL,
 							&le_max_waiters_per_lock, 0, 0, INT_MAX, PGC_SIGHUP, 0, NULL, NULL, NULL);

@@ -36,6 +36,7 @@ typedef struct LeSetting
 	const char *value;
 } LeSetting;
 
+/* Set them with the highest priority, for as long as the worker lives. */
 extern void le_pin_settings(const LeSetting *settings, int n);
 
 #endif /* LE_SETTINGS_H */

@@ -5,39 +5,48 @@
  * A request goes from a backend to the manager of its database and back
  * through the backend's slot, without a lock:
  *
- *	1.	The backend waits until the slot is quiet: the last request answered,
- *		the mailbox empty.  Then it fills in the request and sets posted to
- *		the request's number.  A new backend waits, before its first one, until
- *		the slot of the one before it is cleared and not linked any more.
- *	2.	It rings (le_ring): if the slot is not linked, it links it into its
- *		database's stack by compare-and-swap, and sets the manager's latch if
- *		the stack was empty.
- *	3.	The manager takes the whole stack with one exchange, and for each slot
- *		clears linked first and then looks: mailbox, then request.  Whatever
- *		is stored before a ring is therefore seen: either by this look or by
- *		the next, because the ring after it links the slot again.
- *	4.	The manager stores the reply, sets answered to the request's number
- *		and the backend's latch.  A request that has to wait is answered in a
- *		later batch; its revision is noted in the slot, so that a new manager
- *		can put it back to its place.
+ *	1.	The backend waits until the slot is quiet: its last request is answered,
+ *		and no rollback or releases are left in the mailbox.  Then it fills in the
+ *		request and sets posted to the request's number.  A new session first waits
+ *		until the slot of the session before it is cleared.
+ *	2.	It rings (le_ring): unless the slot is linked, it links it into its
+ *		database's stack by compare-and-swap, and wakes the manager if the stack
+ *		was empty.
+ *	3.	The manager takes the whole stack with one exchange.  For each slot it
+ *		clears linked first and then looks: mailbox, then request.  So it sees
+ *		whatever is stored before a ring: by this look or by the next, because the
+ *		ring after this look links the slot again.
+ *	4.	The manager stores the reply, sets answered to the request's number, and
+ *		wakes the backend.  A request that has to wait is answered in a later
+ *		batch; until then the slot keeps its revision, so that a new manager can put
+ *		it back to its place in the queue.
  *	5.	The backend reads the reply once answered equals posted.
  *
- * The mailbox tells ends: of a (sub)transaction that rolled back, of a fence,
- * of the session; and that a wait has become a long one.  Posting cannot fail.
- * Mails coalesce; the manager clears what it has read only after its batch is
- * committed, and a request is not posted over a rollback (step 1), so "everything from subtransaction N on"
- * never reaches a later request of the same transaction.  The end of a fence is
- * cleared when it is read, as another may follow, and put back if the batch
- * fails.
+ * Each database has a slot for each proc number.  What an ended session has left
+ * for a manager that is stuck is therefore in nobody's way but that of later
+ * sessions of this database, which could do nothing without that manager.
+ *
+ * How a process sleeps and is woken is told in shared/wake.h.
+ *
+ * The mailbox carries events whose sending cannot fail: rollback of a
+ * (sub)transaction, releases of a commit, end of a fence, end of the session, and
+ * "I have waited for deadlock_timeout".  Mails coalesce.  The manager clears what
+ * it has read only after its batch is committed, and a request is not posted over
+ * a rollback or releases (step 1), so "everything from subtransaction N on" never
+ * reaches a later request of the same transaction.  Releases are cleared as soon as
+ * their batch is committed: they must not be applied twice.  The end of a fence is
+ * cleared when it is read, as another may follow, and put back if the batch fails.
  */
 #ifndef LE_SHMEM_H
 #define LE_SHMEM_H
 
 #include "datatype/timestamp.h"
 #include "port/atomics.h"
+#include "storage/dsm.h"
 #include "storage/lwlock.h"
 
 #include "core/core.h"
+#include "shared/database.h"
 
 /* name, owner and value at their longest, and what a page says of them */
 #define LE_PAYLOAD_SIZE 4736
@@ -47,15 +56,34 @@
 #define LE_PROC_BITS             20
 #define le_session_proc(session) ((uint32) ((session) & ((UINT64CONST(1) << LE_PROC_BITS) - 1)))
 
-/* What can be asked beyond the core's commands. */
+/* Each type has its own members of LeRequestSlot, for the request and for the answer. */
 typedef enum LeRequestType
 {
-	LE_REQUEST_COMMAND = 1,  /* one core command */
-	LE_REQUEST_RELEASE_MANY, /* payload: LeReleaseItem + name, repeated */
-	LE_REQUEST_LOOK,         /* a page of the live state */
-	LE_REQUEST_LOOK_LEASES,  /* ... of the leases */
-	LE_REQUEST_LEADER        /* a CHECK of whoever holds this name, see shared/look.h */
+	LE_REQUEST_COMMAND = 1, /* one core command */
+	LE_REQUEST_LOOK,        /* a page of the live state, see shared/look.h */
+	LE_REQUEST_LOOK_LEASES, /* ... of the leases */
+	LE_REQUEST_LEADER       /* a CHECK of whoever leads this election */
 } LeRequestType;
+
+/* A text of a request: a piece of the slot's payload. */
+typedef struct LeTextSpan
+{
+	uint16 at;
+	uint16 len;
+	bool given; /* false: NULL */
+} LeTextSpan;
+
+/*
+ * Where a page of the live state begins.  It names the last item of the page
+ * before, not how many there were: holders and waiters come and go between two
+ * pages, and those that stay are to be given once.
+ */
+typedef struct LeLookCursor
+{
+	int64 index; /* of the lock or lease; -1: that was all */
+	int64 last;  /* item given of that lock: a waiter's token, -1 - a
+				  * holder's slot; 0: none yet */
+} LeLookCursor;
 
 /* One of the releases that a transaction makes at its commit. */
 typedef struct LeReleaseItem
@@ -69,41 +97,66 @@ typedef struct LeReleaseItem
 	/* the name follows; the next item begins at a multiple of 8 */
 } LeReleaseItem;
 
+/*
+ * What a commit releases, see shared/releases.h: the items are here, or where
+ * they do not fit in a segment of dynamic shared memory.
+ */
+#define LE_RELEASES_SIZE 1024
+
+typedef struct LeReleases
+{
+	dsm_handle segment; /* DSM_HANDLE_INVALID: they are in data */
+	uint32 len;
+	uint32 xact;
+	bool need_flush; /* synchronous_commit is not off */
+	char data[LE_RELEASES_SIZE] pg_attribute_aligned(8);
+} LeReleases;
+
 /* Mailbox flags. */
 #define LE_MAIL_SESSION_END 0x01 /* the backend is gone */
 #define LE_MAIL_FENCE_ENDED 0x02 /* it has released a fence */
 #define LE_MAIL_BLOCKED     0x04 /* it has waited long: is it a deadlock? */
+#define LE_MAIL_RELEASED    0x08 /* a commit has released what is in LeRequestSlot.releases */
 
 /* Notes from the manager to a backend that waits. */
 /* the lock is held by this very session */
 #define LE_NOTE_OWN_SESSION 0x01
 /* its mail or its commit's releases cannot be applied now: sqlstate, message */
 #define LE_NOTE_UNREAD 0x02
-/* its answer is on its way to the disk */
+/* its answer is about to be flushed: the early notice of shared/wake.h */
 #define LE_NOTE_SOON 0x04
+/* the extension was dropped: what its commit has released is thrown away */
+#define LE_NOTE_GONE 0x08
 
 typedef struct LeRequestSlot
 {
 	/* --- written by the backend that owns the slot --- */
-	uint64 session;    /* 0: free; cleared by the manager */
-	uint32 generation; /* of this proc number */
-	int database;      /* index in LeShared.databases */
+	uint64 session; /* 0: free; cleared by the manager */
+	int database;   /* index in LeShared.databases; never changes */
 	int pid;
 	pg_atomic_uint32 posted;    /* number of the newest request */
 	pg_atomic_uint32 open_xact; /* its transaction that has acquired; 0 */
 	pg_atomic_uint64 undo;      /* mailbox: xact << 32 | subxact; 0: none */
 	pg_atomic_uint32 mail;      /* mailbox: LE_MAIL_* */
 	LeRequestType type;
-	LeCommand command;   /* texts are in the payload, in order: name,
-								 * owner, value; data is not NULL if present */
+	union
+	{
+		LeCommand command; /* COMMAND, LEADER: all but its texts */
+		struct
+		{
+			LeKind kind;       /* of name, if that is given */
+			LeLookCursor from; /* where the page begins */
+		} look;                /* LOOK, LOOK_LEASES */
+	};
+	LeTextSpan name;  /* COMMAND, LEADER; LOOK: of this lock alone */
+	LeTextSpan owner; /* COMMAND */
+	LeTextSpan value;
 	uint32 names_at;     /* of several names: where in the payload, or */
 	uint32 names_handle; /* in which segment, see shared/names.h */
 	bool need_flush;     /* synchronous_commit is not off */
 	bool need_standby;   /* it is above local */
 	LeTime posted_at;
-
-	/* --- written by whoever wakes the process of this number --- */
-	pg_atomic_uint32 bell; /* see shared/shmem.c */
+	LeReleases releases; /* while LE_MAIL_RELEASED is set the manager's */
 
 	/* --- written by whoever links it --- */
 	pg_atomic_uint32 linked;
@@ -111,127 +164,31 @@ typedef struct LeRequestSlot
 
 	/* --- written by the manager --- */
 	pg_atomic_uint32 answered;
-	pg_atomic_uint32 note; /* LE_NOTE_* */
-	int64 revision;        /* of the waiting request; 0 */
-	LeReply reply;
+	pg_atomic_uint32 note;  /* LE_NOTE_* */
+	pg_atomic_uint32 bound; /* locks that are bound to this connection */
+	int64 revision;         /* of the waiting request; 0 */
+	LeReply reply;          /* COMMAND, LEADER */
+	union
+	{
+		LeLookCursor next_page;   /* LOOK, LOOK_LEASES: where the next page begins */
+		TimestampTz leader_since; /* LEADER */
+	};
 	LeTime reply_at; /* monotonic */
 	int sqlstate;    /* 0: none, else the request failed */
 	char message[LE_MESSAGE_SIZE];
-	uint32 payload_len; /* of a page */
+	uint32 answer_at;  /* where in the payload: a page, the leader's */
+	uint32 answer_len; /* candidate, the detail of a deadlock */
 
-	/* request, or answer of a look, or detail of a deadlock */
+	/* the texts of a request, or its answer */
 	char payload[LE_PAYLOAD_SIZE] pg_attribute_aligned(8);
 } LeRequestSlot;
 
-/*
- * The manager of a database.  The state changes under LeShared.lock:
- *
- *	FREE -> IDLE		a backend or the launcher needs an entry
- *	IDLE -> STARTING	the launcher has registered the worker
- *	STARTING -> RUNNING the worker has found the extension and loaded
- *	STARTING, RUNNING -> IDLE	the worker has left, see exit
- *	IDLE -> FREE		nobody is attached, no extension
- */
-typedef enum LeDbState
+/* What belongs to a proc number, whatever database its process is in. */
+typedef struct LeProcess
 {
-	LE_DB_FREE = 0,
-	LE_DB_IDLE,
-	LE_DB_STARTING,
-	LE_DB_RUNNING
-} LeDbState;
-
-typedef enum LeDbExit
-{
-	LE_EXIT_NONE = 0,     /* never started, or asked to leave */
-	LE_EXIT_NO_EXTENSION, /* do not start again unless wanted */
-	LE_EXIT_ERROR         /* start again, after a back-off */
-} LeDbExit;
-
-typedef struct LeCounters
-{
-	pg_atomic_uint64 requests[LE_CMD_FENCE_ENDED + 1]; /* by LeCommandType */
-	pg_atomic_uint64 grants;
-	pg_atomic_uint64 waits;
-	pg_atomic_uint64 handoffs;
-	pg_atomic_uint64 expiries;
-	pg_atomic_uint64 timeouts;
-	pg_atomic_uint64 undone;
-	pg_atomic_uint64 batches; /* with something to write */
-	pg_atomic_uint64 failed_batches;
-	pg_atomic_uint64 xids;
-	pg_atomic_uint64 rows;
-	pg_atomic_uint64 flushes;
-	pg_atomic_uint64 stalls;
-	pg_atomic_uint64 hints_sent;
-	pg_atomic_uint64 hints_dropped;
-	pg_atomic_uint64 write_us; /* time spent in writing and committing */
-	pg_atomic_uint64 reset_at; /* TimestampTz */
-} LeCounters;
-
-/* What happened that somebody outside of the server may wait for. */
-typedef struct LeHint
-{
-	int64 token;     /* of a queue place that was granted, or a term */
-	uint64 sequence; /* of the database's hints */
-	int64 change;    /* of an election: its number; else 0 */
-	int64 previous;  /* number of that election's change before */
-	uint8 how;       /* LeHow; 0: a queue place was granted */
-	uint8 kind;      /* LeKind */
-	uint16 name_len;
-	char name[LE_MAX_NAME];
-} LeHint;
-
-/*
- * Hints on their way from the manager to the notifier, one writer and one
- * reader:
- *
- *	1.	The manager fills hints[pushed % LE_HINTS] in, unless the ring is full
- *		(pushed - sent == LE_HINTS): then the hint is dropped.  It raises
- *		pushed, and sets the notifier's latch.
- *	2.	The notifier copies hints from sent up to pushed, sends them, and
- *		raises sent once its transaction has ended.  It does both under
- *		LeShared.lock, and only while the entry says that it is the notifier.
- *
- * What is in the ring outlives both.
- */
-#define LE_HINTS 2048
-
-typedef struct LeHintRing
-{
-	pg_atomic_uint64 pushed;
-	pg_atomic_uint64 sent;
-	uint64 sequence; /* of the newest hint, dropped ones included */
-	LeHint hints[LE_HINTS];
-} LeHintRing;
-
-typedef struct LeDatabase
-{
-	/* --- under LeShared.lock --- */
-	Oid dboid;
-	LeDbState state;
-	LeDbExit exit;
-	bool wanted;     /* somebody waits for a manager */
-	bool leave;      /* the worker is asked to leave */
-	int reserved_by; /* pid of a backend that keeps it from starting
-								 * (DROP DATABASE and the like); 0 */
-	int attached;    /* sessions with a slot here */
-	int worker_pid;
-	int worker_proc;   /* -1: none */
-	int notifier_pid;  /* 0: none */
-	int notifier_proc; /* -1: none */
-	TimestampTz started;
-
-	/* --- without a lock --- */
-	pg_atomic_uint32 stack;    /* proc number + 1 of the newest; 0: empty */
-	pg_atomic_uint32 recheck;  /* the extension may be gone */
-	pg_atomic_uint32 running;  /* state == RUNNING, for a quick look */
-	pg_atomic_uint32 fences;   /* transactions that hold or take fences */
-	pg_atomic_uint64 revision; /* next one, for the view */
-	pg_atomic_uint64 memory;   /* bytes, for the view */
-	pg_atomic_uint64 locks;
-	LeCounters counters;
-	LeHintRing ring;
-} LeDatabase;
+	pg_atomic_uint32 bell; /* see shared/wake.h */
+	uint32 generation;     /* of its sessions, written by itself */
+} LeProcess;
 
 typedef struct LeShared
 {
@@ -243,49 +200,55 @@ typedef struct LeShared
 	int launcher_pid;  /* under lock */
 	int launcher_proc; /* -1: none */
 	LeDatabase *databases;
-	LeRequestSlot *slots; /* by proc number */
+	LeProcess *processes; /* by proc number */
+	LeRequestSlot *slots; /* see le_slot() */
 } LeShared;
 
 extern LeShared *le_shared; /* NULL: library not preloaded */
 
+static inline LeRequestSlot *
+le_slot(const LeDatabase *db, uint32 proc)
+{
+	return &le_shared->slots[(Size) (db - le_shared->databases) * le_shared->max_slots + proc];
+}
+
+static inline uint32
+le_slot_proc(const LeRequestSlot *slot)
+{
+	return (uint32) (slot - le_slot(&le_shared->databases[slot->database], 0));
+}
+
+/* From _PG_init, while shared_preload_libraries are loaded. */
 extern void le_shmem_init_hooks(void);
 
 /* Monotonic clock, microseconds. */
 extern LeTime le_clock(void);
 
 /*
- * In the manager: the time of day at this moment of its clock.  What is asked
- * for twice is answered alike, unless somebody has set the time of day.
+ * In the manager: the time of day at this moment of le_clock().  The same moment
+ * gives the same time of day, unless somebody has set the time of day meanwhile.
  */
 extern TimestampTz le_wall(LeTime now);
 
-/* Wake a process by its proc number; -1: nobody. */
-extern void le_wake(int proc);
-
-/*
- * The other side: sleep until then.  As with a latch, first comes
- * le_sleep_reset(), then a look at what is waited for, then le_sleep(), which
- * returns when the time is over, or before that for any reason or none.  Exits
- * if the postmaster is gone.
- */
-extern void le_sleep_reset(void);
-extern void le_sleep(LeTime at_most);
-extern void le_wake_launcher(void);
+static inline LeText
+le_slot_text(const LeRequestSlot *slot, LeTextSpan span)
+{
+	return (LeText){span.given ? slot->payload + span.at : NULL, span.len};
+}
 
 /* Step 2 above. */
 extern void le_ring(LeRequestSlot *slot);
 
-extern void le_counters_reset(LeCounters *counters);
-extern int le_take_stack(LeDatabase *db, uint32 *procs);
-extern void le_slot_clear(LeRequestSlot *slot);
-extern void le_database_unlink_all(LeDatabase *db);
-extern void le_database_clear_slots(LeDatabase *db);
-
 /*
- * The entry of a database, made if there is none; -1: all
- * lock_election.max_databases are in use.  Caller holds LeShared.lock
- * exclusively.
+ * Step 3: take the whole stack, oldest first.  Returns how many proc numbers were
+ * put into procs, which has room for all of them.
  */
-extern int le_database_find(Oid dboid, bool create);
+extern int le_take_stack(LeDatabase *db, uint32 *procs);
+
+/* The slot has no owner any more, and nothing in it matters. */
+extern void le_slot_clear(LeRequestSlot *slot);
+
+/* The slots of an entry that is used for the first time. */
+extern void le_slots_init(LeDatabase *db);
 
 #endif /* LE_SHMEM_H */

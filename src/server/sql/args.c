@@ -167,6 +167,17 @@ le_arg_version(FunctionCallInfo fcinfo, int number)
 	return PG_GETARG_INT64(number);
 }
 
+int32
+le_arg_permits(FunctionCallInfo fcinfo, int number)
+{
+	if (PG_ARGISNULL(number) || PG_GETARG_INT32(number) < 1)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						PG_ARGISNULL(number) ? errmsg("permits must not be null")
+											 : errmsg("permits is out of range: %d", PG_GETARG_INT32(number)),
+						errdetail("It is a number from 1 on.")));
+	return PG_GETARG_INT32(number);
+}
+
 LeText
 le_arg_owner(FunctionCallInfo fcinfo, int number)
 {

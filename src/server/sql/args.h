@@ -23,6 +23,7 @@ extern LeText le_arg_election(FunctionCallInfo fcinfo, int number);
 extern LeText le_arg_candidate(FunctionCallInfo fcinfo, int number);
 extern LeText *le_arg_names(FunctionCallInfo fcinfo, int number, uint32 *n);
 extern LeText le_arg_owner(FunctionCallInfo fcinfo, int number);
+extern int32 le_arg_permits(FunctionCallInfo fcinfo, int number);
 extern LeMode le_arg_mode(FunctionCallInfo fcinfo, int number);
 extern int64 le_arg_token(FunctionCallInfo fcinfo, int number);
 extern int64 le_arg_revision(FunctionCallInfo fcinfo, int number);
@@ -34,11 +35,12 @@ extern int64 le_arg_version(FunctionCallInfo fcinfo, int number);
 /* The first two arguments: name and token, or election and term. */
 extern void le_arg_holder(FunctionCallInfo fcinfo, LeCommand *cmd);
 
-/* NULL: if_null. */
+/* Durations.  A TTL that is NULL becomes if_null. */
 extern LeTime le_arg_ttl(FunctionCallInfo fcinfo, int number, LeTime if_null);
 extern LeTime le_arg_wait(FunctionCallInfo fcinfo, int number);
 extern LeTime le_arg_hold_for(FunctionCallInfo fcinfo, int number);
 
+/* A duration as an interval of SQL. */
 extern Datum le_interval_datum(LeTime duration);
 
 #endif /* LE_ARGS_H */

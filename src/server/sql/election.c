@@ -95,13 +95,16 @@ le_renew_leadership(PG_FUNCTION_ARGS)
 	return le_renew(fcinfo, LE_KIND_ELECTION);
 }
 
-/* resign(election, term): a leader has no holds to count */
+/* resign(election, term): a leader has no holds to count; NULL is no term */
 Datum
 le_resign(PG_FUNCTION_ARGS)
 {
 	LeCommand cmd = {.kind = LE_KIND_ELECTION, .all_holds = true};
 
-	le_arg_holder(fcinfo, &cmd);
+	cmd.name = le_arg_election(fcinfo, 0);
+	if (PG_ARGISNULL(1))
+		PG_RETURN_BOOL(false);
+	cmd.token = le_arg_token(fcinfo, 1);
 	return le_release(fcinfo, &cmd);
 }
 
@@ -134,22 +137,36 @@ enum
 	LEADER_CANDIDATE,
 	LEADER_TERM,
 	LEADER_ELECTED_AT,
+	LEADER_EXPIRES_AT,
 	LEADER_VALID_FOR,
 	LEADER_COLUMNS
 };
 
+typedef struct Leader
+{
+	LeText candidate;
+	int64 term;
+	TimestampTz elected_at;
+	bool has_expiry;
+	TimestampTz expires_at;
+	LeTime valid_for; /* LE_NEVER: not known, or bound */
+} Leader;
+
 static void
-put_leader(ReturnSetInfo *rsinfo, LeText candidate, int64 term, TimestampTz elected_at, LeTime valid_for)
+put_leader(ReturnSetInfo *rsinfo, const Leader *leader)
 {
 	Datum values[LEADER_COLUMNS];
 	bool nulls[LEADER_COLUMNS] = {false};
 
-	values[LEADER_CANDIDATE] = PointerGetDatum(cstring_to_text_with_len(candidate.data, (int) candidate.len));
-	values[LEADER_TERM] = Int64GetDatum(term);
-	values[LEADER_ELECTED_AT] = TimestampTzGetDatum(elected_at);
-	nulls[LEADER_VALID_FOR] = valid_for == LE_NEVER;
-	if (valid_for != LE_NEVER)
-		values[LEADER_VALID_FOR] = le_interval_datum(valid_for);
+	values[LEADER_CANDIDATE] =
+		PointerGetDatum(cstring_to_text_with_len(leader->candidate.data, (int) leader->candidate.len));
+	values[LEADER_TERM] = Int64GetDatum(leader->term);
+	values[LEADER_ELECTED_AT] = TimestampTzGetDatum(leader->elected_at);
+	nulls[LEADER_EXPIRES_AT] = !leader->has_expiry;
+	values[LEADER_EXPIRES_AT] = TimestampTzGetDatum(leader->expires_at);
+	nulls[LEADER_VALID_FOR] = leader->valid_for == LE_NEVER;
+	if (leader->valid_for != LE_NEVER)
+		values[LEADER_VALID_FOR] = le_interval_datum(leader->valid_for);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
@@ -162,19 +179,22 @@ put_live_leader(ReturnSetInfo *rsinfo, LeText election)
 {
 	LeCommand cmd = {.type = LE_CMD_CHECK, .kind = LE_KIND_ELECTION, .name = election};
 	LeReply reply;
-	LeText candidate;
-	TimestampTz elected_at;
-	char *page;
+	LeLeader live;
+	Leader leader = {.has_expiry = true};
 
 	do
 	{
-		candidate.len = le_request_look(LE_REQUEST_LEADER, &cmd, &reply, &page);
+		le_request_leader(&cmd, &reply, &live);
 		if (reply.status != LE_OK)
 			return;
-		candidate.data = pnstrdup(page + election.len, candidate.len);
-		elected_at = (TimestampTz) reply.count;
+		leader.candidate.data = pnstrdup(live.candidate.data, live.candidate.len);
+		leader.candidate.len = live.candidate.len;
+		leader.elected_at = live.since;
+		leader.expires_at = reply.valid_for == LE_NEVER ? DT_NOEND : GetCurrentTimestamp() + reply.valid_for;
 	} while (!le_durable_in_time(&reply)); /* his time was over meanwhile: the next */
-	put_leader(rsinfo, candidate, reply.token, elected_at, reply.valid_for);
+	leader.term = reply.token;
+	leader.valid_for = reply.valid_for;
+	put_leader(rsinfo, &leader);
 }
 
 typedef struct StoredLeader
@@ -188,10 +208,12 @@ put_stored_leader(void *arg, const LeStoredEntry *slot)
 {
 	StoredLeader *stored = arg;
 
+	Leader leader = {slot->value, slot->token, slot->since, slot->has_expiry, slot->expires_at, LE_NEVER};
+
 	if (slot->kind == LE_KIND_ELECTION && slot->end == LE_END_NONE &&
 		slot->name.len == stored->election.len &&
 		memcmp(slot->name.data, stored->election.data, slot->name.len) == 0)
-		put_leader(stored->rsinfo, slot->value, slot->token, slot->since, LE_NEVER);
+		put_leader(stored->rsinfo, &leader);
 }
 
 /* current_leader(election): one row, or none; on a standby what was replayed */

@@ -4,7 +4,6 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "commands/trigger.h"
 #include "miscadmin.h"
 #include "utils/rel.h"
@@ -44,7 +43,7 @@ le_fence(FunctionCallInfo fcinfo, LeKind kind)
 	le_arg_holder(fcinfo, &cmd);
 	cmd.role = GetUserId();
 
-	if (!IsTransactionBlock() && le_call_is_bare(fcinfo))
+	if (le_call_is_alone(fcinfo))
 		ereport(WARNING, (errcode(ERRCODE_NO_ACTIVE_SQL_TRANSACTION),
 						  errmsg("a fence ends with its transaction, which is this statement alone"),
 						  errhint("Fence and write in one transaction block.")));

@@ -101,17 +101,6 @@ le_lease_time_to_live(PG_FUNCTION_ARGS)
 
 /* --- permits --- */
 
-static int32
-permits_arg(FunctionCallInfo fcinfo, int number)
-{
-	if (PG_ARGISNULL(number) || PG_GETARG_INT32(number) < 1)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						PG_ARGISNULL(number) ? errmsg("permits must not be null")
-											 : errmsg("permits is out of range: %d", PG_GETARG_INT32(number)),
-						errdetail("It is a number from 1 on.")));
-	return PG_GETARG_INT32(number);
-}
-
 /* acquire_permit(name, permits, ttl, wait, owner, lease) */
 Datum
 le_acquire_permit(PG_FUNCTION_ARGS)
@@ -119,7 +108,7 @@ le_acquire_permit(PG_FUNCTION_ARGS)
 	LeCommand cmd = {.kind = LE_KIND_LOCK, .mode = LE_MODE_PERMIT};
 
 	cmd.name = le_arg_name(fcinfo, 0);
-	cmd.permits = permits_arg(fcinfo, 1);
+	cmd.permits = le_arg_permits(fcinfo, 1);
 	cmd.ttl = le_arg_ttl(fcinfo, 2, LE_TTL_BOUND);
 	cmd.wait = le_arg_wait(fcinfo, 3);
 	cmd.owner = le_arg_owner(fcinfo, 4);
@@ -135,7 +124,7 @@ le_set_permits(PG_FUNCTION_ARGS)
 	LeReply reply;
 
 	cmd.name = le_arg_name(fcinfo, 0);
-	cmd.permits = permits_arg(fcinfo, 1);
+	cmd.permits = le_arg_permits(fcinfo, 1);
 	if (!le_may_manage(cmd.kind, cmd.name))
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 						errmsg("permission denied to change the permits of \"%.*s\"", (int) cmd.name.len,

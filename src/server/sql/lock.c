@@ -16,10 +16,12 @@
 
 #include "backend/durability.h"
 #include "backend/fence.h"
+#include "backend/pending.h"
 #include "backend/look.h"
 #include "backend/request.h"
 #include "backend/session.h"
 #include "backend/snapshot.h"
+#include "backend/statement.h"
 #include "backend/xact.h"
 #include "shared/compat.h"
 #include "shared/fence.h"
@@ -188,13 +190,20 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 /* --- acquire --- */
 
 void
-le_warn_old_snapshot(const LeCommand *cmd)
+le_warn_old_snapshot(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeReply *reply)
 {
-	ereport(WARNING,
-			(errmsg("this statement goes on with a snapshot that is older than the grant of %s \"%.*s\"",
-					le_kind_word(cmd->kind), (int) cmd->name.len, cmd->name.data),
-			 errdetail("It does not see what the holder before has committed."),
-			 errhint("Acquire it in a statement of its own, in READ COMMITTED, before the first query.")));
+	/* a statement may acquire many; what is held already is not granted now */
+	if (le_statement_warned || reply->reentrant || !le_snapshot_is_stale(fcinfo, reply->waited))
+		return;
+	le_statement_warned = true;
+	ereport(
+		WARNING,
+		(errmsg("this %s goes on with a snapshot that is older than the grant of %s \"%.*s\"",
+				IsolationUsesXactSnapshot() || le_bound_statement_reads() ? "transaction" : "statement",
+				le_kind_word(cmd->kind), (int) cmd->name.len, cmd->name.data),
+		 errdetail("It may not see what the holder before has committed."),
+		 errhint(
+			 "Acquire it in a statement of its own, in READ COMMITTED or before the transaction begins.")));
 }
 
 Datum
@@ -205,7 +214,7 @@ le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 
 	cmd->type = LE_CMD_ACQUIRE;
 	cmd->role = GetUserId();
-	le_attach();
+	le_check_can_attach();
 
 	/*
 	 * Is this very transaction to release this connection's own lock?  Then it
@@ -241,10 +250,8 @@ le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 		if (cmd->nnames == 0)
 			le_pending_cancel(reply.token, cmd->name);
 	}
-	if (cmd->ttl == LE_TTL_BOUND && cmd->lease == 0)
-		le_watch_client(true);
-	if (reply.waited && !gave_up && le_snapshot_is_stale())
-		le_warn_old_snapshot(cmd);
+	if (!gave_up)
+		le_warn_old_snapshot(fcinfo, cmd, &reply);
 	PG_RETURN_INT64(reply.token);
 }
 
@@ -322,8 +329,7 @@ le_renew_lock(PG_FUNCTION_ARGS)
 bool
 le_release_is_final(FunctionCallInfo fcinfo)
 {
-	return !IsTransactionBlock() && !TransactionIdIsValid(GetTopTransactionIdIfAny()) &&
-		   le_call_is_bare(fcinfo);
+	return !TransactionIdIsValid(GetTopTransactionIdIfAny()) && le_call_is_alone(fcinfo);
 }
 
 bool
@@ -400,20 +406,30 @@ Datum
 le_release(FunctionCallInfo fcinfo, LeCommand *cmd)
 {
 	cmd->role = GetUserId();
-	le_attach();
+	le_check_can_attach();
 	PG_RETURN_BOOL(le_release_is_final(fcinfo) ? le_release_now(cmd) : le_release_at_commit(cmd));
 }
 
-/* release_lock(name, token, hold_for, all_holds) */
+/*
+ * release_lock(name): what this connection holds.
+ * release_lock(name, token, hold_for, all_holds): a NULL token holds nothing.
+ * A try that failed may have been released: that must not end what another
+ * user of a pooled connection holds.
+ */
 Datum
 le_release_lock(PG_FUNCTION_ARGS)
 {
 	LeCommand cmd = {.kind = LE_KIND_LOCK};
 
 	cmd.name = le_arg_name(fcinfo, 0);
-	cmd.token = PG_ARGISNULL(1) ? 0 : le_arg_token(fcinfo, 1);
-	cmd.hold_for = le_arg_hold_for(fcinfo, 2);
-	cmd.all_holds = !PG_ARGISNULL(3) && PG_GETARG_BOOL(3);
+	if (PG_NARGS() > 1)
+	{
+		cmd.hold_for = le_arg_hold_for(fcinfo, 2);
+		cmd.all_holds = !PG_ARGISNULL(3) && PG_GETARG_BOOL(3);
+		if (PG_ARGISNULL(1))
+			PG_RETURN_BOOL(false);
+		cmd.token = le_arg_token(fcinfo, 1);
+	}
 	return le_release(fcinfo, &cmd);
 }
 

@@ -7,6 +7,7 @@
 #include "miscadmin.h"
 
 #include "backend/fence.h"
+#include "backend/pending.h"
 #include "backend/request.h"
 #include "backend/session.h"
 #include "backend/xact.h"
@@ -83,9 +84,11 @@ le_release_locks(PG_FUNCTION_ARGS)
 
 	cmd.names = le_arg_names(fcinfo, 0, &cmd.nnames);
 	cmd.name = cmd.names[0];
+	if (PG_ARGISNULL(1))
+		PG_RETURN_BOOL(false);
 	cmd.token = le_arg_token(fcinfo, 1);
 	cmd.role = GetUserId();
-	le_attach();
+	le_check_can_attach();
 	if (le_release_is_final(fcinfo))
 		PG_RETURN_BOOL(le_release_now(&cmd));
 	PG_RETURN_BOOL(release_all_at_commit(&cmd) || release_each_at_commit(&cmd));

@@ -9,29 +9,29 @@
 
 #include "core/core.h"
 
-/* Raises the error that this answer is, if it is one whatever was asked. */
+/* Raise the error of this answer, if it is an error whatever was asked. */
 extern void le_check_reply(const LeCommand *cmd, const LeReply *reply);
 
+/* 42501: that lease belongs to another role. */
 extern void le_raise_other_lease(int64 lease);
 
-/* A lease to hang on, 0 if null; LE001 where there can be none. */
+/* The number of a lease, 0 if null; LE001 for a number that no lease can have. */
 extern int64 le_lease_arg(FunctionCallInfo fcinfo, int number);
 
-/*
- * A release that waits for the commit; false: not held.  And whether one is to
- * take effect at once.
- */
+/* Release at the commit, or at once; false: not held. */
 extern bool le_release_at_commit(LeCommand *cmd);
-extern bool le_release_is_final(FunctionCallInfo fcinfo);
 extern bool le_release_now(LeCommand *cmd);
+
+/* May this release take effect at once?  Nothing of the transaction can follow it. */
+extern bool le_release_is_final(FunctionCallInfo fcinfo);
 
 /* Acquire as cmd says; the answer of the SQL function: the token, or NULL. */
 extern Datum le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd);
 
 /*
- * What locks and elections have in common, by the first arguments of both: name
- * and token, or election and term.  Of le_release(), le_enqueue() and le_force()
- * the caller reads the arguments.
+ * What locks and elections have in common.  le_renew(), le_held(), le_fence() and
+ * le_await() read their arguments, which begin with name and token, or election
+ * and term; the callers of the others have read them.
  */
 extern Datum le_renew(FunctionCallInfo fcinfo, LeKind kind);
 extern Datum le_release(FunctionCallInfo fcinfo, LeCommand *cmd);
@@ -41,12 +41,15 @@ extern Datum le_enqueue(FunctionCallInfo fcinfo, LeCommand *cmd);
 extern Datum le_await(FunctionCallInfo fcinfo, LeKind kind);
 extern int64 le_force(LeKind kind, LeText name);
 
-/* A wait has ended with a grant, and the statement reads with what is older. */
-extern void le_warn_old_snapshot(const LeCommand *cmd);
+/*
+ * After a grant: warn if what follows reads with a snapshot that is older.  Not
+ * after a wait that gave its snapshot up.
+ */
+extern void le_warn_old_snapshot(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeReply *reply);
 
 /*
- * May the caller end, or change, what the holders of this name have?  Members
- * of pg_signal_backend may, and members of all holders' roles.
+ * May the caller end or change the holds of this name?  Members of
+ * pg_signal_backend may, and members of all holders' roles.
  */
 extern bool le_may_manage(LeKind kind, LeText name);
 

@@ -45,6 +45,7 @@ enum
 	LOOK_LEASE,
 	LOOK_HOLDS,
 	LOOK_SINCE,
+	LOOK_EXPIRES_AT,
 	LOOK_TIME_LEFT,
 	LOOK_WAITERS,
 	LOOK_POSITION,
@@ -97,10 +98,12 @@ static int
 session_pid(uint64 session)
 {
 	uint32 proc = le_session_proc(session);
+	LeRequestSlot *slot;
 
-	if (session == 0 || proc >= (uint32) le_shared->max_slots || le_shared->slots[proc].session != session)
+	if (session == 0 || le_my_slot == NULL || proc >= (uint32) le_shared->max_slots)
 		return 0;
-	return le_shared->slots[proc].pid;
+	slot = le_slot(le_my_database(), proc);
+	return slot->session == session ? slot->pid : 0;
 }
 
 static void
@@ -125,6 +128,7 @@ put_live(void *arg, const LeLookItem *item)
 	set(&row, LOOK_ROLE, ObjectIdGetDatum(item->role));
 	set(&row, LOOK_HOLDS, Int32GetDatum(item->holds));
 	set(&row, LOOK_SINCE, TimestampTzGetDatum(item->since));
+	set(&row, LOOK_EXPIRES_AT, TimestampTzGetDatum(item->expires_at));
 	if (item->time_left != LE_NEVER)
 		set(&row, LOOK_TIME_LEFT, le_interval_datum(item->time_left));
 	set(&row, LOOK_WAITERS, Int64GetDatum(item->waiters));
@@ -160,6 +164,8 @@ put_stored(void *arg, const LeStoredEntry *slot)
 	set(&row, LOOK_ROLE, ObjectIdGetDatum(slot->role));
 	set(&row, LOOK_HOLDS, Int32GetDatum(slot->holds));
 	set(&row, LOOK_SINCE, TimestampTzGetDatum(slot->since));
+	if (slot->has_expiry)
+		set(&row, LOOK_EXPIRES_AT, TimestampTzGetDatum(slot->expires_at));
 	set(&row, LOOK_POSITION, Int64GetDatum(0));
 	if (may_see_details(slot->role))
 	{
@@ -197,6 +203,7 @@ enum
 	LEASES_OWNER,
 	LEASES_ROLE,
 	LEASES_TTL,
+	LEASES_EXPIRES_AT,
 	LEASES_TIME_LEFT,
 	LEASES_COLUMNS
 };
@@ -216,6 +223,7 @@ put_lease(void *arg, const LeLookLease *lease)
 		values[LEASES_OWNER] = text_datum((const char *) lease + sizeof(LeLookLease), lease->owner_len);
 	values[LEASES_ROLE] = ObjectIdGetDatum(lease->role);
 	values[LEASES_TTL] = le_interval_datum(lease->ttl);
+	values[LEASES_EXPIRES_AT] = TimestampTzGetDatum(lease->expires_at);
 	values[LEASES_TIME_LEFT] = le_interval_datum(lease->time_left);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
@@ -234,14 +242,14 @@ le_look_leases_sql(PG_FUNCTION_ARGS)
 static LeDatabase *
 my_entry(void)
 {
-	int index;
+	LeDatabase *db;
 
 	if (le_shared == NULL)
-		le_attach(); /* says what is wrong */
-	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	index = le_database_find(MyDatabaseId, false);
+		le_check_can_attach(); /* says what is wrong */
+	LWLockAcquire(le_shared->lock, LW_SHARED);
+	db = le_database_find(MyDatabaseId, false);
 	LWLockRelease(le_shared->lock);
-	return index < 0 ? NULL : &le_shared->databases[index];
+	return db;
 }
 
 /* manager(): OUT pid, started, incarnation, revision, locks, memory */
@@ -276,8 +284,8 @@ le_stat(PG_FUNCTION_ARGS)
 {
 	LeDatabase *db = my_entry();
 	TupleDesc desc;
-	Datum values[22];
-	bool nulls[22] = {false};
+	Datum values[23];
+	bool nulls[23] = {false};
 	int n = 0;
 
 	if (db == NULL)
@@ -298,6 +306,7 @@ le_stat(PG_FUNCTION_ARGS)
 	values[n++] = COUNTER(undone);
 	values[n++] = COUNTER(batches);
 	values[n++] = COUNTER(failed_batches);
+	values[n++] = COUNTER(key_violations);
 	values[n++] = COUNTER(xids);
 	values[n++] = COUNTER(rows);
 	values[n++] = COUNTER(flushes);

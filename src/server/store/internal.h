@@ -5,18 +5,12 @@
 #ifndef LE_STORE_INTERNAL_H
 #define LE_STORE_INTERNAL_H
 
-#include "access/htup_details.h"
 #include "executor/tuptable.h"
-#include "nodes/execnodes.h"
-#include "storage/itemptr.h"
-#include "utils/rel.h"
 #include "utils/timestamp.h"
 
-#include "shared/compat.h"
 #include "shared/shmem.h"
 #include "store/store.h"
-
-#define STORE_NAME "lock_election" /* of the extension and of its schema */
+#include "store/table.h"
 
 /* The columns of lock_election.slot, in their order. */
 enum
@@ -35,6 +29,7 @@ enum
 	SLOT_PERMITS,
 	SLOT_KIND, /* LeKind */
 	SLOT_MODE, /* LeMode; 0: free */
+	SLOT_EXPIRES_AT,
 	SLOT_CLOSED_UNTIL,
 	SLOT_NAME,
 	SLOT_OWNER,
@@ -49,6 +44,7 @@ enum
 	LEASE_ID,
 	LEASE_TTL,
 	LEASE_TIME_LEFT,
+	LEASE_EXPIRES_AT,
 	LEASE_ROLE,
 	LEASE_OWNER,
 	LEASE_COLUMNS
@@ -64,8 +60,10 @@ enum
 	QUEUE_SESSION, /* 0: gone */
 	QUEUE_ROLE,
 	QUEUE_PERMITS,
-	QUEUE_KIND, /* LeKind */
-	QUEUE_MODE, /* LeMode */
+	QUEUE_HOLDS,
+	QUEUE_MEMBER, /* of several names: which-th, from 1; else 0 */
+	QUEUE_KIND,   /* LeKind */
+	QUEUE_MODE,   /* LeMode */
 	QUEUE_NAME,
 	QUEUE_OWNER,
 	QUEUE_VALUE,
@@ -73,52 +71,37 @@ enum
 	QUEUE_COLUMNS
 };
 
+/* The columns of lock_election.history, in their order. */
+enum
+{
+	HISTORY_CHANGE,
+	HISTORY_TERM,
+	HISTORY_ELECTED_AT,
+	HISTORY_AT,
+	HISTORY_HOW, /* LeHow */
+	HISTORY_ELECTION,
+	HISTORY_CANDIDATE,
+	HISTORY_COLUMNS
+};
+
 typedef LeStoredHold UncommittedHold;
 typedef LeClock Clock;
 
-/* Which tables they are. */
-typedef struct StoreTables
-{
-	Oid nspoid;
-	Oid slot_oid;
-	Oid lease_oid;
-	Oid queue_oid;
-	Oid history_oid;
-	Oid meta_oid;
-	Oid floor_oid;
-	LeRelFileNumber slot_file; /* the tables' files when they were loaded */
-	LeRelFileNumber lease_file;
-	LeRelFileNumber queue_file;
-} StoreTables;
+extern Oid le_store_schema;
+extern StoreTable le_slot_table;
+extern StoreTable le_lease_table;
+extern StoreTable le_queue_table;
+extern StoreTable le_history_table;
 
-extern StoreTables le_store_tables;
-
-/* Raises an error unless the table has the shape that the store writes. */
-extern void le_store_check_slot_table(Relation rel);
-extern void le_store_check_lease_table(Relation rel);
-extern void le_store_check_queue_table(Relation rel);
-extern void le_store_check_shape(Relation rel, const Oid *types, int columns);
-
-/* To be written; NULL: moved, dropped, or rewritten since it was loaded. */
-extern Relation le_store_open_loaded(Oid oid, LeRelFileNumber file);
-
-/*
- * Before an update or delete by TID: is there a row at all, and is there room
- * for its next version of this length?  False: there is no such row.
- */
-extern bool le_store_prepare_page(Relation rel, const ItemPointerData *tid, Size len);
+/* What le_table_put() and le_table_delete() have found; whose row it is. */
+extern LE_NORETURN void le_store_row_changed(const StoreTable *table, const char *whose);
 
 /* store/lease.c */
-extern bool le_store_open_leases(LeCore *core);
-extern void le_store_close_leases(void);
-extern int le_store_write_leases(LeCore *core, CommandId cid);
+extern int le_store_write_leases(LeCore *core, const Clock *clock);
 extern void le_store_load_leases(const LeRowReader *reader);
-extern LE_NORETURN void le_store_wrong_table(Relation rel);
 
 /* store/queue.c */
-extern bool le_store_open_queue(LeCore *core);
-extern void le_store_close_queue(void);
-extern int le_store_write_places(LeCore *core, const Clock *clock, CommandId cid);
+extern int le_store_write_places(LeCore *core, const Clock *clock);
 extern void le_store_load_places(const LeRowReader *reader);
 
 /* store/history.c */
@@ -134,18 +117,6 @@ le_store_to_wall(const Clock *clock, LeTime t)
 	if (t - clock->now >= END_TIMESTAMP - clock->wall)
 		return DT_NOEND;
 	return clock->wall + (t - clock->now);
-}
-
-static inline uint64
-le_store_pack_tid(const ItemPointerData *tid)
-{
-	return ((uint64) ItemPointerGetBlockNumber(tid) << 16) | ItemPointerGetOffsetNumber(tid);
-}
-
-static inline void
-le_store_unpack_tid(uint64 locator, ItemPointer tid)
-{
-	ItemPointerSet(tid, (BlockNumber) (locator >> 16), (OffsetNumber) (locator & 0xffff));
 }
 
 #endif /* LE_STORE_INTERNAL_H */

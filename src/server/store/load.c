@@ -15,6 +15,7 @@
 
 #include "shared/compat.h"
 #include "store/internal.h"
+#include "store/lend.h"
 #include "store/store.h"
 
 /* --- reading --- */
@@ -61,7 +62,7 @@ read_slot(TupleTableSlot *tuple)
 	LeStoredEntry row = {0};
 
 	slot_getallattrs(tuple);
-	row.locator = le_store_pack_tid(&tuple->tts_tid);
+	row.locator = le_table_locator(&tuple->tts_tid);
 	row.kind = (LeKind) DatumGetInt16(values[SLOT_KIND]);
 	row.name = le_store_read_text(tuple, SLOT_NAME);
 	row.slot = DatumGetInt32(values[SLOT_SLOT]);
@@ -78,6 +79,8 @@ read_slot(TupleTableSlot *tuple)
 	row.lease = DatumGetInt64(values[SLOT_LEASE]);
 	row.permits = DatumGetInt32(values[SLOT_PERMITS]);
 	row.ttl = DatumGetInt64(values[SLOT_TTL]);
+	row.has_expiry = !tuple->tts_isnull[SLOT_EXPIRES_AT];
+	row.expires_at = row.has_expiry ? DatumGetTimestampTz(values[SLOT_EXPIRES_AT]) : 0;
 	row.since = DatumGetTimestampTz(values[SLOT_ACQUIRED_AT]);
 	row.uncommitted = le_store_read_text(tuple, SLOT_UNCOMMITTED);
 	row.holds = DatumGetInt32(values[SLOT_HOLDS]);
@@ -90,12 +93,11 @@ read_slot(TupleTableSlot *tuple)
 static void
 load_slots(const LeRowReader *reader)
 {
-	Relation rel = table_open(le_store_tables.slot_oid, RowExclusiveLock);
+	Relation rel = le_table_open_to_load(&le_slot_table);
 	TupleTableSlot *tuple;
 	TableScanDesc scan;
 
-	le_store_check_slot_table(rel);
-	le_store_tables.slot_file = le_relfilenumber(rel);
+	le_lend_reset();
 	tuple = table_slot_create(rel, NULL);
 	scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
 	while (table_scan_getnextslot(scan, ForwardScanDirection, tuple))
@@ -129,8 +131,7 @@ le_store_scan(void (*callback)(void *arg, const LeStoredEntry *row), void *arg)
 
 	if (!le_store_find())
 		return;
-	rel = table_open(le_store_tables.slot_oid, AccessShareLock);
-	le_store_check_slot_table(rel);
+	rel = le_table_open_to_read(&le_slot_table, AccessShareLock);
 	tuple = table_slot_create(rel, NULL);
 	scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
 	while (table_scan_getnextslot(scan, ForwardScanDirection, tuple))

@@ -4,16 +4,12 @@
  *
  * A place has a row from when it enters the queue until it is granted, when a
  * slot's row takes over in the same transaction, or ends.  Nothing in the row
- * changes in between.  The table has no index: a token is never given out
- * twice, and a row is found by its TID.
+ * changes in between.
  */
 #include "postgres.h"
 
-#include "access/heapam.h"
 #include "access/table.h"
 #include "access/tableam.h"
-#include "access/xact.h"
-#include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/snapmgr.h"
@@ -25,39 +21,6 @@
 
 /* Uncommitted holds that a row can tell. */
 #define MAX_UNCOMMITTED 64
-
-static Relation queue = NULL;
-static TupleTableSlot *tuple = NULL;
-
-/* Only if there is something to write.  False: the table was rewritten since it was loaded. */
-bool
-le_store_open_queue(LeCore *core)
-{
-	Relation rel;
-
-	queue = NULL;
-	tuple = NULL;
-	if (le_core_dirty_places(core) == NULL)
-		return true;
-	rel = le_store_open_loaded(le_store_tables.queue_oid, le_store_tables.queue_file);
-	if (rel == NULL)
-		return false;
-	le_store_check_queue_table(rel);
-	queue = rel;
-	tuple = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
-	return true;
-}
-
-void
-le_store_close_queue(void)
-{
-	if (queue == NULL)
-		return;
-	ExecDropSingleTupleTableSlot(tuple);
-	table_close(queue, NoLock);
-	tuple = NULL;
-	queue = NULL;
-}
 
 /* --- writing --- */
 
@@ -79,8 +42,8 @@ uncommitted_datum(const LeEntry *entry, bool *isnull)
 	return text_datum(n > 0 ? (char *) uncommitted : NULL, n * sizeof(UncommittedHold), isnull);
 }
 
-static void
-insert_place(LeEntry *entry, const Clock *clock, CommandId cid)
+static bool
+put_place(LeEntry *entry, const Clock *clock)
 {
 	const LeLock *lock = entry->lock;
 	Datum values[QUEUE_COLUMNS];
@@ -93,39 +56,19 @@ insert_place(LeEntry *entry, const Clock *clock, CommandId cid)
 	values[QUEUE_SESSION] = Int64GetDatum((int64) entry->session);
 	values[QUEUE_ROLE] = ObjectIdGetDatum(entry->role);
 	values[QUEUE_PERMITS] = Int32GetDatum(lock->permits);
+	values[QUEUE_HOLDS] = Int32GetDatum((int32) entry->hold_count);
+	values[QUEUE_MEMBER] = Int16GetDatum((int16) entry->member);
 	values[QUEUE_KIND] = Int16GetDatum(lock->kind);
 	values[QUEUE_MODE] = Int16GetDatum(entry->mode);
 	values[QUEUE_NAME] = text_datum(lock->name, lock->name_len, &nulls[QUEUE_NAME]);
 	values[QUEUE_OWNER] = text_datum(entry->owner, entry->owner_len, &nulls[QUEUE_OWNER]);
 	values[QUEUE_VALUE] = text_datum(entry->value, entry->value_len, &nulls[QUEUE_VALUE]);
 	values[QUEUE_UNCOMMITTED] = uncommitted_datum(entry, &nulls[QUEUE_UNCOMMITTED]);
-	ExecStoreHeapTuple(heap_form_tuple(RelationGetDescr(queue), values, nulls), tuple, true);
-	table_tuple_insert(queue, tuple, cid, 0, NULL);
-	entry->row.locator = le_store_pack_tid(&tuple->tts_tid);
-	entry->row.on_disk = true;
-	ExecClearTuple(tuple);
-}
-
-static void
-delete_place(LeEntry *entry, CommandId cid)
-{
-	ItemPointerData tid;
-	TM_FailureData failure;
-
-	le_store_unpack_tid(entry->row.locator, &tid);
-	if (!le_store_prepare_page(queue, &tid, 0) ||
-		table_tuple_delete(queue, &tid, cid, InvalidSnapshot, InvalidSnapshot, true, &failure, false) !=
-			TM_Ok)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("row of queue place " INT64_FORMAT " was changed by somebody else", entry->token),
-				 errdetail("Table \"%s.%s\" is written by lock_election alone.", STORE_NAME,
-						   RelationGetRelationName(queue))));
-	entry->row.on_disk = false;
+	return le_table_put(&le_queue_table, &entry->row, values, nulls, false);
 }
 
 int
-le_store_write_places(LeCore *core, const Clock *clock, CommandId cid)
+le_store_write_places(LeCore *core, const Clock *clock)
 {
 	int rows = 0;
 
@@ -133,12 +76,11 @@ le_store_write_places(LeCore *core, const Clock *clock, CommandId cid)
 	{
 		bool queued = entry->state == LE_STATE_QUEUED;
 
-		if (queued == entry->row.on_disk)
+		if (!queued && !entry->row.on_disk)
 			continue;
-		if (queued)
-			insert_place(entry, clock, cid);
-		else
-			delete_place(entry, cid);
+		/* one that is there already has another hold */
+		if (!(queued ? put_place(entry, clock) : le_table_delete(&le_queue_table, &entry->row)))
+			le_store_row_changed(&le_queue_table, psprintf("queue place " INT64_FORMAT, entry->token));
 		rows++;
 	}
 	return rows;
@@ -159,13 +101,15 @@ read_place(TupleTableSlot *row)
 						   .session = (uint64) DatumGetInt64(values[QUEUE_SESSION]),
 						   .role = DatumGetObjectId(values[QUEUE_ROLE]),
 						   .permits = DatumGetInt32(values[QUEUE_PERMITS]),
+						   .holds = DatumGetInt32(values[QUEUE_HOLDS]),
+						   .member = (uint16) DatumGetInt16(values[QUEUE_MEMBER]),
 						   .kind = (LeKind) DatumGetInt16(values[QUEUE_KIND]),
 						   .mode = (LeMode) DatumGetInt16(values[QUEUE_MODE]),
 						   .name = le_store_read_text(row, QUEUE_NAME),
 						   .owner = le_store_read_text(row, QUEUE_OWNER),
 						   .value = le_store_read_text(row, QUEUE_VALUE),
 						   .uncommitted = le_store_read_text(row, QUEUE_UNCOMMITTED),
-						   .locator = le_store_pack_tid(&row->tts_tid)};
+						   .locator = le_table_locator(&row->tts_tid)};
 }
 
 /* Where the row of a token is. */
@@ -211,13 +155,11 @@ find_places(Relation rel, TupleTableSlot *row, Place **places)
 void
 le_store_load_places(const LeRowReader *reader)
 {
-	Relation rel = table_open(le_store_tables.queue_oid, RowExclusiveLock);
+	Relation rel = le_table_open_to_load(&le_queue_table);
 	TupleTableSlot *row = table_slot_create(rel, NULL);
 	Place *places;
 	int n;
 
-	le_store_check_queue_table(rel);
-	le_store_tables.queue_file = le_relfilenumber(rel);
 	n = find_places(rel, row, &places);
 	qsort(places, n, sizeof(Place), compare_token);
 	for (int i = 0; i < n; i++)

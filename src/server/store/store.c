@@ -3,8 +3,8 @@
  *		Which tables they are, the small ones among them, and who may write.
  *
  * The store is the durable record of the locks, and the only code that
- * touches the tables: store/write.c writes the rows of slots,
- * store/load.c reads them.  It decides nothing: the core says what has
+ * touches the tables: store/table.c writes a row, store/write.c the rows of
+ * slots, store/load.c reads them.  It decides nothing: the core says what has
  * changed, and that is written.  It neither starts nor commits transactions,
  * and it remembers nothing that a rollback could make wrong: after one, the
  * caller throws the core with all its locators away and loads anew.
@@ -33,15 +33,24 @@
 #include "store/internal.h"
 #include "store/store.h"
 
-static const Oid slot_types[SLOT_COLUMNS] = {
-	INT8OID, TIMESTAMPTZOID, INT8OID, INT8OID,        INT8OID, INT8OID, OIDOID,  INT4OID, INT4OID,
-	INT4OID, INT2OID,        INT2OID, TIMESTAMPTZOID, TEXTOID, TEXTOID, TEXTOID, BYTEAOID};
+/* --- the tables --- */
 
-static const Oid lease_types[LEASE_COLUMNS] = {INT8OID, INT8OID, INT8OID, OIDOID, TEXTOID};
+static const Oid slot_types[SLOT_COLUMNS] = {
+	INT8OID, TIMESTAMPTZOID, INT8OID, INT8OID,        INT8OID,        INT8OID, OIDOID,  INT4OID, INT4OID,
+	INT4OID, INT2OID,        INT2OID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID, TEXTOID, TEXTOID, BYTEAOID};
+
+static const Oid lease_types[LEASE_COLUMNS] = {INT8OID, INT8OID, INT8OID, TIMESTAMPTZOID, OIDOID, TEXTOID};
 
 static const Oid queue_types[QUEUE_COLUMNS] = {INT8OID, TIMESTAMPTZOID, INT8OID, INT8OID, INT8OID,
-											   OIDOID,  INT4OID,        INT2OID, INT2OID, TEXTOID,
-											   TEXTOID, TEXTOID,        BYTEAOID};
+											   OIDOID,  INT4OID,        INT4OID, INT2OID, INT2OID,
+											   INT2OID, TEXTOID,        TEXTOID, TEXTOID, BYTEAOID};
+
+static const Oid history_types[HISTORY_COLUMNS] = {INT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID,
+												   INT2OID, TEXTOID, TEXTOID};
+
+static const AttrNumber slot_key[] = {SLOT_KIND + 1, SLOT_NAME + 1, SLOT_SLOT + 1};
+static const AttrNumber lease_key[] = {LEASE_ID + 1};
+static const AttrNumber history_key[] = {HISTORY_ELECTION + 1, HISTORY_CHANGE + 1};
 
 /* The columns of lock_election.meta, in their order. */
 enum
@@ -54,7 +63,30 @@ enum
 	META_COLUMNS
 };
 
-StoreTables le_store_tables;
+static const Oid meta_types[META_COLUMNS] = {OIDOID, INT8OID, TIMESTAMPTZOID, INT8OID, INT8OID};
+static const Oid floor_types[] = {INT8OID};
+
+#define TABLE(table_name, prefix)                                                                            \
+	{                                                                                                        \
+		.name = table_name, .types = prefix##_types, .columns = lengthof(prefix##_types)                     \
+	}
+#define TABLE_WITH_KEY(table_name, prefix)                                                                   \
+	{                                                                                                        \
+		.name = table_name, .types = prefix##_types, .columns = lengthof(prefix##_types),                    \
+		.key = prefix##_key, .nkey = lengthof(prefix##_key)                                                  \
+	}
+
+StoreTable le_slot_table = TABLE_WITH_KEY("slot", slot);
+StoreTable le_lease_table = TABLE_WITH_KEY("lease", lease);
+StoreTable le_queue_table = TABLE("queue", queue);
+StoreTable le_history_table = TABLE_WITH_KEY("history", history);
+static StoreTable meta_table = TABLE("meta", meta);
+static StoreTable floor_table = TABLE("incarnation_floor", floor);
+
+static StoreTable *const tables[] = {&le_slot_table,    &le_lease_table, &le_queue_table,
+									 &le_history_table, &meta_table,     &floor_table};
+
+Oid le_store_schema;
 
 LE_FUNCTION(le_refuse_write);
 
@@ -74,110 +106,23 @@ bool
 le_store_find(void)
 {
 	Oid extension = get_extension_oid(STORE_NAME, true);
-	Oid nspoid = get_namespace_oid(STORE_NAME, true);
+	bool all = true;
 
-	le_store_tables.slot_oid = InvalidOid;
-	le_store_tables.lease_oid = InvalidOid;
-	le_store_tables.queue_oid = InvalidOid;
-	le_store_tables.history_oid = InvalidOid;
-	le_store_tables.meta_oid = InvalidOid;
-	le_store_tables.floor_oid = InvalidOid;
-	if (!OidIsValid(extension) || !OidIsValid(nspoid))
-		return false;
-	le_store_tables.nspoid = nspoid;
-	le_store_tables.slot_oid = find_table(nspoid, "slot", extension);
-	le_store_tables.lease_oid = find_table(nspoid, "lease", extension);
-	le_store_tables.queue_oid = find_table(nspoid, "queue", extension);
-	le_store_tables.history_oid = find_table(nspoid, "history", extension);
-	le_store_tables.meta_oid = find_table(nspoid, "meta", extension);
-	le_store_tables.floor_oid = find_table(nspoid, "incarnation_floor", extension);
-	return OidIsValid(le_store_tables.slot_oid) && OidIsValid(le_store_tables.lease_oid) &&
-		   OidIsValid(le_store_tables.queue_oid) && OidIsValid(le_store_tables.history_oid) &&
-		   OidIsValid(le_store_tables.meta_oid) && OidIsValid(le_store_tables.floor_oid);
-}
-
-void
-le_store_wrong_table(Relation rel)
-{
-	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					errmsg("table \"%s.%s\" has been altered", STORE_NAME, RelationGetRelationName(rel)),
-					errhint("Undo the change, or drop and create extension \"%s\".", STORE_NAME)));
-}
-
-static bool
-has_index(Relation rel)
-{
-	List *indexes;
-	bool any;
-
-	/* after its last index was dropped this stays set until VACUUM */
-	if (!rel->rd_rel->relhasindex)
-		return false;
-	indexes = RelationGetIndexList(rel);
-	any = indexes != NIL;
-	list_free(indexes);
-	return any;
-}
-
-/* What is written below the executor has to have exactly this shape. */
-void
-le_store_check_shape(Relation rel, const Oid *types, int columns)
-{
-	TupleDesc desc = RelationGetDescr(rel);
-
-	if (desc->natts != columns)
-		le_store_wrong_table(rel);
-	for (int i = 0; i < columns; i++)
+	le_store_schema = get_namespace_oid(STORE_NAME, true);
+	for (int i = 0; i < lengthof(tables); i++)
 	{
-		if (TupleDescAttr(desc, i)->atttypid != types[i])
-			le_store_wrong_table(rel);
+		tables[i]->oid = OidIsValid(extension) && OidIsValid(le_store_schema)
+							 ? find_table(le_store_schema, tables[i]->name, extension)
+							 : InvalidOid;
+		all = all && OidIsValid(tables[i]->oid);
 	}
-}
-
-/* And no index, which would have to be kept up. */
-static void
-check_table(Relation rel, const Oid *types, int columns)
-{
-	le_store_check_shape(rel, types, columns);
-	if (has_index(rel))
-		le_store_wrong_table(rel);
-}
-
-void
-le_store_check_slot_table(Relation rel)
-{
-	check_table(rel, slot_types, SLOT_COLUMNS);
-}
-
-void
-le_store_check_lease_table(Relation rel)
-{
-	check_table(rel, lease_types, LEASE_COLUMNS);
-}
-
-void
-le_store_check_queue_table(Relation rel)
-{
-	check_table(rel, queue_types, QUEUE_COLUMNS);
-}
-
-Relation
-le_store_open_loaded(Oid oid, LeRelFileNumber file)
-{
-	Relation rel = try_table_open(oid, RowExclusiveLock);
-
-	if (rel != NULL && (le_relfilenumber(rel) != file || RelationGetNamespace(rel) != le_store_tables.nspoid))
-	{
-		table_close(rel, NoLock);
-		rel = NULL;
-	}
-	return rel;
+	return all;
 }
 
 /*
- * There is no unique key that would keep two managers from writing the same
- * lock twice.  This lock does, for as long as this process lives: an abort
- * leaves it alone, as it is of the method of advisory locks.
+ * Two managers would undo each other's work row by row, until the unique key
+ * ends it.  This lock keeps the second one away for as long as this process
+ * lives: an abort leaves it alone, as it is of the method of advisory locks.
  */
 void
 le_store_claim(void)
@@ -185,12 +130,12 @@ le_store_claim(void)
 	static Oid claimed = InvalidOid;
 	LOCKTAG tag;
 
-	if (claimed == le_store_tables.slot_oid)
+	if (claimed == le_slot_table.oid)
 		return;
-	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, RelationRelationId, le_store_tables.slot_oid, 0);
+	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, RelationRelationId, le_slot_table.oid, 0);
 	tag.locktag_lockmethodid = USER_LOCKMETHOD;
 	(void) LockAcquire(&tag, ExclusiveLock, true, false);
-	claimed = le_store_tables.slot_oid;
+	claimed = le_slot_table.oid;
 
 	/* what another one has written while we waited is to be seen */
 	PopActiveSnapshot();
@@ -212,14 +157,14 @@ typedef struct SmallTable
 } SmallTable;
 
 static void
-small_open(SmallTable *table, Oid oid, LOCKMODE lockmode, int columns)
+small_open(SmallTable *small, StoreTable *table, LOCKMODE lockmode)
 {
-	table->rel = table_open(oid, lockmode);
-	if (RelationGetDescr(table->rel)->natts != columns || has_index(table->rel))
-		le_store_wrong_table(table->rel);
-	table->snapshot = RegisterSnapshot(GetLatestSnapshot());
-	table->tuple = table_slot_create(table->rel, NULL);
-	table->scan = table_beginscan(table->rel, table->snapshot, 0, NULL);
+	small->rel = le_table_open_to_read(table, lockmode);
+	if (small->rel->rd_rel->relhasindex)
+		le_table_wrong(small->rel);
+	small->snapshot = RegisterSnapshot(GetLatestSnapshot());
+	small->tuple = table_slot_create(small->rel, NULL);
+	small->scan = table_beginscan(small->rel, small->snapshot, 0, NULL);
 }
 
 static bool
@@ -276,7 +221,7 @@ le_store_read_meta(LeMeta *meta)
 	SmallTable table;
 
 	memset(meta, 0, sizeof(*meta));
-	small_open(&table, le_store_tables.meta_oid, AccessShareLock, META_COLUMNS);
+	small_open(&table, &meta_table, AccessShareLock);
 	if (small_next(&table))
 	{
 		const Datum *values = table.tuple->tts_values;
@@ -289,7 +234,7 @@ le_store_read_meta(LeMeta *meta)
 	}
 	small_close(&table);
 
-	small_open(&table, le_store_tables.floor_oid, AccessShareLock, 1);
+	small_open(&table, &floor_table, AccessShareLock);
 	while (small_next(&table))
 		meta->floor = Max(meta->floor, DatumGetInt64(table.tuple->tts_values[0]));
 	small_close(&table);
@@ -304,7 +249,7 @@ write_floor(int64 incarnation)
 	bool same = false;
 	int rows = 0;
 
-	small_open(&table, le_store_tables.floor_oid, RowExclusiveLock, 1);
+	small_open(&table, &floor_table, RowExclusiveLock);
 	while (small_next(&table))
 	{
 		same = DatumGetInt64(table.tuple->tts_values[0]) == incarnation;
@@ -329,13 +274,22 @@ le_store_write_meta(const LeMeta *meta)
 	values[META_TAKEN_AT] = TimestampTzGetDatum(meta->taken_at);
 	values[META_TIMELINE] = Int64GetDatum((int64) meta->timeline);
 	values[META_BOOT] = Int64GetDatum((int64) meta->boot);
-	small_open(&table, le_store_tables.meta_oid, RowExclusiveLock, META_COLUMNS);
+	small_open(&table, &meta_table, RowExclusiveLock);
 	small_write(&table, values);
 	small_close(&table);
 	write_floor(meta->incarnation);
 }
 
 /* --- everybody else --- */
+
+void
+le_store_row_changed(const StoreTable *table, const char *whose)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("row of %s was changed by somebody else", whose),
+			 errdetail("Table \"%s.%s\" is written by lock_election alone.", STORE_NAME, table->name)));
+}
 
 /*
  * lock_election.refuse_write(), the trigger of the tables above.  A publication

@@ -2,40 +2,19 @@
  * store/write.c
  *		Writing a batch: the rows of lock_election.slot.
  *
- * This is the hot path, and below the executor: no SQL text, no operators
- * looked up by name, no triggers (those refuse everybody else).
- *
- * - A row is found by the TID that the core keeps for its slot.  Only the
- *	 manager writes, so a TID stays right until the table is rewritten, which
- *	 le_store_open() notices by the table's file.
- *
- * - The table has no index: nothing is searched in it.  So a row costs the same
- *	 whatever name it has, and the row of a lock that is free serves the next
- *	 one (see take_idle_row() in the core).  That no lock has two holders is
- *	 seen to by the core, by the lock that keeps the table to one manager (see
- *	 le_store_claim()), and by the check of whatever is loaded.
- *
- * - An update by TID does not read the page the way a scan does, which is
- *	 where PostgreSQL removes dead versions on the fly.  So a page without room
- *	 is pruned here, and a busy row stays on its page.
- *
- * - A row fits into a page and no column can be toasted; the table has no
- *	 TOAST table.
+ * The core says which slots are dirty; here it is decided which row each of
+ * them is written to: its own, one that a lock left idle lends to it (see
+ * store/lend.c), or a new one.  That no lock has two holders is seen to by the
+ * core, and checked by PostgreSQL: the unique key (kind, name, slot).
  */
 #include "postgres.h"
 
-#include "access/heapam.h"
-#include "access/htup_details.h"
-#include "access/table.h"
-#include "access/tableam.h"
 #include "access/xact.h"
-#include "executor/tuptable.h"
-#include "storage/bufmgr.h"
-#include "utils/rel.h"
 
 #include "shared/fault.h"
 #include "shared/shmem.h"
 #include "store/internal.h"
+#include "store/lend.h"
 #include "store/store.h"
 
 /* Uncommitted holds that a row can tell; more count as committed at a load. */
@@ -59,52 +38,39 @@ typedef struct RowBuffer
 	TEXT_BUFFER(MAX_UNCOMMITTED * sizeof(UncommittedHold)) uncommitted;
 } RowBuffer;
 
-/* What le_store_open() has opened. */
-typedef struct OpenStore
-{
-	Relation slot;
-	TupleTableSlot *tuple;
-	CommandId cid;
-} OpenStore;
-
-static OpenStore store;
 static RowBuffer row;
 
 /* --- opening for a batch --- */
 
-/*
- * Somebody who keeps a strong lock on the table makes this fail with 55P03:
- * the lock manager itself applies the caller's lock_timeout, to the table, and
- * to a row that somebody has locked.
- */
+/* Those that are to be written. */
+static bool
+open_table(StoreTable *table, bool needed)
+{
+	return !needed || le_table_open_loaded(table);
+}
+
+static void
+close_table(StoreTable *table)
+{
+	if (table->rel != NULL)
+		le_table_close(table);
+}
+
 bool
 le_store_open(LeCore *core)
 {
-	Relation rel;
-
-	if (!OidIsValid(le_store_tables.slot_oid) || le_store_tables.slot_file == InvalidOid)
-		return false;
-	rel = le_store_open_loaded(le_store_tables.slot_oid, le_store_tables.slot_file);
-	if (rel == NULL)
-		return false;
-	le_store_check_slot_table(rel);
-	if (!le_store_open_leases(core) || !le_store_open_queue(core))
-		return false;
-	store.slot = rel;
-	store.tuple = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
-	return true;
+	le_slot_table.rel = le_lease_table.rel = le_queue_table.rel = NULL;
+	return open_table(&le_slot_table, true) &&
+		   open_table(&le_lease_table, le_core_dirty_leases(core) != NULL) &&
+		   open_table(&le_queue_table, le_core_dirty_places(core) != NULL);
 }
 
-/* The locks stay until the end of the transaction. */
 void
 le_store_close(void)
 {
-	ExecDropSingleTupleTableSlot(store.tuple);
-	table_close(store.slot, NoLock);
-	le_store_close_leases();
-	le_store_close_queue();
-	store.tuple = NULL;
-	store.slot = NULL;
+	close_table(&le_slot_table);
+	close_table(&le_lease_table);
+	close_table(&le_queue_table);
 }
 
 /* --- forming a row --- */
@@ -119,18 +85,6 @@ set_text(int column, void *buffer, const char *data, Size len)
 	if (data != VARDATA(buffer))
 		memcpy(VARDATA(buffer), data, len);
 	row.values[column] = PointerGetDatum(buffer);
-}
-
-/* --- writing --- */
-
-static void
-row_changed(const LeSlot *slot)
-{
-	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					errmsg("row of lock \"%.*s\" was changed by somebody else", (int) slot->lock->name_len,
-						   slot->lock->name),
-					errdetail("Table \"%s.%s\" is written by lock_election alone.", STORE_NAME,
-							  RelationGetRelationName(store.slot))));
 }
 
 /* The columns that a free row has as well. */
@@ -161,6 +115,16 @@ form_uncommitted(const LeEntry *entry)
 	set_text(SLOT_UNCOMMITTED, &row.uncommitted, len > 0 ? row.uncommitted.data : NULL, len);
 }
 
+/* As of now, for renewals write nothing. */
+static void
+form_expiry(const LeEntry *entry, const Clock *clock)
+{
+	LeTime at = entry->lapsed ? entry->lapsed_at : entry->deadline;
+
+	row.nulls[SLOT_EXPIRES_AT] = entry->lease != NULL && !entry->lapsed;
+	row.values[SLOT_EXPIRES_AT] = TimestampTzGetDatum(le_store_to_wall(clock, at));
+}
+
 static void
 form_not_before(LeTime closed_until, const Clock *clock)
 {
@@ -188,6 +152,7 @@ form_held(const LeSlot *slot, const Clock *clock)
 	row.values[SLOT_HOLDS] = Int32GetDatum((int32) entry->hold_count);
 	row.values[SLOT_PERMITS] = Int32GetDatum(slot->lock->permits);
 	row.values[SLOT_MODE] = Int16GetDatum(entry->mode);
+	form_expiry(entry, clock);
 	form_not_before(entry->lapsed ? entry->closed_until : 0, clock);
 	set_text(SLOT_OWNER, &row.owner, entry->owner, entry->owner_len);
 	set_text(SLOT_VALUE, &row.value, entry->value, entry->value_len);
@@ -208,116 +173,100 @@ form_free(const LeSlot *slot, const Clock *clock)
 	row.values[SLOT_HOLDS] = Int32GetDatum(0);
 	row.values[SLOT_PERMITS] = Int32GetDatum(0);
 	row.values[SLOT_MODE] = Int16GetDatum(0);
+	row.nulls[SLOT_EXPIRES_AT] = true;
 	form_not_before(slot->lock->closed_until, clock);
 	row.nulls[SLOT_OWNER] = true;
 	row.nulls[SLOT_VALUE] = true;
 	row.nulls[SLOT_UNCOMMITTED] = true;
 }
 
-/*
- * The page is read without a lock, as heap_page_prune_opt() does; nobody but
- * us makes it fuller, and our own row does not go away.
- */
-bool
-le_store_prepare_page(Relation rel, const ItemPointerData *tid, Size len)
-{
-	Buffer buffer = ReadBuffer(rel, ItemPointerGetBlockNumber(tid));
-	Page page = BufferGetPage(buffer);
-	OffsetNumber offset = ItemPointerGetOffsetNumber(tid);
-	bool there = !PageIsNew(page) && offset <= PageGetMaxOffsetNumber(page) &&
-				 ItemIdIsNormal(PageGetItemId(page, offset));
+/* --- writing --- */
 
-	if (there && PageGetHeapFreeSpace(page) < MAXALIGN(len))
-		heap_page_prune_opt(rel, buffer);
-	ReleaseBuffer(buffer);
-	return there;
+static void
+row_changed(const LeSlot *slot)
+{
+	le_store_row_changed(&le_slot_table,
+						 psprintf("lock \"%.*s\"", (int) slot->lock->name_len, slot->lock->name));
+}
+
+/* The row of this slot is written for that one from now on. */
+static void
+lend(LeCore *core, LeSlot *from, LeSlot *to, LeTime now)
+{
+	to->row.locator = from->row.locator;
+	to->row.on_disk = true;
+	le_core_row_lent(core, from, now);
 }
 
 static void
-update_row(LeSlot *slot, Size len)
+write_held(LeCore *core, LeSlot *slot, const Clock *clock)
 {
-	ItemPointerData tid;
-	TM_FailureData failure;
-	LockTupleMode lockmode;
-	LeUpdateIndexes update_indexes;
+	bool takes_key = !slot->row.on_disk;
+	LeSlot *idle = takes_key ? le_lend_take(slot, clock->now) : NULL;
 
-	le_store_unpack_tid(slot->row.locator, &tid);
-	if (!le_store_prepare_page(store.slot, &tid, len) ||
-		table_tuple_update(store.slot, &tid, store.tuple, store.cid, InvalidSnapshot, InvalidSnapshot, true,
-						   &failure, &lockmode, &update_indexes) != TM_Ok)
+	if (idle != NULL)
+		lend(core, idle, slot, clock->now);
+	form_held(slot, clock);
+	if (!le_table_put(&le_slot_table, &slot->row, row.values, row.nulls, takes_key))
 		row_changed(slot);
 }
 
-/* Insert or update the row that has been formed. */
 static void
-put_row(LeSlot *slot)
+write_free(LeSlot *slot, const Clock *clock)
 {
-	HeapTuple tuple = heap_form_tuple(RelationGetDescr(store.slot), row.values, row.nulls);
-	Size len = tuple->t_len;
+	bool done;
 
-	ExecStoreHeapTuple(tuple, store.tuple, true);
-	if (slot->row.on_disk)
-		update_row(slot, len);
-	else
-		table_tuple_insert(store.slot, store.tuple, store.cid, 0, NULL);
-	slot->row.locator = le_store_pack_tid(&store.tuple->tts_tid);
-	slot->row.on_disk = true;
-	ExecClearTuple(store.tuple);
-}
-
-static void
-delete_row(LeSlot *slot)
-{
-	ItemPointerData tid;
-	TM_FailureData failure;
-
-	le_store_unpack_tid(slot->row.locator, &tid);
-	if (!le_store_prepare_page(store.slot, &tid, 0) ||
-		table_tuple_delete(store.slot, &tid, store.cid, InvalidSnapshot, InvalidSnapshot, true, &failure,
-						   false) != TM_Ok)
-		row_changed(slot);
-	slot->row.on_disk = false;
-	slot->row.locator = 0;
-}
-
-/* Returns whether there was anything to write. */
-static bool
-write_slot(LeSlot *slot, const Clock *clock)
-{
-	if (slot->holder != NULL)
-	{
-		form_held(slot, clock);
-		put_row(slot);
-		return true;
-	}
-	if (!slot->row.on_disk)
-		return false;
 	if (slot->drop)
-		delete_row(slot);
+		done = le_table_delete(&le_slot_table, &slot->row);
 	else
 	{
 		form_free(slot, clock);
-		put_row(slot);
+		done = le_table_put(&le_slot_table, &slot->row, row.values, row.nulls, false);
+		le_lend_add(slot, clock->now);
 	}
-	return true;
+	if (!done)
+		row_changed(slot);
+}
+
+/*
+ * First the slots that are held: a row is written once in a batch, also where
+ * one that is free in this batch is lent.
+ */
+static int
+write_slots(LeCore *core, const Clock *clock)
+{
+	int rows = 0;
+
+	le_lend_begin(le_core_dirty_slots(core));
+	for (LeSlot *slot = le_core_dirty_slots(core); slot != NULL; slot = slot->dirty_next)
+	{
+		if (slot->holder == NULL)
+			continue;
+		write_held(core, slot, clock);
+		rows++;
+		LE_FAULT("store-row");
+	}
+	for (LeSlot *slot = le_core_dirty_slots(core); slot != NULL; slot = slot->dirty_next)
+	{
+		if (slot->holder != NULL || !slot->row.on_disk)
+			continue;
+		write_free(slot, clock);
+		rows++;
+		LE_FAULT("store-row");
+	}
+	return rows;
 }
 
 int
 le_store_write(LeCore *core, LeTime now)
 {
 	Clock clock = {now, le_wall(now)};
-	int rows = 0;
+	int rows;
 
-	Assert(store.slot != NULL);
-	store.cid = GetCurrentCommandId(true);
-	for (LeSlot *slot = le_core_dirty_slots(core); slot != NULL; slot = slot->dirty_next)
-	{
-		rows += write_slot(slot, &clock);
-		LE_FAULT("store-row");
-	}
-	rows += le_store_write_leases(core, store.cid);
+	rows = write_slots(core, &clock);
+	rows += le_store_write_leases(core, &clock);
 	LE_FAULT("store-slots-written");
-	rows += le_store_write_places(core, &clock, store.cid);
+	rows += le_store_write_places(core, &clock);
 	LE_FAULT("store-places-written");
 	rows += le_store_write_changes(core, &clock);
 

@@ -1,0 +1,608 @@
+/*
+ * connection.c
+ *		The connection: made, used and given up, always by a timer of our own.
+ *
+ * libpq's asynchronous connect has no limit of time, and a server that is
+ * stopped still acknowledges what it is sent.  So every wait here ends at a
+ * point in time.  A statement that is not answered by then costs the
+ * connection: there is no other way to know that nothing comes any more.
+ *
+ * With several hosts libpq goes from one to the next when one refuses.  One
+ * that is silent it would wait for without end; then the list is rotated and
+ * libpq starts again behind that host.
+ *
+ * Resolving a host's name blocks, as libpq does it.  The callback thread
+ * watches the deadline meanwhile.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* libpq before 14 does not know "primary". */
+#define PRIMARY_SINCE 140000
+
+/*
+ * In the middle of a statement: what it did is not known, and its backend may
+ * still be at it.  learn_server() of the next connection ends that one.
+ */
+void
+le_disconnect(le_session *s)
+{
+	le_net *net = &s->net;
+
+	if (net->busy)
+	{
+		net->lost_answer = true;
+		net->old_pid = net->pooled ? 0 : net->pid;
+		memcpy(net->old_start, net->start, sizeof(net->old_start));
+	}
+	net->busy = false;
+	net->pid = 0;
+	PQfinish(net->conn);
+	net->conn = NULL;
+	le_lock(s);
+	le_error_copy(&s->trouble, &net->error);
+	le_unlock(s);
+}
+
+void
+le_set_broken(le_session *s, const char *format, ...)
+{
+	char text[200];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	le_error_set(&s->net.error, LE_UNAVAILABLE, "", "%s", text);
+	le_disconnect(s);
+}
+
+/* Closing does not wait for a server beyond its own limit. */
+static int64_t
+limit(le_session *s, int64_t until)
+{
+	le_lock(s);
+	if (s->closing && s->close_until < until)
+		until = s->close_until;
+	le_unlock(s);
+	return until;
+}
+
+/*
+ * Waits for the socket, a wake-up or the time.  True: the socket is ready.  In
+ * between the deadline of the session may pass.
+ */
+static bool
+wait_socket(le_session *s, int fd, short events, int64_t until)
+{
+	struct pollfd fds[2] = {{.fd = fd, .events = events}, {.fd = s->wake_net[0], .events = POLLIN}};
+	int64_t deadline = atomic_load(&s->deadline);
+
+	if (atomic_load(&s->state) != LE_ENDED && deadline < until)
+		until = deadline;
+	le_poll(fds, 2, s->net.timer, until);
+	if (fds[1].revents != 0)
+		le_drain(s->wake_net);
+	le_lock(s);
+	le_check_deadline(s);
+	le_unlock(s);
+	return fds[0].revents != 0;
+}
+
+void
+le_idle(le_session *s, int64_t until)
+{
+	wait_socket(s, s->net.conn != NULL ? PQsocket(s->net.conn) : -1, POLLIN, until);
+}
+
+/* --- hosts --- */
+
+static void
+free_hosts(le_net *net)
+{
+	for (int i = 0; i < net->nhosts; i++)
+	{
+		free(net->hosts[i].host);
+		free(net->hosts[i].hostaddr);
+		free(net->hosts[i].port);
+	}
+	free(net->hosts);
+	net->hosts = NULL;
+	net->nhosts = 0;
+}
+
+void
+le_net_free(le_net *net)
+{
+	free_hosts(net);
+	free(net->schema);
+	net->schema = NULL;
+}
+
+static int
+count_items(const char *list)
+{
+	int n = 1;
+
+	if (list == NULL || *list == '\0')
+		return 0;
+	for (; *list != '\0'; list++)
+		n += *list == ',';
+	return n;
+}
+
+/* The item at a place of a list with commas; a list of one item is for all places. */
+static char *
+copy_item(const char *list, int at)
+{
+	char *copy;
+	size_t len;
+
+	if (count_items(list) == 1)
+		at = 0;
+	for (; list != NULL && at > 0; at--)
+	{
+		list = strchr(list, ',');
+		list = list != NULL ? list + 1 : NULL;
+	}
+	if (list == NULL)
+		list = "";
+	len = strcspn(list, ",");
+	copy = malloc(len + 1);
+	if (copy != NULL)
+	{
+		memcpy(copy, list, len);
+		copy[len] = '\0';
+	}
+	return copy;
+}
+
+static const char *
+option(const PQconninfoOption *options, const char *keyword)
+{
+	for (; options->keyword != NULL; options++)
+	{
+		if (strcmp(options->keyword, keyword) == 0)
+			return options->val;
+	}
+	return NULL;
+}
+
+/* What libpq made of the connection string, the environment and the service file. */
+static bool
+learn_options(le_session *s, PGconn *conn)
+{
+	le_net *net = &s->net;
+	PQconninfoOption *options = PQconninfo(conn);
+	const char *host, *hostaddr, *port, *timeout;
+	int n;
+
+	if (options == NULL)
+		return false;
+	host = option(options, "host");
+	hostaddr = option(options, "hostaddr");
+	port = option(options, "port");
+	timeout = option(options, "connect_timeout");
+	net->connect_ns = timeout != NULL && atoi(timeout) > 0 ? atoi(timeout) * LE_SEC : s->connect;
+	n = count_items(hostaddr) > 0 ? count_items(hostaddr) : count_items(host);
+	net->hosts = n > 1 ? calloc((size_t) n, sizeof(le_host)) : NULL;
+	for (int i = 0; i < n && net->hosts != NULL; i++)
+	{
+		net->hosts[i] = (le_host){copy_item(host, i), copy_item(hostaddr, i), copy_item(port, i)};
+		net->nhosts = i + 1;
+		if (net->hosts[i].host == NULL || net->hosts[i].hostaddr == NULL || net->hosts[i].port == NULL)
+			free_hosts(net);
+	}
+	PQconninfoFree(options);
+	return true;
+}
+
+static bool
+is_host(const le_host *h, PGconn *conn)
+{
+	const char *host = PQhost(conn), *port = PQport(conn);
+
+	if (h->port[0] != '\0' && port != NULL && strcmp(h->port, port) != 0)
+		return false;
+	return host != NULL && (strcmp(h->host, host) == 0 || strcmp(h->hostaddr, host) == 0);
+}
+
+/* The host that libpq is at comes last from now on, and those before it with it. */
+static void
+rotate(le_net *net, PGconn *conn)
+{
+	int at = 0;
+
+	while (at < net->nhosts && !is_host(&net->hosts[at], conn))
+		at++;
+	at = at < net->nhosts ? at : 0;
+	for (int k = 0; k <= at; k++)
+	{
+		le_host first = net->hosts[0];
+
+		memmove(net->hosts, net->hosts + 1, (size_t) (net->nhosts - 1) * sizeof(le_host));
+		net->hosts[net->nhosts - 1] = first;
+	}
+	net->rotated = true;
+}
+
+static void
+join_hosts(const le_net *net, le_text *host, le_text *hostaddr, le_text *port)
+{
+	for (int i = 0; i < net->nhosts; i++)
+	{
+		const char *comma = i > 0 ? "," : "";
+
+		le_text_add(host, "%s%s", comma, net->hosts[i].host);
+		le_text_add(hostaddr, "%s%s", comma, net->hosts[i].hostaddr);
+		le_text_add(port, "%s%s", comma, net->hosts[i].port);
+	}
+}
+
+/* --- connecting --- */
+
+/* The application's standard error is not ours. */
+static void
+ignore_notice(void *arg, const PGresult *result)
+{
+	(void) arg;
+	(void) result;
+}
+
+/* What comes before dbname is a default that the connection string overrides. */
+static PGconn *
+start(le_session *s)
+{
+	const char *keys[10], *values[10];
+	le_text host = {0}, hostaddr = {0}, port = {0};
+	PGconn *conn = NULL;
+	char timeout[24];
+	int n = 0;
+
+#define ADD(key, value) (keys[n] = (key), values[n++] = (value))
+	snprintf(timeout, sizeof(timeout), "%lld", (long long) le_ms_up(s->call));
+	if (getenv("PGTARGETSESSIONATTRS") == NULL)
+		ADD("target_session_attrs", PQlibVersion() >= PRIMARY_SINCE ? "primary" : "read-write");
+	ADD("tcp_user_timeout", timeout);
+	if (s->conninfo != NULL && s->conninfo[0] != '\0')
+		ADD("dbname", s->conninfo);
+	ADD("fallback_application_name", "liblockelection");
+	if (s->net.rotated)
+	{
+		join_hosts(&s->net, &host, &hostaddr, &port);
+		ADD("host", host.data);
+		ADD("hostaddr", hostaddr.data);
+		ADD("port", port.data);
+	}
+	ADD(NULL, NULL);
+#undef ADD
+	if (!host.failed && !hostaddr.failed && !port.failed)
+		conn = PQconnectStartParams(keys, values, 1);
+	le_text_free(&host);
+	le_text_free(&hostaddr);
+	le_text_free(&port);
+	if (conn != NULL)
+	{
+		PQsetErrorVerbosity(conn, PQERRORS_VERBOSE);
+		PQsetNoticeReceiver(conn, ignore_notice, NULL);
+	}
+	return conn;
+}
+
+/* How long one host may take.  While there is a lease to save, others have to get their turn. */
+static int64_t
+host_limit(le_session *s)
+{
+	int64_t ns = s->net.connect_ns, part = s->ttl / 4;
+
+	if (part < 200 * LE_MS)
+		part = 200 * LE_MS;
+	return atomic_load(&s->state) == LE_SUSPENDED && part < ns ? part : ns;
+}
+
+typedef enum connect_result
+{
+	CONNECT_OK,
+	CONNECT_FAILED,
+	CONNECT_SILENT /* a host has not answered */
+} connect_result;
+
+/* Which host, and which of its addresses, libpq is at. */
+static void
+host_name(PGconn *conn, char *name, size_t size)
+{
+	const char *parts[] = {PQhost(conn), PQhostaddr(conn), PQport(conn)};
+
+	snprintf(name, size, "%s %s %s", parts[0] != NULL ? parts[0] : "", parts[1] != NULL ? parts[1] : "",
+			 parts[2] != NULL ? parts[2] : "");
+}
+
+static connect_result
+wait_connected(le_session *s, PGconn *conn)
+{
+	PostgresPollingStatusType status = PGRES_POLLING_WRITING;
+	int64_t until = limit(s, le_add(le_clock(), host_limit(s)));
+	char at[300], now[300];
+
+	host_name(conn, at, sizeof(at));
+	while (status != PGRES_POLLING_OK && status != PGRES_POLLING_FAILED)
+	{
+		short events = status == PGRES_POLLING_READING ? POLLIN : POLLOUT;
+
+		if (!wait_socket(s, PQsocket(conn), events, limit(s, until)))
+		{
+			if (le_clock() >= limit(s, until))
+				return CONNECT_SILENT;
+			continue;
+		}
+		status = PQconnectPoll(conn);
+		host_name(conn, now, sizeof(now));
+		if (strcmp(at, now) != 0)
+		{
+			memcpy(at, now, sizeof(at));
+			until = le_add(le_clock(), host_limit(s));
+		}
+	}
+	return status == PGRES_POLLING_OK ? CONNECT_OK : CONNECT_FAILED;
+}
+
+/* A connection to one of the hosts, each of them tried once. */
+static bool
+connect_hosts(le_session *s)
+{
+	le_net *net = &s->net;
+
+	for (int tries = 0; tries == 0 || tries < net->nhosts; tries++)
+	{
+		PGconn *conn = start(s);
+		connect_result result = CONNECT_FAILED;
+
+		if (conn != NULL && net->connect_ns == 0 && !learn_options(s, conn))
+		{
+			PQfinish(conn);
+			conn = NULL;
+		}
+		if (conn != NULL && PQstatus(conn) != CONNECTION_BAD)
+			result = wait_connected(s, conn);
+		if (result == CONNECT_OK)
+		{
+			PQsetErrorVerbosity(conn, PQERRORS_DEFAULT);
+			net->conn = conn;
+			return true;
+		}
+		if (result == CONNECT_SILENT)
+			le_error_set(&net->error, LE_UNAVAILABLE, "", "no answer from %s port %s in time",
+						 PQhost(conn) != NULL ? PQhost(conn) : "?",
+						 PQport(conn) != NULL ? PQport(conn) : "?");
+		else
+			le_error_connection(&net->error, conn);
+		if (conn != NULL && net->nhosts > 1)
+			rotate(net, conn);
+		PQfinish(conn);
+		if (result == CONNECT_FAILED)
+			return false;
+		le_lock(s);
+		if (s->closing && le_clock() >= s->close_until)
+			tries = net->nhosts;
+		le_unlock(s);
+	}
+	return false;
+}
+
+/*
+ * What has to be known of the server, in one round trip.  And what the
+ * connection before this one left behind is ended, so that it does not take
+ * effect late: a backend of the same role that started at the same moment.
+ */
+static const char info_sql[] =
+	"SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid(),"
+	" pg_catalog.current_setting('lock_election.notify', true),"
+	" (SELECT a.backend_start FROM pg_catalog.pg_stat_activity a WHERE a.pid = pg_catalog.pg_backend_pid()),"
+	" (SELECT pg_catalog.pg_terminate_backend(a.pid) FROM pg_catalog.pg_stat_activity a"
+	" WHERE a.pid = $1 AND a.backend_start = $2 AND a.usename = current_user"
+	" AND a.pid <> pg_catalog.pg_backend_pid())"
+	" FROM (VALUES (0)) AS v(v) LEFT JOIN (pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n"
+	" ON n.oid = e.extnamespace AND e.extname = 'lock_election') ON true";
+
+static bool
+learn_server(le_session *s)
+{
+	le_net *net = &s->net;
+	char old[16];
+	const char *values[] = {old, net->old_pid != 0 ? net->old_start : NULL};
+	PGresult *result;
+	const char *notify;
+	bool ok = false;
+
+	snprintf(old, sizeof(old), "%d", net->old_pid);
+	result = le_exec(s, le_add(le_clock(), s->call), info_sql, 2, values);
+	if (result == NULL)
+		return false;
+	if (PQresultStatus(result) != PGRES_TUPLES_OK)
+		le_error_result(&net->error, result);
+	else if (PQgetisnull(result, 0, 0))
+		le_error_set(&net->error, LE_UNAVAILABLE, "",
+					 "lock_election is not installed in database \"%s\" (CREATE EXTENSION lock_election)",
+					 PQdb(net->conn));
+	else if (PQgetvalue(result, 0, 1)[0] == 't')
+		le_error_set(&net->error, LE_UNAVAILABLE, "25006", "the server is a standby");
+	else
+	{
+		free(net->schema);
+		net->schema = le_copy(PQgetvalue(result, 0, 0));
+		net->pid = atoi(PQgetvalue(result, 0, 2));
+		net->pooled = net->pid != PQbackendPID(net->conn);
+		notify = PQgetvalue(result, 0, 3);
+		net->listen_locks = strcmp(notify, "all") == 0 || strcmp(notify, "waiters") == 0;
+		net->listen_terms = net->listen_locks || strcmp(notify, "elections") == 0;
+		snprintf(net->start, sizeof(net->start), "%s", PQgetvalue(result, 0, 4));
+		ok = net->schema != NULL;
+		if (!ok)
+			le_error_set(&net->error, LE_NO_MEMORY, "", "out of memory");
+	}
+	PQclear(result);
+	if (!ok)
+		le_disconnect(s);
+	return ok;
+}
+
+bool
+le_connect(le_session *s)
+{
+	char *schema = NULL;
+
+	if (!connect_hosts(s))
+		return false;
+	if (PQsetnonblocking(s->net.conn, 1) != 0)
+	{
+		le_set_broken(s, "could not make the connection non-blocking");
+		return false;
+	}
+	if (!learn_server(s))
+		return false;
+	schema = le_copy(s->net.schema);
+	if (schema == NULL)
+	{
+		le_set_broken(s, "out of memory");
+		return false;
+	}
+	le_lock(s);
+	free(s->fence_schema);
+	s->fence_schema = schema;
+	le_unlock(s);
+	s->net.listen_tested = s->net.listen_works = false;
+	return true;
+}
+
+/* --- statements --- */
+
+static void
+take_notifications(le_session *s)
+{
+	PGnotify *notify;
+
+	while ((notify = PQnotifies(s->net.conn)) != NULL)
+	{
+		le_notified(s, notify->relname, notify->extra);
+		PQfreemem(notify);
+	}
+}
+
+bool
+le_receive(le_session *s)
+{
+	if (s->net.conn == NULL)
+		return false;
+	if (!PQconsumeInput(s->net.conn))
+	{
+		le_set_broken(s, "the connection broke: %.150s", PQerrorMessage(s->net.conn));
+		return false;
+	}
+	take_notifications(s);
+	return true;
+}
+
+/* Sends what is to be sent, and reads until the answer is complete. */
+static bool
+exchange(le_session *s, int64_t until)
+{
+	PGconn *conn = s->net.conn;
+
+	for (;;)
+	{
+		int unsent = PQflush(conn);
+
+		if (unsent < 0)
+		{
+			le_set_broken(s, "the connection broke: %.150s", PQerrorMessage(conn));
+			return false;
+		}
+		if (unsent == 0 && !PQisBusy(conn))
+			return true;
+		if (!wait_socket(s, PQsocket(conn), unsent != 0 ? POLLIN | POLLOUT : POLLIN, limit(s, until)))
+		{
+			if (le_clock() < limit(s, until))
+				continue;
+			le_set_broken(s, "the server did not answer in time");
+			return false;
+		}
+		if (!le_receive(s))
+			return false;
+	}
+}
+
+/* Reads all results of what was sent; false: the connection is gone.  Of several an error counts, or the last. */
+static bool
+read_results(le_session *s, int64_t until, PGresult **last)
+{
+	PGresult *result;
+
+	while (exchange(s, until))
+	{
+		result = PQgetResult(s->net.conn);
+		if (result == NULL)
+		{
+			s->net.busy = false;
+			return true;
+		}
+		if (*last != NULL && PQresultStatus(*last) == PGRES_FATAL_ERROR)
+			PQclear(result);
+		else
+		{
+			PQclear(*last);
+			*last = result;
+		}
+	}
+	return false;
+}
+
+/*
+ * Where the connection ends before the answer is complete the outcome is not
+ * known, also if an error has come: the server may have been terminated after
+ * the statement had its effect.
+ */
+PGresult *
+le_exec(le_session *s, int64_t until, const char *sql, int n, const char *const *values)
+{
+	PGresult *last = NULL;
+	int sent;
+
+	if (s->net.conn == NULL)
+		return NULL;
+	s->net.busy = s->net.pid != 0;
+	sent = n < 0 ? PQsendQuery(s->net.conn, sql)
+				 : PQsendQueryParams(s->net.conn, sql, n, NULL, values, NULL, NULL, 0);
+	if (!sent)
+		le_set_broken(s, "could not send: %.150s", PQerrorMessage(s->net.conn));
+	else if (read_results(s, until, &last) && last == NULL)
+		le_set_broken(s, "no answer to a statement");
+	else if (last != NULL && PQresultStatus(last) == PGRES_FATAL_ERROR)
+		le_error_result(&s->net.error, last);
+	if (s->net.conn == NULL)
+	{
+		PQclear(last);
+		return NULL;
+	}
+	s->net.busy = false;
+	take_notifications(s);
+	return last;
+}
+
+PGresult *
+le_exec_text(le_session *s, int64_t until, le_text *sql, int n, const char *const *values)
+{
+	PGresult *result = NULL;
+
+	if (sql->failed)
+		le_error_set(&s->net.error, LE_NO_MEMORY, "", "out of memory");
+	else
+		result = le_exec(s, until, sql->data, n, values);
+	le_text_free(sql);
+	return result;
+}

@@ -1,0 +1,498 @@
+/*
+ * hold.c
+ *		Holds, on the application's side: asked for, waited for, given back.
+ */
+#include "internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- arguments --- */
+
+static le_status
+check_name(const char *name, const char *what, size_t max, le_error *error)
+{
+	if (name == NULL || name[0] == '\0')
+		return le_error_set(error, LE_INVALID, "", "%s is empty", what);
+	if (strlen(name) > max)
+		return le_error_set(error, LE_INVALID, "", "%s is longer than %d bytes", what, (int) max);
+	return LE_OK;
+}
+
+le_status
+le_check_names(const char *const *names, int n, le_error *error)
+{
+	le_status status = LE_OK;
+
+	if (names == NULL || n < 1 || n > LE_NAMES_MAX)
+		return le_error_set(error, LE_INVALID, "", "%d names: between 1 and %d are allowed", n, LE_NAMES_MAX);
+	for (int i = 0; i < n && status == LE_OK; i++)
+		status = check_name(names[i], "the name", LE_NAME_MAX, error);
+	return status;
+}
+
+static le_status
+check_how(const le_how *how, int n, le_error *error)
+{
+	if (how == NULL)
+		return LE_OK;
+	if (how->size != sizeof(*how))
+		return le_error_set(error, LE_INVALID, "", "size of le_how is not set");
+	if (how->permits < 0 || (how->permits > 0 && (how->shared || n != 1)))
+		return le_error_set(error, LE_INVALID, "",
+							"a permit is of one name, not shared, of a positive number");
+	if (how->until < 0)
+		return le_error_set(error, LE_INVALID, "", "until is negative");
+	return LE_OK;
+}
+
+/* The name, or the array of names. */
+void
+le_hold_names(const le_hold *hold, le_text *text)
+{
+	if (hold->kind != LE_KIND_LOCKS)
+	{
+		le_text_add(text, "%s", hold->names[0]);
+		return;
+	}
+	for (int i = 0; i < hold->n; i++)
+	{
+		le_text_add(text, i == 0 ? "{" : ",");
+		le_text_add_element(text, hold->names[i]);
+	}
+	le_text_add(text, "}");
+}
+
+/* --- the life of a hold --- */
+
+static void
+hold_free(le_hold *hold)
+{
+	for (int i = 0; i < hold->n && hold->names != NULL; i++)
+		free(hold->names[i]);
+	free(hold->names);
+	free(hold->candidate);
+	free(hold);
+}
+
+/* The caller has a reference of the session. */
+void
+le_hold_unref(le_hold *hold)
+{
+	le_session *s = hold->session;
+
+	if (--hold->refs > 0)
+		return;
+	le_link_remove(&hold->event_link);
+	if (hold->channel != NULL)
+		le_channel_put(hold->channel);
+	pthread_cond_destroy(&hold->changed);
+	hold_free(hold);
+	s->refs--;
+}
+
+static le_hold *
+hold_alloc(le_hold_kind kind, const char *const *names, int n, const char *candidate)
+{
+	le_hold *hold = calloc(1, sizeof(*hold));
+	bool ok;
+
+	if (hold == NULL)
+		return NULL;
+	hold->kind = kind;
+	hold->n = n;
+	hold->names = calloc((size_t) n, sizeof(char *));
+	hold->candidate = candidate != NULL ? le_copy(candidate) : NULL;
+	ok = hold->names != NULL && (candidate == NULL || hold->candidate != NULL);
+	for (int i = 0; i < n && ok; i++)
+	{
+		hold->names[i] = le_copy(names[i]);
+		ok = hold->names[i] != NULL;
+	}
+	if (!ok || le_cond_init(&hold->changed) != 0)
+	{
+		hold_free(hold);
+		return NULL;
+	}
+	le_link_init(&hold->link);
+	le_link_init(&hold->event_link);
+	atomic_init(&hold->state, LE_HOLD_WAITING);
+	hold->until = LE_NEVER;
+	return hold;
+}
+
+le_status
+le_hold_new(le_session *s, le_hold_kind kind, const char *const *names, int n, const le_how *how,
+			const char *candidate, bool try, le_hold **result, le_error *error)
+{
+	le_hold *hold;
+
+	*result = NULL;
+	le_error_clear(error);
+	if (le_in_child(s))
+		return le_error_set(error, LE_INVALID, "", "the session belongs to the parent process");
+	hold = hold_alloc(kind, names, n, candidate);
+	if (hold == NULL)
+		return le_error_set(error, LE_NO_MEMORY, "", "out of memory");
+	hold->session = s;
+	hold->shared = how != NULL && how->shared;
+	hold->permits = how != NULL ? how->permits : 0;
+	hold->try = try;
+	if (how != NULL && how->until != 0)
+		hold->until = le_until_point(how->until);
+	le_lock(s);
+	le_check_deadline(s);
+	if (s->closing || atomic_load(&s->state) == LE_ENDED)
+	{
+		le_error_copy(error, &s->error);
+		le_unlock(s);
+		pthread_cond_destroy(&hold->changed);
+		hold_free(hold);
+		return LE_LOST;
+	}
+	hold->refs = 2; /* the application's, and the session's until it is done */
+	hold->number = ++s->holds_made;
+	hold->epoch = s->epoch;
+	s->refs++;
+	le_link_append(&s->todo, &hold->link);
+	if (hold->until < s->next_until)
+		s->next_until = hold->until;
+	le_unlock(s);
+	le_wake_net(s);
+	*result = hold;
+	return LE_OK;
+}
+
+static void
+event(le_hold *hold)
+{
+	le_session *s = hold->session;
+
+	if (!hold->dropped)
+	{
+		le_link_append(&s->events, &hold->event_link);
+		le_wake_user(s);
+	}
+	pthread_cond_broadcast(&hold->changed);
+}
+
+static void
+leave_channel(le_hold *hold)
+{
+	if (hold->channel != NULL)
+		le_channel_put(hold->channel);
+	hold->channel = NULL;
+}
+
+/*
+ * What the server has of it is given back: by the network thread, before all
+ * that is to be asked for.  If the answer is still on its way, when it is here.
+ */
+void
+le_hold_over(le_hold *hold, const le_error *error)
+{
+	le_session *s = hold->session;
+
+	atomic_store(&hold->state, LE_HOLD_OVER);
+	le_error_copy(&hold->error, error);
+	leave_channel(hold);
+	event(hold);
+	if (hold->phase == LE_PHASE_NEW)
+		le_hold_done(hold);
+	else if (hold->phase == LE_PHASE_QUEUED || hold->phase == LE_PHASE_GRANTED)
+	{
+		le_link_prepend(&s->todo, &hold->link);
+		le_wake_net(s);
+	}
+}
+
+void
+le_hold_held(le_hold *hold)
+{
+	le_session *s = hold->session;
+
+	if (le_check_deadline(s))
+		return;
+	hold->phase = LE_PHASE_GRANTED;
+	atomic_store(&hold->token, hold->server_token);
+	atomic_store(&hold->state, LE_HOLD_HELD);
+	leave_channel(hold);
+	le_link_append(&s->granted, &hold->link);
+	event(hold);
+}
+
+void
+le_hold_done(le_hold *hold)
+{
+	if (hold->phase == LE_PHASE_DONE)
+		return;
+	hold->phase = LE_PHASE_DONE;
+	le_link_remove(&hold->link);
+	leave_channel(hold);
+	hold->release_done = true;
+	pthread_cond_broadcast(&hold->changed);
+	le_hold_unref(hold);
+}
+
+/* --- waiting --- */
+
+le_status
+le_hold_wait(le_hold *hold, int64_t until, le_error *error)
+{
+	le_session *s = hold->session;
+	le_status status = LE_OK;
+
+	le_lock(s);
+	for (;;)
+	{
+		le_check_deadline(s);
+		if (atomic_load(&hold->state) != LE_HOLD_WAITING || le_clock() >= until)
+			break;
+		le_cond_wait(&hold->changed, &s->lock, until);
+	}
+	if (atomic_load(&hold->state) == LE_HOLD_OVER)
+		status = le_error_copy(error, &hold->error);
+	else if (atomic_load(&hold->state) == LE_HOLD_WAITING)
+		status = le_error_set(error, LE_TIMEOUT, "", "not granted in time");
+	le_unlock(s);
+	return status;
+}
+
+le_status
+le_await(le_hold *hold, int wait_ms, le_error *error)
+{
+	le_error_clear(error);
+	if (le_in_child(hold->session))
+		return le_error_set(error, LE_INVALID, "", "the session belongs to the parent process");
+	return le_hold_wait(hold, le_until(wait_ms), error);
+}
+
+le_status
+le_await_until(le_hold *hold, int64_t until, le_error *error)
+{
+	le_error_clear(error);
+	if (le_in_child(hold->session))
+		return le_error_set(error, LE_INVALID, "", "the session belongs to the parent process");
+	return le_hold_wait(hold, le_until_point(until), error);
+}
+
+void
+le_cancel(le_hold *hold)
+{
+	le_error error;
+
+	le_error_set(&error, LE_CANCELED, "", "the wait was canceled");
+	le_lock(hold->session);
+	if (atomic_load(&hold->state) == LE_HOLD_WAITING)
+		le_hold_over(hold, &error);
+	le_unlock(hold->session);
+}
+
+/* Ends the call that made a hold: waits for it, and gives it back unless it was granted. */
+le_status
+le_hold_finish(le_session *s, le_hold *own, int64_t until, le_hold **hold, le_error *error)
+{
+	le_status status;
+	bool try = own->try;
+	int64_t wait_until = try ? le_add(le_clock(), s->call) : until;
+
+	status = le_hold_wait(own, wait_until, error);
+	if (status == LE_TIMEOUT)
+	{
+		le_lock(s);
+		if (atomic_load(&own->state) == LE_HOLD_HELD)
+			status = le_error_clear(error);
+		else if (atomic_load(&own->state) == LE_HOLD_WAITING && try)
+			status = le_error_set(error, LE_UNAVAILABLE, "", "the server has not answered in time%s%s",
+								  s->trouble.message[0] != '\0' ? ": " : "", s->trouble.message);
+		le_unlock(s);
+	}
+	*hold = status == LE_OK ? own : NULL;
+	if (status != LE_OK)
+		le_drop(own);
+	return status;
+}
+
+/* --- asking --- */
+
+static le_hold_kind
+kind_of(const le_how *how, int n)
+{
+	if (how != NULL && how->permits > 0)
+		return LE_KIND_PERMIT;
+	return n > 1 ? LE_KIND_LOCKS : LE_KIND_LOCK;
+}
+
+le_status
+le_enqueue(le_session *session, const char *const *names, int n, const le_how *how, le_hold **hold,
+		   le_error *error)
+{
+	le_status status;
+
+	*hold = NULL;
+	le_error_clear(error);
+	status = le_check_names(names, n, error);
+	if (status == LE_OK)
+		status = check_how(how, n, error);
+	if (status != LE_OK)
+		return status;
+	return le_hold_new(session, kind_of(how, n), names, n, how, NULL, false, hold, error);
+}
+
+le_status
+le_acquire(le_session *session, const char *const *names, int n, const le_how *how, int wait_ms,
+		   le_hold **hold, le_error *error)
+{
+	int64_t until = le_until(wait_ms);
+	le_how now = {.size = sizeof(now)};
+	le_status status;
+	le_hold *own;
+
+	*hold = NULL;
+	le_error_clear(error);
+	status = le_check_names(names, n, error);
+	if (status == LE_OK)
+		status = check_how(how, n, error);
+	if (status != LE_OK)
+		return status;
+	if (how != NULL)
+		now = *how;
+	if (now.until != 0 && le_until_point(now.until) < until)
+		until = le_until_point(now.until);
+	now.until = 0;
+	status = le_hold_new(session, kind_of(&now, n), names, n, &now, NULL, until <= le_clock(), &own, error);
+	return status == LE_OK ? le_hold_finish(session, own, until, hold, error) : status;
+}
+
+/* --- giving back --- */
+
+/* Locked.  Waits until the server has answered. */
+static le_status
+wait_released(le_hold *hold, le_error *error)
+{
+	le_session *s = hold->session;
+	int64_t until = le_add(le_clock(), s->call);
+	bool sent;
+
+	while (!hold->release_done && le_clock() < until)
+		le_cond_wait(&hold->changed, &s->lock, until);
+	sent = hold->releases > 0;
+	if (!hold->release_done)
+		return le_error_set(error, LE_UNKNOWN, "", "%s; the session goes on trying",
+							sent ? "the server has not answered" : "there is no connection to the server");
+	if (hold->release_status == LE_OK)
+		return LE_OK;
+	if (hold->release_status == LE_LOST)
+		return le_error_set(error, LE_LOST, "LE001", "it had been lost before it was released");
+	return le_error_set(error, hold->release_status, hold->error.sqlstate, "%s",
+						hold->error.message[0] != '\0' ? hold->error.message : "the answer was lost");
+}
+
+static le_status
+give_back(le_hold *hold, int hold_for_ms, bool wait, le_error *error)
+{
+	le_session *s = hold->session;
+	le_status status = LE_OK;
+	le_error over;
+
+	le_error_set(&over, LE_CANCELED, "", "it was released");
+	le_lock(s);
+	le_session_ref(s);
+	le_check_deadline(s);
+	hold->dropped = true;
+	le_link_remove(&hold->event_link);
+	if (atomic_load(&hold->state) == LE_HOLD_WAITING)
+		le_hold_over(hold, &over);
+	else if (atomic_load(&hold->state) == LE_HOLD_HELD)
+	{
+		hold->hold_for = hold_for_ms;
+		le_hold_over(hold, &over);
+		le_error_clear(&hold->error);
+		if (wait)
+			status = wait_released(hold, error);
+	}
+	else if (hold->error.status == LE_LOST && atomic_load(&hold->token) != 0)
+		status = le_error_copy(error, &hold->error);
+	le_hold_unref(hold);
+	le_unlock(s);
+	le_session_unref(s);
+	return status;
+}
+
+le_status
+le_release(le_hold *hold, int hold_for_ms, le_error *error)
+{
+	le_error_clear(error);
+	if (hold == NULL)
+		return LE_OK;
+	if (le_in_child(hold->session))
+		return le_error_set(error, LE_INVALID, "", "the session belongs to the parent process");
+	return give_back(hold, hold_for_ms > 0 ? hold_for_ms : 0, true, error);
+}
+
+void
+le_drop(le_hold *hold)
+{
+	if (hold != NULL && !le_in_child(hold->session))
+		give_back(hold, 0, false, NULL);
+}
+
+le_status
+le_resign(le_hold *hold, le_error *error)
+{
+	return le_release(hold, 0, error);
+}
+
+/* --- local questions --- */
+
+le_hold_state
+le_get_hold_state(const le_hold *hold)
+{
+	return (le_hold_state) atomic_load(&hold->state);
+}
+
+int64_t
+le_token(const le_hold *hold)
+{
+	return atomic_load(&hold->token);
+}
+
+int64_t
+le_position(const le_hold *hold)
+{
+	return atomic_load(&hold->position);
+}
+
+/*
+ * The deadline is read first: if it is of a later lease, the end of the hold,
+ * which came before, is seen as well.
+ */
+int64_t
+le_hold_time_left(const le_hold *hold)
+{
+	int64_t deadline = atomic_load(&hold->session->deadline);
+	int64_t left;
+
+	if (atomic_load(&hold->state) != LE_HOLD_HELD)
+		return 0;
+	left = deadline - le_clock();
+	return left > 0 ? le_ms_up(left) : 0;
+}
+
+int
+le_valid(const le_hold *hold)
+{
+	return le_hold_time_left(hold) > 0;
+}
+
+void
+le_set_user(le_hold *hold, void *user)
+{
+	atomic_store(&hold->user, user);
+}
+
+void *
+le_user(const le_hold *hold)
+{
+	return atomic_load(&hold->user);
+}

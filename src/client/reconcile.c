@@ -1,0 +1,206 @@
+/*
+ * reconcile.c
+ *		What has become of statements whose answer was lost.
+ *
+ * Every asking for a hold has an owner of its own that the server's views show.
+ * So a place or a hold of our lease whose token we do not know is either the
+ * one that was asked for when the connection broke: then it is ours, in its old
+ * order.  Or nobody waits for it any more: then it is given back.
+ *
+ * Before looking, the backend of the broken connection must be gone, or it
+ * could still take a place that nobody knows of.  The new connection has
+ * terminated it.  Behind a pooler there is no knowing which it was; there the
+ * views are looked at again later.
+ */
+#include "internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAUSE  (30 * LE_MS)
+#define REPEAT 3
+
+static const char gone_sql[] =
+	"SELECT 1 FROM pg_catalog.pg_stat_activity WHERE pid = $1 AND backend_start = $2";
+
+#define CHANNEL                                                                                              \
+	"'le_' || pg_catalog.left(pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to("                    \
+	"CASE kind WHEN 'election' THEN 'election ' ELSE 'lock ' END || name, "                                  \
+	"pg_catalog.getdatabaseencoding())),"                                                                    \
+	" 'hex'), 32)"
+
+static const char find_sql[] =
+	"SELECT kind, name, token, owner, 0, " CHANNEL " FROM lock_election.locks WHERE lease = $1"
+	" UNION ALL SELECT kind, name, token, owner, queue_position, " CHANNEL
+	" FROM lock_election.waiters WHERE lease = $1";
+
+/* Locked at entry and exit. */
+static void
+again_soon(le_session *s, int64_t delay)
+{
+	s->net.lost_answer = true;
+	s->net.ask_at = le_add(le_clock(), delay);
+}
+
+/* Not locked.  Is the backend of the broken connection still there? */
+static bool
+old_backend_lives(le_session *s)
+{
+	le_net *net = &s->net;
+	char pid[16];
+	const char *values[] = {pid, net->old_start};
+	PGresult *result;
+	bool lives;
+
+	if (net->old_pid == 0 || net->pooled)
+		return false;
+	snprintf(pid, sizeof(pid), "%d", net->old_pid);
+	result = le_exec(s, le_add(le_clock(), s->call), gone_sql, 2, values);
+	lives = PQresultStatus(result) != PGRES_TUPLES_OK || PQntuples(result) > 0;
+	PQclear(result);
+	if (!lives)
+		net->old_pid = 0;
+	return lives;
+}
+
+/* The hold with this token or, if it is not known, the one that was asked for under this owner. */
+static le_hold *
+find_hold(le_session *s, int64_t token, const char *owner)
+{
+	le_link *lists[] = {&s->todo, &s->queued, &s->granted, &s->sent};
+	char asked[LE_OWNER_MAX + LE_MARKER_SIZE];
+
+	for (int i = 0; i < 4; i++)
+	{
+		for (le_link *link = lists[i]->next; link != lists[i]; link = link->next)
+		{
+			le_hold *hold = le_container(link, le_hold, link);
+
+			if (hold->server_token == token)
+				return hold;
+			if (hold->phase != LE_PHASE_SENT)
+				continue;
+			le_hold_owner(hold, asked);
+			if (strcmp(asked, owner) == 0)
+				return hold;
+		}
+	}
+	return NULL;
+}
+
+static void
+adopt(le_session *s, le_hold *hold, int64_t token, int64_t position, const char *channel)
+{
+	hold->server_token = token;
+	hold->phase = position == 0 ? LE_PHASE_GRANTED : LE_PHASE_QUEUED;
+	if (atomic_load(&hold->state) == LE_HOLD_OVER)
+		le_link_prepend(&s->todo, &hold->link);
+	else if (position == 0)
+		le_hold_held(hold);
+	else
+	{
+		atomic_store(&hold->position, position);
+		hold->channel = le_channel_get(s, channel);
+		le_link_append(&s->queued, &hold->link);
+	}
+}
+
+/* Not locked.  Nobody knows of it. */
+static void
+release_ghost(le_session *s, const char *kind, const char *name, const char *token)
+{
+	const char *values[] = {name, token};
+	le_text sql = {0};
+
+	le_text_add(&sql, "SELECT %s.%s($1, $2)", s->net.schema,
+				strcmp(kind, "election") == 0 ? "resign" : "release_lock");
+	PQclear(le_exec_text(s, le_add(le_clock(), s->call), &sql, 2, values));
+}
+
+static void
+found(le_session *s, const PGresult *result, int row)
+{
+	int64_t token = strtoll(PQgetvalue(result, row, 2), NULL, 10);
+	const char *owner = PQgetvalue(result, row, 3);
+	size_t name = strlen(s->name);
+	le_hold *hold;
+
+	/* what the application has hung on the lease by itself is none of ours */
+	if (strncmp(owner, s->name, name) != 0 || strncmp(owner + name, s->marker, strlen(s->marker)) != 0)
+		return;
+	hold = find_hold(s, token, owner);
+	if (hold == NULL)
+	{
+		le_unlock(s);
+		release_ghost(s, PQgetvalue(result, row, 0), PQgetvalue(result, row, 1), PQgetvalue(result, row, 2));
+		le_lock(s);
+	}
+	else if (hold->server_token != token)
+		adopt(s, hold, token, strtoll(PQgetvalue(result, row, 4), NULL, 10), PQgetvalue(result, row, 5));
+}
+
+/* What is not there was not done: it is asked for again. */
+static void
+ask_again(le_session *s)
+{
+	while (!le_link_empty(&s->sent))
+	{
+		le_hold *hold = le_container(s->sent.prev, le_hold, link);
+
+		hold->phase = LE_PHASE_NEW;
+		if (atomic_load(&hold->state) == LE_HOLD_OVER)
+			le_hold_done(hold);
+		else
+			le_link_prepend(&s->todo, &hold->link);
+	}
+}
+
+static void
+look_for(le_session *s)
+{
+	char lease[24];
+	const char *values[] = {lease};
+	PGresult *result;
+
+	snprintf(lease, sizeof(lease), "%lld", (long long) atomic_load(&s->lease));
+	le_unlock(s);
+	result = le_exec(s, le_add(le_clock(), s->call), find_sql, 1, values);
+	le_lock(s);
+	if (PQresultStatus(result) != PGRES_TUPLES_OK)
+		again_soon(s, le_jitter(s->poll));
+	else
+	{
+		for (int row = 0; row < PQntuples(result); row++)
+			found(s, result, row);
+		if (s->net.conn != NULL)
+			ask_again(s);
+	}
+	PQclear(result);
+}
+
+void
+le_reconcile(le_session *s)
+{
+	le_net *net = &s->net;
+	bool lives, late = net->reconcile_left > 0 && !net->lost_answer;
+
+	if (net->lost_answer && net->pooled && !le_link_empty(&s->sent))
+		net->reconcile_left = REPEAT + 1;
+	net->lost_answer = false;
+	le_unlock(s);
+	lives = old_backend_lives(s);
+	le_lock(s);
+	if (lives)
+	{
+		again_soon(s, PAUSE);
+		return;
+	}
+	if (late || !le_link_empty(&s->sent))
+		look_for(s);
+	if (net->reconcile_left > 0)
+	{
+		net->reconcile_left--;
+		net->reconcile_at = le_add(le_clock(), s->call);
+	}
+}

@@ -1,0 +1,123 @@
+/*
+ * backend/client.c
+ *		The client's socket: is the client still there?
+ *
+ * A client whose process ends closes its socket.  A host that falls silent
+ * does not; two settings of the socket are there for that:
+ *
+ *	-	Keepalive probes find it while the connection is idle: set while a call
+ *		waits, and for as long as a lock is bound to the connection.
+ *	-	No probe is sent while something is unacknowledged, such as the grant
+ *		for which a host has waited that has fallen silent meanwhile.  There
+ *		TCP_USER_TIMEOUT ends the connection.  It would also end that of a
+ *		client which reads slowly, so it is set only while a call waits, and
+ *		from the grant of a lock that is bound to the connection to the next
+ *		statement.
+ *
+ * Whoever has set tcp_keepalives_* or tcp_user_timeout knows his network
+ * better: then these stay as they are.
+ */
+#include "postgres.h"
+
+#include <netinet/tcp.h>
+
+#include "miscadmin.h"
+
+#include "backend/client.h"
+#include "backend/session.h"
+#include "shared/compat.h"
+
+/* A silent host is noticed in 4 + 3 * 2 = 10 s. */
+#define KEEPALIVE_IDLE     4
+#define KEEPALIVE_INTERVAL 2
+#define KEEPALIVE_COUNT    3
+#define USER_TIMEOUT_MS    10000
+
+static bool in_wait = false;
+static bool holding = false;   /* a lock is bound to the connection */
+static bool answering = false; /* that it is may not have been read yet */
+
+/* What is set on the socket. */
+static bool probes = false;
+static bool user_timeout = false;
+
+static void
+set_probes(bool on)
+{
+	if (probes == on)
+		return;
+	probes = on;
+	if (on && (tcp_keepalives_idle != 0 || tcp_keepalives_interval != 0 || tcp_keepalives_count != 0))
+		return;
+	(void) pq_setkeepalivesidle(on ? KEEPALIVE_IDLE : tcp_keepalives_idle, MyProcPort);
+	(void) pq_setkeepalivesinterval(on ? KEEPALIVE_INTERVAL : tcp_keepalives_interval, MyProcPort);
+	(void) pq_setkeepalivescount(on ? KEEPALIVE_COUNT : tcp_keepalives_count, MyProcPort);
+}
+
+static void
+set_user_timeout(bool on)
+{
+#ifdef TCP_USER_TIMEOUT
+	if (user_timeout == on)
+		return;
+	user_timeout = on;
+	if (on && tcp_user_timeout != 0)
+		return;
+	(void) pq_settcpusertimeout(on ? USER_TIMEOUT_MS : tcp_user_timeout, MyProcPort);
+#endif
+}
+
+static void
+apply(void)
+{
+	if (MyProcPort == NULL)
+		return;
+	set_probes(in_wait || holding);
+	set_user_timeout(in_wait || answering);
+}
+
+/* The check does not read, so it loses nothing. */
+void
+le_client_look(void)
+{
+	if (MyProcPort != NULL && !pq_check_connection())
+	{
+		ClientConnectionLost = true;
+		InterruptPending = true;
+	}
+}
+
+void
+le_client_look_in_wait(void)
+{
+	in_wait = true;
+	apply();
+	le_client_look();
+}
+
+void
+le_client_wait_over(void)
+{
+	in_wait = false;
+	apply();
+}
+
+void
+le_client_hold(bool bound, bool granted)
+{
+	if (holding == bound && !granted)
+		return;
+	holding = bound;
+	answering = bound && granted;
+	apply();
+}
+
+void
+le_client_statement(void)
+{
+	if (!holding)
+		return;
+	holding = le_my_slot != NULL && pg_atomic_read_u32(&le_my_slot->bound) != 0;
+	answering = false;
+	apply();
+}

@@ -1,0 +1,372 @@
+/*
+ * backend/pending.c
+ *		Releases that wait for the commit of their transaction.
+ *
+ * Until the commit they are a list in this process, and each token's fence is
+ * held: not even the TTL hands the lock on.  At the commit the manager gets
+ * them by mail, see shared/releases.h.  From then on they are made, whatever
+ * becomes of this process and of the manager; only a stop of the server loses
+ * them, and then each lock is held until its TTL ends.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "storage/dsm.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "utils/memutils.h"
+#include "utils/wait_event.h"
+
+#include "backend/durability.h"
+#include "backend/pending.h"
+#include "backend/request.h"
+#include "backend/session.h"
+#include "backend/xact.h"
+#include "shared/fault.h"
+#include "shared/releases.h"
+#include "shared/shmem.h"
+
+/* A commit looks this often whether there is a manager. */
+#define LOOK_MS      100
+#define LOOK_DOWN_MS 10
+
+/*
+ * A release deferred to the commit or, if cancel is set, a re-acquire that
+ * takes back the older releases of this token and name.
+ */
+typedef struct LePending
+{
+	struct LePending *older;
+	SubTransactionId subxact;
+	bool cancel;
+	bool unnamed; /* an unnamed holder of this connection */
+	LeKind kind;
+	Oid role;
+	uint32 holds;
+	LeTime hold_for;
+	int64 token;
+	uint32 name_len;
+	char name[FLEXIBLE_ARRAY_MEMBER];
+} LePending;
+
+static LePending *pending = NULL; /* in TopTransactionContext */
+static bool any_cancel = false;   /* there may be one among them */
+
+/* What le_pending_prepare() has made for more releases than a slot has room for. */
+static dsm_handle prepared = DSM_HANDLE_INVALID;
+static bool is_closed = false; /* it has been called */
+
+static LePending *
+pending_new(int64 token, LeText name)
+{
+	LePending *p;
+
+	if (is_closed)
+		elog(ERROR, "cannot release a lock while its transaction commits");
+	p = MemoryContextAllocZero(TopTransactionContext, offsetof(LePending, name) + name.len);
+	p->subxact = GetCurrentSubTransactionId();
+	p->token = token;
+	p->name_len = name.len;
+	if (name.len > 0)
+		memcpy(p->name, name.data, name.len);
+	p->older = pending;
+	pending = p;
+	return p;
+}
+
+void
+le_pending_add(int64 token, LeKind kind, LeText name, LeTime hold_for, uint32 holds, bool unnamed)
+{
+	LePending *p = pending_new(token, name);
+
+	p->kind = kind;
+	p->role = GetUserId();
+	p->hold_for = hold_for;
+	p->holds = holds;
+	p->unnamed = unnamed;
+	le_xact_touched();
+}
+
+void
+le_pending_cancel(int64 token, LeText name)
+{
+	if (le_pending_count(token, name) == 0)
+		return;
+	pending_new(token, name)->cancel = true;
+	any_cancel = true;
+}
+
+/* Several locks that were acquired at once have one token. */
+static bool
+is_of(const LePending *p, int64 token, LeText name)
+{
+	return p->token == token && p->name_len == name.len && memcmp(p->name, name.data, name.len) == 0;
+}
+
+static bool
+is_cancelled(const LePending *release)
+{
+	LeText name = {release->name, release->name_len};
+
+	/* each asks for all newer ones: not for nothing */
+	for (LePending *p = pending; any_cancel && p != release; p = p->older)
+	{
+		if (p->cancel && is_of(p, release->token, name))
+			return true;
+	}
+	return false;
+}
+
+int64
+le_pending_count(int64 token, LeText name)
+{
+	int64 n = 0;
+
+	for (LePending *p = pending; p != NULL; p = p->older)
+	{
+		if (is_of(p, token, name) && !p->cancel && !is_cancelled(p))
+			n += p->holds;
+	}
+	return n;
+}
+
+bool
+le_pending_any(int64 token)
+{
+	for (LePending *p = pending; p != NULL; p = p->older)
+	{
+		if (p->token == token)
+			return true;
+	}
+	return false;
+}
+
+int64
+le_pending_own(LeKind kind, LeText name)
+{
+	for (LePending *p = pending; p != NULL; p = p->older)
+	{
+		if (!p->cancel && p->unnamed && p->kind == kind && p->name_len == name.len &&
+			memcmp(p->name, name.data, name.len) == 0 && !is_cancelled(p))
+			return p->token;
+	}
+	return 0;
+}
+
+/* --- before the commit --- */
+
+static void
+drop_cancelled(void)
+{
+	for (LePending **p = &pending; *p != NULL;)
+	{
+		if (!(*p)->cancel && is_cancelled(*p))
+			*p = (*p)->older;
+		else
+			p = &(*p)->older;
+	}
+
+	/* those that were cancelled are gone */
+	for (LePending **p = &pending; *p != NULL;)
+	{
+		if ((*p)->cancel)
+			*p = (*p)->older;
+		else
+			p = &(*p)->older;
+	}
+	any_cancel = false;
+}
+
+static Size
+pending_size(void)
+{
+	Size size = 0;
+
+	for (LePending *p = pending; p != NULL; p = p->older)
+		size += le_release_size(p->name_len);
+	return size;
+}
+
+static void
+fill(char *to)
+{
+	for (LePending *p = pending; p != NULL; p = p->older)
+	{
+		LeReleaseItem *item = (LeReleaseItem *) to;
+
+		memset(item, 0, sizeof(*item));
+		item->token = p->token;
+		item->hold_for = p->hold_for;
+		item->name_len = (uint16) p->name_len;
+		item->kind = (uint8) p->kind;
+		item->role = p->role;
+		item->holds = p->holds;
+		memcpy(to + sizeof(*item), p->name, p->name_len);
+		to += le_release_size(p->name_len);
+	}
+}
+
+void
+le_pending_prepare(void)
+{
+	dsm_segment *segment;
+	Size size;
+
+	if (pending == NULL)
+		return;
+	is_closed = true;
+	drop_cancelled();
+	size = pending_size();
+	if (size <= LE_RELEASES_SIZE)
+		return;
+	fill(le_releases_make_room((uint32) size, &segment));
+	prepared = le_releases_keep(segment);
+}
+
+/* --- after it --- */
+
+static void
+post(void)
+{
+	LeReleases *releases = &le_my_slot->releases;
+
+	releases->xact = le_xact_number();
+	releases->len = (uint32) pending_size();
+	releases->need_flush = le_needs_flush();
+	releases->segment = prepared;
+	if (prepared == DSM_HANDLE_INVALID)
+		fill(releases->data);
+	prepared = DSM_HANDLE_INVALID;
+	pg_atomic_fetch_and_u32(&le_my_slot->note, ~(LE_NOTE_UNREAD | LE_NOTE_GONE));
+	LE_FAULT_NOFAIL("release-before-post");
+	pg_write_barrier();
+	le_mail(LE_MAIL_RELEASED);
+	LE_FAULT_NOFAIL("release-posted");
+}
+
+static bool
+is_posted(void)
+{
+	return (pg_atomic_read_u32(&le_my_slot->mail) & LE_MAIL_RELEASED) != 0;
+}
+
+/*
+ * The last manager has left because there is no extension any more.  While
+ * none is starting, nobody else looks at the mail.
+ */
+static bool
+withdraw_if_gone(void)
+{
+	LeDatabase *db = le_my_database();
+	bool gone = false;
+
+	if (pg_atomic_read_u32(&db->running) != 0)
+		return false;
+	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
+	if (db->state == LE_DB_IDLE && db->exit == LE_EXIT_NO_EXTENSION && is_posted())
+	{
+		le_releases_drop(&le_my_slot->releases);
+		pg_atomic_fetch_and_u32(&le_my_slot->mail, ~LE_MAIL_RELEASED);
+		gone = true;
+	}
+	LWLockRelease(le_shared->lock);
+	return gone;
+}
+
+static void
+warn_gone(void)
+{
+	ereport(
+		WARNING,
+		(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+		 errmsg("extension lock_election was dropped before the locks of this transaction were released")));
+}
+
+static void
+warn_late(const char *detail)
+{
+	ereport(WARNING,
+			(errcode(ERRCODE_WARNING),
+			 errmsg("the transaction is committed, but the locks that it releases may still be held"),
+			 errdetail("%s", detail),
+			 errhint("The manager releases them as soon as it can, also after the end of this session.  "
+					 "If the server stops before, they are held until their TTL ends.")));
+}
+
+/*
+ * Wait until the manager has applied the releases.  The transaction is
+ * committed: no interrupt may break out of here.  So a manager that is away,
+ * or cannot write, is not waited for without end; it finds the mail when it
+ * can.
+ */
+static void
+wait_for_manager(void)
+{
+	LeTime give_up = le_clock() + LE_RELEASE_TIMEOUT;
+
+	while (is_posted())
+	{
+		LeDatabase *db = le_my_database();
+		long timeout_ms = pg_atomic_read_u32(&db->running) != 0 ? LOOK_MS : LOOK_DOWN_MS;
+
+		if (pg_atomic_read_u32(&le_my_slot->note) & LE_NOTE_UNREAD)
+		{
+			char message[LE_MESSAGE_SIZE];
+
+			pg_read_barrier();
+			strlcpy(message, le_my_slot->message, sizeof(message));
+			warn_late(message);
+			break;
+		}
+		if (withdraw_if_gone())
+		{
+			warn_gone();
+			break;
+		}
+		if (le_clock() >= give_up)
+		{
+			warn_late("The lock_election manager did not answer within 5 seconds.");
+			break;
+		}
+		le_want_manager(db);
+		if (WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH, timeout_ms,
+					  PG_WAIT_EXTENSION) &
+			WL_POSTMASTER_DEATH)
+			break;
+		ResetLatch(MyLatch);
+	}
+	if (pg_atomic_read_u32(&le_my_slot->note) & LE_NOTE_GONE)
+		warn_gone();
+	SetLatch(MyLatch);
+}
+
+void
+le_pending_top_ended(bool is_commit)
+{
+	if (is_commit && pending != NULL && le_my_slot != NULL)
+	{
+		post();
+		wait_for_manager();
+	}
+	if (prepared != DSM_HANDLE_INVALID)
+		dsm_unpin_segment(prepared);
+	prepared = DSM_HANDLE_INVALID;
+	pending = NULL;
+	any_cancel = is_closed = false;
+}
+
+void
+le_pending_sub_committed(SubTransactionId subxact, SubTransactionId parent)
+{
+	/* from now on they stand and fall with the parent */
+	for (LePending *p = pending; p != NULL && p->subxact >= subxact; p = p->older)
+		p->subxact = parent;
+}
+
+void
+le_pending_sub_aborted(SubTransactionId subxact)
+{
+	while (pending != NULL && pending->subxact >= subxact)
+		pending = pending->older;
+}

@@ -1,0 +1,164 @@
+/*
+ * backend/wait.c
+ *		What bounds the waits of one call, whatever it is that it waits for: its
+ *		slot, what it has sent before, or an answer.
+ *
+ * Nothing here relies on a manager that works.
+ */
+#include "postgres.h"
+
+#include "commands/dbcommands.h"
+#include "miscadmin.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+
+#include "backend/client.h"
+#include "backend/wait.h"
+#include "shared/compat.h"
+#include "shared/wake.h"
+
+/*
+ * A caller waits this long for a manager to start, unless its own wait is
+ * shorter.  Even a try waits for the shorter time: a manager that restarts is
+ * back sooner.
+ */
+#define PATIENCE     (5 * LE_SECOND)
+#define MIN_PATIENCE (1 * LE_SECOND)
+
+/* How often a wait looks at the client's socket. */
+#define TICK (1 * LE_SECOND)
+
+/* How often it looks for a manager, where there is none. */
+#define ABSENT_TICK (10 * LE_MS)
+
+void
+le_wait_begin(LeWait *wait, LeTime at_most, bool for_lock)
+{
+	LeTime now = le_clock(), timeout = (LeTime) LockTimeout * LE_MS;
+
+	wait->limit = at_most < 0 || at_most > LE_NEVER / 2 ? LE_NEVER : now + at_most;
+	wait->next_tick = now + TICK;
+	wait->seen = 0;
+	wait->absent = 0;
+	wait->patience = at_most < 0 ? PATIENCE : Min(PATIENCE, Max(at_most, MIN_PATIENCE));
+
+	/* a call that waits for nobody has the time that a manager needs */
+	if (!for_lock)
+		timeout = Max(timeout, LE_TAKE_GRACE);
+	wait->lock_timeout = LockTimeout > 0 ? now + timeout : LE_NEVER;
+}
+
+bool
+le_wait_is_over(const LeWait *wait, LeTime now, LeTime grace)
+{
+	return wait->limit != LE_NEVER && now - wait->limit >= grace;
+}
+
+void
+le_want_manager(LeDatabase *db)
+{
+	if (pg_atomic_read_u32(&db->running) != 0)
+		return;
+	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
+	if (db->state == LE_DB_IDLE || db->state == LE_DB_STARTING)
+		le_database_want(db);
+	LWLockRelease(le_shared->lock);
+	le_wake_launcher();
+}
+
+/* With the cause that can be seen. */
+static void
+raise_no_manager(LeTime patience)
+{
+	const char *name = get_database_name(MyDatabaseId);
+	bool launcher, loading = false;
+	int reserved_by = 0;
+	LeDbExit why = LE_EXIT_NONE;
+	LeDatabase *db;
+
+	LWLockAcquire(le_shared->lock, LW_SHARED);
+	launcher = le_shared->launcher_pid != 0;
+	db = le_database_find(MyDatabaseId, false);
+	if (db != NULL)
+	{
+		loading = pg_atomic_read_u32(&db->loading) != 0;
+		reserved_by = db->reserved_by;
+		why = db->exit;
+	}
+	LWLockRelease(le_shared->lock);
+
+	ereport(ERROR, (errcode(ERRCODE_CANNOT_CONNECT_NOW),
+					errmsg("the lock_election manager of database \"%s\" is not running", name),
+					loading ? errdetail("It is still loading the locks of this database.")
+					: reserved_by != 0
+						? errdetail("Process %d needs the database for a command such as DROP DATABASE.",
+									reserved_by)
+					: !launcher ? errdetail("The lock_election launcher, which starts it, is not running.")
+					: why == LE_EXIT_NO_WORKER
+						? errdetail("No background worker is free for it: max_worker_processes is %d.",
+									max_worker_processes)
+						: errdetail("It did not start within %.1f seconds.", (double) patience / LE_SECOND),
+					loading || reserved_by != 0 ? errhint("Try again later.")
+					: why == LE_EXIT_NO_WORKER
+						? errhint("Raise max_worker_processes and restart the server.")
+						: errhint("See the server log.  The launcher and each manager need one of "
+								  "max_worker_processes (%d).",
+								  max_worker_processes)));
+}
+
+void
+le_raise_if_no_manager(const LeWait *wait)
+{
+	LeDatabase *db;
+
+	LWLockAcquire(le_shared->lock, LW_SHARED);
+	db = le_database_find(MyDatabaseId, false);
+	LWLockRelease(le_shared->lock);
+	if (db == NULL || pg_atomic_read_u32(&db->running) == 0)
+		raise_no_manager(wait->patience);
+}
+
+/*
+ * Time in which a manager loads does not count: it may have very many locks,
+ * and all their waiters wait for it.
+ */
+static void
+check_manager(LeWait *wait, LeDatabase *db, LeTime now)
+{
+	if (pg_atomic_read_u32(&db->running) != 0)
+	{
+		wait->seen = wait->absent = 0;
+		return;
+	}
+	le_want_manager(db);
+	if (wait->seen != 0 && pg_atomic_read_u32(&db->loading) == 0)
+		wait->absent += now - wait->seen;
+	wait->seen = now;
+	if (wait->absent >= wait->patience)
+		raise_no_manager(wait->patience);
+}
+
+void
+le_wait_turn(LeWait *wait, LeDatabase *db, LeTime until)
+{
+	LeTime now = le_clock();
+
+	/* as ProcessInterrupts() does; a signal is not needed here */
+	if (now >= wait->lock_timeout)
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE), errmsg("canceling statement due to lock timeout")));
+	if (now >= wait->next_tick)
+	{
+		le_client_look_in_wait();
+		CHECK_FOR_INTERRUPTS();
+		wait->next_tick = now + TICK;
+	}
+	if (db != NULL)
+		check_manager(wait, db, now);
+	until = Min(until, Min(wait->next_tick, wait->lock_timeout));
+	if (db != NULL && pg_atomic_read_u32(&db->running) == 0)
+		until = Min(until, now + ABSENT_TICK);
+	le_sleep(until - now);
+	le_sleep_reset();
+	CHECK_FOR_INTERRUPTS();
+}

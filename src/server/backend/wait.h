@@ -1,0 +1,51 @@
+/*
+ * backend/wait.h
+ *		What bounds the waits of one call, whatever it is that it waits for.
+ */
+#ifndef LE_WAIT_H
+#define LE_WAIT_H
+
+#include "shared/shmem.h"
+
+typedef struct LeWait
+{
+	LeTime limit;        /* the end of the caller's own wait; LE_NEVER */
+	LeTime lock_timeout; /* when that strikes; LE_NEVER */
+	LeTime next_tick;    /* of a look at the client */
+	LeTime seen;         /* the last turn without a manager; 0 */
+	LeTime absent;       /* for how long there has been no manager */
+	LeTime patience;     /* how much of that is borne */
+} LeWait;
+
+/*
+ * A call begins that waits so long by itself; LE_WAIT_FOREVER: it has no limit
+ * of its own.  "for_lock": it waits for others who hold a lock.
+ */
+extern void le_wait_begin(LeWait *wait, LeTime at_most, bool for_lock);
+
+/* The caller's own limit has been over for that long. */
+extern bool le_wait_is_over(const LeWait *wait, LeTime now, LeTime grace);
+
+/*
+ * One turn of the wait: sleeps until then at most, or until somebody wakes
+ * this process.  Errors: 55P03 lock_timeout; 57P03 there has been no manager of
+ * this database (NULL: has no entry) for too long; all that an interrupt may be,
+ * the loss of the client among them.
+ */
+extern void le_wait_turn(LeWait *wait, LeDatabase *db, LeTime until);
+
+/* If there is no manager now: error 57P03, with the cause that can be seen. */
+extern void le_raise_if_no_manager(const LeWait *wait);
+
+/* Ask for a manager if there is none. */
+extern void le_want_manager(LeDatabase *db);
+
+/*
+ * A manager that lives takes a request in less than LE_TAKE_GRACE, and answers
+ * it in less than LE_ANSWER_GRACE, however busy the machine and its disk are.
+ * A call whose own wait has been over for longer does without its answer.
+ */
+#define LE_TAKE_GRACE   (2 * LE_SECOND)
+#define LE_ANSWER_GRACE (5 * LE_SECOND)
+
+#endif /* LE_WAIT_H */

@@ -1,0 +1,315 @@
+/*
+ * shared/database.c
+ *		The entries of databases: each change of a state, and what goes with it.
+ */
+#include "postgres.h"
+
+#include <assert.h>
+
+#include "miscadmin.h"
+#include "storage/lwlock.h"
+#include "utils/timestamp.h"
+
+#include "shared/compat.h"
+#include "shared/database.h"
+#include "shared/shmem.h"
+#include "shared/wake.h"
+
+/* Everything in there is a counter. */
+static void
+counters_init(LeCounters *counters)
+{
+	pg_atomic_uint64 *counter = (pg_atomic_uint64 *) counters;
+
+	for (; counter < (pg_atomic_uint64 *) (counters + 1); counter++)
+		pg_atomic_init_u64(counter, 0);
+	pg_atomic_write_u64(&counters->reset_at, GetCurrentTimestamp());
+}
+
+/* While the manager counts. */
+void
+le_counters_reset(LeCounters *counters)
+{
+	pg_atomic_uint64 *counter = (pg_atomic_uint64 *) counters;
+
+	for (; counter < (pg_atomic_uint64 *) (counters + 1); counter++)
+		pg_atomic_write_u64(counter, 0);
+	pg_atomic_write_u64(&counters->reset_at, GetCurrentTimestamp());
+}
+
+void
+le_database_init(LeDatabase *db)
+{
+	db->dboid = InvalidOid;
+	db->state = LE_DB_FREE;
+	db->exit = LE_EXIT_NONE;
+	db->wanted = false;
+	db->leave = false;
+	db->reserved_by = 0;
+	db->attached = 0;
+	db->worker_pid = 0;
+	db->worker_proc = -1;
+	db->notifier_pid = 0;
+	db->notifier_proc = -1;
+	pg_atomic_init_u64(&db->ring.pushed, 0);
+	pg_atomic_init_u64(&db->ring.sent, 0);
+	pg_atomic_init_u32(&db->stack, 0);
+	pg_atomic_init_u32(&db->recheck, 0);
+	pg_atomic_init_u32(&db->running, 0);
+	pg_atomic_init_u32(&db->loading, 0);
+	pg_atomic_init_u32(&db->fences, 0);
+	pg_atomic_init_u64(&db->revision, 0);
+	pg_atomic_init_u64(&db->memory, 0);
+	pg_atomic_init_u64(&db->locks, 0);
+	counters_init(&db->counters);
+}
+
+/* For assertions.  These are C's own: PostgreSQL's are off in the servers that our tests use. */
+static inline bool
+is_locked(void)
+{
+	return LWLockHeldByMeInMode(le_shared->lock, LW_EXCLUSIVE);
+}
+
+/* The changes that LeDbState lists. */
+static inline bool
+may_change(LeDbState from, LeDbState to)
+{
+	switch (to)
+	{
+		case LE_DB_FREE:
+		case LE_DB_STARTING:
+			return from == LE_DB_IDLE;
+		case LE_DB_IDLE:
+			return from != LE_DB_IDLE;
+		case LE_DB_RUNNING:
+			return from == LE_DB_STARTING;
+	}
+	return false;
+}
+
+/* The one place that changes a state. */
+static void
+set_state(LeDatabase *db, LeDbState from, LeDbState to)
+{
+	assert(is_locked());
+	assert(db->state == from);
+	assert(may_change(from, to));
+
+	db->state = to;
+	pg_atomic_write_u32(&db->running, to == LE_DB_RUNNING);
+	pg_atomic_write_u32(&db->loading, 0);
+	if (to == LE_DB_RUNNING)
+		return;
+	db->leave = false;
+	db->worker_pid = 0;
+	db->worker_proc = -1;
+}
+
+LeDatabase *
+le_database_find(Oid dboid, bool create)
+{
+	LeDatabase *unused = NULL;
+
+	assert(create ? is_locked() : LWLockHeldByMe(le_shared->lock));
+	for (int i = 0; i < le_shared->max_databases; i++)
+	{
+		LeDatabase *db = &le_shared->databases[i];
+
+		if (db->state == LE_DB_FREE)
+		{
+			if (unused == NULL)
+				unused = db;
+		}
+		else if (db->dboid == dboid)
+			return db;
+	}
+	if (!create || unused == NULL)
+		return NULL;
+	le_database_init(unused);
+	le_slots_init(unused);
+	unused->dboid = dboid;
+	set_state(unused, LE_DB_FREE, LE_DB_IDLE);
+	return unused;
+}
+
+/*
+ * Nobody serves this database: unlink all its slots.  What is in them stays,
+ * also the mail of sessions that have ended: a manager that starts looks at
+ * every slot by itself.
+ */
+static void
+unlink_all(LeDatabase *db)
+{
+	uint32 link = pg_atomic_exchange_u32(&db->stack, 0);
+
+	while (link != 0)
+	{
+		LeRequestSlot *slot = le_slot(db, link - 1);
+
+		link = slot->next;
+		pg_atomic_exchange_u32(&slot->linked, 0);
+	}
+}
+
+/*
+ * No manager will come for the slots of ended sessions: give them back.  There
+ * is nothing left that their mail could be about.
+ */
+static void
+clear_slots(LeDatabase *db)
+{
+	assert(is_locked());
+	assert(db->state == LE_DB_FREE || db->state == LE_DB_IDLE);
+
+	unlink_all(db);
+	for (int i = 0; i < le_shared->max_slots; i++)
+	{
+		LeRequestSlot *slot = le_slot(db, i);
+
+		if (slot->session != 0 && (pg_atomic_read_u32(&slot->mail) & LE_MAIL_SESSION_END) != 0)
+			le_slot_clear(slot);
+	}
+}
+
+/* --- the launcher's --- */
+
+void
+le_database_starting(LeDatabase *db)
+{
+	set_state(db, LE_DB_IDLE, LE_DB_STARTING);
+	db->wanted = false; /* whoever comes from now on wants another one */
+	db->exit = LE_EXIT_NONE;
+}
+
+void
+le_database_free(LeDatabase *db)
+{
+	/* A session detaches before its process leaves the list of processes. */
+	assert(db->attached == 0);
+
+	set_state(db, LE_DB_IDLE, LE_DB_FREE);
+	clear_slots(db);
+	db->dboid = InvalidOid; /* a notifier that is still on its way out sees that */
+	db->notifier_pid = 0;
+	db->notifier_proc = -1;
+}
+
+/* --- the worker's --- */
+
+void
+le_database_enter(LeDatabase *db)
+{
+	assert(is_locked());
+	assert(db->state == LE_DB_STARTING && db->worker_pid == 0);
+
+	db->worker_pid = MyProcPid;
+	db->worker_proc = le_my_proc();
+	db->started = GetCurrentTimestamp();
+}
+
+void
+le_database_running(LeDatabase *db)
+{
+	assert(db->worker_pid == MyProcPid);
+
+	set_state(db, LE_DB_STARTING, LE_DB_RUNNING);
+	db->wanted = false;
+}
+
+void
+le_database_stopped(LeDatabase *db, LeDbExit why)
+{
+	set_state(db, db->state == LE_DB_RUNNING ? LE_DB_RUNNING : LE_DB_STARTING, LE_DB_IDLE);
+	db->exit = why;
+	if (why == LE_EXIT_NO_EXTENSION)
+		clear_slots(db);
+	else
+		unlink_all(db);
+	le_wake(db->notifier_proc); /* it leaves with its manager */
+}
+
+/* --- anybody's --- */
+
+void
+le_database_want(LeDatabase *db)
+{
+	assert(is_locked());
+	assert(db->state != LE_DB_FREE);
+
+	db->wanted = true;
+}
+
+void
+le_database_reserve(LeDatabase *db, int pid)
+{
+	assert(is_locked());
+	assert(db->state != LE_DB_FREE);
+
+	db->reserved_by = pid;
+	if (pid == 0)
+		db->leave = false;
+}
+
+void
+le_database_ask_to_leave(LeDatabase *db)
+{
+	assert(is_locked());
+	assert(db->state == LE_DB_STARTING || db->state == LE_DB_RUNNING);
+
+	db->leave = true;
+}
+
+void
+le_database_notifier_enter(LeDatabase *db)
+{
+	assert(is_locked());
+
+	db->notifier_pid = MyProcPid;
+	db->notifier_proc = le_my_proc();
+}
+
+void
+le_database_notifier_leave(LeDatabase *db)
+{
+	assert(is_locked());
+
+	/* unless it was given to another database meanwhile */
+	if (db->notifier_pid != MyProcPid)
+		return;
+	db->notifier_pid = 0;
+	db->notifier_proc = -1;
+}
+
+/* --- a session's --- */
+
+void
+le_database_attach(LeDatabase *db)
+{
+	assert(is_locked());
+	assert(db->state != LE_DB_FREE);
+
+	db->attached++;
+}
+
+void
+le_database_detach(LeRequestSlot *slot)
+{
+	LeDatabase *db = &le_shared->databases[slot->database];
+
+	assert(is_locked());
+	assert(db->attached > 0);
+
+	db->attached--;
+	pg_atomic_fetch_or_u32(&slot->mail, LE_MAIL_SESSION_END);
+
+	/* under the lock: a manager that leaves must not leave us linked */
+	if (db->state != LE_DB_IDLE)
+		le_ring(slot);
+	else
+	{
+		unlink_all(db);
+		if (db->exit == LE_EXIT_NO_EXTENSION)
+			le_slot_clear(slot); /* no manager will */
+	}
+}

@@ -1,0 +1,194 @@
+/*
+ * shared/database.h
+ *		The entry of a database: which manager serves it, and who may start or
+ *		stop one.
+ *
+ * The launcher, the managers, sessions and commands such as DROP DATABASE all
+ * change an entry.  They do it by the functions below, which change the state
+ * in one place and assert the state it had.
+ */
+#ifndef LE_DATABASE_H
+#define LE_DATABASE_H
+
+#include "datatype/timestamp.h"
+#include "port/atomics.h"
+
+#include "core/core.h"
+
+/*
+ *	FREE -> IDLE		a session, a command or the launcher needs an entry
+ *	IDLE -> STARTING	the launcher registers a worker
+ *	STARTING -> RUNNING the worker has found the extension and loaded its tables
+ *	STARTING, RUNNING -> IDLE	the worker has left, or could not be registered
+ *	IDLE -> FREE		no session is attached and nobody needs a manager
+ */
+typedef enum LeDbState
+{
+	LE_DB_FREE = 0,
+	LE_DB_IDLE,
+	LE_DB_STARTING,
+	LE_DB_RUNNING
+} LeDbState;
+
+/* Why the last worker left; the launcher decides by it when to start another. */
+typedef enum LeDbExit
+{
+	LE_EXIT_NONE = 0,     /* there was none, or it was asked to leave */
+	LE_EXIT_NO_EXTENSION, /* do not start again unless wanted */
+	LE_EXIT_ERROR,        /* start again, after a back-off */
+	LE_EXIT_NO_WORKER     /* it could not be registered; the same */
+} LeDbExit;
+
+typedef struct LeCounters
+{
+	pg_atomic_uint64 requests[LE_CMD_FENCE_ENDED + 1]; /* by LeCommandType */
+	pg_atomic_uint64 grants;
+	pg_atomic_uint64 waits;
+	pg_atomic_uint64 handoffs;
+	pg_atomic_uint64 expiries;
+	pg_atomic_uint64 timeouts;
+	pg_atomic_uint64 undone;
+	pg_atomic_uint64 batches; /* with something to write */
+	pg_atomic_uint64 failed_batches;
+	pg_atomic_uint64 key_violations; /* of those, by the unique key of a table */
+	pg_atomic_uint64 xids;
+	pg_atomic_uint64 rows;
+	pg_atomic_uint64 flushes;
+	pg_atomic_uint64 stalls;
+	pg_atomic_uint64 hints_sent;
+	pg_atomic_uint64 hints_dropped;
+	pg_atomic_uint64 write_us; /* time spent in writing and committing */
+	pg_atomic_uint64 reset_at; /* TimestampTz */
+} LeCounters;
+
+/* What happened that somebody outside of the server may wait for. */
+typedef struct LeHint
+{
+	int64 token;     /* of a queue place that was granted, or a term */
+	uint64 sequence; /* of the database's hints */
+	int64 change;    /* of an election: its number; else 0 */
+	int64 previous;  /* number of that election's change before */
+	uint8 how;       /* LeHow; 0: a queue place was granted */
+	uint8 kind;      /* LeKind */
+	uint16 name_len;
+	char name[LE_MAX_NAME];
+} LeHint;
+
+/*
+ * Hints on their way from the manager to the notifier, one writer and one
+ * reader:
+ *
+ *	1.	The manager fills hints[pushed % LE_HINTS] in, unless the ring is full
+ *		(pushed - sent == LE_HINTS): then the hint is dropped.  It raises
+ *		pushed, and sets the notifier's latch.
+ *	2.	The notifier copies hints from sent up to pushed, sends them, and
+ *		raises sent once its transaction has ended.  It does both under
+ *		LeShared.lock, and only while the entry says that it is the notifier.
+ *
+ * What is in the ring outlives both.
+ */
+#define LE_HINTS 2048
+
+typedef struct LeHintRing
+{
+	pg_atomic_uint64 pushed;
+	pg_atomic_uint64 sent;
+	uint64 sequence; /* of the newest hint, dropped ones included */
+	LeHint hints[LE_HINTS];
+} LeHintRing;
+
+typedef struct LeDatabase
+{
+	/* --- under LeShared.lock; changed only by shared/database.c --- */
+	Oid dboid;
+	LeDbState state;
+	LeDbExit exit;
+	bool wanted;       /* somebody waits for a manager */
+	bool leave;        /* the worker is asked to leave */
+	int reserved_by;   /* pid of a backend that keeps a manager from starting
+						* (DROP DATABASE and the like); 0: nobody */
+	int attached;      /* sessions with a slot here */
+	bool has_slots;    /* they are initialised; for good */
+	int worker_pid;    /* 0: none, or it has not begun */
+	int worker_proc;   /* -1: none */
+	int notifier_pid;  /* 0: none */
+	int notifier_proc; /* -1: none */
+	TimestampTz started;
+
+	/* --- without a lock --- */
+	pg_atomic_uint32 stack;    /* proc number + 1 of the newest; 0: empty */
+	pg_atomic_uint32 recheck;  /* the extension may be gone */
+	pg_atomic_uint32 running;  /* state == RUNNING, for a quick look */
+	pg_atomic_uint32 loading;  /* the worker reads the tables before that */
+	pg_atomic_uint32 fences;   /* transactions that hold or take fences */
+	pg_atomic_uint64 revision; /* next one, for the view */
+	pg_atomic_uint64 memory;   /* bytes, for the view */
+	pg_atomic_uint64 locks;
+	LeCounters counters;
+	LeHintRing ring;
+} LeDatabase;
+
+struct LeRequestSlot;
+
+/* While shared memory is made. */
+extern void le_database_init(LeDatabase *db);
+
+/* The caller of what follows holds LeShared.lock exclusively, unless it says otherwise. */
+
+/*
+ * The entry of a database, made if there is none; NULL: there is none, or all
+ * lock_election.max_databases are in use.  Unless it may be made, a shared lock is enough.
+ */
+extern LeDatabase *le_database_find(Oid dboid, bool create);
+
+/* --- the launcher's --- */
+
+/* IDLE -> STARTING: the launcher is about to register a worker. */
+extern void le_database_starting(LeDatabase *db);
+
+/* IDLE -> FREE.  No session is attached. */
+extern void le_database_free(LeDatabase *db);
+
+/* --- the worker's --- */
+
+/* The worker has begun: this process. */
+extern void le_database_enter(LeDatabase *db);
+
+/* STARTING -> RUNNING */
+extern void le_database_running(LeDatabase *db);
+
+/*
+ * STARTING, RUNNING -> IDLE: the worker has left, or the launcher has found it
+ * dead or could not register it.
+ */
+extern void le_database_stopped(LeDatabase *db, LeDbExit why);
+
+/* --- anybody's --- */
+
+/* Somebody waits for a manager. */
+extern void le_database_want(LeDatabase *db);
+
+/*
+ * Keep managers from starting, for process pid.  The worker that is there stays,
+ * unless it is asked to leave.  pid 0: managers may start again, and one that
+ * has not followed such a request yet may stay.
+ */
+extern void le_database_reserve(LeDatabase *db, int pid);
+extern void le_database_ask_to_leave(LeDatabase *db);
+
+/* This process is the notifier of the database; it is not any more. */
+extern void le_database_notifier_enter(LeDatabase *db);
+extern void le_database_notifier_leave(LeDatabase *db);
+
+/* --- a session's --- */
+
+/* A session takes a slot of this entry. */
+extern void le_database_attach(LeDatabase *db);
+
+/* The session of this slot has ended, or is about to: tell the manager by mail. */
+extern void le_database_detach(struct LeRequestSlot *slot);
+
+/* Needs no lock. */
+extern void le_counters_reset(LeCounters *counters);
+
+#endif /* LE_DATABASE_H */

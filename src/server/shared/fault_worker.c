@@ -1,0 +1,95 @@
+/*
+ * shared/fault_worker.c
+ *		A background worker that runs a client's statements, for tests only.
+ *
+ * Schedulers do that: pg_cron with cron.use_background_workers runs all
+ * statements of a job in one transaction, each in a portal of its own, and
+ * there is no client.  No extension of the server does it, so this is here.
+ *
+ *	le_fault_worker(sql text)
+ *		Starts the worker in this database; it runs the statements and ends.
+ */
+#include "postgres.h"
+
+#ifdef LE_FAULTS
+
+#include "access/xact.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "parser/analyze.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "storage/ipc.h"
+#include "tcop/pquery.h"
+#include "tcop/tcopprot.h"
+#include "tcop/utility.h"
+#include "utils/builtins.h"
+#include "utils/portal.h"
+#include "utils/snapmgr.h"
+
+#include "shared/compat.h"
+
+LE_FUNCTION(le_fault_worker);
+
+extern PGDLLEXPORT LE_NORETURN void le_fault_worker_main(Datum arg);
+
+static void
+run_statement(RawStmt *statement, const char *sql)
+{
+	Portal portal = CreatePortal("", true, true);
+	DestReceiver *nowhere = CreateDestReceiver(DestNone);
+	List *queries, *plans;
+	int16 format = 0;
+
+	PushActiveSnapshot(GetTransactionSnapshot());
+	queries = pg_analyze_and_rewrite_fixedparams(statement, sql, NULL, 0, NULL);
+	plans = pg_plan_queries(queries, sql, 0, NULL);
+	PopActiveSnapshot();
+	portal->visible = false;
+	PortalDefineQuery(portal, NULL, sql, CreateCommandTag(statement->stmt), plans, NULL);
+	PortalStart(portal, NULL, 0, InvalidSnapshot);
+	PortalSetResultFormat(portal, 1, &format);
+	(void) PortalRun(portal, FETCH_ALL, false, true, nowhere, nowhere, NULL);
+	PortalDrop(portal, false);
+	CommandCounterIncrement();
+}
+
+void
+le_fault_worker_main(Datum arg)
+{
+	const char *sql = MyBgworkerEntry->bgw_extra;
+	ListCell *lc;
+
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+	BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(arg), InvalidOid, 0);
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	pgstat_report_activity(STATE_RUNNING, sql);
+	foreach (lc, pg_parse_query(sql))
+		run_statement(lfirst_node(RawStmt, lc), sql);
+	CommitTransactionCommand();
+	proc_exit(0);
+}
+
+Datum
+le_fault_worker(PG_FUNCTION_ARGS)
+{
+	BackgroundWorker worker = {0};
+
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	worker.bgw_main_arg = ObjectIdGetDatum(MyDatabaseId);
+	snprintf(worker.bgw_library_name, sizeof(worker.bgw_library_name), "lock_election");
+	snprintf(worker.bgw_function_name, sizeof(worker.bgw_function_name), "le_fault_worker_main");
+	snprintf(worker.bgw_type, sizeof(worker.bgw_type), "lock_election test");
+	snprintf(worker.bgw_name, sizeof(worker.bgw_name), "lock_election test");
+	text_to_cstring_buffer(PG_GETARG_TEXT_PP(0), worker.bgw_extra, sizeof(worker.bgw_extra));
+	if (!RegisterDynamicBackgroundWorker(&worker, NULL))
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_RESOURCES), errmsg("could not register the worker")));
+	PG_RETURN_VOID();
+}
+
+#endif /* LE_FAULTS */

@@ -1,0 +1,34 @@
+/*
+ * shared/releases.h
+ *		What a commit releases, on its way from a backend to the manager.
+ *
+ * It outlives the backend and the manager, so that a release that was
+ * committed is not lost with either.  A few releases have room in the
+ * session's slot.  More of them are in a segment of dynamic shared memory that
+ * no process holds: it lasts until le_releases_drop(), or until the server
+ * stops.
+ */
+#ifndef LE_RELEASES_H
+#define LE_RELEASES_H
+
+#include "shared/shmem.h"
+
+/* Bytes for one release. */
+#define le_release_size(name_len) MAXALIGN(sizeof(LeReleaseItem) + (name_len))
+
+/*
+ * Backend, while an error is still possible: room for len bytes of releases.
+ * Fill it in, and call le_releases_keep(): the segment then outlives this
+ * process, and belongs to whoever has its handle.
+ */
+extern char *le_releases_make_room(uint32 len, dsm_segment **segment);
+extern dsm_handle le_releases_keep(dsm_segment *segment);
+
+/* Manager: call apply for each release.  apply must not fail. */
+typedef void (*LeReleaseFn)(void *arg, const LeReleaseItem *item, LeText name);
+extern void le_releases_each(const LeReleases *releases, LeReleaseFn apply, void *arg);
+
+/* Nobody needs them any more. */
+extern void le_releases_drop(LeReleases *releases);
+
+#endif /* LE_RELEASES_H */

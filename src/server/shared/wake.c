@@ -1,0 +1,147 @@
+/*
+ * shared/wake.c
+ *		How a process sleeps, and how others wake it: see shared/wake.h.
+ */
+#include "postgres.h"
+
+#include <sched.h>
+
+#ifdef __linux__
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/pmsignal.h"
+#include "utils/wait_event.h"
+
+#include "shared/compat.h"
+#include "shared/wake.h"
+
+enum
+{
+	BELL_QUIET = 0,
+	BELL_DOZING, /* the process sleeps on its bell */
+	BELL_RUNG
+};
+
+/* How long to yield for an answer that has been announced. */
+#define LONGEST_YIELD 200
+
+static pg_atomic_uint32 *
+bell_of(int proc)
+{
+	return &le_shared->processes[proc].bell;
+}
+
+void
+le_bell_init(pg_atomic_uint32 *bell)
+{
+	pg_atomic_init_u32(bell, BELL_QUIET);
+}
+
+#ifdef __linux__
+static void
+futex(pg_atomic_uint32 *word, int op, uint32 value, const struct timespec *timeout)
+{
+	(void) syscall(SYS_futex, &word->value, op, value, timeout, NULL, 0);
+}
+
+static void
+doze(pg_atomic_uint32 *bell, LeTime at_most)
+{
+	struct timespec timeout = {0, (long) at_most * 1000};
+	uint32 state = BELL_QUIET;
+
+	if (at_most <= 0 || MyLatch->is_set || !pg_atomic_compare_exchange_u32(bell, &state, BELL_DOZING))
+		return;
+	pgstat_report_wait_start(PG_WAIT_EXTENSION);
+	futex(bell, FUTEX_WAIT, BELL_DOZING, &timeout);
+	pgstat_report_wait_end();
+	state = BELL_DOZING;
+	pg_atomic_compare_exchange_u32(bell, &state, BELL_QUIET);
+}
+
+static void
+end_doze(pg_atomic_uint32 *bell)
+{
+	futex(bell, FUTEX_WAKE, 1, NULL);
+}
+#else
+/* Without a futex nobody dozes. */
+static void
+doze(pg_atomic_uint32 *bell, LeTime at_most)
+{
+}
+
+static void
+end_doze(pg_atomic_uint32 *bell)
+{
+}
+#endif
+
+void
+le_sleep_reset(void)
+{
+	ResetLatch(MyLatch);
+	pg_atomic_exchange_u32(bell_of(le_my_proc()), BELL_QUIET);
+}
+
+void
+le_sleep(LeTime at_most)
+{
+	pg_atomic_uint32 *bell = bell_of(le_my_proc());
+	LeTime start = le_clock(), rest;
+
+	if (at_most <= 0)
+		return;
+	doze(bell, Min(at_most, LE_WAKE_DOZE));
+	if (!PostmasterIsAlive())
+		proc_exit(1);
+	rest = start + at_most - le_clock();
+	if (rest > 0 && pg_atomic_read_u32(bell) != BELL_RUNG)
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 (long) ((rest + LE_MS - 1) / LE_MS), PG_WAIT_EXTENSION);
+}
+
+void
+le_wake(int proc)
+{
+	pg_atomic_uint32 *bell;
+
+	if (proc < 0)
+		return;
+	bell = bell_of(proc);
+	if (pg_atomic_exchange_u32(bell, BELL_RUNG) == BELL_DOZING)
+		end_doze(bell);
+	else
+		SetLatch(&le_proc(proc)->procLatch);
+}
+
+void
+le_wake_launcher(void)
+{
+	le_wake(le_shared->launcher_proc);
+}
+
+/* --- the early notice --- */
+
+void
+le_wake_early(LeRequestSlot *slot)
+{
+	pg_atomic_fetch_or_u32(&slot->note, LE_NOTE_SOON);
+	le_wake((int) le_slot_proc(slot));
+}
+
+void
+le_await_answer_soon(LeRequestSlot *slot, uint32 number)
+{
+	LeTime give_up = le_clock() + LONGEST_YIELD;
+
+	while (pg_atomic_read_u32(&slot->answered) != number && le_clock() < give_up)
+		sched_yield();
+}

@@ -1,0 +1,75 @@
+/*
+ * shared/wake.h
+ *		How a process sleeps, and how others wake it.
+ *
+ * To set a latch takes a signal, and to sleep on one an epoll_wait() and a
+ * read().  So every process has a bell beside its latch: a futex, one system call
+ * for each side.  The sleeper:
+ *
+ *	1.	le_sleep_reset(): the latch is reset, the bell is QUIET.
+ *	2.	It looks at what it waits for.
+ *	3.	le_sleep(): unless its latch is set or its bell has RUNG, it sets the bell
+ *		from QUIET to DOZING and sleeps on it, for LE_WAKE_DOZE at most.  Then it
+ *		sets the bell from DOZING to QUIET.
+ *	4.	If the bell has not RUNG and there is time left, it sleeps on its latch
+ *		until then.  A signal that comes just before a doze does not end it, so
+ *		that only short sleeps may be dozes.
+ *
+ * The waker stores what the sleeper waits for, and calls le_wake(): the bell
+ * becomes RUNG.  If it was DOZING, the waker ends that sleep; otherwise it sets
+ * the latch.  No wake-up is lost: one before step 1 is seen by step 2, one
+ * before step 3 by its look at the bell, one during a doze ends it, and a later
+ * one meets a QUIET bell and sets the latch.
+ *
+ * The early notice is for a waiter whose grant is about to be flushed.  A process
+ * takes some time to wake up, which it can do while the disk works:
+ *
+ *	1.	The manager has written a batch and is about to flush it.  It notes
+ *		LE_NOTE_SOON in the slots of those who get a grant after a wait, and wakes
+ *		them; at most LE_WAKE_EARLY of them, or their waking would delay the
+ *		flush.
+ *	2.	The backend reads the note.  It does not sleep again, but yields its
+ *		processor until its answer is there, for 200 us at most.
+ *
+ * The manager also gathers: see manager/gather.c.
+ *
+ * To measure what one of them brings, build without it: COPT=-DLE_WAKE_DOZE=0,
+ * -DLE_WAKE_EARLY=0 or -DLE_WAKE_GATHER=0.
+ */
+#ifndef LE_WAKE_H
+#define LE_WAKE_H
+
+#include "core/core.h"
+#include "shared/shmem.h"
+
+#ifndef LE_WAKE_DOZE
+#define LE_WAKE_DOZE (50 * LE_MS)
+#endif
+#ifndef LE_WAKE_EARLY
+#define LE_WAKE_EARLY 8
+#endif
+#ifndef LE_WAKE_GATHER
+#define LE_WAKE_GATHER 60 /* us */
+#endif
+
+/* While shared memory is made. */
+extern void le_bell_init(pg_atomic_uint32 *bell);
+
+/* Wake a process by its proc number; -1: nobody. */
+extern void le_wake(int proc);
+extern void le_wake_launcher(void);
+
+/* Before the look at what is waited for. */
+extern void le_sleep_reset(void);
+
+/*
+ * Sleep.  Returns when the time is over, or before that for any reason or none.
+ * Exits if the postmaster is gone.
+ */
+extern void le_sleep(LeTime at_most);
+
+/* The early notice: its two steps. */
+extern void le_wake_early(LeRequestSlot *slot);
+extern void le_await_answer_soon(LeRequestSlot *slot, uint32 number);
+
+#endif /* LE_WAKE_H */

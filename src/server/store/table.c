@@ -1,0 +1,366 @@
+/*
+ * store/table.c
+ *		One table of the store: opening it, and writing its rows.
+ *
+ * This is the hot path, and below the executor: no SQL text, no operators
+ * looked up by name, no triggers (those refuse everybody else).
+ *
+ * - The key is checked by PostgreSQL whenever a row takes one: by an insert, or
+ *	 by an update of a row that had another key.  An update that leaves the key
+ *	 alone is HOT, or enters its new version in the index without a check: else
+ *	 it would have to step over all dead versions with that key.
+ *
+ * - An update by TID does not read the page the way a scan does, which is
+ *	 where PostgreSQL removes dead versions on the fly.  So a page without room
+ *	 is pruned here, and a busy row stays on its page.
+ *
+ * - A row fits into a page and no column can be toasted; no table has a TOAST
+ *	 table.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/index.h"
+#include "catalog/pg_am_d.h"
+#include "catalog/pg_collation_d.h"
+#include "catalog/pg_opfamily_d.h"
+#include "catalog/pg_type_d.h"
+#include "storage/bufmgr.h"
+#include "utils/fmgroids.h"
+#include "utils/snapmgr.h"
+
+#include "store/internal.h"
+#include "store/table.h"
+
+/* --- shape --- */
+
+void
+le_table_wrong(Relation rel)
+{
+	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					errmsg("table \"%s.%s\" has been altered", STORE_NAME, RelationGetRelationName(rel)),
+					errhint("Undo the change, or drop and create extension \"%s\".", STORE_NAME)));
+}
+
+/* What is written below the executor has to have exactly this shape. */
+static void
+check_columns(const StoreTable *table, Relation rel)
+{
+	TupleDesc desc = RelationGetDescr(rel);
+
+	if (desc->natts != table->columns)
+		le_table_wrong(rel);
+	for (int i = 0; i < table->columns; i++)
+	{
+		if (TupleDescAttr(desc, i)->atttypid != table->types[i])
+			le_table_wrong(rel);
+	}
+}
+
+/* Bytewise, with PostgreSQL's own operators. */
+static bool
+is_key_column(const StoreTable *table, Relation index, int i)
+{
+	bool is_text = table->types[table->key[i] - 1] == TEXTOID;
+
+	return index->rd_index->indkey.values[i] == table->key[i] &&
+		   index->rd_opfamily[i] == (is_text ? TEXT_BTREE_FAM_OID : INTEGER_BTREE_FAM_OID) &&
+		   index->rd_indcollation[i] == (is_text ? C_COLLATION_OID : InvalidOid);
+}
+
+/* The key, or the copy of it that REINDEX CONCURRENTLY builds. */
+static bool
+is_key(const StoreTable *table, Relation index)
+{
+	bool is = table->nkey > 0 && index->rd_rel->relam == BTREE_AM_OID && index->rd_index->indisunique &&
+			  index->rd_index->indimmediate && index->rd_index->indnatts == table->nkey &&
+			  RelationGetIndexExpressions(index) == NIL && RelationGetIndexPredicate(index) == NIL;
+
+	for (int i = 0; is && i < table->nkey; i++)
+		is = is_key_column(table, index, i);
+	return is;
+}
+
+/* Many a batch leaves all keys alone: not before one is to be entered. */
+static void
+open_indexes(StoreTable *table)
+{
+	Relation rel = table->rel;
+	bool complete = table->nkey == 0;
+	List *oids;
+	ListCell *cell;
+
+	/* after the last index was dropped this stays set until VACUUM */
+	oids = rel->rd_rel->relhasindex ? RelationGetIndexList(rel) : NIL;
+	foreach (cell, oids)
+	{
+		Relation index = index_open(lfirst_oid(cell), RowExclusiveLock);
+
+		if (table->nindexes == MAX_KEY_INDEXES || !is_key(table, index))
+			le_table_wrong(rel);
+		if (!index->rd_index->indisready)
+		{
+			index_close(index, NoLock);
+			continue;
+		}
+		complete = complete || index->rd_index->indisvalid;
+		table->infos[table->nindexes] = BuildIndexInfo(index);
+		table->indexes[table->nindexes++] = index;
+	}
+	list_free(oids);
+	if (!complete)
+		le_table_wrong(rel);
+}
+
+/* --- opening --- */
+
+Relation
+le_table_open_to_read(const StoreTable *table, LOCKMODE lockmode)
+{
+	Relation rel = table_open(table->oid, lockmode);
+
+	check_columns(table, rel);
+	return rel;
+}
+
+Relation
+le_table_open_to_load(StoreTable *table)
+{
+	Relation rel = le_table_open_to_read(table, RowExclusiveLock);
+
+	table->file = le_relfilenumber(rel);
+	return rel;
+}
+
+static void
+open_to_write(StoreTable *table, Relation rel)
+{
+	check_columns(table, rel);
+	table->rel = rel;
+	table->nindexes = 0;
+	table->tuple = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
+	table->cid = GetCurrentCommandId(true);
+}
+
+void
+le_table_open(StoreTable *table)
+{
+	open_to_write(table, table_open(table->oid, RowExclusiveLock));
+}
+
+/*
+ * Somebody who keeps a strong lock on the table makes this fail with 55P03:
+ * the lock manager itself applies the caller's lock_timeout, to the table, and
+ * to a row that somebody has locked.
+ */
+bool
+le_table_open_loaded(StoreTable *table)
+{
+	Relation rel;
+
+	if (!OidIsValid(table->oid) || table->file == InvalidOid)
+		return false;
+	rel = try_table_open(table->oid, RowExclusiveLock);
+	if (rel == NULL)
+		return false;
+	if (le_relfilenumber(rel) != table->file || RelationGetNamespace(rel) != le_store_schema)
+	{
+		table_close(rel, NoLock);
+		return false;
+	}
+	open_to_write(table, rel);
+	return true;
+}
+
+/* The locks stay until the end of the transaction. */
+void
+le_table_close(StoreTable *table)
+{
+	ExecDropSingleTupleTableSlot(table->tuple);
+	for (int i = 0; i < table->nindexes; i++)
+		index_close(table->indexes[i], NoLock);
+	table_close(table->rel, NoLock);
+	table->rel = NULL;
+}
+
+/* --- the key --- */
+
+/* The bigint in the first column, such as a token, of the row that has this key; 0: none. */
+static int64
+find_holder(StoreTable *table, Relation index, const Datum *keys)
+{
+	ScanKeyData scankeys[MAX_KEY_COLUMNS];
+	SnapshotData dirty;
+	SysScanDesc scan;
+	HeapTuple tuple;
+	int64 first = 0;
+
+	for (int i = 0; i < table->nkey; i++)
+	{
+		Oid type = table->types[table->key[i] - 1];
+
+		ScanKeyInit(&scankeys[i], table->key[i], BTEqualStrategyNumber,
+					type == TEXTOID   ? F_TEXTEQ
+					: type == INT2OID ? F_INT2EQ
+					: type == INT4OID ? F_INT4EQ
+									  : F_INT8EQ,
+					keys[i]);
+	}
+	InitDirtySnapshot(dirty);
+	scan = systable_beginscan(table->rel, RelationGetRelid(index), true, &dirty, table->nkey, scankeys);
+	while (first == 0 && HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		bool isnull;
+
+		if (!ItemPointerEquals(&tuple->t_self, &table->tuple->tts_tid))
+			first = DatumGetInt64(heap_getattr(tuple, 1, RelationGetDescr(table->rel), &isnull));
+	}
+	systable_endscan(scan);
+	return first;
+}
+
+typedef struct Conflict
+{
+	const StoreTable *table;
+	int64 holds;
+	int64 takes;
+} Conflict;
+
+static void
+add_conflict(void *arg)
+{
+	const Conflict *conflict = arg;
+
+	errcontext("table \"%s.%s\": " INT64_FORMAT " has this key, " INT64_FORMAT " was to be written",
+			   STORE_NAME, conflict->table->name, conflict->holds, conflict->takes);
+}
+
+/*
+ * Another row seems to have this key.  PostgreSQL waits for whoever is writing
+ * that row, looks again, and raises the error.
+ */
+static void
+check_again(StoreTable *table, int i, Datum *keys, bool *nulls, Datum first)
+{
+	Conflict conflict = {table, find_holder(table, table->indexes[i], keys), DatumGetInt64(first)};
+	ErrorContextCallback context = {error_context_stack, add_conflict, &conflict};
+
+	error_context_stack = &context;
+	(void) index_insert(table->indexes[i], keys, nulls, &table->tuple->tts_tid, table->rel,
+						UNIQUE_CHECK_EXISTING, false, table->infos[i]);
+	error_context_stack = context.previous;
+}
+
+/* Enter the row that was written in the index. */
+static void
+enter_key(StoreTable *table, const Datum *values, bool takes_key)
+{
+	Datum keys[MAX_KEY_COLUMNS];
+	bool nulls[MAX_KEY_COLUMNS] = {false};
+
+	if (table->nindexes == 0)
+		open_indexes(table);
+	for (int i = 0; i < table->nkey; i++)
+		keys[i] = values[table->key[i] - 1];
+	for (int i = 0; i < table->nindexes; i++)
+	{
+		bool unique;
+
+		unique =
+			index_insert(table->indexes[i], keys, nulls, &table->tuple->tts_tid, table->rel,
+						 takes_key ? UNIQUE_CHECK_PARTIAL : UNIQUE_CHECK_NO, !takes_key, table->infos[i]);
+		if (takes_key && !unique)
+			check_again(table, i, keys, nulls, values[0]);
+	}
+}
+
+/* --- rows --- */
+
+/*
+ * Before an update or delete by TID: is there a row at all, and is there room
+ * for its next version of this length?  The page is read without a lock, as
+ * heap_page_prune_opt() does; nobody but us makes it fuller, and our own row
+ * does not go away.
+ */
+static bool
+prepare_page(Relation rel, const ItemPointerData *tid, Size len)
+{
+	Buffer buffer = ReadBuffer(rel, ItemPointerGetBlockNumber(tid));
+	Page page = BufferGetPage(buffer);
+	OffsetNumber offset = ItemPointerGetOffsetNumber(tid);
+	bool there = !PageIsNew(page) && offset <= PageGetMaxOffsetNumber(page) &&
+				 ItemIdIsNormal(PageGetItemId(page, offset));
+
+	if (there && PageGetHeapFreeSpace(page) < MAXALIGN(len))
+		heap_page_prune_opt(rel, buffer);
+	ReleaseBuffer(buffer);
+	return there;
+}
+
+static void
+row_tid(const LeRow *row, ItemPointer tid)
+{
+	uint64 locator = row->locator;
+
+	ItemPointerSet(tid, (BlockNumber) (locator >> 16), (OffsetNumber) (locator & 0xffff));
+}
+
+static bool
+update(StoreTable *table, const LeRow *row, Size len, LeUpdateIndexes *update_indexes)
+{
+	ItemPointerData tid;
+	TM_FailureData failure;
+	LockTupleMode lockmode;
+
+	row_tid(row, &tid);
+	return prepare_page(table->rel, &tid, len) &&
+		   table_tuple_update(table->rel, &tid, table->tuple, table->cid, InvalidSnapshot, InvalidSnapshot,
+							  true, &failure, &lockmode, update_indexes) == TM_Ok;
+}
+
+bool
+le_table_put(StoreTable *table, LeRow *row, Datum *values, bool *nulls, bool takes_key)
+{
+	HeapTuple tuple = heap_form_tuple(RelationGetDescr(table->rel), values, nulls);
+	Size len = tuple->t_len;
+	LeUpdateIndexes update_indexes;
+
+	ExecStoreHeapTuple(tuple, table->tuple, true);
+	if (!row->on_disk)
+	{
+		table_tuple_insert(table->rel, table->tuple, table->cid, 0, NULL);
+		enter_key(table, values, true);
+	}
+	else
+	{
+		if (!update(table, row, len, &update_indexes))
+			return false;
+		if (takes_key || le_updates_keys(update_indexes))
+			enter_key(table, values, takes_key);
+	}
+	row->locator = le_table_locator(&table->tuple->tts_tid);
+	row->on_disk = true;
+	ExecClearTuple(table->tuple);
+	return true;
+}
+
+bool
+le_table_delete(StoreTable *table, LeRow *row)
+{
+	ItemPointerData tid;
+	TM_FailureData failure;
+
+	row_tid(row, &tid);
+	if (!prepare_page(table->rel, &tid, 0) ||
+		table_tuple_delete(table->rel, &tid, table->cid, InvalidSnapshot, InvalidSnapshot, true, &failure,
+						   false) != TM_Ok)
+		return false;
+	row->on_disk = false;
+	row->locator = 0;
+	return true;
+}

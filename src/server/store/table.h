@@ -1,0 +1,76 @@
+/*
+ * store/table.h
+ *		One table of the store: its shape, its key, and its rows by TID.
+ *
+ * A row is found by the TID that the core keeps for it (LeRow).  Only the
+ * manager writes, so a TID stays right until the table is rewritten, which
+ * le_table_open_loaded() notices by the table's file.
+ */
+#ifndef LE_STORE_TABLE_H
+#define LE_STORE_TABLE_H
+
+#include "executor/tuptable.h"
+#include "nodes/execnodes.h"
+#include "storage/itemptr.h"
+#include "utils/rel.h"
+
+#include "core/core.h"
+#include "shared/compat.h"
+
+#define STORE_NAME "lock_election" /* of the extension and of its schema */
+
+/* REINDEX CONCURRENTLY has the key twice for a while, or more often after failures. */
+#define MAX_KEY_INDEXES 8
+#define MAX_KEY_COLUMNS 3
+
+typedef struct StoreTable
+{
+	const char *name;
+	const Oid *types; /* of the columns, in their order */
+	int columns;
+	const AttrNumber *key; /* columns of the unique key, from 1 */
+	int nkey;              /* 0: no key, and no index at all */
+
+	Oid oid;              /* found by le_store_find() */
+	LeRelFileNumber file; /* when it was loaded */
+
+	/* while it is open to be written */
+	Relation rel;
+	TupleTableSlot *tuple;
+	CommandId cid;
+	int nindexes;
+	Relation indexes[MAX_KEY_INDEXES];
+	IndexInfo *infos[MAX_KEY_INDEXES];
+} StoreTable;
+
+extern LE_NORETURN void le_table_wrong(Relation rel);
+
+/* Open it to be read; an error if it has another shape.  To be closed with table_close(). */
+extern Relation le_table_open_to_read(const StoreTable *table, LOCKMODE lockmode);
+
+/* The same to be loaded: from now on the TIDs of this file are known. */
+extern Relation le_table_open_to_load(StoreTable *table);
+
+/*
+ * Open it to be written: rows by TID only if it is the table that was loaded.
+ * False: moved, dropped, or rewritten since then.
+ */
+extern bool le_table_open_loaded(StoreTable *table);
+extern void le_table_open(StoreTable *table);
+extern void le_table_close(StoreTable *table);
+
+/*
+ * Insert the row, or update it where it is on disk.  takes_key: it had another
+ * key before; then, and when it is inserted, PostgreSQL checks that nobody else
+ * has this one.  False: the row was changed by somebody else.
+ */
+extern bool le_table_put(StoreTable *table, LeRow *row, Datum *values, bool *nulls, bool takes_key);
+extern bool le_table_delete(StoreTable *table, LeRow *row);
+
+static inline uint64
+le_table_locator(const ItemPointerData *tid)
+{
+	return ((uint64) ItemPointerGetBlockNumber(tid) << 16) | ItemPointerGetOffsetNumber(tid);
+}
+
+#endif /* LE_STORE_TABLE_H */

@@ -1,0 +1,292 @@
+/*
+ * runner.c
+ *		Runners, observers, and the watchdog.
+ */
+#include "client.h"
+
+static PGconn *db;
+
+/* --- the order of the callbacks --- */
+
+typedef struct
+{
+	_Atomic int elected, running, lost, overlaps, lost_outside, must_stop;
+	_Atomic int leave;       /* on_elected returns by itself, with this - 1 */
+	_Atomic int64_t work_ms; /* what on_elected still does when it has to stop */
+	_Atomic int64_t term;
+	_Atomic int seen, vacant;
+	le_session *session;
+} record;
+
+static _Atomic int leaders; /* at work, of all runners of a test */
+
+static int
+on_elected(le_hold *term, void *arg)
+{
+	record *r = arg;
+
+	r->overlaps += atomic_fetch_add(&r->running, 1) != 0;
+	atomic_fetch_add(&leaders, 1);
+	r->term = le_token(term);
+	r->elected++;
+	while (r->leave == 0 && !le_wait_stop(term, 20))
+		;
+	r->must_stop += le_must_stop(term);
+	usleep((useconds_t) r->work_ms * 1000);
+	atomic_fetch_sub(&leaders, 1);
+	atomic_fetch_sub(&r->running, 1);
+	return r->leave > 0 ? r->leave - 1 : 0;
+}
+
+static void
+on_lost(le_hold *term, void *arg)
+{
+	record *r = arg;
+
+	r->lost_outside += le_token(term) != r->term || le_valid(term);
+	r->lost++;
+}
+
+static void
+on_new_leader(const char *candidate, int64_t term, void *arg)
+{
+	record *r = arg;
+
+	(void) term;
+	if (candidate == NULL)
+		r->vacant++;
+	else
+		r->seen++;
+}
+
+static le_runner *
+run(record *r, const char *candidate)
+{
+	le_callbacks callbacks = {.size = sizeof(callbacks),
+							  .on_elected = on_elected,
+							  .on_lost = on_lost,
+							  .on_new_leader = on_new_leader,
+							  .arg = r};
+	le_runner *runner;
+
+	if (le_run(r->session, "boss", candidate, &callbacks, &runner, &error) != LE_OK)
+		die("le_run: %s", error.message);
+	return runner;
+}
+
+static void
+order(void)
+{
+	record a = {.session = open_session(9000), .work_ms = 150}, b = {.session = open_session(9000)};
+	le_runner *first = run(&a, "a"), *second;
+	le_leader_info info = {.size = sizeof(info)};
+	int64_t term;
+
+	eventually(a.running == 1, "the first leads");
+	second = run(&b, "b");
+	eventually(a.seen >= 1 && b.seen >= 1, "both see who leads");
+	is_status(le_leader(b.session, "boss", &info, &error), LE_OK, "as everybody does");
+	ok(strcmp(info.candidate, "a") == 0 && info.term == a.term, "the first");
+
+	/* forced out: told, stopped, and stands again */
+	query(db, "SELECT force_resign('boss')");
+	eventually(a.lost == 1, "on_lost, when the term is lost while on_elected runs");
+	eventually(b.running == 1, "the second leads");
+	eventually(a.running == 0, "the first has stopped");
+	is_int(a.must_stop, 1, "because it had to");
+	is_int(b.lost, 0, "nobody else has lost anything");
+
+	/* leaves by itself: resigned when the work is over, and stands again behind the other one */
+	term = b.term;
+	b.work_ms = 200;
+	b.leave = 1;
+	eventually(a.elected == 2, "the first leads again");
+	is_int(b.running, 0, "only after on_elected of the second has returned");
+	ok(a.term > term, "with a higher term");
+	b.leave = 0;
+	is_int(b.lost, 0, "who leaves has not lost");
+
+	/* stopped: waits for the work, then resigns */
+	is_status(le_set_candidate(second, "b again", &error), LE_OK, "another text");
+	is_status(le_stop(first, &error), LE_OK, "stopped");
+	is_int(a.running, 0, "after on_elected had returned");
+	eventually(b.elected == 2, "the second leads at once");
+	eventually(le_leader(a.session, "boss", &info, &error) == LE_OK && info.term == b.term, "that is known");
+	eventually(a.lost == 1 && a.lost_outside + b.lost_outside == 0, "a loss is told once, and is one");
+	b.leave = 2;
+	eventually(b.running == 0, "on_elected may end its runner");
+	is_status(le_stop(second, &error), LE_OK, "which is no error");
+	eventually(le_leader(a.session, "boss", &info, &error) == LE_OK && info.term == 0, "nobody leads");
+	is_int(a.overlaps + b.overlaps, 0, "two terms of one runner never overlap");
+	le_close(a.session, -1, NULL);
+	le_close(b.session, -1, NULL);
+}
+
+/* The lease is lost: the runner takes another one, when the work is over. */
+static void
+lost_lease(void)
+{
+	record a = {.session = open_session(6000), .work_ms = 300};
+	le_runner *runner = run(&a, "a");
+	int64_t term;
+
+	eventually(a.running == 1, "leads");
+	term = a.term;
+	query(db, "SELECT revoke_lease(%" PRId64 ")", le_lease(a.session));
+	eventually(a.lost == 1, "the loss of the lease is told");
+	eventually(a.elected == 2, "leads again, with a new lease");
+	ok(a.term > term && a.overlaps == 0, "another term, no overlap");
+	is_status(le_stop(runner, &error), LE_OK, "stopped");
+	is_int(a.lost, 1, "which is no loss");
+	le_close(a.session, -1, NULL);
+}
+
+static void
+stop_early(void)
+{
+	record a = {.session = open_session(5000)}, b = {.session = open_session(5000)};
+	le_runner *leader = run(&a, "a"), *waiting;
+
+	eventually(a.running == 1, "one leads");
+	waiting = run(&b, "b");
+	is_status(le_stop(waiting, &error), LE_OK, "a candidate is stopped");
+	is_int(b.elected, 0, "it has not led");
+	is_status(le_stop(leader, &error), LE_OK, "then the leader");
+	for (int i = 0; i < 20; i++)
+	{
+		leader = run(&a, "a");
+		usleep(rand() % 3000);
+		le_stop(leader, NULL);
+	}
+	is_int(a.running + a.overlaps, 0, "started and stopped many times");
+	le_close(a.session, -1, NULL);
+	le_close(b.session, -1, NULL);
+	is_int(atoi(query(db, "SELECT count(*) FROM lock_election.look()")), 0, "nothing is left");
+}
+
+/* --- the watchdog --- */
+
+static void
+watchdog(void)
+{
+	le_options o = options_of(3000);
+	le_session *s, *other = open_session(20000);
+	le_hold *held, *next;
+	int64_t end;
+
+	o.progress_ms = 1500;
+	s = open_with(&o);
+	held = must_lock(s, "x");
+	next = enqueue(other, "x");
+	for (end = le_now() + 5000; le_now() < end; usleep(20000))
+		le_progress(s);
+	ok(le_valid(held), "who reports progress holds on");
+	is_status(le_await(next, PATIENCE, &error), LE_OK, "who does not is replaced");
+	ok(!le_valid(held), "and knows it");
+	is_status(le_await(held, 0, &error), LE_LOST, "lost");
+	ok(strstr(error.message, "progress") != NULL, "with the reason");
+	is_status(le_reopen(s, &error), LE_UNAVAILABLE, "without progress there is no new lease");
+	le_progress(s);
+	is_status(le_reopen(s, &error), LE_OK, "with progress there is");
+	le_drop(held);
+	le_drop(next);
+	le_close(s, -1, NULL);
+	le_close(other, -1, NULL);
+}
+
+/* --- observers --- */
+
+#define CHANGES 2000
+
+typedef struct
+{
+	_Atomic int n, wrong, slow;
+	_Atomic int64_t last;
+	int64_t changes[CHANGES];
+} log_of_changes;
+
+static void
+on_change(const le_change *change, void *arg)
+{
+	log_of_changes *l = arg;
+
+	if (change->change <= l->last || l->n >= CHANGES)
+		l->wrong++;
+	else
+		l->changes[l->n++] = change->change;
+	l->last = change->change;
+	usleep((useconds_t) l->slow * 1000);
+}
+
+static int
+history(int64_t after)
+{
+	return atoi(query(db, "SELECT count(*) FROM election_history('o', %" PRId64 ")", after));
+}
+
+static void
+observers(void)
+{
+	static log_of_changes all, some, now;
+	le_session *s = open_session(5000), *watch = open_session(5000);
+	le_observer *first, *second, *third;
+	le_hold *term;
+	int64_t middle;
+
+	is_status(le_observe(watch, "o", 0, on_change, &all, &first, &error), LE_OK, "an observer");
+	for (int i = 0; i < 40; i++)
+	{
+		le_campaign(s, "o", "first", PATIENCE, &term, &error);
+		le_proclaim(term, "second", &error);
+		le_resign(term, NULL);
+		if (i % 4 == 1)
+			query(db, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = "
+					  "'liblockelection'");
+	}
+	eventually(all.n == history(0), "is told every change, over lost connections");
+	is_int(all.wrong, 0, "in order, and once");
+	ok(all.n >= 100, "there were many");
+	middle = all.changes[all.n / 2];
+	le_unobserve(first);
+
+	some.slow = 3;
+	le_observe(watch, "o", middle, on_change, &some, &second, &error);
+	le_campaign(s, "o", "now", PATIENCE, &term, &error);
+	le_observe(watch, "o", -1, on_change, &now, &third, &error);
+	eventually(some.n == history(middle) && some.wrong == 0, "from a number on, by a slow callback");
+	eventually(now.n == 1, "from now on: who leads");
+	le_proclaim(term, "still", &error);
+	eventually(now.n == 2 && now.wrong == 0, "and what comes");
+	le_resign(term, NULL);
+	eventually(now.n == 3, "to the end");
+	le_unobserve(second);
+	le_unobserve(third);
+
+	memset(&now, 0, sizeof(now));
+	le_observe(watch, "vacant", -1, on_change, &now, &first, &error);
+	usleep(50000);
+	le_campaign(s, "vacant", "me", PATIENCE, &term, &error);
+	eventually(now.n == 1, "an election that was vacant");
+	le_resign(term, NULL);
+	le_unobserve(first);
+	le_close(s, -1, NULL);
+	le_close(watch, -1, NULL);
+}
+
+static void
+tests(void)
+{
+	db = connect_db();
+	order();
+	lost_lease();
+	stop_early();
+	watchdog();
+	observers();
+	PQfinish(db);
+}
+
+int
+main(int argc, char **argv)
+{
+	return run_tests(argc, argv, tests);
+}

@@ -1,0 +1,125 @@
+# The rules of test/tidy hold in this project; and each of them finds the sample that breaks it.
+use strict;
+use warnings;
+use Cwd;
+use File::Basename;
+use File::Path qw(make_path);
+use File::Temp;
+use LeMutants;
+use Test::More;
+
+my $tidy = getcwd() . '/test/tidy';
+
+# A project without a breach; of what a sample names, this is replaced or added.
+my %clean = (
+	Makefile => "SOURCES = \$(wildcard src/core/*.c src/server/*/*.c)\n",
+	'README.md' => "[How it works](docs/internals.md)\n",
+	'docs/internals.md' => "# How it works\n",
+	'src/core/core.h' => "/* The answer to everything. */\nextern int le_answer(void);\n",
+	'src/core/core.c' => "#include \"core.h\"\n\nint\nle_answer(void)\n{\n\treturn 42;\n}\n",
+	'src/server/shared/compat.h' => "#if PG_VERSION_NUM >= 160000\n#endif\n",
+	'src/server/sql/sql.h' => "#include \"core/core.h\"\n",
+	'src/server/sql/sql.c' => "#include \"shared/compat.h\"\n#include \"sql/sql.h\"\n\n"
+	  . "static int\nuse(void)\n{\n\treturn le_answer();\n}\n",
+	'sql/a.sql' => "SELECT 1;\n",
+	'expected/a.out' => "SELECT 1;\n",
+);
+
+my @samples = (
+	[
+		'an arrow between folders',
+		{ 'src/server/sql/x.h' => "", 'src/server/shared/up.c' => qq{#include "sql/x.h"\n} },
+		'src/server/shared/up.c:1: server/shared may not include sql/x.h'
+	],
+	[
+		'a folder that nobody has listed',
+		{ 'src/server/more/x.c' => "" },
+		"src/server/more/x.c:1: folder server/more is not in test/tidy's list"
+	],
+	[
+		'a header of the system in the core',
+		{ 'src/core/clock.c' => "#include <time.h>\n" },
+		'src/core/clock.c:1: src/core is plain C: it may not include time.h'
+	],
+	[
+		'a header of the server in the core',
+		{ 'src/core/clock.c' => qq{\n#include "shared/compat.h"\n} },
+		'src/core/clock.c:2: src/core is plain C: it may not include shared/compat.h'
+	],
+	[
+		'a version of PostgreSQL',
+		{ 'src/server/sql/x.c' => "#if PG_VERSION_NUM < 170000\n#endif\n" },
+		'src/server/sql/x.c:1: PG_VERSION_NUM belongs into src/server/shared/compat.h'
+	],
+	[
+		'a function that nobody else uses',
+		{ 'src/core/x.c' => qq{/* A comment that names le_answer2(). */\nint\nle_answer2(void)\n{\n\treturn 0;\n}\n} },
+		'src/core/x.c:3: le_answer2() is used in this file alone: it can be static'
+	],
+	[
+		'a function without a comment',
+		{ 'src/core/core.h' => "#define ANSWER 42\nextern int le_answer(void);\n" },
+		'src/core/core.c:4: le_answer() has no comment, here or where it is declared'
+	],
+	[
+		'a second declaration',
+		{ 'src/core/other.h' => "extern int le_answer(void);\n", 'src/core/x.c' => qq{#include "other.h"\n} },
+		'src/core/other.h:1: le_answer() is declared in src/core/core.h as well'
+	],
+	[
+		'a declaration in a .c file',
+		{ 'src/core/x.c' => "extern int other(void);\n" },
+		'src/core/x.c:1: other() is declared in a .c file'
+	],
+	[
+		'a function that is gone',
+		{ 'src/core/more.h' => "/* Gone. */\nextern int le_gone(int\n\t\tof_many);\n", 'src/core/x.c' => qq{#include "more.h"\n} },
+		'src/core/more.h:2: le_gone() is declared, and defined nowhere'
+	],
+	[ 'a header that nobody includes', { 'src/core/x.h' => "" }, 'src/core/x.h:1: nothing uses this file' ],
+	[ 'a source that nobody compiles', { 'test/odd/x.c' => "" }, 'test/odd/x.c:1: nothing uses this file' ],
+	[ 'an output without an input', { 'expected/b.out' => "" }, 'expected/b.out:1: nothing uses this file' ],
+	[ 'a module that no test uses', { 'test/lib/LeNone.pm' => "1;\n" }, 'test/lib/LeNone.pm:1: nothing uses this file' ],
+	[ 'a page that no other names', { 'docs/x.md' => "" }, 'docs/x.md:1: nothing uses this file' ],
+	[
+		'a long line', { 'src/core/x.c' => "\n" . "\t" x 29 . "12345\n" },
+		'src/core/x.c:2: more than 120 columns'
+	],
+	[
+		'a long line of a text',
+		{ 'README.md' => '[a](docs/internals.md) ' . 'x' x 98 . "\n| " . 'x' x 130 . " |\n" },
+		'README.md:1: more than 120 columns'
+	],
+	[
+		'a long function',
+		{ 'src/core/x.c' => "static int\nlong_one(void)\n{\n" . "\tstep();\n" x 78 . "}\n" },
+		'src/core/x.c:2: long_one() has 81 lines, more than 80'
+	],
+	[ 'a long file', { 'src/core/x.c' => "\n" x 800 . "int x;\n" }, 'src/core/x.c:1: 801 lines, more than 800' ],
+);
+
+# Output and exit status for a project with these files.
+sub tidy
+{
+	my (%files) = @_;
+	my $dir = File::Temp->newdir();
+
+	foreach my $name (keys %files)
+	{
+		make_path(dirname("$dir/$name"));
+		spew("$dir/$name", $files{$name});
+	}
+	my $out = `perl $tidy $dir 2>&1`;
+	return ($out, $? >> 8);
+}
+
+my $here = `perl $tidy . 2>&1`;
+is($here . $?, '0', 'this project');
+is_deeply([ tidy(%clean) ], [ '', 0 ], 'a clean sample');
+foreach my $sample (@samples)
+{
+	my ($name, $files, $breach) = @$sample;
+
+	is_deeply([ tidy(%clean, %$files) ], [ "$breach\n", 1 ], $name);
+}
+done_testing();

@@ -1,0 +1,233 @@
+# A manager that is stopped, or cannot write: every call ends within its own limits, no other database notices, and nothing
+# that ended meanwhile is lost.
+use strict;
+use warnings;
+use LeTest;
+use LeWire;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+# A call does without an answer 2 s after its own wait, see LE_TAKE_GRACE; the rest is for a busy machine.
+use constant GRACE => 2 + 6;
+
+my $node = new_node('main', conf => "autovacuum = off\n");
+my $admin;
+my $stopped = 0;
+
+END { kill 'CONT', $stopped if $stopped; }
+
+sub one { my ($sql, $db) = @_; return $node->safe_psql($db // 'postgres', $sql); }
+
+sub stop_manager
+{
+	$stopped = one('SELECT pid FROM lock_election.manager');
+	kill 'STOP', $stopped;
+	return;
+}
+
+sub go_on
+{
+	kill 'CONT', $stopped;
+	$stopped = 0;
+	return;
+}
+
+# Asked without the library.
+sub backends
+{
+	my ($where) = @_;
+	$admin->query("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND $where");
+	return $admin->wait('Z');
+}
+
+# The answer to a statement, errors before it; ok if it came in time.
+sub answer
+{
+	my ($s, $sql, $seconds, $test_name) = @_;
+	my $start = time;
+	my $answer = $s->query($sql, 60);
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	cmp_ok(time - $start, '<', $seconds, "$test_name: in time");
+	return $s->error . $answer;
+}
+
+one('CREATE DATABASE other');
+one('CREATE EXTENSION lock_election', 'other');
+$admin = LeWire->new($node, dbname => 'template1');
+my $keep = session($node, dbname => 'other');
+$keep->query(q{SELECT acquire_lock('up', '1 h')});
+
+# The proc numbers of sessions that end are given to the next ones.
+sub use_and_end
+{
+	my ($n, $between) = @_;
+	my @sessions = map { session($node) } 1 .. $n;
+
+	$_->query(q{SELECT is_held('x', 1)}) foreach @sessions;
+	$between->();
+	$_->quit foreach @sessions;
+	wait_until(sub { backends('pid IN (' . join(',', map { $_->pid } @sessions) . ')') eq '0' }) or die 'they do not end';
+	return;
+}
+
+sub other_database_works
+{
+	my ($n, $test_name) = @_;
+	my @next = map { session($node, dbname => 'other') } 1 .. $n;
+	my $start = time;
+
+	$next[$_]->async("SELECT try_acquire_lock('free $_', NULL) IS NOT NULL") foreach 0 .. $#next;
+	is(join('', map { $_->wait } @next), 't' x $n, $test_name);
+	cmp_ok(time - $start, '<', 5, 'at once');
+	$_->quit foreach @next;
+	return;
+}
+
+subtest 'the manager of another database is stopped' => sub {
+	use_and_end(12, \&stop_manager);
+	other_database_works(14, 'sessions of the other database are answered');
+	go_on();
+	nothing_left($node, 'nothing is left', dbname => 'other') if one(q{SELECT force_release_lock('up')}, 'other');
+	$keep->query(q{SELECT acquire_lock('up', '1 h')});
+};
+
+subtest 'the manager of another database cannot write' => sub {
+	my ($locker, $failing) = (session($node), session($node));
+
+	use_and_end(12, sub {
+		$locker->query('BEGIN; LOCK TABLE lock_election.slot');
+		$failing->query(q{SELECT acquire_lock('fails', '1 h')});
+		like($failing->error, qr/55P03/, 'a batch fails');
+	});
+	other_database_works(14, 'sessions of the other database are answered');
+
+	# of this one they are told
+	my @same = map { session($node) } 1 .. 3;
+	like(answer($_, q{SELECT acquire_lock('same', '1 h')}, 10, 'the same database'), qr/55P03: the tables of extension lock_election are locked/, 'why it has to wait')
+	  foreach @same;
+	$locker->query('ROLLBACK');
+	like($_->query(q{SELECT release_lock('same', acquire_lock('same', '1 h'))}), qr/t/, 'then it goes on') foreach @same;
+	$_->quit foreach $locker, $failing, @same;
+	nothing_left($node);
+};
+
+subtest 'limits of a call' => sub {
+	my ($old, $fresh, $holder, $busy) = map { session($node) } 1 .. 4;
+	my $token = $holder->query(q{SELECT acquire_lock('held', '1 h')});
+
+	$old->query(q{SELECT is_held('x', 1)});
+	stop_manager();
+	foreach my $s ($old, $fresh)
+	{
+		my $who = $s == $old ? 'an old session' : 'a new session';
+
+		is(answer($s, q{SELECT acquire_lock('a', '1 h', wait => '500 ms')}, GRACE, "$who, wait"), '', 'NULL');
+		is(answer($s, q{SELECT try_acquire_lock('b')}, GRACE, "$who, try"), '', 'NULL, behind an unanswered one');
+		is(answer($s, q{SELECT campaign('e', 'me', wait => '100 ms')}, GRACE, "$who, campaign"), '', 'NULL');
+		is(answer($s, q{SELECT await_lock('a', 1, wait => '100 ms')}, GRACE, "$who, await"), 'f', 'not yet');
+		$s->query(q{SET lock_timeout = '300 ms'});
+		like(answer($s, q{SELECT acquire_lock('a', '1 h')}, 5, "$who, lock_timeout"), qr/ERROR:  55P03: canceling statement due to lock timeout/, 'strikes');
+		like(answer($s, q{SELECT is_held('a', 1)}, GRACE, "$who, lock_timeout, another call"), qr/ERROR:  55P03/, 'strikes as well');
+		$s->query(q{RESET lock_timeout; SET statement_timeout = '300 ms'});
+		like(answer($s, q{SELECT acquire_lock('a', '1 h')}, 5, "$who, statement_timeout"), qr/ERROR:  57014/, 'strikes');
+		$s->query(q{RESET statement_timeout});
+	}
+
+	# clients that go away while they wait: before the request, and for its answer
+	my @gone = map { LeWire->new($node) } 1 .. 2;
+	$gone[0]->query(q{SET statement_timeout = '100 ms'});
+	$gone[0]->wait('Z');
+	$gone[0]->query(q{SELECT acquire_lock('gone', '1 h')});
+	$gone[0]->wait('Z');
+	$gone[0]->query(q{RESET statement_timeout});
+	$gone[0]->wait('Z');
+	$_->query(q{SELECT acquire_lock('gone', '1 h')}) foreach @gone;
+	my $pids = 'pid IN (' . join(',', map { $_->pid } @gone) . ')';
+	wait_until(sub { backends("$pids AND state = 'active'") eq '2' }) or die 'they do not wait';
+	$_->{socket}->close foreach @gone;
+	ok(wait_until(sub { backends($pids) eq '0' }, 10), 'backends notice that their clients are gone');
+	go_on();
+	is($holder->query("SELECT is_held('held', $token)"), 't', 'the manager goes on');
+	foreach my $name ('a', 'b', 'gone')
+	{
+		like($busy->query("SELECT acquire_lock('$name', '1 h', wait => '5 s')"), qr/^\d+$/, "what was given up is free: $name");
+	}
+	$busy->query(q{SELECT force_release_lock(name) FROM lock_election.locks});
+	$_->quit foreach $old, $fresh, $holder, $busy;
+	nothing_left($node);
+};
+
+# What a call does without is undone, and nothing else of its transaction.
+subtest 'a late grant' => sub {
+	my ($s, $next) = map { session($node) } 1 .. 2;
+	my $count = 'count(*) FROM lock_election.locks WHERE name IN';
+
+	$s->query(q{BEGIN; SELECT acquire_lock('before', '1 h'); SAVEPOINT s; SELECT acquire_lock('inner', '1 h')});
+	stop_manager();
+	is(answer($s, q{SELECT try_acquire_lock('late', '1 h')}, GRACE, 'try'), '', 'NULL');
+	is(answer($s, q{SELECT try_acquire_lock('late too', '1 h')}, GRACE, 'again'), '', 'NULL');
+	go_on();
+	like($s->query(q{SELECT acquire_lock('after', '1 h')}), qr/^\d+$/, 'the transaction goes on');
+	is(one(q{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks}), 'after before inner', 'with what it had');
+	is($next->query(q{SELECT acquire_lock('late', '1 h', wait => '5 s') IS NOT NULL}), 't', 'and not with what it did without');
+	$s->query('ROLLBACK TO s');
+	is(one(q{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks}), 'before late', 'a savepoint undoes what came after it');
+	$s->query(q{SAVEPOINT t; SELECT acquire_lock('kept', '1 h'); SAVEPOINT u; RELEASE u; RELEASE t; SAVEPOINT v; SELECT acquire_lock('undone', '1 h'); ROLLBACK TO v});
+	is($s->error, '', 'more savepoints');
+	is(one(q{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks}), 'before kept late', 'each its own');
+	$s->query(q{SAVEPOINT w; SELECT acquire_lock('w1', '1 h'); SAVEPOINT x; SELECT acquire_lock('x1', '1 h'); RELEASE x; SELECT acquire_lock('w2', '1 h'); ROLLBACK TO w; COMMIT});
+	is(one(q{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks}), 'before kept late', 'what is inside goes along');
+
+	# a lock of a named owner that it holds already keeps its first hold
+	$s->query(q{SELECT acquire_lock('again', '1 h', owner => 'me')});
+	stop_manager();
+	is(answer($s, q{SELECT try_acquire_lock('again', '1 h', owner => 'me')}, GRACE, 'once more'), '', 'NULL');
+	go_on();
+	$s->query('SELECT 1');
+	is($s->query(q{SELECT release_lock('again', token) FROM lock_election.locks WHERE name = 'again'}), 't', 'released');
+	is(one("SELECT $count ('again')"), '0', 'it was held once');
+
+	# a place in a queue is kept
+	my $place = $s->query(q{SELECT token FROM enqueue_lock('late', '1 h')});
+	stop_manager();
+	is(answer($s, "SELECT await_lock('late', $place, wait => '100 ms')", GRACE, 'await'), 'f', 'not yet');
+	go_on();
+	$next->query(q{SELECT release_lock('late')});
+	is($s->query("SELECT await_lock('late', $place, wait => '5 s')"), 't', 'but later');
+	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
+	$_->quit foreach $s, $next;
+	nothing_left($node);
+};
+
+# Ended while nobody reads: a rollback, a release at commit, a bound lock, and the session itself.
+subtest 'what ends meanwhile' => sub {
+	my ($undone, $bound, $released) = map { session($node) } 1 .. 3;
+
+	$undone->query(q{BEGIN; SELECT acquire_lock('undone', '1 h')});
+	$bound->query(q{SELECT acquire_lock('bound', NULL)});
+	$released->query(q{SELECT acquire_lock('released', '1 h')});
+	$released->query(q{BEGIN; SELECT release_lock('released')});
+	stop_manager();
+	$released->query('COMMIT', 20);
+	$_->quit foreach $undone, $bound, $released;
+	my $pids = 'pid IN (' . join(',', map { $_->pid } $undone, $bound, $released) . ')';
+	wait_until(sub { backends($pids) eq '0' }) or die 'they do not end';
+
+	# new sessions take their numbers, and give up
+	my @next = map { session($node) } 1 .. 4;
+	$_->async(q{SELECT try_acquire_lock('bound', '1 h')}) foreach @next;
+	is(join('', map { $_->wait } @next), '', 'nobody is granted anything');
+	my @other = map { session($node, dbname => 'other') } 1 .. 4;
+	$_->query(q{SELECT is_held('x', 1)}) foreach @other;
+	$_->quit foreach @next;
+	go_on();
+	nothing_left($node, 'all of it is read later');
+	$_->quit foreach @other;
+};
+
+$keep->quit;
+$admin->quit;
+$node->stop;
+done_testing();

@@ -1,0 +1,13 @@
+# Runners, observers and the watchdog of the library.
+use strict;
+use warnings;
+use LeClient;
+use LeTest;
+use Test::More;
+
+my $node = new_node('main');
+
+client_test('runner', $node->connstr('postgres'));
+nothing_left($node);
+$node->stop;
+done_testing();
