@@ -29,10 +29,9 @@
 #include "utils/snapmgr.h"
 
 #include "shared/compat.h"
+#include "shared/fault.h"
 
 LE_FUNCTION(le_fault_worker);
-
-extern PGDLLEXPORT LE_NORETURN void le_fault_worker_main(Datum arg);
 
 static void
 run_statement(RawStmt *statement, const char *sql)
