@@ -150,7 +150,7 @@ COMMIT;
 
 -- --- the table is the manager's alone ---
 
-INSERT INTO lock_election.lease VALUES (1, 1, 1, 10);
+INSERT INTO lock_election.lease VALUES (1, 1, 1, 'infinity', 10);
 UPDATE lock_election.lease SET ttl = 1;
 DELETE FROM lock_election.lease;
 TRUNCATE lock_election.lease;

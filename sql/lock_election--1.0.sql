@@ -24,6 +24,9 @@ REVOKE ALL ON FUNCTION lock_election.refuse_write() FROM PUBLIC;
 -- free for a while is taken by the next lock, whatever its name.
 -- mode 0: free; ttl -1: as long as the session;
 -- time_left < 0: ended, but still fenced.
+-- expires_at: the end as of when the row was written, for renewals write
+-- nothing; infinity: as long as the session; NULL: free, or on a lease, whose row
+-- has it.
 -- Durations are microseconds.  uncommitted: the holds of transactions that were
 -- open when the row was written, each as session, xact and subxact (8, 4 and 4
 -- bytes).  The texts are added as PLAIN so that no TOAST table is ever made.
@@ -40,6 +43,7 @@ CREATE TABLE lock_election.slot (
 	permits integer NOT NULL,
 	kind smallint NOT NULL,
 	mode smallint NOT NULL,
+	expires_at timestamptz,
 	closed_until timestamptz
 ) USING heap WITH (fillfactor = 50, vacuum_truncate = off);
 ALTER TABLE lock_election.slot
@@ -58,6 +62,7 @@ CREATE TABLE lock_election.lease (
 	id bigint NOT NULL CONSTRAINT lease_key PRIMARY KEY,
 	ttl bigint NOT NULL,
 	time_left bigint NOT NULL,
+	expires_at timestamptz NOT NULL,
 	role oid NOT NULL
 ) USING heap WITH (fillfactor = 50, vacuum_truncate = off);
 ALTER TABLE lock_election.lease
@@ -490,11 +495,12 @@ CREATE FUNCTION @extschema@.current_leader(
 	OUT candidate text,
 	OUT term bigint,
 	OUT elected_at timestamptz,
+	OUT expires_at timestamptz,
 	OUT valid_for interval)
 RETURNS SETOF record LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1
 AS 'MODULE_PATHNAME', 'le_current_leader';
 COMMENT ON FUNCTION @extschema@.current_leader(text) IS
-'The leader of an election, for everybody; no row if there is none. A leader that it has shown does not vanish in a crash (unless his term is bound to his connection). valid_for is NULL if the term is bound to a connection, and on a standby, where the leader is the one that has been replayed. Errors: 22023 bad argument.';
+'The leader of an election, for everybody; no row if there is none. A leader that it has shown does not vanish in a crash (unless his term is bound to his connection). expires_at: when the term ends if nobody renews it, infinity if it is bound to a connection. valid_for: how long that is from now; NULL if the term is bound to a connection, and on a standby. There the leader is the one that has been replayed, and expires_at is as of the election or the last proclaim, which renewals move without telling (NULL: the term hangs on a named lease). Errors: 22023 bad argument.';
 
 CREATE FUNCTION @extschema@.is_leader(election text, term bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -542,7 +548,7 @@ COMMENT ON FUNCTION @extschema@.election_history(text, bigint) IS
 CREATE FUNCTION lock_election.look(
 	OUT kind text, OUT name text, OUT slot integer, OUT mode text, OUT owner text,
 	OUT value text, OUT role oid, OUT token bigint, OUT lease bigint,
-	OUT holds integer, OUT since timestamptz, OUT time_left interval,
+	OUT holds integer, OUT since timestamptz, OUT expires_at timestamptz, OUT time_left interval,
 	OUT waiters bigint, OUT queue_position bigint, OUT pid integer, OUT term bigint)
 RETURNS SETOF record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_look_sql';
@@ -557,12 +563,12 @@ WITH f AS MATERIALIZED (
 	WHERE f.locktype = 'userlock' AND f.granted AND d.datname = pg_catalog.current_database()
 	GROUP BY 1)
 SELECT l.kind, l.name, l.slot, l.mode, l.owner, l.role::pg_catalog.regrole AS role,
-	l.token, l.lease, l.holds, l.since AS acquired_at, l.time_left, l.waiters, l.pid,
+	l.token, l.lease, l.holds, l.since AS acquired_at, l.expires_at, l.time_left, l.waiters, l.pid,
 	COALESCE(f.pids, '{}') AS fenced_by
 FROM lock_election.look() l LEFT JOIN f ON f.token = l.token
 WHERE l.queue_position = 0;
 COMMENT ON VIEW lock_election.locks IS
-'Every held lock, and every leader. Owner, token and pid are shown to the role that holds it and to members of pg_read_all_stats.';
+'Every held lock, and every leader. expires_at: when its lease ends if nobody renews it (infinity: with its connection); on a standby as of when its row was written, which a renewal does not do, and NULL if it hangs on a named lease. Owner, token and pid are shown to the role that holds it and to members of pg_read_all_stats.';
 
 CREATE VIEW lock_election.elections AS
 WITH f AS MATERIALIZED (
@@ -572,12 +578,12 @@ WITH f AS MATERIALIZED (
 	WHERE f.locktype = 'userlock' AND f.granted AND d.datname = pg_catalog.current_database()
 	GROUP BY 1)
 SELECT l.name AS election, l.value AS candidate, l.term, l.owner, l.role::pg_catalog.regrole AS role,
-	l.since AS elected_at, l.time_left AS valid_for, l.waiters AS waiting, l.pid,
+	l.since AS elected_at, l.expires_at, l.time_left AS valid_for, l.waiters AS waiting, l.pid,
 	COALESCE(f.pids, '{}') AS fenced_by
 FROM lock_election.look() l LEFT JOIN f ON f.token = l.token
 WHERE l.kind = 'election' AND l.queue_position = 0;
 COMMENT ON VIEW lock_election.elections IS
-'Every election that has a leader: candidate is his text, waiting how many candidates come after him, valid_for NULL if his term lasts as long as his connection. Owner, pid and fenced_by are shown to his role and to members of pg_read_all_stats.';
+'Every election that has a leader: candidate is his text, waiting how many candidates come after him, expires_at as in view locks, valid_for NULL if his term lasts as long as his connection. Owner, pid and fenced_by are shown to his role and to members of pg_read_all_stats.';
 
 CREATE VIEW lock_election.waiters AS
 WITH l AS MATERIALIZED (SELECT * FROM lock_election.look()),
@@ -596,7 +602,8 @@ COMMENT ON VIEW lock_election.waiters IS
 'Every request that waits, in the order of the grants; blocked_by: the processes that hold the lock, or, where nobody holds it, the one that is first in the queue, as far as their connections live and may be seen. Owner, token, lease and pid are shown to the role that waits and to members of pg_read_all_stats.';
 
 CREATE FUNCTION lock_election.look_leases(
-	OUT lease bigint, OUT owner text, OUT role oid, OUT ttl interval, OUT time_left interval)
+	OUT lease bigint, OUT owner text, OUT role oid, OUT ttl interval, OUT expires_at timestamptz,
+	OUT time_left interval)
 RETURNS SETOF record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_look_leases_sql';
 COMMENT ON FUNCTION lock_election.look_leases() IS
@@ -608,7 +615,7 @@ WITH n AS MATERIALIZED (
 		pg_catalog.count(*) FILTER (WHERE l.queue_position > 0) AS waits
 	FROM lock_election.look() l WHERE l.lease IS NOT NULL
 	GROUP BY l.lease)
-SELECT l.lease, l.owner, l.role::pg_catalog.regrole AS role, l.ttl, l.time_left,
+SELECT l.lease, l.owner, l.role::pg_catalog.regrole AS role, l.ttl, l.expires_at, l.time_left,
 	COALESCE(n.holds, 0) AS locks, COALESCE(n.waits, 0) AS waiting
 FROM lock_election.look_leases() l LEFT JOIN n ON n.lease = l.lease;
 COMMENT ON VIEW lock_election.leases IS

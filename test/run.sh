@@ -22,7 +22,7 @@ if [ -z "${TESTS:-}" ]; then
 fi
 
 [[ $TESTS != *faults* ]] || le_faults_tree
-[[ $TESTS != *pgbouncer.t* ]] || le_extra_packages pgbouncer
+[[ $TESTS != *pgbouncer.t* && $TESTS != *pooled.t* ]] || le_extra_packages pgbouncer
 [[ $TESTS != *torture* && $TESTS != *wall_clock* ]] || le_extra_packages libfaketime
 # The drivers of examples/.  Where Node.js is not Debian's, its driver comes from npm.
 if [[ $TESTS = *_examples.t* ]]; then

@@ -418,16 +418,12 @@ learn_server(le_session *s)
 	const char *values[] = {old, net->old_pid != 0 ? net->old_start : NULL};
 	PGresult *result;
 	const char *notify;
-	bool ok = false, lost = net->lost_answer;
+	bool ok = false;
 
 	snprintf(old, sizeof(old), "%d", net->old_pid);
 	result = le_exec(s, le_add(le_clock(), s->call), info_sql, 2, values);
 	if (result == NULL)
-	{
-		/* nothing of ours can be lost here, and what was to be ended still is */
-		net->lost_answer = lost;
 		return false;
-	}
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
 		le_error_result(&net->error, result);
 	else if (PQgetisnull(result, 0, 0))

@@ -144,6 +144,16 @@ is_code(const char *text)
 	return strncmp(text + 8, ": ", 2) == 0;
 }
 
+static le_status
+connection_status(const PGconn *conn, const char *code)
+{
+	if (conn == NULL)
+		return LE_NO_MEMORY;
+	if (code[0] != '\0')
+		return status_of(code);
+	return PQconnectionNeedsPassword(conn) ? LE_DENIED : LE_UNAVAILABLE;
+}
+
 /*
  * libpq keeps no SQLSTATE of a connection that failed, but a verbose message
  * has it.  The last one counts: it is of the last host.  The message is told
@@ -173,11 +183,7 @@ le_error_connection(le_error *error, const PGconn *conn)
 			text[n++] = *from++;
 	}
 	text[n] = '\0';
-	return le_error_set(error,
-						conn == NULL      ? LE_NO_MEMORY
-						: code[0] != '\0' ? status_of(code)
-										  : LE_UNAVAILABLE,
-						code, "%.*s", line_length(text), text);
+	return le_error_set(error, connection_status(conn, code), code, "%.*s", line_length(text), text);
 }
 
 bool

@@ -22,17 +22,7 @@ fence_sql(const le_hold *hold, le_text *sql, le_text *names)
 	else
 		le_text_add(sql, "SELECT %s.fence_lock(u.n, $2) FROM pg_catalog.unnest($1::text[]) AS u(n)", schema);
 	le_unlock(s);
-	if (hold->kind != LE_KIND_LOCKS)
-	{
-		le_text_add(names, "%s", hold->names[0]);
-		return;
-	}
-	for (int i = 0; i < hold->n; i++)
-	{
-		le_text_add(names, i == 0 ? "{" : ",");
-		le_text_add_element(names, hold->names[i]);
-	}
-	le_text_add(names, "}");
+	le_hold_names(hold, names);
 }
 
 /* Whatever fails here, the transaction writes nothing: there is no unknown outcome. */

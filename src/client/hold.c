@@ -46,6 +46,23 @@ check_how(const le_how *how, int n, le_error *error)
 	return LE_OK;
 }
 
+/* The name, or the array of names. */
+void
+le_hold_names(const le_hold *hold, le_text *text)
+{
+	if (hold->kind != LE_KIND_LOCKS)
+	{
+		le_text_add(text, "%s", hold->names[0]);
+		return;
+	}
+	for (int i = 0; i < hold->n; i++)
+	{
+		le_text_add(text, i == 0 ? "{" : ",");
+		le_text_add_element(text, hold->names[i]);
+	}
+	le_text_add(text, "}");
+}
+
 /* --- the life of a hold --- */
 
 static void

@@ -416,6 +416,8 @@ extern void le_hold_held(le_hold *hold);
 extern void le_hold_done(le_hold *hold);
 extern le_status le_hold_wait(le_hold *hold, int64_t until, le_error *error);
 extern le_status le_hold_finish(le_session *s, le_hold *own, int64_t until, le_hold **hold, le_error *error);
+/* As an argument of the functions of the server. */
+extern void le_hold_names(const le_hold *hold, le_text *text);
 extern le_status le_check_names(const char *const *names, int n, le_error *error);
 
 extern le_status le_check_candidacy(const char *election, const char *candidate, le_error *error);

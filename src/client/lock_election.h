@@ -67,125 +67,126 @@
 
 #include <libpq-fe.h>
 
+/* All that the library exports. */
 #ifdef __cplusplus
-extern "C"
-{
-#endif
-
-#if defined(__GNUC__)
-#define LE_API __attribute__((visibility("default")))
+#define LE_LINKAGE extern "C"
 #else
-#define LE_API
+#define LE_LINKAGE extern
+#endif
+#if defined(__GNUC__)
+#define LE_API LE_LINKAGE __attribute__((visibility("default")))
+#else
+#define LE_API LE_LINKAGE
 #endif
 
 #define LE_VERSION_MAJOR 0
 #define LE_VERSION_MINOR 1
 
-	/* --- what calls answer --- */
+/* --- what calls answer --- */
 
-	typedef enum le_status
-	{
-		LE_OK = 0,
-		LE_TIMEOUT,     /* not granted in time, or somebody else holds it: nothing is held */
-		LE_CANCELED,    /* by le_cancel: nothing is held */
-		LE_LOST,        /* the lease, or this hold, has ended: LE001, or the local deadline has passed */
-		LE_DEADLOCK,    /* 40P01: roll the transaction back and repeat it */
-		LE_LIMIT,       /* 53xxx: a limit of the server; the message names its setting */
-		LE_DENIED,      /* 42501, 28xxx: not allowed, or a wrong password */
-		LE_INVALID,     /* 22023 or a bad argument, or a wrong state; the message names it */
-		LE_UNAVAILABLE, /* no server, no extension, not preloaded, or no answer in time: no effect that lasts */
-		LE_UNKNOWN,     /* sent, but not answered: may have taken effect, or may take effect later */
-		LE_NO_MEMORY,   /* out of memory, threads or descriptors: no effect */
-		LE_FAILED       /* any other error of the server: no effect */
-	} le_status;
+typedef enum le_status
+{
+	LE_OK = 0,
+	LE_TIMEOUT,     /* not granted in time, or somebody else holds it: nothing is held */
+	LE_CANCELED,    /* by le_cancel: nothing is held */
+	LE_LOST,        /* the lease, or this hold, has ended: LE001, or the local deadline has passed */
+	LE_DEADLOCK,    /* 40P01: roll the transaction back and repeat it */
+	LE_LIMIT,       /* 53xxx: a limit of the server; the message names its setting */
+	LE_DENIED,      /* 42501, 28xxx: not allowed, or a wrong password */
+	LE_INVALID,     /* 22023 or a bad argument, or a wrong state; the message names it */
+	LE_UNAVAILABLE, /* no server, no extension, not preloaded, or no answer in time: no effect that lasts */
+	LE_UNKNOWN,     /* sent, but not answered: may have taken effect, or may take effect later */
+	LE_NO_MEMORY,   /* out of memory, threads or descriptors: no effect */
+	LE_FAILED       /* any other error of the server: no effect */
+} le_status;
 
-	/* Optional everywhere: pass NULL.  Filled unless the call answers LE_OK; then it is empty. */
-	typedef struct le_error
-	{
-		le_status status;
-		char sqlstate[6]; /* of the server, or "" */
-		char message[506];
-	} le_error;
+/* Optional everywhere: pass NULL.  Filled unless the call answers LE_OK; then it is empty. */
+typedef struct le_error
+{
+	le_status status;
+	char sqlstate[6]; /* of the server, or "" */
+	char message[506];
+} le_error;
 
-	/* "timeout", ...: a word for messages.  Local. */
-	LE_API const char *le_status_name(le_status status);
+/* "timeout", ...: a word for messages.  Local. */
+LE_API const char *le_status_name(le_status status);
 
-	/* The version of the library that runs, e.g. "0.1".  Local. */
-	LE_API const char *le_version(void);
+/* The version of the library that runs, e.g. "0.1".  Local. */
+LE_API const char *le_version(void);
 
-	/* Milliseconds of CLOCK_BOOTTIME.  Local. */
-	LE_API int64_t le_now(void);
+/* Milliseconds of CLOCK_BOOTTIME.  Local. */
+LE_API int64_t le_now(void);
 
-	/* --- sessions --- */
+/* --- sessions --- */
 
-	typedef struct le_session le_session;
-	typedef struct le_hold le_hold; /* a lock, a permit, several locks, or a candidacy and its term */
+typedef struct le_session le_session;
+typedef struct le_hold le_hold; /* a lock, a permit, several locks, or a candidacy and its term */
 
-	typedef enum le_state
-	{
-		LE_CONNECTED = 1, /* the lease is kept alive */
-		LE_SUSPENDED,     /* no connection now; what is held is still held: see the deadline */
-		LE_ENDED          /* the lease is lost or given back, and all holds of it */
-	} le_state;
+typedef enum le_state
+{
+	LE_CONNECTED = 1, /* the lease is kept alive */
+	LE_SUSPENDED,     /* no connection now; what is held is still held: see the deadline */
+	LE_ENDED          /* the lease is lost or given back, and all holds of it */
+} le_state;
 
-	typedef struct le_options
-	{
-		size_t size;
-
-		/*
-	 * As for PQconnectdb: "key=value ...", a URI, "service=...", several
-	 * hosts; NULL: the environment (PGHOST, ...).  A primary is asked for
-	 * unless target_session_attrs says something else.
-	 */
-		const char *conninfo;
-
-		/* Shown as the start of "owner" in the server's views.  At most 200 bytes.  NULL: nothing. */
-		const char *name;
-
-		/* Of the lease.  100 to 2073600000 (24 days); 0: 30000. */
-		int ttl_ms;
-
-		/* The local deadline is earlier than the end of the lease by this.  0: a twentieth of the TTL, at most 1000. */
-		int margin_ms;
-
-		/* How long connecting to one host may take, unless conninfo has connect_timeout.  0: 5000. */
-		int connect_ms;
-
-		/*
-	 * How long the server may take to answer one statement, before the
-	 * connection is given up and made again.  0: a quarter of the TTL, at least
-	 * 200 and at most 10000.
-	 */
-		int call_ms;
-
-		/* Not 0: renew only while le_progress() is called at least this often, so that a hung process loses its lease. */
-		int progress_ms;
-
-		/*
-	 * How a grant to a waiter is noticed.  0: by LISTEN where it works, which
-	 * is tested once for a connection when somebody waits; else by asking,
-	 * as behind a pooler in transaction mode.  1: by LISTEN only; a waiting
-	 * call answers LE_UNAVAILABLE where it does not work.  -1: by asking.
-	 */
-		int listen;
-
-		/* How often to ask where LISTEN does not work.  0: 250. */
-		int poll_ms;
-
-		/*
-	 * Called when the state has changed, in order.  Where a callback is slow,
-	 * states in between may be missing, but never LE_ENDED and never the last.
-	 * LE_CONNECTED of le_open is not told.
-	 */
-		void (*on_state)(le_session *session, le_state state, void *arg);
-
-		/* Called after every renewal with the new local deadline. May skip some when a callback is slow. */
-		void (*on_renewed)(le_session *session, int64_t deadline, void *arg);
-
-		void *arg;
-	} le_options;
+typedef struct le_options
+{
+	size_t size;
 
 	/*
+ * As for PQconnectdb: "key=value ...", a URI, "service=...", several
+ * hosts; NULL: the environment (PGHOST, ...).  A primary is asked for
+ * unless target_session_attrs says something else.
+ */
+	const char *conninfo;
+
+	/* Shown as the start of "owner" in the server's views.  At most 200 bytes.  NULL: nothing. */
+	const char *name;
+
+	/* Of the lease.  100 to 2073600000 (24 days); 0: 30000. */
+	int ttl_ms;
+
+	/* The local deadline is earlier than the end of the lease by this.  0: a twentieth of the TTL, at most 1000. */
+	int margin_ms;
+
+	/* How long connecting to one host may take, unless conninfo has connect_timeout.  0: 5000. */
+	int connect_ms;
+
+	/*
+ * How long the server may take to answer one statement, before the
+ * connection is given up and made again.  0: a quarter of the TTL, at least
+ * 200 and at most 10000.
+ */
+	int call_ms;
+
+	/* Not 0: renew only while le_progress() is called at least this often, so that a hung process loses its lease. */
+	int progress_ms;
+
+	/*
+ * How a grant to a waiter is noticed.  0: by LISTEN where it works, which
+ * is tested once for a connection when somebody waits; else by asking,
+ * as behind a pooler in transaction mode.  1: by LISTEN only; a waiting
+ * call answers LE_UNAVAILABLE where it does not work.  -1: by asking.
+ */
+	int listen;
+
+	/* How often to ask where LISTEN does not work.  0: 250. */
+	int poll_ms;
+
+	/*
+ * Called when the state has changed, in order.  Where a callback is slow,
+ * states in between may be missing, but never LE_ENDED and never the last.
+ * LE_CONNECTED of le_open is not told.
+ */
+	void (*on_state)(le_session *session, le_state state, void *arg);
+
+	/* Called after every renewal with the new local deadline. May skip some when a callback is slow. */
+	void (*on_renewed)(le_session *session, int64_t deadline, void *arg);
+
+	void *arg;
+} le_options;
+
+/*
  * Connects and grants the lease.  Every host is tried once.  options NULL: all
  * defaults.  Waits for at most connect_ms a host and call_ms a statement, and
  * for name resolution.
@@ -194,9 +195,9 @@ extern "C"
  * LE_UNAVAILABLE no server, or lock_election is not installed in the database
  * (CREATE EXTENSION) or not in shared_preload_libraries; LE_LIMIT.
  */
-	LE_API le_status le_open(const le_options *options, le_session **session, le_error *error);
+LE_API le_status le_open(const le_options *options, le_session **session, le_error *error);
 
-	/*
+/*
  * Revokes the lease, which ends all holds and queue places at once, closes the
  * connection, and frees the session.  Calls of other threads that wait on it
  * answer LE_LOST first.  Holds stay valid as objects until they are released;
@@ -208,88 +209,88 @@ extern "C"
  * revoked, or had ended; LE_UNKNOWN it was not confirmed: the lease ends by
  * itself at the latest after its TTL.  The session is gone in any case.
  */
-	LE_API le_status le_close(le_session *session, int wait_ms, le_error *error);
+LE_API le_status le_close(le_session *session, int wait_ms, le_error *error);
 
-	/*
+/*
  * As le_close, but leaves the lease as it is: what the session holds stays held
  * until the lease ends, or is kept alive with keep_alive(lease) by somebody
  * else.  Queue places stay too: cancel those first.
  */
-	LE_API void le_orphan(le_session *session);
+LE_API void le_orphan(le_session *session);
 
-	/*
+/*
  * After LE_ENDED: grants a new lease to the same session.  Old holds stay lost;
  * a hold belongs to the lease under which it was asked for.  LE_OK also if the
  * session has not ended.  Waits as le_open does for the connection; with
  * progress_ms LE_UNAVAILABLE until le_progress() has been called again.
  */
-	LE_API le_status le_reopen(le_session *session, le_error *error);
+LE_API le_status le_reopen(le_session *session, le_error *error);
 
-	/* Local. */
-	LE_API le_state le_get_state(const le_session *session);
+/* Local. */
+LE_API le_state le_get_state(const le_session *session);
 
-	/* The number of the lease on the server, e.g. for le_orphan.  Local. */
-	LE_API int64_t le_lease(const le_session *session);
+/* The number of the lease on the server, e.g. for le_orphan.  Local. */
+LE_API int64_t le_lease(const le_session *session);
 
-	/*
+/*
  * The local deadline as le_now() counts, and the time left until it; 0 or less:
  * all work under what is held has to be over.  Of the present lease: after
  * le_reopen ask the hold instead.  Local.
  */
-	LE_API int64_t le_deadline(const le_session *session);
-	LE_API int64_t le_time_left(const le_session *session);
+LE_API int64_t le_deadline(const le_session *session);
+LE_API int64_t le_time_left(const le_session *session);
 
-	/* The application lives, see progress_ms.  Local. */
-	LE_API void le_progress(le_session *session);
+/* The application lives, see progress_ms.  Local. */
+LE_API void le_progress(le_session *session);
 
-	/* --- events, for programs with a loop of their own --- */
+/* --- events, for programs with a loop of their own --- */
 
-	typedef enum le_event_kind
-	{
-		LE_EVENT_STATE = 1, /* the state of the session has changed */
-		LE_EVENT_RENEWED,   /* there is a new deadline */
-		LE_EVENT_HOLD       /* a hold was granted, or has ended: see its state */
-	} le_event_kind;
+typedef enum le_event_kind
+{
+	LE_EVENT_STATE = 1, /* the state of the session has changed */
+	LE_EVENT_RENEWED,   /* there is a new deadline */
+	LE_EVENT_HOLD       /* a hold was granted, or has ended: see its state */
+} le_event_kind;
 
-	typedef struct le_event
-	{
-		le_event_kind kind;
-		le_state state;   /* STATE: of now; states in between may be missing */
-		int64_t deadline; /* RENEWED, STATE: of now */
-		le_hold *hold;    /* HOLD */
-	} le_event;
+typedef struct le_event
+{
+	le_event_kind kind;
+	le_state state;   /* STATE: of now; states in between may be missing */
+	int64_t deadline; /* RENEWED, STATE: of now */
+	le_hold *hold;    /* HOLD */
+} le_event;
 
-	/*
+/*
  * A descriptor that is readable while there are events.  For poll, select and
  * the like only: do not read, write or close it.  Valid until le_close.  Local.
  */
-	LE_API int le_fd(const le_session *session);
+LE_API int le_fd(const le_session *session);
 
-	/*
+/*
  * Takes the next event; 0: there is none.  A hold whose state changes twice
  * before it is taken is one event.  The events of a hold that is given back
  * go with it.  Local.
  */
-	LE_API int le_next_event(le_session *session, le_event *event);
+LE_API int le_next_event(le_session *session, le_event *event);
 
-	/* --- holds --- */
+/* --- holds --- */
 
-	typedef enum le_hold_state
-	{
-		LE_HOLD_WAITING = 1, /* its queue place is taken, or about to be */
-		LE_HOLD_HELD,        /* granted; le_valid tells whether it still is */
-		LE_HOLD_OVER         /* not granted, lost, or canceled: le_await says which */
-	} le_hold_state;
+typedef enum le_hold_state
+{
+	LE_HOLD_WAITING = 1, /* its queue place is taken, or about to be */
+	LE_HOLD_HELD,        /* granted; le_valid tells whether it still is */
+	LE_HOLD_OVER         /* not granted, lost, or canceled: le_await says which */
+} le_hold_state;
 
-	typedef struct le_how
-	{
-		size_t size;
-		int shared;    /* not 0: beside other shared holders */
-		int permits;   /* not 0: one of so many permits; one name only; not with shared */
-		int64_t until; /* not 0: do not wait beyond this point of le_now(), whatever wait_ms says */
-	} le_how;
+typedef struct le_how
+{
+	size_t size;
+	int shared;    /* not 0: beside other shared holders */
+	int permits;   /* not 0: one of so many permits; one name only; not with shared */
+	int64_t until; /* not 0: do not wait beyond this point of le_now(), whatever wait_ms says */
+} le_how;
 
-	/*
+/*
  * Acquires one lock, or one permit, or several locks at once: all or none,
  * under one token.  how NULL: exclusive.  Waits for at most wait_ms (0: tries
  * once and takes no queue place; -1: no limit) in the order of arrival.
@@ -307,60 +308,60 @@ extern "C"
  * LE_DENIED; LE_UNAVAILABLE: wait_ms is 0 and the server did not answer within
  * call_ms.
  */
-	LE_API le_status le_acquire(le_session *session, const char *const *names, int n, const le_how *how,
-								int wait_ms, le_hold **hold, le_error *error);
+LE_API le_status le_acquire(le_session *session, const char *const *names, int n, const le_how *how,
+							int wait_ms, le_hold **hold, le_error *error);
 
-	/*
+/*
  * As le_acquire, but does not wait: the session takes a queue place as soon as
  * it can.  *hold is waiting; le_await or le_fd tell what becomes of it, and it
  * has to be released in any case.  how->until is obeyed.  Local, but for memory.
  *
  * LE_OK, LE_INVALID, LE_LOST the session has ended, LE_NO_MEMORY.
  */
-	LE_API le_status le_enqueue(le_session *session, const char *const *names, int n, const le_how *how,
-								le_hold **hold, le_error *error);
+LE_API le_status le_enqueue(le_session *session, const char *const *names, int n, const le_how *how,
+							le_hold **hold, le_error *error);
 
-	/*
+/*
  * Waits until the hold is granted, or over.  LE_OK it is held; LE_TIMEOUT not
  * yet: it keeps its place, unless how->until has passed, which ends it.  Every
  * other answer is for good: LE_CANCELED, LE_LOST, LE_INVALID, LE_LIMIT,
  * LE_DENIED, ...  wait_ms 0: local.  Several threads may wait for one hold.
  */
-	LE_API le_status le_await(le_hold *hold, int wait_ms, le_error *error);
+LE_API le_status le_await(le_hold *hold, int wait_ms, le_error *error);
 
-	/* As le_await, until a point of le_now(). */
-	LE_API le_status le_await_until(le_hold *hold, int64_t until, le_error *error);
+/* As le_await, until a point of le_now(). */
+LE_API le_status le_await_until(le_hold *hold, int64_t until, le_error *error);
 
-	/*
+/*
  * Ends the wait for a hold: le_await answers LE_CANCELED at once, and its place
  * is given back in the background.  No effect once it is granted or over; so
  * the caller looks at le_get_hold_state afterwards.  Does not free it.  Local.
  */
-	LE_API void le_cancel(le_hold *hold);
+LE_API void le_cancel(le_hold *hold);
 
-	/* Local. */
-	LE_API le_hold_state le_get_hold_state(const le_hold *hold);
+/* Local. */
+LE_API le_hold_state le_get_hold_state(const le_hold *hold);
 
-	/*
+/*
  * The proof of ownership, and for an exclusive lock and a term the fencing
  * token: higher than that of every holder before.  0: was never granted.  Local.
  */
-	LE_API int64_t le_token(const le_hold *hold);
+LE_API int64_t le_token(const le_hold *hold);
 
-	/* The position in the queue when the place was taken, from 1; 0 not queued.  Local. */
-	LE_API int64_t le_position(const le_hold *hold);
+/* The position in the queue when the place was taken, from 1; 0 not queued.  Local. */
+LE_API int64_t le_position(const le_hold *hold);
 
-	/* Is it held, and is the local deadline to come?  Local: one atomic read and the clock. */
-	LE_API int le_valid(const le_hold *hold);
+/* Is it held, and is the local deadline to come?  Local: one atomic read and the clock. */
+LE_API int le_valid(const le_hold *hold);
 
-	/* Milliseconds for which le_valid will be true if no renewal succeeds; 0: it is not.  Local. */
-	LE_API int64_t le_hold_time_left(const le_hold *hold);
+/* Milliseconds for which le_valid will be true if no renewal succeeds; 0: it is not.  Local. */
+LE_API int64_t le_hold_time_left(const le_hold *hold);
 
-	/* Any pointer of the application.  Local. */
-	LE_API void le_set_user(le_hold *hold, void *user);
-	LE_API void *le_user(const le_hold *hold);
+/* Any pointer of the application.  Local. */
+LE_API void le_set_user(le_hold *hold, void *user);
+LE_API void *le_user(const le_hold *hold);
 
-	/*
+/*
  * In the application's own connection, to the same database, and its open
  * transaction: from here to the end of the transaction nobody else gets this
  * lock, or leads.  What the transaction writes after this is written by the
@@ -371,9 +372,9 @@ extern "C"
  * LE_LIMIT, LE_DENIED; LE_UNAVAILABLE the connection broke, and so nothing is
  * written.
  */
-	LE_API le_status le_fence(le_hold *hold, PGconn *yours, le_error *error);
+LE_API le_status le_fence(le_hold *hold, PGconn *yours, le_error *error);
 
-	/*
+/*
  * Gives the hold, or its queue place, back, and frees it, whatever the answer
  * is.  For a term: resigns.  hold_for_ms not 0: ownership ends now, but nobody
  * is granted the lock until that long after it was acquired (not for a term).
@@ -384,65 +385,65 @@ extern "C"
  * session goes on trying in the background, and the lock is free at the latest
  * when the lease ends; whether hold_for_ms took effect is not known.
  */
-	LE_API le_status le_release(le_hold *hold, int hold_for_ms, le_error *error);
+LE_API le_status le_release(le_hold *hold, int hold_for_ms, le_error *error);
 
-	/* As le_release, in the background: does not wait for the server.  Local. */
-	LE_API void le_drop(le_hold *hold);
+/* As le_release, in the background: does not wait for the server.  Local. */
+LE_API void le_drop(le_hold *hold);
 
-	/* --- leader election --- */
+/* --- leader election --- */
 
-	/*
+/*
  * Stands for election and waits to be elected, as le_acquire waits for a lock.
  * candidate: the text that everybody sees, 1 to 4096 bytes.  The hold is the
  * term, its token the number of the term.
  */
-	LE_API le_status le_campaign(le_session *session, const char *election, const char *candidate,
-								 int wait_ms, le_hold **hold, le_error *error);
+LE_API le_status le_campaign(le_session *session, const char *election, const char *candidate, int wait_ms,
+							 le_hold **hold, le_error *error);
 
-	/* As le_enqueue. */
-	LE_API le_status le_enqueue_candidate(le_session *session, const char *election, const char *candidate,
-										  le_hold **hold, le_error *error);
+/* As le_enqueue. */
+LE_API le_status le_enqueue_candidate(le_session *session, const char *election, const char *candidate,
+									  le_hold **hold, le_error *error);
 
-	/*
+/*
  * Changes the text that everybody sees, without a new election.  Waits for the
  * server, at most call_ms, also for a new connection.  LE_LOST this term does
  * not lead any more; LE_UNKNOWN no answer: it may be the old or the new text.
  */
-	LE_API le_status le_proclaim(le_hold *hold, const char *candidate, le_error *error);
+LE_API le_status le_proclaim(le_hold *hold, const char *candidate, le_error *error);
 
-	/* Gives the term, or the candidacy, back and frees the hold: le_release(hold, 0, error). */
-	LE_API le_status le_resign(le_hold *hold, le_error *error);
+/* Gives the term, or the candidacy, back and frees the hold: le_release(hold, 0, error). */
+LE_API le_status le_resign(le_hold *hold, le_error *error);
 
-	typedef struct le_leader_info
-	{
-		size_t size;
-		int64_t term;       /* 0: nobody leads */
-		int64_t elected_at; /* microseconds since 1970, the server's clock */
-		int64_t valid_ms;   /* as the server sees it; -1: not known */
-		char candidate[4097];
-	} le_leader_info;
+typedef struct le_leader_info
+{
+	size_t size;
+	int64_t term;       /* 0: nobody leads */
+	int64_t elected_at; /* microseconds since 1970, the server's clock */
+	int64_t valid_ms;   /* as the server sees it; -1: not known */
+	char candidate[4097];
+} le_leader_info;
 
-	/* Who leads?  Waits for the server, at most call_ms.  leader->size has to be set. */
-	LE_API le_status le_leader(le_session *session, const char *election, le_leader_info *leader,
-							   le_error *error);
+/* Who leads?  Waits for the server, at most call_ms.  leader->size has to be set. */
+LE_API le_status le_leader(le_session *session, const char *election, le_leader_info *leader,
+						   le_error *error);
 
-	/* --- observers --- */
+/* --- observers --- */
 
-	typedef struct le_observer le_observer;
+typedef struct le_observer le_observer;
 
-	typedef struct le_change
-	{
-		int64_t change; /* the number of the change; they grow */
-		int64_t term;
-		const char *
-			how; /* elected, proclaimed; the term ended: resigned, expired, revoked, forced, undone, disconnected */
-		const char *candidate;
-		int64_t elected_at; /* microseconds since 1970, the server's clock */
-		int64_t changed_at;
-		int leads; /* elected or proclaimed: this term leads; otherwise the election is vacant */
-	} le_change;
+typedef struct le_change
+{
+	int64_t change; /* the number of the change; they grow */
+	int64_t term;
+	const char *
+		how; /* elected, proclaimed; the term ended: resigned, expired, revoked, forced, undone, disconnected */
+	const char *candidate;
+	int64_t elected_at; /* microseconds since 1970, the server's clock */
+	int64_t changed_at;
+	int leads; /* elected or proclaimed: this term leads; otherwise the election is vacant */
+} le_change;
 
-	/*
+/*
  * Calls on_change for every change of an election after the one with the number
  * after, in order, once, none missing: also over reconnects, for as long as the
  * server keeps them (lock_election.history_retention, 7 days).  after 0: from
@@ -453,77 +454,73 @@ extern "C"
  *
  * Local, but for memory.  LE_OK, LE_INVALID, LE_LOST, LE_NO_MEMORY.
  */
-	LE_API le_status le_observe(le_session *session, const char *election, int64_t after,
-								void (*on_change)(const le_change *change, void *arg), void *arg,
-								le_observer **observer, le_error *error);
+LE_API le_status le_observe(le_session *session, const char *election, int64_t after,
+							void (*on_change)(const le_change *change, void *arg), void *arg,
+							le_observer **observer, le_error *error);
 
-	/* Ends it.  When this returns no call is running, and none comes. */
-	LE_API void le_unobserve(le_observer *observer);
+/* Ends it.  When this returns no call is running, and none comes. */
+LE_API void le_unobserve(le_observer *observer);
 
-	/* --- the runner: stands for election again and again --- */
+/* --- the runner: stands for election again and again --- */
 
-	typedef struct le_runner le_runner;
+typedef struct le_runner le_runner;
 
-	typedef struct le_callbacks
-	{
-		size_t size;
-
-		/*
-	 * This process leads.  Runs in a thread of its own for as long as the
-	 * application wants to lead; should return when le_must_stop() is true.
-	 * Only after it has returned the term is resigned, so that the next leader
-	 * never meets the work of this one; the next on_elected of this runner
-	 * comes only after that.  Returns 0 to stand again, anything else to stop
-	 * the runner.  Must not release the hold.
-	 */
-		int (*on_elected)(le_hold *term, void *arg);
-
-		/*
-	 * The term is lost while on_elected runs: end its work now.  At most once a
-	 * term, never before on_elected was called, and not after it has returned.
-	 * Runs in the thread of the runner.  Optional: le_must_stop() tells the same.
-	 */
-		void (*on_lost)(le_hold *term, void *arg);
-
-		/*
-	 * A leader was elected, this process included, or has proclaimed another
-	 * text; candidate NULL: nobody leads.  Runs as a callback of the session.
-	 * Optional.
-	 */
-		void (*on_new_leader)(const char *candidate, int64_t term, void *arg);
-
-		void *arg;
-	} le_callbacks;
+typedef struct le_callbacks
+{
+	size_t size;
 
 	/*
+ * This process leads.  Runs in a thread of its own for as long as the
+ * application wants to lead; should return when le_must_stop() is true.
+ * Only after it has returned the term is resigned, so that the next leader
+ * never meets the work of this one; the next on_elected of this runner
+ * comes only after that.  Returns 0 to stand again, anything else to stop
+ * the runner.  Must not release the hold.
+ */
+	int (*on_elected)(le_hold *term, void *arg);
+
+	/*
+ * The term is lost while on_elected runs: end its work now.  At most once a
+ * term, never before on_elected was called, and not after it has returned.
+ * Runs in the thread of the runner.  Optional: le_must_stop() tells the same.
+ */
+	void (*on_lost)(le_hold *term, void *arg);
+
+	/*
+ * A leader was elected, this process included, or has proclaimed another
+ * text; candidate NULL: nobody leads.  Runs as a callback of the session.
+ * Optional.
+ */
+	void (*on_new_leader)(const char *candidate, int64_t term, void *arg);
+
+	void *arg;
+} le_callbacks;
+
+/*
  * Stands for election in the background until le_stop.  When the lease is lost
  * it grants the session a new one (le_reopen) and stands again.  Errors that
  * pass are tried again with a growing delay.  Local, but for memory and threads.
  */
-	LE_API le_status le_run(le_session *session, const char *election, const char *candidate,
-							const le_callbacks *callbacks, le_runner **runner, le_error *error);
+LE_API le_status le_run(le_session *session, const char *election, const char *candidate,
+						const le_callbacks *callbacks, le_runner **runner, le_error *error);
 
-	/* What the next candidacies are to be called.  Local.  For the present term use le_proclaim. */
-	LE_API le_status le_set_candidate(le_runner *runner, const char *candidate, le_error *error);
+/* What the next candidacies are to be called.  Local.  For the present term use le_proclaim. */
+LE_API le_status le_set_candidate(le_runner *runner, const char *candidate, le_error *error);
 
-	/*
+/*
  * Has on_elected to stop: the term is lost, or le_stop was called.  Once true,
  * true for the rest of the term.  Local.  le_wait_stop waits until it is true,
  * for at most wait_ms, and tells whether it is.
  */
-	LE_API int le_must_stop(const le_hold *term);
-	LE_API int le_wait_stop(le_hold *term, int wait_ms);
+LE_API int le_must_stop(const le_hold *term);
+LE_API int le_wait_stop(le_hold *term, int wait_ms);
 
-	/*
+/*
  * Ends the runner: waits until on_elected has returned, without limit, resigns,
  * and frees the runner.  Has to be called for each runner, before le_close.
  * LE_OK; LE_FAILED the runner had ended by an error that does not pass, which
  * error tells.
  */
-	LE_API le_status le_stop(le_runner *runner, le_error *error);
-
-#ifdef __cplusplus
-}
-#endif
+LE_API le_status le_stop(le_runner *runner, le_error *error);
 
 #endif /* LOCK_ELECTION_H */

@@ -381,18 +381,24 @@ static void
 verify_one(le_session *s)
 {
 	le_hold *hold = le_container(s->queued.next, le_hold, link);
-	const char *function = hold->kind == LE_KIND_TERM ? "await_leadership" : "await_lock";
+	le_text sql = {0}, names = {0};
 	char token[24];
-	const char *values[] = {hold->names[0], token};
-	le_text sql = {0};
+	const char *values[] = {NULL, token};
 	PGresult *result;
 
 	hold->refs++;
 	le_link_append(&s->queued, &hold->link);
 	snprintf(token, sizeof(token), "%lld", (long long) hold->server_token);
 	le_unlock(s);
-	le_text_add(&sql, "SELECT %s.%s($1, $2)", s->net.schema, function);
+	le_text_add(&sql, "SELECT %s.%s($1, $2)", s->net.schema,
+				hold->kind == LE_KIND_TERM    ? "await_leadership"
+				: hold->kind == LE_KIND_LOCKS ? "await_locks"
+											  : "await_lock");
+	le_hold_names(hold, &names);
+	values[0] = names.data;
+	sql.failed |= names.failed;
 	result = le_exec_text(s, le_add(le_clock(), s->call), &sql, 2, values);
+	le_text_free(&names);
 	le_lock(s);
 	if (atomic_load(&hold->state) == LE_HOLD_WAITING && hold->phase == LE_PHASE_QUEUED && result != NULL)
 	{

@@ -45,23 +45,6 @@ ask_sql(const le_hold *hold, const char *schema, le_text *sql)
 	le_text_add(sql, "%.*s%s%s", (int) (at - format), format, schema, at + 2);
 }
 
-/* The name, or the array of names. */
-static void
-names_argument(const le_hold *hold, le_text *text)
-{
-	if (hold->kind != LE_KIND_LOCKS)
-	{
-		le_text_add(text, "%s", hold->names[0]);
-		return;
-	}
-	for (int i = 0; i < hold->n; i++)
-	{
-		le_text_add(text, i == 0 ? "{" : ",");
-		le_text_add_element(text, hold->names[i]);
-	}
-	le_text_add(text, "}");
-}
-
 /* It was granted, or has a place; but the application may not want it any more. */
 static void
 asked(le_session *s, le_hold *hold, const PGresult *result)
@@ -153,7 +136,7 @@ ask(le_session *s, le_hold *hold)
 	le_unlock(s);
 
 	ask_sql(hold, s->net.schema, &sql);
-	names_argument(hold, &names);
+	le_hold_names(hold, &names);
 	values[0] = names.data;
 	if (names.failed)
 		sql.failed = true;
@@ -244,7 +227,7 @@ release(le_session *s, le_hold *hold)
 	hold->releases++;
 	le_unlock(s);
 
-	names_argument(hold, &names);
+	le_hold_names(hold, &names);
 	values[0] = names.data;
 	if (names.failed)
 		sql.failed = true;

@@ -206,6 +206,26 @@ le_renewed(le_session *s, int64_t sent_at)
 
 /* --- open --- */
 
+/* Words without "=" are the name of a database. */
+static le_status
+check_conninfo(const char *conninfo, le_error *error)
+{
+	PQconninfoOption *parsed;
+	char *message = NULL;
+	le_status status = LE_OK;
+
+	if (conninfo == NULL || (strchr(conninfo, '=') == NULL && strstr(conninfo, "://") == NULL))
+		return LE_OK;
+	parsed = PQconninfoParse(conninfo, &message);
+	if (parsed == NULL && message != NULL)
+		status = le_error_set(error, LE_INVALID, "", "%.*s", (int) strcspn(message, "\n"), message);
+	else if (parsed == NULL)
+		status = le_error_set(error, LE_NO_MEMORY, "", "out of memory");
+	PQfreemem(message);
+	PQconninfoFree(parsed);
+	return status;
+}
+
 static le_status
 check_options(const le_options *o, le_error *error)
 {
@@ -221,7 +241,7 @@ check_options(const le_options *o, le_error *error)
 		return le_error_set(error, LE_INVALID, "", "listen %d is not -1, 0 or 1", o->listen);
 	if (o->name != NULL && strlen(o->name) > LE_OWNER_MAX)
 		return le_error_set(error, LE_INVALID, "", "name is longer than %d bytes", LE_OWNER_MAX);
-	return LE_OK;
+	return check_conninfo(o->conninfo, error);
 }
 
 static int64_t

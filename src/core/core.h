@@ -232,9 +232,10 @@ typedef struct LeReply
  */
 typedef struct LeRow
 {
-	uint64_t locator : 60; /* the row's TID */
+	uint64_t locator : 59; /* the row's TID */
 	uint64_t listed : 1;   /* a slot's: among the store's idle rows */
 	uint64_t reused : 1;   /* ... and written since it was listed */
+	uint64_t kept : 1;     /* ... not handed over at once */
 	uint64_t on_disk : 1;
 	uint64_t dirty : 1;
 } LeRow;

@@ -59,6 +59,8 @@ typedef struct LeStoredEntry
 	LeText uncommitted; /* of LeStoredHold, one after the other,
 								 * perhaps not aligned */
 	uint64_t locator;
+	bool has_expiry; /* for the views of a standby alone: what the row says */
+	int64_t expires_at;
 	uint16_t member; /* a place of several names: which-th, from 1; else 0 */
 
 	/* of every slot */

@@ -145,6 +145,36 @@ permits(void)
 	le_release(c, 0, NULL);
 }
 
+/* As for one lock: places for several, and for permits. */
+static void
+places(void)
+{
+	const char *ab[] = {"a", "b"}, *bc[] = {"b", "c"};
+	le_how permit = {.size = sizeof(permit), .permits = 1};
+	le_hold *a, *b, *c;
+
+	is_status(le_acquire(one, ab, 2, NULL, PATIENCE, &a, &error), LE_OK, "two locks, with a wait");
+	is_status(le_acquire(two, bc, 2, NULL, 100, &b, &error), LE_TIMEOUT, "no wait that is too short");
+	is_status(le_enqueue(two, bc, 2, NULL, &b, &error), LE_OK, "two others, one of them the same");
+	eventually(le_position(b) > 0, "are queued for");
+	is_status(lock(one, "c", 0, &c), LE_TIMEOUT, "nobody overtakes in any of them");
+	le_release(a, 0, NULL);
+	is_status(le_await(b, PATIENCE, &error), LE_OK, "granted");
+	is_status(le_enqueue(one, ab, 2, NULL, &a, &error), LE_OK, "and again");
+	eventually(le_position(a) > 0, "queued");
+	le_cancel(a);
+	is_status(le_release(a, 0, &error), LE_OK, "canceled");
+	is_status(le_release(b, 0, &error), LE_OK, "released");
+
+	is_status(le_acquire(one, ab, 1, &permit, PATIENCE, &a, &error), LE_OK, "the only permit");
+	is_status(le_enqueue(two, ab, 1, &permit, &b, &error), LE_OK, "a place for it");
+	eventually(le_position(b) == 1, "the first");
+	le_release(a, 0, NULL);
+	is_status(le_await(b, PATIENCE, &error), LE_OK, "granted");
+	le_release(b, 0, NULL);
+	eventually(strcmp(query(db, "SELECT count(*) FROM lock_election.look()"), "0") == 0, "nothing is left");
+}
+
 static void
 closed(void)
 {
@@ -285,11 +315,11 @@ elections(void)
 static void
 lifetime(void)
 {
-	le_session *s = open_session(2000);
+	le_session *s = open_session(20000);
 	le_hold *a = must_lock(s, "x"), *b = must_lock(two, "y"), *c = enqueue(s, "y"), *d;
 	int64_t lease = le_lease(s);
 
-	ok(lease > 0 && le_deadline(s) > le_now() && le_time_left(s) <= 1900,
+	ok(lease > 0 && le_deadline(s) > le_now() && le_time_left(s) <= 19000,
 	   "a deadline before the end of the lease");
 	is_status(le_close(s, -1, &error), LE_OK, "closed");
 	ok(!le_valid(a), "what it held is not");
@@ -300,7 +330,7 @@ lifetime(void)
 	le_release(d, 0, NULL);
 	le_release(b, 0, NULL);
 
-	s = open_session(1500);
+	s = open_session(4000);
 	a = must_lock(s, "x");
 	le_orphan(s);
 	le_drop(a);
@@ -315,8 +345,8 @@ lifetime(void)
 static void
 tests(void)
 {
-	one = open_session(3000);
-	two = open_session(3000);
+	one = open_session(9000);
+	two = open_session(9000);
 	db = connect_db();
 	ok(strcmp(le_version(), "0.1") == 0, "the version");
 	tries_and_waits();
@@ -325,6 +355,7 @@ tests(void)
 	shared();
 	several();
 	permits();
+	places();
 	closed();
 	fences();
 	forced();

@@ -75,7 +75,7 @@ static void
 renewals(void)
 {
 	static _Atomic int renewed;
-	le_options o = options_of(1500);
+	le_options o = options_of(4500);
 	le_session *s;
 	char name[32];
 	const char *names[] = {name};

@@ -77,7 +77,7 @@ run(record *r, const char *candidate)
 static void
 order(void)
 {
-	record a = {.session = open_session(1500), .work_ms = 150}, b = {.session = open_session(1500)};
+	record a = {.session = open_session(9000), .work_ms = 150}, b = {.session = open_session(9000)};
 	le_runner *first = run(&a, "a"), *second;
 	le_leader_info info = {.size = sizeof(info)};
 	int64_t term;
@@ -126,7 +126,7 @@ order(void)
 static void
 lost_lease(void)
 {
-	record a = {.session = open_session(900), .work_ms = 300};
+	record a = {.session = open_session(6000), .work_ms = 300};
 	le_runner *runner = run(&a, "a");
 	int64_t term;
 
@@ -169,16 +169,16 @@ stop_early(void)
 static void
 watchdog(void)
 {
-	le_options o = options_of(900);
-	le_session *s, *other = open_session(5000);
+	le_options o = options_of(3000);
+	le_session *s, *other = open_session(20000);
 	le_hold *held, *next;
 	int64_t end;
 
-	o.progress_ms = 400;
+	o.progress_ms = 1500;
 	s = open_with(&o);
 	held = must_lock(s, "x");
 	next = enqueue(other, "x");
-	for (end = le_now() + 2000; le_now() < end; usleep(20000))
+	for (end = le_now() + 5000; le_now() < end; usleep(20000))
 		le_progress(s);
 	ok(le_valid(held), "who reports progress holds on");
 	is_status(le_await(next, PATIENCE, &error), LE_OK, "who does not is replaced");

@@ -94,13 +94,15 @@ static void *
 kill_backends(void *arg)
 {
 	PGconn *mine = connect_db();
+	/* a pooler has few backends, and takes its time to replace them */
+	int least = getenv("LE_TEST_DIRECT") != NULL ? 300000 : 10000;
 
 	(void) arg;
 	while (killing)
 	{
 		query(mine, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-					" WHERE application_name = 'liblockelection' AND random() < 0.7");
-		usleep(15000 + rand() % 20000);
+					" WHERE application_name = 'liblockelection' AND random() < 0.6");
+		usleep((useconds_t) (least + rand() % 60000));
 	}
 	PQfinish(mine);
 	return NULL;
@@ -180,7 +182,7 @@ work(void *arg)
 static void
 killed(void)
 {
-	le_session *sessions[2] = {open_session(20000), open_session(20000)};
+	le_session *sessions[2] = {open_session(60000), open_session(60000)};
 	_Atomic int holder[LOCKS] = {0};
 	worker workers[4];
 	pthread_t threads[4], killer;
@@ -253,7 +255,7 @@ static void
 stopped_for_long(void)
 {
 	seen told = {0};
-	le_session *a = watched(1500, 300, &told);
+	le_session *a = watched(3000, 300, &told);
 	struct pollfd fd = {.fd = le_fd(a), .events = POLLIN};
 	le_hold *held = must_lock(a, "x"), *waits, *again;
 	le_event event = {0};
@@ -296,8 +298,12 @@ static void
 tests(void)
 {
 	db = connect_db();
-	restart("restart fast");
-	restart("restart immediate");
+	/* a pooler keeps its clients while the server is down */
+	if (getenv("LE_TEST_DIRECT") == NULL)
+	{
+		restart("restart fast");
+		restart("restart immediate");
+	}
 	killed();
 	stopped();
 	stopped_for_long();

@@ -57,7 +57,8 @@ sub run
 		}
 		elsif ($line =~ /^1\.\.(\d+)$/) { $planned = $1; }
 		elsif ($line =~ /^Bail out! (.*)/) { fail("bail out: $1"); }
-		elsif ($line =~ /^# (.*)/) { diag($1); }
+		elsif ($line =~ /^#   (.*)/) { diag($1); }
+		elsif ($line =~ /^# (.*)/) { note($1); }
 	}
 	close $in;
 	waitpid($pid, 0);

@@ -30,7 +30,7 @@ SELECT results_eq(
 	('await_locks', 'names text[], token bigint, wait interval DEFAULT ''00:00:00''::interval', 'boolean'),
 	('campaign', 'election text, candidate text, ttl interval DEFAULT ''00:00:15''::interval, wait interval DEFAULT NULL::interval, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'bigint'),
 	('compare_and_set', 'key text, expected_version bigint, value text', 'bigint'),
-	('current_leader', 'election text, OUT candidate text, OUT term bigint, OUT elected_at timestamp with time zone, OUT valid_for interval', 'SETOF record'),
+	('current_leader', 'election text, OUT candidate text, OUT term bigint, OUT elected_at timestamp with time zone, OUT expires_at timestamp with time zone, OUT valid_for interval', 'SETOF record'),
 	('election_history', 'election text, after bigint DEFAULT 0, OUT change bigint, OUT how text, OUT candidate text, OUT term bigint, OUT elected_at timestamp with time zone, OUT changed_at timestamp with time zone, OUT ended_at timestamp with time zone', 'SETOF record'),
 	('enqueue_candidate', 'election text, candidate text, ttl interval DEFAULT ''00:00:15''::interval, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint, OUT term bigint, OUT elected boolean, OUT queue_position bigint, OUT channel text', 'record'),
 	('enqueue_lock', 'name text, ttl interval DEFAULT ''00:00:30''::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint, OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text', 'record'),
@@ -120,9 +120,9 @@ FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
 WHERE c.relnamespace = 'lock_election'::regnamespace AND c.relkind = 'v' GROUP BY 1;
 
 SELECT results_eq('SELECT view, columns FROM columns_of ORDER BY 1', $$VALUES
-	('elections', 'election text, candidate text, term bigint, owner text, role regrole, elected_at timestamp with time zone, valid_for interval, waiting bigint, pid integer, fenced_by integer[]'),
-	('leases', 'lease bigint, owner text, role regrole, ttl interval, time_left interval, locks bigint, waiting bigint'),
-	('locks', 'kind text, name text, slot integer, mode text, owner text, role regrole, token bigint, lease bigint, holds integer, acquired_at timestamp with time zone, time_left interval, waiters bigint, pid integer, fenced_by integer[]'),
+	('elections', 'election text, candidate text, term bigint, owner text, role regrole, elected_at timestamp with time zone, expires_at timestamp with time zone, valid_for interval, waiting bigint, pid integer, fenced_by integer[]'),
+	('leases', 'lease bigint, owner text, role regrole, ttl interval, expires_at timestamp with time zone, time_left interval, locks bigint, waiting bigint'),
+	('locks', 'kind text, name text, slot integer, mode text, owner text, role regrole, token bigint, lease bigint, holds integer, acquired_at timestamp with time zone, expires_at timestamp with time zone, time_left interval, waiters bigint, pid integer, fenced_by integer[]'),
 	('manager', 'pid integer, database name, started timestamp with time zone, incarnation bigint, revision bigint, locks bigint, memory bigint'),
 	('stat', 'acquires bigint, renewals bigint, releases bigint, checks bigint, forced bigint, awaits bigint, grants bigint, waits bigint, handoffs bigint, expiries bigint, timeouts bigint, undone bigint, batches bigint, failed_batches bigint, key_violations bigint, transaction_ids bigint, rows_written bigint, flushes bigint, stalls bigint, hints_sent bigint, hints_dropped bigint, write_time double precision, stats_reset timestamp with time zone'),
 	('waiters', 'kind text, name text, queue_position bigint, mode text, owner text, role regrole, token bigint, lease bigint, waiting_since timestamp with time zone, pid integer, blocked_by integer[]')$$,

@@ -51,6 +51,25 @@ $node->safe_psql('postgres', "SELECT pg_terminate_backend($manager)");
 wait_for_sql($node, "SELECT pid <> $manager FROM lock_election.manager");
 replicated('another manager');
 
+# A change is looked for in the subscriber's table by the key: who holds very many locks is not slowed down by that.
+{
+	my $scans = sub { return $node->safe_psql('subscriber', "SELECT $_[0] FROM pg_stat_user_tables WHERE relid = 'lock_election.slot'::regclass"); };
+
+	$node->safe_psql('subscriber', q{SELECT acquire_locks(array_agg('many ' || i), '1 h') FROM generate_series(1, 1000) i});
+	my ($seq, $idx) = split /\|/, $scans->('seq_scan, idx_scan');
+	$s->query(qq{SELECT release_lock('$_', acquire_lock('$_'))}) foreach 1 .. 100;
+	replicated('many changes');
+	ok(wait_until(sub { $scans->('idx_scan') >= $idx + 100 }, 60), 'each is looked for by the key');
+	is($scans->('seq_scan'), $seq, 'not in the whole table');
+	$node->safe_psql('subscriber', q{SELECT force_release_lock(name) FROM lock_election.locks WHERE name LIKE 'many %'});
+}
+
+# A queue place that is deleted is nothing to a subscriber.
+$token = $s->query(q{SELECT acquire_lock('queue', '1 h')});
+my $place = $s->query(q{SELECT token FROM enqueue_lock('queue')});
+$s->query("SELECT release_lock('queue', $place); SELECT release_lock('queue', $token)");
+replicated('a queue place');
+
 $s->query(q{SELECT compare_and_set('key', 0, 'a'); SELECT compare_and_set('key', 1, 'b')});
 replicated('a key');
 is($node->safe_psql('subscriber', q{SELECT * FROM read_versioned('key')}), 'b|2', 'which is data, and so the subscriber\'s as well');

@@ -43,6 +43,40 @@ is($s->query(q{SELECT name, slot, time_left > '59 min' AND time_left <= '1 h', a
 		FROM lock_election.locks WHERE name IN ('both', 'excl') ORDER BY 1, 2}),
 	"both|0||t\nboth|1|f|t\nexcl|0|t|t", 'locks: times, and none left of a lock that is bound to its connection');
 
+# Where a lease ends: live in the views; in the tables as of when the row was written.
+{
+	my $h = session($node);
+	my $lease = $h->query(q{SELECT grant_lease('1 h')});
+	my $short = $h->query(q{SELECT acquire_lock('short', '10 min')});
+	my $live = sub { return $s->query("SELECT expires_at FROM lock_election.locks WHERE name = '$_[0]'"); };
+	my $stored = sub { return $s->query("SELECT expires_at FROM lock_election.slot WHERE name = '$_[0]' AND mode <> 0"); };
+	my $same = sub { return $s->query("SELECT abs(extract(epoch FROM '$_[0]'::timestamptz - '$_[1]')) < 1"); };
+
+	$h->query("SELECT acquire_lock('leased', lease => $lease); SELECT campaign('expiring', 'c', '5 min'); SELECT campaign('bound', 'c', NULL)");
+	is($s->query(q{SELECT name, expires_at FROM lock_election.locks WHERE name = 'both' AND slot = 0}), 'both|infinity', 'expires_at: with its connection');
+	is($same->($live->('short'), $s->query(q{SELECT acquired_at + interval '10 min' FROM lock_election.locks WHERE name = 'short'})), 't', 'after the TTL');
+	is($same->($live->('short'), $stored->('short')), 't', 'the table agrees');
+	is($s->query(q{SELECT bool_and(abs(extract(epoch FROM expires_at - clock_timestamp() - time_left)) < 1) FROM lock_election.locks WHERE time_left IS NOT NULL}), 't',
+		'time_left says the same');
+	$h->query("SELECT renew_lock('short', $short, '20 min')");
+	is($same->($live->('short'), $s->query(q{SELECT clock_timestamp() + interval '20 min'})), 't', 'a longer renewal moves it');
+	my $written = $stored->('short');
+	$h->query("SELECT pg_sleep(1.1); SELECT renew_lock('short', $short)");
+	is($s->query("SELECT '" . $live->('short') . "'::timestamptz > '$written'::timestamptz + interval '1 s'"), 't', 'as does any other');
+	is($stored->('short'), $written, 'which writes nothing');
+	is($s->query(q{SELECT expires_at FROM lock_election.slot WHERE name = 'both' AND slot = 0}), 'infinity', 'the table: with its connection');
+	is($stored->('leased'), '', 'NULL on a lease');
+	is($same->($live->('leased'), $s->query(qq{SELECT expires_at FROM lock_election.leases WHERE lease = $lease})), 't', 'whose end it has');
+	is($same->($live->('leased'), $s->query(qq{SELECT expires_at FROM lock_election.lease WHERE id = $lease})), 't', 'also in its table');
+	is($s->query(q{SELECT election, CASE WHEN isfinite(expires_at) THEN (abs(extract(epoch FROM expires_at - elected_at - interval '5 min')) < 1)::text ELSE expires_at::text END
+			FROM lock_election.elections ORDER BY 1}), "bound|infinity\nexpiring|true", 'elections');
+	is($s->query(q{SELECT abs(extract(epoch FROM expires_at - clock_timestamp() - valid_for)) < 1 FROM current_leader('expiring')}), 't', 'current_leader');
+	is($s->query(q{SELECT expires_at, valid_for IS NULL FROM current_leader('bound')}), 'infinity|t', 'current_leader: bound');
+	$h->query("SELECT release_lock('short', $short); SELECT revoke_lease($lease); SELECT force_resign('expiring'); SELECT force_resign('bound')");
+	is($s->query(q{SELECT count(*) FROM lock_election.slot WHERE mode = 0 AND expires_at IS NOT NULL}), 0, 'a free row has none');
+	$h->quit;
+}
+
 $waiters[0]->async(q{SELECT acquire_lock('both', owner => 'writer')});
 waiting($waiters[0]->pid);
 $waiters[1]->async(q{SET ROLE worker \; SELECT acquire_lock('both', mode => 'shared', owner => 'late')});
@@ -179,6 +213,8 @@ sub moves
 	return \%batch;
 }
 
+# Rows that are not in use any more are deleted a moment later: that is not to be counted.
+wait_for_sql($node, 'SELECT count(*) FROM lock_election.slot WHERE mode = 0', '0');
 my $t = session($node);
 my $written = moves('acquire', sub { $token = $s->query(q{SELECT acquire_lock('a', owner => 'me')}) }, { acquires => 1, grants => 1 });
 is("$written->{transaction_ids} $written->{rows_written} $written->{flushes}", '1 1 1', 'an acquire: one row, one transaction id, one flush');

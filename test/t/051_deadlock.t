@@ -325,7 +325,7 @@ foreach my $shift (0 .. 2)
 	my $name = sub { return sprintf('%02d', $_[0] % @ring) . 'x' x $shift . "\xe2\x82\xac" x 80; };
 
 	bound($ring[$_], $name->($_)) foreach 0 .. $#ring;
-	$ring[$_]->async("SELECT acquire_lock('" . $name->($_ + 1) . "')") foreach 0 .. $#ring;
+	$ring[$_]->async("SELECT acquire_lock('" . $name->($_ + 1) . "', ttl => NULL)") foreach 0 .. $#ring;
 	ok(wait_until(sub { grep { $_->ready } @ring }, 20), 'twenty in a ring');
 	my ($victim) = grep { $_->ready } @ring;
 	$victim->wait;

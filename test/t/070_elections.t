@@ -412,6 +412,10 @@ subtest 'standbys' => sub {
 	$s->query(q{SELECT acquire_lock('vacant')});
 	$node->wait_for_catchup($standby, 'replay', $node->lsn('insert'));
 	is($on_standby->(q{SELECT candidate, term, elected_at IS NOT NULL, valid_for FROM current_leader('e')}), "proclaimed|$term|t|", 'current_leader');
+	is($on_standby->(q{SELECT expires_at = (SELECT expires_at FROM lock_election.slot WHERE name = 'e'), abs(extract(epoch FROM expires_at - elected_at - interval '1 h')) < 60
+			FROM current_leader('e')}), 't|t', 'its expires_at is what was written last');
+	is($on_standby->(q{SELECT expires_at = (SELECT expires_at FROM current_leader('e')), valid_for IS NULL FROM lock_election.elections WHERE election = 'e'}), 't|t',
+		'in the view, too');
 	is($on_standby->(q{SELECT count(*) FROM current_leader('vacant')}), '0', 'vacant');
 	is($on_standby->(q{SELECT election || ' ' || candidate || ' ' || term FROM lock_election.elections WHERE election = 'e'}), "e proclaimed $term", 'the view');
 	foreach my $call (q{campaign('e', 'x')}, q{enqueue_candidate('e', 'x')}, q{await_leadership('e', 1)}, q{proclaim('e', 1, 'x')}, q{renew_leadership('e', 1)},

@@ -3,11 +3,50 @@ use strict;
 use warnings;
 use LeClient;
 use LeTest;
+use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $node = new_node('main');
 
 client_test('holds', $node->connstr('postgres'));
+# Installed somewhere else, it is found by pkg-config, and works.
+SKIP:
+{
+	skip 'no pkg-config', 1 if system('pkg-config --version >/dev/null 2>&1') != 0;
+	my $dir = PostgreSQL::Test::Utils::tempdir();
+	append_to_file("$dir/program.c", <<'C');
+#include <stdio.h>
+#include <lock_election.h>
+int
+main(int argc, char **argv)
+{
+	le_options options = {.size = sizeof(options), .conninfo = argv[argc - 1]};
+	const char *name = "invoices";
+	le_session *session;
+	le_hold *hold;
+
+	if (le_open(&options, &session, NULL) != LE_OK || le_acquire(session, &name, 1, NULL, 0, &hold, NULL) != LE_OK)
+		return 1;
+	printf("%d\n", le_valid(hold));
+	le_release(hold, 0, NULL);
+	return le_close(session, -1, NULL);
+}
+C
+	my $built = `make -s install-client PREFIX=$dir 2>&1 && cd $dir && export PKG_CONFIG_PATH=$dir/lib/pkgconfig &&
+		cc -o program program.c \$(pkg-config --cflags --libs liblockelection) 2>&1`;
+	local $ENV{LD_LIBRARY_PATH} = "$dir/lib";
+	my $connstr = $node->connstr('postgres');
+	is($built . `$dir/program "$connstr" 2>&1`, "1\n", 'a program that uses the installed library');
+}
+
+client_test('memory', $node->connstr('postgres'), kinds => ['plain']);
 nothing_left($node);
 $node->stop;
+
+# What the header declares is what the library exports.
+my %declared = map { $_ => 1 } slurp_file('src/client/lock_election.h') =~ /^LE_API [^;(]*?\b(le_\w+)\(/mg;
+my %exported = map { /^\S+ T (\w+)/ ? ($1 => 1) : () } split /\n/, `nm -D --defined-only build/client/liblockelection.so.0`;
+s/@.*// foreach keys %exported;
+is_deeply(\%exported, \%declared, 'the library exports its header, and nothing else');
+like(`objdump -p build/client/liblockelection.so`, qr/SONAME\s+liblockelection\.so\.0$/m, 'its name');
 done_testing();

@@ -10,13 +10,14 @@ static uint64_t lent;
 static void
 write_rows(void)
 {
+	le_lend_begin(le_core_dirty_slots(core));
 	for (LeSlot *slot = le_core_dirty_slots(core); slot != NULL; slot = slot->dirty_next)
 	{
 		LeSlot *idle;
 
 		if (slot->holder == NULL || slot->row.on_disk)
 			continue;
-		idle = le_lend_take(now);
+		idle = le_lend_take(slot, now);
 		slot->row.locator = idle != NULL ? idle->row.locator : ++inserted;
 		if (idle != NULL)
 		{
@@ -135,12 +136,50 @@ test_same_batch(void)
 	is_int(slot_of(b)->row.locator, 2, "the other one gets a new one");
 	drop("a", a);
 	drop("b", b);
-	is_int(lent, 0, "nothing was lent");
+	is_int((int64_t) lent, 0, "nothing was lent");
 	wait_idle(LE_IDLE_BEFORE_LENT);
 	take("c");
 	take("d");
 	is_int((int64_t) (lent * 10 + inserted), 22, "two rows serve two more locks");
 	is_int(le_core_lock_count(core), 2, "whose names have gone");
+	stop();
+}
+
+/* One is released and the other acquired, in one batch. */
+static LeReply
+change(const char *from, LeReply granted, const char *to)
+{
+	LeReply reply;
+
+	release(1, from, granted.token);
+	reply = acquire(1, to, X);
+	write_rows();
+	return reply;
+}
+
+static void
+test_handed_over(void)
+{
+	LeReply a, b;
+
+	begin();
+	a = take("a");
+	b = change("a", a, "b");
+	ok(slot_of(b)->row.locator == 1 && inserted == 1, "a row that becomes idle serves the next lock at once");
+	is_int(le_core_lock_count(core), 1, "whose predecessor goes");
+	a = change("b", b, "a");
+	is_int(slot_of(a)->row.locator, 1, "and once more");
+	b = change("a", a, "b");
+	is_int(slot_of(b)->row.locator, 2, "but a name that came back keeps its row");
+	a = change("b", b, "a");
+	is_int(slot_of(a)->row.locator, 1, "so few names cycle on rows of their own");
+	b = change("a", a, "b");
+	ok(slot_of(b)->row.locator == 2 && inserted == 2, "both of them");
+	drop("b", b);
+	wait_idle(LE_IDLE_BEFORE_LENT);
+	is_int(slot_of(take("c"))->row.locator, 3, "and keep them");
+	wait_idle(LE_IDLE_BEFORE_LENT);
+	is_int(slot_of(take("d"))->row.locator, 1, "until they are idle for a while");
 	stop();
 }
 
@@ -264,6 +303,7 @@ main(void)
 	test_lent();
 	test_longest();
 	test_same_batch();
+	test_handed_over();
 	test_not_lent();
 	test_election_in_its_place();
 	test_many();

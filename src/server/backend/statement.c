@@ -1,8 +1,8 @@
 /*
  * statement.c
  *		The statements of this session: how deep utility commands are nested,
- *		which queries run, whether the transaction has more of them, and
- *		DISCARD ALL.
+ *		which queries run, whether the transaction has more of them, commands that
+ *		are refused, and DISCARD ALL.
  *
  * backend/snapshot.c needs this to prove that a waiting statement can give its
  * snapshot up, and that nothing comes before or after a call in its
@@ -19,6 +19,7 @@
 #include "utils/portal.h"
 
 #include "backend/client.h"
+#include "backend/guard.h"
 #include "backend/session.h"
 #include "backend/statement.h"
 #include "shared/compat.h"
@@ -143,6 +144,7 @@ le_statement_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 	Node *node = pstmt->utilityStmt;
 	bool discard_all = IsA(node, DiscardStmt) && ((DiscardStmt *) node)->target == DISCARD_ALL;
 
+	le_guard_tables(node);
 	run_command(pstmt, query, read_only_tree, context, params, env, dest, qc);
 
 	/* DISCARD ALL drops cached plans: node may be gone. */

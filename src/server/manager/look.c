@@ -22,6 +22,20 @@ typedef struct Page
 	LeTime now;
 } Page;
 
+static TimestampTz
+wall_time(LeTime t, LeTime now)
+{
+	return t == LE_NEVER ? DT_NOEND : le_wall(now) + t - now;
+}
+
+static TimestampTz
+expires_at(const LeEntry *entry, LeTime now)
+{
+	if (entry->lapsed)
+		return wall_time(entry->lapsed_at, now);
+	return wall_time(entry->lease != NULL ? entry->lease->deadline : entry->deadline, now);
+}
+
 static bool
 put_item(Page *page, const LeLock *lock, const LeEntry *entry, uint32 position)
 {
@@ -34,7 +48,8 @@ put_item(Page *page, const LeLock *lock, const LeEntry *entry, uint32 position)
 	memset(item, 0, sizeof(*item));
 	item->token = entry->token;
 	item->lease = le_entry_named_lease(entry) ? entry->lease->id : 0;
-	item->since = le_wall(page->now) + (position ? entry->since : entry->acquired_at) - page->now;
+	item->since = wall_time(position ? entry->since : entry->acquired_at, page->now);
+	item->expires_at = expires_at(entry, page->now);
 	item->time_left = entry->lapsed ? 0 : le_entry_time_left(entry, page->now);
 	item->session = entry->session;
 	item->role = entry->role;
@@ -166,7 +181,7 @@ le_look_put_leader(const LeCore *core, const LeCommand *cmd, LeRequestSlot *slot
 	slot->answer_len = leader->value_len;
 	Assert(slot->answer_at + slot->answer_len <= sizeof(slot->payload));
 	memcpy(slot->payload + slot->answer_at, leader->value, leader->value_len);
-	slot->leader_since = le_wall(now) + leader->acquired_at - now;
+	slot->leader_since = wall_time(leader->acquired_at, now);
 }
 
 /* --- leases --- */
@@ -182,6 +197,7 @@ put_lease(Page *page, const LeLease *lease)
 	memset(item, 0, sizeof(*item));
 	item->id = lease->id;
 	item->ttl = lease->ttl;
+	item->expires_at = wall_time(lease->deadline, page->now);
 	item->time_left = Max(lease->deadline - page->now, 0);
 	item->role = lease->role;
 	item->owner_len = lease->owner_len;

@@ -152,8 +152,12 @@ unlink_all(LeDatabase *db)
 	}
 }
 
-void
-le_database_clear_slots(LeDatabase *db)
+/*
+ * No manager will come for the slots of ended sessions: give them back.  There
+ * is nothing left that their mail could be about.
+ */
+static void
+clear_slots(LeDatabase *db)
 {
 	assert(is_locked());
 	assert(db->state == LE_DB_FREE || db->state == LE_DB_IDLE);
@@ -185,7 +189,7 @@ le_database_free(LeDatabase *db)
 	assert(db->attached == 0);
 
 	set_state(db, LE_DB_IDLE, LE_DB_FREE);
-	le_database_clear_slots(db);
+	clear_slots(db);
 	db->dboid = InvalidOid; /* a notifier that is still on its way out sees that */
 	db->notifier_pid = 0;
 	db->notifier_proc = -1;
@@ -219,7 +223,7 @@ le_database_stopped(LeDatabase *db, LeDbExit why)
 	set_state(db, db->state == LE_DB_RUNNING ? LE_DB_RUNNING : LE_DB_STARTING, LE_DB_IDLE);
 	db->exit = why;
 	if (why == LE_EXIT_NO_EXTENSION)
-		le_database_clear_slots(db);
+		clear_slots(db);
 	else
 		unlink_all(db);
 	le_wake(db->notifier_proc); /* it leaves with its manager */

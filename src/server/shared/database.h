@@ -188,12 +188,6 @@ extern void le_database_attach(LeDatabase *db);
 /* The session of this slot has ended, or is about to: tell the manager by mail. */
 extern void le_database_detach(struct LeRequestSlot *slot);
 
-/*
- * No manager will come for the slots of ended sessions: give them back.  There
- * is nothing left that their mail could be about.
- */
-extern void le_database_clear_slots(LeDatabase *db);
-
 /* Needs no lock. */
 extern void le_counters_reset(LeCounters *counters);
 

@@ -13,7 +13,8 @@ typedef struct LeLookItem
 {
 	int64 token;
 	int64 lease;
-	TimestampTz since; /* it acquired, or began to wait */
+	TimestampTz since;      /* it acquired, or began to wait */
+	TimestampTz expires_at; /* DT_NOEND: with its connection */
 	LeTime time_left;
 	uint64 session;
 	Oid role;
@@ -40,6 +41,7 @@ typedef struct LeLookLease
 {
 	int64 id;
 	LeTime ttl;
+	TimestampTz expires_at;
 	LeTime time_left;
 	Oid role;
 	uint8 owner_len;

@@ -137,22 +137,36 @@ enum
 	LEADER_CANDIDATE,
 	LEADER_TERM,
 	LEADER_ELECTED_AT,
+	LEADER_EXPIRES_AT,
 	LEADER_VALID_FOR,
 	LEADER_COLUMNS
 };
 
+typedef struct Leader
+{
+	LeText candidate;
+	int64 term;
+	TimestampTz elected_at;
+	bool has_expiry;
+	TimestampTz expires_at;
+	LeTime valid_for; /* LE_NEVER: not known, or bound */
+} Leader;
+
 static void
-put_leader(ReturnSetInfo *rsinfo, LeText candidate, int64 term, TimestampTz elected_at, LeTime valid_for)
+put_leader(ReturnSetInfo *rsinfo, const Leader *leader)
 {
 	Datum values[LEADER_COLUMNS];
 	bool nulls[LEADER_COLUMNS] = {false};
 
-	values[LEADER_CANDIDATE] = PointerGetDatum(cstring_to_text_with_len(candidate.data, (int) candidate.len));
-	values[LEADER_TERM] = Int64GetDatum(term);
-	values[LEADER_ELECTED_AT] = TimestampTzGetDatum(elected_at);
-	nulls[LEADER_VALID_FOR] = valid_for == LE_NEVER;
-	if (valid_for != LE_NEVER)
-		values[LEADER_VALID_FOR] = le_interval_datum(valid_for);
+	values[LEADER_CANDIDATE] =
+		PointerGetDatum(cstring_to_text_with_len(leader->candidate.data, (int) leader->candidate.len));
+	values[LEADER_TERM] = Int64GetDatum(leader->term);
+	values[LEADER_ELECTED_AT] = TimestampTzGetDatum(leader->elected_at);
+	nulls[LEADER_EXPIRES_AT] = !leader->has_expiry;
+	values[LEADER_EXPIRES_AT] = TimestampTzGetDatum(leader->expires_at);
+	nulls[LEADER_VALID_FOR] = leader->valid_for == LE_NEVER;
+	if (leader->valid_for != LE_NEVER)
+		values[LEADER_VALID_FOR] = le_interval_datum(leader->valid_for);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
@@ -165,16 +179,22 @@ put_live_leader(ReturnSetInfo *rsinfo, LeText election)
 {
 	LeCommand cmd = {.type = LE_CMD_CHECK, .kind = LE_KIND_ELECTION, .name = election};
 	LeReply reply;
-	LeLeader leader;
+	LeLeader live;
+	Leader leader = {.has_expiry = true};
 
 	do
 	{
-		le_request_leader(&cmd, &reply, &leader);
+		le_request_leader(&cmd, &reply, &live);
 		if (reply.status != LE_OK)
 			return;
-		leader.candidate.data = pnstrdup(leader.candidate.data, leader.candidate.len);
+		leader.candidate.data = pnstrdup(live.candidate.data, live.candidate.len);
+		leader.candidate.len = live.candidate.len;
+		leader.elected_at = live.since;
+		leader.expires_at = reply.valid_for == LE_NEVER ? DT_NOEND : GetCurrentTimestamp() + reply.valid_for;
 	} while (!le_durable_in_time(&reply)); /* his time was over meanwhile: the next */
-	put_leader(rsinfo, leader.candidate, reply.token, leader.since, reply.valid_for);
+	leader.term = reply.token;
+	leader.valid_for = reply.valid_for;
+	put_leader(rsinfo, &leader);
 }
 
 typedef struct StoredLeader
@@ -188,10 +208,12 @@ put_stored_leader(void *arg, const LeStoredEntry *slot)
 {
 	StoredLeader *stored = arg;
 
+	Leader leader = {slot->value, slot->token, slot->since, slot->has_expiry, slot->expires_at, LE_NEVER};
+
 	if (slot->kind == LE_KIND_ELECTION && slot->end == LE_END_NONE &&
 		slot->name.len == stored->election.len &&
 		memcmp(slot->name.data, stored->election.data, slot->name.len) == 0)
-		put_leader(stored->rsinfo, slot->value, slot->token, slot->since, LE_NEVER);
+		put_leader(stored->rsinfo, &leader);
 }
 
 /* current_leader(election): one row, or none; on a standby what was replayed */

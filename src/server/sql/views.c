@@ -45,6 +45,7 @@ enum
 	LOOK_LEASE,
 	LOOK_HOLDS,
 	LOOK_SINCE,
+	LOOK_EXPIRES_AT,
 	LOOK_TIME_LEFT,
 	LOOK_WAITERS,
 	LOOK_POSITION,
@@ -127,6 +128,7 @@ put_live(void *arg, const LeLookItem *item)
 	set(&row, LOOK_ROLE, ObjectIdGetDatum(item->role));
 	set(&row, LOOK_HOLDS, Int32GetDatum(item->holds));
 	set(&row, LOOK_SINCE, TimestampTzGetDatum(item->since));
+	set(&row, LOOK_EXPIRES_AT, TimestampTzGetDatum(item->expires_at));
 	if (item->time_left != LE_NEVER)
 		set(&row, LOOK_TIME_LEFT, le_interval_datum(item->time_left));
 	set(&row, LOOK_WAITERS, Int64GetDatum(item->waiters));
@@ -162,6 +164,8 @@ put_stored(void *arg, const LeStoredEntry *slot)
 	set(&row, LOOK_ROLE, ObjectIdGetDatum(slot->role));
 	set(&row, LOOK_HOLDS, Int32GetDatum(slot->holds));
 	set(&row, LOOK_SINCE, TimestampTzGetDatum(slot->since));
+	if (slot->has_expiry)
+		set(&row, LOOK_EXPIRES_AT, TimestampTzGetDatum(slot->expires_at));
 	set(&row, LOOK_POSITION, Int64GetDatum(0));
 	if (may_see_details(slot->role))
 	{
@@ -199,6 +203,7 @@ enum
 	LEASES_OWNER,
 	LEASES_ROLE,
 	LEASES_TTL,
+	LEASES_EXPIRES_AT,
 	LEASES_TIME_LEFT,
 	LEASES_COLUMNS
 };
@@ -218,6 +223,7 @@ put_lease(void *arg, const LeLookLease *lease)
 		values[LEASES_OWNER] = text_datum((const char *) lease + sizeof(LeLookLease), lease->owner_len);
 	values[LEASES_ROLE] = ObjectIdGetDatum(lease->role);
 	values[LEASES_TTL] = le_interval_datum(lease->ttl);
+	values[LEASES_EXPIRES_AT] = TimestampTzGetDatum(lease->expires_at);
 	values[LEASES_TIME_LEFT] = le_interval_datum(lease->time_left);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }

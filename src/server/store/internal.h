@@ -29,6 +29,7 @@ enum
 	SLOT_PERMITS,
 	SLOT_KIND, /* LeKind */
 	SLOT_MODE, /* LeMode; 0: free */
+	SLOT_EXPIRES_AT,
 	SLOT_CLOSED_UNTIL,
 	SLOT_NAME,
 	SLOT_OWNER,
@@ -43,6 +44,7 @@ enum
 	LEASE_ID,
 	LEASE_TTL,
 	LEASE_TIME_LEFT,
+	LEASE_EXPIRES_AT,
 	LEASE_ROLE,
 	LEASE_OWNER,
 	LEASE_COLUMNS
@@ -95,7 +97,7 @@ extern StoreTable le_history_table;
 extern LE_NORETURN void le_store_row_changed(const StoreTable *table, const char *whose);
 
 /* store/lease.c */
-extern int le_store_write_leases(LeCore *core);
+extern int le_store_write_leases(LeCore *core, const Clock *clock);
 extern void le_store_load_leases(const LeRowReader *reader);
 
 /* store/queue.c */

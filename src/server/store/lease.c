@@ -17,7 +17,7 @@
 /* --- writing --- */
 
 static bool
-put_lease(LeLease *lease)
+put_lease(LeLease *lease, const Clock *clock)
 {
 	Datum values[LEASE_COLUMNS];
 	bool nulls[LEASE_COLUMNS] = {false};
@@ -25,6 +25,7 @@ put_lease(LeLease *lease)
 	values[LEASE_ID] = Int64GetDatum(lease->id);
 	values[LEASE_TTL] = Int64GetDatum(lease->ttl);
 	values[LEASE_TIME_LEFT] = Int64GetDatum(lease->saved_left);
+	values[LEASE_EXPIRES_AT] = TimestampTzGetDatum(le_store_to_wall(clock, lease->deadline));
 	values[LEASE_ROLE] = ObjectIdGetDatum(lease->role);
 	nulls[LEASE_OWNER] = lease->owner == NULL;
 	if (lease->owner != NULL)
@@ -33,7 +34,7 @@ put_lease(LeLease *lease)
 }
 
 int
-le_store_write_leases(LeCore *core)
+le_store_write_leases(LeCore *core, const Clock *clock)
 {
 	int rows = 0;
 
@@ -42,7 +43,7 @@ le_store_write_leases(LeCore *core)
 		bool done = true;
 
 		if (!lease->ended)
-			done = put_lease(lease);
+			done = put_lease(lease, clock);
 		else if (lease->row.on_disk)
 			done = le_table_delete(&le_lease_table, &lease->row);
 		if (!done)

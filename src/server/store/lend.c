@@ -5,18 +5,25 @@
  * Where very many names come and go, to write an idle row for the next name is
  * less work than to insert one row and delete another, and the table stays
  * small.  Where few names come back again and again, each keeps a row of its
- * own: its key does not change, and its updates are HOT.  So the row that has
- * been idle longest is lent, and only after a while.
+ * own: its key does not change, and its updates are HOT.
  *
- * The rows stand in a ring, in the order in which they became idle.  A row that
- * is in use when its turn comes drops out; one that was used and is idle once
- * more (LeRow.reused) goes back to the end.  A slot can have gone, and its
- * memory serve another slot: then that one's state decides.
+ * So the row that has been idle longest is lent, and only after a while.  The
+ * rows stand in a ring, in the order in which they became idle.  A row that is
+ * in use when its turn comes drops out; one that was used and is idle once more
+ * (LeRow.reused) goes back to the end.  A slot can have gone, and its memory
+ * serve another slot: then that one's state decides.
+ *
+ * A row that becomes idle in the very batch is handed over at once: one write
+ * instead of two.  The names that have lost their rows in this way are
+ * remembered, and one that comes back soon keeps its next row (LeRow.kept).
  */
 #include "store/lend.h"
 
 /* For one row so many are looked at. */
 #define MAX_TRIES 8
+
+/* So many names that have lost their rows are remembered, by their hashes. */
+#define MAX_LOST 8192
 
 static struct
 {
@@ -29,10 +36,19 @@ static struct
 	uint32_t n;
 } ring;
 
+static uint32_t lost[MAX_LOST];
+static LeSlot *dirty; /* of this batch, from the next to be looked at */
+
 void
 le_lend_reset(void)
 {
 	ring.n = 0;
+}
+
+void
+le_lend_begin(LeSlot *dirty_slots)
+{
+	dirty = dirty_slots;
 }
 
 void
@@ -57,8 +73,26 @@ may_lend(const LeSlot *slot)
 		   slot->lock->closed_until == 0;
 }
 
-LeSlot *
-le_lend_take(LeTime now)
+/* One that has become free in this batch. */
+static LeSlot *
+take_fresh(void)
+{
+	while (dirty != NULL)
+	{
+		LeSlot *slot = dirty;
+
+		dirty = slot->dirty_next;
+		if (slot->holder == NULL && !slot->row.kept && may_lend(slot))
+		{
+			lost[slot->lock->hash % MAX_LOST] = slot->lock->hash;
+			return slot;
+		}
+	}
+	return NULL;
+}
+
+static LeSlot *
+take_idle(LeTime now)
 {
 	for (int tries = 0; tries < MAX_TRIES && ring.n > 0; tries++)
 	{
@@ -76,4 +110,13 @@ le_lend_take(LeTime now)
 		le_lend_add(slot, now);
 	}
 	return NULL;
+}
+
+LeSlot *
+le_lend_take(LeSlot *to, LeTime now)
+{
+	LeSlot *fresh = take_fresh();
+
+	to->row.kept = lost[to->lock->hash % MAX_LOST] == to->lock->hash;
+	return fresh != NULL ? fresh : take_idle(now);
 }

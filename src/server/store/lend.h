@@ -15,10 +15,13 @@
 /* A load begins: slots of another core are not known any more. */
 extern void le_lend_reset(void);
 
+/* A batch begins whose dirty slots are these. */
+extern void le_lend_begin(LeSlot *dirty);
+
 /* The slot's row was written as free. */
 extern void le_lend_add(LeSlot *slot, LeTime now);
 
-/* The slot whose row has been idle longest, if that is long enough; NULL: none. */
-extern LeSlot *le_lend_take(LeTime now);
+/* A slot whose row this one, which has none, is to take over; NULL: none. */
+extern LeSlot *le_lend_take(LeSlot *to, LeTime now);
 
 #endif /* LE_STORE_LEND_H */

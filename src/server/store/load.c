@@ -79,6 +79,8 @@ read_slot(TupleTableSlot *tuple)
 	row.lease = DatumGetInt64(values[SLOT_LEASE]);
 	row.permits = DatumGetInt32(values[SLOT_PERMITS]);
 	row.ttl = DatumGetInt64(values[SLOT_TTL]);
+	row.has_expiry = !tuple->tts_isnull[SLOT_EXPIRES_AT];
+	row.expires_at = row.has_expiry ? DatumGetTimestampTz(values[SLOT_EXPIRES_AT]) : 0;
 	row.since = DatumGetTimestampTz(values[SLOT_ACQUIRED_AT]);
 	row.uncommitted = le_store_read_text(tuple, SLOT_UNCOMMITTED);
 	row.holds = DatumGetInt32(values[SLOT_HOLDS]);

@@ -86,6 +86,7 @@ is_key(const StoreTable *table, Relation index)
 	return is;
 }
 
+/* Many a batch leaves all keys alone: not before one is to be entered. */
 static void
 open_indexes(StoreTable *table)
 {
@@ -94,7 +95,6 @@ open_indexes(StoreTable *table)
 	List *oids;
 	ListCell *cell;
 
-	table->nindexes = 0;
 	/* after the last index was dropped this stays set until VACUUM */
 	oids = rel->rd_rel->relhasindex ? RelationGetIndexList(rel) : NIL;
 	foreach (cell, oids)
@@ -109,7 +109,7 @@ open_indexes(StoreTable *table)
 			continue;
 		}
 		complete = complete || index->rd_index->indisvalid;
-		table->infos[table->nindexes] = NULL;
+		table->infos[table->nindexes] = BuildIndexInfo(index);
 		table->indexes[table->nindexes++] = index;
 	}
 	list_free(oids);
@@ -142,7 +142,7 @@ open_to_write(StoreTable *table, Relation rel)
 {
 	check_columns(table, rel);
 	table->rel = rel;
-	open_indexes(table);
+	table->nindexes = 0;
 	table->tuple = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
 	table->cid = GetCurrentCommandId(true);
 }
@@ -263,14 +263,14 @@ enter_key(StoreTable *table, const Datum *values, bool takes_key)
 	Datum keys[MAX_KEY_COLUMNS];
 	bool nulls[MAX_KEY_COLUMNS] = {false};
 
+	if (table->nindexes == 0)
+		open_indexes(table);
 	for (int i = 0; i < table->nkey; i++)
 		keys[i] = values[table->key[i] - 1];
 	for (int i = 0; i < table->nindexes; i++)
 	{
 		bool unique;
 
-		if (table->infos[i] == NULL)
-			table->infos[i] = BuildIndexInfo(table->indexes[i]);
 		unique =
 			index_insert(table->indexes[i], keys, nulls, &table->tuple->tts_tid, table->rel,
 						 takes_key ? UNIQUE_CHECK_PARTIAL : UNIQUE_CHECK_NO, !takes_key, table->infos[i]);
@@ -340,7 +340,7 @@ le_table_put(StoreTable *table, LeRow *row, Datum *values, bool *nulls, bool tak
 	{
 		if (!update(table, row, len, &update_indexes))
 			return false;
-		if (le_updates_keys(update_indexes))
+		if (takes_key || le_updates_keys(update_indexes))
 			enter_key(table, values, takes_key);
 	}
 	row->locator = le_table_locator(&table->tuple->tts_tid);

@@ -115,6 +115,16 @@ form_uncommitted(const LeEntry *entry)
 	set_text(SLOT_UNCOMMITTED, &row.uncommitted, len > 0 ? row.uncommitted.data : NULL, len);
 }
 
+/* As of now, for renewals write nothing. */
+static void
+form_expiry(const LeEntry *entry, const Clock *clock)
+{
+	LeTime at = entry->lapsed ? entry->lapsed_at : entry->deadline;
+
+	row.nulls[SLOT_EXPIRES_AT] = entry->lease != NULL && !entry->lapsed;
+	row.values[SLOT_EXPIRES_AT] = TimestampTzGetDatum(le_store_to_wall(clock, at));
+}
+
 static void
 form_not_before(LeTime closed_until, const Clock *clock)
 {
@@ -142,6 +152,7 @@ form_held(const LeSlot *slot, const Clock *clock)
 	row.values[SLOT_HOLDS] = Int32GetDatum((int32) entry->hold_count);
 	row.values[SLOT_PERMITS] = Int32GetDatum(slot->lock->permits);
 	row.values[SLOT_MODE] = Int16GetDatum(entry->mode);
+	form_expiry(entry, clock);
 	form_not_before(entry->lapsed ? entry->closed_until : 0, clock);
 	set_text(SLOT_OWNER, &row.owner, entry->owner, entry->owner_len);
 	set_text(SLOT_VALUE, &row.value, entry->value, entry->value_len);
@@ -162,6 +173,7 @@ form_free(const LeSlot *slot, const Clock *clock)
 	row.values[SLOT_HOLDS] = Int32GetDatum(0);
 	row.values[SLOT_PERMITS] = Int32GetDatum(0);
 	row.values[SLOT_MODE] = Int16GetDatum(0);
+	row.nulls[SLOT_EXPIRES_AT] = true;
 	form_not_before(slot->lock->closed_until, clock);
 	row.nulls[SLOT_OWNER] = true;
 	row.nulls[SLOT_VALUE] = true;
@@ -190,7 +202,7 @@ static void
 write_held(LeCore *core, LeSlot *slot, const Clock *clock)
 {
 	bool takes_key = !slot->row.on_disk;
-	LeSlot *idle = takes_key ? le_lend_take(clock->now) : NULL;
+	LeSlot *idle = takes_key ? le_lend_take(slot, clock->now) : NULL;
 
 	if (idle != NULL)
 		lend(core, idle, slot, clock->now);
@@ -225,6 +237,7 @@ write_slots(LeCore *core, const Clock *clock)
 {
 	int rows = 0;
 
+	le_lend_begin(le_core_dirty_slots(core));
 	for (LeSlot *slot = le_core_dirty_slots(core); slot != NULL; slot = slot->dirty_next)
 	{
 		if (slot->holder == NULL)
@@ -251,7 +264,7 @@ le_store_write(LeCore *core, LeTime now)
 	int rows;
 
 	rows = write_slots(core, &clock);
-	rows += le_store_write_leases(core);
+	rows += le_store_write_leases(core, &clock);
 	LE_FAULT("store-slots-written");
 	rows += le_store_write_places(core, &clock);
 	LE_FAULT("store-places-written");

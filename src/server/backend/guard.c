@@ -1,0 +1,115 @@
+/*
+ * guard.c
+ *		Refuses what others want to add to the extension's tables: indexes,
+ *		triggers, rules, columns, constraints, and references to them.
+ *
+ * The store writes below the executor.  It would pass triggers and rules over,
+ * and foreign keys with them, and leave unknown indexes behind.  pg_repack, for
+ * one, relies on a trigger: it would lose what is written while it runs.  To
+ * drop such a thing, made while the library was not loaded, is allowed.
+ */
+#include "postgres.h"
+
+#include "catalog/dependency.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "commands/extension.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "utils/lsyscache.h"
+
+#include "backend/guard.h"
+
+static void
+refuse(const RangeVar *name, const char *what)
+{
+	Oid oid = name != NULL ? RangeVarGetRelid(name, NoLock, true) : InvalidOid;
+	Oid extension = OidIsValid(oid) ? getExtensionOfObject(RelationRelationId, oid) : InvalidOid;
+
+	if (!OidIsValid(extension) || extension != get_extension_oid("lock_election", true) ||
+		get_rel_relkind(oid) != RELKIND_RELATION)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("cannot add %s to table \"%s.%s\"", what, get_namespace_name(get_rel_namespace(oid)),
+					get_rel_name(oid)),
+			 errdetail("The table belongs to extension lock_election, which writes it without regard for %s.",
+					   what)));
+}
+
+static void
+guard_constraint(const Node *node)
+{
+	if (node != NULL && IsA(node, Constraint) && ((const Constraint *) node)->contype == CONSTR_FOREIGN)
+		refuse(((const Constraint *) node)->pktable, "references");
+}
+
+/* In a new table, or a new column. */
+static void
+guard_elements(const List *elements)
+{
+	ListCell *cell;
+
+	foreach (cell, elements)
+	{
+		const Node *element = lfirst(cell);
+
+		if (IsA(element, ColumnDef))
+			guard_elements(((const ColumnDef *) element)->constraints);
+		else
+			guard_constraint(element);
+	}
+}
+
+static void
+guard_alter(const AlterTableStmt *stmt)
+{
+	ListCell *cell;
+
+	foreach (cell, stmt->cmds)
+	{
+		const AlterTableCmd *cmd = lfirst_node(AlterTableCmd, cell);
+
+		switch (cmd->subtype)
+		{
+			case AT_AddColumn:
+				refuse(stmt->relation, "columns");
+				guard_elements(list_make1(cmd->def));
+				break;
+			case AT_AddConstraint:
+				refuse(stmt->relation, "constraints");
+				guard_constraint(cmd->def);
+				break;
+			default:
+				break;
+		}
+	}
+}
+
+void
+le_guard_tables(const Node *command)
+{
+	if (creating_extension || IsBinaryUpgrade)
+		return;
+	switch (nodeTag(command))
+	{
+		case T_IndexStmt:
+			refuse(((const IndexStmt *) command)->relation, "indexes");
+			break;
+		case T_CreateTrigStmt:
+			refuse(((const CreateTrigStmt *) command)->relation, "triggers");
+			refuse(((const CreateTrigStmt *) command)->constrrel, "references");
+			break;
+		case T_RuleStmt:
+			refuse(((const RuleStmt *) command)->relation, "rules");
+			break;
+		case T_CreateStmt:
+			guard_elements(((const CreateStmt *) command)->tableElts);
+			break;
+		case T_AlterTableStmt:
+			guard_alter((const AlterTableStmt *) command);
+			break;
+		default:
+			break;
+	}
+}

@@ -1,0 +1,147 @@
+/*
+ * open.c
+ *		Opening a session: what is wrong is told, by a status and in words, and
+ *		in time; and forms of connection strings.
+ */
+#include "client.h"
+
+#include <sys/wait.h>
+
+static int64_t took;
+
+static le_status
+try_open(const char *how, int connect_ms)
+{
+	le_options o = {.size = sizeof(o), .connect_ms = connect_ms, .ttl_ms = 5000};
+	char *info = strdup(ask("conninfo %s", how));
+	int64_t start = le_now();
+	le_session *s;
+	le_status status;
+
+	o.conninfo = info;
+	status = le_open(&o, &s, &error);
+	took = le_now() - start;
+	if (status != LE_OK)
+		printf("# %s: %s %s: %s\n", how, le_status_name(status), error.sqlstate, error.message);
+	ok((status == LE_OK) == (s != NULL), "a session, or none");
+	free(info);
+	if (status == LE_OK)
+		le_close(s, -1, NULL);
+	return status;
+}
+
+static void
+errors(void)
+{
+	is_status(try_open("closed", 0), LE_UNAVAILABLE, "no server");
+	ok(error.message[0] != '\0', "which is said");
+	is_status(try_open("password", 0), LE_DENIED, "a wrong password");
+	ok(strcmp(error.sqlstate, "28P01") == 0, "by its code");
+	ok(strstr(error.message, "LOCATION") == NULL && strstr(error.message, "28P01") == NULL, "in plain words");
+	is_status(try_open("no_password", 0), LE_DENIED, "no password at all");
+	is_status(try_open("database", 0), LE_UNAVAILABLE, "no such database");
+	is_status(try_open("extension", 0), LE_UNAVAILABLE, "a database without the extension");
+	ok(strstr(error.message, "CREATE EXTENSION lock_election") != NULL, "with what to do");
+	is_status(try_open("library", 0), LE_UNAVAILABLE, "a server without the library");
+	ok(strcmp(error.sqlstate, "55000") == 0 && strstr(error.message, "shared_preload_libraries") != NULL,
+	   "with what to do");
+	is_status(try_open("standby", 0), LE_UNAVAILABLE, "a standby");
+	is_status(try_open("nonsense", 0), LE_INVALID, "a connection string that is none");
+	is_status(try_open("silent", 300), LE_UNAVAILABLE, "a host that does not answer");
+	ok(took >= 300 && took < 20000, "in its time");
+	is_status(try_open("silent_timeout", 60000), LE_UNAVAILABLE, "or that of connect_timeout");
+	ok(took >= 900 && took < 30000, "which counts");
+}
+
+static void
+forms(void)
+{
+	is_status(try_open("plain", 0), LE_OK, "keys and values");
+	is_status(try_open("uri", 0), LE_OK, "a URI");
+	is_status(try_open("service", 0), LE_OK, "a service file");
+	is_status(try_open("closed_first", 0), LE_OK, "a second host, after one that refuses");
+	is_status(try_open("standby_first", 0), LE_OK, "after a standby");
+	is_status(try_open("silent_first", 1500), LE_OK, "after one that does not answer");
+	ok(took >= 1500 && took < 20000, "in its time");
+	is_status(try_open("silent_service", 1500), LE_OK, "hosts of a service file");
+	is_status(try_open("silent_twice", 1500), LE_OK, "after two that do not answer");
+}
+
+static void
+options(void)
+{
+	le_options o = options_of(5000);
+	char longest[300];
+	le_session *s;
+	le_hold *held;
+
+	memset(longest, 'x', sizeof(longest) - 1);
+	longest[sizeof(longest) - 1] = '\0';
+	o.size = 0;
+	is_status(le_open(&o, &s, &error), LE_INVALID, "no size");
+	o = options_of(50);
+	is_status(le_open(&o, &s, &error), LE_INVALID, "a short TTL");
+	o = options_of(-1);
+	is_status(le_open(&o, &s, &error), LE_INVALID, "a negative one");
+	o = options_of(1000);
+	o.margin_ms = 600;
+	is_status(le_open(&o, &s, &error), LE_INVALID, "a margin that leaves nothing");
+	o = options_of(1000);
+	o.listen = 7;
+	is_status(le_open(&o, &s, &error), LE_INVALID, "listen");
+	o = options_of(1000);
+	o.name = longest;
+	is_status(le_open(&o, &s, &error), LE_INVALID, "a long name");
+	is_status(le_open(&o, &s, NULL), LE_INVALID, "and nobody wants to know");
+	o.name = "worker 7";
+	s = open_with(&o);
+	held = must_lock(s, "named");
+	PGconn *db = connect_db();
+	ok(strncmp(query(db, "SELECT owner FROM lock_election.locks WHERE name = 'named'"), "worker 7#", 9) == 0,
+	   "a name is shown");
+	PQfinish(db);
+	le_release(held, 0, NULL);
+	le_close(s, -1, NULL);
+}
+
+static void
+after_fork(void)
+{
+	le_session *s = open_session(5000);
+	le_hold *held = must_lock(s, "x"), *none;
+	int wrong = 0, status;
+	pid_t child = fork();
+
+	if (child == 0)
+	{
+		wrong += lock(s, "y", 0, &none) != LE_INVALID;
+		wrong += le_await(held, 0, NULL) != LE_INVALID;
+		wrong += le_release(held, 0, NULL) != LE_INVALID;
+		le_drop(held);
+		wrong += le_close(s, -1, NULL) != LE_INVALID;
+		le_orphan(s);
+		_exit(wrong);
+	}
+	waitpid(child, &status, 0);
+	is_int(status, 0, "a child cannot use the session");
+	is_status(lock(s, "y", 0, &none), LE_OK, "the parent goes on");
+	ok(le_valid(held), "with what it holds");
+	le_release(none, 0, NULL);
+	le_release(held, 0, NULL);
+	le_close(s, -1, NULL);
+}
+
+static void
+tests(void)
+{
+	errors();
+	forms();
+	options();
+	after_fork();
+}
+
+int
+main(int argc, char **argv)
+{
+	return run_tests(argc, argv, tests);
+}

@@ -1,0 +1,124 @@
+# The unique key of the tables costs nothing where it does not change, and is right whatever happens.
+use strict;
+use warnings;
+use LeTest;
+use Test::More;
+
+my $node = new_node('main', conf => "autovacuum = off\n");
+
+sub one { return $node->safe_psql('postgres', $_[0]); }
+
+# $n pairs of acquire and release for each client, of one of so many names.
+sub start_pairs
+{
+	my ($n, $names, @clients) = @_;
+
+	foreach my $i (0 .. $#clients)
+	{
+		$clients[$i]->async("DO \$\$ DECLARE t bigint; lock text; BEGIN
+			FOR j IN 1 .. $n LOOP
+				lock := 'k' || (random() * ($names - 1))::int;
+				t := acquire_lock(lock, '1 h', owner => 'client $i'); COMMIT;
+				PERFORM release_lock(lock, t); COMMIT;
+			END LOOP; END \$\$");
+	}
+	return;
+}
+
+sub stat_of_slot
+{
+	return split /\|/, one(q{SELECT n_tup_ins, n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relid = 'lock_election.slot'::regclass});
+}
+
+# While a snapshot is held no dead version can go: each one that had to be looked at would make the next grant slower.
+subtest 'a held snapshot' => sub {
+	my @clients = map { session($node) } 1 .. 4;
+	my $reader = session($node);
+
+	foreach my $names (1, 10)
+	{
+		my ($ins, $upd, $hot) = stat_of_slot();
+
+		$reader->query('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class');
+		start_pairs(500, $names, @clients);
+		foreach my $client (@clients)
+		{
+			$client->wait;
+			is($client->error, '', 'a client');
+		}
+		$reader->query('COMMIT');
+		# the manager reports them with a batch; a hand-off is one update
+		wait_until(sub { $reader->query(q{SELECT release_lock('k0', acquire_lock('k0'))}); (stat_of_slot())[1] - $upd >= 1000 }) or die 'the statistics are late';
+		my ($ins2, $upd2, $hot2) = stat_of_slot();
+		my ($inserted, $updated, $kept) = ($ins2 - $ins, $upd2 - $upd, $hot2 - $hot);
+
+		note("$names names: $inserted rows inserted, $updated updates, $kept of them HOT");
+		cmp_ok($inserted, '<=', 0.1 * $updated, "$names names: each has a row of its own, as long as it is not idle");
+		# all rows of a full page have to leave it
+		cmp_ok($kept, '>=', ($names == 1 ? 0.9 : 0.6) * $updated, "$names names: updates are HOT");
+		cmp_ok(one(q{SELECT pg_relation_size('lock_election.slot_key')}), '<', 20 * 8192, 'the index stays small');
+	}
+	$_->quit foreach @clients, $reader;
+	nothing_left($node);
+};
+
+subtest 'the indexes agree with the tables' => sub {
+	plan skip_all => 'no amcheck here' if one(q{SELECT count(*) FROM pg_available_extensions WHERE name = 'amcheck'}) == 0;
+	one('CREATE EXTENSION amcheck');
+	my $admin;
+	my $check = sub {
+		my ($when) = @_;
+
+		foreach my $key ('slot_key', 'lease_key', 'history_key')
+		{
+			my ($rc, $out, $err) = $node->psql('postgres', "SELECT bt_index_parent_check('lock_election.$key', true)");
+
+			is($err, '', "$when: $key");
+		}
+		is(one(q{SELECT count(*) FROM (SELECT 1 FROM lock_election.slot GROUP BY kind, name, slot HAVING count(*) > 1) d}), 0, "$when: no slot has two rows");
+	};
+
+	foreach my $round (1 .. 2)
+	{
+		my @clients = map { session($node) } 1 .. 6;
+
+		$admin = session($node);
+		$admin->query(q{SELECT acquire_lock('locked row', '1 h', owner => 'me')});
+		$admin->query(q{BEGIN; SELECT 1 FROM lock_election.slot WHERE name = 'locked row' FOR UPDATE});
+		start_pairs(100_000, 50, @clients[ 0 .. 2 ]);
+		start_pairs(100_000, 1_000_000, @clients[ 3 .. 5 ]);
+
+		# batches that fail after rows and keys of others were written
+		my $bad = session($node);
+		my $failed = one('SELECT failed_batches FROM lock_election.stat');
+		for (my $i = 0; $i < 200 && one('SELECT failed_batches FROM lock_election.stat') < $failed + 5; $i++)
+		{
+			$bad->query(q{SELECT force_release_lock('locked row')});
+			$bad->query(q{SELECT grant_lease('500 ms'); SELECT campaign('e', 'c', '500 ms', '0')});
+			$bad->query('VACUUM lock_election.slot') if $i == 2;
+		}
+		cmp_ok(one('SELECT failed_batches FROM lock_election.stat'), '>=', $failed + 5, 'batches have failed');
+		$node->stop('immediate');
+		$_->kill foreach @clients, $bad, $admin;
+		$node->start;
+		wait_for_sql($node, 'SELECT count(*) = 1 FROM lock_election.manager');
+		$check->('after a crash');
+		one(q{SELECT force_release_lock(name) FROM lock_election.locks WHERE kind = 'lock'});
+		@clients = map { session($node) } 1 .. 2;
+		start_pairs(300, 50, @clients);
+		foreach my $client (@clients)
+		{
+			$client->wait;
+			is($client->error, '', 'and all goes on');
+		}
+		one(q{SELECT force_release_lock(name) FROM lock_election.locks WHERE kind = 'lock'});
+		$check->('afterwards');
+		$_->quit foreach @clients;
+	}
+	is(one('SELECT key_violations FROM lock_election.stat'), 0, 'no key was refused');
+	wait_for_sql($node, 'SELECT count(*) = 0 FROM lock_election.leases');
+	nothing_left($node);
+};
+
+$node->stop;
+done_testing();

@@ -1,0 +1,70 @@
+# How sessions of the library are opened, and what they say when they cannot be.
+use strict;
+use warnings;
+use IO::Socket::INET;
+use LeClient;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('main', init => [ allows_streaming => 1 ]);
+my $bare = PostgreSQL::Test::Cluster->new('bare');
+$bare->init;
+$bare->start;
+$bare->safe_psql('postgres', 'SET client_min_messages = error; CREATE EXTENSION lock_election');
+$node->backup('b');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'b', has_streaming => 1);
+$standby->start;
+
+$node->safe_psql('postgres', q{CREATE USER secret PASSWORD 'right'; CREATE DATABASE bare});
+my $hba = $node->data_dir . '/pg_hba.conf';
+my $rules = slurp_file($hba);
+unlink $hba;
+append_to_file($hba, "local all secret scram-sha-256\n$rules");
+$node->reload;
+
+# It is connected to, by the kernel, and never answers.
+my @silent = map { IO::Socket::INET->new(Listen => 50, LocalAddr => '127.0.0.1') } 1 .. 2;
+my @mute = map { $_->sockport } @silent;
+my $closed = PostgreSQL::Test::Cluster::get_free_port();
+my ($host, $port) = ($node->host, $node->port);
+my $dir = PostgreSQL::Test::Utils::tempdir();
+append_to_file("$dir/services", <<"SERVICES");
+[well]
+host=$host
+port=$port
+dbname=postgres
+[silent]
+host=127.0.0.1,$host
+port=$mute[0],$port
+dbname=postgres
+SERVICES
+$ENV{PGSERVICEFILE} = "$dir/services";
+
+(my $escaped = $host) =~ s/([^A-Za-z0-9])/sprintf '%%%02X', ord $1/ge;
+my %conninfo = (
+	plain => $node->connstr('postgres'),
+	uri => "postgresql://$escaped:$port/postgres",
+	service => 'service=well',
+	closed => "host=127.0.0.1 port=$closed dbname=postgres",
+	password => $node->connstr('postgres') . ' user=secret password=wrong',
+	no_password => $node->connstr('postgres') . ' user=secret',
+	database => $node->connstr('missing'),
+	extension => $node->connstr('bare'),
+	library => $bare->connstr('postgres'),
+	standby => $standby->connstr('postgres'),
+	nonsense => 'host=x nonsense=1',
+	silent => "host=127.0.0.1 port=$mute[0] dbname=postgres",
+	silent_timeout => "host=127.0.0.1 port=$mute[0] dbname=postgres connect_timeout=1",
+	closed_first => "host=127.0.0.1,$host port=$closed,$port dbname=postgres",
+	standby_first => 'host=' . $standby->host . ",$host port=" . $standby->port . ",$port dbname=postgres",
+	silent_first => "host=127.0.0.1,$host port=$mute[0],$port dbname=postgres",
+	silent_service => 'service=silent',
+	silent_twice => "host=127.0.0.1,127.0.0.1,$host port=$mute[0],$mute[1],$port dbname=postgres",
+);
+
+client_test('open', $node->connstr('postgres'), do => { conninfo => sub { $conninfo{ $_[0] } // die $_[0] } });
+nothing_left($node);
+$_->stop foreach $standby, $bare, $node;
+done_testing();

@@ -1,0 +1,39 @@
+# A session of the library that has several hosts: the primary stops, or hangs, and its standby is promoted.
+use strict;
+use warnings;
+use LeClient;
+use LeTest;
+use Test::More;
+
+my %ways = (
+	stopped => sub { $_[0]->stop('immediate'); },
+	hangs => sub { LeClient::freeze($_[0]); },
+);
+
+foreach my $way (sort keys %ways)
+{
+	# a hang takes as long as it takes to the next renewal: once will do
+	foreach my $kind ($way eq 'hangs' ? 'plain' : client_kinds())
+	{
+		my $primary = new_node("primary_${way}_$kind", init => [ allows_streaming => 1 ]);
+		$primary->backup('b');
+		my $standby = PostgreSQL::Test::Cluster->new("standby_${way}_$kind");
+		$standby->init_from_backup($primary, 'b', has_streaming => 1);
+		$standby->start;
+		my $hosts = join ' ', map { my $key = $_; "$key=" . join ',', map { $_->$key } $primary, $standby } 'host', 'port';
+
+		note($way);
+		client_test('hosts', "$hosts dbname=postgres", kinds => [$kind], do => {
+			fail => sub {
+				$primary->wait_for_catchup($standby);
+				$ways{$way}->($primary);
+				$standby->promote;
+				return;
+			} });
+		LeClient::thaw($primary) if $way eq 'hangs';
+		nothing_left($standby);
+		$primary->stop('immediate') if $way eq 'hangs';
+		$standby->stop('immediate');
+	}
+}
+done_testing();
