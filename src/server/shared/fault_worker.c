@@ -72,6 +72,7 @@ le_fault_worker_main(Datum arg)
 	proc_exit(0);
 }
 
+/* le_fault_worker(sql) */
 Datum
 le_fault_worker(PG_FUNCTION_ARGS)
 {
