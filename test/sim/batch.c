@@ -541,7 +541,10 @@ fail_to_write(World *w)
 		w->clock += rng_below(&w->rng, 3000000);
 		(void) le_pause_seen(&w->pause, w->pause.seen_at, w->clock);
 	}
-	keeper_refused(w);
+
+	/* what came while nothing was refused waits for the next batch */
+	if (w->pause.refused)
+		keeper_refused(w);
 	(void) le_pause_mended(&w->pause, w->clock);
 	w->now = le_pause_time(&w->pause, w->clock);
 }

@@ -586,7 +586,9 @@ undo(Model *m, const LeCommand *cmd, LeTime now)
 
 		memmove(&m->s.holds[i], &m->s.holds[i + 1], (size_t) (m->s.nholds - i - 1) * sizeof(MHold));
 		m->s.nholds--;
-		if (e->lapsed)
+
+		/* one that had ended, and was only fenced, may have gone with a load */
+		if (e == NULL || e->lapsed)
 			continue;
 		if (e->count > 1)
 			e->count--;
