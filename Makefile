@@ -191,7 +191,8 @@ install-client: client lockctl
 	ln -sf $(notdir $(CLIENT_LIB)) $(DESTDIR)$(LIBDIR)/$(CLIENT_SONAME)
 	ln -sf $(CLIENT_SONAME) $(DESTDIR)$(LIBDIR)/liblockelection.so
 	install -m 644 $(CLIENT_DIR)/liblockelection.a $(DESTDIR)$(LIBDIR)
-	sed 's,@PREFIX@,$(PREFIX),; s,@LIBDIR@,$(LIBDIR),; s,@VERSION@,$(CLIENT_VERSION),' src/client/liblockelection.pc.in \
+	sed 's,@PREFIX@,$(PREFIX),; s,@LIBDIR@,$(LIBDIR),; s,@VERSION@,$(CLIENT_VERSION),' \
+		src/client/liblockelection.pc.in \
 		>$(DESTDIR)$(LIBDIR)/pkgconfig/liblockelection.pc
 	install -m 644 src/client/lock_election.h $(DESTDIR)$(PREFIX)/include
 	$(if $(CLIENT_MAN),install -m 644 $(CLIENT_MAN) $(DESTDIR)$(PREFIX)/share/man/man3)

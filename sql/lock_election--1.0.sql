@@ -114,9 +114,8 @@ CREATE UNIQUE INDEX history_key ON lock_election.history (election, change);
 CREATE TABLE lock_election.meta (
 	database oid NOT NULL,
 	incarnation bigint NOT NULL,
-	next_revision bigint NOT NULL,
+	taken_at timestamptz NOT NULL,
 	timeline bigint NOT NULL,
-	clean boolean NOT NULL,
 	boot bigint NOT NULL
 ) USING heap WITH (vacuum_truncate = off);
 

@@ -317,6 +317,7 @@ extern bool le_random(void *to, size_t size);
 
 /* --- error.c --- */
 
+/* Fill an error, if it is wanted; they return its status.  result: of a failed statement. */
 extern le_status le_error_set(le_error *error, le_status status, const char *sqlstate, const char *format,
 							  ...) __attribute__((format(printf, 4, 5)));
 extern le_status le_error_clear(le_error *error);
@@ -338,6 +339,7 @@ typedef struct le_text
 	bool failed;
 } le_text;
 
+/* Append, as printf does; a text that ran out of memory stays so. */
 extern void le_text_add(le_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* An element of an array in PostgreSQL's notation, quoted. */
 extern void le_text_add_element(le_text *text, const char *value);
@@ -365,12 +367,14 @@ extern void le_set_broken(le_session *s, const char *format, ...) __attribute__(
 
 /* --- wake.c --- */
 
+/* A pipe to wake a thread that polls: make it, write, and empty it. */
 extern bool le_pipe(int fds[2]);
 extern void le_wake(int fds[2]);
 extern void le_drain(int fds[2]);
 
 /* --- session.c --- */
 
+/* The session's mutex and its references. */
 extern void le_lock(const le_session *s);
 extern void le_unlock(const le_session *s);
 extern void le_session_ref(le_session *s);   /* locked */
@@ -390,6 +394,7 @@ extern void le_wake_user(le_session *s); /* locked */
 
 /* --- engine.c --- */
 
+/* The network thread. */
 extern void *le_net_main(void *session);
 
 /* --- lease.c: of the network thread --- */
@@ -401,10 +406,12 @@ extern void le_revoke(le_session *s);
 
 /* --- dispatch.c --- */
 
+/* The callback thread. */
 extern void *le_dispatch_main(void *session);
 
 /* --- hold.c --- */
 
+/* Make a hold and hand it to the network thread. */
 extern le_status le_hold_new(le_session *s, le_hold_kind kind, const char *const *names, int n,
 							 const le_how *how, const char *candidate, bool try, le_hold **hold,
 							 le_error *error);
@@ -420,6 +427,7 @@ extern le_status le_hold_finish(le_session *s, le_hold *own, int64_t until, le_h
 extern void le_hold_names(const le_hold *hold, le_text *text);
 extern le_status le_check_names(const char *const *names, int n, le_error *error);
 
+/* Are the arguments in their ranges?  Else LE_INVALID. */
 extern le_status le_check_candidacy(const char *election, const char *candidate, le_error *error);
 
 /* --- request.c: of the network thread; what is asked for holds --- */
@@ -432,6 +440,7 @@ extern void le_release_answer(le_hold *hold, bool released); /* locked */
 
 /* --- queue.c: of the network thread; how waiters learn of their grants --- */
 
+/* The connection is there, or is gone. */
 extern void le_queue_connected(le_session *s);
 extern void le_queue_lost(le_session *s); /* locked: nothing is listened to any more */
 /* Locked.  The channel of this name, with a reference more; NULL: out of memory. */
@@ -470,6 +479,7 @@ extern void le_reconcile(le_session *s);
 
 /* --- op.c --- */
 
+/* An operation without answer yet; NULL: out of memory. */
 extern le_op *le_op_new(le_session *s, le_op_kind kind, const char *name, const char *text);
 /* Queues it, and waits until then.  Frees the reference of the call. */
 extern le_status le_op_run(le_session *s, le_op *op, int64_t until, le_leader_info *leader, le_error *error);

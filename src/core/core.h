@@ -207,14 +207,16 @@ typedef struct LeReply
 	int64_t count;    /* queue position; holders ended; permits in
 								 * use; CHECK: holds; of several names: for how
 								 * many the answer is true */
-	uint32_t which;   /* of several names the one that an error, or own of
-								 * a wait, is about */
+	uint32_t which;   /* several names: index of the one that the error,
+								 * or own_session, refers to */
 	bool own_session; /* WAITING: behind a holder of this very session;
 								 * CHECK: held by it without a named owner */
 	bool reentrant;   /* one more hold of a lock already held */
 	bool waited;      /* set by the manager: came with a later batch */
-	bool counted;     /* ACQUIRE: UNDO takes this one back; repeated to
-								 * le_core_load_hold() while it can be */
+	bool counted;     /* the grant added an uncommitted hold: UNDO removes
+								 * it, and its row tells a reload of it */
+	bool bound;       /* it tells only of what ends with the connection, and
+								 * so with the server: nothing has to last */
 	uint64_t lsn;     /* newest write that the answer rests on; 0: the
 								 * batch itself or none */
 	bool wrote;       /* the answer rests on this batch's writes */
@@ -401,7 +403,7 @@ struct LeHold
 	uint32_t subxact;
 };
 
-/* What became of an election. */
+/* What happened to an election. */
 typedef enum LeHow
 {
 	LE_HOW_ELECTED = 1,
@@ -489,6 +491,10 @@ typedef struct LeStats
 
 /* --- life of a core --- */
 
+/*
+ * sessno of its sessions is below max_sessions.  The first revision that it gives
+ * out is next_revision.  NULL: out of memory.
+ */
 extern LeCore *le_core_create(const LeEnv *env, uint32_t max_sessions, int64_t next_revision);
 extern void le_core_destroy(LeCore *core);
 extern void le_core_set_limits(LeCore *core, const LeLimits *limits);
@@ -500,26 +506,53 @@ extern int64_t le_core_next_revision(const LeCore *core);
 extern void le_core_raise_revision(LeCore *core, int64_t revision);
 
 /*
- * What is known when a manager starts, of what the one before it has counted:
- * incarnations are minutes at first, so that also a restored state, older than
- * tokens that were handed out, does not give them out once more.
+ * What a starting manager knows of its predecessors.  Incarnations start from a
+ * minute count, so that restored older state does not hand tokens out again.
+ * Times are counted from 2025-01-01.
  */
 typedef struct LeStart
 {
-	int64_t stored;  /* incarnation */
-	int64_t floor;   /* at least this one; 0: none */
-	int64_t minutes; /* since 2025-01-01 */
-	bool clean;      /* stopped in order: all that it counted is stored */
-	bool promoted;   /* another timeline: a tail may be lost, with restarts in it */
+	int64_t stored;     /* incarnation; 0: none */
+	LeTime stored_at;   /* when that one was taken */
+	int64_t floor;      /* at least this one; 0: none */
+	LeTime time;        /* the latest that anything here tells */
+	uint32_t timelines; /* of the server since the stored one; 0: it is the same */
 } LeStart;
 
-/* The incarnation of this start; the stored one: go on counting. */
+/* The incarnation of this start. */
 extern int64_t le_next_incarnation(const LeStart *start);
+/* And the first revision in it, at this time. */
+extern int64_t le_first_revision(int64_t incarnation, LeTime time);
 
 /* --- commands --- */
 
+/* The two steps of a command, see the top.  reserve: false if out of memory. */
 extern bool le_core_reserve(LeCore *core, const LeCommand *cmd);
 extern void le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+
+/*
+ * The deadline and TTL that a command has given to a lease, and what they were.
+ * The caller of an answer that could not be confirmed does not count on it;
+ * then nobody else has to wait for it either, and it is taken back.
+ */
+typedef struct LeExtension
+{
+	int64_t id; /* of the lease; token of an entry with one of its own */
+	LeTime from, to;
+	LeTime ttl_from, ttl_to;
+} LeExtension;
+
+/* Has the last le_core_apply() made one? */
+extern bool le_core_extended(const LeCore *core, LeExtension *extension);
+
+/* Does nothing where another extension has come after this one. */
+extern void le_core_take_back(LeCore *core, const LeExtension *extension, LeTime now);
+
+/*
+ * Commands take a lease for ended only if its deadline has passed by this time,
+ * though their own is later: what keeps the lease alive may still come.
+ */
+extern void le_core_set_horizon(LeCore *core, LeTime horizon);
 
 /*
  * End what is due, at most max items.  Returns how many were handled; call
@@ -550,7 +583,7 @@ extern void le_core_row_lent(LeCore *core, LeSlot *slot, LeTime now);
 /* Entries whose queue row has to be written (QUEUED places) or deleted. */
 extern LeEntry *le_core_dirty_places(LeCore *core);
 
-/* What became of elections, in order: walk by next. */
+/* What happened to elections, in order: walk by next. */
 extern LeChange *le_core_changes(LeCore *core);
 
 /* Entries whose waiter gets an answer: walk by answer_next, and read it with
@@ -585,6 +618,7 @@ extern LeLock *le_core_lock_at(const LeCore *core, uint32_t place);
 extern uint32_t le_core_lease_indexes(const LeCore *core);
 extern LeLease *le_core_lease_at(const LeCore *core, uint32_t place);
 
+/* How many locks there are, and what has happened since the start. */
 extern uint64_t le_core_lock_count(const LeCore *core);
 extern const LeStats *le_core_stats(const LeCore *core);
 

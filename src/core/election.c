@@ -1,10 +1,10 @@
 /*
  * core/election.c
- *		What became of elections: a list of changes, which the batch writes
- *		into their history and tells to who observes.
+ *		What happened to elections: changes that the batch writes to the
+ *		history and announces to observers.
  *
- * Each change has a revision as its number, so the changes of a database are
- * in one order, as all else.  Values are not copied: they belong to the leader,
+ * Each change has a revision as its number, so all changes of a database are in
+ * one order.  Values are not copied: they belong to the leader,
  * or go with the change that has replaced them, and last until the batch is
  * done.
  */

@@ -95,6 +95,14 @@ struct LeCore
 	LeSpares spare_names, spare_owners;
 	char *spare_value;
 
+	LeTime horizon; /* no deadline after this has passed */
+
+	/* what the last command has extended, and what that was before */
+	bool extended;
+	const LeEntry *extended_entry; /* NULL: a lease */
+	const LeLease *extended_lease;
+	LeTime extended_from, extended_ttl;
+
 	/* effects of the batch */
 	LeSlot *dirty_slots;
 	LeLease *dirty_leases;
@@ -113,6 +121,7 @@ struct LeCore
 
 /* --- core/struct.c: pools, heap, lists, hashes --- */
 
+/* Objects of one size: reserve, then get without fail; each keeps its index for life. */
 extern void le_pool_init(LePool *pool, size_t size);
 extern bool le_pool_reserve(LeCore *core, LePool *pool, uint32_t n);
 extern void *le_pool_get(LePool *pool);
@@ -121,10 +130,12 @@ extern uint32_t le_pool_indexes(const LePool *pool);
 extern void *le_pool_at(const LePool *pool, uint32_t place);
 extern void le_pool_destroy(LeCore *core, LePool *pool);
 
+/* The heap of timers: the earliest is the first of its items. */
 extern bool le_heap_reserve(LeCore *core, uint32_t cap);
 extern void le_timer_set(LeCore *core, LeTimer *timer, LeTime at);
 extern void le_timer_clear(LeCore *core, LeTimer *timer);
 
+/* The hash tables; le_hashes_reserve() makes room for one more of each. */
 extern uint64_t le_hash_name(const LeCore *core, LeKind kind, LeText name);
 extern uint32_t le_hash_id(int64_t id);
 extern bool le_hashes_reserve(LeCore *core);
@@ -189,6 +200,12 @@ le_text_equal(LeText a, LeText b)
 		   (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
 }
 
+static inline bool
+le_is_over(const LeCore *core, LeTime deadline, LeTime now)
+{
+	return deadline <= now && deadline <= core->horizon;
+}
+
 static inline LeTime
 le_add(LeTime a, LeTime b)
 {
@@ -204,7 +221,13 @@ le_entry_is_bound(const LeEntry *entry)
 	return entry->ttl == LE_TTL_BOUND;
 }
 
+/* The lock of that name, made if there is none. */
 extern LeLock *le_lock_get(LeCore *core, LeKind kind, LeText name);
+
+/*
+ * The life of an entry.  Ends do not fail: a fenced holder lapses instead.
+ * le_entry_end_only() is for several at once: le_settle_ended() has to follow.
+ */
 extern LeEntry *le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease, LeTime now);
 extern void le_entry_set_state(LeEntry *entry, LeState from, LeState to);
 extern void le_entry_queue(LeCore *core, LeEntry *entry, LeTime now);
@@ -213,9 +236,13 @@ extern void le_entry_end(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_
 extern void le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now);
 extern void le_settle_ended(LeCore *core, const LeEntry *before, LeTime now);
 extern void le_entry_arm(LeCore *core, LeEntry *entry);
+
+/* Holds of a transaction that may still roll back. */
 extern void le_entry_add_hold(LeCore *core, LeEntry *entry, uint64_t session, uint32_t sessno, uint32_t xact,
 							  uint32_t subxact);
 extern void le_hold_remove(LeCore *core, LeHold *hold);
+
+/* Answer the waiter of an entry, if there is one, with the batch. */
 extern void le_answer(LeCore *core, LeEntry *entry, LeStatus status, int64_t token);
 extern bool le_lock_admits(const LeLock *lock, LeMode mode, LeTime now);
 extern void le_lock_settle(LeCore *core, LeLock *lock, LeTime now);
@@ -224,12 +251,15 @@ extern void le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime clos
 extern LeStatus le_reentry_status(const LeEntry *holder, LeMode mode, const LeLease *lease, LeTime ttl);
 extern bool le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now);
 extern void le_entry_renew(LeCore *core, LeEntry *entry, LeTime now);
+
+/* Its row has to be written. */
 extern void le_slot_dirty(LeCore *core, LeSlot *slot);
 extern void le_slot_add_free(LeLock *lock, LeSlot *slot);
 extern void le_place_dirty(LeCore *core, LeEntry *entry);
 
 /* --- core/lease.c --- */
 
+/* Commands on a lease, and what is due at its deadline. */
 extern void le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now);
@@ -238,13 +268,16 @@ extern void le_lease_renew(LeCore *core, LeLease *lease, LeTime now);
 extern void le_lease_dirty(LeCore *core, LeLease *lease);
 extern void le_lease_arm(LeCore *core, LeLease *lease);
 
+/* A lease is made, then started; a group's belongs to that alone. */
 extern LeLease *le_lease_new(LeCore *core, int64_t id, LeTime ttl, uint32_t role);
 extern void le_lease_start(LeCore *core, LeLease *lease, LeTime now);
 extern void le_lease_set_ttl(LeCore *core, LeLease *lease, LeTime ttl);
+extern void le_extend(LeCore *core, const LeEntry *entry, const LeLease *lease);
 extern void le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now);
 
 /* --- core/group.c: several locks at once --- */
 
+/* A group that waits: is each member the first of its queue?  Then it is granted as a whole. */
 extern bool le_group_ready(LeGroup *group, LeTime now);
 extern void le_group_grant(LeCore *core, LeGroup *group, LeTime now);
 extern void le_group_end(LeCore *core, LeGroup *group, LeEnd how, LeTime now);
@@ -254,8 +287,10 @@ extern void le_group_load(LeCore *core, LeEntry *entry);
 extern void le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void le_apply_await_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void le_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+
 /* --- core/owner.c --- */
 
+/* Named owners, and leases, by lock: to find a holder that re-enters. */
 extern bool le_owners_reserve(LeCore *core);
 extern void le_owner_add(LeCore *core, LeEntry *entry);
 extern void le_owner_remove(LeCore *core, LeEntry *entry);
@@ -264,12 +299,14 @@ extern LeEntry *le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t r
 
 /* --- core/role.c --- */
 
+/* What a role has: entries and leases. */
 extern void le_role_add(LeCore *core, uint32_t id, uint32_t entries, uint32_t leases);
 extern void le_role_remove(LeCore *core, uint32_t id, uint32_t entries, uint32_t leases);
 extern bool le_role_admits(const LeCore *core, uint32_t id, uint32_t entries, uint32_t leases);
 
 /* --- core/election.c --- */
 
+/* The list of changes for the history. */
 extern bool le_changes_reserve(LeCore *core);
 extern void le_change_add(LeCore *core, const LeEntry *entry, LeHow how, char *dropped, LeTime now);
 extern void le_change_ended(LeCore *core, const LeEntry *entry, LeEnd how, LeTime now);
@@ -293,6 +330,7 @@ extern LeEntry *le_same_place(const LeCore *core, const LeLock *lock, const LeLe
 extern void le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern bool le_held_by_session(const LeCore *core, const LeLock *lock, const LeCommand *cmd);
 
+/* One function for each command on a name or a token. */
 extern void le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
@@ -304,15 +342,19 @@ extern void le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now,
 
 /* --- core/core.c --- */
 
+/* Copies of texts: le_core_reserve() makes them, a command takes them. */
 extern void le_free_text(LeCore *core, char **text);
 extern char *le_spare_take(LeSpares *spares);
 
+/* Of the newest write that the entry rests on. */
 extern uint64_t le_entry_lsn(const LeEntry *entry);
 
 /* --- core/session.c --- */
 
+/* A request of this session and transaction has come: an older session or transaction is over. */
 extern LeSession *le_session_touch(LeCore *core, uint64_t session, uint32_t sessno, uint32_t xact,
 								   LeTime now);
+/* Commands about a session. */
 extern void le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now);
 extern void le_apply_session_end(LeCore *core, const LeCommand *cmd, LeTime now);
 

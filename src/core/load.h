@@ -98,11 +98,15 @@ typedef struct LeLoadEnv
 	 * the time of each row it would make leases shorter on every reload. */
 	LeClock clock;
 
+	/* Every row counts as written at this LSN. */
+	uint64_t lsn;
+
 	/* This database is a copy: its locks are held in the original. */
 	bool copied;
 
-	/* The core whose batch could not be written: deadlines go on where they
-	 * were there.  NULL: a manager starts, and leases begin again. */
+	/* The core whose batch could not be written: deadlines are what they were
+	 * there, on the same clock.  NULL: a manager starts, and leases begin
+	 * again. */
 	LeCore *failed;
 
 	/* Is this session still connected?  Its dense number. */
@@ -121,6 +125,7 @@ typedef enum LeLoadStatus
 	LE_LOAD_NO_MEMORY
 } LeLoadStatus;
 
+/* The steps above. */
 extern void le_core_load_begin(LeCore *core, const LeLoadEnv *env);
 extern LeLoadStatus le_core_load_lease(LeCore *core, const LeStoredLease *row);
 /* RIVAL: *newest is the token of the one that stays; the others have ended. */

@@ -3,8 +3,8 @@
  *		The holders with a named owner, by lock, role and owner: a lock may have
  *		very many, and each acquire asks whether it is one more hold of one.
  *
- * They are linked by queue_link, which a holder has no other use for until it
- * is lapsed; a lapsed one is nobody's.
+ * They are linked through queue_link, which a holder does not need.  A lapsed
+ * entry leaves this hash and uses it for core->lapsed.
  */
 #include "internal.h"
 

@@ -15,12 +15,15 @@ my %clean = (
 	Makefile => "SOURCES = \$(wildcard src/core/*.c src/server/*/*.c)\n",
 	'README.md' => "[How it works](docs/internals.md)\n",
 	'docs/internals.md' => "# How it works\n",
-	'src/core/core.h' => "/* The answer to everything. */\nextern int le_answer(void);\n",
-	'src/core/core.c' => "#include \"core.h\"\n\nint\nle_answer(void)\n{\n\treturn 42;\n}\n",
+	'src/core/core.h' => "/* The answer to everything. */\nextern int le_answer(void);\n"
+	  . "extern int le_half(void); /* of that */\n\n"
+	  . "/* Told with the function. */\ntypedef struct Odd\n{\n\tint x;\n} Odd;\n\nextern int le_odd(Odd odd);\n",
+	'src/core/core.c' => "#include \"core.h\"\n\nint\nle_answer(void)\n{\n\treturn 42;\n}\n\n"
+	  . "int\nle_half(void)\n{\n\treturn 21;\n}\n\nint\nle_odd(Odd odd)\n{\n\treturn odd.x;\n}\n",
 	'src/server/shared/compat.h' => "#if PG_VERSION_NUM >= 160000\n#endif\n",
 	'src/server/sql/sql.h' => "#include \"core/core.h\"\n",
 	'src/server/sql/sql.c' => "#include \"shared/compat.h\"\n#include \"sql/sql.h\"\n\n"
-	  . "static int\nuse(void)\n{\n\treturn le_answer();\n}\n",
+	  . "static int\nuse(Odd odd)\n{\n\treturn le_answer() + le_half() + le_odd(odd);\n}\n",
 	'sql/a.sql' => "SELECT 1;\n",
 	'expected/a.out' => "SELECT 1;\n",
 );
@@ -58,8 +61,12 @@ my @samples = (
 	],
 	[
 		'a function without a comment',
-		{ 'src/core/core.h' => "#define ANSWER 42\nextern int le_answer(void);\n" },
-		'src/core/core.c:4: le_answer() has no comment, here or where it is declared'
+		{
+			'src/core/more.h' => "#define MORE 43\nextern int le_more(void);\n",
+			'src/core/more.c' => "#include \"more.h\"\n\nint\nle_more(void)\n{\n\treturn MORE;\n}\n",
+			'src/server/sql/more.c' => "#include \"core/more.h\"\n\nstatic int x = le_more();\n"
+		},
+		'src/core/more.c:4: le_more() has no comment, here or where it is declared'
 	],
 	[
 		'a second declaration',

@@ -235,7 +235,7 @@ sub signalled
 sub setting
 {
 	my ($session, $name) = @_;
-	$session->query("SET $name = '500ms'");
+	$session->query("SET $name = '3s'");
 	return $session;
 }
 

@@ -13,7 +13,9 @@ use constant TTL => 3;
 # A worker may be stopped in the middle of a fenced transaction, and even of a message: then only this ends it.
 use constant FENCE_TIMEOUT => 5;
 
-my $primary = new_node('primary', init => [ allows_streaming => 1 ], conf => "lock_election.fence_timeout = '" . FENCE_TIMEOUT . " s'\n");
+# A database for each language, and the one in which the extension is at first.
+my $primary = new_node('primary', init => [ allows_streaming => 1 ],
+	conf => "lock_election.fence_timeout = '" . FENCE_TIMEOUT . " s'\nlock_election.max_databases = 8\nmax_worker_processes = 20\n");
 $primary->backup('copy');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'copy', has_streaming => 1);

@@ -1,5 +1,5 @@
 /*
- * extension.c
+ * backend/extension.c
  *		CREATE EXTENSION and DROP EXTENSION: the launcher or the manager is
  *		told, once the transaction has committed.
  *

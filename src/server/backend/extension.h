@@ -1,5 +1,5 @@
 /*
- * extension.h
+ * backend/extension.h
  *		CREATE EXTENSION and DROP EXTENSION, as a session sees them.
  */
 #ifndef LE_EXTENSION_H

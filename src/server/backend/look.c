@@ -1,5 +1,5 @@
 /*
- * look.c
+ * backend/look.c
  *		A session reads the live state, page by page.  The manager's half is
  *		manager/look.c.
  */

@@ -1,5 +1,5 @@
 /*
- * look.h
+ * backend/look.h
  *		A session reads the pages of the live state.
  */
 #ifndef LE_BACKEND_LOOK_H

@@ -19,11 +19,12 @@ extern int64 le_pending_count(int64 token, LeText name);
 extern bool le_pending_any(int64 token);
 /* The token of this connection's own pending release of a name; 0: none. */
 extern int64 le_pending_own(LeKind kind, LeText name);
-/* Acquired again: take back the releases of this token and name. */
+/* The lock was acquired again: withdraw the pending releases of this token and name. */
 extern void le_pending_cancel(int64 token, LeText name);
 
 /* --- ends, told by backend/xact.c --- */
 
+/* Of a subtransaction: its releases become its parent's, or are forgotten. */
 extern void le_pending_sub_committed(SubTransactionId subxact, SubTransactionId parent);
 extern void le_pending_sub_aborted(SubTransactionId subxact);
 

@@ -1,5 +1,5 @@
 /*
- * session.h
+ * backend/session.h
  *		A session's slot in shared memory.
  */
 #ifndef LE_SESSION_H

@@ -1,5 +1,5 @@
 /*
- * statement.c
+ * backend/statement.c
  *		The statements of this session: how deep utility commands are nested,
  *		which queries run, whether the transaction has more of them, commands that
  *		are refused, and DISCARD ALL.

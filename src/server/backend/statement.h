@@ -1,5 +1,5 @@
 /*
- * statement.h
+ * backend/statement.h
  *		The statements of this session: which queries and utility commands
  *		are under way, and what comes before and after in the transaction.
  */

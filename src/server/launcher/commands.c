@@ -1,5 +1,5 @@
 /*
- * commands.c
+ * launcher/commands.c
  *		Commands that need a database without sessions, such as DROP DATABASE:
  *		the manager has to leave, and must not come back before the command
  *		ends.  See "reserving a database".

@@ -1,5 +1,5 @@
 /*
- * commands.h
+ * launcher/commands.h
  *		Commands that need a database without sessions.
  */
 #ifndef LE_COMMANDS_H

@@ -1,5 +1,5 @@
 /*
- * fence.c
+ * manager/fence.c
  *		The manager ends fences that last too long.
  */
 #include "postgres.h"

@@ -1,5 +1,5 @@
 /*
- * fence.h
+ * manager/fence.h
  *		The manager ends fences that last too long.
  */
 #ifndef LE_MANAGER_FENCE_H

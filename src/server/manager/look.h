@@ -1,5 +1,5 @@
 /*
- * look.h
+ * manager/look.h
  *		The manager fills the pages of the live state.
  */
 #ifndef LE_MANAGER_LOOK_H

@@ -1,5 +1,5 @@
 /*
- * channel.c
+ * shared/channel.c
  *		The names of the channels on which hints are sent.
  */
 #include "postgres.h"

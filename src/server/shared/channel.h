@@ -1,5 +1,5 @@
 /*
- * channel.h
+ * shared/channel.h
  *		The names of the channels on which hints are sent.
  */
 #ifndef LE_CHANNEL_H

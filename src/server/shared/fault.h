@@ -13,12 +13,16 @@
 #ifdef LE_FAULTS
 
 #include "core/core.h"
+#include "shared/compat.h"
 
 /* From _PG_init, while shared_preload_libraries are loaded. */
 extern void le_fault_init(void);
 
 /* This process passes the point of that name. */
 extern void le_fault_point(const char *name, bool can_fail);
+
+/* See shared/fault_worker.c. */
+extern PGDLLEXPORT LE_NORETURN void le_fault_worker_main(Datum arg);
 
 #define LE_FAULT(name)        le_fault_point((name), true)
 #define LE_FAULT_NOFAIL(name) le_fault_point((name), false)

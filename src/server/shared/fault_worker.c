@@ -29,10 +29,9 @@
 #include "utils/snapmgr.h"
 
 #include "shared/compat.h"
+#include "shared/fault.h"
 
 LE_FUNCTION(le_fault_worker);
-
-extern PGDLLEXPORT LE_NORETURN void le_fault_worker_main(Datum arg);
 
 static void
 run_statement(RawStmt *statement, const char *sql)
@@ -55,6 +54,7 @@ run_statement(RawStmt *statement, const char *sql)
 	CommandCounterIncrement();
 }
 
+/* Entry point of the worker; bgw_extra has the statements. */
 void
 le_fault_worker_main(Datum arg)
 {
@@ -73,6 +73,7 @@ le_fault_worker_main(Datum arg)
 	proc_exit(0);
 }
 
+/* le_fault_worker(sql) */
 Datum
 le_fault_worker(PG_FUNCTION_ARGS)
 {

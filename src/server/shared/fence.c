@@ -1,5 +1,5 @@
 /*
- * fence.c
+ * shared/fence.c
  *		The lock that a fence is, and who holds it.
  */
 #include "postgres.h"

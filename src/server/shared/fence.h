@@ -1,5 +1,5 @@
 /*
- * fence.h
+ * shared/fence.h
  *		The lock that a fence is, and who holds it.
  */
 #ifndef LE_FENCE_LOCK_H

@@ -1,5 +1,5 @@
 /*
- * settings.c
+ * shared/settings.c
  *		The settings of lock_election, and PostgreSQL's own that its workers
  *		rely on.
  */

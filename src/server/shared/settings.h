@@ -1,5 +1,5 @@
 /*
- * settings.h
+ * shared/settings.h
  *		The settings of lock_election, and PostgreSQL's own that its workers
  *		rely on.
  */

@@ -1,5 +1,5 @@
 /*
- * words.c
+ * shared/words.c
  *		The words that messages, views and notifications use.
  */
 #include "postgres.h"

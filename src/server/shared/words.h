@@ -1,5 +1,5 @@
 /*
- * words.h
+ * shared/words.h
  *		The words that messages, views and notifications use.
  */
 #ifndef LE_WORDS_H

@@ -57,14 +57,13 @@ enum
 {
 	META_DATABASE,
 	META_INCARNATION,
-	META_NEXT_REVISION,
+	META_TAKEN_AT,
 	META_TIMELINE,
-	META_CLEAN,
 	META_BOOT,
 	META_COLUMNS
 };
 
-static const Oid meta_types[META_COLUMNS] = {OIDOID, INT8OID, INT8OID, INT8OID, BOOLOID, INT8OID};
+static const Oid meta_types[META_COLUMNS] = {OIDOID, INT8OID, TIMESTAMPTZOID, INT8OID, INT8OID};
 static const Oid floor_types[] = {INT8OID};
 
 #define TABLE(table_name, prefix)                                                                            \
@@ -146,7 +145,7 @@ le_store_claim(void)
 /* --- the small tables --- */
 
 /*
- * They have no index, and are written at the start and the end of a manager
+ * They have no index, and are written when a manager takes an incarnation
  * only.  A snapshot of its own lets a scan see what this transaction wrote.
  */
 typedef struct SmallTable
@@ -229,9 +228,8 @@ le_store_read_meta(LeMeta *meta)
 
 		meta->database = DatumGetObjectId(values[META_DATABASE]);
 		meta->incarnation = DatumGetInt64(values[META_INCARNATION]);
-		meta->next_revision = DatumGetInt64(values[META_NEXT_REVISION]);
+		meta->taken_at = DatumGetTimestampTz(values[META_TAKEN_AT]);
 		meta->timeline = (uint32) DatumGetInt64(values[META_TIMELINE]);
-		meta->clean = DatumGetBool(values[META_CLEAN]);
 		meta->boot = (uint64) DatumGetInt64(values[META_BOOT]);
 	}
 	small_close(&table);
@@ -273,9 +271,8 @@ le_store_write_meta(const LeMeta *meta)
 
 	values[META_DATABASE] = ObjectIdGetDatum(meta->database);
 	values[META_INCARNATION] = Int64GetDatum(meta->incarnation);
-	values[META_NEXT_REVISION] = Int64GetDatum(meta->next_revision);
+	values[META_TAKEN_AT] = TimestampTzGetDatum(meta->taken_at);
 	values[META_TIMELINE] = Int64GetDatum((int64) meta->timeline);
-	values[META_CLEAN] = BoolGetDatum(meta->clean);
 	values[META_BOOT] = Int64GetDatum((int64) meta->boot);
 	small_open(&table, &meta_table, RowExclusiveLock);
 	small_write(&table, values);

@@ -43,6 +43,7 @@ typedef struct StoreTable
 	IndexInfo *infos[MAX_KEY_INDEXES];
 } StoreTable;
 
+/* The table does not look as this version expects: an error. */
 extern LE_NORETURN void le_table_wrong(Relation rel);
 
 /* Open it to be read; an error if it has another shape.  To be closed with table_close(). */
