@@ -15,7 +15,8 @@ use constant FENCE_TIMEOUT => 5;
 
 # A database for each language, and the one in which the extension is at first.
 my $primary = new_node('primary', init => [ allows_streaming => 1 ],
-	conf => "lock_election.fence_timeout = '" . FENCE_TIMEOUT . " s'\nlock_election.max_databases = 8\nmax_worker_processes = 20\n");
+	conf => "lock_election.max_databases = 5\nmax_worker_processes = 16\n"
+	  . "lock_election.fence_timeout = '" . FENCE_TIMEOUT . " s'\n");
 $primary->backup('copy');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'copy', has_streaming => 1);

@@ -50,6 +50,7 @@ static const Oid history_types[HISTORY_COLUMNS] = {INT8OID, INT8OID, TIMESTAMPTZ
 
 static const AttrNumber slot_key[] = {SLOT_KIND + 1, SLOT_NAME + 1, SLOT_SLOT + 1};
 static const AttrNumber lease_key[] = {LEASE_ID + 1};
+static const AttrNumber queue_key[] = {QUEUE_TOKEN + 1, QUEUE_MEMBER + 1};
 static const AttrNumber history_key[] = {HISTORY_ELECTION + 1, HISTORY_CHANGE + 1};
 
 /* The columns of lock_election.meta, in their order. */
@@ -78,7 +79,7 @@ static const Oid floor_types[] = {INT8OID};
 
 StoreTable le_slot_table = TABLE_WITH_KEY("slot", slot);
 StoreTable le_lease_table = TABLE_WITH_KEY("lease", lease);
-StoreTable le_queue_table = TABLE("queue", queue);
+StoreTable le_queue_table = TABLE_WITH_KEY("queue", queue);
 StoreTable le_history_table = TABLE_WITH_KEY("history", history);
 static StoreTable meta_table = TABLE("meta", meta);
 static StoreTable floor_table = TABLE("incarnation_floor", floor);
