@@ -13,7 +13,10 @@ use constant TTL => 3;
 # A worker may be stopped in the middle of a fenced transaction, and even of a message: then only this ends it.
 use constant FENCE_TIMEOUT => 5;
 
-my $primary = new_node('primary', init => [ allows_streaming => 1 ], conf => "lock_election.max_databases = 5\nmax_worker_processes = 16\nlock_election.fence_timeout = '" . FENCE_TIMEOUT . " s'\n");
+# A database for each language, and the one in which the extension is at first.
+my $primary = new_node('primary', init => [ allows_streaming => 1 ],
+	conf => "lock_election.max_databases = 5\nmax_worker_processes = 16\n"
+	  . "lock_election.fence_timeout = '" . FENCE_TIMEOUT . " s'\n");
 $primary->backup('copy');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'copy', has_streaming => 1);
@@ -235,7 +238,9 @@ each_pool(
 	sub {
 		my ($pool) = @_;
 		is(join(' ', map { ended($_) } grep { $alive{$_} } values %{ $pool->{workers} }), '0 0', 'all end in order');
-		is(sql($pool, q{SELECT how FROM election_history('pool') ORDER BY change DESC LIMIT 1}), 'resigned', 'the leader resigns');
+		# "revoked": elected by the resignation of the other one, and told to stop before it knew
+		my $how = sql($pool, q{SELECT how FROM election_history('pool') ORDER BY change DESC LIMIT 1});
+		like($how, qr/^(resigned|revoked)$/, 'the leader resigns');
 		nothing_left($node, 'and nothing is left', dbname => $pool->{language});
 		is(sql($pool, 'SELECT count(*) = max(done) AND count(DISTINCT done) = max(done) FROM audit'), 't', 'no write is lost');
 		is(sql($pool, 'SELECT count(*) FROM (SELECT term < lag(term) OVER (ORDER BY done) AS back FROM audit) AS a WHERE back'), '0', 'terms only grow');
