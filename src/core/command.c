@@ -33,6 +33,7 @@ proclaim(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now)
 void
 le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
+	le_extend(core, holder, holder->lease);
 	if (le_entry_reenter(core, holder, cmd->ttl, now))
 	{
 		reply->counted = true;
@@ -244,7 +245,7 @@ le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease *
 	if (cmd->lease == 0)
 		return LE_OK;
 	*lease = le_core_find_lease(core, cmd->lease);
-	if (*lease == NULL || (*lease)->for_group || (*lease)->deadline <= now)
+	if (*lease == NULL || (*lease)->for_group || le_is_over(core, (*lease)->deadline, now))
 		return cmd->revision != 0 ? LE_LOST : LE_NO_LEASE;
 	return (*lease)->role != cmd->role ? LE_DENIED : LE_OK;
 }
@@ -449,6 +450,7 @@ le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		reply->status = LE_BAD_TTL;
 		return;
 	}
+	le_extend(core, entry, entry->lease);
 	if (cmd->ttl != 0 && entry->lease != NULL)
 		le_lease_set_ttl(core, entry->lease, cmd->ttl);
 	else if (cmd->ttl != 0 && cmd->ttl != entry->ttl)
@@ -523,7 +525,11 @@ le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	}
 	if (entry->state == LE_STATE_HELD && cmd->hold_for > 0)
 		closed_until = le_add(entry->acquired_at, cmd->hold_for);
-	le_entry_end(core, entry, LE_END_RELEASED, closed_until > now ? closed_until : 0, now);
+	if (closed_until <= now)
+		closed_until = 0;
+	else
+		reply->valid_for = 0; /* the name stays closed, whatever its holder was bound to */
+	le_entry_end(core, entry, LE_END_RELEASED, closed_until, now);
 }
 
 /*
@@ -556,6 +562,7 @@ le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 			reply->status = LE_LOST;
 		return;
 	}
+	le_extend(core, entry, entry->lease);
 	le_entry_renew(core, entry, now);
 	reply->valid_for = le_entry_time_left(entry, now);
 	reply->wrote = lease_is_dirty(entry);

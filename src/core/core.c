@@ -17,6 +17,7 @@ le_core_create(const LeEnv *env, uint32_t max_sessions, int64_t next_revision)
 	core->env = *env;
 	core->next_revision = next_revision;
 	core->max_sessions = max_sessions;
+	core->horizon = LE_NEVER;
 	core->sessions = env->alloc(env->arg, max_sessions * sizeof(LeSession));
 	if (core->sessions == NULL)
 	{
@@ -271,6 +272,7 @@ void
 le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	memset(reply, 0, sizeof(*reply));
+	core->extended = false;
 	switch (cmd->type)
 	{
 		case LE_CMD_ACQUIRE:
@@ -329,6 +331,7 @@ le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 			apply_fence_ended(core, now);
 			break;
 	}
+	reply->bound = reply->valid_for == LE_NEVER;
 	free_spares(core);
 }
 
@@ -460,7 +463,7 @@ le_entry_time_left(const LeEntry *entry, LeTime now)
 	return deadline > now ? deadline - now : 0;
 }
 
-/* The newest write that it, or its time left, rests on; 0: those before the load. */
+/* The newest write that it, or its time left, rests on. */
 uint64_t
 le_entry_lsn(const LeEntry *entry)
 {
@@ -531,6 +534,7 @@ le_entry_answer(const LeEntry *entry, LeTime now, LeReply *reply)
 		reply->valid_for = entry->state == LE_STATE_HELD ? le_entry_time_left(entry, now)
 						   : entry->ttl == LE_TTL_BOUND  ? LE_NEVER
 														 : entry->ttl;
+	reply->bound = entry->ttl == LE_TTL_BOUND;
 }
 
 static void

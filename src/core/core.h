@@ -215,6 +215,8 @@ typedef struct LeReply
 	bool waited;      /* set by the manager: came with a later batch */
 	bool counted;     /* the grant added an uncommitted hold: UNDO removes
 								 * it, a reload passes it to le_core_load_hold() */
+	bool bound;       /* it tells only of what ends with the connection, and
+								 * so with the server: nothing has to last */
 	uint64_t lsn;     /* newest write that the answer rests on; 0: the
 								 * batch itself or none */
 	bool wrote;       /* the answer rests on this batch's writes */
@@ -524,6 +526,30 @@ extern int64_t le_next_incarnation(const LeStart *start);
 /* The two steps of a command, see the top.  reserve: false if out of memory. */
 extern bool le_core_reserve(LeCore *core, const LeCommand *cmd);
 extern void le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+
+/*
+ * The deadline and TTL that a command has given to a lease, and what they were.
+ * The caller of an answer that could not be confirmed does not count on it;
+ * then nobody else has to wait for it either, and it is taken back.
+ */
+typedef struct LeExtension
+{
+	int64_t id; /* of the lease; token of an entry with one of its own */
+	LeTime from, to;
+	LeTime ttl_from, ttl_to;
+} LeExtension;
+
+/* Has the last le_core_apply() made one? */
+extern bool le_core_extended(const LeCore *core, LeExtension *extension);
+
+/* Does nothing where another extension has come after this one. */
+extern void le_core_take_back(LeCore *core, const LeExtension *extension, LeTime now);
+
+/*
+ * Commands take a lease for ended only if its deadline has passed by this time,
+ * though their own is later: what keeps the lease alive may still come.
+ */
+extern void le_core_set_horizon(LeCore *core, LeTime horizon);
 
 /*
  * End what is due, at most max items.  Returns how many were handled; call

@@ -345,6 +345,8 @@ queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
 		}
 		core->stats.grants++;
 	}
+	if (le_entry_lsn(holder) > head->lsn)
+		head->lsn = le_entry_lsn(holder);
 	le_answer(core, head, status, status == LE_OK ? holder->token : 0);
 	le_entry_finish(core, head, LE_END_REPLACED, 0, now);
 	return true;
@@ -358,7 +360,7 @@ lock_settle(LeCore *core, LeLock *lock, LeTime now)
 		LeEntry *head = le_container(lock->queue.next, LeEntry, queue_link);
 
 		/* its lease is over, and ends when this batch's requests are done */
-		if (le_entry_named_lease(head) != NULL && head->lease->deadline <= now)
+		if (le_entry_named_lease(head) != NULL && le_is_over(core, head->lease->deadline, now))
 		{
 			le_entry_end_only(core, head, LE_END_EXPIRED, 0, now);
 			continue;

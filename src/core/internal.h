@@ -95,6 +95,14 @@ struct LeCore
 	LeSpares spare_names, spare_owners;
 	char *spare_value;
 
+	LeTime horizon; /* no deadline after this has passed */
+
+	/* what the last command has extended, and what that was before */
+	bool extended;
+	const LeEntry *extended_entry; /* NULL: a lease */
+	const LeLease *extended_lease;
+	LeTime extended_from, extended_ttl;
+
 	/* effects of the batch */
 	LeSlot *dirty_slots;
 	LeLease *dirty_leases;
@@ -192,6 +200,12 @@ le_text_equal(LeText a, LeText b)
 		   (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
 }
 
+static inline bool
+le_is_over(const LeCore *core, LeTime deadline, LeTime now)
+{
+	return deadline <= now && deadline <= core->horizon;
+}
+
 static inline LeTime
 le_add(LeTime a, LeTime b)
 {
@@ -258,6 +272,7 @@ extern void le_lease_arm(LeCore *core, LeLease *lease);
 extern LeLease *le_lease_new(LeCore *core, int64_t id, LeTime ttl, uint32_t role);
 extern void le_lease_start(LeCore *core, LeLease *lease, LeTime now);
 extern void le_lease_set_ttl(LeCore *core, LeLease *lease, LeTime ttl);
+extern void le_extend(LeCore *core, const LeEntry *entry, const LeLease *lease);
 extern void le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now);
 
 /* --- core/group.c: several locks at once --- */

@@ -118,6 +118,12 @@ le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now)
 	le_lease_dirty(core, lease);
 }
 
+void
+le_core_set_horizon(LeCore *core, LeTime horizon)
+{
+	core->horizon = horizon;
+}
+
 /* End a lease and all that hangs on it. */
 void
 le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
@@ -204,7 +210,81 @@ le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		return;
 	}
 	if (cmd->type == LE_CMD_KEEP_ALIVE)
+	{
+		le_extend(core, NULL, lease);
 		le_lease_renew(core, lease, now);
+	}
 	reply->valid_for = lease->deadline > now ? lease->deadline - now : 0;
 	reply->wrote = lease->row.dirty;
+}
+
+/* --- what can be taken back --- */
+
+/*
+ * The command is about to give a new deadline or TTL to this entry, or to the
+ * lease that it hangs on.  One that does so for several names has one lease.
+ */
+void
+le_extend(LeCore *core, const LeEntry *entry, const LeLease *lease)
+{
+	if (core->extended)
+		return;
+	core->extended = true;
+	core->extended_entry = lease == NULL ? entry : NULL;
+	core->extended_lease = lease;
+	core->extended_from = lease != NULL ? lease->deadline : entry->deadline;
+	core->extended_ttl = lease != NULL ? lease->ttl : entry->ttl;
+}
+
+bool
+le_core_extended(const LeCore *core, LeExtension *extension)
+{
+	const LeEntry *entry = core->extended_entry;
+	const LeLease *lease = core->extended_lease;
+
+	if (!core->extended)
+		return false;
+	extension->id = lease != NULL ? lease->id : entry->token;
+	extension->from = core->extended_from;
+	extension->to = lease != NULL ? lease->deadline : entry->deadline;
+	extension->ttl_from = core->extended_ttl;
+	extension->ttl_to = lease != NULL ? lease->ttl : entry->ttl;
+	return extension->from != extension->to || extension->ttl_from != extension->ttl_to;
+}
+
+/* Returns whether the row has to say so as well. */
+static bool
+take_back(const LeExtension *extension, LeTime *ttl, LeTime *deadline, LeTime *saved_at, LeTime *saved_left,
+		  LeTime now)
+{
+	bool ttl_changed = *ttl == extension->ttl_to && extension->ttl_from != extension->ttl_to;
+	bool saved = *ttl > LE_SAVE_INTERVAL || extension->ttl_from > LE_SAVE_INTERVAL;
+
+	*deadline = extension->from;
+	if (ttl_changed)
+		*ttl = extension->ttl_from;
+	*saved_at = now;
+	*saved_left = extension->from > now ? extension->from - now : 0;
+	return ttl_changed || saved;
+}
+
+void
+le_core_take_back(LeCore *core, const LeExtension *extension, LeTime now)
+{
+	LeLease *lease = le_core_find_lease(core, extension->id);
+	LeEntry *entry = lease == NULL ? le_core_find_token(core, extension->id) : NULL;
+
+	if (lease != NULL && lease->deadline == extension->to)
+	{
+		if (take_back(extension, &lease->ttl, &lease->deadline, &lease->saved_at, &lease->saved_left, now))
+			le_lease_dirty(core, lease);
+		le_lease_arm(core, lease);
+	}
+	if (entry == NULL || entry->lapsed || entry->lease != NULL || entry->deadline != extension->to)
+		return;
+	if (entry->state == LE_STATE_QUEUED)
+		entry->deadline = extension->from;
+	else if (take_back(extension, &entry->ttl, &entry->deadline, &entry->saved_at, &entry->saved_left, now))
+		le_slot_dirty(core, entry->slot);
+	le_entry_arm(core, entry);
 }

@@ -167,6 +167,7 @@ le_core_load_lease(LeCore *core, const LeStoredLease *row)
 	}
 	lease->row.locator = row->locator;
 	lease->row.on_disk = true;
+	lease->lsn = core->load.lsn;
 	lease->deadline = le_add(now, times.left);
 	lease->saved_left = times.saved_left;
 	lease->saved_at = times.saved_at;
@@ -376,7 +377,7 @@ load_holder(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict 
 	entry->slot = slot;
 	entry->hold_count = (uint32_t) row->holds;
 	entry->acquired_at = from_wall(&core->load.clock, row->since);
-	entry->lsn = failed != NULL ? failed->lsn : 0;
+	entry->lsn = core->load.lsn;
 	slot->holder = entry;
 	lock->held++;
 	lock->mode = entry->mode;
@@ -497,6 +498,7 @@ le_core_load_place(LeCore *core, const LeStoredEntry *row)
 	entry = le_entry_new(core, lock, &cmd, verdict.lease, now);
 	entry->place = true;
 	entry->hold_count = (uint32_t) row->holds;
+	entry->lsn = core->load.lsn;
 	entry->since = from_wall(&core->load.clock, row->since);
 	entry->row.locator = row->locator;
 	entry->row.on_disk = true;

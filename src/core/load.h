@@ -98,6 +98,9 @@ typedef struct LeLoadEnv
 	 * the time of each row it would make leases shorter on every reload. */
 	LeClock clock;
 
+	/* Every row counts as written at this LSN. */
+	uint64_t lsn;
+
 	/* This database is a copy: its locks are held in the original. */
 	bool copied;
 

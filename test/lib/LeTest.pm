@@ -85,6 +85,7 @@ CREATE FUNCTION fault_release(point text) RETURNS void LANGUAGE c STRICT AS 'loc
 CREATE FUNCTION fault_hits(point text) RETURNS bigint LANGUAGE c STRICT AS 'lock_election', 'le_fault_hits';
 CREATE FUNCTION fault_waiting(point text) RETURNS int LANGUAGE c STRICT AS 'lock_election', 'le_fault_waiting';
 CREATE FUNCTION fault_clear() RETURNS void LANGUAGE c STRICT AS 'lock_election', 'le_fault_clear';
+CREATE FUNCTION fault_forget_standbys() RETURNS void LANGUAGE c STRICT AS 'lock_election', 'le_fault_forget_standbys';
 SQL
 }
 

@@ -271,6 +271,7 @@ start_reload(void)
 
 	start_at(le_core_next_revision(core));
 	env.failed = failed;
+	env.lsn = ++lsn;
 	le_core_load_begin(core, &env);
 	return failed;
 }

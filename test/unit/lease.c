@@ -164,6 +164,27 @@ test_blocked_on_dead_lease(void)
 }
 
 /* Its deadline has passed, but the batch that ends it is not that far yet. */
+/* A keep-alive may come that was sent before the deadline: until that is known it has not ended. */
+static void
+test_horizon(void)
+{
+	int64_t lease, first;
+
+	start();
+	lease = grant_lease(TTL);
+	first = acquire(1, "x", X).token;
+	acquire_on(2, "x", lease, false);
+	batch();
+	le_core_set_horizon(core, now + TTL - 1);
+	now += TTL;
+	release(1, "x", first);
+	ok(on_lease(LE_CMD_KEEP_ALIVE, lease).status == LE_OK, "kept alive at its deadline");
+	batch();
+	ok(got(2, LE_OK), "who waits on it is granted");
+	le_core_set_horizon(core, LE_NEVER);
+	stop();
+}
+
 static void
 test_overdue(void)
 {
@@ -237,6 +258,7 @@ main(void)
 	test_same_request();
 	test_waiter_on_dead_lease();
 	test_blocked_on_dead_lease();
+	test_horizon();
 	test_overdue();
 	test_long_lease();
 	return done_testing();

@@ -11,8 +11,11 @@
 #include "replication/syncrep.h"
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
+#include "utils/elog.h"
+#include "utils/guc.h"
 
 #include "backend/durability.h"
+#include "backend/request.h"
 #include "backend/session.h"
 #include "shared/compat.h"
 #include "shared/fault.h"
@@ -41,35 +44,79 @@ sync_rep_mode(void)
 	}
 }
 
-/*
- * Wait for the synchronous standbys.  PostgreSQL's own wait ends with a
- * warning when it is cancelled, because a commit cannot be taken back; a
- * grant can.
- */
-static void
-wait_for_standbys(XLogRecPtr lsn)
+static bool
+is_confirmed(XLogRecPtr lsn, int mode)
 {
-	int mode = sync_rep_mode();
 	bool confirmed;
-
-	if (mode == SYNC_REP_NO_WAIT || !SyncRepRequested() || !le_sync_standbys_defined())
-		return;
-	HOLD_INTERRUPTS();
-	SyncRepWaitForLSN(lsn, true);
-	RESUME_INTERRUPTS();
-	CHECK_FOR_INTERRUPTS();
 
 	LWLockAcquire(SyncRepLock, LW_SHARED);
 	confirmed = lsn <= WalSndCtl->lsn[mode] || !le_sync_standbys_defined();
 	LWLockRelease(SyncRepLock);
-	if (!confirmed)
-		ereport(ERROR,
-				(errcode(ERRCODE_QUERY_CANCELED),
-				 errmsg("canceling wait for the replication of %s",
-						le_my_slot->command.kind == LE_KIND_ELECTION ? "an election" : "a lock"),
-				 le_my_slot->command.type == LE_CMD_ACQUIRE
-					 ? errdetail("It was granted locally, and may not be replicated; it is given back.")
-					 : errdetail("The request has taken effect locally, and may not be replicated.")));
+	return confirmed;
+}
+
+/*
+ * PostgreSQL's own wait for the synchronous standbys, which cannot be
+ * interrupted but ends when it is cancelled.  It then warns that the transaction
+ * has been committed locally: true of a commit alone.
+ */
+static void
+wait_without_warning(XLogRecPtr lsn)
+{
+	int log_level = log_min_messages, client_level = client_min_messages;
+
+	HOLD_INTERRUPTS();
+	log_min_messages = ERROR;
+	client_min_messages = ERROR;
+	SyncRepWaitForLSN(lsn, true);
+	log_min_messages = log_level;
+	client_min_messages = client_level;
+	RESUME_INTERRUPTS();
+}
+
+static int
+unconfirmed_detail(void)
+{
+	switch (le_my_slot->command.type)
+	{
+		case LE_CMD_ACQUIRE:
+			return errdetail("It was granted locally, and may not be replicated; it is given back.");
+		case LE_CMD_RENEW:
+		case LE_CMD_KEEP_ALIVE:
+			return errdetail("The lease has not been extended.");
+		case LE_CMD_RELEASE:
+		case LE_CMD_FORCE:
+		case LE_CMD_PROCLAIM:
+		case LE_CMD_SET_PERMITS:
+		case LE_CMD_GRANT_LEASE:
+		case LE_CMD_REVOKE_LEASE:
+		case LE_CMD_ADVANCE:
+			return errdetail("The request has taken effect locally, and may not be replicated.");
+		default:
+			return errdetail("What this server knows may not be replicated.");
+	}
+}
+
+/* A grant that is not confirmed is given back by the rollback, an extension by the mail. */
+static void
+wait_for_standbys(XLogRecPtr lsn)
+{
+	int mode = sync_rep_mode();
+
+	if (mode == SYNC_REP_NO_WAIT || !SyncRepRequested() || !le_sync_standbys_defined())
+		return;
+	wait_without_warning(lsn);
+	if (is_confirmed(lsn, mode))
+	{
+		CHECK_FOR_INTERRUPTS();
+		return;
+	}
+	le_mail(LE_MAIL_UNCONFIRMED);
+	CHECK_FOR_INTERRUPTS();
+	ereport(ERROR, (errcode(ERRCODE_QUERY_CANCELED),
+					errmsg("canceling wait for the replication of %s",
+						   le_my_slot->command.kind == LE_KIND_ELECTION ? "an election" : "a lock"),
+					unconfirmed_detail()));
 }
 
 bool
@@ -94,4 +141,27 @@ le_wait_durable(const LeReply *reply, const char *what, LeText name)
 		ereport(ERROR, (errcode(MAKE_SQLSTATE('L', 'E', '0', '0', '1')),
 						errmsg("%s \"%.*s\" was lost while its durability was waited for", what,
 							   (int) name.len, name.data)));
+}
+
+/* --- at a commit --- */
+
+static XLogRecPtr commit_lsn = InvalidXLogRecPtr;
+
+void
+le_durable_at_commit(uint64_t lsn)
+{
+	commit_lsn = Max(commit_lsn, (XLogRecPtr) lsn);
+}
+
+void
+le_wait_durable_commit(void)
+{
+	XLogRecPtr lsn = commit_lsn;
+
+	commit_lsn = InvalidXLogRecPtr;
+	if (lsn == InvalidXLogRecPtr || !le_needs_flush())
+		return;
+	XLogFlush(lsn);
+	if (sync_rep_mode() != SYNC_REP_NO_WAIT)
+		SyncRepWaitForLSN(lsn, true); /* interrupts are held already */
 }

@@ -14,9 +14,18 @@ extern bool le_needs_flush(void);
 /*
  * Wait until what this reply says is as durable as synchronous_commit asks for,
  * then check that the lease has not ended meanwhile.  If it has, the first
- * answers false and the second raises LE001 for this name.
+ * answers false and the second raises LE001 for this name.  A wait that is
+ * cancelled is an error, and what the request has extended is taken back.
  */
 extern bool le_durable_in_time(const LeReply *reply);
 extern void le_wait_durable(const LeReply *reply, const char *what, LeText name);
+
+/*
+ * The same for the releases of a commit, which cannot fail any more: note what
+ * each of them rests on, then wait for all.  A wait that is cancelled ends with
+ * PostgreSQL's own warning.
+ */
+extern void le_durable_at_commit(uint64_t lsn);
+extern void le_wait_durable_commit(void);
 
 #endif /* LE_DURABILITY_H */

@@ -231,6 +231,7 @@ post(void)
 {
 	LeReleases *releases = &le_my_slot->releases;
 
+	le_my_slot->released_lsn = 0;
 	releases->xact = le_xact_number();
 	releases->len = (uint32) pending_size();
 	releases->need_flush = le_needs_flush();
@@ -338,6 +339,11 @@ wait_for_manager(void)
 	}
 	if (pg_atomic_read_u32(&le_my_slot->note) & LE_NOTE_GONE)
 		warn_gone();
+	if (!is_posted())
+	{
+		pg_read_barrier();
+		le_durable_at_commit(le_my_slot->released_lsn);
+	}
 	SetLatch(MyLatch);
 }
 

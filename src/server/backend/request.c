@@ -69,7 +69,7 @@ slot_is_quiet(void)
 {
 	return pg_atomic_read_u32(&le_my_slot->answered) == pg_atomic_read_u32(&le_my_slot->posted) &&
 		   pg_atomic_read_u64(&le_my_slot->undo) == 0 &&
-		   (pg_atomic_read_u32(&le_my_slot->mail) & LE_MAIL_RELEASED) == 0;
+		   (pg_atomic_read_u32(&le_my_slot->mail) & (LE_MAIL_RELEASED | LE_MAIL_UNCONFIRMED)) == 0;
 }
 
 static uint32
@@ -401,6 +401,15 @@ le_request_leader(LeCommand *cmd, LeReply *reply, LeLeader *leader)
 	*reply = slot->reply;
 	leader->since = slot->leader_since;
 	leader->candidate = (LeText){slot->payload + slot->answer_at, slot->answer_len};
+}
+
+void
+le_request_changes(LeReply *reply)
+{
+	LeCommand cmd = {.type = LE_CMD_CHECK, .kind = LE_KIND_ELECTION};
+
+	(void) request(LE_REQUEST_CHANGES, &cmd, NULL, false);
+	*reply = le_my_slot->reply;
 }
 
 LeText

@@ -26,6 +26,9 @@ typedef struct LeLeader
 /* A CHECK of whoever holds the command's name; the reply tells his term. */
 extern void le_request_leader(LeCommand *cmd, LeReply *reply, LeLeader *leader);
 
+/* What the changes of elections rest on that can be seen now. */
+extern void le_request_changes(LeReply *reply);
+
 /* A page of the live state, see shared/look.h, from a cursor on. */
 typedef struct LeLook
 {

@@ -20,6 +20,7 @@
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
+#include "backend/durability.h"
 #include "backend/fence.h"
 #include "backend/pending.h"
 #include "backend/request.h"
@@ -171,6 +172,9 @@ top_ended(bool is_commit)
 		LE_FAULT_NOFAIL("xact-told");
 	}
 	le_fence_top_ended();
+
+	/* nobody waits for this session any more while it waits for the standbys */
+	le_wait_durable_commit();
 }
 
 static void

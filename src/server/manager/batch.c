@@ -17,6 +17,7 @@
 #include "catalog/pg_control.h"
 #include "mb/pg_wchar.h"
 #include "pgstat.h"
+#include "replication/walsender.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -165,6 +166,7 @@ write_batch(LeTime now)
 	LeMeta meta = le_mgr.meta;
 	XLogRecPtr lsn;
 	int rows;
+	bool wrote;
 
 	le_batch_begin();
 	if (!le_store_open(le_mgr.core))
@@ -186,6 +188,7 @@ write_batch(LeTime now)
 	if (le_mgr.flush)
 		announce_answers();
 	LE_FAULT("batch-written");
+	wrote = TransactionIdIsValid(GetTopTransactionIdIfAny());
 	lsn = le_batch_commit(le_mgr.flush);
 	le_mgr.meta = meta;
 	LE_FAULT_NOFAIL("batch-committed");
@@ -196,7 +199,9 @@ write_batch(LeTime now)
 	if (le_mgr.flush)
 		pg_atomic_fetch_add_u64(&counters->flushes, 1);
 	pg_atomic_fetch_add_u64(&counters->write_us, le_clock() - start);
-	return lsn;
+
+	/* what came and went within the batch has left nothing: then lsn is an older commit's */
+	return wrote ? lsn : InvalidXLogRecPtr;
 }
 
 /*
@@ -204,8 +209,8 @@ write_batch(LeTime now)
  * lock that is held already), so that they can wait for it: a primary that is cut
  * off from its synchronous standbys confirms nothing.
  */
-static XLogRecPtr
-log_confirmation(void)
+XLogRecPtr
+le_batch_log_nothing(void)
 {
 	uint32 nothing = 0;
 
@@ -214,11 +219,44 @@ log_confirmation(void)
 	return XLogInsert(RM_XLOG_ID, XLOG_NOOP);
 }
 
+/*
+ * Is this such an answer, to a session that asks for a standby?  Whatever says
+ * that something is so now: also that a queue place is still there.
+ * SyncRepRequested() would ask for the manager's own level.
+ */
+bool
+le_batch_confirms(const LeRequestSlot *slot, const LeReply *reply)
+{
+	return (reply->status == LE_OK || reply->status == LE_QUEUED) && !reply->bound && slot->need_standby &&
+		   max_wal_senders > 0 && le_sync_standbys_defined();
+}
+
 /* --- after the commit --- */
+
+/*
+ * What the caller of this answer has to wait for.  confirmed: the end of a
+ * record of this batch, written for the first that needs one.
+ */
+static void
+set_lsn(LeReply *reply, XLogRecPtr lsn, bool confirm, XLogRecPtr *confirmed)
+{
+	if (reply->bound)
+	{
+		reply->lsn = 0; /* durable for nobody */
+		return;
+	}
+	if (reply->wrote)
+		reply->lsn = Max(reply->lsn, lsn);
+	if (!confirm)
+		return;
+	if (*confirmed == 0)
+		*confirmed = lsn != 0 ? lsn : le_batch_log_nothing();
+	reply->lsn = Max(reply->lsn, *confirmed);
+}
 
 /* Before anything that could fail: a second time they would release holds that are not meant. */
 static void
-clear_releases(void)
+clear_releases(XLogRecPtr lsn)
 {
 	for (int i = 0; i < le_mgr.nmails; i++)
 	{
@@ -229,6 +267,8 @@ clear_releases(void)
 			continue;
 		mail->flags &= ~LE_MAIL_RELEASED;
 		le_releases_drop(&slot->releases);
+		slot->released_lsn = mail->released ? lsn : InvalidXLogRecPtr;
+		pg_write_barrier();
 		pg_atomic_fetch_and_u32(&slot->mail, ~LE_MAIL_RELEASED);
 		le_wake((int) mail->proc);
 	}
@@ -238,35 +278,26 @@ static void
 give_answers(XLogRecPtr lsn)
 {
 	LeTime now = core_now();
-	XLogRecPtr confirm_lsn = lsn;
+	XLogRecPtr confirmed = 0;
 
-	clear_releases();
+	clear_releases(lsn);
 	for (int i = 0; i < le_mgr.ndeferred; i++)
 	{
 		Deferred *d = &le_mgr.deferred[i];
 
-		if (d->reply.wrote)
-			d->reply.lsn = lsn;
-		if (d->reply.valid_for == LE_NEVER)
-			d->reply.lsn = 0; /* connection-bound: durable for nobody */
-		if (d->confirm)
-		{
-			if (confirm_lsn == 0)
-				confirm_lsn = log_confirmation();
-			d->reply.lsn = Max(d->reply.lsn, confirm_lsn);
-		}
+		set_lsn(&d->reply, lsn, d->confirm, &confirmed);
 		le_batch_answer(d->proc, d->number, &d->reply);
 		LE_FAULT_NOFAIL("batch-answering");
 	}
 	for (LeEntry *entry = le_core_answers(le_mgr.core); entry != NULL; entry = entry->answer_next)
 	{
+		LeRequestSlot *slot = slot_of(entry->waiter_sessno);
 		LeReply reply;
 
-		if (slot_of(entry->waiter_sessno)->session != entry->waiter_session)
+		if (slot->session != entry->waiter_session)
 			continue;
 		le_entry_answer(entry, now, &reply);
-		if (reply.wrote)
-			reply.lsn = reply.valid_for == LE_NEVER ? 0 : lsn;
+		set_lsn(&reply, lsn, le_batch_confirms(slot, &reply), &confirmed);
 		reply.waited = true;
 		le_batch_answer(entry->waiter_sessno, entry->request, &reply);
 		LE_FAULT_NOFAIL("batch-waking");
@@ -388,27 +419,44 @@ seen_running(LeTime since, LeTime now)
 	le_mgr.awake_at = now;
 }
 
-static void
-batch(const uint32 *procs, int n, bool expire)
+/*
+ * What is taken is applied at a time that is no earlier than it was posted.
+ * What ends was due at the horizon: all that was posted until then is in procs.
+ */
+static LeTime
+apply(const uint32 *procs, int n, bool expire, LeTime horizon)
 {
-	LeTime clock = le_clock(), now;
-	XLogRecPtr lsn = 0;
+	LeTime now;
 
-	/* what expires at this reading of the clock is checked against the same one */
-	seen_running(le_mgr.awake_at, clock);
-	now = clock - le_mgr.shift;
+	le_mgr.taken_at = le_clock();
+	seen_running(le_mgr.awake_at, le_mgr.taken_at);
+	now = le_mgr.taken_at - le_mgr.shift;
+	horizon -= le_mgr.shift;
 
-	batch_reset();
 	le_batch_set_limits(le_mgr.core);
+	le_core_set_horizon(le_mgr.core, horizon);
 	if (le_mgr.reenter)
 		le_take_waiting(now);
 	le_take(procs, n, now);
 	LE_FAULT("batch-before-expiry");
 	if (expire)
-		le_core_expire(le_mgr.core, now, EXPIRE_A_BATCH);
+		le_core_expire(le_mgr.core, horizon, EXPIRE_A_BATCH);
+	return now;
+}
+
+static void
+batch(const uint32 *procs, int n, bool expire, LeTime horizon)
+{
+	LeTime now;
+	XLogRecPtr lsn = 0;
+
+	batch_reset();
+	now = apply(procs, n, expire, horizon);
 	LE_FAULT("batch-applied");
 	if (anything_to_write())
 		lsn = write_batch(now);
+	if (le_core_changes(le_mgr.core) != NULL)
+		le_mgr.changes_lsn = lsn;
 	give_answers(lsn);
 	LE_FAULT_NOFAIL("batch-before-hints");
 	le_hints_of_batch(le_mgr.core);
@@ -448,13 +496,13 @@ untake(void)
 
 /* False: it failed, *error says why, and the core is not to be used. */
 static bool
-try_batch(const uint32 *procs, int n, bool expire, ErrorData **error)
+try_batch(const uint32 *procs, int n, bool expire, LeTime horizon, ErrorData **error)
 {
 	volatile bool ok = false;
 
 	PG_TRY();
 	{
-		batch(procs, n, expire);
+		batch(procs, n, expire, horizon);
 		ok = true;
 	}
 	PG_CATCH();
@@ -509,7 +557,8 @@ fail_requests(const uint32 *procs, int n, const ErrorData *error)
 	{
 		LeRequestSlot *slot = slot_of(procs[i]);
 		bool unanswered = pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered);
-		uint32 mail = pg_atomic_read_u32(&slot->mail) & (LE_MAIL_SESSION_END | LE_MAIL_RELEASED);
+		uint32 mail =
+			pg_atomic_read_u32(&slot->mail) & (LE_MAIL_SESSION_END | LE_MAIL_RELEASED | LE_MAIL_UNCONFIRMED);
 		bool mailed = mail != 0 || pg_atomic_read_u64(&slot->undo) != 0;
 
 		if (slot->session == 0 || (slot->revision != 0 && mail == 0))
@@ -528,16 +577,29 @@ fail_requests(const uint32 *procs, int n, const ErrorData *error)
 	le_mgr.retry_at = le_clock() + RETRY_AFTER;
 }
 
+/*
+ * A renewal that was posted before a deadline wins.  So where one has passed at
+ * the horizon, this clock's reading before the call, all that was posted until
+ * then is handled together, renewals first, and only then anything ends.
+ */
+static int
+take_more(uint32 *procs, int n, LeTime horizon)
+{
+	if (le_core_next_deadline(le_mgr.core) <= horizon - le_mgr.shift)
+		n = le_take_rung(procs, n);
+	return n;
+}
+
 /* False: nothing can be read, and all have got that error. */
 static bool
-replay(uint32 *procs, int n)
+replay(uint32 *procs, int n, LeTime horizon)
 {
 	ErrorData *error;
 
 	for (int i = 0; i < n; i++)
 	{
 		LE_FAULT_NOFAIL("replay");
-		while (!try_batch(&procs[i], 1, false, &error))
+		while (!try_batch(&procs[i], 1, false, horizon, &error))
 		{
 			/* rewritten once more: no fault of this request */
 			bool again = le_mgr.rewritten;
@@ -560,12 +622,15 @@ static void
 run_one_by_one(uint32 *procs, int n)
 {
 	ErrorData *error;
+	LeTime horizon = le_clock();
 
-	while (replay(procs, n))
+	n = le_take_rung(procs, n);
+	while (replay(procs, n, horizon))
 	{
 		/* what came meanwhile may be renewals: before anything expires */
-		n = le_take_stack(le_mgr.db, procs);
-		if (try_batch(procs, n, le_clock() >= le_mgr.expire_after, &error))
+		horizon = le_clock();
+		n = le_take_rung(procs, 0);
+		if (try_batch(procs, n, le_clock() >= le_mgr.expire_after, horizon, &error))
 			return;
 		le_mgr.expire_after = le_clock() + RETRY_AFTER;
 		if (!le_batch_reload(&error))
@@ -582,6 +647,7 @@ void
 le_batch_run(uint32 *procs, int n)
 {
 	ErrorData *error;
+	LeTime horizon;
 
 	if (le_mgr.retry_at != 0 && le_mgr.retry_at <= le_clock())
 	{
@@ -593,7 +659,9 @@ le_batch_run(uint32 *procs, int n)
 		fail_requests(procs, n, error);
 		return;
 	}
-	if (try_batch(procs, n, le_clock() >= le_mgr.expire_after, &error))
+	horizon = le_clock();
+	n = take_more(procs, n, horizon);
+	if (try_batch(procs, n, le_clock() >= le_mgr.expire_after, horizon, &error))
 		return;
 	if (!le_batch_reload(&error))
 		fail_requests(procs, n, error);
@@ -687,6 +755,8 @@ le_batch_init(LeDatabase *db)
 	le_mgr.fresh = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
 	le_mgr.mails = MemoryContextAllocZero(TopMemoryContext, n * sizeof(Mail));
 	le_mgr.deferred = MemoryContextAllocZero(TopMemoryContext, n * sizeof(Deferred));
+	le_mgr.extended = MemoryContextAllocZero(TopMemoryContext, n * sizeof(Extended));
+	le_mgr.listed = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
 	for (int i = 0; i < n; i++)
 		le_mgr.taken[i] = pg_atomic_read_u32(&slot_of(i)->answered);
 	le_mgr.batch_context =

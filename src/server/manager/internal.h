@@ -30,12 +30,20 @@ typedef struct Deferred
 	LeReply reply;
 } Deferred;
 
+/* What the last request of a session has extended, for as long as it may be taken back. */
+typedef struct Extended
+{
+	uint32 number;         /* of the request */
+	LeExtension extension; /* id 0: nothing */
+} Extended;
+
 /* A mailbox as it was read. */
 typedef struct Mail
 {
 	uint32 proc;
 	uint32 flags;
 	uint64 undo;
+	bool released; /* with something that has to last */
 } Mail;
 
 typedef struct Manager
@@ -45,7 +53,12 @@ typedef struct Manager
 	MemoryContext core_context;
 	MemoryContext batch_context;
 	LeMeta meta;
+	LeTime taken_at;        /* by le_clock(): what is posted later is for the next batch */
+	XLogRecPtr changes_lsn; /* of the newest changes of elections */
+	uint32 *listed;         /* by proc number: in the list of that number */
+	uint32 list_number;
 	uint32 *taken;        /* by proc number: the request last taken */
+	Extended *extended;   /* by proc number */
 	LeTime shift;         /* of the core's clock behind le_clock() */
 	LeTime awake_at;      /* when it was last seen running */
 	LeTime stalled_until; /* the end of the last pause */
@@ -88,6 +101,7 @@ slot_of(uint32 proc)
 
 /* Answer the request with this number, if it is still waited for. */
 extern void le_batch_answer(uint32 proc, uint32 number, const LeReply *reply);
+extern bool le_batch_confirms(const LeRequestSlot *slot, const LeReply *reply);
 /* Answer the newest request of this proc with an error. */
 extern void le_batch_answer_error(uint32 proc, int sqlstate, const char *message);
 
@@ -95,6 +109,13 @@ extern void le_batch_answer_error(uint32 proc, int sqlstate, const char *message
 
 /* Take the mail and the requests of these slots, and apply them. */
 extern void le_take(const uint32 *procs, int n, LeTime now);
+
+/*
+ * Add all that have rung to these n, each once, and put renewals first: what
+ * they keep alive does not end because of another request that is handled with
+ * them.  Returns how many there are.
+ */
+extern int le_take_rung(uint32 *procs, int n);
 
 /*
  * Take the requests that waited before the core was loaded, in their old order.
@@ -107,6 +128,8 @@ extern void le_take_waiting(LeTime now);
 /* Begin a transaction; commit it, with or without a flush: where it ends in the WAL. */
 extern void le_batch_begin(void);
 extern XLogRecPtr le_batch_commit(bool flush);
+/* A record that means nothing; its end is behind all that was written before. */
+extern XLogRecPtr le_batch_log_nothing(void);
 
 /* Put the core's counters where the views read them. */
 extern void le_batch_publish(void);

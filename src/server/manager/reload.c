@@ -140,6 +140,9 @@ load_core(int64_t next_revision, bool copied)
 		core = le_core_create(&env, le_shared->max_slots, next_revision);
 		if (core == NULL)
 			(void) loaded(LE_LOAD_NO_MEMORY);
+
+		/* its rows may not be flushed or replicated yet: whoever is told of them waits for that */
+		load.lsn = le_mgr.changes_lsn = le_batch_log_nothing();
 		le_batch_set_limits(core);
 		le_core_load_begin(core, &load);
 		reader.arg = core;

@@ -5,9 +5,6 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
-#include "replication/walsender.h"
-#include "replication/walsender_private.h"
 
 #include "manager/batch.h"
 #include "manager/internal.h"
@@ -51,13 +48,65 @@ defer(uint32 proc, uint32 number, const LeReply *reply, bool confirm)
 	d->confirm = confirm;
 }
 
+/* --- extensions --- */
+
+/*
+ * What this request has extended.  One that is applied again, after a batch that
+ * failed, finds its extension in force already: it keeps what was before.
+ */
+static void
+note_extension(uint32 proc, uint32 number, const LeReply *reply)
+{
+	Extended *extended = &le_mgr.extended[proc];
+	LeExtension extension;
+
+	if (reply->status == LE_WAITING || !le_core_extended(le_mgr.core, &extension))
+	{
+		extended->extension.id = 0;
+		return;
+	}
+	if (extended->number == number && extended->extension.id == extension.id)
+	{
+		extension.from = extended->extension.from;
+		extension.ttl_from = extended->extension.ttl_from;
+	}
+	extended->number = number;
+	extended->extension = extension;
+}
+
+/*
+ * The answer was not confirmed: what it has extended ends when it did before.
+ * Others that wait with their own extensions of the same go back to that as
+ * well, if they have to.
+ */
+static void
+take_back(uint32 proc, LeTime now)
+{
+	LeExtension gone = le_mgr.extended[proc].extension;
+
+	if (gone.id == 0)
+		return;
+	le_core_take_back(le_mgr.core, &gone, now);
+	for (int i = 0; i < le_shared->max_slots; i++)
+	{
+		LeExtension *other = &le_mgr.extended[i].extension;
+
+		if (other->id != gone.id)
+			continue;
+		if (other->from == gone.to)
+			other->from = gone.from;
+		if (other->ttl_from == gone.ttl_to)
+			other->ttl_from = gone.ttl_from;
+	}
+}
+
 /* --- taking --- */
 
 typedef struct Releasing
 {
 	LeCommand cmd;
 	LeTime now;
-	bool wrote;
+	bool wrote; /* what has to last */
 } Releasing;
 
 static void
@@ -76,11 +125,12 @@ apply_release(void *arg, const LeReleaseItem *item, LeText name)
 		le_core_apply(le_mgr.core, &r->cmd, r->now, &reply);
 		if (reply.status != LE_OK)
 			break;
-		r->wrote |= reply.wrote;
+		r->wrote |= reply.wrote && !reply.bound;
 	}
 }
 
-static void
+/* Returns whether COMMIT has something to wait for. */
+static bool
 apply_releases(uint32 proc, LeTime now)
 {
 	LeRequestSlot *slot = slot_of(proc);
@@ -94,6 +144,7 @@ apply_releases(uint32 proc, LeTime now)
 	le_releases_each(&slot->releases, apply_release, &r);
 	le_mgr.flush |= r.wrote && slot->releases.need_flush;
 	pg_atomic_fetch_add_u64(&le_mgr.db->counters.requests[LE_CMD_RELEASE], 1);
+	return r.wrote;
 }
 
 static void
@@ -115,9 +166,12 @@ take_mail(uint32 proc, LeTime now)
 	mail->proc = proc;
 	mail->flags = flags;
 	mail->undo = undo;
+	mail->released = false;
 
 	cmd.session = slot->session;
 	cmd.sessno = proc;
+	if (mail->flags & LE_MAIL_UNCONFIRMED)
+		take_back(proc, now);
 	if (mail->undo != 0)
 	{
 		cmd.type = LE_CMD_UNDO;
@@ -126,7 +180,7 @@ take_mail(uint32 proc, LeTime now)
 		le_core_apply(le_mgr.core, &cmd, now, &reply);
 	}
 	if (mail->flags & LE_MAIL_RELEASED)
-		apply_releases(proc, now);
+		mail->released = apply_releases(proc, now);
 	if (mail->flags & LE_MAIL_SESSION_END)
 	{
 		cmd.type = LE_CMD_SESSION_END;
@@ -195,8 +249,15 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 	if (slot->type == LE_REQUEST_LEADER)
 		le_look_find_leader(le_mgr.core, &cmd);
 	le_core_apply(le_mgr.core, &cmd, now, &reply);
+	note_extension(proc, cmd.request, &reply);
 	if (slot->type == LE_REQUEST_LEADER && reply.status == LE_OK)
 		le_look_put_leader(le_mgr.core, &cmd, slot, now);
+	else if (slot->type == LE_REQUEST_LEADER)
+	{
+		/* that nobody leads is the newest change's doing, which may be of this batch */
+		reply.lsn = le_mgr.changes_lsn;
+		reply.wrote = le_core_changes(le_mgr.core) != NULL;
+	}
 	if (reply.displaced_session != 0)
 		answer_displaced(&reply);
 	if (reply.status == LE_WAITING)
@@ -213,19 +274,13 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 		return;
 	}
 
-	/* connection-bound: durable for nobody, so that nothing is waited for */
-	if (reply.valid_for == LE_NEVER)
+	/* durable for nobody, so that nothing is waited for */
+	if (reply.bound)
 		reply.lsn = 0;
-
-	/*
-	 * Whatever says that something is so now.  SyncRepRequested() would ask
-	 * for the manager's own level.
-	 */
-	confirm = reply.status == LE_OK && reply.valid_for != LE_NEVER && slot->need_standby &&
-			  max_wal_senders > 0 && le_sync_standbys_defined();
+	confirm = le_batch_confirms(slot, &reply);
 	if (reply.wrote || confirm)
 	{
-		if (reply.wrote && reply.valid_for != LE_NEVER && slot->need_flush)
+		if (reply.wrote && !reply.bound && slot->need_flush)
 			le_mgr.flush = true;
 		defer(proc, cmd.request, &reply, confirm);
 	}
@@ -237,7 +292,8 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 static void
 count_request(const LeRequestSlot *slot)
 {
-	if (slot->revision != 0 || slot->type == LE_REQUEST_LOOK || slot->type == LE_REQUEST_LOOK_LEASES)
+	if (slot->revision != 0 || slot->type == LE_REQUEST_LOOK || slot->type == LE_REQUEST_LOOK_LEASES ||
+		slot->type == LE_REQUEST_CHANGES)
 		return;
 	if (slot->command.type <= LE_CMD_FENCE_ENDED)
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.requests[slot->command.type], 1);
@@ -253,8 +309,14 @@ take_request(uint32 proc, LeTime now)
 	if (slot->session == 0 || number == pg_atomic_read_u32(&slot->answered) || number == le_mgr.taken[proc])
 		return;
 	pg_read_barrier();
+
+	/* posted while this batch is applied: it has rung again */
+	if (slot->posted_at > le_mgr.taken_at)
+		return;
 	le_mgr.taken[proc] = number;
 	le_mgr.fresh[le_mgr.nfresh++] = proc;
+	if (le_mgr.extended[proc].number != number)
+		le_mgr.extended[proc].extension.id = 0;
 	if (overtaken_by_mail(slot))
 	{
 		answer_withdrawn(proc);
@@ -266,6 +328,10 @@ take_request(uint32 proc, LeTime now)
 		case LE_REQUEST_COMMAND:
 		case LE_REQUEST_LEADER:
 			apply_command(proc, slot, now);
+			break;
+		case LE_REQUEST_CHANGES:
+			reply.lsn = le_mgr.changes_lsn;
+			le_batch_answer(proc, number, &reply);
 			break;
 		case LE_REQUEST_LOOK:
 			le_look_fill(le_mgr.core, slot, now);
@@ -311,6 +377,53 @@ le_take_waiting(LeTime now)
 	le_core_load_done(le_mgr.core, now);
 	le_mgr.reenter = false;
 	pfree(procs);
+}
+
+static bool
+is_renewal(LeRequestSlot *slot)
+{
+	if (slot->session == 0 || pg_atomic_read_u32(&slot->posted) == pg_atomic_read_u32(&slot->answered))
+		return false;
+	pg_read_barrier();
+	return slot->type == LE_REQUEST_COMMAND &&
+		   (slot->command.type == LE_CMD_RENEW || slot->command.type == LE_CMD_KEEP_ALIVE ||
+			slot->command.type == LE_CMD_AWAIT);
+}
+
+static void
+renewals_first(uint32 *procs, int n)
+{
+	uint32 *others = palloc(n * sizeof(uint32));
+	int nrenewals = 0, nothers = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		if (is_renewal(slot_of(procs[i])))
+			procs[nrenewals++] = procs[i];
+		else
+			others[nothers++] = procs[i];
+	}
+	memcpy(procs + nrenewals, others, nothers * sizeof(uint32));
+	pfree(others);
+}
+
+int
+le_take_rung(uint32 *procs, int n)
+{
+	uint32 *rung = palloc(le_shared->max_slots * sizeof(uint32));
+	int nrung = le_take_stack(le_mgr.db, rung);
+
+	le_mgr.list_number++;
+	for (int i = 0; i < n; i++)
+		le_mgr.listed[procs[i]] = le_mgr.list_number;
+	for (int i = 0; i < nrung; i++)
+	{
+		if (le_mgr.listed[rung[i]] != le_mgr.list_number)
+			procs[n++] = rung[i];
+	}
+	pfree(rung);
+	renewals_first(procs, n);
+	return n;
 }
 
 void

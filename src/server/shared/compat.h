@@ -12,10 +12,12 @@
 #include "executor/executor.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "replication/syncrep.h"
 #include "replication/walsender_private.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
 #include "utils/acl.h"
+#include "utils/guc.h"
 #include "utils/resowner.h"
 
 #if PG_VERSION_NUM < 150000
@@ -87,13 +89,43 @@ typedef Oid LeRelFileNumber;
 #define le_interval_infinite(interval) false
 #endif
 
-/* changed within the life of 15, 16 and 17: 15.13, 16.9, 17.5 */
+/*
+ * Are there synchronous standbys to wait for?  A byte in shared memory says so.
+ * It was a bool; 15.13, 16.9 and 17.5 made flags of it, in the same place.  The
+ * headers know only what the minor release that built us did, so the version
+ * of the running server decides.
+ */
 #ifdef SYNC_STANDBY_DEFINED
-#define le_sync_standbys_defined()                                                                           \
-	((((volatile WalSndCtlData *) WalSndCtl)->sync_standbys_status & SYNC_STANDBY_DEFINED) != 0)
+#define LE_SYNC_STANDBYS offsetof(WalSndCtlData, sync_standbys_status)
 #else
-#define le_sync_standbys_defined() (((volatile WalSndCtlData *) WalSndCtl)->sync_standbys_defined)
+#define LE_SYNC_STANDBYS offsetof(WalSndCtlData, sync_standbys_defined)
 #endif
+#define LE_SYNC_STANDBYS_KNOWN   0x01 /* the checkpointer has set the other flag */
+#define LE_SYNC_STANDBYS_DEFINED 0x02
+
+static inline bool
+le_sync_standbys_are_flags(int version)
+{
+	return version >= 180000 || (version >= 170005 && version < 180000) ||
+		   (version >= 160009 && version < 170000) || (version >= 150013 && version < 160000);
+}
+
+static inline bool
+le_sync_standbys_defined(void)
+{
+	static int version = 0;
+	uint8 standbys = ((volatile uint8 *) WalSndCtl)[LE_SYNC_STANDBYS];
+
+	if (version == 0)
+		version = atoi(GetConfigOption("server_version_num", false, false));
+	if (!le_sync_standbys_are_flags(version))
+		return standbys != 0;
+
+	/* at the start of a server, until the checkpointer has looked, as PostgreSQL does */
+	if ((standbys & LE_SYNC_STANDBYS_KNOWN) == 0)
+		return SyncRepStandbyNames != NULL && SyncRepStandbyNames[0] != '\0';
+	return (standbys & LE_SYNC_STANDBYS_DEFINED) != 0;
+}
 
 /*
  * Of libpq/libpq.h, which needs the headers of all the libraries that the

@@ -19,6 +19,10 @@
  *		Pid of a process that waits there; 0: none.
  *	le_fault_clear()
  *		Disarms all points and releases their waiters.
+ *	le_fault_forget_standbys()
+ *		As in a server that starts, until the checkpointer has told the others
+ *		whether there are synchronous standbys: when it next reads its
+ *		configuration.
  */
 #include "postgres.h"
 
@@ -86,6 +90,7 @@ LE_FUNCTION(le_fault_release);
 LE_FUNCTION(le_fault_hits);
 LE_FUNCTION(le_fault_waiting);
 LE_FUNCTION(le_fault_clear);
+LE_FUNCTION(le_fault_forget_standbys);
 
 static void
 fault_shmem_request(void)
@@ -327,6 +332,18 @@ le_fault_clear(PG_FUNCTION_ARGS)
 	for (int i = 0; i < MAX_POINTS; i++)
 		reset_entry(&table->entries[i]);
 	SpinLockRelease(&table->lock);
+	PG_RETURN_VOID();
+}
+
+/* le_fault_forget_standbys() */
+Datum
+le_fault_forget_standbys(PG_FUNCTION_ARGS)
+{
+	if (!superuser())
+		PG_RETURN_VOID();
+	LWLockAcquire(SyncRepLock, LW_EXCLUSIVE);
+	((volatile uint8 *) WalSndCtl)[LE_SYNC_STANDBYS] = 0;
+	LWLockRelease(SyncRepLock);
 	PG_RETURN_VOID();
 }
 

@@ -29,11 +29,12 @@
  * How a process sleeps and is woken is told in shared/wake.h.
  *
  * The mailbox carries events whose sending cannot fail: rollback of a
- * (sub)transaction, releases of a commit, end of a fence, end of the session, and
- * "I have waited for deadlock_timeout".  Mails coalesce.  The manager clears what
- * it has read only after its batch is committed, and a request is not posted over
- * a rollback or releases (step 1), so "everything from subtransaction N on" never
- * reaches a later request of the same transaction.  Releases are cleared as soon as
+ * (sub)transaction, releases of a commit, end of a fence, end of the session, "I
+ * have waited for deadlock_timeout", and "no standby has confirmed my last
+ * answer".  Mails coalesce.  The manager clears what it has read only after its
+ * batch is committed, and a request is not posted over a rollback, releases or an
+ * unconfirmed answer (step 1), so "everything from subtransaction N on" and "my
+ * last request" never reach a later request.  Releases are cleared as soon as
  * their batch is committed: they must not be applied twice.  The end of a fence is
  * cleared when it is read, as another may follow, and put back if the batch fails.
  */
@@ -62,7 +63,8 @@ typedef enum LeRequestType
 	LE_REQUEST_COMMAND = 1, /* one core command */
 	LE_REQUEST_LOOK,        /* a page of the live state, see shared/look.h */
 	LE_REQUEST_LOOK_LEASES, /* ... of the leases */
-	LE_REQUEST_LEADER       /* a CHECK of whoever leads this election */
+	LE_REQUEST_LEADER,      /* a CHECK of whoever leads this election */
+	LE_REQUEST_CHANGES      /* what the changes of elections that can be seen rest on */
 } LeRequestType;
 
 /* A text of a request: a piece of the slot's payload. */
@@ -117,6 +119,7 @@ typedef struct LeReleases
 #define LE_MAIL_FENCE_ENDED 0x02 /* it has released a fence */
 #define LE_MAIL_BLOCKED     0x04 /* it has waited long: is it a deadlock? */
 #define LE_MAIL_RELEASED    0x08 /* a commit has released what is in LeRequestSlot.releases */
+#define LE_MAIL_UNCONFIRMED 0x10 /* no standby has confirmed its last answer */
 
 /* Notes from the manager to a backend that waits. */
 /* the lock is held by this very session */
@@ -167,6 +170,7 @@ typedef struct LeRequestSlot
 	pg_atomic_uint32 note;  /* LE_NOTE_* */
 	pg_atomic_uint32 bound; /* locks that are bound to this connection */
 	int64 revision;         /* of the waiting request; 0 */
+	uint64 released_lsn;    /* what its commit's releases rest on; 0: nothing that lasts */
 	LeReply reply;          /* COMMAND, LEADER */
 	union
 	{

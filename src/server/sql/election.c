@@ -171,8 +171,9 @@ put_leader(ReturnSetInfo *rsinfo, const Leader *leader)
 }
 
 /*
- * Nobody is shown before he is as durable as he will be told himself: whoever
- * has seen a leader does not see an earlier one after a crash.
+ * A leader is shown, and so is the end of a term, when it is as durable as its
+ * own caller wants to know it: whoever has seen a leader does not see an earlier
+ * one after a crash.
  */
 static void
 put_live_leader(ReturnSetInfo *rsinfo, LeText election)
@@ -186,7 +187,10 @@ put_live_leader(ReturnSetInfo *rsinfo, LeText election)
 	{
 		le_request_leader(&cmd, &reply, &live);
 		if (reply.status != LE_OK)
+		{
+			(void) le_durable_in_time(&reply);
 			return;
+		}
 		leader.candidate.data = pnstrdup(live.candidate.data, live.candidate.len);
 		leader.candidate.len = live.candidate.len;
 		leader.elected_at = live.since;

@@ -8,7 +8,6 @@
 #include "miscadmin.h"
 #include "utils/rel.h"
 
-#include "backend/durability.h"
 #include "backend/fence.h"
 #include "backend/request.h"
 #include "backend/snapshot.h"
@@ -60,9 +59,7 @@ le_fence(FunctionCallInfo fcinfo, LeKind kind)
 	check_holder(&cmd, &reply);
 	LE_FAULT("fence-checked");
 
-	/* fenced, it cannot be lost however long this takes */
-	reply.valid_for = LE_NEVER;
-	le_wait_durable(&reply, le_kind_word(kind), cmd.name);
+	le_wait_durable_fenced(&cmd, &reply);
 	le_fence_note(cmd.kind, cmd.name, cmd.token);
 	PG_RETURN_VOID();
 }

@@ -4,10 +4,14 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
 #include "funcapi.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 
+#include "backend/durability.h"
+#include "backend/request.h"
 #include "backend/session.h"
 #include "shared/channel.h"
 #include "shared/compat.h"
@@ -61,6 +65,19 @@ put_change(void *arg, const LeStoredChange *change)
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
+/*
+ * What was read is committed, but perhaps not flushed or replicated yet.  The
+ * manager answers after the batch that wrote it, and knows where it ends.
+ */
+static void
+wait_until_durable(void)
+{
+	LeReply reply;
+
+	le_request_changes(&reply);
+	(void) le_durable_in_time(&reply);
+}
+
 /* election_history(election, after) */
 Datum
 le_election_history(PG_FUNCTION_ARGS)
@@ -72,5 +89,8 @@ le_election_history(PG_FUNCTION_ARGS)
 	election = le_arg_election(fcinfo, 0);
 	InitMaterializedSRF(fcinfo, 0);
 	le_store_scan_history(election, PG_ARGISNULL(1) ? 0 : PG_GETARG_INT64(1), put_change, fcinfo->resultinfo);
+	if (!RecoveryInProgress() &&
+		tuplestore_tuple_count(((ReturnSetInfo *) fcinfo->resultinfo)->setResult) > 0)
+		wait_until_durable();
 	return (Datum) 0;
 }

@@ -332,6 +332,13 @@ le_release_is_final(FunctionCallInfo fcinfo)
 	return !TransactionIdIsValid(GetTopTransactionIdIfAny()) && le_call_is_alone(fcinfo);
 }
 
+void
+le_wait_durable_fenced(const LeCommand *cmd, LeReply *reply)
+{
+	reply->valid_for = LE_NEVER;
+	le_wait_durable(reply, le_kind_word(cmd->kind), cmd->name);
+}
+
 bool
 le_release_now(LeCommand *cmd)
 {
@@ -343,11 +350,7 @@ le_release_now(LeCommand *cmd)
 		cmd->name = cmd->names[reply.which];
 	le_check_reply(cmd, &reply);
 	if (reply.status == LE_OK)
-	{
-		/* what is released has no lease that could be lost */
-		reply.valid_for = LE_NEVER;
-		le_wait_durable(&reply, le_kind_word(cmd->kind), cmd->name);
-	}
+		le_wait_durable_fenced(cmd, &reply);
 	return reply.status == LE_OK;
 }
 
@@ -394,6 +397,7 @@ le_release_at_commit(LeCommand *cmd)
 	le_request(cmd, &reply, false);
 	if (reply.status != LE_OK && reply.status != LE_QUEUED)
 		return false;
+	le_wait_durable_fenced(cmd, &reply);
 
 	/* all that there are now: one that is acquired after this is kept */
 	if (cmd->all_holds)
@@ -508,6 +512,7 @@ force(LeCommand *cmd)
 		ereport(LOG, (errmsg("role \"%s\" has ended " INT64_FORMAT " holder(s) of %s \"%.*s\"",
 							 GetUserNameFromId(GetUserId(), true), reply.count, le_kind_word(cmd->kind),
 							 (int) cmd->name.len, cmd->name.data)));
+	le_wait_durable(&reply, le_kind_word(cmd->kind), cmd->name);
 	return reply.count;
 }
 

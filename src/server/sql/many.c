@@ -53,6 +53,7 @@ release_all_at_commit(LeCommand *cmd)
 	le_request(cmd, &reply, false);
 	if (reply.status != LE_OK)
 		return false;
+	le_wait_durable_fenced(cmd, &reply);
 	for (uint32 i = 0; i < cmd->nnames; i++)
 		le_pending_add(cmd->token, cmd->kind, cmd->names[i], 0, 1, reply.own_session);
 	return true;

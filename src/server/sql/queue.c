@@ -131,7 +131,9 @@ await(FunctionCallInfo fcinfo, LeCommand *cmd)
 	le_request(cmd, &reply, cmd->wait != 0 && !gave_up);
 	if (cmd->nnames > 0)
 		cmd->name = cmd->names[reply.which];
-	if (reply.status == LE_OK)
+
+	/* that the place is still there is worth as much as a grant */
+	if (reply.status == LE_OK || reply.status == LE_QUEUED)
 		le_wait_durable(&reply, le_kind_word(cmd->kind), cmd->name);
 	if (gave_up)
 		le_snapshot_take();

@@ -22,6 +22,9 @@ extern int64 le_lease_arg(FunctionCallInfo fcinfo, int number);
 extern bool le_release_at_commit(LeCommand *cmd);
 extern bool le_release_now(LeCommand *cmd);
 
+/* le_wait_durable() for a holder that nothing can end meanwhile, or that has ended. */
+extern void le_wait_durable_fenced(const LeCommand *cmd, LeReply *reply);
+
 /* May this release take effect at once?  Nothing of the transaction can follow it. */
 extern bool le_release_is_final(FunctionCallInfo fcinfo);
 

@@ -1,0 +1,85 @@
+# A package is built with the headers of one minor release and runs in another.  Between them the byte that says whether there
+# are synchronous standbys has changed from a bool to flags (15.13, 16.9, 17.5): the running server decides how it is read.
+use strict;
+use warnings;
+use File::Path qw(make_path);
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+chomp(my $include = `$ENV{PG_CONFIG} --includedir-server`);
+my $dir = PostgreSQL::Test::Utils::tempdir();
+my $header = slurp_file("$include/replication/walsender_private.h");
+my $major = slurp_file("$include/pg_config.h") =~ /^#define PG_MAJORVERSION_NUM (\d+)/m ? $1 : die 'no version';
+my %first_with_flags = (15 => 13, 16 => 9, 17 => 5);
+
+# The header as it is, and as it was on the other side of that change.
+my %headers = (here => $header);
+if ($header =~ /bits8\s+sync_standbys_status;/)
+{
+	$headers{old} = $header =~ s/bits8(\s+)sync_standbys_status;/bool$1sync_standbys_defined;/r =~ s/^#define SYNC_STANDBY_\w+.*\n//gmr;
+}
+else
+{
+	$headers{new} = $header =~ s/bool(\s+)sync_standbys_defined;/uint8$1sync_standbys_status;\n#define SYNC_STANDBY_DEFINED 2/r;
+}
+
+append_to_file("$dir/reads.c", <<'C');
+#include "postgres.h"
+#include "shared/compat.h"
+#undef printf
+#include <stdio.h>
+
+WalSndCtlData *WalSndCtl;
+char *SyncRepStandbyNames;
+static const char *version;
+
+const char *
+GetConfigOption(const char *name, bool missing_ok, bool restrict_privileged)
+{
+	return strcmp(name, "server_version_num") == 0 ? version : NULL;
+}
+
+/* version of the server, its byte, synchronous_standby_names */
+int
+main(int argc, char **argv)
+{
+	WalSndCtl = calloc(1, sizeof(WalSndCtlData));
+	version = argv[1];
+	((char *) WalSndCtl)[LE_SYNC_STANDBYS] = (char) atoi(argv[2]);
+	SyncRepStandbyNames = argv[3];
+	printf("%d", le_sync_standbys_defined());
+	return 0;
+}
+C
+
+foreach my $name (sort keys %headers)
+{
+	make_path("$dir/$name/replication");
+	append_to_file("$dir/$name/replication/walsender_private.h", $headers{$name});
+	system_or_bail('cc', '-O1', '-w', '-Isrc', '-Isrc/server', "-I$dir/$name", "-I$include", '-D_GNU_SOURCE',
+		'-Wl,--unresolved-symbols=ignore-all', '-o', "$dir/$name/reads", "$dir/reads.c");
+}
+
+# before the change, after it, and another major release that has had it from the start
+my $change = $first_with_flags{$major};
+my @bool = defined $change ? map { $major * 10000 + $_ } 0, $change - 1 : ();
+my @flags = defined $change ? map { $major * 10000 + $_ } $change, $change + 1, 99 : ($major * 10000);
+
+foreach my $name (sort keys %headers)
+{
+	my $defined = sub { my $out = `'$dir/$name/reads' $_[0] $_[1] '$_[2]'`; return $out; };
+
+	foreach my $version (@bool)
+	{
+		is($defined->($version, 1, ''), 1, "built with the headers '$name', in $version: standbys");
+		is($defined->($version, 0, 'a'), 0, 'none');
+	}
+	foreach my $version (@flags)
+	{
+		is($defined->($version, 3, ''), 1, "built with the headers '$name', in $version: standbys");
+		is($defined->($version, 1, 'a'), 0, 'none');
+		is($defined->($version, 0, 'a'), 1, 'not known yet: the setting says so');
+		is($defined->($version, 0, ''), 0, 'or says that there are none');
+	}
+}
+done_testing();

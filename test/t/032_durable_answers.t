@@ -1,0 +1,432 @@
+# No answer before its flush and its standby: every call, for every kind of lease, granted at once, after a wait, and after the
+# manager has loaded its tables again.
+use strict;
+use warnings;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(sleep);
+
+# --- what is asked ---
+
+# %n: a name of its own; %k: the kind; %v: the last value of the setup's, which a session makes that waits for nothing;
+# %h: the value before that.  "always": it has to last, even if the lock is bound to its connection.
+my $lock = q{SELECT acquire_lock('%n', %k, owner => 'me')};
+my $term = q{SELECT campaign('%n', 'c', %k, owner => 'me')};
+my $places = q{SELECT acquire_lock('%n', %k); SELECT token FROM enqueue_lock('%n', %k)};
+
+# What tells that something is so.
+my @reveals = (
+	[ 'is_held', $lock, q{SELECT is_held('%n', %v)} ],
+	[ 'renew_lock', $lock, q{SELECT renew_lock('%n', %v) IS NOT NULL} ],
+	[ 'acquire_lock, once more', $lock, q{SELECT acquire_lock('%n', %k, owner => 'me') = %v} ],
+	[ 'fence_lock', $lock, q{SELECT fence_lock('%n', %v) IS NOT NULL} ],
+	[ 'release_lock in a transaction', $lock, q{BEGIN; SELECT release_lock('%n', %v); SET LOCAL synchronous_commit = off; COMMIT} ],
+	[ 'release_locks in a transaction', q{SELECT acquire_locks(ARRAY['%n', '%n b'], %k)},
+		q{BEGIN; SELECT release_locks(ARRAY['%n', '%n b'], %v); SET LOCAL synchronous_commit = off; COMMIT} ],
+	[ 'renew_lock of one of several', q{SELECT acquire_locks(ARRAY['%n', '%n b'], %k)}, q{SELECT renew_lock('%n b', %v) IS NOT NULL} ],
+	[ 'await_lock, granted', q{SELECT token FROM enqueue_lock('%n', %k)}, q{SELECT await_lock('%n', %v)} ],
+	[ 'await_lock, queued', $places, q{SELECT NOT await_lock('%n', %v)} ],
+	[ 'is_leader', $term, q{SELECT is_leader('%n', %v)} ],
+	[ 'renew_leadership', $term, q{SELECT renew_leadership('%n', %v) IS NOT NULL} ],
+	[ 'campaign, once more', $term, q{SELECT campaign('%n', 'c', %k, owner => 'me') = %v} ],
+	[ 'fence_leader', $term, q{SELECT fence_leader('%n', %v) IS NOT NULL} ],
+	[ 'await_leadership', q{SELECT term FROM enqueue_candidate('%n', 'c', %k)}, q{SELECT await_leadership('%n', %v)} ],
+	[ 'current_leader', $term, q{SELECT (SELECT term = %v FROM current_leader('%n'))} ],
+	[ 'current_leader, vacant', q{SELECT resign('%n', campaign('%n', 'c', %k))}, q{SELECT (SELECT count(*) = 0 FROM current_leader('%n'))}, 'always' ],
+	[ 'election_history', $term, q{SELECT (SELECT max(term) = %v FROM election_history('%n'))}, 'always' ]);
+my @lease_reveals = (
+	[ 'keep_alive', q{SELECT grant_lease('1 min')}, q{SELECT keep_alive(%v) IS NOT NULL} ],
+	[ 'lease_time_to_live', q{SELECT grant_lease('1 min')}, q{SELECT lease_time_to_live(%v) IS NOT NULL} ],
+	[ 'keep_alive, long', q{SELECT grant_lease('1 h')}, q{SELECT keep_alive(%v) IS NOT NULL} ]);
+
+# What changes something.  "lazy": a crash may take it back.
+my @writes = (
+	[ 'acquire_lock', '', q{SELECT acquire_lock('%n', %k) > 0} ],
+	[ 'try_acquire_lock', '', q{SELECT try_acquire_lock('%n', %k) > 0} ],
+	[ 'acquire_permit', '', q{SELECT acquire_permit('%n', 2, %k) > 0} ],
+	[ 'acquire_locks', '', q{SELECT acquire_locks(ARRAY['%n', '%n b'], %k) > 0} ],
+	[ 'enqueue_lock, granted', '', q{SELECT (SELECT granted FROM enqueue_lock('%n', %k))} ],
+	[ 'enqueue_lock, queued', $lock, q{SELECT (SELECT NOT granted FROM enqueue_lock('%n', %k))} ],
+	[ 'campaign', '', q{SELECT campaign('%n', 'c', %k) > 0} ],
+	[ 'enqueue_candidate', '', q{SELECT (SELECT elected FROM enqueue_candidate('%n', 'c', %k))} ],
+	[ 'set_permits', q{SELECT acquire_permit('%n', 2, %k)}, q{SELECT set_permits('%n', 3) = 2}, 'always' ],
+	[ 'proclaim', $term, q{SELECT proclaim('%n', %v, 'd')}, 'always' ],
+	[ 'release_lock', $lock, q{SELECT release_lock('%n', %v)}, 'lazy' ],
+	[ 'release_lock, hold_for', $lock, q{SELECT release_lock('%n', %v, hold_for => '1 h')}, 'always' ],
+	[ 'release_lock, a place', $places, q{SELECT release_lock('%n', %v)}, 'lazy' ],
+	[ 'release_locks', q{SELECT acquire_locks(ARRAY['%n', '%n b'], %k)}, q{SELECT release_locks(ARRAY['%n', '%n b'], %v)}, 'lazy' ],
+	[ 'resign', $term, q{SELECT resign('%n', %v)}, 'lazy' ],
+	[ 'force_release_lock', $lock, q{SELECT force_release_lock('%n') = 1}, 'always lazy' ],
+	[ 'force_resign', $term, q{SELECT force_resign('%n') = 1}, 'always lazy' ],
+	[ 'COMMIT', $lock, q{SET synchronous_commit = off; BEGIN; SELECT release_lock('%n', %v); SET LOCAL synchronous_commit = on; COMMIT; RESET synchronous_commit}, 'lazy' ],
+	[ 'COMMIT, hold_for', $lock,
+		q{SET synchronous_commit = off; BEGIN; SELECT release_lock('%n', %v, hold_for => '1 h'); SET LOCAL synchronous_commit = on; COMMIT; RESET synchronous_commit}, 'always' ]);
+my @own_writes = ([ 'renew_lock with a TTL', $lock, q{SELECT renew_lock('%n', %v, '40 min') IS NOT NULL} ]);
+my @long_writes = ([ 'release_lock, long', $lock, q{SELECT release_lock('%n', %v)} ]);
+my @lease_writes = (
+	[ 'grant_lease', '', q{SELECT grant_lease('1 min') > 0} ],
+	[ 'revoke_lease', q{SELECT grant_lease('1 min')}, q{SELECT revoke_lease(%v)}, 'lazy' ],
+	[ 'advance_revision', '', q{SELECT advance_revision(((SELECT incarnation FROM lock_election.manager) + 1) << 28) > 0} ]);
+
+# What is answered when somebody else lets go, which comes last.
+my @waits = (
+	[ 'acquire_lock', q{SELECT acquire_lock('%n', '1 h')}, q{SELECT acquire_lock('%n', %k) > 0}, '', q{SELECT release_lock('%n', %v)} ],
+	[ 'acquire_permit', q{SELECT acquire_permit('%n', 1, '1 h')}, q{SELECT acquire_permit('%n', 1, %k) > 0}, '', q{SELECT release_lock('%n', %v)} ],
+	[ 'acquire_locks', q{SELECT acquire_lock('%n b', '1 h')}, q{SELECT acquire_locks(ARRAY['%n', '%n b'], %k) > 0}, '', q{SELECT release_lock('%n b', %v)} ],
+	[ 'await_lock', $places, q{SELECT await_lock('%n', %v, '1 h')}, '', q{SELECT release_lock('%n', %h)} ],
+	[ 'campaign', q{SELECT campaign('%n', 'a', '1 h')}, q{SELECT campaign('%n', 'c', %k) > 0}, '', q{SELECT resign('%n', %v)} ],
+	[ 'await_leadership', q{SELECT campaign('%n', 'a', '1 h'); SELECT term FROM enqueue_candidate('%n', 'c', %k)},
+		q{SELECT await_leadership('%n', %v, '1 h')}, '', q{SELECT resign('%n', %h)} ]);
+
+my %kind = (own => q{'1 min'}, long => q{'1 h'}, lease => 'NULL, lease => %l', bound => 'NULL');
+my $names = 0;
+
+sub case
+{
+	my ($kind, $row) = @_;
+	my ($name, $setup, $call, $flags, $free) = @$row;
+	my %flag = map { $_ => 1 } split / /, $flags // '';
+	my %case = (title => "$name, $kind", lazy => $flag{lazy}, free_to_go => $kind eq 'bound' && !$flag{always});
+	my $n = 'n' . ++$names;
+
+	@case{ 'setup', 'call', 'free' } = map { ($_ // '') =~ s/%n/$n/gr =~ s/%k/$kind{$kind}/gr } $setup, $call, $free;
+	return \%case;
+}
+
+sub cases
+{
+	my ($rows, %of) = @_;
+
+	# a connection alone can acquire once more what is bound to it
+	return map {
+		my $kind = $_;
+		map { case($kind, $_) } grep { $kind ne 'bound' || $_->[0] !~ /once more/ } @$rows, @{ $of{$kind} // [] }
+	} sort keys %kind;
+}
+
+sub reveal_cases { return cases(\@reveals, lease => \@lease_reveals); }
+
+sub write_cases
+{
+	my @cases = cases(\@writes, own => \@own_writes, long => [ @own_writes, @long_writes ], lease => \@lease_writes);
+
+	$_->{writes} = 1 foreach @cases;
+	return @cases;
+}
+
+# --- asking it ---
+
+my $node = new_node('primary', init => [ allows_streaming => 1 ], conf => "autovacuum = off\nmax_connections = 200\nwal_sender_timeout = 0\nwal_receiver_timeout = 0\n");
+$node->backup('base');
+my $local;    # a session that waits for nothing
+
+sub prepare
+{
+	my ($case) = @_;
+	my ($h, $v) = ('', '');
+
+	my $lease = $case->{setup} . $case->{call} =~ /%l/ ? $local->query(q{SELECT grant_lease('1 h')}) : '';
+	$_ = s/%l/$lease/gr foreach @$case{ 'setup', 'call' };
+	($h, $v) = ('', split /\n/, $local->query($case->{setup}))[ -2, -1 ] if $case->{setup};
+	die "$case->{title}: " . $local->error if $local->error =~ /ERROR/;
+	$_ = s/%v/$v/gr =~ s/%h/$h/gr foreach @$case{ 'call', 'free' };
+	return;
+}
+
+sub answer_of
+{
+	my ($case) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $answer = $case->{session}->wait;
+	is($case->{session}->error =~ s/^WARNING:  25P01.*//msr . $answer, 't', "$case->{title}: answered");
+	return;
+}
+
+# The processes that wait for this; 'Extension' is the manager's answer.
+sub event
+{
+	my %waits = map { $_ => 1 } split /\n/, $local->query("SELECT pid FROM pg_stat_activity WHERE wait_event = '$_[0]' AND state = 'active'");
+	return \%waits;
+}
+
+sub syncrep { return event('SyncRep'); }
+
+# A batch that cannot be written: the manager loads its tables again.
+sub reload
+{
+	my $other = session($node, connstr => q{options='-c synchronous_commit=off'});
+	my $failed = $local->query('SELECT failed_batches FROM lock_election.stat');
+
+	$other->query('BEGIN; LOCK TABLE lock_election.slot IN SHARE MODE');
+	$local->query(q{SELECT try_acquire_lock('cannot be written', '1 h')});
+	like($local->error, qr/ERROR:  55P03: /, 'a batch fails');
+	$other->query('ROLLBACK');
+	$other->quit;
+	cmp_ok($local->query('SELECT failed_batches FROM lock_election.stat'), '>', $failed, 'and the tables are loaded again');
+	return;
+}
+
+sub restart_manager
+{
+	my $pid = $local->query('SELECT pid FROM lock_election.manager');
+
+	kill 'TERM', $pid;
+	wait_for_sql($node, "SET synchronous_commit = local; SELECT pid <> $pid FROM lock_election.manager");
+	return;
+}
+
+sub clean
+{
+	$local->query($_)
+	  foreach q{SELECT force_release_lock(name) FROM lock_election.locks WHERE kind = 'lock'},
+	  q{SELECT force_resign(name) FROM lock_election.locks WHERE kind = 'election'}, q{SELECT revoke_lease(lease) FROM lock_election.leases};
+	return;
+}
+
+# --- the flush ---
+
+# Nothing but an answer's own wait flushes anything: the process that would is stopped.  Flushed at the moment of the answer
+# is then more than there was before what the answer rests on.
+subtest 'flushed' => sub {
+	my $s = session($node);
+	my $walwriter = $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'});
+	my $insert = q{SELECT pg_current_wal_insert_lsn()};
+	my $flushed = sub {
+		my ($case, $before, $out) = @_;
+		my ($answer, $lsn) = $out =~ /\A(.*)\n(\S+)\z/s;
+
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		is($answer, 't', "$case->{title}: answered");
+		is($local->query("SELECT '$lsn'::pg_lsn > '$before'"), 't', 'and flushed');
+	};
+
+	$local = session($node, connstr => q{options='-c synchronous_commit=off'});
+	kill 'STOP', $walwriter;
+	foreach my $how ('at once', 'after a load')
+	{
+		foreach my $case ($how eq 'at once' ? (write_cases(), reveal_cases()) : reveal_cases())
+		{
+			next if $case->{lazy} || $case->{free_to_go};
+			my $before = $local->query($insert);
+			prepare($case);
+			$before = $local->query($insert) if $case->{writes};
+			if ($how eq 'after a load')
+			{
+				$case->{title} .= ", $how";
+				reload();
+			}
+			$flushed->($case, $before, $s->query("$case->{call}; SELECT pg_current_wal_flush_lsn()"));
+		}
+		clean();
+	}
+	foreach my $case (cases(\@waits))
+	{
+		next if $case->{free_to_go};
+		prepare($case);
+		$s->async("$case->{call}; SELECT pg_current_wal_flush_lsn()");
+		wait_until(sub { event('Extension')->{ $s->pid } });
+		my $before = $local->query($insert);
+		is($local->query($case->{free}), 't', "$case->{title}: somebody lets go");
+		$flushed->($case, $before, $s->wait);
+	}
+	kill 'CONT', $walwriter;
+	clean();
+	$_->quit foreach $s, $local;
+};
+
+# --- the standby ---
+
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'base', has_streaming => 1);
+$standby->start;
+my $receiver = $standby->safe_psql('postgres', 'SELECT pid FROM pg_stat_wal_receiver');
+$node->append_conf('postgresql.conf', "synchronous_standby_names = '*'");
+$node->reload;
+wait_for_sql($node, q{SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'});
+$local = session($node, connstr => q{options='-c synchronous_commit=local'});
+my @sessions;
+
+# All of them wait while the standby does not answer, and are answered when it does.
+sub wait_for_the_standby
+{
+	my (@cases) = @_;
+	my @waiting = grep { !$_->{free_to_go} } @cases;
+	my $n = 0;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	foreach my $case (@cases)
+	{
+		$case->{session} = $sessions[ $n++ ] //= session($node);
+		$case->{session}->async($case->{call});
+	}
+	if ($cases[0]{free})
+	{
+		wait_until(sub { my $waits = event('Extension'); return !grep { !$waits->{ $_->{session}->pid } } @cases });
+		foreach my $case (@cases)
+		{
+			is($local->query($case->{free}), 't', "$case->{title}: somebody lets go");
+		}
+	}
+	wait_until(sub { my $waits = syncrep(); return !grep { !$waits->{ $_->{session}->pid } && !$_->{session}->ready } @waiting });
+	my $waits = syncrep();
+	ok($waits->{ $_->{session}->pid } && !$_->{session}->ready, "$_->{title}: waits") foreach @waiting;
+	foreach my $case (@cases)
+	{
+		answer_of($case) if $case->{free_to_go};
+	}
+	kill 'CONT', $receiver;
+	answer_of($_) foreach @waiting;
+	return;
+}
+
+foreach my $kind (sort keys %kind)
+{
+	my $of = sub { return grep { $_->{title} =~ /, $kind$/ } @_; };
+
+	subtest "replicated: $kind" => sub {
+		foreach my $after (sub { }, \&reload, \&restart_manager)
+		{
+			my @cases = $of->(reveal_cases());
+
+			kill 'STOP', $receiver;
+			prepare($_) foreach @cases;
+			$after->();
+			wait_for_the_standby(@cases);
+			clean();
+		}
+		my @cases = $of->(write_cases());
+		prepare($_) foreach @cases;
+		kill 'STOP', $receiver;
+		wait_for_the_standby(@cases);
+		clean();
+
+		@cases = $of->(cases(\@waits));
+		prepare($_) foreach @cases;
+		kill 'STOP', $receiver;
+		wait_for_the_standby(@cases);
+		clean();
+	};
+}
+
+# --- a standby that does not answer ---
+
+# What an administrator sees of the lease's end, at the latest and at the earliest.
+sub ends_before { return "SELECT extract(epoch FROM clock_timestamp() + $_[0])"; }
+
+sub still_ends
+{
+	my ($left, $from, $end, $test_name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return ok(
+		wait_until(sub { $local->query("SELECT extract(epoch FROM statement_timestamp() + $left) <= $end FROM $from") eq 't' }, 10), $test_name);
+}
+
+subtest 'not confirmed' => sub {
+	my ($s, $other) = map { session($node) } 1 .. 2;
+	my $ttl = '1 min';
+	my $holder = $s->query("SELECT acquire_lock('held', '1 h')");
+	my $token = $s->query("SELECT acquire_lock('renewed', '$ttl', owner => 'me')");
+	my $ended = $s->query("SELECT acquire_lock('ended', '3 s')");
+	my $place = $s->query("SELECT token FROM enqueue_lock('held', '$ttl')");
+	my $lease = $s->query("SELECT grant_lease('$ttl')");
+	my $leader = $s->query("SELECT campaign('renewed', 'c', '$ttl')");
+	my $several = $s->query("SELECT acquire_locks('{a, b}', '$ttl', owner => 'me')");
+	my $long = $s->query("SELECT acquire_lock('long', '1 h')");
+	my %of = (
+		"renew_lock('renewed', $token)" => "locks WHERE token = $token",
+		"renew_lock('renewed', $token, '10 min')" => "locks WHERE token = $token",
+		"acquire_lock('renewed', '$ttl', owner => 'me')" => "locks WHERE token = $token",
+		"acquire_lock('renewed', '20 min', owner => 'me')" => "locks WHERE token = $token",
+		"renew_lock('long', $long)" => "locks WHERE token = $long",
+		"keep_alive($lease)" => "leases WHERE lease = $lease",
+		"renew_leadership('renewed', $leader)" => "locks WHERE token = $leader",
+		"renew_lock('a', $several)" => "locks WHERE token = $several LIMIT 1",
+		"acquire_locks('{a, b}', '$ttl', owner => 'me')" => "locks WHERE token = $several LIMIT 1");
+
+	wait_for_sql($node, "SELECT time_left < '58 s' FROM lock_election.leases WHERE lease = $lease");
+	wait_for_sql($node, "SELECT count(*) = 0 FROM lock_election.locks WHERE token = $ended");
+	kill 'STOP', $receiver;
+	foreach my $call (sort keys %of)
+	{
+		my $from = "lock_election.$of{$call}";
+		my $end = $local->query(ends_before('time_left') . " FROM $from");
+		$s->query("SET statement_timeout = 200; SELECT $call");
+		like($s->error, qr/ERROR:  57014: canceling wait for the replication of (a lock|an election)\nDETAIL:  /, "$call is cancelled");
+		unlike($s->error, qr/WARNING|already committed/, 'and that is all that is said');
+		still_ends('time_left', $from, $end, 'the lease is not extended');
+	}
+	is($local->query("SELECT max(time_left) < '1 min' AND max(ttl) = '1 min' FROM lock_election.leases"), 't', 'nor its TTL');
+	like($s->query("SET statement_timeout = 200; SELECT await_lock('held', $place)") . $s->error, qr/57014/, 'nor is a place confirmed');
+
+	# two at a time, cancelled in either order
+	foreach my $order ([ 0, 1 ], [ 1, 0 ])
+	{
+		my @two = ($s, $other);
+		my $from = "lock_election.locks WHERE token = $token";
+		my $end = $local->query(ends_before('time_left') . " FROM $from");
+
+		foreach (@two)
+		{
+			$_->query('RESET statement_timeout');
+			$_->async("SELECT renew_lock('renewed', $token)");
+			my $pid = $_->pid;
+			wait_until(sub { syncrep()->{$pid} });
+		}
+		foreach (@two[@$order])
+		{
+			$local->query('SELECT pg_cancel_backend(' . $_->pid . ')');
+			$_->wait;
+			like($_->error, qr/57014/, 'one of two');
+		}
+		still_ends('time_left', $from, $end, 'neither counts');
+	}
+
+	# terminated, not cancelled
+	{
+		my $from = "lock_election.locks WHERE token = $token";
+		my $end = $local->query(ends_before('time_left') . " FROM $from");
+		my $pid = $other->pid;
+
+		$other->async("SELECT renew_lock('renewed', $token)");
+		wait_until(sub { syncrep()->{$pid} });
+		$local->query("SELECT pg_terminate_backend($pid)");
+		is($other->wait, undef, 'terminated');
+		still_ends('time_left', $from, $end, 'the lease is not extended either');
+		$other = session($node);
+	}
+
+	# in a transaction
+	$s->query('SET statement_timeout = 200');
+	is($s->query("BEGIN; SELECT release_lock('renewed', $token)") . ($s->error =~ /57014/), '1', 'a release at commit is not confirmed');
+	$s->query('ROLLBACK');
+	is($local->query("SELECT is_held('renewed', $token)"), 't', 'the lock is still held');
+	$s->query("SET synchronous_commit = local; BEGIN; SELECT release_lock('renewed', $token); SET LOCAL synchronous_commit = on");
+	$s->async('COMMIT');
+	my $pid = $s->pid;
+	ok(wait_until(sub { syncrep()->{$pid} }, 10), 'a COMMIT that releases waits');
+	$local->query("SELECT pg_cancel_backend($pid)");
+	$s->wait;
+	like($s->error, qr/WARNING:  .*canceling wait for synchronous replication.*\nDETAIL:  .*already committed locally/, 'and says, as any COMMIT, what has happened');
+	$s->query('RESET synchronous_commit');
+
+	# a grant
+	$s->query("SELECT acquire_lock('new', '1 h')");
+	like($s->error, qr/57014: .*it is given back/s, 'a grant is given back');
+	unlike($s->error, qr/committed/, 'and nothing else is said');
+	kill 'CONT', $receiver;
+
+	# as if nothing had been
+	$s->query('RESET statement_timeout');
+	is($s->query("SELECT renew_lock('long', $long)"), '01:00:00', 'renewed when the standby is back');
+	is($s->query("SELECT release_lock('held', $holder)"), 't', 'released');
+	clean();
+	$_->quit foreach $s, $other;
+};
+
+$_->quit foreach @sessions, $local;
+$standby->stop;
+$node->stop;
+done_testing();

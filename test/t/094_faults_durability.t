@@ -1,0 +1,79 @@
+# Moments that are short: a renewal arrives while its deadline passes; a server starts and does not know its standbys yet.
+use strict;
+use warnings;
+use LeTest;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $node = new_node('main', faults => 1, init => [ allows_streaming => 1 ], conf => "autovacuum = off\n");
+my ($s, $other, $free) = map { session($node) } 1 .. 3;
+
+# Asks nothing of a manager, so that it does not wait for one.
+sub fault { return $free->query("SELECT fault_$_[0]"); }
+
+sub asking
+{
+	my ($session) = @_;
+	my $pid = $session->pid;
+	return wait_until(sub { $free->query("SELECT wait_event = 'Extension' AND state = 'active' FROM pg_stat_activity WHERE pid = $pid") eq 't' });
+}
+
+# The manager has taken its requests and is kept from reading its clock.  A renewal is posted, then the deadline passes.  The
+# manager is away for less than the second that would move all deadlines; if it is not, on a slow machine, they move.
+subtest 'a renewal that is posted before the deadline wins' => sub {
+	my $ttl = 0.7;
+	my @renewals = (
+		[ 'renew_lock', "acquire_lock('x', '$ttl s')", "renew_lock('x', %v) IS NOT NULL" ],
+		[ 'renew_leadership', "campaign('x', 'c', '$ttl s')", "renew_leadership('x', %v) IS NOT NULL" ],
+		[ 'keep_alive', "grant_lease('$ttl s')", 'keep_alive(%v) IS NOT NULL' ],
+		[ 'await_lock', "token FROM enqueue_lock('busy', '$ttl s')", "NOT await_lock('busy', %v)" ]);
+
+	$other->query(q{SELECT acquire_lock('busy', '1 h')});
+	foreach my $renewal (@renewals)
+	{
+		my ($name, $begin, $renew) = @$renewal;
+		my $v = $s->query("SELECT $begin");
+		my $deadline = time + $ttl;
+
+		fault(q{set('manager-took', 'wait')});
+		$other->async(q{SELECT is_held('nothing', 1)});
+		wait_until(sub { fault(q{waiting('manager-took')}) ne '0' });
+		$s->async('SELECT ' . $renew =~ s/%v/$v/r);
+		asking($s);
+		wait_until(sub { time > $deadline });
+		fault(q{release('manager-took')});
+		$other->wait;
+		is($s->wait . $s->error, 't', $name);
+	}
+	$other->query(q{SELECT force_release_lock('busy')});
+	$other->query(q{SELECT force_release_lock('x')});
+	$other->query(q{SELECT force_resign('x')});
+};
+
+SKIP:
+{
+	my $version = $free->query('SHOW server_version_num');
+	my %first = (15 => 150013, 16 => 160009, 17 => 170005);
+	skip 'this server does not tell that it does not know', 1 if $version < ($first{ int($version / 10000) } // 0);
+
+	subtest 'a server that does not know yet whether it has synchronous standbys' => sub {
+		$_->query('SET synchronous_commit = local') foreach $free, $other;
+		$free->query(q{ALTER SYSTEM SET synchronous_standby_names = 'nosuch'});
+		$node->reload;
+		$s->query('SET statement_timeout = 500');
+		wait_until(sub { $s->query(q{SELECT acquire_lock('x')}); return $s->error =~ /57014/ || !$other->query(q{SELECT force_release_lock('x')}); });
+		like($s->error, qr/57014/, 'a standby is waited for');
+		fault('forget_standbys()');
+		$s->query(q{SELECT acquire_lock('x')});
+		like($s->error, qr/57014/, 'and now as well');
+		$free->query('ALTER SYSTEM RESET synchronous_standby_names');
+		$node->reload;
+		ok(wait_until(sub { return $s->query(q{SELECT acquire_lock('x')}) =~ /^\d+$/ }), 'until there is none');
+		is($s->query(q{RESET statement_timeout; SELECT release_lock('x')}), 't', 'released');
+	};
+}
+
+nothing_left($node);
+$_->quit foreach $s, $other, $free;
+$node->stop;
+done_testing();
