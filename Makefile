@@ -12,7 +12,8 @@
 #   make mutants [ONLY="name ..."]      seeds faults, each of which a test has to catch
 #   make unit, make sim [SEED=1] [STEPS=100000]      the core alone, no PostgreSQL needed
 #   make sim-exhaustive        every interleaving of tiny worlds: an hour
-#   make client, make install-client [PREFIX=/usr/local] [DESTDIR=]      the C library; needs libpq only
+#   make client, make lockctl, make install-client [PREFIX=/usr/local] [DESTDIR=]      the C library, needs libpq;
+#                                   and the command, needs ncurses as well
 #   make fuzz [SECONDS=60]     the same simulator, driven by libFuzzer
 
 EXTENSION  = lock_election
@@ -46,7 +47,7 @@ PG_CONFIG ?= pg_config
 # These goals work before PostgreSQL is installed.
 ALONE := test demo bench bench-quick bench-instructions mutants unit sim sim-exhaustive fuzz core-tests torture \
          torture-programs format format-check client install-client client-tests client-tests-address \
-         client-tests-thread
+         client-tests-thread lockctl
 .PHONY: $(ALONE)
 
 test:
@@ -184,7 +185,7 @@ $(CLIENT_DIR)/%: src/client/man/%.scd
 	@mkdir -p $(@D)
 	scdoc <$< >$@
 
-install-client: client
+install-client: client lockctl
 	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/share/man/man3
 	install -m 755 $(CLIENT_LIB) $(DESTDIR)$(LIBDIR)
 	ln -sf $(notdir $(CLIENT_LIB)) $(DESTDIR)$(LIBDIR)/$(CLIENT_SONAME)
@@ -195,6 +196,10 @@ install-client: client
 		>$(DESTDIR)$(LIBDIR)/pkgconfig/liblockelection.pc
 	install -m 644 src/client/lock_election.h $(DESTDIR)$(PREFIX)/include
 	$(if $(CLIENT_MAN),install -m 644 $(CLIENT_MAN) $(DESTDIR)$(PREFIX)/share/man/man3)
+	install -D -m 755 build/lockctl/lockctl $(DESTDIR)$(PREFIX)/bin/lockctl
+	install -D -m 644 src/lockctl/lockctl.bash \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/lockctl
+	$(if $(LOCKCTL_MAN),install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(LOCKCTL_MAN))
 
 # build/client/KIND/NAME is test/client/NAME.c with the library, both under the sanitizer of that kind.
 define client_kind
@@ -211,6 +216,25 @@ client-tests-thread: $(CLIENT_TESTS:%=$(CLIENT_DIR)/thread/%)
 .SECONDARY: $(foreach kind,plain address thread,$(CLIENT_NAMES:%=$(CLIENT_DIR)/$(kind)/lib/%.o))
 ifneq ($(filter client install-client client-% build/client%,$(MAKECMDGOALS)),)
 -include $(wildcard $(CLIENT_DIR)/lib/*.d $(CLIENT_DIR)/*/*.d $(CLIENT_DIR)/*/lib/*.d)
+endif
+
+# lockctl, the command, with the library in it.
+LOCKCTL_OBJS = $(patsubst src/lockctl/%.c,build/lockctl/%.o,$(sort $(wildcard src/lockctl/*.c)))
+LOCKCTL_MAN  = $(if $(shell command -v scdoc),\
+	$(patsubst src/lockctl/man/%.scd,build/lockctl/%,$(wildcard src/lockctl/man/*.scd)))
+NCURSES_LIBS ?= $(shell pkg-config --libs ncursesw 2>/dev/null || echo -lncursesw -ltinfo)
+
+lockctl: build/lockctl/lockctl $(LOCKCTL_MAN)
+build/lockctl/%.o: src/lockctl/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CLIENT_FLAGS) $(CFLAGS) -c -o $@ $<
+build/lockctl/lockctl: $(LOCKCTL_OBJS) $(CLIENT_DIR)/liblockelection.a
+	$(CC) -pthread $(LDFLAGS) -o $@ $^ $(CLIENT_PQ_LIBS) $(NCURSES_LIBS) -lm
+build/lockctl/%: src/lockctl/man/%.scd
+	@mkdir -p $(@D)
+	scdoc <$< >$@
+ifneq ($(filter lockctl install-client build/lockctl%,$(MAKECMDGOALS)),)
+-include $(wildcard build/lockctl/*.d)
 endif
 
 unit: $(UNIT_PROGS)

@@ -1,133 +1,106 @@
 /*
- * A worker of the pool, with libpq: pool NAME [CONNECTION-STRING]
+ * A worker of the pool, with liblockelection: pool NAME [CONNECTION-STRING]
  */
-#define _DEFAULT_SOURCE /* getentropy */
+#define _POSIX_C_SOURCE 200809L /* sigtimedwait */
+#include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#include <libpq-fe.h>
+#include <lock_election.h>
 
-static const char *name;
-static char owner[33]; /* new for each process: a worker that is started again is another one */
-static volatile sig_atomic_t stopping;
+static const char *name, *conninfo;
 
-static void
-stop(int signo)
-{
-	stopping = signo;
-}
-
-/*
- * Runs a statement with up to three arguments. False if it failed, or if its
- * answer, the first value of its first row, is NULL: see the connection.
- */
 static bool
-ask(PGconn *db, char answer[32], const char *query, int n, ...)
+run(PGconn *db, const char *query, int n, const char *const *args)
 {
-	const char *args[3];
-	PGresult *result;
-	bool ok;
-	va_list list;
+	PGresult *result = PQexecParams(db, query, n, NULL, args, NULL, NULL, 0);
+	bool ok = PQresultStatus(result) == PGRES_COMMAND_OK;
 
-	va_start(list, n);
-	for (int i = 0; i < n; i++)
-		args[i] = va_arg(list, const char *);
-	va_end(list);
-	result = PQexecParams(db, query, n, NULL, args, NULL, NULL, 0);
-	ok = PQresultStatus(result) == PGRES_COMMAND_OK;
-	if (PQresultStatus(result) == PGRES_TUPLES_OK)
-		ok = !PQgetisnull(result, 0, 0);
-	else if (!ok)
-		printf("%s: %s", name, PQresultErrorMessage(result)); /* LE001: lost, and nothing was written */
-	if (ok && answer)
-		snprintf(answer, 32, "%s", PQgetvalue(result, 0, 0));
+	if (!ok)
+		printf("%s: %s", name, PQresultErrorMessage(result));
 	PQclear(result);
 	return ok;
 }
 
 /* The fence first: what follows it in the transaction is written by the leader, or not at all. */
 static bool
-work(PGconn *db, const char *term)
+work(PGconn *db, le_hold *term)
 {
-	if (ask(db, NULL, "BEGIN", 0) && ask(db, NULL, "SELECT fence_leader('pool', $1)", 1, term) &&
-		ask(db, NULL, "UPDATE work SET done = done + 1, term = $1, worker = $2 WHERE id = 1", 2, term,
-			name) &&
-		ask(db, NULL, "COMMIT", 0))
-		return true;
-	return ask(db, NULL, "ROLLBACK", 0) && false;
+	char number[32];
+	const char *args[] = {number, name};
+	le_error error;
+
+	snprintf(number, sizeof number, "%lld", (long long) le_token(term));
+	if (!run(db, "BEGIN", 0, NULL))
+		return false;
+	if (le_fence(term, db, &error) != LE_OK)
+		printf("%s: %s\n", name, error.message);
+	else if (run(db, "UPDATE work SET done = done + 1, term = $1, worker = $2 WHERE id = 1", 2, args))
+		return run(db, "COMMIT", 0, NULL);
+	run(db, "ROLLBACK", 0, NULL);
+	return false;
 }
 
-/* Works until told to stop; returns when the leadership or the connection is lost. */
-static void
-lead(PGconn *db, const char *term)
+/* Runs in a thread of its own. Only when it has returned the term is resigned, and the next worker leads. */
+static int
+on_elected(le_hold *term, void *arg)
 {
-	struct timespec now, renewed;
+	PGconn *db = PQconnectdb(conninfo);
 
-	clock_gettime(CLOCK_MONOTONIC, &renewed);
-	while (!stopping)
+	(void) arg;
+	printf("%s: leads, term %lld\n", name, (long long) le_token(term));
+	run(db, "SET idle_in_transaction_session_timeout = '5 s'", 0, NULL);
+	while (!le_must_stop(term))
 	{
-		if (!work(db, term))
-			return;
-		clock_gettime(CLOCK_MONOTONIC, &now);
-		if (now.tv_sec > renewed.tv_sec) /* at the latest after a third of the TTL */
-		{
-			renewed = now;
-			if (!ask(db, NULL, "SELECT renew_leadership('pool', $1)", 1, term))
-				return;
-		}
-		usleep(200 * 1000);
+		if (!work(db, term) && !le_wait_stop(term, 1000) && PQstatus(db) != CONNECTION_OK)
+			PQreset(db);
+		le_wait_stop(term, 200);
 	}
-	/* the next leads at once, not when the TTL ends */
-	if (ask(db, NULL, "SELECT resign('pool', $1)", 1, term))
-		printf("%s: resigned\n", name);
+	if (!le_valid(term))
+		printf("%s: lost, stands again\n", name);
+	PQfinish(db);
+	return 0;
 }
 
 int
 main(int argc, char **argv)
 {
-	struct sigaction action = {.sa_handler = stop};
-	unsigned char random[16];
-	char term[32];
-	PGconn *db;
+	le_callbacks callbacks = {.size = sizeof callbacks, .on_elected = on_elected};
+	le_options options = {.size = sizeof options, .ttl_ms = 3000};
+	le_session *session;
+	le_runner *runner;
+	le_error error;
+	sigset_t signals;
+	int signo;
 
-	if (argc < 2 || getentropy(random, sizeof random) != 0)
+	if (argc < 2)
 		return 2;
 	name = argv[1];
-	for (size_t i = 0; i < sizeof random; i++)
-		sprintf(owner + 2 * i, "%02x", random[i]);
+	options.conninfo = conninfo = argc > 2 ? argv[2] : "";
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	sigaction(SIGTERM, &action, NULL);
-	sigaction(SIGINT, &action, NULL);
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGINT);
+	pthread_sigmask(SIG_BLOCK, &signals, NULL);
 
-	db = PQconnectdb(argc > 2 ? argv[2] : "");
-	while (!stopping)
+	while (le_open(&options, &session, &error) != LE_OK)
 	{
-		if (PQstatus(db) != CONNECTION_OK)
-		{
-			printf("%s: connects again after: %s", name, PQerrorMessage(db));
-			sleep(1);
-			PQreset(db);
-			continue;
-		}
-		/* Waits a few seconds at a time, so that it can be stopped. Who still leads gets the same term again. */
-		if (ask(db, NULL, "SET idle_in_transaction_session_timeout = '5 s'", 0) &&
-			ask(db, term, "SELECT campaign('pool', $1, ttl => '3 s', wait => '3 s', owner => $2)", 2, name,
-				owner))
-		{
-			printf("%s: leads, term %s\n", name, term);
-			lead(db, term);
-			if (!stopping)
-				printf("%s: no longer sure to lead: campaigns again\n", name);
-		}
-		else
-			usleep(100 * 1000); /* not elected in this time, or it failed */
+		printf("%s: %s\n", name, error.message);
+		if (sigtimedwait(&signals, NULL, &(struct timespec){.tv_sec = 1}) > 0)
+			return 0;
 	}
-	PQfinish(db);
+	if (le_run(session, "pool", name, &callbacks, &runner, &error) != LE_OK)
+	{
+		printf("%s: %s\n", name, error.message);
+		return 1;
+	}
+	sigwait(&signals, &signo);
+	if (le_stop(runner, &error) != LE_OK) /* waits for on_elected */
+		printf("%s: %s\n", name, error.message);
+	le_close(session, -1, NULL); /* the next one leads at once, not when the TTL ends */
+	printf("%s: resigned\n", name);
 	return 0;
 }

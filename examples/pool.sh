@@ -1,26 +1,13 @@
 #!/bin/bash
-# A worker of the pool, with nothing but psql: pool.sh NAME [CONNECTION-STRING]
+# A worker of the pool, with lockctl and psql: pool.sh NAME [CONNECTION-STRING]
 set -u
 name=$1 connection=${2:-}
-owner=$(cat /proc/sys/kernel/random/uuid) # new for each process: a worker that is started again is another one
-term= stopping=
-trap 'stopping=1' TERM INT
-
-say() { echo "$name: $*"; }
-
-# Each call is a connection of its own: the term belongs to the owner, not to the connection. In the background, because
-# bash does not hear Ctrl-C while a command in the foreground handles it.
-sql()
-{
-	psql -XqAt -v ON_ERROR_STOP=1 -v VERBOSITY=verbose -v name="$name" -v owner="$owner" -v term="$term" \
-		${connection:+-d "$connection"} <&0 &
-	wait $!
-}
 
 # The fence first: what follows it in the transaction is written by the leader, or not at all.
 work()
 {
-	sql <<-'SQL'
+	psql -XqAt -v ON_ERROR_STOP=1 -v VERBOSITY=verbose -v name="$name" ${connection:+-d "$connection"} <<-'SQL'
+		\getenv term LOCK_TOKEN
 		BEGIN;
 		SET LOCAL idle_in_transaction_session_timeout = '5 s';
 		SELECT fence_leader('pool', :term) \g /dev/null
@@ -29,31 +16,28 @@ work()
 	SQL
 }
 
-# Works until told to stop; fails when anything went wrong.
-lead()
-{
-	local renewed=$SECONDS
-	while [ ! "$stopping" ]; do
-		work || return
-		if ((SECONDS - renewed >= 1)); then # a third of the TTL
-			renewed=$SECONDS
-			[ "$(sql <<<"SELECT renew_leadership('pool', :term)")" ] || return
-		fi
+# lockctl has started us, as the leader. It ends us when the term is over, so here is no renewal and no clock.
+if [ "${LOCK_NAME-}" = pool ]; then
+	echo "$name: leads, term $LOCK_TOKEN"
+	while :; do
+		work
 		sleep 0.2
 	done
-}
-
-# Waits a few seconds at a time, so that it can be stopped. Who still leads gets the same term again.
-while [ ! "$stopping" ]; do
-	if ! term=$(sql <<<"SELECT campaign('pool', :'name', ttl => '3 s', wait => '3 s', owner => :'owner')"); then
-		sleep 1 # no server: perhaps there is one soon
-	elif [ "$term" ]; then
-		say "leads, term $term"
-		lead || [ "$stopping" ] || say "no longer sure to lead: campaigns again"
-	fi
-done
-
-# Then the next leads at once, not when the TTL ends.
-if [ "$term" ] && [ "$(sql <<<"SELECT resign('pool', :term)")" = t ]; then
-	say "resigned"
 fi
+
+stopping= child=
+trap 'stopping=1; [ ! "$child" ] || kill "$child"' TERM INT
+
+# In the background, because bash does not hear a signal while a command in the foreground runs.
+while [ ! "$stopping" ]; do
+	lockctl ${connection:+-d "$connection"} elect pool "$name" --ttl 3s -- "$0" "$@" &
+	child=$!
+	[ ! "$stopping" ] || kill "$child"
+	wait "$child"
+	case $? in
+		4) echo "$name: lost, stands again" ;;
+		69) sleep 1 ;; # no server: perhaps there is one soon
+	esac
+done
+wait "$child" # the first wait has ended with the signal
+echo "$name: resigned"

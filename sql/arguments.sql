@@ -235,13 +235,13 @@ INSERT INTO lock_election.slot SELECT (s).* FROM (SELECT NULL::lock_election.slo
 UPDATE lock_election.slot SET token = 1;
 DELETE FROM lock_election.slot;
 TRUNCATE lock_election.slot;
-INSERT INTO lock_election.meta VALUES (0, 0, 0, 0, false, 0);
+INSERT INTO lock_election.meta VALUES (0, 0, now(), 0, 0);
 UPDATE lock_election.meta SET incarnation = 1;
 DELETE FROM lock_election.meta;
 TRUNCATE lock_election.meta;
 TRUNCATE lock_election.slot, lock_election.meta;
 COPY lock_election.meta FROM stdin;
-1	2	3	4	f	5
+1	2	2025-01-01	3	4
 \.
 MERGE INTO lock_election.meta USING (SELECT 1) AS one ON true WHEN MATCHED THEN DELETE;
 SET session_replication_role = replica;

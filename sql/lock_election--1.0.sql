@@ -69,8 +69,7 @@ ALTER TABLE lock_election.lease
 	ADD COLUMN owner text COLLATE "C",
 	ALTER COLUMN owner SET STORAGE PLAIN;
 
--- A row for each queue place, until it is granted or ends; never changed.  It is
--- found by its place, never searched: no index.
+-- A row for each queue place, until it is granted or ends.
 CREATE TABLE lock_election.queue (
 	token bigint NOT NULL,
 	entered_at timestamptz NOT NULL,
@@ -92,7 +91,8 @@ ALTER TABLE lock_election.queue
 	ALTER COLUMN name SET STORAGE PLAIN,
 	ALTER COLUMN owner SET STORAGE PLAIN,
 	ALTER COLUMN value SET STORAGE PLAIN,
-	ALTER COLUMN uncommitted SET STORAGE PLAIN;
+	ALTER COLUMN uncommitted SET STORAGE PLAIN,
+	ADD CONSTRAINT queue_key UNIQUE (token, member);
 
 -- A row for each change of an election; never changed, deleted when it is old.
 -- how: 1 elected, 2 proclaimed; the term has ended: 3 resigned, 4 expired,
@@ -114,9 +114,8 @@ CREATE UNIQUE INDEX history_key ON lock_election.history (election, change);
 CREATE TABLE lock_election.meta (
 	database oid NOT NULL,
 	incarnation bigint NOT NULL,
-	next_revision bigint NOT NULL,
+	taken_at timestamptz NOT NULL,
 	timeline bigint NOT NULL,
-	clean boolean NOT NULL,
 	boot bigint NOT NULL
 ) USING heap WITH (vacuum_truncate = off);
 
@@ -162,11 +161,10 @@ ALTER TABLE lock_election.queue ENABLE ALWAYS TRIGGER refuse_row;
 -- A publication FOR ALL TABLES has these tables as well.  Without an identity
 -- their updates could not be applied, nor anything that comes after them; with
 -- all columns as identity each change searches the whole table of a subscriber.
--- Rows of queue are never updated, and their deletion is nobody's business.
 ALTER TABLE lock_election.slot REPLICA IDENTITY USING INDEX slot_key;
 ALTER TABLE lock_election.history REPLICA IDENTITY USING INDEX history_key;
 ALTER TABLE lock_election.lease REPLICA IDENTITY USING INDEX lease_key;
-ALTER TABLE lock_election.queue REPLICA IDENTITY NOTHING;
+ALTER TABLE lock_election.queue REPLICA IDENTITY USING INDEX queue_key;
 ALTER TABLE lock_election.meta REPLICA IDENTITY FULL;
 ALTER TABLE lock_election.incarnation_floor REPLICA IDENTITY FULL;
 

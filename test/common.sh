@@ -170,7 +170,7 @@ le_packages()
 		PG_MAJOR=$(le_distribution_major)
 		[ -n "$PG_MAJOR" ] || le_die "the distribution offers no package postgresql; set PG_MAJOR"
 	fi
-	for p in postgresql-$PG_MAJOR postgresql-server-dev-$PG_MAJOR postgresql-$PG_MAJOR-pgtap libpq-dev \
+	for p in postgresql-$PG_MAJOR postgresql-server-dev-$PG_MAJOR postgresql-$PG_MAJOR-pgtap libpq-dev libncurses-dev \
 		gcc libc6-dev make perl libipc-run-perl iproute2 util-linux; do
 		le_installed "$p" || missing+=("$p")
 	done

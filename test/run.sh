@@ -12,6 +12,7 @@
 [ -z "${COVERAGE:-}" ] || LE_MAKE=(COPT="--coverage -O1" SANITIZE="--coverage -O1")
 goals=(core-tests torture-programs)
 [[ -n ${TESTS:-} && $TESTS != *client* ]] || goals+=(client client-tests client-tests-address client-tests-thread)
+[[ -n ${TESTS:-} && $TESTS != *lockctl* && $TESTS != *examples* ]] || goals+=(client lockctl)
 le_prepare "${goals[@]}"
 [ -z "${COVERAGE:-}" ] || le_extra_packages lcov
 
@@ -22,7 +23,8 @@ if [ -z "${TESTS:-}" ]; then
 fi
 
 [[ $TESTS != *faults* ]] || le_faults_tree
-[[ $TESTS != *pgbouncer.t* && $TESTS != *pooled.t* ]] || le_extra_packages pgbouncer
+[[ $TESTS != *pgbouncer.t* && $TESTS != *pooled.t* && $TESTS != *lockctl* ]] || le_extra_packages pgbouncer
+[[ $TESTS != *lockctl* ]] || le_extra_packages tmux bash-completion
 [[ $TESTS != *torture* && $TESTS != *wall_clock* ]] || le_extra_packages libfaketime
 # The drivers of examples/.  Where Node.js is not Debian's, its driver comes from npm.
 if [[ $TESTS = *_examples.t* ]]; then

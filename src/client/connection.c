@@ -83,8 +83,10 @@ wait_socket(le_session *s, int fd, short events, int64_t until)
 {
 	struct pollfd fds[2] = {{.fd = fd, .events = events}, {.fd = s->wake_net[0], .events = POLLIN}};
 	int64_t deadline = atomic_load(&s->deadline);
+	int state = atomic_load(&s->state);
 
-	if (atomic_load(&s->state) != LE_ENDED && deadline < until)
+	/* Before the first lease there is none. */
+	if ((state == LE_CONNECTED || state == LE_SUSPENDED) && deadline < until)
 		until = deadline;
 	le_poll(fds, 2, s->net.timer, until);
 	if (fds[1].revents != 0)

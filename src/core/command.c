@@ -235,8 +235,8 @@ enter(LeCore *core, LeSession *session, const LeCommand *cmd, LeLease *lease, bo
 }
 
 /*
- * The named lease that a request is to hang on, NULL if it names none.  For a
- * waiter that comes back it was there once.
+ * The named lease that a request is to hang on, NULL if it names none.  That of
+ * a waiter that comes back was there once, and ends in its turn.
  */
 LeStatus
 le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease **lease)
@@ -245,8 +245,12 @@ le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease *
 	if (cmd->lease == 0)
 		return LE_OK;
 	*lease = le_core_find_lease(core, cmd->lease);
-	if (*lease == NULL || (*lease)->for_group || le_is_over(core, (*lease)->deadline, now))
+	if (*lease == NULL || (*lease)->for_group)
 		return cmd->revision != 0 ? LE_LOST : LE_NO_LEASE;
+
+	/* what has waited before may find its lease overdue: it ends with this batch */
+	if (cmd->revision == 0 && le_is_over(core, (*lease)->deadline, now))
+		return LE_NO_LEASE;
 	return (*lease)->role != cmd->role ? LE_DENIED : LE_OK;
 }
 

@@ -214,7 +214,7 @@ typedef struct LeReply
 	bool reentrant;   /* one more hold of a lock already held */
 	bool waited;      /* set by the manager: came with a later batch */
 	bool counted;     /* the grant added an uncommitted hold: UNDO removes
-								 * it, a reload passes it to le_core_load_hold() */
+								 * it, and its row tells a reload of it */
 	bool bound;       /* it tells only of what ends with the connection, and
 								 * so with the server: nothing has to last */
 	uint64_t lsn;     /* newest write that the answer rests on; 0: the
@@ -506,20 +506,23 @@ extern int64_t le_core_next_revision(const LeCore *core);
 extern void le_core_raise_revision(LeCore *core, int64_t revision);
 
 /*
- * What a starting manager knows of its predecessor.  Incarnations start from a
- * minute count, so restored older state cannot reissue tokens.
+ * What a starting manager knows of its predecessors.  Incarnations start from a
+ * minute count, so that restored older state does not hand tokens out again.
+ * Times are counted from 2025-01-01.
  */
 typedef struct LeStart
 {
-	int64_t stored;  /* incarnation */
-	int64_t floor;   /* at least this one; 0: none */
-	int64_t minutes; /* since 2025-01-01 */
-	bool clean;      /* stopped in order: all that it counted is stored */
-	bool promoted;   /* another timeline: a tail may be lost, with restarts in it */
+	int64_t stored;     /* incarnation; 0: none */
+	LeTime stored_at;   /* when that one was taken */
+	int64_t floor;      /* at least this one; 0: none */
+	LeTime time;        /* the latest that anything here tells */
+	uint32_t timelines; /* of the server since the stored one; 0: it is the same */
 } LeStart;
 
-/* The incarnation of this start; the stored one: go on counting. */
+/* The incarnation of this start. */
 extern int64_t le_next_incarnation(const LeStart *start);
+/* And the first revision in it, at this time. */
+extern int64_t le_first_revision(int64_t incarnation, LeTime time);
 
 /* --- commands --- */
 

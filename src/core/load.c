@@ -17,10 +17,10 @@ typedef struct Verdict
 	uint32_t sessno;
 } Verdict;
 
-/* How long a lease goes on, and when its row is to be written next. */
+/* Until when a lease goes on, and when its row is to be written next. */
 typedef struct Times
 {
-	LeTime left;
+	LeTime deadline;
 	LeTime saved_left; /* as the row says */
 	LeTime saved_at;
 } Times;
@@ -75,14 +75,17 @@ static Times
 times_of(const LeCore *core, LeTime ttl, LeTime saved, LeTime failed_ttl, LeTime failed_deadline)
 {
 	LeTime now = core->load.clock.now;
-	Times times = {.left = ttl, .saved_left = ttl};
+	Times times = {.saved_left = ttl};
 
-	if (ttl > LE_SAVE_INTERVAL)
-		times.left = times.saved_left = saved < ttl ? saved : ttl;
+	if (ttl > LE_SAVE_INTERVAL && saved < ttl)
+		times.saved_left = saved;
+	times.deadline = le_add(now, times.saved_left);
 	if (failed_ttl == ttl)
-		times.left = failed_deadline > now ? failed_deadline - now : 0;
+		times.deadline = failed_deadline;
 	/* the row was right when as much was left as it says */
-	times.saved_at = times.saved_left > times.left ? now - (times.saved_left - times.left) : now;
+	times.saved_at = times.deadline - times.saved_left;
+	if (times.saved_at > now)
+		times.saved_at = now;
 	return times;
 }
 
@@ -168,7 +171,7 @@ le_core_load_lease(LeCore *core, const LeStoredLease *row)
 	lease->row.locator = row->locator;
 	lease->row.on_disk = true;
 	lease->lsn = core->load.lsn;
-	lease->deadline = le_add(now, times.left);
+	lease->deadline = times.deadline;
 	lease->saved_left = times.saved_left;
 	lease->saved_at = times.saved_at;
 	le_core_raise_revision(core, row->id + 1);
@@ -344,12 +347,13 @@ lease_is_of_group(LeCore *core, LeLease *lease, int64_t token)
 static void
 load_times(LeCore *core, LeEntry *entry, const LeStoredEntry *row, const LeEntry *failed)
 {
-	Times times = entry_times(core, row, failed);
+	Times times = {.saved_left = row->ttl, .saved_at = core->load.clock.now, .deadline = LE_NEVER};
 
+	if (entry->lease == NULL && row->ttl != LE_TTL_BOUND)
+		times = entry_times(core, row, failed);
 	entry->saved_left = times.saved_left;
 	entry->saved_at = times.saved_at;
-	if (entry->lease == NULL && row->ttl != LE_TTL_BOUND)
-		entry->deadline = le_add(core->load.clock.now, times.left);
+	entry->deadline = times.deadline;
 }
 
 static void
@@ -507,7 +511,7 @@ le_core_load_place(LeCore *core, const LeStoredEntry *row)
 		const LeEntry *failed = find_failed(core, row);
 
 		/* places save no time */
-		entry->deadline = le_add(now, failed != NULL ? entry_times(core, row, failed).left : row->ttl);
+		entry->deadline = failed != NULL ? entry_times(core, row, failed).deadline : le_add(now, row->ttl);
 	}
 	if (verdict.ended)
 	{

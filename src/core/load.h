@@ -104,8 +104,9 @@ typedef struct LeLoadEnv
 	/* This database is a copy: its locks are held in the original. */
 	bool copied;
 
-	/* The core whose batch could not be written: deadlines go on where they
-	 * were there.  NULL: a manager starts, and leases begin again. */
+	/* The core whose batch could not be written: deadlines are what they were
+	 * there, on the same clock.  NULL: a manager starts, and leases begin
+	 * again. */
 	LeCore *failed;
 
 	/* Is this session still connected?  Its dense number. */

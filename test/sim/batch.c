@@ -365,10 +365,15 @@ batch_answer(World *w)
 	le_core_batch_done(w->core, ++w->lsn);
 	w->nbatch = 0;
 	if (w->meta.incarnation < le_core_next_revision(w->core) >> LE_COUNTER_BITS)
+	{
 		w->meta.incarnation = le_core_next_revision(w->core) >> LE_COUNTER_BITS;
+		w->meta.taken_at = world_time(w);
+	}
+	if (w->newest_revision < le_core_next_revision(w->core))
+		w->newest_revision = le_core_next_revision(w->core);
 	if (w->conf.model)
 		model_stored(w->model);
-	standby_hear(w);
+	disks_hear(w);
 	check_core(w);
 }
 
@@ -465,8 +470,7 @@ void
 batch_crash(World *w)
 {
 	/* it may take a while to start again */
-	if (rng_chance(&w->rng, 300))
-		w->now += rng_below(&w->rng, 4000000);
+	world_new_manager(w, rng_chance(&w->rng, 300) ? rng_below(&w->rng, 4000000) : 0);
 	NOTE(w, "crash");
 	batch_reload(w);
 }
@@ -521,6 +525,27 @@ batch_lose_answers(World *w)
 	batch_crash(w);
 }
 
+/*
+ * Nothing can be written, and for a while not even read: somebody has locked
+ * the tables.  Who asks meanwhile is refused, and asks again later.
+ */
+static void
+fail_to_write(World *w)
+{
+	le_pause_broken(&w->pause);
+	w->clock += rng_below(&w->rng, 500000);
+	for (int n = rng_chance(&w->rng, 700) ? 0 : 1 + (int) rng_below(&w->rng, 4); n > 0; n--)
+	{
+		le_pause_refused(&w->pause);
+		keeper_refused(w);
+		w->clock += rng_below(&w->rng, 3000000);
+		(void) le_pause_seen(&w->pause, w->pause.seen_at, w->clock);
+	}
+	keeper_refused(w);
+	(void) le_pause_mended(&w->pause, w->clock);
+	w->now = le_pause_time(&w->pause, w->clock);
+}
+
 /* Nothing of this batch was stored: everything again, one by one. */
 void
 batch_fail(World *w)
@@ -534,6 +559,8 @@ batch_fail(World *w)
 	memcpy(again, w->batch, n * sizeof(Posted));
 	for (uint32_t i = 0; i < n; i++)
 		again[i].cmd.names = again[i].names;
+	if (w->conf.outages)
+		fail_to_write(w);
 	batch_rebuild(w, le_core_next_revision(w->core), LOST_BATCH);
 	for (uint32_t i = 0; i < n; i++)
 	{

@@ -33,8 +33,11 @@ model_create(World *w)
 	m->s.sessions = calloc(w->conf.sessions, sizeof(MSession));
 	m->stored.locks = calloc(MAX_NAMES * 2, sizeof(MLock));
 	m->stored.sessions = calloc(w->conf.sessions, sizeof(MSession));
-	m->standby.locks = calloc(MAX_NAMES * 2, sizeof(MLock));
-	m->standby.sessions = calloc(w->conf.sessions, sizeof(MSession));
+	for (int i = 0; i < DISKS; i++)
+	{
+		m->disks[i].locks = calloc(MAX_NAMES * 2, sizeof(MLock));
+		m->disks[i].sessions = calloc(w->conf.sessions, sizeof(MSession));
+	}
 	m->next = le_core_next_revision(w->core);
 	return m;
 }
@@ -54,7 +57,8 @@ model_free(Model *m)
 {
 	state_free(&m->s);
 	state_free(&m->stored);
-	state_free(&m->standby);
+	for (int i = 0; i < DISKS; i++)
+		state_free(&m->disks[i]);
 	state_free(&m->failed);
 	free(m->answers);
 	free(m);

@@ -87,7 +87,7 @@ struct Model
 	MState s;
 	MState stored;
 	MState failed; /* entries and leases alone: of a batch that was not stored */
-	MState standby;
+	MState disks[DISKS];
 	int64_t next; /* revision */
 	MAnswer *answers;
 	int nanswers, max_answers;

@@ -390,7 +390,7 @@ model_stored(Model *m)
 }
 
 /*
- * After a batch that failed a deadline is where it was in memory, or due.  Else
+ * After a batch that failed a deadline is where it was in memory.  Else
  * a short TTL starts again; a long one, not less than was promised, and not more
  * than it is.  What had ended in the failed batch, or was given another TTL,
  * has one of all these.
@@ -398,10 +398,6 @@ model_stored(Model *m)
 static LeTime
 restored(Model *m, Loss loss, LeTime ttl, LeTime promised, LeTime failed, LeTime actual, LeTime now)
 {
-	if (loss == LOST_BATCH && failed != 0 && failed < now)
-		failed = now;
-	if (promised < now)
-		promised = now;
 	if (loss == LOST_BATCH && failed != 0 && actual != failed)
 		sim_fail(m->w, "ttl %lld: %lld left when a batch failed, %lld after it", (long long) ttl,
 				 (long long) (failed - now), (long long) (actual - now));
@@ -541,17 +537,17 @@ model_expect_answer(Model *m, const LeCommand *cmd, int64_t token)
 	m->answers[m->nanswers++] = a;
 }
 
-/* What a standby has, too, when it takes over. */
+/* What another disk has, too, when it is used. */
 void
-model_replicate(Model *m)
+model_copy_disk(Model *m, int disk)
 {
-	copy_state(m, &m->standby, &m->s);
+	copy_state(m, &m->disks[disk], &m->s);
 }
 
 void
-model_promote(Model *m)
+model_put_back(Model *m, int disk)
 {
-	copy_state(m, &m->stored, &m->standby);
+	copy_state(m, &m->stored, &m->disks[disk]);
 }
 
 /* All connections are gone: who waited in a call, and what was bound to one. */

@@ -1,14 +1,21 @@
 /*
  * restart.c
- *		The whole server goes: it is stopped, crashes, or a standby takes over
- *		that has not heard of the last batches.
+ *		The whole server goes: it is stopped, crashes, or another disk than its
+ *		own is used from then on, that of a standby or an older copy.
  *
  * All connections end with it, and with them what is bound to one; whoever
- * waits gets no answer.  What has been stored is there (of a standby: what it
- * had), and tokens go on upward, past those that were lost: clients have seen
- * them.  The rule is the core's, le_next_incarnation(); what it needs to be
- * right is that clocks agree to a quarter of an hour, and that a standby has
- * missed no more than LOST_STARTS starts.
+ * waits gets no answer.  What has been stored is there (on another disk: what
+ * that had).  Tokens go on upward, past those of all that is lost: clients have
+ * seen them.  The world remembers how far any history has counted; where a start
+ * begins is the core's rule, le_next_incarnation().  What that needs to be right
+ * is
+ *
+ *	-	that a standby has missed no more than LOST_STARTS starts, and that its
+ *		clock and its primary's agree to a quarter of an hour;
+ *	-	that the clock is right where a copy is put back; and, where the
+ *		discarded history has had more than one start, that the clock has
+ *		caught up with what was counted;
+ *	-	that who recovers a copy to a new timeline knows of all others.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,45 +25,55 @@
 #define LOST_STARTS 30
 #define MINUTE      (60 * LE_SECOND)
 
-/* The standby has it all, as of this moment. */
+/* The disk has it all, as of this moment. */
 void
-standby_follow(World *w)
+disk_copy(World *w, int disk)
 {
-	store_copy(w->standby.tables, w->tables);
-	memcpy(w->standby.stories, w->stories, MAX_NAMES * sizeof(Story));
-	w->standby.last_change = w->last_change;
-	w->standby.meta = w->meta;
-	w->lost_starts = 0;
+	Disk *to = &w->disks[disk];
+
+	store_copy(to->tables, w->tables);
+	memcpy(to->stories, w->stories, MAX_NAMES * sizeof(Story));
+	to->last_change = w->last_change;
+	to->meta = w->meta;
+	to->lost_starts = 0;
 	if (w->conf.model)
-		model_replicate(w->model);
+		model_copy_disk(w->model, disk);
 }
 
 /* A batch is stored: it gets to the standby, or will later. */
 void
-standby_hear(World *w)
+disks_hear(World *w)
 {
-	if (w->conf.restart_mille > 0 && rng_chance(&w->rng, w->conf.standby_mille))
-		standby_follow(w);
+	if (w->conf.restart_mille == 0)
+		return;
+	if (rng_chance(&w->rng, w->conf.standby_mille))
+		disk_copy(w, DISK_STANDBY);
+	if (w->conf.right_clock && rng_chance(&w->rng, 5))
+		disk_copy(w, DISK_COPY);
 }
 
+/* The server goes on from there. */
 static void
-promote(World *w)
+use_disk(World *w, int disk)
 {
-	store_copy(w->tables, w->standby.tables);
-	memcpy(w->stories, w->standby.stories, MAX_NAMES * sizeof(Story));
-	w->last_change = w->standby.last_change;
-	w->meta = w->standby.meta;
+	const Disk *from = &w->disks[disk];
+
+	store_copy(w->tables, from->tables);
+	memcpy(w->stories, from->stories, MAX_NAMES * sizeof(Story));
+	w->last_change = from->last_change;
+	w->meta = from->meta;
 	if (w->conf.model)
-		model_promote(w->model);
+		model_put_back(w->model, disk);
 }
 
 /* Fifteen minutes fast or slow, or right. */
-static int64_t
-clock_minutes(World *w)
+LeTime
+world_time(World *w)
 {
-	int64_t wrong = rng_chance(&w->rng, 500) ? 0 : (int64_t) rng_below(&w->rng, 31) - 15;
+	int64_t wrong =
+		w->conf.right_clock || rng_chance(&w->rng, 500) ? 0 : (int64_t) rng_below(&w->rng, 31) - 15;
 
-	return FIRST_INCARNATION + w->now / MINUTE + wrong;
+	return w->clock + (FIRST_INCARNATION + wrong) * MINUTE;
 }
 
 static void
@@ -69,33 +86,79 @@ disconnect_all(World *w)
 	w->nbatch = 0;
 }
 
+/* Until the clock has caught up with all that was counted; if need be. */
+static LeTime
+wait_for_clock(const World *w)
+{
+	const Disk *copy = &w->disks[DISK_COPY];
+	int64_t newest = w->newest_revision >> LE_COUNTER_BITS;
+	LeTime caught_up = (newest + 1 - FIRST_INCARNATION) * MINUTE;
+
+	if (copy->lost_starts <= 1 && newest == w->meta.incarnation && newest <= copy->meta.incarnation + 1 &&
+		caught_up - w->clock < 150 * MINUTE)
+		return LE_SECOND;
+
+	return caught_up > w->clock ? caught_up - w->clock : 0;
+}
+
+typedef enum How
+{
+	STOPPED,
+	CRASHED,
+	PROMOTED,
+	PUT_BACK, /* a copy, on the same timeline */
+	RECOVERED /* a copy, to a new one */
+} How;
+
+static const char *const how_names[] = {"stopped", "crashed", "promoted", "put back", "recovered"};
+
+/* Where the new server begins to count: beyond all that any history has. */
+static int64_t
+first_revision(World *w, bool new_timeline)
+{
+	LeStart start = {.stored = w->meta.incarnation, .stored_at = w->meta.taken_at, .time = world_time(w)};
+	int64_t first;
+
+	if (new_timeline)
+	{
+		start.timelines = ++w->newest_timeline - w->meta.timeline;
+		w->meta.timeline = w->newest_timeline;
+	}
+	w->meta.incarnation = le_next_incarnation(&start);
+	w->meta.taken_at = start.time;
+	first = le_first_revision(w->meta.incarnation, start.time);
+	if (first <= w->newest_revision)
+		sim_fail(w, "a server that was %s begins with %lld, and %lld has been handed out",
+				 new_timeline ? "given a new timeline" : "restarted", (long long) first,
+				 (long long) w->newest_revision - 1);
+	return first;
+}
+
 void
 world_restart(World *w)
 {
-	uint32_t how = rng_below(&w->rng, 3);
-	LeStart start = {.clean = how == 0, .promoted = how == 1};
-	int64_t next;
+	How how = (How) rng_below(&w->rng, w->conf.right_clock ? 5 : 3);
+	LeTime away = rng_below(&w->rng, rng_chance(&w->rng, 900) ? 4000000 : 200000000);
 
-	if (start.clean)
-	{
+	if (how == STOPPED)
 		batch_end(w);
-		w->meta.next_revision = le_core_next_revision(w->core);
-	}
-	NOTE(w, "%s, %u requests lost",
-		 start.clean      ? "stopped"
-		 : start.promoted ? "promoted"
-						  : "crashed",
-		 w->nbatch);
-	if (start.promoted)
-		promote(w);
-	w->now += rng_below(&w->rng, rng_chance(&w->rng, 900) ? 4000000 : 200000000);
+	NOTE(w, "%s, %u requests lost", how_names[how], w->nbatch);
+	if (how == PROMOTED)
+		use_disk(w, DISK_STANDBY);
+	if (how == PUT_BACK)
+		away += wait_for_clock(w);
+	if (how == PUT_BACK || how == RECOVERED)
+		use_disk(w, DISK_COPY);
+	world_new_manager(w, away);
 	disconnect_all(w);
-	start.stored = w->meta.incarnation;
-	start.minutes = clock_minutes(w);
-	w->meta.incarnation = le_next_incarnation(&start);
-	next = start.clean ? w->meta.next_revision : (w->meta.incarnation << LE_COUNTER_BITS) + 1;
-	batch_rebuild(w, next, LOST_SERVER);
+	batch_rebuild(w, first_revision(w, how >= PROMOTED && how != PUT_BACK), LOST_SERVER);
 	w->restarts++;
-	if (start.promoted || ++w->lost_starts >= LOST_STARTS)
-		standby_follow(w);
+	keeper_restart(w, how >= PROMOTED);
+	for (int disk = 0; disk < DISKS; disk++)
+	{
+		if (++w->disks[disk].lost_starts >= LOST_STARTS)
+			disk_copy(w, disk);
+	}
+	if (how >= PROMOTED)
+		disk_copy(w, DISK_STANDBY);
 }

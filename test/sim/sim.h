@@ -12,6 +12,7 @@
 
 #include "core/core.h"
 #include "core/load.h"
+#include "core/pause.h"
 
 #define MAX_NAMES  512
 #define MAX_OWNERS 16
@@ -107,6 +108,9 @@ typedef struct Config
 	uint32_t late_mille;
 	uint32_t batch_mille;
 	uint32_t tick_mille;
+	bool keeper;           /* see keeper.c */
+	bool outages;          /* time passes while a batch fails */
+	bool right_clock;      /* and copies are put back */
 	int64_t first_counter; /* of the first revision */
 	LeLimits limits;
 } Config;
@@ -213,19 +217,29 @@ enum
 typedef struct Meta
 {
 	int64_t incarnation;
-	int64_t next_revision; /* if it was stopped in order */
+	LeTime taken_at;
+	uint32_t timeline;
 } Meta;
 
 #define FIRST_INCARNATION 1000
 
-/* What a standby has. */
-typedef struct Standby
+/* Other disks than that of the server. */
+enum
+{
+	DISK_STANDBY,
+	DISK_COPY, /* that somebody may put back */
+	DISKS
+};
+
+/* What is on one. */
+typedef struct Disk
 {
 	Table tables[TABLES];
 	Story *stories;
 	int64_t last_change;
 	Meta meta;
-} Standby;
+	uint32_t lost_starts; /* that it has not heard of */
+} Disk;
 
 /* What is gone when a core is built again. */
 typedef enum Loss
@@ -237,13 +251,22 @@ typedef enum Loss
 
 typedef struct Model Model;
 
+/* See keeper.c. */
+typedef struct Keeper
+{
+	int64_t lease; /* 0: none */
+	LeTime next;   /* on the world's clock: when it renews it */
+} Keeper;
+
 typedef struct World
 {
 	Config conf;
 	Rng rng;
 	LeEnv env;
 	LeCore *core;
-	LeTime now;
+	LeTime clock; /* what has passed in the world */
+	LePause pause;
+	LeTime now;     /* and for the core */
 	LeTime expired; /* all that was due then has been dealt with */
 	uint64_t step;
 	int64_t allocated; /* blocks in use */
@@ -269,8 +292,10 @@ typedef struct World
 
 	Table tables[TABLES];
 	Meta meta;
-	Standby standby;
-	uint32_t lost_starts; /* that the standby has not heard of */
+	Disk disks[DISKS];
+	uint32_t newest_timeline; /* of all histories */
+	int64_t newest_revision;
+	Keeper keeper;
 	uint64_t lsn;
 	Model *model;
 
@@ -322,6 +347,16 @@ extern void world_start(World *w, const Config *conf);
 extern void world_step(World *w, uint64_t number, uint64_t word);
 extern void world_end(World *w);
 extern void world_tick_to(World *w, LeTime to);
+extern void world_new_manager(World *w, LeTime after);
+
+/* --- keeper.c --- */
+
+extern void keeper_start(World *w);
+extern void keeper_tend(World *w);
+extern void keeper_refused(World *w);
+extern LeTime keeper_waits(const World *w);
+extern void keeper_restart(World *w, bool lossy);
+extern void keeper_end(World *w);
 
 /* --- apart.c --- */
 
@@ -388,9 +423,10 @@ extern void store_copy(Table *to, const Table *from);
 
 /* --- restart.c --- */
 
+extern LeTime world_time(World *w);
 extern void world_restart(World *w);
-extern void standby_follow(World *w);
-extern void standby_hear(World *w);
+extern void disk_copy(World *w, int disk);
+extern void disks_hear(World *w);
 
 /* --- history.c --- */
 
@@ -428,8 +464,8 @@ extern void model_apply(Model *m, const LeCommand *cmd, LeTime now, LeReply *rep
 extern void model_expire(Model *m, LeTime now);
 extern void model_stored(Model *m);
 extern void model_reload(Model *m, LeTime now, Loss loss);
-extern void model_replicate(Model *m);
-extern void model_promote(Model *m);
+extern void model_copy_disk(Model *m, int disk);
+extern void model_put_back(Model *m, int disk);
 extern void model_expect_answer(Model *m, const LeCommand *cmd, int64_t token);
 extern void model_compare(Model *m);
 extern void model_compare_rows(Model *m);

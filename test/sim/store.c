@@ -88,7 +88,8 @@ store_init(World *w)
 	for (int i = 0; i < TABLES; i++)
 	{
 		table_init(&w->tables[i], sizes[i]);
-		table_init(&w->standby.tables[i], sizes[i]);
+		for (int k = 0; k < DISKS; k++)
+			table_init(&w->disks[k].tables[i], sizes[i]);
 	}
 }
 
@@ -98,7 +99,8 @@ store_free(World *w)
 	for (int i = 0; i < TABLES; i++)
 	{
 		table_free(&w->tables[i]);
-		table_free(&w->standby.tables[i]);
+		for (int k = 0; k < DISKS; k++)
+			table_free(&w->disks[k].tables[i]);
 	}
 }
 

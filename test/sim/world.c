@@ -75,6 +75,9 @@ choose(Config *c, Rng *rng)
 	c->late_mille = maybe(rng, 200);
 	c->batch_mille = between(rng, 50, 700);
 	c->tick_mille = between(rng, 20, 400);
+	c->keeper = rng_chance(rng, 500);
+	c->outages = rng_chance(rng, 700);
+	c->right_clock = rng_chance(rng, 500);
 	c->limits.waiters_per_lock = rng_chance(rng, 200) ? between(rng, 1, 5) : 0;
 	c->limits.expiry_grace = rng_chance(rng, 300) ? between(rng, 1, 2000000) : 0;
 	c->limits.locks_per_role = rng_chance(rng, 200) ? between(rng, 1, c->sessions) : 0;
@@ -98,7 +101,8 @@ world_start(World *w, const Config *conf)
 	sim_watch(w);
 	w->conf = *conf;
 	rng_seed(&w->rng, ~conf->seed - 1);
-	w->now = LE_SECOND;
+	w->now = w->clock = LE_SECOND;
+	le_pause_init(&w->pause, w->clock);
 	w->env.arg = w;
 	w->env.alloc = count_alloc;
 	w->env.free = count_free;
@@ -110,8 +114,10 @@ world_start(World *w, const Config *conf)
 	w->durable = calloc(w->conf.sessions, sizeof(Durable));
 	w->last_exclusive = calloc(MAX_NAMES * 2, sizeof(int64_t));
 	w->stories = calloc(MAX_NAMES, sizeof(Story));
-	w->standby.stories = calloc(MAX_NAMES, sizeof(Story));
+	for (int i = 0; i < DISKS; i++)
+		w->disks[i].stories = calloc(MAX_NAMES, sizeof(Story));
 	w->meta.incarnation = FIRST_INCARNATION;
+	w->meta.timeline = w->newest_timeline = 1;
 	w->core = le_core_create(&w->env, w->conf.sessions,
 							 (w->meta.incarnation << LE_COUNTER_BITS) + w->conf.first_counter);
 	ENSURE(w, w->core != NULL && w->clients != NULL && w->durable != NULL);
@@ -121,27 +127,81 @@ world_start(World *w, const Config *conf)
 		w->model = model_create(w);
 	if (w->conf.model)
 		model_stored(w->model);
-	standby_follow(w);
+	for (int i = 0; i < DISKS; i++)
+		disk_copy(w, i);
+	keeper_start(w);
 }
 
-/* --- steps --- */
+/* --- time --- */
+
+/* The manager sleeps until then, and wakes up in time. */
+static void
+sleep_until(World *w, LeTime now)
+{
+	w->clock += now - w->now;
+	(void) le_pause_seen(&w->pause, le_pause_since(&w->pause, w->clock, LE_NEVER, w->clock), w->clock);
+	w->now = now;
+	ENSURE(w, le_pause_time(&w->pause, w->clock) == now);
+}
 
 /* Every deadline on the way is met exactly. */
 void
 world_tick_to(World *w, LeTime to)
 {
-	LeTime next;
-
 	if (to < w->now)
 		to = w->now;
-	while ((next = le_core_next_deadline(w->core)) <= to)
+	for (;;)
 	{
+		LeTime next = le_core_next_deadline(w->core), keeper = keeper_waits(w);
+
+		if (keeper < to - w->now && w->now + keeper < next)
+			next = w->now + keeper;
+		if (next > to)
+			break;
 		if (next > w->now)
-			w->now = next;
+			sleep_until(w, next);
+		keeper_tend(w);
 		batch_expire(w);
 	}
-	w->now = to;
+	sleep_until(w, to);
 }
+
+/* A manager that knows nothing of the one before it. */
+void
+world_new_manager(World *w, LeTime after)
+{
+	LeTime lost = w->pause.lost;
+
+	w->clock += after;
+	le_pause_init(&w->pause, w->clock);
+	w->pause.lost = lost;
+	w->now = le_pause_time(&w->pause, w->clock);
+}
+
+/*
+ * The manager is stopped for a while.  What has come in meanwhile goes first;
+ * or everybody was stopped, and it comes later.
+ */
+static void
+stop_manager(World *w)
+{
+	LeTime slept_until = rng_chance(&w->rng, 300) ? 0 : w->clock + rng_below(&w->rng, LE_SECOND);
+	bool all = rng_chance(&w->rng, 300);
+	LeTime rang_at = all || rng_chance(&w->rng, 500) ? LE_NEVER : w->clock + 1 + rng_below(&w->rng, 100000);
+
+	w->clock += rng_below(&w->rng, 8000000);
+	(void) le_pause_seen(&w->pause, le_pause_since(&w->pause, slept_until, rang_at, w->clock), w->clock);
+	w->now = le_pause_time(&w->pause, w->clock);
+	NOTE(w, "late");
+	for (int n = (int) rng_below(&w->rng, 6); n > 0 && !all; n--)
+		client_step(w);
+	if (!all)
+		keeper_tend(w);
+	batch_expire(w);
+	keeper_tend(w);
+}
+
+/* --- steps --- */
 
 static void
 tick(World *w)
@@ -149,20 +209,13 @@ tick(World *w)
 	LeTime next = le_core_next_deadline(w->core);
 
 	if (rng_chance(&w->rng, w->conf.late_mille))
-	{
-		/* stopped for a while: what has come in meanwhile goes first */
-		w->now += rng_below(&w->rng, 8000000);
-		NOTE(w, "late");
-		for (int n = (int) rng_below(&w->rng, 6); n > 0; n--)
-			client_step(w);
-		batch_expire(w);
-	}
+		stop_manager(w);
 	else if (next != LE_NEVER && rng_chance(&w->rng, 500))
 	{
 		if (next > w->now + 1)
 		{
 			/* too early by the smallest bit */
-			w->now = next - 1;
+			world_tick_to(w, next - 1);
 			ENSURE(w, le_core_expire(w->core, w->now, 1) == 0);
 		}
 		world_tick_to(w, next);
@@ -218,6 +271,7 @@ world_end(World *w)
 		if (w->clients[i].id != 0)
 			client_end(w, i);
 	}
+	keeper_end(w);
 	batch_end(w);
 	for (LeTime next; (next = le_core_next_deadline(w->core)) != LE_NEVER;)
 	{
@@ -239,6 +293,7 @@ world_end(World *w)
 	free(w->durable);
 	free(w->last_exclusive);
 	free(w->stories);
-	free(w->standby.stories);
+	for (int i = 0; i < DISKS; i++)
+		free(w->disks[i].stories);
 	free(w->batch);
 }

@@ -2,13 +2,10 @@
 use strict;
 use warnings;
 use LeTest;
-use LeWire;
-use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes ();
 
-# With segments of shared memory that are files, so that they can be counted, and a small lock table.
-my $node = new_node('main', conf => "dynamic_shared_memory_type = mmap\nmax_locks_per_transaction = 30\n");
+my $node = new_node('main');
 my ($a, $b, $c) = map { session($node) } 1 .. 3;
 
 # The names that are held, as everybody sees them.
@@ -41,9 +38,6 @@ sub waiting
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	return ok(wait_until(sub { $c->query($sql) eq '1' }), 'it waits');
 }
-
-# Segments of dynamic shared memory, the one of their control included.
-sub segments { return scalar(() = glob($node->data_dir . '/pg_dynshmem/*')); }
 
 # Releases all that the session has left over.
 sub clean
@@ -553,103 +547,6 @@ $a->query('SELECT pg_advisory_unlock_all()');
 	clean();
 }
 
-# --- pipelines: several messages before Sync are one transaction ---
-
-{
-	my $w = LeWire->new($node);
-	my $answer = sub { my $rows = $w->wait('Z'); return $rows . ($w->error =~ s/^(?=.)/ /r); };
-	my $checks = sub { return $c->query('SELECT checks FROM lock_election.stat'); };
-
-	# alone, with its Sync: at once, without a look before it
-	my $token = $a->query("SELECT acquire_lock('r')");
-	$w->query("SELECT is_held('r', $token)");
-	$w->wait('Z');
-	my $before = $checks->();
-	$w->pipeline("SELECT release_lock('r', $token)");
-	is($answer->(), 't', 'a release alone in the extended protocol');
-	is($checks->(), $before, 'is one request');
-	nothing_left($node);
-
-	# whatever follows: an error cancels it
-	$token = $a->query("SELECT acquire_lock('r')");
-	foreach my $pipeline (
-		[ "SELECT release_lock('r', $token)", 'SELECT 1 / 0' ],
-		[ 'SELECT 1', "SELECT release_lock('r', $token)", 'SELECT 1 / 0' ],
-		[ "SELECT release_locks('{r}', $token)", 'SELECT 1 / 0' ])
-	{
-		$w->pipeline(@$pipeline);
-		like($answer->(), qr/^(1\n)?t ERROR 22012/, 'a release in a pipeline, and an error');
-		is($c->query("SELECT is_held('r', $token)"), 't', 'which cancels the release');
-	}
-
-	# in the same packet or not, first or last: nobody is let in before the commit
-	$a->query('UPDATE t SET v = 0');
-	foreach my $first ([], ['SELECT 1'])
-	{
-		my $rows = @$first;
-
-		$w->together(
-			sub {
-				foreach my $sql (@$first, "SELECT release_lock('r', $token)")
-				{
-					$w->parse('', $sql);
-					$w->bind('', '');
-					$w->execute('');
-				}
-				$w->flush;
-			});
-		$w->wait('C') foreach @$first;
-		is($w->wait('C'), 't', 'a release in a pipeline');
-		$b->async("SELECT acquire_lock('r')");
-		waiting($b);
-		$w->together(
-			sub {
-				$w->parse('', 'UPDATE t SET v = v + 1');
-				$w->bind('', '');
-				$w->execute('');
-				$w->flush;
-			});
-		$w->wait('C');
-		ok(!$b->ready, 'nobody is let in before its Sync');
-		$w->sync;
-		$w->wait('Z');
-		$token = $b->wait;
-		like($token, qr/^\d+$/, 'but with it');
-		is($b->query('SELECT v FROM t WHERE id = 1'), $rows + 1, 'and sees what the pipeline has written');
-	}
-
-	# after a write, before a simple query: the transaction goes on with that
-	$w->together(
-		sub {
-			$w->parse('', "SELECT release_lock('r', $token)");
-			$w->bind('', '');
-			$w->execute('');
-			$w->query('SELECT 1 / 0');
-		});
-	like($answer->(), qr/^t ERROR 22012/, 'a release, and an error in a simple query of the same transaction');
-	is($c->query("SELECT is_held('r', $token)"), 't', 'which cancels the release');
-
-	# a holdable cursor runs at the commit
-	$a->query('SELECT pg_advisory_lock(1)');
-	$w->pipeline('DECLARE c CURSOR WITH HOLD FOR SELECT pg_advisory_lock(1)', "SELECT release_lock('r', $token)");
-	ok(wait_until(sub { $c->query("SELECT wait_event_type FROM pg_stat_activity WHERE pid = @{[ $w->pid ]}") eq 'Lock' }),
-		'a pipeline that has more to do at its commit');
-	is($c->query("SELECT is_held('r', $token)"), 't', 'holds the lock until then');
-	$a->query('SELECT pg_advisory_unlock(1)');
-	is($answer->(), 't', 'and releases it');
-	nothing_left($node);
-
-	# fences: a pipeline is a transaction in which a fence makes sense
-	$token = $a->query("SELECT acquire_lock('r')");
-	$w->pipeline("SELECT fence_lock('r', $token)", 'UPDATE t SET v = v + 1');
-	is($answer->(), '', 'a fence and a write in a pipeline: no warning');
-	$w->pipeline("SELECT fence_lock('r', $token)");
-	like($answer->(), qr/^ WARNING 25P01 a fence ends with its transaction/, 'a fence alone: a warning');
-	$a->query("SELECT release_lock('r', $token)");
-	$w->quit;
-	nothing_left($node);
-}
-
 # A function that is wrongly said to be parallel safe: its workers' transactions would commit what ours rolls back.
 {
 	$a->query(q{CREATE FUNCTION hidden(name text) RETURNS bigint LANGUAGE plpgsql PARALLEL SAFE
@@ -694,85 +591,6 @@ $a->query('SELECT pg_advisory_unlock_all()');
 	nothing_left($node, 'the release is made when they can');
 	is($a->query("SELECT acquire_lock('r') IS NOT NULL"), 't', 'the session goes on');
 	$a->query("SELECT release_lock('r')");
-	nothing_left($node);
-}
-
-# --- a manager that does not answer at the commit ---
-
-my $late = qr/WARNING:  01000: the transaction is committed, but the locks that it releases may still be held\nDETAIL:  The lock_election manager did not answer/;
-
-# More than the slot has room for, and a slot that a cancelled request still takes up.  The sessions end before the manager
-# goes on: by itself, or by making room for the next one.
-foreach my $how ('goes on', 'leaves')
-{
-	my $before = segments();
-	my $manager = $c->query('SELECT pid FROM lock_election.manager');
-	my $offset = -s $node->logfile;
-	my ($many, $busy) = (session($node), session($node));
-	my $token = $many->query(q{SELECT acquire_locks(ARRAY(SELECT 'many ' || i FROM generate_series(1, 300) i), '10 days')});
-
-	$many->query("BEGIN; SELECT release_locks(ARRAY(SELECT 'many ' || i FROM generate_series(1, 300) i), $token)");
-	$busy->query(q{SELECT acquire_lock('one', '10 days'); BEGIN; SELECT release_lock('one'); SAVEPOINT s});
-	kill 'STOP', $manager;
-	$busy->query(q{SET LOCAL lock_timeout = '100 ms'; SELECT acquire_lock('other'); ROLLBACK TO s});
-	like($busy->error, qr/55P03/, 'a request that nobody answers');
-	$_->async('COMMIT') foreach $many, $busy;
-	foreach my $s ($many, $busy)
-	{
-		$s->wait;
-		like($s->error, $late, 'a commit that gives up waiting warns');
-		$s->quit;
-	}
-	is(() = slurp_file($node->logfile, $offset) =~ /WARNING:  the transaction is committed, but/g, 2, 'and so does the log');
-	kill 'TERM', $manager if $how eq 'leaves';
-	kill 'CONT', $manager;
-	nothing_left($node, "a manager that $how: all releases are made");
-	is(segments(), $before, 'and no memory is left behind');
-}
-
-# --- the extension is dropped between a release and its commit ---
-
-{
-	my $before = segments();
-
-	$node->safe_psql('postgres', 'CREATE DATABASE gone');
-	foreach my $case ([ 'by another session', 1, '' ], [ 'by another session, and the manager has left', 1, 'wait' ], [ 'by itself', 0, '' ])
-	{
-		my ($title, $by_other, $wait) = @$case;
-		my $manager = q{FROM pg_stat_activity WHERE datname = 'gone' AND backend_type = 'lock_election manager'};
-
-		$node->safe_psql('gone', 'CREATE EXTENSION lock_election');
-		foreach my $names (1, 300)
-		{
-			my $s = session($node, dbname => 'gone');
-
-			my $token = $s->query("SELECT acquire_locks(ARRAY(SELECT 'n' || i FROM generate_series(1, $names) i))");
-			$s->query("BEGIN; SELECT release_locks(ARRAY(SELECT 'n' || i FROM generate_series(1, $names) i), $token)");
-			$by_other ? $node->safe_psql('gone', 'DROP EXTENSION lock_election') : $s->query('DROP EXTENSION lock_election');
-			wait_until(sub { $c->query("SELECT count(*) $manager") eq '0' }) if $wait;
-			$s->query('COMMIT');
-			like($s->error, qr/WARNING:  55000: extension lock_election was dropped before/, "$title: a warning, at once");
-			$s->quit;
-			$node->safe_psql('gone', 'CREATE EXTENSION lock_election');
-		}
-		$node->safe_psql('gone', 'DROP EXTENSION lock_election');
-	}
-	is(segments(), $before, 'no memory is left behind');
-	$node->safe_psql('postgres', 'DROP DATABASE gone');
-}
-
-# --- more releases than PostgreSQL's lock table has room for ---
-
-{
-	$a->query("SELECT count(acquire_lock('n' || i)) FROM generate_series(1, 3000) i");
-	$a->query("BEGIN; SELECT count(*) FROM generate_series(1, 200) i WHERE release_lock('n' || i); SAVEPOINT s");
-	$a->query("SELECT count(*) FROM generate_series(201, 3000) i WHERE release_lock('n' || i)");
-	like($a->error, qr/ERROR:  53400: this transaction fences or releases too many locks\nDETAIL:  .* \d+ at most.*max_locks_per_transaction \(30\)/s,
-		'too many releases for one transaction');
-	$a->query("ROLLBACK TO s; SELECT count(*) FROM generate_series(201, 400) i WHERE release_lock('n' || i); COMMIT");
-	is($c->query("SELECT count(*) FROM lock_election.locks"), '2600', 'others of the transaction are not concerned');
-	is($a->query("SELECT count(*) FROM generate_series(401, 1400) i WHERE release_lock('n' || i)"), '1000', 'a thousand');
-	is($a->query("SELECT count(*) FROM generate_series(1401, 3000) i WHERE release_lock('n' || i)"), '1600', 'and more');
 	nothing_left($node);
 }
 

@@ -153,6 +153,52 @@ subtest 'leases while the table is locked' => sub {
 	nothing_left($node);
 };
 
+# As long as requests are refused, nobody can renew: his lease does not end by that, however soon it would have.
+subtest 'a lease that could not be renewed' => sub {
+	my $other = session($node);
+	my $token = $holder->query(q{SELECT acquire_lock('lease', '6 s')});
+	my $lease = $holder->query(q{SELECT grant_lease('6 s')});
+
+	$admin->query('BEGIN; LOCK TABLE lock_election.slot IN ACCESS EXCLUSIVE MODE');
+	$other->query(q{SELECT acquire_lock('other', '1 h')});
+	like($other->error, qr/ERROR:  55P03: /, 'nothing can be written');
+	$holder->query("SELECT renew_lock('lease', $token)");
+	like($holder->error, qr/ERROR:  55P03: /, 'nothing can be renewed');
+	$admin->query('SELECT pg_sleep(8)');
+	$admin->query('COMMIT');
+
+	# not his own request: that would go before anything that is due
+	isnt($other->query(q{SELECT acquire_lock('other', '1 h')}), '', 'written again') or diag($other->error);
+	is($holder->query("SELECT renew_lock('lease', $token) IS NOT NULL"), 't', 'he has his lock');
+	is($holder->query("SELECT keep_alive($lease) IS NOT NULL"), 't', 'and his lease');
+	$holder->query("SELECT release_lock('lease', $token); SELECT revoke_lease($lease)");
+	$other->query(q{SELECT release_lock('other')});
+	$other->quit;
+	nothing_left($node);
+};
+
+# Or a dead holder would keep his lock for as long as batches fail now and then.
+subtest 'a failed batch gives nobody more time' => sub {
+	my $token = $holder->query(q{SELECT acquire_lock('failing', '60 s')});
+	my $place = $holder->query(q{SELECT token FROM enqueue_lock('failing', '60 s')});
+	my $lease = $holder->query(q{SELECT grant_lease('60 s')});
+	my $left = q{(SELECT time_left FROM lock_election.locks WHERE name = 'failing')};
+	my $failed = one('SELECT failed_batches FROM lock_election.stat');
+
+	wait_for_sql($node, "SELECT $left < '58 s'");
+	$admin->query('BEGIN; LOCK TABLE lock_election.slot IN ACCESS EXCLUSIVE MODE');
+	$waiter->query(q{SELECT acquire_lock('other', '1 h')});
+	like($waiter->error, qr/ERROR:  55P03: /, 'a batch fails');
+	$admin->query('COMMIT');
+	isnt($waiter->query(q{SELECT acquire_lock('other', '1 h')}), '', 'and then one does not') or diag($waiter->error);
+	cmp_ok(one('SELECT failed_batches FROM lock_election.stat'), '>', $failed, 'memory was loaded again');
+	is(one("SELECT $left < '58 s'"), 't', 'what is left of a lock is not more than it was');
+	is(one("SELECT lease_time_to_live($lease) < '58 s'"), 't', 'nor of a lease');
+	$holder->query("SELECT release_lock('failing', $place); SELECT release_lock('failing', $token); SELECT revoke_lease($lease)");
+	$waiter->query(q{SELECT release_lock('other')});
+	nothing_left($node);
+};
+
 my %rewrite = (
 	'VACUUM FULL' => 'VACUUM FULL lock_election.slot',
 	'VACUUM' => 'VACUUM (FREEZE) lock_election.slot',

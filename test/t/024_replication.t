@@ -64,10 +64,16 @@ replicated('another manager');
 	$node->safe_psql('subscriber', q{SELECT force_release_lock(name) FROM lock_election.locks WHERE name LIKE 'many %'});
 }
 
-# A queue place that is deleted is nothing to a subscriber.
+# A queue place is inserted, changed by a second call in its transaction, and deleted.
 $token = $s->query(q{SELECT acquire_lock('queue', '1 h')});
-my $place = $s->query(q{SELECT token FROM enqueue_lock('queue')});
-$s->query("SELECT release_lock('queue', $place); SELECT release_lock('queue', $token)");
+my $waiter = session($node);
+my $on_lease = $waiter->query(q{SELECT grant_lease('1 h')});
+my $place = $waiter->query("BEGIN; SELECT token FROM enqueue_lock('queue', lease => $on_lease)");
+is($waiter->query("SELECT token FROM enqueue_lock('queue', lease => $on_lease)"), $place, 'the same place again');
+is($node->safe_psql('postgres', 'SELECT holds FROM lock_election.queue'), 2, 'which changes its row');
+$waiter->query('COMMIT');
+$waiter->query("SELECT release_lock('queue', $place); SELECT revoke_lease($on_lease)");
+$s->query("SELECT release_lock('queue', $token)");
 replicated('a queue place');
 
 $s->query(q{SELECT compare_and_set('key', 0, 'a'); SELECT compare_and_set('key', 1, 'b')});

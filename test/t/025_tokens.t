@@ -2,7 +2,9 @@
 # nothing else can know.
 use strict;
 use warnings;
+use File::Path qw(rmtree);
 use LeTest;
+use PostgreSQL::Test::RecursiveCopy;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -163,6 +165,61 @@ subtest 'dumps and copies' => sub {
 	$other->command_ok([ 'psql', '-Xq', '-d', $other->connstr('postgres'), '-c', 'CREATE ROLE keeper; CREATE ROLE worker', '-f', $file ], 'restored into another cluster');
 	cmp_ok(token('postgres', $other), '>', $token, 'its tokens go on');
 	$other->stop;
+};
+
+# A copy of the files, taken while the server was stopped in order, is put back: what the server has done since is not
+# stored anywhere.
+subtest 'an older copy of the files is put back' => sub {
+	my $cold = new_node('cold', conf => "autovacuum = off\n");
+	my $copy = $cold->basedir . '/copy';
+	my $highest = 0;
+
+	$cold->stop;
+	PostgreSQL::Test::RecursiveCopy::copypath($cold->data_dir, $copy);
+	foreach my $time (1 .. 3)
+	{
+		$cold->start;
+		my $held = one(q{SELECT acquire_lock('held', '1 h', wait => '0')}, 'postgres', $cold);
+		my $token = token('postgres', $cold);
+		cmp_ok($held, '>', $highest, "no token repeats, $time");
+		is(one("SELECT is_held('held', $highest) OR release_lock('held', $highest)", 'postgres', $cold), 'f', 'nor is an old one good for anything') if $time > 1;
+		$highest = $token;
+		$cold->stop;
+		rmtree($cold->data_dir);
+		PostgreSQL::Test::RecursiveCopy::copypath($copy, $cold->data_dir);
+		chmod(0700, $cold->data_dir);
+	}
+};
+
+# The second one discards what the first has done.  That there has been another one it knows from the archive; or it does
+# not, and has the clock.
+subtest 'two recoveries to one point in time' => sub {
+	my $archived = new_node('archived', init => [ has_archiving => 1, allows_streaming => 1 ], conf => "autovacuum = off\n");
+	my $highest;
+
+	$archived->backup('base');
+	one(q{SELECT acquire_lock('before', '1 h')}, 'postgres', $archived);
+	one(q{SELECT pg_create_restore_point('here')}, 'postgres', $archived);
+	one('SELECT pg_switch_wal()', 'postgres', $archived);
+	$highest = token('postgres', $archived);
+	$archived->stop;
+	foreach my $archiving ('off', 'on', 'on')
+	{
+		my $recovered = PostgreSQL::Test::Cluster->new('recovered');
+
+		$recovered->init_from_backup($archived, 'base', has_restoring => 1, standby => 0);
+		$recovered->append_conf('postgresql.conf', "recovery_target_name = 'here'\nrecovery_target_timeline = '1'\nrecovery_target_action = 'promote'\narchive_mode = $archiving\n");
+		$recovered->enable_archiving if $archiving eq 'on';
+		$recovered->append_conf('postgresql.conf', sprintf(q{archive_command = 'cp "%%p" "%s/%%f"'}, $archived->archive_dir) . "\n") if $archiving eq 'on';
+		$recovered->start;
+		wait_for_sql($recovered, 'SELECT count(*) > 0 FROM lock_election.manager');
+		is(one(q{SELECT string_agg(name, ' ') FROM lock_election.locks}, 'postgres', $recovered), 'before', 'recovered');
+		my $token = token('postgres', $recovered);
+		cmp_ok($token, '>', $highest, "no token repeats, archive_mode = $archiving");
+		$highest = $token;
+		$recovered->stop;
+		$recovered->clean_node if $recovered->can('clean_node');
+	}
 };
 
 # The files of all tables are taken along: meta's too, whose OID of the database is the same in the new cluster.

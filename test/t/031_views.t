@@ -168,7 +168,7 @@ foreach my $name (q{it's}, 'two words', "line\nbreak", '"quoted"', 'ünïcödé 
 foreach my $table (qw(slot meta))
 {
 	foreach my $sql ("DELETE FROM lock_election.$table", "TRUNCATE lock_election.$table", "INSERT INTO lock_election.$table SELECT * FROM lock_election.$table",
-		'UPDATE lock_election.' . ($table eq 'slot' ? 'slot SET holds = 2' : 'meta SET clean = true'),
+		'UPDATE lock_election.' . ($table eq 'slot' ? 'slot SET holds = 2' : 'meta SET boot = 1'),
 		"SET session_replication_role = replica \\; DELETE FROM lock_election.$table")
 	{
 		$s->query($sql);

@@ -69,7 +69,7 @@ subtest 'the indexes agree with the tables' => sub {
 	my $check = sub {
 		my ($when) = @_;
 
-		foreach my $key ('slot_key', 'lease_key', 'history_key')
+		foreach my $key ('slot_key', 'lease_key', 'queue_key', 'history_key')
 		{
 			my ($rc, $out, $err) = $node->psql('postgres', "SELECT bt_index_parent_check('lock_election.$key', true)");
 
@@ -94,7 +94,7 @@ subtest 'the indexes agree with the tables' => sub {
 		for (my $i = 0; $i < 200 && one('SELECT failed_batches FROM lock_election.stat') < $failed + 5; $i++)
 		{
 			$bad->query(q{SELECT force_release_lock('locked row')});
-			$bad->query(q{SELECT grant_lease('500 ms'); SELECT campaign('e', 'c', '500 ms', '0')});
+			$bad->query(q{SELECT grant_lease('500 ms'); SELECT enqueue_lock('locked row', '500 ms'); SELECT campaign('e', 'c', '500 ms', '0')});
 			$bad->query('VACUUM lock_election.slot') if $i == 2;
 		}
 		cmp_ok(one('SELECT failed_batches FROM lock_election.stat'), '>=', $failed + 5, 'batches have failed');

@@ -26,14 +26,23 @@ sub set_clock
 
 my $node = new_node('main', start => 0);
 
+sub start_behind
+{
+	my ($server) = @_;
+
+	set_clock(-2 * DAY);
+	return start_node($server);
+}
+
 sub start_node
 {
+	my $server = shift // $node;
 	local $ENV{LD_PRELOAD} = $library;
 	local $ENV{FAKETIME_TIMESTAMP_FILE} = $clock;
 	local $ENV{FAKETIME_NO_CACHE} = 1;
 	local $ENV{FAKETIME_DONT_FAKE_MONOTONIC} = 1;
 
-	return $node->start;
+	return $server->start;
 }
 
 sub days_off { return int((shift->query('SELECT extract(epoch FROM clock_timestamp())') - time) / DAY + 1000.5) - 1000; }
@@ -79,5 +88,27 @@ start_node();
 cmp_ok($node->safe_psql('postgres', q{SELECT release_lock('late', token) AND token > } . "$token FROM acquire_lock('late') token"),
 	'eq', 't', 'tokens increase after a crash, by a clock of years ago');
 nothing_left($node);
+
+# A standby whose clock is two days behind takes over from a primary that has been started again since, which it has not
+# heard of.  It has seen when the primary's last commits were.
+set_clock(0);
 $node->stop;
+my $primary = new_node('primary', init => [ allows_streaming => 1 ], conf => "autovacuum = off\n");
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$primary->safe_psql('postgres', 'ALTER TABLE lock_election.meta DISABLE TRIGGER USER; UPDATE lock_election.meta SET incarnation = incarnation - 100000; ALTER TABLE lock_election.meta ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE lock_election.meta ENABLE ALWAYS TRIGGER refuse_row');
+$primary->backup('base');
+$standby->init_from_backup($primary, 'base', has_streaming => 1);
+start_behind($standby);
+$primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
+$standby->append_conf('postgresql.conf', q{primary_conninfo = ''});
+$standby->reload;
+wait_for_sql($standby, 'SELECT count(*) = 0 FROM pg_stat_wal_receiver');
+$primary->restart;
+$token = $primary->safe_psql('postgres', q{SELECT acquire_lock('lost', '1 h')});
+$primary->stop;
+$standby->promote;
+wait_for_sql($standby, 'SELECT count(*) > 0 FROM lock_election.manager');
+cmp_ok($standby->safe_psql('postgres', q{SELECT extract(epoch FROM clock_timestamp())}), '<', time - DAY, 'its clock is behind');
+cmp_ok($standby->safe_psql('postgres', q{SELECT acquire_lock('lost', '1 h')}), '>', $token, 'tokens increase all the same');
+$standby->stop;
 done_testing();

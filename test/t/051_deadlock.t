@@ -19,7 +19,10 @@ my $soon = 1.5 + 5;
 sub waiting
 {
 	my ($session) = @_;
-	wait_for_sql($node, 'SELECT count(*) FROM lock_election.waiters WHERE pid = ' . $session->pid, '1');
+	my $sql = 'SELECT count(*) FROM lock_election.waiters WHERE pid = ' . $session->pid;
+
+	# on a busy machine its deadlock may have been found by then
+	wait_until(sub { $session->ready || $node->safe_psql('postgres', $sql) eq '1' }) or die 'it does not wait';
 	return;
 }
 

@@ -13,7 +13,7 @@ use constant TTL => 3;
 # A worker may be stopped in the middle of a fenced transaction, and even of a message: then only this ends it.
 use constant FENCE_TIMEOUT => 5;
 
-my $primary = new_node('primary', init => [ allows_streaming => 1 ], conf => "lock_election.fence_timeout = '" . FENCE_TIMEOUT . " s'\n");
+my $primary = new_node('primary', init => [ allows_streaming => 1 ], conf => "lock_election.max_databases = 5\nmax_worker_processes = 16\nlock_election.fence_timeout = '" . FENCE_TIMEOUT . " s'\n");
 $primary->backup('copy');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'copy', has_streaming => 1);
@@ -68,6 +68,7 @@ sub start_worker
 	$ENV{PGPORT} = $primary->port . ',' . $standby->port;
 	push @args, map { 'postgresql://' . getpwuid($>) . "\@localhost:$_/$pool->{language}?host=" . $primary->host } split /,/, $ENV{PGPORT}
 	  if $pool->{language} eq 'js';
+	$ENV{PATH} = "build/lockctl:$ENV{PATH}";
 	exec split(/ /, $pool->{start}), @args or die "$pool->{start}: $!";
 }
 
@@ -82,13 +83,24 @@ sub ended
 	return $status;
 }
 
+# The shell's lockctl is stopped and killed with it.
+sub send_signal
+{
+	my ($pool, $name, $signal) = @_;
+	my $pid = $pool->{workers}{$name};
+
+	$pid = -$pid if $pool->{language} eq 'sh' && $signal ne 'TERM';
+	kill $signal, $pid or die "kill: $!";
+	return;
+}
+
 sub signal_leader
 {
 	my ($pool, $signal) = @_;
 	my ($name, $term) = leader($pool);
 
 	@$pool{qw(name term at)} = ($name, $term, time);
-	kill $signal, $pool->{workers}{$name} or die "kill: $!";
+	send_signal($pool, $name, $signal);
 	return;
 }
 
@@ -184,7 +196,7 @@ each_pool(
 		my ($pool) = @_;
 		next_leads($pool, TTL + FENCE_TIMEOUT + 2, 'expired');
 		my $before = length slurp_file($pool->{log});
-		kill 'CONT', $pool->{workers}{ $pool->{name} };
+		send_signal($pool, $pool->{name}, 'CONT');
 		ok(wait_until(sub { substr(slurp_file($pool->{log}), $before) =~ /^$pool->{name}: (lost|no longer sure|connects again)/m; }), 'it notices');
 		wait_sql($pool, q{SELECT count(*) = 1 FROM lock_election.waiters});
 		pass('and campaigns again');

@@ -412,7 +412,7 @@ test_failed_expiry(void)
 		load_slot(stored("a", a, X));
 		load_done();
 		is_int(time_left(a), 0, "an expiry that was not written is due at once");
-		is_int(le_core_find_lease(core, lease)->deadline - now, 0, "a lease's too");
+		ok(le_core_find_lease(core, lease)->deadline <= now, "a lease's too");
 		le_core_destroy(failed);
 		le_core_expire(core, now, 100);
 	}

@@ -365,7 +365,6 @@ le_pending_top_ended(bool is_commit)
 void
 le_pending_sub_committed(SubTransactionId subxact, SubTransactionId parent)
 {
-	/* from now on they stand and fall with the parent */
 	for (LePending *p = pending; p != NULL && p->subxact >= subxact; p = p->older)
 		p->subxact = parent;
 }

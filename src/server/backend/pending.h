@@ -24,8 +24,10 @@ extern void le_pending_cancel(int64 token, LeText name);
 
 /* --- ends, told by backend/xact.c --- */
 
-/* Of a subtransaction: its releases become its parent's, or are forgotten. */
+/* Its releases stand and fall with the parent's from now on. */
 extern void le_pending_sub_committed(SubTransactionId subxact, SubTransactionId parent);
+
+/* Its releases are taken back, and those of subtransactions within it. */
 extern void le_pending_sub_aborted(SubTransactionId subxact);
 
 /* Before the commit: get the memory that the releases need.  May fail. */

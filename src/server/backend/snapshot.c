@@ -69,8 +69,12 @@ only_active_snapshot(Snapshot snapshot)
 	return only;
 }
 
-bool
-le_call_is_bare(FunctionCallInfo fcinfo)
+/*
+ * Does the client's statement consist of this call alone?  Then nothing else of
+ * the statement can run after it.
+ */
+static bool
+call_is_bare(FunctionCallInfo fcinfo)
 {
 	QueryDesc *query;
 	Node *call = fcinfo->flinfo->fn_expr;
@@ -99,7 +103,7 @@ bool
 le_call_is_alone(FunctionCallInfo fcinfo)
 {
 	return !IsInTransactionBlock(true) && !le_transaction_has_run && le_transaction_ends_here() &&
-		   le_call_is_bare(fcinfo);
+		   call_is_bare(fcinfo);
 }
 
 bool
@@ -107,7 +111,7 @@ le_snapshot_give_up(FunctionCallInfo fcinfo)
 {
 	Snapshot snapshot;
 
-	if (IsolationUsesXactSnapshot() || !le_call_is_bare(fcinfo))
+	if (IsolationUsesXactSnapshot() || !call_is_bare(fcinfo))
 		return false;
 	InvalidateCatalogSnapshot();
 	snapshot = le_running_query->desc->snapshot;
@@ -137,7 +141,7 @@ le_snapshot_take(void)
 static bool
 xact_snapshot_is_stale(FunctionCallInfo fcinfo, bool waited)
 {
-	return waited || le_transaction_has_snapshot || !le_call_is_bare(fcinfo);
+	return waited || le_transaction_has_snapshot || !call_is_bare(fcinfo);
 }
 
 bool

@@ -8,12 +8,6 @@
 #include "fmgr.h"
 
 /*
- * Does the client's statement consist of this call alone?  Then nothing else of
- * the statement can run after it.
- */
-extern bool le_call_is_bare(FunctionCallInfo fcinfo);
-
-/*
  * Is this very call all that its transaction consists of?  False where more may
  * follow: in a transaction block, in a pipeline, and in a process without a
  * client.

@@ -180,6 +180,7 @@ write_batch(LeTime now)
 	if (meta.incarnation != le_mgr.meta.incarnation)
 	{
 		/* the counter was full, or advanced */
+		meta.taken_at = GetCurrentTimestamp();
 		le_store_write_meta(&meta);
 		le_mgr.flush = true;
 	}
@@ -395,28 +396,17 @@ le_batch_set_limits(LeCore *core)
 	le_core_set_limits(core, &limits);
 }
 
-/*
- * The manager was last seen running at "since": a pause moves all deadlines.  If
- * one pause follows the other, as with a disk that takes longer for each flush, a
- * second of each counts as time, or no lease would ever end.
- */
+/* It has not run since then: le_pause_seen() has the rule. */
 static void
 seen_running(LeTime since, LeTime now)
 {
-	LeTime gap = now - since;
+	LeTime moved = le_pause_seen(&le_mgr.pause, since, now);
 
-	if (gap > STALL)
-	{
-		le_mgr.stalls_in_row = since - le_mgr.stalled_until < STALL ? le_mgr.stalls_in_row + 1 : 1;
-		if (le_mgr.stalls_in_row > MAX_STALLS_IN_ROW)
-			gap -= STALL;
-		le_mgr.shift += gap;
-		le_mgr.stalled_until = now;
-		pg_atomic_fetch_add_u64(&le_mgr.db->counters.stalls, 1);
-		ereport(LOG, (errmsg("the lock_election manager did not run for %ld ms; all leases go on by %ld ms",
-							 (long) ((now - since) / LE_MS), (long) (gap / LE_MS))));
-	}
-	le_mgr.awake_at = now;
+	if (moved == 0)
+		return;
+	pg_atomic_fetch_add_u64(&le_mgr.db->counters.stalls, 1);
+	ereport(LOG, (errmsg("the lock_election manager did not run for %ld ms; all leases go on by %ld ms",
+						 (long) ((now - since) / LE_MS), (long) (moved / LE_MS))));
 }
 
 /*
@@ -429,9 +419,9 @@ apply(const uint32 *procs, int n, bool expire, LeTime horizon)
 	LeTime now;
 
 	le_mgr.taken_at = le_clock();
-	seen_running(le_mgr.awake_at, le_mgr.taken_at);
-	now = le_mgr.taken_at - le_mgr.shift;
-	horizon -= le_mgr.shift;
+	seen_running(le_mgr.pause.seen_at, le_mgr.taken_at);
+	now = le_pause_time(&le_mgr.pause, le_mgr.taken_at);
+	horizon = le_pause_time(&le_mgr.pause, horizon);
 
 	le_batch_set_limits(le_mgr.core);
 	le_core_set_horizon(le_mgr.core, horizon);
@@ -515,8 +505,7 @@ try_batch(const uint32 *procs, int n, bool expire, LeTime horizon, ErrorData **e
 		AbortCurrentTransaction();
 		untake();
 		le_mgr.core_valid = false;
-		if (le_mgr.broken_at == 0)
-			le_mgr.broken_at = le_clock();
+		le_pause_broken(&le_mgr.pause);
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.failed_batches, 1);
 		if ((*error)->sqlerrcode == ERRCODE_UNIQUE_VIOLATION)
 			pg_atomic_fetch_add_u64(&le_mgr.db->counters.key_violations, 1);
@@ -585,7 +574,7 @@ fail_requests(const uint32 *procs, int n, const ErrorData *error)
 static int
 take_more(uint32 *procs, int n, LeTime horizon)
 {
-	if (le_core_next_deadline(le_mgr.core) <= horizon - le_mgr.shift)
+	if (le_core_next_deadline(le_mgr.core) <= le_pause_time(&le_mgr.pause, horizon))
 		n = le_take_rung(procs, n);
 	return n;
 }
@@ -707,19 +696,18 @@ le_batch_gone(void)
 void
 le_batch_check_stall(LeTime slept_until, const uint32 *procs, int n)
 {
-	LeTime now = le_clock(), since = slept_until != 0 ? Min(slept_until, now) : le_mgr.awake_at;
+	LeTime now = le_clock(), rang_at = LE_NEVER;
 
 	for (int i = 0; i < n; i++)
 	{
 		LeRequestSlot *slot = slot_of(procs[i]);
 
-		/* it rang then, and nobody looked */
 		if (pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered) &&
 			le_mgr.taken[procs[i]] != pg_atomic_read_u32(&slot->posted) && slot->revision == 0 &&
-			slot->posted_at > le_mgr.awake_at)
-			since = Min(since, slot->posted_at);
+			slot->posted_at > le_mgr.pause.seen_at)
+			rang_at = Min(rang_at, slot->posted_at);
 	}
-	seen_running(since, now);
+	seen_running(le_pause_since(&le_mgr.pause, slept_until, rang_at, now), now);
 }
 
 LeTime
@@ -739,7 +727,7 @@ le_batch_next_wakeup(void)
 	deadline = le_core_next_deadline(le_mgr.core);
 	if (deadline != LE_NEVER)
 	{
-		deadline = Max(deadline + le_mgr.shift, le_mgr.expire_after);
+		deadline = Max(deadline + le_mgr.pause.lost, le_mgr.expire_after);
 		wakeup = Min(wakeup, Min(deadline, le_clock() + HEARTBEAT));
 	}
 	return wakeup;
@@ -761,5 +749,5 @@ le_batch_init(LeDatabase *db)
 		le_mgr.taken[i] = pg_atomic_read_u32(&slot_of(i)->answered);
 	le_mgr.batch_context =
 		AllocSetContextCreate(TopMemoryContext, "lock_election batch", ALLOCSET_DEFAULT_SIZES);
-	le_mgr.awake_at = le_clock();
+	le_pause_init(&le_mgr.pause, le_clock());
 }

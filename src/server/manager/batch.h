@@ -17,9 +17,6 @@ extern void le_batch_init(LeDatabase *db);
  */
 extern bool le_batch_load(void);
 
-/* The manager leaves in order: save what the next one needs. */
-extern void le_batch_finish(void);
-
 /*
  * Apply what these slots ask for, end what is due, write, answer.  Never
  * fails: what cannot be written is answered with the error.  procs has room

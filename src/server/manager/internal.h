@@ -9,6 +9,7 @@
 
 #include "access/xlogdefs.h"
 
+#include "core/pause.h"
 #include "manager/batch.h"
 
 /* Items that expire in one batch at most. */
@@ -17,9 +18,6 @@
 #define RETRY_AFTER (1 * LE_SECOND)
 /* While there are deadlines, the manager wakes this often: to notice a pause. */
 #define HEARTBEAT (1 * LE_SECOND)
-/* A pause longer than this moves the deadlines. */
-#define STALL             (1 * LE_SECOND)
-#define MAX_STALLS_IN_ROW 3 /* with less than a second between them */
 
 /* An answer that goes out after the commit. */
 typedef struct Deferred
@@ -57,16 +55,12 @@ typedef struct Manager
 	XLogRecPtr changes_lsn; /* of the newest changes of elections */
 	uint32 *listed;         /* by proc number: in the list of that number */
 	uint32 list_number;
-	uint32 *taken;        /* by proc number: the request last taken */
-	Extended *extended;   /* by proc number */
-	LeTime shift;         /* of the core's clock behind le_clock() */
-	LeTime awake_at;      /* when it was last seen running */
-	LeTime stalled_until; /* the end of the last pause */
-	int stalls_in_row;
+	uint32 *taken;      /* by proc number: the request last taken */
+	Extended *extended; /* by proc number */
+	LePause pause;      /* of le_clock(), what does not count */
 
 	bool core_valid;     /* memory agrees with the tables */
 	bool reenter;        /* waiting requests are not in the core yet */
-	LeTime broken_at;    /* since when not valid */
 	LeTime retry_at;     /* look at all slots again; 0: no need */
 	LeTime expire_after; /* back-off of what has no request to blame */
 
@@ -88,7 +82,7 @@ extern Manager le_mgr;
 static inline LeTime
 core_now(void)
 {
-	return le_clock() - le_mgr.shift;
+	return le_pause_time(&le_mgr.pause, le_clock());
 }
 
 static inline LeRequestSlot *

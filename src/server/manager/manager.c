@@ -156,10 +156,7 @@ handle_signals(void)
 		pin_settings();
 	}
 	if (ShutdownRequestPending || my_db->leave)
-	{
-		le_batch_finish();
 		leave(LE_EXIT_NONE);
-	}
 }
 
 /* The extension was dropped, and perhaps created again: a new manager finds out. */

@@ -1,12 +1,13 @@
 /*
  * manager/reload.c
  *		Building the manager's state from the tables: at its start, and after a
- *		batch that failed; and leaving in order.
+ *		batch that failed.
  */
 #include "postgres.h"
 
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "access/xlogrecovery.h"
 #include "miscadmin.h"
 #include "port.h"
 #include "utils/memutils.h"
@@ -114,6 +115,17 @@ load_place(void *core, const LeStoredEntry *row)
 	return loaded(le_core_load_place(core, row));
 }
 
+/* As it is if this load succeeds, and the time since a batch has failed does not count. */
+static LeTime
+time_of_load(void)
+{
+	LePause mended = le_mgr.pause;
+	LeTime clock = le_clock();
+
+	(void) le_pause_mended(&mended, clock);
+	return le_pause_time(&mended, clock);
+}
+
 /*
  * Build a core from the tables, in the open transaction.  le_mgr.core is replaced
  * when that has succeeded.
@@ -123,7 +135,7 @@ load_core(int64_t next_revision, bool copied)
 {
 	MemoryContext old_context = le_mgr.core_context;
 	LeEnv env = {.alloc = core_alloc, .free = core_free, .fenced = core_fenced};
-	LeTime now = core_now();
+	LeTime now = time_of_load();
 	LeLoadEnv load = {.clock = {now, le_wall(now)},
 					  .copied = copied,
 					  .failed = le_mgr.core,
@@ -181,15 +193,11 @@ end_waits(void)
 	}
 }
 
-/*
- * Load again after a failed batch.  Deadlines go on where they were; the time
- * in which nothing could be renewed does not count.
- */
+/* Load again after a failed batch.  Deadlines go on where they were. */
 bool
 le_batch_reload(ErrorData **error)
 {
 	volatile bool ok = false;
-	LeTime loaded_at;
 
 	PG_TRY();
 	{
@@ -204,13 +212,7 @@ le_batch_reload(ErrorData **error)
 		load_core(le_core_next_revision(le_mgr.core), false);
 		LE_FAULT("reload-loaded");
 		(void) le_batch_commit(false);
-		loaded_at = le_clock();
-		if (le_mgr.broken_at != 0 && loaded_at - le_mgr.broken_at > STALL)
-		{
-			le_mgr.shift += loaded_at - le_mgr.broken_at;
-			le_mgr.awake_at = loaded_at; /* the next batch is not to count it again */
-		}
-		le_mgr.broken_at = 0;
+		(void) le_pause_mended(&le_mgr.pause, le_clock());
 		ok = true;
 	}
 	PG_CATCH();
@@ -222,16 +224,30 @@ le_batch_reload(ErrorData **error)
 		AbortCurrentTransaction();
 		le_mgr.core_valid = false;
 		le_mgr.retry_at = le_clock() + RETRY_AFTER;
+		le_pause_refused(&le_mgr.pause);
 		end_waits();
 	}
 	PG_END_TRY();
 	return ok;
 }
 
-static int64
-incarnation_minutes(void)
+/*
+ * The latest time that anything here tells, since the epoch.  A standby whose
+ * clock is behind has seen commits of its primary.
+ */
+static LeTime
+latest_time(void)
 {
-	return (GetCurrentTimestamp() - INCARNATION_EPOCH) / (60 * USECS_PER_SEC);
+	return Max(GetCurrentTimestamp(), GetLatestXTime()) - INCARNATION_EPOCH;
+}
+
+/* How many timelines the stored state does not know.  pg_upgrade begins with 1 again. */
+static uint32
+timelines_since(const LeMeta *meta, uint32 timeline)
+{
+	if (meta->timeline == timeline)
+		return 0;
+	return timeline > meta->timeline ? timeline - meta->timeline : 1;
 }
 
 /* The incarnation of this start; le_next_incarnation() has the rules. */
@@ -240,20 +256,17 @@ next_incarnation(LeMeta *meta, uint32 timeline)
 {
 	bool copy = meta->database != MyDatabaseId;
 	LeStart start = {.stored = meta->incarnation,
+					 .stored_at = meta->taken_at - INCARNATION_EPOCH,
 					 .floor = meta->floor > meta->incarnation ? meta->floor + 1 : 0,
-					 .minutes = incarnation_minutes(),
-					 .clean = meta->clean && !copy,
-					 .promoted = meta->timeline != timeline && !copy};
-	int64 incarnation = le_next_incarnation(&start);
+					 .time = latest_time(),
+					 .timelines = copy ? 0 : timelines_since(meta, timeline)};
 
-	if (incarnation == meta->incarnation)
-		return;
-	meta->incarnation = incarnation;
+	meta->incarnation = le_next_incarnation(&start);
+	meta->taken_at = start.time + INCARNATION_EPOCH;
 
 	/* dropped and created again: above what there was, as long as we know it */
 	if (!OidIsValid(meta->database))
 		meta->incarnation = Max(meta->incarnation, (int64) pg_atomic_read_u64(&le_shared->incarnation) + 1);
-	meta->next_revision = (meta->incarnation << LE_COUNTER_BITS) + 1;
 }
 
 /*
@@ -290,7 +303,7 @@ le_batch_load(void)
 		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 						errmsg("incarnation " INT64_FORMAT " of lock_election is out of range",
 							   le_mgr.meta.incarnation)));
-	load_core(le_mgr.meta.next_revision, copy);
+	load_core(le_first_revision(le_mgr.meta.incarnation, le_mgr.meta.taken_at - INCARNATION_EPOCH), copy);
 	LE_FAULT("load-before-meta");
 	if (copy)
 		write_dropped();
@@ -298,7 +311,6 @@ le_batch_load(void)
 	/* durable before the first grant */
 	le_mgr.meta.database = MyDatabaseId;
 	le_mgr.meta.timeline = timeline;
-	le_mgr.meta.clean = false;
 	le_mgr.meta.boot = le_shared->boot;
 	le_store_write_meta(&le_mgr.meta);
 	LE_FAULT("load-before-commit");
@@ -308,36 +320,4 @@ le_batch_load(void)
 		le_core_batch_done(le_mgr.core, lsn);
 	le_batch_publish();
 	return true;
-}
-
-void
-le_batch_finish(void)
-{
-	ErrorData *error;
-
-	if (!le_mgr.core_valid)
-		return;
-
-	/* what was answered is written; nothing is dirty here */
-	le_mgr.meta.clean = true;
-	le_mgr.meta.next_revision = le_core_next_revision(le_mgr.core);
-	PG_TRY();
-	{
-		le_batch_begin();
-		if (le_store_find())
-			le_store_write_meta(&le_mgr.meta);
-		LE_FAULT("finish-before-mark");
-		(void) le_batch_commit(true);
-		LE_FAULT_NOFAIL("finish-marked");
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(le_mgr.batch_context);
-		error = CopyErrorData();
-		EmitErrorReport();
-		FlushErrorState();
-		AbortCurrentTransaction();
-		FreeErrorData(error);
-	}
-	PG_END_TRY();
 }

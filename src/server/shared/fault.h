@@ -21,7 +21,7 @@ extern void le_fault_init(void);
 /* This process passes the point of that name. */
 extern void le_fault_point(const char *name, bool can_fail);
 
-/* See shared/fault_worker.c. */
+/* The worker of shared/fault_worker.c. */
 extern PGDLLEXPORT LE_NORETURN void le_fault_worker_main(Datum arg);
 
 #define LE_FAULT(name)        le_fault_point((name), true)

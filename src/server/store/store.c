@@ -50,6 +50,7 @@ static const Oid history_types[HISTORY_COLUMNS] = {INT8OID, INT8OID, TIMESTAMPTZ
 
 static const AttrNumber slot_key[] = {SLOT_KIND + 1, SLOT_NAME + 1, SLOT_SLOT + 1};
 static const AttrNumber lease_key[] = {LEASE_ID + 1};
+static const AttrNumber queue_key[] = {QUEUE_TOKEN + 1, QUEUE_MEMBER + 1};
 static const AttrNumber history_key[] = {HISTORY_ELECTION + 1, HISTORY_CHANGE + 1};
 
 /* The columns of lock_election.meta, in their order. */
@@ -57,14 +58,13 @@ enum
 {
 	META_DATABASE,
 	META_INCARNATION,
-	META_NEXT_REVISION,
+	META_TAKEN_AT,
 	META_TIMELINE,
-	META_CLEAN,
 	META_BOOT,
 	META_COLUMNS
 };
 
-static const Oid meta_types[META_COLUMNS] = {OIDOID, INT8OID, INT8OID, INT8OID, BOOLOID, INT8OID};
+static const Oid meta_types[META_COLUMNS] = {OIDOID, INT8OID, TIMESTAMPTZOID, INT8OID, INT8OID};
 static const Oid floor_types[] = {INT8OID};
 
 #define TABLE(table_name, prefix)                                                                            \
@@ -79,7 +79,7 @@ static const Oid floor_types[] = {INT8OID};
 
 StoreTable le_slot_table = TABLE_WITH_KEY("slot", slot);
 StoreTable le_lease_table = TABLE_WITH_KEY("lease", lease);
-StoreTable le_queue_table = TABLE("queue", queue);
+StoreTable le_queue_table = TABLE_WITH_KEY("queue", queue);
 StoreTable le_history_table = TABLE_WITH_KEY("history", history);
 static StoreTable meta_table = TABLE("meta", meta);
 static StoreTable floor_table = TABLE("incarnation_floor", floor);
@@ -146,7 +146,7 @@ le_store_claim(void)
 /* --- the small tables --- */
 
 /*
- * They have no index, and are written at the start and the end of a manager
+ * They have no index, and are written when a manager takes an incarnation
  * only.  A snapshot of its own lets a scan see what this transaction wrote.
  */
 typedef struct SmallTable
@@ -229,9 +229,8 @@ le_store_read_meta(LeMeta *meta)
 
 		meta->database = DatumGetObjectId(values[META_DATABASE]);
 		meta->incarnation = DatumGetInt64(values[META_INCARNATION]);
-		meta->next_revision = DatumGetInt64(values[META_NEXT_REVISION]);
+		meta->taken_at = DatumGetTimestampTz(values[META_TAKEN_AT]);
 		meta->timeline = (uint32) DatumGetInt64(values[META_TIMELINE]);
-		meta->clean = DatumGetBool(values[META_CLEAN]);
 		meta->boot = (uint64) DatumGetInt64(values[META_BOOT]);
 	}
 	small_close(&table);
@@ -273,9 +272,8 @@ le_store_write_meta(const LeMeta *meta)
 
 	values[META_DATABASE] = ObjectIdGetDatum(meta->database);
 	values[META_INCARNATION] = Int64GetDatum(meta->incarnation);
-	values[META_NEXT_REVISION] = Int64GetDatum(meta->next_revision);
+	values[META_TAKEN_AT] = TimestampTzGetDatum(meta->taken_at);
 	values[META_TIMELINE] = Int64GetDatum((int64) meta->timeline);
-	values[META_CLEAN] = BoolGetDatum(meta->clean);
 	values[META_BOOT] = Int64GetDatum((int64) meta->boot);
 	small_open(&table, &meta_table, RowExclusiveLock);
 	small_write(&table, values);

@@ -17,9 +17,8 @@ typedef struct LeMeta
 {
 	Oid database; /* another one: this is a copy */
 	int64 incarnation;
-	int64 next_revision; /* valid if clean */
+	int64 taken_at; /* TimestampTz: when it was taken */
 	uint32 timeline;
-	bool clean;  /* the last manager left in order */
 	uint64 boot; /* LeShared.boot of the last manager */
 	int64 floor; /* highest incarnation that a dump carried */
 } LeMeta;

@@ -1,0 +1,60 @@
+/*
+ * core/pause.h
+ *		Time that does not count, because nobody could renew a lease.
+ *
+ * The core's clock is the surroundings' one less what was lost to pauses, so
+ * that a pause moves all deadlines.  Two things are pauses:
+ *
+ *	-	The process did not run for more than LE_PAUSE: it was stopped, or the
+ *		machine was suspended, or the disk did not answer.  Where one such
+ *		pause follows the other again and again, with less than LE_PAUSE
+ *		between them, LE_PAUSE of each counts after the first few: or nobody's
+ *		lease would ever end.
+ *	-	Nothing could be read or written, and requests were refused meanwhile.
+ */
+#ifndef LE_PAUSE_H
+#define LE_PAUSE_H
+
+#include "core.h"
+
+#define LE_PAUSE         (1 * LE_SECOND)
+#define LE_PAUSES_IN_ROW 3
+
+/* Times are on the surroundings' clock. */
+typedef struct LePause
+{
+	LeTime lost;      /* to pauses so far */
+	LeTime seen_at;   /* running, last */
+	LeTime ended_at;  /* the last pause */
+	int in_row;       /* pauses, up to that one */
+	LeTime broken_at; /* since when no batch could be written; 0: they can */
+	bool refused;     /* requests, since then */
+} LePause;
+
+extern void le_pause_init(LePause *pause, LeTime clock);
+
+/* The core's time. */
+static inline LeTime
+le_pause_time(const LePause *pause, LeTime clock)
+{
+	return clock - pause->lost;
+}
+
+/*
+ * Since when a process that wakes up has not run.  It wanted to sleep until
+ * slept_until (0: it was busy), and this is the first of the requests that rang
+ * after it was last seen running (LE_NEVER: none did).
+ */
+extern LeTime le_pause_since(const LePause *pause, LeTime slept_until, LeTime rang_at, LeTime clock);
+
+/* It runs, and has not since then.  Returns by how much all deadlines move. */
+extern LeTime le_pause_seen(LePause *pause, LeTime since, LeTime clock);
+
+/* The batch that began when it was last seen running could not be written. */
+extern void le_pause_broken(LePause *pause);
+/* Nor can the tables be read: requests are refused. */
+extern void le_pause_refused(LePause *pause);
+/* All is read again.  Returns by how much all deadlines move. */
+extern LeTime le_pause_mended(LePause *pause, LeTime clock);
+
+#endif /* LE_PAUSE_H */

@@ -1,0 +1,332 @@
+/*
+ * doctor.c
+ *		Looks for what is wrong, and tells what to type.
+ */
+#include "lockctl.h"
+
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* A server that is further ahead or behind confuses those who read its times; no lock depends on it. */
+#define CLOCK_SECONDS 5.0
+
+typedef struct patient
+{
+	PGconn *db;
+	bool primary, installed, preloaded;
+	int bad;
+	int rows;
+} patient;
+
+typedef enum finding
+{
+	GOOD,
+	ODD, /* works, and may not be what is wanted */
+	BAD
+} finding;
+
+static void
+json(const char *key, const char *text)
+{
+	printf("\"%s\":\"", key);
+	for (; *text != '\0'; text++)
+		printf(*text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+	putchar('"');
+}
+
+static void
+csv(const char *text, const char *end)
+{
+	putchar('"');
+	for (; *text != '\0'; text++)
+		printf(*text == '"' ? "\"\"" : "%c", *text);
+	printf("\"%s", end);
+}
+
+/* advice: what to type, or "". */
+static void
+find(patient *p, finding what, const char *check, const char *advice, const char *format, ...)
+{
+	static const char *const names[] = {"ok", "note", "WRONG"};
+	char text[512];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	for (char *c = text; *c != '\0'; c++)
+		*c = *c == '\n' ? ' ' : *c;
+	if (lc_globals.output == LC_JSON)
+	{
+		fputs(p->rows++ > 0 ? ",\n {" : "[{", stdout);
+		json("check", check);
+		putchar(',');
+		json("result", names[what]);
+		putchar(',');
+		json("text", text);
+		putchar(',');
+		json("advice", advice);
+		putchar('}');
+	}
+	else if (lc_globals.output == LC_CSV)
+	{
+		if (p->rows++ == 0)
+			puts("check,result,text,advice");
+		csv(check, ",");
+		csv(names[what], ",");
+		csv(text, ",");
+		csv(advice, "\n");
+	}
+	else
+	{
+		printf("%-6s %-12s %s\n", names[what], check, text);
+		if (advice[0] != '\0')
+			printf("       %-12s -> %s\n", "", advice);
+	}
+	if (what == BAD)
+		p->bad++;
+}
+
+/* The first value of a query; "" where there is none, or an error. To be freed. */
+static char *
+ask(patient *p, const char *query)
+{
+	PGresult *result = PQexec(p->db, query);
+	char *value =
+		PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) > 0 ? PQgetvalue(result, 0, 0) : "";
+
+	value = lc_copy(value);
+	PQclear(result);
+	return value;
+}
+
+static bool
+connect(patient *p)
+{
+	char *conninfo = lc_conninfo();
+	const char *keys[] = {"dbname", "fallback_application_name", "connect_timeout", NULL};
+	const char *values[] = {conninfo != NULL ? conninfo : "", "lockctl doctor", "5", NULL};
+
+	p->db = PQconnectdbParams(keys, values, 1);
+	free(conninfo);
+	if (PQstatus(p->db) != CONNECTION_OK)
+	{
+		find(p, BAD, "connection",
+			 "set -h, -p, -U, -d or PGHOST, PGPORT, PGUSER, PGDATABASE, and look at the server's log", "%s",
+			 PQerrorMessage(p->db));
+		return false;
+	}
+	p->primary = strcmp(ask(p, "SELECT pg_is_in_recovery()"), "f") == 0;
+	find(p, GOOD, "connection", "", "database \"%s\" on %s, port %s, as %s", PQdb(p->db), PQhost(p->db),
+		 PQport(p->db), PQuser(p->db));
+	if (PQserverVersion(p->db) < 150000)
+		find(p, BAD, "server", "upgrade the server", "version %s; 15 or newer is needed",
+			 PQparameterStatus(p->db, "server_version"));
+	else
+		find(p, GOOD, "server", "", "version %s, a %s", PQparameterStatus(p->db, "server_version"),
+			 p->primary ? "primary" : "standby");
+	return true;
+}
+
+/* --- library and extension --- */
+
+static void
+check_preload(patient *p)
+{
+	char *databases = ask(p, "SELECT current_setting('lock_election.max_databases', true)");
+	char *list = ask(p, "SELECT setting FROM pg_settings WHERE name = 'shared_preload_libraries'");
+
+	p->preloaded = databases[0] != '\0';
+	if (p->preloaded)
+		find(p, GOOD, "preload", "", "shared_preload_libraries has lock_election");
+	else if (strstr(list, "lock_election") != NULL)
+		find(p, BAD, "preload", "restart the server",
+			 "lock_election is in shared_preload_libraries, and was not loaded");
+	else
+		find(p, BAD, "preload",
+			 "ALTER SYSTEM SET shared_preload_libraries = 'lock_election' (after what is there already), and "
+			 "restart the server",
+			 "lock_election is not in shared_preload_libraries%s%s", list[0] != '\0' ? ": " : "", list);
+	free(databases);
+	free(list);
+}
+
+static void
+check_extension(patient *p)
+{
+	char *installed = ask(p, "SELECT extversion FROM pg_extension WHERE extname = 'lock_election'");
+	char *available =
+		ask(p, "SELECT default_version FROM pg_available_extensions WHERE name = 'lock_election'");
+	char *functions;
+
+	p->installed = installed[0] != '\0';
+	if (!p->installed && available[0] == '\0')
+		find(p, BAD, "extension", "make && sudo make install, on the server's machine",
+			 "the server does not have its files");
+	else if (!p->installed)
+		find(p, BAD, "extension", "CREATE EXTENSION lock_election, as a superuser",
+			 "not installed in database \"%s\"", PQdb(p->db));
+	else if (available[0] != '\0' && strcmp(installed, available) != 0)
+		find(p, ODD, "extension", "ALTER EXTENSION lock_election UPDATE",
+			 "version %s; the server has the files of %s", installed, available);
+	else
+		find(p, GOOD, "extension", "", "version %s", installed);
+	functions = ask(p, "SELECT count(DISTINCT p.proname) FROM pg_proc p JOIN pg_extension e ON "
+					   "e.extnamespace = p.pronamespace "
+					   "WHERE e.extname = 'lock_election' AND p.proname IN ('enqueue_lock', 'enqueue_locks', "
+					   "'enqueue_permit')");
+	if (p->installed && atoi(functions) < 3)
+		find(p, BAD, "client",
+			 "sudo make install, restart the server, and ALTER EXTENSION lock_election UPDATE",
+			 "the extension is too old for lockctl %s: permits and several locks do not work", le_version());
+	else
+		find(p, GOOD, "client", "", "lockctl %s", le_version());
+	free(functions);
+	free(installed);
+	free(available);
+}
+
+/* --- processes --- */
+
+static void
+check_manager(patient *p)
+{
+	char *manager, *workers, *used;
+
+	if (!p->installed || !p->preloaded)
+		return;
+	manager = ask(p, "SELECT format('process %s since %s, %s', pid, date_trunc('second', started), "
+					 "pg_size_pretty(memory)) FROM lock_election.manager");
+	workers = ask(p, "SELECT current_setting('max_worker_processes')");
+	used = ask(p, "SELECT count(*) FROM pg_stat_activity WHERE backend_type NOT IN ('client backend', "
+				  "'autovacuum launcher', "
+				  "'autovacuum worker', 'background writer', 'checkpointer', 'walwriter', 'walsender', "
+				  "'walreceiver', 'startup', "
+				  "'archiver', 'logger')");
+	if (!p->primary)
+		find(p, GOOD, "manager", "", "none on a standby: locks are taken on the primary");
+	else if (manager[0] == '\0')
+		find(p, BAD, "manager",
+			 "ALTER SYSTEM SET max_worker_processes = 16 or lock_election.max_databases higher, and restart; "
+			 "then look at the server's log",
+			 "none runs for database \"%s\"; %s of %s worker processes are used", PQdb(p->db), used, workers);
+	else
+		find(p, GOOD, "manager", "", "%s", manager);
+	if (atoi(workers) - atoi(used) < 1)
+		find(p, ODD, "workers", "ALTER SYSTEM SET max_worker_processes = 16, and restart the server",
+			 "%s of %s worker processes are used: none is left for one more database", used, workers);
+	else
+		find(p, GOOD, "workers", "", "%s of %s worker processes are used", used, workers);
+	free(manager);
+	free(workers);
+	free(used);
+}
+
+/* --- what may surprise --- */
+
+static void
+check_settings(patient *p)
+{
+	char *fsync = ask(p, "SHOW fsync"), *commit = ask(p, "SHOW synchronous_commit");
+	char *notify = ask(p, "SELECT current_setting('lock_election.notify', true)");
+
+	if (strcmp(fsync, "on") != 0)
+		find(p, BAD, "settings", "ALTER SYSTEM SET fsync = on",
+			 "fsync is off: a crash can lose locks, and all other data");
+	if (strcmp(commit, "off") == 0)
+		find(p, ODD, "settings", "ALTER SYSTEM SET lock_election.min_durability = 'local'",
+			 "synchronous_commit is off: a crash can lose the newest locks");
+	if (notify[0] != '\0' && (strcmp(notify, "none") == 0 || strcmp(notify, "elections") == 0))
+		find(p, ODD, "settings", "ALTER SYSTEM SET lock_election.notify = 'all'",
+			 "lock_election.notify is %s: waiters ask again and again instead of being told", notify);
+	if (strcmp(fsync, "on") == 0 && strcmp(commit, "off") != 0)
+		find(p, GOOD, "settings", "", "fsync on, synchronous_commit %s, notify %s", commit,
+			 notify[0] != '\0' ? notify : "unknown");
+	free(fsync);
+	free(commit);
+	free(notify);
+}
+
+static void
+check_replication(patient *p)
+{
+	char *standbys = ask(p, "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'");
+	char *names = ask(p, "SHOW synchronous_standby_names");
+	char *synchronous =
+		ask(p, "SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')");
+
+	if (!p->primary)
+		find(p, ODD, "replication", "connect with target_session_attrs=read-write",
+			 "this is a standby: it shows locks, and grants none");
+	else if (atoi(standbys) > 0 && names[0] == '\0')
+		find(p, ODD, "replication", "ALTER SYSTEM SET synchronous_standby_names = '*', and pg_reload_conf()",
+			 "%s standbys, none is synchronous: a failover can lose the newest locks", standbys);
+	else if (names[0] != '\0' && atoi(synchronous) == 0)
+		find(p, BAD, "replication", "start the standby, or ALTER SYSTEM RESET synchronous_standby_names",
+			 "synchronous_standby_names is set, and none is connected: nothing is granted");
+	else
+		find(p, GOOD, "replication", "", "%s standbys, %s synchronous", standbys, synchronous);
+	free(standbys);
+	free(names);
+	free(synchronous);
+}
+
+static void
+check_clock(patient *p)
+{
+	struct timespec before, after;
+	double server, difference;
+	char *text;
+
+	clock_gettime(CLOCK_REALTIME, &before);
+	text = ask(p, "SELECT extract(epoch FROM clock_timestamp())");
+	clock_gettime(CLOCK_REALTIME, &after);
+	server = strtod(text, NULL);
+	difference = server - ((double) before.tv_sec + (double) after.tv_sec +
+						   ((double) before.tv_nsec + (double) after.tv_nsec) / 1e9) /
+							  2;
+	if (difference > CLOCK_SECONDS || difference < -CLOCK_SECONDS)
+		find(p, ODD, "clock", "timedatectl set-ntp true, on both machines",
+			 "the server's clock differs by %.1f s from this machine's; no lock depends on it, but times "
+			 "mislead",
+			 difference);
+	else
+		find(p, GOOD, "clock", "", "differs by %.0f ms from the server's", difference * 1000);
+	free(text);
+}
+
+int
+lc_doctor(int argc, char **argv)
+{
+	static const struct option options[] = {LC_HELP_OPTION, {NULL, 0, NULL, 0}};
+	patient p = {0};
+	int option;
+
+	optind = 0;
+	opterr = 0;
+	while ((option = getopt_long(argc, argv, ":" LC_GLOBAL_OPTIONS, options, NULL)) != -1)
+	{
+		if (!lc_take_global(option, optarg))
+			lc_bad_option(option, argv[optind - 1]);
+	}
+	if (optind < argc)
+		lc_usage("too many arguments: \"%s\"", argv[optind]);
+	if (connect(&p))
+	{
+		check_preload(&p);
+		check_extension(&p);
+		check_manager(&p);
+		check_settings(&p);
+		check_replication(&p);
+		check_clock(&p);
+	}
+	if (lc_globals.output == LC_JSON)
+		puts("]");
+	PQfinish(p.db);
+	lc_flush();
+	return p.bad > 0 ? LC_EXIT_FAILED : 0;
+}

@@ -1,0 +1,325 @@
+/*
+ * guardian.c
+ *		The process that is the parent of CMD, and ends it in time.
+ *
+ * It has no thread and no connection, and does not wait for lockctl: when the
+ * deadline comes near, it acts, whatever has become of lockctl.
+ *
+ *		IDLE     waits for LC_START
+ *		RUNNING  until deadline - grace, CMD's end, LC_END, or lockctl's end
+ *		ENDING   SIGTERM was sent to the whole tree
+ *		KILLING  SIGKILL, again and again, until nothing is left
+ *
+ * It blocks all signals, so that what is meant for CMD (a supervisor's SIGTERM
+ * for all processes) does not end it first.
+ */
+#include "lockctl.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define KILL_AGAIN_MS 10
+
+typedef enum state
+{
+	IDLE,
+	RUNNING,
+	ENDING,
+	KILLING
+} state;
+
+typedef struct guardian
+{
+	const lc_command *command;
+	int fd, signal_fd, timer_fd;
+	state state;
+	pid_t child; /* 0: none, or reaped */
+	bool started;
+	int64_t deadline, ended_at, kill_again_at;
+} guardian;
+
+/* How long before the deadline nothing may be left. */
+static int64_t
+reserve(const guardian *g)
+{
+	int64_t ms = g->command->ttl / 20;
+
+	return ms < 5 ? 5 : ms > 500 ? 500 : ms;
+}
+
+static void
+tell(guardian *g, lc_what what, int value)
+{
+	lc_message message = {.what = what, .value = value};
+
+	/* lockctl may be stopped, or gone; it reads when it goes on. */
+	send(g->fd, &message, sizeof(message), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* --- CMD --- */
+
+/* A directory of PATH that may not be searched makes execvp() answer EACCES for what is in none of them. */
+static bool
+is_in_path(const char *name)
+{
+	const char *path = getenv("PATH");
+	char file[4096];
+
+	if (strchr(name, '/') != NULL || path == NULL)
+		return true;
+	while (*path != '\0')
+	{
+		size_t length = strcspn(path, ":");
+
+		snprintf(file, sizeof(file), "%.*s/%s", (int) length, path, name);
+		if (access(file, F_OK) == 0)
+			return true;
+		path += length + (path[length] == ':');
+	}
+	return false;
+}
+
+static void __attribute__((noreturn)) child_main(guardian *g, int64_t token, bool foreground, pid_t parent)
+{
+	char number[32];
+	int code;
+
+	/* Where the guardian is killed, at least CMD itself goes with it. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(LC_EXIT_SIGNAL + SIGKILL);
+	setpgid(0, 0);
+	if (foreground)
+		tcsetpgrp(STDIN_FILENO, getpid());
+	snprintf(number, sizeof(number), "%lld", (long long) token);
+	if (setenv("LOCK_NAME", g->command->name, 1) != 0 || setenv("LOCK_TOKEN", number, 1) != 0)
+		_exit(LC_EXIT_CANNOT_RUN);
+	if (g->command->notify)
+		unsetenv("NOTIFY_SOCKET");
+	lc_signals_restore();
+	execvp(g->command->argv[0], g->command->argv);
+	if (errno == EACCES && !is_in_path(g->command->argv[0]))
+		errno = ENOENT;
+	code = errno == ENOENT ? LC_EXIT_NOT_FOUND : LC_EXIT_CANNOT_RUN;
+	lc_error("cannot run \"%s\": %s", g->command->argv[0], strerror(errno));
+	_exit(code);
+}
+
+static void
+start(guardian *g, const lc_message *message)
+{
+	pid_t self = getpid(), pid;
+
+	g->deadline = message->deadline;
+	g->started = true;
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0)
+		child_main(g, message->token, message->value != 0, self);
+	if (pid < 0)
+	{
+		lc_error("cannot fork: %s", strerror(errno));
+		tell(g, LC_EXITED, LC_EXIT_CANNOT_RUN << 8);
+		g->state = KILLING;
+		return;
+	}
+	/* CMD does it as well: whoever comes first. */
+	setpgid(pid, pid);
+	g->child = pid;
+	g->state = RUNNING;
+	tell(g, LC_STARTED, pid);
+}
+
+/* --- the end --- */
+
+static void
+end_tree(guardian *g)
+{
+	if (g->state != RUNNING)
+		return;
+	g->state = ENDING;
+	g->ended_at = le_now();
+	lc_tree_signal(getpid(), SIGTERM);
+	/* What is stopped does not see it otherwise. */
+	lc_tree_signal(getpid(), SIGCONT);
+}
+
+static void
+kill_tree(guardian *g)
+{
+	g->state = KILLING;
+	g->kill_again_at = le_now() + KILL_AGAIN_MS;
+	if (g->child != 0)
+		kill(-g->child, SIGKILL);
+	lc_tree_signal(getpid(), SIGKILL);
+}
+
+/* Takes the status of all that has ended; ends the guardian when nothing is left. */
+static void
+reap(guardian *g)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0)
+	{
+		if (pid != g->child)
+			continue;
+		if (WIFSTOPPED(status))
+		{
+			tell(g, LC_STOPPED, WSTOPSIG(status));
+			continue;
+		}
+		g->child = 0;
+		tell(g, LC_EXITED, status);
+	}
+	if (pid < 0 && errno == ECHILD && g->started)
+	{
+		tell(g, LC_GONE, 0);
+		_exit(0);
+	}
+	/* CMD has ended, and has left something behind. */
+	if (g->child == 0 && g->state == RUNNING)
+		end_tree(g);
+}
+
+static int64_t
+next_time(const guardian *g)
+{
+	int64_t last = g->deadline - reserve(g);
+
+	switch (g->state)
+	{
+		case IDLE:
+			return INT64_MAX;
+		case RUNNING:
+			return g->deadline - g->command->grace;
+		case ENDING:
+			return g->ended_at + g->command->grace < last ? g->ended_at + g->command->grace : last;
+		case KILLING:
+			return g->kill_again_at;
+	}
+	return 0;
+}
+
+static void
+act(guardian *g)
+{
+	int64_t now = le_now();
+
+	/* After a stop of our own both may be due. */
+	if (g->state == RUNNING && now >= next_time(g))
+	{
+		tell(g, LC_LATE, 0);
+		end_tree(g);
+	}
+	if ((g->state == ENDING || g->state == KILLING) && now >= next_time(g))
+		kill_tree(g);
+}
+
+/* --- lockctl --- */
+
+static void
+take(guardian *g, const lc_message *message)
+{
+	switch (message->what)
+	{
+		case LC_START:
+			if (g->state == IDLE)
+				start(g, message);
+			break;
+		case LC_DEADLINE:
+			if (message->deadline > g->deadline)
+				g->deadline = message->deadline;
+			break;
+		case LC_SIGNAL:
+			if (g->child != 0)
+				kill(-g->child, message->value);
+			break;
+		case LC_END:
+			end_tree(g);
+			break;
+		case LC_KILL:
+			if (g->started)
+				kill_tree(g);
+			break;
+		default:
+			break;
+	}
+}
+
+static void
+receive(guardian *g)
+{
+	lc_message message;
+	ssize_t length;
+
+	while ((length = recv(g->fd, &message, sizeof(message), MSG_DONTWAIT)) == (ssize_t) sizeof(message))
+		take(g, &message);
+	if (length < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	/* lockctl has ended. */
+	if (!g->started)
+		_exit(0);
+	close(g->fd);
+	g->fd = -1;
+	end_tree(g);
+}
+
+static void
+wait_for_something(guardian *g)
+{
+	int64_t until = next_time(g);
+	struct itimerspec when = {.it_value = {.tv_sec = until / 1000, .tv_nsec = until % 1000 * 1000000}};
+	struct pollfd fds[] = {{.fd = g->signal_fd, .events = POLLIN},
+						   {.fd = g->timer_fd, .events = POLLIN},
+						   {.fd = g->fd, .events = POLLIN}};
+	struct signalfd_siginfo info;
+
+	if (until == INT64_MAX)
+		when = (struct itimerspec){0};
+	else if (until <= 0)
+		when.it_value = (struct timespec){.tv_nsec = 1};
+	timerfd_settime(g->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
+	poll(fds, 3, -1);
+	while (read(g->signal_fd, &info, sizeof(info)) == sizeof(info))
+		;
+}
+
+void
+lc_guardian_main(const lc_command *command, int fd)
+{
+	guardian g = {.command = command, .fd = fd};
+	sigset_t all, child;
+
+	setpgid(0, 0);
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+	sigemptyset(&child);
+	sigaddset(&child, SIGCHLD);
+	prctl(PR_SET_NAME, "lockctl-guard");
+	g.signal_fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+	g.timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (g.signal_fd < 0 || g.timer_fd < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
+	{
+		lc_error("cannot guard a command: %s", strerror(errno));
+		_exit(LC_EXIT_CANNOT_RUN);
+	}
+	for (;;)
+	{
+		if (g.fd >= 0)
+			receive(&g);
+		act(&g);
+		if (g.started)
+			reap(&g);
+		wait_for_something(&g);
+	}
+}

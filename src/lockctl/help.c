@@ -1,0 +1,166 @@
+/*
+ * help.c
+ *		--help of lockctl and of each command.
+ */
+#include "lockctl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char general[] =
+	"lockctl runs a command under a lock, or as the leader of an election, and shows and changes\n"
+	"the locks of a PostgreSQL database that has the extension lock_election.\n"
+	"\n"
+	"Usage: lockctl [OPTION]... COMMAND ...\n"
+	"\n"
+	"Run something alone:\n"
+	"  lock NAME... [OPTION]... [-- CMD ARG...]        while this process has the lock\n"
+	"  elect NAME CANDIDATE [OPTION]... [-- CMD ARG...]    while this process leads\n"
+	"  elect --listen NAME                             print who leads, and each change\n"
+	"Single steps, for scripts:\n"
+	"  acquire NAME                                    print a token\n"
+	"  renew NAME TOKEN, release NAME TOKEN, held NAME TOKEN\n"
+	"  lease grant | keep-alive | revoke | ttl | list\n"
+	"Look:\n"
+	"  locks [NAME], waiters [NAME], elections [NAME], status, watch [NAME], top, doctor\n"
+	"Mend:\n"
+	"  release --force NAME                            take the lock from its holders\n"
+	"\n"
+	"Options:\n"
+	"  -h, --host=HOST          server, or several with commas; else PGHOST, ...\n"
+	"  -p, --port=PORT\n"
+	"  -U, --username=NAME\n"
+	"  -d, --dbname=DATABASE    or a connection string, or a URI\n"
+	"  -o, --output=FORMAT      table, json or csv\n"
+	"  -q, --quiet              say nothing but errors\n"
+	"  -v, --verbose            say what is done\n"
+	"      --version, --help\n"
+	"\n"
+	"\"lockctl COMMAND --help\" tells more. Durations are 30, 500ms, 10s, 2min, 1h, 1d.\n"
+	"\n"
+	"Exit: the code of CMD, 128+N if signal N ended it; 3 not acquired, 4 lost, 64 usage,\n"
+	"69 no server, 126 CMD cannot run, 127 CMD not found.\n";
+
+static const struct
+{
+	const char *command, *text;
+} texts[] = {
+	{"lock",
+	 "Usage: lockctl lock NAME... [OPTION]... [-- CMD ARG...]\n"
+	 "\n"
+	 "Waits for the lock, runs CMD, and releases the lock when CMD has ended. With several names\n"
+	 "CMD has all of them, or does not run. Without CMD the token is printed, and the lock is held\n"
+	 "until a signal comes. Without -- the first word is the name, and the others are CMD.\n"
+	 "\n"
+	 "      --ttl=D         the lock ends this long after its holder has died (30s)\n"
+	 "      --wait=D        wait no longer than that\n"
+	 "      --try           do not wait\n"
+	 "      --shared        beside other shared holders\n"
+	 "      --permits=N     up to N holders\n"
+	 "      --hold-for=D    keep it closed until that long after it was acquired\n"
+	 "      --grace=D       from SIGTERM to SIGKILL when the lock cannot be kept (5s, at most a third of the "
+	 "TTL)\n"
+	 "  -E, --conflict-exit-code=CODE    the exit code when it is not acquired (3)\n"
+	 "      --notify        tell systemd when it is acquired\n"
+	 "\n"
+	 "CMD has LOCK_NAME and LOCK_TOKEN in its environment. INT TERM HUP QUIT USR1 USR2 are passed on\n"
+	 "to it. If the lock cannot be kept, CMD and all that it has started are dead before anybody\n"
+	 "else can have the lock.\n"},
+	{"elect",
+	 "Usage: lockctl elect NAME CANDIDATE [OPTION]... [-- CMD ARG...]\n"
+	 "       lockctl elect --listen NAME\n"
+	 "\n"
+	 "Waits to be elected, runs CMD, and resigns when CMD has ended. Without CMD the term is printed,\n"
+	 "and this process leads until a signal comes; where it loses its term it stands again.\n"
+	 "\n"
+	 "      --ttl=D         the term ends this long after the leader has died (15s)\n"
+	 "      --wait=D        wait no longer than that\n"
+	 "      --try           do not wait\n"
+	 "      --grace=D       from SIGTERM to SIGKILL when the term cannot be kept\n"
+	 "  -E, --conflict-exit-code=CODE    the exit code when it is not elected (3)\n"
+	 "      --http=ADDR:PORT    answer any HTTP request: 200 if this process leads, else 503\n"
+	 "      --notify        tell systemd when it is elected\n"
+	 "      --listen=NAME   print the leader, and each change from now on\n"},
+	{"acquire",
+	 "Usage: lockctl acquire NAME [OPTION]...\n"
+	 "\n"
+	 "Acquires a lock and prints its token. Nobody renews it: it ends after its TTL, unless it is\n"
+	 "renewed or released with its token before.\n"
+	 "\n"
+	 "      --ttl=D         (30s)\n"
+	 "      --wait=D        wait no longer than that\n"
+	 "      --try           do not wait\n"
+	 "      --shared        beside other shared holders\n"
+	 "      --permits=N     up to N holders\n"
+	 "      --owner=TEXT    the same owner may acquire it again, and gets the same token\n"
+	 "      --lease=LEASE   let it end with this lease\n"
+	 "  -E, --conflict-exit-code=CODE    the exit code when it is not acquired (3)\n"},
+	{"renew", "Usage: lockctl renew NAME TOKEN [--ttl=D]\n"
+			  "\n"
+			  "Starts the TTL again and prints how long the lock is valid. Exit 4: it is lost.\n"},
+	{"release", "Usage: lockctl release NAME TOKEN [--hold-for=D]\n"
+				"       lockctl release --force NAME [--election]\n"
+				"\n"
+				"Releases a lock. Exit 4: the token did not hold it.\n"
+				"\n"
+				"      --hold-for=D    keep it closed until that long after it was acquired\n"
+				"      --force         end all holders of the lock, and print how many there were\n"
+				"      --election      NAME is an election\n"},
+	{"held", "Usage: lockctl held NAME TOKEN\n"
+			 "\n"
+			 "Exit 0: the token holds the lock now. Exit 4: it does not.\n"},
+	{"lease",
+	 "Usage: lockctl lease grant [--ttl=D] [--owner=TEXT]     print the number of a new lease (60s)\n"
+	 "       lockctl lease keep-alive LEASE [--once]          renew it until a signal comes\n"
+	 "       lockctl lease revoke LEASE                       end it, and all that hangs on it\n"
+	 "       lockctl lease ttl LEASE                          print what is left of it\n"
+	 "       lockctl lease list\n"
+	 "\n"
+	 "Exit 4: the lease has ended.\n"},
+	{"locks", "Usage: lockctl locks [NAME]\n\nPrints who holds which locks.\n"},
+	{"waiters", "Usage: lockctl waiters [NAME]\n\nPrints who waits, in the order of the grants.\n"},
+	{"elections", "Usage: lockctl elections [NAME]\n\nPrints who leads.\n"},
+	{"status",
+	 "Usage: lockctl status\n\nPrints the manager of the database, what it holds, and its counters.\n"},
+	{"watch", "Usage: lockctl watch [NAME] [--interval=D] [--count=N]\n"
+			  "\n"
+			  "Prints a line when a holder or the number of waiters has changed. It looks once an interval\n"
+			  "(1s): a lock that is held for less may be missing. See also lockctl elect --listen.\n"},
+	{"top",
+	 "Usage: lockctl top [--interval=D] [--count=N]\n"
+	 "\n"
+	 "Shows locks, queues and rates, full screen. Without a terminal it prints a line for each\n"
+	 "interval (2s).\n"
+	 "\n"
+	 "Keys: q quit; l locks, w waiters, e elections; s next sort order, or n name, a age, t time left,\n"
+	 "c waiters; r reverse; arrows and page keys scroll; space looks again.\n"},
+	{"doctor",
+	 "Usage: lockctl doctor\n"
+	 "\n"
+	 "Looks for what is wrong with the installation, and tells what to type. Exit 1: something is.\n"}};
+
+void
+lc_help(const char *command)
+{
+	const char *text = command == NULL ? general : NULL;
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]) && text == NULL; i++)
+	{
+		if (strcmp(texts[i].command, command) == 0)
+			text = texts[i].text;
+	}
+	if (text == NULL)
+		lc_usage("unknown command \"%s\"", command);
+	fputs(text, stdout);
+	lc_flush();
+	exit(0);
+}
+
+void
+lc_version(void)
+{
+	printf("lockctl (lock_election) %s\n", le_version());
+	lc_flush();
+	exit(0);
+}

@@ -1,0 +1,581 @@
+/*
+ * lock.c
+ *		The commands lock and elect: wait, run CMD, and give back.
+ */
+#include "lockctl.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TTL_LOCK  30000
+#define TTL_ELECT 15000
+/* systemd is told this often, and gives us as much time as that. */
+#define EXTEND_EVERY_MS 10000
+#define EXTEND_MS       40000
+#define TICK_MS         1000
+
+typedef struct run
+{
+	/* what is asked for */
+	bool elect;
+	const char **names;
+	int n;
+	const char *candidate, *http_address, *listen;
+	char **command;
+	int ttl, wait, hold_for, grace, not_acquired;
+	bool notify;
+	le_how how;
+	lc_command guarded;
+
+	/* what there is */
+	le_session *session;
+	le_hold *hold;
+	lc_guardian guardian;
+	lc_http http;
+	int signal_fd;
+	int signo; /* 0: none has come */
+	int64_t deadline, extend_at;
+	bool killed; /* the lock is gone, CMD has to be */
+	bool told_place;
+} run;
+
+enum
+{
+	OPT_TTL = LC_OPT_HELP + 1,
+	OPT_WAIT,
+	OPT_TRY,
+	OPT_SHARED,
+	OPT_PERMITS,
+	OPT_HOLD_FOR,
+	OPT_GRACE,
+	OPT_NOTIFY,
+	OPT_HTTP,
+	OPT_LISTEN
+};
+
+static const struct option lock_options[] = {{"ttl", required_argument, NULL, OPT_TTL},
+											 {"wait", required_argument, NULL, OPT_WAIT},
+											 {"try", no_argument, NULL, OPT_TRY},
+											 {"shared", no_argument, NULL, OPT_SHARED},
+											 {"permits", required_argument, NULL, OPT_PERMITS},
+											 {"hold-for", required_argument, NULL, OPT_HOLD_FOR},
+											 {"grace", required_argument, NULL, OPT_GRACE},
+											 {"notify", no_argument, NULL, OPT_NOTIFY},
+											 {"conflict-exit-code", required_argument, NULL, 'E'},
+											 LC_HELP_OPTION,
+											 {NULL, 0, NULL, 0}};
+
+static const struct option elect_options[] = {{"ttl", required_argument, NULL, OPT_TTL},
+											  {"wait", required_argument, NULL, OPT_WAIT},
+											  {"try", no_argument, NULL, OPT_TRY},
+											  {"grace", required_argument, NULL, OPT_GRACE},
+											  {"notify", no_argument, NULL, OPT_NOTIFY},
+											  {"http", required_argument, NULL, OPT_HTTP},
+											  {"listen", required_argument, NULL, OPT_LISTEN},
+											  {"conflict-exit-code", required_argument, NULL, 'E'},
+											  LC_HELP_OPTION,
+											  {NULL, 0, NULL, 0}};
+
+/* --- arguments --- */
+
+static void
+take_option(run *r, int option, int index_of_bad, char **argv)
+{
+	if (lc_take_global(option, optarg))
+		return;
+	switch (option)
+	{
+		case OPT_TTL:
+			r->ttl = lc_duration("--ttl", optarg, LC_TTL_MIN, LC_TTL_MAX);
+			break;
+		case OPT_WAIT:
+			r->wait = lc_duration("--wait", optarg, 0, INT_MAX);
+			break;
+		case OPT_TRY:
+			r->wait = 0;
+			break;
+		case OPT_SHARED:
+			r->how.shared = 1;
+			break;
+		case OPT_PERMITS:
+			r->how.permits = (int) lc_number("--permits", optarg, 1, INT_MAX);
+			break;
+		case OPT_HOLD_FOR:
+			r->hold_for = lc_duration("--hold-for", optarg, 1, INT_MAX);
+			break;
+		case OPT_GRACE:
+			r->grace = lc_duration("--grace", optarg, 0, INT_MAX);
+			break;
+		case OPT_NOTIFY:
+			r->notify = true;
+			break;
+		case OPT_HTTP:
+			r->http_address = optarg;
+			break;
+		case OPT_LISTEN:
+			r->listen = optarg;
+			break;
+		case 'E':
+			r->not_acquired = (int) lc_number("-E", optarg, 0, 255);
+			break;
+		default:
+			lc_bad_option(option, argv[index_of_bad]);
+	}
+}
+
+/*
+ * Names stand before "--", CMD behind it.  Without "--" the first words are the
+ * name (and the candidate), and CMD comes next, as in flock and etcdctl.
+ */
+static void
+parse(run *r, int argc, char **argv)
+{
+	int words = r->elect ? 2 : 1, option, separator = 1;
+	const char **list = lc_alloc(sizeof(*list) * (size_t) (argc + 1));
+
+	while (separator < argc && strcmp(argv[separator], "--") != 0)
+		separator++;
+	if (separator < argc)
+	{
+		r->command = separator + 1 < argc ? argv + separator + 1 : NULL;
+		words = INT_MAX;
+	}
+	optind = 0;
+	opterr = 0;
+	while (r->n < words || r->command == NULL)
+	{
+		int at = optind != 0 ? optind : 1;
+
+		if (at >= separator)
+			break;
+		option = getopt_long(separator, argv, "-:E:" LC_GLOBAL_OPTIONS,
+							 r->elect ? elect_options : lock_options, NULL);
+		if (option == -1)
+			break;
+		if (option != 1)
+			take_option(r, option, at, argv);
+		else if (r->n < words)
+			list[r->n++] = optarg;
+		else
+		{
+			r->command = argv + optind - 1;
+			break;
+		}
+	}
+	r->names = list;
+}
+
+static void
+check(run *r)
+{
+	if (r->elect)
+	{
+		if (r->n != 2)
+			lc_usage(r->n == 0   ? "the election is missing"
+					 : r->n == 1 ? "the candidate is missing"
+								 : "too many words before --");
+		r->candidate = r->names[1];
+		r->n = 1;
+	}
+	if (r->n == 0)
+		lc_usage("the name of the lock is missing");
+	if (r->how.permits > 0 && (r->how.shared || r->n > 1))
+		lc_usage("--permits is for one name, and not with --shared");
+	if (r->hold_for > 0 && (r->how.shared || r->how.permits > 0 || r->n > 1))
+		lc_usage("--hold-for is for one exclusive lock");
+	if (r->ttl == 0)
+		r->ttl = r->elect ? TTL_ELECT : TTL_LOCK;
+	if (r->grace < 0)
+		r->grace = r->ttl / 3 < 5000 ? r->ttl / 3 : 5000;
+	/* A renewal is sent after a third of the TTL; with less than a second try a busy server would end CMD. */
+	if (r->grace > r->ttl / 2)
+		lc_usage("--grace is more than half of --ttl, %d ms", r->ttl);
+	if (r->wait > 0)
+		r->how.until = le_now() + r->wait;
+}
+
+static char *
+joined(const char **names, int n)
+{
+	char *text = lc_copy(names[0]);
+
+	for (int i = 1; i < n; i++)
+	{
+		char *more = lc_format("%s\n%s", text, names[i]);
+
+		free(text);
+		text = more;
+	}
+	return text;
+}
+
+/* --- messages --- */
+
+/* For somebody who sits before a terminal; not for cron, which sends mails. */
+static bool
+is_watched(void)
+{
+	return lc_verbosity >= LC_VERBOSE || (lc_verbosity == LC_NORMAL && isatty(STDERR_FILENO));
+}
+
+static const char *
+what(const run *r)
+{
+	static char text[600];
+
+	snprintf(text, sizeof(text), "%s \"%.500s\"%s",
+			 r->elect             ? "election"
+			 : r->how.permits > 0 ? "permit"
+								  : "lock",
+			 r->names[0], r->n > 1 ? " and others" : "");
+	return text;
+}
+
+/* --- one step of waiting for anything --- */
+
+static bool
+leads(const run *r)
+{
+	return r->hold != NULL && le_valid(r->hold) && !r->guardian.late && !r->guardian.exited && !r->killed;
+}
+
+static void
+extend(run *r)
+{
+	if (!r->notify || le_now() < r->extend_at)
+		return;
+	lc_notify("EXTEND_TIMEOUT_USEC=%d\nSTATUS=waiting for %s", EXTEND_MS * 1000, what(r));
+	r->extend_at = le_now() + EXTEND_EVERY_MS;
+}
+
+static int
+step_timeout(const run *r, bool waiting)
+{
+	int64_t left = r->how.until - le_now();
+	int timeout = r->http.fd >= 0 || (waiting && r->notify) ? TICK_MS : -1;
+
+	/* Elections have no how: the end of the wait is here. */
+	if (waiting && r->how.until != 0 && (timeout < 0 || left < timeout))
+		timeout = left <= 0 ? 0 : left < INT_MAX ? (int) left : INT_MAX;
+	return timeout;
+}
+
+/* Waits until something has happened, and takes what can be taken here. */
+static void
+step(run *r, bool waiting)
+{
+	struct pollfd fds[4 + LC_HTTP_CLIENTS];
+	lc_http_state state = {.election = r->names[0], .candidate = r->candidate};
+	le_event event;
+	int n = 0, signo;
+
+	if (waiting)
+		extend(r);
+	fds[n++] = (struct pollfd){.fd = le_fd(r->session), .events = POLLIN};
+	fds[n++] = (struct pollfd){.fd = r->signal_fd, .events = POLLIN};
+	fds[n++] = (struct pollfd){.fd = r->guardian.fd, .events = POLLIN};
+	n += lc_http_poll(&r->http, fds + n);
+	poll(fds, (nfds_t) n, step_timeout(r, waiting));
+	while (le_next_event(r->session, &event))
+		;
+	while ((signo = lc_signals_next(r->signal_fd)) != 0)
+	{
+		if (signo == SIGCONT)
+			lc_guardian_continue(&r->guardian);
+		else
+		{
+			r->signo = signo;
+			lc_guardian_send(&r->guardian, LC_SIGNAL, signo, 0, 0);
+		}
+	}
+	lc_guardian_read(&r->guardian);
+	state.leads = leads(r);
+	state.term = state.leads ? le_token(r->hold) : 0;
+	lc_http_work(&r->http, &state);
+}
+
+/* --- the wait --- */
+
+static void
+open_session(run *r)
+{
+	char host[64] = "", *name, *conninfo = lc_conninfo();
+	le_options options = {.size = sizeof(options), .conninfo = conninfo, .ttl_ms = r->ttl};
+	le_error error;
+
+	gethostname(host, sizeof(host) - 1);
+	name = lc_format("lockctl %s %d ", host, (int) getpid());
+	options.name = name;
+	if (le_open(&options, &r->session, &error) != LE_OK)
+		lc_die(lc_exit_code(error.status), "%s", error.message);
+	r->signal_fd = lc_signals_fd();
+	lc_detail("connected, lease %lld", (long long) le_lease(r->session));
+	free(name);
+	free(conninfo);
+}
+
+static le_status
+ask(run *r, le_error *error)
+{
+	const char *const *names = (const char *const *) r->names;
+
+	if (r->elect && r->wait == 0)
+		return le_campaign(r->session, names[0], r->candidate, 0, &r->hold, error);
+	if (r->elect)
+		return le_enqueue_candidate(r->session, names[0], r->candidate, &r->hold, error);
+	if (r->wait == 0)
+		return le_acquire(r->session, names, r->n, &r->how, 0, &r->hold, error);
+	return le_enqueue(r->session, names, r->n, &r->how, &r->hold, error);
+}
+
+static bool
+is_over_time(const run *r)
+{
+	return r->how.until != 0 && le_now() >= r->how.until;
+}
+
+/* The wait lost its place with the lease, before it had anything: it starts again at the end of the queue. */
+static le_status
+ask_again(run *r, le_error *error)
+{
+	le_status status = le_reopen(r->session, error);
+
+	if (status == LE_OK)
+	{
+		lc_notice("the queue place was lost, waits again for %s", what(r));
+		le_drop(r->hold);
+		r->hold = NULL;
+		status = ask(r, error);
+	}
+	return status;
+}
+
+static void
+tell_place(run *r)
+{
+	if (r->told_place || !is_watched() || le_position(r->hold) == 0)
+		return;
+	lc_notice("waits for %s, position %lld", what(r), (long long) le_position(r->hold));
+	r->told_place = true;
+}
+
+static le_status
+wait_for_grant(run *r, le_error *error)
+{
+	le_status status = ask(r, error);
+
+	while (r->signo == 0)
+	{
+		if (status == LE_LOST)
+			status = ask_again(r, error);
+		if (status != LE_OK)
+			return status;
+		status = le_await(r->hold, 0, error);
+		if (status == LE_TIMEOUT && le_get_hold_state(r->hold) == LE_HOLD_WAITING && !is_over_time(r))
+		{
+			tell_place(r);
+			step(r, true);
+			status = LE_OK;
+		}
+		else if (status != LE_LOST)
+			return status;
+	}
+	return LE_CANCELED;
+}
+
+/* --- what is done while it is held --- */
+
+static void
+send_deadline(run *r)
+{
+	int64_t deadline = le_deadline(r->session);
+
+	if (deadline > r->deadline && le_valid(r->hold))
+	{
+		r->deadline = deadline;
+		lc_guardian_send(&r->guardian, LC_DEADLINE, 0, 0, deadline);
+	}
+}
+
+/* Until CMD, and all that it has started, is gone. */
+static int
+run_command(run *r)
+{
+	bool lost;
+
+	r->deadline = le_deadline(r->session);
+	lc_guardian_start(&r->guardian, le_token(r->hold), r->deadline);
+	while (!r->guardian.gone)
+	{
+		if (le_valid(r->hold))
+			send_deadline(r);
+		else if (!r->killed)
+		{
+			r->killed = true;
+			lc_guardian_send(&r->guardian, LC_KILL, 0, 0, 0);
+		}
+		step(r, false);
+	}
+	lost = r->guardian.late || r->killed;
+	lc_guardian_finish(&r->guardian);
+	if (lost)
+		return LC_EXIT_LOST;
+	if (WIFSIGNALED(r->guardian.status))
+		return LC_EXIT_SIGNAL + WTERMSIG(r->guardian.status);
+	return WEXITSTATUS(r->guardian.status);
+}
+
+/* Without CMD: until a signal. */
+static int
+just_hold(run *r)
+{
+	printf("%lld\n", (long long) le_token(r->hold));
+	lc_flush();
+	while (r->signo == 0 && le_valid(r->hold))
+		step(r, false);
+	return r->signo != 0 ? LC_EXIT_SIGNAL + r->signo : LC_EXIT_LOST;
+}
+
+/* --- the end --- */
+
+static void
+tell_lost(run *r)
+{
+	le_error error = {0};
+
+	le_await(r->hold, 0, &error);
+	if (r->guardian.late && error.message[0] == '\0')
+		lc_error("%s could not be renewed in time: the command was ended", what(r));
+	else
+		lc_error("%s is lost%s%s%s", what(r), error.message[0] != '\0' ? ": " : "", error.message,
+				 r->killed ? ": the command was killed" : "");
+}
+
+static int
+give_back(run *r, int code)
+{
+	le_error error;
+	le_status status;
+
+	if (r->notify)
+		lc_notify("STOPPING=1");
+	if (code == LC_EXIT_LOST && (r->killed || r->guardian.late || !le_valid(r->hold)))
+		tell_lost(r);
+	status = le_release(r->hold, r->hold_for, &error);
+	r->hold = NULL;
+	if (status == LE_LOST && code != LC_EXIT_LOST)
+	{
+		lc_error("%s had been lost before it was released: the command may not have been alone", what(r));
+		code = LC_EXIT_LOST;
+	}
+	else if (status != LE_OK && status != LE_LOST)
+		lc_error("%s was not released: %s", what(r), error.message);
+	return code;
+}
+
+static int
+not_granted(run *r, le_status status, const le_error *error)
+{
+	if (r->signo != 0)
+		return LC_EXIT_SIGNAL + r->signo;
+	if (status == LE_TIMEOUT)
+	{
+		if (is_watched())
+			lc_notice("%s: not acquired%s", what(r), r->wait == 0 ? "" : " in time");
+		return r->not_acquired;
+	}
+	lc_error("%s", error->message);
+	return lc_exit_code(status);
+}
+
+static int
+granted(run *r)
+{
+	int code;
+
+	lc_detail("%s is acquired, token %lld", what(r), (long long) le_token(r->hold));
+	if (r->notify)
+		lc_notify("READY=1\nSTATUS=%s, token %lld", what(r), (long long) le_token(r->hold));
+	code = r->command != NULL ? run_command(r) : just_hold(r);
+	return give_back(r, code);
+}
+
+static int
+go(run *r)
+{
+	le_error error = {0};
+	le_status status;
+	int code;
+
+	if (r->command != NULL)
+	{
+		r->guarded = (lc_command){.argv = r->command,
+								  .name = joined(r->names, r->n),
+								  .ttl = r->ttl,
+								  .grace = r->grace,
+								  .notify = r->notify};
+		lc_guardian_fork(&r->guardian, &r->guarded);
+	}
+	/* After the fork: the guardian must not keep the port. */
+	if (r->http_address != NULL)
+		lc_http_open(&r->http, r->http_address);
+	open_session(r);
+	do
+	{
+		status = wait_for_grant(r, &error);
+		code = status == LE_OK ? granted(r) : not_granted(r, status, &error);
+		/* Who stands for election without a command goes on doing so. */
+	} while (r->elect && r->command == NULL && code == LC_EXIT_LOST && r->signo == 0 &&
+			 le_reopen(r->session, &error) == LE_OK);
+	/* A second Ctrl-C does not wait for a server that does not answer. */
+	if (r->signo == SIGINT)
+		lc_signals_allow(SIGINT);
+	if (r->hold != NULL)
+		le_release(r->hold, 0, NULL);
+	if (le_close(r->session, -1, &error) != LE_OK)
+		lc_detail("%s", error.message);
+	lc_guardian_finish(&r->guardian);
+	return code;
+}
+
+static void
+init(run *r, bool elect)
+{
+	*r = (run){.elect = elect, .wait = -1, .grace = -1, .not_acquired = LC_EXIT_NOT_ACQUIRED};
+	r->how.size = sizeof(r->how);
+	r->http.fd = r->guardian.fd = r->signal_fd = -1;
+}
+
+int
+lc_lock(int argc, char **argv)
+{
+	run r;
+
+	init(&r, false);
+	parse(&r, argc, argv);
+	check(&r);
+	return go(&r);
+}
+
+int
+lc_elect(int argc, char **argv)
+{
+	run r;
+
+	init(&r, true);
+	parse(&r, argc, argv);
+	if (r.listen != NULL)
+	{
+		if (r.n > 0 || r.command != NULL)
+			lc_usage("--listen takes the election, and nothing else");
+		return lc_elect_listen(r.listen);
+	}
+	check(&r);
+	return go(&r);
+}

@@ -1,0 +1,71 @@
+# Completion of lockctl for bash.  It asks the server for names, and gives up after less than a second.
+
+_lockctl_words()
+{
+	local word
+	while IFS= read -r word; do
+		[[ $word != "$cur"* ]] || COMPREPLY+=("$(printf %q "$word")")
+	done
+}
+
+# Names of the server, by the connection options that are on the line.
+_lockctl_names()
+{
+	PGCONNECT_TIMEOUT=1 timeout 0.8 lockctl "${connection[@]}" -q -o csv "$1" 2>/dev/null </dev/null |
+		awk -v want="$2" 'NR == 1 { n = split($0, head, ","); for (i = 1; i <= n; i++) if (head[i] == want) column = i; next }
+			column && $0 !~ /"/ { split($0, field, ","); if (!seen[field[column]]++) print field[column] }'
+}
+
+_lockctl_options()
+{
+	case $1 in
+		lock) echo --ttl --wait --try --shared --permits --hold-for --grace --notify --conflict-exit-code ;;
+		elect) echo --ttl --wait --try --grace --notify --http --listen --conflict-exit-code ;;
+		acquire) echo --ttl --wait --try --shared --permits --owner --lease --conflict-exit-code ;;
+		renew) echo --ttl ;;
+		release) echo --hold-for --force --election ;;
+		lease) echo --ttl --owner --once ;;
+		watch | top) echo --interval --count ;;
+		'') echo --host --port --username --dbname --output --quiet --verbose --version ;;
+	esac
+	echo --help
+}
+
+_lockctl()
+{
+	local cur=${COMP_WORDS[COMP_CWORD]} prev= command= i word
+	local -a connection=()
+	COMPREPLY=()
+	[ "$COMP_CWORD" -lt 1 ] || prev=${COMP_WORDS[COMP_CWORD - 1]}
+	for ((i = 1; i < COMP_CWORD; i++)); do
+		word=${COMP_WORDS[i]}
+		case $word in
+			--) # behind it stands a command of its own
+				if declare -F _command_offset >/dev/null; then _command_offset $((i + 1)); else COMPREPLY=($(compgen -c -- "$cur")); fi
+				return ;;
+			-h | -p | -U | -d) connection+=("$word" "${COMP_WORDS[i + 1]-}"); ((++i)) ;;
+			--host=* | --port=* | --username=* | --dbname=*) connection+=("$word") ;;
+			-o) ((++i)) ;;
+			-*) ;;
+			*) [ -n "$command" ] || command=$word ;;
+		esac
+	done
+	case $prev in
+		-o | --output) COMPREPLY=($(compgen -W 'table json csv' -- "$cur")); return ;;
+		-h | -p | -U | -d) return ;;
+		--listen) _lockctl_words < <(_lockctl_names elections election); return ;;
+	esac
+	if [[ $cur = -* ]]; then
+		COMPREPLY=($(compgen -W "$(_lockctl_options "$command")" -- "$cur"))
+		return
+	fi
+	case $command in
+		'') COMPREPLY=($(compgen -W 'lock elect acquire renew release held lease locks waiters elections status watch top doctor help' -- "$cur")) ;;
+		lease) [ "$prev" != lease ] || COMPREPLY=($(compgen -W 'grant keep-alive revoke ttl list' -- "$cur")) ;;
+		elect | elections) _lockctl_words < <(_lockctl_names elections election) ;;
+		lock | acquire | renew | release | held | locks | waiters | watch) _lockctl_words < <(_lockctl_names locks name) ;;
+		help) COMPREPLY=($(compgen -W 'lock elect acquire renew release held lease locks waiters elections status watch top doctor' -- "$cur")) ;;
+	esac
+}
+
+complete -F _lockctl lockctl

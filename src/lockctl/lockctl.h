@@ -1,0 +1,280 @@
+/*
+ * lockctl.h
+ *		What the files of lockctl share.
+ *
+ * lockctl runs a command under a lock, or asks and changes locks from a shell.
+ * Where it runs a command there are three processes:
+ *
+ *		lockctl --- has the session of liblockelection, which renews
+ *		   |
+ *		guardian -- has the deadline, and a timer; no thread, no connection
+ *		   |
+ *		CMD ------- in a process group of its own
+ *
+ * lockctl and the guardian share a socket.  lockctl sends each new deadline.
+ * If no new one comes, because lockctl is stopped or cut off or because the
+ * socket has ended with lockctl, the guardian ends CMD before the deadline.
+ */
+#ifndef LOCKCTL_H
+#define LOCKCTL_H
+
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <libpq-fe.h>
+
+#include "lock_election.h"
+
+/* --- exit codes --- */
+
+#define LC_EXIT_FAILED       1 /* doctor has found something */
+#define LC_EXIT_NOT_ACQUIRED 3
+#define LC_EXIT_LOST         4
+#define LC_EXIT_USAGE        64
+#define LC_EXIT_SERVER       69
+#define LC_EXIT_CANNOT_RUN   126
+#define LC_EXIT_NOT_FOUND    127
+#define LC_EXIT_SIGNAL       128 /* + its number */
+
+/* --- message.c --- */
+
+typedef enum lc_level
+{
+	LC_QUIET = -1,
+	LC_NORMAL,
+	LC_VERBOSE
+} lc_level;
+
+extern lc_level lc_verbosity;
+
+/* To stderr, with the program's name.  Errors are always told. */
+extern void lc_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+extern void lc_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
+extern void lc_detail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+extern void lc_die(int code, const char *format, ...) __attribute__((noreturn, format(printf, 2, 3)));
+extern void lc_usage(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
+extern void *lc_alloc(size_t size); /* zeroed; never NULL */
+extern char *lc_copy(const char *text);
+extern char *lc_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Writes all that was printed; ends the program when that fails. */
+extern void lc_flush(void);
+
+/* --- options.c --- */
+
+typedef enum lc_output
+{
+	LC_TABLE,
+	LC_JSON,
+	LC_CSV
+} lc_output;
+
+/* What stands before the command, or anywhere in it. */
+typedef struct lc_global
+{
+	const char *host, *port, *user, *database;
+	lc_output output;
+	const char *command;
+} lc_global;
+
+extern lc_global lc_globals;
+
+/* Of every command.  A command's own long options start behind LC_OPT_HELP. */
+#define LC_GLOBAL_OPTIONS "h:p:U:d:o:qv"
+#define LC_OPT_HELP       256
+#define LC_HELP_OPTION                                                                                       \
+	{                                                                                                        \
+		"help", 0, NULL, LC_OPT_HELP                                                                         \
+	}
+
+/* True where it is one of them. */
+extern bool lc_take_global(int option, const char *value);
+/* What is left: --help, an option that is not known, or one without its value. */
+extern void lc_bad_option(int option, const char *text) __attribute__((noreturn));
+
+/* "5", "5s", "500ms", "2min", "1h", "1d" in milliseconds.  Ends the program where it is none. */
+extern int lc_duration(const char *option, const char *text, int min, int max);
+extern int64_t lc_number(const char *what, const char *text, int64_t min, int64_t max);
+/* From the global options; NULL: the environment says it all.  To be freed. */
+extern char *lc_conninfo(void);
+extern int lc_exit_code(le_status status);
+
+#define LC_TTL_MIN 100
+#define LC_TTL_MAX 2073600000
+
+/* --- help.c --- */
+
+/* Prints what --help prints, of a command or (NULL) of lockctl, and ends the program. */
+extern void lc_help(const char *command) __attribute__((noreturn));
+/* Prints the version, and ends the program. */
+extern void lc_version(void) __attribute__((noreturn));
+
+/* --- signals.c --- */
+
+/* Until then a signal ends the program at once: nothing is held. */
+extern void lc_signals_start(void);
+/* From here on they are read from a descriptor, which is returned. */
+extern int lc_signals_fd(void);
+/* The next one; 0: none. */
+extern int lc_signals_next(int fd);
+/* From here on this one ends the program at once again. */
+extern void lc_signals_allow(int signo);
+/* In a child, before exec: as it was when the program began. */
+extern void lc_signals_restore(void);
+
+/* --- tree.c --- */
+
+/* Sends a signal to all that descends from a process, also in sessions of their own; how many there were. */
+extern int lc_tree_signal(pid_t root, int signo);
+
+/* --- guardian.c: the protocol, and the process --- */
+
+typedef enum lc_what
+{
+	/* to the guardian */
+	LC_START = 1, /* token, deadline; value: 1 to make CMD the foreground group */
+	LC_DEADLINE,  /* deadline */
+	LC_SIGNAL,    /* value, for CMD's process group */
+	LC_END,       /* end CMD in order: SIGTERM, SIGKILL after the grace */
+	LC_KILL,      /* somebody else may hold the lock already */
+
+	/* from the guardian */
+	LC_STARTED, /* value: CMD's process id */
+	LC_STOPPED, /* value: CMD has been stopped by this signal */
+	LC_EXITED,  /* value: CMD's wait status; what it has left behind may be running */
+	LC_LATE,    /* the deadline is near: SIGTERM was sent */
+	LC_GONE     /* nothing of it runs any more */
+} lc_what;
+
+typedef struct lc_message
+{
+	int32_t what;
+	int32_t value;
+	int64_t token;
+	int64_t deadline; /* ms of le_now() */
+} lc_message;
+
+typedef struct lc_command
+{
+	char **argv;
+	const char *name; /* LOCK_NAME */
+	int ttl, grace;   /* ms */
+	bool notify;      /* NOTIFY_SOCKET is lockctl's, not CMD's */
+} lc_command;
+
+typedef struct lc_guardian
+{
+	pid_t pid;
+	int fd;      /* -1: none */
+	pid_t child; /* 0: not started */
+	bool exited, late, gone;
+	int status; /* of CMD */
+} lc_guardian;
+
+/* The guardian, from its fork to its end. */
+extern void lc_guardian_main(const lc_command *command, int fd) __attribute__((noreturn));
+
+/* --- link.c: the guardian, seen from lockctl --- */
+
+/* Before there is any thread. */
+extern void lc_guardian_fork(lc_guardian *guardian, const lc_command *command);
+extern void lc_guardian_send(lc_guardian *guardian, lc_what what, int value, int64_t token, int64_t deadline);
+extern void lc_guardian_start(lc_guardian *guardian, int64_t token, int64_t deadline);
+/* Takes what it has sent.  Where it has been killed, kills what it guarded. */
+extern void lc_guardian_read(lc_guardian *guardian);
+/* The shell continues us. */
+extern void lc_guardian_continue(lc_guardian *guardian);
+/* Takes the terminal back, and waits for the guardian. */
+extern void lc_guardian_finish(lc_guardian *guardian);
+
+/* --- notify.c --- */
+
+/* Tells systemd; nothing where it has not started us. */
+extern void lc_notify(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* --- http.c --- */
+
+#define LC_HTTP_CLIENTS 16
+
+typedef struct lc_http_client
+{
+	int fd; /* -1: free */
+	int64_t until;
+	size_t length;
+	char request[1024];
+} lc_http_client;
+
+typedef struct lc_http
+{
+	int fd; /* -1: none */
+	lc_http_client clients[LC_HTTP_CLIENTS];
+} lc_http;
+
+/* What there is to tell. */
+typedef struct lc_http_state
+{
+	bool leads;
+	const char *election, *candidate;
+	int64_t term;
+} lc_http_state;
+
+/* Listens on ADDR:PORT, or ends the program. */
+extern void lc_http_open(lc_http *http, const char *address);
+/* Adds its descriptors; returns how many.  At most 1 + LC_HTTP_CLIENTS. */
+extern int lc_http_poll(lc_http *http, struct pollfd *fds);
+extern void lc_http_work(lc_http *http, const lc_http_state *state);
+
+/* --- sql.c --- */
+
+/* Connects, or ends the program.  primary: only to a server that can be written to. */
+extern PGconn *lc_connect(bool primary);
+/* The schema of the extension's functions, quoted. Ends the program where there is none. */
+extern const char *lc_schema(PGconn *db);
+/* A text as a literal of SQL; to be freed. */
+extern char *lc_literal(PGconn *db, const char *text);
+/* Runs a query and ends the program if it fails. */
+extern PGresult *lc_query(PGconn *db, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Runs a statement, so that a signal cancels it; NULL: a signal did, its number is in *signo. */
+extern PGresult *lc_query_signals(PGconn *db, const char *query, int *signo);
+/* Prints the rows of a query, made by the server as JSON and CSV.  one: a row is an object, not an array of them. */
+extern void lc_print(PGconn *db, bool one, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* How many columns of a terminal a text takes. */
+extern int lc_width(const char *text);
+
+/* --- the commands --- */
+
+/* Run a command under a lock, as a leader.  All of these answer the exit code. */
+extern int lc_lock(int argc, char **argv);
+/* As the leader of an election. */
+extern int lc_elect(int argc, char **argv);
+/* Prints who leads, and each change. */
+extern int lc_elect_listen(const char *election);
+/* Prints a token. */
+extern int lc_acquire(int argc, char **argv);
+/* Starts the TTL of a lock again. */
+extern int lc_renew(int argc, char **argv);
+/* Ends a lock, by its token or by force. */
+extern int lc_release(int argc, char **argv);
+/* Does the token hold the lock? */
+extern int lc_held(int argc, char **argv);
+/* grant, keep-alive, revoke, ttl, list. */
+extern int lc_lease(int argc, char **argv);
+/* Who holds what. */
+extern int lc_locks(int argc, char **argv);
+/* Who waits. */
+extern int lc_waiters(int argc, char **argv);
+/* Who leads. */
+extern int lc_elections(int argc, char **argv);
+/* The manager and its counters. */
+extern int lc_show_status(int argc, char **argv);
+/* Prints what changes. */
+extern int lc_watch(int argc, char **argv);
+/* Full screen. */
+extern int lc_top(int argc, char **argv);
+/* Looks for what is wrong. */
+extern int lc_doctor(int argc, char **argv);
+
+#endif /* LOCKCTL_H */

@@ -1,0 +1,85 @@
+/*
+ * main.c
+ *		lockctl: locks and leader election of PostgreSQL, from a shell.
+ */
+#include "lockctl.h"
+
+#include <fcntl.h>
+#include <getopt.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define OPT_VERSION (LC_OPT_HELP + 1)
+
+static const struct
+{
+	const char *name;
+	int (*run)(int argc, char **argv);
+} commands[] = {
+	{"lock", lc_lock},       {"elect", lc_elect},         {"acquire", lc_acquire},    {"renew", lc_renew},
+	{"release", lc_release}, {"held", lc_held},           {"lease", lc_lease},        {"locks", lc_locks},
+	{"waiters", lc_waiters}, {"elections", lc_elections}, {"status", lc_show_status}, {"watch", lc_watch},
+	{"top", lc_top},         {"doctor", lc_doctor}};
+
+static const struct option options[] = {{"host", required_argument, NULL, 'h'},
+										{"port", required_argument, NULL, 'p'},
+										{"username", required_argument, NULL, 'U'},
+										{"dbname", required_argument, NULL, 'd'},
+										{"output", required_argument, NULL, 'o'},
+										{"quiet", no_argument, NULL, 'q'},
+										{"verbose", no_argument, NULL, 'v'},
+										{"version", no_argument, NULL, OPT_VERSION},
+										LC_HELP_OPTION,
+										{NULL, 0, NULL, 0}};
+
+/* 0, 1 and 2 are open, so that no connection becomes somebody's standard output. */
+static void
+open_standard_files(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
+
+int
+main(int argc, char **argv)
+{
+	int option;
+
+	open_standard_files();
+	setlocale(LC_ALL, "");
+	setlocale(LC_NUMERIC, "C");
+	lc_signals_start();
+	opterr = 0;
+	for (;;)
+	{
+		int at = optind;
+
+		option = getopt_long(argc, argv, "+:" LC_GLOBAL_OPTIONS, options, NULL);
+		if (option == -1)
+			break;
+		if (option == OPT_VERSION)
+			lc_version();
+		if (!lc_take_global(option, optarg))
+			lc_bad_option(option, argv[at]);
+	}
+	if (optind >= argc)
+		lc_usage("the command is missing");
+	if (strcmp(argv[optind], "help") == 0)
+		lc_help(argv[optind + 1]);
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+	{
+		if (strcmp(argv[optind], commands[i].name) != 0)
+			continue;
+		lc_globals.command = commands[i].name;
+		exit(commands[i].run(argc - optind, argv + optind));
+	}
+	lc_usage("unknown command \"%s\"", argv[optind]);
+}

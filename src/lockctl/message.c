@@ -1,0 +1,129 @@
+/*
+ * message.c
+ *		What lockctl tells its user, and memory.
+ */
+#include "lockctl.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+lc_level lc_verbosity = LC_NORMAL;
+
+/* One write a line, so that lines of several processes do not mix. */
+static void
+tell(const char *format, va_list args)
+{
+	char text[2048];
+	size_t length;
+
+	vsnprintf(text, sizeof(text), format, args);
+	length = strlen(text);
+	while (length > 0 && text[length - 1] == '\n')
+		text[--length] = '\0';
+	fprintf(stderr, "lockctl: %s\n", text);
+}
+
+void
+lc_error(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	tell(format, args);
+	va_end(args);
+}
+
+void
+lc_notice(const char *format, ...)
+{
+	va_list args;
+
+	if (lc_verbosity < LC_NORMAL)
+		return;
+	va_start(args, format);
+	tell(format, args);
+	va_end(args);
+}
+
+void
+lc_detail(const char *format, ...)
+{
+	va_list args;
+
+	if (lc_verbosity < LC_VERBOSE)
+		return;
+	va_start(args, format);
+	tell(format, args);
+	va_end(args);
+}
+
+void
+lc_die(int code, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	tell(format, args);
+	va_end(args);
+	exit(code);
+}
+
+void
+lc_usage(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	tell(format, args);
+	va_end(args);
+	if (lc_globals.command != NULL)
+		fprintf(stderr, "Try \"lockctl %s --help\".\n", lc_globals.command);
+	else
+		fprintf(stderr, "Try \"lockctl --help\".\n");
+	exit(LC_EXIT_USAGE);
+}
+
+void *
+lc_alloc(size_t size)
+{
+	void *memory = calloc(1, size);
+
+	if (memory == NULL)
+		lc_die(LC_EXIT_SERVER, "out of memory");
+	return memory;
+}
+
+char *
+lc_copy(const char *text)
+{
+	size_t size = strlen(text) + 1;
+
+	return memcpy(lc_alloc(size), text, size);
+}
+
+char *
+lc_format(const char *format, ...)
+{
+	va_list args;
+	char *text;
+	int length;
+
+	va_start(args, format);
+	length = vsnprintf(NULL, 0, format, args);
+	va_end(args);
+	text = lc_alloc((size_t) length + 1);
+	va_start(args, format);
+	vsnprintf(text, (size_t) length + 1, format, args);
+	va_end(args);
+	return text;
+}
+
+void
+lc_flush(void)
+{
+	if (fflush(stdout) != 0 || ferror(stdout))
+		lc_die(LC_EXIT_FAILED, "cannot write the output: %s", strerror(errno));
+}

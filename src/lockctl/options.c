@@ -1,0 +1,201 @@
+/*
+ * options.c
+ *		Durations, numbers, and how to reach the server.
+ */
+#include "lockctl.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+lc_global lc_globals;
+
+int
+lc_duration(const char *option, const char *text, int min, int max)
+{
+	static const struct
+	{
+		const char *name;
+		double ms;
+	} units[] = {{"", 1000},   {"ms", 1},      {"s", 1000},    {"sec", 1000},
+				 {"m", 60000}, {"min", 60000}, {"h", 3600000}, {"d", 86400000}};
+	char *end;
+	double value;
+
+	errno = 0;
+	value = strtod(text, &end);
+	if (end == text || errno != 0 || !isfinite(value) || strpbrk(text, "xXpP") != NULL)
+		lc_usage("%s: \"%s\" is not a duration such as 30, 500ms, 10s, 2min, 1h or 1d", option, text);
+	while (*end == ' ')
+		end++;
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+	{
+		if (strcmp(end, units[i].name) != 0)
+			continue;
+		value = ceil(value * units[i].ms);
+		if (value < min || value > max)
+			lc_usage("%s: \"%s\" is not between %d ms and %.0f days", option, text, min, max / 86400000.0);
+		return (int) value;
+	}
+	lc_usage("%s: \"%s\" has no unit that is known: ms, s, min, h or d", option, text);
+}
+
+int64_t
+lc_number(const char *what, const char *text, int64_t min, int64_t max)
+{
+	char *end;
+	long long value;
+
+	errno = 0;
+	value = strtoll(text, &end, 10);
+	if (end == text || *end != '\0' || errno != 0 || value < min || value > max)
+	{
+		if (max == INT64_MAX)
+			lc_usage("%s: \"%s\" is not a number of at least %lld", what, text, (long long) min);
+		lc_usage("%s: \"%s\" is not a number between %lld and %lld", what, text, (long long) min,
+				 (long long) max);
+	}
+	return value;
+}
+
+/* --- options of every command --- */
+
+static lc_output
+output_of(const char *text)
+{
+	if (strcmp(text, "table") == 0)
+		return LC_TABLE;
+	if (strcmp(text, "json") == 0)
+		return LC_JSON;
+	if (strcmp(text, "csv") == 0)
+		return LC_CSV;
+	lc_usage("-o: \"%s\" is not table, json or csv", text);
+}
+
+bool
+lc_take_global(int option, const char *value)
+{
+	lc_global *g = &lc_globals;
+
+	switch (option)
+	{
+		case 'h':
+			g->host = value;
+			return true;
+		case 'p':
+			g->port = value;
+			return true;
+		case 'U':
+			g->user = value;
+			return true;
+		case 'd':
+			g->database = value;
+			return true;
+		case 'o':
+			g->output = output_of(value);
+			return true;
+		case 'q':
+			lc_verbosity = LC_QUIET;
+			return true;
+		case 'v':
+			lc_verbosity = LC_VERBOSE;
+			return true;
+		default:
+			return false;
+	}
+}
+
+void
+lc_bad_option(int option, const char *text)
+{
+	if (option == LC_OPT_HELP)
+		lc_help(lc_globals.command);
+	if (option == ':')
+		lc_usage("option \"%s\" needs a value", text);
+	lc_usage("unknown option \"%s\"", text);
+}
+
+/* --- the connection string --- */
+
+static void
+add(char **text, const char *key, const char *value)
+{
+	char *quoted = lc_alloc(strlen(value) * 2 + 1), *to = quoted, *old = *text;
+
+	for (const char *from = value; *from != '\0'; from++)
+	{
+		if (*from == '\'' || *from == '\\')
+			*to++ = '\\';
+		*to++ = *from;
+	}
+	*text = lc_format("%s%s%s='%s'", old != NULL ? old : "", old != NULL ? " " : "", key, quoted);
+	free(quoted);
+	free(old);
+}
+
+static const char *
+override(const char *key)
+{
+	if (strcmp(key, "host") == 0)
+		return lc_globals.host;
+	if (strcmp(key, "port") == 0)
+		return lc_globals.port;
+	if (strcmp(key, "user") == 0)
+		return lc_globals.user;
+	return NULL;
+}
+
+/* -d is a name, "key=value ..." or a URI.  -h, -p and -U win. */
+char *
+lc_conninfo(void)
+{
+	const lc_global *g = &lc_globals;
+	const char *database = g->database;
+	bool is_string =
+		database != NULL && (strchr(database, '=') != NULL || strncmp(database, "postgresql://", 13) == 0 ||
+							 strncmp(database, "postgres://", 11) == 0);
+	PQconninfoOption *options = NULL;
+	char *text = NULL, *message = NULL;
+
+	if (is_string)
+	{
+		options = PQconninfoParse(database, &message);
+		if (options == NULL)
+			lc_usage("-d: %s", message != NULL ? message : "out of memory");
+		for (PQconninfoOption *o = options; o->keyword != NULL; o++)
+		{
+			if (o->val != NULL && override(o->keyword) == NULL)
+				add(&text, o->keyword, o->val);
+		}
+		PQconninfoFree(options);
+	}
+	else if (database != NULL)
+		add(&text, "dbname", database);
+	if (g->host != NULL)
+		add(&text, "host", g->host);
+	if (g->port != NULL)
+		add(&text, "port", g->port);
+	if (g->user != NULL)
+		add(&text, "user", g->user);
+	return text;
+}
+
+int
+lc_exit_code(le_status status)
+{
+	switch (status)
+	{
+		case LE_OK:
+			return 0;
+		case LE_TIMEOUT:
+			return LC_EXIT_NOT_ACQUIRED;
+		case LE_LOST:
+			return LC_EXIT_LOST;
+		case LE_INVALID:
+			return LC_EXIT_USAGE;
+		default:
+			return LC_EXIT_SERVER;
+	}
+}

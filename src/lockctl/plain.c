@@ -1,0 +1,497 @@
+/*
+ * plain.c
+ *		Single steps for scripts: acquire, renew, release, held, lease.
+ */
+#include "lockctl.h"
+
+#include <getopt.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum
+{
+	OPT_TTL = LC_OPT_HELP + 1,
+	OPT_WAIT,
+	OPT_TRY,
+	OPT_SHARED,
+	OPT_PERMITS,
+	OPT_OWNER,
+	OPT_LEASE,
+	OPT_HOLD_FOR,
+	OPT_FORCE,
+	OPT_ELECTION,
+	OPT_ONCE
+};
+
+/* Of all commands; parse() is told which ones are allowed. */
+static const struct option options[] = {{"ttl", required_argument, NULL, OPT_TTL},
+										{"wait", required_argument, NULL, OPT_WAIT},
+										{"try", no_argument, NULL, OPT_TRY},
+										{"shared", no_argument, NULL, OPT_SHARED},
+										{"permits", required_argument, NULL, OPT_PERMITS},
+										{"owner", required_argument, NULL, OPT_OWNER},
+										{"lease", required_argument, NULL, OPT_LEASE},
+										{"hold-for", required_argument, NULL, OPT_HOLD_FOR},
+										{"force", no_argument, NULL, OPT_FORCE},
+										{"election", no_argument, NULL, OPT_ELECTION},
+										{"once", no_argument, NULL, OPT_ONCE},
+										{"conflict-exit-code", required_argument, NULL, 'E'},
+										LC_HELP_OPTION,
+										{NULL, 0, NULL, 0}};
+
+typedef struct arguments
+{
+	int ttl, wait, permits, hold_for, not_acquired;
+	bool shared, force, election, once;
+	const char *owner;
+	int64_t lease;
+	const char *words[4];
+	int n;
+} arguments;
+
+static void
+take(arguments *a, int option)
+{
+	switch (option)
+	{
+		case OPT_TTL:
+			a->ttl = lc_duration("--ttl", optarg, LC_TTL_MIN, LC_TTL_MAX);
+			break;
+		case OPT_WAIT:
+			a->wait = lc_duration("--wait", optarg, 0, INT_MAX);
+			break;
+		case OPT_TRY:
+			a->wait = 0;
+			break;
+		case OPT_SHARED:
+			a->shared = true;
+			break;
+		case OPT_PERMITS:
+			a->permits = (int) lc_number("--permits", optarg, 1, INT_MAX);
+			break;
+		case OPT_OWNER:
+			a->owner = optarg;
+			break;
+		case OPT_LEASE:
+			a->lease = lc_number("--lease", optarg, 1, INT64_MAX);
+			break;
+		case OPT_HOLD_FOR:
+			a->hold_for = lc_duration("--hold-for", optarg, 1, INT_MAX);
+			break;
+		case OPT_FORCE:
+			a->force = true;
+			break;
+		case OPT_ELECTION:
+			a->election = true;
+			break;
+		case OPT_ONCE:
+			a->once = true;
+			break;
+		case 'E':
+			a->not_acquired = (int) lc_number("-E", optarg, 0, 255);
+			break;
+		default:
+			break;
+	}
+}
+
+/* allowed: the command's own long options, each between blanks. */
+static void
+parse(arguments *a, int argc, char **argv, const char *allowed)
+{
+	int option, index;
+
+	*a = (arguments){.ttl = -1, .wait = -1, .not_acquired = LC_EXIT_NOT_ACQUIRED};
+	optind = 0;
+	opterr = 0;
+	for (;;)
+	{
+		int at = optind != 0 ? optind : 1;
+
+		index = -1;
+		option = getopt_long(argc, argv, "-:E:" LC_GLOBAL_OPTIONS, options, &index);
+		if (option == -1)
+			break;
+		if (lc_take_global(option, optarg))
+			continue;
+		if (option == 1)
+		{
+			if (a->n == 4)
+				lc_usage("too many arguments: \"%s\"", optarg);
+			a->words[a->n++] = optarg;
+			continue;
+		}
+		if (index >= 0 && option != LC_OPT_HELP)
+		{
+			char *name = lc_format(" %s ", options[index].name);
+
+			if (strstr(allowed, name) == NULL)
+				lc_usage("unknown option \"%s\"", argv[at]);
+			free(name);
+		}
+		else if (option == 'E' ? strstr(allowed, " conflict-exit-code ") == NULL : true)
+			lc_bad_option(option, argv[at]);
+		take(a, option);
+	}
+	while (optind < argc)
+	{
+		if (a->n == 4)
+			lc_usage("too many arguments: \"%s\"", argv[optind]);
+		a->words[a->n++] = argv[optind++];
+	}
+}
+
+static void
+need(const arguments *a, int n, const char *words)
+{
+	if (a->n < n)
+		lc_usage("missing: needs %s", words);
+	if (a->n > n)
+		lc_usage("too many arguments: \"%s\"", a->words[n]);
+}
+
+/* --- what a step answers --- */
+
+/* A table of one value is the value alone, for T=$(lockctl ...). */
+static void
+print_value(PGconn *db, const char *name, const char *type, const char *value)
+{
+	char *literal;
+
+	if (lc_globals.output == LC_TABLE)
+	{
+		puts(value);
+		lc_flush();
+		return;
+	}
+	literal = lc_literal(db, value);
+	lc_print(db, true, "SELECT %s::%s AS %s", literal, type, name);
+	free(literal);
+}
+
+/* Runs a statement that has one value; NULL where it is null. To be freed. */
+static char *
+value_of(PGconn *db, const char *query)
+{
+	PGresult *result = lc_query(db, "%s", query);
+	char *value =
+		PQntuples(result) > 0 && !PQgetisnull(result, 0, 0) ? lc_copy(PQgetvalue(result, 0, 0)) : NULL;
+
+	PQclear(result);
+	return value;
+}
+
+static void
+ignore_notices(void *arg, const PGresult *result)
+{
+	const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+
+	(void) arg;
+	if (message != NULL)
+		lc_detail("%s", message);
+}
+
+static PGconn *
+connect(void)
+{
+	PGconn *db = lc_connect(true);
+
+	PQsetNoticeReceiver(db, ignore_notices, NULL);
+	return db;
+}
+
+/* --- acquire --- */
+
+static char *
+acquire_query(PGconn *db, const arguments *a)
+{
+	char *name = lc_literal(db, a->words[0]), *owner = a->owner != NULL ? lc_literal(db, a->owner) : NULL;
+	char *wait = a->wait < 0 ? lc_copy("NULL") : lc_format("'%d ms'", a->wait);
+	char *lease = a->lease != 0 ? lc_format("%lld", (long long) a->lease) : lc_copy("NULL");
+	char *ttl = a->ttl > 0 ? lc_format(", ttl => '%d ms'", a->ttl) : lc_copy("");
+	char *how = a->permits > 0 ? lc_format("permits => %d", a->permits)
+							   : lc_format("mode => '%s'", a->shared ? "shared" : "exclusive");
+	char *query = lc_format("SELECT %s.%s(%s, %s%s, wait => %s, owner => %s, lease => %s)", lc_schema(db),
+							a->permits > 0 ? "acquire_permit" : "acquire_lock", name, how, ttl, wait,
+							owner != NULL ? owner : "NULL", lease);
+
+	free(name);
+	free(owner);
+	free(wait);
+	free(lease);
+	free(ttl);
+	free(how);
+	return query;
+}
+
+int
+lc_acquire(int argc, char **argv)
+{
+	arguments a;
+	PGconn *db;
+	PGresult *result;
+	int signo;
+
+	parse(&a, argc, argv, " ttl wait try shared permits owner lease conflict-exit-code ");
+	need(&a, 1, "NAME");
+	if (a.shared && a.permits > 0)
+		lc_usage("--permits is not with --shared");
+	if (a.ttl > 0 && a.lease != 0)
+		lc_usage("--ttl is not with --lease");
+	db = connect();
+	result = lc_query_signals(db, acquire_query(db, &a), &signo);
+	if (result != NULL && !PQgetisnull(result, 0, 0) && signo != 0)
+	{
+		char *name = lc_literal(db, a.words[0]);
+
+		PQclear(
+			lc_query(db, "SELECT %s.release_lock(%s, %s)", lc_schema(db), name, PQgetvalue(result, 0, 0)));
+	}
+	if (signo != 0)
+		return LC_EXIT_SIGNAL + signo;
+	if (PQgetisnull(result, 0, 0))
+	{
+		lc_detail("lock \"%s\": not acquired", a.words[0]);
+		return a.not_acquired;
+	}
+	print_value(db, "token", "int8", PQgetvalue(result, 0, 0));
+	return 0;
+}
+
+/* --- renew, release, held --- */
+
+static int
+lost(const char *name)
+{
+	lc_notice("lock \"%s\" is not held by this token", name);
+	return LC_EXIT_LOST;
+}
+
+static int64_t
+token_of(const arguments *a)
+{
+	return lc_number("TOKEN", a->words[1], 1, INT64_MAX);
+}
+
+int
+lc_renew(int argc, char **argv)
+{
+	arguments a;
+	PGconn *db;
+	char *value, *ttl;
+
+	parse(&a, argc, argv, " ttl ");
+	need(&a, 2, "NAME and TOKEN");
+	token_of(&a);
+	db = connect();
+	ttl = a.ttl > 0 ? lc_format(", '%d ms'", a.ttl) : lc_copy("");
+	value = value_of(db, lc_format("SELECT %s.renew_lock(%s, %s%s)", lc_schema(db),
+								   lc_literal(db, a.words[0]), a.words[1], ttl));
+	if (value == NULL)
+		return lost(a.words[0]);
+	print_value(db, "valid_for", "interval", value);
+	return 0;
+}
+
+static int
+force(const arguments *a)
+{
+	PGconn *db;
+	char *value;
+
+	need(a, 1, "NAME");
+	db = connect();
+	value = value_of(db, lc_format("SELECT %s.%s(%s)", lc_schema(db),
+								   a->election ? "force_resign" : "force_release_lock",
+								   lc_literal(db, a->words[0])));
+	print_value(db, "ended", "int8", value != NULL ? value : "0");
+	return 0;
+}
+
+int
+lc_release(int argc, char **argv)
+{
+	arguments a;
+	PGconn *db;
+	char *value, *hold_for;
+
+	parse(&a, argc, argv, " hold-for force election ");
+	if (a.force)
+		return force(&a);
+	if (a.election)
+		lc_usage("--election is for --force");
+	need(&a, 2, "NAME and TOKEN, or --force NAME");
+	token_of(&a);
+	db = connect();
+	hold_for = a.hold_for > 0 ? lc_format(", hold_for => '%d ms'", a.hold_for) : lc_copy("");
+	value = value_of(db, lc_format("SELECT %s.release_lock(%s, %s%s)", lc_schema(db),
+								   lc_literal(db, a.words[0]), a.words[1], hold_for));
+	return value != NULL && value[0] == 't' ? 0 : lost(a.words[0]);
+}
+
+int
+lc_held(int argc, char **argv)
+{
+	arguments a;
+	PGconn *db;
+	char *value;
+
+	parse(&a, argc, argv, "");
+	need(&a, 2, "NAME and TOKEN");
+	token_of(&a);
+	db = connect();
+	value = value_of(
+		db, lc_format("SELECT %s.is_held(%s, %s)", lc_schema(db), lc_literal(db, a.words[0]), a.words[1]));
+	return value != NULL && value[0] == 't' ? 0 : lost(a.words[0]);
+}
+
+/* --- leases --- */
+
+static int
+lease_ended(const char *lease)
+{
+	lc_notice("lease %s has ended", lease);
+	return LC_EXIT_LOST;
+}
+
+/* The TTL of the lease in ms, which starts again; 0: it has ended; -1: no answer by then. */
+static int64_t
+renew_lease(PGconn *db, const char *lease, int64_t until)
+{
+	char *query =
+		lc_format("SELECT ceil(1000 * extract(epoch FROM %s.keep_alive(%s)))::int8", lc_schema(db), lease);
+	bool sent = PQsendQuery(db, query) == 1;
+	PGresult *result = NULL;
+	int64_t ms = -1;
+
+	free(query);
+	while (sent && PQisBusy(db) && le_now() < until)
+	{
+		struct pollfd fd = {.fd = PQsocket(db), .events = POLLIN};
+
+		/* A server that is stopped keeps the connection, and says nothing. */
+		if (poll(&fd, 1, (int) (until - le_now())) > 0 && !PQconsumeInput(db))
+			break;
+	}
+	if (sent && !PQisBusy(db))
+		result = PQgetResult(db);
+	if (PQresultStatus(result) == PGRES_TUPLES_OK)
+		ms = PQgetisnull(result, 0, 0) ? 0 : atoll(PQgetvalue(result, 0, 0));
+	else if (sent)
+		lc_notice("lease %s was not renewed: %s", lease,
+				  result != NULL ? PQresultErrorMessage(result) : "no answer");
+	PQclear(result);
+	while (ms >= 0 && (result = PQgetResult(db)) != NULL)
+		PQclear(result);
+	return ms;
+}
+
+/* Waits until then; the signal that came, or 0. */
+static int
+wait_until(int signal_fd, int64_t until)
+{
+	struct pollfd fd = {.fd = signal_fd, .events = POLLIN};
+	int64_t left;
+	int signo;
+
+	while ((left = until - le_now()) > 0)
+	{
+		poll(&fd, 1, left < INT_MAX ? (int) left : INT_MAX);
+		signo = lc_signals_next(signal_fd);
+		if (signo != 0 && signo != SIGCONT)
+			return signo;
+	}
+	return 0;
+}
+
+/* At a third of the TTL; after a failure with a new connection, for as long as the lease can live. */
+static int
+keep_alive_for_ever(PGconn *db, const char *lease)
+{
+	int64_t sent = le_now(), ttl = renew_lease(db, lease, sent + 10000), next;
+	int signal_fd = lc_signals_fd(), signo;
+
+	if (ttl < 0)
+		return LC_EXIT_SERVER;
+	next = sent + ttl / 3;
+	while (ttl > 0 && le_now() < sent + ttl)
+	{
+		int64_t now, answer = -1;
+
+		signo = wait_until(signal_fd, next);
+		if (signo != 0)
+			return LC_EXIT_SIGNAL + signo;
+		now = le_now();
+		if (PQstatus(db) == CONNECTION_OK)
+			answer = renew_lease(db, lease, now + ttl / 4);
+		if (answer < 0)
+		{
+			PQreset(db);
+			next = le_now() + 500;
+			continue;
+		}
+		ttl = answer;
+		sent = now;
+		next = sent + ttl / 3;
+	}
+	return lease_ended(lease);
+}
+
+static int
+lease_of_number(const arguments *a, const char *what)
+{
+	const char *lease = a->words[1];
+	PGconn *db;
+	char *value;
+
+	need(a, 2, "LEASE");
+	lc_number("LEASE", lease, 1, INT64_MAX);
+	db = connect();
+	if (strcmp(what, "revoke") == 0)
+	{
+		value = value_of(db, lc_format("SELECT %s.revoke_lease(%s)", lc_schema(db), lease));
+		return value != NULL && value[0] == 't' ? 0 : lease_ended(lease);
+	}
+	if (strcmp(what, "keep-alive") == 0 && !a->once)
+		return keep_alive_for_ever(db, lease);
+	value = value_of(db, lc_format("SELECT %s.%s(%s)", lc_schema(db),
+								   strcmp(what, "ttl") == 0 ? "lease_time_to_live" : "keep_alive", lease));
+	if (value == NULL)
+		return lease_ended(lease);
+	print_value(db, "time_left", "interval", value);
+	return 0;
+}
+
+int
+lc_lease(int argc, char **argv)
+{
+	arguments a;
+	const char *what;
+	PGconn *db;
+
+	parse(&a, argc, argv, " ttl owner once ");
+	what = a.n > 0 ? a.words[0] : "";
+	if (strcmp(what, "list") == 0)
+	{
+		need(&a, 1, "nothing more");
+		db = lc_connect(false);
+		lc_schema(db);
+		lc_print(db, false, "SELECT * FROM lock_election.leases ORDER BY lease");
+		return 0;
+	}
+	if (strcmp(what, "grant") == 0)
+	{
+		need(&a, 1, "nothing more");
+		db = connect();
+		print_value(db, "lease", "int8",
+					value_of(db, lc_format("SELECT %s.grant_lease('%d ms', %s)", lc_schema(db),
+										   a.ttl > 0 ? a.ttl : 60000,
+										   a.owner != NULL ? lc_literal(db, a.owner) : "NULL")));
+		return 0;
+	}
+	if (strcmp(what, "keep-alive") != 0 && strcmp(what, "revoke") != 0 && strcmp(what, "ttl") != 0)
+		lc_usage("lease grant, keep-alive, revoke, ttl or list");
+	return lease_of_number(&a, what);
+}

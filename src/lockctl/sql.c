@@ -1,0 +1,324 @@
+/*
+ * sql.c
+ *		The connection of the plain commands, and what they print.  JSON and CSV
+ *		are made by the server.
+ */
+#include "lockctl.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <wchar.h>
+
+#define CONNECT_SECONDS "5"
+
+/* --- connect --- */
+
+static bool
+is_set(const char *conninfo, const char *key, const char *variable)
+{
+	PQconninfoOption *options = conninfo != NULL ? PQconninfoParse(conninfo, NULL) : NULL;
+	bool set = getenv(variable) != NULL;
+
+	for (PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
+	{
+		if (strcmp(o->keyword, key) == 0 && o->val != NULL)
+			set = true;
+	}
+	PQconninfoFree(options);
+	return set;
+}
+
+PGconn *
+lc_connect(bool primary)
+{
+	char *conninfo = lc_conninfo();
+	const char *keys[8], *values[8];
+	int n = 0;
+	PGconn *db;
+
+#define ADD(key, value) (keys[n] = (key), values[n++] = (value))
+	ADD("dbname", conninfo != NULL ? conninfo : "");
+	ADD("fallback_application_name", "lockctl");
+	if (!is_set(conninfo, "connect_timeout", "PGCONNECT_TIMEOUT"))
+		ADD("connect_timeout", CONNECT_SECONDS);
+	if (primary && !is_set(conninfo, "target_session_attrs", "PGTARGETSESSIONATTRS"))
+		ADD("target_session_attrs", "read-write");
+	ADD(NULL, NULL);
+#undef ADD
+	db = PQconnectdbParams(keys, values, 1);
+	if (db == NULL || PQstatus(db) != CONNECTION_OK)
+		lc_die(LC_EXIT_SERVER, "%s", PQerrorMessage(db));
+	free(conninfo);
+	return db;
+}
+
+const char *
+lc_schema(PGconn *db)
+{
+	static char *schema;
+	PGresult *result;
+
+	if (schema != NULL)
+		return schema;
+	result = lc_query(
+		db, "SELECT quote_ident(n.nspname) FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace "
+			"WHERE e.extname = 'lock_election'");
+	if (PQntuples(result) == 0)
+		lc_die(LC_EXIT_SERVER,
+			   "database \"%s\" has no locks: as a superuser type CREATE EXTENSION lock_election; see "
+			   "lockctl doctor",
+			   PQdb(db));
+	schema = lc_copy(PQgetvalue(result, 0, 0));
+	PQclear(result);
+	return schema;
+}
+
+char *
+lc_literal(PGconn *db, const char *text)
+{
+	char *quoted = PQescapeLiteral(db, text, strlen(text)), *copy;
+
+	if (quoted == NULL)
+		lc_usage("\"%s\": %s", text, PQerrorMessage(db));
+	copy = lc_copy(quoted);
+	PQfreemem(quoted);
+	return copy;
+}
+
+/* --- queries --- */
+
+static int
+result_code(const PGresult *result)
+{
+	const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+
+	if (state != NULL && strcmp(state, "LE001") == 0)
+		return LC_EXIT_LOST;
+	if (state != NULL && strncmp(state, "22", 2) == 0)
+		return LC_EXIT_USAGE;
+	return LC_EXIT_SERVER;
+}
+
+static void __attribute__((noreturn)) failed(PGconn *db, const PGresult *result)
+{
+	const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+	const char *hint = PQresultErrorField(result, PG_DIAG_MESSAGE_HINT);
+
+	if (message == NULL)
+		lc_die(LC_EXIT_SERVER, "%s", PQerrorMessage(db));
+	lc_die(result_code(result), "%s%s%s", message, hint != NULL ? "\nhint: " : "", hint != NULL ? hint : "");
+}
+
+PGresult *
+lc_query(PGconn *db, const char *format, ...)
+{
+	char text[8192];
+	PGresult *result;
+	va_list args;
+	int length;
+
+	va_start(args, format);
+	length = vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	if (length >= (int) sizeof(text))
+		lc_usage("the arguments are too long");
+	result = PQexec(db, text);
+	if (PQresultStatus(result) != PGRES_TUPLES_OK && PQresultStatus(result) != PGRES_COMMAND_OK)
+		failed(db, result);
+	return result;
+}
+
+/* What the server does not answer any more is not waited for. */
+static void
+cancel(PGconn *db)
+{
+	PGcancel *handle = PQgetCancel(db);
+	char message[256];
+
+	if (handle != NULL && !PQcancel(handle, message, sizeof(message)))
+		lc_detail("%s", message);
+	PQfreeCancel(handle);
+}
+
+PGresult *
+lc_query_signals(PGconn *db, const char *query, int *signo)
+{
+	struct pollfd fds[] = {{.fd = PQsocket(db), .events = POLLIN}, {.fd = lc_signals_fd(), .events = POLLIN}};
+	PGresult *result, *next;
+	int seen;
+
+	*signo = 0;
+	if (!PQsendQuery(db, query))
+		lc_die(LC_EXIT_SERVER, "%s", PQerrorMessage(db));
+	while (PQisBusy(db))
+	{
+		poll(fds, 2, -1);
+		while ((seen = lc_signals_next(fds[1].fd)) != 0)
+		{
+			if (seen == SIGCONT)
+				continue;
+			if (*signo != 0)
+				exit(LC_EXIT_SIGNAL + seen);
+			*signo = seen;
+			cancel(db);
+		}
+		if (fds[0].revents != 0 && !PQconsumeInput(db))
+			lc_die(LC_EXIT_SERVER, "%s", PQerrorMessage(db));
+	}
+	result = PQgetResult(db);
+	while ((next = PQgetResult(db)) != NULL)
+		PQclear(next);
+	if (PQresultStatus(result) == PGRES_TUPLES_OK)
+		return result;
+	if (*signo == 0)
+		failed(db, result);
+	PQclear(result);
+	return NULL;
+}
+
+/* --- output --- */
+
+int
+lc_width(const char *text)
+{
+	mbstate_t state = {0};
+	int width = 0;
+
+	while (*text != '\0')
+	{
+		wchar_t c;
+		size_t length = mbrtowc(&c, text, strlen(text), &state);
+		int columns;
+
+		if (length == (size_t) -1 || length == (size_t) -2)
+		{
+			memset(&state, 0, sizeof(state));
+			length = 1;
+			columns = 1;
+		}
+		else
+			columns = wcwidth(c);
+		width += columns > 0 ? columns : 0;
+		text += length;
+	}
+	return width;
+}
+
+/* A line feed, or an escape sequence, in a name would be acted upon by the terminal. */
+static char *
+printable(const char *text)
+{
+	char *copy = lc_copy(text);
+
+	for (char *c = copy; *c != '\0'; c++)
+	{
+		if ((unsigned char) *c < 0x20 || *c == 0x7f)
+			*c = '?';
+	}
+	return copy;
+}
+
+static bool
+is_number(const PGresult *result, int column)
+{
+	Oid type = PQftype(result, column);
+
+	return type == 20 || type == 21 || type == 23 || type == 701 || type == 1700;
+}
+
+static void
+print_cell(const char *text, int width, bool right, bool last)
+{
+	char *safe = printable(text);
+	int pad = width - lc_width(safe);
+
+	if (right)
+		printf("%*s%s", pad, "", safe);
+	else
+		printf("%s%*s", safe, last ? 0 : pad, "");
+	fputs(last ? "\n" : "  ", stdout);
+	free(safe);
+}
+
+static void
+print_table(const PGresult *result)
+{
+	int columns = PQnfields(result), rows = PQntuples(result);
+	int *widths = lc_alloc(sizeof(int) * (size_t) (columns + 1));
+
+	for (int c = 0; c < columns; c++)
+	{
+		widths[c] = lc_width(PQfname(result, c));
+		for (int r = 0; r < rows; r++)
+		{
+			int width = lc_width(PQgetvalue(result, r, c));
+
+			widths[c] = width > widths[c] ? width : widths[c];
+		}
+	}
+	for (int r = -1; r < rows; r++)
+	{
+		for (int c = 0; c < columns; c++)
+			print_cell(r < 0 ? PQfname(result, c) : PQgetvalue(result, r, c), widths[c], is_number(result, c),
+					   c == columns - 1);
+	}
+	free(widths);
+}
+
+static void
+print_csv(PGconn *db, const char *query)
+{
+	PGresult *result = lc_query(db, "SET client_min_messages = warning");
+	char *line;
+	int length;
+
+	PQclear(result);
+	query = lc_format("COPY (%s) TO STDOUT WITH (FORMAT csv, HEADER)", query);
+	result = PQexec(db, query);
+	if (PQresultStatus(result) != PGRES_COPY_OUT)
+		failed(db, result);
+	PQclear(result);
+	while ((length = PQgetCopyData(db, &line, 0)) > 0)
+	{
+		fwrite(line, 1, (size_t) length, stdout);
+		PQfreemem(line);
+	}
+	result = PQgetResult(db);
+	if (length == -2 || PQresultStatus(result) != PGRES_COMMAND_OK)
+		failed(db, result);
+	PQclear(result);
+}
+
+void
+lc_print(PGconn *db, bool one, const char *format, ...)
+{
+	char query[8192];
+	PGresult *result;
+	va_list args;
+	int length;
+
+	va_start(args, format);
+	length = vsnprintf(query, sizeof(query) - 256, format, args);
+	va_end(args);
+	if (length >= (int) sizeof(query) - 256)
+		lc_usage("the arguments are too long");
+	if (lc_globals.output == LC_CSV)
+		print_csv(db, query);
+	else if (lc_globals.output == LC_TABLE)
+	{
+		result = lc_query(db, "%s", query);
+		print_table(result);
+		PQclear(result);
+	}
+	else
+	{
+		result = lc_query(
+			db, one ? "SELECT row_to_json(q) FROM (%s) q" : "SELECT coalesce(json_agg(q), '[]') FROM (%s) q",
+			query);
+		puts(PQntuples(result) > 0 ? PQgetvalue(result, 0, 0) : "null");
+		PQclear(result);
+	}
+	lc_flush();
+}

@@ -1,0 +1,534 @@
+/*
+ * top.c
+ *		Locks, queues and rates, full screen, or a line for each interval.
+ *
+ * The server sorts, and sends only the rows that the screen shows: a million
+ * locks do not come over the network every two seconds.
+ */
+#include "lockctl.h"
+
+#include <ctype.h>
+#include <getopt.h>
+#include <limits.h>
+#include <math.h>
+#include <ncurses.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define INTERVAL_MS 2000
+/* A server that does not answer for so long is connected to again. */
+#define ANSWER_MS   5000
+#define HEADER_ROWS 4
+#define ROWS_MAX    1000
+
+enum
+{
+	RATE_GRANTS,
+	RATE_RELEASES,
+	RATE_RENEWALS,
+	RATE_WAITS,
+	RATE_HANDOFFS,
+	RATE_EXPIRIES,
+	RATE_BATCHES,
+	RATE_XIDS,
+	NRATES
+};
+
+static const struct
+{
+	const char *column, *title;
+} rates[NRATES] = {{"grants", "grants"},   {"releases", "releases"},   {"renewals", "renewals"},
+				   {"waits", "waits"},     {"handoffs", "handoffs"},   {"expiries", "expiries"},
+				   {"batches", "batches"}, {"transaction_ids", "xids"}};
+
+typedef struct view
+{
+	const char *title, *query, *heads[6];
+	const char *order[4]; /* by name, age, time left, count */
+} view;
+
+static const view views[] = {
+	{"locks",
+	 "SELECT name, mode, owner, extract(epoch FROM clock_timestamp() - acquired_at) AS age, "
+	 "extract(epoch FROM time_left) AS left, waiters FROM lock_election.locks WHERE kind = 'lock'",
+	 {"LOCK", "MODE", "OWNER", "AGE", "LEFT", "WAITERS"},
+	 {"name", "age", "\"left\"", "waiters"}},
+	{"waiters",
+	 "SELECT name, mode, owner, extract(epoch FROM clock_timestamp() - waiting_since) AS age, NULL::numeric "
+	 "AS left, "
+	 "queue_position FROM lock_election.waiters",
+	 {"LOCK", "MODE", "OWNER", "WAITS", "", "PLACE"},
+	 {"name", "age", "\"left\"", "queue_position"}},
+	{"elections",
+	 "SELECT election AS name, candidate, owner, extract(epoch FROM clock_timestamp() - elected_at) AS age, "
+	 "extract(epoch FROM valid_for) AS left, waiting FROM lock_election.elections",
+	 {"ELECTION", "LEADER", "OWNER", "LEADS", "LEFT", "WAITING"},
+	 {"name", "age", "\"left\"", "waiting"}}};
+
+static const char *const sort_names[] = {"name", "age", "time left", "count"};
+
+typedef struct top
+{
+	PGconn *db;
+	int signal_fd;
+	int interval;
+	int64_t count;
+	bool screen, stopped, reverse;
+	int signo;
+	int view, sort, scroll;
+	int64_t rows; /* of the view, as far as is known */
+	double last[NRATES], rate[NRATES], at;
+	bool has_rates;
+	int64_t locks, waiting, memory;
+	int manager;
+	char message[200];
+	PGresult *list;
+} top;
+
+/* --- the server --- */
+
+static void key(top *t, int c);
+
+/* Waits for any of them; takes keys and signals.  False: the time is over, or we are to stop. */
+static bool
+wait_for(top *t, int fd, int64_t until)
+{
+	struct pollfd fds[] = {{.fd = fd, .events = POLLIN},
+						   {.fd = t->signal_fd, .events = POLLIN},
+						   {.fd = t->screen ? STDIN_FILENO : -1, .events = POLLIN}};
+	int64_t left = until - le_now();
+	int signo, c;
+
+	if (left <= 0 || t->stopped)
+		return false;
+	poll(fds, 3, left < INT_MAX ? (int) left : INT_MAX);
+	while ((signo = lc_signals_next(t->signal_fd)) != 0)
+	{
+		if (signo != SIGCONT)
+		{
+			t->stopped = true;
+			t->signo = signo;
+		}
+	}
+	while (t->screen && (c = getch()) != ERR)
+		key(t, c);
+	/* The terminal has gone. */
+	if (fds[2].revents & (POLLHUP | POLLERR))
+		t->stopped = true;
+	return !t->stopped;
+}
+
+/* NULL: see the message. */
+static PGresult *
+query(top *t, const char *text)
+{
+	int64_t until = le_now() + ANSWER_MS;
+	PGresult *result, *next;
+
+	if (!PQsendQuery(t->db, text))
+	{
+		snprintf(t->message, sizeof(t->message), "%s", PQerrorMessage(t->db));
+		return NULL;
+	}
+	while (PQisBusy(t->db))
+	{
+		if (!wait_for(t, PQsocket(t->db), until) || !PQconsumeInput(t->db))
+		{
+			snprintf(t->message, sizeof(t->message), "no answer from the server");
+			PQfinish(t->db);
+			t->db = NULL;
+			return NULL;
+		}
+	}
+	result = PQgetResult(t->db);
+	while ((next = PQgetResult(t->db)) != NULL)
+		PQclear(next);
+	if (PQresultStatus(result) == PGRES_TUPLES_OK)
+		return result;
+	snprintf(t->message, sizeof(t->message), "%s", PQresultErrorMessage(result));
+	PQclear(result);
+	return NULL;
+}
+
+static bool
+connected(top *t)
+{
+	if (t->db != NULL && PQstatus(t->db) == CONNECTION_OK)
+		return true;
+	if (t->db == NULL)
+	{
+		char *conninfo = lc_conninfo();
+		const char *keys[] = {"dbname", "fallback_application_name", "connect_timeout", NULL};
+		const char *values[] = {conninfo != NULL ? conninfo : "", "lockctl top", "3", NULL};
+
+		t->db = PQconnectdbParams(keys, values, 1);
+		free(conninfo);
+	}
+	else
+		PQreset(t->db);
+	if (PQstatus(t->db) == CONNECTION_OK)
+		return true;
+	snprintf(t->message, sizeof(t->message), "%s", PQerrorMessage(t->db));
+	return false;
+}
+
+static double
+number(const PGresult *result, int row, const char *column)
+{
+	int c = PQfnumber(result, column);
+
+	return c >= 0 && !PQgetisnull(result, row, c) ? strtod(PQgetvalue(result, row, c), NULL) : 0;
+}
+
+/* Rates come from differences; a manager that has started again counts from zero. */
+static void
+take_rates(top *t, const PGresult *result)
+{
+	double at = number(result, 0, "at"), passed = at - t->at;
+	bool first = t->at == 0;
+
+	t->has_rates = !first && passed > 0;
+	for (int i = 0; i < NRATES; i++)
+	{
+		double now = number(result, 0, rates[i].column);
+
+		if (t->has_rates)
+			t->rate[i] = now >= t->last[i] ? (now - t->last[i]) / passed : 0;
+		t->last[i] = now;
+	}
+	t->at = at;
+	t->locks = (int64_t) number(result, 0, "held");
+	t->waiting = (int64_t) number(result, 0, "waiting");
+	t->memory = (int64_t) number(result, 0, "manager_memory");
+	t->manager = (int) number(result, 0, "manager_pid");
+}
+
+static bool
+look(top *t, int height)
+{
+	static const char stat[] =
+		"SELECT s.*, m.pid AS manager_pid, m.memory AS manager_memory, (SELECT count(*) FROM "
+		"lock_election.locks) AS held, "
+		"(SELECT count(*) FROM lock_election.waiters) AS waiting, extract(epoch FROM clock_timestamp()) AS "
+		"at "
+		"FROM lock_election.stat s, lock_election.manager m";
+	const view *v = &views[t->view];
+	char text[1024];
+	PGresult *result;
+
+	t->message[0] = '\0';
+	if (!connected(t) || (result = query(t, stat)) == NULL)
+		return false;
+	if (PQntuples(result) == 1)
+		take_rates(t, result);
+	else
+		snprintf(t->message, sizeof(t->message), "no manager runs for this database; see lockctl doctor");
+	PQclear(result);
+	if (height <= 0)
+		return t->message[0] == '\0';
+	snprintf(text, sizeof(text),
+			 "SELECT *, count(*) OVER () FROM (%s) q ORDER BY %s %s NULLS LAST, name LIMIT %d OFFSET %d",
+			 v->query, v->order[t->sort], t->reverse != (t->sort == 0) ? "ASC" : "DESC",
+			 height < ROWS_MAX ? height : ROWS_MAX, t->scroll);
+	result = query(t, text);
+	if (result == NULL)
+		return false;
+	PQclear(t->list);
+	t->list = result;
+	t->rows = PQntuples(result) > 0 ? atoll(PQgetvalue(result, 0, 6)) : 0;
+	return true;
+}
+
+/* --- the screen --- */
+
+/* At most so many columns of the terminal; what it would act upon is replaced. */
+static void
+put(int y, int x, int width, bool right, const char *text)
+{
+	char line[600];
+	int n = 0, used = 0;
+
+	if (width <= 0)
+		return;
+	while (*text != '\0' && n < (int) sizeof(line) - 8)
+	{
+		char one[8] = {0};
+		int length = 1, columns;
+
+		while (length < 6 && ((unsigned char) text[length] & 0xc0) == 0x80)
+			length++;
+		memcpy(one, text, (size_t) length);
+		columns = lc_width(one);
+		if (used + columns > width)
+			break;
+		if (length == 1 && (!isprint((unsigned char) one[0])))
+			one[0] = '?';
+		memcpy(line + n, one, (size_t) length);
+		n += length;
+		used += columns;
+		text += length;
+	}
+	line[n] = '\0';
+	mvaddstr(y, right ? x + width - used : x, line);
+}
+
+static const char *
+span(char text[32], const PGresult *result, int row, int column)
+{
+	double s = strtod(PQgetvalue(result, row, column), NULL);
+
+	if (PQgetisnull(result, row, column))
+		text[0] = '\0';
+	else if (s < 100)
+		snprintf(text, 32, "%.1fs", s);
+	else if (s < 6000)
+		snprintf(text, 32, "%.0fm%02.0fs", floor(s / 60), floor(fmod(s, 60)));
+	else if (s < 360000)
+		snprintf(text, 32, "%.0fh%02.0fm", floor(s / 3600), floor(fmod(s, 3600) / 60));
+	else
+		snprintf(text, 32, "%.0fd", floor(s / 86400));
+	return text;
+}
+
+/* What is left of the width after the fixed columns is shared by name, mode and owner. */
+static void
+draw_row(int y, const char *const *field)
+{
+	int rest = COLS - 3 * 9, name = rest * 4 / 10, mode = rest < 80 ? 10 : rest * 2 / 10;
+
+	put(y, 0, name - 1, false, field[0]);
+	put(y, name, mode - 1, false, field[1]);
+	put(y, name + mode, rest - name - mode, false, field[2]);
+	for (int i = 0; i < 3; i++)
+		put(y, rest + i * 9, 9, true, field[3 + i]);
+}
+
+static void
+draw_rates(const top *t)
+{
+	char text[300] = "";
+	size_t n = 0;
+
+	for (int i = 0; i < NRATES && t->has_rates; i++)
+	{
+		char one[60];
+
+		snprintf(one, sizeof(one), "%s%s %.*f", i > 0 ? "  " : "per second: ", rates[i].title,
+				 t->rate[i] < 100 ? 1 : 0, t->rate[i]);
+		if ((int) (n + strlen(one)) > COLS || n + strlen(one) >= sizeof(text))
+			break;
+		n += (size_t) snprintf(text + n, sizeof(text) - n, "%s", one);
+	}
+	put(1, 0, COLS, false, text);
+}
+
+static void
+draw(const top *t)
+{
+	const view *v = &views[t->view];
+	char text[600], clock[16];
+	time_t now = time(NULL);
+	struct tm tm;
+
+	erase();
+	strftime(clock, sizeof(clock), "%H:%M:%S", localtime_r(&now, &tm));
+	snprintf(text, sizeof(text), "%s  locks %lld  waiters %lld  manager %d, %lld kB  %s@%s", clock,
+			 (long long) t->locks, (long long) t->waiting, t->manager, (long long) t->memory / 1024,
+			 t->db != NULL ? PQdb(t->db) : "", t->db != NULL && PQhost(t->db) != NULL ? PQhost(t->db) : "");
+	put(0, 0, COLS, false, text);
+	draw_rates(t);
+	snprintf(text, sizeof(text), "%s by %s%s, %lld in all   q quit  l w e views  s sort  r reverse", v->title,
+			 sort_names[t->sort], t->reverse ? " (reversed)" : "", (long long) t->rows);
+	put(2, 0, COLS, false, t->message[0] != '\0' ? t->message : text);
+	attron(A_REVERSE);
+	mvhline(HEADER_ROWS - 1, 0, ' ', COLS);
+	draw_row(HEADER_ROWS - 1, v->heads);
+	attroff(A_REVERSE);
+	for (int r = 0; r < PQntuples(t->list) && r < LINES - HEADER_ROWS; r++)
+	{
+		char age[32], left[32];
+		const char *field[] = {PQgetvalue(t->list, r, 0), PQgetvalue(t->list, r, 1),
+							   PQgetvalue(t->list, r, 2), span(age, t->list, r, 3),
+							   span(left, t->list, r, 4), PQgetvalue(t->list, r, 5)};
+
+		draw_row(HEADER_ROWS + r, field);
+	}
+	refresh();
+}
+
+static bool dirty; /* a key asks for another look */
+
+static void
+show_view(top *t, int number)
+{
+	t->view = number;
+	t->scroll = 0;
+	PQclear(t->list);
+	t->list = NULL;
+}
+
+static void
+sort_by(top *t, int sort)
+{
+	t->sort = sort;
+	t->scroll = 0;
+}
+
+static void
+scroll_to(top *t, int64_t row)
+{
+	if (row > t->rows - 1)
+		row = t->rows - 1;
+	t->scroll = row < 0 ? 0 : (int) row;
+}
+
+static void
+key(top *t, int c)
+{
+	int page = LINES - HEADER_ROWS;
+
+	dirty = true;
+	if (c == 'q' || c == 'Q')
+		t->stopped = true;
+	else if (c == 'l' || c == 'w' || c == 'e')
+		show_view(t, c == 'l' ? 0 : c == 'w' ? 1 : 2);
+	else if (c == '\t')
+		show_view(t, (t->view + 1) % 3);
+	else if (c == 's')
+		sort_by(t, (t->sort + 1) % 4);
+	else if (c == 'n' || c == 'a' || c == 't' || c == 'c')
+		sort_by(t, c == 'n' ? 0 : c == 'a' ? 1 : c == 't' ? 2 : 3);
+	else if (c == 'r')
+		t->reverse = !t->reverse;
+	else if (c == KEY_DOWN)
+		scroll_to(t, t->scroll + 1);
+	else if (c == KEY_UP)
+		scroll_to(t, t->scroll - 1);
+	else if (c == KEY_NPAGE)
+		scroll_to(t, t->scroll + page);
+	else if (c == KEY_PPAGE)
+		scroll_to(t, t->scroll - page);
+	else if (c == KEY_HOME)
+		scroll_to(t, 0);
+	else if (c == KEY_END)
+		scroll_to(t, t->rows - page);
+}
+
+static void
+run_screen(top *t)
+{
+	cbreak();
+	noecho();
+	keypad(stdscr, TRUE);
+	nodelay(stdscr, TRUE);
+	curs_set(0);
+	for (int64_t i = 0; !t->stopped && (t->count == 0 || i < t->count); i++)
+	{
+		int64_t until = le_now() + t->interval;
+
+		dirty = false;
+		look(t, LINES - HEADER_ROWS);
+		draw(t);
+		while (!dirty && wait_for(t, -1, until))
+			;
+	}
+	endwin();
+}
+
+/* --- lines --- */
+
+static void
+print_line(const top *t, int64_t line)
+{
+	if (lc_globals.output == LC_JSON)
+	{
+		printf("{\"locks\":%lld,\"waiters\":%lld", (long long) t->locks, (long long) t->waiting);
+		for (int i = 0; i < NRATES; i++)
+			printf(",\"%s\":%.1f", rates[i].title, t->rate[i]);
+		puts("}");
+		return;
+	}
+	if (lc_globals.output == LC_CSV ? line == 0 : line % 20 == 0)
+	{
+		printf(lc_globals.output == LC_CSV ? "locks,waiters" : "%9s %9s", "locks", "waiters");
+		for (int i = 0; i < NRATES; i++)
+			printf(lc_globals.output == LC_CSV ? ",%s" : " %9s", rates[i].title);
+		putchar('\n');
+	}
+	printf(lc_globals.output == LC_CSV ? "%lld,%lld" : "%9lld %9lld", (long long) t->locks,
+		   (long long) t->waiting);
+	for (int i = 0; i < NRATES; i++)
+		printf(lc_globals.output == LC_CSV ? ",%.1f" : " %9.1f", t->rate[i]);
+	putchar('\n');
+}
+
+/* The first look has nothing to compare with: a line comes after each interval. */
+static void
+run_lines(top *t)
+{
+	int64_t line = 0;
+
+	if (!look(t, 0))
+		lc_die(LC_EXIT_SERVER, "%s", t->message);
+	while (!t->stopped && (t->count == 0 || line < t->count))
+	{
+		int64_t until = le_now() + t->interval;
+
+		while (wait_for(t, -1, until))
+			;
+		if (t->stopped)
+			break;
+		if (look(t, 0))
+		{
+			print_line(t, line++);
+			lc_flush();
+		}
+		else
+			lc_error("%s", t->message);
+	}
+}
+
+int
+lc_top(int argc, char **argv)
+{
+	enum
+	{
+		OPT_INTERVAL = LC_OPT_HELP + 1,
+		OPT_COUNT
+	};
+	static const struct option options[] = {{"interval", required_argument, NULL, OPT_INTERVAL},
+											{"count", required_argument, NULL, OPT_COUNT},
+											LC_HELP_OPTION,
+											{NULL, 0, NULL, 0}};
+	top t = {.interval = INTERVAL_MS, .sort = 3};
+	int option;
+
+	optind = 0;
+	opterr = 0;
+	while ((option = getopt_long(argc, argv, ":" LC_GLOBAL_OPTIONS, options, NULL)) != -1)
+	{
+		if (option == OPT_INTERVAL)
+			t.interval = lc_duration("--interval", optarg, 100, INT_MAX);
+		else if (option == OPT_COUNT)
+			t.count = lc_number("--count", optarg, 1, INT64_MAX);
+		else if (!lc_take_global(option, optarg))
+			lc_bad_option(option, argv[optind - 1]);
+	}
+	if (optind < argc)
+		lc_usage("too many arguments: \"%s\"", argv[optind]);
+	t.db = lc_connect(false);
+	lc_schema(t.db);
+	t.signal_fd = lc_signals_fd();
+	t.screen = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && lc_globals.output == LC_TABLE &&
+			   newterm(NULL, stdout, stdin) != NULL;
+	if (t.screen)
+		run_screen(&t);
+	else
+		run_lines(&t);
+	PQclear(t.list);
+	PQfinish(t.db);
+	return t.signo != 0 ? LC_EXIT_SIGNAL + t.signo : 0;
+}

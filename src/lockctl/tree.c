@@ -1,0 +1,139 @@
+/*
+ * tree.c
+ *		Signals for all that descends from a process.
+ *
+ * A process group is not enough: a grandchild may have made a session of its
+ * own.  The guardian is a subreaper, so that what loses its parent becomes the
+ * guardian's child, and stays in its tree.
+ */
+#include "lockctl.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+typedef struct process
+{
+	pid_t pid, parent;
+} process;
+
+/* The parent of a process that is not a zombie; 0: there is none. */
+static pid_t
+parent_of(pid_t pid)
+{
+	char path[40], line[512], state, *end;
+	ssize_t length;
+	int parent, fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int) pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	length = read(fd, line, sizeof(line) - 1);
+	close(fd);
+	line[length > 0 ? length : 0] = '\0';
+	/* The name, in parentheses, may be anything. */
+	end = strrchr(line, ')');
+	if (end == NULL || sscanf(end + 1, " %c %d", &state, &parent) != 2 || state == 'Z' || state == 'X')
+		return 0;
+	return parent;
+}
+
+static process *
+read_processes(int *count)
+{
+	DIR *dir = opendir("/proc");
+	struct dirent *entry;
+	process *list = NULL;
+	int n = 0, size = 0;
+
+	while (dir != NULL && (entry = readdir(dir)) != NULL)
+	{
+		pid_t pid = isdigit((unsigned char) entry->d_name[0]) ? atoi(entry->d_name) : 0;
+		pid_t parent = pid > 0 ? parent_of(pid) : 0;
+
+		if (parent == 0)
+			continue;
+		if (n == size)
+		{
+			process *more = realloc(list, sizeof(*list) * (size_t) (size = size * 2 + 256));
+
+			if (more == NULL)
+				break;
+			list = more;
+		}
+		list[n++] = (process){.pid = pid, .parent = parent};
+	}
+	if (dir != NULL)
+		closedir(dir);
+	*count = n;
+	return list;
+}
+
+/*
+ * Between the look and the signal the number may have gone to somebody else:
+ * then the parent is another.  Where its parent has ended, it is the root's.
+ */
+static bool
+is_same(const process *p, pid_t root)
+{
+	pid_t parent = parent_of(p->pid);
+
+	return parent != 0 && (parent == p->parent || parent == root);
+}
+
+static bool
+send_signal(const process *p, pid_t root, int signo)
+{
+#if defined(SYS_pidfd_open) && defined(SYS_pidfd_send_signal)
+	int fd = (int) syscall(SYS_pidfd_open, p->pid, 0);
+	bool sent = false;
+
+	if (fd >= 0)
+	{
+		if (is_same(p, root))
+			sent = syscall(SYS_pidfd_send_signal, fd, signo, NULL, 0) == 0;
+		close(fd);
+		return sent;
+	}
+	if (errno == ESRCH)
+		return false;
+#endif
+	return is_same(p, root) && kill(p->pid, signo) == 0;
+}
+
+int
+lc_tree_signal(pid_t root, int signo)
+{
+	int n, found = 0, sent = 0;
+	process *list = read_processes(&n);
+
+	/* The first ones of the list are those that have been found; -1 stands for the root. */
+	for (int at = -1; at < found; at++)
+	{
+		pid_t parent = at < 0 ? root : list[at].pid;
+
+		for (int i = found; i < n; i++)
+		{
+			process p = list[i];
+
+			if (p.parent != parent)
+				continue;
+			list[i] = list[found];
+			list[found++] = p;
+		}
+	}
+	for (int i = 0; i < found; i++)
+	{
+		if (send_signal(&list[i], root, signo))
+			sent++;
+	}
+	free(list);
+	return sent;
+}

@@ -1,0 +1,103 @@
+/*
+ * views.c
+ *		What there is: locks, waiters, elections, status.
+ */
+#include "lockctl.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const struct option options[] = {LC_HELP_OPTION, {NULL, 0, NULL, 0}};
+
+/* The one word that may follow, or NULL. */
+static const char *
+parse(int argc, char **argv, bool word_allowed)
+{
+	const char *word = NULL;
+
+	optind = 0;
+	opterr = 0;
+	for (;;)
+	{
+		int at = optind != 0 ? optind : 1;
+		int option = getopt_long(argc, argv, "-:" LC_GLOBAL_OPTIONS, options, NULL);
+
+		if (option == -1)
+			break;
+		if (option == 1 && word_allowed && word == NULL)
+			word = optarg;
+		else if (option == 1)
+			lc_usage("too many arguments: \"%s\"", optarg);
+		else if (!lc_take_global(option, optarg))
+			lc_bad_option(option, argv[at]);
+	}
+	if (optind < argc && (!word_allowed || word != NULL || optind + 1 < argc))
+		lc_usage("too many arguments: \"%s\"", argv[argc - 1]);
+	return optind < argc ? argv[optind] : word;
+}
+
+/* JSON and CSV have all columns, so that nothing is missing; a table has those that fit. */
+static int
+show(const char *name, const char *view, const char *columns, const char *key, const char *order)
+{
+	PGconn *db = lc_connect(false);
+	bool all = lc_globals.output != LC_TABLE || lc_verbosity == LC_VERBOSE;
+	char *literal = name != NULL ? lc_literal(db, name) : NULL;
+
+	lc_schema(db);
+	lc_print(db, false, "SELECT %s FROM lock_election.%s%s%s%s%s ORDER BY %s", all ? "*" : columns, view,
+			 name != NULL ? " WHERE " : "", name != NULL ? key : "", name != NULL ? " = " : "",
+			 name != NULL ? literal : "", order);
+	free(literal);
+	PQfinish(db);
+	return 0;
+}
+
+int
+lc_locks(int argc, char **argv)
+{
+	return show(parse(argc, argv, true), "locks",
+				"kind, name, mode, coalesce(owner, '') AS owner, token, date_trunc('second', acquired_at) AS "
+				"acquired_at, "
+				"date_trunc('milliseconds', time_left) AS time_left, waiters, pid",
+				"name", "kind, name, slot");
+}
+
+int
+lc_waiters(int argc, char **argv)
+{
+	return show(parse(argc, argv, true), "waiters",
+				"kind, name, queue_position AS position, mode, coalesce(owner, '') AS owner, "
+				"date_trunc('second', waiting_since) AS waiting_since, pid, blocked_by",
+				"name", "kind, name, queue_position");
+}
+
+int
+lc_elections(int argc, char **argv)
+{
+	return show(parse(argc, argv, true), "elections",
+				"election, candidate, term, date_trunc('second', elected_at) AS elected_at, "
+				"date_trunc('milliseconds', valid_for) AS valid_for, waiting",
+				"election", "election");
+}
+
+int
+lc_show_status(int argc, char **argv)
+{
+	static const char query[] = "SELECT m.*, s.* FROM lock_election.manager m, lock_election.stat s";
+	PGconn *db;
+
+	parse(argc, argv, false);
+	db = lc_connect(false);
+	lc_schema(db);
+	if (PQntuples(lc_query(db, "SELECT FROM lock_election.manager")) == 0)
+		lc_die(LC_EXIT_SERVER, "no manager runs for database \"%s\"; see lockctl doctor", PQdb(db));
+	if (lc_globals.output == LC_TABLE)
+		lc_print(db, false,
+				 "SELECT key AS name, value FROM json_each_text((SELECT row_to_json(q) FROM (%s) q))", query);
+	else
+		lc_print(db, true, "%s", query);
+	PQfinish(db);
+	return 0;
+}

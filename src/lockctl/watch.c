@@ -1,0 +1,258 @@
+/*
+ * watch.c
+ *		What changes: watch looks again and again, elect --listen observes an
+ *		election and misses nothing.
+ */
+#include "lockctl.h"
+
+#include <getopt.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- watch --- */
+
+enum
+{
+	COL_KIND,
+	COL_NAME,
+	COL_SLOT,
+	COL_SINCE,
+	COL_OWNER,
+	COL_WAITERS,
+	COL_AT,
+	COL_JSON
+};
+
+/* A field of CSV. */
+static void
+csv(const char *text, const char *end)
+{
+	if (strpbrk(text, ",\"\n\r") == NULL)
+		fputs(text, stdout);
+	else
+	{
+		putchar('"');
+		for (; *text != '\0'; text++)
+			printf(*text == '"' ? "\"\"" : "%c", *text);
+		putchar('"');
+	}
+	fputs(end, stdout);
+}
+
+static void
+tell(const char *event, const PGresult *rows, int row, const char *at)
+{
+	const char *field[COL_JSON + 1];
+
+	for (int c = 0; c <= COL_JSON; c++)
+		field[c] = PQgetvalue(rows, row, c);
+	if (lc_globals.output == LC_JSON)
+		printf("{\"event\":\"%s\",\"at\":\"%s\",\"lock\":%s}\n", event, at, field[COL_JSON]);
+	else if (lc_globals.output == LC_CSV)
+	{
+		csv(event, ",");
+		csv(at, ",");
+		csv(field[COL_KIND], ",");
+		csv(field[COL_NAME], ",");
+		csv(field[COL_OWNER], ",");
+		csv(field[COL_WAITERS], "\n");
+	}
+	else
+		printf("%s  %-8s %-8s %s  %s%s%s waiting\n", at, event, field[COL_KIND], field[COL_NAME],
+			   field[COL_OWNER], field[COL_OWNER][0] != '\0' ? "  " : "", field[COL_WAITERS]);
+}
+
+static int
+compare(const PGresult *a, int i, const PGresult *b, int j)
+{
+	for (int c = COL_KIND; c <= COL_NAME; c++)
+	{
+		int order = strcmp(PQgetvalue(a, i, c), PQgetvalue(b, j, c));
+
+		if (order != 0)
+			return order;
+	}
+	return atoi(PQgetvalue(a, i, COL_SLOT)) - atoi(PQgetvalue(b, j, COL_SLOT));
+}
+
+/* Both are in the order of compare(). */
+static void
+tell_changes(const PGresult *old, const PGresult *new, const char *at)
+{
+	int i = 0, j = 0, n = old != NULL ? PQntuples(old) : 0, m = PQntuples(new);
+
+	while (i < n || j < m)
+	{
+		int order = i == n ? 1 : j == m ? -1 : compare(old, i, new, j);
+
+		if (order < 0)
+			tell("ended", old, i++, at);
+		else if (order > 0)
+			tell(old == NULL ? "held" : "granted", new, j++, at);
+		else
+		{
+			if (strcmp(PQgetvalue(old, i, COL_SINCE), PQgetvalue(new, j, COL_SINCE)) != 0)
+				tell("granted", new, j, at);
+			else if (strcmp(PQgetvalue(old, i, COL_WAITERS), PQgetvalue(new, j, COL_WAITERS)) != 0)
+				tell("waiters", new, j, at);
+			i++;
+			j++;
+		}
+	}
+	lc_flush();
+}
+
+static PGresult *
+look(PGconn *db, const char *name, char **at)
+{
+	char *where = name != NULL ? lc_format(" WHERE name = %s", name) : lc_copy("");
+	PGresult *clock = lc_query(db, "SELECT to_char(clock_timestamp(), 'YYYY-MM-DD HH24:MI:SS.MSOF')");
+	PGresult *rows =
+		lc_query(db,
+				 "SELECT kind, name, slot, acquired_at, owner, waiters, NULL, row_to_json(l) "
+				 "FROM lock_election.locks l%s ORDER BY kind COLLATE \"C\", name COLLATE \"C\", slot",
+				 where);
+
+	free(*at);
+	*at = lc_copy(PQgetvalue(clock, 0, 0));
+	PQclear(clock);
+	free(where);
+	return rows;
+}
+
+static void
+watch(const char *name, int interval, int64_t count)
+{
+	PGconn *db = lc_connect(false);
+	char *literal = name != NULL ? lc_literal(db, name) : NULL, *at = NULL;
+	PGresult *old = NULL, *new;
+
+	lc_schema(db);
+	if (lc_globals.output == LC_CSV)
+		puts("event,at,kind,name,owner,waiters");
+	for (int64_t i = 0; count == 0 || i < count; i++)
+	{
+		if (i > 0)
+			poll(NULL, 0, interval);
+		new = look(db, literal, &at);
+		tell_changes(old, new, at);
+		PQclear(old);
+		old = new;
+	}
+	PQclear(old);
+	PQfinish(db);
+}
+
+int
+lc_watch(int argc, char **argv)
+{
+	enum
+	{
+		OPT_INTERVAL = LC_OPT_HELP + 1,
+		OPT_COUNT
+	};
+	static const struct option options[] = {{"interval", required_argument, NULL, OPT_INTERVAL},
+											{"count", required_argument, NULL, OPT_COUNT},
+											LC_HELP_OPTION,
+											{NULL, 0, NULL, 0}};
+	const char *name = NULL;
+	int interval = 1000, option;
+	int64_t count = 0;
+
+	optind = 0;
+	opterr = 0;
+	for (;;)
+	{
+		int at = optind != 0 ? optind : 1;
+
+		option = getopt_long(argc, argv, "-:" LC_GLOBAL_OPTIONS, options, NULL);
+		if (option == -1)
+			break;
+		if (option == 1 && name == NULL)
+			name = optarg;
+		else if (option == 1)
+			lc_usage("too many arguments: \"%s\"", optarg);
+		else if (option == OPT_INTERVAL)
+			interval = lc_duration("--interval", optarg, 10, INT_MAX);
+		else if (option == OPT_COUNT)
+			count = lc_number("--count", optarg, 1, INT64_MAX);
+		else if (!lc_take_global(option, optarg))
+			lc_bad_option(option, argv[at]);
+	}
+	watch(name, interval, count);
+	return 0;
+}
+
+/* --- elect --listen --- */
+
+static void
+quote(const char *text)
+{
+	putchar('"');
+	for (const unsigned char *c = (const unsigned char *) text; *c != '\0'; c++)
+	{
+		if (*c == '"' || *c == '\\')
+			printf("\\%c", *c);
+		else if (*c < 0x20)
+			printf("\\u%04x", *c);
+		else
+			putchar(*c);
+	}
+	putchar('"');
+}
+
+static void
+on_change(const le_change *change, void *arg)
+{
+	(void) arg;
+	if (lc_globals.output == LC_JSON)
+	{
+		printf("{\"change\":%lld,\"how\":\"%s\",\"term\":%lld,\"leads\":%s,\"candidate\":",
+			   (long long) change->change, change->how, (long long) change->term,
+			   change->leads ? "true" : "false");
+		quote(change->candidate != NULL ? change->candidate : "");
+		puts("}");
+	}
+	else if (lc_globals.output == LC_CSV)
+	{
+		printf("%lld,%s,%lld,", (long long) change->change, change->how, (long long) change->term);
+		csv(change->candidate != NULL ? change->candidate : "", "\n");
+	}
+	else
+		printf("%s  %lld  %s\n", change->how, (long long) change->term,
+			   change->candidate != NULL ? change->candidate : "");
+	lc_flush();
+}
+
+int
+lc_elect_listen(const char *election)
+{
+	char *conninfo = lc_conninfo();
+	le_options options = {.size = sizeof(options), .conninfo = conninfo, .name = "lockctl elect --listen "};
+	struct pollfd fd = {.events = POLLIN};
+	le_session *session;
+	le_observer *observer;
+	le_error error;
+	int signo;
+
+	if (le_open(&options, &session, &error) != LE_OK)
+		lc_die(lc_exit_code(error.status), "%s", error.message);
+	fd.fd = lc_signals_fd();
+	if (lc_globals.output == LC_CSV)
+		puts("change,how,term,candidate");
+	lc_flush();
+	if (le_observe(session, election, -1, on_change, NULL, &observer, &error) != LE_OK)
+		lc_die(lc_exit_code(error.status), "%s", error.message);
+	/* It goes on without the lease, for as long as there is a server to connect to. */
+	do
+	{
+		poll(&fd, 1, -1);
+		signo = lc_signals_next(fd.fd);
+	} while (signo == 0 || signo == SIGCONT);
+	le_unobserve(observer);
+	le_close(session, 1000, NULL);
+	free(conninfo);
+	return LC_EXIT_SIGNAL + signo;
+}

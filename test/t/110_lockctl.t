@@ -1,0 +1,190 @@
+# lockctl lock: exit codes, signals, environment, options.
+use strict;
+use warnings;
+use LeCtl;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('main');
+ctl_node($node);
+my $dir = PostgreSQL::Test::Utils::tempdir();
+my ($rc, $out, $err);
+
+sub sh { return ('--', 'sh', '-c', @_); }
+
+subtest 'exit codes' => sub {
+	foreach my $code (0, 1, 3, 42, 255)
+	{
+		is(ctl('lock', 'x', sh("exit $code")), $code, "the command's own, $code");
+	}
+	is(ctl('lock', 'x', sh('kill -9 $$')), 137, '128 + its signal');
+	is(ctl('lock', 'x', sh('kill -TERM $$')), 143, 'also SIGTERM');
+	is(ctl('lock', 'x', '--', "$dir/nothing"), 127, 'not found');
+	is(ctl('lock', 'x', '--', $dir), 126, 'cannot run');
+	($rc, $out, $err) = ctl('lock', 'x', '--', 'no such command');
+	is($rc, 127, 'not found in PATH');
+	like($err, qr/^lockctl: cannot run "no such command": No such file/, 'and says so');
+	foreach my $args (
+		[], ['nothing'], ['lock'], [ 'lock', 'x', '--nothing' ], [ 'lock', 'x', '--ttl' ], [ 'lock', 'x', '--ttl', 'soon' ],
+		[ 'lock', 'x', '--ttl', '1ms' ], [ 'lock', 'x', '--ttl', '25d' ], [ 'lock', 'x', '--ttl', '10s', '--grace', '6s' ],
+		[ 'lock', '--permits', '0', 'x' ], [ 'lock', 'x', 'y', '--permits', 2, '--', 'true' ],
+		[ 'lock', 'x', '-E', 256, '--', 'true' ], [ 'lock', '', '--', 'true' ], [ 'lock', 'x' x 256, '--', 'true' ],
+		[ 'elect', 'x' ], [ 'elect', 'x', 'y', 'z', '--', 'true' ],
+		[ '-o', 'xml', 'locks' ], [ 'renew', 'x' ], [ 'renew', 'x', 'y' ], [ 'held', 'x', '-1' ], [ 'lease', 'nothing' ],
+		[ 'elect', 'x', 'y', '--http', 'nothing', '--', 'true' ], [ 'locks', 'a', 'b' ], [ '-d', 'nothing=here', 'locks' ])
+	{
+		($rc, $out, $err) = ctl(@$args);
+		is($rc, 64, substr("usage: @$args", 0, 60));
+		like($err, qr/^lockctl: \S/, 'it says what is wrong');
+		is($out, '', 'and nothing else');
+	}
+	nothing_left($node);
+};
+
+subtest 'not acquired' => sub {
+	my $holder = start_ctl('lock', 'x', sh("echo started; exec sleep 1000"));
+	wait_held('x');
+	is(ctl('lock', '--try', 'x', 'true'), 3, '--try');
+	is(ctl('lock', '--wait', '200ms', 'x', 'true'), 3, '--wait');
+	is(ctl('lock', '--try', '-E', '0', 'x', 'true'), 0, '-E');
+	is(ctl('lock', '--wait', '0.2', '--conflict-exit-code=77', 'x', 'true'), 77, 'its long name');
+	($rc, $out, $err) = ctl('lock', '--try', 'x', 'true');
+	is($err, '', 'it is silent: cron would send a mail');
+	($rc, $out, $err) = ctl('-v', 'lock', '--try', 'x', 'true');
+	like($err, qr/lock "x": not acquired/, 'but for -v');
+	is(ctl('lock', '--try', 'y', 'true'), 0, 'another lock is free');
+	$holder->kill('TERM');
+	is($holder->wait, 143, 'the holder ends');
+	nothing_left($node);
+};
+
+subtest 'the environment' => sub {
+	($rc, $out) = ctl('lock', 'a b', sh('echo "$LOCK_NAME $LOCK_TOKEN"'));
+	like($out, qr/^a b \d{10,}$/, 'name and token');
+	my ($token) = $out =~ /(\d+)$/;
+	my $second = (ctl('lock', 'a b', sh('echo "$LOCK_TOKEN"')))[1];
+	cmp_ok($second, '>', $token, 'tokens grow');
+	($rc, $out) = ctl('lock', 'outer', '--', 'build/lockctl/lockctl', 'lock', 'inner', sh('echo "$LOCK_NAME"; exit 5'));
+	is("$rc $out", "5 inner\n", 'nested: that of the inner one');
+	($rc, $out) = ctl('lock', 'outer', sh('build/lockctl/lockctl lock inner true; echo "$LOCK_NAME"'));
+	is($out, "outer\n", 'and afterwards that of the outer one');
+	my $is_leader = q{psql -XAtc "SELECT is_leader('boss', $LOCK_TOKEN)"};
+	($rc, $out) = ctl('elect', 'boss', 'me', sh(qq{echo "\$LOCK_NAME"; $is_leader}));
+	is($out, "boss\nt\n", 'of an election: the term');
+	append_to_file("$dir/fence.sql", <<'SQL');
+\getenv name LOCK_NAME
+\getenv token LOCK_TOKEN
+BEGIN;
+SELECT fence_lock(:'name', :token);
+SELECT 'fenced';
+COMMIT;
+SQL
+	($rc, $out) = ctl('lock', q{o'brien}, '--', 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-f', "$dir/fence.sql");
+	like("$rc $out", qr/^0 \nfenced$/, 'psql fences with them');
+	append_to_file("$dir/in", "hello\n");
+	($rc, $out) = ctl({ in => "$dir/in" }, 'lock', 'x', 'cat');
+	is($out, "hello\n", 'standard input is passed on');
+	($rc, $out) = ctl('lock', 'x', '--', 'echo', '$HOME', '*', '; exit 9');
+	is($out, "\$HOME * ; exit 9\n", 'no shell');
+	nothing_left($node);
+};
+
+subtest 'signals' => sub {
+	foreach my $signal (qw(INT TERM HUP QUIT USR1 USR2))
+	{
+		my $c = start_ctl('lock', 'x', sh("trap 'echo $signal; exit 9' $signal; echo ready; while :; do sleep 0.05; done"));
+		wait_until(sub { $c->out =~ /ready/ });
+		$c->kill($signal);
+		is($c->wait, 9, "$signal is passed on");
+		is($c->out, "ready\n$signal\n", 'to the command');
+	}
+	nothing_left($node);
+
+	my $holder = start_ctl('lock', 'x', sh('exec sleep 1000'));
+	wait_held('x');
+	my %number = (INT => 2, TERM => 15, HUP => 1, QUIT => 3, USR1 => 10, USR2 => 12);
+	foreach my $signal (qw(INT TERM HUP QUIT USR1 USR2))
+	{
+		my $c = start_ctl('lock', 'x', 'echo', 'granted');
+		wait_waiting('x');
+		$c->kill($signal);
+		is($c->wait, 128 + $number{$signal}, "$signal ends the wait");
+		is($node->safe_psql('postgres', q{SELECT count(*) FROM lock_election.waiters}), 0, 'and leaves no queue place');
+		is($c->out, '', 'the command has not run');
+	}
+	$holder->kill('INT');
+	is($holder->wait, 130, 'a command that dies of SIGINT');
+
+	# nohup
+	my $inner_command = 'build/lockctl/lockctl lock y -- sh -c "echo ready; exec sleep 1000"';
+	my $c = start_ctl('lock', 'x', sh("trap '' HUP; exec $inner_command"));
+	wait_until(sub { $c->out =~ /ready/ });
+	my ($inner) = split ' ', slurp_file('/proc/' . $c->guardian . '/task/' . $c->guardian . '/children');
+	kill 'HUP', $inner;
+	$c->kill('TERM');
+	is($c->wait, 143, 'what was ignored stays ignored; SIGTERM goes through both');
+	nothing_left($node);
+};
+
+subtest 'without a command' => sub {
+	my $c = start_ctl('lock', 'x');
+	wait_until(sub { $c->out =~ /^\d+\n/ });
+	chomp(my $token = $c->out);
+	is($node->safe_psql('postgres', "SELECT is_held('x', $token)"), 't', 'the token is printed, and the lock held');
+	$c->kill('TERM');
+	is($c->wait, 143, 'until a signal');
+	nothing_left($node);
+
+	$c = start_ctl('lock', 'x');
+	wait_until(sub { $c->out =~ /^\d+\n/ });
+	$node->safe_psql('postgres', q{SELECT force_release_lock('x')});
+	is($c->wait(30), 4, 'or until it is lost');
+	like($c->err, qr/lock "x" is lost/, 'which it tells');
+};
+
+subtest 'how it is held' => sub {
+	my @shared = map { start_ctl('lock', '--shared', 's', sh('echo ready; exec sleep 1000')) } 1 .. 2;
+	foreach my $c (@shared) { ok(wait_until(sub { $c->out =~ /ready/ }), 'shared'); }
+	is(ctl('lock', '--try', 's', 'true'), 3, 'not beside an exclusive one');
+	$_->kill('TERM') foreach @shared;
+	$_->wait foreach @shared;
+
+	is(ctl('lock', '--hold-for', '2s', 'h', 'true'), 0, '--hold-for');
+	is(ctl('lock', '--try', 'h', 'true'), 3, 'keeps it closed');
+	is(ctl('lock', '--wait', '30s', 'h', 'true'), 0, 'for that time');
+	nothing_left($node);
+
+	my @permits = map { start_ctl('lock', '--permits', 2, 'p', sh('echo ready; exec sleep 1000')) } 1 .. 2;
+	foreach my $c (@permits) { ok(wait_until(sub { $c->out =~ /ready/ }), 'a permit'); }
+	is(ctl('lock', '--try', '--permits', 2, 'p', 'true'), 3, 'no third one');
+	$_->kill('TERM') foreach @permits;
+	$_->wait foreach @permits;
+	($rc, $out) = ctl('lock', 'a', 'b', sh('echo "$LOCK_NAME"; psql -XAtc "SELECT count(*) FROM lock_election.locks"'));
+	is("$rc $out", "0 a\nb\n2\n", 'several names');
+	nothing_left($node);
+};
+
+subtest 'what a command leaves behind' => sub {
+	($rc, $out) = ctl('lock', '--grace', '100ms', 'x', sh('setsid sleep 1000 & echo $!; exit 6'));
+	is($rc, 6, 'the code is that of the command');
+	chomp $out;
+	ok(!alive($out), 'what it has left behind is ended');
+	nothing_left($node);
+};
+
+subtest 'help' => sub {
+	my @commands = qw(lock elect acquire renew release held lease locks waiters elections status watch top doctor);
+
+	foreach my $command ('', @commands)
+	{
+		($rc, $out, $err) = ctl(grep({ $_ ne '' } $command), '--help');
+		is($rc, 0, "lockctl $command --help");
+		like($out, qr/Usage: lockctl \Q$command\E/, 'usage');
+		is(join('|', grep { length > 110 } split /\n/, $out), '', 'no line is too long');
+	}
+	is((ctl('--version'))[1] =~ /^lockctl \(lock_election\) [\d.]+$/, 1, '--version');
+};
+
+$node->stop;
+done_testing();

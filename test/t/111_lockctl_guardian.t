@@ -1,0 +1,170 @@
+# The command is dead before anybody else can have the lock, whatever becomes of lockctl, the guardian or the server.
+# The command and the next holder write the time, by a clock that both share, to one file.
+use strict;
+use warnings;
+use LeClient;
+use LeCtl;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('main', start => 0, conf => "listen_addresses = '*'\n");
+$node->append_conf('pg_hba.conf', 'host all all 10.98.0.0/24 trust');
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION lock_election');
+ctl_node($node);
+my $dir = PostgreSQL::Test::Utils::tempdir();
+my $ttl = 3;
+my $round = 0;
+
+# A holder whose command ignores SIGTERM and writes stamps, and one that waits for the lock and does the same.
+sub two
+{
+	my (%opts) = @_;
+	my $file = "$dir/stamps" . ++$round;
+	my @command = $opts{command} ? $opts{command}->($file) : stamps('first', $file);
+	my $first = start_ctl('lock', "x$round", '--ttl', "${ttl}s", @{ $opts{options} // [] }, '--', @command);
+
+	wait_until(sub { (ran($file, 'first'))[0] }) or die 'the first does not start: ' . $first->err;
+	my $second = $opts{alone} ? undef : start_ctl('lock', "x$round", '--ttl', '30s', '--', stamps('second', $file));
+	wait_waiting("x$round") if $second;
+	return ($file, $first, $second);
+}
+
+# The first one's last stamp is older than the second one's first.
+sub one_after_the_other
+{
+	my ($file, $second) = @_;
+
+	ok(wait_until(sub { (ran($file, 'second'))[0] }), 'the next one has the lock');
+	my ($start, $end, $pid) = ran($file, 'first');
+	ok(!alive($pid), 'the first command is dead');
+	cmp_ok($end, '<', (ran($file, 'second'))[0], 'before the next one starts');
+	my $second_pid = (ran($file, 'second'))[2];
+	$second->kill('KILL');
+	$second->wait;
+	ok(wait_until(sub { !alive($second_pid) }), 'and the second one, with its lockctl');
+	$node->safe_psql('postgres', "SELECT force_release_lock('x$round')");
+	return;
+}
+
+subtest 'lockctl is killed' => sub {
+	my ($file, $first, $second) = two();
+	$first->kill('KILL');
+	is($first->wait, 137, 'killed');
+	one_after_the_other($file, $second);
+};
+
+subtest 'lockctl is stopped' => sub {
+	my ($file, $first, $second) = two();
+	$first->kill('STOP');
+	one_after_the_other($file, $second);
+	$first->kill('CONT');
+	is($first->wait, 4, 'lost, it says when it goes on');
+	like($first->err, qr/lock "x$round" (is lost|could not be renewed in time)/, 'and why');
+};
+
+subtest 'lockctl and its command are stopped' => sub {
+	my ($file, $first, $second) = two();
+	$first->kill('STOP');
+	kill 'STOP', (ran($file, 'first'))[2];
+	one_after_the_other($file, $second);
+	$first->kill('CONT');
+	is($first->wait, 4, 'lost');
+};
+
+subtest 'a grandchild in a session of its own' => sub {
+	# the child ends at once: its child, in a session of its own, becomes the guardian's
+	my ($file, $first, $second) = two(
+		command => sub {
+			my @stamps = stamps('first', $_[0], before => 'use POSIX; exit if fork; POSIX::setsid(); exit if fork');
+			my $stamps = join ' ', map { s/'/'\\''/gr =~ s/^|$/'/gr } @stamps;
+			return ('sh', '-c', "trap '' TERM; $stamps & while :; do sleep 0.1; done");
+		});
+	my (undef, undef, $pid) = ran($file, 'first');
+	isnt((split ' ', slurp_file("/proc/$pid/stat"))[5], getpgrp, 'it has another session');
+	is((split ' ', slurp_file("/proc/$pid/stat"))[3], $first->guardian, 'and the guardian as its parent');
+	$first->kill('KILL');
+	$first->wait;
+	one_after_the_other($file, $second);
+};
+
+subtest 'the guardian is killed' => sub {
+	my ($file, $first, $second) = two();
+	kill 'KILL', $first->guardian;
+	is($first->wait, 137, 'the command was killed');
+	like($first->err, qr/the guardian was killed/, 'which is told');
+	one_after_the_other($file, $second);
+};
+
+subtest 'SIGTERM comes first' => sub {
+	my ($file, $first, $second) = two(
+		command => sub {
+			my $stamp = q{echo "first $(cut -d" " -f1 /proc/uptime) $$" >>"$0"};
+			return ('sh', '-c', "trap 'echo term; exit 0' TERM; $stamp; while :; do sleep 0.02; done", $_[0]);
+		});
+	my $guardian = $first->guardian;
+	$first->kill('STOP');
+	ok(wait_until(sub { $first->out eq "term\n" }), 'the command is told to end');
+	ok(wait_until(sub { !alive($guardian) }), 'and the guardian ends with it');
+	ok(wait_until(sub { (ran($file, 'second'))[0] }), 'the next one has the lock');
+	$first->kill('CONT');
+	is($first->wait, 4, 'it is lost, also where the command has ended well');
+	my $pid = (ran($file, 'second'))[2];
+	$second->kill('KILL');
+	$second->wait;
+	ok(wait_until(sub { !alive($pid) }), 'the second one is ended');
+	$node->safe_psql('postgres', "SELECT force_release_lock('x$round')");
+};
+
+subtest 'the server does not answer' => sub {
+	my ($file, $first) = two(alone => 1);
+	freeze($node);
+	my $frozen = boottime();
+	is($first->wait(30), 4, 'lost');
+	my ($start, $end, $pid) = ran($file, 'first');
+	ok(!alive($pid), 'the command is dead');
+	cmp_ok($end - $frozen, '<', $ttl, 'before the TTL has passed');
+	like($first->err, qr/lock "x$round" (is lost|could not be renewed)/, 'it tells why');
+	thaw($node);
+	nothing_left($node, undef, timeout => 30);
+};
+
+# No packet arrives any more, and nobody is told. The other one does not need that network.
+subtest 'the network is cut' => sub {
+	plan skip_all => 'no network of our own' unless can_silence();
+	my $address = '10.98.0.1';
+
+	add_host($address);
+	my ($file, $first, $second) = two(options => [ '-h', $address ]);
+	silence_host($address);
+	is($first->wait(30), 4, 'lost');
+	like($first->err, qr/lock "x$round" (is lost|could not be renewed)/, 'it tells why');
+	one_after_the_other($file, $second);
+};
+
+subtest 'the lock is taken away' => sub {
+	my ($file, $first, $second) = two();
+	$node->safe_psql('postgres', "SELECT force_release_lock('x$round')");
+	is($first->wait, 4, 'lost');
+	ok(!alive((ran($file, 'first'))[2]), 'the command is killed at once');
+	like($first->err, qr/is lost.*the command was killed/, 'which is told');
+	my $pid = (ran($file, 'second'))[2];
+	$second->kill('KILL');
+	$second->wait;
+	$node->safe_psql('postgres', "SELECT force_release_lock('x$round')");
+};
+
+subtest 'a restart of the server' => sub {
+	my ($file, $first) = two(alone => 1, options => [ '--ttl', '10s' ]);
+	$node->restart;
+	wait_held("x$round");
+	my $end = (ran($file, 'first'))[1];
+	ok(wait_until(sub { (ran($file, 'first'))[1] > $end + 1 }), 'is survived');
+	kill 'KILL', (ran($file, 'first'))[2];
+	is($first->wait, 137, 'and the command has its own end');
+	nothing_left($node);
+};
+
+$node->stop;
+done_testing();

@@ -1,0 +1,147 @@
+# lockctl where something is wrong: no server, a wrong password, no library; a promoted standby; many processes.
+use strict;
+use warnings;
+use IO::Socket::INET;
+use LeCtl;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('main', init => [ allows_streaming => 1 ], conf => "fsync = on\n");
+ctl_node($node);
+my $dir = PostgreSQL::Test::Utils::tempdir();
+my ($rc, $out, $err);
+
+subtest 'no server' => sub {
+	my $port = PostgreSQL::Test::Cluster::get_free_port();
+
+	my @elect = ('elect', 'x', 'y', '--', 'true');
+	foreach my $args ([ 'lock', 'x', 'true' ], \@elect, ['locks'], [ 'acquire', 'x' ], ['top'], ['watch'])
+	{
+		($rc, $out, $err) = ctl('-p', $port, @$args);
+		is($rc, 69, "69: @$args");
+		like($err, qr/^lockctl: .*(No such file or directory|Connection refused)/, 'it says why');
+	}
+	($rc, $out, $err) = ctl('-p', $port, 'doctor');
+	is($rc, 1, 'the doctor finds it');
+	like($out, qr/^WRONG +connection .*\n +-> set -h/m, 'and says what to do');
+	# a server that takes the connection and says nothing; times: of the children that have ended
+	my $deaf = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 5) or die $!;
+	my ($user, $system) = (times)[ 2, 3 ];
+	my $connstr = 'host=127.0.0.1 connect_timeout=5 port=' . $deaf->sockport;
+	is(ctl('-d', $connstr, 'lock', 'x', 'true'), 69, 'a server that says nothing');
+	cmp_ok((times)[2] + (times)[3] - $user - $system, '<', 0.2, 'waiting for it takes no processor');
+	is(ctl('-h', 'nowhere.invalid', 'lock', 'x', 'true'), 69, 'no such host');
+	is(ctl('-d', 'nothing', 'lock', 'x', 'true'), 69, 'no such database');
+};
+
+subtest 'a wrong password' => sub {
+	$node->safe_psql('postgres', q{CREATE ROLE secret LOGIN PASSWORD 'right'; CREATE ROLE nobody_special LOGIN});
+	my $hba = slurp_file($node->data_dir . '/pg_hba.conf');
+	append_to_file($node->data_dir . '/pg_hba.new', "local all secret scram-sha-256\n$hba");
+	rename $node->data_dir . '/pg_hba.new', $node->data_dir . '/pg_hba.conf' or die $!;
+	$node->reload;
+	local $ENV{PGPASSWORD} = 'wrong';
+	foreach my $args ([ 'lock', 'x', 'true' ], ['locks'])
+	{
+		ok( wait_until(
+				sub {
+					($rc, $out, $err) = ctl('-U', 'secret', @$args);
+					return $rc == 69 && $err =~ /password authentication failed/;
+				}),
+			"69: @$args")
+		  or diag($err);
+	}
+	$ENV{PGPASSWORD} = 'right';
+	is(ctl('-U', 'secret', 'lock', 'x', 'true'), 0, 'the right one');
+	my $host = $node->host;
+	my $connstr = "host=$host user=secret password=right dbname=postgres";
+	is(ctl('-d', $connstr, 'lock', 'x', 'true'), 0, 'a connection string');
+	my $uri = "postgresql://secret:right@/postgres?host=$host";
+	is(ctl('-d', $uri, '-p', $node->port, 'lock', 'x', 'true'), 0, 'a URI, and -p');
+};
+
+subtest 'another role' => sub {
+	my $token = $node->safe_psql('postgres', q{SELECT acquire_lock('root''s')});
+	($rc, $out, $err) = ctl('-U', 'nobody_special', 'release', q{root's}, $token);
+	is($rc, 69, 'may not release');
+	like($err, qr/permission denied|role/, 'and is told');
+	is(ctl('-U', 'nobody_special', 'release', '--force', q{root's}), 69, 'nor by force');
+	($rc, $out) = ctl('-U', 'nobody_special', '-o', 'json', 'locks');
+	like($out, qr/"name":"root's".*"token":null/, 'sees the name, not the token');
+	is(ctl('release', q{root's}, $token), 0, 'the owner may');
+	nothing_left($node);
+};
+
+subtest 'no extension, no library' => sub {
+	$node->safe_psql('postgres', 'CREATE DATABASE plain');
+	foreach my $args ([ 'lock', 'x', 'true' ], ['locks'], [ 'acquire', 'x' ], ['status'])
+	{
+		($rc, $out, $err) = ctl('-d', 'plain', @$args);
+		is($rc, 69, "69: @$args");
+		like($err, qr/CREATE EXTENSION/, 'it says what to type');
+	}
+	($rc, $out, $err) = ctl('-d', 'plain', 'doctor');
+	is($rc, 1, 'so does the doctor');
+	like($out, qr/^WRONG +extension .*\n +-> CREATE EXTENSION lock_election/m, 'in its way');
+
+	my $without = new_node('without', extension => 0, conf => "shared_preload_libraries = ''\n");
+	my ($o, $e);
+	$without->psql('postgres', 'CREATE EXTENSION lock_election', stderr => \$e);
+	ctl_node($without);
+	($rc, $out, $err) = ctl('lock', 'x', 'true');
+	is($rc, 69, '69 without the library');
+	like($err, qr/shared_preload_libraries|CREATE EXTENSION/, 'it says what to do');
+	($rc, $out, $err) = ctl('doctor');
+	is($rc, 1, 'the doctor finds it');
+	like($out, qr/^WRONG +preload .*\n +-> .*shared_preload_libraries/m, 'and says what to type');
+	($rc, $out, $err) = ctl('-o', 'json', 'doctor');
+	my $count = 'SELECT count(*) > 3 FROM json_array_elements($q$' . $out . '$q$)';
+	is($node->safe_psql('postgres', $count), 't', 'also as JSON');
+	$without->stop;
+	ctl_node($node);
+	($rc, $out, $err) = ctl('doctor');
+	is("$rc $err", '0 ', 'where all is well it finds nothing') or diag($out);
+};
+
+subtest '50 processes add to a file' => sub {
+	append_to_file("$dir/sum", "0\n");
+	# reads, lets others run, and writes: without the lock most of it would be lost
+	my @add = ('sh', '-c', 'read n <"$0"; sleep 0.005; echo $((n + 1)) >"$0"', "$dir/sum");
+	my @processes = map { start_ctl('lock', 'sum', '--', @add) } 1 .. 50;
+	is(join(' ', map { $_->wait(120) } @processes), join(' ', (0) x 50), 'all have run');
+	is(slurp_file("$dir/sum"), "50\n", 'none is lost');
+	nothing_left($node);
+};
+
+subtest 'a standby is promoted' => sub {
+	$node->backup('copy');
+	my $standby = PostgreSQL::Test::Cluster->new('standby');
+	$standby->init_from_backup($node, 'copy', has_streaming => 1);
+	$standby->start;
+	($rc, $out, $err) = ctl('-h', $standby->host, '-p', $standby->port, 'doctor');
+	like($out, qr/standby: it shows locks, and grants none/, 'the doctor knows a standby');
+	my @both = ('-h', $node->host . ',' . $standby->host, '-p', $node->port . ',' . $standby->port);
+	my @until_file = ('sh', '-c', 'echo started; while [ ! -e "$0" ]; do sleep 0.05; done; exit 7', "$dir/end");
+	my $holder = start_ctl(@both, 'lock', 'x', '--ttl', '20s', '--', @until_file);
+	ok(wait_until(sub { $holder->out =~ /started/ }), 'held');
+	my $waiter = start_ctl(@both, 'lock', 'x', '--ttl', '20s', '--', 'echo', 'granted');
+	wait_waiting('x');
+	$node->wait_for_catchup($standby, 'replay', $node->lsn('insert'));
+	$node->stop('immediate');
+	$standby->promote;
+	ctl_node($standby);
+	wait_for_sql($standby, q{SELECT count(*) = 1 FROM lock_election.locks WHERE time_left > '15 s'});
+	my $renewed = $standby->safe_psql('postgres', q{SELECT token FROM lock_election.locks});
+	# the lease goes on: after its whole TTL it is still held
+	ok(!$holder->ended, 'the holder goes on');
+	wait_for_sql($standby, q{SELECT renewals > 0 OR checks > 0 FROM lock_election.stat});
+	is($waiter->out, '', 'the other one waits');
+	append_to_file("$dir/end", '');
+	is($holder->wait, 7, 'the holder ends as it wants to');
+	is($waiter->wait . $waiter->out, "0granted\n", 'and the other one has its turn');
+	nothing_left($standby);
+	$standby->stop;
+};
+
+done_testing();

@@ -1,0 +1,210 @@
+# lockctl's single steps and views, elections, HTTP, systemd, and the completion of bash.
+use strict;
+use warnings;
+use IO::Socket::INET;
+use IO::Socket::UNIX;
+use IPC::Run ();
+use LeCtl;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Socket;
+use Test::More;
+use Time::HiRes ();
+
+my $node = new_node('main');
+ctl_node($node);
+my $dir = PostgreSQL::Test::Utils::tempdir();
+my ($rc, $out, $err);
+
+sub one { return $node->safe_psql('postgres', $_[0]); }
+
+# What the server thinks of a text as JSON.
+sub json { my ($text, $path) = @_; return one("SELECT (\$json\$$text\$json\$::json) $path"); }
+
+subtest 'acquire, renew, held, release' => sub {
+	($rc, $out) = ctl('acquire', 'x y', '--ttl', '1min');
+	like("$rc $out", qr/^0 \d+\n$/, 'acquired: the token is all it prints');
+	chomp(my $token = $out);
+	is(ctl('acquire', 'x y', '--try'), 3, 'not acquired');
+	is(ctl('acquire', 'x y', '--wait', '0.1', '-E', 9), 9, 'nor in time');
+	is(ctl('held', 'x y', $token), 0, 'held');
+	is(ctl('held', 'x y', $token + 1), 4, 'not by another token');
+	($rc, $out) = ctl('renew', 'x y', $token, '--ttl', '2min');
+	is("$rc $out", "0 00:02:00\n", 'renewed');
+	($rc, $out) = ctl('-o', 'json', 'renew', 'x y', $token);
+	is(json($out, q{->>'valid_for'}), '00:02:00', 'as JSON');
+	my $c = start_ctl('acquire', 'x y');
+	wait_waiting('x y');
+	$c->kill('INT');
+	is($c->wait, 130, 'a wait is interrupted');
+	is(one('SELECT count(*) FROM lock_election.waiters'), 0, 'and leaves nothing');
+	is(ctl('release', 'x y', $token), 0, 'released');
+	is(ctl('release', 'x y', $token), 4, 'once');
+	is(ctl('renew', 'x y', $token), 4, 'nothing to renew');
+	my @tokens = map { (ctl('acquire', 'p', '--permits', 2, '--try', '-o', 'csv'))[1] } 1 .. 2;
+	like($tokens[1], qr/^token\n\d+\n$/, 'CSV');
+	is(ctl('acquire', 'p', '--permits', 2, '--try'), 3, 'permits');
+	($rc, $out) = ctl('release', '--force', 'p');
+	is("$rc $out", "0 2\n", '--force');
+	my @owned = map { (ctl('acquire', 'o', '--owner', 'me'))[1] } 1 .. 2;
+	is($owned[0], $owned[1], 'an owner');
+	ctl('release', '--force', 'o');
+	nothing_left($node);
+};
+
+subtest 'leases' => sub {
+	chomp(my $lease = (ctl('lease', 'grant', '--ttl', '1min', '--owner', 'me'))[1]);
+	($rc, $out) = ctl('lease', 'ttl', $lease);
+	like($out, qr/^00:00:59\.\d+\n$/, 'ttl');
+	chomp(my $token = (ctl('acquire', 'x', '--lease', $lease))[1]);
+	($rc, $out) = ctl('-o', 'json', 'lease', 'list');
+	is(json($out, q{->0->>'locks'}), 1, 'list');
+	is((ctl('lease', 'keep-alive', '--once', $lease))[1], "00:01:00\n", 'keep-alive');
+	is(ctl('lease', 'revoke', $lease), 0, 'revoke');
+	is(ctl('lease', 'revoke', $lease), 4, 'once');
+	is(ctl('held', 'x', $token), 4, 'with all that hangs on it');
+	is(ctl('lease', 'ttl', $lease), 4, 'gone');
+
+	chomp($lease = (ctl('lease', 'grant', '--ttl', '2s'))[1]);
+	my $c = start_ctl('lease', 'keep-alive', $lease);
+	my $end = Time::HiRes::time() + 3;
+	wait_until(sub { Time::HiRes::time() > $end });
+	is(ctl('lease', 'ttl', $lease), 0, 'kept alive for more than its TTL');
+	ctl('lease', 'revoke', $lease);
+	is($c->wait, 4, 'until it is revoked');
+	nothing_left($node);
+};
+
+subtest 'views' => sub {
+	my $name = qq{a "quoted", name; \\ \x{1b}[31m};
+	my $token = one('SELECT acquire_lock($q$' . $name . '$q$)');
+	my $waiter = session($node);
+	$waiter->async('SELECT acquire_lock($q$' . $name . '$q$, wait => \'1 h\')');
+	wait_for_sql($node, 'SELECT count(*) = 1 FROM lock_election.waiters');
+	($rc, $out) = ctl('-o', 'json', 'locks');
+	is(json($out, q{->0->>'token'}), $token, 'locks as JSON');
+	is(json($out, q{->0->>'waiters'}), 1, 'with all columns');
+	($rc, $out) = ctl('-o', 'csv', 'locks');
+	like($out, qr/^kind,name,.*\nlock,"a ""quoted"", name; \\ /, 'as CSV');
+	($rc, $out) = ctl('locks');
+	my $line = qr/^lock +a "quoted", name; \\ \?\[31m .*$token/m;
+	like($out, qr/^kind +name .*\n$line/, 'as a table, that cannot change the terminal');
+	is((ctl('-o', 'json', 'locks', 'nothing'))[1], "[]\n", 'a name that is not there');
+	($rc, $out) = ctl('-o', 'json', 'waiters', $name);
+	is(json($out, q{->0->>'queue_position'}), 1, 'waiters');
+	($rc, $out) = ctl('-o', 'json', 'status');
+	is(json($out, q{->>'pid'}), one('SELECT pid FROM lock_election.manager'), 'status');
+	like((ctl('status'))[1], qr/^handoffs +\d+$/m, 'as a table');
+	$waiter->kill;
+	is(ctl('release', $name, $token), 0, 'released');
+
+	my $watch = start_ctl('-o', 'json', 'watch', '--interval', '50ms');
+	my $other = start_ctl('watch', 'other', '--interval', '50ms');
+	one(q{SELECT acquire_lock('seen')});
+	ok(wait_until(sub { $watch->out =~ /"event":"(granted|held)".*"name":"seen"/ }), 'watch sees a grant');
+	one(q{SELECT force_release_lock('seen')});
+	ok(wait_until(sub { $watch->out =~ /"event":"ended".*"name":"seen"/ }), 'and the end');
+	$watch->kill('INT');
+	is($watch->wait, 130, 'until it is interrupted');
+	$other->kill('TERM');
+	is($other->wait . $other->out, '143', 'another name is not concerned');
+	nothing_left($node);
+};
+
+sub http
+{
+	my ($port, $request) = @_;
+	my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port, Timeout => 10) or return '';
+
+	print $socket $request // "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+	local $/;
+	return <$socket> // '';
+}
+
+subtest 'elections' => sub {
+	my @ports = map { PostgreSQL::Test::Cluster::get_free_port() } 1 .. 2;
+	my $listener = start_ctl('-o', 'json', 'elect', '--listen', 'boss');
+	my $a = start_ctl('elect', 'boss', 'a "first"', '--http', "127.0.0.1:$ports[0]", '--ttl', '3s');
+	ok(wait_until(sub { $a->out =~ /^\d+\n$/ }), 'elected');
+	my $b = start_ctl('elect', 'boss', 'b', '--http', "127.0.0.1:$ports[1]", '--ttl', '3s');
+	wait_waiting('boss');
+	my $body = qr{\{"leader": true, "election": "boss", "candidate": "a \\"first\\"", "term": \d+\}\n};
+	like(http($ports[0]), qr{^HTTP/1.1 200 OK\r\n.*\r\n\r\n$body$}s, 'the leader: 200');
+	like(http($ports[1]), qr{^HTTP/1.1 503 .*"leader": false}s, 'another candidate: 503');
+	unlike(http($ports[0], "HEAD / HTTP/1.0\r\n\r\n"), qr/leader/, 'HEAD');
+	my @silent = map { IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $ports[0]) } 1 .. 20;
+	like(http($ports[0]), qr/^HTTP\S+ 200/, 'clients that say nothing do not block it');
+	($rc, $out) = ctl('-o', 'json', 'elections');
+	is(json($out, q{->0->>'candidate'}), 'a "first"', 'seen');
+	$a->kill('KILL');
+	ok(wait_until(sub { http($ports[1]) =~ /^HTTP\S+ 200/ }), 'the next one leads');
+	one(q{SELECT force_resign('boss')});
+	ok(wait_until(sub { $b->out =~ /^\d+\n\d+\n$/ }), 'who loses the term stands again');
+	is(ctl('elect', 'boss', 'c', '--try', '--', 'true'), 3, '--try');
+	is(ctl('elect', 'boss', 'c', '--wait', '0.2', '-E', 8, '--', 'true'), 8, '--wait');
+	$b->kill('TERM');
+	is($b->wait, 143, 'until a signal');
+	is((ctl('elect', 'boss', 'd', '--', 'sh', '-c', 'exit 5'))[0], 5, 'a command');
+	ok(wait_until(sub { $listener->out =~ /"candidate":"d"\}\n.*"resigned".*\n/ }), 'the listener has seen it')
+	  or diag($listener->out);
+	my $all = 'elected expired elected forced elected resigned elected resigned';
+	is(join(' ', $listener->out =~ /"how":"(\w+)"/g), $all, 'and everything before');
+	$listener->kill('INT');
+	is($listener->wait, 130, 'and ends');
+	nothing_left($node);
+};
+
+subtest 'systemd' => sub {
+	my $socket = IO::Socket::UNIX->new(Type => SOCK_DGRAM, Local => "$dir/notify") or die $!;
+	my $token = one(q{SELECT acquire_lock('x', '1 h')});
+	my @command = ('sh', '-c', 'echo "[$NOTIFY_SOCKET]"; exec sleep 1000');
+	my $c = start_ctl({ env => { NOTIFY_SOCKET => "$dir/notify" } }, 'lock', 'x', '--notify', '--', @command);
+	my $text;
+	$socket->recv($text, 1000);
+	like($text, qr/^EXTEND_TIMEOUT_USEC=\d{7,}$/m, 'time to wait');
+	one("SELECT release_lock('x', $token)");
+	do { $socket->recv($text, 1000) } while ($text =~ /EXTEND/);
+	like($text, qr/^READY=1$/m, 'ready when it is granted');
+	ok(wait_until(sub { $c->out eq "[]\n" }), 'the command does not speak for us');
+	$c->kill('TERM');
+	is($c->wait, 143, 'ended');
+	$socket->recv($text, 1000);
+	like($text, qr/^STOPPING=1$/m, 'which is told');
+	nothing_left($node);
+};
+
+# As bash calls it.
+sub complete
+{
+	my ($line, %env) = @_;
+	my @words = split / /, $line, -1;
+	my $count = $#words;
+	my $words = join ' ', map { "'$_'" } @words;
+
+	local %ENV = (%ENV, ctl_env(), %env);
+	my $script = ". src/lockctl/lockctl.bash; COMP_WORDS=($words); COMP_CWORD=$count; _lockctl; "
+	  . 'printf "%s\n" "${COMPREPLY[@]}"';
+	local $ENV{PATH} = "build/lockctl:$ENV{PATH}";
+	my ($out, $err) = ('', '');
+	IPC::Run::run([ 'bash', '-c', $script ], '<', \undef, '>', \$out, '2>', \$err);
+	$out .= $err;
+	return join ' ', sort split /\n/, $out;
+}
+
+subtest 'completion' => sub {
+	one(q{SELECT acquire_lock('nightly report'), acquire_lock('nightly')});
+	is(complete('lockctl e'), 'elect elections', 'commands');
+	like(complete('lockctl lock --t'), qr/^--try --ttl=?$/, 'options');
+	is(complete('lockctl -o '), 'csv json table', 'formats');
+	is(complete('lockctl lease '), 'grant keep-alive list revoke ttl', 'of lease');
+	like(complete('lockctl locks n'), qr/^nightly nightly\\ report$/, 'names');
+	# an address that answers nothing
+	my $deaf = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 1) or die $!;
+	my $start = Time::HiRes::time();
+	is(complete('lockctl locks n', PGHOST => '127.0.0.1', PGPORT => $deaf->sockport), '', 'nothing without a server');
+	cmp_ok(Time::HiRes::time() - $start, '<', 2, 'which takes no longer than a second and what bash needs');
+	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
+};
+
+$node->stop;
+done_testing();

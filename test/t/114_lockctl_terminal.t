@@ -1,0 +1,124 @@
+# lockctl on a terminal: top in two sizes, and a command in the foreground. The terminal is tmux.
+use strict;
+use warnings;
+use LeCtl;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($tmux) = grep { -x } map { "$_/tmux" } split /:/, $ENV{PATH};
+plan skip_all => 'tmux is not installed' unless defined $tmux;
+
+my $node = new_node('main');
+ctl_node($node);
+my $dir = PostgreSQL::Test::Utils::tempdir_short();
+my ($rc, $out, $err);
+
+sub tmux { return system($tmux, '-S', "$dir/s", '-f', '/dev/null', @_) == 0; }
+
+END
+{
+	my $status = $?;
+	system "$tmux -S $dir/s kill-server 2>/dev/null" if $dir;
+	$? = $status;
+}
+
+# A window that runs a command; what it shows.
+sub open_window
+{
+	my ($name, $width, $height, @command) = @_;
+	local %ENV = (%ENV, ctl_env(), TERM => 'screen', SHELL => '/bin/bash');
+
+	return tmux('new-session', '-d', '-s', $name, '-x', $width, '-y', $height, @command);
+}
+
+sub screen { return scalar qx{$tmux -S $dir/s capture-pane -p -t $_[0] 2>/dev/null}; }
+
+sub shows
+{
+	my ($name, $pattern, $test_name) = @_;
+
+	return ok(wait_until(sub { screen($name) =~ $pattern }), $test_name) || diag(screen($name));
+}
+
+sub keys_to { my ($name, @keys) = @_; return tmux('send-keys', '-t', $name, @keys); }
+
+sub one { return $node->safe_psql('postgres', $_[0]); }
+
+sub is_open { return system("$tmux -S $dir/s has-session -t $_[0] 2>/dev/null") == 0; }
+
+subtest 'top' => sub {
+	one(q{SELECT acquire_lock('lock ' || lpad(i::text, 3, '0'), make_interval(secs => 10000 - i))
+		FROM generate_series(1, 100) i});
+	one("SELECT enqueue_lock('lock $_', '1 h')") foreach qw(042 042 007);
+	one(q{SELECT campaign('boss', 'the leader', '1 h')});
+	foreach my $size ([ 80, 24 ], [ 200, 50 ])
+	{
+		my ($width, $height) = @$size;
+		my $name = "top$width";
+
+		ok(open_window($name, $width, $height, 'build/lockctl/lockctl top --interval 300ms'), "${width}x$height");
+		shows($name, qr/^\S+ +locks 101 +waiters 3 .*\n.*\nlocks by count, 100 in all/, 'what there is');
+		my $head = qr/LOCK +MODE +OWNER +AGE +LEFT +WAITERS */;
+		shows($name, qr/\n$head\nlock 042 .* 2\nlock 007 .* 1\n/, 'the longest queue first');
+		shows($name, qr/^per second: grants [\d.]+/m, 'rates');
+		is(scalar(split /\n/, screen($name)), $height, 'all lines are used');
+		is(join('', grep { length > $width } split /\n/, screen($name)), '', 'none is too long');
+		keys_to($name, 'n');
+		shows($name, qr/^lock 001 .*\nlock 002 /m, 'by name');
+		keys_to($name, 'r');
+		shows($name, qr/WAITERS *\nlock 100 .*\nlock 099 /, 'reversed');
+		keys_to($name, 't', 'r');
+		shows($name, qr/by time left/, 'by time left');
+		keys_to($name, 'n', 'NPage');
+		shows($name, sprintf('WAITERS *\nlock %03d ', $height - 3), 'a page down');
+		keys_to($name, 'w');
+		shows($name, qr/^waiters by.*\nLOCK .*PLACE *\nlock 0/m, 'waiters');
+		keys_to($name, 'e');
+		shows($name, qr/^ELECTION +LEADER .*\nboss +the leade/m, 'elections');
+		tmux('resize-window', '-t', $name, '-x', 100, '-y', 30);
+		keys_to($name, 'l');
+		shows($name, qr/\nlock 042 .* 2\n|\nlock 001/, 'after another size');
+		keys_to($name, 'q');
+		ok(wait_until(sub { !is_open($name) }), 'q quits');
+	}
+	one(q{SELECT force_resign('boss')});
+	# those that wait come next
+	one(q{SELECT count(force_release_lock(name)) FROM lock_election.locks}) foreach 1 .. 3;
+	nothing_left($node);
+};
+
+subtest 'top without a terminal' => sub {
+	($rc, $out) = ctl('top', '--count', 2, '--interval', '200ms');
+	like("$rc $out", qr/^0 +locks +waiters +grants .*\n +0 +0 +[\d.]+ .*\n +0 .*\n$/, 'plain lines');
+	($rc, $out) = ctl('-o', 'csv', 'top', '--count', 1, '--interval', '100ms');
+	like($out, qr/^locks,waiters,grants.*\n0,0,[\d.,]+\n$/, 'CSV');
+	my $c = start_ctl('top');
+	wait_until(sub { $c->out =~ /\d/ });
+	$c->kill('INT');
+	is($c->wait, 130, 'until it is interrupted');
+};
+
+subtest 'a command in the foreground' => sub {
+	ok(open_window('shell', 80, 24, 'PS1="prompt> " bash --norc --noprofile -i'), 'a shell');
+	keys_to('shell', 'build/lockctl/lockctl lock x -- sh -c "read line; echo got:\\$line; exec sleep 1000"', 'Enter');
+	wait_held('x');
+	keys_to('shell', 'hello', 'Enter');
+	shows('shell', qr/^got:hello$/m, 'it reads the terminal');
+	keys_to('shell', 'C-z');
+	shows('shell', qr/Stopped.*\n(?:.*\n)?prompt> ?$/m, 'Ctrl-Z gives it back to the shell') or return;
+	keys_to('shell', 'fg', 'Enter');
+	my $foreground = "$tmux -S $dir/s display-message -p -t shell '#{pane_current_command}'";
+	ok(wait_until(sub { qx{$foreground} eq "sleep\n" }), 'fg gives it to the command again');
+	keys_to('shell', 'C-c');
+	keys_to('shell', 'echo rc:$?', 'Enter');
+	shows('shell', qr/^rc:130$/m, 'Ctrl-C, after fg, ends the command');
+	nothing_left($node);
+	keys_to('shell', 'build/lockctl/lockctl lock x -- seq 3 | cat; echo rc:${PIPESTATUS[0]}', 'Enter');
+	shows('shell', qr/^1\n2\n3\nrc:0$/m, 'in a pipeline');
+	keys_to('shell', 'exit', 'Enter');
+	ok(wait_until(sub { !is_open('shell') }), 'the shell ends');
+};
+
+$node->stop;
+done_testing();

@@ -1,0 +1,65 @@
+# lockctl through PgBouncer in transaction mode, which swallows LISTEN.
+use strict;
+use warnings;
+use IPC::Run ();
+use LeCtl;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($pgbouncer) = grep { -x } map { "$_/pgbouncer" } split(/:/, $ENV{PATH}), '/usr/sbin';
+plan skip_all => 'pgbouncer is not installed' unless defined $pgbouncer;
+
+my $node = new_node('main');
+ctl_node($node);
+my $port = PostgreSQL::Test::Cluster::get_free_port();
+my $dir = PostgreSQL::Test::Utils::tempdir();
+my $target = 'host=' . $node->host . ' port=' . $node->port . ' dbname=postgres user=' . getpwuid($<);
+append_to_file("$dir/pgbouncer.ini", <<"INI");
+[databases]
+postgres = $target pool_mode=transaction pool_size=2
+[pgbouncer]
+listen_addr =
+listen_port = $port
+unix_socket_dir = $dir
+auth_type = any
+max_client_conn = 100
+ignore_startup_parameters = extra_float_digits,options
+INI
+my ($in, $log) = ('', '');
+my $pooler = IPC::Run::start([ $pgbouncer, "$dir/pgbouncer.ini" ], '<', \$in, '>&', \$log);
+wait_until(sub { $pooler->pump_nb; return -S "$dir/.s.PGSQL.$port" || !$pooler->pumpable; });
+die $log unless -S "$dir/.s.PGSQL.$port";
+END
+{
+	my $status = $?;
+	$pooler->kill_kill if $pooler;
+	$? = $status;
+}
+
+my @pooled = ('-h', $dir, '-p', $port);
+my ($rc, $out);
+
+is(ctl(@pooled, 'lock', 'x', '--', 'sh', '-c', 'exit 7'), 7, 'a command');
+my $holder = start_ctl(@pooled, 'lock', 'x', '--ttl', '3s', '--', 'sleep', 1000);
+wait_held('x');
+is(ctl(@pooled, 'lock', '--try', 'x', 'true'), 3, 'another one');
+my @waiters = map { start_ctl(@pooled, 'lock', 'x', '--', 'echo', "waiter $_") } 1 .. 3;
+wait_waiting('x', 3);
+my $start = boottime();
+wait_until(sub { boottime() > $start + 4 });
+ok(!$holder->ended, 'kept alive for more than its TTL');
+$holder->kill('TERM');
+is($holder->wait, 143, 'ended');
+is(join('', map { $_->wait . $_->out } @waiters), "0waiter 1\n0waiter 2\n0waiter 3\n", 'waiters without LISTEN');
+chomp(my $token = (ctl(@pooled, 'acquire', 'x'))[1]);
+is(ctl(@pooled, 'held', 'x', $token), 0, 'acquire');
+is(ctl(@pooled, 'release', 'x', $token), 0, 'release');
+append_to_file("$dir/sum", "0\n");
+my @add = ('sh', '-c', 'read n <"$0"; sleep 0.005; echo $((n + 1)) >"$0"', "$dir/sum");
+my @processes = map { start_ctl(@pooled, 'lock', 'sum', '--', @add) } 1 .. 10;
+is(join(' ', map { $_->wait(120) } @processes), join(' ', (0) x 10), '10 processes');
+is(slurp_file("$dir/sum"), "10\n", 'nothing is lost');
+nothing_left($node);
+$node->stop;
+done_testing();
