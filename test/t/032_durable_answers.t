@@ -13,7 +13,8 @@ use Time::HiRes qw(sleep);
 # %h: the value before that.  "always": it has to last, even if the lock is bound to its connection.
 my $lock = q{SELECT acquire_lock('%n', %k, owner => 'me')};
 my $term = q{SELECT campaign('%n', 'c', %k, owner => 'me')};
-my $places = q{SELECT acquire_lock('%n', %k); SELECT token FROM enqueue_lock('%n', %k)};
+my $several = q{SELECT acquire_lock('%n b', '1 h'); SELECT token FROM enqueue_locks(ARRAY['%n', '%n b'], %k)};
+my $places = q{SELECT acquire_lock('%n', '1 h'); SELECT token FROM enqueue_lock('%n', %k)};
 
 # What tells that something is so.
 my @reveals = (
@@ -27,6 +28,8 @@ my @reveals = (
 	[ 'renew_lock of one of several', q{SELECT acquire_locks(ARRAY['%n', '%n b'], %k)}, q{SELECT renew_lock('%n b', %v) IS NOT NULL} ],
 	[ 'await_lock, granted', q{SELECT token FROM enqueue_lock('%n', %k)}, q{SELECT await_lock('%n', %v)} ],
 	[ 'await_lock, queued', $places, q{SELECT NOT await_lock('%n', %v)} ],
+	[ 'await_locks, granted', q{SELECT token FROM enqueue_locks(ARRAY['%n', '%n b'], %k)}, q{SELECT await_locks(ARRAY['%n', '%n b'], %v)} ],
+	[ 'await_locks, queued', $several, q{SELECT NOT await_locks(ARRAY['%n', '%n b'], %v)} ],
 	[ 'is_leader', $term, q{SELECT is_leader('%n', %v)} ],
 	[ 'renew_leadership', $term, q{SELECT renew_leadership('%n', %v) IS NOT NULL} ],
 	[ 'campaign, once more', $term, q{SELECT campaign('%n', 'c', %k, owner => 'me') = %v} ],
@@ -47,7 +50,10 @@ my @writes = (
 	[ 'acquire_permit', '', q{SELECT acquire_permit('%n', 2, %k) > 0} ],
 	[ 'acquire_locks', '', q{SELECT acquire_locks(ARRAY['%n', '%n b'], %k) > 0} ],
 	[ 'enqueue_lock, granted', '', q{SELECT (SELECT granted FROM enqueue_lock('%n', %k))} ],
-	[ 'enqueue_lock, queued', $lock, q{SELECT (SELECT NOT granted FROM enqueue_lock('%n', %k))} ],
+	[ 'enqueue_lock, queued', q{SELECT acquire_lock('%n', '1 h')}, q{SELECT (SELECT NOT granted FROM enqueue_lock('%n', %k))} ],
+	[ 'enqueue_permit', '', q{SELECT (SELECT granted FROM enqueue_permit('%n', 2, %k))} ],
+	[ 'enqueue_locks, granted', '', q{SELECT (SELECT granted FROM enqueue_locks(ARRAY['%n', '%n b'], %k))} ],
+	[ 'enqueue_locks, queued', q{SELECT acquire_lock('%n b', '1 h')}, q{SELECT (SELECT NOT granted FROM enqueue_locks(ARRAY['%n', '%n b'], %k))} ],
 	[ 'campaign', '', q{SELECT campaign('%n', 'c', %k) > 0} ],
 	[ 'enqueue_candidate', '', q{SELECT (SELECT elected FROM enqueue_candidate('%n', 'c', %k))} ],
 	[ 'set_permits', q{SELECT acquire_permit('%n', 2, %k)}, q{SELECT set_permits('%n', 3) = 2}, 'always' ],
@@ -75,6 +81,7 @@ my @waits = (
 	[ 'acquire_permit', q{SELECT acquire_permit('%n', 1, '1 h')}, q{SELECT acquire_permit('%n', 1, %k) > 0}, '', q{SELECT release_lock('%n', %v)} ],
 	[ 'acquire_locks', q{SELECT acquire_lock('%n b', '1 h')}, q{SELECT acquire_locks(ARRAY['%n', '%n b'], %k) > 0}, '', q{SELECT release_lock('%n b', %v)} ],
 	[ 'await_lock', $places, q{SELECT await_lock('%n', %v, '1 h')}, '', q{SELECT release_lock('%n', %h)} ],
+	[ 'await_locks', $several, q{SELECT await_locks(ARRAY['%n', '%n b'], %v, '1 h')}, '', q{SELECT release_lock('%n b', %h)} ],
 	[ 'campaign', q{SELECT campaign('%n', 'a', '1 h')}, q{SELECT campaign('%n', 'c', %k) > 0}, '', q{SELECT resign('%n', %v)} ],
 	[ 'await_leadership', q{SELECT campaign('%n', 'a', '1 h'); SELECT term FROM enqueue_candidate('%n', 'c', %k)},
 		q{SELECT await_leadership('%n', %v, '1 h')}, '', q{SELECT resign('%n', %h)} ]);

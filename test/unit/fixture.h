@@ -247,8 +247,10 @@ fixture_uncommitted(void *arg, uint64_t session, uint32_t xact)
 static inline LeLoadEnv
 fixture_load(void)
 {
-	return (LeLoadEnv){
-		.clock = {now, now + WALL_OFFSET}, .alive = fixture_alive, .uncommitted = fixture_uncommitted};
+	return (LeLoadEnv){.clock = {now, now + WALL_OFFSET},
+					   .lsn = ++lsn,
+					   .alive = fixture_alive,
+					   .uncommitted = fixture_uncommitted};
 }
 
 /* A new core that rows are loaded into. */
