@@ -94,7 +94,7 @@ my @samples = (
 	],
 	[
 		'a long line of a text',
-		{ 'README.md' => '[a](docs/internals.md) ' . 'x' x 98 . "\n| " . 'x' x 130 . " |\n" },
+		{ 'README.md' => '[a](docs/internals.md) ' . 'x' x 98 . "\n| " . 'x' x 130 . " |\n\n```\n" . 'x' x 130 . "\n```\n" },
 		'README.md:1: more than 120 columns'
 	],
 	[
