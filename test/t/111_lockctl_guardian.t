@@ -9,7 +9,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $node = new_node('main', start => 0, conf => "listen_addresses = '*'\n");
-$node->append_conf('pg_hba.conf', 'host all all 10.98.0.0/24 trust');
+$node->append_conf('pg_hba.conf', 'host all all 10.97.0.0/24 trust');
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION lock_election');
 ctl_node($node);
@@ -133,7 +133,7 @@ subtest 'the server does not answer' => sub {
 # No packet arrives any more, and nobody is told. The other one does not need that network.
 subtest 'the network is cut' => sub {
 	plan skip_all => 'no network of our own' unless can_silence();
-	my $address = '10.98.0.1';
+	my $address = '10.97.0.1';
 
 	add_host($address);
 	my ($file, $first, $second) = two(options => [ '-h', $address ]);
