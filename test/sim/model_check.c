@@ -491,7 +491,8 @@ restore_time(Model *m, LeTime now, Loss loss)
 			(!e->held && !e->place))
 			continue;
 		/* a place that has been granted by now is compared as a holder */
-		if (!e->held && !m_shares_time(e) && (loss != LOST_BATCH || c == NULL || c->state != LE_STATE_QUEUED))
+		if (!e->held &&
+			((loss != LOST_BATCH && !m_shares_time(e)) || c == NULL || c->state != LE_STATE_QUEUED))
 			e->deadline = now + e->ttl;
 		else if (c != NULL)
 			e->deadline =
