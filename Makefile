@@ -19,6 +19,8 @@
 EXTENSION  = lock_election
 MODULE_big = lock_election
 PGFILEDESC = "lock_election - distributed locks and leader election"
+# One place for the version of the library and of its SQL.
+LE_VERSION := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" lock_election.control)
 DATA       = $(wildcard sql/lock_election--*.sql)
 SOURCES    = $(sort $(wildcard src/core/*.c src/server/*.c src/server/*/*.c))
 OBJS       = $(patsubst %.c,%.o,$(filter-out $(if $(LE_FAULTS),,%/fault.c %/fault_worker.c),$(SOURCES)))
@@ -28,7 +30,8 @@ OBJS       = $(patsubst %.c,%.o,$(filter-out $(if $(LE_FAULTS),,%/fault.c %/faul
 WARNINGS    = -Wall -Wextra -Werror
 PG_CFLAGS   = -std=gnu11 $(WARNINGS) -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
               -fvisibility=hidden
-PG_CPPFLAGS = -Isrc -Isrc/server -DPGDLLEXPORT='__attribute__((visibility("default")))' -MMD -MP
+PG_CPPFLAGS = -Isrc -Isrc/server -DPGDLLEXPORT='__attribute__((visibility("default")))' -MMD -MP \
+              -DLE_VERSION='"$(LE_VERSION)"'
 
 # pg_regress finds sql/ and expected/ here; pg_isolation_regress finds both of its folders by links in its own.
 REGRESS        = $(patsubst sql/%.sql,%,$(sort $(filter-out $(DATA),$(wildcard sql/*.sql))))
@@ -87,7 +90,7 @@ endif
 include $(PGXS)
 
 # Objects that another PostgreSQL or other flags have left behind are built anew.
-STAMP := PostgreSQL $(VERSION) $(CC) $(CFLAGS) $(if $(LE_FAULTS),faults)
+STAMP := $(LE_VERSION) PostgreSQL $(VERSION) $(CC) $(CFLAGS) $(if $(LE_FAULTS),faults)
 $(shell mkdir -p build; echo '$(STAMP)' | cmp -s - build/stamp || echo '$(STAMP)' >build/stamp)
 $(OBJS): build/stamp
 build/stamp: ;

@@ -2,10 +2,15 @@
 \echo Use "CREATE EXTENSION lock_election" to load this file. \quit
 
 DO $$
+DECLARE
+	library text := pg_catalog.current_setting('lock_election.version', true);
 BEGIN
-	IF pg_catalog.current_setting('lock_election.max_databases', true) IS NULL THEN
+	IF library IS NULL THEN
 		RAISE WARNING 'lock_election is not in shared_preload_libraries'
 			USING HINT = 'Add this line to postgresql.conf and restart the server: shared_preload_libraries = ''lock_election''';
+	ELSIF pg_catalog.string_to_array(library, '.')::pg_catalog.int4[] < '{1,0}' THEN
+		RAISE EXCEPTION 'the server still runs version % of the lock_election library, and this script is of version 1.0', library
+			USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Restart the server, then try again.';
 	END IF;
 END
 $$;

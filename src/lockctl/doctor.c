@@ -161,15 +161,23 @@ check_extension(patient *p)
 	char *installed = ask(p, "SELECT extversion FROM pg_extension WHERE extname = 'lock_election'");
 	char *available =
 		ask(p, "SELECT default_version FROM pg_available_extensions WHERE name = 'lock_election'");
+	char *library = ask(p, "SELECT current_setting('lock_election.version', true)");
 	char *functions;
 
 	p->installed = installed[0] != '\0';
 	if (!p->installed && available[0] == '\0')
-		find(p, BAD, "extension", "make && sudo make install, on the server's machine",
+		find(p, BAD, "extension", "install the package postgresql-NN-lock-election on the server's machine",
 			 "the server does not have its files");
 	else if (!p->installed)
 		find(p, BAD, "extension", "CREATE EXTENSION lock_election, as a superuser",
 			 "not installed in database \"%s\"", PQdb(p->db));
+	else if (library[0] != '\0' && available[0] != '\0' && strcmp(library, available) != 0)
+		find(p, ODD, "extension", "restart the server; then call lockctl doctor again",
+			 "version %s; the server has the files of %s, and still runs the library of %s", installed,
+			 available, library);
+	else if (available[0] != '\0' && strverscmp(installed, available) > 0)
+		find(p, ODD, "extension", "install the newer package on the server's machine, and restart the server",
+			 "version %s; the server has the files of %s, which are older", installed, available);
 	else if (available[0] != '\0' && strcmp(installed, available) != 0)
 		find(p, ODD, "extension", "ALTER EXTENSION lock_election UPDATE",
 			 "version %s; the server has the files of %s", installed, available);
@@ -186,6 +194,7 @@ check_extension(patient *p)
 	else
 		find(p, GOOD, "client", "", "lockctl %s", le_version());
 	free(functions);
+	free(library);
 	free(installed);
 	free(available);
 }

@@ -93,11 +93,13 @@ SQL
 #   init => [...]      arguments of PostgreSQL::Test::Cluster->init, e.g. allows_streaming => 1
 #   conf => text       appended to postgresql.conf
 #   faults => 1        of the build with fault points, see shared/fault.c; their controls are in database postgres
+#   install => path    of another installation: the folder with its bin and lib
 #   start => 0, extension => 0    leave that step to the test
 sub new_node
 {
 	my ($name, %opts) = @_;
-	my @install = $opts{faults} ? (install_path => $ENV{LE_FAULTS_TREE}) : ();
+	my $path = $opts{install} // ($opts{faults} ? $ENV{LE_FAULTS_TREE} : undef);
+	my @install = defined $path ? (install_path => $path) : ();
 	my $node = PostgreSQL::Test::Cluster->new($name, @install);
 
 	push @nodes, $node;

@@ -15,6 +15,7 @@
 #include "backend/client.h"
 #include "backend/wait.h"
 #include "shared/compat.h"
+#include "shared/version.h"
 #include "shared/wake.h"
 
 /*
@@ -70,7 +71,7 @@ le_want_manager(LeDatabase *db)
 static void
 raise_no_manager(LeTime patience)
 {
-	const char *name = get_database_name(MyDatabaseId);
+	const char *name = get_database_name(MyDatabaseId), *advice = le_version_advice();
 	bool launcher, loading = false;
 	int reserved_by = 0;
 	LeDbExit why = LE_EXIT_NONE;
@@ -87,23 +88,24 @@ raise_no_manager(LeTime patience)
 	}
 	LWLockRelease(le_shared->lock);
 
-	ereport(ERROR, (errcode(ERRCODE_CANNOT_CONNECT_NOW),
-					errmsg("the lock_election manager of database \"%s\" is not running", name),
-					loading ? errdetail("It is still loading the locks of this database.")
-					: reserved_by != 0
-						? errdetail("Process %d needs the database for a command such as DROP DATABASE.",
-									reserved_by)
-					: !launcher ? errdetail("The lock_election launcher, which starts it, is not running.")
-					: why == LE_EXIT_NO_WORKER
-						? errdetail("No background worker is free for it: max_worker_processes is %d.",
-									max_worker_processes)
-						: errdetail("It did not start within %.1f seconds.", (double) patience / LE_SECOND),
-					loading || reserved_by != 0 ? errhint("Try again later.")
-					: why == LE_EXIT_NO_WORKER
-						? errhint("Raise max_worker_processes and restart the server.")
-						: errhint("See the server log.  The launcher and each manager need one of "
-								  "max_worker_processes (%d).",
-								  max_worker_processes)));
+	ereport(
+		ERROR,
+		(errcode(ERRCODE_CANNOT_CONNECT_NOW),
+		 errmsg("the lock_election manager of database \"%s\" is not running", name),
+		 loading ? errdetail("It is still loading the locks of this database.")
+		 : reserved_by != 0
+			 ? errdetail("Process %d needs the database for a command such as DROP DATABASE.", reserved_by)
+		 : !launcher ? errdetail("The lock_election launcher, which starts it, is not running.")
+		 : why == LE_EXIT_NO_WORKER
+			 ? errdetail("No background worker is free for it: max_worker_processes is %d.",
+						 max_worker_processes)
+			 : errdetail("It did not start within %.1f seconds.", (double) patience / LE_SECOND),
+		 loading || reserved_by != 0 ? errhint("Try again later.")
+		 : why == LE_EXIT_NO_WORKER  ? errhint("Raise max_worker_processes and restart the server.")
+		 : advice != NULL            ? errhint("%s", advice)
+						  : errhint("See the server log.  The launcher and each manager need one of "
+									"max_worker_processes (%d).",
+									max_worker_processes)));
 }
 
 void

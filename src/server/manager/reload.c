@@ -20,6 +20,7 @@
 #include "shared/fault.h"
 #include "shared/fence.h"
 #include "shared/shmem.h"
+#include "shared/version.h"
 #include "store/store.h"
 
 /* 2025-01-01 in TimestampTz: the zero of the incarnations. */
@@ -282,6 +283,17 @@ write_dropped(void)
 	le_store_close();
 }
 
+/* Locks go on all the same. */
+static void
+log_versions(void)
+{
+	const char *advice = le_version_advice();
+
+	if (advice != NULL)
+		ereport(LOG, (errmsg("the library and the SQL of lock_election are of different versions"),
+					  errhint("%s", advice)));
+}
+
 bool
 le_batch_load(void)
 {
@@ -295,6 +307,7 @@ le_batch_load(void)
 		(void) le_batch_commit(false);
 		return false;
 	}
+	log_versions();
 	le_store_claim();
 	le_store_read_meta(&le_mgr.meta);
 	copy = OidIsValid(le_mgr.meta.database) && le_mgr.meta.database != MyDatabaseId;

@@ -31,9 +31,14 @@ static const struct config_enum_entry notify_kinds[] = {{"waiters", LE_NOTIFY_WA
 														{"none", LE_NOTIFY_NONE, false},
 														{NULL, 0, false}};
 
+static char *version;
+
 void
 le_settings_define(void)
 {
+	DefineCustomStringVariable("lock_election.version", "Version of the library that the server has loaded.",
+							   NULL, &version, LE_VERSION, PGC_INTERNAL,
+							   GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE, NULL, NULL, NULL);
 	DefineCustomIntVariable("lock_election.max_databases", "Number of databases that can use lock_election.",
 							NULL, &le_max_databases, 4, 1, 1024, PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("lock_election.max_waiters_per_lock",

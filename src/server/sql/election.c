@@ -167,7 +167,7 @@ put_leader(ReturnSetInfo *rsinfo, const Leader *leader)
 	nulls[LEADER_VALID_FOR] = leader->valid_for == LE_NEVER;
 	if (leader->valid_for != LE_NEVER)
 		values[LEADER_VALID_FOR] = le_interval_datum(leader->valid_for);
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	le_put_row(rsinfo, values, nulls, LEADER_COLUMNS);
 }
 
 /*

@@ -18,6 +18,7 @@
 #include "shared/shmem.h"
 #include "shared/words.h"
 #include "sql/args.h"
+#include "sql/sql.h"
 #include "store/store.h"
 
 LE_FUNCTION(le_observe_election);
@@ -62,7 +63,7 @@ put_change(void *arg, const LeStoredChange *change)
 	values[HISTORY_ELECTED_AT] = TimestampTzGetDatum(change->elected_at);
 	values[HISTORY_CHANGED_AT] = values[HISTORY_ENDED_AT] = TimestampTzGetDatum(change->at);
 	nulls[HISTORY_ENDED_AT] = change->how == LE_HOW_ELECTED || change->how == LE_HOW_PROCLAIMED;
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	le_put_row(rsinfo, values, nulls, HISTORY_COLUMNS);
 }
 
 /*

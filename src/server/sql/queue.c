@@ -41,16 +41,13 @@ place_datum(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeReply *reply)
 	Datum values[ENQUEUE_COLUMNS];
 	bool nulls[ENQUEUE_COLUMNS] = {false};
 	bool granted = reply->status == LE_OK;
-	TupleDesc desc;
 
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 	le_channel_name(cmd->kind, cmd->nnames > 0 ? cmd->names[0] : cmd->name, channel);
 	values[ENQUEUE_TOKEN] = Int64GetDatum(reply->token);
 	values[ENQUEUE_GRANTED] = BoolGetDatum(granted);
 	values[ENQUEUE_POSITION] = Int64GetDatum(granted ? 0 : reply->count);
 	values[ENQUEUE_CHANNEL] = CStringGetTextDatum(channel);
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+	return le_row_datum(fcinfo, values, nulls, lengthof(values));
 }
 
 Datum

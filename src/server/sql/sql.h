@@ -6,8 +6,16 @@
 #define LE_SQL_H
 
 #include "fmgr.h"
+#include "nodes/execnodes.h"
 
 #include "core/core.h"
+
+/*
+ * The row that a function returns, and one of the rows of a set: values and nulls
+ * are arrays of "known" columns.  What newer SQL expects beyond them is NULL.
+ */
+extern Datum le_row_datum(FunctionCallInfo fcinfo, Datum *values, bool *nulls, int known);
+extern void le_put_row(ReturnSetInfo *rsinfo, Datum *values, bool *nulls, int known);
 
 /* Raise the error of this answer, if it is an error whatever was asked. */
 extern void le_check_reply(const LeCommand *cmd, const LeReply *reply);

@@ -20,6 +20,7 @@
 
 #include "shared/compat.h"
 #include "sql/args.h"
+#include "sql/sql.h"
 #include "store/version.h"
 
 LE_FUNCTION(le_compare_and_set);
@@ -87,16 +88,13 @@ le_read_versioned(PG_FUNCTION_ARGS)
 	LeVersioned row;
 	Datum values[2];
 	bool nulls[2] = {false};
-	TupleDesc desc;
 
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 	le_version_read(PG_GETARG_DATUM(0), &row);
 	check_key(key, &row, ROLE_PG_READ_ALL_DATA, "read");
 	values[0] = row.value;
 	nulls[0] = row.value_is_null;
 	values[1] = Int64GetDatum(row.version);
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+	return le_row_datum(fcinfo, values, nulls, lengthof(values));
 }
 
 /* --- rows of a table --- */

@@ -23,6 +23,7 @@
 #include "shared/shmem.h"
 #include "shared/words.h"
 #include "sql/args.h"
+#include "sql/sql.h"
 #include "store/store.h"
 
 LE_FUNCTION(le_look_sql);
@@ -109,7 +110,7 @@ session_pid(uint64 session)
 static void
 put_row(ReturnSetInfo *rsinfo, LookRow *row)
 {
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, row->values, row->nulls);
+	le_put_row(rsinfo, row->values, row->nulls, LOOK_COLUMNS);
 }
 
 static void
@@ -225,7 +226,7 @@ put_lease(void *arg, const LeLookLease *lease)
 	values[LEASES_TTL] = le_interval_datum(lease->ttl);
 	values[LEASES_EXPIRES_AT] = TimestampTzGetDatum(lease->expires_at);
 	values[LEASES_TIME_LEFT] = le_interval_datum(lease->time_left);
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	le_put_row(rsinfo, values, nulls, LEASES_COLUMNS);
 }
 
 /* look_leases(): every named lease; none on a standby, where no time runs */
@@ -257,15 +258,12 @@ Datum
 le_manager_info(PG_FUNCTION_ARGS)
 {
 	LeDatabase *db = my_entry();
-	TupleDesc desc;
 	Datum values[6];
 	bool nulls[6] = {false};
 	uint64 revision;
 
 	if (db == NULL || pg_atomic_read_u32(&db->running) == 0)
 		PG_RETURN_NULL();
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 	revision = pg_atomic_read_u64(&db->revision);
 	values[0] = Int32GetDatum(db->worker_pid);
 	values[1] = TimestampTzGetDatum(db->started);
@@ -273,7 +271,7 @@ le_manager_info(PG_FUNCTION_ARGS)
 	values[3] = Int64GetDatum(revision);
 	values[4] = Int64GetDatum(pg_atomic_read_u64(&db->locks));
 	values[5] = Int64GetDatum(pg_atomic_read_u64(&db->memory));
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+	return le_row_datum(fcinfo, values, nulls, lengthof(values));
 }
 
 #define COUNTER(name) Int64GetDatum(pg_atomic_read_u64(&db->counters.name))
@@ -283,15 +281,12 @@ Datum
 le_stat(PG_FUNCTION_ARGS)
 {
 	LeDatabase *db = my_entry();
-	TupleDesc desc;
 	Datum values[23];
 	bool nulls[23] = {false};
 	int n = 0;
 
 	if (db == NULL)
 		PG_RETURN_NULL();
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 	values[n++] = COUNTER(requests[LE_CMD_ACQUIRE]);
 	values[n++] = COUNTER(requests[LE_CMD_RENEW]);
 	values[n++] = COUNTER(requests[LE_CMD_RELEASE]);
@@ -316,7 +311,7 @@ le_stat(PG_FUNCTION_ARGS)
 	values[n++] = Float8GetDatum((double) pg_atomic_read_u64(&db->counters.write_us) / 1000.0);
 	values[n++] = TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&db->counters.reset_at));
 	Assert(n == lengthof(values));
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+	return le_row_datum(fcinfo, values, nulls, lengthof(values));
 }
 
 /* stat_reset() */

@@ -122,8 +122,8 @@ le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from)
 static void
 read_change(HeapTuple tuple, TupleDesc desc, LeStoredChange *change)
 {
-	Datum values[HISTORY_COLUMNS];
-	bool nulls[HISTORY_COLUMNS];
+	Datum *values = palloc(desc->natts * sizeof(Datum));
+	bool *nulls = palloc(desc->natts * sizeof(bool));
 
 	heap_deform_tuple(tuple, desc, values, nulls);
 	change->number = DatumGetInt64(values[HISTORY_CHANGE]);

@@ -12,7 +12,13 @@
 #include "store/store.h"
 #include "store/table.h"
 
-/* The columns of lock_election.slot, in their order. */
+/*
+ * The columns of the tables, in their order.  What a version appends comes after
+ * those of 1.0 and may be missing, see shared/version.h: it is read with
+ * le_store_is_null().
+ */
+
+/* lock_election.slot */
 enum
 {
 	SLOT_TOKEN,
@@ -35,10 +41,11 @@ enum
 	SLOT_OWNER,
 	SLOT_VALUE,
 	SLOT_UNCOMMITTED, /* array of UncommittedHold */
-	SLOT_COLUMNS
+	SLOT_COLUMNS_1_0,
+	SLOT_COLUMNS = SLOT_COLUMNS_1_0
 };
 
-/* The columns of lock_election.lease, in their order. */
+/* lock_election.lease */
 enum
 {
 	LEASE_ID,
@@ -47,10 +54,11 @@ enum
 	LEASE_EXPIRES_AT,
 	LEASE_ROLE,
 	LEASE_OWNER,
-	LEASE_COLUMNS
+	LEASE_COLUMNS_1_0,
+	LEASE_COLUMNS = LEASE_COLUMNS_1_0
 };
 
-/* The columns of lock_election.queue, in their order. */
+/* lock_election.queue */
 enum
 {
 	QUEUE_TOKEN,
@@ -68,10 +76,11 @@ enum
 	QUEUE_OWNER,
 	QUEUE_VALUE,
 	QUEUE_UNCOMMITTED, /* array of UncommittedHold */
-	QUEUE_COLUMNS
+	QUEUE_COLUMNS_1_0,
+	QUEUE_COLUMNS = QUEUE_COLUMNS_1_0
 };
 
-/* The columns of lock_election.history, in their order. */
+/* lock_election.history */
 enum
 {
 	HISTORY_CHANGE,
@@ -81,7 +90,8 @@ enum
 	HISTORY_HOW, /* LeHow */
 	HISTORY_ELECTION,
 	HISTORY_CANDIDATE,
-	HISTORY_COLUMNS
+	HISTORY_COLUMNS_1_0,
+	HISTORY_COLUMNS = HISTORY_COLUMNS_1_0
 };
 
 typedef LeStoredHold UncommittedHold;
@@ -110,6 +120,12 @@ extern int le_store_write_changes(LeCore *core, const Clock *clock);
 /* store/load.c */
 extern LeText le_store_read_text(TupleTableSlot *tuple, int column);
 extern LE_NORETURN void le_store_invalid_row(Relation rel, const TupleTableSlot *tuple);
+
+static inline bool
+le_store_is_null(const TupleTableSlot *tuple, int column)
+{
+	return column >= tuple->tts_tupleDescriptor->natts || tuple->tts_isnull[column];
+}
 
 static inline TimestampTz
 le_store_to_wall(const Clock *clock, LeTime t)

@@ -14,6 +14,7 @@
 #include "utils/snapmgr.h"
 
 #include "shared/compat.h"
+#include "shared/version.h"
 #include "store/internal.h"
 #include "store/lend.h"
 #include "store/store.h"
@@ -25,7 +26,7 @@ le_store_read_text(TupleTableSlot *tuple, int column)
 {
 	LeText text = {NULL, 0};
 
-	if (!tuple->tts_isnull[column])
+	if (!le_store_is_null(tuple, column))
 	{
 		struct varlena *datum = PG_DETOAST_DATUM_PACKED(tuple->tts_values[column]);
 
@@ -39,10 +40,13 @@ le_store_read_text(TupleTableSlot *tuple, int column)
 void
 le_store_invalid_row(Relation rel, const TupleTableSlot *tuple)
 {
+	const char *advice = le_version_advice();
+
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
 			 errmsg("invalid row (%u,%u) in table \"%s.%s\"", ItemPointerGetBlockNumber(&tuple->tts_tid),
-					ItemPointerGetOffsetNumber(&tuple->tts_tid), STORE_NAME, RelationGetRelationName(rel))));
+					ItemPointerGetOffsetNumber(&tuple->tts_tid), STORE_NAME, RelationGetRelationName(rel)),
+			 advice != NULL ? errhint("%s", advice) : 0));
 }
 
 /* The time left of a holder that has ended, and is only fenced, is negative: how it has. */

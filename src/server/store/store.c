@@ -69,18 +69,19 @@ static const Oid floor_types[] = {INT8OID};
 
 #define TABLE(table_name, prefix)                                                                            \
 	{                                                                                                        \
-		.name = table_name, .types = prefix##_types, .columns = lengthof(prefix##_types)                     \
+		.name = table_name, .types = prefix##_types, .columns = lengthof(prefix##_types),                    \
+		.least = lengthof(prefix##_types)                                                                    \
 	}
-#define TABLE_WITH_KEY(table_name, prefix)                                                                   \
+#define TABLE_WITH_KEY(table_name, prefix, columns_1_0)                                                      \
 	{                                                                                                        \
 		.name = table_name, .types = prefix##_types, .columns = lengthof(prefix##_types),                    \
-		.key = prefix##_key, .nkey = lengthof(prefix##_key)                                                  \
+		.least = columns_1_0, .key = prefix##_key, .nkey = lengthof(prefix##_key)                            \
 	}
 
-StoreTable le_slot_table = TABLE_WITH_KEY("slot", slot);
-StoreTable le_lease_table = TABLE_WITH_KEY("lease", lease);
-StoreTable le_queue_table = TABLE_WITH_KEY("queue", queue);
-StoreTable le_history_table = TABLE_WITH_KEY("history", history);
+StoreTable le_slot_table = TABLE_WITH_KEY("slot", slot, SLOT_COLUMNS_1_0);
+StoreTable le_lease_table = TABLE_WITH_KEY("lease", lease, LEASE_COLUMNS_1_0);
+StoreTable le_queue_table = TABLE_WITH_KEY("queue", queue, QUEUE_COLUMNS_1_0);
+StoreTable le_history_table = TABLE_WITH_KEY("history", history, HISTORY_COLUMNS_1_0);
 static StoreTable meta_table = TABLE("meta", meta);
 static StoreTable floor_table = TABLE("incarnation_floor", floor);
 
@@ -151,6 +152,7 @@ le_store_claim(void)
  */
 typedef struct SmallTable
 {
+	const StoreTable *table;
 	Relation rel;
 	Snapshot snapshot;
 	TupleTableSlot *tuple;
@@ -160,6 +162,7 @@ typedef struct SmallTable
 static void
 small_open(SmallTable *small, StoreTable *table, LOCKMODE lockmode)
 {
+	small->table = table;
 	small->rel = le_table_open_to_read(table, lockmode);
 	if (small->rel->rd_rel->relhasindex)
 		le_table_wrong(small->rel);
@@ -196,8 +199,9 @@ small_write(SmallTable *table, const Datum *values)
 
 	for (int i = 0; i < RelationGetDescr(table->rel)->natts; i++)
 	{
-		tuple->tts_values[i] = values[i];
-		tuple->tts_isnull[i] = false;
+		tuple->tts_isnull[i] = i >= table->table->columns;
+		if (!tuple->tts_isnull[i])
+			tuple->tts_values[i] = values[i];
 	}
 	ExecStoreVirtualTuple(tuple);
 	while (small_next(table))

@@ -34,6 +34,7 @@
 #include "utils/fmgroids.h"
 #include "utils/snapmgr.h"
 
+#include "shared/version.h"
 #include "store/internal.h"
 #include "store/table.h"
 
@@ -42,22 +43,32 @@
 void
 le_table_wrong(Relation rel)
 {
-	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					errmsg("table \"%s.%s\" has been altered", STORE_NAME, RelationGetRelationName(rel)),
-					errhint("Undo the change, or drop and create extension \"%s\".", STORE_NAME)));
+	const char *advice = le_version_advice();
+
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("table \"%s.%s\" has been altered", STORE_NAME, RelationGetRelationName(rel)),
+			 advice != NULL ? errhint("%s", advice)
+							: errhint("Undo the change, or drop and create extension \"%s\".", STORE_NAME)));
 }
 
-/* What is written below the executor has to have exactly this shape. */
+/*
+ * What is written below the executor has to have exactly this shape; but SQL of
+ * another version has fewer columns, or more: shared/version.h.
+ */
 static void
 check_columns(const StoreTable *table, Relation rel)
 {
 	TupleDesc desc = RelationGetDescr(rel);
 
-	if (desc->natts != table->columns)
+	if (desc->natts < table->least)
 		le_table_wrong(rel);
-	for (int i = 0; i < table->columns; i++)
+	for (int i = 0; i < desc->natts; i++)
 	{
-		if (TupleDescAttr(desc, i)->atttypid != table->types[i])
+		Form_pg_attribute column = TupleDescAttr(desc, i);
+
+		if (i < table->columns ? column->atttypid != table->types[i]
+							   : column->attnotnull || column->attisdropped)
 			le_table_wrong(rel);
 	}
 }
@@ -326,7 +337,9 @@ update(StoreTable *table, const LeRow *row, Size len, LeUpdateIndexes *update_in
 bool
 le_table_put(StoreTable *table, LeRow *row, Datum *values, bool *nulls, bool takes_key)
 {
-	HeapTuple tuple = heap_form_tuple(RelationGetDescr(table->rel), values, nulls);
+	TupleDesc desc = RelationGetDescr(table->rel);
+	LeWideRow wide = le_widen_row(desc->natts, table->columns, values, nulls);
+	HeapTuple tuple = heap_form_tuple(desc, wide.values, wide.nulls);
 	Size len = tuple->t_len;
 	LeUpdateIndexes update_indexes;
 

@@ -28,6 +28,7 @@ typedef struct StoreTable
 	const char *name;
 	const Oid *types; /* of the columns, in their order */
 	int columns;
+	int least;             /* columns in the oldest SQL that is served */
 	const AttrNumber *key; /* columns of the unique key, from 1 */
 	int nkey;              /* 0: no key, and no index at all */
 

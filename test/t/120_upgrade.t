@@ -1,0 +1,246 @@
+# The library and the SQL are not of one version: a package was upgraded and the server not restarted; it was restarted and
+# ALTER EXTENSION UPDATE not run; the package was put back.  Locks go on, nothing is lost, and what does not work says which
+# command is missing.  The next version is made of this one, see test/upgrade.
+use strict;
+use warnings;
+use File::Copy qw(copy);
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($this) = slurp_file('lock_election.control') =~ /^default_version = '(\d+\.\d+)'/m;
+my $next = $this =~ s/(\d+)$/$1 + 1/er;
+my $pg_config = $ENV{PG_CONFIG};
+chomp(my $bin = `$pg_config --bindir`);
+my ($root, $version_dir) = $bin =~ m{^(.*)(/usr/lib/postgresql/[^/]+)/bin$} or plan skip_all => 'not an installation of our own';
+my $dir = PostgreSQL::Test::Utils::tempdir();
+
+# --- installations: one whose package is upgraded, one that has the next version from the start ---
+
+sub quietly { my ($cmd) = @_; my $out = `$cmd 2>&1`; die "$cmd: $out" if $?; return; }
+
+mkdir "$dir/next" or die $!;
+quietly("tar --exclude=./build --exclude='*.o' --exclude='*.d' --exclude='*.so' --exclude=./tmp_check -cf - . | tar -C $dir/next -xf -");
+quietly("test/upgrade/make-next $dir/next");
+quietly("make -C $dir/next -s -j2 COPT=-O1 PG_CONFIG=$pg_config all");
+quietly("cp -a $root/usr $dir/usr; mkdir $dir/new; cp -a $root/usr $dir/new/usr");
+quietly("make -C $dir/next -s COPT=-O1 PG_CONFIG=$dir/new$version_dir/bin/pg_config install");
+
+# As dpkg does: a new file takes the name of the old one.
+sub install_file
+{
+	my ($from, $to) = @_;
+	unlink "$to.dpkg-new";
+	copy($from, "$to.dpkg-new") or die "$from: $!";
+	rename("$to.dpkg-new", $to) or die "$to: $!";
+	return;
+}
+
+my ($share) = map { s/^\Q$root\E//r } map { chomp; $_ } scalar `$pg_config --sharedir`;
+
+sub install_package
+{
+	my ($version) = @_;
+	my $from = $version eq $next ? "$dir/new" : $root;
+
+	install_file("$from$version_dir/lib/lock_election.so", "$dir$version_dir/lib/lock_election.so");
+	install_file("$from$share/extension/lock_election.control", "$dir$share/extension/lock_election.control");
+	unlink glob("$dir$share/extension/lock_election--*.sql");
+	install_file($_, "$dir$share/extension/" . s{.*/}{}r) foreach glob("$from$share/extension/lock_election--*.sql");
+	return;
+}
+
+install_package($this);
+my $node = new_node('main', install => "$dir$version_dir", conf => "autovacuum = off\n");
+
+sub one { return $node->safe_psql('postgres', $_[0]); }
+
+# Output and errors of a statement that may fail.
+sub attempt
+{
+	my ($sql, $in) = @_;
+	my ($out, $err);
+
+	($in // $node)->psql('postgres', $sql, stdout => \$out, stderr => \$err);
+	return $out . $err;
+}
+
+# --- what must not be lost ---
+
+my %token;
+
+sub set_up
+{
+	$token{held} = one(q{SELECT acquire_lock('held', '1 h', owner => 'me')});
+	$token{lease} = one(q{SELECT grant_lease('1 h')});
+	$token{leased} = one("SELECT acquire_lock('leased', lease => $token{lease})");
+	$token{$_} = one(q{SELECT token FROM enqueue_lock('held', '1 h')}) foreach 'first', 'second';
+	$token{term} = one(q{SELECT campaign('boss', 'alice', '1 h')});
+	one(q{SELECT release_lock('closed', acquire_lock('closed'), hold_for => '1 h')});
+	return;
+}
+
+sub check
+{
+	my ($name, $in) = @_;
+	my $sql = sub { return attempt($_[0], $in); };
+
+	is($sql->("SELECT is_held('held', $token{held}), is_held('leased', $token{leased}), lease_time_to_live($token{lease}) IS NOT NULL"),
+		't|t|t', "$name: held");
+	is($sql->(q{SELECT string_agg(token::text, ' ' ORDER BY queue_position) FROM lock_election.waiters WHERE name = 'held' AND pid IS NULL}),
+		"$token{first} $token{second}", "$name: the queue");
+	is($sql->(q{SELECT candidate, term FROM current_leader('boss')}), "alice|$token{term}", "$name: the leader");
+	is($sql->(q{SELECT try_acquire_lock('held') IS NULL, try_acquire_lock('closed') IS NULL}), 't|t', "$name: nobody gets in");
+	is($sql->(q{SELECT release_lock('new', acquire_lock('new')) FROM generate_series(1, 10)}), join("\n", ('t') x 10), "$name: locks go on");
+	is($sql->(q{SELECT acquires > 0 FROM lock_election.stat}), 't', "$name: the views");
+	return;
+}
+
+sub wait_for_manager { return wait_for_sql($_[0] // $node, 'SELECT count(*) = 1 FROM lock_election.manager'); }
+
+set_up();
+check('before');
+
+# --- the way there ---
+
+subtest 'the package is upgraded, the server not restarted' => sub {
+	install_package($next);
+	check('new files');
+	like(attempt('ALTER EXTENSION lock_election UPDATE'),
+		qr/still runs version \Q$this\E of the lock_election library.*\nHINT:  Restart the server/, 'ALTER EXTENSION says what is missing');
+	one('CREATE DATABASE other');
+	my ($out, $err);
+	$node->psql('other', 'CREATE EXTENSION lock_election', stdout => \$out, stderr => \$err);
+	like($err, qr/HINT:  Restart the server/, 'so does CREATE EXTENSION');
+	is(one(q{SELECT extversion FROM pg_extension WHERE extname = 'lock_election'}), $this, 'nothing has changed');
+	one('SELECT pg_terminate_backend(pid) FROM lock_election.manager');
+	wait_for_manager();
+	check('a new manager');
+};
+
+subtest 'the server is restarted, the SQL is older than the library' => sub {
+	my $from = -s $node->logfile;
+
+	$node->restart;
+	wait_for_manager();
+	is(one('SHOW lock_election.version'), $next, 'the new library');
+	check('old SQL');
+	like(substr(slurp_file($node->logfile), $from),
+		qr/of different versions\n.*HINT:  The SQL of extension lock_election is of version \Q$this\E, the server's library of \Q$next\E: run ALTER EXTENSION lock_election UPDATE\./,
+		'the log says what is missing');
+};
+
+# Each transaction reads under a lock what it writes: the count is right only if nobody was let in beside it.
+subtest 'ALTER EXTENSION UPDATE under load' => sub {
+	my $script = "$dir/load.sql";
+	my $waiter = session($node);
+	my $bound = session($node);
+
+	one('CREATE TABLE counter AS SELECT 0 AS n');
+	append_to_file($script, <<'SQL');
+SELECT acquire_lock('counter', '1 min') AS token \gset
+SELECT n AS n FROM counter \gset
+UPDATE counter SET n = :n + 1;
+SELECT release_lock('counter', :token);
+SELECT acquire_lock('l' || :client_id) AS token \gset
+SELECT release_lock('l' || :client_id, :token);
+SQL
+	$token{bound} = $bound->query(q{SELECT acquire_lock('bound', NULL)});
+	$waiter->async(q{SELECT acquire_lock('leased')});
+	wait_for_sql($node, q{SELECT count(*) = 1 FROM lock_election.waiters WHERE name = 'leased'});
+	my $load = IPC::Run::start([ 'pgbench', '-n', '-c', '4', '-T', '3', '-f', $script, '-d', $node->connstr('postgres') ],
+		'>', \my $out, '2>', \my $err);
+	wait_for_sql($node, 'SELECT n > 20 FROM counter');
+	one('ALTER EXTENSION lock_election UPDATE');
+	check('under load');
+	$load->finish;
+	is($load->full_result, 0, 'no client has seen an error') or diag($err);
+	my ($done) = $out =~ /transactions actually processed: (\d+)/;
+	is(one('SELECT n FROM counter'), $done, 'and none was let in beside another');
+	is(one("SELECT is_held('bound', $token{bound})"), 't', 'held by a connection');
+	is(one('SELECT lock_election.library_version(), added FROM lock_election.stat'), "$next|42", 'what is new works');
+	is(one(q{SELECT release_lock('new', acquire_lock('new')); SELECT count(*) > 0 FROM lock_election.slot WHERE note = 'new'}), "t\nt", 'and is stored');
+	ok(!$waiter->ready, 'who waits goes on waiting');
+	is(one("SELECT release_lock('leased', $token{leased})"), 't', 'release');
+	$token{leased} = $waiter->wait;
+	cmp_ok($token{leased}, '>', $token{second}, 'hand-off');
+	$_->quit foreach $waiter, $bound;
+};
+
+subtest 'restarted once more' => sub {
+	my $leased = one("SELECT release_lock('leased', $token{leased}); SELECT acquire_lock('leased', lease => $token{lease})");
+
+	$token{leased} = $leased =~ s/.*\n//r;
+	$node->restart;
+	wait_for_manager();
+	check('new SQL');
+};
+
+# --- the way back: the package is put back, or a standby was promoted whose package is older ---
+
+subtest 'the library is older than the SQL' => sub {
+	my $from = -s $node->logfile;
+	my $hint = qr/HINT:  The SQL of extension lock_election is of version \Q$next\E, the server's library of \Q$this\E: install version \Q$next\E of the package, unless it is there already, and restart the server\./;
+
+	install_package($this);
+	$node->restart;
+	wait_for_manager();
+	is(one('SHOW lock_election.version'), $this, 'the old library');
+	check('old library');
+	like(substr(slurp_file($node->logfile), $from), $hint, 'the log says what is missing');
+	is(one('SELECT added IS NULL FROM lock_election.stat'), 't', 'what it does not know is NULL');
+	my $answer = attempt('SELECT lock_election.library_version()');
+	like($answer, qr/ERROR:  this function is newer than the lock_election library that the server runs, version \Q$this\E\n.*HINT:  Install the version .* restart the server/s, 'a function that it does not have');
+
+	# a table that it cannot write, as a later version may have made it
+	one('ALTER TABLE lock_election.slot ALTER ttl TYPE numeric');
+	like(attempt(q{SELECT acquire_lock('x')}), qr/"lock_election\.slot" has been altered\n$hint/, 'a table that it cannot write');
+	one('SELECT pg_terminate_backend(pid) FROM lock_election.manager');
+	like(attempt(q{SELECT try_acquire_lock('x')}), qr/is not running\n.*\n$hint/, 'nor can a manager start');
+	one('ALTER TABLE lock_election.slot ALTER ttl TYPE bigint');
+	wait_for_manager();
+	check('undone');
+};
+
+subtest 'forward again' => sub {
+	install_package($next);
+	$node->restart;
+	wait_for_manager();
+	check('next');
+	is(one('SELECT lock_election.library_version()'), $next, 'what is new works');
+};
+
+# --- pg_upgrade, to a new library, and back ---
+
+subtest 'pg_upgrade, and the way back' => sub {
+	my $old = new_node('old');
+	my $new = new_node('new', install => "$dir/new$version_dir", start => 0);
+	my ($bin_old, $bin_new) = map { $_->config_data('--bindir') } $old, $new;
+
+	$node->stop;
+	$node = $old;
+	set_up();
+	$old->stop;
+	chdir $old->basedir;
+	$old->command_ok([ 'pg_upgrade', '--no-sync', '-d', $old->data_dir, '-D', $new->data_dir, '-b', $bin_old, '-B', $bin_new,
+			'-s', $old->host, '-p', $old->port, '-P', $new->port ], 'pg_upgrade');
+	$new->start;
+	wait_for_manager($new);
+	is(attempt(q{SELECT extversion FROM pg_extension WHERE extname = 'lock_election'}, $new), $this, 'the old SQL');
+	check('upgraded', $new);
+	is(attempt('ALTER EXTENSION lock_election UPDATE', $new), '', 'ALTER EXTENSION');
+	check('altered', $new);
+	my $newest = attempt(q{SELECT acquire_lock('there', '1 h')}, $new);
+	cmp_ok($newest, '>', $token{term}, 'tokens go on');
+	my $revision = attempt('SELECT revision FROM lock_election.manager', $new);
+	$new->stop;
+
+	$old->start;
+	wait_for_manager();
+	check('back');
+	one("SELECT advance_revision($revision)");
+	cmp_ok(one(q{SELECT acquire_lock('there')}), '>', $newest, 'tokens go on, above those that were given out there');
+	$old->stop;
+};
+
+done_testing();
