@@ -15,6 +15,10 @@
 #   make client, make lockctl, make install-client [PREFIX=/usr/local] [DESTDIR=]      the C library, needs libpq;
 #                                   and the command, needs ncurses as well
 #   make fuzz [SECONDS=60]     the same simulator, driven by libFuzzer
+#   make deb               Debian packages, for each major version whose postgresql-server-dev-NN is installed
+#   make test-packages [SUITES="bookworm trixie"]      builds, checks, installs, upgrades and removes them in fresh
+#                                   systems; as root, needs debootstrap
+#   make dist [DIST_TAG=v1.0.0]    the archives of a release, the same bytes each time
 
 EXTENSION  = lock_election
 MODULE_big = lock_election
@@ -27,7 +31,8 @@ OBJS       = $(patsubst %.c,%.o,$(filter-out $(if $(LE_FAULTS),,%/fault.c %/faul
 
 # The server's headers have unused parameters and compare signed with unsigned in inline functions and macros.
 # Before 16 they leave PGDLLEXPORT empty, which would hide the module's entry points.
-WARNINGS    = -Wall -Wextra -Werror
+WERROR     ?= -Werror
+WARNINGS    = -Wall -Wextra $(WERROR)
 PG_CFLAGS   = -std=gnu11 $(WARNINGS) -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
               -fvisibility=hidden
 PG_CPPFLAGS = -Isrc -Isrc/server -DPGDLLEXPORT='__attribute__((visibility("default")))' -MMD -MP \
@@ -50,7 +55,7 @@ PG_CONFIG ?= pg_config
 # These goals work before PostgreSQL is installed.
 ALONE := test demo bench bench-quick bench-instructions mutants unit sim sim-exhaustive fuzz core-tests torture \
          torture-programs format format-check client install-client client-tests client-tests-address \
-         client-tests-thread lockctl
+         client-tests-thread lockctl deb test-packages dist
 .PHONY: $(ALONE)
 
 test:
@@ -74,6 +79,32 @@ torture:
 
 mutants:
 	@test/mutants/run.sh
+
+# debian/control is made from control.in, which does not know the major versions.
+deb:
+	@command -v pg_buildext >/dev/null || { echo "install debhelper and postgresql-server-dev-all first" >&2; exit 1; }
+	rm -rf build/deb
+	mkdir -p build/deb/lock-election
+	tar --exclude=./.git --exclude=./build --exclude='*.o' --exclude='*.d' --exclude='*.so' -cf - . | \
+		tar -C build/deb/lock-election -xf -
+	cd build/deb/lock-election && export PG_SUPPORTED_VERSIONS="$${PG_SUPPORTED_VERSIONS:-installed}" && \
+		pg_buildext updatecontrol && unset MAKEFLAGS MFLAGS MAKELEVEL && dpkg-buildpackage -us -uc -b
+	@ls build/deb/*.deb
+
+test-packages:
+	@test/packages.sh $(SUITES)
+
+# The version of a release is that of the SQL and a third number, for releases that change the library alone.
+DIST_VERSION := $(shell sed -n '1,/"provides"/s/^[[:space:]]*"version": "\(.*\)",/\1/p' META.json)
+DIST_TAG     ?= v$(DIST_VERSION)
+DIST          = lock_election-$(DIST_VERSION)
+DIST_ARCHIVE  = TZ=UTC git -c tar.umask=0022 archive --prefix=$(DIST)/
+dist:
+	mkdir -p build
+	$(DIST_ARCHIVE) --format=zip -9 -o build/$(DIST).zip $(DIST_TAG)
+	$(DIST_ARCHIVE) --format=tar -o build/$(DIST).tar $(DIST_TAG)
+	gzip -9nf build/$(DIST).tar
+	cd build && sha256sum $(DIST).zip $(DIST).tar.gz
 
 ifneq ($(filter-out $(ALONE),$(or $(MAKECMDGOALS),all)),)
 
