@@ -116,7 +116,7 @@ le_install_suite()
 	le_step "$dir" "$server restart && apt-get remove -qqy 'postgresql-*-lock-election' lockctl && $server restart"
 	le_expect "without the extension" 1 "$(le_sql "SELECT 1")"
 	le_step "$dir" "apt-get purge -qqy 'postgresql-*-lock-election' lockctl && $server stop"
-	for file in usr/lib/postgresql usr/share/postgresql usr/share/doc usr/bin usr/share/man usr/share/bash-completion; do
+	for file in usr/lib/postgresql usr/share/{postgresql,doc,man,bash-completion} usr/bin; do
 		[ -z "$(find "$dir/$file" -name '*lock_election*' -o -name '*lock-election*' -o -name 'lockctl*')" ] ||
 			le_die "files are left in $file"
 	done

@@ -1,0 +1,51 @@
+# One version in all places that tell it, and META.json as PGXN's specification asks for.
+use strict;
+use warnings;
+use JSON::PP;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($version) = slurp_file('lock_election.control') =~ /^default_version = '(\d+\.\d+)'$/m;
+my $meta = decode_json(slurp_file('META.json'));
+
+# --- versions ---
+
+like($meta->{version}, qr/^\Q$version\E\.\d+$/, 'META.json');
+is($meta->{provides}{lock_election}{version}, $meta->{version}, 'META.json, provides');
+like(slurp_file('debian/changelog'), qr/\Alock-election \(\Q$meta->{version}\E-\d+\) /, 'debian/changelog');
+like(slurp_file('CHANGELOG.md'), qr/\A# Changelog\n\n## \Q$version\E\b/, 'CHANGELOG.md');
+
+# CREATE EXTENSION finds a way from a first script to this version, and each script checks the library for its own.
+my %reached;
+foreach my $file (sort { $a =~ y/-// <=> $b =~ y/-// || $a cmp $b } glob('sql/lock_election--*.sql'))
+{
+	my ($from, $to) = $file =~ /--([\d.]+?)(?:--([\d.]+))?\.sql$/;
+	my $array = ($to // $from) =~ tr/./,/r;
+
+	$reached{ $to // $from } = 1 if !defined $to || $reached{$from};
+	my $check = quotemeta("< '{$array}'") . '.*' . quotemeta('script is of version ' . ($to // $from) . "'");
+	like(slurp_file($file), qr/$check/s, "$file checks the library");
+}
+ok($reached{$version}, 'there are scripts for this version');
+
+# --- https://pgxn.org/meta/spec.txt ---
+
+my $semver = qr/^(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)$/;
+
+ok(defined $meta->{$_} && !ref $meta->{$_} && $meta->{$_} =~ /\S/, "META.json: $_") foreach qw(name abstract version maintainer license generated_by);
+like($meta->{name}, qr/^[^\s\/\\[:cntrl:]]{2,}$/, 'name');
+like($meta->{version}, $semver, 'version');
+is($meta->{license}, 'postgresql', 'licence');
+is_deeply([ sort keys %{ $meta->{'meta-spec'} } ], [ 'url', 'version' ], 'meta-spec');
+is($meta->{'meta-spec'}{version}, '1.0.0', 'of version 1.0.0');
+foreach my $name (sort keys %{ $meta->{provides} })
+{
+	my $provided = $meta->{provides}{$name};
+	like($provided->{version}, $semver, "$name: version");
+	ok(-f $provided->{$_}, "$name: $_") foreach 'file', 'docfile';
+}
+ok(!(grep { ref || length > 255 || /[[:cntrl:]\/\\]/ } @{ $meta->{tags} }), 'tags');
+is_deeply([ grep { !/^(?:name|abstract|description|version|maintainer|license|provides|prereqs|generated_by|meta-spec|tags|resources|no_index|release_status)$/ } keys %$meta ], [], 'no other keys');
+like($meta->{prereqs}{runtime}{requires}{PostgreSQL}, $semver, 'what it needs');
+
+done_testing();
