@@ -52,5 +52,25 @@ foreach my $how ('immediate', 'fast', 'immediate')
 	cmp_ok($next >> 28, '>', $last >> 28, "a start after '$how' takes a new incarnation");
 	$last = $next;
 }
+
+# A row keeps the session and the transaction that it was written in. After a restart others have their process numbers,
+# count their transactions from the first again, and roll back: beside a manager that has loaded the rows meanwhile.
+subtest 'transactions of an earlier life' => sub {
+	my @sessions = map { session($node) } 1 .. 10;
+
+	$sessions[$_]->query("SELECT acquire_lock('kept $_', '1 h')") foreach 0 .. 9;
+	$_->quit foreach @sessions;
+	$node->restart;
+	wait_for_sql($node, 'SELECT count(*) = 1 FROM lock_election.manager');
+	@sessions = map { session($node) } 1 .. 10;
+	$sessions[$_]->query("BEGIN; SELECT acquire_lock('other $_', '1 h')") foreach 0 .. 9;
+	my $pid = $node->safe_psql('postgres', 'SELECT pid FROM lock_election.manager');
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
+	wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
+	$_->query('ROLLBACK') foreach @sessions;
+	wait_for_sql($node, q{SELECT count(*) = 0 FROM lock_election.locks WHERE name LIKE 'other%'});
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM lock_election.locks WHERE name LIKE 'kept%'}), 10, 'end nothing of ours');
+	$_->quit foreach @sessions;
+};
 $node->stop;
 done_testing();

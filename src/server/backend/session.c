@@ -185,7 +185,7 @@ le_attach(LeWait *wait)
 	pg_atomic_write_u32(&slot->bound, 0);
 	me->generation++;
 	pg_write_barrier();
-	slot->session = ((uint64) me->generation << LE_PROC_BITS) | (uint32) le_my_proc();
+	slot->session = (me->generation << LE_PROC_BITS) | (uint32) le_my_proc();
 	le_my_slot = slot;
 	if (!exit_registered)
 	{

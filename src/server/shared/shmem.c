@@ -20,6 +20,14 @@
 #include "shared/shmem.h"
 #include "shared/wake.h"
 
+/*
+ * A row keeps the session that wrote it last, and the server may have been
+ * restarted since.  So sessions are numbered from the time of the start, in this
+ * unit of microseconds, in which a process number has less than one session: none
+ * has the number of one of an earlier life.
+ */
+#define GENERATION_TIME 1024
+
 LeShared *le_shared = NULL;
 
 static shmem_request_hook_type prev_shmem_request = NULL;
@@ -114,7 +122,10 @@ shmem_startup(void)
 		for (int i = 0; i < le_shared->max_databases; i++)
 			le_database_init(&le_shared->databases[i]);
 		for (int i = 0; i < le_shared->max_slots; i++)
+		{
 			le_bell_init(&le_shared->processes[i].bell);
+			le_shared->processes[i].generation = le_shared->boot / GENERATION_TIME;
+		}
 	}
 	LWLockRelease(AddinShmemInitLock);
 }

@@ -191,7 +191,7 @@ typedef struct LeRequestSlot
 typedef struct LeProcess
 {
 	pg_atomic_uint32 bell; /* see shared/wake.h */
-	uint32 generation;     /* of its sessions, written by itself */
+	uint64 generation;     /* of its sessions, written by itself */
 } LeProcess;
 
 typedef struct LeShared
