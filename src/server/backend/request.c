@@ -23,6 +23,7 @@
 #include "shared/fault.h"
 #include "shared/names.h"
 #include "shared/shmem.h"
+#include "shared/version.h"
 #include "shared/wake.h"
 #include "shared/words.h"
 
@@ -253,6 +254,7 @@ static void
 raise_answer(void)
 {
 	char *message;
+	const char *advice = NULL;
 
 	if (le_my_slot->sqlstate == 0)
 		return;
@@ -270,7 +272,12 @@ raise_answer(void)
 					 : errhint("Only a named owner, a named lease or the transaction that acquired can "
 							   "acquire again.")));
 	}
-	ereport(ERROR, (errcode(le_my_slot->sqlstate), errmsg("%s", message)));
+	/* tables that this library cannot write */
+	if (le_my_slot->sqlstate == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE ||
+		le_my_slot->sqlstate == ERRCODE_DATA_CORRUPTED)
+		advice = le_version_advice();
+	ereport(ERROR, (errcode(le_my_slot->sqlstate), errmsg("%s", message),
+					advice != NULL ? errhint("%s", advice) : 0));
 }
 
 /*

@@ -67,6 +67,16 @@ le_want_manager(LeDatabase *db)
 	le_wake_launcher();
 }
 
+static int
+hint_why(const char *advice)
+{
+	if (advice != NULL)
+		return errhint("%s", advice);
+	return errhint(
+		"See the server log.  The launcher and each manager need one of max_worker_processes (%d).",
+		max_worker_processes);
+}
+
 /* With the cause that can be seen. */
 static void
 raise_no_manager(LeTime patience)
@@ -88,24 +98,20 @@ raise_no_manager(LeTime patience)
 	}
 	LWLockRelease(le_shared->lock);
 
-	ereport(
-		ERROR,
-		(errcode(ERRCODE_CANNOT_CONNECT_NOW),
-		 errmsg("the lock_election manager of database \"%s\" is not running", name),
-		 loading ? errdetail("It is still loading the locks of this database.")
-		 : reserved_by != 0
-			 ? errdetail("Process %d needs the database for a command such as DROP DATABASE.", reserved_by)
-		 : !launcher ? errdetail("The lock_election launcher, which starts it, is not running.")
-		 : why == LE_EXIT_NO_WORKER
-			 ? errdetail("No background worker is free for it: max_worker_processes is %d.",
-						 max_worker_processes)
-			 : errdetail("It did not start within %.1f seconds.", (double) patience / LE_SECOND),
-		 loading || reserved_by != 0 ? errhint("Try again later.")
-		 : why == LE_EXIT_NO_WORKER  ? errhint("Raise max_worker_processes and restart the server.")
-		 : advice != NULL            ? errhint("%s", advice)
-						  : errhint("See the server log.  The launcher and each manager need one of "
-									"max_worker_processes (%d).",
-									max_worker_processes)));
+	ereport(ERROR, (errcode(ERRCODE_CANNOT_CONNECT_NOW),
+					errmsg("the lock_election manager of database \"%s\" is not running", name),
+					loading ? errdetail("It is still loading the locks of this database.")
+					: reserved_by != 0
+						? errdetail("Process %d needs the database for a command such as DROP DATABASE.",
+									reserved_by)
+					: !launcher ? errdetail("The lock_election launcher, which starts it, is not running.")
+					: why == LE_EXIT_NO_WORKER
+						? errdetail("No background worker is free for it: max_worker_processes is %d.",
+									max_worker_processes)
+						: errdetail("It did not start within %.1f seconds.", (double) patience / LE_SECOND),
+					loading || reserved_by != 0 ? errhint("Try again later.")
+					: why == LE_EXIT_NO_WORKER ? errhint("Raise max_worker_processes and restart the server.")
+											   : hint_why(advice)));
 }
 
 void
