@@ -35,11 +35,11 @@
 #include "store/internal.h"
 #include "store/store.h"
 
-/* 64 MB are read in some 50 ms. */
+/* A table of 64 MB is soon read. */
 #define SHRINK_PAGES 8192
 /* Worth it with so many pages for each row. */
 #define PAGES_A_ROW 4
-/* So many are copied in less than a second. */
+/* More take the manager too long to copy. */
 #define SHRINK_ROWS 100000
 
 static StoreTable *const tables[LE_STORE_TABLES] = {&le_slot_table, &le_lease_table, &le_queue_table};
