@@ -32,7 +32,8 @@ sub bloat
 	return;
 }
 
-$old->query('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM lock_election.slot');
+# not of this table, which it would lock
+$old->query('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class');
 my %token = map { $_ => $holder->query("SELECT acquire_lock('$_', '1 h')") } 'first', 'second';
 my $lease = $holder->query(q{SELECT grant_lease('1 h')});
 my $place = $holder->query(qq{SELECT token FROM enqueue_lock('first', lease => $lease)});
