@@ -51,8 +51,8 @@ le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now
 static bool
 is_unnamed_holder(const LeEntry *holder, const LeLock *lock, const LeCommand *cmd)
 {
-	return holder->lock == lock && holder->state == LE_STATE_HELD && !holder->lapsed &&
-		   holder->owner == NULL && holder->role == cmd->role;
+	return holder->lock == lock && holder->state == LE_STATE_HELD && holder->owner == NULL &&
+		   holder->role == cmd->role;
 }
 
 /* It has an uncommitted hold of this session. */
@@ -125,10 +125,11 @@ le_acquire_use(const LeLock *lock, const LeCommand *cmd)
 	return LE_OK;
 }
 
+/* Also after it has lapsed: then a fence keeps it, maybe this session's. */
 static bool
 is_held_by(const LeEntry *entry, const LeLock *lock, uint64_t session)
 {
-	return entry != NULL && entry->state == LE_STATE_HELD && entry->lock == lock && entry->session == session;
+	return entry != NULL && le_entry_has_slot(entry) && entry->lock == lock && entry->session == session;
 }
 
 /*
@@ -172,7 +173,9 @@ le_acquire_entered(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime no
 {
 	if (!has_hold_of(entry, cmd->session))
 		le_entry_add_hold(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
-	reply->status = entry->lapsed ? LE_LOST : entry->state == LE_STATE_HELD ? LE_OK : LE_QUEUED;
+	reply->status = entry->state == LE_STATE_LAPSED ? LE_LOST
+					: entry->state == LE_STATE_HELD ? LE_OK
+													: LE_QUEUED;
 	reply->counted = true;
 	reply_holder(reply, entry, now);
 }
@@ -415,7 +418,7 @@ find_own(LeCore *core, const LeCommand *cmd, LeReply *reply)
 	LeEntry *entry = le_core_find_entry(core, cmd->kind, cmd->name, cmd->token);
 
 	reply->status = LE_NOT_HELD;
-	if (entry == NULL || entry->lapsed)
+	if (entry == NULL || entry->state == LE_STATE_LAPSED)
 		return NULL;
 	if (entry->state == LE_STATE_QUEUED && !entry->place)
 		return NULL;
@@ -471,7 +474,7 @@ le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 static LeEntry *
 newer_of_session(LeEntry *newest, LeEntry *entry, const LeLock *lock, const LeCommand *cmd)
 {
-	if (!is_held_by(entry, lock, cmd->session) || entry->lapsed ||
+	if (!is_held_by(entry, lock, cmd->session) || entry->state == LE_STATE_LAPSED ||
 		(cmd->revision != 0 && entry->token >= cmd->revision))
 		return newest;
 	return newest == NULL || entry->token > newest->token ? entry : newest;
@@ -594,7 +597,8 @@ le_apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 									 : find_of_session(core, cmd);
 
 	reply->status = LE_NOT_HELD;
-	if (entry == NULL || entry->lapsed || (entry->state != LE_STATE_HELD && !entry->place))
+	if (entry == NULL || entry->state == LE_STATE_LAPSED ||
+		(entry->state == LE_STATE_QUEUED && !entry->place))
 		return;
 	if (cmd->role != 0 && entry->role != cmd->role)
 	{
@@ -623,7 +627,8 @@ le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	{
 		LeEntry *holder = slot->holder;
 
-		if (holder == NULL || holder->lapsed || (!cmd->any_role && holder->role != cmd->role))
+		if (holder == NULL || holder->state == LE_STATE_LAPSED ||
+			(!cmd->any_role && holder->role != cmd->role))
 			continue;
 		le_entry_end_only(core, holder, LE_END_FORCED, 0, now);
 		reply->count++;

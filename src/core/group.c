@@ -365,7 +365,7 @@ entered_on_lease(const LeCore *core, const LeCommand *cmd, const LeLease *lease,
 	{
 		const LeEntry *entry = le_core_find_entry(core, cmd->kind, cmd->names[i], first->token);
 
-		if (entry == NULL || entry->lapsed || entry->state != LE_STATE_HELD || entry->lease != lease)
+		if (entry == NULL || entry->state != LE_STATE_HELD || entry->lease != lease)
 			return false;
 	}
 	return true;
@@ -463,7 +463,8 @@ le_apply_await_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 		const LeEntry *entry = le_core_find_entry(core, cmd->kind, cmd->names[i], cmd->token);
 
 		reply->which = i;
-		if (entry == NULL || entry->lapsed || (entry->state == LE_STATE_QUEUED && !entry->place))
+		if (entry == NULL || entry->state == LE_STATE_LAPSED ||
+			(entry->state == LE_STATE_QUEUED && !entry->place))
 			reply->status = LE_LOST;
 		else if (entry->role != cmd->role)
 			reply->status = LE_DENIED;

@@ -280,7 +280,8 @@ le_core_take_back(LeCore *core, const LeExtension *extension, LeTime now)
 			le_lease_dirty(core, lease);
 		le_lease_arm(core, lease);
 	}
-	if (entry == NULL || entry->lapsed || entry->lease != NULL || entry->deadline != extension->to)
+	if (entry == NULL || entry->state == LE_STATE_LAPSED || entry->lease != NULL ||
+		entry->deadline != extension->to)
 		return;
 	if (entry->state == LE_STATE_QUEUED)
 		entry->deadline = extension->from;

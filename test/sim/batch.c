@@ -486,7 +486,7 @@ has_all(World *w, const Durable *d, const LeEntry *answer)
 		const LeEntry *entry =
 			le_core_find_entry(w->core, d->cmd.kind, command_name(&d->cmd, i), answer->answer_token);
 
-		if (entry == NULL || entry->state != LE_STATE_HELD || entry->lapsed)
+		if (entry == NULL || entry->state != LE_STATE_HELD)
 			return false;
 	}
 	return true;

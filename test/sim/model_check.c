@@ -76,11 +76,10 @@ compare_entry(Model *m, const MEntry *e)
 
 	if (c == NULL)
 		differ(m, e->token, "presence", 1, 0);
-	SAME("state", e->held ? LE_STATE_HELD : LE_STATE_QUEUED, c->state);
+	SAME("state", e->lapsed ? LE_STATE_LAPSED : e->held ? LE_STATE_HELD : LE_STATE_QUEUED, c->state);
 	SAME("ns", e->kind, c->lock->kind);
 	SAME("name", e->name, sim_text_id(c->lock->name));
 	SAME("mode", e->mode, c->mode);
-	SAME("lapsed", e->lapsed, c->lapsed);
 	SAME("owner", e->owner, sim_text_id(c->owner));
 	SAME("value", e->value, sim_text_id(c->value));
 	SAME("role", e->role, c->role);

@@ -395,7 +395,7 @@ slot_is_dirty(int64_t token)
 {
 	LeEntry *entry = le_core_find_token(core, token);
 
-	return entry != NULL && entry->slot != NULL && entry->slot->row.dirty;
+	return entry != NULL && le_entry_has_slot(entry) && entry->slot->row.dirty;
 }
 
 /* The end of a batch: everything is written, everybody is told. */

@@ -185,7 +185,7 @@ waits_for(uint32 proc)
 static void
 add_holder(const LeEntry *holder)
 {
-	if (holder->owner == NULL && !holder->lapsed)
+	if (holder->owner == NULL && holder->state == LE_STATE_HELD)
 	{
 		if (holder->ttl == LE_TTL_BOUND && holder->lease == NULL)
 			add_proc(holder->sessno, NULL);
