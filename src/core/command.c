@@ -6,12 +6,20 @@
 
 /* --- acquire --- */
 
+/* How long it holds; what is bound to a connection ends with the server. */
+void
+le_reply_time(LeReply *reply, const LeEntry *entry, LeTime now)
+{
+	reply->valid_for = le_entry_time_left(entry, now);
+	reply->bound = reply->valid_for == LE_NEVER;
+}
+
 /* The parts of a reply that tell of a holder. */
 static void
 reply_holder(LeReply *reply, const LeEntry *holder, LeTime now)
 {
 	reply->token = holder->token;
-	reply->valid_for = le_entry_time_left(holder, now);
+	le_reply_time(reply, holder, now);
 	if (le_entry_lsn(holder) > reply->lsn)
 		reply->lsn = le_entry_lsn(holder);
 }
@@ -212,7 +220,7 @@ enter(LeCore *core, LeSession *session, const LeCommand *cmd, LeLease *lease, bo
 	{
 		le_entry_grant(core, entry, now);
 		le_lock_timer(core, lock, now);
-		reply->valid_for = le_entry_time_left(entry, now);
+		le_reply_time(reply, entry, now);
 		reply->wrote = true;
 		return;
 	}
@@ -223,8 +231,8 @@ enter(LeCore *core, LeSession *session, const LeCommand *cmd, LeLease *lease, bo
 			entry->deadline = le_add(now, cmd->ttl);
 		le_place_dirty(core, entry);
 		reply->status = LE_QUEUED;
-		reply->count = lock->waiting + 1;
-		reply->valid_for = le_entry_time_left(entry, now);
+		reply->position = lock->waiting + 1;
+		le_reply_time(reply, entry, now);
 		reply->wrote = true;
 	}
 	else
@@ -293,7 +301,7 @@ le_same_place(const LeCore *core, const LeLock *lock, const LeLease *lease, cons
 void
 le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	int64_t position = 1;
+	uint32_t position = 1;
 
 	if (entry->holds != NULL)
 	{
@@ -305,8 +313,8 @@ le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, L
 	}
 	for (const LeLink *link = entry->lock->queue.next; link != &entry->queue_link; link = link->next)
 		position++;
-	if (position > reply->count)
-		reply->count = position;
+	if (position > reply->position)
+		reply->position = position;
 	reply_holder(reply, entry, now);
 }
 
@@ -359,7 +367,7 @@ le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	if (lock != NULL)
 	{
 		reply->status = le_acquire_use(lock, cmd);
-		reply->count = lock->permits;
+		reply->permits = lock->permits;
 		if (reply->status != LE_OK)
 			return;
 		if (cmd->enqueue && lease != NULL && cmd->mode != LE_MODE_PERMIT && cmd->revision == 0 &&
@@ -467,7 +475,7 @@ le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		le_slot_dirty(core, entry->slot);
 	}
 	le_entry_renew(core, entry, now);
-	reply->valid_for = le_entry_time_left(entry, now);
+	le_reply_time(reply, entry, now);
 	reply->wrote = entry->slot->row.dirty || lease_is_dirty(entry);
 }
 
@@ -475,7 +483,7 @@ static LeEntry *
 newer_of_session(LeEntry *newest, LeEntry *entry, const LeLock *lock, const LeCommand *cmd)
 {
 	if (!is_held_by(entry, lock, cmd->session) || entry->state == LE_STATE_LAPSED ||
-		(cmd->revision != 0 && entry->token >= cmd->revision))
+		(cmd->before != 0 && entry->token >= cmd->before))
 		return newest;
 	return newest == NULL || entry->token > newest->token ? entry : newest;
 }
@@ -522,7 +530,7 @@ le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	entry = find_own(core, &by_token, reply);
 	if (entry == NULL)
 		return;
-	reply->valid_for = le_entry_time_left(entry, now);
+	reply->bound = le_entry_time_left(entry, now) == LE_NEVER;
 	reply->wrote = true;
 	if (entry->state == LE_STATE_HELD && le_entry_holds(entry) > 1 && !cmd->all_holds)
 	{
@@ -535,7 +543,7 @@ le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	if (closed_until <= now)
 		closed_until = 0;
 	else
-		reply->valid_for = 0; /* the name stays closed, whatever its holder was bound to */
+		reply->bound = false; /* the name stays closed, whatever its holder was bound to */
 	le_entry_end(core, entry, LE_END_RELEASED, closed_until, now);
 }
 
@@ -571,7 +579,7 @@ le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	}
 	le_extend(core, entry, entry->lease);
 	le_entry_renew(core, entry, now);
-	reply->valid_for = le_entry_time_left(entry, now);
+	le_reply_time(reply, entry, now);
 	reply->wrote = lease_is_dirty(entry);
 	if (entry->state == LE_STATE_HELD)
 	{
@@ -607,8 +615,8 @@ le_apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	}
 	reply->status = entry->state == LE_STATE_HELD ? LE_OK : LE_QUEUED;
 	reply->token = entry->token;
-	reply->valid_for = le_entry_time_left(entry, now);
-	reply->count = le_entry_holds(entry);
+	le_reply_time(reply, entry, now);
+	reply->holds = le_entry_holds(entry);
 	reply->own_session =
 		entry->state == LE_STATE_HELD && entry->owner == NULL && entry->session == cmd->session;
 	reply->lsn = le_entry_lsn(entry);
@@ -631,10 +639,10 @@ le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 			(!cmd->any_role && holder->role != cmd->role))
 			continue;
 		le_entry_end_only(core, holder, LE_END_FORCED, 0, now);
-		reply->count++;
+		reply->ended++;
 	}
 	le_settle_ended(core, before, now);
-	reply->wrote = reply->count > 0;
+	reply->wrote = reply->ended > 0;
 }
 
 void
@@ -665,7 +673,7 @@ le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 	if (lock->permits == 0)
 		return;
 	reply->status = LE_OK;
-	reply->count = lock->permits;
+	reply->permits = lock->permits;
 	lock->permits = cmd->permits;
 	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
 	{

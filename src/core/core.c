@@ -317,8 +317,8 @@ le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 			le_apply_lease(core, cmd, now, reply);
 			break;
 		case LE_CMD_ADVANCE:
-			le_core_raise_revision(core, cmd->token);
-			reply->token = core->next_revision;
+			le_core_raise_revision(core, cmd->revision);
+			reply->revision = core->next_revision;
 			reply->wrote = true;
 			break;
 		case LE_CMD_UNDO:
@@ -331,7 +331,6 @@ le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 			apply_fence_ended(core, now);
 			break;
 	}
-	reply->bound = reply->valid_for == LE_NEVER;
 	free_spares(core);
 }
 

@@ -154,7 +154,7 @@ typedef enum LeCommandType
 	LE_CMD_KEEP_ALIVE,
 	LE_CMD_REVOKE_LEASE,
 	LE_CMD_LEASE_TTL,
-	LE_CMD_ADVANCE, /* the next revision is to be token at least */
+	LE_CMD_ADVANCE, /* the next revision is to be this one at least */
 	LE_CMD_UNDO,    /* a (sub)transaction rolled back */
 	LE_CMD_SESSION_END,
 	LE_CMD_FENCE_ENDED /* a fence may have ended: ask again */
@@ -185,8 +185,9 @@ typedef struct LeCommand
 	LeTime hold_for;  /* RELEASE: 0 or > 0, counted from acquisition */
 	int64_t token;    /* 0: RELEASE of the session's own */
 	int64_t revision; /* ACQUIRE: 0, or the one that a waiter had
-								 * before a reload.  CHECK with token 0: of the
-								 * session's own the next older than this one */
+								 * before a reload.  ADVANCE: the next */
+	int64_t before;   /* CHECK with token 0: of the session's own the
+								 * newest before this one; 0: of all */
 	int64_t reenter;  /* ACQUIRE: 0, or the session's own holder that
 								 * it is one more hold of; of one name, it does
 								 * not wait for that one */
@@ -205,24 +206,28 @@ typedef struct LeCommand
 typedef struct LeReply
 {
 	LeStatus status;
-	int64_t token;    /* granted or queued; lease id; ADVANCE: the next */
-	LeTime valid_for; /* time left; LE_NEVER when bound */
-	int64_t count;    /* queue position; holders ended; permits in
-								 * use; CHECK: holds; of several names: for how
-								 * many the answer is true */
-	uint32_t which;   /* several names: index of the one that the error,
+	int64_t token;     /* granted or queued */
+	int64_t lease;     /* GRANT_LEASE: its id */
+	int64_t revision;  /* ADVANCE: the next */
+	LeTime valid_for;  /* time left; LE_NEVER when bound */
+	uint32_t position; /* ACQUIRE, LE_QUEUED: in the queue, from 1; of
+								 * several names the one farthest back */
+	uint32_t holds;    /* CHECK: of the entry */
+	int32_t ended;     /* FORCE: how many holders */
+	int32_t permits;   /* SET_PERMITS, LE_BAD_PERMITS: that were in use */
+	uint32_t which;    /* several names: index of the one that the error,
 								 * or own_session, refers to */
-	bool own_session; /* WAITING: behind a holder of this very session;
+	bool own_session;  /* WAITING: behind a holder of this very session;
 								 * CHECK: held by it without a named owner */
-	bool reentrant;   /* one more hold of a lock already held */
-	bool waited;      /* set by the manager: came with a later batch */
-	bool counted;     /* the grant added an uncommitted hold: UNDO removes
+	bool reentrant;    /* one more hold of a lock already held */
+	bool waited;       /* set by the manager: came with a later batch */
+	bool counted;      /* the grant added an uncommitted hold: UNDO removes
 								 * it, and its row tells a reload of it */
-	bool bound;       /* it tells only of what ends with the connection, and
+	bool bound;        /* it tells only of what ends with the connection, and
 								 * so with the server: nothing has to last */
-	uint64_t lsn;     /* newest write that the answer rests on; 0: the
+	uint64_t lsn;      /* newest write that the answer rests on; 0: the
 								 * batch itself or none */
-	bool wrote;       /* the answer rests on this batch's writes */
+	bool wrote;        /* the answer rests on this batch's writes */
 
 	/* AWAIT has taken the place's wait over from this request, whose answer
 	 * is LE_QUEUED; session 0: from nobody */

@@ -287,12 +287,12 @@ queue_all(LeCore *core, LeSession *session, const LeCommand *cmd, LeEntry *first
 		if (cmd->enqueue)
 			le_place_dirty(core, member);
 		le_entry_queue(core, member, now);
-		if (cmd->enqueue && reply->count < member->lock->waiting)
-			reply->count = member->lock->waiting;
+		if (cmd->enqueue && reply->position < member->lock->waiting)
+			reply->position = member->lock->waiting;
 	}
 	if (cmd->enqueue)
 	{
-		reply->valid_for = le_entry_time_left(first, now);
+		le_reply_time(reply, first, now);
 		reply->wrote = true;
 	}
 	if (cmd->revision != 0)
@@ -443,7 +443,7 @@ le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *
 	(void) grant_members(core, first, now);
 	for (LeEntry *member = first; member != NULL; member = member->group_next)
 		le_lock_timer(core, member->lock, now);
-	reply->valid_for = le_entry_time_left(first, now);
+	le_reply_time(reply, first, now);
 	reply->wrote = true;
 }
 
@@ -509,10 +509,10 @@ le_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		LeCommand one = one_of(cmd, 0);
 
 		le_apply_release(core, &one, now, reply);
-		reply->count = cmd->nnames;
 		return;
 	}
 	reply->valid_for = LE_NEVER;
+	reply->bound = true;
 	reply->own_session = true;
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
@@ -524,8 +524,6 @@ le_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 			le_apply_release(core, &one, now, &answer);
 		else
 			le_apply_check(core, &one, now, &answer);
-		if (answer.status == LE_OK)
-			reply->count++;
 		if (answer.status != LE_OK &&
 			(reply->status == LE_OK ||
 			 (cmd->type == LE_CMD_RELEASE && answer.status == LE_DENIED && reply->status != LE_DENIED)))
@@ -538,7 +536,10 @@ le_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		reply->wrote |= answer.wrote;
 		if (answer.lsn > reply->lsn)
 			reply->lsn = answer.lsn;
-		if (answer.status == LE_OK && answer.valid_for < reply->valid_for)
+		if (answer.status != LE_OK)
+			continue;
+		reply->bound &= answer.bound;
+		if (answer.valid_for < reply->valid_for)
 			reply->valid_for = answer.valid_for;
 	}
 }

@@ -316,6 +316,8 @@ extern void le_change_lost(LeCore *core, LeLock *lock, const LeStoredEntry *row,
 
 /* --- core/command.c --- */
 
+extern void le_reply_time(LeReply *reply, const LeEntry *entry, LeTime now);
+
 /* The parts of an acquire. */
 extern LeStatus le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease **lease);
 extern LeStatus le_acquire_use(const LeLock *lock, const LeCommand *cmd);

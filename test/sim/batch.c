@@ -190,7 +190,7 @@ answered(World *w, const LeCommand *cmd, const LeReply *reply)
 			learn(w, cmd, reply->token);
 		if (cmd->type == LE_CMD_GRANT_LEASE)
 		{
-			w->leases[w->nleases % 64] = reply->token;
+			w->leases[w->nleases % 64] = reply->lease;
 			w->lease_roles[w->nleases++ % 64] = cmd->role;
 		}
 	}

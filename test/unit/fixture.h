@@ -212,7 +212,7 @@ grant_lease(LeTime ttl)
 	LeCommand cmd = command(LE_CMD_GRANT_LEASE, 0, NULL);
 
 	cmd.ttl = ttl;
-	return apply(cmd).token;
+	return apply(cmd).lease;
 }
 
 static inline LeReply
