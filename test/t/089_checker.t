@@ -226,6 +226,12 @@ breaks('M', 'a fence that does not', q{
 	b 200 210 force l = ok 1
 	c 220 230 acquire l mode=x ttl=1000 wait=0 = ok 6
 	a 300 310 commit - = ok COMMIT});
+fine('its lease lives on', q{
+	a 100 110 grant_lease - ttl=500 = ok 4
+	a 120 130 acquire l mode=x lease=4 wait=0 = ok 5
+	b 200 210 force l = ok 1
+	a 300 310 keep_alive - lease=4 = ok 00:00:00.5
+	c 320 330 acquire l mode=x ttl=1000 wait=0 = ok 6});
 fine('a place stays', q{
 	a 100 110 acquire l mode=x ttl=1000 wait=0 = ok 5
 	b 120 130 enqueue l mode=x ttl=1000 = ok 6|f

@@ -166,11 +166,21 @@ certain_before(const Hold *h, Time t)
 	return h->segments.n > 0 && h->segments.at[0].from <= t;
 }
 
+/* It asks for this hold, and not only for its lease, which may have lost it. */
+static bool
+is_about(const Call *call, const Hold *h)
+{
+	for (int i = 0; i < call->nnames; i++)
+		if (call->names[i] == h->name)
+			return is_acquire(call) || call->token == h->token;
+	return false;
+}
+
 /* This call shows that it is held, or queued: no force that was over before has ended it. */
 static void
 survived(Hold *h, const Call *call)
 {
-	while (h->force && force_over(h->force) < call->sent)
+	while (is_about(call, h) && h->force && force_over(h->force) < call->sent)
 	{
 		const Call *force = h->force;
 

@@ -69,9 +69,10 @@ work(const char *directory, const char *asked, const char *mode, long long run_m
 		exit(1);
 	}
 	/* the times of the last two lines have as many digits always */
-	head = snprintf(text, sizeof(text),
-					"P %s %d w%d\nS %s 1 0\nC %s 1 1 acquire %s mode=%s ttl=0 wait=0 owner=-\nA %lld 1 ok %s\n",
-					asked, (int) getpid(), (int) getpid(), asked, asked, name, mode, start, token);
+	head =
+		snprintf(text, sizeof(text),
+				 "P %s %d w%d\nS %s 1 0\nC %s 1 1 acquire %s mode=%s ttl=0 wait=0 owner=-\nA %lld 1 ok %s\n",
+				 asked, (int) getpid(), (int) getpid(), asked, asked, name, mode, start, token);
 	do
 	{
 		long long t = now();
