@@ -6,7 +6,8 @@
 #   make test TESTS=test/t/010_x.t [PROVE_FLAGS=-v]
 #   make demo
 #   make bench [PEERS=install]      beside etcd, ZooKeeper, Redis and others, to bench/results; make bench-quick: alone;
-#                                   make bench-instructions: counted by callgrind
+#                                   make bench-instructions: counted by callgrind; make bench-lockctl: the command
+#                                   beside etcdctl and flock
 #   make LE_FAULTS=1       a build for tests: with points where the server can be made to fail, and with assertions
 #   make torture [DURATION=60]     clients, faults and a checker of what the clients have seen
 #   make torture-lockctl [DURATION=60]      the same with commands that lockctl runs
@@ -46,9 +47,9 @@ PG_CONFIG ?= pg_config
 .DEFAULT_GOAL := all
 
 # These goals work before PostgreSQL is installed.
-ALONE := test demo bench bench-quick bench-instructions mutants unit sim sim-exhaustive fuzz core-tests torture \
-         torture-lockctl torture-programs format format-check client install-client client-tests client-tests-address \
-         client-tests-thread lockctl
+ALONE := test demo bench bench-quick bench-instructions bench-lockctl mutants unit sim sim-exhaustive fuzz core-tests \
+         torture torture-lockctl torture-programs format format-check client install-client client-tests \
+         client-tests-address client-tests-thread lockctl
 .PHONY: $(ALONE)
 
 test:
@@ -65,6 +66,9 @@ bench-quick:
 
 bench-instructions:
 	@bench/instructions.sh
+
+bench-lockctl:
+	@bench/lockctl.sh
 
 DURATION ?= 60
 torture:
