@@ -10,9 +10,10 @@ le_test_env
 
 # Some tests need the build with fault points.
 faults=
-if perl -Itest/lib -MLeMutants -e 'my %only = map { $_ => 1 } split " ", shift;
-	exit !grep { /faults/ } map { @{ $_->{tests} } } grep { !%only || $only{ $_->{name} } } read_mutants("test/mutants/list")' \
-	"${ONLY:-}"; then
+if perl -Itest/lib -MLeMutants -e '
+	my %only = map { $_ => 1 } split " ", shift;
+	my @mutants = grep { !%only || $only{ $_->{name} } } read_mutants("test/mutants/list");
+	exit !grep { /faults/ } map { @{ $_->{tests} } } @mutants' "${ONLY:-}"; then
 	faults=1
 	le_faults_tree
 fi

@@ -40,8 +40,8 @@ sub start_one
 {
 	my $kind = rand;
 	my ($name, $mode, @options) =
-	    $kind < 0.5 ? ('l' . int rand 2, 'x')
-	  : $kind < 0.7 ? ('l0', 's', '--shared')
+	    $kind < 0.6 ? ('l' . int rand 3, 'x')
+	  : $kind < 0.8 ? ('l0', 's', '--shared')
 	  : ('p0', 'p2', '--permits', 2);
 	my $run = rand() < 0.1 ? 4000 : int rand 150;
 	my @worker = ("$programs/worker", $dir, ns(), $mode, $run, rand() < 0.5 ? 'deaf' : (), rand() < 0.2 ? 'apart' : ());
@@ -86,10 +86,10 @@ sub fault
 	my ($kind, $code) = @_;
 	my $from = ns();
 
-	$code->() or return;
+	$code->() or return 0;
 	print $nemesis "N $from ", ns(), " $kind\n";
 	$done{$kind}++;
-	return;
+	return 1;
 }
 
 # One that nobody has stopped; its guardian, if it has a command, and the command's processes.
@@ -147,24 +147,32 @@ my @many = grep { my $k = $_; !grep { $_ eq $k } @few } sort keys %faults;
 
 # --- the run --------------------------------------------------------------------------------------------------------
 
+# Each kind once, in any order, and again; what finds nobody is put off.
+sub next_of
+{
+	my ($to_do, @kinds) = @_;
+
+	@$to_do = map { $_->[0] } sort { $a->[1] <=> $b->[1] } map { [ $_, rand ] } @kinds unless @$to_do;
+	my $kind = shift @$to_do;
+	push @$to_do, $kind unless fault($kind, $faults{$kind});
+	return;
+}
+
 my $begun = boottime();
-my ($next, $next_few, @to_do) = ($begun + 1, $begun + 2);
+my ($next_many, $next_few, @many_to_do, @few_to_do) = ($begun + 1, $begun + 2);
 while (boottime() < $begun + $seconds)
 {
 	reap();
 	start_one() while keys %running < $nclients;
 	go_on();
-	if (boottime() > $next)
+	if (boottime() > $next_many)
 	{
-		my $kind = $many[ rand @many ];
-		fault($kind, $faults{$kind});
-		$next = boottime() + rand 0.4;
+		next_of(\@many_to_do, @many);
+		$next_many = boottime() + rand 0.4;
 	}
 	if (boottime() > $next_few)
 	{
-		@to_do = map { $_->[0] } sort { $a->[1] <=> $b->[1] } map { [ $_, rand ] } @few unless @to_do;
-		my $kind = shift @to_do;
-		fault($kind, $faults{$kind});
+		next_of(\@few_to_do, @few);
 		$next_few = boottime() + 1 + rand 4;
 	}
 	sleep 0.01;
