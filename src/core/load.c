@@ -379,6 +379,8 @@ load_holder(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict 
 	entry->slot = slot;
 	entry->hold_count = (uint32_t) row->holds;
 	entry->acquired_at = from_wall(&core->load.clock, row->since);
+	if (entry->acquired_at > core->load.clock.now)
+		entry->acquired_at = core->load.clock.now; /* the time of day was set back */
 	entry->lsn = core->load.lsn;
 	slot->holder = entry;
 	lock->held++;
@@ -408,12 +410,17 @@ load_free(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict *v
 				   core->load.clock.now);
 }
 
-/* Until when a row closes its lock: of a lapsed one, from its end on. */
+/*
+ * Until when a row closes its lock: of a lapsed one, from its end on.  Where the
+ * time of day was set back, for no longer than was left when it was written.
+ */
 static LeTime
 closed_until(const LeCore *core, const LeStoredEntry *row, LeTime otherwise)
 {
 	LeTime until = row->closed ? from_wall(&core->load.clock, row->closed_until) : 0;
 
+	if (until != LE_NEVER && until > core->load.clock.now + (row->closed_until - row->since))
+		until = core->load.clock.now + (row->closed_until - row->since);
 	if (until <= core->load.clock.now || core->load.copied)
 		until = 0;
 	return until > otherwise ? until : otherwise;
