@@ -320,6 +320,7 @@ struct LeLock
 	uint32_t waiting;    /* length of queue */
 	LeLink queue;        /* of LeEntry.queue_link, by revision */
 	LeTime closed_until; /* no grant before; 0: none */
+	uint32_t mark;       /* of the search for deadlocks, which is not the core's; 0 at first */
 	LeTimer timer;       /* closed_until or lingering */
 	union
 	{
