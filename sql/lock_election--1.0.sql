@@ -635,7 +635,8 @@ COMMENT ON VIEW lock_election.leases IS
 
 CREATE FUNCTION lock_election.manager_info(
 	OUT pid integer, OUT started timestamptz, OUT incarnation bigint,
-	OUT revision bigint, OUT locks bigint, OUT memory bigint)
+	OUT revision bigint, OUT locks bigint, OUT memory bigint,
+	OUT slot_bytes bigint, OUT lease_bytes bigint, OUT queue_bytes bigint)
 RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_manager_info';
 COMMENT ON FUNCTION lock_election.manager_info() IS
@@ -643,11 +644,11 @@ COMMENT ON FUNCTION lock_election.manager_info() IS
 
 CREATE VIEW lock_election.manager AS
 SELECT m.pid, pg_catalog.current_database() AS database, m.started, m.incarnation,
-	m.revision, m.locks, m.memory
+	m.revision, m.locks, m.memory, m.slot_bytes, m.lease_bytes, m.queue_bytes
 FROM lock_election.manager_info() m
 WHERE m.pid IS NOT NULL;
 COMMENT ON VIEW lock_election.manager IS
-'The process that owns the locks of this database; memory in bytes. No row: it does not run.';
+'The process that owns the locks of this database; memory in bytes; and how large its tables are (slot_bytes, lease_bytes, queue_bytes), as of a few seconds ago: it reads all of them when it starts. No row: it does not run.';
 
 CREATE FUNCTION lock_election.counters(
 	OUT acquires bigint, OUT renewals bigint, OUT releases bigint, OUT checks bigint,
