@@ -511,6 +511,7 @@ while ((without_fence())[1] < $enough && time < $limit)
 end_clients('unfenced');
 
 start_client('mixed') for 1 .. $nclients;
+start_client('administered') for 1 .. 6;
 my $left = $seconds - (time - $begun) - 14;
 torment($a, time + $left * 0.45, shuffled(keys %faults, @per_client));
 end_clients('counter');
