@@ -35,6 +35,7 @@ enum
 	SLOT_OWNER,
 	SLOT_VALUE,
 	SLOT_UNCOMMITTED, /* array of UncommittedHold */
+	SLOT_ACQUIRER,
 	SLOT_COLUMNS
 };
 
@@ -68,6 +69,7 @@ enum
 	QUEUE_OWNER,
 	QUEUE_VALUE,
 	QUEUE_UNCOMMITTED, /* array of UncommittedHold */
+	QUEUE_ACQUIRER,
 	QUEUE_COLUMNS
 };
 
