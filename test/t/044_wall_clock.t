@@ -18,7 +18,9 @@ system_or_bail('make', '-s', 'build/clock.so');
 
 sub set_clock
 {
-	open(my $out, '+<', $clock) // open($out, '>', $clock) or die $!;
+	my $out;
+
+	open($out, '+<', $clock) or open($out, '>', $clock) or die $!;
 	syswrite($out, pack('q', $_[0])) == 8 or die $!;
 	close($out);
 	return;

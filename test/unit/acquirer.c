@@ -112,22 +112,22 @@ test_endings(void)
 	now += 3 * LE_SECOND;
 	reply = ask("x", a.token, ROLE);
 	is_int(reply.status, LE_LOST, "what was released is lost");
-	is_int(reply.ended, LE_END_RELEASED, "because it was released");
-	is_int(reply.ended_ago, 3 * LE_SECOND, "so long ago");
-	is_int(ask("x", a.token, ROLE + 1).ended, LE_END_NONE, "which another role is not told");
-	is_int(ask("x", a.token + 1000, ROLE).ended, LE_END_NONE, "nothing is known of another token");
+	is_int(reply.ending, LE_END_RELEASED, "because it was released");
+	is_int(reply.ending_ago, 3 * LE_SECOND, "so long ago");
+	is_int(ask("x", a.token, ROLE + 1).ending, LE_END_NONE, "which another role is not told");
+	is_int(ask("x", a.token + 1000, ROLE).ending, LE_END_NONE, "nothing is known of another token");
 
 	a = acquire(1, "x", X);
 	batch();
 	now += TTL;
 	le_core_expire(core, now, 100);
 	batch();
-	is_int(ask("x", a.token, ROLE).ended, LE_END_EXPIRED, "expired");
+	is_int(ask("x", a.token, ROLE).ending, LE_END_EXPIRED, "expired");
 
 	a = acquire(1, "x", X);
 	apply(command(LE_CMD_FORCE, 2, "x"));
 	batch();
-	is_int(ask("x", a.token, ROLE).ended, LE_END_FORCED, "forced");
+	is_int(ask("x", a.token, ROLE).ending, LE_END_FORCED, "forced");
 
 	cmd = command(LE_CMD_GRANT_LEASE, 1, NULL);
 	cmd.ttl = TTL;
@@ -143,17 +143,17 @@ test_endings(void)
 		apply(revoke);
 	}
 	batch();
-	is_int(ask("x", a.token, ROLE).ended, LE_END_REVOKED, "its lease was revoked");
+	is_int(ask("x", a.token, ROLE).ending, LE_END_REVOKED, "its lease was revoked");
 	reply = apply(cmd);
 	is_int(reply.status, LE_NO_LEASE, "and is gone");
-	is_int(reply.ended, LE_END_REVOKED, "because it was revoked");
+	is_int(reply.ending, LE_END_REVOKED, "because it was revoked");
 
 	a = acquire(1, "x", X);
 	batch();
 	fenced_token = a.token;
 	release(1, "x", a.token);
 	batch();
-	is_int(ask("x", a.token, ROLE).ended, LE_END_RELEASED, "released, and fenced still");
+	is_int(ask("x", a.token, ROLE).ending, LE_END_RELEASED, "released, and fenced still");
 	fenced_token = 0;
 	apply(command(LE_CMD_FENCE_ENDED, 1, NULL));
 	batch();
@@ -166,7 +166,7 @@ test_endings(void)
 		release(2, "y", other.token);
 		batch();
 	}
-	is_int(ask("x", a.token, ROLE).ended, LE_END_NONE, "forgotten when so many have ended since");
+	is_int(ask("x", a.token, ROLE).ending, LE_END_NONE, "forgotten when so many have ended since");
 	stop();
 }
 

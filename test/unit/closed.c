@@ -43,7 +43,7 @@ test_reopened(void)
 	is_int(find("x")->waiting, 1, "so the waiter stays");
 	reply = force_as(ROLE, "x");
 	ok(reply.reopened && reply.wrote, "the role that closed it does");
-	is_int(reply.count, 0, "which ends no holder");
+	is_int(reply.ended, 0, "which ends no holder");
 	batch();
 	ok(was_told[2] && told[2].status == LE_OK, "and the waiter gets it in that batch");
 	ok(!force_as(ROLE + 1, "x").reopened, "there is nothing to open where somebody holds it");

@@ -49,8 +49,8 @@ raise_lost(const LeCommand *cmd, const LeReply *reply)
 		ereport(ERROR, (errcode(ERRCODE_LE_LOST),
 						errmsg("the wait for %s \"%.*s\" was ended", le_kind_word(cmd->kind),
 							   (int) cmd->name.len, cmd->name.data),
-						reply->ended == LE_END_REVOKED ? errdetail("Its lease was revoked.")
-													   : errdetail("Its lease has expired.")));
+						reply->ending == LE_END_REVOKED ? errdetail("Its lease was revoked.")
+														: errdetail("Its lease has expired.")));
 	if (cmd->type == LE_CMD_AWAIT)
 		ereport(ERROR, (errcode(ERRCODE_LE_LOST),
 						errmsg("%s " INT64_FORMAT " neither holds %s \"%.*s\" nor waits for it any more",
@@ -108,7 +108,7 @@ raise_bad_use(const LeCommand *cmd, const LeReply *reply)
 		case LE_BAD_PERMITS:
 			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 							errmsg("\"%.*s\" is in use with %d permits, not %d", len, cmd->name.data,
-								   (int) reply->count, cmd->permits)));
+								   reply->permits, cmd->permits)));
 			break;
 		case LE_BAD_UPGRADE:
 			ereport(
@@ -391,11 +391,11 @@ find_to_release(LeCommand *cmd)
 			le_check_reply(cmd, &reply);
 		if (reply.status != LE_OK && reply.status != LE_QUEUED)
 			return 0;
-		if (le_pending_count(reply.token, cmd->name) < reply.count)
+		if (le_pending_count(reply.token, cmd->name) < reply.holds)
 			return reply.token;
 		if (cmd->token != 0)
 			return 0;
-		cmd->revision = reply.token;
+		cmd->before = reply.token;
 	}
 }
 
@@ -421,7 +421,7 @@ le_release_at_commit(LeCommand *cmd)
 
 	/* all that there are now: one that is acquired after this is kept */
 	if (cmd->all_holds)
-		holds = Max(1, reply.count - le_pending_count(cmd->token, cmd->name));
+		holds = Max(1, (int64) reply.holds - le_pending_count(cmd->token, cmd->name));
 	le_pending_add(cmd->token, cmd->kind, cmd->name, cmd->hold_for, (uint32) holds, reply.own_session);
 	return true;
 }
@@ -530,11 +530,10 @@ force(LeCommand *cmd, bool *reopened)
 	cmd->type = LE_CMD_FORCE;
 	le_request(cmd, &reply, false);
 	le_check_reply(cmd, &reply);
-	if (reply.count > 0)
-		ereport(LOG,
-				(errmsg("role \"%s\" has ended " INT64_FORMAT " holder(s) of %s \"%.*s\" in database \"%s\"",
-						GetUserNameFromId(GetUserId(), true), reply.count, le_kind_word(cmd->kind),
-						(int) cmd->name.len, cmd->name.data, get_database_name(MyDatabaseId))));
+	if (reply.ended > 0)
+		ereport(LOG, (errmsg("role \"%s\" has ended %d holder(s) of %s \"%.*s\" in database \"%s\"",
+							 GetUserNameFromId(GetUserId(), true), reply.ended, le_kind_word(cmd->kind),
+							 (int) cmd->name.len, cmd->name.data, get_database_name(MyDatabaseId))));
 	if (reply.reopened)
 		ereport(LOG, (errmsg("role \"%s\" has opened %s \"%.*s\" again in database \"%s\"",
 							 GetUserNameFromId(GetUserId(), true), le_kind_word(cmd->kind),
@@ -544,7 +543,7 @@ force(LeCommand *cmd, bool *reopened)
 		ereport(NOTICE, (errmsg("%s \"%.*s\" was closed, and is open again", le_kind_word(cmd->kind),
 								(int) cmd->name.len, cmd->name.data)));
 	*reopened |= reply.reopened;
-	return reply.count;
+	return reply.ended;
 }
 
 /* Those that go on for a while, and who could end that. */
@@ -610,10 +609,10 @@ le_force_release_lock(PG_FUNCTION_ARGS)
 Datum
 le_advance_revision(PG_FUNCTION_ARGS)
 {
-	LeCommand cmd = {.type = LE_CMD_ADVANCE, .token = le_arg_revision(fcinfo, 0)};
+	LeCommand cmd = {.type = LE_CMD_ADVANCE, .revision = le_arg_revision(fcinfo, 0)};
 	LeReply reply;
 
 	le_request(&cmd, &reply, false);
 	(void) le_durable_in_time(&reply);
-	PG_RETURN_INT64(reply.token);
+	PG_RETURN_INT64(reply.revision);
 }

@@ -40,9 +40,9 @@ note_holder(void *arg, const LeLookItem *item)
 static void
 put_ending(StringInfo detail, const LeCommand *cmd, const LeReply *reply)
 {
-	double ago = (double) reply->ended_ago / LE_SECOND;
+	double ago = (double) reply->ending_ago / LE_SECOND;
 
-	switch ((LeEnd) reply->ended)
+	switch ((LeEnd) reply->ending)
 	{
 		case LE_END_RELEASED:
 			appendStringInfo(detail, _("It was released %.1f s ago."), ago);
@@ -111,7 +111,7 @@ le_lost_lease_detail(const LeCommand *cmd, const LeReply *reply)
 	StringInfoData detail;
 
 	initStringInfo(&detail);
-	if (reply->ended == LE_END_NONE)
+	if (reply->ending == LE_END_NONE)
 		return NULL;
 	put_ending(&detail, cmd, reply);
 	return detail.data;
