@@ -32,6 +32,10 @@ OBJS       = $(patsubst %.c,%.o,$(filter-out $(if $(LE_FAULTS),,%/fault.c %/faul
 WARNINGS    = -Wall -Wextra $(if $(WERROR)$(CI),-Werror)
 PG_CFLAGS   = -std=gnu11 $(WARNINGS) -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
               -fvisibility=hidden
+# The server's headers and its flags are gcc's.
+ifneq ($(findstring clang,$(CC)),)
+PG_CFLAGS  += -Wno-ignored-attributes -Wno-unknown-warning-option -Wno-ignored-optimization-argument
+endif
 PG_CPPFLAGS = -Isrc -Isrc/server -DPGDLLEXPORT='__attribute__((visibility("default")))' -MMD -MP
 
 # pg_regress finds sql/ and expected/ here; pg_isolation_regress finds both of its folders by links in its own.

@@ -263,7 +263,7 @@ CREATE FUNCTION @extschema@.advance_revision(min bigint)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_advance_revision';
 COMMENT ON FUNCTION @extschema@.advance_revision(bigint) IS
-'Sees to it that the token of every request from now on is at least "min" (who is queued already keeps his), and returns the lowest that the next one can be: "min", or more if this database was there already; then nothing is changed. Durable when it is answered, also with synchronous_commit = off; takes effect at once, is not undone by a rollback, and cannot be taken back. For a database that may have forgotten tokens that it has handed out: extension dropped and created within a minute, a volume rolled back together with its clock, a base backup restored in place, pg_resetwal. Superusers, and whom they grant it to. Errors: 22023 bad argument, 42501.';
+'Makes the token of every request from now on at least "min" (queued requests keep theirs), and returns the lowest that the next one can be: "min", or more if this database was there already; then nothing is changed. Durable when it is answered, also with synchronous_commit = off; takes effect at once, is not undone by a rollback, and cannot be taken back. For a database that may have forgotten tokens that it has handed out: extension dropped and created within a minute, a volume rolled back together with its clock, a base backup restored in place, pg_resetwal. Superusers, and whom they grant it to. Errors: 22023 bad argument, 42501.';
 REVOKE ALL ON FUNCTION @extschema@.advance_revision(bigint) FROM PUBLIC;
 
 -- --- queue ---
@@ -543,7 +543,7 @@ CREATE FUNCTION @extschema@.observe_election(election text)
 RETURNS text LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_observe_election';
 COMMENT ON FUNCTION @extschema@.observe_election(text) IS
-'The channel to LISTEN on, always the same for an election: a notification for every new leader, proclaim and end of a term. The payload is JSON: event (as "how" of election_history), term, change, and previous, the change before of this election ("0": not known). Who has seen another one before, or none, reads election_history. Errors: 22023 bad argument.';
+'The channel to LISTEN on, always the same for an election: a notification for every new leader, proclaim and end of a term. The payload is JSON: event (as "how" of election_history), term, change, and previous, the change before of this election ("0": not known). A client that has seen another one before, or none, reads election_history(). Errors: 22023 bad argument.';
 
 CREATE FUNCTION @extschema@.election_history(
 	election text,
@@ -662,7 +662,7 @@ CREATE FUNCTION lock_election.stat_reset()
 RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_stat_reset';
 COMMENT ON FUNCTION lock_election.stat_reset() IS
-'Sets the counters of view stat to zero. Superusers, and whom they grant it to.';
+'Sets the counters of view stat to zero. For superusers, and roles that they grant it to.';
 REVOKE ALL ON FUNCTION lock_election.stat_reset() FROM PUBLIC;
 
 GRANT SELECT ON lock_election.locks, lock_election.elections, lock_election.waiters, lock_election.leases, lock_election.manager,
