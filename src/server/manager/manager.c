@@ -38,6 +38,7 @@
 #include "shared/settings.h"
 #include "shared/shmem.h"
 #include "shared/wake.h"
+#include "shared/words.h"
 #include "store/store.h"
 
 /* Nothing to do at all: it looks again after an hour. */
@@ -133,7 +134,7 @@ keep_interval(LeTime last_batch)
 
 	if (le_min_batch_interval > 0 && rest > 0)
 		(void) WaitLatch(NULL, WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, (long) ((rest + LE_MS - 1) / LE_MS),
-						 PG_WAIT_EXTENSION);
+						 le_wait_event(LE_WAIT_INTERVAL));
 }
 
 /*
@@ -232,6 +233,8 @@ le_manager_main(Datum arg)
 	(void) prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
 #endif
 	take_entry(dboid);
+	le_wait_events_init(LE_WAIT_MANAGER);
+	le_name_worker();
 	BackgroundWorkerInitializeConnectionByOid(dboid, InvalidOid, 0);
 	pin_settings();
 	if (my_db->leave)

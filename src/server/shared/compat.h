@@ -177,6 +177,15 @@ le_next_message(void)
 	return type;
 }
 
+/* 17 has wait events of extensions' own */
+#if PG_VERSION_NUM >= 170000
+#include "utils/wait_event.h"
+#define le_new_wait_event(name) WaitEventExtensionNew(name)
+#else
+#include "utils/wait_event.h"
+#define le_new_wait_event(name) ((void) (name), PG_WAIT_EXTENSION)
+#endif
+
 /* Before 16 the declaration that PG_FUNCTION_INFO_V1 makes is not exported. */
 #define LE_FUNCTION(name)                                                                                    \
 	extern PGDLLEXPORT Datum name(PG_FUNCTION_ARGS);                                                         \

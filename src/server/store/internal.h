@@ -36,6 +36,7 @@ enum
 	SLOT_OWNER,
 	SLOT_VALUE,
 	SLOT_UNCOMMITTED, /* array of UncommittedHold */
+	SLOT_ACQUIRER,
 	SLOT_COLUMNS
 };
 
@@ -69,6 +70,7 @@ enum
 	QUEUE_OWNER,
 	QUEUE_VALUE,
 	QUEUE_UNCOMMITTED, /* array of UncommittedHold */
+	QUEUE_ACQUIRER,
 	QUEUE_COLUMNS
 };
 

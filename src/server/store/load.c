@@ -69,11 +69,11 @@ read_slot(TupleTableSlot *tuple)
 	row.mode = (LeMode) DatumGetInt16(values[SLOT_MODE]);
 	row.closed = !tuple->tts_isnull[SLOT_CLOSED_UNTIL];
 	row.closed_until = row.closed ? DatumGetTimestampTz(values[SLOT_CLOSED_UNTIL]) : 0;
+	row.role = DatumGetObjectId(values[SLOT_ROLE]);
 	if (row.mode == 0)
 		return row;
 	row.owner = le_store_read_text(tuple, SLOT_OWNER);
 	row.value = le_store_read_text(tuple, SLOT_VALUE);
-	row.role = DatumGetObjectId(values[SLOT_ROLE]);
 	row.session = (uint64) DatumGetInt64(values[SLOT_SESSION]);
 	row.token = DatumGetInt64(values[SLOT_TOKEN]);
 	row.lease = DatumGetInt64(values[SLOT_LEASE]);
@@ -83,6 +83,7 @@ read_slot(TupleTableSlot *tuple)
 	row.expires_at = row.has_expiry ? DatumGetTimestampTz(values[SLOT_EXPIRES_AT]) : 0;
 	row.since = DatumGetTimestampTz(values[SLOT_ACQUIRED_AT]);
 	row.uncommitted = le_store_read_text(tuple, SLOT_UNCOMMITTED);
+	row.acquirer = le_store_read_text(tuple, SLOT_ACQUIRER);
 	row.holds = DatumGetInt32(values[SLOT_HOLDS]);
 	read_time_left(DatumGetInt64(values[SLOT_TIME_LEFT]), &row);
 	return row;
@@ -139,7 +140,7 @@ le_store_scan(void (*callback)(void *arg, const LeStoredEntry *row), void *arg)
 		row = read_slot(tuple);
 		if (!le_stored_slot_valid(&row))
 			le_store_invalid_row(rel, tuple);
-		if (row.mode != 0)
+		if (row.mode != 0 || (row.closed && row.closed_until > GetCurrentTimestamp()))
 			callback(arg, &row);
 	}
 	table_endscan(scan);

@@ -64,6 +64,9 @@ put_place(LeEntry *entry, const Clock *clock)
 	values[QUEUE_OWNER] = text_datum(entry->owner, entry->owner_len, &nulls[QUEUE_OWNER]);
 	values[QUEUE_VALUE] = text_datum(entry->value, entry->value_len, &nulls[QUEUE_VALUE]);
 	values[QUEUE_UNCOMMITTED] = uncommitted_datum(entry, &nulls[QUEUE_UNCOMMITTED]);
+	values[QUEUE_ACQUIRER] =
+		text_datum(entry->acquirer != NULL ? entry->acquirer->text : NULL,
+				   entry->acquirer != NULL ? entry->acquirer->len : 0, &nulls[QUEUE_ACQUIRER]);
 	return le_table_put(&le_queue_table, &entry->row, values, nulls, false);
 }
 
@@ -109,6 +112,7 @@ read_place(TupleTableSlot *row)
 						   .owner = le_store_read_text(row, QUEUE_OWNER),
 						   .value = le_store_read_text(row, QUEUE_VALUE),
 						   .uncommitted = le_store_read_text(row, QUEUE_UNCOMMITTED),
+						   .acquirer = le_store_read_text(row, QUEUE_ACQUIRER),
 						   .locator = le_table_locator(&row->tts_tid)};
 }
 

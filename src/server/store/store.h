@@ -115,7 +115,7 @@ extern void le_store_prune_history(TimestampTz before, uint32 pages, uint32 *fro
 extern bool le_store_has_history(void);
 
 /*
- * Called for every held slot in the table, in any backend, under the active
+ * Called for every slot in the table that is held or closed, in any backend, under the active
  * snapshot: what a standby can show.
  */
 extern void le_store_scan(void (*callback)(void *arg, const LeStoredEntry *row), void *arg);
