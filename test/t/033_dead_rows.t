@@ -32,7 +32,8 @@ sub bloat
 	return;
 }
 
-$old->query('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM lock_election.slot');
+# not of this table, which it would lock
+$old->query('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class');
 my %token = map { $_ => $holder->query("SELECT acquire_lock('$_', '1 h')") } 'first', 'second';
 my $lease = $holder->query(q{SELECT grant_lease('1 h')});
 my $place = $holder->query(qq{SELECT token FROM enqueue_lock('first', lease => $lease)});
@@ -86,6 +87,7 @@ subtest 'somebody else has written: all is read' => sub {
 		ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_row; COMMIT});
 	$admin->query('BEGIN; LOCK TABLE lock_election.slot IN ACCESS EXCLUSIVE MODE');
 	$client->query(q{SELECT acquire_lock('fourth', '1 h')});
+	like($client->error, qr/ERROR:  55P03: /, 'a batch fails');
 	$admin->query('COMMIT');
 	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name = 'by hand'}), 0, 'a row that has gone is missed by the next load');
 	is(one("SELECT is_held('$_', $token{$_})"), 't', "$_ is held") foreach sort keys %token;
@@ -136,7 +138,7 @@ subtest 'the table becomes small' => sub {
 	is(one("SELECT is_held('$_', $token{$_})"), 't', "$_ is held") foreach sort keys %token;
 	is($client->query(qq{SELECT release_lock('third', $token{third}); SELECT acquire_lock('third', '1 h') > $token{third}}), "t\nt", 'a row that was there is written');
 	is(one(q{SELECT failed_batches FROM lock_election.stat}), $failed, 'no batch fails for it');
-	is(one(q{SELECT string_agg(name, ',' ORDER BY name) FROM lock_election.slot WHERE mode <> 0}), 'first,fourth,second,third', 'all rows are there, for a snapshot of today');
+	is(one(q{SELECT string_agg(name, ',' ORDER BY name) FROM lock_election.slot WHERE mode <> 0}), 'first,second,third', 'all rows are there, for a snapshot of today');
 	is($old->query(q{SELECT count(*) > 0 FROM lock_election.slot WHERE mode <> 0}), 't', 'and for the old one');
 	is(one(q{SELECT indisvalid AND indisunique FROM pg_index WHERE indexrelid = 'lock_election.slot_key'::regclass}), 't', 'with the key');
 	$admin->query(q{BEGIN; ALTER TABLE lock_election.slot DISABLE TRIGGER USER;
@@ -151,7 +153,7 @@ subtest 'the table becomes small' => sub {
 	one(q{SELECT pg_drop_replication_slot('decoded')});
 
 	$node->wait_for_catchup($standby);
-	is($standby->safe_psql('postgres', q{SELECT string_agg(name, ',' ORDER BY name) FROM lock_election.locks}), 'first,fourth,second,third', 'a standby shows the same');
+	is($standby->safe_psql('postgres', q{SELECT string_agg(name, ',' ORDER BY name) FROM lock_election.locks}), 'first,second,third', 'a standby shows the same');
 	cmp_ok($standby->safe_psql('postgres', q{SELECT pg_relation_size('lock_election.slot')}), '<', 1024 * 1024, 'in a small table');
 	$standby->stop;
 
