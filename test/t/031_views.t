@@ -113,7 +113,12 @@ foreach my $table (qw(slot meta incarnation_floor))
 }
 $s->query('SELECT lock_election.stat_reset()');
 like($s->error, qr/ERROR:  42501/, 'stat_reset: not for everyone');
-$s->query('RESET ROLE; SET ROLE worker');
+my $lease = $s->query('RESET ROLE; SELECT grant_lease()');
+$s->query('SET ROLE nosy');
+is($s->query('SELECT lease IS NULL, locks IS NULL, waiting IS NULL FROM lock_election.leases WHERE role = ' . "'$user'::regrole"), 't|t|t',
+	'leases: another role sees neither number nor what hangs on it');
+$s->query("RESET ROLE; SELECT revoke_lease($lease)");
+$s->query('SET ROLE worker');
 is($s->query($see_locks), join("\n", "both|0|shared||$user||1|2|", "both|1|shared||$user||1|2|", "excl|0|exclusive||$user||2|1|",
 	"theirs|0|exclusive|them|worker|$worker|1|0|@{[ $holders[3]->pid ]}"), 'locks: a role sees its own');
 $s->query('RESET ROLE; SET ROLE auditor');
@@ -144,8 +149,8 @@ is($s->query(q{SELECT pid, owner, waiters, fenced_by FROM lock_election.locks WH
 
 # A role and a connection that are gone
 $holders[3]->quit;
-is($s->query(q{SELECT owner, pid FROM lock_election.locks WHERE name = 'theirs'}), 'them|', 'locks: a named owner whose connection has ended')
-  if wait_until(sub { $s->query(q{SELECT pid IS NULL FROM lock_election.locks WHERE name = 'theirs'}) eq 't' });
+is($s->query(q{SELECT owner, pid, connected FROM lock_election.locks WHERE name = 'theirs'}), "them|@{[ $holders[3]->pid ]}|f", 'locks: a named owner whose connection has ended')
+  if wait_until(sub { $s->query(q{SELECT connected FROM lock_election.locks WHERE name = 'theirs'}) eq 'f' });
 $s->query('SELECT pg_terminate_backend(' . $waiters[1]->pid . ')');
 wait_until(sub { $s->query(q{SELECT count(*) FROM lock_election.waiters WHERE name = 'both'}) eq '1' }) or die 'the waiter stays';
 $s->query('SELECT oid AS role_oid FROM pg_roles WHERE rolname = \'worker\' \gset');
