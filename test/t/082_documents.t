@@ -21,10 +21,12 @@ my %run = (
 	c => \&run_c,
 	python => \&run_python,
 	cron => \&run_cron);
-my %files;    # that blocks have made, by name
+
+# Commands that are not run again: these tests are part of one, and the extension was installed for them by others.
+my $not_run = qr/^make (?:demo|play|test\b)|^(?:sudo )?make(?: install)?\s*(?:#|$)|^sudo (?:systemctl|apt-get)/;
 
 $node->init;
-$node->append_conf('postgresql.conf', $_) foreach node_conf() =~ s/^shared_preload_libraries.*\n//mr, "max_wal_senders = 2\n";
+$node->append_conf('postgresql.conf', node_conf() =~ s/^shared_preload_libraries.*\n//mr);
 
 foreach my $document ('README.md', 'docs/guide.md')
 {
@@ -231,9 +233,6 @@ sub shell
 	return ($out, $run->full_result(0) >> 8);
 }
 
-# Commands that are not run again: these tests are part of one, and the extension was installed for them by others.
-my $not_run = qr/^make (?:demo|play|test\b)|^(?:sudo )?make(?: install)?\s*(?:#|$)|^sudo (?:systemctl|apt-get)/;
-
 # Lines with "$ " are commands, each followed by what it prints; a block without them is commands alone.
 sub run_shell
 {
@@ -252,7 +251,6 @@ sub run_shell
 	{
 		my ($name) = $block->{text} =~ /^# (\S+)/m;
 
-		$files{$name} = $block->{text};
 		@commands = ({ command => "bash '" . write_file($name, $block->{text}) . "'", output => [] });
 	}
 
