@@ -633,7 +633,8 @@ SELECT l.lease, l.owner, l.role::pg_catalog.regrole AS role, l.ttl, l.expires_at
 FROM lock_election.look_leases() l LEFT JOIN n ON n.lease = l.lease;
 CREATE FUNCTION lock_election.manager_info(
 	OUT pid integer, OUT started timestamptz, OUT incarnation bigint,
-	OUT revision bigint, OUT locks bigint, OUT memory bigint)
+	OUT revision bigint, OUT locks bigint, OUT memory bigint,
+	OUT slot_bytes bigint, OUT lease_bytes bigint, OUT queue_bytes bigint)
 RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_manager_info';
 COMMENT ON FUNCTION lock_election.manager_info() IS
@@ -641,7 +642,7 @@ COMMENT ON FUNCTION lock_election.manager_info() IS
 
 CREATE VIEW lock_election.manager AS
 SELECT m.pid, pg_catalog.current_database() AS database, m.started, m.incarnation,
-	m.revision, m.locks, m.memory
+	m.revision, m.locks, m.memory, m.slot_bytes, m.lease_bytes, m.queue_bytes
 FROM lock_election.manager_info() m
 WHERE m.pid IS NOT NULL;
 CREATE FUNCTION lock_election.counters(
@@ -810,6 +811,12 @@ COMMENT ON COLUMN lock_election.manager.locks IS
 'Names that it knows: held, waited for, closed, or just released.';
 COMMENT ON COLUMN lock_election.manager.memory IS
 'Bytes of its state.';
+COMMENT ON COLUMN lock_election.manager.slot_bytes IS
+'Size of table slot on disk, in bytes, as of a few seconds ago. The manager reads the tables when it starts.';
+COMMENT ON COLUMN lock_election.manager.lease_bytes IS
+'Size of table lease on disk, in bytes, as of a few seconds ago.';
+COMMENT ON COLUMN lock_election.manager.queue_bytes IS
+'Size of table queue on disk, in bytes, as of a few seconds ago.';
 
 COMMENT ON VIEW lock_election.stat IS
 'What the manager of this database has done since stats_reset.';

@@ -698,6 +698,30 @@ le_core_lease_at(const LeCore *core, uint32_t place)
 	return lease->id != 0 && !lease->ended && !lease->for_group ? lease : NULL;
 }
 
+static LePool *
+row_pool(LeCore *core, LeRowType type)
+{
+	return type == LE_ROW_SLOT ? &core->slots : type == LE_ROW_LEASE ? &core->leases : &core->entries;
+}
+
+uint32_t
+le_core_row_indexes(const LeCore *core, LeRowType type)
+{
+	return le_pool_indexes(row_pool((LeCore *) core, type));
+}
+
+/* What is free in a pool is zero, and so not on disk. */
+LeRow *
+le_core_row_at(LeCore *core, LeRowType type, uint32_t index)
+{
+	void *object = le_pool_at(row_pool(core, type), index);
+	LeRow *row = type == LE_ROW_SLOT    ? &((LeSlot *) object)->row
+				 : type == LE_ROW_LEASE ? &((LeLease *) object)->row
+										: &((LeEntry *) object)->row;
+
+	return row->on_disk ? row : NULL;
+}
+
 uint64_t
 le_core_lock_count(const LeCore *core)
 {

@@ -655,6 +655,21 @@ extern LeLock *le_core_lock_at(const LeCore *core, uint32_t place);
 extern uint32_t le_core_lease_indexes(const LeCore *core);
 extern LeLease *le_core_lease_at(const LeCore *core, uint32_t place);
 
+/*
+ * What has a row in one of the three tables, by index: slots, leases, queue
+ * places.  NULL: nothing there, or it is not on disk.  Also what ends with this
+ * batch: a batch that fails leaves its row where it was.
+ */
+typedef enum LeRowType
+{
+	LE_ROW_SLOT,
+	LE_ROW_LEASE,
+	LE_ROW_PLACE
+} LeRowType;
+
+extern uint32_t le_core_row_indexes(const LeCore *core, LeRowType type);
+extern LeRow *le_core_row_at(LeCore *core, LeRowType type, uint32_t index);
+
 /* How many locks there are, and what has happened since the start. */
 extern uint64_t le_core_lock_count(const LeCore *core);
 extern const LeStats *le_core_stats(const LeCore *core);

@@ -113,9 +113,9 @@ test_newest_of_session(void)
 	acquire(2, "x", S);
 	cmd = command(LE_CMD_CHECK, 1, "x");
 	is_int(apply(cmd).token, b.token, "without a token the newest of the session is meant");
-	cmd.revision = b.token;
+	cmd.before = b.token;
 	is_int(apply(cmd).token, a.token, "and the one before that");
-	cmd.revision = a.token;
+	cmd.before = a.token;
 	is_int(apply(cmd).status, LE_NOT_HELD, "and no other");
 	stop();
 }

@@ -32,6 +32,7 @@
 #include "manager/hints.h"
 #include "manager/history.h"
 #include "manager/manager.h"
+#include "manager/shrink.h"
 #include "shared/compat.h"
 #include "shared/fault.h"
 #include "shared/settings.h"
@@ -65,6 +66,7 @@ pin_settings(void)
 		{"search_path", "pg_catalog"},
 		{"row_security", "on"},
 		{"default_tablespace", ""},
+		{"max_parallel_maintenance_workers", "0"},
 		{"transaction_timeout", "0"},
 	};
 
@@ -192,7 +194,7 @@ serve(void)
 		le_sleep_reset();
 		handle_signals();
 		recheck_extension();
-		look_after = Min(le_hints_tend(), le_history_tend());
+		look_after = Min(le_hints_tend(), Min(le_history_tend(), le_shrink_tend()));
 		keep_interval(last_batch);
 		n = le_take_stack(my_db, procs);
 		if (all)

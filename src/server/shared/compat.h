@@ -49,6 +49,18 @@ typedef RelFileNumber LeRelFileNumber;
 typedef Oid LeRelFileNumber;
 #endif
 
+/* 16 renames this as well; 17 tells event triggers of the command that asks */
+#if PG_VERSION_NUM >= 160000
+#define le_new_file(rel) RelationSetNewRelfilenumber((rel), (rel)->rd_rel->relpersistence)
+#else
+#define le_new_file(rel) RelationSetNewRelfilenode((rel), (rel)->rd_rel->relpersistence)
+#endif
+#if PG_VERSION_NUM >= 170000
+#define le_reindex_relation(relid, params) reindex_relation(NULL, (relid), 0, (params))
+#else
+#define le_reindex_relation(relid, params) reindex_relation((relid), 0, (params))
+#endif
+
 /* 17 gives every process a number of its own */
 #if PG_VERSION_NUM >= 170000
 #include "storage/procnumber.h"

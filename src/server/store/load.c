@@ -91,36 +91,33 @@ read_slot(TupleTableSlot *tuple)
 
 /* --- loading --- */
 
-static void
-load_slots(const LeRowReader *reader)
+static bool
+load_slots(const LeRowReader *reader, LeCore *failed)
 {
-	Relation rel = le_table_open_to_load(&le_slot_table);
-	TupleTableSlot *tuple;
-	TableScanDesc scan;
+	LeRows rows;
 
 	le_lend_reset();
-	tuple = table_slot_create(rel, NULL);
-	scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
-	while (table_scan_getnextslot(scan, ForwardScanDirection, tuple))
+	le_rows_begin(&rows, &le_slot_table, failed);
+	while (le_rows_next(&rows))
 	{
-		LeStoredEntry row;
+		LeStoredEntry row = read_slot(rows.tuple);
 
-		CHECK_FOR_INTERRUPTS();
-		row = read_slot(tuple);
 		if (!reader->slot(reader->arg, &row))
-			le_store_invalid_row(rel, tuple);
+			le_store_invalid_row(rows.rel, rows.tuple);
 	}
-	table_endscan(scan);
-	ExecDropSingleTupleTableSlot(tuple);
-	table_close(rel, NoLock);
+	return le_rows_end(&rows);
 }
 
-void
-le_store_load(const LeRowReader *reader)
+bool
+le_store_load(const LeRowReader *reader, LeCore *failed)
 {
-	le_store_load_leases(reader);
-	load_slots(reader);
-	le_store_load_places(reader);
+	if (!le_store_load_leases(reader, failed) || !load_slots(reader, failed) ||
+		!le_store_load_places(reader, failed))
+		return false;
+
+	/* nothing can fail any more */
+	le_lease_table.known = le_slot_table.known = le_queue_table.known = true;
+	return true;
 }
 
 void
