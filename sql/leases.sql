@@ -13,6 +13,7 @@ BEGIN
 	RETURN coalesce(result, 'NULL');
 EXCEPTION WHEN OTHERS THEN
 	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
+	detail := regexp_replace(detail, '^It .* \d+\.\d s ago.*', ''); -- differs from run to run
 	RETURN SQLSTATE || ': ' || coalesce(replace(SQLERRM, lease::text, '<lease>'), SQLERRM) || coalesce(' | ' || nullif(detail, ''), '');
 END $$;
 

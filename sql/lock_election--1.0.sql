@@ -997,6 +997,8 @@ COMMENT ON COLUMN lock_election.versioned.version IS
 'Counts up from 1 with each write.';
 COMMENT ON COLUMN lock_election.versioned.role IS
 'Name of the role that the key belongs to.';
+COMMENT ON COLUMN lock_election.versioned.role_oid IS
+'The role that had this name when the row was written; 0: there was none.';
 COMMENT ON COLUMN lock_election.versioned.key IS
 'The key.';
 COMMENT ON COLUMN lock_election.versioned.value IS
