@@ -202,13 +202,25 @@ le_core_row_lent(LeCore *core, LeSlot *slot, LeTime now)
 	le_lock_timer(core, slot->lock, now);
 }
 
+/* Of several that close it until the same moment the lowest role counts, whatever their order. */
+void
+le_lock_close(LeLock *lock, LeTime until, uint32_t role)
+{
+	if (until == 0 || until < lock->closed_until || (until == lock->closed_until && role > lock->closed_by))
+		return;
+	lock->closed_until = until;
+	lock->closed_by = role;
+}
+
 static void
 entry_leave_slot(LeCore *core, LeEntry *entry, LeTime closed_until)
 {
 	LeSlot *slot = entry->slot;
 	LeLock *lock = entry->lock;
 
-	if (!entry->lapsed)
+	if (entry->state == LE_STATE_LAPSED)
+		le_unlink(&entry->lapsed_link);
+	else
 		le_owner_remove(core, entry);
 	slot->holder = NULL;
 	entry->slot = NULL;
@@ -217,8 +229,7 @@ entry_leave_slot(LeCore *core, LeEntry *entry, LeTime closed_until)
 	lock->held--;
 	if (lock->held == 0)
 		lock->mode = 0;
-	if (closed_until > lock->closed_until)
-		lock->closed_until = closed_until;
+	le_lock_close(lock, closed_until, entry->role);
 }
 
 /* What whoever waits for this entry is told when it ends. */
@@ -255,6 +266,8 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 	}
 	if (lock->kind == LE_KIND_ELECTION)
 		core->candidates--;
+	if (entry->state != LE_STATE_LAPSED && how != LE_END_REPLACED)
+		le_note_ending(core, entry->token, entry->role, how, now);
 	le_entry_set_state(entry, entry->state, LE_STATE_ENDED);
 	entry->end = (uint8_t) how;
 	le_unlink(&entry->lease_link);
@@ -344,6 +357,7 @@ queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
 				le_change_add(core, holder, LE_HOW_PROCLAIMED, NULL, now);
 		}
 		core->stats.grants++;
+		head->joined = le_owner_is_shared(holder, head->session);
 	}
 	if (le_entry_lsn(holder) > head->lsn)
 		head->lsn = le_entry_lsn(holder);
@@ -408,14 +422,23 @@ le_lock_settle(LeCore *core, LeLock *lock, LeTime now)
 
 /* --- entries --- */
 
+/* The link of the state that it leaves is out of its list already. */
 void
 le_entry_set_state(LeEntry *entry, LeState from, LeState to)
 {
 	assert(entry->state == from);
-	assert((from == LE_STATE_NEW && to != LE_STATE_NEW) ||
+	assert((from == LE_STATE_NEW && (to == LE_STATE_QUEUED || to == LE_STATE_HELD)) ||
 		   (from == LE_STATE_QUEUED && (to == LE_STATE_HELD || to == LE_STATE_ENDED)) ||
-		   (from == LE_STATE_HELD && to == LE_STATE_ENDED));
+		   (from == LE_STATE_HELD && (to == LE_STATE_LAPSED || to == LE_STATE_ENDED)) ||
+		   (from == LE_STATE_LAPSED && to == LE_STATE_ENDED));
+	assert((from != LE_STATE_QUEUED || !le_linked(&entry->queue_link)) &&
+		   (from != LE_STATE_HELD || !le_linked(&entry->owner_link)) &&
+		   (from != LE_STATE_LAPSED || !le_linked(&entry->lapsed_link)));
 	entry->state = (uint8_t) to;
+	if (to == LE_STATE_HELD)
+		entry->owner_link = (LeLink){NULL, NULL};
+	else if (to == LE_STATE_LAPSED)
+		entry->lapsed_link = (LeLink){NULL, NULL};
 }
 
 void
@@ -467,6 +490,8 @@ le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease, L
 		entry->value_len = (uint16_t) cmd->value.len;
 		core->spare_value = NULL;
 	}
+	if (cmd->acquirer.data != NULL)
+		entry->acquirer = le_acquirer_get(core, cmd->acquirer);
 	le_token_hash_add(core, entry);
 	if (lock->kind == LE_KIND_ELECTION)
 		core->candidates++;
@@ -594,6 +619,19 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 	le_answer(core, entry, LE_OK, entry->token);
 }
 
+/* Its end has come, and a fence keeps it in its slot. */
+void
+le_entry_lapse(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime since)
+{
+	le_owner_remove(core, entry);
+	le_entry_set_state(entry, LE_STATE_HELD, LE_STATE_LAPSED);
+	entry->closed_until = closed_until;
+	entry->lapsed_at = since;
+	entry->end = (uint8_t) how;
+	le_note_ending(core, entry->token, entry->role, how, since);
+	le_link_before(&core->lapsed, &entry->lapsed_link);
+}
+
 /*
  * End an entry, one of several: le_settle_ended() is to follow.  A holder that
  * somebody has fenced into a transaction stays where it is, lapsed, until that
@@ -602,22 +640,20 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 void
 le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now)
 {
-	if (entry->state == LE_STATE_HELD && core->env.fenced != NULL &&
-		core->env.fenced(core->env.arg, entry->token))
+	if (entry->state == LE_STATE_LAPSED && entry->closed_until > closed_until)
+		closed_until = entry->closed_until;
+	if (le_entry_has_slot(entry) && core->env.fenced != NULL && core->env.fenced(core->env.arg, entry->token))
 	{
 		/* written, or a reload would bring it back to life */
-		if (!entry->lapsed || closed_until > entry->closed_until)
+		if (entry->state == LE_STATE_HELD)
+		{
+			le_entry_lapse(core, entry, how, closed_until, now);
+			le_slot_dirty(core, entry->slot);
+		}
+		else if (closed_until > entry->closed_until)
 		{
 			entry->closed_until = closed_until;
 			le_slot_dirty(core, entry->slot);
-		}
-		if (!entry->lapsed)
-		{
-			le_owner_remove(core, entry);
-			entry->lapsed = true;
-			entry->lapsed_at = now;
-			entry->end = (uint8_t) how;
-			le_link_before(&core->lapsed, &entry->queue_link);
 		}
 		le_timer_set(core, &entry->timer, le_add(now, LE_FENCE_RETRY));
 		return;
@@ -626,12 +662,6 @@ le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, 
 	{
 		le_group_end(core, entry->group, how, now);
 		return;
-	}
-	if (entry->lapsed)
-	{
-		if (entry->closed_until > closed_until)
-			closed_until = entry->closed_until;
-		le_unlink(&entry->queue_link);
 	}
 	le_entry_finish(core, entry, how, closed_until, now);
 }

@@ -200,10 +200,6 @@ acquire_group(World *w, uint32_t sessno)
 	cmd.enqueue = rng_chance(&w->rng, w->conf.enqueue_mille);
 	if (cmd.enqueue)
 		cmd.wait = 0;
-
-	/* of several owners on one lease it is open which one asks again */
-	if (cmd.enqueue && cmd.lease != 0)
-		cmd.owner = (LeText){NULL, 0};
 	post(w, &cmd);
 }
 
@@ -271,10 +267,6 @@ acquire(World *w, uint32_t sessno)
 	cmd.enqueue = cmd.reenter == 0 && rng_chance(&w->rng, w->conf.enqueue_mille);
 	if (cmd.enqueue)
 		cmd.wait = 0;
-
-	/* of several owners on one lease it is open which one asks again */
-	if (cmd.enqueue && cmd.lease != 0)
-		cmd.owner = (LeText){NULL, 0};
 	if (cmd.kind == LE_KIND_ELECTION)
 		cmd.value = sim_value((int) rng_below(&w->rng, 64));
 	post(w, &cmd);
@@ -296,7 +288,7 @@ on_token(World *w, uint32_t sessno, LeCommandType type)
 	else if (type == LE_CMD_CHECK && rng_chance(&w->rng, 300))
 	{
 		if (rng_chance(&w->rng, 500))
-			cmd.revision = cmd.token;
+			cmd.before = cmd.token;
 		cmd.token = 0;
 	}
 	if ((type == LE_CMD_CHECK || type == LE_CMD_AWAIT) && rng_chance(&w->rng, w->conf.group_mille / 2))
@@ -332,7 +324,7 @@ on_name(World *w, uint32_t sessno)
 	if (rng_chance(&w->rng, 20))
 	{
 		cmd.type = LE_CMD_ADVANCE;
-		cmd.token = le_core_next_revision(w->core) - 5 + rng_below(&w->rng, 100);
+		cmd.revision = le_core_next_revision(w->core) - 5 + rng_below(&w->rng, 100);
 	}
 	if (cmd.type == LE_CMD_SET_PERMITS)
 	{

@@ -8,6 +8,14 @@
 
 #include "sim.h"
 
+/* The most that somebody was told of a token who counts on it. */
+typedef enum Told
+{
+	TOLD_NOTHING,
+	TOLD_PLACE,
+	TOLD_HELD
+} Told;
+
 typedef struct MEntry
 {
 	int64_t token;
@@ -28,6 +36,7 @@ typedef struct MEntry
 	uint64_t waiter; /* session that waits for it */
 	uint32_t waiter_sessno, wait_xact, wait_subxact, request;
 	uint32_t count;
+	Told told;
 } MEntry;
 
 typedef struct MHold
@@ -44,12 +53,16 @@ typedef struct MLease
 	int64_t id;
 	LeTime ttl, deadline;
 	uint32_t role;
+	bool told; /* as of an entry */
 } MLease;
 
 typedef struct MLock
 {
 	LeTime closed_until;
+	uint32_t closed_by;
 	LeTime unstored; /* the same, left by one that never was answered */
+	int64_t closer;  /* token whose release has closed it so */
+	LeTime told;     /* the same, when that was answered */
 	int32_t permits;
 	int64_t last_exclusive;
 } MLock;
@@ -109,6 +122,7 @@ extern LeEntry *m_core_entry(Model *m, const MEntry *e);
 extern MEntry *m_first(Model *m, uint8_t kind, int name);
 extern MLease *m_find_lease(Model *m, int64_t id);
 extern void m_end(Model *m, MEntry *e, LeEnd how, LeTime cool, LeTime now);
+extern bool m_close(MLock *lock, LeTime until, uint32_t role);
 extern void m_remove(Model *m, const MEntry *e);
 extern void m_end_lease(Model *m, int64_t id, LeEnd how, LeTime now);
 extern void m_settle(Model *m, uint8_t kind, int name, LeTime now);

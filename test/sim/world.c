@@ -82,6 +82,7 @@ choose(Config *c, Rng *rng)
 	c->limits.expiry_grace = rng_chance(rng, 300) ? between(rng, 1, 2000000) : 0;
 	c->limits.locks_per_role = rng_chance(rng, 200) ? between(rng, 1, c->sessions) : 0;
 	c->limits.leases_per_role = rng_chance(rng, 200) ? between(rng, 1, 5) : 0;
+	c->async_mille = c->restart_mille == 0 || rng_chance(rng, 500) ? 0 : between(rng, 300, 980);
 }
 
 /* The seed chooses what kind of world it is. */
@@ -252,6 +253,8 @@ world_step(World *w, uint64_t number, uint64_t word)
 	}
 	if (rng_chance(&w->rng, w->conf.restart_mille) && rng_chance(&w->rng, 200))
 		world_restart(w);
+	if (w->trusting && rng_chance(&w->rng, 10))
+		world_crash(w);
 	if (w->conf.model && w->conf.check_every == 1)
 	{
 		model_compare(w->model);

@@ -29,9 +29,12 @@ test_named_owner(void)
 	a = acquire_ttl(1, "worker", TTL);
 	b = acquire_ttl(2, "worker", 3 * LE_SECOND);
 	ok(b.status == LE_OK && b.reentrant, "a named owner is granted again");
+	ok(b.shared_owner, "which is said where it is another connection");
 	is_int(b.token, a.token, "with the same token");
 	is_int(b.valid_for, TTL, "never a shorter TTL");
 	is_int(acquire_ttl(2, "worker", 2 * TTL).valid_for, 2 * TTL, "but a longer one");
+	ok(!acquire_ttl(1, "worker", TTL).shared_owner, "and not where it is the same");
+	release(1, "x", a.token);
 	is_int(acquire_ttl(3, "other", TTL).status, LE_WAITING, "another owner waits");
 	is_int(release(1, "x", a.token).status, LE_OK, "each hold is released for itself");
 	release(2, "x", a.token);
@@ -40,6 +43,12 @@ test_named_owner(void)
 	ok(!held("x", a.token), "is gone");
 	batch();
 	ok(got(3, LE_OK), "then the next owner is granted");
+	acquire_ttl(1, "worker", TTL);
+	acquire_ttl(2, "worker", TTL);
+	release(3, "x", told[3].token);
+	batch();
+	ok(got(1, LE_OK) && !told[1].shared_owner, "the first of two that wait as one owner holds it alone");
+	ok(got(2, LE_OK) && told[2].shared_owner, "the second joins it");
 	stop();
 
 	start();
@@ -104,9 +113,9 @@ test_newest_of_session(void)
 	acquire(2, "x", S);
 	cmd = command(LE_CMD_CHECK, 1, "x");
 	is_int(apply(cmd).token, b.token, "without a token the newest of the session is meant");
-	cmd.revision = b.token;
+	cmd.before = b.token;
 	is_int(apply(cmd).token, a.token, "and the one before that");
-	cmd.revision = a.token;
+	cmd.before = a.token;
 	is_int(apply(cmd).status, LE_NOT_HELD, "and no other");
 	stop();
 }
@@ -223,6 +232,51 @@ test_owners_of_a_lease(void)
 	stop();
 }
 
+static LeReply
+acquire_shared(uint32_t session, const char *owner, int64_t lease, bool enqueued)
+{
+	LeCommand cmd = request(session, "x", S, 0);
+
+	cmd.owner = text(owner);
+	cmd.lease = lease;
+	cmd.enqueue = enqueued;
+	return apply(cmd);
+}
+
+/* The owner says who asks, and the lease how long. */
+static void
+test_owner_and_lease(void)
+{
+	int64_t lease, other;
+	LeReply a, b, c;
+
+	start();
+	lease = grant_lease(TTL);
+	other = grant_lease(TTL);
+	a = acquire_shared(1, NULL, lease, false);
+	b = acquire_shared(2, "w", lease, false);
+	ok(b.status == LE_OK && !b.reentrant, "an owner is not the lease that it names");
+	is_int(acquire_shared(3, NULL, lease, false).token, a.token, "the lease alone finds its own");
+	is_int(acquire_shared(3, "w", lease, false).token, b.token, "and the owner its own");
+	is_int(acquire_shared(3, "w", other, false).status, LE_BAD_TTL,
+		   "which it does not have on another lease");
+	c = acquire_shared(3, "w", other, true);
+	ok(c.status == LE_OK && !c.reentrant, "where it takes a place");
+	for (int i = 0; i < 2; i++)
+	{
+		is_int(acquire_shared(4, "w", lease, i).token, b.token, "of two, the one on the lease that it names");
+		is_int(acquire_shared(4, "w", other, i).token, c.token, "on either of them");
+	}
+	apply(command(LE_CMD_FORCE, 1, "x"));
+	batch();
+	a = acquire_shared(5, "w", 0, false);
+	ok(a.status == LE_OK && !a.reentrant, "now on no named lease");
+	b = acquire_shared(5, "w", lease, true);
+	ok(!b.reentrant && b.token != a.token, "a place on a lease is another one");
+	is_int(acquire_shared(6, "w", lease, true).token, b.token, "and found again");
+	stop();
+}
+
 /* The first of the queue belongs to the one that was granted just before. */
 static void
 test_queue_joins(void)
@@ -295,6 +349,7 @@ main(void)
 	test_bound_elsewhere();
 	test_lease();
 	test_owners_of_a_lease();
+	test_owner_and_lease();
 	test_queue_joins();
 	test_many_join();
 	return done_testing();

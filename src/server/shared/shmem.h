@@ -49,8 +49,8 @@
 #include "core/core.h"
 #include "shared/database.h"
 
-/* name, owner and value at their longest, and what a page says of them */
-#define LE_PAYLOAD_SIZE 4736
+/* name, owner, value and acquirer at their longest, and what a page says of them */
+#define LE_PAYLOAD_SIZE 4880
 #define LE_MESSAGE_SIZE 256
 
 /* A session: generation of its proc number, and that number. */
@@ -82,9 +82,11 @@ typedef struct LeTextSpan
  */
 typedef struct LeLookCursor
 {
-	int64 index; /* of the lock or lease; -1: that was all */
-	int64 last;  /* item given of that lock: a waiter's token, -1 - a
+	int64 index;     /* of the lock or lease; -1: that was all */
+	int64 last;      /* item given of that lock: a waiter's token, -1 - a
 				  * holder's slot; 0: none yet */
+	int64 token;     /* of that item */
+	uint32 position; /* of that waiter; 0: a holder */
 } LeLookCursor;
 
 /* One of the releases that a transaction makes at its commit. */
@@ -154,6 +156,7 @@ typedef struct LeRequestSlot
 	LeTextSpan name;  /* COMMAND, LEADER; LOOK: of this lock alone */
 	LeTextSpan owner; /* COMMAND */
 	LeTextSpan value;
+	LeTextSpan acquirer; /* COMMAND: of an ACQUIRE */
 	uint32 names_at;     /* of several names: where in the payload, or */
 	uint32 names_handle; /* in which segment, see shared/names.h */
 	bool need_flush;     /* synchronous_commit is not off */
