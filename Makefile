@@ -20,7 +20,7 @@
 #   make fuzz [SECONDS=60]     the same simulator, driven by libFuzzer
 #   make deb               Debian packages, for each major version whose postgresql-server-dev-NN is installed
 #   make test-packages [SUITES="bookworm trixie"]      builds, checks, installs, upgrades and removes them in fresh
-#                                   systems; as root, needs debootstrap
+#                                   systems; as root
 #   make dist [DIST_TAG=v1.0.0]    the archives of a release, the same bytes each time
 
 EXTENSION  = lock_election

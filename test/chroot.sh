@@ -1,61 +1,80 @@
-# Fresh Debian systems in chroots, for tests that run as root. To be sourced by bash.
+# Fresh Debian systems in chroots, for tests that run as root: versions.sh, packages.sh. To be sourced by bash.
 #
-#   le_chroots "$@"            once, first: runs the script again in namespaces of its own, so that neither a process
-#                              nor a mount survives it
-#   le_chroot DIR SUITE        makes DIR such a system: minimal, with the suite's packages as they are today
-#   le_in_chroot DIR COMMAND   runs a line of shell in it
+#   need_debootstrap           root, and that program; installs it
+#   base SUITE                 a bare system in $CACHE/SUITE, made once
 #
-# debootstrap runs once for a suite; what it made, and packages that were downloaded, stay in $LE_CHROOT_CACHE.
+#   in_namespaces "$@"         runs the calling script again in namespaces of its own, so that neither a process nor a
+#                              mount survives it; $RUN is a directory for it, which is removed at the end
+#   fresh DIR SUITE            makes DIR a copy of that base, mounted, with today's list of packages; without servers
+#                              that start by themselves
+#   inside DIR COMMAND         runs a line of shell in it
+#
+#   CACHE      where the bare systems are kept; default: /var/cache/lock_election
 
 set -eu
-LE_CHROOT_CACHE=${LE_CHROOT_CACHE:-/var/tmp/lock_election-chroots}
-LE_MIRROR=${LE_MIRROR:-http://deb.debian.org/debian}
+CACHE=${CACHE:-/var/cache/lock_election}
 
-le_say()
+say()
 {
 	echo "== $*" >&2
 }
 
-le_die()
+die()
 {
 	echo "error: $*" >&2
 	exit 1
 }
 
-le_chroots()
+need_debootstrap()
+{
+	[ "$(id -u)" = 0 ] || die "this needs root: it makes systems of their own with debootstrap and chroot"
+	command -v debootstrap >/dev/null && return
+	say "installing: debootstrap"
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends debootstrap >/dev/null
+}
+
+# The archive that this machine itself uses.
+mirror()
+{
+	apt-cache policy | sed -n 's,^ *[0-9]* \(https\?://[^ ]*debian\) [^ ]*/main .*,\1,p' | head -n 1
+}
+
+base()
+{
+	local suite=$1 dir=$CACHE/$1
+	[ ! -e "$dir/.complete" ] || return 0
+	say "making a bare $suite in $dir"
+	mkdir -p "$CACHE"
+	rm -rf --one-file-system "$dir"
+	debootstrap --variant=minbase --include=git,make,ca-certificates "$suite" "$dir" "$(mirror)" \
+		>"$CACHE/$suite.log" 2>&1 ||
+		{ tail -n 5 "$CACHE/$suite.log" >&2; die "debootstrap $suite failed"; }
+	cp -a /etc/apt/apt.conf.d/. "$dir/etc/apt/apt.conf.d/"
+	touch "$dir/.complete"
+}
+
+in_namespaces()
 {
 	local rc=0
-	if [ -z "${LE_CHROOTS:-}" ]; then
-		[ "$(id -u)" = 0 ] || le_die "chroots need root: sudo make $LE_GOAL"
-		command -v debootstrap >/dev/null || le_die "install debootstrap first"
-		LE_CHROOTS=$(mktemp -d "${TMPDIR:-/var/tmp}/lock_election-run.XXXXXX")
-		trap 'rm -rf --one-file-system "$LE_CHROOTS"' EXIT
-		trap 'exit 130' INT TERM HUP
-		export LE_CHROOTS
-		unshare --mount --pid --ipc --fork --kill-child --mount-proc "$BASH" "$0" "$@" </dev/null || rc=$?
-		exit $rc
-	fi
+	[ -z "${IN_NAMESPACES:-}" ] || return 0
+	need_debootstrap
+	RUN=$(mktemp -d /var/tmp/lock_election.XXXXXX)
+	trap 'rm -rf --one-file-system "$RUN"' EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+	IN_NAMESPACES=1 RUN=$RUN unshare --mount --pid --ipc --fork --kill-child --mount-proc "$BASH" "$0" "$@" </dev/null ||
+		rc=$?
+	exit $rc
 }
 
-le_chroot_base()
-{
-	local suite=$1 base=$LE_CHROOT_CACHE/$1
-	[ ! -e "$base.done" ] || return 0
-	le_say "debootstrap $suite"
-	rm -rf --one-file-system "$base"
-	mkdir -p "$LE_CHROOT_CACHE"
-	debootstrap --variant=minbase --include=ca-certificates "$suite" "$base" "$LE_MIRROR" >"$base.log" 2>&1 ||
-		{ tail -n 20 "$base.log" >&2; le_die "debootstrap failed"; }
-	touch "$base.done"
-}
-
-le_chroot()
+fresh()
 {
 	local dir=$1 suite=$2 node
-	le_chroot_base "$suite"
-	mkdir -p "$dir" "$LE_CHROOT_CACHE/$suite.archives/partial"
-	cp -a "$LE_CHROOT_CACHE/$suite/." "$dir/"
-	cp /etc/resolv.conf "$dir/etc/"
+	base "$suite"
+	mkdir -p "$CACHE/$suite.archives/partial"
+	cp -a "$CACHE/$suite" "$dir"
+	cp /etc/resolv.conf /etc/hosts "$dir/etc/"
 	mount -t proc proc "$dir/proc"
 	mount -t tmpfs tmpfs "$dir/dev"
 	for node in null:3 zero:5 full:7 random:8 urandom:9; do
@@ -67,15 +86,15 @@ le_chroot()
 	mount -t tmpfs -o mode=1777 tmpfs "$dir/dev/shm"
 	mount -t devpts -o newinstance,ptmxmode=666 devpts "$dir/dev/pts"
 	ln -s pts/ptmx "$dir/dev/ptmx"
-	mount --bind "$LE_CHROOT_CACHE/$suite.archives" "$dir/var/cache/apt/archives"
+	mount --bind "$CACHE/$suite.archives" "$dir/var/cache/apt/archives"
 	printf '#!/bin/sh\nexit 101\n' >"$dir/usr/sbin/policy-rc.d"
 	chmod 755 "$dir/usr/sbin/policy-rc.d"
 	echo 'APT::Install-Recommends "false"; APT::Keep-Downloaded-Packages "true"; Acquire::Retries "3";' \
 		>"$dir/etc/apt/apt.conf.d/90test"
-	le_in_chroot "$dir" 'apt-get update -qq'
+	inside "$dir" 'apt-get update -qq'
 }
 
-le_in_chroot()
+inside()
 {
 	local dir=$1
 	shift

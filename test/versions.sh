@@ -4,45 +4,12 @@
 #   SUITES     default: bookworm trixie sid
 #   COMMANDS   one a line; default: make demo, make test
 #   CACHE      where the bare systems are kept; default: /var/cache/lock_election
-set -eu
+. "$(dirname "$0")/chroot.sh"
 SUITES=${SUITES:-bookworm trixie sid}
 COMMANDS=${COMMANDS:-make demo
 make test}
-CACHE=${CACHE:-/var/cache/lock_election}
 ROOT=$(cd "$(dirname "$0")/.." && pwd -P)
 unset MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL
-
-say()
-{
-	echo "== $*" >&2
-}
-
-die()
-{
-	echo "error: $*" >&2
-	exit 1
-}
-
-# The archive that this machine itself uses.
-mirror()
-{
-	apt-cache policy | sed -n 's,^ *[0-9]* \(https\?://[^ ]*debian\) [^ ]*/main .*,\1,p' | head -n 1
-}
-
-# A bare system of this suite, made once.
-base()
-{
-	local suite=$1 dir=$CACHE/$1
-	[ ! -e "$dir/.complete" ] || return 0
-	say "making a bare $suite in $dir"
-	mkdir -p "$CACHE"
-	rm -rf --one-file-system "$dir"
-	debootstrap --variant=minbase --include=git,make,ca-certificates "$suite" "$dir" "$(mirror)" \
-		>"$CACHE/$suite.log" 2>&1 ||
-		{ tail -n 5 "$CACHE/$suite.log" >&2; die "debootstrap $suite failed"; }
-	cp -a /etc/apt/apt.conf.d/. "$dir/etc/apt/apt.conf.d/"
-	touch "$dir/.complete"
-}
 
 # In namespaces of its own: mounts and processes end with it.
 inside='set -eu
@@ -73,13 +40,7 @@ try()
 	done <<<"$COMMANDS"
 }
 
-[ "$(id -u)" = 0 ] || die "this needs root: it makes systems of their own with debootstrap and chroot"
-if ! command -v debootstrap >/dev/null; then
-	say "installing: debootstrap"
-	apt-get update -qq
-	DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends debootstrap >/dev/null
-fi
-
+need_debootstrap
 RUN=$(mktemp -d /var/tmp/lock_election.XXXXXX)
 trap 'rm -rf --one-file-system "$RUN"' EXIT
 trap 'exit 130' INT

@@ -63,12 +63,12 @@ subtest 'transactions of an earlier life' => sub {
 	$node->restart;
 	wait_for_sql($node, 'SELECT count(*) = 1 FROM lock_election.manager');
 	@sessions = map { session($node) } 1 .. 10;
-	$sessions[$_]->query("BEGIN; SELECT acquire_lock('other $_', '1 h')") foreach 0 .. 9;
+	$sessions[$_]->query("BEGIN; SELECT acquire_lock('undone $_', '1 h')") foreach 0 .. 9;
 	my $pid = $node->safe_psql('postgres', 'SELECT pid FROM lock_election.manager');
 	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
 	wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
 	$_->query('ROLLBACK') foreach @sessions;
-	wait_for_sql($node, q{SELECT count(*) = 0 FROM lock_election.locks WHERE name LIKE 'other%'});
+	wait_for_sql($node, q{SELECT count(*) = 0 FROM lock_election.locks WHERE name LIKE 'undone%'});
 	is($node->safe_psql('postgres', q{SELECT count(*) FROM lock_election.locks WHERE name LIKE 'kept%'}), 10, 'end nothing of ours');
 	$_->quit foreach @sessions;
 };

@@ -87,7 +87,7 @@ sub check
 
 	is($sql->("SELECT is_held('held', $token{held}), is_held('leased', $token{leased}), lease_time_to_live($token{lease}) IS NOT NULL"),
 		't|t|t', "$name: held");
-	is($sql->(q{SELECT string_agg(token::text, ' ' ORDER BY queue_position) FROM lock_election.waiters WHERE name = 'held' AND pid IS NULL}),
+	is($sql->(q{SELECT string_agg(token::text, ' ' ORDER BY queue_position) FROM lock_election.waiters WHERE name = 'held'}),
 		"$token{first} $token{second}", "$name: the queue");
 	is($sql->(q{SELECT candidate, term FROM current_leader('boss')}), "alice|$token{term}", "$name: the leader")
 	  or diag($sql->(q{SELECT * FROM election_history('boss')}));
