@@ -63,8 +63,8 @@ in_namespaces()
 	trap 'rm -rf --one-file-system "$RUN"' EXIT
 	trap 'exit 130' INT
 	trap 'exit 143' TERM
-	IN_NAMESPACES=1 RUN=$RUN unshare --mount --pid --ipc --fork --kill-child --mount-proc "$BASH" "$0" "$@" </dev/null ||
-		rc=$?
+	IN_NAMESPACES=1 RUN=$RUN unshare --mount --pid --ipc --fork --kill-child --mount-proc \
+		"$BASH" "$0" "$@" </dev/null || rc=$?
 	exit $rc
 }
 

@@ -28,6 +28,15 @@ foreach my $file (sort { $a =~ y/-// <=> $b =~ y/-// || $a cmp $b } glob('sql/lo
 }
 ok($reached{$version}, 'there are scripts for this version');
 
+# What SQL of any version refers to is there: ALTER EXTENSION, pg_dump and pg_upgrade look it up in the new library.
+my $sql = join '', map { slurp_file($_) } glob('sql/lock_election--*.sql');
+my $sources = join '', map { slurp_file($_) } glob('src/server/*/*.c');
+my @symbols = $sql =~ /^AS 'MODULE_PATHNAME', '(\w+)'|LANGUAGE C.* AS 'MODULE_PATHNAME', '(\w+)'/gm;
+my @missing = grep { defined && $sources !~ /^LE_FUNCTION\($_\);/m } @symbols;
+
+cmp_ok(scalar(grep { defined } @symbols), '>', 40, 'SQL refers to symbols');
+is_deeply(\@missing, [], 'all of them are in the library');
+
 # --- https://pgxn.org/meta/spec.txt ---
 
 my $semver = qr/^(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)$/;
