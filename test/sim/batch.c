@@ -190,7 +190,7 @@ answered(World *w, const LeCommand *cmd, const LeReply *reply)
 			learn(w, cmd, reply->token);
 		if (cmd->type == LE_CMD_GRANT_LEASE)
 		{
-			w->leases[w->nleases % 64] = reply->token;
+			w->leases[w->nleases % 64] = reply->lease;
 			w->lease_roles[w->nleases++ % 64] = cmd->role;
 		}
 	}
@@ -486,7 +486,7 @@ has_all(World *w, const Durable *d, const LeEntry *answer)
 		const LeEntry *entry =
 			le_core_find_entry(w->core, d->cmd.kind, command_name(&d->cmd, i), answer->answer_token);
 
-		if (entry == NULL || entry->state != LE_STATE_HELD || entry->lapsed)
+		if (entry == NULL || entry->state != LE_STATE_HELD)
 			return false;
 	}
 	return true;

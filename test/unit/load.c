@@ -664,9 +664,9 @@ test_revisions(void)
 	is_int(le_core_next_revision(core), FIRST + 50, "the counter can be raised");
 	le_core_raise_revision(core, FIRST);
 	is_int(le_core_next_revision(core), FIRST + 50, "and not be lowered");
-	is_int(apply((LeCommand){.type = LE_CMD_ADVANCE, .token = FIRST + 99}).token, FIRST + 99,
+	is_int(apply((LeCommand){.type = LE_CMD_ADVANCE, .revision = FIRST + 99}).revision, FIRST + 99,
 		   "also by a command");
-	is_int(apply((LeCommand){.type = LE_CMD_ADVANCE, .token = 1}).token, FIRST + 99,
+	is_int(apply((LeCommand){.type = LE_CMD_ADVANCE, .revision = 1}).revision, FIRST + 99,
 		   "which says what is next");
 	is_int(acquire(1, "x", X).token, FIRST + 99, "that is the next token");
 	stop();

@@ -241,7 +241,7 @@ add_fences(int64 token)
 static void
 add_holder(const LeEntry *holder)
 {
-	if (holder->owner == NULL && !holder->lapsed)
+	if (holder->owner == NULL && holder->state == LE_STATE_HELD)
 	{
 		if (holder->ttl == LE_TTL_BOUND && holder->lease == NULL)
 			add_proc(holder->sessno, NULL);

@@ -31,7 +31,7 @@ wall_time(LeTime t, LeTime now)
 static TimestampTz
 expires_at(const LeEntry *entry, LeTime now)
 {
-	if (entry->lapsed)
+	if (entry->state == LE_STATE_LAPSED)
 		return wall_time(entry->lapsed_at, now);
 	return wall_time(entry->lease != NULL ? entry->lease->deadline : entry->deadline, now);
 }
@@ -50,7 +50,7 @@ put_item(Page *page, const LeLock *lock, const LeEntry *entry, uint32 position)
 	item->lease = le_entry_named_lease(entry) ? entry->lease->id : 0;
 	item->since = wall_time(position ? entry->since : entry->acquired_at, page->now);
 	item->expires_at = expires_at(entry, page->now);
-	item->time_left = entry->lapsed ? 0 : le_entry_time_left(entry, page->now);
+	item->time_left = entry->state == LE_STATE_LAPSED ? 0 : le_entry_time_left(entry, page->now);
 	item->session = entry->session;
 	item->role = entry->role;
 	item->slot = position ? -1 : entry->slot->number;
@@ -63,7 +63,7 @@ put_item(Page *page, const LeLock *lock, const LeEntry *entry, uint32 position)
 	item->named = entry->owner != NULL;
 	item->kind = lock->kind;
 	item->mode = entry->mode;
-	item->lapsed = entry->lapsed;
+	item->lapsed = entry->state == LE_STATE_LAPSED;
 	memcpy(text, lock->name, lock->name_len);
 	text += lock->name_len;
 	if (entry->owner_len > 0)
