@@ -102,6 +102,7 @@ CREATE TABLE lock_election.history (
 	term bigint NOT NULL,
 	elected_at timestamptz NOT NULL,
 	at timestamptz NOT NULL,
+	role oid NOT NULL,
 	how smallint NOT NULL
 ) USING heap WITH (vacuum_truncate = off);
 ALTER TABLE lock_election.history
@@ -238,7 +239,7 @@ CREATE FUNCTION @extschema@.release_lock(
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_release_lock';
 COMMENT ON FUNCTION @extschema@.release_lock(text, bigint, interval, boolean) IS
-'Releases a lock: true, or false if this token does not hold it; a NULL token holds nothing. At once if this call is a statement of its own outside of a transaction block and of a pipeline; otherwise at commit. "hold_for": nobody is granted the lock until that long after it was acquired. "all_holds": all holds of a named owner, not only one. Errors: 22023 bad argument, 42501 another role''s lock, 53400 too many releases in one transaction, see max_locks_per_transaction.';
+'Releases a lock: true, or false if this token does not hold it; a NULL token holds nothing. At once if this call is a statement of its own outside of a transaction block and of a pipeline; otherwise at commit. "hold_for": nobody is granted the lock until that long after it was acquired; at most lock_election.max_hold_for. A closed name counts for the role as a lock. "all_holds": all holds of a named owner, not only one. Errors: 22023 bad argument, 42501 another role''s lock, 53400 too many releases in one transaction, see max_locks_per_transaction.';
 
 CREATE FUNCTION @extschema@.is_held(name text, token bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -250,7 +251,13 @@ CREATE FUNCTION @extschema@.force_release_lock(name text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_force_release_lock';
 COMMENT ON FUNCTION @extschema@.force_release_lock(text) IS
-'Ends the holders of a lock and returns how many there were. For members of the holder''s role and of pg_signal_backend; logged. Errors: 42501.';
+'Ends the holders of a lock and returns how many there were; opens a name that "hold_for" of release_lock has closed. For members of the holder''s role and of pg_signal_backend; logged. Errors: 42501.';
+
+CREATE FUNCTION @extschema@.force_release_role(role regrole)
+RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_force_release_role';
+COMMENT ON FUNCTION @extschema@.force_release_role(regrole) IS
+'Ends all that a role has in this database: holders, places in queues and other waits, leases, leaderships and candidacies, and opens the names that it has closed; returns how many there were. A role that was dropped is told by its number, as the views show it. What a fence keeps ends with that. Take the role its right to come back before. For members of the role and of pg_signal_backend; logged. Errors: 42501, 22023 no role.';
 
 -- Not for everyone: there is no way back, and the numbers are used up one day.
 CREATE FUNCTION @extschema@.advance_revision(min bigint)
@@ -635,7 +642,7 @@ COMMENT ON VIEW lock_election.leases IS
 
 CREATE FUNCTION lock_election.manager_info(
 	OUT pid integer, OUT started timestamptz, OUT incarnation bigint,
-	OUT revision bigint, OUT locks bigint, OUT memory bigint)
+	OUT revision bigint, OUT locks bigint, OUT memory bigint, OUT not_loaded bigint)
 RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_manager_info';
 COMMENT ON FUNCTION lock_election.manager_info() IS
@@ -643,11 +650,11 @@ COMMENT ON FUNCTION lock_election.manager_info() IS
 
 CREATE VIEW lock_election.manager AS
 SELECT m.pid, pg_catalog.current_database() AS database, m.started, m.incarnation,
-	m.revision, m.locks, m.memory
+	m.revision, m.locks, m.memory, m.not_loaded
 FROM lock_election.manager_info() m
 WHERE m.pid IS NOT NULL;
 COMMENT ON VIEW lock_election.manager IS
-'The process that owns the locks of this database; memory in bytes. No row: it does not run.';
+'The process that owns the locks of this database; memory in bytes; not_loaded: rows that did not fit into lock_election.max_memory when it started, whose locks stay held and are granted to nobody. No row: it does not run.';
 
 CREATE FUNCTION lock_election.counters(
 	OUT acquires bigint, OUT renewals bigint, OUT releases bigint, OUT checks bigint,

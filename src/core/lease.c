@@ -59,13 +59,11 @@ le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 {
 	LeLease *lease;
 
-	if (!le_role_admits(core, cmd->role, 0, 1))
-	{
-		reply->status = LE_LIMIT_LEASES;
+	reply->status = le_role_admits(core, cmd->role, le_share_of_lease(cmd->owner.len));
+	if (reply->status != LE_OK)
 		return;
-	}
 	lease = le_lease_new(core, core->next_revision++, cmd->ttl, cmd->role);
-	le_role_add(core, lease->role, 0, 1);
+	le_role_add(core, lease->role, le_share_of_lease(cmd->owner.len));
 	if (cmd->owner.data != NULL)
 	{
 		lease->owner = le_spare_take(&core->spare_owners);
@@ -123,7 +121,21 @@ le_core_set_horizon(LeCore *core, LeTime horizon)
 	core->horizon = horizon;
 }
 
-/* End a lease and all that hangs on it. */
+static void
+lease_gone(LeCore *core, LeLease *lease)
+{
+	lease->ended = true;
+	le_timer_clear(core, &lease->timer);
+	le_lease_hash_remove(core, lease);
+	if (!lease->for_group)
+		le_role_remove(core, lease->role, le_share_of_lease(lease->owner_len));
+	le_lease_dirty(core, lease);
+}
+
+/*
+ * End a lease and all that hangs on it.  Of very many entries some are left for
+ * the next batch: until then the lease is ending, and they are nobody's.
+ */
 void
 le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 {
@@ -132,13 +144,9 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 	LeEntry *before = core->ended;
 
 	assert(!lease->ended);
-	lease->ended = true;
-	le_timer_clear(core, &lease->timer);
-	le_lease_hash_remove(core, lease);
-	if (!lease->for_group)
-		le_role_remove(core, lease->role, 0, 1);
-	le_lease_dirty(core, lease);
-	while (!le_link_empty(&lease->entries))
+	if (lease->ending)
+		how = (LeEnd) lease->how;
+	while (!le_link_empty(&lease->entries) && (lease->for_group || !le_core_is_full(core)))
 	{
 		LeEntry *entry = le_container(lease->entries.next, LeEntry, lease_link);
 
@@ -147,6 +155,14 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 		entry->lease = NULL;
 		le_entry_end_only(core, entry, how, closed_until, now);
 	}
+	lease->ending = !le_link_empty(&lease->entries);
+	if (lease->ending)
+	{
+		lease->how = (uint8_t) how;
+		le_timer_set(core, &lease->timer, now);
+	}
+	else
+		lease_gone(core, lease);
 	le_settle_ended(core, before, now);
 }
 
@@ -168,9 +184,9 @@ is_awaited(const LeLease *lease)
 void
 le_lease_due(LeCore *core, LeLease *lease, LeTime now)
 {
-	if (lease->deadline <= now && is_awaited(lease))
+	if (!lease->ending && lease->deadline <= now && is_awaited(lease))
 		le_lease_renew(core, lease, now);
-	if (lease->deadline <= now)
+	if (lease->ending || lease->deadline <= now)
 	{
 		le_lease_end(core, lease, LE_END_EXPIRED, now);
 		return;
@@ -191,7 +207,7 @@ le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	LeLease *lease = le_core_find_lease(core, cmd->lease);
 
-	if (lease == NULL || lease->for_group)
+	if (lease == NULL || lease->for_group || (lease->ending && cmd->type != LE_CMD_REVOKE_LEASE))
 	{
 		reply->status = LE_NO_LEASE;
 		return;
@@ -205,6 +221,7 @@ le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	if (cmd->type == LE_CMD_REVOKE_LEASE)
 	{
 		le_lease_end(core, lease, LE_END_REVOKED, now);
+		reply->next = lease->ending;
 		reply->wrote = true;
 		return;
 	}

@@ -108,6 +108,7 @@ le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t role, LeText owne
 			LeEntry *holder = le_container(link, LeEntry, owner_link);
 
 			if (holder->lock == lock && holder->role == role && !is_foreign(holder, session) &&
+				!le_entry_is_ending(holder) &&
 				le_text_equal(le_text(holder->owner, holder->owner_len), owner))
 				return holder;
 		}

@@ -49,6 +49,7 @@ typedef struct MLease
 typedef struct MLock
 {
 	LeTime closed_until;
+	uint32_t closed_by;
 	LeTime unstored; /* the same, left by one that never was answered */
 	int32_t permits;
 	int64_t last_exclusive;

@@ -282,6 +282,8 @@ m_role_is_full(Model *m, uint32_t role, uint32_t more)
 
 	for (int i = 0; i < m->s.nentries; i++)
 		n += m->s.entries[i].role == role;
+	for (int i = 0; i < m->w->conf.names * 2; i++)
+		n += m->s.locks[i].closed_until != 0 && m->s.locks[i].closed_by == role;
 	return limit > 0 && n + more > limit;
 }
 
@@ -476,6 +478,7 @@ m_check_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 static void
 force(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
+	MLock *lock = m_lock(m, (uint8_t) cmd->kind, sim_text_id(cmd->name.data));
 	int64_t tokens[4096];
 	int n = 0;
 
@@ -493,6 +496,11 @@ force(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 			  now);
 	m_undefer(m, now);
 	reply->ended = n;
+	if (lock->closed_until <= now || (!cmd->any_role && lock->closed_by != cmd->role))
+		return;
+	lock->closed_until = 0;
+	reply->opened = true;
+	m_settle(m, (uint8_t) cmd->kind, sim_text_id(cmd->name.data), now);
 }
 
 static void
@@ -633,6 +641,9 @@ model_apply(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply, const Le
 			break;
 		case LE_CMD_CHECK:
 			(cmd->nnames > 0 ? m_check_group : m_check_one)(m, cmd, now, reply);
+			break;
+		case LE_CMD_FORCE_ROLE:
+			ENSURE(m->w, false); /* test/unit/force.c has it */
 			break;
 		case LE_CMD_FORCE:
 			force(m, cmd, now, reply);

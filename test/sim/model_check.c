@@ -593,7 +593,10 @@ forget_sessions(Model *m, LeTime now)
 		bool bound = e.ttl == LE_TTL_BOUND && e.lease == 0 && !e.lapsed;
 
 		if (e.held && bound && grace > 0 && now + grace > lock->closed_until)
+		{
 			lock->closed_until = now + grace;
+			lock->closed_by = e.role;
+		}
 		if (bound || (!e.held && !e.place))
 			continue;
 		e.session = e.waiter = 0;
@@ -617,7 +620,10 @@ end_unfenced(Model *m, LeTime now)
 		if (!e.lapsed || world_fenced(m->w, e.token))
 			m->s.entries[n++] = e;
 		else if (e.cool > now && e.cool > lock->closed_until)
+		{
 			lock->closed_until = e.cool;
+			lock->closed_by = e.role;
+		}
 	}
 	m->s.nentries = n;
 }

@@ -124,6 +124,7 @@ typedef struct LeDatabase
 	pg_atomic_uint64 revision; /* next one, for the view */
 	pg_atomic_uint64 memory;   /* bytes, for the view */
 	pg_atomic_uint64 locks;
+	pg_atomic_uint64 left_out; /* rows that were not loaded for want of memory */
 	LeCounters counters;
 	LeHintRing ring;
 } LeDatabase;

@@ -37,6 +37,7 @@ LE_FUNCTION(le_renew_lock);
 LE_FUNCTION(le_release_lock);
 LE_FUNCTION(le_is_held);
 LE_FUNCTION(le_force_release_lock);
+LE_FUNCTION(le_force_release_role);
 LE_FUNCTION(le_advance_revision);
 
 /* --- errors --- */
@@ -181,6 +182,22 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 			return;
 		case LE_LIMIT_LEASES:
 			raise_role_limit(cmd, "leases", "max_leases_per_role", le_max_leases_per_role);
+			return;
+		case LE_LIMIT_BYTES:
+			ereport(ERROR,
+					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					 errmsg("the locks and leases of role \"%s\" take too much memory in this database",
+							GetUserNameFromId(cmd->role, false)),
+					 errhint("See lock_election.max_memory_per_role (%d MB).", le_max_memory_per_role)));
+			return;
+		case LE_LIMIT_LEFT:
+			ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+							errmsg("%s \"%.*s\" may be held, which the manager does not know",
+								   le_kind_word(cmd->kind), (int) cmd->name.len, cmd->name.data),
+							errdetail("It was started with more locks than fit into its memory."),
+							errhint("See lock_election.max_memory (%d MB), and not_loaded in view "
+									"lock_election.manager.",
+									le_max_memory)));
 			return;
 		default:
 			raise_bad_use(cmd, reply);
@@ -504,16 +521,28 @@ static int64
 force(LeCommand *cmd)
 {
 	LeReply reply;
+	int64 ended = 0;
+	bool opened = false;
 
 	cmd->type = LE_CMD_FORCE;
-	le_request(cmd, &reply, false);
-	le_check_reply(cmd, &reply);
-	if (reply.ended > 0)
-		ereport(LOG, (errmsg("role \"%s\" has ended %d holder(s) of %s \"%.*s\"",
-							 GetUserNameFromId(GetUserId(), true), reply.ended, le_kind_word(cmd->kind),
+	cmd->from = 0;
+	do
+	{
+		le_request(cmd, &reply, false);
+		le_check_reply(cmd, &reply);
+		ended += reply.ended;
+		opened |= reply.opened;
+		cmd->from = reply.next;
+	} while (reply.next != 0);
+	if (ended > 0)
+		ereport(LOG, (errmsg("role \"%s\" has ended " INT64_FORMAT " holder(s) of %s \"%.*s\"",
+							 GetUserNameFromId(GetUserId(), true), ended, le_kind_word(cmd->kind),
 							 (int) cmd->name.len, cmd->name.data)));
+	if (opened)
+		ereport(NOTICE, (errmsg("%s \"%.*s\" was closed, and is open now", le_kind_word(cmd->kind),
+								(int) cmd->name.len, cmd->name.data)));
 	le_wait_durable(&reply, le_kind_word(cmd->kind), cmd->name);
-	return reply.ended;
+	return ended;
 }
 
 /* Those that go on for a while, and who could end that. */
@@ -550,6 +579,8 @@ le_force(LeKind kind, LeText name)
 		report_fenced(&cmd, &holders);
 		return ended;
 	}
+	/* one that holds nothing may have closed it */
+	holders.roles = list_append_unique_oid(holders.roles, GetUserId());
 	foreach (lc, holders.roles)
 	{
 		cmd.role = lfirst_oid(lc);
@@ -572,6 +603,39 @@ Datum
 le_force_release_lock(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_INT64(le_force(LE_KIND_LOCK, le_arg_name(fcinfo, 0)));
+}
+
+/* force_release_role(role): also of one that has been dropped, by its OID */
+Datum
+le_force_release_role(PG_FUNCTION_ARGS)
+{
+	LeCommand cmd = {.type = LE_CMD_FORCE_ROLE};
+	LeReply reply;
+	int64 ended = 0;
+
+	if (PG_ARGISNULL(0) || !OidIsValid(PG_GETARG_OID(0)))
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						PG_ARGISNULL(0) ? errmsg("role must not be null") : errmsg("role is not a role: -")));
+	cmd.role = PG_GETARG_OID(0);
+	if (!has_privs_of_role(GetUserId(), cmd.role) && !has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND))
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+						errmsg("permission denied to end what role %s has",
+							   DatumGetCString(DirectFunctionCall1(regroleout, ObjectIdGetDatum(cmd.role)))),
+						errhint("Only members of that role, or of pg_signal_backend, may.")));
+	do
+	{
+		le_request(&cmd, &reply, false);
+		le_check_reply(&cmd, &reply);
+		ended += reply.ended;
+		cmd.from = reply.next;
+	} while (reply.next != 0);
+	if (ended > 0)
+		ereport(LOG, (errmsg("role \"%s\" has ended all " INT64_FORMAT
+							 " locks, waits, leases and closed names of role %s",
+							 GetUserNameFromId(GetUserId(), true), ended,
+							 DatumGetCString(DirectFunctionCall1(regroleout, ObjectIdGetDatum(cmd.role))))));
+	le_wait_durable(&reply, "role", (LeText){"", 0});
+	PG_RETURN_INT64(ended);
 }
 
 /* advance_revision(min) */

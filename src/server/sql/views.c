@@ -252,14 +252,14 @@ my_entry(void)
 	return db;
 }
 
-/* manager(): OUT pid, started, incarnation, revision, locks, memory */
+/* manager(): OUT pid, started, incarnation, revision, locks, memory, not_loaded */
 Datum
 le_manager_info(PG_FUNCTION_ARGS)
 {
 	LeDatabase *db = my_entry();
 	TupleDesc desc;
-	Datum values[6];
-	bool nulls[6] = {false};
+	Datum values[7];
+	bool nulls[7] = {false};
 	uint64 revision;
 
 	if (db == NULL || pg_atomic_read_u32(&db->running) == 0)
@@ -273,6 +273,7 @@ le_manager_info(PG_FUNCTION_ARGS)
 	values[3] = Int64GetDatum(revision);
 	values[4] = Int64GetDatum(pg_atomic_read_u64(&db->locks));
 	values[5] = Int64GetDatum(pg_atomic_read_u64(&db->memory));
+	values[6] = Int64GetDatum(pg_atomic_read_u64(&db->left_out));
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
 }
 
