@@ -42,6 +42,7 @@ keeper_start(World *w)
 	reply = ask(w, LE_CMD_GRANT_LEASE);
 	ENSURE(w, reply.status == LE_OK);
 	batch_end(w);
+	flush_all(w);
 	w->keeper.lease = reply.lease;
 	w->keeper.next = w->clock + KEEPER_EVERY;
 }

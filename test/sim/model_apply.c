@@ -547,7 +547,7 @@ on_lease(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 static void
 grant_lease(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	MLease lease = {0, cmd->ttl, now + cmd->ttl, cmd->role};
+	MLease lease = {.ttl = cmd->ttl, .deadline = now + cmd->ttl, .role = cmd->role};
 	int64_t limit = m->w->conf.limits.leases_per_role, n = 0;
 
 	for (int i = 0; i < m->s.nleases; i++)

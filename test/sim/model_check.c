@@ -568,7 +568,7 @@ model_expect_answer(Model *m, const LeCommand *cmd, int64_t token)
 void
 model_copy_disk(Model *m, int disk)
 {
-	copy_state(m, &m->disks[disk], &m->s);
+	copy_state(m, &m->disks[disk], &m->stored);
 }
 
 void

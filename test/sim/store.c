@@ -421,6 +421,7 @@ store_load(World *w, LeCore *failed)
 {
 	LeLoadEnv env = {.arg = w,
 					 .clock = {w->now, w->now + WALL},
+					 .lsn = w->lsn,
 					 .failed = failed,
 					 .alive = alive,
 					 .uncommitted = uncommitted};
