@@ -278,7 +278,7 @@ le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease *
 	if (cmd->lease == 0)
 		return LE_OK;
 	*lease = le_core_find_lease(core, cmd->lease);
-	if (*lease == NULL || (*lease)->for_group)
+	if (*lease == NULL || (*lease)->for_group || (*lease)->ending)
 		return cmd->revision != 0 ? LE_LOST : LE_NO_LEASE;
 
 	/* what has waited before may find its lease overdue: it ends with this batch */

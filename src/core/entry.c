@@ -294,7 +294,7 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 	le_entry_set_state(entry, entry->state, LE_STATE_ENDED);
 	entry->end = (uint8_t) how;
 	le_unlink(&entry->lease_link);
-	if (lease != NULL && lease->for_group && !lease->ended && le_link_empty(&lease->entries))
+	if (lease != NULL && lease->for_group && !lease->ending && le_link_empty(&lease->entries))
 		le_lease_end(core, lease, how, now);
 	if (entry->session != 0)
 		core->sessions[entry->sessno].bound -= le_entry_is_bound(entry);
@@ -661,6 +661,7 @@ le_entry_lapse(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeT
 	entry->lapsed_at = since;
 	entry->end = (uint8_t) how;
 	le_link_before(&core->lapsed, &entry->lapsed_link);
+	core->work++;
 }
 
 /*

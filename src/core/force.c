@@ -46,7 +46,6 @@ le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		}
 		le_entry_end_only(core, holder, LE_END_FORCED, 0, now);
 		reply->ended++;
-		core->work++;
 	}
 	if (lock->closed_until > now && (cmd->any_role || lock->closed_by == cmd->role))
 	{

@@ -146,6 +146,8 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 	assert(!lease->ended);
 	if (lease->ending)
 		how = (LeEnd) lease->how;
+	lease->ending = true;
+	lease->how = (uint8_t) how;
 	while (!le_link_empty(&lease->entries) && (lease->for_group || !le_core_is_full(core)))
 	{
 		LeEntry *entry = le_container(lease->entries.next, LeEntry, lease_link);
@@ -155,14 +157,10 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 		entry->lease = NULL;
 		le_entry_end_only(core, entry, how, closed_until, now);
 	}
-	lease->ending = !le_link_empty(&lease->entries);
-	if (lease->ending)
-	{
-		lease->how = (uint8_t) how;
-		le_timer_set(core, &lease->timer, now);
-	}
-	else
+	if (le_link_empty(&lease->entries))
 		lease_gone(core, lease);
+	else
+		le_timer_set(core, &lease->timer, now);
 	le_settle_ended(core, before, now);
 }
 
@@ -221,7 +219,7 @@ le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	if (cmd->type == LE_CMD_REVOKE_LEASE)
 	{
 		le_lease_end(core, lease, LE_END_REVOKED, now);
-		reply->next = lease->ending;
+		reply->next = !lease->ended;
 		reply->wrote = true;
 		return;
 	}

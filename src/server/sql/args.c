@@ -300,7 +300,7 @@ limited(LeTime us, const char *argument, const char *setting, int max)
 		ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 						errmsg("%s is above a limit of this server", argument),
 						errhint("See lock_election.%s (%s).", setting,
-								GetConfigOption(psprintf("lock_election.%s", setting), false, false))));
+								GetConfigOptionByName(psprintf("lock_election.%s", setting), NULL, false))));
 	return us;
 }
 
