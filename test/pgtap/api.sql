@@ -40,6 +40,7 @@ SELECT results_eq(
 	('fence_leader', 'election text, term bigint', 'void'),
 	('fence_lock', 'name text, token bigint', 'void'),
 	('force_release_lock', 'name text', 'bigint'),
+	('force_release_role', 'role regrole', 'bigint'),
 	('force_resign', 'election text', 'bigint'),
 	('grant_lease', 'ttl interval DEFAULT ''00:01:00''::interval, owner text DEFAULT NULL::text', 'bigint'),
 	('is_held', 'name text, token bigint', 'boolean'),
@@ -60,7 +61,7 @@ SELECT results_eq(
 	('try_acquire_lock', 'name text, ttl interval DEFAULT ''00:00:30''::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'bigint'),
 	('version_guard', '', 'trigger')$$,
 	'the functions, their arguments with names, types and defaults, and what they return');
-SELECT is(provolatile, 'v'::"char", proname || ' is volatile') FROM our_functions WHERE prorettype <> 'trigger'::regtype ORDER BY proname;
+SELECT is(provolatile, 'v'::"char", proname || ' is volatile') FROM our_functions WHERE prorettype <> 'trigger'::regtype AND proname <> 'role_oid' ORDER BY proname;
 SELECT is(proparallel, 'u'::"char", proname || ' is parallel unsafe') FROM our_functions ORDER BY proname;
 SELECT is(prosecdef, false, proname || ' is no security definer') FROM our_functions ORDER BY proname;
 SELECT is(proisstrict, false, proname || ' answers to null arguments itself') FROM our_functions ORDER BY proname;
@@ -80,7 +81,7 @@ SELECT results_eq(
 	$$SELECT proname::text COLLATE "default" FROM our_functions WHERE has_function_privilege('public', oid, 'EXECUTE') ORDER BY 1$$,
 	$$VALUES ('acquire_lock'), ('acquire_locks'), ('acquire_permit'), ('advisory_acquire'), ('advisory_release'), ('await_leadership'), ('await_lock'), ('await_locks'), ('campaign'),
 	('compare_and_set'), ('counters'), ('current_leader'), ('election_history'), ('enqueue_candidate'), ('enqueue_lock'), ('enqueue_locks'), ('enqueue_permit'), ('fence_guard'), ('fence_leader'), ('fence_lock'),
-	('force_release_lock'), ('force_resign'), ('grant_lease'), ('is_held'), ('is_leader'), ('keep_alive'), ('lease_time_to_live'), ('look'), ('look_leases'),
+	('force_release_lock'), ('force_release_role'), ('force_resign'), ('grant_lease'), ('is_held'), ('is_leader'), ('keep_alive'), ('lease_time_to_live'), ('look'), ('look_leases'),
 	('manager_info'), ('observe_election'), ('proclaim'), ('read_versioned'), ('release_lock'), ('release_lock'), ('release_locks'), ('renew_leadership'), ('renew_lock'), ('resign'),
 	('revoke_lease'), ('set_permits'), ('try_acquire_lock'), ('version_guard')$$,
 	'functions for everyone: these and no others');

@@ -259,12 +259,37 @@ answer_limit(uint32 proc, const char *message, int limit)
 	le_batch_answer_error(proc, ERRCODE_CONFIGURATION_LIMIT_EXCEEDED, text);
 }
 
+/* False: there is no room for what this command may add; it is answered. */
+static bool
+reserve(uint32 proc, const LeCommand *cmd)
+{
+	bool reserved;
+
+	if (!le_history_admits(cmd))
+	{
+		answer_limit(proc,
+					 "the history of the elections of this role is too long in this database: see "
+					 "lock_election.max_history_per_role (%d MB)",
+					 le_max_history_per_role);
+		return false;
+	}
+	le_mgr.limited =
+		cmd->type == LE_CMD_ACQUIRE || cmd->type == LE_CMD_GRANT_LEASE || cmd->type == LE_CMD_PROCLAIM;
+	reserved = le_core_reserve(le_mgr.core, cmd);
+	le_mgr.limited = false;
+	if (!reserved)
+		answer_limit(proc,
+					 "the locks of this database take too much memory: see lock_election.max_memory (%d MB)",
+					 le_max_memory);
+	return reserved;
+}
+
 static void
 apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 {
 	LeCommand cmd = command_of(slot);
 	LeReply reply;
-	bool confirm, reserved;
+	bool confirm;
 
 	if (slot->revision != 0)
 	{
@@ -282,26 +307,8 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 			return;
 		}
 	}
-	if (!le_history_admits(&cmd))
-	{
-		answer_limit(proc,
-					 "the history of the elections of this role is too long in this database: see "
-					 "lock_election.max_history_per_role (%d MB)",
-					 le_max_history_per_role);
+	if (!reserve(proc, &cmd))
 		return;
-	}
-	le_mgr.limited =
-		cmd.type == LE_CMD_ACQUIRE || cmd.type == LE_CMD_GRANT_LEASE || cmd.type == LE_CMD_PROCLAIM;
-	reserved = le_core_reserve(le_mgr.core, &cmd);
-	le_mgr.limited = false;
-	if (!reserved)
-	{
-		answer_limit(proc,
-					 "the locks of this database take too much memory: see "
-					 "lock_election.max_memory (%d MB)",
-					 le_max_memory);
-		return;
-	}
 	if (slot->type == LE_REQUEST_LEADER)
 		le_look_find_leader(le_mgr.core, &cmd);
 	le_core_apply(le_mgr.core, &cmd, now, &reply);

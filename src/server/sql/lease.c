@@ -65,9 +65,10 @@ lease_request(FunctionCallInfo fcinfo, LeCommandType type, LeReply *reply)
 	while (reply->next != 0)
 	{
 		/* very much hangs on it: the manager goes on by itself, and this waits for that */
+		wait_durable(reply, cmd.lease);
 		le_request(&cmd, reply, false);
 		if (reply->status == LE_NO_LEASE)
-			break;
+			return true;
 	}
 	if (reply->status == LE_DENIED)
 		le_raise_other_lease(cmd.lease);
@@ -146,6 +147,7 @@ le_set_permits(PG_FUNCTION_ARGS)
 	while (reply.status == LE_OK && reply.next != 0)
 	{
 		/* the rows of very many holders */
+		le_wait_durable(&reply, "permits", cmd.name);
 		cmd.from = reply.next;
 		le_request(&cmd, &reply, false);
 	}

@@ -530,6 +530,7 @@ force(LeCommand *cmd)
 	{
 		le_request(cmd, &reply, false);
 		le_check_reply(cmd, &reply);
+		le_wait_durable(&reply, le_kind_word(cmd->kind), cmd->name);
 		ended += reply.ended;
 		opened |= reply.opened;
 		cmd->from = reply.next;
@@ -541,7 +542,6 @@ force(LeCommand *cmd)
 	if (opened)
 		ereport(NOTICE, (errmsg("%s \"%.*s\" was closed, and is open now", le_kind_word(cmd->kind),
 								(int) cmd->name.len, cmd->name.data)));
-	le_wait_durable(&reply, le_kind_word(cmd->kind), cmd->name);
 	return ended;
 }
 
@@ -611,6 +611,7 @@ le_force_release_role(PG_FUNCTION_ARGS)
 {
 	LeCommand cmd = {.type = LE_CMD_FORCE_ROLE};
 	LeReply reply;
+	LeText role;
 	int64 ended = 0;
 
 	if (PG_ARGISNULL(0) || !OidIsValid(PG_GETARG_OID(0)))
@@ -622,19 +623,20 @@ le_force_release_role(PG_FUNCTION_ARGS)
 						errmsg("permission denied to end what role %s has",
 							   DatumGetCString(DirectFunctionCall1(regroleout, ObjectIdGetDatum(cmd.role)))),
 						errhint("Only members of that role, or of pg_signal_backend, may.")));
+	role.data = DatumGetCString(DirectFunctionCall1(regroleout, ObjectIdGetDatum(cmd.role)));
+	role.len = strlen(role.data);
 	do
 	{
 		le_request(&cmd, &reply, false);
 		le_check_reply(&cmd, &reply);
+		le_wait_durable(&reply, "role", role);
 		ended += reply.ended;
 		cmd.from = reply.next;
 	} while (reply.next != 0);
 	if (ended > 0)
 		ereport(LOG, (errmsg("role \"%s\" has ended all " INT64_FORMAT
 							 " locks, waits, leases and closed names of role %s",
-							 GetUserNameFromId(GetUserId(), true), ended,
-							 DatumGetCString(DirectFunctionCall1(regroleout, ObjectIdGetDatum(cmd.role))))));
-	le_wait_durable(&reply, "role", (LeText){"", 0});
+							 GetUserNameFromId(GetUserId(), true), ended, role.data)));
 	PG_RETURN_INT64(ended);
 }
 

@@ -36,6 +36,8 @@ LE_FUNCTION(le_role_oid);
 Datum
 le_role_oid(PG_FUNCTION_ARGS)
 {
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
 	PG_RETURN_OID(get_role_oid(NameStr(*PG_GETARG_NAME(0)), true));
 }
 
