@@ -570,7 +570,8 @@ extern void le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeRepl
  */
 typedef struct LeExtension
 {
-	int64_t id; /* of the lease; token of an entry with one of its own */
+	int64_t id;         /* of the lease; token of an entry with one of its own */
+	uint32_t name_hash; /* of such an entry's lock */
 	LeTime from, to;
 	LeTime ttl_from, ttl_to;
 } LeExtension;
@@ -636,7 +637,7 @@ extern void le_core_batch_done(LeCore *core, uint64_t lsn);
 
 /* --- looking --- */
 
-/* An entry with this token; those of a group share theirs. */
+/* An entry with this token; those of a group share theirs.  Looks at all: for tests. */
 extern LeEntry *le_core_find_token(const LeCore *core, int64_t token);
 /* The one that is in this lock. */
 extern LeEntry *le_core_find_entry(const LeCore *core, LeKind kind, LeText name, int64_t token);

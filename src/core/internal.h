@@ -146,6 +146,8 @@ extern void le_lock_hash_add(LeCore *core, LeLock *lock);
 extern void le_lock_hash_remove(LeCore *core, LeLock *lock);
 extern void le_token_hash_add(LeCore *core, LeEntry *entry);
 extern void le_token_hash_remove(LeCore *core, LeEntry *entry);
+/* The entry with this token in a lock whose name hashes like that. */
+extern LeEntry *le_find_at(const LeCore *core, int64_t token, uint32_t name_hash);
 extern void le_lease_hash_add(LeCore *core, LeLease *lease);
 extern void le_lease_hash_remove(LeCore *core, LeLease *lease);
 

@@ -259,6 +259,7 @@ le_core_extended(const LeCore *core, LeExtension *extension)
 	if (!core->extended)
 		return false;
 	extension->id = lease != NULL ? lease->id : entry->token;
+	extension->name_hash = lease != NULL ? 0 : entry->lock->hash;
 	extension->from = core->extended_from;
 	extension->to = lease != NULL ? lease->deadline : entry->deadline;
 	extension->ttl_from = core->extended_ttl;
@@ -286,7 +287,7 @@ void
 le_core_take_back(LeCore *core, const LeExtension *extension, LeTime now)
 {
 	LeLease *lease = le_core_find_lease(core, extension->id);
-	LeEntry *entry = lease == NULL ? le_core_find_token(core, extension->id) : NULL;
+	LeEntry *entry = lease == NULL ? le_find_at(core, extension->id, extension->name_hash) : NULL;
 
 	if (lease != NULL && lease->deadline == extension->to)
 	{

@@ -515,9 +515,7 @@ le_core_load_slot(LeCore *core, const LeStoredEntry *row, int64_t *newest)
 static bool
 place_is_valid(const LeCore *core, const LeStoredEntry *row)
 {
-	/* those of several names share their token */
-	if (row->member > 0 ? le_core_find_entry(core, row->kind, row->name, row->token) != NULL
-						: le_core_find_token(core, row->token) != NULL)
+	if (le_core_find_entry(core, row->kind, row->name, row->token) != NULL)
 		return false;
 	return name_is_valid(row) && request_is_valid(row) && row->holds > 0 && row->member <= LE_MAX_NAMES;
 }
