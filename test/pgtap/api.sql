@@ -124,7 +124,7 @@ SELECT results_eq('SELECT view, columns FROM columns_of ORDER BY 1', $$VALUES
 	('elections', 'election text, candidate text, term bigint, owner text, role regrole, elected_at timestamp with time zone, expires_at timestamp with time zone, valid_for interval, waiting bigint, pid integer, fenced_by integer[]'),
 	('leases', 'lease bigint, owner text, role regrole, ttl interval, expires_at timestamp with time zone, time_left interval, locks bigint, waiting bigint'),
 	('locks', 'kind text, name text, slot integer, mode text, owner text, role regrole, token bigint, lease bigint, holds integer, acquired_at timestamp with time zone, expires_at timestamp with time zone, time_left interval, waiters bigint, pid integer, fenced_by integer[]'),
-	('manager', 'pid integer, database name, started timestamp with time zone, incarnation bigint, revision bigint, locks bigint, memory bigint'),
+	('manager', 'pid integer, database name, started timestamp with time zone, incarnation bigint, revision bigint, locks bigint, memory bigint, not_loaded bigint'),
 	('stat', 'acquires bigint, renewals bigint, releases bigint, checks bigint, forced bigint, awaits bigint, grants bigint, waits bigint, handoffs bigint, expiries bigint, timeouts bigint, undone bigint, batches bigint, failed_batches bigint, key_violations bigint, transaction_ids bigint, rows_written bigint, flushes bigint, stalls bigint, hints_sent bigint, hints_dropped bigint, write_time double precision, stats_reset timestamp with time zone'),
 	('waiters', 'kind text, name text, queue_position bigint, mode text, owner text, role regrole, token bigint, lease bigint, waiting_since timestamp with time zone, pid integer, blocked_by integer[]')$$,
 	'the views and their columns');

@@ -294,11 +294,12 @@ duration_arg(FunctionCallInfo fcinfo, int number, const char *argument, LeTime m
 
 /* By a setting, in milliseconds. */
 static LeTime
-limited(LeTime us, const char *argument, const char *setting, int max)
+limited(FunctionCallInfo fcinfo, int number, LeTime us, const char *argument, const char *setting, int max)
 {
 	if (us > max * LE_MS)
 		ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-						errmsg("%s is above a limit of this server", argument),
+						errmsg("%s is too long for this server: %s", argument,
+							   interval_text(PG_GETARG_INTERVAL_P(number))),
 						errhint("See lock_election.%s (%s).", setting,
 								GetConfigOptionByName(psprintf("lock_election.%s", setting), NULL, false))));
 	return us;
@@ -310,6 +311,7 @@ le_arg_ttl(FunctionCallInfo fcinfo, int number, LeTime if_null)
 	if (PG_ARGISNULL(number))
 		return if_null;
 	return limited(
+		fcinfo, number,
 		duration_arg(fcinfo, number, "ttl", LE_MIN_TTL, LE_MAX_TTL, "from 100 milliseconds to 24 days"),
 		"ttl", "max_ttl", le_max_ttl);
 }
@@ -327,7 +329,8 @@ le_arg_hold_for(FunctionCallInfo fcinfo, int number)
 {
 	if (PG_ARGISNULL(number))
 		return 0;
-	return limited(duration_arg(fcinfo, number, "hold_for", 0, LE_MAX_TTL, "from 0 to 24 days"), "hold_for",
+	return limited(fcinfo, number,
+				   duration_arg(fcinfo, number, "hold_for", 0, LE_MAX_TTL, "from 0 to 24 days"), "hold_for",
 				   "max_hold_for", le_max_hold_for);
 }
 
