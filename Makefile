@@ -4,11 +4,14 @@
 #   make installcheck      regression and isolation tests against the running server that libpq's variables name
 #   make test              everything, in a throw-away cluster; installs what it needs
 #   make test TESTS=test/t/010_x.t [PROVE_FLAGS=-v]
-#   make demo
+#   make demo              sessions side by side; make play: the same server, to try by hand
+#   make test-versions     demo and test on fresh Debians, with each PostgreSQL that they have; needs root
 #   make bench [PEERS=install]      beside etcd, ZooKeeper, Redis and others, to bench/results; make bench-quick: alone;
-#                                   make bench-instructions: counted by callgrind
+#                                   make bench-instructions: counted by callgrind; make bench-lockctl: the command
+#                                   beside etcdctl and flock
 #   make LE_FAULTS=1       a build for tests: with points where the server can be made to fail, and with assertions
 #   make torture [DURATION=60]     clients, faults and a checker of what the clients have seen
+#   make torture-lockctl [DURATION=60]      the same with commands that lockctl runs
 #   make mutants [ONLY="name ..."]      seeds faults, each of which a test has to catch
 #   make unit, make sim [SEED=1] [STEPS=100000]      the core alone, no PostgreSQL needed
 #   make sim-exhaustive        every interleaving of tiny worlds: an hour
@@ -26,9 +29,14 @@ OBJS       = $(patsubst %.c,%.o,$(filter-out $(if $(LE_FAULTS),,%/fault.c %/faul
 
 # The server's headers have unused parameters and compare signed with unsigned in inline functions and macros.
 # Before 16 they leave PGDLLEXPORT empty, which would hide the module's entry points.
-WARNINGS    = -Wall -Wextra -Werror
+# Errors for developers (make WERROR=1) and CI; not where another compiler warns of something else.
+WARNINGS    = -Wall -Wextra $(if $(WERROR)$(CI),-Werror)
 PG_CFLAGS   = -std=gnu11 $(WARNINGS) -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
               -fvisibility=hidden
+# The server's headers and its flags are gcc's.
+ifneq ($(findstring clang,$(CC)),)
+PG_CFLAGS  += -Wno-ignored-attributes -Wno-unknown-warning-option -Wno-ignored-optimization-argument
+endif
 PG_CPPFLAGS = -Isrc -Isrc/server -DPGDLLEXPORT='__attribute__((visibility("default")))' -MMD -MP
 
 # pg_regress finds sql/ and expected/ here; pg_isolation_regress finds both of its folders by links in its own.
@@ -46,9 +54,9 @@ PG_CONFIG ?= pg_config
 .DEFAULT_GOAL := all
 
 # These goals work before PostgreSQL is installed.
-ALONE := test demo bench bench-quick bench-instructions mutants unit sim sim-exhaustive fuzz fuzz-sql core-tests \
-         torture torture-programs format format-check client install-client client-tests client-tests-address \
-         client-tests-thread lockctl
+ALONE := test demo play test-versions bench bench-quick bench-instructions bench-lockctl mutants unit sim \
+         sim-exhaustive fuzz fuzz-sql core-tests torture torture-lockctl torture-programs format format-check client \
+         install-client client-tests client-tests-address client-tests-thread lockctl
 .PHONY: $(ALONE)
 
 test:
@@ -56,6 +64,12 @@ test:
 
 demo:
 	@test/demo.sh
+
+play:
+	@test/play.sh
+
+test-versions:
+	@test/versions.sh
 
 bench:
 	@bench/run.sh
@@ -66,9 +80,15 @@ bench-quick:
 bench-instructions:
 	@bench/instructions.sh
 
+bench-lockctl:
+	@bench/lockctl.sh
+
 DURATION ?= 60
 torture:
 	@TESTS=test/t/090_torture.t TORTURE_SECONDS=$(DURATION) TORTURE_P99=$${TORTURE_P99:-20} PROVE_FLAGS=-v test/run.sh
+
+torture-lockctl:
+	@TESTS=test/t/117_lockctl_torture.t TORTURE_SECONDS=$(DURATION) PROVE_FLAGS=-v test/run.sh
 
 mutants:
 	@test/mutants/run.sh
@@ -135,6 +155,10 @@ build/sim: $(SIM_OBJS) $(CORE_OBJS)
 build/unit/%: test/unit/%.c $(CORE_OBJS) build/core/stamp
 	$(CC) $(CORE_FLAGS) -Isrc/server -MT $@ -o $@ $< $(CORE_OBJS)
 
+# For LD_PRELOAD: a server with another time of day.
+build/clock.so: test/lib/clock.c
+	$(CC) -shared -fPIC -O2 $(WARNINGS) -o $@ $< -ldl
+
 core-tests: $(UNIT_PROGS) $(SIM_PROG) build/sim-fast
 
 # The clients and the checker of the torture test, under sanitizers whatever the rest is built with.
@@ -147,7 +171,10 @@ build/torture/client: test/torture/client.c test/torture/record.c test/torture/r
 build/torture/check: $(CHECK_SOURCES) test/torture/check.h
 	mkdir -p $(@D)
 	$(CC) $(TORTURE_FLAGS) -o $@ $(CHECK_SOURCES)
-torture-programs: build/torture/client build/torture/check
+build/torture/worker: test/torture/worker.c
+	mkdir -p $(@D)
+	$(CC) $(TORTURE_FLAGS) -o $@ $<
+torture-programs: build/torture/client build/torture/check build/torture/worker
 
 # liblockelection, the client in C. Its tests are built with a copy of it of their own, plain or under a sanitizer.
 PREFIX        ?= /usr/local

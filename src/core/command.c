@@ -74,6 +74,7 @@ le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now
 	core->stats.grants++;
 	reply_holder(reply, holder, now);
 	reply->reentrant = true;
+	reply->shared_owner = le_owner_is_shared(holder, cmd->session);
 	reply->wrote |= holder->slot->row.dirty;
 }
 

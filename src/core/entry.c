@@ -112,11 +112,15 @@ le_lock_open(LeCore *core, LeLock *lock)
 	le_role_remove(core, lock->closed_by, le_share_of_closed(lock->name_len));
 }
 
-/* The role has something at this moment, so nothing has to be allocated for it. */
+/*
+ * Of several that close it until the same moment the lowest role counts, whatever
+ * their order.  The role has something at this moment, so nothing has to be
+ * allocated for it.
+ */
 void
 le_lock_close(LeCore *core, LeLock *lock, LeTime until, uint32_t role)
 {
-	if (until <= lock->closed_until)
+	if (until == 0 || until < lock->closed_until || (until == lock->closed_until && role >= lock->closed_by))
 		return;
 	le_lock_open(core, lock);
 	lock->closed_until = until;
@@ -291,6 +295,8 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 	}
 	if (lock->kind == LE_KIND_ELECTION)
 		core->candidates--;
+	if (entry->state != LE_STATE_LAPSED && how != LE_END_REPLACED)
+		le_note_ending(core, entry->token, entry->role, how, now);
 	le_entry_set_state(entry, entry->state, LE_STATE_ENDED);
 	entry->end = (uint8_t) how;
 	le_unlink(&entry->lease_link);
@@ -381,6 +387,7 @@ queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
 				le_change_add(core, holder, LE_HOW_PROCLAIMED, NULL, now);
 		}
 		core->stats.grants++;
+		head->joined = le_owner_is_shared(holder, head->session);
 	}
 	if (le_entry_lsn(holder) > head->lsn)
 		head->lsn = le_entry_lsn(holder);
@@ -522,6 +529,8 @@ le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease, L
 		entry->value_len = (uint16_t) cmd->value.len;
 		core->spare_value = NULL;
 	}
+	if (cmd->acquirer.data != NULL)
+		entry->acquirer = le_acquirer_get(core, cmd->acquirer);
 	le_token_hash_add(core, entry);
 	if (lock->kind == LE_KIND_ELECTION)
 		core->candidates++;
@@ -660,6 +669,7 @@ le_entry_lapse(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeT
 	entry->closed_until = closed_until;
 	entry->lapsed_at = since;
 	entry->end = (uint8_t) how;
+	le_note_ending(core, entry->token, entry->role, how, since);
 	le_link_before(&core->lapsed, &entry->lapsed_link);
 	core->work++;
 }

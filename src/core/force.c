@@ -10,15 +10,36 @@
 /* So many entries, leases or locks are looked at in a step. */
 #define LOOKS_A_STEP 20000
 
-/* The rows of a closed name say so. */
-static void
-open_lock(LeCore *core, LeLock *lock)
+/* Does a forced end of this role's concern a holder, or a closed name, of that one? */
+static bool
+forces(const LeCommand *cmd, uint32_t role)
 {
-	le_lock_open(core, lock);
+	return cmd->any_role || cmd->role == role;
+}
+
+/* A name that is closed, or will be when the last fence of its holder ends, is open again. */
+static void
+reopen(LeCore *core, LeLock *lock, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	bool closed = lock->closed_until > now && forces(cmd, lock->closed_by);
+
 	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
 	{
-		if (slot->holder == NULL && slot->row.on_disk)
+		LeEntry *holder = slot->holder;
+
+		if (holder == NULL && closed && slot->row.on_disk)
 			le_slot_dirty(core, slot);
+		if (holder == NULL || holder->state != LE_STATE_LAPSED || holder->closed_until <= now ||
+			!forces(cmd, holder->role))
+			continue;
+		holder->closed_until = 0;
+		le_slot_dirty(core, slot);
+		reply->reopened = true;
+	}
+	if (closed)
+	{
+		le_lock_open(core, lock);
+		reply->reopened = true;
 	}
 }
 
@@ -37,7 +58,7 @@ le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		LeEntry *holder = slot->holder;
 
 		if (holder == NULL || holder->state == LE_STATE_LAPSED || holder->acquired_at > granted_by ||
-			(!cmd->any_role && holder->role != cmd->role))
+			!forces(cmd, holder->role))
 			continue;
 		if (le_core_is_full(core))
 		{
@@ -47,15 +68,11 @@ le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		le_entry_end_only(core, holder, LE_END_FORCED, 0, now);
 		reply->ended++;
 	}
-	if (lock->closed_until > now && (cmd->any_role || lock->closed_by == cmd->role))
-	{
-		open_lock(core, lock);
-		reply->opened = true;
-	}
+	reopen(core, lock, cmd, now, reply);
 	le_settle_ended(core, before, now);
-	if (reply->opened)
+	if (reply->reopened)
 		le_lock_settle(core, lock, now);
-	reply->wrote = reply->ended > 0 || reply->opened;
+	reply->wrote = reply->ended > 0 || reply->reopened;
 }
 
 /*
@@ -81,8 +98,9 @@ phase_indexes(const LeCore *core, ForcePhase phase)
 
 /* False: of this one there is more to end. */
 static bool
-force_at(LeCore *core, ForcePhase phase, uint32_t index, uint32_t role, LeTime now, LeReply *reply)
+force_at(LeCore *core, const LeCommand *cmd, ForcePhase phase, uint32_t index, LeTime now, LeReply *reply)
 {
+	uint32_t role = cmd->role;
 	LeState state = phase == FORCE_WAITS ? LE_STATE_QUEUED : LE_STATE_HELD;
 	LeEntry *entry;
 	LeLease *lease;
@@ -109,7 +127,8 @@ force_at(LeCore *core, ForcePhase phase, uint32_t index, uint32_t role, LeTime n
 			lock = le_core_lock_at(core, index);
 			if (lock == NULL || lock->closed_until == 0 || lock->closed_by != role)
 				return true;
-			open_lock(core, lock);
+			reopen(core, lock, cmd, now, reply);
+			le_lock_open(core, lock);
 			le_lock_settle(core, lock, now);
 			core->work++;
 			reply->ended++;
@@ -134,7 +153,7 @@ le_apply_force_role(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *rep
 		for (; index < phase_indexes(core, phase); index++)
 		{
 			if (looks++ == LOOKS_A_STEP || le_core_is_full(core) ||
-				!force_at(core, phase, index, cmd->role, now, reply))
+				!force_at(core, cmd, phase, index, now, reply))
 			{
 				reply->next = 1 + ((int64_t) phase << 32) + index;
 				break;

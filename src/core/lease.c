@@ -146,6 +146,8 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 	assert(!lease->ended);
 	if (lease->ending)
 		how = (LeEnd) lease->how;
+	else if (!lease->for_group)
+		le_note_ending(core, lease->id, lease->role, how, now);
 	lease->ending = true;
 	lease->how = (uint8_t) how;
 	while (!le_link_empty(&lease->entries) && (lease->for_group || !le_core_is_full(core)))

@@ -51,7 +51,7 @@ request_is_valid(const LeStoredEntry *row)
 	return row->token > 0 && row->mode >= LE_MODE_EXCLUSIVE && row->mode <= LE_MODE_PERMIT &&
 		   (row->mode != LE_MODE_PERMIT || row->permits > 0) && (row->ttl > 0 || row->ttl == LE_TTL_BOUND) &&
 		   row->owner.len <= LE_MAX_OWNER && row->value.len <= LE_MAX_VALUE &&
-		   row->uncommitted.len % sizeof(LeStoredHold) == 0;
+		   row->acquirer.len <= LE_MAX_ACQUIRER && row->uncommitted.len % sizeof(LeStoredHold) == 0;
 }
 
 bool
@@ -281,6 +281,7 @@ command_of(const LeStoredEntry *row, const Verdict *verdict)
 					   .lease = row->lease,
 					   .owner = row->owner,
 					   .value = row->value,
+					   .acquirer = row->acquirer,
 					   .role = row->role,
 					   .session = verdict->session,
 					   .sessno = verdict->sessno};
@@ -379,6 +380,8 @@ load_holder(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict 
 	entry->slot = slot;
 	entry->hold_count = (uint32_t) row->holds;
 	entry->acquired_at = from_wall(&core->load.clock, row->since);
+	if (entry->acquired_at > core->load.clock.now)
+		entry->acquired_at = core->load.clock.now; /* the time of day was set back */
 	entry->lsn = core->load.lsn;
 	slot->holder = entry;
 	lock->held++;
@@ -408,12 +411,17 @@ load_free(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict *v
 				   core->load.clock.now);
 }
 
-/* Until when a row closes its lock: of a lapsed one, from its end on. */
+/*
+ * Until when a row closes its lock: of a lapsed one, from its end on.  Where the
+ * time of day was set back, for no longer than was left when it was written.
+ */
 static LeTime
 closed_until(const LeCore *core, const LeStoredEntry *row, LeTime otherwise)
 {
 	LeTime until = row->closed ? from_wall(&core->load.clock, row->closed_until) : 0;
 
+	if (until != LE_NEVER && until > core->load.clock.now + (row->closed_until - row->since))
+		until = core->load.clock.now + (row->closed_until - row->since);
 	if (until <= core->load.clock.now || core->load.copied)
 		until = 0;
 	return until > otherwise ? until : otherwise;

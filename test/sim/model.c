@@ -527,6 +527,19 @@ m_undefer(Model *m, LeTime now)
 
 /* --- ending --- */
 
+/* Returns whether it stays closed longer by that. */
+bool
+m_close(MLock *lock, LeTime until, uint32_t role)
+{
+	bool longer = until > lock->closed_until;
+
+	if (longer || (until == lock->closed_until && role < lock->closed_by))
+		lock->closed_by = role;
+	if (longer)
+		lock->closed_until = until;
+	return longer;
+}
+
 void
 m_end(Model *m, MEntry *e, LeEnd how, LeTime cool, LeTime now)
 {
@@ -543,13 +556,8 @@ m_end(Model *m, MEntry *e, LeEnd how, LeTime cool, LeTime now)
 	}
 	if (e->cool > cool)
 		cool = e->cool;
-	if (e->held && cool > m_lock(m, kind, name)->closed_until)
-	{
-		m_lock(m, kind, name)->closed_until = cool;
-		m_lock(m, kind, name)->closed_by = e->role;
-		if (!e->stored)
-			m_lock(m, kind, name)->unstored = cool;
-	}
+	if (e->held && m_close(m_lock(m, kind, name), cool, e->role) && !e->stored)
+		m_lock(m, kind, name)->unstored = cool;
 	m_answer(m, e,
 			 e->place || how == LE_END_EXPIRED || how == LE_END_REVOKED || how == LE_END_FORCED
 				 ? LE_LOST

@@ -4,7 +4,6 @@ use warnings;
 use LeTest;
 use PostgreSQL::Test::Utils qw(append_to_file);
 use Test::More;
-use Time::HiRes ();
 
 use constant { LOCKS => 20_000, WAITERS => 500 };
 
@@ -150,8 +149,8 @@ is($s->query(q{SELECT pid, owner, waiters, fenced_by FROM lock_election.locks WH
 
 # A role and a connection that are gone
 $holders[3]->quit;
-is($s->query(q{SELECT owner, pid FROM lock_election.locks WHERE name = 'theirs'}), 'them|', 'locks: a named owner whose connection has ended')
-  if wait_until(sub { $s->query(q{SELECT pid IS NULL FROM lock_election.locks WHERE name = 'theirs'}) eq 't' });
+is($s->query(q{SELECT owner, pid, connected FROM lock_election.locks WHERE name = 'theirs'}), "them|@{[ $holders[3]->pid ]}|f", 'locks: a named owner whose connection has ended')
+  if wait_until(sub { $s->query(q{SELECT connected FROM lock_election.locks WHERE name = 'theirs'}) eq 'f' });
 $s->query('SELECT pg_terminate_backend(' . $waiters[1]->pid . ')');
 wait_until(sub { $s->query(q{SELECT count(*) FROM lock_election.waiters WHERE name = 'both'}) eq '1' }) or die 'the waiter stays';
 $s->query('SELECT oid AS role_oid FROM pg_roles WHERE rolname = \'worker\' \gset');
@@ -305,25 +304,23 @@ is($s->query(q{SELECT count(*), count(DISTINCT pid), count(DISTINCT owner), min(
 is($s->query($everything), join('|', (LOCKS + 1) x 2), 'and all locks');
 is($s->query(q{SELECT waiters FROM lock_election.locks WHERE name = 'hot'}), WAITERS, 'with their number');
 
-# Grants go on while the views are read: the slowest one is far below the time that all readings take.
+# Grants go on while the views are read, not only between two readings: there are several for each.
 {
+	my $readings = 20;
 	my @readers = map { session($node) } 1 .. 2;
 	my $t = session($node);
-	my ($grants, $slowest) = (0, 0);
+	my $grants = 0;
 
-	$_->async('SELECT count(*) FROM lock_election.locks \; ' x 20 . 'SELECT 1') foreach @readers;
+	$_->async('SELECT count(*) FROM lock_election.locks \; ' x $readings . 'SELECT 1') foreach @readers;
 	until ($readers[0]->ready && $readers[1]->ready)
 	{
-		my $start = Time::HiRes::time();
 		$t->query(q{SELECT release_lock('g', acquire_lock('g'))});
-		my $took = Time::HiRes::time() - $start;
-		$slowest = $took if $took > $slowest;
 		$grants++;
 	}
 	$_->wait, $_->quit foreach @readers;
 	$t->quit;
-	cmp_ok($grants, '>', 20, 'grants go on while views are read');
-	cmp_ok($slowest, '<', 1, 'and none waits for long');
+	note("$grants grants");
+	cmp_ok($grants, '>', 2 * 2 * $readings, 'grants go on while views are read');
 }
 
 is($s->query(q{SELECT count(force_release_lock(name)) FROM lock_election.locks WHERE name <> 'hot'}), LOCKS, 'all can be released while the view is read');

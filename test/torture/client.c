@@ -5,8 +5,9 @@
  *
  *		client MODE NAME DIRECTORY SEED CONNINFO
  *
- * MODE: mixed, or one of counter and unfenced, which only count: they read a
- * counter under a lock, pause, and write it back, with and without fence_lock.
+ * MODE: mixed; or administered, which has more of what administrators do; or
+ * one of counter and unfenced, which only count: they read a counter under a
+ * lock, pause, and write it back, with and without fence_lock.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -16,10 +17,10 @@
 
 #include "record.h"
 
-#define LOCKS     6
-#define PERMITS   3
-#define ELECTIONS 2
-#define COUNTERS  2
+#define LOCKS       6
+#define MAX_PERMITS 4
+#define ELECTIONS   2
+#define COUNTERS    2
 
 typedef struct Held
 {
@@ -232,42 +233,124 @@ one_lock(void)
 		work_and_release(&h);
 }
 
-static void
-permit(void)
-{
-	Held h = {.name = "p0", .ttl = any_ttl()};
-	char what[256];
-	int wait = any_wait();
-	char b1[32], b2[32];
+/* How many permits there are, as far as we know. Whoever is refused is told how many there are. */
+static int permits = MAX_PERMITS - 1;
 
-	snprintf(what, sizeof(what), "acquire p0 mode=p%d ttl=%d wait=%d owner=-", PERMITS, h.ttl, wait);
-	if (!callf(&answer, what, "SELECT acquire_permit('p0', %d, %s, %s)", PERMITS, interval(b1, h.ttl),
+static void
+learn_permits(void)
+{
+	if (answer.status == ANSWER_ERROR && strcmp(answer.value, "22023") == 0)
+		sscanf(answer.message, "%*s is in use with %d permits", &permits);
+}
+
+static bool
+acquire_permit(Held *h, const char *name, int n, int ttl, int wait)
+{
+	char what[256], b1[32], b2[32];
+
+	h->name = name;
+	h->ttl = ttl;
+	snprintf(what, sizeof(what), "acquire %s mode=p%d ttl=%d wait=%d owner=-", name, n, ttl, wait);
+	if (!callf(&answer, what, "SELECT acquire_permit('%s', %d, %s, %s)", name, n, interval(b1, ttl),
 			   wait_argument(b2, wait)))
-		return;
-	snprintf(h.token, sizeof(h.token), "%.23s", answer.value);
-	work_and_release(&h);
+		return false;
+	snprintf(h->token, sizeof(h->token), "%.23s", answer.value);
+	return true;
+}
+
+static bool
+set_permits(const char *name, int n)
+{
+	char what[64];
+
+	snprintf(what, sizeof(what), "set_permits %s value=%d", name, n);
+	return callf(&answer, what, "SELECT set_permits('%s', %d)", name, n);
 }
 
 static void
-queue_place(void)
+permit(void)
 {
-	Held h = {.name = any_lock(), .ttl = any_ttl()};
+	Held h;
+	int n = 1 + up_to(MAX_PERMITS);
+
+	if (!acquire_permit(&h, "p0", permits, any_ttl(), any_wait()))
+	{
+		learn_permits();
+		return;
+	}
+	if (one_in(4) && set_permits("p0", n))
+		permits = n;
+	work_and_release(&h);
+}
+
+/* Holds the only permit for long, and lets one more in meanwhile. */
+static void
+one_more_permit(void)
+{
+	Held h;
+
+	if (!acquire_permit(&h, "p1", 1, 4000, one_in(2) ? 0 : 3000))
+		return;
+	if (one_in(2))
+	{
+		pause_ms(up_to(50));
+		set_permits("p1", 2);
+	}
+	pause_ms(1000 + up_to(1000));
+	set_permits("p1", 1);
+	release(&h);
+}
+
+/* Enters the queue of a lock, a permit or an election. */
+static bool
+enter_queue(Held *h)
+{
 	char what[256];
-	char *bar;
-	bool shared = one_in(4);
+	const char *bar;
+
+	if (h->name[0] == 'p')
+	{
+		snprintf(what, sizeof(what), "enqueue p0 mode=p%d ttl=%d owner=-", permits, h->ttl);
+		callf(&answer, what, "SELECT token, granted FROM enqueue_permit('p0', %d, '%d ms')", permits, h->ttl);
+		learn_permits();
+	}
+	else if (h->name[0] == 'e')
+	{
+		snprintf(what, sizeof(what), "enqueue %s mode=x ttl=%d owner=- candidate=%s", h->name, h->ttl,
+				 client);
+		callf(&answer, what, "SELECT term, elected FROM enqueue_candidate('%s', '%s', '%d ms')", h->name,
+			  client, h->ttl);
+	}
+	else
+	{
+		bool shared = one_in(4);
+
+		snprintf(what, sizeof(what), "enqueue %s mode=%s ttl=%d owner=-", h->name, shared ? "s" : "x",
+				 h->ttl);
+		callf(&answer, what, "SELECT token, granted FROM enqueue_lock('%s', '%d ms', '%s')", h->name, h->ttl,
+			  shared ? "shared" : "exclusive");
+	}
+	if (answer.status != ANSWER_OK)
+		return false;
+	bar = strchr(answer.value, '|');
+	snprintf(h->token, sizeof(h->token), "%.*s", (int) (bar - answer.value), answer.value);
+	return true;
+}
+
+static void
+queue_place(const char *name)
+{
+	Held h = {.name = name, .ttl = any_ttl()};
+	const char *await = name[0] == 'e' ? "await_leadership" : "await_lock";
 	bool granted;
 
-	snprintf(what, sizeof(what), "enqueue %s mode=%s ttl=%d owner=-", h.name, shared ? "s" : "x", h.ttl);
-	if (!callf(&answer, what, "SELECT token, granted FROM enqueue_lock('%s', '%d ms', '%s')", h.name, h.ttl,
-			   shared ? "shared" : "exclusive"))
+	if (!enter_queue(&h))
 		return;
-	bar = strchr(answer.value, '|');
-	granted = bar[1] == 't';
-	snprintf(h.token, sizeof(h.token), "%.*s", (int) (bar - answer.value), answer.value);
+	granted = strchr(answer.value, '|')[1] == 't';
 	for (int i = 0; !granted && i < 30 && !stopping; i++)
 	{
 		pause_ms(up_to(h.ttl < 400 ? h.ttl / 5 : 80));
-		ask("await", "await_lock", &h, one_in(2) ? ", '50 ms'" : "");
+		ask("await", await, &h, one_in(2) ? ", '50 ms'" : "");
 		if (answer.status == ANSWER_ERROR)
 			return;
 		granted = is_true();
@@ -276,6 +359,31 @@ queue_place(void)
 		work_and_release(&h);
 	else
 		release(&h);
+}
+
+/* A job that must not run twice within a while: its name stays closed. */
+static void
+closed_for_a_while(void)
+{
+	Held h;
+	char what[256];
+	int hold_for = 100 + up_to(900);
+
+	if (!acquire(&h, one_in(2) ? "h0" : "h1", false, any_ttl(), any_wait(), NULL))
+		return;
+	pause_ms(up_to(20));
+	snprintf(what, sizeof(what), "release %s token=%s hold_for=%d", h.name, h.token, hold_for);
+	callf(&answer, what, "SELECT release_lock('%s', %s, '%d ms')", h.name, h.token, hold_for);
+}
+
+/* As an administrator would. */
+static void
+force(const char *name)
+{
+	char what[64];
+
+	snprintf(what, sizeof(what), "force %s", name);
+	callf(&answer, what, "SELECT %s('%s')", name[0] == 'e' ? "force_resign" : "force_release_lock", name);
 }
 
 static void
@@ -474,10 +582,51 @@ count(bool fenced)
 		release(&h);
 }
 
+/* What administrators do, to what is held for a while and waited for. */
+static void
+administered(void)
+{
+	static const char *const forced[] = {"l0", "l1", "p0", "e0", "h0", "h1"};
+	const char *name = forced[up_to(6)];
+	Held h;
+
+	switch (up_to(8))
+	{
+		case 0:
+			one_more_permit();
+			break;
+		case 1:
+		case 2:
+			permit();
+			break;
+		case 3:
+			queue_place(one_in(2) ? "e0" : "p0");
+			break;
+		case 4:
+			closed_for_a_while();
+			break;
+		case 5:
+			/* until somebody forces it out */
+			if (acquire(&h, name[0] == 'l' ? name : "l0", one_in(2), 2000, 3000, NULL))
+			{
+				pause_ms(up_to(300));
+				release(&h);
+			}
+			break;
+		case 6:
+			one_lock();
+			break;
+		default:
+			force(name);
+	}
+}
+
 static void
 mixed(void)
 {
-	switch (up_to(12))
+	static const char *const forced[] = {"l0", "l1", "l2", "p0", "h0", "h1", "c0", "c1", "e0", "e1"};
+
+	switch (up_to(14))
 	{
 		case 0:
 		case 1:
@@ -486,11 +635,14 @@ mixed(void)
 			one_lock();
 			break;
 		case 4:
-			permit();
+			if (one_in(4))
+				queue_place("p0");
+			else
+				permit();
 			break;
 		case 5:
 		case 6:
-			queue_place();
+			queue_place(any_lock());
 			break;
 		case 7:
 			several_locks();
@@ -499,16 +651,24 @@ mixed(void)
 			lease();
 			break;
 		case 9:
-			election();
+			if (one_in(4))
+				queue_place(one_in(2) ? "e0" : "e1");
+			else
+				election();
 			break;
 		case 10:
 			transaction();
 			break;
+		case 11:
+			closed_for_a_while();
+			break;
+		case 12:
+			if (one_in(4))
+				force(forced[up_to(10)]);
+			break;
 		default:
 			count(true);
 	}
-	if (in_transaction())
-		call(&answer, "rollback -", "ROLLBACK");
 }
 
 int
@@ -519,11 +679,11 @@ main(int argc, char **argv)
 
 	if (argc != 6)
 	{
-		fprintf(stderr, "usage: client mixed|counter|unfenced NAME DIRECTORY SEED CONNINFO\n");
+		fprintf(stderr, "usage: client mixed|administered|counter|unfenced NAME DIRECTORY SEED CONNINFO\n");
 		return 2;
 	}
 	client = argv[2];
-	may_stop_in_the_middle = strcmp(argv[1], "mixed") != 0;
+	may_stop_in_the_middle = strcmp(argv[1], "counter") == 0 || strcmp(argv[1], "unfenced") == 0;
 	snprintf(path, sizeof(path), "%s/%s.history", argv[3], client);
 	srandom((unsigned) strtoul(argv[4], NULL, 10));
 	sigaction(SIGTERM, &action, NULL);
@@ -532,8 +692,12 @@ main(int argc, char **argv)
 	{
 		if (strcmp(argv[1], "mixed") == 0)
 			mixed();
+		else if (strcmp(argv[1], "administered") == 0)
+			administered();
 		else
 			count(strcmp(argv[1], "unfenced") != 0);
+		if (in_transaction())
+			call(&answer, "rollback -", "ROLLBACK");
 		pause_ms(up_to(6));
 	}
 	disconnect();

@@ -115,6 +115,37 @@ test_free_rows(void)
 	stop();
 }
 
+/* The rows were written tomorrow. */
+static void
+test_time_of_day_set_back(void)
+{
+	LeTime tomorrow = now + WALL_OFFSET + 86400 * LE_SECOND;
+	LeStoredEntry row;
+	LeCommand cmd;
+
+	start_load();
+	row = stored_free("closed");
+	row.closed = true;
+	row.since = tomorrow;
+	row.closed_until = tomorrow + 5 * LE_SECOND;
+	load_slot(row);
+	row = stored("held", OLD + 1, X);
+	row.since = tomorrow;
+	load_slot(row);
+	load_done();
+	cmd = command(LE_CMD_RELEASE, 1, "held");
+	cmd.token = OLD + 1;
+	cmd.hold_for = 5 * LE_SECOND;
+	apply(cmd);
+	acquire(2, "closed", X);
+	acquire(3, "held", X);
+	pass(5 * LE_SECOND - 1);
+	ok(!was_told[2] && !was_told[3], "names are closed");
+	pass(1);
+	ok(got(2, LE_OK) && got(3, LE_OK), "for no longer than they were");
+	stop();
+}
+
 static void
 test_orphans(void)
 {
@@ -678,6 +709,7 @@ main(void)
 	test_holder();
 	test_time_left();
 	test_free_rows();
+	test_time_of_day_set_back();
 	test_orphans();
 	test_grace();
 	test_copied();

@@ -206,9 +206,9 @@ test_force(void)
 	is_int(apply(request(2, "y", X, 0)).status, LE_NOT_GRANTED, "closed");
 	cmd = command(LE_CMD_FORCE, 0, "y");
 	cmd.role = OTHER;
-	is_int(apply(cmd).opened, false, "not opened by another role");
+	is_int(apply(cmd).reopened, false, "not opened by another role");
 	cmd.any_role = true;
-	is_int(apply(cmd).opened, true, "but by who may end anybody's");
+	is_int(apply(cmd).reopened, true, "but by who may end anybody's");
 	is_int(apply(request(2, "y", X, 0)).status, LE_OK, "and granted");
 	batch();
 	stop();

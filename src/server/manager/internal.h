@@ -13,7 +13,7 @@
 #include "manager/batch.h"
 
 /* Entries that are granted or ended in one batch, where it can be cut into steps. */
-#define WORK_A_BATCH 2000
+#define WORK_A_BATCH 500
 /* Items that expire in one batch at most. */
 #define EXPIRE_A_BATCH 1000
 /* Back-off after a failure that no request caused. */

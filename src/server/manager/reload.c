@@ -227,25 +227,30 @@ load_core(int64_t next_revision, bool copied)
 					  .uncommitted = xact_uncommitted};
 	LeRowReader reader = {.lease = load_lease, .slot = load_slot, .place = load_place};
 	LeCore *volatile core = NULL;
+	bool complete;
 
 	random_bytes(env.seed, sizeof(env.seed));
 	le_mgr.core_context =
 		AllocSetContextCreate(TopMemoryContext, "lock_election state", 0, STATE_BLOCK, STATE_BLOCK);
-	memset(&left, 0, sizeof(left));
 	PG_TRY();
 	{
-		core = le_core_create(&env, le_shared->max_slots, next_revision);
-		if (core == NULL)
-			(void) loaded(LE_LOAD_NO_MEMORY);
-
 		/* its rows may not be flushed or replicated yet: whoever is told of them waits for that */
 		load.lsn = le_mgr.changes_lsn = le_batch_log_nothing();
-		le_batch_set_limits(core);
-		le_core_load_begin(core, &load);
-		reader.arg = core;
-		le_mgr.limited = true;
-		le_store_load(&reader);
-		le_mgr.limited = false;
+		do
+		{
+			MemoryContextReset(le_mgr.core_context);
+			memset(&left, 0, sizeof(left));
+			core = le_core_create(&env, le_shared->max_slots, next_revision);
+			if (core == NULL)
+				(void) loaded(LE_LOAD_NO_MEMORY);
+			le_batch_set_limits(core);
+			le_core_load_begin(core, &load);
+			reader.arg = core;
+			le_mgr.limited = true;
+			/* what was left out is not among the rows that are known */
+			complete = le_store_load(&reader, le_mgr.left_out > 0 ? NULL : le_mgr.core);
+			le_mgr.limited = false;
+		} while (!complete);
 	}
 	PG_CATCH();
 	{

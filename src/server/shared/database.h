@@ -97,6 +97,8 @@ typedef struct LeHintRing
 	LeHint hints[LE_HINTS];
 } LeHintRing;
 
+#define LE_DB_TABLES 3
+
 typedef struct LeDatabase
 {
 	/* --- under LeShared.lock; changed only by shared/database.c --- */
@@ -124,7 +126,8 @@ typedef struct LeDatabase
 	pg_atomic_uint64 revision; /* next one, for the view */
 	pg_atomic_uint64 memory;   /* bytes, for the view */
 	pg_atomic_uint64 locks;
-	pg_atomic_uint64 left_out; /* rows that were not loaded for want of memory */
+	pg_atomic_uint64 left_out;                  /* rows that were not loaded for want of memory */
+	pg_atomic_uint64 table_bytes[LE_DB_TABLES]; /* size of tables slot, lease, queue, for the view */
 	LeCounters counters;
 	LeHintRing ring;
 } LeDatabase;
