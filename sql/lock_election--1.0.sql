@@ -819,6 +819,8 @@ COMMENT ON COLUMN lock_election.manager.locks IS
 'Names that it knows: held, waited for, closed, or just released.';
 COMMENT ON COLUMN lock_election.manager.memory IS
 'Bytes of its state.';
+COMMENT ON COLUMN lock_election.manager.not_loaded IS
+'Rows that did not fit into lock_election.max_memory when it started: their locks stay held, and are granted to nobody.';
 COMMENT ON COLUMN lock_election.manager.slot_bytes IS
 'Size of table slot on disk, in bytes, as of a few seconds ago. The manager reads the tables when it starts.';
 COMMENT ON COLUMN lock_election.manager.lease_bytes IS
@@ -976,6 +978,8 @@ COMMENT ON COLUMN lock_election.history.elected_at IS
 'When the term began.';
 COMMENT ON COLUMN lock_election.history.at IS
 'When it happened.';
+COMMENT ON COLUMN lock_election.history.role IS
+'The leaders role, whose lock_election.max_history_per_role it counts for.';
 COMMENT ON COLUMN lock_election.history.how IS
 '1 elected, 2 proclaimed; the term has ended: 3 resigned, 4 expired, 5 revoked, 6 forced, 7 undone, 8 disconnected.';
 COMMENT ON COLUMN lock_election.history.election IS
@@ -1005,6 +1009,8 @@ COMMENT ON COLUMN lock_election.versioned.version IS
 'Counts up from 1 with each write.';
 COMMENT ON COLUMN lock_election.versioned.role IS
 'Name of the role that the key belongs to.';
+COMMENT ON COLUMN lock_election.versioned.role_oid IS
+'Number of that role in this cluster, when the key was created: a new role of the same name is another one.';
 COMMENT ON COLUMN lock_election.versioned.key IS
 'The key.';
 COMMENT ON COLUMN lock_election.versioned.value IS

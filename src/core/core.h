@@ -32,6 +32,7 @@
 #define LE_MAX_OWNER 255  /* bytes of an owner */
 #define LE_MAX_VALUE 4096 /* bytes of a candidate */
 #define LE_MAX_NAMES 1000 /* names in one command */
+#define LE_FEW       16   /* entries whose end is no work to speak of */
 
 #define LE_MAX_ACQUIRER 127 /* bytes of what is kept of an acquirer */
 
@@ -630,6 +631,9 @@ extern LeEntry *le_core_overdue(LeCore *core, LeTime timeout, LeTime now);
  */
 extern bool le_core_is_full(const LeCore *core);
 extern void le_core_worked(LeCore *core, uint32_t work);
+
+/* Does the end of this session, or of its transaction, end more than a few entries? */
+extern bool le_core_has_much(const LeCore *core, uint64_t session, uint32_t sessno);
 
 /* --- effects of the batch --- */
 

@@ -154,6 +154,24 @@ le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	le_settle_ended(core, before, now);
 }
 
+bool
+le_core_has_much(const LeCore *core, uint64_t session, uint32_t sessno)
+{
+	const LeSession *s = &core->sessions[sessno];
+	const LeLink *entry = s->entries.next, *hold = s->holds.next;
+	int n = 0;
+
+	if (s->id != session)
+		return false;
+	while (n < LE_FEW && (entry != &s->entries || hold != &s->holds))
+	{
+		entry = entry != &s->entries ? entry->next : entry;
+		hold = hold != &s->holds ? hold->next : hold;
+		n++;
+	}
+	return n == LE_FEW;
+}
+
 LeEntry *
 le_core_waiting_on(const LeCore *core, uint64_t session, uint32_t sessno)
 {

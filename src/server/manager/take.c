@@ -492,6 +492,32 @@ le_take_rung(uint32 *procs, int n)
 	return n;
 }
 
+/*
+ * Is it more than a little work?  Once a batch has done its share, that is for the
+ * next ones, in the order of arrival.  The others do not wait behind it.
+ */
+static bool
+is_much(uint32 proc)
+{
+	LeRequestSlot *slot = slot_of(proc);
+	uint32 mail = pg_atomic_read_u32(&slot->mail);
+
+	if (mail & LE_MAIL_RELEASED)
+		return true;
+	if ((mail & LE_MAIL_SESSION_END) != 0 || pg_atomic_read_u64(&slot->undo) != 0)
+		return le_core_has_much(le_mgr.core, slot->session, proc);
+	if (pg_atomic_read_u32(&slot->posted) == pg_atomic_read_u32(&slot->answered))
+		return false;
+	pg_read_barrier();
+	if (slot->type == LE_REQUEST_LOOK || slot->type == LE_REQUEST_LOOK_LEASES)
+		return true;
+	if (slot->type != LE_REQUEST_COMMAND)
+		return false;
+	return slot->command.nnames > LE_FEW || slot->command.type == LE_CMD_REVOKE_LEASE ||
+		   slot->command.type == LE_CMD_FORCE || slot->command.type == LE_CMD_FORCE_ROLE ||
+		   slot->command.type == LE_CMD_SET_PERMITS;
+}
+
 /* What one batch cannot do without making others wait for too long rings again, for the next. */
 void
 le_take(const uint32 *procs, int n, LeTime now)
@@ -500,8 +526,7 @@ le_take(const uint32 *procs, int n, LeTime now)
 	{
 		LeRequestSlot *slot = slot_of(procs[i]);
 
-		/* renewals come first, and all of them are taken: their leases are about to end */
-		if ((le_core_is_full(le_mgr.core) && !is_renewal(slot)) || !take_mail(procs[i], now))
+		if ((le_core_is_full(le_mgr.core) && is_much(procs[i])) || !take_mail(procs[i], now))
 		{
 			le_ring(slot);
 			continue;
