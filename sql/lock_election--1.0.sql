@@ -193,7 +193,7 @@ CREATE FUNCTION @extschema@.acquire_lock(
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_acquire_lock';
 COMMENT ON FUNCTION @extschema@.acquire_lock(text, interval, interval, text, text, bigint) IS
-'Acquires a lock and returns its token, or NULL if it was not granted within "wait" (NULL: wait without limit, ''0'': do not wait). It is held until it is released or "ttl" has passed since the last renewal; ttl => NULL: as long as this connection lives. Undone if the transaction rolls back. Errors: 22023 bad argument, 55P03 lock_timeout, LE001 ended while it waited, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role.';
+'Acquires a lock and returns its token, or NULL if it was not granted within "wait" (NULL: wait without limit, ''0'': do not wait). It is held until it is released or "ttl" has passed since the last renewal; ttl => NULL: as long as this connection lives; "lease": as long as that. "owner" says who asks: acquiring again by the same owner, or, where none is named, on the same lease, answers the same token. Undone if the transaction rolls back. Errors: 22023 bad argument, 55P03 lock_timeout, LE001 ended while it waited, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role.';
 
 CREATE FUNCTION @extschema@.try_acquire_lock(
 	name text,
@@ -281,7 +281,7 @@ CREATE FUNCTION @extschema@.enqueue_lock(
 RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_enqueue_lock';
 COMMENT ON FUNCTION @extschema@.enqueue_lock(text, interval, text, text, bigint) IS
-'Enters the queue of a lock and returns at once: the token, whether it is granted already, else the position in the queue (from 1), and the channel on which the grant is announced (LISTEN). The place lasts for "ttl" from now and from each await_lock, or as long as "lease"; ttl NULL: as long as this connection. From the grant on the lock lasts for "ttl". Undone if the transaction rolls back. Every call takes a place of its own, also for an owner that holds the lock; but on a named lease the same request once more answers the same token, so that it can be sent again when its answer was lost. Errors: 22023 bad argument, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role, LE001 no such lease.';
+'Enters the queue of a lock and returns at once: the token, whether it is granted already, else the position in the queue (from 1), and the channel on which the grant is announced (LISTEN). The place lasts for "ttl" from now and from each await_lock, or as long as "lease"; ttl NULL: as long as this connection. From the grant on the lock lasts for "ttl". Undone if the transaction rolls back. Every call takes a place of its own, also for an owner that holds the lock; but on a named lease the same request once more, by the same owner if it names one, answers the same token, so that it can be sent again when its answer was lost. Errors: 22023 bad argument, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role, LE001 no such lease.';
 
 CREATE FUNCTION @extschema@.enqueue_permit(
 	name text,
@@ -997,6 +997,8 @@ COMMENT ON COLUMN lock_election.versioned.version IS
 'Counts up from 1 with each write.';
 COMMENT ON COLUMN lock_election.versioned.role IS
 'Name of the role that the key belongs to.';
+COMMENT ON COLUMN lock_election.versioned.role_oid IS
+'The role that had this name when the row was written; 0: there was none.';
 COMMENT ON COLUMN lock_election.versioned.key IS
 'The key.';
 COMMENT ON COLUMN lock_election.versioned.value IS

@@ -420,10 +420,10 @@ struct LeEntry
 	uint8_t state;        /* LeState */
 	uint8_t end;          /* LeEnd: why it lapsed or ended */
 	uint8_t answer;       /* LeStatus for whoever waits */
-	bool answering;       /* in the list of answers */
-	bool place;           /* a queue place, not a blocked call */
-	bool grouped;         /* QUEUED with others, or was until its batch */
-	bool joined;          /* its answer: LeReply.shared_owner */
+	bool answering : 1;   /* in the list of answers */
+	bool place : 1;       /* a queue place, not a blocked call */
+	bool grouped : 1;     /* QUEUED with others, or was until its batch */
+	bool joined : 1;      /* its answer: LeReply.shared_owner */
 	int64_t answer_token; /* what the waiter is told */
 	LeRow row;            /* queue place's row */
 };

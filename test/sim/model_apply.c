@@ -440,6 +440,7 @@ newest_held(Model *m, const LeCommand *cmd)
 void
 m_release_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
+	MLock *lock = m_lock(m, (uint8_t) cmd->kind, sim_text_id(cmd->name.data));
 	int64_t token;
 	LeTime cool;
 	MEntry *e;
@@ -456,6 +457,8 @@ m_release_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	}
 	cool = e->held && cmd->hold_for > 0 ? e->acquired + cmd->hold_for : 0;
 	m_end(m, e, LE_END_RELEASED, cool > now ? cool : 0, now);
+	if (cool > now && lock->closed_until == cool)
+		lock->closer = token;
 }
 
 void

@@ -158,12 +158,12 @@ subtest 'the table becomes small' => sub {
 	$standby->stop;
 
 	$old->query('COMMIT');
+	$_->quit foreach $old, $admin, $holder, $client;
 	$node->stop('immediate');
 	$node->start;
 	is(one("SELECT is_held('$_', $token{$_})"), 't', "$_ is held after a crash") foreach 'first', 'second';
 	is(one("SELECT await_lock('first', $place)"), 'f', 'and the place is there');
 };
 
-$_->quit foreach $old, $admin, $holder, $client;
 $node->stop;
 done_testing();

@@ -125,6 +125,7 @@ $primary->safe_psql('postgres', 'ALTER TABLE lock_election.meta DISABLE TRIGGER 
 $primary->backup('base');
 $standby->init_from_backup($primary, 'base', has_streaming => 1);
 start_behind($standby);
+$primary->safe_psql('postgres', q{SELECT acquire_lock('seen', '1 h')});
 $primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
 $standby->append_conf('postgresql.conf', q{primary_conninfo = ''});
 $standby->reload;
