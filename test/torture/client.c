@@ -297,8 +297,8 @@ one_more_permit(void)
 		set_permits("p1", 2);
 	}
 	pause_ms(1000 + up_to(1000));
-	set_permits("p1", 1);
 	release(&h);
+	set_permits("p1", 1);
 }
 
 /* Enters the queue of a lock, a permit or an election. */
