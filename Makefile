@@ -22,6 +22,7 @@
 #   make test-packages [SUITES="bookworm trixie"]      builds, checks, installs, upgrades and removes them in fresh
 #                                   systems; as root
 #   make dist [DIST_TAG=v1.0.0]    the archives of a release, the same bytes each time
+#   make fuzz-sql [SECONDS=600]    all functions with random arguments, on a live server
 
 EXTENSION  = lock_election
 MODULE_big = lock_election
@@ -61,7 +62,7 @@ PG_CONFIG ?= pg_config
 
 # These goals work before PostgreSQL is installed.
 ALONE := test demo play test-versions bench bench-quick bench-instructions bench-lockctl mutants unit sim \
-         sim-exhaustive fuzz core-tests torture torture-lockctl torture-programs format format-check client \
+         sim-exhaustive fuzz fuzz-sql core-tests torture torture-lockctl torture-programs format format-check client \
          install-client client-tests client-tests-address client-tests-thread lockctl deb \
          test-packages dist
 .PHONY: $(ALONE)
@@ -99,6 +100,9 @@ torture-lockctl:
 
 mutants:
 	@test/mutants/run.sh
+
+fuzz-sql:
+	@TESTS=test/t/121_fuzz_sql.t FUZZ_SECONDS=$(or $(SECONDS),600) PROVE_FLAGS=-v test/run.sh
 
 # debian/control is made from control.in, which does not know the major versions.
 deb:
