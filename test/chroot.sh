@@ -59,7 +59,7 @@ in_namespaces()
 	local rc=0
 	[ -z "${IN_NAMESPACES:-}" ] || return 0
 	need_debootstrap
-	RUN=$(mktemp -d /var/tmp/lock_election.XXXXXX)
+	RUN=$(mktemp -d /var/tmp/lock_election-fresh.XXXXXX)
 	trap 'rm -rf --one-file-system "$RUN"' EXIT
 	trap 'exit 130' INT
 	trap 'exit 143' TERM
