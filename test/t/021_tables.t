@@ -561,6 +561,25 @@ subtest 'a row deleted by hand' => sub {
 	$other->quit;
 };
 
+# A table that ALTER TABLE rewrites has all its rows from that transaction.
+subtest 'rewritten while a manager waits to read it' => sub {
+	my $token = $holder->query(q{SELECT acquire_lock('rewritten', '1 h')});
+
+	$admin->query(q{BEGIN; ALTER TABLE lock_election.slot ALTER ttl TYPE numeric; ALTER TABLE lock_election.slot ALTER ttl TYPE bigint});
+	$admin->query(q{SELECT pg_terminate_backend(pid) FROM lock_election.manager;
+		DO $$
+		BEGIN
+			WHILE NOT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'lock_election.slot'::regclass) LOOP
+				PERFORM pg_sleep(0.001);
+			END LOOP;
+		END
+		$$;
+		COMMIT});
+	is($admin->error, '', 'rewritten');
+	wait_for_sql($node, 'SELECT count(*) = 1 FROM lock_election.manager');
+	is(one("SELECT release_lock('rewritten', $token)"), 't', 'nothing is lost');
+};
+
 subtest 'truncated, and altered' => sub {
 	my $token = $holder->query(q{SELECT acquire_lock('t', '1 h')});
 

@@ -96,6 +96,10 @@ le_rows_begin(LeRows *rows, StoreTable *table, LeCore *failed)
 	memset(rows, 0, sizeof(*rows));
 	rows->table = table;
 	rows->rel = le_table_open_to_load(table);
+
+	/* rewritten while we waited for its lock: an older snapshot sees none of the rows */
+	PopActiveSnapshot();
+	PushActiveSnapshot(GetTransactionSnapshot());
 	if (table->file != file)
 		table->known = false;
 	rows->tuple = table_slot_create(rows->rel, NULL);

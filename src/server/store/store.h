@@ -65,6 +65,7 @@ typedef struct LeRowReader
  * failed: the core of the batch that failed; NULL: a manager starts.  False:
  * the rows are not where that core has left them, so they have to be read once
  * more, all of them, into another core.
+ * Renews the active snapshot, as le_store_claim() does.
  */
 extern bool le_store_load(const LeRowReader *reader, LeCore *failed);
 
