@@ -114,7 +114,7 @@ install_suite()
 	rm "$dir/etc/postgresql/$major/main/conf.d/lock_election.conf"
 	step "$dir" "$server restart && apt-get remove -qqy 'postgresql-*-lock-election' lockctl && $server restart"
 	expect "without the extension" 1 "$(sql "SELECT 1")"
-	step "$dir" "apt-get purge -qqy 'postgresql-*-lock-election' lockctl && $server stop"
+	step "$dir" "dpkg --purge postgresql-$major-lock-election lockctl && $server stop"
 	for file in usr/lib/postgresql usr/share/{postgresql,doc,man,bash-completion} usr/bin; do
 		[ -z "$(find "$dir/$file" -name '*lock_election*' -o -name '*lock-election*' -o -name 'lockctl*')" ] ||
 			die "files are left in $file"
