@@ -236,6 +236,8 @@ post(void)
 	releases->xact = le_xact_number();
 	releases->len = (uint32) pending_size();
 	releases->need_flush = le_needs_flush();
+	releases->done = 0;
+	releases->lsn = 0;
 	releases->segment = prepared;
 	if (prepared == DSM_HANDLE_INVALID)
 		fill(releases->data);

@@ -113,6 +113,8 @@ typedef struct LeReleases
 	uint32 len;
 	uint32 xact;
 	bool need_flush; /* synchronous_commit is not off */
+	uint32 done;     /* by the manager: so far they are applied, and committed */
+	uint64 lsn;      /* ... what that rests on; 0: nothing that lasts */
 	char data[LE_RELEASES_SIZE] pg_attribute_aligned(8);
 } LeReleases;
 
