@@ -83,7 +83,7 @@ SELECT results_eq(
 	('compare_and_set'), ('counters'), ('current_leader'), ('election_history'), ('enqueue_candidate'), ('enqueue_lock'), ('enqueue_locks'), ('enqueue_permit'), ('fence_guard'), ('fence_leader'), ('fence_lock'),
 	('force_release_lock'), ('force_release_role'), ('force_resign'), ('grant_lease'), ('is_held'), ('is_leader'), ('keep_alive'), ('lease_time_to_live'), ('look'), ('look_leases'),
 	('manager_info'), ('observe_election'), ('proclaim'), ('read_versioned'), ('release_lock'), ('release_lock'), ('release_locks'), ('renew_leadership'), ('renew_lock'), ('resign'),
-	('revoke_lease'), ('role_oid'), ('set_permits'), ('try_acquire_lock'), ('version_guard')$$,
+	('revoke_lease'), ('set_permits'), ('try_acquire_lock'), ('version_guard')$$,
 	'functions for everyone: these and no others');
 SELECT results_eq(
 	$$SELECT relname::text COLLATE "default" FROM pg_class WHERE relnamespace = 'lock_election'::regnamespace AND relkind IN ('r', 'v', 'S', 'm', 'f', 'p')
