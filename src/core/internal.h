@@ -348,6 +348,7 @@ extern char *le_spare_take(LeSpares *spares);
 
 /* Of the newest write that the entry rests on. */
 extern uint64_t le_entry_lsn(const LeEntry *entry);
+extern bool le_entry_ends_soon(const LeEntry *entry);
 
 /* --- core/session.c --- */
 
