@@ -17,7 +17,8 @@
  *		whatever is stored before a ring: by this look or by the next, because the
  *		ring after this look links the slot again.
  *	4.	The manager stores the reply, sets answered to the request's number, and
- *		wakes the backend.  A request that has to wait is answered in a later
+ *		wakes the backend; where the answer waits for a flush of the WAL, somebody
+ *		else does that, see shared/flush.h.  A request that has to wait is answered in a later
  *		batch; until then the slot keeps its revision, so that a new manager can put
  *		it back to its place in the queue.
  *	5.	The backend reads the reply once answered equals posted.
@@ -127,7 +128,7 @@ typedef struct LeReleases
 #define LE_NOTE_OWN_SESSION 0x01
 /* its mail or its commit's releases cannot be applied now: sqlstate, message */
 #define LE_NOTE_UNREAD 0x02
-/* its answer is about to be flushed: the early notice of shared/wake.h */
+/* its answer is about to be committed: the early notice of shared/wake.h */
 #define LE_NOTE_SOON 0x04
 /* the extension was dropped: what its commit has released is thrown away */
 #define LE_NOTE_GONE 0x08
