@@ -211,6 +211,11 @@ subtest 'flushed' => sub {
 	};
 
 	$local = session($node, connstr => q{options='-c synchronous_commit=off'});
+
+	# nor is there anything to announce, or a page to be written
+	$node->append_conf('postgresql.conf', "lock_election.notify = none\nbgwriter_lru_maxpages = 0\n");
+	$node->reload;
+	wait_for_sql($node, 'SHOW bgwriter_lru_maxpages', '0');
 	kill 'STOP', $walwriter;
 	foreach my $how ('at once', 'after a load')
 	{
