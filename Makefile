@@ -6,9 +6,11 @@
 #   make test TESTS=test/t/010_x.t [PROVE_FLAGS=-v]
 #   make demo
 #   make bench [PEERS=install]      beside etcd, ZooKeeper, Redis and others, to bench/results; make bench-quick: alone;
-#                                   make bench-instructions: counted by callgrind
+#                                   make bench-instructions: counted by callgrind; make bench-lockctl: the command
+#                                   beside etcdctl and flock
 #   make LE_FAULTS=1       a build for tests: with points where the server can be made to fail, and with assertions
 #   make torture [DURATION=60]     clients, faults and a checker of what the clients have seen
+#   make torture-lockctl [DURATION=60]      the same with commands that lockctl runs
 #   make mutants [ONLY="name ..."]      seeds faults, each of which a test has to catch
 #   make unit, make sim [SEED=1] [STEPS=100000]      the core alone, no PostgreSQL needed
 #   make sim-exhaustive        every interleaving of tiny worlds: an hour
@@ -45,9 +47,9 @@ PG_CONFIG ?= pg_config
 .DEFAULT_GOAL := all
 
 # These goals work before PostgreSQL is installed.
-ALONE := test demo bench bench-quick bench-instructions mutants unit sim sim-exhaustive fuzz core-tests torture \
-         torture-programs format format-check client install-client client-tests client-tests-address \
-         client-tests-thread lockctl
+ALONE := test demo bench bench-quick bench-instructions bench-lockctl mutants unit sim sim-exhaustive fuzz core-tests \
+         torture torture-lockctl torture-programs format format-check client install-client client-tests \
+         client-tests-address client-tests-thread lockctl
 .PHONY: $(ALONE)
 
 test:
@@ -65,9 +67,15 @@ bench-quick:
 bench-instructions:
 	@bench/instructions.sh
 
+bench-lockctl:
+	@bench/lockctl.sh
+
 DURATION ?= 60
 torture:
 	@TESTS=test/t/090_torture.t TORTURE_SECONDS=$(DURATION) TORTURE_P99=$${TORTURE_P99:-20} PROVE_FLAGS=-v test/run.sh
+
+torture-lockctl:
+	@TESTS=test/t/117_lockctl_torture.t TORTURE_SECONDS=$(DURATION) PROVE_FLAGS=-v test/run.sh
 
 mutants:
 	@test/mutants/run.sh
@@ -143,7 +151,10 @@ build/torture/client: test/torture/client.c test/torture/record.c test/torture/r
 build/torture/check: $(CHECK_SOURCES) test/torture/check.h
 	mkdir -p $(@D)
 	$(CC) $(TORTURE_FLAGS) -o $@ $(CHECK_SOURCES)
-torture-programs: build/torture/client build/torture/check
+build/torture/worker: test/torture/worker.c
+	mkdir -p $(@D)
+	$(CC) $(TORTURE_FLAGS) -o $@ $<
+torture-programs: build/torture/client build/torture/check build/torture/worker
 
 # liblockelection, the client in C. Its tests are built with a copy of it of their own, plain or under a sanitizer.
 PREFIX        ?= /usr/local

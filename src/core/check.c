@@ -55,7 +55,7 @@ check_holder(const LeCore *core, const LeLock *lock, const LeSlot *slot)
 {
 	const LeEntry *entry = slot->holder;
 
-	CHECK(entry->state == LE_STATE_HELD);
+	CHECK(le_entry_has_slot(entry));
 	CHECK(entry->slot == slot && entry->lock == lock);
 	CHECK(entry->mode == lock->mode);
 	CHECK(entry->hold_count > 0);
@@ -67,16 +67,19 @@ check_holder(const LeCore *core, const LeLock *lock, const LeSlot *slot)
 		CHECK(core->sessions[entry->sessno].id != 0 || hold->session != entry->session);
 	}
 	CHECK(entry->waiter_session == 0 || entry->answering);
-	CHECK(le_linked(&entry->queue_link) == (entry->lapsed || entry->owner != NULL));
 	CHECK(entry->session == 0 || core->sessions[entry->sessno].id == entry->session);
 	check_timer(core, &entry->timer);
-	if (entry->lapsed)
-		CHECK(core->env.fenced != NULL);
-	else if (entry->lease != NULL)
+	if (entry->state == LE_STATE_LAPSED)
+	{
+		CHECK(core->env.fenced != NULL && le_linked(&entry->lapsed_link));
+		return;
+	}
+	CHECK(le_linked(&entry->owner_link) == (entry->owner != NULL));
+	if (entry->lease != NULL)
 		check_lease(core, entry);
 	else
 		check_rings(&entry->timer, entry->deadline);
-	if (entry->ttl == LE_TTL_BOUND && entry->lease == NULL && !entry->lapsed)
+	if (entry->ttl == LE_TTL_BOUND && entry->lease == NULL)
 		CHECK(entry->session != 0 && entry->deadline == LE_NEVER);
 }
 
@@ -124,7 +127,7 @@ check_queue(const LeCore *core, const LeLock *lock)
 		if (entry->grouped)
 			check_group(entry);
 		else
-			CHECK(entry->slot == NULL);
+			CHECK(entry->group == NULL);
 		CHECK(find_in(core, lock, entry) == entry);
 		check_timer(core, &entry->timer);
 		check_rings(&entry->timer, entry->wait_until);
@@ -249,7 +252,7 @@ le_core_check(const LeCore *core)
 			const LeHold *hold = le_container(link, LeHold, session_link);
 
 			CHECK(hold->session == session->id && hold->xact == session->xact);
-			CHECK(hold->entry->state == LE_STATE_QUEUED || hold->entry->state == LE_STATE_HELD);
+			CHECK(hold->entry->state == LE_STATE_QUEUED || le_entry_has_slot(hold->entry));
 		}
 	}
 }

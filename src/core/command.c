@@ -6,12 +6,20 @@
 
 /* --- acquire --- */
 
+/* How long it holds; what is bound to a connection ends with the server. */
+void
+le_reply_time(LeReply *reply, const LeEntry *entry, LeTime now)
+{
+	reply->valid_for = le_entry_time_left(entry, now);
+	reply->bound = reply->valid_for == LE_NEVER;
+}
+
 /* The parts of a reply that tell of a holder. */
 static void
 reply_holder(LeReply *reply, const LeEntry *holder, LeTime now)
 {
 	reply->token = holder->token;
-	reply->valid_for = le_entry_time_left(holder, now);
+	le_reply_time(reply, holder, now);
 	if (le_entry_lsn(holder) > reply->lsn)
 		reply->lsn = le_entry_lsn(holder);
 }
@@ -51,8 +59,8 @@ le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now
 static bool
 is_unnamed_holder(const LeEntry *holder, const LeLock *lock, const LeCommand *cmd)
 {
-	return holder->lock == lock && holder->state == LE_STATE_HELD && !holder->lapsed &&
-		   holder->owner == NULL && holder->role == cmd->role;
+	return holder->lock == lock && holder->state == LE_STATE_HELD && holder->owner == NULL &&
+		   holder->role == cmd->role;
 }
 
 /* It has an uncommitted hold of this session. */
@@ -125,10 +133,11 @@ le_acquire_use(const LeLock *lock, const LeCommand *cmd)
 	return LE_OK;
 }
 
+/* Also after it has lapsed: then a fence keeps it, maybe this session's. */
 static bool
 is_held_by(const LeEntry *entry, const LeLock *lock, uint64_t session)
 {
-	return entry != NULL && entry->state == LE_STATE_HELD && entry->lock == lock && entry->session == session;
+	return entry != NULL && le_entry_has_slot(entry) && entry->lock == lock && entry->session == session;
 }
 
 /*
@@ -172,7 +181,9 @@ le_acquire_entered(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime no
 {
 	if (!has_hold_of(entry, cmd->session))
 		le_entry_add_hold(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
-	reply->status = entry->lapsed ? LE_LOST : entry->state == LE_STATE_HELD ? LE_OK : LE_QUEUED;
+	reply->status = entry->state == LE_STATE_LAPSED ? LE_LOST
+					: entry->state == LE_STATE_HELD ? LE_OK
+													: LE_QUEUED;
 	reply->counted = true;
 	reply_holder(reply, entry, now);
 }
@@ -223,7 +234,7 @@ enter(LeCore *core, LeSession *session, const LeCommand *cmd, LeLease *lease, bo
 	{
 		le_entry_grant(core, entry, now);
 		le_lock_timer(core, lock, now);
-		reply->valid_for = le_entry_time_left(entry, now);
+		le_reply_time(reply, entry, now);
 		reply->wrote = true;
 		return;
 	}
@@ -234,8 +245,8 @@ enter(LeCore *core, LeSession *session, const LeCommand *cmd, LeLease *lease, bo
 			entry->deadline = le_add(now, cmd->ttl);
 		le_place_dirty(core, entry);
 		reply->status = LE_QUEUED;
-		reply->count = lock->waiting + 1;
-		reply->valid_for = le_entry_time_left(entry, now);
+		reply->position = lock->waiting + 1;
+		le_reply_time(reply, entry, now);
 		reply->wrote = true;
 	}
 	else
@@ -304,7 +315,7 @@ le_same_place(const LeCore *core, const LeLock *lock, const LeLease *lease, cons
 void
 le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	int64_t position = 1;
+	uint32_t position = 1;
 
 	if (entry->holds != NULL)
 	{
@@ -316,8 +327,8 @@ le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, L
 	}
 	for (const LeLink *link = entry->lock->queue.next; link != &entry->queue_link; link = link->next)
 		position++;
-	if (position > reply->count)
-		reply->count = position;
+	if (position > reply->position)
+		reply->position = position;
 	reply_holder(reply, entry, now);
 }
 
@@ -373,7 +384,7 @@ le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	if (lock != NULL)
 	{
 		reply->status = le_acquire_use(lock, cmd);
-		reply->count = lock->permits;
+		reply->permits = lock->permits;
 		if (reply->status != LE_OK)
 			return;
 		if (cmd->enqueue && lease != NULL && cmd->mode != LE_MODE_PERMIT && cmd->revision == 0 &&
@@ -432,7 +443,7 @@ find_own(LeCore *core, const LeCommand *cmd, LeReply *reply)
 	LeEntry *entry = le_core_find_entry(core, cmd->kind, cmd->name, cmd->token);
 
 	reply->status = LE_NOT_HELD;
-	if (entry == NULL || entry->lapsed)
+	if (entry == NULL || entry->state == LE_STATE_LAPSED)
 		return NULL;
 	if (entry->state == LE_STATE_QUEUED && !entry->place)
 		return NULL;
@@ -481,15 +492,15 @@ le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		le_slot_dirty(core, entry->slot);
 	}
 	le_entry_renew(core, entry, now);
-	reply->valid_for = le_entry_time_left(entry, now);
+	le_reply_time(reply, entry, now);
 	reply->wrote = entry->slot->row.dirty || lease_is_dirty(entry);
 }
 
 static LeEntry *
 newer_of_session(LeEntry *newest, LeEntry *entry, const LeLock *lock, const LeCommand *cmd)
 {
-	if (!is_held_by(entry, lock, cmd->session) || entry->lapsed ||
-		(cmd->revision != 0 && entry->token >= cmd->revision))
+	if (!is_held_by(entry, lock, cmd->session) || entry->state == LE_STATE_LAPSED ||
+		(cmd->before != 0 && entry->token >= cmd->before))
 		return newest;
 	return newest == NULL || entry->token > newest->token ? entry : newest;
 }
@@ -536,7 +547,7 @@ le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	entry = find_own(core, &by_token, reply);
 	if (entry == NULL)
 		return;
-	reply->valid_for = le_entry_time_left(entry, now);
+	reply->bound = le_entry_time_left(entry, now) == LE_NEVER;
 	reply->wrote = true;
 	reply->may_return = le_entry_ends_soon(entry);
 	if (entry->state == LE_STATE_HELD && le_entry_holds(entry) > 1 && !cmd->all_holds)
@@ -552,7 +563,7 @@ le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	else
 	{
 		/* the name stays closed, whatever its holder was bound to */
-		reply->valid_for = 0;
+		reply->bound = false;
 		reply->may_return = false;
 	}
 	le_entry_end(core, entry, LE_END_RELEASED, closed_until, now);
@@ -590,7 +601,7 @@ le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	}
 	le_extend(core, entry, entry->lease);
 	le_entry_renew(core, entry, now);
-	reply->valid_for = le_entry_time_left(entry, now);
+	le_reply_time(reply, entry, now);
 	reply->wrote = lease_is_dirty(entry);
 	if (entry->state == LE_STATE_HELD)
 	{
@@ -616,7 +627,8 @@ le_apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 									 : find_of_session(core, cmd);
 
 	reply->status = LE_NOT_HELD;
-	if (entry == NULL || entry->lapsed || (entry->state != LE_STATE_HELD && !entry->place))
+	if (entry == NULL || entry->state == LE_STATE_LAPSED ||
+		(entry->state == LE_STATE_QUEUED && !entry->place))
 		return;
 	if (cmd->role != 0 && entry->role != cmd->role)
 	{
@@ -625,8 +637,8 @@ le_apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	}
 	reply->status = entry->state == LE_STATE_HELD ? LE_OK : LE_QUEUED;
 	reply->token = entry->token;
-	reply->valid_for = le_entry_time_left(entry, now);
-	reply->count = le_entry_holds(entry);
+	le_reply_time(reply, entry, now);
+	reply->holds = le_entry_holds(entry);
 	reply->own_session =
 		entry->state == LE_STATE_HELD && entry->owner == NULL && entry->session == cmd->session;
 	reply->lsn = le_entry_lsn(entry);
@@ -645,13 +657,14 @@ le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	{
 		LeEntry *holder = slot->holder;
 
-		if (holder == NULL || holder->lapsed || (!cmd->any_role && holder->role != cmd->role))
+		if (holder == NULL || holder->state == LE_STATE_LAPSED ||
+			(!cmd->any_role && holder->role != cmd->role))
 			continue;
 		le_entry_end_only(core, holder, LE_END_FORCED, 0, now);
-		reply->count++;
+		reply->ended++;
 	}
 	le_settle_ended(core, before, now);
-	reply->wrote = reply->count > 0;
+	reply->wrote = reply->ended > 0;
 }
 
 void
@@ -682,7 +695,7 @@ le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 	if (lock->permits == 0)
 		return;
 	reply->status = LE_OK;
-	reply->count = lock->permits;
+	reply->permits = lock->permits;
 	lock->permits = cmd->permits;
 	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
 	{

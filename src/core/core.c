@@ -261,7 +261,7 @@ apply_fence_ended(LeCore *core, LeTime now)
 
 	le_link_foreach(link, next, &core->lapsed)
 	{
-		LeEntry *entry = le_container(link, LeEntry, queue_link);
+		LeEntry *entry = le_container(link, LeEntry, lapsed_link);
 
 		le_entry_end_only(core, entry, (LeEnd) entry->end, entry->closed_until, now);
 	}
@@ -317,8 +317,8 @@ le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 			le_apply_lease(core, cmd, now, reply);
 			break;
 		case LE_CMD_ADVANCE:
-			le_core_raise_revision(core, cmd->token);
-			reply->token = core->next_revision;
+			le_core_raise_revision(core, cmd->revision);
+			reply->revision = core->next_revision;
 			reply->wrote = true;
 			break;
 		case LE_CMD_UNDO:
@@ -331,7 +331,6 @@ le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 			apply_fence_ended(core, now);
 			break;
 	}
-	reply->bound = reply->valid_for == LE_NEVER;
 	free_spares(core);
 }
 
@@ -340,7 +339,7 @@ le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 static void
 entry_due(LeCore *core, LeEntry *entry, LeTime now)
 {
-	if (entry->lapsed)
+	if (entry->state == LE_STATE_LAPSED)
 	{
 		le_entry_end(core, entry, (LeEnd) entry->end, entry->closed_until, now);
 		return;
@@ -443,13 +442,13 @@ le_core_overdue(LeCore *core, LeTime timeout, LeTime now)
 		return NULL;
 
 	/* the list is in the order of lapsed_at */
-	entry = le_container(core->lapsed.next, LeEntry, queue_link);
-	assert(entry->lapsed);
+	entry = le_container(core->lapsed.next, LeEntry, lapsed_link);
+	assert(entry->state == LE_STATE_LAPSED);
 	if (le_add(entry->lapsed_at, timeout) > now)
 		return NULL;
 	entry->lapsed_at = now;
-	le_unlink(&entry->queue_link);
-	le_link_before(&core->lapsed, &entry->queue_link);
+	le_unlink(&entry->lapsed_link);
+	le_link_before(&core->lapsed, &entry->lapsed_link);
 	return entry;
 }
 
@@ -538,9 +537,9 @@ le_entry_answer(const LeEntry *entry, LeTime now, LeReply *reply)
 	reply->counted = reply->status == LE_OK && entry->hold_count > 0;
 	reply->lsn = entry->lsn;
 	if (reply->status == LE_OK)
-		reply->valid_for = entry->state == LE_STATE_HELD ? le_entry_time_left(entry, now)
-						   : entry->ttl == LE_TTL_BOUND  ? LE_NEVER
-														 : entry->ttl;
+		reply->valid_for = le_entry_has_slot(entry)     ? le_entry_time_left(entry, now)
+						   : entry->ttl == LE_TTL_BOUND ? LE_NEVER
+														: entry->ttl;
 	reply->bound = entry->ttl == LE_TTL_BOUND;
 }
 

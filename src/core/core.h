@@ -89,15 +89,18 @@ typedef enum LeMode
  * The life of an entry.  le_entry_set_state() is the only function that
  * changes it, and it asserts the state that it comes from:
  *
- *				 +-> QUEUED --+
- *		NEW -----+		|	  +--> HELD --> ENDED
- *				 +------+-----------------> ENDED
+ *				+----> QUEUED ----+
+ *				|		 |		  v
+ *			   NEW ------|-----> HELD ----> LAPSED
+ *						 v		  v			  v
+ *					   ENDED	ENDED		ENDED
  */
 typedef enum LeState
 {
 	LE_STATE_NEW = 0, /* just allocated */
 	LE_STATE_QUEUED,  /* in its lock's queue */
 	LE_STATE_HELD,    /* has a slot */
+	LE_STATE_LAPSED,  /* has ended, but is fenced and keeps its slot */
 	LE_STATE_ENDED    /* freed by le_core_batch_done() */
 } LeState;
 
@@ -151,7 +154,7 @@ typedef enum LeCommandType
 	LE_CMD_KEEP_ALIVE,
 	LE_CMD_REVOKE_LEASE,
 	LE_CMD_LEASE_TTL,
-	LE_CMD_ADVANCE, /* the next revision is to be token at least */
+	LE_CMD_ADVANCE, /* the next revision is to be this one at least */
 	LE_CMD_UNDO,    /* a (sub)transaction rolled back */
 	LE_CMD_SESSION_END,
 	LE_CMD_FENCE_ENDED /* a fence may have ended: ask again */
@@ -182,8 +185,9 @@ typedef struct LeCommand
 	LeTime hold_for;  /* RELEASE: 0 or > 0, counted from acquisition */
 	int64_t token;    /* 0: RELEASE of the session's own */
 	int64_t revision; /* ACQUIRE: 0, or the one that a waiter had
-								 * before a reload.  CHECK with token 0: of the
-								 * session's own the next older than this one */
+								 * before a reload.  ADVANCE: the next */
+	int64_t before;   /* CHECK with token 0: of the session's own the
+								 * newest before this one; 0: of all */
 	int64_t reenter;  /* ACQUIRE: 0, or the session's own holder that
 								 * it is one more hold of; of one name, it does
 								 * not wait for that one */
@@ -202,25 +206,29 @@ typedef struct LeCommand
 typedef struct LeReply
 {
 	LeStatus status;
-	int64_t token;    /* granted or queued; lease id; ADVANCE: the next */
-	LeTime valid_for; /* time left; LE_NEVER when bound */
-	int64_t count;    /* queue position; holders ended; permits in
-								 * use; CHECK: holds; of several names: for how
-								 * many the answer is true */
-	uint32_t which;   /* several names: index of the one that the error,
+	int64_t token;     /* granted or queued */
+	int64_t lease;     /* GRANT_LEASE: its id */
+	int64_t revision;  /* ADVANCE: the next */
+	LeTime valid_for;  /* time left; LE_NEVER when bound */
+	uint32_t position; /* ACQUIRE, LE_QUEUED: in the queue, from 1; of
+								 * several names the one farthest back */
+	uint32_t holds;    /* CHECK: of the entry */
+	int32_t ended;     /* FORCE: how many holders */
+	int32_t permits;   /* SET_PERMITS, LE_BAD_PERMITS: that were in use */
+	uint32_t which;    /* several names: index of the one that the error,
 								 * or own_session, refers to */
-	bool own_session; /* WAITING: behind a holder of this very session;
+	bool own_session;  /* WAITING: behind a holder of this very session;
 								 * CHECK: held by it without a named owner */
-	bool reentrant;   /* one more hold of a lock already held */
-	bool waited;      /* set by the manager: came with a later batch */
-	bool counted;     /* the grant added an uncommitted hold: UNDO removes
+	bool reentrant;    /* one more hold of a lock already held */
+	bool waited;       /* set by the manager: came with a later batch */
+	bool counted;      /* the grant added an uncommitted hold: UNDO removes
 								 * it, and its row tells a reload of it */
-	bool bound;       /* it tells only of what ends with the connection, and
+	bool bound;        /* it tells only of what ends with the connection, and
 								 * so with the server: nothing has to last */
-	uint64_t lsn;     /* newest write that the answer rests on; 0: the
+	uint64_t lsn;      /* newest write that the answer rests on; 0: the
 								 * batch itself or none */
-	bool wrote;       /* the answer rests on this batch's writes */
-	bool may_return;  /* RELEASE, REVOKE_LEASE: nothing rests on it.  If a crash
+	bool wrote;        /* the answer rests on this batch's writes */
+	bool may_return;   /* RELEASE, REVOKE_LEASE: nothing rests on it.  If a crash
 								 * brings back what it has ended, that is held for its
 								 * TTL once more: LE_SAVE_INTERVAL at most */
 
@@ -315,6 +323,7 @@ struct LeLock
 	uint32_t waiting;    /* length of queue */
 	LeLink queue;        /* of LeEntry.queue_link, by revision */
 	LeTime closed_until; /* no grant before; 0: none */
+	uint32_t mark;       /* of the search for deadlocks, which is not the core's; 0 at first */
 	LeTimer timer;       /* closed_until or lingering */
 	union
 	{
@@ -323,12 +332,12 @@ struct LeLock
 	};
 };
 
-/* A request that may hold, or holds, a lock. */
+/*
+ * A request that may hold, or holds, a lock.  What only some states know is
+ * named by state; an ENDED entry keeps what it had.
+ */
 struct LeEntry
 {
-	LeLink queue_link;   /* in lock->queue while QUEUED, among the
-								 * owners while HELD, in the lapsed ones
-								 * while lapsed */
 	LeLink lease_link;   /* in lease->entries while on a named lease */
 	LeLink session_link; /* in the session's entries */
 	LeEntry *token_next; /* in the hash of tokens */
@@ -337,11 +346,6 @@ struct LeEntry
 	LeEntry *dirty_next; /* place: in the list of dirty places */
 	LeEntry *group_next; /* grouped: the next member */
 	LeLock *lock;
-	union
-	{
-		LeSlot *slot;   /* HELD */
-		LeGroup *group; /* QUEUED and grouped */
-	};
 	LeLease *lease; /* NULL: a lease of its own */
 	LeHold *holds;  /* the uncommitted ones */
 	char *owner;    /* NULL: the session */
@@ -351,24 +355,35 @@ struct LeEntry
 	LeTime deadline; /* end of its own lease; LE_NEVER */
 	union
 	{
-		LeTime since;       /* QUEUED: entered the queue */
-		LeTime acquired_at; /* HELD */
-	};
-	union
-	{
-		LeTime wait_until;   /* QUEUED: of the wait */
-		LeTime saved_at;     /* HELD: renewed, or its time left written */
-		LeTime closed_until; /* lapsed: no next grant before; 0: none */
-	};
-	union
-	{
-		struct
+		struct /* NEW and QUEUED */
 		{
-			uint32_t wait_xact, /* QUEUED: transaction of the wait */
+			LeLink queue_link; /* in lock->queue */
+			LeGroup *group;    /* while grouped */
+			LeTime since;      /* entered the queue */
+			LeTime wait_until;
+			uint32_t wait_xact, /* transaction of the wait */
 				wait_subxact;
 		};
-		LeTime saved_left; /* HELD: time left for its row, not before */
-		LeTime lapsed_at;  /* lapsed: since when, or overdue last */
+		struct /* HELD and LAPSED */
+		{
+			LeSlot *slot;
+			LeTime acquired_at;
+			union
+			{
+				struct /* HELD */
+				{
+					LeLink owner_link; /* in the hash of named owners */
+					LeTime saved_at;   /* renewed, or its time left written */
+					LeTime saved_left; /* time left for its row */
+				};
+				struct /* LAPSED */
+				{
+					LeLink lapsed_link;  /* in core->lapsed */
+					LeTime closed_until; /* no next grant before; 0: none */
+					LeTime lapsed_at;    /* since when, or overdue last */
+				};
+			};
+		};
 	};
 	LeTimer timer;
 	uint64_t lsn;     /* of the row's newest version */
@@ -384,12 +399,11 @@ struct LeEntry
 	uint8_t owner_len;
 	uint8_t mode;
 	uint8_t state;        /* LeState */
-	uint8_t end;          /* LeEnd: why it ended */
+	uint8_t end;          /* LeEnd: why it lapsed or ended */
 	uint8_t answer;       /* LeStatus for whoever waits */
 	bool answering;       /* in the list of answers */
 	bool place;           /* a queue place, not a blocked call */
 	bool grouped;         /* QUEUED with others, or was until its batch */
-	bool lapsed;          /* ended, but still fenced */
 	int64_t answer_token; /* what the waiter is told */
 	LeRow row;            /* queue place's row */
 };
@@ -624,6 +638,13 @@ extern LeLease *le_core_lease_at(const LeCore *core, uint32_t place);
 /* How many locks there are, and what has happened since the start. */
 extern uint64_t le_core_lock_count(const LeCore *core);
 extern const LeStats *le_core_stats(const LeCore *core);
+
+/* It takes a slot of its lock: it is HELD or LAPSED. */
+static inline bool
+le_entry_has_slot(const LeEntry *entry)
+{
+	return entry->state == LE_STATE_HELD || entry->state == LE_STATE_LAPSED;
+}
 
 /* Time left of an entry's lease, own or named; LE_NEVER when bound. */
 extern LeTime le_entry_time_left(const LeEntry *entry, LeTime now);

@@ -45,7 +45,7 @@ le_change_add(LeCore *core, const LeEntry *entry, LeHow how, char *dropped, LeTi
 {
 	LeChange *change;
 
-	assert(entry->state == LE_STATE_HELD);
+	assert(le_entry_has_slot(entry));
 	if (entry->lock->kind != LE_KIND_ELECTION)
 	{
 		le_free_text(core, &dropped);

@@ -208,7 +208,9 @@ entry_leave_slot(LeCore *core, LeEntry *entry, LeTime closed_until)
 	LeSlot *slot = entry->slot;
 	LeLock *lock = entry->lock;
 
-	if (!entry->lapsed)
+	if (entry->state == LE_STATE_LAPSED)
+		le_unlink(&entry->lapsed_link);
+	else
 		le_owner_remove(core, entry);
 	slot->holder = NULL;
 	entry->slot = NULL;
@@ -408,14 +410,23 @@ le_lock_settle(LeCore *core, LeLock *lock, LeTime now)
 
 /* --- entries --- */
 
+/* The link of the state that it leaves is out of its list already. */
 void
 le_entry_set_state(LeEntry *entry, LeState from, LeState to)
 {
 	assert(entry->state == from);
-	assert((from == LE_STATE_NEW && to != LE_STATE_NEW) ||
+	assert((from == LE_STATE_NEW && (to == LE_STATE_QUEUED || to == LE_STATE_HELD)) ||
 		   (from == LE_STATE_QUEUED && (to == LE_STATE_HELD || to == LE_STATE_ENDED)) ||
-		   (from == LE_STATE_HELD && to == LE_STATE_ENDED));
+		   (from == LE_STATE_HELD && (to == LE_STATE_LAPSED || to == LE_STATE_ENDED)) ||
+		   (from == LE_STATE_LAPSED && to == LE_STATE_ENDED));
+	assert((from != LE_STATE_QUEUED || !le_linked(&entry->queue_link)) &&
+		   (from != LE_STATE_HELD || !le_linked(&entry->owner_link)) &&
+		   (from != LE_STATE_LAPSED || !le_linked(&entry->lapsed_link)));
 	entry->state = (uint8_t) to;
+	if (to == LE_STATE_HELD)
+		entry->owner_link = (LeLink){NULL, NULL};
+	else if (to == LE_STATE_LAPSED)
+		entry->lapsed_link = (LeLink){NULL, NULL};
 }
 
 void
@@ -594,6 +605,18 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 	le_answer(core, entry, LE_OK, entry->token);
 }
 
+/* Its end has come, and a fence keeps it in its slot. */
+void
+le_entry_lapse(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime since)
+{
+	le_owner_remove(core, entry);
+	le_entry_set_state(entry, LE_STATE_HELD, LE_STATE_LAPSED);
+	entry->closed_until = closed_until;
+	entry->lapsed_at = since;
+	entry->end = (uint8_t) how;
+	le_link_before(&core->lapsed, &entry->lapsed_link);
+}
+
 /*
  * End an entry, one of several: le_settle_ended() is to follow.  A holder that
  * somebody has fenced into a transaction stays where it is, lapsed, until that
@@ -602,22 +625,20 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 void
 le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now)
 {
-	if (entry->state == LE_STATE_HELD && core->env.fenced != NULL &&
-		core->env.fenced(core->env.arg, entry->token))
+	if (entry->state == LE_STATE_LAPSED && entry->closed_until > closed_until)
+		closed_until = entry->closed_until;
+	if (le_entry_has_slot(entry) && core->env.fenced != NULL && core->env.fenced(core->env.arg, entry->token))
 	{
 		/* written, or a reload would bring it back to life */
-		if (!entry->lapsed || closed_until > entry->closed_until)
+		if (entry->state == LE_STATE_HELD)
+		{
+			le_entry_lapse(core, entry, how, closed_until, now);
+			le_slot_dirty(core, entry->slot);
+		}
+		else if (closed_until > entry->closed_until)
 		{
 			entry->closed_until = closed_until;
 			le_slot_dirty(core, entry->slot);
-		}
-		if (!entry->lapsed)
-		{
-			le_owner_remove(core, entry);
-			entry->lapsed = true;
-			entry->lapsed_at = now;
-			entry->end = (uint8_t) how;
-			le_link_before(&core->lapsed, &entry->queue_link);
 		}
 		le_timer_set(core, &entry->timer, le_add(now, LE_FENCE_RETRY));
 		return;
@@ -626,12 +647,6 @@ le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, 
 	{
 		le_group_end(core, entry->group, how, now);
 		return;
-	}
-	if (entry->lapsed)
-	{
-		if (entry->closed_until > closed_until)
-			closed_until = entry->closed_until;
-		le_unlink(&entry->queue_link);
 	}
 	le_entry_finish(core, entry, how, closed_until, now);
 }

@@ -287,12 +287,12 @@ queue_all(LeCore *core, LeSession *session, const LeCommand *cmd, LeEntry *first
 		if (cmd->enqueue)
 			le_place_dirty(core, member);
 		le_entry_queue(core, member, now);
-		if (cmd->enqueue && reply->count < member->lock->waiting)
-			reply->count = member->lock->waiting;
+		if (cmd->enqueue && reply->position < member->lock->waiting)
+			reply->position = member->lock->waiting;
 	}
 	if (cmd->enqueue)
 	{
-		reply->valid_for = le_entry_time_left(first, now);
+		le_reply_time(reply, first, now);
 		reply->wrote = true;
 	}
 	if (cmd->revision != 0)
@@ -365,7 +365,7 @@ entered_on_lease(const LeCore *core, const LeCommand *cmd, const LeLease *lease,
 	{
 		const LeEntry *entry = le_core_find_entry(core, cmd->kind, cmd->names[i], first->token);
 
-		if (entry == NULL || entry->lapsed || entry->state != LE_STATE_HELD || entry->lease != lease)
+		if (entry == NULL || entry->state != LE_STATE_HELD || entry->lease != lease)
 			return false;
 	}
 	return true;
@@ -443,7 +443,7 @@ le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *
 	(void) grant_members(core, first, now);
 	for (LeEntry *member = first; member != NULL; member = member->group_next)
 		le_lock_timer(core, member->lock, now);
-	reply->valid_for = le_entry_time_left(first, now);
+	le_reply_time(reply, first, now);
 	reply->wrote = true;
 }
 
@@ -463,7 +463,8 @@ le_apply_await_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 		const LeEntry *entry = le_core_find_entry(core, cmd->kind, cmd->names[i], cmd->token);
 
 		reply->which = i;
-		if (entry == NULL || entry->lapsed || (entry->state == LE_STATE_QUEUED && !entry->place))
+		if (entry == NULL || entry->state == LE_STATE_LAPSED ||
+			(entry->state == LE_STATE_QUEUED && !entry->place))
 			reply->status = LE_LOST;
 		else if (entry->role != cmd->role)
 			reply->status = LE_DENIED;
@@ -508,10 +509,10 @@ le_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		LeCommand one = one_of(cmd, 0);
 
 		le_apply_release(core, &one, now, reply);
-		reply->count = cmd->nnames;
 		return;
 	}
 	reply->valid_for = LE_NEVER;
+	reply->bound = true;
 	reply->own_session = true;
 	reply->may_return = cmd->type == LE_CMD_RELEASE;
 	for (uint32_t i = 0; i < cmd->nnames; i++)
@@ -524,8 +525,6 @@ le_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 			le_apply_release(core, &one, now, &answer);
 		else
 			le_apply_check(core, &one, now, &answer);
-		if (answer.status == LE_OK)
-			reply->count++;
 		if (answer.status != LE_OK &&
 			(reply->status == LE_OK ||
 			 (cmd->type == LE_CMD_RELEASE && answer.status == LE_DENIED && reply->status != LE_DENIED)))
@@ -539,7 +538,10 @@ le_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		reply->may_return &= answer.may_return || !answer.wrote;
 		if (answer.lsn > reply->lsn)
 			reply->lsn = answer.lsn;
-		if (answer.status == LE_OK && answer.valid_for < reply->valid_for)
+		if (answer.status != LE_OK)
+			continue;
+		reply->bound &= answer.bound;
+		if (answer.valid_for < reply->valid_for)
 			reply->valid_for = answer.valid_for;
 	}
 }

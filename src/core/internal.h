@@ -113,7 +113,7 @@ struct LeCore
 	LeChange **changes_tail;
 	LeEntry *ended;
 	LeLock *doomed;
-	LeLink lapsed;
+	LeLink lapsed; /* entries in state LAPSED, by lapsed_at */
 
 	LeGroup *passed; /* groups that have left their queues: their locks are
 								 * to be settled */
@@ -234,6 +234,7 @@ extern void le_entry_queue(LeCore *core, LeEntry *entry, LeTime now);
 extern void le_entry_grant(LeCore *core, LeEntry *entry, LeTime now);
 extern void le_entry_end(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now);
 extern void le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now);
+extern void le_entry_lapse(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime since);
 extern void le_settle_ended(LeCore *core, const LeEntry *before, LeTime now);
 extern void le_entry_arm(LeCore *core, LeEntry *entry);
 
@@ -314,6 +315,8 @@ extern void le_change_lost(LeCore *core, LeLock *lock, const LeStoredEntry *row,
 						   LeTime now);
 
 /* --- core/command.c --- */
+
+extern void le_reply_time(LeReply *reply, const LeEntry *entry, LeTime now);
 
 /* The parts of an acquire. */
 extern LeStatus le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease **lease);

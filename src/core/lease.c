@@ -59,13 +59,12 @@ le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 {
 	LeLease *lease;
 
-	/* one that is loaded has its number, and is there already */
-	if (cmd->token == 0 && !le_role_admits(core, cmd->role, 0, 1))
+	if (!le_role_admits(core, cmd->role, 0, 1))
 	{
 		reply->status = LE_LIMIT_LEASES;
 		return;
 	}
-	lease = le_lease_new(core, cmd->token != 0 ? cmd->token : core->next_revision++, cmd->ttl, cmd->role);
+	lease = le_lease_new(core, core->next_revision++, cmd->ttl, cmd->role);
 	le_role_add(core, lease->role, 0, 1);
 	if (cmd->owner.data != NULL)
 	{
@@ -73,7 +72,7 @@ le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 		lease->owner_len = (uint8_t) cmd->owner.len;
 	}
 	le_lease_start(core, lease, now);
-	reply->token = lease->id;
+	reply->lease = lease->id;
 	reply->valid_for = lease->ttl;
 	reply->wrote = true;
 }
@@ -281,7 +280,8 @@ le_core_take_back(LeCore *core, const LeExtension *extension, LeTime now)
 			le_lease_dirty(core, lease);
 		le_lease_arm(core, lease);
 	}
-	if (entry == NULL || entry->lapsed || entry->lease != NULL || entry->deadline != extension->to)
+	if (entry == NULL || entry->state == LE_STATE_LAPSED || entry->lease != NULL ||
+		entry->deadline != extension->to)
 		return;
 	if (entry->state == LE_STATE_QUEUED)
 		entry->deadline = extension->from;

@@ -356,17 +356,14 @@ load_times(LeCore *core, LeEntry *entry, const LeStoredEntry *row, const LeEntry
 	entry->deadline = times.deadline;
 }
 
-static void
-load_lapsed(LeCore *core, LeEntry *entry, const Verdict *verdict, const LeEntry *failed)
+/* Since when it is lapsed: the failed core knows, also where that has ended it. */
+static LeTime
+lapsed_since(const LeCore *core, const LeStoredEntry *row, const LeEntry *failed)
 {
-	LeTime now = core->load.clock.now;
+	bool known = failed != NULL && (failed->state == LE_STATE_LAPSED ||
+									(failed->state == LE_STATE_ENDED && row->end != LE_END_NONE));
 
-	entry->lapsed = true;
-	entry->lapsed_at = failed != NULL && failed->lapsed ? failed->lapsed_at : now;
-	entry->end = (uint8_t) verdict->how;
-	entry->closed_until = verdict->closed_until;
-	le_link_before(&core->lapsed, &entry->queue_link);
-	le_timer_set(core, &entry->timer, now);
+	return known ? failed->lapsed_at : core->load.clock.now;
 }
 
 static bool
@@ -378,9 +375,12 @@ load_holder(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict 
 	LeEntry *entry = le_entry_new(core, lock, &cmd, verdict->lease, core->load.clock.now);
 
 	le_entry_set_state(entry, LE_STATE_NEW, LE_STATE_HELD);
+	le_owner_add(core, entry);
 	entry->slot = slot;
 	entry->hold_count = (uint32_t) row->holds;
 	entry->acquired_at = from_wall(&core->load.clock, row->since);
+	if (entry->acquired_at > core->load.clock.now)
+		entry->acquired_at = core->load.clock.now; /* the time of day was set back */
 	entry->lsn = core->load.lsn;
 	slot->holder = entry;
 	lock->held++;
@@ -390,10 +390,10 @@ load_holder(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict 
 	load_times(core, entry, row, failed);
 	if (verdict->ended)
 	{
-		load_lapsed(core, entry, verdict, failed);
+		le_entry_lapse(core, entry, verdict->how, verdict->closed_until, lapsed_since(core, row, failed));
+		le_timer_set(core, &entry->timer, core->load.clock.now);
 		return true;
 	}
-	le_owner_add(core, entry);
 	le_entry_arm(core, entry);
 	return load_holds(core, entry, row->uncommitted);
 }
@@ -410,12 +410,17 @@ load_free(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict *v
 				   core->load.clock.now);
 }
 
-/* Until when a row closes its lock: of a lapsed one, from its end on. */
+/*
+ * Until when a row closes its lock: of a lapsed one, from its end on.  Where the
+ * time of day was set back, for no longer than was left when it was written.
+ */
 static LeTime
 closed_until(const LeCore *core, const LeStoredEntry *row, LeTime otherwise)
 {
 	LeTime until = row->closed ? from_wall(&core->load.clock, row->closed_until) : 0;
 
+	if (until != LE_NEVER && until > core->load.clock.now + (row->closed_until - row->since))
+		until = core->load.clock.now + (row->closed_until - row->since);
 	if (until <= core->load.clock.now || core->load.copied)
 		until = 0;
 	return until > otherwise ? until : otherwise;

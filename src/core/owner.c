@@ -3,8 +3,7 @@
  *		The holders with a named owner, by lock, role and owner: a lock may have
  *		very many, and each acquire asks whether it is one more hold of one.
  *
- * They are linked through queue_link, which a holder does not need.  A lapsed
- * entry leaves this hash and uses it for core->lapsed.
+ * A lapsed entry is nobody's: it leaves this hash.
  */
 #include "internal.h"
 
@@ -46,7 +45,7 @@ le_owners_reserve(LeCore *core)
 	{
 		le_link_foreach(link, next, &old[i])
 		{
-			LeEntry *entry = le_container(link, LeEntry, queue_link);
+			LeEntry *entry = le_container(link, LeEntry, owner_link);
 
 			le_unlink(link);
 			le_link_before(bucket_of_entry(core, entry), link);
@@ -61,10 +60,10 @@ le_owners_reserve(LeCore *core)
 void
 le_owner_add(LeCore *core, LeEntry *entry)
 {
-	assert(entry->state == LE_STATE_HELD && !entry->lapsed);
+	assert(entry->state == LE_STATE_HELD);
 	if (entry->owner == NULL)
 		return;
-	le_link_before(bucket_of_entry(core, entry), &entry->queue_link);
+	le_link_before(bucket_of_entry(core, entry), &entry->owner_link);
 	core->owner_count++;
 }
 
@@ -72,10 +71,10 @@ le_owner_add(LeCore *core, LeEntry *entry)
 void
 le_owner_remove(LeCore *core, LeEntry *entry)
 {
-	assert(entry->state == LE_STATE_HELD && !entry->lapsed);
+	assert(entry->state == LE_STATE_HELD);
 	if (entry->owner == NULL)
 		return;
-	le_unlink(&entry->queue_link);
+	le_unlink(&entry->owner_link);
 	core->owner_count--;
 }
 
@@ -86,11 +85,12 @@ is_foreign(const LeEntry *holder, uint64_t session)
 	return holder->ttl == LE_TTL_BOUND && holder->lease == NULL && holder->session != session;
 }
 
-/* Two owners on one lease are two. */
+/* A holder; two owners on one lease are two. */
 static bool
 is_on_lease(const LeEntry *entry, const LeLease *lease, LeText owner)
 {
-	return entry->lease == lease && !entry->lapsed && (owner.data == NULL || entry->owner == NULL);
+	return entry->state == LE_STATE_HELD && entry->lease == lease &&
+		   (owner.data == NULL || entry->owner == NULL);
 }
 
 /*
@@ -105,7 +105,7 @@ le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t role, LeText owne
 	{
 		le_link_foreach(link, next, bucket_of(core, lock, role, owner))
 		{
-			LeEntry *holder = le_container(link, LeEntry, queue_link);
+			LeEntry *holder = le_container(link, LeEntry, owner_link);
 
 			if (holder->lock == lock && holder->role == role && !is_foreign(holder, session) &&
 				le_text_equal(le_text(holder->owner, holder->owner_len), owner))
@@ -124,7 +124,7 @@ le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t role, LeText owne
 
 			if (holder != NULL && is_on_lease(holder, lease, owner))
 				return holder;
-			if (entry->lock == lock && entry->state == LE_STATE_HELD && is_on_lease(entry, lease, owner))
+			if (entry->lock == lock && is_on_lease(entry, lease, owner))
 				return entry;
 		}
 	}

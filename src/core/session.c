@@ -48,7 +48,7 @@ session_end(LeCore *core, LeSession *session, LeTime now)
 
 		le_unlink(&entry->session_link);
 		entry->session = 0;
-		if (le_entry_is_bound(entry) && !entry->lapsed)
+		if (le_entry_is_bound(entry) && entry->state != LE_STATE_LAPSED)
 			le_entry_end_only(core, entry, LE_END_SESSION, closed_until, now);
 	}
 	le_settle_ended(core, before, now);
@@ -123,7 +123,7 @@ le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now)
 		if (hold->subxact < cmd->subxact)
 			continue;
 		le_hold_remove(core, hold);
-		if (entry->lapsed)
+		if (entry->state == LE_STATE_LAPSED)
 			continue;
 		if (entry->hold_count > 1)
 		{

@@ -27,16 +27,40 @@ sub make
 	return;
 }
 
+# The build with fault points has sources of its own.
+my $faults = 'build/faults';
+
+sub copy_to_faults
+{
+	my ($file) = @_;
+
+	spew("$faults/$file", slurp($file)) if -e "$faults/$file";
+	return;
+}
+
 # What this test needs, built from the sources as they are.
 sub build_for
 {
 	my ($test, $built) = @_;
-	my $what = $test eq 'sim' ? 'build/sim' : $test =~ m{^test/unit/(\w+)\.c$} ? "build/unit/$1" : 'server';
+	my $what = $test eq 'sim' ? 'build/sim'
+	  : $test =~ m{^test/unit/(\w+)\.c$} ? "build/unit/$1"
+	  : $test =~ /faults/ ? 'faults'
+	  : $test =~ /lockctl/ ? 'lockctl'
+	  : 'server';
 
 	return if $built->{$what}++;
-	if ($what ne 'server') { make($what); return; }
-	make("PG_CONFIG=$ENV{LE_BUILD_PG_CONFIG}", 'all');
-	make("PG_CONFIG=$ENV{PG_CONFIG}", 'install');
+	if ($what eq 'server' || $what eq 'lockctl')
+	{
+		make("PG_CONFIG=$ENV{LE_BUILD_PG_CONFIG}", 'all');
+		make("PG_CONFIG=$ENV{PG_CONFIG}", 'install');
+		make('lockctl') if $what eq 'lockctl';
+	}
+	elsif ($what eq 'faults')
+	{
+		make("-C $faults LE_FAULTS=1 PG_CONFIG=$ENV{LE_BUILD_PG_CONFIG}", 'all');
+		make("-C $faults LE_FAULTS=1 PG_CONFIG=$ENV{LE_FAULTS_TREE}/bin/pg_config", 'install');
+	}
+	else { make($what); }
 	return;
 }
 
@@ -143,10 +167,12 @@ sub try_mutant
 
 	eval {
 		spew($m->{file}, mutate($m, $original));
+		copy_to_faults($m->{file});
 		($test, $message) = try_tests($m);
 	};
 	($test, $message) = (undef, "ERROR: $@") if $@;
 	spew($m->{file}, $original);
+	copy_to_faults($m->{file});
 	my $result = { %$m, caught => $test, message => $message, seconds => time - $from };
 	say_line(sprintf('%-9s %-32s %5.1f s  %s', $test ? 'caught' : 'NOT', $m->{name}, $result->{seconds},
 		$test ? "$test: $message" : $message));
@@ -183,7 +209,7 @@ sub enter_tree
 {
 	my ($worker) = @_;
 
-	foreach my $name (qw(PATH PERL5LIB PG_CONFIG PG_REGRESS TESTDIR TESTDATADIR TESTLOGDIR TMPDIR))
+	foreach my $name (grep { defined $ENV{$_} } qw(LE_FAULTS_TREE PATH PERL5LIB PG_CONFIG PG_REGRESS TESTDIR TESTDATADIR TESTLOGDIR TMPDIR))
 	{
 		$ENV{$name} =~ s{\Q$ENV{LE_RUN}\E/}{$ENV{LE_RUN}/w$worker/}g;
 	}

@@ -184,13 +184,14 @@ answered(World *w, const LeCommand *cmd, const LeReply *reply)
 	Client *c = &w->clients[cmd->sessno];
 
 	w->answers++;
+	flush_told(w, cmd, reply);
 	if (reply->status == LE_OK || reply->status == LE_QUEUED)
 	{
 		if (cmd->type == LE_CMD_ACQUIRE)
 			learn(w, cmd, reply->token);
 		if (cmd->type == LE_CMD_GRANT_LEASE)
 		{
-			w->leases[w->nleases % 64] = reply->token;
+			w->leases[w->nleases % 64] = reply->lease;
 			w->lease_roles[w->nleases++ % 64] = cmd->role;
 		}
 	}
@@ -334,6 +335,8 @@ static void
 batch_store(World *w)
 {
 	w->batches++;
+	flush_before(w);
+	w->lsn++;
 	store_write(w);
 	history_write(w);
 	if (w->conf.model)
@@ -362,12 +365,13 @@ batch_answer(World *w)
 {
 	give_answers(w);
 	remember_tokens(w);
-	le_core_batch_done(w->core, ++w->lsn);
+	le_core_batch_done(w->core, w->lsn);
 	w->nbatch = 0;
 	if (w->meta.incarnation < le_core_next_revision(w->core) >> LE_COUNTER_BITS)
 	{
 		w->meta.incarnation = le_core_next_revision(w->core) >> LE_COUNTER_BITS;
 		w->meta.taken_at = world_time(w);
+		flush_all(w);
 	}
 	if (w->newest_revision < le_core_next_revision(w->core))
 		w->newest_revision = le_core_next_revision(w->core);
@@ -486,7 +490,7 @@ has_all(World *w, const Durable *d, const LeEntry *answer)
 		const LeEntry *entry =
 			le_core_find_entry(w->core, d->cmd.kind, command_name(&d->cmd, i), answer->answer_token);
 
-		if (entry == NULL || entry->state != LE_STATE_HELD || entry->lapsed)
+		if (entry == NULL || entry->state != LE_STATE_HELD)
 			return false;
 	}
 	return true;

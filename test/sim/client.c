@@ -296,7 +296,7 @@ on_token(World *w, uint32_t sessno, LeCommandType type)
 	else if (type == LE_CMD_CHECK && rng_chance(&w->rng, 300))
 	{
 		if (rng_chance(&w->rng, 500))
-			cmd.revision = cmd.token;
+			cmd.before = cmd.token;
 		cmd.token = 0;
 	}
 	if ((type == LE_CMD_CHECK || type == LE_CMD_AWAIT) && rng_chance(&w->rng, w->conf.group_mille / 2))
@@ -332,7 +332,7 @@ on_name(World *w, uint32_t sessno)
 	if (rng_chance(&w->rng, 20))
 	{
 		cmd.type = LE_CMD_ADVANCE;
-		cmd.token = le_core_next_revision(w->core) - 5 + rng_below(&w->rng, 100);
+		cmd.revision = le_core_next_revision(w->core) - 5 + rng_below(&w->rng, 100);
 	}
 	if (cmd.type == LE_CMD_SET_PERMITS)
 	{

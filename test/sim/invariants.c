@@ -96,7 +96,7 @@ check_group(World *w, const LeEntry *const *members, size_t n)
 
 	for (size_t i = 0; i < n; i++)
 	{
-		ENSURE(w, members[i]->state == members[0]->state);
+		ENSURE(w, le_entry_has_slot(members[i]) == le_entry_has_slot(members[0]));
 		ENSURE(w, i == 0 || members[i]->lock != members[i - 1]->lock);
 		ready = ready && members[i]->state == LE_STATE_QUEUED && could_be_granted(w, members[i]);
 	}
@@ -130,7 +130,7 @@ check_rows(World *w, const Live *live)
 	for (size_t i = 0; i < live->n; i++)
 	{
 		const LeEntry *entry = live->entries[i];
-		bool holds = entry->state == LE_STATE_HELD;
+		bool holds = le_entry_has_slot(entry);
 		const LeRow *at = holds ? &entry->slot->row : &entry->row;
 		const SlotRow *row;
 
@@ -140,7 +140,7 @@ check_rows(World *w, const Live *live)
 		row = store_row(w, holds ? TABLE_SLOTS : TABLE_PLACES, at->locator);
 		ENSURE(w, row->used && row->token == entry->token && row->kind == entry->lock->kind &&
 					  row->name == sim_text_id(entry->lock->name) && row->mode == entry->mode);
-		ENSURE(w, !holds || (row->held && (row->end != LE_END_NONE) == entry->lapsed &&
+		ENSURE(w, !holds || (row->held && (row->end != LE_END_NONE) == (entry->state == LE_STATE_LAPSED) &&
 							 row->hold_count == entry->hold_count));
 		if (holds)
 			check_admitted(w, entry);
@@ -171,7 +171,7 @@ check_leases(World *w, const Live *live)
 		if (entry->lease == NULL || !entry->lease->for_group)
 			continue;
 		ENSURE(w, entry->lease->id == entry->token);
-		n += (entry->state == LE_STATE_HELD || entry->place) && entry->token != last;
+		n += (le_entry_has_slot(entry) || entry->place) && entry->token != last;
 		last = entry->token;
 	}
 	ENSURE(w, n == w->tables[TABLE_LEASES].used);

@@ -42,7 +42,8 @@ keeper_start(World *w)
 	reply = ask(w, LE_CMD_GRANT_LEASE);
 	ENSURE(w, reply.status == LE_OK);
 	batch_end(w);
-	w->keeper.lease = reply.token;
+	flush_all(w);
+	w->keeper.lease = reply.lease;
 	w->keeper.next = w->clock + KEEPER_EVERY;
 }
 

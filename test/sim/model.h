@@ -8,6 +8,14 @@
 
 #include "sim.h"
 
+/* The most that somebody was told of a token who counts on it. */
+typedef enum Told
+{
+	TOLD_NOTHING,
+	TOLD_PLACE,
+	TOLD_HELD
+} Told;
+
 typedef struct MEntry
 {
 	int64_t token;
@@ -28,6 +36,7 @@ typedef struct MEntry
 	uint64_t waiter; /* session that waits for it */
 	uint32_t waiter_sessno, wait_xact, wait_subxact, request;
 	uint32_t count;
+	Told told;
 } MEntry;
 
 typedef struct MHold
@@ -44,12 +53,14 @@ typedef struct MLease
 	int64_t id;
 	LeTime ttl, deadline;
 	uint32_t role;
+	bool told; /* as of an entry */
 } MLease;
 
 typedef struct MLock
 {
 	LeTime closed_until;
 	LeTime unstored; /* the same, left by one that never was answered */
+	LeTime told;     /* the same, when a release was answered that closes */
 	int32_t permits;
 	int64_t last_exclusive;
 } MLock;

@@ -44,15 +44,17 @@ waits_in(const LeEntry *c)
 static void
 check_there(Model *m, const MEntry *e, const LeEntry *c, LeTime now)
 {
-	ENSURE(m->w, !e->held || c->state == LE_STATE_HELD);
-	ENSURE(m->w, c->lapsed || c->lease == NULL || c->lease->deadline > now);
-	ENSURE(m->w, c->lapsed || c->lease != NULL || c->deadline > now);
-	if (c->lapsed && !e->lapsed)
+	bool lapsed = c->state == LE_STATE_LAPSED;
+
+	ENSURE(m->w, !e->held || le_entry_has_slot(c));
+	ENSURE(m->w, lapsed || c->lease == NULL || c->lease->deadline > now);
+	ENSURE(m->w, lapsed || c->lease != NULL || c->deadline > now);
+	if (lapsed && !e->lapsed)
 		ENSURE(m->w, world_fenced(m->w, e->token) &&
 						 (lease_due(m, e, now) || (e->lease == 0 && e->deadline <= now)));
 	if (c->state == LE_STATE_QUEUED)
 		ENSURE(m->w, waits_in(c)->wait_until > now);
-	if (e->held && !c->lapsed)
+	if (e->held && !lapsed)
 		ENSURE(m->w, c->hold_count >= e->count);
 }
 
@@ -67,29 +69,29 @@ check_together(Model *m, const MEntry *e, const MEntry *other)
 	c[0] = m_core_entry(m, e);
 	c[1] = m_core_entry(m, other);
 	ENSURE(m->w, (c[0] == NULL) == (c[1] == NULL));
-	ENSURE(m->w, c[0] == NULL || c[0]->state == c[1]->state);
+	ENSURE(m->w, c[0] == NULL || le_entry_has_slot(c[0]) == le_entry_has_slot(c[1]));
 }
 
 static void
 take_over(Model *m, MEntry *e, const LeEntry *c)
 {
-	if (!e->held && c->state == LE_STATE_HELD && e->mode == LE_MODE_EXCLUSIVE)
+	if (!e->held && le_entry_has_slot(c) && e->mode == LE_MODE_EXCLUSIVE)
 	{
 		MLock *lock = m_lock(m, e->kind, e->name);
 
 		ENSURE(m->w, e->token > lock->last_exclusive);
 		lock->last_exclusive = e->token;
 	}
-	e->stored = e->stored && e->held == (c->state == LE_STATE_HELD);
-	e->held = c->state == LE_STATE_HELD;
-	e->lapsed = c->lapsed;
-	e->retry = c->lapsed ? c->timer.at : 0;
-	e->cool = c->lapsed ? c->closed_until : 0;
+	e->stored = e->stored && e->held == le_entry_has_slot(c);
+	e->held = le_entry_has_slot(c);
+	e->lapsed = c->state == LE_STATE_LAPSED;
+	e->retry = e->lapsed ? c->timer.at : 0;
+	e->cool = e->lapsed ? c->closed_until : 0;
 	e->lease = le_entry_named_lease(c) != NULL ? c->lease->id : 0;
-	e->alone = e->group && c->lapsed && c->lease == NULL;
+	e->alone = e->group && e->lapsed && c->lease == NULL;
 	e->ttl = m_shares_time(e) && c->lease != NULL ? c->lease->ttl : c->ttl;
 	e->deadline = m_shares_time(e) && c->lease != NULL ? c->lease->deadline : c->deadline;
-	e->acquired = c->acquired_at;
+	e->acquired = e->held ? c->acquired_at : 0;
 	e->answered = waits_in(c)->answering;
 	e->wait_until = e->held ? LE_NEVER : waits_in(c)->wait_until;
 	e->waiter = e->answered || e->held ? 0 : waits_in(c)->waiter_session;

@@ -431,7 +431,7 @@ newest_held(Model *m, const LeCommand *cmd)
 		const MEntry *e = &m->s.entries[i];
 
 		if (e->held && !e->lapsed && e->session == cmd->session && e->kind == cmd->kind &&
-			e->name == sim_text_id(cmd->name.data) && (cmd->revision == 0 || e->token < cmd->revision))
+			e->name == sim_text_id(cmd->name.data) && (cmd->before == 0 || e->token < cmd->before))
 			token = e->token;
 	}
 	return token;
@@ -470,7 +470,7 @@ m_check_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->valid_for = m_time_left(m, e, now);
 	reply->status = cmd->role != 0 && e->role != cmd->role ? LE_DENIED : e->held ? LE_OK : LE_QUEUED;
 	reply->own_session = e->held && e->owner == NO_OWNER && e->session == cmd->session;
-	reply->count = m_counts_once(e) ? 1 : e->count;
+	reply->holds = m_counts_once(e) ? 1 : e->count;
 }
 
 static void
@@ -492,7 +492,7 @@ force(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 		m_end(m, m_find(m, (uint8_t) cmd->kind, sim_text_id(cmd->name.data), tokens[i]), LE_END_FORCED, 0,
 			  now);
 	m_undefer(m, now);
-	reply->count = n;
+	reply->ended = n;
 }
 
 static void
@@ -509,7 +509,7 @@ set_permits(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	if (lock->permits == 0)
 		return;
 	reply->status = LE_OK;
-	reply->count = lock->permits;
+	reply->permits = lock->permits;
 	lock->permits = cmd->permits;
 	m_settle(m, kind, name, now);
 }
@@ -539,7 +539,7 @@ on_lease(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 static void
 grant_lease(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	MLease lease = {0, cmd->ttl, now + cmd->ttl, cmd->role};
+	MLease lease = {.ttl = cmd->ttl, .deadline = now + cmd->ttl, .role = cmd->role};
 	int64_t limit = m->w->conf.limits.leases_per_role, n = 0;
 
 	for (int i = 0; i < m->s.nleases; i++)
@@ -552,7 +552,7 @@ grant_lease(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	lease.id = m->next++;
 	m->s.leases = m_grow(m->s.leases, m->s.nleases, &m->s.max_leases, sizeof(MLease));
 	m->s.leases[m->s.nleases++] = lease;
-	reply->token = lease.id;
+	reply->lease = lease.id;
 	reply->valid_for = cmd->ttl;
 }
 
@@ -659,8 +659,8 @@ model_apply(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply, const Le
 			on_lease(m, cmd, now, reply);
 			break;
 		case LE_CMD_ADVANCE:
-			m->next = cmd->token > m->next ? cmd->token : m->next;
-			reply->token = m->next;
+			m->next = cmd->revision > m->next ? cmd->revision : m->next;
+			reply->revision = m->next;
 			break;
 		case LE_CMD_UNDO:
 			undo(m, cmd, now);

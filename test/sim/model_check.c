@@ -76,11 +76,10 @@ compare_entry(Model *m, const MEntry *e)
 
 	if (c == NULL)
 		differ(m, e->token, "presence", 1, 0);
-	SAME("state", e->held ? LE_STATE_HELD : LE_STATE_QUEUED, c->state);
+	SAME("state", e->lapsed ? LE_STATE_LAPSED : e->held ? LE_STATE_HELD : LE_STATE_QUEUED, c->state);
 	SAME("ns", e->kind, c->lock->kind);
 	SAME("name", e->name, sim_text_id(c->lock->name));
 	SAME("mode", e->mode, c->mode);
-	SAME("lapsed", e->lapsed, c->lapsed);
 	SAME("owner", e->owner, sim_text_id(c->owner));
 	SAME("value", e->value, sim_text_id(c->value));
 	SAME("role", e->role, c->role);
@@ -272,6 +271,29 @@ model_compare_history(Model *m)
 	ENSURE(m->w, leaders == told);
 }
 
+/* Where this token stands in the queue; of several the one farthest back. */
+static uint32_t
+position_of(Model *m, const LeCommand *cmd, int64_t token)
+{
+	uint32_t position = 0;
+
+	for (uint32_t i = 0; i < command_names(cmd); i++)
+	{
+		uint32_t before = 0;
+
+		for (int k = 0; k < m->s.nentries; k++)
+		{
+			const MEntry *e = &m->s.entries[k];
+
+			before += !e->held && e->kind == cmd->kind && e->token < token &&
+					  e->name == sim_text_id(command_name(cmd, i).data);
+		}
+		if (before + 1 > position)
+			position = before + 1;
+	}
+	return position;
+}
+
 void
 model_compare_reply(Model *m, const LeCommand *cmd, const LeReply *expected, const LeReply *actual)
 {
@@ -283,23 +305,27 @@ model_compare_reply(Model *m, const LeCommand *cmd, const LeReply *expected, con
 	SAME("status", expected->status, actual->status);
 	if (tells_which(cmd, actual))
 		SAME("which", expected->which, actual->which);
-	if (cmd->nnames > 0 && cmd->type != LE_CMD_ACQUIRE)
-		SAME("count", expected->count, actual->count);
 	if (actual->status != LE_DENIED)
 		SAME("own", expected->own_session, actual->own_session);
 	SAME("reentrant", expected->reentrant, actual->reentrant);
 	if (actual->status != LE_OK && actual->status != LE_QUEUED && actual->status != LE_WAITING)
 		return;
-	if (cmd->type == LE_CMD_ACQUIRE || cmd->type == LE_CMD_GRANT_LEASE || cmd->type == LE_CMD_ADVANCE)
+	if (cmd->type == LE_CMD_ACQUIRE)
 		SAME("token", expected->token, actual->token);
+	SAME("lease", expected->lease, actual->lease);
+	SAME("revision", expected->revision, actual->revision);
+	SAME("ended", expected->ended, actual->ended);
 	SAME("counted", expected->counted, actual->counted);
 	if (actual->status == LE_OK &&
 		(cmd->type == LE_CMD_ACQUIRE || cmd->type == LE_CMD_CHECK || cmd->type == LE_CMD_RENEW ||
 		 cmd->type == LE_CMD_AWAIT || cmd->type == LE_CMD_KEEP_ALIVE || cmd->type == LE_CMD_LEASE_TTL))
 		SAME("valid_for", expected->valid_for, actual->valid_for);
-	if (cmd->type == LE_CMD_FORCE || cmd->type == LE_CMD_SET_PERMITS ||
-		(cmd->type == LE_CMD_CHECK && cmd->nnames == 0 && actual->status == LE_OK))
-		SAME("count", expected->count, actual->count);
+	if (cmd->type == LE_CMD_SET_PERMITS)
+		SAME("permits", expected->permits, actual->permits);
+	if (cmd->type == LE_CMD_CHECK && cmd->nnames == 0 && actual->status == LE_OK)
+		SAME("holds", expected->holds, actual->holds);
+	if (cmd->type == LE_CMD_ACQUIRE && actual->status == LE_QUEUED)
+		SAME("position", position_of(m, cmd, actual->token), actual->position);
 }
 
 /* --- answers --- */
@@ -542,7 +568,7 @@ model_expect_answer(Model *m, const LeCommand *cmd, int64_t token)
 void
 model_copy_disk(Model *m, int disk)
 {
-	copy_state(m, &m->disks[disk], &m->s);
+	copy_state(m, &m->disks[disk], &m->stored);
 }
 
 void

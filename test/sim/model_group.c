@@ -435,7 +435,6 @@ m_release_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 
 		one.name = cmd->names[0];
 		m_release_one(m, &one, now, reply);
-		reply->count = cmd->nnames;
 		return;
 	}
 	for (uint32_t i = 0; i < cmd->nnames; i++)
@@ -445,9 +444,7 @@ m_release_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 
 		one.name = cmd->names[i];
 		m_release_one(m, &one, now, &said);
-		if (said.status == LE_OK)
-			reply->count++;
-		else if (said.status == LE_DENIED && status != LE_DENIED)
+		if (said.status == LE_DENIED && status != LE_DENIED)
 		{
 			status = LE_DENIED;
 			reply->which = i;
@@ -471,9 +468,7 @@ m_check_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 		one.name = cmd->names[i];
 		m_check_one(m, &one, now, &said);
 		reply->own_session = reply->own_session && said.own_session;
-		if (said.status == LE_OK)
-			reply->count++;
-		else if (reply->status == LE_OK)
+		if (said.status != LE_OK && reply->status == LE_OK)
 		{
 			reply->status = said.status;
 			reply->which = i;

@@ -40,6 +40,14 @@ disk_copy(World *w, int disk)
 		model_copy_disk(w->model, disk);
 }
 
+/* Nothing gets anywhere before it is flushed. */
+static void
+disk_hears(World *w, int disk)
+{
+	flush_all(w);
+	disk_copy(w, disk);
+}
+
 /* A batch is stored: it gets to the standby, or will later. */
 void
 disks_hear(World *w)
@@ -47,14 +55,14 @@ disks_hear(World *w)
 	if (w->conf.restart_mille == 0)
 		return;
 	if (rng_chance(&w->rng, w->conf.standby_mille))
-		disk_copy(w, DISK_STANDBY);
+		disk_hears(w, DISK_STANDBY);
 	if (w->conf.right_clock && rng_chance(&w->rng, 5))
-		disk_copy(w, DISK_COPY);
+		disk_hears(w, DISK_COPY);
 }
 
 /* The server goes on from there. */
-static void
-use_disk(World *w, int disk)
+void
+disk_use(World *w, int disk)
 {
 	const Disk *from = &w->disks[disk];
 
@@ -143,22 +151,25 @@ world_restart(World *w)
 	if (how == STOPPED)
 		batch_end(w);
 	NOTE(w, "%s, %u requests lost", how_names[how], w->nbatch);
+	if (how == CRASHED)
+		flush_lose(w);
 	if (how == PROMOTED)
-		use_disk(w, DISK_STANDBY);
+		disk_use(w, DISK_STANDBY);
 	if (how == PUT_BACK)
 		away += wait_for_clock(w);
 	if (how == PUT_BACK || how == RECOVERED)
-		use_disk(w, DISK_COPY);
+		disk_use(w, DISK_COPY);
 	world_new_manager(w, away);
 	disconnect_all(w);
+	flush_all(w);
 	batch_rebuild(w, first_revision(w, how >= PROMOTED && how != PUT_BACK), LOST_SERVER);
 	w->restarts++;
 	keeper_restart(w, how >= PROMOTED);
-	for (int disk = 0; disk < DISKS; disk++)
+	for (int disk = 0; disk <= DISK_COPY; disk++)
 	{
 		if (++w->disks[disk].lost_starts >= LOST_STARTS)
-			disk_copy(w, disk);
+			disk_hears(w, disk);
 	}
 	if (how >= PROMOTED)
-		disk_copy(w, DISK_STANDBY);
+		disk_hears(w, DISK_STANDBY);
 }

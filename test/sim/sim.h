@@ -111,6 +111,7 @@ typedef struct Config
 	bool keeper;           /* see keeper.c */
 	bool outages;          /* time passes while a batch fails */
 	bool right_clock;      /* and copies are put back */
+	uint32_t async_mille;  /* see flush.c; 0: all is flushed at once */
 	int64_t first_counter; /* of the first revision */
 	LeLimits limits;
 } Config;
@@ -223,11 +224,12 @@ typedef struct Meta
 
 #define FIRST_INCARNATION 1000
 
-/* Other disks than that of the server. */
+/* Other states of a disk than what the server has stored. */
 enum
 {
 	DISK_STANDBY,
-	DISK_COPY, /* that somebody may put back */
+	DISK_COPY,    /* that somebody may put back */
+	DISK_FLUSHED, /* what a crash leaves; while anything is not flushed */
 	DISKS
 };
 
@@ -296,7 +298,8 @@ typedef struct World
 	uint32_t newest_timeline; /* of all histories */
 	int64_t newest_revision;
 	Keeper keeper;
-	uint64_t lsn;
+	uint64_t lsn; /* of the newest batch that is stored */
+	uint64_t flushed;
 	Model *model;
 
 	char history[HISTORY][240];
@@ -426,7 +429,15 @@ extern void store_copy(Table *to, const Table *from);
 extern LeTime world_time(World *w);
 extern void world_restart(World *w);
 extern void disk_copy(World *w, int disk);
+extern void disk_use(World *w, int disk);
 extern void disks_hear(World *w);
+
+/* --- flush.c --- */
+
+extern void flush_before(World *w);
+extern void flush_told(World *w, const LeCommand *cmd, const LeReply *reply);
+extern void flush_all(World *w);
+extern void flush_lose(World *w);
 
 /* --- history.c --- */
 
@@ -456,7 +467,7 @@ extern void client_undo(World *w, uint32_t sessno, uint32_t subxact);
 extern void client_end(World *w, uint32_t sessno);
 extern void client_unfence(World *w, int i, bool tell);
 
-/* --- model.c, model_check.c --- */
+/* --- model.c, model_check.c, model_told.c --- */
 
 extern Model *model_create(World *w);
 extern void model_free(Model *m);
@@ -466,6 +477,8 @@ extern void model_stored(Model *m);
 extern void model_reload(Model *m, LeTime now, Loss loss);
 extern void model_copy_disk(Model *m, int disk);
 extern void model_put_back(Model *m, int disk);
+extern void model_told(Model *m, const LeCommand *cmd, const LeReply *reply);
+extern void model_lose(Model *m, int disk);
 extern void model_expect_answer(Model *m, const LeCommand *cmd, int64_t token);
 extern void model_compare(Model *m);
 extern void model_compare_rows(Model *m);

@@ -158,15 +158,15 @@ static void
 fill_row(SlotRow *row, const LeEntry *entry)
 {
 	row->mode = entry->mode;
-	row->end = entry->lapsed ? entry->end : LE_END_NONE;
+	row->end = entry->state == LE_STATE_LAPSED ? entry->end : LE_END_NONE;
 	row->owner = sim_text_id(entry->owner);
 	row->value = sim_text_id(entry->value);
 	row->permits = entry->lock->permits;
 	row->token = entry->token;
 	row->lease = entry->lease != NULL ? entry->lease->id : 0;
 	row->ttl = entry->ttl;
-	row->time_left = entry->saved_left;
-	row->acquired_at = entry->acquired_at;
+	row->time_left = entry->state == LE_STATE_HELD ? entry->saved_left : 0;
+	row->acquired_at = le_entry_has_slot(entry) ? entry->acquired_at : entry->since;
 	row->session = entry->session;
 	row->role = entry->role;
 	row->hold_count = entry->hold_count;
@@ -200,9 +200,9 @@ write_slot(World *w, LeSlot *slot)
 	row->name = sim_text_id(lock->name);
 	row->number = slot->number;
 	row->held = slot->holder != NULL;
-	row->closed_until = !row->held             ? lock->closed_until
-						: slot->holder->lapsed ? slot->holder->closed_until
-											   : 0;
+	row->closed_until = !row->held                               ? lock->closed_until
+						: slot->holder->state == LE_STATE_LAPSED ? slot->holder->closed_until
+																 : 0;
 	if (row->held)
 		fill_row(row, slot->holder);
 }
@@ -420,6 +420,7 @@ store_load(World *w, LeCore *failed)
 {
 	LeLoadEnv env = {.arg = w,
 					 .clock = {w->now, w->now + WALL},
+					 .lsn = w->lsn,
 					 .failed = failed,
 					 .alive = alive,
 					 .uncommitted = uncommitted};

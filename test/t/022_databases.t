@@ -135,6 +135,18 @@ subtest 'ALTER DATABASE' => sub {
 	is(one("SELECT is_held('x', $token)", 'a2'), 't', 'the lock is held');
 	is(error_of('BEGIN; ALTER DATABASE a2 RENAME TO a3; ROLLBACK'), '', 'rolled back');
 	is(one("SELECT is_held('x', $token)", 'a2'), 't', 'the lock is held');
+	my $block = session($node);
+	$block->query('BEGIN; SAVEPOINT s');
+	$block->query('ALTER DATABASE a2 RENAME TO template1');
+	like($block->error, qr/42P04/, 'one that fails in a savepoint');
+	$block->query('ROLLBACK TO s');
+	is(one("SELECT is_held('x', $token)", 'a2'), 't', 'keeps nobody from its locks, though the transaction goes on');
+	$block->query('ALTER DATABASE a2 RENAME TO a4; SAVEPOINT s');
+	$block->query('ALTER DATABASE a1 RENAME TO template1');
+	$block->query('ROLLBACK TO s; COMMIT');
+	is(one("SELECT is_held('x', $token)", 'a4'), 't', 'nor does it end what was done before');
+	one('ALTER DATABASE a4 RENAME TO a2');
+	$block->quit;
 
 	# whoever sets these means his own sessions
 	foreach my $set ('default_transaction_read_only = on', 'default_transaction_isolation = serializable', 'default_transaction_deferrable = on',

@@ -4,7 +4,6 @@ use warnings;
 use LeTest;
 use PostgreSQL::Test::Utils qw(append_to_file);
 use Test::More;
-use Time::HiRes ();
 
 use constant { LOCKS => 20_000, WAITERS => 500 };
 
@@ -114,7 +113,12 @@ foreach my $table (qw(slot meta incarnation_floor))
 }
 $s->query('SELECT lock_election.stat_reset()');
 like($s->error, qr/ERROR:  42501/, 'stat_reset: not for everyone');
-$s->query('RESET ROLE; SET ROLE worker');
+my $lease = $s->query('RESET ROLE; SELECT grant_lease()');
+$s->query('SET ROLE nosy');
+is($s->query('SELECT lease IS NULL, locks IS NULL, waiting IS NULL FROM lock_election.leases WHERE role = ' . "'$user'::regrole"), 't|t|t',
+	'leases: another role sees neither number nor what hangs on it');
+$s->query("RESET ROLE; SELECT revoke_lease($lease)");
+$s->query('SET ROLE worker');
 is($s->query($see_locks), join("\n", "both|0|shared||$user||1|2|", "both|1|shared||$user||1|2|", "excl|0|exclusive||$user||2|1|",
 	"theirs|0|exclusive|them|worker|$worker|1|0|@{[ $holders[3]->pid ]}"), 'locks: a role sees its own');
 $s->query('RESET ROLE; SET ROLE auditor');
@@ -300,25 +304,23 @@ is($s->query(q{SELECT count(*), count(DISTINCT pid), count(DISTINCT owner), min(
 is($s->query($everything), join('|', (LOCKS + 1) x 2), 'and all locks');
 is($s->query(q{SELECT waiters FROM lock_election.locks WHERE name = 'hot'}), WAITERS, 'with their number');
 
-# Grants go on while the views are read: the slowest one is far below the time that all readings take.
+# Grants go on while the views are read, not only between two readings: there are several for each.
 {
+	my $readings = 20;
 	my @readers = map { session($node) } 1 .. 2;
 	my $t = session($node);
-	my ($grants, $slowest) = (0, 0);
+	my $grants = 0;
 
-	$_->async('SELECT count(*) FROM lock_election.locks \; ' x 20 . 'SELECT 1') foreach @readers;
+	$_->async('SELECT count(*) FROM lock_election.locks \; ' x $readings . 'SELECT 1') foreach @readers;
 	until ($readers[0]->ready && $readers[1]->ready)
 	{
-		my $start = Time::HiRes::time();
 		$t->query(q{SELECT release_lock('g', acquire_lock('g'))});
-		my $took = Time::HiRes::time() - $start;
-		$slowest = $took if $took > $slowest;
 		$grants++;
 	}
 	$_->wait, $_->quit foreach @readers;
 	$t->quit;
-	cmp_ok($grants, '>', 20, 'grants go on while views are read');
-	cmp_ok($slowest, '<', 1, 'and none waits for long');
+	note("$grants grants");
+	cmp_ok($grants, '>', 3 * 2 * $readings, 'grants go on while views are read');
 }
 
 is($s->query(q{SELECT count(force_release_lock(name)) FROM lock_election.locks WHERE name <> 'hot'}), LOCKS, 'all can be released while the view is read');

@@ -102,6 +102,21 @@ $node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-f', $file, '-d', $
 is($node->safe_psql('restored', q{SET ROLE keeper; SELECT value, version FROM read_versioned('kept')}), 'y|2', 'a dump carries keys');
 is($node->safe_psql('restored', q{SET ROLE keeper; SELECT compare_and_set('kept', 2, 'z')}), 3, 'with their versions');
 is($node->safe_psql('restored', q{SELECT version FROM read_versioned('counter')}), $done + 1, 'all of them');
+
+# A new role of the name of a dropped one is another role.
+one(q{CREATE ROLE gone; SET ROLE gone; SELECT compare_and_set('of the gone one', 0, 'secret')});
+one(q{DROP ROLE gone; CREATE ROLE gone});
+like(error_of($node, q{SET ROLE gone; SELECT * FROM read_versioned('of the gone one')}), qr/42501/, 'a new role of that name does not read its keys');
+like(error_of($node, q{SET ROLE gone; SELECT compare_and_set('of the gone one', 1, 'x')}), qr/42501/, 'nor sets them');
+is(one(q{SELECT value FROM read_versioned('of the gone one')}), 'secret', 'a superuser does');
+
+# The owner of a database is no superuser.
+one(q{CREATE ROLE chief LOGIN; CREATE DATABASE owned OWNER chief});
+$node->safe_psql('owned', q{CREATE EXTENSION lock_election; SELECT compare_and_set('kept', 0, 'y')});
+$node->command_ok([ 'pg_dump', '-f', $file, '-U', 'chief', '-d', $node->connstr('owned') ], 'he can dump it');
+like(PostgreSQL::Test::Utils::slurp_file($file), qr/COPY lock_election\.versioned.*\bkept\ty/s, 'with its keys');
+$node->psql('owned', q{SET ROLE chief; DELETE FROM lock_election.versioned}, stderr => \my $denied);
+like($denied, qr/permission denied/, 'and write nothing');
 my ($out, $err) = ('', '');
 $node->psql('restored', q{SET ROLE stranger; SELECT compare_and_set('kept', 3, 'z')}, stdout => \$out, stderr => \$err);
 like($err, qr/permission denied to write key "kept"/, 'and whose they are');

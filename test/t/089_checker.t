@@ -95,6 +95,34 @@ breaks('M', 'three permits of two', q{
 	a 100 110 acquire l mode=p2 ttl=1000 wait=0 = ok 5
 	b 200 210 acquire l mode=p2 ttl=1000 wait=0 = ok 6
 	c 300 310 acquire l mode=p2 ttl=1000 wait=0 = ok 7});
+breaks('M', 'three permits of what were two, and then three', q{
+	a 10 20 set_permits l value=2 = ok 4
+	a 100 110 acquire l mode=p2 ttl=1000 wait=0 = ok 5
+	b 200 210 acquire l mode=p2 ttl=1000 wait=0 = ok 6
+	c 250 310 acquire l mode=p2 ttl=1000 wait=100 = ok 7
+	a 320 330 set_permits l value=3 = ok 2});
+fine('three permits of three', q{
+	a 100 110 acquire l mode=p2 ttl=1000 wait=0 = ok 5
+	b 200 210 acquire l mode=p2 ttl=1000 wait=0 = ok 6
+	a 220 230 set_permits l value=3 = ok 2
+	c 300 310 acquire l mode=p3 ttl=1000 wait=0 = ok 7});
+fine('fewer take nothing away', q{
+	a 100 110 acquire l mode=p2 ttl=1000 wait=0 = ok 5
+	b 200 210 acquire l mode=p2 ttl=1000 wait=0 = ok 6
+	a 220 230 set_permits l value=1 = ok 2
+	b 300 310 renew l token=6 = ok 00:00:01});
+breaks('M', 'fewer come back', q{
+	a 100 110 acquire l mode=p2 ttl=1000 wait=0 = ok 5
+	b 200 210 acquire l mode=p2 ttl=1000 wait=0 = ok 6
+	a 220 230 set_permits l value=1 = ok 2
+	a 240 250 release l token=5 = ok t
+	c 300 310 acquire l mode=p1 ttl=1000 wait=0 = ok 7});
+fine('unless it is not known that they are fewer', q{
+	a 100 110 acquire l mode=p2 ttl=1000 wait=0 = ok 5
+	b 200 210 acquire l mode=p2 ttl=1000 wait=0 = ok 6
+	a 220 230 set_permits l value=1 = unknown 08006
+	a 240 250 release l token=5 = ok t
+	c 300 310 acquire l mode=p2 ttl=1000 wait=0 = ok 7});
 breaks('M', 'one of several', q{
 	a 100 110 acquire k,l mode=x ttl=1000 wait=0 = ok 5
 	b 200 210 acquire l mode=x ttl=1000 wait=0 = ok 6});
@@ -149,6 +177,68 @@ breaks('M', 'another leader', q{
 	a 100 110 acquire e mode=x ttl=1000 wait=0 = ok 5
 	b 200 210 current_leader e = ok 4|b});
 
+# --- C, E ---
+
+my $closed = q{
+	a 100 110 acquire l mode=x ttl=1000 wait=0 = ok 5
+	a 120 130 release l token=5 hold_for=500 = %s
+	b %d %d acquire l mode=x ttl=1000 wait=0 = ok 6};
+breaks('C', 'granted to another one', sprintf $closed, 'ok t', 200, 590);
+breaks('C', 'also after a crash', sprintf($closed, 'ok t', 500, 590) . "\nN 200 400 stop-server");
+fine('when it is open again', sprintf $closed, 'ok t', 550, 605);
+fine('not known to be closed', sprintf $closed, 'unknown 08006', 200, 590);
+fine('forced open', sprintf($closed, 'ok t', 500, 590) . "\nc 300 310 force l = ok 0");
+fine('by another time of day', sprintf($closed, 'ok t', 500, 590) . "\nN 200 300 jump-clock");
+breaks('C', 'counted from where another one still held', q{
+	c 10 20 acquire l mode=x ttl=1000 wait=0 = ok 4
+	c 400 410 release l token=4 = ok t
+	a 100 420 acquire l mode=x ttl=1000 wait=1000 = ok 5
+	a 430 440 release l token=5 hold_for=500 = ok t
+	b 880 890 acquire l mode=x ttl=1000 wait=0 = ok 6});
+breaks('W', 'closed for longer than that', sprintf $closed =~ s/wait=0 = ok 6/wait=5000 = ok 6/r, 'ok t', 200, 1700);
+
+my $forced = q{
+	a 100 110 acquire l mode=x ttl=1000 wait=0 = ok 5
+	b 200 210 force l = %s
+	a 300 310 renew l token=5 = %s};
+fine('forced out', sprintf $forced, 'ok 1', 'null');
+breaks('E', 'and still there', sprintf $forced, 'ok 1', 'ok 00:00:01');
+breaks('E', 'nobody is found', sprintf $forced, 'ok 0', 'ok 00:00:01');
+breaks('D', 'forced out after all', sprintf($forced, 'null', 'null'));
+fine('perhaps forced out', sprintf $forced, 'unknown 08006', 'null');
+fine('perhaps not', sprintf $forced, 'unknown 08006', 'ok 00:00:01');
+fine('the next one', sprintf($forced, 'ok 1', 'null') . "\nc 220 230 acquire l mode=x ttl=1000 wait=0 = ok 6");
+breaks('M', 'the next one, though nobody was forced out', sprintf($forced, 'error 42501', 'ok 00:00:01')
+	  . "\nc 220 230 acquire l mode=x ttl=1000 wait=0 = ok 6");
+breaks('W', 'and nobody is told', sprintf($forced, 'ok 1', 'null') =~ s/ttl=1000/ttl=9000/r
+	  . "\nc 150 2500 acquire l mode=x ttl=1000 wait=9000 = ok 6");
+fine('a fence keeps the lock', q{
+	a 100 110 acquire l mode=x ttl=1000 wait=0 = ok 5
+	a 120 125 begin - = ok BEGIN
+	a 130 140 fence l token=5 = ok
+	b 200 210 force l = ok 1
+	a 300 310 commit - = ok COMMIT
+	c 150 320 acquire l mode=x ttl=1000 wait=1000 = ok 6});
+breaks('M', 'a fence that does not', q{
+	a 100 110 acquire l mode=x ttl=1000 wait=0 = ok 5
+	a 120 125 begin - = ok BEGIN
+	a 130 140 fence l token=5 = ok
+	b 200 210 force l = ok 1
+	c 220 230 acquire l mode=x ttl=1000 wait=0 = ok 6
+	a 300 310 commit - = ok COMMIT});
+fine('its lease lives on', q{
+	a 100 110 grant_lease - ttl=500 = ok 4
+	a 120 130 acquire l mode=x lease=4 wait=0 = ok 5
+	b 200 210 force l = ok 1
+	a 300 310 keep_alive - lease=4 = ok 00:00:00.5
+	c 320 330 acquire l mode=x ttl=1000 wait=0 = ok 6});
+fine('a place stays', q{
+	a 100 110 acquire l mode=x ttl=1000 wait=0 = ok 5
+	b 120 130 enqueue l mode=x ttl=1000 = ok 6|f
+	c 200 210 force l = ok 1
+	b 220 230 await l token=6 = ok t
+	a 240 250 renew l token=5 = null});
+
 # --- T, Q ---
 
 breaks('RT', 'a lower token after a higher one', q{
@@ -173,6 +263,11 @@ breaks('Q', 'before a place that waits', q{
 	b 200 210 acquire l mode=x ttl=1000 wait=0 = ok 6
 	b 220 230 release l token=6 = ok t
 	a 300 310 await l token=5 = ok f});
+breaks('Q', 'a candidate before one who waits', q{
+	a 100 110 enqueue e mode=x ttl=2000 candidate=a = ok 5|f
+	b 200 210 enqueue e mode=x ttl=1000 candidate=b = ok 6|t
+	b 220 230 release e token=6 = ok t
+	a 300 310 await e token=5 = ok f});
 fine('after the place was given up', q{
 	a 100 110 enqueue l mode=x ttl=2000 = ok 5|f
 	a 120 130 await l token=5 = ok f
@@ -229,6 +324,15 @@ breaks('W', 'not for ever, when it was killed', q{
 	a 100 - acquire l mode=x ttl=500 wait=-1
 	b 150 4150 acquire l mode=x ttl=9000 wait=4000 = null
 	N 190 200 kill-client 1097});
+breaks('W', 'more permits, and nobody is told', q{
+	a 100 110 acquire l mode=p1 ttl=9000 wait=0 = ok 5
+	b 150 1500 acquire l mode=p1 ttl=9000 wait=5000 = ok 6
+	c 200 210 set_permits l value=2 = ok 1});
+breaks('W', 'one of several permits comes back', q{
+	a 100 110 acquire l mode=p2 ttl=9000 wait=0 = ok 5
+	c 100 110 acquire l mode=p2 ttl=9000 wait=0 = ok 6
+	a 200 210 release l token=5 = ok t
+	b 150 1500 acquire l mode=p2 ttl=9000 wait=5000 = ok 7});
 breaks('L', 'too many hand-offs take too long', join '', map { sprintf q{
 	a %d %d acquire l%d mode=x ttl=500 wait=0 = ok %d
 	a %d %d release l%d token=%d = ok t

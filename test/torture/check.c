@@ -11,7 +11,12 @@
  * outcome is unknown may have been carried out or not.
  *
  *	M	At most N hold N permits, and nobody beside a writer: claims do not
- *		overlap. Nobody else is said to lead while a leader may claim to.
+ *		overlap. Nobody else is said to lead while a leader may claim to. Where
+ *		set_permits changes N, there were enough when the last was granted.
+ *	C	A name that a release has closed (hold_for) is granted to nobody before
+ *		its time, unless it was forced open.
+ *	E	Whoever is forced out holds nothing any more, and a force that finds
+ *		nobody has missed nobody.
  *	T	Of two exclusive grants of a lock the later has the higher token.
  *	Q	Grants follow the order of the queue: also between readers and writers,
  *		and nobody behind a queue place that still waits has held the lock.
@@ -136,7 +141,7 @@ print_operations(void)
 static void
 print_figures(void)
 {
-	static const char letters[] = "MTQRWLDFHG";
+	static const char letters[] = "MCETQRWLDFHG";
 	LIST(const char *) kinds = {0};
 
 	print_operations();
@@ -177,6 +182,8 @@ main(int argc, char **argv)
 	finish_reading();
 	find_holds();
 	check_exclusion();
+	check_closed();
+	check_forces();
 	check_order();
 	check_revisions();
 	check_leaders();

@@ -16,6 +16,8 @@ typedef int64_t Time; /* nanoseconds of CLOCK_MONOTONIC */
 #define MS        INT64_C(1000000)
 #define SECOND    (1000 * MS)
 #define MAX_NAMES 8
+/* However long a call takes, it has reached its manager within this time, or never does. */
+#define CARRIED_OUT (20 * SECOND)
 
 /* A growing array: APPEND(list, count, room) is the place of a new element. */
 extern void *grow(void *list, size_t count, size_t *room, size_t size);
@@ -48,6 +50,7 @@ typedef struct Call
 	int permits;
 	Time ttl;  /* 0: none given, or bound */
 	Time wait; /* FOREVER: no limit */
+	Time hold_for;
 	const char *owner;
 	int64_t lease, token, value, after;
 	Time sent, received; /* of an unknown outcome: when it was known to be unknown */
@@ -137,6 +140,9 @@ typedef struct Hold
 	Time gone;       /* at which it has ended for certain; FOREVER: by its lease */
 	Time keeps;      /* not before this, because of a fence or connection */
 	bool uncertain;  /* how many holds there are */
+	bool was_fenced;
+	Time hold_for;     /* of its release: the name is closed for so long from the grant on; 0: not */
+	const Call *force; /* the first that may have ended it; NULL: none */
 } Hold;
 
 typedef LIST(Hold *) Holds;
@@ -146,8 +152,11 @@ extern void find_holds(void);
 extern bool is_acquire(const Call *call);
 extern bool covers(const Hold *hold, Time from, Time to);
 extern Time hold_gone(const Hold *hold);
+extern bool forced_between(int name, Time from, Time to);
 
 extern void check_exclusion(void); /* M */
+extern void check_closed(void);    /* C */
+extern void check_forces(void);    /* E */
 extern void check_order(void);     /* T, Q */
 extern void check_revisions(void); /* R */
 extern void check_handoffs(void);  /* W, L */
@@ -156,6 +165,14 @@ extern void check_histories(void); /* H */
 extern void check_updates(void);   /* F */
 extern void check_left(void);      /* G */
 extern Time outside_windows(Time t);
+extern bool clock_jumped(Time from, Time to);
+
+/* Calls that set, or show, how many permits of a name there are, in order of their sending. */
+typedef LIST(const Call *) Calls;
+
+extern void permit_calls(int name, Calls *calls);
+extern int permits_of(const Call *call);
+extern size_t calls_sent(const Calls *calls, Time t);
 extern bool was_stopped(const Client *client, Time from, Time to);
 
 typedef struct Figures

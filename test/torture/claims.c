@@ -8,7 +8,9 @@
  * the release.  What is bound to the connection, or acquired in a transaction
  * that is still open, can be gone without the client's knowing: it is claimed
  * to the sending of the last call in that connection that was answered.  So is
- * what is fenced, or released in a transaction, whatever its TTL.
+ * what is fenced, or released in a transaction, whatever its TTL.  A call that
+ * forces the holders out ends all claims, unless something shows later that it
+ * has not met this one.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -80,12 +82,133 @@ covers(const Hold *h, Time from, Time to)
 	return false;
 }
 
+/* --- holders that are forced out --- */
+
+/*
+ * A cancel ends an acquire without a trace. Anything else may have been done,
+ * unless it is rolled back.
+ */
+static bool
+cancelled_too_late(const Call *call)
+{
+	return call->status == STATUS_ERROR && strcmp(call->answer, "57014") == 0 && !in_xact &&
+		   !is_acquire(call);
+}
+
+/* By name, in order of their sending. */
+static LIST(Calls) forces;
+
+static int
+call_by_sent(const void *a, const void *b)
+{
+	const Call *x = *(const Call *const *) a, *y = *(const Call *const *) b;
+
+	return (x->sent > y->sent) - (x->sent < y->sent);
+}
+
+static void
+find_forces(void)
+{
+	while (forces.n < (size_t) name_count())
+		(void) APPEND(forces);
+	for (size_t i = 0; i < clients.n; i++)
+		for (size_t j = 0; j < clients.at[i].calls.n; j++)
+		{
+			Call *call = &clients.at[i].calls.at[j];
+
+			if (!is_op(call, "force"))
+				continue;
+			if (cancelled_too_late(call))
+				call->status = STATUS_UNKNOWN;
+			if (call->status == STATUS_UNKNOWN || call->status == STATUS_OK)
+				*APPEND(forces.at[call->names[0]]) = call;
+		}
+	for (size_t i = 0; i < forces.n; i++)
+		if (forces.at[i].n > 0)
+			qsort(forces.at[i].at, forces.at[i].n, sizeof(Call *), call_by_sent);
+}
+
+/* It has been carried out by then, or never is. */
+static Time
+force_over(const Call *force)
+{
+	return force->status == STATUS_UNKNOWN ? plus(force->received, END_NOTICED) : force->received;
+}
+
+/* The first that may have ended somebody after this time. */
+static const Call *
+next_force(int name, Time from)
+{
+	for (size_t i = 0; i < forces.at[name].n; i++)
+	{
+		const Call *force = forces.at[name].at[i];
+
+		if (force_over(force) > from && (force->status == STATUS_UNKNOWN || strcmp(force->answer, "0") != 0))
+			return force;
+	}
+	return NULL;
+}
+
+/* Also one that finds nobody opens a name that is closed. */
+bool
+forced_between(int name, Time from, Time to)
+{
+	for (size_t i = 0; i < forces.at[name].n; i++)
+		if (forces.at[name].at[i]->sent < to && force_over(forces.at[name].at[i]) > from)
+			return true;
+	return false;
+}
+
+/* Was it held before this time, as its client knew? */
+static bool
+certain_before(const Hold *h, Time t)
+{
+	return h->segments.n > 0 && h->segments.at[0].from <= t;
+}
+
+/* It asks for this hold, and not only for its lease, which may have lost it. */
+static bool
+is_about(const Call *call, const Hold *h)
+{
+	for (int i = 0; i < call->nnames; i++)
+		if (call->names[i] == h->name)
+			return is_acquire(call) || call->token == h->token;
+	return false;
+}
+
+/* This call shows that it is held, or queued: no force that was over before has ended it. */
+static void
+survived(Hold *h, const Call *call)
+{
+	while (is_about(call, h) && h->force && force_over(h->force) < call->sent)
+	{
+		const Call *force = h->force;
+
+		if (force->status == STATUS_OK && certain_before(h, force->sent) && !h->was_fenced &&
+			lost_after(force->sent) > call->sent)
+			violation('E', "held after its holders were forced out", force, call, NULL);
+		h->force = next_force(h->name, force_over(force));
+	}
+}
+
+/* Up to when a lease that this call has renewed, or shown, can be claimed. */
+static Time
+claimed_until(const Hold *h, const Call *call)
+{
+	Time t = earlier(plus(call->sent, h->lease->ttl), lost_after(call->sent));
+
+	return h->force ? earlier(t, h->force->sent) : t;
+}
+
 /* The call shows that it is held, and has renewed it. */
 static void
 prove(Hold *h, const Call *call)
 {
-	Time deadline = earlier(plus(call->sent, h->lease->ttl), lost_after(call->sent));
+	Time deadline;
 	Segment *s = last_segment(h);
+
+	survived(h, call);
+	deadline = claimed_until(h, call);
 
 	h->lease->proof = later(h->lease->proof, call->sent);
 	if (h->closed || call->received >= deadline)
@@ -196,6 +319,7 @@ new_hold(const Call *call, int name, int64_t token, Lease *lease)
 	h->count = 1;
 	h->in_xact = in_xact;
 	h->fence_from = h->gone = FOREVER;
+	h->force = next_force(name, call->sent);
 	*APPEND(holds) = h;
 	*APPEND(active) = h;
 	return h;
@@ -252,7 +376,7 @@ acquired(const Call *call)
 			h->count++;
 		if (!granted)
 		{
-			h->deadline = earlier(plus(call->sent, h->lease->ttl), lost_after(call->sent));
+			h->deadline = claimed_until(h, call);
 			continue;
 		}
 		if (h->granted == NULL)
@@ -297,7 +421,10 @@ awaited(const Call *call)
 	{
 		h->lease->latest = later(h->lease->latest, plus(call->received, h->lease->ttl_high));
 		if (call->status == STATUS_OK && h->granted == NULL)
-			h->deadline = earlier(plus(call->sent, h->lease->ttl), lost_after(call->sent));
+		{
+			survived(h, call);
+			h->deadline = claimed_until(h, call);
+		}
 	}
 }
 
@@ -323,7 +450,10 @@ asked_of_holder(const Call *call)
 	if (h == NULL)
 		return;
 	if (call->status == STATUS_OK && call->answer[0] != 'f')
+	{
 		figures.checked['D'] += covers(h, call->sent, call->received);
+		survived(h, call);
+	}
 	if (call->status == STATUS_NULL || (call->status == STATUS_OK && call->answer[0] == 'f') ||
 		(call->status == STATUS_ERROR && strcmp(call->answer, "LE001") == 0))
 	{
@@ -345,6 +475,8 @@ fenced(const Call *call)
 	Hold *h = find_active(call->token, call->names[0]);
 
 	asked_of_holder(call);
+	if (h && call->status != STATUS_ERROR)
+		h->was_fenced = true;
 	if (h && call->status == STATUS_OK)
 		h->fence_from = earlier(h->fence_from, call->received);
 }
@@ -354,8 +486,11 @@ released_one(Hold *h, const Call *call)
 {
 	bool yes = call->status == STATUS_OK && call->answer[0] == 't';
 
+	if (h->count == 1 && call->status != STATUS_ERROR)
+		h->hold_for = call->hold_for;
 	if (yes && in_xact)
 	{
+		h->was_fenced = true;
 		if (h->count == 1)
 		{
 			h->pending = true;
@@ -461,17 +596,6 @@ connection_ended(const Call *call)
 			close_hold(active.at[i], alive, plus(call->sent, END_NOTICED), call);
 }
 
-/*
- * A cancel ends an acquire without a trace. Anything else may have been done,
- * unless it is rolled back.
- */
-static bool
-cancelled_too_late(const Call *call)
-{
-	return call->status == STATUS_ERROR && strcmp(call->answer, "57014") == 0 && !in_xact &&
-		   !is_acquire(call);
-}
-
 static void
 look_at(const Call *call)
 {
@@ -524,9 +648,23 @@ forget_closed(void)
 	active.n = n;
 }
 
+/* Those that were forced out for certain, and are not kept by a fence, went then. */
+static void
+forced_are_gone(void)
+{
+	for (size_t i = 0; i < holds.n; i++)
+	{
+		Hold *h = holds.at[i];
+
+		if (h->force && h->force->status == STATUS_OK && certain_before(h, h->force->sent) && !h->was_fenced)
+			h->gone = earlier(h->gone, h->force->received);
+	}
+}
+
 void
 find_holds(void)
 {
+	find_forces();
 	for (size_t i = 0; i < clients.n; i++)
 	{
 		Client *c = &clients.at[i];
@@ -547,6 +685,7 @@ find_holds(void)
 		*end = (Call){.client = c, .op = "X", .sent = c->death, .received = c->death, .number = -1};
 		connection_ended(end);
 	}
+	forced_are_gone();
 }
 
 /* When it has ended for certain, by what its client knows; see handoffs.c for the rest. */
@@ -562,5 +701,8 @@ hold_gone(const Hold *h)
 			t = plus(t, h->lease->ttl_high); /* granted at the last moment */
 		t = later(t, h->keeps);
 	}
+	/* nor is anybody granted a name that is closed */
+	if (h->hold_for > 0)
+		t = later(t, plus(h->granted ? h->granted->received : FOREVER, h->hold_for));
 	return t;
 }

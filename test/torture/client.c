@@ -16,10 +16,10 @@
 
 #include "record.h"
 
-#define LOCKS     6
-#define PERMITS   3
-#define ELECTIONS 2
-#define COUNTERS  2
+#define LOCKS       6
+#define MAX_PERMITS 4
+#define ELECTIONS   2
+#define COUNTERS    2
 
 typedef struct Held
 {
@@ -232,6 +232,16 @@ one_lock(void)
 		work_and_release(&h);
 }
 
+/* How many permits there are, as far as we know. Others change it; then a call is refused, and we guess. */
+static int permits = MAX_PERMITS - 1;
+
+static void
+guess_permits(void)
+{
+	if (answer.status == ANSWER_ERROR && strcmp(answer.value, "22023") == 0)
+		permits = 1 + up_to(MAX_PERMITS);
+}
+
 static void
 permit(void)
 {
@@ -240,34 +250,75 @@ permit(void)
 	int wait = any_wait();
 	char b1[32], b2[32];
 
-	snprintf(what, sizeof(what), "acquire p0 mode=p%d ttl=%d wait=%d owner=-", PERMITS, h.ttl, wait);
-	if (!callf(&answer, what, "SELECT acquire_permit('p0', %d, %s, %s)", PERMITS, interval(b1, h.ttl),
+	snprintf(what, sizeof(what), "acquire p0 mode=p%d ttl=%d wait=%d owner=-", permits, h.ttl, wait);
+	if (!callf(&answer, what, "SELECT acquire_permit('p0', %d, %s, %s)", permits, interval(b1, h.ttl),
 			   wait_argument(b2, wait)))
+	{
+		guess_permits();
 		return;
+	}
 	snprintf(h.token, sizeof(h.token), "%.23s", answer.value);
+	if (one_in(4))
+	{
+		int n = 1 + up_to(MAX_PERMITS);
+
+		snprintf(what, sizeof(what), "set_permits p0 value=%d", n);
+		if (callf(&answer, what, "SELECT set_permits('p0', %d)", n))
+			permits = n;
+	}
 	work_and_release(&h);
 }
 
-static void
-queue_place(void)
+/* Enters the queue of a lock, a permit or an election. */
+static bool
+enter_queue(Held *h)
 {
-	Held h = {.name = any_lock(), .ttl = any_ttl()};
 	char what[256];
-	char *bar;
-	bool shared = one_in(4);
+	const char *bar;
+
+	if (h->name[0] == 'p')
+	{
+		snprintf(what, sizeof(what), "enqueue p0 mode=p%d ttl=%d owner=-", permits, h->ttl);
+		callf(&answer, what, "SELECT token, granted FROM enqueue_permit('p0', %d, '%d ms')", permits, h->ttl);
+		guess_permits();
+	}
+	else if (h->name[0] == 'e')
+	{
+		snprintf(what, sizeof(what), "enqueue %s mode=x ttl=%d owner=- candidate=%s", h->name, h->ttl,
+				 client);
+		callf(&answer, what, "SELECT term, elected FROM enqueue_candidate('%s', '%s', '%d ms')", h->name,
+			  client, h->ttl);
+	}
+	else
+	{
+		bool shared = one_in(4);
+
+		snprintf(what, sizeof(what), "enqueue %s mode=%s ttl=%d owner=-", h->name, shared ? "s" : "x",
+				 h->ttl);
+		callf(&answer, what, "SELECT token, granted FROM enqueue_lock('%s', '%d ms', '%s')", h->name, h->ttl,
+			  shared ? "shared" : "exclusive");
+	}
+	if (answer.status != ANSWER_OK)
+		return false;
+	bar = strchr(answer.value, '|');
+	snprintf(h->token, sizeof(h->token), "%.*s", (int) (bar - answer.value), answer.value);
+	return true;
+}
+
+static void
+queue_place(const char *name)
+{
+	Held h = {.name = name, .ttl = any_ttl()};
+	const char *await = name[0] == 'e' ? "await_leadership" : "await_lock";
 	bool granted;
 
-	snprintf(what, sizeof(what), "enqueue %s mode=%s ttl=%d owner=-", h.name, shared ? "s" : "x", h.ttl);
-	if (!callf(&answer, what, "SELECT token, granted FROM enqueue_lock('%s', '%d ms', '%s')", h.name, h.ttl,
-			   shared ? "shared" : "exclusive"))
+	if (!enter_queue(&h))
 		return;
-	bar = strchr(answer.value, '|');
-	granted = bar[1] == 't';
-	snprintf(h.token, sizeof(h.token), "%.*s", (int) (bar - answer.value), answer.value);
+	granted = strchr(answer.value, '|')[1] == 't';
 	for (int i = 0; !granted && i < 30 && !stopping; i++)
 	{
 		pause_ms(up_to(h.ttl < 400 ? h.ttl / 5 : 80));
-		ask("await", "await_lock", &h, one_in(2) ? ", '50 ms'" : "");
+		ask("await", await, &h, one_in(2) ? ", '50 ms'" : "");
 		if (answer.status == ANSWER_ERROR)
 			return;
 		granted = is_true();
@@ -276,6 +327,33 @@ queue_place(void)
 		work_and_release(&h);
 	else
 		release(&h);
+}
+
+/* A job that must not run twice within a while: its name stays closed. */
+static void
+closed_for_a_while(void)
+{
+	Held h;
+	char what[256];
+	int hold_for = 100 + up_to(900);
+
+	if (!acquire(&h, one_in(2) ? "h0" : "h1", false, any_ttl(), any_wait(), NULL))
+		return;
+	pause_ms(up_to(20));
+	snprintf(what, sizeof(what), "release %s token=%s hold_for=%d", h.name, h.token, hold_for);
+	callf(&answer, what, "SELECT release_lock('%s', %s, '%d ms')", h.name, h.token, hold_for);
+}
+
+/* As an administrator would. */
+static void
+force(void)
+{
+	static const char *const names[] = {"l0", "l1", "l2", "p0", "h0", "h1", "c0", "c1", "e0", "e1"};
+	const char *name = names[up_to(10)];
+	char what[64];
+
+	snprintf(what, sizeof(what), "force %s", name);
+	callf(&answer, what, "SELECT %s('%s')", name[0] == 'e' ? "force_resign" : "force_release_lock", name);
 }
 
 static void
@@ -477,7 +555,7 @@ count(bool fenced)
 static void
 mixed(void)
 {
-	switch (up_to(12))
+	switch (up_to(14))
 	{
 		case 0:
 		case 1:
@@ -486,11 +564,14 @@ mixed(void)
 			one_lock();
 			break;
 		case 4:
-			permit();
+			if (one_in(4))
+				queue_place("p0");
+			else
+				permit();
 			break;
 		case 5:
 		case 6:
-			queue_place();
+			queue_place(any_lock());
 			break;
 		case 7:
 			several_locks();
@@ -499,10 +580,20 @@ mixed(void)
 			lease();
 			break;
 		case 9:
-			election();
+			if (one_in(4))
+				queue_place(one_in(2) ? "e0" : "e1");
+			else
+				election();
 			break;
 		case 10:
 			transaction();
+			break;
+		case 11:
+			closed_for_a_while();
+			break;
+		case 12:
+			if (one_in(4))
+				force();
 			break;
 		default:
 			count(true);

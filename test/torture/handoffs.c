@@ -22,6 +22,8 @@
 #define END_NOTICED   (1 * SECOND)
 /* An asynchronous standby lags behind by less than this. */
 #define LOST_TAIL (1 * SECOND)
+/* Of more nothing is said. */
+#define MAX_PERMITS 16
 
 /* Somebody who may be in the way, from its sending on. */
 typedef struct Occupant
@@ -57,6 +59,17 @@ outside_windows(Time t)
 			t = w->to + SETTLE;
 	}
 	return t;
+}
+
+/* A wall clock that is set: what is stored as a time of day is another time then. */
+bool
+clock_jumped(Time from, Time to)
+{
+	for (size_t i = 0; i < windows.n; i++)
+		if (strcmp(windows.at[i].kind, "jump-clock") == 0 && windows.at[i].from < to &&
+			windows.at[i].to > from)
+			return true;
+	return false;
 }
 
 bool
@@ -113,8 +126,11 @@ occupant_of_hold(const Hold *h, Occupants *list)
 	Time gone = hold_gone(h);
 	Time ttl = h->lease->ttl_high == FOREVER ? 0 : h->lease->ttl_high;
 
+	/* a closed name stays closed for no longer than that from a restart on */
+	if (h->hold_for > ttl)
+		ttl = h->hold_for;
 	if (gone < FOREVER)
-		gone = prolonged(h->asked->sent, gone, ttl, h->gone < FOREVER);
+		gone = prolonged(h->asked->sent, gone, ttl, h->gone < FOREVER && h->hold_for == 0);
 	*APPEND(*list) = (Occupant){h->asked->sent, gone, 0, h->token, h->asked};
 }
 
@@ -154,16 +170,68 @@ occupants_of(int name, Occupants *list)
 	}
 }
 
+/* Sets how many permits there were for certain up to the time until, and since when; else one, always. */
+static void
+permits_at(const Calls *calls, const Call *asked, Time until, int *permits, Time *since)
+{
+	const Call *last = NULL;
+
+	*permits = asked->mode == 'p' ? asked->permits : 1;
+	*since = asked->sent;
+	if (asked->mode != 'p')
+		return;
+	for (size_t i = calls_sent(calls, until); i-- > 0 && calls->at[i]->sent > asked->sent - CARRIED_OUT;)
+	{
+		const Call *call = calls->at[i];
+
+		if (!is_op(call, "set_permits") || call->received < asked->sent)
+			continue;
+		if (last == NULL && call->status == STATUS_OK && call->received < until &&
+			lost_after(call->sent) > until)
+		{
+			last = call;
+			*permits = permits_of(call);
+			*since = call->received;
+		}
+		else if (last == NULL || call->received > last->sent)
+		{
+			/* any of them may have been the last one */
+			*permits = 1;
+			return;
+		}
+	}
+}
+
+/* The n latest of these times. */
+static void
+keep_latest(Time *latest, int n, Time t)
+{
+	int i = n - 1;
+
+	if (t <= latest[i])
+		return;
+	for (; i > 0 && latest[i - 1] < t; i--)
+		latest[i] = latest[i - 1];
+	latest[i] = t;
+}
+
 /*
- * When everything in front of a request with this token is gone; 0: not
- * before it is granted or gives up (at the time until), as far as is known.
+ * When enough of what is in front of a request with this token is gone: all of
+ * it, or so much that its permit is left.  FOREVER: not before it is granted or
+ * gives up (at the time until), as far as is known.
  */
 static Time
-way_free(const Occupants *list, const Call *self, int64_t token, Time until, bool *waited, const Call **front)
+way_free(const Occupants *list, const Calls *calls, const Call *self, int64_t token, Time until, bool *waited,
+		 const Call **front)
 {
 	size_t low = 0, high = list->n;
-	Time t = self->sent;
+	Time latest[MAX_PERMITS] = {0};
+	Time since;
+	int permits;
 
+	permits_at(calls, self, until, &permits, &since);
+	if (permits < 1 || permits > MAX_PERMITS)
+		return FOREVER;
 	while (low < high)
 	{
 		size_t middle = (low + high) / 2;
@@ -180,15 +248,13 @@ way_free(const Occupants *list, const Call *self, int64_t token, Time until, boo
 		if (o->call == self || (token && o->token >= token) || o->gone <= self->sent)
 			continue;
 		*waited = true;
-		if (o->gone > t)
-		{
-			t = o->gone;
+		if (o->gone > latest[permits - 1])
 			*front = o->call;
-		}
-		if (t >= until)
+		keep_latest(latest, permits, o->gone);
+		if (latest[permits - 1] >= until)
 			return FOREVER;
 	}
-	return t;
+	return latest[permits - 1] > since ? latest[permits - 1] : since;
 }
 
 static LIST(Time) times;
@@ -202,7 +268,8 @@ by_time(const void *a, const void *b)
 }
 
 static void
-check_waiter(Occupants *lists, const Call *call, int64_t token, const Call *asked, Time until)
+check_waiter(Occupants *lists, const Calls *permits, const Call *call, int64_t token, const Call *asked,
+			 Time until)
 {
 	Time free_at = asked->sent;
 	bool waited = false;
@@ -210,7 +277,8 @@ check_waiter(Occupants *lists, const Call *call, int64_t token, const Call *aske
 
 	for (int k = 0; k < call->nnames; k++)
 	{
-		Time t = way_free(&lists[call->names[k]], asked, token, until, &waited, &front);
+		Time t =
+			way_free(&lists[call->names[k]], &permits[call->names[k]], asked, token, until, &waited, &front);
 
 		if (t > free_at)
 			free_at = t;
@@ -227,7 +295,7 @@ check_waiter(Occupants *lists, const Call *call, int64_t token, const Call *aske
 }
 
 static void
-check_waiters(Occupants *lists, const Client *c)
+check_waiters(Occupants *lists, const Calls *permits, const Client *c)
 {
 	for (size_t j = 0; j < c->calls.n; j++)
 	{
@@ -235,7 +303,8 @@ check_waiters(Occupants *lists, const Client *c)
 
 		if (is_op(call, "acquire") && call->wait != 0 && call->lease == 0 && call->owner == NULL &&
 			(call->status == STATUS_OK || call->status == STATUS_NULL))
-			check_waiter(lists, call, call->status == STATUS_OK ? strtoll(call->answer, NULL, 10) : 0, call,
+			check_waiter(lists, permits, call,
+						 call->status == STATUS_OK ? strtoll(call->answer, NULL, 10) : 0, call,
 						 call->received);
 		else if (is_op(call, "await") && call->status == STATUS_OK && call->answer[0] == 'f')
 			for (size_t k = j; k-- > 0;)
@@ -245,7 +314,7 @@ check_waiters(Occupants *lists, const Client *c)
 				if (is_op(asked, "enqueue") && asked->status == STATUS_OK &&
 					strtoll(asked->answer, NULL, 10) == call->token)
 				{
-					check_waiter(lists, call, call->token, asked, call->sent);
+					check_waiter(lists, permits, call, call->token, asked, call->sent);
 					break;
 				}
 			}
@@ -256,14 +325,22 @@ void
 check_handoffs(void)
 {
 	Occupants *lists = calloc((size_t) name_count() + 1, sizeof(Occupants));
+	Calls *permits = calloc((size_t) name_count() + 1, sizeof(Calls));
 
 	for (int name = 0; name < name_count(); name++)
+	{
 		occupants_of(name, &lists[name]);
+		permit_calls(name, &permits[name]);
+	}
 	for (size_t i = 0; i < clients.n; i++)
-		check_waiters(lists, &clients.at[i]);
+		check_waiters(lists, permits, &clients.at[i]);
 	for (int name = 0; name < name_count(); name++)
+	{
 		free(lists[name].at);
+		free(permits[name].at);
+	}
 	free(lists);
+	free(permits);
 	if (times.n == 0)
 		return;
 	qsort(times.at, times.n, sizeof(Time), by_time);

@@ -99,6 +99,8 @@ parse_argument(Call *call, char *word)
 		call->ttl = n * MS;
 	else if (strcmp(word, "wait") == 0)
 		call->wait = n < 0 ? FOREVER : n * MS;
+	else if (strcmp(word, "hold_for") == 0)
+		call->hold_for = n * MS;
 	else if (strcmp(word, "owner") == 0)
 		call->owner = strcmp(value, "-") == 0 ? NULL : strdup(value);
 	else if (strcmp(word, "lease") == 0)

@@ -62,30 +62,127 @@ conflict(const Hold *a, const Hold *b)
 
 /* --- M --- */
 
-static void
-check_span(const Span *s, Span *now, size_t n)
+static int
+by_call_sent(const void *a, const void *b)
 {
-	int others = 0;
+	const Call *x = *(const Call *const *) a, *y = *(const Call *const *) b;
 
-	figures.checked['M']++;
+	return (x->sent > y->sent) - (x->sent < y->sent);
+}
+
+/* How many permits there are when this call has been carried out: set by it, or shown. */
+int
+permits_of(const Call *call)
+{
+	return is_op(call, "set_permits") ? (int) call->value : call->permits;
+}
+
+void
+permit_calls(int name, Calls *calls)
+{
+	calls->n = 0;
+	for (size_t i = 0; i < clients.n; i++)
+		for (size_t j = 0; j < clients.at[i].calls.n; j++)
+		{
+			const Call *call = &clients.at[i].calls.at[j];
+
+			if (call->nnames == 1 && call->names[0] == name && call->status != STATUS_ERROR &&
+				((is_op(call, "set_permits") && call->status != STATUS_NULL) ||
+				 (is_acquire(call) && call->mode == 'p')))
+				*APPEND(*calls) = call;
+		}
+	if (calls->n > 0)
+		qsort(calls->at, calls->n, sizeof(Call *), by_call_sent);
+}
+
+/* How many of these calls were sent up to this time. */
+size_t
+calls_sent(const Calls *calls, Time t)
+{
+	size_t low = 0, high = calls->n;
+
+	while (low < high)
+	{
+		size_t middle = (low + high) / 2;
+
+		if (calls->at[middle]->sent <= t)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/*
+ * The most permits that there may have been at any time between these two: as
+ * many as the last call says that is certain and was over before, or any later
+ * one.
+ */
+static int
+most_permits(const Calls *calls, Time from, Time to)
+{
+	const Call *last = NULL;
+	int most = 0;
+
+	for (size_t i = calls_sent(calls, to); i-- > 0;)
+	{
+		const Call *call = calls->at[i];
+
+		if (last != NULL && call->sent < last->sent - CARRIED_OUT)
+			break;
+		if (last != NULL && call->received < last->sent)
+			continue;
+		if (permits_of(call) > most)
+			most = permits_of(call);
+		if (last == NULL && call->status == STATUS_OK && call->received < from && lost_after(call->sent) > to)
+			last = call;
+	}
+	return most;
+}
+
+/*
+ * More hold permits than there are: unless there were enough when the last of
+ * them was granted, for fewer take nothing away from those who hold one.
+ */
+static void
+check_permits(const Span *s, const Span *now, size_t n, const Calls *calls)
+{
+	Time last = s->hold->asked->sent;
+	size_t held = 1;
+
 	for (size_t i = 0; i < n; i++)
 	{
+		if (now[i].hold == s->hold || now[i].hold->mode != 'p')
+			continue;
+		held++;
+		if (now[i].hold->asked->sent > last)
+			last = now[i].hold->asked->sent;
+	}
+	if (held > 1 && held > (size_t) most_permits(calls, last, s->from))
+		violation('M', "more hold permits than there are", now[0].by, s->by, NULL);
+}
+
+static void
+check_span(const Span *s, Span *now, size_t n, const Calls *calls)
+{
+	figures.checked['M']++;
+	for (size_t i = 0; i < n; i++)
 		if (conflict(now[i].hold, s->hold))
 			violation('M', "two hold at a time what excludes them", now[i].by, s->by, NULL);
-		others += now[i].hold->mode == 'p' && now[i].hold != s->hold;
-	}
-	if (s->hold->mode == 'p' && others >= s->hold->permits)
-		violation('M', "more hold permits than there are", now[0].by, s->by, NULL);
+	if (s->hold->mode == 'p')
+		check_permits(s, now, n, calls);
 }
 
 void
 check_exclusion(void)
 {
 	Spans spans = {0}, now = {0};
+	Calls calls = {0};
 
 	for (int name = 0; name < name_count(); name++)
 	{
 		spans_of(name, false, &spans);
+		permit_calls(name, &calls);
 		now.n = 0;
 		for (size_t i = 0; i < spans.n; i++)
 		{
@@ -95,12 +192,101 @@ check_exclusion(void)
 				if (now.at[j].to > spans.at[i].from)
 					now.at[n++] = now.at[j];
 			now.n = n;
-			check_span(&spans.at[i], now.at, now.n);
+			check_span(&spans.at[i], now.at, now.n, &calls);
 			*APPEND(now) = spans.at[i];
 		}
 	}
 	free(spans.at);
 	free(now.at);
+	free(calls.at);
+}
+
+/* --- C --- */
+
+static bool
+has_closed(const Hold *h)
+{
+	return h->hold_for > 0 && h->mode == 'x' && h->ended && is_op(h->ended, "release") &&
+		   h->ended->status == STATUS_OK && h->ended->answer[0] == 't' && h->gone == h->ended->received;
+}
+
+/* Whoever is granted the name that this one has closed. */
+static void
+check_next(const Span *closed, Time acquired, const Span *next)
+{
+	const Call *release = closed->hold->ended;
+
+	figures.checked['C']++;
+	/* it is stored as a time of day */
+	if (next->from < acquired + closed->hold->hold_for && lost_after(release->sent) > next->from &&
+		!forced_between(closed->hold->name, release->sent, next->from) && !clock_jumped(acquired, next->from))
+		violation('C', "granted while its name was closed", release, next->by, NULL);
+}
+
+/*
+ * A name is closed from the acquisition on: that is after its request was sent,
+ * and after whatever was seen to hold it before.
+ */
+void
+check_closed(void)
+{
+	Spans spans = {0};
+
+	for (int name = 0; name < name_count(); name++)
+	{
+		Time before = 0;
+
+		spans_of(name, true, &spans);
+		for (size_t i = 0; i < spans.n; i++)
+		{
+			const Span *s = &spans.at[i];
+			Time acquired = s->hold->asked->sent;
+
+			if (before <= s->from && before > acquired)
+				acquired = before;
+			if (s->to > before)
+				before = s->to;
+			if (!has_closed(s->hold))
+				continue;
+			for (size_t j = i + 1; j < spans.n; j++)
+				if (spans.at[j].hold->token > s->hold->token)
+				{
+					check_next(s, acquired, &spans.at[j]);
+					break;
+				}
+		}
+	}
+	free(spans.at);
+}
+
+/* --- E --- */
+
+/* A force that has found nobody, while somebody held: see claims.c for those that it says to have ended. */
+void
+check_forces(void)
+{
+	Spans spans = {0};
+
+	for (int name = 0; name < name_count(); name++)
+	{
+		spans_of(name, false, &spans);
+		for (size_t i = 0; i < clients.n && spans.n > 0; i++)
+			for (size_t j = 0; j < clients.at[i].calls.n; j++)
+			{
+				const Call *call = &clients.at[i].calls.at[j];
+
+				if (!is_op(call, "force") || call->names[0] != name || call->status != STATUS_OK)
+					continue;
+				figures.checked['E']++;
+				if (strcmp(call->answer, "0") != 0)
+					continue;
+				for (size_t k = 0; k < spans.n && spans.at[k].from <= call->sent; k++)
+					if (spans.at[k].to >= call->received && !spans.at[k].hold->was_fenced)
+						violation('E', "a force has ended nobody, and somebody held", spans.at[k].by, call,
+								  NULL);
+			}
+	}
+	free(spans.at);
 }
 
 /* --- T and Q --- */

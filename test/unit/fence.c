@@ -51,8 +51,8 @@ test_other_ends(void)
 	acquire(2, "x", X);
 	batch();
 	fenced_token = a.token;
-	is_int(apply(command(LE_CMD_FORCE, 3, "x")).count, 1, "a fenced holder is counted when forced");
-	is_int(apply(command(LE_CMD_FORCE, 3, "x")).count, 0, "once");
+	is_int(apply(command(LE_CMD_FORCE, 3, "x")).ended, 1, "a fenced holder is counted when forced");
+	is_int(apply(command(LE_CMD_FORCE, 3, "x")).ended, 0, "once");
 	ok(slot_is_dirty(a.token), "that is written");
 	batch();
 	ok(!was_told[2], "it stays until then");

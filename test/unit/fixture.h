@@ -212,7 +212,7 @@ grant_lease(LeTime ttl)
 	LeCommand cmd = command(LE_CMD_GRANT_LEASE, 0, NULL);
 
 	cmd.ttl = ttl;
-	return apply(cmd).token;
+	return apply(cmd).lease;
 }
 
 static inline LeReply
@@ -395,7 +395,7 @@ slot_is_dirty(int64_t token)
 {
 	LeEntry *entry = le_core_find_token(core, token);
 
-	return entry != NULL && entry->slot != NULL && entry->slot->row.dirty;
+	return entry != NULL && le_entry_has_slot(entry) && entry->slot->row.dirty;
 }
 
 /* The end of a batch: everything is written, everybody is told. */

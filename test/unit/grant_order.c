@@ -133,13 +133,13 @@ test_force(void)
 	b = apply(cmd);
 	c = acquire(3, "x", S);
 	acquire(4, "x", X);
-	is_int(apply(command(LE_CMD_FORCE, 5, "x")).count, 2, "holders of the own role end");
+	is_int(apply(command(LE_CMD_FORCE, 5, "x")).ended, 2, "holders of the own role end");
 	batch();
 	ok(!held("x", a.token) && !held("x", c.token), "they do");
 	ok(!was_told[4], "another role's stays");
 	cmd = command(LE_CMD_FORCE, 5, "x");
 	cmd.any_role = true;
-	is_int(apply(cmd).count, 1, "unless rights were checked");
+	is_int(apply(cmd).ended, 1, "unless rights were checked");
 	batch();
 	is_int(release(2, "x", b.token).status, LE_NOT_HELD, "it ended");
 	ok(got(4, LE_OK), "and who waited is granted, and not ended with them");

@@ -98,7 +98,7 @@ test_same_request(void)
 	a = acquire_on(1, "x", lease, true);
 	b = acquire_on(2, "x", lease, true);
 	is_int(b.token, a.token, "a place is taken once on a lease");
-	is_int(b.count, 1, "and has one position");
+	is_int(b.position, 1, "and has one position");
 	batch();
 	undo(2, 1);
 	batch();

@@ -30,7 +30,7 @@ grant_lease_by(uint32_t role, int64_t *lease)
 	cmd.role = role;
 	reply = apply(cmd);
 	if (lease != NULL)
-		*lease = reply.token;
+		*lease = reply.lease;
 	return reply.status;
 }
 

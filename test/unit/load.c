@@ -115,6 +115,37 @@ test_free_rows(void)
 	stop();
 }
 
+/* The rows were written tomorrow. */
+static void
+test_time_of_day_set_back(void)
+{
+	LeTime tomorrow = now + WALL_OFFSET + 86400 * LE_SECOND;
+	LeStoredEntry row;
+	LeCommand cmd;
+
+	start_load();
+	row = stored_free("closed");
+	row.closed = true;
+	row.since = tomorrow;
+	row.closed_until = tomorrow + 5 * LE_SECOND;
+	load_slot(row);
+	row = stored("held", OLD + 1, X);
+	row.since = tomorrow;
+	load_slot(row);
+	load_done();
+	cmd = command(LE_CMD_RELEASE, 1, "held");
+	cmd.token = OLD + 1;
+	cmd.hold_for = 5 * LE_SECOND;
+	apply(cmd);
+	acquire(2, "closed", X);
+	acquire(3, "held", X);
+	pass(5 * LE_SECOND - 1);
+	ok(!was_told[2] && !was_told[3], "names are closed");
+	pass(1);
+	ok(got(2, LE_OK) && got(3, LE_OK), "for no longer than they were");
+	stop();
+}
+
 static void
 test_orphans(void)
 {
@@ -664,9 +695,9 @@ test_revisions(void)
 	is_int(le_core_next_revision(core), FIRST + 50, "the counter can be raised");
 	le_core_raise_revision(core, FIRST);
 	is_int(le_core_next_revision(core), FIRST + 50, "and not be lowered");
-	is_int(apply((LeCommand){.type = LE_CMD_ADVANCE, .token = FIRST + 99}).token, FIRST + 99,
+	is_int(apply((LeCommand){.type = LE_CMD_ADVANCE, .revision = FIRST + 99}).revision, FIRST + 99,
 		   "also by a command");
-	is_int(apply((LeCommand){.type = LE_CMD_ADVANCE, .token = 1}).token, FIRST + 99,
+	is_int(apply((LeCommand){.type = LE_CMD_ADVANCE, .revision = 1}).revision, FIRST + 99,
 		   "which says what is next");
 	is_int(acquire(1, "x", X).token, FIRST + 99, "that is the next token");
 	stop();
@@ -694,9 +725,9 @@ test_joined_already(void)
 	load_done();
 	batch();
 	ok(r.status == LE_OK && r.token == OLD && r.counted, "a waiter that has joined already is told so");
-	is_int(on_token(LE_CMD_CHECK, 2, "x", OLD).count, 2, "and does not join twice");
+	is_int(on_token(LE_CMD_CHECK, 2, "x", OLD).holds, 2, "and does not join twice");
 	undo(2, 1);
-	is_int(on_token(LE_CMD_CHECK, 2, "x", OLD).count, 1, "it can still roll back");
+	is_int(on_token(LE_CMD_CHECK, 2, "x", OLD).holds, 1, "it can still roll back");
 	stop();
 }
 
@@ -706,6 +737,7 @@ main(void)
 	test_holder();
 	test_time_left();
 	test_free_rows();
+	test_time_of_day_set_back();
 	test_orphans();
 	test_grace();
 	test_copied();

@@ -30,7 +30,7 @@ test_count(void)
 	ok(a.status == LE_OK && b.status == LE_OK, "as many as there are permits");
 	is_int(permit(3, 2).status, LE_WAITING, "and no more");
 	is_int(permit(4, 3).status, LE_BAD_PERMITS, "another size while in use is refused");
-	is_int(permit(4, 3).count, 2, "naming the one in use");
+	is_int(permit(4, 3).permits, 2, "naming the one in use");
 	is_int(acquire(4, "x", X).status, LE_BAD_MODE, "so is another use");
 	release(1, "x", a.token);
 	batch();
@@ -64,7 +64,7 @@ test_set(void)
 	for (uint32_t i = 0; i < 4; i++)
 		held_by[i] = permit(i + 1, 2);
 	batch();
-	is_int(set_permits(4).count, 2, "the old number is told");
+	is_int(set_permits(4).permits, 2, "the old number is told");
 	batch();
 	ok(got(3, LE_OK) && got(4, LE_OK), "raising wakes waiters");
 	is_int(permit(5, 2).status, LE_BAD_PERMITS, "the new number counts");

@@ -13,7 +13,7 @@ test_await(void)
 	p = enqueue(2, "x", X);
 	q = enqueue(3, "x", X);
 	is_int(p.status, LE_QUEUED, "else there is a place");
-	ok(p.count == 1 && q.count == 2, "with a position");
+	ok(p.position == 1 && q.position == 2, "with a position");
 	is_int(await(2, "x", p.token, 0).status, LE_QUEUED, "not yet");
 	is_int(on_token(LE_CMD_RENEW, 2, "x", p.token).status, LE_QUEUED, "a place is not renewed");
 	is_int(await(5, "x", p.token, LE_SECOND).status, LE_WAITING, "anybody of the role may wait for it");

@@ -38,12 +38,20 @@
 
 static ProcessUtility_hook_type prev_utility = NULL;
 
+/* A database that a (sub)transaction keeps managers from starting in. */
+typedef struct LeReservation
+{
+	struct LeReservation *older;
+	Oid dboid;
+	SubTransactionId subxact; /* those of later ones have higher numbers */
+} LeReservation;
+
 /* What this transaction has to do at its end. */
 static struct
 {
-	bool any;       /* anything at all */
-	bool reserving; /* keeps a manager from starting */
-	bool databases; /* may have changed pg_database */
+	bool any;                    /* anything at all */
+	LeReservation *reservations; /* in TopTransactionContext */
+	bool databases;              /* may have changed pg_database */
 	Oid dropped_database;
 } pending;
 
@@ -72,7 +80,8 @@ typedef struct LeDatabaseCommand
  *		sends the worker after the last of them.
  *	3.	Whatever has been reached after RESERVE_TIMEOUT, run the command.  Its
  *		own check decides, and says in PostgreSQL's words what is in the way.
- *	4.	At the end of the transaction reserved_by is cleared.
+ *	4.	At the end of the transaction, or when the subtransaction rolls back,
+ *		reserved_by is cleared.
  *
  * Of two commands for one database, the later takes reserved_by over.  The earlier
  * one is past its check by then, or waits like the later one does.
@@ -207,6 +216,23 @@ reserve_entry(Oid dboid, bool ask, int *worker_pid, int *notifier_pid)
 		   (*notifier_pid == 0 || BackendPidGetProc(*notifier_pid) == NULL);
 }
 
+/* Step 4 is to come; of several of one database the outermost counts. */
+static void
+remember_reservation(Oid dboid)
+{
+	LeReservation *reservation;
+
+	for (reservation = pending.reservations; reservation != NULL; reservation = reservation->older)
+	{
+		if (reservation->dboid == dboid)
+			return;
+	}
+	reservation = MemoryContextAlloc(TopTransactionContext, sizeof(LeReservation));
+	*reservation = (LeReservation){pending.reservations, dboid, GetCurrentSubTransactionId()};
+	pending.reservations = reservation;
+	pending.any = true;
+}
+
 static void
 reserve_database(Oid dboid, bool force)
 {
@@ -215,7 +241,7 @@ reserve_database(Oid dboid, bool force)
 	int worker_pid = 0;
 	int notifier_pid = 0;
 
-	pending.any = pending.reserving = true;
+	remember_reservation(dboid);
 	while (!reserve_entry(dboid, ask, &worker_pid, &notifier_pid) && le_clock() < deadline)
 	{
 		if (!ask)
@@ -252,21 +278,24 @@ prepare_database_command(const LeDatabaseCommand *command, ProcessUtilityContext
 		pending.dropped_database = dboid;
 }
 
+/* Of this subtransaction, and of those inside it. */
 static void
-release_reservations(bool committed)
+release_reservations(SubTransactionId subxact, bool committed)
 {
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < le_shared->max_databases; i++)
+	for (; pending.reservations != NULL && pending.reservations->subxact >= subxact;
+		 pending.reservations = pending.reservations->older)
 	{
-		LeDatabase *db = &le_shared->databases[i];
+		LeDatabase *db = le_database_find(pending.reservations->dboid, false);
 
-		if (db->state == LE_DB_FREE || db->reserved_by != MyProcPid)
+		if (db == NULL || db->reserved_by != MyProcPid)
 			continue;
 		le_database_reserve(db, 0);
 		if (committed && db->dboid == pending.dropped_database && db->state == LE_DB_IDLE)
 			le_database_free(db);
 	}
 	LWLockRelease(le_shared->lock);
+	le_wake_launcher();
 }
 
 /* --- end of transaction --------------------------------------------------- */
@@ -281,12 +310,21 @@ at_transaction_end(XactEvent event, void *arg)
 		return;
 
 	LE_FAULT_NOFAIL("reserve-before-release");
-	if (pending.reserving)
-		release_reservations(committed);
-	if (pending.reserving || (committed && pending.databases))
+	if (pending.reservations != NULL)
+		release_reservations(TopSubTransactionId, committed);
+	else if (committed && pending.databases)
 		le_wake_launcher();
 
 	memset(&pending, 0, sizeof(pending));
+}
+
+/* A command that has failed needs the database no more, however long the transaction goes on. */
+static void
+at_subtransaction_end(SubXactEvent event, SubTransactionId subxact, SubTransactionId parent, void *arg)
+{
+	if (event == SUBXACT_EVENT_ABORT_SUB && pending.reservations != NULL &&
+		pending.reservations->subxact >= subxact)
+		release_reservations(subxact, false);
 }
 
 /* --- commands and queries --------------------------------------------------- */
@@ -320,4 +358,5 @@ le_commands_init(void)
 	prev_utility = ProcessUtility_hook;
 	ProcessUtility_hook = le_command_utility;
 	RegisterXactCallback(at_transaction_end, NULL);
+	RegisterSubXactCallback(at_subtransaction_end, NULL);
 }

@@ -26,7 +26,13 @@
  * nodes are processes, and the locks that they wait for, so that the holders of a
  * lock are looked at once, however many wait for it.  What leads to no cycle is
  * not visited again.  So a search takes time for each waiter and each holder
- * once; and the next one does not come before nine times as long has passed.
+ * once.
+ *
+ * It has a budget of time, and goes on with those who are left in a later batch,
+ * after nine times as long.  What has led to no cycle by then is still passed over
+ * although things may have changed: whoever has closed a cycle since asks again,
+ * within a second, and that is for the next search.  One start that takes the
+ * whole budget gets twice as much the next time, so each search ends.
  */
 #include "postgres.h"
 
@@ -48,13 +54,18 @@
 #include "shared/shmem.h"
 #include "shared/words.h"
 
-/* Searching takes this part of the manager's time at most. */
-#define SEARCH_PART 10
+/* Searching takes this part of the manager's time at most, and so long at first. */
+#define SEARCH_PART   10
+#define SEARCH_BUDGET (5 * LE_MS)
+/* The clock is read after so many edges. */
+#define EDGES_A_LOOK 256
+/* So many requests ahead in a queue are looked at one by one. */
+#define STEPS_AHEAD 8
 
 /* A process that waits, or a lock. */
 typedef struct WaitNode
 {
-	const LeLock *lock; /* NULL: a process */
+	LeLock *lock; /* NULL: a process */
 	uint32 proc;
 } WaitNode;
 
@@ -72,13 +83,20 @@ typedef enum NodeState
 	CLEAR /* leads to no cycle */
 } NodeState;
 
-typedef struct LockState
+/* In the queue of a lock with somebody who waits, in order. */
+typedef struct Grouped
 {
 	const LeLock *lock; /* hash key */
-	NodeState state;
-	const LeEntry **grouped; /* in its queue, with somebody who waits, in order; NULL: not looked at */
-	int ngrouped;
-} LockState;
+	const LeEntry **entries;
+	int n;
+} Grouped;
+
+/* Who holds a token's fence. */
+typedef struct Fence
+{
+	int64 token; /* hash key */
+	List *procs;
+} Fence;
 
 /* A node on the path from where the search began. */
 typedef struct Step
@@ -91,10 +109,17 @@ typedef struct Step
 
 typedef struct Search
 {
-	MemoryContext context; /* reset by each search */
+	MemoryContext context; /* reset by each batch's part of a search */
 	const LeCore *core;
 	NodeState *procs; /* by number */
-	HTAB *locks;      /* LockState */
+	uint32 number;    /* of the search: what locks are marked with */
+	bool under_way;
+	uint32 next;   /* proc to start from next */
+	LeTime budget; /* of one start */
+	LeTime deadline;
+	uint32 edges_seen;
+	HTAB *grouped; /* Grouped */
+	HTAB *fences;  /* Fence; NULL: not read */
 	Step *path;
 	int length, path_room;
 	WaitEdge *edges;
@@ -109,32 +134,20 @@ static bool *asking = NULL; /* by proc number */
 static bool any_asking = false;
 static LeTime not_before = 0;
 
-static LockState *
-state_of_lock(const LeLock *lock)
-{
-	bool found;
-	LockState *state = hash_search(s.locks, &lock, HASH_ENTER, &found);
-
-	if (!found)
-	{
-		state->state = NEW;
-		state->grouped = NULL;
-		state->ngrouped = 0;
-	}
-	return state;
-}
-
+/* A mark of an older search means nothing. */
 static NodeState
 get_state(const WaitNode *node)
 {
-	return node->lock != NULL ? state_of_lock(node->lock)->state : s.procs[node->proc];
+	if (node->lock == NULL)
+		return s.procs[node->proc];
+	return node->lock->mark / 4 == s.number ? (NodeState) (node->lock->mark % 4) : NEW;
 }
 
 static void
 set_state(const WaitNode *node, NodeState state)
 {
 	if (node->lock != NULL)
-		state_of_lock(node->lock)->state = state;
+		node->lock->mark = s.number * 4 + state;
 	else
 		s.procs[node->proc] = state;
 }
@@ -182,10 +195,53 @@ waits_for(uint32 proc)
 	return le_core_waiting_on(s.core, slot->session, proc);
 }
 
+/* The fences of this database, all at once. */
+static void
+read_fences(void)
+{
+	HASHCTL ctl = {.keysize = sizeof(int64), .entrysize = sizeof(Fence), .hcxt = s.context};
+	LockData *data = GetLockStatusData();
+
+	s.fences = hash_create("lock_election fences", 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	for (int i = 0; i < data->nelements; i++)
+	{
+		const LockInstanceData *lock = &data->locks[i];
+		int64 token = le_fence_token(&lock->locktag);
+		PGPROC *proc;
+		Fence *fence;
+		bool found;
+
+		if (token == 0 || lock->holdMask == 0)
+			continue;
+		proc = BackendPidGetProc(lock->pid);
+		if (proc == NULL)
+			continue;
+		fence = hash_search(s.fences, &token, HASH_ENTER, &found);
+		if (!found)
+			fence->procs = NIL;
+		fence->procs = lappend_int(fence->procs, (int) (proc - le_proc(0)));
+	}
+}
+
+static void
+add_fences(int64 token)
+{
+	const Fence *fence;
+	ListCell *lc;
+
+	if (pg_atomic_read_u32(&le_mgr.db->fences) == 0)
+		return;
+	if (s.fences == NULL)
+		read_fences();
+	fence = hash_search(s.fences, &token, HASH_FIND, NULL);
+	foreach (lc, fence != NULL ? fence->procs : NIL)
+		add_proc((uint32) lfirst_int(lc), NULL);
+}
+
 static void
 add_holder(const LeEntry *holder)
 {
-	if (holder->owner == NULL && !holder->lapsed)
+	if (holder->owner == NULL && holder->state == LE_STATE_HELD)
 	{
 		if (holder->ttl == LE_TTL_BOUND && holder->lease == NULL)
 			add_proc(holder->sessno, NULL);
@@ -198,15 +254,7 @@ add_holder(const LeEntry *holder)
 				add_proc(proc, NULL);
 		}
 	}
-	if (pg_atomic_read_u32(&le_mgr.db->fences) != 0)
-	{
-		List *procs = le_fence_procs(holder->token, NULL, 0);
-		ListCell *lc;
-
-		foreach (lc, procs)
-			add_proc((uint32) lfirst_int(lc), NULL);
-		list_free(procs);
-	}
+	add_fences(holder->token);
 }
 
 static bool
@@ -216,43 +264,57 @@ somebody_waits(const LeEntry *entry)
 }
 
 /* Each that waits for several locks, in the queue of one of them. */
-static void
-collect_grouped(LockState *state)
+static const Grouped *
+grouped_of(const LeLock *lock)
 {
-	const LeLink *queue = &state->lock->queue;
+	const LeLink *queue = &lock->queue;
+	Grouped *grouped;
 	int room = 0;
+	bool found;
 
+	grouped = hash_search(s.grouped, &lock, HASH_ENTER, &found);
+	if (found)
+		return grouped;
 	for (const LeLink *link = queue->next; link != queue; link = link->next)
 		room += somebody_waits(le_container(link, LeEntry, queue_link));
-	state->grouped = palloc_extended((room + 1) * sizeof(LeEntry *), MCXT_ALLOC_HUGE);
+	grouped->n = 0;
+	grouped->entries = palloc_extended((room + 1) * sizeof(LeEntry *), MCXT_ALLOC_HUGE);
 	for (const LeLink *link = queue->next; link != queue && room > 0; link = link->next)
 	{
 		const LeEntry *entry = le_container(link, LeEntry, queue_link);
 
 		if (somebody_waits(entry))
-			state->grouped[state->ngrouped++] = entry;
+			grouped->entries[grouped->n++] = entry;
 	}
+	return grouped;
 }
 
 /* The nearest of them ahead of this entry: that one waits for those before it.  A queue is in order of tokens. */
 static const LeEntry *
 grouped_ahead(const LeEntry *entry)
 {
-	LockState *state = state_of_lock(entry->lock);
+	const LeLink *queue = &entry->lock->queue, *link = entry->queue_link.prev;
+	const Grouped *grouped;
 	int low = 0, high;
 
-	if (state->grouped == NULL)
-		collect_grouped(state);
-	for (high = state->ngrouped; low < high;)
+	for (int i = 0; i < STEPS_AHEAD; i++, link = link->prev)
+	{
+		if (link == queue)
+			return NULL;
+		if (somebody_waits(le_container(link, LeEntry, queue_link)))
+			return le_container(link, LeEntry, queue_link);
+	}
+	grouped = grouped_of(entry->lock);
+	for (high = grouped->n; low < high;)
 	{
 		int middle = (low + high) / 2;
 
-		if (state->grouped[middle]->token < entry->token)
+		if (grouped->entries[middle]->token < entry->token)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	return low > 0 ? state->grouped[low - 1] : NULL;
+	return low > 0 ? grouped->entries[low - 1] : NULL;
 }
 
 /* The next of several locks that a blocked call waits for. */
@@ -292,10 +354,12 @@ add_blockers(uint32 from)
 	pfree(pids);
 }
 
+/* "all": also to locks that lead to no cycle. */
 static void
-add_edges_of_proc(uint32 proc)
+add_edges_of_proc(uint32 proc, bool all)
 {
 	const LeEntry *entry = waits_for(proc);
+	const LeGroup *behind = NULL; /* mostly it is the same one everywhere */
 
 	if (entry == NULL && waits_in_postgres(proc))
 		add_blockers(proc);
@@ -304,20 +368,24 @@ add_edges_of_proc(uint32 proc)
 	for (; entry != NULL; entry = next_member(entry))
 	{
 		const LeEntry *ahead = grouped_ahead(entry);
+		WaitNode lock = {.lock = entry->lock};
 
-		if (entry->lock->permits <= 1)
-			add_edge((WaitNode){.lock = entry->lock}, entry->lock);
-		if (ahead != NULL)
+		if (entry->lock->permits <= 1 && (all || get_state(&lock) != CLEAR))
+			add_edge(lock, entry->lock);
+		if (ahead != NULL && ahead->group != behind)
+		{
+			behind = ahead->group;
 			add_proc(ahead->group->members->waiter_sessno, entry->lock);
+		}
 	}
 }
 
 static void
-add_edges(const WaitNode *node)
+add_edges(const WaitNode *node, bool all)
 {
 	s.edges_of_node = s.nedges;
 	if (node->lock == NULL)
-		add_edges_of_proc(node->proc);
+		add_edges_of_proc(node->proc, all);
 	for (const LeSlot *slot = node->lock != NULL ? node->lock->slots : NULL; slot != NULL; slot = slot->next)
 	{
 		if (slot->holder != NULL)
@@ -337,7 +405,7 @@ step_to(WaitNode node, const LeLock *via)
 	}
 	s.path[s.length++] = (Step){.node = node, .via = via, .first = s.nedges, .next = s.nedges};
 	set_state(&node, ON_PATH);
-	add_edges(&node);
+	add_edges(&node, false);
 }
 
 /* Leave the path's last node, with its edges. */
@@ -350,12 +418,18 @@ step_back(NodeState state)
 	s.nedges = last->first;
 }
 
+static bool
+is_late(void)
+{
+	return ++s.edges_seen % EDGES_A_LOOK == 0 && le_clock() >= s.deadline;
+}
+
 /*
  * A way from this process into a cycle: the cycle is the path from the returned
- * step on, *back its last edge.  -1: there is none.
+ * step on, *back its last edge.  -1: there is none, or *late: the time is over.
  */
 static int
-find_cycle(uint32 start, WaitEdge *back)
+find_cycle(uint32 start, WaitEdge *back, bool *late)
 {
 	WaitNode node = {.proc = start};
 
@@ -372,6 +446,9 @@ find_cycle(uint32 start, WaitEdge *back)
 			step_back(CLEAR);
 			continue;
 		}
+		*late = is_late();
+		if (*late)
+			return -1;
 		edge = s.edges[last->next++];
 		switch (get_state(&edge.to))
 		{
@@ -398,13 +475,14 @@ is_still_there(int first)
 {
 	int edges_before = s.nedges;
 
+	s.fences = NULL;
 	for (int i = first; i < s.length; i++)
 	{
 		const WaitNode *to = &s.path[i + 1 < s.length ? i + 1 : first].node;
 		WaitNode from = s.path[i].node;
 		bool found = false;
 
-		add_edges(&from);
+		add_edges(&from, true);
 		for (int e = edges_before; e < s.nedges && !found; e++)
 			found = same_node(&s.edges[e].to, to);
 		s.nedges = edges_before;
@@ -485,40 +563,62 @@ choose_victim(int first, const WaitEdge *back, StringInfo detail)
 	return (int) procs[newest];
 }
 
-static int
-find_deadlock(uint32 proc, StringInfo detail)
+/* False: the time is over. */
+static bool
+find_deadlock(uint32 proc, StringInfo detail, int *victim)
 {
 	WaitEdge back;
-	int first, victim = -1;
+	int first;
+	bool late = false;
 
+	*victim = -1;
 	if (waits_for(proc) == NULL)
-		return -1;
-	first = find_cycle(proc, &back);
+		return true;
+	first = find_cycle(proc, &back, &late);
 	if (first >= 0 && is_still_there(first))
-		victim = choose_victim(first, &back, detail);
+		*victim = choose_victim(first, &back, detail);
 	while (s.length > 0)
 		step_back(NEW);
-	return victim;
+	return !late;
 }
 
+/* From all who have asked by now. */
 static void
-begin_search(const LeCore *core)
+begin_search(void)
 {
-	HASHCTL ctl = {.keysize = sizeof(const LeLock *), .entrysize = sizeof(LockState)};
+	Size size = le_shared->max_slots * sizeof(NodeState);
+
+	if (s.procs == NULL)
+		s.procs = MemoryContextAlloc(TopMemoryContext, size);
+	memset(s.procs, 0, size);
+	s.number = s.number % (PG_UINT32_MAX / 4 - 1) + 1; /* 0 is no mark */
+	s.next = 0;
+	s.budget = SEARCH_BUDGET;
+	s.under_way = true;
+}
+
+/* Only what is copied from the core lasts for longer than a batch. */
+static void
+begin_part(const LeCore *core)
+{
+	HASHCTL ctl = {.keysize = sizeof(const LeLock *), .entrysize = sizeof(Grouped)};
 
 	if (s.context == NULL)
 		s.context =
 			AllocSetContextCreate(TopMemoryContext, "lock_election deadlocks", ALLOCSET_DEFAULT_SIZES);
 	MemoryContextReset(s.context);
 	MemoryContextSwitchTo(s.context);
+	if (!s.under_way)
+		begin_search();
 	ctl.hcxt = s.context;
 	s.core = core;
-	s.procs = palloc0(le_shared->max_slots * sizeof(NodeState));
-	s.locks = hash_create("lock_election locks", 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	s.grouped = hash_create("lock_election queues", 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	s.fences = NULL;
 	s.path_room = s.edges_room = 64;
 	s.path = palloc(s.path_room * sizeof(Step));
 	s.edges = palloc(s.edges_room * sizeof(WaitEdge));
 	s.length = s.nedges = 0;
+	s.deadline = le_clock() + s.budget;
 }
 
 void
@@ -536,27 +636,50 @@ le_deadlock_next_search(void)
 	return any_asking ? not_before : LE_NEVER;
 }
 
+/* False: the budget is spent, and this one is the next again. */
+static bool
+search_from(uint32 proc, bool first, LeDeadlockCallback give_up)
+{
+	StringInfoData detail;
+	int victim;
+
+	initStringInfo(&detail);
+	if (!find_deadlock(proc, &detail, &victim))
+	{
+		if (first)
+			s.budget *= 2;
+		return false;
+	}
+	if (victim >= 0)
+		give_up((uint32) victim, &detail);
+	pfree(detail.data);
+	return true;
+}
+
 void
 le_deadlock_search(const LeCore *core, LeDeadlockCallback give_up)
 {
 	MemoryContext before = CurrentMemoryContext;
 	LeTime start = le_clock();
+	bool first = true;
 
-	any_asking = false;
-	begin_search(core);
-	for (uint32 proc = 0; proc < (uint32) le_shared->max_slots; proc++)
+	begin_part(core);
+	for (; s.next < (uint32) le_shared->max_slots; s.next++)
 	{
-		StringInfoData detail;
-		int victim;
-
-		if (!asking[proc])
+		if (!asking[s.next])
 			continue;
-		asking[proc] = false;
-		initStringInfo(&detail);
-		victim = find_deadlock(proc, &detail);
-		if (victim >= 0)
-			give_up((uint32) victim, &detail);
-		pfree(detail.data);
+		if (!search_from(s.next, first, give_up))
+			break;
+		asking[s.next] = false;
+		first = false;
+	}
+	if (s.next >= (uint32) le_shared->max_slots)
+	{
+		/* who has asked meanwhile, and was passed, is for the next search */
+		any_asking = false;
+		for (int i = 0; i < le_shared->max_slots && !any_asking; i++)
+			any_asking = asking[i];
+		s.under_way = false;
 	}
 	MemoryContextSwitchTo(before);
 	MemoryContextReset(s.context);

@@ -79,8 +79,7 @@ le_hints_of_batch(LeCore *core, XLogRecPtr lsn)
 		 entry = entry->dirty_next)
 	{
 		/* of several names the first */
-		if (entry->state == LE_STATE_HELD && !entry->lapsed && entry->lock->kind == LE_KIND_LOCK &&
-			entry->member <= 1)
+		if (entry->state == LE_STATE_HELD && entry->lock->kind == LE_KIND_LOCK && entry->member <= 1)
 			any |= push(entry->token, entry->lock, NULL);
 	}
 

@@ -31,7 +31,7 @@ wall_time(LeTime t, LeTime now)
 static TimestampTz
 expires_at(const LeEntry *entry, LeTime now)
 {
-	if (entry->lapsed)
+	if (entry->state == LE_STATE_LAPSED)
 		return wall_time(entry->lapsed_at, now);
 	return wall_time(entry->lease != NULL ? entry->lease->deadline : entry->deadline, now);
 }
@@ -50,7 +50,7 @@ put_item(Page *page, const LeLock *lock, const LeEntry *entry, uint32 position)
 	item->lease = le_entry_named_lease(entry) ? entry->lease->id : 0;
 	item->since = wall_time(position ? entry->since : entry->acquired_at, page->now);
 	item->expires_at = expires_at(entry, page->now);
-	item->time_left = entry->lapsed ? 0 : le_entry_time_left(entry, page->now);
+	item->time_left = entry->state == LE_STATE_LAPSED ? 0 : le_entry_time_left(entry, page->now);
 	item->session = entry->session;
 	item->role = entry->role;
 	item->slot = position ? -1 : entry->slot->number;
@@ -63,7 +63,7 @@ put_item(Page *page, const LeLock *lock, const LeEntry *entry, uint32 position)
 	item->named = entry->owner != NULL;
 	item->kind = lock->kind;
 	item->mode = entry->mode;
-	item->lapsed = entry->lapsed;
+	item->lapsed = entry->state == LE_STATE_LAPSED;
 	memcpy(text, lock->name, lock->name_len);
 	text += lock->name_len;
 	if (entry->owner_len > 0)
@@ -75,23 +75,65 @@ put_item(Page *page, const LeLock *lock, const LeEntry *entry, uint32 position)
 	return true;
 }
 
+/*
+ * Where the last page has ended is found by its token: a lock may have very many
+ * holders or waiters, and to walk past them for each page takes too long.  Only
+ * behind one that has gone since they are walked.
+ */
+static const LeEntry *
+last_item(const LeCore *core, const LeLock *lock, const LeLookCursor *from)
+{
+	return from->last == 0 ? NULL
+						   : le_core_find_entry(core, (LeKind) lock->kind,
+												(LeText){lock->name, lock->name_len}, from->token);
+}
+
 /* Slots stay in their list as long as the lock lives; new ones come first. */
 static const LeSlot *
-slot_after(const LeLock *lock, int32 number)
+next_slot(const LeLock *lock, const LeLookCursor *from, const LeEntry *last)
 {
+	int32 number = (int32) (-from->last - 1);
 	const LeSlot *slot = lock->slots;
 
+	if (from->last == 0)
+		return slot;
+	if (from->last > 0)
+		return NULL;
+	if (last != NULL && last->state == LE_STATE_HELD && last->slot->number == number)
+		return last->slot->next;
 	while (slot != NULL && slot->number != number)
 		slot = slot->next;
 	return slot != NULL ? slot->next : NULL;
 }
 
-/* A lock's items behind *last; false: the page is full. */
-static bool
-put_lock(Page *page, const LeLock *lock, int64 *last)
+/* *position: of the one before it. */
+static const LeLink *
+next_waiter(const LeLock *lock, const LeLookCursor *from, const LeEntry *last, uint32 *position)
 {
-	const LeSlot *slot = *last == 0 ? lock->slots : *last < 0 ? slot_after(lock, (int32) (-*last - 1)) : NULL;
-	uint32 position = 0;
+	const LeLink *link = lock->queue.next;
+
+	*position = 0;
+	if (from->last <= 0)
+		return link;
+	if (last != NULL && last->state == LE_STATE_QUEUED)
+	{
+		*position = from->position;
+		return last->queue_link.next;
+	}
+	for (; link != &lock->queue && le_container(link, LeEntry, queue_link)->token <= from->last;
+		 link = link->next)
+		(*position)++;
+	return link;
+}
+
+/* A lock's items from there on; false: the page is full. */
+static bool
+put_lock(Page *page, const LeCore *core, const LeLock *lock, LeLookCursor *from)
+{
+	const LeEntry *last = last_item(core, lock, from);
+	const LeSlot *slot = next_slot(lock, from, last);
+	uint32 position;
+	const LeLink *link = next_waiter(lock, from, last, &position);
 
 	for (; slot != NULL; slot = slot->next)
 	{
@@ -99,18 +141,15 @@ put_lock(Page *page, const LeLock *lock, int64 *last)
 			continue;
 		if (!put_item(page, lock, slot->holder, 0))
 			return false;
-		*last = -(int64) slot->number - 1;
+		*from = (LeLookCursor){from->index, -(int64) slot->number - 1, slot->holder->token, 0};
 	}
-	for (const LeLink *link = lock->queue.next; link != &lock->queue; link = link->next)
+	for (; link != &lock->queue; link = link->next)
 	{
 		const LeEntry *entry = le_container(link, LeEntry, queue_link);
 
-		position++;
-		if (*last > 0 && entry->token <= *last)
-			continue;
-		if (!put_item(page, lock, entry, position))
+		if (!put_item(page, lock, entry, ++position))
 			return false;
-		*last = entry->token;
+		*from = (LeLookCursor){from->index, entry->token, entry->token, position};
 	}
 	return true;
 }
@@ -124,7 +163,7 @@ put_locks(Page *page, const LeCore *core, LeLookCursor *next)
 	{
 		LeLock *lock = le_core_lock_at(core, (uint32) next->index);
 
-		if (lock != NULL && !put_lock(page, lock, &next->last))
+		if (lock != NULL && !put_lock(page, core, lock, next))
 			return;
 	}
 	if (next->index >= le_core_lock_indexes(core))
@@ -151,7 +190,7 @@ le_look_fill(const LeCore *core, LeRequestSlot *slot, LeTime now)
 	else
 	{
 		lock = le_core_find_lock(core, slot->look.kind, le_slot_text(slot, slot->name));
-		if (lock == NULL || put_lock(&page, lock, &slot->next_page.last))
+		if (lock == NULL || put_lock(&page, core, lock, &slot->next_page))
 			slot->next_page.index = -1;
 	}
 	slot->answer_len = page.len;

@@ -27,6 +27,15 @@ le_fence_tag(int64 token)
 	return tag;
 }
 
+int64
+le_fence_token(const LOCKTAG *tag)
+{
+	int64 token = (int64) (((uint64) tag->locktag_field2 << 32) | tag->locktag_field3);
+	LOCKTAG of_token = le_fence_tag(token);
+
+	return memcmp(tag, &of_token, sizeof(LOCKTAG)) == 0 ? token : 0;
+}
+
 /*
  * A transaction that has ended for everybody else counts no more, though its
  * locks may be there for a moment longer.

@@ -13,6 +13,9 @@
 /* The lock of a token's fence: shared by the transactions that fence. */
 extern LOCKTAG le_fence_tag(int64 token);
 
+/* The token whose fence this lock is, in this database; 0: it is no fence. */
+extern int64 le_fence_token(const LOCKTAG *tag);
+
 /* Does anybody hold this token's fence? */
 extern bool le_fence_held(int64 token);
 

@@ -83,9 +83,11 @@ typedef struct LeTextSpan
  */
 typedef struct LeLookCursor
 {
-	int64 index; /* of the lock or lease; -1: that was all */
-	int64 last;  /* item given of that lock: a waiter's token, -1 - a
+	int64 index;     /* of the lock or lease; -1: that was all */
+	int64 last;      /* item given of that lock: a waiter's token, -1 - a
 				  * holder's slot; 0: none yet */
+	int64 token;     /* of that item */
+	uint32 position; /* of that waiter; 0: a holder */
 } LeLookCursor;
 
 /* One of the releases that a transaction makes at its commit. */

@@ -45,8 +45,8 @@ le_grant_lease(PG_FUNCTION_ARGS)
 	cmd.role = GetUserId();
 	le_request(&cmd, &reply, false);
 	le_check_reply(&cmd, &reply);
-	wait_durable(&reply, reply.token);
-	PG_RETURN_INT64(reply.token);
+	wait_durable(&reply, reply.lease);
+	PG_RETURN_INT64(reply.lease);
 }
 
 /* False: there is no such lease (any more). */
@@ -135,5 +135,5 @@ le_set_permits(PG_FUNCTION_ARGS)
 		PG_RETURN_NULL();
 	le_check_reply(&cmd, &reply);
 	le_wait_durable(&reply, "permits", cmd.name);
-	PG_RETURN_INT32((int32) reply.count);
+	PG_RETURN_INT32(reply.permits);
 }

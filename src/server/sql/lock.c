@@ -104,7 +104,7 @@ raise_bad_use(const LeCommand *cmd, const LeReply *reply)
 		case LE_BAD_PERMITS:
 			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 							errmsg("\"%.*s\" is in use with %d permits, not %d", len, cmd->name.data,
-								   (int) reply->count, cmd->permits)));
+								   reply->permits, cmd->permits)));
 			break;
 		case LE_BAD_UPGRADE:
 			ereport(
@@ -371,11 +371,11 @@ find_to_release(LeCommand *cmd)
 			le_check_reply(cmd, &reply);
 		if (reply.status != LE_OK && reply.status != LE_QUEUED)
 			return 0;
-		if (le_pending_count(reply.token, cmd->name) < reply.count)
+		if (le_pending_count(reply.token, cmd->name) < reply.holds)
 			return reply.token;
 		if (cmd->token != 0)
 			return 0;
-		cmd->revision = reply.token;
+		cmd->before = reply.token;
 	}
 }
 
@@ -401,7 +401,7 @@ le_release_at_commit(LeCommand *cmd)
 
 	/* all that there are now: one that is acquired after this is kept */
 	if (cmd->all_holds)
-		holds = Max(1, reply.count - le_pending_count(cmd->token, cmd->name));
+		holds = Max(1, (int64) reply.holds - le_pending_count(cmd->token, cmd->name));
 	le_pending_add(cmd->token, cmd->kind, cmd->name, cmd->hold_for, (uint32) holds, reply.own_session);
 	return true;
 }
@@ -508,12 +508,12 @@ force(LeCommand *cmd)
 	cmd->type = LE_CMD_FORCE;
 	le_request(cmd, &reply, false);
 	le_check_reply(cmd, &reply);
-	if (reply.count > 0)
-		ereport(LOG, (errmsg("role \"%s\" has ended " INT64_FORMAT " holder(s) of %s \"%.*s\"",
-							 GetUserNameFromId(GetUserId(), true), reply.count, le_kind_word(cmd->kind),
+	if (reply.ended > 0)
+		ereport(LOG, (errmsg("role \"%s\" has ended %d holder(s) of %s \"%.*s\"",
+							 GetUserNameFromId(GetUserId(), true), reply.ended, le_kind_word(cmd->kind),
 							 (int) cmd->name.len, cmd->name.data)));
 	le_wait_durable(&reply, le_kind_word(cmd->kind), cmd->name);
-	return reply.count;
+	return reply.ended;
 }
 
 /* Those that go on for a while, and who could end that. */
@@ -578,10 +578,10 @@ le_force_release_lock(PG_FUNCTION_ARGS)
 Datum
 le_advance_revision(PG_FUNCTION_ARGS)
 {
-	LeCommand cmd = {.type = LE_CMD_ADVANCE, .token = le_arg_revision(fcinfo, 0)};
+	LeCommand cmd = {.type = LE_CMD_ADVANCE, .revision = le_arg_revision(fcinfo, 0)};
 	LeReply reply;
 
 	le_request(&cmd, &reply, false);
 	(void) le_durable_in_time(&reply);
-	PG_RETURN_INT64(reply.token);
+	PG_RETURN_INT64(reply.revision);
 }

@@ -48,7 +48,7 @@ place_datum(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeReply *reply)
 	le_channel_name(cmd->kind, cmd->nnames > 0 ? cmd->names[0] : cmd->name, channel);
 	values[ENQUEUE_TOKEN] = Int64GetDatum(reply->token);
 	values[ENQUEUE_GRANTED] = BoolGetDatum(granted);
-	values[ENQUEUE_POSITION] = Int64GetDatum(granted ? 0 : reply->count);
+	values[ENQUEUE_POSITION] = Int64GetDatum(granted ? 0 : (int64) reply->position);
 	values[ENQUEUE_CHANNEL] = CStringGetTextDatum(channel);
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
 }

@@ -25,8 +25,16 @@
 LE_FUNCTION(le_compare_and_set);
 LE_FUNCTION(le_read_versioned);
 LE_FUNCTION(le_version_guard);
+LE_FUNCTION(le_role_oid);
 
 /* --- keys --- */
+
+/* lock_election.role_oid(role), for a generated column */
+Datum
+le_role_oid(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_OID(get_role_oid(NameStr(*PG_GETARG_NAME(0)), true));
+}
 
 /*
  * A key is its creator's as a table would be: for the members of that role, and

@@ -36,11 +36,11 @@ typedef struct Statement
 	SPIPlanPtr plan;
 } Statement;
 
-static Statement read_key = {
-	"SELECT v.version, v.role, v.value FROM lock_election.versioned v WHERE v.key OPERATOR(pg_catalog.=) $1",
-	SPI_OK_SELECT,
-	1,
-	{TEXTOID}};
+static Statement read_key = {"SELECT v.version, v.role, v.value, v.role_oid FROM lock_election.versioned v "
+							 "WHERE v.key OPERATOR(pg_catalog.=) $1",
+							 SPI_OK_SELECT,
+							 1,
+							 {TEXTOID}};
 
 static Statement insert_key = {
 	"INSERT INTO lock_election.versioned AS v (key, value, role, version) VALUES ($1, $2, $3, 1)"
@@ -104,6 +104,8 @@ le_version_read(Datum key, LeVersioned *row)
 	{
 		row->version = DatumGetInt64(column(1, &isnull));
 		row->role = get_role_oid(NameStr(*DatumGetName(column(2, &isnull))), true);
+		if (row->role != DatumGetObjectId(column(4, &isnull)))
+			row->role = InvalidOid; /* another one of the same name */
 		row->value = column(3, &row->value_is_null);
 		if (!row->value_is_null)
 			row->value = SPI_datumTransfer(row->value, false, -1);

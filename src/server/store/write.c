@@ -119,9 +119,10 @@ form_uncommitted(const LeEntry *entry)
 static void
 form_expiry(const LeEntry *entry, const Clock *clock)
 {
-	LeTime at = entry->lapsed ? entry->lapsed_at : entry->deadline;
+	bool lapsed = entry->state == LE_STATE_LAPSED;
+	LeTime at = lapsed ? entry->lapsed_at : entry->deadline;
 
-	row.nulls[SLOT_EXPIRES_AT] = entry->lease != NULL && !entry->lapsed;
+	row.nulls[SLOT_EXPIRES_AT] = entry->lease != NULL && !lapsed;
 	row.values[SLOT_EXPIRES_AT] = TimestampTzGetDatum(le_store_to_wall(clock, at));
 }
 
@@ -136,6 +137,7 @@ static void
 form_held(const LeSlot *slot, const Clock *clock)
 {
 	const LeEntry *entry = slot->holder;
+	bool lapsed = entry->state == LE_STATE_LAPSED;
 	bool own = entry->lease == NULL && entry->ttl != LE_TTL_BOUND;
 
 	Assert(entry->value_len <= LE_MAX_VALUE);
@@ -143,9 +145,7 @@ form_held(const LeSlot *slot, const Clock *clock)
 	row.values[SLOT_TOKEN] = Int64GetDatum(entry->token);
 	row.values[SLOT_ACQUIRED_AT] = TimestampTzGetDatum(le_store_to_wall(clock, entry->acquired_at));
 	row.values[SLOT_TTL] = Int64GetDatum(entry->ttl);
-	row.values[SLOT_TIME_LEFT] = Int64GetDatum(entry->lapsed ? -(int64) entry->end
-											   : own         ? entry->saved_left
-															 : 0);
+	row.values[SLOT_TIME_LEFT] = Int64GetDatum(lapsed ? -(int64) entry->end : own ? entry->saved_left : 0);
 	row.values[SLOT_LEASE] = Int64GetDatum(entry->lease ? entry->lease->id : 0);
 	row.values[SLOT_SESSION] = Int64GetDatum((int64) entry->session);
 	row.values[SLOT_ROLE] = ObjectIdGetDatum(entry->role);
@@ -153,7 +153,7 @@ form_held(const LeSlot *slot, const Clock *clock)
 	row.values[SLOT_PERMITS] = Int32GetDatum(slot->lock->permits);
 	row.values[SLOT_MODE] = Int16GetDatum(entry->mode);
 	form_expiry(entry, clock);
-	form_not_before(entry->lapsed ? entry->closed_until : 0, clock);
+	form_not_before(lapsed ? entry->closed_until : 0, clock);
 	set_text(SLOT_OWNER, &row.owner, entry->owner, entry->owner_len);
 	set_text(SLOT_VALUE, &row.value, entry->value, entry->value_len);
 	form_uncommitted(entry);

@@ -1,0 +1,124 @@
+/*
+ * resolver.c
+ *		Name resolution hangs: the session is lost by its local deadline all the
+ *		same, and only what is documented to wait waits, for as long as it says.
+ */
+#include <dlfcn.h>
+#include <netdb.h>
+
+#include "client.h"
+
+#define TTL  3000
+#define CALL 500
+/* A call that does not wait for the resolver; it may wait for a processor. */
+#define SOON 1500
+
+static _Atomic bool hangs;
+static _Atomic int inside; /* threads that wait for an answer */
+static _Atomic bool ended;
+
+typedef int (*resolve)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+
+/* In the place of the system's, also for libpq: knows one name. */
+int
+getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **list)
+{
+	resolve next;
+
+	*(void **) &next = dlsym(RTLD_NEXT, "getaddrinfo");
+	inside++;
+	while (hangs)
+		usleep(1000);
+	inside--;
+	return next(node != NULL && strcmp(node, "db.test") == 0 ? "127.0.0.1" : node, service, hints, list);
+}
+
+static void
+on_state(le_session *s, le_state state, void *arg)
+{
+	(void) s;
+	(void) arg;
+	if (state == LE_ENDED)
+		ended = true;
+}
+
+/* Every function that is marked local, and none of them ends anything. */
+static void
+call_local(le_session *s, le_hold *held, le_hold *queued)
+{
+	const char *name = "another";
+	le_hold *more;
+	le_event event;
+
+	ok(le_valid(held) && le_time_left(s) > 0 && le_hold_time_left(held) > 0 && le_deadline(s) > le_now(),
+	   "what is held is valid");
+	ok(le_get_state(s) == LE_SUSPENDED && le_lease(s) != 0 && le_fd(s) >= 0 && le_token(held) != 0 &&
+		   le_position(queued) == 1,
+	   "and all else is told");
+	le_progress(s);
+	while (le_next_event(s, &event))
+		;
+	is_status(le_enqueue(s, &name, 1, NULL, &more, &error), LE_OK, "a place is asked for");
+	le_cancel(more);
+	is_status(le_await(more, 0, &error), LE_CANCELED, "and given up");
+	le_drop(more);
+}
+
+static void
+tests(void)
+{
+	le_options o = options_of(TTL);
+	le_session *s, *other, *closed;
+	le_hold *held, *queued, *busy, *tried, *more;
+	int64_t start, deadline;
+
+	o.call_ms = CALL;
+	o.connect_ms = CALL;
+	closed = open_with(&o);
+	o.on_state = on_state;
+	s = open_with(&o);
+	other = open_session(60000);
+	held = must_lock(s, "x");
+	busy = must_lock(other, "y");
+	queued = enqueue(s, "y");
+	more = must_lock(closed, "z");
+	eventually(le_position(queued) == 1, "one lock is held, one waited for");
+
+	hangs = true;
+	ask("cut");
+	eventually(inside >= 3 && le_get_state(s) == LE_SUSPENDED,
+			   "the connections are gone, and the resolver hangs");
+	deadline = le_deadline(s);
+
+	start = le_now();
+	call_local(s, held, queued);
+	ok(le_now() - start < SOON && le_now() < deadline, "at once");
+	start = le_now();
+	is_status(le_await(queued, 100, &error), LE_TIMEOUT, "a wait ends when it is to");
+	is_status(lock(s, "w", 100, &tried), LE_TIMEOUT, "and one for something new");
+	is_status(le_close(closed, 100, &error), LE_UNKNOWN, "so does a close");
+	le_drop(more);
+	ok(le_now() - start < 300 + SOON, "each in time");
+
+	eventually_quietly(le_now() > deadline);
+	ok(!le_valid(held) && le_hold_time_left(held) <= 0, "at the local deadline it is lost");
+	eventually(le_get_state(s) == LE_ENDED && ended, "and the application is told, while the resolver hangs");
+	ok(le_now() - deadline < SOON, "at once");
+	is_status(le_await(queued, PATIENCE, &error), LE_LOST, "the wait is over");
+	is_status(le_release(held, 0, &error), LE_LOST, "and so is what was held");
+	le_drop(queued);
+	ok(inside > 0 && hangs, "nobody has answered so far");
+
+	hangs = false;
+	eventually(le_get_state(other) == LE_CONNECTED && le_valid(busy), "a lease that has lasted goes on");
+	eventually(inside == 0, "and nobody waits for the resolver any more");
+	is_status(le_close(s, -1, &error), LE_OK, "closed");
+	is_status(le_release(busy, 0, &error), LE_OK, "released");
+	is_status(le_close(other, -1, &error), LE_OK, "and closed");
+}
+
+int
+main(int argc, char **argv)
+{
+	return run_tests(argc, argv, tests);
+}

@@ -1,0 +1,47 @@
+# The clients of the torture test for some seconds, with nobody who disturbs them: what the checker finds here is a fault of
+# the server's every day. 090_torture.t is the same in bad weather.
+#   TORTURE_SEED   of the clients
+use strict;
+use warnings;
+use LeTest;
+use POSIX ();
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(sleep);
+
+my $seed = $ENV{TORTURE_SEED} // $$ + time;
+my $dir = PostgreSQL::Test::Utils::tempdir();
+my $programs = "$ENV{LE_RUN}/src/build/torture";
+my $node = new_node('main', conf => "log_statement = none\n");
+my $conninfo = $node->connstr('postgres') . ' application_name=torture';
+
+$node->safe_psql('postgres', q{CREATE TABLE counter (name text PRIMARY KEY, n bigint, token bigint);
+	INSERT INTO counter SELECT unnest('{c0,c1}'::text[]), 0, 0});
+diag "seed $seed";
+my @clients = map {
+	my $number = $_;
+	my $pid = fork // die $!;
+	if ($pid == 0)
+	{
+		open STDERR, '>>', "$dir/errors";
+		exec "$programs/client", 'mixed', sprintf('m%03d', $number), $dir, $seed + $number, $conninfo or POSIX::_exit(1);
+	}
+	$pid;
+} 1 .. 20;
+sleep 8;
+kill 'TERM', @clients;
+my $failed = grep { waitpid $_, 0; $? } @clients;
+is($failed, 0, 'all clients have ended by themselves');
+# a TTL is 7 s at most, and a closed name opens sooner
+nothing_left($node, 'nothing is left', timeout => 20);
+
+my ($out, $err);
+IPC::Run::run([ "$programs/check", '--p99', 200, glob "$dir/*.history" ], '>', \$out, '2>', \$err);
+my $violated = $?;
+note $out;
+diag $out, $err if $violated;
+ok(!$violated, 'no violation');
+my %checked = $out =~ /^checked:(.*)$/m ? $1 =~ /([A-Z]) (\d+)/g : ();
+cmp_ok($checked{$_}, '>', 0, "checked: $_") foreach qw(M C E T Q R W D F H);
+$node->stop;
+done_testing();
