@@ -4,7 +4,8 @@
 #   make installcheck      regression and isolation tests against the running server that libpq's variables name
 #   make test              everything, in a throw-away cluster; installs what it needs
 #   make test TESTS=test/t/010_x.t [PROVE_FLAGS=-v]
-#   make demo
+#   make demo              sessions side by side; make play: the same server, to try by hand
+#   make test-versions     demo and test on fresh Debians, with each PostgreSQL that they have; needs root
 #   make bench [PEERS=install]      beside etcd, ZooKeeper, Redis and others, to bench/results; make bench-quick: alone;
 #                                   make bench-instructions: counted by callgrind; make bench-lockctl: the command
 #                                   beside etcdctl and flock
@@ -27,9 +28,14 @@ OBJS       = $(patsubst %.c,%.o,$(filter-out $(if $(LE_FAULTS),,%/fault.c %/faul
 
 # The server's headers have unused parameters and compare signed with unsigned in inline functions and macros.
 # Before 16 they leave PGDLLEXPORT empty, which would hide the module's entry points.
-WARNINGS    = -Wall -Wextra -Werror
+# Errors for developers (make WERROR=1) and CI; not where another compiler warns of something else.
+WARNINGS    = -Wall -Wextra $(if $(WERROR)$(CI),-Werror)
 PG_CFLAGS   = -std=gnu11 $(WARNINGS) -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
               -fvisibility=hidden
+# The server's headers and its flags are gcc's.
+ifneq ($(findstring clang,$(CC)),)
+PG_CFLAGS  += -Wno-ignored-attributes -Wno-unknown-warning-option -Wno-ignored-optimization-argument
+endif
 PG_CPPFLAGS = -Isrc -Isrc/server -DPGDLLEXPORT='__attribute__((visibility("default")))' -MMD -MP
 
 # pg_regress finds sql/ and expected/ here; pg_isolation_regress finds both of its folders by links in its own.
@@ -47,9 +53,9 @@ PG_CONFIG ?= pg_config
 .DEFAULT_GOAL := all
 
 # These goals work before PostgreSQL is installed.
-ALONE := test demo bench bench-quick bench-instructions bench-lockctl mutants unit sim sim-exhaustive fuzz core-tests \
-         torture torture-lockctl torture-programs format format-check client install-client client-tests \
-         client-tests-address client-tests-thread lockctl
+ALONE := test demo play test-versions bench bench-quick bench-instructions bench-lockctl mutants unit sim \
+         sim-exhaustive fuzz core-tests torture torture-lockctl torture-programs format format-check client \
+         install-client client-tests client-tests-address client-tests-thread lockctl
 .PHONY: $(ALONE)
 
 test:
@@ -57,6 +63,12 @@ test:
 
 demo:
 	@test/demo.sh
+
+play:
+	@test/play.sh
+
+test-versions:
+	@test/versions.sh
 
 bench:
 	@bench/run.sh
@@ -138,6 +150,10 @@ build/sim: $(SIM_OBJS) $(CORE_OBJS)
 	$(CC) $(SANITIZE) -o $@ $^
 build/unit/%: test/unit/%.c $(CORE_OBJS) build/core/stamp
 	$(CC) $(CORE_FLAGS) -Isrc/server -MT $@ -o $@ $< $(CORE_OBJS)
+
+# For LD_PRELOAD: a server with another time of day.
+build/clock.so: test/lib/clock.c
+	$(CC) -shared -fPIC -O2 $(WARNINGS) -o $@ $< -ldl
 
 core-tests: $(UNIT_PROGS) $(SIM_PROG) build/sim-fast
 

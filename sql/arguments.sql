@@ -200,6 +200,9 @@ SELECT is_held('job', :t);
 SELECT try_acquire_lock('job') IS NULL AS refused, try_acquire_lock('job', owner => 'o') IS NULL AS same_owner,
 	try_acquire_lock('job', mode => 'shared') IS NULL AS shared;
 SELECT acquire_lock('job', wait => '20 ms') IS NULL AS refused;
+SELECT name, mode, holds, closed_until > now() + interval '59 min' AS closed FROM lock_election.locks;
+SELECT force_release_lock('job');
+SELECT force_release_lock('job');
 SELECT count(*) FROM lock_election.locks;
 -- counted from the acquisition, and over in time
 SELECT acquire_lock('job2') AS t \gset

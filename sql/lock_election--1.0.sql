@@ -29,7 +29,9 @@ REVOKE ALL ON FUNCTION lock_election.refuse_write() FROM PUBLIC;
 -- has it.
 -- Durations are microseconds.  uncommitted: the holds of transactions that were
 -- open when the row was written, each as session, xact and subxact (8, 4 and 4
--- bytes).  The texts are added as PLAIN so that no TOAST table is ever made.
+-- bytes).  acquirer: process, address and application of who acquired, for
+-- people who look.  The texts are added as PLAIN so that no TOAST table is ever
+-- made.
 CREATE TABLE lock_election.slot (
 	token bigint NOT NULL,
 	acquired_at timestamptz NOT NULL,
@@ -51,10 +53,12 @@ ALTER TABLE lock_election.slot
 	ADD COLUMN owner text COLLATE "C",
 	ADD COLUMN value text COLLATE "C",
 	ADD COLUMN uncommitted bytea,
+	ADD COLUMN acquirer text COLLATE "C",
 	ALTER COLUMN name SET STORAGE PLAIN,
 	ALTER COLUMN owner SET STORAGE PLAIN,
 	ALTER COLUMN value SET STORAGE PLAIN,
 	ALTER COLUMN uncommitted SET STORAGE PLAIN,
+	ALTER COLUMN acquirer SET STORAGE PLAIN,
 	ADD CONSTRAINT slot_key UNIQUE (kind, name, slot);
 
 -- A row for each named lease.
@@ -88,10 +92,12 @@ ALTER TABLE lock_election.queue
 	ADD COLUMN owner text COLLATE "C",
 	ADD COLUMN value text COLLATE "C",
 	ADD COLUMN uncommitted bytea,
+	ADD COLUMN acquirer text COLLATE "C",
 	ALTER COLUMN name SET STORAGE PLAIN,
 	ALTER COLUMN owner SET STORAGE PLAIN,
 	ALTER COLUMN value SET STORAGE PLAIN,
 	ALTER COLUMN uncommitted SET STORAGE PLAIN,
+	ALTER COLUMN acquirer SET STORAGE PLAIN,
 	ADD CONSTRAINT queue_key UNIQUE (token, member);
 
 -- A row for each change of an election; never changed, deleted when it is old.
@@ -257,7 +263,7 @@ CREATE FUNCTION @extschema@.advance_revision(min bigint)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_advance_revision';
 COMMENT ON FUNCTION @extschema@.advance_revision(bigint) IS
-'Sees to it that the token of every request from now on is at least "min" (who is queued already keeps his), and returns the lowest that the next one can be: "min", or more if this database was there already; then nothing is changed. Durable when it is answered, also with synchronous_commit = off; takes effect at once, is not undone by a rollback, and cannot be taken back. For a database that may have forgotten tokens that it has handed out: extension dropped and created within a minute, a volume rolled back together with its clock, a base backup restored in place, pg_resetwal. Superusers, and whom they grant it to. Errors: 22023 bad argument, 42501.';
+'Makes the token of every request from now on at least "min" (queued requests keep theirs), and returns the lowest that the next one can be: "min", or more if this database was there already; then nothing is changed. Durable when it is answered, also with synchronous_commit = off; takes effect at once, is not undone by a rollback, and cannot be taken back. For a database that may have forgotten tokens that it has handed out: extension dropped and created within a minute, a volume rolled back together with its clock, a base backup restored in place, pg_resetwal. Superusers, and whom they grant it to. Errors: 22023 bad argument, 42501.';
 REVOKE ALL ON FUNCTION @extschema@.advance_revision(bigint) FROM PUBLIC;
 
 -- --- queue ---
@@ -537,7 +543,7 @@ CREATE FUNCTION @extschema@.observe_election(election text)
 RETURNS text LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_observe_election';
 COMMENT ON FUNCTION @extschema@.observe_election(text) IS
-'The channel to LISTEN on, always the same for an election: a notification for every new leader, proclaim and end of a term. The payload is JSON: event (as "how" of election_history), term, change, and previous, the change before of this election ("0": not known). Who has seen another one before, or none, reads election_history. Errors: 22023 bad argument.';
+'The channel to LISTEN on, always the same for an election: a notification for every new leader, proclaim and end of a term. The payload is JSON: event (as "how" of election_history), term, change, and previous, the change before of this election ("0": not known). A client that has seen another one before, or none, reads election_history(). Errors: 22023 bad argument.';
 
 CREATE FUNCTION @extschema@.election_history(
 	election text,
@@ -560,11 +566,12 @@ CREATE FUNCTION lock_election.look(
 	OUT kind text, OUT name text, OUT slot integer, OUT mode text, OUT owner text,
 	OUT value text, OUT role oid, OUT token bigint, OUT lease bigint,
 	OUT holds integer, OUT since timestamptz, OUT expires_at timestamptz, OUT time_left interval,
-	OUT waiters bigint, OUT queue_position bigint, OUT pid integer, OUT term bigint)
+	OUT waiters bigint, OUT closed_until timestamptz, OUT queue_position bigint, OUT pid integer, OUT term bigint,
+	OUT application_name text, OUT client_addr inet, OUT connected boolean)
 RETURNS SETOF record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_look_sql';
 COMMENT ON FUNCTION lock_election.look() IS
-'Every holder (queue_position 0) and waiter; under the views locks, elections and waiters.';
+'Every holder (queue_position 0) and waiter, and every name that is closed (no mode); under the views locks, elections and waiters.';
 
 CREATE VIEW lock_election.locks AS
 WITH f AS MATERIALIZED (
@@ -574,13 +581,10 @@ WITH f AS MATERIALIZED (
 	WHERE f.locktype = 'userlock' AND f.granted AND d.datname = pg_catalog.current_database()
 	GROUP BY 1)
 SELECT l.kind, l.name, l.slot, l.mode, l.owner, l.role::pg_catalog.regrole AS role,
-	l.token, l.lease, l.holds, l.since AS acquired_at, l.expires_at, l.time_left, l.waiters, l.pid,
-	COALESCE(f.pids, '{}') AS fenced_by
+	l.token, l.lease, l.holds, l.since AS acquired_at, l.expires_at, l.time_left, l.closed_until, l.waiters,
+	l.pid, l.application_name, l.client_addr, l.connected, COALESCE(f.pids, '{}') AS fenced_by
 FROM lock_election.look() l LEFT JOIN f ON f.token = l.token
 WHERE l.queue_position = 0;
-COMMENT ON VIEW lock_election.locks IS
-'Every held lock, and every leader. expires_at: when its lease ends if nobody renews it (infinity: with its connection); on a standby as of when its row was written, which a renewal does not do, and NULL if it hangs on a named lease. Owner, token and pid are shown to the role that holds it and to members of pg_read_all_stats.';
-
 CREATE VIEW lock_election.elections AS
 WITH f AS MATERIALIZED (
 	SELECT (f.classid::pg_catalog.int8 << 32) | f.objid::pg_catalog.int8 AS token,
@@ -589,29 +593,26 @@ WITH f AS MATERIALIZED (
 	WHERE f.locktype = 'userlock' AND f.granted AND d.datname = pg_catalog.current_database()
 	GROUP BY 1)
 SELECT l.name AS election, l.value AS candidate, l.term, l.owner, l.role::pg_catalog.regrole AS role,
-	l.since AS elected_at, l.expires_at, l.time_left AS valid_for, l.waiters AS waiting, l.pid,
-	COALESCE(f.pids, '{}') AS fenced_by
+	l.since AS elected_at, l.expires_at, l.time_left AS valid_for, l.waiters AS waiting,
+	l.pid, l.application_name, l.client_addr, l.connected, COALESCE(f.pids, '{}') AS fenced_by
 FROM lock_election.look() l LEFT JOIN f ON f.token = l.token
-WHERE l.kind = 'election' AND l.queue_position = 0;
-COMMENT ON VIEW lock_election.elections IS
-'Every election that has a leader: candidate is his text, waiting how many candidates come after him, expires_at as in view locks, valid_for NULL if his term lasts as long as his connection. Owner, pid and fenced_by are shown to his role and to members of pg_read_all_stats.';
-
+WHERE l.term IS NOT NULL;
 CREATE VIEW lock_election.waiters AS
 WITH l AS MATERIALIZED (SELECT * FROM lock_election.look()),
 h AS MATERIALIZED (
 	SELECT l.kind, l.name, pg_catalog.array_agg(DISTINCT l.pid) AS pids
-	FROM l WHERE l.queue_position = 0 AND l.pid IS NOT NULL
+	FROM l WHERE l.queue_position = 0 AND l.connected
 	GROUP BY l.kind, l.name)
 SELECT w.kind, w.name, w.queue_position, w.mode, w.owner, w.role::pg_catalog.regrole AS role,
-	w.token, w.lease, w.since AS waiting_since, w.pid,
-	COALESCE(h.pids, pg_catalog.array_remove(ARRAY[CASE WHEN w.queue_position > 1 THEN
-		pg_catalog.first_value(w.pid) OVER (PARTITION BY w.kind, w.name ORDER BY w.queue_position) END], NULL)) AS blocked_by
+	w.token, w.lease, w.since AS waiting_since, w.pid, w.application_name, w.client_addr, w.connected,
+	CASE WHEN w.closed_until IS NOT NULL THEN '{0}'::pg_catalog.int4[] ELSE '{}' END
+		|| COALESCE(h.pids, pg_catalog.array_remove(ARRAY[CASE WHEN w.queue_position > 1 THEN
+			pg_catalog.first_value(CASE WHEN w.connected THEN w.pid END)
+				OVER (PARTITION BY w.kind, w.name ORDER BY w.queue_position) END], NULL)) AS blocked_by,
+	w.closed_until
 FROM l w LEFT JOIN h ON h.kind = w.kind AND h.name = w.name
 WHERE w.queue_position > 0
 ORDER BY w.kind, w.name, w.queue_position;
-COMMENT ON VIEW lock_election.waiters IS
-'Every request that waits, in the order of the grants; blocked_by: the processes that hold the lock, or, where nobody holds it, the one that is first in the queue, as far as their connections live and may be seen. Owner, token, lease and pid are shown to the role that waits and to members of pg_read_all_stats.';
-
 CREATE FUNCTION lock_election.look_leases(
 	OUT lease bigint, OUT owner text, OUT role oid, OUT ttl interval, OUT expires_at timestamptz,
 	OUT time_left interval)
@@ -630,12 +631,10 @@ SELECT l.lease, l.owner, l.role::pg_catalog.regrole AS role, l.ttl, l.expires_at
 	CASE WHEN l.lease IS NOT NULL THEN COALESCE(n.holds, 0) END AS locks,
 	CASE WHEN l.lease IS NOT NULL THEN COALESCE(n.waits, 0) END AS waiting
 FROM lock_election.look_leases() l LEFT JOIN n ON n.lease = l.lease;
-COMMENT ON VIEW lock_election.leases IS
-'Every named lease, and how many locks and queue places hang on it. Number, owner and these are shown to its role and to members of pg_read_all_stats.';
-
 CREATE FUNCTION lock_election.manager_info(
 	OUT pid integer, OUT started timestamptz, OUT incarnation bigint,
-	OUT revision bigint, OUT locks bigint, OUT memory bigint)
+	OUT revision bigint, OUT locks bigint, OUT memory bigint,
+	OUT slot_bytes bigint, OUT lease_bytes bigint, OUT queue_bytes bigint)
 RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_manager_info';
 COMMENT ON FUNCTION lock_election.manager_info() IS
@@ -643,12 +642,9 @@ COMMENT ON FUNCTION lock_election.manager_info() IS
 
 CREATE VIEW lock_election.manager AS
 SELECT m.pid, pg_catalog.current_database() AS database, m.started, m.incarnation,
-	m.revision, m.locks, m.memory
+	m.revision, m.locks, m.memory, m.slot_bytes, m.lease_bytes, m.queue_bytes
 FROM lock_election.manager_info() m
 WHERE m.pid IS NOT NULL;
-COMMENT ON VIEW lock_election.manager IS
-'The process that owns the locks of this database; memory in bytes. No row: it does not run.';
-
 CREATE FUNCTION lock_election.counters(
 	OUT acquires bigint, OUT renewals bigint, OUT releases bigint, OUT checks bigint,
 	OUT forced bigint, OUT awaits bigint, OUT grants bigint, OUT waits bigint, OUT handoffs bigint,
@@ -663,15 +659,348 @@ COMMENT ON FUNCTION lock_election.counters() IS
 
 CREATE VIEW lock_election.stat AS
 SELECT * FROM lock_election.counters();
-COMMENT ON VIEW lock_election.stat IS
-'What the manager of this database has done since stats_reset: requests by kind, grants, acquires that had to wait, grants to a waiter (handoffs), leases that ended (expiries), waits that ran out (timeouts), holds undone by a rollback, batches and failed ones, those of them that the unique key of a table has refused (key_violations: somebody has written into the table), transaction ids used, rows written, flushes, times that the manager did not run for more than a second (stalls; leases went on by as long), notifications sent and dropped (hints), and milliseconds spent in writing and committing.';
-
 CREATE FUNCTION lock_election.stat_reset()
 RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_stat_reset';
 COMMENT ON FUNCTION lock_election.stat_reset() IS
-'Sets the counters of view stat to zero. Superusers, and whom they grant it to.';
+'Sets the counters of view stat to zero. For superusers, and roles that they grant it to.';
 REVOKE ALL ON FUNCTION lock_election.stat_reset() FROM PUBLIC;
 
 GRANT SELECT ON lock_election.locks, lock_election.elections, lock_election.waiters, lock_election.leases, lock_election.manager,
 	lock_election.stat TO PUBLIC;
+
+-- --- what there is, and what the columns say ---
+
+COMMENT ON VIEW lock_election.locks IS
+'Every held lock and every leader, and every name that is closed. Owner, token, lease, connection and client are shown to members of the role and of pg_read_all_stats. On a standby as of when the row was written, which a renewal does not do.';
+COMMENT ON COLUMN lock_election.locks.kind IS
+'lock or election: two spaces of names.';
+COMMENT ON COLUMN lock_election.locks.name IS
+'Of the lock, or election.';
+COMMENT ON COLUMN lock_election.locks.slot IS
+'Number of the holders place in the lock, from 0. NULL: nobody holds it, it is closed.';
+COMMENT ON COLUMN lock_election.locks.mode IS
+'exclusive, shared or permit. NULL: nobody holds it.';
+COMMENT ON COLUMN lock_election.locks.owner IS
+'The named owner; NULL: the connection, or not for you.';
+COMMENT ON COLUMN lock_election.locks.role IS
+'The role that holds it; of a closed name, the role that left it so.';
+COMMENT ON COLUMN lock_election.locks.token IS
+'The holders token, or term.';
+COMMENT ON COLUMN lock_election.locks.lease IS
+'The named lease that it hangs on; NULL: none.';
+COMMENT ON COLUMN lock_election.locks.holds IS
+'How often it was acquired and is still to be released.';
+COMMENT ON COLUMN lock_election.locks.acquired_at IS
+'When it was granted.';
+COMMENT ON COLUMN lock_election.locks.expires_at IS
+'When its lease ends if nobody renews it; infinity: with its connection; on a standby NULL if it hangs on a named lease.';
+COMMENT ON COLUMN lock_election.locks.time_left IS
+'The same as a duration. NULL: as long as its connection, and on a standby.';
+COMMENT ON COLUMN lock_election.locks.closed_until IS
+'Nobody is granted the name before, because of hold_for or lock_election.expiry_grace; force_release_lock() opens it. NULL: it is open.';
+COMMENT ON COLUMN lock_election.locks.waiters IS
+'How many requests wait for the lock. NULL on a standby.';
+COMMENT ON COLUMN lock_election.locks.pid IS
+'Process of the connection that acquired it; kept when that has ended, so that another process may have the number by now: see connected.';
+COMMENT ON COLUMN lock_election.locks.application_name IS
+'application_name of that connection at that moment.';
+COMMENT ON COLUMN lock_election.locks.client_addr IS
+'Address of its client; NULL: a local connection.';
+COMMENT ON COLUMN lock_election.locks.connected IS
+'Whether that connection is still open. NULL: not known, as on a standby.';
+COMMENT ON COLUMN lock_election.locks.fenced_by IS
+'Processes whose transactions have fenced it: it cannot be handed on before they end.';
+
+COMMENT ON VIEW lock_election.elections IS
+'Every election that has a leader. Owner, connection and fenced_by are shown to members of its role and of pg_read_all_stats.';
+COMMENT ON COLUMN lock_election.elections.election IS
+'Its name.';
+COMMENT ON COLUMN lock_election.elections.candidate IS
+'The leaders text.';
+COMMENT ON COLUMN lock_election.elections.term IS
+'Its term.';
+COMMENT ON COLUMN lock_election.elections.owner IS
+'The named owner; NULL: the connection, or not for you.';
+COMMENT ON COLUMN lock_election.elections.role IS
+'The leaders role.';
+COMMENT ON COLUMN lock_election.elections.elected_at IS
+'When the term began.';
+COMMENT ON COLUMN lock_election.elections.expires_at IS
+'When the term ends if nobody renews it; infinity: with its connection; on a standby as of the last write, and NULL on a named lease.';
+COMMENT ON COLUMN lock_election.elections.valid_for IS
+'The same as a duration. NULL: as long as its connection, and on a standby.';
+COMMENT ON COLUMN lock_election.elections.waiting IS
+'How many candidates come after it. NULL on a standby.';
+COMMENT ON COLUMN lock_election.elections.pid IS
+'Process of the connection that acquired it; kept when that has ended, so that another process may have the number by now: see connected.';
+COMMENT ON COLUMN lock_election.elections.application_name IS
+'application_name of that connection at that moment.';
+COMMENT ON COLUMN lock_election.elections.client_addr IS
+'Address of its client; NULL: a local connection.';
+COMMENT ON COLUMN lock_election.elections.connected IS
+'Whether that connection is still open. NULL: not known, as on a standby.';
+COMMENT ON COLUMN lock_election.elections.fenced_by IS
+'Processes whose transactions have fenced it: nobody else is elected before they end.';
+
+COMMENT ON VIEW lock_election.waiters IS
+'Every request that waits, in the order of the grants: blocked calls and queue places. Owner, token, lease, connection and client are shown to members of its role and of pg_read_all_stats. Empty on a standby.';
+COMMENT ON COLUMN lock_election.waiters.kind IS
+'lock or election.';
+COMMENT ON COLUMN lock_election.waiters.name IS
+'What it waits for.';
+COMMENT ON COLUMN lock_election.waiters.queue_position IS
+'From 1; the first is granted next.';
+COMMENT ON COLUMN lock_election.waiters.mode IS
+'exclusive, shared or permit.';
+COMMENT ON COLUMN lock_election.waiters.owner IS
+'The named owner; NULL: the connection, or not for you.';
+COMMENT ON COLUMN lock_election.waiters.role IS
+'The role that waits.';
+COMMENT ON COLUMN lock_election.waiters.token IS
+'The token that it will have.';
+COMMENT ON COLUMN lock_election.waiters.lease IS
+'The named lease that it hangs on; NULL: none.';
+COMMENT ON COLUMN lock_election.waiters.waiting_since IS
+'When it entered the queue.';
+COMMENT ON COLUMN lock_election.waiters.pid IS
+'Process of the connection that asked for it; kept when that has ended, so that another process may have the number by now: see connected.';
+COMMENT ON COLUMN lock_election.waiters.application_name IS
+'application_name of that connection at that moment.';
+COMMENT ON COLUMN lock_election.waiters.client_addr IS
+'Address of its client; NULL: a local connection.';
+COMMENT ON COLUMN lock_election.waiters.connected IS
+'Whether that connection is still open. NULL: not known, as on a standby.';
+COMMENT ON COLUMN lock_election.waiters.blocked_by IS
+'Processes that hold the lock, or, where nobody does, the one that is first in the queue, as far as they are connected and you may see them; 0: the name is closed, see closed_until.';
+COMMENT ON COLUMN lock_election.waiters.closed_until IS
+'Nobody is granted the name before; NULL: it is open.';
+
+COMMENT ON VIEW lock_election.leases IS
+'Every named lease. Its number and owner are shown to members of its role and of pg_read_all_stats. Empty on a standby.';
+COMMENT ON COLUMN lock_election.leases.lease IS
+'Its number.';
+COMMENT ON COLUMN lock_election.leases.owner IS
+'The named owner; NULL: none, or not for you.';
+COMMENT ON COLUMN lock_election.leases.role IS
+'The role that it belongs to.';
+COMMENT ON COLUMN lock_election.leases.ttl IS
+'How long it lasts after each keep_alive().';
+COMMENT ON COLUMN lock_election.leases.expires_at IS
+'When it ends if nobody keeps it alive.';
+COMMENT ON COLUMN lock_election.leases.time_left IS
+'The same as a duration.';
+COMMENT ON COLUMN lock_election.leases.locks IS
+'How many locks and leaderships hang on it.';
+COMMENT ON COLUMN lock_election.leases.waiting IS
+'How many queue places and waits hang on it.';
+
+COMMENT ON VIEW lock_election.manager IS
+'The process that owns the locks of this database. No row: it does not run.';
+COMMENT ON COLUMN lock_election.manager.pid IS
+'The process, as in pg_stat_activity.';
+COMMENT ON COLUMN lock_election.manager.database IS
+'This database.';
+COMMENT ON COLUMN lock_election.manager.started IS
+'When it started.';
+COMMENT ON COLUMN lock_election.manager.incarnation IS
+'Upper part of the tokens that it gives out; a new one at each start.';
+COMMENT ON COLUMN lock_election.manager.revision IS
+'The next token.';
+COMMENT ON COLUMN lock_election.manager.locks IS
+'Names that it knows: held, waited for, closed, or just released.';
+COMMENT ON COLUMN lock_election.manager.memory IS
+'Bytes of its state.';
+COMMENT ON COLUMN lock_election.manager.slot_bytes IS
+'Size of table slot on disk, in bytes, as of a few seconds ago. The manager reads the tables when it starts.';
+COMMENT ON COLUMN lock_election.manager.lease_bytes IS
+'Size of table lease on disk, in bytes, as of a few seconds ago.';
+COMMENT ON COLUMN lock_election.manager.queue_bytes IS
+'Size of table queue on disk, in bytes, as of a few seconds ago.';
+
+COMMENT ON VIEW lock_election.stat IS
+'What the manager of this database has done since stats_reset.';
+COMMENT ON COLUMN lock_election.stat.acquires IS
+'Requests to acquire, to enqueue and to campaign.';
+COMMENT ON COLUMN lock_election.stat.renewals IS
+'Calls of renew_lock and renew_leadership.';
+COMMENT ON COLUMN lock_election.stat.releases IS
+'Releases and resignations; those of a commit count as one.';
+COMMENT ON COLUMN lock_election.stat.checks IS
+'Calls of is_held and is_leader, fences, and looks of other calls.';
+COMMENT ON COLUMN lock_election.stat.forced IS
+'Calls of force_release_lock and force_resign.';
+COMMENT ON COLUMN lock_election.stat.awaits IS
+'Calls of await_lock, await_locks and await_leadership.';
+COMMENT ON COLUMN lock_election.stat.grants IS
+'Locks, permits and leaderships granted, further holds included.';
+COMMENT ON COLUMN lock_election.stat.waits IS
+'Requests that had to enter a queue.';
+COMMENT ON COLUMN lock_election.stat.handoffs IS
+'Grants to a request that had waited.';
+COMMENT ON COLUMN lock_election.stat.expiries IS
+'Holds and places that ended because their lease did.';
+COMMENT ON COLUMN lock_election.stat.timeouts IS
+'Waits that ran out.';
+COMMENT ON COLUMN lock_election.stat.undone IS
+'Holds that were undone by a rollback.';
+COMMENT ON COLUMN lock_election.stat.batches IS
+'Batches that had something to write.';
+COMMENT ON COLUMN lock_election.stat.failed_batches IS
+'Batches that could not be written, and were applied again one by one; the server log says why.';
+COMMENT ON COLUMN lock_election.stat.key_violations IS
+'Failed batches that the unique key of a table has refused: somebody has written into the table.';
+COMMENT ON COLUMN lock_election.stat.transaction_ids IS
+'Transaction ids that it has used.';
+COMMENT ON COLUMN lock_election.stat.rows_written IS
+'Rows that it has written.';
+COMMENT ON COLUMN lock_election.stat.flushes IS
+'Batches that were flushed to disk.';
+COMMENT ON COLUMN lock_election.stat.stalls IS
+'Times that the manager did not run for more than a second; leases went on by as long.';
+COMMENT ON COLUMN lock_election.stat.hints_sent IS
+'Notifications that were sent.';
+COMMENT ON COLUMN lock_election.stat.hints_dropped IS
+'Notifications that were dropped, because a queue was full.';
+COMMENT ON COLUMN lock_election.stat.write_time IS
+'Milliseconds spent in writing and committing.';
+COMMENT ON COLUMN lock_election.stat.stats_reset IS
+'Since when it counts: its start, or lock_election.stat_reset().';
+
+COMMENT ON TABLE lock_election.slot IS
+'The durable record of holders, one row for each slot of a lock. Written by the manager alone; read view locks instead.';
+COMMENT ON COLUMN lock_election.slot.token IS
+'The holders token; 0: free.';
+COMMENT ON COLUMN lock_election.slot.acquired_at IS
+'When it was granted.';
+COMMENT ON COLUMN lock_election.slot.time_left IS
+'Microseconds left of a long TTL when the row was written; negative: ended, but still fenced.';
+COMMENT ON COLUMN lock_election.slot.slot IS
+'Number of the place in the lock, from 0.';
+COMMENT ON COLUMN lock_election.slot.expires_at IS
+'When the lease ends, as of this write.';
+COMMENT ON COLUMN lock_election.slot.closed_until IS
+'Nobody is granted the name before.';
+COMMENT ON COLUMN lock_election.slot.ttl IS
+'Microseconds; -1: as long as its connection.';
+COMMENT ON COLUMN lock_election.slot.lease IS
+'The lease that it hangs on; 0: one of its own.';
+COMMENT ON COLUMN lock_election.slot.session IS
+'The connection that acquired it; 0: gone.';
+COMMENT ON COLUMN lock_election.slot.role IS
+'Its role; of a free slot, the role that left it closed.';
+COMMENT ON COLUMN lock_election.slot.permits IS
+'How many may hold it at once; 0: no permits.';
+COMMENT ON COLUMN lock_election.slot.holds IS
+'How often it was acquired.';
+COMMENT ON COLUMN lock_election.slot.kind IS
+'1 lock, 2 election.';
+COMMENT ON COLUMN lock_election.slot.mode IS
+'0 free, 1 exclusive, 2 shared, 3 permit.';
+COMMENT ON COLUMN lock_election.slot.name IS
+'Of the lock or election.';
+COMMENT ON COLUMN lock_election.slot.owner IS
+'The named owner.';
+COMMENT ON COLUMN lock_election.slot.value IS
+'The candidates text.';
+COMMENT ON COLUMN lock_election.slot.uncommitted IS
+'Holds of transactions that were open when the row was written.';
+COMMENT ON COLUMN lock_election.slot.acquirer IS
+'Process, address and application that acquired it, for people who look.';
+
+COMMENT ON TABLE lock_election.queue IS
+'The durable record of queue places, one row for each until it is granted or ends. Written by the manager alone; read view waiters instead.';
+COMMENT ON COLUMN lock_election.queue.token IS
+'The token that it will have.';
+COMMENT ON COLUMN lock_election.queue.entered_at IS
+'When it entered the queue.';
+COMMENT ON COLUMN lock_election.queue.member IS
+'Of several names: which one, from 1; else 0.';
+COMMENT ON COLUMN lock_election.queue.ttl IS
+'Microseconds; -1: as long as its connection.';
+COMMENT ON COLUMN lock_election.queue.lease IS
+'The lease that it hangs on; 0: one of its own.';
+COMMENT ON COLUMN lock_election.queue.session IS
+'The connection that acquired it; 0: gone.';
+COMMENT ON COLUMN lock_election.queue.role IS
+'Its role; of a free slot, the role that left it closed.';
+COMMENT ON COLUMN lock_election.queue.permits IS
+'How many may hold it at once; 0: no permits.';
+COMMENT ON COLUMN lock_election.queue.holds IS
+'How often it was acquired.';
+COMMENT ON COLUMN lock_election.queue.kind IS
+'1 lock, 2 election.';
+COMMENT ON COLUMN lock_election.queue.mode IS
+'0 free, 1 exclusive, 2 shared, 3 permit.';
+COMMENT ON COLUMN lock_election.queue.name IS
+'Of the lock or election.';
+COMMENT ON COLUMN lock_election.queue.owner IS
+'The named owner.';
+COMMENT ON COLUMN lock_election.queue.value IS
+'The candidates text.';
+COMMENT ON COLUMN lock_election.queue.uncommitted IS
+'Holds of transactions that were open when the row was written.';
+COMMENT ON COLUMN lock_election.queue.acquirer IS
+'Process, address and application that acquired it, for people who look.';
+
+COMMENT ON TABLE lock_election.lease IS
+'The durable record of leases: the named ones, and one for each acquire_locks(). Written by the manager alone; read view leases instead.';
+COMMENT ON COLUMN lock_election.lease.id IS
+'Its number.';
+COMMENT ON COLUMN lock_election.lease.ttl IS
+'Microseconds.';
+COMMENT ON COLUMN lock_election.lease.time_left IS
+'Microseconds left of a long TTL when the row was written.';
+COMMENT ON COLUMN lock_election.lease.expires_at IS
+'When it ends, as of this write.';
+COMMENT ON COLUMN lock_election.lease.role IS
+'Its role.';
+COMMENT ON COLUMN lock_election.lease.owner IS
+'The named owner.';
+
+COMMENT ON TABLE lock_election.history IS
+'Changes of elections; read election_history() instead. Kept for lock_election.history_retention.';
+COMMENT ON COLUMN lock_election.history.change IS
+'Its number.';
+COMMENT ON COLUMN lock_election.history.term IS
+'The term.';
+COMMENT ON COLUMN lock_election.history.elected_at IS
+'When the term began.';
+COMMENT ON COLUMN lock_election.history.at IS
+'When it happened.';
+COMMENT ON COLUMN lock_election.history.how IS
+'1 elected, 2 proclaimed; the term has ended: 3 resigned, 4 expired, 5 revoked, 6 forced, 7 undone, 8 disconnected.';
+COMMENT ON COLUMN lock_election.history.election IS
+'Its name.';
+COMMENT ON COLUMN lock_election.history.candidate IS
+'The leaders text.';
+
+COMMENT ON TABLE lock_election.meta IS
+'One row: what the next manager has to know.';
+COMMENT ON COLUMN lock_election.meta.database IS
+'The database that the locks were held in: another one in a copy.';
+COMMENT ON COLUMN lock_election.meta.incarnation IS
+'The newest one.';
+COMMENT ON COLUMN lock_election.meta.taken_at IS
+'When it was taken.';
+COMMENT ON COLUMN lock_election.meta.timeline IS
+'The servers at that moment.';
+COMMENT ON COLUMN lock_election.meta.boot IS
+'The life of the server at that moment.';
+
+COMMENT ON TABLE lock_election.incarnation_floor IS
+'What pg_dump carries, so that tokens go on upwards after a restore.';
+COMMENT ON COLUMN lock_election.incarnation_floor.incarnation IS
+'The newest one of the dumped database.';
+
+COMMENT ON COLUMN lock_election.versioned.version IS
+'Counts up from 1 with each write.';
+COMMENT ON COLUMN lock_election.versioned.role IS
+'Name of the role that the key belongs to.';
+COMMENT ON COLUMN lock_election.versioned.key IS
+'The key.';
+COMMENT ON COLUMN lock_election.versioned.value IS
+'Its value.';
+
+COMMENT ON SCHEMA lock_election IS
+'Views of lock_election, and the tables below them. The functions are in the schema that CREATE EXTENSION was given.';

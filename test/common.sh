@@ -331,7 +331,7 @@ le_test_env()
 	own='set -e
 		ip link set lo up
 		mount -t tmpfs -o mode=1777 none "$0"
-		for d in a:300m b:300m notify-a:128k notify-b:128k; do
+		for d in a:200m b:200m wal-a:240m wal-b:240m notify-a:128k notify-b:128k wal:48m tables:48m; do
 			mkdir "$0/${d%:*}"
 			mount -t tmpfs -o size=${d#*:},mode=1777 none "$0/${d%:*}"
 		done

@@ -12,7 +12,7 @@
 [ -z "${COVERAGE:-}" ] || LE_MAKE=(COPT="--coverage -O1" SANITIZE="--coverage -O1")
 goals=(core-tests torture-programs)
 [[ -n ${TESTS:-} && $TESTS != *client* ]] || goals+=(client client-tests client-tests-address client-tests-thread)
-[[ -n ${TESTS:-} && $TESTS != *lockctl* && $TESTS != *examples* ]] || goals+=(client lockctl)
+[[ -n ${TESTS:-} && $TESTS != *lockctl* && $TESTS != *examples* && $TESTS != *documents* ]] || goals+=(client lockctl)
 le_prepare "${goals[@]}"
 [ -z "${COVERAGE:-}" ] || le_extra_packages lcov
 
@@ -25,7 +25,8 @@ fi
 [[ $TESTS != *faults* ]] || le_faults_tree
 [[ $TESTS != *pgbouncer.t* && $TESTS != *pooled.t* && $TESTS != *lockctl* ]] || le_extra_packages pgbouncer
 [[ $TESTS != *lockctl* ]] || le_extra_packages tmux bash-completion
-[[ $TESTS != *torture* && $TESTS != *wall_clock* ]] || le_extra_packages libfaketime
+[[ $TESTS != *torture* ]] || le_extra_packages libfaketime
+[[ $TESTS != *documents* ]] || le_extra_packages pkg-config python3-psycopg
 # The drivers of examples/.  Where Node.js is not Debian's, its driver comes from npm.
 if [[ $TESTS = *_examples.t* ]]; then
 	le_extra_packages python3-psycopg nodejs node-pg

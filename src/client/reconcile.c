@@ -11,6 +11,11 @@
  * could still take a place that nobody knows of.  The new connection has
  * terminated it.  Behind a pooler there is no knowing which it was; there the
  * views are looked at again later.
+ *
+ * To ask again would answer the same token, for on a named lease a place is
+ * taken once.  It is not enough: a permit is taken each time; and a request
+ * that is carried out after its hold was given back takes a place that only the
+ * views show, and that our renewals would keep for ever.
  */
 #include "internal.h"
 

@@ -61,6 +61,10 @@ check_holder(const LeCore *core, const LeLock *lock, const LeSlot *slot)
 	CHECK(entry->hold_count > 0);
 	CHECK(find_in(core, lock, entry) == entry);
 	CHECK(entry->token < core->next_revision);
+	if (entry->acquirer != NULL)
+		CHECK(entry->acquirer->entries > 0 &&
+			  le_acquirer_find(core, le_text(entry->acquirer->text, entry->acquirer->len)) ==
+				  entry->acquirer);
 	for (const LeHold *hold = entry->holds; hold != NULL; hold = hold->next)
 	{
 		CHECK(hold->entry == entry);

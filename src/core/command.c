@@ -52,6 +52,7 @@ le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now
 	core->stats.grants++;
 	reply_holder(reply, holder, now);
 	reply->reentrant = true;
+	reply->shared_owner = le_owner_is_shared(holder, cmd->session);
 	reply->wrote |= holder->slot->row.dirty;
 }
 
@@ -645,6 +646,39 @@ le_apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->wrote = entry->state == LE_STATE_HELD && entry->slot->row.dirty;
 }
 
+/* Does a forced end of this role's concern a holder, or a closed name, of that one? */
+static bool
+forces(const LeCommand *cmd, uint32_t role)
+{
+	return cmd->any_role || cmd->role == role;
+}
+
+/* A name that is closed, or will be when the last fence of its holder ends, is open again. */
+static void
+reopen(LeCore *core, LeLock *lock, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	bool closed = lock->closed_until > now && forces(cmd, lock->closed_by);
+
+	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
+	{
+		LeEntry *holder = slot->holder;
+
+		if (holder == NULL && closed && slot->row.on_disk)
+			le_slot_dirty(core, slot);
+		if (holder == NULL || holder->state != LE_STATE_LAPSED || holder->closed_until <= now ||
+			!forces(cmd, holder->role))
+			continue;
+		holder->closed_until = 0;
+		le_slot_dirty(core, slot);
+		reply->reopened = true;
+	}
+	if (closed)
+	{
+		lock->closed_until = 0;
+		reply->reopened = true;
+	}
+}
+
 void
 le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -657,14 +691,16 @@ le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	{
 		LeEntry *holder = slot->holder;
 
-		if (holder == NULL || holder->state == LE_STATE_LAPSED ||
-			(!cmd->any_role && holder->role != cmd->role))
+		if (holder == NULL || holder->state == LE_STATE_LAPSED || !forces(cmd, holder->role))
 			continue;
 		le_entry_end_only(core, holder, LE_END_FORCED, 0, now);
 		reply->ended++;
 	}
+	reopen(core, lock, cmd, now, reply);
 	le_settle_ended(core, before, now);
-	reply->wrote = reply->ended > 0;
+	if (reply->reopened)
+		le_lock_settle(core, lock, now);
+	reply->wrote = reply->ended > 0 || reply->reopened;
 }
 
 void

@@ -57,6 +57,8 @@ entry_free(LeCore *core, LeEntry *entry)
 {
 	le_free_text(core, &entry->owner);
 	le_free_text(core, &entry->value);
+	if (entry->acquirer != NULL)
+		le_acquirer_drop(core, entry->acquirer);
 	le_pool_put(&core->entries, entry);
 }
 
@@ -81,6 +83,9 @@ free_spares(LeCore *core)
 	spares_free(core, &core->spare_names);
 	spares_free(core, &core->spare_owners);
 	le_free_text(core, &core->spare_value);
+	if (core->spare_acquirer != NULL)
+		core->env.free(core->env.arg, core->spare_acquirer);
+	core->spare_acquirer = NULL;
 }
 
 static void
@@ -126,6 +131,7 @@ le_core_destroy(LeCore *core)
 			le_free_text(core, &lease->owner);
 	}
 	free_spares(core);
+	le_acquirers_destroy(core);
 	le_pool_destroy(core, &core->locks);
 	le_pool_destroy(core, &core->slots);
 	le_pool_destroy(core, &core->entries);
@@ -238,7 +244,8 @@ le_core_reserve(LeCore *core, const LeCommand *cmd)
 		return true;
 
 	/* each lock, entry and lease has one timer, and this may add these */
-	if (!le_hashes_reserve(core) || !le_owners_reserve(core) || !le_pool_reserve(core, &core->roles, 1) ||
+	if (!le_hashes_reserve(core) || !le_owners_reserve(core) || !le_acquirers_reserve(core, cmd->acquirer) ||
+		!le_pool_reserve(core, &core->roles, 1) ||
 		!le_heap_reserve(core, core->entries.used + core->locks.used + core->leases.used + 2 * n + 1))
 		return false;
 	if ((cmd->type == LE_CMD_GRANT_LEASE || cmd->nnames > 0) && !le_pool_reserve(core, &core->leases, 1))
@@ -266,6 +273,31 @@ apply_fence_ended(LeCore *core, LeTime now)
 		le_entry_end_only(core, entry, (LeEnd) entry->end, entry->closed_until, now);
 	}
 	le_settle_ended(core, before, now);
+}
+
+void
+le_note_ending(LeCore *core, int64_t token, uint32_t role, LeEnd how, LeTime now)
+{
+	core->endings[core->nendings++ % LE_ENDINGS] = (LeEnding){token, now, role, (uint8_t) how};
+}
+
+/* What has become of the token, or lease, that this command came with. */
+static void
+tell_ending(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	int64_t token = reply->status == LE_NO_LEASE ? cmd->lease : cmd->token;
+	uint64_t kept = core->nendings < LE_ENDINGS ? core->nendings : LE_ENDINGS;
+
+	for (uint64_t i = 1; i <= kept && token > 0; i++)
+	{
+		const LeEnding *ending = &core->endings[(core->nendings - i) % LE_ENDINGS];
+
+		if (ending->token != token || ending->role != cmd->role)
+			continue;
+		reply->ending = ending->how;
+		reply->ending_ago = now - ending->at;
+		return;
+	}
 }
 
 void
@@ -331,6 +363,8 @@ le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 			apply_fence_ended(core, now);
 			break;
 	}
+	if (reply->status == LE_LOST || reply->status == LE_NOT_HELD || reply->status == LE_NO_LEASE)
+		tell_ending(core, cmd, now, reply);
 	free_spares(core);
 }
 
@@ -541,6 +575,9 @@ le_entry_answer(const LeEntry *entry, LeTime now, LeReply *reply)
 						   : entry->ttl == LE_TTL_BOUND ? LE_NEVER
 														: entry->ttl;
 	reply->bound = entry->ttl == LE_TTL_BOUND;
+	reply->shared_owner = entry->joined;
+	if (reply->status == LE_LOST && entry->state == LE_STATE_ENDED)
+		reply->ending = entry->end;
 }
 
 static void
@@ -666,6 +703,30 @@ le_core_lease_at(const LeCore *core, uint32_t place)
 		return NULL;
 	lease = le_pool_at(&core->leases, place);
 	return lease->id != 0 && !lease->ended && !lease->for_group ? lease : NULL;
+}
+
+static LePool *
+row_pool(LeCore *core, LeRowType type)
+{
+	return type == LE_ROW_SLOT ? &core->slots : type == LE_ROW_LEASE ? &core->leases : &core->entries;
+}
+
+uint32_t
+le_core_row_indexes(const LeCore *core, LeRowType type)
+{
+	return le_pool_indexes(row_pool((LeCore *) core, type));
+}
+
+/* What is free in a pool is zero, and so not on disk. */
+LeRow *
+le_core_row_at(LeCore *core, LeRowType type, uint32_t index)
+{
+	void *object = le_pool_at(row_pool(core, type), index);
+	LeRow *row = type == LE_ROW_SLOT    ? &((LeSlot *) object)->row
+				 : type == LE_ROW_LEASE ? &((LeLease *) object)->row
+										: &((LeEntry *) object)->row;
+
+	return row->on_disk ? row : NULL;
 }
 
 uint64_t

@@ -33,6 +33,8 @@
 #define LE_MAX_VALUE 4096 /* bytes of a candidate */
 #define LE_MAX_NAMES 1000 /* names in one command */
 
+#define LE_MAX_ACQUIRER 127 /* bytes of what is kept of an acquirer */
+
 #define LE_MS     INT64_C(1000)
 #define LE_SECOND INT64_C(1000000)
 #define LE_NEVER  INT64_MAX
@@ -147,7 +149,7 @@ typedef enum LeCommandType
 	LE_CMD_RELEASE,  /* also resign, and leaving the queue */
 	LE_CMD_CHECK,    /* is this token a holder, or queued?  Token 0:
 								 * the session's own; role 0: anybody's */
-	LE_CMD_FORCE,    /* end all holders of a name */
+	LE_CMD_FORCE,    /* end all holders of a name, and open it */
 	LE_CMD_PROCLAIM, /* change a holder's value */
 	LE_CMD_SET_PERMITS,
 	LE_CMD_GRANT_LEASE,
@@ -194,6 +196,7 @@ typedef struct LeCommand
 	int64_t lease;    /* 0: a lease of its own */
 	LeText owner;     /* data NULL: this connection */
 	LeText value;     /* ACQUIRE of an election, PROCLAIM */
+	LeText acquirer;  /* ACQUIRE: the connection that asks, for people who look; it decides nothing */
 	uint32_t role;
 	bool any_role; /* FORCE: the caller checked the rights */
 	uint64_t session;
@@ -214,12 +217,18 @@ typedef struct LeReply
 								 * several names the one farthest back */
 	uint32_t holds;    /* CHECK: of the entry */
 	int32_t ended;     /* FORCE: how many holders */
+	bool reopened;     /* FORCE: the name was closed */
+	uint8_t ending;    /* LOST, NOT_HELD, NO_LEASE: how it ended (LeEnd); LE_END_NONE:
+								 * that is not known, or not for this role */
+	LeTime ending_ago;
 	int32_t permits;   /* SET_PERMITS, LE_BAD_PERMITS: that were in use */
 	uint32_t which;    /* several names: index of the one that the error,
 								 * or own_session, refers to */
 	bool own_session;  /* WAITING: behind a holder of this very session;
 								 * CHECK: held by it without a named owner */
 	bool reentrant;    /* one more hold of a lock already held */
+	bool shared_owner; /* one more hold by this named owner, of what another
+								 * connection acquired */
 	bool waited;       /* set by the manager: came with a later batch */
 	bool counted;      /* the grant added an uncommitted hold: UNDO removes
 								 * it, and its row tells a reload of it */
@@ -279,6 +288,7 @@ typedef struct LeLease LeLease;
 typedef struct LeHold LeHold;
 typedef struct LeGroup LeGroup;
 typedef struct LeChange LeChange;
+typedef struct LeAcquirer LeAcquirer;
 typedef struct LeCore LeCore;
 
 /*
@@ -290,6 +300,16 @@ struct LeGroup
 	LeEntry *members; /* the first one carries the wait, and is announced */
 	LeEntry *blocked; /* this one was not ready when last looked */
 	LeGroup *passed_next;
+};
+
+/* Who has acquired: one record for all entries with the same text. */
+struct LeAcquirer
+{
+	LeAcquirer *hash_next;
+	uint32_t hash;
+	uint32_t entries; /* that have it */
+	uint8_t len;
+	char text[]; /* not terminated */
 };
 
 /* One place in a lock that one holder can have; it owns a row. */
@@ -323,6 +343,7 @@ struct LeLock
 	uint32_t waiting;    /* length of queue */
 	LeLink queue;        /* of LeEntry.queue_link, by revision */
 	LeTime closed_until; /* no grant before; 0: none */
+	uint32_t closed_by;  /* role of the holder that left it closed */
 	uint32_t mark;       /* of the search for deadlocks, which is not the core's; 0 at first */
 	LeTimer timer;       /* closed_until or lingering */
 	union
@@ -350,6 +371,7 @@ struct LeEntry
 	LeHold *holds;  /* the uncommitted ones */
 	char *owner;    /* NULL: the session */
 	char *value;
+	LeAcquirer *acquirer; /* NULL: not known */
 	int64_t token;
 	LeTime ttl;      /* LE_TTL_BOUND: as long as its session */
 	LeTime deadline; /* end of its own lease; LE_NEVER */
@@ -404,6 +426,7 @@ struct LeEntry
 	bool answering;       /* in the list of answers */
 	bool place;           /* a queue place, not a blocked call */
 	bool grouped;         /* QUEUED with others, or was until its batch */
+	bool joined;          /* its answer: LeReply.shared_owner */
 	int64_t answer_token; /* what the waiter is told */
 	LeRow row;            /* queue place's row */
 };
@@ -634,6 +657,21 @@ extern LeLock *le_core_lock_at(const LeCore *core, uint32_t place);
 /* Leases the same way. */
 extern uint32_t le_core_lease_indexes(const LeCore *core);
 extern LeLease *le_core_lease_at(const LeCore *core, uint32_t place);
+
+/*
+ * What has a row in one of the three tables, by index: slots, leases, queue
+ * places.  NULL: nothing there, or it is not on disk.  Also what ends with this
+ * batch: a batch that fails leaves its row where it was.
+ */
+typedef enum LeRowType
+{
+	LE_ROW_SLOT,
+	LE_ROW_LEASE,
+	LE_ROW_PLACE
+} LeRowType;
+
+extern uint32_t le_core_row_indexes(const LeCore *core, LeRowType type);
+extern LeRow *le_core_row_at(LeCore *core, LeRowType type, uint32_t index);
 
 /* How many locks there are, and what has happened since the start. */
 extern uint64_t le_core_lock_count(const LeCore *core);

@@ -202,6 +202,16 @@ le_core_row_lent(LeCore *core, LeSlot *slot, LeTime now)
 	le_lock_timer(core, slot->lock, now);
 }
 
+/* Of several that close it until the same moment the lowest role counts, whatever their order. */
+void
+le_lock_close(LeLock *lock, LeTime until, uint32_t role)
+{
+	if (until == 0 || until < lock->closed_until || (until == lock->closed_until && role > lock->closed_by))
+		return;
+	lock->closed_until = until;
+	lock->closed_by = role;
+}
+
 static void
 entry_leave_slot(LeCore *core, LeEntry *entry, LeTime closed_until)
 {
@@ -219,8 +229,7 @@ entry_leave_slot(LeCore *core, LeEntry *entry, LeTime closed_until)
 	lock->held--;
 	if (lock->held == 0)
 		lock->mode = 0;
-	if (closed_until > lock->closed_until)
-		lock->closed_until = closed_until;
+	le_lock_close(lock, closed_until, entry->role);
 }
 
 /* What whoever waits for this entry is told when it ends. */
@@ -257,6 +266,8 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 	}
 	if (lock->kind == LE_KIND_ELECTION)
 		core->candidates--;
+	if (entry->state != LE_STATE_LAPSED && how != LE_END_REPLACED)
+		le_note_ending(core, entry->token, entry->role, how, now);
 	le_entry_set_state(entry, entry->state, LE_STATE_ENDED);
 	entry->end = (uint8_t) how;
 	le_unlink(&entry->lease_link);
@@ -346,6 +357,7 @@ queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
 				le_change_add(core, holder, LE_HOW_PROCLAIMED, NULL, now);
 		}
 		core->stats.grants++;
+		head->joined = le_owner_is_shared(holder, head->session);
 	}
 	if (le_entry_lsn(holder) > head->lsn)
 		head->lsn = le_entry_lsn(holder);
@@ -478,6 +490,8 @@ le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease, L
 		entry->value_len = (uint16_t) cmd->value.len;
 		core->spare_value = NULL;
 	}
+	if (cmd->acquirer.data != NULL)
+		entry->acquirer = le_acquirer_get(core, cmd->acquirer);
 	le_token_hash_add(core, entry);
 	if (lock->kind == LE_KIND_ELECTION)
 		core->candidates++;
@@ -614,6 +628,7 @@ le_entry_lapse(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeT
 	entry->closed_until = closed_until;
 	entry->lapsed_at = since;
 	entry->end = (uint8_t) how;
+	le_note_ending(core, entry->token, entry->role, how, since);
 	le_link_before(&core->lapsed, &entry->lapsed_link);
 }
 

@@ -59,6 +59,18 @@ typedef struct LeRole
 	uint32_t leases;
 } LeRole;
 
+/* An end of a holder, a place or a lease. */
+typedef struct LeEnding
+{
+	int64_t token;
+	LeTime at;
+	uint32_t role;
+	uint8_t how; /* LeEnd */
+} LeEnding;
+
+/* So many of the newest are kept, for whoever asks what has become of a token. */
+#define LE_ENDINGS 1024
+
 struct LeCore
 {
 	LeEnv env;
@@ -90,10 +102,14 @@ struct LeCore
 	uint32_t owner_count;
 	LeRole **role_hash;
 	uint32_t role_buckets;
+	LeAcquirer **acquirer_hash;
+	uint32_t acquirer_buckets;
+	uint32_t acquirer_count;
 
 	/* copies of the command's texts, made by le_core_reserve() */
 	LeSpares spare_names, spare_owners;
 	char *spare_value;
+	LeAcquirer *spare_acquirer; /* NULL: there is one with this text */
 
 	LeTime horizon; /* no deadline after this has passed */
 
@@ -102,6 +118,9 @@ struct LeCore
 	const LeEntry *extended_entry; /* NULL: a lease */
 	const LeLease *extended_lease;
 	LeTime extended_from, extended_ttl;
+
+	LeEnding endings[LE_ENDINGS]; /* a ring */
+	uint64_t nendings;            /* so many ever */
 
 	/* effects of the batch */
 	LeSlot *dirty_slots;
@@ -139,6 +158,7 @@ extern void le_timer_clear(LeCore *core, LeTimer *timer);
 extern uint64_t le_hash_name(const LeCore *core, LeKind kind, LeText name);
 extern uint32_t le_hash_id(int64_t id);
 extern bool le_hashes_reserve(LeCore *core);
+extern bool le_acquirer_hash_reserve(LeCore *core);
 extern void le_lock_hash_add(LeCore *core, LeLock *lock);
 extern void le_lock_hash_remove(LeCore *core, LeLock *lock);
 extern void le_token_hash_add(LeCore *core, LeEntry *entry);
@@ -247,6 +267,8 @@ extern void le_hold_remove(LeCore *core, LeHold *hold);
 extern void le_answer(LeCore *core, LeEntry *entry, LeStatus status, int64_t token);
 extern bool le_lock_admits(const LeLock *lock, LeMode mode, LeTime now);
 extern void le_lock_settle(LeCore *core, LeLock *lock, LeTime now);
+/* A holder of this role leaves it closed; 0: open. */
+extern void le_lock_close(LeLock *lock, LeTime until, uint32_t role);
 extern void le_lock_timer(LeCore *core, LeLock *lock, LeTime now);
 extern void le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now);
 extern LeStatus le_reentry_status(const LeEntry *holder, LeMode mode, const LeLease *lease, LeTime ttl);
@@ -295,6 +317,7 @@ extern void le_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeRepl
 extern bool le_owners_reserve(LeCore *core);
 extern void le_owner_add(LeCore *core, LeEntry *entry);
 extern void le_owner_remove(LeCore *core, LeEntry *entry);
+extern bool le_owner_is_shared(const LeEntry *holder, uint64_t session);
 extern LeEntry *le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t role, LeText owner,
 							  const LeLease *lease, uint64_t session);
 
@@ -304,6 +327,16 @@ extern LeEntry *le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t r
 extern void le_role_add(LeCore *core, uint32_t id, uint32_t entries, uint32_t leases);
 extern void le_role_remove(LeCore *core, uint32_t id, uint32_t entries, uint32_t leases);
 extern bool le_role_admits(const LeCore *core, uint32_t id, uint32_t entries, uint32_t leases);
+
+/* --- core/acquirer.c --- */
+
+/* The record of this text; reserve makes one where there is none, for le_acquirer_get(). */
+extern bool le_acquirers_reserve(LeCore *core, LeText text);
+extern LeAcquirer *le_acquirer_get(LeCore *core, LeText text);
+extern LeAcquirer *le_acquirer_find(const LeCore *core, LeText text);
+/* One entry less has it. */
+extern void le_acquirer_drop(LeCore *core, LeAcquirer *acquirer);
+extern void le_acquirers_destroy(LeCore *core);
 
 /* --- core/election.c --- */
 
@@ -348,6 +381,9 @@ extern void le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now,
 /* Copies of texts: le_core_reserve() makes them, a command takes them. */
 extern void le_free_text(LeCore *core, char **text);
 extern char *le_spare_take(LeSpares *spares);
+
+/* This token has ended so; it is told to those who come with it. */
+extern void le_note_ending(LeCore *core, int64_t token, uint32_t role, LeEnd how, LeTime now);
 
 /* Of the newest write that the entry rests on. */
 extern uint64_t le_entry_lsn(const LeEntry *entry);

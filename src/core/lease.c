@@ -136,7 +136,10 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 	le_timer_clear(core, &lease->timer);
 	le_lease_hash_remove(core, lease);
 	if (!lease->for_group)
+	{
 		le_role_remove(core, lease->role, 0, 1);
+		le_note_ending(core, lease->id, lease->role, how, now);
+	}
 	le_lease_dirty(core, lease);
 	while (!le_link_empty(&lease->entries))
 	{

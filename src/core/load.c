@@ -51,7 +51,7 @@ request_is_valid(const LeStoredEntry *row)
 	return row->token > 0 && row->mode >= LE_MODE_EXCLUSIVE && row->mode <= LE_MODE_PERMIT &&
 		   (row->mode != LE_MODE_PERMIT || row->permits > 0) && (row->ttl > 0 || row->ttl == LE_TTL_BOUND) &&
 		   row->owner.len <= LE_MAX_OWNER && row->value.len <= LE_MAX_VALUE &&
-		   row->uncommitted.len % sizeof(LeStoredHold) == 0;
+		   row->acquirer.len <= LE_MAX_ACQUIRER && row->uncommitted.len % sizeof(LeStoredHold) == 0;
 }
 
 bool
@@ -281,6 +281,7 @@ command_of(const LeStoredEntry *row, const Verdict *verdict)
 					   .lease = row->lease,
 					   .owner = row->owner,
 					   .value = row->value,
+					   .acquirer = row->acquirer,
 					   .role = row->role,
 					   .session = verdict->session,
 					   .sessno = verdict->sessno};
@@ -454,8 +455,7 @@ le_core_load_slot(LeCore *core, const LeStoredEntry *row, int64_t *newest)
 	lease_is_of_group(core, verdict.lease, row->token);
 	if (!verdict.stays)
 	{
-		if (verdict.closed_until > lock->closed_until)
-			lock->closed_until = verdict.closed_until;
+		le_lock_close(lock, verdict.closed_until, row->role);
 		load_free(core, slot, row, &verdict);
 	}
 	else

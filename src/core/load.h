@@ -49,13 +49,13 @@ typedef struct LeStoredEntry
 								 * the ones of every slot */
 	LeText owner;
 	LeText value;
-	uint32_t role;
 	uint64_t session; /* 0: gone */
 	int64_t token;
 	int64_t lease;
 	int32_t permits;
 	LeTime ttl;
-	int64_t since;      /* wall time: acquired; a place: entered the queue */
+	int64_t since; /* wall time: acquired; a place: entered the queue */
+	LeText acquirer;
 	LeText uncommitted; /* of LeStoredHold, one after the other,
 								 * perhaps not aligned */
 	uint64_t locator;
@@ -67,6 +67,7 @@ typedef struct LeStoredEntry
 	int32_t slot; /* number */
 	bool closed;
 	int64_t closed_until; /* wall time; if closed */
+	uint32_t role;        /* of a free slot: whose holder left it closed */
 
 	/* of a holder, or a place */
 	int32_t holds;

@@ -97,6 +97,13 @@ is_on_lease(const LeEntry *entry, const LeLease *lease, LeText owner)
  * The holder that a request of this session would be one more hold of: that of
  * the same named owner, or of the same named lease.
  */
+/* Has a named owner, without a lease, acquired this by another connection than this one? */
+bool
+le_owner_is_shared(const LeEntry *holder, uint64_t session)
+{
+	return holder->owner != NULL && le_entry_named_lease(holder) == NULL && holder->session != session;
+}
+
 LeEntry *
 le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t role, LeText owner, const LeLease *lease,
 			  uint64_t session)

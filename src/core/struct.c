@@ -295,7 +295,7 @@ le_hash_id(int64_t id)
 }
 
 /*
- * Four hashes, one way to grow: allocate, move every chain, free the old
+ * All hashes, one way to grow: allocate, move every chain, free the old
  * one.  A macro because the chains run through different structs.
  */
 #define DEFINE_GROW(fn, Type, table, buckets, count, next_field, hash_of)                                    \
@@ -333,6 +333,14 @@ DEFINE_GROW(grow_locks, LeLock, lock_hash, lock_buckets, lock_count, hash_next, 
 DEFINE_GROW(grow_tokens, LeEntry, token_hash, token_buckets, token_count, token_next, le_hash_id(o->token));
 DEFINE_GROW(grow_leases, LeLease, lease_hash, lease_buckets, lease_count, hash_next, le_hash_id(o->id));
 DEFINE_GROW(grow_roles, LeRole, role_hash, role_buckets, roles.used, hash_next, le_hash_id(o->id));
+
+DEFINE_GROW(grow_acquirers, LeAcquirer, acquirer_hash, acquirer_buckets, acquirer_count, hash_next, o->hash);
+
+bool
+le_acquirer_hash_reserve(LeCore *core)
+{
+	return grow_acquirers(core);
+}
 
 bool
 le_hashes_reserve(LeCore *core)

@@ -52,8 +52,10 @@ typedef struct view
 
 static const view views[] = {
 	{"locks",
-	 "SELECT name, mode, owner, extract(epoch FROM clock_timestamp() - acquired_at) AS age, "
-	 "extract(epoch FROM time_left) AS left, waiters FROM lock_election.locks WHERE kind = 'lock'",
+	 "SELECT name, coalesce(mode, 'closed') AS mode, owner, extract(epoch FROM clock_timestamp() - "
+	 "acquired_at) AS "
+	 "age, extract(epoch FROM coalesce(time_left, closed_until - clock_timestamp())) AS left, waiters FROM "
+	 "lock_election.locks WHERE kind = 'lock'",
 	 {"LOCK", "MODE", "OWNER", "AGE", "LEFT", "WAITERS"},
 	 {"name", "age", "\"left\"", "waiters"}},
 	{"waiters",
@@ -211,7 +213,7 @@ look(top *t, int height)
 {
 	static const char stat[] =
 		"SELECT s.*, m.pid AS manager_pid, m.memory AS manager_memory, (SELECT count(*) FROM "
-		"lock_election.locks) AS held, "
+		"lock_election.locks WHERE mode IS NOT NULL) AS held, "
 		"(SELECT count(*) FROM lock_election.waiters) AS waiting, extract(epoch FROM clock_timestamp()) AS "
 		"at "
 		"FROM lock_election.stat s, lock_election.manager m";

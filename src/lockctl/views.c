@@ -58,9 +58,12 @@ int
 lc_locks(int argc, char **argv)
 {
 	return show(parse(argc, argv, true), "locks",
-				"kind, name, mode, coalesce(owner, '') AS owner, token, date_trunc('second', acquired_at) AS "
+				"kind, name, coalesce(mode, 'closed') AS mode, coalesce(owner, '') AS owner, token, "
+				"date_trunc('second', acquired_at) AS "
 				"acquired_at, "
-				"date_trunc('milliseconds', time_left) AS time_left, waiters, pid",
+				"date_trunc('milliseconds', coalesce(time_left, closed_until - clock_timestamp())) AS "
+				"time_left, waiters, "
+				"pid",
 				"name", "kind, name, slot");
 }
 

@@ -109,11 +109,11 @@ look(PGconn *db, const char *name, char **at)
 {
 	char *where = name != NULL ? lc_format(" WHERE name = %s", name) : lc_copy("");
 	PGresult *clock = lc_query(db, "SELECT to_char(clock_timestamp(), 'YYYY-MM-DD HH24:MI:SS.MSOF')");
-	PGresult *rows =
-		lc_query(db,
-				 "SELECT kind, name, slot, acquired_at, owner, waiters, NULL, row_to_json(l) "
-				 "FROM lock_election.locks l%s ORDER BY kind COLLATE \"C\", name COLLATE \"C\", slot",
-				 where);
+	PGresult *rows = lc_query(db,
+							  "SELECT kind, name, slot, acquired_at, owner, waiters, NULL, row_to_json(l) "
+							  "FROM (SELECT * FROM lock_election.locks WHERE mode IS NOT NULL) l%s ORDER BY "
+							  "kind COLLATE \"C\", name COLLATE \"C\", slot",
+							  where);
 
 	free(*at);
 	*at = lc_copy(PQgetvalue(clock, 0, 0));

@@ -146,7 +146,7 @@ sub wait_for_sql
 sub nothing_left
 {
 	my ($node, $test_name, %opts) = @_;
-	my $sql = q{SELECT 'lock', name, owner FROM lock_election.locks UNION ALL SELECT 'waiter', name, '' FROM lock_election.waiters};
+	my $sql = q{SELECT 'lock', name, owner FROM lock_election.locks WHERE mode IS NOT NULL UNION ALL SELECT 'waiter', name, '' FROM lock_election.waiters};
 	my ($out, $err) = ('', '');
 	local $ENV{PGOPTIONS} = '-c log_statement=none';
 

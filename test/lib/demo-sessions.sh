@@ -31,6 +31,7 @@ session()
 	psql -XAtq -P null=NULL -v VERBOSITY=terse -f - <"$dir/$1.in" >"$dir/$1.out" 2>&1 &
 	pid[$1]=$!
 	while IFS= read -r text; do
+		[ -n "$text" ] || continue # a function that returns nothing
 		line "$1" "-> ${text#psql:<stdin>:*: }"
 		case $text in
 			*NOTICE:* | *WARNING:* | *DETAIL:* | *HINT:*) ;;
@@ -149,8 +150,17 @@ show "SELECT candidate, term FROM current_leader('scheduler');"
 show "SELECT how, candidate, term, changed_at FROM election_history('scheduler');"
 ask B "SELECT resign('scheduler', $next);"
 
-say "Nobody holds anything."
-show "SELECT name, mode, token, time_left, waiters FROM lock_election.locks;"
+say "A job that must not run twice in a minute: its name stays closed when it has ended."
+ask A "SELECT acquire_lock('nightly report', ttl => '1 min');"
+ask A "SELECT release_lock('nightly report', $answer, hold_for => '1 min');"
+ask B "SELECT acquire_lock('nightly report', wait => '0');"
+show "SELECT name, mode, waiters, date_trunc('second', closed_until - now()) AS closed_for FROM lock_election.locks;"
+
+say "What the manager has done for all this, each batch with one transaction and at most one flush."
+show "SELECT acquires, grants, waits, handoffs, renewals, releases, expiries FROM lock_election.stat;"
+show "SELECT batches, transaction_ids, rows_written, flushes, stalls FROM lock_election.stat;"
+echo
+echo "To try it by hand: make play"
 
 # They leave before the server does.
 for who in A B; do

@@ -109,6 +109,14 @@ SELECT isnt_empty($$SELECT FROM ours WHERE classid = 'pg_namespace'::regclass AN
 	'the schema belongs to the extension');
 SELECT is_empty($$SELECT FROM pg_class WHERE relnamespace = 'lock_election'::regnamespace AND relkind = 'r' AND reltoastrelid <> 0$$,
 	'no table has a TOAST table');
+SELECT is_empty(
+	$$SELECT c.relname, a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum >= 0 AND NOT a.attisdropped
+	  WHERE c.relnamespace = 'lock_election'::regnamespace AND c.relkind IN ('r', 'v') AND col_description(c.oid, a.attnum) IS NULL
+	  UNION ALL
+	  SELECT c.relname, NULL FROM pg_class c
+	  WHERE c.relnamespace = 'lock_election'::regnamespace AND c.relkind IN ('r', 'v') AND obj_description(c.oid, 'pg_class') IS NULL$$,
+	'every table and view, and every column of them, has a comment');
+SELECT isnt(obj_description('lock_election'::regnamespace, 'pg_namespace'), NULL, 'and so has the schema');
 SELECT is(extrelocatable, false, 'the extension cannot be relocated') FROM pg_extension WHERE extname = 'lock_election';
 SELECT is(superuser AND NOT trusted, true, 'only a superuser can create it') FROM pg_available_extension_versions WHERE name = 'lock_election';
 
@@ -120,12 +128,12 @@ FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
 WHERE c.relnamespace = 'lock_election'::regnamespace AND c.relkind = 'v' GROUP BY 1;
 
 SELECT results_eq('SELECT view, columns FROM columns_of ORDER BY 1', $$VALUES
-	('elections', 'election text, candidate text, term bigint, owner text, role regrole, elected_at timestamp with time zone, expires_at timestamp with time zone, valid_for interval, waiting bigint, pid integer, fenced_by integer[]'),
+	('elections', 'election text, candidate text, term bigint, owner text, role regrole, elected_at timestamp with time zone, expires_at timestamp with time zone, valid_for interval, waiting bigint, pid integer, application_name text, client_addr inet, connected boolean, fenced_by integer[]'),
 	('leases', 'lease bigint, owner text, role regrole, ttl interval, expires_at timestamp with time zone, time_left interval, locks bigint, waiting bigint'),
-	('locks', 'kind text, name text, slot integer, mode text, owner text, role regrole, token bigint, lease bigint, holds integer, acquired_at timestamp with time zone, expires_at timestamp with time zone, time_left interval, waiters bigint, pid integer, fenced_by integer[]'),
+	('locks', 'kind text, name text, slot integer, mode text, owner text, role regrole, token bigint, lease bigint, holds integer, acquired_at timestamp with time zone, expires_at timestamp with time zone, time_left interval, closed_until timestamp with time zone, waiters bigint, pid integer, application_name text, client_addr inet, connected boolean, fenced_by integer[]'),
 	('manager', 'pid integer, database name, started timestamp with time zone, incarnation bigint, revision bigint, locks bigint, memory bigint'),
 	('stat', 'acquires bigint, renewals bigint, releases bigint, checks bigint, forced bigint, awaits bigint, grants bigint, waits bigint, handoffs bigint, expiries bigint, timeouts bigint, undone bigint, batches bigint, failed_batches bigint, key_violations bigint, transaction_ids bigint, rows_written bigint, flushes bigint, stalls bigint, hints_sent bigint, hints_dropped bigint, write_time double precision, stats_reset timestamp with time zone'),
-	('waiters', 'kind text, name text, queue_position bigint, mode text, owner text, role regrole, token bigint, lease bigint, waiting_since timestamp with time zone, pid integer, blocked_by integer[]')$$,
+	('waiters', 'kind text, name text, queue_position bigint, mode text, owner text, role regrole, token bigint, lease bigint, waiting_since timestamp with time zone, pid integer, application_name text, client_addr inet, connected boolean, blocked_by integer[], closed_until timestamp with time zone')$$,
 	'the views and their columns');
 COMMIT;
 

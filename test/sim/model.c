@@ -526,6 +526,19 @@ m_undefer(Model *m, LeTime now)
 
 /* --- ending --- */
 
+/* Returns whether it stays closed longer by that. */
+bool
+m_close(MLock *lock, LeTime until, uint32_t role)
+{
+	bool longer = until > lock->closed_until;
+
+	if (longer || (until == lock->closed_until && role < lock->closed_by))
+		lock->closed_by = role;
+	if (longer)
+		lock->closed_until = until;
+	return longer;
+}
+
 void
 m_end(Model *m, MEntry *e, LeEnd how, LeTime cool, LeTime now)
 {
@@ -542,12 +555,8 @@ m_end(Model *m, MEntry *e, LeEnd how, LeTime cool, LeTime now)
 	}
 	if (e->cool > cool)
 		cool = e->cool;
-	if (e->held && cool > m_lock(m, kind, name)->closed_until)
-	{
-		m_lock(m, kind, name)->closed_until = cool;
-		if (!e->stored)
-			m_lock(m, kind, name)->unstored = cool;
-	}
+	if (e->held && m_close(m_lock(m, kind, name), cool, e->role) && !e->stored)
+		m_lock(m, kind, name)->unstored = cool;
 	m_answer(m, e, e->place || how == LE_END_EXPIRED || how == LE_END_REVOKED ? LE_LOST : LE_NOT_GRANTED, 0);
 	if (e->group && !e->held)
 	{

@@ -59,6 +59,7 @@ typedef struct MLease
 typedef struct MLock
 {
 	LeTime closed_until;
+	uint32_t closed_by;
 	LeTime unstored; /* the same, left by one that never was answered */
 	LeTime told;     /* the same, when a release was answered that closes */
 	int32_t permits;
@@ -120,6 +121,7 @@ extern LeEntry *m_core_entry(Model *m, const MEntry *e);
 extern MEntry *m_first(Model *m, uint8_t kind, int name);
 extern MLease *m_find_lease(Model *m, int64_t id);
 extern void m_end(Model *m, MEntry *e, LeEnd how, LeTime cool, LeTime now);
+extern bool m_close(MLock *lock, LeTime until, uint32_t role);
 extern void m_remove(Model *m, const MEntry *e);
 extern void m_end_lease(Model *m, int64_t id, LeEnd how, LeTime now);
 extern void m_settle(Model *m, uint8_t kind, int name, LeTime now);

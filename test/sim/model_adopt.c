@@ -123,6 +123,7 @@ adopt_locks(Model *m, LeTime now)
 
 		mine->permits = lock != NULL ? lock->permits : 0;
 		mine->closed_until = lock != NULL && lock->closed_until > now ? lock->closed_until : 0;
+		mine->closed_by = lock != NULL ? lock->closed_by : 0;
 		mine->unstored = mine->closed_until;
 	}
 }

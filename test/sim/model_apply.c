@@ -473,6 +473,28 @@ m_check_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->holds = m_counts_once(e) ? 1 : e->count;
 }
 
+/* Closed, or to be closed when its holder's fence ends. */
+static void
+reopen(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	MLock *lock = m_lock(m, (uint8_t) cmd->kind, sim_text_id(cmd->name.data));
+
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		MEntry *e = &m->s.entries[i];
+
+		if (!e->lapsed || e->cool <= now || e->kind != cmd->kind || e->name != sim_text_id(cmd->name.data) ||
+			(!cmd->any_role && e->role != cmd->role))
+			continue;
+		e->cool = 0;
+		reply->reopened = true;
+	}
+	if (lock->closed_until <= now || (!cmd->any_role && lock->closed_by != cmd->role))
+		return;
+	lock->closed_until = 0;
+	reply->reopened = true;
+}
+
 static void
 force(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -491,7 +513,10 @@ force(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	for (int i = 0; i < n; i++)
 		m_end(m, m_find(m, (uint8_t) cmd->kind, sim_text_id(cmd->name.data), tokens[i]), LE_END_FORCED, 0,
 			  now);
+	reopen(m, cmd, now, reply);
 	m_undefer(m, now);
+	if (reply->reopened)
+		m_settle(m, (uint8_t) cmd->kind, sim_text_id(cmd->name.data), now);
 	reply->ended = n;
 }
 

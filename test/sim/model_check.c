@@ -320,6 +320,7 @@ model_compare_reply(Model *m, const LeCommand *cmd, const LeReply *expected, con
 		(cmd->type == LE_CMD_ACQUIRE || cmd->type == LE_CMD_CHECK || cmd->type == LE_CMD_RENEW ||
 		 cmd->type == LE_CMD_AWAIT || cmd->type == LE_CMD_KEEP_ALIVE || cmd->type == LE_CMD_LEASE_TTL))
 		SAME("valid_for", expected->valid_for, actual->valid_for);
+	SAME("reopened", expected->reopened, actual->reopened);
 	if (cmd->type == LE_CMD_SET_PERMITS)
 		SAME("permits", expected->permits, actual->permits);
 	if (cmd->type == LE_CMD_CHECK && cmd->nnames == 0 && actual->status == LE_OK)
@@ -542,7 +543,10 @@ restore_locks(Model *m)
 
 		/* nobody knew that it was held: it need not cool down either */
 		if (mine->closed_until == mine->unstored)
+		{
 			mine->closed_until = lock != NULL ? lock->closed_until : 0;
+			mine->closed_by = lock != NULL ? lock->closed_by : 0;
+		}
 	}
 	for (int i = 0; i < m->s.nentries; i++)
 	{
@@ -592,8 +596,8 @@ forget_sessions(Model *m, LeTime now)
 		MLock *lock = m_lock(m, e.kind, e.name);
 		bool bound = e.ttl == LE_TTL_BOUND && e.lease == 0 && !e.lapsed;
 
-		if (e.held && bound && grace > 0 && now + grace > lock->closed_until)
-			lock->closed_until = now + grace;
+		if (e.held && bound && grace > 0)
+			m_close(lock, now + grace, e.role);
 		if (bound || (!e.held && !e.place))
 			continue;
 		e.session = e.waiter = 0;
@@ -616,8 +620,8 @@ end_unfenced(Model *m, LeTime now)
 
 		if (!e.lapsed || world_fenced(m->w, e.token))
 			m->s.entries[n++] = e;
-		else if (e.cool > now && e.cool > lock->closed_until)
-			lock->closed_until = e.cool;
+		else if (e.cool > now)
+			m_close(lock, e.cool, e.role);
 	}
 	m->s.nentries = n;
 }

@@ -203,6 +203,8 @@ write_slot(World *w, LeSlot *slot)
 	row->closed_until = !row->held                               ? lock->closed_until
 						: slot->holder->state == LE_STATE_LAPSED ? slot->holder->closed_until
 																 : 0;
+	if (row->closed_until != 0)
+		row->role = lock->closed_by;
 	if (row->held)
 		fill_row(row, slot->holder);
 }

@@ -3,11 +3,12 @@
 use strict;
 use warnings;
 
+use PostgreSQL::Test::Utils;
 use Test::More;
 
 use LeTest;
 
-my $node = new_node('logical', init => [ allows_streaming => 'logical' ], conf => "wal_retrieve_retry_interval = 200ms\n");
+my $node = new_node('logical', init => [ allows_streaming => 'logical' ], conf => "wal_retrieve_retry_interval = 200ms\nmax_worker_processes = 24\n");
 my $next = 0;
 
 # Something that comes after all that was written before.
@@ -88,4 +89,69 @@ $node->safe_psql('subscriber', "SELECT release_lock('both', $theirs)");
 $node->safe_psql('subscriber', 'ALTER SUBSCRIPTION everything DISABLE');
 $node->safe_psql('subscriber', 'ALTER SUBSCRIPTION everything SET (slot_name = NONE)');
 $node->safe_psql('subscriber', 'DROP SUBSCRIPTION everything');
+
+sub subscribe
+{
+	my ($from, $to, $publication, %psql) = @_;
+
+	$node->safe_psql($from, "SELECT pg_create_logical_replication_slot('$to', 'pgoutput')");
+	return $node->psql($to, "CREATE SUBSCRIPTION \"$to\" CONNECTION \$\$" . $node->connstr($from)
+		  . "\$\$ PUBLICATION $publication WITH (create_slot = false, slot_name = '$to')", %psql);
+}
+
+sub unsubscribe
+{
+	my ($name) = @_;
+
+	$node->safe_psql($name, "ALTER SUBSCRIPTION \"$name\" $_") foreach 'DISABLE', 'SET (slot_name = NONE)';
+	return $node->safe_psql($name, "DROP SUBSCRIPTION \"$name\"");
+}
+
+sub arrives
+{
+	my ($from, $to, $id, $seconds) = @_;
+
+	$node->safe_psql($from, "INSERT INTO payload VALUES ($id)");
+	return wait_until(sub { $node->safe_psql($to, "SELECT count(*) FROM payload WHERE id = $id") }, $seconds);
+}
+
+# The extension comes to the publisher alone: the guide says what to do before, and what helps afterwards.
+subtest 'a subscriber without the extension' => sub {
+	my $err;
+
+	foreach my $db ('theirs', 'bare', 'late')
+	{
+		$node->safe_psql('postgres', "CREATE DATABASE $db");
+		$node->safe_psql($db, 'CREATE TABLE payload (id integer PRIMARY KEY)');
+	}
+	$node->safe_psql('theirs', 'CREATE PUBLICATION everything FOR ALL TABLES; CREATE PUBLICATION app FOR TABLES IN SCHEMA public');
+	subscribe('theirs', 'bare', 'everything');
+	ok(arrives('theirs', 'bare', 1, 60), 'it follows');
+
+	my $log = -s $node->logfile;
+	$node->safe_psql('theirs', 'CREATE EXTENSION lock_election');
+	my $theirs = $node->safe_psql('theirs', q{SELECT acquire_lock('theirs', '1 h')});
+	$node->safe_psql('theirs', 'INSERT INTO payload VALUES (2)');
+	ok(wait_until(sub { slurp_file($node->logfile, $log) =~ /target relation "lock_election\.\w+" does not exist/ }), 'it stops at the first row of the extension');
+	is($node->safe_psql('bare', 'SELECT count(*) FROM payload WHERE id = 2'), 0, 'and gets nothing that comes after');
+	$node->safe_psql('bare', 'CREATE EXTENSION lock_election');
+	ok(arrives('theirs', 'bare', 3, 60), 'with the extension it goes on');
+	is($node->safe_psql('bare', 'SELECT count(*) FROM payload'), 3, 'and has missed nothing');
+	$node->safe_psql('theirs', "SELECT release_lock('theirs', $theirs)");
+	ok(arrives('theirs', 'bare', 4, 60), 'changes of rows that it never had are passed over');
+	unsubscribe('bare');
+
+	isnt(subscribe('theirs', 'late', 'everything', stderr => \$err), 0, 'a new subscription without the tables');
+	like($err, qr/relation "lock_election\.\w+" does not exist/, 'is refused at once');
+	$node->safe_psql('theirs', q{SELECT pg_drop_replication_slot('late')});
+
+	# a publication that leaves them out
+	is($node->safe_psql('theirs', q{SELECT string_agg(tablename, ',') FROM pg_publication_tables WHERE pubname = 'app'}), 'payload', 'the schemas of the application alone');
+	subscribe('theirs', 'late', 'app');
+	ok(arrives('theirs', 'late', 5, 60), 'the rest is replicated');
+	$node->safe_psql('theirs', q{SELECT release_lock('theirs', acquire_lock('theirs', '1 h'))});
+	ok(arrives('theirs', 'late', 6, 60), 'beside locks');
+	unsubscribe('late');
+};
+
 done_testing();

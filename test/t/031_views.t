@@ -149,8 +149,8 @@ is($s->query(q{SELECT pid, owner, waiters, fenced_by FROM lock_election.locks WH
 
 # A role and a connection that are gone
 $holders[3]->quit;
-is($s->query(q{SELECT owner, pid FROM lock_election.locks WHERE name = 'theirs'}), 'them|', 'locks: a named owner whose connection has ended')
-  if wait_until(sub { $s->query(q{SELECT pid IS NULL FROM lock_election.locks WHERE name = 'theirs'}) eq 't' });
+is($s->query(q{SELECT owner, pid, connected FROM lock_election.locks WHERE name = 'theirs'}), "them|@{[ $holders[3]->pid ]}|f", 'locks: a named owner whose connection has ended')
+  if wait_until(sub { $s->query(q{SELECT connected FROM lock_election.locks WHERE name = 'theirs'}) eq 'f' });
 $s->query('SELECT pg_terminate_backend(' . $waiters[1]->pid . ')');
 wait_until(sub { $s->query(q{SELECT count(*) FROM lock_election.waiters WHERE name = 'both'}) eq '1' }) or die 'the waiter stays';
 $s->query('SELECT oid AS role_oid FROM pg_roles WHERE rolname = \'worker\' \gset');
@@ -320,7 +320,7 @@ is($s->query(q{SELECT waiters FROM lock_election.locks WHERE name = 'hot'}), WAI
 	$_->wait, $_->quit foreach @readers;
 	$t->quit;
 	note("$grants grants");
-	cmp_ok($grants, '>', 3 * 2 * $readings, 'grants go on while views are read');
+	cmp_ok($grants, '>', 2 * 2 * $readings, 'grants go on while views are read');
 }
 
 is($s->query(q{SELECT count(force_release_lock(name)) FROM lock_election.locks WHERE name <> 'hot'}), LOCKS, 'all can be released while the view is read');

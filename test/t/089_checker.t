@@ -203,6 +203,10 @@ my $forced = q{
 	a 300 310 renew l token=5 = %s};
 fine('forced out', sprintf $forced, 'ok 1', 'null');
 breaks('E', 'and still there', sprintf $forced, 'ok 1', 'ok 00:00:01');
+breaks('E', 'and still there to be released', q{
+	a 100 110 acquire l mode=x ttl=1000 wait=0 = ok 5
+	b 200 210 force l = ok 1
+	a 300 310 release l token=5 = ok t});
 breaks('E', 'nobody is found', sprintf $forced, 'ok 0', 'ok 00:00:01');
 breaks('D', 'forced out after all', sprintf($forced, 'null', 'null'));
 fine('perhaps forced out', sprintf $forced, 'unknown 08006', 'null');

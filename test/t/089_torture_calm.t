@@ -24,10 +24,11 @@ my @clients = map {
 	if ($pid == 0)
 	{
 		open STDERR, '>>', "$dir/errors";
-		exec "$programs/client", 'mixed', sprintf('m%03d', $number), $dir, $seed + $number, $conninfo or POSIX::_exit(1);
+		my $mode = $number % 3 == 0 ? 'mixed' : 'administered';
+		exec "$programs/client", $mode, sprintf('m%03d', $number), $dir, $seed + $number, $conninfo or POSIX::_exit(1);
 	}
 	$pid;
-} 1 .. 20;
+} 1 .. 24;
 sleep 8;
 kill 'TERM', @clients;
 my $failed = grep { waitpid $_, 0; $? } @clients;

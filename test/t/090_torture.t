@@ -62,7 +62,7 @@ wal_retrieve_retry_interval = 200ms
 autovacuum_naptime = 5s
 CONF
 
-# The data on a disk of its own, and the queue of notifications on one that is filled at once.
+# The data on a disk of its own, the WAL on another, and the queue of notifications on one that is filled at once.
 sub move_data
 {
 	my ($node) = @_;
@@ -75,6 +75,12 @@ sub move_data
 		system_or_bail('rm', '-rf', "$disks/$name/data");
 		system_or_bail('mv', $data, "$disks/$name/data");
 		symlink "$disks/$name/data", $data or die $!;
+	}
+	unless (-l "$data/pg_wal")
+	{
+		system_or_bail('rm', '-rf', "$disks/wal-$name/pg_wal");
+		system_or_bail('mv', "$data/pg_wal", "$disks/wal-$name/pg_wal");
+		symlink "$disks/wal-$name/pg_wal", "$data/pg_wal" or die $!;
 	}
 	system_or_bail('rm', '-rf', "$data/pg_notify", glob "$disks/notify-$name/*");
 	mkdir "$disks/notify-$name/queue", 0700;
@@ -234,6 +240,18 @@ sub any_client
 	return $pids[ rand @pids ];
 }
 
+# The last that a client has written down, and what the server that takes writes knows of locks.
+sub what_hangs
+{
+	my ($pid) = @_;
+	my @lines = split /\n/, slurp_file($history{$pid});
+	my ($out, $err);
+
+	IPC::Run::run([ 'psql', '-XAtd', $conninfo, '-c', 'SELECT l::text FROM lock_election.locks l UNION ALL SELECT w::text FROM lock_election.waiters w' ],
+		'>', \$out, '2>', \$err);
+	return join "\n", @lines > 1 ? @lines[ -2, -1 ] : @lines, $out, $err;
+}
+
 sub end_clients
 {
 	my ($mode) = @_;
@@ -244,7 +262,7 @@ sub end_clients
 	kill $_, @pids foreach 'CONT', 'TERM';
 	foreach my $pid (@pids)
 	{
-		wait_until(sub { waitpid($pid, POSIX::WNOHANG) == $pid }, 40) or die 'a client does not end';
+		wait_until(sub { waitpid($pid, POSIX::WNOHANG) == $pid }, 40) or die 'a client does not end: ' . what_hangs($pid);
 		push @failed, $pid if $?;
 		delete $client{$pid};
 	}
@@ -300,6 +318,17 @@ sub fill
 	return;
 }
 
+sub fill_for_a_while
+{
+	my ($node, $disk) = @_;
+
+	fill($disk);
+	sleep 1;
+	unlink "$disk/full" or die $!;
+	wait_ready($node);
+	return;
+}
+
 # A listener that does not read, and more notifications than there is room for.
 sub fill_notifications
 {
@@ -346,18 +375,13 @@ my %faults = (
 	'stop-manager' => sub { stop_for(manager($_[0]), 1.5); wait_ready($_[0]) },
 	'stop-server' => sub { $_[0]->stop('immediate', fail_ok => 1); start($_[0], fail_ok => 1); wait_ready($_[0]) },
 	'jump-clock' => \&jump_clock,
-	'fill-disk' => sub {
-		my ($node) = @_;
-		my $disk = "$disks/" . $node->name;
-		fill($disk);
-		sleep 1;
-		unlink "$disk/full" or die $!;
-		wait_ready($node);
-	},
+	# tables cannot grow; a server that cannot write WAL goes down
+	'fill-disk' => sub { my ($node) = @_; fill_for_a_while($node, "$disks/" . $node->name) },
+	'fill-wal' => sub { my ($node) = @_; fill_for_a_while($node, "$disks/wal-" . $node->name) },
 	'fill-notifications' => \&fill_notifications);
 my @per_client = ('stop-client', 'kill-client');
 delete $faults{'jump-clock'} unless $faketime;
-delete @faults{ 'fill-disk', 'fill-notifications' } unless $disks;
+delete @faults{ 'fill-disk', 'fill-wal', 'fill-notifications' } unless $disks;
 
 sub one_fault
 {
@@ -454,7 +478,7 @@ sub rewind
 # --- the run --------------------------------------------------------------------------------------------------------
 
 diag "seed $seed";
-diag 'no small disks here: not done: fill-disk, fill-notifications' unless $disks;
+diag 'no small disks here: not done: fill-disk, fill-wal, fill-notifications' unless $disks;
 diag 'no libfaketime here: not done: jump-clock' unless $faketime;
 set_clock('+0');
 my $a = new_node('a', init => [ allows_streaming => 1, extra => ['--wal-segsize=1'] ], conf => $conf, start => 0);
@@ -487,6 +511,7 @@ while ((without_fence())[1] < $enough && time < $limit)
 end_clients('unfenced');
 
 start_client('mixed') for 1 .. $nclients;
+start_client('administered') for 1 .. 6;
 my $left = $seconds - (time - $begun) - 14;
 torment($a, time + $left * 0.45, shuffled(keys %faults, @per_client));
 end_clients('counter');

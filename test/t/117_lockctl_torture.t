@@ -43,8 +43,8 @@ sub start_one
 	    $kind < 0.6 ? ('l' . int rand 3, 'x')
 	  : $kind < 0.8 ? ('l0', 's', '--shared')
 	  : ('p0', 'p2', '--permits', 2);
-	my $run = rand() < 0.1 ? 4000 : int rand 150;
-	my @worker = ("$programs/worker", $dir, ns(), $mode, $run, rand() < 0.5 ? 'deaf' : (), rand() < 0.2 ? 'apart' : ());
+	my $run = rand() < 0.25 ? 3 * $ttl * 1000 : int rand 150;
+	my @worker = ("$programs/worker", $dir, ns(), $mode, $run, rand() < 0.6 ? 'deaf' : (), rand() < 0.4 ? 'apart' : ());
 	my $pid = fork // die $!;
 
 	if ($pid == 0)
@@ -132,7 +132,7 @@ sub manager { my $pid = sql('SELECT pid FROM lock_election.manager'); return $pi
 
 my %faults = (
 	'kill-lockctl' => sub { my ($pid) = victim() or return; kill 'KILL', $pid },
-	'stop-lockctl' => sub { my ($pid) = victim() or return; stop_it($ttl * (0.2 + rand 1.5), $pid) },
+	'stop-lockctl' => sub { my ($pid) = victim() or return; stop_it($ttl * (0.2 + rand 2.5), $pid) },
 	# with the command: the guardian kills it all the same
 	'stop-command' => sub { my ($pid, undef, $command) = victim(); $command or return; stop_it($ttl * (0.5 + rand 1), $pid, $command) },
 	'kill-guardian' => sub { my (undef, $guardian) = victim() or return; kill 'KILL', $guardian },

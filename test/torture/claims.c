@@ -486,6 +486,8 @@ released_one(Hold *h, const Call *call)
 {
 	bool yes = call->status == STATUS_OK && call->answer[0] == 't';
 
+	if (yes)
+		survived(h, call);
 	if (h->count == 1 && call->status != STATUS_ERROR)
 		h->hold_for = call->hold_for;
 	if (yes && in_xact)

@@ -5,8 +5,9 @@
  *
  *		client MODE NAME DIRECTORY SEED CONNINFO
  *
- * MODE: mixed, or one of counter and unfenced, which only count: they read a
- * counter under a lock, pause, and write it back, with and without fence_lock.
+ * MODE: mixed; or administered, which has more of what administrators do; or
+ * one of counter and unfenced, which only count: they read a counter under a
+ * lock, pause, and write it back, with and without fence_lock.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -232,41 +233,72 @@ one_lock(void)
 		work_and_release(&h);
 }
 
-/* How many permits there are, as far as we know. Others change it; then a call is refused, and we guess. */
+/* How many permits there are, as far as we know. Whoever is refused is told how many there are. */
 static int permits = MAX_PERMITS - 1;
 
 static void
-guess_permits(void)
+learn_permits(void)
 {
 	if (answer.status == ANSWER_ERROR && strcmp(answer.value, "22023") == 0)
-		permits = 1 + up_to(MAX_PERMITS);
+		sscanf(answer.message, "%*s is in use with %d permits", &permits);
+}
+
+static bool
+acquire_permit(Held *h, const char *name, int n, int ttl, int wait)
+{
+	char what[256], b1[32], b2[32];
+
+	h->name = name;
+	h->ttl = ttl;
+	snprintf(what, sizeof(what), "acquire %s mode=p%d ttl=%d wait=%d owner=-", name, n, ttl, wait);
+	if (!callf(&answer, what, "SELECT acquire_permit('%s', %d, %s, %s)", name, n, interval(b1, ttl),
+			   wait_argument(b2, wait)))
+		return false;
+	snprintf(h->token, sizeof(h->token), "%.23s", answer.value);
+	return true;
+}
+
+static bool
+set_permits(const char *name, int n)
+{
+	char what[64];
+
+	snprintf(what, sizeof(what), "set_permits %s value=%d", name, n);
+	return callf(&answer, what, "SELECT set_permits('%s', %d)", name, n);
 }
 
 static void
 permit(void)
 {
-	Held h = {.name = "p0", .ttl = any_ttl()};
-	char what[256];
-	int wait = any_wait();
-	char b1[32], b2[32];
+	Held h;
+	int n = 1 + up_to(MAX_PERMITS);
 
-	snprintf(what, sizeof(what), "acquire p0 mode=p%d ttl=%d wait=%d owner=-", permits, h.ttl, wait);
-	if (!callf(&answer, what, "SELECT acquire_permit('p0', %d, %s, %s)", permits, interval(b1, h.ttl),
-			   wait_argument(b2, wait)))
+	if (!acquire_permit(&h, "p0", permits, any_ttl(), any_wait()))
 	{
-		guess_permits();
+		learn_permits();
 		return;
 	}
-	snprintf(h.token, sizeof(h.token), "%.23s", answer.value);
-	if (one_in(4))
-	{
-		int n = 1 + up_to(MAX_PERMITS);
-
-		snprintf(what, sizeof(what), "set_permits p0 value=%d", n);
-		if (callf(&answer, what, "SELECT set_permits('p0', %d)", n))
-			permits = n;
-	}
+	if (one_in(4) && set_permits("p0", n))
+		permits = n;
 	work_and_release(&h);
+}
+
+/* Holds the only permit for long, and lets one more in meanwhile. */
+static void
+one_more_permit(void)
+{
+	Held h;
+
+	if (!acquire_permit(&h, "p1", 1, 4000, one_in(2) ? 0 : 3000))
+		return;
+	if (one_in(2))
+	{
+		pause_ms(up_to(50));
+		set_permits("p1", 2);
+	}
+	pause_ms(1000 + up_to(1000));
+	set_permits("p1", 1);
+	release(&h);
 }
 
 /* Enters the queue of a lock, a permit or an election. */
@@ -280,7 +312,7 @@ enter_queue(Held *h)
 	{
 		snprintf(what, sizeof(what), "enqueue p0 mode=p%d ttl=%d owner=-", permits, h->ttl);
 		callf(&answer, what, "SELECT token, granted FROM enqueue_permit('p0', %d, '%d ms')", permits, h->ttl);
-		guess_permits();
+		learn_permits();
 	}
 	else if (h->name[0] == 'e')
 	{
@@ -346,10 +378,8 @@ closed_for_a_while(void)
 
 /* As an administrator would. */
 static void
-force(void)
+force(const char *name)
 {
-	static const char *const names[] = {"l0", "l1", "l2", "p0", "h0", "h1", "c0", "c1", "e0", "e1"};
-	const char *name = names[up_to(10)];
 	char what[64];
 
 	snprintf(what, sizeof(what), "force %s", name);
@@ -552,9 +582,50 @@ count(bool fenced)
 		release(&h);
 }
 
+/* What administrators do, to what is held for a while and waited for. */
+static void
+administered(void)
+{
+	static const char *const forced[] = {"l0", "l1", "p0", "e0", "h0", "h1"};
+	const char *name = forced[up_to(6)];
+	Held h;
+
+	switch (up_to(8))
+	{
+		case 0:
+			one_more_permit();
+			break;
+		case 1:
+		case 2:
+			permit();
+			break;
+		case 3:
+			queue_place(one_in(2) ? "e0" : "p0");
+			break;
+		case 4:
+			closed_for_a_while();
+			break;
+		case 5:
+			/* until somebody forces it out */
+			if (acquire(&h, name[0] == 'l' ? name : "l0", one_in(2), 2000, 3000, NULL))
+			{
+				pause_ms(up_to(300));
+				release(&h);
+			}
+			break;
+		case 6:
+			one_lock();
+			break;
+		default:
+			force(name);
+	}
+}
+
 static void
 mixed(void)
 {
+	static const char *const forced[] = {"l0", "l1", "l2", "p0", "h0", "h1", "c0", "c1", "e0", "e1"};
+
 	switch (up_to(14))
 	{
 		case 0:
@@ -593,13 +664,11 @@ mixed(void)
 			break;
 		case 12:
 			if (one_in(4))
-				force();
+				force(forced[up_to(10)]);
 			break;
 		default:
 			count(true);
 	}
-	if (in_transaction())
-		call(&answer, "rollback -", "ROLLBACK");
 }
 
 int
@@ -610,11 +679,11 @@ main(int argc, char **argv)
 
 	if (argc != 6)
 	{
-		fprintf(stderr, "usage: client mixed|counter|unfenced NAME DIRECTORY SEED CONNINFO\n");
+		fprintf(stderr, "usage: client mixed|administered|counter|unfenced NAME DIRECTORY SEED CONNINFO\n");
 		return 2;
 	}
 	client = argv[2];
-	may_stop_in_the_middle = strcmp(argv[1], "mixed") != 0;
+	may_stop_in_the_middle = strcmp(argv[1], "counter") == 0 || strcmp(argv[1], "unfenced") == 0;
 	snprintf(path, sizeof(path), "%s/%s.history", argv[3], client);
 	srandom((unsigned) strtoul(argv[4], NULL, 10));
 	sigaction(SIGTERM, &action, NULL);
@@ -623,8 +692,12 @@ main(int argc, char **argv)
 	{
 		if (strcmp(argv[1], "mixed") == 0)
 			mixed();
+		else if (strcmp(argv[1], "administered") == 0)
+			administered();
 		else
 			count(strcmp(argv[1], "unfenced") != 0);
+		if (in_transaction())
+			call(&answer, "rollback -", "ROLLBACK");
 		pause_ms(up_to(6));
 	}
 	disconnect();

@@ -191,7 +191,10 @@ answer_from(Answer *answer, const PGresult *result)
 	}
 	else
 	{
+		const char *message = result ? PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY) : NULL;
+
 		snprintf(answer->value, sizeof(answer->value), "%s", state ? state : "08006");
+		snprintf(answer->message, sizeof(answer->message), "%s", message ? message : "");
 		answer->status = is_definite(answer->value) ? ANSWER_ERROR : ANSWER_UNKNOWN;
 	}
 }

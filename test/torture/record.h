@@ -22,7 +22,8 @@ typedef enum AnswerStatus
 typedef struct Answer
 {
 	AnswerStatus status;
-	char value[3000]; /* columns with | between them, rows with ;, or the SQLSTATE */
+	char value[3000];  /* columns with | between them, rows with ;, or the SQLSTATE */
+	char message[200]; /* of an error */
 } Answer;
 
 extern volatile sig_atomic_t stopping;

@@ -7,8 +7,7 @@
  *
  * ASKED: when lockctl was started, in ns of CLOCK_BOOTTIME; MODE: as in a
  * history; RUN: how long it works, in ms.  deaf: SIGTERM does not end it.
- * apart: the work is done in a process in a session of its own, whose parent
- * ends at once.
+ * apart: the work is done by a child in a session of its own.
  *
  * The history is that of a client whose lock is bound to its connection: held
  * from the start of the process to its last sign of life.  The last two lines
@@ -110,8 +109,6 @@ main(int argc, char **argv)
 			return 0;
 		}
 		setsid();
-		if (fork() > 0)
-			return 0;
 	}
 	work(argv[1], argv[2], argv[3], atoll(argv[4]));
 }

@@ -29,9 +29,12 @@ test_named_owner(void)
 	a = acquire_ttl(1, "worker", TTL);
 	b = acquire_ttl(2, "worker", 3 * LE_SECOND);
 	ok(b.status == LE_OK && b.reentrant, "a named owner is granted again");
+	ok(b.shared_owner, "which is said where it is another connection");
 	is_int(b.token, a.token, "with the same token");
 	is_int(b.valid_for, TTL, "never a shorter TTL");
 	is_int(acquire_ttl(2, "worker", 2 * TTL).valid_for, 2 * TTL, "but a longer one");
+	ok(!acquire_ttl(1, "worker", TTL).shared_owner, "and not where it is the same");
+	release(1, "x", a.token);
 	is_int(acquire_ttl(3, "other", TTL).status, LE_WAITING, "another owner waits");
 	is_int(release(1, "x", a.token).status, LE_OK, "each hold is released for itself");
 	release(2, "x", a.token);
@@ -40,6 +43,12 @@ test_named_owner(void)
 	ok(!held("x", a.token), "is gone");
 	batch();
 	ok(got(3, LE_OK), "then the next owner is granted");
+	acquire_ttl(1, "worker", TTL);
+	acquire_ttl(2, "worker", TTL);
+	release(3, "x", told[3].token);
+	batch();
+	ok(got(1, LE_OK) && !told[1].shared_owner, "the first of two that wait as one owner holds it alone");
+	ok(got(2, LE_OK) && told[2].shared_owner, "the second joins it");
 	stop();
 
 	start();
@@ -104,9 +113,9 @@ test_newest_of_session(void)
 	acquire(2, "x", S);
 	cmd = command(LE_CMD_CHECK, 1, "x");
 	is_int(apply(cmd).token, b.token, "without a token the newest of the session is meant");
-	cmd.revision = b.token;
+	cmd.before = b.token;
 	is_int(apply(cmd).token, a.token, "and the one before that");
-	cmd.revision = a.token;
+	cmd.before = a.token;
 	is_int(apply(cmd).status, LE_NOT_HELD, "and no other");
 	stop();
 }

@@ -146,7 +146,8 @@ le_wait_durable(const LeReply *reply, const char *what, LeText name)
 	if (!le_durable_in_time(reply))
 		ereport(ERROR, (errcode(MAKE_SQLSTATE('L', 'E', '0', '0', '1')),
 						errmsg("%s \"%.*s\" was lost while its durability was waited for", what,
-							   (int) name.len, name.data)));
+							   (int) name.len, name.data),
+						errdetail("It expired before the flush, or the standbys, had confirmed it.")));
 }
 
 /* --- at a commit --- */

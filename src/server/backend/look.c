@@ -27,7 +27,7 @@ le_look(LeKind kind, LeText name, LeLookCallback callback, void *arg)
 			LeLookItem *item = (LeLookItem *) (copy + at);
 
 			callback(arg, item);
-			at += MAXALIGN(sizeof(LeLookItem) + item->name_len + item->owner_len + item->value_len);
+			at += le_look_size(item);
 		}
 	}
 	pfree(copy);

@@ -27,6 +27,7 @@
 #include "shared/releases.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
+#include "shared/wake.h"
 
 /* A commit looks this often whether there is a manager. */
 #define LOOK_MS      100
@@ -334,7 +335,7 @@ wait_for_manager(void)
 		}
 		le_want_manager(db);
 		if (WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH, timeout_ms,
-					  PG_WAIT_EXTENSION) &
+					  le_wait_event(LE_WAIT_COMMIT)) &
 			WL_POSTMASTER_DEATH)
 			break;
 		ResetLatch(MyLatch);

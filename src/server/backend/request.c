@@ -13,6 +13,7 @@
 #include "storage/proc.h"
 #include "utils/wait_event.h"
 
+#include "backend/acquirer.h"
 #include "backend/client.h"
 #include "backend/durability.h"
 #include "backend/request.h"
@@ -103,11 +104,13 @@ put_command(const LeCommand *cmd)
 	slot->command.request = next_number();
 	slot->command.session = slot->session;
 	slot->command.sessno = (uint32) le_my_proc();
-	slot->command.name = slot->command.owner = slot->command.value = (LeText){NULL, 0};
+	slot->command.name = slot->command.owner = slot->command.value = slot->command.acquirer =
+		(LeText){NULL, 0};
 	slot->command.names = NULL;
 	slot->name = put_text(cmd->name, &len);
 	slot->owner = put_text(cmd->owner, &len);
 	slot->value = put_text(cmd->value, &len);
+	slot->acquirer = put_text(cmd->type == LE_CMD_ACQUIRE ? le_acquirer_self() : (LeText){NULL, 0}, &len);
 	if (cmd->nnames > 0)
 		le_names_put(slot, cmd, len);
 }
@@ -180,6 +183,27 @@ log_kept_snapshot(const LeCommand *cmd)
 						  cmd->kind == LE_KIND_ELECTION ? "campaign" : "acquire_lock")));
 }
 
+/* Does the call have a wait of its own, after which it is answered without the lock? */
+static bool
+has_limit(const LeCommand *cmd)
+{
+	return (cmd->type == LE_CMD_ACQUIRE && !cmd->enqueue) || cmd->type == LE_CMD_AWAIT;
+}
+
+/* As PostgreSQL does for its own locks: at deadlock_timeout, and when it is over. */
+static void
+log_wait(const LeCommand *cmd, LeTime start, bool over)
+{
+	LeTime waited = le_clock() - start;
+	const LeText *name = cmd->nnames > 0 ? &cmd->names[0] : &cmd->name;
+
+	ereport(LOG,
+			(errmsg(over ? "process %d no longer waits for %s \"%.*s\" after %.3f ms"
+						 : "process %d still waiting for %s \"%.*s\" after %.3f ms",
+					MyProcPid, le_kind_word(cmd->kind), (int) name->len, name->data, (double) waited / LE_MS),
+			 over ? 0 : errhint("The views lock_election.waiters and locks show what it waits for.")));
+}
+
 /*
  * The caller's own wait is over, and there is no answer: is it worth to wait on?
  * *rung: the slot was rung since, so a manager that lives has taken it.
@@ -214,7 +238,7 @@ wait_for_answer(uint32 number, const LeCommand *cmd, LeWait *wait, bool snapshot
 {
 	LeRequestSlot *slot = le_my_slot;
 	LeTime start = le_clock(), next_check = start + DeadlockTimeout * LE_MS;
-	bool rung = false;
+	bool rung = false, logged = false;
 
 	while (pg_atomic_read_u32(&slot->answered) != number)
 	{
@@ -227,6 +251,11 @@ wait_for_answer(uint32 number, const LeCommand *cmd, LeWait *wait, bool snapshot
 		else if (now >= next_check)
 		{
 			le_mail(LE_MAIL_BLOCKED);
+			if (log_lock_waits && !logged && has_limit(cmd))
+			{
+				logged = true;
+				log_wait(cmd, start, false);
+			}
 			next_check = now + BLOCKED_EVERY;
 		}
 		if (snapshot_kept && now - start >= SNAPSHOT_LOG_AFTER)
@@ -241,6 +270,8 @@ wait_for_answer(uint32 number, const LeCommand *cmd, LeWait *wait, bool snapshot
 		le_wait_turn(wait, le_my_database(), Min(next_check, next_patience(wait, now, rung)));
 	}
 	pg_read_barrier();
+	if (logged)
+		log_wait(cmd, start, true);
 	return true;
 }
 
@@ -302,13 +333,6 @@ wait_until_quiet(LeWait *wait)
 		le_wait_turn(wait, le_my_database(), now + QUIET_TICK);
 	}
 	return true;
-}
-
-/* Does the call have a wait of its own, after which it is answered without the lock? */
-static bool
-has_limit(const LeCommand *cmd)
-{
-	return (cmd->type == LE_CMD_ACQUIRE && !cmd->enqueue) || cmd->type == LE_CMD_AWAIT;
 }
 
 /* False: the caller's own wait is over, and whatever the request gets is undone. */

@@ -5,6 +5,7 @@
 #include "postgres.h"
 
 #include "access/xlog.h"
+#include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
@@ -79,6 +80,7 @@ raise_no_entry(void)
 {
 	ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 					errmsg("lock_election serves no more than %d databases", le_max_databases),
+					errdetail("Database \"%s\" would be one more.", get_database_name(MyDatabaseId)),
 					errhint("Raise lock_election.max_databases and restart the server.")));
 }
 
@@ -174,6 +176,8 @@ le_attach(LeWait *wait)
 
 	if (le_my_slot != NULL)
 		return true;
+
+	le_wait_events_init(LE_WAIT_LOCK);
 
 	/* whoever had this number before may have died asleep */
 	le_sleep_reset();

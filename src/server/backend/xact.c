@@ -40,15 +40,15 @@ static SubTransactionId aborting = InvalidSubTransactionId;
  * all since the first one after that, and a caller that does without an answer
  * undoes its last one.
  */
-typedef struct LeAcquirer
+typedef struct Acquirer
 {
-	struct LeAcquirer *outer;
+	struct Acquirer *outer;
 	SubTransactionId subxact;
 	uint32 first; /* number of its first acquire */
-} LeAcquirer;
+} Acquirer;
 
 static uint32 acquires = 0;
-static LeAcquirer *acquirers = NULL; /* in TopTransactionContext */
+static Acquirer *acquirers = NULL; /* in TopTransactionContext */
 
 uint32
 le_xact_number(void)
@@ -80,9 +80,9 @@ le_xact_acquire(void)
 
 	if (acquirers == NULL || acquirers->subxact < subxact)
 	{
-		LeAcquirer *inner = MemoryContextAlloc(TopTransactionContext, sizeof(LeAcquirer));
+		Acquirer *inner = MemoryContextAlloc(TopTransactionContext, sizeof(Acquirer));
 
-		*inner = (LeAcquirer){.outer = acquirers, .subxact = subxact, .first = acquires + 1};
+		*inner = (Acquirer){.outer = acquirers, .subxact = subxact, .first = acquires + 1};
 		acquirers = inner;
 	}
 	return ++acquires;

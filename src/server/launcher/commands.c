@@ -241,6 +241,7 @@ reserve_database(Oid dboid, bool force)
 	int worker_pid = 0;
 	int notifier_pid = 0;
 
+	le_wait_events_init(LE_WAIT_LOCK);
 	remember_reservation(dboid);
 	while (!reserve_entry(dboid, ask, &worker_pid, &notifier_pid) && le_clock() < deadline)
 	{
@@ -250,7 +251,7 @@ reserve_database(Oid dboid, bool force)
 			break;
 		}
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, RESERVE_POLL,
-						 PG_WAIT_EXTENSION);
+						 le_wait_event(LE_WAIT_DATABASE));
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}

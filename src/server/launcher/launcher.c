@@ -649,7 +649,8 @@ launcher_wait(LeTime until)
 	long timeout = until > now ? (long) ((until - now + LE_MS - 1) / LE_MS) : 0;
 	int events;
 
-	events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout, PG_WAIT_EXTENSION);
+	events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout,
+					   le_wait_event(LE_WAIT_LAUNCHER));
 	if (events & WL_LATCH_SET)
 	{
 		ResetLatch(MyLatch);
@@ -664,6 +665,7 @@ le_launcher_main(Datum arg)
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	le_sleep_reset(); /* as le_attach() */
+	le_wait_events_init(LE_WAIT_LAUNCHER);
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
 	launcher_init();

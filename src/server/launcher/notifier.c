@@ -256,7 +256,7 @@ handle_signals(void)
 static void
 pause_ms(long ms)
 {
-	(void) WaitLatch(NULL, WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms, PG_WAIT_EXTENSION);
+	(void) WaitLatch(NULL, WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms, le_wait_event(LE_WAIT_NOTIFIER));
 }
 
 /*
@@ -298,7 +298,7 @@ serve(void)
 				leave_if_idle();
 			else
 				(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-								 (long) ((rest + LE_MS - 1) / LE_MS), PG_WAIT_EXTENSION);
+								 (long) ((rest + LE_MS - 1) / LE_MS), le_wait_event(LE_WAIT_NOTIFIER));
 			continue;
 		}
 		sent = try_send(n);
@@ -320,6 +320,8 @@ le_notifier_main(Datum arg)
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	le_sleep_reset(); /* as le_attach() */
+	le_wait_events_init(LE_WAIT_NOTIFIER);
+	le_name_worker();
 	BackgroundWorkerInitializeConnectionByOid(my_dboid, InvalidOid, 0);
 	pin_settings();
 	while (!try_attach())

@@ -384,6 +384,7 @@ batch_reset(void)
 {
 	le_mgr.ndeferred = le_mgr.nmails = le_mgr.nfresh = 0;
 	le_mgr.rewritten = false;
+	le_store_begin_batch();
 	MemoryContextReset(le_mgr.batch_context);
 	MemoryContextSwitchTo(le_mgr.batch_context);
 }

@@ -36,16 +36,55 @@ expires_at(const LeEntry *entry, LeTime now)
 	return wall_time(entry->lease != NULL ? entry->lease->deadline : entry->deadline, now);
 }
 
+/* 0: it is open. */
+static TimestampTz
+closed_until(LeTime until, LeTime now)
+{
+	return until > now ? wall_time(until, now) : 0;
+}
+
+/* An item of this lock, with room for more texts than the name; NULL: the page is full. */
+static LeLookItem *
+new_item(Page *page, const LeLock *lock, uint32 texts)
+{
+	LeLookItem *item = (LeLookItem *) (page->data + page->len);
+	uint32 size = MAXALIGN(sizeof(LeLookItem) + lock->name_len + texts);
+
+	if (page->len + size > page->size)
+		return NULL;
+	memset(item, 0, sizeof(*item));
+	item->slot = -1;
+	item->waiters = lock->waiting;
+	item->name_len = lock->name_len;
+	item->kind = lock->kind;
+	item->closed_until = closed_until(lock->closed_until, page->now);
+	memcpy((char *) item + sizeof(LeLookItem), lock->name, lock->name_len);
+	page->len += size;
+	return item;
+}
+
+/* Nobody holds it, and nobody can. */
+static bool
+put_closed(Page *page, const LeLock *lock)
+{
+	LeLookItem *item = new_item(page, lock, 0);
+
+	if (item == NULL)
+		return false;
+	item->role = lock->closed_by;
+	return true;
+}
+
 static bool
 put_item(Page *page, const LeLock *lock, const LeEntry *entry, uint32 position)
 {
-	LeLookItem *item = (LeLookItem *) (page->data + page->len);
-	uint32 size = MAXALIGN(sizeof(LeLookItem) + lock->name_len + entry->owner_len + entry->value_len);
-	char *text = (char *) item + sizeof(LeLookItem);
+	const LeAcquirer *acquirer = entry->acquirer;
+	uint8 acquirer_len = acquirer != NULL ? acquirer->len : 0;
+	LeLookItem *item = new_item(page, lock, (uint32) entry->owner_len + entry->value_len + acquirer_len);
+	char *text = (char *) item + sizeof(LeLookItem) + lock->name_len;
 
-	if (page->len + size > page->size)
+	if (item == NULL)
 		return false;
-	memset(item, 0, sizeof(*item));
 	item->token = entry->token;
 	item->lease = le_entry_named_lease(entry) ? entry->lease->id : 0;
 	item->since = wall_time(position ? entry->since : entry->acquired_at, page->now);
@@ -53,25 +92,26 @@ put_item(Page *page, const LeLock *lock, const LeEntry *entry, uint32 position)
 	item->time_left = entry->state == LE_STATE_LAPSED ? 0 : le_entry_time_left(entry, page->now);
 	item->session = entry->session;
 	item->role = entry->role;
-	item->slot = position ? -1 : entry->slot->number;
+	if (position == 0)
+		item->slot = entry->slot->number;
 	item->holds = (int32) le_entry_holds(entry);
-	item->waiters = lock->waiting;
 	item->position = position;
-	item->name_len = lock->name_len;
 	item->value_len = entry->value_len;
 	item->owner_len = entry->owner_len;
+	item->acquirer_len = acquirer_len;
 	item->named = entry->owner != NULL;
-	item->kind = lock->kind;
 	item->mode = entry->mode;
 	item->lapsed = entry->state == LE_STATE_LAPSED;
-	memcpy(text, lock->name, lock->name_len);
-	text += lock->name_len;
+	if (item->lapsed && item->closed_until == 0)
+		item->closed_until = closed_until(entry->closed_until, page->now);
 	if (entry->owner_len > 0)
 		memcpy(text, entry->owner, entry->owner_len);
 	text += entry->owner_len;
 	if (entry->value_len > 0)
 		memcpy(text, entry->value, entry->value_len);
-	page->len += size;
+	text += entry->value_len;
+	if (acquirer_len > 0)
+		memcpy(text, acquirer->text, acquirer_len);
 	return true;
 }
 
@@ -106,6 +146,9 @@ next_slot(const LeLock *lock, const LeLookCursor *from, const LeEntry *last)
 	return slot != NULL ? slot->next : NULL;
 }
 
+/* What stands in the cursor for a closed name: a slot that no lock has. */
+#define LAST_CLOSED (-(int64) PG_INT32_MAX - 1)
+
 /* *position: of the one before it. */
 static const LeLink *
 next_waiter(const LeLock *lock, const LeLookCursor *from, const LeEntry *last, uint32 *position)
@@ -135,6 +178,12 @@ put_lock(Page *page, const LeCore *core, const LeLock *lock, LeLookCursor *from)
 	uint32 position;
 	const LeLink *link = next_waiter(lock, from, last, &position);
 
+	if (from->last == 0 && lock->held == 0 && lock->closed_until > page->now)
+	{
+		if (!put_closed(page, lock))
+			return false;
+		from->last = LAST_CLOSED;
+	}
 	for (; slot != NULL; slot = slot->next)
 	{
 		if (slot->holder == NULL)

@@ -32,11 +32,13 @@
 #include "manager/hints.h"
 #include "manager/history.h"
 #include "manager/manager.h"
+#include "manager/shrink.h"
 #include "shared/compat.h"
 #include "shared/fault.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
 #include "shared/wake.h"
+#include "shared/words.h"
 #include "store/store.h"
 
 /* Nothing to do at all: it looks again after an hour. */
@@ -64,6 +66,7 @@ pin_settings(void)
 		{"search_path", "pg_catalog"},
 		{"row_security", "on"},
 		{"default_tablespace", ""},
+		{"max_parallel_maintenance_workers", "0"},
 		{"transaction_timeout", "0"},
 	};
 
@@ -131,7 +134,7 @@ keep_interval(LeTime last_batch)
 
 	if (le_min_batch_interval > 0 && rest > 0)
 		(void) WaitLatch(NULL, WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, (long) ((rest + LE_MS - 1) / LE_MS),
-						 PG_WAIT_EXTENSION);
+						 le_wait_event(LE_WAIT_INTERVAL));
 }
 
 /*
@@ -191,7 +194,7 @@ serve(void)
 		le_sleep_reset();
 		handle_signals();
 		recheck_extension();
-		look_after = Min(le_hints_tend(), le_history_tend());
+		look_after = Min(le_hints_tend(), Min(le_history_tend(), le_shrink_tend()));
 		keep_interval(last_batch);
 		n = le_take_stack(my_db, procs);
 		if (all)
@@ -230,6 +233,8 @@ le_manager_main(Datum arg)
 	(void) prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
 #endif
 	take_entry(dboid);
+	le_wait_events_init(LE_WAIT_MANAGER);
+	le_name_worker();
 	BackgroundWorkerInitializeConnectionByOid(dboid, InvalidOid, 0);
 	pin_settings();
 	if (my_db->leave)

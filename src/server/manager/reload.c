@@ -149,16 +149,18 @@ load_core(int64_t next_revision, bool copied)
 		AllocSetContextCreate(TopMemoryContext, "lock_election state", ALLOCSET_DEFAULT_SIZES);
 	PG_TRY();
 	{
-		core = le_core_create(&env, le_shared->max_slots, next_revision);
-		if (core == NULL)
-			(void) loaded(LE_LOAD_NO_MEMORY);
-
 		/* its rows may not be flushed or replicated yet: whoever is told of them waits for that */
 		load.lsn = le_mgr.changes_lsn = le_batch_log_nothing();
-		le_batch_set_limits(core);
-		le_core_load_begin(core, &load);
-		reader.arg = core;
-		le_store_load(&reader);
+		do
+		{
+			MemoryContextReset(le_mgr.core_context);
+			core = le_core_create(&env, le_shared->max_slots, next_revision);
+			if (core == NULL)
+				(void) loaded(LE_LOAD_NO_MEMORY);
+			le_batch_set_limits(core);
+			le_core_load_begin(core, &load);
+			reader.arg = core;
+		} while (!le_store_load(&reader, le_mgr.core));
 	}
 	PG_CATCH();
 	{

@@ -217,6 +217,7 @@ command_of(const LeRequestSlot *slot)
 	cmd.name = le_slot_text(slot, slot->name);
 	cmd.owner = le_slot_text(slot, slot->owner);
 	cmd.value = le_slot_text(slot, slot->value);
+	cmd.acquirer = le_slot_text(slot, slot->acquirer);
 	return cmd;
 }
 

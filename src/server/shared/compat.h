@@ -49,6 +49,18 @@ typedef RelFileNumber LeRelFileNumber;
 typedef Oid LeRelFileNumber;
 #endif
 
+/* 16 renames this as well; 17 tells event triggers of the command that asks */
+#if PG_VERSION_NUM >= 160000
+#define le_new_file(rel) RelationSetNewRelfilenumber((rel), (rel)->rd_rel->relpersistence)
+#else
+#define le_new_file(rel) RelationSetNewRelfilenode((rel), (rel)->rd_rel->relpersistence)
+#endif
+#if PG_VERSION_NUM >= 170000
+#define le_reindex_relation(relid, params) reindex_relation(NULL, (relid), 0, (params))
+#else
+#define le_reindex_relation(relid, params) reindex_relation((relid), 0, (params))
+#endif
+
 /* 17 gives every process a number of its own */
 #if PG_VERSION_NUM >= 170000
 #include "storage/procnumber.h"
@@ -164,6 +176,15 @@ le_next_message(void)
 	pq_endmsgread();
 	return type;
 }
+
+/* 17 has wait events of extensions' own */
+#if PG_VERSION_NUM >= 170000
+#include "utils/wait_event.h"
+#define le_new_wait_event(name) WaitEventExtensionNew(name)
+#else
+#include "utils/wait_event.h"
+#define le_new_wait_event(name) ((void) (name), PG_WAIT_EXTENSION)
+#endif
 
 /* Before 16 the declaration that PG_FUNCTION_INFO_V1 makes is not exported. */
 #define LE_FUNCTION(name)                                                                                    \

@@ -98,6 +98,8 @@ typedef struct LeHintRing
 	LeHint hints[LE_HINTS];
 } LeHintRing;
 
+#define LE_DB_TABLES 3
+
 typedef struct LeDatabase
 {
 	/* --- under LeShared.lock; changed only by shared/database.c --- */
@@ -125,6 +127,7 @@ typedef struct LeDatabase
 	pg_atomic_uint64 revision; /* next one, for the view */
 	pg_atomic_uint64 memory;   /* bytes, for the view */
 	pg_atomic_uint64 locks;
+	pg_atomic_uint64 table_bytes[LE_DB_TABLES]; /* size of tables slot, lease, queue, for the view */
 	LeCounters counters;
 	LeHintRing ring;
 } LeDatabase;

@@ -50,8 +50,8 @@
 #include "core/core.h"
 #include "shared/database.h"
 
-/* name, owner and value at their longest, and what a page says of them */
-#define LE_PAYLOAD_SIZE 4736
+/* name, owner, value and acquirer at their longest, and what a page says of them */
+#define LE_PAYLOAD_SIZE 4880
 #define LE_MESSAGE_SIZE 256
 
 /* A session: generation of its proc number, and that number. */
@@ -158,6 +158,7 @@ typedef struct LeRequestSlot
 	LeTextSpan name;  /* COMMAND, LEADER; LOOK: of this lock alone */
 	LeTextSpan owner; /* COMMAND */
 	LeTextSpan value;
+	LeTextSpan acquirer;  /* COMMAND: of an ACQUIRE */
 	uint32 names_at;      /* of several names: where in the payload, or */
 	uint32 names_handle;  /* in which segment, see shared/names.h */
 	bool need_flush;      /* synchronous_commit is not off */

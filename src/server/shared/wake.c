@@ -38,6 +38,31 @@ bell_of(int proc)
 	return &le_shared->processes[proc].bell;
 }
 
+/* --- wait events --- */
+
+static const char *const event_names[LE_WAIT_EVENTS] = {
+	"LockElectionLock",     "LockElectionCommit",   "LockElectionManager", "LockElectionInterval",
+	"LockElectionLauncher", "LockElectionNotifier", "LockElectionDatabase"};
+
+static uint32 events[LE_WAIT_EVENTS];
+static LeWaitEvent sleep_event = LE_WAIT_LOCK;
+
+void
+le_wait_events_init(LeWaitEvent sleep)
+{
+	sleep_event = sleep;
+	for (int i = 0; i < LE_WAIT_EVENTS; i++)
+		events[i] = le_new_wait_event(event_names[i]);
+}
+
+uint32
+le_wait_event(LeWaitEvent event)
+{
+	return events[event] != 0 ? events[event] : PG_WAIT_EXTENSION;
+}
+
+/* --- sleeping --- */
+
 void
 le_bell_init(pg_atomic_uint32 *bell)
 {
@@ -59,7 +84,7 @@ doze(pg_atomic_uint32 *bell, LeTime at_most)
 
 	if (at_most <= 0 || MyLatch->is_set || !pg_atomic_compare_exchange_u32(bell, &state, BELL_DOZING))
 		return;
-	pgstat_report_wait_start(PG_WAIT_EXTENSION);
+	pgstat_report_wait_start(le_wait_event(sleep_event));
 	futex(bell, FUTEX_WAIT, BELL_DOZING, &timeout);
 	pgstat_report_wait_end();
 	state = BELL_DOZING;
@@ -105,7 +130,7 @@ le_sleep(LeTime at_most)
 	rest = start + at_most - le_clock();
 	if (rest > 0 && pg_atomic_read_u32(bell) != BELL_RUNG)
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 (long) ((rest + LE_MS - 1) / LE_MS), PG_WAIT_EXTENSION);
+						 (long) ((rest + LE_MS - 1) / LE_MS), le_wait_event(sleep_event));
 }
 
 void

@@ -73,4 +73,24 @@ extern void le_sleep(LeTime at_most);
 extern void le_wake_early(LeRequestSlot *slot);
 extern void le_await_answer_soon(LeRequestSlot *slot, uint32 number);
 
+/*
+ * What a process waits for, as pg_stat_activity shows it.  PostgreSQL 15 and 16
+ * have one word for all of them, Extension.
+ */
+typedef enum LeWaitEvent
+{
+	LE_WAIT_LOCK,     /* a session, for its manager: mostly, until it is granted a lock */
+	LE_WAIT_COMMIT,   /* ... at its commit, until its releases are made */
+	LE_WAIT_MANAGER,  /* a manager that has nothing to do */
+	LE_WAIT_INTERVAL, /* ... or keeps to lock_election.min_batch_interval */
+	LE_WAIT_LAUNCHER, /* the launcher, the same */
+	LE_WAIT_NOTIFIER,
+	LE_WAIT_DATABASE, /* a command such as DROP DATABASE, for the workers of that */
+	LE_WAIT_EVENTS
+} LeWaitEvent;
+
+/* Before the first wait of a process: it is one that le_sleep() shows as this. */
+extern void le_wait_events_init(LeWaitEvent sleep);
+extern uint32 le_wait_event(LeWaitEvent event);
+
 #endif /* LE_WAKE_H */

@@ -214,7 +214,7 @@ put_stored_leader(void *arg, const LeStoredEntry *slot)
 
 	Leader leader = {slot->value, slot->token, slot->since, slot->has_expiry, slot->expires_at, LE_NEVER};
 
-	if (slot->kind == LE_KIND_ELECTION && slot->end == LE_END_NONE &&
+	if (slot->kind == LE_KIND_ELECTION && slot->mode != 0 && slot->end == LE_END_NONE &&
 		slot->name.len == stored->election.len &&
 		memcmp(slot->name.data, stored->election.data, slot->name.len) == 0)
 		put_leader(stored->rsinfo, &leader);

@@ -30,7 +30,8 @@ check_holder(LeCommand *cmd, LeReply *reply)
 	if (reply->status != LE_OK)
 		ereport(ERROR, (errcode(ERRCODE_LE_LOST),
 						errmsg("%s \"%.*s\" is not held by %s " INT64_FORMAT, le_kind_word(cmd->kind),
-							   (int) cmd->name.len, cmd->name.data, le_token_word(cmd->kind), cmd->token)));
+							   (int) cmd->name.len, cmd->name.data, le_token_word(cmd->kind), cmd->token),
+						errdetail_internal("%s", le_lost_detail(cmd, reply))));
 }
 
 Datum

@@ -8,6 +8,7 @@
 
 #include "access/xact.h"
 #include "catalog/pg_authid.h"
+#include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
 #include "utils/acl.h"
@@ -42,30 +43,33 @@ LE_FUNCTION(le_advance_revision);
 /* --- errors --- */
 
 static void
-raise_lost(const LeCommand *cmd)
+raise_lost(const LeCommand *cmd, const LeReply *reply)
 {
 	if (cmd->type == LE_CMD_ACQUIRE)
 		ereport(ERROR, (errcode(ERRCODE_LE_LOST),
 						errmsg("the wait for %s \"%.*s\" was ended", le_kind_word(cmd->kind),
 							   (int) cmd->name.len, cmd->name.data),
-						errdetail("Its lease ended, or an administrator ended it.")));
+						reply->ending == LE_END_REVOKED ? errdetail("Its lease was revoked.")
+														: errdetail("Its lease has expired.")));
 	if (cmd->type == LE_CMD_AWAIT)
-		ereport(ERROR,
-				(errcode(ERRCODE_LE_LOST),
-				 errmsg("%s " INT64_FORMAT " neither holds %s \"%.*s\" nor waits for it any more",
-						le_token_word(cmd->kind), cmd->token, le_kind_word(cmd->kind), (int) cmd->name.len,
-						cmd->name.data),
-				 errdetail("Its TTL or lease ended, it was released, or its transaction was rolled back.")));
+		ereport(ERROR, (errcode(ERRCODE_LE_LOST),
+						errmsg("%s " INT64_FORMAT " neither holds %s \"%.*s\" nor waits for it any more",
+							   le_token_word(cmd->kind), cmd->token, le_kind_word(cmd->kind),
+							   (int) cmd->name.len, cmd->name.data),
+						errdetail_internal("%s", le_lost_detail(cmd, reply))));
 	ereport(ERROR, (errcode(ERRCODE_LE_LOST),
 					errmsg("%s \"%.*s\" is no longer held by %s " INT64_FORMAT, le_kind_word(cmd->kind),
-						   (int) cmd->name.len, cmd->name.data, le_token_word(cmd->kind), cmd->token)));
+						   (int) cmd->name.len, cmd->name.data, le_token_word(cmd->kind), cmd->token),
+					errdetail_internal("%s", le_lost_detail(cmd, reply))));
 }
 
+/* detail: NULL if nothing is known of it */
 static void
-raise_no_lease(int64 lease)
+raise_no_lease(int64 lease, const char *detail)
 {
 	ereport(ERROR,
-			(errcode(ERRCODE_LE_LOST), errmsg("lease " INT64_FORMAT " does not exist, or has ended", lease)));
+			(errcode(ERRCODE_LE_LOST), errmsg("lease " INT64_FORMAT " does not exist, or has ended", lease),
+			 detail != NULL ? errdetail_internal("%s", detail) : 0));
 }
 
 void
@@ -152,7 +156,7 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 		case LE_NOT_HELD:
 			return;
 		case LE_LOST:
-			raise_lost(cmd);
+			raise_lost(cmd, reply);
 			return;
 		case LE_QUEUED:
 			ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -167,7 +171,7 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 			raise_other_role(cmd);
 			return;
 		case LE_NO_LEASE:
-			raise_no_lease(cmd->lease);
+			raise_no_lease(cmd->lease, le_lost_lease_detail(cmd, reply));
 			return;
 		case LE_LIMIT_WAITERS:
 			ereport(ERROR,
@@ -206,6 +210,20 @@ le_warn_old_snapshot(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeRepl
 			 "Acquire it in a statement of its own, in READ COMMITTED or before the transaction begins.")));
 }
 
+/* An owner is an identity: two callers that share one hold together what each believes to hold alone. */
+static void
+notice_shared_owner(const LeCommand *cmd)
+{
+	ereport(
+		NOTICE,
+		(errmsg(
+			 "%s \"%.*s\" was acquired by owner \"%.*s\" on another connection before, and is held by both "
+			 "calls together",
+			 le_kind_word(cmd->kind), (int) cmd->name.len, cmd->name.data, (int) cmd->owner.len,
+			 cmd->owner.data),
+		 errhint("An owner is an identity, not a label: use another one in each worker.")));
+}
+
 Datum
 le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 {
@@ -241,6 +259,8 @@ le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 	le_check_reply(cmd, &reply);
 	if (reply.status != LE_OK)
 		PG_RETURN_NULL();
+	if (reply.shared_owner)
+		notice_shared_owner(cmd);
 
 	/* on a lease, or by a leader, nothing is counted: it takes back what was to be released */
 	if (reply.reentrant && (cmd->lease != 0 || cmd->kind == LE_KIND_ELECTION))
@@ -263,7 +283,7 @@ le_lease_arg(FunctionCallInfo fcinfo, int number)
 
 	/* 0 would mean none */
 	if (PG_GETARG_INT64(number) <= 0)
-		raise_no_lease(PG_GETARG_INT64(number));
+		raise_no_lease(PG_GETARG_INT64(number), NULL);
 	return PG_GETARG_INT64(number);
 }
 
@@ -478,8 +498,9 @@ collect_holder(void *arg, const LeLookItem *item)
 	if (item->position != 0)
 		return;
 	holders->roles = list_append_unique_oid(holders->roles, item->role);
-	if (holders->ntokens < MAX_FENCED && (has_privs_of_role(GetUserId(), item->role) ||
-										  has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND)))
+	if (item->token != 0 && holders->ntokens < MAX_FENCED &&
+		(has_privs_of_role(GetUserId(), item->role) ||
+		 has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND)))
 		holders->tokens[holders->ntokens++] = item->token;
 }
 
@@ -500,8 +521,9 @@ le_may_manage(LeKind kind, LeText name)
 	return true;
 }
 
+/* *reopened becomes true if it opens a name that was closed. */
 static int64
-force(LeCommand *cmd)
+force(LeCommand *cmd, bool *reopened)
 {
 	LeReply reply;
 
@@ -509,10 +531,18 @@ force(LeCommand *cmd)
 	le_request(cmd, &reply, false);
 	le_check_reply(cmd, &reply);
 	if (reply.ended > 0)
-		ereport(LOG, (errmsg("role \"%s\" has ended %d holder(s) of %s \"%.*s\"",
+		ereport(LOG, (errmsg("role \"%s\" has ended %d holder(s) of %s \"%.*s\" in database \"%s\"",
 							 GetUserNameFromId(GetUserId(), true), reply.ended, le_kind_word(cmd->kind),
-							 (int) cmd->name.len, cmd->name.data)));
+							 (int) cmd->name.len, cmd->name.data, get_database_name(MyDatabaseId))));
+	if (reply.reopened)
+		ereport(LOG, (errmsg("role \"%s\" has opened %s \"%.*s\" again in database \"%s\"",
+							 GetUserNameFromId(GetUserId(), true), le_kind_word(cmd->kind),
+							 (int) cmd->name.len, cmd->name.data, get_database_name(MyDatabaseId))));
 	le_wait_durable(&reply, le_kind_word(cmd->kind), cmd->name);
+	if (reply.reopened)
+		ereport(NOTICE, (errmsg("%s \"%.*s\" was closed, and is open again", le_kind_word(cmd->kind),
+								(int) cmd->name.len, cmd->name.data)));
+	*reopened |= reply.reopened;
 	return reply.ended;
 }
 
@@ -540,13 +570,14 @@ le_force(LeKind kind, LeText name)
 	LeCommand cmd = {.kind = kind, .name = name};
 	Holders holders = {0};
 	int64 ended = 0;
+	bool reopened = false;
 	ListCell *lc;
 
 	le_look(kind, name, collect_holder, &holders);
 	if (has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND))
 	{
 		cmd.any_role = true;
-		ended = force(&cmd);
+		ended = force(&cmd, &reopened);
 		report_fenced(&cmd, &holders);
 		return ended;
 	}
@@ -554,11 +585,11 @@ le_force(LeKind kind, LeText name)
 	{
 		cmd.role = lfirst_oid(lc);
 		if (has_privs_of_role(GetUserId(), cmd.role))
-			ended += force(&cmd);
+			ended += force(&cmd, &reopened);
 		else
 			holders.denied = true;
 	}
-	if (ended == 0 && holders.denied)
+	if (ended == 0 && !reopened && holders.denied)
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 						errmsg("permission denied to end the holder of %s \"%.*s\"", le_kind_word(kind),
 							   (int) cmd.name.len, cmd.name.data),

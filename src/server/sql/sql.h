@@ -12,6 +12,17 @@
 /* Raise the error of this answer, if it is an error whatever was asked. */
 extern void le_check_reply(const LeCommand *cmd, const LeReply *reply);
 
+/*
+ * The detail of LE001: what has become of the token that cmd came with, and
+ * who holds the lock now, as far as the caller may know it.  Asks the manager.
+ */
+extern char *le_lost_detail(const LeCommand *cmd, const LeReply *reply);
+/* The same of a named lease; NULL: nothing is known. */
+extern char *le_lost_lease_detail(const LeCommand *cmd, const LeReply *reply);
+
+/* Members of the role, and of pg_read_all_stats: owner, token and connection are for them. */
+extern bool le_may_see_details(Oid role);
+
 /* 42501: that lease belongs to another role. */
 extern void le_raise_other_lease(int64 lease);
 

@@ -8,14 +8,18 @@
  */
 #include "postgres.h"
 
+#include <arpa/inet.h>
+
 #include "access/xlog.h"
 #include "catalog/pg_authid.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/inet.h"
 #include "utils/timestamp.h"
 
+#include "backend/acquirer.h"
 #include "backend/look.h"
 #include "backend/session.h"
 #include "shared/compat.h"
@@ -23,6 +27,7 @@
 #include "shared/shmem.h"
 #include "shared/words.h"
 #include "sql/args.h"
+#include "sql/sql.h"
 #include "store/store.h"
 
 LE_FUNCTION(le_look_sql);
@@ -48,9 +53,13 @@ enum
 	LOOK_EXPIRES_AT,
 	LOOK_TIME_LEFT,
 	LOOK_WAITERS,
+	LOOK_CLOSED_UNTIL,
 	LOOK_POSITION,
 	LOOK_PID,
 	LOOK_TERM,
+	LOOK_APPLICATION_NAME,
+	LOOK_CLIENT_ADDR,
+	LOOK_CONNECTED,
 	LOOK_COLUMNS
 };
 
@@ -87,23 +96,37 @@ kind_datum(int kind)
 	return CStringGetTextDatum(le_kind_word((LeKind) kind));
 }
 
-static bool
-may_see_details(Oid role)
+bool
+le_may_see_details(Oid role)
 {
 	return has_privs_of_role(GetUserId(), role) || has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 }
 
-/* Connections have no name: the process, as pg_stat_activity tells it. */
-static int
-session_pid(uint64 session)
+/* Is this connection still open? */
+static bool
+session_is_there(uint64 session)
 {
 	uint32 proc = le_session_proc(session);
-	LeRequestSlot *slot;
 
-	if (session == 0 || le_my_slot == NULL || proc >= (uint32) le_shared->max_slots)
-		return 0;
-	slot = le_slot(le_my_database(), proc);
-	return slot->session == session ? slot->pid : 0;
+	return session != 0 && le_my_slot != NULL && proc < (uint32) le_shared->max_slots &&
+		   le_slot(le_my_database(), proc)->session == session;
+}
+
+/* Who has acquired it, or waits: a row may have been written by hand. */
+static void
+set_acquirer(LookRow *row, LeText text)
+{
+	LeAcquirerParts parts;
+	struct in6_addr net;
+
+	le_acquirer_parse(text, &parts);
+	if (parts.pid != 0)
+		set(row, LOOK_PID, Int32GetDatum(parts.pid));
+	if (parts.application_name != NULL)
+		set(row, LOOK_APPLICATION_NAME, CStringGetTextDatum(parts.application_name));
+	if (parts.client_addr != NULL && (inet_pton(AF_INET, parts.client_addr, &net) == 1 ||
+									  inet_pton(AF_INET6, parts.client_addr, &net) == 1))
+		set(row, LOOK_CLIENT_ADDR, DirectFunctionCall1(inet_in, CStringGetDatum(parts.client_addr)));
 }
 
 static void
@@ -117,31 +140,38 @@ put_live(void *arg, const LeLookItem *item)
 {
 	const char *text = le_look_text(item);
 	LookRow row;
-	int pid = session_pid(item->session);
 
 	memset(row.nulls, true, sizeof(row.nulls));
 	set(&row, LOOK_KIND, kind_datum(item->kind));
 	set(&row, LOOK_NAME, text_datum(text, item->name_len));
 	if (item->slot >= 0)
 		set(&row, LOOK_SLOT, Int32GetDatum(item->slot));
-	set(&row, LOOK_MODE, mode_datum(item->mode));
+	set(&row, LOOK_WAITERS, Int64GetDatum(item->waiters));
+	set(&row, LOOK_POSITION, Int64GetDatum(item->position));
 	set(&row, LOOK_ROLE, ObjectIdGetDatum(item->role));
+	if (item->closed_until != 0)
+		set(&row, LOOK_CLOSED_UNTIL, TimestampTzGetDatum(item->closed_until));
+	if (item->token == 0)
+	{
+		put_row(arg, &row);
+		return;
+	}
+	set(&row, LOOK_MODE, mode_datum(item->mode));
 	set(&row, LOOK_HOLDS, Int32GetDatum(item->holds));
 	set(&row, LOOK_SINCE, TimestampTzGetDatum(item->since));
 	set(&row, LOOK_EXPIRES_AT, TimestampTzGetDatum(item->expires_at));
 	if (item->time_left != LE_NEVER)
 		set(&row, LOOK_TIME_LEFT, le_interval_datum(item->time_left));
-	set(&row, LOOK_WAITERS, Int64GetDatum(item->waiters));
-	set(&row, LOOK_POSITION, Int64GetDatum(item->position));
-	if (may_see_details(item->role))
+	if (le_may_see_details(item->role))
 	{
 		set(&row, LOOK_TOKEN, Int64GetDatum(item->token));
 		if (item->lease != 0)
 			set(&row, LOOK_LEASE, Int64GetDatum(item->lease));
 		if (item->named)
 			set(&row, LOOK_OWNER, text_datum(text + item->name_len, item->owner_len));
-		if (pid != 0)
-			set(&row, LOOK_PID, Int32GetDatum(pid));
+		set_acquirer(&row,
+					 (LeText){text + item->name_len + item->owner_len + item->value_len, item->acquirer_len});
+		set(&row, LOOK_CONNECTED, BoolGetDatum(session_is_there(item->session)));
 	}
 	if (item->kind == LE_KIND_ELECTION && item->position == 0)
 		set(&row, LOOK_TERM, Int64GetDatum(item->token));
@@ -159,21 +189,29 @@ put_stored(void *arg, const LeStoredEntry *slot)
 	memset(row.nulls, true, sizeof(row.nulls));
 	set(&row, LOOK_KIND, kind_datum(slot->kind));
 	set(&row, LOOK_NAME, text_datum(slot->name.data, slot->name.len));
+	set(&row, LOOK_ROLE, ObjectIdGetDatum(slot->role));
+	set(&row, LOOK_POSITION, Int64GetDatum(0));
+	if (slot->closed)
+		set(&row, LOOK_CLOSED_UNTIL, TimestampTzGetDatum(slot->closed_until));
+	if (slot->mode == 0)
+	{
+		put_row(arg, &row);
+		return;
+	}
 	set(&row, LOOK_SLOT, Int32GetDatum(slot->slot));
 	set(&row, LOOK_MODE, mode_datum(slot->mode));
-	set(&row, LOOK_ROLE, ObjectIdGetDatum(slot->role));
 	set(&row, LOOK_HOLDS, Int32GetDatum(slot->holds));
 	set(&row, LOOK_SINCE, TimestampTzGetDatum(slot->since));
 	if (slot->has_expiry)
 		set(&row, LOOK_EXPIRES_AT, TimestampTzGetDatum(slot->expires_at));
-	set(&row, LOOK_POSITION, Int64GetDatum(0));
-	if (may_see_details(slot->role))
+	if (le_may_see_details(slot->role))
 	{
 		set(&row, LOOK_TOKEN, Int64GetDatum(slot->token));
 		if (slot->lease != 0 && slot->lease != slot->token)
 			set(&row, LOOK_LEASE, Int64GetDatum(slot->lease));
 		if (slot->owner.data != NULL)
 			set(&row, LOOK_OWNER, text_datum(slot->owner.data, slot->owner.len));
+		set_acquirer(&row, slot->acquirer);
 	}
 	if (slot->kind == LE_KIND_ELECTION)
 		set(&row, LOOK_TERM, Int64GetDatum(slot->token));
@@ -214,7 +252,7 @@ put_lease(void *arg, const LeLookLease *lease)
 	ReturnSetInfo *rsinfo = arg;
 	Datum values[LEASES_COLUMNS];
 	bool nulls[LEASES_COLUMNS] = {false};
-	bool details = may_see_details(lease->role);
+	bool details = le_may_see_details(lease->role);
 
 	values[LEASES_ID] = Int64GetDatum(lease->id);
 	nulls[LEASES_ID] = !details;
@@ -252,14 +290,14 @@ my_entry(void)
 	return db;
 }
 
-/* manager(): OUT pid, started, incarnation, revision, locks, memory */
+/* manager(): OUT pid, started, incarnation, revision, locks, memory, and sizes of tables */
 Datum
 le_manager_info(PG_FUNCTION_ARGS)
 {
 	LeDatabase *db = my_entry();
 	TupleDesc desc;
-	Datum values[6];
-	bool nulls[6] = {false};
+	Datum values[6 + LE_DB_TABLES];
+	bool nulls[6 + LE_DB_TABLES] = {false};
 	uint64 revision;
 
 	if (db == NULL || pg_atomic_read_u32(&db->running) == 0)
@@ -273,6 +311,8 @@ le_manager_info(PG_FUNCTION_ARGS)
 	values[3] = Int64GetDatum(revision);
 	values[4] = Int64GetDatum(pg_atomic_read_u64(&db->locks));
 	values[5] = Int64GetDatum(pg_atomic_read_u64(&db->memory));
+	for (int i = 0; i < LE_DB_TABLES; i++)
+		values[6 + i] = Int64GetDatum(pg_atomic_read_u64(&db->table_bytes[i]));
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
 }
 

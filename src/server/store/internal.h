@@ -5,6 +5,7 @@
 #ifndef LE_STORE_INTERNAL_H
 #define LE_STORE_INTERNAL_H
 
+#include "access/tableam.h"
 #include "executor/tuptable.h"
 #include "utils/timestamp.h"
 
@@ -35,6 +36,7 @@ enum
 	SLOT_OWNER,
 	SLOT_VALUE,
 	SLOT_UNCOMMITTED, /* array of UncommittedHold */
+	SLOT_ACQUIRER,
 	SLOT_COLUMNS
 };
 
@@ -68,6 +70,7 @@ enum
 	QUEUE_OWNER,
 	QUEUE_VALUE,
 	QUEUE_UNCOMMITTED, /* array of UncommittedHold */
+	QUEUE_ACQUIRER,
 	QUEUE_COLUMNS
 };
 
@@ -94,18 +97,51 @@ extern StoreTable le_queue_table;
 extern StoreTable le_history_table;
 
 /* What le_table_put() and le_table_delete() have found; whose row it is. */
-extern LE_NORETURN void le_store_row_changed(const StoreTable *table, const char *whose);
+extern LE_NORETURN void le_store_row_changed(StoreTable *table, const char *whose);
 
 /* store/lease.c */
 extern int le_store_write_leases(LeCore *core, const Clock *clock);
-extern void le_store_load_leases(const LeRowReader *reader);
+extern bool le_store_load_leases(const LeRowReader *reader, LeCore *failed);
 
 /* store/queue.c */
 extern int le_store_write_places(LeCore *core, const Clock *clock);
-extern void le_store_load_places(const LeRowReader *reader);
+extern bool le_store_load_places(const LeRowReader *reader, LeCore *failed);
 
 /* store/history.c */
 extern int le_store_write_changes(LeCore *core, const Clock *clock);
+
+/* store/known.c */
+
+/* Where a row is, or may be. */
+typedef struct LeSpot
+{
+	uint64 locator : 63;
+	uint64 sure : 1; /* it has to be there */
+	LeRow *row;      /* the core's; NULL: the batch has left it */
+} LeSpot;
+
+/* All that the core knows of a table, and what the batch has left there, in the order of the TIDs. */
+extern LeSpot *le_known_spots(const StoreTable *table, LeCore *core, uint32 *n);
+
+/* Reading the rows of a table, one after the other. */
+typedef struct LeRows
+{
+	StoreTable *table;
+	Relation rel;
+	TupleTableSlot *tuple; /* the row that was read */
+	TableScanDesc scan;    /* NULL: those at known places */
+	BlockNumber blocks;
+	LeSpot *spots;
+	uint32 nspots;
+	uint32 next;
+	bool lost; /* one is not where it has to be */
+} LeRows;
+
+/* failed: the core of a batch that failed; NULL: read all. */
+extern void le_rows_begin(LeRows *rows, StoreTable *table, LeCore *failed);
+extern bool le_rows_next(LeRows *rows);
+/* False: they are not where they should be; all has to be read. */
+extern bool le_rows_end(LeRows *rows);
 
 /* store/load.c */
 extern LeText le_store_read_text(TupleTableSlot *tuple, int column);

@@ -4,11 +4,7 @@
  */
 #include "postgres.h"
 
-#include "access/table.h"
-#include "access/tableam.h"
-#include "miscadmin.h"
 #include "utils/builtins.h"
-#include "utils/snapmgr.h"
 
 #include "shared/compat.h"
 #include "store/internal.h"
@@ -68,24 +64,18 @@ read_lease(TupleTableSlot *row)
 						   .locator = le_table_locator(&row->tts_tid)};
 }
 
-void
-le_store_load_leases(const LeRowReader *reader)
+bool
+le_store_load_leases(const LeRowReader *reader, LeCore *failed)
 {
-	Relation rel = le_table_open_to_load(&le_lease_table);
-	TupleTableSlot *row = table_slot_create(rel, NULL);
-	TableScanDesc scan;
+	LeRows rows;
 
-	scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
-	while (table_scan_getnextslot(scan, ForwardScanDirection, row))
+	le_rows_begin(&rows, &le_lease_table, failed);
+	while (le_rows_next(&rows))
 	{
-		LeStoredLease lease;
+		LeStoredLease lease = read_lease(rows.tuple);
 
-		CHECK_FOR_INTERRUPTS();
-		lease = read_lease(row);
 		if (!reader->lease(reader->arg, &lease))
-			le_store_invalid_row(rel, row);
+			le_store_invalid_row(rows.rel, rows.tuple);
 	}
-	table_endscan(scan);
-	ExecDropSingleTupleTableSlot(row);
-	table_close(rel, NoLock);
+	return le_rows_end(&rows);
 }

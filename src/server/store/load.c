@@ -69,11 +69,11 @@ read_slot(TupleTableSlot *tuple)
 	row.mode = (LeMode) DatumGetInt16(values[SLOT_MODE]);
 	row.closed = !tuple->tts_isnull[SLOT_CLOSED_UNTIL];
 	row.closed_until = row.closed ? DatumGetTimestampTz(values[SLOT_CLOSED_UNTIL]) : 0;
+	row.role = DatumGetObjectId(values[SLOT_ROLE]);
 	if (row.mode == 0)
 		return row;
 	row.owner = le_store_read_text(tuple, SLOT_OWNER);
 	row.value = le_store_read_text(tuple, SLOT_VALUE);
-	row.role = DatumGetObjectId(values[SLOT_ROLE]);
 	row.session = (uint64) DatumGetInt64(values[SLOT_SESSION]);
 	row.token = DatumGetInt64(values[SLOT_TOKEN]);
 	row.lease = DatumGetInt64(values[SLOT_LEASE]);
@@ -83,6 +83,7 @@ read_slot(TupleTableSlot *tuple)
 	row.expires_at = row.has_expiry ? DatumGetTimestampTz(values[SLOT_EXPIRES_AT]) : 0;
 	row.since = DatumGetTimestampTz(values[SLOT_ACQUIRED_AT]);
 	row.uncommitted = le_store_read_text(tuple, SLOT_UNCOMMITTED);
+	row.acquirer = le_store_read_text(tuple, SLOT_ACQUIRER);
 	row.holds = DatumGetInt32(values[SLOT_HOLDS]);
 	read_time_left(DatumGetInt64(values[SLOT_TIME_LEFT]), &row);
 	return row;
@@ -90,36 +91,33 @@ read_slot(TupleTableSlot *tuple)
 
 /* --- loading --- */
 
-static void
-load_slots(const LeRowReader *reader)
+static bool
+load_slots(const LeRowReader *reader, LeCore *failed)
 {
-	Relation rel = le_table_open_to_load(&le_slot_table);
-	TupleTableSlot *tuple;
-	TableScanDesc scan;
+	LeRows rows;
 
 	le_lend_reset();
-	tuple = table_slot_create(rel, NULL);
-	scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
-	while (table_scan_getnextslot(scan, ForwardScanDirection, tuple))
+	le_rows_begin(&rows, &le_slot_table, failed);
+	while (le_rows_next(&rows))
 	{
-		LeStoredEntry row;
+		LeStoredEntry row = read_slot(rows.tuple);
 
-		CHECK_FOR_INTERRUPTS();
-		row = read_slot(tuple);
 		if (!reader->slot(reader->arg, &row))
-			le_store_invalid_row(rel, tuple);
+			le_store_invalid_row(rows.rel, rows.tuple);
 	}
-	table_endscan(scan);
-	ExecDropSingleTupleTableSlot(tuple);
-	table_close(rel, NoLock);
+	return le_rows_end(&rows);
 }
 
-void
-le_store_load(const LeRowReader *reader)
+bool
+le_store_load(const LeRowReader *reader, LeCore *failed)
 {
-	le_store_load_leases(reader);
-	load_slots(reader);
-	le_store_load_places(reader);
+	if (!le_store_load_leases(reader, failed) || !load_slots(reader, failed) ||
+		!le_store_load_places(reader, failed))
+		return false;
+
+	/* nothing can fail any more */
+	le_lease_table.known = le_slot_table.known = le_queue_table.known = true;
+	return true;
 }
 
 void
@@ -142,7 +140,7 @@ le_store_scan(void (*callback)(void *arg, const LeStoredEntry *row), void *arg)
 		row = read_slot(tuple);
 		if (!le_stored_slot_valid(&row))
 			le_store_invalid_row(rel, tuple);
-		if (row.mode != 0)
+		if (row.mode != 0 || (row.closed && row.closed_until > GetCurrentTimestamp()))
 			callback(arg, &row);
 	}
 	table_endscan(scan);

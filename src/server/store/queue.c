@@ -64,6 +64,9 @@ put_place(LeEntry *entry, const Clock *clock)
 	values[QUEUE_OWNER] = text_datum(entry->owner, entry->owner_len, &nulls[QUEUE_OWNER]);
 	values[QUEUE_VALUE] = text_datum(entry->value, entry->value_len, &nulls[QUEUE_VALUE]);
 	values[QUEUE_UNCOMMITTED] = uncommitted_datum(entry, &nulls[QUEUE_UNCOMMITTED]);
+	values[QUEUE_ACQUIRER] =
+		text_datum(entry->acquirer != NULL ? entry->acquirer->text : NULL,
+				   entry->acquirer != NULL ? entry->acquirer->len : 0, &nulls[QUEUE_ACQUIRER]);
 	return le_table_put(&le_queue_table, &entry->row, values, nulls, false);
 }
 
@@ -109,6 +112,7 @@ read_place(TupleTableSlot *row)
 						   .owner = le_store_read_text(row, QUEUE_OWNER),
 						   .value = le_store_read_text(row, QUEUE_VALUE),
 						   .uncommitted = le_store_read_text(row, QUEUE_UNCOMMITTED),
+						   .acquirer = le_store_read_text(row, QUEUE_ACQUIRER),
 						   .locator = le_table_locator(&row->tts_tid)};
 }
 
@@ -128,52 +132,48 @@ compare_token(const void *a, const void *b)
 }
 
 static int
-find_places(Relation rel, TupleTableSlot *row, Place **places)
+find_places(LeRows *rows, Place **places)
 {
-	TableScanDesc scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
 	int n = 0, max = 64;
 
 	*places = palloc_array(Place, max);
-	while (table_scan_getnextslot(scan, ForwardScanDirection, row))
+	while (le_rows_next(rows))
 	{
 		bool isnull;
 
-		CHECK_FOR_INTERRUPTS();
 		if (n == max)
 		{
 			max *= 2;
 			*places = repalloc_huge(*places, max * sizeof(Place));
 		}
-		(*places)[n].token = DatumGetInt64(slot_getattr(row, QUEUE_TOKEN + 1, &isnull));
-		(*places)[n++].tid = row->tts_tid;
+		(*places)[n].token = DatumGetInt64(slot_getattr(rows->tuple, QUEUE_TOKEN + 1, &isnull));
+		(*places)[n++].tid = rows->tuple->tts_tid;
 	}
-	table_endscan(scan);
 	return n;
 }
 
 /* In the order of the tokens. */
-void
-le_store_load_places(const LeRowReader *reader)
+bool
+le_store_load_places(const LeRowReader *reader, LeCore *failed)
 {
-	Relation rel = le_table_open_to_load(&le_queue_table);
-	TupleTableSlot *row = table_slot_create(rel, NULL);
+	LeRows rows;
 	Place *places;
 	int n;
 
-	n = find_places(rel, row, &places);
+	le_rows_begin(&rows, &le_queue_table, failed);
+	n = find_places(&rows, &places);
 	qsort(places, n, sizeof(Place), compare_token);
 	for (int i = 0; i < n; i++)
 	{
 		LeStoredEntry place;
 
 		CHECK_FOR_INTERRUPTS();
-		if (!table_tuple_fetch_row_version(rel, &places[i].tid, GetActiveSnapshot(), row))
-			elog(ERROR, "a row of table \"%s.%s\" has gone", STORE_NAME, RelationGetRelationName(rel));
-		place = read_place(row);
+		if (!table_tuple_fetch_row_version(rows.rel, &places[i].tid, GetActiveSnapshot(), rows.tuple))
+			elog(ERROR, "a row of table \"%s.%s\" has gone", STORE_NAME, RelationGetRelationName(rows.rel));
+		place = read_place(rows.tuple);
 		if (!reader->place(reader->arg, &place))
-			le_store_invalid_row(rel, row);
+			le_store_invalid_row(rows.rel, rows.tuple);
 	}
 	pfree(places);
-	ExecDropSingleTupleTableSlot(row);
-	table_close(rel, NoLock);
+	return le_rows_end(&rows);
 }

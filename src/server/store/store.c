@@ -35,15 +35,16 @@
 
 /* --- the tables --- */
 
-static const Oid slot_types[SLOT_COLUMNS] = {
-	INT8OID, TIMESTAMPTZOID, INT8OID, INT8OID,        INT8OID,        INT8OID, OIDOID,  INT4OID, INT4OID,
-	INT4OID, INT2OID,        INT2OID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID, TEXTOID, TEXTOID, BYTEAOID};
+static const Oid slot_types[SLOT_COLUMNS] = {INT8OID, TIMESTAMPTZOID, INT8OID,        INT8OID,        INT8OID,
+											 INT8OID, OIDOID,         INT4OID,        INT4OID,        INT4OID,
+											 INT2OID, INT2OID,        TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID,
+											 TEXTOID, TEXTOID,        BYTEAOID,       TEXTOID};
 
 static const Oid lease_types[LEASE_COLUMNS] = {INT8OID, INT8OID, INT8OID, TIMESTAMPTZOID, OIDOID, TEXTOID};
 
-static const Oid queue_types[QUEUE_COLUMNS] = {INT8OID, TIMESTAMPTZOID, INT8OID, INT8OID, INT8OID,
-											   OIDOID,  INT4OID,        INT4OID, INT2OID, INT2OID,
-											   INT2OID, TEXTOID,        TEXTOID, TEXTOID, BYTEAOID};
+static const Oid queue_types[QUEUE_COLUMNS] = {INT8OID, TIMESTAMPTZOID, INT8OID,  INT8OID, INT8OID, OIDOID,
+											   INT4OID, INT4OID,        INT2OID,  INT2OID, INT2OID, TEXTOID,
+											   TEXTOID, TEXTOID,        BYTEAOID, TEXTOID};
 
 static const Oid history_types[HISTORY_COLUMNS] = {INT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID,
 												   INT2OID, TEXTOID, TEXTOID};
@@ -71,16 +72,16 @@ static const Oid floor_types[] = {INT8OID};
 	{                                                                                                        \
 		.name = table_name, .types = prefix##_types, .columns = lengthof(prefix##_types)                     \
 	}
-#define TABLE_WITH_KEY(table_name, prefix)                                                                   \
+#define TABLE_WITH_KEY(table_name, prefix, ...)                                                              \
 	{                                                                                                        \
 		.name = table_name, .types = prefix##_types, .columns = lengthof(prefix##_types),                    \
-		.key = prefix##_key, .nkey = lengthof(prefix##_key)                                                  \
+		.key = prefix##_key, .nkey = lengthof(prefix##_key), __VA_ARGS__                                     \
 	}
 
-StoreTable le_slot_table = TABLE_WITH_KEY("slot", slot);
-StoreTable le_lease_table = TABLE_WITH_KEY("lease", lease);
-StoreTable le_queue_table = TABLE_WITH_KEY("queue", queue);
-StoreTable le_history_table = TABLE_WITH_KEY("history", history);
+StoreTable le_slot_table = TABLE_WITH_KEY("slot", slot, .type = LE_ROW_SLOT);
+StoreTable le_lease_table = TABLE_WITH_KEY("lease", lease, .type = LE_ROW_LEASE);
+StoreTable le_queue_table = TABLE_WITH_KEY("queue", queue, .type = LE_ROW_PLACE);
+StoreTable le_history_table = TABLE_WITH_KEY("history", history, );
 static StoreTable meta_table = TABLE("meta", meta);
 static StoreTable floor_table = TABLE("incarnation_floor", floor);
 
@@ -284,8 +285,9 @@ le_store_write_meta(const LeMeta *meta)
 /* --- everybody else --- */
 
 void
-le_store_row_changed(const StoreTable *table, const char *whose)
+le_store_row_changed(StoreTable *table, const char *whose)
 {
+	table->known = false;
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("row of %s was changed by somebody else", whose),

@@ -11,6 +11,7 @@
 
 #include "core/core.h"
 #include "core/load.h"
+#include "shared/database.h"
 
 /* The row of lock_election.meta. */
 typedef struct LeMeta
@@ -60,13 +61,34 @@ typedef struct LeRowReader
 	bool (*place)(void *arg, const LeStoredEntry *row);
 } LeRowReader;
 
-extern void le_store_load(const LeRowReader *reader);
+/*
+ * failed: the core of the batch that failed; NULL: a manager starts.  False:
+ * the rows are not where that core has left them, so they have to be read once
+ * more, all of them, into another core.
+ */
+extern bool le_store_load(const LeRowReader *reader, LeCore *failed);
+
+/* A batch begins, and all before it were committed: what it leaves is counted from here. */
+extern void le_store_begin_batch(void);
 
 /*
  * Write all dirty slots, places and leases; returns the number of rows.  Wants
  * le_store_open().
  */
 extern int le_store_write(LeCore *core, LeTime now);
+
+/* The tables that a load reads: slot, lease, queue. */
+#define LE_STORE_TABLES LE_DB_TABLES
+
+/*
+ * Write those of them anew that are mostly dead rows, see store/shrink.c, and
+ * tell how large each is.  False: one stays as it is, as somebody has locked it,
+ * or there is no core.  To be called between two batches; the core is that of
+ * the tables.  le_store_shrunk() tells it, once that is committed, where its rows
+ * are; until then they are kept in context.
+ */
+extern bool le_store_shrink(LeCore *core, MemoryContext context, uint64 *bytes);
+extern void le_store_shrunk(void);
 
 /*
  * The history of elections, see store/history.c.  In any backend, in order,
@@ -93,7 +115,7 @@ extern void le_store_prune_history(TimestampTz before, uint32 pages, uint32 *fro
 extern bool le_store_has_history(void);
 
 /*
- * Called for every held slot in the table, in any backend, under the active
+ * Called for every slot in the table that is held or closed, in any backend, under the active
  * snapshot: what a standby can show.
  */
 extern void le_store_scan(void (*callback)(void *arg, const LeStoredEntry *row), void *arg);

@@ -250,6 +250,7 @@ check_again(StoreTable *table, int i, Datum *keys, bool *nulls, Datum first)
 	Conflict conflict = {table, find_holder(table, table->indexes[i], keys), DatumGetInt64(first)};
 	ErrorContextCallback context = {error_context_stack, add_conflict, &conflict};
 
+	table->known = false;
 	error_context_stack = &context;
 	(void) index_insert(table->indexes[i], keys, nulls, &table->tuple->tts_tid, table->rel,
 						UNIQUE_CHECK_EXISTING, false, table->infos[i]);
@@ -302,14 +303,6 @@ prepare_page(Relation rel, const ItemPointerData *tid, Size len)
 	return there;
 }
 
-static void
-row_tid(const LeRow *row, ItemPointer tid)
-{
-	uint64 locator = row->locator;
-
-	ItemPointerSet(tid, (BlockNumber) (locator >> 16), (OffsetNumber) (locator & 0xffff));
-}
-
 static bool
 update(StoreTable *table, const LeRow *row, Size len, LeUpdateIndexes *update_indexes)
 {
@@ -317,7 +310,8 @@ update(StoreTable *table, const LeRow *row, Size len, LeUpdateIndexes *update_in
 	TM_FailureData failure;
 	LockTupleMode lockmode;
 
-	row_tid(row, &tid);
+	le_table_tid(row->locator, &tid);
+	le_table_leave(table, row);
 	return prepare_page(table->rel, &tid, len) &&
 		   table_tuple_update(table->rel, &tid, table->tuple, table->cid, InvalidSnapshot, InvalidSnapshot,
 							  true, &failure, &lockmode, update_indexes) == TM_Ok;
@@ -355,7 +349,8 @@ le_table_delete(StoreTable *table, LeRow *row)
 	ItemPointerData tid;
 	TM_FailureData failure;
 
-	row_tid(row, &tid);
+	le_table_tid(row->locator, &tid);
+	le_table_leave(table, row);
 	if (!prepare_page(table->rel, &tid, 0) ||
 		table_tuple_delete(table->rel, &tid, table->cid, InvalidSnapshot, InvalidSnapshot, true, &failure,
 						   false) != TM_Ok)

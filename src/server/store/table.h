@@ -32,7 +32,12 @@ typedef struct StoreTable
 	int nkey;              /* 0: no key, and no index at all */
 
 	Oid oid;              /* found by le_store_find() */
+	LeRowType type;       /* of its rows in the core; not of the history and the small ones */
 	LeRelFileNumber file; /* when it was loaded */
+	bool known;           /* all that is in it was loaded: nobody else has written */
+	uint64 *left;         /* TIDs of the rows that the batch has updated or deleted */
+	int nleft;
+	int max_left;
 
 	/* while it is open to be written */
 	Relation rel;
@@ -67,6 +72,15 @@ extern void le_table_close(StoreTable *table);
  */
 extern bool le_table_put(StoreTable *table, LeRow *row, Datum *values, bool *nulls, bool takes_key);
 extern bool le_table_delete(StoreTable *table, LeRow *row);
+
+/* This row is about to be updated or deleted: remember where it was, see store/known.c. */
+extern void le_table_leave(StoreTable *table, const LeRow *row);
+
+static inline void
+le_table_tid(uint64 locator, ItemPointer tid)
+{
+	ItemPointerSet(tid, (BlockNumber) (locator >> 16), (OffsetNumber) (locator & 0xffff));
+}
 
 static inline uint64
 le_table_locator(const ItemPointerData *tid)

@@ -36,6 +36,7 @@ typedef struct RowBuffer
 	TEXT_BUFFER(LE_MAX_OWNER) owner;
 	TEXT_BUFFER(LE_MAX_VALUE) value;
 	TEXT_BUFFER(MAX_UNCOMMITTED * sizeof(UncommittedHold)) uncommitted;
+	TEXT_BUFFER(LE_MAX_ACQUIRER) acquirer;
 } RowBuffer;
 
 static RowBuffer row;
@@ -157,6 +158,8 @@ form_held(const LeSlot *slot, const Clock *clock)
 	set_text(SLOT_OWNER, &row.owner, entry->owner, entry->owner_len);
 	set_text(SLOT_VALUE, &row.value, entry->value, entry->value_len);
 	form_uncommitted(entry);
+	set_text(SLOT_ACQUIRER, &row.acquirer, entry->acquirer != NULL ? entry->acquirer->text : NULL,
+			 entry->acquirer != NULL ? entry->acquirer->len : 0);
 }
 
 static void
@@ -169,7 +172,8 @@ form_free(const LeSlot *slot, const Clock *clock)
 	row.values[SLOT_TIME_LEFT] = Int64GetDatum(0);
 	row.values[SLOT_LEASE] = Int64GetDatum(0);
 	row.values[SLOT_SESSION] = Int64GetDatum(0);
-	row.values[SLOT_ROLE] = ObjectIdGetDatum(InvalidOid);
+	row.values[SLOT_ROLE] =
+		ObjectIdGetDatum(slot->lock->closed_until > clock->now ? slot->lock->closed_by : InvalidOid);
 	row.values[SLOT_HOLDS] = Int32GetDatum(0);
 	row.values[SLOT_PERMITS] = Int32GetDatum(0);
 	row.values[SLOT_MODE] = Int16GetDatum(0);
@@ -178,6 +182,7 @@ form_free(const LeSlot *slot, const Clock *clock)
 	row.nulls[SLOT_OWNER] = true;
 	row.nulls[SLOT_VALUE] = true;
 	row.nulls[SLOT_UNCOMMITTED] = true;
+	row.nulls[SLOT_ACQUIRER] = true;
 }
 
 /* --- writing --- */

@@ -1,0 +1,157 @@
+/*
+ * store/known.c
+ *		Reading the rows of a table: all of them, or those whose TIDs are known.
+ *
+ * A table may hold very many dead versions: while somebody keeps an old
+ * snapshot, nothing removes them.  A manager that starts reads all of the
+ * table.  After a failed batch it does not have to: the rows are where they
+ * were before.  These are
+ *
+ *	-	the rows that the core of that batch knows.  Where the batch may have
+ *		written a row (it is dirty), nothing may be there;
+ *
+ *	-	the rows that the batch has updated or deleted (StoreTable.left).
+ *
+ * If one of them is not there, somebody else has written, and everything is
+ * read.  So it is where the key or the TID of a row has shown that
+ * (StoreTable.known).
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "access/tableam.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+#include "store/internal.h"
+#include "store/store.h"
+
+/* --- what a batch leaves --- */
+
+void
+le_table_leave(StoreTable *table, const LeRow *row)
+{
+	if (table->nleft == table->max_left)
+	{
+		int max = Max(table->max_left * 2, 1024);
+
+		if (table->left == NULL)
+			table->left = MemoryContextAlloc(TopMemoryContext, max * sizeof(uint64));
+		else
+			table->left = repalloc_huge(table->left, max * sizeof(uint64));
+		table->max_left = max;
+	}
+	table->left[table->nleft++] = row->locator;
+}
+
+void
+le_store_begin_batch(void)
+{
+	le_slot_table.nleft = le_lease_table.nleft = le_queue_table.nleft = 0;
+}
+
+/* --- where the rows are --- */
+
+/* In the order of the TIDs; of two with the same one the first is the one that has to be there. */
+static int
+compare_spots(const void *a, const void *b)
+{
+	const LeSpot *sa = a, *sb = b;
+
+	if (sa->locator != sb->locator)
+		return sa->locator < sb->locator ? -1 : 1;
+	return (int) sb->sure - (int) sa->sure;
+}
+
+LeSpot *
+le_known_spots(const StoreTable *table, LeCore *core, uint32 *n)
+{
+	uint32 indexes = le_core_row_indexes(core, table->type);
+	LeSpot *spots = MemoryContextAllocHuge(CurrentMemoryContext,
+										   ((Size) indexes + table->nleft + 1) * sizeof(LeSpot));
+
+	*n = 0;
+	for (uint32 i = 0; i < indexes; i++)
+	{
+		LeRow *row = le_core_row_at(core, table->type, i);
+
+		if (row != NULL)
+			spots[(*n)++] = (LeSpot){.locator = row->locator, .sure = !row->dirty, .row = row};
+	}
+	for (int i = 0; i < table->nleft; i++)
+		spots[(*n)++] = (LeSpot){.locator = table->left[i], .sure = true};
+	qsort(spots, *n, sizeof(LeSpot), compare_spots);
+	return spots;
+}
+
+/* --- reading --- */
+
+void
+le_rows_begin(LeRows *rows, StoreTable *table, LeCore *failed)
+{
+	LeRelFileNumber file = table->file;
+
+	memset(rows, 0, sizeof(*rows));
+	rows->table = table;
+	rows->rel = le_table_open_to_load(table);
+	if (table->file != file)
+		table->known = false;
+	rows->tuple = table_slot_create(rows->rel, NULL);
+	if (failed != NULL && table->known)
+	{
+		rows->blocks = RelationGetNumberOfBlocks(rows->rel);
+		rows->spots = le_known_spots(table, failed, &rows->nspots);
+		return;
+	}
+	rows->scan = table_beginscan(rows->rel, GetActiveSnapshot(), 0, NULL);
+}
+
+/* False: no row that we can see. */
+static bool
+fetch(LeRows *rows, const LeSpot *spot)
+{
+	ItemPointerData tid;
+
+	le_table_tid(spot->locator, &tid);
+	return ItemPointerGetBlockNumber(&tid) < rows->blocks &&
+		   table_tuple_fetch_row_version(rows->rel, &tid, GetActiveSnapshot(), rows->tuple);
+}
+
+bool
+le_rows_next(LeRows *rows)
+{
+	CHECK_FOR_INTERRUPTS();
+	if (rows->scan != NULL)
+		return table_scan_getnextslot(rows->scan, ForwardScanDirection, rows->tuple);
+	while (rows->next < rows->nspots)
+	{
+		const LeSpot *spot = &rows->spots[rows->next++];
+
+		if (rows->next > 1 && spot->locator == spot[-1].locator)
+			continue;
+		if (fetch(rows, spot))
+			return true;
+		if (spot->sure)
+		{
+			rows->lost = true;
+			return false;
+		}
+	}
+	return false;
+}
+
+bool
+le_rows_end(LeRows *rows)
+{
+	if (rows->scan != NULL)
+		table_endscan(rows->scan);
+	else
+		pfree(rows->spots);
+	ExecDropSingleTupleTableSlot(rows->tuple);
+	table_close(rows->rel, NoLock);
+	if (rows->lost)
+		rows->table->known = false;
+	return !rows->lost;
+}

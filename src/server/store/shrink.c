@@ -1,0 +1,217 @@
+/*
+ * store/shrink.c
+ *		A table that is mostly dead rows is written anew.
+ *
+ * While somebody keeps an old snapshot, VACUUM removes no dead row, and the
+ * tables grow with each batch.  What it does remove later leaves the table as
+ * large as it was: vacuum_truncate is off, for the manager would wait for that.
+ * A manager that starts reads all of it.
+ *
+ * So the manager gives the table a new file, as TRUNCATE does, puts the rows in
+ * that it can see, and builds the key: PostgreSQL checks it once more.  It is
+ * one transaction; a crash, or an error, leaves the old file.  Nobody is waited
+ * for: the lock is taken if it is free, or the next time.
+ *
+ * Old snapshots are no obstacle, as nothing reads these tables to learn of the
+ * past: the rows are frozen, so each snapshot sees the new ones.  For logical
+ * decoding nothing has happened, as with VACUUM FULL.
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/index.h"
+#include "miscadmin.h"
+#include "nodes/pg_list.h"
+#include "pgstat.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "utils/relcache.h"
+#include "utils/snapmgr.h"
+
+#include "shared/fault.h"
+#include "store/internal.h"
+#include "store/store.h"
+
+/* A table of 64 MB is soon read. */
+#define SHRINK_PAGES 8192
+/* Worth it with so many pages for each row. */
+#define PAGES_A_ROW 4
+/* More take the manager too long to copy. */
+#define SHRINK_ROWS 100000
+
+static StoreTable *const tables[LE_STORE_TABLES] = {&le_slot_table, &le_lease_table, &le_queue_table};
+
+/* Where the rows of a table are once the transaction is committed. */
+static struct
+{
+	LeRelFileNumber file; /* InvalidOid: as it was */
+	LeSpot *spots;        /* the new ones */
+	uint32 n;
+} moved[LE_STORE_TABLES];
+
+/* --- copying --- */
+
+static List *
+read_all(Relation rel)
+{
+	TupleTableSlot *row = table_slot_create(rel, NULL);
+	TableScanDesc scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
+	List *tuples = NIL;
+
+	while (table_scan_getnextslot(scan, ForwardScanDirection, row))
+	{
+		CHECK_FOR_INTERRUPTS();
+		tuples = lappend(tuples, ExecCopySlotHeapTuple(row));
+	}
+	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(row);
+	return tuples;
+}
+
+/*
+ * Put the rows into the empty table.  Those of the core are met in the order of
+ * their TIDs; a row that it does not know stays as well, for whoever loads it.
+ */
+static void
+write_all(StoreTable *table, Relation rel, const List *tuples, LeSpot *spots, uint32 n)
+{
+	CommandId cid = GetCurrentCommandId(true);
+	uint32 next = 0;
+	ListCell *cell;
+
+	foreach (cell, tuples)
+	{
+		HeapTuple tuple = lfirst(cell);
+		uint64 old = le_table_locator(&tuple->t_self);
+
+		heap_insert(rel, tuple, cid, HEAP_INSERT_FROZEN | HEAP_INSERT_NO_LOGICAL, NULL);
+		if (next < n && spots[next].locator == old)
+			spots[next++].locator = le_table_locator(&tuple->t_self);
+	}
+	if (next < n)
+		le_store_row_changed(table, "an entry");
+}
+
+/* The table is locked by us alone. */
+static void
+rewrite(int i, Relation rel)
+{
+	StoreTable *table = tables[i];
+	BlockNumber pages = RelationGetNumberOfBlocks(rel);
+	List *tuples = read_all(rel);
+	ReindexParams params = {0};
+
+	le_new_file(rel);
+	LE_FAULT("shrink-new-file");
+	write_all(table, rel, tuples, moved[i].spots, moved[i].n);
+	LE_FAULT("shrink-copied");
+	le_reindex_relation(table->oid, &params);
+	pgstat_count_truncate(rel);
+	CommandCounterIncrement();
+	moved[i].file = le_relfilenumber(rel);
+	ereport(LOG, (errmsg("table \"%s.%s\" was mostly dead rows and is written anew", STORE_NAME, table->name),
+				  errdetail("It has %d rows, and had %u pages; now it has %u.", list_length(tuples), pages,
+							RelationGetNumberOfBlocks(rel))));
+}
+
+/* --- looking --- */
+
+/* NULL: somebody has it. */
+static Relation
+open_if_free(const StoreTable *table, LOCKMODE lockmode)
+{
+	Relation rel;
+
+	if (!ConditionalLockRelationOid(table->oid, lockmode))
+		return NULL;
+	rel = try_table_open(table->oid, NoLock);
+	if (rel == NULL)
+		UnlockRelationOid(table->oid, lockmode);
+	return rel;
+}
+
+/* Few rows on many pages. */
+static bool
+is_worth_it(LeCore *core, const StoreTable *table, BlockNumber pages)
+{
+	uint32 indexes = le_core_row_indexes(core, table->type);
+	uint32 max = Min(pages / PAGES_A_ROW, SHRINK_ROWS);
+	uint32 n = 0;
+
+	if (pages <= SHRINK_PAGES)
+		return false;
+	for (uint32 i = 0; i < indexes && n <= max; i++)
+		n += le_core_row_at(core, table->type, i) != NULL;
+	return n <= max;
+}
+
+/* False: somebody has it. */
+static bool
+shrink(LeCore *core, int i, MemoryContext context, uint64 *bytes)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(context);
+	Relation rel;
+
+	moved[i].spots = le_known_spots(tables[i], core, &moved[i].n);
+	MemoryContextSwitchTo(old_context);
+	rel = open_if_free(tables[i], AccessExclusiveLock);
+	if (rel == NULL)
+		return false;
+
+	/* one that others have rewritten is loaded anew with the next batch */
+	if (le_relfilenumber(rel) == tables[i]->file)
+		rewrite(i, rel);
+	*bytes = (uint64) RelationGetNumberOfBlocks(rel) * BLCKSZ;
+	table_close(rel, NoLock);
+	return true;
+}
+
+static BlockNumber
+pages_of(const StoreTable *table, bool *known)
+{
+	Relation rel = open_if_free(table, AccessShareLock);
+	BlockNumber pages = 0;
+
+	*known = rel != NULL;
+	if (rel == NULL)
+		return 0;
+	pages = RelationGetNumberOfBlocks(rel);
+	table_close(rel, AccessShareLock);
+	return pages;
+}
+
+bool
+le_store_shrink(LeCore *core, MemoryContext context, uint64 *bytes)
+{
+	bool done = core != NULL;
+
+	memset(moved, 0, sizeof(moved));
+	le_store_begin_batch();
+	for (int i = 0; i < LE_STORE_TABLES; i++)
+	{
+		bool known;
+		BlockNumber pages = pages_of(tables[i], &known);
+
+		if (known)
+			bytes[i] = (uint64) pages * BLCKSZ;
+		if (core != NULL && known && tables[i]->known && is_worth_it(core, tables[i], pages))
+			done = shrink(core, i, context, &bytes[i]) && done;
+	}
+	return done;
+}
+
+void
+le_store_shrunk(void)
+{
+	for (int i = 0; i < LE_STORE_TABLES; i++)
+	{
+		if (moved[i].file == InvalidOid)
+			continue;
+		for (uint32 n = 0; n < moved[i].n; n++)
+			moved[i].spots[n].row->locator = moved[i].spots[n].locator;
+		tables[i]->file = moved[i].file;
+	}
+}

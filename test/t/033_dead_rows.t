@@ -1,0 +1,169 @@
+# Tables that are mostly dead rows, because somebody keeps an old snapshot: a failed batch costs what its rows cost, not what
+# the table does; and the table becomes small again, while that snapshot is still there.
+use strict;
+use warnings;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $node = new_node('main', init => [ allows_streaming => 'logical' ], conf => "autovacuum = off\nshared_buffers = 128MB\nmax_wal_size = 2GB\n");
+my ($old, $admin, $holder, $client) = map { session($node) } 1 .. 4;
+
+sub one { return $node->safe_psql('postgres', $_[0]); }
+
+sub size { return one('SELECT pg_relation_size(\'lock_election.slot\')'); }
+
+# Pages of table slot that were read, from memory or from disk; the manager tells its counts with its batches.
+sub pages_read { return one(q{SELECT heap_blks_read + heap_blks_hit FROM pg_statio_all_tables WHERE relid = 'lock_election.slot'::regclass}); }
+
+# A table of so many pages without a row that anybody sees, as a held snapshot makes it; only quicker.
+sub bloat
+{
+	my ($pages) = @_;
+
+	$admin->query(qq{BEGIN; ALTER TABLE lock_election.slot DISABLE TRIGGER USER;
+		INSERT INTO lock_election.slot (token, acquired_at, ttl, time_left, lease, session, role, slot, holds, permits, kind, mode, name, value)
+			SELECT 1, now(), 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 'dead ' || i, repeat('x', 4000) FROM generate_series(1, $pages) i;
+		DELETE FROM lock_election.slot WHERE name LIKE 'dead %';
+		ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_row; COMMIT});
+	is($admin->error, '', 'very many dead rows');
+	cmp_ok(size(), '>=', $pages * 8192, 'the table is large');
+	return;
+}
+
+# not of this table, which it would lock
+$old->query('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class');
+my %token = map { $_ => $holder->query("SELECT acquire_lock('$_', '1 h')") } 'first', 'second';
+my $lease = $holder->query(q{SELECT grant_lease('1 h')});
+my $place = $holder->query(qq{SELECT token FROM enqueue_lock('first', lease => $lease)});
+
+subtest 'a failed batch reads the rows that it knows' => sub {
+	bloat(4000);
+	my $failed = one('SELECT failed_batches FROM lock_election.stat');
+	my $before = pages_read();
+
+	$admin->query('BEGIN; LOCK TABLE lock_election.slot IN ACCESS EXCLUSIVE MODE');
+	$client->query(q{SELECT acquire_lock('third', '1 h')});
+	like($client->error, qr/ERROR:  55P03: /, 'a batch fails');
+	$admin->query('COMMIT');
+	isnt($token{third} = $client->query(q{SELECT acquire_lock('third', '1 h')}), '', 'the next one does not');
+	cmp_ok(one('SELECT failed_batches FROM lock_election.stat'), '>', $failed, 'memory was loaded again');
+
+	# one that has written the other row of the two when it fails, whichever comes first
+	my $both = $holder->query(q{SELECT acquire_locks(ARRAY['a', 'b'], '1 h')});
+	foreach my $locked ('a', 'b')
+	{
+		is($admin->query(qq{BEGIN; SELECT name FROM lock_election.slot WHERE name = '$locked' FOR UPDATE}), $locked, "the row of $locked is locked");
+		$holder->query("SELECT release_locks(ARRAY['a', 'b'], $both)");
+		like($holder->error, qr/ERROR:  55P03: /, 'it cannot be written');
+		$admin->query('COMMIT');
+		is($client->query("SELECT is_held('a', $both) AND is_held('b', $both)"), 't', 'both are held');
+		is($client->query(q{SELECT try_acquire_lock('a') IS NULL AND try_acquire_lock('b') IS NULL}), 't', 'and nobody gets in');
+	}
+	is($holder->query("SELECT release_locks(ARRAY['a', 'b'], $both)"), 't', 'released');
+	is(one("SELECT is_held('$_', $token{$_})"), 't', "$_ is held") foreach sort keys %token;
+	is(one("SELECT await_lock('first', $place)"), 'f', 'the place is there');
+	ok( wait_until(
+			sub {
+				$client->query(q{SELECT release_lock('flush', acquire_lock('flush', '1 h'))});
+				return pages_read() > $before;
+			}),
+		'what was read is counted');
+	cmp_ok(pages_read() - $before, '<', 2000, 'pages read');
+};
+
+subtest 'somebody else has written: all is read' => sub {
+	$admin->query(qq{BEGIN; ALTER TABLE lock_election.slot DISABLE TRIGGER USER;
+		INSERT INTO lock_election.slot (token, acquired_at, ttl, time_left, lease, session, role, slot, holds, permits, kind, mode, name)
+			VALUES (77, now(), 3600000000, 3600000000, 0, 0, 10, 0, 1, 0, 1, 1, 'by hand');
+		ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_row; COMMIT});
+	is($client->query(q{SELECT try_acquire_lock('by hand', '1 h') IS NULL}), 't', 'a key that is there already');
+	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name = 'by hand'}), 1, 'its row holds the lock');
+
+	# a row that is somewhere else, and one that has gone
+	$admin->query(qq{BEGIN; ALTER TABLE lock_election.slot DISABLE TRIGGER USER; DELETE FROM lock_election.slot WHERE name = 'by hand';
+		UPDATE lock_election.slot SET permits = permits WHERE name = 'second';
+		ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_row; COMMIT});
+	$admin->query('BEGIN; LOCK TABLE lock_election.slot IN ACCESS EXCLUSIVE MODE');
+	$client->query(q{SELECT acquire_lock('fourth', '1 h')});
+	like($client->error, qr/ERROR:  55P03: /, 'a batch fails');
+	$admin->query('COMMIT');
+	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name = 'by hand'}), 0, 'a row that has gone is missed by the next load');
+	is(one("SELECT is_held('$_', $token{$_})"), 't', "$_ is held") foreach sort keys %token;
+};
+
+subtest 'the table becomes small' => sub {
+	my $standby = PostgreSQL::Test::Cluster->new('standby');
+
+	$node->backup('backup');
+	$standby->init_from_backup($node, 'backup', has_streaming => 1);
+	$standby->start;
+	bloat(5000);
+	my $file = one(q{SELECT pg_relation_filenode('lock_election.slot')});
+	my $log = -s $node->logfile;
+	my $failed = one('SELECT failed_batches FROM lock_election.stat');
+
+	# a pg_dump, for one
+	$admin->query('BEGIN; LOCK TABLE lock_election.slot IN ACCESS SHARE MODE');
+	ok( wait_until(
+			sub {
+				$client->query(q{SELECT release_lock('beat', acquire_lock('beat', '1 h'))});
+				die $client->error if $client->error;
+				return one('SELECT slot_bytes FROM lock_election.manager') > 64 * 1024 * 1024;
+			}),
+		'its size is shown');
+	one(q{SELECT pg_create_logical_replication_slot('decoded', 'test_decoding')});
+	my $start = time;
+	my $longest = 0;
+	while (time - $start < 7)
+	{
+		my $at = time;
+
+		$client->query(q{SELECT release_lock('beat', acquire_lock('beat', '1 h'))});
+		$longest = time - $at if time - $at > $longest;
+	}
+	is(one(q{SELECT pg_relation_filenode('lock_election.slot')}), $file, 'not while somebody reads it');
+	cmp_ok($longest, '<', 2, 'nobody waits for him');
+	$admin->query('COMMIT');
+
+	ok( wait_until(
+			sub {
+				$client->query(q{SELECT release_lock('beat', acquire_lock('beat', '1 h'))});
+				return size() < 1024 * 1024;
+			}),
+		'then it does, though the old snapshot is still there');
+	ok(wait_until(sub { one('SELECT slot_bytes FROM lock_election.manager') < 1024 * 1024 }), 'that is shown as well');
+	like(slurp_file($node->logfile, $log), qr/LOG:  table "lock_election.slot" was mostly dead rows and is written anew/, 'and logged');
+	is(one("SELECT is_held('$_', $token{$_})"), 't', "$_ is held") foreach sort keys %token;
+	is($client->query(qq{SELECT release_lock('third', $token{third}); SELECT acquire_lock('third', '1 h') > $token{third}}), "t\nt", 'a row that was there is written');
+	is(one(q{SELECT failed_batches FROM lock_election.stat}), $failed, 'no batch fails for it');
+	is(one(q{SELECT string_agg(name, ',' ORDER BY name) FROM lock_election.slot WHERE mode <> 0}), 'first,second,third', 'all rows are there, for a snapshot of today');
+	is($old->query(q{SELECT count(*) > 0 FROM lock_election.slot WHERE mode <> 0}), 't', 'and for the old one');
+	is(one(q{SELECT indisvalid AND indisunique FROM pg_index WHERE indexrelid = 'lock_election.slot_key'::regclass}), 't', 'with the key');
+	$admin->query(q{BEGIN; ALTER TABLE lock_election.slot DISABLE TRIGGER USER;
+		INSERT INTO lock_election.slot (token, acquired_at, ttl, time_left, lease, session, role, slot, holds, permits, kind, mode, name)
+			VALUES (78, now(), 3600000000, 3600000000, 0, 0, 10, 0, 1, 0, 1, 1, 'first')});
+	like($admin->error, qr/23505: /, 'which is checked');
+	$admin->query('ROLLBACK');
+
+	is(one(q{SELECT count(*) FILTER (WHERE data LIKE 'table lock_election.slot: INSERT:%''first''%') || ' ' ||
+			(count(*) FILTER (WHERE data LIKE 'table lock_election.slot: %''third''%') > 0)
+		FROM pg_logical_slot_get_changes('decoded', NULL, NULL)}), '0 true', 'for logical decoding no row has come, but changes afterwards have');
+	one(q{SELECT pg_drop_replication_slot('decoded')});
+
+	$node->wait_for_catchup($standby);
+	is($standby->safe_psql('postgres', q{SELECT string_agg(name, ',' ORDER BY name) FROM lock_election.locks}), 'first,second,third', 'a standby shows the same');
+	cmp_ok($standby->safe_psql('postgres', q{SELECT pg_relation_size('lock_election.slot')}), '<', 1024 * 1024, 'in a small table');
+	$standby->stop;
+
+	$old->query('COMMIT');
+	$node->stop('immediate');
+	$node->start;
+	is(one("SELECT is_held('$_', $token{$_})"), 't', "$_ is held after a crash") foreach 'first', 'second';
+	is(one("SELECT await_lock('first', $place)"), 'f', 'and the place is there');
+};
+
+$_->quit foreach $old, $admin, $holder, $client;
+$node->stop;
+done_testing();

@@ -1,0 +1,139 @@
+# A name that is closed by hold_for or expiry_grace: what the views say, and who opens it again.
+use strict;
+use warnings;
+use LeTest;
+use Test::More;
+
+my $node = new_node('main', init => [ allows_streaming => 1 ]);
+my ($s, $t, $w) = map { session($node) } 1 .. 3;
+my $in = sub { return "closed_until BETWEEN clock_timestamp() + interval '$_[0]' AND clock_timestamp() + interval '$_[1]'"; };
+
+$s->query('CREATE ROLE worker; CREATE ROLE other; CREATE ROLE killer IN ROLE pg_signal_backend');
+
+sub close_name
+{
+	my ($name, $hold_for, $role) = @_;
+	my $token = $s->query(qq{SET ROLE $role \\; SELECT acquire_lock('$name')});
+
+	is($s->query(qq{SELECT release_lock('$name', $token, hold_for => '$hold_for') \\; RESET ROLE}), 't', "$name: released and closed");
+	return;
+}
+
+sub wait_for_waiter
+{
+	wait_for_sql($node, "SELECT count(*) FROM lock_election.waiters WHERE name = '$_[0]'", '1');
+	return;
+}
+
+# --- it is seen ---
+
+close_name('job', '10 min', 'worker');
+is($s->query("SELECT kind, name, slot, mode, role, token, holds, waiters, @{[ $in->('9 min', '10 min') ]} FROM lock_election.locks"),
+	'lock|job|||worker|||0|t', 'a closed name that nobody holds is in view locks');
+is($s->query('SELECT count(*) FROM lock_election.elections'), '0', 'and not in view elections');
+$t->async(q{SELECT acquire_lock('job')});
+wait_for_waiter('job');
+is($s->query("SELECT blocked_by, @{[ $in->('9 min', '10 min') ]} FROM lock_election.waiters"), '{0}|t', 'waiters: nobody blocks it, the name is closed');
+is($s->query(q{SELECT waiters FROM lock_election.locks WHERE name = 'job'}), '1', 'locks: and somebody waits');
+
+# --- it is opened ---
+
+$s->query(q{SET ROLE other \; SELECT force_release_lock('job')});
+like($s->error, qr/ERROR:  42501: .*\n?/, 'another role does not open it');
+$s->query('RESET ROLE');
+is($s->query('SELECT count(*) FROM lock_election.waiters'), '1', 'so the waiter waits');
+is($s->query(q{SET ROLE worker \; SELECT force_release_lock('job') \; RESET ROLE}), '0', 'the role that closed it opens it, which ends no holder');
+like($s->error, qr/NOTICE:  00000: lock "job" was closed, and is open again/, 'and is told');
+like($t->wait, qr/^\d+$/, 'the waiter gets it');
+is($s->query('SELECT name, mode, closed_until FROM lock_election.locks'), 'job|exclusive|', 'a held lock is not closed');
+$s->query(q{SELECT force_release_lock('job')});
+is($s->error, '', 'nothing is said where nothing was closed');
+like(slurp($node), qr/role "worker" has opened lock "job" again in database "postgres"/, 'the log tells who opened it');
+
+close_name('other job', '10 min', 'worker');
+is($s->query(q{SET ROLE killer \; SELECT force_release_lock('other job') \; RESET ROLE}), '0', 'a member of pg_signal_backend opens it as well');
+like($s->query(q{SELECT try_acquire_lock('other job')}), qr/^\d+$/, 'it is open');
+$s->query(q{SELECT force_release_lock('other job')});
+
+# Beside holders: a shared lock that one of two has left closed.
+{
+	my $one = $s->query(q{SELECT acquire_lock('both', mode => 'shared', ttl => '1 h')});
+	my $two = $t->query(q{SELECT acquire_lock('both', mode => 'shared')});
+
+	$t->query("SELECT release_lock('both', $two, hold_for => '10 min')");
+	is($s->query("SELECT mode, @{[ $in->('9 min', '10 min') ]} FROM lock_election.locks"), 'shared|t', 'closed while another one holds it: one row, which says so');
+	$w->async(q{SELECT acquire_lock('both', mode => 'shared')});
+	wait_for_waiter('both');
+	is($s->query('SELECT blocked_by FROM lock_election.waiters'), '{0,' . $s->pid . '}', 'waiters: closed, and held');
+	is($s->query(q{SELECT force_release_lock('both')}), '1', 'force ends the holder and opens it');
+	like($w->wait, qr/^\d+$/, 'so the waiter gets it');
+	$s->query(q{SELECT force_release_lock('both')});
+}
+
+# A fenced one closes the name when the fence ends.
+{
+	my $token = $t->query(q{SELECT acquire_lock('fenced')});
+
+	$t->query("BEGIN; SELECT fence_lock('fenced', $token)");
+	$s->query("SELECT release_lock('fenced', $token, hold_for => '10 min')");
+	is($s->query("SELECT fenced_by, @{[ $in->('9 min', '10 min') ]} FROM lock_election.locks"), '{' . $t->pid . '}|t', 'a fenced holder that leaves it closed');
+	$s->query(q{SELECT force_release_lock('fenced')});
+	$t->query('COMMIT');
+	like($s->query(q{SELECT acquire_lock('fenced', wait => '5 s')}), qr/^\d+$/, 'forced meanwhile: open after the fence');
+	$s->query(q{SELECT force_release_lock('fenced')});
+}
+
+# --- it lasts, and so does its opening ---
+
+close_name('kept', '10 min', 'worker');
+close_name('opened', '10 min', 'worker');
+$s->query(q{SELECT force_release_lock('opened')});
+$node->backup('copy');
+$_->quit foreach $s, $t, $w;
+$node->stop('immediate');
+$node->start;
+$s = session($node);
+is($s->query("SELECT name, role, @{[ $in->('9 min', '10 min') ]} FROM lock_election.locks"), 'kept|worker|t', 'after a crash: closed, by whom, and what was opened is open');
+$s->query(q{SET ROLE worker \; SELECT force_release_lock('kept') \; RESET ROLE});
+like($s->query(q{SELECT try_acquire_lock('kept')}), qr/^\d+$/, 'the role can still open it');
+$s->query(q{SELECT force_release_lock('kept')});
+
+# On a standby
+{
+	my $standby = PostgreSQL::Test::Cluster->new('standby');
+	my $r;
+
+	$standby->init_from_backup($node, 'copy', has_streaming => 1);
+	$standby->start;
+	close_name('shown', '10 min', 'worker');
+	$node->wait_for_catchup($standby);
+	$r = session($standby);
+	is($r->query("SELECT name, mode, role, @{[ $in->('9 min', '10 min') ]} FROM lock_election.locks"), 'shown||worker|t', 'a standby shows it');
+	is($r->query('SELECT count(*) FROM lock_election.elections'), '0', 'and no leader');
+	$r->quit;
+	$standby->stop;
+	$s->query(q{SELECT force_release_lock('shown')});
+}
+
+# expiry_grace closes an election as well: no leader, and nobody can be elected.
+$s->query(q{ALTER SYSTEM SET lock_election.expiry_grace = '10 min'});
+$s->query('SELECT pg_reload_conf()');
+wait_for_sql($node, 'SHOW lock_election.expiry_grace', '10min');
+{
+	# until the manager has read it
+	ok(wait_until(sub {
+		$s->query(q{SELECT campaign('e', 'me', ttl => '100 ms')});
+		$s->query('SELECT pg_sleep(0.2)');
+		return $s->query(q{SELECT closed_until > clock_timestamp() + interval '9 min' FROM lock_election.locks WHERE kind = 'election'}) eq 't';
+	}), 'an election that has expired is closed for the grace');
+	is($s->query(q{SELECT count(*) FROM current_leader('e')}) . $s->query('SELECT count(*) FROM lock_election.elections'), '00', 'and has no leader');
+	is($s->query(q{SELECT force_resign('e')}), '0', 'force_resign opens it');
+	like($s->query(q{SELECT campaign('e', 'me', wait => '0')}), qr/^\d+$/, 'the next is elected');
+	$s->query(q{SELECT force_resign('e')});
+}
+$s->quit;
+nothing_left($node);
+$node->stop;
+done_testing();
+
+sub slurp { return PostgreSQL::Test::Utils::slurp_file($_[0]->logfile); }

@@ -1,0 +1,335 @@
+# Every block of README and guide, as it stands there: extracted from the text, run, and compared with the output that the
+# text shows.  LeDocs.pm says what a block may be.
+use strict;
+use warnings;
+use Cwd;
+use File::Path qw(make_path);
+use LeDocs;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $work = PostgreSQL::Test::Utils::tempdir();
+my $src = getcwd();
+
+# A preload list and a table of settings of the text's own would not be another server's: "conf" blocks make this one's.
+my $node = PostgreSQL::Test::Cluster->new('main');
+my %run = (
+	'' => \&run_psql,
+	sql => \&run_sql,
+	sh => \&run_shell,
+	c => \&run_c,
+	python => \&run_python,
+	cron => \&run_cron);
+my %files;    # that blocks have made, by name
+
+$node->init;
+$node->append_conf('postgresql.conf', $_) foreach node_conf() =~ s/^shared_preload_libraries.*\n//mr, "max_wal_senders = 2\n";
+
+foreach my $document ('README.md', 'docs/guide.md')
+{
+	my @blocks = blocks_of(slurp_file($document));
+	my ($section, $state, $count) = ('', undef, 0);
+
+	cmp_ok(scalar(@blocks), '>', 5, "$document has blocks");
+	foreach my $block (@blocks)
+	{
+		my $title = "$document:$block->{line} ($block->{section})";
+
+		if ($block->{word} eq 'conf')
+		{
+			$node->append_conf('postgresql.conf', $block->{text});
+			next;
+		}
+		start_server();
+		if (!$state || $section ne $block->{section})
+		{
+			end_section($state);
+			$section = $block->{section};
+			$state = { tokens => {}, sessions => {}, dbname => begin_section($document, $section) };
+		}
+		die "$title: what is a block of '$block->{word}'?" unless $run{ $block->{word} };
+		$run{ $block->{word} }->($state, $block, $title);
+		$count++;
+	}
+	end_section($state);
+	note("$document: $count blocks");
+}
+$node->stop;
+done_testing();
+
+# --- where it runs ---
+
+# With what the conf blocks say.
+sub start_server
+{
+	return if $node->{_pid};
+	$node->start;
+	return;
+}
+
+# The tables that examples work on, which the text leaves to the reader, and says so.
+sub begin_section
+{
+	$node->safe_psql('postgres', <<'SQL');
+DO $$
+DECLARE
+	t text;
+BEGIN
+	FOR t IN SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' LOOP
+		EXECUTE 'DROP TABLE ' || t;
+	END LOOP;
+END $$;
+SQL
+	return 'postgres';
+}
+
+sub end_section
+{
+	my ($state) = @_;
+
+	return unless $state;
+	$_->quit foreach values %{ $state->{sessions} };
+	wait_until(sub { $node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'psql'}) eq '1' });
+	$node->safe_psql('postgres', $_)
+	  foreach q{SELECT force_release_lock(name) FROM lock_election.locks WHERE kind = 'lock'},
+	  q{SELECT force_resign(name) FROM lock_election.locks WHERE kind = 'election'},
+	  q{SELECT revoke_lease(lease) FROM lock_election.leases};
+	# places that come to hold
+	wait_until(sub {
+		$node->safe_psql('postgres', q{SELECT force_release_lock(name), force_resign(name) FROM lock_election.locks});
+		return $node->safe_psql('postgres', 'SELECT count(*) FROM lock_election.locks') eq '0';
+	});
+	return;
+}
+
+# --- psql ---
+
+sub open_session
+{
+	my ($state, $who) = @_;
+
+	return $state->{sessions}{$who} //= do {
+		my $s = session($node, dbname => $state->{dbname});
+
+		$s->query("\\pset $_") foreach 'format aligned', 'tuples_only off', 'footer off';
+		$s->query("\\set $_") foreach 'VERBOSITY default', 'QUIET off';
+		$s;
+	};
+}
+
+# Tags that say nothing, and notifications, which come when they come.
+sub shown
+{
+	my ($state, @lines) = @_;
+
+	push @{ $state->{notified} }, grep { /^Asynchronous notification/ } @lines;
+	return grep { !/^Asynchronous notification/ && !/^(?:BEGIN|COMMIT|ROLLBACK|LISTEN|SET|DO|SAVEPOINT|(?:CREATE|ALTER|DROP) \w+)$/ } @lines;
+}
+
+sub run_psql
+{
+	my ($state, $block, $title) = @_;
+
+	foreach my $statement (statements_of($block->{text}))
+	{
+		my $s = open_session($state, $statement->{who});
+		my $sql = $statement->{sql} =~ s/(\d{14,16})/$state->{tokens}{$1} \/\/ $1/ger;
+		my (@output, $difference);
+		# A notification of the text is told of, on several lines perhaps, and looked for.
+		my $expected = join "\n", @{ $statement->{output} };
+		my @channels;
+
+		push @channels, $1 while $expected =~ s/^Asynchronous notification "(\w+)"[^\n]*(?:\n(?!\n)[^\n]+)*//m;
+		if ($sql =~ /^\s*(?:--.*)?$/)
+		{
+			# the end of a wait
+			@output = split /\n/, ($s->wait // '') . "\n" . $s->error;
+		}
+		elsif ($statement->{waits})
+		{
+			$s->async($sql =~ s/--.*$//r);
+			ok(wait_until(sub {
+					$node->safe_psql('postgres', 'SELECT count(*) FROM pg_stat_activity WHERE pid = ' . $s->pid . q{ AND state = 'active' AND wait_event_type IN ('Lock', 'Extension')}) eq '1' }),
+				"$title: waits: $sql");
+			next;
+		}
+		else
+		{
+			my $answer = $s->query($sql) // '';
+
+			@output = (split(/\n/, $s->error =~ s/^psql:.*?:\d+: //mgr), split(/\n/, $answer));
+		}
+		@output = shown($state, @output);
+		$difference = same_output([ split /\n/, $expected ], \@output, $state->{tokens});
+		is($difference, '', "$title: " . ($sql =~ s/\s+/ /gr)) or diag("it answers:\n" . join("\n", @output));
+		foreach my $channel (@channels)
+		{
+			ok(wait_until(sub {
+				shown($state, split /\n/, $s->query('SELECT 1'));
+				return grep { /"\Q$channel\E"/ } @{ $state->{notified} };
+			}), "$title: a notification on $channel");
+		}
+	}
+	return;
+}
+
+sub run_sql
+{
+	my ($state, $block, $title) = @_;
+	my $s = open_session($state, '');
+
+	$s->query($block->{text} =~ s/(\d{14,16})/$state->{tokens}{$1} \/\/ $1/ger);
+	unlike($s->error, qr/ERROR|WARNING/, "$title: " . (split /\n/, $block->{text})[0]);
+	return;
+}
+
+# --- programs ---
+
+# sudo, apt-get and systemctl are left out: what they are for was done for the tests.  Installing goes to a directory.
+sub shell_env
+{
+	my $bin = "$work/bin";
+
+	if (!-d $bin)
+	{
+		make_path($bin, "$work/home");
+		my %programs = (
+			sudo => 'exec "$@"',
+			'apt-get' => 'exit 0',
+			systemctl => 'exit 0',
+			report => 'echo "report for token ${1:-}"',
+		);
+		foreach my $name (keys %programs)
+		{
+			PostgreSQL::Test::Utils::append_to_file("$bin/$name", "#!/bin/sh\n$programs{$name}\n");
+			chmod 0755, "$bin/$name";
+		}
+	}
+	return (
+		PATH => "$bin:$work/local/bin:$ENV{PATH}",
+		HOME => "$work/home",
+		PREFIX => "$work/local",
+		PKG_CONFIG_PATH => "$work/local/lib/pkgconfig",
+		LD_LIBRARY_PATH => "$work/local/lib",
+		PGHOST => $node->host,
+		PGPORT => $node->port,
+		PGDATABASE => 'postgres');
+}
+
+# Runs commands in the directory of a checkout, with what a reader has there.
+sub shell
+{
+	my ($script, $dir) = @_;
+	my %env = shell_env();
+	my ($out, $run) = ('');
+
+	local @ENV{ keys %env } = values %env;
+	delete local @ENV{qw(MAKEFLAGS MAKELEVEL)};
+	$run = IPC::Run::start([ 'bash', '-c', "cd '$dir' && $script" ], '<', '/dev/null', '>&', \$out, IPC::Run::timeout(300));
+	$run->finish;
+	return ($out, $run->full_result(0) >> 8);
+}
+
+# Commands that are not run again: these tests are part of one, and the extension was installed for them by others.
+my $not_run = qr/^make (?:demo|play|test\b)|^(?:sudo )?make(?: install)?\s*(?:#|$)|^sudo (?:systemctl|apt-get)/;
+
+# Lines with "$ " are commands, each followed by what it prints; a block without them is commands alone.
+sub run_shell
+{
+	my ($state, $block, $title) = @_;
+	my @commands = $block->{text} =~ /^\$ /m ? () : map { { command => $_, output => [] } } grep { /\S/ } split /\n/, $block->{text};
+
+	if (!@commands)
+	{
+		foreach my $line (split /\n/, $block->{text})
+		{
+			if ($line =~ /^\$ (.*)/) { push @commands, { command => $1, output => [] }; }
+			else { push @{ $commands[-1]{output} }, $line; }
+		}
+	}
+	elsif ($block->{text} =~ /^#!/)
+	{
+		my ($name) = $block->{text} =~ /^# (\S+)/m;
+
+		$files{$name} = $block->{text};
+		@commands = ({ command => "bash '" . write_file($name, $block->{text}) . "'", output => [] });
+	}
+
+	# those in the background print beside the next: they are run as one
+	my $hosts = 'host=' . $node->host . ',' . $node->host . ' dbname=postgres';
+	my $script = join("\n", map { $_->{command} =~ s/(\d{14,16})/$state->{tokens}{$1} \/\/ $1/ger } grep { $_->{command} !~ $not_run } @commands);
+	return if $script eq '';
+	$script =~ s/host=a,b dbname=app/$hosts/;
+	my ($out, $rc) = shell($script . "\nwait", $src);
+	my @expected = map { @{ $_->{output} } } @commands;
+
+	is($rc, 0, "$title: exit status") or diag($out);
+	return unless @expected;
+	is(same_output([ sort @expected ], [ sort split /\n/, $out ], $state->{tokens}), '', "$title: output") or diag($out);
+	return;
+}
+
+sub write_file
+{
+	my ($name, $text) = @_;
+	my $path = "$work/$name";
+
+	open(my $file, '>', $path) or die "$path: $!";
+	print $file $text;
+	close $file;
+	return $path;
+}
+
+# A piece of a program, in a function of its own.
+sub run_c
+{
+	my ($state, $block, $title) = @_;
+
+	write_file('invoices.c', <<"C");
+#include <stdbool.h>
+#include <stdio.h>
+#include <lock_election.h>
+
+static bool more_work(void) { return false; }
+static void work(void) { }
+
+int
+main(void)
+{
+$block->{text}
+	return 0;
+}
+C
+	my ($out, $rc) = shell("cp '$work/invoices.c' .", $src);
+
+	is($rc, 0, "$title: a program") or diag($out);
+	return;
+}
+
+sub run_python
+{
+	my ($state, $block, $title) = @_;
+	my ($name) = $block->{text} =~ /^# (\S+\.py)/m;
+	my ($out, $rc) = shell('python3 -c "import psycopg"', $src);
+
+  SKIP:
+	{
+		skip 'no psycopg', 1 if $rc != 0;
+		($out, $rc) = shell("timeout 60 python3 '" . write_file($name, $block->{text}) . "'", $work);
+		is($rc, 0, "$title: $name") or diag($out);
+		like($out, qr/^done/m, "$title: $name has done its work") or diag($out);
+	}
+	return;
+}
+
+# The command of a line of cron, now.
+sub run_cron
+{
+	my ($state, $block, $title) = @_;
+	my ($command) = $block->{text} =~ /^(?:\S+\s+){5}(.*)/;
+	my ($out, $rc) = shell($command =~ s,/usr/local/bin/report,report,r, $src);
+
+	is($rc, 0, "$title: $command") or diag($out);
+	return;
+}

@@ -1,0 +1,75 @@
+# A table that is written anew, and whatever may happen meanwhile: an error, the end of the manager, a crash.  No lock is lost, and
+# in the end the table is small.
+use strict;
+use warnings;
+use LeTest;
+use Test::More;
+
+my $node = new_node('main', faults => 1, conf => "autovacuum = off\nmax_wal_size = 2GB\n");
+
+sub one { return $node->safe_psql('postgres', $_[0]); }
+
+sub size { return one(q{SELECT pg_relation_size('lock_election.slot')}); }
+
+sub bloat
+{
+	one(q{BEGIN; ALTER TABLE lock_election.slot DISABLE TRIGGER USER;
+		INSERT INTO lock_election.slot (token, acquired_at, ttl, time_left, lease, session, role, slot, holds, permits, kind, mode, name, value)
+			SELECT 1, now(), 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 'dead ' || i, repeat('x', 4000) FROM generate_series(1, 9000) i;
+		DELETE FROM lock_election.slot WHERE name LIKE 'dead %';
+		ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_row; COMMIT});
+	return;
+}
+
+my %token = map { $_ => one("SELECT acquire_lock('$_', '1 h', owner => 'me')") } 'a', 'b', 'c';
+my $place = one(q{SELECT token FROM enqueue_lock('a', '1 h')});
+
+# All is there, and can be written.
+sub all_there
+{
+	my ($name) = @_;
+
+	wait_for_sql($node, 'SELECT count(*) = 1 FROM lock_election.manager');
+	is(one(q{SELECT count(*) FROM lock_election.locks}), 3, "$name: three locks");
+	is(one("SELECT is_held('$_', $token{$_})"), 't', "$name: $_ is held") foreach sort keys %token;
+	is(one("SELECT await_lock('a', $place)"), 'f', "$name: the place is there");
+	one("SELECT release_lock('c', $token{c})");
+	$token{c} = one(q{SELECT acquire_lock('c', '1 h', owner => 'me')});
+	ok($token{c}, "$name: a row is written");
+	return;
+}
+
+# kill: the whole server starts again.
+foreach my $case ([ 'shrink-new-file', 'error' ], [ 'shrink-copied', 'fatal' ], [ 'shrink-copied', 'kill' ], [ 'shrink-done', 'error' ], [ 'shrink-done', 'kill' ],
+	[ 'shrink-committed', 'kill' ])
+{
+	my ($point, $action) = @$case;
+	my $log = -s $node->logfile;
+
+	bloat() if size() < 64 * 1024 * 1024;
+	one("SELECT fault_set('$point', '$action')");
+	ok( wait_until(
+			sub {
+				my ($out, $err);
+
+				# keeps the manager at work; the fault may hit it at any time
+				$node->psql('postgres', q{SELECT release_lock('beat', acquire_lock('beat'))}, stdout => \$out, stderr => \$err);
+				return PostgreSQL::Test::Utils::slurp_file($node->logfile, $log) =~ /\bfault\b|terminated by signal 9/;
+			}),
+		"$action at $point");
+	ok(wait_until(sub { ($node->psql('postgres', 'SELECT 1'))[0] == 0 }), 'the server is there');
+	all_there("$action at $point");
+}
+
+ok( wait_until(
+		sub {
+			one(q{SELECT release_lock('beat', acquire_lock('beat'))});
+			return size() < 1024 * 1024;
+		}),
+	'in the end the table is small');
+all_there('small');
+$node->stop('immediate');
+$node->start;
+all_there('after one more crash');
+$node->stop;
+done_testing();

@@ -1,0 +1,181 @@
+/* What is kept of those who acquire, and what is told of tokens that have ended. */
+#include "fixture.h"
+
+static LeReply
+acquire_from(uint32_t session, const char *name, const char *acquirer)
+{
+	LeCommand cmd = request(session, name, X, LE_WAIT_FOREVER);
+
+	cmd.acquirer = text(acquirer);
+	return apply(cmd);
+}
+
+static bool
+is_from(const LeEntry *entry, const char *acquirer)
+{
+	return entry != NULL && entry->acquirer != NULL && entry->acquirer->len == strlen(acquirer) &&
+		   memcmp(entry->acquirer->text, acquirer, entry->acquirer->len) == 0;
+}
+
+static void
+test_shared_record(void)
+{
+	LeReply a, b, c;
+	int64_t before;
+
+	start();
+	a = acquire_from(1, "x", "4711 - psql");
+	batch();
+	before = blocks;
+	b = acquire_from(1, "y", "4711 - psql");
+	batch();
+	ok(is_from(le_core_find_token(core, a.token), "4711 - psql"), "it is kept with what it holds");
+	ok(le_core_find_token(core, a.token)->acquirer == le_core_find_token(core, b.token)->acquirer,
+	   "once for all that one session holds");
+	is_int(blocks - before, 1, "so one more lock is its name and no more");
+	c = acquire_from(2, "x", "4712 10.0.0.7 worker");
+	batch();
+	ok(is_from(le_core_find_token(core, c.token), "4712 10.0.0.7 worker"), "also of those who wait");
+	release(1, "x", a.token);
+	batch();
+	ok(is_from(le_core_find_token(core, c.token), "4712 10.0.0.7 worker"), "and hold then");
+	release(1, "y", b.token);
+	batch();
+	ok(is_from(le_core_find_token(core, c.token), "4712 10.0.0.7 worker"), "when the others have gone");
+	release(2, "x", c.token);
+	batch();
+	stop();
+}
+
+static void
+test_session_is_gone(void)
+{
+	LeReply a;
+
+	start();
+	a = acquire_from(1, "x", "4711 - psql");
+	batch();
+	apply(command(LE_CMD_SESSION_END, 1, NULL));
+	batch();
+	ok(is_from(le_core_find_token(core, a.token), "4711 - psql"), "it outlives the connection");
+	stop();
+}
+
+static void
+test_load(void)
+{
+	LeStoredEntry row, place;
+
+	start_load();
+	row = stored("x", FIRST - 4, X);
+	row.acquirer = text("4711 - psql");
+	is_int(load_slot(row), LE_LOADED, "it is loaded with a holder");
+	place = stored("x", FIRST - 3, X);
+	place.acquirer = text("4711 - psql");
+	is_int(load_place(place), LE_LOADED, "and with a place");
+	load_done();
+	ok(is_from(le_core_find_token(core, FIRST - 4), "4711 - psql"), "as it was");
+	ok(le_core_find_token(core, FIRST - 4)->acquirer == le_core_find_token(core, FIRST - 3)->acquirer,
+	   "once");
+	batch();
+	stop();
+
+	start_load();
+	row = stored("x", FIRST - 4, X);
+	row.acquirer = (LeText){"", LE_MAX_ACQUIRER + 1};
+	is_int(load_slot(row), LE_LOAD_INVALID, "one that is too long was not written by a core");
+	stop();
+}
+
+/* --- endings --- */
+
+static LeReply
+ask(const char *name, int64_t token, uint32_t role)
+{
+	LeCommand cmd = command(LE_CMD_AWAIT, 5, name);
+
+	cmd.token = token;
+	cmd.role = role;
+	return apply(cmd);
+}
+
+static void
+test_endings(void)
+{
+	LeReply a, reply;
+	LeCommand cmd;
+
+	start();
+	a = acquire(1, "x", X);
+	release(1, "x", a.token);
+	batch();
+	now += 3 * LE_SECOND;
+	reply = ask("x", a.token, ROLE);
+	is_int(reply.status, LE_LOST, "what was released is lost");
+	is_int(reply.ending, LE_END_RELEASED, "because it was released");
+	is_int(reply.ending_ago, 3 * LE_SECOND, "so long ago");
+	is_int(ask("x", a.token, ROLE + 1).ending, LE_END_NONE, "which another role is not told");
+	is_int(ask("x", a.token + 1000, ROLE).ending, LE_END_NONE, "nothing is known of another token");
+
+	a = acquire(1, "x", X);
+	batch();
+	now += TTL;
+	le_core_expire(core, now, 100);
+	batch();
+	is_int(ask("x", a.token, ROLE).ending, LE_END_EXPIRED, "expired");
+
+	a = acquire(1, "x", X);
+	apply(command(LE_CMD_FORCE, 2, "x"));
+	batch();
+	is_int(ask("x", a.token, ROLE).ending, LE_END_FORCED, "forced");
+
+	cmd = command(LE_CMD_GRANT_LEASE, 1, NULL);
+	cmd.ttl = TTL;
+	reply = apply(cmd);
+	cmd = request(1, "x", X, 0);
+	cmd.lease = reply.token;
+	a = apply(cmd);
+	batch();
+	{
+		LeCommand revoke = command(LE_CMD_REVOKE_LEASE, 1, NULL);
+
+		revoke.lease = reply.token;
+		apply(revoke);
+	}
+	batch();
+	is_int(ask("x", a.token, ROLE).ending, LE_END_REVOKED, "its lease was revoked");
+	reply = apply(cmd);
+	is_int(reply.status, LE_NO_LEASE, "and is gone");
+	is_int(reply.ending, LE_END_REVOKED, "because it was revoked");
+
+	a = acquire(1, "x", X);
+	batch();
+	fenced_token = a.token;
+	release(1, "x", a.token);
+	batch();
+	is_int(ask("x", a.token, ROLE).ending, LE_END_RELEASED, "released, and fenced still");
+	fenced_token = 0;
+	apply(command(LE_CMD_FENCE_ENDED, 1, NULL));
+	batch();
+
+	/* very many later ones */
+	for (int i = 0; i < 2000; i++)
+	{
+		LeReply other = acquire(2, "y", X);
+
+		release(2, "y", other.token);
+		batch();
+	}
+	is_int(ask("x", a.token, ROLE).ending, LE_END_NONE, "forgotten when so many have ended since");
+	stop();
+}
+
+int
+main(void)
+{
+	test_shared_record();
+	test_session_is_gone();
+	test_load();
+	test_endings();
+	return done_testing();
+}
