@@ -264,6 +264,7 @@ wait_for_answer(uint32 number, const LeCommand *cmd, LeWait *wait, bool snapshot
 			log_kept_snapshot(cmd);
 		}
 		read_notes(cmd, number);
+		le_flush_turn(slot);
 		if (pg_atomic_read_u32(&slot->answered) == number)
 			break;
 		LE_FAULT("request-before-wait");

@@ -51,6 +51,7 @@ void
 le_batch_answer(uint32 proc, uint32 number, const LeReply *reply)
 {
 	LeRequestSlot *slot = slot_of(proc);
+	bool flush;
 
 	if (pg_atomic_read_u32(&slot->posted) != number || pg_atomic_read_u32(&slot->answered) == number)
 		return;
@@ -58,9 +59,12 @@ le_batch_answer(uint32 proc, uint32 number, const LeReply *reply)
 	slot->reply_at = le_clock();
 	publish_bound(slot);
 	slot->revision = 0;
+
+	/* from the answer on the slot is the session's, which may be awake */
+	flush = reply->lsn != 0 && slot->need_flush && !le_flush_done((XLogRecPtr) reply->lsn);
 	pg_write_barrier();
 	pg_atomic_write_u32(&slot->answered, number);
-	if (reply->lsn != 0 && slot->need_flush && !le_flush_done((XLogRecPtr) reply->lsn))
+	if (flush)
 		le_flush_ask(proc, (XLogRecPtr) reply->lsn);
 	else
 		le_wake((int) proc);

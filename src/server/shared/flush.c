@@ -353,6 +353,15 @@ le_flush_enter(void)
 }
 
 void
+le_flush_turn(const LeRequestSlot *slot)
+{
+	uint32 me = (uint32) le_my_proc() + 1;
+
+	if (pg_atomic_read_u32(&flush()->leader) == me)
+		lead(slot, me);
+}
+
+void
 le_flush_wait(const LeRequestSlot *slot)
 {
 	XLogRecPtr lsn = (XLogRecPtr) slot->reply.lsn;

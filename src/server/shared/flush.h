@@ -60,6 +60,11 @@ extern void le_flush_start(void);
 extern void le_flush_attach(void);
 /* Before a request is posted: this process is present. */
 extern void le_flush_enter(void);
+/*
+ * In each turn of its wait: lead, if it is named.  One that has flushed for itself
+ * may still be in the stack while it waits for its next answer.
+ */
+extern void le_flush_turn(const LeRequestSlot *slot);
 /* The answer is there: wait until it is flushed.  Like a commit, it cannot be interrupted. */
 extern void le_flush_wait(const LeRequestSlot *slot);
 /* It has its answer, or does not wait any more. */
