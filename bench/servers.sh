@@ -86,7 +86,10 @@ start_postgres()
 		max_connections = 250
 		max_worker_processes = 32
 		password_encryption = md5
-		shared_buffers = 256MB"
+		shared_buffers = 256MB
+		lock_election.max_locks_per_role = 0
+		lock_election.max_memory_per_role = 0
+		lock_election.max_memory = 8GB"
 	export PGPASSWORD=$password
 	psql -Xqc "ALTER ROLE postgres PASSWORD '$password'"
 	printf 'local all all trust\nhost all all 127.0.0.1/32 md5\n' >"$PGHOST/data/pg_hba.conf"

@@ -108,6 +108,7 @@ CREATE TABLE lock_election.history (
 	term bigint NOT NULL,
 	elected_at timestamptz NOT NULL,
 	at timestamptz NOT NULL,
+	role oid NOT NULL,
 	how smallint NOT NULL
 ) USING heap WITH (vacuum_truncate = off);
 ALTER TABLE lock_election.history
@@ -193,7 +194,7 @@ CREATE FUNCTION @extschema@.acquire_lock(
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_acquire_lock';
 COMMENT ON FUNCTION @extschema@.acquire_lock(text, interval, interval, text, text, bigint) IS
-'Acquires a lock and returns its token, or NULL if it was not granted within "wait" (NULL: wait without limit, ''0'': do not wait). It is held until it is released or "ttl" has passed since the last renewal; ttl => NULL: as long as this connection lives. Undone if the transaction rolls back. Errors: 22023 bad argument, 55P03 lock_timeout, LE001 ended while it waited, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role.';
+'Acquires a lock and returns its token, or NULL if it was not granted within "wait" (NULL: wait without limit, ''0'': do not wait). It is held until it is released or "ttl" has passed since the last renewal; ttl => NULL: as long as this connection lives; "lease": as long as that. "owner" says who asks: acquiring again by the same owner, or, where none is named, on the same lease, answers the same token. Undone if the transaction rolls back. Errors: 22023 bad argument, 55P03 lock_timeout, LE001 ended while it waited, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role.';
 
 CREATE FUNCTION @extschema@.try_acquire_lock(
 	name text,
@@ -244,7 +245,7 @@ CREATE FUNCTION @extschema@.release_lock(
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_release_lock';
 COMMENT ON FUNCTION @extschema@.release_lock(text, bigint, interval, boolean) IS
-'Releases a lock: true, or false if this token does not hold it; a NULL token holds nothing. At once if this call is a statement of its own outside of a transaction block and of a pipeline; otherwise at commit. It waits for no flush: a crash of the server within the next moments may bring the lock back, held until its TTL ends. It does wait if the TTL is over 5 minutes, with "hold_for", with setting lock_election.durable_release, and for a synchronous standby. "hold_for": nobody is granted the lock until that long after it was acquired. "all_holds": all holds of a named owner, not only one. Errors: 22023 bad argument, 42501 another role''s lock, 53400 too many releases in one transaction, see max_locks_per_transaction.';
+'Releases a lock: true, or false if this token does not hold it; a NULL token holds nothing. At once if this call is a statement of its own outside of a transaction block and of a pipeline; otherwise at commit. It waits for no flush: a crash of the server within the next moments may bring the lock back, held until its TTL ends. It does wait if the TTL is over 5 minutes, with "hold_for", with setting lock_election.durable_release, and for a synchronous standby. "hold_for": nobody is granted the lock until that long after it was acquired; at most lock_election.max_hold_for. A closed name counts for the role as a lock. "all_holds": all holds of a named owner, not only one. Errors: 22023 bad argument, 42501 another role''s lock, 53400 too many releases in one transaction, see max_locks_per_transaction.';
 
 CREATE FUNCTION @extschema@.is_held(name text, token bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -256,7 +257,13 @@ CREATE FUNCTION @extschema@.force_release_lock(name text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_force_release_lock';
 COMMENT ON FUNCTION @extschema@.force_release_lock(text) IS
-'Ends the holders of a lock and returns how many there were. For members of the holder''s role and of pg_signal_backend; logged. Errors: 42501.';
+'Ends the holders of a lock and returns how many there were; opens a name that "hold_for" of release_lock has closed. For members of the holder''s role and of pg_signal_backend; logged. Errors: 42501.';
+
+CREATE FUNCTION @extschema@.force_release_role(role regrole)
+RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_force_release_role';
+COMMENT ON FUNCTION @extschema@.force_release_role(regrole) IS
+'Ends all that a role has in this database: holders, places in queues and other waits, leases, leaderships and candidacies, and opens the names that it has closed; returns how many there were. A role that was dropped is told by its number, as the views show it. What a fence keeps ends with that. Take the role its right to come back before. For members of the role and of pg_signal_backend; logged. Errors: 42501, 22023 no role.';
 
 -- Not for everyone: there is no way back, and the numbers are used up one day.
 CREATE FUNCTION @extschema@.advance_revision(min bigint)
@@ -281,7 +288,7 @@ CREATE FUNCTION @extschema@.enqueue_lock(
 RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_enqueue_lock';
 COMMENT ON FUNCTION @extschema@.enqueue_lock(text, interval, text, text, bigint) IS
-'Enters the queue of a lock and returns at once: the token, whether it is granted already, else the position in the queue (from 1), and the channel on which the grant is announced (LISTEN). The place lasts for "ttl" from now and from each await_lock, or as long as "lease"; ttl NULL: as long as this connection. From the grant on the lock lasts for "ttl". Undone if the transaction rolls back. Every call takes a place of its own, also for an owner that holds the lock; but on a named lease the same request once more answers the same token, so that it can be sent again when its answer was lost. Errors: 22023 bad argument, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role, LE001 no such lease.';
+'Enters the queue of a lock and returns at once: the token, whether it is granted already, else the position in the queue (from 1), and the channel on which the grant is announced (LISTEN). The place lasts for "ttl" from now and from each await_lock, or as long as "lease"; ttl NULL: as long as this connection. From the grant on the lock lasts for "ttl". Undone if the transaction rolls back. Every call takes a place of its own, also for an owner that holds the lock; but on a named lease the same request once more, by the same owner if it names one, answers the same token, so that it can be sent again when its answer was lost. Errors: 22023 bad argument, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role, LE001 no such lease.';
 
 CREATE FUNCTION @extschema@.enqueue_permit(
 	name text,
@@ -393,8 +400,9 @@ COMMENT ON FUNCTION @extschema@.lease_time_to_live(bigint) IS
 -- one does not get its keys.  No row is ever removed by the functions, so that no
 -- version comes twice.
 CREATE FUNCTION lock_election.role_oid(role name) RETURNS oid
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE
+LANGUAGE C IMMUTABLE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_role_oid';
+REVOKE ALL ON FUNCTION lock_election.role_oid(name) FROM PUBLIC;
 COMMENT ON FUNCTION lock_election.role_oid(name) IS
 'The OID of a role; 0 if there is none. Under table versioned; immutable so that a column can be generated by it, which is what the role was called when the row was written.';
 
@@ -633,7 +641,7 @@ SELECT l.lease, l.owner, l.role::pg_catalog.regrole AS role, l.ttl, l.expires_at
 FROM lock_election.look_leases() l LEFT JOIN n ON n.lease = l.lease;
 CREATE FUNCTION lock_election.manager_info(
 	OUT pid integer, OUT started timestamptz, OUT incarnation bigint,
-	OUT revision bigint, OUT locks bigint, OUT memory bigint,
+	OUT revision bigint, OUT locks bigint, OUT memory bigint, OUT not_loaded bigint,
 	OUT slot_bytes bigint, OUT lease_bytes bigint, OUT queue_bytes bigint)
 RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_manager_info';
@@ -642,7 +650,7 @@ COMMENT ON FUNCTION lock_election.manager_info() IS
 
 CREATE VIEW lock_election.manager AS
 SELECT m.pid, pg_catalog.current_database() AS database, m.started, m.incarnation,
-	m.revision, m.locks, m.memory, m.slot_bytes, m.lease_bytes, m.queue_bytes
+	m.revision, m.locks, m.memory, m.not_loaded, m.slot_bytes, m.lease_bytes, m.queue_bytes
 FROM lock_election.manager_info() m
 WHERE m.pid IS NOT NULL;
 CREATE FUNCTION lock_election.counters(
@@ -811,6 +819,8 @@ COMMENT ON COLUMN lock_election.manager.locks IS
 'Names that it knows: held, waited for, closed, or just released.';
 COMMENT ON COLUMN lock_election.manager.memory IS
 'Bytes of its state.';
+COMMENT ON COLUMN lock_election.manager.not_loaded IS
+'Rows that did not fit into lock_election.max_memory when it started: their locks stay held, and are granted to nobody.';
 COMMENT ON COLUMN lock_election.manager.slot_bytes IS
 'Size of table slot on disk, in bytes, as of a few seconds ago. The manager reads the tables when it starts.';
 COMMENT ON COLUMN lock_election.manager.lease_bytes IS
@@ -968,6 +978,8 @@ COMMENT ON COLUMN lock_election.history.elected_at IS
 'When the term began.';
 COMMENT ON COLUMN lock_election.history.at IS
 'When it happened.';
+COMMENT ON COLUMN lock_election.history.role IS
+'The leaders role, whose lock_election.max_history_per_role it counts for.';
 COMMENT ON COLUMN lock_election.history.how IS
 '1 elected, 2 proclaimed; the term has ended: 3 resigned, 4 expired, 5 revoked, 6 forced, 7 undone, 8 disconnected.';
 COMMENT ON COLUMN lock_election.history.election IS
@@ -997,6 +1009,8 @@ COMMENT ON COLUMN lock_election.versioned.version IS
 'Counts up from 1 with each write.';
 COMMENT ON COLUMN lock_election.versioned.role IS
 'Name of the role that the key belongs to.';
+COMMENT ON COLUMN lock_election.versioned.role_oid IS
+'The role that had this name when the row was written; 0: there was none.';
 COMMENT ON COLUMN lock_election.versioned.key IS
 'The key.';
 COMMENT ON COLUMN lock_election.versioned.value IS

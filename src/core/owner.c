@@ -85,17 +85,38 @@ is_foreign(const LeEntry *holder, uint64_t session)
 	return holder->ttl == LE_TTL_BOUND && holder->lease == NULL && holder->session != session;
 }
 
-/* A holder; two owners on one lease are two. */
+/* It is the lease's own: where there is an owner as well, it is that one's. */
 static bool
-is_on_lease(const LeEntry *entry, const LeLease *lease, LeText owner)
+is_of_lease(const LeEntry *entry, const LeLease *lease)
 {
-	return entry->state == LE_STATE_HELD && entry->lease == lease &&
-		   (owner.data == NULL || entry->owner == NULL);
+	return entry->state == LE_STATE_HELD && entry->lease == lease && entry->owner == NULL;
+}
+
+/* The owner's holder on this lease, NULL: on none; else one that it has otherwise. */
+static LeEntry *
+find_of_owner(const LeCore *core, const LeLock *lock, uint32_t role, LeText owner, const LeLease *lease,
+			  uint64_t session)
+{
+	LeEntry *otherwise = NULL;
+
+	le_link_foreach(link, next, bucket_of(core, lock, role, owner))
+	{
+		LeEntry *holder = le_container(link, LeEntry, owner_link);
+
+		if (holder->lock != lock || holder->role != role || is_foreign(holder, session) ||
+			le_entry_is_ending(holder) || !le_text_equal(le_text(holder->owner, holder->owner_len), owner))
+			continue;
+		if (le_entry_named_lease(holder) == lease)
+			return holder;
+		if (otherwise == NULL)
+			otherwise = holder;
+	}
+	return otherwise;
 }
 
 /*
- * The holder that a request of this session would be one more hold of: that of
- * the same named owner, or of the same named lease.
+ * The holder that a request of this session would be one more hold of.  It is
+ * the owner that asks, if one is named, else the named lease.
  */
 /* Has a named owner, without a lease, acquired this by another connection than this one? */
 bool
@@ -108,32 +129,24 @@ LeEntry *
 le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t role, LeText owner, const LeLease *lease,
 			  uint64_t session)
 {
+	const LeLink *link;
+
 	if (owner.data != NULL)
+		return find_of_owner(core, lock, role, owner, lease, session);
+	if (lease == NULL)
+		return NULL;
+
+	/* to the end of the shorter list: both may be very long */
+	link = lease->entries.next;
+	for (LeSlot *slot = lock->slots; slot != NULL && link != &lease->entries;
+		 slot = slot->next, link = link->next)
 	{
-		le_link_foreach(link, next, bucket_of(core, lock, role, owner))
-		{
-			LeEntry *holder = le_container(link, LeEntry, owner_link);
+		LeEntry *holder = slot->holder, *entry = le_container(link, LeEntry, lease_link);
 
-			if (holder->lock == lock && holder->role == role && !is_foreign(holder, session) &&
-				le_text_equal(le_text(holder->owner, holder->owner_len), owner))
-				return holder;
-		}
-	}
-	if (lease != NULL)
-	{
-		const LeLink *link = lease->entries.next;
-
-		/* to the end of the shorter list: both may be very long */
-		for (LeSlot *slot = lock->slots; slot != NULL && link != &lease->entries;
-			 slot = slot->next, link = link->next)
-		{
-			LeEntry *holder = slot->holder, *entry = le_container(link, LeEntry, lease_link);
-
-			if (holder != NULL && is_on_lease(holder, lease, owner))
-				return holder;
-			if (entry->lock == lock && is_on_lease(entry, lease, owner))
-				return entry;
-		}
+		if (holder != NULL && is_of_lease(holder, lease))
+			return holder;
+		if (entry->lock == lock && is_of_lease(entry, lease))
+			return entry;
 	}
 	return NULL;
 }

@@ -11,8 +11,8 @@
 #
 # The sessions of a section are closed at its end (at the next heading of the second level, or of the third).
 #
-# In outputs these are equal to each other: tokens, if the same stands for the same; moments, durations, numbers of
-# processes.  A token of the text that is used in a statement becomes the one that was shown in its place.
+# In outputs these are equal to each other: tokens, if the same stands for the same; moments, durations with fractions of a
+# second, numbers of processes.  A token of the text that is used in a statement becomes the one that was shown in its place.
 
 package LeDocs;
 
@@ -73,8 +73,8 @@ sub complete
 }
 
 my @classes = (
-	qr/^-?\d\d:\d\d:\d\d(?:\.\d+)?$/,                # a duration, or the time of a moment
-	qr/^\d\d:\d\d:\d\d(?:\.\d+)?[+-]\d\d$/,
+	qr/^-?\d\d:\d\d:\d\d\.\d+$/,                     # a duration that is not a round one
+	qr/^\d\d:\d\d:\d\d(?:\.\d+)?[+-]\d\d$/,       # the time of a moment
 	qr/^\d{4}-\d\d-\d\d$/,
 	qr/^\{?\d{3,7}\}?[.;:,)]?$/,                     # a process
 	qr/^\d+\.\d$/,                                   # a number of seconds

@@ -79,7 +79,7 @@ SELECT throws_ok($$SELECT compare_and_set('app', 2, '3')$$, '42501', 'permission
 SELECT throws_ok($$SELECT compare_and_set('app', 0, '3')$$, '42501', NULL, 'whatever the version');
 SELECT throws_ok($$SELECT read_versioned('app')$$, '42501', 'permission denied to read key "app"');
 SELECT throws_ok($$SELECT * FROM lock_election.versioned$$, '42501', NULL, 'nor past the functions');
-SELECT throws_ok($$INSERT INTO lock_election.versioned VALUES (1, 'le_app', 'k', 'v')$$, '42501', NULL, 'nor write');
+SELECT throws_ok($$INSERT INTO lock_election.versioned (version, role, key, value) VALUES (1, 'le_app', 'k', 'v')$$, '42501', NULL, 'nor write');
 SELECT throws_ok($$DELETE FROM lock_election.versioned$$, '42501', NULL, 'nor delete');
 SELECT is(current_user::text, 'le_other', 'it stays itself');
 SET ROLE le_reader;

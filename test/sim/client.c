@@ -200,10 +200,6 @@ acquire_group(World *w, uint32_t sessno)
 	cmd.enqueue = rng_chance(&w->rng, w->conf.enqueue_mille);
 	if (cmd.enqueue)
 		cmd.wait = 0;
-
-	/* of several owners on one lease it is open which one asks again */
-	if (cmd.enqueue && cmd.lease != 0)
-		cmd.owner = (LeText){NULL, 0};
 	post(w, &cmd);
 }
 
@@ -271,10 +267,6 @@ acquire(World *w, uint32_t sessno)
 	cmd.enqueue = cmd.reenter == 0 && rng_chance(&w->rng, w->conf.enqueue_mille);
 	if (cmd.enqueue)
 		cmd.wait = 0;
-
-	/* of several owners on one lease it is open which one asks again */
-	if (cmd.enqueue && cmd.lease != 0)
-		cmd.owner = (LeText){NULL, 0};
 	if (cmd.kind == LE_KIND_ELECTION)
 		cmd.value = sim_value((int) rng_below(&w->rng, 64));
 	post(w, &cmd);

@@ -7,6 +7,7 @@
  * passes an answer on, as far as the core's reply says that the answer rests on
  * it; one with synchronous_commit off does not.  The model remembers what
  * clients were told, whatever the replies say, and looks for it after a crash.
+ * Where a session has found nothing to flush, a crash is likely.
  *
  * The state that would be left by a crash is kept as a disk of its own.  A flush
  * goes to the end of the log, also where less was asked for.
@@ -32,6 +33,7 @@ void
 flush_all(World *w)
 {
 	w->flushed = w->lsn;
+	w->trusting = false;
 }
 
 /* A client is told this, with the newest batch or by it. */
@@ -44,6 +46,7 @@ flush_told(World *w, const LeCommand *cmd, const LeReply *reply)
 		return;
 	if (lsn > w->flushed)
 		flush_all(w);
+	w->trusting = w->flushed < w->lsn;
 	if (w->conf.model)
 		model_told(w->model, cmd, reply);
 }

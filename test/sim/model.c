@@ -288,6 +288,7 @@ m_grant(Model *m, MEntry *e, LeTime now)
 	if (e->lease != 0)
 		ENSURE(m->w, m_find_lease(m, e->lease) != NULL);
 	e->held = true;
+	lock->closed_until = 0;
 	e->stored = false;
 	e->acquired = now;
 	e->wait_until = LE_NEVER;
@@ -327,7 +328,7 @@ in_own_transaction(Model *m, const MEntry *e, const MEntry *request)
 	return false;
 }
 
-/* What a request has in common with a holder: 1 owner, 2 lease, 3 transaction. */
+/* What a request has in common with a holder: 1 owner and lease, 2 owner, 3 lease, 4 transaction. */
 static int
 kinship(Model *m, const MEntry *e, const MEntry *request)
 {
@@ -336,13 +337,13 @@ kinship(Model *m, const MEntry *e, const MEntry *request)
 	if (!e->held || e->lapsed || e->kind != request->kind || e->name != request->name)
 		return 0;
 	if (!foreign && request->owner != NO_OWNER && e->owner == request->owner && e->role == request->role)
-		return 1;
-	if (!foreign && request->lease != 0 && e->lease == request->lease &&
-		(request->owner == NO_OWNER || e->owner == NO_OWNER))
-		return 2;
+		return e->lease == request->lease ? 1 : 2;
+	if (request->lease != 0 && e->lease == request->lease && request->owner == NO_OWNER &&
+		e->owner == NO_OWNER)
+		return 3;
 	if (request->owner == NO_OWNER && e->owner == NO_OWNER && e->role == request->role && !request->held &&
 		request->waiter == 0 && in_own_transaction(m, e, request))
-		return 3;
+		return 4;
 	return 0;
 }
 
@@ -366,7 +367,7 @@ m_reentrant(Model *m, const MEntry *request, LeStatus core_says, int64_t core_to
 {
 	if (request->place || request->mode == LE_MODE_PERMIT)
 		return NULL;
-	for (int kin = 1; kin <= 3; kin++)
+	for (int kin = 1; kin <= 4; kin++)
 	{
 		MEntry *any = NULL;
 
@@ -557,7 +558,11 @@ m_end(Model *m, MEntry *e, LeEnd how, LeTime cool, LeTime now)
 		cool = e->cool;
 	if (e->held && m_close(m_lock(m, kind, name), cool, e->role) && !e->stored)
 		m_lock(m, kind, name)->unstored = cool;
-	m_answer(m, e, e->place || how == LE_END_EXPIRED || how == LE_END_REVOKED ? LE_LOST : LE_NOT_GRANTED, 0);
+	m_answer(m, e,
+			 e->place || how == LE_END_EXPIRED || how == LE_END_REVOKED || how == LE_END_FORCED
+				 ? LE_LOST
+				 : LE_NOT_GRANTED,
+			 0);
 	if (e->group && !e->held)
 	{
 		m_end_waiting_group(m, e->token, now);

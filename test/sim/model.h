@@ -61,7 +61,8 @@ typedef struct MLock
 	LeTime closed_until;
 	uint32_t closed_by;
 	LeTime unstored; /* the same, left by one that never was answered */
-	LeTime told;     /* the same, when a release was answered that closes */
+	int64_t closer;  /* token whose release has closed it so */
+	LeTime told;     /* the same, when that was answered */
 	int32_t permits;
 	int64_t last_exclusive;
 } MLock;

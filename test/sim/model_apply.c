@@ -282,6 +282,8 @@ m_role_is_full(Model *m, uint32_t role, uint32_t more)
 
 	for (int i = 0; i < m->s.nentries; i++)
 		n += m->s.entries[i].role == role;
+	for (int i = 0; i < m->w->conf.names * 2; i++)
+		n += m->s.locks[i].closed_until != 0 && m->s.locks[i].closed_by == role;
 	return limit > 0 && n + more > limit;
 }
 
@@ -440,6 +442,7 @@ newest_held(Model *m, const LeCommand *cmd)
 void
 m_release_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
+	MLock *lock = m_lock(m, (uint8_t) cmd->kind, sim_text_id(cmd->name.data));
 	int64_t token;
 	LeTime cool;
 	MEntry *e;
@@ -456,6 +459,8 @@ m_release_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	}
 	cool = e->held && cmd->hold_for > 0 ? e->acquired + cmd->hold_for : 0;
 	m_end(m, e, LE_END_RELEASED, cool > now ? cool : 0, now);
+	if (cool > now && lock->closed_until == cool)
+		lock->closer = token;
 }
 
 void
@@ -658,6 +663,9 @@ model_apply(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply, const Le
 			break;
 		case LE_CMD_CHECK:
 			(cmd->nnames > 0 ? m_check_group : m_check_one)(m, cmd, now, reply);
+			break;
+		case LE_CMD_FORCE_ROLE:
+			ENSURE(m->w, false); /* test/unit/force.c has it */
 			break;
 		case LE_CMD_FORCE:
 			force(m, cmd, now, reply);

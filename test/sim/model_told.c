@@ -25,13 +25,13 @@ told_entry(Model *m, uint8_t kind, int name, int64_t token, Told told)
 		lease->told = true;
 }
 
-/* A name that nobody is granted for a while; one of its holders was that of this release. */
+/* After this release nobody is granted the name for a while. */
 static void
-told_closed(Model *m, const LeCommand *cmd, LeTime now)
+told_closed(Model *m, const LeCommand *cmd, int64_t token)
 {
 	MLock *lock = m_lock(m, (uint8_t) cmd->kind, sim_text_id(cmd->name.data));
 
-	if (lock->closed_until > now)
+	if (lock->closer == token)
 		lock->told = lock->closed_until;
 }
 
@@ -55,7 +55,7 @@ model_told(Model *m, const LeCommand *cmd, const LeReply *reply)
 			break;
 		case LE_CMD_RELEASE:
 			if (cmd->nnames == 0 && cmd->hold_for > 0)
-				told_closed(m, cmd, m->w->now);
+				told_closed(m, cmd, reply->token);
 			break;
 		case LE_CMD_GRANT_LEASE:
 		case LE_CMD_KEEP_ALIVE:

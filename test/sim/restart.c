@@ -142,10 +142,9 @@ first_revision(World *w, bool new_timeline)
 	return first;
 }
 
-void
-world_restart(World *w)
+static void
+restart(World *w, How how)
 {
-	How how = (How) rng_below(&w->rng, w->conf.right_clock ? 5 : 3);
 	LeTime away = rng_below(&w->rng, rng_chance(&w->rng, 900) ? 4000000 : 200000000);
 
 	if (how == STOPPED)
@@ -172,4 +171,16 @@ world_restart(World *w)
 	}
 	if (how >= PROMOTED)
 		disk_hears(w, DISK_STANDBY);
+}
+
+void
+world_restart(World *w)
+{
+	restart(w, (How) rng_below(&w->rng, w->conf.right_clock ? 5 : 3));
+}
+
+void
+world_crash(World *w)
+{
+	restart(w, CRASHED);
 }

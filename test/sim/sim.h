@@ -300,6 +300,7 @@ typedef struct World
 	Keeper keeper;
 	uint64_t lsn; /* of the newest batch that is stored */
 	uint64_t flushed;
+	bool trusting; /* somebody was told something without a flush */
 	Model *model;
 
 	char history[HISTORY][240];
@@ -428,6 +429,7 @@ extern void store_copy(Table *to, const Table *from);
 
 extern LeTime world_time(World *w);
 extern void world_restart(World *w);
+extern void world_crash(World *w);
 extern void disk_copy(World *w, int disk);
 extern void disk_use(World *w, int disk);
 extern void disks_hear(World *w);

@@ -253,6 +253,8 @@ world_step(World *w, uint64_t number, uint64_t word)
 	}
 	if (rng_chance(&w->rng, w->conf.restart_mille) && rng_chance(&w->rng, 200))
 		world_restart(w);
+	if (w->trusting && rng_chance(&w->rng, 10))
+		world_crash(w);
 	if (w->conf.model && w->conf.check_every == 1)
 	{
 		model_compare(w->model);

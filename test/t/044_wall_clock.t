@@ -101,6 +101,20 @@ cmp_ok($node->safe_psql('postgres', q{SELECT release_lock('late', token) AND tok
 	'eq', 't', 'tokens increase after a crash, by a clock of years ago');
 nothing_left($node);
 
+# The clock goes back once more: a name that was closed before, and one that is closed afterwards, by a lock from before,
+# are closed for no longer than they were to be.
+$node->safe_psql('postgres', q{SELECT release_lock('closed', acquire_lock('closed'), '2 s')});
+my $held = $node->safe_psql('postgres', q{SELECT acquire_lock('held', '10 min')});
+$node->stop;
+set_clock(-1200 * DAY);
+start_node();
+is($node->safe_psql('postgres', "SELECT release_lock('held', $held, '2 s')"), 't', 'a lock from before is released');
+foreach my $name ('closed', 'held')
+{
+	is($node->safe_psql('postgres', "SELECT release_lock('$name', acquire_lock('$name', wait => '20 s'))"), 't', "$name: opens in time");
+}
+nothing_left($node);
+
 # A standby whose clock is two days behind takes over from a primary that has been started again since, which it has not
 # heard of.  It has seen when the primary's last commits were.
 set_clock(0);
@@ -111,6 +125,7 @@ $primary->safe_psql('postgres', 'ALTER TABLE lock_election.meta DISABLE TRIGGER 
 $primary->backup('base');
 $standby->init_from_backup($primary, 'base', has_streaming => 1);
 start_behind($standby);
+$primary->safe_psql('postgres', q{SELECT acquire_lock('seen', '1 h')});
 $primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
 $standby->append_conf('postgresql.conf', q{primary_conninfo = ''});
 $standby->reload;

@@ -21,10 +21,12 @@ my %run = (
 	c => \&run_c,
 	python => \&run_python,
 	cron => \&run_cron);
-my %files;    # that blocks have made, by name
+
+# Commands that are not run again: these tests are part of one, and the extension was installed for them by others.
+my $not_run = qr/^make (?:demo|play|test\b)|^(?:sudo )?make(?: install)?\s*(?:#|$)|^sudo (?:systemctl|apt-get)/;
 
 $node->init;
-$node->append_conf('postgresql.conf', $_) foreach node_conf() =~ s/^shared_preload_libraries.*\n//mr, "max_wal_senders = 2\n";
+$node->append_conf('postgresql.conf', node_conf() =~ s/^shared_preload_libraries.*\n//mr);
 
 foreach my $document ('README.md', 'docs/guide.md')
 {
@@ -38,6 +40,9 @@ foreach my $document ('README.md', 'docs/guide.md')
 
 		if ($block->{word} eq 'conf')
 		{
+			end_section($state);
+			undef $state;
+			$node->stop if $node->{_pid};
 			$node->append_conf('postgresql.conf', $block->{text});
 			next;
 		}
@@ -90,7 +95,8 @@ sub end_section
 
 	return unless $state;
 	$_->quit foreach values %{ $state->{sessions} };
-	wait_until(sub { $node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'psql'}) eq '1' });
+	wait_until(sub { $node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'psql'}) eq '0' });
+	return if $node->safe_psql('postgres', q{SELECT count(*) FROM pg_extension WHERE extname = 'lock_election'}) eq '0';
 	$node->safe_psql('postgres', $_)
 	  foreach q{SELECT force_release_lock(name) FROM lock_election.locks WHERE kind = 'lock'},
 	  q{SELECT force_resign(name) FROM lock_election.locks WHERE kind = 'election'},
@@ -110,7 +116,7 @@ sub open_session
 	my ($state, $who) = @_;
 
 	return $state->{sessions}{$who} //= do {
-		my $s = session($node, dbname => $state->{dbname});
+		my $s = session($node, dbname => $state->{dbname}, connstr => 'application_name=psql');
 
 		$s->query("\\pset $_") foreach 'format aligned', 'tuples_only off', 'footer off';
 		$s->query("\\set $_") foreach 'VERBOSITY default', 'QUIET off';
@@ -212,6 +218,7 @@ sub shell_env
 		PREFIX => "$work/local",
 		PKG_CONFIG_PATH => "$work/local/lib/pkgconfig",
 		LD_LIBRARY_PATH => "$work/local/lib",
+		PGAPPNAME => 'psql',
 		PGHOST => $node->host,
 		PGPORT => $node->port,
 		PGDATABASE => 'postgres');
@@ -231,9 +238,6 @@ sub shell
 	return ($out, $run->full_result(0) >> 8);
 }
 
-# Commands that are not run again: these tests are part of one, and the extension was installed for them by others.
-my $not_run = qr/^make (?:demo|play|test\b)|^(?:sudo )?make(?: install)?\s*(?:#|$)|^sudo (?:systemctl|apt-get)/;
-
 # Lines with "$ " are commands, each followed by what it prints; a block without them is commands alone.
 sub run_shell
 {
@@ -252,7 +256,6 @@ sub run_shell
 	{
 		my ($name) = $block->{text} =~ /^# (\S+)/m;
 
-		$files{$name} = $block->{text};
 		@commands = ({ command => "bash '" . write_file($name, $block->{text}) . "'", output => [] });
 	}
 

@@ -247,8 +247,8 @@ sub what_hangs
 	my @lines = split /\n/, slurp_file($history{$pid});
 	my ($out, $err);
 
-	IPC::Run::run([ 'psql', '-XAtd', $conninfo, '-c', 'SELECT l::text FROM lock_election.locks l UNION ALL SELECT w::text FROM lock_election.waiters w' ],
-		'>', \$out, '2>', \$err);
+	my @looks = map { ('-c', "SELECT * FROM lock_election.$_") } qw(locks waiters), 'slot WHERE mode <> 0 OR closed_until IS NOT NULL';
+	IPC::Run::run([ 'psql', '-XAtd', $conninfo, @looks, '-c', 'SELECT clock_timestamp()' ], '>', \$out, '2>', \$err);
 	return join "\n", @lines > 1 ? @lines[ -2, -1 ] : @lines, $out, $err;
 }
 

@@ -133,13 +133,13 @@ test_endings(void)
 	cmd.ttl = TTL;
 	reply = apply(cmd);
 	cmd = request(1, "x", X, 0);
-	cmd.lease = reply.token;
+	cmd.lease = reply.lease;
 	a = apply(cmd);
 	batch();
 	{
 		LeCommand revoke = command(LE_CMD_REVOKE_LEASE, 1, NULL);
 
-		revoke.lease = reply.token;
+		revoke.lease = reply.lease;
 		apply(revoke);
 	}
 	batch();

@@ -115,6 +115,33 @@ test_lease_ends(void)
 	stop();
 }
 
+/* Who was ended by force while it was fenced still has its lease, which may expire. */
+static void
+test_grace_of_later_end(void)
+{
+	LeLimits limits = {.expiry_grace = 5 * LE_SECOND};
+	LeCommand cmd;
+	LeReply a;
+
+	start();
+	le_core_set_limits(core, &limits);
+	cmd = request(1, "x", X, 0);
+	cmd.lease = grant_lease(TTL);
+	a = apply(cmd);
+	acquire(2, "x", X);
+	batch();
+	fenced_token = a.token;
+	apply(command(LE_CMD_FORCE, 1, "x"));
+	batch();
+	pass(TTL);
+	fence_ended();
+	pass(5 * LE_SECOND - 1);
+	ok(!was_told[2], "the grace runs from the lease's expiry");
+	pass(1);
+	ok(got(2, LE_OK), "and not for longer");
+	stop();
+}
+
 /* What ended while it was fenced must not come back to life. */
 static void
 test_reload(void)
@@ -168,6 +195,7 @@ main(void)
 	test_other_ends();
 	test_grace_after_fence();
 	test_lease_ends();
+	test_grace_of_later_end();
 	test_reload();
 	test_overdue();
 	return done_testing();

@@ -327,7 +327,7 @@ test_invalid(void)
 	IS_INVALID(load_slot, stored("x", OLD + 1, X), row.owner = ((LeText){owner, sizeof(owner)}),
 			   "a long owner");
 	IS_INVALID(load_slot, stored("x", OLD + 1, X), row.uncommitted = text("odd"), "half a hold");
-	IS_INVALID(load_place, stored("x", OLD, X), , "a place's token that a holder has");
+	IS_INVALID(load_place, stored("there", OLD, X), , "a place whose token holds its lock");
 	IS_INVALID(load_place, stored("x", OLD + 1, X), row.ttl = -7, "a place without a ttl");
 	lease = stored_lease(OLD);
 	lease.ttl = 0;

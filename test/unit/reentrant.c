@@ -232,6 +232,51 @@ test_owners_of_a_lease(void)
 	stop();
 }
 
+static LeReply
+acquire_shared(uint32_t session, const char *owner, int64_t lease, bool enqueued)
+{
+	LeCommand cmd = request(session, "x", S, 0);
+
+	cmd.owner = text(owner);
+	cmd.lease = lease;
+	cmd.enqueue = enqueued;
+	return apply(cmd);
+}
+
+/* The owner says who asks, and the lease how long. */
+static void
+test_owner_and_lease(void)
+{
+	int64_t lease, other;
+	LeReply a, b, c;
+
+	start();
+	lease = grant_lease(TTL);
+	other = grant_lease(TTL);
+	a = acquire_shared(1, NULL, lease, false);
+	b = acquire_shared(2, "w", lease, false);
+	ok(b.status == LE_OK && !b.reentrant, "an owner is not the lease that it names");
+	is_int(acquire_shared(3, NULL, lease, false).token, a.token, "the lease alone finds its own");
+	is_int(acquire_shared(3, "w", lease, false).token, b.token, "and the owner its own");
+	is_int(acquire_shared(3, "w", other, false).status, LE_BAD_TTL,
+		   "which it does not have on another lease");
+	c = acquire_shared(3, "w", other, true);
+	ok(c.status == LE_OK && !c.reentrant, "where it takes a place");
+	for (int i = 0; i < 2; i++)
+	{
+		is_int(acquire_shared(4, "w", lease, i).token, b.token, "of two, the one on the lease that it names");
+		is_int(acquire_shared(4, "w", other, i).token, c.token, "on either of them");
+	}
+	apply(command(LE_CMD_FORCE, 1, "x"));
+	batch();
+	a = acquire_shared(5, "w", 0, false);
+	ok(a.status == LE_OK && !a.reentrant, "now on no named lease");
+	b = acquire_shared(5, "w", lease, true);
+	ok(!b.reentrant && b.token != a.token, "a place on a lease is another one");
+	is_int(acquire_shared(6, "w", lease, true).token, b.token, "and found again");
+	stop();
+}
+
 /* The first of the queue belongs to the one that was granted just before. */
 static void
 test_queue_joins(void)
@@ -304,6 +349,7 @@ main(void)
 	test_bound_elsewhere();
 	test_lease();
 	test_owners_of_a_lease();
+	test_owner_and_lease();
 	test_queue_joins();
 	test_many_join();
 	return done_testing();

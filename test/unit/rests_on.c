@@ -189,6 +189,26 @@ test_may_return(void)
 	}
 }
 
+/* Nobody knows whether what was read is flushed or replicated: it counts as written at the load. */
+static void
+test_loaded(void)
+{
+	uint64_t wrote;
+
+	start_load();
+	wrote = lsn;
+	load_lease(stored_lease(FIRST - 3));
+	load_slot(stored("x", FIRST - 1, X));
+	load_place(stored("x", FIRST - 2, X));
+	load_done();
+	batch();
+	other_batch();
+	is_int(on_token(LE_CMD_CHECK, 1, "x", FIRST - 1).lsn, wrote, "a holder that was loaded");
+	is_int(await(1, "x", FIRST - 2, 0).lsn, wrote, "a place");
+	is_int(on_lease(LE_CMD_LEASE_TTL, FIRST - 3).lsn, wrote, "and a lease");
+	stop();
+}
+
 int
 main(void)
 {
@@ -197,5 +217,6 @@ main(void)
 	test_lease();
 	test_several();
 	test_may_return();
+	test_loaded();
 	return done_testing();
 }

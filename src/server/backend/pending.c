@@ -238,6 +238,8 @@ post(void)
 	releases->len = (uint32) pending_size();
 	releases->need_standby = le_needs_standby();
 	releases->durable_release = le_durable_release;
+	releases->done = 0;
+	releases->lsn = 0;
 	releases->segment = prepared;
 	if (prepared == DSM_HANDLE_INVALID)
 		fill(releases->data);

@@ -273,8 +273,13 @@ clear_releases(XLogRecPtr lsn)
 		if ((mail->flags & LE_MAIL_RELEASED) == 0)
 			continue;
 		mail->flags &= ~LE_MAIL_RELEASED;
+		slot->releases.done = mail->released_to;
+		if (mail->released)
+			slot->releases.lsn = lsn;
+		if (slot->releases.done < slot->releases.len)
+			continue;
+		slot->released_lsn = slot->releases.lsn;
 		le_releases_drop(&slot->releases);
-		slot->released_lsn = mail->released ? lsn : InvalidXLogRecPtr;
 		pg_write_barrier();
 		pg_atomic_fetch_and_u32(&slot->mail, ~LE_MAIL_RELEASED);
 		le_wake((int) mail->proc);
@@ -399,6 +404,8 @@ le_batch_set_limits(LeCore *core)
 	LeLimits limits = {.waiters_per_lock = le_max_waiters_per_lock,
 					   .locks_per_role = le_max_locks_per_role,
 					   .leases_per_role = le_max_leases_per_role,
+					   .bytes_per_role = (int64) le_max_memory_per_role * 1024 * 1024,
+					   .work = WORK_A_BATCH,
 					   .expiry_grace = (LeTime) le_expiry_grace * LE_MS};
 
 	le_core_set_limits(core, &limits);
@@ -458,8 +465,7 @@ batch(const uint32 *procs, int n, bool expire, LeTime horizon)
 	give_answers(lsn);
 	LE_FAULT_NOFAIL("batch-before-hints");
 	le_hints_of_batch(le_mgr.core, lsn);
-	if (le_core_changes(le_mgr.core) != NULL)
-		le_history_written();
+	le_history_written(le_mgr.core);
 	LE_FAULT_NOFAIL("batch-before-mailboxes");
 	empty_mailboxes();
 	le_core_batch_done(le_mgr.core, lsn);
@@ -651,6 +657,11 @@ run(uint32 *procs, int n)
 		le_mgr.retry_at = 0;
 		n = le_batch_all_slots(procs);
 	}
+	if (le_batch_has_room())
+	{
+		le_mgr.core_valid = false;
+		le_pause_broken(&le_mgr.pause);
+	}
 	if (!le_mgr.core_valid && !le_batch_reload(&error))
 	{
 		fail_requests(procs, n, error);
@@ -741,6 +752,8 @@ le_batch_next_wakeup(void)
 	if (le_mgr.reenter || anything_to_write() || le_core_answers(le_mgr.core) != NULL)
 		return le_mgr.expire_after;
 	wakeup = Min(wakeup, le_deadlock_next_search());
+	if (le_mgr.left_out > 0)
+		wakeup = le_mgr.left_out_of < le_max_memory ? 0 : Min(wakeup, le_mgr.left_out_at);
 	deadline = le_core_next_deadline(le_mgr.core);
 	if (deadline != LE_NEVER)
 	{

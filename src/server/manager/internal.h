@@ -12,6 +12,8 @@
 #include "core/pause.h"
 #include "manager/batch.h"
 
+/* Entries that are granted or ended in one batch, where it can be cut into steps. */
+#define WORK_A_BATCH 500
 /* Items that expire in one batch at most. */
 #define EXPIRE_A_BATCH 1000
 /* Back-off after a failure that no request caused. */
@@ -41,7 +43,8 @@ typedef struct Mail
 	uint32 proc;
 	uint32 flags;
 	uint64 undo;
-	bool released; /* with something that has to last */
+	bool released;      /* with something that has to last */
+	uint32 released_to; /* so far its releases are applied */
 } Mail;
 
 typedef struct Manager
@@ -59,6 +62,10 @@ typedef struct Manager
 	Extended *extended; /* by proc number */
 	LePause pause;      /* of le_clock(), what does not count */
 
+	bool limited;        /* what is allocated is bounded by lock_election.max_memory */
+	int64 left_out;      /* rows that a load had no memory for */
+	int left_out_of;     /* with this limit, MB */
+	LeTime left_out_at;  /* when it looks whether there is room for them */
 	bool core_valid;     /* memory agrees with the tables */
 	bool reenter;        /* waiting requests are not in the core yet */
 	LeTime retry_at;     /* look at all slots again; 0: no need */
@@ -129,6 +136,9 @@ extern XLogRecPtr le_batch_log_nothing(void);
 /* Put the core's counters where the views read them. */
 extern void le_batch_publish(void);
 extern void le_batch_set_limits(LeCore *core);
+
+/* Has a load left rows out for which there may be room now? */
+extern bool le_batch_has_room(void);
 
 /* Load again after a failed batch; false: *error says why it is not possible. */
 extern bool le_batch_reload(ErrorData **error);

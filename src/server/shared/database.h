@@ -127,6 +127,7 @@ typedef struct LeDatabase
 	pg_atomic_uint64 revision; /* next one, for the view */
 	pg_atomic_uint64 memory;   /* bytes, for the view */
 	pg_atomic_uint64 locks;
+	pg_atomic_uint64 left_out;                  /* rows that were not loaded for want of memory */
 	pg_atomic_uint64 table_bytes[LE_DB_TABLES]; /* size of tables slot, lease, queue, for the view */
 	LeCounters counters;
 	LeHintRing ring;

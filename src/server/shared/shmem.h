@@ -115,6 +115,8 @@ typedef struct LeReleases
 	uint32 xact;
 	bool need_standby;    /* synchronous_commit is above local */
 	bool durable_release; /* the setting */
+	uint32 done;          /* by the manager: so far they are applied, and committed */
+	uint64 lsn;           /* ... what that rests on; 0: nothing that lasts */
 	char data[LE_RELEASES_SIZE] pg_attribute_aligned(8);
 } LeReleases;
 

@@ -69,8 +69,8 @@ LeSpot *
 le_known_spots(const StoreTable *table, LeCore *core, uint32 *n)
 {
 	uint32 indexes = le_core_row_indexes(core, table->type);
-	LeSpot *spots = MemoryContextAllocHuge(CurrentMemoryContext,
-										   ((Size) indexes + table->nleft + 1) * sizeof(LeSpot));
+	LeSpot *spots =
+		MemoryContextAllocHuge(CurrentMemoryContext, ((Size) indexes + table->nleft + 1) * sizeof(LeSpot));
 
 	*n = 0;
 	for (uint32 i = 0; i < indexes; i++)

@@ -69,6 +69,7 @@ read_slot(TupleTableSlot *tuple)
 	row.mode = (LeMode) DatumGetInt16(values[SLOT_MODE]);
 	row.closed = !tuple->tts_isnull[SLOT_CLOSED_UNTIL];
 	row.closed_until = row.closed ? DatumGetTimestampTz(values[SLOT_CLOSED_UNTIL]) : 0;
+	row.since = DatumGetTimestampTz(values[SLOT_ACQUIRED_AT]); /* of a free one: when it was written */
 	row.role = DatumGetObjectId(values[SLOT_ROLE]);
 	if (row.mode == 0)
 		return row;
@@ -81,7 +82,6 @@ read_slot(TupleTableSlot *tuple)
 	row.ttl = DatumGetInt64(values[SLOT_TTL]);
 	row.has_expiry = !tuple->tts_isnull[SLOT_EXPIRES_AT];
 	row.expires_at = row.has_expiry ? DatumGetTimestampTz(values[SLOT_EXPIRES_AT]) : 0;
-	row.since = DatumGetTimestampTz(values[SLOT_ACQUIRED_AT]);
 	row.uncommitted = le_store_read_text(tuple, SLOT_UNCOMMITTED);
 	row.acquirer = le_store_read_text(tuple, SLOT_ACQUIRER);
 	row.holds = DatumGetInt32(values[SLOT_HOLDS]);
