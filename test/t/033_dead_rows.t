@@ -30,6 +30,7 @@ sub bloat
 		ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_row; COMMIT});
 	is($admin->error, '', 'very many dead rows');
 	cmp_ok(size(), '>=', $pages * 8192, 'the table is large');
+	$admin->query('SELECT pg_stat_force_next_flush()'); # these pages do not count later
 	return;
 }
 
