@@ -75,7 +75,11 @@ le_error_copy(le_error *to, const le_error *from)
 	return from->status;
 }
 
-/* The status of an SQLSTATE; prefixes come after what is more specific. */
+/*
+ * The status of an SQLSTATE; prefixes come after what is more specific.  55P03
+ * and 58 say that the manager cannot write now: its tables are locked, or a disk
+ * fails.
+ */
 static le_status
 status_of(const char *sqlstate)
 {
@@ -90,6 +94,7 @@ status_of(const char *sqlstate)
 		{"40003", LE_UNKNOWN},     {"55000", LE_UNAVAILABLE}, {"57", LE_UNAVAILABLE},
 		{"53", LE_UNAVAILABLE},    {"08", LE_UNAVAILABLE},    {"25006", LE_UNAVAILABLE},
 		{"42883", LE_UNAVAILABLE}, {"3F000", LE_UNAVAILABLE}, {"3D000", LE_UNAVAILABLE},
+		{"55P03", LE_UNAVAILABLE}, {"58", LE_UNAVAILABLE},
 	};
 
 	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)

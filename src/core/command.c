@@ -211,6 +211,20 @@ le_acquire_entered(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime no
 	reply_holder(reply, entry, now);
 }
 
+/*
+ * Such a waiter may also have been granted as one more hold of its owner's
+ * holder.  While it waited, its session had no hold of that.
+ */
+static LeEntry *
+find_joined(const LeCore *core, const LeLock *lock, const LeCommand *cmd, const LeLease *lease)
+{
+	LeEntry *holder = lock->held > 0 && cmd->mode != LE_MODE_PERMIT
+						  ? le_lock_owned(core, lock, cmd->role, cmd->owner, lease, cmd->session)
+						  : NULL;
+
+	return holder != NULL && has_hold_of(holder, cmd->session) ? holder : NULL;
+}
+
 /* May this request have its slot now, if nobody waits before it? */
 bool
 le_acquire_admitted(const LeLock *lock, const LeCommand *cmd, LeTime now)
@@ -380,6 +394,9 @@ le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	if (cmd->revision != 0)
 	{
 		entry = le_core_find_entry(core, cmd->kind, cmd->name, cmd->revision);
+		lock = le_core_find_lock(core, cmd->kind, cmd->name);
+		if (entry == NULL && lock != NULL && !cmd->enqueue)
+			entry = find_joined(core, lock, cmd, lease);
 		if (entry != NULL)
 		{
 			le_acquire_entered(core, entry, cmd, now, reply);
@@ -562,6 +579,7 @@ le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		return;
 	reply->bound = le_entry_time_left(entry, now) == LE_NEVER;
 	reply->wrote = true;
+	reply->may_return = le_entry_ends_soon(entry);
 	if (entry->state == LE_STATE_HELD && le_entry_holds(entry) > holds && !cmd->all_holds)
 	{
 		entry->hold_count -= holds;
@@ -573,7 +591,11 @@ le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	if (closed_until <= now)
 		closed_until = 0;
 	else
-		reply->bound = false; /* the name stays closed, whatever its holder was bound to */
+	{
+		/* the name stays closed, whatever its holder was bound to */
+		reply->bound = false;
+		reply->may_return = false;
+	}
 	le_entry_end(core, entry, LE_END_RELEASED, closed_until, now);
 }
 

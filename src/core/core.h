@@ -247,6 +247,9 @@ typedef struct LeReply
 	uint64_t lsn;      /* newest write that the answer rests on; 0: the
 								 * batch itself or none */
 	bool wrote;        /* the answer rests on this batch's writes */
+	bool may_return;   /* RELEASE, REVOKE_LEASE: nothing rests on it.  If a crash
+								 * brings back what it has ended, that is held for its
+								 * TTL once more: LE_SAVE_INTERVAL at most */
 
 	/* AWAIT has taken the place's wait over from this request, whose answer
 	 * is LE_QUEUED; session 0: from nobody */

@@ -520,6 +520,7 @@ le_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->valid_for = LE_NEVER;
 	reply->bound = true;
 	reply->own_session = true;
+	reply->may_return = cmd->type == LE_CMD_RELEASE;
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
 		LeCommand one = one_of(cmd, i);
@@ -540,6 +541,7 @@ le_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		reply->token = cmd->token;
 		reply->own_session &= answer.own_session;
 		reply->wrote |= answer.wrote;
+		reply->may_return &= answer.may_return || !answer.wrote;
 		if (answer.lsn > reply->lsn)
 			reply->lsn = answer.lsn;
 		if (answer.status != LE_OK)

@@ -418,6 +418,7 @@ extern void le_note_ending(LeCore *core, int64_t token, uint32_t role, LeEnd how
 
 /* Of the newest write that the entry rests on. */
 extern uint64_t le_entry_lsn(const LeEntry *entry);
+extern bool le_entry_ends_soon(const LeEntry *entry);
 
 /* --- core/session.c --- */
 

@@ -220,6 +220,7 @@ le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->lsn = lease->lsn;
 	if (cmd->type == LE_CMD_REVOKE_LEASE)
 	{
+		reply->may_return = lease->ttl <= LE_SAVE_INTERVAL;
 		le_lease_end(core, lease, LE_END_REVOKED, now);
 		reply->next = !lease->ended;
 		reply->wrote = true;

@@ -243,6 +243,8 @@ extern PGresult *lc_query_signals(PGconn *db, const char *query, int *signo);
 extern void lc_print(PGconn *db, bool one, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* How many columns of a terminal a text takes. */
 extern int lc_width(const char *text);
+/* A text of somebody else's, without line feeds and what a terminal would act upon; to be freed. */
+extern char *lc_printable(const char *text);
 
 /* --- the commands --- */
 

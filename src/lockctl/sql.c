@@ -206,18 +206,36 @@ lc_width(const char *text)
 	return width;
 }
 
-/* A line feed, or an escape sequence, in a name would be acted upon by the terminal. */
-static char *
-printable(const char *text)
+/* In UTF-8 the control characters from 0x80 on have two bytes. */
+static bool
+is_control(const unsigned char *c)
 {
-	char *copy = lc_copy(text);
+	return *c < 0x20 || *c == 0x7f || (c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0);
+}
 
-	for (char *c = copy; *c != '\0'; c++)
+char *
+lc_printable(const char *text)
+{
+	char *copy = lc_alloc(strlen(text) + 1), *to = copy;
+
+	for (const unsigned char *c = (const unsigned char *) text; *c != '\0'; c++)
 	{
-		if ((unsigned char) *c < 0x20 || *c == 0x7f)
-			*c = '?';
+		bool control = is_control(c);
+
+		c += control && *c == 0xc2;
+		*to++ = control ? '?' : (char) *c;
 	}
 	return copy;
+}
+
+static int
+printed_width(const char *text)
+{
+	char *safe = lc_printable(text);
+	int width = lc_width(safe);
+
+	free(safe);
+	return width;
 }
 
 static bool
@@ -231,7 +249,7 @@ is_number(const PGresult *result, int column)
 static void
 print_cell(const char *text, int width, bool right, bool last)
 {
-	char *safe = printable(text);
+	char *safe = lc_printable(text);
 	int pad = width - lc_width(safe);
 
 	if (right)
@@ -250,10 +268,10 @@ print_table(const PGresult *result)
 
 	for (int c = 0; c < columns; c++)
 	{
-		widths[c] = lc_width(PQfname(result, c));
+		widths[c] = printed_width(PQfname(result, c));
 		for (int r = 0; r < rows; r++)
 		{
-			int width = lc_width(PQgetvalue(result, r, c));
+			int width = printed_width(PQgetvalue(result, r, c));
 
 			widths[c] = width > widths[c] ? width : widths[c];
 		}

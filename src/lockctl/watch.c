@@ -42,6 +42,17 @@ csv(const char *text, const char *end)
 }
 
 static void
+tell_line(const char *event, const char *const *field, const char *at)
+{
+	char *name = lc_printable(field[COL_NAME]), *owner = lc_printable(field[COL_OWNER]);
+
+	printf("%s  %-8s %-8s %s  %s%s%s waiting\n", at, event, field[COL_KIND], name, owner,
+		   owner[0] != '\0' ? "  " : "", field[COL_WAITERS]);
+	free(name);
+	free(owner);
+}
+
+static void
 tell(const char *event, const PGresult *rows, int row, const char *at)
 {
 	const char *field[COL_JSON + 1];
@@ -60,8 +71,7 @@ tell(const char *event, const PGresult *rows, int row, const char *at)
 		csv(field[COL_WAITERS], "\n");
 	}
 	else
-		printf("%s  %-8s %-8s %s  %s%s%s waiting\n", at, event, field[COL_KIND], field[COL_NAME],
-			   field[COL_OWNER], field[COL_OWNER][0] != '\0' ? "  " : "", field[COL_WAITERS]);
+		tell_line(event, field, at);
 }
 
 static int
@@ -221,8 +231,12 @@ on_change(const le_change *change, void *arg)
 		csv(change->candidate != NULL ? change->candidate : "", "\n");
 	}
 	else
-		printf("%s  %lld  %s\n", change->how, (long long) change->term,
-			   change->candidate != NULL ? change->candidate : "");
+	{
+		char *candidate = lc_printable(change->candidate != NULL ? change->candidate : "");
+
+		printf("%s  %lld  %s\n", change->how, (long long) change->term, candidate);
+		free(candidate);
+	}
 	lc_flush();
 }
 

@@ -1,7 +1,7 @@
 /*
  * survive.c
  *		What a session survives, and what it does not: a restart of the server,
- *		killed backends, a server that is stopped.
+ *		killed backends, tables that are locked, a server that is stopped.
  */
 #include "client.h"
 
@@ -294,6 +294,33 @@ stopped_for_long(void)
 	le_close(a, -1, NULL);
 }
 
+/* --- tables that somebody else has locked, as VACUUM FULL does --- */
+
+static void
+locked(void)
+{
+	seen told = {0};
+	le_session *a = watched(30000, 3000, &told), *b = open_session(30000);
+	le_hold *held = must_lock(a, "x"), *waits, *next;
+
+	query(db, "BEGIN");
+	ok(strcmp(query(db, "LOCK TABLE lock_election.slot IN ACCESS EXCLUSIVE MODE"), "") == 0,
+	   "the tables are locked");
+	is_status(lock(a, "y", 0, &next), LE_UNAVAILABLE, "a try is told so");
+	waits = enqueue(a, "z");
+	next = enqueue(b, "x");
+	is_status(le_release(held, 0, &error), LE_UNKNOWN, "a release goes on being tried");
+	is_int(le_get_hold_state(waits), LE_HOLD_WAITING, "so does a wait");
+	query(db, "COMMIT");
+	is_status(le_await(next, PATIENCE, &error), LE_OK, "afterwards it is released");
+	is_status(le_await(waits, PATIENCE, &error), LE_OK, "and the wait goes on");
+	is_int(told.ended, 0, "the session has not ended");
+	le_release(waits, 0, NULL);
+	le_release(next, 0, NULL);
+	le_close(a, -1, NULL);
+	le_close(b, -1, NULL);
+}
+
 static void
 tests(void)
 {
@@ -305,6 +332,7 @@ tests(void)
 		restart("restart immediate");
 	}
 	killed();
+	locked();
 	stopped();
 	stopped_for_long();
 	PQfinish(db);

@@ -1,4 +1,4 @@
-# What sessions of the library survive: restarts, killed backends, a server that is stopped.
+# What sessions of the library survive: restarts, killed backends, tables that are locked, a server that is stopped.
 use strict;
 use warnings;
 use LeClient;

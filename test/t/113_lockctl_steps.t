@@ -108,6 +108,15 @@ subtest 'views' => sub {
 	is($watch->wait, 130, 'until it is interrupted');
 	$other->kill('TERM');
 	is($other->wait . $other->out, '143', 'another name is not concerned');
+
+	# one line, whatever it is called: ESC, a line feed, and CSI as one character
+	my $plain = start_ctl('watch', '--interval', '50ms');
+	one(q{SELECT acquire_lock(E'a\nb\x1b[31mc\u009b31md', owner => E'e\x1b[0m')});
+	ok(wait_until(sub { $plain->out =~ /^\S+ \S+  (granted|held)  +lock  +a\?b\?\[31mc\?31md  e\?\[0m  0 waiting\n/m }), 'as text it cannot change the terminal')
+	  or diag($plain->out);
+	one(q{SELECT force_release_lock(E'a\nb\x1b[31mc\u009b31md')});
+	$plain->kill('TERM');
+	is($plain->wait, 143, 'and ends');
 	nothing_left($node);
 };
 
@@ -124,6 +133,7 @@ sub http
 subtest 'elections' => sub {
 	my @ports = map { PostgreSQL::Test::Cluster::get_free_port() } 1 .. 2;
 	my $listener = start_ctl('-o', 'json', 'elect', '--listen', 'boss');
+	my $reader = start_ctl('elect', '--listen', 'boss');
 	my $a = start_ctl('elect', 'boss', 'a "first"', '--http', "127.0.0.1:$ports[0]", '--ttl', '3s');
 	ok(wait_until(sub { $a->out =~ /^\d+\n$/ }), 'elected');
 	my $b = start_ctl('elect', 'boss', 'b', '--http', "127.0.0.1:$ports[1]", '--ttl', '3s');
@@ -134,6 +144,11 @@ subtest 'elections' => sub {
 	unlike(http($ports[0], "HEAD / HTTP/1.0\r\n\r\n"), qr/leader/, 'HEAD');
 	my @silent = map { IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $ports[0]) } 1 .. 20;
 	like(http($ports[0]), qr/^HTTP\S+ 200/, 'clients that say nothing do not block it');
+	my $slow = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $ports[0]);
+	local $SIG{PIPE} = 'IGNORE';
+	my $bytes = 0;
+	Time::HiRes::sleep(0.1) while $bytes < 200 && $slow->syswrite('x') && ++$bytes;
+	cmp_ok($bytes, '<', 200, 'nor does one that never comes to an end');
 	($rc, $out) = ctl('-o', 'json', 'elections');
 	is(json($out, q{->0->>'candidate'}), 'a "first"', 'seen');
 	$a->kill('KILL');
@@ -151,6 +166,12 @@ subtest 'elections' => sub {
 	is(join(' ', $listener->out =~ /"how":"(\w+)"/g), $all, 'and everything before');
 	$listener->kill('INT');
 	is($listener->wait, 130, 'and ends');
+	one(q{SELECT campaign('boss', E'x\nelected  1  \x1b[31my')});
+	ok(wait_until(sub { $reader->out =~ /^elected  \d+  x\?elected  1  \?\[31my\n/m }), 'as text a change is one line, that cannot change the terminal')
+	  or diag($reader->out);
+	one(q{SELECT force_resign('boss')});
+	$reader->kill('TERM');
+	$reader->wait;
 	nothing_left($node);
 };
 

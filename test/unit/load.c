@@ -703,6 +703,34 @@ test_revisions(void)
 	stop();
 }
 
+/* It was granted as one more hold of another session's holder, and only the answer was missing. */
+static void
+test_joined_already(void)
+{
+	LeStoredHold holds[1];
+	LeStoredEntry row;
+	LeCommand cmd;
+	LeReply r;
+
+	start_load();
+	row = stored("x", OLD, X);
+	row.owner = text("worker");
+	row.holds = 2;
+	add_stored_hold(&row, holds, 2, 1);
+	load_slot(row);
+	cmd = request(2, "x", X, LE_WAIT_FOREVER);
+	cmd.owner = text("worker");
+	cmd.revision = OLD + 1;
+	r = apply(cmd);
+	load_done();
+	batch();
+	ok(r.status == LE_OK && r.token == OLD && r.counted, "a waiter that has joined already is told so");
+	is_int(on_token(LE_CMD_CHECK, 2, "x", OLD).holds, 2, "and does not join twice");
+	undo(2, 1);
+	is_int(on_token(LE_CMD_CHECK, 2, "x", OLD).holds, 1, "it can still roll back");
+	stop();
+}
+
 int
 main(void)
 {
@@ -724,6 +752,7 @@ main(void)
 	test_late_waiter();
 	test_already_there();
 	test_already_there_twice();
+	test_joined_already();
 	test_changed_permits();
 	test_newest();
 	test_revisions();

@@ -78,7 +78,6 @@ typedef struct Manager
 	int nmails;
 	uint32 *fresh; /* procs whose request was taken in it */
 	int nfresh;
-	bool flush;     /* somebody asks for it */
 	bool rewritten; /* the tables are other ones */
 	bool gone;      /* the extension was dropped */
 	LeStats seen;   /* core's counters already published */
@@ -103,6 +102,8 @@ slot_of(uint32 proc)
 /* Answer the request with this number, if it is still waited for. */
 extern void le_batch_answer(uint32 proc, uint32 number, const LeReply *reply);
 extern bool le_batch_confirms(const LeRequestSlot *slot, const LeReply *reply);
+/* A release that its session does not wait for, because nothing rests on it. */
+extern bool le_batch_may_return(const LeReply *reply, bool durable_release, bool need_standby);
 /* Answer the newest request of this proc with an error. */
 extern void le_batch_answer_error(uint32 proc, int sqlstate, const char *message);
 

@@ -111,7 +111,8 @@ typedef struct Releasing
 {
 	LeCommand cmd;
 	LeTime now;
-	bool wrote; /* what has to last */
+	bool durable, standby; /* what its session asks for */
+	bool lasts;            /* COMMIT has something to wait for */
 } Releasing;
 
 /* False: this batch has done enough, and this one is for the next. */
@@ -130,7 +131,8 @@ apply_release(void *arg, const LeReleaseItem *item, LeText name)
 	if (le_core_is_full(le_mgr.core))
 		return false;
 	le_core_apply(le_mgr.core, &r->cmd, r->now, &reply);
-	r->wrote |= reply.status == LE_OK && reply.wrote && !reply.bound;
+	r->lasts |= reply.status == LE_OK && reply.wrote && !reply.bound &&
+				!le_batch_may_return(&reply, r->durable, r->standby);
 	return true;
 }
 
@@ -149,9 +151,10 @@ apply_releases(uint32 proc, LeTime now, Mail *mail)
 	r.cmd.session = slot->session;
 	r.cmd.sessno = proc;
 	r.cmd.xact = slot->releases.xact;
+	r.durable = slot->releases.durable_release;
+	r.standby = slot->releases.need_standby;
 	mail->released_to = le_releases_each(&slot->releases, apply_release, &r);
-	mail->released = r.wrote;
-	le_mgr.flush |= r.wrote && slot->releases.need_flush;
+	mail->released = r.lasts;
 	if (slot->releases.done == 0)
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.requests[LE_CMD_RELEASE], 1);
 }
@@ -342,12 +345,11 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 	if (reply.bound)
 		reply.lsn = 0;
 	confirm = le_batch_confirms(slot, &reply);
+	reply.may_return = le_batch_may_return(&reply, slot->durable_release, slot->need_standby);
+	if (reply.may_return)
+		reply.lsn = 0;
 	if (reply.wrote || confirm)
-	{
-		if (reply.wrote && !reply.bound && slot->need_flush)
-			le_mgr.flush = true;
 		defer(proc, cmd.request, &reply, confirm);
-	}
 	else
 		le_batch_answer(proc, cmd.request, &reply);
 }

@@ -53,6 +53,7 @@ le_database_init(LeDatabase *db)
 	db->notifier_proc = -1;
 	pg_atomic_init_u64(&db->ring.pushed, 0);
 	pg_atomic_init_u64(&db->ring.sent, 0);
+	pg_atomic_init_u64(&db->ring.lsn, 0);
 	pg_atomic_init_u32(&db->stack, 0);
 	pg_atomic_init_u32(&db->recheck, 0);
 	pg_atomic_init_u32(&db->running, 0);

@@ -24,6 +24,7 @@ int le_max_hold_for = 24 * 60 * 60 * 1000;
 int le_expiry_grace = 0;
 int le_min_batch_interval = 0;
 int le_min_durability = 0;
+bool le_durable_release = false;
 int le_notify = LE_NOTIFY_ALL;
 int le_history_retention = 7 * 24 * 60;
 int le_fence_timeout = 60 * 1000;
@@ -100,6 +101,11 @@ le_settings_define(void)
 	DefineCustomEnumVariable("lock_election.min_durability",
 							 "Durability of locks that synchronous_commit cannot go below.", NULL,
 							 &le_min_durability, 0, durability_levels, PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("lock_election.durable_release",
+							 "Releases are answered when they are as durable as synchronous_commit asks for.",
+							 "Otherwise a crash may bring back a lock that was just released, until its TTL "
+							 "ends.",
+							 &le_durable_release, false, PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable(
 		"lock_election.notify", "What is announced with NOTIFY.",
 		"Grants to queue places (waiters), changes of leaders (elections), all, or none.", &le_notify,

@@ -34,9 +34,10 @@ extern int le_max_hold_for;         /* ms */
 extern int le_expiry_grace;         /* ms */
 extern int le_min_batch_interval;   /* ms */
 extern int le_min_durability;       /* 0: off, 1: local */
-extern int le_notify;               /* LeNotify */
-extern int le_history_retention;    /* min; 0: for ever */
-extern int le_fence_timeout;        /* ms; 0: none */
+extern bool le_durable_release;
+extern int le_notify;            /* LeNotify */
+extern int le_history_retention; /* min; 0: for ever */
+extern int le_fence_timeout;     /* ms; 0: none */
 
 /* A setting that a worker keeps whatever ALTER DATABASE or ALTER ROLE say. */
 typedef struct LeSetting

@@ -15,6 +15,7 @@
 #include "utils/timestamp.h"
 
 #include "shared/compat.h"
+#include "shared/flush.h"
 #include "shared/releases.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
@@ -126,6 +127,7 @@ shmem_startup(void)
 			le_bell_init(&le_shared->processes[i].bell);
 			le_shared->processes[i].generation = le_shared->boot / GENERATION_TIME;
 		}
+		le_flush_init();
 	}
 	LWLockRelease(AddinShmemInitLock);
 }

@@ -54,11 +54,12 @@ static struct
 
 /* --- copying --- */
 
+/* In the order of the TIDs: no scan that joins another one, and begins where that is. */
 static List *
 read_all(Relation rel)
 {
 	TupleTableSlot *row = table_slot_create(rel, NULL);
-	TableScanDesc scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
+	TableScanDesc scan = table_beginscan_strat(rel, GetActiveSnapshot(), 0, NULL, true, false);
 	List *tuples = NIL;
 
 	while (table_scan_getnextslot(scan, ForwardScanDirection, row))
