@@ -243,6 +243,27 @@ foreach my $point (qw(xact-before-locks xact-locks-released release-before-post 
 	nothing_left($node);
 }
 
+# The manager cannot read the releases of a commit, for a while.
+{
+	my $dir = $node->data_dir . '/pg_dynshmem';
+	my $names = q{ARRAY(SELECT repeat('n', 250) || i FROM generate_series(1, 50) i)};
+	my $token = $a->query("SELECT acquire_locks($names, '1 h')");
+	my %before = map { $_ => 1 } glob("$dir/*");
+
+	stop_at('release-before-post', $a->pid);
+	$a->async("BEGIN; SELECT release_locks($names, $token); COMMIT");
+	stopped('release-before-post');
+	my ($segment) = grep { !$before{$_} } glob("$dir/*");
+	my $hidden = $node->data_dir . '/hidden';
+	rename $segment, $hidden or die "$segment: $!";
+	go_on('release-before-post');
+	$a->wait;
+	like($a->error, qr/WARNING: .*the transaction is committed, but the locks that it releases may still be held/, 'a commit whose releases cannot be read');
+	rename $hidden, $segment or die "$segment: $!";
+	ok(wait_for_sql($node, 'SELECT count(*) = 0 FROM lock_election.locks'), 'they are made when they can be');
+	nothing_left($node);
+}
+
 # A batch with a commit's releases fails, and is done again: one hold of two is released once.
 foreach my $names (1, 60)
 {
