@@ -18,6 +18,7 @@
 #   make client, make lockctl, make install-client [PREFIX=/usr/local] [DESTDIR=]      the C library, needs libpq;
 #                                   and the command, needs ncurses as well
 #   make fuzz [SECONDS=60]     the same simulator, driven by libFuzzer
+#   make fuzz-sql [SECONDS=600]    all functions with random arguments, on a live server
 
 EXTENSION  = lock_election
 MODULE_big = lock_election
@@ -54,7 +55,7 @@ PG_CONFIG ?= pg_config
 
 # These goals work before PostgreSQL is installed.
 ALONE := test demo play test-versions bench bench-quick bench-instructions bench-lockctl mutants unit sim \
-         sim-exhaustive fuzz core-tests torture torture-lockctl torture-programs format format-check client \
+         sim-exhaustive fuzz fuzz-sql core-tests torture torture-lockctl torture-programs format format-check client \
          install-client client-tests client-tests-address client-tests-thread lockctl
 .PHONY: $(ALONE)
 
@@ -91,6 +92,9 @@ torture-lockctl:
 
 mutants:
 	@test/mutants/run.sh
+
+fuzz-sql:
+	@TESTS=test/t/121_fuzz_sql.t FUZZ_SECONDS=$(or $(SECONDS),600) PROVE_FLAGS=-v test/run.sh
 
 ifneq ($(filter-out $(ALONE),$(or $(MAKECMDGOALS),all)),)
 

@@ -5,7 +5,7 @@ bench_peer_packages()
 {
 	local java=()
 	command -v javac >/dev/null || java=(default-jdk-headless)
-	echo redis-server libhiredis-dev gnuplot-nox \
+	echo redis-server libhiredis-dev gnuplot-nox ${FLUSH_US:+strace} \
 		etcd-server golang-go golang-etcd-server-dev \
 		zookeeper libzookeeper-java libcurator-recipes-java "${java[@]}"
 }

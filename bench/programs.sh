@@ -10,9 +10,17 @@ build_postgres()
 		-L"$(pg_config --libdir)" -lpq -lpthread
 }
 
+# need PACKAGE FILE-OR-COMMAND: if it is not there, the package is added to "missing"
+need()
+{
+	[ -e "$2" ] || command -v "$2" >/dev/null || missing+=" $1"
+}
+
 build_redis()
 {
-	command -v redis-server >/dev/null && [ -e /usr/include/hiredis/hiredis.h ] || return 1
+	need redis-server redis-server
+	need libhiredis-dev /usr/include/hiredis/hiredis.h
+	[ -z "$missing" ] || return 1
 	cc -O2 -Wall -o "$dir/bin/redis" bench/peers/redis.c bench/peers/harness.c -lhiredis -lpthread
 }
 
@@ -24,13 +32,20 @@ build_redis-memory()
 # The libraries are Debian's, which are not modules.
 build_etcd()
 {
-	command -v etcd >/dev/null && command -v go >/dev/null && [ -d /usr/share/gocode/src/go.etcd.io/etcd ] || return 1
+	need etcd-server etcd
+	need golang-go go
+	need golang-etcd-server-dev /usr/share/gocode/src/go.etcd.io/etcd
+	[ -z "$FLUSH_US" ] || need strace strace
+	[ -z "$missing" ] || return 1
 	GO111MODULE=off GOFLAGS= GOPATH=/usr/share/gocode GOCACHE=$dir/go-cache go build -o "$dir/bin/etcd" bench/peers/etcd/bench.go
 }
 
 build_zookeeper()
 {
-	command -v javac >/dev/null && [ -e /usr/share/java/curator-recipes.jar ] && [ -e /usr/share/java/zookeeper.jar ] || return 1
+	need default-jdk-headless javac
+	need libzookeeper-java /usr/share/java/zookeeper.jar
+	need libcurator-recipes-java /usr/share/java/curator-recipes.jar
+	[ -z "$missing" ] || return 1
 	javac -d "$dir/bin" -cp "$java_classpath" bench/peers/zookeeper/*.java
 }
 
@@ -42,23 +57,26 @@ server_of()
 	esac
 }
 
-# Leaves in "systems" those that can run, in "servers" their servers, in "skipped" the others.
+# Leaves in "systems" those that can run, in "servers" their servers, in "skipped" the others, and why in "why_skipped".
 choose_systems()
 {
-	local s server
+	local s server missing
 	systems=
 	servers=
 	skipped=
+	why_skipped=
 	for s in $SYSTEMS; do
 		server=$(server_of "$s")
 		declare -F "build_$server" >/dev/null || { echo "error: there is no system $s" >&2; exit 1; }
 		case " $servers " in
 			*" $server "*) ;;
 			*)
+				missing=
 				if ! build_$server 2>"$dir/build.log"; then
 					cat "$dir/build.log" >&2
-					echo "-- skipped, because it is not installed here: $s" >&2
 					skipped+=" $s"
+					why_skipped+="${why_skipped:+; }$s (${missing:+not installed:}${missing:-its client could not be built})"
+					echo "-- skipped: ${why_skipped##*; }" >&2
 					continue
 				fi
 				servers+=" $server"

@@ -399,7 +399,14 @@ section_k()
 		"$OBSERVERS" "$(column "$dir/observed" 3 50)" "$(column "$dir/observed" 3 99)" >&2
 )
 
-server_conf="shared_buffers = 256MB"
+# One role holds a million locks, and everything.
+server_conf="shared_buffers = 256MB
+	lock_election.max_locks_per_role = 0
+	lock_election.max_leases_per_role = 0
+	lock_election.max_waiters_per_lock = 0
+	lock_election.max_memory_per_role = 0
+	lock_election.max_history_per_role = 0
+	lock_election.max_memory = 8GB"
 . test/lib/server.sh
 server_start bench "$server_conf"
 : >"$dir/figures"

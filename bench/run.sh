@@ -1,11 +1,12 @@
 #!/bin/bash
 # This extension and its peers side by side: every round goes through all systems, so that what the machine does
-# meanwhile meets all of them alike. Writes results.md, results.csv and plots (SVG) to bench/results; with QUICK, SYSTEMS or
-# WORKLOADS to build/bench.
+# meanwhile meets all of them alike. Writes results.md, results.csv and plots (SVG) to bench/results, with FLUSH_US to a folder
+# beneath; with QUICK, SYSTEMS or WORKLOADS to build/bench.
 #
 #   PEERS=install          installs the peers that are missing from Debian's packages; without it they are skipped
 #   SYSTEMS="..."          lock_election lock_election-async table advisory select1 etcd zookeeper redis redis-memory
-#   WORKLOADS="..."        pairs hot try renew crash resign queue snapshot databases held
+#   WORKLOADS="..."        pairs hot try renew crash resign queue snapshot databases busy held
+#   FLUSH_US=1000          each server's flushes take so many microseconds longer, as on a disk in a cloud
 #   ROUNDS=5 DURATION=3    rounds, of which the medians count, and the seconds of each measurement
 #   WARMUP=0.5             seconds before each that do not count; JAVA_WARMUP=1 for ZooKeeper's client
 #   NAMES=1000000          random names
@@ -25,7 +26,7 @@ if [ -z "${LE_RUN:-}" ]; then
 	rc=0
 	le_run bench/run.sh || rc=$?
 	# what is not the whole does not take the place of what is published
-	out=bench/results
+	out=bench/results${FLUSH_US:+/flush-$FLUSH_US}
 	[ -z "${QUICK:-}${WORKLOADS:-}${SYSTEMS:-}" ] || out=build/bench
 	if [ -e "$LE_TMP/work/bench/results/results.csv" ]; then
 		mkdir -p "$LE_ROOT/$out"
@@ -50,7 +51,9 @@ FILL_SECONDS=${FILL_SECONDS:-60}
 SNAPSHOT_SECONDS=${SNAPSHOT_SECONDS:-10}
 BEFORE_SECONDS=3
 CRASH_TTL_MS=2000
-WORKLOADS=${WORKLOADS:-pairs hot try renew crash resign queue snapshot databases held}
+WORKLOADS=${WORKLOADS:-pairs hot try renew crash resign queue snapshot databases busy held}
+FLUSH_US=${FLUSH_US:-}
+READERS=32
 SYSTEMS=${SYSTEMS:-lock_election lock_election-async table advisory select1 etcd zookeeper redis redis-memory}
 dir=$LE_RUN/work/bench
 results=$dir/results
@@ -61,6 +64,7 @@ password=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
 . bench/workloads.sh
 
 SECONDS=0
+[ -z "$FLUSH_US" ] || build_slow_flush
 choose_systems
 for s in $servers; do
 	start_$s

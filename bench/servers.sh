@@ -29,6 +29,38 @@ listening()
 	(exec 3<>"/dev/tcp/127.0.0.1/$1")
 }
 
+# --- FLUSH_US -------------------------------------------------------------------------------------------------------
+
+build_slow_flush()
+{
+	cc -O2 -Wall -fPIC -shared -o "$dir/bin/slow-flush.so" bench/slow-flush.c
+	truncate -s 8 "$dir/flushes"
+}
+
+# Leaves in "slow" what begins the command of a server whose flushes are to be longer.
+slow_flush()
+{
+	slow=()
+	[ -z "$FLUSH_US" ] || slow=(env LD_PRELOAD="$dir/bin/slow-flush.so" FLUSH_US="$FLUSH_US" FLUSH_COUNT="$dir/flushes")
+}
+
+# Go calls the kernel without the C library: strace waits for it.
+slow_flush_of_go()
+{
+	slow=()
+	[ -z "$FLUSH_US" ] || slow=(strace -D -f --seccomp-bpf -qq -e trace=fsync,fdatasync
+		-e inject=fsync,fdatasync:delay_exit="$FLUSH_US" -o "$dir/etcd.flushes")
+}
+
+# How many flushes of SYSTEM's server have been made longer.
+longer_flushes()
+{
+	case $1 in
+		etcd) grep -c DELAYED "$dir/etcd.flushes" || true ;;
+		*) od -An -t u8 "$dir/flushes" | tr -d ' ' ;;
+	esac
+}
+
 # launch NAME COMMAND...: in the background, its output in $dir/NAME.log
 launch()
 {
@@ -54,12 +86,17 @@ start_postgres()
 		max_connections = 250
 		max_worker_processes = 32
 		password_encryption = md5
-		shared_buffers = 256MB"
+		shared_buffers = 256MB
+		lock_election.max_locks_per_role = 0
+		lock_election.max_memory_per_role = 0
+		lock_election.max_memory = 8GB"
 	export PGPASSWORD=$password
 	psql -Xqc "ALTER ROLE postgres PASSWORD '$password'"
 	printf 'local all all trust\nhost all all 127.0.0.1/32 md5\n' >"$PGHOST/data/pg_hba.conf"
 	echo "listen_addresses = '127.0.0.1'" >>"$PGHOST/data/postgresql.conf"
-	pg_ctl -D "$PGHOST/data" -l "$SERVER_LOG" -w -s restart
+	slow_flush
+	pg_ctl -D "$PGHOST/data" -w -s stop
+	"${slow[@]}" pg_ctl -D "$PGHOST/data" -l "$SERVER_LOG" -w -s start
 	PGDATA_DIR=$PGHOST/data
 	export PGHOST=127.0.0.1
 	server_pid[postgres]=$(head -n 1 "$PGDATA_DIR/postmaster.pid")
@@ -81,7 +118,8 @@ start_redis_with()
 		save ""
 		$2
 	CONF
-	launch "$name" redis-server "$dir/$name/redis.conf"
+	slow_flush
+	launch "$name" "${slow[@]}" redis-server "$dir/$name/redis.conf"
 	up_or_fail "$name" listening "$port"
 	redis_port[$name]=$port
 }
@@ -103,7 +141,8 @@ start_etcd()
 	local port peer
 	port=$(free_port)
 	peer=$(free_port)
-	launch etcd etcd --name bench --data-dir "$dir/etcd" --log-level error --quota-backend-bytes 8589934592 \
+	slow_flush_of_go
+	launch etcd "${slow[@]}" etcd --name bench --data-dir "$dir/etcd" --log-level error --quota-backend-bytes 8589934592 \
 		--listen-client-urls "http://127.0.0.1:$port" --advertise-client-urls "http://127.0.0.1:$port" \
 		--listen-peer-urls "http://127.0.0.1:$peer" --initial-advertise-peer-urls "http://127.0.0.1:$peer" \
 		--initial-cluster "bench=http://127.0.0.1:$peer"
@@ -125,7 +164,8 @@ start_zookeeper()
 		maxClientCnxns=0
 		admin.enableServer=false
 	CONF
-	launch zookeeper java -cp "$java_classpath" org.apache.zookeeper.server.quorum.QuorumPeerMain "$dir/zookeeper/zoo.cfg"
+	slow_flush
+	launch zookeeper "${slow[@]}" java -cp "$java_classpath" org.apache.zookeeper.server.quorum.QuorumPeerMain "$dir/zookeeper/zoo.cfg"
 	up_or_fail zookeeper listening "$port"
 	export ZOOKEEPER=127.0.0.1:$port
 }
@@ -166,6 +206,7 @@ describe()
 	dd if=/dev/zero of="$dir/flushed" bs=8k count=300 2>/dev/null
 	flush=$(LC_ALL=C dd if=/dev/zero of="$dir/flushed" bs=8k count=300 conv=notrunc oflag=dsync 2>&1 | awk -F ', ' '/copied/ { printf "%.0f", $3 / 300 * 1e6 }')
 	echo "machine: $(nproc) processors ($(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)), $(awk '/MemTotal/ { printf "%.0f GB", $2 / 1048576 }' /proc/meminfo), Linux $(uname -r | cut -d- -f1), $(stat -f -c %T "$dir"); a write of 8 kB with its flush takes $flush us"
+	[ -z "$FLUSH_US" ] || echo "flushes: each fsync and fdatasync of a server takes $FLUSH_US us longer than that"
 	echo "measured: $ROUNDS rounds, $DURATION s each after a warm-up of $WARMUP s, in $((SECONDS / 60)) min"
 	case " $servers " in *" postgres "*)
 		echo "PostgreSQL: $(postgres -V | sed 's/.* \([0-9.]*\) .*/\1/'): fsync on, synchronous_commit on (off for lock_election-async), shared_buffers 256 MB, the rest default"
@@ -175,5 +216,5 @@ describe()
 	case " $servers " in *" etcd "*) echo "etcd: $(package_version etcd-server), default settings (fsync of its log before each answer); client $(go version | awk '{ print $3 }'), package concurrency" ;; esac
 	case " $servers " in *" zookeeper "*) echo "ZooKeeper: $(package_version zookeeper), default settings (forceSync yes), tickTime 2000; Curator $(package_version libcurator-recipes-java), $(java -version 2>&1 | sed -n '1s/ version//p')" ;; esac
 	case " $servers " in *" redis"*) echo "Redis: $(package_version redis-server), appendonly yes, appendfsync always; redis-memory: without persistence" ;; esac
-	[ -z "$skipped" ] || echo "skipped, not installed:$skipped"
+	[ -z "$skipped" ] || printf 'skipped: %s\n' "$why_skipped"
 }

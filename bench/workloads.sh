@@ -70,19 +70,32 @@ program()
 # measure WORKLOAD SYSTEM CLIENTS [NAME-OF-THE-PROGRAM'S-WORKLOAD OPTIONS...]
 measure()
 {
-	local workload=$1 system=$2 clients=$3 line before after WARMUP=$WARMUP
+	local workload=$1 system=$2 clients=$3 line before after longer WARMUP=$WARMUP
 	! is_skipped "$@" || return 0
 	shift 3
 	# Java's code is compiled while it runs
 	[ "$system" != zookeeper ] || WARMUP=$JAVA_WARMUP
 	before=$(wal_position "$system")
+	[ -z "$FLUSH_US" ] || longer=$(longer_flushes "$system")
 	if program "$system" "${1:-$workload}" "$clients" "$DURATION" warmup="$WARMUP" names="$NAMES" "${@:2}"; then
 		after=$(wal_position "$system")
 		[ -z "$before" ] || line+=" wal=$((after - before))"
+		if is_flushed "$workload" "$system" && [ "$(longer_flushes "$system")" = "$longer" ]; then
+			echo "its flushes are not longer" >"$dir/client.err"
+			failed "$workload" "$system" "$clients"
+		fi
 		record "$workload" "$system" "$clients" "$line"
 	else
 		failed "$workload" "$system" "$clients"
 	fi
+}
+
+# With FLUSH_US: does this system flush anything in this workload?
+is_flushed()
+{
+	[ -n "$FLUSH_US" ] || return 1
+	case $2 in lock_election-async | advisory | select1 | redis-memory) return 1 ;; esac
+	case $1 in pairs | hot) ;; *) return 1 ;; esac
 }
 
 sql()
@@ -219,6 +232,27 @@ workload_databases()
 		for n in $DATABASES; do
 			for s in $(among lock_election table); do
 				measure "databases $n" "$s" $CLIENTS pairs databases="$n"
+			done
+		done
+	done
+}
+
+# Beside readers that keep all processors busy.
+workload_busy()
+{
+	local w s readers
+	[[ " $servers " = *" postgres "* ]] || return 0
+	section "beside $READERS clients that read"
+	pgbench -i -q -s 1 2>"$dir/readers.err"
+	for ((round = 1; round <= ROUNDS; round++)); do
+		for w in pairs hot; do
+			for s in $(among lock_election table); do
+				pgbench -n -S -M prepared -c "$READERS" -j 2 -T "$(awk "BEGIN { print int($DURATION + $WARMUP + 2) }")" \
+					>"$dir/readers.out" 2>"$dir/readers.err" &
+				readers=$!
+				sleep 0.5
+				measure "busy $w" "$s" $CLIENTS $w
+				wait $readers
 			done
 		done
 	done

@@ -100,7 +100,7 @@ is_ready(const LeEntry *entry)
 static void
 check_group(const LeEntry *entry)
 {
-	bool ready = true, found = false;
+	bool ready = true, found = false, unsettled = false;
 
 	for (const LeEntry *member = entry->group->members; member != NULL; member = member->group_next)
 	{
@@ -110,9 +110,10 @@ check_group(const LeEntry *entry)
 		CHECK(member->waiter_session == 0 || member == entry->group->members);
 		CHECK(member->place == entry->place && member->member > 0);
 		ready &= is_ready(member);
+		unsettled |= member->lock->unsettled;
 		found |= member == entry;
 	}
-	CHECK(found && !ready);
+	CHECK(found && (!ready || unsettled));
 }
 
 static void
@@ -178,16 +179,28 @@ check_lock(const LeCore *core, const LeLock *lock)
 		/* no lost wake-up: the first cannot be granted, or is cooling */
 		const LeEntry *head = le_container(lock->queue.next, LeEntry, queue_link);
 
-		CHECK(head->grouped || !is_ready(head));
+		CHECK(head->grouped || !is_ready(head) || lock->unsettled);
+		if (lock->unsettled)
+			CHECK(lock->timer.pos != 0);
 		if (lock->closed_until != 0 && lock->held == 0)
 			check_rings(&lock->timer, lock->closed_until);
 	}
 }
 
 static void
+add_share(LeShare *all, LeShare share)
+{
+	all->entries += share.entries;
+	all->leases += share.leases;
+	all->bytes += share.bytes;
+}
+
+/* What all roles have together is what there is. */
+static void
 check_roles(const LeCore *core)
 {
-	uint32_t roles = 0, entries = 0, leases = 0, named = 0;
+	LeShare counted = {0}, there = {0};
+	uint32_t roles = 0;
 
 	for (uint32_t i = 0; i < core->role_buckets; i++)
 	{
@@ -195,18 +208,36 @@ check_roles(const LeCore *core)
 		{
 			CHECK(role->entries > 0 || role->leases > 0);
 			roles++;
-			entries += role->entries;
-			leases += role->leases;
+			add_share(&counted, (LeShare){role->entries, role->leases, role->bytes});
 		}
 	}
 	CHECK(roles == core->roles.used);
-	CHECK(entries == core->token_count);
+	for (uint32_t i = 0; i < core->token_buckets; i++)
+	{
+		for (const LeEntry *entry = core->token_hash[i]; entry != NULL; entry = entry->token_next)
+		{
+			add_share(&there, le_share_of_entry(entry->lock->name_len, entry->owner_len, entry->value_len));
+			for (const LeHold *hold = entry->holds; hold != NULL; hold = hold->next)
+				add_share(&there, le_share_of_hold());
+		}
+	}
 	for (uint32_t i = 0; i < core->lease_buckets; i++)
 	{
 		for (const LeLease *lease = core->lease_hash[i]; lease != NULL; lease = lease->hash_next)
-			named += !lease->for_group;
+		{
+			if (!lease->for_group)
+				add_share(&there, le_share_of_lease(lease->owner_len));
+		}
 	}
-	CHECK(leases == named);
+	for (uint32_t i = 0; i < core->lock_buckets; i++)
+	{
+		for (const LeLock *lock = core->lock_hash[i]; lock != NULL; lock = lock->hash_next)
+		{
+			if (lock->closed_until != 0)
+				add_share(&there, le_share_of_closed(lock->name_len));
+		}
+	}
+	CHECK(counted.entries == there.entries && counted.leases == there.leases && counted.bytes == there.bytes);
 }
 
 void

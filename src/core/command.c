@@ -30,6 +30,8 @@ proclaim(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now)
 {
 	char *old = holder->value;
 
+	le_role_add(core, holder->role, (LeShare){.bytes = cmd->value.len});
+	le_role_remove(core, holder->role, (LeShare){.bytes = holder->value_len});
 	holder->value = core->spare_value;
 	holder->value_len = (uint16_t) cmd->value.len;
 	core->spare_value = NULL;
@@ -37,7 +39,27 @@ proclaim(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now)
 	le_change_add(core, holder, LE_HOW_PROCLAIMED, old, now);
 }
 
-/* A re-entrant acquire, which le_reentry_status() allows. */
+/* Is the role to have another value in the place of the holder's? */
+static LeStatus
+admits_value(const LeCore *core, const LeEntry *holder, LeText value)
+{
+	LeShare more = {.bytes = value.len > holder->value_len ? value.len - holder->value_len : 0};
+
+	return le_role_admits(core, holder->role, more);
+}
+
+/* ... or one more hold, beside others that may still roll back?  They are remembered one by one. */
+LeStatus
+le_reentry_admits(const LeCore *core, const LeEntry *holder, const LeCommand *cmd)
+{
+	LeStatus status = admits_value(core, holder, cmd->value);
+
+	if (status != LE_OK || holder->holds == NULL)
+		return status;
+	return le_role_admits(core, holder->role, le_share_of_hold());
+}
+
+/* A re-entrant acquire, which le_reentry_status() and le_reentry_admits() allow. */
 void
 le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -61,7 +83,7 @@ static bool
 is_unnamed_holder(const LeEntry *holder, const LeLock *lock, const LeCommand *cmd)
 {
 	return holder->lock == lock && holder->state == LE_STATE_HELD && holder->owner == NULL &&
-		   holder->role == cmd->role;
+		   holder->role == cmd->role && !le_entry_is_ending(holder);
 }
 
 /* It has an uncommitted hold of this session. */
@@ -189,6 +211,20 @@ le_acquire_entered(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime no
 	reply_holder(reply, entry, now);
 }
 
+/*
+ * Such a waiter may also have been granted as one more hold of its owner's
+ * holder.  While it waited, its session had no hold of that.
+ */
+static LeEntry *
+find_joined(const LeCore *core, const LeLock *lock, const LeCommand *cmd, const LeLease *lease)
+{
+	LeEntry *holder = lock->held > 0 && cmd->mode != LE_MODE_PERMIT
+						  ? le_lock_owned(core, lock, cmd->role, cmd->owner, lease, cmd->session)
+						  : NULL;
+
+	return holder != NULL && has_hold_of(holder, cmd->session) ? holder : NULL;
+}
+
 /* May this request have its slot now, if nobody waits before it? */
 bool
 le_acquire_admitted(const LeLock *lock, const LeCommand *cmd, LeTime now)
@@ -198,7 +234,7 @@ le_acquire_admitted(const LeLock *lock, const LeCommand *cmd, LeTime now)
 	if (lock->waiting > 0)
 		return false;
 	if (cmd->mode == LE_MODE_PERMIT && lock->permits == 0)
-		return lock->closed_until <= now;
+		return lock->closed_until <= now && !lock->left_out;
 	return le_lock_admits(lock, cmd->mode, now);
 }
 
@@ -257,7 +293,7 @@ le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease *
 	if (cmd->lease == 0)
 		return LE_OK;
 	*lease = le_core_find_lease(core, cmd->lease);
-	if (*lease == NULL || (*lease)->for_group)
+	if (*lease == NULL || (*lease)->for_group || (*lease)->ending)
 		return cmd->revision != 0 ? LE_LOST : LE_NO_LEASE;
 
 	/* what has waited before may find its lease overdue: it ends with this batch */
@@ -358,11 +394,19 @@ le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	if (cmd->revision != 0)
 	{
 		entry = le_core_find_entry(core, cmd->kind, cmd->name, cmd->revision);
+		lock = le_core_find_lock(core, cmd->kind, cmd->name);
+		if (entry == NULL && lock != NULL && !cmd->enqueue)
+			entry = find_joined(core, lock, cmd, lease);
 		if (entry != NULL)
 		{
 			le_acquire_entered(core, entry, cmd, now, reply);
 			return;
 		}
+	}
+	if (cmd->revision == 0 && le_name_is_left_out(core, cmd->kind, cmd->name))
+	{
+		reply->status = LE_LIMIT_LEFT;
+		return;
 	}
 	lock = le_core_find_lock(core, cmd->kind, cmd->name);
 	if (lock != NULL)
@@ -378,6 +422,8 @@ le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		if (entry != NULL)
 		{
 			reply->status = le_reentry_status(entry, cmd->mode, lease, cmd->ttl);
+			if (reply->status == LE_OK)
+				reply->status = le_reentry_admits(core, entry, cmd);
 			if (reply->status == LE_OK)
 				le_reentry_apply(core, entry, cmd, now, reply);
 			return;
@@ -406,11 +452,10 @@ le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		reply->status = LE_LIMIT_WAITERS;
 		return;
 	}
-	if (cmd->revision == 0 && !le_role_admits(core, cmd->role, 1, 0))
-	{
-		reply->status = LE_LIMIT_LOCKS;
+	if (cmd->revision == 0)
+		reply->status = le_role_admits(core, cmd->role, le_share_of_command(cmd));
+	if (reply->status != LE_OK)
 		return;
-	}
 
 	enter(core, session, cmd, lease, admitted, now, reply);
 }
@@ -427,7 +472,7 @@ find_own(LeCore *core, const LeCommand *cmd, LeReply *reply)
 	LeEntry *entry = le_core_find_entry(core, cmd->kind, cmd->name, cmd->token);
 
 	reply->status = LE_NOT_HELD;
-	if (entry == NULL || entry->state == LE_STATE_LAPSED)
+	if (entry == NULL || entry->state == LE_STATE_LAPSED || le_entry_is_ending(entry))
 		return NULL;
 	if (entry->state == LE_STATE_QUEUED && !entry->place)
 		return NULL;
@@ -515,6 +560,7 @@ le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	LeCommand by_token = *cmd;
 	LeEntry *entry;
 	LeTime closed_until = 0;
+	uint32_t holds = cmd->holds > 0 ? cmd->holds : 1;
 
 	if (cmd->session != 0)
 		le_session_touch(core, cmd->session, cmd->sessno, cmd->xact, now);
@@ -533,9 +579,10 @@ le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		return;
 	reply->bound = le_entry_time_left(entry, now) == LE_NEVER;
 	reply->wrote = true;
-	if (entry->state == LE_STATE_HELD && le_entry_holds(entry) > 1 && !cmd->all_holds)
+	reply->may_return = le_entry_ends_soon(entry);
+	if (entry->state == LE_STATE_HELD && le_entry_holds(entry) > holds && !cmd->all_holds)
 	{
-		entry->hold_count--;
+		entry->hold_count -= holds;
 		le_slot_dirty(core, entry->slot);
 		return;
 	}
@@ -544,7 +591,11 @@ le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	if (closed_until <= now)
 		closed_until = 0;
 	else
-		reply->bound = false; /* the name stays closed, whatever its holder was bound to */
+	{
+		/* the name stays closed, whatever its holder was bound to */
+		reply->bound = false;
+		reply->may_return = false;
+	}
 	le_entry_end(core, entry, LE_END_RELEASED, closed_until, now);
 }
 
@@ -606,7 +657,7 @@ le_apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 									 : find_of_session(core, cmd);
 
 	reply->status = LE_NOT_HELD;
-	if (entry == NULL || entry->state == LE_STATE_LAPSED ||
+	if (entry == NULL || entry->state == LE_STATE_LAPSED || le_entry_is_ending(entry) ||
 		(entry->state == LE_STATE_QUEUED && !entry->place))
 		return;
 	if (cmd->role != 0 && entry->role != cmd->role)
@@ -624,63 +675,6 @@ le_apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->wrote = entry->state == LE_STATE_HELD && entry->slot->row.dirty;
 }
 
-/* Does a forced end of this role's concern a holder, or a closed name, of that one? */
-static bool
-forces(const LeCommand *cmd, uint32_t role)
-{
-	return cmd->any_role || cmd->role == role;
-}
-
-/* A name that is closed, or will be when the last fence of its holder ends, is open again. */
-static void
-reopen(LeCore *core, LeLock *lock, const LeCommand *cmd, LeTime now, LeReply *reply)
-{
-	bool closed = lock->closed_until > now && forces(cmd, lock->closed_by);
-
-	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
-	{
-		LeEntry *holder = slot->holder;
-
-		if (holder == NULL && closed && slot->row.on_disk)
-			le_slot_dirty(core, slot);
-		if (holder == NULL || holder->state != LE_STATE_LAPSED || holder->closed_until <= now ||
-			!forces(cmd, holder->role))
-			continue;
-		holder->closed_until = 0;
-		le_slot_dirty(core, slot);
-		reply->reopened = true;
-	}
-	if (closed)
-	{
-		lock->closed_until = 0;
-		reply->reopened = true;
-	}
-}
-
-void
-le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
-{
-	LeLock *lock = le_core_find_lock(core, cmd->kind, cmd->name);
-	LeEntry *before = core->ended;
-
-	if (lock == NULL)
-		return;
-	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
-	{
-		LeEntry *holder = slot->holder;
-
-		if (holder == NULL || holder->state == LE_STATE_LAPSED || !forces(cmd, holder->role))
-			continue;
-		le_entry_end_only(core, holder, LE_END_FORCED, 0, now);
-		reply->ended++;
-	}
-	reopen(core, lock, cmd, now, reply);
-	le_settle_ended(core, before, now);
-	if (reply->reopened)
-		le_lock_settle(core, lock, now);
-	reply->wrote = reply->ended > 0 || reply->reopened;
-}
-
 void
 le_apply_proclaim(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -693,6 +687,9 @@ le_apply_proclaim(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply
 		reply->status = LE_NOT_HELD;
 		return;
 	}
+	reply->status = admits_value(core, entry, cmd->value);
+	if (reply->status != LE_OK)
+		return;
 	proclaim(core, entry, cmd, now);
 	reply->wrote = true;
 }
@@ -711,10 +708,19 @@ le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 	reply->status = LE_OK;
 	reply->permits = lock->permits;
 	lock->permits = cmd->permits;
+
+	/* slots are in the order of their numbers, the newest first */
 	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
 	{
-		if (slot->holder != NULL)
-			le_slot_dirty(core, slot);
+		if (slot->holder == NULL || (cmd->from != 0 && slot->number >= cmd->from))
+			continue;
+		if (le_core_is_full(core))
+		{
+			reply->next = (int64_t) slot->number + 1;
+			break;
+		}
+		le_slot_dirty(core, slot);
+		core->work++;
 	}
 	reply->wrote = true;
 	le_lock_settle(core, lock, now);

@@ -149,6 +149,7 @@ le_core_destroy(LeCore *core)
 	free_array(core, core->role_hash);
 	free_array(core, core->owner_hash);
 	free_array(core, core->sessions);
+	free_array(core, core->left_out);
 	env.free(env.arg, core);
 }
 
@@ -334,6 +335,9 @@ le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		case LE_CMD_FORCE:
 			le_apply_force(core, cmd, now, reply);
 			break;
+		case LE_CMD_FORCE_ROLE:
+			le_apply_force_role(core, cmd, now, reply);
+			break;
 		case LE_CMD_PROCLAIM:
 			le_apply_proclaim(core, cmd, now, reply);
 			break;
@@ -354,10 +358,10 @@ le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 			reply->wrote = true;
 			break;
 		case LE_CMD_UNDO:
-			le_apply_undo(core, cmd, now);
+			le_apply_undo(core, cmd, now, reply);
 			break;
 		case LE_CMD_SESSION_END:
-			le_apply_session_end(core, cmd, now);
+			le_apply_session_end(core, cmd, now, reply);
 			break;
 		case LE_CMD_FENCE_ENDED:
 			apply_fence_ended(core, now);
@@ -416,6 +420,23 @@ entry_due(LeCore *core, LeEntry *entry, LeTime now)
 	le_entry_arm(core, entry);
 }
 
+/* False: there are very many; the others in the next batch. */
+static bool
+drop_rows(LeCore *core, LeLock *lock)
+{
+	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
+	{
+		if (slot->drop && !slot->row.on_disk)
+			continue;
+		if (le_core_is_full(core))
+			return false;
+		slot->drop = true;
+		le_slot_dirty(core, slot);
+		core->work++;
+	}
+	return true;
+}
+
 static void
 lock_due(LeCore *core, LeLock *lock, LeTime now)
 {
@@ -423,15 +444,15 @@ lock_due(LeCore *core, LeLock *lock, LeTime now)
 	if (lock->held == 0 && lock->waiting == 0 && lock->closed_until == 0)
 	{
 		/* lingered long enough */
-		lock->doomed = true;
-		for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
+		if (!drop_rows(core, lock))
 		{
-			slot->drop = true;
-			le_slot_dirty(core, slot);
+			le_timer_set(core, &lock->timer, now);
+			return;
 		}
+		lock->doomed = true;
 	}
 	else if (lock->closed_until <= now)
-		lock->closed_until = 0;
+		le_lock_open(core, lock);
 	le_lock_settle(core, lock, now);
 }
 
@@ -440,7 +461,8 @@ le_core_expire(LeCore *core, LeTime now, int max)
 {
 	int n = 0;
 
-	while (n < max && core->heap.len > 0 && core->heap.items[0]->at <= now)
+	core->work = 0; /* whatever the requests have taken of it */
+	while (n < max && !le_core_is_full(core) && core->heap.len > 0 && core->heap.items[0]->at <= now)
 	{
 		LeTimer *timer = core->heap.items[0];
 
@@ -459,6 +481,18 @@ le_core_expire(LeCore *core, LeTime now, int max)
 		}
 	}
 	return n;
+}
+
+bool
+le_core_is_full(const LeCore *core)
+{
+	return core->limits.work > 0 && core->work >= core->limits.work;
+}
+
+void
+le_core_worked(LeCore *core, uint32_t work)
+{
+	core->work += work;
 }
 
 LeTime
@@ -501,6 +535,13 @@ uint64_t
 le_entry_lsn(const LeEntry *entry)
 {
 	return entry->lease != NULL && entry->lease->lsn > entry->lsn ? entry->lease->lsn : entry->lsn;
+}
+
+/* Loaded after a crash, it holds for no longer than LE_SAVE_INTERVAL. */
+bool
+le_entry_ends_soon(const LeEntry *entry)
+{
+	return (entry->lease != NULL ? entry->lease->ttl : entry->ttl) <= LE_SAVE_INTERVAL;
 }
 
 LeLease *
@@ -640,6 +681,7 @@ le_core_batch_done(LeCore *core, uint64_t lsn)
 	core->changes = NULL;
 	core->changes_tail = &core->changes;
 
+	core->work = 0;
 	assert(core->passed == NULL);
 	core->answers = NULL;
 	core->answers_tail = &core->answers;
@@ -696,6 +738,20 @@ le_core_lease_at(const LeCore *core, uint32_t place)
 		return NULL;
 	lease = le_pool_at(&core->leases, place);
 	return lease->id != 0 && !lease->ended && !lease->for_group ? lease : NULL;
+}
+
+/* About what all roles have takes. */
+uint64_t
+le_core_bytes(const LeCore *core)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < core->role_buckets; i++)
+	{
+		for (const LeRole *role = core->role_hash[i]; role != NULL; role = role->hash_next)
+			bytes += role->bytes;
+	}
+	return bytes;
 }
 
 static LePool *

@@ -32,6 +32,7 @@
 #define LE_MAX_OWNER 255  /* bytes of an owner */
 #define LE_MAX_VALUE 4096 /* bytes of a candidate */
 #define LE_MAX_NAMES 1000 /* names in one command */
+#define LE_FEW       16   /* entries whose end is no work to speak of */
 
 #define LE_MAX_ACQUIRER 127 /* bytes of what is kept of an acquirer */
 
@@ -138,6 +139,8 @@ typedef enum LeStatus
 	LE_NO_LEASE,     /* the named lease is gone: LE001 */
 	LE_LIMIT_LOCKS,  /* max_locks_per_role: 53400 */
 	LE_LIMIT_LEASES, /* max_leases_per_role: 53400 */
+	LE_LIMIT_BYTES,  /* max_memory_per_role: 53400 */
+	LE_LIMIT_LEFT,   /* of this name rows were left out of a load: 53400 */
 	LE_LIMIT_WAITERS /* max_waiters_per_lock: 53400 */
 } LeStatus;
 
@@ -156,8 +159,9 @@ typedef enum LeCommandType
 	LE_CMD_KEEP_ALIVE,
 	LE_CMD_REVOKE_LEASE,
 	LE_CMD_LEASE_TTL,
-	LE_CMD_ADVANCE, /* the next revision is to be this one at least */
-	LE_CMD_UNDO,    /* a (sub)transaction rolled back */
+	LE_CMD_FORCE_ROLE, /* end all that a role has */
+	LE_CMD_ADVANCE,    /* the next revision is to be this one at least */
+	LE_CMD_UNDO,       /* a (sub)transaction rolled back */
 	LE_CMD_SESSION_END,
 	LE_CMD_FENCE_ENDED /* a fence may have ended: ask again */
 } LeCommandType;
@@ -184,6 +188,9 @@ typedef struct LeCommand
 								 * AWAIT */
 	bool enqueue;     /* ACQUIRE: enter the queue, answer at once */
 	bool all_holds;   /* RELEASE */
+	uint32_t holds;   /* RELEASE: so many of them; 0: one */
+	int64_t from;     /* FORCE, FORCE_ROLE, SET_PERMITS: go on from here, as the
+								 * reply before has said; 0: begin */
 	LeTime hold_for;  /* RELEASE: 0 or > 0, counted from acquisition */
 	int64_t token;    /* 0: RELEASE of the session's own */
 	int64_t revision; /* ACQUIRE: 0, or the one that a waiter had
@@ -216,8 +223,11 @@ typedef struct LeReply
 	uint32_t position; /* ACQUIRE, LE_QUEUED: in the queue, from 1; of
 								 * several names the one farthest back */
 	uint32_t holds;    /* CHECK: of the entry */
-	int32_t ended;     /* FORCE: how many holders */
+	int32_t ended;     /* FORCE, FORCE_ROLE: how many */
 	bool reopened;     /* FORCE: the name was closed */
+	int64_t next;      /* FORCE, FORCE_ROLE, SET_PERMITS, REVOKE_LEASE, UNDO,
+								 * SESSION_END: there is more to do: the
+								 * same command again, from here; 0: done */
 	uint8_t ending;    /* LOST, NOT_HELD, NO_LEASE: how it ended (LeEnd); LE_END_NONE:
 								 * that is not known, or not for this role */
 	LeTime ending_ago;
@@ -237,6 +247,9 @@ typedef struct LeReply
 	uint64_t lsn;      /* newest write that the answer rests on; 0: the
 								 * batch itself or none */
 	bool wrote;        /* the answer rests on this batch's writes */
+	bool may_return;   /* RELEASE, REVOKE_LEASE: nothing rests on it.  If a crash
+								 * brings back what it has ended, that is held for its
+								 * TTL once more: LE_SAVE_INTERVAL at most */
 
 	/* AWAIT has taken the place's wait over from this request, whose answer
 	 * is LE_QUEUED; session 0: from nobody */
@@ -329,9 +342,11 @@ struct LeLock
 	uint32_t hash;
 	uint16_t name_len;
 	uint8_t kind;       /* LeKind */
-	uint8_t mode : 6;   /* LeMode of its holders; 0: none */
+	uint8_t mode : 4;   /* LeMode of its holders; 0: none */
 	uint8_t doomed : 1; /* to be freed with the batch */
 	uint8_t doom_listed : 1;
+	uint8_t unsettled : 1; /* granting goes on in the next batch */
+	uint8_t left_out : 1;  /* not all its rows were loaded: nobody is granted it */
 	LeSlot *slots;
 	LeSlot *free_slots;
 	int32_t next_number; /* of the next new slot */
@@ -340,7 +355,7 @@ struct LeLock
 	uint32_t waiting;    /* length of queue */
 	LeLink queue;        /* of LeEntry.queue_link, by revision */
 	LeTime closed_until; /* no grant before; 0: none */
-	uint32_t closed_by;  /* role of the holder that left it closed */
+	uint32_t closed_by;  /* role of the holder that left it closed, which it counts for */
 	uint32_t mark;       /* of the search for deadlocks, which is not the core's; 0 at first */
 	LeTimer timer;       /* closed_until or lingering */
 	union
@@ -465,6 +480,7 @@ struct LeChange
 	int64_t term;
 	LeTime elected_at;
 	LeTime at;
+	uint32_t role; /* of the leader */
 	uint16_t value_len;
 	uint8_t how; /* LeHow */
 	bool place;  /* elected from a queue place */
@@ -484,6 +500,8 @@ struct LeLease
 	uint64_t lsn;
 	uint32_t role;
 	uint8_t owner_len;
+	uint8_t how; /* LeEnd: why it is ending */
+	bool ending; /* for good, but not all that hangs on it has ended yet */
 	bool ended;
 	bool for_group; /* of a group alone: its id is their token, and it
 								 * ends with the last of them */
@@ -512,6 +530,9 @@ typedef struct LeLimits
 	int64_t waiters_per_lock; /* 0: no limit */
 	int64_t locks_per_role;   /* 0: no limit; held or waiting */
 	int64_t leases_per_role;  /* 0: no limit */
+	int64_t bytes_per_role;   /* 0: no limit; of all of these */
+	int64_t work;             /* entries that are granted or ended in one batch, where
+								 * that can be cut into steps; 0: no limit */
 	LeTime expiry_grace;      /* from an expiry, or a connection's end, to
 								 * the next grant */
 } LeLimits;
@@ -574,7 +595,8 @@ extern void le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeRepl
  */
 typedef struct LeExtension
 {
-	int64_t id; /* of the lease; token of an entry with one of its own */
+	int64_t id;         /* of the lease; token of an entry with one of its own */
+	uint32_t name_hash; /* of such an entry's lock */
 	LeTime from, to;
 	LeTime ttl_from, ttl_to;
 } LeExtension;
@@ -606,6 +628,16 @@ extern LeTime le_core_next_deadline(const LeCore *core);
  */
 extern LeEntry *le_core_overdue(LeCore *core, LeTime timeout, LeTime now);
 
+/*
+ * This batch has done its share (LeLimits.work): what has not been begun is for
+ * the next.  Looking at the state is work as well.
+ */
+extern bool le_core_is_full(const LeCore *core);
+extern void le_core_worked(LeCore *core, uint32_t work);
+
+/* Does the end of this session, or of its transaction, end more than a few entries? */
+extern bool le_core_has_much(const LeCore *core, uint64_t session, uint32_t sessno);
+
 /* --- effects of the batch --- */
 
 /* Slots whose row has to be written, updated or (drop, or no holder and no
@@ -633,7 +665,7 @@ extern void le_core_batch_done(LeCore *core, uint64_t lsn);
 
 /* --- looking --- */
 
-/* An entry with this token; those of a group share theirs. */
+/* An entry with this token; those of a group share theirs.  Looks at all: for tests. */
 extern LeEntry *le_core_find_token(const LeCore *core, int64_t token);
 /* The one that is in this lock. */
 extern LeEntry *le_core_find_entry(const LeCore *core, LeKind kind, LeText name, int64_t token);
@@ -671,6 +703,7 @@ extern uint32_t le_core_row_indexes(const LeCore *core, LeRowType type);
 extern LeRow *le_core_row_at(LeCore *core, LeRowType type, uint32_t index);
 
 /* How many locks there are, and what has happened since the start. */
+extern uint64_t le_core_bytes(const LeCore *core);
 extern uint64_t le_core_lock_count(const LeCore *core);
 extern const LeStats *le_core_stats(const LeCore *core);
 

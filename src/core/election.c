@@ -56,6 +56,7 @@ le_change_add(LeCore *core, const LeEntry *entry, LeHow how, char *dropped, LeTi
 	change->value = entry->value;
 	change->value_len = entry->value_len;
 	change->term = entry->token;
+	change->role = entry->role;
 	change->elected_at = entry->acquired_at;
 	change->place = entry->place;
 }
@@ -102,5 +103,6 @@ le_change_lost(LeCore *core, LeLock *lock, const LeStoredEntry *row, LeEnd how, 
 	change->value = change->dropped;
 	change->value_len = (uint16_t) row->value.len;
 	change->term = row->token;
+	change->role = row->role;
 	change->elected_at = elected_at;
 }

@@ -47,6 +47,12 @@ le_answer(LeCore *core, LeEntry *entry, LeStatus status, int64_t token)
 		session->waiting_on = NULL;
 }
 
+static LeShare
+share_of(const LeEntry *entry)
+{
+	return le_share_of_entry(entry->lock->name_len, entry->owner_len, entry->value_len);
+}
+
 /* --- locks and slots --- */
 
 /* The lock of this name, made from the reserved parts if there is none. */
@@ -64,6 +70,7 @@ le_lock_get(LeCore *core, LeKind kind, LeText name)
 	lock->name_len = (uint16_t) name.len;
 	lock->timer.type = LE_TIMER_LOCK;
 	le_link_init(&lock->queue);
+	lock->left_out = le_name_is_left_out(core, kind, name);
 	assert(le_text_equal(le_text(lock->name, lock->name_len), name));
 	le_lock_hash_add(core, lock);
 	return lock;
@@ -96,11 +103,36 @@ slot_take(LeCore *core, LeLock *lock)
 	return slot;
 }
 
+void
+le_lock_open(LeCore *core, LeLock *lock)
+{
+	if (lock->closed_until == 0)
+		return;
+	lock->closed_until = 0;
+	le_role_remove(core, lock->closed_by, le_share_of_closed(lock->name_len));
+}
+
+/*
+ * Of several that close it until the same moment the lowest role counts, whatever
+ * their order.  The role has something at this moment, so nothing has to be
+ * allocated for it.
+ */
+void
+le_lock_close(LeCore *core, LeLock *lock, LeTime until, uint32_t role)
+{
+	if (until == 0 || until < lock->closed_until || (until == lock->closed_until && role >= lock->closed_by))
+		return;
+	le_lock_open(core, lock);
+	lock->closed_until = until;
+	lock->closed_by = role;
+	le_role_add(core, role, le_share_of_closed(lock->name_len));
+}
+
 /* Would a request of this mode be granted if it were first in the queue? */
 bool
 le_lock_admits(const LeLock *lock, LeMode mode, LeTime now)
 {
-	if (lock->closed_until > now)
+	if (lock->closed_until > now || lock->left_out)
 		return false;
 	if (mode == LE_MODE_PERMIT)
 		return lock->held < lock->permits;
@@ -162,8 +194,15 @@ le_lock_timer(LeCore *core, LeLock *lock, LeTime now)
 	LeTime at;
 	bool on_disk = false;
 
+	if (lock->unsettled)
+	{
+		lock->doomed = false;
+		le_timer_set(core, &lock->timer, now);
+		return;
+	}
+
 	/* in the past as well: what it held up is granted when it rings */
-	if (lock->closed_until != 0 && (lock->waiting > 0 || lock->held == 0))
+	if (lock->closed_until != 0)
 	{
 		lock->doomed = false;
 		le_timer_set(core, &lock->timer, lock->closed_until);
@@ -202,16 +241,6 @@ le_core_row_lent(LeCore *core, LeSlot *slot, LeTime now)
 	le_lock_timer(core, slot->lock, now);
 }
 
-/* Of several that close it until the same moment the lowest role counts, whatever their order. */
-void
-le_lock_close(LeLock *lock, LeTime until, uint32_t role)
-{
-	if (until == 0 || until < lock->closed_until || (until == lock->closed_until && role > lock->closed_by))
-		return;
-	lock->closed_until = until;
-	lock->closed_by = role;
-}
-
 static void
 entry_leave_slot(LeCore *core, LeEntry *entry, LeTime closed_until)
 {
@@ -229,14 +258,14 @@ entry_leave_slot(LeCore *core, LeEntry *entry, LeTime closed_until)
 	lock->held--;
 	if (lock->held == 0)
 		lock->mode = 0;
-	le_lock_close(lock, closed_until, entry->role);
+	le_lock_close(core, lock, closed_until, entry->role);
 }
 
 /* What whoever waits for this entry is told when it ends. */
 static LeStatus
 answer_of_end(const LeEntry *entry, LeEnd how)
 {
-	if (entry->place || how == LE_END_EXPIRED || how == LE_END_REVOKED)
+	if (entry->place || how == LE_END_EXPIRED || how == LE_END_REVOKED || how == LE_END_FORCED)
 		return LE_LOST;
 	return LE_NOT_GRANTED;
 }
@@ -271,14 +300,15 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 	le_entry_set_state(entry, entry->state, LE_STATE_ENDED);
 	entry->end = (uint8_t) how;
 	le_unlink(&entry->lease_link);
-	if (lease != NULL && lease->for_group && !lease->ended && le_link_empty(&lease->entries))
+	if (lease != NULL && lease->for_group && !lease->ending && le_link_empty(&lease->entries))
 		le_lease_end(core, lease, how, now);
 	if (entry->session != 0)
 		core->sessions[entry->sessno].bound -= le_entry_is_bound(entry);
 	le_unlink(&entry->session_link);
 	le_timer_clear(core, &entry->timer);
 	le_token_hash_remove(core, entry);
-	le_role_remove(core, entry->role, 1, 0);
+	le_role_remove(core, entry->role, share_of(entry));
+	core->work++;
 	le_answer(core, entry, answer_of_end(entry, how), 0);
 	entry->ended_next = core->ended;
 	core->ended = entry;
@@ -369,6 +399,7 @@ queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
 static void
 lock_settle(LeCore *core, LeLock *lock, LeTime now)
 {
+	lock->unsettled = false;
 	while (lock->waiting > 0)
 	{
 		LeEntry *head = le_container(lock->queue.next, LeEntry, queue_link);
@@ -384,6 +415,12 @@ lock_settle(LeCore *core, LeLock *lock, LeTime now)
 			continue;
 		if (head->grouped ? !le_group_ready(head->group, now) : !le_lock_admits(lock, head->mode, now))
 			break;
+		if (le_core_is_full(core))
+		{
+			/* very many at once: the others in the next batch */
+			lock->unsettled = true;
+			break;
+		}
 		if (head->grouped)
 			le_group_grant(core, head->group, now);
 		else
@@ -450,6 +487,7 @@ le_entry_add_hold(LeCore *core, LeEntry *entry, uint64_t session, uint32_t sessn
 	hold->session = session;
 	hold->xact = xact;
 	hold->subxact = subxact;
+	le_role_add(core, entry->role, le_share_of_hold());
 	hold_link(entry, hold);
 	le_link_before(&core->sessions[sessno].holds, &hold->session_link);
 }
@@ -457,6 +495,7 @@ le_entry_add_hold(LeCore *core, LeEntry *entry, uint64_t session, uint32_t sessn
 void
 le_hold_remove(LeCore *core, LeHold *hold)
 {
+	le_role_remove(core, hold->entry->role, le_share_of_hold());
 	hold_unlink(hold);
 	le_unlink(&hold->session_link);
 	le_pool_put(&core->holds, hold);
@@ -495,7 +534,8 @@ le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease, L
 	le_token_hash_add(core, entry);
 	if (lock->kind == LE_KIND_ELECTION)
 		core->candidates++;
-	le_role_add(core, entry->role, 1, 0);
+	le_role_add(core, entry->role, share_of(entry));
+	core->work++;
 	if (lease != NULL)
 	{
 		entry->lease = lease;
@@ -608,8 +648,9 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 	slot->holder = entry;
 	lock->held++;
 	lock->mode = entry->mode;
-	lock->closed_until = 0;
+	le_lock_open(core, lock);
 	lock->doomed = false;
+	core->work++;
 	le_owner_add(core, entry);
 	le_slot_dirty(core, slot);
 	le_entry_arm(core, entry);
@@ -630,6 +671,7 @@ le_entry_lapse(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeT
 	entry->end = (uint8_t) how;
 	le_note_ending(core, entry->token, entry->role, how, since);
 	le_link_before(&core->lapsed, &entry->lapsed_link);
+	core->work++;
 }
 
 /*

@@ -148,6 +148,8 @@ look_at_each(const LeCore *core, const LeSession *session, const LeCommand *cmd,
 		LeStatus status;
 
 		reply->which = i;
+		if (cmd->revision == 0 && le_name_is_left_out(core, cmd->kind, cmd->names[i]))
+			return LE_LIMIT_LEFT;
 		if (lock == NULL)
 			continue;
 		status = le_acquire_use(lock, cmd);
@@ -188,7 +190,11 @@ acquire_again(LeCore *core, const LeSession *session, const LeCommand *cmd, cons
 
 			reply->which = i;
 			if (pass == 0)
+			{
 				reply->status = le_reentry_status(holder, cmd->mode, lease, cmd->ttl);
+				if (reply->status == LE_OK)
+					reply->status = le_reentry_admits(core, holder, &one);
+			}
 			else
 				le_reentry_apply(core, holder, &one, now, reply);
 		}
@@ -231,8 +237,8 @@ admitted(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	}
 	else if (cmd->wait == 0 && !cmd->enqueue)
 		reply->status = LE_NOT_GRANTED;
-	if (reply->status == LE_OK && cmd->revision == 0 && !le_role_admits(core, cmd->role, cmd->nnames, 0))
-		reply->status = LE_LIMIT_LOCKS;
+	if (reply->status == LE_OK && cmd->revision == 0)
+		reply->status = le_role_admits(core, cmd->role, le_share_of_command(cmd));
 	return all;
 }
 
@@ -514,6 +520,7 @@ le_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->valid_for = LE_NEVER;
 	reply->bound = true;
 	reply->own_session = true;
+	reply->may_return = cmd->type == LE_CMD_RELEASE;
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
 		LeCommand one = one_of(cmd, i);
@@ -534,6 +541,7 @@ le_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		reply->token = cmd->token;
 		reply->own_session &= answer.own_session;
 		reply->wrote |= answer.wrote;
+		reply->may_return &= answer.may_return || !answer.wrote;
 		if (answer.lsn > reply->lsn)
 			reply->lsn = answer.lsn;
 		if (answer.status != LE_OK)

@@ -55,8 +55,9 @@ typedef struct LeRole
 {
 	struct LeRole *hash_next;
 	uint32_t id;
-	uint32_t entries;
+	uint32_t entries; /* closed names count */
 	uint32_t leases;
+	uint64_t bytes; /* of both, about */
 } LeRole;
 
 /* An end of a holder, a place or a lease. */
@@ -85,6 +86,7 @@ struct LeCore
 	uint32_t queued;       /* entries in state QUEUED, all locks */
 	uint32_t candidates;   /* entries of elections */
 	bool loading;          /* from le_core_load_begin() to le_core_load_done() */
+	uint8_t *left_out;     /* a bit for each hash of names with rows that were left out; NULL: none */
 	LeGroup *loaded_group; /* while loading: of the place that was read last */
 	LeLoadEnv load;        /* of the rows while loading */
 
@@ -111,6 +113,7 @@ struct LeCore
 	char *spare_value;
 	LeAcquirer *spare_acquirer; /* NULL: there is one with this text */
 
+	int64_t work;   /* of this batch, see LeLimits */
 	LeTime horizon; /* no deadline after this has passed */
 
 	/* what the last command has extended, and what that was before */
@@ -163,6 +166,8 @@ extern void le_lock_hash_add(LeCore *core, LeLock *lock);
 extern void le_lock_hash_remove(LeCore *core, LeLock *lock);
 extern void le_token_hash_add(LeCore *core, LeEntry *entry);
 extern void le_token_hash_remove(LeCore *core, LeEntry *entry);
+/* The entry with this token in a lock whose name hashes like that. */
+extern LeEntry *le_find_at(const LeCore *core, int64_t token, uint32_t name_hash);
 extern void le_lease_hash_add(LeCore *core, LeLease *lease);
 extern void le_lease_hash_remove(LeCore *core, LeLease *lease);
 
@@ -234,6 +239,13 @@ le_add(LeTime a, LeTime b)
 
 /* --- core/entry.c: how entries enter, are granted and end --- */
 
+/* The lease that it hangs on is ending: it is nobody's already. */
+static inline bool
+le_entry_is_ending(const LeEntry *entry)
+{
+	return entry->lease != NULL && entry->lease->ending;
+}
+
 /* It ends with its session. */
 static inline bool
 le_entry_is_bound(const LeEntry *entry)
@@ -242,6 +254,7 @@ le_entry_is_bound(const LeEntry *entry)
 }
 
 /* The lock of that name, made if there is none. */
+extern bool le_name_is_left_out(const LeCore *core, LeKind kind, LeText name);
 extern LeLock *le_lock_get(LeCore *core, LeKind kind, LeText name);
 
 /*
@@ -267,9 +280,10 @@ extern void le_hold_remove(LeCore *core, LeHold *hold);
 extern void le_answer(LeCore *core, LeEntry *entry, LeStatus status, int64_t token);
 extern bool le_lock_admits(const LeLock *lock, LeMode mode, LeTime now);
 extern void le_lock_settle(LeCore *core, LeLock *lock, LeTime now);
-/* A holder of this role leaves it closed; 0: open. */
-extern void le_lock_close(LeLock *lock, LeTime until, uint32_t role);
 extern void le_lock_timer(LeCore *core, LeLock *lock, LeTime now);
+/* A holder of this role leaves it closed until then; 0: open.  It counts for that role. */
+extern void le_lock_close(LeCore *core, LeLock *lock, LeTime until, uint32_t role);
+extern void le_lock_open(LeCore *core, LeLock *lock);
 extern void le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now);
 extern LeStatus le_reentry_status(const LeEntry *holder, LeMode mode, const LeLease *lease, LeTime ttl);
 extern bool le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now);
@@ -323,10 +337,25 @@ extern LeEntry *le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t r
 
 /* --- core/role.c --- */
 
-/* What a role has: entries and leases. */
-extern void le_role_add(LeCore *core, uint32_t id, uint32_t entries, uint32_t leases);
-extern void le_role_remove(LeCore *core, uint32_t id, uint32_t entries, uint32_t leases);
-extern bool le_role_admits(const LeCore *core, uint32_t id, uint32_t entries, uint32_t leases);
+/* What a role has, and how many bytes that is. */
+typedef struct LeShare
+{
+	uint32_t entries;
+	uint32_t leases;
+	size_t bytes;
+} LeShare;
+
+extern void le_role_add(LeCore *core, uint32_t id, LeShare share);
+extern void le_role_remove(LeCore *core, uint32_t id, LeShare share);
+/* May this role have so much more?  LE_OK, or which limit is in the way. */
+extern LeStatus le_role_admits(const LeCore *core, uint32_t id, LeShare share);
+
+/* What these count: an entry, a lease, one more uncommitted hold, a closed name. */
+extern LeShare le_share_of_entry(uint32_t name_len, uint32_t owner_len, uint32_t value_len);
+extern LeShare le_share_of_lease(uint32_t owner_len);
+extern LeShare le_share_of_hold(void);
+extern LeShare le_share_of_closed(uint32_t name_len);
+extern LeShare le_share_of_command(const LeCommand *cmd);
 
 /* --- core/acquirer.c --- */
 
@@ -358,6 +387,7 @@ extern LeEntry *le_reentry_find(const LeCore *core, const LeLock *lock, const Le
 								const LeCommand *cmd, const LeLease *lease);
 extern void le_acquire_entered(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now,
 							   LeReply *reply);
+extern LeStatus le_reentry_admits(const LeCore *core, const LeEntry *holder, const LeCommand *cmd);
 extern void le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern bool le_acquire_admitted(const LeLock *lock, const LeCommand *cmd, LeTime now);
 extern void le_acquire_wait(LeSession *session, LeEntry *entry, const LeCommand *cmd, LeTime now);
@@ -374,6 +404,7 @@ extern void le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeR
 extern void le_apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void le_apply_proclaim(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void le_apply_force_role(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 
 /* --- core/core.c --- */
@@ -387,6 +418,7 @@ extern void le_note_ending(LeCore *core, int64_t token, uint32_t role, LeEnd how
 
 /* Of the newest write that the entry rests on. */
 extern uint64_t le_entry_lsn(const LeEntry *entry);
+extern bool le_entry_ends_soon(const LeEntry *entry);
 
 /* --- core/session.c --- */
 
@@ -394,7 +426,7 @@ extern uint64_t le_entry_lsn(const LeEntry *entry);
 extern LeSession *le_session_touch(LeCore *core, uint64_t session, uint32_t sessno, uint32_t xact,
 								   LeTime now);
 /* Commands about a session. */
-extern void le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now);
-extern void le_apply_session_end(LeCore *core, const LeCommand *cmd, LeTime now);
+extern void le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void le_apply_session_end(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 
 #endif /* LE_INTERNAL_H */

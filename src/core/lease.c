@@ -59,13 +59,11 @@ le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 {
 	LeLease *lease;
 
-	if (!le_role_admits(core, cmd->role, 0, 1))
-	{
-		reply->status = LE_LIMIT_LEASES;
+	reply->status = le_role_admits(core, cmd->role, le_share_of_lease(cmd->owner.len));
+	if (reply->status != LE_OK)
 		return;
-	}
 	lease = le_lease_new(core, core->next_revision++, cmd->ttl, cmd->role);
-	le_role_add(core, lease->role, 0, 1);
+	le_role_add(core, lease->role, le_share_of_lease(cmd->owner.len));
 	if (cmd->owner.data != NULL)
 	{
 		lease->owner = le_spare_take(&core->spare_owners);
@@ -123,7 +121,21 @@ le_core_set_horizon(LeCore *core, LeTime horizon)
 	core->horizon = horizon;
 }
 
-/* End a lease and all that hangs on it. */
+static void
+lease_gone(LeCore *core, LeLease *lease)
+{
+	lease->ended = true;
+	le_timer_clear(core, &lease->timer);
+	le_lease_hash_remove(core, lease);
+	if (!lease->for_group)
+		le_role_remove(core, lease->role, le_share_of_lease(lease->owner_len));
+	le_lease_dirty(core, lease);
+}
+
+/*
+ * End a lease and all that hangs on it.  Of very many entries some are left for
+ * the next batch: until then the lease is ending, and they are nobody's.
+ */
 void
 le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 {
@@ -132,16 +144,13 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 	LeEntry *before = core->ended;
 
 	assert(!lease->ended);
-	lease->ended = true;
-	le_timer_clear(core, &lease->timer);
-	le_lease_hash_remove(core, lease);
-	if (!lease->for_group)
-	{
-		le_role_remove(core, lease->role, 0, 1);
+	if (lease->ending)
+		how = (LeEnd) lease->how;
+	else if (!lease->for_group)
 		le_note_ending(core, lease->id, lease->role, how, now);
-	}
-	le_lease_dirty(core, lease);
-	while (!le_link_empty(&lease->entries))
+	lease->ending = true;
+	lease->how = (uint8_t) how;
+	while (!le_link_empty(&lease->entries) && (lease->for_group || !le_core_is_full(core)))
 	{
 		LeEntry *entry = le_container(lease->entries.next, LeEntry, lease_link);
 
@@ -150,6 +159,10 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 		entry->lease = NULL;
 		le_entry_end_only(core, entry, how, closed_until, now);
 	}
+	if (le_link_empty(&lease->entries))
+		lease_gone(core, lease);
+	else
+		le_timer_set(core, &lease->timer, now);
 	le_settle_ended(core, before, now);
 }
 
@@ -171,9 +184,9 @@ is_awaited(const LeLease *lease)
 void
 le_lease_due(LeCore *core, LeLease *lease, LeTime now)
 {
-	if (lease->deadline <= now && is_awaited(lease))
+	if (!lease->ending && lease->deadline <= now && is_awaited(lease))
 		le_lease_renew(core, lease, now);
-	if (lease->deadline <= now)
+	if (lease->ending || lease->deadline <= now)
 	{
 		le_lease_end(core, lease, LE_END_EXPIRED, now);
 		return;
@@ -194,7 +207,7 @@ le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	LeLease *lease = le_core_find_lease(core, cmd->lease);
 
-	if (lease == NULL || lease->for_group)
+	if (lease == NULL || lease->for_group || (lease->ending && cmd->type != LE_CMD_REVOKE_LEASE))
 	{
 		reply->status = LE_NO_LEASE;
 		return;
@@ -207,7 +220,9 @@ le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->lsn = lease->lsn;
 	if (cmd->type == LE_CMD_REVOKE_LEASE)
 	{
+		reply->may_return = lease->ttl <= LE_SAVE_INTERVAL;
 		le_lease_end(core, lease, LE_END_REVOKED, now);
+		reply->next = !lease->ended;
 		reply->wrote = true;
 		return;
 	}
@@ -247,6 +262,7 @@ le_core_extended(const LeCore *core, LeExtension *extension)
 	if (!core->extended)
 		return false;
 	extension->id = lease != NULL ? lease->id : entry->token;
+	extension->name_hash = lease != NULL ? 0 : entry->lock->hash;
 	extension->from = core->extended_from;
 	extension->to = lease != NULL ? lease->deadline : entry->deadline;
 	extension->ttl_from = core->extended_ttl;
@@ -274,7 +290,7 @@ void
 le_core_take_back(LeCore *core, const LeExtension *extension, LeTime now)
 {
 	LeLease *lease = le_core_find_lease(core, extension->id);
-	LeEntry *entry = lease == NULL ? le_core_find_token(core, extension->id) : NULL;
+	LeEntry *entry = lease == NULL ? le_find_at(core, extension->id, extension->name_hash) : NULL;
 
 	if (lease != NULL && lease->deadline == extension->to)
 	{

@@ -162,7 +162,7 @@ le_core_load_lease(LeCore *core, const LeStoredLease *row)
 		return LE_LOAD_NO_MEMORY;
 	times = lease_times(core, row);
 	lease = le_lease_new(core, row->id, row->ttl, row->role);
-	le_role_add(core, row->role, 0, 1);
+	le_role_add(core, row->role, le_share_of_lease(row->owner.len));
 	if (row->owner.data != NULL)
 	{
 		lease->owner = le_spare_take(&core->spare_owners);
@@ -342,7 +342,7 @@ lease_is_of_group(LeCore *core, LeLease *lease, int64_t token)
 	if (lease == NULL || lease->id != token || lease->for_group)
 		return;
 	lease->for_group = true;
-	le_role_remove(core, lease->role, 0, 1);
+	le_role_remove(core, lease->role, le_share_of_lease(lease->owner_len));
 }
 
 static void
@@ -427,6 +427,54 @@ closed_until(const LeCore *core, const LeStoredEntry *row, LeTime otherwise)
 	return until > otherwise ? until : otherwise;
 }
 
+/* Room for uncommitted holds as well: a row is loaded as a whole or not at all. */
+static bool
+reserve_row(LeCore *core, const LeCommand *cmd, const LeStoredEntry *row)
+{
+	uint32_t holds = row->uncommitted.len / (uint32_t) sizeof(LeStoredHold);
+
+	return le_core_reserve(core, cmd) && le_pool_reserve(core, &core->holds, holds + 1);
+}
+
+/* One name in a thousand looks like one of a million others. */
+#define LEFT_OUT_BITS  (UINT32_C(1) << 26)
+#define LEFT_OUT_BYTES (LEFT_OUT_BITS / 8)
+
+bool
+le_name_is_left_out(const LeCore *core, LeKind kind, LeText name)
+{
+	uint64_t hash;
+	uint32_t a, b;
+
+	if (core->left_out == NULL)
+		return false;
+	hash = le_hash_name(core, kind, name);
+	a = (uint32_t) hash % LEFT_OUT_BITS;
+	b = (uint32_t) (hash >> 32) % LEFT_OUT_BITS;
+	return (core->left_out[a / 8] >> a % 8 & 1) != 0 && (core->left_out[b / 8] >> b % 8 & 1) != 0;
+}
+
+bool
+le_core_leave_out(LeCore *core, LeKind kind, LeText name)
+{
+	uint64_t hash = le_hash_name(core, kind, name);
+	uint32_t a = (uint32_t) hash % LEFT_OUT_BITS, b = (uint32_t) (hash >> 32) % LEFT_OUT_BITS;
+	LeLock *lock = le_core_find_lock(core, kind, name);
+
+	if (core->left_out == NULL)
+	{
+		core->left_out = core->env.alloc(core->env.arg, LEFT_OUT_BYTES);
+		if (core->left_out == NULL)
+			return false;
+		memset(core->left_out, 0, LEFT_OUT_BYTES);
+	}
+	core->left_out[a / 8] |= (uint8_t) (1 << a % 8);
+	core->left_out[b / 8] |= (uint8_t) (1 << b % 8);
+	if (lock != NULL)
+		lock->left_out = true;
+	return true;
+}
+
 LeLoadStatus
 le_core_load_slot(LeCore *core, const LeStoredEntry *row, int64_t *newest)
 {
@@ -446,7 +494,7 @@ le_core_load_slot(LeCore *core, const LeStoredEntry *row, int64_t *newest)
 	if (rival)
 		*newest = settle_rivals(core, lock, row, &verdict);
 	cmd = command_of(row, &verdict);
-	if (!le_core_reserve(core, &cmd))
+	if (!reserve_row(core, &cmd, row))
 		return LE_LOAD_NO_MEMORY;
 
 	lock = le_lock_get(core, row->kind, row->name);
@@ -455,7 +503,7 @@ le_core_load_slot(LeCore *core, const LeStoredEntry *row, int64_t *newest)
 	lease_is_of_group(core, verdict.lease, row->token);
 	if (!verdict.stays)
 	{
-		le_lock_close(lock, verdict.closed_until, row->role);
+		le_lock_close(core, lock, verdict.closed_until, row->role);
 		load_free(core, slot, row, &verdict);
 	}
 	else
@@ -475,9 +523,7 @@ le_core_load_slot(LeCore *core, const LeStoredEntry *row, int64_t *newest)
 static bool
 place_is_valid(const LeCore *core, const LeStoredEntry *row)
 {
-	/* those of several names share their token */
-	if (row->member > 0 ? le_core_find_entry(core, row->kind, row->name, row->token) != NULL
-						: le_core_find_token(core, row->token) != NULL)
+	if (le_core_find_entry(core, row->kind, row->name, row->token) != NULL)
 		return false;
 	return name_is_valid(row) && request_is_valid(row) && row->holds > 0 && row->member <= LE_MAX_NAMES;
 }
@@ -495,8 +541,16 @@ le_core_load_place(LeCore *core, const LeStoredEntry *row)
 		return LE_LOAD_INVALID;
 	look_at_life(core, row, &verdict);
 	cmd = command_of(row, &verdict);
-	if (!le_core_reserve(core, &cmd) || (row->member > 0 && !le_pool_reserve(core, &core->groups, 1)))
+	if (!reserve_row(core, &cmd, row) || (row->member > 0 && !le_pool_reserve(core, &core->groups, 1)))
+	{
+		/* one of several names is lost with all of them */
+		if (row->member > 0 && core->loaded_group != NULL && core->loaded_group->members->token == row->token)
+		{
+			le_group_end(core, core->loaded_group, LE_END_SESSION, now);
+			core->loaded_group = NULL;
+		}
 		return LE_LOAD_NO_MEMORY;
+	}
 	if (verdict.session != 0)
 		session_is_there(core, verdict.session, verdict.sessno);
 	lock = le_lock_get(core, row->kind, row->name);

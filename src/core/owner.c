@@ -104,7 +104,7 @@ find_of_owner(const LeCore *core, const LeLock *lock, uint32_t role, LeText owne
 		LeEntry *holder = le_container(link, LeEntry, owner_link);
 
 		if (holder->lock != lock || holder->role != role || is_foreign(holder, session) ||
-			!le_text_equal(le_text(holder->owner, holder->owner_len), owner))
+			le_entry_is_ending(holder) || !le_text_equal(le_text(holder->owner, holder->owner_len), owner))
 			continue;
 		if (le_entry_named_lease(holder) == lease)
 			return holder;

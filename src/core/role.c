@@ -16,8 +16,56 @@ find_role(const LeCore *core, uint32_t id)
 	return p;
 }
 
+/*
+ * Bytes are about what is allocated: an entry with a lock and a slot for itself,
+ * and its share of the hashes and the heap of timers.
+ */
+#define SHARE_OF_HASHES 64
+
+LeShare
+le_share_of_entry(uint32_t name_len, uint32_t owner_len, uint32_t value_len)
+{
+	size_t bytes = sizeof(LeEntry) + sizeof(LeLock) + sizeof(LeSlot) + SHARE_OF_HASHES;
+
+	return (LeShare){.entries = 1, .bytes = bytes + name_len + owner_len + value_len};
+}
+
+LeShare
+le_share_of_lease(uint32_t owner_len)
+{
+	return (LeShare){.leases = 1, .bytes = sizeof(LeLease) + SHARE_OF_HASHES + owner_len};
+}
+
+LeShare
+le_share_of_hold(void)
+{
+	return (LeShare){.bytes = sizeof(LeHold)};
+}
+
+LeShare
+le_share_of_closed(uint32_t name_len)
+{
+	return (LeShare){.entries = 1, .bytes = sizeof(LeLock) + sizeof(LeSlot) + SHARE_OF_HASHES + name_len};
+}
+
+/* Of an ACQUIRE that becomes an entry for each of its names. */
+LeShare
+le_share_of_command(const LeCommand *cmd)
+{
+	LeShare all = {0};
+
+	for (uint32_t i = 0; i < (cmd->nnames > 0 ? cmd->nnames : 1); i++)
+	{
+		LeText name = cmd->nnames > 0 ? cmd->names[i] : cmd->name;
+
+		all.entries++;
+		all.bytes += le_share_of_entry(name.len, cmd->owner.len, cmd->value.len).bytes;
+	}
+	return all;
+}
+
 void
-le_role_add(LeCore *core, uint32_t id, uint32_t entries, uint32_t leases)
+le_role_add(LeCore *core, uint32_t id, LeShare share)
 {
 	LeRole **p = find_role(core, id);
 
@@ -26,34 +74,45 @@ le_role_add(LeCore *core, uint32_t id, uint32_t entries, uint32_t leases)
 		*p = le_pool_get(&core->roles);
 		(*p)->id = id;
 	}
-	(*p)->entries += entries;
-	(*p)->leases += leases;
+	(*p)->entries += share.entries;
+	(*p)->leases += share.leases;
+	(*p)->bytes += share.bytes;
 }
 
 void
-le_role_remove(LeCore *core, uint32_t id, uint32_t entries, uint32_t leases)
+le_role_remove(LeCore *core, uint32_t id, LeShare share)
 {
 	LeRole **p = find_role(core, id);
 	LeRole *role = *p;
 
-	assert(role != NULL && role->entries >= entries && role->leases >= leases);
-	role->entries -= entries;
-	role->leases -= leases;
-	if (role->entries > 0 || role->leases > 0)
+	assert(role != NULL && role->entries >= share.entries && role->leases >= share.leases &&
+		   role->bytes >= share.bytes);
+	role->entries -= share.entries;
+	role->leases -= share.leases;
+	role->bytes -= share.bytes;
+	if (role->entries > 0 || role->leases > 0 || role->bytes > 0)
 		return;
 	*p = role->hash_next;
 	le_pool_put(&core->roles, role);
 }
 
-/* May this role have so many more entries, or leases? */
-bool
-le_role_admits(const LeCore *core, uint32_t id, uint32_t entries, uint32_t leases)
+static bool
+is_above(int64_t limit, uint64_t now, uint64_t more)
+{
+	return more > 0 && limit > 0 && now + more > (uint64_t) limit;
+}
+
+LeStatus
+le_role_admits(const LeCore *core, uint32_t id, LeShare share)
 {
 	const LeLimits *limits = &core->limits;
-	const LeRole *role = *find_role(core, id);
-	int64_t entries_then = (int64_t) entries + (role != NULL ? role->entries : 0);
-	int64_t leases_then = (int64_t) leases + (role != NULL ? role->leases : 0);
+	const LeRole none = {0}, *role = core->role_buckets > 0 ? *find_role(core, id) : NULL;
 
-	return (entries == 0 || limits->locks_per_role == 0 || entries_then <= limits->locks_per_role) &&
-		   (leases == 0 || limits->leases_per_role == 0 || leases_then <= limits->leases_per_role);
+	if (role == NULL)
+		role = &none;
+	if (is_above(limits->locks_per_role, role->entries, share.entries))
+		return LE_LIMIT_LOCKS;
+	if (is_above(limits->leases_per_role, role->leases, share.leases))
+		return LE_LIMIT_LEASES;
+	return is_above(limits->bytes_per_role, role->bytes, share.bytes) ? LE_LIMIT_BYTES : LE_OK;
 }

@@ -34,27 +34,33 @@ session_stop_waiting(LeCore *core, LeSession *session, LeEnd how, LeTime now)
 	session->waiting_on = NULL;
 }
 
-static void
-session_end(LeCore *core, LeSession *session, LeTime now)
+/* False: there is more to do, for the next batch ("all": there is none). */
+static bool
+session_end(LeCore *core, LeSession *session, bool all, LeTime now)
 {
 	LeEntry *before = core->ended;
 	LeTime closed_until = core->limits.expiry_grace > 0 ? le_add(now, core->limits.expiry_grace) : 0;
 
 	session_stop_waiting(core, session, LE_END_SESSION, now);
 	session_forget_holds(core, session);
-	while (!le_link_empty(&session->entries))
+	while (!le_link_empty(&session->entries) && (all || !le_core_is_full(core)))
 	{
 		LeEntry *entry = le_container(session->entries.next, LeEntry, session_link);
 
+		core->work++;
+		session->bound -= le_entry_is_bound(entry);
 		le_unlink(&entry->session_link);
 		entry->session = 0;
 		if (le_entry_is_bound(entry) && entry->state != LE_STATE_LAPSED)
 			le_entry_end_only(core, entry, LE_END_SESSION, closed_until, now);
 	}
 	le_settle_ended(core, before, now);
+	if (!le_link_empty(&session->entries))
+		return false;
 	session->id = 0;
 	session->xact = 0;
 	session->bound = 0;
+	return true;
 }
 
 /*
@@ -71,7 +77,7 @@ le_session_touch(LeCore *core, uint64_t id, uint32_t sessno, uint32_t xact, LeTi
 	if (session->id != id)
 	{
 		if (session->id != 0)
-			session_end(core, session, now);
+			(void) session_end(core, session, true, now);
 		session->id = id;
 		session->xact = xact;
 	}
@@ -84,12 +90,12 @@ le_session_touch(LeCore *core, uint64_t id, uint32_t sessno, uint32_t xact, LeTi
 }
 
 void
-le_apply_session_end(LeCore *core, const LeCommand *cmd, LeTime now)
+le_apply_session_end(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	LeSession *session = &core->sessions[cmd->sessno];
 
 	if (session->id == cmd->session)
-		session_end(core, session, now);
+		reply->next = !session_end(core, session, false, now);
 }
 
 /* Does the end of one of them end the other? */
@@ -103,7 +109,7 @@ end_as_one(const LeEntry *entry, const LeEntry *other)
 
 /* Undo what this transaction took since this subtransaction began. */
 void
-le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now)
+le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	LeSession *session = &core->sessions[cmd->sessno];
 	LeEntry *before = core->ended;
@@ -122,6 +128,11 @@ le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now)
 		link = link->next;
 		if (hold->subxact < cmd->subxact)
 			continue;
+		if (le_core_is_full(core))
+		{
+			reply->next = 1;
+			break;
+		}
 		le_hold_remove(core, hold);
 		if (entry->state == LE_STATE_LAPSED)
 			continue;
@@ -141,6 +152,33 @@ le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now)
 		le_entry_end_only(core, entry, LE_END_UNDONE, 0, now);
 	}
 	le_settle_ended(core, before, now);
+}
+
+/*
+ * A call that waits has no rows, so its end is little work, however many names it
+ * waits for; and until then it may be granted them, which is much.
+ */
+bool
+le_core_has_much(const LeCore *core, uint64_t session, uint32_t sessno)
+{
+	const LeSession *s = &core->sessions[sessno];
+	uint32_t n = 0, looked = 0;
+
+	if (s->id != session)
+		return false;
+	for (const LeLink *link = s->entries.next; link != &s->entries && n < LE_FEW; link = link->next)
+	{
+		const LeEntry *entry = le_container(link, LeEntry, session_link);
+
+		n += entry->state != LE_STATE_QUEUED || entry->place || ++looked > LE_MAX_NAMES;
+	}
+	for (const LeLink *link = s->holds.next; link != &s->holds && n < LE_FEW; link = link->next)
+	{
+		const LeEntry *entry = le_container(link, LeHold, session_link)->entry;
+
+		n += entry->state != LE_STATE_QUEUED || entry->place || ++looked > 2 * LE_MAX_NAMES;
+	}
+	return n == LE_FEW;
 }
 
 LeEntry *

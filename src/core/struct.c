@@ -294,6 +294,13 @@ le_hash_id(int64_t id)
 	return (uint32_t) (((uint64_t) id * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
 }
 
+/* Those of a group share their token: each is found by its lock's name as well. */
+static uint32_t
+hash_token(int64_t token, uint32_t name_hash)
+{
+	return le_hash_id(token) ^ name_hash;
+}
+
 /*
  * All hashes, one way to grow: allocate, move every chain, free the old
  * one.  A macro because the chains run through different structs.
@@ -330,7 +337,8 @@ le_hash_id(int64_t id)
 	struct LeCore
 
 DEFINE_GROW(grow_locks, LeLock, lock_hash, lock_buckets, lock_count, hash_next, o->hash);
-DEFINE_GROW(grow_tokens, LeEntry, token_hash, token_buckets, token_count, token_next, le_hash_id(o->token));
+DEFINE_GROW(grow_tokens, LeEntry, token_hash, token_buckets, token_count, token_next,
+			hash_token(o->token, o->lock->hash));
 DEFINE_GROW(grow_leases, LeLease, lease_hash, lease_buckets, lease_count, hash_next, le_hash_id(o->id));
 DEFINE_GROW(grow_roles, LeRole, role_hash, role_buckets, roles.used, hash_next, le_hash_id(o->id));
 
@@ -386,10 +394,16 @@ le_core_find_lock(const LeCore *core, LeKind kind, LeText name)
 	return NULL;
 }
 
+static LeEntry **
+token_bucket(const LeCore *core, int64_t token, uint32_t name_hash)
+{
+	return &core->token_hash[hash_token(token, name_hash) & (core->token_buckets - 1)];
+}
+
 void
 le_token_hash_add(LeCore *core, LeEntry *entry)
 {
-	LeEntry **bucket = &core->token_hash[le_hash_id(entry->token) & (core->token_buckets - 1)];
+	LeEntry **bucket = token_bucket(core, entry->token, entry->lock->hash);
 
 	entry->token_next = *bucket;
 	*bucket = entry;
@@ -399,7 +413,7 @@ le_token_hash_add(LeCore *core, LeEntry *entry)
 void
 le_token_hash_remove(LeCore *core, LeEntry *entry)
 {
-	LeEntry **p = &core->token_hash[le_hash_id(entry->token) & (core->token_buckets - 1)];
+	LeEntry **p = token_bucket(core, entry->token, entry->lock->hash);
 
 	while (*p != entry)
 		p = &(*p)->token_next;
@@ -410,20 +424,31 @@ le_token_hash_remove(LeCore *core, LeEntry *entry)
 LeEntry *
 le_core_find_token(const LeCore *core, int64_t token)
 {
-	LeEntry *entry;
+	for (uint32_t i = 0; i < core->token_buckets; i++)
+	{
+		for (LeEntry *entry = core->token_hash[i]; entry != NULL; entry = entry->token_next)
+		{
+			if (entry->token == token)
+				return entry;
+		}
+	}
+	return NULL;
+}
 
-	if (core->token_buckets == 0)
-		return NULL;
-	for (entry = core->token_hash[le_hash_id(token) & (core->token_buckets - 1)];
-		 entry != NULL && entry->token != token; entry = entry->token_next)
-		;
+LeEntry *
+le_find_at(const LeCore *core, int64_t token, uint32_t name_hash)
+{
+	LeEntry *entry = core->token_buckets > 0 ? *token_bucket(core, token, name_hash) : NULL;
+
+	while (entry != NULL && (entry->token != token || entry->lock->hash != name_hash))
+		entry = entry->token_next;
 	return entry;
 }
 
 LeEntry *
 le_core_find_entry(const LeCore *core, LeKind kind, LeText name, int64_t token)
 {
-	LeEntry *entry = le_core_find_token(core, token);
+	LeEntry *entry = le_find_at(core, token, (uint32_t) le_hash_name(core, kind, name));
 
 	while (entry != NULL && !(entry->token == token && entry->lock->kind == kind &&
 							  le_text_equal(le_text(entry->lock->name, entry->lock->name_len), name)))

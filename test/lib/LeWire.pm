@@ -6,12 +6,15 @@
 #     $w->query($sql)               simple protocol
 #     $w->together(sub { ... })     what the code sends goes in one packet
 #     $w->pipeline(@statements)     Parse, Bind and Execute of each, and Sync, in one packet
-#     $w->call($function OID)       the fast path, without arguments
+#     $w->call($function OID, values)     the fast path, the arguments as texts
+#     $w->cancel                    a cancel request for what runs now
+#     $w->cut                       closes the socket without a word
 #     $w->wait($types)              reads up to a message of one of these types ('Z': ready, 's': portal suspended,
 #                                   'C': command complete) and returns the rows as "a|b", joined by newlines
 #     $w->error                     errors and warnings that came meanwhile, as "ERROR 22023 text"
 #     $w->pid, $w->quit
 #   LeWire->new($node, tcp => 1, receive_buffer => bytes)     over TCP
+#   LeWire->new($node, user => .., settings => { statement_timeout => .. })
 
 package LeWire;
 
@@ -45,12 +48,14 @@ sub unix_socket
 sub new
 {
 	my ($class, $node, %opts) = @_;
-	my $socket = $opts{tcp} ? tcp_socket($node->port, $opts{receive_buffer}) : unix_socket($node->host . '/.s.PGSQL.' . $node->port);
-	my $self = bless { socket => $socket, error => '' }, $class;
+	my $path = $node->host . '/.s.PGSQL.' . $node->port;
+	my $socket = $opts{tcp} ? tcp_socket($node->port, $opts{receive_buffer}) : unix_socket($path);
+	my $self = bless { socket => $socket, path => $path, error => '' }, $class;
 	my %settings = (
 		user => $opts{user} // scalar getpwuid($<),
 		database => $opts{dbname} // 'postgres',
-		client_encoding => 'UTF8');
+		client_encoding => 'UTF8',
+		%{ $opts{settings} // {} });
 	my $startup = pack('N', 196608) . join('', map { "$_\0$settings{$_}\0" } sort keys %settings) . "\0";
 
 	$self->send(pack('N', 4 + length $startup) . $startup);
@@ -117,9 +122,28 @@ sub query
 
 sub call
 {
-	my ($self, $function) = @_;
+	my ($self, $function, @values) = @_;
+	my $values = join '', map { defined ? pack('N/a*', $_) : pack('N', 0xffffffff) } @values;
 
-	$self->message('F', pack('Nnnn', $function, 0, 0, 0));
+	$self->message('F', pack('Nnn', $function, 0, scalar @values) . $values . pack('n', 0));
+	return;
+}
+
+sub cancel
+{
+	my ($self) = @_;
+	my $socket = unix_socket($self->{path});
+
+	$socket->syswrite(pack('NNNN', 16, 80877102, $self->{pid}, $self->{key}));
+	$socket->sysread(my $nothing, 1);
+	return;
+}
+
+sub cut
+{
+	my ($self) = @_;
+
+	$self->{socket}->close;
 	return;
 }
 
@@ -198,9 +222,13 @@ sub wait
 			my %fields = map { substr($_, 0, 1) => substr($_, 1) } grep { length } split /\0/, $body;
 			$self->{error} .= "$fields{V} $fields{C} $fields{M}\n";
 		}
+		elsif ($type eq 'Z')
+		{
+			$self->{status} = $body;
+		}
 		elsif ($type eq 'K')
 		{
-			$self->{pid} = unpack 'N', $body;
+			@$self{qw(pid key)} = unpack 'NN', $body;
 		}
 		return join("\n", @rows) if index($types, $type) >= 0;
 	}

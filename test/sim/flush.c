@@ -40,7 +40,7 @@ flush_all(World *w)
 void
 flush_told(World *w, const LeCommand *cmd, const LeReply *reply)
 {
-	uint64_t lsn = reply->bound ? 0 : reply->wrote ? w->lsn : reply->lsn;
+	uint64_t lsn = reply->bound || reply->may_return ? 0 : reply->wrote ? w->lsn : reply->lsn;
 
 	if (w->conf.async_mille == 0 || is_async(w, cmd))
 		return;

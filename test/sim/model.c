@@ -288,6 +288,7 @@ m_grant(Model *m, MEntry *e, LeTime now)
 	if (e->lease != 0)
 		ENSURE(m->w, m_find_lease(m, e->lease) != NULL);
 	e->held = true;
+	lock->closed_until = 0;
 	e->stored = false;
 	e->acquired = now;
 	e->wait_until = LE_NEVER;
@@ -557,7 +558,11 @@ m_end(Model *m, MEntry *e, LeEnd how, LeTime cool, LeTime now)
 		cool = e->cool;
 	if (e->held && m_close(m_lock(m, kind, name), cool, e->role) && !e->stored)
 		m_lock(m, kind, name)->unstored = cool;
-	m_answer(m, e, e->place || how == LE_END_EXPIRED || how == LE_END_REVOKED ? LE_LOST : LE_NOT_GRANTED, 0);
+	m_answer(m, e,
+			 e->place || how == LE_END_EXPIRED || how == LE_END_REVOKED || how == LE_END_FORCED
+				 ? LE_LOST
+				 : LE_NOT_GRANTED,
+			 0);
 	if (e->group && !e->held)
 	{
 		m_end_waiting_group(m, e->token, now);

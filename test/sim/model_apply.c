@@ -282,6 +282,8 @@ m_role_is_full(Model *m, uint32_t role, uint32_t more)
 
 	for (int i = 0; i < m->s.nentries; i++)
 		n += m->s.entries[i].role == role;
+	for (int i = 0; i < m->w->conf.names * 2; i++)
+		n += m->s.locks[i].closed_until != 0 && m->s.locks[i].closed_by == role;
 	return limit > 0 && n + more > limit;
 }
 
@@ -661,6 +663,9 @@ model_apply(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply, const Le
 			break;
 		case LE_CMD_CHECK:
 			(cmd->nnames > 0 ? m_check_group : m_check_one)(m, cmd, now, reply);
+			break;
+		case LE_CMD_FORCE_ROLE:
+			ENSURE(m->w, false); /* test/unit/force.c has it */
 			break;
 		case LE_CMD_FORCE:
 			force(m, cmd, now, reply);

@@ -547,6 +547,8 @@ restore_locks(Model *m)
 			mine->closed_until = lock != NULL ? lock->closed_until : 0;
 			mine->closed_by = lock != NULL ? lock->closed_by : 0;
 		}
+		if (mine->closed_until <= m->w->now)
+			mine->closed_until = 0;
 	}
 	for (int i = 0; i < m->s.nentries; i++)
 	{

@@ -81,9 +81,9 @@ const char *
 sim_command_name(LeCommandType type)
 {
 	static const char *const text_of[] = {
-		"?",         "acquire",  "await",       "renew",       "release",    "check",
-		"force",     "proclaim", "set_permits", "grant_lease", "keep_alive", "revoke_lease",
-		"lease_ttl", "advance",  "undo",        "session_end", "fence_ended"};
+		"?",         "acquire",    "await",       "renew",       "release",     "check",
+		"force",     "proclaim",   "set_permits", "grant_lease", "keep_alive",  "revoke_lease",
+		"lease_ttl", "force_role", "advance",     "undo",        "session_end", "fence_ended"};
 
 	return text_of[type];
 }
@@ -91,10 +91,24 @@ sim_command_name(LeCommandType type)
 const char *
 sim_status_name(LeStatus status)
 {
-	static const char *const text_of[] = {
-		"ok",       "waiting",        "not granted",     "not held",        "lost",      "queued",
-		"denied",   "bad mode",       "bad permits",     "bad upgrade",     "bad group", "bad ttl",
-		"no lease", "too many locks", "too many leases", "too many waiters"};
+	static const char *const text_of[] = {"ok",
+										  "waiting",
+										  "not granted",
+										  "not held",
+										  "lost",
+										  "queued",
+										  "denied",
+										  "bad mode",
+										  "bad permits",
+										  "bad upgrade",
+										  "bad group",
+										  "bad ttl",
+										  "no lease",
+										  "too many locks",
+										  "too many leases",
+										  "too many waiters",
+										  "too much memory",
+										  "left out"};
 
 	return text_of[status];
 }

@@ -1,6 +1,6 @@
 # What a crash leaves.  Of the time of a lease: a TTL of up to five minutes starts anew, because renewals are not written;
 # of a longer one the time left is that which was written last, so that restarts cannot keep a dead lease alive.  And no
-# token is given out twice.
+# token is given out twice.  A release may come back, a grant never goes.
 use strict;
 use warnings;
 use LeTest;
@@ -8,7 +8,7 @@ use Test::More;
 use Time::HiRes qw(time);
 
 # Nobody but who has to flushes the log.
-my $node = new_node('main', conf => "wal_writer_delay = 10s\n");
+my $node = new_node('main', conf => "wal_writer_delay = 10s\nautovacuum = off\n");
 my %token;
 
 sub seconds_left
@@ -38,6 +38,35 @@ cmp_ok(seconds_left('several'), '<', 3600 - 2, 'nor is that of several locks');
 cmp_ok(seconds_left('several'), '>', 3600 - ($now - $start) - 10, 'but what was left');
 cmp_ok(seconds_left('short'), '>', 300 - 2, 'five minutes start anew');
 cmp_ok(seconds_left('changed'), '>', 240 - 5, 'a TTL that was changed is the changed one');
+
+# What was released a moment before is held to its TTL; not so what was handed on, and what nobody may get back.
+subtest 'releases before a crash' => sub {
+	my $s = session($node);
+	my %held = (back => 1, later => 1);
+	my %t = map { $_ => $s->query("SELECT acquire_lock('r $_')") } qw(back commit durable handed hold later);
+	$t{long} = $s->query(q{SELECT acquire_lock('r long', '301 s')});
+
+	$s->query("SET lock_election.durable_release = on; SELECT release_lock('r durable', $t{durable})");
+	$s->query('RESET lock_election.durable_release');
+	is($s->query("SELECT release_lock('r handed', $t{handed})"), 't', 'released');
+	my $next = $s->query(q{SELECT acquire_lock('r handed')});
+	$s->query("SELECT release_lock('r hold', $t{hold}, hold_for => '1 h')");
+	$s->query("SELECT release_lock('r long', $t{long})");
+	$s->query("BEGIN; CREATE TEMP TABLE t (); SELECT release_lock('r commit', $t{commit}); COMMIT");
+	is($s->query("SELECT release_lock('r $_', $t{$_})"), 't', "$_: released") foreach qw(back later);
+	is($s->query("SELECT is_held('r $_', $t{$_})"), 'f', "$_: for now") foreach sort keys %t;
+	$node->stop('immediate');
+	$s->quit;
+	$node->start;
+	foreach my $name (sort keys %t)
+	{
+		next if $name eq 'commit';    # its COMMIT may have flushed the release, or not
+		is($node->safe_psql('postgres', "SELECT is_held('r $name', $t{$name})"), $held{$name} ? 't' : 'f', "$name: after the crash");
+	}
+	is($node->safe_psql('postgres', "SELECT is_held('r handed', $next)"), 't', 'the next holder holds on');
+	is($node->safe_psql('postgres', q{SELECT try_acquire_lock('r hold') IS NULL}), 't', 'hold_for holds on');
+	$node->safe_psql('postgres', q{SELECT force_release_lock(name) FROM lock_election.locks WHERE name LIKE 'r %'});
+};
 
 # Each start takes a new incarnation, whatever was before it.
 sub next_token { return $node->safe_psql('postgres', q{SELECT acquire_lock('token', wait => '0')}) || die; }

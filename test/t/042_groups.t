@@ -8,7 +8,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
 
-my $node = new_node('main', conf => "autovacuum = off\ndeadlock_timeout = '500ms'\nmax_connections = 150\n");
+my $node = new_node('main', conf => "autovacuum = off\ndeadlock_timeout = '500ms'\nmax_connections = 150\n"
+	  . "lock_election.max_locks_per_role = 0\nlock_election.max_memory_per_role = 0\n");
 
 sub one { return $node->safe_psql('postgres', $_[0]); }
 

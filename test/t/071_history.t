@@ -263,9 +263,9 @@ subtest 'retention' => sub {
 
 	# rows of another time: only a superuser can make them, without the triggers
 	one(q{ALTER TABLE lock_election.history DISABLE TRIGGER ALL;
-		INSERT INTO lock_election.history SELECT n, n, now() - interval '6 days', now() - interval '6 days', 1, 'before', 'b' FROM generate_series(1, 40000) AS n;
-		INSERT INTO lock_election.history SELECT n, n, now() - interval '8 days', now() - interval '8 days', 1, 'old', 'o' FROM generate_series(1, 10000) AS n;
-		INSERT INTO lock_election.history SELECT n, n, now() - interval '6 days', now() - interval '6 days', 1, 'new', 'n' FROM generate_series(1, 10) AS n;
+		INSERT INTO lock_election.history SELECT n, n, now() - interval '6 days', now() - interval '6 days', 10, 1, 'before', 'b' FROM generate_series(1, 40000) AS n;
+		INSERT INTO lock_election.history SELECT n, n, now() - interval '8 days', now() - interval '8 days', 10, 1, 'old', 'o' FROM generate_series(1, 10000) AS n;
+		INSERT INTO lock_election.history SELECT n, n, now() - interval '6 days', now() - interval '6 days', 10, 1, 'new', 'n' FROM generate_series(1, 10) AS n;
 		ALTER TABLE lock_election.history ENABLE ALWAYS TRIGGER refuse_write;
 		ALTER TABLE lock_election.history ENABLE ALWAYS TRIGGER refuse_row});
 	kill_manager('TERM');

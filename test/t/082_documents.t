@@ -76,6 +76,8 @@ sub start_server
 # The tables that examples work on, which the text leaves to the reader, and says so.
 sub begin_section
 {
+	my ($document, $section) = @_;
+
 	$node->safe_psql('postgres', <<'SQL');
 DO $$
 DECLARE
@@ -86,7 +88,12 @@ BEGIN
 	END LOOP;
 END $$;
 SQL
-	return 'postgres';
+	return 'postgres' if $section ne 'On a shared server';
+
+	# It is about a database that has no extension yet, and about roles that are there.
+	$node->safe_psql('postgres', 'CREATE DATABASE shared');
+	$node->safe_psql('postgres', 'CREATE ROLE mallory');
+	return 'shared';
 }
 
 sub end_section

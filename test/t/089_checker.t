@@ -321,6 +321,13 @@ fine('somebody is in front of him', q{
 	a 200 210 release l token=5 = ok t
 	b 150 2150 acquire l mode=x ttl=9000 wait=2000 = null});
 fine('the server was down', sprintf($late, 1900) . "\nN 190 1500 stop-server");
+my $released = q{
+	a 100 110 acquire l mode=x ttl=3000 wait=0 = ok 5
+	a %d %d release l token=5 = ok t
+	b 150 4800 acquire l mode=x ttl=9000 wait=5000 = ok 6
+	N 1500 2000 stop-server};
+fine('it was released just before a crash', sprintf($released, 1200, 1210));
+breaks('W', 'or long before', sprintf($released, 200, 210));
 fine('a client that is never heard of again may hold it', q{
 	a 100 - acquire l mode=x ttl=500 wait=-1
 	b 150 2150 acquire l mode=x ttl=9000 wait=2000 = null});

@@ -63,6 +63,44 @@ foreach my $point (qw(batch-before-expiry batch-applied batch-written batch-comm
 	nothing_left($node);
 }
 
+# The session that is to flush for others is stopped: before it does, in the middle, and before it knows.
+foreach my $point (qw(request-answered flush-before flush-done flush-passed-on))
+{
+	stop_at($point);
+	$a->async(q{SELECT acquire_lock('leader')});
+	stopped($point);
+	my $start = time;
+	like(acquire($b, 'other', q{'1 min'}), qr/^\d+$/, "$point: others have their answers without it");
+	cmp_ok(time - $start, '<', 3, 'soon');
+	like(acquire($c, 'another', q{'1 min'}), qr/^\d+$/, 'and again');
+	go_on($point);
+	like($a->wait, qr/^\d+$/, 'and then it has its own');
+	$a->query(q{SELECT release_lock('leader')});
+	$b->query(q{SELECT release_lock('other')});
+	$c->query(q{SELECT release_lock('another')});
+	nothing_left($node);
+}
+
+# It ends instead: somebody else flushes for those that came meanwhile.
+foreach my $how (qw(cancel terminate))
+{
+	my $s = session($node);
+	my $name = "ended by $how";
+
+	stop_at('request-answered', $s->pid);
+	$s->async("SELECT acquire_lock('$name')");
+	stopped('request-answered');
+	$b->async(q{SELECT acquire_lock('other')});
+	$free->query("SELECT pg_${how}_backend(" . $s->pid . ')');
+	go_on('request-answered');
+	like($b->wait, qr/^\d+$/, "$how: others have their answers");
+	$s->wait;
+	is_free($name, 'and what it was granted is given back');
+	$b->query(q{SELECT release_lock('other')});
+	nothing_left($node);
+	$s->quit;
+}
+
 # The grant is seen, and not yet noted.
 foreach my $point (qw(request-answered request-done durable-before durable-after))
 {

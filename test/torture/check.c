@@ -23,7 +23,8 @@
  *	R	Of two calls that take a place or a lock, whatever its name, and do not
  *		overlap in time, the earlier has the lower revision.
  *	W	Nobody waits for long (20 ms and --slack) when all in front of him have
- *		ended for certain, by their answers or by their TTL.
+ *		ended for certain, by their answers or by their TTL.  What was released
+ *		within a second before a crash of the server may be back.
  *	L	Such hand-offs take less than 20 ms (--p99), all but one in a hundred.
  *	D	What was acknowledged, and neither released nor over by its client's
  *		clock, is held: no answer says otherwise. Also of queue places.

@@ -297,8 +297,8 @@ one_more_permit(void)
 		set_permits("p1", 2);
 	}
 	pause_ms(1000 + up_to(1000));
-	set_permits("p1", 1);
 	release(&h);
+	set_permits("p1", 1);
 }
 
 /* Enters the queue of a lock, a permit or an election. */
@@ -337,8 +337,9 @@ enter_queue(Held *h)
 	return true;
 }
 
+/* Holds what it gets for a while, up to so many ms. */
 static void
-queue_place(const char *name)
+queue_place(const char *name, int hold)
 {
 	Held h = {.name = name, .ttl = any_ttl()};
 	const char *await = name[0] == 'e' ? "await_leadership" : "await_lock";
@@ -356,7 +357,10 @@ queue_place(const char *name)
 		granted = is_true();
 	}
 	if (granted)
+	{
+		pause_ms(up_to(hold));
 		work_and_release(&h);
+	}
 	else
 		release(&h);
 }
@@ -586,11 +590,11 @@ count(bool fenced)
 static void
 administered(void)
 {
-	static const char *const forced[] = {"l0", "l1", "p0", "e0", "h0", "h1"};
+	static const char *const forced[] = {"l0", "p0", "e0", "h0", "f0", "f0"};
 	const char *name = forced[up_to(6)];
 	Held h;
 
-	switch (up_to(8))
+	switch (up_to(10))
 	{
 		case 0:
 			one_more_permit();
@@ -600,20 +604,30 @@ administered(void)
 			permit();
 			break;
 		case 3:
-			queue_place(one_in(2) ? "e0" : "p0");
+			queue_place(one_in(2) ? "e0" : "p0", 200);
 			break;
 		case 4:
 			closed_for_a_while();
 			break;
 		case 5:
-			/* until somebody forces it out */
-			if (acquire(&h, name[0] == 'l' ? name : "l0", one_in(2), 2000, 3000, NULL))
+			if (acquire(&h, "l0", one_in(2), 2000, 3000, NULL))
 			{
 				pause_ms(up_to(300));
 				release(&h);
 			}
 			break;
 		case 6:
+			/* until somebody forces it out; nothing else moves those who wait */
+			if (acquire(&h, "f0", false, 5000, 5000, NULL))
+			{
+				pause_ms(up_to(2000));
+				release(&h);
+			}
+			break;
+		case 7:
+			queue_place("e0", 200);
+			break;
+		case 8:
 			one_lock();
 			break;
 		default:
@@ -636,13 +650,13 @@ mixed(void)
 			break;
 		case 4:
 			if (one_in(4))
-				queue_place("p0");
+				queue_place("p0", 1);
 			else
 				permit();
 			break;
 		case 5:
 		case 6:
-			queue_place(any_lock());
+			queue_place(any_lock(), 1);
 			break;
 		case 7:
 			several_locks();
@@ -652,7 +666,7 @@ mixed(void)
 			break;
 		case 9:
 			if (one_in(4))
-				queue_place(one_in(2) ? "e0" : "e1");
+				queue_place(one_in(2) ? "e0" : "e1", 1);
 			else
 				election();
 			break;

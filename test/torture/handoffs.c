@@ -81,14 +81,29 @@ was_stopped(const Client *c, Time from, Time to)
 	return false;
 }
 
-/* A fault while it was there may have given it its TTL again, or lost its end. */
+/* The server goes down without a word. */
+static bool
+is_crash(const Window *w)
+{
+	static const char *const crashes[] = {"stop-server", "kill-backend", "kill-manager", "fill-wal"};
+
+	for (size_t i = 0; i < sizeof(crashes) / sizeof(crashes[0]); i++)
+		if (strcmp(w->kind, crashes[i]) == 0)
+			return true;
+	return false;
+}
+
+/*
+ * A fault while it was there may have given it its TTL again, or lost its end: a
+ * crash takes back the releases that were answered a moment before.
+ */
 static Time
 prolonged(Time from, Time gone, Time ttl, bool ended)
 {
 	for (size_t i = 0; i < windows.n; i++)
 	{
 		const Window *w = &windows.at[i];
-		bool lost = strcmp(w->kind, "promote-async") == 0;
+		bool lost = strcmp(w->kind, "promote-async") == 0 || (ended && is_crash(w));
 		bool keeps = strcmp(w->kind, "stop-backend") == 0 || strcmp(w->kind, "terminate") == 0;
 
 		if (!hits_all(w) || keeps || w->to < from || (ended && !lost) ||

@@ -327,7 +327,7 @@ test_invalid(void)
 	IS_INVALID(load_slot, stored("x", OLD + 1, X), row.owner = ((LeText){owner, sizeof(owner)}),
 			   "a long owner");
 	IS_INVALID(load_slot, stored("x", OLD + 1, X), row.uncommitted = text("odd"), "half a hold");
-	IS_INVALID(load_place, stored("x", OLD, X), , "a place's token that a holder has");
+	IS_INVALID(load_place, stored("there", OLD, X), , "a place whose token holds its lock");
 	IS_INVALID(load_place, stored("x", OLD + 1, X), row.ttl = -7, "a place without a ttl");
 	lease = stored_lease(OLD);
 	lease.ttl = 0;
@@ -703,6 +703,34 @@ test_revisions(void)
 	stop();
 }
 
+/* It was granted as one more hold of another session's holder, and only the answer was missing. */
+static void
+test_joined_already(void)
+{
+	LeStoredHold holds[1];
+	LeStoredEntry row;
+	LeCommand cmd;
+	LeReply r;
+
+	start_load();
+	row = stored("x", OLD, X);
+	row.owner = text("worker");
+	row.holds = 2;
+	add_stored_hold(&row, holds, 2, 1);
+	load_slot(row);
+	cmd = request(2, "x", X, LE_WAIT_FOREVER);
+	cmd.owner = text("worker");
+	cmd.revision = OLD + 1;
+	r = apply(cmd);
+	load_done();
+	batch();
+	ok(r.status == LE_OK && r.token == OLD && r.counted, "a waiter that has joined already is told so");
+	is_int(on_token(LE_CMD_CHECK, 2, "x", OLD).holds, 2, "and does not join twice");
+	undo(2, 1);
+	is_int(on_token(LE_CMD_CHECK, 2, "x", OLD).holds, 1, "it can still roll back");
+	stop();
+}
+
 int
 main(void)
 {
@@ -724,6 +752,7 @@ main(void)
 	test_late_waiter();
 	test_already_there();
 	test_already_there_twice();
+	test_joined_already();
 	test_changed_permits();
 	test_newest();
 	test_revisions();

@@ -1,6 +1,7 @@
 /*
  * Which write an answer rests on: whoever is told of a grant waits until that
- * is replicated, also who asks in a later batch.
+ * is replicated, also who asks in a later batch.  And on which release nothing
+ * rests.
  */
 #include "fixture.h"
 
@@ -128,6 +129,66 @@ test_several(void)
 	stop();
 }
 
+/* A lock or place with this TTL, of its own or of its lease, is released. */
+static LeReply
+release_after(LeTime ttl, bool on_a_lease, bool queued)
+{
+	LeCommand cmd = request(1, "x", X, 0);
+
+	if (queued)
+		acquire(2, "x", X);
+	cmd.enqueue = queued;
+	cmd.ttl = on_a_lease ? 0 : ttl;
+	cmd.lease = on_a_lease ? grant_lease(ttl) : 0;
+	return on_token(LE_CMD_RELEASE, 1, "x", apply(cmd).token);
+}
+
+static void
+test_may_return(void)
+{
+	LeText names[] = {{"a", 1}, {"b", 1}};
+	LeCommand cmd;
+	LeReply reply;
+
+	for (int i = 0; i < 4; i++)
+	{
+		start();
+		ok(release_after(LE_SAVE_INTERVAL, i & 1, i & 2).may_return,
+		   "a release: held for five minutes at most");
+		stop();
+		start();
+		ok(!release_after(LE_SAVE_INTERVAL + 1, i & 1, i & 2).may_return, "for longer");
+		stop();
+	}
+
+	start();
+	ok(on_lease(LE_CMD_REVOKE_LEASE, grant_lease(LE_SAVE_INTERVAL)).may_return, "a lease is revoked");
+	ok(!on_lease(LE_CMD_REVOKE_LEASE, grant_lease(LE_SAVE_INTERVAL + 1)).may_return, "a long one");
+	ok(!acquire(1, "y", X).may_return, "a grant");
+
+	cmd = command(LE_CMD_RELEASE, 1, "y");
+	cmd.hold_for = 2 * TTL;
+	reply = apply(cmd);
+	ok(reply.status == LE_OK && !reply.may_return, "a release after which the name stays closed");
+	stop();
+
+	for (int i = 0; i < 2; i++)
+	{
+		start();
+		cmd = request(1, NULL, X, 0);
+		cmd.names = names;
+		cmd.nnames = 2;
+		cmd.ttl = LE_SAVE_INTERVAL + i;
+		cmd.token = apply(cmd).token;
+		cmd.type = LE_CMD_RELEASE;
+		reply = apply(cmd);
+		ok(reply.status == LE_OK && reply.may_return == (i == 0), "several locks");
+		cmd.type = LE_CMD_CHECK;
+		ok(!apply(cmd).may_return, "nothing is released");
+		stop();
+	}
+}
+
 /* Nobody knows whether what was read is flushed or replicated: it counts as written at the load. */
 static void
 test_loaded(void)
@@ -155,6 +216,7 @@ main(void)
 	test_handed_on();
 	test_lease();
 	test_several();
+	test_may_return();
 	test_loaded();
 	return done_testing();
 }

@@ -28,6 +28,12 @@ le_needs_flush(void)
 	return synchronous_commit > SYNCHRONOUS_COMMIT_OFF || le_min_durability > 0;
 }
 
+bool
+le_needs_standby(void)
+{
+	return synchronous_commit > SYNCHRONOUS_COMMIT_LOCAL_FLUSH;
+}
+
 static int
 sync_rep_mode(void)
 {

@@ -10,6 +10,8 @@
 
 /* Do this session's requests have to be flushed before they are answered? */
 extern bool le_needs_flush(void);
+/* Or to be on a standby, if there are synchronous ones? */
+extern bool le_needs_standby(void);
 
 /*
  * Wait until what this reply says is as durable as synchronous_commit asks for,

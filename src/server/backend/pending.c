@@ -25,6 +25,7 @@
 #include "backend/xact.h"
 #include "shared/fault.h"
 #include "shared/releases.h"
+#include "shared/settings.h"
 #include "shared/shmem.h"
 #include "shared/wake.h"
 
@@ -235,7 +236,10 @@ post(void)
 	le_my_slot->released_lsn = 0;
 	releases->xact = le_xact_number();
 	releases->len = (uint32) pending_size();
-	releases->need_flush = le_needs_flush();
+	releases->need_standby = le_needs_standby();
+	releases->durable_release = le_durable_release;
+	releases->done = 0;
+	releases->lsn = 0;
 	releases->segment = prepared;
 	if (prepared == DSM_HANDLE_INVALID)
 		fill(releases->data);

@@ -22,7 +22,9 @@
 #include "backend/xact.h"
 #include "shared/compat.h"
 #include "shared/fault.h"
+#include "shared/flush.h"
 #include "shared/names.h"
+#include "shared/settings.h"
 #include "shared/shmem.h"
 #include "shared/wake.h"
 #include "shared/words.h"
@@ -135,7 +137,8 @@ post(LeRequestType type)
 
 	slot->type = type;
 	slot->need_flush = le_needs_flush();
-	slot->need_standby = synchronous_commit > SYNCHRONOUS_COMMIT_LOCAL_FLUSH;
+	slot->need_standby = le_needs_standby();
+	slot->durable_release = le_durable_release;
 	slot->posted_at = le_clock();
 	slot->sqlstate = 0;
 	slot->revision = 0;
@@ -261,6 +264,7 @@ wait_for_answer(uint32 number, const LeCommand *cmd, LeWait *wait, bool snapshot
 			log_kept_snapshot(cmd);
 		}
 		read_notes(cmd, number);
+		le_flush_turn(slot);
 		if (pg_atomic_read_u32(&slot->answered) == number)
 			break;
 		LE_FAULT("request-before-wait");
@@ -276,6 +280,7 @@ wait_for_answer(uint32 number, const LeCommand *cmd, LeWait *wait, bool snapshot
 static void
 wait_cleanup(int code, Datum arg)
 {
+	le_flush_leave();
 	le_client_wait_over();
 	le_names_done();
 }
@@ -354,6 +359,7 @@ send_and_wait(LeRequestType type, LeCommand *cmd, const LeLook *look, LeWait *wa
 		put_look(look);
 	else
 		put_command(cmd);
+	le_flush_enter();
 	number = post(type);
 	LE_FAULT("request-posted");
 	if (!wait_for_answer(number, cmd, wait, snapshot_kept))
@@ -362,6 +368,8 @@ send_and_wait(LeRequestType type, LeCommand *cmd, const LeLook *look, LeWait *wa
 		return false;
 	}
 	LE_FAULT("request-answered");
+	if (le_my_slot->reply.lsn != 0 && le_my_slot->need_flush)
+		le_flush_wait(le_my_slot);
 	return true;
 }
 
@@ -396,6 +404,7 @@ request(LeRequestType type, LeCommand *cmd, const LeLook *look, bool snapshot_ke
 		le_raise_if_no_manager(&wait);
 		return false;
 	}
+	le_flush_leave();
 	le_names_done();
 	le_client_hold(pg_atomic_read_u32(&le_my_slot->bound) != 0,
 				   cmd->type == LE_CMD_ACQUIRE && cmd->ttl == LE_TTL_BOUND);

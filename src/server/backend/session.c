@@ -16,6 +16,7 @@
 #include "backend/wait.h"
 #include "shared/compat.h"
 #include "shared/fault.h"
+#include "shared/flush.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
 #include "shared/wake.h"
@@ -180,6 +181,7 @@ le_attach(LeWait *wait)
 
 	/* whoever had this number before may have died asleep */
 	le_sleep_reset();
+	le_flush_attach();
 	slot = wait_for_slot(wait);
 	if (slot == NULL)
 		return false;

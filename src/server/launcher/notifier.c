@@ -4,9 +4,10 @@
  *
  * NOTIFY takes a lock of the whole cluster and keeps it through the commit.  A
  * session whose commit waits for a standby keeps it for as long as that takes.
- * So NOTIFY is sent by a process of its own, which commits without waiting for
- * disk or standby.  No lock ever waits for this process: the manager fills a ring
- * (see LeHintRing), and drops a hint that has no room.
+ * So NOTIFY is sent by a process of its own, which waits until what it tells is
+ * flushed, and then commits without waiting for disk or standby.  No lock ever
+ * waits for this process: the manager fills a ring (see LeHintRing), and drops a
+ * hint that has no room.
  *
  * Hints are dropped as well when PostgreSQL's queue of notifications is full: an
  * old hint is worth little, and a client that missed one finds out by asking.
@@ -14,6 +15,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "commands/async.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -51,8 +53,9 @@ static Oid my_dboid;
 static int my_manager; /* pid */
 static LeDatabase *my_db = NULL;
 
-/* A copy of what is about to be sent */
+/* A copy of what is about to be sent, and what it rests on */
 static LeHint hints[HINTS_A_COMMIT];
+static XLogRecPtr hints_lsn;
 
 static void
 pin_settings(void)
@@ -132,6 +135,7 @@ take(void)
 		pg_read_barrier();
 		for (; sent < pushed && n < HINTS_A_COMMIT; sent++)
 			hints[n++] = ring->hints[sent % LE_HINTS];
+		hints_lsn = (XLogRecPtr) pg_atomic_read_u64(&ring->lsn);
 	}
 	LWLockRelease(le_shared->lock);
 	if (!mine)
@@ -178,6 +182,8 @@ notify(const LeHint *hint)
 static void
 send_all(int n)
 {
+	/* a crash must not take back what somebody was told */
+	XLogFlush(hints_lsn);
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	pgstat_report_activity(STATE_RUNNING, "sending notifications");

@@ -30,6 +30,7 @@
 #include "manager/internal.h"
 #include "shared/compat.h"
 #include "shared/fault.h"
+#include "shared/flush.h"
 #include "shared/releases.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
@@ -50,6 +51,7 @@ void
 le_batch_answer(uint32 proc, uint32 number, const LeReply *reply)
 {
 	LeRequestSlot *slot = slot_of(proc);
+	bool flush;
 
 	if (pg_atomic_read_u32(&slot->posted) != number || pg_atomic_read_u32(&slot->answered) == number)
 		return;
@@ -57,9 +59,15 @@ le_batch_answer(uint32 proc, uint32 number, const LeReply *reply)
 	slot->reply_at = le_clock();
 	publish_bound(slot);
 	slot->revision = 0;
+
+	/* from the answer on the slot is the session's, which may be awake */
+	flush = reply->lsn != 0 && slot->need_flush && !le_flush_done((XLogRecPtr) reply->lsn);
 	pg_write_barrier();
 	pg_atomic_write_u32(&slot->answered, number);
-	le_wake((int) proc);
+	if (flush)
+		le_flush_ask(proc, (XLogRecPtr) reply->lsn);
+	else
+		le_wake((int) proc);
 }
 
 static void
@@ -109,17 +117,6 @@ anything_to_write(void)
 		   le_core_changes(le_mgr.core) != NULL;
 }
 
-/* Answers to waiters need a flush if any of them does. */
-static void
-flush_for_answers(void)
-{
-	for (LeEntry *entry = le_core_answers(le_mgr.core); entry != NULL; entry = entry->answer_next)
-	{
-		if (entry->answer == LE_OK && entry->ttl != LE_TTL_BOUND && slot_of(entry->waiter_sessno)->need_flush)
-			le_mgr.flush = true;
-	}
-}
-
 /* The early notice of shared/wake.h: it makes a hand-over shorter by 5 us. */
 static void
 announce_answers(void)
@@ -166,7 +163,7 @@ write_batch(LeTime now)
 	LeMeta meta = le_mgr.meta;
 	XLogRecPtr lsn;
 	int rows;
-	bool wrote;
+	bool wrote, flush = false;
 
 	le_batch_begin();
 	if (!le_store_open(le_mgr.core))
@@ -182,23 +179,19 @@ write_batch(LeTime now)
 		/* the counter was full, or advanced */
 		meta.taken_at = GetCurrentTimestamp();
 		le_store_write_meta(&meta);
-		le_mgr.flush = true;
+		flush = true;
 	}
 	le_store_close();
-	flush_for_answers();
-	if (le_mgr.flush)
-		announce_answers();
+	announce_answers();
 	LE_FAULT("batch-written");
 	wrote = TransactionIdIsValid(GetTopTransactionIdIfAny());
-	lsn = le_batch_commit(le_mgr.flush);
+	lsn = le_batch_commit(flush);
 	le_mgr.meta = meta;
 	LE_FAULT_NOFAIL("batch-committed");
 
 	pg_atomic_fetch_add_u64(&counters->batches, 1);
 	pg_atomic_fetch_add_u64(&counters->xids, 1);
 	pg_atomic_fetch_add_u64(&counters->rows, rows);
-	if (le_mgr.flush)
-		pg_atomic_fetch_add_u64(&counters->flushes, 1);
 	pg_atomic_fetch_add_u64(&counters->write_us, le_clock() - start);
 
 	/* what came and went within the batch has left nothing: then lsn is an older commit's */
@@ -220,16 +213,29 @@ le_batch_log_nothing(void)
 	return XLogInsert(RM_XLOG_ID, XLOG_NOOP);
 }
 
+/* SyncRepRequested() would ask for the manager's own level. */
+static bool
+waits_for_standby(bool need_standby)
+{
+	return need_standby && max_wal_senders > 0 && le_sync_standbys_defined();
+}
+
 /*
  * Is this such an answer, to a session that asks for a standby?  Whatever says
  * that something is so now: also that a queue place is still there.
- * SyncRepRequested() would ask for the manager's own level.
  */
 bool
 le_batch_confirms(const LeRequestSlot *slot, const LeReply *reply)
 {
-	return (reply->status == LE_OK || reply->status == LE_QUEUED) && !reply->bound && slot->need_standby &&
-		   max_wal_senders > 0 && le_sync_standbys_defined();
+	return (reply->status == LE_OK || reply->status == LE_QUEUED) && !reply->bound &&
+		   waits_for_standby(slot->need_standby);
+}
+
+/* With a standby a release is an answer like others: it says that the lock was held until now. */
+bool
+le_batch_may_return(const LeReply *reply, bool durable_release, bool need_standby)
+{
+	return reply->may_return && !durable_release && !waits_for_standby(need_standby);
 }
 
 /* --- after the commit --- */
@@ -246,7 +252,7 @@ set_lsn(LeReply *reply, XLogRecPtr lsn, bool confirm, XLogRecPtr *confirmed)
 		reply->lsn = 0; /* durable for nobody */
 		return;
 	}
-	if (reply->wrote)
+	if (reply->wrote && !reply->may_return)
 		reply->lsn = Max(reply->lsn, lsn);
 	if (!confirm)
 		return;
@@ -267,8 +273,13 @@ clear_releases(XLogRecPtr lsn)
 		if ((mail->flags & LE_MAIL_RELEASED) == 0)
 			continue;
 		mail->flags &= ~LE_MAIL_RELEASED;
+		slot->releases.done = mail->released_to;
+		if (mail->released)
+			slot->releases.lsn = lsn;
+		if (slot->releases.done < slot->releases.len)
+			continue;
+		slot->released_lsn = slot->releases.lsn;
 		le_releases_drop(&slot->releases);
-		slot->released_lsn = mail->released ? lsn : InvalidXLogRecPtr;
 		pg_write_barrier();
 		pg_atomic_fetch_and_u32(&slot->mail, ~LE_MAIL_RELEASED);
 		le_wake((int) mail->proc);
@@ -303,6 +314,7 @@ give_answers(XLogRecPtr lsn)
 		le_batch_answer(entry->waiter_sessno, entry->request, &reply);
 		LE_FAULT_NOFAIL("batch-waking");
 	}
+	le_flush_start();
 }
 
 /* What was read from the mailboxes is committed: empty them. */
@@ -380,7 +392,7 @@ static void
 batch_reset(void)
 {
 	le_mgr.ndeferred = le_mgr.nmails = le_mgr.nfresh = 0;
-	le_mgr.flush = le_mgr.rewritten = false;
+	le_mgr.rewritten = false;
 	le_store_begin_batch();
 	MemoryContextReset(le_mgr.batch_context);
 	MemoryContextSwitchTo(le_mgr.batch_context);
@@ -392,6 +404,8 @@ le_batch_set_limits(LeCore *core)
 	LeLimits limits = {.waiters_per_lock = le_max_waiters_per_lock,
 					   .locks_per_role = le_max_locks_per_role,
 					   .leases_per_role = le_max_leases_per_role,
+					   .bytes_per_role = (int64) le_max_memory_per_role * 1024 * 1024,
+					   .work = WORK_A_BATCH,
 					   .expiry_grace = (LeTime) le_expiry_grace * LE_MS};
 
 	le_core_set_limits(core, &limits);
@@ -450,9 +464,8 @@ batch(const uint32 *procs, int n, bool expire, LeTime horizon)
 		le_mgr.changes_lsn = lsn;
 	give_answers(lsn);
 	LE_FAULT_NOFAIL("batch-before-hints");
-	le_hints_of_batch(le_mgr.core);
-	if (le_core_changes(le_mgr.core) != NULL)
-		le_history_written();
+	le_hints_of_batch(le_mgr.core, lsn);
+	le_history_written(le_mgr.core);
 	LE_FAULT_NOFAIL("batch-before-mailboxes");
 	empty_mailboxes();
 	le_core_batch_done(le_mgr.core, lsn);
@@ -633,8 +646,8 @@ run_one_by_one(uint32 *procs, int n)
 	}
 }
 
-void
-le_batch_run(uint32 *procs, int n)
+static void
+run(uint32 *procs, int n)
 {
 	ErrorData *error;
 	LeTime horizon;
@@ -643,6 +656,11 @@ le_batch_run(uint32 *procs, int n)
 	{
 		le_mgr.retry_at = 0;
 		n = le_batch_all_slots(procs);
+	}
+	if (le_batch_has_room())
+	{
+		le_mgr.core_valid = false;
+		le_pause_broken(&le_mgr.pause);
 	}
 	if (!le_mgr.core_valid && !le_batch_reload(&error))
 	{
@@ -657,6 +675,15 @@ le_batch_run(uint32 *procs, int n)
 		fail_requests(procs, n, error);
 	else
 		run_one_by_one(procs, n);
+}
+
+void
+le_batch_run(uint32 *procs, int n)
+{
+	run(procs, n);
+
+	/* also for answers of a batch that failed after them */
+	le_flush_start();
 }
 
 bool
@@ -725,6 +752,8 @@ le_batch_next_wakeup(void)
 	if (le_mgr.reenter || anything_to_write() || le_core_answers(le_mgr.core) != NULL)
 		return le_mgr.expire_after;
 	wakeup = Min(wakeup, le_deadlock_next_search());
+	if (le_mgr.left_out > 0)
+		wakeup = le_mgr.left_out_of < le_max_memory ? 0 : Min(wakeup, le_mgr.left_out_at);
 	deadline = le_core_next_deadline(le_mgr.core);
 	if (deadline != LE_NEVER)
 	{

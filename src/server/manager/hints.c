@@ -67,9 +67,12 @@ push(int64 token, const LeLock *lock, const LeChange *change)
 }
 
 void
-le_hints_of_batch(LeCore *core)
+le_hints_of_batch(LeCore *core, XLogRecPtr lsn)
 {
 	bool any = false;
+
+	if (lsn != InvalidXLogRecPtr)
+		pg_atomic_write_u64(&my_db->ring.lsn, lsn);
 
 	/* a place that has left the queue and holds: one that was granted */
 	for (LeEntry *entry = le_core_dirty_places(core); entry != NULL && le_notify & LE_NOTIFY_WAITERS;

@@ -7,6 +7,8 @@
 
 #include "access/xact.h"
 #include "pgstat.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 #include "manager/history.h"
@@ -23,21 +25,107 @@
 #define PRUNE_PASS  (600 * LE_SECOND)
 #define PRUNE_RETRY (60 * LE_SECOND)
 
+/* Rows of one step whose count is put off to its commit. */
+#define PRUNE_ROWS 8192
+
 static bool any = true; /* not known yet */
 static LeTime prune_at = 0;
 static uint32 prune_from = 0; /* page; 0: the next pass is to begin */
 
-void
-le_history_written(void)
+/* --- how much of it is whose --- */
+
+/*
+ * lock_election.max_history_per_role is kept by sums: what this manager writes is
+ * added, what is deleted is taken off.  What was there before is counted by the
+ * first pass over the table; until that is done, a role may write more.
+ */
+typedef struct RoleHistory
 {
-	any = true;
+	Oid role; /* hash key */
+	int64 bytes;
+} RoleHistory;
+
+static HTAB *role_history = NULL;
+static int64 first_change = 0;   /* of this manager */
+static bool all_counted = false; /* the first pass is done */
+
+/* What a step has seen counts once it is committed. */
+static RoleHistory *step = NULL;
+static int step_rows = 0, step_room = 0;
+
+static void
+add_bytes(Oid role, int64 bytes)
+{
+	HASHCTL ctl = {.keysize = sizeof(Oid), .entrysize = sizeof(RoleHistory)};
+	RoleHistory *entry;
+	bool found;
+
+	if (role_history == NULL)
+		role_history = hash_create("lock_election history", 64, &ctl, HASH_ELEM | HASH_BLOBS);
+	entry = hash_search(role_history, &role, HASH_ENTER, &found);
+	if (!found)
+		entry->bytes = 0;
+	entry->bytes += bytes;
+	if (entry->bytes <= 0)
+		(void) hash_search(role_history, &role, HASH_REMOVE, NULL);
 }
+
+void
+le_history_begin(int64 next_change)
+{
+	first_change = next_change;
+}
+
+bool
+le_history_admits(const LeCommand *cmd)
+{
+	const RoleHistory *entry;
+
+	if (cmd->kind != LE_KIND_ELECTION || (cmd->type != LE_CMD_ACQUIRE && cmd->type != LE_CMD_PROCLAIM) ||
+		le_max_history_per_role == 0 || role_history == NULL)
+		return true;
+	entry = hash_search(role_history, &cmd->role, HASH_FIND, NULL);
+	return entry == NULL || entry->bytes < (int64) le_max_history_per_role * 1024 * 1024;
+}
+
+void
+le_history_written(LeCore *core)
+{
+	for (const LeChange *change = le_core_changes(core); change != NULL; change = change->next)
+	{
+		add_bytes(change->role, le_store_history_bytes(change->lock->name_len, change->value_len));
+		any = true;
+	}
+}
+
+/* A row that was there before is counted where the first pass leaves it, or a later one deletes it. */
+static void
+count_row(void *arg, Oid role, int64 change, int64 bytes, bool deleted)
+{
+	if (change >= first_change || all_counted)
+		bytes = deleted ? -bytes : 0;
+	else if (deleted)
+		bytes = 0;
+	if (bytes == 0)
+		return;
+	if (step_rows == step_room)
+	{
+		step_room = step_room == 0 ? PRUNE_ROWS : step_room * 2;
+		step = step == NULL ? MemoryContextAlloc(TopMemoryContext, step_room * sizeof(RoleHistory))
+							: repalloc(step, step_room * sizeof(RoleHistory));
+	}
+	step[step_rows++] = (RoleHistory){role, bytes};
+}
+
+/* --- deleting --- */
 
 static void
 prune(void)
 {
 	LeTime retention = (LeTime) le_history_retention * SECS_PER_MINUTE * LE_SECOND;
+	TimestampTz before = retention > 0 ? GetCurrentTimestamp() - retention : DT_NOBEGIN;
 
+	step_rows = 0;
 	le_batch_begin();
 	if (!le_store_find())
 	{
@@ -45,17 +133,23 @@ prune(void)
 		return;
 	}
 	any = le_store_has_history();
-	le_store_prune_history(GetCurrentTimestamp() - retention, PRUNE_PAGES, &prune_from);
+	le_store_prune_history(before, PRUNE_PAGES, &prune_from, count_row, NULL);
 	LE_FAULT("history-pruned");
 	(void) le_batch_commit(false);
+	for (int i = 0; i < step_rows; i++)
+		add_bytes(step[i].role, step[i].bytes);
+	if (prune_from == 0)
+		all_counted = true;
 	pgstat_report_stat(false);
-	prune_at = le_clock() + (prune_from > 0 ? PRUNE_STEP : Min(retention, PRUNE_PASS));
+	prune_at = le_clock() + (prune_from > 0  ? PRUNE_STEP
+							 : retention > 0 ? Min(retention, PRUNE_PASS)
+											 : PRUNE_PASS);
 }
 
 LeTime
 le_history_tend(void)
 {
-	if (le_history_retention == 0 || !any)
+	if (!any || (le_history_retention == 0 && all_counted))
 		return LE_NEVER;
 	if (le_clock() < prune_at)
 		return prune_at;

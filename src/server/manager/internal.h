@@ -12,6 +12,8 @@
 #include "core/pause.h"
 #include "manager/batch.h"
 
+/* Entries that are granted or ended in one batch, where it can be cut into steps. */
+#define WORK_A_BATCH 500
 /* Items that expire in one batch at most. */
 #define EXPIRE_A_BATCH 1000
 /* Back-off after a failure that no request caused. */
@@ -41,7 +43,8 @@ typedef struct Mail
 	uint32 proc;
 	uint32 flags;
 	uint64 undo;
-	bool released; /* with something that has to last */
+	bool released;      /* with something that has to last */
+	uint32 released_to; /* so far its releases are applied */
 } Mail;
 
 typedef struct Manager
@@ -59,6 +62,10 @@ typedef struct Manager
 	Extended *extended; /* by proc number */
 	LePause pause;      /* of le_clock(), what does not count */
 
+	bool limited;        /* what is allocated is bounded by lock_election.max_memory */
+	int64 left_out;      /* rows that a load had no memory for */
+	int left_out_of;     /* with this limit, MB */
+	LeTime left_out_at;  /* when it looks whether there is room for them */
 	bool core_valid;     /* memory agrees with the tables */
 	bool reenter;        /* waiting requests are not in the core yet */
 	LeTime retry_at;     /* look at all slots again; 0: no need */
@@ -71,7 +78,6 @@ typedef struct Manager
 	int nmails;
 	uint32 *fresh; /* procs whose request was taken in it */
 	int nfresh;
-	bool flush;     /* somebody asks for it */
 	bool rewritten; /* the tables are other ones */
 	bool gone;      /* the extension was dropped */
 	LeStats seen;   /* core's counters already published */
@@ -96,6 +102,8 @@ slot_of(uint32 proc)
 /* Answer the request with this number, if it is still waited for. */
 extern void le_batch_answer(uint32 proc, uint32 number, const LeReply *reply);
 extern bool le_batch_confirms(const LeRequestSlot *slot, const LeReply *reply);
+/* A release that its session does not wait for, because nothing rests on it. */
+extern bool le_batch_may_return(const LeReply *reply, bool durable_release, bool need_standby);
 /* Answer the newest request of this proc with an error. */
 extern void le_batch_answer_error(uint32 proc, int sqlstate, const char *message);
 
@@ -128,6 +136,9 @@ extern XLogRecPtr le_batch_log_nothing(void);
 /* Put the core's counters where the views read them. */
 extern void le_batch_publish(void);
 extern void le_batch_set_limits(LeCore *core);
+
+/* Has a load left rows out for which there may be room now? */
+extern bool le_batch_has_room(void);
 
 /* Load again after a failed batch; false: *error says why it is not possible. */
 extern bool le_batch_reload(ErrorData **error);

@@ -139,7 +139,7 @@ next_slot(const LeLock *lock, const LeLookCursor *from, const LeEntry *last)
 		return slot;
 	if (from->last > 0)
 		return NULL;
-	if (last != NULL && last->state == LE_STATE_HELD && last->slot->number == number)
+	if (last != NULL && le_entry_has_slot(last) && last->slot->number == number)
 		return last->slot->next;
 	while (slot != NULL && slot->number != number)
 		slot = slot->next;

@@ -15,12 +15,17 @@
 #include "utils/timestamp.h"
 
 #include "manager/batch.h"
+#include "manager/history.h"
 #include "manager/internal.h"
 #include "shared/compat.h"
 #include "shared/fault.h"
 #include "shared/fence.h"
+#include "shared/settings.h"
 #include "shared/shmem.h"
 #include "store/store.h"
+
+/* It looks this often whether what was left out of a load has room by now. */
+#define LEFT_OUT_EVERY (10 * LE_SECOND)
 
 /* 2025-01-01 in TimestampTz: the zero of the incarnations. */
 #define INCARNATION_EPOCH (INT64CONST(9132) * USECS_PER_DAY)
@@ -50,9 +55,22 @@ xact_uncommitted(void *arg, uint64 session, uint32 xact)
 	return (uint32) (pg_atomic_read_u64(&slot->undo) >> 32) == xact;
 }
 
+/*
+ * The state's context has small blocks, so that all that is larger than this is
+ * given back when it is freed, and what the context has is what is in use.  Smaller
+ * pieces are texts of what takes larger ones as well.
+ */
+#define SMALL_PIECE 128
+#define STATE_BLOCK 1024
+
 static void *
 core_alloc(void *arg, size_t size)
 {
+	Size max = (Size) le_max_memory * 1024 * 1024;
+
+	if (le_mgr.limited && size > SMALL_PIECE &&
+		MemoryContextMemAllocated(le_mgr.core_context, false) + size > max)
+		return NULL;
 	return MemoryContextAllocExtended(le_mgr.core_context, size, MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
 }
 
@@ -87,10 +105,46 @@ loaded(LeLoadStatus status)
 	return status != LE_LOAD_INVALID;
 }
 
+/*
+ * What does not fit into lock_election.max_memory stays in the tables, and held:
+ * the core grants nobody a name of which a row was left out.  A lease that was
+ * left out leaves out all that hangs on it; a place, which holds nothing, is lost.
+ * After the first row that does not fit none is loaded: a lock is never known in
+ * part without being marked.
+ */
+static struct
+{
+	bool full;
+	bool leases;
+	int64 rows;
+} left;
+
+static bool
+is_left_out(const LeCore *core, const LeStoredEntry *row)
+{
+	return left.full || (left.leases && row->lease != 0 && le_core_find_lease(core, row->lease) == NULL);
+}
+
 static bool
 load_lease(void *core, const LeStoredLease *row)
 {
-	return loaded(le_core_load_lease(core, row));
+	LeLoadStatus status = left.leases ? LE_LOAD_NO_MEMORY : le_core_load_lease(core, row);
+
+	if (status != LE_LOAD_NO_MEMORY)
+		return loaded(status);
+	left.leases = true;
+	left.rows++;
+	return true;
+}
+
+static void
+leave_out(LeCore *core, const LeStoredEntry *row)
+{
+	le_mgr.limited = false;
+	if (!le_core_leave_out(core, row->kind, row->name))
+		(void) loaded(LE_LOAD_NO_MEMORY);
+	le_mgr.limited = true;
+	left.rows++;
 }
 
 /* Nothing but a load sees what somebody else has written into the table. */
@@ -98,8 +152,14 @@ static bool
 load_slot(void *core, const LeStoredEntry *row)
 {
 	int64 newest;
-	LeLoadStatus status = le_core_load_slot(core, row, &newest);
+	LeLoadStatus status = is_left_out(core, row) ? LE_LOAD_NO_MEMORY : le_core_load_slot(core, row, &newest);
 
+	if (status == LE_LOAD_NO_MEMORY)
+	{
+		left.full = true;
+		leave_out(core, row);
+		return true;
+	}
 	if (status == LE_LOADED_RIVAL)
 		ereport(WARNING, (errcode(ERRCODE_DATA_CORRUPTED),
 						  errmsg("\"%.*s\" has two holders in table \"lock_election.slot\"",
@@ -112,7 +172,13 @@ load_slot(void *core, const LeStoredEntry *row)
 static bool
 load_place(void *core, const LeStoredEntry *row)
 {
-	return loaded(le_core_load_place(core, row));
+	LeLoadStatus status = is_left_out(core, row) ? LE_LOAD_NO_MEMORY : le_core_load_place(core, row);
+
+	if (status != LE_LOAD_NO_MEMORY)
+		return loaded(status);
+	left.full = true;
+	left.rows++;
+	return true;
 }
 
 /* As it is if this load succeeds, and the time since a batch has failed does not count. */
@@ -124,6 +190,24 @@ time_of_load(void)
 
 	(void) le_pause_mended(&mended, clock);
 	return le_pause_time(&mended, clock);
+}
+
+static void
+report_left_out(void)
+{
+	le_mgr.left_out = left.rows;
+	le_mgr.left_out_of = le_max_memory;
+	le_mgr.left_out_at = le_clock() + LEFT_OUT_EVERY;
+	pg_atomic_write_u64(&le_mgr.db->left_out, (uint64) left.rows);
+	if (left.rows > 0)
+		ereport(
+			WARNING,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg(INT64_FORMAT " rows of lock_election do not fit into lock_election.max_memory (%d MB)",
+					left.rows, le_max_memory),
+			 errdetail("Their locks stay held, and nobody is granted them."),
+			 errhint("Raise it and reload the configuration, or end with force_release_role() what fills "
+					 "the memory.")));
 }
 
 /*
@@ -143,10 +227,11 @@ load_core(int64_t next_revision, bool copied)
 					  .uncommitted = xact_uncommitted};
 	LeRowReader reader = {.lease = load_lease, .slot = load_slot, .place = load_place};
 	LeCore *volatile core = NULL;
+	bool complete;
 
 	random_bytes(env.seed, sizeof(env.seed));
 	le_mgr.core_context =
-		AllocSetContextCreate(TopMemoryContext, "lock_election state", ALLOCSET_DEFAULT_SIZES);
+		AllocSetContextCreate(TopMemoryContext, "lock_election state", 0, STATE_BLOCK, STATE_BLOCK);
 	PG_TRY();
 	{
 		/* its rows may not be flushed or replicated yet: whoever is told of them waits for that */
@@ -154,16 +239,22 @@ load_core(int64_t next_revision, bool copied)
 		do
 		{
 			MemoryContextReset(le_mgr.core_context);
+			memset(&left, 0, sizeof(left));
 			core = le_core_create(&env, le_shared->max_slots, next_revision);
 			if (core == NULL)
 				(void) loaded(LE_LOAD_NO_MEMORY);
 			le_batch_set_limits(core);
 			le_core_load_begin(core, &load);
 			reader.arg = core;
-		} while (!le_store_load(&reader, le_mgr.core));
+			le_mgr.limited = true;
+			/* what was left out is not among the rows that are known */
+			complete = le_store_load(&reader, le_mgr.left_out > 0 ? NULL : le_mgr.core);
+			le_mgr.limited = false;
+		} while (!complete);
 	}
 	PG_CATCH();
 	{
+		le_mgr.limited = false;
 		MemoryContextDelete(le_mgr.core_context);
 		le_mgr.core_context = old_context;
 		PG_RE_THROW();
@@ -175,6 +266,24 @@ load_core(int64_t next_revision, bool copied)
 	memset(&le_mgr.seen, 0, sizeof(le_mgr.seen));
 	le_mgr.core_valid = true;
 	le_mgr.reenter = true;
+	report_left_out();
+}
+
+/* Is it worth to load again?  What has been freed, or allowed, may have room for what was left out. */
+bool
+le_batch_has_room(void)
+{
+	Size used;
+
+	if (le_mgr.left_out == 0 || !le_mgr.core_valid)
+		return false;
+	if (le_mgr.left_out_of < le_max_memory)
+		return true;
+	if (le_clock() < le_mgr.left_out_at)
+		return false;
+	le_mgr.left_out_at = le_clock() + LEFT_OUT_EVERY;
+	used = le_core_bytes(le_mgr.core);
+	return used < (Size) le_max_memory * 1024 * 1024 / 2;
 }
 
 /* While there is no core to do it: waits that have run out end all the same. */
@@ -318,6 +427,7 @@ le_batch_load(void)
 	LE_FAULT("load-before-commit");
 	lsn = le_batch_commit(true);
 	LE_FAULT("load-committed");
+	le_history_begin(le_core_next_revision(le_mgr.core));
 	if (copy)
 		le_core_batch_done(le_mgr.core, lsn);
 	le_batch_publish();

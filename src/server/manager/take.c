@@ -7,14 +7,19 @@
 
 
 #include "manager/batch.h"
+#include "manager/history.h"
 #include "manager/internal.h"
 #include "manager/look.h"
 #include "shared/compat.h"
 #include "shared/look.h"
 #include "shared/names.h"
 #include "shared/releases.h"
+#include "shared/settings.h"
 #include "shared/shmem.h"
 #include "shared/wake.h"
+
+/* To fill a page takes as long as so many entries' ends. */
+#define WORK_OF_PAGE 50
 
 /* --- answers --- */
 
@@ -106,10 +111,12 @@ typedef struct Releasing
 {
 	LeCommand cmd;
 	LeTime now;
-	bool wrote; /* what has to last */
+	bool durable, standby; /* what its session asks for */
+	bool lasts;            /* COMMIT has something to wait for */
 } Releasing;
 
-static void
+/* False: this batch has done enough, and this one is for the next. */
+static bool
 apply_release(void *arg, const LeReleaseItem *item, LeText name)
 {
 	Releasing *r = arg;
@@ -120,18 +127,21 @@ apply_release(void *arg, const LeReleaseItem *item, LeText name)
 	r->cmd.token = item->token;
 	r->cmd.role = item->role;
 	r->cmd.hold_for = item->hold_for;
-	for (uint32 i = 0; i < item->holds; i++)
-	{
-		le_core_apply(le_mgr.core, &r->cmd, r->now, &reply);
-		if (reply.status != LE_OK)
-			break;
-		r->wrote |= reply.wrote && !reply.bound;
-	}
+	r->cmd.holds = item->holds;
+	if (le_core_is_full(le_mgr.core))
+		return false;
+	le_core_apply(le_mgr.core, &r->cmd, r->now, &reply);
+	r->lasts |= reply.status == LE_OK && reply.wrote && !reply.bound &&
+				!le_batch_may_return(&reply, r->durable, r->standby);
+	return true;
 }
 
-/* Returns whether COMMIT has something to wait for. */
-static bool
-apply_releases(uint32 proc, LeTime now)
+/*
+ * Whether COMMIT has something to wait for is noted in the mail, and how far they
+ * are done.
+ */
+static void
+apply_releases(uint32 proc, LeTime now, Mail *mail)
 {
 	LeRequestSlot *slot = slot_of(proc);
 	Releasing r = {.now = now};
@@ -141,13 +151,58 @@ apply_releases(uint32 proc, LeTime now)
 	r.cmd.session = slot->session;
 	r.cmd.sessno = proc;
 	r.cmd.xact = slot->releases.xact;
-	le_releases_each(&slot->releases, apply_release, &r);
-	le_mgr.flush |= r.wrote && slot->releases.need_flush;
-	pg_atomic_fetch_add_u64(&le_mgr.db->counters.requests[LE_CMD_RELEASE], 1);
-	return r.wrote;
+	r.durable = slot->releases.durable_release;
+	r.standby = slot->releases.need_standby;
+	mail->released_to = le_releases_each(&slot->releases, apply_release, &r);
+	mail->released = r.lasts;
+	if (slot->releases.done == 0)
+		pg_atomic_fetch_add_u64(&le_mgr.db->counters.requests[LE_CMD_RELEASE], 1);
 }
 
-static void
+/* False: there is more to do than one batch does; the rest stays in the mailbox. */
+static bool
+apply_mail(Mail *mail, LeRequestSlot *slot, LeTime now)
+{
+	LeCommand cmd = {.session = slot->session, .sessno = mail->proc};
+	LeReply reply = {0};
+
+	if (mail->undo != 0)
+	{
+		cmd.type = LE_CMD_UNDO;
+		cmd.xact = (uint32) (mail->undo >> 32);
+		cmd.subxact = (uint32) mail->undo;
+		le_core_apply(le_mgr.core, &cmd, now, &reply);
+		if (reply.next != 0)
+		{
+			mail->undo = 0;
+			mail->flags &= ~(LE_MAIL_RELEASED | LE_MAIL_SESSION_END);
+			return false;
+		}
+	}
+	if (mail->flags & LE_MAIL_RELEASED)
+	{
+		apply_releases(mail->proc, now, mail);
+		if (mail->released_to < slot->releases.len)
+		{
+			mail->flags &= ~LE_MAIL_SESSION_END;
+			return false;
+		}
+	}
+	if (mail->flags & LE_MAIL_SESSION_END)
+	{
+		cmd.type = LE_CMD_SESSION_END;
+		le_core_apply(le_mgr.core, &cmd, now, &reply);
+		if (reply.next != 0)
+		{
+			mail->flags &= ~LE_MAIL_SESSION_END;
+			return false;
+		}
+	}
+	return true;
+}
+
+/* False: as apply_mail(), and the request is for the next batch as well. */
+static bool
 take_mail(uint32 proc, LeTime now)
 {
 	LeRequestSlot *slot = slot_of(proc);
@@ -155,42 +210,22 @@ take_mail(uint32 proc, LeTime now)
 	/* that a fence has ended may be told again before the batch is done */
 	uint32 flags = pg_atomic_fetch_and_u32(&slot->mail, ~LE_MAIL_FENCE_ENDED);
 	uint64 undo = pg_atomic_read_u64(&slot->undo);
-	LeCommand cmd = {0};
+	LeCommand fence_ended = {.type = LE_CMD_FENCE_ENDED, .session = slot->session, .sessno = proc};
 	LeReply reply;
 	Mail *mail;
+	bool done;
 
 	if (flags == 0 && undo == 0)
-		return;
+		return true;
 
 	mail = &le_mgr.mails[le_mgr.nmails++];
-	mail->proc = proc;
-	mail->flags = flags;
-	mail->undo = undo;
-	mail->released = false;
-
-	cmd.session = slot->session;
-	cmd.sessno = proc;
+	*mail = (Mail){.proc = proc, .flags = flags, .undo = undo};
 	if (mail->flags & LE_MAIL_UNCONFIRMED)
 		take_back(proc, now);
-	if (mail->undo != 0)
-	{
-		cmd.type = LE_CMD_UNDO;
-		cmd.xact = (uint32) (mail->undo >> 32);
-		cmd.subxact = (uint32) mail->undo;
-		le_core_apply(le_mgr.core, &cmd, now, &reply);
-	}
-	if (mail->flags & LE_MAIL_RELEASED)
-		mail->released = apply_releases(proc, now);
-	if (mail->flags & LE_MAIL_SESSION_END)
-	{
-		cmd.type = LE_CMD_SESSION_END;
-		le_core_apply(le_mgr.core, &cmd, now, &reply);
-	}
-	if (mail->flags & LE_MAIL_FENCE_ENDED)
-	{
-		cmd.type = LE_CMD_FENCE_ENDED;
-		le_core_apply(le_mgr.core, &cmd, now, &reply);
-	}
+	done = apply_mail(mail, slot, now);
+	if (flags & LE_MAIL_FENCE_ENDED)
+		le_core_apply(le_mgr.core, &fence_ended, now, &reply);
+	return done;
 }
 
 /* The mail was posted after this request: nobody waits for it any more. */
@@ -220,6 +255,40 @@ command_of(const LeRequestSlot *slot)
 }
 
 static void
+answer_limit(uint32 proc, const char *message, int limit)
+{
+	char text[LE_MESSAGE_SIZE];
+
+	snprintf(text, sizeof(text), message, limit);
+	le_batch_answer_error(proc, ERRCODE_CONFIGURATION_LIMIT_EXCEEDED, text);
+}
+
+/* False: there is no room for what this command may add; it is answered. */
+static bool
+reserve(uint32 proc, const LeCommand *cmd)
+{
+	bool reserved;
+
+	if (!le_history_admits(cmd))
+	{
+		answer_limit(proc,
+					 "the history of the elections of this role is too long in this database: see "
+					 "lock_election.max_history_per_role (%d MB)",
+					 le_max_history_per_role);
+		return false;
+	}
+	le_mgr.limited =
+		cmd->type == LE_CMD_ACQUIRE || cmd->type == LE_CMD_GRANT_LEASE || cmd->type == LE_CMD_PROCLAIM;
+	reserved = le_core_reserve(le_mgr.core, cmd);
+	le_mgr.limited = false;
+	if (!reserved)
+		answer_limit(proc,
+					 "the locks of this database take too much memory: see lock_election.max_memory (%d MB)",
+					 le_max_memory);
+	return reserved;
+}
+
+static void
 apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 {
 	LeCommand cmd = command_of(slot);
@@ -242,11 +311,8 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 			return;
 		}
 	}
-	if (!le_core_reserve(le_mgr.core, &cmd))
-	{
-		le_batch_answer_error(proc, ERRCODE_OUT_OF_MEMORY, "the lock_election manager is out of memory");
+	if (!reserve(proc, &cmd))
 		return;
-	}
 	if (slot->type == LE_REQUEST_LEADER)
 		le_look_find_leader(le_mgr.core, &cmd);
 	le_core_apply(le_mgr.core, &cmd, now, &reply);
@@ -279,12 +345,11 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 	if (reply.bound)
 		reply.lsn = 0;
 	confirm = le_batch_confirms(slot, &reply);
+	reply.may_return = le_batch_may_return(&reply, slot->durable_release, slot->need_standby);
+	if (reply.may_return)
+		reply.lsn = 0;
 	if (reply.wrote || confirm)
-	{
-		if (reply.wrote && !reply.bound && slot->need_flush)
-			le_mgr.flush = true;
 		defer(proc, cmd.request, &reply, confirm);
-	}
 	else
 		le_batch_answer(proc, cmd.request, &reply);
 }
@@ -336,10 +401,12 @@ take_request(uint32 proc, LeTime now)
 			break;
 		case LE_REQUEST_LOOK:
 			le_look_fill(le_mgr.core, slot, now);
+			le_core_worked(le_mgr.core, WORK_OF_PAGE);
 			le_batch_answer(proc, number, &reply);
 			break;
 		case LE_REQUEST_LOOK_LEASES:
 			le_look_fill_leases(le_mgr.core, slot, now);
+			le_core_worked(le_mgr.core, WORK_OF_PAGE);
 			le_batch_answer(proc, number, &reply);
 			break;
 	}
@@ -427,12 +494,45 @@ le_take_rung(uint32 *procs, int n)
 	return n;
 }
 
+/*
+ * Is it more than a little work?  Once a batch has done its share, that is for the
+ * next ones, in the order of arrival.  The others do not wait behind it.
+ */
+static bool
+is_much(uint32 proc)
+{
+	LeRequestSlot *slot = slot_of(proc);
+	uint32 mail = pg_atomic_read_u32(&slot->mail);
+
+	if (mail & LE_MAIL_RELEASED)
+		return true;
+	if ((mail & LE_MAIL_SESSION_END) != 0 || pg_atomic_read_u64(&slot->undo) != 0)
+		return le_core_has_much(le_mgr.core, slot->session, proc);
+	if (pg_atomic_read_u32(&slot->posted) == pg_atomic_read_u32(&slot->answered))
+		return false;
+	pg_read_barrier();
+	if (slot->type == LE_REQUEST_LOOK || slot->type == LE_REQUEST_LOOK_LEASES)
+		return true;
+	if (slot->type != LE_REQUEST_COMMAND)
+		return false;
+	return slot->command.nnames > LE_FEW || slot->command.type == LE_CMD_REVOKE_LEASE ||
+		   slot->command.type == LE_CMD_FORCE || slot->command.type == LE_CMD_FORCE_ROLE ||
+		   slot->command.type == LE_CMD_SET_PERMITS;
+}
+
+/* What one batch cannot do without making others wait for too long rings again, for the next. */
 void
 le_take(const uint32 *procs, int n, LeTime now)
 {
 	for (int i = 0; i < n; i++)
 	{
-		take_mail(procs[i], now);
+		LeRequestSlot *slot = slot_of(procs[i]);
+
+		if ((le_core_is_full(le_mgr.core) && is_much(procs[i])) || !take_mail(procs[i], now))
+		{
+			le_ring(slot);
+			continue;
+		}
 		take_request(procs[i], now);
 	}
 }

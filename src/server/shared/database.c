@@ -53,6 +53,7 @@ le_database_init(LeDatabase *db)
 	db->notifier_proc = -1;
 	pg_atomic_init_u64(&db->ring.pushed, 0);
 	pg_atomic_init_u64(&db->ring.sent, 0);
+	pg_atomic_init_u64(&db->ring.lsn, 0);
 	pg_atomic_init_u32(&db->stack, 0);
 	pg_atomic_init_u32(&db->recheck, 0);
 	pg_atomic_init_u32(&db->running, 0);
@@ -61,6 +62,7 @@ le_database_init(LeDatabase *db)
 	pg_atomic_init_u64(&db->revision, 0);
 	pg_atomic_init_u64(&db->memory, 0);
 	pg_atomic_init_u64(&db->locks, 0);
+	pg_atomic_init_u64(&db->left_out, 0);
 	for (int i = 0; i < LE_DB_TABLES; i++)
 		pg_atomic_init_u64(&db->table_bytes[i], 0);
 	counters_init(&db->counters);

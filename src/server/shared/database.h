@@ -81,8 +81,8 @@ typedef struct LeHint
  *	1.	The manager fills hints[pushed % LE_HINTS] in, unless the ring is full
  *		(pushed - sent == LE_HINTS): then the hint is dropped.  It raises
  *		pushed, and sets the notifier's latch.
- *	2.	The notifier copies hints from sent up to pushed, sends them, and
- *		raises sent once its transaction has ended.  It does both under
+ *	2.	The notifier copies hints from sent up to pushed, flushes the WAL up to
+ *		lsn, sends them, and raises sent once its transaction has ended.  It does both under
  *		LeShared.lock, and only while the entry says that it is the notifier.
  *
  * What is in the ring outlives both.
@@ -93,7 +93,8 @@ typedef struct LeHintRing
 {
 	pg_atomic_uint64 pushed;
 	pg_atomic_uint64 sent;
-	uint64 sequence; /* of the newest hint, dropped ones included */
+	uint64 sequence;      /* of the newest hint, dropped ones included */
+	pg_atomic_uint64 lsn; /* what the newest rests on */
 	LeHint hints[LE_HINTS];
 } LeHintRing;
 
@@ -126,6 +127,7 @@ typedef struct LeDatabase
 	pg_atomic_uint64 revision; /* next one, for the view */
 	pg_atomic_uint64 memory;   /* bytes, for the view */
 	pg_atomic_uint64 locks;
+	pg_atomic_uint64 left_out;                  /* rows that were not loaded for want of memory */
 	pg_atomic_uint64 table_bytes[LE_DB_TABLES]; /* size of tables slot, lease, queue, for the view */
 	LeCounters counters;
 	LeHintRing ring;

@@ -27,39 +27,40 @@ le_releases_keep(dsm_segment *segment)
 	return handle;
 }
 
-static void
-each(const char *from, uint32 len, LeReleaseFn apply, void *arg)
+static uint32
+each(const char *data, const LeReleases *releases, LeReleaseFn apply, void *arg)
 {
-	const char *end = from + len;
+	uint32 at = releases->done;
 
-	while (from < end)
+	while (at < releases->len)
 	{
-		const LeReleaseItem *item = (const LeReleaseItem *) from;
+		const LeReleaseItem *item = (const LeReleaseItem *) (data + at);
 
-		apply(arg, item, (LeText){from + sizeof(LeReleaseItem), item->name_len});
-		from += le_release_size(item->name_len);
+		if (!apply(arg, item, (LeText){data + at + sizeof(LeReleaseItem), item->name_len}))
+			break;
+		at += le_release_size(item->name_len);
 	}
+	return at;
 }
 
-void
+uint32
 le_releases_each(const LeReleases *releases, LeReleaseFn apply, void *arg)
 {
 	dsm_segment *segment;
+	uint32 done;
 
 	if (releases->segment == DSM_HANDLE_INVALID)
-	{
-		each(releases->data, releases->len, apply, arg);
-		return;
-	}
+		return each(releases->data, releases, apply, arg);
 	segment = le_segment_attach(releases->segment);
 	if (segment == NULL)
 	{
 		/* its pin keeps it; without it there is nothing to try again */
 		elog(LOG, "the releases of a commit are gone");
-		return;
+		return releases->len;
 	}
-	each(dsm_segment_address(segment), releases->len, apply, arg);
+	done = each(dsm_segment_address(segment), releases, apply, arg);
 	dsm_detach(segment);
+	return done;
 }
 
 void

@@ -24,9 +24,13 @@
 extern char *le_releases_make_room(uint32 len, dsm_segment **segment);
 extern dsm_handle le_releases_keep(dsm_segment *segment);
 
-/* Manager: call apply for each release.  apply must not fail. */
-typedef void (*LeReleaseFn)(void *arg, const LeReleaseItem *item, LeText name);
-extern void le_releases_each(const LeReleases *releases, LeReleaseFn apply, void *arg);
+/*
+ * Manager: call apply for each release from "done" on, until it says false.  Returns
+ * how far that is: what "done" is to be once the batch is committed.  apply must
+ * not fail.
+ */
+typedef bool (*LeReleaseFn)(void *arg, const LeReleaseItem *item, LeText name);
+extern uint32 le_releases_each(const LeReleases *releases, LeReleaseFn apply, void *arg);
 
 /* Nobody needs them any more. */
 extern void le_releases_drop(LeReleases *releases);

@@ -12,12 +12,19 @@
 #include "shared/settings.h"
 
 int le_max_databases = 4;
-int le_max_waiters_per_lock = 0;
-int le_max_locks_per_role = 0;
-int le_max_leases_per_role = 0;
+int le_max_waiters_per_lock = 1000;
+int le_max_locks_per_role = 100000;
+int le_max_leases_per_role = 10000;
+int le_max_memory_per_role = 128;
+int le_max_history_per_role = 256;
+int le_max_keys_per_role = 256;
+int le_max_memory = 512;
+int le_max_ttl = LE_MAX_DURATION_MS;
+int le_max_hold_for = 24 * 60 * 60 * 1000;
 int le_expiry_grace = 0;
 int le_min_batch_interval = 0;
 int le_min_durability = 0;
+bool le_durable_release = false;
 int le_notify = LE_NOTIFY_ALL;
 int le_history_retention = 7 * 24 * 60;
 int le_fence_timeout = 60 * 1000;
@@ -31,6 +38,27 @@ static const struct config_enum_entry notify_kinds[] = {{"waiters", LE_NOTIFY_WA
 														{"none", LE_NOTIFY_NONE, false},
 														{NULL, 0, false}};
 
+/* Megabytes. */
+static void
+define_sizes(void)
+{
+	DefineCustomIntVariable("lock_election.max_memory", "Memory that the locks of a database can take.",
+							"What does not fit when a manager starts stays held in its table.",
+							&le_max_memory, 512, 8, 1024 * 1024, PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
+	DefineCustomIntVariable(
+		"lock_election.max_memory_per_role",
+		"Memory that the locks, waits and leases of a role can take in a database; 0 is no limit.", NULL,
+		&le_max_memory_per_role, 128, 0, 1024 * 1024, PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
+	DefineCustomIntVariable(
+		"lock_election.max_history_per_role",
+		"Size that the history of a role's elections can have in a database; 0 is no limit.", NULL,
+		&le_max_history_per_role, 256, 0, 1024 * 1024, PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
+	DefineCustomIntVariable(
+		"lock_election.max_keys_per_role",
+		"Size that a role's keys of compare_and_set can have in a database; 0 is no limit.", NULL,
+		&le_max_keys_per_role, 256, 0, 1024 * 1024, PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
+}
+
 void
 le_settings_define(void)
 {
@@ -38,14 +66,22 @@ le_settings_define(void)
 							NULL, &le_max_databases, 4, 1, 1024, PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("lock_election.max_waiters_per_lock",
 							"Requests that can queue for one lock; 0 is no limit.", NULL,
-							&le_max_waiters_per_lock, 0, 0, INT_MAX, PGC_SIGHUP, 0, NULL, NULL, NULL);
+							&le_max_waiters_per_lock, 1000, 0, INT_MAX, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("lock_election.max_locks_per_role",
 							"Locks and queue places that a role can have in a database; 0 is no limit.",
-							"Permits, elections and requests that wait count as well.",
-							&le_max_locks_per_role, 0, 0, INT_MAX, PGC_SIGHUP, 0, NULL, NULL, NULL);
+							"Permits, elections, requests that wait and names that are closed count as well.",
+							&le_max_locks_per_role, 100000, 0, INT_MAX, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("lock_election.max_leases_per_role",
 							"Named leases that a role can have in a database; 0 is no limit.", NULL,
-							&le_max_leases_per_role, 0, 0, INT_MAX, PGC_SIGHUP, 0, NULL, NULL, NULL);
+							&le_max_leases_per_role, 10000, 0, INT_MAX, PGC_SIGHUP, 0, NULL, NULL, NULL);
+	define_sizes();
+	DefineCustomIntVariable("lock_election.max_ttl", "Longest TTL that a lock or lease can be given.", NULL,
+							&le_max_ttl, LE_MAX_DURATION_MS, 100, LE_MAX_DURATION_MS, PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("lock_election.max_hold_for",
+							"Longest time for which release_lock can keep a name closed.", NULL,
+							&le_max_hold_for, 24 * 60 * 60 * 1000, 0, LE_MAX_DURATION_MS, PGC_SIGHUP,
+							GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomIntVariable("lock_election.expiry_grace",
 							"Time from the end of a lease, or of a connection, to the next grant.",
 							"For resources that cannot be fenced.", &le_expiry_grace, 0, 0,
@@ -60,6 +96,11 @@ le_settings_define(void)
 	DefineCustomEnumVariable("lock_election.min_durability",
 							 "Durability of locks that synchronous_commit cannot go below.", NULL,
 							 &le_min_durability, 0, durability_levels, PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("lock_election.durable_release",
+							 "Releases are answered when they are as durable as synchronous_commit asks for.",
+							 "Otherwise a crash may bring back a lock that was just released, until its TTL "
+							 "ends.",
+							 &le_durable_release, false, PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable(
 		"lock_election.notify", "What is announced with NOTIFY.",
 		"Grants to queue places (waiters), changes of leaders (elections), all, or none.", &le_notify,

@@ -6,6 +6,9 @@
 #ifndef LE_SETTINGS_H
 #define LE_SETTINGS_H
 
+/* 24 days: the longest TTL and hold_for. */
+#define LE_MAX_DURATION_MS (24 * 24 * 60 * 60 * 1000)
+
 /* From _PG_init, while shared_preload_libraries are loaded. */
 extern void le_settings_define(void);
 
@@ -22,12 +25,19 @@ extern int le_max_databases;
 extern int le_max_waiters_per_lock;
 extern int le_max_locks_per_role;
 extern int le_max_leases_per_role;
-extern int le_expiry_grace;       /* ms */
-extern int le_min_batch_interval; /* ms */
-extern int le_min_durability;     /* 0: off, 1: local */
-extern int le_notify;             /* LeNotify */
-extern int le_history_retention;  /* min; 0: for ever */
-extern int le_fence_timeout;      /* ms; 0: none */
+extern int le_max_memory_per_role;  /* MB; 0: no limit, as of the next two */
+extern int le_max_history_per_role; /* MB */
+extern int le_max_keys_per_role;    /* MB */
+extern int le_max_memory;           /* MB, of a manager */
+extern int le_max_ttl;              /* ms */
+extern int le_max_hold_for;         /* ms */
+extern int le_expiry_grace;         /* ms */
+extern int le_min_batch_interval;   /* ms */
+extern int le_min_durability;       /* 0: off, 1: local */
+extern bool le_durable_release;
+extern int le_notify;            /* LeNotify */
+extern int le_history_retention; /* min; 0: for ever */
+extern int le_fence_timeout;     /* ms; 0: none */
 
 /* A setting that a worker keeps whatever ALTER DATABASE or ALTER ROLE say. */
 typedef struct LeSetting

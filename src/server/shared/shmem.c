@@ -15,6 +15,7 @@
 #include "utils/timestamp.h"
 
 #include "shared/compat.h"
+#include "shared/flush.h"
 #include "shared/releases.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
@@ -115,6 +116,7 @@ shmem_startup(void)
 			le_database_init(&le_shared->databases[i]);
 		for (int i = 0; i < le_shared->max_slots; i++)
 			le_bell_init(&le_shared->processes[i].bell);
+		le_flush_init();
 	}
 	LWLockRelease(AddinShmemInitLock);
 }

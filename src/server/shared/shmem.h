@@ -17,7 +17,8 @@
  *		whatever is stored before a ring: by this look or by the next, because the
  *		ring after this look links the slot again.
  *	4.	The manager stores the reply, sets answered to the request's number, and
- *		wakes the backend.  A request that has to wait is answered in a later
+ *		wakes the backend; where the answer waits for a flush of the WAL, somebody
+ *		else does that, see shared/flush.h.  A request that has to wait is answered in a later
  *		batch; until then the slot keeps its revision, so that a new manager can put
  *		it back to its place in the queue.
  *	5.	The backend reads the reply once answered equals posted.
@@ -112,7 +113,10 @@ typedef struct LeReleases
 	dsm_handle segment; /* DSM_HANDLE_INVALID: they are in data */
 	uint32 len;
 	uint32 xact;
-	bool need_flush; /* synchronous_commit is not off */
+	bool need_standby;    /* synchronous_commit is above local */
+	bool durable_release; /* the setting */
+	uint32 done;          /* by the manager: so far they are applied, and committed */
+	uint64 lsn;           /* ... what that rests on; 0: nothing that lasts */
 	char data[LE_RELEASES_SIZE] pg_attribute_aligned(8);
 } LeReleases;
 
@@ -128,7 +132,7 @@ typedef struct LeReleases
 #define LE_NOTE_OWN_SESSION 0x01
 /* its mail or its commit's releases cannot be applied now: sqlstate, message */
 #define LE_NOTE_UNREAD 0x02
-/* its answer is about to be flushed: the early notice of shared/wake.h */
+/* its answer is about to be committed: the early notice of shared/wake.h */
 #define LE_NOTE_SOON 0x04
 /* the extension was dropped: what its commit has released is thrown away */
 #define LE_NOTE_GONE 0x08
@@ -156,11 +160,12 @@ typedef struct LeRequestSlot
 	LeTextSpan name;  /* COMMAND, LEADER; LOOK: of this lock alone */
 	LeTextSpan owner; /* COMMAND */
 	LeTextSpan value;
-	LeTextSpan acquirer; /* COMMAND: of an ACQUIRE */
-	uint32 names_at;     /* of several names: where in the payload, or */
-	uint32 names_handle; /* in which segment, see shared/names.h */
-	bool need_flush;     /* synchronous_commit is not off */
-	bool need_standby;   /* it is above local */
+	LeTextSpan acquirer;  /* COMMAND: of an ACQUIRE */
+	uint32 names_at;      /* of several names: where in the payload, or */
+	uint32 names_handle;  /* in which segment, see shared/names.h */
+	bool need_flush;      /* synchronous_commit is not off */
+	bool need_standby;    /* it is above local */
+	bool durable_release; /* the setting */
 	LeTime posted_at;
 	LeReleases releases; /* while LE_MAIL_RELEASED is set the manager's */
 
@@ -195,7 +200,31 @@ typedef struct LeProcess
 {
 	pg_atomic_uint32 bell; /* see shared/wake.h */
 	uint32 generation;     /* of its sessions, written by itself */
+
+	/* --- see shared/flush.h --- */
+	pg_atomic_uint32 present;      /* it can be named the leader */
+	pg_atomic_uint32 flush_linked; /* it waits for a flush */
+	uint32 flush_next;             /* proc number + 1 */
+	uint32 flush_round;            /* of the last flush that was for it */
+	uint64 flush_lsn;              /* how far it waits for */
 } LeProcess;
+
+/* Those that wait for a flush of the WAL, see shared/flush.h. */
+typedef struct LeFlush
+{
+	pg_atomic_uint32 stack;     /* proc number + 1 of the newest; 0: empty */
+	pg_atomic_uint32 waiting;   /* how many are in it */
+	pg_atomic_uint32 leader;    /* proc number + 1; 0: nobody flushes */
+	pg_atomic_uint32 gathering; /* that of a leader that waits for others; 0 */
+	pg_atomic_uint64 wanted;    /* how far to flush */
+	pg_atomic_uint32 rounds;    /* flushes so far */
+	pg_atomic_uint32 took;      /* microseconds that a flush takes, smoothed */
+	pg_atomic_uint32 last;      /* how many the last one was for, */
+	pg_atomic_uint32 expected;  /* and how many different ones the last two */
+	pg_atomic_uint32 skip;      /* so many are not delayed from now on, */
+	pg_atomic_uint32 backoff;   /* and so many were the last time */
+	pg_atomic_uint64 ended_at;  /* the last one, by le_clock() */
+} LeFlush;
 
 typedef struct LeShared
 {
@@ -206,6 +235,7 @@ typedef struct LeShared
 	int max_databases;
 	int launcher_pid;  /* under lock */
 	int launcher_proc; /* -1: none */
+	LeFlush flush;
 	LeDatabase *databases;
 	LeProcess *processes; /* by proc number */
 	LeRequestSlot *slots; /* see le_slot() */

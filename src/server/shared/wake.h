@@ -21,15 +21,16 @@
  * before step 3 by its look at the bell, one during a doze ends it, and a later
  * one meets a QUIET bell and sets the latch.
  *
- * The early notice is for a waiter whose grant is about to be flushed.  A process
- * takes some time to wake up, which it can do while the disk works:
+ * The early notice is for a waiter whose grant is about to be committed.  A process
+ * takes some time to wake up, which it can do meanwhile:
  *
- *	1.	The manager has written a batch and is about to flush it.  It notes
+ *	1.	The manager has written a batch and is about to commit it.  It notes
  *		LE_NOTE_SOON in the slots of those who get a grant after a wait, and wakes
  *		them; at most LE_WAKE_EARLY of them, or their waking would delay the
- *		flush.
+ *		commit.
  *	2.	The backend reads the note.  It does not sleep again, but yields its
- *		processor until its answer is there, for 200 us at most.
+ *		processor until its answer is there, for 200 us at most.  Then it waits for
+ *		the flush, see shared/flush.h.
  *
  * The manager also gathers: see manager/gather.c.
  *

@@ -14,6 +14,7 @@
 
 #include "shared/compat.h"
 #include "shared/words.h"
+#include "shared/settings.h"
 #include "sql/args.h"
 
 static LeText
@@ -291,12 +292,28 @@ duration_arg(FunctionCallInfo fcinfo, int number, const char *argument, LeTime m
 	return us;
 }
 
+/* By a setting, in milliseconds. */
+static LeTime
+limited(FunctionCallInfo fcinfo, int number, LeTime us, const char *argument, const char *setting, int max)
+{
+	if (us > max * LE_MS)
+		ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+						errmsg("%s is too long for this server: %s", argument,
+							   interval_text(PG_GETARG_INTERVAL_P(number))),
+						errhint("See lock_election.%s (%s).", setting,
+								GetConfigOptionByName(psprintf("lock_election.%s", setting), NULL, false))));
+	return us;
+}
+
 LeTime
 le_arg_ttl(FunctionCallInfo fcinfo, int number, LeTime if_null)
 {
 	if (PG_ARGISNULL(number))
 		return if_null;
-	return duration_arg(fcinfo, number, "ttl", LE_MIN_TTL, LE_MAX_TTL, "from 100 milliseconds to 24 days");
+	return limited(
+		fcinfo, number,
+		duration_arg(fcinfo, number, "ttl", LE_MIN_TTL, LE_MAX_TTL, "from 100 milliseconds to 24 days"),
+		"ttl", "max_ttl", le_max_ttl);
 }
 
 LeTime
@@ -312,7 +329,9 @@ le_arg_hold_for(FunctionCallInfo fcinfo, int number)
 {
 	if (PG_ARGISNULL(number))
 		return 0;
-	return duration_arg(fcinfo, number, "hold_for", 0, LE_MAX_TTL, "from 0 to 24 days");
+	return limited(fcinfo, number,
+				   duration_arg(fcinfo, number, "hold_for", 0, LE_MAX_TTL, "from 0 to 24 days"), "hold_for",
+				   "max_hold_for", le_max_hold_for);
 }
 
 Datum

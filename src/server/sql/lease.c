@@ -62,6 +62,14 @@ lease_request(FunctionCallInfo fcinfo, LeCommandType type, LeReply *reply)
 	le_request(&cmd, reply, false);
 	if (reply->status == LE_NO_LEASE)
 		return false;
+	while (reply->next != 0)
+	{
+		/* very much hangs on it: the manager goes on by itself, and this waits for that */
+		wait_durable(reply, cmd.lease);
+		le_request(&cmd, reply, false);
+		if (reply->status == LE_NO_LEASE)
+			return true;
+	}
 	if (reply->status == LE_DENIED)
 		le_raise_other_lease(cmd.lease);
 	wait_durable(reply, cmd.lease);
@@ -122,6 +130,7 @@ le_set_permits(PG_FUNCTION_ARGS)
 {
 	LeCommand cmd = {.type = LE_CMD_SET_PERMITS, .kind = LE_KIND_LOCK};
 	LeReply reply;
+	int32 before;
 
 	cmd.name = le_arg_name(fcinfo, 0);
 	cmd.permits = le_arg_permits(fcinfo, 1);
@@ -134,6 +143,14 @@ le_set_permits(PG_FUNCTION_ARGS)
 	if (reply.status == LE_NOT_HELD)
 		PG_RETURN_NULL();
 	le_check_reply(&cmd, &reply);
+	before = reply.permits;
+	while (reply.status == LE_OK && reply.next != 0)
+	{
+		/* the rows of very many holders */
+		le_wait_durable(&reply, "permits", cmd.name);
+		cmd.from = reply.next;
+		le_request(&cmd, &reply, false);
+	}
 	le_wait_durable(&reply, "permits", cmd.name);
-	PG_RETURN_INT32(reply.permits);
+	PG_RETURN_INT32(before);
 }

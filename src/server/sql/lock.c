@@ -38,6 +38,7 @@ LE_FUNCTION(le_renew_lock);
 LE_FUNCTION(le_release_lock);
 LE_FUNCTION(le_is_held);
 LE_FUNCTION(le_force_release_lock);
+LE_FUNCTION(le_force_release_role);
 LE_FUNCTION(le_advance_revision);
 
 /* --- errors --- */
@@ -185,6 +186,22 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 			return;
 		case LE_LIMIT_LEASES:
 			raise_role_limit(cmd, "leases", "max_leases_per_role", le_max_leases_per_role);
+			return;
+		case LE_LIMIT_BYTES:
+			ereport(ERROR,
+					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					 errmsg("the locks and leases of role \"%s\" take too much memory in this database",
+							GetUserNameFromId(cmd->role, false)),
+					 errhint("See lock_election.max_memory_per_role (%d MB).", le_max_memory_per_role)));
+			return;
+		case LE_LIMIT_LEFT:
+			ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+							errmsg("%s \"%.*s\" may be held, which the manager does not know",
+								   le_kind_word(cmd->kind), (int) cmd->name.len, cmd->name.data),
+							errdetail("It was started with more locks than fit into its memory."),
+							errhint("See lock_election.max_memory (%d MB), and not_loaded in view "
+									"lock_election.manager.",
+									le_max_memory)));
 			return;
 		default:
 			raise_bad_use(cmd, reply);
@@ -526,24 +543,35 @@ static int64
 force(LeCommand *cmd, bool *reopened)
 {
 	LeReply reply;
+	int64 ended = 0;
+	bool opened = false;
 
 	cmd->type = LE_CMD_FORCE;
-	le_request(cmd, &reply, false);
-	le_check_reply(cmd, &reply);
-	if (reply.ended > 0)
-		ereport(LOG, (errmsg("role \"%s\" has ended %d holder(s) of %s \"%.*s\" in database \"%s\"",
-							 GetUserNameFromId(GetUserId(), true), reply.ended, le_kind_word(cmd->kind),
-							 (int) cmd->name.len, cmd->name.data, get_database_name(MyDatabaseId))));
-	if (reply.reopened)
+	cmd->from = 0;
+	do
+	{
+		le_request(cmd, &reply, false);
+		le_check_reply(cmd, &reply);
+		le_wait_durable(&reply, le_kind_word(cmd->kind), cmd->name);
+		ended += reply.ended;
+		opened |= reply.reopened;
+		cmd->from = reply.next;
+	} while (reply.next != 0);
+	if (ended > 0)
+		ereport(LOG,
+				(errmsg("role \"%s\" has ended " INT64_FORMAT " holder(s) of %s \"%.*s\" in database \"%s\"",
+						GetUserNameFromId(GetUserId(), true), ended, le_kind_word(cmd->kind),
+						(int) cmd->name.len, cmd->name.data, get_database_name(MyDatabaseId))));
+	if (opened)
+	{
 		ereport(LOG, (errmsg("role \"%s\" has opened %s \"%.*s\" again in database \"%s\"",
 							 GetUserNameFromId(GetUserId(), true), le_kind_word(cmd->kind),
 							 (int) cmd->name.len, cmd->name.data, get_database_name(MyDatabaseId))));
-	le_wait_durable(&reply, le_kind_word(cmd->kind), cmd->name);
-	if (reply.reopened)
 		ereport(NOTICE, (errmsg("%s \"%.*s\" was closed, and is open again", le_kind_word(cmd->kind),
 								(int) cmd->name.len, cmd->name.data)));
-	*reopened |= reply.reopened;
-	return reply.ended;
+	}
+	*reopened |= opened;
+	return ended;
 }
 
 /* Those that go on for a while, and who could end that. */
@@ -581,6 +609,8 @@ le_force(LeKind kind, LeText name)
 		report_fenced(&cmd, &holders);
 		return ended;
 	}
+	/* one that holds nothing may have closed it */
+	holders.roles = list_append_unique_oid(holders.roles, GetUserId());
 	foreach (lc, holders.roles)
 	{
 		cmd.role = lfirst_oid(lc);
@@ -603,6 +633,41 @@ Datum
 le_force_release_lock(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_INT64(le_force(LE_KIND_LOCK, le_arg_name(fcinfo, 0)));
+}
+
+/* force_release_role(role): also of one that has been dropped, by its OID */
+Datum
+le_force_release_role(PG_FUNCTION_ARGS)
+{
+	LeCommand cmd = {.type = LE_CMD_FORCE_ROLE};
+	LeReply reply;
+	LeText role;
+	int64 ended = 0;
+
+	if (PG_ARGISNULL(0) || !OidIsValid(PG_GETARG_OID(0)))
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						PG_ARGISNULL(0) ? errmsg("role must not be null") : errmsg("role is not a role: -")));
+	cmd.role = PG_GETARG_OID(0);
+	if (!has_privs_of_role(GetUserId(), cmd.role) && !has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND))
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+						errmsg("permission denied to end what role %s has",
+							   DatumGetCString(DirectFunctionCall1(regroleout, ObjectIdGetDatum(cmd.role)))),
+						errhint("Only members of that role, or of pg_signal_backend, may.")));
+	role.data = DatumGetCString(DirectFunctionCall1(regroleout, ObjectIdGetDatum(cmd.role)));
+	role.len = strlen(role.data);
+	do
+	{
+		le_request(&cmd, &reply, false);
+		le_check_reply(&cmd, &reply);
+		le_wait_durable(&reply, "role", role);
+		ended += reply.ended;
+		cmd.from = reply.next;
+	} while (reply.next != 0);
+	if (ended > 0)
+		ereport(LOG, (errmsg("role \"%s\" has ended all " INT64_FORMAT
+							 " locks, waits, leases and closed names of role %s",
+							 GetUserNameFromId(GetUserId(), true), ended, role.data)));
+	PG_RETURN_INT64(ended);
 }
 
 /* advance_revision(min) */

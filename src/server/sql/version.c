@@ -27,12 +27,17 @@ LE_FUNCTION(le_read_versioned);
 LE_FUNCTION(le_version_guard);
 LE_FUNCTION(le_role_oid);
 
+/* What a row takes beside key and value, about. */
+#define ROW_OF_KEY 150
+
 /* --- keys --- */
 
 /* lock_election.role_oid(role), for a generated column */
 Datum
 le_role_oid(PG_FUNCTION_ARGS)
 {
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
 	PG_RETURN_OID(get_role_oid(NameStr(*PG_GETARG_NAME(0)), true));
 }
 
@@ -66,7 +71,7 @@ le_compare_and_set(PG_FUNCTION_ARGS)
 	bool value_is_null = PG_ARGISNULL(2);
 	Datum value = 0;
 	LeVersioned row;
-	int64 version;
+	int64 version, more;
 
 	le_arg_check_value(fcinfo, 2);
 	if (!value_is_null)
@@ -78,6 +83,12 @@ le_compare_and_set(PG_FUNCTION_ARGS)
 	check_key(key, &row, ROLE_PG_WRITE_ALL_DATA, "write");
 	if (row.version != expected)
 		PG_RETURN_NULL();
+	more = value_is_null ? 0 : (int64) (VARSIZE_ANY_EXHDR(DatumGetPointer(value)));
+	if (expected == 0)
+		le_version_check_size(GetUserId(), more + key.len + ROW_OF_KEY);
+	else if (OidIsValid(row.role))
+		le_version_check_size(
+			row.role, more - (row.value_is_null ? 0 : (int64) VARSIZE_ANY_EXHDR(DatumGetPointer(row.value))));
 	if (expected == 0)
 		version = le_version_insert(PG_GETARG_DATUM(0), value, value_is_null, GetUserId());
 	else

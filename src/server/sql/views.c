@@ -290,14 +290,14 @@ my_entry(void)
 	return db;
 }
 
-/* manager(): OUT pid, started, incarnation, revision, locks, memory, and sizes of tables */
+/* manager(): OUT pid, started, incarnation, revision, locks, memory, not_loaded, and sizes of tables */
 Datum
 le_manager_info(PG_FUNCTION_ARGS)
 {
 	LeDatabase *db = my_entry();
 	TupleDesc desc;
-	Datum values[6 + LE_DB_TABLES];
-	bool nulls[6 + LE_DB_TABLES] = {false};
+	Datum values[7 + LE_DB_TABLES];
+	bool nulls[7 + LE_DB_TABLES] = {false};
 	uint64 revision;
 
 	if (db == NULL || pg_atomic_read_u32(&db->running) == 0)
@@ -311,8 +311,9 @@ le_manager_info(PG_FUNCTION_ARGS)
 	values[3] = Int64GetDatum(revision);
 	values[4] = Int64GetDatum(pg_atomic_read_u64(&db->locks));
 	values[5] = Int64GetDatum(pg_atomic_read_u64(&db->memory));
+	values[6] = Int64GetDatum(pg_atomic_read_u64(&db->left_out));
 	for (int i = 0; i < LE_DB_TABLES; i++)
-		values[6 + i] = Int64GetDatum(pg_atomic_read_u64(&db->table_bytes[i]));
+		values[7 + i] = Int64GetDatum(pg_atomic_read_u64(&db->table_bytes[i]));
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
 }
 

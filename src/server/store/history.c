@@ -41,6 +41,7 @@ write_change(const LeChange *change, const Clock *clock)
 	values[HISTORY_TERM] = Int64GetDatum(change->term);
 	values[HISTORY_ELECTED_AT] = TimestampTzGetDatum(le_store_to_wall(clock, change->elected_at));
 	values[HISTORY_AT] = TimestampTzGetDatum(le_store_to_wall(clock, change->at));
+	values[HISTORY_ROLE] = ObjectIdGetDatum(change->role);
 	values[HISTORY_HOW] = Int16GetDatum(change->how);
 	values[HISTORY_ELECTION] = PointerGetDatum(election);
 	values[HISTORY_CANDIDATE] = PointerGetDatum(candidate);
@@ -77,7 +78,22 @@ le_store_has_history(void)
 }
 
 static void
-prune_pages(Relation rel, BlockNumber from, BlockNumber pages, TimestampTz before)
+count_row(TupleTableSlot *row, bool deleted, LeHistorySeen seen, void *arg)
+{
+	bool isnull;
+	LeText election, candidate;
+
+	slot_getallattrs(row);
+	election = le_store_read_text(row, HISTORY_ELECTION);
+	candidate = le_store_read_text(row, HISTORY_CANDIDATE);
+	seen(arg, DatumGetObjectId(slot_getattr(row, HISTORY_ROLE + 1, &isnull)),
+		 DatumGetInt64(slot_getattr(row, HISTORY_CHANGE + 1, &isnull)),
+		 le_store_history_bytes(election.len, candidate.len), deleted);
+}
+
+static void
+prune_pages(Relation rel, BlockNumber from, BlockNumber pages, TimestampTz before, LeHistorySeen seen,
+			void *arg)
 {
 	TupleTableSlot *row = table_slot_create(rel, NULL);
 	TableScanDesc scan;
@@ -89,18 +105,18 @@ prune_pages(Relation rel, BlockNumber from, BlockNumber pages, TimestampTz befor
 	while (table_scan_getnextslot_tidrange(scan, ForwardScanDirection, row))
 	{
 		ItemPointerData tid = row->tts_tid;
-		bool isnull;
+		bool isnull, old = DatumGetTimestampTz(slot_getattr(row, HISTORY_AT + 1, &isnull)) < before;
 
-		if (DatumGetTimestampTz(slot_getattr(row, HISTORY_AT + 1, &isnull)) >= before)
-			continue;
-		simple_heap_delete(rel, &tid);
+		count_row(row, old, seen, arg);
+		if (old)
+			simple_heap_delete(rel, &tid);
 	}
 	table_endscan(scan);
 	ExecDropSingleTupleTableSlot(row);
 }
 
 void
-le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from)
+le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from, LeHistorySeen seen, void *arg)
 {
 	Relation rel = le_table_open_to_read(&le_history_table, RowExclusiveLock);
 	BlockNumber blocks = RelationGetNumberOfBlocks(rel);
@@ -109,7 +125,7 @@ le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from)
 	if (*from < blocks)
 	{
 		pages = Min(pages, blocks - *from);
-		prune_pages(rel, *from, pages, before);
+		prune_pages(rel, *from, pages, before, seen, arg);
 		*from += pages;
 	}
 	if (*from >= blocks)

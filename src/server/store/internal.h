@@ -81,7 +81,8 @@ enum
 	HISTORY_TERM,
 	HISTORY_ELECTED_AT,
 	HISTORY_AT,
-	HISTORY_HOW, /* LeHow */
+	HISTORY_ROLE, /* of the leader: whose allowance it takes */
+	HISTORY_HOW,  /* LeHow */
 	HISTORY_ELECTION,
 	HISTORY_CANDIDATE,
 	HISTORY_COLUMNS

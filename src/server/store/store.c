@@ -47,7 +47,7 @@ static const Oid queue_types[QUEUE_COLUMNS] = {INT8OID, TIMESTAMPTZOID, INT8OID,
 											   TEXTOID, TEXTOID,        BYTEAOID, TEXTOID};
 
 static const Oid history_types[HISTORY_COLUMNS] = {INT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID,
-												   INT2OID, TEXTOID, TEXTOID};
+												   OIDOID,  INT2OID, TEXTOID,        TEXTOID};
 
 static const AttrNumber slot_key[] = {SLOT_KIND + 1, SLOT_NAME + 1, SLOT_SLOT + 1};
 static const AttrNumber lease_key[] = {LEASE_ID + 1};

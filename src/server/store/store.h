@@ -107,11 +107,24 @@ typedef struct LeStoredChange
 extern void le_store_scan_history(LeText election, int64 after,
 								  void (*callback)(void *arg, const LeStoredChange *change), void *arg);
 
+/* About what a row of the history takes on the disk. */
+#define LE_HISTORY_ROW 120
+
+static inline int64
+le_store_history_bytes(uint32 election_len, uint32 candidate_len)
+{
+	/* the name is in the index as well */
+	return LE_HISTORY_ROW + 2 * (int64) election_len + candidate_len;
+}
+
 /*
  * Delete what is older on so many pages, from that page on, which moves to
- * where to go on the next time; 0: that was the last page.
+ * where to go on the next time; 0: that was the last page.  Tells of each row on
+ * them whose it is, and whether it was deleted.
  */
-extern void le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from);
+typedef void (*LeHistorySeen)(void *arg, Oid role, int64 change, int64 bytes, bool deleted);
+extern void le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from, LeHistorySeen seen,
+								   void *arg);
 extern bool le_store_has_history(void);
 
 /*

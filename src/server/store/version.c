@@ -23,9 +23,12 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 
+#include "shared/settings.h"
 #include "store/version.h"
 
 #define MAX_ARGS 3
+/* Bytes that a session writes before it counts its role's again. */
+#define COUNT_EVERY (1024 * INT64CONST(1024))
 
 typedef struct Statement
 {
@@ -55,6 +58,20 @@ static Statement update_key = {
 	SPI_OK_UPDATE_RETURNING,
 	3,
 	{TEXTOID, TEXTOID, INT8OID}};
+
+static Statement table_size = {
+	"SELECT pg_catalog.pg_relation_size('lock_election.versioned'::pg_catalog.regclass)",
+	SPI_OK_SELECT,
+	0,
+	{0}};
+
+static Statement role_size = {
+	"SELECT COALESCE(pg_catalog.sum(pg_catalog.octet_length(v.key) OPERATOR(pg_catalog.+)"
+	" COALESCE(pg_catalog.octet_length(v.value), 0) OPERATOR(pg_catalog.+) 150), 0)::pg_catalog.int8"
+	" FROM lock_election.versioned v WHERE v.role_oid OPERATOR(pg_catalog.=) $1",
+	SPI_OK_SELECT,
+	1,
+	{OIDOID}};
 
 /*
  * Leaves SPI connected, so that the caller can look at the row, if there is
@@ -111,6 +128,46 @@ le_version_read(Datum key, LeVersioned *row)
 			row->value = SPI_datumTransfer(row->value, false, -1);
 	}
 	SPI_finish();
+}
+
+static int64
+one_number(Statement *statement, Datum *values)
+{
+	int64 number;
+	bool isnull;
+
+	if (!run(statement, values, NULL))
+		elog(ERROR, "a sum has no row");
+	number = DatumGetInt64(column(1, &isnull));
+	SPI_finish();
+	return number;
+}
+
+void
+le_version_check_size(Oid role, int64 more)
+{
+	static Oid counted = InvalidOid;
+	static int64 room = 0; /* what may be written before it is counted again */
+	int64 limit = (int64) le_max_keys_per_role * 1024 * 1024, used;
+	Datum value = ObjectIdGetDatum(role);
+
+	if (limit == 0 || more <= 0)
+		return;
+	if (counted != role || room < more)
+	{
+		/* no role has more than all of them */
+		used = one_number(&table_size, NULL);
+		if (used + more > limit)
+			used = one_number(&role_size, &value);
+		if (used + more > limit)
+			ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+							errmsg("the keys of role \"%s\" take too much room in this database",
+								   GetUserNameFromId(role, false)),
+							errhint("See lock_election.max_keys_per_role (%d MB).", le_max_keys_per_role)));
+		counted = role;
+		room = Min(COUNT_EVERY, limit - used);
+	}
+	room -= more;
 }
 
 static int64

@@ -21,6 +21,13 @@ typedef struct LeVersioned
  */
 extern void le_version_read(Datum key, LeVersioned *row);
 
+/*
+ * May the keys of this role take so many bytes more?  53400: no.  They are summed
+ * up where the table is larger than what one role may have, and once for each
+ * megabyte that this session writes.
+ */
+extern void le_version_check_size(Oid role, int64 more);
+
 /* The new version; 0: somebody else was first. */
 extern int64 le_version_insert(Datum key, Datum value, bool value_is_null, Oid role);
 extern int64 le_version_update(Datum key, int64 expected, Datum value, bool value_is_null);

@@ -1,0 +1,167 @@
+/*
+ * core/force.c
+ *		An administrator's means: end the holders of a name, or all that a role
+ *		has.
+ *
+ * Both may be very much, and go in steps: the reply says where to go on.
+ */
+#include "internal.h"
+
+/* So many entries, leases or locks are looked at in a step. */
+#define LOOKS_A_STEP 20000
+
+/* Does a forced end of this role's concern a holder, or a closed name, of that one? */
+static bool
+forces(const LeCommand *cmd, uint32_t role)
+{
+	return cmd->any_role || cmd->role == role;
+}
+
+/* A name that is closed, or will be when the last fence of its holder ends, is open again. */
+static void
+reopen(LeCore *core, LeLock *lock, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	bool closed = lock->closed_until > now && forces(cmd, lock->closed_by);
+
+	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
+	{
+		LeEntry *holder = slot->holder;
+
+		if (holder == NULL && closed && slot->row.on_disk)
+			le_slot_dirty(core, slot);
+		if (holder == NULL || holder->state != LE_STATE_LAPSED || holder->closed_until <= now ||
+			!forces(cmd, holder->role))
+			continue;
+		holder->closed_until = 0;
+		le_slot_dirty(core, slot);
+		reply->reopened = true;
+	}
+	if (closed)
+	{
+		le_lock_open(core, lock);
+		reply->reopened = true;
+	}
+}
+
+/* Holders that have been granted the lock since the first step are others: they stay. */
+void
+le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	LeLock *lock = le_core_find_lock(core, cmd->kind, cmd->name);
+	LeTime granted_by = cmd->from != 0 ? cmd->from : now;
+	LeEntry *before = core->ended;
+
+	if (lock == NULL)
+		return;
+	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
+	{
+		LeEntry *holder = slot->holder;
+
+		if (holder == NULL || holder->state == LE_STATE_LAPSED || holder->acquired_at > granted_by ||
+			!forces(cmd, holder->role))
+			continue;
+		if (le_core_is_full(core))
+		{
+			reply->next = granted_by > 0 ? granted_by : 1;
+			break;
+		}
+		le_entry_end_only(core, holder, LE_END_FORCED, 0, now);
+		reply->ended++;
+	}
+	reopen(core, lock, cmd, now, reply);
+	le_settle_ended(core, before, now);
+	if (reply->reopened)
+		le_lock_settle(core, lock, now);
+	reply->wrote = reply->ended > 0 || reply->reopened;
+}
+
+/*
+ * What a role has, kind by kind.  Its waits go first: else the end of a holder
+ * would grant the lock to the next of the same role.
+ */
+typedef enum ForcePhase
+{
+	FORCE_WAITS,
+	FORCE_LEASES,
+	FORCE_HOLDERS,
+	FORCE_CLOSED,
+	FORCE_PHASES
+} ForcePhase;
+
+static uint32_t
+phase_indexes(const LeCore *core, ForcePhase phase)
+{
+	return le_pool_indexes(phase == FORCE_LEASES   ? &core->leases
+						   : phase == FORCE_CLOSED ? &core->locks
+												   : &core->entries);
+}
+
+/* False: of this one there is more to end. */
+static bool
+force_at(LeCore *core, const LeCommand *cmd, ForcePhase phase, uint32_t index, LeTime now, LeReply *reply)
+{
+	uint32_t role = cmd->role;
+	LeState state = phase == FORCE_WAITS ? LE_STATE_QUEUED : LE_STATE_HELD;
+	LeEntry *entry;
+	LeLease *lease;
+	LeLock *lock;
+
+	switch (phase)
+	{
+		case FORCE_WAITS:
+		case FORCE_HOLDERS:
+			entry = le_pool_at(&core->entries, index);
+			if (entry->state != state || entry->role != role)
+				return true;
+			le_entry_end_only(core, entry, LE_END_FORCED, 0, now);
+			reply->ended++;
+			return true;
+		case FORCE_LEASES:
+			lease = le_core_lease_at(core, index);
+			if (lease == NULL || lease->role != role)
+				return true;
+			reply->ended += !lease->ending;
+			le_lease_end(core, lease, LE_END_FORCED, now);
+			return lease->ended;
+		case FORCE_CLOSED:
+			lock = le_core_lock_at(core, index);
+			if (lock == NULL || lock->closed_until == 0 || lock->closed_by != role)
+				return true;
+			reopen(core, lock, cmd, now, reply);
+			le_lock_open(core, lock);
+			le_lock_settle(core, lock, now);
+			core->work++;
+			reply->ended++;
+			return true;
+		case FORCE_PHASES:
+			break;
+	}
+	return true;
+}
+
+/* Where the steps are: 1 + phase << 32 + index. */
+void
+le_apply_force_role(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	int64_t at = cmd->from > 0 ? cmd->from - 1 : 0;
+	uint32_t index = (uint32_t) at, looks = 0;
+	ForcePhase phase = (ForcePhase) (at >> 32);
+	LeEntry *before = core->ended;
+
+	for (; phase < FORCE_PHASES; phase++, index = 0)
+	{
+		for (; index < phase_indexes(core, phase); index++)
+		{
+			if (looks++ == LOOKS_A_STEP || le_core_is_full(core) ||
+				!force_at(core, cmd, phase, index, now, reply))
+			{
+				reply->next = 1 + ((int64_t) phase << 32) + index;
+				break;
+			}
+		}
+		if (reply->next != 0)
+			break;
+	}
+	le_settle_ended(core, before, now);
+	reply->wrote = true;
+}

@@ -1,0 +1,73 @@
+/*
+ * shared/flush.h
+ *		Who flushes the WAL for the answers that rest on it.
+ *
+ * The manager never sleeps in a flush: it commits without one.  An answer that a
+ * crash must not take back is in its slot then, but nobody is woken for it yet:
+ *
+ *	1.	The manager notes the LSN that the answer rests on, raises "wanted" to it, and
+ *		links the process into the stack of those that wait for a flush.  There is
+ *		one stack for the server, as there is one WAL.
+ *	2.	At the end of the batch, unless a flush is under way, the manager names one of
+ *		them the leader, and wakes that one alone.
+ *	3.	The leader flushes the WAL up to "wanted".  It takes from the stack those that
+ *		this was enough for, which may have come during the flush, and wakes them.
+ *		If others are left, it first names one of them the next leader; else nobody
+ *		leads.
+ *	4.	Only a process that is there can be named: it is "present" from the posting of
+ *		its request until it has its answer, or has given up waiting.  Then it first
+ *		says that it is not present, and then looks whether it leads; whoever names
+ *		it does the opposite.  So one of both sees it, and names another.
+ *
+ * Nothing but time rests on this: each session looks itself how far the WAL is
+ * flushed before it believes its answer.  After LE_FLUSH_PATIENCE it flushes
+ * itself and relieves the leader, which may be stopped; the manager does that as
+ * well, for those that do not know that they have an answer.
+ *
+ * After a flush all that it was for go on at once.  The first of them to come back
+ * would begin the next flush, and the others would just miss it and wait for two.
+ * So a leader waits for those that the last two flushes were for, for a part of
+ * the time that a flush takes, as long as that brings them all.
+ */
+#ifndef LE_FLUSH_H
+#define LE_FLUSH_H
+
+#include "access/xlogdefs.h"
+
+#include "shared/shmem.h"
+
+#define LE_FLUSH_PATIENCE (100 * LE_MS)
+/* The part of a flush that a leader waits for others; 0: not at all. */
+#ifndef LE_FLUSH_GATHER
+#define LE_FLUSH_GATHER 2
+#endif
+
+/* While shared memory is made. */
+extern void le_flush_init(void);
+
+/* --- the manager's --- */
+
+/* Is the WAL flushed that far? */
+extern bool le_flush_done(XLogRecPtr lsn);
+/* Step 1. */
+extern void le_flush_ask(uint32 proc, XLogRecPtr lsn);
+/* Step 2. */
+extern void le_flush_start(void);
+
+/* --- a session's --- */
+
+/* Once, while an error is possible. */
+extern void le_flush_attach(void);
+/* Before a request is posted: this process is present. */
+extern void le_flush_enter(void);
+/*
+ * In each turn of its wait: lead, if it is named.  One that has flushed for itself
+ * may still be in the stack while it waits for its next answer.
+ */
+extern void le_flush_turn(const LeRequestSlot *slot);
+/* The answer is there: wait until it is flushed.  Like a commit, it cannot be interrupted. */
+extern void le_flush_wait(const LeRequestSlot *slot);
+/* It has its answer, or does not wait any more. */
+extern void le_flush_leave(void);
+
+#endif /* LE_FLUSH_H */

@@ -1,0 +1,285 @@
+# An ordinary role, even a hostile one, hurts nobody but itself. Each attack is measured by what another session notices:
+# the longest of its acquires and releases meanwhile, beside what they take without it in the same run.
+use strict;
+use warnings;
+use LeTest;
+use LeWire;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time sleep);
+
+my $node = new_node('main', conf => <<'CONF');
+max_connections = 200
+deadlock_timeout = '500ms'
+log_statement = none
+lock_election.max_waiters_per_lock = 0
+CONF
+
+sub one { my ($sql) = @_; return $node->safe_psql('postgres', $sql); }
+
+sub error_of
+{
+	my ($sql, $user) = @_;
+	my $err = '';
+	$node->psql('postgres', $sql, stderr => \$err, extra_params => [ '-v', 'VERBOSITY=verbose', $user ? ('-U', $user) : () ]);
+	return $err;
+}
+
+sub set
+{
+	my ($setting, $value) = @_;
+	one("ALTER SYSTEM SET lock_election.$setting = '$value'");
+	$node->reload;
+	return wait_for_sql($node, "SHOW lock_election.$setting", $value);
+}
+
+one('CREATE ROLE mallory LOGIN; CREATE ROLE bob LOGIN');
+my $bob = LeWire->new($node, user => 'bob');
+
+# What bob's pairs of acquire and release take: the median and the longest, in ms.
+my @times;
+
+sub pair
+{
+	my $start = time;
+	$bob->query(q{SELECT release_lock('bob', acquire_lock('bob'))});
+	$bob->wait('Z');
+	push @times, (time - $start) * 1000;
+	return;
+}
+
+sub result
+{
+	my @sorted = sort { $a <=> $b } @times;
+	@times = ();
+	return ($sorted[ @sorted / 2 ], $sorted[-1]);
+}
+
+sub measure
+{
+	my ($seconds, $until) = @_;
+	my $end = time + $seconds;
+
+	pair() while time < $end && !($until && $until->());
+	return result();
+}
+
+my ($median, $longest) = measure(2);
+diag(sprintf 'alone: median %.2f ms, longest %.1f ms', $median, $longest);
+
+# The design's bound is 100 ms; on a busy machine others take the processor for longer than that.
+sub bounded
+{
+	my ($test_name, $m, $l) = @_;
+	my $bound = 100 + 5 * $longest;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	diag(sprintf '%s: median %.2f ms (%.1f times), longest %.1f ms', $test_name, $m, $m / $median, $l);
+	return cmp_ok($l, '<', $bound, "$test_name: nobody else waits for long");
+}
+
+sub mallory { return LeWire->new($node, user => 'mallory'); }
+
+sub attack
+{
+	my ($session, $sql) = @_;
+	$session->query($sql);
+	return;
+}
+
+# Runs a statement, while bob goes on.
+sub bounded_during
+{
+	my ($test_name, $session, $sql) = @_;
+	my $done = 0;
+
+	attack($session, $sql);
+	my @r = measure(30, sub { $done ||= IO::Select->new($session->{socket})->can_read(0) ? 1 : 0; return $done; });
+	$session->wait('Z');
+	is($session->error, '', "$test_name: no error");
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return bounded($test_name, @r);
+}
+
+my $names = q{ARRAY(SELECT 'n' || i FROM generate_series(1, 1000) AS i)};
+my $many = q{SELECT count(acquire_locks(ARRAY(SELECT 'm' || j || '-' || i FROM generate_series(1, 1000) AS i), ttl => '1 h', lease => %s)) FROM generate_series(1, 40) AS j};
+
+subtest 'the search for deadlocks' => sub {
+	my $holder = mallory();
+	my @waiters = map { mallory() } 1 .. 60;
+	my $fence = mallory();
+
+	foreach my $sql ('BEGIN', q{SELECT fence_lock('f', acquire_lock('f'))})
+	{
+		attack($fence, $sql);
+		$fence->wait('Z');
+	}
+	foreach my $sql ('BEGIN', "SELECT acquire_locks($names)")
+	{
+		attack($holder, $sql);
+		$holder->wait('Z');
+	}
+	attack($_, "SELECT acquire_locks($names)") foreach @waiters;
+	ok(wait_until(sub { one(q{SELECT count(*) FROM lock_election.waiters WHERE name = 'n1'}) eq '60' }), 'they wait');
+	bounded('60 waiters for the same 1000 names', measure(4));
+	$_->cut foreach @waiters, $holder, $fence;
+	bounded('their end', measure(3));
+	nothing_left($node, undef, timeout => 30);
+};
+
+subtest 'the end of very much' => sub {
+	my $m = mallory();
+	my $lease;
+
+	attack($m, q{SELECT grant_lease('1 h')});
+	$lease = $m->wait('Z');
+	attack($m, sprintf $many, $lease);
+	is($m->wait('Z'), '40', 'forty thousand locks on a lease');
+	bounded_during('revoke_lease', $m, "SELECT revoke_lease($lease)");
+
+	attack($m, 'BEGIN');
+	$m->wait('Z');
+	attack($m, sprintf $many, 'NULL');
+	$m->wait('Z');
+	bounded_during('a rollback', $m, 'ROLLBACK');
+	is(one(q{SELECT count(*) FROM lock_election.locks WHERE role = 'mallory'::regrole}), '0', 'which has undone all');
+
+	(my $bound = $many) =~ s/'1 h'/NULL/;
+	attack($m, sprintf $bound, 'NULL');
+	$m->wait('Z');
+	$m->cut;
+	bounded('the end of a session', measure(3));
+	nothing_left($node, undef, timeout => 30);
+};
+
+subtest 'a name with very many holders' => sub {
+	my $m = mallory();
+
+	attack($m, q{SELECT count(acquire_lock('crowd', '1 h', mode => 'shared', owner => i::text)) FROM generate_series(1, 20000) AS i});
+	is($m->wait('Z'), '20000', 'it has them');
+	bounded_during('force_release_lock', $m, q{SELECT force_release_lock('crowd')});
+	bounded('its rows go', measure(3));
+	attack($m, q{SELECT count(acquire_permit('crowd', 30000, '1 h', owner => i::text)) FROM generate_series(1, 20000) AS i});
+	is($m->wait('Z'), '20000', 'and so many permits');
+	bounded_during('set_permits', $m, q{SELECT set_permits('crowd', 25000)});
+	attack($m, q{SELECT count(token) FROM (SELECT (enqueue_permit('crowd', 25000, '1 h', owner => i::text)).token FROM generate_series(1, 6000) AS i) AS s});
+	is($m->wait('Z'), '6000', 'some of whom wait');
+	bounded_during('they are let in', $m, q{SELECT set_permits('crowd', 27000)});
+	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name = 'crowd'}), '26000', 'all of them');
+	is(one(q{SELECT force_release_role('mallory')}), '26000', 'force_release_role ends them');
+	nothing_left($node);
+};
+
+subtest 'a long queue' => sub {
+	my $m = mallory();
+	my $view = q{SELECT count(*), max(queue_position) FROM lock_election.waiters};
+	my $took = sub { my $start = time; is(one($view), "$_[0]|$_[0]", "$_[0] places"); return time - $start; };
+
+	attack($m, q{SELECT count(token) FROM (SELECT (enqueue_lock('line', '1 h', owner => i::text)).token FROM generate_series(1, 5001) AS i) AS s});
+	$m->wait('Z');
+	my $small = $took->(5000);
+	attack($m, q{SELECT count(token) FROM (SELECT (enqueue_lock('line', '1 h', owner => i::text)).token FROM generate_series(1, 35000) AS i) AS s});
+	$m->wait('Z');
+	my $large = $took->(40000);
+	cmp_ok($large, '<', 20 * $small + 0.5, 'eight times the places take no more than a few times eight as long to see');
+
+	my @readers = map { mallory() } 1 .. 20;
+	attack($_, $view) foreach @readers;
+	bounded('20 readers of the view', measure(3));
+	$_->wait('Z') foreach @readers;
+	$_->quit foreach @readers;
+	is(one(q{SELECT force_release_role('mallory')}), '40001', 'they end as one');
+	nothing_left($node);
+};
+
+subtest 'a commit that releases very much' => sub {
+	my $m = mallory();
+
+	attack($m, $_), $m->wait('Z') foreach q{SELECT count(acquire_lock('r' || i, '1 h', owner => 'me')) FROM generate_series(1, 3000) AS i}, 'BEGIN',
+	  q{SELECT count(*) FILTER (WHERE release_lock(name, token)) FROM lock_election.locks WHERE owner = 'me'};
+	bounded_during('its COMMIT', $m, 'COMMIT');
+	nothing_left($node);
+	$m->quit;
+};
+
+subtest 'more than a role may have' => sub {
+	set('max_memory_per_role', '8MB');
+	like(error_of(q{SELECT acquire_lock(repeat('x', 200) || i, '1 h') FROM generate_series(1, 100000) AS i}, 'mallory'),
+		qr/53400: .*role "mallory".*lock_election\.max_memory_per_role \(8 MB\)/s, 'memory');
+	like(one(q{SELECT acquire_lock('one more')}), qr/^\d+$/, 'is another\'s affair to nobody');
+	one(q{SELECT release_lock('one more', token) FROM lock_election.locks WHERE name = 'one more'});
+	set('max_memory_per_role', '128MB');
+
+	set('max_locks_per_role', '10');
+	like(error_of(q{SELECT release_lock(i::text, acquire_lock(i::text), hold_for => '1 h') FROM generate_series(1, 100) AS i}, 'mallory'),
+		qr/53400: .*max_locks_per_role \(10\)/s, 'names that it closes count');
+	one(q{SELECT force_release_role('mallory')});
+	set('max_locks_per_role', '100000');
+	like(error_of(q{SELECT release_lock('x', acquire_lock('x'), hold_for => '2 days')}, 'mallory'), qr/53400: .*max_hold_for \(1d\)/s, 'hold_for');
+	set('max_ttl', '1min');
+	like(error_of(q{SELECT acquire_lock('x', '2 min')}, 'mallory'), qr/53400: .*max_ttl \(1min\)/s, 'ttl');
+	set('max_ttl', '24d');
+
+	set('max_history_per_role', '1MB');
+	my $proclaims = q{DO $$ DECLARE t bigint := campaign('e', 'x'); BEGIN FOR i IN 1 .. 1000 LOOP PERFORM proclaim('e', t, repeat('x', 4096)); END LOOP; END $$};
+	like(error_of($proclaims, 'mallory'), qr/53400: .*max_history_per_role \(1 MB\)/s, 'history');
+	like(one(q{SELECT campaign('theirs', 'me')}), qr/^\d+$/, 'is another\'s affair to nobody');
+	one(q{SELECT force_resign('theirs'), force_resign('e')});
+	my $pid = one('SELECT pid FROM lock_election.manager');
+	one("SELECT pg_terminate_backend($pid)");
+	wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
+	ok(wait_until(sub { error_of(q{SELECT campaign('e', 'x', wait => '0')}, 'mallory') =~ /53400/ }, 10), 'a new manager counts it as well');
+	set('max_history_per_role', '256MB');
+
+	set('max_keys_per_role', '1MB');
+	like(error_of(q{DO $$ BEGIN FOR i IN 1 .. 1000 LOOP PERFORM compare_and_set(i::text, 0, repeat('x', 4096)); COMMIT; END LOOP; END $$}, 'mallory'),
+		qr/53400: .*role "mallory".*max_keys_per_role \(1 MB\)/s, 'keys');
+	is($node->safe_psql('postgres', q{SELECT compare_and_set('theirs', 0, 'x')}, extra_params => [ '-U', 'bob' ]), '1', 'are another\'s affair to nobody');
+	is($node->safe_psql('postgres', q{SELECT compare_and_set('1', 1, 'short')}, extra_params => [ '-U', 'mallory' ]), '2', 'what becomes shorter can be set');
+	one(q{SELECT force_release_role('mallory')});
+	nothing_left($node);
+};
+
+subtest 'a role that was dropped' => sub {
+	one('CREATE ROLE gone LOGIN');
+	my $g = LeWire->new($node, user => 'gone');
+	attack($g, $_), $g->wait('Z') foreach q{SELECT acquire_lock('g', '1 h')}, q{SELECT (enqueue_lock('g', '1 h')).token}, q{SELECT grant_lease('1 h')},
+	  q{SELECT campaign('g', 'me', '1 h')}, q{SELECT release_lock('g2', acquire_lock('g2'), hold_for => '1 h')};
+	$g->quit;
+	like(error_of(q{SELECT force_release_role('gone')}, 'mallory'), qr/42501/, 'not everybody may end what it has');
+	one('DROP ROLE gone');
+	my $oid = one(q{SELECT DISTINCT role::oid FROM lock_election.locks});
+	like(error_of("SELECT force_release_role($oid)", 'mallory'), qr/42501/, 'also when it was dropped');
+	is(one("SELECT force_release_role('$oid')"), '5', 'an administrator may, by its number');
+	like(one(q{SELECT try_acquire_lock('g2')}), qr/^\d+$/, 'also what it has closed');
+	one(q{SELECT force_release_lock('g2')});
+	like(error_of(q{SELECT force_release_role(NULL)}), qr/22023/, 'null');
+	like(error_of(q{SELECT force_release_role('-')}), qr/22023/, 'none');
+	nothing_left($node);
+};
+
+subtest 'more than fits into memory' => sub {
+	my $locks = q{SELECT count(acquire_locks(ARRAY(SELECT repeat('x', 200) || j || '-' || i FROM generate_series(1, 1000) AS i), ttl => '1 h')) FROM generate_series(1, 40) AS j};
+	my $last = q{try_acquire_lock(repeat('x', 200) || '40-1000')};
+
+	$node->safe_psql('postgres', $locks, extra_params => [ '-U', 'mallory' ]);
+	my $postmaster = one('SELECT pg_postmaster_start_time()');
+	set('max_memory', '16MB');
+	like(error_of(q{SELECT acquire_lock(i::text, '1 h') FROM generate_series(1, 1000) AS i}), qr/53400: .*max_memory \(16 MB\)/s, 'a manager takes no more');
+	my $pid = one('SELECT pid FROM lock_election.manager');
+	one("SELECT pg_terminate_backend($pid)");
+	wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
+	cmp_ok(one('SELECT not_loaded FROM lock_election.manager'), '>', 10000, 'one that starts leaves out what does not fit');
+	ok($node->log_contains(qr/\d+ rows of lock_election do not fit into lock_election\.max_memory \(16 MB\)/), 'and says so');
+	like(error_of("SELECT $last"), qr/53400/, 'what it has left out is held');
+	set('max_memory', '512MB');
+	ok(wait_until(sub { one('SELECT not_loaded FROM lock_election.manager') eq '0' }, 30), 'with more memory all is loaded');
+	is(one("SELECT $last IS NULL"), 't', 'and held, by who it was');
+	is(one(q{SELECT force_release_role('mallory')}), '40000', 'all of it');
+	is(one('SELECT pg_postmaster_start_time()'), $postmaster, 'the server was up all the time');
+	nothing_left($node);
+};
+
+$bob->quit;
+$node->stop;
+done_testing();

@@ -1,0 +1,362 @@
+/* What is very much goes in steps, and nothing of it is anybody's in between. */
+#include "fixture.h"
+
+#define OTHER (ROLE + 1)
+#define STEP  3
+
+static void
+limit_work(void)
+{
+	LeLimits limits = {.work = STEP};
+
+	le_core_set_limits(core, &limits);
+}
+
+static char *
+name_of(int i)
+{
+	static char name[8];
+
+	snprintf(name, sizeof(name), "n%d", i);
+	return name;
+}
+
+/* Acquire n names, a few in a batch. */
+static void
+acquire_many(uint32_t session, int n, int64_t lease, LeTime ttl, int64_t *tokens)
+{
+	for (int i = 0; i < n; i++)
+	{
+		LeCommand cmd = request(session, name_of(i), X, 0);
+
+		cmd.lease = lease;
+		cmd.ttl = ttl;
+		tokens[i] = apply(cmd).token;
+		batch();
+	}
+}
+
+static int
+count_held(int n, const int64_t *tokens)
+{
+	int held_now = 0;
+
+	for (int i = 0; i < n; i++)
+		held_now += held(name_of(i), tokens[i]);
+	return held_now;
+}
+
+static uint64_t
+entries(void)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < le_core_lock_indexes(core); i++)
+	{
+		const LeLock *lock = le_core_lock_at(core, i);
+
+		n += lock != NULL ? (uint64_t) lock->held + lock->waiting : 0;
+	}
+	return n;
+}
+
+static void
+test_lease(void)
+{
+	int64_t tokens[10], lease;
+	LeCommand cmd;
+	LeReply reply;
+
+	start();
+	limit_work();
+	lease = grant_lease(TTL);
+	acquire_many(1, 10, lease, TTL, tokens);
+	acquire(2, "n9", X);
+	batch();
+	reply = on_lease(LE_CMD_REVOKE_LEASE, lease);
+	is_int(reply.status, LE_OK, "a lease with very much on it is revoked");
+	ok(reply.next != 0, "which is not all done at once");
+	is_int(entries(), 10 - STEP + 1, "but a step of it");
+	is_int(count_held(10, tokens), 0, "what is left is held by no token");
+	is_int(on_token(LE_CMD_RENEW, 1, "n9", tokens[9]).status, LE_NOT_HELD, "nor renewed");
+	is_int(release(1, "n9", tokens[9]).status, LE_NOT_HELD, "nor released");
+	is_int(on_lease(LE_CMD_KEEP_ALIVE, lease).status, LE_NO_LEASE, "the lease is not kept alive");
+	cmd = request(3, "free", X, 0);
+	cmd.lease = lease;
+	is_int(apply(cmd).status, LE_NO_LEASE, "and takes nothing more");
+	is_int(acquire(4, "n9", X).status, LE_WAITING, "nobody is granted what is not free yet");
+	batch();
+	is_int(le_core_next_deadline(core) <= now, true, "the rest is due at once");
+	is_int(le_core_expire(core, now, 100) > 0, true, "the next step");
+	batch();
+	is_int(entries(), 10 - 2 * STEP + 2, "which is as large");
+	reply = on_lease(LE_CMD_REVOKE_LEASE, lease);
+	ok(reply.status == LE_OK && reply.next != 0, "who has revoked it can wait for that, by the same command");
+	batch();
+	reply = on_lease(LE_CMD_REVOKE_LEASE, lease);
+	is_int(reply.next, 0, "until it has ended");
+	batch();
+	pass_all();
+	is_int(entries(), 0, "and all is gone");
+	stop();
+}
+
+static void
+test_undo(void)
+{
+	int64_t tokens[10];
+
+	start();
+	limit_work();
+	acquire_many(1, 10, 0, TTL, tokens);
+	ok(undo(1, 1).next != 0, "a rollback of very many");
+	is_int(entries(), 10 - STEP, "in steps");
+	batch();
+	for (int i = 0; i < 2; i++)
+	{
+		ok(undo(1, 1).next != 0, "by the same command");
+		batch();
+	}
+	is_int(undo(1, 1).next, 0, "until it is done");
+	is_int(entries(), 0, "and no step was left out");
+	batch();
+	stop();
+}
+
+static void
+test_session_end(void)
+{
+	int64_t tokens[10];
+
+	start();
+	limit_work();
+	acquire_many(1, 10, 0, LE_TTL_BOUND, tokens);
+	ok(end_session(1).next != 0, "the end of a session that has very much");
+	ok(entries() < 10 && entries() > 0, "in steps");
+	batch();
+	for (int i = 0; i < 10 && end_session(1).next != 0; i++)
+		batch();
+	is_int(entries(), 0, "until all is gone");
+	batch();
+	stop();
+}
+
+static void
+test_grants(void)
+{
+	LeReply holder;
+	int granted = 0;
+
+	start();
+	limit_work();
+	holder = acquire(1, "x", X);
+	batch();
+	for (uint32_t i = 2; i < 12; i++)
+	{
+		acquire(i, "x", S);
+		batch();
+	}
+	release(1, "x", holder.token);
+	batch();
+	for (uint32_t i = 2; i < 12; i++)
+		granted += got(i, LE_OK);
+	ok(granted > 0 && granted <= STEP, "of very many that can be granted, a step is");
+	is_int(acquire(12, "x", S).status, LE_WAITING, "nobody overtakes the others");
+	batch();
+	is_int(le_core_next_deadline(core) <= now, true, "whose turn is at once");
+	for (int i = 0; i < 10 && le_core_next_deadline(core) <= now; i++)
+		expire();
+	is_int(le_core_find_lock(core, LE_KIND_LOCK, text("x"))->held, 11, "all are granted, no time has passed");
+	stop();
+}
+
+static void
+test_force(void)
+{
+	LeCommand cmd;
+	LeReply reply;
+	int ended = 0;
+
+	start();
+	for (uint32_t i = 1; i <= 8; i++)
+		acquire(i, "x", S);
+	acquire(9, "x", X);
+	batch();
+	limit_work();
+	now += LE_SECOND;
+	cmd = command(LE_CMD_FORCE, 0, "x");
+	do
+	{
+		reply = apply(cmd);
+		ended += reply.ended;
+		cmd.from = reply.next;
+		batch();
+	} while (reply.next != 0 && ended < 20);
+	expire();
+	is_int(ended, 8, "all holders are ended, in steps");
+	ok(le_core_find_lock(core, LE_KIND_LOCK, text("x"))->held == 1,
+	   "but not whom the lock was granted after them");
+
+	/* what is closed is opened */
+	cmd = command(LE_CMD_RELEASE, 1, "y");
+	cmd.token = acquire(1, "y", X).token;
+	cmd.hold_for = TTL;
+	apply(cmd);
+	batch();
+	is_int(apply(request(2, "y", X, 0)).status, LE_NOT_GRANTED, "closed");
+	cmd = command(LE_CMD_FORCE, 0, "y");
+	cmd.role = OTHER;
+	is_int(apply(cmd).reopened, false, "not opened by another role");
+	cmd.any_role = true;
+	is_int(apply(cmd).reopened, true, "but by who may end anybody's");
+	is_int(apply(request(2, "y", X, 0)).status, LE_OK, "and granted");
+	batch();
+	stop();
+}
+
+static void
+test_force_role(void)
+{
+	int64_t tokens[6], lease;
+	LeCommand cmd;
+	LeReply reply, theirs;
+	int ended = 0, steps = 0;
+
+	start();
+	lease = grant_lease(TTL);
+	acquire_many(1, 6, lease, TTL, tokens);
+	enqueue(2, "n0", X);
+	cmd = request(3, "n0", X, LE_WAIT_FOREVER);
+	cmd.role = OTHER;
+	theirs = apply(cmd);
+	enqueue(4, "n0", X);
+	acquire(5, "n1", X);
+	cmd = command(LE_CMD_RELEASE, 6, "closed");
+	cmd.token = acquire(6, "closed", X).token;
+	cmd.hold_for = TTL;
+	apply(cmd);
+	acquire(7, "alone", X);
+	batch();
+	limit_work();
+	cmd = command(LE_CMD_FORCE_ROLE, 0, NULL);
+	do
+	{
+		reply = apply(cmd);
+		ended += reply.ended;
+		cmd.from = reply.next;
+		batch();
+		if (got(5, LE_LOST))
+			ok(true, "a call that waits is told");
+	} while (reply.next != 0 && ++steps < 20);
+	expire();
+	is_int(steps > 1, true, "all that a role has ends in steps");
+	is_int(ended, 2 + 1 + 1 + 1 + 1, "two places, a wait, a lease, a lock and a closed name");
+	is_int(entries(), 1, "nothing of it is left");
+	ok(theirs.status == LE_WAITING && le_core_find_lock(core, LE_KIND_LOCK, text("n0"))->held == 1,
+	   "and what it has kept from another role is granted to that");
+	is_int(apply(request(8, "closed", X, 0)).status, LE_OK, "its closed name is open");
+	batch();
+	stop();
+}
+
+static void
+test_bytes(void)
+{
+	LeLimits limits = {.bytes_per_role = 20000};
+	int n = 0, holds = 0;
+	bool refused = false;
+	LeReply reply;
+
+	start();
+	le_core_set_limits(core, &limits);
+	while (n < 1000 && apply(request(1, name_of(n), X, 0)).status == LE_OK)
+		n++;
+	ok(n > 10 && n < 100, "what a role has takes so many bytes at most");
+	is_int(apply(request(1, name_of(n), X, 0)).status, LE_LIMIT_BYTES, "then it is refused");
+	for (int i = 0; i < 10; i++)
+		refused |= grant_lease(TTL) == 0;
+	ok(refused, "a lease as well");
+	batch();
+	undo(1, 1);
+	batch();
+	do
+		reply = acquire_as(2, "again", X, "me");
+	while (reply.status == LE_OK && ++holds < 100000);
+	is_int(reply.status, LE_LIMIT_BYTES, "so is a hold that may still roll back, once there are very many");
+	is_int(release(2, "again", 0).status, LE_OK, "but no release");
+	batch();
+	stop();
+}
+
+/* Closed names count for the role that has closed them. */
+static void
+test_closed(void)
+{
+	LeLimits limits = {.locks_per_role = 2};
+	LeCommand cmd;
+
+	start();
+	le_core_set_limits(core, &limits);
+	for (int i = 0; i < 2; i++)
+	{
+		cmd = command(LE_CMD_RELEASE, 1, name_of(i));
+		cmd.token = acquire(1, name_of(i), X).token;
+		cmd.hold_for = TTL;
+		is_int(apply(cmd).status, LE_OK, "released, and closed");
+		batch();
+	}
+	is_int(apply(request(1, "more", X, 0)).status, LE_LIMIT_LOCKS, "that is as much as a role may have");
+	cmd = request(2, "more", X, 0);
+	cmd.role = OTHER;
+	is_int(apply(cmd).status, LE_OK, "another one may");
+	batch();
+	pass(TTL);
+	is_int(apply(request(1, name_of(0), X, 0)).status, LE_OK, "until they open");
+	batch();
+	stop();
+}
+
+/* A load has no memory for these rows: they stay held. */
+static void
+test_left_out(void)
+{
+	LeStoredEntry row = stored("whole", FIRST - 3, X);
+	int64_t token;
+
+	start_load();
+	is_int(load_slot(row), LE_LOADED, "a row is loaded");
+	row = stored("part", FIRST - 2, S);
+	is_int(load_slot(row), LE_LOADED, "and one of two holders");
+	allocations_left = 0;
+	row = stored("much", FIRST - 1, X);
+	is_int(load_slot(row), LE_LOAD_NO_MEMORY, "for another there is no memory");
+	allocations_left = -1;
+	ok(le_core_leave_out(core, LE_KIND_LOCK, text("much")), "it is left out");
+	ok(le_core_leave_out(core, LE_KIND_LOCK, text("part")), "so is the other holder");
+	load_done();
+	batch();
+	is_int(apply(request(1, "much", X, 0)).status, LE_LIMIT_LEFT, "nobody gets what it holds");
+	is_int(apply(request(1, "part", S, 0)).status, LE_LIMIT_LEFT, "nor joins it");
+	is_int(apply(request(1, "whole", X, 0)).status, LE_NOT_GRANTED, "others are known");
+	token = acquire(1, "free", X).token;
+	ok(held("free", token), "and new ones are granted");
+	is_int(release(1, "part", FIRST - 2).status, LE_OK, "the known holder releases");
+	batch();
+	is_int(apply(request(1, "part", X, 0)).status, LE_LIMIT_LEFT, "which makes room for nobody");
+	stop();
+}
+
+int
+main(void)
+{
+	test_lease();
+	test_undo();
+	test_session_end();
+	test_grants();
+	test_force();
+	test_force_role();
+	test_bytes();
+	test_closed();
+	test_left_out();
+	return done_testing();
+}
