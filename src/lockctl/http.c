@@ -158,11 +158,7 @@ read_request(lc_http_client *client, const lc_http_state *state)
 			client->length == sizeof(client->request) - 1)
 			answer(client, state);
 	}
-	else if (got == 0 || (errno != EAGAIN && errno != EINTR))
-		drop(client);
-
-	/* also one that sends a byte now and then */
-	if (client->fd >= 0 && le_now() > client->until)
+	else if (got == 0 || (errno != EAGAIN && errno != EINTR) || le_now() > client->until)
 		drop(client);
 }
 

@@ -435,8 +435,12 @@ run_command(run *r)
 static int
 just_hold(run *r)
 {
-	printf("%lld\n", (long long) le_token(r->hold));
-	lc_flush();
+	/* it is given back also where nobody reads the token */
+	if (printf("%lld\n", (long long) le_token(r->hold)) < 0 || fflush(stdout) != 0)
+	{
+		lc_error("cannot write the output: %s", strerror(errno));
+		return LC_EXIT_FAILED;
+	}
 	while (r->signo == 0 && le_valid(r->hold))
 		step(r, false);
 	return r->signo != 0 ? LC_EXIT_SIGNAL + r->signo : LC_EXIT_LOST;

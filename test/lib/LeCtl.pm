@@ -58,7 +58,7 @@ sub start_ctl
 		setpgrp;
 		$SIG{$_} = 'DEFAULT' foreach qw(INT TERM HUP QUIT USR1 USR2 PIPE);
 		open STDIN, '<', $opts{in} // '/dev/null' or die $!;
-		open STDOUT, '>', $self->{out} or die $!;
+		open STDOUT, '>', $opts{stdout} // $self->{out} or die $!;
 		open STDERR, '>', $self->{err} or die $!;
 		my %env = (ctl_env(), %{ $opts{env} // {} });
 		@ENV{ keys %env } = values %env;

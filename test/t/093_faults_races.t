@@ -8,7 +8,7 @@ use Time::HiRes qw(time);
 
 # Few enough that a test can take all of them.
 my $connections = 12;
-my $node = new_node('main', faults => 1, conf => "autovacuum = off\nmax_connections = $connections\ndynamic_shared_memory_type = mmap\n");
+my $node = new_node('main', faults => 1, conf => "autovacuum = off\nlisten_addresses = '127.0.0.1'\nmax_connections = $connections\ndynamic_shared_memory_type = mmap\n");
 my ($a, $b, $c, $free) = map { session($node) } 1 .. 4;
 
 # Asks nothing of a manager, so that it does not wait for one.
@@ -121,6 +121,28 @@ foreach my $point (qw(request-answered request-done durable-before durable-after
 		is_free('x', "$how: it is given back");
 		$s->quit;
 	}
+}
+
+# A cancel meets the grant of a wait that has set the socket's timeouts: they are put back.
+{
+	my $token = acquire($a, 'x', q{'1 h'});
+	my $s = session($node, connstr => 'host=127.0.0.1');
+	my $show = 'SHOW tcp_user_timeout';
+	my $before = $s->query($show);
+
+	stop_at('request-granted', $s->pid);
+	$s->async(q{SELECT acquire_lock('x', '1 h')});
+	waiting($s);
+	$free->query('SELECT pg_sleep(1.5)');
+	$a->query("SELECT release_lock('x', $token)");
+	stopped('request-granted');
+	$free->query('SELECT pg_cancel_backend(' . $s->pid . ')');
+	$s->wait;
+	like($s->error, qr/57014/, 'cancelled when it was granted');
+	go_on('request-granted');
+	is($s->query($show), $before, 'the timeout of the socket is as before the wait');
+	is_free('x', 'and the lock is given back');
+	$s->quit;
 }
 
 # lock_timeout and the call's own wait strike while the manager is in the middle of the grant.
@@ -256,6 +278,27 @@ foreach my $point (qw(xact-before-locks xact-locks-released release-before-post 
 	is($c->query('SELECT count(*) FROM lock_election.locks'), '50', 'and they are not made');
 	is($a->query("BEGIN; SELECT release_locks($names, $token); COMMIT"), 't', 'another commit makes them');
 	is($segments->(), $before, 'and gives the memory back');
+	nothing_left($node);
+}
+
+# The manager cannot read the releases of a commit, for a while.
+{
+	my $dir = $node->data_dir . '/pg_dynshmem';
+	my $names = q{ARRAY(SELECT repeat('n', 250) || i FROM generate_series(1, 50) i)};
+	my $token = $a->query("SELECT acquire_locks($names, '1 h')");
+	my %before = map { $_ => 1 } glob("$dir/*");
+
+	stop_at('release-before-post', $a->pid);
+	$a->async("BEGIN; SELECT release_locks($names, $token); COMMIT");
+	stopped('release-before-post');
+	my ($segment) = grep { !$before{$_} } glob("$dir/*");
+	my $hidden = $node->data_dir . '/hidden';
+	rename $segment, $hidden or die "$segment: $!";
+	go_on('release-before-post');
+	$a->wait;
+	like($a->error, qr/WARNING: .*the transaction is committed, but the locks that it releases may still be held/, 'a commit whose releases cannot be read');
+	rename $hidden, $segment or die "$segment: $!";
+	ok(wait_for_sql($node, 'SELECT count(*) = 0 FROM lock_election.locks'), 'they are made when they can be');
 	nothing_left($node);
 }
 

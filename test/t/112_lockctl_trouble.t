@@ -35,6 +35,13 @@ subtest 'no server' => sub {
 	is(ctl('-d', 'nothing', 'lock', 'x', 'true'), 69, 'no such database');
 };
 
+subtest 'a full disk' => sub {
+	($rc, $out, $err) = ctl({ stdout => '/dev/full' }, 'lock', 'full', '--ttl', '1h');
+	is($rc, 1, 'a token that cannot be printed');
+	like($err, qr/^lockctl: cannot write the output: No space left on device\n/, 'it says why');
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM lock_election.locks WHERE name = 'full' AND mode IS NOT NULL}), '0', 'the lock is given back');
+};
+
 subtest 'a wrong password' => sub {
 	$node->safe_psql('postgres', q{CREATE ROLE secret LOGIN PASSWORD 'right'; CREATE ROLE nobody_special LOGIN});
 	my $hba = slurp_file($node->data_dir . '/pg_hba.conf');

@@ -395,6 +395,14 @@ request(LeRequestType type, LeCommand *cmd, const LeLook *look, bool snapshot_ke
 	PG_ENSURE_ERROR_CLEANUP(wait_cleanup, (Datum) 0);
 	{
 		answered = send_and_wait(type, cmd, look, &wait, snapshot_kept);
+
+		/* who died while it waited gets nothing: the exit undoes the grant */
+		if (answered && le_my_slot->reply.waited)
+		{
+			LE_FAULT("request-granted");
+			le_client_look();
+			CHECK_FOR_INTERRUPTS();
+		}
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(wait_cleanup, (Datum) 0);
 	if (!answered)
@@ -405,13 +413,6 @@ request(LeRequestType type, LeCommand *cmd, const LeLook *look, bool snapshot_ke
 	}
 	le_flush_leave();
 	le_names_done();
-
-	/* who died while it waited gets nothing: the exit undoes the grant */
-	if (le_my_slot->reply.waited)
-	{
-		le_client_look();
-		CHECK_FOR_INTERRUPTS();
-	}
 	le_client_hold(pg_atomic_read_u32(&le_my_slot->bound) != 0,
 				   cmd->type == LE_CMD_ACQUIRE && cmd->ttl == LE_TTL_BOUND);
 	le_client_wait_over();

@@ -83,6 +83,26 @@ unpack(const char *from, uint32 n)
 	return names;
 }
 
+dsm_segment *
+le_segment_attach(dsm_handle handle)
+{
+	dsm_segment *attached = NULL;
+
+	PG_TRY();
+	{
+		attached = dsm_attach(handle);
+	}
+	PG_CATCH();
+	{
+		attached = dsm_find_mapping(handle);
+		if (attached != NULL)
+			dsm_detach(attached);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	return attached;
+}
+
 LeText *
 le_names_get(const LeRequestSlot *slot)
 {
@@ -95,7 +115,7 @@ le_names_get(const LeRequestSlot *slot)
 		return unpack(slot->payload + slot->names_at, slot->command.nnames);
 
 	/* it goes with the statement, before an abort is mailed */
-	shared_segment = dsm_attach(slot->names_handle);
+	shared_segment = le_segment_attach(slot->names_handle);
 	if (shared_segment == NULL)
 		return NULL;
 	shared = dsm_segment_address(shared_segment);

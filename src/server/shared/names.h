@@ -21,4 +21,10 @@ extern void le_names_done(void);
  * withdrawn meanwhile. */
 extern LeText *le_names_get(const LeRequestSlot *slot);
 
+/*
+ * Manager: dsm_attach(), which leaves its mark if it fails.  No transaction is
+ * open that would remove that, and then the segment could not be attached again.
+ */
+extern dsm_segment *le_segment_attach(dsm_handle handle);
+
 #endif /* LE_NAMES_H */

@@ -6,6 +6,7 @@
 
 #include "storage/dsm.h"
 
+#include "shared/names.h"
 #include "shared/releases.h"
 #include "shared/shmem.h"
 
@@ -50,7 +51,7 @@ le_releases_each(const LeReleases *releases, LeReleaseFn apply, void *arg)
 
 	if (releases->segment == DSM_HANDLE_INVALID)
 		return each(releases->data, releases, apply, arg);
-	segment = dsm_attach(releases->segment);
+	segment = le_segment_attach(releases->segment);
 	if (segment == NULL)
 	{
 		/* its pin keeps it; without it there is nothing to try again */
