@@ -106,7 +106,7 @@ subtest 'what was acknowledged is there' => sub {
 	promote($b);
 
 	is(one($b, qq{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks}),
-		'boss g1 g2 held last leased owned permit shared', 'held are these');
+		'boss closed g1 g2 held last leased owned permit shared', 'held or closed are these');
 	is(one($b, qq{SELECT is_held('$_', $t{$_})}), 't', "$_ is held") foreach qw(held shared owned permit leased last);
 	is(one($b, qq{SELECT renew_lock('g2', $t{group}) > '59 min'}), 't', 'several are renewed');
 	is(one($b, qq{SELECT keep_alive($t{lease}) > '59 min'}), 't', 'the lease lives');
