@@ -5,7 +5,6 @@
 . "$(dirname "$0")/../common.sh"
 
 le_prepare core-tests torture-programs lockctl
-le_extra_packages libfaketime
 le_test_env
 
 # Some tests need the build with fault points.

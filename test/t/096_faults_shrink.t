@@ -24,13 +24,13 @@ sub bloat
 my %token = map { $_ => one("SELECT acquire_lock('$_', '1 h', owner => 'me')") } 'a', 'b', 'c';
 my $place = one(q{SELECT token FROM enqueue_lock('a', '1 h')});
 
-# All is there, and can be written.
+# All is there, and can be written. What was released just before a crash may be back: the release was not on the disk yet.
 sub all_there
 {
 	my ($name) = @_;
 
 	wait_for_sql($node, 'SELECT count(*) = 1 FROM lock_election.manager');
-	is(one(q{SELECT count(*) FROM lock_election.locks}), 3, "$name: three locks");
+	is(one(q{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks WHERE name <> 'beat'}), 'a b c', "$name: three locks");
 	is(one("SELECT is_held('$_', $token{$_})"), 't', "$name: $_ is held") foreach sort keys %token;
 	is(one("SELECT await_lock('a', $place)"), 'f', "$name: the place is there");
 	one("SELECT release_lock('c', $token{c})");
