@@ -6,10 +6,6 @@
  */
 #include "postgres.h"
 
-#ifdef __linux__
-#include <sys/prctl.h>
-#endif
-
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -28,7 +24,6 @@
 #include "utils/wait_event.h"
 
 #include "manager/batch.h"
-#include "manager/gather.h"
 #include "manager/hints.h"
 #include "manager/history.h"
 #include "manager/manager.h"
@@ -210,7 +205,6 @@ serve(void)
 			if (le_batch_is_gone())
 				leave_for_good();
 			slept_until = 0;
-			le_gather(procs, n);
 			continue;
 		}
 		slept_until = Min(wakeup, look_after);
@@ -228,10 +222,6 @@ le_manager_main(Datum arg)
 	pqsignal(SIGINT, handle_sigint);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
-#ifdef __linux__
-	/* le_gather() means what it says; by default a sleep may take 50 us more */
-	(void) prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
-#endif
 	take_entry(dboid);
 	le_wait_events_init(LE_WAIT_MANAGER);
 	le_name_worker();

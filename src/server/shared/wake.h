@@ -32,10 +32,8 @@
  *		processor until its answer is there, for 200 us at most.  Then it waits for
  *		the flush, see shared/flush.h.
  *
- * The manager also gathers: see manager/gather.c.
- *
- * To measure what one of them brings, build without it: COPT=-DLE_WAKE_DOZE=0,
- * -DLE_WAKE_EARLY=0 or -DLE_WAKE_GATHER=0.
+ * To measure what one of them brings, build without it: COPT=-DLE_WAKE_DOZE=0 or
+ * -DLE_WAKE_EARLY=0.
  */
 #ifndef LE_WAKE_H
 #define LE_WAKE_H
@@ -48,9 +46,6 @@
 #endif
 #ifndef LE_WAKE_EARLY
 #define LE_WAKE_EARLY 8
-#endif
-#ifndef LE_WAKE_GATHER
-#define LE_WAKE_GATHER 60 /* us */
 #endif
 
 /* While shared memory is made. */
