@@ -242,7 +242,7 @@ le_core_row_lent(LeCore *core, LeSlot *slot, LeTime now)
 }
 
 static void
-entry_leave_slot(LeCore *core, LeEntry *entry, LeTime closed_until)
+entry_leave_slot(LeCore *core, LeEntry *entry, LeTime closed_until, LeTime now)
 {
 	LeSlot *slot = entry->slot;
 	LeLock *lock = entry->lock;
@@ -258,7 +258,9 @@ entry_leave_slot(LeCore *core, LeEntry *entry, LeTime closed_until)
 	lock->held--;
 	if (lock->held == 0)
 		lock->mode = 0;
-	le_lock_close(core, lock, closed_until, entry->role);
+	/* an entry that was fenced for long may have lapsed before that */
+	if (closed_until > now)
+		le_lock_close(core, lock, closed_until, entry->role);
 }
 
 /* What whoever waits for this entry is told when it ends. */
@@ -291,7 +293,7 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 	{
 		if (lock->kind == LE_KIND_ELECTION)
 			le_change_ended(core, entry, how, now);
-		entry_leave_slot(core, entry, closed_until);
+		entry_leave_slot(core, entry, closed_until, now);
 	}
 	if (lock->kind == LE_KIND_ELECTION)
 		core->candidates--;

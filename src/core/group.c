@@ -544,9 +544,10 @@ le_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		reply->may_return &= answer.may_return || !answer.wrote;
 		if (answer.lsn > reply->lsn)
 			reply->lsn = answer.lsn;
+		if (answer.status == LE_OK || answer.status == LE_QUEUED)
+			reply->bound &= answer.bound;
 		if (answer.status != LE_OK)
 			continue;
-		reply->bound &= answer.bound;
 		if (answer.valid_for < reply->valid_for)
 			reply->valid_for = answer.valid_for;
 	}

@@ -556,7 +556,7 @@ m_end(Model *m, MEntry *e, LeEnd how, LeTime cool, LeTime now)
 	}
 	if (e->cool > cool)
 		cool = e->cool;
-	if (e->held && m_close(m_lock(m, kind, name), cool, e->role) && !e->stored)
+	if (e->held && cool > now && m_close(m_lock(m, kind, name), cool, e->role) && !e->stored)
 		m_lock(m, kind, name)->unstored = cool;
 	m_answer(m, e,
 			 e->place || how == LE_END_EXPIRED || how == LE_END_REVOKED || how == LE_END_FORCED

@@ -92,6 +92,26 @@ test_grace_after_fence(void)
 	stop();
 }
 
+/* The grace is over when the fence ends: the name is not closed, and counts for nobody. */
+static void
+test_fence_outlasts_grace(void)
+{
+	LeLimits limits = {.expiry_grace = 5 * LE_SECOND, .locks_per_role = 1};
+	LeReply a;
+
+	start();
+	le_core_set_limits(core, &limits);
+	a = acquire(1, "x", X);
+	batch();
+	fenced_token = a.token;
+	pass(TTL);
+	pass(6 * LE_SECOND);
+	fenced_token = 0;
+	apply(command(LE_CMD_FENCE_ENDED, 0, NULL));
+	is_int(acquire(2, "y", X).status, LE_OK, "another lock is all that the role has");
+	stop();
+}
+
 static void
 test_lease_ends(void)
 {
@@ -194,6 +214,7 @@ main(void)
 	test_expiry();
 	test_other_ends();
 	test_grace_after_fence();
+	test_fence_outlasts_grace();
 	test_lease_ends();
 	test_grace_of_later_end();
 	test_reload();

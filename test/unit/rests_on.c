@@ -126,6 +126,19 @@ test_several(void)
 	wrote = lsn;
 	other_batch();
 	is_int(renew_with("b", token, 0).lsn, wrote, "is what the next renewal rests on");
+
+	cmd.type = LE_CMD_ACQUIRE;
+	cmd.enqueue = true;
+	cmd.token = 0;
+	token = apply(cmd).token;
+	batch();
+	wrote = lsn;
+	other_batch();
+	cmd.type = LE_CMD_CHECK;
+	cmd.token = token;
+	is_int(apply(cmd).status, LE_QUEUED, "places for all of them");
+	is_int(apply(cmd).lsn, wrote, "are told of when they are on the disk");
+	ok(!apply(cmd).bound, "as they outlive the connection");
 	stop();
 }
 
