@@ -462,6 +462,13 @@ le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 
 /* --- commands on a token --- */
 
+/* Is what this entry's row says still to be written with this batch? */
+static bool
+row_is_dirty(const LeEntry *entry)
+{
+	return le_entry_has_slot(entry) ? entry->slot->row.dirty : entry->row.dirty;
+}
+
 /*
  * The entry of this token if it is of this name and the caller's role; else
  * reply says what is wrong.
@@ -484,6 +491,7 @@ find_own(LeCore *core, const LeCommand *cmd, LeReply *reply)
 	reply->status = LE_OK;
 	reply->token = entry->token;
 	reply->lsn = le_entry_lsn(entry);
+	reply->wrote = row_is_dirty(entry);
 	return entry;
 }
 
@@ -632,12 +640,9 @@ le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	le_extend(core, entry, entry->lease);
 	le_entry_renew(core, entry, now);
 	le_reply_time(reply, entry, now);
-	reply->wrote = lease_is_dirty(entry);
+	reply->wrote |= lease_is_dirty(entry);
 	if (entry->state == LE_STATE_HELD)
-	{
-		reply->wrote |= entry->slot->row.dirty;
 		return;
-	}
 	reply->status = LE_QUEUED;
 	reply->own_session = le_held_by_session(core, entry->lock, cmd);
 	entry = le_group_lead(entry);
@@ -672,7 +677,7 @@ le_apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->own_session =
 		entry->state == LE_STATE_HELD && entry->owner == NULL && entry->session == cmd->session;
 	reply->lsn = le_entry_lsn(entry);
-	reply->wrote = entry->state == LE_STATE_HELD && entry->slot->row.dirty;
+	reply->wrote = row_is_dirty(entry);
 }
 
 void

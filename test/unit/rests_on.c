@@ -131,6 +131,9 @@ test_several(void)
 	cmd.enqueue = true;
 	cmd.token = 0;
 	token = apply(cmd).token;
+	ok(await(2, "a", token, 0).wrote, "a place that is not on the disk yet, for who asks");
+	ok(on_token(LE_CMD_CHECK, 2, "b", token).wrote, "also by the other name");
+	ok(on_token(LE_CMD_RENEW, 2, "b", token).wrote, "or to renew it");
 	batch();
 	wrote = lsn;
 	other_batch();
