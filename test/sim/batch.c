@@ -204,7 +204,7 @@ static void
 durable_displace(World *w, const LeReply *by)
 {
 	Durable *d = &w->durable[by->displaced_sessno];
-	LeReply reply = {.status = LE_QUEUED};
+	LeReply reply = {.status = LE_QUEUED, .lsn = by->lsn, .wrote = by->wrote, .bound = by->bound};
 
 	if (by->displaced_session == 0)
 		return;

@@ -32,16 +32,6 @@ answer_withdrawn(uint32 proc)
 	le_batch_answer(proc, pg_atomic_read_u32(&slot_of(proc)->posted), &reply);
 }
 
-/* Somebody else waits for its place from now on. */
-static void
-answer_displaced(const LeReply *by)
-{
-	LeReply reply = {.status = LE_QUEUED};
-
-	if (slot_of(by->displaced_sessno)->session == by->displaced_session)
-		le_batch_answer(by->displaced_sessno, by->displaced_request, &reply);
-}
-
 static void
 defer(uint32 proc, uint32 number, const LeReply *reply, bool confirm)
 {
@@ -51,6 +41,21 @@ defer(uint32 proc, uint32 number, const LeReply *reply, bool confirm)
 	d->number = number;
 	d->reply = *reply;
 	d->confirm = confirm;
+}
+
+/* Somebody else waits for its place from now on; that it has one rests on the same row. */
+static void
+answer_displaced(const LeReply *by)
+{
+	LeReply reply = {
+		.status = LE_QUEUED, .lsn = by->bound ? 0 : by->lsn, .wrote = by->wrote, .bound = by->bound};
+
+	if (slot_of(by->displaced_sessno)->session != by->displaced_session)
+		return;
+	if (reply.wrote)
+		defer(by->displaced_sessno, by->displaced_request, &reply, false);
+	else
+		le_batch_answer(by->displaced_sessno, by->displaced_request, &reply);
 }
 
 /* --- extensions --- */
