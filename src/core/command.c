@@ -213,7 +213,8 @@ le_acquire_entered(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime no
 
 /*
  * Such a waiter may also have been granted as one more hold of its owner's
- * holder.  While it waited, its session had no hold of that.
+ * holder.  While it waited, its session had no hold of that, unless it had been
+ * its own queue place, which has one from the beginning.
  */
 static LeEntry *
 find_joined(const LeCore *core, const LeLock *lock, const LeCommand *cmd, const LeLease *lease)
@@ -222,7 +223,9 @@ find_joined(const LeCore *core, const LeLock *lock, const LeCommand *cmd, const 
 						  ? le_lock_owned(core, lock, cmd->role, cmd->owner, lease, cmd->session)
 						  : NULL;
 
-	return holder != NULL && has_hold_of(holder, cmd->session) ? holder : NULL;
+	if (holder == NULL || !has_hold_of(holder, cmd->session))
+		return NULL;
+	return holder->session == cmd->session && holder->hold_count < 2 ? NULL : holder;
 }
 
 /* May this request have its slot now, if nobody waits before it? */

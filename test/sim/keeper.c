@@ -13,6 +13,7 @@
 #define KEEPER_ROLE  999
 #define KEEPER_TTL   (3 * LE_SECOND)
 #define KEEPER_EVERY (700 * LE_MS)
+#define KEEPER_AGAIN (70 * LE_MS) /* after one that was refused */
 
 static LeReply
 ask(World *w, LeCommandType type)
@@ -63,7 +64,7 @@ void
 keeper_refused(World *w)
 {
 	if (w->clock >= w->keeper.next)
-		w->keeper.next = w->clock + KEEPER_EVERY;
+		w->keeper.next = w->clock + KEEPER_AGAIN;
 }
 
 /* How long the manager may run before the next one of its requests comes. */

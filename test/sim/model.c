@@ -437,9 +437,9 @@ core_answer(Model *m, const MEntry *e, int64_t *token)
 	return LE_WAITING;
 }
 
-/* A waiter at the head that belongs to a holder. */
-static bool
-head_joins(Model *m, MEntry *head, LeTime now)
+/* A waiter at the head, or that asks again after a reload, that belongs to a holder. */
+bool
+m_joins(Model *m, MEntry *head, LeTime now)
 {
 	int64_t core_token;
 	LeStatus said, status;
@@ -497,7 +497,7 @@ m_settle(Model *m, uint8_t kind, int name, LeTime now)
 			m_end(m, head, LE_END_EXPIRED, 0, now);
 			continue;
 		}
-		if (head_joins(m, head, now))
+		if (m_joins(m, head, now))
 			continue;
 		if (!m_ready(m, head, now))
 			break;

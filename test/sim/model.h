@@ -126,6 +126,7 @@ extern bool m_close(MLock *lock, LeTime until, uint32_t role);
 extern void m_remove(Model *m, const MEntry *e);
 extern void m_end_lease(Model *m, int64_t id, LeEnd how, LeTime now);
 extern void m_settle(Model *m, uint8_t kind, int name, LeTime now);
+extern bool m_joins(Model *m, MEntry *head, LeTime now);
 extern void m_answer(Model *m, MEntry *e, LeStatus status, int64_t token);
 extern void m_renew(Model *m, MEntry *e, LeTime now);
 extern MEntry *m_reentrant(Model *m, const MEntry *request, LeStatus core_says, int64_t core_token);

@@ -331,6 +331,21 @@ model_compare_reply(Model *m, const LeCommand *cmd, const LeReply *expected, con
 
 /* --- answers --- */
 
+/* Who asks again after a reload joins a place of its owner that was granted meanwhile, wherever in the queue it was. */
+static void
+ask_again(Model *m, uint64_t session, uint32_t request, int64_t token)
+{
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		MEntry *e = &m->s.entries[i];
+
+		if (e->waiter != session || e->request != request || e->held || e->token == token)
+			continue;
+		(void) m_joins(m, e, m->w->now);
+		return;
+	}
+}
+
 static void
 compare_answer(Model *m, uint64_t session, uint32_t request, LeStatus status, int64_t token)
 {
@@ -339,6 +354,8 @@ compare_answer(Model *m, uint64_t session, uint32_t request, LeStatus status, in
 		int64_t token;
 	} answer = {token}, *e = &answer;
 
+	if (m->w->recovering && status == LE_OK)
+		ask_again(m, session, request, token);
 	for (int i = 0; i < m->nanswers; i++)
 	{
 		MAnswer *a = &m->answers[i];

@@ -703,6 +703,31 @@ test_revisions(void)
 	stop();
 }
 
+/* What its session holds of that has been its own place, and is no answer to the request that waits. */
+static void
+test_not_joined_yet(void)
+{
+	LeStoredHold holds[1];
+	LeStoredEntry row;
+	LeCommand cmd;
+
+	start_load();
+	row = stored("x", OLD, X);
+	row.owner = text("worker");
+	row.session = 102;
+	row.holds = 1;
+	add_stored_hold(&row, holds, 2, 1);
+	load_slot(row);
+	cmd = request(2, "x", X, LE_WAIT_FOREVER);
+	cmd.owner = text("worker");
+	cmd.revision = OLD + 1;
+	apply(cmd);
+	load_done();
+	batch();
+	is_int(on_token(LE_CMD_CHECK, 2, "x", OLD).holds, 2, "one more hold beside the place's own");
+	stop();
+}
+
 /* It was granted as one more hold of another session's holder, and only the answer was missing. */
 static void
 test_joined_already(void)
@@ -752,6 +777,7 @@ main(void)
 	test_late_waiter();
 	test_already_there();
 	test_already_there_twice();
+	test_not_joined_yet();
 	test_joined_already();
 	test_changed_permits();
 	test_newest();
