@@ -3,37 +3,19 @@
 use strict;
 use warnings;
 use IPC::Run ();
+use LePooler;
 use LeTest;
 use LeWire;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($pgbouncer) = grep { -x } map { "$_/pgbouncer" } split(/:/, $ENV{PATH}), '/usr/sbin';
-plan skip_all => 'pgbouncer is not installed' unless defined $pgbouncer;
+find_pgbouncer();
 
 my $node = new_node('main', conf => "autovacuum = off\n");
-my $port = PostgreSQL::Test::Cluster::get_free_port();
-my $dir = PostgreSQL::Test::Utils::tempdir();
-my $user = getpwuid($<);
-my $target = 'host=' . $node->host . ' port=' . $node->port . " dbname=postgres user=$user";
-append_to_file("$dir/pgbouncer.ini", <<"INI");
-[databases]
-transactions = $target pool_mode=transaction pool_size=1
-sessions = $target pool_mode=session pool_size=1
-statements = $target pool_mode=statement pool_size=1
-[pgbouncer]
-listen_addr =
-listen_port = $port
-unix_socket_dir = $dir
-auth_type = any
-max_client_conn = 50
-ignore_startup_parameters = extra_float_digits,options
-INI
-my ($in, $log) = ('', '');
-my $pooler = IPC::Run::start([ $pgbouncer, "$dir/pgbouncer.ini" ], '<', \$in, '>&', \$log);
-wait_until(sub { $pooler->pump_nb; return -S "$dir/.s.PGSQL.$port" || !$pooler->pumpable; });
-die $log unless -S "$dir/.s.PGSQL.$port";
-END { $pooler->kill_kill if $pooler; }
+my ($dir, $port) = start_pgbouncer(
+	$node,
+	databases => { map { $_ . 's' => "pool_mode=$_ pool_size=1" } qw(transaction session statement) },
+	settings => ['max_client_conn = 50']);
 
 sub pooled { return session($node, dbname => $_[0] // 'transactions', connstr => "host=$dir port=$port"); }
 
@@ -297,7 +279,7 @@ subtest 'statement pooling' => sub {
 };
 
 $_->quit foreach $one, $two, $direct;
-$pooler->kill_kill;
+stop_pgbouncer();
 $node->stop;
 done_testing();
 

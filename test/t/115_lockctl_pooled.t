@@ -1,41 +1,19 @@
 # lockctl through PgBouncer in transaction mode, which swallows LISTEN.
 use strict;
 use warnings;
-use IPC::Run ();
 use LeCtl;
+use LePooler;
 use LeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($pgbouncer) = grep { -x } map { "$_/pgbouncer" } split(/:/, $ENV{PATH}), '/usr/sbin';
-plan skip_all => 'pgbouncer is not installed' unless defined $pgbouncer;
+find_pgbouncer();
 
 my $node = new_node('main');
 ctl_node($node);
-my $port = PostgreSQL::Test::Cluster::get_free_port();
-my $dir = PostgreSQL::Test::Utils::tempdir();
-my $target = 'host=' . $node->host . ' port=' . $node->port . ' dbname=postgres user=' . getpwuid($<);
-append_to_file("$dir/pgbouncer.ini", <<"INI");
-[databases]
-postgres = $target pool_mode=transaction pool_size=2
-[pgbouncer]
-listen_addr =
-listen_port = $port
-unix_socket_dir = $dir
-auth_type = any
-max_client_conn = 100
-ignore_startup_parameters = extra_float_digits,options
-INI
-my ($in, $log) = ('', '');
-my $pooler = IPC::Run::start([ $pgbouncer, "$dir/pgbouncer.ini" ], '<', \$in, '>&', \$log);
-wait_until(sub { $pooler->pump_nb; return -S "$dir/.s.PGSQL.$port" || !$pooler->pumpable; });
-die $log unless -S "$dir/.s.PGSQL.$port";
-END
-{
-	my $status = $?;
-	$pooler->kill_kill if $pooler;
-	$? = $status;
-}
+my ($dir, $port) = start_pgbouncer($node,
+	databases => { postgres => 'pool_mode=transaction pool_size=2' },
+	settings => ['max_client_conn = 100']);
 
 my @pooled = ('-h', $dir, '-p', $port);
 my ($rc, $out);
