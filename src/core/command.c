@@ -465,11 +465,12 @@ le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 
 /* --- commands on a token --- */
 
-/* Is what this entry's row says still to be written with this batch? */
-static bool
-row_is_dirty(const LeEntry *entry)
+/* The reply rests on this entry's row, which may still have to be written with this batch. */
+static void
+reply_row(LeReply *reply, const LeEntry *entry)
 {
-	return le_entry_has_slot(entry) ? entry->slot->row.dirty : entry->row.dirty;
+	reply->lsn = le_entry_lsn(entry);
+	reply->wrote = le_entry_has_slot(entry) ? entry->slot->row.dirty : entry->row.dirty;
 }
 
 /*
@@ -493,8 +494,7 @@ find_own(LeCore *core, const LeCommand *cmd, LeReply *reply)
 	}
 	reply->status = LE_OK;
 	reply->token = entry->token;
-	reply->lsn = le_entry_lsn(entry);
-	reply->wrote = row_is_dirty(entry);
+	reply_row(reply, entry);
 	return entry;
 }
 
@@ -679,8 +679,7 @@ le_apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->holds = le_entry_holds(entry);
 	reply->own_session =
 		entry->state == LE_STATE_HELD && entry->owner == NULL && entry->session == cmd->session;
-	reply->lsn = le_entry_lsn(entry);
-	reply->wrote = row_is_dirty(entry);
+	reply_row(reply, entry);
 }
 
 void

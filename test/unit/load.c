@@ -703,27 +703,36 @@ test_revisions(void)
 	stop();
 }
 
-/* What its session holds of that has been its own place, and is no answer to the request that waits. */
-static void
-test_not_joined_yet(void)
+/* A load finds a holder that session 2 has a hold of; then a waiter of session 2, of the same owner, comes back. */
+static LeReply
+owned_and_back(uint64_t session, uint32_t holds)
 {
-	LeStoredHold holds[1];
+	LeStoredHold uncommitted[1];
 	LeStoredEntry row;
 	LeCommand cmd;
+	LeReply r;
 
 	start_load();
 	row = stored("x", OLD, X);
 	row.owner = text("worker");
-	row.session = 102;
-	row.holds = 1;
-	add_stored_hold(&row, holds, 2, 1);
+	row.session = session;
+	row.holds = holds;
+	add_stored_hold(&row, uncommitted, 2, 1);
 	load_slot(row);
 	cmd = request(2, "x", X, LE_WAIT_FOREVER);
 	cmd.owner = text("worker");
 	cmd.revision = OLD + 1;
-	apply(cmd);
+	r = apply(cmd);
 	load_done();
 	batch();
+	return r;
+}
+
+/* What its session holds of that has been its own place, and is no answer to the request that waits. */
+static void
+test_not_joined_yet(void)
+{
+	owned_and_back(102, 1);
 	is_int(on_token(LE_CMD_CHECK, 2, "x", OLD).holds, 2, "one more hold beside the place's own");
 	stop();
 }
@@ -732,23 +741,8 @@ test_not_joined_yet(void)
 static void
 test_joined_already(void)
 {
-	LeStoredHold holds[1];
-	LeStoredEntry row;
-	LeCommand cmd;
-	LeReply r;
+	LeReply r = owned_and_back(0, 2);
 
-	start_load();
-	row = stored("x", OLD, X);
-	row.owner = text("worker");
-	row.holds = 2;
-	add_stored_hold(&row, holds, 2, 1);
-	load_slot(row);
-	cmd = request(2, "x", X, LE_WAIT_FOREVER);
-	cmd.owner = text("worker");
-	cmd.revision = OLD + 1;
-	r = apply(cmd);
-	load_done();
-	batch();
 	ok(r.status == LE_OK && r.token == OLD && r.counted, "a waiter that has joined already is told so");
 	is_int(on_token(LE_CMD_CHECK, 2, "x", OLD).holds, 2, "and does not join twice");
 	undo(2, 1);

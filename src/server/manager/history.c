@@ -154,19 +154,7 @@ le_history_tend(void)
 	if (le_clock() < prune_at)
 		return prune_at;
 	prune_at = le_clock() + PRUNE_RETRY;
-	PG_TRY();
-	{
-		MemoryContextSwitchTo(le_mgr.batch_context);
-		prune();
-	}
-	PG_CATCH();
-	{
-		/* somebody has the table; the next time is soon enough */
-		MemoryContextSwitchTo(le_mgr.batch_context);
-		EmitErrorReport();
-		FlushErrorState();
-		AbortCurrentTransaction();
-	}
-	PG_END_TRY();
+	/* somebody may have the table: the next time is soon enough */
+	le_aside(prune);
 	return prune_at;
 }

@@ -125,6 +125,11 @@ extern int le_take_rung(uint32 *procs, int n);
  */
 extern void le_take_waiting(LeTime now);
 
+/* --- manager/aside.c --- */
+
+/* Work in a transaction that it begins and commits: an error is logged, and undoes it. */
+extern void le_aside(void (*work)(void));
+
 /* --- manager/batch.c, manager/reload.c --- */
 
 /* Begin a transaction; commit it, with or without a flush: where it ends in the WAL. */

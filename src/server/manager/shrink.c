@@ -17,17 +17,20 @@
 /* From one look to the next; only if a batch was written in between, or a table was locked. */
 #define LOOK_AFTER (5 * LE_SECOND)
 
-static LeTime look_at = 0; /* 0: now, for the view alone: whoever waits for the manager comes first */
-static uint64 batches = 0; /* when it was looked last */
-static bool locked = true; /* or not looked at yet */
+static LeTime look_at = 0;
+static bool looked = false; /* the first time for the view alone: whoever waits for the manager comes first */
+static uint64 batches = 0;  /* when it was looked last */
+static bool locked = true;  /* or not looked at yet */
 
 static void
-look(LeCore *core)
+look(void)
 {
+	LeCore *core = looked ? le_mgr.core : NULL;
 	uint64 bytes[LE_STORE_TABLES];
 
 	for (int i = 0; i < LE_STORE_TABLES; i++)
 		bytes[i] = pg_atomic_read_u64(&le_mgr.db->table_bytes[i]);
+	looked = true;
 	le_batch_begin();
 	if (!le_store_find())
 	{
@@ -47,7 +50,6 @@ look(LeCore *core)
 LeTime
 le_shrink_tend(void)
 {
-	bool first;
 	uint64 written = pg_atomic_read_u64(&le_mgr.db->counters.batches);
 
 	/*
@@ -58,24 +60,9 @@ le_shrink_tend(void)
 		return LE_NEVER;
 	if (le_clock() < look_at)
 		return look_at;
-	first = look_at == 0;
 	look_at = le_clock() + LOOK_AFTER;
 	batches = written;
 	locked = true;
-	PG_TRY();
-	{
-		MemoryContextReset(le_mgr.batch_context);
-		MemoryContextSwitchTo(le_mgr.batch_context);
-		look(first ? NULL : le_mgr.core);
-	}
-	PG_CATCH();
-	{
-		/* nothing has changed: the next time */
-		MemoryContextSwitchTo(le_mgr.batch_context);
-		EmitErrorReport();
-		FlushErrorState();
-		AbortCurrentTransaction();
-	}
-	PG_END_TRY();
+	le_aside(look);
 	return look_at;
 }
