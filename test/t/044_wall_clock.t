@@ -51,7 +51,7 @@ sub days_off { return int((shift->query('SELECT extract(epoch FROM clock_timesta
 sub manager_days_off
 {
 	my ($session) = @_;
-	my $acquired = $session->query(q{SELECT extract(epoch FROM acquired_at) FROM lock_election.slot WHERE name = 'stamp' AND mode <> 0})
+	my $acquired = $session->query(q{SELECT extract(epoch FROM acquired_at) FROM _lock_election.slot WHERE name = 'stamp' AND mode <> 0})
 	  if $session->query(q{SELECT acquire_lock('stamp', '1 h')});
 
 	$session->query(q{SELECT force_release_lock('stamp')});
@@ -121,7 +121,7 @@ set_clock(0);
 $node->stop;
 my $primary = new_node('primary', init => [ allows_streaming => 1 ], conf => "autovacuum = off\n");
 my $standby = PostgreSQL::Test::Cluster->new('standby');
-$primary->safe_psql('postgres', 'ALTER TABLE lock_election.meta DISABLE TRIGGER USER; UPDATE lock_election.meta SET incarnation = incarnation - 100000; ALTER TABLE lock_election.meta ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE lock_election.meta ENABLE ALWAYS TRIGGER refuse_row');
+$primary->safe_psql('postgres', 'ALTER TABLE _lock_election.meta DISABLE TRIGGER USER; UPDATE _lock_election.meta SET incarnation = incarnation - 100000; ALTER TABLE _lock_election.meta ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE _lock_election.meta ENABLE ALWAYS TRIGGER refuse_row');
 $primary->backup('base');
 $standby->init_from_backup($primary, 'base', has_streaming => 1);
 start_behind($standby);

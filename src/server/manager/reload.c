@@ -163,7 +163,7 @@ load_slot(void *core, const LeStoredEntry *row)
 	}
 	if (status == LE_LOADED_RIVAL)
 		ereport(WARNING, (errcode(ERRCODE_DATA_CORRUPTED),
-						  errmsg("\"%.*s\" has two holders in table \"lock_election.slot\"",
+						  errmsg("\"%.*s\" has two holders in table \"_lock_election.slot\"",
 								 (int) row->name.len, row->name.data),
 						  errdetail("The newer one stays, " INT64_FORMAT ".", newest),
 						  errhint("The table is written by lock_election alone.")));

@@ -169,7 +169,7 @@ le_store_load_places(const LeRowReader *reader, LeCore *failed)
 
 		CHECK_FOR_INTERRUPTS();
 		if (!table_tuple_fetch_row_version(rows.rel, &places[i].tid, GetActiveSnapshot(), rows.tuple))
-			elog(ERROR, "a row of table \"%s.%s\" has gone", STORE_NAME, RelationGetRelationName(rows.rel));
+			elog(ERROR, "a row of table \"%s.%s\" has gone", STORE_SCHEMA, RelationGetRelationName(rows.rel));
 		place = read_place(rows.tuple);
 		if (!reader->place(reader->arg, &place))
 			le_store_invalid_row(rows.rel, rows.tuple);

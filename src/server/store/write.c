@@ -1,6 +1,6 @@
 /*
  * store/write.c
- *		Writing a batch: the rows of lock_election.slot.
+ *		Writing a batch: the rows of _lock_election.slot.
  *
  * The core says which slots are dirty; here it is decided which row each of
  * them is written to: its own, one that a lock left idle lends to it (see
