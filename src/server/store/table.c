@@ -45,11 +45,11 @@ le_table_wrong(Relation rel)
 {
 	const char *advice = le_version_advice();
 
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("table \"%s.%s\" has been altered", STORE_SCHEMA, RelationGetRelationName(rel)),
-			 advice != NULL ? errhint("%s", advice)
-							: errhint("Undo the change, or drop and create extension \"%s\".", STORE_EXTENSION)));
+	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					errmsg("table \"%s.%s\" has been altered", STORE_SCHEMA, RelationGetRelationName(rel)),
+					advice != NULL
+						? errhint("%s", advice)
+						: errhint("Undo the change, or drop and create extension \"%s\".", STORE_EXTENSION)));
 }
 
 /*

@@ -18,7 +18,7 @@
 #include "shared/compat.h"
 
 #define STORE_EXTENSION "lock_election"
-#define STORE_SCHEMA "_lock_election" /* of the tables */
+#define STORE_SCHEMA    "_lock_election" /* of the tables */
 
 /* REINDEX CONCURRENTLY has the key twice for a while, or more often after failures. */
 #define MAX_KEY_INDEXES 8
