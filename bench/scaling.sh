@@ -45,8 +45,8 @@ touch "$results/all"
 # One role holds a million locks, and everything.
 server_conf="shared_buffers = 256MB
 	max_connections = 320
-	max_worker_processes = 24
-	lock_election.max_databases = 8
+	max_worker_processes = 40
+	lock_election.max_databases = 16
 	lock_election.max_locks_per_role = 0
 	lock_election.max_memory_per_role = 0
 	lock_election.max_memory = 8GB"
