@@ -1,6 +1,6 @@
 #!/bin/bash
-# How one server carries more clients, names, holders and databases, and what several servers bring: the tables and plots
-# of docs/scaling.md, to bench/results. Each section replaces its own lines, so that they can be run one at a time.
+# How one server carries more clients, names, holders and databases, and what several servers bring: the plots, to
+# bench/results, and the tables of docs/scaling.md. Each section replaces its own, so that they can be run one at a time.
 #
 #   SECTIONS="clients names holders shared databases clusters"      which; see section_* below
 #   ROUNDS=3 DURATION=5    rounds, of which the medians count, and the seconds of each measurement
@@ -18,7 +18,8 @@ if [ -z "${LE_RUN:-}" ]; then
 	if [ $rc = 0 ]; then
 		cp "$LE_TMP"/work/scaling/results/scaling* "$LE_ROOT/bench/results/"
 		chmod 644 "$LE_ROOT"/bench/results/scaling*
-		le_say "written: bench/results/scaling*"
+		perl bench/scaling.pl "$LE_ROOT/bench/results/scaling.md" "$LE_ROOT/docs/scaling.md"
+		le_say "written: bench/results/scaling*, and the tables of docs/scaling.md"
 	fi
 	exit $rc
 fi
@@ -31,7 +32,7 @@ NAMES=${NAMES:-1 10 100 1000 100000 10000000}
 HOLDERS=${HOLDERS:-1000 10000 100000 1000000}
 SHARED=${SHARED:-1 10 100 1000 10000}
 DATABASES=${DATABASES:-1 2 4 8}
-CLUSTERS=${CLUSTERS:-1 2 3 4}
+CLUSTERS=${CLUSTERS:-1 2 4}
 FLUSH_US=${FLUSH_US:-1000}
 FILL_CLIENTS=8
 dir=$LE_RUN/work/scaling
@@ -40,6 +41,7 @@ mkdir -p "$results"
 [ ! -f bench/results/scaling.tsv ] || cp bench/results/scaling.tsv "$results/all"
 touch "$results/all"
 : >"$results/new"
+read -r load _ </proc/loadavg
 . test/lib/server.sh
 
 # One role holds a million locks, and everything.
@@ -129,7 +131,7 @@ section_names()
 # fill COUNT: holds COUNT locks; their durability is not what is measured
 fill()
 {
-	local per_client=$(($1 / FILL_CLIENTS)) batch=5000
+	local per_client=$(($1 / FILL_CLIENTS)) batch=2500
 	[ $per_client -ge $batch ] || batch=$per_client
 	PGOPTIONS='-c synchronous_commit=off' pgbench -n -M prepared -c $FILL_CLIENTS -j 2 -t $((per_client / batch)) \
 		-D k=0 -D per_client=$per_client -D batch=$batch -f bench/fill.sql >"$dir/pgbench.out" 2>&1 ||
@@ -269,14 +271,15 @@ medians()
 		END { out() }'
 }
 
-# One table for each section: a line for each x, a column for each series.
+# One table for each section, after its name: a line for each x, a column for each series.
 tables()
 {
 	awk -F'\t' '
 		function flush_table(i, j, line) {
 			if (!ns) return
+			print "## " current "\n"
 			line = "| " current " |"; for (j = 1; j <= ns; j++) line = line " " series[j] " |"; print line
-			line = "|---|"; for (j = 1; j <= ns; j++) line = line "---|"; print line
+			line = "|---:|"; for (j = 1; j <= ns; j++) line = line "---:|"; print line
 			for (i = 1; i <= nx; i++) { line = "| " xs[i] " |"; for (j = 1; j <= ns; j++) line = line sprintf(" %s |", val[xs[i], series[j]]); print line }
 			print ""
 			delete val; delete seen_x; delete seen_s; nx = ns = 0
@@ -317,7 +320,8 @@ awk -F'\t' 'NR == FNR { new[$1]; next } !($1 in new)' "$results/new" "$results/a
 rm "$results/all" "$results/new"
 medians >"$results/medians"
 {
-	echo "$(postgres -V), $(nproc) processors, data on $(stat -f -c %T "$dir"), medians of $ROUNDS rounds of $DURATION s"
+	echo "$(postgres -V), $(nproc) processors, data on $(stat -f -c %T "$dir"), medians of $ROUNDS rounds of $DURATION s."
+	echo "Load average of the machine before it began: $load."
 	echo
 	tables
 } >"$results/scaling.md"
