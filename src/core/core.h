@@ -189,7 +189,7 @@ typedef struct LeCommand
 	bool enqueue;     /* ACQUIRE: enter the queue, answer at once */
 	bool all_holds;   /* RELEASE */
 	uint32_t holds;   /* RELEASE: so many of them; 0: one */
-	int64_t from;     /* FORCE, FORCE_ROLE, SET_PERMITS: go on from here, as the
+	int64_t from;     /* FORCE, FORCE_ROLE, SET_PERMITS, REVOKE_LEASE: go on from here, as the
 								 * reply before has said; 0: begin */
 	LeTime hold_for;  /* RELEASE: 0 or > 0, counted from acquisition */
 	int64_t token;    /* 0: RELEASE of the session's own */
