@@ -650,7 +650,7 @@ extern LeEntry *le_core_overdue(LeCore *core, LeTime timeout, LeTime now);
 extern bool le_core_is_full(const LeCore *core);
 extern void le_core_worked(LeCore *core, uint32_t work);
 
-/* Does the end of this session, or of its transaction, end more than a few entries? */
+/* Has this session more than a few entries or holds, so that its end is much work, or that of its transaction? */
 extern bool le_core_has_much(const LeCore *core, uint64_t session, uint32_t sessno);
 
 /* --- effects of the batch --- */
