@@ -13,6 +13,10 @@ A throw-away PostgreSQL $PG_MAJOR with lock_election; this psql ends it with \\q
 
     $LE_BIN/psql -h $PGHOST -p $PGPORT -U postgres
 
+For scripts, lockctl and other programs:
+
+    export PGHOST=$PGHOST PGPORT=$PGPORT PGUSER=postgres
+
 Then, in this one:                                      in the other one:
 
     SELECT acquire_lock('invoices');                        SELECT acquire_lock('invoices', ttl => '1 min');
