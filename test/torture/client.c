@@ -5,7 +5,8 @@
  *
  *		client MODE NAME DIRECTORY SEED CONNINFO
  *
- * MODE: mixed; or administered, which has more of what administrators do; or
+ * MODE: mixed; lasting, which is the same without locks that are bound to their
+ * connection; or administered, which has more of what administrators do; or
  * one of counter and unfenced, which only count: they read a counter under a
  * lock, pause, and write it back, with and without fence_lock.
  */
@@ -34,6 +35,7 @@ static char unique[64];
 static int uniques;
 static Answer answer;
 static bool may_stop_in_the_middle;
+static bool lasting;
 
 static void
 stop(int signo)
@@ -210,7 +212,7 @@ static void
 one_lock(void)
 {
 	Held h;
-	bool bound = one_in(8);
+	bool bound = !lasting && one_in(8);
 	const char *owner = !bound && one_in(4) ? new_name() : NULL;
 	int ttl = bound ? 0 : any_ttl();
 	bool shared = one_in(4);
@@ -529,7 +531,7 @@ static void
 transaction(void)
 {
 	Held h;
-	int ttl = one_in(6) ? 0 : any_ttl();
+	int ttl = !lasting && one_in(6) ? 0 : any_ttl();
 	bool before = one_in(2);
 	bool inside = !before || one_in(2);
 
@@ -693,10 +695,12 @@ main(int argc, char **argv)
 
 	if (argc != 6)
 	{
-		fprintf(stderr, "usage: client mixed|administered|counter|unfenced NAME DIRECTORY SEED CONNINFO\n");
+		fprintf(stderr,
+				"usage: client mixed|lasting|administered|counter|unfenced NAME DIRECTORY SEED CONNINFO\n");
 		return 2;
 	}
 	client = argv[2];
+	lasting = strcmp(argv[1], "lasting") == 0;
 	may_stop_in_the_middle = strcmp(argv[1], "counter") == 0 || strcmp(argv[1], "unfenced") == 0;
 	snprintf(path, sizeof(path), "%s/%s.history", argv[3], client);
 	srandom((unsigned) strtoul(argv[4], NULL, 10));
@@ -704,7 +708,7 @@ main(int argc, char **argv)
 	record_open(path, client, argv[5]);
 	while (!stopping)
 	{
-		if (strcmp(argv[1], "mixed") == 0)
+		if (lasting || strcmp(argv[1], "mixed") == 0)
 			mixed();
 		else if (strcmp(argv[1], "administered") == 0)
 			administered();
