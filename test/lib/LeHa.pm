@@ -3,8 +3,9 @@
 # in the test's temporary folder; what this module has started it ends, by process id.
 #
 #   plan skip_all => .. if defined LeHa::missing();
-#   my $ha = LeHa->new(dcs => { ttl => 20 });     started, with database "app" and the extension in it
-#   $ha->set_mode('async' | 'sync' | 'strict')
+#   my $ha = LeHa->new(dcs => { ttl => 20 });     started, with database "app" and the extension in it; bare => 1: without
+#                                                 the library and the extension
+#   $ha->set_mode('async' | 'sync' | 'strict' | 'remote')      remote: sync, with lock_election.min_durability = remote
 #   $ha->leader                                   number of the node that Patroni says is the primary
 #   $ha->run_fault($name)                         see %FAULTS
 #
@@ -62,7 +63,7 @@ sub new
 	my $self = bless {
 		dir => PostgreSQL::Test::Utils::tempdir(), pid => {}, http => HTTP::Tiny->new(timeout => 1),
 		dcs => { ttl => 20, loop_wait => 5, retry_timeout => 5, %{ $opts{dcs} // {} } },
-		etcd => $opts{etcd} // (may_use_etcd3() ? 'etcd3' : 'etcd')
+		bare => $opts{bare}, etcd => $opts{etcd} // (may_use_etcd3() ? 'etcd3' : 'etcd')
 	}, $class;
 
 	push @clusters, $self;
@@ -157,6 +158,12 @@ sub node_file
 	my $bin = `pg_config --bindir`;
 
 	chomp $bin;
+	my $ours = $self->{bare} ? '{}' : "\n" . <<'YML' =~ s/^/ ' ' x 8/megr;
+shared_preload_libraries: lock_election
+max_worker_processes: 16
+lock_election.max_databases: 4
+YML
+	chomp $ours;
 	return <<"YML";
 scope: ha
 namespace: /lock_election/
@@ -172,13 +179,7 @@ bootstrap:
     postgresql:
       use_pg_rewind: true
       use_slots: true
-      parameters:
-        shared_preload_libraries: lock_election
-        max_worker_processes: 16
-        max_connections: 100
-        wal_log_hints: "on"
-        wal_keep_size: 64MB
-        lock_election.max_databases: 4
+      parameters: $ours
   initdb: [{encoding: UTF8}, {locale: C.UTF-8}, no-sync]
   post_bootstrap: $dir/post_bootstrap
 postgresql:
@@ -192,7 +193,7 @@ postgresql:
     replication: {username: postgres, password: x}
   basebackup: [{checkpoint: fast}, no-sync]
   pg_hba: ["host all all 127.0.0.1/32 trust", "host replication all 127.0.0.1/32 trust"]
-  parameters: {unix_socket_directories: "", shared_buffers: 32MB, logging_collector: "off", dynamic_shared_memory_type: mmap, log_line_prefix: "%m [%p] %b %a "}
+  parameters: {unix_socket_directories: "", shared_buffers: 32MB, wal_log_hints: "on", wal_keep_size: 64MB, logging_collector: "off", dynamic_shared_memory_type: mmap, log_line_prefix: "%m [%p] %b %a "}
 watchdog: {mode: "off"}
 YML
 }
@@ -206,7 +207,7 @@ sub write_files
 #!/bin/sh -e
 # Patroni gives the connection string of the new cluster, as its superuser.
 psql -Xqd "$1" -c 'CREATE DATABASE app'
-psql -Xqd "$1 dbname=app" -c 'CREATE EXTENSION lock_election'
+[ "$LE_HA_BARE" ] || psql -Xqd "$1 dbname=app" -c 'CREATE EXTENSION lock_election'
 SH
 	foreach my $i (1 .. 3)
 	{
@@ -245,6 +246,7 @@ sub spawn
 		open STDOUT, '>>', "$self->{dir}/log/$name.log";
 		open STDERR, '>&', \*STDOUT;
 		POSIX::setsid();
+		$ENV{LE_HA_BARE} = $self->{bare} // '';
 		exec @command or POSIX::_exit(1);
 	}
 	$self->{pid}{$name} = $pid;
@@ -371,6 +373,17 @@ sub rest
 	return $answer;
 }
 
+# patronictl; its output.
+sub ctl
+{
+	my ($self, @arguments) = @_;
+	my ($out, $err) = ('', '');
+
+	IPC::Run::run([ 'timeout', 60, find_program('patronictl'), '-c', "$self->{dir}/node1.yml", @arguments ], '<', '/dev/null', '>', \$out, '2>', \$err);
+	note "patronictl @arguments\n$out$err";
+	return $out . $err;
+}
+
 sub is_primary { my ($self, $i) = @_; return $self->rest($i, 'primary')->{status} == 200; }
 
 # Another one than that.
@@ -437,11 +450,14 @@ sub set_mode
 {
 	my ($self, $mode) = @_;
 	my $on = sub { $_[0] ? 'true' : 'false' };
-	my $json = sprintf '{"synchronous_mode": %s, "synchronous_mode_strict": %s}', $on->($mode ne 'async'), $on->($mode eq 'strict');
+	my $durability = $mode =~ /remote/ ? 'remote' : 'off';
+	my $json = sprintf '{"synchronous_mode": %s, "synchronous_mode_strict": %s, "postgresql": {"parameters": {"lock_election.min_durability": "%s"}}}',
+	  $on->($mode ne 'async'), $on->($mode =~ /strict/), $durability;
 
 	$self->{mode} = $mode;
 	$self->wait_for("mode $mode", sub { $self->rest($self->leader // 1, 'config', 'PATCH', $json)->{success} });
-	$self->wait_for("mode $mode in PostgreSQL", sub { $self->all_running });
+	$self->wait_for("mode $mode in PostgreSQL",
+		sub { $self->all_running && !grep { $self->sql($_, 'SHOW lock_election.min_durability') ne $durability } 1 .. 3 });
 	return;
 }
 
@@ -474,7 +490,7 @@ use constant AFTER => 8;
 our %FAULTS = (
 	'switchover' => sub {
 		my ($self, $old) = @_;
-		system_log('timeout', 60, find_program('patronictl'), '-c', "$self->{dir}/node$old.yml", 'switchover', '--force', 'ha');
+		$self->ctl('switchover', '--force', 'ha');
 		$self->new_leader($old);
 	},
 	'kill -9 node' => sub {
