@@ -530,7 +530,7 @@ our %FAULTS = (
 		$self->signal('CONT', @pids);
 	},
 	'no etcd for the primary' => sub { my ($self, $old) = @_; return $self->cut($old, "proxy etcd$old"); },
-	'no etcd, no standbys' => sub { my ($self, $old) = @_; return $self->cut($old, "proxy etcd$old", "proxy node$old"); },
+	'no etcd and no standbys' => sub { my ($self, $old) = @_; return $self->cut($old, "proxy etcd$old", "proxy node$old"); },
 	'all standbys down' => sub {
 		my ($self, $old) = @_;
 		my @standbys = grep { $_ != $old } 1 .. 3;
@@ -549,7 +549,7 @@ our %FAULTS = (
 		$self->signal('CONT', $self->{pid}{etcd});
 	});
 our @FAULTS = ('switchover', 'kill -9 node', 'kill -9 server', 'kill -9 Patroni', 'stop node', 'stop Patroni', 'no etcd for the primary',
-	'no etcd, no standbys', 'all standbys down', 'etcd down');
+	'no etcd and no standbys', 'all standbys down', 'etcd down');
 
 sub cut
 {

@@ -159,12 +159,12 @@ subtest 'min_durability = remote' => sub {
 		"proclaim('boss', $term, 'you')", "renew_leadership('boss', $term)", "is_leader('boss', $term)", 'grant_lease()', "keep_alive($lease)")
 	{
 		$s->query("SELECT $call");
-		like($s->error, qr/ERROR:  55000: no synchronous standby is defined\n/m, "$call: refused");
+		like($s->error, qr/ERROR:  57P03: no synchronous standby is defined\n/m, "$call: refused");
 	}
 	is($s->query(q{SELECT candidate FROM current_leader('boss')}), 'me', 'whoever looks sees');
 	is($s->query(q{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks}), 'boss held', 'the views show');
 	$s->query("BEGIN; SELECT release_lock('held', $token)");
-	like($s->error, qr/ERROR:  55000: no synchronous standby is defined\n/, 'a release in a transaction, which says that it is held: refused');
+	like($s->error, qr/ERROR:  57P03: no synchronous standby is defined\n/, 'a release in a transaction, which says that it is held: refused');
 	$s->query('ROLLBACK');
 	foreach my $call ("release_lock('held', $place)", "release_lock('held', $token)", "resign('boss', $term)", "revoke_lease($lease)")
 	{
@@ -187,7 +187,7 @@ subtest 'min_durability = remote' => sub {
 	# the cluster manager gives the standby up meanwhile: that confirms nothing
 	synchronous('', 0);
 	is($s->wait, '', 'not confirmed');
-	like($s->error, qr/ERROR:  55000: no synchronous standby is defined\n/m, 'and says why');
+	like($s->error, qr/ERROR:  57P03: no synchronous standby is defined\n/m, 'and says why');
 	kill 'CONT', $receiver;
 	is($s->query('SHOW synchronous_commit'), 'off', 'the level of the session stays');
 	synchronous('s1', 1);

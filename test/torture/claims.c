@@ -411,7 +411,8 @@ awaited(const Call *call)
 			h->granted = call;
 		renewed(h, call);
 	}
-	else if (call->status == STATUS_ERROR)
+	else if (call->status == STATUS_ERROR &&
+			 strcmp(call->answer, "57P03") != 0) /* the server cannot tell now */
 	{
 		if (h->granted == NULL && !h->closed && call->received < h->deadline)
 			violation('D', "a queue place is gone before its time", h->asked, call, NULL);

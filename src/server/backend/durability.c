@@ -38,7 +38,7 @@ static void
 raise_no_standby(void)
 {
 	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("no synchronous standby is defined"),
+			(errcode(ERRCODE_CANNOT_CONNECT_NOW), errmsg("no synchronous standby is defined"),
 			 errdetail("Setting lock_election.min_durability is remote: nothing is granted or confirmed "
 					   "without one."),
 			 errhint("Set synchronous_standby_names, or let the cluster manager do it.")));
