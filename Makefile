@@ -97,7 +97,7 @@ torture:
 	@TESTS=test/t/090_torture.t TORTURE_SECONDS=$(DURATION) TORTURE_P99=$${TORTURE_P99:-20} PROVE_FLAGS=-v test/run.sh
 
 test-ha:
-	@TESTS="$${TESTS:-test/ha/steps.t test/ha/ha.t}" PROVE_FLAGS=-v test/run.sh
+	@TESTS="$${TESTS:-test/ha/steps.t test/ha/ha.t}" PROVE_FLAGS="-v -j1" test/run.sh
 
 torture-lockctl:
 	@TESTS=test/t/117_lockctl_torture.t TORTURE_SECONDS=$(DURATION) PROVE_FLAGS=-v test/run.sh
