@@ -458,13 +458,25 @@ lease(void)
 
 /* --- elections --- */
 
+/*
+ * A standby shows what it has replayed, which may be old, and an old primary
+ * that has become one, what nobody was ever told.  So where the server may
+ * change, only a primary is asked: others divide by zero.
+ */
+static const char *
+of_primary(char buffer[64], const char *name)
+{
+	snprintf(buffer, 64, lasting ? "substr('%s', 1 / (NOT pg_is_in_recovery())::int)" : "'%s'", name);
+	return buffer;
+}
+
 static void
 leader_of(const char *name)
 {
-	char what[64];
+	char what[64], buffer[64];
 
 	snprintf(what, sizeof(what), "current_leader %s", name);
-	callf(&answer, what, "SELECT term, candidate FROM current_leader('%s')", name);
+	callf(&answer, what, "SELECT term, candidate FROM current_leader(%s)", of_primary(buffer, name));
 }
 
 /* What has changed since we looked last; every observer is to see the same. */
@@ -473,15 +485,15 @@ history_of(const char *name)
 {
 	static char after[ELECTIONS][24];
 	char *seen = after[name[1] - '0'];
-	char what[128];
+	char what[128], buffer[64];
 	const char *last;
 
 	if (seen[0] == '\0')
 		strcpy(seen, "0");
 	snprintf(what, sizeof(what), "history %s after=%s", name, seen);
 	if (!callf(&answer, what,
-			   "SELECT change, term, how FROM election_history('%s', %s) ORDER BY change LIMIT 50", name,
-			   seen))
+			   "SELECT change, term, how FROM election_history(%s, %s) ORDER BY change LIMIT 50",
+			   of_primary(buffer, name), seen))
 		return;
 	last = strrchr(answer.value, ';');
 	last = last ? last + 1 : answer.value;
