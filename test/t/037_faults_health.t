@@ -201,6 +201,7 @@ subtest 'min_durability = remote' => sub {
 subtest 'without the library' => sub {
 	$primary->append_conf('postgresql.conf', "shared_preload_libraries = ''\n");
 	$primary->restart;
+	unlike(slurp_file($primary->logfile), qr/lock_election launcher .*FATAL/, 'the launcher has left the server without a FATAL in its log');
 	is_healthy($primary, 'lock_election is not in shared_preload_libraries', 'not preloaded');
 	is(health($primary, 'role, manager, library_version, sql_version'), "primary|f||$version", 'its columns');
 };
