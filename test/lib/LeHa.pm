@@ -273,8 +273,16 @@ sub start_patroni { my ($self, $i) = @_; return $self->spawn("patroni$i", find_p
 
 sub children
 {
-	my (@of) = @_;
-	return map { /^(\d+)$/ ? $1 : () } split /\n/, @of ? `ps -o pid= --ppid @{[ join ',', @of ]} | tr -d ' '` : '';
+	my %parent = map { $_ => 1 } @_;
+	my @children;
+
+	foreach my $file (glob '/proc/[0-9]*/stat')
+	{
+		open my $f, '<', $file or next;
+		my ($pid, $parent) = (<$f> // '') =~ /^(\d+) \(.*\) \w (\d+) /;
+		push @children, $pid if defined $pid && $parent{$parent};
+	}
+	return @children;
 }
 
 sub descendants

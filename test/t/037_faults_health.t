@@ -102,7 +102,7 @@ subtest 'the manager' => sub {
 	is_healthy($primary, '', 'it starts again');
 };
 
-sub receiver { my ($pid) = split /\n/, `pgrep -P $standby->{_pid} -f walreceiver`; return $pid; }
+sub receiver { return one($standby, 'SELECT pid FROM pg_stat_wal_receiver'); }
 
 sub synchronous
 {
