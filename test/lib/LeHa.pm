@@ -203,8 +203,10 @@ sub write_files
 	my ($self) = @_;
 	my $port = $self->{port};
 
-	$self->write_file('post_bootstrap', <<'SH', 0755);
+	$self->write_file('post_bootstrap', <<"SH" . <<'SH', 0755);
 #!/bin/sh -e
+exec 2>>$self->{dir}/log/post_bootstrap.log
+SH
 # Patroni gives the connection string of the new cluster, as its superuser.
 psql -Xqd "$1" -c 'CREATE DATABASE app'
 [ "$LE_HA_BARE" ] || psql -Xqd "$1 dbname=app" -c 'CREATE EXTENSION lock_election'
