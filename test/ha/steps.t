@@ -111,7 +111,7 @@ subtest 'a long query on a standby' => sub {
 	sleep 2;
 	$ha->sql($primary, q{SELECT count(acquire_lock('m' || i, '1 s')) FROM generate_series(1, 300) i});
 	sleep 2;
-	$ha->sql($primary, 'VACUUM lock_election.slot');
+	$ha->sql($primary, 'VACUUM _lock_election.slot');
 	$ha->sql($primary, q{CREATE TABLE later (n int)});
 	my $lag = sub { return $ha->sql($standby, q{SELECT extract(epoch FROM clock_timestamp() - replayed_at)::int FROM lock_election.health()}) };
 	my $longest = 0;
