@@ -598,7 +598,8 @@ WITH f AS MATERIALIZED (
 	GROUP BY 1)
 SELECT l.kind, l.name, l.slot, l.mode, l.owner, l.role::pg_catalog.regrole AS role,
 	l.token, l.lease, l.holds, l.since AS acquired_at, l.expires_at, l.time_left, l.closed_until, l.waiters,
-	l.pid, l.application_name, l.client_addr, l.connected, COALESCE(f.pids, '{}') AS fenced_by
+	l.pid, l.application_name, l.client_addr, l.connected, COALESCE(f.pids, '{}') AS fenced_by,
+	CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_xact_replay_timestamp() END AS replayed_at
 FROM lock_election.look() l LEFT JOIN f ON f.token = l.token
 WHERE l.queue_position = 0;
 CREATE VIEW lock_election.elections AS
@@ -610,7 +611,8 @@ WITH f AS MATERIALIZED (
 	GROUP BY 1)
 SELECT l.name AS election, l.value AS candidate, l.term, l.owner, l.role::pg_catalog.regrole AS role,
 	l.since AS elected_at, l.expires_at, l.time_left AS valid_for, l.waiters AS waiting,
-	l.pid, l.application_name, l.client_addr, l.connected, COALESCE(f.pids, '{}') AS fenced_by
+	l.pid, l.application_name, l.client_addr, l.connected, COALESCE(f.pids, '{}') AS fenced_by,
+	CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_xact_replay_timestamp() END AS replayed_at
 FROM lock_election.look() l LEFT JOIN f ON f.token = l.token
 WHERE l.term IS NOT NULL;
 CREATE VIEW lock_election.waiters AS
@@ -661,6 +663,15 @@ SELECT m.pid, pg_catalog.current_database() AS database, m.started, m.incarnatio
 	m.revision, m.locks, m.memory, m.not_loaded, m.slot_bytes, m.lease_bytes, m.queue_bytes
 FROM lock_election.manager_info() m
 WHERE m.pid IS NOT NULL;
+CREATE FUNCTION lock_election.health(
+	OUT ok boolean, OUT problem text, OUT role text, OUT manager boolean, OUT loading boolean,
+	OUT request_wait interval, OUT standby_confirms boolean, OUT standby_wait interval,
+	OUT incarnation bigint, OUT library_version text, OUT sql_version text, OUT replayed_at timestamptz)
+RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_health';
+COMMENT ON FUNCTION lock_election.health() IS
+'How lock_election is here, for load balancers, probes and monitors. Asks no other process and never waits: also on a standby, and while the manager loads or is stopped. For everyone. ok: nothing is known to keep a client from getting a lock of this database on this server. problem: the first thing that does; NULL if ok. role: primary or standby. manager: one serves this database. loading: it reads its tables; requests wait for that. request_wait: the longest that a request has now been waiting for the manager to take it. standby_confirms: as many synchronous standbys as synchronous_standby_names asks for are connected, and nobody has waited for them for 2 s; NULL: none is defined. standby_wait: the longest that a call of this database has now been waiting for them. incarnation: as in view manager. library_version, sql_version: of the library that the server runs (NULL: it is not preloaded), and of the extension in this database. replayed_at: on a standby, when the last transaction that it has replayed was committed; NULL on a primary.';
+
 CREATE FUNCTION lock_election.counters(
 	OUT acquires bigint, OUT renewals bigint, OUT releases bigint, OUT checks bigint,
 	OUT forced bigint, OUT awaits bigint, OUT grants bigint, OUT waits bigint, OUT handoffs bigint,
@@ -727,6 +738,8 @@ COMMENT ON COLUMN lock_election.locks.connected IS
 'Whether that connection is still open. NULL: not known, as on a standby.';
 COMMENT ON COLUMN lock_election.locks.fenced_by IS
 'Processes whose transactions have fenced it: it cannot be handed on before they end.';
+COMMENT ON COLUMN lock_election.locks.replayed_at IS
+'On a standby: when the last transaction that it has replayed was committed. An old moment means that the standby is behind, or that the primary has had nothing to commit. NULL on a primary.';
 
 COMMENT ON VIEW lock_election.elections IS
 'Every election that has a leader. Owner, connection and fenced_by are shown to members of its role and of pg_read_all_stats.';
@@ -758,6 +771,8 @@ COMMENT ON COLUMN lock_election.elections.connected IS
 'Whether that connection is still open. NULL: not known, as on a standby.';
 COMMENT ON COLUMN lock_election.elections.fenced_by IS
 'Processes whose transactions have fenced it: nobody else is elected before they end.';
+COMMENT ON COLUMN lock_election.elections.replayed_at IS
+'On a standby: when the last transaction that it has replayed was committed. An old moment means that the standby is behind, or that the primary has had nothing to commit. NULL on a primary.';
 
 COMMENT ON VIEW lock_election.waiters IS
 'Every request that waits, in the order of the grants: blocked calls and queue places. Owner, token, lease, connection and client are shown to members of its role and of pg_read_all_stats. Empty on a standby.';

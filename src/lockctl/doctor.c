@@ -235,6 +235,29 @@ check_manager(patient *p)
 	free(used);
 }
 
+/* What the server says of itself; extensions before health() do not. */
+static void
+check_health(patient *p)
+{
+	PGresult *result;
+
+	if (!p->installed || !p->preloaded)
+		return;
+	result = PQexec(p->db, "SELECT ok, problem, request_wait, standby_wait FROM lock_election.health()");
+	if (PQresultStatus(result) != PGRES_TUPLES_OK)
+		find(p, ODD, "health", "ALTER EXTENSION lock_election UPDATE", "the extension cannot tell: %s",
+			 PQresultErrorMessage(result));
+	else if (PQgetvalue(result, 0, 0)[0] == 't')
+		find(p, GOOD, "health", "", "locks are granted here");
+	else
+		find(p, p->primary ? BAD : GOOD, "health",
+			 p->primary ? "look at the lines below, at the server's log, and at docs/high-availability.md"
+						: "",
+			 "%s (a request has waited for %s, a standby for %s)", PQgetvalue(result, 0, 1),
+			 PQgetvalue(result, 0, 2), PQgetvalue(result, 0, 3));
+	PQclear(result);
+}
+
 /* --- what may surprise --- */
 
 static void
@@ -328,6 +351,7 @@ lc_doctor(int argc, char **argv)
 	{
 		check_preload(&p);
 		check_extension(&p);
+		check_health(&p);
 		check_manager(&p);
 		check_settings(&p);
 		check_replication(&p);

@@ -123,6 +123,17 @@ subtest 'no extension, no library' => sub {
 	ctl_node($node);
 	($rc, $out, $err) = ctl('doctor');
 	is("$rc $err", '0 ', 'where all is well it finds nothing') or diag($out);
+	like($out, qr/^ok +health +locks are granted here$/m, 'and asks the server itself');
+
+	$node->append_conf('postgresql.conf', 'lock_election.min_durability = remote');
+	$node->reload;
+	wait_for_sql($node, 'SELECT NOT ok FROM lock_election.health()');
+	($rc, $out, $err) = ctl('doctor');
+	is($rc, 1, 'it finds that nothing is granted');
+	like($out, qr/^WRONG +health +no synchronous standby is defined.*\n +-> /m, 'as the server says');
+	$node->append_conf('postgresql.conf', 'lock_election.min_durability = off');
+	$node->reload;
+	wait_for_sql($node, 'SELECT ok FROM lock_election.health()');
 };
 
 subtest '50 processes add to a file' => sub {

@@ -704,6 +704,9 @@ le_launcher_main(Datum arg)
 		LeTime now;
 		bool probing;
 
+		/* as PostgreSQL's own launcher: no FATAL in the log, and the postmaster may start another one */
+		if (ProcDiePending)
+			proc_exit(1);
 		CHECK_FOR_INTERRUPTS();
 		if (ConfigReloadPending)
 		{

@@ -213,11 +213,15 @@ le_batch_log_nothing(void)
 	return XLogInsert(RM_XLOG_ID, XLOG_NOOP);
 }
 
-/* SyncRepRequested() would ask for the manager's own level. */
+/*
+ * SyncRepRequested() would ask for the manager's own level.  Where there has to
+ * be a standby, the session looks whether one is defined.
+ */
 static bool
 waits_for_standby(bool need_standby)
 {
-	return need_standby && max_wal_senders > 0 && le_sync_standbys_defined();
+	return need_standby && max_wal_senders > 0 &&
+		   (le_sync_standbys_defined() || le_min_durability == LE_DURABLE_REMOTE);
 }
 
 /*
