@@ -63,8 +63,8 @@ PG_CONFIG ?= pg_config
 
 # These goals work before PostgreSQL is installed.
 ALONE := test demo play test-versions bench bench-quick bench-scaling bench-instructions bench-lockctl mutants \
-         unit sim sim-exhaustive fuzz fuzz-sql core-tests torture torture-lockctl torture-programs format format-check client \
-         install-client client-tests client-tests-address client-tests-thread lockctl deb \
+         unit sim sim-exhaustive fuzz fuzz-sql core-tests torture torture-lockctl torture-programs format format-check \
+         client install-client client-tests client-tests-address client-tests-thread lockctl deb \
          test-packages dist
 .PHONY: $(ALONE)
 
