@@ -517,7 +517,7 @@ foreach my $point (qw(batch-applied batch-written batch-committed))
 		$a->async("SELECT $call");
 		stopped('request-before-post');
 		stop_at('manager-start');
-		$free->query(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'lock_election manager'});
+		$free->query(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'lock_election manager' AND datname = 'postgres'});
 		stopped('manager-start');
 		go_on('request-before-post');
 		$a->wait(30);
