@@ -263,6 +263,17 @@ entry_leave_slot(LeCore *core, LeEntry *entry, LeTime closed_until, LeTime now)
 		le_lock_close(core, lock, closed_until, entry->role);
 }
 
+static void
+leave_queue(LeCore *core, LeEntry *entry)
+{
+	le_unlink(&entry->queue_link);
+	le_unlink(&entry->waits_link);
+	entry->lock->waiting--;
+	core->queued--;
+	if (entry->place)
+		le_place_dirty(core, entry);
+}
+
 /* What whoever waits for this entry is told when it ends. */
 static LeStatus
 answer_of_end(const LeEntry *entry, LeEnd how)
@@ -283,14 +294,14 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 		le_hold_remove(core, entry->holds);
 	if (entry->state == LE_STATE_QUEUED)
 	{
-		le_unlink(&entry->queue_link);
-		lock->waiting--;
-		core->queued--;
-		if (entry->place)
-			le_place_dirty(core, entry);
+		if (how != LE_END_REPLACED)
+			le_count_wait(core, entry, false, now);
+		leave_queue(core, entry);
 	}
 	else
 	{
+		if (entry->state == LE_STATE_HELD)
+			le_count_hold(core, entry, now);
 		if (lock->kind == LE_KIND_ELECTION)
 			le_change_ended(core, entry, how, now);
 		entry_leave_slot(core, entry, closed_until, now);
@@ -394,6 +405,7 @@ queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
 	if (le_entry_lsn(holder) > head->lsn)
 		head->lsn = le_entry_lsn(holder);
 	le_answer(core, head, status, status == LE_OK ? holder->token : 0);
+	le_count_wait(core, head, status == LE_OK, now);
 	le_entry_finish(core, head, LE_END_REPLACED, 0, now);
 	return true;
 }
@@ -516,7 +528,7 @@ le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease, L
 	entry->ttl = lease != NULL ? lease->ttl : cmd->ttl;
 	entry->deadline = LE_NEVER;
 	entry->wait_until = LE_NEVER;
-	entry->since = now;
+	entry->since = cmd->since != 0 ? cmd->since : now;
 	entry->role = cmd->role;
 	entry->hold_count = 1;
 	entry->timer.type = LE_TIMER_ENTRY;
@@ -619,6 +631,8 @@ le_entry_queue(LeCore *core, LeEntry *entry, LeTime now)
 		place = place->prev;
 	le_entry_set_state(entry, LE_STATE_NEW, LE_STATE_QUEUED);
 	le_link_before(place, &entry->queue_link);
+	if (lock->kind == LE_KIND_LOCK)
+		le_link_before(&core->waits, &entry->waits_link);
 	lock->waiting++;
 	core->queued++;
 	le_entry_arm(core, entry);
@@ -634,11 +648,8 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 	assert(le_lock_admits(lock, entry->mode, now));
 	if (entry->state == LE_STATE_QUEUED)
 	{
-		le_unlink(&entry->queue_link);
-		lock->waiting--;
-		core->queued--;
-		if (entry->place)
-			le_place_dirty(core, entry);
+		le_count_wait(core, entry, true, now);
+		leave_queue(core, entry);
 	}
 	le_entry_set_state(entry, entry->state, LE_STATE_HELD);
 	entry->slot = slot;
@@ -657,7 +668,10 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 	le_slot_dirty(core, slot);
 	le_entry_arm(core, entry);
 	if (lock->kind == LE_KIND_ELECTION)
+	{
 		le_change_add(core, entry, LE_HOW_ELECTED, NULL, now);
+		core->stats.elected++;
+	}
 	core->stats.grants++;
 	le_answer(core, entry, LE_OK, entry->token);
 }
@@ -666,6 +680,7 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 void
 le_entry_lapse(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime since)
 {
+	le_count_hold(core, entry, since);
 	le_owner_remove(core, entry);
 	le_entry_set_state(entry, LE_STATE_HELD, LE_STATE_LAPSED);
 	entry->closed_until = closed_until;

@@ -84,6 +84,7 @@ struct LeCore
 	LePool locks, slots, entries, holds, leases, groups, roles, change_pool;
 	LeHeap heap;
 	uint32_t queued;       /* entries in state QUEUED, all locks */
+	LeLink waits;          /* those that wait for locks, as they came */
 	uint32_t candidates;   /* entries of elections */
 	bool loading;          /* from le_core_load_begin() to le_core_load_done() */
 	uint8_t *left_out;     /* a bit for each hash of names with rows that were left out; NULL: none */
@@ -140,6 +141,13 @@ struct LeCore
 	LeGroup *passed; /* groups that have left their queues: their locks are
 								 * to be settled */
 };
+
+/* --- core/stats.c --- */
+
+/* A queued entry is about to be granted, or to end without that. */
+extern void le_count_wait(LeCore *core, const LeEntry *entry, bool granted, LeTime now);
+/* A holder ends. */
+extern void le_count_hold(LeCore *core, const LeEntry *entry, LeTime now);
 
 /* --- core/struct.c: pools, heap, lists, hashes --- */
 

@@ -563,6 +563,8 @@ le_core_load_place(LeCore *core, const LeStoredEntry *row)
 	entry->hold_count = (uint32_t) row->holds;
 	entry->lsn = core->load.lsn;
 	entry->since = from_wall(&core->load.clock, row->since);
+	if (entry->since > now)
+		entry->since = now;
 	entry->row.locator = row->locator;
 	entry->row.on_disk = true;
 	if (verdict.lease == NULL && row->ttl != LE_TTL_BOUND)
