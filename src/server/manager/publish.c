@@ -9,12 +9,21 @@
 #include "manager/internal.h"
 #include "shared/shmem.h"
 
-#define PUBLISH(counter)                                                                                     \
-	pg_atomic_fetch_add_u64(&le_mgr.db->counters.counter, now->counter - le_mgr.seen.counter)
+/* Most batches change few. */
+static void
+publish(pg_atomic_uint64 *counter, int64_t now, int64_t *seen)
+{
+	if (now == *seen)
+		return;
+	pg_atomic_fetch_add_u64(counter, now - *seen);
+	*seen = now;
+}
+
+#define PUBLISH(counter) publish(&le_mgr.db->counters.counter, now->counter, &le_mgr.seen.counter)
 
 /* Most batches end no more than one kind, in one bucket. */
 static void
-publish_durations(LeDurationCounters *counters, const LeDurations *now, const LeDurations *seen)
+publish_durations(LeDurationCounters *counters, const LeDurations *now, LeDurations *seen)
 {
 	if (now->count == seen->count)
 		return;
@@ -24,6 +33,7 @@ publish_durations(LeDurationCounters *counters, const LeDurations *now, const Le
 			pg_atomic_fetch_add_u64(&counters->n[i], now->n[i] - seen->n[i]);
 	}
 	pg_atomic_fetch_add_u64(&counters->sum, now->sum - seen->sum);
+	*seen = *now;
 }
 
 static void
@@ -55,7 +65,6 @@ le_publish(void)
 	PUBLISH(elected);
 	for (int i = 0; i < LE_DURATION_TYPES; i++)
 		publish_durations(&le_mgr.db->counters.durations[i], &now->durations[i], &le_mgr.seen.durations[i]);
-	le_mgr.seen = *now;
 	if ((int64) pg_atomic_read_u64(&le_shared->incarnation) < le_mgr.meta.incarnation)
 		pg_atomic_write_u64(&le_shared->incarnation, le_mgr.meta.incarnation);
 	pg_atomic_write_u64(&le_mgr.db->revision, le_core_next_revision(le_mgr.core));
