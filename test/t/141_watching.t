@@ -72,7 +72,7 @@ SKIP:
 	is(join(' ', map { $_->{labels}{datname} } @{ $samples{lock_election_up} }), 'postgres', 'with its database');
 	is_deeply([ map { $_->{labels}{le} } @{ $samples{lock_election_hold_seconds_bucket} } ],
 		[ split /\n/, $node->safe_psql('postgres', q{SELECT CASE le WHEN 'Infinity' THEN '+Inf' WHEN 0.0001 THEN '0.0001' WHEN 0.0003 THEN '0.0003'
-				ELSE le::text END FROM lock_election.histogram WHERE name = 'hold' ORDER BY le}) ], 'a histogram with its bounds');
+				ELSE le::text END FROM lock_election.histogram WHERE name = 'hold' ORDER BY histogram.le}) ], 'a histogram with its bounds');
 	is($samples{lock_election_hold_seconds_bucket}[-1]{value}, $samples{lock_election_hold_seconds_count}[0]{value}, 'all of it in the last bucket');
 	is($samples{lock_election_hold_seconds_count}[0]{value}, 20, 'as many as there were');
 	is($samples{lock_election_leader_changes_total}[0]{value}, 1, 'a counter');
