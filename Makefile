@@ -9,6 +9,7 @@
 #   make bench [PEERS=install]      beside etcd, ZooKeeper, Redis and others, to bench/results; make bench-quick: alone;
 #                                   make bench-instructions: counted by callgrind; make bench-lockctl: the command
 #                                   beside etcdctl and flock
+#   make bad-night         records what docs/watching.md shows, and plots it
 #   make LE_FAULTS=1       a build for tests: with points where the server can be made to fail, and with assertions
 #   make torture [DURATION=60]     clients, faults and a checker of what the clients have seen
 #   make torture-lockctl [DURATION=60]      the same with commands that lockctl runs
@@ -61,7 +62,7 @@ PG_CONFIG ?= pg_config
 .DEFAULT_GOAL := all
 
 # These goals work before PostgreSQL is installed.
-ALONE := test demo play test-versions bench bench-quick bench-instructions bench-lockctl mutants unit sim \
+ALONE := test demo play test-versions bench bench-quick bench-instructions bench-lockctl bad-night mutants unit sim \
          sim-exhaustive fuzz fuzz-sql core-tests torture torture-lockctl torture-programs format format-check client \
          install-client client-tests client-tests-address client-tests-thread lockctl deb \
          test-packages dist
@@ -90,6 +91,9 @@ bench-instructions:
 
 bench-lockctl:
 	@bench/lockctl.sh
+
+bad-night:
+	@bench/bad-night.sh
 
 DURATION ?= 60
 torture:

@@ -134,7 +134,6 @@ subtest 'the doctor finds a hung holder' => sub {
 	$late->stop;
 	$start->(3600);
 	($rc, $out, $err) = ctl('doctor');
-	is($rc, 0, 'a long wait may be meant');
 	my $said = qr/somebody has waited 01:0\d:\d\d for lock 'a job', held by role \S+ since .*, process \d+, not connected/;
 	like($out, qr/^note +waits +$said\n +-> if it hangs: lockctl release --force 'a job'$/m, 'and the doctor names lock and holder');
 
