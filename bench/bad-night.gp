@@ -5,7 +5,7 @@ set datafile missing 'NaN'
 set datafile separator '\t'
 set multiplot layout 2,1
 set grid lc rgb '#dddddd'
-set key left top
+set key above horizontal
 set xrange [0:60]
 set yrange [0:*]
 set lmargin 10
@@ -18,7 +18,6 @@ if (what eq 'herd') { eval mark(1, 15, '300 come at once') }
 if (what eq 'failover') { eval mark(1, 20, 'the primary dies'); eval mark(2, 28, 'promoted') }
 
 if (what eq 'failover') {
-	set key left bottom
 	set ylabel 'up'
 	set yrange [-0.1:1.4]
 	set ytics (0, 1)
@@ -37,7 +36,6 @@ if (what eq 'failover') {
 	plot data using 1:4 with lines lw 2 title 'waiting', data using 1:5 axes x1y2 with lines lw 2 title 'oldest wait, s (right)'
 }
 unset label
-set key left top
 set xlabel 'seconds'
 set ylabel 'per second'
 if (what eq 'herd') {
