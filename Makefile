@@ -7,6 +7,7 @@
 #   make demo              sessions side by side; make play: the same server, to try by hand
 #   make test-versions     demo and test on fresh Debians, with each PostgreSQL that they have; needs root
 #   make bench [PEERS=install]      beside etcd, ZooKeeper, Redis and others, to bench/results; make bench-quick: alone;
+#                                   make bench-scaling: the curves of docs/scaling.md;
 #                                   make bench-instructions: counted by callgrind; make bench-lockctl: the command
 #                                   beside etcdctl and flock
 #   make bad-night         records what docs/watching.md shows, and plots it
@@ -62,9 +63,9 @@ PG_CONFIG ?= pg_config
 .DEFAULT_GOAL := all
 
 # These goals work before PostgreSQL is installed.
-ALONE := test demo play test-versions bench bench-quick bench-instructions bench-lockctl bad-night mutants unit sim \
-         sim-exhaustive fuzz fuzz-sql core-tests torture torture-lockctl torture-programs format format-check client \
-         install-client client-tests client-tests-address client-tests-thread lockctl deb \
+ALONE := test demo play test-versions bench bench-quick bench-scaling bench-instructions bench-lockctl bad-night \
+         mutants unit sim sim-exhaustive fuzz fuzz-sql core-tests torture torture-lockctl torture-programs format \
+         format-check client install-client client-tests client-tests-address client-tests-thread lockctl deb \
          test-packages dist
 .PHONY: $(ALONE)
 
@@ -85,6 +86,9 @@ bench:
 
 bench-quick:
 	@bench/quick.sh
+
+bench-scaling:
+	@bench/scaling.sh
 
 bench-instructions:
 	@bench/instructions.sh

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Records a bad night in three throw-away clusters, with the queries of docs/monitoring once a second, and plots it for
-# docs/watching.md: a holder that hangs, a herd, a failover. 4 minutes.
+# docs/watching.md: a holder that hangs, a herd, a failover. 4 minutes. What was recorded is left in build/bad-night.
 #
 #   ONLY="hung-holder herd failover"    which
 #   PG_MAJOR                            PostgreSQL's version
@@ -12,6 +12,8 @@ if [ -z "${LE_RUN:-}" ]; then
 	command -v gnuplot >/dev/null || le_die "gnuplot is needed for the plots"
 	le_run bench/bad-night.sh
 	cp "$LE_TMP"/work/*.svg "$LE_ROOT/docs/monitoring/"
+	mkdir -p "$LE_ROOT/build/bad-night"
+	cp "$LE_TMP"/work/*.tsv "$LE_ROOT/build/bad-night/"
 	exit
 fi
 

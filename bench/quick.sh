@@ -160,7 +160,7 @@ mean_rate()
 
 dead_rows()
 {
-	sql "SELECT coalesce(sum(n_dead_tup), 0) FROM pg_stat_all_tables WHERE schemaname = 'lock_election'"
+	sql "SELECT coalesce(sum(n_dead_tup), 0) FROM pg_stat_all_tables WHERE schemaname = '_lock_election'"
 }
 
 section_c()

@@ -234,24 +234,24 @@ SELECT count(*) FROM lock_election.locks;
 
 -- --- the tables are the manager's alone ---
 
-INSERT INTO lock_election.slot SELECT (s).* FROM (SELECT NULL::lock_election.slot AS s) AS q;
-UPDATE lock_election.slot SET token = 1;
-DELETE FROM lock_election.slot;
-TRUNCATE lock_election.slot;
-INSERT INTO lock_election.meta VALUES (0, 0, now(), 0, 0);
-UPDATE lock_election.meta SET incarnation = 1;
-DELETE FROM lock_election.meta;
-TRUNCATE lock_election.meta;
-TRUNCATE lock_election.slot, lock_election.meta;
-COPY lock_election.meta FROM stdin;
+INSERT INTO _lock_election.slot SELECT (s).* FROM (SELECT NULL::_lock_election.slot AS s) AS q;
+UPDATE _lock_election.slot SET token = 1;
+DELETE FROM _lock_election.slot;
+TRUNCATE _lock_election.slot;
+INSERT INTO _lock_election.meta VALUES (0, 0, now(), 0, 0);
+UPDATE _lock_election.meta SET incarnation = 1;
+DELETE FROM _lock_election.meta;
+TRUNCATE _lock_election.meta;
+TRUNCATE _lock_election.slot, _lock_election.meta;
+COPY _lock_election.meta FROM stdin;
 1	2	2025-01-01	3	4
 \.
-MERGE INTO lock_election.meta USING (SELECT 1) AS one ON true WHEN MATCHED THEN DELETE;
+MERGE INTO _lock_election.meta USING (SELECT 1) AS one ON true WHEN MATCHED THEN DELETE;
 SET session_replication_role = replica;
-DELETE FROM lock_election.slot;
-UPDATE lock_election.meta SET incarnation = 1;
+DELETE FROM _lock_election.slot;
+UPDATE _lock_election.meta SET incarnation = 1;
 RESET session_replication_role;
-SELECT count(*) FROM lock_election.meta;
+SELECT count(*) FROM _lock_election.meta;
 
 -- --- the next revision ---
 
@@ -287,8 +287,8 @@ SELECT pid IS NOT NULL AS pid FROM lock_election.manager;
 SELECT grants > 0 AS grants FROM lock_election.stat;
 SELECT lock_election.stat_reset();
 SELECT advance_revision(1);
-SELECT count(*) FROM lock_election.slot;
-SELECT count(*) FROM lock_election.meta;
+SELECT count(*) FROM _lock_election.slot;
+SELECT count(*) FROM _lock_election.meta;
 -- who knows a token may ask for it, not more; the same owner of another role is another owner
 SELECT is_held('x', :t);
 SELECT outcome(format('SELECT release_lock(''x'', %s)', :t));

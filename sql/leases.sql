@@ -153,10 +153,10 @@ COMMIT;
 
 -- --- the table is the manager's alone ---
 
-INSERT INTO lock_election.lease VALUES (1, 1, 1, 'infinity', 10);
-UPDATE lock_election.lease SET ttl = 1;
-DELETE FROM lock_election.lease;
-TRUNCATE lock_election.lease;
+INSERT INTO _lock_election.lease VALUES (1, 1, 1, 'infinity', 10);
+UPDATE _lock_election.lease SET ttl = 1;
+DELETE FROM _lock_election.lease;
+TRUNCATE _lock_election.lease;
 
 -- --- other roles ---
 
@@ -177,7 +177,7 @@ FROM unnest(ARRAY['keep_alive(%s)', 'revoke_lease(%s)', 'lease_time_to_live(%s)'
 ORDER BY f COLLATE "C";
 SELECT outcome_of(format('SELECT release_lock(''p'', %s)', :p)), outcome_of(format('SELECT renew_lock(''p'', %s)', :p));
 SELECT lease, owner, role, ttl FROM lock_election.leases;
-SELECT count(*) FROM lock_election.lease;
+SELECT count(*) FROM _lock_election.lease;
 SELECT outcome_of('SELECT set_permits(''p'', 3)');
 SELECT acquire_permit('p', 2) IS NOT NULL AS acquired;
 SET ROLE regress_le_stats;

@@ -15,8 +15,12 @@ BEGIN
 END
 $$;
 
+-- The tables are apart, so that psql completes "lock_election." to the views.
+-- pg_dump reads two of them, also for an owner of the database who is no superuser.
 CREATE SCHEMA lock_election;
 GRANT USAGE ON SCHEMA lock_election TO PUBLIC;
+CREATE SCHEMA _lock_election;
+GRANT USAGE ON SCHEMA _lock_election TO pg_database_owner;
 
 -- --- tables: the durable record, written by the manager alone ---
 
@@ -37,7 +41,7 @@ REVOKE ALL ON FUNCTION lock_election.refuse_write() FROM PUBLIC;
 -- bytes).  acquirer: process, address and application of who acquired, for
 -- people who look.  The texts are added as PLAIN so that no TOAST table is ever
 -- made.
-CREATE TABLE lock_election.slot (
+CREATE TABLE _lock_election.slot (
 	token bigint NOT NULL,
 	acquired_at timestamptz NOT NULL,
 	ttl bigint NOT NULL,
@@ -53,7 +57,7 @@ CREATE TABLE lock_election.slot (
 	expires_at timestamptz,
 	closed_until timestamptz
 ) USING heap WITH (fillfactor = 50, vacuum_truncate = off);
-ALTER TABLE lock_election.slot
+ALTER TABLE _lock_election.slot
 	ADD COLUMN name text COLLATE "C" NOT NULL,
 	ADD COLUMN owner text COLLATE "C",
 	ADD COLUMN value text COLLATE "C",
@@ -67,19 +71,19 @@ ALTER TABLE lock_election.slot
 	ADD CONSTRAINT slot_key UNIQUE (kind, name, slot);
 
 -- A row for each named lease.
-CREATE TABLE lock_election.lease (
+CREATE TABLE _lock_election.lease (
 	id bigint NOT NULL CONSTRAINT lease_key PRIMARY KEY,
 	ttl bigint NOT NULL,
 	time_left bigint NOT NULL,
 	expires_at timestamptz NOT NULL,
 	role oid NOT NULL
 ) USING heap WITH (fillfactor = 50, vacuum_truncate = off);
-ALTER TABLE lock_election.lease
+ALTER TABLE _lock_election.lease
 	ADD COLUMN owner text COLLATE "C",
 	ALTER COLUMN owner SET STORAGE PLAIN;
 
 -- A row for each queue place, until it is granted or ends.
-CREATE TABLE lock_election.queue (
+CREATE TABLE _lock_election.queue (
 	token bigint NOT NULL,
 	entered_at timestamptz NOT NULL,
 	ttl bigint NOT NULL,
@@ -92,7 +96,7 @@ CREATE TABLE lock_election.queue (
 	kind smallint NOT NULL,
 	mode smallint NOT NULL
 ) USING heap WITH (vacuum_truncate = off);
-ALTER TABLE lock_election.queue
+ALTER TABLE _lock_election.queue
 	ADD COLUMN name text COLLATE "C" NOT NULL,
 	ADD COLUMN owner text COLLATE "C",
 	ADD COLUMN value text COLLATE "C",
@@ -108,7 +112,7 @@ ALTER TABLE lock_election.queue
 -- A row for each change of an election; never changed, deleted when it is old.
 -- how: 1 elected, 2 proclaimed; the term has ended: 3 resigned, 4 expired,
 -- 5 revoked, 6 forced, 7 undone, 8 disconnected.
-CREATE TABLE lock_election.history (
+CREATE TABLE _lock_election.history (
 	change bigint NOT NULL,
 	term bigint NOT NULL,
 	elected_at timestamptz NOT NULL,
@@ -116,14 +120,14 @@ CREATE TABLE lock_election.history (
 	role oid NOT NULL,
 	how smallint NOT NULL
 ) USING heap WITH (vacuum_truncate = off);
-ALTER TABLE lock_election.history
+ALTER TABLE _lock_election.history
 	ADD COLUMN election text COLLATE "C" NOT NULL,
 	ADD COLUMN candidate text COLLATE "C" NOT NULL,
 	ALTER COLUMN election SET STORAGE PLAIN,
 	ALTER COLUMN candidate SET STORAGE PLAIN;
-CREATE UNIQUE INDEX history_key ON lock_election.history (election, change);
+CREATE UNIQUE INDEX history_key ON _lock_election.history (election, change);
 
-CREATE TABLE lock_election.meta (
+CREATE TABLE _lock_election.meta (
 	database oid NOT NULL,
 	incarnation bigint NOT NULL,
 	taken_at timestamptz NOT NULL,
@@ -132,60 +136,60 @@ CREATE TABLE lock_election.meta (
 ) USING heap WITH (vacuum_truncate = off);
 
 -- pg_dump carries the incarnation, so that tokens go on upwards after a restore.
-CREATE TABLE lock_election.incarnation_floor (incarnation bigint NOT NULL) USING heap;
+CREATE TABLE _lock_election.incarnation_floor (incarnation bigint NOT NULL) USING heap;
 CREATE FUNCTION lock_election.floor_written() RETURNS trigger
 LANGUAGE C AS 'MODULE_PATHNAME', 'le_floor_written';
 REVOKE ALL ON FUNCTION lock_election.floor_written() FROM PUBLIC;
-CREATE TRIGGER floor_written AFTER INSERT OR UPDATE ON lock_election.incarnation_floor
+CREATE TRIGGER floor_written AFTER INSERT OR UPDATE ON _lock_election.incarnation_floor
 	FOR EACH STATEMENT EXECUTE FUNCTION lock_election.floor_written();
-ALTER TABLE lock_election.incarnation_floor ENABLE ALWAYS TRIGGER floor_written;
-SELECT pg_catalog.pg_extension_config_dump('lock_election.incarnation_floor', '');
+ALTER TABLE _lock_election.incarnation_floor ENABLE ALWAYS TRIGGER floor_written;
+SELECT pg_catalog.pg_extension_config_dump('_lock_election.incarnation_floor', '');
 
-REVOKE ALL ON lock_election.slot, lock_election.lease, lock_election.queue, lock_election.history, lock_election.meta,
-	lock_election.incarnation_floor FROM PUBLIC;
+REVOKE ALL ON _lock_election.slot, _lock_election.lease, _lock_election.queue, _lock_election.history, _lock_election.meta,
+	_lock_election.incarnation_floor FROM PUBLIC;
 
 -- Twice, because the apply worker of a subscription fires row triggers only.
-CREATE TRIGGER refuse_write BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON lock_election.slot
+CREATE TRIGGER refuse_write BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON _lock_election.slot
 	FOR EACH STATEMENT EXECUTE FUNCTION lock_election.refuse_write();
-CREATE TRIGGER refuse_row BEFORE INSERT OR UPDATE OR DELETE ON lock_election.slot
+CREATE TRIGGER refuse_row BEFORE INSERT OR UPDATE OR DELETE ON _lock_election.slot
 	FOR EACH ROW EXECUTE FUNCTION lock_election.refuse_write();
-CREATE TRIGGER refuse_write BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON lock_election.meta
+CREATE TRIGGER refuse_write BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON _lock_election.meta
 	FOR EACH STATEMENT EXECUTE FUNCTION lock_election.refuse_write();
-CREATE TRIGGER refuse_row BEFORE INSERT OR UPDATE OR DELETE ON lock_election.meta
+CREATE TRIGGER refuse_row BEFORE INSERT OR UPDATE OR DELETE ON _lock_election.meta
 	FOR EACH ROW EXECUTE FUNCTION lock_election.refuse_write();
-CREATE TRIGGER refuse_write BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON lock_election.lease
+CREATE TRIGGER refuse_write BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON _lock_election.lease
 	FOR EACH STATEMENT EXECUTE FUNCTION lock_election.refuse_write();
-CREATE TRIGGER refuse_row BEFORE INSERT OR UPDATE OR DELETE ON lock_election.lease
+CREATE TRIGGER refuse_row BEFORE INSERT OR UPDATE OR DELETE ON _lock_election.lease
 	FOR EACH ROW EXECUTE FUNCTION lock_election.refuse_write();
-CREATE TRIGGER refuse_write BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON lock_election.queue
+CREATE TRIGGER refuse_write BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON _lock_election.queue
 	FOR EACH STATEMENT EXECUTE FUNCTION lock_election.refuse_write();
-CREATE TRIGGER refuse_row BEFORE INSERT OR UPDATE OR DELETE ON lock_election.queue
+CREATE TRIGGER refuse_row BEFORE INSERT OR UPDATE OR DELETE ON _lock_election.queue
 	FOR EACH ROW EXECUTE FUNCTION lock_election.refuse_write();
-CREATE TRIGGER refuse_write BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON lock_election.history
+CREATE TRIGGER refuse_write BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON _lock_election.history
 	FOR EACH STATEMENT EXECUTE FUNCTION lock_election.refuse_write();
-CREATE TRIGGER refuse_row BEFORE INSERT OR UPDATE OR DELETE ON lock_election.history
+CREATE TRIGGER refuse_row BEFORE INSERT OR UPDATE OR DELETE ON _lock_election.history
 	FOR EACH ROW EXECUTE FUNCTION lock_election.refuse_write();
-ALTER TABLE lock_election.history ENABLE ALWAYS TRIGGER refuse_write;
-ALTER TABLE lock_election.history ENABLE ALWAYS TRIGGER refuse_row;
-ALTER TABLE lock_election.queue ENABLE ALWAYS TRIGGER refuse_write;
-ALTER TABLE lock_election.queue ENABLE ALWAYS TRIGGER refuse_row;
+ALTER TABLE _lock_election.history ENABLE ALWAYS TRIGGER refuse_write;
+ALTER TABLE _lock_election.history ENABLE ALWAYS TRIGGER refuse_row;
+ALTER TABLE _lock_election.queue ENABLE ALWAYS TRIGGER refuse_write;
+ALTER TABLE _lock_election.queue ENABLE ALWAYS TRIGGER refuse_row;
 
 -- A publication FOR ALL TABLES has these tables as well.  Without an identity
 -- their updates could not be applied, nor anything that comes after them; with
 -- all columns as identity each change searches the whole table of a subscriber.
-ALTER TABLE lock_election.slot REPLICA IDENTITY USING INDEX slot_key;
-ALTER TABLE lock_election.history REPLICA IDENTITY USING INDEX history_key;
-ALTER TABLE lock_election.lease REPLICA IDENTITY USING INDEX lease_key;
-ALTER TABLE lock_election.queue REPLICA IDENTITY USING INDEX queue_key;
-ALTER TABLE lock_election.meta REPLICA IDENTITY FULL;
-ALTER TABLE lock_election.incarnation_floor REPLICA IDENTITY FULL;
+ALTER TABLE _lock_election.slot REPLICA IDENTITY USING INDEX slot_key;
+ALTER TABLE _lock_election.history REPLICA IDENTITY USING INDEX history_key;
+ALTER TABLE _lock_election.lease REPLICA IDENTITY USING INDEX lease_key;
+ALTER TABLE _lock_election.queue REPLICA IDENTITY USING INDEX queue_key;
+ALTER TABLE _lock_election.meta REPLICA IDENTITY FULL;
+ALTER TABLE _lock_election.incarnation_floor REPLICA IDENTITY FULL;
 
-ALTER TABLE lock_election.lease ENABLE ALWAYS TRIGGER refuse_write;
-ALTER TABLE lock_election.lease ENABLE ALWAYS TRIGGER refuse_row;
-ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_write;
-ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_row;
-ALTER TABLE lock_election.meta ENABLE ALWAYS TRIGGER refuse_write;
-ALTER TABLE lock_election.meta ENABLE ALWAYS TRIGGER refuse_row;
+ALTER TABLE _lock_election.lease ENABLE ALWAYS TRIGGER refuse_write;
+ALTER TABLE _lock_election.lease ENABLE ALWAYS TRIGGER refuse_row;
+ALTER TABLE _lock_election.slot ENABLE ALWAYS TRIGGER refuse_write;
+ALTER TABLE _lock_election.slot ENABLE ALWAYS TRIGGER refuse_row;
+ALTER TABLE _lock_election.meta ENABLE ALWAYS TRIGGER refuse_write;
+ALTER TABLE _lock_election.meta ENABLE ALWAYS TRIGGER refuse_row;
 
 -- --- locks ---
 
@@ -411,25 +415,24 @@ REVOKE ALL ON FUNCTION lock_election.role_oid(name) FROM PUBLIC;
 COMMENT ON FUNCTION lock_election.role_oid(name) IS
 'The OID of a role; 0 if there is none. Under table versioned; immutable so that a column can be generated by it, which is what the role was called when the row was written.';
 
-CREATE TABLE lock_election.versioned (
+CREATE TABLE _lock_election.versioned (
 	version bigint NOT NULL,
 	role name NOT NULL,
 	role_oid oid GENERATED ALWAYS AS (lock_election.role_oid(role)) STORED
 ) USING heap WITH (fillfactor = 50);
-ALTER TABLE lock_election.versioned
+ALTER TABLE _lock_election.versioned
 	ADD COLUMN key text COLLATE "C" NOT NULL,
 	ADD COLUMN value text COLLATE "C",
 	ALTER COLUMN key SET STORAGE PLAIN,
 	ALTER COLUMN value SET STORAGE PLAIN,
 	ADD PRIMARY KEY (key);
-CREATE INDEX versioned_role ON lock_election.versioned (role_oid);
-REVOKE ALL ON lock_election.versioned FROM PUBLIC;
-SELECT pg_catalog.pg_extension_config_dump('lock_election.versioned', '');
+CREATE INDEX versioned_role ON _lock_election.versioned (role_oid);
+REVOKE ALL ON _lock_election.versioned FROM PUBLIC;
+SELECT pg_catalog.pg_extension_config_dump('_lock_election.versioned', '');
 
--- pg_dump reads what it dumps, also for an owner of the database who is no superuser.
-GRANT SELECT ON lock_election.versioned, lock_election.incarnation_floor TO pg_database_owner;
-COMMENT ON TABLE lock_election.versioned IS
-'The keys of compare_and_set() and read_versioned(), and whose they are: of the role of that name, as long as it is the one that had it (role_oid). After a restore that ran before its role was created: UPDATE lock_election.versioned SET role = role. To be read by superusers and, for pg_dump, by the owner of the database.';
+GRANT SELECT ON _lock_election.versioned, _lock_election.incarnation_floor TO pg_database_owner;
+COMMENT ON TABLE _lock_election.versioned IS
+'The keys of compare_and_set() and read_versioned(), and whose they are: of the role of that name, as long as it is the one that had it (role_oid). After a restore that ran before its role was created: UPDATE _lock_election.versioned SET role = role. To be read by superusers and, for pg_dump, by the owner of the database.';
 
 CREATE FUNCTION @extschema@.compare_and_set(key text, expected_version bigint, value text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -911,144 +914,146 @@ COMMENT ON COLUMN lock_election.histogram.count IS
 COMMENT ON COLUMN lock_election.histogram.sum IS
 'Seconds of all of this name together; the same in each of its rows.';
 
-COMMENT ON TABLE lock_election.slot IS
+COMMENT ON TABLE _lock_election.slot IS
 'The durable record of holders, one row for each slot of a lock. Written by the manager alone; read view locks instead.';
-COMMENT ON COLUMN lock_election.slot.token IS
+COMMENT ON COLUMN _lock_election.slot.token IS
 'The holders token; 0: free.';
-COMMENT ON COLUMN lock_election.slot.acquired_at IS
+COMMENT ON COLUMN _lock_election.slot.acquired_at IS
 'When it was granted.';
-COMMENT ON COLUMN lock_election.slot.time_left IS
+COMMENT ON COLUMN _lock_election.slot.time_left IS
 'Microseconds left of a long TTL when the row was written; negative: ended, but still fenced.';
-COMMENT ON COLUMN lock_election.slot.slot IS
+COMMENT ON COLUMN _lock_election.slot.slot IS
 'Number of the place in the lock, from 0.';
-COMMENT ON COLUMN lock_election.slot.expires_at IS
+COMMENT ON COLUMN _lock_election.slot.expires_at IS
 'When the lease ends, as of this write.';
-COMMENT ON COLUMN lock_election.slot.closed_until IS
+COMMENT ON COLUMN _lock_election.slot.closed_until IS
 'Nobody is granted the name before.';
-COMMENT ON COLUMN lock_election.slot.ttl IS
+COMMENT ON COLUMN _lock_election.slot.ttl IS
 'Microseconds; -1: as long as its connection.';
-COMMENT ON COLUMN lock_election.slot.lease IS
+COMMENT ON COLUMN _lock_election.slot.lease IS
 'The lease that it hangs on; 0: one of its own.';
-COMMENT ON COLUMN lock_election.slot.session IS
+COMMENT ON COLUMN _lock_election.slot.session IS
 'The connection that acquired it; 0: gone.';
-COMMENT ON COLUMN lock_election.slot.role IS
+COMMENT ON COLUMN _lock_election.slot.role IS
 'Its role; of a free slot, the role that left it closed.';
-COMMENT ON COLUMN lock_election.slot.permits IS
+COMMENT ON COLUMN _lock_election.slot.permits IS
 'How many may hold it at once; 0: no permits.';
-COMMENT ON COLUMN lock_election.slot.holds IS
+COMMENT ON COLUMN _lock_election.slot.holds IS
 'How often it was acquired.';
-COMMENT ON COLUMN lock_election.slot.kind IS
+COMMENT ON COLUMN _lock_election.slot.kind IS
 '1 lock, 2 election.';
-COMMENT ON COLUMN lock_election.slot.mode IS
+COMMENT ON COLUMN _lock_election.slot.mode IS
 '0 free, 1 exclusive, 2 shared, 3 permit.';
-COMMENT ON COLUMN lock_election.slot.name IS
+COMMENT ON COLUMN _lock_election.slot.name IS
 'Of the lock or election.';
-COMMENT ON COLUMN lock_election.slot.owner IS
+COMMENT ON COLUMN _lock_election.slot.owner IS
 'The named owner.';
-COMMENT ON COLUMN lock_election.slot.value IS
+COMMENT ON COLUMN _lock_election.slot.value IS
 'The candidates text.';
-COMMENT ON COLUMN lock_election.slot.uncommitted IS
+COMMENT ON COLUMN _lock_election.slot.uncommitted IS
 'Holds of transactions that were open when the row was written.';
-COMMENT ON COLUMN lock_election.slot.acquirer IS
+COMMENT ON COLUMN _lock_election.slot.acquirer IS
 'Process, address and application that acquired it, for people who look.';
 
-COMMENT ON TABLE lock_election.queue IS
+COMMENT ON TABLE _lock_election.queue IS
 'The durable record of queue places, one row for each until it is granted or ends. Written by the manager alone; read view waiters instead.';
-COMMENT ON COLUMN lock_election.queue.token IS
+COMMENT ON COLUMN _lock_election.queue.token IS
 'The token that it will have.';
-COMMENT ON COLUMN lock_election.queue.entered_at IS
+COMMENT ON COLUMN _lock_election.queue.entered_at IS
 'When it entered the queue.';
-COMMENT ON COLUMN lock_election.queue.member IS
+COMMENT ON COLUMN _lock_election.queue.member IS
 'Of several names: which one, from 1; else 0.';
-COMMENT ON COLUMN lock_election.queue.ttl IS
+COMMENT ON COLUMN _lock_election.queue.ttl IS
 'Microseconds; -1: as long as its connection.';
-COMMENT ON COLUMN lock_election.queue.lease IS
+COMMENT ON COLUMN _lock_election.queue.lease IS
 'The lease that it hangs on; 0: one of its own.';
-COMMENT ON COLUMN lock_election.queue.session IS
+COMMENT ON COLUMN _lock_election.queue.session IS
 'The connection that acquired it; 0: gone.';
-COMMENT ON COLUMN lock_election.queue.role IS
+COMMENT ON COLUMN _lock_election.queue.role IS
 'Its role; of a free slot, the role that left it closed.';
-COMMENT ON COLUMN lock_election.queue.permits IS
+COMMENT ON COLUMN _lock_election.queue.permits IS
 'How many may hold it at once; 0: no permits.';
-COMMENT ON COLUMN lock_election.queue.holds IS
+COMMENT ON COLUMN _lock_election.queue.holds IS
 'How often it was acquired.';
-COMMENT ON COLUMN lock_election.queue.kind IS
+COMMENT ON COLUMN _lock_election.queue.kind IS
 '1 lock, 2 election.';
-COMMENT ON COLUMN lock_election.queue.mode IS
+COMMENT ON COLUMN _lock_election.queue.mode IS
 '0 free, 1 exclusive, 2 shared, 3 permit.';
-COMMENT ON COLUMN lock_election.queue.name IS
+COMMENT ON COLUMN _lock_election.queue.name IS
 'Of the lock or election.';
-COMMENT ON COLUMN lock_election.queue.owner IS
+COMMENT ON COLUMN _lock_election.queue.owner IS
 'The named owner.';
-COMMENT ON COLUMN lock_election.queue.value IS
+COMMENT ON COLUMN _lock_election.queue.value IS
 'The candidates text.';
-COMMENT ON COLUMN lock_election.queue.uncommitted IS
+COMMENT ON COLUMN _lock_election.queue.uncommitted IS
 'Holds of transactions that were open when the row was written.';
-COMMENT ON COLUMN lock_election.queue.acquirer IS
+COMMENT ON COLUMN _lock_election.queue.acquirer IS
 'Process, address and application that acquired it, for people who look.';
 
-COMMENT ON TABLE lock_election.lease IS
+COMMENT ON TABLE _lock_election.lease IS
 'The durable record of leases: the named ones, and one for each acquire_locks(). Written by the manager alone; read view leases instead.';
-COMMENT ON COLUMN lock_election.lease.id IS
+COMMENT ON COLUMN _lock_election.lease.id IS
 'Its number.';
-COMMENT ON COLUMN lock_election.lease.ttl IS
+COMMENT ON COLUMN _lock_election.lease.ttl IS
 'Microseconds.';
-COMMENT ON COLUMN lock_election.lease.time_left IS
+COMMENT ON COLUMN _lock_election.lease.time_left IS
 'Microseconds left of a long TTL when the row was written.';
-COMMENT ON COLUMN lock_election.lease.expires_at IS
+COMMENT ON COLUMN _lock_election.lease.expires_at IS
 'When it ends, as of this write.';
-COMMENT ON COLUMN lock_election.lease.role IS
+COMMENT ON COLUMN _lock_election.lease.role IS
 'Its role.';
-COMMENT ON COLUMN lock_election.lease.owner IS
+COMMENT ON COLUMN _lock_election.lease.owner IS
 'The named owner.';
 
-COMMENT ON TABLE lock_election.history IS
+COMMENT ON TABLE _lock_election.history IS
 'Changes of elections; read election_history() instead. Kept for lock_election.history_retention.';
-COMMENT ON COLUMN lock_election.history.change IS
+COMMENT ON COLUMN _lock_election.history.change IS
 'Its number.';
-COMMENT ON COLUMN lock_election.history.term IS
+COMMENT ON COLUMN _lock_election.history.term IS
 'The term.';
-COMMENT ON COLUMN lock_election.history.elected_at IS
+COMMENT ON COLUMN _lock_election.history.elected_at IS
 'When the term began.';
-COMMENT ON COLUMN lock_election.history.at IS
+COMMENT ON COLUMN _lock_election.history.at IS
 'When it happened.';
-COMMENT ON COLUMN lock_election.history.role IS
+COMMENT ON COLUMN _lock_election.history.role IS
 'The leaders role, whose lock_election.max_history_per_role it counts for.';
-COMMENT ON COLUMN lock_election.history.how IS
+COMMENT ON COLUMN _lock_election.history.how IS
 '1 elected, 2 proclaimed; the term has ended: 3 resigned, 4 expired, 5 revoked, 6 forced, 7 undone, 8 disconnected.';
-COMMENT ON COLUMN lock_election.history.election IS
+COMMENT ON COLUMN _lock_election.history.election IS
 'Its name.';
-COMMENT ON COLUMN lock_election.history.candidate IS
+COMMENT ON COLUMN _lock_election.history.candidate IS
 'The leaders text.';
 
-COMMENT ON TABLE lock_election.meta IS
+COMMENT ON TABLE _lock_election.meta IS
 'One row: what the next manager has to know.';
-COMMENT ON COLUMN lock_election.meta.database IS
+COMMENT ON COLUMN _lock_election.meta.database IS
 'The database that the locks were held in: another one in a copy.';
-COMMENT ON COLUMN lock_election.meta.incarnation IS
+COMMENT ON COLUMN _lock_election.meta.incarnation IS
 'The newest one.';
-COMMENT ON COLUMN lock_election.meta.taken_at IS
+COMMENT ON COLUMN _lock_election.meta.taken_at IS
 'When it was taken.';
-COMMENT ON COLUMN lock_election.meta.timeline IS
+COMMENT ON COLUMN _lock_election.meta.timeline IS
 'The servers at that moment.';
-COMMENT ON COLUMN lock_election.meta.boot IS
+COMMENT ON COLUMN _lock_election.meta.boot IS
 'The life of the server at that moment.';
 
-COMMENT ON TABLE lock_election.incarnation_floor IS
+COMMENT ON TABLE _lock_election.incarnation_floor IS
 'What pg_dump carries, so that tokens go on upwards after a restore.';
-COMMENT ON COLUMN lock_election.incarnation_floor.incarnation IS
+COMMENT ON COLUMN _lock_election.incarnation_floor.incarnation IS
 'The newest one of the dumped database.';
 
-COMMENT ON COLUMN lock_election.versioned.version IS
+COMMENT ON COLUMN _lock_election.versioned.version IS
 'Counts up from 1 with each write.';
-COMMENT ON COLUMN lock_election.versioned.role IS
+COMMENT ON COLUMN _lock_election.versioned.role IS
 'Name of the role that the key belongs to.';
-COMMENT ON COLUMN lock_election.versioned.role_oid IS
+COMMENT ON COLUMN _lock_election.versioned.role_oid IS
 'The role that had this name when the row was written; 0: there was none.';
-COMMENT ON COLUMN lock_election.versioned.key IS
+COMMENT ON COLUMN _lock_election.versioned.key IS
 'The key.';
-COMMENT ON COLUMN lock_election.versioned.value IS
+COMMENT ON COLUMN _lock_election.versioned.value IS
 'Its value.';
 
 COMMENT ON SCHEMA lock_election IS
-'Views of lock_election, and the tables below them. The functions are in the schema that CREATE EXTENSION was given.';
+'Views of lock_election. The functions are in the schema that CREATE EXTENSION was given, the tables in _lock_election.';
+COMMENT ON SCHEMA _lock_election IS
+'Tables of lock_election, written by its manager alone. The views are in lock_election.';

@@ -523,4 +523,23 @@ LE_API int le_wait_stop(le_hold *term, int wait_ms);
  */
 LE_API le_status le_stop(le_runner *runner, le_error *error);
 
+/* --- several servers --- */
+
+/*
+ * Where the names of locks and elections are spread over several servers:
+ * which of the n shards this name belongs to.  The answer is a position in
+ * shards; -1 if there are none, or one of the texts is NULL.
+ *
+ * shards are names, not connection strings.  The answer depends on the names
+ * alone, not on their order, and is the same in every version and on every
+ * machine: the shard with the highest SHA-256 of its name, a zero byte and the
+ * name of the lock.  One more shard takes its part from all others, and leaves
+ * every other name where it is.  A change of the shards has to be prepared:
+ * docs/scaling.md.
+ *
+ * Names on different shards cannot be acquired together, nor fenced in one
+ * transaction.  Local.
+ */
+LE_API int le_shard(const char *name, const char *const *shards, int n);
+
 #endif /* LOCK_ELECTION_H */

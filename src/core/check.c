@@ -53,7 +53,7 @@ check_lease(const LeCore *core, const LeEntry *entry)
 static void
 check_holder(const LeCore *core, const LeLock *lock, const LeSlot *slot)
 {
-	const LeEntry *entry = slot->holder;
+	const LeEntry *entry = le_slot_holder(slot);
 
 	CHECK(le_entry_has_slot(entry));
 	CHECK(entry->slot == slot && entry->lock == lock);
@@ -70,7 +70,7 @@ check_holder(const LeCore *core, const LeLock *lock, const LeSlot *slot)
 		CHECK(hold->entry == entry);
 		CHECK(core->sessions[entry->sessno].id != 0 || hold->session != entry->session);
 	}
-	CHECK(entry->waiter_session == 0 || entry->answering);
+	CHECK(entry->waiter == NULL || entry->waiter->session == 0 || entry->waiter->answering);
 	CHECK(entry->session == 0 || core->sessions[entry->sessno].id == entry->session);
 	check_timer(core, &entry->timer);
 	if (entry->state == LE_STATE_LAPSED)
@@ -93,7 +93,7 @@ is_ready(const LeEntry *entry)
 {
 	const LeLock *lock = entry->lock;
 
-	return lock->queue.next == &entry->queue_link && le_lock_admits(lock, entry->mode, LE_NEVER) &&
+	return lock->queue.next == &entry->waiter->queue_link && le_lock_admits(lock, entry->mode, LE_NEVER) &&
 		   (lock->closed_until == 0 || (lock->timer.pos == 0 && lock->closed_until != LE_NEVER));
 }
 
@@ -102,13 +102,15 @@ check_group(const LeEntry *entry)
 {
 	bool ready = true, found = false, unsettled = false;
 
-	for (const LeEntry *member = entry->group->members; member != NULL; member = member->group_next)
+	for (const LeEntry *member = entry->waiter->group->members; member != NULL;
+		 member = member->waiter->group_next)
 	{
-		CHECK(member->grouped && member->group == entry->group && member->token == entry->token);
+		CHECK(member->grouped && member->waiter->group == entry->waiter->group &&
+			  member->token == entry->token);
 		CHECK(member->state == LE_STATE_QUEUED);
-		CHECK(member->place || (member->waiter_session != 0) == (member == entry->group->members));
-		CHECK(member->waiter_session == 0 || member == entry->group->members);
-		CHECK(member->place == entry->place && member->member > 0);
+		CHECK(member->place || (member->waiter->session != 0) == (member == entry->waiter->group->members));
+		CHECK(member->waiter->session == 0 || member == entry->waiter->group->members);
+		CHECK(member->place == entry->place && member->waiter->member > 0);
 		ready &= is_ready(member);
 		unsettled |= member->lock->unsettled;
 		found |= member == entry;
@@ -124,19 +126,19 @@ check_queue(const LeCore *core, const LeLock *lock)
 
 	for (const LeLink *link = lock->queue.next; link != &lock->queue; link = link->next)
 	{
-		const LeEntry *entry = le_container(link, LeEntry, queue_link);
+		const LeEntry *entry = le_queued(link);
 
-		CHECK(entry->state == LE_STATE_QUEUED && entry->lock == lock);
+		CHECK(entry->state == LE_STATE_QUEUED && entry->lock == lock && entry->waiter->entry == entry);
 		CHECK(entry->token > last);
-		CHECK(entry->place || entry->grouped || entry->waiter_session != 0);
+		CHECK(entry->place || entry->grouped || entry->waiter->session != 0);
 		if (entry->grouped)
 			check_group(entry);
 		else
-			CHECK(entry->group == NULL);
+			CHECK(entry->waiter->group == NULL);
 		CHECK(find_in(core, lock, entry) == entry);
-		CHECK(le_linked(&entry->waits_link) == (lock->kind == LE_KIND_LOCK));
+		CHECK(le_linked(&entry->waiter->waits_link) == (lock->kind == LE_KIND_LOCK));
 		check_timer(core, &entry->timer);
-		check_rings(&entry->timer, entry->wait_until);
+		check_rings(&entry->timer, entry->waiter->until);
 		last = entry->token;
 		n++;
 	}
@@ -153,14 +155,14 @@ check_lock(const LeCore *core, const LeLock *lock)
 		CHECK(slot->lock == lock);
 		CHECK(slot->number >= 0 && slot->number < lock->next_number);
 		slots++;
-		if (slot->holder == NULL)
+		if (le_slot_holder(slot) == NULL)
 			continue;
 		held++;
 		check_holder(core, lock, slot);
 	}
 	for (const LeSlot *slot = lock->free_slots; slot != NULL; slot = slot->free_next)
 	{
-		CHECK(slot->holder == NULL);
+		CHECK(slot->free);
 		free_slots++;
 	}
 	CHECK(held == lock->held);
@@ -178,7 +180,7 @@ check_lock(const LeCore *core, const LeLock *lock)
 	if (lock->waiting > 0)
 	{
 		/* no lost wake-up: the first cannot be granted, or is cooling */
-		const LeEntry *head = le_container(lock->queue.next, LeEntry, queue_link);
+		const LeEntry *head = le_queued(lock->queue.next);
 
 		CHECK(head->grouped || !is_ready(head) || lock->unsettled);
 		if (lock->unsettled)
@@ -244,7 +246,7 @@ check_roles(const LeCore *core)
 void
 le_core_check(const LeCore *core)
 {
-	uint32_t locks = 0, tokens = 0, candidates = 0, changes = 0, waits = 0;
+	uint32_t locks = 0, tokens = 0, left = 0, candidates = 0, changes = 0, waits = 0;
 
 	for (uint32_t i = 0; i < core->lock_buckets; i++)
 	{
@@ -264,10 +266,13 @@ le_core_check(const LeCore *core)
 	}
 	CHECK(locks == core->lock_count && locks == core->locks.used);
 	CHECK(tokens == core->token_count);
+	for (const LeWaiter *waiter = core->left; waiter != NULL; waiter = waiter->left_next)
+		left++;
+	CHECK(core->waiters.used == core->queued + left);
 	CHECK(core->slots.nfree >= core->queued);
 	for (const LeLink *link = core->waits.next; link != &core->waits; link = link->next)
 	{
-		CHECK(le_container(link, LeEntry, waits_link)->state == LE_STATE_QUEUED && waits > 0);
+		CHECK(le_container(link, LeWaiter, waits_link)->entry->state == LE_STATE_QUEUED && waits > 0);
 		waits--;
 	}
 	CHECK(waits == 0);

@@ -111,10 +111,10 @@ held_by_transaction(const LeLock *lock, const LeSession *session, const LeComman
 
 		if (is_unnamed_holder(entry, lock, cmd))
 			return entry;
-		if (slot->holder == NULL || !is_unnamed_holder(slot->holder, lock, cmd))
+		if (le_slot_holder(slot) == NULL || !is_unnamed_holder(le_slot_holder(slot), lock, cmd))
 			continue;
-		if (has_hold_of(slot->holder, cmd->session))
-			return slot->holder;
+		if (has_hold_of(le_slot_holder(slot), cmd->session))
+			return le_slot_holder(slot);
 	}
 	return NULL;
 }
@@ -174,7 +174,7 @@ le_held_by_session(const LeCore *core, const LeLock *lock, const LeCommand *cmd)
 
 	for (LeSlot *slot = lock->slots; slot != NULL && link != entries; slot = slot->next, link = link->next)
 	{
-		if (is_held_by(slot->holder, lock, cmd->session) ||
+		if (is_held_by(le_slot_holder(slot), lock, cmd->session) ||
 			is_held_by(le_container(link, LeEntry, session_link), lock, cmd->session))
 			return true;
 	}
@@ -184,12 +184,12 @@ le_held_by_session(const LeCore *core, const LeLock *lock, const LeCommand *cmd)
 void
 le_acquire_wait(LeSession *session, LeEntry *entry, const LeCommand *cmd, LeTime now)
 {
-	entry->waiter_session = cmd->session;
-	entry->waiter_sessno = cmd->sessno;
-	entry->request = cmd->request;
-	entry->wait_xact = cmd->xact;
-	entry->wait_subxact = cmd->subxact;
-	entry->wait_until = cmd->wait == LE_WAIT_FOREVER ? LE_NEVER : le_add(now, cmd->wait);
+	entry->waiter->session = cmd->session;
+	entry->waiter->sessno = cmd->sessno;
+	entry->waiter->request = cmd->request;
+	entry->waiter->xact = cmd->xact;
+	entry->waiter->subxact = cmd->subxact;
+	entry->waiter->until = cmd->wait == LE_WAIT_FOREVER ? LE_NEVER : le_add(now, cmd->wait);
 	session->waiting_on = entry;
 }
 
@@ -251,7 +251,7 @@ enter(LeCore *core, LeSession *session, const LeCommand *cmd, LeLease *lease, bo
 
 	if (cmd->mode == LE_MODE_PERMIT && lock->permits == 0)
 		lock->permits = cmd->permits;
-	entry = le_entry_new(core, lock, cmd, lease, now);
+	entry = le_entry_new(core, lock, cmd, lease);
 	entry->place = cmd->enqueue;
 	le_entry_add_hold(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
 	reply->token = entry->token;
@@ -265,6 +265,7 @@ enter(LeCore *core, LeSession *session, const LeCommand *cmd, LeLease *lease, bo
 		return;
 	}
 	core->stats.waits++;
+	le_waiter_new(core, entry, cmd->since != 0 ? cmd->since : now);
 	if (cmd->enqueue)
 	{
 		if (lease == NULL && cmd->ttl != LE_TTL_BOUND)
@@ -326,7 +327,7 @@ le_same_place(const LeCore *core, const LeLock *lock, const LeLease *lease, cons
 	/* to the end of the shorter list: both may be very long */
 	for (; link != &lock->queue && other != &lease->entries; link = link->next, other = other->next)
 	{
-		LeEntry *queued = le_container(link, LeEntry, queue_link);
+		LeEntry *queued = le_queued(link);
 		LeEntry *leased = le_container(other, LeEntry, lease_link);
 
 		if (is_same_place(core, queued, lock, lease, cmd))
@@ -351,7 +352,7 @@ le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, L
 		le_place_dirty(core, entry);
 		reply->wrote = true;
 	}
-	for (const LeLink *link = entry->lock->queue.next; link != &entry->queue_link; link = link->next)
+	for (const LeLink *link = entry->lock->queue.next; link != &entry->waiter->queue_link; link = link->next)
 		position++;
 	if (position > reply->position)
 		reply->position = position;
@@ -470,7 +471,7 @@ static void
 reply_row(LeReply *reply, const LeEntry *entry)
 {
 	reply->lsn = le_entry_lsn(entry);
-	reply->wrote = le_entry_has_slot(entry) ? entry->slot->row.dirty : entry->row.dirty;
+	reply->wrote = le_entry_has_slot(entry) ? entry->slot->row.dirty : entry->waiter->row.dirty;
 }
 
 /*
@@ -559,7 +560,7 @@ find_of_session(const LeCore *core, const LeCommand *cmd)
 	/* as in le_held_by_session() */
 	for (LeSlot *slot = lock->slots; slot != NULL && link != entries; slot = slot->next, link = link->next)
 	{
-		newest = newer_of_session(newest, slot->holder, lock, cmd);
+		newest = newer_of_session(newest, le_slot_holder(slot), lock, cmd);
 		newest = newer_of_session(newest, le_container(link, LeEntry, session_link), lock, cmd);
 	}
 	return newest;
@@ -617,15 +618,15 @@ le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 static void
 displace_waiter(LeCore *core, LeEntry *entry, LeReply *reply)
 {
-	LeSession *session = &core->sessions[entry->waiter_sessno];
+	LeSession *session = &core->sessions[entry->waiter->sessno];
 
-	if (entry->waiter_session == 0)
+	if (entry->waiter->session == 0)
 		return;
-	assert(session->id == entry->waiter_session && session->waiting_on == entry);
+	assert(session->id == entry->waiter->session && session->waiting_on == entry);
 	session->waiting_on = NULL;
-	reply->displaced_session = entry->waiter_session;
-	reply->displaced_sessno = entry->waiter_sessno;
-	reply->displaced_request = entry->request;
+	reply->displaced_session = entry->waiter->session;
+	reply->displaced_sessno = entry->waiter->sessno;
+	reply->displaced_request = entry->waiter->request;
 }
 
 void
@@ -649,7 +650,7 @@ le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->status = LE_QUEUED;
 	reply->own_session = le_held_by_session(core, entry->lock, cmd);
 	entry = le_group_lead(entry);
-	if (cmd->wait != 0 && !entry->answering)
+	if (cmd->wait != 0 && !entry->waiter->answering)
 	{
 		displace_waiter(core, entry, reply);
 		le_acquire_wait(session, entry, cmd, now);
@@ -719,7 +720,7 @@ le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 	/* slots are in the order of their numbers, the newest first */
 	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
 	{
-		if (slot->holder == NULL || (cmd->from != 0 && slot->number >= cmd->from))
+		if (le_slot_holder(slot) == NULL || (cmd->from != 0 && slot->number >= cmd->from))
 			continue;
 		if (le_core_is_full(core))
 		{

@@ -33,6 +33,7 @@ le_core_create(const LeEnv *env, uint32_t max_sessions, int64_t next_revision)
 	le_pool_init(&core->locks, sizeof(LeLock));
 	le_pool_init(&core->slots, sizeof(LeSlot));
 	le_pool_init(&core->entries, sizeof(LeEntry));
+	le_pool_init(&core->waiters, sizeof(LeWaiter));
 	le_pool_init(&core->holds, sizeof(LeHold));
 	le_pool_init(&core->leases, sizeof(LeLease));
 	le_pool_init(&core->groups, sizeof(LeGroup));
@@ -53,8 +54,8 @@ le_free_text(LeCore *core, char **text)
 	*text = NULL;
 }
 
-static void
-entry_free(LeCore *core, LeEntry *entry)
+void
+le_entry_free(LeCore *core, LeEntry *entry)
 {
 	le_free_text(core, &entry->owner);
 	le_free_text(core, &entry->value);
@@ -114,7 +115,7 @@ le_core_destroy(LeCore *core)
 	for (LeEntry *entry = core->ended, *next; entry != NULL; entry = next)
 	{
 		next = entry->ended_next;
-		entry_free(core, entry);
+		le_entry_free(core, entry);
 	}
 	for (uint32_t i = 0; i < core->lock_buckets; i++)
 	{
@@ -136,6 +137,7 @@ le_core_destroy(LeCore *core)
 	le_pool_destroy(core, &core->locks);
 	le_pool_destroy(core, &core->slots);
 	le_pool_destroy(core, &core->entries);
+	le_pool_destroy(core, &core->waiters);
 	le_pool_destroy(core, &core->holds);
 	le_pool_destroy(core, &core->leases);
 	le_pool_destroy(core, &core->groups);
@@ -257,7 +259,8 @@ le_core_reserve(LeCore *core, const LeCommand *cmd)
 
 	/* every one that waits may be granted a slot without another reserve */
 	return le_pool_reserve(core, &core->locks, n) && le_pool_reserve(core, &core->entries, n) &&
-		   le_pool_reserve(core, &core->holds, n) && le_pool_reserve(core, &core->slots, core->queued + n) &&
+		   le_pool_reserve(core, &core->waiters, n) && le_pool_reserve(core, &core->holds, n) &&
+		   le_pool_reserve(core, &core->slots, core->queued + n) &&
 		   (cmd->nnames == 0 || le_pool_reserve(core, &core->groups, 1));
 }
 
@@ -383,14 +386,14 @@ entry_due(LeCore *core, LeEntry *entry, LeTime now)
 		le_entry_end(core, entry, (LeEnd) entry->end, entry->closed_until, now);
 		return;
 	}
-	if (entry->state == LE_STATE_QUEUED && entry->wait_until <= now)
+	if (entry->state == LE_STATE_QUEUED && entry->waiter->until <= now)
 	{
 		if (!entry->place)
 		{
 			le_entry_end(core, entry, LE_END_TIMEOUT, 0, now);
 			return;
 		}
-		entry->wait_until = LE_NEVER;
+		entry->waiter->until = LE_NEVER;
 		if (le_entry_named_lease(entry) == NULL)
 			le_entry_renew(core, entry, now);
 		le_answer(core, entry, LE_QUEUED, entry->token);
@@ -398,7 +401,7 @@ entry_due(LeCore *core, LeEntry *entry, LeTime now)
 	if (entry->deadline <= now)
 	{
 		/* a wait for a place keeps it alive */
-		if (entry->state == LE_STATE_QUEUED && entry->waiter_session != 0 && !entry->answering)
+		if (entry->state == LE_STATE_QUEUED && entry->waiter->session != 0 && !entry->waiter->answering)
 			entry->deadline = le_add(now, entry->ttl);
 		else
 		{
@@ -564,147 +567,6 @@ le_entry_holds(const LeEntry *entry)
 	return le_entry_counts_once(entry) ? 1 : entry->hold_count;
 }
 
-/* --- effects --- */
-
-LeSlot *
-le_core_dirty_slots(LeCore *core)
-{
-	return core->dirty_slots;
-}
-
-LeLease *
-le_core_dirty_leases(LeCore *core)
-{
-	return core->dirty_leases;
-}
-
-LeEntry *
-le_core_dirty_places(LeCore *core)
-{
-	return core->dirty_places;
-}
-
-LeChange *
-le_core_changes(LeCore *core)
-{
-	return core->changes;
-}
-
-LeEntry *
-le_core_answers(LeCore *core)
-{
-	return core->answers;
-}
-
-void
-le_entry_answer(const LeEntry *entry, LeTime now, LeReply *reply)
-{
-	memset(reply, 0, sizeof(*reply));
-	reply->status = (LeStatus) entry->answer;
-	reply->token = entry->answer_token;
-	reply->wrote = reply->status == LE_OK;
-	reply->counted = reply->status == LE_OK && entry->hold_count > 0;
-	reply->lsn = entry->lsn;
-	if (reply->status == LE_OK)
-		reply->valid_for = le_entry_has_slot(entry)     ? le_entry_time_left(entry, now)
-						   : entry->ttl == LE_TTL_BOUND ? LE_NEVER
-														: entry->ttl;
-	reply->bound = entry->ttl == LE_TTL_BOUND;
-	reply->shared_owner = entry->joined;
-	if (reply->status == LE_LOST && entry->state == LE_STATE_ENDED)
-		reply->ending = entry->end;
-}
-
-static void
-lock_free(LeCore *core, LeLock *lock)
-{
-	for (LeSlot *slot = lock->slots, *next; slot != NULL; slot = next)
-	{
-		next = slot->next;
-		le_pool_put(&core->slots, slot);
-	}
-	le_timer_clear(core, &lock->timer);
-	le_lock_hash_remove(core, lock);
-	le_free_text(core, &lock->name);
-	le_pool_put(&core->locks, lock);
-}
-
-void
-le_core_batch_done(LeCore *core, uint64_t lsn)
-{
-	for (LeSlot *slot = core->dirty_slots, *next; slot != NULL; slot = next)
-	{
-		next = slot->dirty_next;
-		slot->dirty_next = NULL;
-		slot->row.dirty = false;
-		if (slot->holder != NULL)
-			slot->holder->lsn = lsn;
-	}
-	core->dirty_slots = NULL;
-
-	for (LeLease *lease = core->dirty_leases, *next; lease != NULL; lease = next)
-	{
-		next = lease->dirty_next;
-		lease->dirty_next = NULL;
-		lease->row.dirty = false;
-		lease->lsn = lsn;
-		if (lease->ended)
-		{
-			le_free_text(core, &lease->owner);
-			le_pool_put(&core->leases, lease);
-		}
-	}
-	core->dirty_leases = NULL;
-
-	for (LeEntry *entry = core->dirty_places, *next; entry != NULL; entry = next)
-	{
-		next = entry->dirty_next;
-		entry->dirty_next = NULL;
-		entry->row.dirty = false;
-		if (entry->state == LE_STATE_QUEUED)
-			entry->lsn = lsn;
-	}
-	core->dirty_places = NULL;
-
-	for (LeEntry *entry = core->answers, *next; entry != NULL; entry = next)
-	{
-		next = entry->answer_next;
-		entry->answer_next = NULL;
-		entry->answering = false;
-		entry->waiter_session = 0;
-	}
-	for (LeChange *change = core->changes, *next; change != NULL; change = next)
-	{
-		next = change->next;
-		le_free_text(core, &change->dropped);
-		le_pool_put(&core->change_pool, change);
-	}
-	core->changes = NULL;
-	core->changes_tail = &core->changes;
-
-	core->work = 0;
-	assert(core->passed == NULL);
-	core->answers = NULL;
-	core->answers_tail = &core->answers;
-
-	for (LeEntry *entry = core->ended, *next; entry != NULL; entry = next)
-	{
-		next = entry->ended_next;
-		entry_free(core, entry);
-	}
-	core->ended = NULL;
-
-	for (LeLock *lock = core->doomed, *next; lock != NULL; lock = next)
-	{
-		next = lock->doomed_next;
-		lock->doomed_next = NULL;
-		lock->doom_listed = false;
-		if (lock->doomed)
-			lock_free(core, lock);
-	}
-	core->doomed = NULL;
-}
-
 /* --- looking --- */
 
 uint32_t
@@ -758,7 +620,7 @@ le_core_bytes(const LeCore *core)
 static LePool *
 row_pool(LeCore *core, LeRowType type)
 {
-	return type == LE_ROW_SLOT ? &core->slots : type == LE_ROW_LEASE ? &core->leases : &core->entries;
+	return type == LE_ROW_SLOT ? &core->slots : type == LE_ROW_LEASE ? &core->leases : &core->waiters;
 }
 
 uint32_t
@@ -774,7 +636,7 @@ le_core_row_at(LeCore *core, LeRowType type, uint32_t index)
 	void *object = le_pool_at(row_pool(core, type), index);
 	LeRow *row = type == LE_ROW_SLOT    ? &((LeSlot *) object)->row
 				 : type == LE_ROW_LEASE ? &((LeLease *) object)->row
-										: &((LeEntry *) object)->row;
+										: &((LeWaiter *) object)->row;
 
 	return row->on_disk ? row : NULL;
 }

@@ -294,6 +294,7 @@ typedef struct LeLink
 } LeLink;
 
 typedef struct LeEntry LeEntry;
+typedef struct LeWaiter LeWaiter;
 typedef struct LeSlot LeSlot;
 typedef struct LeLock LeLock;
 typedef struct LeLease LeLease;
@@ -328,12 +329,16 @@ struct LeAcquirer
 struct LeSlot
 {
 	LeLock *lock;
-	LeSlot *next;      /* in lock->slots */
-	LeSlot *free_next; /* in lock->free_slots */
+	LeSlot *next; /* in lock->slots */
 	LeSlot *dirty_next;
-	LeEntry *holder; /* NULL: free */
+	union /* le_slot_holder() tells which */
+	{
+		LeEntry *holder;
+		LeSlot *free_next; /* in lock->free_slots */
+	};
 	LeRow row;
 	int32_t number; /* from 0 */
+	bool free;      /* in lock->free_slots */
 	bool drop;      /* delete the row */
 };
 
@@ -355,7 +360,7 @@ struct LeLock
 	int32_t permits;     /* how many at a time; 0: not used so */
 	int32_t held;        /* number of holders */
 	uint32_t waiting;    /* length of queue */
-	LeLink queue;        /* of LeEntry.queue_link, by revision */
+	LeLink queue;        /* of LeWaiter.queue_link, by revision */
 	LeTime closed_until; /* no grant before; 0: none */
 	uint32_t closed_by;  /* role of the holder that left it closed, which it counts for */
 	uint32_t mark;       /* of the search for deadlocks, which is not the core's; 0 at first */
@@ -375,51 +380,36 @@ struct LeEntry
 {
 	LeLink lease_link;   /* in lease->entries while on a named lease */
 	LeLink session_link; /* in the session's entries */
-	LeEntry *token_next; /* in the hash of tokens */
-	LeEntry *answer_next;
-	LeEntry *ended_next;
-	LeEntry *dirty_next; /* place: in the list of dirty places */
-	LeEntry *group_next; /* grouped: the next member */
+	union
+	{
+		LeEntry *token_next; /* in the hash of tokens */
+		LeEntry *ended_next; /* ENDED */
+	};
 	LeLock *lock;
-	LeLease *lease; /* NULL: a lease of its own */
-	LeHold *holds;  /* the uncommitted ones */
-	char *owner;    /* NULL: the session */
+	LeWaiter *waiter; /* NULL: it does not wait, and has not waited in this batch */
+	LeLease *lease;   /* NULL: a lease of its own */
+	LeHold *holds;    /* the uncommitted ones */
+	char *owner;      /* NULL: the session */
 	char *value;
 	LeAcquirer *acquirer; /* NULL: not known */
 	int64_t token;
 	LeTime ttl;      /* LE_TTL_BOUND: as long as its session */
 	LeTime deadline; /* end of its own lease; LE_NEVER */
+	LeSlot *slot;    /* HELD and LAPSED, as the next one */
+	LeTime acquired_at;
 	union
 	{
-		struct /* NEW and QUEUED */
+		struct /* HELD */
 		{
-			LeLink queue_link; /* in lock->queue */
-			LeGroup *group;    /* while grouped */
-			LeTime since;      /* entered the queue */
-			LeLink waits_link; /* of a lock, not an election: in core->waits */
-			LeTime wait_until;
-			uint32_t wait_xact, /* transaction of the wait */
-				wait_subxact;
+			LeLink owner_link; /* in the hash of named owners */
+			LeTime saved_at;   /* renewed, or its time left written */
+			LeTime saved_left; /* time left for its row */
 		};
-		struct /* HELD and LAPSED */
+		struct /* LAPSED */
 		{
-			LeSlot *slot;
-			LeTime acquired_at;
-			union
-			{
-				struct /* HELD */
-				{
-					LeLink owner_link; /* in the hash of named owners */
-					LeTime saved_at;   /* renewed, or its time left written */
-					LeTime saved_left; /* time left for its row */
-				};
-				struct /* LAPSED */
-				{
-					LeLink lapsed_link;  /* in core->lapsed */
-					LeTime closed_until; /* no next grant before; 0: none */
-					LeTime lapsed_at;    /* since when, or overdue last */
-				};
-			};
+			LeLink lapsed_link;  /* in core->lapsed */
+			LeTime closed_until; /* no next grant before; 0: none */
+			LeTime lapsed_at;    /* since when, or overdue last */
 		};
 	};
 	LeTimer timer;
@@ -427,23 +417,48 @@ struct LeEntry
 	uint64_t session; /* who asked; 0: gone */
 	uint32_t sessno;
 	uint32_t role;
-	uint32_t request; /* who is to be answered ... */
-	uint32_t waiter_sessno;
-	uint64_t waiter_session; /* ... 0: nobody waits */
 	uint32_t hold_count;
-	uint16_t value_len;
-	uint16_t member; /* of several names the which-th it is, from 1; 0: it is alone */
-	uint8_t owner_len;
-	uint8_t mode;
-	uint8_t state;        /* LeState */
-	uint8_t end;          /* LeEnd: why it lapsed or ended */
-	uint8_t answer;       /* LeStatus for whoever waits */
-	bool answering : 1;   /* in the list of answers */
-	bool place : 1;       /* a queue place, not a blocked call */
-	bool grouped : 1;     /* QUEUED with others, or was until its batch */
-	bool joined : 1;      /* its answer: LeReply.shared_owner */
-	int64_t answer_token; /* what the waiter is told */
-	LeRow row;            /* queue place's row */
+	uint32_t value_len : 13; /* LE_MAX_VALUE */
+	uint32_t mode : 2;
+	uint32_t state : 3;   /* LeState */
+	uint32_t end : 4;     /* LeEnd: why it lapsed or ended */
+	uint32_t place : 1;   /* a queue place, not a blocked call */
+	uint32_t grouped : 1; /* QUEUED with others, or was until its batch */
+	uint32_t owner_len : 8;
+};
+
+/*
+ * What an entry has only while it waits: from its request, unless that is
+ * granted at once, to the end of the batch in which it leaves the queue.
+ */
+struct LeWaiter
+{
+	LeEntry *entry;
+	LeWaiter *left_next; /* in the list of those that have left their queues */
+	LeLink queue_link;   /* in lock->queue */
+	LeLink waits_link;   /* of a lock, not an election: in core->waits */
+	LeGroup *group;      /* while grouped */
+	LeEntry *group_next;
+	LeTime since;        /* entered the queue */
+	LeRow row;           /* a place's */
+	LeEntry *dirty_next; /* in the list of dirty places */
+
+	/* who is to be answered; session 0: nobody */
+	uint64_t session;
+	uint32_t sessno;
+	uint32_t request;
+	uint32_t xact;
+	uint32_t subxact;
+	LeTime until;
+
+	/* the answer */
+	LeEntry *answer_next;
+	int64_t answer_token;
+	uint8_t answer; /* LeStatus */
+	bool answering; /* in the list of answers */
+	bool joined;    /* LeReply.shared_owner */
+
+	uint16_t member; /* grouped: the which-th of the names it is, from 1; else 0 */
 };
 
 /* One hold of an entry, taken in a transaction that may still roll back. */
@@ -762,5 +777,19 @@ extern uint32_t le_entry_holds(const LeEntry *entry);
 extern void le_core_check(const LeCore *core);
 
 #define le_container(ptr, type, member) ((type *) ((char *) (ptr) -offsetof(type, member)))
+
+/* NULL: it is free. */
+static inline LeEntry *
+le_slot_holder(const LeSlot *slot)
+{
+	return slot->free ? NULL : slot->holder;
+}
+
+/* The entry of a link in a lock's queue. */
+static inline LeEntry *
+le_queued(const LeLink *link)
+{
+	return le_container(link, LeWaiter, queue_link)->entry;
+}
 
 #endif /* LE_CORE_H */

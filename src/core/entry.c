@@ -20,10 +20,12 @@ le_slot_dirty(LeCore *core, LeSlot *slot)
 void
 le_place_dirty(LeCore *core, LeEntry *entry)
 {
-	if (entry->row.dirty)
+	LeWaiter *waiter = entry->waiter;
+
+	if (waiter->row.dirty)
 		return;
-	entry->row.dirty = true;
-	entry->dirty_next = core->dirty_places;
+	waiter->row.dirty = true;
+	waiter->dirty_next = core->dirty_places;
 	core->dirty_places = entry;
 }
 
@@ -31,18 +33,19 @@ le_place_dirty(LeCore *core, LeEntry *entry)
 void
 le_answer(LeCore *core, LeEntry *entry, LeStatus status, int64_t token)
 {
+	LeWaiter *waiter = entry->waiter;
 	LeSession *session;
 
-	if (entry->waiter_session == 0 || entry->answering)
+	if (waiter == NULL || waiter->session == 0 || waiter->answering)
 		return;
-	entry->answer = (uint8_t) status;
-	entry->answer_token = token;
-	entry->answering = true;
-	entry->answer_next = NULL;
+	waiter->answer = (uint8_t) status;
+	waiter->answer_token = token;
+	waiter->answering = true;
+	waiter->answer_next = NULL;
 	*core->answers_tail = entry;
-	core->answers_tail = &entry->answer_next;
+	core->answers_tail = &waiter->answer_next;
 
-	session = &core->sessions[entry->waiter_sessno];
+	session = &core->sessions[waiter->sessno];
 	if (session->waiting_on == entry)
 		session->waiting_on = NULL;
 }
@@ -79,6 +82,7 @@ le_lock_get(LeCore *core, LeKind kind, LeText name)
 void
 le_slot_add_free(LeLock *lock, LeSlot *slot)
 {
+	slot->free = true;
 	slot->free_next = lock->free_slots;
 	lock->free_slots = slot;
 }
@@ -91,7 +95,8 @@ slot_take(LeCore *core, LeLock *lock)
 	if (slot != NULL)
 	{
 		lock->free_slots = slot->free_next;
-		slot->free_next = NULL;
+		slot->holder = NULL;
+		slot->free = false;
 		slot->drop = false;
 		return slot;
 	}
@@ -236,7 +241,7 @@ le_lock_timer(LeCore *core, LeLock *lock, LeTime now)
 void
 le_core_row_lent(LeCore *core, LeSlot *slot, LeTime now)
 {
-	assert(slot->holder == NULL && slot->row.on_disk);
+	assert(le_slot_holder(slot) == NULL && slot->row.on_disk);
 	slot->row.on_disk = false;
 	le_lock_timer(core, slot->lock, now);
 }
@@ -251,7 +256,6 @@ entry_leave_slot(LeCore *core, LeEntry *entry, LeTime closed_until, LeTime now)
 		le_unlink(&entry->lapsed_link);
 	else
 		le_owner_remove(core, entry);
-	slot->holder = NULL;
 	entry->slot = NULL;
 	le_slot_add_free(lock, slot);
 	le_slot_dirty(core, slot);
@@ -263,11 +267,18 @@ entry_leave_slot(LeCore *core, LeEntry *entry, LeTime closed_until, LeTime now)
 		le_lock_close(core, lock, closed_until, entry->role);
 }
 
+/* It waits no more; the answer and the deletion of its row are still to come. */
 static void
 leave_queue(LeCore *core, LeEntry *entry)
 {
-	le_unlink(&entry->queue_link);
-	le_unlink(&entry->waits_link);
+	LeWaiter *waiter = entry->waiter;
+
+	waiter->left_next = core->left;
+	core->left = waiter;
+	if (entry->state != LE_STATE_QUEUED)
+		return; /* of a group that is granted at once */
+	le_unlink(&waiter->queue_link);
+	le_unlink(&waiter->waits_link);
 	entry->lock->waiting--;
 	core->queued--;
 	if (entry->place)
@@ -400,7 +411,7 @@ queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
 				le_change_add(core, holder, LE_HOW_PROCLAIMED, NULL, now);
 		}
 		core->stats.grants++;
-		head->joined = le_owner_is_shared(holder, head->session);
+		head->waiter->joined = le_owner_is_shared(holder, head->session);
 	}
 	if (le_entry_lsn(holder) > head->lsn)
 		head->lsn = le_entry_lsn(holder);
@@ -416,7 +427,7 @@ lock_settle(LeCore *core, LeLock *lock, LeTime now)
 	lock->unsettled = false;
 	while (lock->waiting > 0)
 	{
-		LeEntry *head = le_container(lock->queue.next, LeEntry, queue_link);
+		LeEntry *head = le_queued(lock->queue.next);
 
 		/* its lease is over, and ends when this batch's requests are done */
 		if (le_entry_named_lease(head) != NULL && le_is_over(core, head->lease->deadline, now))
@@ -427,7 +438,8 @@ lock_settle(LeCore *core, LeLock *lock, LeTime now)
 		if ((head->owner != NULL || head->lease != NULL) && lock->held > 0 &&
 			queue_head_joins(core, lock, head, now))
 			continue;
-		if (head->grouped ? !le_group_ready(head->group, now) : !le_lock_admits(lock, head->mode, now))
+		if (head->grouped ? !le_group_ready(head->waiter->group, now)
+						  : !le_lock_admits(lock, head->mode, now))
 			break;
 		if (le_core_is_full(core))
 		{
@@ -436,7 +448,7 @@ lock_settle(LeCore *core, LeLock *lock, LeTime now)
 			break;
 		}
 		if (head->grouped)
-			le_group_grant(core, head->group, now);
+			le_group_grant(core, head->waiter->group, now);
 		else
 		{
 			le_entry_grant(core, head, now);
@@ -465,7 +477,7 @@ le_lock_settle(LeCore *core, LeLock *lock, LeTime now)
 		LeGroup *group = core->passed;
 
 		core->passed = group->passed_next;
-		for (LeEntry *member = group->members; member != NULL; member = member->group_next)
+		for (LeEntry *member = group->members; member != NULL; member = member->waiter->group_next)
 			lock_settle(core, member->lock, now);
 		le_pool_put(&core->groups, group);
 	}
@@ -482,7 +494,7 @@ le_entry_set_state(LeEntry *entry, LeState from, LeState to)
 		   (from == LE_STATE_QUEUED && (to == LE_STATE_HELD || to == LE_STATE_ENDED)) ||
 		   (from == LE_STATE_HELD && (to == LE_STATE_LAPSED || to == LE_STATE_ENDED)) ||
 		   (from == LE_STATE_LAPSED && to == LE_STATE_ENDED));
-	assert((from != LE_STATE_QUEUED || !le_linked(&entry->queue_link)) &&
+	assert((from != LE_STATE_QUEUED || !le_linked(&entry->waiter->queue_link)) &&
 		   (from != LE_STATE_HELD || !le_linked(&entry->owner_link)) &&
 		   (from != LE_STATE_LAPSED || !le_linked(&entry->lapsed_link)));
 	entry->state = (uint8_t) to;
@@ -516,7 +528,7 @@ le_hold_remove(LeCore *core, LeHold *hold)
 }
 
 LeEntry *
-le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease, LeTime now)
+le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease)
 {
 	LeEntry *entry = le_pool_get(&core->entries);
 
@@ -527,8 +539,6 @@ le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease, L
 	entry->mode = (uint8_t) cmd->mode;
 	entry->ttl = lease != NULL ? lease->ttl : cmd->ttl;
 	entry->deadline = LE_NEVER;
-	entry->wait_until = LE_NEVER;
-	entry->since = cmd->since != 0 ? cmd->since : now;
 	entry->role = cmd->role;
 	entry->hold_count = 1;
 	entry->timer.type = LE_TIMER_ENTRY;
@@ -565,6 +575,18 @@ le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease, L
 	return entry;
 }
 
+/* It is going to wait. */
+void
+le_waiter_new(LeCore *core, LeEntry *entry, LeTime since)
+{
+	LeWaiter *waiter = le_pool_get(&core->waiters);
+
+	waiter->entry = entry;
+	waiter->since = since;
+	waiter->until = LE_NEVER;
+	entry->waiter = waiter;
+}
+
 /*
  * Arm the entry's timer for whatever is next.  A deadline that moves away
  * leaves the heap alone: when the old moment comes, it is set right then, so
@@ -581,8 +603,8 @@ le_entry_arm(LeCore *core, LeEntry *entry)
 			le_add(entry->saved_at, LE_SAVE_INTERVAL) < at)
 			at = le_add(entry->saved_at, LE_SAVE_INTERVAL);
 	}
-	else if (entry->wait_until < at)
-		at = entry->wait_until;
+	else if (entry->waiter->until < at)
+		at = entry->waiter->until;
 	if (entry->timer.pos != 0 && at != LE_NEVER && at > entry->timer.at)
 		return;
 	le_timer_set(core, &entry->timer, at);
@@ -626,13 +648,12 @@ le_entry_queue(LeCore *core, LeEntry *entry, LeTime now)
 	LeLock *lock = entry->lock;
 	LeLink *place = &lock->queue;
 
-	while (place->prev != &lock->queue &&
-		   le_container(place->prev, LeEntry, queue_link)->token > entry->token)
+	while (place->prev != &lock->queue && le_queued(place->prev)->token > entry->token)
 		place = place->prev;
 	le_entry_set_state(entry, LE_STATE_NEW, LE_STATE_QUEUED);
-	le_link_before(place, &entry->queue_link);
+	le_link_before(place, &entry->waiter->queue_link);
 	if (lock->kind == LE_KIND_LOCK)
-		le_link_before(&core->waits, &entry->waits_link);
+		le_link_before(&core->waits, &entry->waiter->waits_link);
 	lock->waiting++;
 	core->queued++;
 	le_entry_arm(core, entry);
@@ -647,10 +668,9 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 
 	assert(le_lock_admits(lock, entry->mode, now));
 	if (entry->state == LE_STATE_QUEUED)
-	{
 		le_count_wait(core, entry, true, now);
+	if (entry->waiter != NULL)
 		leave_queue(core, entry);
-	}
 	le_entry_set_state(entry, entry->state, LE_STATE_HELD);
 	entry->slot = slot;
 	entry->acquired_at = now;
@@ -719,7 +739,7 @@ le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, 
 	}
 	if (entry->state == LE_STATE_QUEUED && entry->grouped)
 	{
-		le_group_end(core, entry->group, how, now);
+		le_group_end(core, entry->waiter->group, how, now);
 		return;
 	}
 	le_entry_finish(core, entry, how, closed_until, now);

@@ -25,7 +25,7 @@ reopen(LeCore *core, LeLock *lock, const LeCommand *cmd, LeTime now, LeReply *re
 
 	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
 	{
-		LeEntry *holder = slot->holder;
+		LeEntry *holder = le_slot_holder(slot);
 
 		if (holder == NULL && closed && slot->row.on_disk)
 			le_slot_dirty(core, slot);
@@ -55,7 +55,7 @@ le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		return;
 	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
 	{
-		LeEntry *holder = slot->holder;
+		LeEntry *holder = le_slot_holder(slot);
 
 		if (holder == NULL || holder->state == LE_STATE_LAPSED || holder->acquired_at > granted_by ||
 			!forces(cmd, holder->role))

@@ -23,7 +23,7 @@
 LeEntry *
 le_group_lead(LeEntry *entry)
 {
-	return entry->state == LE_STATE_QUEUED && entry->grouped ? entry->group->members : entry;
+	return entry->state == LE_STATE_QUEUED && entry->grouped ? entry->waiter->group->members : entry;
 }
 
 static bool
@@ -31,7 +31,8 @@ member_ready(const LeEntry *member, LeTime now)
 {
 	const LeLock *lock = member->lock;
 
-	return lock->queue.next == &member->queue_link && le_lock_admits(lock, (LeMode) member->mode, now);
+	return lock->queue.next == &member->waiter->queue_link &&
+		   le_lock_admits(lock, (LeMode) member->mode, now);
 }
 
 /*
@@ -43,7 +44,7 @@ le_group_ready(LeGroup *group, LeTime now)
 {
 	if (group->blocked != NULL && !member_ready(group->blocked, now))
 		return false;
-	for (LeEntry *member = group->members; member != NULL; member = member->group_next)
+	for (LeEntry *member = group->members; member != NULL; member = member->waiter->group_next)
 	{
 		if (!member_ready(member, now))
 		{
@@ -70,7 +71,7 @@ grant_members(LeCore *core, LeEntry *first, LeTime now)
 
 	if (first->lease != NULL && first->lease->for_group)
 		le_lease_start(core, first->lease, now);
-	for (LeEntry *member = first; member != NULL; member = member->group_next, n++)
+	for (LeEntry *member = first; member != NULL; member = member->waiter->group_next, n++)
 		le_entry_grant(core, member, now);
 	return n;
 }
@@ -85,9 +86,9 @@ le_group_grant(LeCore *core, LeGroup *group, LeTime now)
 void
 le_group_end(LeCore *core, LeGroup *group, LeEnd how, LeTime now)
 {
-	for (LeEntry *member = group->members; member != NULL; member = member->group_next)
+	for (LeEntry *member = group->members; member != NULL; member = member->waiter->group_next)
 	{
-		member->group = NULL;
+		member->waiter->group = NULL;
 		le_entry_finish(core, member, how, 0, now);
 	}
 	group_passed(core, group);
@@ -260,15 +261,16 @@ enter_all(LeCore *core, const LeCommand *cmd, LeLease *lease, LeTime now)
 		LeEntry *entry;
 
 		one.token = token;
-		entry = le_entry_new(core, le_lock_get(core, cmd->kind, cmd->names[i]), &one, lease, now);
+		entry = le_entry_new(core, le_lock_get(core, cmd->kind, cmd->names[i]), &one, lease);
+		le_waiter_new(core, entry, cmd->since != 0 ? cmd->since : now);
 		entry->grouped = true;
-		entry->member = (uint16_t) (i + 1);
+		entry->waiter->member = (uint16_t) (i + 1);
 		entry->place = cmd->enqueue;
 		le_entry_add_hold(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
 		if (first == NULL)
 			first = entry;
 		else
-			last->group_next = entry;
+			last->waiter->group_next = entry;
 		last = entry;
 	}
 	return first;
@@ -287,9 +289,9 @@ queue_all(LeCore *core, LeSession *session, const LeCommand *cmd, LeEntry *first
 		le_acquire_wait(session, first, cmd, now);
 	else if (first->lease != NULL && first->lease->for_group)
 		le_lease_start(core, first->lease, now);
-	for (LeEntry *member = first; member != NULL; member = member->group_next)
+	for (LeEntry *member = first; member != NULL; member = member->waiter->group_next)
 	{
-		member->group = group;
+		member->waiter->group = group;
 		if (cmd->enqueue)
 			le_place_dirty(core, member);
 		le_entry_queue(core, member, now);
@@ -320,15 +322,15 @@ le_group_load(LeCore *core, LeEntry *entry)
 		core->loaded_group = group;
 	}
 	entry->grouped = true;
-	entry->group = group;
-	if (group->members == NULL || entry->member < group->members->member)
+	entry->waiter->group = group;
+	if (group->members == NULL || entry->waiter->member < group->members->waiter->member)
 	{
-		entry->group_next = group->members;
+		entry->waiter->group_next = group->members;
 		group->members = entry;
 		return;
 	}
-	entry->group_next = group->members->group_next;
-	group->members->group_next = entry;
+	entry->waiter->group_next = group->members->waiter->group_next;
+	group->members->waiter->group_next = entry;
 }
 
 /*
@@ -340,7 +342,8 @@ le_group_has_names(const LeCore *core, const LeEntry *entry, const LeCommand *cm
 {
 	uint32_t n = 0;
 
-	for (const LeEntry *member = entry->group->members; member != NULL; member = member->group_next)
+	for (const LeEntry *member = entry->waiter->group->members; member != NULL;
+		 member = member->waiter->group_next)
 		n++;
 	if (n != cmd->nnames)
 		return false;
@@ -348,7 +351,8 @@ le_group_has_names(const LeCore *core, const LeEntry *entry, const LeCommand *cm
 	{
 		const LeEntry *member = le_core_find_entry(core, cmd->kind, cmd->names[i], entry->token);
 
-		if (member == NULL || member->group != entry->group || member->member != i + 1)
+		if (member == NULL || member->waiter->group != entry->waiter->group ||
+			member->waiter->member != i + 1)
 			return false;
 	}
 	return true;
@@ -447,7 +451,7 @@ le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *
 		return;
 	}
 	(void) grant_members(core, first, now);
-	for (LeEntry *member = first; member != NULL; member = member->group_next)
+	for (LeEntry *member = first; member != NULL; member = member->waiter->group_next)
 		le_lock_timer(core, member->lock, now);
 	le_reply_time(reply, first, now);
 	reply->wrote = true;
@@ -497,7 +501,7 @@ find_place(const LeCore *core, const LeCommand *cmd)
 		const LeEntry *entry = le_core_find_entry(core, cmd->kind, cmd->names[i], cmd->token);
 
 		if (entry == NULL || entry->state != LE_STATE_QUEUED || !entry->grouped || !entry->place ||
-			entry->role != cmd->role || entry->group != first->group)
+			entry->role != cmd->role || entry->waiter->group != first->waiter->group)
 			return NULL;
 	}
 	return first;

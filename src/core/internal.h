@@ -81,7 +81,7 @@ struct LeCore
 	LeSession *sessions;
 	uint32_t max_sessions;
 
-	LePool locks, slots, entries, holds, leases, groups, roles, change_pool;
+	LePool locks, slots, entries, waiters, holds, leases, groups, roles, change_pool;
 	LeHeap heap;
 	uint32_t queued;       /* entries in state QUEUED, all locks */
 	LeLink waits;          /* those that wait for locks, as they came */
@@ -135,6 +135,7 @@ struct LeCore
 	LeChange *changes;
 	LeChange **changes_tail;
 	LeEntry *ended;
+	LeWaiter *left; /* their entries have left the queues */
 	LeLock *doomed;
 	LeLink lapsed; /* entries in state LAPSED, by lapsed_at */
 
@@ -269,7 +270,8 @@ extern LeLock *le_lock_get(LeCore *core, LeKind kind, LeText name);
  * The life of an entry.  Ends do not fail: a fenced holder lapses instead.
  * le_entry_end_only() is for several at once: le_settle_ended() has to follow.
  */
-extern LeEntry *le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease, LeTime now);
+extern LeEntry *le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease);
+extern void le_waiter_new(LeCore *core, LeEntry *entry, LeTime since);
 extern void le_entry_set_state(LeEntry *entry, LeState from, LeState to);
 extern void le_entry_queue(LeCore *core, LeEntry *entry, LeTime now);
 extern void le_entry_grant(LeCore *core, LeEntry *entry, LeTime now);
@@ -416,6 +418,9 @@ extern void le_apply_force_role(LeCore *core, const LeCommand *cmd, LeTime now, 
 extern void le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 
 /* --- core/core.c --- */
+
+/* Its texts as well. */
+extern void le_entry_free(LeCore *core, LeEntry *entry);
 
 /* Copies of texts: le_core_reserve() makes them, a command takes them. */
 extern void le_free_text(LeCore *core, char **text);

@@ -178,7 +178,7 @@ is_awaited(const LeLease *lease)
 	if (entry->state != LE_STATE_QUEUED)
 		return false;
 	entry = le_group_lead(entry);
-	return entry->waiter_session != 0 && !entry->answering;
+	return entry->waiter->session != 0 && !entry->waiter->answering;
 }
 
 void

@@ -120,13 +120,19 @@ entry_times(const LeCore *core, const LeStoredEntry *row, const LeEntry *failed)
 static void
 find_ended_again(LeCore *failed)
 {
-	for (LeEntry *entry = failed->ended; entry != NULL; entry = entry->ended_next)
+	for (LeEntry **p = &failed->ended; *p != NULL;)
 	{
+		LeEntry *entry = *p;
 		const LeLock *lock = entry->lock;
 
 		if (le_core_find_entry(failed, (LeKind) lock->kind, le_text(lock->name, lock->name_len),
-							   entry->token) == NULL)
-			le_token_hash_add(failed, entry);
+							   entry->token) != NULL)
+		{
+			p = &entry->ended_next;
+			continue;
+		}
+		*p = entry->ended_next;
+		le_token_hash_add(failed, entry);
 	}
 	for (LeLease *lease = failed->dirty_leases; lease != NULL; lease = lease->dirty_next)
 	{
@@ -249,13 +255,13 @@ settle_rivals(LeCore *core, LeLock *lock, const LeStoredEntry *row, Verdict *ver
 
 	for (const LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
 	{
-		if (slot->holder != NULL && slot->holder->token > newest)
-			newest = slot->holder->token;
+		if (le_slot_holder(slot) != NULL && le_slot_holder(slot)->token > newest)
+			newest = le_slot_holder(slot)->token;
 	}
 	for (LeSlot *slot = lock->slots; slot != NULL && row->token > newest; slot = slot->next)
 	{
-		if (slot->holder != NULL)
-			le_entry_end(core, slot->holder, LE_END_FORCED, 0, core->load.clock.now);
+		if (le_slot_holder(slot) != NULL)
+			le_entry_end(core, le_slot_holder(slot), LE_END_FORCED, 0, core->load.clock.now);
 	}
 	if (lock->held == 0)
 		return row->token;
@@ -373,7 +379,7 @@ load_holder(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict 
 	LeLock *lock = slot->lock;
 	LeCommand cmd = command_of(row, verdict);
 	const LeEntry *failed = find_failed(core, row);
-	LeEntry *entry = le_entry_new(core, lock, &cmd, verdict->lease, core->load.clock.now);
+	LeEntry *entry = le_entry_new(core, lock, &cmd, verdict->lease);
 
 	le_entry_set_state(entry, LE_STATE_NEW, LE_STATE_HELD);
 	le_owner_add(core, entry);
@@ -558,15 +564,16 @@ le_core_load_place(LeCore *core, const LeStoredEntry *row)
 		lock->permits = row->permits;
 	le_core_raise_revision(core, row->token + 1);
 	lease_is_of_group(core, verdict.lease, row->token);
-	entry = le_entry_new(core, lock, &cmd, verdict.lease, now);
+	entry = le_entry_new(core, lock, &cmd, verdict.lease);
 	entry->place = true;
 	entry->hold_count = (uint32_t) row->holds;
 	entry->lsn = core->load.lsn;
-	entry->since = from_wall(&core->load.clock, row->since);
-	if (entry->since > now)
-		entry->since = now;
-	entry->row.locator = row->locator;
-	entry->row.on_disk = true;
+	le_waiter_new(core, entry, now);
+	entry->waiter->since = from_wall(&core->load.clock, row->since);
+	if (entry->waiter->since > now)
+		entry->waiter->since = now;
+	entry->waiter->row.locator = row->locator;
+	entry->waiter->row.on_disk = true;
 	if (verdict.lease == NULL && row->ttl != LE_TTL_BOUND)
 	{
 		const LeEntry *failed = find_failed(core, row);
@@ -581,7 +588,7 @@ le_core_load_place(LeCore *core, const LeStoredEntry *row)
 		le_entry_end(core, entry, LE_END_SESSION, 0, now);
 		return LE_LOADED;
 	}
-	entry->member = row->member;
+	entry->waiter->member = row->member;
 	if (row->member > 0)
 		le_group_load(core, entry);
 	le_entry_queue(core, entry, now);

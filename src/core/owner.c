@@ -141,7 +141,7 @@ le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t role, LeText owne
 	for (LeSlot *slot = lock->slots; slot != NULL && link != &lease->entries;
 		 slot = slot->next, link = link->next)
 	{
-		LeEntry *holder = slot->holder, *entry = le_container(link, LeEntry, lease_link);
+		LeEntry *holder = le_slot_holder(slot), *entry = le_container(link, LeEntry, lease_link);
 
 		if (holder != NULL && is_of_lease(holder, lease))
 			return holder;

@@ -24,7 +24,7 @@ session_stop_waiting(LeCore *core, LeSession *session, LeEnd how, LeTime now)
 	{
 		/* the place stays, only the wait for it ends; that kept it alive */
 		le_answer(core, entry, LE_NOT_GRANTED, 0);
-		entry->wait_until = LE_NEVER;
+		entry->waiter->until = LE_NEVER;
 		if (le_entry_named_lease(entry) == NULL)
 			le_entry_renew(core, entry, now);
 		le_entry_arm(core, entry);
@@ -104,7 +104,7 @@ end_as_one(const LeEntry *entry, const LeEntry *other)
 {
 	return entry == other ||
 		   (entry->state == LE_STATE_QUEUED && entry->grouped && other->state == LE_STATE_QUEUED &&
-			other->grouped && entry->group == other->group);
+			other->grouped && entry->waiter->group == other->waiter->group);
 }
 
 /* Undo what this transaction took since this subtransaction began. */
@@ -116,8 +116,8 @@ le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 
 	if (session->id != cmd->session || session->xact != cmd->xact)
 		return;
-	if (session->waiting_on != NULL && session->waiting_on->wait_xact == cmd->xact &&
-		session->waiting_on->wait_subxact >= cmd->subxact)
+	if (session->waiting_on != NULL && session->waiting_on->waiter->xact == cmd->xact &&
+		session->waiting_on->waiter->subxact >= cmd->subxact)
 		session_stop_waiting(core, session, LE_END_UNDONE, now);
 
 	for (LeLink *link = session->holds.next; link != &session->holds;)

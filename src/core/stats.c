@@ -48,7 +48,7 @@ le_count_wait(LeCore *core, const LeEntry *entry, bool granted, LeTime now)
 {
 	assert(entry->state == LE_STATE_QUEUED);
 	if (entry->lock->kind == LE_KIND_LOCK)
-		count(core, granted ? LE_DURATION_WAIT : LE_DURATION_FRUITLESS_WAIT, now - entry->since);
+		count(core, granted ? LE_DURATION_WAIT : LE_DURATION_FRUITLESS_WAIT, now - entry->waiter->since);
 }
 
 void
@@ -76,7 +76,7 @@ le_core_oldest_wait(const LeCore *core)
 {
 	if (le_link_empty(&core->waits))
 		return LE_NEVER;
-	return le_container(core->waits.next, LeEntry, waits_link)->since;
+	return le_container(core->waits.next, LeWaiter, waits_link)->since;
 }
 
 const LeStats *

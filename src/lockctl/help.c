@@ -24,6 +24,7 @@ static const char general[] =
 	"  lease grant | keep-alive | revoke | ttl | list\n"
 	"Look:\n"
 	"  locks [NAME], waiters [NAME], elections [NAME], status, watch [NAME], top, doctor\n"
+	"  shard [NAME]...                                 print the server of each name, or all servers\n"
 	"Mend:\n"
 	"  release --force NAME                            take the lock from its holders\n"
 	"\n"
@@ -32,6 +33,8 @@ static const char general[] =
 	"  -p, --port=PORT\n"
 	"  -U, --username=NAME\n"
 	"  -d, --dbname=DATABASE    or a connection string, or a URI\n"
+	"  -S, --shards=FILE        several servers; the name of the lock says which is meant\n"
+	"  -s, --shard=NAME         that one of them, where a command has no name of a lock\n"
 	"  -o, --output=FORMAT      table, json or csv\n"
 	"  -q, --quiet              say nothing but errors\n"
 	"  -v, --verbose            say what is done\n"
@@ -139,7 +142,11 @@ static const struct
 			   "\n"
 			   "Looks for what is wrong with the installation, and for a wait that has lasted for long, and "
 			   "tells what to\n"
-			   "type. Exit 1: something is wrong.\n"}};
+			   "type. Exit 1: something is wrong.\n"},
+	{"shard", "Usage: lockctl --shards=FILE shard [NAME]...\n"
+			  "\n"
+			  "Prints for each name of a lock or election the shard that it belongs to; without names all\n"
+			  "shards of the file. No server is asked.\n"}};
 
 void
 lc_help(const char *command)

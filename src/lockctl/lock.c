@@ -198,6 +198,7 @@ check(run *r)
 		lc_usage("--grace is more than half of --ttl, %d ms", r->ttl);
 	if (r->wait > 0)
 		r->how.until = le_now() + r->wait;
+	lc_choose_shard(r->names, r->n);
 }
 
 static char *

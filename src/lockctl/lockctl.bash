@@ -26,7 +26,7 @@ _lockctl_options()
 		release) echo --hold-for --force --election ;;
 		lease) echo --ttl --owner --once ;;
 		watch | top) echo --interval --count ;;
-		'') echo --host --port --username --dbname --output --quiet --verbose --version ;;
+		'') echo --host --port --username --dbname --shards --shard --output --quiet --verbose --version ;;
 	esac
 	echo --help
 }
@@ -43,8 +43,8 @@ _lockctl()
 			--) # behind it stands a command of its own
 				if declare -F _command_offset >/dev/null; then _command_offset $((i + 1)); else COMPREPLY=($(compgen -c -- "$cur")); fi
 				return ;;
-			-h | -p | -U | -d) connection+=("$word" "${COMP_WORDS[i + 1]-}"); ((++i)) ;;
-			--host=* | --port=* | --username=* | --dbname=*) connection+=("$word") ;;
+			-h | -p | -U | -d | -S | -s) connection+=("$word" "${COMP_WORDS[i + 1]-}"); ((++i)) ;;
+			--host=* | --port=* | --username=* | --dbname=* | --shards=* | --shard=*) connection+=("$word") ;;
 			-o) ((++i)) ;;
 			-*) ;;
 			*) [ -n "$command" ] || command=$word ;;
@@ -53,6 +53,8 @@ _lockctl()
 	case $prev in
 		-o | --output) COMPREPLY=($(compgen -W 'table json csv' -- "$cur")); return ;;
 		-h | -p | -U | -d) return ;;
+		-S) compopt -o default; return ;;
+		-s) _lockctl_words < <(lockctl "${connection[@]::${#connection[@]}-2}" shard 2>/dev/null); return ;;
 		--listen) _lockctl_words < <(_lockctl_names elections election); return ;;
 	esac
 	if [[ $cur = -* ]]; then
@@ -60,11 +62,11 @@ _lockctl()
 		return
 	fi
 	case $command in
-		'') COMPREPLY=($(compgen -W 'lock elect acquire renew release held lease locks waiters elections status watch top doctor help' -- "$cur")) ;;
+		'') COMPREPLY=($(compgen -W 'lock elect acquire renew release held lease locks waiters elections status watch top doctor shard help' -- "$cur")) ;;
 		lease) [ "$prev" != lease ] || COMPREPLY=($(compgen -W 'grant keep-alive revoke ttl list' -- "$cur")) ;;
 		elect | elections) _lockctl_words < <(_lockctl_names elections election) ;;
 		lock | acquire | renew | release | held | locks | waiters | watch) _lockctl_words < <(_lockctl_names locks name) ;;
-		help) COMPREPLY=($(compgen -W 'lock elect acquire renew release held lease locks waiters elections status watch top doctor' -- "$cur")) ;;
+		help) COMPREPLY=($(compgen -W 'lock elect acquire renew release held lease locks waiters elections status watch top doctor shard' -- "$cur")) ;;
 	esac
 }
 

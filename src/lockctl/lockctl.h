@@ -76,6 +76,7 @@ typedef enum lc_output
 typedef struct lc_global
 {
 	const char *host, *port, *user, *database;
+	const char *shards, *shard; /* a file; the name of one of them */
 	lc_output output;
 	const char *command;
 } lc_global;
@@ -83,7 +84,7 @@ typedef struct lc_global
 extern lc_global lc_globals;
 
 /* Of every command.  A command's own long options start behind LC_OPT_HELP. */
-#define LC_GLOBAL_OPTIONS "h:p:U:d:o:qv"
+#define LC_GLOBAL_OPTIONS "h:p:U:d:S:s:o:qv"
 #define LC_OPT_HELP       256
 #define LC_HELP_OPTION                                                                                       \
 	{                                                                                                        \
@@ -98,12 +99,21 @@ extern void lc_bad_option(int option, const char *text) __attribute__((noreturn)
 /* "5", "5s", "500ms", "2min", "1h", "1d" in milliseconds.  Ends the program where it is none. */
 extern int lc_duration(const char *option, const char *text, int min, int max);
 extern int64_t lc_number(const char *what, const char *text, int64_t min, int64_t max);
-/* From the global options; NULL: the environment says it all.  To be freed. */
+/* From the global options; NULL: the environment says it all.  To be freed.  With --shards one has to be chosen. */
 extern char *lc_conninfo(void);
 extern int lc_exit_code(le_status status);
 
 #define LC_TTL_MIN 100
 #define LC_TTL_MAX 2073600000
+
+/* --- shards.c --- */
+
+/*
+ * With --shards: from here on the server of these names is meant.  Ends the
+ * program where they are on different ones, or where there is no name and no
+ * --shard.
+ */
+extern void lc_choose_shard(const char *const *names, int n);
 
 /* --- help.c --- */
 
@@ -278,5 +288,7 @@ extern int lc_watch(int argc, char **argv);
 extern int lc_top(int argc, char **argv);
 /* Looks for what is wrong. */
 extern int lc_doctor(int argc, char **argv);
+/* Which server a name belongs to. */
+extern int lc_shard(int argc, char **argv);
 
 #endif /* LOCKCTL_H */

@@ -22,12 +22,14 @@ static const struct
 	{"lock", lc_lock},       {"elect", lc_elect},         {"acquire", lc_acquire},    {"renew", lc_renew},
 	{"release", lc_release}, {"held", lc_held},           {"lease", lc_lease},        {"locks", lc_locks},
 	{"waiters", lc_waiters}, {"elections", lc_elections}, {"status", lc_show_status}, {"watch", lc_watch},
-	{"top", lc_top},         {"doctor", lc_doctor}};
+	{"top", lc_top},         {"doctor", lc_doctor},       {"shard", lc_shard}};
 
 static const struct option options[] = {{"host", required_argument, NULL, 'h'},
 										{"port", required_argument, NULL, 'p'},
 										{"username", required_argument, NULL, 'U'},
 										{"dbname", required_argument, NULL, 'd'},
+										{"shards", required_argument, NULL, 'S'},
+										{"shard", required_argument, NULL, 's'},
 										{"output", required_argument, NULL, 'o'},
 										{"quiet", no_argument, NULL, 'q'},
 										{"verbose", no_argument, NULL, 'v'},

@@ -93,6 +93,12 @@ lc_take_global(int option, const char *value)
 		case 'd':
 			g->database = value;
 			return true;
+		case 'S':
+			g->shards = value;
+			return true;
+		case 's':
+			g->shard = value;
+			return true;
 		case 'o':
 			g->output = output_of(value);
 			return true;
@@ -152,18 +158,21 @@ char *
 lc_conninfo(void)
 {
 	const lc_global *g = &lc_globals;
-	const char *database = g->database;
-	bool is_string =
-		database != NULL && (strchr(database, '=') != NULL || strncmp(database, "postgresql://", 13) == 0 ||
-							 strncmp(database, "postgres://", 11) == 0);
+	const char *database;
+	bool is_string;
 	PQconninfoOption *options = NULL;
 	char *text = NULL, *message = NULL;
 
+	lc_choose_shard(NULL, 0);
+	database = g->database;
+	is_string =
+		database != NULL && (strchr(database, '=') != NULL || strncmp(database, "postgresql://", 13) == 0 ||
+							 strncmp(database, "postgres://", 11) == 0);
 	if (is_string)
 	{
 		options = PQconninfoParse(database, &message);
 		if (options == NULL)
-			lc_usage("-d: %s", message != NULL ? message : "out of memory");
+			lc_usage("connection string: %s", message != NULL ? message : "out of memory");
 		for (PQconninfoOption *o = options; o->keyword != NULL; o++)
 		{
 			if (o->val != NULL && override(o->keyword) == NULL)

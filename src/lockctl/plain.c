@@ -193,11 +193,14 @@ ignore_notices(void *arg, const PGresult *result)
 		lc_detail("%s", message);
 }
 
+/* name: of the lock or election, or NULL */
 static PGconn *
-connect(void)
+connect(const char *name)
 {
-	PGconn *db = lc_connect(true);
+	PGconn *db;
 
+	lc_choose_shard(&name, name != NULL);
+	db = lc_connect(true);
 	PQsetNoticeReceiver(db, ignore_notices, NULL);
 	return db;
 }
@@ -240,7 +243,7 @@ lc_acquire(int argc, char **argv)
 		lc_usage("--permits is not with --shared");
 	if (a.ttl > 0 && a.lease != 0)
 		lc_usage("--ttl is not with --lease");
-	db = connect();
+	db = connect(a.words[0]);
 	result = lc_query_signals(db, acquire_query(db, &a), &signo);
 	if (result != NULL && !PQgetisnull(result, 0, 0) && signo != 0)
 	{
@@ -285,7 +288,7 @@ lc_renew(int argc, char **argv)
 	parse(&a, argc, argv, " ttl ");
 	need(&a, 2, "NAME and TOKEN");
 	token_of(&a);
-	db = connect();
+	db = connect(a.words[0]);
 	ttl = a.ttl > 0 ? lc_format(", '%d ms'", a.ttl) : lc_copy("");
 	value = value_of(db, lc_format("SELECT %s.renew_lock(%s, %s%s)", lc_schema(db),
 								   lc_literal(db, a.words[0]), a.words[1], ttl));
@@ -302,7 +305,7 @@ force(const arguments *a)
 	char *value;
 
 	need(a, 1, "NAME");
-	db = connect();
+	db = connect(a->words[0]);
 	value = value_of(db, lc_format("SELECT %s.%s(%s)", lc_schema(db),
 								   a->election ? "force_resign" : "force_release_lock",
 								   lc_literal(db, a->words[0])));
@@ -324,7 +327,7 @@ lc_release(int argc, char **argv)
 		lc_usage("--election is for --force");
 	need(&a, 2, "NAME and TOKEN, or --force NAME");
 	token_of(&a);
-	db = connect();
+	db = connect(a.words[0]);
 	hold_for = a.hold_for > 0 ? lc_format(", hold_for => '%d ms'", a.hold_for) : lc_copy("");
 	value = value_of(db, lc_format("SELECT %s.release_lock(%s, %s%s)", lc_schema(db),
 								   lc_literal(db, a.words[0]), a.words[1], hold_for));
@@ -341,7 +344,7 @@ lc_held(int argc, char **argv)
 	parse(&a, argc, argv, "");
 	need(&a, 2, "NAME and TOKEN");
 	token_of(&a);
-	db = connect();
+	db = connect(a.words[0]);
 	value = value_of(
 		db, lc_format("SELECT %s.is_held(%s, %s)", lc_schema(db), lc_literal(db, a.words[0]), a.words[1]));
 	return value != NULL && value[0] == 't' ? 0 : lost(a.words[0]);
@@ -448,7 +451,7 @@ lease_of_number(const arguments *a, const char *what)
 
 	need(a, 2, "LEASE");
 	lc_number("LEASE", lease, 1, INT64_MAX);
-	db = connect();
+	db = connect(NULL);
 	if (strcmp(what, "revoke") == 0)
 	{
 		value = value_of(db, lc_format("SELECT %s.revoke_lease(%s)", lc_schema(db), lease));
@@ -484,7 +487,7 @@ lc_lease(int argc, char **argv)
 	if (strcmp(what, "grant") == 0)
 	{
 		need(&a, 1, "nothing more");
-		db = connect();
+		db = connect(NULL);
 		print_value(db, "lease", "int8",
 					value_of(db, lc_format("SELECT %s.grant_lease('%d ms', %s)", lc_schema(db),
 										   a.ttl > 0 ? a.ttl : 60000,

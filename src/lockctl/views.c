@@ -41,10 +41,13 @@ parse(int argc, char **argv, bool word_allowed)
 static int
 show(const char *name, const char *view, const char *columns, const char *key, const char *order)
 {
-	PGconn *db = lc_connect(false);
 	bool all = lc_globals.output != LC_TABLE || lc_verbosity == LC_VERBOSE;
-	char *literal = name != NULL ? lc_literal(db, name) : NULL;
+	PGconn *db;
+	char *literal;
 
+	lc_choose_shard(&name, name != NULL);
+	db = lc_connect(false);
+	literal = name != NULL ? lc_literal(db, name) : NULL;
 	lc_schema(db);
 	lc_print(db, false, "SELECT %s FROM lock_election.%s%s%s%s%s ORDER BY %s", all ? "*" : columns, view,
 			 name != NULL ? " WHERE " : "", name != NULL ? key : "", name != NULL ? " = " : "",

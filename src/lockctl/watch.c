@@ -135,10 +135,13 @@ look(PGconn *db, const char *name, char **at)
 static void
 watch(const char *name, int interval, int64_t count)
 {
-	PGconn *db = lc_connect(false);
-	char *literal = name != NULL ? lc_literal(db, name) : NULL, *at = NULL;
+	char *literal, *at = NULL;
 	PGresult *old = NULL, *new;
+	PGconn *db;
 
+	lc_choose_shard(&name, name != NULL);
+	db = lc_connect(false);
+	literal = name != NULL ? lc_literal(db, name) : NULL;
 	lc_schema(db);
 	if (lc_globals.output == LC_CSV)
 		puts("event,at,kind,name,owner,waiters");
@@ -243,14 +246,16 @@ on_change(const le_change *change, void *arg)
 int
 lc_elect_listen(const char *election)
 {
-	char *conninfo = lc_conninfo();
-	le_options options = {.size = sizeof(options), .conninfo = conninfo, .name = "lockctl elect --listen "};
+	le_options options = {.size = sizeof(options), .name = "lockctl elect --listen "};
 	struct pollfd fd = {.events = POLLIN};
 	le_session *session;
 	le_observer *observer;
 	le_error error;
+	char *conninfo;
 	int signo;
 
+	lc_choose_shard(&election, 1);
+	options.conninfo = conninfo = lc_conninfo();
 	if (le_open(&options, &session, &error) != LE_OK)
 		lc_die(lc_exit_code(error.status), "%s", error.message);
 	fd.fd = lc_signals_fd();

@@ -304,7 +304,7 @@ locked(void)
 	le_hold *held = must_lock(a, "x"), *waits, *next;
 
 	query(db, "BEGIN");
-	ok(strcmp(query(db, "LOCK TABLE lock_election.slot IN ACCESS EXCLUSIVE MODE"), "") == 0,
+	ok(strcmp(query(db, "LOCK TABLE _lock_election.slot IN ACCESS EXCLUSIVE MODE"), "") == 0,
 	   "the tables are locked");
 	is_status(lock(a, "y", 0, &next), LE_UNAVAILABLE, "a try is told so");
 	waits = enqueue(a, "z");

@@ -86,38 +86,41 @@ SELECT results_eq(
 	('revoke_lease'), ('set_permits'), ('try_acquire_lock'), ('version_guard')$$,
 	'functions for everyone: these and no others');
 SELECT results_eq(
-	$$SELECT relname::text COLLATE "default" FROM pg_class WHERE relnamespace = 'lock_election'::regnamespace AND relkind IN ('r', 'v', 'S', 'm', 'f', 'p')
+	$$SELECT relname::text COLLATE "default" FROM pg_class WHERE relnamespace IN ('lock_election'::regnamespace, '_lock_election'::regnamespace) AND relkind IN ('r', 'v', 'S', 'm', 'f', 'p')
 	  AND has_table_privilege('public', oid, 'SELECT') ORDER BY 1$$,
 	$$VALUES ('elections'), ('histogram'), ('leases'), ('locks'), ('manager'), ('stat'), ('waiters')$$, 'relations that everyone may read: these and no others');
 SELECT is_empty(
-	$$SELECT relname FROM pg_class WHERE relnamespace = 'lock_election'::regnamespace AND relkind IN ('r', 'v', 'S', 'm', 'f', 'p')
+	$$SELECT relname FROM pg_class WHERE relnamespace IN ('lock_election'::regnamespace, '_lock_election'::regnamespace) AND relkind IN ('r', 'v', 'S', 'm', 'f', 'p')
 	  AND has_table_privilege('public', oid, 'INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER')$$,
 	'nobody else may write a relation');
 SELECT is(has_schema_privilege('public', 'lock_election', 'USAGE'), true, 'everyone may use the schema');
 SELECT is(has_schema_privilege('public', 'lock_election', 'CREATE'), false, 'nobody may create in it');
+SELECT is(has_schema_privilege('public', '_lock_election', 'USAGE, CREATE'), false, 'nobody may use that of the tables');
 
 -- --- membership ---
 
 SELECT is_empty(
-	$$SELECT c.oid::regclass FROM pg_class c WHERE relnamespace = 'lock_election'::regnamespace AND relkind IN ('r', 'v', 'S', 'm', 'f', 'p')
+	$$SELECT c.oid::regclass FROM pg_class c WHERE relnamespace IN ('lock_election'::regnamespace, '_lock_election'::regnamespace) AND relkind IN ('r', 'v', 'S', 'm', 'f', 'p')
 	  AND NOT EXISTS (SELECT FROM ours o WHERE o.classid = 'pg_class'::regclass AND o.objid = c.oid)$$,
 	'every relation belongs to the extension');
 SELECT is_empty(
 	$$SELECT p.oid::regprocedure FROM pg_proc p WHERE (pronamespace = 'lock_election'::regnamespace OR probin LIKE '%lock_election%')
 	  AND NOT EXISTS (SELECT FROM ours o WHERE o.classid = 'pg_proc'::regclass AND o.objid = p.oid)$$,
 	'every function belongs to the extension');
-SELECT isnt_empty($$SELECT FROM ours WHERE classid = 'pg_namespace'::regclass AND objid = 'lock_election'::regnamespace$$,
-	'the schema belongs to the extension');
-SELECT is_empty($$SELECT FROM pg_class WHERE relnamespace = 'lock_election'::regnamespace AND relkind = 'r' AND reltoastrelid <> 0$$,
+SELECT results_eq($$SELECT objid::regnamespace::text COLLATE "default" FROM ours WHERE classid = 'pg_namespace'::regclass ORDER BY 1$$,
+	$$VALUES ('_lock_election'), ('lock_election')$$, 'both schemas belong to the extension');
+SELECT is_empty($$SELECT FROM pg_class WHERE relnamespace = 'lock_election'::regnamespace AND relkind IN ('r', 'S', 'm', 'f', 'p')$$,
+	'psql completes the name of the schema to views alone');
+SELECT is_empty($$SELECT FROM pg_class WHERE relnamespace IN ('lock_election'::regnamespace, '_lock_election'::regnamespace) AND relkind = 'r' AND reltoastrelid <> 0$$,
 	'no table has a TOAST table');
 SELECT is_empty(
 	$$SELECT c.relname, a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum >= 0 AND NOT a.attisdropped
-	  WHERE c.relnamespace = 'lock_election'::regnamespace AND c.relkind IN ('r', 'v') AND col_description(c.oid, a.attnum) IS NULL
+	  WHERE c.relnamespace IN ('lock_election'::regnamespace, '_lock_election'::regnamespace) AND c.relkind IN ('r', 'v') AND col_description(c.oid, a.attnum) IS NULL
 	  UNION ALL
 	  SELECT c.relname, NULL FROM pg_class c
-	  WHERE c.relnamespace = 'lock_election'::regnamespace AND c.relkind IN ('r', 'v') AND obj_description(c.oid, 'pg_class') IS NULL$$,
+	  WHERE c.relnamespace IN ('lock_election'::regnamespace, '_lock_election'::regnamespace) AND c.relkind IN ('r', 'v') AND obj_description(c.oid, 'pg_class') IS NULL$$,
 	'every table and view, and every column of them, has a comment');
-SELECT isnt(obj_description('lock_election'::regnamespace, 'pg_namespace'), NULL, 'and so has the schema');
+SELECT isnt(obj_description(n.oid, 'pg_namespace'), NULL, 'and so has schema ' || n.nspname) FROM pg_namespace n WHERE n.nspname IN ('lock_election', '_lock_election');
 SELECT is(extrelocatable, false, 'the extension cannot be relocated') FROM pg_extension WHERE extname = 'lock_election';
 SELECT is(superuser AND NOT trusted, true, 'only a superuser can create it') FROM pg_available_extension_versions WHERE name = 'lock_election';
 

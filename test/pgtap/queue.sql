@@ -9,7 +9,7 @@ SELECT plan(29);
 
 -- --- rights and settings; the signatures are in api.sql ---
 
-SELECT table_privs_are('lock_election', 'queue', 'public', ARRAY[]::text[]);
+SELECT table_privs_are('_lock_election', 'queue', 'public', ARRAY[]::text[]);
 SELECT is((SELECT vartype || ' ' || setting || ' ' || context || ' ' || enumvals::text FROM pg_settings WHERE name = 'lock_election.notify'),
 	'enum all sighup {waiters,elections,all,none}', 'the setting');
 

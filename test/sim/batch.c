@@ -271,14 +271,14 @@ check_tokens(World *w)
 			!p->reply.reentrant)
 			check_token(w, &p->cmd, p->reply.token);
 	}
-	for (LeEntry *e = le_core_answers(w->core); e != NULL; e = e->answer_next)
+	for (LeEntry *e = le_core_answers(w->core); e != NULL; e = e->waiter->answer_next)
 	{
-		const LeCommand *cmd = &w->durable[e->waiter_sessno].cmd;
+		const LeCommand *cmd = &w->durable[e->waiter->sessno].cmd;
 
-		if (e->answer == LE_OK && e->mode == LE_MODE_EXCLUSIVE && e->end != LE_END_REPLACED &&
-			e->waiter_session == w->durable[e->waiter_sessno].id && cmd->type == LE_CMD_ACQUIRE &&
-			cmd->request == e->request)
-			check_token(w, cmd, e->answer_token);
+		if (e->waiter->answer == LE_OK && e->mode == LE_MODE_EXCLUSIVE && e->end != LE_END_REPLACED &&
+			e->waiter->session == w->durable[e->waiter->sessno].id && cmd->type == LE_CMD_ACQUIRE &&
+			cmd->request == e->waiter->request)
+			check_token(w, cmd, e->waiter->answer_token);
 	}
 }
 
@@ -310,16 +310,16 @@ remember_tokens(World *w)
 static void
 give_answers(World *w)
 {
-	for (LeEntry *e = le_core_answers(w->core); e != NULL; e = e->answer_next)
+	for (LeEntry *e = le_core_answers(w->core); e != NULL; e = e->waiter->answer_next)
 	{
-		Durable *d = &w->durable[e->waiter_sessno];
+		Durable *d = &w->durable[e->waiter->sessno];
 		LeReply reply;
 
-		if (d->id != e->waiter_session || !d->waiting || d->cmd.request != e->request ||
+		if (d->id != e->waiter->session || !d->waiting || d->cmd.request != e->waiter->request ||
 			(w->conf.broken == BROKEN_WAKE_UP && rng_chance(&w->rng, 20)))
 			continue;
 		le_entry_answer(e, w->now, &reply);
-		NOTE(w, "answer to s%u#%d: %s %lld", e->waiter_sessno, (int) d->id, sim_status_name(reply.status),
+		NOTE(w, "answer to s%u#%d: %s %lld", e->waiter->sessno, (int) d->id, sim_status_name(reply.status),
 			 (long long) reply.token);
 		ENSURE(w, reply.status != LE_WAITING);
 		d->waiting = false;
@@ -483,12 +483,12 @@ batch_crash(World *w)
 static bool
 has_all(World *w, const Durable *d, const LeEntry *answer)
 {
-	if (answer->answer != LE_OK || d->cmd.type != LE_CMD_ACQUIRE || answer->end == LE_END_REPLACED)
+	if (answer->waiter->answer != LE_OK || d->cmd.type != LE_CMD_ACQUIRE || answer->end == LE_END_REPLACED)
 		return false;
 	for (uint32_t i = 0; i < command_names(&d->cmd); i++)
 	{
 		const LeEntry *entry =
-			le_core_find_entry(w->core, d->cmd.kind, command_name(&d->cmd, i), answer->answer_token);
+			le_core_find_entry(w->core, d->cmd.kind, command_name(&d->cmd, i), answer->waiter->answer_token);
 
 		if (entry == NULL || entry->state != LE_STATE_HELD)
 			return false;
@@ -507,13 +507,13 @@ batch_lose_answers(World *w)
 	bool all = true;
 
 	batch_store(w);
-	for (LeEntry *e = le_core_answers(w->core); e != NULL; e = e->answer_next)
+	for (LeEntry *e = le_core_answers(w->core); e != NULL; e = e->waiter->answer_next)
 	{
-		Durable *d = &w->durable[e->waiter_sessno];
+		Durable *d = &w->durable[e->waiter->sessno];
 
-		if (d->id != e->waiter_session || !d->waiting || d->cmd.request != e->request)
+		if (d->id != e->waiter->session || !d->waiting || d->cmd.request != e->waiter->request)
 			continue;
-		d->lost = e->answer_token;
+		d->lost = e->waiter->answer_token;
 		all = all && has_all(w, d, e);
 	}
 	for (uint32_t i = 0; i < w->conf.sessions && !all; i++)

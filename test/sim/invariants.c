@@ -59,11 +59,11 @@ find_live(World *w, Live *live)
 			continue;
 		for (const LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
 		{
-			if (slot->holder != NULL)
-				add_live(live, slot->holder);
+			if (le_slot_holder(slot) != NULL)
+				add_live(live, le_slot_holder(slot));
 		}
 		for (const LeLink *link = lock->queue.next; link != &lock->queue; link = link->next)
-			add_live(live, le_container(link, LeEntry, queue_link));
+			add_live(live, le_queued(link));
 	}
 }
 
@@ -81,7 +81,7 @@ could_be_granted(const World *w, const LeEntry *entry)
 {
 	const LeLock *lock = entry->lock;
 
-	if (lock->queue.next != &entry->queue_link || lock->closed_until > w->expired)
+	if (lock->queue.next != &entry->waiter->queue_link || lock->closed_until > w->expired)
 		return false;
 	if (entry->mode == LE_MODE_PERMIT)
 		return lock->held < lock->permits;
@@ -113,10 +113,10 @@ check_admitted(World *w, const LeEntry *entry)
 
 	for (const LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
 	{
-		if (slot->holder == NULL)
+		if (le_slot_holder(slot) == NULL)
 			continue;
 		holders++;
-		ENSURE(w, slot->holder->mode == entry->mode);
+		ENSURE(w, le_slot_holder(slot)->mode == entry->mode);
 	}
 	ENSURE(w, entry->mode != LE_MODE_EXCLUSIVE || holders == 1);
 }
@@ -131,11 +131,12 @@ check_rows(World *w, const Live *live)
 	{
 		const LeEntry *entry = live->entries[i];
 		bool holds = le_entry_has_slot(entry);
-		const LeRow *at = holds ? &entry->slot->row : &entry->row;
+		const LeRow *at;
 		const SlotRow *row;
 
 		if (!holds && !entry->place)
 			continue;
+		at = holds ? &entry->slot->row : &entry->waiter->row;
 		ENSURE(w, at->on_disk);
 		row = store_row(w, holds ? TABLE_SLOTS : TABLE_PLACES, at->locator);
 		ENSURE(w, row->used && row->token == entry->token && row->kind == entry->lock->kind &&
@@ -186,7 +187,7 @@ check_waiters(World *w)
 		const Durable *d = &w->durable[i];
 		const LeEntry *entry = d->id != 0 ? le_core_waiting_on(w->core, d->id, i) : NULL;
 
-		if (d->waiting && (entry == NULL || entry->request != d->cmd.request))
+		if (d->waiting && (entry == NULL || entry->waiter->request != d->cmd.request))
 			sim_fail(w, "session %llu waits, and will not be told", (unsigned long long) d->id);
 		ENSURE(w, d->waiting || entry == NULL);
 	}

@@ -426,12 +426,12 @@ static LeStatus
 core_answer(Model *m, const MEntry *e, int64_t *token)
 {
 	*token = 0;
-	for (LeEntry *a = le_core_answers(m->w->core); a != NULL; a = a->answer_next)
+	for (LeEntry *a = le_core_answers(m->w->core); a != NULL; a = a->waiter->answer_next)
 	{
-		if (a->waiter_session == e->waiter && a->request == e->request)
+		if (a->waiter->session == e->waiter && a->waiter->request == e->request)
 		{
-			*token = a->answer_token;
-			return (LeStatus) a->answer;
+			*token = a->waiter->answer_token;
+			return (LeStatus) a->waiter->answer;
 		}
 	}
 	return LE_WAITING;

@@ -22,9 +22,9 @@ check_gone(Model *m, const MEntry *e, LeTime now)
 			   (e->waiter != 0 && e->wait_until <= now) || (e->lapsed && e->retry <= now);
 	bool joined = false;
 
-	for (LeEntry *a = le_core_answers(m->w->core); a != NULL; a = a->answer_next)
+	for (LeEntry *a = le_core_answers(m->w->core); a != NULL; a = a->waiter->answer_next)
 	{
-		if (a->waiter_session == e->waiter && a->request == e->request)
+		if (a->waiter->session == e->waiter && a->waiter->request == e->request)
 			joined = a->end == LE_END_REPLACED;
 	}
 	if (!due && !joined)
@@ -37,7 +37,7 @@ check_gone(Model *m, const MEntry *e, LeTime now)
 static const LeEntry *
 waits_in(const LeEntry *c)
 {
-	return c->state == LE_STATE_QUEUED && c->grouped ? c->group->members : c;
+	return c->state == LE_STATE_QUEUED && c->grouped ? c->waiter->group->members : c;
 }
 
 /* Nothing stays that had to end. */
@@ -53,7 +53,7 @@ check_there(Model *m, const MEntry *e, const LeEntry *c, LeTime now)
 		ENSURE(m->w, world_fenced(m->w, e->token) &&
 						 (lease_due(m, e, now) || (e->lease == 0 && e->deadline <= now)));
 	if (c->state == LE_STATE_QUEUED)
-		ENSURE(m->w, waits_in(c)->wait_until > now);
+		ENSURE(m->w, waits_in(c)->waiter->until > now);
 	if (e->held && !lapsed)
 		ENSURE(m->w, c->hold_count >= e->count);
 }
@@ -75,6 +75,8 @@ check_together(Model *m, const MEntry *e, const MEntry *other)
 static void
 take_over(Model *m, MEntry *e, const LeEntry *c)
 {
+	const LeWaiter *waiter = waits_in(c)->waiter;
+
 	if (!e->held && le_entry_has_slot(c) && e->mode == LE_MODE_EXCLUSIVE)
 	{
 		MLock *lock = m_lock(m, e->kind, e->name);
@@ -92,9 +94,9 @@ take_over(Model *m, MEntry *e, const LeEntry *c)
 	e->ttl = m_shares_time(e) && c->lease != NULL ? c->lease->ttl : c->ttl;
 	e->deadline = m_shares_time(e) && c->lease != NULL ? c->lease->deadline : c->deadline;
 	e->acquired = e->held ? c->acquired_at : 0;
-	e->answered = waits_in(c)->answering;
-	e->wait_until = e->held ? LE_NEVER : waits_in(c)->wait_until;
-	e->waiter = e->answered || e->held ? 0 : waits_in(c)->waiter_session;
+	e->answered = waiter != NULL && waiter->answering;
+	e->wait_until = e->held ? LE_NEVER : waiter->until;
+	e->waiter = e->answered || e->held ? 0 : waiter->session;
 	e->count = c->hold_count;
 	e->value = sim_text_id(c->value);
 }
@@ -103,9 +105,10 @@ static void
 adopt_answers(Model *m)
 {
 	m->nanswers = 0;
-	for (LeEntry *a = le_core_answers(m->w->core); a != NULL; a = a->answer_next)
+	for (LeEntry *a = le_core_answers(m->w->core); a != NULL; a = a->waiter->answer_next)
 	{
-		MAnswer answer = {a->waiter_session, a->request, (LeStatus) a->answer, a->answer_token};
+		MAnswer answer = {a->waiter->session, a->waiter->request, (LeStatus) a->waiter->answer,
+						  a->waiter->answer_token};
 
 		m->answers = m_grow(m->answers, m->nanswers, &m->max_answers, sizeof(MAnswer));
 		m->answers[m->nanswers++] = answer;

@@ -33,9 +33,9 @@ compare_wait(Model *m, const MEntry *e, const LeEntry *c)
 		SAME("waiting", 1, c != NULL && c->token == e->token);
 	}
 	if (!e->group || e->waiter != 0)
-		SAME("waiter", e->waiter, c->answering ? 0 : c->waiter_session);
-	if (e->waiter != 0)
-		SAME("wait_until", e->wait_until, c->wait_until);
+		SAME("waiter", e->waiter, c->waiter == NULL || c->waiter->answering ? 0 : c->waiter->session);
+	if (e->waiter != 0 && c->waiter != NULL)
+		SAME("wait_until", e->wait_until, c->waiter->until);
 }
 
 static void
@@ -378,8 +378,9 @@ model_compare_answers(Model *m)
 {
 	World *w = m->w;
 
-	for (LeEntry *e = le_core_answers(w->core); e != NULL; e = e->answer_next)
-		compare_answer(m, e->waiter_session, e->request, (LeStatus) e->answer, e->answer_token);
+	for (LeEntry *e = le_core_answers(w->core); e != NULL; e = e->waiter->answer_next)
+		compare_answer(m, e->waiter->session, e->waiter->request, (LeStatus) e->waiter->answer,
+					   e->waiter->answer_token);
 	for (uint32_t i = 0; w->recovering && i < w->nbatch; i++)
 	{
 		const Posted *p = &w->batch[i];

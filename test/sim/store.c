@@ -166,7 +166,7 @@ fill_row(SlotRow *row, const LeEntry *entry)
 	row->lease = entry->lease != NULL ? entry->lease->id : 0;
 	row->ttl = entry->ttl;
 	row->time_left = entry->state == LE_STATE_HELD ? entry->saved_left : 0;
-	row->acquired_at = le_entry_has_slot(entry) ? entry->acquired_at : entry->since;
+	row->acquired_at = le_entry_has_slot(entry) ? entry->acquired_at : entry->waiter->since;
 	row->session = entry->session;
 	row->role = entry->role;
 	row->hold_count = entry->hold_count;
@@ -179,9 +179,9 @@ write_slot(World *w, LeSlot *slot)
 	LeLock *lock = slot->lock;
 	SlotRow *row;
 
-	if (slot->holder == NULL && !slot->row.on_disk)
+	if (le_slot_holder(slot) == NULL && !slot->row.on_disk)
 		return;
-	if (slot->holder == NULL && slot->drop)
+	if (le_slot_holder(slot) == NULL && slot->drop)
 	{
 		table_delete(&w->tables[TABLE_SLOTS], slot->row.locator);
 		slot->row.on_disk = false;
@@ -199,14 +199,14 @@ write_slot(World *w, LeSlot *slot)
 	row->kind = lock->kind;
 	row->name = sim_text_id(lock->name);
 	row->number = slot->number;
-	row->held = slot->holder != NULL;
-	row->closed_until = !row->held                               ? lock->closed_until
-						: slot->holder->state == LE_STATE_LAPSED ? slot->holder->closed_until
-																 : 0;
+	row->held = le_slot_holder(slot) != NULL;
+	row->closed_until = !row->held                                       ? lock->closed_until
+						: le_slot_holder(slot)->state == LE_STATE_LAPSED ? le_slot_holder(slot)->closed_until
+																		 : 0;
 	if (row->closed_until != 0)
 		row->role = lock->closed_by;
 	if (row->held)
-		fill_row(row, slot->holder);
+		fill_row(row, le_slot_holder(slot));
 }
 
 static void
@@ -239,21 +239,21 @@ write_place(World *w, LeEntry *entry)
 
 	if (entry->state != LE_STATE_QUEUED)
 	{
-		if (entry->row.on_disk)
-			table_delete(&w->tables[TABLE_PLACES], entry->row.locator);
-		entry->row.on_disk = false;
+		if (entry->waiter->row.on_disk)
+			table_delete(&w->tables[TABLE_PLACES], entry->waiter->row.locator);
+		entry->waiter->row.on_disk = false;
 		return;
 	}
-	if (!entry->row.on_disk)
-		entry->row.locator = table_insert(&w->tables[TABLE_PLACES]);
-	entry->row.on_disk = true;
-	row = table_row(&w->tables[TABLE_PLACES], entry->row.locator);
+	if (!entry->waiter->row.on_disk)
+		entry->waiter->row.locator = table_insert(&w->tables[TABLE_PLACES]);
+	entry->waiter->row.on_disk = true;
+	row = table_row(&w->tables[TABLE_PLACES], entry->waiter->row.locator);
 	forget_holds(&w->tables[TABLE_PLACES], row);
 	memset(row, 0, sizeof(*row));
 	row->used = true;
 	row->kind = entry->lock->kind;
 	row->name = sim_text_id(entry->lock->name);
-	row->member = entry->member;
+	row->member = entry->waiter->member;
 	fill_row(row, entry);
 }
 
@@ -268,7 +268,7 @@ idle_slot(World *w)
 			continue;
 		for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
 		{
-			if (slot->holder == NULL && slot->row.on_disk && !slot->drop)
+			if (le_slot_holder(slot) == NULL && slot->row.on_disk && !slot->drop)
 				return slot;
 		}
 	}
@@ -279,7 +279,7 @@ idle_slot(World *w)
 static void
 take_idle_row(World *w, LeSlot *slot)
 {
-	LeSlot *idle = slot->holder != NULL && !slot->row.on_disk ? idle_slot(w) : NULL;
+	LeSlot *idle = le_slot_holder(slot) != NULL && !slot->row.on_disk ? idle_slot(w) : NULL;
 
 	if (idle == NULL)
 		return;
@@ -297,7 +297,7 @@ store_write(World *w)
 		write_slot(w, slot);
 	for (LeLease *lease = le_core_dirty_leases(w->core); lease != NULL; lease = lease->dirty_next)
 		write_lease(w, lease);
-	for (LeEntry *entry = le_core_dirty_places(w->core); entry != NULL; entry = entry->dirty_next)
+	for (LeEntry *entry = le_core_dirty_places(w->core); entry != NULL; entry = entry->waiter->dirty_next)
 		write_place(w, entry);
 }
 

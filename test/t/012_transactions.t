@@ -475,7 +475,7 @@ is_taken('job', 'nobody gets it');
 	ok(wait_until(sub { $c->query("SELECT is_held('r', $token)") eq 'f' }), 'the TTL ends');
 	$b->async("SELECT acquire_lock('r')");
 	waiting($b);
-	$c->query('BEGIN; LOCK TABLE lock_election.slot IN ACCESS EXCLUSIVE MODE');
+	$c->query('BEGIN; LOCK TABLE _lock_election.slot IN ACCESS EXCLUSIVE MODE');
 	kill 'STOP', $manager;
 	$other->async("SELECT acquire_lock('other')");
 	Time::HiRes::sleep(0.05) until $a->query("SELECT wait_event FROM pg_stat_activity WHERE pid = $other->{pid}") eq 'Extension';
@@ -580,7 +580,7 @@ $a->query('SELECT pg_advisory_unlock_all()');
 {
 	$a->query("SELECT acquire_lock('r', ttl => NULL)");
 	$a->query("BEGIN; UPDATE t SET v = 8; SELECT release_lock('r')");
-	$c->query('BEGIN; LOCK TABLE lock_election.slot IN ACCESS EXCLUSIVE MODE');
+	$c->query('BEGIN; LOCK TABLE _lock_election.slot IN ACCESS EXCLUSIVE MODE');
 	$a->async('COMMIT');
 	is($a->wait(30), '', 'a commit does not wait until the tables can be written');
 	like($a->error, qr/WARNING:  01000: the transaction is committed, but the locks that it releases may still be held\nDETAIL:  the tables of extension/,

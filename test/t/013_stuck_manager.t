@@ -97,7 +97,7 @@ subtest 'the manager of another database cannot write' => sub {
 	my ($locker, $failing) = (session($node), session($node));
 
 	use_and_end(12, sub {
-		$locker->query('BEGIN; LOCK TABLE lock_election.slot');
+		$locker->query('BEGIN; LOCK TABLE _lock_election.slot');
 		$failing->query(q{SELECT acquire_lock('fails', '1 h')});
 		like($failing->error, qr/55P03/, 'a batch fails');
 	});

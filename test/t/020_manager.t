@@ -180,7 +180,7 @@ subtest 'pg_cancel_backend' => sub {
 	is($waiter->wait, 't', 'and it grants');
 
 	# cancelled, or asked to end, while it waits for a lock
-	$other->query('BEGIN; LOCK lock_election.slot');
+	$other->query('BEGIN; LOCK _lock_election.slot');
 	$worker->async(q{SELECT acquire_lock('w')});
 	wait_for_sql($node, "SELECT count(*) > 0 FROM pg_locks WHERE pid = $pid AND NOT granted");
 	one("SELECT pg_cancel_backend($pid)");
@@ -317,7 +317,7 @@ subtest 'tokens and the extension' => sub {
 
 # A database that has seen many restarts is ahead of the clock.  Where it is restored, the manager runs already when the data come.
 subtest 'dump and restore' => sub {
-	$node->safe_psql('postgres', 'ALTER TABLE lock_election.meta DISABLE TRIGGER USER; UPDATE lock_election.meta SET incarnation = incarnation + 5000; ALTER TABLE lock_election.meta ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE lock_election.meta ENABLE ALWAYS TRIGGER refuse_row');
+	$node->safe_psql('postgres', 'ALTER TABLE _lock_election.meta DISABLE TRIGGER USER; UPDATE _lock_election.meta SET incarnation = incarnation + 5000; ALTER TABLE _lock_election.meta ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE _lock_election.meta ENABLE ALWAYS TRIGGER refuse_row');
 	$node->stop('immediate');
 	$node->start;
 	my $token = token_of('dumped');

@@ -18,8 +18,8 @@ sub wait_for_waiters
 }
 
 # What an administrator has to say before he writes into the table himself.
-my $open_table = q{ALTER TABLE lock_election.slot DISABLE TRIGGER USER;};
-my $close_table = q{ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_row;};
+my $open_table = q{ALTER TABLE _lock_election.slot DISABLE TRIGGER USER;};
+my $close_table = q{ALTER TABLE _lock_election.slot ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE _lock_election.slot ENABLE ALWAYS TRIGGER refuse_row;};
 
 my ($admin, $holder, $bound, $open, $waiter) = map { session($node) } 1 .. 5;
 
@@ -74,7 +74,7 @@ subtest 'locked by somebody' => sub {
 	$releasing->query(q{SELECT acquire_lock('released', NULL)});
 	$releasing->query(q{BEGIN; SELECT release_lock('released')});
 	my $failed = one('SELECT failed_batches FROM lock_election.stat');
-	$admin->query('BEGIN; LOCK TABLE lock_election.slot IN ACCESS EXCLUSIVE MODE');
+	$admin->query('BEGIN; LOCK TABLE _lock_election.slot IN ACCESS EXCLUSIVE MODE');
 	my $start = time;
 	$clients[$_]->async("SELECT acquire_lock('c$_')") foreach 0 .. 2;
 	foreach my $client (@clients)
@@ -110,7 +110,7 @@ subtest 'a renewal with a shorter TTL that cannot be written' => sub {
 	my $client = session($node);
 	my $token = $client->query(q{SELECT acquire_lock('shortened', '1 h')});
 
-	$admin->query('BEGIN; LOCK TABLE lock_election.slot IN ACCESS EXCLUSIVE MODE');
+	$admin->query('BEGIN; LOCK TABLE _lock_election.slot IN ACCESS EXCLUSIVE MODE');
 	$client->query("SELECT renew_lock('shortened', $token, '500 ms')");
 	like($client->error, qr/ERROR:  55P03: /, 'fails');
 	$admin->query('COMMIT');
@@ -126,7 +126,7 @@ subtest 'a wait ends in time though the table is locked' => sub {
 	$holder->query(q{SELECT acquire_lock('held', '1 h')});
 	$client->async(q{SELECT acquire_lock('held', '1 h', wait => '2 s') IS NULL});
 	wait_for_waiters(1, 'held');
-	$admin->query('BEGIN; LOCK TABLE lock_election.slot IN ACCESS EXCLUSIVE MODE');
+	$admin->query('BEGIN; LOCK TABLE _lock_election.slot IN ACCESS EXCLUSIVE MODE');
 	$waiter->query(q{SELECT acquire_lock('other', '1 h')});
 	my $start = time;
 	is($client->wait(30), 't', 'not granted');
@@ -144,7 +144,7 @@ subtest 'leases while the table is locked' => sub {
 
 	$waiter->async(q{SELECT acquire_lock('lease', '1 h')});
 	wait_for_waiters(1, 'lease');
-	$admin->query('BEGIN; LOCK TABLE lock_election.slot IN ACCESS EXCLUSIVE MODE');
+	$admin->query('BEGIN; LOCK TABLE _lock_election.slot IN ACCESS EXCLUSIVE MODE');
 	$admin->query('SELECT pg_sleep(4)');
 	ok(!$waiter->ready, 'nobody is let in who could not be written');
 	$admin->query('COMMIT');
@@ -159,7 +159,7 @@ subtest 'a lease that could not be renewed' => sub {
 	my $token = $holder->query(q{SELECT acquire_lock('lease', '6 s')});
 	my $lease = $holder->query(q{SELECT grant_lease('6 s')});
 
-	$admin->query('BEGIN; LOCK TABLE lock_election.slot IN ACCESS EXCLUSIVE MODE');
+	$admin->query('BEGIN; LOCK TABLE _lock_election.slot IN ACCESS EXCLUSIVE MODE');
 	$other->query(q{SELECT acquire_lock('other', '1 h')});
 	like($other->error, qr/ERROR:  55P03: /, 'nothing can be written');
 	$holder->query("SELECT renew_lock('lease', $token)");
@@ -186,7 +186,7 @@ subtest 'a failed batch gives nobody more time' => sub {
 	my $failed = one('SELECT failed_batches FROM lock_election.stat');
 
 	wait_for_sql($node, "SELECT $left < '58 s'");
-	$admin->query('BEGIN; LOCK TABLE lock_election.slot IN ACCESS EXCLUSIVE MODE');
+	$admin->query('BEGIN; LOCK TABLE _lock_election.slot IN ACCESS EXCLUSIVE MODE');
 	$waiter->query(q{SELECT acquire_lock('other', '1 h')});
 	like($waiter->error, qr/ERROR:  55P03: /, 'a batch fails');
 	$admin->query('COMMIT');
@@ -200,8 +200,8 @@ subtest 'a failed batch gives nobody more time' => sub {
 };
 
 my %rewrite = (
-	'VACUUM FULL' => 'VACUUM FULL lock_election.slot',
-	'VACUUM' => 'VACUUM (FREEZE) lock_election.slot',
+	'VACUUM FULL' => 'VACUUM FULL _lock_election.slot',
+	'VACUUM' => 'VACUUM (FREEZE) _lock_election.slot',
 	'VACUUM FULL of all' => 'VACUUM FULL');
 
 foreach my $name (sort keys %rewrite)
@@ -251,7 +251,7 @@ subtest 'under load' => sub {
 		$client->wait;
 		like($client->error, $undisturbed, 'no client fails');
 	}
-	my $doubled = one(q{SELECT count(*) FROM (SELECT 1 FROM lock_election.slot GROUP BY kind, name, slot HAVING count(*) > 1) d});
+	my $doubled = one(q{SELECT count(*) FROM (SELECT 1 FROM _lock_election.slot GROUP BY kind, name, slot HAVING count(*) > 1) d});
 	is($doubled, 0, 'no slot has two rows');
 	$_->quit foreach @clients;
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
@@ -266,7 +266,7 @@ subtest 'rewritten all the time' => sub {
 	start_load(4, @clients);
 	until (grep { $_->ready } @clients)
 	{
-		$_->async(join '; ', ('VACUUM FULL lock_election.slot') x 20) foreach @admins;
+		$_->async(join '; ', ('VACUUM FULL _lock_election.slot') x 20) foreach @admins;
 		$_->wait foreach @admins;
 	}
 	foreach my $client (@clients)
@@ -284,7 +284,7 @@ sub lock_row
 {
 	my ($name) = @_;
 
-	is($admin->query("BEGIN; SELECT name FROM lock_election.slot WHERE name = '$name' FOR UPDATE") . $admin->error, $name, "row of $name: locked");
+	is($admin->query("BEGIN; SELECT name FROM _lock_election.slot WHERE name = '$name' FOR UPDATE") . $admin->error, $name, "row of $name: locked");
 	return;
 }
 
@@ -365,27 +365,27 @@ subtest 'nothing can be added to the tables' => sub {
 	my $held = one(q{SELECT acquire_lock('before', '1 h')});
 	my %column = (slot => 'token', lease => 'id', queue => 'token', history => 'change', meta => 'database', incarnation_floor => 'incarnation');
 	my %add = (
-		indexes => sub { "CREATE INDEX added ON lock_election.$_[0] ($column{$_[0]})" },
-		triggers => sub { "CREATE TRIGGER added AFTER UPDATE ON lock_election.$_[0] FOR EACH ROW EXECUTE FUNCTION lock_election.refuse_write()" },
-		rules => sub { "CREATE RULE added AS ON UPDATE TO lock_election.$_[0] DO ALSO NOTHING" },
-		columns => sub { "ALTER TABLE lock_election.$_[0] ADD added integer" },
-		constraints => sub { "ALTER TABLE lock_election.$_[0] ADD CONSTRAINT added CHECK ($column{$_[0]} IS NOT NULL)" });
+		indexes => sub { "CREATE INDEX added ON _lock_election.$_[0] ($column{$_[0]})" },
+		triggers => sub { "CREATE TRIGGER added AFTER UPDATE ON _lock_election.$_[0] FOR EACH ROW EXECUTE FUNCTION lock_election.refuse_write()" },
+		rules => sub { "CREATE RULE added AS ON UPDATE TO _lock_election.$_[0] DO ALSO NOTHING" },
+		columns => sub { "ALTER TABLE _lock_election.$_[0] ADD added integer" },
+		constraints => sub { "ALTER TABLE _lock_election.$_[0] ADD CONSTRAINT added CHECK ($column{$_[0]} IS NOT NULL)" });
 
 	foreach my $table (sort keys %column)
 	{
 		foreach my $what (sort keys %add)
 		{
 			$admin->query($add{$what}->($table));
-			like($admin->error, qr/ERROR:  55000: cannot add $what to table "lock_election.$table"/, "no $what to $table");
+			like($admin->error, qr/ERROR:  55000: cannot add $what to table "_lock_election.$table"/, "no $what to $table");
 		}
 	}
-	foreach my $sql ('CREATE TABLE refers (id bigint REFERENCES lock_election.lease)', 'CREATE TABLE refers (id bigint, FOREIGN KEY (id) REFERENCES lock_election.lease)',
-		'CREATE TABLE refers (id bigint); ALTER TABLE refers ADD FOREIGN KEY (id) REFERENCES lock_election.lease',
-		'ALTER TABLE refers ADD more bigint REFERENCES lock_election.lease',
-		q{DO $$BEGIN EXECUTE 'CREATE INDEX added ON lock_election.slot (token)'; END$$})
+	foreach my $sql ('CREATE TABLE refers (id bigint REFERENCES _lock_election.lease)', 'CREATE TABLE refers (id bigint, FOREIGN KEY (id) REFERENCES _lock_election.lease)',
+		'CREATE TABLE refers (id bigint); ALTER TABLE refers ADD FOREIGN KEY (id) REFERENCES _lock_election.lease',
+		'ALTER TABLE refers ADD more bigint REFERENCES _lock_election.lease',
+		q{DO $$BEGIN EXECUTE 'CREATE INDEX added ON _lock_election.slot (token)'; END$$})
 	{
 		$admin->query($sql);
-		like($admin->error, qr/ERROR:  55000: cannot add (?:references|indexes) to table "lock_election\.(?:lease|slot)"/, $sql);
+		like($admin->error, qr/ERROR:  55000: cannot add (?:references|indexes) to table "_lock_election\.(?:lease|slot)"/, $sql);
 	}
 	is($admin->query('CREATE TABLE theirs (id bigint PRIMARY KEY REFERENCES theirs); CREATE INDEX ON theirs (id); ALTER TABLE theirs ADD x int; DROP TABLE theirs, refers')
 		. $admin->error, '', 'other tables are not looked after');
@@ -395,7 +395,7 @@ subtest 'nothing can be added to the tables' => sub {
 	start_load(3, @clients);
 	until (grep { $_->ready } @clients)
 	{
-		foreach my $sql ('REINDEX INDEX CONCURRENTLY lock_election.slot_key', 'REINDEX TABLE lock_election.slot', 'CLUSTER lock_election.slot USING slot_key')
+		foreach my $sql ('REINDEX INDEX CONCURRENTLY _lock_election.slot_key', 'REINDEX TABLE _lock_election.slot', 'CLUSTER _lock_election.slot USING slot_key')
 		{
 			is($admin->query($sql) . $admin->error, '', $sql);
 		}
@@ -419,7 +419,7 @@ subtest 'an index that somebody has added all the same' => sub {
 	$_->quit foreach $admin, $holder, $bound, $open, $waiter;
 	$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
 	$node->restart;
-	one("CREATE INDEX added_$_ ON lock_election.$_ (role)") foreach sort keys %use;
+	one("CREATE INDEX added_$_ ON _lock_election.$_ (role)") foreach sort keys %use;
 	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'lock_election'");
 	$node->restart;
 	($admin, $holder, $bound, $open, $waiter) = map { session($node) } 1 .. 5;
@@ -427,8 +427,8 @@ subtest 'an index that somebody has added all the same' => sub {
 	foreach my $table (sort keys %use)
 	{
 		$holder->query($use{$table});
-		like($holder->error, qr/ERROR:  55000: table "lock_election.$table" has been altered/, "$table: a clear error");
-		is($admin->query("DROP INDEX lock_election.added_$table") . $admin->error, '', 'it can be dropped');
+		like($holder->error, qr/ERROR:  55000: table "_lock_election.$table" has been altered/, "$table: a clear error");
+		is($admin->query("DROP INDEX _lock_election.added_$table") . $admin->error, '', 'it can be dropped');
 		isnt($holder->query($use{$table}), '', 'and all is well') or diag($holder->error);
 	}
 	is(one("SELECT is_held('before', $held)"), 't', 'nothing is lost');
@@ -444,10 +444,10 @@ subtest 'rows put in by hand' => sub {
 	my $new = $holder->query(q{SELECT acquire_lock('newer by hand', '1 h')});
 	my $shared = $holder->query(q{SELECT acquire_lock('shared by hand', '1 h', mode => 'shared')});
 	$admin->query(qq{BEGIN; $open_table
-		INSERT INTO lock_election.slot (token, acquired_at, ttl, time_left, lease, session, role, slot, holds, permits, kind, mode, name)
-		SELECT t, now(), 3600000000, 3600000000, 0, 0, role, slot + 1, 1, permits, kind, 1, n FROM lock_election.slot,
+		INSERT INTO _lock_election.slot (token, acquired_at, ttl, time_left, lease, session, role, slot, holds, permits, kind, mode, name)
+		SELECT t, now(), 3600000000, 3600000000, 0, 0, role, slot + 1, 1, permits, kind, 1, n FROM _lock_election.slot,
 		(VALUES (77, 'by hand'), (78, 'older by hand'), ($shared + 1, 'newer by hand'), (79, 'shared by hand')) AS v(t, n) WHERE name = 'older by hand';
-		$close_table COMMIT; VACUUM FULL lock_election.slot});
+		$close_table COMMIT; VACUUM FULL _lock_election.slot});
 	is($admin->error, '', 'rows by hand');
 	my $log = -s $node->logfile;
 	start_load(2, @clients);
@@ -460,9 +460,9 @@ subtest 'rows put in by hand' => sub {
 	is(one("SELECT is_held('older by hand', $old)"), 't', 'of two that hold the same lock the newer one stays');
 	is(one("SELECT is_held('newer by hand', $new)"), 'f', 'also where that is not the one that was granted');
 	is(one("SELECT is_held('shared by hand', $shared)"), 't', 'and beside a shared one');
-	is(one(q{SELECT string_agg(name, ',' ORDER BY name) FROM lock_election.slot WHERE mode <> 0}), 'by hand,newer by hand,older by hand,shared by hand', 'a row each');
+	is(one(q{SELECT string_agg(name, ',' ORDER BY name) FROM _lock_election.slot WHERE mode <> 0}), 'by hand,newer by hand,older by hand,shared by hand', 'a row each');
 	is(() = slurp_file($node->logfile, $log) =~ /WARNING:  "(?:older|newer|shared) by hand" has two holders/g, 3, 'the log says so');
-	$admin->query('INSERT INTO lock_election.slot SELECT * FROM lock_election.slot');
+	$admin->query('INSERT INTO _lock_election.slot SELECT * FROM _lock_election.slot');
 	like($admin->error, qr/55000: table "slot" is written by lock_election alone/, 'the table is closed');
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	$_->quit foreach @clients;
@@ -475,7 +475,7 @@ subtest 'a second holder is refused' => sub {
 	my $insert = sub {
 		my ($name, $token) = @_;
 		return qq{$open_table
-			INSERT INTO lock_election.slot (token, acquired_at, ttl, time_left, lease, session, role, slot, holds, permits, kind, mode, name)
+			INSERT INTO _lock_election.slot (token, acquired_at, ttl, time_left, lease, session, role, slot, holds, permits, kind, mode, name)
 			VALUES ($token, now(), 3600000000, 3600000000, 0, 0, 10, 0, 1, 0, 1, 1, '$name'); $close_table};
 	};
 	my $log = -s $node->logfile;
@@ -509,14 +509,14 @@ subtest 'a second holder is refused' => sub {
 		my $text = slurp_file($node->logfile, $log);
 		like($text, qr/ERROR:  duplicate key value violates unique constraint "slot_key"/, 'the log has it');
 		like($text, qr/Key \(kind, name, slot\)=\(1, $name, 0\) already exists/, 'which lock it was');
-		like($text, qr/table "lock_election.slot": 77 has this key, \d{12,} was to be written/, 'and both tokens');
-		is(one(qq{SELECT string_agg(token::text, ',') FROM lock_election.slot WHERE name = '$name'}), 77, 'one row stays');
+		like($text, qr/table "_lock_election.slot": 77 has this key, \d{12,} was to be written/, 'and both tokens');
+		is(one(qq{SELECT string_agg(token::text, ',') FROM _lock_election.slot WHERE name = '$name'}), 77, 'one row stays');
 		$log = -s $node->logfile;
 	}
 
 	# somebody who has not committed yet is waited for
-	$admin->query('BEGIN; ALTER TABLE lock_election.slot DISABLE TRIGGER USER; COMMIT; BEGIN; ' .
-		  q{INSERT INTO lock_election.slot (token, acquired_at, ttl, time_left, lease, session, role, slot, holds, permits, kind, mode, name)
+	$admin->query('BEGIN; ALTER TABLE _lock_election.slot DISABLE TRIGGER USER; COMMIT; BEGIN; ' .
+		  q{INSERT INTO _lock_election.slot (token, acquired_at, ttl, time_left, lease, session, role, slot, holds, permits, kind, mode, name)
 			VALUES (78, now(), 3600000000, 3600000000, 0, 0, 10, 0, 1, 0, 1, 1, 'open by hand')});
 	$holder->query(q{SELECT try_acquire_lock('open by hand', '1 h')});
 	like($holder->error, qr/ERROR:  55P03: /, 'a holder that is being written: neither granted nor refused');
@@ -531,7 +531,7 @@ subtest 'a second holder is refused' => sub {
 
 # And no second manager writes at all.
 is(one(q{SELECT count(*) FROM pg_locks l JOIN lock_election.manager m USING (pid)
-	WHERE locktype = 'object' AND classid = 'pg_class'::regclass AND objid = 'lock_election.slot'::regclass AND mode = 'ExclusiveLock'}), 1,
+	WHERE locktype = 'object' AND classid = 'pg_class'::regclass AND objid = '_lock_election.slot'::regclass AND mode = 'ExclusiveLock'}), 1,
 	'the table belongs to one manager');
 
 subtest 'a row deleted by hand' => sub {
@@ -543,9 +543,9 @@ subtest 'a row deleted by hand' => sub {
 		my $stays = $holder->query(q{SELECT acquire_lock('stays', '1 h')});
 		$waiter->async(q{SELECT acquire_lock('gone', '1 h')});
 		wait_for_waiters(1, 'gone');
-		$admin->query(qq{BEGIN; $open_table DELETE FROM lock_election.slot WHERE name = 'gone'; $close_table COMMIT});
+		$admin->query(qq{BEGIN; $open_table DELETE FROM _lock_election.slot WHERE name = 'gone'; $close_table COMMIT});
 		is($admin->error, '', 'deleted');
-		$admin->query('VACUUM lock_election.slot') if $vacuum;
+		$admin->query('VACUUM _lock_election.slot') if $vacuum;
 
 		# this one may get the place of the deleted row
 		my $new = $other->query(q{SELECT acquire_lock('new', '1 h')});
@@ -554,7 +554,7 @@ subtest 'a row deleted by hand' => sub {
 		like($holder->error, qr/^$|ERROR:  55000: /, 'release: done, or a clear error');
 		ok($waiter->wait(20), 'the waiter gets the lock');
 		is(one("SELECT is_held('stays', $stays) AND is_held('new', $new)"), 't', 'others are not disturbed');
-		is(one(q{SELECT count(*) FROM lock_election.slot WHERE mode <> 0 AND name IN ('new', 'stays', 'gone')}), 3, 'and stay in the table');
+		is(one(q{SELECT count(*) FROM _lock_election.slot WHERE mode <> 0 AND name IN ('new', 'stays', 'gone')}), 3, 'and stay in the table');
 		one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 		nothing_left($node);
 	}
@@ -565,11 +565,11 @@ subtest 'a row deleted by hand' => sub {
 subtest 'rewritten while a manager waits to read it' => sub {
 	my $token = $holder->query(q{SELECT acquire_lock('rewritten', '1 h')});
 
-	$admin->query(q{BEGIN; ALTER TABLE lock_election.slot ALTER ttl TYPE numeric; ALTER TABLE lock_election.slot ALTER ttl TYPE bigint});
+	$admin->query(q{BEGIN; ALTER TABLE _lock_election.slot ALTER ttl TYPE numeric; ALTER TABLE _lock_election.slot ALTER ttl TYPE bigint});
 	$admin->query(q{SELECT pg_terminate_backend(pid) FROM lock_election.manager;
 		DO $$
 		BEGIN
-			WHILE NOT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'lock_election.slot'::regclass) LOOP
+			WHILE NOT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = '_lock_election.slot'::regclass) LOOP
 				PERFORM pg_sleep(0.001);
 			END LOOP;
 		END
@@ -585,22 +585,22 @@ subtest 'truncated, and altered' => sub {
 
 	$waiter->async(q{SELECT acquire_lock('t', '1 h')});
 	wait_for_waiters(1, 't');
-	$admin->query(qq{BEGIN; $open_table TRUNCATE lock_election.slot; $close_table COMMIT});
+	$admin->query(qq{BEGIN; $open_table TRUNCATE _lock_election.slot; $close_table COMMIT});
 	is(one(q{SELECT acquire_lock('u', '1 h') IS NOT NULL}), 't', 'a new lock');
 	ok($waiter->wait, 'the waiter gets a lock without holder');
 	is($holder->query("SELECT release_lock('t', $token)"), 'f', 'who is not there any more');
 
 	$token = $holder->query(q{SELECT acquire_lock('v', '1 h')});
-	$admin->query('ALTER TABLE lock_election.slot ALTER ttl TYPE numeric');
+	$admin->query('ALTER TABLE _lock_election.slot ALTER ttl TYPE numeric');
 	$holder->query(q{SELECT acquire_lock('w', '1 h')});
-	like($holder->error, qr/ERROR:  55000: table "lock_election.slot" has been altered/, 'another shape: a clear error');
-	$admin->query('ALTER TABLE lock_election.slot ALTER ttl TYPE bigint');
+	like($holder->error, qr/ERROR:  55000: table "_lock_election.slot" has been altered/, 'another shape: a clear error');
+	$admin->query('ALTER TABLE _lock_election.slot ALTER ttl TYPE bigint');
 	is($holder->query(q{SELECT acquire_lock('w', '1 h') IS NOT NULL}), 't', 'undone: all works') or diag($holder->error);
 	is(one("SELECT is_held('v', $token)"), 't', 'and nothing is lost');
-	$admin->query('ALTER TABLE lock_election.slot DROP CONSTRAINT slot_key');
+	$admin->query('ALTER TABLE _lock_election.slot DROP CONSTRAINT slot_key');
 	$holder->query(q{SELECT acquire_lock('no key', '1 h')});
-	like($holder->error, qr/ERROR:  55000: table "lock_election.slot" has been altered/, 'without its key no row takes one');
-	$admin->query('ALTER TABLE lock_election.slot DROP COLUMN value');
+	like($holder->error, qr/ERROR:  55000: table "_lock_election.slot" has been altered/, 'without its key no row takes one');
+	$admin->query('ALTER TABLE _lock_election.slot DROP COLUMN value');
 	$holder->query(q{SELECT acquire_lock('x', '1 h')});
 	like($holder->error, qr/ERROR:  55000/, 'a dropped column is another shape, too');
 	$admin->query('DROP EXTENSION lock_election; CREATE EXTENSION lock_election');

@@ -68,7 +68,7 @@ subtest 'DROP EXTENSION with waiters' => sub {
 	is(one(q{SELECT try_acquire_lock('y') IS NULL}), 't', 'nothing happened');
 	like(error_of('DROP SCHEMA lock_election CASCADE'), qr/ERROR:  2BP01: cannot drop schema lock_election because extension lock_election requires it/,
 		'the schema cannot be dropped');
-	like(error_of('DROP TABLE lock_election.slot'), qr/ERROR:  2BP01: /, 'nor can the table');
+	like(error_of('DROP TABLE _lock_election.slot'), qr/ERROR:  2BP01: /, 'nor can the table');
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	$_->quit foreach $holder, $bound, $open, @waiters;
 	nothing_left($node);
@@ -128,8 +128,10 @@ subtest 'ALTER DATABASE' => sub {
 
 	new_database('a1');
 	my $token = one(q{SELECT acquire_lock('x', '1 h', owner => 'me')}, 'a1');
+	my $log = -s $node->logfile;
 	is(error_of('ALTER DATABASE a1 RENAME TO a2'), '', 'RENAME');
 	is(one("SELECT is_held('x', $token), (SELECT database FROM lock_election.manager)", 'a2'), 't|a2', 'the lock is held');
+	like(slurp_file($node->logfile, $log), qr/LOG:  lock_election manager started\n.*CONTEXT:  lock_election manager a2\n/, 'the log names the database as it is called now');
 	one("CREATE TABLESPACE space LOCATION '$space'");
 	is(error_of('ALTER DATABASE a2 SET TABLESPACE space'), '', 'SET TABLESPACE');
 	is(one("SELECT is_held('x', $token)", 'a2'), 't', 'the lock is held');

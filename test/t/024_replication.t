@@ -45,7 +45,7 @@ $s->query(q{SELECT release_lock('both')});
 $token = $s->query(q{SELECT acquire_lock('both', '1 h')});
 replicated('a row that is used again');
 $s->query("SELECT revoke_lease($lease); SELECT grant_lease('1 h'); SELECT release_lock('both')");
-wait_for_sql($node, q{SELECT count(*) = 0 FROM lock_election.slot});
+wait_for_sql($node, q{SELECT count(*) = 0 FROM _lock_election.slot});
 replicated('rows that are deleted');
 my $manager = $node->safe_psql('postgres', 'SELECT pid FROM lock_election.manager');
 $node->safe_psql('postgres', "SELECT pg_terminate_backend($manager)");
@@ -54,7 +54,7 @@ replicated('another manager');
 
 # A change is looked for in the subscriber's table by the key: who holds very many locks is not slowed down by that.
 {
-	my $scans = sub { return $node->safe_psql('subscriber', "SELECT $_[0] FROM pg_stat_user_tables WHERE relid = 'lock_election.slot'::regclass"); };
+	my $scans = sub { return $node->safe_psql('subscriber', "SELECT $_[0] FROM pg_stat_user_tables WHERE relid = '_lock_election.slot'::regclass"); };
 
 	$node->safe_psql('subscriber', q{SELECT acquire_locks(array_agg('many ' || i), '1 h') FROM generate_series(1, 1000) i});
 	my ($seq, $idx) = split /\|/, $scans->('seq_scan, idx_scan');
@@ -71,7 +71,7 @@ my $waiter = session($node);
 my $on_lease = $waiter->query(q{SELECT grant_lease('1 h')});
 my $place = $waiter->query("BEGIN; SELECT token FROM enqueue_lock('queue', lease => $on_lease)");
 is($waiter->query("SELECT token FROM enqueue_lock('queue', lease => $on_lease)"), $place, 'the same place again');
-is($node->safe_psql('postgres', 'SELECT holds FROM lock_election.queue'), 2, 'which changes its row');
+is($node->safe_psql('postgres', 'SELECT holds FROM _lock_election.queue'), 2, 'which changes its row');
 $waiter->query('COMMIT');
 $waiter->query("SELECT release_lock('queue', $place); SELECT revoke_lease($on_lease)");
 $s->query("SELECT release_lock('queue', $token)");
@@ -83,7 +83,7 @@ is($node->safe_psql('subscriber', q{SELECT * FROM read_versioned('key')}), 'b|2'
 
 is($node->safe_psql('subscriber', q{SELECT string_agg(name || ' ' || token, ',') FROM lock_election.locks}),
 	"both $theirs", 'the subscriber has its own locks');
-is($node->safe_psql('subscriber', 'SELECT count(*) FROM lock_election.lease'), 0, 'and leases');
+is($node->safe_psql('subscriber', 'SELECT count(*) FROM _lock_election.lease'), 0, 'and leases');
 $node->safe_psql('subscriber', "SELECT release_lock('both', $theirs)");
 
 $node->safe_psql('subscriber', 'ALTER SUBSCRIPTION everything DISABLE');
@@ -132,7 +132,7 @@ subtest 'a subscriber without the extension' => sub {
 	$node->safe_psql('theirs', 'CREATE EXTENSION lock_election');
 	my $theirs = $node->safe_psql('theirs', q{SELECT acquire_lock('theirs', '1 h')});
 	$node->safe_psql('theirs', 'INSERT INTO payload VALUES (2)');
-	ok(wait_until(sub { slurp_file($node->logfile, $log) =~ /target relation "lock_election\.\w+" does not exist/ }), 'it stops at the first row of the extension');
+	ok(wait_until(sub { slurp_file($node->logfile, $log) =~ /target relation "_lock_election\.\w+" does not exist/ }), 'it stops at the first row of the extension');
 	is($node->safe_psql('bare', 'SELECT count(*) FROM payload WHERE id = 2'), 0, 'and gets nothing that comes after');
 	$node->safe_psql('bare', 'CREATE EXTENSION lock_election');
 	ok(arrives('theirs', 'bare', 3, 60), 'with the extension it goes on');
@@ -142,7 +142,7 @@ subtest 'a subscriber without the extension' => sub {
 	unsubscribe('bare');
 
 	isnt(subscribe('theirs', 'late', 'everything', stderr => \$err), 0, 'a new subscription without the tables');
-	like($err, qr/schema "lock_election" does not exist/, 'is refused at once');
+	like($err, qr/schema "_lock_election" does not exist/, 'is refused at once');
 	$node->safe_psql('theirs', q{SELECT pg_drop_replication_slot('late')});
 
 	# a publication that leaves them out

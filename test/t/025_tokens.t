@@ -97,7 +97,7 @@ subtest 'it cannot be written' => sub {
 	my $min = incarnation() + 5000;
 	my $locker = session($node);
 
-	$locker->query('BEGIN; LOCK lock_election.meta');
+	$locker->query('BEGIN; LOCK _lock_election.meta');
 	like(error_of("SELECT advance_revision(${min}::bigint << 28)"), qr/ERROR:  55P03: the tables of extension lock_election are locked/, 'is an error');
 	$locker->query('COMMIT');
 	$locker->quit;

@@ -162,7 +162,7 @@ subtest 'asynchronous' => sub {
 
 		# Acknowledged locally, never sent. Each crash is another incarnation, up to 64 of them lie below those of
 		# the next timeline; here all but two at once.
-		my $known = one($primary, 'SELECT incarnation FROM lock_election.meta');
+		my $known = one($primary, 'SELECT incarnation FROM _lock_election.meta');
 		foreach my $crash (1 .. 3)
 		{
 			one($primary, "SELECT advance_revision(($known + 64)::bigint << 28)") if $crash == 3;
@@ -195,7 +195,7 @@ subtest 'within a minute' => sub {
 	my $c = new_node('c', init => [ allows_streaming => 1 ], conf => "autovacuum = off\n");
 	my $d = new_standby($c, 'd');
 
-	one($c, "ALTER TABLE lock_election.$_ DISABLE TRIGGER USER; UPDATE lock_election.$_ SET incarnation = incarnation - 5000; ALTER TABLE lock_election.$_ ENABLE TRIGGER USER")
+	one($c, "ALTER TABLE _lock_election.$_ DISABLE TRIGGER USER; UPDATE _lock_election.$_ SET incarnation = incarnation - 5000; ALTER TABLE _lock_election.$_ ENABLE TRIGGER USER")
 	  foreach qw(meta incarnation_floor);
 	$c->wait_for_catchup($d, 'replay', $c->lsn('insert'));
 	disconnect($d);

@@ -48,7 +48,7 @@ is($s->query(q{SELECT name, slot, time_left > '59 min' AND time_left <= '1 h', a
 	my $lease = $h->query(q{SELECT grant_lease('1 h')});
 	my $short = $h->query(q{SELECT acquire_lock('short', '10 min')});
 	my $live = sub { return $s->query("SELECT expires_at FROM lock_election.locks WHERE name = '$_[0]'"); };
-	my $stored = sub { return $s->query("SELECT expires_at FROM lock_election.slot WHERE name = '$_[0]' AND mode <> 0"); };
+	my $stored = sub { return $s->query("SELECT expires_at FROM _lock_election.slot WHERE name = '$_[0]' AND mode <> 0"); };
 	my $same = sub { return $s->query("SELECT abs(extract(epoch FROM '$_[0]'::timestamptz - '$_[1]')) < 1"); };
 
 	$h->query("SELECT acquire_lock('leased', lease => $lease); SELECT campaign('expiring', 'c', '5 min'); SELECT campaign('bound', 'c', NULL)");
@@ -63,16 +63,16 @@ is($s->query(q{SELECT name, slot, time_left > '59 min' AND time_left <= '1 h', a
 	$h->query("SELECT pg_sleep(1.1); SELECT renew_lock('short', $short)");
 	is($s->query("SELECT '" . $live->('short') . "'::timestamptz > '$written'::timestamptz + interval '1 s'"), 't', 'as does any other');
 	is($stored->('short'), $written, 'which writes nothing');
-	is($s->query(q{SELECT expires_at FROM lock_election.slot WHERE name = 'both' AND slot = 0}), 'infinity', 'the table: with its connection');
+	is($s->query(q{SELECT expires_at FROM _lock_election.slot WHERE name = 'both' AND slot = 0}), 'infinity', 'the table: with its connection');
 	is($stored->('leased'), '', 'NULL on a lease');
 	is($same->($live->('leased'), $s->query(qq{SELECT expires_at FROM lock_election.leases WHERE lease = $lease})), 't', 'whose end it has');
-	is($same->($live->('leased'), $s->query(qq{SELECT expires_at FROM lock_election.lease WHERE id = $lease})), 't', 'also in its table');
+	is($same->($live->('leased'), $s->query(qq{SELECT expires_at FROM _lock_election.lease WHERE id = $lease})), 't', 'also in its table');
 	is($s->query(q{SELECT election, CASE WHEN isfinite(expires_at) THEN (abs(extract(epoch FROM expires_at - elected_at - interval '5 min')) < 1)::text ELSE expires_at::text END
 			FROM lock_election.elections ORDER BY 1}), "bound|infinity\nexpiring|true", 'elections');
 	is($s->query(q{SELECT abs(extract(epoch FROM expires_at - clock_timestamp() - valid_for)) < 1 FROM current_leader('expiring')}), 't', 'current_leader');
 	is($s->query(q{SELECT expires_at, valid_for IS NULL FROM current_leader('bound')}), 'infinity|t', 'current_leader: bound');
 	$h->query("SELECT release_lock('short', $short); SELECT revoke_lease($lease); SELECT force_resign('expiring'); SELECT force_resign('bound')");
-	is($s->query(q{SELECT count(*) FROM lock_election.slot WHERE mode = 0 AND expires_at IS NOT NULL}), 0, 'a free row has none');
+	is($s->query(q{SELECT count(*) FROM _lock_election.slot WHERE mode = 0 AND expires_at IS NOT NULL}), 0, 'a free row has none');
 	$h->quit;
 }
 
@@ -108,7 +108,7 @@ is($s->query($see_waiters), join("\n", "both|1|exclusive||$user||{}", 'both|2|sh
 is($s->query('SELECT count(*) FROM lock_election.manager, lock_election.stat'), '1', 'manager and stat: for everyone');
 foreach my $table (qw(slot meta incarnation_floor))
 {
-	$s->query("SELECT * FROM lock_election.$table");
+	$s->query("SELECT * FROM _lock_election.$table");
 	like($s->error, qr/ERROR:  42501/, "table $table: not for everyone");
 }
 $s->query('SELECT lock_election.stat_reset()');
@@ -171,16 +171,16 @@ foreach my $name (q{it's}, 'two words', "line\nbreak", '"quoted"', 'ünïcödé 
 
 foreach my $table (qw(slot meta))
 {
-	foreach my $sql ("DELETE FROM lock_election.$table", "TRUNCATE lock_election.$table", "INSERT INTO lock_election.$table SELECT * FROM lock_election.$table",
-		'UPDATE lock_election.' . ($table eq 'slot' ? 'slot SET holds = 2' : 'meta SET boot = 1'),
-		"SET session_replication_role = replica \\; DELETE FROM lock_election.$table")
+	foreach my $sql ("DELETE FROM _lock_election.$table", "TRUNCATE _lock_election.$table", "INSERT INTO _lock_election.$table SELECT * FROM _lock_election.$table",
+		'UPDATE _lock_election.' . ($table eq 'slot' ? 'slot SET holds = 2' : 'meta SET boot = 1'),
+		"SET session_replication_role = replica \\; DELETE FROM _lock_election.$table")
 	{
 		$s->query($sql);
 		like($s->error, qr/ERROR:  \w{5}: /, "refused: $sql");
 	}
 }
 $s->query('RESET session_replication_role');
-is($s->query(q{SELECT count(*) FROM lock_election.slot WHERE mode <> 0}), '4', 'the tables are as they were');
+is($s->query(q{SELECT count(*) FROM _lock_election.slot WHERE mode <> 0}), '4', 'the tables are as they were');
 
 # Clean up
 $s->query('SELECT pg_terminate_backend(' . $_->pid . ')'), $_->quit foreach $waiters[0], $waiters[2], @holders[ 0 .. 2 ];
@@ -218,7 +218,7 @@ sub moves
 }
 
 # Rows that are not in use any more are deleted a moment later: that is not to be counted.
-wait_for_sql($node, 'SELECT count(*) FROM lock_election.slot WHERE mode = 0', '0');
+wait_for_sql($node, 'SELECT count(*) FROM _lock_election.slot WHERE mode = 0', '0');
 my $t = session($node);
 my $written = moves('acquire', sub { $token = $s->query(q{SELECT acquire_lock('a', owner => 'me')}) }, { acquires => 1, grants => 1 });
 is("$written->{transaction_ids} $written->{rows_written} $written->{flushes}", '1 1 1', 'an acquire: one row, one transaction id, one flush');

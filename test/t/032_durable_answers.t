@@ -167,7 +167,7 @@ sub reload
 	my $other = session($node, connstr => q{options='-c synchronous_commit=off'});
 	my $failed = $local->query('SELECT failed_batches FROM lock_election.stat');
 
-	$other->query('BEGIN; LOCK TABLE lock_election.slot IN SHARE MODE');
+	$other->query('BEGIN; LOCK TABLE _lock_election.slot IN SHARE MODE');
 	$local->query(q{SELECT try_acquire_lock('cannot be written', '1 h')});
 	like($local->error, qr/ERROR:  55P03: /, 'a batch fails');
 	$other->query('ROLLBACK');

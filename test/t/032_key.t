@@ -27,7 +27,7 @@ sub start_pairs
 
 sub stat_of_slot
 {
-	return split /\|/, one(q{SELECT n_tup_ins, n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relid = 'lock_election.slot'::regclass});
+	return split /\|/, one(q{SELECT n_tup_ins, n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relid = '_lock_election.slot'::regclass});
 }
 
 # While a snapshot is held no dead version can go: each one that had to be looked at would make the next grant slower.
@@ -56,7 +56,7 @@ subtest 'a held snapshot' => sub {
 		cmp_ok($inserted, '<=', 0.1 * $updated, "$names names: each has a row of its own, as long as it is not idle");
 		# all rows of a full page have to leave it
 		cmp_ok($kept, '>=', ($names == 1 ? 0.9 : 0.6) * $updated, "$names names: updates are HOT");
-		cmp_ok(one(q{SELECT pg_relation_size('lock_election.slot_key')}), '<', 20 * 8192, 'the index stays small');
+		cmp_ok(one(q{SELECT pg_relation_size('_lock_election.slot_key')}), '<', 20 * 8192, 'the index stays small');
 	}
 	$_->quit foreach @clients, $reader;
 	nothing_left($node);
@@ -71,11 +71,11 @@ subtest 'the indexes agree with the tables' => sub {
 
 		foreach my $key ('slot_key', 'lease_key', 'queue_key', 'history_key')
 		{
-			my ($rc, $out, $err) = $node->psql('postgres', "SELECT bt_index_parent_check('lock_election.$key', true)");
+			my ($rc, $out, $err) = $node->psql('postgres', "SELECT bt_index_parent_check('_lock_election.$key', true)");
 
 			is($err, '', "$when: $key");
 		}
-		is(one(q{SELECT count(*) FROM (SELECT 1 FROM lock_election.slot GROUP BY kind, name, slot HAVING count(*) > 1) d}), 0, "$when: no slot has two rows");
+		is(one(q{SELECT count(*) FROM (SELECT 1 FROM _lock_election.slot GROUP BY kind, name, slot HAVING count(*) > 1) d}), 0, "$when: no slot has two rows");
 	};
 
 	foreach my $round (1 .. 2)
@@ -84,7 +84,7 @@ subtest 'the indexes agree with the tables' => sub {
 
 		$admin = session($node);
 		$admin->query(q{SELECT acquire_lock('locked row', '1 h', owner => 'me')});
-		$admin->query(q{BEGIN; SELECT 1 FROM lock_election.slot WHERE name = 'locked row' FOR UPDATE});
+		$admin->query(q{BEGIN; SELECT 1 FROM _lock_election.slot WHERE name = 'locked row' FOR UPDATE});
 		start_pairs(100_000, 50, @clients[ 0 .. 2 ]);
 		start_pairs(100_000, 1_000_000, @clients[ 3 .. 5 ]);
 
@@ -95,7 +95,7 @@ subtest 'the indexes agree with the tables' => sub {
 		{
 			$bad->query(q{SELECT force_release_lock('locked row')});
 			$bad->query(q{SELECT grant_lease('500 ms'); SELECT enqueue_lock('locked row', '500 ms'); SELECT campaign('e', 'c', '500 ms', '0')});
-			$bad->query('VACUUM lock_election.slot') if $i == 2;
+			$bad->query('VACUUM _lock_election.slot') if $i == 2;
 		}
 		cmp_ok(one('SELECT failed_batches FROM lock_election.stat'), '>=', $failed + 5, 'batches have failed');
 		$node->stop('immediate');

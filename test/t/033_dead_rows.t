@@ -13,21 +13,21 @@ my ($old, $admin, $holder, $client) = map { session($node) } 1 .. 4;
 
 sub one { return $node->safe_psql('postgres', $_[0]); }
 
-sub size { return one('SELECT pg_relation_size(\'lock_election.slot\')'); }
+sub size { return one('SELECT pg_relation_size(\'_lock_election.slot\')'); }
 
 # Pages of table slot that were read, from memory or from disk; the manager tells its counts with its batches.
-sub pages_read { return one(q{SELECT heap_blks_read + heap_blks_hit FROM pg_statio_all_tables WHERE relid = 'lock_election.slot'::regclass}); }
+sub pages_read { return one(q{SELECT heap_blks_read + heap_blks_hit FROM pg_statio_all_tables WHERE relid = '_lock_election.slot'::regclass}); }
 
 # A table of so many pages without a row that anybody sees, as a held snapshot makes it; only quicker.
 sub bloat
 {
 	my ($pages) = @_;
 
-	$admin->query(qq{BEGIN; ALTER TABLE lock_election.slot DISABLE TRIGGER USER;
-		INSERT INTO lock_election.slot (token, acquired_at, ttl, time_left, lease, session, role, slot, holds, permits, kind, mode, name, value)
+	$admin->query(qq{BEGIN; ALTER TABLE _lock_election.slot DISABLE TRIGGER USER;
+		INSERT INTO _lock_election.slot (token, acquired_at, ttl, time_left, lease, session, role, slot, holds, permits, kind, mode, name, value)
 			SELECT 1, now(), 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 'dead ' || i, repeat('x', 4000) FROM generate_series(1, $pages) i;
-		DELETE FROM lock_election.slot WHERE name LIKE 'dead %';
-		ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_row; COMMIT});
+		DELETE FROM _lock_election.slot WHERE name LIKE 'dead %';
+		ALTER TABLE _lock_election.slot ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE _lock_election.slot ENABLE ALWAYS TRIGGER refuse_row; COMMIT});
 	is($admin->error, '', 'very many dead rows');
 	$admin->query('SELECT pg_stat_force_next_flush()'); # the pages of this are counted now, not later
 	cmp_ok(size(), '>=', $pages * 8192, 'the table is large');
@@ -46,7 +46,7 @@ subtest 'a failed batch reads the rows that it knows' => sub {
 	my $failed = one('SELECT failed_batches FROM lock_election.stat');
 	my $before = pages_read();
 
-	$admin->query('BEGIN; LOCK TABLE lock_election.slot IN ACCESS EXCLUSIVE MODE');
+	$admin->query('BEGIN; LOCK TABLE _lock_election.slot IN ACCESS EXCLUSIVE MODE');
 	$client->query(q{SELECT acquire_lock('third', '1 h')});
 	like($client->error, qr/ERROR:  55P03: /, 'a batch fails');
 	$admin->query('COMMIT');
@@ -57,7 +57,7 @@ subtest 'a failed batch reads the rows that it knows' => sub {
 	my $both = $holder->query(q{SELECT acquire_locks(ARRAY['a', 'b'], '1 h')});
 	foreach my $locked ('a', 'b')
 	{
-		is($admin->query(qq{BEGIN; SET LOCAL enable_seqscan = off; SELECT name FROM lock_election.slot WHERE kind = 1 AND name = '$locked' FOR UPDATE}), $locked, "the row of $locked is locked");
+		is($admin->query(qq{BEGIN; SET LOCAL enable_seqscan = off; SELECT name FROM _lock_election.slot WHERE kind = 1 AND name = '$locked' FOR UPDATE}), $locked, "the row of $locked is locked");
 		$holder->query("SELECT release_locks(ARRAY['a', 'b'], $both)");
 		like($holder->error, qr/ERROR:  55P03: /, 'it cannot be written');
 		$admin->query('COMMIT');
@@ -77,18 +77,18 @@ subtest 'a failed batch reads the rows that it knows' => sub {
 };
 
 subtest 'somebody else has written: all is read' => sub {
-	$admin->query(qq{BEGIN; ALTER TABLE lock_election.slot DISABLE TRIGGER USER;
-		INSERT INTO lock_election.slot (token, acquired_at, ttl, time_left, lease, session, role, slot, holds, permits, kind, mode, name)
+	$admin->query(qq{BEGIN; ALTER TABLE _lock_election.slot DISABLE TRIGGER USER;
+		INSERT INTO _lock_election.slot (token, acquired_at, ttl, time_left, lease, session, role, slot, holds, permits, kind, mode, name)
 			VALUES (77, now(), 3600000000, 3600000000, 0, 0, 10, 0, 1, 0, 1, 1, 'by hand');
-		ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_row; COMMIT});
+		ALTER TABLE _lock_election.slot ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE _lock_election.slot ENABLE ALWAYS TRIGGER refuse_row; COMMIT});
 	is($client->query(q{SELECT try_acquire_lock('by hand', '1 h') IS NULL}), 't', 'a key that is there already');
 	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name = 'by hand'}), 1, 'its row holds the lock');
 
 	# a row that is somewhere else, and one that has gone
-	$admin->query(qq{BEGIN; ALTER TABLE lock_election.slot DISABLE TRIGGER USER; DELETE FROM lock_election.slot WHERE name = 'by hand';
-		UPDATE lock_election.slot SET permits = permits WHERE name = 'second';
-		ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_row; COMMIT});
-	$admin->query('BEGIN; LOCK TABLE lock_election.slot IN ACCESS EXCLUSIVE MODE');
+	$admin->query(qq{BEGIN; ALTER TABLE _lock_election.slot DISABLE TRIGGER USER; DELETE FROM _lock_election.slot WHERE name = 'by hand';
+		UPDATE _lock_election.slot SET permits = permits WHERE name = 'second';
+		ALTER TABLE _lock_election.slot ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE _lock_election.slot ENABLE ALWAYS TRIGGER refuse_row; COMMIT});
+	$admin->query('BEGIN; LOCK TABLE _lock_election.slot IN ACCESS EXCLUSIVE MODE');
 	$client->query(q{SELECT acquire_lock('fourth', '1 h')});
 	like($client->error, qr/ERROR:  55P03: /, 'a batch fails');
 	$admin->query('COMMIT');
@@ -103,12 +103,12 @@ subtest 'the table becomes small' => sub {
 	$standby->init_from_backup($node, 'backup', has_streaming => 1);
 	$standby->start;
 	bloat(5000);
-	my $file = one(q{SELECT pg_relation_filenode('lock_election.slot')});
+	my $file = one(q{SELECT pg_relation_filenode('_lock_election.slot')});
 	my $log = -s $node->logfile;
 	my $failed = one('SELECT failed_batches FROM lock_election.stat');
 
 	# a pg_dump, for one
-	$admin->query('BEGIN; LOCK TABLE lock_election.slot IN ACCESS SHARE MODE');
+	$admin->query('BEGIN; LOCK TABLE _lock_election.slot IN ACCESS SHARE MODE');
 	ok( wait_until(
 			sub {
 				$client->query(q{SELECT release_lock('beat', acquire_lock('beat', '1 h'))});
@@ -126,10 +126,10 @@ subtest 'the table becomes small' => sub {
 		$client->query(q{SELECT release_lock('beat', acquire_lock('beat', '1 h'))});
 		$longest = time - $at if time - $at > $longest;
 	}
-	is(one(q{SELECT pg_relation_filenode('lock_election.slot')}), $file, 'not while somebody reads it');
+	is(one(q{SELECT pg_relation_filenode('_lock_election.slot')}), $file, 'not while somebody reads it');
 	cmp_ok($longest, '<', 2, 'nobody waits for him');
-	$admin->query(q{DECLARE half CURSOR FOR SELECT name FROM lock_election.slot WHERE (ctid::text::point)[0] >= 4000; FETCH half});
-	isnt(one('SELECT array_agg(ctid) FROM lock_election.slot'), one('SELECT array_agg(ctid ORDER BY ctid) FROM lock_election.slot'),
+	$admin->query(q{DECLARE half CURSOR FOR SELECT name FROM _lock_election.slot WHERE (ctid::text::point)[0] >= 4000; FETCH half});
+	isnt(one('SELECT array_agg(ctid) FROM _lock_election.slot'), one('SELECT array_agg(ctid ORDER BY ctid) FROM _lock_election.slot'),
 		'somebody has read the half of it: scans begin in its middle');
 	$admin->query('COMMIT');
 
@@ -140,27 +140,27 @@ subtest 'the table becomes small' => sub {
 			}),
 		'then it does, though the old snapshot is still there');
 	ok(wait_until(sub { one('SELECT slot_bytes FROM lock_election.manager') < 1024 * 1024 }), 'that is shown as well');
-	like(slurp_file($node->logfile, $log), qr/LOG:  table "lock_election.slot" was mostly dead rows and is written anew/, 'and logged');
+	like(slurp_file($node->logfile, $log), qr/LOG:  table "_lock_election.slot" was mostly dead rows and is written anew/, 'and logged');
 	is(one("SELECT is_held('$_', $token{$_})"), 't', "$_ is held") foreach sort keys %token;
 	is($client->query(qq{SELECT release_lock('third', $token{third}); SELECT acquire_lock('third', '1 h') > $token{third}}), "t\nt", 'a row that was there is written');
 	is(one(q{SELECT failed_batches FROM lock_election.stat}), $failed, 'no batch fails for it');
-	is(one(q{SELECT string_agg(name, ',' ORDER BY name) FROM lock_election.slot WHERE mode <> 0}), 'first,second,third', 'all rows are there, for a snapshot of today');
-	is($old->query(q{SELECT count(*) > 0 FROM lock_election.slot WHERE mode <> 0}), 't', 'and for the old one');
-	is(one(q{SELECT indisvalid AND indisunique FROM pg_index WHERE indexrelid = 'lock_election.slot_key'::regclass}), 't', 'with the key');
-	$admin->query(q{BEGIN; ALTER TABLE lock_election.slot DISABLE TRIGGER USER;
-		INSERT INTO lock_election.slot (token, acquired_at, ttl, time_left, lease, session, role, slot, holds, permits, kind, mode, name)
+	is(one(q{SELECT string_agg(name, ',' ORDER BY name) FROM _lock_election.slot WHERE mode <> 0}), 'first,second,third', 'all rows are there, for a snapshot of today');
+	is($old->query(q{SELECT count(*) > 0 FROM _lock_election.slot WHERE mode <> 0}), 't', 'and for the old one');
+	is(one(q{SELECT indisvalid AND indisunique FROM pg_index WHERE indexrelid = '_lock_election.slot_key'::regclass}), 't', 'with the key');
+	$admin->query(q{BEGIN; ALTER TABLE _lock_election.slot DISABLE TRIGGER USER;
+		INSERT INTO _lock_election.slot (token, acquired_at, ttl, time_left, lease, session, role, slot, holds, permits, kind, mode, name)
 			VALUES (78, now(), 3600000000, 3600000000, 0, 0, 10, 0, 1, 0, 1, 1, 'first')});
 	like($admin->error, qr/23505: /, 'which is checked');
 	$admin->query('ROLLBACK');
 
-	is(one(q{SELECT count(*) FILTER (WHERE data LIKE 'table lock_election.slot: INSERT:%''first''%') || ' ' ||
-			(count(*) FILTER (WHERE data LIKE 'table lock_election.slot: %''third''%') > 0)
+	is(one(q{SELECT count(*) FILTER (WHERE data LIKE 'table _lock_election.slot: INSERT:%''first''%') || ' ' ||
+			(count(*) FILTER (WHERE data LIKE 'table _lock_election.slot: %''third''%') > 0)
 		FROM pg_logical_slot_get_changes('decoded', NULL, NULL)}), '0 true', 'for logical decoding no row has come, but changes afterwards have');
 	one(q{SELECT pg_drop_replication_slot('decoded')});
 
 	$node->wait_for_catchup($standby);
 	is($standby->safe_psql('postgres', q{SELECT string_agg(name, ',' ORDER BY name) FROM lock_election.locks}), 'first,second,third', 'a standby shows the same');
-	cmp_ok($standby->safe_psql('postgres', q{SELECT pg_relation_size('lock_election.slot')}), '<', 1024 * 1024, 'in a small table');
+	cmp_ok($standby->safe_psql('postgres', q{SELECT pg_relation_size('_lock_election.slot')}), '<', 1024 * 1024, 'in a small table');
 	$standby->stop;
 
 	$old->query('COMMIT');

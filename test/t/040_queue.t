@@ -55,7 +55,7 @@ sub end_all
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	$_->quit foreach @_;
 	nothing_left($node);
-	is(one('SELECT count(*) FROM lock_election.queue'), '0', 'no row is left in the queue');
+	is(one('SELECT count(*) FROM _lock_election.queue'), '0', 'no row is left in the queue');
 	return;
 }
 
@@ -65,7 +65,7 @@ subtest 'enqueue and await' => sub {
 	my $channel = one(q{SELECT 'le_' || left(encode(sha256(convert_to('lock x', 'UTF8')), 'hex'), 32)});
 
 	like($free, qr/^t\|0\|le_[0-9a-f]{32}$/, 'a free lock is granted at once');
-	is(one('SELECT count(*) FROM lock_election.queue'), '0', 'without a row in the queue');
+	is(one('SELECT count(*) FROM _lock_election.queue'), '0', 'without a row in the queue');
 	my $held = $holder->query(q{SELECT acquire_lock('x')});
 	$listener->query("LISTEN $channel");
 	my ($token, @place) = split /\|/, $s->query(q{SELECT * FROM enqueue_lock('x')});
@@ -318,7 +318,7 @@ subtest 'restarts' => sub {
 	is(one($order), "@queue", 'an open enqueue can still be undone');
 
 	# a batch that cannot be written
-	$open->query('BEGIN; LOCK lock_election.queue');
+	$open->query('BEGIN; LOCK _lock_election.queue');
 	$s->query(q{SELECT enqueue_lock('x')});
 	like($s->error, qr/55P03/, 'a locked table');
 	$open->query('ROLLBACK');
@@ -333,7 +333,7 @@ subtest 'restarts' => sub {
 	splice @queue, 3, 2;
 	is(one($order), "@queue", 'a crash: those bound to a connection are gone');
 	cmp_ok(one(q{SELECT min(time_left) FROM lock_election.look() WHERE queue_position > 0}), 'gt', '00:00:18', 'the others have their full TTL');
-	is(one(q{SELECT count(*) FROM lock_election.queue}), '4', 'and a row each');
+	is(one(q{SELECT count(*) FROM _lock_election.queue}), '4', 'and a row each');
 	my $next = enqueue($s = session($node), 'x');
 	cmp_ok($next, '>', $queue[3], 'tokens rise');
 	$s->query("SELECT release_lock('x', $held)");
@@ -364,24 +364,24 @@ subtest 'limit' => sub {
 subtest 'the table' => sub {
 	my $s = session($node);
 
-	foreach my $sql ('INSERT INTO lock_election.queue SELECT * FROM lock_election.queue', 'DELETE FROM lock_election.queue',
-		'UPDATE lock_election.queue SET ttl = 1', 'TRUNCATE lock_election.queue')
+	foreach my $sql ('INSERT INTO _lock_election.queue SELECT * FROM _lock_election.queue', 'DELETE FROM _lock_election.queue',
+		'UPDATE _lock_election.queue SET ttl = 1', 'TRUNCATE _lock_election.queue')
 	{
 		$s->query($sql);
 		like($s->error, qr/55000: .*written by lock_election alone/, $sql);
 	}
-	is(one(q{SELECT has_table_privilege('pg_read_all_stats', 'lock_election.queue', 'SELECT')}), 'f', 'nobody may read it');
+	is(one(q{SELECT has_table_privilege('pg_read_all_stats', '_lock_election.queue', 'SELECT')}), 'f', 'nobody may read it');
 
 	# rewritten under the manager
 	$s->query(q{SELECT acquire_lock('x', '1 h')});
 	my $token = enqueue($s, 'x');
-	$s->query('VACUUM FULL lock_election.queue');
+	$s->query('VACUUM FULL _lock_election.queue');
 	my $second = enqueue($s, 'x');
 	is(await($s, 'x', $token) . await($s, 'x', $second), 'ff', 'rewritten: the places are there');
-	$s->query('ALTER TABLE lock_election.queue ALTER ttl TYPE numeric');
+	$s->query('ALTER TABLE _lock_election.queue ALTER ttl TYPE numeric');
 	$s->query(q{SELECT enqueue_lock('x')});
 	like($s->error, qr/55000: .*has been altered/, 'altered: an error');
-	$s->query('ALTER TABLE lock_election.queue ALTER ttl TYPE bigint');
+	$s->query('ALTER TABLE _lock_election.queue ALTER ttl TYPE bigint');
 	$s->quit;
 };
 

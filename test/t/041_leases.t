@@ -41,7 +41,7 @@ sub clean
 	one(q{SELECT revoke_lease(lease) FROM lock_election.leases}, $dbname);
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	nothing_left($node, undef, dbname => $dbname);
-	return is(one(q{SELECT (SELECT count(*) FROM lock_election.leases) + (SELECT count(*) FROM lock_election.lease)}, $dbname),
+	return is(one(q{SELECT (SELECT count(*) FROM lock_election.leases) + (SELECT count(*) FROM _lock_election.lease)}, $dbname),
 		0, 'nor a lease');
 }
 
@@ -370,7 +370,7 @@ subtest 'a copy of the database' => sub {
 	kill 'STOP', $launcher;
 	one('CREATE DATABASE copy TEMPLATE original');
 	$locker = session($node, dbname => 'copy');
-	$locker->query('BEGIN; SELECT FROM lock_election.slot FOR UPDATE');
+	$locker->query('BEGIN; SELECT FROM _lock_election.slot FOR UPDATE');
 	kill 'CONT', $launcher;
 	$copy = session($node, dbname => 'copy');
 	$copy->query("SELECT is_held('x', $token)");
@@ -389,11 +389,11 @@ subtest 'the table of leases is rewritten' => sub {
 	my $l = $a->query(q{SELECT grant_lease('1 h')});
 	my $token = $a->query("SELECT acquire_lock('x', lease => $l)");
 
-	one('VACUUM FULL lock_election.lease');
+	one('VACUUM FULL _lock_election.lease');
 	is($a->query("SELECT keep_alive($l)"), '01:00:00', 'the lease lives');
 	my $l2 = $a->query(q{SELECT grant_lease('1 h')});
 	is($a->query("SELECT revoke_lease($l), is_held('x', $token)"), 't|f', 'and ends');
-	is(one('SELECT string_agg(id::text, $$ $$) FROM lock_election.lease'), $l2, 'as its row does');
+	is(one('SELECT string_agg(id::text, $$ $$) FROM _lock_election.lease'), $l2, 'as its row does');
 	clean();
 };
 

@@ -92,7 +92,7 @@ subtest 'what is not written is not announced' => sub {
 	my $token = $s->query(q{SELECT token FROM enqueue_lock('x')});
 	my $locker = session($node);
 
-	$locker->query('BEGIN; LOCK TABLE lock_election.slot');
+	$locker->query('BEGIN; LOCK TABLE _lock_election.slot');
 	$holder->query("SELECT release_lock('x', $held)");
 	like($holder->error, qr/ERROR:  55P03: /, 'the release cannot be written');
 	$locker->query('ROLLBACK');
@@ -246,7 +246,7 @@ subtest 'DROP DATABASE and the like' => sub {
 	$start = time;
 	one('CREATE DATABASE b TEMPLATE a');
 	is($node->safe_psql('b', q{SELECT granted FROM enqueue_lock('x')}), 't', 'CREATE DATABASE .. TEMPLATE: holders are not copied');
-	is($node->safe_psql('b', q{SELECT count(*) FROM lock_election.queue}), '0', 'nor are places');
+	is($node->safe_psql('b', q{SELECT count(*) FROM _lock_election.queue}), '0', 'nor are places');
 	$node->safe_psql('a', $hand_off =~ s/'x'/'y'/gr);
 	wait_for_sql($node, q{SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = 'a' AND backend_type = 'lock_election notifier'});
 	one('ALTER DATABASE a RENAME TO c');

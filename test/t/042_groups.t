@@ -46,7 +46,7 @@ sub end_all
 	one(q{SELECT force_release_lock(name) FROM (SELECT DISTINCT name FROM lock_election.locks) AS l});
 	$_->quit foreach @_;
 	nothing_left($node);
-	is(one('SELECT count(*) FROM lock_election.lease'), '0', 'no lease is left');
+	is(one('SELECT count(*) FROM _lock_election.lease'), '0', 'no lease is left');
 	return;
 }
 

@@ -51,7 +51,7 @@ sub days_off { return int((shift->query('SELECT extract(epoch FROM clock_timesta
 sub manager_days_off
 {
 	my ($session) = @_;
-	my $acquired = $session->query(q{SELECT extract(epoch FROM acquired_at) FROM lock_election.slot WHERE name = 'stamp' AND mode <> 0})
+	my $acquired = $session->query(q{SELECT extract(epoch FROM acquired_at) FROM _lock_election.slot WHERE name = 'stamp' AND mode <> 0})
 	  if $session->query(q{SELECT acquire_lock('stamp', '1 h')});
 
 	$session->query(q{SELECT force_release_lock('stamp')});
@@ -115,27 +115,42 @@ foreach my $name ('closed', 'held')
 }
 nothing_left($node);
 
-# A standby whose clock is two days behind takes over from a primary that has been started again since, which it has not
-# heard of.  It has seen when the primary's last commits were.
+# Standbys whose clocks are two days behind take over from a primary that has been started again since, which they have not
+# heard of.  They have seen when the primary's last commits were; one that was started since then, its last checkpoint.
 set_clock(0);
 $node->stop;
 my $primary = new_node('primary', init => [ allows_streaming => 1 ], conf => "autovacuum = off\n");
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$primary->safe_psql('postgres', 'ALTER TABLE lock_election.meta DISABLE TRIGGER USER; UPDATE lock_election.meta SET incarnation = incarnation - 100000; ALTER TABLE lock_election.meta ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE lock_election.meta ENABLE ALWAYS TRIGGER refuse_row');
+my @standbys = map { PostgreSQL::Test::Cluster->new($_) } 'standby', 'restarted';
+$primary->safe_psql('postgres', 'ALTER TABLE _lock_election.meta DISABLE TRIGGER USER; UPDATE _lock_election.meta SET incarnation = incarnation - 100000; ALTER TABLE _lock_election.meta ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE _lock_election.meta ENABLE ALWAYS TRIGGER refuse_row');
 $primary->backup('base');
-$standby->init_from_backup($primary, 'base', has_streaming => 1);
-start_behind($standby);
+foreach my $standby (@standbys)
+{
+	$standby->init_from_backup($primary, 'base', has_streaming => 1);
+	start_behind($standby);
+}
 $primary->safe_psql('postgres', q{SELECT acquire_lock('seen', '1 h')});
-$primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
-$standby->append_conf('postgresql.conf', q{primary_conninfo = ''});
-$standby->reload;
-wait_for_sql($standby, 'SELECT count(*) = 0 FROM pg_stat_wal_receiver');
+$primary->safe_psql('postgres', 'CHECKPOINT');
+foreach my $standby (@standbys)
+{
+	$primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
+	$standby->append_conf('postgresql.conf', q{primary_conninfo = ''});
+	$standby->reload;
+	wait_for_sql($standby, 'SELECT count(*) = 0 FROM pg_stat_wal_receiver');
+}
+$standbys[1]->stop;    # makes a restartpoint
+start_behind($standbys[1]);
+is($standbys[1]->safe_psql('postgres', 'SELECT pg_last_xact_replay_timestamp() IS NULL'), 't', 'it has replayed no commit since it started');
 $primary->restart;
 $token = $primary->safe_psql('postgres', q{SELECT acquire_lock('lost', '1 h')});
 $primary->stop;
-$standby->promote;
-wait_for_sql($standby, 'SELECT count(*) > 0 FROM lock_election.manager');
-cmp_ok($standby->safe_psql('postgres', q{SELECT extract(epoch FROM clock_timestamp())}), '<', time - DAY, 'its clock is behind');
-cmp_ok($standby->safe_psql('postgres', q{SELECT acquire_lock('lost', '1 h')}), '>', $token, 'tokens increase all the same');
-$standby->stop;
+foreach my $standby (@standbys)
+{
+	my $title = $standby->name;
+
+	$standby->promote;
+	wait_for_sql($standby, 'SELECT count(*) > 0 FROM lock_election.manager');
+	cmp_ok($standby->safe_psql('postgres', q{SELECT extract(epoch FROM clock_timestamp())}), '<', time - DAY, "$title: its clock is behind");
+	cmp_ok($standby->safe_psql('postgres', q{SELECT acquire_lock('lost', '1 h')}), '>', $token, "$title: tokens increase all the same");
+	$standby->stop;
+}
 done_testing();

@@ -34,8 +34,8 @@ sub end_all
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	$_->quit foreach @_;
 	nothing_left($node);
-	is(one('SELECT count(*) FROM lock_election.queue'), '0', 'no row is left in the queue');
-	is(one('SELECT count(*) FROM lock_election.lease'), '0', 'nor of a lease');
+	is(one('SELECT count(*) FROM _lock_election.queue'), '0', 'no row is left in the queue');
+	is(one('SELECT count(*) FROM _lock_election.lease'), '0', 'nor of a lease');
 	return;
 }
 
@@ -52,7 +52,7 @@ subtest 'several locks' => sub {
 	($token, $granted, $position, $channel) = enqueue_locks($s, 'a,b,c');
 	is("$granted $position", 'f 1', 'one is held: a place');
 	is(one(q{SELECT 'le_' || left(encode(sha256(convert_to('lock a', 'UTF8')), 'hex'), 32)}), $channel, 'announced on the channel of the first name');
-	is(one('SELECT count(*) FROM lock_election.queue'), '3', 'a row for each name');
+	is(one('SELECT count(*) FROM _lock_election.queue'), '3', 'a row for each name');
 	is(await_locks($s, 'a,b,c', $token), 'f', 'not yet');
 	is($holder->query(q{SELECT try_acquire_lock('c')}), '', 'nobody overtakes it in a lock that is free');
 	$listener->query("LISTEN $channel");
@@ -121,7 +121,7 @@ subtest 'time' => sub {
 	wait_for_sql($node, 'SELECT count(*) = 0 FROM lock_election.waiters');
 	await_locks($s, 'a,b', $token);
 	like($s->error, qr/LE001/, 'else it ends with its TTL');
-	is(one(q{SELECT count(*) FROM lock_election.lease}), '0', 'and its lease');
+	is(one(q{SELECT count(*) FROM _lock_election.lease}), '0', 'and its lease');
 
 	my $bound = session($node);
 	enqueue_locks($bound, 'a,b', ', ttl => NULL');
@@ -190,7 +190,7 @@ subtest 'a crash' => sub {
 	$s = session($node);
 	is(one(q{SELECT string_agg(token || ':' || queue_position, ' ' ORDER BY token) FROM lock_election.waiters WHERE name = 'b'}),
 		"$token:1 $second:2 $leased:3", 'the places are there, in their order; what was bound to a connection is gone');
-	is(one(q{SELECT count(*) FROM lock_election.queue}), 41 + 2 + 2, 'each with its names');
+	is(one(q{SELECT count(*) FROM _lock_election.queue}), 41 + 2 + 2, 'each with its names');
 	$s->async("SELECT await_locks('{a,b}', $second, NULL)");
 	wait_for_sql($node, q{SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = } . $s->pid);
 	one("SELECT release_lock('b', $held)");

@@ -114,8 +114,8 @@ is(one(q{SELECT value FROM read_versioned('of the gone one')}), 'secret', 'a sup
 one(q{CREATE ROLE chief LOGIN; CREATE DATABASE owned OWNER chief});
 $node->safe_psql('owned', q{CREATE EXTENSION lock_election; SELECT compare_and_set('kept', 0, 'y')});
 $node->command_ok([ 'pg_dump', '-f', $file, '-U', 'chief', '-d', $node->connstr('owned') ], 'he can dump it');
-like(PostgreSQL::Test::Utils::slurp_file($file), qr/COPY lock_election\.versioned.*\bkept\ty/s, 'with its keys');
-$node->psql('owned', q{SET ROLE chief; DELETE FROM lock_election.versioned}, stderr => \my $denied);
+like(PostgreSQL::Test::Utils::slurp_file($file), qr/COPY _lock_election\.versioned.*\bkept\ty/s, 'with its keys');
+$node->psql('owned', q{SET ROLE chief; DELETE FROM _lock_election.versioned}, stderr => \my $denied);
 like($denied, qr/permission denied/, 'and write nothing');
 my ($out, $err) = ('', '');
 $node->psql('restored', q{SET ROLE stranger; SELECT compare_and_set('kept', 3, 'z')}, stdout => \$out, stderr => \$err);

@@ -343,7 +343,7 @@ subtest 'what is not written is not shown' => sub {
 	my $term = campaign($leader, 'e', 'old', q{, '1 h'});
 	my $pid = one('SELECT pid FROM lock_election.manager');
 
-	$locker->query('BEGIN; LOCK lock_election.slot IN SHARE MODE');
+	$locker->query('BEGIN; LOCK _lock_election.slot IN SHARE MODE');
 	kill 'STOP', $pid;
 	$leader->async("SELECT proclaim('e', $term, 'new')");
 	server_is('a request', 'pid = ' . $leader->pid . " AND state = 'active' AND wait_event_type = 'Extension'");
@@ -412,7 +412,7 @@ subtest 'standbys' => sub {
 	$s->query(q{SELECT acquire_lock('vacant')});
 	$node->wait_for_catchup($standby, 'replay', $node->lsn('insert'));
 	is($on_standby->(q{SELECT candidate, term, elected_at IS NOT NULL, valid_for FROM current_leader('e')}), "proclaimed|$term|t|", 'current_leader');
-	is($on_standby->(q{SELECT expires_at = (SELECT expires_at FROM lock_election.slot WHERE kind = 2 AND name = 'e' AND mode > 0), abs(extract(epoch FROM expires_at - elected_at - interval '1 h')) < 60
+	is($on_standby->(q{SELECT expires_at = (SELECT expires_at FROM _lock_election.slot WHERE kind = 2 AND name = 'e' AND mode > 0), abs(extract(epoch FROM expires_at - elected_at - interval '1 h')) < 60
 			FROM current_leader('e')}), 't|t', 'its expires_at is what was written last');
 	is($on_standby->(q{SELECT expires_at = (SELECT expires_at FROM current_leader('e')), valid_for IS NULL FROM lock_election.elections WHERE election = 'e'}), 't|t',
 		'in the view, too');

@@ -26,7 +26,7 @@ sub is_sound
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	is(one(q{
 		WITH h AS (SELECT *, lag(how) OVER w AS before, lag(term) OVER w AS term_before FROM
-			(SELECT DISTINCT election FROM lock_election.history) AS e, election_history(e.election) WINDOW w AS (PARTITION BY e.election ORDER BY change))
+			(SELECT DISTINCT election FROM _lock_election.history) AS e, election_history(e.election) WINDOW w AS (PARTITION BY e.election ORDER BY change))
 		SELECT count(*) FROM h WHERE CASE WHEN how = 'elected' THEN before IN ('elected', 'proclaimed') ELSE before IS NULL OR before NOT IN ('elected', 'proclaimed') OR term <> term_before END}),
 		'0', $test_name);
 	return;
@@ -159,7 +159,7 @@ subtest 'a manager, a server, a batch that ends' => sub {
 
 	# somebody has the table: the change fails, and with it the election
 	my $locker = session($node);
-	$locker->query('BEGIN; LOCK TABLE lock_election.history');
+	$locker->query('BEGIN; LOCK TABLE _lock_election.history');
 	my ($rc, undef, $err) = $node->psql('postgres', q{SELECT campaign('failed', 'f')});
 	like($err, qr/locked by another session/, 'without the change there is no election');
 	is(one(q{SELECT acquire_lock('other') > 0}), 't', 'locks do not need the history');
@@ -168,7 +168,7 @@ subtest 'a manager, a server, a batch that ends' => sub {
 	ok(one(q{SELECT campaign('failed', 'f', '200ms')}) > 0, 'then it can be had');
 	wait_for_sql($node, q{SELECT count(*) = 0 FROM lock_election.elections WHERE election = 'failed'});
 	is(story('failed'), 'elected f, expired f', 'as if nothing had been');
-	$locker->query('VACUUM FULL lock_election.history');
+	$locker->query('VACUUM FULL _lock_election.history');
 	is($locker->error, '', 'the table can be rewritten');
 	one(q{SELECT force_resign('kept')});
 	is(story('kept'), 'elected k, forced k', 'and goes on');
@@ -181,7 +181,7 @@ subtest 'a change that cannot be written' => sub {
 
 	# nobody has asked for what the next start finds: no request can be told
 	$bound->query(q{SELECT campaign('unwritten', 'u', NULL)});
-	one('ALTER TABLE lock_election.history ALTER how TYPE integer');
+	one('ALTER TABLE _lock_election.history ALTER how TYPE integer');
 	$node->stop('immediate');
 	$bound->kill;
 	$node->start;
@@ -190,7 +190,7 @@ subtest 'a change that cannot be written' => sub {
 	one(q{SELECT pg_sleep(2)});
 	my $limit = 4 * (time - $start + 2);
 	is(one("SELECT failed_batches <= $limit FROM lock_election.stat"), 't', 'is tried again now and then, not without a pause');
-	one('ALTER TABLE lock_election.history ALTER how TYPE smallint');
+	one('ALTER TABLE _lock_election.history ALTER how TYPE smallint');
 	wait_for_sql($node, q{SELECT count(*) = 2 FROM election_history('unwritten')});
 	is(story('unwritten'), 'elected u, disconnected u', 'until it can');
 	is(one(q{SELECT acquire_lock('unwritten') > 0}), 't', 'and all goes on');
@@ -198,7 +198,7 @@ subtest 'a change that cannot be written' => sub {
 	# an end by time has no request either; it is told once
 	my $locker = session($node);
 	one(q{SELECT campaign('late', 'l', '300 ms')});
-	$locker->query('BEGIN; LOCK TABLE lock_election.history IN SHARE MODE');
+	$locker->query('BEGIN; LOCK TABLE _lock_election.history IN SHARE MODE');
 	my $failed = one('SELECT failed_batches FROM lock_election.stat');
 	wait_for_sql($node, "SELECT failed_batches > $failed + 1 FROM lock_election.stat");
 	is(one(q{SELECT acquire_lock('meanwhile') > 0}), 't', 'locks do not wait for it');
@@ -212,7 +212,7 @@ subtest 'a change that cannot be written' => sub {
 	my $term = one(q{SELECT campaign('fenced', 'f')});
 	$writer->query("BEGIN; SELECT fence_leader('fenced', $term)");
 	one(q{SELECT force_resign('fenced')});
-	$locker->query('BEGIN; LOCK TABLE lock_election.history IN SHARE MODE');
+	$locker->query('BEGIN; LOCK TABLE _lock_election.history IN SHARE MODE');
 	my (undef, undef, $err) = $node->psql('postgres', q{SELECT campaign('another', 'a')});
 	like($err, qr/locked by another session/, 'a batch fails');
 	$locker->query('COMMIT');
@@ -262,17 +262,17 @@ subtest 'retention' => sub {
 	is(one('SHOW lock_election.history_retention'), '7d', 'a week');
 
 	# rows of another time: only a superuser can make them, without the triggers
-	one(q{ALTER TABLE lock_election.history DISABLE TRIGGER ALL;
-		INSERT INTO lock_election.history SELECT n, n, now() - interval '6 days', now() - interval '6 days', 10, 1, 'before', 'b' FROM generate_series(1, 40000) AS n;
-		INSERT INTO lock_election.history SELECT n, n, now() - interval '8 days', now() - interval '8 days', 10, 1, 'old', 'o' FROM generate_series(1, 10000) AS n;
-		INSERT INTO lock_election.history SELECT n, n, now() - interval '6 days', now() - interval '6 days', 10, 1, 'new', 'n' FROM generate_series(1, 10) AS n;
-		ALTER TABLE lock_election.history ENABLE ALWAYS TRIGGER refuse_write;
-		ALTER TABLE lock_election.history ENABLE ALWAYS TRIGGER refuse_row});
+	one(q{ALTER TABLE _lock_election.history DISABLE TRIGGER ALL;
+		INSERT INTO _lock_election.history SELECT n, n, now() - interval '6 days', now() - interval '6 days', 10, 1, 'before', 'b' FROM generate_series(1, 40000) AS n;
+		INSERT INTO _lock_election.history SELECT n, n, now() - interval '8 days', now() - interval '8 days', 10, 1, 'old', 'o' FROM generate_series(1, 10000) AS n;
+		INSERT INTO _lock_election.history SELECT n, n, now() - interval '6 days', now() - interval '6 days', 10, 1, 'new', 'n' FROM generate_series(1, 10) AS n;
+		ALTER TABLE _lock_election.history ENABLE ALWAYS TRIGGER refuse_write;
+		ALTER TABLE _lock_election.history ENABLE ALWAYS TRIGGER refuse_row});
 	kill_manager('TERM');
-	wait_for_sql($node, q{SELECT count(*) = 0 FROM lock_election.history WHERE election = 'old'}, 't', timeout => 30);
+	wait_for_sql($node, q{SELECT count(*) = 0 FROM _lock_election.history WHERE election = 'old'}, 't', timeout => 30);
 	is(one(q{SELECT count(*) FROM election_history('new')}), '10', 'what is younger stays');
 	is(one(q{SELECT count(*) FROM election_history('before')}), '40000', 'and has not held up the rest');
-	my ($rc, undef, $err) = $node->psql('postgres', q{DELETE FROM lock_election.history});
+	my ($rc, undef, $err) = $node->psql('postgres', q{DELETE FROM _lock_election.history});
 	like($err, qr/written by lock_election alone/, 'nobody else deletes');
 };
 
@@ -285,7 +285,7 @@ subtest 'many leaders at once' => sub {
 	one("SELECT count(campaign('many' || n, repeat('x', 4096), lease => $lease)) FROM generate_series(1, 5000) AS n");
 	my $before = $peak->();
 	is(one("SELECT revoke_lease($lease)"), 't', 'end with their lease');
-	is(one(q{SELECT count(*) FROM lock_election.history WHERE election LIKE 'many%' AND how = 5}), '5000', 'all of them');
+	is(one(q{SELECT count(*) FROM _lock_election.history WHERE election LIKE 'many%' AND how = 5}), '5000', 'all of them');
 	cmp_ok($peak->() - $before, '<', 20_000, 'and their changes are not all in memory at once');
 };
 

@@ -241,7 +241,7 @@ sub what_hangs
 	my @lines = split /\n/, slurp_file($history{$pid});
 	my ($out, $err);
 
-	my @looks = map { ('-c', "SELECT * FROM lock_election.$_") } qw(locks waiters), 'slot WHERE mode <> 0 OR closed_until IS NOT NULL';
+	my @looks = map { ('-c', "SELECT * FROM $_") } qw(lock_election.locks lock_election.waiters), '_lock_election.slot WHERE mode <> 0 OR closed_until IS NOT NULL';
 	IPC::Run::run([ 'psql', '-XAtd', $conninfo, @looks, '-c', 'SELECT clock_timestamp()' ], '>', \$out, '2>', \$err);
 	return join "\n", @lines > 1 ? @lines[ -2, -1 ] : @lines, $out, $err;
 }
@@ -521,7 +521,8 @@ torment($a, $begun + $seconds - 14, 'stop-client');
 
 end_clients();
 my %left = (
-	(map { $_ => "SELECT count(*) FROM lock_election.$_" } qw(locks waiters leases elections slot queue lease)),
+	(map { $_ => "SELECT count(*) FROM lock_election.$_" } qw(locks waiters leases elections)),
+	(map { $_ => "SELECT count(*) FROM _lock_election.$_" } qw(slot queue lease)),
 	fences => q{SELECT count(*) FROM pg_locks WHERE locktype = 'userlock'});
 my $counts = 'SELECT ' . join ' || $$ $$ || ', map { "($left{$_})" } sort keys %left;
 wait_until(sub { (sql($a, $counts) // '') !~ /[1-9]/ }, 20);

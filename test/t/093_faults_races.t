@@ -487,6 +487,28 @@ foreach my $point (qw(batch-applied batch-written batch-committed))
 
 # --- none of it for others ---
 
+# --- a lock is lost, and the manager goes away before it has said who holds it ---
+
+{
+	my @calls = ("await_lock('x', 42)", "fence_lock('x', 42)");
+
+	foreach my $call (@calls)
+	{
+		fault(q{set('request-before-post', 'wait', skip => 1, pid => } . $a->pid . ')');
+		$a->async("SELECT $call");
+		stopped('request-before-post');
+		stop_at('manager-start');
+		$free->query(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'lock_election manager'});
+		stopped('manager-start');
+		go_on('request-before-post');
+		$a->wait(30);
+		like($a->error, qr/ERROR:  LE001: .*\nDETAIL:  It is not known any more how it ended\.\n/, "$call: lost, whatever becomes of the detail");
+		go_on('manager-start');
+	}
+	is($a->query(q{SELECT release_lock('x', acquire_lock('x'))}), 't', 'and the session goes on');
+	nothing_left($node);
+}
+
 # The tests of everything else, and everybody, have a build without.
 {
 	my $traces = qr/le_fault|batch-committed/;

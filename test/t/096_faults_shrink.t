@@ -9,15 +9,15 @@ my $node = new_node('main', faults => 1, conf => "autovacuum = off\nmax_wal_size
 
 sub one { return $node->safe_psql('postgres', $_[0]); }
 
-sub size { return one(q{SELECT pg_relation_size('lock_election.slot')}); }
+sub size { return one(q{SELECT pg_relation_size('_lock_election.slot')}); }
 
 sub bloat
 {
-	one(q{BEGIN; ALTER TABLE lock_election.slot DISABLE TRIGGER USER;
-		INSERT INTO lock_election.slot (token, acquired_at, ttl, time_left, lease, session, role, slot, holds, permits, kind, mode, name, value)
+	one(q{BEGIN; ALTER TABLE _lock_election.slot DISABLE TRIGGER USER;
+		INSERT INTO _lock_election.slot (token, acquired_at, ttl, time_left, lease, session, role, slot, holds, permits, kind, mode, name, value)
 			SELECT 1, now(), 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 'dead ' || i, repeat('x', 4000) FROM generate_series(1, 9000) i;
-		DELETE FROM lock_election.slot WHERE name LIKE 'dead %';
-		ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE lock_election.slot ENABLE ALWAYS TRIGGER refuse_row; COMMIT});
+		DELETE FROM _lock_election.slot WHERE name LIKE 'dead %';
+		ALTER TABLE _lock_election.slot ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE _lock_election.slot ENABLE ALWAYS TRIGGER refuse_row; COMMIT});
 	return;
 }
 

@@ -185,9 +185,9 @@ wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
 is(one($state), $before, 'a new manager knows what the old one did');
 cmp_ok(length $before, '>', 0, 'which is something');
 
-is(one(q{SELECT string_agg(v.msg, E'\n') FROM pg_class c, verify_heapam(c.oid) AS v WHERE c.relnamespace = 'lock_election'::regnamespace AND c.relkind = 'r'}),
+is(one(q{SELECT string_agg(v.msg, E'\n') FROM pg_class c, verify_heapam(c.oid) AS v WHERE c.relnamespace = '_lock_election'::regnamespace AND c.relkind = 'r'}),
 	'', 'the tables are sound');
-is($node->psql('postgres', q{SELECT bt_index_check(c.oid, true) FROM pg_class c WHERE c.relnamespace = 'lock_election'::regnamespace AND c.relkind = 'i'}),
+is($node->psql('postgres', q{SELECT bt_index_check(c.oid, true) FROM pg_class c WHERE c.relnamespace = '_lock_election'::regnamespace AND c.relkind = 'i'}),
 	0, 'so are their indexes');
 unlike(PostgreSQL::Test::Utils::slurp_file($node->logfile), qr/PANIC|terminated by signal|TRAP/, 'nothing has crashed');
 $node->stop;

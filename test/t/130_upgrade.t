@@ -159,7 +159,7 @@ SQL
 	is(one('SELECT n FROM counter'), $done, 'and none was let in beside another');
 	is(one("SELECT is_held('bound', $token{bound})"), 't', 'held by a connection');
 	is(one('SELECT lock_election.library_version(), added FROM lock_election.stat'), "$next|42", 'what is new works');
-	is(one(q{SELECT release_lock('new', acquire_lock('new')); SELECT count(*) > 0 FROM lock_election.slot WHERE note = 'new'}), "t\nt", 'and is stored');
+	is(one(q{SELECT release_lock('new', acquire_lock('new')); SELECT count(*) > 0 FROM _lock_election.slot WHERE note = 'new'}), "t\nt", 'and is stored');
 	ok(!$waiter->ready, 'who waits goes on waiting');
 	is(one("SELECT release_lock('leased', $token{leased})"), 't', 'release');
 	$token{leased} = $waiter->wait;
@@ -193,11 +193,11 @@ subtest 'the library is older than the SQL' => sub {
 	like($answer, qr/ERROR:  this function is newer than the lock_election library that the server runs, version \Q$this\E\n.*HINT:  Install the version .* restart the server/s, 'a function that it does not have');
 
 	# a table that it cannot write, as a later version may have made it
-	one('ALTER TABLE lock_election.slot ALTER ttl TYPE numeric');
-	like(attempt(q{SELECT acquire_lock('x')}), qr/"lock_election\.slot" has been altered\n$hint/, 'a table that it cannot write');
+	one('ALTER TABLE _lock_election.slot ALTER ttl TYPE numeric');
+	like(attempt(q{SELECT acquire_lock('x')}), qr/"_lock_election\.slot" has been altered\n$hint/, 'a table that it cannot write');
 	one('SELECT pg_terminate_backend(pid) FROM lock_election.manager');
 	like(attempt(q{SELECT try_acquire_lock('x')}), qr/is not running\n.*\n$hint/, 'nor can a manager start');
-	one('ALTER TABLE lock_election.slot ALTER ttl TYPE bigint');
+	one('ALTER TABLE _lock_election.slot ALTER ttl TYPE bigint');
 	wait_for_manager();
 	check('undone');
 };

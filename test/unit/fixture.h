@@ -404,15 +404,15 @@ batch(void)
 {
 	memset(was_told, 0, sizeof(was_told));
 	for (LeSlot *slot = le_core_dirty_slots(core); slot != NULL; slot = slot->dirty_next)
-		slot->row.on_disk = slot->holder != NULL || (slot->row.on_disk && !slot->drop);
+		slot->row.on_disk = le_slot_holder(slot) != NULL || (slot->row.on_disk && !slot->drop);
 	for (LeLease *lease = le_core_dirty_leases(core); lease != NULL; lease = lease->dirty_next)
 		lease->row.on_disk = !lease->ended;
-	for (LeEntry *entry = le_core_dirty_places(core); entry != NULL; entry = entry->dirty_next)
-		entry->row.on_disk = entry->state == LE_STATE_QUEUED;
-	for (LeEntry *entry = le_core_answers(core); entry != NULL; entry = entry->answer_next)
+	for (LeEntry *entry = le_core_dirty_places(core); entry != NULL; entry = entry->waiter->dirty_next)
+		entry->waiter->row.on_disk = entry->state == LE_STATE_QUEUED;
+	for (LeEntry *entry = le_core_answers(core); entry != NULL; entry = entry->waiter->answer_next)
 	{
-		was_told[entry->waiter_sessno] = true;
-		le_entry_answer(entry, now, &told[entry->waiter_sessno]);
+		was_told[entry->waiter->sessno] = true;
+		le_entry_answer(entry, now, &told[entry->waiter->sessno]);
 	}
 	le_core_check(core);
 	le_core_batch_done(core, ++lsn);

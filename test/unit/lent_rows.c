@@ -15,7 +15,7 @@ write_rows(void)
 	{
 		LeSlot *idle;
 
-		if (slot->holder == NULL || slot->row.on_disk)
+		if (le_slot_holder(slot) == NULL || slot->row.on_disk)
 			continue;
 		idle = le_lend_take(slot, now);
 		slot->row.locator = idle != NULL ? idle->row.locator : ++inserted;
@@ -27,7 +27,7 @@ write_rows(void)
 	}
 	for (LeSlot *slot = le_core_dirty_slots(core); slot != NULL; slot = slot->dirty_next)
 	{
-		if (slot->holder == NULL && slot->row.on_disk && !slot->drop)
+		if (le_slot_holder(slot) == NULL && slot->row.on_disk && !slot->drop)
 			le_lend_add(slot, now);
 	}
 	batch();

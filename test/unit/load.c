@@ -172,7 +172,8 @@ test_orphans(void)
 	row.session = 101;
 	row.since -= LE_SECOND;
 	load_place(row);
-	is_int(le_core_find_token(core, OLD + 3)->since, now - LE_SECOND, "a place knows since when it waits");
+	is_int(le_core_find_token(core, OLD + 3)->waiter->since, now - LE_SECOND,
+		   "a place knows since when it waits");
 	load_done();
 	ok(le_core_dirty_slots(core) != NULL, "rows of the dead are written free");
 	batch();

@@ -138,11 +138,11 @@ test_row(void)
 	entry = le_core_find_token(core, p.token);
 	ok(le_core_dirty_places(core) == entry, "a place has a row");
 	batch();
-	ok(entry->row.on_disk && entry->lsn == lsn, "written");
+	ok(entry->waiter->row.on_disk && entry->lsn == lsn, "written");
 	release(1, "x", FIRST);
 	ok(le_core_dirty_places(core) == entry && entry->state == LE_STATE_HELD, "deleted when it is granted");
 	batch();
-	ok(!entry->row.on_disk, "it is");
+	ok(entry->waiter == NULL && le_core_dirty_places(core) == NULL, "and nothing is left of the wait");
 	stop();
 }
 

@@ -180,7 +180,8 @@ test_row_life(void)
 	ok(slot->row.on_disk && !slot->row.dirty, "a holder has a row");
 	is_int(le_core_find_token(core, a.token)->lsn, lsn, "and knows which write it rests on");
 	release(1, "x", a.token);
-	ok(le_core_dirty_slots(core) == slot && slot->holder == NULL && !slot->drop, "a freed row is kept");
+	ok(le_core_dirty_slots(core) == slot && le_slot_holder(slot) == NULL && !slot->drop,
+	   "a freed row is kept");
 	batch();
 	a = acquire(1, "x", X);
 	ok(le_core_find_token(core, a.token)->slot == slot, "and taken again");
@@ -190,7 +191,7 @@ test_row_life(void)
 	le_core_expire(core, now, 10);
 	ok(le_core_dirty_slots(core) == slot && slot->drop, "unused for a while, it is deleted");
 	a = acquire(1, "x", X);
-	ok(!slot->drop && slot->holder != NULL, "unless somebody needs it in the same batch");
+	ok(!slot->drop && le_slot_holder(slot) != NULL, "unless somebody needs it in the same batch");
 	batch();
 	ok(held("x", a.token), "who then has it");
 	stop();

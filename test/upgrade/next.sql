@@ -12,8 +12,8 @@ BEGIN
 END
 $$;
 
-ALTER TABLE lock_election.slot ADD COLUMN note text COLLATE "C";
-ALTER TABLE lock_election.slot ALTER COLUMN note SET STORAGE PLAIN;
+ALTER TABLE _lock_election.slot ADD COLUMN note text COLLATE "C";
+ALTER TABLE _lock_election.slot ALTER COLUMN note SET STORAGE PLAIN;
 
 CREATE FUNCTION lock_election.library_version() RETURNS text
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'le_library_version';

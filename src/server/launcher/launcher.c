@@ -34,6 +34,7 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_database.h"
+#include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
@@ -44,6 +45,7 @@
 #include "storage/proc.h"
 #include "storage/procarray.h"
 #include "tcop/tcopprot.h"
+#include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -390,6 +392,22 @@ review_entry(LeDatabase *db, LeTime now)
 
 /* --- starting ----------------------------------------------------------- */
 
+/*
+ * The database may have another name since the last scan.  From here on it
+ * keeps this one until the worker leaves: ALTER DATABASE waits for that.
+ */
+static void
+read_name(LeTarget *target)
+{
+	const char *name;
+
+	StartTransactionCommand();
+	name = get_database_name(target->dboid);
+	if (name != NULL)
+		namestrcpy(&target->name, name);
+	CommitTransactionCommand();
+}
+
 static BackgroundWorkerHandle *
 register_manager(const LeTarget *target)
 {
@@ -498,6 +516,7 @@ start_manager(LeTarget *target, LeTime now)
 	/* Not under the lock: this may raise an error. */
 	target->started_at = now;
 	LE_FAULT_NOFAIL("launcher-before-start");
+	read_name(target);
 	target->handle = register_manager(target);
 	LE_FAULT("launcher-started");
 	if (target->handle != NULL)
@@ -573,32 +592,41 @@ next_look(LeTime now, bool *probing)
 	return next;
 }
 
-/*
- * Probe the next database that is due, unless enough workers are starting.
- */
-static void
-probe(LeTime now, int starting)
+static LeTarget *
+next_due(LeTime now)
 {
 	HASH_SEQ_STATUS seq;
 	LeTarget *target;
-	bool probing;
-
-	(void) next_look(now, &probing);
-	if (probing || starting >= LE_PROBES_MAX)
-		return;
 
 	hash_seq_init(&seq, targets);
 	while ((target = (LeTarget *) hash_seq_search(&seq)) != NULL)
 	{
 		if (target->tracked || !target->connectable || !target->due || target->ran || now < target->retry_at)
 			continue;
+		hash_seq_term(&seq);
+		return target;
+	}
+	return NULL;
+}
+
+/*
+ * Probe the next database that is due, unless enough workers are starting.  One
+ * that cannot be started is not due for a while.
+ */
+static void
+probe(LeTime now, int starting)
+{
+	LeTarget *target = NULL;
+	bool probing;
+
+	(void) next_look(now, &probing);
+	if (probing || starting >= LE_PROBES_MAX)
+		return;
+
+	while ((target == NULL || !target->tracked) && (target = next_due(now)) != NULL)
+	{
 		LE_FAULT("launcher-probe");
 		start_manager(target, now);
-		if (target->tracked)
-		{
-			hash_seq_term(&seq);
-			return;
-		}
 	}
 }
 

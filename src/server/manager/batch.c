@@ -124,11 +124,11 @@ announce_answers(void)
 	int n = 0;
 
 	for (LeEntry *entry = le_core_answers(le_mgr.core); entry != NULL && n < LE_WAKE_EARLY;
-		 entry = entry->answer_next, n++)
+		 entry = entry->waiter->answer_next, n++)
 	{
-		LeRequestSlot *slot = slot_of(entry->waiter_sessno);
+		LeRequestSlot *slot = slot_of(entry->waiter->sessno);
 
-		if (entry->answer != LE_OK || slot->session != entry->waiter_session)
+		if (entry->waiter->answer != LE_OK || slot->session != entry->waiter->session)
 			continue;
 		le_wake_early(slot);
 	}
@@ -301,17 +301,17 @@ give_answers(XLogRecPtr lsn)
 		le_batch_answer(d->proc, d->number, &d->reply);
 		LE_FAULT_NOFAIL("batch-answering");
 	}
-	for (LeEntry *entry = le_core_answers(le_mgr.core); entry != NULL; entry = entry->answer_next)
+	for (LeEntry *entry = le_core_answers(le_mgr.core); entry != NULL; entry = entry->waiter->answer_next)
 	{
-		LeRequestSlot *slot = slot_of(entry->waiter_sessno);
+		LeRequestSlot *slot = slot_of(entry->waiter->sessno);
 		LeReply reply;
 
-		if (slot->session != entry->waiter_session)
+		if (slot->session != entry->waiter->session)
 			continue;
 		le_entry_answer(entry, now, &reply);
 		set_lsn(&reply, lsn, le_batch_confirms(slot, &reply), &confirmed);
 		reply.waited = true;
-		le_batch_answer(entry->waiter_sessno, entry->request, &reply);
+		le_batch_answer(entry->waiter->sessno, entry->waiter->request, &reply);
 		LE_FAULT_NOFAIL("batch-waking");
 	}
 	le_flush_start();

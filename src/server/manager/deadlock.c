@@ -260,7 +260,7 @@ add_holder(const LeEntry *holder)
 static bool
 somebody_waits(const LeEntry *entry)
 {
-	return entry->grouped && entry->group->members->waiter_session != 0;
+	return entry->grouped && entry->waiter->group->members->waiter->session != 0;
 }
 
 /* Each that waits for several locks, in the queue of one of them. */
@@ -276,12 +276,12 @@ grouped_of(const LeLock *lock)
 	if (found)
 		return grouped;
 	for (const LeLink *link = queue->next; link != queue; link = link->next)
-		room += somebody_waits(le_container(link, LeEntry, queue_link));
+		room += somebody_waits(le_queued(link));
 	grouped->n = 0;
 	grouped->entries = palloc_extended((room + 1) * sizeof(LeEntry *), MCXT_ALLOC_HUGE);
 	for (const LeLink *link = queue->next; link != queue && room > 0; link = link->next)
 	{
-		const LeEntry *entry = le_container(link, LeEntry, queue_link);
+		const LeEntry *entry = le_queued(link);
 
 		if (somebody_waits(entry))
 			grouped->entries[grouped->n++] = entry;
@@ -293,7 +293,7 @@ grouped_of(const LeLock *lock)
 static const LeEntry *
 grouped_ahead(const LeEntry *entry)
 {
-	const LeLink *queue = &entry->lock->queue, *link = entry->queue_link.prev;
+	const LeLink *queue = &entry->lock->queue, *link = entry->waiter->queue_link.prev;
 	const Grouped *grouped;
 	int low = 0, high;
 
@@ -301,8 +301,8 @@ grouped_ahead(const LeEntry *entry)
 	{
 		if (link == queue)
 			return NULL;
-		if (somebody_waits(le_container(link, LeEntry, queue_link)))
-			return le_container(link, LeEntry, queue_link);
+		if (somebody_waits(le_queued(link)))
+			return le_queued(link);
 	}
 	grouped = grouped_of(entry->lock);
 	for (high = grouped->n; low < high;)
@@ -321,7 +321,7 @@ grouped_ahead(const LeEntry *entry)
 static const LeEntry *
 next_member(const LeEntry *entry)
 {
-	return entry->grouped ? entry->group_next : NULL;
+	return entry->grouped ? entry->waiter->group_next : NULL;
 }
 
 static bool
@@ -364,7 +364,7 @@ add_edges_of_proc(uint32 proc, bool all)
 	if (entry == NULL && waits_in_postgres(proc))
 		add_blockers(proc);
 	if (entry != NULL && entry->grouped)
-		entry = entry->group->members;
+		entry = entry->waiter->group->members;
 	for (; entry != NULL; entry = next_member(entry))
 	{
 		const LeEntry *ahead = grouped_ahead(entry);
@@ -372,10 +372,10 @@ add_edges_of_proc(uint32 proc, bool all)
 
 		if (entry->lock->permits <= 1 && (all || get_state(&lock) != CLEAR))
 			add_edge(lock, entry->lock);
-		if (ahead != NULL && ahead->group != behind)
+		if (ahead != NULL && ahead->waiter->group != behind)
 		{
-			behind = ahead->group;
-			add_proc(ahead->group->members->waiter_sessno, entry->lock);
+			behind = ahead->waiter->group;
+			add_proc(ahead->waiter->group->members->waiter->sessno, entry->lock);
 		}
 	}
 }
@@ -388,8 +388,8 @@ add_edges(const WaitNode *node, bool all)
 		add_edges_of_proc(node->proc, all);
 	for (const LeSlot *slot = node->lock != NULL ? node->lock->slots : NULL; slot != NULL; slot = slot->next)
 	{
-		if (slot->holder != NULL)
-			add_holder(slot->holder);
+		if (le_slot_holder(slot) != NULL)
+			add_holder(le_slot_holder(slot));
 	}
 }
 

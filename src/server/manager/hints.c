@@ -76,10 +76,10 @@ le_hints_of_batch(LeCore *core, XLogRecPtr lsn)
 
 	/* a place that has left the queue and holds: one that was granted */
 	for (LeEntry *entry = le_core_dirty_places(core); entry != NULL && le_notify & LE_NOTIFY_WAITERS;
-		 entry = entry->dirty_next)
+		 entry = entry->waiter->dirty_next)
 	{
 		/* of several names the first */
-		if (entry->state == LE_STATE_HELD && entry->lock->kind == LE_KIND_LOCK && entry->member <= 1)
+		if (entry->state == LE_STATE_HELD && entry->lock->kind == LE_KIND_LOCK && entry->waiter->member <= 1)
 			any |= push(entry->token, entry->lock, NULL);
 	}
 

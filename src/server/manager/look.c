@@ -87,7 +87,7 @@ put_item(Page *page, const LeLock *lock, const LeEntry *entry, uint32 position)
 		return false;
 	item->token = entry->token;
 	item->lease = le_entry_named_lease(entry) ? entry->lease->id : 0;
-	item->since = wall_time(position ? entry->since : entry->acquired_at, page->now);
+	item->since = wall_time(position ? entry->waiter->since : entry->acquired_at, page->now);
 	item->expires_at = expires_at(entry, page->now);
 	item->time_left = entry->state == LE_STATE_LAPSED ? 0 : le_entry_time_left(entry, page->now);
 	item->session = entry->session;
@@ -161,10 +161,9 @@ next_waiter(const LeLock *lock, const LeLookCursor *from, const LeEntry *last, u
 	if (last != NULL && last->state == LE_STATE_QUEUED)
 	{
 		*position = from->position;
-		return last->queue_link.next;
+		return last->waiter->queue_link.next;
 	}
-	for (; link != &lock->queue && le_container(link, LeEntry, queue_link)->token <= from->last;
-		 link = link->next)
+	for (; link != &lock->queue && le_queued(link)->token <= from->last; link = link->next)
 		(*position)++;
 	return link;
 }
@@ -186,15 +185,15 @@ put_lock(Page *page, const LeCore *core, const LeLock *lock, LeLookCursor *from)
 	}
 	for (; slot != NULL; slot = slot->next)
 	{
-		if (slot->holder == NULL)
+		if (le_slot_holder(slot) == NULL)
 			continue;
-		if (!put_item(page, lock, slot->holder, 0))
+		if (!put_item(page, lock, le_slot_holder(slot), 0))
 			return false;
-		*from = (LeLookCursor){from->index, -(int64) slot->number - 1, slot->holder->token, 0};
+		*from = (LeLookCursor){from->index, -(int64) slot->number - 1, le_slot_holder(slot)->token, 0};
 	}
 	for (; link != &lock->queue; link = link->next)
 	{
-		const LeEntry *entry = le_container(link, LeEntry, queue_link);
+		const LeEntry *entry = le_queued(link);
 
 		if (!put_item(page, lock, entry, ++position))
 			return false;
@@ -255,8 +254,8 @@ le_look_find_leader(const LeCore *core, LeCommand *cmd)
 	cmd->token = -1;
 	for (const LeSlot *slot = lock != NULL ? lock->slots : NULL; slot != NULL; slot = slot->next)
 	{
-		if (slot->holder != NULL)
-			cmd->token = slot->holder->token;
+		if (le_slot_holder(slot) != NULL)
+			cmd->token = le_slot_holder(slot)->token;
 	}
 }
 

@@ -163,7 +163,7 @@ load_slot(void *core, const LeStoredEntry *row)
 	}
 	if (status == LE_LOADED_RIVAL)
 		ereport(WARNING, (errcode(ERRCODE_DATA_CORRUPTED),
-						  errmsg("\"%.*s\" has two holders in table \"lock_election.slot\"",
+						  errmsg("\"%.*s\" has two holders in table \"_lock_election.slot\"",
 								 (int) row->name.len, row->name.data),
 						  errdetail("The newer one stays, " INT64_FORMAT ".", newest),
 						  errhint("The table is written by lock_election alone.")));
@@ -345,12 +345,17 @@ le_batch_reload(ErrorData **error)
 
 /*
  * The latest time that anything here tells, since the epoch.  A standby whose
- * clock is behind has seen commits of its primary.
+ * clock is behind has seen commits of its primary; if it was started since then,
+ * its last checkpoint.
  */
 static LeTime
-latest_time(void)
+latest_time(uint32 timelines)
 {
-	return Max(GetCurrentTimestamp(), GetLatestXTime()) - INCARNATION_EPOCH;
+	TimestampTz known = GetLatestXTime();
+
+	if (known == 0 && timelines > 0)
+		known = le_shared->checkpoint_at;
+	return Max(GetCurrentTimestamp(), known) - INCARNATION_EPOCH;
 }
 
 /* How many timelines the stored state does not know.  pg_upgrade begins with 1 again. */
@@ -367,11 +372,12 @@ static void
 next_incarnation(LeMeta *meta, uint32 timeline)
 {
 	bool copy = meta->database != MyDatabaseId;
+	uint32 timelines = copy ? 0 : timelines_since(meta, timeline);
 	LeStart start = {.stored = meta->incarnation,
 					 .stored_at = meta->taken_at - INCARNATION_EPOCH,
 					 .floor = meta->floor > meta->incarnation ? meta->floor + 1 : 0,
-					 .time = latest_time(),
-					 .timelines = copy ? 0 : timelines_since(meta, timeline)};
+					 .time = latest_time(timelines),
+					 .timelines = timelines};
 
 	meta->incarnation = le_next_incarnation(&start);
 	meta->taken_at = start.time + INCARNATION_EPOCH;

@@ -72,15 +72,13 @@ le_database_init(LeDatabase *db)
 }
 
 /* For assertions.  These are C's own: PostgreSQL's are off in the servers that our tests use. */
-static inline bool
-is_locked(void)
+static inline pg_attribute_unused() bool is_locked(void)
 {
 	return LWLockHeldByMeInMode(le_shared->lock, LW_EXCLUSIVE);
 }
 
 /* The changes that LeDbState lists. */
-static inline bool
-may_change(LeDbState from, LeDbState to)
+static inline pg_attribute_unused() bool may_change(LeDbState from, LeDbState to)
 {
 	switch (to)
 	{

@@ -9,6 +9,7 @@
 
 #include <time.h>
 
+#include "common/controldata_utils.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
@@ -93,6 +94,17 @@ le_slots_init(LeDatabase *db)
 	db->has_slots = true;
 }
 
+static TimestampTz
+last_checkpoint(void)
+{
+	bool ok;
+	ControlFileData *control = get_controlfile(DataDir, &ok);
+	TimestampTz at = ok ? time_t_to_timestamptz(control->checkPointCopy.time) : 0;
+
+	pfree(control);
+	return at;
+}
+
 static void
 shmem_startup(void)
 {
@@ -110,6 +122,7 @@ shmem_startup(void)
 		memset(p, 0, MAXALIGN(sizeof(LeShared)) + databases_size() + processes_size());
 		le_shared->lock = &GetNamedLWLockTranche("lock_election")->lock;
 		le_shared->boot = (uint64) GetCurrentTimestamp();
+		le_shared->checkpoint_at = last_checkpoint();
 		pg_atomic_init_u64(&le_shared->incarnation, 0);
 		le_shared->max_slots = MaxBackends;
 		le_shared->max_databases = le_max_databases;

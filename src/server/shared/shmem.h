@@ -230,6 +230,7 @@ typedef struct LeShared
 {
 	LWLock *lock;
 	uint64 boot;                  /* this life of the shared memory; not 0 */
+	TimestampTz checkpoint_at;    /* the last one before it, on a standby by its primary's clock */
 	pg_atomic_uint64 incarnation; /* highest that any database has had */
 	int max_slots;
 	int max_databases;

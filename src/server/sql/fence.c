@@ -28,10 +28,14 @@ check_holder(LeCommand *cmd, LeReply *reply)
 	le_request(cmd, reply, false);
 	le_check_reply(cmd, reply);
 	if (reply->status != LE_OK)
+	{
+		const char *detail = le_lost_detail(cmd, reply);
+
 		ereport(ERROR, (errcode(ERRCODE_LE_LOST),
 						errmsg("%s \"%.*s\" is not held by %s " INT64_FORMAT, le_kind_word(cmd->kind),
 							   (int) cmd->name.len, cmd->name.data, le_token_word(cmd->kind), cmd->token),
-						errdetail_internal("%s", le_lost_detail(cmd, reply))));
+						errdetail_internal("%s", detail)));
+	}
 }
 
 Datum

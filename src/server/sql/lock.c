@@ -46,22 +46,25 @@ LE_FUNCTION(le_advance_revision);
 static void
 raise_lost(const LeCommand *cmd, const LeReply *reply)
 {
+	const char *detail;
+
 	if (cmd->type == LE_CMD_ACQUIRE)
 		ereport(ERROR, (errcode(ERRCODE_LE_LOST),
 						errmsg("the wait for %s \"%.*s\" was ended", le_kind_word(cmd->kind),
 							   (int) cmd->name.len, cmd->name.data),
 						reply->ending == LE_END_REVOKED ? errdetail("Its lease was revoked.")
 														: errdetail("Its lease has expired.")));
+	detail = le_lost_detail(cmd, reply);
 	if (cmd->type == LE_CMD_AWAIT)
 		ereport(ERROR, (errcode(ERRCODE_LE_LOST),
 						errmsg("%s " INT64_FORMAT " neither holds %s \"%.*s\" nor waits for it any more",
 							   le_token_word(cmd->kind), cmd->token, le_kind_word(cmd->kind),
 							   (int) cmd->name.len, cmd->name.data),
-						errdetail_internal("%s", le_lost_detail(cmd, reply))));
+						errdetail_internal("%s", detail)));
 	ereport(ERROR, (errcode(ERRCODE_LE_LOST),
 					errmsg("%s \"%.*s\" is no longer held by %s " INT64_FORMAT, le_kind_word(cmd->kind),
 						   (int) cmd->name.len, cmd->name.data, le_token_word(cmd->kind), cmd->token),
-					errdetail_internal("%s", le_lost_detail(cmd, reply))));
+					errdetail_internal("%s", detail)));
 }
 
 /* detail: NULL if nothing is known of it */

@@ -92,6 +92,30 @@ put_holder(StringInfo detail, const Holder *holder)
 	}
 }
 
+/*
+ * False: the manager did not say.  That the lock is lost is what matters; the
+ * caller raises it, which ends the transaction as this error would have.
+ */
+static bool
+find_holder(const LeCommand *cmd, Holder *holder)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool found = false;
+
+	PG_TRY();
+	{
+		le_look(cmd->kind, cmd->name, note_holder, holder);
+		found = true;
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	return found;
+}
+
 char *
 le_lost_detail(const LeCommand *cmd, const LeReply *reply)
 {
@@ -100,8 +124,8 @@ le_lost_detail(const LeCommand *cmd, const LeReply *reply)
 
 	initStringInfo(&detail);
 	put_ending(&detail, cmd, reply);
-	le_look(cmd->kind, cmd->name, note_holder, &holder);
-	put_holder(&detail, &holder);
+	if (find_holder(cmd, &holder))
+		put_holder(&detail, &holder);
 	return detail.data;
 }
 

@@ -22,7 +22,8 @@ extern void le_check_reply(const LeCommand *cmd, const LeReply *reply);
 
 /*
  * The detail of LE001: what has become of the token that cmd came with, and
- * who holds the lock now, as far as the caller may know it.  Asks the manager.
+ * who holds the lock now, as far as the caller may know it.  Asks the manager,
+ * so not within ereport(): an error there is caught.
  */
 extern char *le_lost_detail(const LeCommand *cmd, const LeReply *reply);
 /* The same of a named lease; NULL: nothing is known. */

@@ -19,7 +19,7 @@
  * le_store_is_null().
  */
 
-/* lock_election.slot */
+/* _lock_election.slot */
 enum
 {
 	SLOT_TOKEN,
@@ -47,7 +47,7 @@ enum
 	SLOT_COLUMNS = SLOT_COLUMNS_1_0
 };
 
-/* lock_election.lease */
+/* _lock_election.lease */
 enum
 {
 	LEASE_ID,
@@ -60,7 +60,7 @@ enum
 	LEASE_COLUMNS = LEASE_COLUMNS_1_0
 };
 
-/* lock_election.queue */
+/* _lock_election.queue */
 enum
 {
 	QUEUE_TOKEN,
@@ -83,7 +83,7 @@ enum
 	QUEUE_COLUMNS = QUEUE_COLUMNS_1_0
 };
 
-/* lock_election.history */
+/* _lock_election.history */
 enum
 {
 	HISTORY_CHANGE,

@@ -69,8 +69,8 @@ le_lend_add(LeSlot *slot, LeTime now)
 static bool
 may_lend(const LeSlot *slot)
 {
-	return slot->row.on_disk && slot->holder == NULL && !slot->drop && slot->lock->kind == LE_KIND_LOCK &&
-		   slot->lock->closed_until == 0;
+	return slot->row.on_disk && le_slot_holder(slot) == NULL && !slot->drop &&
+		   slot->lock->kind == LE_KIND_LOCK && slot->lock->closed_until == 0;
 }
 
 /* One that has become free in this batch. */
@@ -82,7 +82,7 @@ take_fresh(void)
 		LeSlot *slot = dirty;
 
 		dirty = slot->dirty_next;
-		if (slot->holder == NULL && !slot->row.kept && may_lend(slot))
+		if (le_slot_holder(slot) == NULL && !slot->row.kept && may_lend(slot))
 		{
 			lost[slot->lock->hash % MAX_LOST] = slot->lock->hash;
 			return slot;

@@ -1,6 +1,6 @@
 /*
  * store/load.c
- *		Reading the rows of lock_election.slot: for a manager that starts or has
+ *		Reading the rows of _lock_election.slot: for a manager that starts or has
  *		lost a batch, or for a look at what is stored.  What they mean is for
  *		the core to say.
  */
@@ -45,7 +45,7 @@ le_store_invalid_row(Relation rel, const TupleTableSlot *tuple)
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
 			 errmsg("invalid row (%u,%u) in table \"%s.%s\"", ItemPointerGetBlockNumber(&tuple->tts_tid),
-					ItemPointerGetOffsetNumber(&tuple->tts_tid), STORE_NAME, RelationGetRelationName(rel)),
+					ItemPointerGetOffsetNumber(&tuple->tts_tid), STORE_SCHEMA, RelationGetRelationName(rel)),
 			 advice != NULL ? errhint("%s", advice) : 0));
 }
 

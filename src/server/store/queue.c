@@ -50,14 +50,14 @@ put_place(LeEntry *entry, const Clock *clock)
 	bool nulls[QUEUE_COLUMNS] = {false};
 
 	values[QUEUE_TOKEN] = Int64GetDatum(entry->token);
-	values[QUEUE_ENTERED_AT] = TimestampTzGetDatum(le_store_to_wall(clock, entry->since));
+	values[QUEUE_ENTERED_AT] = TimestampTzGetDatum(le_store_to_wall(clock, entry->waiter->since));
 	values[QUEUE_TTL] = Int64GetDatum(entry->ttl);
 	values[QUEUE_LEASE] = Int64GetDatum(entry->lease ? entry->lease->id : 0);
 	values[QUEUE_SESSION] = Int64GetDatum((int64) entry->session);
 	values[QUEUE_ROLE] = ObjectIdGetDatum(entry->role);
 	values[QUEUE_PERMITS] = Int32GetDatum(lock->permits);
 	values[QUEUE_HOLDS] = Int32GetDatum((int32) entry->hold_count);
-	values[QUEUE_MEMBER] = Int16GetDatum((int16) entry->member);
+	values[QUEUE_MEMBER] = Int16GetDatum((int16) entry->waiter->member);
 	values[QUEUE_KIND] = Int16GetDatum(lock->kind);
 	values[QUEUE_MODE] = Int16GetDatum(entry->mode);
 	values[QUEUE_NAME] = text_datum(lock->name, lock->name_len, &nulls[QUEUE_NAME]);
@@ -67,7 +67,7 @@ put_place(LeEntry *entry, const Clock *clock)
 	values[QUEUE_ACQUIRER] =
 		text_datum(entry->acquirer != NULL ? entry->acquirer->text : NULL,
 				   entry->acquirer != NULL ? entry->acquirer->len : 0, &nulls[QUEUE_ACQUIRER]);
-	return le_table_put(&le_queue_table, &entry->row, values, nulls, false);
+	return le_table_put(&le_queue_table, &entry->waiter->row, values, nulls, false);
 }
 
 int
@@ -75,14 +75,14 @@ le_store_write_places(LeCore *core, const Clock *clock)
 {
 	int rows = 0;
 
-	for (LeEntry *entry = le_core_dirty_places(core); entry != NULL; entry = entry->dirty_next)
+	for (LeEntry *entry = le_core_dirty_places(core); entry != NULL; entry = entry->waiter->dirty_next)
 	{
 		bool queued = entry->state == LE_STATE_QUEUED;
 
-		if (!queued && !entry->row.on_disk)
+		if (!queued && !entry->waiter->row.on_disk)
 			continue;
 		/* one that is there already has another hold */
-		if (!(queued ? put_place(entry, clock) : le_table_delete(&le_queue_table, &entry->row)))
+		if (!(queued ? put_place(entry, clock) : le_table_delete(&le_queue_table, &entry->waiter->row)))
 			le_store_row_changed(&le_queue_table, psprintf("queue place " INT64_FORMAT, entry->token));
 		rows++;
 	}
@@ -169,7 +169,7 @@ le_store_load_places(const LeRowReader *reader, LeCore *failed)
 
 		CHECK_FOR_INTERRUPTS();
 		if (!table_tuple_fetch_row_version(rows.rel, &places[i].tid, GetActiveSnapshot(), rows.tuple))
-			elog(ERROR, "a row of table \"%s.%s\" has gone", STORE_NAME, RelationGetRelationName(rows.rel));
+			elog(ERROR, "a row of table \"%s.%s\" has gone", STORE_SCHEMA, RelationGetRelationName(rows.rel));
 		place = read_place(rows.tuple);
 		if (!reader->place(reader->arg, &place))
 			le_store_invalid_row(rows.rel, rows.tuple);

@@ -113,9 +113,10 @@ rewrite(int i, Relation rel)
 	pgstat_count_truncate(rel);
 	CommandCounterIncrement();
 	moved[i].file = le_relfilenumber(rel);
-	ereport(LOG, (errmsg("table \"%s.%s\" was mostly dead rows and is written anew", STORE_NAME, table->name),
-				  errdetail("It has %d rows, and had %u pages; now it has %u.", list_length(tuples), pages,
-							RelationGetNumberOfBlocks(rel))));
+	ereport(LOG,
+			(errmsg("table \"%s.%s\" was mostly dead rows and is written anew", STORE_SCHEMA, table->name),
+			 errdetail("It has %d rows, and had %u pages; now it has %u.", list_length(tuples), pages,
+					   RelationGetNumberOfBlocks(rel))));
 }
 
 /* --- looking --- */

@@ -54,7 +54,7 @@ static const AttrNumber lease_key[] = {LEASE_ID + 1};
 static const AttrNumber queue_key[] = {QUEUE_TOKEN + 1, QUEUE_MEMBER + 1};
 static const AttrNumber history_key[] = {HISTORY_ELECTION + 1, HISTORY_CHANGE + 1};
 
-/* The columns of lock_election.meta, in their order. */
+/* The columns of _lock_election.meta, in their order. */
 enum
 {
 	META_DATABASE,
@@ -108,10 +108,10 @@ find_table(Oid nspoid, const char *name, Oid extension)
 bool
 le_store_find(void)
 {
-	Oid extension = get_extension_oid(STORE_NAME, true);
+	Oid extension = get_extension_oid(STORE_EXTENSION, true);
 	bool all = true;
 
-	le_store_schema = get_namespace_oid(STORE_NAME, true);
+	le_store_schema = get_namespace_oid(STORE_SCHEMA, true);
 	for (int i = 0; i < lengthof(tables); i++)
 	{
 		tables[i]->oid = OidIsValid(extension) && OidIsValid(le_store_schema)
@@ -295,7 +295,7 @@ le_store_row_changed(StoreTable *table, const char *whose)
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("row of %s was changed by somebody else", whose),
-			 errdetail("Table \"%s.%s\" is written by lock_election alone.", STORE_NAME, table->name)));
+			 errdetail("Table \"%s.%s\" is written by lock_election alone.", STORE_SCHEMA, table->name)));
 }
 
 /*

@@ -13,7 +13,7 @@
 #include "core/load.h"
 #include "shared/database.h"
 
-/* The row of lock_election.meta. */
+/* The row of _lock_election.meta. */
 typedef struct LeMeta
 {
 	Oid database; /* another one: this is a copy */

@@ -45,11 +45,11 @@ le_table_wrong(Relation rel)
 {
 	const char *advice = le_version_advice();
 
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("table \"%s.%s\" has been altered", STORE_NAME, RelationGetRelationName(rel)),
-			 advice != NULL ? errhint("%s", advice)
-							: errhint("Undo the change, or drop and create extension \"%s\".", STORE_NAME)));
+	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					errmsg("table \"%s.%s\" has been altered", STORE_SCHEMA, RelationGetRelationName(rel)),
+					advice != NULL
+						? errhint("%s", advice)
+						: errhint("Undo the change, or drop and create extension \"%s\".", STORE_EXTENSION)));
 }
 
 /*
@@ -248,7 +248,7 @@ add_conflict(void *arg)
 	const Conflict *conflict = arg;
 
 	errcontext("table \"%s.%s\": " INT64_FORMAT " has this key, " INT64_FORMAT " was to be written",
-			   STORE_NAME, conflict->table->name, conflict->holds, conflict->takes);
+			   STORE_SCHEMA, conflict->table->name, conflict->holds, conflict->takes);
 }
 
 /*

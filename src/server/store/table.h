@@ -17,7 +17,8 @@
 #include "core/core.h"
 #include "shared/compat.h"
 
-#define STORE_NAME "lock_election" /* of the extension and of its schema */
+#define STORE_EXTENSION "lock_election"
+#define STORE_SCHEMA    "_lock_election" /* of the tables */
 
 /* REINDEX CONCURRENTLY has the key twice for a while, or more often after failures. */
 #define MAX_KEY_INDEXES 8

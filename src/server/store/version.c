@@ -1,6 +1,6 @@
 /*
  * store/version.c
- *		Reading and writing lock_election.versioned.
+ *		Reading and writing _lock_election.versioned.
  *
  * Unlike the manager's tables this one is part of the caller's transaction, and
  * has to behave as any table does at its isolation level: wait for a row's
@@ -39,28 +39,28 @@ typedef struct Statement
 	SPIPlanPtr plan;
 } Statement;
 
-static Statement read_key = {"SELECT v.version, v.role, v.value, v.role_oid FROM lock_election.versioned v "
+static Statement read_key = {"SELECT v.version, v.role, v.value, v.role_oid FROM _lock_election.versioned v "
 							 "WHERE v.key OPERATOR(pg_catalog.=) $1",
 							 SPI_OK_SELECT,
 							 1,
 							 {TEXTOID}};
 
 static Statement insert_key = {
-	"INSERT INTO lock_election.versioned AS v (key, value, role, version) VALUES ($1, $2, $3, 1)"
+	"INSERT INTO _lock_election.versioned AS v (key, value, role, version) VALUES ($1, $2, $3, 1)"
 	" ON CONFLICT (key) DO NOTHING RETURNING v.version",
 	SPI_OK_INSERT_RETURNING,
 	3,
 	{TEXTOID, TEXTOID, NAMEOID}};
 
 static Statement update_key = {
-	"UPDATE lock_election.versioned v SET value = $2, version = v.version OPERATOR(pg_catalog.+) 1"
+	"UPDATE _lock_election.versioned v SET value = $2, version = v.version OPERATOR(pg_catalog.+) 1"
 	" WHERE v.key OPERATOR(pg_catalog.=) $1 AND v.version OPERATOR(pg_catalog.=) $3 RETURNING v.version",
 	SPI_OK_UPDATE_RETURNING,
 	3,
 	{TEXTOID, TEXTOID, INT8OID}};
 
 static Statement table_size = {
-	"SELECT pg_catalog.pg_relation_size('lock_election.versioned'::pg_catalog.regclass)",
+	"SELECT pg_catalog.pg_relation_size('_lock_election.versioned'::pg_catalog.regclass)",
 	SPI_OK_SELECT,
 	0,
 	{0}};
@@ -68,7 +68,7 @@ static Statement table_size = {
 static Statement role_size = {
 	"SELECT COALESCE(pg_catalog.sum(pg_catalog.octet_length(v.key) OPERATOR(pg_catalog.+)"
 	" COALESCE(pg_catalog.octet_length(v.value), 0) OPERATOR(pg_catalog.+) 150), 0)::pg_catalog.int8"
-	" FROM lock_election.versioned v WHERE v.role_oid OPERATOR(pg_catalog.=) $1",
+	" FROM _lock_election.versioned v WHERE v.role_oid OPERATOR(pg_catalog.=) $1",
 	SPI_OK_SELECT,
 	1,
 	{OIDOID}};

@@ -1,6 +1,6 @@
 /*
  * store/version.h
- *		The rows of lock_election.versioned.
+ *		The rows of _lock_election.versioned.
  */
 #ifndef LE_STORE_VERSION_H
 #define LE_STORE_VERSION_H

@@ -1,6 +1,6 @@
 /*
  * store/write.c
- *		Writing a batch: the rows of lock_election.slot.
+ *		Writing a batch: the rows of _lock_election.slot.
  *
  * The core says which slots are dirty; here it is decided which row each of
  * them is written to: its own, one that a lock left idle lends to it (see
@@ -137,7 +137,7 @@ form_not_before(LeTime closed_until, const Clock *clock)
 static void
 form_held(const LeSlot *slot, const Clock *clock)
 {
-	const LeEntry *entry = slot->holder;
+	const LeEntry *entry = le_slot_holder(slot);
 	bool lapsed = entry->state == LE_STATE_LAPSED;
 	bool own = entry->lease == NULL && entry->ttl != LE_TTL_BOUND;
 
@@ -245,7 +245,7 @@ write_slots(LeCore *core, const Clock *clock)
 	le_lend_begin(le_core_dirty_slots(core));
 	for (LeSlot *slot = le_core_dirty_slots(core); slot != NULL; slot = slot->dirty_next)
 	{
-		if (slot->holder == NULL)
+		if (le_slot_holder(slot) == NULL)
 			continue;
 		write_held(core, slot, clock);
 		rows++;
@@ -253,7 +253,7 @@ write_slots(LeCore *core, const Clock *clock)
 	}
 	for (LeSlot *slot = le_core_dirty_slots(core); slot != NULL; slot = slot->dirty_next)
 	{
-		if (slot->holder != NULL || !slot->row.on_disk)
+		if (le_slot_holder(slot) != NULL || !slot->row.on_disk)
 			continue;
 		write_free(slot, clock);
 		rows++;

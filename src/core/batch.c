@@ -1,0 +1,160 @@
+/*
+ * core/batch.c
+ *		What a batch has to write and to answer, and its end.
+ */
+#include "internal.h"
+
+LeSlot *
+le_core_dirty_slots(LeCore *core)
+{
+	return core->dirty_slots;
+}
+
+LeLease *
+le_core_dirty_leases(LeCore *core)
+{
+	return core->dirty_leases;
+}
+
+LeEntry *
+le_core_dirty_places(LeCore *core)
+{
+	return core->dirty_places;
+}
+
+LeChange *
+le_core_changes(LeCore *core)
+{
+	return core->changes;
+}
+
+LeEntry *
+le_core_answers(LeCore *core)
+{
+	return core->answers;
+}
+
+void
+le_entry_answer(const LeEntry *entry, LeTime now, LeReply *reply)
+{
+	memset(reply, 0, sizeof(*reply));
+	reply->status = (LeStatus) entry->waiter->answer;
+	reply->token = entry->waiter->answer_token;
+	reply->wrote = reply->status == LE_OK;
+	reply->counted = reply->status == LE_OK && entry->hold_count > 0;
+	reply->lsn = entry->lsn;
+	if (reply->status == LE_OK)
+		reply->valid_for = le_entry_has_slot(entry)     ? le_entry_time_left(entry, now)
+						   : entry->ttl == LE_TTL_BOUND ? LE_NEVER
+														: entry->ttl;
+	reply->bound = entry->ttl == LE_TTL_BOUND;
+	reply->shared_owner = entry->waiter->joined;
+	if (reply->status == LE_LOST && entry->state == LE_STATE_ENDED)
+		reply->ending = entry->end;
+}
+
+static void
+lock_free(LeCore *core, LeLock *lock)
+{
+	for (LeSlot *slot = lock->slots, *next; slot != NULL; slot = next)
+	{
+		next = slot->next;
+		le_pool_put(&core->slots, slot);
+	}
+	le_timer_clear(core, &lock->timer);
+	le_lock_hash_remove(core, lock);
+	le_free_text(core, &lock->name);
+	le_pool_put(&core->locks, lock);
+}
+
+/* Who has waited has its answer, and its row is gone. */
+static void
+waiters_done(LeCore *core, uint64_t lsn)
+{
+	for (LeEntry *entry = core->dirty_places, *next; entry != NULL; entry = next)
+	{
+		next = entry->waiter->dirty_next;
+		entry->waiter->dirty_next = NULL;
+		entry->waiter->row.dirty = false;
+		if (entry->state == LE_STATE_QUEUED)
+			entry->lsn = lsn;
+	}
+	core->dirty_places = NULL;
+
+	for (LeEntry *entry = core->answers, *next; entry != NULL; entry = next)
+	{
+		next = entry->waiter->answer_next;
+		entry->waiter->answer_next = NULL;
+		entry->waiter->answering = false;
+		entry->waiter->session = 0;
+	}
+	core->answers = NULL;
+	core->answers_tail = &core->answers;
+
+	for (LeWaiter *waiter = core->left, *next; waiter != NULL; waiter = next)
+	{
+		next = waiter->left_next;
+		waiter->entry->waiter = NULL;
+		le_pool_put(&core->waiters, waiter);
+	}
+	core->left = NULL;
+}
+
+void
+le_core_batch_done(LeCore *core, uint64_t lsn)
+{
+	for (LeSlot *slot = core->dirty_slots, *next; slot != NULL; slot = next)
+	{
+		next = slot->dirty_next;
+		slot->dirty_next = NULL;
+		slot->row.dirty = false;
+		if (le_slot_holder(slot) != NULL)
+			le_slot_holder(slot)->lsn = lsn;
+	}
+	core->dirty_slots = NULL;
+
+	for (LeLease *lease = core->dirty_leases, *next; lease != NULL; lease = next)
+	{
+		next = lease->dirty_next;
+		lease->dirty_next = NULL;
+		lease->row.dirty = false;
+		lease->lsn = lsn;
+		if (lease->ended)
+		{
+			le_free_text(core, &lease->owner);
+			le_pool_put(&core->leases, lease);
+		}
+	}
+	core->dirty_leases = NULL;
+
+	waiters_done(core, lsn);
+
+	for (LeChange *change = core->changes, *next; change != NULL; change = next)
+	{
+		next = change->next;
+		le_free_text(core, &change->dropped);
+		le_pool_put(&core->change_pool, change);
+	}
+	core->changes = NULL;
+	core->changes_tail = &core->changes;
+
+	core->work = 0;
+	assert(core->passed == NULL);
+
+	for (LeEntry *entry = core->ended, *next; entry != NULL; entry = next)
+	{
+		next = entry->ended_next;
+		le_entry_free(core, entry);
+	}
+	core->ended = NULL;
+
+	for (LeLock *lock = core->doomed, *next; lock != NULL; lock = next)
+	{
+		next = lock->doomed_next;
+		lock->doomed_next = NULL;
+		lock->doom_listed = false;
+		if (lock->doomed)
+			lock_free(core, lock);
+	}
+	core->doomed = NULL;
+}

@@ -1,0 +1,21 @@
+# clang builds everything without a warning: the extension, the library, the command, and the simulator.
+use strict;
+use warnings;
+use Cwd;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+plan skip_all => 'no clang here' if system('command -v clang >/dev/null') != 0;
+
+my $dir = PostgreSQL::Test::Utils::tempdir();
+my $src = getcwd();
+system_or_bail('sh', '-c', "cp -R '$src/Makefile' '$src/lock_election.control' '$src/sql' '$src/src' '$src/test' '$dir'");
+system_or_bail('sh', '-c', "find '$dir' -name '*.o' -delete");
+foreach my $goals ('all', 'client lockctl', 'build/sim-fast')
+{
+	my $said = `make -C '$dir' -s CC=clang WERROR=1 PG_CONFIG='$ENV{PG_CONFIG}' $goals 2>&1`;
+
+	is($?, 0, "make CC=clang $goals");
+	is($said, '', 'without a word');
+}
+done_testing();

@@ -1,0 +1,11 @@
+# The shard of a name: le_shard(), and PostgreSQL's own SHA-256 agrees with it.
+use strict;
+use warnings;
+use LeClient;
+use LeTest;
+use Test::More;
+
+my $node = new_node('main');
+client_test('shard', $node->connstr('postgres'));
+$node->stop;
+done_testing();
