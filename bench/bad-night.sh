@@ -24,7 +24,7 @@ dir=$LE_RUN/work
 
 # One job after the other: each holds the lock for 5 ms.
 cat >"$dir/jobs.sql" <<'SQL'
-SELECT acquire_lock('jobs') AS t \gset
+SELECT acquire_lock('jobs', '5 s') AS t \gset
 \sleep 5 ms
 SELECT release_lock('jobs', :t);
 SQL
