@@ -34,10 +34,10 @@ SELECT acquire_lock('report') AS t \gset
 \sleep 50 ms
 SELECT release_lock('report', :t);
 SQL
+# The leader says each second that it goes on; the others wait.
 cat >"$dir/leader.sql" <<'SQL'
-SELECT campaign('scheduler', 'worker :client_id', ttl => '3 s') AS t \gset
-\sleep 8 s
-SELECT resign('scheduler', :t);
+SELECT campaign('scheduler', 'worker :client_id', ttl => '5 s', owner => 'worker :client_id');
+\sleep 1 s
 SQL
 
 # clients FILE ARGUMENT...: pgbench in the background, again whenever it ends, as clients do
