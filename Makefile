@@ -25,6 +25,7 @@
 #                                   systems; as root
 #   make dist [DIST_TAG=v1.0.0]    the archives of a release, the same bytes each time
 #   make fuzz-sql [SECONDS=600]    all functions with random arguments, on a live server
+#   make abuse [SECONDS=600]       a hostile role with all attacks at once, and what the others notice of it
 
 EXTENSION  = lock_election
 MODULE_big = lock_election
@@ -64,8 +65,8 @@ PG_CONFIG ?= pg_config
 
 # These goals work before PostgreSQL is installed.
 ALONE := test demo play test-versions bench bench-quick bench-scaling bench-instructions bench-lockctl bad-night \
-         mutants unit sim sim-exhaustive fuzz fuzz-sql core-tests torture torture-lockctl torture-programs format \
-         format-check client install-client client-tests client-tests-address client-tests-thread lockctl deb \
+         mutants unit sim sim-exhaustive fuzz fuzz-sql abuse core-tests torture torture-lockctl torture-programs \
+         format format-check client install-client client-tests client-tests-address client-tests-thread lockctl deb \
          test-packages dist
 .PHONY: $(ALONE)
 
@@ -111,6 +112,10 @@ mutants:
 
 fuzz-sql:
 	@TESTS=test/t/121_fuzz_sql.t FUZZ_SECONDS=$(or $(SECONDS),600) PROVE_FLAGS=-v test/run.sh
+
+abuse:
+	@TESTS=test/t/122_abuse_together.t ABUSE_SECONDS=$(or $(SECONDS),600) ABUSE_FACTOR=$${ABUSE_FACTOR:-2} \
+		PROVE_FLAGS=-v test/run.sh
 
 # debian/control is made from control.in, which does not know the major versions.
 deb:

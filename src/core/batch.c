@@ -121,6 +121,8 @@ le_core_batch_done(LeCore *core, uint64_t lsn)
 		lease->lsn = lsn;
 		if (lease->ended)
 		{
+			if (lsn > core->lease_ended_lsn)
+				core->lease_ended_lsn = lsn;
 			le_free_text(core, &lease->owner);
 			le_pool_put(&core->leases, lease);
 		}

@@ -189,7 +189,7 @@ typedef struct LeCommand
 	bool enqueue;     /* ACQUIRE: enter the queue, answer at once */
 	bool all_holds;   /* RELEASE */
 	uint32_t holds;   /* RELEASE: so many of them; 0: one */
-	int64_t from;     /* FORCE, FORCE_ROLE, SET_PERMITS: go on from here, as the
+	int64_t from;     /* FORCE, FORCE_ROLE, SET_PERMITS, REVOKE_LEASE: go on from here, as the
 								 * reply before has said; 0: begin */
 	LeTime hold_for;  /* RELEASE: 0 or > 0, counted from acquisition */
 	int64_t token;    /* 0: RELEASE of the session's own */
@@ -678,7 +678,7 @@ extern LeEntry *le_core_overdue(LeCore *core, LeTime timeout, LeTime now);
 extern bool le_core_is_full(const LeCore *core);
 extern void le_core_worked(LeCore *core, uint32_t work);
 
-/* Does the end of this session, or of its transaction, end more than a few entries? */
+/* Has this session more than a few entries or holds, so that its end is much work, or that of its transaction? */
 extern bool le_core_has_much(const LeCore *core, uint64_t session, uint32_t sessno);
 
 /* --- effects of the batch --- */

@@ -123,6 +123,8 @@ struct LeCore
 	const LeLease *extended_lease;
 	LeTime extended_from, extended_ttl;
 
+	uint64_t lease_ended_lsn; /* of the newest batch in which a lease has ended */
+
 	LeEnding endings[LE_ENDINGS]; /* a ring */
 	uint64_t nendings;            /* so many ever */
 

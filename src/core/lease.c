@@ -201,6 +201,18 @@ le_lease_due(LeCore *core, LeLease *lease, LeTime now)
 	le_lease_arm(core, lease);
 }
 
+/*
+ * A lease with very much on it has ended between two steps of its revocation.
+ * The answer rests on the batch in which it did: this one, or one before.
+ */
+static void
+rest_on_end(const LeCore *core, int64_t id, LeReply *reply)
+{
+	reply->lsn = core->lease_ended_lsn;
+	for (LeLease *lease = core->dirty_leases; lease != NULL; lease = lease->dirty_next)
+		reply->wrote |= lease->ended && lease->id == id;
+}
+
 /* KEEP_ALIVE, REVOKE_LEASE and LEASE_TTL. */
 void
 le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -210,6 +222,8 @@ le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	if (lease == NULL || lease->for_group || (lease->ending && cmd->type != LE_CMD_REVOKE_LEASE))
 	{
 		reply->status = LE_NO_LEASE;
+		if (cmd->type == LE_CMD_REVOKE_LEASE && cmd->from != 0)
+			rest_on_end(core, cmd->lease, reply);
 		return;
 	}
 	if (lease->role != cmd->role)

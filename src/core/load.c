@@ -146,6 +146,7 @@ le_core_load_begin(LeCore *core, const LeLoadEnv *env)
 {
 	assert(core->lock_count == 0 && core->lease_count == 0);
 	core->load = *env;
+	core->lease_ended_lsn = env->lsn;
 	core->loading = true;
 	if (env->failed != NULL)
 		find_ended_again(env->failed);

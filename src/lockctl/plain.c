@@ -205,6 +205,30 @@ connect(const char *name)
 	return db;
 }
 
+/* --- what cannot be printed is given back --- */
+
+static PGconn *undo_db;
+static char *undo_query; /* NULL: nothing to give back */
+
+static void
+give_back(void)
+{
+	if (undo_query != NULL)
+		PQclear(PQexec(undo_db, undo_query));
+}
+
+/* Where it cannot be printed, lockctl exits, and "query" takes back what nobody will know of. */
+static void
+print_or_give_back(PGconn *db, const char *name, const char *value, char *query)
+{
+	undo_db = db;
+	undo_query = query;
+	if (query != NULL)
+		atexit(give_back);
+	print_value(db, name, "int8", value);
+	undo_query = NULL;
+}
+
 /* --- acquire --- */
 
 static char *
@@ -235,6 +259,7 @@ lc_acquire(int argc, char **argv)
 	arguments a;
 	PGconn *db;
 	PGresult *result;
+	char *release = NULL;
 	int signo;
 
 	parse(&a, argc, argv, " ttl wait try shared permits owner lease conflict-exit-code ");
@@ -245,13 +270,11 @@ lc_acquire(int argc, char **argv)
 		lc_usage("--ttl is not with --lease");
 	db = connect(a.words[0]);
 	result = lc_query_signals(db, acquire_query(db, &a), &signo);
-	if (result != NULL && !PQgetisnull(result, 0, 0) && signo != 0)
-	{
-		char *name = lc_literal(db, a.words[0]);
-
-		PQclear(
-			lc_query(db, "SELECT %s.release_lock(%s, %s)", lc_schema(db), name, PQgetvalue(result, 0, 0)));
-	}
+	if (result != NULL && !PQgetisnull(result, 0, 0))
+		release = lc_format("SELECT %s.release_lock(%s, %s)", lc_schema(db), lc_literal(db, a.words[0]),
+							PQgetvalue(result, 0, 0));
+	if (release != NULL && signo != 0)
+		PQclear(lc_query(db, "%s", release));
 	if (signo != 0)
 		return LC_EXIT_SIGNAL + signo;
 	if (PQgetisnull(result, 0, 0))
@@ -259,7 +282,8 @@ lc_acquire(int argc, char **argv)
 		lc_detail("lock \"%s\": not acquired", a.words[0]);
 		return a.not_acquired;
 	}
-	print_value(db, "token", "int8", PQgetvalue(result, 0, 0));
+	/* a lease may have had it before, and gets the same token when it asks again */
+	print_or_give_back(db, "token", PQgetvalue(result, 0, 0), a.lease == 0 ? release : NULL);
 	return 0;
 }
 
@@ -472,6 +496,7 @@ lc_lease(int argc, char **argv)
 {
 	arguments a;
 	const char *what;
+	char *lease;
 	PGconn *db;
 
 	parse(&a, argc, argv, " ttl owner once ");
@@ -488,10 +513,10 @@ lc_lease(int argc, char **argv)
 	{
 		need(&a, 1, "nothing more");
 		db = connect(NULL);
-		print_value(db, "lease", "int8",
-					value_of(db, lc_format("SELECT %s.grant_lease('%d ms', %s)", lc_schema(db),
-										   a.ttl > 0 ? a.ttl : 60000,
-										   a.owner != NULL ? lc_literal(db, a.owner) : "NULL")));
+		lease = value_of(db, lc_format("SELECT %s.grant_lease('%d ms', %s)", lc_schema(db),
+									   a.ttl > 0 ? a.ttl : 60000,
+									   a.owner != NULL ? lc_literal(db, a.owner) : "NULL"));
+		print_or_give_back(db, "lease", lease, lc_format("SELECT %s.revoke_lease(%s)", lc_schema(db), lease));
 		return 0;
 	}
 	if (strcmp(what, "keep-alive") != 0 && strcmp(what, "revoke") != 0 && strcmp(what, "ttl") != 0)

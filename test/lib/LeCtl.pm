@@ -18,7 +18,7 @@ use LeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(ctl_node ctl_env ctl start_ctl stamps ran alive boottime holder_of wait_held wait_waiting);
+our @EXPORT = qw(ctl_node ctl_env ctl start_ctl stamps ran alive boottime holder_of wait_held wait_waiting child_of);
 
 my $lockctl = "$ENV{PWD}/build/lockctl/lockctl";
 my $node;
@@ -119,6 +119,17 @@ sub wait_waiting
 	return wait_for_sql($node, "SELECT count(*) = $count FROM lock_election.waiters WHERE name = '$name'");
 }
 
+# The first child of a process. The kernel leaves some out of its list while others come and go.
+sub child_of
+{
+	my ($pid) = @_;
+	my $child;
+
+	LeTest::wait_until(sub { ($child) = split ' ', slurp_file("/proc/$pid/task/$pid/children"); return defined $child; })
+	  or die "process $pid has no child";
+	return $child;
+}
+
 package LeCtl::Process;
 
 use strict;
@@ -162,9 +173,8 @@ sub wait
 sub guardian
 {
 	my ($self) = @_;
-	my ($pid) = split ' ', slurp_file("/proc/$self->{pid}/task/$self->{pid}/children");
 
-	return $pid;
+	return LeCtl::child_of($self->{pid});
 }
 
 1;

@@ -50,6 +50,35 @@ subtest 'a renewal that is posted before the deadline wins' => sub {
 	$other->query(q{SELECT force_resign('x')});
 };
 
+# The manager ends most of it by itself, before the session asks again: that has to be flushed as well.  A crash would bring
+# back what is left on a lease of an hour.  Where the flush for the first step has come so late that it was for all, once more.
+subtest 'a lease with very much on it is revoked' => sub {
+	my $writer = $free->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'});
+	my $unflushed = 'f';
+
+	$other->query('SET synchronous_commit = off');
+	kill('STOP', $writer);
+	for (my $try = 0; $try < 10 && $unflushed ne 't'; $try++)
+	{
+		my $lease = $s->query(q{SELECT grant_lease('1 h')});
+
+		$s->query("SELECT count(acquire_lock('much ' || i, lease => $lease)) FROM generate_series(1, 2000) i");
+		fault(q{set('durable-before', 'wait', pid => } . $s->pid . ')');
+		$s->async("SELECT revoke_lease($lease)");
+		wait_until(sub { fault(q{waiting('durable-before')}) ne '0' });
+		wait_until(sub { $other->query('SELECT count(*) FROM lock_election.leases') eq '0' });
+		my $inserted = $free->query('SELECT pg_current_wal_insert_lsn()');
+		$unflushed = $free->query("SELECT pg_current_wal_flush_lsn() < '$inserted'");
+		fault(q{release('durable-before')});
+		is($s->wait, 't', 'it is revoked');
+		is($free->query("SELECT pg_current_wal_flush_lsn() >= '$inserted'"), 't', 'and flushed');
+	}
+	is($unflushed, 't', 'its end was not flushed before');
+	kill('CONT', $writer);
+	$other->query('RESET synchronous_commit');
+	nothing_left($node);
+};
+
 SKIP:
 {
 	my $version = $free->query('SHOW server_version_num');

@@ -119,8 +119,8 @@ subtest 'signals' => sub {
 	# nohup
 	my $inner_command = 'build/lockctl/lockctl lock y -- sh -c "echo ready; exec sleep 1000"';
 	my $c = start_ctl('lock', 'x', sh("trap '' HUP; exec $inner_command"));
-	wait_until(sub { $c->out =~ /ready/ });
-	my ($inner) = split ' ', slurp_file('/proc/' . $c->guardian . '/task/' . $c->guardian . '/children');
+	ok(wait_until(sub { $c->out =~ /ready/ }), 'one lockctl below another') or diag($c->err);
+	my $inner = child_of($c->guardian);
 	kill 'HUP', $inner;
 	$c->kill('TERM');
 	is($c->wait, 143, 'what was ignored stays ignored; SIGTERM goes through both');

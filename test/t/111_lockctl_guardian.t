@@ -64,6 +64,17 @@ subtest 'lockctl is stopped' => sub {
 	like($first->err, qr/lock "x$round" (is lost|could not be renewed in time)/, 'and why');
 };
 
+# Whoever has lived for longer than the first lease has been told of a later deadline: that one counts, and no later one.
+subtest 'lockctl is stopped after renewals' => sub {
+	my ($file, $first, $second) = two();
+	my ($start) = ran($file, 'first');
+	ok(wait_until(sub { (ran($file, 'first'))[1] > $start + $ttl }), 'the lock was renewed');
+	$first->kill('STOP');
+	one_after_the_other($file, $second);
+	$first->kill('CONT');
+	is($first->wait, 4, 'lost');
+};
+
 subtest 'lockctl and its command are stopped' => sub {
 	my ($file, $first, $second) = two();
 	$first->kill('STOP');

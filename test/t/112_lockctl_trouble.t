@@ -41,6 +41,20 @@ subtest 'a full disk' => sub {
 	is($rc, 1, 'a token that cannot be printed');
 	like($err, qr/^lockctl: cannot write the output: No space left on device\n/, 'it says why');
 	is($node->safe_psql('postgres', q{SELECT count(*) FROM lock_election.locks WHERE name = 'full' AND mode IS NOT NULL}), '0', 'the lock is given back');
+
+	foreach my $format ('table', 'json', 'csv')
+	{
+		($rc, $out, $err) = ctl({ stdout => '/dev/full' }, '-o', $format, 'acquire', 'full', '--ttl', '1h');
+		is($rc, 1, "acquire -o $format: a token that cannot be printed");
+		like($err, qr/^lockctl: cannot write the output: No space left on device\n/, 'it says why');
+		is($node->safe_psql('postgres', q{SELECT count(*) FROM lock_election.locks WHERE name = 'full' AND mode IS NOT NULL}), '0', 'the lock is given back');
+	}
+	chomp(my $token = (ctl('acquire', 'full', '--ttl', '1h', '--owner', 'me'))[1]);
+	is(ctl({ stdout => '/dev/full' }, 'acquire', 'full', '--ttl', '1h', '--owner', 'me'), 1, 'one more hold of the same owner');
+	is($node->safe_psql('postgres', q{SELECT holds FROM lock_election.locks WHERE name = 'full' AND mode IS NOT NULL}), '1', 'leaves the one that it had');
+	is(ctl('release', 'full', $token), 0, 'which is released with its token');
+	is(ctl({ stdout => '/dev/full' }, 'lease', 'grant'), 1, 'the number of a lease');
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM lock_election.leases}), '0', 'the lease is revoked');
 };
 
 subtest 'a wrong password' => sub {

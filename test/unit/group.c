@@ -474,6 +474,25 @@ test_out_of_memory(void)
 	stop();
 }
 
+/* The manager takes the end of a wait for many names in turns. */
+static void
+test_much_to_end(void)
+{
+	LeReply holder;
+
+	start();
+	holder = acquire_all(1, "abcdefghijklmnopqrst", X);
+	batch();
+	acquire_all(2, "abcdefghijklmnopqrst", X);
+	acquire(3, "a", X);
+	batch();
+	is_int(le_core_has_much(core, 101, 1), true, "who holds many names has much to end");
+	is_int(le_core_has_much(core, 102, 2), true, "so has who waits for many");
+	is_int(le_core_has_much(core, 103, 3), false, "not who waits for one");
+	on_all(LE_CMD_RELEASE, 1, "abcdefghijklmnopqrst", holder.token);
+	stop();
+}
+
 int
 main(void)
 {
@@ -484,6 +503,7 @@ main(void)
 	test_ends_as_one();
 	test_own_lease();
 	test_named_owner();
+	test_much_to_end();
 	test_transaction();
 	test_bound_and_leased();
 	test_bad_use();

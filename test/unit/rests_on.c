@@ -101,6 +101,43 @@ test_lease(void)
 	stop();
 }
 
+/* Of a lease with very much on it, the manager ends the last part by itself: who revokes it asks again. */
+static void
+test_revoked(void)
+{
+	LeLimits limits = {.work = 1};
+	LeCommand cmd = command(LE_CMD_REVOKE_LEASE, 1, NULL);
+	const char *const names[] = {"a", "b", "c"};
+	uint64_t wrote;
+
+	start();
+	cmd.lease = grant_lease(TTL);
+	for (int i = 0; i < 3; i++)
+	{
+		LeCommand on_it = request(1, names[i], X, 0);
+
+		on_it.lease = cmd.lease;
+		apply(on_it);
+	}
+	batch();
+	le_core_set_limits(core, &limits);
+	cmd.from = apply(cmd).next;
+	ok(cmd.from != 0, "a step of a revocation");
+	batch();
+	expire();
+	le_core_expire(core, now, 100);
+	is_int(apply(cmd).status, LE_NO_LEASE, "it ends between two");
+	ok(apply(cmd).wrote, "which is to be written, for who asks in that batch");
+	batch();
+	wrote = lsn;
+	other_batch();
+	is_int(apply(cmd).lsn, wrote, "and later is what the answer rests on");
+	ok(!apply(cmd).wrote, "without a write of its own");
+	cmd.from = 0;
+	is_int(apply(cmd).lsn, 0, "a lease that was not there rests on nothing");
+	stop();
+}
+
 static void
 test_several(void)
 {
@@ -231,6 +268,7 @@ main(void)
 	test_holder();
 	test_handed_on();
 	test_lease();
+	test_revoked();
 	test_several();
 	test_may_return();
 	test_loaded();

@@ -77,6 +77,29 @@ test_other_hold(void)
 	stop();
 }
 
+/* Two of one owner wait: the second becomes one more hold of the first, until its own transaction rolls back. */
+static void
+test_joined_hold(void)
+{
+	LeReply a, b;
+
+	start();
+	a = acquire(1, "x", X);
+	b = acquire_in(2, 1, "x", "worker");
+	acquire_in(3, 1, "x", "worker");
+	batch();
+	release(1, "x", a.token);
+	batch();
+	ok(got(2, LE_OK) && got(3, LE_OK) && told[3].token == b.token, "both of an owner are granted");
+	is_int(le_core_find_token(core, b.token)->hold_count, 2, "a hold each");
+	commit(2);
+	undo(3, 1);
+	is_int(le_core_find_token(core, b.token)->hold_count, 1, "a rollback takes the joined hold back");
+	release(2, "x", b.token);
+	ok(!held("x", b.token), "and the other is the last one");
+	stop();
+}
+
 static void
 test_undo_waiting(void)
 {
@@ -210,6 +233,7 @@ main(void)
 	test_rollback();
 	test_savepoint();
 	test_other_hold();
+	test_joined_hold();
 	test_undo_waiting();
 	test_undo_place();
 	test_session_end();

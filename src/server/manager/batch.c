@@ -370,20 +370,21 @@ static void
 batch_reset(void)
 {
 	le_mgr.ndeferred = le_mgr.nmails = le_mgr.nfresh = 0;
-	le_mgr.rewritten = false;
+	le_mgr.rewritten = le_mgr.much = false;
+	le_mgr.resting = le_take_rests();
 	le_store_begin_batch();
 	MemoryContextReset(le_mgr.batch_context);
 	MemoryContextSwitchTo(le_mgr.batch_context);
 }
 
 void
-le_batch_set_limits(LeCore *core)
+le_batch_set_limits(LeCore *core, int work)
 {
 	LeLimits limits = {.waiters_per_lock = le_max_waiters_per_lock,
 					   .locks_per_role = le_max_locks_per_role,
 					   .leases_per_role = le_max_leases_per_role,
 					   .bytes_per_role = (int64) le_max_memory_per_role * 1024 * 1024,
-					   .work = WORK_A_BATCH,
+					   .work = work,
 					   .expiry_grace = (LeTime) le_expiry_grace * LE_MS};
 
 	le_core_set_limits(core, &limits);
@@ -416,7 +417,7 @@ apply(const uint32 *procs, int n, bool expire, LeTime horizon)
 	now = le_pause_time(&le_mgr.pause, le_mgr.taken_at);
 	horizon = le_pause_time(&le_mgr.pause, horizon);
 
-	le_batch_set_limits(le_mgr.core);
+	le_batch_set_limits(le_mgr.core, le_mgr.resting ? WORK_AT_REST : WORK_A_BATCH);
 	le_core_set_horizon(le_mgr.core, horizon);
 	if (le_mgr.reenter)
 		le_take_waiting(now);
@@ -424,6 +425,7 @@ apply(const uint32 *procs, int n, bool expire, LeTime horizon)
 	LE_FAULT("batch-before-expiry");
 	if (expire)
 		le_core_expire(le_mgr.core, horizon, EXPIRE_A_BATCH);
+	le_mgr.much |= le_core_is_full(le_mgr.core);
 	return now;
 }
 
@@ -450,6 +452,7 @@ batch(const uint32 *procs, int n, bool expire, LeTime horizon)
 	le_publish();
 	if (lsn != 0)
 		pgstat_report_stat(false); /* may fail: not before the answers are given */
+	le_take_rest();
 	LE_FAULT_CHECK(le_mgr.core);
 	LE_FAULT("batch-done");
 	le_fence_end_overdue(le_mgr.core, now);
@@ -496,6 +499,7 @@ try_batch(const uint32 *procs, int n, bool expire, LeTime horizon, ErrorData **e
 		FlushErrorState();
 		AbortCurrentTransaction();
 		untake();
+		le_mgr.rest_until = 0;
 		le_mgr.core_valid = false;
 		le_pause_broken(&le_mgr.pause);
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.failed_batches, 1);
@@ -580,6 +584,7 @@ replay(uint32 *procs, int n, LeTime horizon)
 	for (int i = 0; i < n; i++)
 	{
 		LE_FAULT_NOFAIL("replay");
+		le_mgr.rest_until = 0;
 		while (!try_batch(&procs[i], 1, false, horizon, &error))
 		{
 			/* rewritten once more: no fault of this request */
@@ -646,6 +651,7 @@ run(uint32 *procs, int n)
 		return;
 	}
 	horizon = le_clock();
+	n = le_take_aside(procs, n);
 	n = take_more(procs, n, horizon);
 	if (try_batch(procs, n, le_clock() >= le_mgr.expire_after, horizon, &error))
 		return;
@@ -730,6 +736,8 @@ le_batch_next_wakeup(void)
 	if (le_mgr.reenter || anything_to_write() || le_core_answers(le_mgr.core) != NULL)
 		return le_mgr.expire_after;
 	wakeup = Min(wakeup, le_deadlock_next_search());
+	if (le_mgr.naside > 0)
+		wakeup = Min(wakeup, le_mgr.rest_until);
 	if (le_mgr.left_out > 0)
 		wakeup = le_mgr.left_out_of < le_max_memory ? 0 : Min(wakeup, le_mgr.left_out_at);
 	deadline = le_core_next_deadline(le_mgr.core);
@@ -752,6 +760,7 @@ le_batch_init(LeDatabase *db)
 	le_mgr.mails = MemoryContextAllocZero(TopMemoryContext, n * sizeof(Mail));
 	le_mgr.deferred = MemoryContextAllocZero(TopMemoryContext, n * sizeof(Deferred));
 	le_mgr.extended = MemoryContextAllocZero(TopMemoryContext, n * sizeof(Extended));
+	le_mgr.aside = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
 	le_mgr.listed = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
 	for (int i = 0; i < n; i++)
 		le_mgr.taken[i] = pg_atomic_read_u32(&slot_of(i)->answered);

@@ -13,7 +13,11 @@
 #include "manager/batch.h"
 
 /* Entries that are granted or ended in one batch, where it can be cut into steps. */
-#define WORK_A_BATCH 500
+#define WORK_A_BATCH 200
+#define WORK_AT_REST 50
+/* After what was much the manager does only what is little, for so many times as long, and not for longer than that. */
+#define REST_TIMES   2
+#define REST_AT_MOST (100 * LE_MS)
 /* Items that expire in one batch at most. */
 #define EXPIRE_A_BATCH 1000
 /* Back-off after a failure that no request caused. */
@@ -58,7 +62,12 @@ typedef struct Manager
 	XLogRecPtr changes_lsn; /* of the newest changes of elections */
 	uint32 *listed;         /* by proc number: in the list of that number */
 	uint32 list_number;
-	uint32 *taken;      /* by proc number: the request last taken */
+	uint32 *taken; /* by proc number: the request last taken */
+	uint32 *aside; /* procs with more to do than a batch had room for, in order of arrival */
+	int naside;
+	LeTime rest_until;  /* until then they wait */
+	LeTime little_at;   /* when something else was taken */
+	LeTime much_at;     /* when the last batch of them began */
 	Extended *extended; /* by proc number */
 	LePause pause;      /* of le_clock(), what does not count */
 
@@ -78,6 +87,8 @@ typedef struct Manager
 	int nmails;
 	uint32 *fresh; /* procs whose request was taken in it */
 	int nfresh;
+	bool resting;   /* it is one of those that do only what is little */
+	bool much;      /* it has taken something that is more than a little work */
 	bool rewritten; /* the tables are other ones */
 	bool gone;      /* the extension was dropped */
 	LeStats seen;   /* core's counters already published */
@@ -109,8 +120,16 @@ extern void le_batch_answer_error(uint32 proc, int sqlstate, const char *message
 
 /* --- manager/take.c --- */
 
-/* Take the mail and the requests of these slots, and apply them. */
+/*
+ * Take the mail and the requests of these slots, and apply them.  What is too much
+ * for this batch is put aside; le_take_aside() puts it in front of these n when its
+ * time has come, and returns how many there are.
+ */
 extern void le_take(const uint32 *procs, int n, LeTime now);
+extern int le_take_aside(uint32 *procs, int n);
+/* The manager is shared by time: after a batch with much work come only those who have little to ask for. */
+extern void le_take_rest(void);
+extern bool le_take_rests(void);
 
 /*
  * Add all that have rung to these n, each once, and put renewals first: what
@@ -144,7 +163,7 @@ extern XLogRecPtr le_batch_commit(bool flush);
 extern XLogRecPtr le_batch_log_nothing(void);
 
 /* As the settings are now. */
-extern void le_batch_set_limits(LeCore *core);
+extern void le_batch_set_limits(LeCore *core, int work);
 
 /* Has a load left rows out for which there may be room now? */
 extern bool le_batch_has_room(void);

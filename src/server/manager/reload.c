@@ -244,7 +244,7 @@ load_core(int64_t next_revision, bool copied)
 			core = le_core_create(&env, le_shared->max_slots, next_revision);
 			if (core == NULL)
 				(void) loaded(LE_LOAD_NO_MEMORY);
-			le_batch_set_limits(core);
+			le_batch_set_limits(core, WORK_A_BATCH);
 			le_core_load_begin(core, &load);
 			reader.arg = core;
 			le_mgr.limited = true;

@@ -117,7 +117,8 @@ typedef struct Releasing
 	LeCommand cmd;
 	LeTime now;
 	bool durable, standby; /* what its session asks for */
-	bool lasts;            /* COMMIT has something to wait for */
+	bool few;
+	bool lasts; /* COMMIT has something to wait for */
 } Releasing;
 
 /* False: this batch has done enough, and this one is for the next. */
@@ -133,7 +134,7 @@ apply_release(void *arg, const LeReleaseItem *item, LeText name)
 	r->cmd.role = item->role;
 	r->cmd.hold_for = item->hold_for;
 	r->cmd.holds = item->holds;
-	if (le_core_is_full(le_mgr.core))
+	if (!r->few && le_core_is_full(le_mgr.core))
 		return false;
 	le_core_apply(le_mgr.core, &r->cmd, r->now, &reply);
 	r->lasts |= reply.status == LE_OK && reply.wrote && !reply.bound &&
@@ -158,6 +159,7 @@ apply_releases(uint32 proc, LeTime now, Mail *mail)
 	r.cmd.xact = slot->releases.xact;
 	r.durable = slot->releases.durable_release;
 	r.standby = slot->releases.need_standby;
+	r.few = slot->releases.segment == DSM_HANDLE_INVALID;
 	mail->released_to = le_releases_each(&slot->releases, apply_release, &r);
 	mail->released = r.lasts;
 	if (slot->releases.done == 0)
@@ -512,7 +514,7 @@ is_much(uint32 proc)
 	LeRequestSlot *slot = slot_of(proc);
 	uint32 mail = pg_atomic_read_u32(&slot->mail);
 
-	if (mail & LE_MAIL_RELEASED)
+	if ((mail & LE_MAIL_RELEASED) != 0 && slot->releases.segment != DSM_HANDLE_INVALID)
 		return true;
 	if ((mail & LE_MAIL_SESSION_END) != 0 || pg_atomic_read_u64(&slot->undo) != 0)
 		return le_core_has_much(le_mgr.core, slot->session, proc);
@@ -528,19 +530,131 @@ is_much(uint32 proc)
 		   slot->command.type == LE_CMD_SET_PERMITS;
 }
 
-/* What one batch cannot do without making others wait for too long rings again, for the next. */
+/* A call that waits for many names ends. */
+static bool
+ends_long_wait(uint32 proc)
+{
+	LeRequestSlot *slot = slot_of(proc);
+	const LeEntry *entry;
+
+	if ((pg_atomic_read_u32(&slot->mail) & LE_MAIL_SESSION_END) == 0 && pg_atomic_read_u64(&slot->undo) == 0)
+		return false;
+	entry = le_core_waiting_on(le_mgr.core, slot->session, proc);
+	return entry != NULL && entry->grouped && le_core_has_much(le_mgr.core, slot->session, proc);
+}
+
+bool
+le_take_rests(void)
+{
+	return le_clock() < le_mgr.rest_until;
+}
+
+/* Not where nobody else was there since the last time. */
+void
+le_take_rest(void)
+{
+	LeTime began = le_mgr.taken_at, now = le_clock();
+
+	if (!le_mgr.much || le_mgr.resting)
+		return;
+	if (le_mgr.little_at >= le_mgr.much_at)
+		le_mgr.rest_until = now + Min(REST_TIMES * (now - began), REST_AT_MOST);
+	le_mgr.much_at = began;
+}
+
+int
+le_take_aside(uint32 *procs, int n)
+{
+	uint32 *all;
+	int nall = le_mgr.naside;
+
+	if (nall == 0 || le_take_rests())
+		return n;
+	all = palloc(le_shared->max_slots * sizeof(uint32));
+	memcpy(all, le_mgr.aside, nall * sizeof(uint32));
+	le_mgr.naside = 0;
+	le_mgr.list_number++;
+	for (int i = 0; i < nall; i++)
+		le_mgr.listed[all[i]] = le_mgr.list_number;
+	for (int i = 0; i < n; i++)
+	{
+		if (le_mgr.listed[procs[i]] != le_mgr.list_number)
+			all[nall++] = procs[i];
+	}
+	memcpy(procs, all, nall * sizeof(uint32));
+	pfree(all);
+	return nall;
+}
+
+static void
+put_aside(uint32 proc)
+{
+	for (int i = 0; i < le_mgr.naside; i++)
+	{
+		if (le_mgr.aside[i] == proc)
+			return;
+	}
+	le_mgr.aside[le_mgr.naside++] = proc;
+}
+
+/*
+ * One small step of something longer, for which its session comes again: a page of a view,
+ * some of those whom an administrator ends.  It goes on while the manager rests.
+ */
+static bool
+is_step(uint32 proc)
+{
+	LeRequestSlot *slot = slot_of(proc);
+
+	if (pg_atomic_read_u32(&slot->mail) != 0 || pg_atomic_read_u64(&slot->undo) != 0)
+		return false;
+	return slot->type == LE_REQUEST_LOOK || slot->type == LE_REQUEST_LOOK_LEASES ||
+		   (slot->type == LE_REQUEST_COMMAND &&
+			(slot->command.type == LE_CMD_FORCE || slot->command.type == LE_CMD_FORCE_ROLE));
+}
+
+static void
+take_one(uint32 proc, bool much, LeTime now)
+{
+	bool step = much && is_step(proc);
+
+	if (much && (le_core_is_full(le_mgr.core) || (le_mgr.resting && !step)))
+	{
+		if (step)
+			le_ring(slot_of(proc));
+		else
+			put_aside(proc);
+		return;
+	}
+	if (much)
+		le_mgr.much = true;
+	else
+		le_mgr.little_at = le_mgr.taken_at;
+	if (take_mail(proc, now))
+		take_request(proc, now);
+	else
+		put_aside(proc);
+}
+
+/*
+ * Waits for many names end first: whoever makes room for one that is about to end
+ * would have it granted, which is much more work.
+ */
 void
 le_take(const uint32 *procs, int n, LeTime now)
 {
+	bool *taken = palloc0(n * sizeof(bool));
+
 	for (int i = 0; i < n; i++)
 	{
-		LeRequestSlot *slot = slot_of(procs[i]);
-
-		if ((le_core_is_full(le_mgr.core) && is_much(procs[i])) || !take_mail(procs[i], now))
-		{
-			le_ring(slot);
-			continue;
-		}
-		take_request(procs[i], now);
+		taken[i] = ends_long_wait(procs[i]);
+		if (taken[i])
+			take_one(procs[i], true, now);
 	}
+	for (int i = 0; i < n; i++)
+	{
+		if (!taken[i])
+			take_one(procs[i], is_much(procs[i]), now);
+	}
+	pfree(taken);
 }

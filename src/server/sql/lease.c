@@ -66,9 +66,10 @@ lease_request(FunctionCallInfo fcinfo, LeCommandType type, LeReply *reply)
 	{
 		/* very much hangs on it: the manager goes on by itself, and this waits for that */
 		wait_durable(reply, cmd.lease);
+		cmd.from = reply->next;
 		le_request(&cmd, reply, false);
 		if (reply->status == LE_NO_LEASE)
-			return true;
+			break;
 	}
 	if (reply->status == LE_DENIED)
 		le_raise_other_lease(cmd.lease);

@@ -1,0 +1,226 @@
+# A role with nothing but CONNECT and EXECUTE is left alone with all attacks that we know, at once, under the limits that
+# hold by default. The others must not notice more of it than of a role that uses as many connections for something
+# harmless: in turns of a few seconds the same connections attack, and count numbers. What one other session gets done in
+# both, and how long that takes, is compared. ABUSE_SECONDS: how long; ABUSE_FACTOR: how much may be lost. `make abuse` has
+# ten minutes, and the factor of two that is promised, which wants a machine that does nothing else.
+use strict;
+use warnings;
+use LeTest;
+use LeWire;
+use PostgreSQL::Test::Utils;
+use POSIX ();
+use Test::More;
+use Time::HiRes qw(time sleep);
+
+my $seconds = $ENV{ABUSE_SECONDS} // 32;
+my $factor = $ENV{ABUSE_FACTOR} // 4;
+my $turn = 4;           # seconds
+my $settles = 1;        # so much of a turn does not count: what is under way from the one before
+my $only = $ENV{ABUSE_ONLY};
+my $node = new_node('main', conf => <<'CONF');
+max_connections = 120
+deadlock_timeout = '500ms'
+log_statement = none
+log_min_messages = warning
+log_min_error_statement = panic
+max_wal_size = 4GB
+CONF
+
+sub one { my ($sql) = @_; return $node->safe_psql('postgres', $sql); }
+
+one('CREATE ROLE mallory LOGIN; CREATE ROLE bob LOGIN');
+
+# --- the attackers: each is a process with connections of its own ---
+
+my $started = time;
+my $ends = $started + $seconds;
+
+sub attacks { return int((time - $started) / $turn) % 2 == 1; }
+
+sub mallory { return LeWire->new($node, user => 'mallory'); }
+
+sub run
+{
+	my ($session, @statements) = @_;
+	my $answer;
+
+	foreach my $sql (@statements)
+	{
+		$session->query($sql);
+		$answer = $session->wait('Z');
+	}
+	return $answer;
+}
+
+# Starts it, and goes on.
+sub post { my ($session, $sql) = @_; $session->query($sql); return; }
+
+sub names { my ($prefix, $n) = @_; return "ARRAY(SELECT '$prefix' || i FROM generate_series(1, $n) AS i)"; }
+
+my $long = q{repeat('x', 240)};
+my $groups = q{SELECT count(acquire_locks(ARRAY(SELECT '%s' || j || '-' || i FROM generate_series(1, 1000) AS i), ttl => %s, lease => %s)) FROM generate_series(1, %d) AS j};
+
+# Waiters for the same thousand names, and one who holds them in an open transaction, beside an open fence.
+sub crowd_before_names
+{
+	my ($prefix, $n, $end) = @_;
+	my ($holder, $fence, @waiters) = map { mallory() } 1 .. $n + 2;
+
+	run($fence, 'BEGIN', "SELECT fence_lock('f$prefix', acquire_lock('f$prefix'))");
+	run($holder, 'BEGIN', 'SELECT acquire_locks(' . names($prefix, 1000) . ')');
+	post($_, 'SELECT acquire_locks(' . names($prefix, 1000) . ')') foreach @waiters;
+	sleep 1;
+	$end->($holder, @waiters);
+	$_->cut foreach $fence, $holder, @waiters;
+	return;
+}
+
+my %attacks = (
+	'many locks, revoked as one' => sub {
+		my ($s) = @_;
+		my $lease = run($s, q{SELECT grant_lease('24 days')});
+
+		run($s, sprintf($groups, 'a', q{'24 days'}, $lease, 10), "SELECT revoke_lease($lease)");
+	},
+	'many locks, rolled back' => sub { run($_[0], 'BEGIN', sprintf($groups, 'b', q{'1 h'}, 'NULL', 10), 'ROLLBACK'); },
+	'many locks that end with their session' => sub {
+		my $s = mallory();
+		run($s, sprintf($groups, 'c', 'NULL', 'NULL', 5));
+		$s->cut;
+	},
+	'names that are closed' => sub {
+		run($_[0], q{SELECT count(release_lock(n, acquire_lock(n), hold_for => '24 h')) FROM (SELECT 'closed' || (random() * 1e9)::int AS n FROM generate_series(1, 1000)) AS s});
+	},
+	'long names and values' => sub {
+		run($_[0], "SELECT acquire_locks(ARRAY(SELECT $long || (random() * 1e9)::int || '-' || i FROM generate_series(1, 1000) AS i), ttl => '24 days')",
+			q{DO $$ BEGIN FOR i IN 1 .. 50 LOOP PERFORM campaign((random() * 1e9)::int::text, repeat('x', 4096), '24 days'); END LOOP; END $$});
+	},
+	'proclaims' => sub { run($_[0], q{DO $$ DECLARE t bigint := campaign('e', 'x', wait => '0', owner => 'me'); BEGIN FOR i IN 1 .. 200 LOOP PERFORM proclaim('e', t, repeat(chr(65 + i % 26), 4096)); END LOOP; END $$}); },
+	'keys' => sub { run($_[0], q{SELECT count(compare_and_set((random() * 1e9)::int::text, 0, repeat('x', 4096))) FROM generate_series(1, 100)}); },
+	'the search for deadlocks, cut off' => sub { crowd_before_names('d', 12, sub { }); },
+	'the search for deadlocks, cancelled' => sub { crowd_before_names('e', 12, sub { my ($holder, @waiters) = @_; $_->cancel foreach @waiters; }); },
+	'a name with very many holders' => sub {
+		run($_[0], q{SELECT count(acquire_lock('crowd', '1 h', mode => 'shared', owner => i::text)) FROM generate_series(1, 3000) AS i},
+			q{SELECT force_release_lock('crowd')});
+	},
+	'permits' => sub {
+		run($_[0], q{SELECT count(acquire_permit('permits', 30000, '1 h', owner => i::text)) FROM generate_series(1, 2000) AS i},
+			map({ "SELECT set_permits('permits', $_)" } 20000, 30000, 2000), q{SELECT force_release_lock('permits')});
+	},
+	'a long queue, and who looks at it' => sub {
+		run($_[0], q{SELECT count(token) FROM (SELECT (enqueue_lock('line', '1 h', owner => (random() * 1e9)::int::text)).token FROM generate_series(1, 1000) AS i) AS s},
+			map({ "SELECT count(*) FROM lock_election.$_" } 'waiters', 'locks', 'leases'));
+	},
+	'views' => sub { run($_[0], map({ "SELECT * FROM lock_election.$_ LIMIT 1" } 'locks', 'waiters', 'leases', 'elections', 'manager')); },
+	'a commit that releases very much' => sub {
+		run($_[0], q{SELECT count(acquire_lock('r' || i, '1 h', owner => 'me')) FROM generate_series(1, 1000) AS i}, 'BEGIN',
+			q{SELECT count(release_lock('r' || i, acquire_lock('r' || i, '1 h', owner => 'me'), all_holds => true)) FROM generate_series(1, 1000) AS i}, 'COMMIT');
+	},
+	'places that are announced' => sub {
+		run($_[0], 'LISTEN "x"', q{SELECT token FROM (SELECT (enqueue_lock('announced', '1 min', owner => i::text)).token FROM generate_series(1, 100) AS i) AS s},
+			map { q{SELECT force_release_lock('announced')} } 1 .. 100);
+	},
+	'renaming the database' => sub { run($_[0], 'BEGIN', 'SAVEPOINT s', 'ALTER DATABASE postgres RENAME TO mine', 'ROLLBACK TO s', 'DROP EXTENSION lock_election', 'ROLLBACK'); },
+	'the end of all that the role has' => sub { sleep 1.5; run($_[0], q{SELECT force_release_role('mallory')}); },
+);
+my @attacks = grep { !defined $only || /$only/ } sort keys %attacks;
+
+# While it is not its turn, the same number of processes does what hurts nobody.
+sub attacker
+{
+	my ($attack, $counts) = @_;
+	my $s = mallory();
+	my $rounds = 0;
+
+	while (time < $ends)
+	{
+		if (attacks())
+		{
+			$attack->($s);
+			$rounds++;
+			sleep 0.01 if $s->error =~ / 53400 /; # it has as much as it may have: a client that fails at once has other work
+		}
+		else { run($s, 'SELECT count(*) FROM generate_series(1, 1000)'); }
+	}
+	append_to_file($counts, $rounds);
+	return;
+}
+
+my (%children, $dir);
+$dir = PostgreSQL::Test::Utils::tempdir();
+foreach my $attack (@attacks)
+{
+	my $counts = "$dir/" . $attack =~ s/\W+/_/gr;
+	my $pid = fork // die "fork: $!";
+	if ($pid == 0)
+	{
+		my $ok = eval { attacker($attacks{$attack}, $counts); 1 };
+		print STDERR "# $attack: $@" unless $ok;
+		POSIX::_exit($ok ? 0 : 1);
+	}
+	$children{$attack} = [ $pid, $counts ];
+}
+
+# --- one of the others ---
+
+my $bob = LeWire->new($node, user => 'bob');
+my $lease = run($bob, q{SELECT grant_lease('3 s')});
+my $held = run($bob, "SELECT acquire_lock('of bob', lease => $lease)");
+my $postmaster = one('SELECT pg_postmaster_start_time()');
+my $manager = one('SELECT pid FROM lock_election.manager');
+my (@times, @errors, $kept_at);
+
+$bob->query(q{SELECT release_lock('bob', acquire_lock('bob'))});
+$bob->wait('Z');
+while ((my $start = time) < $ends)
+{
+	my $slice = int(($start - $started) / $turn);
+
+	run($bob, q{SELECT release_lock('bob', acquire_lock('bob'))});
+	push @errors, $bob->error if $bob->error ne '';
+	push @{ $times[$slice % 2] }, (time - $start) * 1000 if $start - $started - $slice * $turn > $settles;
+	if (!defined $kept_at || time - $kept_at > 0.5)
+	{
+		push @errors, 'the lease has ended' if run($bob, "SELECT keep_alive($lease)") eq '';
+		$kept_at = time;
+	}
+}
+
+is("@errors", '', 'without an error');
+is(run($bob, "SELECT is_held('of bob', $held)"), 't', 'what is kept alive is held');
+foreach my $attack (@attacks)
+{
+	my ($pid, $counts) = @{ $children{$attack} };
+
+	waitpid $pid, 0;
+	is($?, 0, "$attack: until the end");
+	my $rounds = -e $counts ? slurp_file($counts) : 0;
+	cmp_ok($rounds, '>', 0, 'again and again');
+	diag(sprintf '%4d times %s', $rounds, $attack);
+}
+
+sub figures
+{
+	my @sorted = sort { $a <=> $b } @_;
+	my $measured = ($turn - $settles) * int($seconds / $turn / 2 + 0.5);
+	my %r = (rate => @sorted / $measured, p50 => $sorted[ @sorted / 2 ], p99 => $sorted[ @sorted * 0.99 ], longest => $sorted[-1]);
+
+	return %r;
+}
+
+my %harmless = figures(@{ $times[0] });
+my %attacked = figures(@{ $times[1] });
+
+diag(sprintf '%-9s %6.0f pairs/s, p50 %6.2f ms, p99 %7.2f ms, longest %7.1f ms', $_->[0], @{ $_->[1] }{qw(rate p50 p99 longest)})
+  foreach [ harmless => \%harmless ], [ attacked => \%attacked ];
+cmp_ok($attacked{rate}, '>', $harmless{rate} / $factor, 'the others get as much done, but for a factor');
+cmp_ok($attacked{p50}, '<', $factor * $harmless{p50}, 'they wait for as long, but for a factor');
+cmp_ok($attacked{p99}, '<', 20 + $factor * $harmless{p99}, 'also in all but a few calls');
+is(one('SELECT pg_postmaster_start_time()'), $postmaster, 'the server was up all the time');
+is(one('SELECT pid FROM lock_election.manager'), $manager, 'and its manager');
+one(q{SELECT force_release_role('mallory')});
+run($bob, "SELECT revoke_lease($lease)");
+nothing_left($node, undef, timeout => 30);
+$bob->quit;
+$node->stop;
+done_testing();

@@ -1,0 +1,183 @@
+# What an ordinary role can use up that belongs to the whole server: dynamic shared memory, the table of PostgreSQL's
+# locks, connections to a standby. What the others hold they keep, small requests go on, large ones get an error that says
+# why, and when there is room again all is as before.
+use strict;
+use warnings;
+use LeTest;
+use LeWire;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time sleep);
+
+my $node = new_node('main', init => [ allows_streaming => 1 ], conf => <<'CONF');
+dynamic_shared_memory_type = mmap
+max_connections = 40
+max_locks_per_transaction = 10
+max_prepared_transactions = 0
+max_wal_senders = 4
+hot_standby_feedback = on
+CONF
+my $names = q{ARRAY(SELECT repeat('x', 200) || i FROM generate_series(1, 1000) AS i)};
+
+sub one { my ($sql) = @_; return $node->safe_psql('postgres', $sql); }
+
+one('CREATE ROLE mallory LOGIN; CREATE ROLE bob LOGIN');
+my ($bob, $other) = map { session($node, user => 'bob') } 1 .. 2;
+my $held = $bob->query(q{SELECT acquire_lock('of bob', '1 h')});
+
+# Each session that waits for many names keeps a segment.  A folder that takes no more files is a memory that is full.
+subtest 'no dynamic shared memory' => sub {
+	my $dir = $node->data_dir . '/pg_dynshmem';
+	my @few = map { LeWire->new($node, user => 'mallory') } 1 .. 4;
+
+	$bob->query('BEGIN');
+	$bob->query(q{SELECT count(release_lock('of a commit ' || i, acquire_lock('of a commit ' || i, '1 h'))) FROM generate_series(1, 100) AS i});
+	$few[0]->query("SELECT acquire_locks($names, ttl => NULL)");
+	$few[0]->wait('Z');
+	foreach my $i (1 .. 3)
+	{
+		$few[$i]->query("SELECT acquire_locks($names, ttl => NULL)");
+		wait_for_sql($node, q{SELECT max(queue_position) FROM lock_election.waiters}, $i);
+	}
+	chmod 0500, $dir or die "chmod $dir: $!";
+	is($other->query("SELECT acquire_locks($names)"), '', 'a long array');
+	like($other->error, qr/ERROR:  42501: could not open shared memory segment/, 'fails, and says why');
+	like($other->query(q{SELECT acquire_locks(ARRAY['a', 'b'])}), qr/^\d+$/, 'a short one does not');
+	is($other->query(q{SELECT release_locks(ARRAY['a', 'b'], token) FROM lock_election.locks WHERE name = 'a'}), 't', 'it is released');
+	is($other->query(q{SELECT release_lock('x', acquire_lock('x'))}), 't', 'nor does a single lock');
+	$bob->query('COMMIT');
+	like($bob->error, qr/ERROR:  42501: could not open shared memory segment/, 'a commit that releases very much fails as well');
+	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name LIKE 'of a commit%' AND mode IS NOT NULL}), '0', 'and is a rollback');
+	is($bob->query("SELECT is_held('of bob', $held)"), 't', 'what it held before is held');
+	$few[0]->cut;
+	like($few[1]->wait('Z'), qr/^\d+$/, 'those who wait already are granted');
+	chmod 0700, $dir or die "chmod $dir: $!";
+	$_->cut foreach @few[ 1 .. 3 ];
+	nothing_left_but_bob('they end');
+	like($other->query("SELECT acquire_locks($names)"), qr/^\d+$/, 'with room, a long array is granted');
+	$other->query("SELECT release_locks($names, token) FROM lock_election.locks WHERE name = repeat('x', 200) || 1");
+	nothing_left_but_bob('and released');
+};
+
+sub nothing_left_but_bob
+{
+	my ($test_name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return ok(wait_until(sub { one(q{SELECT string_agg(name, ' ') FROM lock_election.locks WHERE mode IS NOT NULL}) eq 'of bob' }, 20), $test_name);
+}
+
+# Nobody can connect or write then, and no worker can start: that is PostgreSQL's. Whoever is connected gets an error in
+# time, and keeps what he has.
+subtest 'no room in the table of locks, and no manager' => sub {
+	my @greedy = map { session($node, user => 'mallory') } 1 .. 2;
+	my $super = session($node);
+	my $pid = one('SELECT pid FROM lock_election.manager');
+	my $postmaster = one('SELECT pg_postmaster_start_time()');
+	my $start;
+
+	foreach my $s (@greedy)
+	{
+		my $mine = $s->pid;
+		$s->query("DO \$\$ BEGIN FOR i IN 1 .. 10000 LOOP PERFORM pg_advisory_lock($mine, i); COMMIT; END LOOP; END \$\$");
+		like($s->error, qr/53200: out of shared memory/, 'it has taken all that there is');
+	}
+	is($bob->query("SELECT renew_lock('of bob', $held) > '59 min'"), 't', 'a manager that runs renews') or diag($bob->error);
+	is($bob->query("SELECT is_held('of bob', $held)"), 't', 'and knows who holds') or diag($bob->error);
+	$start = time;
+	$other->query(q{SELECT acquire_lock('x')}, 30);
+	like($other->error, qr/53200: out of shared memory/, 'a grant needs a transaction, and nobody can begin one that writes: an error');
+	cmp_ok(time - $start, '<', 10, 'in time');
+	$bob->query('BEGIN');
+	$bob->query("SELECT fence_lock('of bob', $held)");
+	like($bob->error, qr/53200: out of shared memory/, 'a fence is refused, and the reason told');
+	$bob->query('ROLLBACK');
+
+	kill 'TERM', $pid;
+	$start = time;
+	$other->query(q{SELECT acquire_lock('x')}, 30);
+	like($other->error, qr/57P03|53200/, 'without one: an error');
+	cmp_ok(time - $start, '<', 10, 'in time');
+	$start = time;
+	$other->query(q{SELECT try_acquire_lock('x')}, 30);
+	cmp_ok(time - $start, '<', 10, 'also for a try');
+	$_->query('SELECT pg_advisory_unlock_all()') foreach @greedy;
+	wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
+	is($bob->query("SELECT is_held('of bob', $held)"), 't', 'with room a manager starts, and what was held is held') or diag($bob->error);
+	is(one('SELECT pg_postmaster_start_time()'), $postmaster, 'the server was up all the time');
+	nothing_left_but_bob('and nothing else');
+	$_->quit foreach @greedy, $super;
+};
+
+# All functions and views, from sessions of a standby.
+subtest 'a standby' => sub {
+	$node->backup('copy');
+	my $standby = PostgreSQL::Test::Cluster->new('standby');
+	$standby->init_from_backup($node, 'copy', has_streaming => 1);
+	$standby->start;
+	$node->wait_for_catchup($standby);
+	my @functions = map { [ split /\|/ ] } split /\n/, one(<<'SQL');
+SELECT p.oid::regproc, p.oid, (SELECT string_agg('NULL::' || t::regtype::text, ', ' ORDER BY n) FROM unnest(p.proargtypes) WITH ORDINALITY AS a(t, n)),
+	(SELECT string_agg(CASE t::regtype::text WHEN 'text' THEN '''x''' WHEN 'interval' THEN '''1 min''' WHEN 'text[]' THEN 'ARRAY[''x'']' WHEN 'regrole' THEN '''bob''' WHEN 'boolean' THEN 'true' ELSE '1' END || '::' || t::regtype::text, ', ' ORDER BY n)
+	 FROM unnest(p.proargtypes) WITH ORDINALITY AS a(t, n)), p.pronargs
+FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
+JOIN pg_extension e ON e.oid = d.refobjid
+WHERE e.extname = 'lock_election' AND p.prorettype <> 'trigger'::regtype AND has_function_privilege('mallory', p.oid, 'EXECUTE')
+SQL
+	my @attackers = map { LeWire->new($standby, user => 'mallory', settings => { statement_timeout => '2s' }) } 1 .. 4;
+	my (%states, @wrong);
+	my $start = time;
+
+	foreach my $function (@functions)
+	{
+		my ($name, $oid, $nulls, $values, $n) = @$function;
+
+		foreach my $sql ("SELECT $name($values)", "SELECT $name($nulls)", "BEGIN; SELECT $name($values); ROLLBACK")
+		{
+			$_->query($sql) foreach @attackers;
+			foreach my $s (@attackers)
+			{
+				$s->wait('Z');
+				$states{$1}++ if $s->error =~ /^(?:ERROR|FATAL) (\S+)/m;
+				push @wrong, "$sql: $1" if $s->error =~ /^((?:ERROR|FATAL|PANIC) (?!25006|22023|22004|25P02|42501)\S+ .*)/m;
+				$s->query('ROLLBACK'), $s->wait('Z') if $s->{status} ne 'I';
+			}
+		}
+		# the fast path
+		$attackers[0]->call($oid, map { undef } 1 .. $n);
+		$attackers[0]->wait('Z');
+		push @wrong, "fast path of $name: " . $attackers[0]->error if $attackers[0]->error =~ /(?:XX|58)\w{3} /;
+		$attackers[0]->query('ROLLBACK'), $attackers[0]->wait('Z') if $attackers[0]{status} ne 'I';
+	}
+	is(join("\n", @wrong), '', 'no function answers with any other error than that it is a standby, or wrong arguments');
+	cmp_ok($states{25006} // 0, '>', 20 * 4, 'mostly the former');
+	cmp_ok(time - $start, '<', 60, 'at once');
+
+	foreach my $view (qw(locks waiters leases elections stat manager))
+	{
+		$_->query("SELECT * FROM lock_election.$view") foreach @attackers;
+		foreach my $s (@attackers)
+		{
+			$s->wait('Z');
+			is($s->error, '', "view $view");
+		}
+	}
+	$attackers[0]->query(q{SELECT owner, token IS NULL, pid FROM lock_election.locks WHERE name = 'of bob'});
+	is($attackers[0]->wait('Z'), '|t|', 'and shows as little of others as on the primary');
+
+	# what the standby replays does not wait for readers of its views, and what they hold back does not slow the manager
+	$attackers[1]->query($_), $attackers[1]->wait('Z') foreach 'SET statement_timeout = 0', 'BEGIN ISOLATION LEVEL REPEATABLE READ', 'SELECT count(*) FROM lock_election.locks';
+	$bob->query(q{DO $$ BEGIN FOR i IN 1 .. 2000 LOOP PERFORM release_lock('x', acquire_lock('x')); COMMIT; END LOOP; END $$}, 60);
+	is($bob->error, '', 'thousands of grants beside an old snapshot on a standby');
+	$node->wait_for_catchup($standby);
+	ok(1, 'are replayed');
+	$_->quit foreach @attackers;
+	is($bob->query("SELECT is_held('of bob', $held)"), 't', 'and the primary has not noticed');
+	$standby->stop;
+};
+
+is($bob->query("SELECT release_lock('of bob', $held)"), 't', 'released');
+nothing_left($node);
+$_->quit foreach $bob, $other;
+$node->stop;
+done_testing();
