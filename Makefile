@@ -67,8 +67,8 @@ PG_CONFIG ?= pg_config
 # These goals work before PostgreSQL is installed.
 ALONE := test demo play test-versions bench bench-quick bench-scaling bench-instructions bench-lockctl bad-night \
          mutants unit sim sim-exhaustive fuzz fuzz-sql abuse core-tests torture torture-lockctl torture-programs \
-         test-ha format format-check client install-client client-tests client-tests-address client-tests-thread lockctl \
-         deb test-packages dist
+         test-ha format format-check client install-client client-tests client-tests-address client-tests-thread \
+         lockctl deb test-packages dist
 .PHONY: $(ALONE)
 
 test:
