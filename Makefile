@@ -10,9 +10,11 @@
 #                                   make bench-scaling: the curves of docs/scaling.md;
 #                                   make bench-instructions: counted by callgrind; make bench-lockctl: the command
 #                                   beside etcdctl and flock
+#   make bad-night         records what docs/watching.md shows, and plots it
 #   make LE_FAULTS=1       a build for tests: with points where the server can be made to fail, and with assertions
 #   make torture [DURATION=60]     clients, faults and a checker of what the clients have seen
 #   make torture-lockctl [DURATION=60]      the same with commands that lockctl runs
+#   make test-ha           three nodes under Patroni, and what can happen to them: an hour
 #   make mutants [ONLY="name ..."]      seeds faults, each of which a test has to catch
 #   make unit, make sim [SEED=1] [STEPS=100000]      the core alone, no PostgreSQL needed
 #   make sim-exhaustive        every interleaving of tiny worlds: an hour
@@ -63,10 +65,10 @@ PG_CONFIG ?= pg_config
 .DEFAULT_GOAL := all
 
 # These goals work before PostgreSQL is installed.
-ALONE := test demo play test-versions bench bench-quick bench-scaling bench-instructions bench-lockctl mutants \
-         unit sim sim-exhaustive fuzz fuzz-sql abuse core-tests torture torture-lockctl torture-programs format \
-         format-check client install-client client-tests client-tests-address client-tests-thread lockctl deb \
-         test-packages dist
+ALONE := test demo play test-versions bench bench-quick bench-scaling bench-instructions bench-lockctl bad-night \
+         mutants unit sim sim-exhaustive fuzz fuzz-sql abuse core-tests torture torture-lockctl torture-programs \
+         test-ha format format-check client install-client client-tests client-tests-address client-tests-thread \
+         lockctl deb test-packages dist
 .PHONY: $(ALONE)
 
 test:
@@ -96,9 +98,15 @@ bench-instructions:
 bench-lockctl:
 	@bench/lockctl.sh
 
+bad-night:
+	@bench/bad-night.sh
+
 DURATION ?= 60
 torture:
 	@TESTS=test/t/090_torture.t TORTURE_SECONDS=$(DURATION) TORTURE_P99=$${TORTURE_P99:-20} PROVE_FLAGS=-v test/run.sh
+
+test-ha:
+	@TESTS="$${TESTS:-test/ha/steps.t test/ha/ha.t}" PROVE_FLAGS="-v -j1" test/run.sh
 
 torture-lockctl:
 	@TESTS=test/t/117_lockctl_torture.t TORTURE_SECONDS=$(DURATION) PROVE_FLAGS=-v test/run.sh

@@ -598,7 +598,8 @@ WITH f AS MATERIALIZED (
 	GROUP BY 1)
 SELECT l.kind, l.name, l.slot, l.mode, l.owner, l.role::pg_catalog.regrole AS role,
 	l.token, l.lease, l.holds, l.since AS acquired_at, l.expires_at, l.time_left, l.closed_until, l.waiters,
-	l.pid, l.application_name, l.client_addr, l.connected, COALESCE(f.pids, '{}') AS fenced_by
+	l.pid, l.application_name, l.client_addr, l.connected, COALESCE(f.pids, '{}') AS fenced_by,
+	CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_xact_replay_timestamp() END AS replayed_at
 FROM lock_election.look() l LEFT JOIN f ON f.token = l.token
 WHERE l.queue_position = 0;
 CREATE VIEW lock_election.elections AS
@@ -610,7 +611,8 @@ WITH f AS MATERIALIZED (
 	GROUP BY 1)
 SELECT l.name AS election, l.value AS candidate, l.term, l.owner, l.role::pg_catalog.regrole AS role,
 	l.since AS elected_at, l.expires_at, l.time_left AS valid_for, l.waiters AS waiting,
-	l.pid, l.application_name, l.client_addr, l.connected, COALESCE(f.pids, '{}') AS fenced_by
+	l.pid, l.application_name, l.client_addr, l.connected, COALESCE(f.pids, '{}') AS fenced_by,
+	CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_xact_replay_timestamp() END AS replayed_at
 FROM lock_election.look() l LEFT JOIN f ON f.token = l.token
 WHERE l.term IS NOT NULL;
 CREATE VIEW lock_election.waiters AS
@@ -649,7 +651,8 @@ SELECT l.lease, l.owner, l.role::pg_catalog.regrole AS role, l.ttl, l.expires_at
 FROM lock_election.look_leases() l LEFT JOIN n ON n.lease = l.lease;
 CREATE FUNCTION lock_election.manager_info(
 	OUT pid integer, OUT started timestamptz, OUT incarnation bigint,
-	OUT revision bigint, OUT locks bigint, OUT memory bigint, OUT not_loaded bigint,
+	OUT revision bigint, OUT locks bigint, OUT held bigint, OUT waiting bigint, OUT oldest_wait timestamptz,
+	OUT memory bigint, OUT not_loaded bigint,
 	OUT slot_bytes bigint, OUT lease_bytes bigint, OUT queue_bytes bigint)
 RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_manager_info';
@@ -658,13 +661,22 @@ COMMENT ON FUNCTION lock_election.manager_info() IS
 
 CREATE VIEW lock_election.manager AS
 SELECT m.pid, pg_catalog.current_database() AS database, m.started, m.incarnation,
-	m.revision, m.locks, m.memory, m.not_loaded, m.slot_bytes, m.lease_bytes, m.queue_bytes
+	m.revision, m.locks, m.held, m.waiting, m.oldest_wait, m.memory, m.not_loaded, m.slot_bytes, m.lease_bytes, m.queue_bytes
 FROM lock_election.manager_info() m
 WHERE m.pid IS NOT NULL;
+CREATE FUNCTION lock_election.health(
+	OUT ok boolean, OUT problem text, OUT role text, OUT manager boolean, OUT loading boolean,
+	OUT request_wait interval, OUT standby_confirms boolean, OUT standby_wait interval,
+	OUT incarnation bigint, OUT library_version text, OUT sql_version text, OUT replayed_at timestamptz)
+RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_health';
+COMMENT ON FUNCTION lock_election.health() IS
+'How lock_election is here, for load balancers, probes and monitors. Asks no other process and never waits: also on a standby, and while the manager loads or is stopped. For everyone. ok: nothing is known to keep a client from getting a lock of this database on this server. problem: the first thing that does; NULL if ok. role: primary or standby. manager: one serves this database. loading: it reads its tables; requests wait for that. request_wait: the longest that a request has now been waiting for the manager to take it. standby_confirms: as many synchronous standbys as synchronous_standby_names asks for are connected, and nobody has waited for them for 2 s; NULL: none is defined. standby_wait: the longest that a call of this database has now been waiting for them. incarnation: as in view manager. library_version, sql_version: of the library that the server runs (NULL: it is not preloaded), and of the extension in this database. replayed_at: on a standby, when the last transaction that it has replayed was committed; NULL on a primary.';
+
 CREATE FUNCTION lock_election.counters(
 	OUT acquires bigint, OUT renewals bigint, OUT releases bigint, OUT checks bigint,
 	OUT forced bigint, OUT awaits bigint, OUT grants bigint, OUT waits bigint, OUT handoffs bigint,
-	OUT expiries bigint, OUT timeouts bigint, OUT undone bigint, OUT batches bigint,
+	OUT leader_changes bigint, OUT expiries bigint, OUT timeouts bigint, OUT undone bigint, OUT batches bigint,
 	OUT failed_batches bigint, OUT key_violations bigint, OUT transaction_ids bigint, OUT rows_written bigint,
 	OUT flushes bigint, OUT stalls bigint, OUT hints_sent bigint, OUT hints_dropped bigint,
 	OUT write_time double precision, OUT stats_reset timestamptz)
@@ -675,15 +687,24 @@ COMMENT ON FUNCTION lock_election.counters() IS
 
 CREATE VIEW lock_election.stat AS
 SELECT * FROM lock_election.counters();
+CREATE FUNCTION lock_election.histograms(
+	OUT name text, OUT le double precision, OUT count bigint, OUT sum double precision)
+RETURNS SETOF record LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 76
+AS 'MODULE_PATHNAME', 'le_histogram';
+COMMENT ON FUNCTION lock_election.histograms() IS
+'How long waits, holds and terms have taken that ended since stats_reset; under the view histogram.';
+
+CREATE VIEW lock_election.histogram AS
+SELECT * FROM lock_election.histograms();
 CREATE FUNCTION lock_election.stat_reset()
 RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_stat_reset';
 COMMENT ON FUNCTION lock_election.stat_reset() IS
-'Sets the counters of view stat to zero. For superusers, and roles that they grant it to.';
+'Sets the counters of views stat and histogram to zero. For superusers, and roles that they grant it to.';
 REVOKE ALL ON FUNCTION lock_election.stat_reset() FROM PUBLIC;
 
 GRANT SELECT ON lock_election.locks, lock_election.elections, lock_election.waiters, lock_election.leases, lock_election.manager,
-	lock_election.stat TO PUBLIC;
+	lock_election.stat, lock_election.histogram TO PUBLIC;
 
 -- --- what there is, and what the columns say ---
 
@@ -727,6 +748,8 @@ COMMENT ON COLUMN lock_election.locks.connected IS
 'Whether that connection is still open. NULL: not known, as on a standby.';
 COMMENT ON COLUMN lock_election.locks.fenced_by IS
 'Processes whose transactions have fenced it: it cannot be handed on before they end.';
+COMMENT ON COLUMN lock_election.locks.replayed_at IS
+'On a standby: when the last transaction that it has replayed was committed. An old moment means that the standby is behind, or that the primary has had nothing to commit. NULL on a primary.';
 
 COMMENT ON VIEW lock_election.elections IS
 'Every election that has a leader. Owner, connection and fenced_by are shown to members of its role and of pg_read_all_stats.';
@@ -758,6 +781,8 @@ COMMENT ON COLUMN lock_election.elections.connected IS
 'Whether that connection is still open. NULL: not known, as on a standby.';
 COMMENT ON COLUMN lock_election.elections.fenced_by IS
 'Processes whose transactions have fenced it: nobody else is elected before they end.';
+COMMENT ON COLUMN lock_election.elections.replayed_at IS
+'On a standby: when the last transaction that it has replayed was committed. An old moment means that the standby is behind, or that the primary has had nothing to commit. NULL on a primary.';
 
 COMMENT ON VIEW lock_election.waiters IS
 'Every request that waits, in the order of the grants: blocked calls and queue places. Owner, token, lease, connection and client are shown to members of its role and of pg_read_all_stats. Empty on a standby.';
@@ -825,6 +850,12 @@ COMMENT ON COLUMN lock_election.manager.revision IS
 'The next token.';
 COMMENT ON COLUMN lock_election.manager.locks IS
 'Names that it knows: held, waited for, closed, or just released.';
+COMMENT ON COLUMN lock_election.manager.held IS
+'How many locks, permits and leaderships are held: rows of view locks that have a holder, without reading them.';
+COMMENT ON COLUMN lock_election.manager.waiting IS
+'How many requests are queued, candidates of elections included: rows of view waiters, without reading them.';
+COMMENT ON COLUMN lock_election.manager.oldest_wait IS
+'When the oldest of all requests that wait for a lock or permit entered its queue; candidates of elections do not count. NULL: nobody waits.';
 COMMENT ON COLUMN lock_election.manager.memory IS
 'Bytes of its state.';
 COMMENT ON COLUMN lock_election.manager.not_loaded IS
@@ -856,6 +887,8 @@ COMMENT ON COLUMN lock_election.stat.waits IS
 'Requests that had to enter a queue.';
 COMMENT ON COLUMN lock_election.stat.handoffs IS
 'Grants to a request that had waited.';
+COMMENT ON COLUMN lock_election.stat.leader_changes IS
+'Terms that have begun: elections of a leader, also of one that led before.';
 COMMENT ON COLUMN lock_election.stat.expiries IS
 'Holds and places that ended because their lease did.';
 COMMENT ON COLUMN lock_election.stat.timeouts IS
@@ -884,6 +917,17 @@ COMMENT ON COLUMN lock_election.stat.write_time IS
 'Milliseconds spent in writing and committing.';
 COMMENT ON COLUMN lock_election.stat.stats_reset IS
 'Since when it counts: its start, or lock_election.stat_reset().';
+
+COMMENT ON VIEW lock_election.histogram IS
+'How long waits, holds and terms have taken that ended since stats_reset of view stat: cumulative buckets, as Prometheus has them. What still lasts is not in it: see oldest_wait of view manager.';
+COMMENT ON COLUMN lock_election.histogram.name IS
+'wait: of a request in a queue for a lock or permit, until it was granted. fruitless_wait: the same, until its wait ran out, it was cancelled, or ended otherwise. hold: of a lock or permit, from its grant to its release, expiry or other end; of a holder that was fenced, to the end of its lease. term: of a leader, the same. Of acquire_locks() each name counts.';
+COMMENT ON COLUMN lock_election.histogram.le IS
+'Upper bound of the bucket, in seconds; the last one is Infinity.';
+COMMENT ON COLUMN lock_election.histogram.count IS
+'How many took at most that long; those of smaller buckets included.';
+COMMENT ON COLUMN lock_election.histogram.sum IS
+'Seconds of all of this name together; the same in each of its rows.';
 
 COMMENT ON TABLE _lock_election.slot IS
 'The durable record of holders, one row for each slot of a lock. Written by the manager alone; read view locks instead.';

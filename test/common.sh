@@ -145,7 +145,8 @@ le_apt_files_create()
 	file=/usr/sbin/policy-rc.d
 	if [ ! -e $file ]; then
 		LE_APT_FILES+=("$file")
-		printf '#!/bin/sh\ncase $1 in postgresql*|pgbouncer*|etcd*|redis*|zookeeper*) exit 101 ;; esac\nexit 0\n' |
+		printf '#!/bin/sh\ncase $1 in %s) exit 101 ;; esac\nexit 0\n' \
+			'postgresql*|pgbouncer*|patroni*|haproxy*|etcd*|redis*|zookeeper*|prometheus*' |
 			le_as_root tee $file >/dev/null
 		le_as_root chmod 755 $file
 	fi

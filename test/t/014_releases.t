@@ -23,6 +23,22 @@ sub segments { return scalar(() = glob($node->data_dir . '/pg_dynshmem/*')); }
 
 $a->query('CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0)');
 
+# --- a transaction that has failed is over: the release after its ROLLBACK is alone again, and one request ---
+
+{
+	my $checks = sub { return $c->query('SELECT checks FROM lock_election.stat'); };
+
+	foreach my $failed ('BEGIN; SELECT 1 / 0; ROLLBACK', 'BEGIN; SAVEPOINT s; SELECT 1 / 0; ROLLBACK', 'BEGIN; SELECT 1 / 0; COMMIT')
+	{
+		$a->query(q{SELECT acquire_lock('r')});
+		$a->query($failed);
+		my $before = $checks->();
+		is($a->query(q{SELECT release_lock('r')}), 't', "after $failed: a release");
+		is($checks->(), $before, 'is one request');
+	}
+	nothing_left($node);
+}
+
 # --- pipelines: several messages before Sync are one transaction ---
 
 {

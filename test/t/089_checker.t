@@ -370,6 +370,12 @@ breaks('D', 'a fence', q{
 breaks('D', 'a place', q{
 	a 100 110 enqueue l mode=x ttl=1000 = ok 5|f
 	a 200 210 await l token=5 = error LE001});
+fine('a place, of a server that cannot tell', q{
+	a 100 110 enqueue l mode=x ttl=1000 = ok 5|f
+	a 200 210 await l token=5 = error 57P03});
+fine('a place, of a server that is a standby by now', q{
+	a 100 110 enqueue l mode=x ttl=1000 = ok 5|f
+	a 200 210 await l token=5 = error 25006});
 breaks('D', 'a lease', q{
 	a 100 110 grant_lease - ttl=500 = ok 4
 	a 120 130 acquire l mode=x lease=4 wait=0 = ok 5

@@ -398,6 +398,13 @@ acquired(const Call *call)
 	}
 }
 
+/* There is no manager, or no synchronous standby, or this is a standby by now: the server cannot tell. */
+static bool
+tells_nothing(const Call *call)
+{
+	return strcmp(call->answer, "57P03") == 0 || strcmp(call->answer, "25006") == 0;
+}
+
 static void
 awaited(const Call *call)
 {
@@ -411,7 +418,7 @@ awaited(const Call *call)
 			h->granted = call;
 		renewed(h, call);
 	}
-	else if (call->status == STATUS_ERROR)
+	else if (call->status == STATUS_ERROR && !tells_nothing(call))
 	{
 		if (h->granted == NULL && !h->closed && call->received < h->deadline)
 			violation('D', "a queue place is gone before its time", h->asked, call, NULL);

@@ -5,7 +5,8 @@
  *
  *		client MODE NAME DIRECTORY SEED CONNINFO
  *
- * MODE: mixed; or administered, which has more of what administrators do; or
+ * MODE: mixed; lasting, which is the same without locks that are bound to their
+ * connection; or administered, which has more of what administrators do; or
  * one of counter and unfenced, which only count: they read a counter under a
  * lock, pause, and write it back, with and without fence_lock.
  */
@@ -34,6 +35,7 @@ static char unique[64];
 static int uniques;
 static Answer answer;
 static bool may_stop_in_the_middle;
+static bool lasting;
 
 static void
 stop(int signo)
@@ -210,7 +212,7 @@ static void
 one_lock(void)
 {
 	Held h;
-	bool bound = one_in(8);
+	bool bound = !lasting && one_in(8);
 	const char *owner = !bound && one_in(4) ? new_name() : NULL;
 	int ttl = bound ? 0 : any_ttl();
 	bool shared = one_in(4);
@@ -456,13 +458,25 @@ lease(void)
 
 /* --- elections --- */
 
+/*
+ * A standby shows what it has replayed, which may be old, and an old primary
+ * that has become one, what nobody was ever told.  So where the server may
+ * change, only a primary is asked: others divide by zero.
+ */
+static const char *
+of_primary(char buffer[64], const char *name)
+{
+	snprintf(buffer, 64, lasting ? "substr('%s', 1 / (NOT pg_is_in_recovery())::int)" : "'%s'", name);
+	return buffer;
+}
+
 static void
 leader_of(const char *name)
 {
-	char what[64];
+	char what[64], buffer[64];
 
 	snprintf(what, sizeof(what), "current_leader %s", name);
-	callf(&answer, what, "SELECT term, candidate FROM current_leader('%s')", name);
+	callf(&answer, what, "SELECT term, candidate FROM current_leader(%s)", of_primary(buffer, name));
 }
 
 /* What has changed since we looked last; every observer is to see the same. */
@@ -471,15 +485,15 @@ history_of(const char *name)
 {
 	static char after[ELECTIONS][24];
 	char *seen = after[name[1] - '0'];
-	char what[128];
+	char what[128], buffer[64];
 	const char *last;
 
 	if (seen[0] == '\0')
 		strcpy(seen, "0");
 	snprintf(what, sizeof(what), "history %s after=%s", name, seen);
 	if (!callf(&answer, what,
-			   "SELECT change, term, how FROM election_history('%s', %s) ORDER BY change LIMIT 50", name,
-			   seen))
+			   "SELECT change, term, how FROM election_history(%s, %s) ORDER BY change LIMIT 50",
+			   of_primary(buffer, name), seen))
 		return;
 	last = strrchr(answer.value, ';');
 	last = last ? last + 1 : answer.value;
@@ -529,7 +543,7 @@ static void
 transaction(void)
 {
 	Held h;
-	int ttl = one_in(6) ? 0 : any_ttl();
+	int ttl = !lasting && one_in(6) ? 0 : any_ttl();
 	bool before = one_in(2);
 	bool inside = !before || one_in(2);
 
@@ -693,10 +707,12 @@ main(int argc, char **argv)
 
 	if (argc != 6)
 	{
-		fprintf(stderr, "usage: client mixed|administered|counter|unfenced NAME DIRECTORY SEED CONNINFO\n");
+		fprintf(stderr,
+				"usage: client mixed|lasting|administered|counter|unfenced NAME DIRECTORY SEED CONNINFO\n");
 		return 2;
 	}
 	client = argv[2];
+	lasting = strcmp(argv[1], "lasting") == 0;
 	may_stop_in_the_middle = strcmp(argv[1], "counter") == 0 || strcmp(argv[1], "unfenced") == 0;
 	snprintf(path, sizeof(path), "%s/%s.history", argv[3], client);
 	srandom((unsigned) strtoul(argv[4], NULL, 10));
@@ -704,7 +720,7 @@ main(int argc, char **argv)
 	record_open(path, client, argv[5]);
 	while (!stopping)
 	{
-		if (strcmp(argv[1], "mixed") == 0)
+		if (lasting || strcmp(argv[1], "mixed") == 0)
 			mixed();
 		else if (strcmp(argv[1], "administered") == 0)
 			administered();

@@ -13,10 +13,13 @@
  *		A <time> <number> ok <value> | null | error <SQLSTATE> | unknown <SQLSTATE>
  *
  * A call without an answer has an unknown outcome, like one that lost its
- * connection (SQLSTATE 08006), got 08007, or was terminated.
+ * connection (SQLSTATE 08006), got 08007, or was terminated.  With TORTURE_CALL_MS
+ * in the environment a call is given up after so many ms, and its connection with it.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +36,7 @@ static const char *conninfo;
 static PGconn *connection;
 static int connection_number;
 static int call_number;
+static int64_t limit; /* of a call, in ns; 0: none */
 
 volatile sig_atomic_t stopping;
 
@@ -96,6 +100,8 @@ record_open(const char *path, const char *client, const char *conn)
 		perror(path);
 		exit(1);
 	}
+	if (getenv("TORTURE_CALL_MS"))
+		limit = strtoll(getenv("TORTURE_CALL_MS"), NULL, 10) * 1000000;
 	line('P', "%d %s", (int) getpid(), client);
 }
 
@@ -199,6 +205,57 @@ answer_from(Answer *answer, const PGresult *result)
 	}
 }
 
+/* Until there is something to read; false: not before this time. */
+static bool
+readable_before(int64_t end)
+{
+	for (;;)
+	{
+		struct pollfd fd = {.fd = PQsocket(connection), .events = POLLIN};
+		int64_t left = end - now();
+		int n;
+
+		if (left <= 0)
+			return false;
+		n = poll(&fd, 1, (int) (left / 1000000) + 1);
+		if (n > 0)
+			return true;
+		if (n < 0 && errno != EINTR)
+			return false;
+	}
+}
+
+/*
+ * A server that is stopped still acknowledges what it is sent, so nothing but a
+ * timer of the client's own ends the wait for its answer.
+ */
+static PGresult *
+execute(const char *sql)
+{
+	int64_t end = now() + limit;
+	PGresult *result = NULL, *next;
+
+	if (limit == 0)
+		return PQexec(connection, sql);
+	if (!PQsendQuery(connection, sql))
+		return NULL;
+	for (;;)
+	{
+		while (PQisBusy(connection))
+		{
+			if (readable_before(end) && PQconsumeInput(connection))
+				continue;
+			PQclear(result);
+			return NULL;
+		}
+		next = PQgetResult(connection);
+		if (next == NULL)
+			return result;
+		PQclear(result);
+		result = next;
+	}
+}
+
 /*
  * Makes a call: what is the operation as it stands in the history, sql what is
  * sent.  In a lost connection every outcome is unknown.
@@ -217,12 +274,12 @@ call(Answer *answer, const char *what, const char *sql)
 		return false;
 	}
 	line('C', "%d %d %s", number, connection_number, what);
-	result = PQexec(connection, sql);
+	result = execute(sql);
 	answer_from(answer, result);
-	PQclear(result);
 	line('A', "%d %s %s", number, names[answer->status], answer->value);
-	if (PQstatus(connection) != CONNECTION_OK)
+	if (result == NULL || PQstatus(connection) != CONNECTION_OK)
 		disconnect();
+	PQclear(result);
 	return answer->status == ANSWER_OK;
 }
 

@@ -25,19 +25,73 @@
 bool
 le_needs_flush(void)
 {
-	return synchronous_commit > SYNCHRONOUS_COMMIT_OFF || le_min_durability > 0;
+	return synchronous_commit > SYNCHRONOUS_COMMIT_OFF || le_min_durability > LE_DURABLE_OFF;
 }
 
 bool
 le_needs_standby(void)
 {
-	return synchronous_commit > SYNCHRONOUS_COMMIT_LOCAL_FLUSH;
+	return synchronous_commit > SYNCHRONOUS_COMMIT_LOCAL_FLUSH || le_min_durability == LE_DURABLE_REMOTE;
+}
+
+static void
+raise_no_standby(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_CANNOT_CONNECT_NOW), errmsg("no synchronous standby is defined"),
+			 errdetail("Setting lock_election.min_durability is remote: nothing is granted or confirmed "
+					   "without one."),
+			 errhint("Set synchronous_standby_names, or let the cluster manager do it.")));
+}
+
+/* lock_election.min_durability = remote.  What only gives back, or looks, goes on: nobody relies on it. */
+static bool
+must_have_standby(LeCommandType type)
+{
+	if (le_min_durability != LE_DURABLE_REMOTE)
+		return false;
+	switch (type)
+	{
+		case LE_CMD_ACQUIRE:
+		case LE_CMD_AWAIT:
+		case LE_CMD_RENEW:
+		case LE_CMD_CHECK:
+		case LE_CMD_PROCLAIM:
+		case LE_CMD_GRANT_LEASE:
+		case LE_CMD_KEEP_ALIVE:
+			return true;
+		default:
+			return false;
+	}
+}
+
+void
+le_check_standby_defined(LeCommandType type)
+{
+	if (must_have_standby(type) && (max_wal_senders == 0 || !le_sync_standbys_defined()))
+		raise_no_standby();
+}
+
+/* Is nobody to be waited for? */
+static bool
+does_without_standby(void)
+{
+	return !le_sync_standbys_defined() &&
+		   !(le_my_slot->type == LE_REQUEST_COMMAND && must_have_standby(le_my_slot->command.type));
+}
+
+/* synchronous_commit, or what lock_election.min_durability raises it to. */
+static int
+commit_level(void)
+{
+	return le_min_durability == LE_DURABLE_REMOTE ? Max(synchronous_commit, SYNCHRONOUS_COMMIT_REMOTE_FLUSH)
+												  : synchronous_commit;
 }
 
 static int
 sync_rep_mode(void)
 {
-	switch (synchronous_commit)
+	switch (commit_level())
 	{
 		case SYNCHRONOUS_COMMIT_REMOTE_WRITE:
 			return SYNC_REP_WAIT_WRITE;
@@ -56,9 +110,27 @@ is_confirmed(XLogRecPtr lsn, int mode)
 	bool confirmed;
 
 	LWLockAcquire(SyncRepLock, LW_SHARED);
-	confirmed = lsn <= WalSndCtl->lsn[mode] || !le_sync_standbys_defined();
+	confirmed = lsn <= WalSndCtl->lsn[mode] || does_without_standby();
 	LWLockRelease(SyncRepLock);
 	return confirmed;
+}
+
+/*
+ * PostgreSQL's own wait, at the level that is asked for; it raises nothing.
+ * health() sees for how long it lasts.
+ */
+static void
+wait_at_level(XLogRecPtr lsn)
+{
+	int level = synchronous_commit;
+
+	pg_atomic_write_u64(&le_my_slot->confirming_since, (uint64) le_clock());
+	synchronous_commit = commit_level();
+	assign_synchronous_commit(synchronous_commit, NULL);
+	SyncRepWaitForLSN(lsn, true);
+	synchronous_commit = level;
+	assign_synchronous_commit(level, NULL);
+	pg_atomic_write_u64(&le_my_slot->confirming_since, 0);
 }
 
 /*
@@ -74,7 +146,7 @@ wait_without_warning(XLogRecPtr lsn)
 	HOLD_INTERRUPTS();
 	log_min_messages = ERROR;
 	client_min_messages = ERROR;
-	SyncRepWaitForLSN(lsn, true);
+	wait_at_level(lsn);
 	log_min_messages = log_level;
 	client_min_messages = client_level;
 	RESUME_INTERRUPTS();
@@ -109,7 +181,7 @@ wait_for_standbys(XLogRecPtr lsn)
 {
 	int mode = sync_rep_mode();
 
-	if (mode == SYNC_REP_NO_WAIT || !SyncRepRequested() || !le_sync_standbys_defined())
+	if (mode == SYNC_REP_NO_WAIT || max_wal_senders == 0 || does_without_standby())
 		return;
 	wait_without_warning(lsn);
 	if (is_confirmed(lsn, mode))
@@ -119,6 +191,8 @@ wait_for_standbys(XLogRecPtr lsn)
 	}
 	le_mail(LE_MAIL_UNCONFIRMED);
 	CHECK_FOR_INTERRUPTS();
+	if (!le_sync_standbys_defined())
+		raise_no_standby();
 	ereport(ERROR, (errcode(ERRCODE_QUERY_CANCELED),
 					errmsg("canceling wait for the replication of %s",
 						   le_my_slot->command.kind == LE_KIND_ELECTION ? "an election" : "a lock"),
@@ -170,5 +244,5 @@ le_wait_durable_commit(void)
 		return;
 	XLogFlush(lsn);
 	if (sync_rep_mode() != SYNC_REP_NO_WAIT)
-		SyncRepWaitForLSN(lsn, true); /* interrupts are held already */
+		wait_at_level(lsn); /* interrupts are held already */
 }

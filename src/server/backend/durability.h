@@ -13,6 +13,9 @@ extern bool le_needs_flush(void);
 /* Or to be on a standby, if there are synchronous ones? */
 extern bool le_needs_standby(void);
 
+/* lock_election.min_durability = remote: 57P03 for what needs a synchronous standby while none is defined. */
+extern void le_check_standby_defined(LeCommandType type);
+
 /*
  * Wait until what this reply says is as durable as synchronous_commit asks for,
  * then check that the lease has not ended meanwhile.  If it has, the first

@@ -391,6 +391,8 @@ request(LeRequestType type, LeCommand *cmd, const LeLook *look, bool snapshot_ke
 	bool answered;
 
 	le_check_can_attach();
+	if (type == LE_REQUEST_COMMAND)
+		le_check_standby_defined(cmd->type);
 	le_wait_begin(&wait, has_limit(cmd) ? cmd->wait : LE_WAIT_FOREVER, has_limit(cmd) && cmd->wait != 0);
 	PG_ENSURE_ERROR_CLEANUP(wait_cleanup, (Datum) 0);
 	{

@@ -65,11 +65,15 @@ le_transaction_ends_here(void)
 	return !ActivePortal->visible || le_next_message() == MESSAGE_SYNC;
 }
 
-/* The end of a statement; those within another one do not count. */
+/*
+ * The end of a statement; those within another one do not count.  Nor does the
+ * ROLLBACK of a transaction that has failed: that was told to have ended when it
+ * failed, and nobody tells of its end again.
+ */
 static void
 statement_ended(bool has_snapshot)
 {
-	if (le_running_query != NULL || le_utility_nesting != 0)
+	if (le_running_query != NULL || le_utility_nesting != 0 || !IsTransactionState())
 		return;
 	le_transaction_has_run = true;
 	le_transaction_has_snapshot |= has_snapshot;

@@ -101,6 +101,11 @@ typedef Oid LeRelFileNumber;
 #define le_interval_infinite(interval) false
 #endif
 
+/* 16 declares the hooks of settings elsewhere, such as assign_synchronous_commit() */
+#if PG_VERSION_NUM >= 160000
+#include "utils/guc_hooks.h"
+#endif
+
 /*
  * Are there synchronous standbys to wait for?  A byte in shared memory says so.
  * It was a bool; 15.13, 16.9 and 17.5 made flags of it, in the same place.  The

@@ -23,14 +23,16 @@ int le_max_ttl = LE_MAX_DURATION_MS;
 int le_max_hold_for = 24 * 60 * 60 * 1000;
 int le_expiry_grace = 0;
 int le_min_batch_interval = 0;
-int le_min_durability = 0;
+int le_min_durability = LE_DURABLE_OFF;
 bool le_durable_release = false;
 int le_notify = LE_NOTIFY_ALL;
 int le_history_retention = 7 * 24 * 60;
 int le_fence_timeout = 60 * 1000;
 
-static const struct config_enum_entry durability_levels[] = {
-	{"off", 0, false}, {"local", 1, false}, {NULL, 0, false}};
+static const struct config_enum_entry durability_levels[] = {{"off", LE_DURABLE_OFF, false},
+															 {"local", LE_DURABLE_LOCAL, false},
+															 {"remote", LE_DURABLE_REMOTE, false},
+															 {NULL, 0, false}};
 
 static const struct config_enum_entry notify_kinds[] = {{"waiters", LE_NOTIFY_WAITERS, false},
 														{"elections", LE_NOTIFY_ELECTIONS, false},
@@ -98,9 +100,10 @@ le_settings_define(void)
 	DefineCustomIntVariable("lock_election.min_batch_interval",
 							"Shortest time between two batches, which take a transaction id each.", NULL,
 							&le_min_batch_interval, 0, 0, 500, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
-	DefineCustomEnumVariable("lock_election.min_durability",
-							 "Durability of locks that synchronous_commit cannot go below.", NULL,
-							 &le_min_durability, 0, durability_levels, PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable(
+		"lock_election.min_durability", "Durability of locks that synchronous_commit cannot go below.",
+		"remote refuses locks while no synchronous standby is defined.", &le_min_durability, LE_DURABLE_OFF,
+		durability_levels, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("lock_election.durable_release",
 							 "Releases are answered when they are as durable as synchronous_commit asks for.",
 							 "Otherwise a crash may bring back a lock that was just released, until its TTL "

@@ -21,6 +21,14 @@ typedef enum LeNotify
 	LE_NOTIFY_ALL = LE_NOTIFY_WAITERS | LE_NOTIFY_ELECTIONS
 } LeNotify;
 
+/* lock_election.min_durability: what no synchronous_commit goes below */
+typedef enum LeMinDurability
+{
+	LE_DURABLE_OFF = 0,
+	LE_DURABLE_LOCAL,
+	LE_DURABLE_REMOTE /* and there has to be a synchronous standby */
+} LeMinDurability;
+
 extern int le_max_databases;
 extern int le_max_waiters_per_lock;
 extern int le_max_locks_per_role;
@@ -33,7 +41,7 @@ extern int le_max_ttl;              /* ms */
 extern int le_max_hold_for;         /* ms */
 extern int le_expiry_grace;         /* ms */
 extern int le_min_batch_interval;   /* ms */
-extern int le_min_durability;       /* 0: off, 1: local */
+extern int le_min_durability;       /* LeMinDurability */
 extern bool le_durable_release;
 extern int le_notify;            /* LeNotify */
 extern int le_history_retention; /* min; 0: for ever */

@@ -77,6 +77,7 @@ slot_init(LeRequestSlot *slot)
 	pg_atomic_init_u32(&slot->linked, 0);
 	pg_atomic_init_u32(&slot->note, 0);
 	pg_atomic_init_u32(&slot->bound, 0);
+	pg_atomic_init_u64(&slot->confirming_since, 0);
 }
 
 /* Until then they take no memory: the system gives a page when it is written to. */

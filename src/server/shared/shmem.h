@@ -167,7 +167,8 @@ typedef struct LeRequestSlot
 	bool need_standby;    /* it is above local */
 	bool durable_release; /* the setting */
 	LeTime posted_at;
-	LeReleases releases; /* while LE_MAIL_RELEASED is set the manager's */
+	pg_atomic_uint64 confirming_since; /* it waits for a standby, by le_clock(); 0: it does not */
+	LeReleases releases;               /* while LE_MAIL_RELEASED is set the manager's */
 
 	/* --- written by whoever links it --- */
 	pg_atomic_uint32 linked;

@@ -20,9 +20,8 @@
 
 static emit_log_hook_type prev_emit_log = NULL;
 
-/* The version of the extension's SQL in this database; NULL: it is not installed. */
-static char *
-installed_version(void)
+char *
+le_version_installed(void)
 {
 	Relation rel = table_open(ExtensionRelationId, AccessShareLock);
 	ScanKeyData key;
@@ -59,7 +58,7 @@ compare_versions(const char *a, const char *b)
 const char *
 le_version_advice(void)
 {
-	char *version = installed_version();
+	char *version = le_version_installed();
 	int difference = version != NULL ? compare_versions(version, LE_VERSION) : 0;
 
 	if (difference == 0)

@@ -25,6 +25,9 @@
 /* From _PG_init: explains the error of a call for which this library has no symbol. */
 extern void le_version_init(void);
 
+/* The version of the extension's SQL in this database; NULL: it is not installed.  In a transaction. */
+extern char *le_version_installed(void);
+
 /*
  * A sentence that says which command makes the library and the SQL of this
  * database one version; NULL: they are.  In a transaction.

@@ -1,0 +1,210 @@
+# health() answers whatever else does not: without the library, on a standby, while the manager loads, is stopped or gone,
+# and while no synchronous standby confirms; and lock_election.min_durability = remote, which grants nothing without one.
+use strict;
+use warnings;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $primary = new_node('primary', init => [ allows_streaming => 1 ], conf => "autovacuum = off\nwal_retrieve_retry_interval = 100ms\n", faults => 1);
+my $standby = PostgreSQL::Test::Cluster->new('s1', install_path => $ENV{LE_FAULTS_TREE});
+$primary->backup('base');
+$standby->init_from_backup($primary, 'base', has_streaming => 1);
+$standby->start;
+
+sub one { my ($node, $sql) = @_; return $node->safe_psql('postgres', $sql); }
+
+# At no level is anything waited for; a statement_timeout would end what waits.
+sub health
+{
+	my ($node, $columns) = @_;
+	my ($out, $err);
+	my $start = time;
+
+	$node->psql('postgres', "SET statement_timeout = '5 s'; SELECT $columns FROM lock_election.health()", stdout => \$out, stderr => \$err);
+	die $err if $err ne '';
+	$start = time - $start;
+	BAIL_OUT("health() took $start s") if $start > 4;
+	return $out;
+}
+
+sub is_healthy
+{
+	my ($node, $problem, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	ok(wait_until(sub { health($node, 'problem') eq $problem }), $name) or diag health($node, '*');
+	return is(health($node, 'ok'), $problem eq '' ? 't' : 'f', "$name: ok");
+}
+
+my $version = one($primary, 'SHOW lock_election.version');
+subtest 'a primary' => sub {
+	is_healthy($primary, '', 'all is well');
+	is(health($primary, 'role, manager, loading, request_wait, standby_confirms, standby_wait, library_version, sql_version, replayed_at'),
+		"primary|t|f|00:00:00||00:00:00|$version|$version|", 'its columns');
+	is(health($primary, 'incarnation'), one($primary, 'SELECT incarnation FROM lock_election.manager'), 'incarnation');
+	one($primary, q{CREATE ROLE prober LOGIN});
+	is(one($primary, q{SET ROLE prober; SELECT ok FROM lock_election.health()}), 't', 'for everyone');
+	my $holder = session($primary);
+	my $waiter = session($primary);
+	$holder->query(q{SELECT acquire_lock('busy', '1 h')});
+	$waiter->async(q{SELECT acquire_lock('busy', '1 h')});
+	wait_for_sql($primary, q{SELECT clock_timestamp() - waiting_since > '2500 ms' FROM lock_election.waiters});
+	is_healthy($primary, '', 'a long wait for a lock is none for the manager');
+	$holder->query(q{SELECT release_lock('busy')});
+	$waiter->wait;
+	is($waiter->query(q{SELECT release_lock('busy')}), 't', 'handed on');
+	$_->quit foreach $holder, $waiter;
+};
+
+subtest 'a standby' => sub {
+	$primary->wait_for_catchup($standby);
+	is_healthy($standby, 'this is a standby: it shows locks, and grants none', 'a standby');
+	is(health($standby, 'role, manager, standby_confirms, sql_version'), "standby|f||$version", 'its columns');
+	my $before = health($standby, 'replayed_at');
+	one($primary, q{SELECT acquire_lock('seen', '1 h')});
+	$primary->wait_for_catchup($standby, 'replay');
+	is(one($standby, qq{SELECT replayed_at > '$before' AND replayed_at = (SELECT replayed_at FROM lock_election.health()) FROM lock_election.locks WHERE name = 'seen'}),
+		't', 'when it replayed last, in the view as well');
+	is(one($primary, q{SELECT count(*), count(replayed_at) FROM lock_election.locks}), '1|0', 'not on a primary');
+	one($primary, q{SELECT campaign('boss', 'me', '1 h')});
+	$primary->wait_for_catchup($standby, 'replay');
+	is(one($standby, q{SELECT replayed_at IS NOT NULL FROM lock_election.elections}), 't', 'elections');
+	one($primary, q{SELECT force_release_lock('seen'), force_resign('boss')});
+};
+
+subtest 'the manager' => sub {
+	my $pid = one($primary, 'SELECT pid FROM lock_election.manager');
+	my $s = session($primary);
+	$s->query('SELECT 1');
+	kill 'STOP', $pid;
+	is(health($primary, 'ok, manager'), 't|t', 'stopped: nobody can know before somebody asks');
+	$s->async(q{SELECT acquire_lock('a', '1 h')});
+	is_healthy($primary, 'the manager of this database does not answer', 'stopped, and somebody asks');
+	cmp_ok(health($primary, 'extract(epoch FROM request_wait)'), '>=', 2, 'how long that has waited');
+	kill 'CONT', $pid;
+	like($s->wait, qr/^\d+$/, 'goes on');
+	is_healthy($primary, '', 'and all is well');
+	$s->quit;
+
+	one($primary, q{SELECT fault_set('manager-loaded', 'wait')});
+	one($primary, "SELECT pg_terminate_backend($pid)");
+	is_healthy($primary, 'the manager of this database is loading its tables', 'it loads');
+	is(health($primary, 'manager, loading, incarnation'), 'f|t|', 'its columns');
+	one($primary, q{SELECT fault_release('manager-loaded')});
+	is_healthy($primary, '', 'loaded');
+	one($primary, q{SELECT force_release_lock('a')});
+
+	one($primary, q{SELECT fault_set('manager-start', 'error', times => 100)});
+	one($primary, q{SELECT pg_terminate_backend(pid) FROM lock_election.manager});
+	is_healthy($primary, 'no manager runs for this database', 'it does not start');
+	one($primary, q{SELECT fault_clear()});
+	is_healthy($primary, '', 'it starts again');
+};
+
+sub receiver { return one($standby, 'SELECT pid FROM pg_stat_wal_receiver'); }
+
+sub synchronous
+{
+	my ($names, $count) = @_;
+	one($primary, "SET synchronous_commit = local; ALTER SYSTEM SET synchronous_standby_names = '$names'");
+	$primary->reload;
+	return wait_for_sql($primary, "SET synchronous_commit = local; SELECT count(*) = $count FROM pg_stat_replication WHERE sync_state = 'sync'");
+}
+
+subtest 'synchronous standbys' => sub {
+	synchronous('s1', 1);
+	is_healthy($primary, '', 'one that is there');
+	is(health($primary, 'standby_confirms'), 't', 'confirms');
+	my $s = session($primary);
+	my $receiver = receiver();
+	kill 'STOP', $receiver;
+	$s->async(q{SELECT acquire_lock('a', '1 h')});
+	is_healthy($primary, 'no synchronous standby confirms', 'one that does not answer');
+	is(health($primary, q{standby_confirms, standby_wait >= '2 s'}), 'f|t', 'how long that has lasted');
+	kill 'CONT', $receiver;
+	like($s->wait, qr/^\d+$/, 'answers again');
+	is_healthy($primary, '', 'and all is well');
+	$s->query(q{SELECT release_lock('a')});
+
+	# also of the releases of a commit
+	$s->query(q{SELECT acquire_lock('a', '1 h')});
+	$s->query(q{BEGIN; SELECT release_lock('a')});
+	kill 'STOP', $receiver;
+	$s->async(q{COMMIT});
+	is_healthy($primary, 'no synchronous standby confirms', 'a COMMIT that waits');
+	kill 'CONT', $receiver;
+	$s->wait;
+	synchronous('s1, s2', 1);
+	is_healthy($primary, '', 'one of two is enough');
+	synchronous('2 (s1, s2)', 1);
+	is_healthy($primary, 'no synchronous standby confirms', 'one of two is not');
+	synchronous('', 0);
+	is_healthy($primary, '', 'none is asked for');
+	$s->quit;
+};
+
+subtest 'min_durability = remote' => sub {
+	$primary->append_conf('postgresql.conf', "lock_election.min_durability = remote\n");
+	my $s = session($primary, connstr => "options='-c synchronous_commit=off'");
+	my $token = $s->query(q{SELECT acquire_lock('held', '1 h')});
+	my $lease = $s->query(q{SELECT grant_lease('1 h')});
+	my $term = $s->query(q{SELECT campaign('boss', 'me', '1 h')});
+	my $place = $s->query(q{SELECT token FROM enqueue_lock('held', '1 h')});
+	$primary->reload;
+	is_healthy($primary, 'no synchronous standby is defined, and lock_election.min_durability is remote', 'no standby is defined');
+	foreach my $call (
+		q{acquire_lock('a')}, q{acquire_lock('a', ttl => NULL)}, q{acquire_locks('{a, b}')}, q{acquire_permit('p', 1)}, q{enqueue_lock('a')},
+		"await_lock('held', $place)", "renew_lock('held', $token)", "is_held('held', $token)", "fence_lock('held', $token)", q{campaign('e', 'me')},
+		"proclaim('boss', $term, 'you')", "renew_leadership('boss', $term)", "is_leader('boss', $term)", 'grant_lease()', "keep_alive($lease)")
+	{
+		$s->query("SELECT $call");
+		like($s->error, qr/ERROR:  57P03: no synchronous standby is defined\n/m, "$call: refused");
+	}
+	is($s->query(q{SELECT candidate FROM current_leader('boss')}), 'me', 'whoever looks sees');
+	is($s->query(q{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks}), 'boss held', 'the views show');
+	$s->query("BEGIN; SELECT release_lock('held', $token)");
+	like($s->error, qr/ERROR:  57P03: no synchronous standby is defined\n/, 'a release in a transaction, which says that it is held: refused');
+	$s->query('ROLLBACK');
+	foreach my $call ("release_lock('held', $place)", "release_lock('held', $token)", "resign('boss', $term)", "revoke_lease($lease)")
+	{
+		is($s->query("SELECT $call"), 't', "$call: given back") or diag $s->error;
+	}
+
+	# with one, also those wait who ask for nothing
+	synchronous('s1', 1);
+	is_healthy($primary, '', 'a standby is defined');
+	$token = $s->query(q{SELECT acquire_lock('held', '1 h')});
+	like($token, qr/^\d+$/, 'granted');
+	my $receiver = receiver();
+	kill 'STOP', $receiver;
+	$s->async("SELECT renew_lock('held', $token) IS NOT NULL");
+	wait_for_sql($primary, q{SET synchronous_commit = local; SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'});
+	is(one($primary, q{SET synchronous_commit = local; INSERT INTO other VALUES (1) RETURNING 1}), 1, 'other commits at level local wait for nobody')
+	  if one($primary, q{SET synchronous_commit = local; CREATE TABLE other (n int)}) eq '';
+	ok(!$s->ready, 'synchronous_commit = off waits for the standby');
+
+	# the cluster manager gives the standby up meanwhile: that confirms nothing
+	synchronous('', 0);
+	is($s->wait, '', 'not confirmed');
+	like($s->error, qr/ERROR:  57P03: no synchronous standby is defined\n/m, 'and says why');
+	kill 'CONT', $receiver;
+	is($s->query('SHOW synchronous_commit'), 'off', 'the level of the session stays');
+	synchronous('s1', 1);
+	is($s->query("SELECT renew_lock('held', $token) IS NOT NULL"), 't', 'held all the time');
+	is($s->query("SELECT release_lock('held', $token)"), 't', 'released');
+	synchronous('', 0);
+	$s->quit;
+	nothing_left($primary);
+};
+
+subtest 'without the library' => sub {
+	$primary->append_conf('postgresql.conf', "shared_preload_libraries = ''\n");
+	$primary->restart;
+	unlike(slurp_file($primary->logfile), qr/lock_election launcher .*FATAL/, 'the launcher has left the server without a FATAL in its log');
+	is_healthy($primary, 'lock_election is not in shared_preload_libraries', 'not preloaded');
+	is(health($primary, 'role, manager, library_version, sql_version'), "primary|f||$version", 'its columns');
+};
+
+$_->stop foreach $standby, $primary;
+done_testing();

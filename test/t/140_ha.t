@@ -1,0 +1,27 @@
+# A short form of "make test-ha": three nodes under Patroni, one of them synchronous; a switchover, and a primary that dies.
+use strict;
+use warnings;
+use LeHa;
+use LeHaTrial;
+use LeTest;
+use Test::More;
+
+my $missing = LeHa::missing();
+plan skip_all => $missing if defined $missing;
+
+my $ha = LeHa->new(dcs => { ttl => 8, loop_wait => 1, retry_timeout => 3 });
+$ha->set_mode('sync');
+foreach my $fault ('switchover', 'kill -9 node')
+{
+	my $r = trial($ha, $fault);
+
+	diag result_line($r);
+	is($r->{failed}, 0, "$fault: all clients have ended by themselves");
+	cmp_ok($r->{operations}, '>', 200, "$fault: the clients had something to do");
+	cmp_ok($r->{updates}, '>', 0, "$fault: also under fences");
+	is($r->{violations}, 0, "$fault: no violation") or diag $r->{text};
+	is("@{ $r->{lost} }", '', "$fault: what was held is held, and in order");
+	is($r->{late}, 0, "$fault: the old primary confirms nothing");
+}
+$ha->stop;
+done_testing();
