@@ -13,16 +13,16 @@ A throw-away PostgreSQL $PG_MAJOR with lock_election; this psql ends it with \\q
 
     $LE_BIN/psql -h $PGHOST -p $PGPORT -U postgres
 
-For scripts, lockctl and other programs:
-
-    export PGHOST=$PGHOST PGPORT=$PGPORT PGUSER=postgres
-
 Then, in this one:                                      in the other one:
 
     SELECT acquire_lock('invoices');                        SELECT acquire_lock('invoices', ttl => '1 min');
     SELECT * FROM lock_election.waiters \\gx                 -- it waits
     SELECT release_lock('invoices');                        -- it has the lock
     SELECT * FROM lock_election.locks \\gx
+
+For scripts, lockctl and other programs:
+
+    export PGHOST=$PGHOST PGPORT=$PGPORT PGUSER=postgres
 
 EOT
 
