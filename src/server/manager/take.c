@@ -5,7 +5,6 @@
  */
 #include "postgres.h"
 
-
 #include "manager/batch.h"
 #include "manager/history.h"
 #include "manager/internal.h"
