@@ -358,19 +358,10 @@ le_group_has_names(const LeCore *core, const LeEntry *entry, const LeCommand *cm
 	return true;
 }
 
-/* What this request holds already with one token, or waits for, on its named lease. */
+/* Are all names held with this one's token, on this lease? */
 static bool
-entered_on_lease(const LeCore *core, const LeCommand *cmd, const LeLease *lease, int64_t *token)
+holds_names(const LeCore *core, const LeEntry *first, const LeCommand *cmd, const LeLease *lease)
 {
-	LeLock *lock = le_core_find_lock(core, cmd->kind, cmd->names[0]);
-	const LeEntry *first = lock == NULL ? NULL : le_lock_owned(core, lock, cmd->role, cmd->owner, lease, 0);
-	const LeEntry *place = lock == NULL ? NULL : le_same_place(core, lock, lease, cmd);
-
-	if (place != NULL)
-		*token = place->token;
-	if (place != NULL || first == NULL)
-		return place != NULL;
-	*token = first->token;
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
 		const LeEntry *entry = le_core_find_entry(core, cmd->kind, cmd->names[i], first->token);
@@ -379,6 +370,40 @@ entered_on_lease(const LeCore *core, const LeCommand *cmd, const LeLease *lease,
 			return false;
 	}
 	return true;
+}
+
+/*
+ * What this request waits for already on its named lease, or holds with one token:
+ * that of the oldest such holders, since one lease may have several in a lock.
+ */
+static bool
+entered_on_lease(const LeCore *core, const LeCommand *cmd, const LeLease *lease, int64_t *token)
+{
+	LeLock *lock = le_core_find_lock(core, cmd->kind, cmd->names[0]);
+	const LeEntry *place = lock == NULL ? NULL : le_same_place(core, lock, lease, cmd);
+	const LeLink *link = lease->entries.next;
+
+	*token = place == NULL ? 0 : place->token;
+	if (lock == NULL || place != NULL)
+		return place != NULL;
+
+	/* to the end of the shorter list: both may be very long */
+	for (LeSlot *slot = lock->slots; slot != NULL && link != &lease->entries;
+		 slot = slot->next, link = link->next)
+	{
+		const LeEntry *found[] = {le_slot_holder(slot), le_container(link, LeEntry, lease_link)};
+
+		for (int i = 0; i < 2; i++)
+		{
+			const LeEntry *entry = found[i];
+
+			if (entry != NULL && entry->lock == lock && (*token == 0 || entry->token < *token) &&
+				le_text_equal(le_text(entry->owner, entry->owner_len), cmd->owner) &&
+				holds_names(core, entry, cmd, lease))
+				*token = entry->token;
+		}
+	}
+	return *token != 0;
 }
 
 /* As le_apply_acquire() does on a named lease: it is the same request once more. */

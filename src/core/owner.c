@@ -114,10 +114,6 @@ find_of_owner(const LeCore *core, const LeLock *lock, uint32_t role, LeText owne
 	return otherwise;
 }
 
-/*
- * The holder that a request of this session would be one more hold of.  It is
- * the owner that asks, if one is named, else the named lease.
- */
 /* Has a named owner, without a lease, acquired this by another connection than this one? */
 bool
 le_owner_is_shared(const LeEntry *holder, uint64_t session)
@@ -125,6 +121,10 @@ le_owner_is_shared(const LeEntry *holder, uint64_t session)
 	return holder->owner != NULL && le_entry_named_lease(holder) == NULL && holder->session != session;
 }
 
+/*
+ * The holder that a request of this session would be one more hold of.  It is
+ * the owner that asks, if one is named, else the named lease.
+ */
 LeEntry *
 le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t role, LeText owner, const LeLease *lease,
 			  uint64_t session)

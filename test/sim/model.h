@@ -157,7 +157,6 @@ extern bool m_own_holder(Model *m, const MEntry *request);
 extern bool m_role_is_full(Model *m, uint32_t role, uint32_t more);
 extern void m_release_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void m_await_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
-extern MEntry *m_held_on_lease(Model *m, const MEntry *request);
 extern bool m_same_place(const MEntry *e, const MEntry *request);
 extern void m_once_more(Model *m, MEntry *e, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void m_check_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);

@@ -201,8 +201,8 @@ acquire_again(Model *m, const LeCommand *cmd, const MEntry *e, LeTime now, LeRep
 }
 
 /* The holder that hangs on this request's named lease. */
-MEntry *
-m_held_on_lease(Model *m, const MEntry *request)
+static MEntry *
+held_on_lease(Model *m, const MEntry *request)
 {
 	MEntry as_call = *request;
 	MEntry *holder;
@@ -224,7 +224,7 @@ m_same_place(const MEntry *e, const MEntry *request)
 static MEntry *
 on_lease_already(Model *m, const MEntry *request)
 {
-	MEntry *holder = m_held_on_lease(m, request);
+	MEntry *holder = held_on_lease(m, request);
 
 	for (int i = 0; i < m->s.nentries && holder == NULL; i++)
 	{

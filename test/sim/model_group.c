@@ -298,19 +298,26 @@ holds_names(Model *m, int64_t token, const LeCommand *cmd)
 	return true;
 }
 
-/* What this request has entered already on its named lease: first what waits, then what is held. */
+/* What this request has entered already on its named lease: first what waits, then what is held; the oldest. */
 static const MEntry *
 entered_on_lease(Model *m, const LeCommand *cmd, const MEntry *request)
 {
-	const MEntry *held;
+	const MEntry *held = NULL;
 
 	for (int i = 0; i < m->s.nentries; i++)
 	{
 		if (m_same_place(&m->s.entries[i], request) && waits_for_names(m, m->s.entries[i].token, cmd))
 			return &m->s.entries[i];
 	}
-	held = m_held_on_lease(m, request);
-	return held != NULL && holds_names(m, held->token, cmd) ? held : NULL;
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		const MEntry *e = &m->s.entries[i];
+
+		if (e->kind == request->kind && e->name == request->name && e->owner == request->owner &&
+			(held == NULL || e->token < held->token) && holds_names(m, e->token, cmd))
+			held = e;
+	}
+	return held;
 }
 
 /* The same request, on its named lease, has entered already. */

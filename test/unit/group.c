@@ -198,6 +198,40 @@ test_ends_as_one(void)
 	stop();
 }
 
+static LeReply
+enqueue_all(const char *letters, LeMode mode, int64_t lease)
+{
+	LeCommand cmd = request_all(1, letters, mode, 0);
+
+	cmd.enqueue = true;
+	cmd.lease = lease;
+	return apply(cmd);
+}
+
+/* One lease may hold a lock with several tokens: the request once more is told its own. */
+static void
+test_enqueued_again(void)
+{
+	int64_t lease;
+	LeReply b, c, again;
+
+	start();
+	lease = grant_lease(TTL);
+	b = enqueue_all("ab", LE_MODE_SHARED, lease);
+	c = enqueue_all("ac", LE_MODE_SHARED, lease);
+	ok(b.status == LE_OK && c.status == LE_OK && c.token > b.token, "two groups with one lock in common");
+	batch();
+	is_int(enqueue_all("ab", LE_MODE_SHARED, lease).token, b.token, "the first once more");
+	is_int(enqueue_all("ac", LE_MODE_SHARED, lease).token, c.token, "and the second");
+	is_int(enqueue_all("a", LE_MODE_SHARED, lease).token, b.token, "of two that would do it is the older");
+	again = enqueue_all("abc", LE_MODE_SHARED, lease);
+	ok(again.status == LE_OK && again.token > c.token, "and no one where none has all names");
+	is_int(enqueue_all("ac", LE_MODE_EXCLUSIVE, lease).status, LE_BAD_UPGRADE,
+		   "neither can be made exclusive");
+	is_int(enqueue_all("ab", LE_MODE_EXCLUSIVE, lease).status, LE_BAD_UPGRADE, "as little the other");
+	stop();
+}
+
 static void
 test_own_lease(void)
 {
@@ -501,6 +535,7 @@ main(void)
 	test_any_order();
 	test_chain();
 	test_ends_as_one();
+	test_enqueued_again();
 	test_own_lease();
 	test_named_owner();
 	test_much_to_end();
