@@ -337,7 +337,7 @@ subtest 'not preloaded' => sub {
 		'lock_election.look_leases()', 'lock_election.manager_info()', 'lock_election.counters()', 'lock_election.histograms()',
 		'lock_election.stat_reset()', 'advance_revision(1)', 'observe_election($$x$$)', 'election_history($$x$$)');
 	# these need no manager
-	my @others = ('compare_and_set($$x$$, 0, $$y$$)', 'read_versioned($$x$$)', 'advisory_acquire($$x$$)', 'advisory_release($$x$$)');
+	my @others = ('compare_and_set($$x$$, 0, $$y$$)', 'read_versioned($$x$$)', 'advisory_acquire($$x$$)', 'advisory_release($$x$$)', 'lock_election.health()');
 	unlike(error_of("SELECT * FROM $_"), qr/ERROR/, "$_ works") foreach @others;
 	foreach my $from (@calls, map { "lock_election.$_" } qw(locks elections waiters leases manager stat histogram))
 	{
