@@ -2,6 +2,7 @@
 # very many locks takes some seconds, and what has to happen meanwhile, or must not, can be seen.
 use strict;
 use warnings;
+use IO::Select ();
 use LeTest;
 use LeWire;
 use PostgreSQL::Test::Utils;
@@ -59,28 +60,29 @@ sub end_much
 	return nothing_left($node, undef, timeout => 30);
 }
 
-subtest 'a renewal of many names waits for nobody' => sub {
-	my $holder = LeWire->new($node);
-	my $held_by_other = ask($holder, 'SELECT acquire_locks(' . names('place', 20) . ')');
+# Eight rollbacks of some steps each: whoever had to wait for a turn would wait for seconds.
+subtest 'a renewal of many names waits for no turn' => sub {
+	my @hogs = map { LeWire->new($node) } 1 .. 8;
+	my $place = names('place', 20);
+	my $holder = ask($hog, "SELECT acquire_locks($place)");
 
-	begin_much();
-	my $token = ask($waits, 'SELECT (enqueue_locks(' . names('place', 20) . q{, ttl => '2 s')).token});
-	my $end = time + 4;
-	my $n = 0;
-	my $lost = '';
-	while (time < $end && $lost eq '')
+	foreach my $i (0 .. $#hogs)
 	{
-		$waits->query('SELECT await_locks(' . names('place', 20) . ", $token, wait => '0')");
-		$waits->wait('Z');
-		$lost = $waits->error;
-		$n++;
+		ask($hogs[$i], 'BEGIN');
+		ask($hogs[$i], 'SELECT acquire_locks(' . names("much$i-", 800) . ')');
 	}
-	is($lost, '', "a place with a TTL of two seconds is kept alive for four, $n renewals");
-	ok(is_busy($hog), 'all the time the manager had much to do');
-	ask($holder, 'SELECT release_locks(' . names('place', 20) . ", $held_by_other)");
-	ask($waits, 'SELECT release_locks(' . names('place', 20) . ", $token)");
-	$holder->quit;
-	end_much();
+	my $token = ask($waits, "SELECT (enqueue_locks($place, ttl => '1.5 s')).token");
+	fault(q{set('batch-applied', 'sleep', ms => 400, times => 0)});
+	$_->query('ROLLBACK'), $_->wait('Z'), $_->query(q{SELECT is_held('behind', 1)}) foreach @hogs;
+	$waits->query("SELECT await_locks($place, $token, wait => '0')");
+	is($waits->wait('Z'), 'f', 'a place is kept alive') or diag($waits->error);
+	my $left = grep { is_busy($_) } @hogs;
+	fault('clear()');
+	cmp_ok($left, '>', 0, 'before the rollbacks are done');
+	ask($waits, "SELECT release_locks($place, $token)");
+	ask($hog, "SELECT release_locks($place, $holder)");
+	$_->wait('Z'), $_->quit foreach @hogs;
+	nothing_left($node, undef, timeout => 30);
 };
 
 subtest 'those with much to do take turns' => sub {
@@ -89,6 +91,28 @@ subtest 'those with much to do take turns' => sub {
 	my $token = ask($waits, 'SELECT acquire_locks(' . names('mine', 20) . ')');
 	my $took = time - $start;
 	ok(is_busy($hog), sprintf 'twenty locks are granted after %.1f s, before the rollback of %d is done', $took, $held);
+	ask($waits, 'SELECT release_locks(' . names('mine', 20) . ", $token)");
+	end_much();
+};
+
+subtest 'who is put aside gives up' => sub {
+	begin_much();
+	my $ended = 0;
+	foreach my $i (1 .. 5)
+	{
+		$waits->query("SET statement_timeout = 20; SELECT acquire_locks(" . names('mine', 20) . ", ttl => '1 h')");
+		$waits->wait('Z');
+		$ended += $waits->error =~ /57014/;
+		$waits->query("RESET statement_timeout");
+		$waits->wait('Z');
+		my $gone = LeWire->new($node);
+		$gone->query('SELECT acquire_locks(' . names("gone$i", 20) . ', NULL)');
+		$gone->cut;
+	}
+	cmp_ok($ended, '>', 0, 'its statement_timeout ends such a call');
+	ok(is_busy($hog), 'the rollback is not yet done');
+	my $token = ask($waits, 'SELECT acquire_locks(' . names('mine', 20) . ", wait => '20 s')");
+	like($token, qr/^\d+$/, 'what was given up is nobody\'s');
 	ask($waits, 'SELECT release_locks(' . names('mine', 20) . ", $token)");
 	end_much();
 };

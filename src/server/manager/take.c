@@ -503,7 +503,7 @@ le_take_rung(uint32 *procs, int n)
 
 /*
  * Is it more than a little work?  Once a batch has done its share, that is for the
- * next ones, in the order of arrival.  The others do not wait behind it.
+ * next ones, in turns.  The others do not wait behind it.
  */
 static bool
 is_much(uint32 proc)
