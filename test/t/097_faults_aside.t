@@ -33,6 +33,22 @@ my $hog = LeWire->new($node);
 my $others = LeWire->new($node);
 my $waits = LeWire->new($node);
 
+# The manager rests only where others ask for little.
+sub ask_for_little
+{
+	$others->query(q{DO $$ BEGIN FOR i IN 1 .. 1000 LOOP PERFORM pg_sleep(0.01), release_lock('little', acquire_lock('little')); COMMIT; END LOOP; END $$});
+	return;
+}
+
+sub end_little
+{
+	$others->cancel;
+	$others->wait('Z');
+	fault('clear()');
+	ask($others, q{SELECT force_release_lock('little')});
+	return;
+}
+
 sub begin_much
 {
 	ask($hog, 'BEGIN');
@@ -43,45 +59,44 @@ sub begin_much
 	# it asks for something, and has to wait until all is undone
 	$hog->wait('Z');
 	$hog->query(q{SELECT acquire_lock('behind')});
-
-	# the manager rests only where others ask for little
-	$others->query(q{DO $$ BEGIN FOR i IN 1 .. 1000 LOOP PERFORM pg_sleep(0.01), release_lock('little', acquire_lock('little')); COMMIT; END LOOP; END $$});
+	ask_for_little();
 	return;
 }
 
 sub end_much
 {
-	$others->cancel;
-	$others->wait('Z');
-	fault('clear()');
+	end_little();
 	like($hog->wait('Z'), qr/^\d+$/, 'the rollback is done') or diag($hog->error);
 	ask($hog, q{SELECT release_lock('behind', token) FROM lock_election.locks WHERE name = 'behind'});
-	ask($others, q{SELECT force_release_lock('little')});
 	return nothing_left($node, undef, timeout => 30);
 }
 
-# Eight rollbacks of some steps each: whoever had to wait for a turn would wait for seconds.
+# Whoever had to wait for a turn behind so many rollbacks would wait for two seconds. What is due in a batch of a rest ends
+# there: so some of these places would.
 subtest 'a renewal of many names waits for no turn' => sub {
-	my @hogs = map { LeWire->new($node) } 1 .. 8;
-	my $place = names('place', 20);
-	my $holder = ask($hog, "SELECT acquire_locks($place)");
+	my @hogs = map { LeWire->new($node) } 1 .. 16;
+	my @clients = map { LeWire->new($node) } 1 .. 6;
+	my @tokens;
 
 	foreach my $i (0 .. $#hogs)
 	{
 		ask($hogs[$i], 'BEGIN');
-		ask($hogs[$i], 'SELECT acquire_locks(' . names("much$i-", 800) . ')');
+		ask($hogs[$i], 'SELECT acquire_locks(' . names("much$i-", 300) . ')');
 	}
-	my $token = ask($waits, "SELECT (enqueue_locks($place, ttl => '1.5 s')).token");
-	fault(q{set('batch-applied', 'sleep', ms => 400, times => 0)});
+	my @holders = map { ask($hog, 'SELECT acquire_locks(' . names("place$_-", 20) . ')') } 0 .. $#clients;
+	push @tokens, ask($clients[$_], 'SELECT (enqueue_locks(' . names("place$_-", 20) . ", ttl => '" . (1000 + 70 * $_) . " ms')).token") foreach 0 .. $#clients;
+	fault(q{set('batch-applied', 'sleep', ms => 50, times => 0)});
+	ask_for_little();
 	$_->query('ROLLBACK'), $_->wait('Z'), $_->query(q{SELECT is_held('behind', 1)}) foreach @hogs;
-	$waits->query("SELECT await_locks($place, $token, wait => '0')");
-	is($waits->wait('Z'), 'f', 'a place is kept alive') or diag($waits->error);
+	$clients[$_]->query('SELECT await_locks(' . names("place$_-", 20) . ", $tokens[$_], wait => '0')") foreach 0 .. $#clients;
+	is($_->wait('Z'), 'f', 'a place is kept alive') or diag($_->error) foreach @clients;
 	my $left = grep { is_busy($_) } @hogs;
-	fault('clear()');
 	cmp_ok($left, '>', 0, 'before the rollbacks are done');
-	ask($waits, "SELECT release_locks($place, $token)");
-	ask($hog, "SELECT release_locks($place, $holder)");
-	$_->wait('Z'), $_->quit foreach @hogs;
+	end_little();
+	ask($clients[$_], 'SELECT release_locks(' . names("place$_-", 20) . ", $tokens[$_])") foreach 0 .. $#clients;
+	ask($hog, 'SELECT release_locks(' . names("place$_-", 20) . ", $holders[$_])") foreach 0 .. $#clients;
+	$_->wait('Z') foreach @hogs;
+	$_->quit foreach @hogs, @clients;
 	nothing_left($node, undef, timeout => 30);
 };
 
