@@ -10,6 +10,7 @@
 #                                   make bench-scaling: the curves of docs/scaling.md;
 #                                   make bench-instructions: counted by callgrind; make bench-lockctl: the command
 #                                   beside etcdctl and flock
+#   make bad-night         records what docs/watching.md shows, and plots it
 #   make LE_FAULTS=1       a build for tests: with points where the server can be made to fail, and with assertions
 #   make torture [DURATION=60]     clients, faults and a checker of what the clients have seen
 #   make torture-lockctl [DURATION=60]      the same with commands that lockctl runs
@@ -64,10 +65,10 @@ PG_CONFIG ?= pg_config
 .DEFAULT_GOAL := all
 
 # These goals work before PostgreSQL is installed.
-ALONE := test demo play test-versions bench bench-quick bench-scaling bench-instructions bench-lockctl mutants \
-         unit sim sim-exhaustive fuzz fuzz-sql abuse core-tests torture torture-lockctl torture-programs test-ha \
-         format format-check client install-client client-tests client-tests-address client-tests-thread lockctl deb \
-         test-packages dist
+ALONE := test demo play test-versions bench bench-quick bench-scaling bench-instructions bench-lockctl bad-night \
+         mutants unit sim sim-exhaustive fuzz fuzz-sql abuse core-tests torture torture-lockctl torture-programs \
+         test-ha format format-check client install-client client-tests client-tests-address client-tests-thread \
+         lockctl deb test-packages dist
 .PHONY: $(ALONE)
 
 test:
@@ -96,6 +97,9 @@ bench-instructions:
 
 bench-lockctl:
 	@bench/lockctl.sh
+
+bad-night:
+	@bench/bad-night.sh
 
 DURATION ?= 60
 torture:

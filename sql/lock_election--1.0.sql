@@ -651,7 +651,8 @@ SELECT l.lease, l.owner, l.role::pg_catalog.regrole AS role, l.ttl, l.expires_at
 FROM lock_election.look_leases() l LEFT JOIN n ON n.lease = l.lease;
 CREATE FUNCTION lock_election.manager_info(
 	OUT pid integer, OUT started timestamptz, OUT incarnation bigint,
-	OUT revision bigint, OUT locks bigint, OUT memory bigint, OUT not_loaded bigint,
+	OUT revision bigint, OUT locks bigint, OUT held bigint, OUT waiting bigint, OUT oldest_wait timestamptz,
+	OUT memory bigint, OUT not_loaded bigint,
 	OUT slot_bytes bigint, OUT lease_bytes bigint, OUT queue_bytes bigint)
 RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_manager_info';
@@ -660,7 +661,7 @@ COMMENT ON FUNCTION lock_election.manager_info() IS
 
 CREATE VIEW lock_election.manager AS
 SELECT m.pid, pg_catalog.current_database() AS database, m.started, m.incarnation,
-	m.revision, m.locks, m.memory, m.not_loaded, m.slot_bytes, m.lease_bytes, m.queue_bytes
+	m.revision, m.locks, m.held, m.waiting, m.oldest_wait, m.memory, m.not_loaded, m.slot_bytes, m.lease_bytes, m.queue_bytes
 FROM lock_election.manager_info() m
 WHERE m.pid IS NOT NULL;
 CREATE FUNCTION lock_election.health(
@@ -675,7 +676,7 @@ COMMENT ON FUNCTION lock_election.health() IS
 CREATE FUNCTION lock_election.counters(
 	OUT acquires bigint, OUT renewals bigint, OUT releases bigint, OUT checks bigint,
 	OUT forced bigint, OUT awaits bigint, OUT grants bigint, OUT waits bigint, OUT handoffs bigint,
-	OUT expiries bigint, OUT timeouts bigint, OUT undone bigint, OUT batches bigint,
+	OUT leader_changes bigint, OUT expiries bigint, OUT timeouts bigint, OUT undone bigint, OUT batches bigint,
 	OUT failed_batches bigint, OUT key_violations bigint, OUT transaction_ids bigint, OUT rows_written bigint,
 	OUT flushes bigint, OUT stalls bigint, OUT hints_sent bigint, OUT hints_dropped bigint,
 	OUT write_time double precision, OUT stats_reset timestamptz)
@@ -686,15 +687,24 @@ COMMENT ON FUNCTION lock_election.counters() IS
 
 CREATE VIEW lock_election.stat AS
 SELECT * FROM lock_election.counters();
+CREATE FUNCTION lock_election.histograms(
+	OUT name text, OUT le double precision, OUT count bigint, OUT sum double precision)
+RETURNS SETOF record LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 76
+AS 'MODULE_PATHNAME', 'le_histogram';
+COMMENT ON FUNCTION lock_election.histograms() IS
+'How long waits, holds and terms have taken that ended since stats_reset; under the view histogram.';
+
+CREATE VIEW lock_election.histogram AS
+SELECT * FROM lock_election.histograms();
 CREATE FUNCTION lock_election.stat_reset()
 RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_stat_reset';
 COMMENT ON FUNCTION lock_election.stat_reset() IS
-'Sets the counters of view stat to zero. For superusers, and roles that they grant it to.';
+'Sets the counters of views stat and histogram to zero. For superusers, and roles that they grant it to.';
 REVOKE ALL ON FUNCTION lock_election.stat_reset() FROM PUBLIC;
 
 GRANT SELECT ON lock_election.locks, lock_election.elections, lock_election.waiters, lock_election.leases, lock_election.manager,
-	lock_election.stat TO PUBLIC;
+	lock_election.stat, lock_election.histogram TO PUBLIC;
 
 -- --- what there is, and what the columns say ---
 
@@ -840,6 +850,12 @@ COMMENT ON COLUMN lock_election.manager.revision IS
 'The next token.';
 COMMENT ON COLUMN lock_election.manager.locks IS
 'Names that it knows: held, waited for, closed, or just released.';
+COMMENT ON COLUMN lock_election.manager.held IS
+'How many locks, permits and leaderships are held: rows of view locks that have a holder, without reading them.';
+COMMENT ON COLUMN lock_election.manager.waiting IS
+'How many requests are queued, candidates of elections included: rows of view waiters, without reading them.';
+COMMENT ON COLUMN lock_election.manager.oldest_wait IS
+'When the oldest of all requests that wait for a lock or permit entered its queue; candidates of elections do not count. NULL: nobody waits.';
 COMMENT ON COLUMN lock_election.manager.memory IS
 'Bytes of its state.';
 COMMENT ON COLUMN lock_election.manager.not_loaded IS
@@ -871,6 +887,8 @@ COMMENT ON COLUMN lock_election.stat.waits IS
 'Requests that had to enter a queue.';
 COMMENT ON COLUMN lock_election.stat.handoffs IS
 'Grants to a request that had waited.';
+COMMENT ON COLUMN lock_election.stat.leader_changes IS
+'Terms that have begun: elections of a leader, also of one that led before.';
 COMMENT ON COLUMN lock_election.stat.expiries IS
 'Holds and places that ended because their lease did.';
 COMMENT ON COLUMN lock_election.stat.timeouts IS
@@ -899,6 +917,17 @@ COMMENT ON COLUMN lock_election.stat.write_time IS
 'Milliseconds spent in writing and committing.';
 COMMENT ON COLUMN lock_election.stat.stats_reset IS
 'Since when it counts: its start, or lock_election.stat_reset().';
+
+COMMENT ON VIEW lock_election.histogram IS
+'How long waits, holds and terms have taken that ended since stats_reset of view stat: cumulative buckets, as Prometheus has them. What still lasts is not in it: see oldest_wait of view manager.';
+COMMENT ON COLUMN lock_election.histogram.name IS
+'wait: of a request in a queue for a lock or permit, until it was granted. fruitless_wait: the same, until its wait ran out, it was cancelled, or ended otherwise. hold: of a lock or permit, from its grant to its release, expiry or other end; of a holder that was fenced, to the end of its lease. term: of a leader, the same. Of acquire_locks() each name counts.';
+COMMENT ON COLUMN lock_election.histogram.le IS
+'Upper bound of the bucket, in seconds; the last one is Infinity.';
+COMMENT ON COLUMN lock_election.histogram.count IS
+'How many took at most that long; those of smaller buckets included.';
+COMMENT ON COLUMN lock_election.histogram.sum IS
+'Seconds of all of this name together; the same in each of its rows.';
 
 COMMENT ON TABLE _lock_election.slot IS
 'The durable record of holders, one row for each slot of a lock. Written by the manager alone; read view locks instead.';

@@ -146,7 +146,7 @@ le_apt_files_create()
 	if [ ! -e $file ]; then
 		LE_APT_FILES+=("$file")
 		printf '#!/bin/sh\ncase $1 in %s) exit 101 ;; esac\nexit 0\n' \
-			'postgresql*|pgbouncer*|patroni*|haproxy*|etcd*|redis*|zookeeper*' |
+			'postgresql*|pgbouncer*|patroni*|haproxy*|etcd*|redis*|zookeeper*|prometheus*' |
 			le_as_root tee $file >/dev/null
 		le_as_root chmod 755 $file
 	fi

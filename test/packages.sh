@@ -92,6 +92,8 @@ install_suite()
 	token=$(sql "SELECT acquire_lock('invoices', '1 h')")
 	expect "lockctl" "under [0-9]*" \
 		"$(inside "$dir" "runuser -u postgres -- lockctl lock nightly -- sh -c 'echo under \$LOCK_TOKEN'")"
+	expect "examples for Prometheus and Grafana" "alerts.yaml dashboard.json queries.yaml" \
+		"$(inside "$dir" 'cd /usr/share/doc/postgresql-*-lock-election/examples && echo *')"
 	expect "lockctl doctor" "*ok*" "$(inside "$dir" "runuser -u postgres -- lockctl doctor")"
 
 	say "$suite: upgrade"

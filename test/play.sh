@@ -20,6 +20,10 @@ Then, in this one:                                      in the other one:
     SELECT release_lock('invoices');                        -- it has the lock
     SELECT * FROM lock_election.locks \\gx
 
+For scripts, lockctl and other programs:
+
+    export PGHOST=$PGHOST PGPORT=$PGPORT PGUSER=postgres
+
 EOT
 
 # In the foreground: it wants the terminal, and Ctrl-C is for psql.

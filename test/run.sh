@@ -26,6 +26,7 @@ fi
 [[ $TESTS != *pgbouncer.t* && $TESTS != *pooled.t* && $TESTS != *lockctl* ]] || le_extra_packages pgbouncer
 [[ $TESTS != *ha.t* && $TESTS != *test/ha/* ]] || le_extra_packages patroni etcd-server haproxy pgbouncer
 [[ $TESTS != *lockctl* ]] || le_extra_packages tmux bash-completion
+[[ $TESTS != *watching* ]] || le_extra_packages prometheus prometheus-postgres-exporter
 [[ $TESTS != *documents* ]] || le_extra_packages pkg-config python3-psycopg
 # The drivers of examples/.  Where Node.js is not Debian's, its driver comes from npm.
 if [[ $TESTS = *_examples.t* ]]; then

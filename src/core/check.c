@@ -136,6 +136,7 @@ check_queue(const LeCore *core, const LeLock *lock)
 		else
 			CHECK(entry->waiter->group == NULL);
 		CHECK(find_in(core, lock, entry) == entry);
+		CHECK(le_linked(&entry->waiter->waits_link) == (lock->kind == LE_KIND_LOCK));
 		check_timer(core, &entry->timer);
 		check_rings(&entry->timer, entry->waiter->until);
 		last = entry->token;
@@ -245,7 +246,7 @@ check_roles(const LeCore *core)
 void
 le_core_check(const LeCore *core)
 {
-	uint32_t locks = 0, tokens = 0, left = 0, candidates = 0, changes = 0;
+	uint32_t locks = 0, tokens = 0, left = 0, candidates = 0, changes = 0, waits = 0;
 
 	for (uint32_t i = 0; i < core->lock_buckets; i++)
 	{
@@ -253,6 +254,8 @@ le_core_check(const LeCore *core)
 		{
 			check_lock(core, lock);
 			tokens += (uint32_t) lock->held + lock->waiting;
+			if (lock->kind == LE_KIND_LOCK)
+				waits += lock->waiting;
 			if (lock->kind == LE_KIND_ELECTION)
 			{
 				candidates += (uint32_t) lock->held + lock->waiting;
@@ -267,6 +270,12 @@ le_core_check(const LeCore *core)
 		left++;
 	CHECK(core->waiters.used == core->queued + left);
 	CHECK(core->slots.nfree >= core->queued);
+	for (const LeLink *link = core->waits.next; link != &core->waits; link = link->next)
+	{
+		CHECK(le_container(link, LeWaiter, waits_link)->entry->state == LE_STATE_QUEUED && waits > 0);
+		waits--;
+	}
+	CHECK(waits == 0);
 	CHECK(candidates == core->candidates && changes <= core->change_pool.nfree);
 	check_roles(core);
 	for (uint32_t i = 0; i < core->heap.len; i++)

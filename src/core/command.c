@@ -265,7 +265,7 @@ enter(LeCore *core, LeSession *session, const LeCommand *cmd, LeLease *lease, bo
 		return;
 	}
 	core->stats.waits++;
-	le_waiter_new(core, entry, now);
+	le_waiter_new(core, entry, cmd->since != 0 ? cmd->since : now);
 	if (cmd->enqueue)
 	{
 		if (lease == NULL && cmd->ttl != LE_TTL_BOUND)

@@ -40,6 +40,7 @@ le_core_create(const LeEnv *env, uint32_t max_sessions, int64_t next_revision)
 	le_pool_init(&core->change_pool, sizeof(LeChange));
 	le_pool_init(&core->roles, sizeof(LeRole));
 	le_link_init(&core->lapsed);
+	le_link_init(&core->waits);
 	core->answers_tail = &core->answers;
 	core->changes_tail = &core->changes;
 	return core;
@@ -644,10 +645,4 @@ uint64_t
 le_core_lock_count(const LeCore *core)
 {
 	return core->lock_count;
-}
-
-const LeStats *
-le_core_stats(const LeCore *core)
-{
-	return &core->stats;
 }

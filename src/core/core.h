@@ -195,6 +195,8 @@ typedef struct LeCommand
 	int64_t token;    /* 0: RELEASE of the session's own */
 	int64_t revision; /* ACQUIRE: 0, or the one that a waiter had
 								 * before a reload.  ADVANCE: the next */
+	LeTime since;     /* ACQUIRE with revision: when it entered the queue;
+								 * 0: now */
 	int64_t before;   /* CHECK with token 0: of the session's own the
 								 * newest before this one; 0: of all */
 	int64_t reenter;  /* ACQUIRE: 0, or the session's own holder that
@@ -434,6 +436,7 @@ struct LeWaiter
 	LeEntry *entry;
 	LeWaiter *left_next; /* in the list of those that have left their queues */
 	LeLink queue_link;   /* in lock->queue */
+	LeLink waits_link;   /* of a lock, not an election: in core->waits */
 	LeGroup *group;      /* while grouped */
 	LeEntry *group_next;
 	LeTime since;        /* entered the queue */
@@ -552,6 +555,29 @@ typedef struct LeLimits
 								 * the next grant */
 } LeLimits;
 
+/*
+ * Histograms of how long things took.  Candidates of elections stand by for
+ * days, so only waits for locks are counted.
+ */
+typedef enum LeDurationType
+{
+	LE_DURATION_WAIT,           /* from entering a queue to the grant */
+	LE_DURATION_FRUITLESS_WAIT, /* to any other end */
+	LE_DURATION_HOLD,           /* of a lock or permit, from the grant to the end */
+	LE_DURATION_TERM,           /* of a leader, the same */
+	LE_DURATION_TYPES
+} LeDurationType;
+
+#define LE_DURATION_BOUNDS 18
+extern const LeTime le_duration_bounds[LE_DURATION_BOUNDS];
+
+typedef struct LeDurations
+{
+	int64_t n[LE_DURATION_BOUNDS + 1]; /* at most that bound, and more than the one before; last: longer */
+	int64_t count;                     /* all */
+	LeTime sum;
+} LeDurations;
+
 typedef struct LeStats
 {
 	int64_t grants;
@@ -560,6 +586,8 @@ typedef struct LeStats
 	int64_t expiries;
 	int64_t timeouts;
 	int64_t undone;
+	int64_t elected; /* terms that have begun */
+	LeDurations durations[LE_DURATION_TYPES];
 } LeStats;
 
 /* --- life of a core --- */
@@ -720,6 +748,14 @@ extern LeRow *le_core_row_at(LeCore *core, LeRowType type, uint32_t index);
 /* How many locks there are, and what has happened since the start. */
 extern uint64_t le_core_bytes(const LeCore *core);
 extern uint64_t le_core_lock_count(const LeCore *core);
+/* Entries that have a slot, and those that are queued. */
+extern uint64_t le_core_held(const LeCore *core);
+extern uint64_t le_core_queued(const LeCore *core);
+/*
+ * When the first of all that wait for a lock has entered its queue; LE_NEVER: none
+ * waits.  After a load places come before blocked calls.
+ */
+extern LeTime le_core_oldest_wait(const LeCore *core);
 extern const LeStats *le_core_stats(const LeCore *core);
 
 /* It takes a slot of its lock: it is HELD or LAPSED. */

@@ -278,6 +278,7 @@ leave_queue(LeCore *core, LeEntry *entry)
 	if (entry->state != LE_STATE_QUEUED)
 		return; /* of a group that is granted at once */
 	le_unlink(&waiter->queue_link);
+	le_unlink(&waiter->waits_link);
 	entry->lock->waiting--;
 	core->queued--;
 	if (entry->place)
@@ -303,9 +304,15 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 	while (entry->holds != NULL)
 		le_hold_remove(core, entry->holds);
 	if (entry->state == LE_STATE_QUEUED)
+	{
+		if (how != LE_END_REPLACED)
+			le_count_wait(core, entry, false, now);
 		leave_queue(core, entry);
+	}
 	else
 	{
+		if (entry->state == LE_STATE_HELD)
+			le_count_hold(core, entry, now);
 		if (lock->kind == LE_KIND_ELECTION)
 			le_change_ended(core, entry, how, now);
 		entry_leave_slot(core, entry, closed_until, now);
@@ -409,6 +416,7 @@ queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
 	if (le_entry_lsn(holder) > head->lsn)
 		head->lsn = le_entry_lsn(holder);
 	le_answer(core, head, status, status == LE_OK ? holder->token : 0);
+	le_count_wait(core, head, status == LE_OK, now);
 	le_entry_finish(core, head, LE_END_REPLACED, 0, now);
 	return true;
 }
@@ -567,14 +575,14 @@ le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease)
 	return entry;
 }
 
-/* It is going to wait, since now. */
+/* It is going to wait. */
 void
-le_waiter_new(LeCore *core, LeEntry *entry, LeTime now)
+le_waiter_new(LeCore *core, LeEntry *entry, LeTime since)
 {
 	LeWaiter *waiter = le_pool_get(&core->waiters);
 
 	waiter->entry = entry;
-	waiter->since = now;
+	waiter->since = since;
 	waiter->until = LE_NEVER;
 	entry->waiter = waiter;
 }
@@ -644,6 +652,8 @@ le_entry_queue(LeCore *core, LeEntry *entry, LeTime now)
 		place = place->prev;
 	le_entry_set_state(entry, LE_STATE_NEW, LE_STATE_QUEUED);
 	le_link_before(place, &entry->waiter->queue_link);
+	if (lock->kind == LE_KIND_LOCK)
+		le_link_before(&core->waits, &entry->waiter->waits_link);
 	lock->waiting++;
 	core->queued++;
 	le_entry_arm(core, entry);
@@ -657,6 +667,8 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 	LeSlot *slot = slot_take(core, lock);
 
 	assert(le_lock_admits(lock, entry->mode, now));
+	if (entry->state == LE_STATE_QUEUED)
+		le_count_wait(core, entry, true, now);
 	if (entry->waiter != NULL)
 		leave_queue(core, entry);
 	le_entry_set_state(entry, entry->state, LE_STATE_HELD);
@@ -676,7 +688,10 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 	le_slot_dirty(core, slot);
 	le_entry_arm(core, entry);
 	if (lock->kind == LE_KIND_ELECTION)
+	{
 		le_change_add(core, entry, LE_HOW_ELECTED, NULL, now);
+		core->stats.elected++;
+	}
 	core->stats.grants++;
 	le_answer(core, entry, LE_OK, entry->token);
 }
@@ -685,6 +700,7 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 void
 le_entry_lapse(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime since)
 {
+	le_count_hold(core, entry, since);
 	le_owner_remove(core, entry);
 	le_entry_set_state(entry, LE_STATE_HELD, LE_STATE_LAPSED);
 	entry->closed_until = closed_until;

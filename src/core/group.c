@@ -262,7 +262,7 @@ enter_all(LeCore *core, const LeCommand *cmd, LeLease *lease, LeTime now)
 
 		one.token = token;
 		entry = le_entry_new(core, le_lock_get(core, cmd->kind, cmd->names[i]), &one, lease);
-		le_waiter_new(core, entry, now);
+		le_waiter_new(core, entry, cmd->since != 0 ? cmd->since : now);
 		entry->grouped = true;
 		entry->waiter->member = (uint16_t) (i + 1);
 		entry->place = cmd->enqueue;

@@ -84,6 +84,7 @@ struct LeCore
 	LePool locks, slots, entries, waiters, holds, leases, groups, roles, change_pool;
 	LeHeap heap;
 	uint32_t queued;       /* entries in state QUEUED, all locks */
+	LeLink waits;          /* those that wait for locks, as they came */
 	uint32_t candidates;   /* entries of elections */
 	bool loading;          /* from le_core_load_begin() to le_core_load_done() */
 	uint8_t *left_out;     /* a bit for each hash of names with rows that were left out; NULL: none */
@@ -143,6 +144,13 @@ struct LeCore
 	LeGroup *passed; /* groups that have left their queues: their locks are
 								 * to be settled */
 };
+
+/* --- core/stats.c --- */
+
+/* A queued entry is about to be granted, or to end without that. */
+extern void le_count_wait(LeCore *core, const LeEntry *entry, bool granted, LeTime now);
+/* A holder ends. */
+extern void le_count_hold(LeCore *core, const LeEntry *entry, LeTime now);
 
 /* --- core/struct.c: pools, heap, lists, hashes --- */
 
@@ -265,7 +273,7 @@ extern LeLock *le_lock_get(LeCore *core, LeKind kind, LeText name);
  * le_entry_end_only() is for several at once: le_settle_ended() has to follow.
  */
 extern LeEntry *le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease);
-extern void le_waiter_new(LeCore *core, LeEntry *entry, LeTime now);
+extern void le_waiter_new(LeCore *core, LeEntry *entry, LeTime since);
 extern void le_entry_set_state(LeEntry *entry, LeState from, LeState to);
 extern void le_entry_queue(LeCore *core, LeEntry *entry, LeTime now);
 extern void le_entry_grant(LeCore *core, LeEntry *entry, LeTime now);

@@ -571,6 +571,8 @@ le_core_load_place(LeCore *core, const LeStoredEntry *row)
 	entry->lsn = core->load.lsn;
 	le_waiter_new(core, entry, now);
 	entry->waiter->since = from_wall(&core->load.clock, row->since);
+	if (entry->waiter->since > now)
+		entry->waiter->since = now;
 	entry->waiter->row.locator = row->locator;
 	entry->waiter->row.on_disk = true;
 	if (verdict.lease == NULL && row->ttl != LE_TTL_BOUND)

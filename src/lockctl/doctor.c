@@ -11,6 +11,9 @@
 #include <string.h>
 #include <time.h>
 
+/* Who waits for a lock for longer is told of: half a minute is the default TTL. */
+#define LONG_WAIT "30 s"
+
 /* A server that is further ahead or behind confuses those who read its times; no lock depends on it. */
 #define CLOCK_SECONDS 5.0
 
@@ -258,6 +261,79 @@ check_health(patient *p)
 	PQclear(result);
 }
 
+/* --- what it does --- */
+
+/* Of the one who has waited longest: what to say, and what to type; no name is shown that a shell could take amiss. */
+static void
+check_waits(patient *p)
+{
+	static const char waits[] =
+		"SELECT format('somebody has waited %s for lock %s, %s', date_trunc('second', now() - "
+		"w.waiting_since), "
+		"CASE WHEN w.plain THEN quote_literal(w.name) ELSE '(see lock_election.waiters)' END, "
+		"CASE WHEN l.mode IS NOT NULL THEN format('held by role %s since %s, process %s, %s', l.role, "
+		"date_trunc('second', l.acquired_at), coalesce(l.pid::text, 'unknown'), CASE WHEN l.connected THEN "
+		"'connected' ELSE 'not connected' END) ELSE 'which nobody holds' END), "
+		"CASE WHEN w.plain AND l.mode IS NOT NULL THEN format('if it hangs: lockctl release --force ''%s''', "
+		"w.name) ELSE 'look at lock_election.waiters and lock_election.locks; force_release_lock() ends a "
+		"holder' "
+		"END FROM (SELECT *, name ~ '^[[:alnum:]_][[:alnum:] ._:/@-]*$' AS plain FROM lock_election.waiters "
+		"WHERE "
+		"kind = 'lock' AND waiting_since < now() - interval '" LONG_WAIT
+		"' ORDER BY waiting_since LIMIT 1) w "
+		"LEFT JOIN LATERAL (SELECT * FROM lock_election.locks WHERE kind = 'lock' AND name = w.name "
+		"ORDER BY acquired_at LIMIT 1) l ON true";
+	PGresult *result;
+
+	if (!p->installed || !p->preloaded || !p->primary)
+		return;
+	result = PQexec(p->db, waits);
+	if (PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) > 0)
+		find(p, ODD, "waits", PQgetvalue(result, 0, 1), "%s", PQgetvalue(result, 0, 0));
+	else
+		find(p, GOOD, "waits", "", "nobody has waited for a lock for more than " LONG_WAIT);
+	PQclear(result);
+}
+
+/* What the manager counts that ought to stay zero. */
+static void
+check_counters(patient *p)
+{
+	static const struct
+	{
+		const char *query, *text, *advice;
+		finding what;
+	} checks[] = {
+		{"SELECT not_loaded FROM lock_election.manager WHERE not_loaded > 0",
+		 "%s rows did not fit into memory: their locks are granted to nobody",
+		 "ALTER SYSTEM SET lock_election.max_memory higher, and pg_reload_conf()", BAD},
+		{"SELECT key_violations FROM lock_election.stat WHERE key_violations > 0",
+		 "a second holder was refused %s times: somebody has written into the tables",
+		 "look at the server's log, which has the tokens", BAD},
+		{"SELECT failed_batches FROM lock_election.stat WHERE failed_batches > 0",
+		 "%s batches could not be written", "look at the server's log", ODD},
+		{"SELECT stalls FROM lock_election.stat WHERE stalls > 0",
+		 "the manager did not run for more than a second, %s times",
+		 "look at the server's log, and at its disk and processors", ODD},
+	};
+	bool found = false;
+
+	if (!p->installed || !p->preloaded || !p->primary)
+		return;
+	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++)
+	{
+		char *n = ask(p, checks[i].query), text[200];
+
+		snprintf(text, sizeof(text), checks[i].text, n);
+		if (n[0] != '\0')
+			find(p, checks[i].what, "counters", checks[i].advice, "%s", text);
+		found = found || n[0] != '\0';
+		free(n);
+	}
+	if (!found)
+		find(p, GOOD, "counters", "", "no failed batch, no stall since the counters were reset");
+}
+
 /* --- what may surprise --- */
 
 static void
@@ -353,6 +429,8 @@ lc_doctor(int argc, char **argv)
 		check_extension(&p);
 		check_health(&p);
 		check_manager(&p);
+		check_waits(&p);
+		check_counters(&p);
 		check_settings(&p);
 		check_replication(&p);
 		check_clock(&p);

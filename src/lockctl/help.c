@@ -138,10 +138,11 @@ static const struct
 	 "\n"
 	 "Keys: q quit; l locks, w waiters, e elections; s next sort order, or n name, a age, t time left,\n"
 	 "c waiters; r reverse; arrows and page keys scroll; space looks again.\n"},
-	{"doctor",
-	 "Usage: lockctl doctor\n"
-	 "\n"
-	 "Looks for what is wrong with the installation, and tells what to type. Exit 1: something is.\n"},
+	{"doctor", "Usage: lockctl doctor\n"
+			   "\n"
+			   "Looks for what is wrong with the installation, and for a wait that has lasted for long, and "
+			   "tells what to\n"
+			   "type. Exit 1: something is wrong.\n"},
 	{"shard", "Usage: lockctl --shards=FILE shard [NAME]...\n"
 			  "\n"
 			  "Prints for each name of a lock or election the shard that it belongs to; without names all\n"

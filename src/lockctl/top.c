@@ -85,6 +85,7 @@ typedef struct top
 	double last[NRATES], rate[NRATES], at;
 	bool has_rates;
 	int64_t locks, waiting, memory;
+	double oldest; /* seconds of the oldest wait for a lock */
 	int manager;
 	char message[200];
 	PGresult *list;
@@ -203,6 +204,7 @@ take_rates(top *t, const PGresult *result)
 	}
 	t->at = at;
 	t->locks = (int64_t) number(result, 0, "held");
+	t->oldest = number(result, 0, "oldest");
 	t->waiting = (int64_t) number(result, 0, "waiting");
 	t->memory = (int64_t) number(result, 0, "manager_memory");
 	t->manager = (int) number(result, 0, "manager_pid");
@@ -212,10 +214,9 @@ static bool
 look(top *t, int height)
 {
 	static const char stat[] =
-		"SELECT s.*, m.pid AS manager_pid, m.memory AS manager_memory, (SELECT count(*) FROM "
-		"lock_election.locks WHERE mode IS NOT NULL) AS held, "
-		"(SELECT count(*) FROM lock_election.waiters) AS waiting, extract(epoch FROM clock_timestamp()) AS "
-		"at "
+		"SELECT s.*, m.pid AS manager_pid, m.memory AS manager_memory, m.held, m.waiting, "
+		"extract(epoch FROM clock_timestamp() - m.oldest_wait) AS oldest, "
+		"extract(epoch FROM clock_timestamp()) AS at "
 		"FROM lock_election.stat s, lock_election.manager m";
 	const view *v = &views[t->view];
 	char text[1024];
@@ -278,13 +279,9 @@ put(int y, int x, int width, bool right, const char *text)
 }
 
 static const char *
-span(char text[32], const PGresult *result, int row, int column)
+span_of(char text[32], double s)
 {
-	double s = strtod(PQgetvalue(result, row, column), NULL);
-
-	if (PQgetisnull(result, row, column))
-		text[0] = '\0';
-	else if (s < 100)
+	if (s < 100)
 		snprintf(text, 32, "%.1fs", s);
 	else if (s < 6000)
 		snprintf(text, 32, "%.0fm%02.0fs", floor(s / 60), floor(fmod(s, 60)));
@@ -293,6 +290,14 @@ span(char text[32], const PGresult *result, int row, int column)
 	else
 		snprintf(text, 32, "%.0fd", floor(s / 86400));
 	return text;
+}
+
+static const char *
+span(char text[32], const PGresult *result, int row, int column)
+{
+	if (PQgetisnull(result, row, column))
+		return "";
+	return span_of(text, strtod(PQgetvalue(result, row, column), NULL));
 }
 
 /* What is left of the width after the fixed columns is shared by name, mode and owner. */
@@ -331,15 +336,16 @@ static void
 draw(const top *t)
 {
 	const view *v = &views[t->view];
-	char text[600], clock[16];
+	char text[600], clock[16], oldest[32];
 	time_t now = time(NULL);
 	struct tm tm;
 
 	erase();
 	strftime(clock, sizeof(clock), "%H:%M:%S", localtime_r(&now, &tm));
-	snprintf(text, sizeof(text), "%s  locks %lld  waiters %lld  manager %d, %lld kB  %s@%s", clock,
-			 (long long) t->locks, (long long) t->waiting, t->manager, (long long) t->memory / 1024,
-			 t->db != NULL ? PQdb(t->db) : "", t->db != NULL && PQhost(t->db) != NULL ? PQhost(t->db) : "");
+	snprintf(text, sizeof(text), "%s  locks %lld  waiters %lld  oldest %s  manager %d, %lld kB  %s@%s", clock,
+			 (long long) t->locks, (long long) t->waiting, span_of(oldest, t->oldest), t->manager,
+			 (long long) t->memory / 1024, t->db != NULL ? PQdb(t->db) : "",
+			 t->db != NULL && PQhost(t->db) != NULL ? PQhost(t->db) : "");
 	put(0, 0, COLS, false, text);
 	draw_rates(t);
 	snprintf(text, sizeof(text), "%s by %s%s, %lld in all   q quit  l w e views  s sort  r reverse", v->title,
@@ -447,7 +453,8 @@ print_line(const top *t, int64_t line)
 {
 	if (lc_globals.output == LC_JSON)
 	{
-		printf("{\"locks\":%lld,\"waiters\":%lld", (long long) t->locks, (long long) t->waiting);
+		printf("{\"locks\":%lld,\"waiters\":%lld,\"oldest\":%.1f", (long long) t->locks,
+			   (long long) t->waiting, t->oldest);
 		for (int i = 0; i < NRATES; i++)
 			printf(",\"%s\":%.1f", rates[i].title, t->rate[i]);
 		puts("}");
@@ -455,13 +462,14 @@ print_line(const top *t, int64_t line)
 	}
 	if (lc_globals.output == LC_CSV ? line == 0 : line % 20 == 0)
 	{
-		printf(lc_globals.output == LC_CSV ? "locks,waiters" : "%9s %9s", "locks", "waiters");
+		printf(lc_globals.output == LC_CSV ? "locks,waiters,oldest" : "%9s %9s %9s", "locks", "waiters",
+			   "oldest");
 		for (int i = 0; i < NRATES; i++)
 			printf(lc_globals.output == LC_CSV ? ",%s" : " %9s", rates[i].title);
 		putchar('\n');
 	}
-	printf(lc_globals.output == LC_CSV ? "%lld,%lld" : "%9lld %9lld", (long long) t->locks,
-		   (long long) t->waiting);
+	printf(lc_globals.output == LC_CSV ? "%lld,%lld,%.1f" : "%9lld %9lld %9.1f", (long long) t->locks,
+		   (long long) t->waiting, t->oldest);
 	for (int i = 0; i < NRATES; i++)
 		printf(lc_globals.output == LC_CSV ? ",%.1f" : " %9.1f", t->rate[i]);
 	putchar('\n');

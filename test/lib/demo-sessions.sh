@@ -141,11 +141,11 @@ ask A "SELECT campaign('scheduler', 'replica A', ttl => '2 s');"
 term=$answer
 send B "SELECT campaign('scheduler', 'replica B', ttl => '30 s');"
 until_waiting 1
-ask A "BEGIN; SELECT fence_leader('scheduler', $term); INSERT INTO work VALUES ($term, 'in time'); COMMIT;
-	SELECT * FROM work;"
+fence="BEGIN; SELECT fence_leader('scheduler', $term);"
+ask A "$fence INSERT INTO work VALUES ($term, 'in time') RETURNING *; COMMIT;"
 await B
 next=$answer
-ask A "BEGIN; SELECT fence_leader('scheduler', $term); INSERT INTO work VALUES ($term, 'late'); COMMIT;"
+ask A "$fence INSERT INTO work VALUES ($term, 'late'); COMMIT;"
 show "SELECT candidate, term FROM current_leader('scheduler');"
 show "SELECT how, candidate, term, changed_at FROM election_history('scheduler');"
 ask B "SELECT resign('scheduler', $next);"

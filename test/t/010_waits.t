@@ -66,7 +66,7 @@ foreach my $case ([ 'in a block', 'BEGIN; SAVEPOINT s', 'ROLLBACK TO s; COMMIT' 
 	$first->query($before) if $before;
 	kill 'STOP', $manager;
 	$first->async("SELECT acquire_lock('late', '1 h')");
-	wait_for_sql($node, q{SELECT wait_event = 'Extension' FROM pg_stat_activity WHERE pid = } . $first->pid);
+	wait_for_sql($node, q{SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = } . $first->pid);
 	$node->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $first->pid . ')');
 	$first->wait;
 	like($first->error, qr/ERROR:  57014: /, "$title: cancelled before the manager has seen the request");
@@ -102,7 +102,7 @@ foreach my $case ([ 'in a block', 'BEGIN; SAVEPOINT s', 'ROLLBACK TO s; COMMIT' 
 		wait_until(sub { time > $start + 1.6 });
 		kill 'STOP', $manager;
 		$first->async("SELECT renew_lock('renewed', $token) IS NOT NULL");
-		wait_until(sub { $second->query(q{SELECT wait_event = 'Extension' FROM pg_stat_activity WHERE pid = } . $first->pid) eq 't' });
+		wait_until(sub { $second->query(q{SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = } . $first->pid) eq 't' });
 		$posted_at = time - $start;
 		wait_until(sub { time > $end + 0.05 });
 		kill 'CONT', $manager;

@@ -478,7 +478,7 @@ is_taken('job', 'nobody gets it');
 	$c->query('BEGIN; LOCK TABLE _lock_election.slot IN ACCESS EXCLUSIVE MODE');
 	kill 'STOP', $manager;
 	$other->async("SELECT acquire_lock('other')");
-	Time::HiRes::sleep(0.05) until $a->query("SELECT wait_event FROM pg_stat_activity WHERE pid = $other->{pid}") eq 'Extension';
+	Time::HiRes::sleep(0.05) until $a->query("SELECT wait_event_type FROM pg_stat_activity WHERE pid = $other->{pid}") eq 'Extension';
 	$a->query('ROLLBACK TO s');
 	kill 'CONT', $manager;
 	$a->query("DO 'BEGIN WHILE NOT EXISTS (SELECT FROM pg_locks WHERE pid = $manager AND NOT granted) LOOP END LOOP; END'");

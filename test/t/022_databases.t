@@ -334,12 +334,12 @@ subtest 'not preloaded' => sub {
 		'campaign($$x$$, $$me$$)', 'enqueue_candidate($$x$$, $$me$$)', 'await_leadership($$x$$, 1)', 'proclaim($$x$$, 1, $$me$$)',
 		'renew_leadership($$x$$, 1)', 'resign($$x$$, 1)', 'current_leader($$x$$)', 'is_leader($$x$$, 1)', 'fence_leader($$x$$, 1)', 'force_resign($$x$$)',
 		'grant_lease()', 'keep_alive(1)', 'revoke_lease(1)', 'lease_time_to_live(1)', 'lock_election.look()',
-		'lock_election.look_leases()', 'lock_election.manager_info()', 'lock_election.counters()',
+		'lock_election.look_leases()', 'lock_election.manager_info()', 'lock_election.counters()', 'lock_election.histograms()',
 		'lock_election.stat_reset()', 'advance_revision(1)', 'observe_election($$x$$)', 'election_history($$x$$)');
 	# these need no manager
 	my @others = ('compare_and_set($$x$$, 0, $$y$$)', 'read_versioned($$x$$)', 'advisory_acquire($$x$$)', 'advisory_release($$x$$)');
 	unlike(error_of("SELECT * FROM $_"), qr/ERROR/, "$_ works") foreach @others;
-	foreach my $from (@calls, map { "lock_election.$_" } qw(locks elections waiters leases manager stat))
+	foreach my $from (@calls, map { "lock_election.$_" } qw(locks elections waiters leases manager stat histogram))
 	{
 		my $error = error_of("SELECT * FROM $from");
 		like($error, qr/ERROR:  55000: lock_election is not in shared_preload_libraries\nHINT:  .*shared_preload_libraries = 'lock_election'/, $from);

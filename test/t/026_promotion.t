@@ -122,7 +122,7 @@ subtest 'what was acknowledged is there' => sub {
 	is($client->query(qq{SELECT string_agg(token::text, ' ' ORDER BY queue_position) FROM lock_election.waiters WHERE name = 'held'}),
 		"$t{q1} $t{q2}", 'is behind the first one');
 	$client->async(qq{SELECT await_lock('held', $t{q1}, NULL)});
-	wait_for_sql($b, q{SELECT wait_event = 'Extension' FROM pg_stat_activity WHERE pid = } . $client->pid);
+	wait_for_sql($b, q{SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = } . $client->pid);
 	is(one($b, qq{SELECT release_lock('held', $t{held})}), 't', 'the holder releases');
 	is($client->wait, 't', 'the first place is granted');
 	is($client->query(qq{SELECT release_lock('held', $t{q1}); SELECT await_lock('held', $t{q2})}), "t\nt", 'and then the second');

@@ -67,7 +67,7 @@ sub workers_do_not_wait
 	my ($what) = @_;
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return is(see(q{SELECT string_agg(DISTINCT wait_event, ' ') FROM pg_stat_activity WHERE backend_type LIKE 'lock_election%'}), 'Extension', $what);
+	return is(see(q{SELECT string_agg(DISTINCT wait_event_type, ' ') FROM pg_stat_activity WHERE backend_type LIKE 'lock_election%'}), 'Extension', $what);
 }
 
 # Applied, and said so: a commit of ours asks a standby for that no less than any other.

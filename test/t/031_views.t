@@ -249,10 +249,59 @@ is($written->{flushes}, 0, 'a lock that is bound to its connection forces no flu
 moves('a bad argument', sub { $s->query(q{SELECT acquire_lock('')}) }, {});
 is($s->query('SELECT write_time > 0, failed_batches FROM lock_election.stat'), 't|0', 'stat: time spent, and no failed batch');
 
+# --- histogram, and who waits now ---
+
+# The counts of one name's buckets that are not empty, by their bound.
+sub buckets
+{
+	return $s->query(qq{SELECT string_agg(format('%s:%s', le, n), ' ' ORDER BY le) FROM
+			(SELECT le, count - lag(count, 1, 0::bigint) OVER (ORDER BY le) AS n FROM lock_election.histogram WHERE name = '$_[0]') h WHERE n <> 0});
+}
+$s->query('SELECT lock_election.stat_reset()');
+is($s->query('SELECT name, count(*), max(le), max(count), max(sum) FROM lock_election.histogram GROUP BY name ORDER BY name'),
+	join("\n", map { "$_|19|Infinity|0|0" } qw(fruitless_wait hold term wait)), 'histogram: all of it is there before anything has happened');
+my $held_before = $s->query('SELECT held, waiting, oldest_wait FROM lock_election.manager');
+is($held_before, '0|0|', 'manager: nobody holds or waits');
+$token = $s->query(q{SELECT acquire_lock('a', owner => 'me')});
+$s->query(q{SELECT campaign('e', 'me', ttl => '1 h')});
+$t->async(q{SELECT acquire_lock('a')});
+waiting($t->pid);
+is($s->query(q{SELECT m.held, m.waiting, m.oldest_wait = w.waiting_since, m.oldest_wait BETWEEN now() - interval '1 min' AND now()
+		FROM lock_election.manager m, lock_election.waiters w}), '2|1|t|t', 'manager: who holds, who waits, and since when');
+$s->query(q{SELECT pg_sleep(0.4)});
+$s->query("SELECT release_lock('a', $token)");
+$token = $t->wait;
+is(buckets('wait'), '1:1', 'histogram: a wait of 0.4 s');
+is(buckets('hold'), '1:1', 'and the hold that it waited for');
+is($s->query(q{SELECT bool_and(sum BETWEEN 0.4 AND 1) FROM lock_election.histogram WHERE name IN ('wait', 'hold')}), 't', 'its sum in seconds');
+is($s->query(q{SELECT oldest_wait IS NULL AND waiting = 0 FROM lock_election.manager}), 't', 'manager: nobody waits any more');
+$s->query(q{SELECT acquire_lock('a', wait => '150 ms')});
+is(buckets('fruitless_wait'), '0.3:1', 'histogram: a wait that ran out');
+$s->query("SELECT release_lock('a', $token)");
+is($s->query(q{SELECT leader_changes FROM lock_election.stat}), '1', 'stat: a leader');
+$s->query(q{SELECT force_resign('e')});
+is($s->query(q{SELECT max(count) FROM lock_election.histogram WHERE name = 'term'}), '1', 'histogram: its term');
+is($s->query(q{SET ROLE nosy \; SELECT count(*) FROM lock_election.histogram \; RESET ROLE}), '76', 'histogram: for everyone');
+
+# A manager that starts again knows since when a place and a blocked call wait.
+$token = $s->query(q{SELECT acquire_lock('a', ttl => '1 h')});
+$t->async(q{SELECT acquire_lock('a')});
+waiting($t->pid);
+my $since = $s->query('SELECT oldest_wait FROM lock_election.manager');
+wait_for_sql($node, q{SELECT oldest_wait < clock_timestamp() - interval '1 s' FROM lock_election.manager});
+my $old_manager = $s->query('SELECT pid FROM lock_election.manager');
+$s->query("SELECT pg_terminate_backend($old_manager)");
+wait_for_sql($node, "SELECT pid <> $old_manager AND waiting = 1 FROM lock_election.manager");
+is($s->query("SELECT abs(extract(epoch FROM oldest_wait - '$since')) < 0.5 FROM lock_election.manager"), 't', 'manager: a blocked call waits since it began, also after a restart');
+$s->query("SELECT release_lock('a', $token)");
+$token = $t->wait;
+$s->query(q{SELECT force_release_lock('a')});
+
 $s->query('SELECT pg_stat_reset()');
 isnt($s->query('SELECT acquires FROM lock_election.stat'), '0', 'pg_stat_reset() does not touch them');
 $s->query('SELECT lock_election.stat_reset()');
 is(join(' ', sort grep { $_ ne '0' } values %{ counters() }), '', 'stat_reset: all zero');
+is($s->query('SELECT count(*) FROM lock_election.histogram WHERE count <> 0 OR sum <> 0'), '0', 'stat_reset: the histograms as well');
 is($s->query(q{SELECT write_time, stats_reset BETWEEN now() - interval '1 min' AND now() FROM lock_election.stat}), '0|t', 'stat_reset: when');
 $s->query('CREATE ROLE keeper; GRANT EXECUTE ON FUNCTION lock_election.stat_reset() TO keeper; SET ROLE keeper');
 $s->query('SELECT lock_election.stat_reset()');

@@ -152,10 +152,10 @@ sub answer_of
 	return;
 }
 
-# The processes that wait for this; 'Extension' is the manager's answer.
+# The processes that wait for this; type Extension is the manager's answer, whose event has a name of its own from 17 on.
 sub event
 {
-	my %waits = map { $_ => 1 } split /\n/, $local->query("SELECT pid FROM pg_stat_activity WHERE wait_event = '$_[0]' AND state = 'active'");
+	my %waits = map { $_ => 1 } split /\n/, $local->query("SELECT pid FROM pg_stat_activity WHERE '$_[0]' IN (wait_event_type, wait_event) AND state = 'active'");
 	return \%waits;
 }
 

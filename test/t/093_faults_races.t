@@ -487,6 +487,25 @@ foreach my $point (qw(batch-applied batch-written batch-committed))
 
 # --- none of it for others ---
 
+# --- a database has another name, and the caches of other processes do not know it yet ---
+
+{
+	my $log = -s $node->logfile;
+
+	$free->query('CREATE DATABASE old_name');
+	$node->safe_psql('old_name', q{CREATE EXTENSION lock_election});
+	$node->safe_psql('old_name', q{SELECT acquire_lock('x', '1 h')});
+	stop_at('reserve-released', $a->pid);
+	$a->async('ALTER DATABASE old_name RENAME TO new_name');
+	stopped('reserve-released');
+	ok(wait_until(sub { `ps -eo args` =~ /lock_election manager (?:old|new)_name/ }), 'its manager starts again');
+	go_on('reserve-released');
+	$a->wait;
+	is($node->safe_psql('new_name', q{SELECT count(*) FROM lock_election.locks}), 1, 'the lock is there');
+	like(slurp_file($node->logfile, $log), qr/manager started\n.*CONTEXT:  lock_election manager new_name\n/, 'and the log has the new name');
+	$free->query('DROP DATABASE new_name WITH (FORCE)');
+}
+
 # --- a lock is lost, and the manager goes away before it has said who holds it ---
 
 {

@@ -15,7 +15,7 @@ sub asking
 {
 	my ($session) = @_;
 	my $pid = $session->pid;
-	return wait_until(sub { $free->query("SELECT wait_event = 'Extension' AND state = 'active' FROM pg_stat_activity WHERE pid = $pid") eq 't' });
+	return wait_until(sub { $free->query("SELECT wait_event_type = 'Extension' AND state = 'active' FROM pg_stat_activity WHERE pid = $pid") eq 't' });
 }
 
 # The manager has taken its requests and is kept from reading its clock.  A renewal is posted, then the deadline passes.  The

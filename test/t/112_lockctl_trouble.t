@@ -1,6 +1,7 @@
 # lockctl where something is wrong: no server, a wrong password, no library; a promoted standby; many processes.
 use strict;
 use warnings;
+use Cwd;
 use IO::Socket::INET;
 use LeCtl;
 use LeTest;
@@ -123,6 +124,7 @@ subtest 'no extension, no library' => sub {
 	ctl_node($node);
 	($rc, $out, $err) = ctl('doctor');
 	is("$rc $err", '0 ', 'where all is well it finds nothing') or diag($out);
+	like($out, qr/^ok +waits .*^ok +counters/ms, 'nobody waits');
 	like($out, qr/^ok +health +locks are granted here$/m, 'and asks the server itself');
 
 	$node->append_conf('postgresql.conf', 'lock_election.min_durability = remote');
@@ -134,6 +136,42 @@ subtest 'no extension, no library' => sub {
 	$node->append_conf('postgresql.conf', 'lock_election.min_durability = off');
 	$node->reload;
 	wait_for_sql($node, 'SELECT ok FROM lock_election.health()');
+};
+
+subtest 'the doctor finds a hung holder' => sub {
+	# an hour passes while the server is stopped: its time of day comes from here
+	my $late = new_node('late', start => 0);
+	my $clock = "$dir/clock";
+	system_or_bail('make', '-s', 'build/clock.so');
+	my $start = sub {
+		local $ENV{LD_PRELOAD} = getcwd() . '/build/clock.so';
+		local $ENV{LE_CLOCK} = $clock;
+		append_to_file("$clock.new", pack('q', $_[0]));
+		rename("$clock.new", $clock) or die $!;
+		$late->start;
+	};
+	$start->(0);
+	$late->safe_psql('postgres', 'CREATE EXTENSION lock_election');
+	$late->safe_psql('postgres', "SELECT acquire_lock('a job', '10 h'); SELECT enqueue_lock('a job', '10 h')");
+	ctl_node($late);
+	($rc, $out, $err) = ctl('doctor');
+	like($out, qr/^ok +waits /m, 'a wait of a moment is nothing');
+	$late->stop;
+	$start->(3600);
+	($rc, $out, $err) = ctl('doctor');
+	my $said = qr/somebody has waited 01:0\d:\d\d for lock 'a job', held by role \S+ since .*, process \d+, not connected/;
+	like($out, qr/^note +waits +$said\n +-> if it hangs: lockctl release --force 'a job'$/m, 'and the doctor names lock and holder');
+
+	# Nothing of a name that is more than a name gets to a terminal or a shell.
+	$late->safe_psql('postgres', "SELECT force_release_lock('a job') FROM generate_series(1, 2)");
+	$late->safe_psql('postgres', q{SELECT acquire_lock(E'x\'; \e[2Jrm', '10 h'); SELECT enqueue_lock(E'x\'; \e[2Jrm', '10 h')});
+	$late->stop;
+	$start->(7200);
+	($rc, $out, $err) = ctl('doctor');
+	like($out, qr/^note +waits +.* for lock \(see lock_election.waiters\), held .*\n +-> look at lock_election.waiters and /m, 'but no name that a shell could take amiss');
+	unlike($out, qr/rm|\e/, 'anywhere');
+	$late->stop;
+	ctl_node($node);
 };
 
 subtest '50 processes add to a file' => sub {

@@ -59,7 +59,7 @@ subtest 'top' => sub {
 		my $name = "top$width";
 
 		ok(open_window($name, $width, $height, 'build/lockctl/lockctl top --interval 300ms'), "${width}x$height");
-		shows($name, qr/^\S+ +locks 101 +waiters 3 .*\n.*\nlocks by count, 100 in all/, 'what there is');
+		shows($name, qr/^\S+ +locks 101 +waiters 3 +oldest \d+\.\ds .*\n.*\nlocks by count, 100 in all/, 'what there is');
 		my $head = qr/LOCK +MODE +OWNER +AGE +LEFT +WAITERS */;
 		shows($name, qr/\n$head\nlock 042 .* 2\nlock 007 .* 1\n/, 'the longest queue first');
 		shows($name, qr/^per second: grants [\d.]+/m, 'rates');
@@ -91,9 +91,9 @@ subtest 'top' => sub {
 
 subtest 'top without a terminal' => sub {
 	($rc, $out) = ctl('top', '--count', 2, '--interval', '200ms');
-	like("$rc $out", qr/^0 +locks +waiters +grants .*\n +0 +0 +[\d.]+ .*\n +0 .*\n$/, 'plain lines');
+	like("$rc $out", qr/^0 +locks +waiters +oldest +grants .*\n +0 +0 +0\.0 +[\d.]+ .*\n +0 .*\n$/, 'plain lines');
 	($rc, $out) = ctl('-o', 'csv', 'top', '--count', 1, '--interval', '100ms');
-	like($out, qr/^locks,waiters,grants.*\n0,0,[\d.,]+\n$/, 'CSV');
+	like($out, qr/^locks,waiters,oldest,grants.*\n0,0,0\.0,[\d.,]+\n$/, 'CSV');
 	my $c = start_ctl('top');
 	wait_until(sub { $c->out =~ /\d/ });
 	$c->kill('INT');

@@ -312,7 +312,10 @@ at_transaction_end(XactEvent event, void *arg)
 
 	LE_FAULT_NOFAIL("reserve-before-release");
 	if (pending.reservations != NULL)
+	{
 		release_reservations(TopSubTransactionId, committed);
+		LE_FAULT_NOFAIL("reserve-released");
+	}
 	else if (committed && pending.databases)
 		le_wake_launcher();
 

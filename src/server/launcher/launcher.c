@@ -29,12 +29,12 @@
 
 #include <signal.h>
 
+#include "access/genam.h"
 #include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_database.h"
-#include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
@@ -45,9 +45,10 @@
 #include "storage/proc.h"
 #include "storage/procarray.h"
 #include "tcop/tcopprot.h"
-#include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
+#include "utils/relcache.h"
 #include "utils/snapmgr.h"
 #include "utils/wait_event.h"
 
@@ -394,17 +395,26 @@ review_entry(LeDatabase *db, LeTime now)
 
 /*
  * The database may have another name since the last scan.  From here on it
- * keeps this one until the worker leaves: ALTER DATABASE waits for that.
+ * keeps this one until the worker leaves: ALTER DATABASE waits for that.  Not
+ * from a cache: who has renamed it wakes us before it tells the caches.
  */
 static void
 read_name(LeTarget *target)
 {
-	const char *name;
+	Relation rel;
+	SysScanDesc scan;
+	ScanKeyData key;
+	HeapTuple tuple;
 
 	StartTransactionCommand();
-	name = get_database_name(target->dboid);
-	if (name != NULL)
-		namestrcpy(&target->name, name);
+	ScanKeyInit(&key, Anum_pg_database_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(target->dboid));
+	rel = table_open(DatabaseRelationId, AccessShareLock);
+	scan = systable_beginscan(rel, DatabaseOidIndexId, criticalSharedRelcachesBuilt, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+		target->name = ((Form_pg_database) GETSTRUCT(tuple))->datname;
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
 	CommitTransactionCommand();
 }
 

@@ -368,28 +368,6 @@ end_deadlocks(void)
 		le_deadlock_search(le_mgr.core, end_deadlock);
 }
 
-#define PUBLISH(counter)                                                                                     \
-	pg_atomic_fetch_add_u64(&le_mgr.db->counters.counter, now->counter - le_mgr.seen.counter)
-
-void
-le_batch_publish(void)
-{
-	const LeStats *now = le_core_stats(le_mgr.core);
-
-	PUBLISH(grants);
-	PUBLISH(waits);
-	PUBLISH(handoffs);
-	PUBLISH(expiries);
-	PUBLISH(timeouts);
-	PUBLISH(undone);
-	le_mgr.seen = *now;
-	if ((int64) pg_atomic_read_u64(&le_shared->incarnation) < le_mgr.meta.incarnation)
-		pg_atomic_write_u64(&le_shared->incarnation, le_mgr.meta.incarnation);
-	pg_atomic_write_u64(&le_mgr.db->revision, le_core_next_revision(le_mgr.core));
-	pg_atomic_write_u64(&le_mgr.db->locks, le_core_lock_count(le_mgr.core));
-	pg_atomic_write_u64(&le_mgr.db->memory, MemoryContextMemAllocated(le_mgr.core_context, true));
-}
-
 /* --- a batch --- */
 
 static void
@@ -475,7 +453,7 @@ batch(const uint32 *procs, int n, bool expire, LeTime horizon)
 	LE_FAULT_NOFAIL("batch-before-mailboxes");
 	empty_mailboxes();
 	le_core_batch_done(le_mgr.core, lsn);
-	le_batch_publish();
+	le_publish();
 	if (lsn != 0)
 		pgstat_report_stat(false); /* may fail: not before the answers are given */
 	le_take_rest();

@@ -144,6 +144,11 @@ extern int le_take_rung(uint32 *procs, int n);
  */
 extern void le_take_waiting(LeTime now);
 
+/* --- manager/publish.c --- */
+
+/* Put the core's counters where the views read them. */
+extern void le_publish(void);
+
 /* --- manager/aside.c --- */
 
 /* Work in a transaction that it begins and commits: an error is logged, and undoes it. */
@@ -157,8 +162,7 @@ extern XLogRecPtr le_batch_commit(bool flush);
 /* A record that means nothing; its end is behind all that was written before. */
 extern XLogRecPtr le_batch_log_nothing(void);
 
-/* Put the core's counters where the views read them. */
-extern void le_batch_publish(void);
+/* As the settings are now. */
 extern void le_batch_set_limits(LeCore *core, int work);
 
 /* Has a load left rows out for which there may be room now? */

@@ -449,6 +449,6 @@ le_batch_load(void)
 	le_history_begin(le_core_next_revision(le_mgr.core));
 	if (copy)
 		le_core_batch_done(le_mgr.core, lsn);
-	le_batch_publish();
+	le_publish();
 	return true;
 }

@@ -5,7 +5,6 @@
  */
 #include "postgres.h"
 
-
 #include "manager/batch.h"
 #include "manager/history.h"
 #include "manager/internal.h"
@@ -304,10 +303,13 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 
 	if (slot->revision != 0)
 	{
+		LeTime waited = le_clock() - slot->posted_at;
+
 		/* it has waited before: back to its place, for what is left */
 		cmd.revision = slot->revision;
+		cmd.since = now - waited;
 		if (cmd.wait > 0)
-			cmd.wait = Max(1, cmd.wait - (le_clock() - slot->posted_at));
+			cmd.wait = Max(1, cmd.wait - waited);
 	}
 	if (cmd.nnames > 0)
 	{

@@ -39,6 +39,12 @@ typedef enum LeDbExit
 	LE_EXIT_NO_WORKER     /* it could not be registered; the same */
 } LeDbExit;
 
+typedef struct LeDurationCounters
+{
+	pg_atomic_uint64 n[LE_DURATION_BOUNDS + 1]; /* as in LeDurations */
+	pg_atomic_uint64 sum;
+} LeDurationCounters;
+
 typedef struct LeCounters
 {
 	pg_atomic_uint64 requests[LE_CMD_FENCE_ENDED + 1]; /* by LeCommandType */
@@ -48,6 +54,7 @@ typedef struct LeCounters
 	pg_atomic_uint64 expiries;
 	pg_atomic_uint64 timeouts;
 	pg_atomic_uint64 undone;
+	pg_atomic_uint64 elected;
 	pg_atomic_uint64 batches; /* with something to write */
 	pg_atomic_uint64 failed_batches;
 	pg_atomic_uint64 key_violations; /* of those, by the unique key of a table */
@@ -58,6 +65,7 @@ typedef struct LeCounters
 	pg_atomic_uint64 hints_sent;
 	pg_atomic_uint64 hints_dropped;
 	pg_atomic_uint64 write_us; /* time spent in writing and committing */
+	LeDurationCounters durations[LE_DURATION_TYPES];
 	pg_atomic_uint64 reset_at; /* TimestampTz */
 } LeCounters;
 
@@ -127,6 +135,9 @@ typedef struct LeDatabase
 	pg_atomic_uint64 revision; /* next one, for the view */
 	pg_atomic_uint64 memory;   /* bytes, for the view */
 	pg_atomic_uint64 locks;
+	pg_atomic_uint64 held; /* holders, and entries in queues */
+	pg_atomic_uint64 queued;
+	pg_atomic_uint64 oldest_wait;               /* TimestampTz; 0: nobody waits for a lock */
 	pg_atomic_uint64 left_out;                  /* rows that were not loaded for want of memory */
 	pg_atomic_uint64 table_bytes[LE_DB_TABLES]; /* size of tables slot, lease, queue, for the view */
 	LeCounters counters;

@@ -16,6 +16,7 @@
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/float.h"
 #include "utils/inet.h"
 #include "utils/timestamp.h"
 
@@ -34,6 +35,7 @@ LE_FUNCTION(le_look_sql);
 LE_FUNCTION(le_look_leases_sql);
 LE_FUNCTION(le_manager_info);
 LE_FUNCTION(le_stat);
+LE_FUNCTION(le_histogram);
 LE_FUNCTION(le_stat_reset);
 
 /* Columns of lock_election.look(), in their order. */
@@ -290,14 +292,15 @@ my_entry(void)
 	return db;
 }
 
-/* manager(): OUT pid, started, incarnation, revision, locks, memory, not_loaded, and sizes of tables */
+/* manager(): OUT pid, started, incarnation, revision, locks, held, waiting, oldest_wait, memory, not_loaded, and
+ * sizes of tables */
 Datum
 le_manager_info(PG_FUNCTION_ARGS)
 {
 	LeDatabase *db = my_entry();
-	Datum values[7 + LE_DB_TABLES];
-	bool nulls[7 + LE_DB_TABLES] = {false};
-	uint64 revision;
+	Datum values[10 + LE_DB_TABLES];
+	bool nulls[10 + LE_DB_TABLES] = {false};
+	uint64 revision, oldest;
 
 	if (db == NULL || pg_atomic_read_u32(&db->running) == 0)
 		PG_RETURN_NULL();
@@ -307,10 +310,15 @@ le_manager_info(PG_FUNCTION_ARGS)
 	values[2] = Int64GetDatum(revision >> LE_COUNTER_BITS);
 	values[3] = Int64GetDatum(revision);
 	values[4] = Int64GetDatum(pg_atomic_read_u64(&db->locks));
-	values[5] = Int64GetDatum(pg_atomic_read_u64(&db->memory));
-	values[6] = Int64GetDatum(pg_atomic_read_u64(&db->left_out));
+	values[5] = Int64GetDatum(pg_atomic_read_u64(&db->held));
+	values[6] = Int64GetDatum(pg_atomic_read_u64(&db->queued));
+	oldest = pg_atomic_read_u64(&db->oldest_wait);
+	values[7] = TimestampTzGetDatum((TimestampTz) oldest);
+	nulls[7] = oldest == 0;
+	values[8] = Int64GetDatum(pg_atomic_read_u64(&db->memory));
+	values[9] = Int64GetDatum(pg_atomic_read_u64(&db->left_out));
 	for (int i = 0; i < LE_DB_TABLES; i++)
-		values[7 + i] = Int64GetDatum(pg_atomic_read_u64(&db->table_bytes[i]));
+		values[10 + i] = Int64GetDatum(pg_atomic_read_u64(&db->table_bytes[i]));
 	return le_row_datum(fcinfo, values, nulls, lengthof(values));
 }
 
@@ -321,8 +329,8 @@ Datum
 le_stat(PG_FUNCTION_ARGS)
 {
 	LeDatabase *db = my_entry();
-	Datum values[23];
-	bool nulls[23] = {false};
+	Datum values[24];
+	bool nulls[24] = {false};
 	int n = 0;
 
 	if (db == NULL)
@@ -336,6 +344,7 @@ le_stat(PG_FUNCTION_ARGS)
 	values[n++] = COUNTER(grants);
 	values[n++] = COUNTER(waits);
 	values[n++] = COUNTER(handoffs);
+	values[n++] = COUNTER(elected);
 	values[n++] = COUNTER(expiries);
 	values[n++] = COUNTER(timeouts);
 	values[n++] = COUNTER(undone);
@@ -352,6 +361,56 @@ le_stat(PG_FUNCTION_ARGS)
 	values[n++] = TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&db->counters.reset_at));
 	Assert(n == lengthof(values));
 	return le_row_datum(fcinfo, values, nulls, lengthof(values));
+}
+
+/* Columns of lock_election.histograms(), in their order. */
+enum
+{
+	HISTOGRAM_NAME,
+	HISTOGRAM_LE,
+	HISTOGRAM_COUNT,
+	HISTOGRAM_SUM,
+	HISTOGRAM_COLUMNS
+};
+
+/* Cumulative, as Prometheus wants them. */
+static void
+put_histogram(ReturnSetInfo *rsinfo, const char *name, LeDurationCounters *durations)
+{
+	double sum = (double) pg_atomic_read_u64(&durations->sum) / LE_SECOND;
+	int64 count = 0;
+
+	for (int i = 0; i <= LE_DURATION_BOUNDS; i++)
+	{
+		Datum values[HISTOGRAM_COLUMNS];
+		bool nulls[HISTOGRAM_COLUMNS] = {false};
+
+		count += (int64) pg_atomic_read_u64(&durations->n[i]);
+		values[HISTOGRAM_NAME] = CStringGetTextDatum(name);
+		values[HISTOGRAM_LE] = Float8GetDatum(
+			i < LE_DURATION_BOUNDS ? (double) le_duration_bounds[i] / LE_SECOND : get_float8_infinity());
+		values[HISTOGRAM_COUNT] = Int64GetDatum(count);
+		values[HISTOGRAM_SUM] = Float8GetDatum(sum);
+		le_put_row(rsinfo, values, nulls, HISTOGRAM_COLUMNS);
+	}
+}
+
+/* histograms(): how long waits, holds and terms have taken */
+Datum
+le_histogram(PG_FUNCTION_ARGS)
+{
+	static const char *const names[] = {
+		[LE_DURATION_WAIT] = "wait",
+		[LE_DURATION_FRUITLESS_WAIT] = "fruitless_wait",
+		[LE_DURATION_HOLD] = "hold",
+		[LE_DURATION_TERM] = "term",
+	};
+	LeDatabase *db = my_entry();
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (int i = 0; db != NULL && i < LE_DURATION_TYPES; i++)
+		put_histogram((ReturnSetInfo *) fcinfo->resultinfo, names[i], &db->counters.durations[i]);
+	return (Datum) 0;
 }
 
 /* stat_reset() */

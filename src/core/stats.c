@@ -1,0 +1,86 @@
+/*
+ * core/stats.c
+ *		Statistics: how long waits, holds and terms have taken that ended, and who
+ *		waits now.
+ */
+#include "internal.h"
+
+const LeTime le_duration_bounds[LE_DURATION_BOUNDS] = {
+	100,
+	300,
+	1 * LE_MS,
+	3 * LE_MS,
+	10 * LE_MS,
+	30 * LE_MS,
+	100 * LE_MS,
+	300 * LE_MS,
+	1 * LE_SECOND,
+	3 * LE_SECOND,
+	10 * LE_SECOND,
+	30 * LE_SECOND,
+	60 * LE_SECOND,
+	300 * LE_SECOND,
+	1800 * LE_SECOND,
+	3600 * LE_SECOND,
+	21600 * LE_SECOND,
+	86400 * LE_SECOND,
+};
+
+/* What a load ends was counted, if at all, by the core before. */
+static void
+count(LeCore *core, LeDurationType type, LeTime length)
+{
+	LeDurations *durations = &core->stats.durations[type];
+	int bucket = 0;
+
+	assert(length >= 0);
+	if (core->loading)
+		return;
+	while (bucket < LE_DURATION_BOUNDS && length > le_duration_bounds[bucket])
+		bucket++;
+	durations->n[bucket]++;
+	durations->count++;
+	durations->sum += length;
+}
+
+void
+le_count_wait(LeCore *core, const LeEntry *entry, bool granted, LeTime now)
+{
+	assert(entry->state == LE_STATE_QUEUED);
+	if (entry->lock->kind == LE_KIND_LOCK)
+		count(core, granted ? LE_DURATION_WAIT : LE_DURATION_FRUITLESS_WAIT, now - entry->waiter->since);
+}
+
+void
+le_count_hold(LeCore *core, const LeEntry *entry, LeTime now)
+{
+	assert(entry->state == LE_STATE_HELD);
+	count(core, entry->lock->kind == LE_KIND_LOCK ? LE_DURATION_HOLD : LE_DURATION_TERM,
+		  now - entry->acquired_at);
+}
+
+uint64_t
+le_core_held(const LeCore *core)
+{
+	return core->token_count - core->queued;
+}
+
+uint64_t
+le_core_queued(const LeCore *core)
+{
+	return core->queued;
+}
+
+LeTime
+le_core_oldest_wait(const LeCore *core)
+{
+	if (le_link_empty(&core->waits))
+		return LE_NEVER;
+	return le_container(core->waits.next, LeWaiter, waits_link)->since;
+}
+
+const LeStats *
+le_core_stats(const LeCore *core)
+{
+	return &core->stats;
+}

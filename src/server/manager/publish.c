@@ -1,0 +1,76 @@
+/*
+ * manager/publish.c
+ *		After each batch: what the views tell without asking the manager.
+ */
+#include "postgres.h"
+
+#include "utils/memutils.h"
+
+#include "manager/internal.h"
+#include "shared/shmem.h"
+
+/* Most batches change few. */
+static void
+publish(pg_atomic_uint64 *counter, int64_t now, int64_t *seen)
+{
+	if (now == *seen)
+		return;
+	pg_atomic_fetch_add_u64(counter, now - *seen);
+	*seen = now;
+}
+
+#define PUBLISH(counter) publish(&le_mgr.db->counters.counter, now->counter, &le_mgr.seen.counter)
+
+/* Most batches end no more than one kind, in one bucket. */
+static void
+publish_durations(LeDurationCounters *counters, const LeDurations *now, LeDurations *seen)
+{
+	if (now->count == seen->count)
+		return;
+	for (int i = 0; i <= LE_DURATION_BOUNDS; i++)
+	{
+		if (now->n[i] != seen->n[i])
+			pg_atomic_fetch_add_u64(&counters->n[i], now->n[i] - seen->n[i]);
+	}
+	pg_atomic_fetch_add_u64(&counters->sum, now->sum - seen->sum);
+	*seen = *now;
+}
+
+static void
+publish_oldest_wait(void)
+{
+	LeTime oldest = le_core_oldest_wait(le_mgr.core);
+	LeTime now;
+
+	if (oldest == LE_NEVER)
+	{
+		pg_atomic_write_u64(&le_mgr.db->oldest_wait, 0);
+		return;
+	}
+	now = core_now();
+	pg_atomic_write_u64(&le_mgr.db->oldest_wait, (uint64) (le_wall(now) + oldest - now));
+}
+
+void
+le_publish(void)
+{
+	const LeStats *now = le_core_stats(le_mgr.core);
+
+	PUBLISH(grants);
+	PUBLISH(waits);
+	PUBLISH(handoffs);
+	PUBLISH(expiries);
+	PUBLISH(timeouts);
+	PUBLISH(undone);
+	PUBLISH(elected);
+	for (int i = 0; i < LE_DURATION_TYPES; i++)
+		publish_durations(&le_mgr.db->counters.durations[i], &now->durations[i], &le_mgr.seen.durations[i]);
+	if ((int64) pg_atomic_read_u64(&le_shared->incarnation) < le_mgr.meta.incarnation)
+		pg_atomic_write_u64(&le_shared->incarnation, le_mgr.meta.incarnation);
+	pg_atomic_write_u64(&le_mgr.db->revision, le_core_next_revision(le_mgr.core));
+	pg_atomic_write_u64(&le_mgr.db->locks, le_core_lock_count(le_mgr.core));
+	pg_atomic_write_u64(&le_mgr.db->held, le_core_held(le_mgr.core));
+	pg_atomic_write_u64(&le_mgr.db->queued, le_core_queued(le_mgr.core));
+	publish_oldest_wait();
+	pg_atomic_write_u64(&le_mgr.db->memory, MemoryContextMemAllocated(le_mgr.core_context, true));
+}

@@ -1,0 +1,118 @@
+# What docs/monitoring has for Prometheus and Grafana: Debian's prometheus and exporter, watching a server.
+use strict;
+use warnings;
+use Cwd;
+use JSON::PP ();
+use LeTest;
+use LeWatch;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $src = getcwd();
+my $folder = "$src/docs/monitoring";
+my %metrics = metrics_of(slurp_file("$folder/metrics"));
+my $alerts = slurp_file("$folder/alerts.yaml");
+my $queries = slurp_file("$folder/queries.yaml");
+my $board = JSON::PP::decode_json(slurp_file("$folder/dashboard.json"));
+my @expressions = map { map { $_->{expr} } @{ $_->{targets} } } @{ $board->{panels} };
+
+# --- what is generated ---
+
+my ($out, $err);
+ok(IPC::Run::run([ "$folder/generate", '--check' ], '>', \$out, '2>', \$err), 'what is made from the list is up to date') or diag($err);
+my $copy = PostgreSQL::Test::Utils::tempdir();
+system_or_bail('cp', '-r', $folder, "$src/docs/watching.md", $copy);
+append_to_file("$copy/monitoring/metrics", "gauge more: 1\n\tAnother one.\n");
+ok(!IPC::Run::run([ "$copy/monitoring/generate", '--check' ], '>', \$out, '2>', \$err), 'after a change of the list it is not');
+is(join(' ', sort $err =~ /^(\S+) is not up to date/mg), '../watching.md dashboard.json queries.yaml', 'none of the three');
+system_or_bail("$copy/monitoring/generate");
+ok(IPC::Run::run([ "$copy/monitoring/generate", '--check' ]), 'until it is made again');
+
+# A rule on a metric that is not there never fires.
+my %known = map { $_ => 1 } map { $metrics{$_} eq 'histogram' ? ("${_}_bucket", "${_}_sum", "${_}_count") : $_ } keys %metrics;
+is(join(' ', grep { !$known{$_} } $alerts =~ /(?<!: )\b(lock_election_\w+)/g), 'lock_election_hold_seconds', 'the rules look at metrics of the list, and one text names another');
+cmp_ok(scalar(keys %metrics), '>', 30, 'there are metrics');
+my @titles = $alerts =~ /alert: (\w+)/g;
+my $cases = slurp_file("$src/test/watching/alerts.yaml");
+is(join(' ', grep { $cases !~ /alertname="$_"/ } @titles), '', 'each alert has a case in which it fires');
+
+# --- a server ---
+
+my $node = new_node('main', init => [ allows_streaming => 1 ]);
+$node->safe_psql('postgres', "SELECT release_lock('a', acquire_lock('a'));\n" x 20 . q{SELECT campaign('leader', 'me')});
+
+# --- on a standby nothing is granted, and the queries answer all the same ---
+
+$node->backup('copy');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'copy', has_streaming => 1);
+$standby->start;
+my ($query) = $queries =~ /^lock_election:\n  query: \|\n((?:    .*\n)+)/m;
+is($standby->safe_psql('postgres', "SELECT up, standby, coalesce(acquires_total, 0) FROM ($query) q"), '0|1|0', 'the query on a standby');
+is($node->safe_psql('postgres', "SELECT up, standby, acquires_total FROM ($query) q"), '1|0|21', 'and on the primary');
+
+SKIP:
+{
+	skip 'prometheus or prometheus-postgres-exporter is not installed', 1 unless can_watch();
+
+	# --- the rules ---
+
+	foreach my $command ([ 'check', 'rules', "$folder/alerts.yaml" ], [ 'test', 'rules', "$src/test/watching/alerts.yaml" ])
+	{
+		ok(IPC::Run::run([ 'promtool', @$command ], '>&', \$out), "promtool @$command[0, 1]") or diag($out);
+	}
+
+	# --- what the exporter makes of the queries ---
+
+	my @exporters = map { start_exporter($_, "$folder/queries.yaml", 'postgres') } $node, $standby;
+	my %samples = scrape($exporters[0]);
+	my @missing = grep { !$samples{ $metrics{$_} eq 'histogram' ? "${_}_bucket" : $_ } } sort keys %metrics;
+	is(join(' ', @missing), '', 'every metric of the list is there');
+	is(join(' ', grep { !$known{$_} } sort grep { /^lock_election/ } keys %samples), '', 'and no other');
+	is(join(' ', map { $_->{labels}{datname} } @{ $samples{lock_election_up} }), 'postgres', 'with its database');
+	is_deeply([ map { $_->{labels}{le} } @{ $samples{lock_election_hold_seconds_bucket} } ],
+		[ split /\n/, $node->safe_psql('postgres', q{SELECT CASE le WHEN 'Infinity' THEN '+Inf' WHEN 0.0001 THEN '0.0001' WHEN 0.0003 THEN '0.0003'
+				ELSE le::text END FROM lock_election.histogram WHERE name = 'hold' ORDER BY histogram.le}) ], 'a histogram with its bounds');
+	is($samples{lock_election_hold_seconds_bucket}[-1]{value}, $samples{lock_election_hold_seconds_count}[0]{value}, 'all of it in the last bucket');
+	is($samples{lock_election_hold_seconds_count}[0]{value}, 20, 'as many as there were');
+	is($samples{lock_election_leader_changes_total}[0]{value}, 1, 'a counter');
+
+	# --- a holder hangs, and somebody is told: after 3 s here, a minute is too long for a test ---
+
+	my $dir = PostgreSQL::Test::Utils::tempdir();
+	$alerts =~ s/(oldest_wait_seconds >) 60$/$1 3/m or die 'no threshold';
+	append_to_file("$dir/alerts.yaml", $alerts);
+	my $prometheus = start_prometheus("$dir/alerts.yaml", @exporters);
+	my $firing = sub { return join ' ', sort map { "$_->{metric}{alertname}@" . $_->{metric}{server} } ask_prometheus($prometheus, 'ALERTS{alertstate="firing"}') };
+	my $server = $node->host . ':' . $node->port;
+
+	# Not before all servers run, which would keep their pipes open.
+	my $holder = session($node);
+	my $waiter = session($node);
+
+	ok(wait_until(sub { ask_prometheus($prometheus, 'lock_election_up') == 2 }), 'Prometheus has both servers');
+	is($firing->(), '', 'no alert of them fires');
+	my $token = $holder->query(q{SELECT acquire_lock('hung', ttl => '1 h')});
+	$waiter->async(q{SELECT acquire_lock('hung')});
+	ok(wait_until(sub { $firing->() ne '' }, 30), 'an alert fires');
+	is($firing->(), "LockElectionHungHolder\@$server", 'the right one, and no other');
+
+	# The board's curves: all are understood, and show something.
+	foreach my $expression (@expressions)
+	{
+		my $now = $expression =~ s/"\$(?:server|datname)"/".*"/gr =~ s/\$__rate_interval/20s/gr;
+		my @curves = eval { ask_prometheus($prometheus, $now) };
+
+		cmp_ok(scalar(@curves), '>', 0, "the board: $expression") or diag($@);
+	}
+	$holder->query("SELECT release_lock('hung', $token)");
+	like($waiter->wait, qr/^\d+$/, 'the holder lets go');
+	ok(wait_until(sub { $firing->() eq '' }), 'and the alert ends');
+	my ($quantile) = ask_prometheus($prometheus, 'histogram_quantile(0.99, lock_election_wait_seconds_bucket)');
+	cmp_ok($quantile->{value}[1], '>', 3, 'the wait is in the histogram');
+	stop_watching();
+	$waiter->quit;
+	$holder->quit;
+}
+
+done_testing();
