@@ -63,7 +63,7 @@ typedef struct Manager
 	uint32 *listed;         /* by proc number: in the list of that number */
 	uint32 list_number;
 	uint32 *taken; /* by proc number: the request last taken */
-	uint32 *aside; /* procs with more to do than a batch had room for, in order of arrival */
+	uint32 *aside; /* procs with more to do than a batch had room for, in the order of their turns */
 	int naside;
 	LeTime rest_until;  /* until then they wait */
 	LeTime little_at;   /* when something else was taken */

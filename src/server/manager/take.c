@@ -505,7 +505,7 @@ le_take_rung(uint32 *procs, int n)
 
 /*
  * Is it more than a little work?  Once a batch has done its share, that is for the
- * next ones, in the order of arrival.  The others do not wait behind it.
+ * next ones, in turns.  The others do not wait behind it.
  */
 static bool
 is_much(uint32 proc)
@@ -522,8 +522,8 @@ is_much(uint32 proc)
 	pg_read_barrier();
 	if (slot->type == LE_REQUEST_LOOK || slot->type == LE_REQUEST_LOOK_LEASES)
 		return true;
-	if (slot->type != LE_REQUEST_COMMAND)
-		return false;
+	if (slot->type != LE_REQUEST_COMMAND || is_renewal(slot))
+		return false; /* also one of many names: what it keeps alive could end meanwhile */
 	return slot->command.nnames > LE_FEW || slot->command.type == LE_CMD_REVOKE_LEASE ||
 		   slot->command.type == LE_CMD_FORCE || slot->command.type == LE_CMD_FORCE_ROLE ||
 		   slot->command.type == LE_CMD_SET_PERMITS;
@@ -612,7 +612,8 @@ is_step(uint32 proc)
 			(slot->command.type == LE_CMD_FORCE || slot->command.type == LE_CMD_FORCE_ROLE));
 }
 
-static void
+/* False: it has begun, and there is more to do than this batch does. */
+static bool
 take_one(uint32 proc, bool much, LeTime now)
 {
 	bool step = much && is_step(proc);
@@ -623,37 +624,44 @@ take_one(uint32 proc, bool much, LeTime now)
 			le_ring(slot_of(proc));
 		else
 			put_aside(proc);
-		return;
+		return true;
 	}
 	if (much)
 		le_mgr.much = true;
 	else
 		le_mgr.little_at = le_mgr.taken_at;
-	if (take_mail(proc, now))
-		take_request(proc, now);
-	else
-		put_aside(proc);
+	if (!take_mail(proc, now))
+		return false;
+	take_request(proc, now);
+	return true;
 }
 
 /*
  * Waits for many names end first: whoever makes room for one that is about to end
- * would have it granted, which is much more work.
+ * would have it granted, which is much more work.  The others that have much to do
+ * take turns: one that has begun goes on behind those that have not.
  */
 void
 le_take(const uint32 *procs, int n, LeTime now)
 {
-	bool *taken = palloc0(n * sizeof(bool));
+	bool *taken = palloc0(n * sizeof(bool)), *begun = palloc0(n * sizeof(bool));
 
 	for (int i = 0; i < n; i++)
 	{
 		taken[i] = ends_long_wait(procs[i]);
 		if (taken[i])
-			take_one(procs[i], true, now);
+			begun[i] = !take_one(procs[i], true, now);
 	}
 	for (int i = 0; i < n; i++)
 	{
 		if (!taken[i])
-			take_one(procs[i], is_much(procs[i]), now);
+			begun[i] = !take_one(procs[i], is_much(procs[i]), now);
+	}
+	for (int i = 0; i < n; i++)
+	{
+		if (begun[i])
+			put_aside(procs[i]);
 	}
 	pfree(taken);
+	pfree(begun);
 }

@@ -1,0 +1,154 @@
+# Requests with much to do are put aside, and the manager rests from them. Each batch takes 50 ms here: so the rollback of
+# very many locks takes some seconds, and what has to happen meanwhile, or must not, can be seen.
+use strict;
+use warnings;
+use IO::Select ();
+use LeTest;
+use LeWire;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $node = new_node('main', faults => 1, conf => "log_statement = none\nautovacuum = off\n");
+my $free = LeWire->new($node);
+my $held = 16000;
+
+sub ask
+{
+	my ($session, $sql) = @_;
+	$session->query($sql);
+	my $out = $session->wait('Z');
+	die "$sql: " . $session->error if $session->error;
+	return $out;
+}
+
+# Asks nothing of the manager.
+sub fault { return ask($free, "SELECT fault_$_[0]"); }
+
+sub names { my ($prefix, $n) = @_; return "ARRAY(SELECT '$prefix' || i FROM generate_series(1, $n) AS i)"; }
+
+sub is_busy { my ($session) = @_; return !IO::Select->new($session->{socket})->can_read(0); }
+
+my $hog = LeWire->new($node);
+my $others = LeWire->new($node);
+my $waits = LeWire->new($node);
+
+# The manager rests only where others ask for little.
+sub ask_for_little
+{
+	$others->query(q{DO $$ BEGIN FOR i IN 1 .. 1000 LOOP PERFORM pg_sleep(0.01), release_lock('little', acquire_lock('little')); COMMIT; END LOOP; END $$});
+	return;
+}
+
+sub end_little
+{
+	$others->cancel;
+	$others->wait('Z');
+	fault('clear()');
+	ask($others, q{SELECT force_release_lock('little')});
+	return;
+}
+
+sub begin_much
+{
+	ask($hog, 'BEGIN');
+	ask($hog, "SELECT count(acquire_locks(ARRAY(SELECT 'hog' || j || '-' || i FROM generate_series(1, 1000) AS i), ttl => '1 h')) FROM generate_series(1, $held / 1000) AS j");
+	fault(q{set('batch-applied', 'sleep', ms => 50, times => 0)});
+	$hog->query('ROLLBACK');
+
+	# it asks for something, and has to wait until all is undone
+	$hog->wait('Z');
+	$hog->query(q{SELECT acquire_lock('behind')});
+	ask_for_little();
+	return;
+}
+
+sub end_much
+{
+	end_little();
+	like($hog->wait('Z'), qr/^\d+$/, 'the rollback is done') or diag($hog->error);
+	ask($hog, q{SELECT release_lock('behind', token) FROM lock_election.locks WHERE name = 'behind'});
+	return nothing_left($node, undef, timeout => 30);
+}
+
+# Whoever had to wait for a turn behind so many rollbacks would wait for two seconds. What is due in a batch of a rest ends
+# there: so some of these places would.
+subtest 'a renewal of many names waits for no turn' => sub {
+	my @hogs = map { LeWire->new($node) } 1 .. 16;
+	my @clients = map { LeWire->new($node) } 1 .. 6;
+	my @tokens;
+
+	foreach my $i (0 .. $#hogs)
+	{
+		ask($hogs[$i], 'BEGIN');
+		ask($hogs[$i], 'SELECT acquire_locks(' . names("much$i-", 300) . ')');
+	}
+	my @holders = map { ask($hog, 'SELECT acquire_locks(' . names("place$_-", 20) . ')') } 0 .. $#clients;
+	push @tokens, ask($clients[$_], 'SELECT (enqueue_locks(' . names("place$_-", 20) . ", ttl => '" . (1000 + 70 * $_) . " ms')).token") foreach 0 .. $#clients;
+	fault(q{set('batch-applied', 'sleep', ms => 50, times => 0)});
+	ask_for_little();
+	$_->query('ROLLBACK'), $_->wait('Z'), $_->query(q{SELECT is_held('behind', 1)}) foreach @hogs;
+	$clients[$_]->query('SELECT await_locks(' . names("place$_-", 20) . ", $tokens[$_], wait => '0')") foreach 0 .. $#clients;
+	is($_->wait('Z'), 'f', 'a place is kept alive') or diag($_->error) foreach @clients;
+	my $left = grep { is_busy($_) } @hogs;
+	cmp_ok($left, '>', 0, 'before the rollbacks are done');
+	end_little();
+	ask($clients[$_], 'SELECT release_locks(' . names("place$_-", 20) . ", $tokens[$_])") foreach 0 .. $#clients;
+	ask($hog, 'SELECT release_locks(' . names("place$_-", 20) . ", $holders[$_])") foreach 0 .. $#clients;
+	$_->wait('Z') foreach @hogs;
+	$_->quit foreach @hogs, @clients;
+	nothing_left($node, undef, timeout => 30);
+};
+
+subtest 'those with much to do take turns' => sub {
+	begin_much();
+	my $start = time;
+	my $token = ask($waits, 'SELECT acquire_locks(' . names('mine', 20) . ')');
+	my $took = time - $start;
+	ok(is_busy($hog), sprintf 'twenty locks are granted after %.1f s, before the rollback of %d is done', $took, $held);
+	ask($waits, 'SELECT release_locks(' . names('mine', 20) . ", $token)");
+	end_much();
+};
+
+subtest 'who is put aside gives up' => sub {
+	begin_much();
+	my $ended = 0;
+	foreach my $i (1 .. 5)
+	{
+		$waits->query("SET statement_timeout = 20; SELECT acquire_locks(" . names('mine', 20) . ", ttl => '1 h')");
+		$waits->wait('Z');
+		$ended += $waits->error =~ /57014/;
+		$waits->query("RESET statement_timeout");
+		$waits->wait('Z');
+		my $gone = LeWire->new($node);
+		$gone->query('SELECT acquire_locks(' . names("gone$i", 20) . ', NULL)');
+		$gone->cut;
+	}
+	cmp_ok($ended, '>', 0, 'its statement_timeout ends such a call');
+	ok(is_busy($hog), 'the rollback is not yet done');
+	my $token = ask($waits, 'SELECT acquire_locks(' . names('mine', 20) . ", wait => '20 s')");
+	like($token, qr/^\d+$/, 'what was given up is nobody\'s');
+	ask($waits, 'SELECT release_locks(' . names('mine', 20) . ", $token)");
+	end_much();
+};
+
+# A rest is twice as long as the batch before it: two of three of these batches are of a rest, and the rollback is put aside.
+subtest 'batches fail while the manager rests' => sub {
+	begin_much();
+	for my $i (1 .. 6)
+	{
+		fault(q{set('batch-before-expiry', 'error')});
+		$waits->query('SELECT acquire_locks(' . names('mine', 20) . ')');
+		my $token = $waits->wait('Z');
+		like($token, qr/^\d+$/, 'a batch fails, and what was put aside is done') or diag($waits->error);
+		cmp_ok(fault(q{hits('batch-before-expiry')}), '>', 1, 'it has failed');
+		ask($waits, 'SELECT release_locks(' . names('mine', 20) . ", $token)");
+	}
+	ok(is_busy($hog), 'the rollback is not yet done');
+	fault(q{clear()});
+	end_much();
+};
+
+$_->quit foreach $hog, $others, $waits, $free;
+$node->stop;
+done_testing();
