@@ -136,7 +136,7 @@ test-packages:
 	@test/packages.sh $(SUITES)
 
 # The version of a release is that of the SQL and a third number, for releases that change the library alone.
-DIST_VERSION := $(shell sed -n '1,/"provides"/s/^[[:space:]]*"version": "\(.*\)",/\1/p' META.json)
+DIST_VERSION = $(shell sed -n '1,/"provides"/s/^[[:space:]]*"version": "\(.*\)",/\1/p' META.json)
 DIST_TAG     ?= v$(DIST_VERSION)
 DIST          = lock_election-$(DIST_VERSION)
 DIST_ARCHIVE  = TZ=UTC git -c tar.umask=0022 archive --prefix=$(DIST)/

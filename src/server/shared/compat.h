@@ -61,6 +61,13 @@ typedef Oid LeRelFileNumber;
 #define le_reindex_relation(relid, params) reindex_relation((relid), 0, (params))
 #endif
 
+/* 18 runs a portal once, and does not ask */
+#if PG_VERSION_NUM >= 180000
+#define le_run_portal(portal, dest) ((void) PortalRun((portal), FETCH_ALL, false, (dest), (dest), NULL))
+#else
+#define le_run_portal(portal, dest) ((void) PortalRun((portal), FETCH_ALL, false, true, (dest), (dest), NULL))
+#endif
+
 /* 17 gives every process a number of its own */
 #if PG_VERSION_NUM >= 170000
 #include "storage/procnumber.h"

@@ -49,7 +49,7 @@ run_statement(RawStmt *statement, const char *sql)
 	PortalDefineQuery(portal, NULL, sql, CreateCommandTag(statement->stmt), plans, NULL);
 	PortalStart(portal, NULL, 0, InvalidSnapshot);
 	PortalSetResultFormat(portal, 1, &format);
-	(void) PortalRun(portal, FETCH_ALL, false, true, nowhere, nowhere, NULL);
+	le_run_portal(portal, nowhere);
 	PortalDrop(portal, false);
 	CommandCounterIncrement();
 }
