@@ -24,7 +24,7 @@ fi
 
 [[ $TESTS != *faults* ]] || le_faults_tree
 [[ $TESTS != *pgbouncer.t* && $TESTS != *pooled.t* && $TESTS != *lockctl* ]] || le_extra_packages pgbouncer
-[[ $TESTS != *ha.t* && $TESTS != *test/ha/* ]] || le_extra_packages patroni etcd-server haproxy pgbouncer
+[[ $TESTS != *ha.t* && $TESTS != *test/ha/* ]] || le_extra_packages python3-etcd patroni etcd-server haproxy pgbouncer
 [[ $TESTS != *lockctl* ]] || le_extra_packages tmux bash-completion
 [[ $TESTS != *watching* ]] || le_extra_packages prometheus prometheus-postgres-exporter
 [[ $TESTS != *documents* ]] || le_extra_packages pkg-config python3-psycopg

@@ -39,6 +39,9 @@ sub find_program
 sub missing
 {
 	my %packages = map { $program{$_} => 1 } grep { !defined find_program($_) } keys %program;
+
+	# newer packages of Patroni do without a client of etcd
+	$packages{'python3-etcd'} = 1 if system('/usr/bin/python3 -c "import etcd" 2>/dev/null') != 0;
 	return %packages ? 'not installed here: ' . join(' ', sort keys %packages) : undef;
 }
 
