@@ -22,6 +22,7 @@ use strict;
 use warnings;
 
 use IO::Select ();
+use Errno ();
 use IO::Socket::INET ();
 use IO::Socket::UNIX ();
 use LeTest ();
@@ -184,8 +185,14 @@ sub take
 
 	while (length $bytes < $length)
 	{
-		IO::Select->new($self->{socket})->can_read(LeTest::timeout()) or die 'timed out waiting for a message';
-		$self->{socket}->sysread($bytes, $length - length $bytes, length $bytes) or die 'the connection has ended';
+		local $! = 0;
+		if (!IO::Select->new($self->{socket})->can_read(LeTest::timeout()))
+		{
+			next if $!{EINTR}; # a child has ended, for one
+			die 'timed out waiting for a message';
+		}
+		my $got = $self->{socket}->sysread($bytes, $length - length $bytes, length $bytes);
+		$got or (!defined $got && $!{EINTR}) or die 'the connection has ended';
 	}
 	return $bytes;
 }

@@ -2,6 +2,7 @@
 use strict;
 use warnings;
 use LeTest;
+use LeWire;
 use Test::More;
 
 my $node = new_node('main', start => 0);
@@ -18,4 +19,14 @@ my @result = $node->psql('postgres', $sql);
 is(@result, 3, 'and as a list');
 is_deeply([ @result[ 0, 1 ] ], [ 2, '' ], 'which says the same');
 ok(!eval { $node->safe_psql('postgres', $sql); 1 }, 'who does not expect it is told');
+
+# A signal, as of a child that ends, is no end of a wait.
+$node->start;
+my $wire = LeWire->new($node);
+local $SIG{ALRM} = sub { };
+alarm 1;
+$wire->query('SELECT pg_sleep(1.5), 1');
+is(eval { $wire->wait('Z') }, '|1', 'a wait goes on after a signal') or diag($@);
+$wire->quit;
+$node->stop;
 done_testing();
