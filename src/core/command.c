@@ -108,13 +108,12 @@ held_by_transaction(const LeLock *lock, const LeSession *session, const LeComman
 		 slot = slot->next, link = link->next)
 	{
 		LeEntry *entry = le_container(link, LeHold, session_link)->entry;
+		LeEntry *holder = le_slot_holder(slot);
 
 		if (is_unnamed_holder(entry, lock, cmd))
 			return entry;
-		if (le_slot_holder(slot) == NULL || !is_unnamed_holder(le_slot_holder(slot), lock, cmd))
-			continue;
-		if (has_hold_of(le_slot_holder(slot), cmd->session))
-			return le_slot_holder(slot);
+		if (holder != NULL && is_unnamed_holder(holder, lock, cmd) && has_hold_of(holder, cmd->session))
+			return holder;
 	}
 	return NULL;
 }
