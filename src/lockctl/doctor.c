@@ -4,7 +4,6 @@
  */
 #include "lockctl.h"
 
-#include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -410,17 +409,9 @@ check_clock(patient *p)
 int
 lc_doctor(int argc, char **argv)
 {
-	static const struct option options[] = {LC_HELP_OPTION, {NULL, 0, NULL, 0}};
 	patient p = {0};
-	int option;
 
-	optind = 0;
-	opterr = 0;
-	while ((option = getopt_long(argc, argv, ":" LC_GLOBAL_OPTIONS, options, NULL)) != -1)
-	{
-		if (!lc_take_global(option, optarg))
-			lc_bad_option(option, argv[optind - 1]);
-	}
+	lc_take_globals(argc, argv);
 	if (optind < argc)
 		lc_usage("too many arguments: \"%s\"", argv[optind]);
 	if (connect(&p))

@@ -96,6 +96,9 @@ extern bool lc_take_global(int option, const char *value);
 /* What is left: --help, an option that is not known, or one without its value. */
 extern void lc_bad_option(int option, const char *text) __attribute__((noreturn));
 
+/* Those of a command that has no others; its first argument is at optind then. */
+extern void lc_take_globals(int argc, char **argv);
+
 /* "5", "5s", "500ms", "2min", "1h", "1d" in milliseconds.  Ends the program where it is none. */
 extern int lc_duration(const char *option, const char *text, int min, int max);
 extern int64_t lc_number(const char *what, const char *text, int64_t min, int64_t max);

@@ -4,6 +4,7 @@
  */
 #include "lockctl.h"
 
+#include <getopt.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -121,6 +122,21 @@ lc_bad_option(int option, const char *text)
 	if (option == ':')
 		lc_usage("option \"%s\" needs a value", text);
 	lc_usage("unknown option \"%s\"", text);
+}
+
+void
+lc_take_globals(int argc, char **argv)
+{
+	static const struct option options[] = {LC_HELP_OPTION, {NULL, 0, NULL, 0}};
+	int option;
+
+	optind = 0;
+	opterr = 0;
+	while ((option = getopt_long(argc, argv, ":" LC_GLOBAL_OPTIONS, options, NULL)) != -1)
+	{
+		if (!lc_take_global(option, optarg))
+			lc_bad_option(option, argv[optind - 1]);
+	}
 }
 
 /* --- the connection string --- */

@@ -9,7 +9,6 @@
 #include "lockctl.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,17 +128,9 @@ lc_choose_shard(const char *const *names, int n)
 int
 lc_shard(int argc, char **argv)
 {
-	static const struct option options[] = {LC_HELP_OPTION, {NULL, 0, NULL, 0}};
 	const map *m;
-	int option;
 
-	optind = 0;
-	opterr = 0;
-	while ((option = getopt_long(argc, argv, ":" LC_GLOBAL_OPTIONS, options, NULL)) != -1)
-	{
-		if (!lc_take_global(option, optarg))
-			lc_bad_option(option, argv[optind - 1]);
-	}
+	lc_take_globals(argc, argv);
 	if (lc_globals.shards == NULL)
 		lc_usage("\"shard\" needs --shards");
 	m = the_map();
