@@ -130,11 +130,8 @@ sub write_file
 	return;
 }
 
-# An HAProxy that passes these ports on: listen => target.
-sub forwarder
-{
-	my (%ports) = @_;
-	my $text = <<'CFG';
+# How every HAProxy here begins.
+my $haproxy = <<'CFG';
 global
     maxconn 500
 defaults
@@ -143,6 +140,13 @@ defaults
     timeout server 1h
     timeout connect 2s
 CFG
+
+# An HAProxy that passes these ports on: listen => target.
+sub forwarder
+{
+	my (%ports) = @_;
+	my $text = $haproxy;
+
 	$text .= "listen p$_\n    bind 127.0.0.1:$_\n    server s 127.0.0.1:$ports{$_}\n" foreach sort keys %ports;
 	return $text;
 }
@@ -151,14 +155,7 @@ sub balancer
 {
 	my ($self) = @_;
 	my $port = $self->{port};
-	my $text = <<'CFG';
-global
-    maxconn 500
-defaults
-    mode tcp
-    timeout client 1h
-    timeout server 1h
-    timeout connect 2s
+	my $text = $haproxy . <<'CFG';
     timeout check 1s
     retries 1
 CFG
