@@ -48,8 +48,8 @@ my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($node, 'copy', has_streaming => 1);
 $standby->start;
 my ($query) = $queries =~ /^lock_election:\n  query: \|\n((?:    .*\n)+)/m;
-is($standby->safe_psql('postgres', "SELECT up, standby, coalesce(acquires_total, 0) FROM ($query) q"), '0|1|0', 'the query on a standby');
-is($node->safe_psql('postgres', "SELECT up, standby, acquires_total FROM ($query) q"), '1|0|21', 'and on the primary');
+is($standby->safe_psql('postgres', "SELECT healthy, up, standby, coalesce(acquires_total, 0) FROM ($query) q"), '0|0|1|0', 'the query on a standby');
+is($node->safe_psql('postgres', "SELECT healthy, up, standby, acquires_total FROM ($query) q"), '1|1|0|21', 'and on the primary');
 
 SKIP:
 {
@@ -81,10 +81,10 @@ SKIP:
 
 	my $dir = PostgreSQL::Test::Utils::tempdir();
 	$alerts =~ s/(oldest_wait_seconds >) 60$/$1 3/m or die 'no threshold';
+	$alerts =~ s/^( +)(expr: lock_election_healthy == 0 .*)\n +for: 30s$/$1$2\n$1for: 1s/m or die 'no rule';
 	append_to_file("$dir/alerts.yaml", $alerts);
 	my $prometheus = start_prometheus("$dir/alerts.yaml", @exporters);
-	my $firing = sub { return join ' ', sort map { "$_->{metric}{alertname}@" . $_->{metric}{server} } ask_prometheus($prometheus, 'ALERTS{alertstate="firing"}') };
-	my $server = $node->host . ':' . $node->port;
+	my $firing = sub { return join ' ', sort map { "$_->{metric}{alertname}@" . $_->{metric}{instance} } ask_prometheus($prometheus, 'ALERTS{alertstate="firing"}') };
 
 	# Not before all servers run, which would keep their pipes open.
 	my $holder = session($node);
@@ -95,12 +95,12 @@ SKIP:
 	my $token = $holder->query(q{SELECT acquire_lock('hung', ttl => '1 h')});
 	$waiter->async(q{SELECT acquire_lock('hung')});
 	ok(wait_until(sub { $firing->() ne '' }, 30), 'an alert fires');
-	is($firing->(), "LockElectionHungHolder\@$server", 'the right one, and no other');
+	is($firing->(), "LockElectionHungHolder\@$exporters[0]", 'the right one, and no other');
 
 	# The board's curves: all are understood, and show something.
 	foreach my $expression (@expressions)
 	{
-		my $now = $expression =~ s/"\$(?:server|datname)"/".*"/gr =~ s/\$__rate_interval/20s/gr;
+		my $now = $expression =~ s/"\$(?:instance|datname)"/".*"/gr =~ s/\$__rate_interval/20s/gr;
 		my @curves = eval { ask_prometheus($prometheus, $now) };
 
 		cmp_ok(scalar(@curves), '>', 0, "the board: $expression") or diag($@);
@@ -110,6 +110,19 @@ SKIP:
 	ok(wait_until(sub { $firing->() eq '' }), 'and the alert ends');
 	my ($quantile) = ask_prometheus($prometheus, 'histogram_quantile(0.99, lock_election_wait_seconds_bucket)');
 	cmp_ok($quantile->{value}[1], '>', 3, 'the wait is in the histogram');
+
+	# --- the manager hangs: its counters and queues stand still, and only health() tells ---
+
+	my $manager = $node->safe_psql('postgres', 'SELECT pid FROM lock_election.manager');
+	kill 'STOP', $manager;
+	$waiter->async(q{SELECT acquire_lock('unanswered') IS NOT NULL});
+	ok(wait_until(sub { $firing->() ne '' }, 30), 'an alert fires');
+	is($firing->(), "LockElectionDown\@$exporters[0]", 'the right one, and no other');
+	my ($waited) = ask_prometheus($prometheus, 'lock_election_request_wait_seconds > 2');
+	is($waited->{metric}{instance}, $exporters[0], 'a request waits there');
+	kill 'CONT', $manager;
+	is($waiter->wait, 't', 'the manager goes on');
+	ok(wait_until(sub { $firing->() !~ /LockElectionDown/ }), 'and the alert ends');
 	stop_watching();
 	$waiter->quit;
 	$holder->quit;
