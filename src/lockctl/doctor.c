@@ -10,6 +10,9 @@
 #include <string.h>
 #include <time.h>
 
+/* How long the manager may take to tell who waits: one that hangs never does. */
+#define VIEW_TIMEOUT "5 s"
+
 /* Who waits for a lock for longer is told of: half a minute is the default TTL. */
 #define LONG_WAIT "30 s"
 
@@ -286,8 +289,14 @@ check_waits(patient *p)
 
 	if (!p->installed || !p->preloaded || !p->primary)
 		return;
+	/* in a transaction, so that behind a pool the timeout stays with this statement */
+	PQclear(PQexec(p->db, "BEGIN; SET LOCAL statement_timeout = '" VIEW_TIMEOUT "'"));
 	result = PQexec(p->db, waits);
-	if (PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) > 0)
+	PQclear(PQexec(p->db, "ROLLBACK"));
+	if (PQresultStatus(result) != PGRES_TUPLES_OK)
+		find(p, BAD, "waits", "look at the manager's process, at the server's log, and at docs/high-availability.md",
+			 "the manager does not tell who waits: %s", PQresultErrorMessage(result));
+	else if (PQntuples(result) > 0)
 		find(p, ODD, "waits", PQgetvalue(result, 0, 1), "%s", PQgetvalue(result, 0, 0));
 	else
 		find(p, GOOD, "waits", "", "nobody has waited for a lock for more than " LONG_WAIT);

@@ -174,6 +174,17 @@ subtest 'the doctor finds a hung holder' => sub {
 	ctl_node($node);
 };
 
+subtest 'the doctor does not wait for a manager that hangs' => sub {
+	my $manager = $node->safe_psql('postgres', 'SELECT pid FROM lock_election.manager');
+	kill 'STOP', $manager;
+	my $doctor = start_ctl('doctor');
+	my $rc = $doctor->wait(60);
+	kill 'CONT', $manager;
+	is($rc, 1, 'it ends');
+	like($doctor->out, qr/^WRONG +waits +the manager does not tell who waits: .*statement timeout/m, 'and says that nobody tells who waits');
+	like($doctor->out, qr/^ok +clock /m, 'and all the rest');
+};
+
 subtest '50 processes add to a file' => sub {
 	append_to_file("$dir/sum", "0\n");
 	# reads, lets others run, and writes: without the lock most of it would be lost
