@@ -55,16 +55,16 @@ sub start
 	return;
 }
 
-# Returns host:port.
+# Returns host:port. Without options of the test's own it leaves out what the exporter itself would look at.
 sub start_exporter
 {
-	my ($node, $queries, $dbname) = @_;
+	my ($node, $queries, $dbname, @options) = @_;
 	my $address = '127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port();
 	my $target = 'host=' . $node->host . ' port=' . $node->port . " dbname=$dbname sslmode=disable user=" . getpwuid($<);
 
 	local $ENV{DATA_SOURCE_NAME} = $target;
 	start("http://$address/metrics", 'prometheus-postgres-exporter', "--web.listen-address=$address",
-		"--extend.query-path=$queries", '--disable-default-metrics', '--disable-settings-metrics');
+		"--extend.query-path=$queries", @options ? @options : qw(--disable-default-metrics --disable-settings-metrics));
 	return $address;
 }
 
