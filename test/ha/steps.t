@@ -32,7 +32,10 @@ subtest 'a cluster that exists' => sub {
 	my $pending = sub { return join ' ', map { $_->{pending_restart} ? $_->{name} : () } $ha->members };
 
 	$ha->sql($primary, 'CREATE EXTENSION lock_election');
-	like($ha->{error}, qr/lock_election .*shared_preload_libraries/s, 'too early: refused');
+	like($ha->{error}, qr/WARNING: .*shared_preload_libraries/s, 'too early: a warning');
+	$ha->sql($primary, q{SELECT try_acquire_lock('a')});
+	like($ha->{error}, qr/ERROR: .*shared_preload_libraries/s, 'and no locks');
+	$ha->sql($primary, 'DROP EXTENSION lock_election');
 	$ha->ctl('edit-config', '--force', '-p', 'shared_preload_libraries=lock_election', '-p', 'max_worker_processes=16', 'ha');
 	comes_to($pending, 'node1 node2 node3', 'all wait for a restart');
 	foreach my $i (standbys(), $primary)
@@ -42,6 +45,9 @@ subtest 'a cluster that exists' => sub {
 	}
 	is($pending->(), '', 'none waits for a restart');
 	is($ha->leader, $primary, 'the primary is the same');
+	$ha->ctl('edit-config', '--force', '-s', 'synchronous_mode=true', '-p', 'lock_election.min_durability=remote', 'ha');
+	comes_to(sub { $ha->sql($primary, 'SHOW lock_election.min_durability') }, 'remote', 'the setting is there');
+	$ha->set_mode('remote');    # the same; now the cluster is waited for in that mode
 	$ha->sql($primary, 'CREATE EXTENSION lock_election');
 	comes_to(sub { health($primary) }, 'ok', 'health() of the primary');
 	comes_to(sub { health($_[0] // (standbys())[0]) }, 'this is a standby: it shows locks, and grants none', 'of a standby');
