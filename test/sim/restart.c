@@ -23,7 +23,6 @@
 #include "sim.h"
 
 #define LOST_STARTS 30
-#define MINUTE      (60 * LE_SECOND)
 
 /* The disk has it all, as of this moment. */
 void

@@ -222,7 +222,8 @@ typedef struct Meta
 	uint32_t timeline;
 } Meta;
 
-#define FIRST_INCARNATION 1000
+#define MINUTE            (60 * LE_SECOND)
+#define FIRST_INCARNATION 1000 /* at minute 1000 */
 
 /* Other states of a disk than what the server has stored. */
 enum

@@ -118,6 +118,7 @@ world_start(World *w, const Config *conf)
 	for (int i = 0; i < DISKS; i++)
 		w->disks[i].stories = calloc(MAX_NAMES, sizeof(Story));
 	w->meta.incarnation = FIRST_INCARNATION;
+	w->meta.taken_at = w->clock + FIRST_INCARNATION * MINUTE;
 	w->meta.timeline = w->newest_timeline = 1;
 	w->core = le_core_create(&w->env, w->conf.sessions,
 							 (w->meta.incarnation << LE_COUNTER_BITS) + w->conf.first_counter);
