@@ -87,6 +87,7 @@ static void
 disconnect_all(World *w)
 {
 	memset(w->clients, 0, w->conf.sessions * sizeof(Client));
+	memset(w->mails, 0, w->conf.sessions * sizeof(Mail));
 	for (uint32_t i = 0; i < w->conf.sessions; i++)
 		durable_reset(&w->durable[i]);
 	w->nfences = 0;
