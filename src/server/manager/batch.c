@@ -428,7 +428,7 @@ apply(const uint32 *procs, int n, bool expire, LeTime horizon)
 	le_take(procs, n, now);
 	LE_FAULT("batch-before-expiry");
 	if (expire)
-		le_core_expire(le_mgr.core, horizon, EXPIRE_A_BATCH);
+		le_core_expire(le_mgr.core, now, EXPIRE_A_BATCH);
 	le_mgr.much |= le_core_is_full(le_mgr.core);
 	return now;
 }
@@ -655,6 +655,7 @@ run(uint32 *procs, int n)
 		return;
 	}
 	horizon = le_clock();
+	LE_FAULT_NOFAIL("batch-horizon");
 	n = le_take_aside(procs, n);
 	n = take_more(procs, n, horizon);
 	if (try_batch(procs, n, le_clock() >= le_mgr.expire_after, horizon, &error))
