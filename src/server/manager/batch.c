@@ -768,7 +768,10 @@ le_batch_init(LeDatabase *db)
 	le_mgr.aside = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
 	le_mgr.listed = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
 	for (int i = 0; i < n; i++)
+	{
 		le_mgr.taken[i] = pg_atomic_read_u32(&slot_of(i)->answered);
+		pg_atomic_write_u32(&slot_of(i)->aside, le_mgr.taken[i]);
+	}
 	le_mgr.batch_context =
 		AllocSetContextCreate(TopMemoryContext, "lock_election batch", ALLOCSET_DEFAULT_SIZES);
 	le_pause_init(&le_mgr.pause, le_clock());
