@@ -52,7 +52,8 @@ fi
 
 le_say "testing"
 rc=0
-le_run prove --norc --timer -j"$LE_JOBS" --exec "$LE_TMP/src/test/lib/run-one" ${PROVE_FLAGS:-} $TESTS || rc=$?
+# Most tests wait for most of their time.
+le_run prove --norc --timer -j"$((2 * LE_JOBS))" --exec "$LE_TMP/src/test/lib/run-one" ${PROVE_FLAGS:-} $TESTS || rc=$?
 rm -rf "$LE_ROOT/build/test-logs"
 if [ $rc != 0 ] && [ -d "$LE_TMP/work/tmp_check/log" ]; then
 	cp -r "$LE_TMP/work/tmp_check/log" "$LE_ROOT/build/test-logs"

@@ -47,7 +47,10 @@ check_lease(const LeCore *core, const LeEntry *entry)
 	CHECK(!lease->ended && le_core_find_lease(core, lease->id) == lease);
 	CHECK(!lease->for_group || lease->id == entry->token);
 	check_timer(core, &lease->timer);
-	check_rings(&lease->timer, lease->deadline);
+	if (lease->ending)
+		CHECK(lease->timer.pos != 0); /* for the next step */
+	else
+		check_rings(&lease->timer, lease->deadline);
 }
 
 static void
@@ -185,7 +188,7 @@ check_lock(const LeCore *core, const LeLock *lock)
 		CHECK(head->grouped || !is_ready(head) || lock->unsettled);
 		if (lock->unsettled)
 			CHECK(lock->timer.pos != 0);
-		if (lock->closed_until != 0 && lock->held == 0)
+		if (lock->closed_until != 0 && lock->held == 0 && !lock->unsettled)
 			check_rings(&lock->timer, lock->closed_until);
 	}
 }

@@ -101,6 +101,10 @@ batch_post(World *w, const LeCommand *cmd, LeReply *reply)
 	le_core_apply(w->core, cmd, w->now, &posted->reply);
 	*reply = posted->reply;
 	note_command(w, cmd, reply);
+	if (cmd->type == LE_CMD_UNDO || cmd->type == LE_CMD_SESSION_END)
+		w->mails[cmd->sessno] = (Mail){.cmd = *cmd, .waiting = reply->next != 0};
+	if (cmd->type == LE_CMD_UNDO && reply->next == 0 && w->conf.check_every == 1)
+		check_undone(w, cmd);
 	if (w->conf.model && !w->recovering)
 	{
 		LeReply expected;
@@ -110,11 +114,50 @@ batch_post(World *w, const LeCommand *cmd, LeReply *reply)
 	}
 }
 
+/* A batch has begun: it goes on with what the one before has left of the mail.  False: there is none. */
+bool
+batch_mail(World *w)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; w->conf.limits.work > 0 && i < w->conf.sessions; i++)
+	{
+		LeReply reply;
+
+		if (!w->mails[i].waiting)
+			continue;
+		any = true;
+		batch_post(w, &w->mails[i].cmd, &reply);
+	}
+	return any;
+}
+
+/* Batch by batch, each as much as it may do; others ask for something in between. */
+static void
+expire_in_steps(World *w)
+{
+	for (;;)
+	{
+		(void) le_core_expire(w->core, w->now, 16);
+		if (le_core_next_deadline(w->core) > w->now)
+			return;
+		batch_end(w);
+		(void) batch_mail(w);
+		if (!w->ending && rng_chance(&w->rng, 300))
+			client_step(w);
+	}
+}
+
 void
 batch_expire(World *w)
 {
-	while (le_core_expire(w->core, w->now, 16) == 16)
-		;
+	if (w->conf.limits.work > 0)
+		expire_in_steps(w);
+	else
+	{
+		while (le_core_expire(w->core, w->now, 16) == 16)
+			;
+	}
 	w->expired = w->now;
 	ENSURE(w, le_core_next_deadline(w->core) > w->now);
 	if (w->conf.model)
@@ -195,8 +238,12 @@ answered(World *w, const LeCommand *cmd, const LeReply *reply)
 			w->lease_roles[w->nleases++ % 64] = cmd->role;
 		}
 	}
-	if (c->id == cmd->session && c->request == cmd->request)
-		c->busy = false;
+	if (c->id != cmd->session || c->request != cmd->request)
+		return;
+	c->busy = false;
+	c->has_more = reply->next != 0;
+	c->more = *cmd;
+	c->more.from = reply->next;
 }
 
 /* Another request has taken its place's wait over. */
@@ -238,7 +285,10 @@ durable_apply(World *w, const Posted *p)
 			durable_undo(d, cmd);
 			break;
 		case LE_CMD_SESSION_END:
-			if (d->id == cmd->session)
+			if (d->id != cmd->session)
+				break;
+			d->waiting = false;
+			if (p->reply.next == 0)
 				durable_reset(d);
 			break;
 		default:

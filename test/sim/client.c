@@ -539,14 +539,30 @@ request(World *w, uint32_t sessno)
 		client_end(w, sessno);
 }
 
+/* Until the work of one call is done. */
+static void
+go_on(World *w, uint32_t sessno)
+{
+	Client *c = &w->clients[sessno];
+	LeCommand cmd = c->more;
+
+	cmd.request = ++c->request;
+	c->has_more = false;
+	post(w, &cmd);
+}
+
 void
 client_step(World *w)
 {
 	uint32_t sessno = rng_below(&w->rng, w->conf.sessions);
 	Client *c = &w->clients[sessno];
 
+	if (w->mails[sessno].waiting)
+		return;
 	if (c->id == 0)
 		connect_client(w, sessno);
+	else if (!c->busy && c->has_more)
+		go_on(w, sessno);
 	else if (!c->busy)
 		request(w, sessno);
 	else if (rng_chance(&w->rng, 60))

@@ -81,7 +81,7 @@ could_be_granted(const World *w, const LeEntry *entry)
 {
 	const LeLock *lock = entry->lock;
 
-	if (lock->queue.next != &entry->waiter->queue_link || lock->closed_until > w->expired)
+	if (lock->queue.next != &entry->waiter->queue_link || lock->closed_until > w->expired || lock->unsettled)
 		return false;
 	if (entry->mode == LE_MODE_PERMIT)
 		return lock->held < lock->permits;
@@ -191,6 +191,24 @@ check_waiters(World *w)
 			sim_fail(w, "session %llu waits, and will not be told", (unsigned long long) d->id);
 		ENSURE(w, d->waiting || entry == NULL);
 	}
+}
+
+/* Nothing is left of what this has undone, but for what a fence keeps from others. */
+void
+check_undone(World *w, const LeCommand *cmd)
+{
+	Live live = {NULL, 0, 0};
+
+	find_live(w, &live);
+	for (size_t i = 0; i < live.n; i++)
+	{
+		if (live.entries[i]->state == LE_STATE_LAPSED)
+			continue;
+		for (const LeHold *hold = live.entries[i]->holds; hold != NULL; hold = hold->next)
+			ENSURE(w,
+				   hold->session != cmd->session || hold->xact != cmd->xact || hold->subxact < cmd->subxact);
+	}
+	free(live.entries);
 }
 
 void

@@ -23,7 +23,6 @@
 #include "sim.h"
 
 #define LOST_STARTS 30
-#define MINUTE      (60 * LE_SECOND)
 
 /* The disk has it all, as of this moment. */
 void
@@ -88,6 +87,7 @@ static void
 disconnect_all(World *w)
 {
 	memset(w->clients, 0, w->conf.sessions * sizeof(Client));
+	memset(w->mails, 0, w->conf.sessions * sizeof(Mail));
 	for (uint32_t i = 0; i < w->conf.sessions; i++)
 		durable_reset(&w->durable[i]);
 	w->nfences = 0;

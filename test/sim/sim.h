@@ -128,7 +128,16 @@ typedef struct Client
 	bool in_xact;
 	bool busy; /* its request is not answered yet */
 	uint32_t request;
+	LeCommand more; /* that was not all: it goes on from here */
+	bool has_more;
 } Client;
+
+/* What the manager is told without being asked, until all of it is done. */
+typedef struct Mail
+{
+	LeCommand cmd; /* UNDO or SESSION_END */
+	bool waiting;
+} Mail;
 
 /*
  * What shared memory still knows of a session when the manager has crashed,
@@ -222,7 +231,8 @@ typedef struct Meta
 	uint32_t timeline;
 } Meta;
 
-#define FIRST_INCARNATION 1000
+#define MINUTE            (60 * LE_SECOND)
+#define FIRST_INCARNATION 1000 /* at minute 1000 */
 
 /* Other states of a disk than what the server has stored. */
 enum
@@ -275,6 +285,7 @@ typedef struct World
 
 	Client *clients;
 	Durable *durable;
+	Mail *mails; /* of each session number */
 	uint64_t next_session;
 	int64_t fences[MAX_FENCES];
 	int nfences;
@@ -291,6 +302,7 @@ typedef struct World
 	uint32_t nbatch;
 	uint32_t batch_cap;
 	bool recovering; /* the batch is of waiters that came back */
+	bool ending;     /* nobody comes any more */
 
 	Table tables[TABLES];
 	Meta meta;
@@ -456,11 +468,13 @@ extern void batch_rebuild(World *w, int64_t next_revision, Loss loss);
 extern void durable_reset(Durable *d);
 extern void batch_lose_answers(World *w);
 extern void batch_expire(World *w);
+extern bool batch_mail(World *w);
 extern bool world_fenced(void *arg, int64_t token);
 
 /* --- invariants.c --- */
 
 extern void check_invariants(World *w);
+extern void check_undone(World *w, const LeCommand *cmd);
 
 /* --- client.c --- */
 

@@ -83,6 +83,13 @@ choose(Config *c, Rng *rng)
 	c->limits.locks_per_role = rng_chance(rng, 200) ? between(rng, 1, c->sessions) : 0;
 	c->limits.leases_per_role = rng_chance(rng, 200) ? between(rng, 1, 5) : 0;
 	c->async_mille = c->restart_mille == 0 || rng_chance(rng, 500) ? 0 : between(rng, 300, 980);
+
+	/* the model knows no halves: work in steps is for worlds without it */
+	if (!c->model && rng_chance(rng, 700))
+	{
+		c->limits.work = between(rng, 1, 8);
+		c->check_every = large ? 64 : 1;
+	}
 }
 
 /* The seed chooses what kind of world it is. */
@@ -113,15 +120,17 @@ world_start(World *w, const Config *conf)
 	w->next_session = 1;
 	w->clients = calloc(w->conf.sessions, sizeof(Client));
 	w->durable = calloc(w->conf.sessions, sizeof(Durable));
+	w->mails = calloc(w->conf.sessions, sizeof(Mail));
 	w->last_exclusive = calloc(MAX_NAMES * 2, sizeof(int64_t));
 	w->stories = calloc(MAX_NAMES, sizeof(Story));
 	for (int i = 0; i < DISKS; i++)
 		w->disks[i].stories = calloc(MAX_NAMES, sizeof(Story));
 	w->meta.incarnation = FIRST_INCARNATION;
+	w->meta.taken_at = w->clock + FIRST_INCARNATION * MINUTE;
 	w->meta.timeline = w->newest_timeline = 1;
 	w->core = le_core_create(&w->env, w->conf.sessions,
 							 (w->meta.incarnation << LE_COUNTER_BITS) + w->conf.first_counter);
-	ENSURE(w, w->core != NULL && w->clients != NULL && w->durable != NULL);
+	ENSURE(w, w->core != NULL && w->clients != NULL && w->durable != NULL && w->mails != NULL);
 	le_core_set_limits(w->core, &w->conf.limits);
 	store_init(w);
 	if (w->conf.model)
@@ -234,6 +243,8 @@ world_step(World *w, uint64_t number, uint64_t word)
 {
 	w->step = number;
 	rng_seed(&w->rng, word);
+	if (w->nbatch == 0)
+		(void) batch_mail(w);
 	if (rng_chance(&w->rng, w->conf.tick_mille))
 		tick(w);
 	else
@@ -266,9 +277,12 @@ world_step(World *w, uint64_t number, uint64_t word)
 void
 world_end(World *w)
 {
+	w->ending = true;
 	batch_end(w);
 	while (w->nfences > 0)
 		client_unfence(w, 0, false);
+	while (batch_mail(w))
+		batch_end(w);
 	for (uint32_t i = 0; i < w->conf.sessions; i++)
 	{
 		if (w->clients[i].id != 0)
@@ -276,6 +290,8 @@ world_end(World *w)
 	}
 	keeper_end(w);
 	batch_end(w);
+	while (batch_mail(w))
+		batch_end(w);
 	for (LeTime next; (next = le_core_next_deadline(w->core)) != LE_NEVER;)
 	{
 		world_tick_to(w, next);
@@ -294,6 +310,7 @@ world_end(World *w)
 	store_free(w);
 	free(w->clients);
 	free(w->durable);
+	free(w->mails);
 	free(w->last_exclusive);
 	free(w->stories);
 	for (int i = 0; i < DISKS; i++)

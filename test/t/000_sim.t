@@ -22,9 +22,11 @@ sub sim
 }
 
 # So that a slow machine does less, and not longer.
-my $out = sim('fixed seeds, under sanitizers', 'build/sim', '--seed 1 --seeds 1000000 --steps 20000 --seconds', $seconds * 0.4);
+my $out = sim('fixed seeds, under sanitizers', 'build/sim', '--seed 1 --seeds 1000000 --steps 20000 --seconds', $seconds * 0.3);
 note((() = $out =~ /^seed/mg) . ' worlds');
-$out = sim("fresh seeds from $fresh on", 'build/sim-fast', "--seed $fresh --seeds 1000000 --steps 20000 --seconds", $seconds * 0.35);
+$out = sim("fresh seeds from $fresh on", 'build/sim-fast', "--seed $fresh --seeds 1000000 --steps 20000 --seconds", $seconds * 0.3);
+note((() = $out =~ /^seed/mg) . ' worlds');
+$out = sim('fresh seeds, work in steps', 'build/sim-fast', "--no-model --seed $fresh --seeds 1000000 --steps 20000 --seconds", $seconds * 0.15);
 note((() = $out =~ /^seed/mg) . ' worlds');
 note(sim('interleavings of tiny worlds', 'build/sim-fast', "--exhaustive --every 500 --seed $fresh --seconds", $seconds * 0.25));
 

@@ -175,6 +175,24 @@ subtest 'batches fail while the manager rests' => sub {
 	end_much();
 };
 
+# Its slot is that of the next connection, which would wait for it.
+subtest 'who leaves much to end stays until it is ended' => sub {
+	foreach my $left ('', 'BEGIN; ')
+	{
+		my $leaves = LeWire->new($node);
+		my $pid = ask($leaves, 'SELECT pg_backend_pid()');
+		ask($leaves, $left) if $left;
+		my $ttl = $left ? "'1 h'" : 'NULL';
+		ask($leaves, "SELECT count(acquire_locks(ARRAY(SELECT 'leaves' || j || '-' || i FROM generate_series(1, 1000) AS i), ttl => $ttl)) FROM generate_series(1, 4) AS j");
+		fault(q{set('batch-applied', 'sleep', ms => 50, times => 0)});
+		$leaves->quit;
+		1 while ask($free, "SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") > 0;
+		cmp_ok(ask($free, 'SELECT held FROM lock_election.manager'), '<', 100, 'with its process its locks have gone');
+		fault('clear()');
+	}
+	nothing_left($node);
+};
+
 $_->quit foreach $hog, $others, $waits, $free;
 $node->stop;
 done_testing();

@@ -48,6 +48,24 @@ test_shared_record(void)
 }
 
 static void
+test_forgotten(void)
+{
+	static const char *const acquirers[] = {"4711 - psql", "4712 - psql", "4713 - psql"};
+	int64_t after = 0;
+
+	start();
+	for (int i = 0; i < 3; i++)
+	{
+		release(1, "x", acquire_from(1, "x", acquirers[i]).token);
+		batch();
+		if (i > 0)
+			is_int(blocks, after, "nothing is kept of who holds nothing any more");
+		after = blocks;
+	}
+	stop();
+}
+
+static void
 test_session_is_gone(void)
 {
 	LeReply a;
@@ -174,6 +192,7 @@ int
 main(void)
 {
 	test_shared_record();
+	test_forgotten();
 	test_session_is_gone();
 	test_load();
 	test_endings();

@@ -27,6 +27,9 @@
 /* How often a wait for the slot looks at it; the manager also wakes it. */
 #define SLOT_TICK (10 * LE_MS)
 
+/* An exit waits no longer for what it leaves to the manager. */
+#define LONGEST_EXIT (5 * LE_SECOND)
+
 LeRequestSlot *le_my_slot = NULL;
 static bool exit_registered = false;
 
@@ -37,6 +40,27 @@ le_my_database(void)
 }
 
 /*
+ * Whoever has left much to end waits for that itself: else the next connection
+ * would, which gets the same slot.
+ */
+static void
+wait_for_end(LeRequestSlot *slot, uint64 session)
+{
+	LeDatabase *db = &le_shared->databases[slot->database];
+	LeTime end = le_clock() + LONGEST_EXIT;
+
+	if (pg_atomic_read_u32(&slot->bound) < LE_FEW && pg_atomic_read_u64(&slot->undo) == 0)
+		return;
+	while (le_clock() < end && pg_atomic_read_u32(&db->running) != 0)
+	{
+		le_sleep_reset();
+		if (slot->session != session)
+			break;
+		le_sleep(SLOT_TICK);
+	}
+}
+
+/*
  * The backend exits.  This comes after its last transaction was aborted and
  * before its PGPROC goes.
  */
@@ -44,14 +68,18 @@ static void
 session_exit(int code, Datum arg)
 {
 	LeRequestSlot *slot = le_my_slot;
+	uint64 session;
 
 	if (slot == NULL)
 		return;
 	LE_FAULT_NOFAIL("session-end");
 	le_my_slot = NULL;
+	session = slot->session;
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	le_database_detach(slot);
 	LWLockRelease(le_shared->lock);
+	if (proc_exit_inprogress)
+		wait_for_end(slot, session);
 }
 
 void
