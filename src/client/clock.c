@@ -61,6 +61,8 @@ le_until(int wait_ms)
 int64_t
 le_until_point(int64_t ms)
 {
+	if (ms <= 0)
+		return 0;
 	return ms < LE_NEVER / LE_MS ? ms * LE_MS : LE_NEVER;
 }
 

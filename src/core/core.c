@@ -398,7 +398,7 @@ entry_due(LeCore *core, LeEntry *entry, LeTime now)
 			le_entry_renew(core, entry, now);
 		le_answer(core, entry, LE_QUEUED, entry->token);
 	}
-	if (entry->deadline <= now)
+	if (le_is_over(core, entry->deadline, now))
 	{
 		/* a wait for a place keeps it alive */
 		if (entry->state == LE_STATE_QUEUED && entry->waiter->session != 0 && !entry->waiter->answering)
@@ -463,10 +463,11 @@ lock_due(LeCore *core, LeLock *lock, LeTime now)
 int
 le_core_expire(LeCore *core, LeTime now, int max)
 {
+	LeTime due = core->horizon < now ? core->horizon : now;
 	int n = 0;
 
 	core->work = 0; /* whatever the requests have taken of it */
-	while (n < max && !le_core_is_full(core) && core->heap.len > 0 && core->heap.items[0]->at <= now)
+	while (n < max && !le_core_is_full(core) && core->heap.len > 0 && core->heap.items[0]->at <= due)
 	{
 		LeTimer *timer = core->heap.items[0];
 

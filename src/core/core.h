@@ -651,14 +651,16 @@ extern bool le_core_extended(const LeCore *core, LeExtension *extension);
 extern void le_core_take_back(LeCore *core, const LeExtension *extension, LeTime now);
 
 /*
- * Commands take a lease for ended only if its deadline has passed by this time,
- * though their own is later: what keeps the lease alive may still come.
+ * A lease has ended only if its deadline has passed by this time, though that of
+ * the commands, and of le_core_expire(), is later: what keeps the lease alive may
+ * still come.
  */
 extern void le_core_set_horizon(LeCore *core, LeTime horizon);
 
 /*
- * End what is due, at most max items.  Returns how many were handled; call
- * again (after writing) while it returns max.
+ * End what is due at the horizon, at most max items.  now is the time of the
+ * batch's commands: what is granted in the place of what ends holds from then on.
+ * Returns how many were handled; call again (after writing) while it returns max.
  */
 extern int le_core_expire(LeCore *core, LeTime now, int max);
 

@@ -429,10 +429,12 @@ lock_settle(LeCore *core, LeLock *lock, LeTime now)
 	{
 		LeEntry *head = le_queued(lock->queue.next);
 
-		/* its lease is over, and ends when this batch's requests are done */
-		if (le_entry_named_lease(head) != NULL && le_is_over(core, head->lease->deadline, now))
+		/* its lease is over, and ends when this batch's requests are done; or it is ending already */
+		if (le_entry_named_lease(head) != NULL &&
+			(le_entry_is_ending(head) || le_is_over(core, head->lease->deadline, now)))
 		{
-			le_entry_end_only(core, head, LE_END_EXPIRED, 0, now);
+			le_entry_end_only(core, head,
+							  le_entry_is_ending(head) ? (LeEnd) head->lease->how : LE_END_EXPIRED, 0, now);
 			continue;
 		}
 		if ((head->owner != NULL || head->lease != NULL) && lock->held > 0 &&

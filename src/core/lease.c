@@ -184,9 +184,9 @@ is_awaited(const LeLease *lease)
 void
 le_lease_due(LeCore *core, LeLease *lease, LeTime now)
 {
-	if (!lease->ending && lease->deadline <= now && is_awaited(lease))
+	if (!lease->ending && le_is_over(core, lease->deadline, now) && is_awaited(lease))
 		le_lease_renew(core, lease, now);
-	if (lease->ending || lease->deadline <= now)
+	if (lease->ending || le_is_over(core, lease->deadline, now))
 	{
 		le_lease_end(core, lease, LE_END_EXPIRED, now);
 		return;

@@ -26,16 +26,20 @@ const LeTime le_duration_bounds[LE_DURATION_BOUNDS] = {
 	86400 * LE_SECOND,
 };
 
-/* What a load ends was counted, if at all, by the core before. */
+/*
+ * What a load ends was counted, if at all, by the core before.  A load that took
+ * long may have read times that are a moment ahead: le_pause_mended().
+ */
 static void
 count(LeCore *core, LeDurationType type, LeTime length)
 {
 	LeDurations *durations = &core->stats.durations[type];
 	int bucket = 0;
 
-	assert(length >= 0);
 	if (core->loading)
 		return;
+	if (length < 0)
+		length = 0;
 	while (bucket < LE_DURATION_BOUNDS && length > le_duration_bounds[bucket])
 		bucket++;
 	durations->n[bucket]++;

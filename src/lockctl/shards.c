@@ -14,6 +14,8 @@
 #include <string.h>
 
 #define BLANKS " \t\r\n"
+/* What some editors put before the first line; it would be a part of a shard's name, and so of the map. */
+#define BYTE_ORDER_MARK "\xef\xbb\xbf"
 
 typedef struct map
 {
@@ -25,9 +27,13 @@ typedef struct map
 static void
 add_line(map *m, const char *file, int line, char *text)
 {
-	char *name = text + strspn(text, BLANKS), *conninfo;
-	size_t len = strcspn(name, BLANKS);
+	char *name, *conninfo;
+	size_t len;
 
+	if (line == 1 && strncmp(text, BYTE_ORDER_MARK, strlen(BYTE_ORDER_MARK)) == 0)
+		text += strlen(BYTE_ORDER_MARK);
+	name = text + strspn(text, BLANKS);
+	len = strcspn(name, BLANKS);
 	if (*name == '\0' || *name == '#')
 		return;
 	conninfo = name + len + strspn(name + len, BLANKS);
@@ -62,7 +68,8 @@ read_map(const char *file)
 		lc_usage("--shards: cannot open \"%s\": %s", file, strerror(errno));
 	for (int line = 1; getline(&text, &size, in) >= 0; line++)
 		add_line(&m, file, line, text);
-	if (ferror(in))
+	/* also where a line does not fit into memory, which is no error of the file */
+	if (!feof(in))
 		lc_usage("--shards: cannot read \"%s\": %s", file, strerror(errno));
 	fclose(in);
 	free(text);

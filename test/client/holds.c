@@ -32,6 +32,7 @@ tries_and_waits(void)
 	b = enqueue(two, "x");
 	eventually(le_position(b) == 1, "a place in the queue");
 	is_status(le_await(b, 0, &error), LE_TIMEOUT, "not yet granted");
+	is_status(le_await_until(b, INT64_MIN, &error), LE_TIMEOUT, "nor before the beginning of time");
 	ok(le_token(b) == 0 && !le_valid(b), "no token, not valid");
 	is_status(le_release(a, 0, &error), LE_OK, "released");
 	is_status(le_await(b, PATIENCE, &error), LE_OK, "granted to the next");

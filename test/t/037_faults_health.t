@@ -127,6 +127,23 @@ subtest 'synchronous standbys' => sub {
 	is_healthy($primary, '', 'and all is well');
 	$s->query(q{SELECT release_lock('a')});
 
+	# what it has received it may replay much later: readers of the standby can cause that, and any session wait for it
+	one($standby, 'SELECT pg_wal_replay_pause()');
+	$s->query('SET synchronous_commit = remote_apply');
+	$s->async(q{SELECT acquire_lock('b', '1 h')});
+	my $until = time + 2.5;
+	my $waits = q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'};
+	wait_for_sql($primary, "SET synchronous_commit = local; $waits", 1);
+	wait_until(sub { time > $until });
+	is_healthy($primary, '', 'one that does not replay');
+	is(one($primary, q{SET synchronous_commit = remote_apply; SELECT problem FROM lock_election.health()}), 'no synchronous standby confirms',
+		'is told to who waits for its replay');
+	ok(!$s->ready, 'as somebody does');
+	one($standby, 'SELECT pg_wal_replay_resume()');
+	like($s->wait, qr/^\d+$/, 'goes on');
+	$s->query(q{SELECT release_lock('b')});
+	$s->query('RESET synchronous_commit');
+
 	# also of the releases of a commit
 	$s->query(q{SELECT acquire_lock('a', '1 h')});
 	$s->query(q{BEGIN; SELECT release_lock('a')});

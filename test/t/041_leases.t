@@ -110,6 +110,11 @@ subtest 'a waiter and its lease' => sub {
 	cmp_ok(time - $start, '<', 1, 'at once');
 	like($_->error, qr/ERROR:  LE001: /, 'with LE001') foreach $c, $d;
 	is($a->query("SELECT is_held('x', $token)"), 't', 'the holder has another lease');
+	$b->async(q{SELECT acquire_lock('x')});
+	waiting(1, 'x');
+	$a->query('SELECT force_release_role(current_role::regrole)');
+	is($b->wait(10), '', 'an administrator ends a wait');
+	like($b->error, qr/ERROR:  LE001: the wait for lock "x" was ended\nDETAIL:  force_release_role\(\) ended it\./, 'who is named, not a lease');
 	clean();
 };
 

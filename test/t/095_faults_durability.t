@@ -50,6 +50,24 @@ subtest 'a renewal that is posted before the deadline wins' => sub {
 	$other->query(q{SELECT force_resign('x')});
 };
 
+# The manager has read the clock to see what is due, and does not get on.  Who comes meanwhile is granted the lock in the same
+# batch.  If it is away for a second, on a slow machine, the deadlines move, and the lock is granted later.
+subtest 'a lock that has expired is granted for a whole TTL' => sub {
+	wait_for_sql($node, 'SELECT locks = 0 FROM lock_election.manager'); # nothing else is due
+	$s->query(q{SELECT acquire_lock('x', '700 ms')});
+	fault(q{set('batch-horizon', 'wait')});
+	wait_until(sub { fault(q{waiting('batch-horizon')}) ne '0' });
+	my $sent = $free->query('SELECT clock_timestamp()');
+	my $end = time + 0.3;
+	$other->async(q{SELECT acquire_lock('x', '10 s')});
+	asking($other);
+	wait_until(sub { time > $end });
+	fault(q{release('batch-horizon')});
+	like($other->wait, qr/^\d+$/, 'granted');
+	is($free->query("SELECT expires_at >= timestamptz '$sent' + '10 s' FROM lock_election.locks WHERE name = 'x'"), 't', 'from when it was asked for');
+	$other->query(q{SELECT force_release_lock('x')});
+};
+
 # The manager ends most of it by itself, before the session asks again: that has to be flushed as well.  A crash would bring
 # back what is left on a lease of an hour.  Where the flush for the first step has come so late that it was for all, once more.
 subtest 'a lease with very much on it is revoked' => sub {

@@ -100,6 +100,32 @@ subtest 'a renewal of many names waits for no turn' => sub {
 	nothing_left($node, undef, timeout => 30);
 };
 
+# The health is everybody's: nobody makes a server look ill by asking for much.
+subtest 'who waits for a turn does not wait for the manager' => sub {
+	my @hogs = map { LeWire->new($node) } 1 .. 24;
+
+	foreach my $i (0 .. $#hogs)
+	{
+		ask($hogs[$i], 'BEGIN');
+		ask($hogs[$i], 'SELECT acquire_locks(' . names("much$i-", 300) . ')');
+	}
+	fault(q{set('batch-applied', 'sleep', ms => 50, times => 0)});
+	ask_for_little();
+	$_->query('ROLLBACK'), $_->wait('Z'), $_->query(q{SELECT is_held('behind', 1)}) foreach @hogs;
+	$waits->query('SELECT acquire_locks(' . names('mine', 20) . ')');
+	my $end = time + 2.5;
+	wait_until(sub { time > $end });
+	ok(is_busy($waits), 'for more than two seconds');
+	is(ask($free, q{SELECT problem, request_wait < '1 s' FROM lock_election.health()}), '|t', 'health() is well');
+	end_little();
+	my $token = $waits->wait('Z');
+	like($token, qr/^\d+$/, 'granted');
+	ask($waits, 'SELECT release_locks(' . names('mine', 20) . ", $token)");
+	$_->wait('Z') foreach @hogs;
+	$_->quit foreach @hogs;
+	nothing_left($node, undef, timeout => 30);
+};
+
 subtest 'those with much to do take turns' => sub {
 	begin_much();
 	my $start = time;

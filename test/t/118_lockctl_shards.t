@@ -109,4 +109,9 @@ like((bad_map("a dbname=x\nb\n"))[2], qr/bad, line 2: shard "b" has no connectio
 like((bad_map("a dbname=x\na dbname=y\n"))[2], qr/line 2: shard "a" is there twice/, 'two of one name');
 like((bad_map("# nothing\n"))[2], qr/has no shard/, 'an empty file');
 like((bad_map("a dbname=x"))[1], qr/^a$/, 'no line feed at the end');
+is((bad_map("\xef\xbb\xbfa dbname=x\r\nb dbname=y\r\n"))[1] . (ctl('-S', "$dir/bad", 'shard'))[1], "b\na\nb\n", 'a byte order mark is no part of a name');
+bad_map("a dbname=x\n");
+truncate("$dir/bad", 2**30) or die "truncate: $!";
+($out, $err) = run_command([ 'sh', '-c', 'ulimit -v 400000; exec "$0" "$@"', "$ENV{PWD}/build/lockctl/lockctl", '-S', "$dir/bad", 'shard', 'x' ]);
+like("$out$err", qr/^lockctl: .*cannot read ".*bad": Cannot allocate memory/, 'a line that does not fit into memory: half a file is none');
 done_testing();

@@ -215,6 +215,17 @@ test_load(void)
 	is_int(le_core_oldest_wait(core), now - 4 * LE_SECOND, "a blocked call that came back as well");
 	stop();
 
+	/* the load has read times that are ahead, by what it took itself */
+	start_load();
+	row = stored("x", FIRST - 10, X);
+	load_slot(row);
+	load_done();
+	now -= LE_SECOND / 2;
+	release(1, "x", FIRST - 10);
+	batch();
+	ok(is_only(LE_DURATION_HOLD, 0), "no hold is negative");
+	stop();
+
 	/* the time of day was set back: it has waited for less than nothing */
 	start_load();
 	load_slot(stored("x", FIRST - 10, X));

@@ -225,6 +225,32 @@ test_portions(void)
 	stop();
 }
 
+/* The batch's requests are younger than the horizon. */
+static void
+test_horizon(void)
+{
+	LeReply y;
+
+	start();
+	acquire(1, "x", X);
+	now += LE_SECOND;
+	y = acquire(3, "y", X);
+	batch();
+	le_core_set_horizon(core, now + TTL - LE_SECOND / 2);
+	now += TTL + LE_SECOND / 2;
+	acquire(2, "x", X);
+	expire();
+	ok(got(2, LE_OK), "what was due is granted to who has come since");
+	is_int(told[2].valid_for, TTL, "for its whole TTL");
+	is_int(le_core_stats(core)->durations[LE_DURATION_WAIT].sum, 0,
+		   "it has not waited for less than nothing");
+	ok(held("y", y.token), "what is due since then may still be renewed");
+	le_core_set_horizon(core, LE_NEVER);
+	expire();
+	ok(!held("y", y.token), "and ends with the next batch");
+	stop();
+}
+
 int
 main(void)
 {
@@ -232,6 +258,7 @@ main(void)
 	test_refusals();
 	test_hold_for();
 	test_request_after_pause();
+	test_horizon();
 	test_grace();
 	test_long_ttl();
 	test_portions();

@@ -101,6 +101,45 @@ test_lease(void)
 	stop();
 }
 
+/* Who waits on a lease that is revoked in steps, and could be granted between two of them. */
+static void
+test_waits_on_lease(void)
+{
+	int64_t tokens[10], lease, blocked, awaited;
+	LeCommand cmd;
+
+	start();
+	lease = grant_lease(TTL);
+	acquire_many(1, 10, lease, TTL, tokens);
+	blocked = acquire(2, "blocked", X).token;
+	awaited = acquire(2, "awaited", X).token;
+	cmd = request(3, "blocked", X, LE_WAIT_FOREVER);
+	cmd.lease = lease;
+	is_int(apply(cmd).status, LE_WAITING, "a call waits on a lease");
+	cmd = request(4, "awaited", X, 0);
+	cmd.lease = lease;
+	cmd.enqueue = true;
+	is_int(await(4, "awaited", apply(cmd).token, LE_WAIT_FOREVER).status, LE_WAITING,
+		   "and one for a place on it");
+	acquire(5, "awaited", X);
+	batch();
+	limit_work();
+	ok(on_lease(LE_CMD_REVOKE_LEASE, lease).next != 0, "it is revoked, in steps");
+	batch();
+	release(2, "blocked", blocked);
+	release(2, "awaited", awaited);
+	batch();
+	ok(got(3, LE_LOST) && told[3].ending == LE_END_REVOKED,
+	   "the call is not granted what comes free now, but told");
+	ok(got(4, LE_LOST), "so is the other one");
+	for (int i = 0; i < 10; i++)
+		expire();
+	is_int(entries(), 1, "all that hangs on the lease has ended");
+	ok(le_core_find_lock(core, LE_KIND_LOCK, text("awaited"))->held == 1,
+	   "who has waited behind it is granted");
+	stop();
+}
+
 static void
 test_undo(void)
 {
@@ -354,6 +393,7 @@ int
 main(void)
 {
 	test_lease();
+	test_waits_on_lease();
 	test_undo();
 	test_session_end();
 	test_grants();

@@ -124,8 +124,10 @@ wait_at_level(XLogRecPtr lsn)
 {
 	int level = synchronous_commit;
 
-	pg_atomic_write_u64(&le_my_slot->confirming_since, (uint64) le_clock());
 	synchronous_commit = commit_level();
+	le_my_slot->confirming_replay = synchronous_commit == SYNCHRONOUS_COMMIT_REMOTE_APPLY;
+	pg_write_barrier();
+	pg_atomic_write_u64(&le_my_slot->confirming_since, (uint64) le_clock());
 	assign_synchronous_commit(synchronous_commit, NULL);
 	SyncRepWaitForLSN(lsn, true);
 	synchronous_commit = level;

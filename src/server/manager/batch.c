@@ -428,7 +428,7 @@ apply(const uint32 *procs, int n, bool expire, LeTime horizon)
 	le_take(procs, n, now);
 	LE_FAULT("batch-before-expiry");
 	if (expire)
-		le_core_expire(le_mgr.core, horizon, EXPIRE_A_BATCH);
+		le_core_expire(le_mgr.core, now, EXPIRE_A_BATCH);
 	le_mgr.much |= le_core_is_full(le_mgr.core);
 	return now;
 }
@@ -655,6 +655,7 @@ run(uint32 *procs, int n)
 		return;
 	}
 	horizon = le_clock();
+	LE_FAULT_NOFAIL("batch-horizon");
 	n = le_take_aside(procs, n);
 	n = take_more(procs, n, horizon);
 	if (try_batch(procs, n, le_clock() >= le_mgr.expire_after, horizon, &error))
@@ -767,7 +768,10 @@ le_batch_init(LeDatabase *db)
 	le_mgr.aside = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
 	le_mgr.listed = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
 	for (int i = 0; i < n; i++)
+	{
 		le_mgr.taken[i] = pg_atomic_read_u32(&slot_of(i)->answered);
+		pg_atomic_write_u32(&slot_of(i)->aside, le_mgr.taken[i]);
+	}
 	le_mgr.batch_context =
 		AllocSetContextCreate(TopMemoryContext, "lock_election batch", ALLOCSET_DEFAULT_SIZES);
 	le_pause_init(&le_mgr.pause, le_clock());

@@ -585,9 +585,11 @@ le_take_aside(uint32 *procs, int n)
 	return nall;
 }
 
+/* health() sees that its request is not just left lying. */
 static void
 put_aside(uint32 proc)
 {
+	pg_atomic_write_u32(&slot_of(proc)->aside, pg_atomic_read_u32(&slot_of(proc)->posted));
 	for (int i = 0; i < le_mgr.naside; i++)
 	{
 		if (le_mgr.aside[i] == proc)

@@ -168,6 +168,7 @@ typedef struct LeRequestSlot
 	bool durable_release; /* the setting */
 	LeTime posted_at;
 	pg_atomic_uint64 confirming_since; /* it waits for a standby, by le_clock(); 0: it does not */
+	bool confirming_replay;            /* ... to have replayed the commit: that may take long */
 	LeReleases releases;               /* while LE_MAIL_RELEASED is set the manager's */
 
 	/* --- written by whoever links it --- */
@@ -176,6 +177,7 @@ typedef struct LeRequestSlot
 
 	/* --- written by the manager --- */
 	pg_atomic_uint32 answered;
+	pg_atomic_uint32 aside; /* number of the request that was last put aside */
 	pg_atomic_uint32 note;  /* LE_NOTE_* */
 	pg_atomic_uint32 bound; /* locks that are bound to this connection */
 	int64 revision;         /* of the waiting request; 0 */

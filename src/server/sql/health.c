@@ -9,6 +9,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "access/xlog.h"
 #include "access/xlogrecovery.h"
 #include "miscadmin.h"
@@ -76,8 +77,9 @@ entry_without_lock(void)
 
 /*
  * How long a request has been posted that the manager has neither answered nor
- * put into a queue.  One that leaves the queue just now is about to be answered:
- * so that is read last.
+ * put into a queue, or aside: where many have much to do, each waits for its turn.
+ * One that leaves the queue just now is about to be answered: so that is read
+ * last.
  */
 static LeTime
 request_wait(LeRequestSlot *slot, LeTime now)
@@ -88,9 +90,26 @@ request_wait(LeRequestSlot *slot, LeTime now)
 
 	pg_read_barrier();
 	posted_at = *(volatile LeTime *) &slot->posted_at;
-	queued = *(volatile int64 *) &slot->revision != 0;
+	queued = *(volatile int64 *) &slot->revision != 0 || pg_atomic_read_u32(&slot->aside) == posted;
 	pg_read_barrier();
 	return queued || pg_atomic_read_u32(&slot->answered) == posted ? 0 : now - posted_at;
+}
+
+/*
+ * How long this session has been waiting for a standby.  Until a standby has
+ * replayed what it has received takes as long as its readers like: that is not
+ * told to who does not wait for it.
+ */
+static LeTime
+standby_wait(LeRequestSlot *slot, LeTime now)
+{
+	LeTime since = (LeTime) pg_atomic_read_u64(&slot->confirming_since);
+
+	pg_read_barrier();
+	if (since == 0 || (*(volatile bool *) &slot->confirming_replay &&
+					   synchronous_commit != SYNCHRONOUS_COMMIT_REMOTE_APPLY))
+		return 0;
+	return now - since;
 }
 
 static void
@@ -101,13 +120,11 @@ look_at_sessions(LeDatabase *db, Health *health)
 	for (int i = 0; i < le_shared->max_slots; i++)
 	{
 		LeRequestSlot *slot = le_slot(db, (uint32) i);
-		uint64 since = pg_atomic_read_u64(&slot->confirming_since);
 
 		if (*(volatile uint64 *) &slot->session == 0)
 			continue;
 		health->request_wait = Max(health->request_wait, request_wait(slot, now));
-		if (since != 0)
-			health->standby_wait = Max(health->standby_wait, now - (LeTime) since);
+		health->standby_wait = Max(health->standby_wait, standby_wait(slot, now));
 	}
 }
 
