@@ -294,7 +294,8 @@ check_waits(patient *p)
 	result = PQexec(p->db, waits);
 	PQclear(PQexec(p->db, "ROLLBACK"));
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
-		find(p, BAD, "waits", "look at the manager's process, at the server's log, and at docs/high-availability.md",
+		find(p, BAD, "waits",
+			 "look at the manager's process, at the server's log, and at docs/high-availability.md",
 			 "the manager does not tell who waits: %s", PQresultErrorMessage(result));
 	else if (PQntuples(result) > 0)
 		find(p, ODD, "waits", PQgetvalue(result, 0, 1), "%s", PQgetvalue(result, 0, 0));
