@@ -87,7 +87,9 @@ start_postgres()
 		max_worker_processes = 32
 		password_encryption = md5
 		shared_buffers = 256MB
+		lock_election.max_databases = 8
 		lock_election.max_locks_per_role = 0
+		lock_election.max_waiters_per_lock = 0
 		lock_election.max_memory_per_role = 0
 		lock_election.max_memory = 8GB"
 	export PGPASSWORD=$password

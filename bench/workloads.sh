@@ -48,7 +48,7 @@ is_skipped()
 
 failed()
 {
-	echo "$1, $2, $3 clients, round $round: $(tail -n 1 "$dir/client.err")" | tee -a "$results/failures" >&2
+	echo "$1, $2, $3 clients, round $round: $(grep -m 1 . "$dir/client.err" || true)" | tee -a "$results/failures" >&2
 }
 
 # program SYSTEM WORKLOAD CLIENTS SECONDS ...: leaves the line in $line; false: it has failed
