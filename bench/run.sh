@@ -30,7 +30,8 @@ if [ -z "${LE_RUN:-}" ]; then
 	[ -z "${QUICK:-}${WORKLOADS:-}${SYSTEMS:-}" ] || out=build/bench
 	if [ -e "$LE_TMP/work/bench/results/results.csv" ]; then
 		mkdir -p "$LE_ROOT/$out"
-		rm -f "$LE_ROOT/$out"/*
+		# what make bench-scaling has written stays
+		rm -f "$LE_ROOT/$out"/{results.*,failover-*,hand-off-*,pairs.svg,snapshot.svg}
 		cp "$LE_TMP"/work/bench/results/*.* "$LE_ROOT/$out/"
 		le_say "written: $out"
 	fi
