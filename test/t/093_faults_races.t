@@ -423,6 +423,23 @@ foreach my $point (qw(manager-took batch-before-expiry batch-written batch-commi
 	nothing_left($node);
 }
 
+# A dump is restored while a manager starts that has not seen it: its incarnation stays, and tokens go on above it.
+{
+	my $token = acquire($a, 'restored', q{'1 h'});
+	my $pid = $free->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election manager' AND datname = 'postgres'});
+	my $floor = ($token >> 28) + 1000;
+
+	$a->query("SELECT release_lock('restored', $token)");
+	stop_at('load-before-meta');
+	kill 'TERM', $pid;
+	stopped('load-before-meta');
+	is($free->query("INSERT INTO _lock_election.incarnation_floor VALUES ($floor)") . $free->error, '', 'a restore brings its incarnation');
+	go_on('load-before-meta');
+	cmp_ok(acquire($a, 'restored', q{'1 h'}) >> 28, '>', $floor, 'and tokens go on above it');
+	$a->query(q{SELECT release_lock('restored')});
+	nothing_left($node);
+}
+
 # What a manager has granted before it stands still, and nobody has waited for, is undone.
 foreach my $point (qw(batch-applied batch-written batch-committed))
 {

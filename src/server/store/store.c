@@ -246,22 +246,26 @@ le_store_read_meta(LeMeta *meta)
 	small_close(&table);
 }
 
-/* The floor is what pg_dump carries: one row, the current incarnation. */
+/*
+ * The floor is what pg_dump carries: one row, the current incarnation.  A higher
+ * one has been restored since the manager read it, and stays: the manager has been
+ * told to start again above it.
+ */
 static void
 write_floor(int64 incarnation)
 {
 	SmallTable table;
 	Datum value = Int64GetDatum(incarnation);
-	bool same = false;
+	int64 highest = 0;
 	int rows = 0;
 
 	small_open(&table, &floor_table, RowExclusiveLock);
 	while (small_next(&table))
 	{
-		same = DatumGetInt64(table.tuple->tts_values[0]) == incarnation;
+		highest = Max(highest, DatumGetInt64(table.tuple->tts_values[0]));
 		rows++;
 	}
-	if (rows != 1 || !same)
+	if (highest < incarnation || (highest == incarnation && rows > 1))
 	{
 		table_rescan(table.scan, NULL);
 		small_write(&table, &value);
