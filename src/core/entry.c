@@ -421,6 +421,20 @@ queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
 	return true;
 }
 
+/*
+ * How the lease is ending on which an entry waits: LE_END_NONE: not at all.  One
+ * that is over ends when this batch's requests are done.
+ */
+static LeEnd
+lease_ending(const LeCore *core, const LeEntry *entry, LeTime now)
+{
+	if (le_entry_named_lease(entry) == NULL)
+		return LE_END_NONE;
+	if (le_entry_is_ending(entry))
+		return (LeEnd) entry->lease->how;
+	return le_is_over(core, entry->lease->deadline, now) ? LE_END_EXPIRED : LE_END_NONE;
+}
+
 static void
 lock_settle(LeCore *core, LeLock *lock, LeTime now)
 {
@@ -428,13 +442,11 @@ lock_settle(LeCore *core, LeLock *lock, LeTime now)
 	while (lock->waiting > 0)
 	{
 		LeEntry *head = le_queued(lock->queue.next);
+		LeEnd ending = lease_ending(core, head, now);
 
-		/* its lease is over, and ends when this batch's requests are done; or it is ending already */
-		if (le_entry_named_lease(head) != NULL &&
-			(le_entry_is_ending(head) || le_is_over(core, head->lease->deadline, now)))
+		if (ending != LE_END_NONE)
 		{
-			le_entry_end_only(core, head,
-							  le_entry_is_ending(head) ? (LeEnd) head->lease->how : LE_END_EXPIRED, 0, now);
+			le_entry_end_only(core, head, ending, 0, now);
 			continue;
 		}
 		if ((head->owner != NULL || head->lease != NULL) && lock->held > 0 &&

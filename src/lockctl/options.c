@@ -4,8 +4,8 @@
  */
 #include "lockctl.h"
 
-#include <getopt.h>
 #include <errno.h>
+#include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -52,9 +52,7 @@ raise_lost(const LeCommand *cmd, const LeReply *reply)
 		ereport(ERROR, (errcode(ERRCODE_LE_LOST),
 						errmsg("the wait for %s \"%.*s\" was ended", le_kind_word(cmd->kind),
 							   (int) cmd->name.len, cmd->name.data),
-						reply->ending == LE_END_REVOKED  ? errdetail("Its lease was revoked.")
-						: reply->ending == LE_END_FORCED ? errdetail("force_release_role() ended it.")
-														 : errdetail("Its lease has expired.")));
+						errdetail_internal("%s", le_lost_wait_detail(reply))));
 	detail = le_lost_detail(cmd, reply);
 	if (cmd->type == LE_CMD_AWAIT)
 		ereport(ERROR, (errcode(ERRCODE_LE_LOST),

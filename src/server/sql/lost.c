@@ -129,6 +129,20 @@ le_lost_detail(const LeCommand *cmd, const LeReply *reply)
 	return detail.data;
 }
 
+const char *
+le_lost_wait_detail(const LeReply *reply)
+{
+	switch ((LeEnd) reply->ending)
+	{
+		case LE_END_REVOKED:
+			return _("Its lease was revoked.");
+		case LE_END_FORCED:
+			return _("force_release_role() ended it.");
+		default:
+			return _("Its lease has expired.");
+	}
+}
+
 char *
 le_lost_lease_detail(const LeCommand *cmd, const LeReply *reply)
 {

@@ -26,6 +26,8 @@ extern void le_check_reply(const LeCommand *cmd, const LeReply *reply);
  * so not within ereport(): an error there is caught.
  */
 extern char *le_lost_detail(const LeCommand *cmd, const LeReply *reply);
+/* The same of a wait that has ended before it had a token. */
+extern const char *le_lost_wait_detail(const LeReply *reply);
 /* The same of a named lease; NULL: nothing is known. */
 extern char *le_lost_lease_detail(const LeCommand *cmd, const LeReply *reply);
 
