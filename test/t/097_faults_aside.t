@@ -187,7 +187,8 @@ subtest 'who leaves much to end stays until it is ended' => sub {
 		fault(q{set('batch-applied', 'sleep', ms => 50, times => 0)});
 		$leaves->quit;
 		1 while ask($free, "SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") > 0;
-		cmp_ok(ask($free, 'SELECT held FROM lock_election.manager'), '<', 100, 'with its process its locks have gone');
+		# not view manager, whose figures may be those before the last batch
+		cmp_ok(ask($free, 'SELECT count(*) FROM lock_election.locks'), '<', 100, 'with its process its locks have gone');
 		fault('clear()');
 	}
 	nothing_left($node);
