@@ -21,7 +21,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes ();
 
-our @EXPORT = qw(new_node node_conf session wait_for_sql wait_until nothing_left can_silence add_host silence_host);
+our @EXPORT = qw(new_node node_conf session wait_for_sql wait_until nothing_left stop_walwriter can_silence add_host silence_host);
 
 # Where there is no server, psql may end before it has read its input; IPC::Run, which still writes, dies of that. Tests
 # ask servers that are down, so it is an answer like any other here.
@@ -160,6 +160,24 @@ sub nothing_left
 		},
 		$opts{timeout} // 5);
 	return is($out . $err, '', $test_name // 'nothing is left behind');
+}
+
+# Stops the process that flushes the WAL for everybody; returns its pid, for SIGCONT. It is stopped where it sleeps: in the
+# middle of a flush it has locks, for which all others would wait.
+sub stop_walwriter
+{
+	my ($node) = @_;
+	my $writer = q{FROM pg_stat_activity WHERE backend_type = 'walwriter'};
+	my $pid = $node->safe_psql('postgres', "SELECT pid $writer");
+
+	wait_until(
+		sub {
+			kill 'STOP', $pid;
+			return 1 if $node->safe_psql('postgres', "SELECT wait_event_type = 'Activity' $writer") eq 't';
+			kill 'CONT', $pid;
+			return 0;
+		}) or die 'the WAL writer does not sleep';
+	return $pid;
 }
 
 # A host that can fall silent: an address on the loopback interface of the network that the runner made for the tests. Let

@@ -28,9 +28,6 @@ sub token { my ($db, $of) = @_; return one(q{SELECT t FROM acquire_lock('t') t W
 
 sub incarnation { my ($db, $of) = @_; return token($db, $of) >> 28; }
 
-# From here to kill_server nobody flushes the log for somebody else.
-sub stop_walwriter { return kill 'STOP', one(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'}); }
-
 # Nobody has a chance to write anything more.
 sub kill_server
 {
@@ -63,7 +60,7 @@ subtest 'the server dies right after the answer' => sub {
 	{
 		$min += 10_000;
 		my $s = session($node, connstr => "options='-c synchronous_commit=$level'");
-		stop_walwriter();
+		stop_walwriter($node);
 		my $held = $s->query(q{SELECT acquire_lock('held', '1 h', owner => 'me')});
 		is($s->query("SELECT advance_revision(${min}::bigint << 28)"), $min << 28, "$level: advanced");
 		kill_server($s);
@@ -84,7 +81,7 @@ subtest 'lock_election.min_durability' => sub {
 	$node->reload;
 	wait_for_sql($node, 'SHOW lock_election.min_durability', 'local');
 	my $s = session($node, connstr => "options='-c synchronous_commit=off'");
-	stop_walwriter();
+	stop_walwriter($node);
 	my $token = $s->query(q{SELECT acquire_lock('held', '1 h')});
 	kill_server($s);
 	is(one("SELECT is_held('held', $token)"), 't', 'what was acquired with synchronous_commit = off is there after a crash');

@@ -199,7 +199,6 @@ sub clean
 # is then more than there was before what the answer rests on.
 subtest 'flushed' => sub {
 	my $s = session($node);
-	my $walwriter = $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'});
 	my $insert = q{SELECT pg_current_wal_insert_lsn()};
 	my $flushed = sub {
 		my ($case, $before, $out) = @_;
@@ -216,7 +215,7 @@ subtest 'flushed' => sub {
 	$node->append_conf('postgresql.conf', "lock_election.notify = none\nbgwriter_lru_maxpages = 0\n");
 	$node->reload;
 	wait_for_sql($node, 'SHOW bgwriter_lru_maxpages', '0');
-	kill 'STOP', $walwriter;
+	my $walwriter = stop_walwriter($node);
 	foreach my $how ('at once', 'after a load')
 	{
 		foreach my $case ($how eq 'at once' ? (write_cases(), reveal_cases()) : reveal_cases())

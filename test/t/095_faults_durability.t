@@ -71,11 +71,10 @@ subtest 'a lock that has expired is granted for a whole TTL' => sub {
 # The manager ends most of it by itself, before the session asks again: that has to be flushed as well.  A crash would bring
 # back what is left on a lease of an hour.  Where the flush for the first step has come so late that it was for all, once more.
 subtest 'a lease with very much on it is revoked' => sub {
-	my $writer = $free->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'});
 	my $unflushed = 'f';
 
 	$other->query('SET synchronous_commit = off');
-	kill('STOP', $writer);
+	my $writer = stop_walwriter($node);
 	for (my $try = 0; $try < 10 && $unflushed ne 't'; $try++)
 	{
 		my $lease = $s->query(q{SELECT grant_lease('1 h')});
