@@ -103,6 +103,28 @@ subtest 'what is not written is not announced' => sub {
 	$locker->quit;
 };
 
+# The notifier is kept until the grant is committed, and nobody else flushes.
+subtest 'what is not flushed is not announced' => sub {
+	$node->append_conf('postgresql.conf', 'bgwriter_lru_maxpages = 0'); # before it writes a page it flushes
+	$node->reload;
+	wait_for_sql($node, 'SHOW bgwriter_lru_maxpages', '0');
+	announced(hand_off());
+	my $held = $holder->query(q{SELECT acquire_lock('x', wait => '5 s')});
+	my $token = $s->query(q{SELECT token FROM enqueue_lock('x')});
+	my $notifier = notifiers();
+	my $walwriter = stop_walwriter($node);
+
+	kill 'STOP', $notifier;
+	my $before = one('SELECT pg_current_wal_insert_lsn()');
+	is($holder->query("SELECT release_lock('x', $held)"), 't', 'a place is granted');
+	is(one("SELECT pg_current_wal_flush_lsn() > '$before'"), 'f', 'which is not flushed');
+	kill 'CONT', $notifier;
+	is(announced($token), 1, 'it is announced');
+	is(one("SELECT pg_current_wal_flush_lsn() > '$before'"), 't', 'and flushed');
+	kill 'CONT', $walwriter;
+	$s->query("SELECT release_lock('x', $token)");
+};
+
 subtest 'setting' => sub {
 	foreach my $value ('none', 'elections')
 	{
