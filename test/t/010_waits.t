@@ -20,6 +20,14 @@ sub waiting
 	return;
 }
 
+# One with a short wait; on a busy machine it has given up before this is seen.
+sub waiting_for_a_moment
+{
+	my ($session) = @_;
+	my $sql = 'SELECT count(*) FROM lock_election.waiters WHERE pid = ' . $session->pid;
+	return wait_until(sub { $session->ready || $node->safe_psql('postgres', $sql) eq '1' }) || die 'it does not wait';
+}
+
 # The next waiter is let in, and can give the lock back.
 sub next_gets_it
 {
@@ -160,7 +168,7 @@ foreach my $case ([ 'in a block', 'BEGIN; SAVEPOINT s', 'ROLLBACK TO s; COMMIT' 
 
 	# one that gives up makes way for those behind it
 	$first->async("SELECT acquire_lock('wait', wait => '300 ms')");
-	waiting($first);
+	waiting_for_a_moment($first);
 	$second->async("SELECT acquire_lock('wait')");
 	is($first->wait, '', 'the first of the queue gives up');
 	ok(!$second->ready, 'the second waits on');
@@ -194,7 +202,7 @@ foreach my $case ([ 'in a block', 'BEGIN; SAVEPOINT s', 'ROLLBACK TO s; COMMIT' 
 	# a queued writer that gives up lets the readers behind it join those that hold
 	$holder->query("SELECT acquire_lock('rw', mode => 'shared')");
 	$first->async("SELECT acquire_lock('rw', wait => '300 ms')");
-	waiting($first);
+	waiting_for_a_moment($first);
 	$second->async("SELECT acquire_lock('rw', mode => 'shared')");
 	is($first->wait, '', 'a queued writer gives up');
 	like($second->wait, qr/^\d+$/, 'and the reader behind it is let in');
