@@ -45,6 +45,16 @@ my ($holder, $first, $second, $third) = map { session($node) } 1 .. 4;
 
 # --- waking ---
 
+# A backend looks around each second by itself: what wakes it need not be the answer.
+{
+	my $token = $holder->query(q{SELECT acquire_lock('woken', '1 h')});
+	my $start = time;
+
+	is($first->query(q{SELECT acquire_lock('woken', wait => '2500 ms')}) . $first->error, '', 'whoever is woken without an answer is not granted the lock');
+	cmp_ok(time - $start, '>=', 2.5, 'and waits on');
+	is($holder->query("SELECT release_lock('woken', $token)"), 't', 'it is held');
+}
+
 # A backend looks around each second by itself; a grant must not wait for that.
 {
 	my @took;
