@@ -504,7 +504,7 @@ foreach my $point (qw(batch-applied batch-written batch-committed))
 
 # --- none of it for others ---
 
-# --- a database has another name, and the caches of other processes do not know it yet ---
+# --- a database has another name, which the launcher has not read and the caches of other processes do not know yet ---
 
 {
 	my $log = -s $node->logfile;
@@ -512,9 +512,15 @@ foreach my $point (qw(batch-applied batch-written batch-committed))
 	$free->query('CREATE DATABASE old_name');
 	$node->safe_psql('old_name', q{CREATE EXTENSION lock_election});
 	$node->safe_psql('old_name', q{SELECT acquire_lock('x', '1 h')});
-	stop_at('reserve-released', $a->pid);
+	stop_at('reserve-taken', $a->pid);
 	$a->async('ALTER DATABASE old_name RENAME TO new_name');
+	stopped('reserve-taken');
+	stop_at('launcher-scanned');
+	stopped('launcher-scanned');
+	stop_at('reserve-released', $a->pid);
+	go_on('reserve-taken');
 	stopped('reserve-released');
+	go_on('launcher-scanned');
 	my $started = sub {
 		local @ARGV = glob('/proc/[0-9]*/cmdline');
 		no warnings 'inplace'; # some have ended meanwhile

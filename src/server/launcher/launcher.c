@@ -725,7 +725,10 @@ le_launcher_main(Datum arg)
 		}
 
 		if (le_clock() >= scan_at)
+		{
 			scan_databases();
+			LE_FAULT("launcher-scanned");
+		}
 		now = le_clock();
 		probe(now, serve_entries(now));
 		launcher_wait(next_look(now, &probing));
