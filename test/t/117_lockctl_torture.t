@@ -21,7 +21,7 @@ my $programs = "$ENV{LE_RUN}/src/build/torture";
 my $dir = PostgreSQL::Test::Utils::tempdir();
 my $node = new_node('main', conf => "log_statement = none\n");
 my %env;
-my (%running, %ended, %done, %stopped);
+my (%running, %stubborn, %ended, %done, %stopped);
 my ($started, $to_stop) = (0, 0);
 
 ctl_node($node);
@@ -35,16 +35,20 @@ $nemesis->autoflush;
 
 sub ns { return sprintf '%.0f', 1e9 * boottime(); }
 
-# Mostly short work; now and then for longer than the TTL, deaf, or in a process of its own.
+# Mostly short work; now and then for longer than the TTL, deaf, or in a process of its own. Two are all of that, and
+# have a lock for themselves: so there always is one that would outlive its lock, and one that waits for it.
 sub start_one
 {
+	my $stubborn = keys %stubborn < 2;
 	my $kind = rand;
 	my ($name, $mode, @options) =
-	    $kind < 0.6 ? ('l' . int rand 3, 'x')
+	    $stubborn ? ('d', 'x')
+	  : $kind < 0.6 ? ('l' . int rand 3, 'x')
 	  : $kind < 0.8 ? ('l0', 's', '--shared')
 	  : ('p0', 'p2', '--permits', 2);
-	my $run = rand() < 0.25 ? 3 * $ttl * 1000 : int rand 150;
-	my @worker = ("$programs/worker", $dir, ns(), $mode, $run, rand() < 0.6 ? 'deaf' : (), rand() < 0.4 ? 'apart' : ());
+	my $run = $stubborn ? 4 * $ttl * 1000 : rand() < 0.25 ? 3 * $ttl * 1000 : int rand 150;
+	my @worker = ("$programs/worker", $dir, ns(), $mode, $run,
+		$stubborn || rand() < 0.6 ? 'deaf' : (), $stubborn || rand() < 0.4 ? 'apart' : ());
 	my $pid = fork // die $!;
 
 	if ($pid == 0)
@@ -58,6 +62,7 @@ sub start_one
 		  or POSIX::_exit(99);
 	}
 	$running{$pid} = 1;
+	$stubborn{$pid} = 1 if $stubborn;
 	$started++;
 	return;
 }
@@ -68,6 +73,7 @@ sub reap
 	{
 		next unless delete $running{$pid};
 		delete $stopped{$pid};
+		delete $stubborn{$pid};
 		$ended{ $? & 127 ? 'signal ' . ($? & 127) : $? >> 8 }++;
 	}
 	return;
@@ -95,7 +101,9 @@ sub fault
 # One that nobody has stopped; its guardian, if it has a command, and the command's processes.
 sub victim
 {
+	my ($is_stubborn) = @_;
 	my @pids = grep { !$stopped{$_} && (children($_))[0] } keys %running;
+	@pids = grep { $stubborn{$_} } @pids if $is_stubborn;
 	my $pid = $pids[ rand @pids ] // return;
 	my ($guardian) = children($pid);
 	my ($command) = $guardian ? children($guardian) : ();
@@ -132,6 +140,7 @@ sub manager { my $pid = sql('SELECT pid FROM lock_election.manager'); return $pi
 
 my %faults = (
 	'kill-lockctl' => sub { my ($pid) = victim() or return; kill 'KILL', $pid },
+	'kill-lockctl-of-stubborn' => sub { my ($pid, undef, $command) = victim(1); $command or return; kill 'KILL', $pid },
 	'stop-lockctl' => sub { my ($pid) = victim() or return; stop_it($ttl * (0.2 + rand 2.5), $pid) },
 	# with the command: the guardian kills it all the same
 	'stop-command' => sub { my ($pid, undef, $command) = victim(); $command or return; stop_it($ttl * (0.5 + rand 1), $pid, $command) },
