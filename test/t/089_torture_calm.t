@@ -29,7 +29,7 @@ my @clients = map {
 	}
 	$pid;
 } 1 .. 24;
-sleep 8;
+sleep 15;
 kill 'TERM', @clients;
 my $failed = grep { waitpid $_, 0; $? } @clients;
 is($failed, 0, 'all clients have ended by themselves');

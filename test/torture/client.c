@@ -631,10 +631,11 @@ administered(void)
 			}
 			break;
 		case 6:
-			/* until somebody forces it out; nothing else moves those who wait */
-			if (acquire(&h, "f0", false, 5000, 5000, NULL))
+			/* until somebody forces them out; nothing else moves those who wait */
+			if (acquire(&h, "f0", !one_in(3), 5000, 5000, NULL))
 			{
-				pause_ms(up_to(2000));
+				for (int n = up_to(40); n > 0 && is_held(&h); n--)
+					pause_ms(50);
 				release(&h);
 			}
 			break;
