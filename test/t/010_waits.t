@@ -93,15 +93,21 @@ foreach my $case ([ 'in a block', 'BEGIN; SAVEPOINT s', 'ROLLBACK TO s; COMMIT' 
 	is($second->query("SELECT release_lock('late', try_acquire_lock('late'))"), 't', "$title: so it is not granted");
 }
 
-# It finds one message for two rollbacks: all since the earlier savepoint is undone.
+# It finds one message for several rollbacks: all since the earliest savepoint is undone.
 {
 	my $manager = $holder->query('SELECT pid FROM lock_election.manager');
 
-	$first->query("BEGIN; SAVEPOINT s; SELECT acquire_lock('undone', '1 h')");
+	$first->query("BEGIN; SAVEPOINT s; SELECT acquire_lock('undone', '1 h'); SAVEPOINT t; SELECT acquire_lock('undone 2', '1 h')");
 	kill 'STOP', $manager;
-	$first->query('ROLLBACK TO s; ROLLBACK TO s');
+	$first->query('ROLLBACK TO t; ROLLBACK TO s; SAVEPOINT t');
+	$first->async("SELECT acquire_lock('undone 2', '1 h')");
+	wait_for_sql($node, q{SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = } . $first->pid);
+	$node->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $first->pid . ')');
+	$first->wait;
+	like($first->error, qr/ERROR:  57014: /, 'an acquire after a rollback is cancelled');
+	$first->query('ROLLBACK TO t');
 	kill 'CONT', $manager;
-	is($second->query("SELECT release_lock('undone', try_acquire_lock('undone'))"), 't', 'ROLLBACK TO, twice: undone');
+	is($second->query("SELECT release_lock('$_', try_acquire_lock('$_'))"), 't', "ROLLBACK TO, three times: $_") foreach 'undone', 'undone 2';
 	$first->query('COMMIT');
 }
 

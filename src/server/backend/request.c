@@ -44,18 +44,17 @@
 
 /* --- mailbox --- */
 
-/* The lowest subtransaction of the newest transaction counts. */
+/*
+ * This includes what was mailed before and is not read yet: until that is read no
+ * acquire begins, and rollbacks go from the inside to the outside.
+ */
 void
 le_mail_undo(uint32 xact, uint32 subxact)
 {
 	uint64 mail = ((uint64) xact << 32) | subxact;
-	uint64 old = pg_atomic_read_u64(&le_my_slot->undo);
+	uint64 unread PG_USED_FOR_ASSERTS_ONLY = pg_atomic_exchange_u64(&le_my_slot->undo, mail);
 
-	while ((old >> 32) != xact || (uint32) old == 0 || (uint32) old > subxact)
-	{
-		if (pg_atomic_compare_exchange_u64(&le_my_slot->undo, &old, mail))
-			break;
-	}
+	Assert(unread == 0 || (unread >> 32 == xact && (uint32) unread >= subxact));
 	le_ring(le_my_slot);
 }
 
