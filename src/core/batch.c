@@ -35,7 +35,7 @@ le_core_answers(LeCore *core)
 }
 
 void
-le_entry_answer(const LeEntry *entry, LeTime now, LeReply *reply)
+le_entry_answer(const LeCore *core, const LeEntry *entry, LeTime now, LeReply *reply)
 {
 	memset(reply, 0, sizeof(*reply));
 	reply->status = (LeStatus) entry->waiter->answer;
@@ -47,6 +47,8 @@ le_entry_answer(const LeEntry *entry, LeTime now, LeReply *reply)
 		reply->valid_for = le_entry_has_slot(entry)     ? le_entry_time_left(entry, now)
 						   : entry->ttl == LE_TTL_BOUND ? LE_NEVER
 														: entry->ttl;
+	if (reply->status == LE_OK)
+		le_epoch_reply(core, reply, entry);
 	reply->bound = entry->ttl == LE_TTL_BOUND;
 	reply->shared_owner = entry->waiter->joined;
 	if (reply->status == LE_LOST && entry->state == LE_STATE_ENDED)

@@ -260,6 +260,7 @@ enter(LeCore *core, LeSession *session, const LeCommand *cmd, LeLease *lease, bo
 		le_entry_grant(core, entry, now);
 		le_lock_timer(core, lock, now);
 		le_reply_time(reply, entry, now);
+		le_epoch_reply(core, reply, entry);
 		reply->wrote = true;
 		return;
 	}
@@ -528,6 +529,7 @@ le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	else if (cmd->ttl != 0 && cmd->ttl != entry->ttl)
 	{
 		entry->ttl = cmd->ttl;
+		le_epoch_raise(core, entry->lock->hash);
 		entry->saved_left = entry->ttl;
 		le_slot_dirty(core, entry->slot);
 	}

@@ -2,6 +2,7 @@
  * core/core.c
  *		The life of a core, time, effects, and which command goes where.
  */
+#include "epoch.h"
 #include "internal.h"
 
 /* --- life --- */
@@ -43,6 +44,8 @@ le_core_create(const LeEnv *env, uint32_t max_sessions, int64_t next_revision)
 	le_link_init(&core->waits);
 	core->answers_tail = &core->answers;
 	core->changes_tail = &core->changes;
+	for (uint32_t i = 0; env->epochs != NULL && i < LE_EPOCHS; i++)
+		le_epoch_raise(core, i);
 	return core;
 }
 

@@ -249,6 +249,8 @@ typedef struct LeReply
 	uint64_t lsn;      /* newest write that the answer rests on; 0: the
 								 * batch itself or none */
 	bool wrote;        /* the answer rests on this batch's writes */
+	uint32_t epoch;    /* a grant's: which one, see core/epoch.h, and what */
+	uint32_t epoch_is; /* it is; 0: that is not known */
 	bool may_return;   /* RELEASE, REVOKE_LEASE: nothing rests on it.  If a crash
 								 * brings back what it has ended, that is held for its
 								 * TTL once more: LE_SAVE_INTERVAL at most */
@@ -541,6 +543,7 @@ typedef struct LeEnv
 	bool (*fenced)(void *arg, int64_t token);
 	uint64_t seed[2]; /* of the hash of names, kept from callers so
 								 * that nobody can make names collide */
+	uint32_t *epochs; /* see core/epoch.h; NULL: nobody looks */
 } LeEnv;
 
 typedef struct LeLimits
@@ -703,7 +706,7 @@ extern LeChange *le_core_changes(LeCore *core);
 /* Entries whose waiter gets an answer: walk by answer_next, and read it with
  * le_entry_answer(). */
 extern LeEntry *le_core_answers(LeCore *core);
-extern void le_entry_answer(const LeEntry *entry, LeTime now, LeReply *reply);
+extern void le_entry_answer(const LeCore *core, const LeEntry *entry, LeTime now, LeReply *reply);
 
 /* The batch is on stable storage (at this LSN) and answered. */
 extern void le_core_batch_done(LeCore *core, uint64_t lsn);

@@ -182,7 +182,10 @@ le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 		LeTime deadline = le_add(now, ttl);
 
 		if (ttl > holder->ttl)
+		{
 			holder->ttl = ttl;
+			le_epoch_raise(core, holder->lock->hash);
+		}
 		if (deadline > holder->deadline)
 			holder->deadline = deadline;
 		holder->saved_at = now;
@@ -255,7 +258,10 @@ entry_leave_slot(LeCore *core, LeEntry *entry, LeTime closed_until, LeTime now)
 	if (entry->state == LE_STATE_LAPSED)
 		le_unlink(&entry->lapsed_link);
 	else
+	{
 		le_owner_remove(core, entry);
+		le_epoch_raise(core, lock->hash);
+	}
 	entry->slot = NULL;
 	le_slot_add_free(lock, slot);
 	le_slot_dirty(core, slot);
@@ -716,6 +722,7 @@ le_entry_lapse(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeT
 {
 	le_count_hold(core, entry, since);
 	le_owner_remove(core, entry);
+	le_epoch_raise(core, entry->lock->hash);
 	le_entry_set_state(entry, LE_STATE_HELD, LE_STATE_LAPSED);
 	entry->closed_until = closed_until;
 	entry->lapsed_at = since;

@@ -248,6 +248,13 @@ le_add(LeTime a, LeTime b)
 	return a > LE_NEVER - b ? LE_NEVER : a + b;
 }
 
+/* --- core/epoch.c --- */
+
+/* What is known of the holders of names with this hash is not so any more. */
+extern void le_epoch_raise(LeCore *core, uint32_t hash);
+/* The epoch in which this entry holds, if it does. */
+extern void le_epoch_reply(const LeCore *core, LeReply *reply, const LeEntry *entry);
+
 /* --- core/entry.c: how entries enter, are granted and end --- */
 
 /* The lease that it hangs on is ending: it is nobody's already. */

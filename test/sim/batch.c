@@ -206,11 +206,13 @@ durable_wait(Durable *d, const Posted *p)
 }
 
 static void
-learn(World *w, const LeCommand *cmd, int64_t token)
+learn(World *w, const LeCommand *cmd, const LeReply *reply)
 {
 	Known *known = &w->known[w->nknown++ % KNOWN];
 
-	known->token = token;
+	known->token = reply->token;
+	known->epoch = reply->epoch;
+	known->epoch_is = reply->epoch_is;
 	known->kind = (uint8_t) cmd->kind;
 	known->owner = sim_text_id(cmd->owner.data);
 	known->lease = cmd->lease;
@@ -231,7 +233,7 @@ answered(World *w, const LeCommand *cmd, const LeReply *reply)
 	if (reply->status == LE_OK || reply->status == LE_QUEUED)
 	{
 		if (cmd->type == LE_CMD_ACQUIRE)
-			learn(w, cmd, reply->token);
+			learn(w, cmd, reply);
 		if (cmd->type == LE_CMD_GRANT_LEASE)
 		{
 			w->leases[w->nleases % 64] = reply->lease;
@@ -368,7 +370,7 @@ give_answers(World *w)
 		if (d->id != e->waiter->session || !d->waiting || d->cmd.request != e->waiter->request ||
 			(w->conf.broken == BROKEN_WAKE_UP && rng_chance(&w->rng, 20)))
 			continue;
-		le_entry_answer(e, w->now, &reply);
+		le_entry_answer(w->core, e, w->now, &reply);
 		NOTE(w, "answer to s%u#%d: %s %lld", e->waiter->sessno, (int) d->id, sim_status_name(reply.status),
 			 (long long) reply.token);
 		ENSURE(w, reply.status != LE_WAITING);

@@ -19,6 +19,7 @@
  *	D	what is held is stored, as it is: check_rows(), and history.c for
  *		elections; that it is there after a restart: the model, compared
  *		after each.
+ *	E	an epoch that is still that of a grant tells that this is held: check_epochs().
  *	L	nothing ends early (world.c looks a microsecond before each deadline)
  *		or late (nothing is due after batch_expire()); by how much leases
  *		last, only the model knows.
@@ -28,6 +29,8 @@
 #include <stdlib.h>
 
 #include "sim.h"
+
+#define EPOCHS_CHECKED 32 /* of the newest grants that somebody knows */
 
 typedef struct Live
 {
@@ -153,6 +156,25 @@ check_rows(World *w, const Live *live)
 	ENSURE(w, held == rows && places == w->tables[TABLE_PLACES].used);
 }
 
+/* Whoever finds the epoch of its grant unchanged still holds. */
+static void
+check_epochs(World *w, const Live *live)
+{
+	for (uint32_t i = 0; i < w->nknown && i < EPOCHS_CHECKED; i++)
+	{
+		const Known *known = &w->known[(w->nknown - 1 - i) % KNOWN];
+		bool found = false;
+
+		if (known->epoch_is == 0 || w->epochs[known->epoch] != known->epoch_is)
+			continue;
+		for (size_t j = 0; j < live->n && !found; j++)
+			found = live->entries[j]->token == known->token && live->entries[j]->state == LE_STATE_HELD;
+		if (!found)
+			sim_fail(w, "the epoch of %lld is that of its grant, and it is not held",
+					 (long long) known->token);
+	}
+}
+
 /*
  * A group's own lease lives as long as one of them: as many rows of leases
  * are stored as there are named leases, and groups with one of their own.
@@ -230,5 +252,6 @@ check_invariants(World *w)
 	check_rows(w, &live);
 	check_leases(w, &live);
 	check_waiters(w);
+	check_epochs(w, &live);
 	free(live.entries);
 }

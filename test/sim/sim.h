@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "core/core.h"
+#include "core/epoch.h"
 #include "core/load.h"
 #include "core/pause.h"
 
@@ -202,6 +203,7 @@ typedef struct Known
 	int owner;
 	int64_t lease;
 	uint32_t role;
+	uint32_t epoch, epoch_is;
 	uint32_t n; /* names; more than one, or a group of one */
 	uint16_t names[MAX_GROUP];
 } Known;
@@ -275,6 +277,7 @@ typedef struct World
 	Config conf;
 	Rng rng;
 	LeEnv env;
+	uint32_t epochs[LE_EPOCHS];
 	LeCore *core;
 	LeTime clock; /* what has passed in the world */
 	LePause pause;

@@ -115,6 +115,7 @@ world_start(World *w, const Config *conf)
 	w->env.alloc = count_alloc;
 	w->env.free = count_free;
 	w->env.fenced = world_fenced;
+	w->env.epochs = w->epochs;
 	w->env.seed[0] = rng_next(&w->rng);
 	w->env.seed[1] = rng_next(&w->rng);
 	w->next_session = 1;

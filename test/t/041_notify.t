@@ -90,6 +90,7 @@ subtest 'what is not written is not announced' => sub {
 	my $token = $s->query(q{SELECT token FROM enqueue_lock('x')});
 	my $locker = session($node);
 
+	$holder->query('SET lock_election.durable_release = on');    # else it is told before it is written
 	$locker->query('BEGIN; LOCK TABLE _lock_election.slot');
 	$holder->query("SELECT release_lock('x', $held)");
 	like($holder->error, qr/ERROR:  55P03: /, 'the release cannot be written');
@@ -97,6 +98,7 @@ subtest 'what is not written is not announced' => sub {
 	is($holder->query("SELECT release_lock('x', $held)"), 't', 'now it can');
 	is($s->query("SELECT await_lock('x', $token)"), 't', 'and the place is granted');
 	is(sequence_of($token), $before + 1, 'the first hint since is that of the grant');
+	$holder->query('RESET lock_election.durable_release');
 	$s->query("SELECT release_lock('x', $token)");
 	$locker->quit;
 };

@@ -183,6 +183,7 @@ foreach my $end ([ q{SET lock_timeout = 200}, q{NULL}, qr/55P03/, undef ], [ q{R
 
 	$b->async(q{SELECT acquire_lock('x', '1 h', wait => '10 s')});
 	waiting($b);
+	$a->query('SET lock_election.durable_release = on');    # else it does not ask the manager
 	stop_at('request-before-post', $a->pid);
 	$a->async("SELECT release_lock('x', $token)");
 	stopped('request-before-post');
@@ -192,6 +193,18 @@ foreach my $end ([ q{SET lock_timeout = 200}, q{NULL}, qr/55P03/, undef ], [ q{R
 	is($a->wait, 'f', 'and is not released');
 	is($b->query("SELECT is_held('x', $next)"), 't', 'it holds on');
 	$b->query("SELECT release_lock('x', $next)");
+	$a->query('RESET lock_election.durable_release');
+
+	# the session knows that it holds it, and its time is over before it can mail that
+	$token = acquire($a, 'x', q{'300 ms'});
+	stop_at('release-before-post', $a->pid);
+	$a->async("SELECT release_lock('x', $token)");
+	stopped('release-before-post');
+	is($b->query(q{SELECT acquire_lock('x', '1 h', wait => '10 s') > } . $token), 't', 'the next one is granted');
+	go_on('release-before-post');
+	is($a->wait, 't', 'it was held when it was released');
+	is($b->query(q{SELECT count(*) FROM lock_election.locks WHERE name = 'x'}), 1, 'the next one holds on');
+	$b->query(q{SELECT force_release_lock('x')});
 }
 
 # Between the share lock and the check: the lease ends before, or it does not end.

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "core/core.h"
+#include "core/epoch.h"
 #include "core/load.h"
 #include "tap.h"
 
@@ -28,6 +29,7 @@ static int64_t fenced_token;
 static int64_t blocks;                /* of memory in use */
 static int64_t allocations_left = -1; /* -1: no end of them */
 static uint64_t lsn;
+static uint32_t epochs[LE_EPOCHS];
 static uint32_t xacts[SESSIONS];
 static bool gone[SESSIONS]; /* sessions that are not connected any more */
 
@@ -65,7 +67,11 @@ fixture_fenced(void *arg, int64_t token)
 static inline LeEnv
 fixture_env(void)
 {
-	return (LeEnv){.alloc = fixture_alloc, .free = fixture_free, .fenced = fixture_fenced, .seed = {1, 2}};
+	return (LeEnv){.alloc = fixture_alloc,
+				   .free = fixture_free,
+				   .fenced = fixture_fenced,
+				   .seed = {1, 2},
+				   .epochs = epochs};
 }
 
 static inline void
@@ -412,7 +418,7 @@ batch(void)
 	for (LeEntry *entry = le_core_answers(core); entry != NULL; entry = entry->waiter->answer_next)
 	{
 		was_told[entry->waiter->sessno] = true;
-		le_entry_answer(entry, now, &told[entry->waiter->sessno]);
+		le_entry_answer(core, entry, now, &told[entry->waiter->sessno]);
 	}
 	le_core_check(core);
 	le_core_batch_done(core, ++lsn);

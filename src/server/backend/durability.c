@@ -34,6 +34,13 @@ le_needs_standby(void)
 	return synchronous_commit > SYNCHRONOUS_COMMIT_LOCAL_FLUSH || le_min_durability == LE_DURABLE_REMOTE;
 }
 
+bool
+le_release_waits(void)
+{
+	return le_durable_release || (le_needs_standby() && max_wal_senders > 0 &&
+								  (le_sync_standbys_defined() || le_min_durability == LE_DURABLE_REMOTE));
+}
+
 static void
 raise_no_standby(void)
 {

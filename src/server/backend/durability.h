@@ -13,6 +13,9 @@ extern bool le_needs_flush(void);
 /* Or to be on a standby, if there are synchronous ones? */
 extern bool le_needs_standby(void);
 
+/* Does a release wait until it is flushed, or on a standby?  If not, nothing rests on it. */
+extern bool le_release_waits(void);
+
 /* lock_election.min_durability = remote: 57P03 for what needs a synchronous standby while none is defined. */
 extern void le_check_standby_defined(LeCommandType type);
 

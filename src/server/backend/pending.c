@@ -3,7 +3,9 @@
  *		Releases that wait for the commit of their transaction.
  *
  * Until the commit they are a list in this process, and each token's fence is
- * held: not even the TTL hands the lock on.  At the commit the manager gets
+ * held: not even the TTL hands the lock on.  (Not so where a statement that is
+ * alone in its transaction releases a lock that it knows to hold: it holds no fence,
+ * and its commit waits for nothing, see backend/granted.h.)  At the commit the manager gets
  * them by mail, see shared/releases.h.  From then on they are made, whatever
  * becomes of this process and of the manager; only a stop of the server loses
  * them, and then each lock is held until its TTL ends.
@@ -59,6 +61,8 @@ static bool any_cancel = false;   /* there may be one among them */
 static dsm_handle prepared = DSM_HANDLE_INVALID;
 static bool is_closed = false; /* it has been called */
 
+static bool is_known = false; /* the only one is of a lock that is known to be held */
+
 static LePending *
 pending_new(int64 token, LeText name)
 {
@@ -88,6 +92,19 @@ le_pending_add(int64 token, LeKind kind, LeText name, LeTime hold_for, uint32 ho
 	p->holds = holds;
 	p->unnamed = unnamed;
 	le_xact_touched();
+}
+
+void
+le_pending_add_known(int64 token, LeKind kind, LeText name)
+{
+	le_pending_add(token, kind, name, 0, 1, false);
+	is_known = true;
+}
+
+bool
+le_pending_is_free(void)
+{
+	return pending == NULL && le_slot_is_quiet();
 }
 
 void
@@ -209,6 +226,12 @@ fill(char *to)
 	}
 }
 
+static bool
+is_posted(void)
+{
+	return (pg_atomic_read_u32(&le_my_slot->mail) & LE_MAIL_RELEASED) != 0;
+}
+
 void
 le_pending_prepare(void)
 {
@@ -217,6 +240,9 @@ le_pending_prepare(void)
 
 	if (pending == NULL)
 		return;
+	/* one that no commit has waited for may still be in the mailbox */
+	if (!is_known && le_my_slot != NULL && is_posted())
+		le_slot_await_quiet();
 	is_closed = true;
 	drop_cancelled();
 	size = pending_size();
@@ -238,6 +264,7 @@ post(void)
 	releases->len = (uint32) pending_size();
 	releases->need_standby = le_needs_standby();
 	releases->durable_release = le_durable_release;
+	releases->awaited = !is_known;
 	releases->done = 0;
 	releases->lsn = 0;
 	releases->segment = prepared;
@@ -247,14 +274,12 @@ post(void)
 	pg_atomic_fetch_and_u32(&le_my_slot->note, ~(LE_NOTE_UNREAD | LE_NOTE_GONE));
 	LE_FAULT_NOFAIL("release-before-post");
 	pg_write_barrier();
-	le_mail(LE_MAIL_RELEASED);
+	pg_atomic_fetch_or_u32(&le_my_slot->mail, LE_MAIL_RELEASED);
+	if (is_known)
+		le_ring_softly(le_my_slot);
+	else
+		le_ring(le_my_slot);
 	LE_FAULT_NOFAIL("release-posted");
-}
-
-static bool
-is_posted(void)
-{
-	return (pg_atomic_read_u32(&le_my_slot->mail) & LE_MAIL_RELEASED) != 0;
 }
 
 /*
@@ -358,13 +383,14 @@ le_pending_top_ended(bool is_commit)
 	if (is_commit && pending != NULL && le_my_slot != NULL)
 	{
 		post();
-		wait_for_manager();
+		if (!is_known)
+			wait_for_manager();
 	}
 	if (prepared != DSM_HANDLE_INVALID)
 		dsm_unpin_segment(prepared);
 	prepared = DSM_HANDLE_INVALID;
 	pending = NULL;
-	any_cancel = is_closed = false;
+	any_cancel = is_closed = is_known = false;
 }
 
 void

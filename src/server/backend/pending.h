@@ -13,6 +13,10 @@
 /* A release that happens at commit. */
 extern void le_pending_add(int64 token, LeKind kind, LeText name, LeTime hold_for, uint32 holds,
 						   bool unnamed);
+/* The same of a lock that the session knows to be held, as the only one: its commit does not wait for it. */
+extern void le_pending_add_known(int64 token, LeKind kind, LeText name);
+/* There is none, and nothing of an earlier commit is left in the mailbox. */
+extern bool le_pending_is_free(void);
 /* How many holds of this token and name are to be released. */
 extern int64 le_pending_count(int64 token, LeText name);
 /* May there be any of this token, whatever its name? */
@@ -30,13 +34,13 @@ extern void le_pending_sub_committed(SubTransactionId subxact, SubTransactionId 
 /* Its releases are taken back, and those of subtransactions within it. */
 extern void le_pending_sub_aborted(SubTransactionId subxact);
 
-/* Before the commit: get the memory that the releases need.  May fail. */
+/* Before the commit: get the memory that the releases need, and the mailbox.  May fail. */
 extern void le_pending_prepare(void);
 
 /*
  * The transaction is over, and its locks are released.  After a commit the
- * manager gets the releases; the call returns when it has applied them, or
- * warns that it has not.  Never fails, cannot be interrupted.
+ * manager gets the releases; unless they are known, the call returns when it has
+ * applied them, or warns that it has not.  Never fails, cannot be interrupted.
  */
 extern void le_pending_top_ended(bool is_commit);
 

@@ -16,6 +16,7 @@
 #include "backend/acquirer.h"
 #include "backend/client.h"
 #include "backend/durability.h"
+#include "backend/pending.h"
 #include "backend/request.h"
 #include "backend/session.h"
 #include "backend/wait.h"
@@ -34,7 +35,7 @@
 #define BLOCKED_EVERY (1 * LE_SECOND)
 
 /* How often a wait for an empty mailbox looks; the manager also wakes it. */
-#define QUIET_TICK (100 * LE_MS)
+#define QUIET_TICK (10 * LE_MS)
 
 /* A caller whose own wait has been over for so long rings once more. */
 #define RING_AFTER (1 * LE_SECOND)
@@ -67,12 +68,19 @@ le_mail(uint32 flag)
 
 /* --- requests --- */
 
+/* But for those flags in the mailbox. */
 static bool
-slot_is_quiet(void)
+slot_is_quiet(uint32 but)
 {
 	return pg_atomic_read_u32(&le_my_slot->answered) == pg_atomic_read_u32(&le_my_slot->posted) &&
 		   pg_atomic_read_u64(&le_my_slot->undo) == 0 &&
-		   (pg_atomic_read_u32(&le_my_slot->mail) & (LE_MAIL_RELEASED | LE_MAIL_UNCONFIRMED)) == 0;
+		   (pg_atomic_read_u32(&le_my_slot->mail) & (LE_MAIL_RELEASED | LE_MAIL_UNCONFIRMED) & ~but) == 0;
+}
+
+bool
+le_slot_is_quiet(void)
+{
+	return slot_is_quiet(0);
 }
 
 static uint32
@@ -316,17 +324,17 @@ raise_answer(void)
 }
 
 /*
- * Until what this session has sent before is applied.  False: the caller's own
- * wait has ended before that.
+ * Until what this session has sent before is applied, but for those flags.  False:
+ * the caller's own wait has ended before that.
  */
 static bool
-wait_until_quiet(LeWait *wait)
+wait_until_quiet(LeWait *wait, uint32 but)
 {
-	if (slot_is_quiet())
+	if (slot_is_quiet(but))
 		return true;
 	pg_atomic_fetch_and_u32(&le_my_slot->note, ~LE_NOTE_UNREAD);
 	le_ring(le_my_slot);
-	while (!slot_is_quiet())
+	while (!slot_is_quiet(but))
 	{
 		LeTime now = le_clock();
 
@@ -342,13 +350,32 @@ wait_until_quiet(LeWait *wait)
 	return true;
 }
 
+void
+le_slot_await_quiet(void)
+{
+	LeWait wait;
+
+	le_wait_begin(&wait, LE_RELEASE_TIMEOUT, false);
+	if (!wait_until_quiet(&wait, 0))
+		ereport(ERROR, (errcode(ERRCODE_CANNOT_CONNECT_NOW),
+						errmsg("an earlier release of this session has not been made yet"),
+						errdetail("The lock_election manager does not run, or cannot write.")));
+}
+
+/* A request may follow a release that nobody waits for: the manager takes that first. */
+static bool
+wait_to_post(LeWait *wait)
+{
+	return wait_until_quiet(wait, le_my_slot->releases.awaited ? 0 : LE_MAIL_RELEASED);
+}
+
 /* False: the caller's own wait is over, and whatever the request gets is undone. */
 static bool
 send_and_wait(LeRequestType type, LeCommand *cmd, const LeLook *look, LeWait *wait, bool snapshot_kept)
 {
 	uint32 number;
 
-	if (!le_attach(wait) || !wait_until_quiet(wait))
+	if (!le_attach(wait) || !wait_to_post(wait))
 		return false;
 	if (cmd->type == LE_CMD_ACQUIRE || cmd->type == LE_CMD_AWAIT)
 	{

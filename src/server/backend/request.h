@@ -47,4 +47,8 @@ extern LeText le_request_look(LeRequestType type, LeLook *look);
 extern void le_mail_undo(uint32 xact, uint32 subxact);
 extern void le_mail(uint32 flag);
 
+/* The manager has done all that this session has sent it; wait for that.  May be cancelled. */
+extern bool le_slot_is_quiet(void);
+extern void le_slot_await_quiet(void);
+
 #endif /* LE_REQUEST_H */

@@ -286,7 +286,8 @@ clear_releases(XLogRecPtr lsn)
 		le_releases_drop(&slot->releases);
 		pg_write_barrier();
 		pg_atomic_fetch_and_u32(&slot->mail, ~LE_MAIL_RELEASED);
-		le_wake((int) mail->proc);
+		if (!mail->told)
+			le_wake((int) mail->proc);
 	}
 }
 
@@ -312,7 +313,7 @@ give_answers(XLogRecPtr lsn)
 
 		if (slot->session != entry->waiter->session)
 			continue;
-		le_entry_answer(entry, now, &reply);
+		le_entry_answer(le_mgr.core, entry, now, &reply);
 		set_lsn(&reply, lsn, le_batch_confirms(slot, &reply), &confirmed);
 		reply.waited = true;
 		le_batch_answer(entry->waiter->sessno, entry->waiter->request, &reply);
@@ -338,7 +339,8 @@ empty_mailboxes(void)
 			le_slot_clear(slot);
 		else
 			publish_bound(slot);
-		le_wake((int) mail->proc);
+		if (!mail->told)
+			le_wake((int) mail->proc);
 	}
 }
 
@@ -550,6 +552,10 @@ fail_requests(const uint32 *procs, int n, const ErrorData *error)
 			pg_atomic_read_u32(&slot->mail) & (LE_MAIL_SESSION_END | LE_MAIL_RELEASED | LE_MAIL_UNCONFIRMED);
 		bool mailed = mail != 0 || pg_atomic_read_u64(&slot->undo) != 0;
 
+		/* nobody waits for it, and its session may be reading an answer */
+		if (mail == LE_MAIL_RELEASED && le_take_is_told(procs[i]))
+			mailed = pg_atomic_read_u64(&slot->undo) != 0;
+
 		if (slot->session == 0 || (slot->revision != 0 && mail == 0))
 			continue;
 		if (unanswered && slot->revision == 0 && (mail & LE_MAIL_SESSION_END) == 0)
@@ -566,44 +572,43 @@ fail_requests(const uint32 *procs, int n, const ErrorData *error)
 	le_mgr.retry_at = le_clock() + RETRY_AFTER;
 }
 
-/*
- * A renewal that was posted before a deadline wins.  So where one has passed at
- * the horizon, this clock's reading before the call, all that was posted until
- * then is handled together, renewals first, and only then anything ends.
- */
-static int
-take_more(uint32 *procs, int n, LeTime horizon)
+/* False: nothing can be read, and *error says why. */
+static bool
+replay_one(uint32 proc, LeTime horizon, ErrorData **error)
 {
-	if (le_core_next_deadline(le_mgr.core) <= le_pause_time(&le_mgr.pause, horizon))
-		n = le_take_rung(procs, n);
-	return n;
+	while (!try_batch(&proc, 1, false, horizon, error))
+	{
+		/* rewritten once more: no fault of this request */
+		bool again = le_mgr.rewritten;
+
+		if (!again)
+			fail_requests(&proc, 1, *error);
+		if (!le_batch_reload(error))
+			return false;
+		if (!again)
+			break;
+	}
+	return true;
 }
 
-/* False: nothing can be read, and all have got that error. */
+/* False: nothing can be read, and all have got that error.  As in le_take(), releases that were told come first. */
 static bool
 replay(uint32 *procs, int n, LeTime horizon)
 {
-	ErrorData *error;
-
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < 2 * n; i++)
 	{
+		ErrorData *error;
+
+		le_mgr.told_only = i < n;
+		if (le_mgr.told_only && !le_take_is_told(procs[i % n]))
+			continue;
 		LE_FAULT_NOFAIL("replay");
 		le_mgr.rest_until = 0;
-		while (!try_batch(&procs[i], 1, false, horizon, &error))
-		{
-			/* rewritten once more: no fault of this request */
-			bool again = le_mgr.rewritten;
-
-			if (!again)
-				fail_requests(&procs[i], 1, error);
-			if (!le_batch_reload(&error))
-			{
-				fail_requests(&procs[i], n - i, error);
-				return false;
-			}
-			if (!again)
-				break;
-		}
+		if (replay_one(procs[i % n], horizon, &error))
+			continue;
+		fail_requests(procs + (le_mgr.told_only ? 0 : i - n), le_mgr.told_only ? n : 2 * n - i, error);
+		le_mgr.told_only = false;
+		return false;
 	}
 	return true;
 }
@@ -657,7 +662,13 @@ run(uint32 *procs, int n)
 	horizon = le_clock();
 	LE_FAULT_NOFAIL("batch-horizon");
 	n = le_take_aside(procs, n);
-	n = take_more(procs, n, horizon);
+
+	/*
+	 * All that was posted until the horizon, so that a renewal that was posted before a
+	 * deadline wins; and what was told to be released before anything in procs was posted.
+	 */
+	n = le_take_rung(procs, n);
+	LE_FAULT_NOFAIL("batch-rung");
 	if (try_batch(procs, n, le_clock() >= le_mgr.expire_after, horizon, &error))
 		return;
 	if (!le_batch_reload(&error))
@@ -762,7 +773,7 @@ le_batch_init(LeDatabase *db)
 	le_mgr.db = db;
 	le_mgr.taken = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
 	le_mgr.fresh = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
-	le_mgr.mails = MemoryContextAllocZero(TopMemoryContext, n * sizeof(Mail));
+	le_mgr.mails = MemoryContextAllocZero(TopMemoryContext, 2 * n * sizeof(Mail));
 	le_mgr.deferred = MemoryContextAllocZero(TopMemoryContext, n * sizeof(Deferred));
 	le_mgr.extended = MemoryContextAllocZero(TopMemoryContext, n * sizeof(Extended));
 	le_mgr.aside = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));

@@ -47,6 +47,7 @@ typedef struct Mail
 	uint32 proc;
 	uint32 flags;
 	uint64 undo;
+	bool told;          /* nobody waits for these releases */
 	bool released;      /* with something that has to last */
 	uint32 released_to; /* so far its releases are applied */
 } Mail;
@@ -58,7 +59,8 @@ typedef struct Manager
 	MemoryContext core_context;
 	MemoryContext batch_context;
 	LeMeta meta;
-	LeTime taken_at;        /* by le_clock(): what is posted later is for the next batch */
+	LeTime taken_at;        /* by le_clock(): when the batch was begun */
+	LeTime rung_until;      /* whoever has rung by then is in it; what is posted later is for the next */
 	XLogRecPtr changes_lsn; /* of the newest changes of elections */
 	uint32 *listed;         /* by proc number: in the list of that number */
 	uint32 list_number;
@@ -87,6 +89,7 @@ typedef struct Manager
 	int nmails;
 	uint32 *fresh; /* procs whose request was taken in it */
 	int nfresh;
+	bool told_only; /* it does nothing but releases that were told */
 	bool resting;   /* it is one of those that do only what is little */
 	bool much;      /* it has taken something that is more than a little work */
 	bool rewritten; /* the tables are other ones */
@@ -126,6 +129,8 @@ extern void le_batch_answer_error(uint32 proc, int sqlstate, const char *message
  * time has come, and returns how many there are.
  */
 extern void le_take(const uint32 *procs, int n, LeTime now);
+/* Has its mailbox a release that was told to be made? */
+extern bool le_take_is_told(uint32 proc);
 extern int le_take_aside(uint32 *procs, int n);
 /* The manager is shared by time: after a batch with much work come only those who have little to ask for. */
 extern void le_take_rest(void);

@@ -115,10 +115,25 @@ leave_for_good(void)
 	leave(LE_EXIT_NO_EXTENSION);
 }
 
+/*
+ * It naps first, and looks whether anybody has rung softly.  Then it sleeps until
+ * somebody wakes it.
+ */
 static void
-sleep_until(LeTime wakeup)
+sleep_until(LeTime wakeup, bool *nap)
 {
-	le_sleep(Min(wakeup - le_clock(), LONGEST_SLEEP));
+	LeTime at_most = Min(wakeup - le_clock(), LONGEST_SLEEP);
+
+	if (*nap)
+	{
+		*nap = false;
+		le_sleep(Min(at_most, LE_NAP));
+		return;
+	}
+	pg_atomic_exchange_u32(&my_db->asleep, 1);
+	if (pg_atomic_read_u32(&my_db->stack) == 0)
+		le_sleep(at_most);
+	pg_atomic_write_u32(&my_db->asleep, 0);
 }
 
 /* lock_election.min_batch_interval: bound the rate of transaction ids. */
@@ -133,6 +148,22 @@ keep_interval(LeTime last_batch)
 }
 
 /*
+ * What sessions have told to be released is released: after a stop of the server no
+ * other manager finds it.  From here on they ask, and nobody answers.
+ */
+static void
+leave_in_order(uint32 *procs)
+{
+	int n;
+
+	pg_atomic_exchange_u32(&my_db->running, 0);
+	n = le_take_stack(my_db, procs);
+	if (n > 0)
+		le_batch_run(procs, n);
+	leave(LE_EXIT_NONE);
+}
+
+/*
  * A cancel is meant for a query, and there is none; it must not fail a batch.
  * But lock_timeout sends SIGINT as well.
  */
@@ -144,7 +175,7 @@ handle_sigint(SIGNAL_ARGS)
 }
 
 static void
-handle_signals(void)
+handle_signals(uint32 *procs)
 {
 	CHECK_FOR_INTERRUPTS();
 	if (ConfigReloadPending)
@@ -154,7 +185,7 @@ handle_signals(void)
 		pin_settings();
 	}
 	if (ShutdownRequestPending || my_db->leave)
-		leave(LE_EXIT_NONE);
+		leave_in_order(procs);
 }
 
 /* The extension was dropped, and perhaps created again: a new manager finds out. */
@@ -180,6 +211,7 @@ serve(void)
 	uint32 *procs = MemoryContextAlloc(TopMemoryContext, le_shared->max_slots * sizeof(uint32));
 	LeTime slept_until = 0, last_batch = 0;
 	bool all = true; /* the first time: whoever waits already */
+	bool nap = true;
 
 	for (;;)
 	{
@@ -187,7 +219,7 @@ serve(void)
 		LeTime wakeup, look_after;
 
 		le_sleep_reset();
-		handle_signals();
+		handle_signals(procs);
 		recheck_extension();
 		look_after = Min(le_hints_tend(), Min(le_history_tend(), le_shrink_tend()));
 		keep_interval(last_batch);
@@ -205,10 +237,11 @@ serve(void)
 			if (le_batch_is_gone())
 				leave_for_good();
 			slept_until = 0;
+			nap = true;
 			continue;
 		}
 		slept_until = Min(wakeup, look_after);
-		sleep_until(slept_until);
+		sleep_until(slept_until, &nap);
 	}
 }
 

@@ -219,7 +219,7 @@ static void
 load_core(int64_t next_revision, bool copied)
 {
 	MemoryContext old_context = le_mgr.core_context;
-	LeEnv env = {.alloc = core_alloc, .free = core_free, .fenced = core_fenced};
+	LeEnv env = {.alloc = core_alloc, .free = core_free, .fenced = core_fenced, .epochs = le_mgr.db->epochs};
 	LeTime now = time_of_load();
 	LeLoadEnv load = {.clock = {now, le_wall(now)},
 					  .copied = copied,

@@ -207,14 +207,43 @@ apply_mail(Mail *mail, LeRequestSlot *slot, LeTime now)
 	return true;
 }
 
+bool
+le_take_is_told(uint32 proc)
+{
+	LeRequestSlot *slot = slot_of(proc);
+
+	if ((pg_atomic_read_u32(&slot->mail) & LE_MAIL_RELEASED) == 0)
+		return false;
+	pg_read_barrier();
+	return !slot->releases.awaited;
+}
+
+/*
+ * A release that was told to be made: whatever others have asked since then has to
+ * find it so.  Returns whether there was one.
+ */
+static bool
+take_told_release(uint32 proc, LeTime now)
+{
+	Mail *mail;
+
+	if (!le_take_is_told(proc))
+		return false;
+	mail = &le_mgr.mails[le_mgr.nmails++];
+	*mail = (Mail){.proc = proc, .flags = LE_MAIL_RELEASED, .told = true};
+	apply_releases(proc, now, mail);
+	return true;
+}
+
 /* False: as apply_mail(), and the request is for the next batch as well. */
 static bool
-take_mail(uint32 proc, LeTime now)
+take_mail(uint32 proc, bool told, LeTime now)
 {
 	LeRequestSlot *slot = slot_of(proc);
 
 	/* that a fence has ended may be told again before the batch is done */
-	uint32 flags = pg_atomic_fetch_and_u32(&slot->mail, ~LE_MAIL_FENCE_ENDED);
+	uint32 flags =
+		pg_atomic_fetch_and_u32(&slot->mail, ~LE_MAIL_FENCE_ENDED) & (told ? ~LE_MAIL_RELEASED : ~0);
 	uint64 undo = pg_atomic_read_u64(&slot->undo);
 	LeCommand fence_ended = {.type = LE_CMD_FENCE_ENDED, .session = slot->session, .sessno = proc};
 	LeReply reply;
@@ -385,9 +414,12 @@ take_request(uint32 proc, LeTime now)
 		return;
 	pg_read_barrier();
 
-	/* posted while this batch is applied: it has rung again */
-	if (slot->posted_at > le_mgr.taken_at)
+	/* what others were told before it was posted may be on the next stack */
+	if (slot->posted_at > le_mgr.rung_until)
+	{
+		le_ring(slot);
 		return;
+	}
 	le_mgr.taken[proc] = number;
 	le_mgr.fresh[le_mgr.nfresh++] = proc;
 	if (le_mgr.extended[proc].number != number)
@@ -488,8 +520,10 @@ int
 le_take_rung(uint32 *procs, int n)
 {
 	uint32 *rung = palloc(le_shared->max_slots * sizeof(uint32));
-	int nrung = le_take_stack(le_mgr.db, rung);
+	int nrung;
 
+	le_mgr.rung_until = le_clock();
+	nrung = le_take_stack(le_mgr.db, rung);
 	le_mgr.list_number++;
 	for (int i = 0; i < n; i++)
 		le_mgr.listed[procs[i]] = le_mgr.list_number;
@@ -616,7 +650,7 @@ is_step(uint32 proc)
 
 /* False: it has begun, and there is more to do than this batch does. */
 static bool
-take_one(uint32 proc, bool much, LeTime now)
+take_one(uint32 proc, bool much, bool told, LeTime now)
 {
 	bool step = much && is_step(proc);
 
@@ -632,38 +666,44 @@ take_one(uint32 proc, bool much, LeTime now)
 		le_mgr.much = true;
 	else
 		le_mgr.little_at = le_mgr.taken_at;
-	if (!take_mail(proc, now))
+	if (!take_mail(proc, told, now))
 		return false;
 	take_request(proc, now);
 	return true;
 }
 
 /*
- * Waits for many names end first: whoever makes room for one that is about to end
+ * Releases that were told come before all, so that it does not matter in which order
+ * the others are taken.  Waits for many names end first: whoever makes room for one that is about to end
  * would have it granted, which is much more work.  The others that have much to do
  * take turns: one that has begun goes on behind those that have not.
  */
 void
 le_take(const uint32 *procs, int n, LeTime now)
 {
-	bool *taken = palloc0(n * sizeof(bool)), *begun = palloc0(n * sizeof(bool));
+	bool *told = palloc(n * sizeof(bool)), *taken = palloc0(n * sizeof(bool)),
+		 *begun = palloc0(n * sizeof(bool));
 
+	for (int i = 0; i < n; i++)
+		told[i] = take_told_release(procs[i], now);
+	n = le_mgr.told_only ? 0 : n;
 	for (int i = 0; i < n; i++)
 	{
 		taken[i] = ends_long_wait(procs[i]);
 		if (taken[i])
-			begun[i] = !take_one(procs[i], true, now);
+			begun[i] = !take_one(procs[i], true, told[i], now);
 	}
 	for (int i = 0; i < n; i++)
 	{
 		if (!taken[i])
-			begun[i] = !take_one(procs[i], is_much(procs[i]), now);
+			begun[i] = !take_one(procs[i], is_much(procs[i]), told[i], now);
 	}
 	for (int i = 0; i < n; i++)
 	{
 		if (begun[i])
 			put_aside(procs[i]);
 	}
+	pfree(told);
 	pfree(taken);
 	pfree(begun);
 }

@@ -55,6 +55,7 @@ le_database_init(LeDatabase *db)
 	pg_atomic_init_u64(&db->ring.sent, 0);
 	pg_atomic_init_u64(&db->ring.lsn, 0);
 	pg_atomic_init_u32(&db->stack, 0);
+	pg_atomic_init_u32(&db->asleep, 0);
 	pg_atomic_init_u32(&db->recheck, 0);
 	pg_atomic_init_u32(&db->running, 0);
 	pg_atomic_init_u32(&db->loading, 0);
@@ -146,7 +147,7 @@ le_database_find(Oid dboid, bool create)
 static void
 unlink_all(LeDatabase *db)
 {
-	uint32 link = pg_atomic_exchange_u32(&db->stack, 0);
+	uint32 link = pg_atomic_exchange_u32(&db->stack, 0) & ~LE_STACK_UNRUNG;
 
 	while (link != 0)
 	{

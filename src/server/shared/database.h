@@ -14,6 +14,7 @@
 #include "port/atomics.h"
 
 #include "core/core.h"
+#include "core/epoch.h"
 
 /*
  *	FREE -> IDLE		a session, a command or the launcher needs an entry
@@ -106,6 +107,9 @@ typedef struct LeHintRing
 	LeHint hints[LE_HINTS];
 } LeHintRing;
 
+/* In LeDatabase.stack: the manager was not woken for what is on it. */
+#define LE_STACK_UNRUNG 0x80000000
+
 #define LE_DB_TABLES 3
 
 typedef struct LeDatabase
@@ -127,7 +131,8 @@ typedef struct LeDatabase
 	TimestampTz started;
 
 	/* --- without a lock --- */
-	pg_atomic_uint32 stack;    /* proc number + 1 of the newest; 0: empty */
+	pg_atomic_uint32 stack;    /* proc number + 1 of the newest, and LE_STACK_UNRUNG; 0: empty */
+	pg_atomic_uint32 asleep;   /* the manager does not look at it by itself */
 	pg_atomic_uint32 recheck;  /* the extension may be gone */
 	pg_atomic_uint32 running;  /* state == RUNNING, for a quick look */
 	pg_atomic_uint32 loading;  /* the worker reads the tables before that */
@@ -141,6 +146,7 @@ typedef struct LeDatabase
 	pg_atomic_uint64 left_out;                  /* rows that were not loaded for want of memory */
 	pg_atomic_uint64 table_bytes[LE_DB_TABLES]; /* size of tables slot, lease, queue, for the view */
 	LeCounters counters;
+	uint32 epochs[LE_EPOCHS]; /* written by the manager's core */
 	LeHintRing ring;
 } LeDatabase;
 

@@ -183,28 +183,49 @@ le_wall(LeTime now)
 	return now + distance;
 }
 
-void
-le_ring(LeRequestSlot *slot)
+/*
+ * Link it, unless it is.  Returns whether there is nobody on the stack for whom the
+ * manager was woken, also not this one.
+ */
+static bool
+link_slot(LeRequestSlot *slot, bool rung)
 {
 	LeDatabase *db = &le_shared->databases[slot->database];
 	uint32 self = le_slot_proc(slot) + 1;
-	uint32 head;
+	uint32 head, unrung;
 
 	if (pg_atomic_exchange_u32(&slot->linked, 1) != 0)
-		return;
+		return rung && (pg_atomic_fetch_and_u32(&db->stack, ~LE_STACK_UNRUNG) & LE_STACK_UNRUNG) != 0;
 	head = pg_atomic_read_u32(&db->stack);
 	do
 	{
-		slot->next = head;
-	} while (!pg_atomic_compare_exchange_u32(&db->stack, &head, self));
-	if (head == 0)
-		le_wake(db->worker_proc);
+		slot->next = head & ~LE_STACK_UNRUNG;
+		unrung = head == 0 ? LE_STACK_UNRUNG : head & LE_STACK_UNRUNG;
+	} while (!pg_atomic_compare_exchange_u32(&db->stack, &head, rung ? self : self | unrung));
+	return unrung != 0;
+}
+
+void
+le_ring(LeRequestSlot *slot)
+{
+	if (link_slot(slot, true))
+		le_wake(le_shared->databases[slot->database].worker_proc);
+}
+
+void
+le_ring_softly(LeRequestSlot *slot)
+{
+	LeDatabase *db = &le_shared->databases[slot->database];
+
+	if (link_slot(slot, false) &&
+		(pg_atomic_read_u32(&db->asleep) != 0 || pg_atomic_read_u64(&db->queued) != 0))
+		le_ring(slot);
 }
 
 int
 le_take_stack(LeDatabase *db, uint32 *procs)
 {
-	uint32 link = pg_atomic_exchange_u32(&db->stack, 0);
+	uint32 link = pg_atomic_exchange_u32(&db->stack, 0) & ~LE_STACK_UNRUNG;
 	int n = 0;
 
 	while (link != 0)

@@ -6,12 +6,15 @@
  * through the backend's slot, without a lock:
  *
  *	1.	The backend waits until the slot is quiet: its last request is answered,
- *		and no rollback or releases are left in the mailbox.  Then it fills in the
+ *		and no rollback or awaited releases are left in the mailbox.  Then it fills in the
  *		request and sets posted to the request's number.  A new session first waits
  *		until the slot of the session before it is cleared.
  *	2.	It rings (le_ring): unless the slot is linked, it links it into its
  *		database's stack by compare-and-swap, and wakes the manager if the stack
- *		was empty.
+ *		was empty.  What nobody waits for is rung softly: the manager is woken only
+ *		if it would not look by itself within LE_NAP (LeDatabase.asleep), or if
+ *		somebody is in a queue.  The stack's head tells that nobody has woken it
+ *		(LE_STACK_UNRUNG), so that the next one who rings does.
  *	3.	The manager takes the whole stack with one exchange.  For each slot it
  *		clears linked first and then looks: mailbox, then request.  So it sees
  *		whatever is stored before a ring: by this look or by the next, because the
@@ -33,9 +36,10 @@
  * (sub)transaction, releases of a commit, end of a fence, end of the session, "I
  * have waited for deadlock_timeout", and "no standby has confirmed my last
  * answer".  Mails coalesce.  The manager clears what it has read only after its
- * batch is committed, and a request is not posted over a rollback, releases or an
- * unconfirmed answer (step 1), so "everything from subtransaction N on" and "my
- * last request" never reach a later request.  Releases are cleared as soon as
+ * batch is committed, and a request is not posted over a rollback, awaited releases
+ * or an unconfirmed answer (step 1), so "everything from subtransaction N on" and "my
+ * last request" never reach a later request.  A release that was told already
+ * (backend/granted.h) comes before all requests of its batch, whoever posts them.  Releases are cleared as soon as
  * their batch is committed: they must not be applied twice.  The end of a fence is
  * cleared when it is read, as another may follow, and put back if the batch fails.
  */
@@ -115,6 +119,7 @@ typedef struct LeReleases
 	uint32 xact;
 	bool need_standby;    /* synchronous_commit is above local */
 	bool durable_release; /* the setting */
+	bool awaited;         /* the commit waits for them; false: it has told that they are made */
 	uint32 done;          /* by the manager: so far they are applied, and committed */
 	uint64 lsn;           /* ... what that rests on; 0: nothing that lasts */
 	char data[LE_RELEASES_SIZE] pg_attribute_aligned(8);
@@ -279,6 +284,16 @@ le_slot_text(const LeRequestSlot *slot, LeTextSpan span)
 
 /* Step 2 above. */
 extern void le_ring(LeRequestSlot *slot);
+
+/* A manager that has had something to do looks again after this time; later it has to be woken. */
+#define LE_NAP (5 * LE_MS)
+
+/*
+ * The same for what nobody waits for: it does not wake a manager that will look by
+ * itself within LE_NAP, unless somebody is in a queue who may wait for just this.
+ * Whoever rings later wakes it for both.
+ */
+extern void le_ring_softly(LeRequestSlot *slot);
 
 /*
  * Step 3: take the whole stack, oldest first.  Returns how many proc numbers were

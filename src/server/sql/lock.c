@@ -17,6 +17,7 @@
 
 #include "backend/durability.h"
 #include "backend/fence.h"
+#include "backend/granted.h"
 #include "backend/pending.h"
 #include "backend/look.h"
 #include "backend/request.h"
@@ -28,6 +29,7 @@
 #include "shared/fence.h"
 #include "shared/look.h"
 #include "shared/settings.h"
+#include "shared/shmem.h"
 #include "shared/words.h"
 #include "sql/args.h"
 #include "sql/sql.h"
@@ -291,6 +293,7 @@ le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
 	}
 	if (!gave_up)
 		le_warn_old_snapshot(fcinfo, cmd, &reply);
+	le_granted_note(cmd, &reply);
 	PG_RETURN_INT64(reply.token);
 }
 
@@ -450,7 +453,14 @@ le_release(FunctionCallInfo fcinfo, LeCommand *cmd)
 {
 	cmd->role = GetUserId();
 	le_check_can_attach();
-	PG_RETURN_BOOL(le_release_is_final(fcinfo) ? le_release_now(cmd) : le_release_at_commit(cmd));
+	if (!le_release_is_final(fcinfo))
+		PG_RETURN_BOOL(le_release_at_commit(cmd));
+	if (le_my_slot != NULL && le_pending_is_free() && le_granted_take(cmd))
+	{
+		le_pending_add_known(cmd->token, cmd->kind, cmd->name);
+		PG_RETURN_BOOL(true);
+	}
+	PG_RETURN_BOOL(le_release_now(cmd));
 }
 
 /*

@@ -1,0 +1,96 @@
+/*
+ * backend/granted.c
+ *		What this session was granted last: see backend/granted.h.
+ */
+#include "postgres.h"
+
+#include "backend/durability.h"
+#include "backend/granted.h"
+#include "backend/session.h"
+#include "shared/settings.h"
+#include "shared/shmem.h"
+
+/* Most sessions hold one lock at a time, some a few. */
+#define GRANTS 8
+
+typedef struct Grant
+{
+	int64 token; /* 0: none */
+	LeKind kind;
+	Oid role;
+	LeTime until; /* by le_clock(); the manager's time may only be behind that */
+	uint32 epoch, epoch_is;
+	uint16 name_len;
+	char name[LE_MAX_NAME];
+} Grant;
+
+static Grant grants[GRANTS];
+static int newest = 0;
+
+/*
+ * One lock with a lease of its own, which ends by itself within a few minutes: the
+ * release of any other one may have something to wait for, or ends in another way.
+ */
+static bool
+is_plain(const LeCommand *cmd, const LeReply *reply)
+{
+	return cmd->kind == LE_KIND_LOCK && cmd->nnames == 0 && cmd->lease == 0 && !cmd->enqueue &&
+		   !reply->reentrant && !reply->bound && reply->epoch_is != 0 && reply->valid_for <= LE_SAVE_INTERVAL;
+}
+
+void
+le_granted_note(const LeCommand *cmd, const LeReply *reply)
+{
+	Grant *grant;
+
+	if (!is_plain(cmd, reply))
+		return;
+	newest = (newest + 1) % GRANTS;
+	grant = &grants[newest];
+	grant->token = reply->token;
+	grant->kind = cmd->kind;
+	grant->role = cmd->role;
+	grant->until = (reply->waited ? le_my_slot->reply_at : le_my_slot->posted_at) + reply->valid_for;
+	grant->epoch = reply->epoch;
+	grant->epoch_is = reply->epoch_is;
+	grant->name_len = (uint16) cmd->name.len;
+	memcpy(grant->name, cmd->name.data, cmd->name.len);
+}
+
+static Grant *
+find(const LeCommand *cmd)
+{
+	for (int i = 0; i < GRANTS; i++)
+	{
+		Grant *grant = &grants[i];
+
+		if (grant->token == cmd->token && grant->kind == cmd->kind && grant->name_len == cmd->name.len &&
+			memcmp(grant->name, cmd->name.data, cmd->name.len) == 0)
+			return grant;
+	}
+	return NULL;
+}
+
+/* As far as the manager of this database, which is there, has come. */
+static bool
+is_held(const Grant *grant)
+{
+	LeDatabase *db = le_my_database();
+
+	return pg_atomic_read_u32(&db->running) != 0 &&
+		   *(volatile uint32 *) &db->epochs[grant->epoch] == grant->epoch_is && le_clock() < grant->until;
+}
+
+bool
+le_granted_take(const LeCommand *cmd)
+{
+	Grant *grant;
+
+	if (cmd->token == 0 || cmd->hold_for != 0 || cmd->all_holds || le_my_slot == NULL)
+		return false;
+	grant = find(cmd);
+	if (grant == NULL)
+		return false;
+	grant->token = 0;
+	return grant->role == cmd->role && is_held(grant) && !le_release_waits();
+}

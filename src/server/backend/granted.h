@@ -1,0 +1,30 @@
+/*
+ * backend/granted.h
+ *		What this session was granted last, so that it can release that without
+ *		asking.
+ *
+ * A release waits for nothing (docs/guarantees.md): its caller only wants to know
+ * whether the lock was held until now.  A session that acquired it by itself knows
+ * that: the epoch of the name, which the manager raises before anybody is told that
+ * a holder has ended, is still that of the grant.  So it answers by itself, and
+ * mails the release with its commit, see backend/pending.h.
+ *
+ * The manager may be ending the lock in this very moment.  Then both are true: it
+ * was held when release_lock() was called, and is not when that returns.
+ */
+#ifndef LE_GRANTED_H
+#define LE_GRANTED_H
+
+#include "core/core.h"
+
+/* An acquire was granted this, and the session may count on it. */
+extern void le_granted_note(const LeCommand *cmd, const LeReply *reply);
+
+/*
+ * The release that cmd asks for is of such a grant, and the lock is held until now.
+ * It is forgotten: the caller releases it.  The session's slot is quiet
+ * (le_pending_is_free()): so a rollback of the grant has raised its epoch.
+ */
+extern bool le_granted_take(const LeCommand *cmd);
+
+#endif /* LE_GRANTED_H */

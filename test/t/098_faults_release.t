@@ -1,0 +1,219 @@
+# A session releases what it was granted without asking the manager: it tells that the lock was held, and mails the rest.
+use strict;
+use warnings;
+use IO::Select ();
+use LeTest;
+use LeWire;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time sleep);
+
+my $node = new_node('main', faults => 1, conf => <<'CONF');
+log_statement = none
+autovacuum = off
+CONF
+my ($one, $two, $three, $free) = map { LeWire->new($node) } 1 .. 4;
+
+sub ask
+{
+	my ($session, $sql) = @_;
+	$session->query($sql);
+	return $session->wait('Z');
+}
+
+sub acquire { my ($session, $name, $more) = @_; return ask($session, "SELECT acquire_lock('$name'" . ($more // '') . ')'); }
+sub release { my ($session, $name, $token) = @_; return ask($session, "SELECT release_lock('$name', $token)"); }
+sub is_busy { my ($session) = @_; return !IO::Select->new($session->{socket})->can_read($_[1] // 0); }
+
+# Asks nothing of the manager.
+sub fault { return ask($free, "SELECT fault_$_[0]"); }
+
+# What is on disk, without a word to the manager, which looks only when it is awake.
+sub is_stored_free
+{
+	my ($name) = @_;
+	return ask($free, "SELECT count(*) FROM _lock_election.slot WHERE name = '$name' AND token <> 0") eq '0';
+}
+
+sub manager { return ask($free, 'SELECT pid FROM lock_election.manager'); }
+
+subtest 'it is told at once' => sub {
+	my $pid = manager();
+	my ($x, $y) = (acquire($one, 'x'), acquire($two, 'y'));
+
+	kill 'STOP', $pid;
+	is(release($two, 'y', $y), 't', 'though the manager does not run');
+	is(release($one, 'x', $x), 't', 'nor for another session');
+
+	# the slot of this session is the first that the manager comes to
+	$two->query(q{SELECT try_acquire_lock('x') IS NOT NULL});
+	$three->query(q{SELECT try_acquire_lock('y') IS NOT NULL});
+	ok(is_busy($two, 0.2), 'a request is not');
+	kill 'CONT', $pid;
+	is($two->wait('Z'), 't', 'who asks after that finds it released');
+	is($three->wait('Z'), 't', 'in whatever order');
+	ask($free, q{SELECT force_release_lock('x'), force_release_lock('y')});
+};
+
+subtest 'nobody has to ring twice' => sub {
+	my $x = acquire($one, 'x');
+
+	is(release($one, 'x', $x), 't', 'the manager has just been busy');
+	ok(wait_until(sub { is_stored_free('x') }, 2), 'it looks once more before it sleeps');
+
+	# while anything is held it wakes up each second
+	my @took;
+	for (1 .. 9)
+	{
+		$x = acquire($one, 'x');
+		sleep 0.1;
+		release($one, 'x', $x);
+		my $start = time;
+		1 until is_stored_free('x');
+		push @took, time - $start;
+	}
+	cmp_ok((sort { $a <=> $b } @took)[4], '<', 0.2, 'where it sleeps it is woken');
+
+	$x = acquire($one, 'x');
+	$two->query(q{SELECT acquire_lock('x')});
+	ok(is_busy($two, 0.3), 'somebody waits');
+	is(release($one, 'x', $x), 't', 'released');
+	my $start = time;
+	$x = $two->wait('Z');
+	cmp_ok(time - $start, '<', 2, 'it is handed on');
+	is(release($two, 'x', $x), 't', 'what was waited for is released in the same way');
+
+	# over and over, at all distances from the manager's last look
+	my $longest = 0;
+	for my $i (1 .. 300)
+	{
+		$x = acquire($one, 'x');
+		$two->query(q{SELECT acquire_lock('x')});
+		sleep 0.0001 * ($i % 70);
+		release($one, 'x', $x);
+		$start = time;
+		release($two, 'x', $two->wait('Z'));
+		$longest = time - $start if time - $start > $longest;
+	}
+	cmp_ok($longest, '<', 1, 'no hand-over takes long');
+};
+
+subtest 'what has ended before is not released' => sub {
+	my $x = acquire($one, 'x');
+
+	is(ask($two, q{SELECT force_release_lock('x')}), '1', 'ended by force');
+	is(release($one, 'x', $x), 'f', 'told so');
+	$x = acquire($one, 'x', q{, '300 ms'});
+	sleep 0.5;
+	is(release($one, 'x', $x), 'f', 'expired');
+	my $pid = manager();
+	$x = acquire($one, 'x', q{, '300 ms'});
+	kill 'STOP', $pid;
+	sleep 0.5;
+	$one->query("SELECT release_lock('x', $x)");
+	ok(is_busy($one, 0.2), 'its time is over, and the manager does not run: it is asked');
+	kill 'CONT', $pid;
+	like($one->wait('Z'), qr/^[tf]$/, 'and decides');
+	$x = acquire($one, 'x');
+	is(release($two, 'x', $x), 't', 'released by another connection of the role');
+	is(release($one, 'x', $x), 'f', 'told so');
+	$x = acquire($one, 'x');
+	is(join(' ', map { release($one, 'x', $x) } 1 .. 3), 't f f', 'released once');
+	is(ask($one, "SELECT is_held('x', $x)"), 'f', 'the session itself sees that');
+
+	ask($one, 'BEGIN');
+	$x = acquire($one, 'x');
+	kill 'STOP', $pid;
+	ask($one, 'ROLLBACK');
+	$one->query("SELECT release_lock('x', $x)");
+	ok(is_busy($one, 0.2), 'rolled back: the manager is asked');
+	kill 'CONT', $pid;
+	is($one->wait('Z'), 'f', 'and knows');
+
+	ask($one, $_) foreach 'BEGIN', 'SAVEPOINT s';
+	$x = acquire($one, 'x');
+	ask($one, 'ROLLBACK TO s');
+	ask($one, 'COMMIT');
+	is(release($one, 'x', $x), 'f', 'also to a savepoint');
+
+	# a new manager knows what the old one had
+	$x = acquire($one, 'x');
+	ask($free, "SELECT pg_terminate_backend($pid)");
+	ok(wait_until(sub { manager() ne $pid }), 'another manager');
+	is(release($one, 'x', $x), 't', 'what it has loaded is released');
+	nothing_left($node);
+};
+
+subtest 'where something rests on it, it waits' => sub {
+	my $pid = manager();
+
+	foreach my $case ([ q{SET lock_election.durable_release = on}, '' ], [ q{SET lock_election.durable_release = off}, q{, '10 min'} ])
+	{
+		my ($set, $more) = @$case;
+
+		ask($one, $set);
+		my $x = acquire($one, 'x', $more);
+		kill 'STOP', $pid;
+		$one->query("SELECT release_lock('x', $x)");
+		ok(is_busy($one, 0.2), "$set$more");
+		kill 'CONT', $pid;
+		is($one->wait('Z'), 't', 'released');
+	}
+	my $x = acquire($one, 'x');
+	ask($two, "SELECT renew_lock('x', $x, '10 min')");
+	kill 'STOP', $pid;
+	$one->query("SELECT release_lock('x', $x)");
+	ok(is_busy($one, 0.2), 'renewed for longer, by another connection');
+	kill 'CONT', $pid;
+	is($one->wait('Z'), 't', 'released');
+
+	ask($free, 'CREATE ROLE other');
+	$x = acquire($one, 'x');
+	ask($one, 'SET ROLE other');
+	release($one, 'x', $x);
+	like($one->error, qr/ERROR 42501/, 'another role');
+	ask($one, 'RESET ROLE');
+	is(release($one, 'x', $x), 't', 'released');
+	ask($free, 'DROP ROLE other');
+	nothing_left($node);
+};
+
+subtest 'one that cannot be written' => sub {
+	my ($a, $b) = map { acquire($one, $_) } 'a', 'b';
+
+	fault(q{set('batch-begun', 'error', times => 0)});
+	is(release($one, 'a', $a), 't', 'it was told');
+	my $errors = join '', map { ask($one, $_); $one->error } 'BEGIN', "SELECT release_lock('b', $b)", 'COMMIT';
+	like($errors, qr/ERROR/, 'a transaction that releases another one fails behind it');
+	fault('clear()');
+	ok(wait_until(sub { is_stored_free('a') }, 5), 'it is released when that can be written');
+	is(release($one, 'b', $b), 't', 'the other one is held, and can be released');
+	nothing_left($node);
+};
+
+subtest 'ends of the session, and of the server' => sub {
+	my $pid = manager();
+	my $leaves = LeWire->new($node);
+	my $x = acquire($leaves, 'x');
+
+	kill 'STOP', $pid;
+	is(release($leaves, 'x', $x), 't', 'released');
+	$leaves->cut;
+	kill 'CONT', $pid;
+	ok(wait_until(sub { is_stored_free('x') }, 5), 'also if that was its last word');
+
+	$x = acquire($one, 'x', q{, '2 s'});
+	kill 'STOP', $pid;
+	is(release($one, 'x', $x), 't', 'released');
+	$node->stop('immediate');
+	kill 'KILL', $pid;
+	$node->start;
+	my $again = LeWire->new($node);
+	like(ask($again, q{SELECT acquire_lock('x', wait => '5 s')}), qr/^\d+$/, 'after a crash it is free, at the latest when its TTL is over');
+	$again->quit;
+	$node->safe_psql('postgres', q{SELECT force_release_lock('x')});
+	nothing_left($node);
+};
+
+$node->stop;
+done_testing();
