@@ -83,8 +83,8 @@ subtest 'nobody has to ring twice' => sub {
 	cmp_ok(time - $start, '<', 2, 'it is handed on');
 	is(release($two, 'x', $x), 't', 'what was waited for is released in the same way');
 
-	# over and over, at all distances from the manager's last look
-	my $longest = 0;
+	# over and over, at all distances from the manager's last look; others may have the processor for as long, now and then
+	my $late = 0;
 	for my $i (1 .. 300)
 	{
 		$x = acquire($one, 'x');
@@ -93,9 +93,9 @@ subtest 'nobody has to ring twice' => sub {
 		release($one, 'x', $x);
 		$start = time;
 		release($two, 'x', $two->wait('Z'));
-		$longest = time - $start if time - $start > $longest;
+		$late++ if time - $start > 0.5;
 	}
-	cmp_ok($longest, '<', 1, 'no hand-over takes long');
+	cmp_ok($late, '<', 3, 'no hand-over waits for that');
 };
 
 subtest 'what has ended before is not released' => sub {
