@@ -41,11 +41,12 @@ sub asking
 	return wait_until(sub { ask($free, $sql) eq 't' }) || die 'it does not ask';
 }
 
-sub is_busy { my ($session) = @_; return !IO::Select->new($session->{socket})->can_read(0); }
+sub is_busy { my ($session, $seconds) = @_; return !IO::Select->new($session->{socket})->can_read($seconds // 0); }
 
 my $hog = LeWire->new($node);
 my $others = LeWire->new($node);
 my $waits = LeWire->new($node);
+my $renews = LeWire->new($node);
 
 # The manager rests only where others ask for little.
 sub ask_for_little
@@ -93,34 +94,21 @@ sub ask_behind_much
 
 	ask($hog, 'BEGIN');
 	ask($hog, 'SELECT acquire_locks(' . names('much', 300) . ", ttl => '1 h')");
-	fault(q{set('manager-took', 'wait')});
+	fault(q{set('batch-rung', 'wait')});
 	$others->query(q{SELECT is_held('little', 1)});
-	stopped('manager-took');
+	stopped('batch-rung');
 	ask($hog, 'ROLLBACK');
 	$session->query($sql);
 	asking($session);
 	return;
 }
 
-subtest 'a renewal of many names waits for no turn' => sub {
-	my $token = ask($waits, 'SELECT (enqueue_locks(' . names('place', 20) . ", ttl => '1 h')).token");
-
-	ask_behind_much($waits, 'SELECT await_locks(' . names('place', 20) . ", $token, wait => '1 min')");
-	fault(q{set('batch-done', 'wait', skip => 1)});
-	fault(q{release('manager-took')});
-	stopped('batch-done');
-	ok(wait_until(sub { !is_busy($waits) }, 10), 'it is answered with the first batch of a rollback');
-	fault(q{release('batch-done')});
-	is($waits->wait('Z'), 't', 'and renewed');
-	is($others->wait('Z'), 'f', 'as is whoever asks for little');
-	is(ask($waits, 'SELECT release_locks(' . names('place', 20) . ", $token)"), 't', 'it is held');
-	nothing_left($node);
-};
-
 # The first batch of the rollback takes more than 50 ms, so that the rest after it is as long as it can be, 100 ms. The next
 # batch is of that rest, unless the machine does not run the manager for so long; then once more.
 subtest 'the manager rests from those with much to do' => sub {
-	my $granted = 20;
+	my $place = names('place', 20);
+	my $waiting = ask($renews, "SELECT (enqueue_locks($place, ttl => '1 h')).token");
+	my ($granted, $renewed) = 20;
 
 	for (my $try = 1; $try <= 20 && $granted > 0; $try++)
 	{
@@ -128,24 +116,29 @@ subtest 'the manager rests from those with much to do' => sub {
 
 		ask_behind_much($waits, "SELECT acquire_locks($mine, ttl => '1 h')");
 		fault(q{set('batch-applied', 'wait', skip => 1)});
-		fault(q{release('manager-took')});
+		fault(q{release('batch-rung')});
 		$others->wait('Z');
 		stopped('batch-applied');
 		my $end = time + 0.06;
 		$others->query(q{SELECT is_held('little', 1)});
-		asking($others);
+		$renews->query("SELECT await_locks($place, $waiting, wait => '1 min')");
+		asking($_) foreach $others, $renews;
 		wait_until(sub { time > $end });
 		fault(q{set('batch-done', 'wait', skip => 1)});
 		fault(q{release('batch-applied')});
 		stopped('batch-done');
 		$granted = ask($free, "SELECT count(*) FROM _lock_election.slot WHERE name = ANY ($mine)");
+		$renewed = !is_busy($renews, 1);
 		fault(q{release('batch-done')});
+		is($renews->wait('Z'), 't', 'whoever keeps a place of many names alive is answered');
 		is($others->wait('Z'), 'f', 'whoever asks for little is answered');
 		my $token = $waits->wait('Z');
 		like($token, qr/^\d+$/, 'then whoever asks for much');
 		ask($waits, "SELECT release_locks($mine, $token)");
 	}
 	is($granted, 0, 'twenty locks are not granted in the rest after a batch with much work');
+	ok($renewed, 'a renewal of twenty waits for no turn');
+	ask($renews, "SELECT release_locks($place, $waiting)");
 	nothing_left($node);
 };
 
@@ -243,6 +236,6 @@ subtest 'who leaves much to end stays until it is ended' => sub {
 	nothing_left($node);
 };
 
-$_->quit foreach $hog, $others, $waits, $free;
+$_->quit foreach $hog, $others, $waits, $renews, $free;
 $node->stop;
 done_testing();
