@@ -21,17 +21,17 @@ sub pages_read { return one(q{SELECT heap_blks_read + heap_blks_hit FROM pg_stat
 # A table of so many pages without a row that anybody sees, as a held snapshot makes it; only quicker.
 sub bloat
 {
-	my ($pages) = @_;
+	my ($pages, $by) = @_;
 
-	$admin->query(qq{BEGIN; ALTER TABLE _lock_election.slot DISABLE TRIGGER USER;
+	$by->query(qq{BEGIN; ALTER TABLE _lock_election.slot DISABLE TRIGGER USER;
 		INSERT INTO _lock_election.slot (token, acquired_at, ttl, time_left, lease, session, role, slot, holds, permits, kind, mode, name, value)
 			SELECT 1, now(), 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 'dead ' || i, repeat('x', 4000) FROM generate_series(1, $pages) i;
 		DELETE FROM _lock_election.slot WHERE name LIKE 'dead %';
 		ALTER TABLE _lock_election.slot ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE _lock_election.slot ENABLE ALWAYS TRIGGER refuse_row; COMMIT});
-	is($admin->error, '', 'very many dead rows');
-	$admin->query('SELECT pg_stat_force_next_flush()'); # the pages of this are counted now, not later
+	is($by->error, '', 'very many dead rows');
+	$by->query('SELECT pg_stat_force_next_flush()'); # the pages of this are counted now, not later
 	cmp_ok(size(), '>=', $pages * 8192, 'the table is large');
-	$admin->query('SELECT pg_stat_force_next_flush()'); # these pages do not count later
+	$by->query('SELECT pg_stat_force_next_flush()'); # these pages do not count later
 	return;
 }
 
@@ -42,7 +42,7 @@ my $lease = $holder->query(q{SELECT grant_lease('1 h')});
 my $place = $holder->query(qq{SELECT token FROM enqueue_lock('first', lease => $lease)});
 
 subtest 'a failed batch reads the rows that it knows' => sub {
-	bloat(4000);
+	bloat(4000, $admin);
 	my $failed = one('SELECT failed_batches FROM lock_election.stat');
 	my $before = pages_read();
 
@@ -102,13 +102,15 @@ subtest 'the table becomes small' => sub {
 	$node->backup('backup');
 	$standby->init_from_backup($node, 'backup', has_streaming => 1);
 	$standby->start;
-	bloat(5000);
+
+	# a pg_dump, for one; before there is anything to write anew
+	$admin->query('BEGIN; LOCK TABLE _lock_election.slot IN ACCESS SHARE MODE');
+	my $filler = session($node);
+	bloat(5000, $filler);
+	$filler->quit;
 	my $file = one(q{SELECT pg_relation_filenode('_lock_election.slot')});
 	my $log = -s $node->logfile;
 	my $failed = one('SELECT failed_batches FROM lock_election.stat');
-
-	# a pg_dump, for one
-	$admin->query('BEGIN; LOCK TABLE _lock_election.slot IN ACCESS SHARE MODE');
 	ok( wait_until(
 			sub {
 				$client->query(q{SELECT release_lock('beat', acquire_lock('beat', '1 h'))});
