@@ -63,7 +63,6 @@ le_reentry_admits(const LeCore *core, const LeEntry *holder, const LeCommand *cm
 void
 le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	le_extend(core, holder, holder->lease);
 	if (le_entry_reenter(core, holder, cmd->ttl, now))
 	{
 		reply->counted = true;
@@ -523,7 +522,6 @@ le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		reply->status = LE_BAD_TTL;
 		return;
 	}
-	le_extend(core, entry, entry->lease);
 	if (cmd->ttl != 0 && entry->lease != NULL)
 		le_lease_set_ttl(core, entry->lease, cmd->ttl);
 	else if (cmd->ttl != 0 && cmd->ttl != entry->ttl)
@@ -642,7 +640,6 @@ le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 			reply->status = LE_LOST;
 		return;
 	}
-	le_extend(core, entry, entry->lease);
 	le_entry_renew(core, entry, now);
 	le_reply_time(reply, entry, now);
 	reply->wrote |= lease_is_dirty(entry);

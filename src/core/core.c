@@ -312,7 +312,6 @@ void
 le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	memset(reply, 0, sizeof(*reply));
-	core->extended = false;
 	switch (cmd->type)
 	{
 		case LE_CMD_ACQUIRE:

@@ -635,25 +635,6 @@ extern bool le_core_reserve(LeCore *core, const LeCommand *cmd);
 extern void le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 
 /*
- * The deadline and TTL that a command has given to a lease, and what they were.
- * The caller of an answer that could not be confirmed does not count on it;
- * then nobody else has to wait for it either, and it is taken back.
- */
-typedef struct LeExtension
-{
-	int64_t id;         /* of the lease; token of an entry with one of its own */
-	uint32_t name_hash; /* of such an entry's lock */
-	LeTime from, to;
-	LeTime ttl_from, ttl_to;
-} LeExtension;
-
-/* Has the last le_core_apply() made one? */
-extern bool le_core_extended(const LeCore *core, LeExtension *extension);
-
-/* Does nothing where another extension has come after this one. */
-extern void le_core_take_back(LeCore *core, const LeExtension *extension, LeTime now);
-
-/*
  * A lease has ended only if its deadline has passed by this time, though that of
  * the commands, and of le_core_expire(), is later: what keeps the lease alive may
  * still come.

@@ -117,12 +117,6 @@ struct LeCore
 	int64_t work;   /* of this batch, see LeLimits */
 	LeTime horizon; /* no deadline after this has passed */
 
-	/* what the last command has extended, and what that was before */
-	bool extended;
-	const LeEntry *extended_entry; /* NULL: a lease */
-	const LeLease *extended_lease;
-	LeTime extended_from, extended_ttl;
-
 	uint64_t lease_ended_lsn; /* of the newest batch in which a lease has ended */
 
 	LeEnding endings[LE_ENDINGS]; /* a ring */
@@ -328,7 +322,6 @@ extern void le_lease_arm(LeCore *core, LeLease *lease);
 extern LeLease *le_lease_new(LeCore *core, int64_t id, LeTime ttl, uint32_t role);
 extern void le_lease_start(LeCore *core, LeLease *lease, LeTime now);
 extern void le_lease_set_ttl(LeCore *core, LeLease *lease, LeTime ttl);
-extern void le_extend(LeCore *core, const LeEntry *entry, const LeLease *lease);
 extern void le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now);
 
 /* --- core/group.c: several locks at once --- */

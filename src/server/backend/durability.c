@@ -169,7 +169,7 @@ unconfirmed_detail(void)
 			return errdetail("It was granted locally, and may not be replicated; it is given back.");
 		case LE_CMD_RENEW:
 		case LE_CMD_KEEP_ALIVE:
-			return errdetail("The lease has not been extended.");
+			return errdetail("It is extended here, and that may not be replicated: do not count on it.");
 		case LE_CMD_RELEASE:
 		case LE_CMD_FORCE:
 		case LE_CMD_PROCLAIM:
@@ -183,7 +183,7 @@ unconfirmed_detail(void)
 	}
 }
 
-/* A grant that is not confirmed is given back by the rollback, an extension by the mail. */
+/* A grant that is not confirmed is given back by the rollback. */
 static void
 wait_for_standbys(XLogRecPtr lsn)
 {
@@ -197,7 +197,6 @@ wait_for_standbys(XLogRecPtr lsn)
 		CHECK_FOR_INTERRUPTS();
 		return;
 	}
-	le_mail(LE_MAIL_UNCONFIRMED);
 	CHECK_FOR_INTERRUPTS();
 	if (!le_sync_standbys_defined())
 		raise_no_standby();

@@ -23,7 +23,8 @@ extern void le_check_standby_defined(LeCommandType type);
  * Wait until what this reply says is as durable as synchronous_commit asks for,
  * then check that the lease has not ended meanwhile.  If it has, the first
  * answers false and the second raises LE001 for this name.  A wait that is
- * cancelled is an error, and what the request has extended is taken back.
+ * cancelled is an error.  A renewal counts on this server all the same; its caller
+ * does not count on it.
  */
 extern bool le_durable_in_time(const LeReply *reply);
 extern void le_wait_durable(const LeReply *reply, const char *what, LeText name);

@@ -68,19 +68,19 @@ le_mail(uint32 flag)
 
 /* --- requests --- */
 
-/* But for those flags in the mailbox. */
+/* No request without an answer, no unread rollback; no releases, unless these may be there. */
 static bool
-slot_is_quiet(uint32 but)
+slot_is_quiet(bool with_releases)
 {
 	return pg_atomic_read_u32(&le_my_slot->answered) == pg_atomic_read_u32(&le_my_slot->posted) &&
 		   pg_atomic_read_u64(&le_my_slot->undo) == 0 &&
-		   (pg_atomic_read_u32(&le_my_slot->mail) & (LE_MAIL_RELEASED | LE_MAIL_UNCONFIRMED) & ~but) == 0;
+		   (with_releases || (pg_atomic_read_u32(&le_my_slot->mail) & LE_MAIL_RELEASED) == 0);
 }
 
 bool
 le_slot_is_quiet(void)
 {
-	return slot_is_quiet(0);
+	return slot_is_quiet(false);
 }
 
 static uint32
@@ -158,7 +158,7 @@ post(LeRequestType type)
 }
 
 static void
-read_notes(const LeCommand *cmd, uint32 number)
+read_notes(const LeCommand *cmd)
 {
 	uint32 note = pg_atomic_read_u32(&le_my_slot->note);
 
@@ -166,8 +166,6 @@ read_notes(const LeCommand *cmd, uint32 number)
 		return;
 	pg_atomic_fetch_and_u32(&le_my_slot->note, ~note);
 	pg_read_barrier();
-	if (note & LE_NOTE_SOON)
-		le_await_answer_soon(le_my_slot, number);
 	if (note & LE_NOTE_OWN_SESSION)
 	{
 		LeText name = cmd->nnames > 0 ? cmd->names[le_my_slot->reply.which] : cmd->name;
@@ -271,7 +269,7 @@ wait_for_answer(uint32 number, const LeCommand *cmd, LeWait *wait, bool snapshot
 			snapshot_kept = false;
 			log_kept_snapshot(cmd);
 		}
-		read_notes(cmd, number);
+		read_notes(cmd);
 		le_flush_turn(slot);
 		if (pg_atomic_read_u32(&slot->answered) == number)
 			break;
@@ -323,18 +321,15 @@ raise_answer(void)
 					advice != NULL ? errhint("%s", advice) : 0));
 }
 
-/*
- * Until what this session has sent before is applied, but for those flags.  False:
- * the caller's own wait has ended before that.
- */
+/* False: the caller's own wait has ended before the slot was quiet. */
 static bool
-wait_until_quiet(LeWait *wait, uint32 but)
+wait_until_quiet(LeWait *wait, bool with_releases)
 {
-	if (slot_is_quiet(but))
+	if (slot_is_quiet(with_releases))
 		return true;
 	pg_atomic_fetch_and_u32(&le_my_slot->note, ~LE_NOTE_UNREAD);
 	le_ring(le_my_slot);
-	while (!slot_is_quiet(but))
+	while (!slot_is_quiet(with_releases))
 	{
 		LeTime now = le_clock();
 
@@ -356,7 +351,7 @@ le_slot_await_quiet(void)
 	LeWait wait;
 
 	le_wait_begin(&wait, LE_RELEASE_TIMEOUT, false);
-	if (!wait_until_quiet(&wait, 0))
+	if (!wait_until_quiet(&wait, false))
 		ereport(ERROR, (errcode(ERRCODE_CANNOT_CONNECT_NOW),
 						errmsg("an earlier release of this session has not been made yet"),
 						errdetail("The lock_election manager does not run, or cannot write.")));
@@ -366,7 +361,7 @@ le_slot_await_quiet(void)
 static bool
 wait_to_post(LeWait *wait)
 {
-	return wait_until_quiet(wait, le_my_slot->releases.awaited ? 0 : LE_MAIL_RELEASED);
+	return wait_until_quiet(wait, !le_my_slot->releases.awaited);
 }
 
 /* False: the caller's own wait is over, and whatever the request gets is undone. */

@@ -116,23 +116,6 @@ anything_to_write(void)
 		   le_core_changes(le_mgr.core) != NULL;
 }
 
-/* The early notice of shared/wake.h: it makes a hand-over shorter by 5 us. */
-static void
-announce_answers(void)
-{
-	int n = 0;
-
-	for (LeEntry *entry = le_core_answers(le_mgr.core); entry != NULL && n < LE_WAKE_EARLY;
-		 entry = entry->waiter->answer_next, n++)
-	{
-		LeRequestSlot *slot = slot_of(entry->waiter->sessno);
-
-		if (entry->waiter->answer != LE_OK || slot->session != entry->waiter->session)
-			continue;
-		le_wake_early(slot);
-	}
-}
-
 void
 le_batch_begin(void)
 {
@@ -181,7 +164,6 @@ write_batch(LeTime now)
 		flush = true;
 	}
 	le_store_close();
-	announce_answers();
 	LE_FAULT("batch-written");
 	wrote = TransactionIdIsValid(GetTopTransactionIdIfAny());
 	lsn = le_batch_commit(flush);
@@ -549,7 +531,7 @@ fail_requests(const uint32 *procs, int n, const ErrorData *error)
 		LeRequestSlot *slot = slot_of(procs[i]);
 		bool unanswered = pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered);
 		uint32 mail =
-			pg_atomic_read_u32(&slot->mail) & (LE_MAIL_SESSION_END | LE_MAIL_RELEASED | LE_MAIL_UNCONFIRMED);
+			pg_atomic_read_u32(&slot->mail) & (LE_MAIL_SESSION_END | LE_MAIL_RELEASED);
 		bool mailed;
 
 		/* nobody waits for it, and its session may be reading an answer */
@@ -760,7 +742,6 @@ le_batch_init(LeDatabase *db)
 	le_mgr.fresh = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
 	le_mgr.mails = MemoryContextAllocZero(TopMemoryContext, 2 * n * sizeof(Mail));
 	le_mgr.deferred = MemoryContextAllocZero(TopMemoryContext, n * sizeof(Deferred));
-	le_mgr.extended = MemoryContextAllocZero(TopMemoryContext, n * sizeof(Extended));
 	le_mgr.aside = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
 	le_mgr.listed = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
 	for (int i = 0; i < n; i++)

@@ -34,13 +34,6 @@ typedef struct Deferred
 	LeReply reply;
 } Deferred;
 
-/* What the last request of a session has extended, for as long as it may be taken back. */
-typedef struct Extended
-{
-	uint32 number;         /* of the request */
-	LeExtension extension; /* id 0: nothing */
-} Extended;
-
 /* A mailbox as it was read. */
 typedef struct Mail
 {
@@ -70,7 +63,6 @@ typedef struct Manager
 	LeTime rest_until;  /* until then they wait */
 	LeTime little_at;   /* when something else was taken */
 	LeTime much_at;     /* when the last batch of them began */
-	Extended *extended; /* by proc number */
 	LePause pause;      /* of le_clock(), what does not count */
 
 	bool limited;        /* what is allocated is bounded by lock_election.max_memory */

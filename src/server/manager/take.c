@@ -57,58 +57,6 @@ answer_displaced(const LeReply *by)
 		le_batch_answer(by->displaced_sessno, by->displaced_request, &reply);
 }
 
-/* --- extensions --- */
-
-/*
- * What this request has extended.  One that is applied again, after a batch that
- * failed, finds its extension in force already: it keeps what was before.
- */
-static void
-note_extension(uint32 proc, uint32 number, const LeReply *reply)
-{
-	Extended *extended = &le_mgr.extended[proc];
-	LeExtension extension;
-
-	if (reply->status == LE_WAITING || !le_core_extended(le_mgr.core, &extension))
-	{
-		extended->extension.id = 0;
-		return;
-	}
-	if (extended->number == number && extended->extension.id == extension.id)
-	{
-		extension.from = extended->extension.from;
-		extension.ttl_from = extended->extension.ttl_from;
-	}
-	extended->number = number;
-	extended->extension = extension;
-}
-
-/*
- * The answer was not confirmed: what it has extended ends when it did before.
- * Others that wait with their own extensions of the same go back to that as
- * well, if they have to.
- */
-static void
-take_back(uint32 proc, LeTime now)
-{
-	LeExtension gone = le_mgr.extended[proc].extension;
-
-	if (gone.id == 0)
-		return;
-	le_core_take_back(le_mgr.core, &gone, now);
-	for (int i = 0; i < le_shared->max_slots; i++)
-	{
-		LeExtension *other = &le_mgr.extended[i].extension;
-
-		if (other->id != gone.id)
-			continue;
-		if (other->from == gone.to)
-			other->from = gone.from;
-		if (other->ttl_from == gone.ttl_to)
-			other->ttl_from = gone.ttl_from;
-	}
-}
-
 /* --- taking --- */
 
 typedef struct Releasing
@@ -255,8 +203,6 @@ take_mail(uint32 proc, bool told, LeTime now)
 
 	mail = &le_mgr.mails[le_mgr.nmails++];
 	*mail = (Mail){.proc = proc, .flags = flags, .undo = undo};
-	if (mail->flags & LE_MAIL_UNCONFIRMED)
-		take_back(proc, now);
 	done = apply_mail(mail, slot, now);
 	if (flags & LE_MAIL_FENCE_ENDED)
 		le_core_apply(le_mgr.core, &fence_ended, now, &reply);
@@ -354,7 +300,6 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 	if (slot->type == LE_REQUEST_LEADER)
 		le_look_find_leader(le_mgr.core, &cmd);
 	le_core_apply(le_mgr.core, &cmd, now, &reply);
-	note_extension(proc, cmd.request, &reply);
 	if (slot->type == LE_REQUEST_LEADER && reply.status == LE_OK)
 		le_look_put_leader(le_mgr.core, &cmd, slot, now);
 	else if (slot->type == LE_REQUEST_LEADER)
@@ -422,8 +367,6 @@ take_request(uint32 proc, LeTime now)
 	}
 	le_mgr.taken[proc] = number;
 	le_mgr.fresh[le_mgr.nfresh++] = proc;
-	if (le_mgr.extended[proc].number != number)
-		le_mgr.extended[proc].extension.id = 0;
 	if (overtaken_by_mail(slot))
 	{
 		answer_withdrawn(proc);

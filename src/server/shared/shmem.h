@@ -33,16 +33,14 @@
  * How a process sleeps and is woken is told in shared/wake.h.
  *
  * The mailbox carries events whose sending cannot fail: rollback of a
- * (sub)transaction, releases of a commit, end of a fence, end of the session, "I
- * have waited for deadlock_timeout", and "no standby has confirmed my last
- * answer".  Mails coalesce.  The manager clears what it has read only after its
- * batch is committed, and a request is not posted over a rollback, awaited releases
- * or an unconfirmed answer (step 1), so "everything from subtransaction N on" and "my
- * last request" never reach a later request.  A release that was told already
- * (backend/granted.h) comes before all requests of its batch, whoever posts them.
- * Releases are cleared as soon as their batch is committed: they must not be applied
- * twice.  The end of a fence is cleared when it is read, as another may follow, and
- * put back if the batch fails.
+ * (sub)transaction, releases of a commit, end of a fence, end of the session, and "I
+ * have waited for deadlock_timeout".  Mails coalesce.  The manager clears what it has
+ * read only after its batch is committed, and a request is not posted over a rollback
+ * or awaited releases (step 1), so "everything from subtransaction N on" never
+ * reaches a later request.  A release that was told already (backend/granted.h) comes
+ * before all requests of its batch, whoever posts them.  Releases are cleared as soon
+ * as their batch is committed: they must not be applied twice.  The end of a fence is
+ * cleared when it is read, as another may follow, and put back if the batch fails.
  */
 #ifndef LE_SHMEM_H
 #define LE_SHMEM_H
@@ -131,17 +129,14 @@ typedef struct LeReleases
 #define LE_MAIL_FENCE_ENDED 0x02 /* it has released a fence */
 #define LE_MAIL_BLOCKED     0x04 /* it has waited long: is it a deadlock? */
 #define LE_MAIL_RELEASED    0x08 /* a commit has released what is in LeRequestSlot.releases */
-#define LE_MAIL_UNCONFIRMED 0x10 /* no standby has confirmed its last answer */
 
 /* Notes from the manager to a backend that waits. */
 /* the lock is held by this very session */
 #define LE_NOTE_OWN_SESSION 0x01
 /* its mail or its commit's releases cannot be applied now: sqlstate, message */
 #define LE_NOTE_UNREAD 0x02
-/* its answer is about to be committed: the early notice of shared/wake.h */
-#define LE_NOTE_SOON 0x04
 /* the extension was dropped: what its commit has released is thrown away */
-#define LE_NOTE_GONE 0x08
+#define LE_NOTE_GONE 0x04
 
 typedef struct LeRequestSlot
 {

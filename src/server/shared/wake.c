@@ -4,8 +4,6 @@
  */
 #include "postgres.h"
 
-#include <sched.h>
-
 #ifdef __linux__
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -28,9 +26,6 @@ enum
 	BELL_DOZING, /* the process sleeps on its bell */
 	BELL_RUNG
 };
-
-/* How long to yield for an answer that has been announced. */
-#define LONGEST_YIELD 200
 
 static pg_atomic_uint32 *
 bell_of(int proc)
@@ -151,22 +146,4 @@ void
 le_wake_launcher(void)
 {
 	le_wake(le_shared->launcher_proc);
-}
-
-/* --- the early notice --- */
-
-void
-le_wake_early(LeRequestSlot *slot)
-{
-	pg_atomic_fetch_or_u32(&slot->note, LE_NOTE_SOON);
-	le_wake((int) le_slot_proc(slot));
-}
-
-void
-le_await_answer_soon(LeRequestSlot *slot, uint32 number)
-{
-	LeTime give_up = le_clock() + LONGEST_YIELD;
-
-	while (pg_atomic_read_u32(&slot->answered) != number && le_clock() < give_up)
-		sched_yield();
 }

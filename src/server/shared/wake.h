@@ -21,19 +21,7 @@
  * before step 3 by its look at the bell, one during a doze ends it, and a later
  * one meets a QUIET bell and sets the latch.
  *
- * The early notice is for a waiter whose grant is about to be committed.  A process
- * takes some time to wake up, which it can do meanwhile:
- *
- *	1.	The manager has written a batch and is about to commit it.  It notes
- *		LE_NOTE_SOON in the slots of those who get a grant after a wait, and wakes
- *		them; at most LE_WAKE_EARLY of them, or their waking would delay the
- *		commit.
- *	2.	The backend reads the note.  It does not sleep again, but yields its
- *		processor until its answer is there, for 200 us at most.  Then it waits for
- *		the flush, see shared/flush.h.
- *
- * To measure what one of them brings, build without it: COPT=-DLE_WAKE_DOZE=0 or
- * -DLE_WAKE_EARLY=0.
+ * To measure what the bell brings, build without it: COPT=-DLE_WAKE_DOZE=0.
  */
 #ifndef LE_WAKE_H
 #define LE_WAKE_H
@@ -43,9 +31,6 @@
 
 #ifndef LE_WAKE_DOZE
 #define LE_WAKE_DOZE (50 * LE_MS)
-#endif
-#ifndef LE_WAKE_EARLY
-#define LE_WAKE_EARLY 8
 #endif
 
 /* While shared memory is made. */
@@ -63,10 +48,6 @@ extern void le_sleep_reset(void);
  * Exits if the postmaster is gone.
  */
 extern void le_sleep(LeTime at_most);
-
-/* The early notice: its two steps. */
-extern void le_wake_early(LeRequestSlot *slot);
-extern void le_await_answer_soon(LeRequestSlot *slot, uint32 number);
 
 /*
  * What a process waits for, as pg_stat_activity shows it.  PostgreSQL 15 and 16
