@@ -652,7 +652,7 @@ FROM lock_election.look_leases() l LEFT JOIN n ON n.lease = l.lease;
 CREATE FUNCTION lock_election.manager_info(
 	OUT pid integer, OUT started timestamptz, OUT incarnation bigint,
 	OUT revision bigint, OUT locks bigint, OUT held bigint, OUT waiting bigint, OUT oldest_wait timestamptz,
-	OUT memory bigint, OUT not_loaded bigint,
+	OUT memory bigint,
 	OUT slot_bytes bigint, OUT lease_bytes bigint, OUT queue_bytes bigint)
 RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_manager_info';
@@ -661,7 +661,7 @@ COMMENT ON FUNCTION lock_election.manager_info() IS
 
 CREATE VIEW lock_election.manager AS
 SELECT m.pid, pg_catalog.current_database() AS database, m.started, m.incarnation,
-	m.revision, m.locks, m.held, m.waiting, m.oldest_wait, m.memory, m.not_loaded, m.slot_bytes, m.lease_bytes, m.queue_bytes
+	m.revision, m.locks, m.held, m.waiting, m.oldest_wait, m.memory, m.slot_bytes, m.lease_bytes, m.queue_bytes
 FROM lock_election.manager_info() m
 WHERE m.pid IS NOT NULL;
 CREATE FUNCTION lock_election.health(
@@ -858,8 +858,6 @@ COMMENT ON COLUMN lock_election.manager.oldest_wait IS
 'When the oldest of all requests that wait for a lock or permit entered its queue; candidates of elections do not count. NULL: nobody waits.';
 COMMENT ON COLUMN lock_election.manager.memory IS
 'Bytes of its state.';
-COMMENT ON COLUMN lock_election.manager.not_loaded IS
-'Rows that did not fit into lock_election.max_memory when it started: their locks stay held, and are granted to nobody.';
 COMMENT ON COLUMN lock_election.manager.slot_bytes IS
 'Size of table slot on disk, in bytes, as of a few seconds ago. The manager reads the tables when it starts.';
 COMMENT ON COLUMN lock_election.manager.lease_bytes IS

@@ -235,7 +235,7 @@ le_acquire_admitted(const LeLock *lock, const LeCommand *cmd, LeTime now)
 	if (lock->waiting > 0)
 		return false;
 	if (cmd->mode == LE_MODE_PERMIT && lock->permits == 0)
-		return lock->closed_until <= now && !lock->left_out;
+		return lock->closed_until <= now;
 	return le_lock_admits(lock, cmd->mode, now);
 }
 
@@ -405,11 +405,6 @@ le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 			le_acquire_entered(core, entry, cmd, now, reply);
 			return;
 		}
-	}
-	if (cmd->revision == 0 && le_name_is_left_out(core, cmd->kind, cmd->name))
-	{
-		reply->status = LE_LIMIT_LEFT;
-		return;
 	}
 	lock = le_core_find_lock(core, cmd->kind, cmd->name);
 	if (lock != NULL)

@@ -155,7 +155,6 @@ le_core_destroy(LeCore *core)
 	free_array(core, core->role_hash);
 	free_array(core, core->owner_hash);
 	free_array(core, core->sessions);
-	free_array(core, core->left_out);
 	env.free(env.arg, core);
 }
 

@@ -140,7 +140,6 @@ typedef enum LeStatus
 	LE_LIMIT_LOCKS,  /* max_locks_per_role: 53400 */
 	LE_LIMIT_LEASES, /* max_leases_per_role: 53400 */
 	LE_LIMIT_BYTES,  /* max_memory_per_role: 53400 */
-	LE_LIMIT_LEFT,   /* of this name rows were left out of a load: 53400 */
 	LE_LIMIT_WAITERS /* max_waiters_per_lock: 53400 */
 } LeStatus;
 
@@ -355,7 +354,6 @@ struct LeLock
 	uint8_t doomed : 1; /* to be freed with the batch */
 	uint8_t doom_listed : 1;
 	uint8_t unsettled : 1; /* granting goes on in the next batch */
-	uint8_t left_out : 1;  /* not all its rows were loaded: nobody is granted it */
 	LeSlot *slots;
 	LeSlot *free_slots;
 	int32_t next_number; /* of the next new slot */

@@ -73,7 +73,6 @@ le_lock_get(LeCore *core, LeKind kind, LeText name)
 	lock->name_len = (uint16_t) name.len;
 	lock->timer.type = LE_TIMER_LOCK;
 	le_link_init(&lock->queue);
-	lock->left_out = le_name_is_left_out(core, kind, name);
 	assert(le_text_equal(le_text(lock->name, lock->name_len), name));
 	le_lock_hash_add(core, lock);
 	return lock;
@@ -137,7 +136,7 @@ le_lock_close(LeCore *core, LeLock *lock, LeTime until, uint32_t role)
 bool
 le_lock_admits(const LeLock *lock, LeMode mode, LeTime now)
 {
-	if (lock->closed_until > now || lock->left_out)
+	if (lock->closed_until > now)
 		return false;
 	if (mode == LE_MODE_PERMIT)
 		return lock->held < lock->permits;

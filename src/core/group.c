@@ -149,8 +149,6 @@ look_at_each(const LeCore *core, const LeSession *session, const LeCommand *cmd,
 		LeStatus status;
 
 		reply->which = i;
-		if (cmd->revision == 0 && le_name_is_left_out(core, cmd->kind, cmd->names[i]))
-			return LE_LIMIT_LEFT;
 		if (lock == NULL)
 			continue;
 		status = le_acquire_use(lock, cmd);

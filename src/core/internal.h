@@ -87,7 +87,6 @@ struct LeCore
 	LeLink waits;          /* those that wait for locks, as they came */
 	uint32_t candidates;   /* entries of elections */
 	bool loading;          /* from le_core_load_begin() to le_core_load_done() */
-	uint8_t *left_out;     /* a bit for each hash of names with rows that were left out; NULL: none */
 	LeGroup *loaded_group; /* while loading: of the place that was read last */
 	LeLoadEnv load;        /* of the rows while loading */
 
@@ -266,7 +265,6 @@ le_entry_is_bound(const LeEntry *entry)
 }
 
 /* The lock of that name, made if there is none. */
-extern bool le_name_is_left_out(const LeCore *core, LeKind kind, LeText name);
 extern LeLock *le_lock_get(LeCore *core, LeKind kind, LeText name);
 
 /*

@@ -443,45 +443,6 @@ reserve_row(LeCore *core, const LeCommand *cmd, const LeStoredEntry *row)
 	return le_core_reserve(core, cmd) && le_pool_reserve(core, &core->holds, holds + 1);
 }
 
-/* One name in a thousand looks like one of a million others. */
-#define LEFT_OUT_BITS  (UINT32_C(1) << 26)
-#define LEFT_OUT_BYTES (LEFT_OUT_BITS / 8)
-
-bool
-le_name_is_left_out(const LeCore *core, LeKind kind, LeText name)
-{
-	uint64_t hash;
-	uint32_t a, b;
-
-	if (core->left_out == NULL)
-		return false;
-	hash = le_hash_name(core, kind, name);
-	a = (uint32_t) hash % LEFT_OUT_BITS;
-	b = (uint32_t) (hash >> 32) % LEFT_OUT_BITS;
-	return (core->left_out[a / 8] >> a % 8 & 1) != 0 && (core->left_out[b / 8] >> b % 8 & 1) != 0;
-}
-
-bool
-le_core_leave_out(LeCore *core, LeKind kind, LeText name)
-{
-	uint64_t hash = le_hash_name(core, kind, name);
-	uint32_t a = (uint32_t) hash % LEFT_OUT_BITS, b = (uint32_t) (hash >> 32) % LEFT_OUT_BITS;
-	LeLock *lock = le_core_find_lock(core, kind, name);
-
-	if (core->left_out == NULL)
-	{
-		core->left_out = core->env.alloc(core->env.arg, LEFT_OUT_BYTES);
-		if (core->left_out == NULL)
-			return false;
-		memset(core->left_out, 0, LEFT_OUT_BYTES);
-	}
-	core->left_out[a / 8] |= (uint8_t) (1 << a % 8);
-	core->left_out[b / 8] |= (uint8_t) (1 << b % 8);
-	if (lock != NULL)
-		lock->left_out = true;
-	return true;
-}
-
 LeLoadStatus
 le_core_load_slot(LeCore *core, const LeStoredEntry *row, int64_t *newest)
 {

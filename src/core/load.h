@@ -132,12 +132,6 @@ extern LeLoadStatus le_core_load_lease(LeCore *core, const LeStoredLease *row);
 /* RIVAL: *newest is the token of the one that stays; the others have ended. */
 extern LeLoadStatus le_core_load_slot(LeCore *core, const LeStoredEntry *row, int64_t *newest);
 extern LeLoadStatus le_core_load_place(LeCore *core, const LeStoredEntry *row);
-
-/*
- * There is no memory for a slot's row: nobody is granted this name, or one of
- * very few others that look like it, by this core.  False: out of memory.
- */
-extern bool le_core_leave_out(LeCore *core, LeKind kind, LeText name);
 extern void le_core_load_done(LeCore *core, LeTime now);
 
 /* Whether a core may have written this row of a slot. */

@@ -313,8 +313,9 @@ check_counters(patient *p)
 		const char *query, *text, *advice;
 		finding what;
 	} checks[] = {
-		{"SELECT not_loaded FROM lock_election.manager WHERE not_loaded > 0",
-		 "%s rows did not fit into memory: their locks are granted to nobody",
+		{"SELECT pg_catalog.pg_size_pretty(memory) FROM lock_election.manager "
+		 "WHERE memory > pg_catalog.pg_size_bytes(pg_catalog.current_setting('lock_election.max_memory'))",
+		 "the locks take %s, more than lock_election.max_memory: no more are granted",
 		 "ALTER SYSTEM SET lock_election.max_memory higher, and pg_reload_conf()", BAD},
 		{"SELECT key_violations FROM lock_election.stat WHERE key_violations > 0",
 		 "a second holder was refused %s times: somebody has written into the tables",

@@ -359,36 +359,6 @@ test_closed(void)
 	stop();
 }
 
-/* A load has no memory for these rows: they stay held. */
-static void
-test_left_out(void)
-{
-	LeStoredEntry row = stored("whole", FIRST - 3, X);
-	int64_t token;
-
-	start_load();
-	is_int(load_slot(row), LE_LOADED, "a row is loaded");
-	row = stored("part", FIRST - 2, S);
-	is_int(load_slot(row), LE_LOADED, "and one of two holders");
-	allocations_left = 0;
-	row = stored("much", FIRST - 1, X);
-	is_int(load_slot(row), LE_LOAD_NO_MEMORY, "for another there is no memory");
-	allocations_left = -1;
-	ok(le_core_leave_out(core, LE_KIND_LOCK, text("much")), "it is left out");
-	ok(le_core_leave_out(core, LE_KIND_LOCK, text("part")), "so is the other holder");
-	load_done();
-	batch();
-	is_int(apply(request(1, "much", X, 0)).status, LE_LIMIT_LEFT, "nobody gets what it holds");
-	is_int(apply(request(1, "part", S, 0)).status, LE_LIMIT_LEFT, "nor joins it");
-	is_int(apply(request(1, "whole", X, 0)).status, LE_NOT_GRANTED, "others are known");
-	token = acquire(1, "free", X).token;
-	ok(held("free", token), "and new ones are granted");
-	is_int(release(1, "part", FIRST - 2).status, LE_OK, "the known holder releases");
-	batch();
-	is_int(apply(request(1, "part", X, 0)).status, LE_LIMIT_LEFT, "which makes room for nobody");
-	stop();
-}
-
 int
 main(void)
 {
@@ -401,6 +371,5 @@ main(void)
 	test_force_role();
 	test_bytes();
 	test_closed();
-	test_left_out();
 	return done_testing();
 }

@@ -530,8 +530,7 @@ fail_requests(const uint32 *procs, int n, const ErrorData *error)
 	{
 		LeRequestSlot *slot = slot_of(procs[i]);
 		bool unanswered = pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered);
-		uint32 mail =
-			pg_atomic_read_u32(&slot->mail) & (LE_MAIL_SESSION_END | LE_MAIL_RELEASED);
+		uint32 mail = pg_atomic_read_u32(&slot->mail) & (LE_MAIL_SESSION_END | LE_MAIL_RELEASED);
 		bool mailed;
 
 		/* nobody waits for it, and its session may be reading an answer */
@@ -636,12 +635,6 @@ run(uint32 *procs, int n)
 	LeTime horizon;
 	bool all;
 
-	if (le_batch_has_room())
-	{
-		le_mgr.core_valid = false;
-		le_pause_broken(&le_mgr.pause);
-	}
-
 	/* what was refused is on no stack: nobody is served before a release among that */
 	all = !le_mgr.core_valid || (le_mgr.retry_at != 0 && le_mgr.retry_at <= le_clock());
 	if (all)
@@ -721,8 +714,6 @@ le_batch_next_wakeup(void)
 	wakeup = Min(wakeup, le_deadlock_next_search());
 	if (le_mgr.naside > 0)
 		wakeup = Min(wakeup, le_mgr.rest_until);
-	if (le_mgr.left_out > 0)
-		wakeup = le_mgr.left_out_of < le_max_memory ? 0 : Min(wakeup, le_mgr.left_out_at);
 	deadline = le_core_next_deadline(le_mgr.core);
 	if (deadline != LE_NEVER)
 	{

@@ -66,9 +66,6 @@ typedef struct Manager
 	LePause pause;      /* of le_clock(), what does not count */
 
 	bool limited;        /* what is allocated is bounded by lock_election.max_memory */
-	int64 left_out;      /* rows that a load had no memory for */
-	int left_out_of;     /* with this limit, MB */
-	LeTime left_out_at;  /* when it looks whether there is room for them */
 	bool core_valid;     /* memory agrees with the tables */
 	bool reenter;        /* waiting requests are not in the core yet */
 	LeTime retry_at;     /* look at all slots again; 0: no need */
@@ -161,9 +158,6 @@ extern XLogRecPtr le_batch_log_nothing(void);
 
 /* As the settings are now. */
 extern void le_batch_set_limits(LeCore *core, int work);
-
-/* Has a load left rows out for which there may be room now? */
-extern bool le_batch_has_room(void);
 
 /* Look at all slots again after RETRY_AFTER; another failure before that does not put it off. */
 extern void le_retry_later(void);

@@ -25,9 +25,6 @@
 #include "shared/version.h"
 #include "store/store.h"
 
-/* It looks this often whether what was left out of a load has room by now. */
-#define LEFT_OUT_EVERY (10 * LE_SECOND)
-
 /* 2025-01-01 in TimestampTz: the zero of the incarnations. */
 #define INCARNATION_EPOCH (INT64CONST(9132) * USECS_PER_DAY)
 
@@ -106,46 +103,10 @@ loaded(LeLoadStatus status)
 	return status != LE_LOAD_INVALID;
 }
 
-/*
- * What does not fit into lock_election.max_memory stays in the tables, and held:
- * the core grants nobody a name of which a row was left out.  A lease that was
- * left out leaves out all that hangs on it; a place, which holds nothing, is lost.
- * After the first row that does not fit none is loaded: a lock is never known in
- * part without being marked.
- */
-static struct
-{
-	bool full;
-	bool leases;
-	int64 rows;
-} left;
-
-static bool
-is_left_out(const LeCore *core, const LeStoredEntry *row)
-{
-	return left.full || (left.leases && row->lease != 0 && le_core_find_lease(core, row->lease) == NULL);
-}
-
 static bool
 load_lease(void *core, const LeStoredLease *row)
 {
-	LeLoadStatus status = left.leases ? LE_LOAD_NO_MEMORY : le_core_load_lease(core, row);
-
-	if (status != LE_LOAD_NO_MEMORY)
-		return loaded(status);
-	left.leases = true;
-	left.rows++;
-	return true;
-}
-
-static void
-leave_out(LeCore *core, const LeStoredEntry *row)
-{
-	le_mgr.limited = false;
-	if (!le_core_leave_out(core, row->kind, row->name))
-		(void) loaded(LE_LOAD_NO_MEMORY);
-	le_mgr.limited = true;
-	left.rows++;
+	return loaded(le_core_load_lease(core, row));
 }
 
 /* Nothing but a load sees what somebody else has written into the table. */
@@ -153,14 +114,8 @@ static bool
 load_slot(void *core, const LeStoredEntry *row)
 {
 	int64 newest;
-	LeLoadStatus status = is_left_out(core, row) ? LE_LOAD_NO_MEMORY : le_core_load_slot(core, row, &newest);
+	LeLoadStatus status = le_core_load_slot(core, row, &newest);
 
-	if (status == LE_LOAD_NO_MEMORY)
-	{
-		left.full = true;
-		leave_out(core, row);
-		return true;
-	}
 	if (status == LE_LOADED_RIVAL)
 		ereport(WARNING, (errcode(ERRCODE_DATA_CORRUPTED),
 						  errmsg("\"%.*s\" has two holders in table \"_lock_election.slot\"",
@@ -173,13 +128,7 @@ load_slot(void *core, const LeStoredEntry *row)
 static bool
 load_place(void *core, const LeStoredEntry *row)
 {
-	LeLoadStatus status = is_left_out(core, row) ? LE_LOAD_NO_MEMORY : le_core_load_place(core, row);
-
-	if (status != LE_LOAD_NO_MEMORY)
-		return loaded(status);
-	left.full = true;
-	left.rows++;
-	return true;
+	return loaded(le_core_load_place(core, row));
 }
 
 /* As it is if this load succeeds, and the time since a batch has failed does not count. */
@@ -193,22 +142,21 @@ time_of_load(void)
 	return le_pause_time(&mended, clock);
 }
 
+/* The setting bounds what is admitted.  What was admitted before is loaded, whatever it is now. */
 static void
-report_left_out(void)
+warn_of_memory(void)
 {
-	le_mgr.left_out = left.rows;
-	le_mgr.left_out_of = le_max_memory;
-	le_mgr.left_out_at = le_clock() + LEFT_OUT_EVERY;
-	pg_atomic_write_u64(&le_mgr.db->left_out, (uint64) left.rows);
-	if (left.rows > 0)
-		ereport(
-			WARNING,
+	Size used = le_core_bytes(le_mgr.core);
+
+	if (used <= (Size) le_max_memory * 1024 * 1024)
+		return;
+	ereport(WARNING,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg(INT64_FORMAT " rows of lock_election do not fit into lock_election.max_memory (%d MB)",
-					left.rows, le_max_memory),
-			 errdetail("Their locks stay held, and nobody is granted them."),
-			 errhint("Raise it and reload the configuration, or end with force_release_role() what fills "
-					 "the memory.")));
+			 errmsg("the locks of this database take %zu MB, more than lock_election.max_memory (%d MB)",
+					used / (1024 * 1024), le_max_memory),
+			 errdetail("No more are granted until it is less."),
+			 errhint("Raise it and reload the configuration, or end with force_release_role() what "
+					 "takes the memory.")));
 }
 
 /*
@@ -240,22 +188,17 @@ load_core(int64_t next_revision, bool copied)
 		do
 		{
 			MemoryContextReset(le_mgr.core_context);
-			memset(&left, 0, sizeof(left));
 			core = le_core_create(&env, le_shared->max_slots, next_revision);
 			if (core == NULL)
 				(void) loaded(LE_LOAD_NO_MEMORY);
 			le_batch_set_limits(core, WORK_A_BATCH);
 			le_core_load_begin(core, &load);
 			reader.arg = core;
-			le_mgr.limited = true;
-			/* what was left out is not among the rows that are known */
-			complete = le_store_load(&reader, le_mgr.left_out > 0 ? NULL : le_mgr.core);
-			le_mgr.limited = false;
+			complete = le_store_load(&reader, le_mgr.core);
 		} while (!complete);
 	}
 	PG_CATCH();
 	{
-		le_mgr.limited = false;
 		MemoryContextDelete(le_mgr.core_context);
 		le_mgr.core_context = old_context;
 		PG_RE_THROW();
@@ -267,24 +210,7 @@ load_core(int64_t next_revision, bool copied)
 	memset(&le_mgr.seen, 0, sizeof(le_mgr.seen));
 	le_mgr.core_valid = true;
 	le_mgr.reenter = true;
-	report_left_out();
-}
-
-/* Is it worth to load again?  What has been freed, or allowed, may have room for what was left out. */
-bool
-le_batch_has_room(void)
-{
-	Size used;
-
-	if (le_mgr.left_out == 0 || !le_mgr.core_valid)
-		return false;
-	if (le_mgr.left_out_of < le_max_memory)
-		return true;
-	if (le_clock() < le_mgr.left_out_at)
-		return false;
-	le_mgr.left_out_at = le_clock() + LEFT_OUT_EVERY;
-	used = le_core_bytes(le_mgr.core);
-	return used < (Size) le_max_memory * 1024 * 1024 / 2;
+	warn_of_memory();
 }
 
 /* While there is no core to do it: waits that have run out end all the same. */

@@ -52,11 +52,8 @@ le_shrink_tend(void)
 {
 	uint64 written = pg_atomic_read_u64(&le_mgr.db->counters.batches);
 
-	/*
-	 * Where the core's rows are is known only while it agrees with the tables; and
-	 * rows that a load has left out would be lost.
-	 */
-	if (!le_mgr.core_valid || le_mgr.left_out > 0 || (written == batches && !locked))
+	/* where the core's rows are is known only while it agrees with the tables */
+	if (!le_mgr.core_valid || (written == batches && !locked))
 		return LE_NEVER;
 	if (le_clock() < look_at)
 		return look_at;

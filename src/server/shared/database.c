@@ -66,7 +66,6 @@ le_database_init(LeDatabase *db)
 	pg_atomic_init_u64(&db->held, 0);
 	pg_atomic_init_u64(&db->queued, 0);
 	pg_atomic_init_u64(&db->oldest_wait, 0);
-	pg_atomic_init_u64(&db->left_out, 0);
 	for (int i = 0; i < LE_DB_TABLES; i++)
 		pg_atomic_init_u64(&db->table_bytes[i], 0);
 	counters_init(&db->counters);

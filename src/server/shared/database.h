@@ -143,7 +143,6 @@ typedef struct LeDatabase
 	pg_atomic_uint64 held; /* holders, and entries in queues */
 	pg_atomic_uint64 queued;
 	pg_atomic_uint64 oldest_wait;               /* TimestampTz; 0: nobody waits for a lock */
-	pg_atomic_uint64 left_out;                  /* rows that were not loaded for want of memory */
 	pg_atomic_uint64 table_bytes[LE_DB_TABLES]; /* size of tables slot, lease, queue, for the view */
 	LeCounters counters;
 	uint32 epochs[LE_EPOCHS]; /* written by the manager's core */

@@ -198,15 +198,6 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 							GetUserNameFromId(cmd->role, false)),
 					 errhint("See lock_election.max_memory_per_role (%d MB).", le_max_memory_per_role)));
 			return;
-		case LE_LIMIT_LEFT:
-			ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-							errmsg("%s \"%.*s\" may be held, which the manager does not know",
-								   le_kind_word(cmd->kind), (int) cmd->name.len, cmd->name.data),
-							errdetail("It was started with more locks than fit into its memory."),
-							errhint("See lock_election.max_memory (%d MB), and not_loaded in view "
-									"lock_election.manager.",
-									le_max_memory)));
-			return;
 		default:
 			raise_bad_use(cmd, reply);
 	}

@@ -292,14 +292,13 @@ my_entry(void)
 	return db;
 }
 
-/* manager(): OUT pid, started, incarnation, revision, locks, held, waiting, oldest_wait, memory, not_loaded, and
- * sizes of tables */
+/* manager(): OUT pid, started, incarnation, revision, locks, held, waiting, oldest_wait, memory, and sizes of tables */
 Datum
 le_manager_info(PG_FUNCTION_ARGS)
 {
 	LeDatabase *db = my_entry();
-	Datum values[10 + LE_DB_TABLES];
-	bool nulls[10 + LE_DB_TABLES] = {false};
+	Datum values[9 + LE_DB_TABLES];
+	bool nulls[9 + LE_DB_TABLES] = {false};
 	uint64 revision, oldest;
 
 	if (db == NULL || pg_atomic_read_u32(&db->running) == 0)
@@ -316,9 +315,8 @@ le_manager_info(PG_FUNCTION_ARGS)
 	values[7] = TimestampTzGetDatum((TimestampTz) oldest);
 	nulls[7] = oldest == 0;
 	values[8] = Int64GetDatum(pg_atomic_read_u64(&db->memory));
-	values[9] = Int64GetDatum(pg_atomic_read_u64(&db->left_out));
 	for (int i = 0; i < LE_DB_TABLES; i++)
-		values[10 + i] = Int64GetDatum(pg_atomic_read_u64(&db->table_bytes[i]));
+		values[9 + i] = Int64GetDatum(pg_atomic_read_u64(&db->table_bytes[i]));
 	return le_row_datum(fcinfo, values, nulls, lengthof(values));
 }
 
