@@ -37,8 +37,7 @@ le_needs_standby(void)
 bool
 le_release_waits(void)
 {
-	return le_durable_release || (le_needs_standby() && max_wal_senders > 0 &&
-								  (le_sync_standbys_defined() || le_min_durability == LE_DURABLE_REMOTE));
+	return le_durable_release || le_waits_for_standby(le_needs_standby());
 }
 
 static void

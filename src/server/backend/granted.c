@@ -7,7 +7,6 @@
 #include "backend/durability.h"
 #include "backend/granted.h"
 #include "backend/session.h"
-#include "shared/settings.h"
 #include "shared/shmem.h"
 
 /* Most sessions hold one lock at a time, some a few. */
@@ -16,7 +15,6 @@
 typedef struct Grant
 {
 	int64 token; /* 0: none */
-	LeKind kind;
 	Oid role;
 	LeTime until; /* by le_clock(); the manager's time may only be behind that */
 	uint32 epoch, epoch_is;
@@ -48,7 +46,6 @@ le_granted_note(const LeCommand *cmd, const LeReply *reply)
 	newest = (newest + 1) % GRANTS;
 	grant = &grants[newest];
 	grant->token = reply->token;
-	grant->kind = cmd->kind;
 	grant->role = cmd->role;
 	grant->until = (reply->waited ? le_my_slot->reply_at : le_my_slot->posted_at) + reply->valid_for;
 	grant->epoch = reply->epoch;
@@ -64,7 +61,7 @@ find(const LeCommand *cmd)
 	{
 		Grant *grant = &grants[i];
 
-		if (grant->token == cmd->token && grant->kind == cmd->kind && grant->name_len == cmd->name.len &&
+		if (grant->token == cmd->token && grant->name_len == cmd->name.len &&
 			memcmp(grant->name, cmd->name.data, cmd->name.len) == 0)
 			return grant;
 	}
@@ -86,7 +83,7 @@ le_granted_take(const LeCommand *cmd)
 {
 	Grant *grant;
 
-	if (cmd->token == 0 || cmd->hold_for != 0 || cmd->all_holds || le_my_slot == NULL)
+	if (cmd->kind != LE_KIND_LOCK || cmd->token == 0 || cmd->hold_for != 0 || cmd->all_holds)
 		return false;
 	grant = find(cmd);
 	if (grant == NULL)

@@ -17,7 +17,6 @@
 #include "catalog/pg_control.h"
 #include "mb/pg_wchar.h"
 #include "pgstat.h"
-#include "replication/walsender.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -214,17 +213,6 @@ le_batch_log_nothing(void)
 }
 
 /*
- * SyncRepRequested() would ask for the manager's own level.  Where there has to
- * be a standby, the session looks whether one is defined.
- */
-static bool
-waits_for_standby(bool need_standby)
-{
-	return need_standby && max_wal_senders > 0 &&
-		   (le_sync_standbys_defined() || le_min_durability == LE_DURABLE_REMOTE);
-}
-
-/*
  * Is this such an answer, to a session that asks for a standby?  Whatever says
  * that something is so now: also that a queue place is still there.
  */
@@ -232,14 +220,14 @@ bool
 le_batch_confirms(const LeRequestSlot *slot, const LeReply *reply)
 {
 	return (reply->status == LE_OK || reply->status == LE_QUEUED) && !reply->bound &&
-		   waits_for_standby(slot->need_standby);
+		   le_waits_for_standby(slot->need_standby);
 }
 
 /* With a standby a release is an answer like others: it says that the lock was held until now. */
 bool
 le_batch_may_return(const LeReply *reply, bool durable_release, bool need_standby)
 {
-	return reply->may_return && !durable_release && !waits_for_standby(need_standby);
+	return reply->may_return && !durable_release && !le_waits_for_standby(need_standby);
 }
 
 /* --- after the commit --- */
@@ -550,12 +538,12 @@ fail_requests(const uint32 *procs, int n, const ErrorData *error)
 		bool unanswered = pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered);
 		uint32 mail =
 			pg_atomic_read_u32(&slot->mail) & (LE_MAIL_SESSION_END | LE_MAIL_RELEASED | LE_MAIL_UNCONFIRMED);
-		bool mailed = mail != 0 || pg_atomic_read_u64(&slot->undo) != 0;
+		bool mailed;
 
 		/* nobody waits for it, and its session may be reading an answer */
-		if (mail == LE_MAIL_RELEASED && le_take_is_told(procs[i]))
-			mailed = pg_atomic_read_u64(&slot->undo) != 0;
-
+		if (le_take_is_told(procs[i]))
+			mail &= ~LE_MAIL_RELEASED;
+		mailed = mail != 0 || pg_atomic_read_u64(&slot->undo) != 0;
 		if (slot->session == 0 || (slot->revision != 0 && mail == 0))
 			continue;
 		if (unanswered && slot->revision == 0 && (mail & LE_MAIL_SESSION_END) == 0)
@@ -574,41 +562,50 @@ fail_requests(const uint32 *procs, int n, const ErrorData *error)
 
 /* False: nothing can be read, and *error says why. */
 static bool
-replay_one(uint32 proc, LeTime horizon, ErrorData **error)
+replay_one(uint32 proc, bool told_only, LeTime horizon, ErrorData **error)
 {
-	while (!try_batch(&proc, 1, false, horizon, error))
-	{
-		/* rewritten once more: no fault of this request */
-		bool again = le_mgr.rewritten;
+	bool readable = true, again;
 
-		if (!again)
-			fail_requests(&proc, 1, *error);
-		if (!le_batch_reload(error))
-			return false;
-		if (!again)
-			break;
-	}
-	return true;
+	LE_FAULT_NOFAIL("replay");
+	le_mgr.rest_until = 0;
+	le_mgr.told_only = told_only;
+	do
+	{
+		again = false;
+		if (!try_batch(&proc, 1, false, horizon, error))
+		{
+			/* rewritten once more: no fault of this request */
+			again = le_mgr.rewritten;
+			if (!again)
+				fail_requests(&proc, 1, *error);
+			readable = le_batch_reload(error);
+		}
+	} while (again && readable);
+	le_mgr.told_only = false;
+	return readable;
 }
 
 /* False: nothing can be read, and all have got that error.  As in le_take(), releases that were told come first. */
 static bool
 replay(uint32 *procs, int n, LeTime horizon)
 {
-	for (int i = 0; i < 2 * n; i++)
-	{
-		ErrorData *error;
+	ErrorData *error;
 
-		le_mgr.told_only = i < n;
-		if (le_mgr.told_only && !le_take_is_told(procs[i % n]))
-			continue;
-		LE_FAULT_NOFAIL("replay");
-		le_mgr.rest_until = 0;
-		if (replay_one(procs[i % n], horizon, &error))
-			continue;
-		fail_requests(procs + (le_mgr.told_only ? 0 : i - n), le_mgr.told_only ? n : 2 * n - i, error);
-		le_mgr.told_only = false;
-		return false;
+	for (int i = 0; i < n; i++)
+	{
+		if (le_take_is_told(procs[i]) && !replay_one(procs[i], true, horizon, &error))
+		{
+			fail_requests(procs, n, error);
+			return false;
+		}
+	}
+	for (int i = 0; i < n; i++)
+	{
+		if (!replay_one(procs[i], false, horizon, &error))
+		{
+			fail_requests(&procs[i], n - i, error);
+			return false;
+		}
 	}
 	return true;
 }

@@ -673,10 +673,11 @@ take_one(uint32 proc, bool much, bool told, LeTime now)
 }
 
 /*
- * Releases that were told come before all, so that it does not matter in which order
- * the others are taken.  Waits for many names end first: whoever makes room for one that is about to end
- * would have it granted, which is much more work.  The others that have much to do
- * take turns: one that has begun goes on behind those that have not.
+ * Releases that were told come before all, so that it does not matter in which
+ * order the others are taken.  Waits for many names end first: whoever makes room
+ * for one that is about to end would have it granted, which is much more work.  The
+ * others that have much to do take turns: one that has begun goes on behind those
+ * that have not.
  */
 void
 le_take(const uint32 *procs, int n, LeTime now)

@@ -7,8 +7,10 @@
 
 #include <limits.h>
 
+#include "replication/walsender.h"
 #include "utils/guc.h"
 
+#include "shared/compat.h"
 #include "shared/settings.h"
 
 int le_max_databases = 4;
@@ -128,4 +130,11 @@ le_pin_settings(const LeSetting *settings, int n)
 		if (GetConfigOption(settings[i].name, true, false) != NULL)
 			SetConfigOption(settings[i].name, settings[i].value, PGC_SUSET, PGC_S_OVERRIDE);
 	}
+}
+
+bool
+le_waits_for_standby(bool need_standby)
+{
+	return need_standby && max_wal_senders > 0 &&
+		   (le_sync_standbys_defined() || le_min_durability == LE_DURABLE_REMOTE);
 }

@@ -47,6 +47,13 @@ extern int le_notify;            /* LeNotify */
 extern int le_history_retention; /* min; 0: for ever */
 extern int le_fence_timeout;     /* ms; 0: none */
 
+/*
+ * Of an answer to a session that needs a standby: is there one to wait for?
+ * SyncRepRequested() would ask for this process's own level.  Where there has to
+ * be one, the session looks whether it is defined.
+ */
+extern bool le_waits_for_standby(bool need_standby);
+
 /* A setting that a worker keeps whatever ALTER DATABASE or ALTER ROLE say. */
 typedef struct LeSetting
 {

@@ -6,9 +6,9 @@
  * through the backend's slot, without a lock:
  *
  *	1.	The backend waits until the slot is quiet: its last request is answered,
- *		and no rollback or awaited releases are left in the mailbox.  Then it fills in the
- *		request and sets posted to the request's number.  A new session first waits
- *		until the slot of the session before it is cleared.
+ *		and no rollback or awaited releases are left in the mailbox.  Then it fills
+ *		in the request and sets posted to the request's number.  A new session first
+ *		waits until the slot of the session before it is cleared.
  *	2.	It rings (le_ring): unless the slot is linked, it links it into its
  *		database's stack by compare-and-swap, and wakes the manager if the stack
  *		was empty.  What nobody waits for is rung softly: the manager is woken only
@@ -39,9 +39,10 @@
  * batch is committed, and a request is not posted over a rollback, awaited releases
  * or an unconfirmed answer (step 1), so "everything from subtransaction N on" and "my
  * last request" never reach a later request.  A release that was told already
- * (backend/granted.h) comes before all requests of its batch, whoever posts them.  Releases are cleared as soon as
- * their batch is committed: they must not be applied twice.  The end of a fence is
- * cleared when it is read, as another may follow, and put back if the batch fails.
+ * (backend/granted.h) comes before all requests of its batch, whoever posts them.
+ * Releases are cleared as soon as their batch is committed: they must not be applied
+ * twice.  The end of a fence is cleared when it is read, as another may follow, and
+ * put back if the batch fails.
  */
 #ifndef LE_SHMEM_H
 #define LE_SHMEM_H
