@@ -912,7 +912,7 @@ COMMENT ON COLUMN lock_election.stat.undone IS
 COMMENT ON COLUMN lock_election.stat.batches IS
 'Batches that had something to write.';
 COMMENT ON COLUMN lock_election.stat.failed_batches IS
-'Batches that could not be written, and were applied again one by one; the server log says why.';
+'Batches that could not be written, and were applied again one by one; the server log says why. Not those that met a table with a new file (VACUUM FULL, CLUSTER, SET TABLESPACE): the manager loads it again, and no request fails.';
 COMMENT ON COLUMN lock_election.stat.key_violations IS
 'Failed batches that the unique key of a table has refused: somebody has written into the table.';
 COMMENT ON COLUMN lock_election.stat.transaction_ids IS
