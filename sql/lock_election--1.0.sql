@@ -3,12 +3,13 @@
 
 DO $$
 DECLARE
-	library text := pg_catalog.current_setting('lock_election.version', true);
+	library pg_catalog.text := pg_catalog.current_setting('lock_election.version', true);
 BEGIN
 	IF library IS NULL THEN
 		RAISE WARNING 'lock_election is not in shared_preload_libraries'
 			USING HINT = 'Add this line to postgresql.conf and restart the server: shared_preload_libraries = ''lock_election''';
-	ELSIF pg_catalog.string_to_array(library, '.')::pg_catalog.int4[] < '{1,0}' THEN
+	ELSIF pg_catalog.string_to_array(library, '.')::pg_catalog.int4[]
+		OPERATOR(pg_catalog.<) '{1,0}'::pg_catalog.int4[] THEN
 		RAISE EXCEPTION 'the server still runs version % of the lock_election library, and this script is of version 1.0', library
 			USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Restart the server, then try again.';
 	END IF;
@@ -24,7 +25,7 @@ GRANT USAGE ON SCHEMA _lock_election TO pg_database_owner;
 
 -- --- tables: the durable record, written by the manager alone ---
 
-CREATE FUNCTION lock_election.refuse_write() RETURNS trigger
+CREATE FUNCTION lock_election.refuse_write() RETURNS pg_catalog.trigger
 LANGUAGE C AS 'MODULE_PATHNAME', 'le_refuse_write';
 REVOKE ALL ON FUNCTION lock_election.refuse_write() FROM PUBLIC;
 
@@ -43,26 +44,26 @@ REVOKE ALL ON FUNCTION lock_election.refuse_write() FROM PUBLIC;
 -- made.
 CREATE TABLE _lock_election.slot (
 	token bigint NOT NULL,
-	acquired_at timestamptz NOT NULL,
+	acquired_at pg_catalog.timestamptz NOT NULL,
 	ttl bigint NOT NULL,
 	time_left bigint NOT NULL,
 	lease bigint NOT NULL,
 	session bigint NOT NULL,
-	role oid NOT NULL,
+	role pg_catalog.oid NOT NULL,
 	slot integer NOT NULL,
 	holds integer NOT NULL,
 	permits integer NOT NULL,
 	kind smallint NOT NULL,
 	mode smallint NOT NULL,
-	expires_at timestamptz,
-	closed_until timestamptz
+	expires_at pg_catalog.timestamptz,
+	closed_until pg_catalog.timestamptz
 ) USING heap WITH (fillfactor = 50, vacuum_truncate = off);
 ALTER TABLE _lock_election.slot
-	ADD COLUMN name text COLLATE "C" NOT NULL,
-	ADD COLUMN owner text COLLATE "C",
-	ADD COLUMN value text COLLATE "C",
-	ADD COLUMN uncommitted bytea,
-	ADD COLUMN acquirer text COLLATE "C",
+	ADD COLUMN name pg_catalog.text COLLATE pg_catalog."C" NOT NULL,
+	ADD COLUMN owner pg_catalog.text COLLATE pg_catalog."C",
+	ADD COLUMN value pg_catalog.text COLLATE pg_catalog."C",
+	ADD COLUMN uncommitted pg_catalog.bytea,
+	ADD COLUMN acquirer pg_catalog.text COLLATE pg_catalog."C",
 	ALTER COLUMN name SET STORAGE PLAIN,
 	ALTER COLUMN owner SET STORAGE PLAIN,
 	ALTER COLUMN value SET STORAGE PLAIN,
@@ -75,21 +76,21 @@ CREATE TABLE _lock_election.lease (
 	id bigint NOT NULL CONSTRAINT lease_key PRIMARY KEY,
 	ttl bigint NOT NULL,
 	time_left bigint NOT NULL,
-	expires_at timestamptz NOT NULL,
-	role oid NOT NULL
+	expires_at pg_catalog.timestamptz NOT NULL,
+	role pg_catalog.oid NOT NULL
 ) USING heap WITH (fillfactor = 50, vacuum_truncate = off);
 ALTER TABLE _lock_election.lease
-	ADD COLUMN owner text COLLATE "C",
+	ADD COLUMN owner pg_catalog.text COLLATE pg_catalog."C",
 	ALTER COLUMN owner SET STORAGE PLAIN;
 
 -- A row for each queue place, until it is granted or ends.
 CREATE TABLE _lock_election.queue (
 	token bigint NOT NULL,
-	entered_at timestamptz NOT NULL,
+	entered_at pg_catalog.timestamptz NOT NULL,
 	ttl bigint NOT NULL,
 	lease bigint NOT NULL,
 	session bigint NOT NULL,
-	role oid NOT NULL,
+	role pg_catalog.oid NOT NULL,
 	permits integer NOT NULL,
 	holds integer NOT NULL,
 	member smallint NOT NULL, -- of several names: which-th, from 1; else 0
@@ -97,11 +98,11 @@ CREATE TABLE _lock_election.queue (
 	mode smallint NOT NULL
 ) USING heap WITH (vacuum_truncate = off);
 ALTER TABLE _lock_election.queue
-	ADD COLUMN name text COLLATE "C" NOT NULL,
-	ADD COLUMN owner text COLLATE "C",
-	ADD COLUMN value text COLLATE "C",
-	ADD COLUMN uncommitted bytea,
-	ADD COLUMN acquirer text COLLATE "C",
+	ADD COLUMN name pg_catalog.text COLLATE pg_catalog."C" NOT NULL,
+	ADD COLUMN owner pg_catalog.text COLLATE pg_catalog."C",
+	ADD COLUMN value pg_catalog.text COLLATE pg_catalog."C",
+	ADD COLUMN uncommitted pg_catalog.bytea,
+	ADD COLUMN acquirer pg_catalog.text COLLATE pg_catalog."C",
 	ALTER COLUMN name SET STORAGE PLAIN,
 	ALTER COLUMN owner SET STORAGE PLAIN,
 	ALTER COLUMN value SET STORAGE PLAIN,
@@ -115,29 +116,29 @@ ALTER TABLE _lock_election.queue
 CREATE TABLE _lock_election.history (
 	change bigint NOT NULL,
 	term bigint NOT NULL,
-	elected_at timestamptz NOT NULL,
-	at timestamptz NOT NULL,
-	role oid NOT NULL,
+	elected_at pg_catalog.timestamptz NOT NULL,
+	at pg_catalog.timestamptz NOT NULL,
+	role pg_catalog.oid NOT NULL,
 	how smallint NOT NULL
 ) USING heap WITH (vacuum_truncate = off);
 ALTER TABLE _lock_election.history
-	ADD COLUMN election text COLLATE "C" NOT NULL,
-	ADD COLUMN candidate text COLLATE "C" NOT NULL,
+	ADD COLUMN election pg_catalog.text COLLATE pg_catalog."C" NOT NULL,
+	ADD COLUMN candidate pg_catalog.text COLLATE pg_catalog."C" NOT NULL,
 	ALTER COLUMN election SET STORAGE PLAIN,
 	ALTER COLUMN candidate SET STORAGE PLAIN;
 CREATE UNIQUE INDEX history_key ON _lock_election.history (election, change);
 
 CREATE TABLE _lock_election.meta (
-	database oid NOT NULL,
+	database pg_catalog.oid NOT NULL,
 	incarnation bigint NOT NULL,
-	taken_at timestamptz NOT NULL,
+	taken_at pg_catalog.timestamptz NOT NULL,
 	timeline bigint NOT NULL,
 	boot bigint NOT NULL
 ) USING heap WITH (vacuum_truncate = off);
 
 -- pg_dump carries the incarnation, so that tokens go on upwards after a restore.
 CREATE TABLE _lock_election.incarnation_floor (incarnation bigint NOT NULL) USING heap;
-CREATE FUNCTION lock_election.floor_written() RETURNS trigger
+CREATE FUNCTION lock_election.floor_written() RETURNS pg_catalog.trigger
 LANGUAGE C AS 'MODULE_PATHNAME', 'le_floor_written';
 REVOKE ALL ON FUNCTION lock_election.floor_written() FROM PUBLIC;
 CREATE TRIGGER floor_written AFTER INSERT OR UPDATE ON _lock_election.incarnation_floor
@@ -194,84 +195,86 @@ ALTER TABLE _lock_election.meta ENABLE ALWAYS TRIGGER refuse_row;
 -- --- locks ---
 
 CREATE FUNCTION @extschema@.acquire_lock(
-	name text,
+	name pg_catalog.text,
 	ttl interval DEFAULT '30 s',
 	wait interval DEFAULT NULL,
-	mode text DEFAULT 'exclusive',
-	owner text DEFAULT NULL,
+	mode pg_catalog.text DEFAULT 'exclusive',
+	owner pg_catalog.text DEFAULT NULL,
 	lease bigint DEFAULT NULL)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_acquire_lock';
-COMMENT ON FUNCTION @extschema@.acquire_lock(text, interval, interval, text, text, bigint) IS
+COMMENT ON FUNCTION @extschema@.acquire_lock(pg_catalog.text, interval, interval, pg_catalog.text, pg_catalog.text,
+	bigint) IS
 'Acquires a lock and returns its token, or NULL if it was not granted within "wait" (NULL: wait without limit, ''0'': do not wait). It is held until it is released or "ttl" has passed since the last renewal; ttl => NULL: as long as this connection lives; "lease": as long as that. "owner" says who asks: acquiring again by the same owner, or, where none is named, on the same lease, answers the same token. Undone if the transaction rolls back. Errors: 22023 bad argument, 55P03 lock_timeout, LE001 ended while it waited, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role.';
 
 CREATE FUNCTION @extschema@.try_acquire_lock(
-	name text,
+	name pg_catalog.text,
 	ttl interval DEFAULT '30 s',
-	mode text DEFAULT 'exclusive',
-	owner text DEFAULT NULL,
+	mode pg_catalog.text DEFAULT 'exclusive',
+	owner pg_catalog.text DEFAULT NULL,
 	lease bigint DEFAULT NULL)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_try_acquire_lock';
-COMMENT ON FUNCTION @extschema@.try_acquire_lock(text, interval, text, text, bigint) IS
+COMMENT ON FUNCTION @extschema@.try_acquire_lock(pg_catalog.text, interval, pg_catalog.text, pg_catalog.text, bigint) IS
 'acquire_lock with wait => ''0'': the token, or NULL if somebody else holds the lock or is before us in the queue.';
 
 CREATE FUNCTION @extschema@.acquire_locks(
-	names text[],
+	names pg_catalog.text[],
 	ttl interval DEFAULT '30 s',
 	wait interval DEFAULT NULL,
-	mode text DEFAULT 'exclusive',
-	owner text DEFAULT NULL,
+	mode pg_catalog.text DEFAULT 'exclusive',
+	owner pg_catalog.text DEFAULT NULL,
 	lease bigint DEFAULT NULL)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_acquire_locks';
-COMMENT ON FUNCTION @extschema@.acquire_locks(text[], interval, interval, text, text, bigint) IS
+COMMENT ON FUNCTION @extschema@.acquire_locks(pg_catalog.text[], interval, interval, pg_catalog.text,
+	pg_catalog.text, bigint) IS
 'Acquires several locks at once, as acquire_lock does one, and returns one token for all of them, or NULL, and none is held, if they were not granted within "wait". All queues are entered at one moment and nobody overtakes in any of them: no deadlock, whatever the order of the names. They share one TTL: renewing one renews all. At most 1000 names. Errors: 22023 bad argument, a name twice, or one that the same owner holds already; else as acquire_lock.';
 
-CREATE FUNCTION @extschema@.release_locks(names text[], token bigint)
+CREATE FUNCTION @extschema@.release_locks(names pg_catalog.text[], token bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_release_locks';
-COMMENT ON FUNCTION @extschema@.release_locks(text[], bigint) IS
+COMMENT ON FUNCTION @extschema@.release_locks(pg_catalog.text[], bigint) IS
 'Releases those of these locks that the token holds, as release_lock does one: true if it held all of them; false for a NULL token. Errors: 22023 bad argument, 42501 another role''s locks.';
 
-CREATE FUNCTION @extschema@.renew_lock(name text, token bigint, ttl interval DEFAULT NULL)
+CREATE FUNCTION @extschema@.renew_lock(name pg_catalog.text, token bigint, ttl interval DEFAULT NULL)
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_renew_lock';
-COMMENT ON FUNCTION @extschema@.renew_lock(text, bigint, interval) IS
+COMMENT ON FUNCTION @extschema@.renew_lock(pg_catalog.text, bigint, interval) IS
 'Starts the lock''s TTL again, with another length if "ttl" is given, and returns the time that it is valid from now on; NULL if the lock is lost. A lock that is bound to its connection has no TTL: then 24 days, the longest. Errors: 22023 bad argument, 42501 another role''s lock, 55000 a token that is still queued.';
 
-CREATE FUNCTION @extschema@.release_lock(name text)
+CREATE FUNCTION @extschema@.release_lock(name pg_catalog.text)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_release_lock';
-COMMENT ON FUNCTION @extschema@.release_lock(text) IS
+COMMENT ON FUNCTION @extschema@.release_lock(pg_catalog.text) IS
 'Releases the lock of this name that this connection acquired last: true, or false if it holds none. In a pool the connection is soon another worker''s: release by the token there. It takes effect as it does with a token. Errors: 22023 bad argument, 42501 another role''s lock.';
 
 CREATE FUNCTION @extschema@.release_lock(
-	name text,
+	name pg_catalog.text,
 	token bigint,
 	hold_for interval DEFAULT NULL,
 	all_holds boolean DEFAULT false)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_release_lock';
-COMMENT ON FUNCTION @extschema@.release_lock(text, bigint, interval, boolean) IS
+COMMENT ON FUNCTION @extschema@.release_lock(pg_catalog.text, bigint, interval, boolean) IS
 'Releases a lock: true, or false if this token does not hold it; a NULL token holds nothing. At once if this call is a statement of its own outside of a transaction block and of a pipeline; otherwise at commit. It waits for no flush: a crash of the server within the next moments may bring the lock back, held until its TTL ends. It does wait if the TTL is over 5 minutes, with "hold_for", with setting lock_election.durable_release, and for a synchronous standby. "hold_for": nobody is granted the lock until that long after it was acquired; at most lock_election.max_hold_for. A closed name counts for the role as a lock. "all_holds": all holds of a named owner, not only one. Errors: 22023 bad argument, 42501 another role''s lock, 53400 too many releases in one transaction, see max_locks_per_transaction.';
 
-CREATE FUNCTION @extschema@.is_held(name text, token bigint)
+CREATE FUNCTION @extschema@.is_held(name pg_catalog.text, token bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_is_held';
-COMMENT ON FUNCTION @extschema@.is_held(text, bigint) IS
+COMMENT ON FUNCTION @extschema@.is_held(pg_catalog.text, bigint) IS
 'Whether this token holds the lock at this moment. With synchronous standbys a true is confirmed by them, as synchronous_commit asks for.';
 
-CREATE FUNCTION @extschema@.force_release_lock(name text)
+CREATE FUNCTION @extschema@.force_release_lock(name pg_catalog.text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_force_release_lock';
-COMMENT ON FUNCTION @extschema@.force_release_lock(text) IS
+COMMENT ON FUNCTION @extschema@.force_release_lock(pg_catalog.text) IS
 'Ends the holders of a lock and returns how many there were; opens a name that "hold_for" of release_lock has closed. For members of the holder''s role and of pg_signal_backend; logged. Errors: 42501.';
 
-CREATE FUNCTION @extschema@.force_release_role(role regrole)
+CREATE FUNCTION @extschema@.force_release_role(role pg_catalog.regrole)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_force_release_role';
-COMMENT ON FUNCTION @extschema@.force_release_role(regrole) IS
+COMMENT ON FUNCTION @extschema@.force_release_role(pg_catalog.regrole) IS
 'Ends all that a role has in this database: holders, places in queues and other waits, leases, leaderships and candidacies, and opens the names that it has closed; returns how many there were. A role that was dropped is told by its number, as the views show it. What a fence keeps ends with that. Take the role its right to come back before. For members of the role and of pg_signal_backend; logged. Errors: 42501, 22023 no role.';
 
 -- Not for everyone: there is no way back, and the numbers are used up one day.
@@ -285,72 +288,72 @@ REVOKE ALL ON FUNCTION @extschema@.advance_revision(bigint) FROM PUBLIC;
 -- --- queue ---
 
 CREATE FUNCTION @extschema@.enqueue_lock(
-	name text,
+	name pg_catalog.text,
 	ttl interval DEFAULT '30 s',
-	mode text DEFAULT 'exclusive',
-	owner text DEFAULT NULL,
+	mode pg_catalog.text DEFAULT 'exclusive',
+	owner pg_catalog.text DEFAULT NULL,
 	lease bigint DEFAULT NULL,
 	OUT token bigint,
 	OUT granted boolean,
 	OUT queue_position bigint,
-	OUT channel text)
-RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
+	OUT channel pg_catalog.text)
+RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_enqueue_lock';
-COMMENT ON FUNCTION @extschema@.enqueue_lock(text, interval, text, text, bigint) IS
+COMMENT ON FUNCTION @extschema@.enqueue_lock(pg_catalog.text, interval, pg_catalog.text, pg_catalog.text, bigint) IS
 'Enters the queue of a lock and returns at once: the token, whether it is granted already, else the position in the queue (from 1), and the channel on which the grant is announced (LISTEN). The place lasts for "ttl" from now and from each await_lock, or as long as "lease"; ttl NULL: as long as this connection. From the grant on the lock lasts for "ttl". Undone if the transaction rolls back. Every call takes a place of its own, also for an owner that holds the lock; but on a named lease the same request once more, by the same owner if it names one, answers the same token, so that it can be sent again when its answer was lost. Errors: 22023 bad argument, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role, LE001 no such lease.';
 
 CREATE FUNCTION @extschema@.enqueue_permit(
-	name text,
+	name pg_catalog.text,
 	permits integer,
 	ttl interval DEFAULT '30 s',
-	owner text DEFAULT NULL,
+	owner pg_catalog.text DEFAULT NULL,
 	lease bigint DEFAULT NULL,
 	OUT token bigint,
 	OUT granted boolean,
 	OUT queue_position bigint,
-	OUT channel text)
-RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
+	OUT channel pg_catalog.text)
+RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_enqueue_permit';
-COMMENT ON FUNCTION @extschema@.enqueue_permit(text, integer, interval, text, bigint) IS
+COMMENT ON FUNCTION @extschema@.enqueue_permit(pg_catalog.text, integer, interval, pg_catalog.text, bigint) IS
 'As enqueue_lock, for one of "permits" slots; to be awaited with await_lock. Every call takes a place of its own. Errors: 22023 also for another number of permits while the name is in use; else as enqueue_lock.';
 
 CREATE FUNCTION @extschema@.enqueue_locks(
-	names text[],
+	names pg_catalog.text[],
 	ttl interval DEFAULT '30 s',
-	mode text DEFAULT 'exclusive',
-	owner text DEFAULT NULL,
+	mode pg_catalog.text DEFAULT 'exclusive',
+	owner pg_catalog.text DEFAULT NULL,
 	lease bigint DEFAULT NULL,
 	OUT token bigint,
 	OUT granted boolean,
 	OUT queue_position bigint,
-	OUT channel text)
-RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
+	OUT channel pg_catalog.text)
+RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_enqueue_locks';
-COMMENT ON FUNCTION @extschema@.enqueue_locks(text[], interval, text, text, bigint) IS
+COMMENT ON FUNCTION @extschema@.enqueue_locks(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
 'As enqueue_lock, for several locks: one token, granted when it is first in all queues; nobody overtakes it in any, so a free lock may stay idle for it. "queue_position" is the one in the longest queue; the grant is announced once, on "channel", that of the first name. To be awaited with await_locks, and released with release_locks, which also leaves all queues. At most 1000 names. Errors: 22023 also for no names, or a name twice; else as enqueue_lock.';
 
-CREATE FUNCTION @extschema@.await_lock(name text, token bigint, wait interval DEFAULT '0')
+CREATE FUNCTION @extschema@.await_lock(name pg_catalog.text, token bigint, wait interval DEFAULT '0')
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_await_lock';
-COMMENT ON FUNCTION @extschema@.await_lock(text, bigint, interval) IS
+COMMENT ON FUNCTION @extschema@.await_lock(pg_catalog.text, bigint, interval) IS
 'Whether this token of enqueue_lock is granted, after waiting for at most "wait" (NULL: without limit). Each call starts the TTL of the place, or of the lock, again; to leave the queue call release_lock. Errors: LE001 neither held nor queued any more, 22023 bad argument, 42501 another role''s, 55P03 lock_timeout.';
 
-CREATE FUNCTION @extschema@.await_locks(names text[], token bigint, wait interval DEFAULT '0')
+CREATE FUNCTION @extschema@.await_locks(names pg_catalog.text[], token bigint, wait interval DEFAULT '0')
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_await_locks';
-COMMENT ON FUNCTION @extschema@.await_locks(text[], bigint, interval) IS
+COMMENT ON FUNCTION @extschema@.await_locks(pg_catalog.text[], bigint, interval) IS
 'As await_lock, for a token of enqueue_locks: whether all of these locks are granted, after waiting for at most "wait". Errors: LE001 one of them neither held nor queued any more; else as await_lock.';
 
 -- --- fences ---
 
-CREATE FUNCTION @extschema@.fence_lock(name text, token bigint)
-RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE
+CREATE FUNCTION @extschema@.fence_lock(name pg_catalog.text, token bigint)
+RETURNS pg_catalog.void LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_fence_lock';
-COMMENT ON FUNCTION @extschema@.fence_lock(text, bigint) IS
+COMMENT ON FUNCTION @extschema@.fence_lock(pg_catalog.text, bigint) IS
 'From here to the end of the (sub)transaction nobody else is granted this lock: neither the end of its TTL nor a release or an administrator hands it on before. What the transaction writes after this is written by the holder, or not at all. lock_election.fence_timeout bounds it. Errors: LE001 the token does not hold the lock (any more), 42501 another role''s lock, 22023 bad argument, 53400 too many fences in one transaction, see max_locks_per_transaction.';
 
 CREATE FUNCTION @extschema@.fence_guard()
-RETURNS trigger LANGUAGE C VOLATILE PARALLEL UNSAFE
+RETURNS pg_catalog.trigger LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_fence_guard';
 COMMENT ON FUNCTION @extschema@.fence_guard() IS
 'A trigger BEFORE INSERT, UPDATE, DELETE or TRUNCATE on a table of yours, with the name of a lock as its argument, or with the name of an election and ''election'': only a transaction that has fenced this lock, or its leader, may write. Errors: 55000 it has not, 39P01 not a BEFORE trigger, 22023 bad argument.';
@@ -358,29 +361,29 @@ COMMENT ON FUNCTION @extschema@.fence_guard() IS
 -- --- permits ---
 
 CREATE FUNCTION @extschema@.acquire_permit(
-	name text,
+	name pg_catalog.text,
 	permits integer,
 	ttl interval DEFAULT '30 s',
 	wait interval DEFAULT NULL,
-	owner text DEFAULT NULL,
+	owner pg_catalog.text DEFAULT NULL,
 	lease bigint DEFAULT NULL)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_acquire_permit';
-COMMENT ON FUNCTION @extschema@.acquire_permit(text, integer, interval, interval, text, bigint) IS
+COMMENT ON FUNCTION @extschema@.acquire_permit(pg_catalog.text, integer, interval, interval, pg_catalog.text, bigint) IS
 'Acquires one of "permits" permits of this name, as acquire_lock does a lock, and returns its token, or NULL if none was granted within "wait". All that use the name at a time state the same number. Renewed and released like a lock. Errors: 22023 bad argument, or another number in use; 55P03, LE001, 53400 as acquire_lock.';
 
-CREATE FUNCTION @extschema@.set_permits(name text, permits integer)
+CREATE FUNCTION @extschema@.set_permits(name pg_catalog.text, permits integer)
 RETURNS integer LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_set_permits';
-COMMENT ON FUNCTION @extschema@.set_permits(text, integer) IS
+COMMENT ON FUNCTION @extschema@.set_permits(pg_catalog.text, integer) IS
 'Changes the number of permits of a name that is in use, and returns what it was; NULL if the name is not in use. More permits let waiters in at once, fewer take effect as permits come back. For members of all holders'' roles and of pg_signal_backend. Errors: 22023 bad argument, 42501.';
 
 -- --- leases ---
 
-CREATE FUNCTION @extschema@.grant_lease(ttl interval DEFAULT '60 s', owner text DEFAULT NULL)
+CREATE FUNCTION @extschema@.grant_lease(ttl interval DEFAULT '60 s', owner pg_catalog.text DEFAULT NULL)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_grant_lease';
-COMMENT ON FUNCTION @extschema@.grant_lease(interval, text) IS
+COMMENT ON FUNCTION @extschema@.grant_lease(interval, pg_catalog.text) IS
 'Grants a lease and returns its number. Any number of locks and permits can hang on it (argument "lease"); they end with it. Errors: 22023 bad argument, 53400 the limit of lock_election.max_leases_per_role.';
 
 CREATE FUNCTION @extschema@.keep_alive(lease bigint)
@@ -408,21 +411,21 @@ COMMENT ON FUNCTION @extschema@.lease_time_to_live(bigint) IS
 -- known by its OID as well, which no dump has: a new role of the name of a dropped
 -- one does not get its keys.  No row is ever removed by the functions, so that no
 -- version comes twice.
-CREATE FUNCTION lock_election.role_oid(role name) RETURNS oid
+CREATE FUNCTION lock_election.role_oid(role pg_catalog.name) RETURNS pg_catalog.oid
 LANGUAGE C IMMUTABLE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_role_oid';
-REVOKE ALL ON FUNCTION lock_election.role_oid(name) FROM PUBLIC;
-COMMENT ON FUNCTION lock_election.role_oid(name) IS
+REVOKE ALL ON FUNCTION lock_election.role_oid(pg_catalog.name) FROM PUBLIC;
+COMMENT ON FUNCTION lock_election.role_oid(pg_catalog.name) IS
 'The OID of a role; 0 if there is none. Under table versioned; immutable so that a column can be generated by it, which is what the role was called when the row was written.';
 
 CREATE TABLE _lock_election.versioned (
 	version bigint NOT NULL,
-	role name NOT NULL,
-	role_oid oid GENERATED ALWAYS AS (lock_election.role_oid(role)) STORED
+	role pg_catalog.name NOT NULL,
+	role_oid pg_catalog.oid GENERATED ALWAYS AS (lock_election.role_oid(role)) STORED
 ) USING heap WITH (fillfactor = 50);
 ALTER TABLE _lock_election.versioned
-	ADD COLUMN key text COLLATE "C" NOT NULL,
-	ADD COLUMN value text COLLATE "C",
+	ADD COLUMN key pg_catalog.text COLLATE pg_catalog."C" NOT NULL,
+	ADD COLUMN value pg_catalog.text COLLATE pg_catalog."C",
 	ALTER COLUMN key SET STORAGE PLAIN,
 	ALTER COLUMN value SET STORAGE PLAIN,
 	ADD PRIMARY KEY (key);
@@ -434,20 +437,20 @@ GRANT SELECT ON _lock_election.versioned, _lock_election.incarnation_floor TO pg
 COMMENT ON TABLE _lock_election.versioned IS
 'The keys of compare_and_set() and read_versioned(), and whose they are: of the role of that name, as long as it is the one that had it (role_oid). After a restore that ran before its role was created: UPDATE _lock_election.versioned SET role = role. To be read by superusers and, for pg_dump, by the owner of the database.';
 
-CREATE FUNCTION @extschema@.compare_and_set(key text, expected_version bigint, value text)
+CREATE FUNCTION @extschema@.compare_and_set(key pg_catalog.text, expected_version bigint, value pg_catalog.text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_compare_and_set';
-COMMENT ON FUNCTION @extschema@.compare_and_set(text, bigint, text) IS
+COMMENT ON FUNCTION @extschema@.compare_and_set(pg_catalog.text, bigint, pg_catalog.text) IS
 'Sets the value of a key, of up to 4096 bytes, if its version is still the expected one (0: there is no such key yet), and returns the new version, which is one higher; NULL if the version differs. A row of this transaction, at its isolation level: another transaction that is setting the key is waited for. A key is never removed: set it to NULL. It belongs to the role that created it; members of that and of pg_write_all_data may set it. Errors: 22023 bad argument, 42501 another role''s key, 40001 a concurrent change under REPEATABLE READ or SERIALIZABLE, 25006 read only.';
 
-CREATE FUNCTION @extschema@.read_versioned(key text, OUT value text, OUT version bigint)
-RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
+CREATE FUNCTION @extschema@.read_versioned(key pg_catalog.text, OUT value pg_catalog.text, OUT version bigint)
+RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_read_versioned';
-COMMENT ON FUNCTION @extschema@.read_versioned(text) IS
+COMMENT ON FUNCTION @extschema@.read_versioned(pg_catalog.text) IS
 'The value of a key and its version; version 0 if there is no such key. For members of the role that created it and of pg_read_all_data. Errors: 22023 bad argument, 42501 another role''s key.';
 
 CREATE FUNCTION @extschema@.version_guard()
-RETURNS trigger LANGUAGE C VOLATILE PARALLEL UNSAFE
+RETURNS pg_catalog.trigger LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_version_guard';
 COMMENT ON FUNCTION @extschema@.version_guard() IS
 'A trigger BEFORE UPDATE FOR EACH ROW on a table of yours, with the name of a smallint, integer or bigint column as its argument (default: version): the new row has to carry the version that the row has now, and gets the next one. Errors: 40001 it carries another, 39P01 not such a trigger, 42703 no such column, 42804 another type, 428C9 a generated column, 22004 a version is null, 22003 no higher version.';
@@ -455,206 +458,216 @@ COMMENT ON FUNCTION @extschema@.version_guard() IS
 -- --- advisory locks ---
 
 CREATE FUNCTION @extschema@.advisory_acquire(
-	name text,
+	name pg_catalog.text,
 	wait interval DEFAULT NULL,
 	shared boolean DEFAULT false,
-	scope text DEFAULT 'session')
+	scope pg_catalog.text DEFAULT 'session')
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_advisory_acquire';
-COMMENT ON FUNCTION @extschema@.advisory_acquire(text, interval, boolean, text) IS
+COMMENT ON FUNCTION @extschema@.advisory_acquire(pg_catalog.text, interval, boolean, pg_catalog.text) IS
 'Acquires an advisory lock of PostgreSQL by name: true, or false if it was not granted within "wait" (NULL: wait without limit, ''0'': do not wait; to the millisecond, over 24 days: without limit). scope ''session'': until advisory_release, as often as acquired, or the end of the connection, whatever becomes of the transaction; ''transaction'': to the end of the (sub)transaction. The names have keys apart from those of pg_advisory_lock; two names that hash alike exclude each other. Errors: 22023 bad argument, 55P03 lock_timeout, 40P01 deadlock, 53200 see max_locks_per_transaction.';
 
-CREATE FUNCTION @extschema@.advisory_release(name text, shared boolean DEFAULT false)
+CREATE FUNCTION @extschema@.advisory_release(name pg_catalog.text, shared boolean DEFAULT false)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_advisory_release';
-COMMENT ON FUNCTION @extschema@.advisory_release(text, boolean) IS
+COMMENT ON FUNCTION @extschema@.advisory_release(pg_catalog.text, boolean) IS
 'Releases an advisory lock of scope ''session'', at once, once: true; false, with a WARNING as from pg_advisory_unlock, if this connection does not hold it in this mode. pg_advisory_unlock_all and DISCARD ALL release it as well. Errors: 22023 bad argument.';
 
 -- --- elections ---
 
 CREATE FUNCTION @extschema@.campaign(
-	election text,
-	candidate text,
+	election pg_catalog.text,
+	candidate pg_catalog.text,
 	ttl interval DEFAULT '15 s',
 	wait interval DEFAULT NULL,
-	owner text DEFAULT NULL,
+	owner pg_catalog.text DEFAULT NULL,
 	lease bigint DEFAULT NULL)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_campaign';
-COMMENT ON FUNCTION @extschema@.campaign(text, text, interval, interval, text, bigint) IS
+COMMENT ON FUNCTION @extschema@.campaign(pg_catalog.text, pg_catalog.text, interval, interval, pg_catalog.text,
+	bigint) IS
 'Waits to be elected and returns the term, or NULL if it was not elected within "wait" (NULL: wait without limit, ''0'': do not wait). Candidates are elected in the order in which they came. "candidate" is the text that everybody sees, of 1 to 4096 bytes. The leader stays for "ttl" from now and from each renewal; ttl => NULL: as long as this connection lives. The same named owner or lease again while it leads: a proclaim, and the same term. Undone if the transaction rolls back, but not what was proclaimed. Errors: 22023 bad argument, 55P03 lock_timeout, LE001 ended while it waited, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role.';
 
 CREATE FUNCTION @extschema@.enqueue_candidate(
-	election text,
-	candidate text,
+	election pg_catalog.text,
+	candidate pg_catalog.text,
 	ttl interval DEFAULT '15 s',
-	owner text DEFAULT NULL,
+	owner pg_catalog.text DEFAULT NULL,
 	lease bigint DEFAULT NULL,
 	OUT term bigint,
 	OUT elected boolean,
 	OUT queue_position bigint,
-	OUT channel text)
-RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
+	OUT channel pg_catalog.text)
+RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_enqueue_candidate';
-COMMENT ON FUNCTION @extschema@.enqueue_candidate(text, text, interval, text, bigint) IS
+COMMENT ON FUNCTION @extschema@.enqueue_candidate(pg_catalog.text, pg_catalog.text, interval, pg_catalog.text,
+	bigint) IS
 'Becomes a candidate and returns at once: the term, whether it is elected already, else the position in the queue (from 1), and the channel on which its election is announced (LISTEN). The candidacy lasts for "ttl" from now and from each await_leadership, or as long as "lease"; ttl NULL: as long as this connection. Undone if the transaction rolls back. Every call is a candidacy of its own, also of the leader. Errors: 22023 bad argument, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role, LE001 no such lease.';
 
-CREATE FUNCTION @extschema@.await_leadership(election text, term bigint, wait interval DEFAULT '0')
+CREATE FUNCTION @extschema@.await_leadership(election pg_catalog.text, term bigint, wait interval DEFAULT '0')
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_await_leadership';
-COMMENT ON FUNCTION @extschema@.await_leadership(text, bigint, interval) IS
+COMMENT ON FUNCTION @extschema@.await_leadership(pg_catalog.text, bigint, interval) IS
 'Whether this term of enqueue_candidate is elected, after waiting for at most "wait" (NULL: without limit). Each call starts the TTL again; to withdraw call resign. Errors: LE001 neither leader nor candidate any more, 22023 bad argument, 42501 another role''s, 55P03 lock_timeout.';
 
-CREATE FUNCTION @extschema@.proclaim(election text, term bigint, candidate text)
+CREATE FUNCTION @extschema@.proclaim(election pg_catalog.text, term bigint, candidate pg_catalog.text)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_proclaim';
-COMMENT ON FUNCTION @extschema@.proclaim(text, bigint, text) IS
+COMMENT ON FUNCTION @extschema@.proclaim(pg_catalog.text, bigint, pg_catalog.text) IS
 'Changes the text that everybody sees of the leader, without a new election: true; false, and nothing is changed, if this term does not lead (any more). Durable when it is answered; takes effect at once, and is not undone by a rollback. Errors: 22023 bad argument, 42501 another role''s election.';
 
-CREATE FUNCTION @extschema@.renew_leadership(election text, term bigint, ttl interval DEFAULT NULL)
+CREATE FUNCTION @extschema@.renew_leadership(election pg_catalog.text, term bigint, ttl interval DEFAULT NULL)
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_renew_leadership';
-COMMENT ON FUNCTION @extschema@.renew_leadership(text, bigint, interval) IS
+COMMENT ON FUNCTION @extschema@.renew_leadership(pg_catalog.text, bigint, interval) IS
 'Starts the TTL of the leader again, with another length if "ttl" is given, and returns the time that the term is valid from now on; NULL if it is lost. A term that is bound to its connection has no TTL: then 24 days, the longest. Errors: 22023 bad argument, 42501 another role''s election, 55000 a term that is still queued.';
 
-CREATE FUNCTION @extschema@.resign(election text, term bigint)
+CREATE FUNCTION @extschema@.resign(election pg_catalog.text, term bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_resign';
-COMMENT ON FUNCTION @extschema@.resign(text, bigint) IS
+COMMENT ON FUNCTION @extschema@.resign(pg_catalog.text, bigint) IS
 'Ends a leadership, or a candidacy: true, or false if this term, or NULL, is neither. At once if this call is a statement of its own outside of a transaction block and of a pipeline; otherwise at commit, so that the next leader sees what this one has written. Errors: 22023 bad argument, 42501 another role''s election.';
 
 CREATE FUNCTION @extschema@.current_leader(
-	election text,
-	OUT candidate text,
+	election pg_catalog.text,
+	OUT candidate pg_catalog.text,
 	OUT term bigint,
-	OUT elected_at timestamptz,
-	OUT expires_at timestamptz,
+	OUT elected_at pg_catalog.timestamptz,
+	OUT expires_at pg_catalog.timestamptz,
 	OUT valid_for interval)
-RETURNS SETOF record LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1
+RETURNS SETOF pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1
 AS 'MODULE_PATHNAME', 'le_current_leader';
-COMMENT ON FUNCTION @extschema@.current_leader(text) IS
+COMMENT ON FUNCTION @extschema@.current_leader(pg_catalog.text) IS
 'The leader of an election, for everybody; no row if there is none. A leader that it has shown does not vanish in a crash (unless his term is bound to his connection). expires_at: when the term ends if nobody renews it, infinity if it is bound to a connection. valid_for: how long that is from now; NULL if the term is bound to a connection, and on a standby. There the leader is the one that has been replayed, and expires_at is as of the election or the last proclaim, which renewals move without telling (NULL: the term hangs on a named lease). Errors: 22023 bad argument.';
 
-CREATE FUNCTION @extschema@.is_leader(election text, term bigint)
+CREATE FUNCTION @extschema@.is_leader(election pg_catalog.text, term bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_is_leader';
-COMMENT ON FUNCTION @extschema@.is_leader(text, bigint) IS
+COMMENT ON FUNCTION @extschema@.is_leader(pg_catalog.text, bigint) IS
 'Whether this term leads at this moment.';
 
-CREATE FUNCTION @extschema@.fence_leader(election text, term bigint)
-RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE
+CREATE FUNCTION @extschema@.fence_leader(election pg_catalog.text, term bigint)
+RETURNS pg_catalog.void LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_fence_leader';
-COMMENT ON FUNCTION @extschema@.fence_leader(text, bigint) IS
+COMMENT ON FUNCTION @extschema@.fence_leader(pg_catalog.text, bigint) IS
 'From here to the end of the (sub)transaction nobody else is elected: what the transaction writes after this is written by the leader, or not at all. As fence_lock. Errors: LE001 the term does not lead (any more), 42501 another role''s election, 22023 bad argument, 53400 too many fences in one transaction, see max_locks_per_transaction.';
 
-CREATE FUNCTION @extschema@.force_resign(election text)
+CREATE FUNCTION @extschema@.force_resign(election pg_catalog.text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_force_resign';
-COMMENT ON FUNCTION @extschema@.force_resign(text) IS
+COMMENT ON FUNCTION @extschema@.force_resign(pg_catalog.text) IS
 'Ends the leadership of an election and returns 1, or 0 if there was no leader. For members of the leader''s role and of pg_signal_backend; logged. Errors: 42501.';
 
 -- --- observers of elections ---
 
-CREATE FUNCTION @extschema@.observe_election(election text)
-RETURNS text LANGUAGE C VOLATILE PARALLEL UNSAFE
+CREATE FUNCTION @extschema@.observe_election(election pg_catalog.text)
+RETURNS pg_catalog.text LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_observe_election';
-COMMENT ON FUNCTION @extschema@.observe_election(text) IS
+COMMENT ON FUNCTION @extschema@.observe_election(pg_catalog.text) IS
 'The channel to LISTEN on, always the same for an election: a notification for every new leader, proclaim and end of a term. The payload is JSON: event (as "how" of election_history), term, change, and previous, the change before of this election ("0": not known). A client that has seen another one before, or none, reads election_history(). Errors: 22023 bad argument.';
 
 CREATE FUNCTION @extschema@.election_history(
-	election text,
+	election pg_catalog.text,
 	after bigint DEFAULT 0,
 	OUT change bigint,
-	OUT how text,
-	OUT candidate text,
+	OUT how pg_catalog.text,
+	OUT candidate pg_catalog.text,
 	OUT term bigint,
-	OUT elected_at timestamptz,
-	OUT changed_at timestamptz,
-	OUT ended_at timestamptz)
-RETURNS SETOF record LANGUAGE C VOLATILE PARALLEL UNSAFE
+	OUT elected_at pg_catalog.timestamptz,
+	OUT changed_at pg_catalog.timestamptz,
+	OUT ended_at pg_catalog.timestamptz)
+RETURNS SETOF pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_election_history';
-COMMENT ON FUNCTION @extschema@.election_history(text, bigint) IS
+COMMENT ON FUNCTION @extschema@.election_history(pg_catalog.text, bigint) IS
 'Every change of an election after this one, in order and without gaps: a term begins (elected), its candidate text changes (proclaimed), or it ends (resigned, expired, revoked, forced, undone with its transaction, disconnected). For everyone, also on a standby: what has been replayed. Kept for lock_election.history_retention. Errors: 22023 bad argument.';
 
 -- --- views ---
 
 CREATE FUNCTION lock_election.look(
-	OUT kind text, OUT name text, OUT slot integer, OUT mode text, OUT owner text,
-	OUT value text, OUT role oid, OUT token bigint, OUT lease bigint,
-	OUT holds integer, OUT since timestamptz, OUT expires_at timestamptz, OUT time_left interval,
-	OUT waiters bigint, OUT closed_until timestamptz, OUT queue_position bigint, OUT pid integer, OUT term bigint,
-	OUT application_name text, OUT client_addr inet, OUT connected boolean)
-RETURNS SETOF record LANGUAGE C VOLATILE PARALLEL UNSAFE
+	OUT kind pg_catalog.text, OUT name pg_catalog.text, OUT slot integer, OUT mode pg_catalog.text,
+	OUT owner pg_catalog.text,
+	OUT value pg_catalog.text, OUT role pg_catalog.oid, OUT token bigint, OUT lease bigint,
+	OUT holds integer, OUT since pg_catalog.timestamptz, OUT expires_at pg_catalog.timestamptz, OUT time_left interval,
+	OUT waiters bigint, OUT closed_until pg_catalog.timestamptz, OUT queue_position bigint, OUT pid integer,
+	OUT term bigint,
+	OUT application_name pg_catalog.text, OUT client_addr pg_catalog.inet, OUT connected boolean)
+RETURNS SETOF pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_look_sql';
 COMMENT ON FUNCTION lock_election.look() IS
 'Every holder (queue_position 0) and waiter, and every name that is closed (no mode); under the views locks, elections and waiters.';
 
 CREATE VIEW lock_election.locks AS
 WITH f AS MATERIALIZED (
-	SELECT (f.classid::pg_catalog.int8 << 32) | f.objid::pg_catalog.int8 AS token,
+	SELECT (f.classid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32)
+		OPERATOR(pg_catalog.|) f.objid::pg_catalog.int8 AS token,
 		pg_catalog.array_agg(f.pid) AS pids
-	FROM pg_catalog.pg_locks f JOIN pg_catalog.pg_database d ON d.oid = f.database
-	WHERE f.locktype = 'userlock' AND f.granted AND d.datname = pg_catalog.current_database()
+	FROM pg_catalog.pg_locks f JOIN pg_catalog.pg_database d ON d.oid OPERATOR(pg_catalog.=) f.database
+	WHERE f.locktype OPERATOR(pg_catalog.=) 'userlock' AND f.granted
+		AND d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()
 	GROUP BY 1)
 SELECT l.kind, l.name, l.slot, l.mode, l.owner, l.role::pg_catalog.regrole AS role,
 	l.token, l.lease, l.holds, l.since AS acquired_at, l.expires_at, l.time_left, l.closed_until, l.waiters,
-	l.pid, l.application_name, l.client_addr, l.connected, COALESCE(f.pids, '{}') AS fenced_by,
+	l.pid, l.application_name, l.client_addr, l.connected, COALESCE(f.pids, '{}'::pg_catalog.int4[]) AS fenced_by,
 	CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_xact_replay_timestamp() END AS replayed_at
-FROM lock_election.look() l LEFT JOIN f ON f.token = l.token
-WHERE l.queue_position = 0;
+FROM lock_election.look() l LEFT JOIN f ON f.token OPERATOR(pg_catalog.=) l.token
+WHERE l.queue_position OPERATOR(pg_catalog.=) 0;
 CREATE VIEW lock_election.elections AS
 WITH f AS MATERIALIZED (
-	SELECT (f.classid::pg_catalog.int8 << 32) | f.objid::pg_catalog.int8 AS token,
+	SELECT (f.classid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32)
+		OPERATOR(pg_catalog.|) f.objid::pg_catalog.int8 AS token,
 		pg_catalog.array_agg(f.pid) AS pids
-	FROM pg_catalog.pg_locks f JOIN pg_catalog.pg_database d ON d.oid = f.database
-	WHERE f.locktype = 'userlock' AND f.granted AND d.datname = pg_catalog.current_database()
+	FROM pg_catalog.pg_locks f JOIN pg_catalog.pg_database d ON d.oid OPERATOR(pg_catalog.=) f.database
+	WHERE f.locktype OPERATOR(pg_catalog.=) 'userlock' AND f.granted
+		AND d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()
 	GROUP BY 1)
 SELECT l.name AS election, l.value AS candidate, l.term, l.owner, l.role::pg_catalog.regrole AS role,
 	l.since AS elected_at, l.expires_at, l.time_left AS valid_for, l.waiters AS waiting,
-	l.pid, l.application_name, l.client_addr, l.connected, COALESCE(f.pids, '{}') AS fenced_by,
+	l.pid, l.application_name, l.client_addr, l.connected, COALESCE(f.pids, '{}'::pg_catalog.int4[]) AS fenced_by,
 	CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_xact_replay_timestamp() END AS replayed_at
-FROM lock_election.look() l LEFT JOIN f ON f.token = l.token
+FROM lock_election.look() l LEFT JOIN f ON f.token OPERATOR(pg_catalog.=) l.token
 WHERE l.term IS NOT NULL;
 CREATE VIEW lock_election.waiters AS
 WITH l AS MATERIALIZED (SELECT * FROM lock_election.look()),
 h AS MATERIALIZED (
 	SELECT l.kind, l.name, pg_catalog.array_agg(DISTINCT l.pid) AS pids
-	FROM l WHERE l.queue_position = 0 AND l.connected
+	FROM l WHERE l.queue_position OPERATOR(pg_catalog.=) 0 AND l.connected
 	GROUP BY l.kind, l.name)
 SELECT w.kind, w.name, w.queue_position, w.mode, w.owner, w.role::pg_catalog.regrole AS role,
 	w.token, w.lease, w.since AS waiting_since, w.pid, w.application_name, w.client_addr, w.connected,
-	CASE WHEN w.closed_until IS NOT NULL THEN '{0}'::pg_catalog.int4[] ELSE '{}' END
-		|| COALESCE(h.pids, pg_catalog.array_remove(ARRAY[CASE WHEN w.queue_position > 1 THEN
-			pg_catalog.first_value(CASE WHEN w.connected THEN w.pid END)
-				OVER (PARTITION BY w.kind, w.name ORDER BY w.queue_position) END], NULL)) AS blocked_by,
+	CASE WHEN w.closed_until IS NOT NULL THEN '{0}'::pg_catalog.int4[] ELSE '{}'::pg_catalog.int4[] END
+		OPERATOR(pg_catalog.||) COALESCE(h.pids, pg_catalog.array_remove(ARRAY[CASE
+			WHEN w.queue_position OPERATOR(pg_catalog.>) 1 THEN
+				pg_catalog.first_value(CASE WHEN w.connected THEN w.pid END)
+					OVER (PARTITION BY w.kind, w.name ORDER BY w.queue_position) END], NULL)) AS blocked_by,
 	w.closed_until
-FROM l w LEFT JOIN h ON h.kind = w.kind AND h.name = w.name
-WHERE w.queue_position > 0
+FROM l w LEFT JOIN h ON h.kind OPERATOR(pg_catalog.=) w.kind AND h.name OPERATOR(pg_catalog.=) w.name
+WHERE w.queue_position OPERATOR(pg_catalog.>) 0
 ORDER BY w.kind, w.name, w.queue_position;
 CREATE FUNCTION lock_election.look_leases(
-	OUT lease bigint, OUT owner text, OUT role oid, OUT ttl interval, OUT expires_at timestamptz,
+	OUT lease bigint, OUT owner pg_catalog.text, OUT role pg_catalog.oid, OUT ttl interval,
+	OUT expires_at pg_catalog.timestamptz,
 	OUT time_left interval)
-RETURNS SETOF record LANGUAGE C VOLATILE PARALLEL UNSAFE
+RETURNS SETOF pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_look_leases_sql';
 COMMENT ON FUNCTION lock_election.look_leases() IS
 'Every named lease; under the view leases.';
 
 CREATE VIEW lock_election.leases AS
 WITH n AS MATERIALIZED (
-	SELECT l.lease, pg_catalog.count(*) FILTER (WHERE l.queue_position = 0) AS holds,
-		pg_catalog.count(*) FILTER (WHERE l.queue_position > 0) AS waits
+	SELECT l.lease, pg_catalog.count(*) FILTER (WHERE l.queue_position OPERATOR(pg_catalog.=) 0) AS holds,
+		pg_catalog.count(*) FILTER (WHERE l.queue_position OPERATOR(pg_catalog.>) 0) AS waits
 	FROM lock_election.look() l WHERE l.lease IS NOT NULL
 	GROUP BY l.lease)
 SELECT l.lease, l.owner, l.role::pg_catalog.regrole AS role, l.ttl, l.expires_at, l.time_left,
 	CASE WHEN l.lease IS NOT NULL THEN COALESCE(n.holds, 0) END AS locks,
 	CASE WHEN l.lease IS NOT NULL THEN COALESCE(n.waits, 0) END AS waiting
-FROM lock_election.look_leases() l LEFT JOIN n ON n.lease = l.lease;
+FROM lock_election.look_leases() l LEFT JOIN n ON n.lease OPERATOR(pg_catalog.=) l.lease;
 CREATE FUNCTION lock_election.manager_info(
-	OUT pid integer, OUT started timestamptz, OUT incarnation bigint,
-	OUT revision bigint, OUT locks bigint, OUT held bigint, OUT waiting bigint, OUT oldest_wait timestamptz,
+	OUT pid integer, OUT started pg_catalog.timestamptz, OUT incarnation bigint,
+	OUT revision bigint, OUT locks bigint, OUT held bigint, OUT waiting bigint, OUT oldest_wait pg_catalog.timestamptz,
 	OUT memory bigint,
 	OUT slot_bytes bigint, OUT lease_bytes bigint, OUT queue_bytes bigint)
-RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
+RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_manager_info';
 COMMENT ON FUNCTION lock_election.manager_info() IS
 'The running manager of this database; under the view manager.';
@@ -665,10 +678,11 @@ SELECT m.pid, pg_catalog.current_database() AS database, m.started, m.incarnatio
 FROM lock_election.manager_info() m
 WHERE m.pid IS NOT NULL;
 CREATE FUNCTION lock_election.health(
-	OUT ok boolean, OUT problem text, OUT role text, OUT manager boolean, OUT loading boolean,
+	OUT ok boolean, OUT problem pg_catalog.text, OUT role pg_catalog.text, OUT manager boolean, OUT loading boolean,
 	OUT request_wait interval, OUT standby_confirms boolean, OUT standby_wait interval,
-	OUT incarnation bigint, OUT library_version text, OUT sql_version text, OUT replayed_at timestamptz)
-RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
+	OUT incarnation bigint, OUT library_version pg_catalog.text, OUT sql_version pg_catalog.text,
+	OUT replayed_at pg_catalog.timestamptz)
+RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_health';
 COMMENT ON FUNCTION lock_election.health() IS
 'How lock_election is here, for load balancers, probes and monitors. Asks no other process and never waits: also on a standby, and while the manager loads or is stopped. For everyone. ok: nothing is known to keep a client from getting a lock of this database on this server. problem: the first thing that does; NULL if ok. role: primary or standby. manager: one serves this database. loading: it reads its tables; requests wait for that. request_wait: the longest that a request has now been waiting for the manager to take it; not one that waits for its turn because it is much work. standby_confirms: as many synchronous standbys as synchronous_standby_names asks for are connected, and nobody has waited for them for 2 s; NULL: none is defined. standby_wait: the longest that a call of this database has now been waiting for them; for their replay (synchronous_commit = remote_apply) it counts only where the caller waits for that too. incarnation: as in view manager. library_version, sql_version: of the library that the server runs (NULL: it is not preloaded), and of the extension in this database. replayed_at: on a standby, when the last transaction that it has replayed was committed; NULL on a primary.';
@@ -679,8 +693,8 @@ CREATE FUNCTION lock_election.counters(
 	OUT leader_changes bigint, OUT expiries bigint, OUT timeouts bigint, OUT undone bigint, OUT batches bigint,
 	OUT failed_batches bigint, OUT key_violations bigint, OUT transaction_ids bigint, OUT rows_written bigint,
 	OUT flushes bigint, OUT stalls bigint, OUT hints_sent bigint, OUT hints_dropped bigint,
-	OUT write_time double precision, OUT stats_reset timestamptz)
-RETURNS record LANGUAGE C VOLATILE PARALLEL UNSAFE
+	OUT write_time double precision, OUT stats_reset pg_catalog.timestamptz)
+RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_stat';
 COMMENT ON FUNCTION lock_election.counters() IS
 'What the manager of this database has done since stats_reset; under the view stat.';
@@ -688,8 +702,8 @@ COMMENT ON FUNCTION lock_election.counters() IS
 CREATE VIEW lock_election.stat AS
 SELECT * FROM lock_election.counters();
 CREATE FUNCTION lock_election.histograms(
-	OUT name text, OUT le double precision, OUT count bigint, OUT sum double precision)
-RETURNS SETOF record LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 76
+	OUT name pg_catalog.text, OUT le double precision, OUT count bigint, OUT sum double precision)
+RETURNS SETOF pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 76
 AS 'MODULE_PATHNAME', 'le_histogram';
 COMMENT ON FUNCTION lock_election.histograms() IS
 'How long waits, holds and terms have taken that ended since stats_reset; under the view histogram.';
@@ -697,7 +711,7 @@ COMMENT ON FUNCTION lock_election.histograms() IS
 CREATE VIEW lock_election.histogram AS
 SELECT * FROM lock_election.histograms();
 CREATE FUNCTION lock_election.stat_reset()
-RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE
+RETURNS pg_catalog.void LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_stat_reset';
 COMMENT ON FUNCTION lock_election.stat_reset() IS
 'Sets the counters of views stat and histogram to zero. For superusers, and roles that they grant it to.';
@@ -896,7 +910,7 @@ COMMENT ON COLUMN lock_election.stat.undone IS
 COMMENT ON COLUMN lock_election.stat.batches IS
 'Batches that had something to write.';
 COMMENT ON COLUMN lock_election.stat.failed_batches IS
-'Batches that could not be written, and were applied again one by one; the server log says why.';
+'Batches that could not be written, and were applied again one by one; the server log says why. Not those that met a table with a new file (VACUUM FULL, CLUSTER, SET TABLESPACE): the manager loads it again, and no request fails.';
 COMMENT ON COLUMN lock_election.stat.key_violations IS
 'Failed batches that the unique key of a table has refused: somebody has written into the table.';
 COMMENT ON COLUMN lock_election.stat.transaction_ids IS

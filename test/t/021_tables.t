@@ -7,7 +7,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
 
-my $node = new_node('main', conf => "autovacuum = off\n");
+my $node = new_node('main', conf => "autovacuum = off\nallow_in_place_tablespaces = on\n");
 
 sub one { return $node->safe_psql('postgres', $_[0]); }
 
@@ -202,14 +202,22 @@ subtest 'a failed batch gives nobody more time' => sub {
 my %rewrite = (
 	'VACUUM FULL' => 'VACUUM FULL _lock_election.slot',
 	'VACUUM' => 'VACUUM (FREEZE) _lock_election.slot',
-	'VACUUM FULL of all' => 'VACUUM FULL');
+	'VACUUM FULL of all' => 'VACUUM FULL',
+	'CLUSTER' => 'CLUSTER _lock_election.slot USING slot_key',
+	'SET TABLESPACE' => 'ALTER TABLE _lock_election.slot SET TABLESPACE other; ALTER TABLE _lock_election.slot SET TABLESPACE pg_default');
+
+one("CREATE TABLESPACE other LOCATION ''");
 
 foreach my $name (sort keys %rewrite)
 {
 	subtest $name => sub {
 		set_up();
+		my $failed = one('SELECT failed_batches FROM lock_election.stat');
+		my $from = -s $node->logfile;
 		is($admin->query($rewrite{$name}) . $admin->error, '', $name);
 		check_and_end($name);
+		is(one('SELECT failed_batches FROM lock_election.stat'), $failed, "$name: no batch has failed");
+		unlike(substr(slurp_file($node->logfile), $from), qr/ ERROR: /, "$name: nor has anything else");
 	};
 }
 

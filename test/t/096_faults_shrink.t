@@ -68,6 +68,22 @@ ok( wait_until(
 		}),
 	'in the end the table is small');
 all_there('small');
+
+# --- written anew by an administrator ---
+
+# The manager loads it again, which is no failure unless that fails.
+sub failed_batches { return one('SELECT failed_batches FROM lock_election.stat'); }
+
+my $failed = failed_batches();
+one('VACUUM FULL _lock_election.slot');
+all_there('VACUUM FULL');
+is(failed_batches(), $failed, 'no batch has failed');
+one('VACUUM FULL _lock_election.slot');
+one(q{SELECT fault_set('reload-begun', 'error')});
+like(($node->psql('postgres', q{SELECT acquire_lock('beat')}))[2], qr/fault/, 'not loaded again: an error');
+is(failed_batches(), $failed + 1, 'and a failed batch');
+all_there('loaded after all');
+
 $node->stop('immediate');
 $node->start;
 all_there('after one more crash');

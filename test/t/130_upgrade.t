@@ -4,6 +4,7 @@
 use strict;
 use warnings;
 use File::Copy qw(copy);
+use LeShadows;
 use LeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -62,6 +63,15 @@ sub attempt
 	my ($out, $err);
 
 	($in // $node)->psql('postgres', $sql, stdout => \$out, stderr => \$err);
+	return $out . $err;
+}
+
+sub attempt_in
+{
+	my ($db, $sql) = @_;
+	my ($out, $err);
+
+	$node->psql($db, $sql, stdout => \$out, stderr => \$err);
 	return $out . $err;
 }
 
@@ -208,6 +218,21 @@ subtest 'forward again' => sub {
 	wait_for_manager();
 	check('next');
 	is(one('SELECT lock_election.library_version()'), $next, 'what is new works');
+};
+
+subtest 'a role puts objects of its own where the script looks for those of PostgreSQL' => sub {
+	my $from;
+
+	one("CREATE DATABASE $_") foreach 'shadowed', 'plain';
+	make_shadows($node, $_, 'public', used_types($node)) foreach 'shadowed', 'plain';
+	$from = -s $node->logfile;
+	is(attempt_in('shadowed', "CREATE EXTENSION lock_election VERSION '$this'; ALTER EXTENSION lock_election UPDATE"), '', 'ALTER EXTENSION');
+	is(attempt_in('shadowed', 'SELECT added FROM lock_election.stat'), '42', 'what is new');
+	is(attempt_in('plain', "SET search_path = public, pg_catalog;\n" . plain_scripts("$dir/next/sql", 'public')),
+		'', 'the statements of the scripts, where theirs are found first');
+	is(shadows_that_ran($node, $from), '', 'run none of them');
+	is(depends_on_shadows($node, $_), '', "and refer to none in database $_") foreach 'shadowed', 'plain';
+	one("DROP DATABASE $_ WITH (FORCE)") foreach 'shadowed', 'plain';
 };
 
 # --- pg_upgrade, to a new library, and back ---

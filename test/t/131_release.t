@@ -23,7 +23,7 @@ foreach my $file (sort { $a =~ y/-// <=> $b =~ y/-// || $a cmp $b } glob('sql/lo
 	my $array = ($to // $from) =~ tr/./,/r;
 
 	$reached{ $to // $from } = 1 if !defined $to || $reached{$from};
-	my $check = quotemeta("< '{$array}'") . '.*' . quotemeta('script is of version ' . ($to // $from) . "'");
+	my $check = quotemeta("OPERATOR(pg_catalog.<) '{$array}'") . '.*' . quotemeta('script is of version ' . ($to // $from) . "'");
 	like(slurp_file($file), qr/$check/s, "$file checks the library");
 }
 ok($reached{$version}, 'there are scripts for this version');

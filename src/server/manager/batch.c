@@ -470,15 +470,18 @@ try_batch(const uint32 *procs, int n, bool expire, LeTime horizon, ErrorData **e
 	{
 		MemoryContextSwitchTo(le_mgr.batch_context);
 		*error = CopyErrorData();
+		/* tables with new files are loaded again, and nobody notices: no failure */
 		if (!le_mgr.rewritten)
+		{
 			EmitErrorReport();
+			pg_atomic_fetch_add_u64(&le_mgr.db->counters.failed_batches, 1);
+		}
 		FlushErrorState();
 		AbortCurrentTransaction();
 		untake();
 		le_mgr.rest_until = 0;
 		le_mgr.core_valid = false;
 		le_pause_broken(&le_mgr.pause);
-		pg_atomic_fetch_add_u64(&le_mgr.db->counters.failed_batches, 1);
 		if ((*error)->sqlerrcode == ERRCODE_UNIQUE_VIOLATION)
 			pg_atomic_fetch_add_u64(&le_mgr.db->counters.key_violations, 1);
 	}

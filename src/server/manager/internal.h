@@ -60,10 +60,10 @@ typedef struct Manager
 	uint32 *taken; /* by proc number: the request last taken */
 	uint32 *aside; /* procs with more to do than a batch had room for, in the order of their turns */
 	int naside;
-	LeTime rest_until;  /* until then they wait */
-	LeTime little_at;   /* when something else was taken */
-	LeTime much_at;     /* when the last batch of them began */
-	LePause pause;      /* of le_clock(), what does not count */
+	LeTime rest_until; /* until then they wait */
+	LeTime little_at;  /* when something else was taken */
+	LeTime much_at;    /* when the last batch of them began */
+	LePause pause;     /* of le_clock(), what does not count */
 
 	bool limited;        /* what is allocated is bounded by lock_election.max_memory */
 	bool core_valid;     /* memory agrees with the tables */

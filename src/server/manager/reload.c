@@ -267,6 +267,10 @@ le_batch_reload(ErrorData **error)
 		EmitErrorReport();
 		FlushErrorState();
 		AbortCurrentTransaction();
+		/* then the batch that has found new files has failed after all */
+		if (le_mgr.rewritten)
+			pg_atomic_fetch_add_u64(&le_mgr.db->counters.failed_batches, 1);
+		le_mgr.rewritten = false;
 		le_mgr.core_valid = false;
 		le_retry_later();
 		le_pause_refused(&le_mgr.pause);
