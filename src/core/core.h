@@ -663,7 +663,7 @@ extern bool le_core_is_full(const LeCore *core);
 extern void le_core_worked(LeCore *core, uint32_t work);
 
 /* Has this session more than a few entries or holds, so that its end is much work, or that of its transaction? */
-extern bool le_core_has_much(const LeCore *core, uint64_t session, uint32_t sessno);
+extern bool le_core_end_is_heavy(const LeCore *core, uint64_t session, uint32_t sessno);
 
 /* --- effects of the batch --- */
 

@@ -155,7 +155,7 @@ le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 }
 
 bool
-le_core_has_much(const LeCore *core, uint64_t session, uint32_t sessno)
+le_core_end_is_heavy(const LeCore *core, uint64_t session, uint32_t sessno)
 {
 	const LeSession *s = &core->sessions[sessno];
 	uint32_t n = 0;

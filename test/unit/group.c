@@ -510,7 +510,7 @@ test_out_of_memory(void)
 
 /* The manager takes the end of a wait for many names in turns. */
 static void
-test_much_to_end(void)
+test_heavy_end(void)
 {
 	LeReply holder;
 
@@ -520,9 +520,9 @@ test_much_to_end(void)
 	acquire_all(2, "abcdefghijklmnopqrst", X);
 	acquire(3, "a", X);
 	batch();
-	is_int(le_core_has_much(core, 101, 1), true, "who holds many names has much to end");
-	is_int(le_core_has_much(core, 102, 2), true, "so has who waits for many");
-	is_int(le_core_has_much(core, 103, 3), false, "not who waits for one");
+	is_int(le_core_end_is_heavy(core, 101, 1), true, "the end of a session with many names is heavy");
+	is_int(le_core_end_is_heavy(core, 102, 2), true, "so has who waits for many");
+	is_int(le_core_end_is_heavy(core, 103, 3), false, "not who waits for one");
 	on_all(LE_CMD_RELEASE, 1, "abcdefghijklmnopqrst", holder.token);
 	stop();
 }
@@ -538,7 +538,7 @@ main(void)
 	test_enqueued_again();
 	test_own_lease();
 	test_named_owner();
-	test_much_to_end();
+	test_heavy_end();
 	test_transaction();
 	test_bound_and_leased();
 	test_bad_use();

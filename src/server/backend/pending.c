@@ -61,7 +61,7 @@ static bool any_cancel = false;   /* there may be one among them */
 static dsm_handle prepared = DSM_HANDLE_INVALID;
 static bool is_closed = false; /* it has been called */
 
-static bool is_known = false; /* the only one is of a lock that is known to be held */
+static bool is_async = false; /* the only one is of a lock that is known to be held */
 
 static LePending *
 pending_new(int64 token, LeText name)
@@ -95,10 +95,10 @@ le_pending_add(int64 token, LeKind kind, LeText name, LeTime hold_for, uint32 ho
 }
 
 void
-le_pending_add_known(int64 token, LeKind kind, LeText name)
+le_pending_add_async(int64 token, LeKind kind, LeText name)
 {
 	le_pending_add(token, kind, name, 0, 1, false);
-	is_known = true;
+	is_async = true;
 }
 
 bool
@@ -241,7 +241,7 @@ le_pending_prepare(void)
 	if (pending == NULL)
 		return;
 	/* one that no commit has waited for may still be in the mailbox */
-	if (!is_known && le_my_slot != NULL && is_posted())
+	if (!is_async && le_my_slot != NULL && is_posted())
 		le_slot_await_quiet();
 	is_closed = true;
 	drop_cancelled();
@@ -264,7 +264,7 @@ post(void)
 	releases->len = (uint32) pending_size();
 	releases->need_standby = le_needs_standby();
 	releases->durable_release = le_durable_release;
-	releases->awaited = !is_known;
+	releases->awaited = !is_async;
 	releases->done = 0;
 	releases->lsn = 0;
 	releases->segment = prepared;
@@ -275,7 +275,7 @@ post(void)
 	LE_FAULT_NOFAIL("release-before-post");
 	pg_write_barrier();
 	pg_atomic_fetch_or_u32(&le_my_slot->mail, LE_MAIL_RELEASED);
-	if (is_known)
+	if (is_async)
 		le_ring_softly(le_my_slot);
 	else
 		le_ring(le_my_slot);
@@ -383,7 +383,7 @@ le_pending_top_ended(bool is_commit)
 	if (is_commit && pending != NULL && le_my_slot != NULL)
 	{
 		post();
-		if (!is_known)
+		if (!is_async)
 			wait_for_manager();
 	}
 	if (le_my_slot != NULL)
@@ -395,7 +395,7 @@ le_pending_top_ended(bool is_commit)
 		dsm_unpin_segment(prepared);
 	prepared = DSM_HANDLE_INVALID;
 	pending = NULL;
-	any_cancel = is_closed = is_known = false;
+	any_cancel = is_closed = is_async = false;
 }
 
 void

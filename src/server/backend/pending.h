@@ -14,7 +14,7 @@
 extern void le_pending_add(int64 token, LeKind kind, LeText name, LeTime hold_for, uint32 holds,
 						   bool unnamed);
 /* The same of a lock that the session knows to be held, as the only one: its commit does not wait for it. */
-extern void le_pending_add_known(int64 token, LeKind kind, LeText name);
+extern void le_pending_add_async(int64 token, LeKind kind, LeText name);
 /* There is none, and nothing of an earlier commit is left in the mailbox. */
 extern bool le_pending_is_free(void);
 /* How many holds of this token and name are to be released. */

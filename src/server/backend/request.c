@@ -124,13 +124,13 @@ put_command(const LeCommand *cmd)
 }
 
 static void
-put_look(const LeLook *look)
+put_page(const LePageRequest *page)
 {
 	uint32 len = 0;
 
-	le_my_slot->look.kind = look->kind;
-	le_my_slot->look.from = look->from;
-	le_my_slot->name = put_text(look->name, &len);
+	le_my_slot->page.kind = page->kind;
+	le_my_slot->page.from = page->from;
+	le_my_slot->name = put_text(page->name, &len);
 }
 
 /*
@@ -366,7 +366,7 @@ wait_to_post(LeWait *wait)
 
 /* False: the caller's own wait is over, and whatever the request gets is undone. */
 static bool
-send_and_wait(LeRequestType type, LeCommand *cmd, const LeLook *look, LeWait *wait, bool snapshot_kept)
+send_and_wait(LeRequestType type, LeCommand *cmd, const LePageRequest *page, LeWait *wait, bool snapshot_kept)
 {
 	uint32 number;
 
@@ -383,8 +383,8 @@ send_and_wait(LeRequestType type, LeCommand *cmd, const LeLook *look, LeWait *wa
 		le_want_manager(le_my_database());
 
 	LE_FAULT("request-before-post");
-	if (look != NULL)
-		put_look(look);
+	if (page != NULL)
+		put_page(page);
 	else
 		put_command(cmd);
 	le_flush_enter();
@@ -402,11 +402,11 @@ send_and_wait(LeRequestType type, LeCommand *cmd, const LeLook *look, LeWait *wa
 }
 
 /*
- * A look has no command of its own; then cmd is blank.  False: the manager has
+ * A page has no command of its own; then cmd is blank.  False: the manager has
  * not answered within the call's own wait.
  */
 static bool
-request(LeRequestType type, LeCommand *cmd, const LeLook *look, bool snapshot_kept)
+request(LeRequestType type, LeCommand *cmd, const LePageRequest *page, bool snapshot_kept)
 {
 	LeWait wait;
 	bool answered;
@@ -417,7 +417,7 @@ request(LeRequestType type, LeCommand *cmd, const LeLook *look, bool snapshot_ke
 	le_wait_begin(&wait, has_limit(cmd) ? cmd->wait : LE_WAIT_FOREVER, has_limit(cmd) && cmd->wait != 0);
 	PG_ENSURE_ERROR_CLEANUP(wait_cleanup, (Datum) 0);
 	{
-		answered = send_and_wait(type, cmd, look, &wait, snapshot_kept);
+		answered = send_and_wait(type, cmd, page, &wait, snapshot_kept);
 
 		/* who died while it waited gets nothing: the exit undoes the grant */
 		if (answered && le_my_slot->reply.waited)
@@ -477,13 +477,13 @@ le_request_changes(LeReply *reply)
 }
 
 LeText
-le_request_look(LeRequestType type, LeLook *look)
+le_request_page(LeRequestType type, LePageRequest *page)
 {
 	LeCommand none = {0};
 	LeRequestSlot *slot;
 
-	(void) request(type, &none, look, false);
+	(void) request(type, &none, page, false);
 	slot = le_my_slot;
-	look->from = slot->next_page;
+	page->from = slot->next_page;
 	return (LeText){slot->payload + slot->answer_at, slot->answer_len};
 }

@@ -29,19 +29,19 @@ extern void le_request_leader(LeCommand *cmd, LeReply *reply, LeLeader *leader);
 /* What the changes of elections rest on that can be seen now. */
 extern void le_request_changes(LeReply *reply);
 
-/* A page of the live state, see shared/look.h, from a cursor on. */
-typedef struct LeLook
+/* A page of the live state, see shared/page.h, from a cursor on. */
+typedef struct LePageRequest
 {
 	LeKind kind;
 	LeText name; /* data NULL: all locks */
-	LeLookCursor from;
-} LeLook;
+	LePageCursor from;
+} LePageRequest;
 
 /*
- * LE_REQUEST_LOOK or LE_REQUEST_LOOK_LEASES: returns the page, which lasts until
+ * LE_REQUEST_PAGE or LE_REQUEST_LEASE_PAGE: returns the page, which lasts until
  * the next request, and moves the cursor to where the next one begins.
  */
-extern LeText le_request_look(LeRequestType type, LeLook *look);
+extern LeText le_request_page(LeRequestType type, LePageRequest *page);
 
 /* Mailbox: cannot fail. */
 extern void le_mail_undo(uint32 xact, uint32 subxact);

@@ -256,7 +256,7 @@ clear_releases(XLogRecPtr lsn)
 		le_releases_drop(&slot->releases);
 		pg_write_barrier();
 		pg_atomic_fetch_and_u32(&slot->mail, ~LE_MAIL_RELEASED);
-		if (!mail->told)
+		if (!mail->async)
 			le_wake((int) mail->proc);
 	}
 }
@@ -268,9 +268,9 @@ give_answers(XLogRecPtr lsn)
 	XLogRecPtr confirmed = 0;
 
 	clear_releases(lsn);
-	for (int i = 0; i < le_mgr.ndeferred; i++)
+	for (int i = 0; i < le_mgr.nanswers; i++)
 	{
-		Deferred *d = &le_mgr.deferred[i];
+		CommitAnswer *d = &le_mgr.answers[i];
 
 		set_lsn(&d->reply, lsn, d->confirm, &confirmed);
 		le_batch_answer(d->proc, d->number, &d->reply);
@@ -309,7 +309,7 @@ empty_mailboxes(void)
 			le_slot_clear(slot);
 		else
 			publish_bound(slot);
-		if (!mail->told)
+		if (!mail->async)
 			le_wake((int) mail->proc);
 	}
 }
@@ -345,9 +345,9 @@ end_deadlocks(void)
 static void
 batch_reset(void)
 {
-	le_mgr.ndeferred = le_mgr.nmails = le_mgr.nfresh = 0;
-	le_mgr.rewritten = le_mgr.much = false;
-	le_mgr.resting = le_take_rests();
+	le_mgr.nanswers = le_mgr.nmails = le_mgr.nfresh = 0;
+	le_mgr.rewritten = le_mgr.heavy = false;
+	le_mgr.backing_off = le_take_is_backing_off();
 	le_store_begin_batch();
 	MemoryContextReset(le_mgr.batch_context);
 	MemoryContextSwitchTo(le_mgr.batch_context);
@@ -393,7 +393,7 @@ apply(const uint32 *procs, int n, bool expire, LeTime horizon)
 	now = le_pause_time(&le_mgr.pause, le_mgr.taken_at);
 	horizon = le_pause_time(&le_mgr.pause, horizon);
 
-	le_batch_set_limits(le_mgr.core, le_mgr.resting ? WORK_AT_REST : WORK_A_BATCH);
+	le_batch_set_limits(le_mgr.core, le_mgr.backing_off ? WORK_BACKING_OFF : WORK_A_BATCH);
 	le_core_set_horizon(le_mgr.core, horizon);
 	if (le_mgr.reenter)
 		le_take_waiting(now);
@@ -401,7 +401,7 @@ apply(const uint32 *procs, int n, bool expire, LeTime horizon)
 	LE_FAULT("batch-before-expiry");
 	if (expire)
 		le_core_expire(le_mgr.core, now, EXPIRE_A_BATCH);
-	le_mgr.much |= le_core_is_full(le_mgr.core);
+	le_mgr.heavy |= le_core_is_full(le_mgr.core);
 	return now;
 }
 
@@ -428,7 +428,7 @@ batch(const uint32 *procs, int n, bool expire, LeTime horizon)
 	le_publish();
 	if (lsn != 0)
 		pgstat_report_stat(false); /* may fail: not before the answers are given */
-	le_take_rest();
+	le_take_back_off();
 	LE_FAULT_CHECK(le_mgr.core);
 	LE_FAULT("batch-done");
 	le_fence_end_overdue(le_mgr.core, now);
@@ -479,7 +479,7 @@ try_batch(const uint32 *procs, int n, bool expire, LeTime horizon, ErrorData **e
 		FlushErrorState();
 		AbortCurrentTransaction();
 		untake();
-		le_mgr.rest_until = 0;
+		le_mgr.backoff_until = 0;
 		le_mgr.core_valid = false;
 		le_pause_broken(&le_mgr.pause);
 		if ((*error)->sqlerrcode == ERRCODE_UNIQUE_VIOLATION)
@@ -537,7 +537,7 @@ fail_requests(const uint32 *procs, int n, const ErrorData *error)
 		bool mailed;
 
 		/* nobody waits for it, and its session may be reading an answer */
-		if (le_take_is_told(procs[i]))
+		if (le_take_has_async(procs[i]))
 			mail &= ~LE_MAIL_RELEASED;
 		mailed = mail != 0 || pg_atomic_read_u64(&slot->undo) != 0;
 		if (slot->session == 0 || (slot->revision != 0 && mail == 0))
@@ -558,13 +558,13 @@ fail_requests(const uint32 *procs, int n, const ErrorData *error)
 
 /* False: nothing can be read, and *error says why. */
 static bool
-replay_one(uint32 proc, bool told_only, LeTime horizon, ErrorData **error)
+replay_one(uint32 proc, bool async_only, LeTime horizon, ErrorData **error)
 {
 	bool readable = true, again;
 
 	LE_FAULT_NOFAIL("replay");
-	le_mgr.rest_until = 0;
-	le_mgr.told_only = told_only;
+	le_mgr.backoff_until = 0;
+	le_mgr.async_only = async_only;
 	do
 	{
 		again = false;
@@ -577,11 +577,11 @@ replay_one(uint32 proc, bool told_only, LeTime horizon, ErrorData **error)
 			readable = le_batch_reload(error);
 		}
 	} while (again && readable);
-	le_mgr.told_only = false;
+	le_mgr.async_only = false;
 	return readable;
 }
 
-/* False: nothing can be read, and all have got that error.  As in le_take(), releases that were told come first. */
+/* False: nothing can be read, and all have got that error.  As in le_take(), asynchronous releases come first. */
 static bool
 replay(uint32 *procs, int n, LeTime horizon)
 {
@@ -589,7 +589,7 @@ replay(uint32 *procs, int n, LeTime horizon)
 
 	for (int i = 0; i < n; i++)
 	{
-		if (le_take_is_told(procs[i]) && !replay_one(procs[i], true, horizon, &error))
+		if (le_take_has_async(procs[i]) && !replay_one(procs[i], true, horizon, &error))
 		{
 			fail_requests(procs, n, error);
 			return false;
@@ -653,11 +653,12 @@ run(uint32 *procs, int n)
 		le_mgr.retry_at = 0;
 	horizon = le_clock();
 	LE_FAULT_NOFAIL("batch-horizon");
-	n = le_take_aside(procs, n);
+	n = le_take_deferred(procs, n);
 
 	/*
 	 * All that was posted until the horizon, so that a renewal that was posted before a
-	 * deadline wins; and what was told to be released before anything in procs was posted.
+	 * deadline wins; and asynchronous releases that were answered before any request in
+	 * procs was posted.
 	 */
 	n = le_take_rung(procs, n);
 	LE_FAULT_NOFAIL("batch-rung");
@@ -715,8 +716,8 @@ le_batch_next_wakeup(void)
 	if (le_mgr.reenter || anything_to_write() || le_core_answers(le_mgr.core) != NULL)
 		return le_mgr.expire_after;
 	wakeup = Min(wakeup, le_deadlock_next_search());
-	if (le_mgr.naside > 0)
-		wakeup = Min(wakeup, le_mgr.rest_until);
+	if (le_mgr.ndeferred > 0)
+		wakeup = Min(wakeup, le_mgr.backoff_until);
 	deadline = le_core_next_deadline(le_mgr.core);
 	if (deadline != LE_NEVER)
 	{
@@ -735,13 +736,13 @@ le_batch_init(LeDatabase *db)
 	le_mgr.taken = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
 	le_mgr.fresh = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
 	le_mgr.mails = MemoryContextAllocZero(TopMemoryContext, 2 * n * sizeof(Mail));
-	le_mgr.deferred = MemoryContextAllocZero(TopMemoryContext, n * sizeof(Deferred));
-	le_mgr.aside = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
+	le_mgr.answers = MemoryContextAllocZero(TopMemoryContext, n * sizeof(CommitAnswer));
+	le_mgr.deferred = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
 	le_mgr.listed = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
 	for (int i = 0; i < n; i++)
 	{
 		le_mgr.taken[i] = pg_atomic_read_u32(&slot_of(i)->answered);
-		pg_atomic_write_u32(&slot_of(i)->aside, le_mgr.taken[i]);
+		pg_atomic_write_u32(&slot_of(i)->deferred, le_mgr.taken[i]);
 	}
 	le_mgr.batch_context =
 		AllocSetContextCreate(TopMemoryContext, "lock_election batch", ALLOCSET_DEFAULT_SIZES);

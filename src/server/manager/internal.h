@@ -13,11 +13,14 @@
 #include "manager/batch.h"
 
 /* Entries that are granted or ended in one batch, where it can be cut into steps. */
-#define WORK_A_BATCH 200
-#define WORK_AT_REST 50
-/* After what was much the manager does only what is little, for so many times as long, and not for longer than that. */
-#define REST_TIMES   2
-#define REST_AT_MOST (100 * LE_MS)
+#define WORK_A_BATCH     200
+#define WORK_BACKING_OFF 50
+/*
+ * After a batch with heavy work only light work is served, for BACKOFF_TIMES times as long as it took and
+ * BACKOFF_AT_MOST (us) at most.
+ */
+#define BACKOFF_TIMES   2
+#define BACKOFF_AT_MOST (100 * LE_MS)
 /* Items that expire in one batch at most. */
 #define EXPIRE_A_BATCH 1000
 /* Back-off after a failure that no request caused. */
@@ -26,13 +29,13 @@
 #define HEARTBEAT (1 * LE_SECOND)
 
 /* An answer that goes out after the commit. */
-typedef struct Deferred
+typedef struct CommitAnswer
 {
 	uint32 proc;
 	uint32 number;
 	bool confirm; /* a standby has to see it too, though it may write nothing */
 	LeReply reply;
-} Deferred;
+} CommitAnswer;
 
 /* A mailbox as it was read. */
 typedef struct Mail
@@ -40,7 +43,7 @@ typedef struct Mail
 	uint32 proc;
 	uint32 flags;
 	uint64 undo;
-	bool told;          /* nobody waits for these releases */
+	bool async;         /* nobody waits for these releases */
 	bool released;      /* with something that has to last */
 	uint32 released_to; /* so far its releases are applied */
 } Mail;
@@ -57,13 +60,13 @@ typedef struct Manager
 	XLogRecPtr changes_lsn; /* of the newest changes of elections */
 	uint32 *listed;         /* by proc number: in the list of that number */
 	uint32 list_number;
-	uint32 *taken; /* by proc number: the request last taken */
-	uint32 *aside; /* procs with more to do than a batch had room for, in the order of their turns */
-	int naside;
-	LeTime rest_until; /* until then they wait */
-	LeTime little_at;  /* when something else was taken */
-	LeTime much_at;    /* when the last batch of them began */
-	LePause pause;     /* of le_clock(), what does not count */
+	uint32 *taken;    /* by proc number: the request last taken */
+	uint32 *deferred; /* procs with heavy work that no batch had room for, in the order of their turns */
+	int ndeferred;
+	LeTime backoff_until;  /* deferred work waits until then */
+	LeTime light_seen_at;  /* begin of the last batch with light work */
+	LeTime heavy_began_at; /* begin of the last batch with heavy work */
+	LePause pause;         /* of le_clock(), what does not count */
 
 	bool limited;        /* what is allocated is bounded by lock_election.max_memory */
 	bool core_valid;     /* memory agrees with the tables */
@@ -72,18 +75,18 @@ typedef struct Manager
 	LeTime expire_after; /* back-off of what has no request to blame */
 
 	/* the batch */
-	Deferred *deferred;
-	int ndeferred;
+	CommitAnswer *answers;
+	int nanswers;
 	Mail *mails;
 	int nmails;
 	uint32 *fresh; /* procs whose request was taken in it */
 	int nfresh;
-	bool told_only; /* it does nothing but releases that were told */
-	bool resting;   /* it is one of those that do only what is little */
-	bool much;      /* it has taken something that is more than a little work */
-	bool rewritten; /* the tables are other ones */
-	bool gone;      /* the extension was dropped */
-	LeStats seen;   /* core's counters already published */
+	bool async_only;  /* asynchronous releases alone */
+	bool backing_off; /* heavy work is deferred */
+	bool heavy;       /* it has done heavy work */
+	bool rewritten;   /* the tables are other ones */
+	bool gone;        /* the extension was dropped */
+	LeStats seen;     /* core's counters already published */
 } Manager;
 
 extern Manager le_mgr;
@@ -113,17 +116,17 @@ extern void le_batch_answer_error(uint32 proc, int sqlstate, const char *message
 /* --- manager/take.c --- */
 
 /*
- * Take the mail and the requests of these slots, and apply them.  What is too much
- * for this batch is put aside; le_take_aside() puts it in front of these n when its
- * time has come, and returns how many there are.
+ * Take the mail and the requests of these slots, and apply them.  Heavy work that the
+ * batch has no room for is deferred; le_take_deferred() puts it in front of these n
+ * when its turn has come, and returns how many there are.
  */
 extern void le_take(const uint32 *procs, int n, LeTime now);
-/* Has its mailbox a release that was told to be made? */
-extern bool le_take_is_told(uint32 proc);
-extern int le_take_aside(uint32 *procs, int n);
-/* The manager is shared by time: after a batch with much work come only those who have little to ask for. */
-extern void le_take_rest(void);
-extern bool le_take_rests(void);
+extern int le_take_deferred(uint32 *procs, int n);
+/* Has its mailbox an asynchronous release? */
+extern bool le_take_has_async(uint32 proc);
+/* After a batch; is heavy work deferred now? */
+extern void le_take_back_off(void);
+extern bool le_take_is_backing_off(void);
 
 /*
  * Add all that have rung to these n, each once, and put renewals first: what

@@ -8,9 +8,9 @@
 #include "manager/batch.h"
 #include "manager/history.h"
 #include "manager/internal.h"
-#include "manager/look.h"
+#include "manager/page.h"
 #include "shared/compat.h"
-#include "shared/look.h"
+#include "shared/page.h"
 #include "shared/names.h"
 #include "shared/releases.h"
 #include "shared/settings.h"
@@ -32,9 +32,9 @@ answer_withdrawn(uint32 proc)
 }
 
 static void
-defer(uint32 proc, uint32 number, const LeReply *reply, bool confirm)
+answer_at_commit(uint32 proc, uint32 number, const LeReply *reply, bool confirm)
 {
-	Deferred *d = &le_mgr.deferred[le_mgr.ndeferred++];
+	CommitAnswer *d = &le_mgr.answers[le_mgr.nanswers++];
 
 	d->proc = proc;
 	d->number = number;
@@ -42,7 +42,7 @@ defer(uint32 proc, uint32 number, const LeReply *reply, bool confirm)
 	d->confirm = confirm;
 }
 
-/* Somebody else waits for its place from now on; that it has one rests on the same row. */
+/* A newer AWAIT has taken this wait over.  Answer the older one QUEUED: both rest on the place's row. */
 static void
 answer_displaced(const LeReply *by)
 {
@@ -52,7 +52,7 @@ answer_displaced(const LeReply *by)
 	if (slot_of(by->displaced_sessno)->session != by->displaced_session)
 		return;
 	if (reply.wrote)
-		defer(by->displaced_sessno, by->displaced_request, &reply, false);
+		answer_at_commit(by->displaced_sessno, by->displaced_request, &reply, false);
 	else
 		le_batch_answer(by->displaced_sessno, by->displaced_request, &reply);
 }
@@ -156,7 +156,7 @@ apply_mail(Mail *mail, LeRequestSlot *slot, LeTime now)
 }
 
 bool
-le_take_is_told(uint32 proc)
+le_take_has_async(uint32 proc)
 {
 	LeRequestSlot *slot = slot_of(proc);
 
@@ -166,32 +166,29 @@ le_take_is_told(uint32 proc)
 	return !slot->releases.awaited;
 }
 
-/*
- * A release that was told to be made: whatever others have asked since then has to
- * find it so.  Returns whether there was one.
- */
+/* Returns whether there was one. */
 static bool
-take_told_release(uint32 proc, LeTime now)
+take_async_release(uint32 proc, LeTime now)
 {
 	Mail *mail;
 
-	if (!le_take_is_told(proc))
+	if (!le_take_has_async(proc))
 		return false;
 	mail = &le_mgr.mails[le_mgr.nmails++];
-	*mail = (Mail){.proc = proc, .flags = LE_MAIL_RELEASED, .told = true};
+	*mail = (Mail){.proc = proc, .flags = LE_MAIL_RELEASED, .async = true};
 	apply_releases(proc, now, mail);
 	return true;
 }
 
-/* False: as apply_mail(), and the request is for the next batch as well. */
+/* async: its releases were taken already.  False: as apply_mail(), and the request is for the next batch as well. */
 static bool
-take_mail(uint32 proc, bool told, LeTime now)
+take_mail(uint32 proc, bool async, LeTime now)
 {
 	LeRequestSlot *slot = slot_of(proc);
 
 	/* that a fence has ended may be told again before the batch is done */
 	uint32 flags =
-		pg_atomic_fetch_and_u32(&slot->mail, ~LE_MAIL_FENCE_ENDED) & (told ? ~LE_MAIL_RELEASED : ~0);
+		pg_atomic_fetch_and_u32(&slot->mail, ~LE_MAIL_FENCE_ENDED) & (async ? ~LE_MAIL_RELEASED : ~0);
 	uint64 undo = pg_atomic_read_u64(&slot->undo);
 	LeCommand fence_ended = {.type = LE_CMD_FENCE_ENDED, .session = slot->session, .sessno = proc};
 	LeReply reply;
@@ -298,10 +295,10 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 	if (!reserve(proc, &cmd))
 		return;
 	if (slot->type == LE_REQUEST_LEADER)
-		le_look_find_leader(le_mgr.core, &cmd);
+		le_page_find_leader(le_mgr.core, &cmd);
 	le_core_apply(le_mgr.core, &cmd, now, &reply);
 	if (slot->type == LE_REQUEST_LEADER && reply.status == LE_OK)
-		le_look_put_leader(le_mgr.core, &cmd, slot, now);
+		le_page_put_leader(le_mgr.core, &cmd, slot, now);
 	else if (slot->type == LE_REQUEST_LEADER)
 	{
 		/* that nobody leads is the newest change's doing, which may be of this batch */
@@ -332,7 +329,7 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 	if (reply.may_return)
 		reply.lsn = 0;
 	if (reply.wrote || confirm)
-		defer(proc, cmd.request, &reply, confirm);
+		answer_at_commit(proc, cmd.request, &reply, confirm);
 	else
 		le_batch_answer(proc, cmd.request, &reply);
 }
@@ -341,7 +338,7 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 static void
 count_request(const LeRequestSlot *slot)
 {
-	if (slot->revision != 0 || slot->type == LE_REQUEST_LOOK || slot->type == LE_REQUEST_LOOK_LEASES ||
+	if (slot->revision != 0 || slot->type == LE_REQUEST_PAGE || slot->type == LE_REQUEST_LEASE_PAGE ||
 		slot->type == LE_REQUEST_CHANGES)
 		return;
 	if (slot->command.type <= LE_CMD_FENCE_ENDED)
@@ -359,7 +356,7 @@ take_request(uint32 proc, LeTime now)
 		return;
 	pg_read_barrier();
 
-	/* what others were told before it was posted may be on the next stack */
+	/* a release that was answered before this was posted may be on the next stack, and comes first */
 	if (slot->posted_at > le_mgr.rung_until)
 	{
 		le_ring(slot);
@@ -383,13 +380,13 @@ take_request(uint32 proc, LeTime now)
 			reply.lsn = le_mgr.changes_lsn;
 			le_batch_answer(proc, number, &reply);
 			break;
-		case LE_REQUEST_LOOK:
-			le_look_fill(le_mgr.core, slot, now);
+		case LE_REQUEST_PAGE:
+			le_page_fill(le_mgr.core, slot, now);
 			le_core_worked(le_mgr.core, WORK_OF_PAGE);
 			le_batch_answer(proc, number, &reply);
 			break;
-		case LE_REQUEST_LOOK_LEASES:
-			le_look_fill_leases(le_mgr.core, slot, now);
+		case LE_REQUEST_LEASE_PAGE:
+			le_page_fill_leases(le_mgr.core, slot, now);
 			le_core_worked(le_mgr.core, WORK_OF_PAGE);
 			le_batch_answer(proc, number, &reply);
 			break;
@@ -480,75 +477,105 @@ le_take_rung(uint32 *procs, int n)
 	return n;
 }
 
-/*
- * Is it more than a little work?  Once a batch has done its share, that is for the
- * next ones, in turns.  The others do not wait behind it.
- */
+/* --- who is served in a batch, and in which order --- */
+
+/* How much work the mail and the request of a slot are. */
+typedef enum Work
+{
+	WORK_LIGHT,
+	WORK_HEAVY, /* deferred while the batch is full, or the manager backs off */
+	WORK_STEP,  /* one small step of a heavy request, for which its session comes again:
+				  * served also while the manager backs off */
+	WORK_CANCEL /* the end of a call that waits for many names: heavy, and served first */
+} Work;
+
+/* The request may step on: a page of a view, some of those whom an administrator ends. */
 static bool
-is_much(uint32 proc)
+is_step(const LeRequestSlot *slot)
+{
+	return slot->type == LE_REQUEST_PAGE || slot->type == LE_REQUEST_LEASE_PAGE ||
+		   (slot->type == LE_REQUEST_COMMAND &&
+			(slot->command.type == LE_CMD_FORCE || slot->command.type == LE_CMD_FORCE_ROLE));
+}
+
+/* The mail ends a session or a transaction. */
+static Work
+work_of_end(const LeRequestSlot *slot, uint32 proc)
+{
+	const LeEntry *waiting;
+
+	if (!le_core_end_is_heavy(le_mgr.core, slot->session, proc))
+		return WORK_LIGHT;
+	waiting = le_core_waiting_on(le_mgr.core, slot->session, proc);
+	return waiting != NULL && waiting->grouped ? WORK_CANCEL : WORK_HEAVY;
+}
+
+static Work
+work_of(uint32 proc)
 {
 	LeRequestSlot *slot = slot_of(proc);
 	uint32 mail = pg_atomic_read_u32(&slot->mail);
 
-	if ((mail & LE_MAIL_RELEASED) != 0 && slot->releases.segment != DSM_HANDLE_INVALID)
-		return true;
 	if ((mail & LE_MAIL_SESSION_END) != 0 || pg_atomic_read_u64(&slot->undo) != 0)
-		return le_core_has_much(le_mgr.core, slot->session, proc);
-	if (pg_atomic_read_u32(&slot->posted) == pg_atomic_read_u32(&slot->answered))
-		return false;
+	{
+		Work work = work_of_end(slot, proc);
+
+		if (work != WORK_LIGHT)
+			return work;
+	}
+	if ((mail & LE_MAIL_RELEASED) != 0 && slot->releases.segment != DSM_HANDLE_INVALID)
+		return WORK_HEAVY;
+	if ((mail & LE_MAIL_SESSION_END) != 0 || pg_atomic_read_u64(&slot->undo) != 0 ||
+		pg_atomic_read_u32(&slot->posted) == pg_atomic_read_u32(&slot->answered))
+		return WORK_LIGHT;
 	pg_read_barrier();
-	if (slot->type == LE_REQUEST_LOOK || slot->type == LE_REQUEST_LOOK_LEASES)
-		return true;
+	if (is_step(slot))
+		return mail == 0 ? WORK_STEP : WORK_HEAVY;
+
+	/* a renewal is light however many names it has: what it keeps alive could end meanwhile */
 	if (slot->type != LE_REQUEST_COMMAND || is_renewal(slot))
-		return false; /* also one of many names: what it keeps alive could end meanwhile */
+		return WORK_LIGHT;
 	return slot->command.nnames > LE_FEW || slot->command.type == LE_CMD_REVOKE_LEASE ||
-		   slot->command.type == LE_CMD_FORCE || slot->command.type == LE_CMD_FORCE_ROLE ||
-		   slot->command.type == LE_CMD_SET_PERMITS;
+				   slot->command.type == LE_CMD_SET_PERMITS
+			   ? WORK_HEAVY
+			   : WORK_LIGHT;
 }
 
-/* A call that waits for many names ends. */
-static bool
-ends_long_wait(uint32 proc)
-{
-	LeRequestSlot *slot = slot_of(proc);
-	const LeEntry *entry;
-
-	if ((pg_atomic_read_u32(&slot->mail) & LE_MAIL_SESSION_END) == 0 && pg_atomic_read_u64(&slot->undo) == 0)
-		return false;
-	entry = le_core_waiting_on(le_mgr.core, slot->session, proc);
-	return entry != NULL && entry->grouped && le_core_has_much(le_mgr.core, slot->session, proc);
-}
+/* --- heavy work takes turns, and the manager backs off after it --- */
 
 bool
-le_take_rests(void)
+le_take_is_backing_off(void)
 {
-	return le_clock() < le_mgr.rest_until;
+	return le_clock() < le_mgr.backoff_until;
 }
 
-/* Not where nobody else was there since the last time. */
+/*
+ * Back off after a batch with heavy work, but only if light work has come since the
+ * last such batch began: otherwise nobody would gain.
+ */
 void
-le_take_rest(void)
+le_take_back_off(void)
 {
 	LeTime began = le_mgr.taken_at, now = le_clock();
 
-	if (!le_mgr.much || le_mgr.resting)
+	if (!le_mgr.heavy || le_mgr.backing_off)
 		return;
-	if (le_mgr.little_at >= le_mgr.much_at)
-		le_mgr.rest_until = now + Min(REST_TIMES * (now - began), REST_AT_MOST);
-	le_mgr.much_at = began;
+	if (le_mgr.light_seen_at >= le_mgr.heavy_began_at)
+		le_mgr.backoff_until = now + Min(BACKOFF_TIMES * (now - began), BACKOFF_AT_MOST);
+	le_mgr.heavy_began_at = began;
 }
 
 int
-le_take_aside(uint32 *procs, int n)
+le_take_deferred(uint32 *procs, int n)
 {
 	uint32 *all;
-	int nall = le_mgr.naside;
+	int nall = le_mgr.ndeferred;
 
-	if (nall == 0 || le_take_rests())
+	if (nall == 0 || le_take_is_backing_off())
 		return n;
 	all = palloc(le_shared->max_slots * sizeof(uint32));
-	memcpy(all, le_mgr.aside, nall * sizeof(uint32));
-	le_mgr.naside = 0;
+	memcpy(all, le_mgr.deferred, nall * sizeof(uint32));
+	le_mgr.ndeferred = 0;
 	le_mgr.list_number++;
 	for (int i = 0; i < nall; i++)
 		le_mgr.listed[all[i]] = le_mgr.list_number;
@@ -562,92 +589,92 @@ le_take_aside(uint32 *procs, int n)
 	return nall;
 }
 
-/* health() sees that its request is not just left lying. */
+/* To the end of the turns.  health() sees that the request is not just left lying. */
 static void
-put_aside(uint32 proc)
+defer(uint32 proc)
 {
-	pg_atomic_write_u32(&slot_of(proc)->aside, pg_atomic_read_u32(&slot_of(proc)->posted));
-	for (int i = 0; i < le_mgr.naside; i++)
+	pg_atomic_write_u32(&slot_of(proc)->deferred, pg_atomic_read_u32(&slot_of(proc)->posted));
+	for (int i = 0; i < le_mgr.ndeferred; i++)
 	{
-		if (le_mgr.aside[i] == proc)
+		if (le_mgr.deferred[i] == proc)
 			return;
 	}
-	le_mgr.aside[le_mgr.naside++] = proc;
+	le_mgr.deferred[le_mgr.ndeferred++] = proc;
 }
 
-/*
- * One small step of something longer, for which its session comes again: a page of a view,
- * some of those whom an administrator ends.  It goes on while the manager rests.
- */
-static bool
-is_step(uint32 proc)
+typedef enum Taken
 {
-	LeRequestSlot *slot = slot_of(proc);
+	TAKEN,
+	TAKEN_IN_PART, /* its mail has begun, and is more than this batch does */
+	NOT_TAKEN      /* it is heavy, and comes with a later batch */
+} Taken;
 
-	if (pg_atomic_read_u32(&slot->mail) != 0 || pg_atomic_read_u64(&slot->undo) != 0)
-		return false;
-	return slot->type == LE_REQUEST_LOOK || slot->type == LE_REQUEST_LOOK_LEASES ||
-		   (slot->type == LE_REQUEST_COMMAND &&
-			(slot->command.type == LE_CMD_FORCE || slot->command.type == LE_CMD_FORCE_ROLE));
-}
-
-/* False: it has begun, and there is more to do than this batch does. */
-static bool
-take_one(uint32 proc, bool much, bool told, LeTime now)
+/* async: the slot's releases were taken already. */
+static Taken
+take_one(uint32 proc, Work work, bool async, LeTime now)
 {
-	bool step = much && is_step(proc);
-
-	if (much && (le_core_is_full(le_mgr.core) || (le_mgr.resting && !step)))
+	if (work != WORK_LIGHT && (le_core_is_full(le_mgr.core) || (le_mgr.backing_off && work != WORK_STEP)))
 	{
-		if (step)
-			le_ring(slot_of(proc));
+		if (work == WORK_STEP)
+			le_ring(slot_of(proc)); /* in the next batch, without a turn */
 		else
-			put_aside(proc);
-		return true;
+			defer(proc);
+		return NOT_TAKEN;
 	}
-	if (much)
-		le_mgr.much = true;
+	if (work != WORK_LIGHT)
+		le_mgr.heavy = true;
 	else
-		le_mgr.little_at = le_mgr.taken_at;
-	if (!take_mail(proc, told, now))
-		return false;
+		le_mgr.light_seen_at = le_mgr.taken_at;
+	if (!take_mail(proc, async, now))
+		return TAKEN_IN_PART;
 	take_request(proc, now);
-	return true;
+	return TAKEN;
 }
 
 /*
- * Releases that were told come before all, so that it does not matter in which
- * order the others are taken.  Waits for many names end first: whoever makes room
- * for one that is about to end would have it granted, which is much more work.  The
- * others that have much to do take turns: one that has begun goes on behind those
- * that have not.
+ * The order of a batch:
+ *
+ *	1.	Asynchronous releases of all slots: their sessions have answered them, so
+ *		whoever has asked since then has to find them made.
+ *	2.	Ends of calls that wait for many names: whoever makes room for one that is
+ *		about to end would have it granted, which is much more work.
+ *	3.	All others in the order of procs: renewals first, see le_take_rung(), then as
+ *		they rang.  Heavy work is deferred once the batch is full.
+ *
+ * Heavy work takes turns: what this batch has done in part goes behind what it has
+ * not begun.
  */
 void
 le_take(const uint32 *procs, int n, LeTime now)
 {
-	bool *told = palloc(n * sizeof(bool)), *taken = palloc0(n * sizeof(bool)),
-		 *begun = palloc0(n * sizeof(bool));
+	Work *works = palloc(n * sizeof(Work));
+	Taken *taken = palloc(n * sizeof(Taken));
+	bool *async = palloc(n * sizeof(bool));
+
+	/* 1. asynchronous releases */
+	for (int i = 0; i < n; i++)
+		async[i] = take_async_release(procs[i], now);
+	n = le_mgr.async_only ? 0 : n;
+
+	/* 2. ends of calls that wait for many names, 3. all others */
+	for (int i = 0; i < n; i++)
+	{
+		works[i] = work_of(procs[i]);
+		if (works[i] == WORK_CANCEL)
+			taken[i] = take_one(procs[i], works[i], async[i], now);
+	}
+	for (int i = 0; i < n; i++)
+	{
+		if (works[i] != WORK_CANCEL)
+			taken[i] = take_one(procs[i], works[i], async[i], now);
+	}
 
 	for (int i = 0; i < n; i++)
-		told[i] = take_told_release(procs[i], now);
-	n = le_mgr.told_only ? 0 : n;
-	for (int i = 0; i < n; i++)
 	{
-		taken[i] = ends_long_wait(procs[i]);
-		if (taken[i])
-			begun[i] = !take_one(procs[i], true, told[i], now);
+		if (taken[i] == TAKEN_IN_PART)
+			defer(procs[i]);
 	}
-	for (int i = 0; i < n; i++)
-	{
-		if (!taken[i])
-			begun[i] = !take_one(procs[i], is_much(procs[i]), told[i], now);
-	}
-	for (int i = 0; i < n; i++)
-	{
-		if (begun[i])
-			put_aside(procs[i]);
-	}
-	pfree(told);
+	pfree(works);
 	pfree(taken);
-	pfree(begun);
+	pfree(async);
 }

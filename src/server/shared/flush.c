@@ -40,7 +40,7 @@ le_flush_init(void)
 {
 	pg_atomic_init_u32(&flush()->stack, 0);
 	pg_atomic_init_u32(&flush()->waiting, 0);
-	pg_atomic_init_u32(&flush()->leader, 0);
+	pg_atomic_init_u32(&flush()->flusher, 0);
 	pg_atomic_init_u32(&flush()->gathering, 0);
 	pg_atomic_init_u32(&flush()->took, 0);
 	pg_atomic_init_u32(&flush()->last, 0);
@@ -117,12 +117,12 @@ candidate(void)
 	return -1;
 }
 
-/* --- the leader --- */
+/* --- the flusher --- */
 
 static bool
-change_leader(uint32 from, uint32 to)
+change_flusher(uint32 from, uint32 to)
 {
-	return pg_atomic_compare_exchange_u32(&flush()->leader, &from, to);
+	return pg_atomic_compare_exchange_u32(&flush()->flusher, &from, to);
 }
 
 /* Nobody waits any more. */
@@ -150,10 +150,10 @@ pass_on(uint32 me)
 
 		if (pg_atomic_read_u32(&flush()->stack) == 0)
 		{
-			if (!change_leader(me, 0))
+			if (!change_flusher(me, 0))
 				return; /* it was relieved */
 			pg_memory_barrier();
-			if (pg_atomic_read_u32(&flush()->stack) == 0 || !change_leader(0, me))
+			if (pg_atomic_read_u32(&flush()->stack) == 0 || !change_flusher(0, me))
 				return;
 		}
 		next = candidate();
@@ -162,10 +162,10 @@ pass_on(uint32 me)
 			forget_all();
 			continue;
 		}
-		if (!change_leader(me, (uint32) next + 1))
+		if (!change_flusher(me, (uint32) next + 1))
 			return;
 		pg_memory_barrier();
-		if (pg_atomic_read_u32(&process(next)->present) == 0 && change_leader((uint32) next + 1, me))
+		if (pg_atomic_read_u32(&process(next)->present) == 0 && change_flusher((uint32) next + 1, me))
 			continue;
 		le_wake(next);
 		return;
@@ -252,7 +252,7 @@ learn(LeTime time, int n)
 }
 
 static void
-lead(const LeRequestSlot *slot, uint32 me)
+flush_for_all(const LeRequestSlot *slot, uint32 me)
 {
 	LeTime start;
 	int n;
@@ -304,17 +304,17 @@ le_flush_ask(uint32 proc, XLogRecPtr lsn)
 	push(proc);
 }
 
-/* A leader that has not come round for long is stopped, or its disk is: then another one hurts nobody. */
+/* A flusher that has not come round for long is stopped, or its disk is: then another one hurts nobody. */
 static bool
-is_stuck(uint32 leader)
+is_stuck(uint32 flusher)
 {
-	static uint32 seen_leader = 0, seen_rounds = 0;
+	static uint32 seen_flusher = 0, seen_rounds = 0;
 	static LeTime since = 0;
 	uint32 rounds = pg_atomic_read_u32(&flush()->rounds);
 
-	if (leader != seen_leader || rounds != seen_rounds)
+	if (flusher != seen_flusher || rounds != seen_rounds)
 	{
-		seen_leader = leader;
+		seen_flusher = flusher;
 		seen_rounds = rounds;
 		since = le_clock();
 	}
@@ -324,7 +324,7 @@ is_stuck(uint32 leader)
 void
 le_flush_start(void)
 {
-	uint32 me = (uint32) le_my_proc() + 1, leader, gathering;
+	uint32 me = (uint32) le_my_proc() + 1, flusher, gathering;
 
 	pg_memory_barrier();
 	if (pg_atomic_read_u32(&flush()->stack) == 0)
@@ -332,8 +332,8 @@ le_flush_start(void)
 	gathering = pg_atomic_read_u32(&flush()->gathering);
 	if (gathering != 0 && all_are_there())
 		le_wake((int) gathering - 1);
-	leader = pg_atomic_read_u32(&flush()->leader);
-	if ((leader == 0 || is_stuck(leader)) && change_leader(leader, me))
+	flusher = pg_atomic_read_u32(&flush()->flusher);
+	if ((flusher == 0 || is_stuck(flusher)) && change_flusher(flusher, me))
 		pass_on(me);
 }
 
@@ -357,22 +357,22 @@ le_flush_turn(const LeRequestSlot *slot)
 {
 	uint32 me = (uint32) le_my_proc() + 1;
 
-	if (pg_atomic_read_u32(&flush()->leader) == me)
-		lead(slot, me);
+	if (pg_atomic_read_u32(&flush()->flusher) == me)
+		flush_for_all(slot, me);
 }
 
 void
 le_flush_wait(const LeRequestSlot *slot)
 {
 	XLogRecPtr lsn = (XLogRecPtr) slot->reply.lsn;
-	uint32 me = (uint32) le_my_proc() + 1, leader = pg_atomic_read_u32(&flush()->leader);
+	uint32 me = (uint32) le_my_proc() + 1, flusher = pg_atomic_read_u32(&flush()->flusher);
 	LeTime give_up = 0, now;
 
 	while (lsn > GetFlushRecPtr(NULL))
 	{
-		if (pg_atomic_read_u32(&flush()->leader) == me)
+		if (pg_atomic_read_u32(&flush()->flusher) == me)
 		{
-			lead(slot, me);
+			flush_for_all(slot, me);
 			return;
 		}
 		now = le_clock();
@@ -381,12 +381,12 @@ le_flush_wait(const LeRequestSlot *slot)
 		if (now >= give_up || pg_atomic_read_u32(&process(me - 1)->flush_linked) == 0)
 		{
 			XLogFlush(lsn);
-			if (now >= give_up && leader != 0 && change_leader(leader, me))
-				lead(slot, me);
+			if (now >= give_up && flusher != 0 && change_flusher(flusher, me))
+				flush_for_all(slot, me);
 			return;
 		}
 		le_sleep_reset();
-		if (lsn > GetFlushRecPtr(NULL) && pg_atomic_read_u32(&flush()->leader) != me)
+		if (lsn > GetFlushRecPtr(NULL) && pg_atomic_read_u32(&flush()->flusher) != me)
 			le_sleep(give_up - now);
 	}
 }
@@ -397,6 +397,6 @@ le_flush_leave(void)
 	uint32 me = (uint32) le_my_proc() + 1;
 
 	if (pg_atomic_exchange_u32(&process(me - 1)->present, 0) != 0 &&
-		pg_atomic_read_u32(&flush()->leader) == me)
+		pg_atomic_read_u32(&flush()->flusher) == me)
 		pass_on(me);
 }

@@ -9,10 +9,10 @@
  *		links the process into the stack of those that wait for a flush.  There is
  *		one stack for the server, as there is one WAL.
  *	2.	At the end of the batch, unless a flush is under way, the manager names one of
- *		them the leader, and wakes that one alone.
- *	3.	The leader flushes the WAL up to "wanted".  It takes from the stack those that
+ *		them the flusher, and wakes that one alone.
+ *	3.	The flusher flushes the WAL up to "wanted".  It takes from the stack those that
  *		this was enough for, which may have come during the flush, and wakes them.
- *		If others are left, it first names one of them the next leader; else nobody
+ *		If others are left, it first names one of them the next flusher; else nobody
  *		leads.
  *	4.	Only a process that is there can be named: it is "present" from the posting of
  *		its request until it has its answer, or has given up waiting.  Then it first
@@ -21,12 +21,12 @@
  *
  * Nothing but time rests on this: each session looks itself how far the WAL is
  * flushed before it believes its answer.  After LE_FLUSH_PATIENCE it flushes
- * itself and relieves the leader, which may be stopped; the manager does that as
+ * itself and relieves the flusher, which may be stopped; the manager does that as
  * well, for those that do not know that they have an answer.
  *
  * After a flush all that it was for go on at once.  The first of them to come back
  * would begin the next flush, and the others would just miss it and wait for two.
- * So a leader waits for those that the last two flushes were for, for a part of
+ * So a flusher waits for those that the last two flushes were for, for a part of
  * the time that a flush takes, as long as that brings them all.
  */
 #ifndef LE_FLUSH_H
@@ -37,7 +37,7 @@
 #include "shared/shmem.h"
 
 #define LE_FLUSH_PATIENCE (100 * LE_MS)
-/* The part of a flush that a leader waits for others; 0: not at all. */
+/* The part of a flush that a flusher waits for others; 0: not at all. */
 #ifndef LE_FLUSH_GATHER
 #define LE_FLUSH_GATHER 2
 #endif

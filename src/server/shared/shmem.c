@@ -71,7 +71,7 @@ slot_init(LeRequestSlot *slot)
 {
 	pg_atomic_init_u32(&slot->posted, 0);
 	pg_atomic_init_u32(&slot->answered, 0);
-	pg_atomic_init_u32(&slot->aside, 0);
+	pg_atomic_init_u32(&slot->deferred, 0);
 	pg_atomic_init_u32(&slot->open_xact, 0);
 	pg_atomic_init_u64(&slot->undo, 0);
 	pg_atomic_init_u32(&slot->mail, 0);

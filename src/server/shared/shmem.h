@@ -37,8 +37,8 @@
  * have waited for deadlock_timeout".  Mails coalesce.  The manager clears what it has
  * read only after its batch is committed, and a request is not posted over a rollback
  * or awaited releases (step 1), so "everything from subtransaction N on" never
- * reaches a later request.  A release that was told already (backend/granted.h) comes
- * before all requests of its batch, whoever posts them.  Releases are cleared as soon
+ * reaches a later request.  An asynchronous release (backend/granted.h) comes before
+ * all requests of its batch, whoever posts them.  Releases are cleared as soon
  * as their batch is committed: they must not be applied twice.  The end of a fence is
  * cleared when it is read, as another may follow, and put back if the batch fails.
  */
@@ -65,8 +65,8 @@
 typedef enum LeRequestType
 {
 	LE_REQUEST_COMMAND = 1, /* one core command */
-	LE_REQUEST_LOOK,        /* a page of the live state, see shared/look.h */
-	LE_REQUEST_LOOK_LEASES, /* ... of the leases */
+	LE_REQUEST_PAGE,        /* a page of the live state, see shared/page.h */
+	LE_REQUEST_LEASE_PAGE,  /* ... of the leases */
 	LE_REQUEST_LEADER,      /* a CHECK of whoever leads this election */
 	LE_REQUEST_CHANGES      /* what the changes of elections that can be seen rest on */
 } LeRequestType;
@@ -84,14 +84,14 @@ typedef struct LeTextSpan
  * before, not how many there were: holders and waiters come and go between two
  * pages, and those that stay are to be given once.
  */
-typedef struct LeLookCursor
+typedef struct LePageCursor
 {
 	int64 index;     /* of the lock or lease; -1: that was all */
 	int64 last;      /* item given of that lock: a waiter's token, -1 - a
 				  * holder's slot; 0: none yet */
 	int64 token;     /* of that item */
 	uint32 position; /* of that waiter; 0: a holder */
-} LeLookCursor;
+} LePageCursor;
 
 /* One of the releases that a transaction makes at its commit. */
 typedef struct LeReleaseItem
@@ -118,9 +118,9 @@ typedef struct LeReleases
 	uint32 xact;
 	bool need_standby;    /* synchronous_commit is above local */
 	bool durable_release; /* the setting */
-	bool awaited;         /* the commit waits for them; false: it has told that they are made */
-	uint32 done;          /* by the manager: so far they are applied, and committed */
-	uint64 lsn;           /* ... what that rests on; 0: nothing that lasts */
+	bool awaited; /* COMMIT waits for them; false: asynchronous, release_lock() has answered already */
+	uint32 done;  /* by the manager: so far they are applied, and committed */
+	uint64 lsn;   /* ... what that rests on; 0: nothing that lasts */
 	char data[LE_RELEASES_SIZE] pg_attribute_aligned(8);
 } LeReleases;
 
@@ -156,10 +156,10 @@ typedef struct LeRequestSlot
 		struct
 		{
 			LeKind kind;       /* of name, if that is given */
-			LeLookCursor from; /* where the page begins */
-		} look;                /* LOOK, LOOK_LEASES */
+			LePageCursor from; /* where the page begins */
+		} page;                /* PAGE, LEASE_PAGE */
 	};
-	LeTextSpan name;  /* COMMAND, LEADER; LOOK: of this lock alone */
+	LeTextSpan name;  /* COMMAND, LEADER; PAGE: of this lock alone */
 	LeTextSpan owner; /* COMMAND */
 	LeTextSpan value;
 	LeTextSpan acquirer;  /* COMMAND: of an ACQUIRE */
@@ -179,15 +179,15 @@ typedef struct LeRequestSlot
 
 	/* --- written by the manager --- */
 	pg_atomic_uint32 answered;
-	pg_atomic_uint32 aside; /* number of the request that was last put aside */
-	pg_atomic_uint32 note;  /* LE_NOTE_* */
-	pg_atomic_uint32 bound; /* locks that are bound to this connection */
-	int64 revision;         /* of the waiting request; 0 */
-	uint64 released_lsn;    /* what its commit's releases rest on; 0: nothing that lasts */
-	LeReply reply;          /* COMMAND, LEADER */
+	pg_atomic_uint32 deferred; /* number of the request that was last deferred */
+	pg_atomic_uint32 note;     /* LE_NOTE_* */
+	pg_atomic_uint32 bound;    /* locks that are bound to this connection */
+	int64 revision;            /* of the waiting request; 0 */
+	uint64 released_lsn;       /* what its commit's releases rest on; 0: nothing that lasts */
+	LeReply reply;             /* COMMAND, LEADER */
 	union
 	{
-		LeLookCursor next_page;   /* LOOK, LOOK_LEASES: where the next page begins */
+		LePageCursor next_page;   /* PAGE, LEASE_PAGE: where the next page begins */
 		TimestampTz leader_since; /* LEADER */
 	};
 	LeTime reply_at; /* monotonic */
@@ -207,7 +207,7 @@ typedef struct LeProcess
 	uint64 generation;     /* of its sessions, written by itself */
 
 	/* --- see shared/flush.h --- */
-	pg_atomic_uint32 present;      /* it can be named the leader */
+	pg_atomic_uint32 present;      /* it can be named the flusher */
 	pg_atomic_uint32 flush_linked; /* it waits for a flush */
 	uint32 flush_next;             /* proc number + 1 */
 	uint32 flush_round;            /* of the last flush that was for it */
@@ -219,8 +219,8 @@ typedef struct LeFlush
 {
 	pg_atomic_uint32 stack;     /* proc number + 1 of the newest; 0: empty */
 	pg_atomic_uint32 waiting;   /* how many are in it */
-	pg_atomic_uint32 leader;    /* proc number + 1; 0: nobody flushes */
-	pg_atomic_uint32 gathering; /* that of a leader that waits for others; 0 */
+	pg_atomic_uint32 flusher;   /* proc number + 1; 0: nobody flushes */
+	pg_atomic_uint32 gathering; /* that of a flusher that waits for others; 0 */
 	pg_atomic_uint64 wanted;    /* how far to flush */
 	pg_atomic_uint32 rounds;    /* flushes so far */
 	pg_atomic_uint32 took;      /* microseconds that a flush takes, smoothed */

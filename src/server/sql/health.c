@@ -77,7 +77,7 @@ entry_without_lock(void)
 
 /*
  * How long a request has been posted that the manager has neither answered nor
- * put into a queue, or aside: where many have much to do, each waits for its turn.
+ * put into a queue, or deferred: heavy requests wait for their turns.
  * One that leaves the queue just now is about to be answered: so that is read
  * last.
  */
@@ -90,7 +90,7 @@ request_wait(LeRequestSlot *slot, LeTime now)
 
 	pg_read_barrier();
 	posted_at = *(volatile LeTime *) &slot->posted_at;
-	queued = *(volatile int64 *) &slot->revision != 0 || pg_atomic_read_u32(&slot->aside) == posted;
+	queued = *(volatile int64 *) &slot->revision != 0 || pg_atomic_read_u32(&slot->deferred) == posted;
 	pg_read_barrier();
 	return queued || pg_atomic_read_u32(&slot->answered) == posted ? 0 : now - posted_at;
 }

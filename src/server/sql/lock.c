@@ -19,7 +19,7 @@
 #include "backend/fence.h"
 #include "backend/granted.h"
 #include "backend/pending.h"
-#include "backend/look.h"
+#include "backend/page.h"
 #include "backend/request.h"
 #include "backend/session.h"
 #include "backend/snapshot.h"
@@ -27,7 +27,7 @@
 #include "backend/xact.h"
 #include "shared/compat.h"
 #include "shared/fence.h"
-#include "shared/look.h"
+#include "shared/page.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
 #include "shared/words.h"
@@ -448,7 +448,7 @@ le_release(FunctionCallInfo fcinfo, LeCommand *cmd)
 		PG_RETURN_BOOL(le_release_at_commit(cmd));
 	if (le_my_slot != NULL && le_pending_is_free() && le_granted_take(cmd))
 	{
-		le_pending_add_known(cmd->token, cmd->kind, cmd->name);
+		le_pending_add_async(cmd->token, cmd->kind, cmd->name);
 		PG_RETURN_BOOL(true);
 	}
 	PG_RETURN_BOOL(le_release_now(cmd));
@@ -511,7 +511,7 @@ typedef struct Holders
 } Holders;
 
 static void
-collect_holder(void *arg, const LeLookItem *item)
+collect_holder(void *arg, const LePageItem *item)
 {
 	Holders *holders = arg;
 
@@ -532,7 +532,7 @@ le_may_manage(LeKind kind, LeText name)
 
 	if (has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND))
 		return true;
-	le_look(kind, name, collect_holder, &holders);
+	le_page_locks(kind, name, collect_holder, &holders);
 	foreach (lc, holders.roles)
 	{
 		if (!has_privs_of_role(GetUserId(), lfirst_oid(lc)))
@@ -604,7 +604,7 @@ le_force(LeKind kind, LeText name)
 	bool reopened = false;
 	ListCell *lc;
 
-	le_look(kind, name, collect_holder, &holders);
+	le_page_locks(kind, name, collect_holder, &holders);
 	if (has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND))
 	{
 		cmd.any_role = true;

@@ -8,7 +8,7 @@
 #include "lib/stringinfo.h"
 
 #include "backend/acquirer.h"
-#include "backend/look.h"
+#include "backend/page.h"
 #include "shared/words.h"
 #include "sql/args.h"
 #include "sql/sql.h"
@@ -22,10 +22,10 @@ typedef struct Holder
 } Holder;
 
 static void
-note_holder(void *arg, const LeLookItem *item)
+note_holder(void *arg, const LePageItem *item)
 {
 	Holder *holder = arg;
-	const char *text = le_look_text(item);
+	const char *text = le_page_text(item);
 
 	if (item->position != 0 || item->token == 0 || item->lapsed)
 		return;
@@ -104,7 +104,7 @@ find_holder(const LeCommand *cmd, Holder *holder)
 
 	PG_TRY();
 	{
-		le_look(cmd->kind, cmd->name, note_holder, holder);
+		le_page_locks(cmd->kind, cmd->name, note_holder, holder);
 		found = true;
 	}
 	PG_CATCH();

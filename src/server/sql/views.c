@@ -21,10 +21,10 @@
 #include "utils/timestamp.h"
 
 #include "backend/acquirer.h"
-#include "backend/look.h"
+#include "backend/page.h"
 #include "backend/session.h"
 #include "shared/compat.h"
-#include "shared/look.h"
+#include "shared/page.h"
 #include "shared/shmem.h"
 #include "shared/words.h"
 #include "sql/args.h"
@@ -41,38 +41,38 @@ LE_FUNCTION(le_stat_reset);
 /* Columns of lock_election.look(), in their order. */
 enum
 {
-	LOOK_KIND,
-	LOOK_NAME,
-	LOOK_SLOT,
-	LOOK_MODE,
-	LOOK_OWNER,
-	LOOK_VALUE,
-	LOOK_ROLE,
-	LOOK_TOKEN,
-	LOOK_LEASE,
-	LOOK_HOLDS,
-	LOOK_SINCE,
-	LOOK_EXPIRES_AT,
-	LOOK_TIME_LEFT,
-	LOOK_WAITERS,
-	LOOK_CLOSED_UNTIL,
-	LOOK_POSITION,
-	LOOK_PID,
-	LOOK_TERM,
-	LOOK_APPLICATION_NAME,
-	LOOK_CLIENT_ADDR,
-	LOOK_CONNECTED,
-	LOOK_COLUMNS
+	COLUMN_KIND,
+	COLUMN_NAME,
+	COLUMN_SLOT,
+	COLUMN_MODE,
+	COLUMN_OWNER,
+	COLUMN_VALUE,
+	COLUMN_ROLE,
+	COLUMN_TOKEN,
+	COLUMN_LEASE,
+	COLUMN_HOLDS,
+	COLUMN_SINCE,
+	COLUMN_EXPIRES_AT,
+	COLUMN_TIME_LEFT,
+	COLUMN_WAITERS,
+	COLUMN_CLOSED_UNTIL,
+	COLUMN_POSITION,
+	COLUMN_PID,
+	COLUMN_TERM,
+	COLUMN_APPLICATION_NAME,
+	COLUMN_CLIENT_ADDR,
+	COLUMN_CONNECTED,
+	COLUMN_COLUMNS
 };
 
-typedef struct LookRow
+typedef struct ViewRow
 {
-	Datum values[LOOK_COLUMNS];
-	bool nulls[LOOK_COLUMNS];
-} LookRow;
+	Datum values[COLUMN_COLUMNS];
+	bool nulls[COLUMN_COLUMNS];
+} ViewRow;
 
 static void
-set(LookRow *row, int column, Datum value)
+set(ViewRow *row, int column, Datum value)
 {
 	row->values[column] = value;
 	row->nulls[column] = false;
@@ -116,69 +116,69 @@ session_is_there(uint64 session)
 
 /* Who has acquired it, or waits: a row may have been written by hand. */
 static void
-set_acquirer(LookRow *row, LeText text)
+set_acquirer(ViewRow *row, LeText text)
 {
 	LeAcquirerParts parts;
 	struct in6_addr net;
 
 	le_acquirer_parse(text, &parts);
 	if (parts.pid != 0)
-		set(row, LOOK_PID, Int32GetDatum(parts.pid));
+		set(row, COLUMN_PID, Int32GetDatum(parts.pid));
 	if (parts.application_name != NULL)
-		set(row, LOOK_APPLICATION_NAME, CStringGetTextDatum(parts.application_name));
+		set(row, COLUMN_APPLICATION_NAME, CStringGetTextDatum(parts.application_name));
 	if (parts.client_addr != NULL && (inet_pton(AF_INET, parts.client_addr, &net) == 1 ||
 									  inet_pton(AF_INET6, parts.client_addr, &net) == 1))
-		set(row, LOOK_CLIENT_ADDR, DirectFunctionCall1(inet_in, CStringGetDatum(parts.client_addr)));
+		set(row, COLUMN_CLIENT_ADDR, DirectFunctionCall1(inet_in, CStringGetDatum(parts.client_addr)));
 }
 
 static void
-put_row(ReturnSetInfo *rsinfo, LookRow *row)
+put_row(ReturnSetInfo *rsinfo, ViewRow *row)
 {
-	le_put_row(rsinfo, row->values, row->nulls, LOOK_COLUMNS);
+	le_put_row(rsinfo, row->values, row->nulls, COLUMN_COLUMNS);
 }
 
 static void
-put_live(void *arg, const LeLookItem *item)
+put_live(void *arg, const LePageItem *item)
 {
-	const char *text = le_look_text(item);
-	LookRow row;
+	const char *text = le_page_text(item);
+	ViewRow row;
 
 	memset(row.nulls, true, sizeof(row.nulls));
-	set(&row, LOOK_KIND, kind_datum(item->kind));
-	set(&row, LOOK_NAME, text_datum(text, item->name_len));
+	set(&row, COLUMN_KIND, kind_datum(item->kind));
+	set(&row, COLUMN_NAME, text_datum(text, item->name_len));
 	if (item->slot >= 0)
-		set(&row, LOOK_SLOT, Int32GetDatum(item->slot));
-	set(&row, LOOK_WAITERS, Int64GetDatum(item->waiters));
-	set(&row, LOOK_POSITION, Int64GetDatum(item->position));
-	set(&row, LOOK_ROLE, ObjectIdGetDatum(item->role));
+		set(&row, COLUMN_SLOT, Int32GetDatum(item->slot));
+	set(&row, COLUMN_WAITERS, Int64GetDatum(item->waiters));
+	set(&row, COLUMN_POSITION, Int64GetDatum(item->position));
+	set(&row, COLUMN_ROLE, ObjectIdGetDatum(item->role));
 	if (item->closed_until != 0)
-		set(&row, LOOK_CLOSED_UNTIL, TimestampTzGetDatum(item->closed_until));
+		set(&row, COLUMN_CLOSED_UNTIL, TimestampTzGetDatum(item->closed_until));
 	if (item->token == 0)
 	{
 		put_row(arg, &row);
 		return;
 	}
-	set(&row, LOOK_MODE, mode_datum(item->mode));
-	set(&row, LOOK_HOLDS, Int32GetDatum(item->holds));
-	set(&row, LOOK_SINCE, TimestampTzGetDatum(item->since));
-	set(&row, LOOK_EXPIRES_AT, TimestampTzGetDatum(item->expires_at));
+	set(&row, COLUMN_MODE, mode_datum(item->mode));
+	set(&row, COLUMN_HOLDS, Int32GetDatum(item->holds));
+	set(&row, COLUMN_SINCE, TimestampTzGetDatum(item->since));
+	set(&row, COLUMN_EXPIRES_AT, TimestampTzGetDatum(item->expires_at));
 	if (item->time_left != LE_NEVER)
-		set(&row, LOOK_TIME_LEFT, le_interval_datum(item->time_left));
+		set(&row, COLUMN_TIME_LEFT, le_interval_datum(item->time_left));
 	if (le_may_see_details(item->role))
 	{
-		set(&row, LOOK_TOKEN, Int64GetDatum(item->token));
+		set(&row, COLUMN_TOKEN, Int64GetDatum(item->token));
 		if (item->lease != 0)
-			set(&row, LOOK_LEASE, Int64GetDatum(item->lease));
+			set(&row, COLUMN_LEASE, Int64GetDatum(item->lease));
 		if (item->named)
-			set(&row, LOOK_OWNER, text_datum(text + item->name_len, item->owner_len));
+			set(&row, COLUMN_OWNER, text_datum(text + item->name_len, item->owner_len));
 		set_acquirer(&row,
 					 (LeText){text + item->name_len + item->owner_len + item->value_len, item->acquirer_len});
-		set(&row, LOOK_CONNECTED, BoolGetDatum(session_is_there(item->session)));
+		set(&row, COLUMN_CONNECTED, BoolGetDatum(session_is_there(item->session)));
 	}
 	if (item->kind == LE_KIND_ELECTION && item->position == 0)
-		set(&row, LOOK_TERM, Int64GetDatum(item->token));
+		set(&row, COLUMN_TERM, Int64GetDatum(item->token));
 	if (item->value_len > 0)
-		set(&row, LOOK_VALUE, text_datum(text + item->name_len + item->owner_len, item->value_len));
+		set(&row, COLUMN_VALUE, text_datum(text + item->name_len + item->owner_len, item->value_len));
 	put_row(arg, &row);
 }
 
@@ -186,39 +186,39 @@ put_live(void *arg, const LeLookItem *item)
 static void
 put_stored(void *arg, const LeStoredEntry *slot)
 {
-	LookRow row;
+	ViewRow row;
 
 	memset(row.nulls, true, sizeof(row.nulls));
-	set(&row, LOOK_KIND, kind_datum(slot->kind));
-	set(&row, LOOK_NAME, text_datum(slot->name.data, slot->name.len));
-	set(&row, LOOK_ROLE, ObjectIdGetDatum(slot->role));
-	set(&row, LOOK_POSITION, Int64GetDatum(0));
+	set(&row, COLUMN_KIND, kind_datum(slot->kind));
+	set(&row, COLUMN_NAME, text_datum(slot->name.data, slot->name.len));
+	set(&row, COLUMN_ROLE, ObjectIdGetDatum(slot->role));
+	set(&row, COLUMN_POSITION, Int64GetDatum(0));
 	if (slot->closed)
-		set(&row, LOOK_CLOSED_UNTIL, TimestampTzGetDatum(slot->closed_until));
+		set(&row, COLUMN_CLOSED_UNTIL, TimestampTzGetDatum(slot->closed_until));
 	if (slot->mode == 0)
 	{
 		put_row(arg, &row);
 		return;
 	}
-	set(&row, LOOK_SLOT, Int32GetDatum(slot->slot));
-	set(&row, LOOK_MODE, mode_datum(slot->mode));
-	set(&row, LOOK_HOLDS, Int32GetDatum(slot->holds));
-	set(&row, LOOK_SINCE, TimestampTzGetDatum(slot->since));
+	set(&row, COLUMN_SLOT, Int32GetDatum(slot->slot));
+	set(&row, COLUMN_MODE, mode_datum(slot->mode));
+	set(&row, COLUMN_HOLDS, Int32GetDatum(slot->holds));
+	set(&row, COLUMN_SINCE, TimestampTzGetDatum(slot->since));
 	if (slot->has_expiry)
-		set(&row, LOOK_EXPIRES_AT, TimestampTzGetDatum(slot->expires_at));
+		set(&row, COLUMN_EXPIRES_AT, TimestampTzGetDatum(slot->expires_at));
 	if (le_may_see_details(slot->role))
 	{
-		set(&row, LOOK_TOKEN, Int64GetDatum(slot->token));
+		set(&row, COLUMN_TOKEN, Int64GetDatum(slot->token));
 		if (slot->lease != 0 && slot->lease != slot->token)
-			set(&row, LOOK_LEASE, Int64GetDatum(slot->lease));
+			set(&row, COLUMN_LEASE, Int64GetDatum(slot->lease));
 		if (slot->owner.data != NULL)
-			set(&row, LOOK_OWNER, text_datum(slot->owner.data, slot->owner.len));
+			set(&row, COLUMN_OWNER, text_datum(slot->owner.data, slot->owner.len));
 		set_acquirer(&row, slot->acquirer);
 	}
 	if (slot->kind == LE_KIND_ELECTION)
-		set(&row, LOOK_TERM, Int64GetDatum(slot->token));
+		set(&row, COLUMN_TERM, Int64GetDatum(slot->token));
 	if (slot->value.data != NULL)
-		set(&row, LOOK_VALUE, text_datum(slot->value.data, slot->value.len));
+		set(&row, COLUMN_VALUE, text_datum(slot->value.data, slot->value.len));
 	put_row(arg, &row);
 }
 
@@ -232,11 +232,11 @@ le_look_sql(PG_FUNCTION_ARGS)
 	if (RecoveryInProgress())
 		le_store_scan(put_stored, fcinfo->resultinfo);
 	else
-		le_look(LE_KIND_LOCK, all, put_live, fcinfo->resultinfo);
+		le_page_locks(LE_KIND_LOCK, all, put_live, fcinfo->resultinfo);
 	return (Datum) 0;
 }
 
-/* Columns of lock_election.look_leases(), in their order. */
+/* Columns of lock_election.page_leases(), in their order. */
 enum
 {
 	LEASES_ID,
@@ -249,7 +249,7 @@ enum
 };
 
 static void
-put_lease(void *arg, const LeLookLease *lease)
+put_lease(void *arg, const LePageLease *lease)
 {
 	ReturnSetInfo *rsinfo = arg;
 	Datum values[LEASES_COLUMNS];
@@ -260,7 +260,7 @@ put_lease(void *arg, const LeLookLease *lease)
 	nulls[LEASES_ID] = !details;
 	nulls[LEASES_OWNER] = !details || !lease->named;
 	if (!nulls[LEASES_OWNER])
-		values[LEASES_OWNER] = text_datum((const char *) lease + sizeof(LeLookLease), lease->owner_len);
+		values[LEASES_OWNER] = text_datum((const char *) lease + sizeof(LePageLease), lease->owner_len);
 	values[LEASES_ROLE] = ObjectIdGetDatum(lease->role);
 	values[LEASES_TTL] = le_interval_datum(lease->ttl);
 	values[LEASES_EXPIRES_AT] = TimestampTzGetDatum(lease->expires_at);
@@ -268,13 +268,13 @@ put_lease(void *arg, const LeLookLease *lease)
 	le_put_row(rsinfo, values, nulls, LEASES_COLUMNS);
 }
 
-/* look_leases(): every named lease; none on a standby, where no time runs */
+/* page_leases(): every named lease; none on a standby, where no time runs */
 Datum
 le_look_leases_sql(PG_FUNCTION_ARGS)
 {
 	InitMaterializedSRF(fcinfo, 0);
 	if (!RecoveryInProgress())
-		le_look_leases(put_lease, fcinfo->resultinfo);
+		le_page_leases(put_lease, fcinfo->resultinfo);
 	return (Datum) 0;
 }
 

@@ -1,14 +1,14 @@
 /*
- * manager/look.c
+ * manager/page.c
  *		Pages of the live state, for views and current_leader().  The backend's
- *		half is backend/look.c.
+ *		half is backend/page.c.
  */
 #include "postgres.h"
 
 #include "miscadmin.h"
 
-#include "manager/look.h"
-#include "shared/look.h"
+#include "manager/page.h"
+#include "shared/page.h"
 #include "shared/shmem.h"
 
 /* Locks that one page looks at, unused indexes included. */
@@ -44,11 +44,11 @@ closed_until(LeTime until, LeTime now)
 }
 
 /* An item of this lock, with room for more texts than the name; NULL: the page is full. */
-static LeLookItem *
+static LePageItem *
 new_item(Page *page, const LeLock *lock, uint32 texts)
 {
-	LeLookItem *item = (LeLookItem *) (page->data + page->len);
-	uint32 size = MAXALIGN(sizeof(LeLookItem) + lock->name_len + texts);
+	LePageItem *item = (LePageItem *) (page->data + page->len);
+	uint32 size = MAXALIGN(sizeof(LePageItem) + lock->name_len + texts);
 
 	if (page->len + size > page->size)
 		return NULL;
@@ -58,7 +58,7 @@ new_item(Page *page, const LeLock *lock, uint32 texts)
 	item->name_len = lock->name_len;
 	item->kind = lock->kind;
 	item->closed_until = closed_until(lock->closed_until, page->now);
-	memcpy((char *) item + sizeof(LeLookItem), lock->name, lock->name_len);
+	memcpy((char *) item + sizeof(LePageItem), lock->name, lock->name_len);
 	page->len += size;
 	return item;
 }
@@ -67,7 +67,7 @@ new_item(Page *page, const LeLock *lock, uint32 texts)
 static bool
 put_closed(Page *page, const LeLock *lock)
 {
-	LeLookItem *item = new_item(page, lock, 0);
+	LePageItem *item = new_item(page, lock, 0);
 
 	if (item == NULL)
 		return false;
@@ -80,8 +80,8 @@ put_item(Page *page, const LeLock *lock, const LeEntry *entry, uint32 position)
 {
 	const LeAcquirer *acquirer = entry->acquirer;
 	uint8 acquirer_len = acquirer != NULL ? acquirer->len : 0;
-	LeLookItem *item = new_item(page, lock, (uint32) entry->owner_len + entry->value_len + acquirer_len);
-	char *text = (char *) item + sizeof(LeLookItem) + lock->name_len;
+	LePageItem *item = new_item(page, lock, (uint32) entry->owner_len + entry->value_len + acquirer_len);
+	char *text = (char *) item + sizeof(LePageItem) + lock->name_len;
 
 	if (item == NULL)
 		return false;
@@ -121,7 +121,7 @@ put_item(Page *page, const LeLock *lock, const LeEntry *entry, uint32 position)
  * behind one that has gone since they are walked.
  */
 static const LeEntry *
-last_item(const LeCore *core, const LeLock *lock, const LeLookCursor *from)
+last_item(const LeCore *core, const LeLock *lock, const LePageCursor *from)
 {
 	return from->last == 0 ? NULL
 						   : le_core_find_entry(core, (LeKind) lock->kind,
@@ -130,7 +130,7 @@ last_item(const LeCore *core, const LeLock *lock, const LeLookCursor *from)
 
 /* Slots stay in their list as long as the lock lives; new ones come first. */
 static const LeSlot *
-next_slot(const LeLock *lock, const LeLookCursor *from, const LeEntry *last)
+next_slot(const LeLock *lock, const LePageCursor *from, const LeEntry *last)
 {
 	int32 number = (int32) (-from->last - 1);
 	const LeSlot *slot = lock->slots;
@@ -151,7 +151,7 @@ next_slot(const LeLock *lock, const LeLookCursor *from, const LeEntry *last)
 
 /* *position: of the one before it. */
 static const LeLink *
-next_waiter(const LeLock *lock, const LeLookCursor *from, const LeEntry *last, uint32 *position)
+next_waiter(const LeLock *lock, const LePageCursor *from, const LeEntry *last, uint32 *position)
 {
 	const LeLink *link = lock->queue.next;
 
@@ -170,7 +170,7 @@ next_waiter(const LeLock *lock, const LeLookCursor *from, const LeEntry *last, u
 
 /* A lock's items from there on; false: the page is full. */
 static bool
-put_lock(Page *page, const LeCore *core, const LeLock *lock, LeLookCursor *from)
+put_lock(Page *page, const LeCore *core, const LeLock *lock, LePageCursor *from)
 {
 	const LeEntry *last = last_item(core, lock, from);
 	const LeSlot *slot = next_slot(lock, from, last);
@@ -189,7 +189,7 @@ put_lock(Page *page, const LeCore *core, const LeLock *lock, LeLookCursor *from)
 			continue;
 		if (!put_item(page, lock, le_slot_holder(slot), 0))
 			return false;
-		*from = (LeLookCursor){from->index, -(int64) slot->number - 1, le_slot_holder(slot)->token, 0};
+		*from = (LePageCursor){from->index, -(int64) slot->number - 1, le_slot_holder(slot)->token, 0};
 	}
 	for (; link != &lock->queue; link = link->next)
 	{
@@ -197,13 +197,13 @@ put_lock(Page *page, const LeCore *core, const LeLock *lock, LeLookCursor *from)
 
 		if (!put_item(page, lock, entry, ++position))
 			return false;
-		*from = (LeLookCursor){from->index, entry->token, entry->token, position};
+		*from = (LePageCursor){from->index, entry->token, entry->token, position};
 	}
 	return true;
 }
 
 static void
-put_locks(Page *page, const LeCore *core, LeLookCursor *next)
+put_locks(Page *page, const LeCore *core, LePageCursor *next)
 {
 	int64 end = Min((int64) le_core_lock_indexes(core), next->index + INDEXES_A_PAGE);
 
@@ -222,13 +222,13 @@ put_locks(Page *page, const LeCore *core, LeLookCursor *next)
 static Page
 begin_page(LeRequestSlot *slot, LeTime now)
 {
-	slot->next_page = slot->look.from;
+	slot->next_page = slot->page.from;
 	slot->answer_at = 0;
 	return (Page){.data = slot->payload, .size = sizeof(slot->payload), .len = 0, .now = now};
 }
 
 void
-le_look_fill(const LeCore *core, LeRequestSlot *slot, LeTime now)
+le_page_fill(const LeCore *core, LeRequestSlot *slot, LeTime now)
 {
 	Page page = begin_page(slot, now);
 	const LeLock *lock;
@@ -237,7 +237,7 @@ le_look_fill(const LeCore *core, LeRequestSlot *slot, LeTime now)
 		put_locks(&page, core, &slot->next_page);
 	else
 	{
-		lock = le_core_find_lock(core, slot->look.kind, le_slot_text(slot, slot->name));
+		lock = le_core_find_lock(core, slot->page.kind, le_slot_text(slot, slot->name));
 		if (lock == NULL || put_lock(&page, core, lock, &slot->next_page))
 			slot->next_page.index = -1;
 	}
@@ -247,7 +247,7 @@ le_look_fill(const LeCore *core, LeRequestSlot *slot, LeTime now)
 /* --- leaders --- */
 
 void
-le_look_find_leader(const LeCore *core, LeCommand *cmd)
+le_page_find_leader(const LeCore *core, LeCommand *cmd)
 {
 	const LeLock *lock = le_core_find_lock(core, cmd->kind, cmd->name);
 
@@ -260,7 +260,7 @@ le_look_find_leader(const LeCore *core, LeCommand *cmd)
 }
 
 void
-le_look_put_leader(const LeCore *core, const LeCommand *cmd, LeRequestSlot *slot, LeTime now)
+le_page_put_leader(const LeCore *core, const LeCommand *cmd, LeRequestSlot *slot, LeTime now)
 {
 	const LeEntry *leader = le_core_find_entry(core, cmd->kind, cmd->name, cmd->token);
 
@@ -276,8 +276,8 @@ le_look_put_leader(const LeCore *core, const LeCommand *cmd, LeRequestSlot *slot
 static bool
 put_lease(Page *page, const LeLease *lease)
 {
-	LeLookLease *item = (LeLookLease *) (page->data + page->len);
-	uint32 size = MAXALIGN(sizeof(LeLookLease) + lease->owner_len);
+	LePageLease *item = (LePageLease *) (page->data + page->len);
+	uint32 size = MAXALIGN(sizeof(LePageLease) + lease->owner_len);
 
 	if (page->len + size > page->size)
 		return false;
@@ -290,16 +290,16 @@ put_lease(Page *page, const LeLease *lease)
 	item->owner_len = lease->owner_len;
 	item->named = lease->owner != NULL;
 	if (lease->owner_len > 0)
-		memcpy((char *) item + sizeof(LeLookLease), lease->owner, lease->owner_len);
+		memcpy((char *) item + sizeof(LePageLease), lease->owner, lease->owner_len);
 	page->len += size;
 	return true;
 }
 
 void
-le_look_fill_leases(const LeCore *core, LeRequestSlot *slot, LeTime now)
+le_page_fill_leases(const LeCore *core, LeRequestSlot *slot, LeTime now)
 {
 	Page page = begin_page(slot, now);
-	uint32 index = (uint32) slot->look.from.index, all = le_core_lease_indexes(core),
+	uint32 index = (uint32) slot->page.from.index, all = le_core_lease_indexes(core),
 		   end = Min(all, index + INDEXES_A_PAGE);
 
 	for (; index < end; index++)

@@ -1,4 +1,4 @@
-# Requests with much to do are put aside, and the manager rests from them. It is stopped in the middle of that; or each batch
+# Heavy requests are deferred, and the manager backs off after them. It is stopped in the middle of that; or each batch
 # takes 50 ms: so the rollback of very many locks takes some seconds, and what has to happen meanwhile, or must not, can be seen.
 use strict;
 use warnings;
@@ -64,7 +64,7 @@ sub end_little
 	return;
 }
 
-sub begin_much
+sub begin_heavy
 {
 	ask($hog, 'BEGIN');
 	ask($hog, "SELECT count(acquire_locks(ARRAY(SELECT 'hog' || j || '-' || i FROM generate_series(1, 1000) AS i), ttl => '1 h')) FROM generate_series(1, $held / 1000) AS j");
@@ -78,7 +78,7 @@ sub begin_much
 	return;
 }
 
-sub end_much
+sub end_heavy
 {
 	end_little();
 	like($hog->wait('Z'), qr/^\d+$/, 'the rollback is done') or diag($hog->error);
@@ -88,12 +88,12 @@ sub end_much
 
 # Keeps the manager at the beginning of a batch until three have asked, in this order: somebody for little, whom that batch
 # is for, and in the next one a rollback that is more than a batch has room for, and this.
-sub ask_behind_much
+sub ask_behind_heavy
 {
 	my ($session, $sql) = @_;
 
 	ask($hog, 'BEGIN');
-	ask($hog, 'SELECT acquire_locks(' . names('much', 300) . ", ttl => '1 h')");
+	ask($hog, 'SELECT acquire_locks(' . names('heavy', 300) . ", ttl => '1 h')");
 	fault(q{set('batch-rung', 'wait')});
 	$others->query(q{SELECT is_held('little', 1)});
 	stopped('batch-rung');
@@ -103,9 +103,9 @@ sub ask_behind_much
 	return;
 }
 
-# The first batch of the rollback takes more than 50 ms, so that the rest after it is as long as it can be, 100 ms. The next
-# batch is of that rest, unless the machine does not run the manager for so long; then once more.
-subtest 'the manager rests from those with much to do' => sub {
+# The first batch of the rollback takes more than 50 ms, so that the back-off after it is as long as it can be, 100 ms. The next
+# batch comes within it, unless the machine does not run the manager for so long; then once more.
+subtest 'the manager backs off after heavy work' => sub {
 	my $place = names('place', 20);
 	my $waiting = ask($renews, "SELECT (enqueue_locks($place, ttl => '1 h')).token");
 	my ($granted, $renewed) = 20;
@@ -114,7 +114,7 @@ subtest 'the manager rests from those with much to do' => sub {
 	{
 		my $mine = names("try $try-", 20);
 
-		ask_behind_much($waits, "SELECT acquire_locks($mine, ttl => '1 h')");
+		ask_behind_heavy($waits, "SELECT acquire_locks($mine, ttl => '1 h')");
 		fault(q{set('batch-applied', 'wait', skip => 1)});
 		fault(q{release('batch-rung')});
 		$others->wait('Z');
@@ -133,23 +133,23 @@ subtest 'the manager rests from those with much to do' => sub {
 		is($renews->wait('Z'), 't', 'whoever keeps a place of many names alive is answered');
 		is($others->wait('Z'), 'f', 'whoever asks for little is answered');
 		my $token = $waits->wait('Z');
-		like($token, qr/^\d+$/, 'then whoever asks for much');
+		like($token, qr/^\d+$/, 'then whoever asks for a heavy one');
 		ask($waits, "SELECT release_locks($mine, $token)");
 	}
-	is($granted, 0, 'twenty locks are not granted in the rest after a batch with much work');
+	is($granted, 0, 'twenty locks are not granted while the manager backs off');
 	ok($renewed, 'a renewal of twenty waits for no turn');
 	ask($renews, "SELECT release_locks($place, $waiting)");
 	nothing_left($node);
 };
 
-# The health is everybody's: nobody makes a server look ill by asking for much.
+# The health is everybody's: nobody makes a server look ill by heavy requests.
 subtest 'who waits for a turn does not wait for the manager' => sub {
 	my @hogs = map { LeWire->new($node) } 1 .. 24;
 
 	foreach my $i (0 .. $#hogs)
 	{
 		ask($hogs[$i], 'BEGIN');
-		ask($hogs[$i], 'SELECT acquire_locks(' . names("much$i-", 300) . ')');
+		ask($hogs[$i], 'SELECT acquire_locks(' . names("heavy$i-", 300) . ')');
 	}
 	fault(q{set('batch-applied', 'sleep', ms => 50, times => 0)});
 	ask_for_little();
@@ -168,18 +168,18 @@ subtest 'who waits for a turn does not wait for the manager' => sub {
 	nothing_left($node, undef, timeout => 30);
 };
 
-subtest 'those with much to do take turns' => sub {
-	begin_much();
+subtest 'heavy requests take turns' => sub {
+	begin_heavy();
 	my $start = time;
 	my $token = ask($waits, 'SELECT acquire_locks(' . names('mine', 20) . ')');
 	my $took = time - $start;
 	ok(is_busy($hog), sprintf 'twenty locks are granted after %.1f s, before the rollback of %d is done', $took, $held);
 	ask($waits, 'SELECT release_locks(' . names('mine', 20) . ", $token)");
-	end_much();
+	end_heavy();
 };
 
-subtest 'who is put aside gives up' => sub {
-	begin_much();
+subtest 'who is deferred gives up' => sub {
+	begin_heavy();
 	my $ended = 0;
 	foreach my $i (1 .. 5)
 	{
@@ -197,24 +197,24 @@ subtest 'who is put aside gives up' => sub {
 	my $token = ask($waits, 'SELECT acquire_locks(' . names('mine', 20) . ", wait => '20 s')");
 	like($token, qr/^\d+$/, 'what was given up is nobody\'s');
 	ask($waits, 'SELECT release_locks(' . names('mine', 20) . ", $token)");
-	end_much();
+	end_heavy();
 };
 
-# A rest is twice as long as the batch before it: two of three of these batches are of a rest, and the rollback is put aside.
+# A back-off is twice as long as the batch before it: two of three of these batches come within one, and the rollback is deferred.
 subtest 'batches fail while the manager rests' => sub {
-	begin_much();
+	begin_heavy();
 	for my $i (1 .. 6)
 	{
 		fault(q{set('batch-before-expiry', 'error')});
 		$waits->query('SELECT acquire_locks(' . names('mine', 20) . ')');
 		my $token = $waits->wait('Z');
-		like($token, qr/^\d+$/, 'a batch fails, and what was put aside is done') or diag($waits->error);
+		like($token, qr/^\d+$/, 'a batch fails, and what was deferred is done') or diag($waits->error);
 		cmp_ok(fault(q{hits('batch-before-expiry')}), '>', 1, 'it has failed');
 		ask($waits, 'SELECT release_locks(' . names('mine', 20) . ", $token)");
 	}
 	ok(is_busy($hog), 'the rollback is not yet done');
 	fault(q{clear()});
-	end_much();
+	end_heavy();
 };
 
 # Its slot is that of the next connection, which would wait for it.

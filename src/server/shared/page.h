@@ -1,10 +1,10 @@
 /*
- * shared/look.h
+ * shared/page.h
  *		Pages of the live state, for views: a request reads one page, so that
  *		a view over a million locks never keeps a grant waiting for long.
  */
-#ifndef LE_LOOK_H
-#define LE_LOOK_H
+#ifndef LE_PAGE_H
+#define LE_PAGE_H
 
 #include "shared/shmem.h"
 
@@ -12,7 +12,7 @@
  * One holder or waiter, or a name that is closed and that nobody holds (token
  * 0).  Texts follow, the next item begins at a multiple of 8.
  */
-typedef struct LeLookItem
+typedef struct LePageItem
 {
 	int64 token;
 	int64 lease;
@@ -34,24 +34,24 @@ typedef struct LeLookItem
 	uint8 kind;
 	uint8 mode;
 	bool lapsed;
-} LeLookItem;
+} LePageItem;
 
 /* or a page would stay empty, and be asked for again without end */
-StaticAssertDecl(MAXALIGN(sizeof(LeLookItem) + LE_MAX_NAME + LE_MAX_OWNER + LE_MAX_VALUE + LE_MAX_ACQUIRER) <=
+StaticAssertDecl(MAXALIGN(sizeof(LePageItem) + LE_MAX_NAME + LE_MAX_OWNER + LE_MAX_VALUE + LE_MAX_ACQUIRER) <=
 					 LE_PAYLOAD_SIZE,
 				 "the longest item does not fit into a page");
 
 /* They begin with the name; the owner, the value and the acquirer follow. */
-#define le_look_text(item) ((const char *) (item) + sizeof(LeLookItem))
+#define le_page_text(item) ((const char *) (item) + sizeof(LePageItem))
 
 static inline Size
-le_look_size(const LeLookItem *item)
+le_page_size(const LePageItem *item)
 {
-	return MAXALIGN(sizeof(LeLookItem) + item->name_len + item->owner_len + item->value_len +
+	return MAXALIGN(sizeof(LePageItem) + item->name_len + item->owner_len + item->value_len +
 					item->acquirer_len);
 }
 
-typedef struct LeLookLease
+typedef struct LePageLease
 {
 	int64 id;
 	LeTime ttl;
@@ -61,6 +61,6 @@ typedef struct LeLookLease
 	uint8 owner_len;
 	bool named;
 	/* the owner follows; the next begins at a multiple of 8 */
-} LeLookLease;
+} LePageLease;
 
-#endif /* LE_LOOK_H */
+#endif /* LE_PAGE_H */
