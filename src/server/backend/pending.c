@@ -264,7 +264,7 @@ post(void)
 	releases->len = (uint32) pending_size();
 	releases->need_standby = le_needs_standby();
 	releases->durable_release = le_durable_release;
-	releases->awaited = !is_async;
+	releases->async = is_async;
 	releases->done = 0;
 	releases->lsn = 0;
 	releases->segment = prepared;

@@ -361,7 +361,7 @@ le_slot_await_quiet(void)
 static bool
 wait_to_post(LeWait *wait)
 {
-	return wait_until_quiet(wait, !le_my_slot->releases.awaited);
+	return wait_until_quiet(wait, le_my_slot->releases.async);
 }
 
 /* False: the caller's own wait is over, and whatever the request gets is undone. */

@@ -359,9 +359,9 @@ le_batch_set_limits(LeCore *core, int work)
 	LeLimits limits = {.waiters_per_lock = le_max_waiters_per_lock,
 					   .locks_per_role = le_max_locks_per_role,
 					   .leases_per_role = le_max_leases_per_role,
-					   .bytes_per_role = (int64) le_max_memory_per_role * 1024 * 1024,
+					   .bytes_per_role = (int64) le_max_memory_per_role_mb * 1024 * 1024,
 					   .work = work,
-					   .expiry_grace = (LeTime) le_expiry_grace * LE_MS};
+					   .expiry_grace = (LeTime) le_expiry_grace_ms * LE_MS};
 
 	le_core_set_limits(core, &limits);
 }

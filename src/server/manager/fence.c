@@ -18,7 +18,7 @@
 void
 le_fence_end_overdue(LeCore *core, LeTime now)
 {
-	LeTime timeout = (LeTime) le_fence_timeout * LE_MS;
+	LeTime timeout = (LeTime) le_fence_timeout_ms * LE_MS;
 	LeEntry *entry;
 
 	while (timeout > 0 && (entry = le_core_overdue(core, timeout, now)) != NULL)
@@ -34,7 +34,7 @@ le_fence_end_overdue(LeCore *core, LeTime now)
 						lfirst_int(lc)),
 				 errdetail("Its transaction has fenced %s \"%.*s\", whose lease ended more than %d ms ago.",
 						   le_kind_word((LeKind) entry->lock->kind), (int) entry->lock->name_len,
-						   entry->lock->name, le_fence_timeout)));
+						   entry->lock->name, le_fence_timeout_ms)));
 		list_free(pids);
 	}
 }

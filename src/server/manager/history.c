@@ -82,10 +82,10 @@ le_history_admits(const LeCommand *cmd)
 	const RoleHistory *entry;
 
 	if (cmd->kind != LE_KIND_ELECTION || (cmd->type != LE_CMD_ACQUIRE && cmd->type != LE_CMD_PROCLAIM) ||
-		le_max_history_per_role == 0 || role_history == NULL)
+		le_max_history_per_role_mb == 0 || role_history == NULL)
 		return true;
 	entry = hash_search(role_history, &cmd->role, HASH_FIND, NULL);
-	return entry == NULL || entry->bytes < (int64) le_max_history_per_role * 1024 * 1024;
+	return entry == NULL || entry->bytes < (int64) le_max_history_per_role_mb * 1024 * 1024;
 }
 
 void
@@ -122,7 +122,7 @@ count_row(void *arg, Oid role, int64 change, int64 bytes, bool deleted)
 static void
 prune(void)
 {
-	LeTime retention = (LeTime) le_history_retention * SECS_PER_MINUTE * LE_SECOND;
+	LeTime retention = (LeTime) le_history_retention_min * SECS_PER_MINUTE * LE_SECOND;
 	TimestampTz before = retention > 0 ? GetCurrentTimestamp() - retention : DT_NOBEGIN;
 
 	step_rows = 0;
@@ -149,7 +149,7 @@ prune(void)
 LeTime
 le_history_tend(void)
 {
-	if (!any || (le_history_retention == 0 && all_counted))
+	if (!any || (le_history_retention_min == 0 && all_counted))
 		return LE_NEVER;
 	if (le_clock() < prune_at)
 		return prune_at;

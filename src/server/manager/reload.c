@@ -64,7 +64,7 @@ xact_uncommitted(void *arg, uint64 session, uint32 xact)
 static void *
 core_alloc(void *arg, size_t size)
 {
-	Size max = (Size) le_max_memory * 1024 * 1024;
+	Size max = (Size) le_max_memory_mb * 1024 * 1024;
 
 	if (le_mgr.limited && size > SMALL_PIECE &&
 		MemoryContextMemAllocated(le_mgr.core_context, false) + size > max)
@@ -148,12 +148,12 @@ warn_of_memory(void)
 {
 	Size used = le_core_bytes(le_mgr.core);
 
-	if (used <= (Size) le_max_memory * 1024 * 1024)
+	if (used <= (Size) le_max_memory_mb * 1024 * 1024)
 		return;
 	ereport(WARNING,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("the locks of this database take %zu MB, more than lock_election.max_memory (%d MB)",
-					used / (1024 * 1024), le_max_memory),
+					used / (1024 * 1024), le_max_memory_mb),
 			 errdetail("No more are granted until it is less."),
 			 errhint("Raise it and reload the configuration, or end with force_release_role() what "
 					 "takes the memory.")));

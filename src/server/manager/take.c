@@ -163,7 +163,7 @@ le_take_has_async(uint32 proc)
 	if ((pg_atomic_read_u32(&slot->mail) & LE_MAIL_RELEASED) == 0)
 		return false;
 	pg_read_barrier();
-	return !slot->releases.awaited;
+	return slot->releases.async;
 }
 
 /* Returns whether there was one. */
@@ -252,7 +252,7 @@ reserve(uint32 proc, const LeCommand *cmd)
 		answer_limit(proc,
 					 "the history of the elections of this role is too long in this database: see "
 					 "lock_election.max_history_per_role (%d MB)",
-					 le_max_history_per_role);
+					 le_max_history_per_role_mb);
 		return false;
 	}
 	le_mgr.limited =
@@ -262,7 +262,7 @@ reserve(uint32 proc, const LeCommand *cmd)
 	if (!reserved)
 		answer_limit(proc,
 					 "the locks of this database take too much memory: see lock_election.max_memory (%d MB)",
-					 le_max_memory);
+					 le_max_memory_mb);
 	return reserved;
 }
 

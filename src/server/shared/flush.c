@@ -42,7 +42,7 @@ le_flush_init(void)
 	pg_atomic_init_u32(&flush()->waiting, 0);
 	pg_atomic_init_u32(&flush()->flusher, 0);
 	pg_atomic_init_u32(&flush()->gathering, 0);
-	pg_atomic_init_u32(&flush()->took, 0);
+	pg_atomic_init_u32(&flush()->took_us, 0);
 	pg_atomic_init_u32(&flush()->last, 0);
 	pg_atomic_init_u32(&flush()->expected, 0);
 	pg_atomic_init_u32(&flush()->skip, 0);
@@ -187,14 +187,15 @@ all_are_there(void)
 static void
 gather(uint32 me)
 {
-	uint32 took = pg_atomic_read_u32(&flush()->took), skip = pg_atomic_read_u32(&flush()->skip);
+	uint32 took_us = pg_atomic_read_u32(&flush()->took_us), skip = pg_atomic_read_u32(&flush()->skip);
 	uint32 backoff = pg_atomic_read_u32(&flush()->backoff);
 	LeTime now, end;
 
 	if (LE_FLUSH_GATHER == 0 || all_are_there())
 		return;
 	now = le_clock();
-	end = Min(now + took / Max(LE_FLUSH_GATHER, 1), (LeTime) pg_atomic_read_u64(&flush()->ended_at) + took);
+	end = Min(now + took_us / Max(LE_FLUSH_GATHER, 1),
+			  (LeTime) pg_atomic_read_u64(&flush()->ended_at) + took_us);
 	if (end <= now)
 		return;
 	if (skip > 0)
@@ -237,7 +238,8 @@ take_flushed(void)
 static void
 learn(LeTime time, int n)
 {
-	uint32 round = pg_atomic_fetch_add_u32(&flush()->rounds, 1), took = pg_atomic_read_u32(&flush()->took);
+	uint32 round = pg_atomic_fetch_add_u32(&flush()->rounds, 1),
+		   took_us = pg_atomic_read_u32(&flush()->took_us);
 	uint32 in_both = 0;
 
 	for (int i = 0; i < n; i++)
@@ -248,7 +250,7 @@ learn(LeTime time, int n)
 	pg_atomic_write_u32(&flush()->expected, pg_atomic_read_u32(&flush()->last) + n - in_both);
 	pg_atomic_write_u32(&flush()->last, n);
 	pg_atomic_write_u64(&flush()->ended_at, (uint64) le_clock());
-	pg_atomic_write_u32(&flush()->took, (uint32) ((took * 7 + Min(time, LONGEST_FLUSH)) / 8));
+	pg_atomic_write_u32(&flush()->took_us, (uint32) ((took_us * 7 + Min(time, LONGEST_FLUSH)) / 8));
 }
 
 static void

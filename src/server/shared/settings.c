@@ -17,19 +17,19 @@ int le_max_databases = 4;
 int le_max_waiters_per_lock = 1000;
 int le_max_locks_per_role = 100000;
 int le_max_leases_per_role = 10000;
-int le_max_memory_per_role = 128;
-int le_max_history_per_role = 256;
-int le_max_keys_per_role = 256;
-int le_max_memory = 512;
-int le_max_ttl = LE_MAX_DURATION_MS;
-int le_max_hold_for = 24 * 60 * 60 * 1000;
-int le_expiry_grace = 0;
-int le_min_batch_interval = 0;
+int le_max_memory_per_role_mb = 128;
+int le_max_history_per_role_mb = 256;
+int le_max_keys_per_role_mb = 256;
+int le_max_memory_mb = 512;
+int le_max_ttl_ms = LE_MAX_DURATION_MS;
+int le_max_hold_for_ms = 24 * 60 * 60 * 1000;
+int le_expiry_grace_ms = 0;
+int le_min_batch_interval_ms = 0;
 int le_min_durability = LE_DURABLE_OFF;
 bool le_durable_release = false;
 int le_notify = LE_NOTIFY_ALL;
-int le_history_retention = 7 * 24 * 60;
-int le_fence_timeout = 60 * 1000;
+int le_history_retention_min = 7 * 24 * 60;
+int le_fence_timeout_ms = 60 * 1000;
 
 static const struct config_enum_entry durability_levels[] = {{"off", LE_DURABLE_OFF, false},
 															 {"local", LE_DURABLE_LOCAL, false},
@@ -50,19 +50,20 @@ define_sizes(void)
 {
 	DefineCustomIntVariable("lock_election.max_memory", "Memory that the locks of a database can take.",
 							"What does not fit when a manager starts stays held in its table.",
-							&le_max_memory, 512, 8, 1024 * 1024, PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
+							&le_max_memory_mb, 512, 8, 1024 * 1024, PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL,
+							NULL);
 	DefineCustomIntVariable(
 		"lock_election.max_memory_per_role",
 		"Memory that the locks, waits and leases of a role can take in a database; 0 is no limit.", NULL,
-		&le_max_memory_per_role, 128, 0, 1024 * 1024, PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
+		&le_max_memory_per_role_mb, 128, 0, 1024 * 1024, PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
 	DefineCustomIntVariable(
 		"lock_election.max_history_per_role",
 		"Size that the history of a role's elections can have in a database; 0 is no limit.", NULL,
-		&le_max_history_per_role, 256, 0, 1024 * 1024, PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
+		&le_max_history_per_role_mb, 256, 0, 1024 * 1024, PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
 	DefineCustomIntVariable(
 		"lock_election.max_keys_per_role",
 		"Size that a role's keys of compare_and_set can have in a database; 0 is no limit.", NULL,
-		&le_max_keys_per_role, 256, 0, 1024 * 1024, PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
+		&le_max_keys_per_role_mb, 256, 0, 1024 * 1024, PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
 }
 
 void
@@ -85,23 +86,23 @@ le_settings_define(void)
 							&le_max_leases_per_role, 10000, 0, INT_MAX, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	define_sizes();
 	DefineCustomIntVariable("lock_election.max_ttl", "Longest TTL that a lock or lease can be given.", NULL,
-							&le_max_ttl, LE_MAX_DURATION_MS, 100, LE_MAX_DURATION_MS, PGC_SIGHUP, GUC_UNIT_MS,
-							NULL, NULL, NULL);
+							&le_max_ttl_ms, LE_MAX_DURATION_MS, 100, LE_MAX_DURATION_MS, PGC_SIGHUP,
+							GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomIntVariable("lock_election.max_hold_for",
 							"Longest time for which release_lock can keep a name closed.", NULL,
-							&le_max_hold_for, 24 * 60 * 60 * 1000, 0, LE_MAX_DURATION_MS, PGC_SIGHUP,
+							&le_max_hold_for_ms, 24 * 60 * 60 * 1000, 0, LE_MAX_DURATION_MS, PGC_SIGHUP,
 							GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomIntVariable("lock_election.expiry_grace",
 							"Time from the end of a lease, or of a connection, to the next grant.",
-							"For resources that cannot be fenced.", &le_expiry_grace, 0, 0,
+							"For resources that cannot be fenced.", &le_expiry_grace_ms, 0, 0,
 							24 * 60 * 60 * 1000, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomIntVariable("lock_election.fence_timeout",
 							"Time that a transaction can fence a lock whose lease has ended; 0 is no limit.",
-							"After that its connection is terminated.", &le_fence_timeout, 60 * 1000, 0,
+							"After that its connection is terminated.", &le_fence_timeout_ms, 60 * 1000, 0,
 							INT_MAX, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomIntVariable("lock_election.min_batch_interval",
 							"Shortest time between two batches, which take a transaction id each.", NULL,
-							&le_min_batch_interval, 0, 0, 500, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+							&le_min_batch_interval_ms, 0, 0, 500, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomEnumVariable(
 		"lock_election.min_durability", "Durability of locks that synchronous_commit cannot go below.",
 		"remote refuses locks while no synchronous standby is defined.", &le_min_durability, LE_DURABLE_OFF,
@@ -117,7 +118,7 @@ le_settings_define(void)
 		LE_NOTIFY_ALL, notify_kinds, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable(
 		"lock_election.history_retention", "Time for which the history of elections is kept; 0 is for ever.",
-		NULL, &le_history_retention, 7 * 24 * 60, 0, INT_MAX, PGC_SIGHUP, GUC_UNIT_MIN, NULL, NULL, NULL);
+		NULL, &le_history_retention_min, 7 * 24 * 60, 0, INT_MAX, PGC_SIGHUP, GUC_UNIT_MIN, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("lock_election");
 }
 

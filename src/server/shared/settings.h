@@ -33,19 +33,19 @@ extern int le_max_databases;
 extern int le_max_waiters_per_lock;
 extern int le_max_locks_per_role;
 extern int le_max_leases_per_role;
-extern int le_max_memory_per_role;  /* MB; 0: no limit, as of the next two */
-extern int le_max_history_per_role; /* MB */
-extern int le_max_keys_per_role;    /* MB */
-extern int le_max_memory;           /* MB, of a manager */
-extern int le_max_ttl;              /* ms */
-extern int le_max_hold_for;         /* ms */
-extern int le_expiry_grace;         /* ms */
-extern int le_min_batch_interval;   /* ms */
-extern int le_min_durability;       /* LeMinDurability */
+extern int le_max_memory_per_role_mb; /* 0: no limit, as of the next two */
+extern int le_max_history_per_role_mb;
+extern int le_max_keys_per_role_mb;
+extern int le_max_memory_mb; /* of a manager */
+extern int le_max_ttl_ms;
+extern int le_max_hold_for_ms;
+extern int le_expiry_grace_ms;
+extern int le_min_batch_interval_ms;
+extern int le_min_durability; /* LeMinDurability */
 extern bool le_durable_release;
-extern int le_notify;            /* LeNotify */
-extern int le_history_retention; /* min; 0: for ever */
-extern int le_fence_timeout;     /* ms; 0: none */
+extern int le_notify;                /* LeNotify */
+extern int le_history_retention_min; /* 0: for ever */
+extern int le_fence_timeout_ms;      /* 0: none */
 
 /*
  * Of an answer to a session that needs a standby: is there one to wait for?

@@ -118,9 +118,9 @@ typedef struct LeReleases
 	uint32 xact;
 	bool need_standby;    /* synchronous_commit is above local */
 	bool durable_release; /* the setting */
-	bool awaited; /* COMMIT waits for them; false: asynchronous, release_lock() has answered already */
-	uint32 done;  /* by the manager: so far they are applied, and committed */
-	uint64 lsn;   /* ... what that rests on; 0: nothing that lasts */
+	bool async;           /* nobody waits: release_lock() has answered already; false: COMMIT waits */
+	uint32 done;          /* by the manager: so far they are applied, and committed */
+	uint64 lsn;           /* ... what that rests on; 0: nothing that lasts */
 	char data[LE_RELEASES_SIZE] pg_attribute_aligned(8);
 } LeReleases;
 
@@ -223,7 +223,7 @@ typedef struct LeFlush
 	pg_atomic_uint32 gathering; /* that of a flusher that waits for others; 0 */
 	pg_atomic_uint64 wanted;    /* how far to flush */
 	pg_atomic_uint32 rounds;    /* flushes so far */
-	pg_atomic_uint32 took;      /* microseconds that a flush takes, smoothed */
+	pg_atomic_uint32 took_us;   /* that a flush takes, smoothed */
 	pg_atomic_uint32 last;      /* how many the last one was for, */
 	pg_atomic_uint32 expected;  /* and how many different ones the last two */
 	pg_atomic_uint32 skip;      /* so many are not delayed from now on, */

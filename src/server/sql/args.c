@@ -313,7 +313,7 @@ le_arg_ttl(FunctionCallInfo fcinfo, int number, LeTime if_null)
 	return limited(
 		fcinfo, number,
 		duration_arg(fcinfo, number, "ttl", LE_MIN_TTL, LE_MAX_TTL, "from 100 milliseconds to 24 days"),
-		"ttl", "max_ttl", le_max_ttl);
+		"ttl", "max_ttl", le_max_ttl_ms);
 }
 
 LeTime
@@ -331,7 +331,7 @@ le_arg_hold_for(FunctionCallInfo fcinfo, int number)
 		return 0;
 	return limited(fcinfo, number,
 				   duration_arg(fcinfo, number, "hold_for", 0, LE_MAX_TTL, "from 0 to 24 days"), "hold_for",
-				   "max_hold_for", le_max_hold_for);
+				   "max_hold_for", le_max_hold_for_ms);
 }
 
 Datum

@@ -196,7 +196,7 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 					 errmsg("the locks and leases of role \"%s\" take too much memory in this database",
 							GetUserNameFromId(cmd->role, false)),
-					 errhint("See lock_election.max_memory_per_role (%d MB).", le_max_memory_per_role)));
+					 errhint("See lock_election.max_memory_per_role (%d MB).", le_max_memory_per_role_mb)));
 			return;
 		default:
 			raise_bad_use(cmd, reply);

@@ -148,7 +148,7 @@ le_version_check_size(Oid role, int64 more)
 {
 	static Oid counted = InvalidOid;
 	static int64 room = 0; /* what may be written before it is counted again */
-	int64 limit = (int64) le_max_keys_per_role * 1024 * 1024, used;
+	int64 limit = (int64) le_max_keys_per_role_mb * 1024 * 1024, used;
 	Datum value = ObjectIdGetDatum(role);
 
 	if (limit == 0 || more <= 0)
@@ -160,10 +160,11 @@ le_version_check_size(Oid role, int64 more)
 		if (used + more > limit)
 			used = one_number(&role_size, &value);
 		if (used + more > limit)
-			ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-							errmsg("the keys of role \"%s\" take too much room in this database",
-								   GetUserNameFromId(role, false)),
-							errhint("See lock_election.max_keys_per_role (%d MB).", le_max_keys_per_role)));
+			ereport(ERROR,
+					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					 errmsg("the keys of role \"%s\" take too much room in this database",
+							GetUserNameFromId(role, false)),
+					 errhint("See lock_election.max_keys_per_role (%d MB).", le_max_keys_per_role_mb)));
 		counted = role;
 		room = Min(COUNT_EVERY, limit - used);
 	}
