@@ -3,22 +3,14 @@
  *		The manager's work: a batch of requests, applied, written, answered.
  *
  * The core decides, the store writes; this file and manager/take.c carry between
- * the slots and the two.  A batch that fails leaves no trace: the core is thrown
- * away and loaded again, waiting requests go back to their places, and the
- * requests of the batch are applied one by one, so that only the one that cannot
- * be written fails.  While the tables cannot even be read, every request is
- * answered with that error.
+ * the slots and the two.  A batch that fails leaves no trace: see manager/replay.c.
  */
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "access/xlog.h"
-#include "access/xloginsert.h"
-#include "catalog/pg_control.h"
 #include "mb/pg_wchar.h"
 #include "pgstat.h"
 #include "utils/memutils.h"
-#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "manager/batch.h"
@@ -38,67 +30,6 @@
 
 Manager le_mgr;
 
-/* --- answers --- */
-
-static void
-publish_bound(LeRequestSlot *slot)
-{
-	pg_atomic_write_u32(&slot->bound, le_core_bound_to(le_mgr.core, slot->session, le_slot_proc(slot)));
-}
-
-void
-le_batch_answer(uint32 proc, uint32 number, const LeReply *reply)
-{
-	LeRequestSlot *slot = slot_of(proc);
-	bool flush;
-
-	if (pg_atomic_read_u32(&slot->posted) != number || pg_atomic_read_u32(&slot->answered) == number)
-		return;
-	slot->reply = *reply;
-	slot->reply_at = le_clock();
-	publish_bound(slot);
-	slot->revision = 0;
-
-	/* from the answer on the slot is the session's, which may be awake */
-	flush = reply->lsn != 0 && slot->need_flush && !le_flush_done((XLogRecPtr) reply->lsn);
-	pg_write_barrier();
-	pg_atomic_write_u32(&slot->answered, number);
-	if (flush)
-		le_flush_ask(proc, (XLogRecPtr) reply->lsn);
-	else
-		le_wake((int) proc);
-}
-
-static void
-put_error(LeRequestSlot *slot, int sqlstate, const char *message)
-{
-	/* cut at a character's end */
-	int len = pg_mbcliplen(message, (int) strlen(message), sizeof(slot->message) - 1);
-
-	slot->sqlstate = sqlstate;
-	memcpy(slot->message, message, len);
-	slot->message[len] = '\0';
-}
-
-/* The manager's own lock_timeout says nothing to anybody else. */
-static const char *
-error_text(const ErrorData *error)
-{
-	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)
-		return "the tables of extension lock_election are locked by another session";
-	return error->message;
-}
-
-void
-le_batch_answer_error(uint32 proc, int sqlstate, const char *message)
-{
-	LeRequestSlot *slot = slot_of(proc);
-	LeReply reply = {0};
-
-	put_error(slot, sqlstate, message);
-	le_batch_answer(proc, pg_atomic_read_u32(&slot->posted), &reply);
-}
-
 /* --- writing --- */
 
 /* The incarnation of the next token: it is on disk before a token uses it. */
@@ -114,27 +45,6 @@ anything_to_write(void)
 	return next_incarnation() != le_mgr.meta.incarnation || le_core_dirty_slots(le_mgr.core) != NULL ||
 		   le_core_dirty_leases(le_mgr.core) != NULL || le_core_dirty_places(le_mgr.core) != NULL ||
 		   le_core_changes(le_mgr.core) != NULL;
-}
-
-void
-le_batch_begin(void)
-{
-	SetCurrentStatementStartTimestamp();
-	StartTransactionCommand();
-	PushActiveSnapshot(GetTransactionSnapshot());
-}
-
-XLogRecPtr
-le_batch_commit(bool flush)
-{
-	PopActiveSnapshot();
-
-	/* the variable alone: the setting, "local", keeps us from any standby */
-	synchronous_commit = flush ? SYNCHRONOUS_COMMIT_LOCAL_FLUSH : SYNCHRONOUS_COMMIT_OFF;
-	CommitTransactionCommand();
-	synchronous_commit = SYNCHRONOUS_COMMIT_LOCAL_FLUSH;
-	MemoryContextSwitchTo(le_mgr.batch_context);
-	return XactLastCommitEnd;
 }
 
 static XLogRecPtr
@@ -177,39 +87,6 @@ write_batch(LeTime now)
 
 	/* what came and went within the batch has left nothing: then lsn is an older commit's */
 	return wrote ? lsn : InvalidXLogRecPtr;
-}
-
-/*
- * Log a record for callers whose answer wrote nothing (a renewal, is_held(), a
- * lock that is held already), so that they can wait for it: a primary that is cut
- * off from its synchronous standbys confirms nothing.
- */
-XLogRecPtr
-le_batch_log_nothing(void)
-{
-	uint32 nothing = 0;
-
-	XLogBeginInsert();
-	XLogRegisterData((char *) &nothing, sizeof(nothing));
-	return XLogInsert(RM_XLOG_ID, XLOG_NOOP);
-}
-
-/*
- * Is this such an answer, to a session that asks for a standby?  Whatever says
- * that something is so now: also that a queue place is still there.
- */
-bool
-le_batch_confirms(const LeRequestSlot *slot, const LeReply *reply)
-{
-	return (reply->status == LE_OK || reply->status == LE_QUEUED) && !reply->bound &&
-		   le_waits_for_standby(slot->need_standby);
-}
-
-/* With a standby a release is an answer like others: it says that the lock was held until now. */
-bool
-le_batch_may_return(const LeReply *reply, bool durable_release, bool need_standby)
-{
-	return reply->may_return && !durable_release && !le_waits_for_standby(need_standby);
 }
 
 /* --- after the commit --- */
@@ -308,7 +185,7 @@ empty_mailboxes(void)
 		if (mail->flags & LE_MAIL_SESSION_END)
 			le_slot_clear(slot);
 		else
-			publish_bound(slot);
+			le_answer_bound(slot);
 		if (!mail->async)
 			le_wake((int) mail->proc);
 	}
@@ -351,19 +228,6 @@ batch_reset(void)
 	le_store_begin_batch();
 	MemoryContextReset(le_mgr.batch_context);
 	MemoryContextSwitchTo(le_mgr.batch_context);
-}
-
-void
-le_batch_set_limits(LeCore *core, int work)
-{
-	LeLimits limits = {.waiters_per_lock = le_max_waiters_per_lock,
-					   .locks_per_role = le_max_locks_per_role,
-					   .leases_per_role = le_max_leases_per_role,
-					   .bytes_per_role = (int64) le_max_memory_per_role_mb * 1024 * 1024,
-					   .work = work,
-					   .expiry_grace = (LeTime) le_expiry_grace_ms * LE_MS};
-
-	le_core_set_limits(core, &limits);
 }
 
 /* It has not run since then: le_pause_seen() has the rule. */
@@ -456,8 +320,8 @@ untake(void)
 }
 
 /* False: it failed, *error says why, and the core is not to be used. */
-static bool
-try_batch(const uint32 *procs, int n, bool expire, LeTime horizon, ErrorData **error)
+bool
+le_batch_try(const uint32 *procs, int n, bool expire, LeTime horizon, ErrorData **error)
 {
 	volatile bool ok = false;
 
@@ -489,195 +353,7 @@ try_batch(const uint32 *procs, int n, bool expire, LeTime horizon, ErrorData **e
 	return ok;
 }
 
-/* --- running --- */
-
-static bool
-has_mail(LeRequestSlot *slot)
-{
-	return pg_atomic_read_u32(&slot->mail) != 0 || pg_atomic_read_u64(&slot->undo) != 0;
-}
-
-/* In which order they rang is not known: what has ended comes before what others ask for. */
-int
-le_batch_all_slots(uint32 *procs)
-{
-	int n = 0, nmailed = 0;
-
-	for (int i = 0; i < le_shared->max_slots; i++)
-	{
-		LeRequestSlot *slot = slot_of(i);
-		bool mailed = has_mail(slot);
-
-		if (slot->session == 0 ||
-			(!mailed && pg_atomic_read_u32(&slot->posted) == pg_atomic_read_u32(&slot->answered)))
-			continue;
-		procs[n++] = i;
-		if (mailed)
-		{
-			procs[n - 1] = procs[nmailed];
-			procs[nmailed++] = i;
-		}
-	}
-	return n;
-}
-
-/*
- * Requests that wait go on waiting.  Mail and the releases of a commit stay where
- * they are and are tried again; a backend that wants to go on before that is told
- * why it cannot.
- */
-static void
-fail_requests(const uint32 *procs, int n, const ErrorData *error)
-{
-	for (int i = 0; i < n; i++)
-	{
-		LeRequestSlot *slot = slot_of(procs[i]);
-		bool unanswered = pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered);
-		uint32 mail = pg_atomic_read_u32(&slot->mail) & (LE_MAIL_SESSION_END | LE_MAIL_RELEASED);
-		bool mailed;
-
-		/* nobody waits for it, and its session may be reading an answer */
-		if (le_take_has_async(procs[i]))
-			mail &= ~LE_MAIL_RELEASED;
-		mailed = mail != 0 || pg_atomic_read_u64(&slot->undo) != 0;
-		if (slot->session == 0 || (slot->revision != 0 && mail == 0))
-			continue;
-		if (unanswered && slot->revision == 0 && (mail & LE_MAIL_SESSION_END) == 0)
-			le_batch_answer_error(procs[i], error->sqlerrcode, error_text(error));
-		else if (mailed)
-			put_error(slot, error->sqlerrcode, error_text(error));
-		if (mailed)
-		{
-			pg_write_barrier();
-			pg_atomic_fetch_or_u32(&slot->note, LE_NOTE_UNREAD);
-			le_wake((int) procs[i]);
-		}
-	}
-	le_retry_later();
-}
-
-/* False: nothing can be read, and *error says why. */
-static bool
-replay_one(uint32 proc, bool async_only, LeTime horizon, ErrorData **error)
-{
-	bool readable = true, again;
-
-	LE_FAULT_NOFAIL("replay");
-	le_mgr.backoff_until = 0;
-	le_mgr.async_only = async_only;
-	do
-	{
-		again = false;
-		if (!try_batch(&proc, 1, false, horizon, error))
-		{
-			/* rewritten once more: no fault of this request */
-			again = le_mgr.rewritten;
-			if (!again)
-				fail_requests(&proc, 1, *error);
-			readable = le_batch_reload(error);
-		}
-	} while (again && readable);
-	le_mgr.async_only = false;
-	return readable;
-}
-
-/* False: nothing can be read, and all have got that error.  As in le_take(), asynchronous releases come first. */
-static bool
-replay(uint32 *procs, int n, LeTime horizon)
-{
-	ErrorData *error;
-
-	for (int i = 0; i < n; i++)
-	{
-		if (le_take_has_async(procs[i]) && !replay_one(procs[i], true, horizon, &error))
-		{
-			fail_requests(procs, n, error);
-			return false;
-		}
-	}
-	for (int i = 0; i < n; i++)
-	{
-		if (!replay_one(procs[i], false, horizon, &error))
-		{
-			fail_requests(&procs[i], n - i, error);
-			return false;
-		}
-	}
-	return true;
-}
-
-static void
-run_one_by_one(uint32 *procs, int n)
-{
-	ErrorData *error;
-	LeTime horizon = le_clock();
-
-	n = le_take_rung(procs, n);
-	while (replay(procs, n, horizon))
-	{
-		/* what came meanwhile may be renewals: before anything expires */
-		horizon = le_clock();
-		n = le_take_rung(procs, 0);
-		if (try_batch(procs, n, le_clock() >= le_mgr.expire_after, horizon, &error))
-			return;
-		le_mgr.expire_after = le_clock() + RETRY_AFTER;
-		if (!le_batch_reload(&error))
-		{
-			fail_requests(procs, n, error);
-			return;
-		}
-		if (n == 0)
-			return;
-	}
-}
-
-static void
-run(uint32 *procs, int n)
-{
-	ErrorData *error;
-	LeTime horizon;
-	bool all;
-
-	/* what was refused is on no stack: nobody is served before a release among that */
-	all = !le_mgr.core_valid || (le_mgr.retry_at != 0 && le_mgr.retry_at <= le_clock());
-	if (all)
-		n = le_batch_all_slots(procs);
-	if (le_mgr.retry_at <= le_clock())
-		le_mgr.retry_at = 0;
-	if (!le_mgr.core_valid && !le_batch_reload(&error))
-	{
-		fail_requests(procs, n, error);
-		return;
-	}
-	if (all)
-		le_mgr.retry_at = 0;
-	horizon = le_clock();
-	LE_FAULT_NOFAIL("batch-horizon");
-	n = le_take_deferred(procs, n);
-
-	/*
-	 * All that was posted until the horizon, so that a renewal that was posted before a
-	 * deadline wins; and asynchronous releases that were answered before any request in
-	 * procs was posted.
-	 */
-	n = le_take_rung(procs, n);
-	LE_FAULT_NOFAIL("batch-rung");
-	if (try_batch(procs, n, le_clock() >= le_mgr.expire_after, horizon, &error))
-		return;
-	if (!le_batch_reload(&error))
-		fail_requests(procs, n, error);
-	else
-		run_one_by_one(procs, n);
-}
-
-void
-le_batch_run(uint32 *procs, int n)
-{
-	run(procs, n);
-
-	/* also for answers of a batch that failed after them */
-	le_flush_start();
-}
+/* --- between batches --- */
 
 bool
 le_batch_is_gone(void)

@@ -1,8 +1,8 @@
 /*
  * manager/internal.h
  *		What the files of the manager's work share: take.c takes and applies
- *		requests, batch.c writes and answers, reload.c builds the state from the
- *		tables.
+ *		requests, batch.c runs a batch, replay.c one that has failed, answer.c answers,
+ *		reload.c builds the state from the tables, leave.c does what is left to do.
  */
 #ifndef LE_BATCH_INTERNAL_H
 #define LE_BATCH_INTERNAL_H
@@ -105,13 +105,33 @@ slot_of(uint32 proc)
 
 /* --- manager/batch.c --- */
 
+/*
+ * One batch: apply, write, answer.  expire: also what was due at the horizon, until
+ * which all that was posted is in procs.  False: it has failed and left no trace,
+ * *error says why, and the core is not to be used before le_batch_reload().
+ */
+extern bool le_batch_try(const uint32 *procs, int n, bool expire, LeTime horizon, ErrorData **error);
+
+/* --- manager/answer.c --- */
+
 /* Answer the request with this number, if it is still waited for. */
 extern void le_batch_answer(uint32 proc, uint32 number, const LeReply *reply);
+/* Answer the newest request of this proc with an error. */
+extern void le_batch_answer_error(uint32 proc, int sqlstate, const char *message);
+/* What these slots have asked for could not be written. */
+extern void le_answer_failed(const uint32 *procs, int n, const ErrorData *error);
+/* Tell the session how many locks are bound to it. */
+extern void le_answer_bound(LeRequestSlot *slot);
 extern bool le_batch_confirms(const LeRequestSlot *slot, const LeReply *reply);
 /* A release that its session does not wait for, because nothing rests on it. */
 extern bool le_batch_may_return(const LeReply *reply, bool durable_release, bool need_standby);
-/* Answer the newest request of this proc with an error. */
-extern void le_batch_answer_error(uint32 proc, int sqlstate, const char *message);
+
+/* --- manager/mailbox.c --- */
+
+/* Has its mailbox an asynchronous release? */
+extern bool le_take_has_async(uint32 proc);
+/* Look at all slots again after RETRY_AFTER; another failure before that does not put it off. */
+extern void le_retry_later(void);
 
 /* --- manager/take.c --- */
 
@@ -122,8 +142,6 @@ extern void le_batch_answer_error(uint32 proc, int sqlstate, const char *message
  */
 extern void le_take(const uint32 *procs, int n, LeTime now);
 extern int le_take_deferred(uint32 *procs, int n);
-/* Has its mailbox an asynchronous release? */
-extern bool le_take_has_async(uint32 proc);
 /* After a batch; is heavy work deferred now? */
 extern void le_take_back_off(void);
 extern bool le_take_is_backing_off(void);
@@ -151,7 +169,7 @@ extern void le_publish(void);
 /* Work in a transaction that it begins and commits: an error is logged, and undoes it. */
 extern void le_aside(void (*work)(void));
 
-/* --- manager/batch.c, manager/reload.c --- */
+/* --- manager/txn.c --- */
 
 /* Begin a transaction; commit it, with or without a flush: where it ends in the WAL. */
 extern void le_batch_begin(void);
@@ -159,11 +177,10 @@ extern XLogRecPtr le_batch_commit(bool flush);
 /* A record that means nothing; its end is behind all that was written before. */
 extern XLogRecPtr le_batch_log_nothing(void);
 
+/* --- manager/reload.c --- */
+
 /* As the settings are now. */
 extern void le_batch_set_limits(LeCore *core, int work);
-
-/* Look at all slots again after RETRY_AFTER; another failure before that does not put it off. */
-extern void le_retry_later(void);
 
 /* Load again after a failed batch; false: *error says why it is not possible. */
 extern bool le_batch_reload(ErrorData **error);

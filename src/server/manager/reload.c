@@ -159,6 +159,19 @@ warn_of_memory(void)
 					 "takes the memory.")));
 }
 
+void
+le_batch_set_limits(LeCore *core, int work)
+{
+	LeLimits limits = {.waiters_per_lock = le_max_waiters_per_lock,
+					   .locks_per_role = le_max_locks_per_role,
+					   .leases_per_role = le_max_leases_per_role,
+					   .bytes_per_role = (int64) le_max_memory_per_role_mb * 1024 * 1024,
+					   .work = work,
+					   .expiry_grace = (LeTime) le_expiry_grace_ms * LE_MS};
+
+	le_core_set_limits(core, &limits);
+}
+
 /*
  * Build a core from the tables, in the open transaction.  le_mgr.core is replaced
  * when that has succeeded.
@@ -229,13 +242,6 @@ end_waits(void)
 			now - slot->posted_at >= slot->command.wait)
 			le_batch_answer(i, pg_atomic_read_u32(&slot->posted), &reply);
 	}
-}
-
-void
-le_retry_later(void)
-{
-	if (le_mgr.retry_at == 0)
-		le_mgr.retry_at = le_clock() + RETRY_AFTER;
 }
 
 /* Load again after a failed batch.  Deadlines go on where they were. */

@@ -155,17 +155,6 @@ apply_mail(Mail *mail, LeRequestSlot *slot, LeTime now)
 	return true;
 }
 
-bool
-le_take_has_async(uint32 proc)
-{
-	LeRequestSlot *slot = slot_of(proc);
-
-	if ((pg_atomic_read_u32(&slot->mail) & LE_MAIL_RELEASED) == 0)
-		return false;
-	pg_read_barrier();
-	return slot->releases.async;
-}
-
 /* Returns whether there was one. */
 static bool
 take_async_release(uint32 proc, LeTime now)

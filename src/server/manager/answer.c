@@ -1,0 +1,125 @@
+/*
+ * manager/answer.c
+ *		Answers to requests: given, or refused.
+ */
+#include "postgres.h"
+
+#include "mb/pg_wchar.h"
+
+#include "manager/internal.h"
+#include "shared/flush.h"
+#include "shared/settings.h"
+#include "shared/shmem.h"
+#include "shared/wake.h"
+
+void
+le_answer_bound(LeRequestSlot *slot)
+{
+	pg_atomic_write_u32(&slot->bound, le_core_bound_to(le_mgr.core, slot->session, le_slot_proc(slot)));
+}
+
+void
+le_batch_answer(uint32 proc, uint32 number, const LeReply *reply)
+{
+	LeRequestSlot *slot = slot_of(proc);
+	bool flush;
+
+	if (pg_atomic_read_u32(&slot->posted) != number || pg_atomic_read_u32(&slot->answered) == number)
+		return;
+	slot->reply = *reply;
+	slot->reply_at = le_clock();
+	le_answer_bound(slot);
+	slot->revision = 0;
+
+	/* from the answer on the slot is the session's, which may be awake */
+	flush = reply->lsn != 0 && slot->need_flush && !le_flush_done((XLogRecPtr) reply->lsn);
+	pg_write_barrier();
+	pg_atomic_write_u32(&slot->answered, number);
+	if (flush)
+		le_flush_ask(proc, (XLogRecPtr) reply->lsn);
+	else
+		le_wake((int) proc);
+}
+
+static void
+put_error(LeRequestSlot *slot, int sqlstate, const char *message)
+{
+	/* cut at a character's end */
+	int len = pg_mbcliplen(message, (int) strlen(message), sizeof(slot->message) - 1);
+
+	slot->sqlstate = sqlstate;
+	memcpy(slot->message, message, len);
+	slot->message[len] = '\0';
+}
+
+/* The manager's own lock_timeout says nothing to anybody else. */
+static const char *
+error_text(const ErrorData *error)
+{
+	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)
+		return "the tables of extension lock_election are locked by another session";
+	return error->message;
+}
+
+void
+le_batch_answer_error(uint32 proc, int sqlstate, const char *message)
+{
+	LeRequestSlot *slot = slot_of(proc);
+	LeReply reply = {0};
+
+	put_error(slot, sqlstate, message);
+	le_batch_answer(proc, pg_atomic_read_u32(&slot->posted), &reply);
+}
+
+/*
+ * Requests that wait go on waiting.  Mail and the releases of a commit stay where
+ * they are and are tried again; a backend that wants to go on before that is told
+ * why it cannot.
+ */
+void
+le_answer_failed(const uint32 *procs, int n, const ErrorData *error)
+{
+	for (int i = 0; i < n; i++)
+	{
+		LeRequestSlot *slot = slot_of(procs[i]);
+		bool unanswered = pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered);
+		uint32 mail = pg_atomic_read_u32(&slot->mail) & (LE_MAIL_SESSION_END | LE_MAIL_RELEASED);
+		bool mailed;
+
+		/* nobody waits for it, and its session may be reading an answer */
+		if (le_take_has_async(procs[i]))
+			mail &= ~LE_MAIL_RELEASED;
+		mailed = mail != 0 || pg_atomic_read_u64(&slot->undo) != 0;
+		if (slot->session == 0 || (slot->revision != 0 && mail == 0))
+			continue;
+		if (unanswered && slot->revision == 0 && (mail & LE_MAIL_SESSION_END) == 0)
+			le_batch_answer_error(procs[i], error->sqlerrcode, error_text(error));
+		else if (mailed)
+			put_error(slot, error->sqlerrcode, error_text(error));
+		if (mailed)
+		{
+			pg_write_barrier();
+			pg_atomic_fetch_or_u32(&slot->note, LE_NOTE_UNREAD);
+			le_wake((int) procs[i]);
+		}
+	}
+	le_retry_later();
+}
+
+/*
+ * Is this such an answer, to a session that asks for a standby?  Whatever says
+ * that something is so now: also that a queue place is still there.
+ */
+bool
+le_batch_confirms(const LeRequestSlot *slot, const LeReply *reply)
+{
+	return (reply->status == LE_OK || reply->status == LE_QUEUED) && !reply->bound &&
+		   le_waits_for_standby(slot->need_standby);
+}
+
+/* With a standby a release is an answer like others: it says that the lock was held until now. */
+bool
+le_batch_may_return(const LeReply *reply, bool durable_release, bool need_standby)
+{
+	return reply->may_return && !durable_release && !le_waits_for_standby(need_standby);
+}

@@ -1,0 +1,51 @@
+/*
+ * manager/txn.c
+ *		Transactions of the manager's own.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "access/xloginsert.h"
+#include "catalog/pg_control.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+#include "manager/internal.h"
+#include "shared/compat.h"
+
+void
+le_batch_begin(void)
+{
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	PushActiveSnapshot(GetTransactionSnapshot());
+}
+
+XLogRecPtr
+le_batch_commit(bool flush)
+{
+	PopActiveSnapshot();
+
+	/* the variable alone: the setting, "local", keeps us from any standby */
+	synchronous_commit = flush ? SYNCHRONOUS_COMMIT_LOCAL_FLUSH : SYNCHRONOUS_COMMIT_OFF;
+	CommitTransactionCommand();
+	synchronous_commit = SYNCHRONOUS_COMMIT_LOCAL_FLUSH;
+	MemoryContextSwitchTo(le_mgr.batch_context);
+	return XactLastCommitEnd;
+}
+
+/*
+ * Log a record for callers whose answer wrote nothing (a renewal, is_held(), a
+ * lock that is held already), so that they can wait for it: a primary that is cut
+ * off from its synchronous standbys confirms nothing.
+ */
+XLogRecPtr
+le_batch_log_nothing(void)
+{
+	uint32 nothing = 0;
+
+	XLogBeginInsert();
+	XLogRegisterData((char *) &nothing, sizeof(nothing));
+	return XLogInsert(RM_XLOG_ID, XLOG_NOOP);
+}
