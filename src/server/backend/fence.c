@@ -19,7 +19,7 @@
 #include "utils/memutils.h"
 
 #include "backend/fence.h"
-#include "backend/xact.h"
+#include "backend/xactstate.h"
 #include "shared/compat.h"
 #include "shared/fence.h"
 

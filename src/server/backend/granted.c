@@ -7,7 +7,7 @@
 #include "backend/durability.h"
 #include "backend/granted.h"
 #include "backend/session.h"
-#include "backend/xact.h"
+#include "backend/xactstate.h"
 #include "shared/shmem.h"
 
 /* Most sessions hold one lock at a time, some a few. */

@@ -24,7 +24,7 @@
 #include "backend/pending.h"
 #include "backend/request.h"
 #include "backend/session.h"
-#include "backend/xact.h"
+#include "backend/xactstate.h"
 #include "shared/fault.h"
 #include "shared/releases.h"
 #include "shared/settings.h"

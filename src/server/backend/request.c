@@ -20,7 +20,7 @@
 #include "backend/request.h"
 #include "backend/session.h"
 #include "backend/wait.h"
-#include "backend/xact.h"
+#include "backend/xactstate.h"
 #include "shared/compat.h"
 #include "shared/fault.h"
 #include "shared/flush.h"
@@ -42,31 +42,6 @@
 
 /* A wait that holds a snapshot is logged after this long. */
 #define SNAPSHOT_LOG_AFTER (60 * LE_SECOND)
-
-/* --- mailbox --- */
-
-/*
- * This includes what was mailed before and is not read yet: until that is read no
- * acquire begins, and rollbacks go from the inside to the outside.
- */
-void
-le_mail_undo(uint32 xact, uint32 subxact)
-{
-	uint64 mail = ((uint64) xact << 32) | subxact;
-	uint64 unread PG_USED_FOR_ASSERTS_ONLY = pg_atomic_exchange_u64(&le_my_slot->undo, mail);
-
-	Assert(unread == 0 || (unread >> 32 == xact && (uint32) unread >= subxact));
-	le_ring(le_my_slot);
-}
-
-void
-le_mail(uint32 flag)
-{
-	pg_atomic_fetch_or_u32(&le_my_slot->mail, flag);
-	le_ring(le_my_slot);
-}
-
-/* --- requests --- */
 
 /* No request without an answer, no unread rollback; no releases, unless these may be there. */
 static bool

@@ -43,10 +43,6 @@ typedef struct LePageRequest
  */
 extern LeText le_request_page(LeRequestType type, LePageRequest *page);
 
-/* Mailbox: cannot fail. */
-extern void le_mail_undo(uint32 xact, uint32 subxact);
-extern void le_mail(uint32 flag);
-
 /* The manager has done all that this session has sent it; wait for that.  May be cancelled. */
 extern bool le_slot_is_quiet(void);
 extern void le_slot_await_quiet(void);

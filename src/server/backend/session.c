@@ -241,3 +241,26 @@ le_session_reset(void)
 	le_client_hold(false, false);
 	/* the next call attaches anew, under another session's name */
 }
+
+/* --- its mailbox --- */
+
+/*
+ * This includes what was mailed before and is not read yet: until that is read no
+ * acquire begins, and rollbacks go from the inside to the outside.
+ */
+void
+le_mail_undo(uint32 xact, uint32 subxact)
+{
+	uint64 mail = ((uint64) xact << 32) | subxact;
+	uint64 unread PG_USED_FOR_ASSERTS_ONLY = pg_atomic_exchange_u64(&le_my_slot->undo, mail);
+
+	Assert(unread == 0 || (unread >> 32 == xact && (uint32) unread >= subxact));
+	le_ring(le_my_slot);
+}
+
+void
+le_mail(uint32 flag)
+{
+	pg_atomic_fetch_or_u32(&le_my_slot->mail, flag);
+	le_ring(le_my_slot);
+}

@@ -30,4 +30,8 @@ extern LeDatabase *le_my_database(void);
 /* DISCARD ALL: this connection's locks end, and it is another session. */
 extern void le_session_reset(void);
 
+/* Mailbox: cannot fail. */
+extern void le_mail_undo(uint32 xact, uint32 subxact);
+extern void le_mail(uint32 flag);
+
 #endif /* LE_SESSION_H */

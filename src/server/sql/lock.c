@@ -24,7 +24,7 @@
 #include "backend/session.h"
 #include "backend/snapshot.h"
 #include "backend/statement.h"
-#include "backend/xact.h"
+#include "backend/xactstate.h"
 #include "shared/compat.h"
 #include "shared/fence.h"
 #include "shared/page.h"

@@ -10,7 +10,7 @@
 #include "backend/pending.h"
 #include "backend/request.h"
 #include "backend/session.h"
-#include "backend/xact.h"
+#include "backend/xactstate.h"
 #include "shared/compat.h"
 #include "sql/args.h"
 #include "sql/sql.h"

@@ -1,0 +1,46 @@
+/*
+ * backend/xactstate.h
+ *		What the current transaction has done to locks so far.  backend/xact.c ends it.
+ */
+#ifndef LE_XACTSTATE_H
+#define LE_XACTSTATE_H
+
+typedef struct LeXactState
+{
+	uint32 number;   /* of the newest transaction that has acquired; never 0 while open */
+	bool is_open;    /* it has acquired */
+	bool is_touched; /* it has acquired, released or fenced */
+	bool has_fence;  /* it holds a fence, or takes one */
+} LeXactState;
+
+extern LeXactState le_xact;
+
+/*
+ * The number of this session's current transaction.  It is open from its first
+ * acquire on, which le_xact_open() announces.
+ */
+extern uint32 le_xact_open(void);
+extern uint32 le_xact_number(void);
+
+/* The number of its next acquire. */
+extern uint32 le_xact_acquire(void);
+
+/* Something was acquired, released or fenced: PREPARE is refused. */
+extern void le_xact_touched(void);
+
+/*
+ * This transaction holds a fence, or is about to take one.  From now on the
+ * manager looks for it, and it is told when the transaction ends.
+ */
+extern void le_xact_fencing(void);
+
+/*
+ * A subtransaction rolls back: forget its acquires.  Returns the number of the first
+ * one; 0: it has none.
+ */
+extern uint32 le_xact_forget_acquires(SubTransactionId subxact);
+
+/* It commits: its acquires stand and fall with the parent from now on. */
+extern void le_xact_reparent_acquires(SubTransactionId subxact, SubTransactionId parent);
+
+#endif /* LE_XACTSTATE_H */
