@@ -241,7 +241,7 @@ CREATE FUNCTION @extschema@.renew_lock(name pg_catalog.text, token bigint, ttl i
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_renew_lock';
 COMMENT ON FUNCTION @extschema@.renew_lock(pg_catalog.text, bigint, interval) IS
-'Starts the lock''s TTL again, with another length if "ttl" is given, and returns the time that it is valid from now on; NULL if the lock is lost. A lock that is bound to its connection has no TTL: then 24 days, the longest. Errors: 22023 bad argument, 42501 another role''s lock, 55000 a token that is still queued.';
+'Starts the lock''s TTL again, with another length if "ttl" is given, and returns the time that it is valid from now on; NULL if the lock is lost. NULL is answered at once: from a primary that was cut off and replaced it does not mean that the new one has ended the lock. A lock that is bound to its connection has no TTL: then 24 days, the longest. Errors: 22023 bad argument, 42501 another role''s lock, 55000 a token that is still queued.';
 
 CREATE FUNCTION @extschema@.release_lock(name pg_catalog.text)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -263,7 +263,7 @@ CREATE FUNCTION @extschema@.is_held(name pg_catalog.text, token bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_is_held';
 COMMENT ON FUNCTION @extschema@.is_held(pg_catalog.text, bigint) IS
-'Whether this token holds the lock at this moment. With synchronous standbys a true is confirmed by them, as synchronous_commit asks for.';
+'Whether this token holds the lock at this moment. With synchronous standbys a true is confirmed by them, as synchronous_commit asks for; a false is not: from a primary that was cut off and replaced it says nothing of the new one.';
 
 CREATE FUNCTION @extschema@.force_release_lock(name pg_catalog.text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -520,13 +520,13 @@ CREATE FUNCTION @extschema@.renew_leadership(election pg_catalog.text, term bigi
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_renew_leadership';
 COMMENT ON FUNCTION @extschema@.renew_leadership(pg_catalog.text, bigint, interval) IS
-'Starts the TTL of the leader again, with another length if "ttl" is given, and returns the time that the term is valid from now on; NULL if it is lost. A term that is bound to its connection has no TTL: then 24 days, the longest. Errors: 22023 bad argument, 42501 another role''s election, 55000 a term that is still queued.';
+'Starts the TTL of the leader again, with another length if "ttl" is given, and returns the time that the term is valid from now on; NULL if it is lost, as from renew_lock. A term that is bound to its connection has no TTL: then 24 days, the longest. Errors: 22023 bad argument, 42501 another role''s election, 55000 a term that is still queued.';
 
 CREATE FUNCTION @extschema@.resign(election pg_catalog.text, term bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_resign';
 COMMENT ON FUNCTION @extschema@.resign(pg_catalog.text, bigint) IS
-'Ends a leadership, or a candidacy: true, or false if this term, or NULL, is neither. At once if this call is a statement of its own outside of a transaction block and of a pipeline; otherwise at commit, so that the next leader sees what this one has written. Errors: 22023 bad argument, 42501 another role''s election.';
+'Ends a leadership, or a candidacy: true, or false if this term, or NULL, is neither. At once if this call is a statement of its own outside of a transaction block and of a pipeline; otherwise at commit, so that the next leader sees what this one has written. It waits for no flush: a crash of the server within the next moments may bring the leader back, or the candidate, which is then elected if its turn comes, and leads until its TTL ends. It does wait if the TTL is over 5 minutes, with setting lock_election.durable_release, and for a synchronous standby. Errors: 22023 bad argument, 42501 another role''s election.';
 
 CREATE FUNCTION @extschema@.current_leader(
 	election pg_catalog.text,
@@ -544,7 +544,7 @@ CREATE FUNCTION @extschema@.is_leader(election pg_catalog.text, term bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_is_leader';
 COMMENT ON FUNCTION @extschema@.is_leader(pg_catalog.text, bigint) IS
-'Whether this term leads at this moment.';
+'Whether this term leads at this moment. What is_held says of true and false holds here as well.';
 
 CREATE FUNCTION @extschema@.fence_leader(election pg_catalog.text, term bigint)
 RETURNS pg_catalog.void LANGUAGE C VOLATILE PARALLEL UNSAFE
