@@ -241,7 +241,7 @@ CREATE FUNCTION @extschema@.renew_lock(name pg_catalog.text, token bigint, ttl i
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_renew_lock';
 COMMENT ON FUNCTION @extschema@.renew_lock(pg_catalog.text, bigint, interval) IS
-'Starts the lock''s TTL again, with another length if "ttl" is given, and returns the time that it is valid from now on; NULL if the lock is lost. A lock that is bound to its connection has no TTL: then 24 days, the longest. Errors: 22023 bad argument, 42501 another role''s lock, 55000 a token that is still queued.';
+'Starts the lock''s TTL again, with another length if "ttl" is given, and returns the time that it is valid from now on; NULL if the lock is lost. NULL is answered at once: from a primary that was cut off and replaced it does not mean that the new one has ended the lock. A lock that is bound to its connection has no TTL: then 24 days, the longest. Errors: 22023 bad argument, 42501 another role''s lock, 55000 a token that is still queued.';
 
 CREATE FUNCTION @extschema@.release_lock(name pg_catalog.text)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -263,7 +263,7 @@ CREATE FUNCTION @extschema@.is_held(name pg_catalog.text, token bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_is_held';
 COMMENT ON FUNCTION @extschema@.is_held(pg_catalog.text, bigint) IS
-'Whether this token holds the lock at this moment. With synchronous standbys a true is confirmed by them, as synchronous_commit asks for.';
+'Whether this token holds the lock at this moment. With synchronous standbys a true is confirmed by them, as synchronous_commit asks for; a false is not: from a primary that was cut off and replaced it says nothing of the new one.';
 
 CREATE FUNCTION @extschema@.force_release_lock(name pg_catalog.text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -441,7 +441,7 @@ CREATE FUNCTION @extschema@.compare_and_set(key pg_catalog.text, expected_versio
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_compare_and_set';
 COMMENT ON FUNCTION @extschema@.compare_and_set(pg_catalog.text, bigint, pg_catalog.text) IS
-'Sets the value of a key, of up to 4096 bytes, if its version is still the expected one (0: there is no such key yet), and returns the new version, which is one higher; NULL if the version differs. A row of this transaction, at its isolation level: another transaction that is setting the key is waited for. A key is never removed: set it to NULL. It belongs to the role that created it; members of that and of pg_write_all_data may set it. Errors: 22023 bad argument, 42501 another role''s key, 40001 a concurrent change under REPEATABLE READ or SERIALIZABLE, 25006 read only.';
+'Sets the value of a key, of up to 4096 bytes, if its version is still the expected one (0: there is no such key yet), and returns the new version, which is one higher; NULL if the version differs. A row of this transaction, at its isolation level: another transaction that is setting the key is waited for. A key is never removed: set it to NULL. It belongs to the role that created it; members of that and of pg_write_all_data may set it. lock_election.max_keys_per_role bounds name, value and 150 bytes of each of a role''s keys, as they are now; not their older row versions, which stay on disk until VACUUM removes them. Errors: 22023 bad argument, 42501 another role''s key, 53400 a key that grows beyond that limit, 40001 a concurrent change under REPEATABLE READ or SERIALIZABLE, 25006 read only.';
 
 CREATE FUNCTION @extschema@.read_versioned(key pg_catalog.text, OUT value pg_catalog.text, OUT version bigint)
 RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -520,13 +520,13 @@ CREATE FUNCTION @extschema@.renew_leadership(election pg_catalog.text, term bigi
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_renew_leadership';
 COMMENT ON FUNCTION @extschema@.renew_leadership(pg_catalog.text, bigint, interval) IS
-'Starts the TTL of the leader again, with another length if "ttl" is given, and returns the time that the term is valid from now on; NULL if it is lost. A term that is bound to its connection has no TTL: then 24 days, the longest. Errors: 22023 bad argument, 42501 another role''s election, 55000 a term that is still queued.';
+'Starts the TTL of the leader again, with another length if "ttl" is given, and returns the time that the term is valid from now on; NULL if it is lost, as from renew_lock. A term that is bound to its connection has no TTL: then 24 days, the longest. Errors: 22023 bad argument, 42501 another role''s election, 55000 a term that is still queued.';
 
 CREATE FUNCTION @extschema@.resign(election pg_catalog.text, term bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_resign';
 COMMENT ON FUNCTION @extschema@.resign(pg_catalog.text, bigint) IS
-'Ends a leadership, or a candidacy: true, or false if this term, or NULL, is neither. At once if this call is a statement of its own outside of a transaction block and of a pipeline; otherwise at commit, so that the next leader sees what this one has written. Errors: 22023 bad argument, 42501 another role''s election.';
+'Ends a leadership, or a candidacy: true, or false if this term, or NULL, is neither. At once if this call is a statement of its own outside of a transaction block and of a pipeline; otherwise at commit, so that the next leader sees what this one has written. It waits for no flush: a crash of the server within the next moments may bring the leader back, or the candidate, which is then elected if its turn comes, and leads until its TTL ends. It does wait if the TTL is over 5 minutes, with setting lock_election.durable_release, and for a synchronous standby. Errors: 22023 bad argument, 42501 another role''s election.';
 
 CREATE FUNCTION @extschema@.current_leader(
 	election pg_catalog.text,
@@ -544,7 +544,7 @@ CREATE FUNCTION @extschema@.is_leader(election pg_catalog.text, term bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_is_leader';
 COMMENT ON FUNCTION @extschema@.is_leader(pg_catalog.text, bigint) IS
-'Whether this term leads at this moment.';
+'Whether this term leads at this moment. What is_held says of true and false holds here as well.';
 
 CREATE FUNCTION @extschema@.fence_leader(election pg_catalog.text, term bigint)
 RETURNS pg_catalog.void LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -685,7 +685,7 @@ CREATE FUNCTION lock_election.health(
 RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_health';
 COMMENT ON FUNCTION lock_election.health() IS
-'How lock_election is here, for load balancers, probes and monitors. Asks no other process and never waits: also on a standby, and while the manager loads or is stopped. For everyone. ok: nothing is known to keep a client from getting a lock of this database on this server. problem: the first thing that does; NULL if ok. role: primary or standby. manager: one serves this database. loading: it reads its tables; requests wait for that. request_wait: the longest that a request has now been waiting for the manager to take it; not one that waits for its turn because it is much work. standby_confirms: as many synchronous standbys as synchronous_standby_names asks for are connected, and nobody has waited for them for 2 s; NULL: none is defined. standby_wait: the longest that a call of this database has now been waiting for them; for their replay (synchronous_commit = remote_apply) it counts only where the caller waits for that too. incarnation: as in view manager. library_version, sql_version: of the library that the server runs (NULL: it is not preloaded), and of the extension in this database. replayed_at: on a standby, when the last transaction that it has replayed was committed; NULL on a primary.';
+'How lock_election is here, for load balancers, probes and monitors. Asks no other process and never waits: also on a standby, and while the manager loads or is stopped. For everyone. ok: nothing is known to keep a client from getting a lock of this database on this server. problem: the first thing that does; NULL if ok. role: primary or standby. manager: one serves this database. loading: it reads its tables; requests wait for that. request_wait: the longest that a call has now been waiting for the manager to take its request; not one that waits for its turn because it is much work, nor one whose caller has given up: ok and problem tell of a manager that does not take those. standby_confirms: as many synchronous standbys as synchronous_standby_names asks for are connected, and nobody has waited for them for 2 s; NULL: none is defined. standby_wait: the longest that a call of this database has now been waiting for them; for their replay (synchronous_commit = remote_apply) it counts only where the caller waits for that too. incarnation: as in view manager. library_version, sql_version: of the library that the server runs (NULL: it is not preloaded), and of the extension in this database. replayed_at: on a standby, when the last transaction that it has replayed was committed; NULL on a primary.';
 
 CREATE FUNCTION lock_election.counters(
 	OUT acquires bigint, OUT renewals bigint, OUT releases bigint, OUT checks bigint,

@@ -139,6 +139,8 @@ subtest 'cut off and alive' => sub {
 	$lease = $client{on}->query('SELECT grant_lease()');
 	$term = $client{on}->query(q{SELECT campaign('boss', 'me', '1 min')});
 	$client{on}->query(qq{SELECT acquire_lock('hung on it', lease => $lease)});
+	my $both = $client{on}->query("SELECT acquire_lock('both', '$ttl')");
+	my $reign = $client{on}->query("SELECT campaign('both', 'me', '$ttl')");
 
 	# what asks when the line is cut, and goes on asking
 	cut($standby{s1});
@@ -154,6 +156,7 @@ subtest 'cut off and alive' => sub {
 
 	$standby{s1}->promote;
 	wait_for_sql($standby{s1}, 'SELECT count(*) > 0 FROM lock_election.manager');
+	is(one($standby{s1}, "SELECT renew_lock('both', $both, '1 h'), renew_leadership('both', $reign, '1 h')"), '01:00:00|01:00:00', 'the new primary renews');
 	my %next;
 	foreach my $level (@levels)
 	{
@@ -178,6 +181,18 @@ subtest 'cut off and alive' => sub {
 	ok(!$renewing->ready && !$client{remote_apply}->ready, 'who has no timeout still waits');
 	workers_do_not_wait('the manager does not');
 	like(at_level('local')->query(q{SELECT acquire_lock('for nobody else', '1 h')}), qr/^\d+$/, 'at level local it goes on');
+
+	# but that it has ended a lease it says at once, also of one that its successor has renewed
+	wait_for_sql($primary, q{SET synchronous_commit = local; SELECT count(*) = 0 FROM lock_election.locks WHERE name = 'both'});
+	my $asks = at_level('on');
+	$asks->query(q{SET statement_timeout = '30 s'});
+	is($asks->query("SELECT $_"), '', "$_: NULL") foreach "renew_lock('both', $both)", "renew_leadership('both', $reign)";
+	is($asks->query("SELECT $_"), 'f', "$_: false") foreach "is_held('both', $both)", "is_leader('both', $reign)", "release_lock('both', $both)";
+	$asks->query("SELECT await_lock('both', $both)");
+	like($asks->error, qr/ERROR:  LE001/, 'await_lock: LE001');
+	is($asks->query(q{SELECT try_acquire_lock('for nobody else')}) . $asks->error, '', 'nor does a try that fails wait');
+	$asks->quit;
+	is(one($standby{s1}, "SELECT is_held('both', $both), is_leader('both', $reign)"), 't|t', 'they are held there all the same');
 
 	# and comes to an end
 	$primary->stop('fast');

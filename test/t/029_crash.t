@@ -68,6 +68,27 @@ subtest 'releases before a crash' => sub {
 	$node->safe_psql('postgres', q{SELECT force_release_lock(name) FROM lock_election.locks WHERE name LIKE 'r %'});
 };
 
+# Of those who stood for election until a moment before: nobody asks them whether they still would.
+subtest 'candidates that have withdrawn before a crash' => sub {
+	my $s = session($node);
+	my $leader = $s->query(q{SELECT campaign('e', 'leader', '1 min')});
+	my %ttl = (back => '1 min', durable => '1 min', long => '301 s');
+	my %term = map { $_ => $s->query("SELECT term FROM enqueue_candidate('e', '$_', '$ttl{$_}')") } sort keys %ttl;
+
+	is($s->query("SELECT resign('e', $term{long})"), 't', 'withdrawn: a long TTL');
+	is($s->query("SET lock_election.durable_release = on; SELECT resign('e', $term{durable})"), 't', 'with durable_release');
+	stop_walwriter($node);
+	is($s->query("RESET lock_election.durable_release; SELECT resign('e', $term{back})"), 't', 'with neither');
+	is($s->query('SELECT count(*) FROM lock_election.waiters'), '0', 'nobody waits');
+	$node->stop('immediate');
+	$s->quit;
+	$node->start;
+	is($node->safe_psql('postgres', 'SELECT string_agg(token::text, $$ $$) FROM lock_election.waiters'), $term{back}, 'one is back after the crash');
+	is($node->safe_psql('postgres', "SELECT resign('e', $leader); SELECT candidate, term, valid_for > '50 s' FROM current_leader('e')"),
+		"t\nback|$term{back}|t", 'and is elected, for its TTL');
+	is($node->safe_psql('postgres', q{SELECT force_resign('e')}), '1', 'until somebody ends it');
+};
+
 # Each start takes a new incarnation, whatever was before it.
 sub next_token { return $node->safe_psql('postgres', q{SELECT acquire_lock('token', wait => '0')}) || die; }
 

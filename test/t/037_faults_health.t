@@ -85,7 +85,17 @@ subtest 'the manager' => sub {
 	kill 'CONT', $pid;
 	like($s->wait, qr/^\d+$/, 'goes on');
 	is_healthy($primary, '', 'and all is well');
-	$s->quit;
+
+	kill 'STOP', $pid;
+	$s->async(q{SELECT renew_lock('a', 1)});
+	is_healthy($primary, 'the manager of this database does not answer', 'stopped again');
+	one($primary, 'SELECT pg_cancel_backend(' . $s->pid . ')');
+	$s->wait;
+	like($s->error, qr/ERROR:  57014/, 'who waits gives up');
+	is(health($primary, 'request_wait'), '00:00:00', 'then nobody waits');
+	is_healthy($primary, 'the manager of this database does not answer', 'but somebody has waited too long');
+	kill 'CONT', $pid;
+	is_healthy($primary, '', 'it goes on');
 
 	one($primary, q{SELECT fault_set('manager-loaded', 'wait')});
 	one($primary, "SELECT pg_terminate_backend($pid)");
@@ -98,8 +108,32 @@ subtest 'the manager' => sub {
 	one($primary, q{SELECT fault_set('manager-start', 'error', times => 100)});
 	one($primary, q{SELECT pg_terminate_backend(pid) FROM lock_election.manager});
 	is_healthy($primary, 'no manager runs for this database', 'it does not start');
+	$s->query(q{SELECT renew_lock('a', 1)});
+	like($s->error, qr/ERROR:  57P03/, 'who waits gives up');
+	is(health($primary, 'request_wait'), '00:00:00', 'then nobody waits');
 	one($primary, q{SELECT fault_clear()});
 	is_healthy($primary, '', 'it starts again');
+	$s->quit;
+};
+
+# Every request gets an error. One that the manager finds only when its session has ended is not left lying either.
+subtest 'tables that cannot be read' => sub {
+	my ($admin, $other, $s) = map { session($primary) } 1 .. 3;
+
+	$admin->query('BEGIN; LOCK TABLE _lock_election.slot IN ACCESS EXCLUSIVE MODE');
+	$other->query(q{SELECT acquire_lock('a', '1 h')});
+	like($other->error, qr/ERROR:  55P03/, 'an error');
+	one($primary, q{SELECT fault_set('manager-took', 'wait')});
+	$s->async(q{SELECT renew_lock('a', 1)});
+	wait_for_sql($primary, q{SELECT request_wait > '0' AND fault_waiting('manager-took') > 0 FROM lock_election.health()});
+	one($primary, 'SELECT pg_terminate_backend(' . $s->pid . ')');
+	wait_for_sql($primary, 'SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = ' . $s->pid);
+	is_healthy($primary, 'the manager of this database does not answer', 'the session has ended');
+	is(health($primary, 'request_wait'), '00:00:00', 'so that nobody waits');
+	one($primary, q{SELECT fault_clear()});
+	is_healthy($primary, '', 'it has looked at the request');
+	$_->quit foreach $admin, $other;
+	wait_for_sql($primary, q{SELECT release_lock('a', try_acquire_lock('a'))});
 };
 
 sub receiver { return one($standby, 'SELECT pid FROM pg_stat_wal_receiver'); }

@@ -251,6 +251,11 @@ subtest 'more than a role may have' => sub {
 		qr/53400: .*role "mallory".*max_keys_per_role \(1 MB\)/s, 'keys');
 	is($node->safe_psql('postgres', q{SELECT compare_and_set('theirs', 0, 'x')}, extra_params => [ '-U', 'bob' ]), '1', 'are another\'s affair to nobody');
 	is($node->safe_psql('postgres', q{SELECT compare_and_set('1', 1, 'short')}, extra_params => [ '-U', 'mallory' ]), '2', 'what becomes shorter can be set');
+
+	# as with an UPDATE of any table, and as the guide says
+	is(error_of(q{DO $$ BEGIN FOR i IN 1 .. 1000 LOOP PERFORM compare_and_set('2', i, repeat(chr(65 + i % 26), 4096)); END LOOP; END $$}, 'mallory'),
+		'', 'so can what stays as long, without end');
+	is(one(q{SELECT pg_relation_size('_lock_election.versioned') > 4 * 1024 * 1024}), 't', 'older row versions are not bounded');
 	one(q{SELECT force_release_role('mallory')});
 	nothing_left($node);
 };

@@ -257,10 +257,13 @@ wait_for_answer(uint32 number, const LeCommand *cmd, LeWait *wait, bool snapshot
 	return true;
 }
 
-/* All that has to be put back however a wait ends. */
+/* All that has to be put back however a wait ends without its answer. */
 static void
 wait_cleanup(int code, Datum arg)
 {
+	/* what was posted is the manager's, but nobody waits for it */
+	if (le_my_slot != NULL)
+		pg_atomic_write_u32(&le_my_slot->given_up, pg_atomic_read_u32(&le_my_slot->posted));
 	le_flush_leave();
 	le_client_wait_over();
 	le_names_done();

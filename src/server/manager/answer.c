@@ -92,7 +92,7 @@ le_answer_failed(const uint32 *procs, int n, const ErrorData *error)
 		mailed = mail != 0 || pg_atomic_read_u64(&slot->undo) != 0;
 		if (slot->session == 0 || (slot->revision != 0 && mail == 0))
 			continue;
-		if (unanswered && slot->revision == 0 && (mail & LE_MAIL_SESSION_END) == 0)
+		if (unanswered && slot->revision == 0)
 			le_batch_answer_error(procs[i], error->sqlerrcode, error_text(error));
 		else if (mailed)
 			put_error(slot, error->sqlerrcode, error_text(error));

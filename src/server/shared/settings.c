@@ -62,7 +62,9 @@ define_sizes(void)
 		&le_max_history_per_role_mb, 256, 0, 1024 * 1024, PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
 	DefineCustomIntVariable(
 		"lock_election.max_keys_per_role",
-		"Size that a role's keys of compare_and_set can have in a database; 0 is no limit.", NULL,
+		"Size that a role's keys of compare_and_set can have in a database; 0 is no limit.",
+		"Counted are name, value and 150 bytes of each key as it is now; not its older row versions, which "
+		"take room until VACUUM removes them, nor WAL.",
 		&le_max_keys_per_role_mb, 256, 0, 1024 * 1024, PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
 }
 

@@ -145,6 +145,7 @@ typedef struct LeRequestSlot
 	int database;   /* index in LeShared.databases; never changes */
 	int pid;
 	pg_atomic_uint32 posted;    /* number of the newest request */
+	pg_atomic_uint32 given_up;  /* that of the newest one whose caller has left without its answer */
 	pg_atomic_uint32 open_xact; /* its transaction that has acquired; 0 */
 	pg_atomic_uint64 undo;      /* mailbox: xact << 32 | subxact; 0: none */
 	pg_atomic_uint32 mail;      /* mailbox: LE_MAIL_* */

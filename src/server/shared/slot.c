@@ -15,6 +15,7 @@ static void
 slot_init(LeRequestSlot *slot)
 {
 	pg_atomic_init_u32(&slot->posted, 0);
+	pg_atomic_init_u32(&slot->given_up, 0);
 	pg_atomic_init_u32(&slot->answered, 0);
 	pg_atomic_init_u32(&slot->deferred, 0);
 	pg_atomic_init_u32(&slot->open_xact, 0);

@@ -56,7 +56,8 @@ typedef struct Health
 	bool loading;
 	bool standby_defined;
 	bool standby_confirms;
-	LeTime request_wait; /* the longest wait for the manager to take a request */
+	LeTime untaken;      /* how long the manager has left a request lying */
+	LeTime request_wait; /* the same of one that its caller waits for */
 	LeTime standby_wait; /* the longest wait for a standby */
 	int64 incarnation;   /* 0: not known */
 } Health;
@@ -79,10 +80,11 @@ entry_without_lock(void)
  * How long a request has been posted that the manager has neither answered nor
  * put into a queue, or deferred: heavy requests wait for their turns.
  * One that leaves the queue just now is about to be answered: so that is read
- * last.
+ * last.  A manager that hangs is seen by those as well whose callers have given up:
+ * they may all be quicker than TOO_LONG.
  */
-static LeTime
-request_wait(LeRequestSlot *slot, LeTime now)
+static void
+look_at_request(LeRequestSlot *slot, LeTime now, Health *health)
 {
 	uint32 posted = pg_atomic_read_u32(&slot->posted);
 	LeTime posted_at;
@@ -92,7 +94,11 @@ request_wait(LeRequestSlot *slot, LeTime now)
 	posted_at = *(volatile LeTime *) &slot->posted_at;
 	queued = *(volatile int64 *) &slot->revision != 0 || pg_atomic_read_u32(&slot->deferred) == posted;
 	pg_read_barrier();
-	return queued || pg_atomic_read_u32(&slot->answered) == posted ? 0 : now - posted_at;
+	if (queued || pg_atomic_read_u32(&slot->answered) == posted)
+		return;
+	health->untaken = Max(health->untaken, now - posted_at);
+	if (pg_atomic_read_u32(&slot->given_up) != posted)
+		health->request_wait = Max(health->request_wait, now - posted_at);
 }
 
 /*
@@ -123,7 +129,7 @@ look_at_sessions(LeDatabase *db, Health *health)
 
 		if (*(volatile uint64 *) &slot->session == 0)
 			continue;
-		health->request_wait = Max(health->request_wait, request_wait(slot, now));
+		look_at_request(slot, now, health);
 		health->standby_wait = Max(health->standby_wait, standby_wait(slot, now));
 	}
 }
@@ -174,7 +180,7 @@ problem(const Health *health)
 		return "the manager of this database is loading its tables";
 	if (!health->manager)
 		return "no manager runs for this database";
-	if (health->request_wait >= TOO_LONG)
+	if (health->untaken >= TOO_LONG)
 		return "the manager of this database does not answer";
 	if (health->standby_defined && !health->standby_confirms)
 		return "no synchronous standby confirms";
