@@ -167,6 +167,28 @@ subtest 'where something rests on it, it waits' => sub {
 	kill 'CONT', $pid;
 	is($one->wait('Z'), 't', 'released');
 
+	# after a wait less than five minutes are left of more
+	$x = acquire($two, 'x');
+	$one->query(q{SELECT acquire_lock('x', '300.5 s')});
+	ok(is_busy($one, 0.2), 'waits');
+	fault(q{set('batch-committed', 'sleep', 800)});
+	release($two, 'x', $x);
+	$x = $one->wait('Z');
+	kill 'STOP', $pid;
+	$one->query("SELECT release_lock('x', $x)");
+	ok(is_busy($one, 0.2), 'a TTL of more than five minutes, of which less is left');
+	kill 'CONT', $pid;
+	is($one->wait('Z'), 't', 'released');
+
+	$x = acquire($one, 'x');
+	ask($one, 'DISCARD ALL');
+	ask($one, "SELECT is_held('x', $x)");
+	kill 'STOP', $pid;
+	$one->query("SELECT release_lock('x', $x)");
+	ok(is_busy($one, 0.2), 'acquired before DISCARD ALL');
+	kill 'CONT', $pid;
+	is($one->wait('Z'), 't', 'released');
+
 	ask($free, 'CREATE ROLE other');
 	$x = acquire($one, 'x');
 	ask($one, 'SET ROLE other');

@@ -72,21 +72,140 @@ foreach my $point (qw(manager-took batch-horizon batch-rung))
 	nothing_left($node);
 }
 
-# A stop in order loses nothing that was told.
+# A batch fails with what it has taken, and so does the load after it: nothing of that is on the stack any more. Whoever is
+# served next, with the first load that works, finds it done.
+sub refuse
+{
+	my ($do) = @_;
+
+	fault(q{set('batch-begun', 'error', times => 1)});
+	fault(q{set('reload-loaded', 'error', times => 1)});
+	$do->();
+	wait_until(sub { fault("hits('reload-loaded')") ne '0' }) || die 'nothing was loaded again';
+	return;
+}
+
+{
+	my $x = acquire($a, 'x', q{'1 min'});
+
+	settle();
+	refuse(sub { is(release($a, 'x', $x), 't', 'a release is told, and then refused with all of its batch'); });
+	my $token = $b->query(q{SELECT try_acquire_lock('x', '1 min')});
+	like($token, qr/^\d+$/, 'whoever is served next finds it made');
+	release($b, 'x', $token) if $token;
+	nothing_left($node);
+
+	$a->query('BEGIN');
+	acquire($a, 'x', q{'1 min'});
+	refuse(sub { $a->query('ROLLBACK'); });
+	$token = $b->query(q{SELECT try_acquire_lock('x', '1 min')});
+	like($token, qr/^\d+$/, 'the same of a rollback');
+	release($b, 'x', $token) if $token;
+	nothing_left($node);
+}
+
+# While it is replayed nothing can be loaded: after that requests are taken again.
+{
+	my $x = acquire($a, 'x', q{'1 min'});
+
+	settle();
+	fault(q{set('batch-begun', 'error', times => 2)});
+	fault(q{set('reload-loaded', 'error', skip => 1, times => 1)});
+	is(release($a, 'x', $x), 't', 'a release is told, and refused once more when it is tried alone');
+	wait_until(sub { fault("hits('reload-loaded')") >= 2 }) || die 'nothing was loaded again';
+	my $y = $b->query(q{SELECT try_acquire_lock('y', '1 min')});
+	unless (like($y, qr/^\d+$/, 'who asks after that is served'))
+	{
+		$node->stop('immediate');
+		die 'requests are not taken any more';
+	}
+	release($b, 'y', $y);
+	nothing_left($node);
+	fault('clear()');
+}
+
+# A release that fails by itself is tried again after a second, however many others fail meanwhile.
+{
+	my $x = acquire($a, 'x', q{'1 min'});
+	my ($end, $made, $failed) = (time + 8, 0, 0);
+
+	settle();
+	fault(q{set('batch-begun', 'error', times => 3)});
+	is(release($a, 'x', $x), 't', 'a release is told, and refused');
+	wait_until(sub { fault("hits('batch-begun')") >= 3 }) || die 'no batch has failed';
+	until ($made || time > $end)
+	{
+		fault(q{set('batch-begun', 'error', times => 2)});
+		$failed++ if $b->query(q{SELECT try_acquire_lock('y', '1 min')}) eq '';
+		fault('clear()');
+		sleep 0.1;
+		$made = $free->query(q{SELECT count(*) FROM _lock_election.slot WHERE name = 'x' AND token <> 0}) eq '0';
+	}
+	ok($made, "it is made while others fail ($failed times)");
+	$c->query(q{SELECT force_release_lock('y'), force_release_lock('x')});
+	nothing_left($node);
+}
+
+# --- orderly stops of the server lose nothing that was told ---
+
+# The server has begun to stop.
+sub stop_server { kill 'INT', $node->{_pid}; return; }
+
+sub restart
+{
+	wait_until(sub { !-e $node->data_dir . '/postmaster.pid' }) || die 'the server does not stop';
+	$node->_update_pid(0);
+	$node->start;
+	($a, $b, $c, $free) = map { session($node) } 1 .. 4;
+	return;
+}
+
+sub is_made
+{
+	my ($test_name) = @_;
+	return is($node->safe_psql('postgres', q{SELECT name FROM lock_election.locks WHERE mode IS NOT NULL}), '', $test_name);
+}
+
+# The manager is about to take it.
 {
 	my $x = acquire($a, 'x', q{'5 min'});
 	my ($manager) = $c->query('SELECT pid FROM lock_election.manager');
 
-	# the manager is about to take it
 	kill 'STOP', $manager;
 	is(release($a, 'x', $x), 't', 'a release is told');
-	kill 'INT', $node->{_pid};
+	stop_server();
 	sleep 0.1;
 	kill 'CONT', $manager;
-	wait_until(sub { !-e $node->data_dir . '/postmaster.pid' });
-	$node->_update_pid(0);
-	$node->start;
-	my $left = $node->safe_psql('postgres', q{SELECT name FROM lock_election.locks WHERE mode IS NOT NULL});
-	is($left, '', 'it is made over a stop of the server');
+	restart();
+	is_made('it is made over a stop of the server');
+}
+
+# A batch has failed with it.
+{
+	my $x = acquire($a, 'x', q{'5 min'});
+
+	settle();
+	refuse(sub { is(release($a, 'x', $x), 't', 'a release is told, and refused'); });
+	stop_server();
+	restart();
+	is_made('it is made over a stop of the server');
+}
+
+# Its session has answered it, as far as it is concerned, and is slow to post it.
+{
+	my $x = acquire($a, 'x', q{'5 min'});
+	my ($manager) = $c->query('SELECT pid FROM lock_election.manager');
+
+	settle();
+	stop_at('release-before-post', $a->pid);
+	$a->async("SELECT release_lock('x', $x)");
+	my $backend = stopped('release-before-post') && fault(q{waiting('release-before-post')});
+	kill 'STOP', $backend;
+	stop_server();
+	wait_until(sub { !-e "/proc/$manager" }, 1);
+	kill 'CONT', $backend;
+	is($a->wait, 't', 'a release is told while the server stops');
+	restart();
+	is_made('it is made over a stop of the server');
 }
 done_testing();

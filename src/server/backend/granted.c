@@ -7,6 +7,7 @@
 #include "backend/durability.h"
 #include "backend/granted.h"
 #include "backend/session.h"
+#include "backend/xact.h"
 #include "shared/shmem.h"
 
 /* Most sessions hold one lock at a time, some a few. */
@@ -14,7 +15,8 @@
 
 typedef struct Grant
 {
-	int64 token; /* 0: none */
+	uint64 session; /* as in its slot: DISCARD ALL begins another one */
+	int64 token;    /* 0: none */
 	Oid role;
 	LeTime until; /* by le_clock(); the manager's time may only be behind that */
 	uint32 epoch, epoch_is;
@@ -28,12 +30,13 @@ static int newest = 0;
 /*
  * One lock with a lease of its own, which ends by itself within a few minutes: the
  * release of any other one may have something to wait for, or ends in another way.
+ * The TTL decides, as in le_entry_ends_soon(): after a wait less than that is left.
  */
 static bool
 is_plain(const LeCommand *cmd, const LeReply *reply)
 {
 	return cmd->kind == LE_KIND_LOCK && cmd->nnames == 0 && cmd->lease == 0 && !cmd->enqueue &&
-		   !reply->reentrant && !reply->bound && reply->epoch_is != 0 && reply->valid_for <= LE_SAVE_INTERVAL;
+		   !reply->reentrant && !reply->bound && reply->epoch_is != 0 && cmd->ttl <= LE_SAVE_INTERVAL;
 }
 
 void
@@ -45,6 +48,7 @@ le_granted_note(const LeCommand *cmd, const LeReply *reply)
 		return;
 	newest = (newest + 1) % GRANTS;
 	grant = &grants[newest];
+	grant->session = le_my_slot->session;
 	grant->token = reply->token;
 	grant->role = cmd->role;
 	grant->until = (reply->waited ? le_my_slot->reply_at : le_my_slot->posted_at) + reply->valid_for;
@@ -61,8 +65,8 @@ find(const LeCommand *cmd)
 	{
 		Grant *grant = &grants[i];
 
-		if (grant->token == cmd->token && grant->name_len == cmd->name.len &&
-			memcmp(grant->name, cmd->name.data, cmd->name.len) == 0)
+		if (grant->token == cmd->token && grant->session == le_my_slot->session &&
+			grant->name_len == cmd->name.len && memcmp(grant->name, cmd->name.data, cmd->name.len) == 0)
 			return grant;
 	}
 	return NULL;
@@ -86,8 +90,17 @@ le_granted_take(const LeCommand *cmd)
 	if (cmd->kind != LE_KIND_LOCK || cmd->token == 0 || cmd->hold_for != 0 || cmd->all_holds)
 		return false;
 	grant = find(cmd);
-	if (grant == NULL)
+	if (grant == NULL || grant->role != cmd->role || le_release_waits())
 		return false;
-	grant->token = 0;
-	return grant->role == cmd->role && is_held(grant) && !le_release_waits();
+
+	/* whatever comes, le_pending_top_ended() ends this */
+	le_xact_touched();
+	pg_atomic_write_u32(&le_my_slot->releasing, 1);
+
+	/* the manager that leaves clears running before it looks at releasing */
+	pg_memory_barrier();
+	if (is_held(grant))
+		return true;
+	pg_atomic_write_u32(&le_my_slot->releasing, 0);
+	return false;
 }

@@ -386,6 +386,11 @@ le_pending_top_ended(bool is_commit)
 		if (!is_known)
 			wait_for_manager();
 	}
+	if (le_my_slot != NULL)
+	{
+		pg_write_barrier();
+		pg_atomic_write_u32(&le_my_slot->releasing, 0);
+	}
 	if (prepared != DSM_HANDLE_INVALID)
 		dsm_unpin_segment(prepared);
 	prepared = DSM_HANDLE_INVALID;

@@ -506,20 +506,32 @@ try_batch(const uint32 *procs, int n, bool expire, LeTime horizon, ErrorData **e
 
 /* --- running --- */
 
+static bool
+has_mail(LeRequestSlot *slot)
+{
+	return pg_atomic_read_u32(&slot->mail) != 0 || pg_atomic_read_u64(&slot->undo) != 0;
+}
+
+/* In which order they rang is not known: what has ended comes before what others ask for. */
 int
 le_batch_all_slots(uint32 *procs)
 {
-	int n = 0;
+	int n = 0, nmailed = 0;
 
 	for (int i = 0; i < le_shared->max_slots; i++)
 	{
 		LeRequestSlot *slot = slot_of(i);
+		bool mailed = has_mail(slot);
 
-		if (slot->session == 0)
+		if (slot->session == 0 ||
+			(!mailed && pg_atomic_read_u32(&slot->posted) == pg_atomic_read_u32(&slot->answered)))
 			continue;
-		if (pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered) ||
-			pg_atomic_read_u32(&slot->mail) != 0 || pg_atomic_read_u64(&slot->undo) != 0)
-			procs[n++] = i;
+		procs[n++] = i;
+		if (mailed)
+		{
+			procs[n - 1] = procs[nmailed];
+			procs[nmailed++] = i;
+		}
 	}
 	return n;
 }
@@ -557,7 +569,7 @@ fail_requests(const uint32 *procs, int n, const ErrorData *error)
 			le_wake((int) procs[i]);
 		}
 	}
-	le_mgr.retry_at = le_clock() + RETRY_AFTER;
+	le_retry_later();
 }
 
 /* False: nothing can be read, and *error says why. */
@@ -640,22 +652,27 @@ run(uint32 *procs, int n)
 {
 	ErrorData *error;
 	LeTime horizon;
+	bool all;
 
-	if (le_mgr.retry_at != 0 && le_mgr.retry_at <= le_clock())
-	{
-		le_mgr.retry_at = 0;
-		n = le_batch_all_slots(procs);
-	}
 	if (le_batch_has_room())
 	{
 		le_mgr.core_valid = false;
 		le_pause_broken(&le_mgr.pause);
 	}
+
+	/* what was refused is on no stack: nobody is served before a release among that */
+	all = !le_mgr.core_valid || (le_mgr.retry_at != 0 && le_mgr.retry_at <= le_clock());
+	if (all)
+		n = le_batch_all_slots(procs);
+	if (le_mgr.retry_at <= le_clock())
+		le_mgr.retry_at = 0;
 	if (!le_mgr.core_valid && !le_batch_reload(&error))
 	{
 		fail_requests(procs, n, error);
 		return;
 	}
+	if (all)
+		le_mgr.retry_at = 0;
 	horizon = le_clock();
 	LE_FAULT_NOFAIL("batch-horizon");
 	n = le_take_aside(procs, n);
@@ -687,35 +704,6 @@ bool
 le_batch_is_gone(void)
 {
 	return le_mgr.gone;
-}
-
-void
-le_batch_gone(void)
-{
-	for (int i = 0; i < le_shared->max_slots; i++)
-	{
-		LeRequestSlot *slot = slot_of(i);
-
-		if (slot->session == 0)
-			continue;
-		if (pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered))
-			le_batch_answer_error(i, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-								  "extension lock_election was dropped");
-		pg_atomic_write_u64(&slot->undo, 0);
-		if (pg_atomic_read_u32(&slot->mail) & LE_MAIL_RELEASED)
-		{
-			le_releases_drop(&slot->releases);
-			pg_atomic_fetch_or_u32(&slot->note, LE_NOTE_GONE);
-			pg_atomic_fetch_and_u32(&slot->mail, ~LE_MAIL_RELEASED);
-		}
-
-		/* the slot of a session that ends right now is cleared later, see manager_exit() */
-		LE_FAULT_NOFAIL("extension-gone");
-		if (pg_atomic_fetch_and_u32(&slot->mail, LE_MAIL_SESSION_END | LE_MAIL_RELEASED) &
-			LE_MAIL_SESSION_END)
-			le_slot_clear(slot);
-		le_wake(i);
-	}
 }
 
 void

@@ -33,6 +33,9 @@ extern bool le_batch_is_gone(void);
 /* The extension was dropped: end every wait with an error. */
 extern void le_batch_gone(void);
 
+/* It leaves in order: make all releases that sessions have answered. */
+extern void le_batch_leave(uint32 *procs);
+
 /*
  * Has the manager run without a pause until now, asleep or not?  A pause moves all
  * deadlines.  slept_until: when it meant to wake up; 0: it did not sleep.

@@ -173,6 +173,9 @@ extern void le_batch_set_limits(LeCore *core, int work);
 /* Has a load left rows out for which there may be room now? */
 extern bool le_batch_has_room(void);
 
+/* Look at all slots again after RETRY_AFTER; another failure before that does not put it off. */
+extern void le_retry_later(void);
+
 /* Load again after a failed batch; false: *error says why it is not possible. */
 extern bool le_batch_reload(ErrorData **error);
 

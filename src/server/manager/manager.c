@@ -130,7 +130,10 @@ sleep_until(LeTime wakeup, bool *nap)
 		le_sleep(Min(at_most, LE_NAP));
 		return;
 	}
-	pg_atomic_exchange_u32(&my_db->asleep, 1);
+	pg_atomic_write_u32(&my_db->asleep, 1);
+
+	/* see le_ring_softly(): an atomic operation alone is not a full barrier everywhere */
+	pg_memory_barrier();
 	if (pg_atomic_read_u32(&my_db->stack) == 0)
 		le_sleep(at_most);
 	pg_atomic_write_u32(&my_db->asleep, 0);
@@ -145,22 +148,6 @@ keep_interval(LeTime last_batch)
 	if (le_min_batch_interval > 0 && rest > 0)
 		(void) WaitLatch(NULL, WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, (long) ((rest + LE_MS - 1) / LE_MS),
 						 le_wait_event(LE_WAIT_INTERVAL));
-}
-
-/*
- * What sessions have told to be released is released: after a stop of the server no
- * other manager finds it.  From here on they ask, and nobody answers.
- */
-static void
-leave_in_order(uint32 *procs)
-{
-	int n;
-
-	pg_atomic_exchange_u32(&my_db->running, 0);
-	n = le_take_stack(my_db, procs);
-	if (n > 0)
-		le_batch_run(procs, n);
-	leave(LE_EXIT_NONE);
 }
 
 /*
@@ -185,7 +172,10 @@ handle_signals(uint32 *procs)
 		pin_settings();
 	}
 	if (ShutdownRequestPending || my_db->leave)
-		leave_in_order(procs);
+	{
+		le_batch_leave(procs);
+		leave(LE_EXIT_NONE);
+	}
 }
 
 /* The extension was dropped, and perhaps created again: a new manager finds out. */

@@ -305,6 +305,13 @@ end_waits(void)
 	}
 }
 
+void
+le_retry_later(void)
+{
+	if (le_mgr.retry_at == 0)
+		le_mgr.retry_at = le_clock() + RETRY_AFTER;
+}
+
 /* Load again after a failed batch.  Deadlines go on where they were. */
 bool
 le_batch_reload(ErrorData **error)
@@ -335,7 +342,7 @@ le_batch_reload(ErrorData **error)
 		FlushErrorState();
 		AbortCurrentTransaction();
 		le_mgr.core_valid = false;
-		le_mgr.retry_at = le_clock() + RETRY_AFTER;
+		le_retry_later();
 		le_pause_refused(&le_mgr.pause);
 		end_waits();
 	}

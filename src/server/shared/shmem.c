@@ -75,6 +75,7 @@ slot_init(LeRequestSlot *slot)
 	pg_atomic_init_u32(&slot->open_xact, 0);
 	pg_atomic_init_u64(&slot->undo, 0);
 	pg_atomic_init_u32(&slot->mail, 0);
+	pg_atomic_init_u32(&slot->releasing, 0);
 	pg_atomic_init_u32(&slot->linked, 0);
 	pg_atomic_init_u32(&slot->note, 0);
 	pg_atomic_init_u32(&slot->bound, 0);
@@ -217,8 +218,12 @@ le_ring_softly(LeRequestSlot *slot)
 {
 	LeDatabase *db = &le_shared->databases[slot->database];
 
-	if (link_slot(slot, false) &&
-		(pg_atomic_read_u32(&db->asleep) != 0 || pg_atomic_read_u64(&db->queued) != 0))
+	if (!link_slot(slot, false))
+		return;
+
+	/* the manager sets asleep before it looks at the stack: one of the two sees the other */
+	pg_memory_barrier();
+	if (pg_atomic_read_u32(&db->asleep) != 0 || pg_atomic_read_u64(&db->queued) != 0)
 		le_ring(slot);
 }
 

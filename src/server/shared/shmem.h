@@ -153,6 +153,7 @@ typedef struct LeRequestSlot
 	pg_atomic_uint32 open_xact; /* its transaction that has acquired; 0 */
 	pg_atomic_uint64 undo;      /* mailbox: xact << 32 | subxact; 0: none */
 	pg_atomic_uint32 mail;      /* mailbox: LE_MAIL_* */
+	pg_atomic_uint32 releasing; /* it answers a release that it has not posted yet */
 	LeRequestType type;
 	union
 	{

@@ -1,0 +1,109 @@
+/*
+ * manager/leave.c
+ *		A manager leaves: in order, or because the extension was dropped.
+ */
+#include "postgres.h"
+
+#include "manager/batch.h"
+#include "manager/internal.h"
+#include "shared/fault.h"
+#include "shared/releases.h"
+#include "shared/shmem.h"
+#include "shared/wake.h"
+
+/* Neither a session that is stopped nor a full disk keeps a server from stopping for longer. */
+#define LEAVING_AT_MOST (5 * LE_SECOND)
+
+/* Pauses: for a session that is about to post, and after a batch that has failed. */
+#define POSTING_TICK (1 * LE_MS)
+#define FAILED_TICK  (100 * LE_MS)
+
+/* Has a session answered a release that it has not posted yet? */
+static bool
+any_releasing(void)
+{
+	for (int i = 0; i < le_shared->max_slots; i++)
+	{
+		if (pg_atomic_read_u32(&slot_of(i)->releasing) != 0)
+			return true;
+	}
+	return false;
+}
+
+/* Is there a release that was posted and is not made? */
+static bool
+any_released(void)
+{
+	for (int i = 0; i < le_shared->max_slots; i++)
+	{
+		if (pg_atomic_read_u32(&slot_of(i)->mail) & LE_MAIL_RELEASED)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * After a stop of the server no other manager finds a release that was answered:
+ *
+ *	1.	Clear running: sessions answer no release without asking any more, see
+ *		backend/granted.c.
+ *	2.	Wait for those that have answered one (releasing) and have not posted it.
+ *	3.	Run a batch of all slots, which makes what is posted.  Should it fail, because
+ *		a session that also ends now has locked the tables, try again.
+ */
+void
+le_batch_leave(uint32 *procs)
+{
+	LeTime give_up = le_clock() + LEAVING_AT_MOST, slept_until = 0;
+
+	pg_atomic_write_u32(&le_mgr.db->running, 0);
+	pg_memory_barrier();
+	for (;;)
+	{
+		bool releasing;
+		LeTime tick;
+		int n;
+
+		le_sleep_reset();
+		releasing = any_releasing();
+		pg_read_barrier();
+		n = le_batch_all_slots(procs);
+		le_batch_check_stall(slept_until, procs, n);
+		if (n > 0)
+			le_batch_run(procs, n);
+		if (le_mgr.gone || le_clock() >= give_up || !(releasing || any_released()))
+			return;
+		tick = le_mgr.retry_at != 0 ? FAILED_TICK : POSTING_TICK;
+		slept_until = le_clock() + tick;
+		le_sleep(tick);
+	}
+}
+
+void
+le_batch_gone(void)
+{
+	for (int i = 0; i < le_shared->max_slots; i++)
+	{
+		LeRequestSlot *slot = slot_of(i);
+
+		if (slot->session == 0)
+			continue;
+		if (pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered))
+			le_batch_answer_error(i, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+								  "extension lock_election was dropped");
+		pg_atomic_write_u64(&slot->undo, 0);
+		if (pg_atomic_read_u32(&slot->mail) & LE_MAIL_RELEASED)
+		{
+			le_releases_drop(&slot->releases);
+			pg_atomic_fetch_or_u32(&slot->note, LE_NOTE_GONE);
+			pg_atomic_fetch_and_u32(&slot->mail, ~LE_MAIL_RELEASED);
+		}
+
+		/* the slot of a session that ends right now is cleared later, see manager_exit() */
+		LE_FAULT_NOFAIL("extension-gone");
+		if (pg_atomic_fetch_and_u32(&slot->mail, LE_MAIL_SESSION_END | LE_MAIL_RELEASED) &
+			LE_MAIL_SESSION_END)
+			le_slot_clear(slot);
+		le_wake(i);
+	}
+}
