@@ -28,6 +28,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "list.h"
+
 #define LE_MAX_NAME  255  /* bytes of a lock or election name */
 #define LE_MAX_OWNER 255  /* bytes of an owner */
 #define LE_MAX_VALUE 4096 /* bytes of a candidate */
@@ -289,11 +291,6 @@ typedef struct LeTimer
 	uint32_t pos; /* place in the heap + 1; 0: not armed */
 	uint8_t type; /* LeTimerType */
 } LeTimer;
-
-typedef struct LeLink
-{
-	struct LeLink *prev, *next;
-} LeLink;
 
 typedef struct LeEntry LeEntry;
 typedef struct LeWaiter LeWaiter;
@@ -780,8 +777,6 @@ extern uint32_t le_entry_holds(const LeEntry *entry);
 
 /* Checks every internal invariant; aborts with a message.  For tests. */
 extern void le_core_check(const LeCore *core);
-
-#define le_container(ptr, type, member) ((type *) ((char *) (ptr) -offsetof(type, member)))
 
 /* NULL: it is free. */
 static inline LeEntry *

@@ -182,47 +182,6 @@ extern LeEntry *le_find_at(const LeCore *core, int64_t token, uint32_t name_hash
 extern void le_lease_hash_add(LeCore *core, LeLease *lease);
 extern void le_lease_hash_remove(LeCore *core, LeLease *lease);
 
-static inline void
-le_link_init(LeLink *head)
-{
-	head->prev = head->next = head;
-}
-
-static inline bool
-le_link_empty(const LeLink *head)
-{
-	return head->next == head;
-}
-
-static inline bool
-le_linked(const LeLink *link)
-{
-	return link->next != NULL;
-}
-
-static inline void
-le_link_before(LeLink *place, LeLink *link)
-{
-	assert(!le_linked(link));
-	link->prev = place->prev;
-	link->next = place;
-	place->prev->next = link;
-	place->prev = link;
-}
-
-static inline void
-le_unlink(LeLink *link)
-{
-	if (!le_linked(link))
-		return;
-	link->prev->next = link->next;
-	link->next->prev = link->prev;
-	link->prev = link->next = NULL;
-}
-
-#define le_link_foreach(it, nxt, head)                                                                       \
-	for (LeLink *it = (head)->next, *nxt = it->next; it != (head); it = nxt, nxt = it->next)
-
 static inline LeText
 le_text(const char *data, uint32_t len)
 {
