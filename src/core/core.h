@@ -317,7 +317,7 @@ struct LeGroup
 /* Who has acquired: one record for all entries with the same text. */
 struct LeAcquirer
 {
-	LeAcquirer *hash_next;
+	LeHashLink hash_link;
 	uint32_t hash;
 	uint32_t entries; /* that have it */
 	uint8_t len;
@@ -343,7 +343,7 @@ struct LeSlot
 
 struct LeLock
 {
-	LeLock *hash_next;
+	LeHashLink hash_link;
 	char *name; /* not terminated */
 	uint32_t hash;
 	uint16_t name_len;
@@ -381,8 +381,8 @@ struct LeEntry
 	LeLink session_link; /* in the session's entries */
 	union
 	{
-		LeEntry *token_next; /* in the hash of tokens */
-		LeEntry *ended_next; /* ENDED */
+		LeHashLink token_link; /* in the hash of tokens */
+		LeEntry *ended_next;   /* ENDED */
 	};
 	LeLock *lock;
 	LeWaiter *waiter; /* NULL: it does not wait, and has not waited in this batch */
@@ -400,9 +400,9 @@ struct LeEntry
 	{
 		struct /* HELD */
 		{
-			LeLink owner_link; /* in the hash of named owners */
-			LeTime saved_at;   /* renewed, or its time left written */
-			LeTime saved_left; /* time left for its row */
+			LeHashBackLink owner_link; /* in the hash of named owners */
+			LeTime saved_at;           /* renewed, or its time left written */
+			LeTime saved_left;         /* time left for its row */
 		};
 		struct /* LAPSED */
 		{
@@ -505,7 +505,7 @@ struct LeChange
 
 struct LeLease
 {
-	LeLease *hash_next;
+	LeHashLink hash_link;
 	LeLease *dirty_next;
 	LeLink entries;
 	int64_t id;

@@ -1,6 +1,7 @@
 /*
  * core/list.h
- *		Lists whose links lie in the objects that they join.
+ *		Links that lie in the objects which they join: lists, and the chains of
+ *		hash tables.
  */
 #ifndef LE_LIST_H
 #define LE_LIST_H
@@ -58,5 +59,18 @@ le_unlink(LeLink *link)
 
 #define le_link_foreach(it, nxt, head)                                                                       \
 	for (LeLink *it = (head)->next, *nxt = it->next; it != (head); it = nxt, nxt = it->next)
+
+/* A link in a chain of a hash table. */
+typedef struct LeHashLink
+{
+	struct LeHashLink *next;
+} LeHashLink;
+
+/* A link that is taken out of its chain without a walk along that. */
+typedef struct LeHashBackLink
+{
+	LeHashLink link;
+	LeHashLink **back; /* what points to the link; NULL: in no chain */
+} LeHashBackLink;
 
 #endif /* LE_LIST_H */
