@@ -18,13 +18,15 @@ LeAcquirer *
 le_acquirer_find(const LeCore *core, LeText text)
 {
 	uint32_t hash = hash_of(core, text);
-	LeAcquirer *acquirer =
-		core->acquirer_buckets > 0 ? core->acquirer_hash[hash & (core->acquirer_buckets - 1)] : NULL;
 
-	while (acquirer != NULL &&
-		   (acquirer->hash != hash || !le_text_equal(le_text(acquirer->text, acquirer->len), text)))
-		acquirer = acquirer->hash_next;
-	return acquirer;
+	le_hash_foreach(link, core, LE_HASH_ACQUIRERS, hash)
+	{
+		LeAcquirer *acquirer = le_container(link, LeAcquirer, hash_link);
+
+		if (acquirer->hash == hash && le_text_equal(le_text(acquirer->text, acquirer->len), text))
+			return acquirer;
+	}
+	return NULL;
 }
 
 bool
@@ -33,8 +35,6 @@ le_acquirers_reserve(LeCore *core, LeText text)
 	assert(core->spare_acquirer == NULL && text.len <= LE_MAX_ACQUIRER);
 	if (text.data == NULL || le_acquirer_find(core, text) != NULL)
 		return true;
-	if (!le_acquirer_hash_reserve(core))
-		return false;
 	core->spare_acquirer = core->env.alloc(core->env.arg, sizeof(LeAcquirer) + text.len);
 	return core->spare_acquirer != NULL;
 }
@@ -42,7 +42,7 @@ le_acquirers_reserve(LeCore *core, LeText text)
 LeAcquirer *
 le_acquirer_get(LeCore *core, LeText text)
 {
-	LeAcquirer *acquirer = le_acquirer_find(core, text), **bucket;
+	LeAcquirer *acquirer = le_acquirer_find(core, text);
 
 	if (acquirer == NULL)
 	{
@@ -53,10 +53,7 @@ le_acquirer_get(LeCore *core, LeText text)
 		acquirer->entries = 0;
 		acquirer->len = (uint8_t) text.len;
 		memcpy(acquirer->text, text.data, text.len);
-		bucket = &core->acquirer_hash[acquirer->hash & (core->acquirer_buckets - 1)];
-		acquirer->hash_next = *bucket;
-		*bucket = acquirer;
-		core->acquirer_count++;
+		le_hash_add(core, LE_HASH_ACQUIRERS, &acquirer->hash_link);
 	}
 	acquirer->entries++;
 	return acquirer;
@@ -65,30 +62,16 @@ le_acquirer_get(LeCore *core, LeText text)
 void
 le_acquirer_drop(LeCore *core, LeAcquirer *acquirer)
 {
-	LeAcquirer **at;
-
 	assert(acquirer->entries > 0);
 	if (--acquirer->entries > 0)
 		return;
-	at = &core->acquirer_hash[acquirer->hash & (core->acquirer_buckets - 1)];
-	while (*at != acquirer)
-		at = &(*at)->hash_next;
-	*at = acquirer->hash_next;
-	core->acquirer_count--;
+	le_hash_remove(core, LE_HASH_ACQUIRERS, &acquirer->hash_link);
 	core->env.free(core->env.arg, acquirer);
 }
 
 void
 le_acquirers_destroy(LeCore *core)
 {
-	for (uint32_t i = 0; i < core->acquirer_buckets; i++)
-	{
-		for (LeAcquirer *acquirer = core->acquirer_hash[i], *next; acquirer != NULL; acquirer = next)
-		{
-			next = acquirer->hash_next;
-			core->env.free(core->env.arg, acquirer);
-		}
-	}
-	if (core->acquirer_hash != NULL)
-		core->env.free(core->env.arg, core->acquirer_hash);
+	le_hash_foreach_all(link, next, core, LE_HASH_ACQUIRERS)
+		core->env.free(core->env.arg, le_container(link, LeAcquirer, hash_link));
 }

@@ -64,7 +64,7 @@ lock_free(LeCore *core, LeLock *lock)
 		le_pool_put(&core->slots, slot);
 	}
 	le_timer_clear(core, &lock->timer);
-	le_lock_hash_remove(core, lock);
+	le_hash_remove(core, LE_HASH_LOCKS, &lock->hash_link);
 	le_free_text(core, &lock->name);
 	le_pool_put(&core->locks, lock);
 }

@@ -81,7 +81,8 @@ check_holder(const LeCore *core, const LeLock *lock, const LeSlot *slot)
 		CHECK(core->env.fenced != NULL && le_linked(&entry->lapsed_link));
 		return;
 	}
-	CHECK(le_linked(&entry->owner_link) == (entry->owner != NULL));
+	CHECK((entry->owner_link.back != NULL) == (entry->owner != NULL));
+	CHECK(entry->owner == NULL || *entry->owner_link.back == &entry->owner_link.link);
 	if (entry->lease != NULL)
 		check_lease(core, entry);
 	else
@@ -208,40 +209,36 @@ check_roles(const LeCore *core)
 	LeShare counted = {0}, there = {0};
 	uint32_t roles = 0;
 
-	for (uint32_t i = 0; i < core->role_buckets; i++)
+	le_hash_foreach_all(link, next, core, LE_HASH_ROLES)
 	{
-		for (const LeRole *role = core->role_hash[i]; role != NULL; role = role->hash_next)
-		{
-			CHECK(role->entries > 0 || role->leases > 0);
-			roles++;
-			add_share(&counted, (LeShare){role->entries, role->leases, role->bytes});
-		}
+		const LeRole *role = le_container(link, LeRole, hash_link);
+
+		CHECK(role->entries > 0 || role->leases > 0);
+		roles++;
+		add_share(&counted, (LeShare){role->entries, role->leases, role->bytes});
 	}
 	CHECK(roles == core->roles.used);
-	for (uint32_t i = 0; i < core->token_buckets; i++)
+	le_hash_foreach_all(link, next, core, LE_HASH_TOKENS)
 	{
-		for (const LeEntry *entry = core->token_hash[i]; entry != NULL; entry = entry->token_next)
-		{
-			add_share(&there, le_share_of_entry(entry->lock->name_len, entry->owner_len, entry->value_len));
-			for (const LeHold *hold = entry->holds; hold != NULL; hold = hold->next)
-				add_share(&there, le_share_of_hold());
-		}
+		const LeEntry *entry = le_container(link, LeEntry, token_link);
+
+		add_share(&there, le_share_of_entry(entry->lock->name_len, entry->owner_len, entry->value_len));
+		for (const LeHold *hold = entry->holds; hold != NULL; hold = hold->next)
+			add_share(&there, le_share_of_hold());
 	}
-	for (uint32_t i = 0; i < core->lease_buckets; i++)
+	le_hash_foreach_all(link, next, core, LE_HASH_LEASES)
 	{
-		for (const LeLease *lease = core->lease_hash[i]; lease != NULL; lease = lease->hash_next)
-		{
-			if (!lease->for_group)
-				add_share(&there, le_share_of_lease(lease->owner_len));
-		}
+		const LeLease *lease = le_container(link, LeLease, hash_link);
+
+		if (!lease->for_group)
+			add_share(&there, le_share_of_lease(lease->owner_len));
 	}
-	for (uint32_t i = 0; i < core->lock_buckets; i++)
+	le_hash_foreach_all(link, next, core, LE_HASH_LOCKS)
 	{
-		for (const LeLock *lock = core->lock_hash[i]; lock != NULL; lock = lock->hash_next)
-		{
-			if (lock->closed_until != 0)
-				add_share(&there, le_share_of_closed(lock->name_len));
-		}
+		const LeLock *lock = le_container(link, LeLock, hash_link);
+
+		if (lock->closed_until != 0)
+			add_share(&there, le_share_of_closed(lock->name_len));
 	}
 	CHECK(counted.entries == there.entries && counted.leases == there.leases && counted.bytes == there.bytes);
 }
@@ -251,24 +248,23 @@ le_core_check(const LeCore *core)
 {
 	uint32_t locks = 0, tokens = 0, left = 0, candidates = 0, changes = 0, waits = 0;
 
-	for (uint32_t i = 0; i < core->lock_buckets; i++)
+	le_hash_foreach_all(link, next, core, LE_HASH_LOCKS)
 	{
-		for (const LeLock *lock = core->lock_hash[i]; lock != NULL; lock = lock->hash_next)
+		const LeLock *lock = le_container(link, LeLock, hash_link);
+
+		check_lock(core, lock);
+		tokens += (uint32_t) lock->held + lock->waiting;
+		if (lock->kind == LE_KIND_LOCK)
+			waits += lock->waiting;
+		if (lock->kind == LE_KIND_ELECTION)
 		{
-			check_lock(core, lock);
-			tokens += (uint32_t) lock->held + lock->waiting;
-			if (lock->kind == LE_KIND_LOCK)
-				waits += lock->waiting;
-			if (lock->kind == LE_KIND_ELECTION)
-			{
-				candidates += (uint32_t) lock->held + lock->waiting;
-				changes += (uint32_t) lock->held + 2 * lock->waiting;
-			}
-			locks++;
+			candidates += (uint32_t) lock->held + lock->waiting;
+			changes += (uint32_t) lock->held + 2 * lock->waiting;
 		}
+		locks++;
 	}
-	CHECK(locks == core->lock_count && locks == core->locks.used);
-	CHECK(tokens == core->token_count);
+	CHECK(locks == core->hashes[LE_HASH_LOCKS].count && locks == core->locks.used);
+	CHECK(tokens == core->hashes[LE_HASH_TOKENS].count);
 	for (const LeWaiter *waiter = core->left; waiter != NULL; waiter = waiter->left_next)
 		left++;
 	CHECK(core->waiters.used == core->queued + left);

@@ -107,29 +107,22 @@ le_core_destroy(LeCore *core)
 
 	for (LeChange *change = core->changes; change != NULL; change = change->next)
 		le_free_text(core, &change->dropped);
-	for (uint32_t i = 0; i < core->token_buckets; i++)
+	le_hash_foreach_all(link, next, core, LE_HASH_TOKENS)
 	{
-		for (LeEntry *entry = core->token_hash[i]; entry != NULL; entry = entry->token_next)
-		{
-			le_free_text(core, &entry->owner);
-			le_free_text(core, &entry->value);
-		}
+		LeEntry *entry = le_container(link, LeEntry, token_link);
+
+		le_free_text(core, &entry->owner);
+		le_free_text(core, &entry->value);
 	}
 	for (LeEntry *entry = core->ended, *next; entry != NULL; entry = next)
 	{
 		next = entry->ended_next;
 		le_entry_free(core, entry);
 	}
-	for (uint32_t i = 0; i < core->lock_buckets; i++)
-	{
-		for (LeLock *lock = core->lock_hash[i]; lock != NULL; lock = lock->hash_next)
-			le_free_text(core, &lock->name);
-	}
-	for (uint32_t i = 0; i < core->lease_buckets; i++)
-	{
-		for (LeLease *lease = core->lease_hash[i]; lease != NULL; lease = lease->hash_next)
-			le_free_text(core, &lease->owner);
-	}
+	le_hash_foreach_all(link, next, core, LE_HASH_LOCKS)
+		le_free_text(core, &le_container(link, LeLock, hash_link)->name);
+	le_hash_foreach_all(link, next, core, LE_HASH_LEASES)
+		le_free_text(core, &le_container(link, LeLease, hash_link)->owner);
 	for (LeLease *lease = core->dirty_leases; lease != NULL; lease = lease->dirty_next)
 	{
 		if (lease->ended)
@@ -137,6 +130,7 @@ le_core_destroy(LeCore *core)
 	}
 	free_spares(core);
 	le_acquirers_destroy(core);
+	le_hashes_destroy(core);
 	le_pool_destroy(core, &core->locks);
 	le_pool_destroy(core, &core->slots);
 	le_pool_destroy(core, &core->entries);
@@ -149,11 +143,6 @@ le_core_destroy(LeCore *core)
 	free_array(core, core->spare_owners.items);
 	le_pool_destroy(core, &core->roles);
 	free_array(core, core->heap.items);
-	free_array(core, core->lock_hash);
-	free_array(core, core->token_hash);
-	free_array(core, core->lease_hash);
-	free_array(core, core->role_hash);
-	free_array(core, core->owner_hash);
 	free_array(core, core->sessions);
 	env.free(env.arg, core);
 }
@@ -250,7 +239,7 @@ le_core_reserve(LeCore *core, const LeCommand *cmd)
 		return true;
 
 	/* each lock, entry and lease has one timer, and this may add these */
-	if (!le_hashes_reserve(core) || !le_owners_reserve(core) || !le_acquirers_reserve(core, cmd->acquirer) ||
+	if (!le_hashes_reserve(core) || !le_acquirers_reserve(core, cmd->acquirer) ||
 		!le_pool_reserve(core, &core->roles, 1) ||
 		!le_heap_reserve(core, core->entries.used + core->locks.used + core->leases.used + 2 * n + 1))
 		return false;
@@ -611,11 +600,8 @@ le_core_bytes(const LeCore *core)
 {
 	uint64_t bytes = 0;
 
-	for (uint32_t i = 0; i < core->role_buckets; i++)
-	{
-		for (const LeRole *role = core->role_hash[i]; role != NULL; role = role->hash_next)
-			bytes += role->bytes;
-	}
+	le_hash_foreach_all(link, next, core, LE_HASH_ROLES) bytes +=
+		le_container(link, LeRole, hash_link)->bytes;
 	return bytes;
 }
 
@@ -646,5 +632,5 @@ le_core_row_at(LeCore *core, LeRowType type, uint32_t index)
 uint64_t
 le_core_lock_count(const LeCore *core)
 {
-	return core->lock_count;
+	return core->hashes[LE_HASH_LOCKS].count;
 }

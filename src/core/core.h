@@ -28,6 +28,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "list.h"
+
 #define LE_MAX_NAME  255  /* bytes of a lock or election name */
 #define LE_MAX_OWNER 255  /* bytes of an owner */
 #define LE_MAX_VALUE 4096 /* bytes of a candidate */
@@ -289,11 +291,6 @@ typedef struct LeTimer
 	uint8_t type; /* LeTimerType */
 } LeTimer;
 
-typedef struct LeLink
-{
-	struct LeLink *prev, *next;
-} LeLink;
-
 typedef struct LeEntry LeEntry;
 typedef struct LeWaiter LeWaiter;
 typedef struct LeSlot LeSlot;
@@ -319,7 +316,7 @@ struct LeGroup
 /* Who has acquired: one record for all entries with the same text. */
 struct LeAcquirer
 {
-	LeAcquirer *hash_next;
+	LeHashLink hash_link;
 	uint32_t hash;
 	uint32_t entries; /* that have it */
 	uint8_t len;
@@ -345,7 +342,7 @@ struct LeSlot
 
 struct LeLock
 {
-	LeLock *hash_next;
+	LeHashLink hash_link;
 	char *name; /* not terminated */
 	uint32_t hash;
 	uint16_t name_len;
@@ -382,8 +379,8 @@ struct LeEntry
 	LeLink session_link; /* in the session's entries */
 	union
 	{
-		LeEntry *token_next; /* in the hash of tokens */
-		LeEntry *ended_next; /* ENDED */
+		LeHashLink token_link; /* in the hash of tokens */
+		LeEntry *ended_next;   /* ENDED */
 	};
 	LeLock *lock;
 	LeWaiter *waiter; /* NULL: it does not wait, and has not waited in this batch */
@@ -401,9 +398,9 @@ struct LeEntry
 	{
 		struct /* HELD */
 		{
-			LeLink owner_link; /* in the hash of named owners */
-			LeTime saved_at;   /* renewed, or its time left written */
-			LeTime saved_left; /* time left for its row */
+			LeHashBackLink owner_link; /* in the hash of named owners */
+			LeTime saved_at;           /* renewed, or its time left written */
+			LeTime saved_left;         /* time left for its row */
 		};
 		struct /* LAPSED */
 		{
@@ -506,7 +503,7 @@ struct LeChange
 
 struct LeLease
 {
-	LeLease *hash_next;
+	LeHashLink hash_link;
 	LeLease *dirty_next;
 	LeLink entries;
 	int64_t id;
@@ -759,8 +756,6 @@ extern uint32_t le_entry_holds(const LeEntry *entry);
 
 /* Checks every internal invariant; aborts with a message.  For tests. */
 extern void le_core_check(const LeCore *core);
-
-#define le_container(ptr, type, member) ((type *) ((char *) (ptr) -offsetof(type, member)))
 
 /* NULL: it is free. */
 static inline LeEntry *

@@ -74,7 +74,7 @@ le_lock_get(LeCore *core, LeKind kind, LeText name)
 	lock->timer.type = LE_TIMER_LOCK;
 	le_link_init(&lock->queue);
 	assert(le_text_equal(le_text(lock->name, lock->name_len), name));
-	le_lock_hash_add(core, lock);
+	le_hash_add(core, LE_HASH_LOCKS, &lock->hash_link);
 	return lock;
 }
 
@@ -335,7 +335,7 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 		core->sessions[entry->sessno].bound -= le_entry_is_bound(entry);
 	le_unlink(&entry->session_link);
 	le_timer_clear(core, &entry->timer);
-	le_token_hash_remove(core, entry);
+	le_hash_remove(core, LE_HASH_TOKENS, &entry->token_link);
 	le_role_remove(core, entry->role, share_of(entry));
 	core->work++;
 	le_answer(core, entry, answer_of_end(entry, how), 0);
@@ -514,11 +514,11 @@ le_entry_set_state(LeEntry *entry, LeState from, LeState to)
 		   (from == LE_STATE_HELD && (to == LE_STATE_LAPSED || to == LE_STATE_ENDED)) ||
 		   (from == LE_STATE_LAPSED && to == LE_STATE_ENDED));
 	assert((from != LE_STATE_QUEUED || !le_linked(&entry->waiter->queue_link)) &&
-		   (from != LE_STATE_HELD || !le_linked(&entry->owner_link)) &&
+		   (from != LE_STATE_HELD || entry->owner_link.back == NULL) &&
 		   (from != LE_STATE_LAPSED || !le_linked(&entry->lapsed_link)));
 	entry->state = (uint8_t) to;
 	if (to == LE_STATE_HELD)
-		entry->owner_link = (LeLink){NULL, NULL};
+		entry->owner_link.back = NULL;
 	else if (to == LE_STATE_LAPSED)
 		entry->lapsed_link = (LeLink){NULL, NULL};
 }
@@ -574,7 +574,7 @@ le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease)
 	}
 	if (cmd->acquirer.data != NULL)
 		entry->acquirer = le_acquirer_get(core, cmd->acquirer);
-	le_token_hash_add(core, entry);
+	le_hash_add(core, LE_HASH_TOKENS, &entry->token_link);
 	if (lock->kind == LE_KIND_ELECTION)
 		core->candidates++;
 	le_role_add(core, entry->role, share_of(entry));

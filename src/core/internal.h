@@ -30,6 +30,25 @@ typedef struct LeHeap
 	uint32_t cap;
 } LeHeap;
 
+/* The hash tables; hash_of() in struct.c has the key of each. */
+typedef enum LeHashId
+{
+	LE_HASH_LOCKS,
+	LE_HASH_TOKENS,
+	LE_HASH_LEASES,
+	LE_HASH_OWNERS, /* of back links: an owner may have very many holders in one lock */
+	LE_HASH_ROLES,
+	LE_HASH_ACQUIRERS,
+	LE_HASHES
+} LeHashId;
+
+typedef struct LeHash
+{
+	LeHashLink **buckets;
+	uint32_t size; /* a power of two; 0 before the first reserve */
+	uint32_t count;
+} LeHash;
+
 /* The entries and uncommitted holds of one session. */
 typedef struct LeSession
 {
@@ -53,7 +72,7 @@ typedef struct LeSpares
 /* What one role has. */
 typedef struct LeRole
 {
-	struct LeRole *hash_next;
+	LeHashLink hash_link;
 	uint32_t id;
 	uint32_t entries; /* closed names count */
 	uint32_t leases;
@@ -90,23 +109,7 @@ struct LeCore
 	LeGroup *loaded_group; /* while loading: of the place that was read last */
 	LeLoadEnv load;        /* of the rows while loading */
 
-	LeLock **lock_hash;
-	uint32_t lock_buckets;
-	uint32_t lock_count;
-	LeEntry **token_hash;
-	uint32_t token_buckets;
-	uint32_t token_count;
-	LeLease **lease_hash;
-	uint32_t lease_buckets;
-	uint32_t lease_count;
-	LeLink *owner_hash;
-	uint32_t owner_buckets;
-	uint32_t owner_count;
-	LeRole **role_hash;
-	uint32_t role_buckets;
-	LeAcquirer **acquirer_hash;
-	uint32_t acquirer_buckets;
-	uint32_t acquirer_count;
+	LeHash hashes[LE_HASHES];
 
 	/* copies of the command's texts, made by le_core_reserve() */
 	LeSpares spare_names, spare_owners;
@@ -161,60 +164,33 @@ extern bool le_heap_reserve(LeCore *core, uint32_t cap);
 extern void le_timer_set(LeCore *core, LeTimer *timer, LeTime at);
 extern void le_timer_clear(LeCore *core, LeTimer *timer);
 
-/* The hash tables; le_hashes_reserve() makes room for one more of each. */
+/* The hash tables; le_hashes_reserve() makes room for one more in each. */
 extern uint64_t le_hash_name(const LeCore *core, LeKind kind, LeText name);
 extern uint32_t le_hash_id(int64_t id);
 extern bool le_hashes_reserve(LeCore *core);
-extern bool le_acquirer_hash_reserve(LeCore *core);
-extern void le_lock_hash_add(LeCore *core, LeLock *lock);
-extern void le_lock_hash_remove(LeCore *core, LeLock *lock);
-extern void le_token_hash_add(LeCore *core, LeEntry *entry);
-extern void le_token_hash_remove(LeCore *core, LeEntry *entry);
+extern void le_hashes_destroy(LeCore *core);
+extern void le_hash_add(LeCore *core, LeHashId id, LeHashLink *link);
+extern void le_hash_remove(LeCore *core, LeHashId id, LeHashLink *link);
 /* The entry with this token in a lock whose name hashes like that. */
 extern LeEntry *le_find_at(const LeCore *core, int64_t token, uint32_t name_hash);
-extern void le_lease_hash_add(LeCore *core, LeLease *lease);
-extern void le_lease_hash_remove(LeCore *core, LeLease *lease);
 
-static inline void
-le_link_init(LeLink *head)
+/* The chain with everything of this hash; other hashes are in it too. */
+static inline LeHashLink *
+le_hash_chain(const LeCore *core, LeHashId id, uint32_t hash)
 {
-	head->prev = head->next = head;
+	const LeHash *table = &core->hashes[id];
+
+	return table->size > 0 ? table->buckets[hash & (table->size - 1)] : NULL;
 }
 
-static inline bool
-le_link_empty(const LeLink *head)
-{
-	return head->next == head;
-}
+#define le_hash_foreach(it, core, id, hash)                                                                  \
+	for (LeHashLink *it = le_hash_chain(core, id, hash); it != NULL; it = it->next)
 
-static inline bool
-le_linked(const LeLink *link)
-{
-	return link->next != NULL;
-}
-
-static inline void
-le_link_before(LeLink *place, LeLink *link)
-{
-	assert(!le_linked(link));
-	link->prev = place->prev;
-	link->next = place;
-	place->prev->next = link;
-	place->prev = link;
-}
-
-static inline void
-le_unlink(LeLink *link)
-{
-	if (!le_linked(link))
-		return;
-	link->prev->next = link->next;
-	link->next->prev = link->prev;
-	link->prev = link->next = NULL;
-}
-
-#define le_link_foreach(it, nxt, head)                                                                       \
-	for (LeLink *it = (head)->next, *nxt = it->next; it != (head); it = nxt, nxt = it->next)
+/* Everything in the table; the loop may free "it". */
+#define le_hash_foreach_all(it, nxt, core, id)                                                               \
+	for (uint32_t bucket_ = 0; bucket_ < (core)->hashes[id].size; bucket_++)                                 \
+		for (LeHashLink *it = (core)->hashes[id].buckets[bucket_], *nxt;                                     \
+			 it != NULL && (nxt = it->next, true); it = nxt)
 
 static inline LeText
 le_text(const char *data, uint32_t len)
@@ -338,7 +314,7 @@ extern void le_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeRepl
 /* --- core/owner.c --- */
 
 /* Named owners, and leases, by lock: to find a holder that re-enters. */
-extern bool le_owners_reserve(LeCore *core);
+extern uint32_t le_owner_hash(const LeCore *core, const LeLock *lock, uint32_t role, LeText owner);
 extern void le_owner_add(LeCore *core, LeEntry *entry);
 extern void le_owner_remove(LeCore *core, LeEntry *entry);
 extern bool le_owner_is_shared(const LeEntry *holder, uint64_t session);

@@ -39,7 +39,7 @@ le_lease_new(LeCore *core, int64_t id, LeTime ttl, uint32_t role)
 	lease->role = role;
 	lease->timer.type = LE_TIMER_LEASE;
 	le_link_init(&lease->entries);
-	le_lease_hash_add(core, lease);
+	le_hash_add(core, LE_HASH_LEASES, &lease->hash_link);
 	return lease;
 }
 
@@ -126,7 +126,7 @@ lease_gone(LeCore *core, LeLease *lease)
 {
 	lease->ended = true;
 	le_timer_clear(core, &lease->timer);
-	le_lease_hash_remove(core, lease);
+	le_hash_remove(core, LE_HASH_LEASES, &lease->hash_link);
 	if (!lease->for_group)
 		le_role_remove(core, lease->role, le_share_of_lease(lease->owner_len));
 	le_lease_dirty(core, lease);

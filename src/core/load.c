@@ -132,19 +132,19 @@ find_ended_again(LeCore *failed)
 			continue;
 		}
 		*p = entry->ended_next;
-		le_token_hash_add(failed, entry);
+		le_hash_add(failed, LE_HASH_TOKENS, &entry->token_link);
 	}
 	for (LeLease *lease = failed->dirty_leases; lease != NULL; lease = lease->dirty_next)
 	{
 		if (lease->ended && le_core_find_lease(failed, lease->id) == NULL)
-			le_lease_hash_add(failed, lease);
+			le_hash_add(failed, LE_HASH_LEASES, &lease->hash_link);
 	}
 }
 
 void
 le_core_load_begin(LeCore *core, const LeLoadEnv *env)
 {
-	assert(core->lock_count == 0 && core->lease_count == 0);
+	assert(core->hashes[LE_HASH_LOCKS].count == 0 && core->hashes[LE_HASH_LEASES].count == 0);
 	core->load = *env;
 	core->lease_ended_lsn = env->lsn;
 	core->loading = true;

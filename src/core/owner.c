@@ -7,53 +7,10 @@
  */
 #include "internal.h"
 
-#define FIRST_BUCKETS 256
-
-static LeLink *
-bucket_of(const LeCore *core, const LeLock *lock, uint32_t role, LeText owner)
+uint32_t
+le_owner_hash(const LeCore *core, const LeLock *lock, uint32_t role, LeText owner)
 {
-	uint64_t hash = le_hash_name(core, lock->kind, owner) + lock->hash + le_hash_id(role);
-
-	return &core->owner_hash[hash & (core->owner_buckets - 1)];
-}
-
-static LeLink *
-bucket_of_entry(const LeCore *core, const LeEntry *entry)
-{
-	return bucket_of(core, entry->lock, entry->role, le_text(entry->owner, entry->owner_len));
-}
-
-/* As the other hashes; waiters that are granted may fill it beyond its size. */
-bool
-le_owners_reserve(LeCore *core)
-{
-	uint32_t n = core->owner_buckets ? core->owner_buckets * 2 : FIRST_BUCKETS;
-	uint32_t old_n = core->owner_buckets;
-	LeLink *old = core->owner_hash;
-	LeLink *t;
-
-	if (old_n != 0 && core->owner_count < old_n)
-		return true;
-	t = core->env.alloc(core->env.arg, n * sizeof(LeLink));
-	if (t == NULL)
-		return false;
-	for (uint32_t i = 0; i < n; i++)
-		le_link_init(&t[i]);
-	core->owner_hash = t;
-	core->owner_buckets = n;
-	for (uint32_t i = 0; i < old_n; i++)
-	{
-		le_link_foreach(link, next, &old[i])
-		{
-			LeEntry *entry = le_container(link, LeEntry, owner_link);
-
-			le_unlink(link);
-			le_link_before(bucket_of_entry(core, entry), link);
-		}
-	}
-	if (old != NULL)
-		core->env.free(core->env.arg, old);
-	return true;
+	return (uint32_t) le_hash_name(core, lock->kind, owner) + lock->hash + le_hash_id(role);
 }
 
 /* It has become a holder. */
@@ -61,10 +18,8 @@ void
 le_owner_add(LeCore *core, LeEntry *entry)
 {
 	assert(entry->state == LE_STATE_HELD);
-	if (entry->owner == NULL)
-		return;
-	le_link_before(bucket_of_entry(core, entry), &entry->owner_link);
-	core->owner_count++;
+	if (entry->owner != NULL)
+		le_hash_add(core, LE_HASH_OWNERS, &entry->owner_link.link);
 }
 
 /* It ends, or lapses. */
@@ -72,10 +27,8 @@ void
 le_owner_remove(LeCore *core, LeEntry *entry)
 {
 	assert(entry->state == LE_STATE_HELD);
-	if (entry->owner == NULL)
-		return;
-	le_unlink(&entry->owner_link);
-	core->owner_count--;
+	if (entry->owner != NULL)
+		le_hash_remove(core, LE_HASH_OWNERS, &entry->owner_link.link);
 }
 
 /* Bound to another connection: it would end under the newcomer when that one ends. */
@@ -99,9 +52,9 @@ find_of_owner(const LeCore *core, const LeLock *lock, uint32_t role, LeText owne
 {
 	LeEntry *otherwise = NULL;
 
-	le_link_foreach(link, next, bucket_of(core, lock, role, owner))
+	le_hash_foreach(link, core, LE_HASH_OWNERS, le_owner_hash(core, lock, role, owner))
 	{
-		LeEntry *holder = le_container(link, LeEntry, owner_link);
+		LeEntry *holder = le_container(link, LeEntry, owner_link.link);
 
 		if (holder->lock != lock || holder->role != role || is_foreign(holder, session) ||
 			le_entry_is_ending(holder) || !le_text_equal(le_text(holder->owner, holder->owner_len), owner))

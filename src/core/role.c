@@ -6,14 +6,17 @@
  */
 #include "internal.h"
 
-static LeRole **
+static LeRole *
 find_role(const LeCore *core, uint32_t id)
 {
-	LeRole **p = &core->role_hash[le_hash_id(id) & (core->role_buckets - 1)];
+	le_hash_foreach(link, core, LE_HASH_ROLES, le_hash_id(id))
+	{
+		LeRole *role = le_container(link, LeRole, hash_link);
 
-	while (*p != NULL && (*p)->id != id)
-		p = &(*p)->hash_next;
-	return p;
+		if (role->id == id)
+			return role;
+	}
+	return NULL;
 }
 
 /*
@@ -67,23 +70,23 @@ le_share_of_command(const LeCommand *cmd)
 void
 le_role_add(LeCore *core, uint32_t id, LeShare share)
 {
-	LeRole **p = find_role(core, id);
+	LeRole *role = find_role(core, id);
 
-	if (*p == NULL)
+	if (role == NULL)
 	{
-		*p = le_pool_get(&core->roles);
-		(*p)->id = id;
+		role = le_pool_get(&core->roles);
+		role->id = id;
+		le_hash_add(core, LE_HASH_ROLES, &role->hash_link);
 	}
-	(*p)->entries += share.entries;
-	(*p)->leases += share.leases;
-	(*p)->bytes += share.bytes;
+	role->entries += share.entries;
+	role->leases += share.leases;
+	role->bytes += share.bytes;
 }
 
 void
 le_role_remove(LeCore *core, uint32_t id, LeShare share)
 {
-	LeRole **p = find_role(core, id);
-	LeRole *role = *p;
+	LeRole *role = find_role(core, id);
 
 	assert(role != NULL && role->entries >= share.entries && role->leases >= share.leases &&
 		   role->bytes >= share.bytes);
@@ -92,7 +95,7 @@ le_role_remove(LeCore *core, uint32_t id, LeShare share)
 	role->bytes -= share.bytes;
 	if (role->entries > 0 || role->leases > 0 || role->bytes > 0)
 		return;
-	*p = role->hash_next;
+	le_hash_remove(core, LE_HASH_ROLES, &role->hash_link);
 	le_pool_put(&core->roles, role);
 }
 
@@ -106,7 +109,7 @@ LeStatus
 le_role_admits(const LeCore *core, uint32_t id, LeShare share)
 {
 	const LeLimits *limits = &core->limits;
-	const LeRole none = {0}, *role = core->role_buckets > 0 ? *find_role(core, id) : NULL;
+	const LeRole none = {0}, *role = find_role(core, id);
 
 	if (role == NULL)
 		role = &none;

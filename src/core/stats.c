@@ -66,7 +66,7 @@ le_count_hold(LeCore *core, const LeEntry *entry, LeTime now)
 uint64_t
 le_core_held(const LeCore *core)
 {
-	return core->token_count - core->queued;
+	return core->hashes[LE_HASH_TOKENS].count - core->queued;
 }
 
 uint64_t

@@ -1,6 +1,6 @@
 /*
  * core/struct.c
- *		Pools, the heap of deadlines, and hashes.
+ *		Pools, the heap of deadlines, and hash tables.
  *
  * Everything grows in a reserve function only, so that nothing that is called
  * from le_core_apply() can run out of memory.
@@ -231,7 +231,7 @@ le_timer_clear(LeCore *core, LeTimer *timer)
 		heap_down(heap, i, last);
 }
 
-/* --- hashes --- */
+/* --- hash tables --- */
 
 static inline uint64_t
 rotl(uint64_t x, int b)
@@ -301,92 +301,129 @@ hash_token(int64_t token, uint32_t name_hash)
 	return le_hash_id(token) ^ name_hash;
 }
 
-/*
- * All hashes, one way to grow: allocate, move every chain, free the old
- * one.  A macro because the chains run through different structs.
- */
-#define DEFINE_GROW(fn, Type, table, buckets, count, next_field, hash_of)                                    \
-	static bool fn(LeCore *core)                                                                             \
-	{                                                                                                        \
-		uint32_t n = core->buckets ? core->buckets * 2 : FIRST_BUCKETS;                                      \
-		Type **t;                                                                                            \
-                                                                                                             \
-		if (core->buckets != 0 && core->count < core->buckets)                                               \
-			return true;                                                                                     \
-		t = core->env.alloc(core->env.arg, n * sizeof(Type *));                                              \
-		if (t == NULL)                                                                                       \
-			return false;                                                                                    \
-		memset(t, 0, n * sizeof(Type *));                                                                    \
-		for (uint32_t i = 0; i < core->buckets; i++)                                                         \
-		{                                                                                                    \
-			for (Type *o = core->table[i], *next; o != NULL; o = next)                                       \
-			{                                                                                                \
-				Type **bucket = &t[(hash_of) & (n - 1)];                                                     \
-                                                                                                             \
-				next = o->next_field;                                                                        \
-				o->next_field = *bucket;                                                                     \
-				*bucket = o;                                                                                 \
-			}                                                                                                \
-		}                                                                                                    \
-		if (core->table != NULL)                                                                             \
-			core->env.free(core->env.arg, core->table);                                                      \
-		core->table = t;                                                                                     \
-		core->buckets = n;                                                                                   \
-		return true;                                                                                         \
-	}                                                                                                        \
-	struct LeCore
-
-DEFINE_GROW(grow_locks, LeLock, lock_hash, lock_buckets, lock_count, hash_next, o->hash);
-DEFINE_GROW(grow_tokens, LeEntry, token_hash, token_buckets, token_count, token_next,
-			hash_token(o->token, o->lock->hash));
-DEFINE_GROW(grow_leases, LeLease, lease_hash, lease_buckets, lease_count, hash_next, le_hash_id(o->id));
-DEFINE_GROW(grow_roles, LeRole, role_hash, role_buckets, roles.used, hash_next, le_hash_id(o->id));
-
-DEFINE_GROW(grow_acquirers, LeAcquirer, acquirer_hash, acquirer_buckets, acquirer_count, hash_next, o->hash);
-
-bool
-le_acquirer_hash_reserve(LeCore *core)
+/* What each table is keyed by. */
+static uint32_t
+hash_of(const LeCore *core, LeHashId id, const LeHashLink *link)
 {
-	return grow_acquirers(core);
+	const LeEntry *entry;
+
+	switch (id)
+	{
+		case LE_HASH_LOCKS:
+			return le_container(link, LeLock, hash_link)->hash;
+		case LE_HASH_TOKENS:
+			entry = le_container(link, LeEntry, token_link);
+			return hash_token(entry->token, entry->lock->hash);
+		case LE_HASH_LEASES:
+			return le_hash_id(le_container(link, LeLease, hash_link)->id);
+		case LE_HASH_OWNERS:
+			entry = le_container(link, LeEntry, owner_link.link);
+			return le_owner_hash(core, entry->lock, entry->role, le_text(entry->owner, entry->owner_len));
+		case LE_HASH_ROLES:
+			return le_hash_id(le_container(link, LeRole, hash_link)->id);
+		default:
+			assert(id == LE_HASH_ACQUIRERS);
+			return le_container(link, LeAcquirer, hash_link)->hash;
+	}
+}
+
+/* Set a bucket, or a link's next one, and the back link of that. */
+static void
+point_to(LeHashId id, LeHashLink **from, LeHashLink *link)
+{
+	*from = link;
+	if (id == LE_HASH_OWNERS && link != NULL)
+		((LeHashBackLink *) link)->back = from;
+}
+
+static void
+chain_add(LeHashId id, LeHashLink **bucket, LeHashLink *link)
+{
+	point_to(id, &link->next, *bucket);
+	point_to(id, bucket, link);
+}
+
+/* Doubles the table: over time each link is moved about once. */
+static bool
+grow(LeCore *core, LeHashId id)
+{
+	LeHash *table = &core->hashes[id];
+	LeHash larger = {.size = table->size > 0 ? table->size * 2 : FIRST_BUCKETS, .count = table->count};
+
+	larger.buckets = core->env.alloc(core->env.arg, larger.size * sizeof(LeHashLink *));
+	if (larger.buckets == NULL)
+		return false;
+	memset(larger.buckets, 0, larger.size * sizeof(LeHashLink *));
+	le_hash_foreach_all(link, next, core, id)
+		chain_add(id, &larger.buckets[hash_of(core, id, link) & (larger.size - 1)], link);
+	if (table->buckets != NULL)
+		core->env.free(core->env.arg, table->buckets);
+	*table = larger;
+	return true;
 }
 
 bool
 le_hashes_reserve(LeCore *core)
 {
-	return grow_locks(core) && grow_tokens(core) && grow_leases(core) && grow_roles(core);
+	for (LeHashId id = 0; id < LE_HASHES; id++)
+	{
+		if (core->hashes[id].count >= core->hashes[id].size && !grow(core, id))
+			return false;
+	}
+	return true;
 }
 
 void
-le_lock_hash_add(LeCore *core, LeLock *lock)
+le_hashes_destroy(LeCore *core)
 {
-	LeLock **bucket = &core->lock_hash[lock->hash & (core->lock_buckets - 1)];
-
-	lock->hash_next = *bucket;
-	*bucket = lock;
-	core->lock_count++;
+	for (LeHashId id = 0; id < LE_HASHES; id++)
+	{
+		if (core->hashes[id].buckets != NULL)
+			core->env.free(core->env.arg, core->hashes[id].buckets);
+	}
 }
 
 void
-le_lock_hash_remove(LeCore *core, LeLock *lock)
+le_hash_add(LeCore *core, LeHashId id, LeHashLink *link)
 {
-	LeLock **p = &core->lock_hash[lock->hash & (core->lock_buckets - 1)];
+	LeHash *table = &core->hashes[id];
 
-	while (*p != lock)
-		p = &(*p)->hash_next;
-	*p = lock->hash_next;
-	core->lock_count--;
+	chain_add(id, &table->buckets[hash_of(core, id, link) & (table->size - 1)], link);
+	table->count++;
 }
+
+void
+le_hash_remove(LeCore *core, LeHashId id, LeHashLink *link)
+{
+	LeHash *table = &core->hashes[id];
+	LeHashLink **from;
+
+	if (id == LE_HASH_OWNERS)
+	{
+		from = ((LeHashBackLink *) link)->back;
+		((LeHashBackLink *) link)->back = NULL;
+	}
+	else
+	{
+		from = &table->buckets[hash_of(core, id, link) & (table->size - 1)];
+		while (*from != link)
+			from = &(*from)->next;
+	}
+	point_to(id, from, link->next);
+	table->count--;
+}
+
+/* --- what is found by hash --- */
 
 LeLock *
 le_core_find_lock(const LeCore *core, LeKind kind, LeText name)
 {
 	uint32_t hash = (uint32_t) le_hash_name(core, kind, name);
-	LeLock *lock;
 
-	if (core->lock_buckets == 0)
-		return NULL;
-	for (lock = core->lock_hash[hash & (core->lock_buckets - 1)]; lock != NULL; lock = lock->hash_next)
+	le_hash_foreach(link, core, LE_HASH_LOCKS, hash)
 	{
+		LeLock *lock = le_container(link, LeLock, hash_link);
+
 		if (lock->hash == hash && lock->kind == kind &&
 			le_text_equal(le_text(lock->name, lock->name_len), name))
 			return lock;
@@ -394,43 +431,15 @@ le_core_find_lock(const LeCore *core, LeKind kind, LeText name)
 	return NULL;
 }
 
-static LeEntry **
-token_bucket(const LeCore *core, int64_t token, uint32_t name_hash)
-{
-	return &core->token_hash[hash_token(token, name_hash) & (core->token_buckets - 1)];
-}
-
-void
-le_token_hash_add(LeCore *core, LeEntry *entry)
-{
-	LeEntry **bucket = token_bucket(core, entry->token, entry->lock->hash);
-
-	entry->token_next = *bucket;
-	*bucket = entry;
-	core->token_count++;
-}
-
-void
-le_token_hash_remove(LeCore *core, LeEntry *entry)
-{
-	LeEntry **p = token_bucket(core, entry->token, entry->lock->hash);
-
-	while (*p != entry)
-		p = &(*p)->token_next;
-	*p = entry->token_next;
-	core->token_count--;
-}
-
 LeEntry *
 le_core_find_token(const LeCore *core, int64_t token)
 {
-	for (uint32_t i = 0; i < core->token_buckets; i++)
+	le_hash_foreach_all(link, next, core, LE_HASH_TOKENS)
 	{
-		for (LeEntry *entry = core->token_hash[i]; entry != NULL; entry = entry->token_next)
-		{
-			if (entry->token == token)
-				return entry;
-		}
+		LeEntry *entry = le_container(link, LeEntry, token_link);
+
+		if (entry->token == token)
+			return entry;
 	}
 	return NULL;
 }
@@ -438,54 +447,41 @@ le_core_find_token(const LeCore *core, int64_t token)
 LeEntry *
 le_find_at(const LeCore *core, int64_t token, uint32_t name_hash)
 {
-	LeEntry *entry = core->token_buckets > 0 ? *token_bucket(core, token, name_hash) : NULL;
+	le_hash_foreach(link, core, LE_HASH_TOKENS, hash_token(token, name_hash))
+	{
+		LeEntry *entry = le_container(link, LeEntry, token_link);
 
-	while (entry != NULL && (entry->token != token || entry->lock->hash != name_hash))
-		entry = entry->token_next;
-	return entry;
+		if (entry->token == token && entry->lock->hash == name_hash)
+			return entry;
+	}
+	return NULL;
 }
 
 LeEntry *
 le_core_find_entry(const LeCore *core, LeKind kind, LeText name, int64_t token)
 {
-	LeEntry *entry = le_find_at(core, token, (uint32_t) le_hash_name(core, kind, name));
+	uint32_t name_hash = (uint32_t) le_hash_name(core, kind, name);
 
-	while (entry != NULL && !(entry->token == token && entry->lock->kind == kind &&
-							  le_text_equal(le_text(entry->lock->name, entry->lock->name_len), name)))
-		entry = entry->token_next;
-	return entry;
-}
+	le_hash_foreach(link, core, LE_HASH_TOKENS, hash_token(token, name_hash))
+	{
+		LeEntry *entry = le_container(link, LeEntry, token_link);
 
-void
-le_lease_hash_add(LeCore *core, LeLease *lease)
-{
-	LeLease **bucket = &core->lease_hash[le_hash_id(lease->id) & (core->lease_buckets - 1)];
-
-	lease->hash_next = *bucket;
-	*bucket = lease;
-	core->lease_count++;
-}
-
-void
-le_lease_hash_remove(LeCore *core, LeLease *lease)
-{
-	LeLease **p = &core->lease_hash[le_hash_id(lease->id) & (core->lease_buckets - 1)];
-
-	while (*p != lease)
-		p = &(*p)->hash_next;
-	*p = lease->hash_next;
-	core->lease_count--;
+		if (entry->token == token && entry->lock->kind == kind &&
+			le_text_equal(le_text(entry->lock->name, entry->lock->name_len), name))
+			return entry;
+	}
+	return NULL;
 }
 
 LeLease *
 le_core_find_lease(const LeCore *core, int64_t id)
 {
-	LeLease *lease;
+	le_hash_foreach(link, core, LE_HASH_LEASES, le_hash_id(id))
+	{
+		LeLease *lease = le_container(link, LeLease, hash_link);
 
-	if (core->lease_buckets == 0)
-		return NULL;
-	for (lease = core->lease_hash[le_hash_id(id) & (core->lease_buckets - 1)];
-		 lease != NULL && lease->id != id; lease = lease->hash_next)
-		;
-	return lease;
+		if (lease->id == id)
+			return lease;
+	}
+	return NULL;
 }

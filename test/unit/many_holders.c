@@ -8,6 +8,7 @@
 
 #define HOLDERS  20000
 #define REQUESTS 20000
+#define OWN      (3 * HOLDERS)
 /* A manager that does not run for so long counts as stalled. */
 #define STALL ((double) CLOCKS_PER_SEC)
 
@@ -111,6 +112,34 @@ test_owners(void)
 	stop();
 }
 
+/* One owner has all of them, and gives them back from both ends. */
+static void
+test_one_owner(void)
+{
+	static int64_t tokens[OWN];
+	LeCommand cmd;
+	clock_t begun;
+	int n = 0;
+
+	start();
+	for (int i = 0; i < OWN; i++)
+	{
+		cmd = request(1, "x", S, 0);
+		cmd.owner = text("reader");
+		cmd.enqueue = true;
+		tokens[i] = apply(cmd).token;
+		commit(1);
+	}
+	batch();
+	begun = clock();
+	for (int i = 0; i < OWN; i++)
+		n += release(1, "x", tokens[i % 2 == 0 ? i / 2 : OWN - 1 - i / 2]).status != LE_OK;
+	ok(clock() - begun < STALL, "releases of an owner that holds much");
+	is_int(n, 0, "have the right answers");
+	batch();
+	stop();
+}
+
 /* The same for leases: on this one hang very many other locks, or nothing. */
 static void
 test_leases(void)
@@ -181,6 +210,7 @@ main(void)
 	test_sessions();
 	test_transaction();
 	test_owners();
+	test_one_owner();
 	test_leases();
 	test_gone();
 	return done_testing();

@@ -1,0 +1,76 @@
+/*
+ * core/list.h
+ *		Links that lie in the objects which they join: lists, and the chains of
+ *		hash tables.
+ */
+#ifndef LE_LIST_H
+#define LE_LIST_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The object that has this link. */
+#define le_container(ptr, type, member) ((type *) ((char *) (ptr) -offsetof(type, member)))
+
+/* A link in a list, or its head: a list is a ring. */
+typedef struct LeLink
+{
+	struct LeLink *prev, *next;
+} LeLink;
+
+static inline void
+le_link_init(LeLink *head)
+{
+	head->prev = head->next = head;
+}
+
+static inline bool
+le_link_empty(const LeLink *head)
+{
+	return head->next == head;
+}
+
+static inline bool
+le_linked(const LeLink *link)
+{
+	return link->next != NULL;
+}
+
+static inline void
+le_link_before(LeLink *place, LeLink *link)
+{
+	assert(!le_linked(link));
+	link->prev = place->prev;
+	link->next = place;
+	place->prev->next = link;
+	place->prev = link;
+}
+
+static inline void
+le_unlink(LeLink *link)
+{
+	if (!le_linked(link))
+		return;
+	link->prev->next = link->next;
+	link->next->prev = link->prev;
+	link->prev = link->next = NULL;
+}
+
+#define le_link_foreach(it, nxt, head)                                                                       \
+	for (LeLink *it = (head)->next, *nxt = it->next; it != (head); it = nxt, nxt = it->next)
+
+/* A link in a chain of a hash table. */
+typedef struct LeHashLink
+{
+	struct LeHashLink *next;
+} LeHashLink;
+
+/* A link that is taken out of its chain without a walk along that. */
+typedef struct LeHashBackLink
+{
+	LeHashLink link;
+	LeHashLink **back; /* what points to the link; NULL: in no chain */
+} LeHashBackLink;
+
+#endif /* LE_LIST_H */
