@@ -72,6 +72,26 @@ typedef struct LeEnding
 /* So many of the newest are kept, for whoever asks what has become of a token. */
 #define LE_ENDINGS 1024
 
+/* A row is lent that was left alone for so long. */
+#define LE_IDLE_BEFORE_LENT (100 * LE_MS)
+/* So many are remembered. */
+#define LE_MAX_IDLE 4096
+/* So many names that have lost their rows are remembered, by their hashes. */
+#define LE_MAX_LOST 8192
+
+/* Rows that nobody uses, see core/lend.c. */
+typedef struct LeIdleRows
+{
+	struct
+	{
+		LeSlot *slot;
+		LeTime since;
+	} ring[LE_MAX_IDLE];
+	uint32_t first;
+	uint32_t n;
+	uint32_t lost[LE_MAX_LOST];
+} LeIdleRows;
+
 struct LeCore
 {
 	LeEnv env;
@@ -127,6 +147,8 @@ struct LeCore
 
 	LeEnding endings[LE_ENDINGS]; /* a ring */
 	uint64_t nendings;            /* so many ever */
+
+	LeIdleRows idle;
 
 	/* effects of the batch */
 	LeSlot *dirty_slots;

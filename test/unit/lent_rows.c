@@ -1,7 +1,6 @@
 /* The row of a lock that nobody uses serves another one. */
 #include "fixture.h"
 #include "core/internal.h"
-#include "server/store/lend.c"
 
 static uint64_t inserted; /* rows */
 static uint64_t lent;
@@ -10,25 +9,12 @@ static uint64_t lent;
 static void
 write_rows(void)
 {
-	le_lend_begin(le_core_dirty_slots(core));
+	le_core_lend_rows(core, now);
 	for (LeSlot *slot = le_core_dirty_slots(core); slot != NULL; slot = slot->dirty_next)
 	{
-		LeSlot *idle;
-
-		if (le_slot_holder(slot) == NULL || slot->row.on_disk)
-			continue;
-		idle = le_lend_take(slot, now);
-		slot->row.locator = idle != NULL ? idle->row.locator : ++inserted;
-		if (idle != NULL)
-		{
-			le_core_row_lent(core, idle, now);
-			lent++;
-		}
-	}
-	for (LeSlot *slot = le_core_dirty_slots(core); slot != NULL; slot = slot->dirty_next)
-	{
-		if (le_slot_holder(slot) == NULL && slot->row.on_disk && !slot->drop)
-			le_lend_add(slot, now);
+		lent += slot->row.lent;
+		if (le_slot_holder(slot) != NULL && !slot->row.on_disk)
+			slot->row.locator = ++inserted;
 	}
 	batch();
 }
@@ -67,7 +53,6 @@ static void
 begin(void)
 {
 	start();
-	le_lend_reset();
 	inserted = lent = 0;
 }
 

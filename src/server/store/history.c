@@ -45,7 +45,7 @@ write_change(const LeChange *change, const Clock *clock)
 	values[HISTORY_HOW] = Int16GetDatum(change->how);
 	values[HISTORY_ELECTION] = PointerGetDatum(election);
 	values[HISTORY_CANDIDATE] = PointerGetDatum(candidate);
-	(void) le_table_put(&le_history_table, &row, values, nulls, true);
+	(void) le_table_put(&le_history_table, &row, values, nulls);
 	/* a lease may have ended with very many leaders on it */
 	pfree(election);
 	pfree(candidate);

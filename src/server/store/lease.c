@@ -26,7 +26,7 @@ put_lease(LeLease *lease, const Clock *clock)
 	nulls[LEASE_OWNER] = lease->owner == NULL;
 	if (lease->owner != NULL)
 		values[LEASE_OWNER] = PointerGetDatum(cstring_to_text_with_len(lease->owner, lease->owner_len));
-	return le_table_put(&le_lease_table, &lease->row, values, nulls, false);
+	return le_table_put(&le_lease_table, &lease->row, values, nulls);
 }
 
 int

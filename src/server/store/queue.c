@@ -67,7 +67,7 @@ put_place(LeEntry *entry, const Clock *clock)
 	values[QUEUE_ACQUIRER] =
 		text_datum(entry->acquirer != NULL ? entry->acquirer->text : NULL,
 				   entry->acquirer != NULL ? entry->acquirer->len : 0, &nulls[QUEUE_ACQUIRER]);
-	return le_table_put(&le_queue_table, &entry->waiter->row, values, nulls, false);
+	return le_table_put(&le_queue_table, &entry->waiter->row, values, nulls);
 }
 
 int

@@ -2,10 +2,10 @@
  * store/write.c
  *		Writing a batch: the rows of _lock_election.slot.
  *
- * The core says which slots are dirty; here it is decided which row each of
- * them is written to: its own, one that a lock left idle lends to it (see
- * store/lend.c), or a new one.  That no lock has two holders is seen to by the
- * core, and checked by PostgreSQL: the unique key (kind, name, slot).
+ * The core says which slots are dirty, and where the row of each is: its own,
+ * one that an idle lock has lent to it (see core/lend.c), or none yet.  That no
+ * lock has two holders is seen to by the core, and checked by PostgreSQL: the
+ * unique key (kind, name, slot).
  */
 #include "postgres.h"
 
@@ -14,7 +14,6 @@
 #include "shared/fault.h"
 #include "shared/shmem.h"
 #include "store/internal.h"
-#include "store/lend.h"
 #include "store/store.h"
 
 /* Uncommitted holds that a row can tell; more count as committed at a load. */
@@ -187,75 +186,30 @@ form_free(const LeSlot *slot, const Clock *clock)
 
 /* --- writing --- */
 
-static void
-row_changed(const LeSlot *slot)
-{
-	le_store_row_changed(&le_slot_table,
-						 psprintf("lock \"%.*s\"", (int) slot->lock->name_len, slot->lock->name));
-}
-
-/* The row of this slot is written for that one from now on. */
-static void
-lend(LeCore *core, LeSlot *from, LeSlot *to, LeTime now)
-{
-	to->row.locator = from->row.locator;
-	to->row.on_disk = true;
-	le_core_row_lent(core, from, now);
-}
-
-static void
-write_held(LeCore *core, LeSlot *slot, const Clock *clock)
-{
-	bool takes_key = !slot->row.on_disk;
-	LeSlot *idle = takes_key ? le_lend_take(slot, clock->now) : NULL;
-
-	if (idle != NULL)
-		lend(core, idle, slot, clock->now);
-	form_held(slot, clock);
-	if (!le_table_put(&le_slot_table, &slot->row, row.values, row.nulls, takes_key))
-		row_changed(slot);
-}
-
-static void
-write_free(LeSlot *slot, const Clock *clock)
-{
-	bool done;
-
-	if (slot->drop)
-		done = le_table_delete(&le_slot_table, &slot->row);
-	else
-	{
-		form_free(slot, clock);
-		done = le_table_put(&le_slot_table, &slot->row, row.values, row.nulls, false);
-		le_lend_add(slot, clock->now);
-	}
-	if (!done)
-		row_changed(slot);
-}
-
-/*
- * First the slots that are held: a row is written once in a batch, also where
- * one that is free in this batch is lent.
- */
 static int
 write_slots(LeCore *core, const Clock *clock)
 {
 	int rows = 0;
 
-	le_lend_begin(le_core_dirty_slots(core));
 	for (LeSlot *slot = le_core_dirty_slots(core); slot != NULL; slot = slot->dirty_next)
 	{
-		if (le_slot_holder(slot) == NULL)
+		bool done;
+
+		if (le_slot_holder(slot) == NULL && !slot->row.on_disk)
 			continue;
-		write_held(core, slot, clock);
-		rows++;
-		LE_FAULT("store-row");
-	}
-	for (LeSlot *slot = le_core_dirty_slots(core); slot != NULL; slot = slot->dirty_next)
-	{
-		if (le_slot_holder(slot) != NULL || !slot->row.on_disk)
-			continue;
-		write_free(slot, clock);
+		if (le_slot_holder(slot) == NULL && slot->drop)
+			done = le_table_delete(&le_slot_table, &slot->row);
+		else
+		{
+			if (le_slot_holder(slot) != NULL)
+				form_held(slot, clock);
+			else
+				form_free(slot, clock);
+			done = le_table_put(&le_slot_table, &slot->row, row.values, row.nulls);
+		}
+		if (!done)
+			le_store_row_changed(&le_slot_table,
+								 psprintf("lock \"%.*s\"", (int) slot->lock->name_len, slot->lock->name));
 		rows++;
 		LE_FAULT("store-row");
 	}
