@@ -269,7 +269,7 @@ typedef struct LeRow
 	uint64_t listed : 1;   /* a slot's: among the idle rows */
 	uint64_t reused : 1;   /* ... and written since it was listed */
 	uint64_t kept : 1;     /* ... not handed over at once */
-	uint64_t lent : 1;     /* taken over in this batch: on disk it has another key */
+	uint64_t recycled : 1; /* of another lock until this batch: its key is new */
 	uint64_t on_disk : 1;
 	uint64_t dirty : 1;
 } LeRow;
@@ -691,8 +691,8 @@ extern bool le_core_has_much(const LeCore *core, uint64_t session, uint32_t sess
 extern LeSlot *le_core_dirty_slots(LeCore *core);
 extern LeLease *le_core_dirty_leases(LeCore *core);
 
-/* Before that: give the rows of idle locks to slots that have none, see core/lend.c. */
-extern void le_core_lend_rows(LeCore *core, LeTime now);
+/* Before that: give the rows of idle locks to slots that have none, see core/recycle.c. */
+extern void le_core_recycle_rows(LeCore *core, LeTime now);
 
 /* Entries whose queue row has to be written (QUEUED places) or deleted. */
 extern LeEntry *le_core_dirty_places(LeCore *core);

@@ -72,14 +72,14 @@ typedef struct LeEnding
 /* So many of the newest are kept, for whoever asks what has become of a token. */
 #define LE_ENDINGS 1024
 
-/* A row is lent that was left alone for so long. */
-#define LE_IDLE_BEFORE_LENT (100 * LE_MS)
-/* So many are remembered. */
+/* How long a row is idle before another lock takes it over. */
+#define LE_IDLE_BEFORE_RECYCLED (100 * LE_MS)
+/* Idle rows that are remembered. */
 #define LE_MAX_IDLE 4096
-/* So many names that have lost their rows are remembered, by their hashes. */
+/* Names that are remembered to have lost their rows, by their hashes. */
 #define LE_MAX_LOST 8192
 
-/* Rows that nobody uses, see core/lend.c. */
+/* Rows that nobody uses, see core/recycle.c. */
 typedef struct LeIdleRows
 {
 	struct

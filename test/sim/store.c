@@ -260,7 +260,7 @@ write_place(World *w, LeEntry *entry)
 void
 store_write(World *w)
 {
-	le_core_lend_rows(w->core, w->now);
+	le_core_recycle_rows(w->core, w->now);
 	for (LeSlot *slot = le_core_dirty_slots(w->core); slot != NULL; slot = slot->dirty_next)
 		write_slot(w, slot);
 	for (LeLease *lease = le_core_dirty_leases(w->core); lease != NULL; lease = lease->dirty_next)

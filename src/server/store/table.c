@@ -347,8 +347,8 @@ le_table_put(StoreTable *table, LeRow *row, Datum *values, bool *nulls)
 	{
 		if (!update(table, row, len, &update_indexes))
 			return false;
-		if (row->lent || le_updates_keys(update_indexes))
-			enter_key(table, values, row->lent);
+		if (row->recycled || le_updates_keys(update_indexes))
+			enter_key(table, values, row->recycled);
 	}
 	row->locator = le_table_locator(&table->tuple->tts_tid);
 	row->on_disk = true;

@@ -69,7 +69,7 @@ extern void le_table_close(StoreTable *table);
 
 /*
  * Insert the row, or update it where it is on disk.  When it is inserted, or was
- * another lock's (LeRow.lent), PostgreSQL checks that nobody else has its key.
+ * another lock's (LeRow.recycled), PostgreSQL checks that nobody else has its key.
  * False: the row was changed by somebody else.
  */
 extern bool le_table_put(StoreTable *table, LeRow *row, Datum *values, bool *nulls);

@@ -3,9 +3,9 @@
  *		Writing a batch: the rows of _lock_election.slot.
  *
  * The core says which slots are dirty, and where the row of each is: its own,
- * one that an idle lock has lent to it (see core/lend.c), or none yet.  That no
- * lock has two holders is seen to by the core, and checked by PostgreSQL: the
- * unique key (kind, name, slot).
+ * one that was an idle lock's (see core/recycle.c), or none yet.  That no lock has
+ * two holders is seen to by the core, and checked by PostgreSQL: the unique key
+ * (kind, name, slot).
  */
 #include "postgres.h"
 
