@@ -123,10 +123,8 @@ le_store_history_bytes(uint32 election_len, uint32 candidate_len)
  * where to go on the next time; 0: that was the last page.  Tells of each row on
  * them whose it is, and whether it was deleted.
  */
-typedef void (*LeHistorySeen)(void *arg, Oid role, int64 change, int64 bytes, bool deleted);
-extern void le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from, LeHistorySeen seen,
-								   void *arg);
-extern bool le_store_has_history(void);
+typedef void (*LeHistorySeen)(Oid role, int64 change, int64 bytes, bool deleted);
+extern void le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from, LeHistorySeen seen);
 
 /*
  * Called for every slot in the table that is held or closed, in any backend, under the active
