@@ -109,7 +109,7 @@ le_core_batch_done(LeCore *core, uint64_t lsn)
 	{
 		next = slot->dirty_next;
 		slot->dirty_next = NULL;
-		slot->row.dirty = false;
+		slot->row.dirty = slot->row.recycled = false;
 		if (le_slot_holder(slot) != NULL)
 			le_slot_holder(slot)->lsn = lsn;
 	}

@@ -263,16 +263,14 @@ typedef struct LeReply
 	uint32_t displaced_request;
 } LeReply;
 
-/*
- * Where a slot's, a lease's or a queue place's row is.  Opaque to the core;
- * the store fills it.
- */
+/* Where a slot's, a lease's or a queue place's row is.  The store fills the locator. */
 typedef struct LeRow
 {
-	uint64_t locator : 59; /* the row's TID */
-	uint64_t listed : 1;   /* a slot's: among the store's idle rows */
+	uint64_t locator : 58; /* the row's TID */
+	uint64_t listed : 1;   /* a slot's: among the idle rows */
 	uint64_t reused : 1;   /* ... and written since it was listed */
 	uint64_t kept : 1;     /* ... not handed over at once */
+	uint64_t recycled : 1; /* of another lock until this batch: its key is new */
 	uint64_t on_disk : 1;
 	uint64_t dirty : 1;
 } LeRow;
@@ -669,9 +667,8 @@ extern bool le_core_end_is_heavy(const LeCore *core, uint64_t session, uint32_t 
 extern LeSlot *le_core_dirty_slots(LeCore *core);
 extern LeLease *le_core_dirty_leases(LeCore *core);
 
-/* The row of this free slot was written for another slot; its lock goes with
- * the batch if that was its last row and nobody uses it. */
-extern void le_core_row_lent(LeCore *core, LeSlot *slot, LeTime now);
+/* Before that: give the rows of idle locks to slots that have none, see core/recycle.c. */
+extern void le_core_recycle_rows(LeCore *core, LeTime now);
 
 /* Entries whose queue row has to be written (QUEUED places) or deleted. */
 extern LeEntry *le_core_dirty_places(LeCore *core);

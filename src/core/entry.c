@@ -240,14 +240,6 @@ le_lock_timer(LeCore *core, LeLock *lock, LeTime now)
 	}
 }
 
-void
-le_core_row_lent(LeCore *core, LeSlot *slot, LeTime now)
-{
-	assert(le_slot_holder(slot) == NULL && slot->row.on_disk);
-	slot->row.on_disk = false;
-	le_lock_timer(core, slot->lock, now);
-}
-
 static void
 entry_leave_slot(LeCore *core, LeEntry *entry, LeTime closed_until, LeTime now)
 {

@@ -91,6 +91,26 @@ typedef struct LeEnding
 /* So many of the newest are kept, for whoever asks what has become of a token. */
 #define LE_ENDINGS 1024
 
+/* How long a row is idle before another lock takes it over. */
+#define LE_IDLE_BEFORE_RECYCLED (100 * LE_MS)
+/* Idle rows that are remembered. */
+#define LE_MAX_IDLE 4096
+/* Names that are remembered to have lost their rows, by their hashes. */
+#define LE_MAX_LOST 8192
+
+/* Rows that nobody uses, see core/recycle.c. */
+typedef struct LeIdleRows
+{
+	struct
+	{
+		LeSlot *slot;
+		LeTime since;
+	} ring[LE_MAX_IDLE];
+	uint32_t first;
+	uint32_t n;
+	uint32_t lost[LE_MAX_LOST];
+} LeIdleRows;
+
 struct LeCore
 {
 	LeEnv env;
@@ -123,6 +143,8 @@ struct LeCore
 
 	LeEnding endings[LE_ENDINGS]; /* a ring */
 	uint64_t nendings;            /* so many ever */
+
+	LeIdleRows idle;
 
 	/* effects of the batch */
 	LeSlot *dirty_slots;

@@ -257,42 +257,10 @@ write_place(World *w, LeEntry *entry)
 	fill_row(row, entry);
 }
 
-static LeSlot *
-idle_slot(World *w)
-{
-	for (uint32_t i = 0; i < le_core_lock_indexes(w->core); i++)
-	{
-		LeLock *lock = le_core_lock_at(w->core, i);
-
-		if (lock == NULL || lock->kind != LE_KIND_LOCK || lock->closed_until != 0)
-			continue;
-		for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
-		{
-			if (le_slot_holder(slot) == NULL && slot->row.on_disk && !slot->drop)
-				return slot;
-		}
-	}
-	return NULL;
-}
-
-/* A slot without a row takes the one of a lock that nobody uses. */
-static void
-take_idle_row(World *w, LeSlot *slot)
-{
-	LeSlot *idle = le_slot_holder(slot) != NULL && !slot->row.on_disk ? idle_slot(w) : NULL;
-
-	if (idle == NULL)
-		return;
-	slot->row.locator = idle->row.locator;
-	slot->row.on_disk = true;
-	le_core_row_lent(w->core, idle, w->now);
-}
-
 void
 store_write(World *w)
 {
-	for (LeSlot *slot = le_core_dirty_slots(w->core); slot != NULL; slot = slot->dirty_next)
-		take_idle_row(w, slot);
+	le_core_recycle_rows(w->core, w->now);
 	for (LeSlot *slot = le_core_dirty_slots(w->core); slot != NULL; slot = slot->dirty_next)
 		write_slot(w, slot);
 	for (LeLease *lease = le_core_dirty_leases(w->core); lease != NULL; lease = lease->dirty_next)

@@ -494,13 +494,13 @@ subtest 'a second holder is refused' => sub {
 	like($admin->error, qr/23505: duplicate key value violates unique constraint "slot_key"/, 'an administrator is refused as well');
 	$admin->query('ROLLBACK');
 
-	# by an insert, and where an idle row is lent
-	foreach my $name ('second', 'second, lent')
+	# by an insert, and where an idle row is recycled
+	foreach my $name ('second', 'second, recycled')
 	{
 		$admin->query('BEGIN; ' . $insert->($name, 77) . ' COMMIT');
 		is($admin->error, '', 'a holder that the manager does not know');
 		start_load(1, @clients);
-		if ($name eq 'second, lent')
+		if ($name eq 'second, recycled')
 		{
 			$holder->query(qq{SELECT release_lock('idle $_', acquire_lock('idle $_', '1 h'))}) foreach 1 .. 3;
 			$holder->query('SELECT pg_sleep(0.2)');

@@ -244,6 +244,15 @@ subtest 'more than a role may have' => sub {
 	one("SELECT pg_terminate_backend($pid)");
 	wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
 	ok(wait_until(sub { error_of(q{SELECT campaign('e', 'x', wait => '0')}, 'mallory') =~ /53400/ }, 10), 'a new manager counts it as well');
+	one(q{ALTER TABLE _lock_election.history DISABLE TRIGGER ALL;
+		UPDATE _lock_election.history SET at = now() - interval '8 days';
+		ALTER TABLE _lock_election.history ENABLE ALWAYS TRIGGER refuse_write;
+		ALTER TABLE _lock_election.history ENABLE ALWAYS TRIGGER refuse_row});
+	$pid = one('SELECT pid FROM lock_election.manager');
+	one("SELECT pg_terminate_backend($pid)");
+	wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
+	wait_for_sql($node, 'SELECT count(*) = 0 FROM _lock_election.history');
+	is(error_of(q{SELECT resign('e', campaign('e', 'x'))}, 'mallory'), '', 'what has become too old counts no more');
 	set('max_history_per_role', '256MB');
 
 	set('max_keys_per_role', '1MB');

@@ -64,6 +64,7 @@ write_batch(LeTime now)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("the tables of lock_election were replaced")));
 	}
 	LE_FAULT("batch-begun");
+	le_core_recycle_rows(le_mgr.core, now);
 	rows = le_store_write(le_mgr.core, now);
 	meta.incarnation = next_incarnation();
 	if (meta.incarnation != le_mgr.meta.incarnation)

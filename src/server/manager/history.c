@@ -5,8 +5,7 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
-#include "pgstat.h"
+#include "access/htup_details.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
@@ -18,17 +17,13 @@
 #include "shared/shmem.h"
 #include "store/store.h"
 
-/* As many at a time, one after the other until the whole table was looked at */
+/* Pages of one step, and the time to the next, until the whole table was looked at. */
 #define PRUNE_PAGES 32
 #define PRUNE_STEP  (100 * LE_MS)
-/* From one look at the table to the next at most; and when somebody has it */
+/* From one pass to the next at most; and after a step that failed, as somebody has the table. */
 #define PRUNE_PASS  (600 * LE_SECOND)
 #define PRUNE_RETRY (60 * LE_SECOND)
 
-/* Rows of one step whose count is put off to its commit. */
-#define PRUNE_ROWS 8192
-
-static bool any = true; /* not known yet */
 static LeTime prune_at = 0;
 static uint32 prune_from = 0; /* page; 0: the next pass is to begin */
 
@@ -37,7 +32,8 @@ static uint32 prune_from = 0; /* page; 0: the next pass is to begin */
 /*
  * lock_election.max_history_per_role is kept by sums: what this manager writes is
  * added, what is deleted is taken off.  What was there before is counted by the
- * first pass over the table; until that is done, a role may write more.
+ * first pass over the table, which deletes nothing; until that is done, a role may
+ * write more.
  */
 typedef struct RoleHistory
 {
@@ -46,12 +42,12 @@ typedef struct RoleHistory
 } RoleHistory;
 
 static HTAB *role_history = NULL;
-static int64 first_change = 0;   /* of this manager */
-static bool all_counted = false; /* the first pass is done */
+static int64 first_change = 0; /* of this manager */
+static bool counted = false;   /* the first pass is done */
 
 /* What a step has seen counts once it is committed. */
-static RoleHistory *step = NULL;
-static int step_rows = 0, step_room = 0;
+static RoleHistory step[PRUNE_PAGES * MaxHeapTuplesPerPage];
+static int step_rows;
 
 static void
 add_bytes(Oid role, int64 bytes)
@@ -92,29 +88,14 @@ void
 le_history_written(LeCore *core)
 {
 	for (const LeChange *change = le_core_changes(core); change != NULL; change = change->next)
-	{
 		add_bytes(change->role, le_store_history_bytes(change->lock->name_len, change->value_len));
-		any = true;
-	}
 }
 
-/* A row that was there before is counted where the first pass leaves it, or a later one deletes it. */
 static void
-count_row(void *arg, Oid role, int64 change, int64 bytes, bool deleted)
+count_row(Oid role, int64 change, int64 bytes, bool deleted)
 {
-	if (change >= first_change || all_counted)
-		bytes = deleted ? -bytes : 0;
-	else if (deleted)
-		bytes = 0;
-	if (bytes == 0)
-		return;
-	if (step_rows == step_room)
-	{
-		step_room = step_room == 0 ? PRUNE_ROWS : step_room * 2;
-		step = step == NULL ? MemoryContextAlloc(TopMemoryContext, step_room * sizeof(RoleHistory))
-							: repalloc(step, step_room * sizeof(RoleHistory));
-	}
-	step[step_rows++] = (RoleHistory){role, bytes};
+	if (deleted || (!counted && change < first_change))
+		step[step_rows++] = (RoleHistory){role, deleted ? -bytes : bytes};
 }
 
 /* --- deleting --- */
@@ -123,38 +104,29 @@ static void
 prune(void)
 {
 	LeTime retention = (LeTime) le_history_retention_min * SECS_PER_MINUTE * LE_SECOND;
-	TimestampTz before = retention > 0 ? GetCurrentTimestamp() - retention : DT_NOBEGIN;
+	TimestampTz before = counted && retention > 0 ? GetCurrentTimestamp() - retention : DT_NOBEGIN;
+	LeTime pause = PRUNE_STEP;
 
 	step_rows = 0;
-	le_batch_begin();
-	if (!le_store_find())
-	{
-		(void) le_batch_commit(false);
-		return;
-	}
-	any = le_store_has_history();
-	le_store_prune_history(before, PRUNE_PAGES, &prune_from, count_row, NULL);
+	le_store_prune_history(before, PRUNE_PAGES, &prune_from, count_row);
 	LE_FAULT("history-pruned");
 	(void) le_batch_commit(false);
 	for (int i = 0; i < step_rows; i++)
 		add_bytes(step[i].role, step[i].bytes);
-	if (prune_from == 0)
-		all_counted = true;
-	pgstat_report_stat(false);
-	prune_at = le_clock() + (prune_from > 0  ? PRUNE_STEP
-							 : retention > 0 ? Min(retention, PRUNE_PASS)
-											 : PRUNE_PASS);
+	if (prune_from == 0 && counted)
+		pause = retention > 0 ? Min(retention, PRUNE_PASS) : PRUNE_PASS;
+	counted |= prune_from == 0;
+	prune_at = le_clock() + pause;
 }
 
 LeTime
 le_history_tend(void)
 {
-	if (!any || (le_history_retention_min == 0 && all_counted))
+	if (le_history_retention_min == 0 && counted)
 		return LE_NEVER;
 	if (le_clock() < prune_at)
 		return prune_at;
 	prune_at = le_clock() + PRUNE_RETRY;
-	/* somebody may have the table: the next time is soon enough */
-	le_aside(prune);
+	le_chore(prune);
 	return prune_at;
 }

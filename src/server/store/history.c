@@ -28,11 +28,9 @@
 /* --- writing --- */
 
 static void
-write_change(const LeChange *change, const Clock *clock)
+write_change(const LeChange *change, const LeClock *clock)
 {
 	const LeLock *lock = change->lock;
-	text *election = cstring_to_text_with_len(lock->name, lock->name_len);
-	text *candidate = cstring_to_text_with_len(change->value != NULL ? change->value : "", change->value_len);
 	Datum values[HISTORY_COLUMNS];
 	bool nulls[HISTORY_COLUMNS] = {false};
 	LeRow row = {0};
@@ -43,16 +41,14 @@ write_change(const LeChange *change, const Clock *clock)
 	values[HISTORY_AT] = TimestampTzGetDatum(le_store_to_wall(clock, change->at));
 	values[HISTORY_ROLE] = ObjectIdGetDatum(change->role);
 	values[HISTORY_HOW] = Int16GetDatum(change->how);
-	values[HISTORY_ELECTION] = PointerGetDatum(election);
-	values[HISTORY_CANDIDATE] = PointerGetDatum(candidate);
-	(void) le_table_put(&le_history_table, &row, values, nulls, true);
-	/* a lease may have ended with very many leaders on it */
-	pfree(election);
-	pfree(candidate);
+	le_store_set_text(values, nulls, HISTORY_ELECTION, lock->name, lock->name_len);
+	le_store_set_text(values, nulls, HISTORY_CANDIDATE, change->value != NULL ? change->value : "",
+					  change->value_len);
+	(void) le_table_put(&le_history_table, &row, values, nulls);
 }
 
 int
-le_store_write_changes(LeCore *core, const Clock *clock)
+le_store_write_changes(LeCore *core, const LeClock *clock)
 {
 	int rows = 0;
 
@@ -67,68 +63,36 @@ le_store_write_changes(LeCore *core, const Clock *clock)
 
 /* --- deleting --- */
 
-bool
-le_store_has_history(void)
+void
+le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from, LeHistorySeen seen)
 {
-	Relation rel = le_table_open_to_read(&le_history_table, AccessShareLock);
-	bool any = RelationGetNumberOfBlocks(rel) > 0;
-
-	table_close(rel, NoLock);
-	return any;
-}
-
-static void
-count_row(TupleTableSlot *row, bool deleted, LeHistorySeen seen, void *arg)
-{
-	bool isnull;
-	LeText election, candidate;
-
-	slot_getallattrs(row);
-	election = le_store_read_text(row, HISTORY_ELECTION);
-	candidate = le_store_read_text(row, HISTORY_CANDIDATE);
-	seen(arg, DatumGetObjectId(slot_getattr(row, HISTORY_ROLE + 1, &isnull)),
-		 DatumGetInt64(slot_getattr(row, HISTORY_CHANGE + 1, &isnull)),
-		 le_store_history_bytes(election.len, candidate.len), deleted);
-}
-
-static void
-prune_pages(Relation rel, BlockNumber from, BlockNumber pages, TimestampTz before, LeHistorySeen seen,
-			void *arg)
-{
+	Relation rel = le_table_open_to_read(&le_history_table, RowExclusiveLock);
 	TupleTableSlot *row = table_slot_create(rel, NULL);
 	TableScanDesc scan;
 	ItemPointerData min, max;
 
-	ItemPointerSet(&min, from, FirstOffsetNumber);
-	ItemPointerSet(&max, from + pages - 1, MaxOffsetNumber);
+	/* the scan ends where the table does, and is empty behind it */
+	ItemPointerSet(&min, *from, FirstOffsetNumber);
+	ItemPointerSet(&max, *from + pages - 1, MaxOffsetNumber);
 	scan = table_beginscan_tidrange(rel, GetActiveSnapshot(), &min, &max);
 	while (table_scan_getnextslot_tidrange(scan, ForwardScanDirection, row))
 	{
 		ItemPointerData tid = row->tts_tid;
-		bool isnull, old = DatumGetTimestampTz(slot_getattr(row, HISTORY_AT + 1, &isnull)) < before;
+		bool old;
 
-		count_row(row, old, seen, arg);
+		slot_getallattrs(row);
+		old = DatumGetTimestampTz(row->tts_values[HISTORY_AT]) < before;
+		seen(DatumGetObjectId(row->tts_values[HISTORY_ROLE]), DatumGetInt64(row->tts_values[HISTORY_CHANGE]),
+			 le_store_history_bytes(le_store_read_text(row, HISTORY_ELECTION).len,
+									le_store_read_text(row, HISTORY_CANDIDATE).len),
+			 old);
 		if (old)
 			simple_heap_delete(rel, &tid);
 	}
 	table_endscan(scan);
 	ExecDropSingleTupleTableSlot(row);
-}
-
-void
-le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from, LeHistorySeen seen, void *arg)
-{
-	Relation rel = le_table_open_to_read(&le_history_table, RowExclusiveLock);
-	BlockNumber blocks = RelationGetNumberOfBlocks(rel);
-
-	/* it may have become smaller */
-	if (*from < blocks)
-	{
-		pages = Min(pages, blocks - *from);
-		prune_pages(rel, *from, pages, before, seen, arg);
-		*from += pages;
-	}
-	if (*from >= blocks)
+	*from += pages;
+	if (*from >= RelationGetNumberOfBlocks(rel))
 		*from = 0;
 	table_close(rel, NoLock);
 }

@@ -16,7 +16,6 @@
 #include "shared/compat.h"
 #include "shared/version.h"
 #include "store/internal.h"
-#include "store/lend.h"
 #include "store/store.h"
 
 /* --- reading --- */
@@ -100,7 +99,6 @@ load_slots(const LeRowReader *reader, LeCore *failed)
 {
 	LeRows rows;
 
-	le_lend_reset();
 	le_rows_begin(&rows, &le_slot_table, failed);
 	while (le_rows_next(&rows))
 	{

@@ -7,28 +7,29 @@
  * large as it was: vacuum_truncate is off, for the manager would wait for that.
  * A manager that starts reads all of it.
  *
- * So the manager gives the table a new file, as TRUNCATE does, puts the rows in
- * that it can see, and builds the key: PostgreSQL checks it once more.  It is
- * one transaction; a crash, or an error, leaves the old file.  Nobody is waited
- * for: the lock is taken if it is free, or the next time.
+ * So the manager copies the rows that it can see to a new table, and lets
+ * PostgreSQL swap the files of the two and build the key, as REFRESH MATERIALIZED
+ * VIEW does: so the key is checked once more.  It is one transaction; a crash, or an
+ * error, leaves the old file.  Nobody is waited for: the lock is taken if it is free,
+ * or the next time.
  *
  * Old snapshots are no obstacle, as nothing reads these tables to learn of the
- * past: the rows are frozen, so each snapshot sees the new ones.  For logical
- * decoding nothing has happened, as with VACUUM FULL.
+ * past: the rows are frozen, so each snapshot sees the new ones.  VACUUM FULL would
+ * copy all dead rows that an old snapshot may see.  For logical decoding nothing has
+ * happened, as with VACUUM FULL.
  */
 #include "postgres.h"
 
-#include "access/heapam.h"
+#include "access/multixact.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
-#include "catalog/index.h"
+#include "catalog/pg_class.h"
+#include "commands/cluster.h"
 #include "miscadmin.h"
-#include "nodes/pg_list.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
-#include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
 #include "shared/fault.h"
@@ -42,7 +43,7 @@
 /* More take the manager too long to copy. */
 #define SHRINK_ROWS 100000
 
-static StoreTable *const tables[LE_STORE_TABLES] = {&le_slot_table, &le_lease_table, &le_queue_table};
+static StoreTable *const tables[LE_DB_TABLES] = {&le_slot_table, &le_lease_table, &le_queue_table};
 
 /* Where the rows of a table are once the transaction is committed. */
 static struct
@@ -50,165 +51,129 @@ static struct
 	LeRelFileNumber file; /* InvalidOid: as it was */
 	LeSpot *spots;        /* the new ones */
 	uint32 n;
-} moved[LE_STORE_TABLES];
+} moved[LE_DB_TABLES];
 
 /* --- copying --- */
 
-/* In the order of the TIDs: no scan that joins another one, and begins where that is. */
-static List *
-read_all(Relation rel)
+/*
+ * Copy all rows that can be seen, in the order of their TIDs: no scan that joins
+ * another one, and begins where that is.  Those of the core are met in that order; a
+ * row that it does not know is copied as well, for whoever loads it.
+ */
+static int
+copy_rows(StoreTable *table, Relation from, Relation to, LeSpot *spots, uint32 n)
 {
-	TupleTableSlot *row = table_slot_create(rel, NULL);
-	TableScanDesc scan = table_beginscan_strat(rel, GetActiveSnapshot(), 0, NULL, true, false);
-	List *tuples = NIL;
+	TupleTableSlot *row = table_slot_create(from, NULL);
+	TableScanDesc scan = table_beginscan_strat(from, GetActiveSnapshot(), 0, NULL, true, false);
+	CommandId cid = GetCurrentCommandId(true);
+	uint32 next = 0;
+	int rows = 0;
 
 	while (table_scan_getnextslot(scan, ForwardScanDirection, row))
 	{
+		uint64 old = le_table_locator(&row->tts_tid);
+
 		CHECK_FOR_INTERRUPTS();
-		tuples = lappend(tuples, ExecCopySlotHeapTuple(row));
+		table_tuple_insert(to, row, cid, TABLE_INSERT_FROZEN | TABLE_INSERT_NO_LOGICAL, NULL);
+		if (next < n && spots[next].locator == old)
+			spots[next++].locator = le_table_locator(&row->tts_tid);
+		rows++;
 	}
 	table_endscan(scan);
 	ExecDropSingleTupleTableSlot(row);
-	return tuples;
-}
-
-/*
- * Put the rows into the empty table.  Those of the core are met in the order of
- * their TIDs; a row that it does not know stays as well, for whoever loads it.
- */
-static void
-write_all(StoreTable *table, Relation rel, const List *tuples, LeSpot *spots, uint32 n)
-{
-	CommandId cid = GetCurrentCommandId(true);
-	uint32 next = 0;
-	ListCell *cell;
-
-	foreach (cell, tuples)
-	{
-		HeapTuple tuple = lfirst(cell);
-		uint64 old = le_table_locator(&tuple->t_self);
-
-		heap_insert(rel, tuple, cid, HEAP_INSERT_FROZEN | HEAP_INSERT_NO_LOGICAL, NULL);
-		if (next < n && spots[next].locator == old)
-			spots[next++].locator = le_table_locator(&tuple->t_self);
-	}
 	if (next < n)
 		le_store_row_changed(table, "an entry");
+	return rows;
 }
 
-/* The table is locked by us alone. */
-static void
-rewrite(int i, Relation rel)
+/* The table is locked by us alone; it is closed.  Returns its pages. */
+static BlockNumber
+rewrite(LeCore *core, int i, Relation rel)
 {
 	StoreTable *table = tables[i];
-	BlockNumber pages = RelationGetNumberOfBlocks(rel);
-	List *tuples = read_all(rel);
-	ReindexParams params = {0};
+	BlockNumber old_pages = RelationGetNumberOfBlocks(rel), pages;
+	Oid copy_oid = make_new_heap(table->oid, rel->rd_rel->reltablespace, rel->rd_rel->relam,
+								 rel->rd_rel->relpersistence, AccessExclusiveLock);
+	Relation copy = table_open(copy_oid, NoLock);
+	int rows;
 
-	le_new_file(rel);
 	LE_FAULT("shrink-new-file");
-	write_all(table, rel, tuples, moved[i].spots, moved[i].n);
+	moved[i].spots = le_known_spots(table, core, &moved[i].n);
+	rows = copy_rows(table, rel, copy, moved[i].spots, moved[i].n);
+	pages = RelationGetNumberOfBlocks(copy);
+	moved[i].file = le_relfilenumber(copy);
 	LE_FAULT("shrink-copied");
-	le_reindex_relation(table->oid, &params);
 	pgstat_count_truncate(rel);
-	CommandCounterIncrement();
-	moved[i].file = le_relfilenumber(rel);
+	table_close(copy, NoLock);
+	table_close(rel, NoLock);
+	finish_heap_swap(table->oid, copy_oid, false, false, true, true, RecentXmin, ReadNextMultiXactId(),
+					 RELPERSISTENCE_PERMANENT);
 	ereport(LOG,
 			(errmsg("table \"%s.%s\" was mostly dead rows and is written anew", STORE_SCHEMA, table->name),
-			 errdetail("It has %d rows, and had %u pages; now it has %u.", list_length(tuples), pages,
-					   RelationGetNumberOfBlocks(rel))));
+			 errdetail("It has %d rows, and had %u pages; now it has %u.", rows, old_pages, pages)));
+	return pages;
 }
 
 /* --- looking --- */
 
 /* NULL: somebody has it. */
 static Relation
-open_if_free(const StoreTable *table, LOCKMODE lockmode)
+open_if_free(const StoreTable *table)
 {
 	Relation rel;
 
-	if (!ConditionalLockRelationOid(table->oid, lockmode))
+	if (!ConditionalLockRelationOid(table->oid, AccessShareLock))
 		return NULL;
 	rel = try_table_open(table->oid, NoLock);
 	if (rel == NULL)
-		UnlockRelationOid(table->oid, lockmode);
+		UnlockRelationOid(table->oid, AccessShareLock);
 	return rel;
 }
 
-/* Few rows on many pages. */
+/* Few rows on many pages; and the rows are where the core has them, not where others have rewritten them. */
 static bool
-is_worth_it(LeCore *core, const StoreTable *table, BlockNumber pages)
+is_worth_it(LeCore *core, const StoreTable *table, Relation rel, BlockNumber pages)
 {
 	uint32 indexes = le_core_row_indexes(core, table->type);
 	uint32 max = Min(pages / PAGES_A_ROW, SHRINK_ROWS);
 	uint32 n = 0;
 
-	if (pages <= SHRINK_PAGES)
+	if (pages <= SHRINK_PAGES || !table->known || le_relfilenumber(rel) != table->file)
 		return false;
 	for (uint32 i = 0; i < indexes && n <= max; i++)
 		n += le_core_row_at(core, table->type, i) != NULL;
 	return n <= max;
 }
 
-/* False: somebody has it. */
-static bool
-shrink(LeCore *core, int i, MemoryContext context, uint64 *bytes)
-{
-	MemoryContext old_context = MemoryContextSwitchTo(context);
-	Relation rel;
-
-	moved[i].spots = le_known_spots(tables[i], core, &moved[i].n);
-	MemoryContextSwitchTo(old_context);
-	rel = open_if_free(tables[i], AccessExclusiveLock);
-	if (rel == NULL)
-		return false;
-
-	/* one that others have rewritten is loaded anew with the next batch */
-	if (le_relfilenumber(rel) == tables[i]->file)
-		rewrite(i, rel);
-	*bytes = (uint64) RelationGetNumberOfBlocks(rel) * BLCKSZ;
-	table_close(rel, NoLock);
-	return true;
-}
-
-static BlockNumber
-pages_of(const StoreTable *table, bool *known)
-{
-	Relation rel = open_if_free(table, AccessShareLock);
-	BlockNumber pages = 0;
-
-	*known = rel != NULL;
-	if (rel == NULL)
-		return 0;
-	pages = RelationGetNumberOfBlocks(rel);
-	table_close(rel, AccessShareLock);
-	return pages;
-}
-
-bool
+void
 le_store_shrink(LeCore *core, MemoryContext context, uint64 *bytes)
 {
-	bool done = core != NULL;
+	MemoryContext old_context = MemoryContextSwitchTo(context);
 
 	memset(moved, 0, sizeof(moved));
 	le_store_begin_batch();
-	for (int i = 0; i < LE_STORE_TABLES; i++)
+	for (int i = 0; i < LE_DB_TABLES; i++)
 	{
-		bool known;
-		BlockNumber pages = pages_of(tables[i], &known);
+		Relation rel = open_if_free(tables[i]);
+		BlockNumber pages;
 
-		if (known)
-			bytes[i] = (uint64) pages * BLCKSZ;
-		if (core != NULL && known && tables[i]->known && is_worth_it(core, tables[i], pages))
-			done = shrink(core, i, context, &bytes[i]) && done;
+		if (rel == NULL)
+			continue;
+		pages = RelationGetNumberOfBlocks(rel);
+		if (is_worth_it(core, tables[i], rel, pages) &&
+			ConditionalLockRelationOid(tables[i]->oid, AccessExclusiveLock))
+			pages = rewrite(core, i, rel);
+		else
+			table_close(rel, AccessShareLock);
+		bytes[i] = (uint64) pages * BLCKSZ;
 	}
-	return done;
+	MemoryContextSwitchTo(old_context);
 }
 
 void
 le_store_shrunk(void)
 {
-	for (int i = 0; i < LE_STORE_TABLES; i++)
+	for (int i = 0; i < LE_DB_TABLES; i++)
 	{
 		if (moved[i].file == InvalidOid)
 			continue;

@@ -78,17 +78,14 @@ extern void le_store_begin_batch(void);
  */
 extern int le_store_write(LeCore *core, LeTime now);
 
-/* The tables that a load reads: slot, lease, queue. */
-#define LE_STORE_TABLES LE_DB_TABLES
-
 /*
- * Write those of them anew that are mostly dead rows, see store/shrink.c, and
- * tell how large each is.  False: one stays as it is, as somebody has locked it,
- * or there is no core.  To be called between two batches; the core is that of
- * the tables.  le_store_shrunk() tells it, once that is committed, where its rows
- * are; until then they are kept in context.
+ * Write those of the tables slot, lease and queue anew that are mostly dead rows, see
+ * store/shrink.c, and tell how large each is; one that somebody has locked stays as it
+ * is.  To be called between two batches; the core is that of the tables.
+ * le_store_shrunk() tells it, once that is committed, where its rows are; until then
+ * they are kept in context.
  */
-extern bool le_store_shrink(LeCore *core, MemoryContext context, uint64 *bytes);
+extern void le_store_shrink(LeCore *core, MemoryContext context, uint64 *bytes);
 extern void le_store_shrunk(void);
 
 /*
@@ -123,10 +120,8 @@ le_store_history_bytes(uint32 election_len, uint32 candidate_len)
  * where to go on the next time; 0: that was the last page.  Tells of each row on
  * them whose it is, and whether it was deleted.
  */
-typedef void (*LeHistorySeen)(void *arg, Oid role, int64 change, int64 bytes, bool deleted);
-extern void le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from, LeHistorySeen seen,
-								   void *arg);
-extern bool le_store_has_history(void);
+typedef void (*LeHistorySeen)(Oid role, int64 change, int64 bytes, bool deleted);
+extern void le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from, LeHistorySeen seen);
 
 /*
  * Called for every slot in the table that is held or closed, in any backend, under the active

@@ -329,7 +329,7 @@ update(StoreTable *table, const LeRow *row, Size len, LeUpdateIndexes *update_in
 }
 
 bool
-le_table_put(StoreTable *table, LeRow *row, Datum *values, bool *nulls, bool takes_key)
+le_table_put(StoreTable *table, LeRow *row, Datum *values, bool *nulls)
 {
 	TupleDesc desc = RelationGetDescr(table->rel);
 	LeWideRow wide = le_widen_row(desc->natts, table->columns, values, nulls);
@@ -347,8 +347,8 @@ le_table_put(StoreTable *table, LeRow *row, Datum *values, bool *nulls, bool tak
 	{
 		if (!update(table, row, len, &update_indexes))
 			return false;
-		if (takes_key || le_updates_keys(update_indexes))
-			enter_key(table, values, takes_key);
+		if (row->recycled || le_updates_keys(update_indexes))
+			enter_key(table, values, row->recycled);
 	}
 	row->locator = le_table_locator(&table->tuple->tts_tid);
 	row->on_disk = true;

@@ -68,11 +68,11 @@ extern void le_table_open(StoreTable *table);
 extern void le_table_close(StoreTable *table);
 
 /*
- * Insert the row, or update it where it is on disk.  takes_key: it had another
- * key before; then, and when it is inserted, PostgreSQL checks that nobody else
- * has this one.  False: the row was changed by somebody else.
+ * Insert the row, or update it where it is on disk.  When it is inserted, or was
+ * another lock's (LeRow.recycled), PostgreSQL checks that nobody else has its key.
+ * False: the row was changed by somebody else.
  */
-extern bool le_table_put(StoreTable *table, LeRow *row, Datum *values, bool *nulls, bool takes_key);
+extern bool le_table_put(StoreTable *table, LeRow *row, Datum *values, bool *nulls);
 extern bool le_table_delete(StoreTable *table, LeRow *row);
 
 /* This row is about to be updated or deleted: remember where it was, see store/known.c. */

@@ -1,34 +1,20 @@
 /* The row of a lock that nobody uses serves another one. */
 #include "fixture.h"
 #include "core/internal.h"
-#include "server/store/lend.c"
 
 static uint64_t inserted; /* rows */
-static uint64_t lent;
+static uint64_t recycled;
 
 /* As the store does. */
 static void
 write_rows(void)
 {
-	le_lend_begin(le_core_dirty_slots(core));
+	le_core_recycle_rows(core, now);
 	for (LeSlot *slot = le_core_dirty_slots(core); slot != NULL; slot = slot->dirty_next)
 	{
-		LeSlot *idle;
-
-		if (le_slot_holder(slot) == NULL || slot->row.on_disk)
-			continue;
-		idle = le_lend_take(slot, now);
-		slot->row.locator = idle != NULL ? idle->row.locator : ++inserted;
-		if (idle != NULL)
-		{
-			le_core_row_lent(core, idle, now);
-			lent++;
-		}
-	}
-	for (LeSlot *slot = le_core_dirty_slots(core); slot != NULL; slot = slot->dirty_next)
-	{
-		if (le_slot_holder(slot) == NULL && slot->row.on_disk && !slot->drop)
-			le_lend_add(slot, now);
+		recycled += slot->row.recycled;
+		if (le_slot_holder(slot) != NULL && !slot->row.on_disk)
+			slot->row.locator = ++inserted;
 	}
 	batch();
 }
@@ -67,8 +53,7 @@ static void
 begin(void)
 {
 	start();
-	le_lend_reset();
-	inserted = lent = 0;
+	inserted = recycled = 0;
 }
 
 static void
@@ -80,7 +65,7 @@ test_lent(void)
 	a = take("a");
 	drop("a", a);
 	is_int(le_core_lock_count(core), 1, "an idle lock is kept");
-	wait_idle(LE_IDLE_BEFORE_LENT);
+	wait_idle(LE_IDLE_BEFORE_RECYCLED);
 	b = take("b");
 	ok(slot_of(b)->row.locator == 1 && inserted == 1, "until another one takes its row");
 	is_int(le_core_lock_count(core), 1, "then it goes");
@@ -103,15 +88,15 @@ test_longest(void)
 	drop("a", a);
 	drop("b", b);
 	c = take("c");
-	is_int(slot_of(c)->row.locator, 3, "a row that has just become idle is not lent");
-	wait_idle(LE_IDLE_BEFORE_LENT - 1);
+	is_int(slot_of(c)->row.locator, 3, "a row that has just become idle is not recycled");
+	wait_idle(LE_IDLE_BEFORE_RECYCLED - 1);
 	a = take("a");
 	is_int(slot_of(a)->row.locator, 1, "its own lock finds it again");
 	drop("a", a);
 	wait_idle(1);
-	is_int(slot_of(take("d"))->row.locator, 2, "the one is lent that has been idle longest");
+	is_int(slot_of(take("d"))->row.locator, 2, "the one is recycled that has been idle longest");
 	is_int(slot_of(take("e"))->row.locator, 4, "not the one that was used meanwhile");
-	wait_idle(LE_IDLE_BEFORE_LENT);
+	wait_idle(LE_IDLE_BEFORE_RECYCLED);
 	is_int(slot_of(take("f"))->row.locator, 1, "until it has been idle for as long");
 	ok(held("c", c.token), "and none that is in use");
 	stop();
@@ -128,7 +113,7 @@ test_same_batch(void)
 	a = take("a");
 	old = slot_of(a);
 	drop("a", a);
-	wait_idle(LE_IDLE_BEFORE_LENT);
+	wait_idle(LE_IDLE_BEFORE_RECYCLED);
 	a = acquire(1, "a", X);
 	b = acquire(1, "b", X);
 	write_rows();
@@ -136,11 +121,11 @@ test_same_batch(void)
 	is_int(slot_of(b)->row.locator, 2, "the other one gets a new one");
 	drop("a", a);
 	drop("b", b);
-	is_int((int64_t) lent, 0, "nothing was lent");
-	wait_idle(LE_IDLE_BEFORE_LENT);
+	is_int((int64_t) recycled, 0, "nothing was recycled");
+	wait_idle(LE_IDLE_BEFORE_RECYCLED);
 	take("c");
 	take("d");
-	is_int((int64_t) (lent * 10 + inserted), 22, "two rows serve two more locks");
+	is_int((int64_t) (recycled * 10 + inserted), 22, "two rows serve two more locks");
 	is_int(le_core_lock_count(core), 2, "whose names have gone");
 	stop();
 }
@@ -176,9 +161,9 @@ test_handed_over(void)
 	b = change("a", a, "b");
 	ok(slot_of(b)->row.locator == 2 && inserted == 2, "both of them");
 	drop("b", b);
-	wait_idle(LE_IDLE_BEFORE_LENT);
+	wait_idle(LE_IDLE_BEFORE_RECYCLED);
 	is_int(slot_of(take("c"))->row.locator, 3, "and keep them");
-	wait_idle(LE_IDLE_BEFORE_LENT);
+	wait_idle(LE_IDLE_BEFORE_RECYCLED);
 	is_int(slot_of(take("d"))->row.locator, 1, "until they are idle for a while");
 	stop();
 }
@@ -204,15 +189,15 @@ test_not_lent(void)
 	apply(cmd);
 	resign(1, "e", b.token);
 	write_rows();
-	wait_idle(LE_IDLE_BEFORE_LENT);
+	wait_idle(LE_IDLE_BEFORE_RECYCLED);
 	c = take("c");
 	is_int(slot_of(c)->row.locator, 3,
-		   "a row is not lent that says when its lock is free, nor an election's");
+		   "a row is not recycled that says when its lock is free, nor an election's");
 
 	drop("c", c);
 	wait_idle(LE_LINGER + LE_LINGER_STEP);
 	ok(le_core_find_lock(core, LE_KIND_LOCK, text("c")) == NULL, "an idle row is deleted in the end");
-	is_int(slot_of(take("new"))->row.locator, 4, "and is not lent then");
+	is_int(slot_of(take("new"))->row.locator, 4, "and is not recycled then");
 
 	s1 = acquire(1, "s", S);
 	s2 = acquire(2, "s", S);
@@ -220,9 +205,9 @@ test_not_lent(void)
 	freed = slot_of(s1)->row.locator;
 	release(1, "s", s1.token);
 	write_rows();
-	wait_idle(LE_IDLE_BEFORE_LENT);
+	wait_idle(LE_IDLE_BEFORE_RECYCLED);
 	is_int((int64_t) slot_of(take("t"))->row.locator, (int64_t) freed,
-		   "a free slot of a lock that is in use lends its row");
+		   "a free slot of a lock that is in use gives its row away");
 	ok(held("s", s2.token), "and the lock stays");
 	s1 = acquire(1, "s", S);
 	write_rows();
@@ -248,12 +233,12 @@ test_election_in_its_place(void)
 	ok(slot_of(a) == slot, "an election has its slot");
 	resign(1, "e", a.token);
 	write_rows();
-	wait_idle(LE_IDLE_BEFORE_LENT);
+	wait_idle(LE_IDLE_BEFORE_RECYCLED);
 	is_int(slot_of(take("b"))->row.locator, 3, "and keeps its row");
 	stop();
 }
 
-/* More idle locks than are remembered, and each of them lends its row once. */
+/* More idle locks than are remembered, and each of them gives its row away once. */
 static void
 test_many(void)
 {
@@ -281,7 +266,7 @@ test_many(void)
 			release(1, name, replies[round][i].token);
 		}
 		write_rows();
-		now += LE_IDLE_BEFORE_LENT;
+		now += LE_IDLE_BEFORE_RECYCLED;
 	}
 	for (int i = 0; i < MANY; i++)
 	{
@@ -290,7 +275,7 @@ test_many(void)
 		good = good && !taken[row];
 		taken[row] = true;
 	}
-	is_int((int64_t) lent, LE_MAX_IDLE, "as many rows are lent as are remembered");
+	is_int((int64_t) recycled, LE_MAX_IDLE, "as many rows are recycled as are remembered");
 	ok(good, "each of them once");
 	pass(LE_LINGER + LE_LINGER_STEP);
 	is_int(le_core_lock_count(core), MANY, "the others are deleted");
