@@ -117,7 +117,7 @@ le_client_statement(void)
 {
 	if (!holding)
 		return;
-	holding = le_my_slot != NULL && pg_atomic_read_u32(&le_my_slot->bound) != 0;
+	holding = le_my_mailbox != NULL && pg_atomic_read_u32(&le_my_mailbox->bound) != 0;
 	answering = false;
 	apply();
 }

@@ -83,7 +83,7 @@ static bool
 does_without_standby(void)
 {
 	return !le_sync_standbys_defined() &&
-		   !(le_my_slot->type == LE_REQUEST_COMMAND && must_have_standby(le_my_slot->command.type));
+		   !(le_my_mailbox->type == LE_REQUEST_COMMAND && must_have_standby(le_my_mailbox->command.type));
 }
 
 /* synchronous_commit, or what lock_election.min_durability raises it to. */
@@ -131,14 +131,14 @@ wait_at_level(XLogRecPtr lsn)
 	int level = synchronous_commit;
 
 	synchronous_commit = commit_level();
-	le_my_slot->confirming_replay = synchronous_commit == SYNCHRONOUS_COMMIT_REMOTE_APPLY;
+	le_my_mailbox->confirming_replay = synchronous_commit == SYNCHRONOUS_COMMIT_REMOTE_APPLY;
 	pg_write_barrier();
-	pg_atomic_write_u64(&le_my_slot->confirming_since, (uint64) le_clock());
+	pg_atomic_write_u64(&le_my_mailbox->confirming_since, (uint64) le_clock());
 	assign_synchronous_commit(synchronous_commit, NULL);
 	SyncRepWaitForLSN(lsn, true);
 	synchronous_commit = level;
 	assign_synchronous_commit(level, NULL);
-	pg_atomic_write_u64(&le_my_slot->confirming_since, 0);
+	pg_atomic_write_u64(&le_my_mailbox->confirming_since, 0);
 }
 
 /*
@@ -163,7 +163,7 @@ wait_without_warning(XLogRecPtr lsn)
 static int
 unconfirmed_detail(void)
 {
-	switch (le_my_slot->command.type)
+	switch (le_my_mailbox->command.type)
 	{
 		case LE_CMD_ACQUIRE:
 			return errdetail("It was granted locally, and may not be replicated; it is given back.");
@@ -202,14 +202,14 @@ wait_for_standbys(XLogRecPtr lsn)
 		raise_no_standby();
 	ereport(ERROR, (errcode(ERRCODE_QUERY_CANCELED),
 					errmsg("canceling wait for the replication of %s",
-						   le_my_slot->command.kind == LE_KIND_ELECTION ? "an election" : "a lock"),
+						   le_my_mailbox->command.kind == LE_KIND_ELECTION ? "an election" : "a lock"),
 					unconfirmed_detail()));
 }
 
 bool
 le_durable_in_time(const LeReply *reply)
 {
-	LeTime answered_at = le_my_slot->reply_at;
+	LeTime answered_at = le_my_mailbox->reply_at;
 
 	if (reply->lsn == 0 || !le_needs_flush())
 		return true;

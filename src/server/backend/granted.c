@@ -15,7 +15,7 @@
 
 typedef struct Grant
 {
-	uint64 session; /* as in its slot: DISCARD ALL begins another one */
+	uint64 session; /* as in its mailbox: DISCARD ALL begins another one */
 	int64 token;    /* 0: none */
 	Oid role;
 	LeTime until; /* by le_clock(); the manager's time may only be behind that */
@@ -48,10 +48,10 @@ le_granted_note(const LeCommand *cmd, const LeReply *reply)
 		return;
 	newest = (newest + 1) % GRANTS;
 	grant = &grants[newest];
-	grant->session = le_my_slot->session;
+	grant->session = le_my_mailbox->session;
 	grant->token = reply->token;
 	grant->role = cmd->role;
-	grant->until = (reply->waited ? le_my_slot->reply_at : le_my_slot->posted_at) + reply->valid_for;
+	grant->until = (reply->waited ? le_my_mailbox->reply_at : le_my_mailbox->posted_at) + reply->valid_for;
 	grant->epoch = reply->epoch;
 	grant->epoch_is = reply->epoch_is;
 	grant->name_len = (uint16) cmd->name.len;
@@ -65,7 +65,7 @@ find(const LeCommand *cmd)
 	{
 		Grant *grant = &grants[i];
 
-		if (grant->token == cmd->token && grant->session == le_my_slot->session &&
+		if (grant->token == cmd->token && grant->session == le_my_mailbox->session &&
 			grant->name_len == cmd->name.len && memcmp(grant->name, cmd->name.data, cmd->name.len) == 0)
 			return grant;
 	}
@@ -95,12 +95,12 @@ le_granted_take(const LeCommand *cmd)
 
 	/* whatever comes, le_pending_top_ended() ends this */
 	le_xact_touched();
-	pg_atomic_write_u32(&le_my_slot->releasing, 1);
+	pg_atomic_write_u32(&le_my_mailbox->releasing, 1);
 
 	/* the manager that leaves clears running before it looks at releasing */
 	pg_memory_barrier();
 	if (is_held(grant))
 		return true;
-	pg_atomic_write_u32(&le_my_slot->releasing, 0);
+	pg_atomic_write_u32(&le_my_mailbox->releasing, 0);
 	return false;
 }

@@ -23,7 +23,7 @@ extern void le_granted_note(const LeCommand *cmd, const LeReply *reply);
 /*
  * The release that cmd asks for is of such a grant, and the lock is held until now:
  * the caller posts it at the end of this transaction.  A manager that leaves waits for
- * that (LeRequestSlot.releasing).  The session's slot is quiet (le_pending_is_free()):
+ * that (LeMailbox.releasing).  The session's mailbox is quiet (le_pending_is_free()):
  * so a rollback of the grant, or a release before, has raised its epoch.
  */
 extern bool le_granted_take(const LeCommand *cmd);

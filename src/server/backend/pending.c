@@ -57,7 +57,7 @@ typedef struct LePending
 static LePending *pending = NULL; /* in TopTransactionContext */
 static bool any_cancel = false;   /* there may be one among them */
 
-/* What le_pending_prepare() has made for more releases than a slot has room for. */
+/* What le_pending_prepare() has made for more releases than a mailbox has room for. */
 static dsm_handle prepared = DSM_HANDLE_INVALID;
 static bool is_closed = false; /* it has been called */
 
@@ -104,7 +104,7 @@ le_pending_add_async(int64 token, LeKind kind, LeText name)
 bool
 le_pending_is_free(void)
 {
-	return pending == NULL && le_slot_is_quiet();
+	return pending == NULL && le_mailbox_is_quiet();
 }
 
 void
@@ -229,7 +229,7 @@ fill(char *to)
 static bool
 is_posted(void)
 {
-	return (pg_atomic_read_u32(&le_my_slot->mail) & LE_MAIL_RELEASED) != 0;
+	return (pg_atomic_read_u32(&le_my_mailbox->mail) & LE_MAIL_RELEASED) != 0;
 }
 
 void
@@ -241,8 +241,8 @@ le_pending_prepare(void)
 	if (pending == NULL)
 		return;
 	/* one that no commit has waited for may still be in the mailbox */
-	if (!is_async && le_my_slot != NULL && is_posted())
-		le_slot_await_quiet();
+	if (!is_async && le_my_mailbox != NULL && is_posted())
+		le_mailbox_await_quiet();
 	is_closed = true;
 	drop_cancelled();
 	size = pending_size();
@@ -257,9 +257,9 @@ le_pending_prepare(void)
 static void
 post(void)
 {
-	LeReleases *releases = &le_my_slot->releases;
+	LeReleases *releases = &le_my_mailbox->releases;
 
-	le_my_slot->released_lsn = 0;
+	le_my_mailbox->released_lsn = 0;
 	releases->xact = le_xact_number();
 	releases->len = (uint32) pending_size();
 	releases->need_standby = le_needs_standby();
@@ -271,14 +271,14 @@ post(void)
 	if (prepared == DSM_HANDLE_INVALID)
 		fill(releases->data);
 	prepared = DSM_HANDLE_INVALID;
-	pg_atomic_fetch_and_u32(&le_my_slot->note, ~(LE_NOTE_UNREAD | LE_NOTE_GONE));
+	pg_atomic_fetch_and_u32(&le_my_mailbox->note, ~(LE_NOTE_UNREAD | LE_NOTE_GONE));
 	LE_FAULT_NOFAIL("release-before-post");
 	pg_write_barrier();
-	pg_atomic_fetch_or_u32(&le_my_slot->mail, LE_MAIL_RELEASED);
+	pg_atomic_fetch_or_u32(&le_my_mailbox->mail, LE_MAIL_RELEASED);
 	if (is_async)
-		le_ring_softly(le_my_slot);
+		le_ring_softly(le_my_mailbox);
 	else
-		le_ring(le_my_slot);
+		le_ring(le_my_mailbox);
 	LE_FAULT_NOFAIL("release-posted");
 }
 
@@ -297,8 +297,8 @@ withdraw_if_gone(void)
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	if (db->state == LE_DB_IDLE && db->exit == LE_EXIT_NO_EXTENSION && is_posted())
 	{
-		le_releases_drop(&le_my_slot->releases);
-		pg_atomic_fetch_and_u32(&le_my_slot->mail, ~LE_MAIL_RELEASED);
+		le_releases_drop(&le_my_mailbox->releases);
+		pg_atomic_fetch_and_u32(&le_my_mailbox->mail, ~LE_MAIL_RELEASED);
 		gone = true;
 	}
 	LWLockRelease(le_shared->lock);
@@ -341,12 +341,12 @@ wait_for_manager(void)
 		LeDatabase *db = le_my_database();
 		long timeout_ms = pg_atomic_read_u32(&db->running) != 0 ? LOOK_MS : LOOK_DOWN_MS;
 
-		if (pg_atomic_read_u32(&le_my_slot->note) & LE_NOTE_UNREAD)
+		if (pg_atomic_read_u32(&le_my_mailbox->note) & LE_NOTE_UNREAD)
 		{
 			char message[LE_MESSAGE_SIZE];
 
 			pg_read_barrier();
-			strlcpy(message, le_my_slot->message, sizeof(message));
+			strlcpy(message, le_my_mailbox->message, sizeof(message));
 			warn_late(message);
 			break;
 		}
@@ -367,12 +367,12 @@ wait_for_manager(void)
 			break;
 		ResetLatch(MyLatch);
 	}
-	if (pg_atomic_read_u32(&le_my_slot->note) & LE_NOTE_GONE)
+	if (pg_atomic_read_u32(&le_my_mailbox->note) & LE_NOTE_GONE)
 		warn_gone();
 	if (!is_posted())
 	{
 		pg_read_barrier();
-		le_durable_at_commit(le_my_slot->released_lsn);
+		le_durable_at_commit(le_my_mailbox->released_lsn);
 	}
 	SetLatch(MyLatch);
 }
@@ -380,16 +380,16 @@ wait_for_manager(void)
 void
 le_pending_top_ended(bool is_commit)
 {
-	if (is_commit && pending != NULL && le_my_slot != NULL)
+	if (is_commit && pending != NULL && le_my_mailbox != NULL)
 	{
 		post();
 		if (!is_async)
 			wait_for_manager();
 	}
-	if (le_my_slot != NULL)
+	if (le_my_mailbox != NULL)
 	{
 		pg_write_barrier();
-		pg_atomic_write_u32(&le_my_slot->releasing, 0);
+		pg_atomic_write_u32(&le_my_mailbox->releasing, 0);
 	}
 	if (prepared != DSM_HANDLE_INVALID)
 		dsm_unpin_segment(prepared);

@@ -45,23 +45,23 @@
 
 /* No request without an answer, no unread rollback; no releases, unless these may be there. */
 static bool
-slot_is_quiet(bool with_releases)
+mailbox_is_quiet(bool with_releases)
 {
-	return pg_atomic_read_u32(&le_my_slot->answered) == pg_atomic_read_u32(&le_my_slot->posted) &&
-		   pg_atomic_read_u64(&le_my_slot->undo) == 0 &&
-		   (with_releases || (pg_atomic_read_u32(&le_my_slot->mail) & LE_MAIL_RELEASED) == 0);
+	return pg_atomic_read_u32(&le_my_mailbox->answered) == pg_atomic_read_u32(&le_my_mailbox->posted) &&
+		   pg_atomic_read_u64(&le_my_mailbox->undo) == 0 &&
+		   (with_releases || (pg_atomic_read_u32(&le_my_mailbox->mail) & LE_MAIL_RELEASED) == 0);
 }
 
 bool
-le_slot_is_quiet(void)
+le_mailbox_is_quiet(void)
 {
-	return slot_is_quiet(false);
+	return mailbox_is_quiet(false);
 }
 
 static uint32
 next_number(void)
 {
-	return pg_atomic_read_u32(&le_my_slot->posted) + 1;
+	return pg_atomic_read_u32(&le_my_mailbox->posted) + 1;
 }
 
 static LeTextSpan
@@ -72,7 +72,7 @@ put_text(LeText text, uint32 *len)
 	if (text.data == NULL)
 		return span;
 	Assert(*len + text.len <= LE_PAYLOAD_SIZE);
-	memcpy(le_my_slot->payload + *len, text.data, text.len);
+	memcpy(le_my_mailbox->payload + *len, text.data, text.len);
 	*len += text.len;
 	return span;
 }
@@ -80,22 +80,21 @@ put_text(LeText text, uint32 *len)
 static void
 put_command(const LeCommand *cmd)
 {
-	LeRequestSlot *slot = le_my_slot;
+	LeMailbox *box = le_my_mailbox;
 	uint32 len = 0;
 
-	slot->command = *cmd;
-	slot->command.request = next_number();
-	slot->command.session = slot->session;
-	slot->command.sessno = (uint32) le_my_proc();
-	slot->command.name = slot->command.owner = slot->command.value = slot->command.acquirer =
-		(LeText){NULL, 0};
-	slot->command.names = NULL;
-	slot->name = put_text(cmd->name, &len);
-	slot->owner = put_text(cmd->owner, &len);
-	slot->value = put_text(cmd->value, &len);
-	slot->acquirer = put_text(cmd->type == LE_CMD_ACQUIRE ? le_acquirer_self() : (LeText){NULL, 0}, &len);
+	box->command = *cmd;
+	box->command.request = next_number();
+	box->command.session = box->session;
+	box->command.sessno = (uint32) le_my_proc();
+	box->command.name = box->command.owner = box->command.value = box->command.acquirer = (LeText){NULL, 0};
+	box->command.names = NULL;
+	box->name = put_text(cmd->name, &len);
+	box->owner = put_text(cmd->owner, &len);
+	box->value = put_text(cmd->value, &len);
+	box->acquirer = put_text(cmd->type == LE_CMD_ACQUIRE ? le_acquirer_self() : (LeText){NULL, 0}, &len);
 	if (cmd->nnames > 0)
-		le_names_put(slot, cmd, len);
+		le_names_put(box, cmd, len);
 }
 
 static void
@@ -103,47 +102,47 @@ put_page(const LePageRequest *page)
 {
 	uint32 len = 0;
 
-	le_my_slot->page.kind = page->kind;
-	le_my_slot->page.from = page->from;
-	le_my_slot->name = put_text(page->name, &len);
+	le_my_mailbox->page.kind = page->kind;
+	le_my_mailbox->page.from = page->from;
+	le_my_mailbox->name = put_text(page->name, &len);
 }
 
 /*
- * Steps 1 and 2 of the protocol: the slot was quiet, and what belongs to this
+ * Steps 1 and 2 of the protocol: the mailbox was quiet, and what belongs to this
  * type has been put into it.  Returns the request's number.
  */
 static uint32
 post(LeRequestType type)
 {
-	LeRequestSlot *slot = le_my_slot;
+	LeMailbox *box = le_my_mailbox;
 	uint32 number = next_number();
 
-	slot->type = type;
-	slot->need_flush = le_needs_flush();
-	slot->need_standby = le_needs_standby();
-	slot->durable_release = le_durable_release;
-	slot->posted_at = le_clock();
-	slot->sqlstate = 0;
-	slot->revision = 0;
-	pg_atomic_write_u32(&slot->note, 0);
+	box->type = type;
+	box->need_flush = le_needs_flush();
+	box->need_standby = le_needs_standby();
+	box->durable_release = le_durable_release;
+	box->posted_at = le_clock();
+	box->sqlstate = 0;
+	box->revision = 0;
+	pg_atomic_write_u32(&box->note, 0);
 	pg_write_barrier();
-	pg_atomic_write_u32(&slot->posted, number);
-	le_ring(slot);
+	pg_atomic_write_u32(&box->posted, number);
+	le_ring(box);
 	return number;
 }
 
 static void
 read_notes(const LeCommand *cmd)
 {
-	uint32 note = pg_atomic_read_u32(&le_my_slot->note);
+	uint32 note = pg_atomic_read_u32(&le_my_mailbox->note);
 
 	if (note == 0)
 		return;
-	pg_atomic_fetch_and_u32(&le_my_slot->note, ~note);
+	pg_atomic_fetch_and_u32(&le_my_mailbox->note, ~note);
 	pg_read_barrier();
 	if (note & LE_NOTE_OWN_SESSION)
 	{
-		LeText name = cmd->nnames > 0 ? cmd->names[le_my_slot->reply.which] : cmd->name;
+		LeText name = cmd->nnames > 0 ? cmd->names[le_my_mailbox->reply.which] : cmd->name;
 
 		ereport(
 			NOTICE,
@@ -187,7 +186,7 @@ log_wait(const LeCommand *cmd, LeTime start, bool over)
 
 /*
  * The caller's own wait is over, and there is no answer: is it worth to wait on?
- * *rung: the slot was rung since, so a manager that lives has taken it.
+ * *rung: the mailbox was rung since, so a manager that lives has taken it.
  */
 static bool
 gave_no_answer(const LeWait *wait, LeTime now, bool *rung)
@@ -195,11 +194,11 @@ gave_no_answer(const LeWait *wait, LeTime now, bool *rung)
 	if (!le_wait_is_over(wait, now, RING_AFTER))
 		return false;
 	if (!*rung)
-		le_ring(le_my_slot);
+		le_ring(le_my_mailbox);
 	*rung = true;
 	if (!le_wait_is_over(wait, now, LE_TAKE_GRACE))
 		return false;
-	return le_wait_is_over(wait, now, LE_ANSWER_GRACE) || pg_atomic_read_u32(&le_my_slot->linked) != 0;
+	return le_wait_is_over(wait, now, LE_ANSWER_GRACE) || pg_atomic_read_u32(&le_my_mailbox->linked) != 0;
 }
 
 /* When to ask that again. */
@@ -217,11 +216,11 @@ next_patience(const LeWait *wait, LeTime now, bool rung)
 static bool
 wait_for_answer(uint32 number, const LeCommand *cmd, LeWait *wait, bool snapshot_kept)
 {
-	LeRequestSlot *slot = le_my_slot;
+	LeMailbox *box = le_my_mailbox;
 	LeTime start = le_clock(), next_check = start + DeadlockTimeout * LE_MS;
 	bool rung = false, logged = false;
 
-	while (pg_atomic_read_u32(&slot->answered) != number)
+	while (pg_atomic_read_u32(&box->answered) != number)
 	{
 		LeTime now = le_clock();
 
@@ -245,8 +244,8 @@ wait_for_answer(uint32 number, const LeCommand *cmd, LeWait *wait, bool snapshot
 			log_kept_snapshot(cmd);
 		}
 		read_notes(cmd);
-		le_flush_turn(slot);
-		if (pg_atomic_read_u32(&slot->answered) == number)
+		le_flush_turn(box);
+		if (pg_atomic_read_u32(&box->answered) == number)
 			break;
 		LE_FAULT("request-before-wait");
 		le_wait_turn(wait, le_my_database(), Min(next_check, next_patience(wait, now, rung)));
@@ -262,8 +261,8 @@ static void
 wait_cleanup(int code, Datum arg)
 {
 	/* what was posted is the manager's, but nobody waits for it */
-	if (le_my_slot != NULL)
-		pg_atomic_write_u32(&le_my_slot->given_up, pg_atomic_read_u32(&le_my_slot->posted));
+	if (le_my_mailbox != NULL)
+		pg_atomic_write_u32(&le_my_mailbox->given_up, pg_atomic_read_u32(&le_my_mailbox->posted));
 	le_flush_leave();
 	le_client_wait_over();
 	le_names_done();
@@ -275,43 +274,43 @@ raise_answer(void)
 	char *message;
 	const char *advice = NULL;
 
-	if (le_my_slot->sqlstate == 0)
+	if (le_my_mailbox->sqlstate == 0)
 		return;
-	message = pstrdup(le_my_slot->message);
-	if (le_my_slot->sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED)
+	message = pstrdup(le_my_mailbox->message);
+	if (le_my_mailbox->sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED)
 	{
 		/* one line for each of the cycle */
-		char *detail = pnstrdup(le_my_slot->payload + le_my_slot->answer_at, le_my_slot->answer_len);
+		char *detail = pnstrdup(le_my_mailbox->payload + le_my_mailbox->answer_at, le_my_mailbox->answer_len);
 
 		pgstat_report_deadlock();
 		ereport(ERROR,
-				(errcode(le_my_slot->sqlstate), errmsg("%s", message), errdetail_internal("%s", detail),
+				(errcode(le_my_mailbox->sqlstate), errmsg("%s", message), errdetail_internal("%s", detail),
 				 strchr(detail, '\n') != NULL
 					 ? errhint("Acquire locks in the same order everywhere.")
 					 : errhint("Only a named owner, a named lease or the transaction that acquired can "
 							   "acquire again.")));
 	}
 	/* tables that this library cannot write */
-	if (le_my_slot->sqlstate == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE ||
-		le_my_slot->sqlstate == ERRCODE_DATA_CORRUPTED)
+	if (le_my_mailbox->sqlstate == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE ||
+		le_my_mailbox->sqlstate == ERRCODE_DATA_CORRUPTED)
 		advice = le_version_advice();
-	ereport(ERROR, (errcode(le_my_slot->sqlstate), errmsg("%s", message),
+	ereport(ERROR, (errcode(le_my_mailbox->sqlstate), errmsg("%s", message),
 					advice != NULL ? errhint("%s", advice) : 0));
 }
 
-/* False: the caller's own wait has ended before the slot was quiet. */
+/* False: the caller's own wait has ended before the mailbox was quiet. */
 static bool
 wait_until_quiet(LeWait *wait, bool with_releases)
 {
-	if (slot_is_quiet(with_releases))
+	if (mailbox_is_quiet(with_releases))
 		return true;
-	pg_atomic_fetch_and_u32(&le_my_slot->note, ~LE_NOTE_UNREAD);
-	le_ring(le_my_slot);
-	while (!slot_is_quiet(with_releases))
+	pg_atomic_fetch_and_u32(&le_my_mailbox->note, ~LE_NOTE_UNREAD);
+	le_ring(le_my_mailbox);
+	while (!mailbox_is_quiet(with_releases))
 	{
 		LeTime now = le_clock();
 
-		if (pg_atomic_read_u32(&le_my_slot->note) & LE_NOTE_UNREAD)
+		if (pg_atomic_read_u32(&le_my_mailbox->note) & LE_NOTE_UNREAD)
 		{
 			pg_read_barrier();
 			raise_answer();
@@ -324,7 +323,7 @@ wait_until_quiet(LeWait *wait, bool with_releases)
 }
 
 void
-le_slot_await_quiet(void)
+le_mailbox_await_quiet(void)
 {
 	LeWait wait;
 
@@ -339,7 +338,7 @@ le_slot_await_quiet(void)
 static bool
 wait_to_post(LeWait *wait)
 {
-	return wait_until_quiet(wait, le_my_slot->releases.async);
+	return wait_until_quiet(wait, le_my_mailbox->releases.async);
 }
 
 /* False: the caller's own wait is over, and whatever the request gets is undone. */
@@ -374,8 +373,8 @@ send_and_wait(LeRequestType type, LeCommand *cmd, const LePageRequest *page, LeW
 		return false;
 	}
 	LE_FAULT("request-answered");
-	if (le_my_slot->reply.lsn != 0 && le_my_slot->need_flush)
-		le_flush_wait(le_my_slot);
+	if (le_my_mailbox->reply.lsn != 0 && le_my_mailbox->need_flush)
+		le_flush_wait(le_my_mailbox);
 	return true;
 }
 
@@ -398,7 +397,7 @@ request(LeRequestType type, LeCommand *cmd, const LePageRequest *page, bool snap
 		answered = send_and_wait(type, cmd, page, &wait, snapshot_kept);
 
 		/* who died while it waited gets nothing: the exit undoes the grant */
-		if (answered && le_my_slot->reply.waited)
+		if (answered && le_my_mailbox->reply.waited)
 		{
 			LE_FAULT("request-granted");
 			le_client_look();
@@ -414,7 +413,7 @@ request(LeRequestType type, LeCommand *cmd, const LePageRequest *page, bool snap
 	}
 	le_flush_leave();
 	le_names_done();
-	le_client_hold(pg_atomic_read_u32(&le_my_slot->bound) != 0,
+	le_client_hold(pg_atomic_read_u32(&le_my_mailbox->bound) != 0,
 				   cmd->type == LE_CMD_ACQUIRE && cmd->ttl == LE_TTL_BOUND);
 	le_client_wait_over();
 	raise_answer();
@@ -426,7 +425,7 @@ void
 le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept)
 {
 	if (request(LE_REQUEST_COMMAND, cmd, NULL, snapshot_kept))
-		*reply = le_my_slot->reply;
+		*reply = le_my_mailbox->reply;
 	else
 		*reply = (LeReply){.status = cmd->type == LE_CMD_AWAIT ? LE_QUEUED : LE_NOT_GRANTED};
 	if (cmd->type == LE_CMD_ACQUIRE && (reply->status == LE_OK || reply->status == LE_QUEUED))
@@ -436,13 +435,13 @@ le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept)
 void
 le_request_leader(LeCommand *cmd, LeReply *reply, LeLeader *leader)
 {
-	LeRequestSlot *slot;
+	LeMailbox *box;
 
 	(void) request(LE_REQUEST_LEADER, cmd, NULL, false);
-	slot = le_my_slot;
-	*reply = slot->reply;
-	leader->since = slot->leader_since;
-	leader->candidate = (LeText){slot->payload + slot->answer_at, slot->answer_len};
+	box = le_my_mailbox;
+	*reply = box->reply;
+	leader->since = box->leader_since;
+	leader->candidate = (LeText){box->payload + box->answer_at, box->answer_len};
 }
 
 void
@@ -451,17 +450,17 @@ le_request_changes(LeReply *reply)
 	LeCommand cmd = {.type = LE_CMD_CHECK, .kind = LE_KIND_ELECTION};
 
 	(void) request(LE_REQUEST_CHANGES, &cmd, NULL, false);
-	*reply = le_my_slot->reply;
+	*reply = le_my_mailbox->reply;
 }
 
 LeText
 le_request_page(LeRequestType type, LePageRequest *page)
 {
 	LeCommand none = {0};
-	LeRequestSlot *slot;
+	LeMailbox *box;
 
 	(void) request(type, &none, page, false);
-	slot = le_my_slot;
-	page->from = slot->next_page;
-	return (LeText){slot->payload + slot->answer_at, slot->answer_len};
+	box = le_my_mailbox;
+	page->from = box->next_page;
+	return (LeText){box->payload + box->answer_at, box->answer_len};
 }

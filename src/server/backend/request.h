@@ -44,7 +44,7 @@ typedef struct LePageRequest
 extern LeText le_request_page(LeRequestType type, LePageRequest *page);
 
 /* The manager has done all that this session has sent it; wait for that.  May be cancelled. */
-extern bool le_slot_is_quiet(void);
-extern void le_slot_await_quiet(void);
+extern bool le_mailbox_is_quiet(void);
+extern void le_mailbox_await_quiet(void);
 
 #endif /* LE_REQUEST_H */

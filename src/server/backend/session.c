@@ -1,6 +1,6 @@
 /*
  * backend/session.c
- *		A session's slot in shared memory: taking it and giving it back.
+ *		A session's mailbox in shared memory: taking it and giving it back.
  */
 #include "postgres.h"
 
@@ -24,39 +24,39 @@
 /* How long other databases may take to give an entry back. */
 #define ENTRY_TIMEOUT (5 * LE_SECOND)
 
-/* How often a wait for the slot looks at it; the manager also wakes it. */
-#define SLOT_TICK (10 * LE_MS)
+/* How often a wait for the mailbox looks at it; the manager also wakes it. */
+#define MAILBOX_TICK (10 * LE_MS)
 
 /* An exit waits no longer for what it leaves to the manager. */
 #define LONGEST_EXIT (5 * LE_SECOND)
 
-LeRequestSlot *le_my_slot = NULL;
+LeMailbox *le_my_mailbox = NULL;
 static bool exit_registered = false;
 
 LeDatabase *
 le_my_database(void)
 {
-	return &le_shared->databases[le_my_slot->database];
+	return &le_shared->databases[le_my_mailbox->database];
 }
 
 /*
  * Whoever has left much to end waits for that itself: else the next connection
- * would, which gets the same slot.
+ * would, which gets the same mailbox.
  */
 static void
-wait_for_end(LeRequestSlot *slot, uint64 session)
+wait_for_end(LeMailbox *box, uint64 session)
 {
-	LeDatabase *db = &le_shared->databases[slot->database];
+	LeDatabase *db = &le_shared->databases[box->database];
 	LeTime end = le_clock() + LONGEST_EXIT;
 
-	if (pg_atomic_read_u32(&slot->bound) < LE_FEW && pg_atomic_read_u64(&slot->undo) == 0)
+	if (pg_atomic_read_u32(&box->bound) < LE_FEW && pg_atomic_read_u64(&box->undo) == 0)
 		return;
 	while (le_clock() < end && pg_atomic_read_u32(&db->running) != 0)
 	{
 		le_sleep_reset();
-		if (slot->session != session)
+		if (box->session != session)
 			break;
-		le_sleep(SLOT_TICK);
+		le_sleep(MAILBOX_TICK);
 	}
 }
 
@@ -67,19 +67,19 @@ wait_for_end(LeRequestSlot *slot, uint64 session)
 static void
 session_exit(int code, Datum arg)
 {
-	LeRequestSlot *slot = le_my_slot;
+	LeMailbox *box = le_my_mailbox;
 	uint64 session;
 
-	if (slot == NULL)
+	if (box == NULL)
 		return;
 	LE_FAULT_NOFAIL("session-end");
-	le_my_slot = NULL;
-	session = slot->session;
+	le_my_mailbox = NULL;
+	session = box->session;
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	le_database_detach(slot);
+	le_database_detach(box);
 	LWLockRelease(le_shared->lock);
 	if (proc_exit_inprogress)
-		wait_for_end(slot, session);
+		wait_for_end(box, session);
 }
 
 void
@@ -128,24 +128,24 @@ entry_will_be_free(void)
 }
 
 /*
- * Take this backend's slot of its database, if there is an entry and the slot
- * is free.  Returns the slot, or NULL; *db is the entry, or NULL.
+ * Take this backend's mailbox of its database, if there is an entry and the mailbox
+ * is free.  Returns the mailbox, or NULL; *db is the entry, or NULL.
  */
-static LeRequestSlot *
+static LeMailbox *
 try_attach(LeDatabase **db, bool *passing)
 {
-	LeRequestSlot *slot = NULL;
+	LeMailbox *box = NULL;
 
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	*db = le_database_find(MyDatabaseId, true);
 	*passing = *db == NULL && entry_will_be_free();
-	if (*db != NULL && le_slot(*db, le_my_proc())->session == 0)
+	if (*db != NULL && le_mailbox(*db, le_my_proc())->session == 0)
 	{
-		slot = le_slot(*db, le_my_proc());
+		box = le_mailbox(*db, le_my_proc());
 		le_database_attach(*db);
 	}
 	LWLockRelease(le_shared->lock);
-	return slot;
+	return box;
 }
 
 /*
@@ -153,23 +153,23 @@ try_attach(LeDatabase **db, bool *passing)
  * the manager has not read.  If that cannot be written now, it says so.
  */
 static void
-check_predecessor(LeRequestSlot *slot, bool *rung)
+check_predecessor(LeMailbox *box, bool *rung)
 {
 	if (!*rung)
 	{
-		pg_atomic_fetch_and_u32(&slot->note, ~LE_NOTE_UNREAD);
-		le_ring(slot);
+		pg_atomic_fetch_and_u32(&box->note, ~LE_NOTE_UNREAD);
+		le_ring(box);
 		*rung = true;
 	}
-	if (pg_atomic_read_u32(&slot->note) & LE_NOTE_UNREAD)
+	if (pg_atomic_read_u32(&box->note) & LE_NOTE_UNREAD)
 	{
 		pg_read_barrier();
-		ereport(ERROR, (errcode(slot->sqlstate), errmsg("%s", pstrdup(slot->message))));
+		ereport(ERROR, (errcode(box->sqlstate), errmsg("%s", pstrdup(box->message))));
 	}
 }
 
-static LeRequestSlot *
-wait_for_slot(LeWait *wait)
+static LeMailbox *
+wait_for_mailbox(LeWait *wait)
 {
 	LeTime start = le_clock();
 	bool rung = false;
@@ -178,21 +178,21 @@ wait_for_slot(LeWait *wait)
 	{
 		LeDatabase *db;
 		bool passing;
-		LeRequestSlot *slot = try_attach(&db, &passing);
+		LeMailbox *box = try_attach(&db, &passing);
 		LeTime now;
 
-		if (slot != NULL)
-			return slot;
+		if (box != NULL)
+			return box;
 		now = le_clock();
 		if (db == NULL && (!passing || now - start >= ENTRY_TIMEOUT))
 			raise_no_entry();
 		if (db != NULL)
 		{
-			check_predecessor(le_slot(db, le_my_proc()), &rung);
+			check_predecessor(le_mailbox(db, le_my_proc()), &rung);
 			if (le_wait_is_over(wait, now, LE_TAKE_GRACE))
 				return NULL;
 		}
-		le_wait_turn(wait, db, now + SLOT_TICK);
+		le_wait_turn(wait, db, now + MAILBOX_TICK);
 	}
 }
 
@@ -200,9 +200,9 @@ bool
 le_attach(LeWait *wait)
 {
 	LeProcess *me = &le_shared->processes[le_my_proc()];
-	LeRequestSlot *slot;
+	LeMailbox *box;
 
-	if (le_my_slot != NULL)
+	if (le_my_mailbox != NULL)
 		return true;
 
 	le_wait_events_init(LE_WAIT_LOCK);
@@ -210,17 +210,17 @@ le_attach(LeWait *wait)
 	/* whoever had this number before may have died asleep */
 	le_sleep_reset();
 	le_flush_attach();
-	slot = wait_for_slot(wait);
-	if (slot == NULL)
+	box = wait_for_mailbox(wait);
+	if (box == NULL)
 		return false;
 
 	/* the mailbox is empty: so the manager, or whoever initialised it, has left it */
-	slot->pid = MyProcPid;
-	pg_atomic_write_u32(&slot->bound, 0);
+	box->pid = MyProcPid;
+	pg_atomic_write_u32(&box->bound, 0);
 	me->generation++;
 	pg_write_barrier();
-	slot->session = (me->generation << LE_PROC_BITS) | (uint32) le_my_proc();
-	le_my_slot = slot;
+	box->session = (me->generation << LE_PROC_BITS) | (uint32) le_my_proc();
+	le_my_mailbox = box;
 	if (!exit_registered)
 	{
 		on_shmem_exit(session_exit, (Datum) 0);
@@ -233,9 +233,9 @@ le_attach(LeWait *wait)
 void
 le_session_reset(void)
 {
-	LeRequestSlot *slot = le_my_slot;
+	LeMailbox *box = le_my_mailbox;
 
-	if (slot == NULL)
+	if (box == NULL)
 		return;
 	session_exit(0, (Datum) 0);
 	le_client_hold(false, false);
@@ -252,15 +252,15 @@ void
 le_mail_undo(uint32 xact, uint32 subxact)
 {
 	uint64 mail = ((uint64) xact << 32) | subxact;
-	uint64 unread PG_USED_FOR_ASSERTS_ONLY = pg_atomic_exchange_u64(&le_my_slot->undo, mail);
+	uint64 unread PG_USED_FOR_ASSERTS_ONLY = pg_atomic_exchange_u64(&le_my_mailbox->undo, mail);
 
 	Assert(unread == 0 || (unread >> 32 == xact && (uint32) unread >= subxact));
-	le_ring(le_my_slot);
+	le_ring(le_my_mailbox);
 }
 
 void
 le_mail(uint32 flag)
 {
-	pg_atomic_fetch_or_u32(&le_my_slot->mail, flag);
-	le_ring(le_my_slot);
+	pg_atomic_fetch_or_u32(&le_my_mailbox->mail, flag);
+	le_ring(le_my_mailbox);
 }

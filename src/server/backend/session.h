@@ -1,6 +1,6 @@
 /*
  * backend/session.h
- *		A session's slot in shared memory.
+ *		A session's mailbox in shared memory.
  */
 #ifndef LE_SESSION_H
 #define LE_SESSION_H
@@ -15,15 +15,15 @@
 extern void le_check_can_attach(void);
 
 /*
- * Take this backend's slot, or make sure that it has one.  False: the caller's
+ * Take this backend's mailbox, or make sure that it has one.  False: the caller's
  * own wait has ended before what the session before has left there was read.
  * Errors: 53400 more than lock_election.max_databases databases; 57P03 there is
  * no manager to read it; what keeps the manager from it.
  */
 extern bool le_attach(LeWait *wait);
 
-/* This backend's slot; NULL while not attached. */
-extern LeRequestSlot *le_my_slot;
+/* This backend's mailbox; NULL while not attached. */
+extern LeMailbox *le_my_mailbox;
 /* The entry of its database; it is attached. */
 extern LeDatabase *le_my_database(void);
 

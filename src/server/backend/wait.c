@@ -1,7 +1,7 @@
 /*
  * backend/wait.c
  *		What bounds the waits of one call, whatever it is that it waits for: its
- *		slot, what it has sent before, or an answer.
+ *		mailbox, what it has sent before, or an answer.
  *
  * Nothing here relies on a manager that works.
  */

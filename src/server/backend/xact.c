@@ -35,7 +35,7 @@ static SubTransactionId aborting = InvalidSubTransactionId;
 static LeDatabase *
 my_database(void)
 {
-	return &le_shared->databases[le_my_slot->database];
+	return &le_shared->databases[le_my_mailbox->database];
 }
 
 /* --- ends --- */
@@ -57,19 +57,19 @@ top_ended(bool is_commit)
 	aborting = InvalidSubTransactionId;
 	le_xact_forget_acquires(TopSubTransactionId);
 
-	if (le_my_slot != NULL)
+	if (le_my_mailbox != NULL)
 	{
 		if (was_open)
 		{
 			if (!is_commit)
 				le_mail_undo(le_xact.number, 1);
-			pg_atomic_write_u32(&le_my_slot->open_xact, 0);
+			pg_atomic_write_u32(&le_my_mailbox->open_xact, 0);
 		}
 		if (had_fence)
 			pg_atomic_fetch_sub_u32(&my_database()->fences, 1);
 	}
 	le_pending_top_ended(is_commit);
-	if (le_my_slot != NULL)
+	if (le_my_mailbox != NULL)
 	{
 		LE_FAULT_NOFAIL("xact-before-unfence");
 		if (had_fence)
@@ -91,7 +91,7 @@ sub_aborted(void)
 	aborting = InvalidSubTransactionId;
 	le_pending_sub_aborted(subxact);
 	le_fence_sub_aborted(subxact);
-	if (le_my_slot == NULL)
+	if (le_my_mailbox == NULL)
 		return;
 	LE_FAULT_NOFAIL("subxact-before-undo");
 	if (le_xact.is_open && first != 0)

@@ -37,7 +37,7 @@ le_xact_number(void)
 uint32
 le_xact_open(void)
 {
-	LeRequestSlot *slot = le_my_slot;
+	LeMailbox *box = le_my_mailbox;
 
 	if (!le_xact.is_open)
 	{
@@ -46,7 +46,7 @@ le_xact_open(void)
 			++le_xact.number;
 		le_xact.is_open = true;
 		acquires = 0;
-		pg_atomic_write_u32(&slot->open_xact, le_xact.number);
+		pg_atomic_write_u32(&box->open_xact, le_xact.number);
 	}
 	return le_xact.number;
 }

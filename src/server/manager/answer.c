@@ -13,28 +13,28 @@
 #include "shared/wake.h"
 
 void
-le_answer_bound(LeRequestSlot *slot)
+le_answer_bound(LeMailbox *box)
 {
-	pg_atomic_write_u32(&slot->bound, le_core_bound_to(le_mgr.core, slot->session, le_slot_proc(slot)));
+	pg_atomic_write_u32(&box->bound, le_core_bound_to(le_mgr.core, box->session, le_mailbox_proc(box)));
 }
 
 void
 le_batch_answer(uint32 proc, uint32 number, const LeReply *reply)
 {
-	LeRequestSlot *slot = slot_of(proc);
+	LeMailbox *box = mailbox_of(proc);
 	bool flush;
 
-	if (pg_atomic_read_u32(&slot->posted) != number || pg_atomic_read_u32(&slot->answered) == number)
+	if (pg_atomic_read_u32(&box->posted) != number || pg_atomic_read_u32(&box->answered) == number)
 		return;
-	slot->reply = *reply;
-	slot->reply_at = le_clock();
-	le_answer_bound(slot);
-	slot->revision = 0;
+	box->reply = *reply;
+	box->reply_at = le_clock();
+	le_answer_bound(box);
+	box->revision = 0;
 
-	/* from the answer on the slot is the session's, which may be awake */
-	flush = reply->lsn != 0 && slot->need_flush && !le_flush_done((XLogRecPtr) reply->lsn);
+	/* from the answer on the mailbox is the session's, which may be awake */
+	flush = reply->lsn != 0 && box->need_flush && !le_flush_done((XLogRecPtr) reply->lsn);
 	pg_write_barrier();
-	pg_atomic_write_u32(&slot->answered, number);
+	pg_atomic_write_u32(&box->answered, number);
 	if (flush)
 		le_flush_ask(proc, (XLogRecPtr) reply->lsn);
 	else
@@ -42,14 +42,14 @@ le_batch_answer(uint32 proc, uint32 number, const LeReply *reply)
 }
 
 static void
-put_error(LeRequestSlot *slot, int sqlstate, const char *message)
+put_error(LeMailbox *box, int sqlstate, const char *message)
 {
 	/* cut at a character's end */
-	int len = pg_mbcliplen(message, (int) strlen(message), sizeof(slot->message) - 1);
+	int len = pg_mbcliplen(message, (int) strlen(message), sizeof(box->message) - 1);
 
-	slot->sqlstate = sqlstate;
-	memcpy(slot->message, message, len);
-	slot->message[len] = '\0';
+	box->sqlstate = sqlstate;
+	memcpy(box->message, message, len);
+	box->message[len] = '\0';
 }
 
 /* The manager's own lock_timeout says nothing to anybody else. */
@@ -64,11 +64,11 @@ error_text(const ErrorData *error)
 void
 le_batch_answer_error(uint32 proc, int sqlstate, const char *message)
 {
-	LeRequestSlot *slot = slot_of(proc);
+	LeMailbox *box = mailbox_of(proc);
 	LeReply reply = {0};
 
-	put_error(slot, sqlstate, message);
-	le_batch_answer(proc, pg_atomic_read_u32(&slot->posted), &reply);
+	put_error(box, sqlstate, message);
+	le_batch_answer(proc, pg_atomic_read_u32(&box->posted), &reply);
 }
 
 /*
@@ -81,25 +81,25 @@ le_answer_failed(const uint32 *procs, int n, const ErrorData *error)
 {
 	for (int i = 0; i < n; i++)
 	{
-		LeRequestSlot *slot = slot_of(procs[i]);
-		bool unanswered = pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered);
-		uint32 mail = pg_atomic_read_u32(&slot->mail) & (LE_MAIL_SESSION_END | LE_MAIL_RELEASED);
+		LeMailbox *box = mailbox_of(procs[i]);
+		bool unanswered = pg_atomic_read_u32(&box->posted) != pg_atomic_read_u32(&box->answered);
+		uint32 mail = pg_atomic_read_u32(&box->mail) & (LE_MAIL_SESSION_END | LE_MAIL_RELEASED);
 		bool mailed;
 
 		/* nobody waits for it, and its session may be reading an answer */
 		if (le_take_has_async(procs[i]))
 			mail &= ~LE_MAIL_RELEASED;
-		mailed = mail != 0 || pg_atomic_read_u64(&slot->undo) != 0;
-		if (slot->session == 0 || (slot->revision != 0 && mail == 0))
+		mailed = mail != 0 || pg_atomic_read_u64(&box->undo) != 0;
+		if (box->session == 0 || (box->revision != 0 && mail == 0))
 			continue;
-		if (unanswered && slot->revision == 0)
+		if (unanswered && box->revision == 0)
 			le_batch_answer_error(procs[i], error->sqlerrcode, error_text(error));
 		else if (mailed)
-			put_error(slot, error->sqlerrcode, error_text(error));
+			put_error(box, error->sqlerrcode, error_text(error));
 		if (mailed)
 		{
 			pg_write_barrier();
-			pg_atomic_fetch_or_u32(&slot->note, LE_NOTE_UNREAD);
+			pg_atomic_fetch_or_u32(&box->note, LE_NOTE_UNREAD);
 			le_wake((int) procs[i]);
 		}
 	}
@@ -111,10 +111,10 @@ le_answer_failed(const uint32 *procs, int n, const ErrorData *error)
  * that something is so now: also that a queue place is still there.
  */
 bool
-le_batch_confirms(const LeRequestSlot *slot, const LeReply *reply)
+le_batch_confirms(const LeMailbox *box, const LeReply *reply)
 {
 	return (reply->status == LE_OK || reply->status == LE_QUEUED) && !reply->bound &&
-		   le_waits_for_standby(slot->need_standby);
+		   le_waits_for_standby(box->need_standby);
 }
 
 /* With a standby a release is an answer like others: it says that the lock was held until now. */

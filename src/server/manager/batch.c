@@ -3,7 +3,7 @@
  *		The manager's work: a batch of requests, applied, written, answered.
  *
  * The core decides, the store writes; this file and manager/take.c carry between
- * the slots and the two.  A batch that fails leaves no trace: see manager/replay.c.
+ * the mailboxes and the two.  A batch that fails leaves no trace: see manager/replay.c.
  */
 #include "postgres.h"
 
@@ -120,20 +120,20 @@ clear_releases(XLogRecPtr lsn)
 	for (int i = 0; i < le_mgr.nmails; i++)
 	{
 		Mail *mail = &le_mgr.mails[i];
-		LeRequestSlot *slot = slot_of(mail->proc);
+		LeMailbox *box = mailbox_of(mail->proc);
 
 		if ((mail->flags & LE_MAIL_RELEASED) == 0)
 			continue;
 		mail->flags &= ~LE_MAIL_RELEASED;
-		slot->releases.done = mail->released_to;
+		box->releases.done = mail->released_to;
 		if (mail->released)
-			slot->releases.lsn = lsn;
-		if (slot->releases.done < slot->releases.len)
+			box->releases.lsn = lsn;
+		if (box->releases.done < box->releases.len)
 			continue;
-		slot->released_lsn = slot->releases.lsn;
-		le_releases_drop(&slot->releases);
+		box->released_lsn = box->releases.lsn;
+		le_releases_drop(&box->releases);
 		pg_write_barrier();
-		pg_atomic_fetch_and_u32(&slot->mail, ~LE_MAIL_RELEASED);
+		pg_atomic_fetch_and_u32(&box->mail, ~LE_MAIL_RELEASED);
 		if (!mail->async)
 			le_wake((int) mail->proc);
 	}
@@ -156,13 +156,13 @@ give_answers(XLogRecPtr lsn)
 	}
 	for (LeEntry *entry = le_core_answers(le_mgr.core); entry != NULL; entry = entry->waiter->answer_next)
 	{
-		LeRequestSlot *slot = slot_of(entry->waiter->sessno);
+		LeMailbox *box = mailbox_of(entry->waiter->sessno);
 		LeReply reply;
 
-		if (slot->session != entry->waiter->session)
+		if (box->session != entry->waiter->session)
 			continue;
 		le_entry_answer(le_mgr.core, entry, now, &reply);
-		set_lsn(&reply, lsn, le_batch_confirms(slot, &reply), &confirmed);
+		set_lsn(&reply, lsn, le_batch_confirms(box, &reply), &confirmed);
 		reply.waited = true;
 		le_batch_answer(entry->waiter->sessno, entry->waiter->request, &reply);
 		LE_FAULT_NOFAIL("batch-waking");
@@ -177,16 +177,16 @@ empty_mailboxes(void)
 	for (int i = 0; i < le_mgr.nmails; i++)
 	{
 		Mail *mail = &le_mgr.mails[i];
-		LeRequestSlot *slot = slot_of(mail->proc);
+		LeMailbox *box = mailbox_of(mail->proc);
 		uint64 undo = mail->undo;
 
 		if (undo != 0)
-			(void) pg_atomic_compare_exchange_u64(&slot->undo, &undo, 0);
-		pg_atomic_fetch_and_u32(&slot->mail, ~(mail->flags & ~LE_MAIL_FENCE_ENDED));
+			(void) pg_atomic_compare_exchange_u64(&box->undo, &undo, 0);
+		pg_atomic_fetch_and_u32(&box->mail, ~(mail->flags & ~LE_MAIL_FENCE_ENDED));
 		if (mail->flags & LE_MAIL_SESSION_END)
-			le_slot_clear(slot);
+			le_mailbox_clear(box);
 		else
-			le_answer_bound(slot);
+			le_answer_bound(box);
 		if (!mail->async)
 			le_wake((int) mail->proc);
 	}
@@ -196,12 +196,12 @@ empty_mailboxes(void)
 static void
 end_deadlock(uint32 proc, const StringInfoData *detail)
 {
-	LeRequestSlot *slot = slot_of(proc);
+	LeMailbox *box = mailbox_of(proc);
 
 	/* cut at a character's end */
-	slot->answer_at = 0;
-	slot->answer_len = (uint32) pg_mbcliplen(detail->data, detail->len, LE_PAYLOAD_SIZE);
-	memcpy(slot->payload, detail->data, slot->answer_len);
+	box->answer_at = 0;
+	box->answer_len = (uint32) pg_mbcliplen(detail->data, detail->len, LE_PAYLOAD_SIZE);
+	memcpy(box->payload, detail->data, box->answer_len);
 	le_batch_answer_error(proc, ERRCODE_T_R_DEADLOCK_DETECTED, "deadlock detected");
 }
 
@@ -306,17 +306,17 @@ untake(void)
 {
 	for (int i = 0; i < le_mgr.nfresh; i++)
 	{
-		LeRequestSlot *slot = slot_of(le_mgr.fresh[i]);
-		uint32 number = pg_atomic_read_u32(&slot->posted);
+		LeMailbox *box = mailbox_of(le_mgr.fresh[i]);
+		uint32 number = pg_atomic_read_u32(&box->posted);
 
-		if (pg_atomic_read_u32(&slot->answered) != number)
+		if (pg_atomic_read_u32(&box->answered) != number)
 		{
-			le_mgr.taken[le_mgr.fresh[i]] = pg_atomic_read_u32(&slot->answered);
-			slot->revision = 0;
+			le_mgr.taken[le_mgr.fresh[i]] = pg_atomic_read_u32(&box->answered);
+			box->revision = 0;
 		}
 	}
 	for (int i = 0; i < le_mgr.nmails; i++)
-		pg_atomic_fetch_or_u32(&slot_of(le_mgr.mails[i].proc)->mail,
+		pg_atomic_fetch_or_u32(&mailbox_of(le_mgr.mails[i].proc)->mail,
 							   le_mgr.mails[i].flags & LE_MAIL_FENCE_ENDED);
 }
 
@@ -369,12 +369,12 @@ le_batch_check_stall(LeTime slept_until, const uint32 *procs, int n)
 
 	for (int i = 0; i < n; i++)
 	{
-		LeRequestSlot *slot = slot_of(procs[i]);
+		LeMailbox *box = mailbox_of(procs[i]);
 
-		if (pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered) &&
-			le_mgr.taken[procs[i]] != pg_atomic_read_u32(&slot->posted) && slot->revision == 0 &&
-			slot->posted_at > le_mgr.pause.seen_at)
-			rang_at = Min(rang_at, slot->posted_at);
+		if (pg_atomic_read_u32(&box->posted) != pg_atomic_read_u32(&box->answered) &&
+			le_mgr.taken[procs[i]] != pg_atomic_read_u32(&box->posted) && box->revision == 0 &&
+			box->posted_at > le_mgr.pause.seen_at)
+			rang_at = Min(rang_at, box->posted_at);
 	}
 	seen_running(le_pause_since(&le_mgr.pause, slept_until, rang_at, now), now);
 }
@@ -407,7 +407,7 @@ le_batch_next_wakeup(void)
 void
 le_batch_init(LeDatabase *db)
 {
-	int n = le_shared->max_slots;
+	int n = le_shared->max_sessions;
 
 	le_mgr.db = db;
 	le_mgr.taken = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
@@ -418,8 +418,8 @@ le_batch_init(LeDatabase *db)
 	le_mgr.listed = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
 	for (int i = 0; i < n; i++)
 	{
-		le_mgr.taken[i] = pg_atomic_read_u32(&slot_of(i)->answered);
-		pg_atomic_write_u32(&slot_of(i)->deferred, le_mgr.taken[i]);
+		le_mgr.taken[i] = pg_atomic_read_u32(&mailbox_of(i)->answered);
+		pg_atomic_write_u32(&mailbox_of(i)->deferred, le_mgr.taken[i]);
 	}
 	le_mgr.batch_context =
 		AllocSetContextCreate(TopMemoryContext, "lock_election batch", ALLOCSET_DEFAULT_SIZES);

@@ -18,14 +18,14 @@ extern void le_batch_init(LeDatabase *db);
 extern bool le_batch_load(void);
 
 /*
- * Apply what these slots ask for, end what is due, write, answer.  Never
+ * Apply what these mailboxes ask for, end what is due, write, answer.  Never
  * fails: what cannot be written is answered with the error.  procs has room
- * for all slots.
+ * for all mailboxes.
  */
 extern void le_batch_run(uint32 *procs, int n);
 
-/* All slots of this database with something in them, rung or not. */
-extern int le_batch_all_slots(uint32 *procs);
+/* All mailboxes of this database with something in them, rung or not. */
+extern int le_batch_all_mailboxes(uint32 *procs);
 
 /* Has a batch found that the extension was dropped? */
 extern bool le_batch_is_gone(void);

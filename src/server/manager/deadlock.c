@@ -177,7 +177,7 @@ add_proc(uint32 proc, const LeLock *via)
 	const WaitEdge *last = s.nedges > s.edges_of_node ? &s.edges[s.nedges - 1] : NULL;
 
 	/* not a prepared transaction, nor once more the holder of many slots */
-	if (proc < (uint32) le_shared->max_slots &&
+	if (proc < (uint32) le_shared->max_sessions &&
 		(last == NULL || last->to.lock != NULL || last->to.proc != proc))
 		add_edge((WaitNode){.proc = proc}, via);
 }
@@ -186,13 +186,13 @@ add_proc(uint32 proc, const LeLock *via)
 static LeEntry *
 waits_for(uint32 proc)
 {
-	LeRequestSlot *slot = slot_of(proc);
+	LeMailbox *box = mailbox_of(proc);
 
 	/* its wait may have ended, only that has not been read yet */
-	if (slot->session == 0 || pg_atomic_read_u32(&slot->posted) == pg_atomic_read_u32(&slot->answered) ||
-		pg_atomic_read_u64(&slot->undo) != 0 || (pg_atomic_read_u32(&slot->mail) & LE_MAIL_SESSION_END) != 0)
+	if (box->session == 0 || pg_atomic_read_u32(&box->posted) == pg_atomic_read_u32(&box->answered) ||
+		pg_atomic_read_u64(&box->undo) != 0 || (pg_atomic_read_u32(&box->mail) & LE_MAIL_SESSION_END) != 0)
 		return NULL;
-	return le_core_waiting_on(s.core, slot->session, proc);
+	return le_core_waiting_on(s.core, box->session, proc);
 }
 
 /* The fences of this database, all at once. */
@@ -248,9 +248,9 @@ add_holder(const LeEntry *holder)
 		for (const LeHold *hold = holder->holds; hold != NULL; hold = hold->next)
 		{
 			uint32 proc = le_session_proc(hold->session);
-			LeRequestSlot *slot = slot_of(proc);
+			LeMailbox *box = mailbox_of(proc);
 
-			if (slot->session == hold->session && pg_atomic_read_u32(&slot->open_xact) == hold->xact)
+			if (box->session == hold->session && pg_atomic_read_u32(&box->open_xact) == hold->xact)
 				add_proc(proc, NULL);
 		}
 	}
@@ -548,7 +548,7 @@ choose_victim(int first, const WaitEdge *back, StringInfo detail)
 		procs[n] = proc;
 		waits[n] = i + 1 < s.length ? s.path[i + 1].via : back->via;
 		if (waits_for(proc) != NULL &&
-			(newest < 0 || slot_of(proc)->posted_at > slot_of(procs[newest])->posted_at))
+			(newest < 0 || mailbox_of(proc)->posted_at > mailbox_of(procs[newest])->posted_at))
 			newest = n;
 		n++;
 	}
@@ -586,7 +586,7 @@ find_deadlock(uint32 proc, StringInfo detail, int *victim)
 static void
 begin_search(void)
 {
-	Size size = le_shared->max_slots * sizeof(NodeState);
+	Size size = le_shared->max_sessions * sizeof(NodeState);
 
 	if (s.procs == NULL)
 		s.procs = MemoryContextAlloc(TopMemoryContext, size);
@@ -625,7 +625,7 @@ void
 le_deadlock_ask(uint32 proc)
 {
 	if (asking == NULL)
-		asking = MemoryContextAllocZero(TopMemoryContext, le_shared->max_slots * sizeof(bool));
+		asking = MemoryContextAllocZero(TopMemoryContext, le_shared->max_sessions * sizeof(bool));
 	asking[proc] = true;
 	any_asking = true;
 }
@@ -664,7 +664,7 @@ le_deadlock_search(const LeCore *core, LeDeadlockCallback give_up)
 	bool first = true;
 
 	begin_part(core);
-	for (; s.next < (uint32) le_shared->max_slots; s.next++)
+	for (; s.next < (uint32) le_shared->max_sessions; s.next++)
 	{
 		if (!asking[s.next])
 			continue;
@@ -673,11 +673,11 @@ le_deadlock_search(const LeCore *core, LeDeadlockCallback give_up)
 		asking[s.next] = false;
 		first = false;
 	}
-	if (s.next >= (uint32) le_shared->max_slots)
+	if (s.next >= (uint32) le_shared->max_sessions)
 	{
 		/* who has asked meanwhile, and was passed, is for the next search */
 		any_asking = false;
-		for (int i = 0; i < le_shared->max_slots && !any_asking; i++)
+		for (int i = 0; i < le_shared->max_sessions && !any_asking; i++)
 			any_asking = asking[i];
 		s.under_way = false;
 	}

@@ -71,7 +71,7 @@ typedef struct Manager
 	bool limited;        /* what is allocated is bounded by lock_election.max_memory */
 	bool core_valid;     /* memory agrees with the tables */
 	bool reenter;        /* waiting requests are not in the core yet */
-	LeTime retry_at;     /* look at all slots again; 0: no need */
+	LeTime retry_at;     /* look at all mailboxes again; 0: no need */
 	LeTime expire_after; /* back-off of what has no request to blame */
 
 	/* the batch */
@@ -97,10 +97,10 @@ core_now(void)
 	return le_pause_time(&le_mgr.pause, le_clock());
 }
 
-static inline LeRequestSlot *
-slot_of(uint32 proc)
+static inline LeMailbox *
+mailbox_of(uint32 proc)
 {
-	return le_slot(le_mgr.db, proc);
+	return le_mailbox(le_mgr.db, proc);
 }
 
 /* --- manager/batch.c --- */
@@ -118,11 +118,11 @@ extern bool le_batch_try(const uint32 *procs, int n, bool expire, LeTime horizon
 extern void le_batch_answer(uint32 proc, uint32 number, const LeReply *reply);
 /* Answer the newest request of this proc with an error. */
 extern void le_batch_answer_error(uint32 proc, int sqlstate, const char *message);
-/* What these slots have asked for could not be written. */
+/* What these mailboxes have asked for could not be written. */
 extern void le_answer_failed(const uint32 *procs, int n, const ErrorData *error);
 /* Tell the session how many locks are bound to it. */
-extern void le_answer_bound(LeRequestSlot *slot);
-extern bool le_batch_confirms(const LeRequestSlot *slot, const LeReply *reply);
+extern void le_answer_bound(LeMailbox *box);
+extern bool le_batch_confirms(const LeMailbox *box, const LeReply *reply);
 /* A release that its session does not wait for, because nothing rests on it. */
 extern bool le_batch_may_return(const LeReply *reply, bool durable_release, bool need_standby);
 
@@ -130,13 +130,13 @@ extern bool le_batch_may_return(const LeReply *reply, bool durable_release, bool
 
 /* Has its mailbox an asynchronous release? */
 extern bool le_take_has_async(uint32 proc);
-/* Look at all slots again after RETRY_AFTER; another failure before that does not put it off. */
+/* Look at all mailboxes again after RETRY_AFTER; another failure before that does not put it off. */
 extern void le_retry_later(void);
 
 /* --- manager/take.c --- */
 
 /*
- * Take the mail and the requests of these slots, and apply them.  Heavy work that the
+ * Take the mail and the requests of these mailboxes, and apply them.  Heavy work that the
  * batch has no room for is deferred; le_take_deferred() puts it in front of these n
  * when its turn has come, and returns how many there are.
  */

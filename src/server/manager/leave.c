@@ -22,9 +22,9 @@
 static bool
 any_releasing(void)
 {
-	for (int i = 0; i < le_shared->max_slots; i++)
+	for (int i = 0; i < le_shared->max_sessions; i++)
 	{
-		if (pg_atomic_read_u32(&slot_of(i)->releasing) != 0)
+		if (pg_atomic_read_u32(&mailbox_of(i)->releasing) != 0)
 			return true;
 	}
 	return false;
@@ -34,9 +34,9 @@ any_releasing(void)
 static bool
 any_released(void)
 {
-	for (int i = 0; i < le_shared->max_slots; i++)
+	for (int i = 0; i < le_shared->max_sessions; i++)
 	{
-		if (pg_atomic_read_u32(&slot_of(i)->mail) & LE_MAIL_RELEASED)
+		if (pg_atomic_read_u32(&mailbox_of(i)->mail) & LE_MAIL_RELEASED)
 			return true;
 	}
 	return false;
@@ -48,7 +48,7 @@ any_released(void)
  *	1.	Clear running: sessions answer no release without asking any more, see
  *		backend/granted.c.
  *	2.	Wait for those that have answered one (releasing) and have not posted it.
- *	3.	Run a batch of all slots, which makes what is posted.  Should it fail, because
+ *	3.	Run a batch of all mailboxes, which makes what is posted.  Should it fail, because
  *		a session that also ends now has locked the tables, try again.
  */
 void
@@ -67,7 +67,7 @@ le_batch_leave(uint32 *procs)
 		le_sleep_reset();
 		releasing = any_releasing();
 		pg_read_barrier();
-		n = le_batch_all_slots(procs);
+		n = le_batch_all_mailboxes(procs);
 		le_batch_check_stall(slept_until, procs, n);
 		if (n > 0)
 			le_batch_run(procs, n);
@@ -82,28 +82,27 @@ le_batch_leave(uint32 *procs)
 void
 le_batch_gone(void)
 {
-	for (int i = 0; i < le_shared->max_slots; i++)
+	for (int i = 0; i < le_shared->max_sessions; i++)
 	{
-		LeRequestSlot *slot = slot_of(i);
+		LeMailbox *box = mailbox_of(i);
 
-		if (slot->session == 0)
+		if (box->session == 0)
 			continue;
-		if (pg_atomic_read_u32(&slot->posted) != pg_atomic_read_u32(&slot->answered))
+		if (pg_atomic_read_u32(&box->posted) != pg_atomic_read_u32(&box->answered))
 			le_batch_answer_error(i, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 								  "extension lock_election was dropped");
-		pg_atomic_write_u64(&slot->undo, 0);
-		if (pg_atomic_read_u32(&slot->mail) & LE_MAIL_RELEASED)
+		pg_atomic_write_u64(&box->undo, 0);
+		if (pg_atomic_read_u32(&box->mail) & LE_MAIL_RELEASED)
 		{
-			le_releases_drop(&slot->releases);
-			pg_atomic_fetch_or_u32(&slot->note, LE_NOTE_GONE);
-			pg_atomic_fetch_and_u32(&slot->mail, ~LE_MAIL_RELEASED);
+			le_releases_drop(&box->releases);
+			pg_atomic_fetch_or_u32(&box->note, LE_NOTE_GONE);
+			pg_atomic_fetch_and_u32(&box->mail, ~LE_MAIL_RELEASED);
 		}
 
-		/* the slot of a session that ends right now is cleared later, see manager_exit() */
+		/* the mailbox of a session that ends right now is cleared later, see manager_exit() */
 		LE_FAULT_NOFAIL("extension-gone");
-		if (pg_atomic_fetch_and_u32(&slot->mail, LE_MAIL_SESSION_END | LE_MAIL_RELEASED) &
-			LE_MAIL_SESSION_END)
-			le_slot_clear(slot);
+		if (pg_atomic_fetch_and_u32(&box->mail, LE_MAIL_SESSION_END | LE_MAIL_RELEASED) & LE_MAIL_SESSION_END)
+			le_mailbox_clear(box);
 		le_wake(i);
 	}
 }

@@ -1,6 +1,6 @@
 /*
  * manager/mailbox.c
- *		What the slots have for the manager.
+ *		What the mailboxes have for the manager.
  */
 #include "postgres.h"
 
@@ -9,24 +9,24 @@
 #include "shared/shmem.h"
 
 static bool
-has_mail(LeRequestSlot *slot)
+has_mail(LeMailbox *box)
 {
-	return pg_atomic_read_u32(&slot->mail) != 0 || pg_atomic_read_u64(&slot->undo) != 0;
+	return pg_atomic_read_u32(&box->mail) != 0 || pg_atomic_read_u64(&box->undo) != 0;
 }
 
 /* In which order they rang is not known: what has ended comes before what others ask for. */
 int
-le_batch_all_slots(uint32 *procs)
+le_batch_all_mailboxes(uint32 *procs)
 {
 	int n = 0, nmailed = 0;
 
-	for (int i = 0; i < le_shared->max_slots; i++)
+	for (int i = 0; i < le_shared->max_sessions; i++)
 	{
-		LeRequestSlot *slot = slot_of(i);
-		bool mailed = has_mail(slot);
+		LeMailbox *box = mailbox_of(i);
+		bool mailed = has_mail(box);
 
-		if (slot->session == 0 ||
-			(!mailed && pg_atomic_read_u32(&slot->posted) == pg_atomic_read_u32(&slot->answered)))
+		if (box->session == 0 ||
+			(!mailed && pg_atomic_read_u32(&box->posted) == pg_atomic_read_u32(&box->answered)))
 			continue;
 		procs[n++] = i;
 		if (mailed)
@@ -41,12 +41,12 @@ le_batch_all_slots(uint32 *procs)
 bool
 le_take_has_async(uint32 proc)
 {
-	LeRequestSlot *slot = slot_of(proc);
+	LeMailbox *box = mailbox_of(proc);
 
-	if ((pg_atomic_read_u32(&slot->mail) & LE_MAIL_RELEASED) == 0)
+	if ((pg_atomic_read_u32(&box->mail) & LE_MAIL_RELEASED) == 0)
 		return false;
 	pg_read_barrier();
-	return slot->releases.async;
+	return box->releases.async;
 }
 
 void

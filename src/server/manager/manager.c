@@ -198,7 +198,7 @@ static void
 serve(void)
 {
 	/* not in the current context: every batch begins by emptying that */
-	uint32 *procs = MemoryContextAlloc(TopMemoryContext, le_shared->max_slots * sizeof(uint32));
+	uint32 *procs = MemoryContextAlloc(TopMemoryContext, le_shared->max_sessions * sizeof(uint32));
 	LeTime slept_until = 0, last_batch = 0;
 	bool all = true; /* the first time: whoever waits already */
 	bool nap = true;
@@ -215,7 +215,7 @@ serve(void)
 		keep_interval(last_batch);
 		n = le_take_stack(my_db, procs);
 		if (all)
-			n = le_batch_all_slots(procs);
+			n = le_batch_all_mailboxes(procs);
 		all = false;
 		le_batch_check_stall(slept_until, procs, n);
 		wakeup = le_batch_next_wakeup();

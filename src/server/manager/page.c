@@ -220,28 +220,28 @@ put_locks(Page *page, const LeCore *core, LePageCursor *next)
 
 /* The page takes the place of the request, which is answered at once. */
 static Page
-begin_page(LeRequestSlot *slot, LeTime now)
+begin_page(LeMailbox *box, LeTime now)
 {
-	slot->next_page = slot->page.from;
-	slot->answer_at = 0;
-	return (Page){.data = slot->payload, .size = sizeof(slot->payload), .len = 0, .now = now};
+	box->next_page = box->page.from;
+	box->answer_at = 0;
+	return (Page){.data = box->payload, .size = sizeof(box->payload), .len = 0, .now = now};
 }
 
 void
-le_page_fill(const LeCore *core, LeRequestSlot *slot, LeTime now)
+le_page_fill(const LeCore *core, LeMailbox *box, LeTime now)
 {
-	Page page = begin_page(slot, now);
+	Page page = begin_page(box, now);
 	const LeLock *lock;
 
-	if (!slot->name.given)
-		put_locks(&page, core, &slot->next_page);
+	if (!box->name.given)
+		put_locks(&page, core, &box->next_page);
 	else
 	{
-		lock = le_core_find_lock(core, slot->page.kind, le_slot_text(slot, slot->name));
-		if (lock == NULL || put_lock(&page, core, lock, &slot->next_page))
-			slot->next_page.index = -1;
+		lock = le_core_find_lock(core, box->page.kind, le_mailbox_text(box, box->name));
+		if (lock == NULL || put_lock(&page, core, lock, &box->next_page))
+			box->next_page.index = -1;
 	}
-	slot->answer_len = page.len;
+	box->answer_len = page.len;
 }
 
 /* --- leaders --- */
@@ -260,15 +260,15 @@ le_page_find_leader(const LeCore *core, LeCommand *cmd)
 }
 
 void
-le_page_put_leader(const LeCore *core, const LeCommand *cmd, LeRequestSlot *slot, LeTime now)
+le_page_put_leader(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeTime now)
 {
 	const LeEntry *leader = le_core_find_entry(core, cmd->kind, cmd->name, cmd->token);
 
-	slot->answer_at = slot->name.at + slot->name.len;
-	slot->answer_len = leader->value_len;
-	Assert(slot->answer_at + slot->answer_len <= sizeof(slot->payload));
-	memcpy(slot->payload + slot->answer_at, leader->value, leader->value_len);
-	slot->leader_since = wall_time(leader->acquired_at, now);
+	box->answer_at = box->name.at + box->name.len;
+	box->answer_len = leader->value_len;
+	Assert(box->answer_at + box->answer_len <= sizeof(box->payload));
+	memcpy(box->payload + box->answer_at, leader->value, leader->value_len);
+	box->leader_since = wall_time(leader->acquired_at, now);
 }
 
 /* --- leases --- */
@@ -296,10 +296,10 @@ put_lease(Page *page, const LeLease *lease)
 }
 
 void
-le_page_fill_leases(const LeCore *core, LeRequestSlot *slot, LeTime now)
+le_page_fill_leases(const LeCore *core, LeMailbox *box, LeTime now)
 {
-	Page page = begin_page(slot, now);
-	uint32 index = (uint32) slot->page.from.index, all = le_core_lease_indexes(core),
+	Page page = begin_page(box, now);
+	uint32 index = (uint32) box->page.from.index, all = le_core_lease_indexes(core),
 		   end = Min(all, index + INDEXES_A_PAGE);
 
 	for (; index < end; index++)
@@ -309,6 +309,6 @@ le_page_fill_leases(const LeCore *core, LeRequestSlot *slot, LeTime now)
 		if (lease != NULL && !put_lease(&page, lease))
 			break;
 	}
-	slot->next_page.index = index < all ? (int64) index : -1;
-	slot->answer_len = page.len;
+	box->next_page.index = index < all ? (int64) index : -1;
+	box->answer_len = page.len;
 }

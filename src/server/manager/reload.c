@@ -35,22 +35,22 @@ session_alive(void *arg, uint64 session, uint32 *sessno)
 {
 	uint32 proc = *sessno = le_session_proc(session);
 
-	return le_mgr.meta.boot == le_shared->boot && session != 0 && proc < (uint32) le_shared->max_slots &&
-		   slot_of(proc)->session == session;
+	return le_mgr.meta.boot == le_shared->boot && session != 0 && proc < (uint32) le_shared->max_sessions &&
+		   mailbox_of(proc)->session == session;
 }
 
 /* Open still, or rolled back with the mail unread. */
 static bool
 xact_uncommitted(void *arg, uint64 session, uint32 xact)
 {
-	LeRequestSlot *slot = slot_of(le_session_proc(session));
+	LeMailbox *box = mailbox_of(le_session_proc(session));
 
-	if (pg_atomic_read_u32(&slot->open_xact) == xact)
+	if (pg_atomic_read_u32(&box->open_xact) == xact)
 		return true;
 
 	/* its rollback is mailed before it is closed */
 	pg_read_barrier();
-	return (uint32) (pg_atomic_read_u64(&slot->undo) >> 32) == xact;
+	return (uint32) (pg_atomic_read_u64(&box->undo) >> 32) == xact;
 }
 
 /*
@@ -201,7 +201,7 @@ load_core(int64_t next_revision, bool copied)
 		do
 		{
 			MemoryContextReset(le_mgr.core_context);
-			core = le_core_create(&env, le_shared->max_slots, next_revision);
+			core = le_core_create(&env, le_shared->max_sessions, next_revision);
 			if (core == NULL)
 				(void) loaded(LE_LOAD_NO_MEMORY);
 			le_batch_set_limits(core, WORK_A_BATCH);
@@ -233,14 +233,14 @@ end_waits(void)
 	LeTime now = le_clock();
 	LeReply reply = {.status = LE_NOT_GRANTED};
 
-	for (int i = 0; i < le_shared->max_slots; i++)
+	for (int i = 0; i < le_shared->max_sessions; i++)
 	{
-		LeRequestSlot *slot = slot_of(i);
+		LeMailbox *box = mailbox_of(i);
 
-		if (slot->session != 0 && slot->revision != 0 && slot->type == LE_REQUEST_COMMAND &&
-			slot->command.type == LE_CMD_ACQUIRE && slot->command.wait > 0 &&
-			now - slot->posted_at >= slot->command.wait)
-			le_batch_answer(i, pg_atomic_read_u32(&slot->posted), &reply);
+		if (box->session != 0 && box->revision != 0 && box->type == LE_REQUEST_COMMAND &&
+			box->command.type == LE_CMD_ACQUIRE && box->command.wait > 0 &&
+			now - box->posted_at >= box->command.wait)
+			le_batch_answer(i, pg_atomic_read_u32(&box->posted), &reply);
 	}
 }
 

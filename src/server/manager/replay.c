@@ -100,7 +100,7 @@ run(uint32 *procs, int n)
 	/* what was refused is on no stack: nobody is served before a release among that */
 	all = !le_mgr.core_valid || (le_mgr.retry_at != 0 && le_mgr.retry_at <= le_clock());
 	if (all)
-		n = le_batch_all_slots(procs);
+		n = le_batch_all_mailboxes(procs);
 	if (le_mgr.retry_at <= le_clock())
 		le_mgr.retry_at = 0;
 	if (!le_mgr.core_valid && !le_batch_reload(&error))

@@ -1,6 +1,6 @@
 /*
  * manager/take.c
- *		The first half of a batch: what the slots have for the manager is taken,
+ *		The first half of a batch: what the mailboxes have for the manager is taken,
  *		mail before requests, and applied to the core.
  */
 #include "postgres.h"
@@ -28,7 +28,7 @@ answer_withdrawn(uint32 proc)
 {
 	LeReply reply = {.status = LE_NOT_GRANTED};
 
-	le_batch_answer(proc, pg_atomic_read_u32(&slot_of(proc)->posted), &reply);
+	le_batch_answer(proc, pg_atomic_read_u32(&mailbox_of(proc)->posted), &reply);
 }
 
 static void
@@ -49,7 +49,7 @@ answer_displaced(const LeReply *by)
 	LeReply reply = {
 		.status = LE_QUEUED, .lsn = by->bound ? 0 : by->lsn, .wrote = by->wrote, .bound = by->bound};
 
-	if (slot_of(by->displaced_sessno)->session != by->displaced_session)
+	if (mailbox_of(by->displaced_sessno)->session != by->displaced_session)
 		return;
 	if (reply.wrote)
 		answer_at_commit(by->displaced_sessno, by->displaced_request, &reply, false);
@@ -96,28 +96,28 @@ apply_release(void *arg, const LeReleaseItem *item, LeText name)
 static void
 apply_releases(uint32 proc, LeTime now, Mail *mail)
 {
-	LeRequestSlot *slot = slot_of(proc);
+	LeMailbox *box = mailbox_of(proc);
 	Releasing r = {.now = now};
 
 	pg_read_barrier();
 	r.cmd.type = LE_CMD_RELEASE;
-	r.cmd.session = slot->session;
+	r.cmd.session = box->session;
 	r.cmd.sessno = proc;
-	r.cmd.xact = slot->releases.xact;
-	r.durable = slot->releases.durable_release;
-	r.standby = slot->releases.need_standby;
-	r.few = slot->releases.segment == DSM_HANDLE_INVALID;
-	mail->released_to = le_releases_each(&slot->releases, apply_release, &r);
+	r.cmd.xact = box->releases.xact;
+	r.durable = box->releases.durable_release;
+	r.standby = box->releases.need_standby;
+	r.few = box->releases.segment == DSM_HANDLE_INVALID;
+	mail->released_to = le_releases_each(&box->releases, apply_release, &r);
 	mail->released = r.lasts;
-	if (slot->releases.done == 0)
+	if (box->releases.done == 0)
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.requests[LE_CMD_RELEASE], 1);
 }
 
 /* False: there is more to do than one batch does; the rest stays in the mailbox. */
 static bool
-apply_mail(Mail *mail, LeRequestSlot *slot, LeTime now)
+apply_mail(Mail *mail, LeMailbox *box, LeTime now)
 {
-	LeCommand cmd = {.session = slot->session, .sessno = mail->proc};
+	LeCommand cmd = {.session = box->session, .sessno = mail->proc};
 	LeReply reply = {0};
 
 	if (mail->undo != 0)
@@ -136,7 +136,7 @@ apply_mail(Mail *mail, LeRequestSlot *slot, LeTime now)
 	if (mail->flags & LE_MAIL_RELEASED)
 	{
 		apply_releases(mail->proc, now, mail);
-		if (mail->released_to < slot->releases.len)
+		if (mail->released_to < box->releases.len)
 		{
 			mail->flags &= ~LE_MAIL_SESSION_END;
 			return false;
@@ -173,13 +173,13 @@ take_async_release(uint32 proc, LeTime now)
 static bool
 take_mail(uint32 proc, bool async, LeTime now)
 {
-	LeRequestSlot *slot = slot_of(proc);
+	LeMailbox *box = mailbox_of(proc);
 
 	/* that a fence has ended may be told again before the batch is done */
 	uint32 flags =
-		pg_atomic_fetch_and_u32(&slot->mail, ~LE_MAIL_FENCE_ENDED) & (async ? ~LE_MAIL_RELEASED : ~0);
-	uint64 undo = pg_atomic_read_u64(&slot->undo);
-	LeCommand fence_ended = {.type = LE_CMD_FENCE_ENDED, .session = slot->session, .sessno = proc};
+		pg_atomic_fetch_and_u32(&box->mail, ~LE_MAIL_FENCE_ENDED) & (async ? ~LE_MAIL_RELEASED : ~0);
+	uint64 undo = pg_atomic_read_u64(&box->undo);
+	LeCommand fence_ended = {.type = LE_CMD_FENCE_ENDED, .session = box->session, .sessno = proc};
 	LeReply reply;
 	Mail *mail;
 	bool done;
@@ -189,7 +189,7 @@ take_mail(uint32 proc, bool async, LeTime now)
 
 	mail = &le_mgr.mails[le_mgr.nmails++];
 	*mail = (Mail){.proc = proc, .flags = flags, .undo = undo};
-	done = apply_mail(mail, slot, now);
+	done = apply_mail(mail, box, now);
 	if (flags & LE_MAIL_FENCE_ENDED)
 		le_core_apply(le_mgr.core, &fence_ended, now, &reply);
 	return done;
@@ -197,27 +197,27 @@ take_mail(uint32 proc, bool async, LeTime now)
 
 /* The mail was posted after this request: nobody waits for it any more. */
 static bool
-overtaken_by_mail(LeRequestSlot *slot)
+overtaken_by_mail(LeMailbox *box)
 {
-	uint64 undo = pg_atomic_read_u64(&slot->undo);
+	uint64 undo = pg_atomic_read_u64(&box->undo);
 
-	if (pg_atomic_read_u32(&slot->mail) & LE_MAIL_SESSION_END)
+	if (pg_atomic_read_u32(&box->mail) & LE_MAIL_SESSION_END)
 		return true;
-	return undo != 0 && slot->type == LE_REQUEST_COMMAND &&
-		   (slot->command.type == LE_CMD_ACQUIRE || slot->command.type == LE_CMD_AWAIT) &&
-		   (uint32) (undo >> 32) == slot->command.xact && (uint32) undo <= slot->command.subxact;
+	return undo != 0 && box->type == LE_REQUEST_COMMAND &&
+		   (box->command.type == LE_CMD_ACQUIRE || box->command.type == LE_CMD_AWAIT) &&
+		   (uint32) (undo >> 32) == box->command.xact && (uint32) undo <= box->command.subxact;
 }
 
 /* With the texts where the manager finds them; names come later. */
 static LeCommand
-command_of(const LeRequestSlot *slot)
+command_of(const LeMailbox *box)
 {
-	LeCommand cmd = slot->command;
+	LeCommand cmd = box->command;
 
-	cmd.name = le_slot_text(slot, slot->name);
-	cmd.owner = le_slot_text(slot, slot->owner);
-	cmd.value = le_slot_text(slot, slot->value);
-	cmd.acquirer = le_slot_text(slot, slot->acquirer);
+	cmd.name = le_mailbox_text(box, box->name);
+	cmd.owner = le_mailbox_text(box, box->owner);
+	cmd.value = le_mailbox_text(box, box->value);
+	cmd.acquirer = le_mailbox_text(box, box->acquirer);
 	return cmd;
 }
 
@@ -256,25 +256,25 @@ reserve(uint32 proc, const LeCommand *cmd)
 }
 
 static void
-apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
+apply_command(uint32 proc, LeMailbox *box, LeTime now)
 {
-	LeCommand cmd = command_of(slot);
+	LeCommand cmd = command_of(box);
 	LeReply reply;
 	bool confirm;
 
-	if (slot->revision != 0)
+	if (box->revision != 0)
 	{
-		LeTime waited = le_clock() - slot->posted_at;
+		LeTime waited = le_clock() - box->posted_at;
 
 		/* it has waited before: back to its place, for what is left */
-		cmd.revision = slot->revision;
+		cmd.revision = box->revision;
 		cmd.since = now - waited;
 		if (cmd.wait > 0)
 			cmd.wait = Max(1, cmd.wait - waited);
 	}
 	if (cmd.nnames > 0)
 	{
-		cmd.names = le_names_get(slot);
+		cmd.names = le_names_get(box);
 		if (cmd.names == NULL)
 		{
 			answer_withdrawn(proc);
@@ -283,12 +283,12 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 	}
 	if (!reserve(proc, &cmd))
 		return;
-	if (slot->type == LE_REQUEST_LEADER)
+	if (box->type == LE_REQUEST_LEADER)
 		le_page_find_leader(le_mgr.core, &cmd);
 	le_core_apply(le_mgr.core, &cmd, now, &reply);
-	if (slot->type == LE_REQUEST_LEADER && reply.status == LE_OK)
-		le_page_put_leader(le_mgr.core, &cmd, slot, now);
-	else if (slot->type == LE_REQUEST_LEADER)
+	if (box->type == LE_REQUEST_LEADER && reply.status == LE_OK)
+		le_page_put_leader(le_mgr.core, &cmd, box, now);
+	else if (box->type == LE_REQUEST_LEADER)
 	{
 		/* that nobody leads is the newest change's doing, which may be of this batch */
 		reply.lsn = le_mgr.changes_lsn;
@@ -298,13 +298,13 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 		answer_displaced(&reply);
 	if (reply.status == LE_WAITING)
 	{
-		slot->revision = reply.token;
+		box->revision = reply.token;
 		/* any permit may come back first */
 		if (reply.own_session && cmd.mode != LE_MODE_PERMIT)
 		{
-			slot->reply.which = reply.which;
+			box->reply.which = reply.which;
 			pg_write_barrier();
-			pg_atomic_write_u32(&slot->note, LE_NOTE_OWN_SESSION);
+			pg_atomic_write_u32(&box->note, LE_NOTE_OWN_SESSION);
 			le_wake((int) proc);
 		}
 		return;
@@ -313,8 +313,8 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 	/* durable for nobody, so that nothing is waited for */
 	if (reply.bound)
 		reply.lsn = 0;
-	confirm = le_batch_confirms(slot, &reply);
-	reply.may_return = le_batch_may_return(&reply, slot->durable_release, slot->need_standby);
+	confirm = le_batch_confirms(box, &reply);
+	reply.may_return = le_batch_may_return(&reply, box->durable_release, box->need_standby);
 	if (reply.may_return)
 		reply.lsn = 0;
 	if (reply.wrote || confirm)
@@ -325,57 +325,57 @@ apply_command(uint32 proc, LeRequestSlot *slot, LeTime now)
 
 /* Requests are counted once, by what they ask the core for; pages are not counted. */
 static void
-count_request(const LeRequestSlot *slot)
+count_request(const LeMailbox *box)
 {
-	if (slot->revision != 0 || slot->type == LE_REQUEST_PAGE || slot->type == LE_REQUEST_LEASE_PAGE ||
-		slot->type == LE_REQUEST_CHANGES)
+	if (box->revision != 0 || box->type == LE_REQUEST_PAGE || box->type == LE_REQUEST_LEASE_PAGE ||
+		box->type == LE_REQUEST_CHANGES)
 		return;
-	if (slot->command.type <= LE_CMD_FENCE_ENDED)
-		pg_atomic_fetch_add_u64(&le_mgr.db->counters.requests[slot->command.type], 1);
+	if (box->command.type <= LE_CMD_FENCE_ENDED)
+		pg_atomic_fetch_add_u64(&le_mgr.db->counters.requests[box->command.type], 1);
 }
 
 static void
 take_request(uint32 proc, LeTime now)
 {
-	LeRequestSlot *slot = slot_of(proc);
-	uint32 number = pg_atomic_read_u32(&slot->posted);
+	LeMailbox *box = mailbox_of(proc);
+	uint32 number = pg_atomic_read_u32(&box->posted);
 	LeReply reply = {0};
 
-	if (slot->session == 0 || number == pg_atomic_read_u32(&slot->answered) || number == le_mgr.taken[proc])
+	if (box->session == 0 || number == pg_atomic_read_u32(&box->answered) || number == le_mgr.taken[proc])
 		return;
 	pg_read_barrier();
 
 	/* a release that was answered before this was posted may be on the next stack, and comes first */
-	if (slot->posted_at > le_mgr.rung_until)
+	if (box->posted_at > le_mgr.rung_until)
 	{
-		le_ring(slot);
+		le_ring(box);
 		return;
 	}
 	le_mgr.taken[proc] = number;
 	le_mgr.fresh[le_mgr.nfresh++] = proc;
-	if (overtaken_by_mail(slot))
+	if (overtaken_by_mail(box))
 	{
 		answer_withdrawn(proc);
 		return;
 	}
-	count_request(slot);
-	switch (slot->type)
+	count_request(box);
+	switch (box->type)
 	{
 		case LE_REQUEST_COMMAND:
 		case LE_REQUEST_LEADER:
-			apply_command(proc, slot, now);
+			apply_command(proc, box, now);
 			break;
 		case LE_REQUEST_CHANGES:
 			reply.lsn = le_mgr.changes_lsn;
 			le_batch_answer(proc, number, &reply);
 			break;
 		case LE_REQUEST_PAGE:
-			le_page_fill(le_mgr.core, slot, now);
+			le_page_fill(le_mgr.core, box, now);
 			le_core_worked(le_mgr.core, WORK_OF_PAGE);
 			le_batch_answer(proc, number, &reply);
 			break;
 		case LE_REQUEST_LEASE_PAGE:
-			le_page_fill_leases(le_mgr.core, slot, now);
+			le_page_fill_leases(le_mgr.core, box, now);
 			le_core_worked(le_mgr.core, WORK_OF_PAGE);
 			le_batch_answer(proc, number, &reply);
 			break;
@@ -385,7 +385,7 @@ take_request(uint32 proc, LeTime now)
 static int
 compare_revision(const void *a, const void *b)
 {
-	int64 ra = slot_of(*(const uint32 *) a)->revision, rb = slot_of(*(const uint32 *) b)->revision;
+	int64 ra = mailbox_of(*(const uint32 *) a)->revision, rb = mailbox_of(*(const uint32 *) b)->revision;
 
 	return ra < rb ? -1 : ra > rb ? 1 : 0;
 }
@@ -397,18 +397,18 @@ compare_revision(const void *a, const void *b)
 void
 le_take_waiting(LeTime now)
 {
-	uint32 *procs = palloc(le_shared->max_slots * sizeof(uint32));
-	int n = 0, all = le_batch_all_slots(procs);
+	uint32 *procs = palloc(le_shared->max_sessions * sizeof(uint32));
+	int n = 0, all = le_batch_all_mailboxes(procs);
 
 	for (int i = 0; i < all; i++)
 	{
-		if (slot_of(procs[i])->revision != 0)
+		if (mailbox_of(procs[i])->revision != 0)
 			procs[n++] = procs[i];
 	}
 	qsort(procs, n, sizeof(uint32), compare_revision);
 	for (int i = 0; i < n; i++)
 	{
-		le_mgr.taken[procs[i]] = pg_atomic_read_u32(&slot_of(procs[i])->answered);
+		le_mgr.taken[procs[i]] = pg_atomic_read_u32(&mailbox_of(procs[i])->answered);
 		take_request(procs[i], now);
 	}
 	le_mgr.nfresh = 0; /* their revision is kept if this fails */
@@ -418,14 +418,14 @@ le_take_waiting(LeTime now)
 }
 
 static bool
-is_renewal(LeRequestSlot *slot)
+is_renewal(LeMailbox *box)
 {
-	if (slot->session == 0 || pg_atomic_read_u32(&slot->posted) == pg_atomic_read_u32(&slot->answered))
+	if (box->session == 0 || pg_atomic_read_u32(&box->posted) == pg_atomic_read_u32(&box->answered))
 		return false;
 	pg_read_barrier();
-	return slot->type == LE_REQUEST_COMMAND &&
-		   (slot->command.type == LE_CMD_RENEW || slot->command.type == LE_CMD_KEEP_ALIVE ||
-			slot->command.type == LE_CMD_AWAIT);
+	return box->type == LE_REQUEST_COMMAND &&
+		   (box->command.type == LE_CMD_RENEW || box->command.type == LE_CMD_KEEP_ALIVE ||
+			box->command.type == LE_CMD_AWAIT);
 }
 
 static void
@@ -436,7 +436,7 @@ renewals_first(uint32 *procs, int n)
 
 	for (int i = 0; i < n; i++)
 	{
-		if (is_renewal(slot_of(procs[i])))
+		if (is_renewal(mailbox_of(procs[i])))
 			procs[nrenewals++] = procs[i];
 		else
 			others[nothers++] = procs[i];
@@ -448,7 +448,7 @@ renewals_first(uint32 *procs, int n)
 int
 le_take_rung(uint32 *procs, int n)
 {
-	uint32 *rung = palloc(le_shared->max_slots * sizeof(uint32));
+	uint32 *rung = palloc(le_shared->max_sessions * sizeof(uint32));
 	int nrung;
 
 	le_mgr.rung_until = le_clock();
@@ -468,7 +468,7 @@ le_take_rung(uint32 *procs, int n)
 
 /* --- who is served in a batch, and in which order --- */
 
-/* How much work the mail and the request of a slot are. */
+/* How much work the mail and the request of a mailbox are. */
 typedef enum Work
 {
 	WORK_LIGHT,
@@ -480,52 +480,52 @@ typedef enum Work
 
 /* The request may step on: a page of a view, some of those whom an administrator ends. */
 static bool
-is_step(const LeRequestSlot *slot)
+is_step(const LeMailbox *box)
 {
-	return slot->type == LE_REQUEST_PAGE || slot->type == LE_REQUEST_LEASE_PAGE ||
-		   (slot->type == LE_REQUEST_COMMAND &&
-			(slot->command.type == LE_CMD_FORCE || slot->command.type == LE_CMD_FORCE_ROLE));
+	return box->type == LE_REQUEST_PAGE || box->type == LE_REQUEST_LEASE_PAGE ||
+		   (box->type == LE_REQUEST_COMMAND &&
+			(box->command.type == LE_CMD_FORCE || box->command.type == LE_CMD_FORCE_ROLE));
 }
 
 /* The mail ends a session or a transaction. */
 static Work
-work_of_end(const LeRequestSlot *slot, uint32 proc)
+work_of_end(const LeMailbox *box, uint32 proc)
 {
 	const LeEntry *waiting;
 
-	if (!le_core_end_is_heavy(le_mgr.core, slot->session, proc))
+	if (!le_core_end_is_heavy(le_mgr.core, box->session, proc))
 		return WORK_LIGHT;
-	waiting = le_core_waiting_on(le_mgr.core, slot->session, proc);
+	waiting = le_core_waiting_on(le_mgr.core, box->session, proc);
 	return waiting != NULL && waiting->grouped ? WORK_CANCEL : WORK_HEAVY;
 }
 
 static Work
 work_of(uint32 proc)
 {
-	LeRequestSlot *slot = slot_of(proc);
-	uint32 mail = pg_atomic_read_u32(&slot->mail);
+	LeMailbox *box = mailbox_of(proc);
+	uint32 mail = pg_atomic_read_u32(&box->mail);
 
-	if ((mail & LE_MAIL_SESSION_END) != 0 || pg_atomic_read_u64(&slot->undo) != 0)
+	if ((mail & LE_MAIL_SESSION_END) != 0 || pg_atomic_read_u64(&box->undo) != 0)
 	{
-		Work work = work_of_end(slot, proc);
+		Work work = work_of_end(box, proc);
 
 		if (work != WORK_LIGHT)
 			return work;
 	}
-	if ((mail & LE_MAIL_RELEASED) != 0 && slot->releases.segment != DSM_HANDLE_INVALID)
+	if ((mail & LE_MAIL_RELEASED) != 0 && box->releases.segment != DSM_HANDLE_INVALID)
 		return WORK_HEAVY;
-	if ((mail & LE_MAIL_SESSION_END) != 0 || pg_atomic_read_u64(&slot->undo) != 0 ||
-		pg_atomic_read_u32(&slot->posted) == pg_atomic_read_u32(&slot->answered))
+	if ((mail & LE_MAIL_SESSION_END) != 0 || pg_atomic_read_u64(&box->undo) != 0 ||
+		pg_atomic_read_u32(&box->posted) == pg_atomic_read_u32(&box->answered))
 		return WORK_LIGHT;
 	pg_read_barrier();
-	if (is_step(slot))
+	if (is_step(box))
 		return mail == 0 ? WORK_STEP : WORK_HEAVY;
 
 	/* a renewal is light however many names it has: what it keeps alive could end meanwhile */
-	if (slot->type != LE_REQUEST_COMMAND || is_renewal(slot))
+	if (box->type != LE_REQUEST_COMMAND || is_renewal(box))
 		return WORK_LIGHT;
-	return slot->command.nnames > LE_FEW || slot->command.type == LE_CMD_REVOKE_LEASE ||
-				   slot->command.type == LE_CMD_SET_PERMITS
+	return box->command.nnames > LE_FEW || box->command.type == LE_CMD_REVOKE_LEASE ||
+				   box->command.type == LE_CMD_SET_PERMITS
 			   ? WORK_HEAVY
 			   : WORK_LIGHT;
 }
@@ -562,7 +562,7 @@ le_take_deferred(uint32 *procs, int n)
 
 	if (nall == 0 || le_take_is_backing_off())
 		return n;
-	all = palloc(le_shared->max_slots * sizeof(uint32));
+	all = palloc(le_shared->max_sessions * sizeof(uint32));
 	memcpy(all, le_mgr.deferred, nall * sizeof(uint32));
 	le_mgr.ndeferred = 0;
 	le_mgr.list_number++;
@@ -582,7 +582,7 @@ le_take_deferred(uint32 *procs, int n)
 static void
 defer(uint32 proc)
 {
-	pg_atomic_write_u32(&slot_of(proc)->deferred, pg_atomic_read_u32(&slot_of(proc)->posted));
+	pg_atomic_write_u32(&mailbox_of(proc)->deferred, pg_atomic_read_u32(&mailbox_of(proc)->posted));
 	for (int i = 0; i < le_mgr.ndeferred; i++)
 	{
 		if (le_mgr.deferred[i] == proc)
@@ -598,14 +598,14 @@ typedef enum Taken
 	NOT_TAKEN      /* it is heavy, and comes with a later batch */
 } Taken;
 
-/* async: the slot's releases were taken already. */
+/* async: the mailbox's releases were taken already. */
 static Taken
 take_one(uint32 proc, Work work, bool async, LeTime now)
 {
 	if (work != WORK_LIGHT && (le_core_is_full(le_mgr.core) || (le_mgr.backing_off && work != WORK_STEP)))
 	{
 		if (work == WORK_STEP)
-			le_ring(slot_of(proc)); /* in the next batch, without a turn */
+			le_ring(mailbox_of(proc)); /* in the next batch, without a turn */
 		else
 			defer(proc);
 		return NOT_TAKEN;
@@ -623,7 +623,7 @@ take_one(uint32 proc, Work work, bool async, LeTime now)
 /*
  * The order of a batch:
  *
- *	1.	Asynchronous releases of all slots: their sessions have answered them, so
+ *	1.	Asynchronous releases of all mailboxes: their sessions have answered them, so
  *		whoever has asked since then has to find them made.
  *	2.	Ends of calls that wait for many names: whoever makes room for one that is
  *		about to end would have it granted, which is much more work.

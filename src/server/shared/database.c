@@ -132,16 +132,16 @@ le_database_find(Oid dboid, bool create)
 	if (!create || unused == NULL)
 		return NULL;
 	le_database_init(unused);
-	le_slots_init(unused);
+	le_mailboxes_init(unused);
 	unused->dboid = dboid;
 	set_state(unused, LE_DB_FREE, LE_DB_IDLE);
 	return unused;
 }
 
 /*
- * Nobody serves this database: unlink all its slots.  What is in them stays,
+ * Nobody serves this database: unlink all its mailboxes.  What is in them stays,
  * also the mail of sessions that have ended: a manager that starts looks at
- * every slot by itself.
+ * every mailbox by itself.
  */
 static void
 unlink_all(LeDatabase *db)
@@ -150,30 +150,30 @@ unlink_all(LeDatabase *db)
 
 	while (link != 0)
 	{
-		LeRequestSlot *slot = le_slot(db, link - 1);
+		LeMailbox *box = le_mailbox(db, link - 1);
 
-		link = slot->next;
-		pg_atomic_exchange_u32(&slot->linked, 0);
+		link = box->next;
+		pg_atomic_exchange_u32(&box->linked, 0);
 	}
 }
 
 /*
- * No manager will come for the slots of ended sessions: give them back.  There
+ * No manager will come for the mailboxes of ended sessions: give them back.  There
  * is nothing left that their mail could be about.
  */
 static void
-clear_slots(LeDatabase *db)
+clear_mailboxes(LeDatabase *db)
 {
 	assert(is_locked());
 	assert(db->state == LE_DB_FREE || db->state == LE_DB_IDLE);
 
 	unlink_all(db);
-	for (int i = 0; i < le_shared->max_slots; i++)
+	for (int i = 0; i < le_shared->max_sessions; i++)
 	{
-		LeRequestSlot *slot = le_slot(db, i);
+		LeMailbox *box = le_mailbox(db, i);
 
-		if (slot->session != 0 && (pg_atomic_read_u32(&slot->mail) & LE_MAIL_SESSION_END) != 0)
-			le_slot_clear(slot);
+		if (box->session != 0 && (pg_atomic_read_u32(&box->mail) & LE_MAIL_SESSION_END) != 0)
+			le_mailbox_clear(box);
 	}
 }
 
@@ -194,7 +194,7 @@ le_database_free(LeDatabase *db)
 	assert(db->attached == 0);
 
 	set_state(db, LE_DB_IDLE, LE_DB_FREE);
-	clear_slots(db);
+	clear_mailboxes(db);
 	db->dboid = InvalidOid; /* a notifier that is still on its way out sees that */
 	db->notifier_pid = 0;
 	db->notifier_proc = -1;
@@ -228,7 +228,7 @@ le_database_stopped(LeDatabase *db, LeDbExit why)
 	set_state(db, db->state == LE_DB_RUNNING ? LE_DB_RUNNING : LE_DB_STARTING, LE_DB_IDLE);
 	db->exit = why;
 	if (why == LE_EXIT_NO_EXTENSION)
-		clear_slots(db);
+		clear_mailboxes(db);
 	else
 		unlink_all(db);
 	le_wake(db->notifier_proc); /* it leaves with its manager */
@@ -298,23 +298,23 @@ le_database_attach(LeDatabase *db)
 }
 
 void
-le_database_detach(LeRequestSlot *slot)
+le_database_detach(LeMailbox *box)
 {
-	LeDatabase *db = &le_shared->databases[slot->database];
+	LeDatabase *db = &le_shared->databases[box->database];
 
 	assert(is_locked());
 	assert(db->attached > 0);
 
 	db->attached--;
-	pg_atomic_fetch_or_u32(&slot->mail, LE_MAIL_SESSION_END);
+	pg_atomic_fetch_or_u32(&box->mail, LE_MAIL_SESSION_END);
 
 	/* under the lock: a manager that leaves must not leave us linked */
 	if (db->state != LE_DB_IDLE)
-		le_ring(slot);
+		le_ring(box);
 	else
 	{
 		unlink_all(db);
 		if (db->exit == LE_EXIT_NO_EXTENSION)
-			le_slot_clear(slot); /* no manager will */
+			le_mailbox_clear(box); /* no manager will */
 	}
 }

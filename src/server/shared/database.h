@@ -118,16 +118,16 @@ typedef struct LeDatabase
 	Oid dboid;
 	LeDbState state;
 	LeDbExit exit;
-	bool wanted;       /* somebody waits for a manager */
-	bool leave;        /* the worker is asked to leave */
-	int reserved_by;   /* pid of a backend that keeps a manager from starting
+	bool wanted;        /* somebody waits for a manager */
+	bool leave;         /* the worker is asked to leave */
+	int reserved_by;    /* pid of a backend that keeps a manager from starting
 						* (DROP DATABASE and the like); 0: nobody */
-	int attached;      /* sessions with a slot here */
-	bool has_slots;    /* they are initialised; for good */
-	int worker_pid;    /* 0: none, or it has not begun */
-	int worker_proc;   /* -1: none */
-	int notifier_pid;  /* 0: none */
-	int notifier_proc; /* -1: none */
+	int attached;       /* sessions with a mailbox here */
+	bool has_mailboxes; /* they are initialised; for good */
+	int worker_pid;     /* 0: none, or it has not begun */
+	int worker_proc;    /* -1: none */
+	int notifier_pid;   /* 0: none */
+	int notifier_proc;  /* -1: none */
 	TimestampTz started;
 
 	/* --- without a lock --- */
@@ -149,7 +149,7 @@ typedef struct LeDatabase
 	LeHintRing ring;
 } LeDatabase;
 
-struct LeRequestSlot;
+struct LeMailbox;
 
 /* While shared memory is made. */
 extern void le_database_init(LeDatabase *db);
@@ -203,11 +203,11 @@ extern void le_database_notifier_leave(LeDatabase *db);
 
 /* --- a session's --- */
 
-/* A session takes a slot of this entry. */
+/* A session takes a mailbox of this entry. */
 extern void le_database_attach(LeDatabase *db);
 
-/* The session of this slot has ended, or is about to: tell the manager by mail. */
-extern void le_database_detach(struct LeRequestSlot *slot);
+/* The session of this mailbox has ended, or is about to: tell the manager by mail. */
+extern void le_database_detach(struct LeMailbox *box);
 
 /* Needs no lock. */
 extern void le_counters_reset(LeCounters *counters);

@@ -50,7 +50,7 @@ le_flush_init(void)
 	pg_atomic_init_u64(&flush()->ended_at, 0);
 	pg_atomic_init_u32(&flush()->rounds, 0);
 	pg_atomic_init_u64(&flush()->wanted, 0);
-	for (int i = 0; i < le_shared->max_slots; i++)
+	for (int i = 0; i < le_shared->max_sessions; i++)
 	{
 		pg_atomic_init_u32(&process(i)->flush_linked, 0);
 		pg_atomic_init_u32(&process(i)->present, 0);
@@ -254,7 +254,7 @@ learn(LeTime time, int n)
 }
 
 static void
-flush_for_all(const LeRequestSlot *slot, uint32 me)
+flush_for_all(const LeMailbox *box, uint32 me)
 {
 	LeTime start;
 	int n;
@@ -266,7 +266,7 @@ flush_for_all(const LeRequestSlot *slot, uint32 me)
 	LE_FAULT_NOFAIL("flush-done");
 	n = take_flushed();
 	learn(le_clock() - start, n);
-	pg_atomic_fetch_add_u64(&le_shared->databases[slot->database].counters.flushes, 1);
+	pg_atomic_fetch_add_u64(&le_shared->databases[box->database].counters.flushes, 1);
 	pass_on(me);
 	LE_FAULT_NOFAIL("flush-passed-on");
 	for (int i = 0; i < n; i++)
@@ -345,7 +345,7 @@ void
 le_flush_attach(void)
 {
 	if (taken == NULL)
-		taken = MemoryContextAlloc(TopMemoryContext, le_shared->max_slots * sizeof(uint32));
+		taken = MemoryContextAlloc(TopMemoryContext, le_shared->max_sessions * sizeof(uint32));
 }
 
 void
@@ -355,18 +355,18 @@ le_flush_enter(void)
 }
 
 void
-le_flush_turn(const LeRequestSlot *slot)
+le_flush_turn(const LeMailbox *box)
 {
 	uint32 me = (uint32) le_my_proc() + 1;
 
 	if (pg_atomic_read_u32(&flush()->flusher) == me)
-		flush_for_all(slot, me);
+		flush_for_all(box, me);
 }
 
 void
-le_flush_wait(const LeRequestSlot *slot)
+le_flush_wait(const LeMailbox *box)
 {
-	XLogRecPtr lsn = (XLogRecPtr) slot->reply.lsn;
+	XLogRecPtr lsn = (XLogRecPtr) box->reply.lsn;
 	uint32 me = (uint32) le_my_proc() + 1, flusher = pg_atomic_read_u32(&flush()->flusher);
 	LeTime give_up = 0, now;
 
@@ -374,7 +374,7 @@ le_flush_wait(const LeRequestSlot *slot)
 	{
 		if (pg_atomic_read_u32(&flush()->flusher) == me)
 		{
-			flush_for_all(slot, me);
+			flush_for_all(box, me);
 			return;
 		}
 		now = le_clock();
@@ -384,7 +384,7 @@ le_flush_wait(const LeRequestSlot *slot)
 		{
 			XLogFlush(lsn);
 			if (now >= give_up && flusher != 0 && change_flusher(flusher, me))
-				flush_for_all(slot, me);
+				flush_for_all(box, me);
 			return;
 		}
 		le_sleep_reset();

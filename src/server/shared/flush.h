@@ -3,7 +3,7 @@
  *		Who flushes the WAL for the answers that rest on it.
  *
  * The manager never sleeps in a flush: it commits without one.  An answer that a
- * crash must not take back is in its slot then, but nobody is woken for it yet:
+ * crash must not take back is in its mailbox then, but nobody is woken for it yet:
  *
  *	1.	The manager notes the LSN that the answer rests on, raises "wanted" to it, and
  *		links the process into the stack of those that wait for a flush.  There is
@@ -64,9 +64,9 @@ extern void le_flush_enter(void);
  * In each turn of its wait: lead, if it is named.  One that has flushed for itself
  * may still be in the stack while it waits for its next answer.
  */
-extern void le_flush_turn(const LeRequestSlot *slot);
+extern void le_flush_turn(const LeMailbox *box);
 /* The answer is there: wait until it is flushed.  Like a commit, it cannot be interrupted. */
-extern void le_flush_wait(const LeRequestSlot *slot);
+extern void le_flush_wait(const LeMailbox *box);
 /* It has its answer, or does not wait any more. */
 extern void le_flush_leave(void);
 

@@ -35,28 +35,28 @@ pack(const LeCommand *cmd, char *to)
 }
 
 void
-le_names_put(LeRequestSlot *slot, const LeCommand *cmd, uint32 len)
+le_names_put(LeMailbox *box, const LeCommand *cmd, uint32 len)
 {
 	SharedNames *shared;
 	uint32 size = 0;
 
 	segment = NULL;
-	slot->names_at = len;
-	slot->names_handle = DSM_HANDLE_INVALID;
+	box->names_at = len;
+	box->names_handle = DSM_HANDLE_INVALID;
 	for (uint32 i = 0; i < cmd->nnames; i++)
 		size += sizeof(uint16) + cmd->names[i].len;
 	if (len + size <= LE_PAYLOAD_SIZE)
 	{
-		pack(cmd, slot->payload + len);
+		pack(cmd, box->payload + len);
 		return;
 	}
 	segment = dsm_create(offsetof(SharedNames, data) + size, 0);
 	shared = dsm_segment_address(segment);
-	shared->session = slot->session;
-	shared->request = slot->command.request;
+	shared->session = box->session;
+	shared->request = box->command.request;
 	shared->len = size;
 	pack(cmd, shared->data);
-	slot->names_handle = dsm_segment_handle(segment);
+	box->names_handle = dsm_segment_handle(segment);
 }
 
 void
@@ -104,23 +104,23 @@ le_segment_attach(dsm_handle handle)
 }
 
 LeText *
-le_names_get(const LeRequestSlot *slot)
+le_names_get(const LeMailbox *box)
 {
 	dsm_segment *shared_segment;
 	const SharedNames *shared;
 	char *copy = NULL;
 	bool failed = false;
 
-	if (slot->names_handle == DSM_HANDLE_INVALID)
-		return unpack(slot->payload + slot->names_at, slot->command.nnames);
+	if (box->names_handle == DSM_HANDLE_INVALID)
+		return unpack(box->payload + box->names_at, box->command.nnames);
 
 	/* it goes with the statement, before an abort is mailed */
-	shared_segment = le_segment_attach(slot->names_handle);
+	shared_segment = le_segment_attach(box->names_handle);
 	if (shared_segment == NULL)
 		return NULL;
 	shared = dsm_segment_address(shared_segment);
 	if (dsm_segment_map_length(shared_segment) >= offsetof(SharedNames, data) &&
-		shared->session == slot->session && shared->request == slot->command.request)
+		shared->session == box->session && shared->request == box->command.request)
 	{
 		/* no error before it is detached: it could not be attached again */
 		copy = palloc_extended(shared->len, MCXT_ALLOC_NO_OOM);
@@ -131,5 +131,5 @@ le_names_get(const LeRequestSlot *slot)
 	dsm_detach(shared_segment);
 	if (failed)
 		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
-	return copy != NULL ? unpack(copy, slot->command.nnames) : NULL;
+	return copy != NULL ? unpack(copy, box->command.nnames) : NULL;
 }

@@ -9,17 +9,17 @@
 #include "shared/shmem.h"
 
 /*
- * Backend: put the command's names into the slot's payload, behind the len
+ * Backend: put the command's names into the mailbox's payload, behind the len
  * bytes that are there already, or where they do not fit into a segment of
  * dynamic shared memory, which lasts until le_names_done() or the end of the
- * statement.  The slot's session and the command's number are set.
+ * statement.  The mailbox's session and the command's number are set.
  */
-extern void le_names_put(LeRequestSlot *slot, const LeCommand *cmd, uint32 len);
+extern void le_names_put(LeMailbox *box, const LeCommand *cmd, uint32 len);
 extern void le_names_done(void);
 
 /* Manager: read them into the current context.  NULL: the request was
  * withdrawn meanwhile. */
-extern LeText *le_names_get(const LeRequestSlot *slot);
+extern LeText *le_names_get(const LeMailbox *box);
 
 /*
  * Manager: dsm_attach(), which leaves its mark if it fails.  No transaction is

@@ -4,7 +4,7 @@
  *
  * It outlives the backend and the manager, so that a release that was
  * committed is not lost with either.  A few releases have room in the
- * session's slot.  More of them are in a segment of dynamic shared memory that
+ * session's mailbox.  More of them are in a segment of dynamic shared memory that
  * no process holds: it lasts until le_releases_drop(), or until the server
  * stops.
  */

@@ -48,7 +48,7 @@ shared_size(void)
 
 	size = add_size(size, databases_size());
 	size = add_size(size, processes_size());
-	return add_size(size, mul_size(le_max_databases, mul_size(MaxBackends, sizeof(LeRequestSlot))));
+	return add_size(size, mul_size(le_max_databases, mul_size(MaxBackends, sizeof(LeMailbox))));
 }
 
 static void
@@ -90,7 +90,7 @@ shmem_startup(void)
 		le_shared->boot = (uint64) GetCurrentTimestamp();
 		le_shared->checkpoint_at = last_checkpoint();
 		pg_atomic_init_u64(&le_shared->incarnation, 0);
-		le_shared->max_slots = MaxBackends;
+		le_shared->max_sessions = MaxBackends;
 		le_shared->max_databases = le_max_databases;
 		le_shared->launcher_proc = -1;
 		p += MAXALIGN(sizeof(LeShared));
@@ -98,10 +98,10 @@ shmem_startup(void)
 		p += databases_size();
 		le_shared->processes = (LeProcess *) p;
 		p += processes_size();
-		le_shared->slots = (LeRequestSlot *) p;
+		le_shared->mailboxes = (LeMailbox *) p;
 		for (int i = 0; i < le_shared->max_databases; i++)
 			le_database_init(&le_shared->databases[i]);
-		for (int i = 0; i < le_shared->max_slots; i++)
+		for (int i = 0; i < le_shared->max_sessions; i++)
 		{
 			le_bell_init(&le_shared->processes[i].bell);
 			le_shared->processes[i].generation = le_shared->boot / GENERATION_TIME;

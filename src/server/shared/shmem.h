@@ -3,36 +3,36 @@
  *		What backends, managers and the launcher share.
  *
  * A request goes from a backend to the manager of its database and back
- * through the backend's slot, without a lock:
+ * through the backend's mailbox, without a lock:
  *
- *	1.	The backend waits until the slot is quiet: its last request is answered,
- *		and no rollback or awaited releases are left in the mailbox.  Then it fills
+ *	1.	The backend waits until the mailbox is quiet: its last request is answered,
+ *		and no rollback or awaited releases are left in its mail.  Then it fills
  *		in the request and sets posted to the request's number.  A new session first
- *		waits until the slot of the session before it is cleared.
- *	2.	It rings (le_ring): unless the slot is linked, it links it into its
+ *		waits until the mailbox of the session before it is cleared.
+ *	2.	It rings (le_ring): unless the mailbox is linked, it links it into its
  *		database's stack by compare-and-swap, and wakes the manager if the stack
  *		was empty.  What nobody waits for is rung softly: the manager is woken only
  *		if it would not look by itself within LE_NAP (LeDatabase.asleep), or if
  *		somebody is in a queue.  The stack's head tells that nobody has woken it
  *		(LE_STACK_UNRUNG), so that the next one who rings does.
- *	3.	The manager takes the whole stack with one exchange.  For each slot it
- *		clears linked first and then looks: mailbox, then request.  So it sees
+ *	3.	The manager takes the whole stack with one exchange.  For each mailbox it
+ *		clears linked first and then looks: mail, then request.  So it sees
  *		whatever is stored before a ring: by this look or by the next, because the
- *		ring after this look links the slot again.
+ *		ring after this look links the mailbox again.
  *	4.	The manager stores the reply, sets answered to the request's number, and
  *		wakes the backend; where the answer waits for a flush of the WAL, somebody
  *		else does that, see shared/flush.h.  A request that has to wait is answered in a later
- *		batch; until then the slot keeps its revision, so that a new manager can put
+ *		batch; until then the mailbox keeps its revision, so that a new manager can put
  *		it back to its place in the queue.
  *	5.	The backend reads the reply once answered equals posted.
  *
- * Each database has a slot for each proc number.  What an ended session has left
+ * Each database has a mailbox for each proc number.  What an ended session has left
  * for a manager that is stuck is therefore in nobody's way but that of later
  * sessions of this database, which could do nothing without that manager.
  *
  * How a process sleeps and is woken is told in shared/wake.h.
  *
- * The mailbox carries events whose sending cannot fail: rollback of a
+ * Mail tells of events whose sending cannot fail: rollback of a
  * (sub)transaction, releases of a commit, end of a fence, end of the session, and "I
  * have waited for deadlock_timeout".  Mails coalesce.  The manager clears what it has
  * read only after its batch is committed, and a request is not posted over a rollback
@@ -61,7 +61,7 @@
 #define LE_PROC_BITS             20
 #define le_session_proc(session) ((uint32) ((session) & ((UINT64CONST(1) << LE_PROC_BITS) - 1)))
 
-/* Each type has its own members of LeRequestSlot, for the request and for the answer. */
+/* Each type has its own members of LeMailbox, for the request and for the answer. */
 typedef enum LeRequestType
 {
 	LE_REQUEST_COMMAND = 1, /* one core command */
@@ -71,7 +71,7 @@ typedef enum LeRequestType
 	LE_REQUEST_CHANGES      /* what the changes of elections that can be seen rest on */
 } LeRequestType;
 
-/* A text of a request: a piece of the slot's payload. */
+/* A text of a request: a piece of the mailbox's payload. */
 typedef struct LeTextSpan
 {
 	uint16 at;
@@ -128,7 +128,7 @@ typedef struct LeReleases
 #define LE_MAIL_SESSION_END 0x01 /* the backend is gone */
 #define LE_MAIL_FENCE_ENDED 0x02 /* it has released a fence */
 #define LE_MAIL_BLOCKED     0x04 /* it has waited long: is it a deadlock? */
-#define LE_MAIL_RELEASED    0x08 /* a commit has released what is in LeRequestSlot.releases */
+#define LE_MAIL_RELEASED    0x08 /* a commit has released what is in LeMailbox.releases */
 
 /* Notes from the manager to a backend that waits. */
 /* the lock is held by this very session */
@@ -138,17 +138,17 @@ typedef struct LeReleases
 /* the extension was dropped: what its commit has released is thrown away */
 #define LE_NOTE_GONE 0x04
 
-typedef struct LeRequestSlot
+typedef struct LeMailbox
 {
-	/* --- written by the backend that owns the slot --- */
+	/* --- written by the backend that owns the mailbox --- */
 	uint64 session; /* 0: free; cleared by the manager */
 	int database;   /* index in LeShared.databases; never changes */
 	int pid;
 	pg_atomic_uint32 posted;    /* number of the newest request */
 	pg_atomic_uint32 given_up;  /* that of the newest one whose caller has left without its answer */
 	pg_atomic_uint32 open_xact; /* its transaction that has acquired; 0 */
-	pg_atomic_uint64 undo;      /* mailbox: xact << 32 | subxact; 0: none */
-	pg_atomic_uint32 mail;      /* mailbox: LE_MAIL_* */
+	pg_atomic_uint64 undo;      /* mail: xact << 32 | subxact; 0: none */
+	pg_atomic_uint32 mail;      /* LE_MAIL_* */
 	pg_atomic_uint32 releasing; /* it answers a release that it has not posted yet */
 	LeRequestType type;
 	union
@@ -199,7 +199,7 @@ typedef struct LeRequestSlot
 
 	/* the texts of a request, or its answer */
 	char payload[LE_PAYLOAD_SIZE] pg_attribute_aligned(8);
-} LeRequestSlot;
+} LeMailbox;
 
 /* What belongs to a proc number, whatever database its process is in. */
 typedef struct LeProcess
@@ -238,28 +238,28 @@ typedef struct LeShared
 	uint64 boot;                  /* this life of the shared memory; not 0 */
 	TimestampTz checkpoint_at;    /* the last one before it, on a standby by its primary's clock */
 	pg_atomic_uint64 incarnation; /* highest that any database has had */
-	int max_slots;
+	int max_sessions;
 	int max_databases;
 	int launcher_pid;  /* under lock */
 	int launcher_proc; /* -1: none */
 	LeFlush flush;
 	LeDatabase *databases;
 	LeProcess *processes; /* by proc number */
-	LeRequestSlot *slots; /* see le_slot() */
+	LeMailbox *mailboxes; /* see le_mailbox() */
 } LeShared;
 
 extern LeShared *le_shared; /* NULL: library not preloaded */
 
-static inline LeRequestSlot *
-le_slot(const LeDatabase *db, uint32 proc)
+static inline LeMailbox *
+le_mailbox(const LeDatabase *db, uint32 proc)
 {
-	return &le_shared->slots[(Size) (db - le_shared->databases) * le_shared->max_slots + proc];
+	return &le_shared->mailboxes[(Size) (db - le_shared->databases) * le_shared->max_sessions + proc];
 }
 
 static inline uint32
-le_slot_proc(const LeRequestSlot *slot)
+le_mailbox_proc(const LeMailbox *box)
 {
-	return (uint32) (slot - le_slot(&le_shared->databases[slot->database], 0));
+	return (uint32) (box - le_mailbox(&le_shared->databases[box->database], 0));
 }
 
 /* From _PG_init, while shared_preload_libraries are loaded. */
@@ -275,13 +275,13 @@ extern LeTime le_clock(void);
 extern TimestampTz le_wall(LeTime now);
 
 static inline LeText
-le_slot_text(const LeRequestSlot *slot, LeTextSpan span)
+le_mailbox_text(const LeMailbox *box, LeTextSpan span)
 {
-	return (LeText){span.given ? slot->payload + span.at : NULL, span.len};
+	return (LeText){span.given ? box->payload + span.at : NULL, span.len};
 }
 
 /* Step 2 above. */
-extern void le_ring(LeRequestSlot *slot);
+extern void le_ring(LeMailbox *box);
 
 /* A manager that has had something to do looks again after this time; later it has to be woken. */
 #define LE_NAP (5 * LE_MS)
@@ -291,7 +291,7 @@ extern void le_ring(LeRequestSlot *slot);
  * itself within LE_NAP, unless somebody is in a queue who may wait for just this.
  * Whoever rings later wakes it for both.
  */
-extern void le_ring_softly(LeRequestSlot *slot);
+extern void le_ring_softly(LeMailbox *box);
 
 /*
  * Step 3: take the whole stack, oldest first.  Returns how many proc numbers were
@@ -299,10 +299,10 @@ extern void le_ring_softly(LeRequestSlot *slot);
  */
 extern int le_take_stack(LeDatabase *db, uint32 *procs);
 
-/* The slot has no owner any more, and nothing in it matters. */
-extern void le_slot_clear(LeRequestSlot *slot);
+/* The mailbox has no owner any more, and nothing in it matters. */
+extern void le_mailbox_clear(LeMailbox *box);
 
-/* The slots of an entry that is used for the first time. */
-extern void le_slots_init(LeDatabase *db);
+/* The mailboxes of an entry that is used for the first time. */
+extern void le_mailboxes_init(LeDatabase *db);
 
 #endif /* LE_SHMEM_H */

@@ -70,7 +70,7 @@ entry_without_lock(void)
 	{
 		LeDatabase *db = &le_shared->databases[i];
 
-		if (*(volatile Oid *) &db->dboid == MyDatabaseId && db->has_slots)
+		if (*(volatile Oid *) &db->dboid == MyDatabaseId && db->has_mailboxes)
 			return db;
 	}
 	return NULL;
@@ -84,20 +84,20 @@ entry_without_lock(void)
  * they may all be quicker than TOO_LONG.
  */
 static void
-look_at_request(LeRequestSlot *slot, LeTime now, Health *health)
+look_at_request(LeMailbox *box, LeTime now, Health *health)
 {
-	uint32 posted = pg_atomic_read_u32(&slot->posted);
+	uint32 posted = pg_atomic_read_u32(&box->posted);
 	LeTime posted_at;
 	bool queued;
 
 	pg_read_barrier();
-	posted_at = *(volatile LeTime *) &slot->posted_at;
-	queued = *(volatile int64 *) &slot->revision != 0 || pg_atomic_read_u32(&slot->deferred) == posted;
+	posted_at = *(volatile LeTime *) &box->posted_at;
+	queued = *(volatile int64 *) &box->revision != 0 || pg_atomic_read_u32(&box->deferred) == posted;
 	pg_read_barrier();
-	if (queued || pg_atomic_read_u32(&slot->answered) == posted)
+	if (queued || pg_atomic_read_u32(&box->answered) == posted)
 		return;
 	health->untaken = Max(health->untaken, now - posted_at);
-	if (pg_atomic_read_u32(&slot->given_up) != posted)
+	if (pg_atomic_read_u32(&box->given_up) != posted)
 		health->request_wait = Max(health->request_wait, now - posted_at);
 }
 
@@ -107,13 +107,13 @@ look_at_request(LeRequestSlot *slot, LeTime now, Health *health)
  * told to who does not wait for it.
  */
 static LeTime
-standby_wait(LeRequestSlot *slot, LeTime now)
+standby_wait(LeMailbox *box, LeTime now)
 {
-	LeTime since = (LeTime) pg_atomic_read_u64(&slot->confirming_since);
+	LeTime since = (LeTime) pg_atomic_read_u64(&box->confirming_since);
 
 	pg_read_barrier();
-	if (since == 0 || (*(volatile bool *) &slot->confirming_replay &&
-					   synchronous_commit != SYNCHRONOUS_COMMIT_REMOTE_APPLY))
+	if (since == 0 ||
+		(*(volatile bool *) &box->confirming_replay && synchronous_commit != SYNCHRONOUS_COMMIT_REMOTE_APPLY))
 		return 0;
 	return now - since;
 }
@@ -123,14 +123,14 @@ look_at_sessions(LeDatabase *db, Health *health)
 {
 	LeTime now = le_clock();
 
-	for (int i = 0; i < le_shared->max_slots; i++)
+	for (int i = 0; i < le_shared->max_sessions; i++)
 	{
-		LeRequestSlot *slot = le_slot(db, (uint32) i);
+		LeMailbox *box = le_mailbox(db, (uint32) i);
 
-		if (*(volatile uint64 *) &slot->session == 0)
+		if (*(volatile uint64 *) &box->session == 0)
 			continue;
-		look_at_request(slot, now, health);
-		health->standby_wait = Max(health->standby_wait, standby_wait(slot, now));
+		look_at_request(box, now, health);
+		health->standby_wait = Max(health->standby_wait, standby_wait(box, now));
 	}
 }
 

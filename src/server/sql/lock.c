@@ -446,7 +446,7 @@ le_release(FunctionCallInfo fcinfo, LeCommand *cmd)
 	le_check_can_attach();
 	if (!le_release_is_final(fcinfo))
 		PG_RETURN_BOOL(le_release_at_commit(cmd));
-	if (le_my_slot != NULL && le_pending_is_free() && le_granted_take(cmd))
+	if (le_my_mailbox != NULL && le_pending_is_free() && le_granted_take(cmd))
 	{
 		le_pending_add_async(cmd->token, cmd->kind, cmd->name);
 		PG_RETURN_BOOL(true);

@@ -110,8 +110,8 @@ session_is_there(uint64 session)
 {
 	uint32 proc = le_session_proc(session);
 
-	return session != 0 && le_my_slot != NULL && proc < (uint32) le_shared->max_slots &&
-		   le_slot(le_my_database(), proc)->session == session;
+	return session != 0 && le_my_mailbox != NULL && proc < (uint32) le_shared->max_sessions &&
+		   le_mailbox(le_my_database(), proc)->session == session;
 }
 
 /* Who has acquired it, or waits: a row may have been written by hand. */
