@@ -1,6 +1,6 @@
 /*
  * core/core.c
- *		The life of a core, time, effects, and which command goes where.
+ *		The life of a core, which command goes where, and what is due.
  */
 #include "epoch.h"
 #include "internal.h"
@@ -50,14 +50,6 @@ le_core_create(const LeEnv *env, uint32_t max_sessions, int64_t next_revision)
 }
 
 void
-le_free_text(LeCore *core, char **text)
-{
-	if (*text != NULL)
-		core->env.free(core->env.arg, *text);
-	*text = NULL;
-}
-
-void
 le_entry_free(LeCore *core, LeEntry *entry)
 {
 	le_free_text(core, &entry->owner);
@@ -65,39 +57,6 @@ le_entry_free(LeCore *core, LeEntry *entry)
 	if (entry->acquirer != NULL)
 		le_acquirer_drop(core, entry->acquirer);
 	le_pool_put(&core->entries, entry);
-}
-
-char *
-le_spare_take(LeSpares *spares)
-{
-	assert(spares->taken < spares->n);
-	return spares->items[spares->taken++];
-}
-
-static void
-spares_free(LeCore *core, LeSpares *spares)
-{
-	while (spares->taken < spares->n)
-		le_free_text(core, &spares->items[spares->taken++]);
-	spares->n = spares->taken = 0;
-}
-
-static void
-free_spares(LeCore *core)
-{
-	spares_free(core, &core->spare_names);
-	spares_free(core, &core->spare_owners);
-	le_free_text(core, &core->spare_value);
-	if (core->spare_acquirer != NULL)
-		core->env.free(core->env.arg, core->spare_acquirer);
-	core->spare_acquirer = NULL;
-}
-
-static void
-free_array(LeCore *core, void *array)
-{
-	if (array != NULL)
-		core->env.free(core->env.arg, array);
 }
 
 void
@@ -128,7 +87,7 @@ le_core_destroy(LeCore *core)
 		if (lease->ended)
 			le_free_text(core, &lease->owner);
 	}
-	free_spares(core);
+	le_spares_destroy(core);
 	le_acquirers_destroy(core);
 	le_hashes_destroy(core);
 	le_pool_destroy(core, &core->locks);
@@ -139,11 +98,11 @@ le_core_destroy(LeCore *core)
 	le_pool_destroy(core, &core->leases);
 	le_pool_destroy(core, &core->groups);
 	le_pool_destroy(core, &core->change_pool);
-	free_array(core, core->spare_names.items);
-	free_array(core, core->spare_owners.items);
+	le_free_array(core, core->spare_names.items);
+	le_free_array(core, core->spare_owners.items);
 	le_pool_destroy(core, &core->roles);
-	free_array(core, core->heap.items);
-	free_array(core, core->sessions);
+	le_free_array(core, core->heap.items);
+	le_free_array(core, core->sessions);
 	env.free(env.arg, core);
 }
 
@@ -157,102 +116,6 @@ int64_t
 le_core_next_revision(const LeCore *core)
 {
 	return core->next_revision;
-}
-
-void
-le_core_raise_revision(LeCore *core, int64_t revision)
-{
-	if (revision > core->next_revision)
-		core->next_revision = revision;
-}
-
-/* --- reserve --- */
-
-static bool
-spare_text(LeCore *core, char **spare, LeText text)
-{
-	*spare = NULL;
-	if (text.data == NULL)
-		return true;
-	*spare = core->env.alloc(core->env.arg, text.len > 0 ? text.len : 1);
-	if (*spare != NULL && text.len > 0)
-		memcpy(*spare, text.data, text.len);
-	return *spare != NULL;
-}
-
-static bool
-spares_room(LeCore *core, LeSpares *spares, uint32_t n)
-{
-	if (n <= spares->cap)
-		return true;
-	free_array(core, spares->items);
-	spares->cap = 0;
-	spares->items = core->env.alloc(core->env.arg, n * sizeof(char *));
-	if (spares->items == NULL)
-		return false;
-	spares->cap = n;
-	return true;
-}
-
-static bool
-spares_add(LeCore *core, LeSpares *spares, LeText text)
-{
-	assert(spares->n < spares->cap);
-	if (!spare_text(core, &spares->items[spares->n], text))
-		return false;
-	if (text.data != NULL)
-		spares->n++;
-	return true;
-}
-
-/* Names of locks that are to be made, and an owner for each entry. */
-static bool
-reserve_texts(LeCore *core, const LeCommand *cmd, uint32_t n)
-{
-	free_spares(core);
-	if (!spares_room(core, &core->spare_names, n) || !spares_room(core, &core->spare_owners, n) ||
-		!spare_text(core, &core->spare_value, cmd->value))
-		return false;
-	for (uint32_t i = 0; i < n; i++)
-	{
-		LeText name = cmd->nnames > 0 ? cmd->names[i] : cmd->name;
-
-		if (!spares_add(core, &core->spare_owners, cmd->owner))
-			return false;
-		if (cmd->type == LE_CMD_ACQUIRE && le_core_find_lock(core, cmd->kind, name) == NULL &&
-			!spares_add(core, &core->spare_names, name))
-			return false;
-	}
-	return true;
-}
-
-bool
-le_core_reserve(LeCore *core, const LeCommand *cmd)
-{
-	uint32_t n = cmd->nnames > 0 ? cmd->nnames : 1;
-
-	if (!reserve_texts(core, cmd, n))
-		return false;
-	if (cmd->kind == LE_KIND_ELECTION && !le_changes_reserve(core))
-		return false;
-	if (cmd->type != LE_CMD_ACQUIRE && cmd->type != LE_CMD_GRANT_LEASE)
-		return true;
-
-	/* each lock, entry and lease has one timer, and this may add these */
-	if (!le_hashes_reserve(core) || !le_acquirers_reserve(core, cmd->acquirer) ||
-		!le_pool_reserve(core, &core->roles, 1) ||
-		!le_heap_reserve(core, core->entries.used + core->locks.used + core->leases.used + 2 * n + 1))
-		return false;
-	if ((cmd->type == LE_CMD_GRANT_LEASE || cmd->nnames > 0) && !le_pool_reserve(core, &core->leases, 1))
-		return false;
-	if (cmd->type == LE_CMD_GRANT_LEASE)
-		return true;
-
-	/* every one that waits may be granted a slot without another reserve */
-	return le_pool_reserve(core, &core->locks, n) && le_pool_reserve(core, &core->entries, n) &&
-		   le_pool_reserve(core, &core->waiters, n) && le_pool_reserve(core, &core->holds, n) &&
-		   le_pool_reserve(core, &core->slots, core->queued + n) &&
-		   (cmd->nnames == 0 || le_pool_reserve(core, &core->groups, 1));
 }
 
 /* --- which command goes where --- */
@@ -269,12 +132,6 @@ apply_fence_ended(LeCore *core, LeTime now)
 		le_entry_end_only(core, entry, (LeEnd) entry->end, entry->closed_until, now);
 	}
 	le_settle_ended(core, before, now);
-}
-
-void
-le_note_ending(LeCore *core, int64_t token, uint32_t role, LeEnd how, LeTime now)
-{
-	core->endings[core->nendings++ % LE_ENDINGS] = (LeEnding){token, now, role, (uint8_t) how};
 }
 
 /* What has become of the token, or lease, that this command came with. */
@@ -363,7 +220,7 @@ le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	}
 	if (reply->status == LE_LOST || reply->status == LE_NOT_HELD || reply->status == LE_NO_LEASE)
 		tell_ending(core, cmd, now, reply);
-	free_spares(core);
+	le_spares_destroy(core);
 }
 
 /* --- time --- */
@@ -478,18 +335,6 @@ le_core_expire(LeCore *core, LeTime now, int max)
 	return n;
 }
 
-bool
-le_core_is_full(const LeCore *core)
-{
-	return core->limits.work > 0 && core->work >= core->limits.work;
-}
-
-void
-le_core_worked(LeCore *core, uint32_t work)
-{
-	core->work += work;
-}
-
 LeTime
 le_core_next_deadline(const LeCore *core)
 {
@@ -515,84 +360,7 @@ le_core_overdue(LeCore *core, LeTime timeout, LeTime now)
 	return entry;
 }
 
-LeTime
-le_entry_time_left(const LeEntry *entry, LeTime now)
-{
-	LeTime deadline = entry->lease != NULL ? entry->lease->deadline : entry->deadline;
-
-	if (deadline == LE_NEVER)
-		return LE_NEVER;
-	return deadline > now ? deadline - now : 0;
-}
-
-/* The newest write that it, or its time left, rests on. */
-uint64_t
-le_entry_lsn(const LeEntry *entry)
-{
-	return entry->lease != NULL && entry->lease->lsn > entry->lsn ? entry->lease->lsn : entry->lsn;
-}
-
-/* Loaded after a crash, it holds for no longer than LE_SAVE_INTERVAL. */
-bool
-le_entry_ends_soon(const LeEntry *entry)
-{
-	return (entry->lease != NULL ? entry->lease->ttl : entry->ttl) <= LE_SAVE_INTERVAL;
-}
-
-LeLease *
-le_entry_named_lease(const LeEntry *entry)
-{
-	return entry->lease != NULL && !entry->lease->for_group ? entry->lease : NULL;
-}
-
-bool
-le_entry_counts_once(const LeEntry *entry)
-{
-	return le_entry_named_lease(entry) != NULL || entry->lock->kind == LE_KIND_ELECTION;
-}
-
-/* There an acquire is counted only while one may roll back. */
-uint32_t
-le_entry_holds(const LeEntry *entry)
-{
-	return le_entry_counts_once(entry) ? 1 : entry->hold_count;
-}
-
 /* --- looking --- */
-
-uint32_t
-le_core_lock_indexes(const LeCore *core)
-{
-	return le_pool_indexes(&core->locks);
-}
-
-LeLock *
-le_core_lock_at(const LeCore *core, uint32_t place)
-{
-	LeLock *lock;
-
-	if (place >= le_pool_indexes(&core->locks))
-		return NULL;
-	lock = le_pool_at(&core->locks, place);
-	return lock->name != NULL ? lock : NULL;
-}
-
-uint32_t
-le_core_lease_indexes(const LeCore *core)
-{
-	return le_pool_indexes(&core->leases);
-}
-
-LeLease *
-le_core_lease_at(const LeCore *core, uint32_t place)
-{
-	LeLease *lease;
-
-	if (place >= le_pool_indexes(&core->leases))
-		return NULL;
-	lease = le_pool_at(&core->leases, place);
-	return lease->id != 0 && !lease->ended && !lease->for_group ? lease : NULL;
-}
 
 /* About what all roles have takes. */
 uint64_t

@@ -186,9 +186,15 @@ extern bool le_heap_reserve(LeCore *core, uint32_t cap);
 extern void le_timer_set(LeCore *core, LeTimer *timer, LeTime at);
 extern void le_timer_clear(LeCore *core, LeTimer *timer);
 
+/* NULL is nothing to free; the text is NULL afterwards. */
+extern void le_free_array(LeCore *core, void *array);
+extern void le_free_text(LeCore *core, char **text);
+
 /* The hash tables; le_hashes_reserve() makes room for one more in each. */
 extern uint64_t le_hash_name(const LeCore *core, LeKind kind, LeText name);
 extern uint32_t le_hash_id(int64_t id);
+/* A named owner of a lock, to find a holder that re-enters. */
+extern uint32_t le_owner_hash(const LeCore *core, const LeLock *lock, uint32_t role, LeText owner);
 extern bool le_hashes_reserve(LeCore *core);
 extern void le_hashes_destroy(LeCore *core);
 extern void le_hash_add(LeCore *core, LeHashId id, LeHashLink *link);
@@ -320,11 +326,13 @@ extern void le_lease_start(LeCore *core, LeLease *lease, LeTime now);
 extern void le_lease_set_ttl(LeCore *core, LeLease *lease, LeTime ttl);
 extern void le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now);
 
-/* --- core/group.c: several locks at once --- */
+/* --- core/together.c, core/group.c: several locks at once --- */
 
 /* A group that waits: is each member the first of its queue?  Then it is granted as a whole. */
 extern bool le_group_ready(LeGroup *group, LeTime now);
 extern void le_group_grant(LeCore *core, LeGroup *group, LeTime now);
+/* All members of the group that begins with this one become holders; how many they are. */
+extern uint32_t le_group_grant_members(LeCore *core, LeEntry *first, LeTime now);
 extern void le_group_end(LeCore *core, LeGroup *group, LeEnd how, LeTime now);
 extern LeEntry *le_group_lead(LeEntry *entry);
 extern bool le_group_has_names(const LeCore *core, const LeEntry *entry, const LeCommand *cmd);
@@ -336,7 +344,6 @@ extern void le_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeRepl
 /* --- core/owner.c --- */
 
 /* Named owners, and leases, by lock: to find a holder that re-enters. */
-extern uint32_t le_owner_hash(const LeCore *core, const LeLock *lock, uint32_t role, LeText owner);
 extern void le_owner_add(LeCore *core, LeEntry *entry);
 extern void le_owner_remove(LeCore *core, LeEntry *entry);
 extern bool le_owner_is_shared(const LeEntry *holder, uint64_t session);
@@ -417,14 +424,18 @@ extern void le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now,
 
 /* --- core/core.c --- */
 
-/* Its texts as well. */
+/* Frees the entry, its owner and its value. */
 extern void le_entry_free(LeCore *core, LeEntry *entry);
 
-/* Copies of texts: le_core_reserve() makes them, a command takes them. */
-extern void le_free_text(LeCore *core, char **text);
+/* --- core/reserve.c --- */
+
+/* Preallocated copies of texts: le_core_reserve() makes them, a command takes them. */
+extern void le_spares_destroy(LeCore *core);
 extern char *le_spare_take(LeSpares *spares);
 
-/* This token has ended so; it is told to those who come with it. */
+/* --- core/facts.c --- */
+
+/* Remember how this token has ended, for those who come with it. */
 extern void le_note_ending(LeCore *core, int64_t token, uint32_t role, LeEnd how, LeTime now);
 
 /* Of the newest write that the entry rests on. */

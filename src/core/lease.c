@@ -6,55 +6,6 @@
 #include "internal.h"
 
 void
-le_lease_dirty(LeCore *core, LeLease *lease)
-{
-	if (lease->row.dirty)
-		return;
-	lease->row.dirty = true;
-	lease->dirty_next = core->dirty_leases;
-	core->dirty_leases = lease;
-}
-
-/* As le_entry_arm(): a deadline that moves away leaves the heap alone. */
-void
-le_lease_arm(LeCore *core, LeLease *lease)
-{
-	LeTime at = lease->deadline;
-
-	if (lease->ttl > LE_SAVE_INTERVAL && le_add(lease->saved_at, LE_SAVE_INTERVAL) < at)
-		at = le_add(lease->saved_at, LE_SAVE_INTERVAL);
-	if (lease->timer.pos != 0 && at > lease->timer.at)
-		return;
-	le_timer_set(core, &lease->timer, at);
-}
-
-LeLease *
-le_lease_new(LeCore *core, int64_t id, LeTime ttl, uint32_t role)
-{
-	LeLease *lease = le_pool_get(&core->leases);
-
-	lease->id = id;
-	lease->ttl = ttl;
-	lease->deadline = LE_NEVER;
-	lease->role = role;
-	lease->timer.type = LE_TIMER_LEASE;
-	le_link_init(&lease->entries);
-	le_hash_add(core, LE_HASH_LEASES, &lease->hash_link);
-	return lease;
-}
-
-/* Its TTL runs, and it is written. */
-void
-le_lease_start(LeCore *core, LeLease *lease, LeTime now)
-{
-	lease->deadline = le_add(now, lease->ttl);
-	lease->saved_at = now;
-	lease->saved_left = lease->ttl;
-	le_lease_arm(core, lease);
-	le_lease_dirty(core, lease);
-}
-
-void
 le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	LeLease *lease;
@@ -73,46 +24,6 @@ le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 	reply->lease = lease->id;
 	reply->valid_for = lease->ttl;
 	reply->wrote = true;
-}
-
-void
-le_lease_renew(LeCore *core, LeLease *lease, LeTime now)
-{
-	lease->deadline = le_add(now, lease->ttl);
-	lease->saved_at = now;
-	if (lease->ttl > LE_SAVE_INTERVAL && lease->saved_left < lease->ttl)
-	{
-		/* as in le_entry_renew() */
-		lease->saved_left = lease->ttl;
-		le_lease_dirty(core, lease);
-	}
-	le_lease_arm(core, lease);
-}
-
-void
-le_lease_set_ttl(LeCore *core, LeLease *lease, LeTime ttl)
-{
-	if (ttl == lease->ttl)
-		return;
-	lease->ttl = ttl;
-	lease->saved_left = ttl;
-	le_lease_dirty(core, lease);
-}
-
-/* For at least this long from now on, and from each renewal. */
-void
-le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now)
-{
-	LeTime deadline = le_add(now, ttl);
-
-	if (ttl > lease->ttl)
-		lease->ttl = ttl;
-	if (deadline > lease->deadline)
-		lease->deadline = deadline;
-	lease->saved_at = now;
-	lease->saved_left = lease->deadline - now;
-	le_lease_arm(core, lease);
-	le_lease_dirty(core, lease);
 }
 
 void

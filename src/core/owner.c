@@ -7,12 +7,6 @@
  */
 #include "internal.h"
 
-uint32_t
-le_owner_hash(const LeCore *core, const LeLock *lock, uint32_t role, LeText owner)
-{
-	return (uint32_t) le_hash_name(core, lock->kind, owner) + lock->hash + le_hash_id(role);
-}
-
 /* It has become a holder. */
 void
 le_owner_add(LeCore *core, LeEntry *entry)

@@ -10,6 +10,23 @@
 #define CHUNK_OBJECTS 256
 #define FIRST_BUCKETS 1024
 
+/* --- memory --- */
+
+void
+le_free_array(LeCore *core, void *array)
+{
+	if (array != NULL)
+		core->env.free(core->env.arg, array);
+}
+
+void
+le_free_text(LeCore *core, char **text)
+{
+	if (*text != NULL)
+		core->env.free(core->env.arg, *text);
+	*text = NULL;
+}
+
 /* --- pools --- */
 
 void
@@ -292,6 +309,12 @@ uint32_t
 le_hash_id(int64_t id)
 {
 	return (uint32_t) (((uint64_t) id * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
+}
+
+uint32_t
+le_owner_hash(const LeCore *core, const LeLock *lock, uint32_t role, LeText owner)
+{
+	return (uint32_t) le_hash_name(core, lock->kind, owner) + lock->hash + le_hash_id(role);
 }
 
 /* Those of a group share their token: each is found by its lock's name as well. */

@@ -1,0 +1,107 @@
+/*
+ * core/facts.c
+ *		Short questions about a core, its entries, locks and leases; and two notes.
+ */
+#include "internal.h"
+
+LeTime
+le_entry_time_left(const LeEntry *entry, LeTime now)
+{
+	LeTime deadline = entry->lease != NULL ? entry->lease->deadline : entry->deadline;
+
+	if (deadline == LE_NEVER)
+		return LE_NEVER;
+	return deadline > now ? deadline - now : 0;
+}
+
+/* The newest write that it, or its time left, rests on. */
+uint64_t
+le_entry_lsn(const LeEntry *entry)
+{
+	return entry->lease != NULL && entry->lease->lsn > entry->lsn ? entry->lease->lsn : entry->lsn;
+}
+
+/* Loaded after a crash, it holds for no longer than LE_SAVE_INTERVAL. */
+bool
+le_entry_ends_soon(const LeEntry *entry)
+{
+	return (entry->lease != NULL ? entry->lease->ttl : entry->ttl) <= LE_SAVE_INTERVAL;
+}
+
+LeLease *
+le_entry_named_lease(const LeEntry *entry)
+{
+	return entry->lease != NULL && !entry->lease->for_group ? entry->lease : NULL;
+}
+
+bool
+le_entry_counts_once(const LeEntry *entry)
+{
+	return le_entry_named_lease(entry) != NULL || entry->lock->kind == LE_KIND_ELECTION;
+}
+
+/* There an acquire is counted only while one may roll back. */
+uint32_t
+le_entry_holds(const LeEntry *entry)
+{
+	return le_entry_counts_once(entry) ? 1 : entry->hold_count;
+}
+
+bool
+le_core_is_full(const LeCore *core)
+{
+	return core->limits.work > 0 && core->work >= core->limits.work;
+}
+
+void
+le_core_worked(LeCore *core, uint32_t work)
+{
+	core->work += work;
+}
+
+uint32_t
+le_core_lock_indexes(const LeCore *core)
+{
+	return le_pool_indexes(&core->locks);
+}
+
+LeLock *
+le_core_lock_at(const LeCore *core, uint32_t place)
+{
+	LeLock *lock;
+
+	if (place >= le_pool_indexes(&core->locks))
+		return NULL;
+	lock = le_pool_at(&core->locks, place);
+	return lock->name != NULL ? lock : NULL;
+}
+
+uint32_t
+le_core_lease_indexes(const LeCore *core)
+{
+	return le_pool_indexes(&core->leases);
+}
+
+LeLease *
+le_core_lease_at(const LeCore *core, uint32_t place)
+{
+	LeLease *lease;
+
+	if (place >= le_pool_indexes(&core->leases))
+		return NULL;
+	lease = le_pool_at(&core->leases, place);
+	return lease->id != 0 && !lease->ended && !lease->for_group ? lease : NULL;
+}
+
+void
+le_core_raise_revision(LeCore *core, int64_t revision)
+{
+	if (revision > core->next_revision)
+		core->next_revision = revision;
+}
+
+void
+le_note_ending(LeCore *core, int64_t token, uint32_t role, LeEnd how, LeTime now)
+{
+	core->endings[core->nendings++ % LE_ENDINGS] = (LeEnding){token, now, role, (uint8_t) how};
+}

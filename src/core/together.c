@@ -1,0 +1,139 @@
+/*
+ * core/together.c
+ *		Entries of several names that wait as one: granted together, or ended together.
+ *
+ * core/group.c has the commands that make them.
+ *
+ * Calls between entry.c, lease.c and this file go in a circle, because the matter
+ * does: an end may end a lease, whose end ends entries, whose end grants groups.
+ */
+#include "internal.h"
+
+/*
+ * The entry that stands for this one: of several that wait as one the first,
+ * else itself.
+ */
+LeEntry *
+le_group_lead(LeEntry *entry)
+{
+	return entry->state == LE_STATE_QUEUED && entry->grouped ? entry->waiter->group->members : entry;
+}
+
+static bool
+member_ready(const LeEntry *member, LeTime now)
+{
+	const LeLock *lock = member->lock;
+
+	return lock->queue.next == &member->waiter->queue_link &&
+		   le_lock_admits(lock, (LeMode) member->mode, now);
+}
+
+/*
+ * Is each member the first of its queue, and admitted?  The one that was not
+ * when last looked is asked first: mostly it is still the one.
+ */
+bool
+le_group_ready(LeGroup *group, LeTime now)
+{
+	if (group->blocked != NULL && !member_ready(group->blocked, now))
+		return false;
+	for (LeEntry *member = group->members; member != NULL; member = member->waiter->group_next)
+	{
+		if (!member_ready(member, now))
+		{
+			group->blocked = member;
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Its members have left their queues: le_lock_settle() goes on with their locks. */
+static void
+group_passed(LeCore *core, LeGroup *group)
+{
+	group->passed_next = core->passed;
+	core->passed = group;
+}
+
+/* Returns how many. */
+uint32_t
+le_group_grant_members(LeCore *core, LeEntry *first, LeTime now)
+{
+	uint32_t n = 0;
+
+	if (first->lease != NULL && first->lease->for_group)
+		le_lease_start(core, first->lease, now);
+	for (LeEntry *member = first; member != NULL; member = member->waiter->group_next, n++)
+		le_entry_grant(core, member, now);
+	return n;
+}
+
+void
+le_group_grant(LeCore *core, LeGroup *group, LeTime now)
+{
+	core->stats.handoffs += le_group_grant_members(core, group->members, now);
+	group_passed(core, group);
+}
+
+void
+le_group_end(LeCore *core, LeGroup *group, LeEnd how, LeTime now)
+{
+	for (LeEntry *member = group->members; member != NULL; member = member->waiter->group_next)
+	{
+		member->waiter->group = NULL;
+		le_entry_finish(core, member, how, 0, now);
+	}
+	group_passed(core, group);
+}
+
+/*
+ * A place of several names is read: its members come one after the other, in
+ * any order.  The pool has room for one group.
+ */
+void
+le_group_load(LeCore *core, LeEntry *entry)
+{
+	LeGroup *group = core->loaded_group;
+
+	if (group == NULL || group->members->token != entry->token)
+	{
+		group = le_pool_get(&core->groups);
+		core->loaded_group = group;
+	}
+	entry->grouped = true;
+	entry->waiter->group = group;
+	if (group->members == NULL || entry->waiter->member < group->members->waiter->member)
+	{
+		entry->waiter->group_next = group->members;
+		group->members = entry;
+		return;
+	}
+	entry->waiter->group_next = group->members->waiter->group_next;
+	group->members->waiter->group_next = entry;
+}
+
+/*
+ * Is this waiting entry the first of exactly the command's names, in their
+ * order?  The first is the one that is announced.
+ */
+bool
+le_group_has_names(const LeCore *core, const LeEntry *entry, const LeCommand *cmd)
+{
+	uint32_t n = 0;
+
+	for (const LeEntry *member = entry->waiter->group->members; member != NULL;
+		 member = member->waiter->group_next)
+		n++;
+	if (n != cmd->nnames)
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+	{
+		const LeEntry *member = le_core_find_entry(core, cmd->kind, cmd->names[i], entry->token);
+
+		if (member == NULL || member->waiter->group != entry->waiter->group ||
+			member->waiter->member != i + 1)
+			return false;
+	}
+	return true;
+}
