@@ -31,13 +31,17 @@ le_check_names(const char *const *names, int n, le_error *error)
 	return status;
 }
 
+/* how: what the caller gives, or NULL, becomes one of our size. */
 static le_status
-check_how(const le_how *how, int n, le_error *error)
+check_asked(const char *const *names, int n, const le_how *given, le_how *how, le_error *error)
 {
-	if (how == NULL)
-		return LE_OK;
-	if (how->size != sizeof(*how))
-		return le_error_set(error, LE_INVALID, "", "size of le_how is not set");
+	le_status status = le_check_names(names, n, error);
+
+	*how = (le_how){.size = sizeof(*how)};
+	if (status == LE_OK && given != NULL)
+		status = le_struct_read(how, sizeof(*how), given, "le_how", error);
+	if (status != LE_OK)
+		return status;
 	if (how->permits < 0 || (how->permits > 0 && (how->shared || n != 1)))
 		return le_error_set(error, LE_INVALID, "",
 							"a permit is of one name, not shared, of a positive number");
@@ -318,7 +322,7 @@ le_hold_finish(le_session *s, le_hold *own, int64_t until, le_hold **hold, le_er
 static le_hold_kind
 kind_of(const le_how *how, int n)
 {
-	if (how != NULL && how->permits > 0)
+	if (how->permits > 0)
 		return LE_KIND_PERMIT;
 	return n > 1 ? LE_KIND_LOCKS : LE_KIND_LOCK;
 }
@@ -327,16 +331,15 @@ le_status
 le_enqueue(le_session *session, const char *const *names, int n, const le_how *how, le_hold **hold,
 		   le_error *error)
 {
+	le_how own;
 	le_status status;
 
 	*hold = NULL;
 	le_error_clear(error);
-	status = le_check_names(names, n, error);
-	if (status == LE_OK)
-		status = check_how(how, n, error);
+	status = check_asked(names, n, how, &own, error);
 	if (status != LE_OK)
 		return status;
-	return le_hold_new(session, kind_of(how, n), names, n, how, NULL, false, hold, error);
+	return le_hold_new(session, kind_of(&own, n), names, n, &own, NULL, false, hold, error);
 }
 
 le_status
@@ -344,19 +347,15 @@ le_acquire(le_session *session, const char *const *names, int n, const le_how *h
 		   le_hold **hold, le_error *error)
 {
 	int64_t until = le_until(wait_ms);
-	le_how now = {.size = sizeof(now)};
+	le_how now;
 	le_status status;
 	le_hold *own;
 
 	*hold = NULL;
 	le_error_clear(error);
-	status = le_check_names(names, n, error);
-	if (status == LE_OK)
-		status = check_how(how, n, error);
+	status = check_asked(names, n, how, &now, error);
 	if (status != LE_OK)
 		return status;
-	if (how != NULL)
-		now = *how;
 	if (now.until != 0 && le_until_point(now.until) < until)
 		until = le_until_point(now.until);
 	now.until = 0;

@@ -346,6 +346,12 @@ extern void le_text_add_element(le_text *text, const char *value);
 extern void le_text_free(le_text *text);
 extern char *le_copy(const char *text); /* NULL: out of memory */
 
+/* --- struct.c: structs of programs of other versions --- */
+
+extern le_status le_struct_read(void *to, size_t size, const void *from, const char *name, le_error *error);
+extern le_status le_struct_check(const void *to, size_t least, const char *name, le_error *error);
+extern void le_struct_write(void *to, const void *from, size_t size);
+
 /* --- connection.c: of the network thread --- */
 
 /* One pass over all hosts.  False: see net.error. */

@@ -56,8 +56,14 @@
  * TIMES are milliseconds.  A duration of -1 has no limit.  Points in time are
  * milliseconds of CLOCK_BOOTTIME, see le_now().
  *
- * STRUCTS that the caller fills start with their size, so that they can grow:
- * set it, and leave at zero what is not needed.
+ * STRUCTS that begin with a size can grow at their end: set it, and leave at
+ * zero what is not needed.  A program works with an older and with a newer
+ * library than the header that it was built with.  What the program's struct
+ * does not have is zero, that is the default.  What the library's does not have
+ * has to be zero: LE_INVALID otherwise.  In a struct that the library fills, it
+ * becomes zero.  Structs without a size do not grow, but for le_change, which
+ * the library makes.  New statuses, states and kinds of events may come: expect
+ * some that you do not know.
  */
 #ifndef LOCK_ELECTION_H
 #define LOCK_ELECTION_H

@@ -362,15 +362,11 @@ le_open(const le_options *options, le_session **session, le_error *error)
 
 	*session = NULL;
 	le_error_clear(error);
-	if (options != NULL)
-	{
-		if (options->size < offsetof(le_options, conninfo) || options->size > 4096)
-			return le_error_set(error, LE_INVALID, "", "size of le_options is not set");
-		memcpy(&o, options, options->size < sizeof(o) ? options->size : sizeof(o));
-	}
+	status = options != NULL ? le_struct_read(&o, sizeof(o), options, "le_options", error) : LE_OK;
 	if (o.ttl_ms == 0)
 		o.ttl_ms = TTL_DEFAULT;
-	status = check_options(&o, error);
+	if (status == LE_OK)
+		status = check_options(&o, error);
 	if (status != LE_OK)
 		return status;
 	s = session_new(&o);
