@@ -210,6 +210,18 @@ le_hold_over(le_hold *hold, const le_error *error)
 	}
 }
 
+/* Ends a wait whose own limit has passed. */
+void
+le_hold_check_until(le_hold *hold, int64_t now)
+{
+	le_error error;
+
+	if (atomic_load(&hold->state) != LE_HOLD_WAITING || now < hold->until)
+		return;
+	le_error_set(&error, LE_TIMEOUT, "", "not granted in time");
+	le_hold_over(hold, &error);
+}
+
 void
 le_hold_held(le_hold *hold)
 {
@@ -250,14 +262,15 @@ le_hold_wait(le_hold *hold, int64_t until, le_error *error)
 	for (;;)
 	{
 		le_check_deadline(s);
+		le_hold_check_until(hold, le_clock());
 		if (atomic_load(&hold->state) != LE_HOLD_WAITING || le_clock() >= until)
 			break;
-		le_cond_wait(&hold->changed, &s->lock, until);
+		le_cond_wait(&hold->changed, &s->lock, until < hold->until ? until : hold->until);
 	}
 	if (atomic_load(&hold->state) == LE_HOLD_OVER)
 		status = le_error_copy(error, &hold->error);
 	else if (atomic_load(&hold->state) == LE_HOLD_WAITING)
-		status = le_error_set(error, LE_TIMEOUT, "", "not granted in time");
+		status = le_error_set(error, LE_WAITING, "", "not granted yet");
 	le_unlock(s);
 	return status;
 }
@@ -301,16 +314,15 @@ le_hold_finish(le_session *s, le_hold *own, int64_t until, le_hold **hold, le_er
 	int64_t wait_until = try ? le_add(le_clock(), s->call) : until;
 
 	status = le_hold_wait(own, wait_until, error);
-	if (status == LE_TIMEOUT)
+	if (status == LE_WAITING && try)
 	{
 		le_lock(s);
-		if (atomic_load(&own->state) == LE_HOLD_HELD)
-			status = le_error_clear(error);
-		else if (atomic_load(&own->state) == LE_HOLD_WAITING && try)
-			status = le_error_set(error, LE_UNAVAILABLE, "", "the server has not answered in time%s%s",
-								  s->trouble.message[0] != '\0' ? ": " : "", s->trouble.message);
+		status = le_error_set(error, LE_UNAVAILABLE, "", "the server has not answered in time%s%s",
+							  s->trouble.message[0] != '\0' ? ": " : "", s->trouble.message);
 		le_unlock(s);
 	}
+	else if (status == LE_WAITING)
+		status = le_error_set(error, LE_TIMEOUT, "", "not granted in time");
 	*hold = status == LE_OK ? own : NULL;
 	if (status != LE_OK)
 		le_drop(own);
@@ -383,6 +395,9 @@ wait_released(le_hold *hold, le_error *error)
 		return LE_OK;
 	if (hold->release_status == LE_LOST)
 		return le_error_set(error, LE_LOST, "LE001", "it had been lost before it was released");
+	if (hold->release_status == LE_UNKNOWN && hold->error.message[0] != '\0')
+		return le_error_set(error, LE_UNKNOWN, hold->error.sqlstate, "%.400s; the session goes on trying",
+							hold->error.message);
 	return le_error_set(error, hold->release_status, hold->error.sqlstate, "%s",
 						hold->error.message[0] != '\0' ? hold->error.message : "the answer was lost");
 }
@@ -421,12 +436,20 @@ give_back(le_hold *hold, int hold_for_ms, bool wait, le_error *error)
 le_status
 le_release(le_hold *hold, int hold_for_ms, le_error *error)
 {
+	le_status status;
+	bool allowed;
+
 	le_error_clear(error);
 	if (hold == NULL)
 		return LE_OK;
 	if (le_in_child(hold->session))
 		return le_error_set(error, LE_INVALID, "", "the session belongs to the parent process");
-	return give_back(hold, hold_for_ms > 0 ? hold_for_ms : 0, true, error);
+	allowed = hold_for_ms == 0 || (hold_for_ms > 0 && hold->kind != LE_KIND_TERM);
+	status = give_back(hold, allowed ? hold_for_ms : 0, true, error);
+	if (status == LE_OK && !allowed)
+		status = le_error_set(error, LE_INVALID, "", "it is released without hold_for_ms: %d%s", hold_for_ms,
+							  hold_for_ms < 0 ? " is negative" : " is not for a term");
+	return status;
 }
 
 void

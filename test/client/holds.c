@@ -31,8 +31,8 @@ tries_and_waits(void)
 
 	b = enqueue(two, "x");
 	eventually(le_position(b) == 1, "a place in the queue");
-	is_status(le_await(b, 0, &error), LE_TIMEOUT, "not yet granted");
-	is_status(le_await_until(b, INT64_MIN, &error), LE_TIMEOUT, "nor before the beginning of time");
+	is_status(le_await(b, 0, &error), LE_WAITING, "not yet granted");
+	is_status(le_await_until(b, INT64_MIN, &error), LE_WAITING, "nor before the beginning of time");
 	ok(le_token(b) == 0 && !le_valid(b), "no token, not valid");
 	is_status(le_release(a, 0, &error), LE_OK, "released");
 	is_status(le_await(b, PATIENCE, &error), LE_OK, "granted to the next");
@@ -334,6 +334,43 @@ sizes(void)
 	le_resign(a, NULL);
 }
 
+/* The hold is gone in any case; the session sees to the lock. */
+static void
+releases(void)
+{
+	le_options o = options_of(3000);
+	char info[1000];
+	le_session *s;
+	le_hold *a, *b;
+
+	is_status(le_campaign(one, "e", "me", 0, &a, &error), LE_OK, "a term");
+	is_status(le_release(a, 1000, &error), LE_INVALID, "is not released with hold_for");
+	is_status(lock(one, "x", 0, &a), LE_OK, "a lock");
+	is_status(le_release(a, -1, &error), LE_INVALID, "not with a negative one");
+	is_int(atoi(query(db, "SELECT count(*) FROM lock_election.locks")), 0, "but without");
+	if (getenv("LE_TEST_DIRECT") != NULL)
+		return; /* the pooler knows no other role */
+
+	query(db, "CREATE ROLE limited LOGIN");
+	snprintf(info, sizeof(info), "%s user=limited", conninfo);
+	o.conninfo = info;
+	s = open_with(&o);
+	is_status(lock(s, "x", 0, &a), LE_OK, "a lock of another role");
+	query(db, "REVOKE EXECUTE ON FUNCTION release_lock(text, bigint, interval, boolean) FROM PUBLIC");
+	is_status(le_release(a, 0, &error), LE_UNKNOWN, "which the server does not let it release");
+	ok(strcmp(error.sqlstate, "42501") == 0 && strstr(error.message, "permission denied") != NULL,
+	   "with the reason");
+	is_status(lock(s, "y", PATIENCE, &b), LE_OK, "the session goes on");
+	is_status(lock(two, "x", 0, &a), LE_TIMEOUT, "the lock is held");
+	query(db, "GRANT EXECUTE ON FUNCTION release_lock(text, bigint, interval, boolean) TO PUBLIC");
+	is_status(lock(two, "x", PATIENCE, &a), LE_OK, "until the server lets it");
+	ok(le_valid(b), "which is not the end of the lease");
+	le_release(a, 0, NULL);
+	le_release(b, 0, NULL);
+	le_close(s, -1, NULL);
+	query(db, "DROP ROLE limited");
+}
+
 static void
 events(void)
 {
@@ -440,6 +477,7 @@ tests(void)
 	forced();
 	arguments();
 	sizes();
+	releases();
 	events();
 	elections();
 	lifetime();
