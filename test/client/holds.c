@@ -195,7 +195,7 @@ static void
 fences(void)
 {
 	const char *names[] = {"f1", "f2"};
-	PGconn *mine = connect_db();
+	PGconn *mine = PQconnectdb(conninfo);
 	le_hold *a = must_lock(one, "f"), *many, *term;
 
 	is_status(le_fence(a, mine, &error), LE_INVALID, "no transaction, no fence");
