@@ -27,7 +27,7 @@ my %run = (
 my $not_run = qr/^make (?:demo|play|test\b)|^(?:sudo )?make(?: install)?\s*(?:#|$)|^sudo (?:systemctl|apt-get|-u postgres)/;
 
 $node->init;
-$node->append_conf('postgresql.conf', node_conf() =~ s/^shared_preload_libraries.*\n//mr);
+$node->append_conf('postgresql.conf', node_conf() =~ s/^shared_preload_libraries.*\n//mr . "log_statement = all\n");
 
 foreach my $document ('README.md', 'docs/guide.md')
 {
@@ -361,7 +361,12 @@ sub run_python
   SKIP:
 	{
 		skip 'no psycopg', 1 if $rc != 0;
+		# somebody else is first, for longer than any time-out of the program
+		my ($before, $log) = (-s $node->logfile);
+		$node->safe_psql('postgres', q{SELECT campaign('scheduler', 'other', ttl => '7 s'), acquire_lock('invoices', ttl => '7 s')});
 		($out, $rc) = shell("timeout 60 python3 '" . write_file($name, $block->{text}) . "'", $work);
+		$log = substr(slurp_file($node->logfile), $before);
+		like($log, qr/execute .*SELECT (?:campaign|acquire_lock)\(.*execute .*SELECT renew_\w+\(/s, "$title: $name renews at once after its wait");
 		is($rc, 0, "$title: $name") or diag($out);
 		like($out, qr/^done/m, "$title: $name has done its work") or diag($out);
 	}
