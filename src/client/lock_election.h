@@ -110,7 +110,7 @@ typedef enum le_status
 	LE_DENIED,      /* 42501, 28xxx: not allowed, or a wrong password */
 	LE_INVALID,     /* 22023 or a bad argument, or a wrong state; the message names it */
 	LE_UNAVAILABLE, /* no server, no extension, locked tables, or no answer in time: no effect that lasts */
-	LE_UNKNOWN,     /* sent, but not answered: may have taken effect, or may take effect later */
+	LE_UNKNOWN,     /* not confirmed: may have taken effect, or may take effect later */
 	LE_NO_MEMORY,   /* out of memory, threads or descriptors: no effect */
 	LE_FAILED       /* any other error of the server: no effect */
 } le_status;
