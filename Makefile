@@ -19,7 +19,8 @@
 #   make unit, make sim [SEED=1] [STEPS=100000]      the core alone, no PostgreSQL needed
 #   make sim-exhaustive        every interleaving of tiny worlds: an hour
 #   make client, make lockctl, make install-client [PREFIX=/usr/local] [DESTDIR=]      the C library, needs libpq;
-#                                   and the command, needs ncurses as well
+#                                   and the command, needs ncurses as well; man pages where there is scdoc
+#   make uninstall, make uninstall-client [PREFIX=..]       what was installed, each with the same variables
 #   make fuzz [SECONDS=60]     the same simulator, driven by libFuzzer
 #   make deb               Debian packages, for each major version whose postgresql-server-dev-NN is installed
 #   make test-packages [SUITES="bookworm trixie"]      builds, checks, installs, upgrades and removes them in fresh
@@ -67,8 +68,8 @@ PG_CONFIG ?= pg_config
 # These goals work before PostgreSQL is installed.
 ALONE := test demo play test-versions bench bench-quick bench-scaling bench-instructions bench-lockctl bad-night \
          mutants unit sim sim-exhaustive fuzz fuzz-sql abuse core-tests torture torture-lockctl torture-programs \
-         test-ha format format-check client install-client client-tests client-tests-address client-tests-thread \
-         lockctl deb test-packages dist
+         test-ha format format-check client install-client uninstall-client client-tests client-tests-address \
+         client-tests-thread lockctl man-pages deb test-packages dist
 .PHONY: $(ALONE)
 
 test:
@@ -122,8 +123,9 @@ abuse:
 		PROVE_FLAGS=-v test/run.sh
 
 # debian/control is made from control.in, which does not know the major versions.
+DEB_NEEDS = build-essential debhelper libncurses-dev libpq-dev pkgconf postgresql-server-dev-all scdoc
 deb:
-	@command -v pg_buildext >/dev/null || { echo "install debhelper and postgresql-server-dev-all first" >&2; exit 1; }
+	@command -v pg_buildext >/dev/null || { echo "install first: $(DEB_NEEDS)" >&2; exit 1; }
 	rm -rf build/deb
 	mkdir -p build/deb/lock-election
 	tar --exclude=./.git --exclude=./build --exclude='*.o' --exclude='*.d' --exclude='*.so' -cf - . | \
@@ -240,13 +242,16 @@ CLIENT_FLAGS   = -std=c11 -D_GNU_SOURCE -g -O2 -fno-omit-frame-pointer -pthread 
                  -MMD -MP
 CLIENT_NAMES   = $(patsubst src/client/%.c,%,$(sort $(wildcard src/client/*.c)))
 CLIENT_TESTS   = $(patsubst test/client/%.c,%,$(sort $(wildcard test/client/*.c)))
-CLIENT_MAN     = $(if $(shell command -v scdoc),\
-                 $(patsubst src/client/man/%.scd,$(CLIENT_DIR)/%,$(wildcard src/client/man/*.scd)))
+SCDOC         ?= $(shell command -v scdoc)
+CLIENT_PAGES   = $(patsubst src/client/man/%.scd,%,$(wildcard src/client/man/*.scd))
+CLIENT_MAN     = $(if $(SCDOC),$(CLIENT_PAGES:%=$(CLIENT_DIR)/%))
 SANITIZE_plain   =
 SANITIZE_address = -fsanitize=address,undefined -fno-sanitize-recover=all
 SANITIZE_thread  = -fsanitize=thread
 
-client: $(CLIENT_LIB) $(CLIENT_DIR)/liblockelection.a $(CLIENT_DIR)/liblockelection.pc $(CLIENT_MAN)
+client: $(CLIENT_LIB) $(CLIENT_DIR)/liblockelection.a $(CLIENT_DIR)/liblockelection.pc $(CLIENT_MAN) man-pages
+man-pages:
+	$(if $(SCDOC),@:,@echo "no man pages: scdoc is not installed")
 
 $(CLIENT_DIR)/lib/%.o: src/client/%.c
 	@mkdir -p $(@D)
@@ -265,7 +270,7 @@ $(CLIENT_DIR)/liblockelection.pc: src/client/liblockelection.pc.in Makefile
 	sed 's,@PREFIX@,$(PREFIX),; s,@LIBDIR@,$(LIBDIR),; s,@VERSION@,$(CLIENT_VERSION),' $< >$@
 $(CLIENT_DIR)/%: src/client/man/%.scd
 	@mkdir -p $(@D)
-	scdoc <$< >$@
+	$(SCDOC) <$< >$@
 
 install-client: client lockctl
 	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/share/man/man3
@@ -282,6 +287,14 @@ install-client: client lockctl
 	install -D -m 644 src/lockctl/lockctl.bash \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/lockctl
 	$(if $(LOCKCTL_MAN),install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(LOCKCTL_MAN))
+
+# All that install-client may have installed, with the same PREFIX, LIBDIR and DESTDIR; folders stay.
+uninstall-client:
+	rm -f $(addprefix $(DESTDIR)$(LIBDIR)/,$(notdir $(CLIENT_LIB)) $(CLIENT_SONAME) liblockelection.so \
+		liblockelection.a pkgconfig/liblockelection.pc)
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,include/lock_election.h bin/lockctl \
+		share/bash-completion/completions/lockctl $(CLIENT_PAGES:%=share/man/man3/%) \
+		$(LOCKCTL_PAGES:%=share/man/man1/%))
 
 # build/client/KIND/NAME is test/client/NAME.c with the library, both under the sanitizer of that kind.
 define client_kind
@@ -302,11 +315,11 @@ endif
 
 # lockctl, the command, with the library in it.
 LOCKCTL_OBJS = $(patsubst src/lockctl/%.c,build/lockctl/%.o,$(sort $(wildcard src/lockctl/*.c)))
-LOCKCTL_MAN  = $(if $(shell command -v scdoc),\
-	$(patsubst src/lockctl/man/%.scd,build/lockctl/%,$(wildcard src/lockctl/man/*.scd)))
+LOCKCTL_PAGES = $(patsubst src/lockctl/man/%.scd,%,$(wildcard src/lockctl/man/*.scd))
+LOCKCTL_MAN   = $(if $(SCDOC),$(LOCKCTL_PAGES:%=build/lockctl/%))
 NCURSES_LIBS ?= $(shell pkg-config --libs ncursesw 2>/dev/null || echo -lncursesw -ltinfo)
 
-lockctl: build/lockctl/lockctl $(LOCKCTL_MAN)
+lockctl: build/lockctl/lockctl $(LOCKCTL_MAN) man-pages
 build/lockctl/%.o: src/lockctl/%.c
 	@mkdir -p $(@D)
 	$(CC) $(CLIENT_FLAGS) $(CFLAGS) -c -o $@ $<
@@ -314,7 +327,7 @@ build/lockctl/lockctl: $(LOCKCTL_OBJS) $(CLIENT_DIR)/liblockelection.a
 	$(CC) -pthread $(LDFLAGS) -o $@ $^ $(CLIENT_PQ_LIBS) $(NCURSES_LIBS) -lm
 build/lockctl/%: src/lockctl/man/%.scd
 	@mkdir -p $(@D)
-	scdoc <$< >$@
+	$(SCDOC) <$< >$@
 ifneq ($(filter lockctl install-client build/lockctl%,$(MAKECMDGOALS)),)
 -include $(wildcard build/lockctl/*.d)
 endif

@@ -32,13 +32,13 @@ async function work (db, term) {
 
 // Works until told to stop, or until the leadership is lost.
 async function lead (db, term) {
-  let renewed = performance.now()
+  let renewed = -Infinity // nobody knows when it was elected during the wait: the first renewal comes at once
   while (!stopping) {
-    await work(db, term)
     if (performance.now() - renewed > 1000) { // a third of the TTL
       renewed = performance.now()
       if (await ask(db, "SELECT renew_leadership('pool', $1)", term) === null) return say('lost: the renewal came too late')
     }
+    await work(db, term)
     await sleep(200)
   }
   await ask(db, "SELECT resign('pool', $1)", term) // the next leads at once, not when the TTL ends

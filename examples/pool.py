@@ -27,17 +27,17 @@ def ask(db, query, *args):
 
 def lead(db, term):
     """Works until told to stop, or until the leadership is lost."""
-    renewed = time.monotonic()
+    renewed = float("-inf")  # nobody knows when it was elected during the wait: the first renewal comes at once
     while not stopping:
-        with db.transaction():
-            # The fence first: what follows it in the transaction is written by the leader, or not at all.
-            db.execute("SELECT fence_leader('pool', %s)", (term,))
-            db.execute("UPDATE work SET done = done + 1, term = %s, worker = %s WHERE id = 1", (term, name))
         if time.monotonic() - renewed > 1:  # a third of the TTL
             renewed = time.monotonic()
             if ask(db, "SELECT renew_leadership('pool', %s)", term) is None:
                 say("lost: the renewal came too late")
                 return
+        with db.transaction():
+            # The fence first: what follows it in the transaction is written by the leader, or not at all.
+            db.execute("SELECT fence_leader('pool', %s)", (term,))
+            db.execute("UPDATE work SET done = done + 1, term = %s, worker = %s WHERE id = 1", (term, name))
         time.sleep(0.2)
     ask(db, "SELECT resign('pool', %s)", term)  # the next leads at once, not when the TTL ends
     say("resigned")

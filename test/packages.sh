@@ -70,7 +70,7 @@ expect()
 
 install_suite()
 {
-	local suite=$1 dir=$RUN/$1-install token next major server file
+	local suite=$1 dir=$RUN/$1-install token next major server file documents
 	fresh "$dir" "$suite"
 	cp -r "$RUN/$suite.packages" "$dir/packages"
 	rm -f "$dir"/packages/*/*-dbgsym*
@@ -84,6 +84,7 @@ install_suite()
 	expect "compilers" "" "$(inside "$dir" 'command -v cc gcc clang || true')"
 	major=$(ls "$dir/etc/postgresql")
 	server="pg_ctlcluster $major main"
+	documents=/usr/share/doc/postgresql-$major-lock-election
 	step "$dir" "$server start"
 	sql "CREATE EXTENSION lock_election" 2>/dev/null
 	expect "without preload" "*Add this line to postgresql.conf*" "$(sql "SELECT acquire_lock('x')" 2>&1 || true)"
@@ -92,8 +93,9 @@ install_suite()
 	token=$(sql "SELECT acquire_lock('invoices', '1 h')")
 	expect "lockctl" "under [0-9]*" \
 		"$(inside "$dir" "runuser -u postgres -- lockctl lock nightly -- sh -c 'echo under \$LOCK_TOKEN'")"
-	expect "examples for Prometheus and Grafana" "alerts.yaml dashboard.json queries.yaml" \
-		"$(inside "$dir" 'cd /usr/share/doc/postgresql-*-lock-election/examples && echo *')"
+	expect "examples, and those for Prometheus and Grafana" "*/pool.c */alerts.yaml */dashboard.json */queries.yaml" \
+		"$(inside "$dir" "cd $documents && echo examples/pool.c docs/monitoring/*.{yaml,json}" | sort)"
+	expect "links of the documents that lead nowhere" "" "$(test/lib/links "$dir$documents")"
 	expect "lockctl doctor" "*ok*" "$(inside "$dir" "runuser -u postgres -- lockctl doctor")"
 
 	say "$suite: upgrade"

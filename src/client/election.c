@@ -6,6 +6,9 @@
 
 #include <string.h>
 
+/* The first version ends with the candidate. */
+#define LEADER_LEAST (offsetof(le_leader_info, candidate) + LE_CANDIDATE_MAX + 1)
+
 le_status
 le_check_candidacy(const char *election, const char *candidate, le_error *error)
 {
@@ -81,9 +84,9 @@ le_leader(le_session *session, const char *election, le_leader_info *leader, le_
 	le_error_clear(error);
 	if (le_in_child(session))
 		return le_error_set(error, LE_INVALID, "", "the session belongs to the parent process");
-	if (leader->size != sizeof(*leader))
-		return le_error_set(error, LE_INVALID, "", "size of le_leader_info is not set");
-	status = le_check_names(&election, 1, error);
+	status = le_struct_check(leader, LEADER_LEAST, "le_leader_info", error);
+	if (status == LE_OK)
+		status = le_check_names(&election, 1, error);
 	if (status != LE_OK)
 		return status;
 	op = le_op_new(session, LE_OP_LEADER, election, NULL);

@@ -55,11 +55,9 @@ static void
 expire(le_session *s, int64_t now)
 {
 	le_link *lists[] = {&s->todo, &s->sent, &s->queued};
-	le_error error;
 
 	if (now < s->next_until)
 		return;
-	le_error_set(&error, LE_TIMEOUT, "", "not granted in time");
 	s->next_until = LE_NEVER;
 	for (int i = 0; i < 3; i++)
 	{
@@ -68,11 +66,8 @@ expire(le_session *s, int64_t now)
 			le_hold *hold = le_container(link, le_hold, link);
 
 			next = link->next;
-			if (atomic_load(&hold->state) != LE_HOLD_WAITING)
-				continue;
-			if (hold->until <= now)
-				le_hold_over(hold, &error);
-			else if (hold->until < s->next_until)
+			le_hold_check_until(hold, now);
+			if (atomic_load(&hold->state) == LE_HOLD_WAITING && hold->until < s->next_until)
 				s->next_until = hold->until;
 		}
 	}
@@ -207,9 +202,9 @@ shut_down(le_session *s)
 static void
 forget_holds(le_session *s)
 {
-	le_link *lists[] = {&s->todo, &s->sent, &s->queued, &s->granted};
+	le_link *lists[] = {&s->todo, &s->sent, &s->queued, &s->granted, &s->refused};
 
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 5; i++)
 	{
 		while (!le_link_empty(lists[i]))
 			le_hold_done(le_container(lists[i]->next, le_hold, link));

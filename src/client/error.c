@@ -22,6 +22,7 @@ le_status_name(le_status status)
 {
 	static const char *const names[] = {
 		[LE_OK] = "ok",
+		[LE_WAITING] = "waiting",
 		[LE_TIMEOUT] = "timeout",
 		[LE_CANCELED] = "canceled",
 		[LE_LOST] = "lost",

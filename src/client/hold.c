@@ -31,13 +31,17 @@ le_check_names(const char *const *names, int n, le_error *error)
 	return status;
 }
 
+/* how: what the caller gives, or NULL, becomes one of our size. */
 static le_status
-check_how(const le_how *how, int n, le_error *error)
+check_asked(const char *const *names, int n, const le_how *given, le_how *how, le_error *error)
 {
-	if (how == NULL)
-		return LE_OK;
-	if (how->size != sizeof(*how))
-		return le_error_set(error, LE_INVALID, "", "size of le_how is not set");
+	le_status status = le_check_names(names, n, error);
+
+	*how = (le_how){.size = sizeof(*how)};
+	if (status == LE_OK && given != NULL)
+		status = le_struct_read(how, sizeof(*how), given, "le_how", error);
+	if (status != LE_OK)
+		return status;
 	if (how->permits < 0 || (how->permits > 0 && (how->shared || n != 1)))
 		return le_error_set(error, LE_INVALID, "",
 							"a permit is of one name, not shared, of a positive number");
@@ -206,6 +210,18 @@ le_hold_over(le_hold *hold, const le_error *error)
 	}
 }
 
+/* Ends a wait whose own limit has passed. */
+void
+le_hold_check_until(le_hold *hold, int64_t now)
+{
+	le_error error;
+
+	if (atomic_load(&hold->state) != LE_HOLD_WAITING || now < hold->until)
+		return;
+	le_error_set(&error, LE_TIMEOUT, "", "not granted in time");
+	le_hold_over(hold, &error);
+}
+
 void
 le_hold_held(le_hold *hold)
 {
@@ -246,14 +262,15 @@ le_hold_wait(le_hold *hold, int64_t until, le_error *error)
 	for (;;)
 	{
 		le_check_deadline(s);
+		le_hold_check_until(hold, le_clock());
 		if (atomic_load(&hold->state) != LE_HOLD_WAITING || le_clock() >= until)
 			break;
-		le_cond_wait(&hold->changed, &s->lock, until);
+		le_cond_wait(&hold->changed, &s->lock, until < hold->until ? until : hold->until);
 	}
 	if (atomic_load(&hold->state) == LE_HOLD_OVER)
 		status = le_error_copy(error, &hold->error);
 	else if (atomic_load(&hold->state) == LE_HOLD_WAITING)
-		status = le_error_set(error, LE_TIMEOUT, "", "not granted in time");
+		status = le_error_set(error, LE_WAITING, "", "not granted yet");
 	le_unlock(s);
 	return status;
 }
@@ -297,16 +314,15 @@ le_hold_finish(le_session *s, le_hold *own, int64_t until, le_hold **hold, le_er
 	int64_t wait_until = try ? le_add(le_clock(), s->call) : until;
 
 	status = le_hold_wait(own, wait_until, error);
-	if (status == LE_TIMEOUT)
+	if (status == LE_WAITING && try)
 	{
 		le_lock(s);
-		if (atomic_load(&own->state) == LE_HOLD_HELD)
-			status = le_error_clear(error);
-		else if (atomic_load(&own->state) == LE_HOLD_WAITING && try)
-			status = le_error_set(error, LE_UNAVAILABLE, "", "the server has not answered in time%s%s",
-								  s->trouble.message[0] != '\0' ? ": " : "", s->trouble.message);
+		status = le_error_set(error, LE_UNAVAILABLE, "", "the server has not answered in time%s%s",
+							  s->trouble.message[0] != '\0' ? ": " : "", s->trouble.message);
 		le_unlock(s);
 	}
+	else if (status == LE_WAITING)
+		status = le_error_set(error, LE_TIMEOUT, "", "not granted in time");
 	*hold = status == LE_OK ? own : NULL;
 	if (status != LE_OK)
 		le_drop(own);
@@ -318,7 +334,7 @@ le_hold_finish(le_session *s, le_hold *own, int64_t until, le_hold **hold, le_er
 static le_hold_kind
 kind_of(const le_how *how, int n)
 {
-	if (how != NULL && how->permits > 0)
+	if (how->permits > 0)
 		return LE_KIND_PERMIT;
 	return n > 1 ? LE_KIND_LOCKS : LE_KIND_LOCK;
 }
@@ -327,16 +343,15 @@ le_status
 le_enqueue(le_session *session, const char *const *names, int n, const le_how *how, le_hold **hold,
 		   le_error *error)
 {
+	le_how own;
 	le_status status;
 
 	*hold = NULL;
 	le_error_clear(error);
-	status = le_check_names(names, n, error);
-	if (status == LE_OK)
-		status = check_how(how, n, error);
+	status = check_asked(names, n, how, &own, error);
 	if (status != LE_OK)
 		return status;
-	return le_hold_new(session, kind_of(how, n), names, n, how, NULL, false, hold, error);
+	return le_hold_new(session, kind_of(&own, n), names, n, &own, NULL, false, hold, error);
 }
 
 le_status
@@ -344,19 +359,15 @@ le_acquire(le_session *session, const char *const *names, int n, const le_how *h
 		   le_hold **hold, le_error *error)
 {
 	int64_t until = le_until(wait_ms);
-	le_how now = {.size = sizeof(now)};
+	le_how now;
 	le_status status;
 	le_hold *own;
 
 	*hold = NULL;
 	le_error_clear(error);
-	status = le_check_names(names, n, error);
-	if (status == LE_OK)
-		status = check_how(how, n, error);
+	status = check_asked(names, n, how, &now, error);
 	if (status != LE_OK)
 		return status;
-	if (how != NULL)
-		now = *how;
 	if (now.until != 0 && le_until_point(now.until) < until)
 		until = le_until_point(now.until);
 	now.until = 0;
@@ -384,6 +395,9 @@ wait_released(le_hold *hold, le_error *error)
 		return LE_OK;
 	if (hold->release_status == LE_LOST)
 		return le_error_set(error, LE_LOST, "LE001", "it had been lost before it was released");
+	if (hold->release_status == LE_UNKNOWN && hold->error.message[0] != '\0')
+		return le_error_set(error, LE_UNKNOWN, hold->error.sqlstate, "%.400s; the session goes on trying",
+							hold->error.message);
 	return le_error_set(error, hold->release_status, hold->error.sqlstate, "%s",
 						hold->error.message[0] != '\0' ? hold->error.message : "the answer was lost");
 }
@@ -422,12 +436,20 @@ give_back(le_hold *hold, int hold_for_ms, bool wait, le_error *error)
 le_status
 le_release(le_hold *hold, int hold_for_ms, le_error *error)
 {
+	le_status status;
+	bool allowed;
+
 	le_error_clear(error);
 	if (hold == NULL)
 		return LE_OK;
 	if (le_in_child(hold->session))
 		return le_error_set(error, LE_INVALID, "", "the session belongs to the parent process");
-	return give_back(hold, hold_for_ms > 0 ? hold_for_ms : 0, true, error);
+	allowed = hold_for_ms == 0 || (hold_for_ms > 0 && hold->kind != LE_KIND_TERM);
+	status = give_back(hold, allowed ? hold_for_ms : 0, true, error);
+	if (status == LE_OK && !allowed)
+		status = le_error_set(error, LE_INVALID, "", "it is released without hold_for_ms: %d%s", hold_for_ms,
+							  hold_for_ms < 0 ? " is negative" : " is not for a term");
+	return status;
 }
 
 void

@@ -285,6 +285,7 @@ struct le_session
 	le_error trouble; /* the last failure of the connection or a renewal */
 	le_link todo;     /* holds to be asked for or given back, in order */
 	le_link sent, queued, granted;
+	le_link refused; /* releases that the server refuses: tried again with each renewal */
 	le_link ops, observers, channels, events;
 	int64_t holds_made;
 	int64_t next_until; /* the nearest how->until of a waiting hold, or earlier */
@@ -345,6 +346,12 @@ extern void le_text_add(le_text *text, const char *format, ...) __attribute__((f
 extern void le_text_add_element(le_text *text, const char *value);
 extern void le_text_free(le_text *text);
 extern char *le_copy(const char *text); /* NULL: out of memory */
+
+/* --- struct.c: structs of programs of other versions --- */
+
+extern le_status le_struct_read(void *to, size_t size, const void *from, const char *name, le_error *error);
+extern le_status le_struct_check(const void *to, size_t least, const char *name, le_error *error);
+extern void le_struct_write(void *to, const void *from, size_t size);
 
 /* --- connection.c: of the network thread --- */
 
@@ -419,6 +426,7 @@ extern void le_hold_unref(le_hold *hold); /* locked */
 /* Locked.  It is over for the application. */
 extern void le_hold_over(le_hold *hold, const le_error *error);
 extern void le_hold_held(le_hold *hold);
+extern void le_hold_check_until(le_hold *hold, int64_t now);
 /* Locked.  The server has nothing of it any more. */
 extern void le_hold_done(le_hold *hold);
 extern le_status le_hold_wait(le_hold *hold, int64_t until, le_error *error);

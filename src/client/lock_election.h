@@ -49,15 +49,29 @@
  * the one that renews: a slow callback delays other callbacks, never a renewal,
  * and never what the local functions tell.
  *
+ * OWNERSHIP.  A call that makes an object makes it with LE_OK, and with no other
+ * answer.  Each object is given back by one call: a session by le_close or
+ * le_orphan, a hold by le_release, le_resign or le_drop, an observer by
+ * le_unobserve, a runner by le_stop.  That call frees the object, whatever it
+ * answers: the answer tells what has become of the lock or the lease, and there
+ * is nothing to repeat.  No other call frees anything.
+ *
  * FORK.  The threads of a session stay in the parent, and so does the session:
  * a child must not use it, nor give it back.  All descriptors are closed by
- * exec.  Functions that may wait answer LE_INVALID in a child.
+ * exec.  Functions that may wait answer LE_INVALID in a child, and nothing is
+ * freed there.
  *
  * TIMES are milliseconds.  A duration of -1 has no limit.  Points in time are
  * milliseconds of CLOCK_BOOTTIME, see le_now().
  *
- * STRUCTS that the caller fills start with their size, so that they can grow:
- * set it, and leave at zero what is not needed.
+ * STRUCTS that begin with a size can grow at their end: set it, and leave at
+ * zero what is not needed.  A program works with an older and with a newer
+ * library than the header that it was built with.  What the program's struct
+ * does not have is zero, that is the default.  What the library's does not have
+ * has to be zero: LE_INVALID otherwise.  In a struct that the library fills, it
+ * becomes zero.  Structs without a size do not grow, but for le_change, which
+ * the library makes.  New statuses, states and kinds of events may come: expect
+ * some that you do not know.
  */
 #ifndef LOCK_ELECTION_H
 #define LOCK_ELECTION_H
@@ -87,7 +101,8 @@
 typedef enum le_status
 {
 	LE_OK = 0,
-	LE_TIMEOUT,     /* not granted in time, or somebody else holds it: nothing is held */
+	LE_WAITING,     /* le_await: not granted yet, and the hold goes on waiting */
+	LE_TIMEOUT,     /* not granted within the limit: nothing is held, and nothing waits */
 	LE_CANCELED,    /* by le_cancel: nothing is held */
 	LE_LOST,        /* the lease, or this hold, has ended: LE001, or the local deadline has passed */
 	LE_DEADLOCK,    /* 40P01: roll the transaction back and repeat it */
@@ -95,7 +110,7 @@ typedef enum le_status
 	LE_DENIED,      /* 42501, 28xxx: not allowed, or a wrong password */
 	LE_INVALID,     /* 22023 or a bad argument, or a wrong state; the message names it */
 	LE_UNAVAILABLE, /* no server, no extension, locked tables, or no answer in time: no effect that lasts */
-	LE_UNKNOWN,     /* sent, but not answered: may have taken effect, or may take effect later */
+	LE_UNKNOWN,     /* not confirmed: may have taken effect, or may take effect later */
 	LE_NO_MEMORY,   /* out of memory, threads or descriptors: no effect */
 	LE_FAILED       /* any other error of the server: no effect */
 } le_status;
@@ -314,7 +329,8 @@ LE_API le_status le_acquire(le_session *session, const char *const *names, int n
 /*
  * As le_acquire, but does not wait: the session takes a queue place as soon as
  * it can.  *hold is waiting; le_await or le_fd tell what becomes of it, and it
- * has to be released in any case.  how->until is obeyed.  Local, but for memory.
+ * has to be released in any case.  At how->until the wait is over (LE_TIMEOUT).
+ * Local, but for memory.
  *
  * LE_OK, LE_INVALID, LE_LOST the session has ended, LE_NO_MEMORY.
  */
@@ -322,10 +338,10 @@ LE_API le_status le_enqueue(le_session *session, const char *const *names, int n
 							le_hold **hold, le_error *error);
 
 /*
- * Waits until the hold is granted, or over.  LE_OK it is held; LE_TIMEOUT not
- * yet: it keeps its place, unless how->until has passed, which ends it.  Every
- * other answer is for good: LE_CANCELED, LE_LOST, LE_INVALID, LE_LIMIT,
- * LE_DENIED, ...  wait_ms 0: local.  Several threads may wait for one hold.
+ * Waits until the hold is granted, or over.  LE_OK it is held; LE_WAITING not
+ * yet, and it keeps its place.  Every other answer is for good: LE_TIMEOUT
+ * how->until has passed, LE_CANCELED, LE_LOST, LE_INVALID, LE_LIMIT, LE_DENIED,
+ * ...  wait_ms 0: local.  Several threads may wait for one hold.
  */
 LE_API le_status le_await(le_hold *hold, int wait_ms, le_error *error);
 
@@ -381,9 +397,11 @@ LE_API le_status le_fence(le_hold *hold, PGconn *yours, le_error *error);
  * Waits for the server, at most call_ms.
  *
  * LE_OK it is given back, or was not held.  LE_LOST it had been lost before:
- * what was done under it may not have been alone.  LE_UNKNOWN no answer: the
- * session goes on trying in the background, and the lock is free at the latest
- * when the lease ends; whether hold_for_ms took effect is not known.
+ * what was done under it may not have been alone.  LE_UNKNOWN no answer, or the
+ * server refuses it, which error tells: the session goes on trying in the
+ * background, and the lock is free at the latest when the lease ends; whether
+ * hold_for_ms took effect is not known.  LE_INVALID hold_for_ms is not allowed:
+ * it is given back without.
  */
 LE_API le_status le_release(le_hold *hold, int hold_for_ms, le_error *error);
 

@@ -90,7 +90,7 @@ le_op_run(le_session *s, le_op *op, int64_t until, le_leader_info *leader, le_er
 	}
 	status = le_error_copy(error, &op->error);
 	if (status == LE_OK && leader != NULL)
-		*leader = op->leader;
+		le_struct_write(leader, &op->leader, sizeof(op->leader));
 	le_op_unref(op);
 	le_unlock(s);
 	return status;

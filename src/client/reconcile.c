@@ -73,10 +73,10 @@ old_backend_lives(le_session *s)
 static le_hold *
 find_hold(le_session *s, int64_t token, const char *owner)
 {
-	le_link *lists[] = {&s->todo, &s->queued, &s->granted, &s->sent};
+	le_link *lists[] = {&s->todo, &s->queued, &s->granted, &s->sent, &s->refused};
 	char asked[LE_OWNER_MAX + LE_MARKER_SIZE];
 
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 5; i++)
 	{
 		for (le_link *link = lists[i]->next; link != lists[i]; link = link->next)
 		{

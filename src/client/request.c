@@ -206,9 +206,12 @@ release_failed(le_session *s, le_hold *hold)
 		pause_requests(s);
 	else
 	{
-		hold->release_status = error.status;
+		/* perhaps a right was taken away: the others' turn, and nobody waits for this one */
+		hold->release_status = LE_UNKNOWN;
 		le_error_copy(&hold->error, &error);
-		le_hold_done(hold);
+		hold->release_done = true;
+		pthread_cond_broadcast(&hold->changed);
+		le_link_append(&s->refused, &hold->link);
 	}
 }
 

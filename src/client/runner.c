@@ -257,22 +257,27 @@ le_status
 le_run(le_session *session, const char *election, const char *candidate, const le_callbacks *callbacks,
 	   le_runner **runner, le_error *error)
 {
-	le_status status = LE_OK;
+	le_callbacks own;
+	le_status status;
 	le_runner *r;
 
 	*runner = NULL;
 	le_error_clear(error);
 	if (le_in_child(session))
 		return le_error_set(error, LE_INVALID, "", "the session belongs to the parent process");
-	if (callbacks == NULL || callbacks->size != sizeof(*callbacks) || callbacks->on_elected == NULL)
-		return le_error_set(error, LE_INVALID, "", "size of le_callbacks is not set, or no on_elected");
-	status = le_check_candidacy(election, candidate, error);
+	if (callbacks == NULL)
+		return le_error_set(error, LE_INVALID, "", "there are no callbacks");
+	status = le_struct_read(&own, sizeof(own), callbacks, "le_callbacks", error);
+	if (status == LE_OK && own.on_elected == NULL)
+		status = le_error_set(error, LE_INVALID, "", "there is no on_elected");
+	if (status == LE_OK)
+		status = le_check_candidacy(election, candidate, error);
 	if (status != LE_OK)
 		return status;
-	r = runner_new(session, election, candidate, callbacks);
+	r = runner_new(session, election, candidate, &own);
 	if (r == NULL)
 		return le_error_set(error, LE_NO_MEMORY, "", "out of memory");
-	if (callbacks->on_new_leader != NULL)
+	if (own.on_new_leader != NULL)
 		status = le_observe(session, election, -1, on_change, r, &r->observer, error);
 	if (status == LE_OK && !start_thread(&r->thread, runner_main, r))
 		status = le_error_set(error, LE_NO_MEMORY, "", "could not start a thread");

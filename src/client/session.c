@@ -166,6 +166,7 @@ le_end(le_session *s, le_status status, const char *sqlstate, const char *format
 	holds_over(s, &s->sent);
 	holds_over(s, &s->queued);
 	holds_over(s, &s->granted);
+	holds_over(s, &s->refused);
 	s->epoch++;
 	le_set_state(s, LE_ENDED);
 	le_wake_net(s);
@@ -197,6 +198,8 @@ le_renewed(le_session *s, int64_t sent_at)
 	s->renew_at = le_add(sent_at, le_jitter(s->ttl / 3));
 	s->renew_failures = 0;
 	le_set_state(s, LE_CONNECTED);
+	while (!le_link_empty(&s->refused))
+		le_link_append(&s->todo, s->refused.next);
 	s->renewed_event = true;
 	s->renewed_told = false;
 	le_wake_user(s);
@@ -277,7 +280,7 @@ make_marker(le_session *s)
 static void
 init_lists(le_session *s)
 {
-	le_link *lists[] = {&s->todo, &s->sent,      &s->queued,   &s->granted,
+	le_link *lists[] = {&s->todo, &s->sent,      &s->queued,   &s->granted, &s->refused,
 						&s->ops,  &s->observers, &s->channels, &s->events};
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
@@ -362,15 +365,11 @@ le_open(const le_options *options, le_session **session, le_error *error)
 
 	*session = NULL;
 	le_error_clear(error);
-	if (options != NULL)
-	{
-		if (options->size < offsetof(le_options, conninfo) || options->size > 4096)
-			return le_error_set(error, LE_INVALID, "", "size of le_options is not set");
-		memcpy(&o, options, options->size < sizeof(o) ? options->size : sizeof(o));
-	}
+	status = options != NULL ? le_struct_read(&o, sizeof(o), options, "le_options", error) : LE_OK;
 	if (o.ttl_ms == 0)
 		o.ttl_ms = TTL_DEFAULT;
-	status = check_options(&o, error);
+	if (status == LE_OK)
+		status = check_options(&o, error);
 	if (status != LE_OK)
 		return status;
 	s = session_new(&o);

@@ -378,7 +378,9 @@ wait_for_grant(run *r, le_error *error)
 		if (status != LE_OK)
 			return status;
 		status = le_await(r->hold, 0, error);
-		if (status == LE_TIMEOUT && le_get_hold_state(r->hold) == LE_HOLD_WAITING && !is_over_time(r))
+		if (status == LE_WAITING && is_over_time(r))
+			return LE_TIMEOUT;
+		if (status == LE_WAITING)
 		{
 			tell_place(r);
 			step(r, true);
@@ -479,6 +481,8 @@ give_back(run *r, int code)
 		lc_error("%s had been lost before it was released: the command may not have been alone", what(r));
 		code = LC_EXIT_LOST;
 	}
+	else if (status == LE_INVALID)
+		lc_error("%s was released without --hold-for: %s", what(r), error.message);
 	else if (status != LE_OK && status != LE_LOST)
 		lc_error("%s was not released: %s", what(r), error.message);
 	return code;

@@ -31,8 +31,8 @@ tries_and_waits(void)
 
 	b = enqueue(two, "x");
 	eventually(le_position(b) == 1, "a place in the queue");
-	is_status(le_await(b, 0, &error), LE_TIMEOUT, "not yet granted");
-	is_status(le_await_until(b, INT64_MIN, &error), LE_TIMEOUT, "nor before the beginning of time");
+	is_status(le_await(b, 0, &error), LE_WAITING, "not yet granted");
+	is_status(le_await_until(b, INT64_MIN, &error), LE_WAITING, "nor before the beginning of time");
 	ok(le_token(b) == 0 && !le_valid(b), "no token, not valid");
 	is_status(le_release(a, 0, &error), LE_OK, "released");
 	is_status(le_await(b, PATIENCE, &error), LE_OK, "granted to the next");
@@ -195,7 +195,7 @@ static void
 fences(void)
 {
 	const char *names[] = {"f1", "f2"};
-	PGconn *mine = connect_db();
+	PGconn *mine = PQconnectdb(conninfo);
 	le_hold *a = must_lock(one, "f"), *many, *term;
 
 	is_status(le_fence(a, mine, &error), LE_INVALID, "no transaction, no fence");
@@ -254,6 +254,121 @@ arguments(void)
 	is_status(le_release(a, 0, NULL), LE_OK, "and an error that nobody wants");
 	is_status(lock(one, "it's", 0, &a), LE_OK, "a quote");
 	le_release(a, 0, NULL);
+}
+
+/* Structs of programs that were built with another version of the header: longer, or shorter. */
+static void
+sizes(void)
+{
+	struct
+	{
+		le_how how;
+		int64_t more;
+	} how = {.how = {.size = sizeof(how), .shared = 1}};
+	struct
+	{
+		le_options options;
+		int64_t more;
+	} options = {.options = options_of(5000)};
+	struct
+	{
+		le_callbacks callbacks;
+		int64_t more;
+	} callbacks = {.callbacks = {.size = sizeof(callbacks)}, .more = 1};
+	static union
+	{
+		le_leader_info info;
+		char bytes[sizeof(le_leader_info) + 16];
+	} leader;
+	le_how shorter = {.size = offsetof(le_how, permits), .shared = 1, .permits = -1, .until = 1};
+	const char *name = "sized";
+	size_t least = offsetof(le_leader_info, candidate) + sizeof(leader.info.candidate);
+	le_runner *runner;
+	le_session *s;
+	le_hold *a, *b;
+
+	is_status(le_acquire(one, &name, 1, &how.how, 0, &a, &error), LE_OK, "a longer struct");
+	is_status(le_acquire(one, &name, 1, &shorter, 0, &b, &error), LE_OK,
+			  "a shorter one: the rest is not read");
+	is_int(atoi(query(db, "SELECT count(*) FROM lock_election.locks WHERE mode = 'shared'")), 2,
+		   "with what they ask for");
+	le_release(a, 0, NULL);
+	le_release(b, 0, NULL);
+	how.more = 1;
+	is_status(le_acquire(one, &name, 1, &how.how, 0, &a, &error), LE_INVALID, "a wish that is not known");
+	is_status(le_enqueue(one, &name, 1, &how.how, &a, &error), LE_INVALID, "is not left out in silence");
+	ok(strstr(error.message, "le_how") != NULL, "but named");
+	how.how.size = (size_t) 1 << 40;
+	is_status(le_enqueue(one, &name, 1, &how.how, &a, &error), LE_INVALID, "a size that was never set");
+
+	options.options.size = sizeof(options);
+	is_status(le_open(&options.options, &s, &error), LE_OK, "longer options");
+	le_close(s, -1, NULL);
+	options.more = 1;
+	is_status(le_open(&options.options, &s, &error), LE_INVALID, "one that is not known");
+	options.options.size = offsetof(le_options, margin_ms);
+	options.options.margin_ms = -1;
+	is_status(le_open(&options.options, &s, &error), LE_OK, "shorter ones");
+	ok(le_time_left(s) <= 4750, "are obeyed, the rest are defaults");
+	le_close(s, -1, NULL);
+	is_status(le_run(one, "e", "c", &callbacks.callbacks, &runner, &error), LE_INVALID,
+			  "an unknown callback");
+	callbacks.callbacks.size = offsetof(le_callbacks, on_elected);
+	is_status(le_run(one, "e", "c", &callbacks.callbacks, &runner, &error), LE_INVALID,
+			  "on_elected is needed");
+
+	is_status(le_campaign(one, "e", "me", 0, &a, &error), LE_OK, "a leader");
+	memset(&leader, 'x', sizeof(leader));
+	leader.info.size = sizeof(leader);
+	is_status(le_leader(one, "e", &leader.info, &error), LE_OK, "a longer answer");
+	ok(leader.info.size == sizeof(leader) && leader.info.term == le_token(a) &&
+		   strcmp(leader.info.candidate, "me") == 0 && leader.bytes[sizeof(leader) - 1] == 0,
+	   "what is not known is zero");
+	memset(&leader, 'x', sizeof(leader));
+	leader.info.size = least;
+	is_status(le_leader(one, "e", &leader.info, &error), LE_OK, "a shorter one");
+	ok(strcmp(leader.info.candidate, "me") == 0 && leader.bytes[least] == 'x',
+	   "nothing is written behind it");
+	leader.info.size = least - 1;
+	is_status(le_leader(one, "e", &leader.info, &error), LE_INVALID, "one that does not have it all");
+	le_resign(a, NULL);
+}
+
+/* The hold is gone in any case; the session sees to the lock. */
+static void
+releases(void)
+{
+	le_options o = options_of(3000);
+	char info[1000];
+	le_session *s;
+	le_hold *a, *b;
+
+	is_status(le_campaign(one, "e", "me", 0, &a, &error), LE_OK, "a term");
+	is_status(le_release(a, 1000, &error), LE_INVALID, "is not released with hold_for");
+	is_status(lock(one, "x", 0, &a), LE_OK, "a lock");
+	is_status(le_release(a, -1, &error), LE_INVALID, "not with a negative one");
+	is_int(atoi(query(db, "SELECT count(*) FROM lock_election.locks")), 0, "but without");
+	if (getenv("LE_TEST_DIRECT") != NULL)
+		return; /* the pooler knows no other role */
+
+	query(db, "CREATE ROLE limited LOGIN");
+	snprintf(info, sizeof(info), "%s user=limited", conninfo);
+	o.conninfo = info;
+	s = open_with(&o);
+	is_status(lock(s, "x", 0, &a), LE_OK, "a lock of another role");
+	query(db, "REVOKE EXECUTE ON FUNCTION release_lock(text, bigint, interval, boolean) FROM PUBLIC");
+	is_status(le_release(a, 0, &error), LE_UNKNOWN, "which the server does not let it release");
+	ok(strcmp(error.sqlstate, "42501") == 0 && strstr(error.message, "permission denied") != NULL,
+	   "with the reason");
+	is_status(lock(s, "y", PATIENCE, &b), LE_OK, "the session goes on");
+	is_status(lock(two, "x", 0, &a), LE_TIMEOUT, "the lock is held");
+	query(db, "GRANT EXECUTE ON FUNCTION release_lock(text, bigint, interval, boolean) TO PUBLIC");
+	is_status(lock(two, "x", PATIENCE, &a), LE_OK, "until the server lets it");
+	ok(le_valid(b), "which is not the end of the lease");
+	le_release(a, 0, NULL);
+	le_release(b, 0, NULL);
+	le_close(s, -1, NULL);
+	query(db, "DROP ROLE limited");
 }
 
 static void
@@ -361,6 +476,8 @@ tests(void)
 	fences();
 	forced();
 	arguments();
+	sizes();
+	releases();
 	events();
 	elections();
 	lifetime();

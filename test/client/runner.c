@@ -128,11 +128,13 @@ lost_lease(void)
 {
 	record a = {.session = open_session(6000), .work_ms = 300};
 	le_runner *runner = run(&a, "a");
+	PGconn *mine = PQconnectdb(conninfo); /* a lease is its role's */
 	int64_t term;
 
 	eventually(a.running == 1, "leads");
 	term = a.term;
-	query(db, "SELECT revoke_lease(%" PRId64 ")", le_lease(a.session));
+	query(mine, "SELECT revoke_lease(%" PRId64 ")", le_lease(a.session));
+	PQfinish(mine);
 	eventually(a.lost == 1, "the loss of the lease is told");
 	eventually(a.elected == 2, "leads again, with a new lease");
 	ok(a.term > term && a.overlaps == 0, "another term, no overlap");

@@ -46,14 +46,15 @@ sub build_for
 	  : $test =~ m{^test/unit/(\w+)\.c$} ? "build/unit/$1"
 	  : $test =~ /faults/ ? 'faults'
 	  : $test =~ /lockctl/ ? 'lockctl'
+	  : $test =~ m{/10\d_client} ? 'client-tests'
 	  : 'server';
 
 	return if $built->{$what}++;
-	if ($what eq 'server' || $what eq 'lockctl')
+	if ($what =~ /^(?:server|lockctl|client-tests)$/)
 	{
 		make("PG_CONFIG=$ENV{LE_BUILD_PG_CONFIG}", 'all');
 		make("PG_CONFIG=$ENV{PG_CONFIG}", 'install');
-		make('lockctl') if $what eq 'lockctl';
+		make($what) if $what ne 'server';
 	}
 	elsif ($what eq 'faults')
 	{

@@ -4,7 +4,7 @@
 #   PG_MAJOR     as for test/run.sh
 . "$(dirname "$0")/../common.sh"
 
-le_prepare core-tests torture-programs lockctl
+le_prepare core-tests torture-programs lockctl client-tests
 le_test_env
 
 # Some tests need the build with fault points.

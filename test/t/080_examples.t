@@ -15,7 +15,7 @@ use constant FENCE_TIMEOUT => 5;
 
 # A database for each language, and the one in which the extension is at first.
 my $primary = new_node('primary', init => [ allows_streaming => 1 ],
-	conf => "lock_election.max_databases = 5\nmax_worker_processes = 16\n"
+	conf => "lock_election.max_databases = 5\nmax_worker_processes = 16\nlog_statement = all\n"
 	  . "lock_election.fence_timeout = '" . FENCE_TIMEOUT . " s'\n");
 $primary->backup('copy');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
@@ -250,5 +250,18 @@ each_pool(
 					WHERE h.term = a.term AND h.candidate = a.worker AND a.at BETWEEN h.elected_at AND e.ended_at)}),
 			'', 'each write is by the leader of its term, in its time');
 	});
+
+# --- renewals ---
+
+# A wait does not tell when it was granted: whoever counts for itself renews before it works.
+my (%next, %first);
+foreach my $line (map { split /\n/, slurp_file($_->logfile) } $primary, $standby)
+{
+	my ($pid, $call) = $line =~ /\[(\d+)\].* LOG:  (?:execute|statement).*?(campaign|renew_leadership|fence_leader)\('pool'/ or next;
+
+	if ($call eq 'campaign') { $next{$pid} = 1; }
+	elsif (delete $next{$pid}) { $first{$call}++; }
+}
+ok($first{renew_leadership} && !$first{fence_leader}, 'those that call campaign() renew at once') or diag(explain(\%first));
 
 done_testing();

@@ -6,6 +6,7 @@ use Cwd;
 use File::Path qw(make_path);
 use LeDocs;
 use LeTest;
+use POSIX ();
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -23,10 +24,10 @@ my %run = (
 	cron => \&run_cron);
 
 # Commands that are not run again: these tests are part of one, and the extension was installed for them by others.
-my $not_run = qr/^make (?:demo|play|test\b)|^(?:sudo )?make(?: install)?\s*(?:#|$)|^sudo (?:systemctl|apt-get|-u postgres)/;
+my $not_run = qr/^make (?:demo|play|test\b|deb\b)|^(?:sudo )?make(?: install)?\s*(?:#|$)|^sudo (?:systemctl|apt-get|-u postgres)/;
 
 $node->init;
-$node->append_conf('postgresql.conf', node_conf() =~ s/^shared_preload_libraries.*\n//mr);
+$node->append_conf('postgresql.conf', node_conf() =~ s/^shared_preload_libraries.*\n//mr . "log_statement = all\n");
 
 foreach my $document ('README.md', 'docs/guide.md')
 {
@@ -60,6 +61,10 @@ foreach my $document ('README.md', 'docs/guide.md')
 	end_section($state);
 	note("$document: $count blocks");
 }
+my ($crontab) = slurp_file('docs/client.md') =~ /^((?: {4}\w+=\S+\n)+ {4}0 3 .*\n)/m;
+run_cron(undef, { text => $crontab =~ s/^ {4}//mgr }, 'docs/client.md');
+end_section({});
+nightly_killed();
 $node->stop;
 done_testing();
 
@@ -281,6 +286,35 @@ sub run_shell
 	return;
 }
 
+# The script of the first quick start is killed: nobody keeps its lock, and the job is over before the lock is free.
+sub nightly_killed
+{
+	my ($block) = grep { $_->{text} =~ /^# nightly\.sh$/m } blocks_of(slurp_file('README.md'));
+	my $script = $block->{text};
+	my %env = shell_env();
+
+	is(($script =~ s/'1 h'/'10 s'/) + ($script =~ s/-k 1m 50m/-k 1 2/), 2, 'nightly.sh, with shorter times');
+	make_path("$work/slow");
+	# it does not heed SIGTERM
+	write_file('slow/report', qq{#!/bin/sh\ntrap '' TERM\necho \$\$ >"$work/job.new"; mv "$work/job.new" "$work/job"\nwhile :; do sleep 0.1; done\n});
+	chmod 0755, "$work/slow/report";
+	write_file('nightly.sh', $script);
+	my $pid = fork // die "fork: $!";
+	if ($pid == 0)
+	{
+		@ENV{ keys %env } = values %env;
+		$ENV{PATH} = "$work/slow:$ENV{PATH}";
+		exec('bash', "$work/nightly.sh") or POSIX::_exit(99);
+	}
+	ok(wait_until(sub { -e "$work/job" }), 'nightly.sh: the job runs');
+	kill 'KILL', $pid;
+	waitpid $pid, 0;
+	is($node->safe_psql('postgres', q{SELECT acquire_lock('nightly', wait => '1 min') IS NOT NULL}), 't',
+		'where the script is killed, the lock is free when its TTL is over');
+	ok(!-e '/proc/' . slurp_file("$work/job") =~ s/\n//r, 'and the job is over by then');
+	return;
+}
+
 sub write_file
 {
 	my ($name, $text) = @_;
@@ -327,20 +361,37 @@ sub run_python
   SKIP:
 	{
 		skip 'no psycopg', 1 if $rc != 0;
+		# somebody else is first, for longer than any time-out of the program
+		my ($before, $log) = (-s $node->logfile);
+		$node->safe_psql('postgres', q{SELECT campaign('scheduler', 'other', ttl => '7 s'), acquire_lock('invoices', ttl => '7 s')});
 		($out, $rc) = shell("timeout 60 python3 '" . write_file($name, $block->{text}) . "'", $work);
+		$log = substr(slurp_file($node->logfile), $before);
+		like($log, qr/execute .*SELECT (?:campaign|acquire_lock)\(.*execute .*SELECT renew_\w+\(/s, "$title: $name renews at once after its wait");
 		is($rc, 0, "$title: $name") or diag($out);
 		like($out, qr/^done/m, "$title: $name has done its work") or diag($out);
 	}
 	return;
 }
 
-# The command of a line of cron, now.
+# A crontab, now, with nothing but what cron knows.  Its server is ours, its programs are those that were installed.
 sub run_cron
 {
 	my ($state, $block, $title) = @_;
-	my ($command) = $block->{text} =~ /^(?:\S+\s+){5}(.*)/;
-	my ($out, $rc) = shell($command =~ s,/usr/local/bin/report,report,r, $src);
+	my %env = (HOME => "$work/home", LOGNAME => (getpwuid $>)[0], SHELL => '/bin/sh', PATH => '/usr/bin:/bin');
+	my %is = (PGHOST => [ 'db1', $node->host ], PGDATABASE => [ 'app', 'postgres' ]);
+	my ($command) = $block->{text} =~ /^(?:[\d*]\S*\s+){5}(.*)/m;
 
+	$env{$1} = $2 while $block->{text} =~ /^(\w+)=(.*)$/mg;
+	foreach my $name (sort keys %is)
+	{
+		is($env{$name}, $is{$name}[0], "$title: $name");
+		$env{$name} = $is{$name}[1];
+	}
+	$env{PGPORT} = $node->port;
+	$command =~ s,/usr/local/bin/lockctl,$work/local/bin/lockctl,;
+	$command =~ s,/usr/local/bin/report,$work/bin/report,;
+	my ($out, $rc) = shell(join(' ', 'env', '-i', map({ "'$_=$env{$_}'" } sort keys %env), '/bin/sh', '-c', "'$command'"), $src);
 	is($rc, 0, "$title: $command") or diag($out);
+	like($out, qr/^report/m, "$title: the job has run");
 	return;
 }

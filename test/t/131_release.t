@@ -37,6 +37,25 @@ my @missing = grep { defined && $sources !~ /^LE_FUNCTION\($_\);/m } @symbols;
 cmp_ok(scalar(grep { defined } @symbols), '>', 40, 'SQL refers to symbols');
 is_deeply(\@missing, [], 'all of them are in the library');
 
+# --- packages ---
+
+# The documents lie in the package as here, so that their links lead somewhere.
+my $dir = PostgreSQL::Test::Utils::tempdir();
+my ($documents) = slurp_file('debian/rules') =~ /^DOCUMENTS = (.*)$/m;
+is(system("cp -r --parents $documents $dir"), 0, 'the documents');
+is(`test/lib/links $dir`, '', 'their links');
+append_to_file("$dir/broken.md", "[a](docs/nothing.md) [b](docs/guide.md#nothing) [c](#here) [d](docs/guide.md#leases)\n# Here\n");
+is(scalar(() = `test/lib/links $dir`), 2, 'one to nowhere would be seen');
+
+# What is needed to build packages is told wherever it is told.
+my ($depends) = slurp_file('debian/control.in') =~ /^Build-Depends: (.*?)\n(?! )/ms;
+my @needed = map { /^\s*debhelper/ ? 'debhelper' : /([\w-]+)/ ? $1 : () } split /,/, $depends;
+foreach my $told ('Makefile', 'README.md', 'docs/releasing.md', 'test/packages.sh')
+{
+	my ($line) = slurp_file($told) =~ /^(.*build-essential.*)$/m;
+	is(join(' ', grep { $line !~ /(?<![\w-])\Q$_\E(?![\w-])/ } @needed), '', "$told tells all packages that make deb needs");
+}
+
 # --- https://pgxn.org/meta/spec.txt ---
 
 my $semver = qr/^(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)$/;

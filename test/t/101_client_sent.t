@@ -1,0 +1,13 @@
+# What a session of the library sends, and when: deadlines, lost answers, limits of waits, pauses.
+use strict;
+use warnings;
+use LeClient;
+use LeTest;
+use Test::More;
+
+my $node = new_node('main');
+
+client_test('sent', $node->connstr('postgres'), kinds => ['plain']);
+nothing_left($node);
+$node->stop;
+done_testing();

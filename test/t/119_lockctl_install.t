@@ -1,0 +1,58 @@
+# What make install and make install-client put somewhere, make uninstall and make uninstall-client take away, and nothing
+# else.  Without scdoc there are no man pages, which is said and is no error.
+use strict;
+use warnings;
+use File::Find;
+use File::Path qw(make_path);
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $dir = PostgreSQL::Test::Utils::tempdir();
+
+sub make
+{
+	my (@args) = @_;
+	delete local @ENV{qw(MAKEFLAGS MAKELEVEL)};
+	my $out = `make -s @args 2>&1`;
+
+	is($?, 0, "make $args[0]") or diag($out);
+	return $out;
+}
+
+sub files
+{
+	my ($root) = @_;
+	my @files;
+
+	find({ no_chdir => 1, wanted => sub { push @files, s/^\Q$root\E//r if -l || !-d } }, $root);
+	return join(' ', sort @files);
+}
+
+my $installed = '/usr/bin/lockctl /usr/include/lock_election.h /usr/lib/m/liblockelection.a /usr/lib/m/liblockelection.so'
+  . ' /usr/lib/m/liblockelection.so.N /usr/lib/m/liblockelection.so.V /usr/lib/m/pkgconfig/liblockelection.pc'
+  . ' /usr/share/bash-completion/completions/lockctl';
+my $pages = ' /usr/share/man/man1/lockctl.1 /usr/share/man/man3/liblockelection.3';
+my %others = map { $_ => 1 } qw(/usr/bin/other /usr/lib/m/liblockelection-other.a /usr/share/man/man3/other.3);
+
+# "cat" is a scdoc that is always there
+foreach my $scdoc ('', 'cat')
+{
+	my $root = "$dir/client$scdoc";
+	my @args = ("DESTDIR=$root", 'PREFIX=/usr', 'LIBDIR=/usr/lib/m', "SCDOC=$scdoc");
+	my $said = make('install-client', @args);
+
+	is($said, $scdoc eq '' ? "no man pages: scdoc is not installed\n" : '', 'what it says');
+	is(files($root) =~ s/so\.\d+ /so.N /r =~ s/so\.[\d.]+ /so.V /r, $installed . ($scdoc eq '' ? '' : $pages), 'what it installs');
+	make_path("$root/usr/share/man/man3");
+	append_to_file("$root$_", '') foreach keys %others;
+	make('uninstall-client', @args);
+	is(files($root), join(' ', sort keys %others), 'all of it goes, and nothing else');
+}
+
+# The extension, as it was built.
+my @args = ("DESTDIR=$dir/server", '-o', 'all', '-o', 'lock_election.so');
+make('install', @args);
+like(files("$dir/server"), qr{^(?=.*/lock_election\.so\b)(?=.*/lock_election\.control\b).*/lock_election--\d[\d.]*\.sql\b}, 'the extension');
+make('uninstall', @args);
+is(files("$dir/server"), '', 'all of it goes');
+done_testing();
