@@ -27,7 +27,6 @@
 #include "shared/names.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
-#include "shared/version.h"
 #include "shared/wake.h"
 #include "shared/words.h"
 
@@ -297,7 +296,6 @@ static void
 raise_answer(void)
 {
 	char *message;
-	const char *advice = NULL;
 
 	if (le_my_slot->sqlstate == 0)
 		return;
@@ -315,12 +313,7 @@ raise_answer(void)
 					 : errhint("Only a named owner, a named lease or the transaction that acquired can "
 							   "acquire again.")));
 	}
-	/* tables that this library cannot write */
-	if (le_my_slot->sqlstate == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE ||
-		le_my_slot->sqlstate == ERRCODE_DATA_CORRUPTED)
-		advice = le_version_advice();
-	ereport(ERROR, (errcode(le_my_slot->sqlstate), errmsg("%s", message),
-					advice != NULL ? errhint("%s", advice) : 0));
+	ereport(ERROR, (errcode(le_my_slot->sqlstate), errmsg("%s", message)));
 }
 
 /*
