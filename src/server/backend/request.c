@@ -449,6 +449,8 @@ le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept)
 		*reply = le_my_slot->reply;
 	else
 		*reply = (LeReply){.status = cmd->type == LE_CMD_AWAIT ? LE_QUEUED : LE_NOT_GRANTED};
+	if (cmd->nnames > 0)
+		cmd->name = cmd->names[reply->which];
 	if (cmd->type == LE_CMD_ACQUIRE && (reply->status == LE_OK || reply->status == LE_QUEUED))
 		le_xact_touched();
 }
