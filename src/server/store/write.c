@@ -128,7 +128,7 @@ form_expiry(const LeEntry *entry, const Clock *clock)
 }
 
 static void
-form_not_before(LeTime closed_until, const Clock *clock)
+form_closed_until(LeTime closed_until, const Clock *clock)
 {
 	row.nulls[SLOT_CLOSED_UNTIL] = closed_until <= clock->now;
 	row.values[SLOT_CLOSED_UNTIL] = TimestampTzGetDatum(le_store_to_wall(clock, closed_until));
@@ -154,7 +154,7 @@ form_held(const LeSlot *slot, const Clock *clock)
 	row.values[SLOT_PERMITS] = Int32GetDatum(slot->lock->permits);
 	row.values[SLOT_MODE] = Int16GetDatum(entry->mode);
 	form_expiry(entry, clock);
-	form_not_before(lapsed ? entry->closed_until : 0, clock);
+	form_closed_until(lapsed ? entry->closed_until : 0, clock);
 	set_text(SLOT_OWNER, &row.owner, entry->owner, entry->owner_len);
 	set_text(SLOT_VALUE, &row.value, entry->value, entry->value_len);
 	form_uncommitted(entry);
@@ -178,7 +178,7 @@ form_free(const LeSlot *slot, const Clock *clock)
 	row.values[SLOT_PERMITS] = Int32GetDatum(0);
 	row.values[SLOT_MODE] = Int16GetDatum(0);
 	row.nulls[SLOT_EXPIRES_AT] = true;
-	form_not_before(slot->lock->closed_until, clock);
+	form_closed_until(slot->lock->closed_until, clock);
 	row.nulls[SLOT_OWNER] = true;
 	row.nulls[SLOT_VALUE] = true;
 	row.nulls[SLOT_UNCOMMITTED] = true;
