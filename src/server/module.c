@@ -15,7 +15,6 @@
 #include "shared/fault.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
-#include "shared/version.h"
 
 PG_MODULE_MAGIC;
 
@@ -31,7 +30,6 @@ _PG_init(void)
 	le_settings_define();
 	le_shmem_init_hooks();
 	LE_FAULT_INIT();
-	le_version_init();
 	le_statement_init();
 	le_extension_init();
 	le_commands_init();

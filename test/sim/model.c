@@ -541,7 +541,7 @@ m_close(MLock *lock, LeTime until, uint32_t role)
 }
 
 void
-m_end(Model *m, MEntry *e, LeEnd how, LeTime cool, LeTime now)
+m_end(Model *m, MEntry *e, LeEnd how, LeTime closed_until, LeTime now)
 {
 	uint8_t kind = e->kind;
 	int name = e->name;
@@ -549,15 +549,15 @@ m_end(Model *m, MEntry *e, LeEnd how, LeTime cool, LeTime now)
 	if (e->held && world_fenced(m->w, e->token))
 	{
 		e->lapsed = true;
-		if (cool > e->cool)
-			e->cool = cool;
+		if (closed_until > e->closed_until)
+			e->closed_until = closed_until;
 		e->retry = now + LE_FENCE_RETRY;
 		return;
 	}
-	if (e->cool > cool)
-		cool = e->cool;
-	if (e->held && cool > now && m_close(m_lock(m, kind, name), cool, e->role) && !e->stored)
-		m_lock(m, kind, name)->unstored = cool;
+	if (e->closed_until > closed_until)
+		closed_until = e->closed_until;
+	if (e->held && closed_until > now && m_close(m_lock(m, kind, name), closed_until, e->role) && !e->stored)
+		m_lock(m, kind, name)->unstored = closed_until;
 	m_answer(m, e,
 			 e->place || how == LE_END_EXPIRED || how == LE_END_REVOKED || how == LE_END_FORCED
 				 ? LE_LOST
@@ -589,7 +589,7 @@ void
 m_end_lease(Model *m, int64_t id, LeEnd how, LeTime now)
 {
 	LeTime grace = m->w->conf.limits.expiry_grace;
-	LeTime cool = how == LE_END_EXPIRED && grace > 0 ? now + grace : 0;
+	LeTime closed_until = how == LE_END_EXPIRED && grace > 0 ? now + grace : 0;
 
 	MEntry *e;
 
@@ -599,7 +599,7 @@ m_end_lease(Model *m, int64_t id, LeEnd how, LeTime now)
 		e->lease = 0;
 		e->alone = true;
 		e->deadline = LE_NEVER;
-		m_end(m, e, how, cool, now);
+		m_end(m, e, how, closed_until, now);
 	}
 	m_lease_remove(m, id);
 	m_undefer(m, now);

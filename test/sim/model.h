@@ -30,7 +30,7 @@ typedef struct MEntry
 	int owner, value;
 	int64_t lease;        /* a named one */
 	LeTime ttl, deadline, /* of its own lease: of a group the same in all */
-		acquired, wait_until, cool, retry;
+		acquired, wait_until, closed_until, retry;
 	uint64_t session; /* that asked, while it lives */
 	uint32_t sessno, role;
 	uint64_t waiter; /* session that waits for it */
@@ -121,7 +121,7 @@ extern MEntry *m_find_hold(Model *m, const MHold *hold);
 extern LeEntry *m_core_entry(Model *m, const MEntry *e);
 extern MEntry *m_first(Model *m, uint8_t kind, int name);
 extern MLease *m_find_lease(Model *m, int64_t id);
-extern void m_end(Model *m, MEntry *e, LeEnd how, LeTime cool, LeTime now);
+extern void m_end(Model *m, MEntry *e, LeEnd how, LeTime closed_until, LeTime now);
 extern bool m_close(MLock *lock, LeTime until, uint32_t role);
 extern void m_remove(Model *m, const MEntry *e);
 extern void m_end_lease(Model *m, int64_t id, LeEnd how, LeTime now);
@@ -168,7 +168,7 @@ extern void m_share_time(Model *m, const MEntry *e);
 extern bool m_leads(Model *m, int i);
 extern void m_grant_group(Model *m, int64_t token, LeTime now);
 extern void m_end_waiting_group(Model *m, int64_t token, LeTime now);
-extern void m_expire_group(Model *m, int64_t token, LeTime cool, LeTime now);
+extern void m_expire_group(Model *m, int64_t token, LeTime closed_until, LeTime now);
 extern bool m_ready(Model *m, const MEntry *head, LeTime now);
 extern void m_acquire_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void m_await_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);

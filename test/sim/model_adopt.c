@@ -88,7 +88,7 @@ take_over(Model *m, MEntry *e, const LeEntry *c)
 	e->held = le_entry_has_slot(c);
 	e->lapsed = c->state == LE_STATE_LAPSED;
 	e->retry = e->lapsed ? c->timer.at : 0;
-	e->cool = e->lapsed ? c->closed_until : 0;
+	e->closed_until = e->lapsed ? c->closed_until : 0;
 	e->lease = le_entry_named_lease(c) != NULL ? c->lease->id : 0;
 	e->alone = e->group && e->lapsed && c->lease == NULL;
 	e->ttl = m_shares_time(e) && c->lease != NULL ? c->lease->ttl : c->ttl;

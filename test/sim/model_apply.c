@@ -444,7 +444,7 @@ m_release_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	MLock *lock = m_lock(m, (uint8_t) cmd->kind, sim_text_id(cmd->name.data));
 	int64_t token;
-	LeTime cool;
+	LeTime closed_until;
 	MEntry *e;
 
 	m_touch(m, cmd, now);
@@ -457,9 +457,9 @@ m_release_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 		e->count--;
 		return;
 	}
-	cool = e->held && cmd->hold_for > 0 ? e->acquired + cmd->hold_for : 0;
-	m_end(m, e, LE_END_RELEASED, cool > now ? cool : 0, now);
-	if (cool > now && lock->closed_until == cool)
+	closed_until = e->held && cmd->hold_for > 0 ? e->acquired + cmd->hold_for : 0;
+	m_end(m, e, LE_END_RELEASED, closed_until > now ? closed_until : 0, now);
+	if (closed_until > now && lock->closed_until == closed_until)
 		lock->closer = token;
 }
 
@@ -488,10 +488,10 @@ reopen(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	{
 		MEntry *e = &m->s.entries[i];
 
-		if (!e->lapsed || e->cool <= now || e->kind != cmd->kind || e->name != sim_text_id(cmd->name.data) ||
-			(!cmd->any_role && e->role != cmd->role))
+		if (!e->lapsed || e->closed_until <= now || e->kind != cmd->kind ||
+			e->name != sim_text_id(cmd->name.data) || (!cmd->any_role && e->role != cmd->role))
 			continue;
-		e->cool = 0;
+		e->closed_until = 0;
 		reply->reopened = true;
 	}
 	if (lock->closed_until <= now || (!cmd->any_role && lock->closed_by != cmd->role))

@@ -559,7 +559,7 @@ restore_locks(Model *m)
 			le_core_find_lock(m->w->core, i % 2 ? LE_KIND_LOCK : LE_KIND_ELECTION, sim_name(i / 2));
 		MLock *mine = &m->s.locks[i];
 
-		/* nobody knew that it was held: it need not cool down either */
+		/* nobody knew that it was held: the name need not be closed either */
 		if (mine->closed_until == mine->unstored)
 		{
 			mine->closed_until = lock != NULL ? lock->closed_until : 0;
@@ -640,8 +640,8 @@ end_unfenced(Model *m, LeTime now)
 
 		if (!e.lapsed || world_fenced(m->w, e.token))
 			m->s.entries[n++] = e;
-		else if (e.cool > now)
-			m_close(lock, e.cool, e.role);
+		else if (e.closed_until > now)
+			m_close(lock, e.closed_until, e.role);
 	}
 	m->s.nentries = n;
 }

@@ -47,7 +47,7 @@ m_leads(Model *m, int i)
 }
 
 void
-m_expire_group(Model *m, int64_t token, LeTime cool, LeTime now)
+m_expire_group(Model *m, int64_t token, LeTime closed_until, LeTime now)
 {
 	m_defer(m);
 	for (int i = m->s.nentries - 1; i >= 0; i--)
@@ -59,7 +59,7 @@ m_expire_group(Model *m, int64_t token, LeTime cool, LeTime now)
 			continue;
 		e->alone = true;
 		e->deadline = LE_NEVER;
-		m_end(m, e, LE_END_EXPIRED, cool, now);
+		m_end(m, e, LE_END_EXPIRED, closed_until, now);
 	}
 	m_undefer(m, now);
 }

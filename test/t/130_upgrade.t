@@ -200,13 +200,15 @@ subtest 'the library is older than the SQL' => sub {
 	like(substr(slurp_file($node->logfile), $from), $hint, 'the log says what is missing');
 	is(one('SELECT added IS NULL FROM lock_election.stat'), 't', 'what it does not know is NULL');
 	my $answer = attempt('SELECT lock_election.library_version()');
-	like($answer, qr/ERROR:  this function is newer than the lock_election library that the server runs, version \Q$this\E\n.*HINT:  Install the version .* restart the server/s, 'a function that it does not have');
+	like($answer, qr/ERROR:  could not find function "\w+" in file ".*lock_election\.so"/, 'a function that it does not have');
 
 	# a table that it cannot write, as a later version may have made it
 	one('ALTER TABLE _lock_election.slot ALTER ttl TYPE numeric');
-	like(attempt(q{SELECT acquire_lock('x')}), qr/"_lock_election\.slot" has been altered\n$hint/, 'a table that it cannot write');
+	$from = -s $node->logfile;
+	like(attempt(q{SELECT acquire_lock('x')}), qr/"_lock_election\.slot" has been altered/, 'a table that it cannot write');
+	like(substr(slurp_file($node->logfile), $from), qr/"_lock_election\.slot" has been altered\n.*$hint/, 'the log says why');
 	one('SELECT pg_terminate_backend(pid) FROM lock_election.manager');
-	like(attempt(q{SELECT try_acquire_lock('x')}), qr/is not running\n.*\n$hint/, 'nor can a manager start');
+	like(attempt(q{SELECT try_acquire_lock('x')}), qr/is not running\n.*\n.*HINT:  See the server log/, 'nor can a manager start');
 	one('ALTER TABLE _lock_election.slot ALTER ttl TYPE bigint');
 	wait_for_manager();
 	check('undone');

@@ -27,7 +27,6 @@
 #include "shared/names.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
-#include "shared/version.h"
 #include "shared/wake.h"
 #include "shared/words.h"
 
@@ -272,7 +271,6 @@ static void
 raise_answer(void)
 {
 	char *message;
-	const char *advice = NULL;
 
 	if (le_my_mailbox->sqlstate == 0)
 		return;
@@ -290,12 +288,7 @@ raise_answer(void)
 					 : errhint("Only a named owner, a named lease or the transaction that acquired can "
 							   "acquire again.")));
 	}
-	/* tables that this library cannot write */
-	if (le_my_mailbox->sqlstate == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE ||
-		le_my_mailbox->sqlstate == ERRCODE_DATA_CORRUPTED)
-		advice = le_version_advice();
-	ereport(ERROR, (errcode(le_my_mailbox->sqlstate), errmsg("%s", message),
-					advice != NULL ? errhint("%s", advice) : 0));
+	ereport(ERROR, (errcode(le_my_mailbox->sqlstate), errmsg("%s", message)));
 }
 
 /* False: the caller's own wait has ended before the mailbox was quiet. */
@@ -428,6 +421,8 @@ le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept)
 		*reply = le_my_mailbox->reply;
 	else
 		*reply = (LeReply){.status = cmd->type == LE_CMD_AWAIT ? LE_QUEUED : LE_NOT_GRANTED};
+	if (cmd->nnames > 0)
+		cmd->name = cmd->names[reply->which];
 	if (cmd->type == LE_CMD_ACQUIRE && (reply->status == LE_OK || reply->status == LE_QUEUED))
 		le_xact_touched();
 }

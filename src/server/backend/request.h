@@ -12,7 +12,8 @@
  * request number.  May be cancelled, at any time; what it was about to get is
  * then undone with the (sub)transaction.  Errors that the manager answers are
  * raised here.  "snapshot_kept": the wait holds a snapshot, say so in the log
- * after a minute.
+ * after a minute.  Of several names, cmd->name becomes the one that the answer
+ * is about.
  */
 extern void le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept);
 

@@ -15,7 +15,6 @@
 #include "backend/client.h"
 #include "backend/wait.h"
 #include "shared/compat.h"
-#include "shared/version.h"
 #include "shared/wake.h"
 
 /*
@@ -67,21 +66,11 @@ le_want_manager(LeDatabase *db)
 	le_wake_launcher();
 }
 
-static int
-hint_why(const char *advice)
-{
-	if (advice != NULL)
-		return errhint("%s", advice);
-	return errhint(
-		"See the server log.  The launcher and each manager need one of max_worker_processes (%d).",
-		max_worker_processes);
-}
-
 /* With the cause that can be seen. */
 static void
 raise_no_manager(LeTime patience)
 {
-	const char *name = get_database_name(MyDatabaseId), *advice = le_version_advice();
+	const char *name = get_database_name(MyDatabaseId);
 	bool launcher, loading = false;
 	int reserved_by = 0;
 	LeDbExit why = LE_EXIT_NONE;
@@ -110,8 +99,11 @@ raise_no_manager(LeTime patience)
 									max_worker_processes)
 						: errdetail("It did not start within %.1f seconds.", (double) patience / LE_SECOND),
 					loading || reserved_by != 0 ? errhint("Try again later.")
-					: why == LE_EXIT_NO_WORKER ? errhint("Raise max_worker_processes and restart the server.")
-											   : hint_why(advice)));
+					: why == LE_EXIT_NO_WORKER
+						? errhint("Raise max_worker_processes and restart the server.")
+						: errhint("See the server log.  The launcher and each manager need one of "
+								  "max_worker_processes (%d).",
+								  max_worker_processes)));
 }
 
 void

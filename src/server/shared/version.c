@@ -18,8 +18,6 @@
 
 #define LIBRARY "lock_election"
 
-static emit_log_hook_type prev_emit_log = NULL;
-
 char *
 le_version_installed(void)
 {
@@ -87,35 +85,4 @@ le_widen_row(int natts, int known, Datum *values, bool *nulls)
 	memcpy(row.values, values, known * sizeof(Datum));
 	memcpy(row.nulls, nulls, known * sizeof(bool));
 	return row;
-}
-
-/*
- * "could not find function ..." is PostgreSQL's, from a place that no extension
- * is called at; but every error passes here before it is logged and sent.  There
- * may be no transaction in which the version of the SQL could be read.
- */
-static void
-explain_missing_symbol(ErrorData *error)
-{
-	if (error->elevel == ERROR && error->sqlerrcode == ERRCODE_UNDEFINED_FUNCTION &&
-		error->message_id != NULL &&
-		strcmp(error->message_id, "could not find function \"%s\" in file \"%s\"") == 0 &&
-		strstr(error->message, "/" LIBRARY ".so\"") != NULL)
-	{
-		error->detail = error->message;
-		error->message =
-			pstrdup("this function is newer than the lock_election library that the server runs, "
-					"version " LE_VERSION);
-		error->hint = pstrdup("Install the version of the package that the extension has, unless it is there "
-							  "already, and restart the server.");
-	}
-	if (prev_emit_log)
-		prev_emit_log(error);
-}
-
-void
-le_version_init(void)
-{
-	prev_emit_log = emit_log_hook;
-	emit_log_hook = explain_missing_symbol;
 }

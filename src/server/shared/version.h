@@ -16,14 +16,11 @@
  *	3.	A script refuses to run in a server whose library is older than itself
  *		(setting lock_election.version).
  *	4.	Newer SQL in an older library happens all the same: a package was put back,
- *		or a standby was promoted whose package is older.  Then locks work; what
- *		does not says so, with le_version_advice() or by an error of its own.
+ *		or a standby was promoted whose package is older.  Then locks work.  What
+ *		does not work ends in an error, and the server log has le_version_advice().
  */
 #ifndef LE_VERSION_H
 #define LE_VERSION_H
-
-/* From _PG_init: explains the error of a call for which this library has no symbol. */
-extern void le_version_init(void);
 
 /* The version of the extension's SQL in this database; NULL: it is not installed.  In a transaction. */
 extern char *le_version_installed(void);

@@ -101,8 +101,8 @@ check_duplicates(const LeText *names, int n)
 	pfree(sorted);
 }
 
-LeText *
-le_arg_names(FunctionCallInfo fcinfo, int number, uint32 *count)
+void
+le_arg_names(FunctionCallInfo fcinfo, LeCommand *cmd)
 {
 	ArrayType *array;
 	LeText *names;
@@ -110,9 +110,9 @@ le_arg_names(FunctionCallInfo fcinfo, int number, uint32 *count)
 	bool *nulls;
 	int n;
 
-	if (PG_ARGISNULL(number))
+	if (PG_ARGISNULL(0))
 		bad_null("names");
-	array = PG_GETARG_ARRAYTYPE_P(number);
+	array = PG_GETARG_ARRAYTYPE_P(0);
 	n = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
 	if (ARR_NDIM(array) > 1)
 		ereport(ERROR,
@@ -130,16 +130,15 @@ le_arg_names(FunctionCallInfo fcinfo, int number, uint32 *count)
 		names[i] = sized(datum_text(elements[i]), "a name", LE_MAX_NAME);
 	}
 	check_duplicates(names, n);
-	*count = (uint32) n;
-	return names;
+	cmd->names = names;
+	cmd->nnames = (uint32) n;
+	cmd->name = names[0];
 }
 
 LeText
 le_arg_key(FunctionCallInfo fcinfo, int number)
 {
-	if (PG_ARGISNULL(number))
-		bad_null("key");
-	return sized(text_arg(fcinfo, number), "key", LE_MAX_NAME);
+	return required_text(fcinfo, number, "key", LE_MAX_NAME);
 }
 
 void

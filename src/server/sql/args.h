@@ -21,7 +21,6 @@
 extern LeText le_arg_name(FunctionCallInfo fcinfo, int number);
 extern LeText le_arg_election(FunctionCallInfo fcinfo, int number);
 extern LeText le_arg_candidate(FunctionCallInfo fcinfo, int number);
-extern LeText *le_arg_names(FunctionCallInfo fcinfo, int number, uint32 *n);
 extern LeText le_arg_owner(FunctionCallInfo fcinfo, int number);
 extern int32 le_arg_permits(FunctionCallInfo fcinfo, int number);
 extern LeMode le_arg_mode(FunctionCallInfo fcinfo, int number);
@@ -31,6 +30,9 @@ extern bool le_arg_scope_is_session(FunctionCallInfo fcinfo, int number);
 extern LeText le_arg_key(FunctionCallInfo fcinfo, int number);
 extern void le_arg_check_value(FunctionCallInfo fcinfo, int number);
 extern int64 le_arg_version(FunctionCallInfo fcinfo, int number);
+
+/* The first argument: names of several locks. */
+extern void le_arg_names(FunctionCallInfo fcinfo, LeCommand *cmd);
 
 /* The first two arguments: name and token, or election and term. */
 extern void le_arg_holder(FunctionCallInfo fcinfo, LeCommand *cmd);

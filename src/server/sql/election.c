@@ -36,29 +36,14 @@ LE_FUNCTION(le_current_leader);
 Datum
 le_campaign(PG_FUNCTION_ARGS)
 {
-	LeCommand cmd = {.kind = LE_KIND_ELECTION, .mode = LE_MODE_EXCLUSIVE};
-
-	cmd.name = le_arg_election(fcinfo, 0);
-	cmd.value = le_arg_candidate(fcinfo, 1);
-	cmd.ttl = le_arg_ttl(fcinfo, 2, LE_TTL_BOUND);
-	cmd.wait = le_arg_wait(fcinfo, 3);
-	cmd.owner = le_arg_owner(fcinfo, 4);
-	cmd.lease = le_lease_arg(fcinfo, 5);
-	return le_acquire(fcinfo, &cmd);
+	return le_acquire(fcinfo, LE_ASK_LEADER);
 }
 
 /* enqueue_candidate(election, candidate, ttl, owner, lease) */
 Datum
 le_enqueue_candidate(PG_FUNCTION_ARGS)
 {
-	LeCommand cmd = {.kind = LE_KIND_ELECTION, .mode = LE_MODE_EXCLUSIVE};
-
-	cmd.name = le_arg_election(fcinfo, 0);
-	cmd.value = le_arg_candidate(fcinfo, 1);
-	cmd.ttl = le_arg_ttl(fcinfo, 2, LE_TTL_BOUND);
-	cmd.owner = le_arg_owner(fcinfo, 3);
-	cmd.lease = le_lease_arg(fcinfo, 4);
-	return le_enqueue(fcinfo, &cmd);
+	return le_enqueue(fcinfo, LE_ASK_LEADER);
 }
 
 /* await_leadership(election, term, wait) */

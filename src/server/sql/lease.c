@@ -114,15 +114,7 @@ le_lease_time_to_live(PG_FUNCTION_ARGS)
 Datum
 le_acquire_permit(PG_FUNCTION_ARGS)
 {
-	LeCommand cmd = {.kind = LE_KIND_LOCK, .mode = LE_MODE_PERMIT};
-
-	cmd.name = le_arg_name(fcinfo, 0);
-	cmd.permits = le_arg_permits(fcinfo, 1);
-	cmd.ttl = le_arg_ttl(fcinfo, 2, LE_TTL_BOUND);
-	cmd.wait = le_arg_wait(fcinfo, 3);
-	cmd.owner = le_arg_owner(fcinfo, 4);
-	cmd.lease = le_lease_arg(fcinfo, 5);
-	return le_acquire(fcinfo, &cmd);
+	return le_acquire(fcinfo, LE_ASK_PERMIT);
 }
 
 /* set_permits(name, permits) */

@@ -236,60 +236,9 @@ notice_shared_owner(const LeCommand *cmd)
 		 errhint("An owner is an identity, not a label: use another one in each worker.")));
 }
 
-Datum
-le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd)
-{
-	LeReply reply;
-	bool gave_up = false;
-
-	cmd->type = LE_CMD_ACQUIRE;
-	cmd->role = GetUserId();
-	le_check_can_attach();
-
-	/*
-	 * Is this very transaction to release this connection's own lock?  Then it
-	 * is one more hold of it, the one that the release leaves at the commit.
-	 * Each permit is another one.
-	 */
-	if (cmd->owner.data == NULL && cmd->lease == 0 && cmd->mode != LE_MODE_PERMIT)
-		cmd->reenter = le_pending_own(cmd->kind, cmd->name);
-	for (uint32 i = 0; i < cmd->nnames && cmd->reenter != 0; i++)
-	{
-		if (le_pending_own(cmd->kind, cmd->names[i]) != cmd->reenter)
-			cmd->reenter = 0;
-	}
-
-	if (cmd->wait != 0)
-		gave_up = le_snapshot_give_up(fcinfo);
-	le_request(cmd, &reply, cmd->wait != 0 && !gave_up);
-	if (cmd->nnames > 0)
-		cmd->name = cmd->names[reply.which]; /* an error tells it */
-	if (reply.status == LE_OK)
-		le_wait_durable(&reply, le_kind_word(cmd->kind), cmd->name);
-	if (gave_up)
-		le_snapshot_take();
-	le_check_reply(cmd, &reply);
-	if (reply.status != LE_OK)
-		PG_RETURN_NULL();
-	if (reply.shared_owner)
-		notice_shared_owner(cmd);
-
-	/* on a lease, or by a leader, nothing is counted: it takes back what was to be released */
-	if (reply.reentrant && (cmd->lease != 0 || cmd->kind == LE_KIND_ELECTION))
-	{
-		for (uint32 i = 0; i < cmd->nnames; i++)
-			le_pending_cancel(reply.token, cmd->names[i]);
-		if (cmd->nnames == 0)
-			le_pending_cancel(reply.token, cmd->name);
-	}
-	if (!gave_up)
-		le_warn_old_snapshot(fcinfo, cmd, &reply);
-	le_granted_note(cmd, &reply);
-	PG_RETURN_INT64(reply.token);
-}
-
-int64
-le_lease_arg(FunctionCallInfo fcinfo, int number)
+/* The number of a lease, 0 if null; LE001 for a number that no lease can have. */
+static int64
+lease_arg(FunctionCallInfo fcinfo, int number)
 {
 	if (PG_ARGISNULL(number))
 		return 0;
@@ -300,33 +249,103 @@ le_lease_arg(FunctionCallInfo fcinfo, int number)
 	return PG_GETARG_INT64(number);
 }
 
+void
+le_arg_ask(FunctionCallInfo fcinfo, LeAsk ask, LeCommand *cmd)
+{
+	int n = 1;
+
+	cmd->kind = ask == LE_ASK_LEADER ? LE_KIND_ELECTION : LE_KIND_LOCK;
+	cmd->mode = ask == LE_ASK_PERMIT ? LE_MODE_PERMIT : LE_MODE_EXCLUSIVE;
+	if (ask == LE_ASK_LOCKS)
+		le_arg_names(fcinfo, cmd);
+	else
+		cmd->name = ask == LE_ASK_LEADER ? le_arg_election(fcinfo, 0) : le_arg_name(fcinfo, 0);
+	if (ask == LE_ASK_PERMIT)
+		cmd->permits = le_arg_permits(fcinfo, n++);
+	if (ask == LE_ASK_LEADER)
+		cmd->value = le_arg_candidate(fcinfo, n++);
+	cmd->ttl = le_arg_ttl(fcinfo, n++, LE_TTL_BOUND);
+	if (PG_NARGS() == 6)
+		cmd->wait = le_arg_wait(fcinfo, n++);
+	if (ask == LE_ASK_LOCK || ask == LE_ASK_LOCKS)
+		cmd->mode = le_arg_mode(fcinfo, n++);
+	cmd->owner = le_arg_owner(fcinfo, n++);
+	cmd->lease = lease_arg(fcinfo, n++);
+	Assert(n == PG_NARGS());
+}
+
+bool
+le_wait_for(FunctionCallInfo fcinfo, LeCommand *cmd, LeReply *reply)
+{
+	bool gave_up = cmd->wait != 0 && le_snapshot_give_up(fcinfo);
+
+	le_request(cmd, reply, cmd->wait != 0 && !gave_up);
+
+	/* that a place is still there is worth as much as a grant */
+	if (reply->status == LE_OK || reply->status == LE_QUEUED)
+		le_wait_durable(reply, le_kind_word(cmd->kind), cmd->name);
+	if (gave_up)
+		le_snapshot_take();
+	if (reply->status != LE_QUEUED)
+		le_check_reply(cmd, reply);
+	return gave_up;
+}
+
+Datum
+le_acquire(FunctionCallInfo fcinfo, LeAsk ask)
+{
+	LeCommand cmd = {.type = LE_CMD_ACQUIRE, .role = GetUserId()};
+	LeReply reply;
+	bool gave_up;
+
+	le_arg_ask(fcinfo, ask, &cmd);
+	le_check_can_attach();
+
+	/*
+	 * Is this very transaction to release this connection's own lock?  Then it
+	 * is one more hold of it, the one that the release leaves at the commit.
+	 * Each permit is another one.
+	 */
+	if (cmd.owner.data == NULL && cmd.lease == 0 && cmd.mode != LE_MODE_PERMIT)
+		cmd.reenter = le_pending_own(cmd.kind, cmd.name);
+	for (uint32 i = 0; i < cmd.nnames && cmd.reenter != 0; i++)
+	{
+		if (le_pending_own(cmd.kind, cmd.names[i]) != cmd.reenter)
+			cmd.reenter = 0;
+	}
+
+	gave_up = le_wait_for(fcinfo, &cmd, &reply);
+	if (reply.status != LE_OK)
+		PG_RETURN_NULL();
+	if (reply.shared_owner)
+		notice_shared_owner(&cmd);
+
+	/* on a lease, or by a leader, nothing is counted: it takes back what was to be released */
+	if (reply.reentrant && (cmd.lease != 0 || cmd.kind == LE_KIND_ELECTION))
+	{
+		for (uint32 i = 0; i < cmd.nnames; i++)
+			le_pending_cancel(reply.token, cmd.names[i]);
+		if (cmd.nnames == 0)
+			le_pending_cancel(reply.token, cmd.name);
+	}
+	if (!gave_up)
+		le_warn_old_snapshot(fcinfo, &cmd, &reply);
+	le_granted_note(&cmd, &reply);
+	PG_RETURN_INT64(reply.token);
+}
+
 /* acquire_lock(name, ttl, wait, mode, owner, lease) */
 Datum
 le_acquire_lock(PG_FUNCTION_ARGS)
 {
-	LeCommand cmd = {.kind = LE_KIND_LOCK};
-
-	cmd.name = le_arg_name(fcinfo, 0);
-	cmd.ttl = le_arg_ttl(fcinfo, 1, LE_TTL_BOUND);
-	cmd.wait = le_arg_wait(fcinfo, 2);
-	cmd.mode = le_arg_mode(fcinfo, 3);
-	cmd.owner = le_arg_owner(fcinfo, 4);
-	cmd.lease = le_lease_arg(fcinfo, 5);
-	return le_acquire(fcinfo, &cmd);
+	return le_acquire(fcinfo, LE_ASK_LOCK);
 }
 
 /* try_acquire_lock(name, ttl, mode, owner, lease) */
 Datum
 le_try_acquire_lock(PG_FUNCTION_ARGS)
 {
-	LeCommand cmd = {.kind = LE_KIND_LOCK};
-
-	cmd.name = le_arg_name(fcinfo, 0);
-	cmd.ttl = le_arg_ttl(fcinfo, 1, LE_TTL_BOUND);
-	cmd.mode = le_arg_mode(fcinfo, 2);
-	cmd.owner = le_arg_owner(fcinfo, 3);
-	cmd.lease = le_lease_arg(fcinfo, 4);
-	return le_acquire(fcinfo, &cmd);
+	return le_acquire(fcinfo, LE_ASK_LOCK);
 }
 
 Datum
@@ -379,8 +398,6 @@ le_release_now(LeCommand *cmd)
 
 	cmd->type = LE_CMD_RELEASE;
 	le_request(cmd, &reply, false);
-	if (cmd->nnames > 0)
-		cmd->name = cmd->names[reply.which];
 	le_check_reply(cmd, &reply);
 	if (reply.status == LE_OK)
 		le_wait_durable_fenced(cmd, &reply);
@@ -541,25 +558,35 @@ le_may_manage(LeKind kind, LeText name)
 	return true;
 }
 
-/* *reopened becomes true if it opens a name that was closed. */
+/* In steps, if they are very many; *reopened becomes true if that opens a name that was closed. */
 static int64
-force(LeCommand *cmd, bool *reopened)
+end_all(LeCommand *cmd, const char *what, LeText name, bool *reopened)
 {
 	LeReply reply;
 	int64 ended = 0;
-	bool opened = false;
 
-	cmd->type = LE_CMD_FORCE;
 	cmd->from = 0;
 	do
 	{
 		le_request(cmd, &reply, false);
 		le_check_reply(cmd, &reply);
-		le_wait_durable(&reply, le_kind_word(cmd->kind), cmd->name);
+		le_wait_durable(&reply, what, name);
 		ended += reply.ended;
-		opened |= reply.reopened;
+		*reopened |= reply.reopened;
 		cmd->from = reply.next;
 	} while (reply.next != 0);
+	return ended;
+}
+
+/* *reopened becomes true if it opens a name that was closed. */
+static int64
+force(LeCommand *cmd, bool *reopened)
+{
+	int64 ended;
+	bool opened = false;
+
+	cmd->type = LE_CMD_FORCE;
+	ended = end_all(cmd, le_kind_word(cmd->kind), cmd->name, &opened);
 	if (ended > 0)
 		ereport(LOG,
 				(errmsg("role \"%s\" has ended " INT64_FORMAT " holder(s) of %s \"%.*s\" in database \"%s\"",
@@ -643,9 +670,9 @@ Datum
 le_force_release_role(PG_FUNCTION_ARGS)
 {
 	LeCommand cmd = {.type = LE_CMD_FORCE_ROLE};
-	LeReply reply;
 	LeText role;
-	int64 ended = 0;
+	int64 ended;
+	bool reopened = false;
 
 	if (PG_ARGISNULL(0) || !OidIsValid(PG_GETARG_OID(0)))
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -658,14 +685,7 @@ le_force_release_role(PG_FUNCTION_ARGS)
 						errhint("Only members of that role, or of pg_signal_backend, may.")));
 	role.data = DatumGetCString(DirectFunctionCall1(regroleout, ObjectIdGetDatum(cmd.role)));
 	role.len = strlen(role.data);
-	do
-	{
-		le_request(&cmd, &reply, false);
-		le_check_reply(&cmd, &reply);
-		le_wait_durable(&reply, "role", role);
-		ended += reply.ended;
-		cmd.from = reply.next;
-	} while (reply.next != 0);
+	ended = end_all(&cmd, "role", role, &reopened);
 	if (ended > 0)
 		ereport(LOG, (errmsg("role \"%s\" has ended all " INT64_FORMAT
 							 " locks, waits, leases and closed names of role %s",

@@ -22,16 +22,7 @@ LE_FUNCTION(le_release_locks);
 Datum
 le_acquire_locks(PG_FUNCTION_ARGS)
 {
-	LeCommand cmd = {.kind = LE_KIND_LOCK};
-
-	cmd.names = le_arg_names(fcinfo, 0, &cmd.nnames);
-	cmd.name = cmd.names[0];
-	cmd.ttl = le_arg_ttl(fcinfo, 1, LE_TTL_BOUND);
-	cmd.wait = le_arg_wait(fcinfo, 2);
-	cmd.mode = le_arg_mode(fcinfo, 3);
-	cmd.owner = le_arg_owner(fcinfo, 4);
-	cmd.lease = le_lease_arg(fcinfo, 5);
-	return le_acquire(fcinfo, &cmd);
+	return le_acquire(fcinfo, LE_ASK_LOCKS);
 }
 
 /*
@@ -83,8 +74,7 @@ le_release_locks(PG_FUNCTION_ARGS)
 {
 	LeCommand cmd = {.type = LE_CMD_CHECK, .kind = LE_KIND_LOCK};
 
-	cmd.names = le_arg_names(fcinfo, 0, &cmd.nnames);
-	cmd.name = cmd.names[0];
+	le_arg_names(fcinfo, &cmd);
 	if (PG_ARGISNULL(1))
 		PG_RETURN_BOOL(false);
 	cmd.token = le_arg_token(fcinfo, 1);

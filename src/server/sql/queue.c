@@ -11,7 +11,6 @@
 #include "backend/durability.h"
 #include "backend/request.h"
 #include "backend/session.h"
-#include "backend/snapshot.h"
 #include "shared/channel.h"
 #include "shared/compat.h"
 #include "shared/words.h"
@@ -51,65 +50,40 @@ place_datum(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeReply *reply)
 }
 
 Datum
-le_enqueue(FunctionCallInfo fcinfo, LeCommand *cmd)
+le_enqueue(FunctionCallInfo fcinfo, LeAsk ask)
 {
+	LeCommand cmd = {.type = LE_CMD_ACQUIRE, .enqueue = true, .role = GetUserId()};
 	LeReply reply;
 
-	cmd->type = LE_CMD_ACQUIRE;
-	cmd->enqueue = true;
-	cmd->role = GetUserId();
-	le_request(cmd, &reply, false);
-	if (cmd->nnames > 0)
-		cmd->name = cmd->names[reply.which]; /* an error tells it */
+	le_arg_ask(fcinfo, ask, &cmd);
+	le_request(&cmd, &reply, false);
 	if (reply.status != LE_QUEUED)
-		le_check_reply(cmd, &reply);
-	le_wait_durable(&reply, le_kind_word(cmd->kind), cmd->name);
+		le_check_reply(&cmd, &reply);
+	le_wait_durable(&reply, le_kind_word(cmd.kind), cmd.name);
 	if (reply.status == LE_OK)
-		le_warn_old_snapshot(fcinfo, cmd, &reply);
-	return place_datum(fcinfo, cmd, &reply);
+		le_warn_old_snapshot(fcinfo, &cmd, &reply);
+	return place_datum(fcinfo, &cmd, &reply);
 }
 
 /* enqueue_lock(name, ttl, mode, owner, lease) */
 Datum
 le_enqueue_lock(PG_FUNCTION_ARGS)
 {
-	LeCommand cmd = {.kind = LE_KIND_LOCK};
-
-	cmd.name = le_arg_name(fcinfo, 0);
-	cmd.ttl = le_arg_ttl(fcinfo, 1, LE_TTL_BOUND);
-	cmd.mode = le_arg_mode(fcinfo, 2);
-	cmd.owner = le_arg_owner(fcinfo, 3);
-	cmd.lease = le_lease_arg(fcinfo, 4);
-	return le_enqueue(fcinfo, &cmd);
+	return le_enqueue(fcinfo, LE_ASK_LOCK);
 }
 
 /* enqueue_permit(name, permits, ttl, owner, lease) */
 Datum
 le_enqueue_permit(PG_FUNCTION_ARGS)
 {
-	LeCommand cmd = {.kind = LE_KIND_LOCK, .mode = LE_MODE_PERMIT};
-
-	cmd.name = le_arg_name(fcinfo, 0);
-	cmd.permits = le_arg_permits(fcinfo, 1);
-	cmd.ttl = le_arg_ttl(fcinfo, 2, LE_TTL_BOUND);
-	cmd.owner = le_arg_owner(fcinfo, 3);
-	cmd.lease = le_lease_arg(fcinfo, 4);
-	return le_enqueue(fcinfo, &cmd);
+	return le_enqueue(fcinfo, LE_ASK_PERMIT);
 }
 
 /* enqueue_locks(names, ttl, mode, owner, lease) */
 Datum
 le_enqueue_locks(PG_FUNCTION_ARGS)
 {
-	LeCommand cmd = {.kind = LE_KIND_LOCK};
-
-	cmd.names = le_arg_names(fcinfo, 0, &cmd.nnames);
-	cmd.name = cmd.names[0];
-	cmd.ttl = le_arg_ttl(fcinfo, 1, LE_TTL_BOUND);
-	cmd.mode = le_arg_mode(fcinfo, 2);
-	cmd.owner = le_arg_owner(fcinfo, 3);
-	cmd.lease = le_lease_arg(fcinfo, 4);
-	return le_enqueue(fcinfo, &cmd);
+	return le_enqueue(fcinfo, LE_ASK_LOCKS);
 }
 
 /* Of a place or a holder; the name, or names, and the token are there. */
@@ -117,25 +91,13 @@ static Datum
 await(FunctionCallInfo fcinfo, LeCommand *cmd)
 {
 	LeReply reply;
-	bool gave_up = false;
+	bool gave_up;
 
 	cmd->type = LE_CMD_AWAIT;
 	cmd->wait = le_arg_wait(fcinfo, 2);
 	cmd->role = GetUserId();
 	le_check_can_attach();
-	if (cmd->wait != 0)
-		gave_up = le_snapshot_give_up(fcinfo);
-	le_request(cmd, &reply, cmd->wait != 0 && !gave_up);
-	if (cmd->nnames > 0)
-		cmd->name = cmd->names[reply.which];
-
-	/* that the place is still there is worth as much as a grant */
-	if (reply.status == LE_OK || reply.status == LE_QUEUED)
-		le_wait_durable(&reply, le_kind_word(cmd->kind), cmd->name);
-	if (gave_up)
-		le_snapshot_take();
-	if (reply.status != LE_QUEUED)
-		le_check_reply(cmd, &reply);
+	gave_up = le_wait_for(fcinfo, cmd, &reply);
 	if (reply.status == LE_OK && !gave_up)
 		le_warn_old_snapshot(fcinfo, cmd, &reply);
 	PG_RETURN_BOOL(reply.status == LE_OK);
@@ -156,8 +118,7 @@ le_await_locks(PG_FUNCTION_ARGS)
 {
 	LeCommand cmd = {.kind = LE_KIND_LOCK};
 
-	cmd.names = le_arg_names(fcinfo, 0, &cmd.nnames);
-	cmd.name = cmd.names[0];
+	le_arg_names(fcinfo, &cmd);
 	cmd.token = le_arg_token(fcinfo, 1);
 	return await(fcinfo, &cmd);
 }

@@ -37,9 +37,6 @@ extern bool le_may_see_details(Oid role);
 /* 42501: that lease belongs to another role. */
 extern void le_raise_other_lease(int64 lease);
 
-/* The number of a lease, 0 if null; LE001 for a number that no lease can have. */
-extern int64 le_lease_arg(FunctionCallInfo fcinfo, int number);
-
 /* Release at the commit, or at once; false: not held. */
 extern bool le_release_at_commit(LeCommand *cmd);
 extern bool le_release_now(LeCommand *cmd);
@@ -50,8 +47,28 @@ extern void le_wait_durable_fenced(const LeCommand *cmd, LeReply *reply);
 /* May this release take effect at once?  Nothing of the transaction can follow it. */
 extern bool le_release_is_final(FunctionCallInfo fcinfo);
 
-/* Acquire as cmd says; the answer of the SQL function: the token, or NULL. */
-extern Datum le_acquire(FunctionCallInfo fcinfo, LeCommand *cmd);
+/* What a function asks for.  Its arguments come in this order; those with six have "wait". */
+typedef enum LeAsk
+{
+	LE_ASK_LOCK,   /* name, ttl, [wait,] mode, owner, lease */
+	LE_ASK_LOCKS,  /* names, ttl, [wait,] mode, owner, lease */
+	LE_ASK_PERMIT, /* name, permits, ttl, [wait,] owner, lease */
+	LE_ASK_LEADER  /* election, candidate, ttl, [wait,] owner, lease */
+} LeAsk;
+
+/* Reads all arguments into an empty command. */
+extern void le_arg_ask(FunctionCallInfo fcinfo, LeAsk ask, LeCommand *cmd);
+
+/*
+ * Send an ACQUIRE or AWAIT and wait for its grant, if it says so without the
+ * snapshot of this statement; returns whether that was given up.  The grant, or
+ * the place, is durable; errors are raised.
+ */
+extern bool le_wait_for(FunctionCallInfo fcinfo, LeCommand *cmd, LeReply *reply);
+
+/* Acquire, or enter the queue: all of an SQL function, with its answer. */
+extern Datum le_acquire(FunctionCallInfo fcinfo, LeAsk ask);
+extern Datum le_enqueue(FunctionCallInfo fcinfo, LeAsk ask);
 
 /*
  * What locks and elections have in common.  le_renew(), le_held(), le_fence() and
@@ -62,7 +79,6 @@ extern Datum le_renew(FunctionCallInfo fcinfo, LeKind kind);
 extern Datum le_release(FunctionCallInfo fcinfo, LeCommand *cmd);
 extern Datum le_held(FunctionCallInfo fcinfo, LeKind kind);
 extern Datum le_fence(FunctionCallInfo fcinfo, LeKind kind);
-extern Datum le_enqueue(FunctionCallInfo fcinfo, LeCommand *cmd);
 extern Datum le_await(FunctionCallInfo fcinfo, LeKind kind);
 extern int64 le_force(LeKind kind, LeText name);
 

@@ -14,7 +14,6 @@
 #include "utils/snapmgr.h"
 
 #include "shared/compat.h"
-#include "shared/version.h"
 #include "store/internal.h"
 #include "store/store.h"
 
@@ -39,13 +38,10 @@ le_store_read_text(TupleTableSlot *tuple, int column)
 void
 le_store_invalid_row(Relation rel, const TupleTableSlot *tuple)
 {
-	const char *advice = le_version_advice();
-
-	ereport(ERROR,
-			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("invalid row (%u,%u) in table \"%s.%s\"", ItemPointerGetBlockNumber(&tuple->tts_tid),
-					ItemPointerGetOffsetNumber(&tuple->tts_tid), STORE_SCHEMA, RelationGetRelationName(rel)),
-			 advice != NULL ? errhint("%s", advice) : 0));
+	ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED), errmsg("invalid row (%u,%u) in table \"%s.%s\"",
+															ItemPointerGetBlockNumber(&tuple->tts_tid),
+															ItemPointerGetOffsetNumber(&tuple->tts_tid),
+															STORE_SCHEMA, RelationGetRelationName(rel))));
 }
 
 /* The time left of a holder that has ended, and is only fenced, is negative: how it has. */
