@@ -225,16 +225,20 @@ is_watched(void)
 	return lc_verbosity >= LC_VERBOSE || (lc_verbosity == LC_NORMAL && isatty(STDERR_FILENO));
 }
 
+/* On one line also where it is not a message: systemd takes each line for another variable. */
 static const char *
 what(const run *r)
 {
-	static char text[600];
+	static char *text;
+	char *name = lc_escaped(r->names[0]);
 
-	snprintf(text, sizeof(text), "%s \"%.500s\"%s",
-			 r->elect             ? "election"
-			 : r->how.permits > 0 ? "permit"
-								  : "lock",
-			 r->names[0], r->n > 1 ? " and others" : "");
+	free(text);
+	text = lc_format("%s \"%s\"%s",
+					 r->elect             ? "election"
+					 : r->how.permits > 0 ? "permit"
+										  : "lock",
+					 name, r->n > 1 ? " and others" : "");
+	free(name);
 	return text;
 }
 
@@ -314,7 +318,7 @@ open_session(run *r)
 	name = lc_format("lockctl %s %d ", host, (int) getpid());
 	options.name = name;
 	if (le_open(&options, &r->session, &error) != LE_OK)
-		lc_die(lc_exit_code(error.status), "%s", error.message);
+		lc_die(lc_exit_code(error.status), "%s", lc_line(error.message));
 	r->signal_fd = lc_signals_fd();
 	lc_detail("connected, lease %lld", (long long) le_lease(r->session));
 	free(name);
@@ -495,7 +499,7 @@ not_granted(run *r, le_status status, const le_error *error)
 			lc_notice("%s: not acquired%s", what(r), r->wait == 0 ? "" : " in time");
 		return r->not_acquired;
 	}
-	lc_error("%s", error->message);
+	lc_error("%s", lc_line(error->message));
 	return lc_exit_code(status);
 }
 

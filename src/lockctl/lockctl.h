@@ -63,6 +63,17 @@ extern char *lc_format(const char *format, ...) __attribute__((format(printf, 1,
 /* Writes all that was printed; ends the program when that fails. */
 extern void lc_flush(void);
 
+/* --- text.c: all of these make a text that is to be freed --- */
+
+/* Of a table: each character that a terminal would act upon is a question mark. */
+extern char *lc_printable(const char *text);
+/* Of a message: each of them is escaped as in C. */
+extern char *lc_escaped(const char *text);
+/* Several lines, as libpq's messages have, in one. */
+extern char *lc_line(const char *text);
+/* A string of JSON, with its quotes. */
+extern char *lc_json(const char *text);
+
 /* --- options.c --- */
 
 typedef enum lc_output
@@ -256,8 +267,6 @@ extern PGresult *lc_query_signals(PGconn *db, const char *query, int *signo);
 extern void lc_print(PGconn *db, bool one, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* How many columns of a terminal a text takes. */
 extern int lc_width(const char *text);
-/* A text of somebody else's, without line feeds and what a terminal would act upon; to be freed. */
-extern char *lc_printable(const char *text);
 
 /* --- the commands --- */
 

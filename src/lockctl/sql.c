@@ -49,7 +49,7 @@ lc_connect(bool primary)
 #undef ADD
 	db = PQconnectdbParams(keys, values, 1);
 	if (db == NULL || PQstatus(db) != CONNECTION_OK)
-		lc_die(LC_EXIT_SERVER, "%s", PQerrorMessage(db));
+		lc_die(LC_EXIT_SERVER, "%s", lc_line(PQerrorMessage(db)));
 	free(conninfo);
 	return db;
 }
@@ -81,7 +81,7 @@ lc_literal(PGconn *db, const char *text)
 	char *quoted = PQescapeLiteral(db, text, strlen(text)), *copy;
 
 	if (quoted == NULL)
-		lc_usage("\"%s\": %s", text, PQerrorMessage(db));
+		lc_usage("\"%s\": %s", text, lc_line(PQerrorMessage(db)));
 	copy = lc_copy(quoted);
 	PQfreemem(quoted);
 	return copy;
@@ -107,8 +107,8 @@ static void __attribute__((noreturn)) failed(PGconn *db, const PGresult *result)
 	const char *hint = PQresultErrorField(result, PG_DIAG_MESSAGE_HINT);
 
 	if (message == NULL)
-		lc_die(LC_EXIT_SERVER, "%s", PQerrorMessage(db));
-	lc_die(result_code(result), "%s%s%s", message, hint != NULL ? "\nhint: " : "", hint != NULL ? hint : "");
+		lc_die(LC_EXIT_SERVER, "%s", lc_line(PQerrorMessage(db)));
+	lc_die(result_code(result), "%s%s%s", message, hint != NULL ? "; hint: " : "", hint != NULL ? hint : "");
 }
 
 PGresult *
@@ -151,7 +151,7 @@ lc_query_signals(PGconn *db, const char *query, int *signo)
 
 	*signo = 0;
 	if (!PQsendQuery(db, query))
-		lc_die(LC_EXIT_SERVER, "%s", PQerrorMessage(db));
+		lc_die(LC_EXIT_SERVER, "%s", lc_line(PQerrorMessage(db)));
 	while (PQisBusy(db))
 	{
 		poll(fds, 2, -1);
@@ -165,7 +165,7 @@ lc_query_signals(PGconn *db, const char *query, int *signo)
 			cancel(db);
 		}
 		if (fds[0].revents != 0 && !PQconsumeInput(db))
-			lc_die(LC_EXIT_SERVER, "%s", PQerrorMessage(db));
+			lc_die(LC_EXIT_SERVER, "%s", lc_line(PQerrorMessage(db)));
 	}
 	result = PQgetResult(db);
 	while ((next = PQgetResult(db)) != NULL)
@@ -204,28 +204,6 @@ lc_width(const char *text)
 		text += length;
 	}
 	return width;
-}
-
-/* In UTF-8 the control characters from 0x80 on have two bytes. */
-static bool
-is_control(const unsigned char *c)
-{
-	return *c < 0x20 || *c == 0x7f || (c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0);
-}
-
-char *
-lc_printable(const char *text)
-{
-	char *copy = lc_alloc(strlen(text) + 1), *to = copy;
-
-	for (const unsigned char *c = (const unsigned char *) text; *c != '\0'; c++)
-	{
-		bool control = is_control(c);
-
-		c += control && *c == 0xc2;
-		*to++ = control ? '?' : (char) *c;
-	}
-	return copy;
 }
 
 static int
