@@ -15,8 +15,8 @@ static const char general[] =
 	"Usage: lockctl [OPTION]... COMMAND ...\n"
 	"\n"
 	"Run something alone:\n"
-	"  lock NAME... [OPTION]... [-- CMD ARG...]        while this process has the lock\n"
-	"  elect NAME CANDIDATE [OPTION]... [-- CMD ARG...]    while this process leads\n"
+	"  lock [OPTION]... NAME [--] CMD ARG...           while this process has the lock\n"
+	"  elect [OPTION]... NAME CANDIDATE [--] CMD ARG...    while this process leads\n"
 	"  elect --listen NAME                             print who leads, and each change\n"
 	"Single steps, for scripts:\n"
 	"  acquire NAME                                    print a token\n"
@@ -50,12 +50,12 @@ static const struct
 	const char *command, *text;
 } texts[] = {
 	{"lock",
-	 "Usage: lockctl lock NAME... [OPTION]... [-- CMD ARG...]\n"
+	 "Usage: lockctl lock [OPTION]... NAME [OPTION]... [[--] CMD ARG...]\n"
 	 "\n"
-	 "Waits for the lock, runs CMD, and releases the lock when CMD has ended. With several names\n"
-	 "CMD has all of them, or does not run. Without CMD the token is printed, and the lock is held\n"
-	 "until a signal comes. Without -- the first word is the name, and the others are CMD.\n"
+	 "Waits for the lock, runs CMD, and releases the lock when CMD has ended. From CMD on all words\n"
+	 "are its own. Without CMD the token is printed, and the lock is held until a signal comes.\n"
 	 "\n"
+	 "      --and=NAME      and this lock, and so on: CMD has all of them, or does not run\n"
 	 "      --ttl=D         the lock ends this long after its holder has died (30s)\n"
 	 "      --wait=D        wait no longer than that\n"
 	 "      --try           do not wait\n"
@@ -71,7 +71,7 @@ static const struct
 	 "to it. If the lock cannot be kept, CMD and all that it has started are dead before anybody\n"
 	 "else can have the lock.\n"},
 	{"elect",
-	 "Usage: lockctl elect NAME CANDIDATE [OPTION]... [-- CMD ARG...]\n"
+	 "Usage: lockctl elect [OPTION]... NAME CANDIDATE [OPTION]... [[--] CMD ARG...]\n"
 	 "       lockctl elect --listen NAME\n"
 	 "\n"
 	 "Waits to be elected, runs CMD, and resigns when CMD has ended. Without CMD the term is printed,\n"

@@ -24,7 +24,7 @@ typedef struct run
 {
 	/* what is asked for */
 	bool elect;
-	const char **names;
+	const char **names; /* NAME, and those of --and */
 	int n;
 	const char *candidate, *http_address, *listen;
 	char **command;
@@ -51,6 +51,7 @@ enum
 	OPT_WAIT,
 	OPT_TRY,
 	OPT_SHARED,
+	OPT_AND,
 	OPT_PERMITS,
 	OPT_HOLD_FOR,
 	OPT_GRACE,
@@ -59,7 +60,8 @@ enum
 	OPT_LISTEN
 };
 
-static const struct option lock_options[] = {{"ttl", required_argument, NULL, OPT_TTL},
+static const struct option lock_options[] = {{"and", required_argument, NULL, OPT_AND},
+											 {"ttl", required_argument, NULL, OPT_TTL},
 											 {"wait", required_argument, NULL, OPT_WAIT},
 											 {"try", no_argument, NULL, OPT_TRY},
 											 {"shared", no_argument, NULL, OPT_SHARED},
@@ -103,6 +105,9 @@ take_option(run *r, int option, int index_of_bad, char **argv)
 		case OPT_SHARED:
 			r->how.shared = 1;
 			break;
+		case OPT_AND:
+			r->names[r->n++] = optarg;
+			break;
 		case OPT_PERMITS:
 			r->how.permits = (int) lc_number("--permits", optarg, 1, INT_MAX);
 			break;
@@ -129,62 +134,94 @@ take_option(run *r, int option, int index_of_bad, char **argv)
 	}
 }
 
+/* NAME, or NAME and CANDIDATE; false: there are those already. */
+static bool
+take_word(run *r, const char *word)
+{
+	if (r->names[0] == NULL)
+		r->names[0] = word;
+	else if (r->elect && r->candidate == NULL)
+		r->candidate = word;
+	else
+		return false;
+	return true;
+}
+
+/* From here on all words are CMD's. */
+static void
+take_command(run *r, char **words)
+{
+	if (words[0] == NULL)
+		lc_usage("no command follows --");
+	if (words[0][0] == '\0')
+		lc_usage("the name of the command is empty");
+	r->command = words;
+}
+
 /*
- * Names stand before "--", CMD behind it.  Without "--" the first words are the
- * name (and the candidate), and CMD comes next, as in flock and etcdctl.
+ * "--" ends the options.  CMD follows, or, where NAME has not come yet, NAME
+ * and then CMD, behind another "--" or not.
+ */
+static void
+take_rest(run *r, char **words)
+{
+	bool named = r->names[0] != NULL;
+
+	if (!named)
+	{
+		while (*words != NULL && strcmp(*words, "--") != 0 && take_word(r, *words))
+			words++;
+		if (*words == NULL)
+			return;
+		words += strcmp(*words, "--") == 0;
+	}
+	if (r->elect && r->candidate == NULL)
+		lc_usage("the candidate is missing");
+	take_command(r, words);
+}
+
+/*
+ * As in flock and etcdctl: NAME (of an election NAME and CANDIDATE), and
+ * options before and behind it; the first other word begins CMD, and "--" may
+ * stand before that.  All of CMD is its own, options and "--" included.
  */
 static void
 parse(run *r, int argc, char **argv)
 {
-	int words = r->elect ? 2 : 1, option, separator = 1;
-	const char **list = lc_alloc(sizeof(*list) * (size_t) (argc + 1));
-
-	while (separator < argc && strcmp(argv[separator], "--") != 0)
-		separator++;
-	if (separator < argc)
-	{
-		r->command = separator + 1 < argc ? argv + separator + 1 : NULL;
-		words = INT_MAX;
-	}
+	r->names = lc_alloc(sizeof(*r->names) * (size_t) (argc + 1));
+	r->n = 1;
 	optind = 0;
 	opterr = 0;
-	while (r->n < words || r->command == NULL)
+	for (;;)
 	{
 		int at = optind != 0 ? optind : 1;
+		int option =
+			getopt_long(argc, argv, "-:E:" LC_GLOBAL_OPTIONS, r->elect ? elect_options : lock_options, NULL);
 
-		if (at >= separator)
-			break;
-		option = getopt_long(separator, argv, "-:E:" LC_GLOBAL_OPTIONS,
-							 r->elect ? elect_options : lock_options, NULL);
 		if (option == -1)
-			break;
+		{
+			/* "--", or the end */
+			if (optind > at)
+				take_rest(r, argv + optind);
+			return;
+		}
 		if (option != 1)
 			take_option(r, option, at, argv);
-		else if (r->n < words)
-			list[r->n++] = optarg;
-		else
+		else if (!take_word(r, optarg))
 		{
-			r->command = argv + optind - 1;
-			break;
+			take_command(r, argv + optind - 1);
+			return;
 		}
 	}
-	r->names = list;
 }
 
 static void
 check(run *r)
 {
-	if (r->elect)
-	{
-		if (r->n != 2)
-			lc_usage(r->n == 0   ? "the election is missing"
-					 : r->n == 1 ? "the candidate is missing"
-								 : "too many words before --");
-		r->candidate = r->names[1];
-		r->n = 1;
-	}
-	if (r->n == 0)
-		lc_usage("the name of the lock is missing");
+	if (r->names[0] == NULL)
+		lc_usage("the name of the %s is missing", r->elect ? "election" : "lock");
+	if (r->elect && r->candidate == NULL)
+		lc_usage("the candidate is missing");
 	if (r->how.permits > 0 && (r->how.shared || r->n > 1))
 		lc_usage("--permits is for one name, and not with --shared");
 	if (r->hold_for > 0 && (r->how.shared || r->how.permits > 0 || r->n > 1))
@@ -581,7 +618,7 @@ lc_elect(int argc, char **argv)
 	parse(&r, argc, argv);
 	if (r.listen != NULL)
 	{
-		if (r.n > 0 || r.command != NULL)
+		if (r.names[0] != NULL || r.command != NULL)
 			lc_usage("--listen takes the election, and nothing else");
 		return lc_elect_listen(r.listen);
 	}

@@ -28,9 +28,11 @@ subtest 'exit codes' => sub {
 	foreach my $args (
 		[], ['nothing'], ['lock'], [ 'lock', 'x', '--nothing' ], [ 'lock', 'x', '--ttl' ], [ 'lock', 'x', '--ttl', 'soon' ],
 		[ 'lock', 'x', '--ttl', '1ms' ], [ 'lock', 'x', '--ttl', '25d' ], [ 'lock', 'x', '--ttl', '10s', '--grace', '6s' ],
-		[ 'lock', '--permits', '0', 'x' ], [ 'lock', 'x', 'y', '--permits', 2, '--', 'true' ],
+		[ 'lock', '--permits', '0', 'x' ], [ 'lock', 'x', '--and', 'y', '--permits', 2, '--', 'true' ],
 		[ 'lock', 'x', '-E', 256, '--', 'true' ], [ 'lock', '', '--', 'true' ], [ 'lock', 'x' x 256, '--', 'true' ],
-		[ 'elect', 'x' ], [ 'elect', 'x', 'y', 'z', '--', 'true' ],
+		[ 'elect', 'x' ], [ 'elect', 'x', '--', 'true' ], [ 'elect', '--', 'x', '--', 'true' ],
+		[ 'lock', 'x', '--' ], [ 'lock', '--', 'x', '--' ], [ 'lock', 'x', '--', '' ], [ 'lock', 'x', '' ], [ 'lock', '--ttl', '9s', '--' ],
+		[ 'elect', 'x', 'y', '--' ], [ 'elect', 'x', 'y', '' ], [ 'lock', 'x', '--and' ],
 		[ '-o', 'xml', 'locks' ], [ 'renew', 'x' ], [ 'renew', 'x', 'y' ], [ 'held', 'x', '-1' ], [ 'lease', 'nothing' ],
 		[ 'elect', 'x', 'y', '--http', 'nothing', '--', 'true' ], [ 'locks', 'a', 'b' ], [ '-d', 'nothing=here', 'locks' ])
 	{
@@ -38,6 +40,41 @@ subtest 'exit codes' => sub {
 		is($rc, 64, substr("usage: @$args", 0, 60));
 		like($err, qr/^lockctl: \S/, 'it says what is wrong');
 		is($out, '', 'and nothing else');
+	}
+	nothing_left($node);
+};
+
+# The words behind the name are the command's, as in flock and etcdctl.
+subtest 'which words are the command' => sub {
+	append_to_file("$dir/words", "#!/bin/sh\nprintf '%s' \"\$LOCK_NAME:\"\nprintf ' [%s]' \"\$@\"\n");
+	chmod 0755, "$dir/words" or die $!;
+	my @words = ("$dir/words", 'db1');
+
+	foreach my $case (
+		[ [ 'x', @words ], 'x: [db1]' ],
+		[ [ 'x', '--', @words ], 'x: [db1]' ],
+		[ [ 'x', @words, '--', 'true' ], 'x: [db1] [--] [true]' ],
+		[ [ 'x', '--', @words, '--', 'true' ], 'x: [db1] [--] [true]' ],
+		[ [ 'x', @words, '--ttl', '1s', '-E', '9', '--try', '--help' ], 'x: [db1] [--ttl] [1s] [-E] [9] [--try] [--help]' ],
+		[ [ '--ttl', '20s', 'x', '--try', '-q', @words, '--nothing' ], 'x: [db1] [--nothing]' ],
+		[ [ 'x', '--ttl', '20s', '--', @words, '-E' ], 'x: [db1] [-E]' ],
+		[ [ '--', 'x', @words, '--', 'true' ], 'x: [db1] [--] [true]' ],
+		[ [ '--', '-x', '--', @words, '--', 'true' ], '-x: [db1] [--] [true]' ])
+	{
+		($rc, $out, $err) = ctl('lock', @{ $case->[0] });
+		is("$rc $out", "0 $case->[1]", "lock @{ $case->[0] }" =~ s/\Q$dir\E//r);
+	}
+	($rc, $out, $err) = ctl('lock', 'x', '--', '--', @words);
+	is($rc, 127, 'a second -- is the command itself');
+	like($err, qr/cannot run "--"/, 'which it tells');
+	foreach my $case (
+		[ [ 'boss', 'me', @words, '--', 'true' ], 'boss: [db1] [--] [true]' ],
+		[ [ 'boss', '--ttl', '20s', 'me', '--try', '--', @words, '--try' ], 'boss: [db1] [--try]' ],
+		[ [ '--', 'boss', '-me', '--', @words ], 'boss: [db1]' ],
+		[ [ '--', 'boss', '-me', @words ], 'boss: [db1]' ])
+	{
+		($rc, $out, $err) = ctl('elect', @{ $case->[0] });
+		is("$rc $out", "0 $case->[1]", "elect @{ $case->[0] }" =~ s/\Q$dir\E//r);
 	}
 	nothing_left($node);
 };
@@ -160,7 +197,7 @@ subtest 'how it is held' => sub {
 	is(ctl('lock', '--try', '--permits', 2, 'p', 'true'), 3, 'no third one');
 	$_->kill('TERM') foreach @permits;
 	$_->wait foreach @permits;
-	($rc, $out) = ctl('lock', 'a', 'b', sh('echo "$LOCK_NAME"; psql -XAtc "SELECT count(*) FROM lock_election.locks"'));
+	($rc, $out) = ctl('lock', 'a', '--and', 'b', sh('echo "$LOCK_NAME"; psql -XAtc "SELECT count(*) FROM lock_election.locks"'));
 	is("$rc $out", "0 a\nb\n2\n", 'several names');
 	nothing_left($node);
 };

@@ -214,6 +214,9 @@ subtest 'completion' => sub {
 	is(complete('lockctl -o '), 'csv json table', 'formats');
 	is(complete('lockctl lease '), 'grant keep-alive list revoke ttl', 'of lease');
 	like(complete('lockctl locks n'), qr/^nightly nightly\\ report$/, 'names');
+	is(complete('lockctl lock --and n'), complete('lockctl locks n'), 'of further locks');
+	like(complete("lockctl $_ prove"), qr/^prove\b/, "a command to run: lockctl $_") foreach 'lock x', 'lock x --', 'lock --try x --ttl 5s', 'elect x me', 'lock -- x';
+	unlike(complete("lockctl $_ --t"), qr/--ttl/, "its options are its own: lockctl $_") foreach 'lock x ssh', 'lock x -- ssh', 'elect x me ssh';
 	# an address that answers nothing
 	my $deaf = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 1) or die $!;
 	my $start = Time::HiRes::time();

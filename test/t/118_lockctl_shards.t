@@ -77,7 +77,7 @@ $_->kill('TERM') foreach $leader, $observer;
 $_->wait foreach $leader, $observer;
 
 my @both = grep { (ctl('-S', $map, 'shard', $_))[1] eq "east\n" } map { "both $_" } 1 .. 20;
-is((ctl('-S', $map, 'lock', @both[ 0, 1 ], '--', 'echo', 'all'))[1], "all\n", 'several names on one server');
+is((ctl('-S', $map, 'lock', $both[0], '--and', $both[1], '--', 'echo', 'all'))[1], "all\n", 'several names on one server');
 is((ctl('-S', $map, 'lease', 'list', '-s', 'west', '-o', 'json'))[1], "[]\n", 'a lease needs a server');
 like((ctl('-S', $map, '-s', 'west', 'doctor'))[1], qr/ok +manager/, 'and so does the doctor');
 
@@ -85,7 +85,7 @@ like((ctl('-S', $map, '-s', 'west', 'doctor'))[1], qr/ok +manager/, 'and so does
 
 $_->stop foreach values %node;
 foreach my $case (
-	[ [ 'lock', $on_east, $on_west, '--', 'true' ], qr/"account 8" is on shard east and "account 7" on shard west: no lock spans several servers/ ],
+	[ [ 'lock', $on_east, '--and', $on_west, '--', 'true' ], qr/"account 8" is on shard east and "account 7" on shard west: no lock spans several servers/ ],
 	[ [ '-s', 'east', 'lock', $on_west, '--', 'true' ], qr/"account 7" is on shard west, not on east/ ],
 	[ [ '-s', 'east', 'acquire', $on_west ], qr/not on east/ ],
 	[ [ '-s', 'south', 'status' ], qr/has no shard "south"/ ],
