@@ -67,9 +67,9 @@ static const struct
 	 "  -E, --conflict-exit-code=CODE    the exit code when it is not acquired (3)\n"
 	 "      --notify        tell systemd when it is acquired\n"
 	 "\n"
-	 "CMD has LOCK_NAME and LOCK_TOKEN in its environment. INT TERM HUP QUIT USR1 USR2 are passed on\n"
-	 "to it. If the lock cannot be kept, CMD and all that it has started are dead before anybody\n"
-	 "else can have the lock.\n"},
+	 "CMD has LOCK_NAME (with --and: LOCK_NAMES, a JSON array) and LOCK_TOKEN in its environment.\n"
+	 "INT TERM HUP QUIT USR1 USR2 are passed on to it. If the lock cannot be kept, CMD and all that\n"
+	 "it has started are dead before anybody else can have the lock.\n"},
 	{"elect",
 	 "Usage: lockctl elect [OPTION]... NAME CANDIDATE [OPTION]... [[--] CMD ARG...]\n"
 	 "       lockctl elect --listen NAME\n"

@@ -238,19 +238,28 @@ check(run *r)
 	lc_choose_shard(r->names, r->n);
 }
 
-static char *
-joined(const char **names, int n)
+/*
+ * CMD's, by way of the guardian.  LOCK_NAMES can always be taken apart, whatever
+ * is in a name; LOCK_NAME stands for one name alone, which may be any text.
+ */
+static void
+set_environment(const run *r)
 {
-	char *text = lc_copy(names[0]);
+	char *list = lc_copy("");
+	bool failed;
 
-	for (int i = 1; i < n; i++)
+	for (int i = 0; i < r->n; i++)
 	{
-		char *more = lc_format("%s\n%s", text, names[i]);
+		char *name = lc_json(r->names[i]), *longer = lc_format("%s%s%s", list, i > 0 ? ", " : "", name);
 
-		free(text);
-		text = more;
+		free(name);
+		free(list);
+		list = longer;
 	}
-	return text;
+	failed = r->n == 1 ? setenv("LOCK_NAME", r->names[0], 1) != 0 : unsetenv("LOCK_NAME") != 0;
+	if (failed || setenv("LOCK_NAMES", lc_format("[%s]", list), 1) != 0)
+		lc_die(LC_EXIT_CANNOT_RUN, "out of memory");
+	free(list);
 }
 
 /* --- messages --- */
@@ -561,11 +570,8 @@ go(run *r)
 
 	if (r->command != NULL)
 	{
-		r->guarded = (lc_command){.argv = r->command,
-								  .name = joined(r->names, r->n),
-								  .ttl = r->ttl,
-								  .grace = r->grace,
-								  .notify = r->notify};
+		set_environment(r);
+		r->guarded = (lc_command){.argv = r->command, .ttl = r->ttl, .grace = r->grace, .notify = r->notify};
 		lc_guardian_fork(&r->guardian, &r->guarded);
 	}
 	/* After the fork: the guardian must not keep the port. */

@@ -184,9 +184,8 @@ typedef struct lc_message
 typedef struct lc_command
 {
 	char **argv;
-	const char *name; /* LOCK_NAME */
-	int ttl, grace;   /* ms */
-	bool notify;      /* NOTIFY_SOCKET is lockctl's, not CMD's */
+	int ttl, grace; /* ms */
+	bool notify;    /* NOTIFY_SOCKET is lockctl's, not CMD's */
 } lc_command;
 
 typedef struct lc_guardian

@@ -1,6 +1,7 @@
 # lockctl lock: exit codes, signals, environment, options.
 use strict;
 use warnings;
+use JSON::PP;
 use LeCtl;
 use LeTest;
 use PostgreSQL::Test::Utils;
@@ -119,6 +120,27 @@ COMMIT;
 SQL
 	($rc, $out) = ctl('lock', q{o'brien}, '--', 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-f', "$dir/fence.sql");
 	like("$rc $out", qr/^0 \nfenced$/, 'psql fences with them');
+
+	# Names that a list of lines, words or quotes would not keep apart.
+	my @names = ("a\nb", 'c d', q{"e"\\'f'}, "\t\e[1m", 'Größe', '--');
+	my $say = q{printf '%s %s\n' "${LOCK_NAME-none}" "$LOCK_NAMES"};
+	($rc, $out) = ctl('lock', (map { ('--and', $_) } @names[ 1 .. $#names ]), $names[0], sh($say));
+	is($rc, 0, 'several names');
+	my ($one, $list) = $out =~ /^(\S+) (\[.*\])\n\z/;
+	is($one, 'none', 'LOCK_NAME is not set: it could be taken for all of them');
+	is(join('|', @{ JSON::PP->new->utf8->decode($list) }), join('|', map { my $n = $_; utf8::decode($n); $n } @names), 'LOCK_NAMES has each of them');
+	is((ctl('lock', $names[0], sh($say)))[1], qq{a\nb ["a\\u000ab"]\n}, 'one name has both');
+	is((ctl('lock', 'outer', '--', 'build/lockctl/lockctl', 'lock', 'x', '--and', 'y', sh($say)))[1], qq{none ["x", "y"]\n}, 'nested: nothing of the outer one');
+	append_to_file("$dir/fence_all.sql", <<'SQL');
+\getenv names LOCK_NAMES
+\getenv token LOCK_TOKEN
+BEGIN;
+SELECT fence_lock(name, :token) FROM json_array_elements_text(:'names') AS name;
+SELECT 'fenced';
+COMMIT;
+SQL
+	($rc, $out) = ctl('lock', q{o'brien}, '--and', 'x y', '--', 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-f', "$dir/fence_all.sql");
+	like("$rc $out", qr/^0 \n\nfenced$/, 'psql fences all of them');
 	append_to_file("$dir/in", "hello\n");
 	($rc, $out) = ctl({ in => "$dir/in" }, 'lock', 'x', 'cat');
 	is($out, "hello\n", 'standard input is passed on');
@@ -197,8 +219,8 @@ subtest 'how it is held' => sub {
 	is(ctl('lock', '--try', '--permits', 2, 'p', 'true'), 3, 'no third one');
 	$_->kill('TERM') foreach @permits;
 	$_->wait foreach @permits;
-	($rc, $out) = ctl('lock', 'a', '--and', 'b', sh('echo "$LOCK_NAME"; psql -XAtc "SELECT count(*) FROM lock_election.locks"'));
-	is("$rc $out", "0 a\nb\n2\n", 'several names');
+	($rc, $out) = ctl('lock', 'a', '--and', 'b', sh('psql -XAtc "SELECT count(*) FROM lock_election.locks"'));
+	is("$rc $out", "0 2\n", 'several names');
 	nothing_left($node);
 };
 
