@@ -206,8 +206,10 @@ build/sim: $(SIM_OBJS) $(CORE_OBJS)
 build/unit/%: test/unit/%.c $(CORE_OBJS) build/core/stamp
 	$(CC) $(CORE_FLAGS) -Isrc/server -MT $@ -o $@ $< $(CORE_OBJS)
 
-# For LD_PRELOAD: a server with another time of day.
+# For LD_PRELOAD: a server with another time of day, a kernel without IPv6.
 build/clock.so: test/lib/clock.c
+build/ipv4.so: test/lib/ipv4.c
+build/clock.so build/ipv4.so:
 	$(CC) -shared -fPIC -O2 $(WARNINGS) -o $@ $< -ldl
 
 core-tests: $(UNIT_PROGS) $(SIM_PROG) build/sim-fast

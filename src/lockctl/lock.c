@@ -309,7 +309,10 @@ static int
 step_timeout(const run *r, bool waiting)
 {
 	int64_t left = r->how.until - le_now();
-	int timeout = r->http.fd >= 0 || (waiting && r->notify) ? TICK_MS : -1;
+	int timeout = waiting && r->notify ? TICK_MS : -1, http = lc_http_timeout(&r->http);
+
+	if (http >= 0 && (timeout < 0 || http < timeout))
+		timeout = http;
 
 	/* Elections have no how: the end of the wait is here. */
 	if (waiting && r->how.until != 0 && (timeout < 0 || left < timeout))

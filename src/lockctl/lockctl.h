@@ -220,12 +220,12 @@ extern void lc_notify(const char *format, ...) __attribute__((format(printf, 1, 
 
 /* --- http.c --- */
 
-#define LC_HTTP_CLIENTS 16
+#define LC_HTTP_CLIENTS 128
 
 typedef struct lc_http_client
 {
-	int fd; /* -1: free */
-	int64_t until;
+	int fd;        /* -1: free */
+	int64_t until; /* ms of le_now(): the end of its time for the request */
 	size_t length;
 	char request[1024];
 } lc_http_client;
@@ -248,6 +248,8 @@ typedef struct lc_http_state
 extern void lc_http_open(lc_http *http, const char *address);
 /* Adds its descriptors; returns how many.  At most 1 + LC_HTTP_CLIENTS. */
 extern int lc_http_poll(lc_http *http, struct pollfd *fds);
+/* In how many ms a client has had its time; -1: there is none. */
+extern int lc_http_timeout(const lc_http *http);
 extern void lc_http_work(lc_http *http, const lc_http_state *state);
 
 /* --- sql.c --- */
