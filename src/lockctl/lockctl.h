@@ -102,8 +102,8 @@ extern lc_global lc_globals;
 		"help", 0, NULL, LC_OPT_HELP                                                                         \
 	}
 
-/* True where it is one of them. */
-extern bool lc_take_global(int option, const char *value);
+/* True where it is one of them.  A value with a password is overwritten. */
+extern bool lc_take_global(int option, char *value);
 /* What is left: --help, an option that is not known, or one without its value. */
 extern void lc_bad_option(int option, const char *text) __attribute__((noreturn));
 

@@ -107,6 +107,33 @@ subtest 'a wrong password' => sub {
 	is(ctl('-d', $connstr, 'lock', 'x', 'true'), 0, 'a connection string');
 	my $uri = "postgresql://secret:right@/postgres?host=$host";
 	is(ctl('-d', $uri, '-p', $node->port, 'lock', 'x', 'true'), 0, 'a URI, and -p');
+
+	# What everybody sees of a process.
+	my $arguments = sub { return slurp_file("/proc/$_[0]/cmdline") =~ tr/\0/ /r; };
+	foreach my $case (
+		[ [ '-d', $connstr, 'lock', 'seen' ], qr/ -d \*+ lock seen -- sleep 1000 $/ ],
+		[ [ "--dbname=$uri", '-p', $node->port, 'lock', 'seen' ], qr/ --dbname=\*+ -p \d+ lock seen -- / ],
+		[ [ 'lock', 'seen', '-d', $connstr ], qr/ lock seen -d \*+ -- / ],
+		[ [ 'lock', 'seen', '-d', "dbname=postgres user=secret host=$host sslpassword=right" ], qr/ -d \*+ -- / ],
+		[ [ 'lock', 'seen', '-d', "dbname=postgres user=secret host=$host" ], qr/ -d dbname=postgres user=secret host=\S+ -- / ],
+		[ [ '-d', 'postgres', 'lock', 'seen' ], qr/ -d postgres lock seen / ])
+	{
+		my ($args, $seen) = @$case;
+		my $c = start_ctl(@$args, '--', 'sleep', '1000');
+
+		wait_held('seen');
+		foreach my $pid ($c->pid, $c->guardian)
+		{
+			like($arguments->($pid), $seen, 'what is to be seen of its arguments');
+			unlike($arguments->($pid), qr/right/, 'is not the password');
+		}
+		$c->kill('TERM');
+		is($c->wait, 143, 'it has connected with it');
+	}
+	delete $ENV{PGPASSWORD};
+	append_to_file("$dir/passwords", "*:*:*:secret:right\n");
+	chmod 0600, "$dir/passwords" or die $!;
+	is(ctl({ env => { PGPASSFILE => "$dir/passwords" } }, '-U', 'secret', 'lock', 'x', 'true'), 0, 'PGPASSFILE');
 };
 
 subtest 'another role' => sub {
