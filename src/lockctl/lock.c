@@ -19,6 +19,8 @@
 #define EXTEND_EVERY_MS 10000
 #define EXTEND_MS       40000
 #define TICK_MS         1000
+/* As the code of a run: -E says which exit code that is, and CMD may end with the same one. */
+#define LOST (-1)
 
 typedef struct run
 {
@@ -26,10 +28,11 @@ typedef struct run
 	bool elect;
 	const char **names; /* NAME, and those of --and */
 	int n;
-	const char *candidate, *http_address, *listen;
+	const char *candidate, *http_address;
 	char **command;
-	int ttl, wait, hold_for, grace, not_acquired;
-	bool notify;
+	int ttl, wait, hold_for, grace;
+	int not_acquired, lost; /* exit codes */
+	bool listen, notify;
 	le_how how;
 	lc_command guarded;
 
@@ -48,23 +51,19 @@ typedef struct run
 enum
 {
 	OPT_TTL = LC_OPT_HELP + 1,
-	OPT_WAIT,
-	OPT_TRY,
-	OPT_SHARED,
 	OPT_AND,
 	OPT_PERMITS,
 	OPT_HOLD_FOR,
 	OPT_GRACE,
 	OPT_NOTIFY,
-	OPT_HTTP,
-	OPT_LISTEN
+	OPT_HTTP
 };
 
 static const struct option lock_options[] = {{"and", required_argument, NULL, OPT_AND},
 											 {"ttl", required_argument, NULL, OPT_TTL},
-											 {"wait", required_argument, NULL, OPT_WAIT},
-											 {"try", no_argument, NULL, OPT_TRY},
-											 {"shared", no_argument, NULL, OPT_SHARED},
+											 {"wait", required_argument, NULL, 'w'},
+											 {"try", no_argument, NULL, 'n'},
+											 {"shared", no_argument, NULL, 's'},
 											 {"permits", required_argument, NULL, OPT_PERMITS},
 											 {"hold-for", required_argument, NULL, OPT_HOLD_FOR},
 											 {"grace", required_argument, NULL, OPT_GRACE},
@@ -74,12 +73,12 @@ static const struct option lock_options[] = {{"and", required_argument, NULL, OP
 											 {NULL, 0, NULL, 0}};
 
 static const struct option elect_options[] = {{"ttl", required_argument, NULL, OPT_TTL},
-											  {"wait", required_argument, NULL, OPT_WAIT},
-											  {"try", no_argument, NULL, OPT_TRY},
+											  {"wait", required_argument, NULL, 'w'},
+											  {"try", no_argument, NULL, 'n'},
 											  {"grace", required_argument, NULL, OPT_GRACE},
 											  {"notify", no_argument, NULL, OPT_NOTIFY},
 											  {"http", required_argument, NULL, OPT_HTTP},
-											  {"listen", required_argument, NULL, OPT_LISTEN},
+											  {"listen", no_argument, NULL, 'l'},
 											  {"conflict-exit-code", required_argument, NULL, 'E'},
 											  LC_HELP_OPTION,
 											  {NULL, 0, NULL, 0}};
@@ -96,13 +95,13 @@ take_option(run *r, int option, int index_of_bad, char **argv)
 		case OPT_TTL:
 			r->ttl = lc_duration("--ttl", optarg, LC_TTL_MIN, LC_TTL_MAX);
 			break;
-		case OPT_WAIT:
+		case 'w':
 			r->wait = lc_duration("--wait", optarg, 0, INT_MAX);
 			break;
-		case OPT_TRY:
+		case 'n':
 			r->wait = 0;
 			break;
-		case OPT_SHARED:
+		case 's':
 			r->how.shared = 1;
 			break;
 		case OPT_AND:
@@ -123,11 +122,11 @@ take_option(run *r, int option, int index_of_bad, char **argv)
 		case OPT_HTTP:
 			r->http_address = optarg;
 			break;
-		case OPT_LISTEN:
-			r->listen = optarg;
+		case 'l':
+			r->listen = true;
 			break;
 		case 'E':
-			r->not_acquired = (int) lc_number("-E", optarg, 0, 255);
+			lc_exit_codes(optarg, &r->not_acquired, &r->lost);
 			break;
 		default:
 			lc_bad_option(option, argv[index_of_bad]);
@@ -196,7 +195,8 @@ parse(run *r, int argc, char **argv)
 	{
 		int at = optind != 0 ? optind : 1;
 		int option =
-			getopt_long(argc, argv, "-:E:" LC_GLOBAL_OPTIONS, r->elect ? elect_options : lock_options, NULL);
+			getopt_long(argc, argv, r->elect ? "-:E:nw:l" LC_GLOBAL_OPTIONS : "-:E:nw:s" LC_GLOBAL_OPTIONS,
+						r->elect ? elect_options : lock_options, NULL);
 
 		if (option == -1)
 		{
@@ -479,7 +479,7 @@ run_command(run *r)
 	lost = r->guardian.late || r->killed;
 	lc_guardian_finish(&r->guardian);
 	if (lost)
-		return LC_EXIT_LOST;
+		return LOST;
 	if (WIFSIGNALED(r->guardian.status))
 		return LC_EXIT_SIGNAL + WTERMSIG(r->guardian.status);
 	return WEXITSTATUS(r->guardian.status);
@@ -497,7 +497,7 @@ just_hold(run *r)
 	}
 	while (r->signo == 0 && le_valid(r->hold))
 		step(r, false);
-	return r->signo != 0 ? LC_EXIT_SIGNAL + r->signo : LC_EXIT_LOST;
+	return r->signo != 0 ? LC_EXIT_SIGNAL + r->signo : LOST;
 }
 
 /* --- the end --- */
@@ -523,14 +523,14 @@ give_back(run *r, int code)
 
 	if (r->notify)
 		lc_notify("STOPPING=1");
-	if (code == LC_EXIT_LOST && (r->killed || r->guardian.late || !le_valid(r->hold)))
+	if (code == LOST)
 		tell_lost(r);
 	status = le_release(r->hold, r->hold_for, &error);
 	r->hold = NULL;
-	if (status == LE_LOST && code != LC_EXIT_LOST)
+	if (status == LE_LOST && code != LOST)
 	{
 		lc_error("%s had been lost before it was released: the command may not have been alone", what(r));
-		code = LC_EXIT_LOST;
+		code = LOST;
 	}
 	else if (status != LE_OK && status != LE_LOST)
 		lc_error("%s was not released: %s", what(r), error.message);
@@ -549,7 +549,7 @@ not_granted(run *r, le_status status, const le_error *error)
 		return r->not_acquired;
 	}
 	lc_error("%s", lc_line(error->message));
-	return lc_exit_code(status);
+	return status == LE_LOST ? LOST : lc_exit_code(status);
 }
 
 static int
@@ -586,7 +586,7 @@ go(run *r)
 		status = wait_for_grant(r, &error);
 		code = status == LE_OK ? granted(r) : not_granted(r, status, &error);
 		/* Who stands for election without a command goes on doing so. */
-	} while (r->elect && r->command == NULL && code == LC_EXIT_LOST && r->signo == 0 &&
+	} while (r->elect && r->command == NULL && code == LOST && r->signo == 0 &&
 			 le_reopen(r->session, &error) == LE_OK);
 	/* A second Ctrl-C does not wait for a server that does not answer. */
 	if (r->signo == SIGINT)
@@ -596,13 +596,14 @@ go(run *r)
 	if (le_close(r->session, -1, &error) != LE_OK)
 		lc_detail("%s", error.message);
 	lc_guardian_finish(&r->guardian);
-	return code;
+	return code == LOST ? r->lost : code;
 }
 
 static void
 init(run *r, bool elect)
 {
-	*r = (run){.elect = elect, .wait = -1, .grace = -1, .not_acquired = LC_EXIT_NOT_ACQUIRED};
+	*r = (run){
+		.elect = elect, .wait = -1, .grace = -1, .not_acquired = LC_EXIT_NOT_ACQUIRED, .lost = LC_EXIT_LOST};
 	r->how.size = sizeof(r->how);
 	r->http.fd = r->guardian.fd = r->signal_fd = -1;
 }
@@ -625,11 +626,11 @@ lc_elect(int argc, char **argv)
 
 	init(&r, true);
 	parse(&r, argc, argv);
-	if (r.listen != NULL)
+	if (r.listen)
 	{
-		if (r.names[0] != NULL || r.command != NULL)
+		if (r.names[0] == NULL || r.candidate != NULL || r.command != NULL)
 			lc_usage("--listen takes the election, and nothing else");
-		return lc_elect_listen(r.listen);
+		return lc_elect_listen(r.names[0]);
 	}
 	check(&r);
 	return go(&r);

@@ -53,9 +53,9 @@ _lockctl()
 		case $word in
 			--)
 				if [ "$words" -gt 0 ]; then _lockctl_command $((i + 1)); return; fi ;;
-			-h | -p | -U | -d | -S | -s) connection+=("$word" "${COMP_WORDS[i + 1]-}"); ((++i)) ;;
+			-h | -p | -U | -d | -S | -N) connection+=("$word" "${COMP_WORDS[i + 1]-}"); ((++i)) ;;
 			--host=* | --port=* | --username=* | --dbname=* | --shards=* | --shard=*) connection+=("$word") ;;
-			-o | -E | --and | --ttl | --wait | --permits | --hold-for | --grace | --http | --conflict-exit-code) ((++i)) ;;
+			-[oEw] | -[!-]*[Ew] | --and | --ttl | --wait | --permits | --hold-for | --grace | --http | --conflict-exit-code) ((++i)) ;;
 			-*) ;;
 			*)
 				if [ -n "$command" ]; then
@@ -71,9 +71,8 @@ _lockctl()
 		-o | --output) COMPREPLY=($(compgen -W 'table json csv' -- "$cur")); return ;;
 		-h | -p | -U | -d) return ;;
 		-S) compopt -o default; return ;;
-		-s) _lockctl_words < <(lockctl "${connection[@]::${#connection[@]}-2}" shard 2>/dev/null); return ;;
+		-N) _lockctl_words < <(lockctl "${connection[@]::${#connection[@]}-2}" shard 2>/dev/null); return ;;
 		--and) _lockctl_words < <(_lockctl_names locks name); return ;;
-		--listen) _lockctl_words < <(_lockctl_names elections election); return ;;
 	esac
 	if [[ $cur = -* ]]; then
 		COMPREPLY=($(compgen -W "$(_lockctl_options "$command")" -- "$cur"))

@@ -95,7 +95,7 @@ typedef struct lc_global
 extern lc_global lc_globals;
 
 /* Of every command.  A command's own long options start behind LC_OPT_HELP. */
-#define LC_GLOBAL_OPTIONS "h:p:U:d:S:s:o:qv"
+#define LC_GLOBAL_OPTIONS "h:p:U:d:S:N:o:qv"
 #define LC_OPT_HELP       256
 #define LC_HELP_OPTION                                                                                       \
 	{                                                                                                        \
@@ -113,6 +113,8 @@ extern void lc_take_globals(int argc, char **argv);
 /* "5", "5s", "500ms", "2min", "1h", "1d" in milliseconds.  Ends the program where it is none. */
 extern int lc_duration(const char *option, const char *text, int min, int max);
 extern int64_t lc_number(const char *what, const char *text, int64_t min, int64_t max);
+/* The values of -E, CODE[,LOST]; without lost, CODE alone. */
+extern void lc_exit_codes(const char *text, int *not_acquired, int *lost);
 /* From the global options; NULL: the environment says it all.  To be freed.  With --shards one has to be chosen. */
 extern char *lc_conninfo(void);
 extern int lc_exit_code(le_status status);

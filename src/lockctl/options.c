@@ -61,6 +61,19 @@ lc_number(const char *what, const char *text, int64_t min, int64_t max)
 	return value;
 }
 
+void
+lc_exit_codes(const char *text, int *not_acquired, int *lost)
+{
+	size_t length = lost != NULL ? strcspn(text, ",") : strlen(text);
+	char *first = lc_copy(text);
+
+	first[length] = '\0';
+	*not_acquired = (int) lc_number("-E", first, 0, 255);
+	if (text[length] == ',')
+		*lost = (int) lc_number("-E", text + length + 1, 0, 255);
+	free(first);
+}
+
 /* --- options of every command --- */
 
 static lc_output
@@ -129,7 +142,7 @@ lc_take_global(int option, char *value)
 		case 'S':
 			g->shards = value;
 			return true;
-		case 's':
+		case 'N':
 			g->shard = value;
 			return true;
 		case 'o':

@@ -30,7 +30,9 @@ subtest 'exit codes' => sub {
 		[], ['nothing'], ['lock'], [ 'lock', 'x', '--nothing' ], [ 'lock', 'x', '--ttl' ], [ 'lock', 'x', '--ttl', 'soon' ],
 		[ 'lock', 'x', '--ttl', '1ms' ], [ 'lock', 'x', '--ttl', '25d' ], [ 'lock', 'x', '--ttl', '10s', '--grace', '6s' ],
 		[ 'lock', '--permits', '0', 'x' ], [ 'lock', 'x', '--and', 'y', '--permits', 2, '--', 'true' ],
-		[ 'lock', 'x', '-E', 256, '--', 'true' ], [ 'lock', '', '--', 'true' ], [ 'lock', 'x' x 256, '--', 'true' ],
+		[ 'lock', 'x', '-E', 256, '--', 'true' ], [ 'lock', 'x', '-E', '1,', '--', 'true' ], [ 'lock', 'x', '-E', '1,2,3', '--', 'true' ],
+		[ 'held', '-n', 'x', 1 ], [ 'release', '-s', 'x', 1 ], [ 'elect', '-s', 'x', 'y', '--', 'true' ], [ 'lock', '-l', 'x' ],
+		[ 'elect', '-l' ], [ 'elect', '-l', 'x', 'y' ], [ 'elect', '-l', 'x', '--', 'true' ], [ 'lock', '', '--', 'true' ], [ 'lock', 'x' x 256, '--', 'true' ],
 		[ 'elect', 'x' ], [ 'elect', 'x', '--', 'true' ], [ 'elect', '--', 'x', '--', 'true' ],
 		[ 'lock', 'x', '--' ], [ 'lock', '--', 'x', '--' ], [ 'lock', 'x', '--', '' ], [ 'lock', 'x', '' ], [ 'lock', '--ttl', '9s', '--' ],
 		[ 'elect', 'x', 'y', '--' ], [ 'elect', 'x', 'y', '' ], [ 'lock', 'x', '--and' ],
@@ -87,6 +89,12 @@ subtest 'not acquired' => sub {
 	is(ctl('lock', '--wait', '200ms', 'x', 'true'), 3, '--wait');
 	is(ctl('lock', '--try', '-E', '0', 'x', 'true'), 0, '-E');
 	is(ctl('lock', '--wait', '0.2', '--conflict-exit-code=77', 'x', 'true'), 77, 'its long name');
+	is(ctl('lock', '-n', 'x', 'true'), 3, '-n');
+	is(ctl('lock', '-w', '0.2', 'x', 'true'), 3, '-w');
+	is(ctl('lock', '-nsE', '9,8', 'x', 'true'), 9, 'several letters in one');
+	is(ctl('acquire', '-n', 'x'), 3, 'acquire -n');
+	is(ctl('acquire', '-w', '0.2', '-E', 7, 'x'), 7, 'acquire -w, -E');
+	is(ctl('acquire', '-E', '7,8', 'x'), 64, 'which loses nothing');
 	($rc, $out, $err) = ctl('lock', '--try', 'x', 'true');
 	is($err, '', 'it is silent: cron would send a mail');
 	($rc, $out, $err) = ctl('-v', 'lock', '--try', 'x', 'true');
@@ -200,10 +208,22 @@ subtest 'without a command' => sub {
 	$node->safe_psql('postgres', q{SELECT force_release_lock('x')});
 	is($c->wait(30), 4, 'or until it is lost');
 	like($c->err, qr/lock "x" is lost/, 'which it tells');
+
+	foreach my $case ([ '9', 4 ], [ '9,8', 8 ], [ '0,0', 0 ])
+	{
+		foreach my $command ([], [ '--', 'sleep', '1000' ])
+		{
+			$c = start_ctl('lock', 'x', '-E', $case->[0], @$command);
+			wait_held('x');
+			$node->safe_psql('postgres', q{SELECT force_release_lock('x')});
+			is($c->wait(30), $case->[1], "-E $case->[0]: lost, @{ $command }[0 .. 0]");
+		}
+	}
+	is(ctl('lock', 'x', '-E', '9,8', sh("exit $_")), $_, "-E: $_ of the command's own") foreach 3, 4;
 };
 
 subtest 'how it is held' => sub {
-	my @shared = map { start_ctl('lock', '--shared', 's', sh('echo ready; exec sleep 1000')) } 1 .. 2;
+	my @shared = map { start_ctl('lock', $_, 's', sh('echo ready; exec sleep 1000')) } '--shared', '-s';
 	foreach my $c (@shared) { ok(wait_until(sub { $c->out =~ /ready/ }), 'shared'); }
 	is(ctl('lock', '--try', 's', 'true'), 3, 'not beside an exclusive one');
 	$_->kill('TERM') foreach @shared;
