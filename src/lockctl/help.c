@@ -43,7 +43,7 @@ static const char general[] =
 	"\"lockctl COMMAND --help\" tells more. Durations are 30, 500ms, 10s, 2min, 1h, 1d.\n"
 	"\n"
 	"Exit: the code of CMD, 128+N if signal N ended it; 3 not acquired, 4 lost, 64 usage,\n"
-	"69 no server, 126 CMD cannot run, 127 CMD not found.\n";
+	"69 no server, 124 ended by --at-most, 126 CMD cannot run, 127 CMD not found.\n";
 
 static const struct
 {
@@ -64,6 +64,7 @@ static const struct
 	 "      --hold-for=D    keep it closed until that long after it was acquired\n"
 	 "      --grace=D       from SIGTERM to SIGKILL when the lock cannot be kept (5s, at most a third of the "
 	 "TTL)\n"
+	 "      --at-most=D     end CMD after that time, though the lock is renewed; the exit code is 124\n"
 	 "  -E, --conflict-exit-code=CODE[,CODE]    the exit codes when it is not acquired (3), and lost (4)\n"
 	 "      --notify        tell systemd when it is acquired\n"
 	 "\n"
@@ -81,6 +82,7 @@ static const struct
 	 "  -w, --wait=D        wait no longer than that\n"
 	 "  -n, --try           do not wait\n"
 	 "      --grace=D       from SIGTERM to SIGKILL when the term cannot be kept\n"
+	 "      --at-most=D     end CMD after that time, though the term is renewed; the exit code is 124\n"
 	 "  -E, --conflict-exit-code=CODE[,CODE]    the exit codes when it is not elected (3), and lost (4)\n"
 	 "      --http=ADDR:PORT    answer any HTTP request: 200 if this process leads, else 503\n"
 	 "      --notify        tell systemd when it is elected\n"

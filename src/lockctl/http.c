@@ -111,20 +111,17 @@ lc_http_poll(lc_http *http, struct pollfd *fds)
 	return n;
 }
 
-int
-lc_http_timeout(const lc_http *http)
+int64_t
+lc_http_until(const lc_http *http)
 {
-	int64_t first = INT64_MAX, left;
+	int64_t first = INT64_MAX;
 
 	for (int i = 0; http->fd >= 0 && i < LC_HTTP_CLIENTS; i++)
 	{
 		if (http->clients[i].fd >= 0 && http->clients[i].until < first)
 			first = http->clients[i].until;
 	}
-	if (first == INT64_MAX)
-		return -1;
-	left = first - le_now();
-	return left > 0 ? (int) left : 0;
+	return first;
 }
 
 static void

@@ -18,7 +18,6 @@
 /* systemd is told this often, and gives us as much time as that. */
 #define EXTEND_EVERY_MS 10000
 #define EXTEND_MS       40000
-#define TICK_MS         1000
 /* As the code of a run: -E says which exit code that is, and CMD may end with the same one. */
 #define LOST (-1)
 
@@ -30,7 +29,7 @@ typedef struct run
 	int n;
 	const char *candidate, *http_address;
 	char **command;
-	int ttl, wait, hold_for, grace;
+	int ttl, wait, hold_for, grace, at_most;
 	int not_acquired, lost; /* exit codes */
 	bool listen, notify;
 	le_how how;
@@ -44,7 +43,9 @@ typedef struct run
 	int signal_fd;
 	int signo; /* 0: none has come */
 	int64_t deadline, extend_at;
-	bool killed; /* the lock is gone, CMD has to be */
+	bool killed;    /* the lock is gone, CMD has to be */
+	int64_t end_at; /* CMD is ended then; 0: never */
+	bool ended;     /* that has come */
 	bool told_place;
 } run;
 
@@ -55,6 +56,7 @@ enum
 	OPT_PERMITS,
 	OPT_HOLD_FOR,
 	OPT_GRACE,
+	OPT_AT_MOST,
 	OPT_NOTIFY,
 	OPT_HTTP
 };
@@ -67,6 +69,7 @@ static const struct option lock_options[] = {{"and", required_argument, NULL, OP
 											 {"permits", required_argument, NULL, OPT_PERMITS},
 											 {"hold-for", required_argument, NULL, OPT_HOLD_FOR},
 											 {"grace", required_argument, NULL, OPT_GRACE},
+											 {"at-most", required_argument, NULL, OPT_AT_MOST},
 											 {"notify", no_argument, NULL, OPT_NOTIFY},
 											 {"conflict-exit-code", required_argument, NULL, 'E'},
 											 LC_HELP_OPTION,
@@ -76,6 +79,7 @@ static const struct option elect_options[] = {{"ttl", required_argument, NULL, O
 											  {"wait", required_argument, NULL, 'w'},
 											  {"try", no_argument, NULL, 'n'},
 											  {"grace", required_argument, NULL, OPT_GRACE},
+											  {"at-most", required_argument, NULL, OPT_AT_MOST},
 											  {"notify", no_argument, NULL, OPT_NOTIFY},
 											  {"http", required_argument, NULL, OPT_HTTP},
 											  {"listen", no_argument, NULL, 'l'},
@@ -115,6 +119,9 @@ take_option(run *r, int option, int index_of_bad, char **argv)
 			break;
 		case OPT_GRACE:
 			r->grace = lc_duration("--grace", optarg, 0, INT_MAX);
+			break;
+		case OPT_AT_MOST:
+			r->at_most = lc_duration("--at-most", optarg, 1, INT_MAX);
 			break;
 		case OPT_NOTIFY:
 			r->notify = true;
@@ -226,6 +233,8 @@ check(run *r)
 		lc_usage("--permits is for one name, and not with --shared");
 	if (r->hold_for > 0 && (r->how.shared || r->how.permits > 0 || r->n > 1))
 		lc_usage("--hold-for is for one exclusive lock");
+	if (r->at_most > 0 && r->command == NULL)
+		lc_usage("--at-most is for a command");
 	if (r->ttl == 0)
 		r->ttl = r->elect ? TTL_ELECT : TTL_LOCK;
 	if (r->grace < 0)
@@ -305,19 +314,23 @@ extend(run *r)
 	r->extend_at = le_now() + EXTEND_EVERY_MS;
 }
 
+/* Milliseconds until the first thing to do that no descriptor tells of; -1: there is none. */
 static int
 step_timeout(const run *r, bool waiting)
 {
-	int64_t left = r->how.until - le_now();
-	int timeout = waiting && r->notify ? TICK_MS : -1, http = lc_http_timeout(&r->http);
+	int64_t first = lc_http_until(&r->http), left;
 
-	if (http >= 0 && (timeout < 0 || http < timeout))
-		timeout = http;
-
+	if (waiting && r->notify && r->extend_at < first)
+		first = r->extend_at;
 	/* Elections have no how: the end of the wait is here. */
-	if (waiting && r->how.until != 0 && (timeout < 0 || left < timeout))
-		timeout = left <= 0 ? 0 : left < INT_MAX ? (int) left : INT_MAX;
-	return timeout;
+	if (waiting && r->how.until != 0 && r->how.until < first)
+		first = r->how.until;
+	if (!waiting && r->end_at != 0 && !r->ended && r->end_at < first)
+		first = r->end_at;
+	if (first == INT64_MAX)
+		return -1;
+	left = first - le_now();
+	return left <= 0 ? 0 : left < INT_MAX ? (int) left : INT_MAX;
 }
 
 /* Waits until something has happened, and takes what can be taken here. */
@@ -457,6 +470,17 @@ send_deadline(run *r)
 	}
 }
 
+/* A command that hangs keeps its lock for ever otherwise: lockctl renews it. */
+static void
+end_in_time(run *r)
+{
+	if (r->end_at == 0 || r->ended || r->guardian.exited || le_now() < r->end_at)
+		return;
+	lc_error("%s: the command has run for as long as --at-most allows: ending it", what(r));
+	r->ended = true;
+	lc_guardian_send(&r->guardian, LC_END, 0, 0, 0);
+}
+
 /* Until CMD, and all that it has started, is gone. */
 static int
 run_command(run *r)
@@ -465,6 +489,7 @@ run_command(run *r)
 
 	r->deadline = le_deadline(r->session);
 	lc_guardian_start(&r->guardian, le_token(r->hold), r->deadline);
+	r->end_at = r->at_most > 0 ? le_now() + r->at_most : 0;
 	while (!r->guardian.gone)
 	{
 		if (le_valid(r->hold))
@@ -474,12 +499,15 @@ run_command(run *r)
 			r->killed = true;
 			lc_guardian_send(&r->guardian, LC_KILL, 0, 0, 0);
 		}
+		end_in_time(r);
 		step(r, false);
 	}
 	lost = r->guardian.late || r->killed;
 	lc_guardian_finish(&r->guardian);
 	if (lost)
 		return LOST;
+	if (r->ended)
+		return LC_EXIT_AT_MOST;
 	if (WIFSIGNALED(r->guardian.status))
 		return LC_EXIT_SIGNAL + WTERMSIG(r->guardian.status);
 	return WEXITSTATUS(r->guardian.status);

@@ -19,8 +19,8 @@ _lockctl_names()
 _lockctl_options()
 {
 	case $1 in
-		lock) echo --and --ttl --wait --try --shared --permits --hold-for --grace --notify --conflict-exit-code ;;
-		elect) echo --ttl --wait --try --grace --notify --http --listen --conflict-exit-code ;;
+		lock) echo --and --ttl --wait --try --shared --permits --hold-for --grace --at-most --notify --conflict-exit-code ;;
+		elect) echo --ttl --wait --try --grace --at-most --notify --http --listen --conflict-exit-code ;;
 		acquire) echo --ttl --wait --try --shared --permits --owner --lease --conflict-exit-code ;;
 		renew) echo --ttl ;;
 		release) echo --hold-for --force --election ;;
@@ -55,7 +55,7 @@ _lockctl()
 				if [ "$words" -gt 0 ]; then _lockctl_command $((i + 1)); return; fi ;;
 			-h | -p | -U | -d | -S | -N) connection+=("$word" "${COMP_WORDS[i + 1]-}"); ((++i)) ;;
 			--host=* | --port=* | --username=* | --dbname=* | --shards=* | --shard=*) connection+=("$word") ;;
-			-[oEw] | -[!-]*[Ew] | --and | --ttl | --wait | --permits | --hold-for | --grace | --http | --conflict-exit-code) ((++i)) ;;
+			-[oEw] | -[!-]*[Ew] | --and | --ttl | --wait | --permits | --hold-for | --grace | --at-most | --http | --conflict-exit-code) ((++i)) ;;
 			-*) ;;
 			*)
 				if [ -n "$command" ]; then

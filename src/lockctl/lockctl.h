@@ -36,6 +36,7 @@
 #define LC_EXIT_LOST         4
 #define LC_EXIT_USAGE        64
 #define LC_EXIT_SERVER       69
+#define LC_EXIT_AT_MOST      124 /* as timeout(1) */
 #define LC_EXIT_CANNOT_RUN   126
 #define LC_EXIT_NOT_FOUND    127
 #define LC_EXIT_SIGNAL       128 /* + its number */
@@ -250,8 +251,8 @@ typedef struct lc_http_state
 extern void lc_http_open(lc_http *http, const char *address);
 /* Adds its descriptors; returns how many.  At most 1 + LC_HTTP_CLIENTS. */
 extern int lc_http_poll(lc_http *http, struct pollfd *fds);
-/* In how many ms a client has had its time; -1: there is none. */
-extern int lc_http_timeout(const lc_http *http);
+/* When the first client has had its time; INT64_MAX: there is none. */
+extern int64_t lc_http_until(const lc_http *http);
 extern void lc_http_work(lc_http *http, const lc_http_state *state);
 
 /* --- sql.c --- */

@@ -244,6 +244,30 @@ subtest 'how it is held' => sub {
 	nothing_left($node);
 };
 
+subtest '--at-most' => sub {
+	($rc, $out, $err) = ctl('lock', 'x', '--at-most', '3s', sh('trap "echo ended; exit 5" TERM; while :; do sleep 0.05; done'));
+	is("$rc $out", "124 ended\n", 'SIGTERM');
+	like($err, qr/^lockctl: lock "x": the command has run for as long as --at-most allows: ending it$/m, 'which it tells');
+	($rc, $out, $err) = ctl('elect', 'boss', 'me', '--at-most', '3', '--grace', '100ms', sh('trap "" TERM; setsid sleep 1000 & echo $!; sleep 1000'));
+	is($rc, 124, 'SIGKILL after the grace, for a leader as well');
+	chomp $out;
+	ok(!alive($out), 'and for all that it has started');
+	is(ctl('lock', 'x', '--at-most', '1h', sh("exit $_")), $_, "the command's own code where it ends before: $_") foreach 0, 124;
+	($rc, $out, $err) = ctl('lock', 'x', '--at-most', '1min');
+	is($rc, 64, 'not without a command');
+
+	# The wait does not count.
+	my $holder = start_ctl('lock', 'x', sh('exec sleep 1000'));
+	wait_held('x');
+	my $start = boottime();
+	my $waiter = start_ctl('lock', 'x', '--at-most', '8s', sh('exit 7'));
+	wait_waiting('x');
+	wait_until(sub { boottime() > $start + 9 });
+	$holder->kill('TERM');
+	is($waiter->wait, 7, 'counted from the grant');
+	nothing_left($node);
+};
+
 subtest 'what a command leaves behind' => sub {
 	($rc, $out) = ctl('lock', '--grace', '100ms', 'x', sh('setsid sleep 1000 & echo $!; exit 6'));
 	is($rc, 6, 'the code is that of the command');
