@@ -123,9 +123,10 @@ static const struct
 	 "       lockctl lease list\n"
 	 "\n"
 	 "Exit 4: the lease has ended.\n"},
-	{"locks", "Usage: lockctl locks [NAME]\n\nPrints who holds which locks.\n"},
-	{"waiters", "Usage: lockctl waiters [NAME]\n\nPrints who waits, in the order of the grants.\n"},
-	{"elections", "Usage: lockctl elections [NAME]\n\nPrints who leads.\n"},
+	{"locks", "Usage: lockctl locks [NAME]\n\nPrints who holds which locks. Exit 1: nothing of that name.\n"},
+	{"waiters", "Usage: lockctl waiters [NAME]\n\nPrints who waits, in the order of the grants. Exit 1: "
+				"nobody for that name.\n"},
+	{"elections", "Usage: lockctl elections [NAME]\n\nPrints who leads. Exit 1: nobody in that election.\n"},
 	{"status",
 	 "Usage: lockctl status\n\nPrints the manager of the database, what it holds, and its counters.\n"},
 	{"watch", "Usage: lockctl watch [NAME] [--interval=D] [--count=N]\n"

@@ -31,7 +31,7 @@
 
 /* --- exit codes --- */
 
-#define LC_EXIT_FAILED       1 /* doctor has found something */
+#define LC_EXIT_FAILED       1 /* doctor has found something; there is nothing of that name */
 #define LC_EXIT_NOT_ACQUIRED 3
 #define LC_EXIT_LOST         4
 #define LC_EXIT_USAGE        64
@@ -267,8 +267,11 @@ extern char *lc_literal(PGconn *db, const char *text);
 extern PGresult *lc_query(PGconn *db, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Runs a statement, so that a signal cancels it; NULL: a signal did, its number is in *signo. */
 extern PGresult *lc_query_signals(PGconn *db, const char *query, int *signo);
-/* Prints the rows of a query, made by the server as JSON and CSV.  one: a row is an object, not an array of them. */
-extern void lc_print(PGconn *db, bool one, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/*
+ * Prints the rows of a query, made by the server as JSON and CSV, and answers
+ * how many there are.  one: a row is an object, not an array of them.
+ */
+extern int64_t lc_print(PGconn *db, bool one, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* How many columns of a terminal a text takes. */
 extern int lc_width(const char *text);
 

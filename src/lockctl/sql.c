@@ -263,11 +263,12 @@ print_table(const PGresult *result)
 	free(widths);
 }
 
-static void
+static int64_t
 print_csv(PGconn *db, const char *query)
 {
 	PGresult *result = lc_query(db, "SET client_min_messages = warning");
 	char *line;
+	int64_t rows;
 	int length;
 
 	PQclear(result);
@@ -284,15 +285,18 @@ print_csv(PGconn *db, const char *query)
 	result = PQgetResult(db);
 	if (length == -2 || PQresultStatus(result) != PGRES_COMMAND_OK)
 		failed(db, result);
+	rows = atoll(PQcmdTuples(result));
 	PQclear(result);
+	return rows;
 }
 
-void
+int64_t
 lc_print(PGconn *db, bool one, const char *format, ...)
 {
 	char query[8192];
 	PGresult *result;
 	va_list args;
+	int64_t rows;
 	int length;
 
 	va_start(args, format);
@@ -301,20 +305,24 @@ lc_print(PGconn *db, bool one, const char *format, ...)
 	if (length >= (int) sizeof(query) - 256)
 		lc_usage("the arguments are too long");
 	if (lc_globals.output == LC_CSV)
-		print_csv(db, query);
+		rows = print_csv(db, query);
 	else if (lc_globals.output == LC_TABLE)
 	{
 		result = lc_query(db, "%s", query);
 		print_table(result);
+		rows = PQntuples(result);
 		PQclear(result);
 	}
 	else
 	{
-		result = lc_query(
-			db, one ? "SELECT row_to_json(q) FROM (%s) q" : "SELECT coalesce(json_agg(q), '[]') FROM (%s) q",
-			query);
+		result = lc_query(db,
+						  one ? "SELECT row_to_json(q), 1 FROM (%s) q"
+							  : "SELECT coalesce(json_agg(q), '[]'), count(*) FROM (%s) q",
+						  query);
 		puts(PQntuples(result) > 0 ? PQgetvalue(result, 0, 0) : "null");
+		rows = PQntuples(result) > 0 ? atoll(PQgetvalue(result, 0, 1)) : 0;
 		PQclear(result);
 	}
 	lc_flush();
+	return rows;
 }

@@ -90,6 +90,16 @@ subtest 'views' => sub {
 	my $line = qr/^lock +a "quoted", name; \\ \?\[31m .*$token/m;
 	like($out, qr/^kind +name .*\n$line/, 'as a table, that cannot change the terminal');
 	is((ctl('-o', 'json', 'locks', 'nothing'))[1], "[]\n", 'a name that is not there');
+	one('SELECT campaign($q$' . $name . '$q$, $q$me$q$)');
+	foreach my $format ('table', 'json', 'csv')
+	{
+		foreach my $view ('locks', 'waiters', 'elections')
+		{
+			is(join(' ', map { scalar ctl('-o', $format, $view, @$_) } [$name], ['nothing'], []), '0 1 0', "-o $format $view: exit code of a name, of one that is not there, of all");
+		}
+	}
+	one('SELECT force_resign($q$' . $name . '$q$)');
+	is(ctl('elections'), 0, 'no name, and nothing at all');
 	($rc, $out) = ctl('-o', 'json', 'waiters', $name);
 	is(json($out, q{->0->>'queue_position'}), 1, 'waiters');
 	($rc, $out) = ctl('-o', 'json', 'status');
