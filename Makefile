@@ -137,8 +137,9 @@ deb:
 test-packages:
 	@test/packages.sh $(SUITES)
 
-# The version of a release is that of the SQL and a third number, for releases that change the library alone.
-DIST_VERSION = $(shell sed -n '1,/"provides"/s/^[[:space:]]*"version": "\(.*\)",/\1/p' META.json)
+# The version of a release is that of the SQL and a third number, for releases that change no SQL; also of the client
+# library and lockctl.
+DIST_VERSION := $(shell sed -n '1,/"provides"/s/^[[:space:]]*"version": "\(.*\)",/\1/p' META.json)
 DIST_TAG     ?= v$(DIST_VERSION)
 DIST          = lock_election-$(DIST_VERSION)
 DIST_ARCHIVE  = TZ=UTC git -c tar.umask=0022 archive --prefix=$(DIST)/
@@ -208,8 +209,10 @@ build/sim: $(SIM_OBJS) $(CORE_OBJS)
 build/unit/%: test/unit/%.c $(CORE_OBJS) build/core/stamp
 	$(CC) $(CORE_FLAGS) -Isrc/server -MT $@ -o $@ $< $(CORE_OBJS)
 
-# For LD_PRELOAD: a server with another time of day.
+# For LD_PRELOAD: a server with another time of day, a kernel without IPv6.
 build/clock.so: test/lib/clock.c
+build/ipv4.so: test/lib/ipv4.c
+build/clock.so build/ipv4.so:
 	$(CC) -shared -fPIC -O2 $(WARNINGS) -o $@ $< -ldl
 
 core-tests: $(UNIT_PROGS) $(SIM_PROG) build/sim-fast
@@ -233,13 +236,13 @@ torture-programs: build/torture/client build/torture/check build/torture/worker
 PREFIX        ?= /usr/local
 LIBDIR        ?= $(PREFIX)/lib
 CLIENT_DIR     = build/client
-CLIENT_VERSION = 0.1
-CLIENT_SONAME  = liblockelection.so.0
+CLIENT_VERSION = $(DIST_VERSION)
+CLIENT_SONAME  = liblockelection.so.1
 CLIENT_LIB     = $(CLIENT_DIR)/liblockelection.so.$(CLIENT_VERSION)
 CLIENT_PQ     ?= $(shell pkg-config --cflags libpq 2>/dev/null || echo -I$$(pg_config --includedir))
 CLIENT_PQ_LIBS ?= $(shell pkg-config --libs libpq 2>/dev/null || echo -L$$(pg_config --libdir) -lpq)
 CLIENT_FLAGS   = -std=c11 -D_GNU_SOURCE -g -O2 -fno-omit-frame-pointer -pthread $(WARNINGS) $(CLIENT_PQ) -Isrc/client \
-                 -MMD -MP
+                 -DLE_RELEASE='"$(CLIENT_VERSION)"' -MMD -MP
 CLIENT_NAMES   = $(patsubst src/client/%.c,%,$(sort $(wildcard src/client/*.c)))
 CLIENT_TESTS   = $(patsubst test/client/%.c,%,$(sort $(wildcard test/client/*.c)))
 SCDOC         ?= $(shell command -v scdoc)
@@ -256,6 +259,8 @@ man-pages:
 $(CLIENT_DIR)/lib/%.o: src/client/%.c
 	@mkdir -p $(@D)
 	$(CC) $(CLIENT_FLAGS) -fPIC -fvisibility=hidden $(CFLAGS) -c -o $@ $<
+# It tells the version.
+$(CLIENT_DIR)/lib/error.o $(foreach kind,plain address thread,$(CLIENT_DIR)/$(kind)/lib/error.o): META.json
 $(CLIENT_LIB): $(CLIENT_NAMES:%=$(CLIENT_DIR)/lib/%.o) src/client/symbols.map
 	$(CC) -shared -pthread -Wl,-soname,$(CLIENT_SONAME) -Wl,--version-script=src/client/symbols.map -Wl,-z,defs \
 		$(LDFLAGS) \
@@ -265,7 +270,7 @@ $(CLIENT_LIB): $(CLIENT_NAMES:%=$(CLIENT_DIR)/lib/%.o) src/client/symbols.map
 $(CLIENT_DIR)/liblockelection.a: $(CLIENT_NAMES:%=$(CLIENT_DIR)/lib/%.o)
 	rm -f $@
 	$(AR) rcs $@ $^
-$(CLIENT_DIR)/liblockelection.pc: src/client/liblockelection.pc.in Makefile
+$(CLIENT_DIR)/liblockelection.pc: src/client/liblockelection.pc.in Makefile META.json
 	@mkdir -p $(@D)
 	sed 's,@PREFIX@,$(PREFIX),; s,@LIBDIR@,$(LIBDIR),; s,@VERSION@,$(CLIENT_VERSION),' $< >$@
 $(CLIENT_DIR)/%: src/client/man/%.scd

@@ -276,7 +276,7 @@ le_faults_tree()
 	le_private_tree "$LE_TMP/faults"
 	mkdir -p "$copy"
 	find "$copy" -path "$copy/build" -prune -o -name '*.[ch]' -exec rm -f {} +
-	tar -C "$LE_ROOT" --exclude='*.o' --exclude='*.d' -cf - Makefile lock_election.control sql src |
+	tar -C "$LE_ROOT" --exclude='*.o' --exclude='*.d' -cf - Makefile META.json lock_election.control sql src |
 		tar -C "$copy" -xf -
 	le_wait make -C "$copy" -s -j"$LE_JOBS" LE_FAULTS=1 PG_CONFIG="/usr/lib/postgresql/$PG_MAJOR/bin/pg_config" \
 		all >>"$log" 2>&1 &&

@@ -8,13 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TEXT(x)    TEXT_OF(x)
-#define TEXT_OF(x) #x
-
 const char *
 le_version(void)
 {
-	return TEXT(LE_VERSION_MAJOR) "." TEXT(LE_VERSION_MINOR);
+	return LE_RELEASE;
 }
 
 const char *

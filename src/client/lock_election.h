@@ -93,8 +93,8 @@
 #define LE_API LE_LINKAGE
 #endif
 
-#define LE_VERSION_MAJOR 0
-#define LE_VERSION_MINOR 1
+#define LE_VERSION_MAJOR 1
+#define LE_VERSION_MINOR 0
 
 /* --- what calls answer --- */
 
@@ -126,7 +126,7 @@ typedef struct le_error
 /* "timeout", ...: a word for messages.  Local. */
 LE_API const char *le_status_name(le_status status);
 
-/* The version of the library that runs, e.g. "0.1".  Local. */
+/* The version of the library that runs, e.g. "1.0.0".  Local. */
 LE_API const char *le_version(void);
 
 /* Milliseconds of CLOCK_BOOTTIME.  Local. */

@@ -37,10 +37,10 @@ typedef enum finding
 static void
 json(const char *key, const char *text)
 {
-	printf("\"%s\":\"", key);
-	for (; *text != '\0'; text++)
-		printf(*text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
-	putchar('"');
+	char *value = lc_json(text);
+
+	printf("\"%s\":%s", key, value);
+	free(value);
 }
 
 static void
@@ -57,14 +57,13 @@ static void
 find(patient *p, finding what, const char *check, const char *advice, const char *format, ...)
 {
 	static const char *const names[] = {"ok", "note", "WRONG"};
-	char text[512];
+	char buffer[512], *text;
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
+	vsnprintf(buffer, sizeof(buffer), format, args);
 	va_end(args);
-	for (char *c = text; *c != '\0'; c++)
-		*c = *c == '\n' ? ' ' : *c;
+	text = lc_line(buffer);
 	if (lc_globals.output == LC_JSON)
 	{
 		fputs(p->rows++ > 0 ? ",\n {" : "[{", stdout);
@@ -88,10 +87,15 @@ find(patient *p, finding what, const char *check, const char *advice, const char
 	}
 	else
 	{
-		printf("%-6s %-12s %s\n", names[what], check, text);
-		if (advice[0] != '\0')
-			printf("       %-12s -> %s\n", "", advice);
+		char *shown = lc_printable(text), *todo = lc_printable(advice);
+
+		printf("%-6s %-12s %s\n", names[what], check, shown);
+		if (todo[0] != '\0')
+			printf("       %-12s -> %s\n", "", todo);
+		free(shown);
+		free(todo);
 	}
+	free(text);
 	if (what == BAD)
 		p->bad++;
 }

@@ -100,7 +100,7 @@ static void __attribute__((noreturn)) child_main(guardian *g, int64_t token, boo
 	if (foreground)
 		tcsetpgrp(STDIN_FILENO, getpid());
 	snprintf(number, sizeof(number), "%lld", (long long) token);
-	if (setenv("LOCK_NAME", g->command->name, 1) != 0 || setenv("LOCK_TOKEN", number, 1) != 0)
+	if (setenv("LOCK_TOKEN", number, 1) != 0)
 		_exit(LC_EXIT_CANNOT_RUN);
 	if (g->command->notify)
 		unsetenv("NOTIFY_SOCKET");

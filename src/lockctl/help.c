@@ -15,9 +15,9 @@ static const char general[] =
 	"Usage: lockctl [OPTION]... COMMAND ...\n"
 	"\n"
 	"Run something alone:\n"
-	"  lock NAME... [OPTION]... [-- CMD ARG...]        while this process has the lock\n"
-	"  elect NAME CANDIDATE [OPTION]... [-- CMD ARG...]    while this process leads\n"
-	"  elect --listen NAME                             print who leads, and each change\n"
+	"  lock [OPTION]... NAME [--] CMD ARG...           while this process has the lock\n"
+	"  elect [OPTION]... NAME CANDIDATE [--] CMD ARG...    while this process leads\n"
+	"  elect -l NAME                                   print who leads, and each change\n"
 	"Single steps, for scripts:\n"
 	"  acquire NAME                                    print a token\n"
 	"  renew NAME TOKEN, release NAME TOKEN, held NAME TOKEN\n"
@@ -34,7 +34,7 @@ static const char general[] =
 	"  -U, --username=NAME\n"
 	"  -d, --dbname=DATABASE    or a connection string, or a URI\n"
 	"  -S, --shards=FILE        several servers; the name of the lock says which is meant\n"
-	"  -s, --shard=NAME         that one of them, where a command has no name of a lock\n"
+	"  -N, --shard=NAME         that one of them, where a command has no name of a lock\n"
 	"  -o, --output=FORMAT      table, json or csv\n"
 	"  -q, --quiet              say nothing but errors\n"
 	"  -v, --verbose            say what is done\n"
@@ -43,48 +43,50 @@ static const char general[] =
 	"\"lockctl COMMAND --help\" tells more. Durations are 30, 500ms, 10s, 2min, 1h, 1d.\n"
 	"\n"
 	"Exit: the code of CMD, 128+N if signal N ended it; 3 not acquired, 4 lost, 64 usage,\n"
-	"69 no server, 126 CMD cannot run, 127 CMD not found.\n";
+	"69 no server, 124 ended by --at-most, 126 CMD cannot run, 127 CMD not found.\n";
 
 static const struct
 {
 	const char *command, *text;
 } texts[] = {
 	{"lock",
-	 "Usage: lockctl lock NAME... [OPTION]... [-- CMD ARG...]\n"
+	 "Usage: lockctl lock [OPTION]... NAME [OPTION]... [[--] CMD ARG...]\n"
 	 "\n"
-	 "Waits for the lock, runs CMD, and releases the lock when CMD has ended. With several names\n"
-	 "CMD has all of them, or does not run. Without CMD the token is printed, and the lock is held\n"
-	 "until a signal comes. Without -- the first word is the name, and the others are CMD.\n"
+	 "Waits for the lock, runs CMD, and releases the lock when CMD has ended. From CMD on all words\n"
+	 "are its own. Without CMD the token is printed, and the lock is held until a signal comes.\n"
 	 "\n"
+	 "      --and=NAME      and this lock, and so on: CMD has all of them, or does not run\n"
 	 "      --ttl=D         the lock ends this long after its holder has died (30s)\n"
-	 "      --wait=D        wait no longer than that\n"
-	 "      --try           do not wait\n"
-	 "      --shared        beside other shared holders\n"
+	 "  -w, --wait=D        wait no longer than that\n"
+	 "  -n, --try           do not wait\n"
+	 "  -s, --shared        beside other shared holders\n"
 	 "      --permits=N     up to N holders\n"
 	 "      --hold-for=D    keep it closed until that long after it was acquired\n"
 	 "      --grace=D       from SIGTERM to SIGKILL when the lock cannot be kept (5s, at most a third of the "
 	 "TTL)\n"
-	 "  -E, --conflict-exit-code=CODE    the exit code when it is not acquired (3)\n"
+	 "      --at-most=D     end CMD after that time, though the lock is renewed; the exit code is 124\n"
+	 "  -E, --conflict-exit-code=CODE[,CODE]    the exit codes when it is not acquired (3), and lost (4)\n"
 	 "      --notify        tell systemd when it is acquired\n"
 	 "\n"
-	 "CMD has LOCK_NAME and LOCK_TOKEN in its environment. INT TERM HUP QUIT USR1 USR2 are passed on\n"
-	 "to it. If the lock cannot be kept, CMD and all that it has started are dead before anybody\n"
-	 "else can have the lock.\n"},
+	 "CMD has LOCK_NAME (with --and: LOCK_NAMES, a JSON array) and LOCK_TOKEN in its environment.\n"
+	 "INT TERM HUP QUIT USR1 USR2 are passed on to it. If the lock cannot be kept, CMD and all that\n"
+	 "it has started are dead before anybody else can have the lock.\n"},
 	{"elect",
-	 "Usage: lockctl elect NAME CANDIDATE [OPTION]... [-- CMD ARG...]\n"
-	 "       lockctl elect --listen NAME\n"
+	 "Usage: lockctl elect [OPTION]... NAME CANDIDATE [OPTION]... [[--] CMD ARG...]\n"
+	 "       lockctl elect -l NAME\n"
 	 "\n"
 	 "Waits to be elected, runs CMD, and resigns when CMD has ended. Without CMD the term is printed,\n"
 	 "and this process leads until a signal comes; where it loses its term it stands again.\n"
 	 "\n"
 	 "      --ttl=D         the term ends this long after the leader has died (15s)\n"
-	 "      --wait=D        wait no longer than that\n"
-	 "      --try           do not wait\n"
+	 "  -w, --wait=D        wait no longer than that\n"
+	 "  -n, --try           do not wait\n"
 	 "      --grace=D       from SIGTERM to SIGKILL when the term cannot be kept\n"
-	 "  -E, --conflict-exit-code=CODE    the exit code when it is not elected (3)\n"
+	 "      --at-most=D     end CMD after that time, though the term is renewed; the exit code is 124\n"
+	 "  -E, --conflict-exit-code=CODE[,CODE]    the exit codes when it is not elected (3), and lost (4)\n"
 	 "      --http=ADDR:PORT    answer any HTTP request: 200 if this process leads, else 503\n"
 	 "      --notify        tell systemd when it is elected\n"
-	 "      --listen=NAME   print the leader, and each change from now on\n"},
+	 "  -l, --listen        print who leads, and each change from now on\n"},
 	{"acquire",
 	 "Usage: lockctl acquire NAME [OPTION]...\n"
 	 "\n"
@@ -92,9 +94,9 @@ static const struct
 	 "renewed or released with its token before.\n"
 	 "\n"
 	 "      --ttl=D         (30s)\n"
-	 "      --wait=D        wait no longer than that\n"
-	 "      --try           do not wait\n"
-	 "      --shared        beside other shared holders\n"
+	 "  -w, --wait=D        wait no longer than that\n"
+	 "  -n, --try           do not wait\n"
+	 "  -s, --shared        beside other shared holders\n"
 	 "      --permits=N     up to N holders\n"
 	 "      --owner=TEXT    the same owner may acquire it again, and gets the same token\n"
 	 "      --lease=LEASE   let it end with this lease\n"
@@ -121,15 +123,16 @@ static const struct
 	 "       lockctl lease list\n"
 	 "\n"
 	 "Exit 4: the lease has ended.\n"},
-	{"locks", "Usage: lockctl locks [NAME]\n\nPrints who holds which locks.\n"},
-	{"waiters", "Usage: lockctl waiters [NAME]\n\nPrints who waits, in the order of the grants.\n"},
-	{"elections", "Usage: lockctl elections [NAME]\n\nPrints who leads.\n"},
+	{"locks", "Usage: lockctl locks [NAME]\n\nPrints who holds which locks. Exit 1: nothing of that name.\n"},
+	{"waiters", "Usage: lockctl waiters [NAME]\n\nPrints who waits, in the order of the grants. Exit 1: "
+				"nobody for that name.\n"},
+	{"elections", "Usage: lockctl elections [NAME]\n\nPrints who leads. Exit 1: nobody in that election.\n"},
 	{"status",
 	 "Usage: lockctl status\n\nPrints the manager of the database, what it holds, and its counters.\n"},
 	{"watch", "Usage: lockctl watch [NAME] [--interval=D] [--count=N]\n"
 			  "\n"
 			  "Prints a line when a holder or the number of waiters has changed. It looks once an interval\n"
-			  "(1s): a lock that is held for less may be missing. See also lockctl elect --listen.\n"},
+			  "(1s): a lock that is held for less may be missing. See also lockctl elect -l.\n"},
 	{"top",
 	 "Usage: lockctl top [--interval=D] [--count=N]\n"
 	 "\n"

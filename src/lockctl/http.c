@@ -13,8 +13,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A client that has not sent its request by then is dropped. */
-#define CLIENT_MS 2000
+/* A client that has not sent its whole request by then is dropped, also one that sends a byte now and then. */
+#define CLIENT_MS 1000
+/* Of a request that is longer than the buffer: its beginning, and what an empty line may begin with. */
+#define HEAD 5
+#define TAIL 3
 
 /* "127.0.0.1:8080", "[::1]:8080", "*:8080", ":8080" */
 static void
@@ -37,35 +40,57 @@ split(const char *address, char host[256], const char **port)
 		host[0] = '\0';
 }
 
+/* A socket that listens; -1: see errno.  Without a host: on all addresses, which those of IPv4 are as well. */
+static int
+listen_on(const struct addrinfo *a, bool all)
+{
+	int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1, off = 0, error;
+
+	if (fd < 0)
+		return -1;
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (all && a->ai_family == AF_INET6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+	if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
+		return fd;
+	error = errno;
+	close(fd);
+	errno = error;
+	return -1;
+}
+
+/* On the first address of a host that can be had. */
+static int
+listen_at(const char *address, const char *host, const char *port, bool all)
+{
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *list;
+	int fd = -1, error = getaddrinfo(host, port, &hints, &list);
+
+	if (error != 0)
+		lc_usage("--http: \"%s\": %s", address, gai_strerror(error));
+	for (struct addrinfo *a = list; a != NULL && fd < 0; a = a->ai_next)
+		fd = listen_on(a, all);
+	error = errno;
+	freeaddrinfo(list);
+	errno = error;
+	return fd;
+}
+
 void
 lc_http_open(lc_http *http, const char *address)
 {
-	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *list;
 	char host[256];
 	const char *port;
-	int on = 1, error;
+	bool all;
 
 	split(address, host, &port);
-	error = getaddrinfo(host[0] != '\0' ? host : NULL, port, &hints, &list);
-	if (error != 0)
-		lc_usage("--http: \"%s\": %s", address, gai_strerror(error));
-	http->fd = -1;
-	for (struct addrinfo *a = list; a != NULL && http->fd < 0; a = a->ai_next)
-	{
-		http->fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-		if (http->fd < 0)
-			continue;
-		setsockopt(http->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-		if (bind(http->fd, a->ai_addr, a->ai_addrlen) != 0 || listen(http->fd, LC_HTTP_CLIENTS) != 0)
-		{
-			error = errno;
-			close(http->fd);
-			http->fd = -1;
-		}
-	}
-	freeaddrinfo(list);
+	all = host[0] == '\0';
+	http->fd = listen_at(address, all ? "::" : host, port, all);
+	/* a kernel without IPv6 */
+	if (http->fd < 0 && all && errno == EAFNOSUPPORT)
+		http->fd = listen_at(address, "0.0.0.0", port, all);
 	if (http->fd < 0)
-		lc_usage("--http: cannot listen on \"%s\": %s", address, strerror(error));
+		lc_usage("--http: cannot listen on \"%s\": %s", address, strerror(errno));
 	for (int i = 0; i < LC_HTTP_CLIENTS; i++)
 		http->clients[i].fd = -1;
 }
@@ -74,20 +99,29 @@ int
 lc_http_poll(lc_http *http, struct pollfd *fds)
 {
 	int n = 0;
-	bool room = false;
 
 	if (http->fd < 0)
 		return 0;
+	fds[n++] = (struct pollfd){.fd = http->fd, .events = POLLIN};
 	for (int i = 0; i < LC_HTTP_CLIENTS; i++)
 	{
 		if (http->clients[i].fd >= 0)
 			fds[n++] = (struct pollfd){.fd = http->clients[i].fd, .events = POLLIN};
-		else
-			room = true;
 	}
-	if (room)
-		fds[n++] = (struct pollfd){.fd = http->fd, .events = POLLIN};
 	return n;
+}
+
+int64_t
+lc_http_until(const lc_http *http)
+{
+	int64_t first = INT64_MAX;
+
+	for (int i = 0; http->fd >= 0 && i < LC_HTTP_CLIENTS; i++)
+	{
+		if (http->clients[i].fd >= 0 && http->clients[i].until < first)
+			first = http->clients[i].until;
+	}
+	return first;
 }
 
 static void
@@ -97,52 +131,31 @@ drop(lc_http_client *client)
 	client->fd = -1;
 }
 
-/* As a text of JSON, in quotes. */
-static void
-quote(char *to, size_t size, const char *text)
-{
-	size_t n = 0;
-
-	to[n++] = '"';
-	for (const unsigned char *c = (const unsigned char *) text; *c != '\0' && n + 8 < size; c++)
-	{
-		if (*c == '"' || *c == '\\')
-			n += (size_t) sprintf(to + n, "\\%c", *c);
-		else if (*c < 0x20)
-			n += (size_t) sprintf(to + n, "\\u%04x", *c);
-		else
-			to[n++] = (char) *c;
-	}
-	to[n++] = '"';
-	to[n] = '\0';
-}
-
 static void
 answer(lc_http_client *client, const lc_http_state *state)
 {
-	static char election[2048], candidate[32768], body[36000], text[36500];
-	bool head = strncmp(client->request, "HEAD ", 5) == 0;
+	char *election = lc_json(state->election), *candidate = lc_json(state->candidate), *term, *body, *text;
+	bool head = strncmp(client->request, "HEAD ", HEAD) == 0;
 
-	quote(election, sizeof(election), state->election);
-	quote(candidate, sizeof(candidate), state->candidate);
-	if (state->leads)
-		snprintf(body, sizeof(body),
-				 "{\"leader\": true, \"election\": %s, \"candidate\": %s, \"term\": %lld}\n", election,
-				 candidate, (long long) state->term);
-	else
-		snprintf(body, sizeof(body), "{\"leader\": false, \"election\": %s, \"candidate\": %s}\n", election,
-				 candidate);
-	snprintf(text, sizeof(text),
-			 "HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
-			 "Cache-Control: no-store\r\nConnection: close\r\n\r\n%s",
-			 state->leads ? "200 OK" : "503 Service Unavailable", strlen(body), head ? "" : body);
+	term = state->leads ? lc_format(", \"term\": %lld", (long long) state->term) : lc_copy("");
+	body = lc_format("{\"leader\": %s, \"election\": %s, \"candidate\": %s%s}\n",
+					 state->leads ? "true" : "false", election, candidate, term);
+	text = lc_format("HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
+					 "Cache-Control: no-store\r\nConnection: close\r\n\r\n%s",
+					 state->leads ? "200 OK" : "503 Service Unavailable", strlen(body), head ? "" : body);
 	/* It fits in the socket's buffer; a client that takes nothing is dropped. */
 	if (send(client->fd, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
 		lc_detail("an HTTP client is gone: %s", strerror(errno));
 	shutdown(client->fd, SHUT_WR);
 	drop(client);
+	free(election);
+	free(candidate);
+	free(term);
+	free(body);
+	free(text);
 }
 
+/* All of the request is read, also what is of no interest: bytes that are left would take the answer with them. */
 static void
 read_request(lc_http_client *client, const lc_http_state *state)
 {
@@ -153,31 +166,65 @@ read_request(lc_http_client *client, const lc_http_state *state)
 	{
 		client->length += (size_t) got;
 		client->request[client->length] = '\0';
-		/* Of long headers the beginning is enough; the rest is of no interest. */
-		if (strstr(client->request, "\r\n\r\n") != NULL || strstr(client->request, "\n\n") != NULL ||
-			client->length == sizeof(client->request) - 1)
+		if (strstr(client->request, "\r\n\r\n") != NULL || strstr(client->request, "\n\n") != NULL)
+		{
 			answer(client, state);
+			return;
+		}
+		if (client->length == sizeof(client->request) - 1)
+		{
+			memmove(client->request + HEAD, client->request + client->length - TAIL, TAIL);
+			client->length = HEAD + TAIL;
+		}
 	}
-	else if (got == 0 || (errno != EAGAIN && errno != EINTR) || le_now() > client->until)
+	else if (got == 0 || (errno != EAGAIN && errno != EINTR))
+	{
 		drop(client);
+		return;
+	}
+	if (le_now() >= client->until)
+		drop(client);
+}
+
+/* A free place; where there is none, that of the client that has taken longest, so that a probe always gets in. */
+static lc_http_client *
+place(lc_http *http)
+{
+	lc_http_client *oldest = &http->clients[0];
+
+	for (int i = 0; i < LC_HTTP_CLIENTS; i++)
+	{
+		if (http->clients[i].fd < 0)
+			return &http->clients[i];
+		if (http->clients[i].until < oldest->until)
+			oldest = &http->clients[i];
+	}
+	drop(oldest);
+	return oldest;
 }
 
 void
 lc_http_work(lc_http *http, const lc_http_state *state)
 {
+	int fd;
+
 	if (http->fd < 0)
 		return;
 	for (int i = 0; i < LC_HTTP_CLIENTS; i++)
 	{
-		lc_http_client *client = &http->clients[i];
+		if (http->clients[i].fd >= 0)
+			read_request(&http->clients[i], state);
+	}
+	/* no more than there are places: each of them is read once before it has to go */
+	for (int i = 0; i < LC_HTTP_CLIENTS; i++)
+	{
+		lc_http_client *client;
 
-		if (client->fd < 0)
-		{
-			client->fd = accept4(http->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-			client->length = 0;
-			client->until = le_now() + CLIENT_MS;
-		}
-		if (client->fd >= 0)
-			read_request(client, state);
+		fd = accept4(http->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd < 0)
+			return;
+		client = place(http);
+		*client = (lc_http_client){.fd = fd, .until = le_now() + CLIENT_MS};
+		read_request(client, state);
 	}
 }

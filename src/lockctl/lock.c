@@ -18,18 +18,20 @@
 /* systemd is told this often, and gives us as much time as that. */
 #define EXTEND_EVERY_MS 10000
 #define EXTEND_MS       40000
-#define TICK_MS         1000
+/* As the code of a run: -E says which exit code that is, and CMD may end with the same one. */
+#define LOST (-1)
 
 typedef struct run
 {
 	/* what is asked for */
 	bool elect;
-	const char **names;
+	const char **names; /* NAME, and those of --and */
 	int n;
-	const char *candidate, *http_address, *listen;
+	const char *candidate, *http_address;
 	char **command;
-	int ttl, wait, hold_for, grace, not_acquired;
-	bool notify;
+	int ttl, wait, hold_for, grace, at_most;
+	int not_acquired, lost; /* exit codes */
+	bool listen, notify;
 	le_how how;
 	lc_command guarded;
 
@@ -41,43 +43,46 @@ typedef struct run
 	int signal_fd;
 	int signo; /* 0: none has come */
 	int64_t deadline, extend_at;
-	bool killed; /* the lock is gone, CMD has to be */
+	bool killed;    /* the lock is gone, CMD has to be */
+	int64_t end_at; /* CMD is ended then; 0: never */
+	bool ended;     /* that has come */
 	bool told_place;
 } run;
 
 enum
 {
 	OPT_TTL = LC_OPT_HELP + 1,
-	OPT_WAIT,
-	OPT_TRY,
-	OPT_SHARED,
+	OPT_AND,
 	OPT_PERMITS,
 	OPT_HOLD_FOR,
 	OPT_GRACE,
+	OPT_AT_MOST,
 	OPT_NOTIFY,
-	OPT_HTTP,
-	OPT_LISTEN
+	OPT_HTTP
 };
 
-static const struct option lock_options[] = {{"ttl", required_argument, NULL, OPT_TTL},
-											 {"wait", required_argument, NULL, OPT_WAIT},
-											 {"try", no_argument, NULL, OPT_TRY},
-											 {"shared", no_argument, NULL, OPT_SHARED},
+static const struct option lock_options[] = {{"and", required_argument, NULL, OPT_AND},
+											 {"ttl", required_argument, NULL, OPT_TTL},
+											 {"wait", required_argument, NULL, 'w'},
+											 {"try", no_argument, NULL, 'n'},
+											 {"shared", no_argument, NULL, 's'},
 											 {"permits", required_argument, NULL, OPT_PERMITS},
 											 {"hold-for", required_argument, NULL, OPT_HOLD_FOR},
 											 {"grace", required_argument, NULL, OPT_GRACE},
+											 {"at-most", required_argument, NULL, OPT_AT_MOST},
 											 {"notify", no_argument, NULL, OPT_NOTIFY},
 											 {"conflict-exit-code", required_argument, NULL, 'E'},
 											 LC_HELP_OPTION,
 											 {NULL, 0, NULL, 0}};
 
 static const struct option elect_options[] = {{"ttl", required_argument, NULL, OPT_TTL},
-											  {"wait", required_argument, NULL, OPT_WAIT},
-											  {"try", no_argument, NULL, OPT_TRY},
+											  {"wait", required_argument, NULL, 'w'},
+											  {"try", no_argument, NULL, 'n'},
 											  {"grace", required_argument, NULL, OPT_GRACE},
+											  {"at-most", required_argument, NULL, OPT_AT_MOST},
 											  {"notify", no_argument, NULL, OPT_NOTIFY},
 											  {"http", required_argument, NULL, OPT_HTTP},
-											  {"listen", required_argument, NULL, OPT_LISTEN},
+											  {"listen", no_argument, NULL, 'l'},
 											  {"conflict-exit-code", required_argument, NULL, 'E'},
 											  LC_HELP_OPTION,
 											  {NULL, 0, NULL, 0}};
@@ -94,14 +99,17 @@ take_option(run *r, int option, int index_of_bad, char **argv)
 		case OPT_TTL:
 			r->ttl = lc_duration("--ttl", optarg, LC_TTL_MIN, LC_TTL_MAX);
 			break;
-		case OPT_WAIT:
+		case 'w':
 			r->wait = lc_duration("--wait", optarg, 0, INT_MAX);
 			break;
-		case OPT_TRY:
+		case 'n':
 			r->wait = 0;
 			break;
-		case OPT_SHARED:
+		case 's':
 			r->how.shared = 1;
+			break;
+		case OPT_AND:
+			r->names[r->n++] = optarg;
 			break;
 		case OPT_PERMITS:
 			r->how.permits = (int) lc_number("--permits", optarg, 1, INT_MAX);
@@ -112,83 +120,121 @@ take_option(run *r, int option, int index_of_bad, char **argv)
 		case OPT_GRACE:
 			r->grace = lc_duration("--grace", optarg, 0, INT_MAX);
 			break;
+		case OPT_AT_MOST:
+			r->at_most = lc_duration("--at-most", optarg, 1, INT_MAX);
+			break;
 		case OPT_NOTIFY:
 			r->notify = true;
 			break;
 		case OPT_HTTP:
 			r->http_address = optarg;
 			break;
-		case OPT_LISTEN:
-			r->listen = optarg;
+		case 'l':
+			r->listen = true;
 			break;
 		case 'E':
-			r->not_acquired = (int) lc_number("-E", optarg, 0, 255);
+			lc_exit_codes(optarg, &r->not_acquired, &r->lost);
 			break;
 		default:
 			lc_bad_option(option, argv[index_of_bad]);
 	}
 }
 
+/* NAME, or NAME and CANDIDATE; false: there are those already. */
+static bool
+take_word(run *r, const char *word)
+{
+	if (r->names[0] == NULL)
+		r->names[0] = word;
+	else if (r->elect && r->candidate == NULL)
+		r->candidate = word;
+	else
+		return false;
+	return true;
+}
+
+/* From here on all words are CMD's. */
+static void
+take_command(run *r, char **words)
+{
+	if (words[0] == NULL)
+		lc_usage("no command follows --");
+	if (words[0][0] == '\0')
+		lc_usage("the name of the command is empty");
+	r->command = words;
+}
+
 /*
- * Names stand before "--", CMD behind it.  Without "--" the first words are the
- * name (and the candidate), and CMD comes next, as in flock and etcdctl.
+ * "--" ends the options.  CMD follows, or, where NAME has not come yet, NAME
+ * and then CMD, behind another "--" or not.
+ */
+static void
+take_rest(run *r, char **words)
+{
+	bool named = r->names[0] != NULL;
+
+	if (!named)
+	{
+		while (*words != NULL && strcmp(*words, "--") != 0 && take_word(r, *words))
+			words++;
+		if (*words == NULL)
+			return;
+		words += strcmp(*words, "--") == 0;
+	}
+	if (r->elect && r->candidate == NULL)
+		lc_usage("the candidate is missing");
+	take_command(r, words);
+}
+
+/*
+ * As in flock and etcdctl: NAME (of an election NAME and CANDIDATE), and
+ * options before and behind it; the first other word begins CMD, and "--" may
+ * stand before that.  All of CMD is its own, options and "--" included.
  */
 static void
 parse(run *r, int argc, char **argv)
 {
-	int words = r->elect ? 2 : 1, option, separator = 1;
-	const char **list = lc_alloc(sizeof(*list) * (size_t) (argc + 1));
-
-	while (separator < argc && strcmp(argv[separator], "--") != 0)
-		separator++;
-	if (separator < argc)
-	{
-		r->command = separator + 1 < argc ? argv + separator + 1 : NULL;
-		words = INT_MAX;
-	}
+	r->names = lc_alloc(sizeof(*r->names) * (size_t) (argc + 1));
+	r->n = 1;
 	optind = 0;
 	opterr = 0;
-	while (r->n < words || r->command == NULL)
+	for (;;)
 	{
 		int at = optind != 0 ? optind : 1;
+		int option =
+			getopt_long(argc, argv, r->elect ? "-:E:nw:l" LC_GLOBAL_OPTIONS : "-:E:nw:s" LC_GLOBAL_OPTIONS,
+						r->elect ? elect_options : lock_options, NULL);
 
-		if (at >= separator)
-			break;
-		option = getopt_long(separator, argv, "-:E:" LC_GLOBAL_OPTIONS,
-							 r->elect ? elect_options : lock_options, NULL);
 		if (option == -1)
-			break;
+		{
+			/* "--", or the end */
+			if (optind > at)
+				take_rest(r, argv + optind);
+			return;
+		}
 		if (option != 1)
 			take_option(r, option, at, argv);
-		else if (r->n < words)
-			list[r->n++] = optarg;
-		else
+		else if (!take_word(r, optarg))
 		{
-			r->command = argv + optind - 1;
-			break;
+			take_command(r, argv + optind - 1);
+			return;
 		}
 	}
-	r->names = list;
 }
 
 static void
 check(run *r)
 {
-	if (r->elect)
-	{
-		if (r->n != 2)
-			lc_usage(r->n == 0   ? "the election is missing"
-					 : r->n == 1 ? "the candidate is missing"
-								 : "too many words before --");
-		r->candidate = r->names[1];
-		r->n = 1;
-	}
-	if (r->n == 0)
-		lc_usage("the name of the lock is missing");
+	if (r->names[0] == NULL)
+		lc_usage("the name of the %s is missing", r->elect ? "election" : "lock");
+	if (r->elect && r->candidate == NULL)
+		lc_usage("the candidate is missing");
 	if (r->how.permits > 0 && (r->how.shared || r->n > 1))
 		lc_usage("--permits is for one name, and not with --shared");
 	if (r->hold_for > 0 && (r->how.shared || r->how.permits > 0 || r->n > 1))
 		lc_usage("--hold-for is for one exclusive lock");
+	if (r->at_most > 0 && r->command == NULL)
+		lc_usage("--at-most is for a command");
 	if (r->ttl == 0)
 		r->ttl = r->elect ? TTL_ELECT : TTL_LOCK;
 	if (r->grace < 0)
@@ -201,19 +247,28 @@ check(run *r)
 	lc_choose_shard(r->names, r->n);
 }
 
-static char *
-joined(const char **names, int n)
+/*
+ * CMD's, by way of the guardian.  LOCK_NAMES can always be taken apart, whatever
+ * is in a name; LOCK_NAME stands for one name alone, which may be any text.
+ */
+static void
+set_environment(const run *r)
 {
-	char *text = lc_copy(names[0]);
+	char *list = lc_copy("");
+	bool failed;
 
-	for (int i = 1; i < n; i++)
+	for (int i = 0; i < r->n; i++)
 	{
-		char *more = lc_format("%s\n%s", text, names[i]);
+		char *name = lc_json(r->names[i]), *longer = lc_format("%s%s%s", list, i > 0 ? ", " : "", name);
 
-		free(text);
-		text = more;
+		free(name);
+		free(list);
+		list = longer;
 	}
-	return text;
+	failed = r->n == 1 ? setenv("LOCK_NAME", r->names[0], 1) != 0 : unsetenv("LOCK_NAME") != 0;
+	if (failed || setenv("LOCK_NAMES", lc_format("[%s]", list), 1) != 0)
+		lc_die(LC_EXIT_CANNOT_RUN, "out of memory");
+	free(list);
 }
 
 /* --- messages --- */
@@ -225,16 +280,20 @@ is_watched(void)
 	return lc_verbosity >= LC_VERBOSE || (lc_verbosity == LC_NORMAL && isatty(STDERR_FILENO));
 }
 
+/* On one line also where it is not a message: systemd takes each line for another variable. */
 static const char *
 what(const run *r)
 {
-	static char text[600];
+	static char *text;
+	char *name = lc_escaped(r->names[0]);
 
-	snprintf(text, sizeof(text), "%s \"%.500s\"%s",
-			 r->elect             ? "election"
-			 : r->how.permits > 0 ? "permit"
-								  : "lock",
-			 r->names[0], r->n > 1 ? " and others" : "");
+	free(text);
+	text = lc_format("%s \"%s\"%s",
+					 r->elect             ? "election"
+					 : r->how.permits > 0 ? "permit"
+										  : "lock",
+					 name, r->n > 1 ? " and others" : "");
+	free(name);
 	return text;
 }
 
@@ -255,16 +314,23 @@ extend(run *r)
 	r->extend_at = le_now() + EXTEND_EVERY_MS;
 }
 
+/* Milliseconds until the first thing to do that no descriptor tells of; -1: there is none. */
 static int
 step_timeout(const run *r, bool waiting)
 {
-	int64_t left = r->how.until - le_now();
-	int timeout = r->http.fd >= 0 || (waiting && r->notify) ? TICK_MS : -1;
+	int64_t first = lc_http_until(&r->http), left;
 
+	if (waiting && r->notify && r->extend_at < first)
+		first = r->extend_at;
 	/* Elections have no how: the end of the wait is here. */
-	if (waiting && r->how.until != 0 && (timeout < 0 || left < timeout))
-		timeout = left <= 0 ? 0 : left < INT_MAX ? (int) left : INT_MAX;
-	return timeout;
+	if (waiting && r->how.until != 0 && r->how.until < first)
+		first = r->how.until;
+	if (!waiting && r->end_at != 0 && !r->ended && r->end_at < first)
+		first = r->end_at;
+	if (first == INT64_MAX)
+		return -1;
+	left = first - le_now();
+	return left <= 0 ? 0 : left < INT_MAX ? (int) left : INT_MAX;
 }
 
 /* Waits until something has happened, and takes what can be taken here. */
@@ -314,7 +380,7 @@ open_session(run *r)
 	name = lc_format("lockctl %s %d ", host, (int) getpid());
 	options.name = name;
 	if (le_open(&options, &r->session, &error) != LE_OK)
-		lc_die(lc_exit_code(error.status), "%s", error.message);
+		lc_die(lc_exit_code(error.status), "%s", lc_line(error.message));
 	r->signal_fd = lc_signals_fd();
 	lc_detail("connected, lease %lld", (long long) le_lease(r->session));
 	free(name);
@@ -406,6 +472,17 @@ send_deadline(run *r)
 	}
 }
 
+/* A command that hangs keeps its lock for ever otherwise: lockctl renews it. */
+static void
+end_in_time(run *r)
+{
+	if (r->end_at == 0 || r->ended || r->guardian.exited || le_now() < r->end_at)
+		return;
+	lc_error("%s: the command has run for as long as --at-most allows: ending it", what(r));
+	r->ended = true;
+	lc_guardian_send(&r->guardian, LC_END, 0, 0, 0);
+}
+
 /* Until CMD, and all that it has started, is gone. */
 static int
 run_command(run *r)
@@ -414,6 +491,7 @@ run_command(run *r)
 
 	r->deadline = le_deadline(r->session);
 	lc_guardian_start(&r->guardian, le_token(r->hold), r->deadline);
+	r->end_at = r->at_most > 0 ? le_now() + r->at_most : 0;
 	while (!r->guardian.gone)
 	{
 		if (le_valid(r->hold))
@@ -423,12 +501,15 @@ run_command(run *r)
 			r->killed = true;
 			lc_guardian_send(&r->guardian, LC_KILL, 0, 0, 0);
 		}
+		end_in_time(r);
 		step(r, false);
 	}
 	lost = r->guardian.late || r->killed;
 	lc_guardian_finish(&r->guardian);
 	if (lost)
-		return LC_EXIT_LOST;
+		return LOST;
+	if (r->ended)
+		return LC_EXIT_AT_MOST;
 	if (WIFSIGNALED(r->guardian.status))
 		return LC_EXIT_SIGNAL + WTERMSIG(r->guardian.status);
 	return WEXITSTATUS(r->guardian.status);
@@ -446,7 +527,7 @@ just_hold(run *r)
 	}
 	while (r->signo == 0 && le_valid(r->hold))
 		step(r, false);
-	return r->signo != 0 ? LC_EXIT_SIGNAL + r->signo : LC_EXIT_LOST;
+	return r->signo != 0 ? LC_EXIT_SIGNAL + r->signo : LOST;
 }
 
 /* --- the end --- */
@@ -472,14 +553,14 @@ give_back(run *r, int code)
 
 	if (r->notify)
 		lc_notify("STOPPING=1");
-	if (code == LC_EXIT_LOST && (r->killed || r->guardian.late || !le_valid(r->hold)))
+	if (code == LOST)
 		tell_lost(r);
 	status = le_release(r->hold, r->hold_for, &error);
 	r->hold = NULL;
-	if (status == LE_LOST && code != LC_EXIT_LOST)
+	if (status == LE_LOST && code != LOST)
 	{
 		lc_error("%s had been lost before it was released: the command may not have been alone", what(r));
-		code = LC_EXIT_LOST;
+		code = LOST;
 	}
 	else if (status == LE_INVALID)
 		lc_error("%s was released without --hold-for: %s", what(r), error.message);
@@ -499,8 +580,8 @@ not_granted(run *r, le_status status, const le_error *error)
 			lc_notice("%s: not acquired%s", what(r), r->wait == 0 ? "" : " in time");
 		return r->not_acquired;
 	}
-	lc_error("%s", error->message);
-	return lc_exit_code(status);
+	lc_error("%s", lc_line(error->message));
+	return status == LE_LOST ? LOST : lc_exit_code(status);
 }
 
 static int
@@ -524,11 +605,8 @@ go(run *r)
 
 	if (r->command != NULL)
 	{
-		r->guarded = (lc_command){.argv = r->command,
-								  .name = joined(r->names, r->n),
-								  .ttl = r->ttl,
-								  .grace = r->grace,
-								  .notify = r->notify};
+		set_environment(r);
+		r->guarded = (lc_command){.argv = r->command, .ttl = r->ttl, .grace = r->grace, .notify = r->notify};
 		lc_guardian_fork(&r->guardian, &r->guarded);
 	}
 	/* After the fork: the guardian must not keep the port. */
@@ -540,7 +618,7 @@ go(run *r)
 		status = wait_for_grant(r, &error);
 		code = status == LE_OK ? granted(r) : not_granted(r, status, &error);
 		/* Who stands for election without a command goes on doing so. */
-	} while (r->elect && r->command == NULL && code == LC_EXIT_LOST && r->signo == 0 &&
+	} while (r->elect && r->command == NULL && code == LOST && r->signo == 0 &&
 			 le_reopen(r->session, &error) == LE_OK);
 	/* A second Ctrl-C does not wait for a server that does not answer. */
 	if (r->signo == SIGINT)
@@ -550,13 +628,14 @@ go(run *r)
 	if (le_close(r->session, -1, &error) != LE_OK)
 		lc_detail("%s", error.message);
 	lc_guardian_finish(&r->guardian);
-	return code;
+	return code == LOST ? r->lost : code;
 }
 
 static void
 init(run *r, bool elect)
 {
-	*r = (run){.elect = elect, .wait = -1, .grace = -1, .not_acquired = LC_EXIT_NOT_ACQUIRED};
+	*r = (run){
+		.elect = elect, .wait = -1, .grace = -1, .not_acquired = LC_EXIT_NOT_ACQUIRED, .lost = LC_EXIT_LOST};
 	r->how.size = sizeof(r->how);
 	r->http.fd = r->guardian.fd = r->signal_fd = -1;
 }
@@ -579,11 +658,11 @@ lc_elect(int argc, char **argv)
 
 	init(&r, true);
 	parse(&r, argc, argv);
-	if (r.listen != NULL)
+	if (r.listen)
 	{
-		if (r.n > 0 || r.command != NULL)
+		if (r.names[0] == NULL || r.candidate != NULL || r.command != NULL)
 			lc_usage("--listen takes the election, and nothing else");
-		return lc_elect_listen(r.listen);
+		return lc_elect_listen(r.names[0]);
 	}
 	check(&r);
 	return go(&r);

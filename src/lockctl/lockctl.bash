@@ -19,8 +19,8 @@ _lockctl_names()
 _lockctl_options()
 {
 	case $1 in
-		lock) echo --ttl --wait --try --shared --permits --hold-for --grace --notify --conflict-exit-code ;;
-		elect) echo --ttl --wait --try --grace --notify --http --listen --conflict-exit-code ;;
+		lock) echo --and --ttl --wait --try --shared --permits --hold-for --grace --at-most --notify --conflict-exit-code ;;
+		elect) echo --ttl --wait --try --grace --at-most --notify --http --listen --conflict-exit-code ;;
 		acquire) echo --ttl --wait --try --shared --permits --owner --lease --conflict-exit-code ;;
 		renew) echo --ttl ;;
 		release) echo --hold-for --force --election ;;
@@ -31,34 +31,55 @@ _lockctl_options()
 	echo --help
 }
 
+# The command that lockctl is to run, from this word on.
+_lockctl_command()
+{
+	if declare -F _command_offset >/dev/null; then
+		_command_offset "$1"
+	elif [ "$1" = "$COMP_CWORD" ]; then
+		COMPREPLY=($(compgen -c -- "$cur"))
+	fi
+}
+
 _lockctl()
 {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev= command= i word
+	local -i words=0 names=-1 # that have been seen behind the command; that come before a command to run
 	local -a connection=()
 	COMPREPLY=()
 	[ "$COMP_CWORD" -lt 1 ] || prev=${COMP_WORDS[COMP_CWORD - 1]}
 	for ((i = 1; i < COMP_CWORD; i++)); do
 		word=${COMP_WORDS[i]}
 		case $word in
-			--) # behind it stands a command of its own
-				if declare -F _command_offset >/dev/null; then _command_offset $((i + 1)); else COMPREPLY=($(compgen -c -- "$cur")); fi
-				return ;;
-			-h | -p | -U | -d | -S | -s) connection+=("$word" "${COMP_WORDS[i + 1]-}"); ((++i)) ;;
+			--)
+				if [ "$words" -gt 0 ]; then _lockctl_command $((i + 1)); return; fi ;;
+			-h | -p | -U | -d | -S | -N) connection+=("$word" "${COMP_WORDS[i + 1]-}"); ((++i)) ;;
 			--host=* | --port=* | --username=* | --dbname=* | --shards=* | --shard=*) connection+=("$word") ;;
-			-o) ((++i)) ;;
+			-[oEw] | -[!-]*[Ew] | --and | --ttl | --wait | --permits | --hold-for | --grace | --at-most | --http | --conflict-exit-code) ((++i)) ;;
 			-*) ;;
-			*) [ -n "$command" ] || command=$word ;;
+			*)
+				if [ -n "$command" ]; then
+					((++words))
+					if [ "$words" -gt "$names" ] && [ "$names" -gt 0 ]; then _lockctl_command "$i"; return; fi
+				else
+					command=$word
+					case $command in lock) names=1 ;; elect) names=2 ;; esac
+				fi ;;
 		esac
 	done
 	case $prev in
 		-o | --output) COMPREPLY=($(compgen -W 'table json csv' -- "$cur")); return ;;
 		-h | -p | -U | -d) return ;;
 		-S) compopt -o default; return ;;
-		-s) _lockctl_words < <(lockctl "${connection[@]::${#connection[@]}-2}" shard 2>/dev/null); return ;;
-		--listen) _lockctl_words < <(_lockctl_names elections election); return ;;
+		-N) _lockctl_words < <(lockctl "${connection[@]::${#connection[@]}-2}" shard 2>/dev/null); return ;;
+		--and) _lockctl_words < <(_lockctl_names locks name); return ;;
 	esac
 	if [[ $cur = -* ]]; then
 		COMPREPLY=($(compgen -W "$(_lockctl_options "$command")" -- "$cur"))
+		return
+	fi
+	if [ "$words" = "$names" ]; then
+		_lockctl_command "$COMP_CWORD"
 		return
 	fi
 	case $command in

@@ -31,11 +31,12 @@
 
 /* --- exit codes --- */
 
-#define LC_EXIT_FAILED       1 /* doctor has found something */
+#define LC_EXIT_FAILED       1 /* doctor has found something; there is nothing of that name */
 #define LC_EXIT_NOT_ACQUIRED 3
 #define LC_EXIT_LOST         4
 #define LC_EXIT_USAGE        64
 #define LC_EXIT_SERVER       69
+#define LC_EXIT_AT_MOST      124 /* as timeout(1) */
 #define LC_EXIT_CANNOT_RUN   126
 #define LC_EXIT_NOT_FOUND    127
 #define LC_EXIT_SIGNAL       128 /* + its number */
@@ -63,6 +64,17 @@ extern char *lc_format(const char *format, ...) __attribute__((format(printf, 1,
 /* Writes all that was printed; ends the program when that fails. */
 extern void lc_flush(void);
 
+/* --- text.c: all of these make a text that is to be freed --- */
+
+/* Of a table: each character that a terminal would act upon is a question mark. */
+extern char *lc_printable(const char *text);
+/* Of a message: each of them is escaped as in C. */
+extern char *lc_escaped(const char *text);
+/* Several lines, as libpq's messages have, in one. */
+extern char *lc_line(const char *text);
+/* A string of JSON, with its quotes. */
+extern char *lc_json(const char *text);
+
 /* --- options.c --- */
 
 typedef enum lc_output
@@ -84,15 +96,15 @@ typedef struct lc_global
 extern lc_global lc_globals;
 
 /* Of every command.  A command's own long options start behind LC_OPT_HELP. */
-#define LC_GLOBAL_OPTIONS "h:p:U:d:S:s:o:qv"
+#define LC_GLOBAL_OPTIONS "h:p:U:d:S:N:o:qv"
 #define LC_OPT_HELP       256
 #define LC_HELP_OPTION                                                                                       \
 	{                                                                                                        \
 		"help", 0, NULL, LC_OPT_HELP                                                                         \
 	}
 
-/* True where it is one of them. */
-extern bool lc_take_global(int option, const char *value);
+/* True where it is one of them.  A value with a password is overwritten. */
+extern bool lc_take_global(int option, char *value);
 /* What is left: --help, an option that is not known, or one without its value. */
 extern void lc_bad_option(int option, const char *text) __attribute__((noreturn));
 
@@ -102,6 +114,8 @@ extern void lc_take_globals(int argc, char **argv);
 /* "5", "5s", "500ms", "2min", "1h", "1d" in milliseconds.  Ends the program where it is none. */
 extern int lc_duration(const char *option, const char *text, int min, int max);
 extern int64_t lc_number(const char *what, const char *text, int64_t min, int64_t max);
+/* The values of -E, CODE[,LOST]; without lost, CODE alone. */
+extern void lc_exit_codes(const char *text, int *not_acquired, int *lost);
 /* From the global options; NULL: the environment says it all.  To be freed.  With --shards one has to be chosen. */
 extern char *lc_conninfo(void);
 extern int lc_exit_code(le_status status);
@@ -173,9 +187,8 @@ typedef struct lc_message
 typedef struct lc_command
 {
 	char **argv;
-	const char *name; /* LOCK_NAME */
-	int ttl, grace;   /* ms */
-	bool notify;      /* NOTIFY_SOCKET is lockctl's, not CMD's */
+	int ttl, grace; /* ms */
+	bool notify;    /* NOTIFY_SOCKET is lockctl's, not CMD's */
 } lc_command;
 
 typedef struct lc_guardian
@@ -210,12 +223,12 @@ extern void lc_notify(const char *format, ...) __attribute__((format(printf, 1, 
 
 /* --- http.c --- */
 
-#define LC_HTTP_CLIENTS 16
+#define LC_HTTP_CLIENTS 128
 
 typedef struct lc_http_client
 {
-	int fd; /* -1: free */
-	int64_t until;
+	int fd;        /* -1: free */
+	int64_t until; /* ms of le_now(): the end of its time for the request */
 	size_t length;
 	char request[1024];
 } lc_http_client;
@@ -238,6 +251,8 @@ typedef struct lc_http_state
 extern void lc_http_open(lc_http *http, const char *address);
 /* Adds its descriptors; returns how many.  At most 1 + LC_HTTP_CLIENTS. */
 extern int lc_http_poll(lc_http *http, struct pollfd *fds);
+/* When the first client has had its time; INT64_MAX: there is none. */
+extern int64_t lc_http_until(const lc_http *http);
 extern void lc_http_work(lc_http *http, const lc_http_state *state);
 
 /* --- sql.c --- */
@@ -252,12 +267,13 @@ extern char *lc_literal(PGconn *db, const char *text);
 extern PGresult *lc_query(PGconn *db, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Runs a statement, so that a signal cancels it; NULL: a signal did, its number is in *signo. */
 extern PGresult *lc_query_signals(PGconn *db, const char *query, int *signo);
-/* Prints the rows of a query, made by the server as JSON and CSV.  one: a row is an object, not an array of them. */
-extern void lc_print(PGconn *db, bool one, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/*
+ * Prints the rows of a query, made by the server as JSON and CSV, and answers
+ * how many there are.  one: a row is an object, not an array of them.
+ */
+extern int64_t lc_print(PGconn *db, bool one, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* How many columns of a terminal a text takes. */
 extern int lc_width(const char *text);
-/* A text of somebody else's, without line feeds and what a terminal would act upon; to be freed. */
-extern char *lc_printable(const char *text);
 
 /* --- the commands --- */
 

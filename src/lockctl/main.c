@@ -4,6 +4,7 @@
  */
 #include "lockctl.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <locale.h>
@@ -29,7 +30,7 @@ static const struct option options[] = {{"host", required_argument, NULL, 'h'},
 										{"username", required_argument, NULL, 'U'},
 										{"dbname", required_argument, NULL, 'd'},
 										{"shards", required_argument, NULL, 'S'},
-										{"shard", required_argument, NULL, 's'},
+										{"shard", required_argument, NULL, 'N'},
 										{"output", required_argument, NULL, 'o'},
 										{"quiet", no_argument, NULL, 'q'},
 										{"verbose", no_argument, NULL, 'v'},
@@ -37,17 +38,20 @@ static const struct option options[] = {{"host", required_argument, NULL, 'h'},
 										LC_HELP_OPTION,
 										{NULL, 0, NULL, 0}};
 
-/* 0, 1 and 2 are open, so that no connection becomes somebody's standard output. */
+/*
+ * 0, 1 and 2 are open, so that no connection becomes somebody's standard output.
+ * An output that was closed cannot be written to: a token that nobody can read
+ * is an error, and is given back.
+ */
 static void
 open_standard_files(void)
 {
-	int fd;
-
-	do
-		fd = open("/dev/null", O_RDWR);
-	while (fd >= 0 && fd <= STDERR_FILENO);
-	if (fd >= 0)
-		close(fd);
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+	{
+		/* the lowest one that is free is this one */
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd)
+			lc_die(LC_EXIT_CANNOT_RUN, "cannot open /dev/null: %s", strerror(errno));
+	}
 }
 
 int

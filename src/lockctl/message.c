@@ -12,18 +12,16 @@
 
 lc_level lc_verbosity = LC_NORMAL;
 
-/* One write a line, so that lines of several processes do not mix. */
+/* One line, in one write, so that lines of several processes do not mix; and no name can begin another one. */
 static void
 tell(const char *format, va_list args)
 {
-	char text[2048];
-	size_t length;
+	char text[2048], *escaped;
 
 	vsnprintf(text, sizeof(text), format, args);
-	length = strlen(text);
-	while (length > 0 && text[length - 1] == '\n')
-		text[--length] = '\0';
-	fprintf(stderr, "lockctl: %s\n", text);
+	escaped = lc_escaped(text);
+	fprintf(stderr, "lockctl: %s\n", escaped);
+	free(escaped);
 }
 
 void

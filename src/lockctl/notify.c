@@ -18,7 +18,7 @@ lc_notify(const char *format, ...)
 	const char *path = getenv("NOTIFY_SOCKET");
 	struct sockaddr_un to = {.sun_family = AF_UNIX};
 	size_t length;
-	char text[512];
+	char text[2048];
 	va_list args;
 	int fd;
 

@@ -61,6 +61,19 @@ lc_number(const char *what, const char *text, int64_t min, int64_t max)
 	return value;
 }
 
+void
+lc_exit_codes(const char *text, int *not_acquired, int *lost)
+{
+	size_t length = lost != NULL ? strcspn(text, ",") : strlen(text);
+	char *first = lc_copy(text);
+
+	first[length] = '\0';
+	*not_acquired = (int) lc_number("-E", first, 0, 255);
+	if (text[length] == ',')
+		*lost = (int) lc_number("-E", text + length + 1, 0, 255);
+	free(first);
+}
+
 /* --- options of every command --- */
 
 static lc_output
@@ -75,8 +88,40 @@ output_of(const char *text)
 	lc_usage("-o: \"%s\" is not table, json or csv", text);
 }
 
+/* "key=value ..." or a URI, not the name of a database. */
+static bool
+is_conninfo(const char *text)
+{
+	return strchr(text, '=') != NULL || strncmp(text, "postgresql://", 13) == 0 ||
+		   strncmp(text, "postgres://", 11) == 0;
+}
+
+/* libpq knows what is not to be shown.  A string that it cannot read may have it too. */
+static bool
+has_password(const char *conninfo)
+{
+	PQconninfoOption *options = PQconninfoParse(conninfo, NULL);
+	bool found = options == NULL;
+
+	for (PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
+		found = found || (o->val != NULL && strcmp(o->dispchar, "*") == 0);
+	PQconninfoFree(options);
+	return found;
+}
+
+/* All users of the machine see the arguments of a process: a password does not stay among them. */
+static const char *
+take_database(char *value)
+{
+	char *copy = lc_copy(value);
+
+	if (is_conninfo(value) && has_password(value))
+		memset(value, '*', strlen(value));
+	return copy;
+}
+
 bool
-lc_take_global(int option, const char *value)
+lc_take_global(int option, char *value)
 {
 	lc_global *g = &lc_globals;
 
@@ -92,12 +137,12 @@ lc_take_global(int option, const char *value)
 			g->user = value;
 			return true;
 		case 'd':
-			g->database = value;
+			g->database = take_database(value);
 			return true;
 		case 'S':
 			g->shards = value;
 			return true;
-		case 's':
+		case 'N':
 			g->shard = value;
 			return true;
 		case 'o':
@@ -181,9 +226,7 @@ lc_conninfo(void)
 
 	lc_choose_shard(NULL, 0);
 	database = g->database;
-	is_string =
-		database != NULL && (strchr(database, '=') != NULL || strncmp(database, "postgresql://", 13) == 0 ||
-							 strncmp(database, "postgres://", 11) == 0);
+	is_string = database != NULL && is_conninfo(database);
 	if (is_string)
 	{
 		options = PQconninfoParse(database, &message);

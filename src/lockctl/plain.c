@@ -13,9 +13,6 @@
 enum
 {
 	OPT_TTL = LC_OPT_HELP + 1,
-	OPT_WAIT,
-	OPT_TRY,
-	OPT_SHARED,
 	OPT_PERMITS,
 	OPT_OWNER,
 	OPT_LEASE,
@@ -27,9 +24,9 @@ enum
 
 /* Of all commands; parse() is told which ones are allowed. */
 static const struct option options[] = {{"ttl", required_argument, NULL, OPT_TTL},
-										{"wait", required_argument, NULL, OPT_WAIT},
-										{"try", no_argument, NULL, OPT_TRY},
-										{"shared", no_argument, NULL, OPT_SHARED},
+										{"wait", required_argument, NULL, 'w'},
+										{"try", no_argument, NULL, 'n'},
+										{"shared", no_argument, NULL, 's'},
 										{"permits", required_argument, NULL, OPT_PERMITS},
 										{"owner", required_argument, NULL, OPT_OWNER},
 										{"lease", required_argument, NULL, OPT_LEASE},
@@ -59,13 +56,13 @@ take(arguments *a, int option)
 		case OPT_TTL:
 			a->ttl = lc_duration("--ttl", optarg, LC_TTL_MIN, LC_TTL_MAX);
 			break;
-		case OPT_WAIT:
+		case 'w':
 			a->wait = lc_duration("--wait", optarg, 0, INT_MAX);
 			break;
-		case OPT_TRY:
+		case 'n':
 			a->wait = 0;
 			break;
-		case OPT_SHARED:
+		case 's':
 			a->shared = true;
 			break;
 		case OPT_PERMITS:
@@ -90,18 +87,36 @@ take(arguments *a, int option)
 			a->once = true;
 			break;
 		case 'E':
-			a->not_acquired = (int) lc_number("-E", optarg, 0, 255);
+			lc_exit_codes(optarg, &a->not_acquired, NULL);
 			break;
 		default:
 			break;
 	}
 }
 
+/* Is it one of the command's own, by its long name? */
+static bool
+is_allowed(int option, const char *allowed)
+{
+	for (const struct option *o = options; o->name != NULL; o++)
+	{
+		if (o->val == option)
+		{
+			char *name = lc_format(" %s ", o->name);
+			bool found = strstr(allowed, name) != NULL;
+
+			free(name);
+			return found;
+		}
+	}
+	return false;
+}
+
 /* allowed: the command's own long options, each between blanks. */
 static void
 parse(arguments *a, int argc, char **argv, const char *allowed)
 {
-	int option, index;
+	int option;
 
 	*a = (arguments){.ttl = -1, .wait = -1, .not_acquired = LC_EXIT_NOT_ACQUIRED};
 	optind = 0;
@@ -110,8 +125,7 @@ parse(arguments *a, int argc, char **argv, const char *allowed)
 	{
 		int at = optind != 0 ? optind : 1;
 
-		index = -1;
-		option = getopt_long(argc, argv, "-:E:" LC_GLOBAL_OPTIONS, options, &index);
+		option = getopt_long(argc, argv, "-:E:nw:s" LC_GLOBAL_OPTIONS, options, NULL);
 		if (option == -1)
 			break;
 		if (lc_take_global(option, optarg))
@@ -123,15 +137,7 @@ parse(arguments *a, int argc, char **argv, const char *allowed)
 			a->words[a->n++] = optarg;
 			continue;
 		}
-		if (index >= 0 && option != LC_OPT_HELP)
-		{
-			char *name = lc_format(" %s ", options[index].name);
-
-			if (strstr(allowed, name) == NULL)
-				lc_usage("unknown option \"%s\"", argv[at]);
-			free(name);
-		}
-		else if (option == 'E' ? strstr(allowed, " conflict-exit-code ") == NULL : true)
+		if (!is_allowed(option, allowed))
 			lc_bad_option(option, argv[at]);
 		take(a, option);
 	}

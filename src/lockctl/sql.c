@@ -49,7 +49,7 @@ lc_connect(bool primary)
 #undef ADD
 	db = PQconnectdbParams(keys, values, 1);
 	if (db == NULL || PQstatus(db) != CONNECTION_OK)
-		lc_die(LC_EXIT_SERVER, "%s", PQerrorMessage(db));
+		lc_die(LC_EXIT_SERVER, "%s", lc_line(PQerrorMessage(db)));
 	free(conninfo);
 	return db;
 }
@@ -81,7 +81,7 @@ lc_literal(PGconn *db, const char *text)
 	char *quoted = PQescapeLiteral(db, text, strlen(text)), *copy;
 
 	if (quoted == NULL)
-		lc_usage("\"%s\": %s", text, PQerrorMessage(db));
+		lc_usage("\"%s\": %s", text, lc_line(PQerrorMessage(db)));
 	copy = lc_copy(quoted);
 	PQfreemem(quoted);
 	return copy;
@@ -107,8 +107,8 @@ static void __attribute__((noreturn)) failed(PGconn *db, const PGresult *result)
 	const char *hint = PQresultErrorField(result, PG_DIAG_MESSAGE_HINT);
 
 	if (message == NULL)
-		lc_die(LC_EXIT_SERVER, "%s", PQerrorMessage(db));
-	lc_die(result_code(result), "%s%s%s", message, hint != NULL ? "\nhint: " : "", hint != NULL ? hint : "");
+		lc_die(LC_EXIT_SERVER, "%s", lc_line(PQerrorMessage(db)));
+	lc_die(result_code(result), "%s%s%s", message, hint != NULL ? "; hint: " : "", hint != NULL ? hint : "");
 }
 
 PGresult *
@@ -151,7 +151,7 @@ lc_query_signals(PGconn *db, const char *query, int *signo)
 
 	*signo = 0;
 	if (!PQsendQuery(db, query))
-		lc_die(LC_EXIT_SERVER, "%s", PQerrorMessage(db));
+		lc_die(LC_EXIT_SERVER, "%s", lc_line(PQerrorMessage(db)));
 	while (PQisBusy(db))
 	{
 		poll(fds, 2, -1);
@@ -165,7 +165,7 @@ lc_query_signals(PGconn *db, const char *query, int *signo)
 			cancel(db);
 		}
 		if (fds[0].revents != 0 && !PQconsumeInput(db))
-			lc_die(LC_EXIT_SERVER, "%s", PQerrorMessage(db));
+			lc_die(LC_EXIT_SERVER, "%s", lc_line(PQerrorMessage(db)));
 	}
 	result = PQgetResult(db);
 	while ((next = PQgetResult(db)) != NULL)
@@ -204,28 +204,6 @@ lc_width(const char *text)
 		text += length;
 	}
 	return width;
-}
-
-/* In UTF-8 the control characters from 0x80 on have two bytes. */
-static bool
-is_control(const unsigned char *c)
-{
-	return *c < 0x20 || *c == 0x7f || (c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0);
-}
-
-char *
-lc_printable(const char *text)
-{
-	char *copy = lc_alloc(strlen(text) + 1), *to = copy;
-
-	for (const unsigned char *c = (const unsigned char *) text; *c != '\0'; c++)
-	{
-		bool control = is_control(c);
-
-		c += control && *c == 0xc2;
-		*to++ = control ? '?' : (char) *c;
-	}
-	return copy;
 }
 
 static int
@@ -285,11 +263,12 @@ print_table(const PGresult *result)
 	free(widths);
 }
 
-static void
+static int64_t
 print_csv(PGconn *db, const char *query)
 {
 	PGresult *result = lc_query(db, "SET client_min_messages = warning");
 	char *line;
+	int64_t rows;
 	int length;
 
 	PQclear(result);
@@ -306,15 +285,18 @@ print_csv(PGconn *db, const char *query)
 	result = PQgetResult(db);
 	if (length == -2 || PQresultStatus(result) != PGRES_COMMAND_OK)
 		failed(db, result);
+	rows = atoll(PQcmdTuples(result));
 	PQclear(result);
+	return rows;
 }
 
-void
+int64_t
 lc_print(PGconn *db, bool one, const char *format, ...)
 {
 	char query[8192];
 	PGresult *result;
 	va_list args;
+	int64_t rows;
 	int length;
 
 	va_start(args, format);
@@ -323,20 +305,24 @@ lc_print(PGconn *db, bool one, const char *format, ...)
 	if (length >= (int) sizeof(query) - 256)
 		lc_usage("the arguments are too long");
 	if (lc_globals.output == LC_CSV)
-		print_csv(db, query);
+		rows = print_csv(db, query);
 	else if (lc_globals.output == LC_TABLE)
 	{
 		result = lc_query(db, "%s", query);
 		print_table(result);
+		rows = PQntuples(result);
 		PQclear(result);
 	}
 	else
 	{
-		result = lc_query(
-			db, one ? "SELECT row_to_json(q) FROM (%s) q" : "SELECT coalesce(json_agg(q), '[]') FROM (%s) q",
-			query);
+		result = lc_query(db,
+						  one ? "SELECT row_to_json(q), 1 FROM (%s) q"
+							  : "SELECT coalesce(json_agg(q), '[]'), count(*) FROM (%s) q",
+						  query);
 		puts(PQntuples(result) > 0 ? PQgetvalue(result, 0, 0) : "null");
+		rows = PQntuples(result) > 0 ? atoll(PQgetvalue(result, 0, 1)) : 0;
 		PQclear(result);
 	}
 	lc_flush();
+	return rows;
 }

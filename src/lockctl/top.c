@@ -124,6 +124,15 @@ wait_for(top *t, int fd, int64_t until)
 	return !t->stopped;
 }
 
+static void
+say(top *t, const char *message)
+{
+	char *line = lc_line(message);
+
+	snprintf(t->message, sizeof(t->message), "%s", line);
+	free(line);
+}
+
 /* NULL: see the message. */
 static PGresult *
 query(top *t, const char *text)
@@ -133,7 +142,7 @@ query(top *t, const char *text)
 
 	if (!PQsendQuery(t->db, text))
 	{
-		snprintf(t->message, sizeof(t->message), "%s", PQerrorMessage(t->db));
+		say(t, PQerrorMessage(t->db));
 		return NULL;
 	}
 	while (PQisBusy(t->db))
@@ -151,7 +160,7 @@ query(top *t, const char *text)
 		PQclear(next);
 	if (PQresultStatus(result) == PGRES_TUPLES_OK)
 		return result;
-	snprintf(t->message, sizeof(t->message), "%s", PQresultErrorMessage(result));
+	say(t, PQresultErrorMessage(result));
 	PQclear(result);
 	return NULL;
 }
@@ -174,7 +183,7 @@ connected(top *t)
 		PQreset(t->db);
 	if (PQstatus(t->db) == CONNECTION_OK)
 		return true;
-	snprintf(t->message, sizeof(t->message), "%s", PQerrorMessage(t->db));
+	say(t, PQerrorMessage(t->db));
 	return false;
 }
 
@@ -249,13 +258,15 @@ look(top *t, int height)
 
 /* At most so many columns of the terminal; what it would act upon is replaced. */
 static void
-put(int y, int x, int width, bool right, const char *text)
+put(int y, int x, int width, bool right, const char *anything)
 {
-	char line[600];
+	char line[600], *printable;
+	const char *text;
 	int n = 0, used = 0;
 
 	if (width <= 0)
 		return;
+	text = printable = lc_printable(anything);
 	while (*text != '\0' && n < (int) sizeof(line) - 8)
 	{
 		char one[8] = {0};
@@ -276,6 +287,7 @@ put(int y, int x, int width, bool right, const char *text)
 	}
 	line[n] = '\0';
 	mvaddstr(y, right ? x + width - used : x, line);
+	free(printable);
 }
 
 static const char *

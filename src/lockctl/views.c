@@ -37,24 +37,28 @@ parse(int argc, char **argv, bool word_allowed)
 	return optind < argc ? argv[optind] : word;
 }
 
-/* JSON and CSV have all columns, so that nothing is missing; a table has those that fit. */
+/*
+ * JSON and CSV have all columns, so that nothing is missing; a table has those
+ * that fit.  The exit code tells whether there is anything of a name.
+ */
 static int
 show(const char *name, const char *view, const char *columns, const char *key, const char *order)
 {
 	bool all = lc_globals.output != LC_TABLE || lc_verbosity == LC_VERBOSE;
 	PGconn *db;
 	char *literal;
+	int64_t rows;
 
 	lc_choose_shard(&name, name != NULL);
 	db = lc_connect(false);
 	literal = name != NULL ? lc_literal(db, name) : NULL;
 	lc_schema(db);
-	lc_print(db, false, "SELECT %s FROM lock_election.%s%s%s%s%s ORDER BY %s", all ? "*" : columns, view,
-			 name != NULL ? " WHERE " : "", name != NULL ? key : "", name != NULL ? " = " : "",
-			 name != NULL ? literal : "", order);
+	rows = lc_print(db, false, "SELECT %s FROM lock_election.%s%s%s%s%s ORDER BY %s", all ? "*" : columns,
+					view, name != NULL ? " WHERE " : "", name != NULL ? key : "", name != NULL ? " = " : "",
+					name != NULL ? literal : "", order);
 	free(literal);
 	PQfinish(db);
-	return 0;
+	return name != NULL && rows == 0 ? LC_EXIT_FAILED : 0;
 }
 
 int

@@ -201,32 +201,17 @@ lc_watch(int argc, char **argv)
 /* --- elect --listen --- */
 
 static void
-quote(const char *text)
-{
-	putchar('"');
-	for (const unsigned char *c = (const unsigned char *) text; *c != '\0'; c++)
-	{
-		if (*c == '"' || *c == '\\')
-			printf("\\%c", *c);
-		else if (*c < 0x20)
-			printf("\\u%04x", *c);
-		else
-			putchar(*c);
-	}
-	putchar('"');
-}
-
-static void
 on_change(const le_change *change, void *arg)
 {
 	(void) arg;
 	if (lc_globals.output == LC_JSON)
 	{
-		printf("{\"change\":%lld,\"how\":\"%s\",\"term\":%lld,\"leads\":%s,\"candidate\":",
+		char *candidate = lc_json(change->candidate != NULL ? change->candidate : "");
+
+		printf("{\"change\":%lld,\"how\":\"%s\",\"term\":%lld,\"leads\":%s,\"candidate\":%s}\n",
 			   (long long) change->change, change->how, (long long) change->term,
-			   change->leads ? "true" : "false");
-		quote(change->candidate != NULL ? change->candidate : "");
-		puts("}");
+			   change->leads ? "true" : "false", candidate);
+		free(candidate);
 	}
 	else if (lc_globals.output == LC_CSV)
 	{
@@ -257,13 +242,13 @@ lc_elect_listen(const char *election)
 	lc_choose_shard(&election, 1);
 	options.conninfo = conninfo = lc_conninfo();
 	if (le_open(&options, &session, &error) != LE_OK)
-		lc_die(lc_exit_code(error.status), "%s", error.message);
+		lc_die(lc_exit_code(error.status), "%s", lc_line(error.message));
 	fd.fd = lc_signals_fd();
 	if (lc_globals.output == LC_CSV)
 		puts("change,how,term,candidate");
 	lc_flush();
 	if (le_observe(session, election, -1, on_change, NULL, &observer, &error) != LE_OK)
-		lc_die(lc_exit_code(error.status), "%s", error.message);
+		lc_die(lc_exit_code(error.status), "%s", lc_line(error.message));
 	/* It goes on without the lease, for as long as there is a server to connect to. */
 	do
 	{

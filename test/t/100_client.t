@@ -7,6 +7,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $node = new_node('main');
+my ($version) = slurp_file('META.json') =~ /"version": "([\d.]+)"/;
 
 client_test('holds', $node->connstr('postgres'));
 # Installed somewhere else, it is found by pkg-config, and works.
@@ -27,7 +28,7 @@ main(int argc, char **argv)
 
 	if (le_open(&options, &session, NULL) != LE_OK || le_acquire(session, &name, 1, NULL, 0, &hold, NULL) != LE_OK)
 		return 1;
-	printf("%d\n", le_valid(hold));
+	printf("%d %s\n", le_valid(hold), le_version());
 	le_release(hold, 0, NULL);
 	return le_close(session, -1, NULL);
 }
@@ -36,7 +37,10 @@ C
 		cc -o program program.c \$(pkg-config --cflags --libs liblockelection) 2>&1`;
 	local $ENV{LD_LIBRARY_PATH} = "$dir/lib";
 	my $connstr = $node->connstr('postgres');
-	is($built . `$dir/program "$connstr" 2>&1`, "1\n", 'a program that uses the installed library');
+	is($built . `$dir/program "$connstr" 2>&1`, "1 $version\n", 'a program that uses the installed library');
+	is(`PKG_CONFIG_PATH=$dir/lib/pkgconfig pkg-config --modversion liblockelection`, "$version\n", 'its version');
+	is(`$dir/bin/lockctl --version`, "lockctl (lock_election) $version\n", 'that of lockctl');
+	ok(-f "$dir/lib/liblockelection.so.$version", 'that of the file');
 }
 
 client_test('memory', $node->connstr('postgres'), kinds => ['plain']);
@@ -45,8 +49,8 @@ $node->stop;
 
 # What the header declares is what the library exports.
 my %declared = map { $_ => 1 } slurp_file('src/client/lock_election.h') =~ /^LE_API [^;(]*?\b(le_\w+)\(/mg;
-my %exported = map { /^\S+ T (\w+)/ ? ($1 => 1) : () } split /\n/, `nm -D --defined-only build/client/liblockelection.so.0`;
+my %exported = map { /^\S+ T (\w+)/ ? ($1 => 1) : () } split /\n/, `nm -D --defined-only build/client/liblockelection.so.1`;
 s/@.*// foreach keys %exported;
 is_deeply(\%exported, \%declared, 'the library exports its header, and nothing else');
-like(`objdump -p build/client/liblockelection.so`, qr/SONAME\s+liblockelection\.so\.0$/m, 'its name');
+like(`objdump -p build/client/liblockelection.so`, qr/SONAME\s+liblockelection\.so\.1$/m, 'its name');
 done_testing();

@@ -1,6 +1,7 @@
 # lockctl lock: exit codes, signals, environment, options.
 use strict;
 use warnings;
+use JSON::PP;
 use LeCtl;
 use LeTest;
 use PostgreSQL::Test::Utils;
@@ -28,9 +29,13 @@ subtest 'exit codes' => sub {
 	foreach my $args (
 		[], ['nothing'], ['lock'], [ 'lock', 'x', '--nothing' ], [ 'lock', 'x', '--ttl' ], [ 'lock', 'x', '--ttl', 'soon' ],
 		[ 'lock', 'x', '--ttl', '1ms' ], [ 'lock', 'x', '--ttl', '25d' ], [ 'lock', 'x', '--ttl', '10s', '--grace', '6s' ],
-		[ 'lock', '--permits', '0', 'x' ], [ 'lock', 'x', 'y', '--permits', 2, '--', 'true' ],
-		[ 'lock', 'x', '-E', 256, '--', 'true' ], [ 'lock', '', '--', 'true' ], [ 'lock', 'x' x 256, '--', 'true' ],
-		[ 'elect', 'x' ], [ 'elect', 'x', 'y', 'z', '--', 'true' ],
+		[ 'lock', '--permits', '0', 'x' ], [ 'lock', 'x', '--and', 'y', '--permits', 2, '--', 'true' ],
+		[ 'lock', 'x', '-E', 256, '--', 'true' ], [ 'lock', 'x', '-E', '1,', '--', 'true' ], [ 'lock', 'x', '-E', '1,2,3', '--', 'true' ],
+		[ 'held', '-n', 'x', 1 ], [ 'release', '-s', 'x', 1 ], [ 'elect', '-s', 'x', 'y', '--', 'true' ], [ 'lock', '-l', 'x' ],
+		[ 'elect', '-l' ], [ 'elect', '-l', 'x', 'y' ], [ 'elect', '-l', 'x', '--', 'true' ], [ 'lock', '', '--', 'true' ], [ 'lock', 'x' x 256, '--', 'true' ],
+		[ 'elect', 'x' ], [ 'elect', 'x', '--', 'true' ], [ 'elect', '--', 'x', '--', 'true' ],
+		[ 'lock', 'x', '--' ], [ 'lock', '--', 'x', '--' ], [ 'lock', 'x', '--', '' ], [ 'lock', 'x', '' ], [ 'lock', '--ttl', '9s', '--' ],
+		[ 'elect', 'x', 'y', '--' ], [ 'elect', 'x', 'y', '' ], [ 'lock', 'x', '--and' ],
 		[ '-o', 'xml', 'locks' ], [ 'renew', 'x' ], [ 'renew', 'x', 'y' ], [ 'held', 'x', '-1' ], [ 'lease', 'nothing' ],
 		[ 'elect', 'x', 'y', '--http', 'nothing', '--', 'true' ], [ 'locks', 'a', 'b' ], [ '-d', 'nothing=here', 'locks' ])
 	{
@@ -42,6 +47,41 @@ subtest 'exit codes' => sub {
 	nothing_left($node);
 };
 
+# The words behind the name are the command's, as in flock and etcdctl.
+subtest 'which words are the command' => sub {
+	append_to_file("$dir/words", "#!/bin/sh\nprintf '%s' \"\$LOCK_NAME:\"\nprintf ' [%s]' \"\$@\"\n");
+	chmod 0755, "$dir/words" or die $!;
+	my @words = ("$dir/words", 'db1');
+
+	foreach my $case (
+		[ [ 'x', @words ], 'x: [db1]' ],
+		[ [ 'x', '--', @words ], 'x: [db1]' ],
+		[ [ 'x', @words, '--', 'true' ], 'x: [db1] [--] [true]' ],
+		[ [ 'x', '--', @words, '--', 'true' ], 'x: [db1] [--] [true]' ],
+		[ [ 'x', @words, '--ttl', '1s', '-E', '9', '--try', '--help' ], 'x: [db1] [--ttl] [1s] [-E] [9] [--try] [--help]' ],
+		[ [ '--ttl', '20s', 'x', '--try', '-q', @words, '--nothing' ], 'x: [db1] [--nothing]' ],
+		[ [ 'x', '--ttl', '20s', '--', @words, '-E' ], 'x: [db1] [-E]' ],
+		[ [ '--', 'x', @words, '--', 'true' ], 'x: [db1] [--] [true]' ],
+		[ [ '--', '-x', '--', @words, '--', 'true' ], '-x: [db1] [--] [true]' ])
+	{
+		($rc, $out, $err) = ctl('lock', @{ $case->[0] });
+		is("$rc $out", "0 $case->[1]", "lock @{ $case->[0] }" =~ s/\Q$dir\E//r);
+	}
+	($rc, $out, $err) = ctl('lock', 'x', '--', '--', @words);
+	is($rc, 127, 'a second -- is the command itself');
+	like($err, qr/cannot run "--"/, 'which it tells');
+	foreach my $case (
+		[ [ 'boss', 'me', @words, '--', 'true' ], 'boss: [db1] [--] [true]' ],
+		[ [ 'boss', '--ttl', '20s', 'me', '--try', '--', @words, '--try' ], 'boss: [db1] [--try]' ],
+		[ [ '--', 'boss', '-me', '--', @words ], 'boss: [db1]' ],
+		[ [ '--', 'boss', '-me', @words ], 'boss: [db1]' ])
+	{
+		($rc, $out, $err) = ctl('elect', @{ $case->[0] });
+		is("$rc $out", "0 $case->[1]", "elect @{ $case->[0] }" =~ s/\Q$dir\E//r);
+	}
+	nothing_left($node);
+};
+
 subtest 'not acquired' => sub {
 	my $holder = start_ctl('lock', 'x', sh("echo started; exec sleep 1000"));
 	wait_held('x');
@@ -49,6 +89,12 @@ subtest 'not acquired' => sub {
 	is(ctl('lock', '--wait', '200ms', 'x', 'true'), 3, '--wait');
 	is(ctl('lock', '--try', '-E', '0', 'x', 'true'), 0, '-E');
 	is(ctl('lock', '--wait', '0.2', '--conflict-exit-code=77', 'x', 'true'), 77, 'its long name');
+	is(ctl('lock', '-n', 'x', 'true'), 3, '-n');
+	is(ctl('lock', '-w', '0.2', 'x', 'true'), 3, '-w');
+	is(ctl('lock', '-nsE', '9,8', 'x', 'true'), 9, 'several letters in one');
+	is(ctl('acquire', '-n', 'x'), 3, 'acquire -n');
+	is(ctl('acquire', '-w', '0.2', '-E', 7, 'x'), 7, 'acquire -w, -E');
+	is(ctl('acquire', '-E', '7,8', 'x'), 64, 'which loses nothing');
 	($rc, $out, $err) = ctl('lock', '--try', 'x', 'true');
 	is($err, '', 'it is silent: cron would send a mail');
 	($rc, $out, $err) = ctl('-v', 'lock', '--try', 'x', 'true');
@@ -82,6 +128,27 @@ COMMIT;
 SQL
 	($rc, $out) = ctl('lock', q{o'brien}, '--', 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-f', "$dir/fence.sql");
 	like("$rc $out", qr/^0 \nfenced$/, 'psql fences with them');
+
+	# Names that a list of lines, words or quotes would not keep apart.
+	my @names = ("a\nb", 'c d', q{"e"\\'f'}, "\t\e[1m", 'Größe', '--');
+	my $say = q{printf '%s %s\n' "${LOCK_NAME-none}" "$LOCK_NAMES"};
+	($rc, $out) = ctl('lock', (map { ('--and', $_) } @names[ 1 .. $#names ]), $names[0], sh($say));
+	is($rc, 0, 'several names');
+	my ($one, $list) = $out =~ /^(\S+) (\[.*\])\n\z/;
+	is($one, 'none', 'LOCK_NAME is not set: it could be taken for all of them');
+	is(join('|', @{ JSON::PP->new->utf8->decode($list) }), join('|', map { my $n = $_; utf8::decode($n); $n } @names), 'LOCK_NAMES has each of them');
+	is((ctl('lock', $names[0], sh($say)))[1], qq{a\nb ["a\\u000ab"]\n}, 'one name has both');
+	is((ctl('lock', 'outer', '--', 'build/lockctl/lockctl', 'lock', 'x', '--and', 'y', sh($say)))[1], qq{none ["x", "y"]\n}, 'nested: nothing of the outer one');
+	append_to_file("$dir/fence_all.sql", <<'SQL');
+\getenv names LOCK_NAMES
+\getenv token LOCK_TOKEN
+BEGIN;
+SELECT fence_lock(name, :token) FROM json_array_elements_text(:'names') AS name;
+SELECT 'fenced';
+COMMIT;
+SQL
+	($rc, $out) = ctl('lock', q{o'brien}, '--and', 'x y', '--', 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-f', "$dir/fence_all.sql");
+	like("$rc $out", qr/^0 \n\nfenced$/, 'psql fences all of them');
 	append_to_file("$dir/in", "hello\n");
 	($rc, $out) = ctl({ in => "$dir/in" }, 'lock', 'x', 'cat');
 	is($out, "hello\n", 'standard input is passed on');
@@ -141,10 +208,22 @@ subtest 'without a command' => sub {
 	$node->safe_psql('postgres', q{SELECT force_release_lock('x')});
 	is($c->wait(30), 4, 'or until it is lost');
 	like($c->err, qr/lock "x" is lost/, 'which it tells');
+
+	foreach my $case ([ '9', 4 ], [ '9,8', 8 ], [ '0,0', 0 ])
+	{
+		foreach my $command ([], [ '--', 'sleep', '1000' ])
+		{
+			$c = start_ctl('lock', 'x', '-E', $case->[0], @$command);
+			wait_held('x');
+			$node->safe_psql('postgres', q{SELECT force_release_lock('x')});
+			is($c->wait(30), $case->[1], "-E $case->[0]: lost, @{ $command }[0 .. 0]");
+		}
+	}
+	is(ctl('lock', 'x', '-E', '9,8', sh("exit $_")), $_, "-E: $_ of the command's own") foreach 3, 4;
 };
 
 subtest 'how it is held' => sub {
-	my @shared = map { start_ctl('lock', '--shared', 's', sh('echo ready; exec sleep 1000')) } 1 .. 2;
+	my @shared = map { start_ctl('lock', $_, 's', sh('echo ready; exec sleep 1000')) } '--shared', '-s';
 	foreach my $c (@shared) { ok(wait_until(sub { $c->out =~ /ready/ }), 'shared'); }
 	is(ctl('lock', '--try', 's', 'true'), 3, 'not beside an exclusive one');
 	$_->kill('TERM') foreach @shared;
@@ -160,8 +239,32 @@ subtest 'how it is held' => sub {
 	is(ctl('lock', '--try', '--permits', 2, 'p', 'true'), 3, 'no third one');
 	$_->kill('TERM') foreach @permits;
 	$_->wait foreach @permits;
-	($rc, $out) = ctl('lock', 'a', 'b', sh('echo "$LOCK_NAME"; psql -XAtc "SELECT count(*) FROM lock_election.locks"'));
-	is("$rc $out", "0 a\nb\n2\n", 'several names');
+	($rc, $out) = ctl('lock', 'a', '--and', 'b', sh('psql -XAtc "SELECT count(*) FROM lock_election.locks"'));
+	is("$rc $out", "0 2\n", 'several names');
+	nothing_left($node);
+};
+
+subtest '--at-most' => sub {
+	($rc, $out, $err) = ctl('lock', 'x', '--at-most', '3s', sh('trap "echo ended; exit 5" TERM; while :; do sleep 0.05; done'));
+	is("$rc $out", "124 ended\n", 'SIGTERM');
+	like($err, qr/^lockctl: lock "x": the command has run for as long as --at-most allows: ending it$/m, 'which it tells');
+	($rc, $out, $err) = ctl('elect', 'boss', 'me', '--at-most', '3', '--grace', '100ms', sh('trap "" TERM; setsid sleep 1000 & echo $!; sleep 1000'));
+	is($rc, 124, 'SIGKILL after the grace, for a leader as well');
+	chomp $out;
+	ok(!alive($out), 'and for all that it has started');
+	is(ctl('lock', 'x', '--at-most', '1h', sh("exit $_")), $_, "the command's own code where it ends before: $_") foreach 0, 124;
+	($rc, $out, $err) = ctl('lock', 'x', '--at-most', '1min');
+	is($rc, 64, 'not without a command');
+
+	# The wait does not count.
+	my $holder = start_ctl('lock', 'x', sh('exec sleep 1000'));
+	wait_held('x');
+	my $start = boottime();
+	my $waiter = start_ctl('lock', 'x', '--at-most', '8s', sh('exit 7'));
+	wait_waiting('x');
+	wait_until(sub { boottime() > $start + 9 });
+	$holder->kill('TERM');
+	is($waiter->wait, 7, 'counted from the grant');
 	nothing_left($node);
 };
 
@@ -183,7 +286,8 @@ subtest 'help' => sub {
 		like($out, qr/Usage: lockctl \Q$command\E/, 'usage');
 		is(join('|', grep { length > 110 } split /\n/, $out), '', 'no line is too long');
 	}
-	is((ctl('--version'))[1] =~ /^lockctl \(lock_election\) [\d.]+$/, 1, '--version');
+	my ($version) = slurp_file('META.json') =~ /"version": "([\d.]+)"/;
+	is((ctl('--version'))[1], "lockctl (lock_election) $version\n", '--version');
 };
 
 $node->stop;

@@ -57,6 +57,32 @@ subtest 'a full disk' => sub {
 	is($node->safe_psql('postgres', q{SELECT count(*) FROM lock_election.leases}), '0', 'the lease is revoked');
 };
 
+subtest 'closed standard files' => sub {
+	my $lockctl = getcwd() . '/build/lockctl/lockctl';
+	# as "rc output errors"
+	my $run = sub {
+		my ($closed, @args) = @_;
+		local %ENV = (%ENV, ctl_env());
+		($out, $err) = run_command([ 'sh', '-c', qq{timeout 60 "\$0" "\$@" $closed; echo rc \$?}, $lockctl, @args ]);
+		return "$out $err";
+	};
+	my $bad = qr/^rc 1 lockctl: cannot write the output: Bad file descriptor$/;
+
+	like($run->('>&-', 'acquire', 'shut', '--ttl', '1h'), $bad, 'acquire: a token that cannot be printed');
+	like($run->('>&-', 'lock', 'shut', '--ttl', '1h'), $bad, 'lock without a command');
+	like($run->('>&-', 'lease', 'grant'), $bad, 'lease grant');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM lock_election.locks WHERE mode IS NOT NULL'), '0', 'the locks are given back');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM lock_election.leases'), '0', 'and the lease');
+	like($run->('>&-', 'locks'), $bad, 'locks');
+	is($run->('>&-', 'lock', 'shut', '--', 'sh', '-c', 'exit 7'), 'rc 7 ', 'a command that prints nothing');
+	like($run->('>&-', 'lock', 'shut', '--', 'sh', '-c', 'echo lost'), qr/^rc [^0].*: .*(Bad file descriptor|I\/O error)/, 'a command sees it too');
+	is($run->('2>&-', 'acquire', 'shut', '--try', '--ttl', '1h') =~ /^\d+\nrc 0 $/, 1, 'without an output for errors');
+	is($run->('2>&-', 'acquire', 'shut', '--try', '-v'), 'rc 3 ', 'which goes nowhere');
+	is($run->('<&-', 'release', '--force', 'shut'), "1\nrc 0 ", 'without an input');
+	is($run->('<&- >&- 2>&-', 'lock', 'shut', 'true'), 'rc 0 ', 'without any');
+	nothing_left($node);
+};
+
 subtest 'a wrong password' => sub {
 	$node->safe_psql('postgres', q{CREATE ROLE secret LOGIN PASSWORD 'right'; CREATE ROLE nobody_special LOGIN});
 	my $hba = slurp_file($node->data_dir . '/pg_hba.conf');
@@ -81,6 +107,33 @@ subtest 'a wrong password' => sub {
 	is(ctl('-d', $connstr, 'lock', 'x', 'true'), 0, 'a connection string');
 	my $uri = "postgresql://secret:right@/postgres?host=$host";
 	is(ctl('-d', $uri, '-p', $node->port, 'lock', 'x', 'true'), 0, 'a URI, and -p');
+
+	# What everybody sees of a process.
+	my $arguments = sub { return slurp_file("/proc/$_[0]/cmdline") =~ tr/\0/ /r; };
+	foreach my $case (
+		[ [ '-d', $connstr, 'lock', 'seen' ], qr/ -d \*+ lock seen -- sleep 1000 $/ ],
+		[ [ "--dbname=$uri", '-p', $node->port, 'lock', 'seen' ], qr/ --dbname=\*+ -p \d+ lock seen -- / ],
+		[ [ 'lock', 'seen', '-d', $connstr ], qr/ lock seen -d \*+ -- / ],
+		[ [ 'lock', 'seen', '-d', "dbname=postgres user=secret host=$host sslpassword=right" ], qr/ -d \*+ -- / ],
+		[ [ 'lock', 'seen', '-d', "dbname=postgres user=secret host=$host" ], qr/ -d dbname=postgres user=secret host=\S+ -- / ],
+		[ [ '-d', 'postgres', 'lock', 'seen' ], qr/ -d postgres lock seen / ])
+	{
+		my ($args, $seen) = @$case;
+		my $c = start_ctl(@$args, '--', 'sleep', '1000');
+
+		wait_held('seen');
+		foreach my $pid ($c->pid, $c->guardian)
+		{
+			like($arguments->($pid), $seen, 'what is to be seen of its arguments');
+			unlike($arguments->($pid), qr/right/, 'is not the password');
+		}
+		$c->kill('TERM');
+		is($c->wait, 143, 'it has connected with it');
+	}
+	delete $ENV{PGPASSWORD};
+	append_to_file("$dir/passwords", "*:*:*:secret:right\n");
+	chmod 0600, "$dir/passwords" or die $!;
+	is(ctl({ env => { PGPASSFILE => "$dir/passwords" } }, '-U', 'secret', 'lock', 'x', 'true'), 0, 'PGPASSFILE');
 };
 
 subtest 'another role' => sub {

@@ -90,6 +90,16 @@ subtest 'views' => sub {
 	my $line = qr/^lock +a "quoted", name; \\ \?\[31m .*$token/m;
 	like($out, qr/^kind +name .*\n$line/, 'as a table, that cannot change the terminal');
 	is((ctl('-o', 'json', 'locks', 'nothing'))[1], "[]\n", 'a name that is not there');
+	one('SELECT campaign($q$' . $name . '$q$, $q$me$q$)');
+	foreach my $format ('table', 'json', 'csv')
+	{
+		foreach my $view ('locks', 'waiters', 'elections')
+		{
+			is(join(' ', map { scalar ctl('-o', $format, $view, @$_) } [$name], ['nothing'], []), '0 1 0', "-o $format $view: exit code of a name, of one that is not there, of all");
+		}
+	}
+	one('SELECT force_resign($q$' . $name . '$q$)');
+	is(ctl('elections'), 0, 'no name, and nothing at all');
 	($rc, $out) = ctl('-o', 'json', 'waiters', $name);
 	is(json($out, q{->0->>'queue_position'}), 1, 'waiters');
 	($rc, $out) = ctl('-o', 'json', 'status');
@@ -133,7 +143,7 @@ sub http
 subtest 'elections' => sub {
 	my @ports = map { PostgreSQL::Test::Cluster::get_free_port() } 1 .. 2;
 	my $listener = start_ctl('-o', 'json', 'elect', '--listen', 'boss');
-	my $reader = start_ctl('elect', '--listen', 'boss');
+	my $reader = start_ctl('elect', 'boss', '-l');
 	my $a = start_ctl('elect', 'boss', 'a "first"', '--http', "127.0.0.1:$ports[0]", '--ttl', '3s');
 	ok(wait_until(sub { $a->out =~ /^\d+\n$/ }), 'elected');
 	my $b = start_ctl('elect', 'boss', 'b', '--http', "127.0.0.1:$ports[1]", '--ttl', '3s');
@@ -152,6 +162,8 @@ subtest 'elections' => sub {
 	ok(wait_until(sub { $b->out =~ /^\d+\n\d+\n$/ }), 'who loses the term stands again');
 	is(ctl('elect', 'boss', 'c', '--try', '--', 'true'), 3, '--try');
 	is(ctl('elect', 'boss', 'c', '--wait', '0.2', '-E', 8, '--', 'true'), 8, '--wait');
+	is(ctl('elect', '-n', 'boss', 'c', 'true'), 3, '-n');
+	is(ctl('elect', '-w', '0.2', 'boss', 'c', 'true'), 3, '-w');
 	$b->kill('TERM');
 	is($b->wait, 143, 'until a signal');
 	is((ctl('elect', 'boss', 'd', '--', 'sh', '-c', 'exit 5'))[0], 5, 'a command');
@@ -214,6 +226,9 @@ subtest 'completion' => sub {
 	is(complete('lockctl -o '), 'csv json table', 'formats');
 	is(complete('lockctl lease '), 'grant keep-alive list revoke ttl', 'of lease');
 	like(complete('lockctl locks n'), qr/^nightly nightly\\ report$/, 'names');
+	is(complete('lockctl lock --and n'), complete('lockctl locks n'), 'of further locks');
+	like(complete("lockctl $_ prove"), qr/^prove\b/, "a command to run: lockctl $_") foreach 'lock x', 'lock x --', 'lock --try x --ttl 5s', 'elect x me', 'lock -- x', 'lock -w 5 -nE 9 x';
+	unlike(complete("lockctl $_ --t"), qr/--ttl/, "its options are its own: lockctl $_") foreach 'lock x ssh', 'lock x -- ssh', 'elect x me ssh';
 	# an address that answers nothing
 	my $deaf = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 1) or die $!;
 	my $start = Time::HiRes::time();

@@ -61,7 +61,7 @@ foreach my $name ($on_east, $on_west)
 	is(ctl('-S', $map, 'renew', $name, $token{$name}), 0, "$name: renewed");
 	is(ctl('-S', $map, 'lock', '--try', $name, '--', 'true'), 3, "$name: refused to others");
 	like((ctl('-S', $map, 'locks', $name))[1], qr/\Q$name\E/, "$name: to be seen");
-	like((ctl('-S', $map, '-s', $shard, 'locks'))[1], qr/^lock +\Q$name\E .*\n\z/m, "$name: among the locks of its server");
+	like((ctl('-S', $map, '-N', $shard, 'locks'))[1], qr/^lock +\Q$name\E .*\n\z/m, "$name: among the locks of its server");
 	like((ctl('-S', $map, 'watch', '--count', 1, $name))[1], qr/held .*\Q$name\E/, "$name: watched");
 	is(ctl('-S', $map, 'release', $name, $token{$name}), 0, "$name: released");
 	is((ctl('-S', $map, 'lock', $name, '--', 'sh', '-c', 'echo "$LOCK_NAME"'))[1], "$name\n", "$name: a command under it");
@@ -77,18 +77,18 @@ $_->kill('TERM') foreach $leader, $observer;
 $_->wait foreach $leader, $observer;
 
 my @both = grep { (ctl('-S', $map, 'shard', $_))[1] eq "east\n" } map { "both $_" } 1 .. 20;
-is((ctl('-S', $map, 'lock', @both[ 0, 1 ], '--', 'echo', 'all'))[1], "all\n", 'several names on one server');
-is((ctl('-S', $map, 'lease', 'list', '-s', 'west', '-o', 'json'))[1], "[]\n", 'a lease needs a server');
-like((ctl('-S', $map, '-s', 'west', 'doctor'))[1], qr/ok +manager/, 'and so does the doctor');
+is((ctl('-S', $map, 'lock', $both[0], '--and', $both[1], '--', 'echo', 'all'))[1], "all\n", 'several names on one server');
+is((ctl('-S', $map, 'lease', 'list', '-N', 'west', '-o', 'json'))[1], "[]\n", 'a lease needs a server');
+like((ctl('-S', $map, '-N', 'west', 'doctor'))[1], qr/ok +manager/, 'and so does the doctor');
 
 # --- what is refused, before any server is asked ---
 
 $_->stop foreach values %node;
 foreach my $case (
-	[ [ 'lock', $on_east, $on_west, '--', 'true' ], qr/"account 8" is on shard east and "account 7" on shard west: no lock spans several servers/ ],
-	[ [ '-s', 'east', 'lock', $on_west, '--', 'true' ], qr/"account 7" is on shard west, not on east/ ],
-	[ [ '-s', 'east', 'acquire', $on_west ], qr/not on east/ ],
-	[ [ '-s', 'south', 'status' ], qr/has no shard "south"/ ],
+	[ [ 'lock', $on_east, '--and', $on_west, '--', 'true' ], qr/"account 8" is on shard east and "account 7" on shard west: no lock spans several servers/ ],
+	[ [ '-N', 'east', 'lock', $on_west, '--', 'true' ], qr/"account 7" is on shard west, not on east/ ],
+	[ [ '-N', 'east', 'acquire', $on_west ], qr/not on east/ ],
+	[ [ '-N', 'south', 'status' ], qr/has no shard "south"/ ],
 	(map { [ [ $_ ], qr/"$_" needs a name, or --shard/ ] } qw(locks waiters elections status watch top doctor)),
 	[ [ 'lease', 'grant' ], qr/"lease" needs a name, or --shard/ ],
 	[ [ '-h', 'localhost', 'locks', 'x' ], qr/-h, -p and -d are not with --shards/ ],
@@ -100,7 +100,7 @@ foreach my $case (
 	is($rc, 64, "refused: @$args");
 	like($err, $what, 'and why');
 }
-($rc, $out, $err) = ctl('-s', 'east', 'locks');
+($rc, $out, $err) = ctl('-N', 'east', 'locks');
 like("$rc $err", qr/^64 .*--shard is for --shards/, 'a shard without shards');
 is(ctl('shard', 'x'), 64, 'no file');
 like((ctl('-S', "$dir/none", 'shard'))[2], qr/cannot open ".*none": No such file/, 'a file that is not there');

@@ -15,6 +15,18 @@ is($meta->{provides}{lock_election}{version}, $meta->{version}, 'META.json, prov
 like(slurp_file('debian/changelog'), qr/\Alock-election \(\Q$meta->{version}\E-\d+\) /, 'debian/changelog');
 like(slurp_file('CHANGELOG.md'), qr/\A# Changelog\n\n## \Q$version\E\b/, 'CHANGELOG.md');
 
+my %header = slurp_file('src/client/lock_election.h') =~ /^#define LE_VERSION_(MAJOR|MINOR) (\d+)$/mg;
+is("$header{MAJOR}.$header{MINOR}", $version, 'lock_election.h');
+
+# The name of the library, and of the package that has it.
+my ($soname) = slurp_file('Makefile') =~ /^CLIENT_SONAME\s*= liblockelection\.so\.(\d+)$/m;
+my $package = "liblockelection$soname";
+like(slurp_file("debian/$package.symbols"), qr/\Aliblockelection\.so\.$soname $package #MINVER#\n.*\n \(symver\)LIBLOCKELECTION_$soname \d/, "debian/$package.symbols");
+like(slurp_file('debian/control.in'), qr/^Package: $package$/m, 'debian/control.in');
+like(slurp_file('debian/control.in'), qr/^Depends: .*\b$package \(= /m, 'what is needed to build with it');
+like(slurp_file('src/client/symbols.map'), qr/\ALIBLOCKELECTION_$soname \{/, 'symbols.map');
+is(join(' ', sort glob('debian/liblockelection[0-9]*')), "debian/$package.install debian/$package.symbols", 'there is no other one');
+
 # CREATE EXTENSION finds a way from a first script to this version, and each script checks the library for its own.
 my %reached;
 foreach my $file (sort { $a =~ y/-// <=> $b =~ y/-// || $a cmp $b } glob('sql/lock_election--*.sql'))

@@ -1,0 +1,131 @@
+/*
+ * text.c
+ *		Texts of others: how they get to a terminal, and into JSON.
+ *
+ * What a terminal would act upon does not reach it: control characters, and
+ * those that turn the direction of a line around, so that it reads as another
+ * one.
+ */
+#include "lockctl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How many bytes the first character has; 1 where they are no UTF-8. */
+static int
+length_of(const unsigned char *c)
+{
+	int length = c[0] < 0xc2 ? 1 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : c[0] < 0xf5 ? 4 : 1;
+
+	for (int i = 1; i < length; i++)
+	{
+		if ((c[i] & 0xc0) != 0x80)
+			return 1;
+	}
+	return length;
+}
+
+/* The first character, of so many bytes; a byte that is no UTF-8 stands for itself. */
+static unsigned
+code_of(const unsigned char *c, int length)
+{
+	unsigned code = length == 1 ? c[0] : c[0] & (0x7fU >> length);
+
+	for (int i = 1; i < length; i++)
+		code = code << 6 | (c[i] & 0x3f);
+	return code;
+}
+
+/* Control characters, separators of lines, and marks, embeddings, overrides and isolates of direction. */
+static bool
+is_control(unsigned code)
+{
+	return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x061c || code == 0x200e ||
+		   code == 0x200f || (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+}
+
+static int
+put_escape(char *to, unsigned code, int length)
+{
+	const char *letter = code != 0 && code < 0x20 ? strchr("\tt\nn\rr", (int) code) : NULL;
+
+	if (letter != NULL)
+		return sprintf(to, "\\%c", letter[1]);
+	/* a byte that is no UTF-8, or a character of one */
+	return length == 1 ? sprintf(to, "\\x%02x", code) : sprintf(to, "\\u%04x", code);
+}
+
+/* escape: as in C; else each becomes a question mark. */
+static char *
+without_controls(const char *text, bool escape)
+{
+	char *copy = lc_alloc(4 * strlen(text) + 1), *to = copy;
+
+	for (const unsigned char *c = (const unsigned char *) text; *c != '\0';)
+	{
+		int length = length_of(c);
+		unsigned code = code_of(c, length);
+
+		if (!is_control(code))
+		{
+			memcpy(to, c, (size_t) length);
+			to += length;
+		}
+		else if (escape)
+			to += put_escape(to, code, length);
+		else
+			*to++ = '?';
+		c += length;
+	}
+	return copy;
+}
+
+char *
+lc_printable(const char *text)
+{
+	return without_controls(text, false);
+}
+
+char *
+lc_escaped(const char *text)
+{
+	return without_controls(text, true);
+}
+
+char *
+lc_line(const char *text)
+{
+	char *copy = lc_alloc(2 * strlen(text) + 1), *to = copy;
+
+	for (text += strspn(text, "\n\t"); *text != '\0';)
+	{
+		size_t length = strcspn(text, "\n"), breaks = strspn(text + length, "\n\t");
+
+		memcpy(to, text, length);
+		to += length;
+		text += length + breaks;
+		if (*text != '\0')
+			to += sprintf(to, "; ");
+	}
+	return copy;
+}
+
+char *
+lc_json(const char *text)
+{
+	char *copy = lc_alloc(6 * strlen(text) + 3), *to = copy;
+
+	*to++ = '"';
+	for (const unsigned char *c = (const unsigned char *) text; *c != '\0'; c++)
+	{
+		if (*c == '"' || *c == '\\')
+			*to++ = '\\';
+		if (*c < 0x20)
+			to += sprintf(to, "\\u%04x", *c);
+		else
+			*to++ = (char) *c;
+	}
+	*to++ = '"';
+	return copy;
+}
