@@ -215,6 +215,10 @@ build/ipv4.so: test/lib/ipv4.c
 build/clock.so build/ipv4.so:
 	$(CC) -shared -fPIC -O2 $(WARNINGS) -o $@ $< -ldl
 
+# A process whose first thread has ended, for lockctl.
+build/headless: test/lib/headless.c
+	$(CC) -std=c11 -O2 -pthread $(WARNINGS) -o $@ $<
+
 core-tests: $(UNIT_PROGS) $(SIM_PROG) build/sim-fast
 
 # The clients and the checker of the torture test, under sanitizers whatever the rest is built with.

@@ -11,6 +11,7 @@ unset MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL
 LE_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 LE_TMP=
 LE_CHILD=
+LE_CGROUP=
 LE_APT_FILES=()
 LE_MAKE=()
 LE_JOBS=$(nproc 2>/dev/null || echo 2)
@@ -82,6 +83,7 @@ le_cleanup()
 				*) ipcrm -m "$i" 2>/dev/null || true ;;
 			esac
 		done
+		[ -z "$LE_CGROUP" ] || find "$LE_CGROUP" -depth -type d -exec rmdir {} + 2>/dev/null || true
 		rm -rf "$LE_TMP"
 	fi
 	le_apt_files_remove
@@ -317,6 +319,22 @@ le_run()
 	le_wait "${LE_ENV[@]}" "${LE_AS[@]}" "$@"
 }
 
+# A control group for the tests (cgroup v2), where root can make one: "tests" has them, and "ours" is the account's,
+# which may also move processes from the one to the other.
+le_cgroup()
+{
+	local mount
+	[ "$(id -u)" = 0 ] || return 0
+	for mount in /sys/fs/cgroup /sys/fs/cgroup/unified; do
+		LE_CGROUP=$mount/${LE_TMP##*/}
+		if [ -e $mount/cgroup.procs ] && mkdir "$LE_CGROUP" "$LE_CGROUP/tests" "$LE_CGROUP/ours" 2>/dev/null; then
+			chown nobody "$LE_CGROUP/cgroup.procs" "$LE_CGROUP/ours" "$LE_CGROUP/ours/cgroup.procs"
+			return 0
+		fi
+		LE_CGROUP=
+	done
+}
+
 # After le_prepare: what the tests need in their environment.
 le_test_env()
 {
@@ -329,7 +347,9 @@ le_test_env()
 		net=(unshare --user --map-current-user --keep-caps --net --mount)
 	fi
 	mkdir "$LE_TMP/work/disks"
+	le_cgroup
 	own='set -e
+		[ -z "$LE_CGROUP" ] || echo 0 >"$LE_CGROUP/tests/cgroup.procs"
 		ip link set lo up
 		mount -t tmpfs -o mode=1777 none "$0"
 		for d in a:200m b:200m wal-a:240m wal-b:240m notify-a:128k notify-b:128k wal:48m tables:48m; do
@@ -341,7 +361,7 @@ le_test_env()
 		${LE_AS[@]:-setpriv} --inh-caps=-all,+net_admin --ambient-caps=-all,+net_admin)
 	if "${net[@]}" true 2>/dev/null; then
 		LE_AS=("${net[@]}")
-		LE_ENV+=(LE_NET=1 LE_DISKS="$LE_TMP/work/disks")
+		LE_ENV+=(LE_NET=1 LE_DISKS="$LE_TMP/work/disks" LE_CGROUP="$LE_CGROUP")
 	fi
 
 	# Dynamic shared memory as files of the data directory: nothing survives a server that a test kills.

@@ -6,8 +6,9 @@
  * deadline comes near, it acts, whatever has become of lockctl.
  *
  *		IDLE     waits for LC_START
- *		RUNNING  until deadline - grace, CMD's end, LC_END, or lockctl's end
- *		ENDING   SIGTERM was sent to the whole tree
+ *		RUNNING  until CMD's end, lockctl's end, LC_END, or deadline - reserve - grace
+ *		ENDING   SIGTERM was sent to the whole tree; until the grace has passed,
+ *				 and deadline - reserve at the latest
  *		KILLING  SIGKILL, again and again, until nothing is left
  *
  * It blocks all signals, so that what is meant for CMD (a supervisor's SIGTERM
@@ -25,8 +26,6 @@
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define KILL_AGAIN_MS 10
 
 typedef enum state
 {
@@ -46,13 +45,11 @@ typedef struct guardian
 	int64_t deadline, ended_at, kill_again_at;
 } guardian;
 
-/* How long before the deadline nothing may be left. */
-static int64_t
-reserve(const guardian *g)
+/* The kill itself takes time, on a busy machine or of many processes. */
+int
+lc_reserve(int ttl)
 {
-	int64_t ms = g->command->ttl / 20;
-
-	return ms < 5 ? 5 : ms > 500 ? 500 : ms;
+	return ttl < 1500 ? 150 : ttl < 5000 ? ttl / 10 : 500;
 }
 
 static void
@@ -120,8 +117,15 @@ start(guardian *g, const lc_message *message)
 
 	g->deadline = message->deadline;
 	g->started = true;
+	/* We were stopped: somebody else may hold the lock. */
+	if (le_now() >= g->deadline - lc_reserve(g->command->ttl))
+	{
+		tell(g, LC_LATE, 0);
+		g->state = KILLING;
+		return;
+	}
 	fflush(NULL);
-	pid = fork();
+	pid = lc_cgroup_fork();
 	if (pid == 0)
 		child_main(g, message->token, message->value != 0, self);
 	if (pid < 0)
@@ -140,6 +144,25 @@ start(guardian *g, const lc_message *message)
 
 /* --- the end --- */
 
+static int64_t
+next_time(const guardian *g)
+{
+	int64_t last = g->deadline - lc_reserve(g->command->ttl);
+
+	switch (g->state)
+	{
+		case IDLE:
+			return INT64_MAX;
+		case RUNNING:
+			return last - g->command->grace;
+		case ENDING:
+			return g->ended_at + g->command->grace < last ? g->ended_at + g->command->grace : last;
+		case KILLING:
+			return g->kill_again_at;
+	}
+	return 0;
+}
+
 static void
 end_tree(guardian *g)
 {
@@ -147,16 +170,17 @@ end_tree(guardian *g)
 		return;
 	g->state = ENDING;
 	g->ended_at = le_now();
-	lc_tree_signal(getpid(), SIGTERM);
-	/* What is stopped does not see it otherwise. */
-	lc_tree_signal(getpid(), SIGCONT);
+	/* Where SIGKILL comes at once, it does not wait for this. */
+	if (g->ended_at < next_time(g))
+		lc_tree_signal(getpid(), SIGTERM);
 }
 
 static void
 kill_tree(guardian *g)
 {
 	g->state = KILLING;
-	g->kill_again_at = le_now() + KILL_AGAIN_MS;
+	g->kill_again_at = le_now() + LC_KILL_AGAIN_MS;
+	lc_cgroup_kill();
 	if (g->child != 0)
 		kill(-g->child, SIGKILL);
 	lc_tree_signal(getpid(), SIGKILL);
@@ -183,31 +207,13 @@ reap(guardian *g)
 	}
 	if (pid < 0 && errno == ECHILD && g->started)
 	{
+		lc_cgroup_remove();
 		tell(g, LC_GONE, 0);
 		_exit(0);
 	}
 	/* CMD has ended, and has left something behind. */
 	if (g->child == 0 && g->state == RUNNING)
 		end_tree(g);
-}
-
-static int64_t
-next_time(const guardian *g)
-{
-	int64_t last = g->deadline - reserve(g);
-
-	switch (g->state)
-	{
-		case IDLE:
-			return INT64_MAX;
-		case RUNNING:
-			return g->deadline - g->command->grace;
-		case ENDING:
-			return g->ended_at + g->command->grace < last ? g->ended_at + g->command->grace : last;
-		case KILLING:
-			return g->kill_again_at;
-	}
-	return 0;
 }
 
 static void
@@ -227,6 +233,17 @@ act(guardian *g)
 
 /* --- lockctl --- */
 
+/* What asks CMD to end is seen by a CMD that is stopped as well, as with a shell's kill. */
+static void
+pass_on(const guardian *g, int signo)
+{
+	if (g->child == 0)
+		return;
+	kill(-g->child, signo);
+	if (signo == SIGINT || signo == SIGTERM || signo == SIGHUP || signo == SIGQUIT)
+		kill(-g->child, SIGCONT);
+}
+
 static void
 take(guardian *g, const lc_message *message)
 {
@@ -241,15 +258,10 @@ take(guardian *g, const lc_message *message)
 				g->deadline = message->deadline;
 			break;
 		case LC_SIGNAL:
-			if (g->child != 0)
-				kill(-g->child, message->value);
+			pass_on(g, message->value);
 			break;
 		case LC_END:
 			end_tree(g);
-			break;
-		case LC_KILL:
-			if (g->started)
-				kill_tree(g);
 			break;
 		default:
 			break;

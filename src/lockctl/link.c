@@ -5,6 +5,7 @@
 #include "lockctl.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -13,7 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static bool has_terminal;
+static int terminal = -1; /* that controls us; -1: none does */
+static bool has_terminal; /* CMD's group, not ours, is in its foreground */
 
 void
 lc_guardian_fork(lc_guardian *guardian, const lc_command *command)
@@ -25,6 +27,7 @@ lc_guardian_fork(lc_guardian *guardian, const lc_command *command)
 		lc_die(LC_EXIT_CANNOT_RUN, "socketpair failed: %s", strerror(errno));
 	/* What loses its guardian comes to us. */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	lc_cgroup_find();
 	fflush(NULL);
 	guardian->pid = fork();
 	if (guardian->pid < 0)
@@ -36,6 +39,11 @@ lc_guardian_fork(lc_guardian *guardian, const lc_command *command)
 	}
 	close(fds[1]);
 	guardian->fd = fds[0];
+	terminal = open("/dev/tty", O_RDWR | O_CLOEXEC);
+	/* Without it we could not find what CMD has started. */
+	if (!lc_tree_is_visible(guardian->pid))
+		lc_die(LC_EXIT_CANNOT_RUN, "/proc does not show the processes of this PID namespace: the command "
+								   "could not be ended in time");
 }
 
 void
@@ -51,48 +59,106 @@ lc_guardian_send(lc_guardian *guardian, lc_what what, int value, int64_t token, 
 /* --- the terminal --- */
 
 /*
+ * CMD has a group of its own.  To the user it is one with ours: what a key does
+ * to the one it has to do to the other, since our group may have a shell in it
+ * that runs a script, and it is ours that the user's shell knows.
+ */
+
+static bool
+is_foreground(void)
+{
+	return terminal >= 0 && tcgetpgrp(terminal) == getpgrp();
+}
+
+/*
  * CMD becomes the foreground group if we are it.  Not where our output goes to
  * a pipe: then the group has other members, such as a pager, that read the
  * terminal.
  */
 static bool
-is_foreground(void)
+gives_terminal(void)
 {
 	struct stat output;
 
-	if (!isatty(STDIN_FILENO) || tcgetpgrp(STDIN_FILENO) != getpgrp())
+	if (!is_foreground() || tcgetpgrp(STDIN_FILENO) != getpgrp())
 		return false;
 	return fstat(STDOUT_FILENO, &output) != 0 || !(S_ISFIFO(output.st_mode) || S_ISSOCK(output.st_mode));
 }
 
 static void
-give_terminal(pid_t group)
+set_foreground(pid_t group)
 {
 	sigset_t block, old;
 
 	sigemptyset(&block);
 	sigaddset(&block, SIGTTOU);
 	pthread_sigmask(SIG_BLOCK, &block, &old);
-	tcsetpgrp(STDIN_FILENO, group);
+	tcsetpgrp(terminal, group);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	has_terminal = group != getpgrp();
 }
 
 static void
 take_terminal(void)
 {
 	if (has_terminal)
-		give_terminal(getpgrp());
-	has_terminal = false;
+		set_foreground(getpgrp());
 }
 
-/* Ctrl-Z: the shell gets its terminal back.  Nothing is renewed now, and the deadline stays. */
-static void
-stopped(lc_guardian *guardian)
+/*
+ * Stops our group, until the shell continues it.  False: the kernel has not
+ * stopped it, because there is no shell that would (ssh -t, docker run -it).
+ */
+static bool
+stop_group(int signo)
 {
-	if (!has_terminal || guardian->exited)
+	sigset_t set, old;
+
+	sigemptyset(&set);
+	sigaddset(&set, signo);
+	pthread_sigmask(SIG_UNBLOCK, &set, &old);
+	kill(0, signo);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	/* A stop signal takes back those that have come before. */
+	sigpending(&set);
+	return sigismember(&set, SIGCONT) != 0;
+}
+
+/*
+ * Ctrl-Z: the shell gets its terminal back.  Nothing is renewed now, and the
+ * deadline stays.
+ *
+ * CMD may read the terminal in the background as well.  Then it waits for the
+ * shell's fg, and we go on with renewals.
+ */
+static void
+stopped(lc_guardian *guardian, int signo)
+{
+	if (terminal < 0 || guardian->exited)
+		return;
+	if (!has_terminal && (signo == SIGTTIN || signo == SIGTTOU))
+	{
+		if (!is_foreground())
+			lc_notice("the command is stopped, because it wants the terminal");
+		guardian->wants_terminal = true;
+		return;
+	}
+	/* Somebody else's SIGSTOP is not for us. */
+	if (!has_terminal && signo == SIGSTOP)
 		return;
 	take_terminal();
-	raise(SIGSTOP);
+	if (!stop_group(signo == SIGSTOP ? SIGTSTP : signo) && signo != SIGSTOP)
+		lc_guardian_continue(guardian);
+}
+
+/* The shell's fg of a job that it has not stopped tells nobody. */
+static void
+look_for_terminal(lc_guardian *guardian)
+{
+	if (!guardian->wants_terminal || guardian->exited || !is_foreground())
+		return;
+	set_foreground(guardian->child);
+	lc_guardian_continue(guardian);
 }
 
 void
@@ -100,11 +166,9 @@ lc_guardian_continue(lc_guardian *guardian)
 {
 	if (guardian->child == 0 || guardian->exited)
 		return;
-	if (!has_terminal && is_foreground())
-	{
-		give_terminal(guardian->child);
-		has_terminal = true;
-	}
+	if (!has_terminal && gives_terminal())
+		set_foreground(guardian->child);
+	guardian->wants_terminal = false;
 	lc_guardian_send(guardian, LC_SIGNAL, SIGCONT, 0, 0);
 }
 
@@ -113,7 +177,7 @@ lc_guardian_continue(lc_guardian *guardian)
 void
 lc_guardian_start(lc_guardian *guardian, int64_t token, int64_t deadline)
 {
-	has_terminal = is_foreground();
+	has_terminal = gives_terminal();
 	lc_guardian_send(guardian, LC_START, has_terminal, token, deadline);
 }
 
@@ -128,9 +192,11 @@ lost_guardian(lc_guardian *guardian)
 	guardian->fd = -1;
 	if (guardian->gone)
 		return;
-	lc_error("the guardian was killed: ending the command");
+	if (!guardian->killed)
+		lc_error("the guardian was killed: ending the command");
 	do
 	{
+		lc_cgroup_kill();
 		lc_tree_signal(getpid(), SIGKILL);
 		while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
 		{
@@ -156,10 +222,13 @@ take(lc_guardian *guardian, const lc_message *message)
 			lc_detail("runs as process %d", message->value);
 			break;
 		case LC_STOPPED:
-			stopped(guardian);
+			stopped(guardian, message->value);
 			break;
 		case LC_EXITED:
 			guardian->exited = true;
+			guardian->interrupted =
+				has_terminal && WIFSIGNALED(message->value) &&
+				(WTERMSIG(message->value) == SIGINT || WTERMSIG(message->value) == SIGQUIT);
 			guardian->status = message->value;
 			break;
 		case LC_LATE:
@@ -186,6 +255,20 @@ lc_guardian_read(lc_guardian *guardian)
 		take(guardian, &message);
 	if (length == 0 || (length < 0 && errno != EAGAIN && errno != EINTR))
 		lost_guardian(guardian);
+	look_for_terminal(guardian);
+}
+
+void
+lc_guardian_kill(lc_guardian *guardian)
+{
+	if (guardian->fd < 0)
+		return;
+	lc_cgroup_kill();
+	if (lc_tree_signal(guardian->pid, SIGKILL) > 0)
+		return;
+	/* Where it has been stopped it would not tell of the end. */
+	guardian->killed = true;
+	kill(guardian->pid, SIGKILL);
 }
 
 void
@@ -195,7 +278,12 @@ lc_guardian_finish(lc_guardian *guardian)
 	if (guardian->fd >= 0)
 		close(guardian->fd);
 	guardian->fd = -1;
+	/* Nothing runs any more, and it may have been stopped. */
 	if (guardian->pid > 0)
+	{
+		kill(guardian->pid, SIGKILL);
 		waitpid(guardian->pid, NULL, 0);
+	}
 	guardian->pid = 0;
+	lc_cgroup_remove();
 }

@@ -20,6 +20,10 @@
 #define EXTEND_MS       40000
 /* As the code of a run: -E says which exit code that is, and CMD may end with the same one. */
 #define LOST (-1)
+/* A command that is stopped gets the terminal so long after the shell's fg. */
+#define TERMINAL_MS 200
+/* With less there is not the time to renew the lock, and to end a command. */
+#define TTL_MIN 1000
 
 typedef struct run
 {
@@ -42,6 +46,7 @@ typedef struct run
 	lc_http http;
 	int signal_fd;
 	int signo; /* 0: none has come */
+	int died;  /* 0, or the signal that the exit code is about */
 	int64_t deadline, extend_at;
 	bool killed;    /* the lock is gone, CMD has to be */
 	int64_t end_at; /* CMD is ended then; 0: never */
@@ -222,6 +227,23 @@ parse(run *r, int argc, char **argv)
 	}
 }
 
+/* A renewal is sent after a third of the TTL.  Without time for a second one a busy server would end CMD. */
+static void
+check_times(run *r)
+{
+	int most;
+
+	if (r->ttl == 0)
+		r->ttl = r->elect ? TTL_ELECT : TTL_LOCK;
+	if (r->command != NULL && r->ttl < TTL_MIN)
+		lc_usage("--ttl is %d ms: to end a command in time takes at least %d ms", r->ttl, TTL_MIN);
+	most = r->ttl / 2 - lc_reserve(r->ttl);
+	if (r->grace < 0)
+		r->grace = r->ttl / 3 < 5000 ? r->ttl / 3 : 5000;
+	else if (r->grace > most)
+		lc_usage("--grace is more than %d ms, with --ttl %d ms", most < 0 ? 0 : most, r->ttl);
+}
+
 static void
 check(run *r)
 {
@@ -235,13 +257,7 @@ check(run *r)
 		lc_usage("--hold-for is for one exclusive lock");
 	if (r->at_most > 0 && r->command == NULL)
 		lc_usage("--at-most is for a command");
-	if (r->ttl == 0)
-		r->ttl = r->elect ? TTL_ELECT : TTL_LOCK;
-	if (r->grace < 0)
-		r->grace = r->ttl / 3 < 5000 ? r->ttl / 3 : 5000;
-	/* A renewal is sent after a third of the TTL; with less than a second try a busy server would end CMD. */
-	if (r->grace > r->ttl / 2)
-		lc_usage("--grace is more than half of --ttl, %d ms", r->ttl);
+	check_times(r);
 	if (r->wait > 0)
 		r->how.until = le_now() + r->wait;
 	lc_choose_shard(r->names, r->n);
@@ -314,23 +330,42 @@ extend(run *r)
 	r->extend_at = le_now() + EXTEND_EVERY_MS;
 }
 
+/* When the guardian kills CMD, and we do so as well. */
+static int64_t
+kill_time(const run *r)
+{
+	return r->deadline - lc_reserve(r->ttl);
+}
+
+static void
+sooner(int64_t *first, int64_t at)
+{
+	if (at < *first)
+		*first = at;
+}
+
 /* Milliseconds until the first thing to do that no descriptor tells of; -1: there is none. */
 static int
 step_timeout(const run *r, bool waiting)
 {
-	int64_t first = lc_http_until(&r->http), left;
+	int64_t now = le_now(), first = lc_http_until(&r->http);
 
-	if (waiting && r->notify && r->extend_at < first)
-		first = r->extend_at;
+	if (r->guardian.wants_terminal)
+		sooner(&first, now + TERMINAL_MS);
+	if (r->killed)
+		sooner(&first, now + LC_KILL_AGAIN_MS);
+	else if (r->deadline != 0)
+		sooner(&first, kill_time(r));
+	if (waiting && r->notify)
+		sooner(&first, r->extend_at);
 	/* Elections have no how: the end of the wait is here. */
-	if (waiting && r->how.until != 0 && r->how.until < first)
-		first = r->how.until;
-	if (!waiting && r->end_at != 0 && !r->ended && r->end_at < first)
-		first = r->end_at;
+	if (waiting && r->how.until != 0)
+		sooner(&first, r->how.until);
+	if (!waiting && r->end_at != 0 && !r->ended)
+		sooner(&first, r->end_at);
 	if (first == INT64_MAX)
 		return -1;
-	left = first - le_now();
-	return left <= 0 ? 0 : left < INT_MAX ? (int) left : INT_MAX;
+	return first <= now ? 0 : first - now < INT_MAX ? (int) (first - now) : INT_MAX;
 }
 
 /* Waits until something has happened, and takes what can be taken here. */
@@ -357,7 +392,8 @@ step(run *r, bool waiting)
 			lc_guardian_continue(&r->guardian);
 		else
 		{
-			r->signo = signo;
+			if (signo != SIGTSTP)
+				r->signo = signo;
 			lc_guardian_send(&r->guardian, LC_SIGNAL, signo, 0, 0);
 		}
 	}
@@ -460,6 +496,14 @@ wait_for_grant(run *r, le_error *error)
 
 /* --- what is done while it is held --- */
 
+/* The exit code as a shell has it; go() ends the program of the signal itself. */
+static int
+signaled(run *r, int signo)
+{
+	r->died = signo;
+	return LC_EXIT_SIGNAL + signo;
+}
+
 static void
 send_deadline(run *r)
 {
@@ -483,35 +527,39 @@ end_in_time(run *r)
 	lc_guardian_send(&r->guardian, LC_END, 0, 0, 0);
 }
 
-/* Until CMD, and all that it has started, is gone. */
+/*
+ * Until CMD, and all that it has started, is gone.  The guardian knows the
+ * deadline.  We know that the lock is lost before the deadline, and kill CMD
+ * also where the guardian has been stopped.
+ */
 static int
 run_command(run *r)
 {
 	bool lost;
 
+	lc_signals_add(r->signal_fd, SIGTSTP);
 	r->deadline = le_deadline(r->session);
 	lc_guardian_start(&r->guardian, le_token(r->hold), r->deadline);
 	r->end_at = r->at_most > 0 ? le_now() + r->at_most : 0;
 	while (!r->guardian.gone)
 	{
-		if (le_valid(r->hold))
-			send_deadline(r);
-		else if (!r->killed)
-		{
+		send_deadline(r);
+		if (!le_valid(r->hold) || le_now() >= kill_time(r))
 			r->killed = true;
-			lc_guardian_send(&r->guardian, LC_KILL, 0, 0, 0);
-		}
+		if (r->killed)
+			lc_guardian_kill(&r->guardian);
 		end_in_time(r);
 		step(r, false);
 	}
 	lost = r->guardian.late || r->killed;
 	lc_guardian_finish(&r->guardian);
+	lc_signals_allow(SIGTSTP);
 	if (lost)
 		return LOST;
 	if (r->ended)
 		return LC_EXIT_AT_MOST;
 	if (WIFSIGNALED(r->guardian.status))
-		return LC_EXIT_SIGNAL + WTERMSIG(r->guardian.status);
+		return signaled(r, WTERMSIG(r->guardian.status));
 	return WEXITSTATUS(r->guardian.status);
 }
 
@@ -527,7 +575,7 @@ just_hold(run *r)
 	}
 	while (r->signo == 0 && le_valid(r->hold))
 		step(r, false);
-	return r->signo != 0 ? LC_EXIT_SIGNAL + r->signo : LOST;
+	return r->signo != 0 ? signaled(r, r->signo) : LOST;
 }
 
 /* --- the end --- */
@@ -573,7 +621,7 @@ static int
 not_granted(run *r, le_status status, const le_error *error)
 {
 	if (r->signo != 0)
-		return LC_EXIT_SIGNAL + r->signo;
+		return signaled(r, r->signo);
 	if (status == LE_TIMEOUT)
 	{
 		if (is_watched())
@@ -621,14 +669,21 @@ go(run *r)
 	} while (r->elect && r->command == NULL && code == LOST && r->signo == 0 &&
 			 le_reopen(r->session, &error) == LE_OK);
 	/* A second Ctrl-C does not wait for a server that does not answer. */
-	if (r->signo == SIGINT)
+	if (r->signo == SIGINT || r->died == SIGINT)
 		lc_signals_allow(SIGINT);
 	if (r->hold != NULL)
 		le_release(r->hold, 0, NULL);
 	if (le_close(r->session, -1, &error) != LE_OK)
 		lc_detail("%s", error.message);
 	lc_guardian_finish(&r->guardian);
-	return code == LOST ? r->lost : code;
+	if (code == LOST)
+		return r->lost;
+	if (r->died == 0 || code != LC_EXIT_SIGNAL + r->died)
+		return code;
+	/* The rest of our group, such as a shell with a script, has not seen what CMD's group has. */
+	if (r->guardian.interrupted && r->signo != r->died)
+		kill(0, r->died);
+	lc_signals_die(r->died);
 }
 
 static void

@@ -147,15 +147,35 @@ extern void lc_signals_start(void);
 extern int lc_signals_fd(void);
 /* The next one; 0: none. */
 extern int lc_signals_next(int fd);
-/* From here on this one ends the program at once again. */
+/* From here on this one is read as well. */
+extern void lc_signals_add(int fd, int signo);
+/* From here on this one does at once again what it does by default. */
 extern void lc_signals_allow(int signo);
+/* Ends the program of this signal: a shell's loop or script that is interrupted has to see it. */
+extern void lc_signals_die(int signo) __attribute__((noreturn));
 /* In a child, before exec: as it was when the program began. */
 extern void lc_signals_restore(void);
 
 /* --- tree.c --- */
 
-/* Sends a signal to all that descends from a process, also in sessions of their own; how many there were. */
+/* Does /proc show our processes, such as this child? */
+extern bool lc_tree_is_visible(pid_t child);
+/*
+ * Sends a signal to all that descends from a process, also in sessions of
+ * their own, and continues what is stopped; how many there were.
+ */
 extern int lc_tree_signal(pid_t root, int signo);
+
+/* --- cgroup.c --- */
+
+/* A control group of CMD's own can be had: then all of the following do something. */
+extern void lc_cgroup_find(void);
+/* fork(), where the child is in the group from its beginning. */
+extern pid_t lc_cgroup_fork(void);
+/* SIGKILL for all that is in the group. */
+extern void lc_cgroup_kill(void);
+/* Nothing is left in the group. */
+extern void lc_cgroup_remove(void);
 
 /* --- guardian.c: the protocol, and the process --- */
 
@@ -165,12 +185,11 @@ typedef enum lc_what
 	LC_START = 1, /* token, deadline; value: 1 to make CMD the foreground group */
 	LC_DEADLINE,  /* deadline */
 	LC_SIGNAL,    /* value, for CMD's process group */
-	LC_END,       /* end CMD in order: SIGTERM, SIGKILL after the grace */
-	LC_KILL,      /* somebody else may hold the lock already */
+	LC_END,       /* CMD's time is over: --at-most */
 
 	/* from the guardian */
 	LC_STARTED, /* value: CMD's process id */
-	LC_STOPPED, /* value: CMD has been stopped by this signal */
+	LC_STOPPED, /* value: CMD was stopped by this signal */
 	LC_EXITED,  /* value: CMD's wait status; what it has left behind may be running */
 	LC_LATE,    /* the deadline is near: SIGTERM was sent */
 	LC_GONE     /* nothing of it runs any more */
@@ -197,9 +216,15 @@ typedef struct lc_guardian
 	int fd;      /* -1: none */
 	pid_t child; /* 0: not started */
 	bool exited, late, gone;
-	int status; /* of CMD */
+	bool killed;         /* by ourselves */
+	bool wants_terminal; /* CMD is stopped until it gets the terminal */
+	bool interrupted;    /* CMD has died of a key of its terminal, such as Ctrl-C */
+	int status;          /* of CMD */
 } lc_guardian;
 
+/* Nothing of CMD is left so many ms before the deadline. */
+extern int lc_reserve(int ttl);
+#define LC_KILL_AGAIN_MS 10
 /* The guardian, from its fork to its end. */
 extern void lc_guardian_main(const lc_command *command, int fd) __attribute__((noreturn));
 
@@ -211,6 +236,8 @@ extern void lc_guardian_send(lc_guardian *guardian, lc_what what, int value, int
 extern void lc_guardian_start(lc_guardian *guardian, int64_t token, int64_t deadline);
 /* Takes what it has sent.  Where it has been killed, kills what it guarded. */
 extern void lc_guardian_read(lc_guardian *guardian);
+/* The lock is lost: kills what it guards, and not by it, since it may be stopped.  Again until nothing is left. */
+extern void lc_guardian_kill(lc_guardian *guardian);
 /* The shell continues us. */
 extern void lc_guardian_continue(lc_guardian *guardian);
 /* Takes the terminal back, and waits for the guardian. */

@@ -282,7 +282,7 @@ lc_acquire(int argc, char **argv)
 	if (release != NULL && signo != 0)
 		PQclear(lc_query(db, "%s", release));
 	if (signo != 0)
-		return LC_EXIT_SIGNAL + signo;
+		lc_signals_die(signo);
 	if (PQgetisnull(result, 0, 0))
 	{
 		lc_detail("lock \"%s\": not acquired", a.words[0]);
@@ -455,7 +455,7 @@ keep_alive_for_ever(PGconn *db, const char *lease)
 
 		signo = wait_until(signal_fd, next);
 		if (signo != 0)
-			return LC_EXIT_SIGNAL + signo;
+			lc_signals_die(signo);
 		now = le_now();
 		if (PQstatus(db) == CONNECTION_OK)
 			answer = renew_lease(db, lease, now + ttl / 4);

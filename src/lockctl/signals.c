@@ -7,6 +7,8 @@
  */
 #include "lockctl.h"
 
+#include <stdio.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -16,11 +18,20 @@ static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2
 
 static bool handled[NSIGNALS]; /* was not ignored */
 static bool pipe_ignored;
-static sigset_t old_mask;
+static sigset_t old_mask, read_set;
 
+/* Ends the program of a signal, as if nothing handled it: a shell asks of what its commands have died. */
 static void
 end(int signo)
 {
+	sigset_t set;
+
+	signal(signo, SIG_DFL);
+	raise(signo);
+	sigemptyset(&set);
+	sigaddset(&set, signo);
+	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+	/* The first process of a container does not die of it. */
 	_exit(LC_EXIT_SIGNAL + signo);
 }
 
@@ -51,18 +62,17 @@ lc_signals_start(void)
 int
 lc_signals_fd(void)
 {
-	sigset_t set;
 	int fd;
 
-	sigemptyset(&set);
+	sigemptyset(&read_set);
 	for (size_t i = 0; i < NSIGNALS; i++)
 	{
 		if (handled[i])
-			sigaddset(&set, signals[i]);
+			sigaddset(&read_set, signals[i]);
 	}
-	sigaddset(&set, SIGCONT);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	sigaddset(&read_set, SIGCONT);
+	sigprocmask(SIG_BLOCK, &read_set, NULL);
+	fd = signalfd(-1, &read_set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (fd < 0)
 		lc_die(LC_EXIT_SERVER, "signalfd failed");
 	return fd;
@@ -77,6 +87,18 @@ lc_signals_next(int fd)
 }
 
 void
+lc_signals_add(int fd, int signo)
+{
+	sigset_t set;
+
+	sigaddset(&read_set, signo);
+	signalfd(fd, &read_set, 0);
+	sigemptyset(&set);
+	sigaddset(&set, signo);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+void
 lc_signals_allow(int signo)
 {
 	sigset_t set;
@@ -84,6 +106,16 @@ lc_signals_allow(int signo)
 	sigemptyset(&set);
 	sigaddset(&set, signo);
 	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+void
+lc_signals_die(int signo)
+{
+	fflush(NULL);
+	/* No core of ours: CMD may have left its own. */
+	prctl(PR_SET_DUMPABLE, 0);
+	end(signo);
+	_exit(LC_EXIT_SIGNAL + signo);
 }
 
 void

@@ -160,7 +160,7 @@ lc_query_signals(PGconn *db, const char *query, int *signo)
 			if (seen == SIGCONT)
 				continue;
 			if (*signo != 0)
-				exit(LC_EXIT_SIGNAL + seen);
+				lc_signals_die(seen);
 			*signo = seen;
 			cancel(db);
 		}

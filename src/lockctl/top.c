@@ -552,5 +552,7 @@ lc_top(int argc, char **argv)
 		run_lines(&t);
 	PQclear(t.list);
 	PQfinish(t.db);
-	return t.signo != 0 ? LC_EXIT_SIGNAL + t.signo : 0;
+	if (t.signo != 0)
+		lc_signals_die(t.signo);
+	return 0;
 }

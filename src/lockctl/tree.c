@@ -23,13 +23,17 @@ typedef struct process
 	pid_t pid, parent;
 } process;
 
-/* The parent of a process that is not a zombie; 0: there is none. */
+/*
+ * The parent of a process; 0: there is none, or nothing of the process runs any
+ * more.  Where the first thread has ended before the others, the state is that
+ * of a zombie, and the others work on.
+ */
 static pid_t
 parent_of(pid_t pid)
 {
 	char path[40], line[512], state, *end;
 	ssize_t length;
-	int parent, fd;
+	int parent, threads, fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int) pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -40,9 +44,11 @@ parent_of(pid_t pid)
 	line[length > 0 ? length : 0] = '\0';
 	/* The name, in parentheses, may be anything. */
 	end = strrchr(line, ')');
-	if (end == NULL || sscanf(end + 1, " %c %d", &state, &parent) != 2 || state == 'Z' || state == 'X')
+	if (end == NULL ||
+		sscanf(end + 1, " %c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %d", &state,
+			   &parent, &threads) != 3)
 		return 0;
-	return parent;
+	return (state == 'Z' || state == 'X') && threads <= 1 ? 0 : parent;
 }
 
 static process *
@@ -88,6 +94,7 @@ is_same(const process *p, pid_t root)
 	return parent != 0 && (parent == p->parent || parent == root);
 }
 
+/* A process that is stopped sees SIGKILL, and no other signal before it goes on. */
 static bool
 send_signal(const process *p, pid_t root, int signo)
 {
@@ -99,13 +106,25 @@ send_signal(const process *p, pid_t root, int signo)
 	{
 		if (is_same(p, root))
 			sent = syscall(SYS_pidfd_send_signal, fd, signo, NULL, 0) == 0;
+		if (sent && signo != SIGKILL)
+			syscall(SYS_pidfd_send_signal, fd, SIGCONT, NULL, 0);
 		close(fd);
 		return sent;
 	}
 	if (errno == ESRCH)
 		return false;
 #endif
-	return is_same(p, root) && kill(p->pid, signo) == 0;
+	if (!is_same(p, root) || kill(p->pid, signo) != 0)
+		return false;
+	if (signo != SIGKILL)
+		kill(p->pid, SIGCONT);
+	return true;
+}
+
+bool
+lc_tree_is_visible(pid_t child)
+{
+	return parent_of(child) == getpid();
 }
 
 int

@@ -258,5 +258,5 @@ lc_elect_listen(const char *election)
 	le_unobserve(observer);
 	le_close(session, 1000, NULL);
 	free(conninfo);
-	return LC_EXIT_SIGNAL + signo;
+	lc_signals_die(signo);
 }

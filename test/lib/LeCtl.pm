@@ -3,10 +3,14 @@
 #   ctl_node($node)                      the server that the following calls use
 #   my ($rc, $out, $err) = ctl(@args)    runs it to its end; $rc as a shell has it
 #   my $c = start_ctl(@args)             in the background, in a process group of its own
-#     $c->pid, $c->kill('TERM'), $c->out, $c->err, $c->wait ($rc), $c->ended
+#     $c->pid, $c->kill('TERM'), $c->out, $c->err, $c->wait ($rc), $c->ended, $c->signal (that it has died of, or 0)
+#   { env => {..}, in => file, stdout => file, wrap => [command that starts it], cgroup => 1 }    may come first
 #
 # stamps('a', 'file') is a command that appends "a SECONDS PID", by CLOCK_BOOTTIME, to a file every few milliseconds for
 # ever, whatever signal it gets; ran('file', 'a') is the first and the last time, and the process.
+#
+#   my ($file, $first, $second) = two()     the one has lock "$contended" with a TTL of $short_ttl seconds, the other waits
+#   one_after_the_other($file, $second)     the first command was dead before the second one has begun
 
 package LeCtl;
 
@@ -18,7 +22,8 @@ use LeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(ctl_node ctl_env ctl start_ctl stamps ran alive boottime holder_of wait_held wait_waiting child_of);
+our @EXPORT = qw(ctl_node ctl_env ctl start_ctl stamps ran alive boottime wait_held wait_waiting child_of own_cgroup
+  with_mounts two one_after_the_other $contended $short_ttl);
 
 my $lockctl = "$ENV{PWD}/build/lockctl/lockctl";
 my $node;
@@ -63,7 +68,9 @@ sub start_ctl
 		my %env = (ctl_env(), %{ $opts{env} // {} });
 		@ENV{ keys %env } = values %env;
 		delete $ENV{PGAPPNAME};
-		exec { $lockctl } 'lockctl', @args or POSIX::_exit(99);
+		append_to_file(own_cgroup() . '/cgroup.procs', $$) if $opts{cgroup};
+		my @command = (@{ $opts{wrap} // [] }, $lockctl, @args);
+		exec { $command[0] } @command or POSIX::_exit(99);
 	}
 	$self->{pid} = $pid;
 	push @started, $self;
@@ -100,13 +107,25 @@ sub ran
 	return ($times[0], $times[-1], $pid);
 }
 
-# Not a zombie.
+# Not a zombie; or one of whose threads another than the first one runs.
 sub alive
 {
 	my ($pid) = @_;
 	my $stat = eval { slurp_file("/proc/$pid/stat") } // return 0;
+	my ($state, $threads) = (split ' ', $stat =~ s/.*\)//sr)[ 0, 17 ];
 
-	return $stat !~ /\) [ZX] /;
+	return $state !~ /[ZX]/ || $threads > 1;
+}
+
+# A control group that is ours, and that we are not in; undef: there is none.
+sub own_cgroup { return $ENV{LE_CGROUP} && "$ENV{LE_CGROUP}/ours"; }
+
+# A command to start another one with, that may mount something then; empty: not here.
+sub with_mounts
+{
+	my @command = qw(unshare --user --map-current-user --keep-caps --mount);
+
+	return system("@command true 2>/dev/null") == 0 ? @command : ();
 }
 
 sub wait_held { return wait_for_sql($node, "SELECT count(*) > 0 FROM lock_election.locks WHERE name = '$_[0]'"); }
@@ -128,6 +147,48 @@ sub child_of
 	LeTest::wait_until(sub { ($child) = split ' ', slurp_file("/proc/$pid/task/$pid/children"); return defined $child; })
 	  or die "process $pid has no child";
 	return $child;
+}
+
+# --- two of them ---
+
+our $contended;
+our $short_ttl = 3;
+my $round = 0;
+
+# A holder whose command ignores SIGTERM and writes stamps, and one that waits for the lock and does the same.
+#   command => sub { .. }   of the first one, that is given the file
+#   options => [..]         of the first lockctl; start => {..}: of start_ctl for it
+#   alone => 1              the first one only
+sub two
+{
+	my (%opts) = @_;
+	my $file = PostgreSQL::Test::Utils::tempdir() . '/stamps';
+	my @command = $opts{command} ? $opts{command}->($file) : stamps('first', $file);
+
+	$contended = 'x' . ++$round;
+	my $first = start_ctl($opts{start} // {}, 'lock', $contended, '--ttl', "${short_ttl}s", @{ $opts{options} // [] },
+		'--', @command);
+	wait_until(sub { (ran($file, 'first'))[0] }) or die 'the first does not start: ' . $first->err;
+	my $second = $opts{alone} ? undef : start_ctl('lock', $contended, '--ttl', '30s', '--', stamps('second', $file));
+	wait_waiting($contended) if $second;
+	return ($file, $first, $second);
+}
+
+# The first one's last stamp is older than the second one's first.
+sub one_after_the_other
+{
+	my ($file, $second) = @_;
+
+	ok(wait_until(sub { (ran($file, 'second'))[0] }), 'the next one has the lock');
+	my ($start, $end, $pid) = ran($file, 'first');
+	ok(!alive($pid), 'the first command is dead');
+	cmp_ok($end, '<', (ran($file, 'second'))[0], 'before the next one starts');
+	my $second_pid = (ran($file, 'second'))[2];
+	$second->kill('KILL');
+	$second->wait;
+	ok(wait_until(sub { !alive($second_pid) }), 'and the second one, with its lockctl');
+	$node->safe_psql('postgres', "SELECT force_release_lock('$contended')");
+	return;
 }
 
 package LeCtl::Process;
@@ -156,10 +217,13 @@ sub ended
 	if (!$self->{ended} && waitpid($self->{pid}, WNOHANG) == $self->{pid})
 	{
 		$self->{ended} = 1;
+		$self->{signal} = $? & 127;
 		$self->{rc} = $? & 127 ? 128 + ($? & 127) : $? >> 8;
 	}
 	return $self->{ended};
 }
+
+sub signal { return $_[0]{signal}; }
 
 sub wait
 {

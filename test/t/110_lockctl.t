@@ -21,6 +21,13 @@ subtest 'exit codes' => sub {
 	}
 	is(ctl('lock', 'x', sh('kill -9 $$')), 137, '128 + its signal');
 	is(ctl('lock', 'x', sh('kill -TERM $$')), 143, 'also SIGTERM');
+	foreach my $signal (1, 2, 9, 15)
+	{
+		my $c = start_ctl('lock', 'x', sh("kill -$signal \$\$"));
+		is($c->wait . ' ' . $c->signal, 128 + $signal . " $signal", "it dies of signal $signal as its command has");
+	}
+	my $interrupted = start_ctl('lock', 'x', sh('exit 130'));
+	is($interrupted->wait . ' ' . $interrupted->signal, '130 0', 'and of none where the command has ended by itself');
 	is(ctl('lock', 'x', '--', "$dir/nothing"), 127, 'not found');
 	is(ctl('lock', 'x', '--', $dir), 126, 'cannot run');
 	($rc, $out, $err) = ctl('lock', 'x', '--', 'no such command');
@@ -28,7 +35,8 @@ subtest 'exit codes' => sub {
 	like($err, qr/^lockctl: cannot run "no such command": No such file/, 'and says so');
 	foreach my $args (
 		[], ['nothing'], ['lock'], [ 'lock', 'x', '--nothing' ], [ 'lock', 'x', '--ttl' ], [ 'lock', 'x', '--ttl', 'soon' ],
-		[ 'lock', 'x', '--ttl', '1ms' ], [ 'lock', 'x', '--ttl', '25d' ], [ 'lock', 'x', '--ttl', '10s', '--grace', '6s' ],
+		[ 'lock', 'x', '--ttl', '1ms' ], [ 'lock', 'x', '--ttl', '25d' ], [ 'lock', 'x', '--ttl', '10s', '--grace', '4.6s' ],
+		[ 'lock', 'x', '--ttl', '999ms', '--', 'true' ], [ 'elect', 'x', 'y', '--ttl', '999ms', '--', 'true' ],
 		[ 'lock', '--permits', '0', 'x' ], [ 'lock', 'x', '--and', 'y', '--permits', 2, '--', 'true' ],
 		[ 'lock', 'x', '-E', 256, '--', 'true' ], [ 'lock', 'x', '-E', '1,', '--', 'true' ], [ 'lock', 'x', '-E', '1,2,3', '--', 'true' ],
 		[ 'held', '-n', 'x', 1 ], [ 'release', '-s', 'x', 1 ], [ 'elect', '-s', 'x', 'y', '--', 'true' ], [ 'lock', '-l', 'x' ],
@@ -166,6 +174,13 @@ subtest 'signals' => sub {
 		is($c->wait, 9, "$signal is passed on");
 		is($c->out, "ready\n$signal\n", 'to the command');
 	}
+	foreach my $signal (qw(INT TERM HUP QUIT))
+	{
+		my $c = start_ctl('lock', 'x', sh("trap 'exit 9' $signal; echo \$\$; kill -STOP \$\$; while :; do sleep 0.05; done"));
+		ok(wait_until(sub { $c->out =~ /^(\d+)\n/ && slurp_file("/proc/$1/stat") =~ /\) T / }), 'a command is stopped');
+		$c->kill($signal);
+		is($c->wait, 9, "$signal continues it");
+	}
 	nothing_left($node);
 
 	my $holder = start_ctl('lock', 'x', sh('exec sleep 1000'));
@@ -177,6 +192,7 @@ subtest 'signals' => sub {
 		wait_waiting('x');
 		$c->kill($signal);
 		is($c->wait, 128 + $number{$signal}, "$signal ends the wait");
+		is($c->signal, $number{$signal}, 'and lockctl');
 		is($node->safe_psql('postgres', q{SELECT count(*) FROM lock_election.waiters}), 0, 'and leaves no queue place');
 		is($c->out, '', 'the command has not run');
 	}
@@ -200,7 +216,7 @@ subtest 'without a command' => sub {
 	chomp(my $token = $c->out);
 	is($node->safe_psql('postgres', "SELECT is_held('x', $token)"), 't', 'the token is printed, and the lock held');
 	$c->kill('TERM');
-	is($c->wait, 143, 'until a signal');
+	is($c->wait . ' ' . $c->signal, '143 15', 'until a signal');
 	nothing_left($node);
 
 	$c = start_ctl('lock', 'x');

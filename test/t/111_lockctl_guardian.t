@@ -14,39 +14,6 @@ $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION lock_election');
 ctl_node($node);
 my $dir = PostgreSQL::Test::Utils::tempdir();
-my $ttl = 3;
-my $round = 0;
-
-# A holder whose command ignores SIGTERM and writes stamps, and one that waits for the lock and does the same.
-sub two
-{
-	my (%opts) = @_;
-	my $file = "$dir/stamps" . ++$round;
-	my @command = $opts{command} ? $opts{command}->($file) : stamps('first', $file);
-	my $first = start_ctl('lock', "x$round", '--ttl', "${ttl}s", @{ $opts{options} // [] }, '--', @command);
-
-	wait_until(sub { (ran($file, 'first'))[0] }) or die 'the first does not start: ' . $first->err;
-	my $second = $opts{alone} ? undef : start_ctl('lock', "x$round", '--ttl', '30s', '--', stamps('second', $file));
-	wait_waiting("x$round") if $second;
-	return ($file, $first, $second);
-}
-
-# The first one's last stamp is older than the second one's first.
-sub one_after_the_other
-{
-	my ($file, $second) = @_;
-
-	ok(wait_until(sub { (ran($file, 'second'))[0] }), 'the next one has the lock');
-	my ($start, $end, $pid) = ran($file, 'first');
-	ok(!alive($pid), 'the first command is dead');
-	cmp_ok($end, '<', (ran($file, 'second'))[0], 'before the next one starts');
-	my $second_pid = (ran($file, 'second'))[2];
-	$second->kill('KILL');
-	$second->wait;
-	ok(wait_until(sub { !alive($second_pid) }), 'and the second one, with its lockctl');
-	$node->safe_psql('postgres', "SELECT force_release_lock('x$round')");
-	return;
-}
 
 subtest 'lockctl is killed' => sub {
 	my ($file, $first, $second) = two();
@@ -61,14 +28,14 @@ subtest 'lockctl is stopped' => sub {
 	one_after_the_other($file, $second);
 	$first->kill('CONT');
 	is($first->wait, 4, 'lost, it says when it goes on');
-	like($first->err, qr/lock "x$round" (is lost|could not be renewed in time)/, 'and why');
+	like($first->err, qr/lock "$contended" (is lost|could not be renewed in time)/, 'and why');
 };
 
 # Whoever has lived for longer than the first lease has been told of a later deadline: that one counts, and no later one.
 subtest 'lockctl is stopped after renewals' => sub {
 	my ($file, $first, $second) = two();
 	my ($start) = ran($file, 'first');
-	ok(wait_until(sub { (ran($file, 'first'))[1] > $start + $ttl }), 'the lock was renewed');
+	ok(wait_until(sub { (ran($file, 'first'))[1] > $start + $short_ttl }), 'the lock was renewed');
 	$first->kill('STOP');
 	one_after_the_other($file, $second);
 	$first->kill('CONT');
@@ -125,7 +92,7 @@ subtest 'SIGTERM comes first' => sub {
 	$second->kill('KILL');
 	$second->wait;
 	ok(wait_until(sub { !alive($pid) }), 'the second one is ended');
-	$node->safe_psql('postgres', "SELECT force_release_lock('x$round')");
+	$node->safe_psql('postgres', "SELECT force_release_lock('$contended')");
 };
 
 subtest 'the server does not answer' => sub {
@@ -135,8 +102,8 @@ subtest 'the server does not answer' => sub {
 	is($first->wait(30), 4, 'lost');
 	my ($start, $end, $pid) = ran($file, 'first');
 	ok(!alive($pid), 'the command is dead');
-	cmp_ok($end - $frozen, '<', $ttl, 'before the TTL has passed');
-	like($first->err, qr/lock "x$round" (is lost|could not be renewed)/, 'it tells why');
+	cmp_ok($end - $frozen, '<', $short_ttl, 'before the TTL has passed');
+	like($first->err, qr/lock "$contended" (is lost|could not be renewed)/, 'it tells why');
 	thaw($node);
 	nothing_left($node, undef, timeout => 30);
 };
@@ -150,26 +117,26 @@ subtest 'the network is cut' => sub {
 	my ($file, $first, $second) = two(options => [ '-h', $address ]);
 	silence_host($address);
 	is($first->wait(30), 4, 'lost');
-	like($first->err, qr/lock "x$round" (is lost|could not be renewed)/, 'it tells why');
+	like($first->err, qr/lock "$contended" (is lost|could not be renewed)/, 'it tells why');
 	one_after_the_other($file, $second);
 };
 
 subtest 'the lock is taken away' => sub {
 	my ($file, $first, $second) = two();
-	$node->safe_psql('postgres', "SELECT force_release_lock('x$round')");
+	$node->safe_psql('postgres', "SELECT force_release_lock('$contended')");
 	is($first->wait, 4, 'lost');
 	ok(!alive((ran($file, 'first'))[2]), 'the command is killed at once');
 	like($first->err, qr/is lost.*the command was killed/, 'which is told');
 	my $pid = (ran($file, 'second'))[2];
 	$second->kill('KILL');
 	$second->wait;
-	$node->safe_psql('postgres', "SELECT force_release_lock('x$round')");
+	$node->safe_psql('postgres', "SELECT force_release_lock('$contended')");
 };
 
 subtest 'a restart of the server' => sub {
 	my ($file, $first) = two(alone => 1, options => [ '--ttl', '10s' ]);
 	$node->restart;
-	wait_held("x$round");
+	wait_held("$contended");
 	my $end = (ran($file, 'first'))[1];
 	ok(wait_until(sub { (ran($file, 'first'))[1] > $end + 1 }), 'is survived');
 	kill 'KILL', (ran($file, 'first'))[2];

@@ -121,5 +121,102 @@ subtest 'a command in the foreground' => sub {
 	ok(wait_until(sub { !is_open('shell') }), 'the shell ends');
 };
 
+sub open_shell { ok(open_window($_[0], 80, 24, 'PS1="prompt> " bash --norc --noprofile -i'), 'a shell'); return; }
+
+sub close_shell
+{
+	my ($name) = @_;
+
+	nothing_left($node);
+	keys_to($name, 'exit', 'Enter');
+	ok(wait_until(sub { !is_open($name) }), 'the shell ends') or diag(screen($name));
+	return;
+}
+
+# As with flock: who presses Ctrl-C means all of it.
+subtest 'Ctrl-C ends a loop, and a script' => sub {
+	my $loop = 'for i in 1 2 3; do echo run:$i; build/lockctl/lockctl lock x -- sleep 1000; done';
+	append_to_file("$dir/script", "$loop\necho end of script\n");
+
+	open_shell('loop');
+	foreach my $how ([ $loop, 'a loop' ], [ "bash $dir/script", 'a script' ], [ "bash $dir/script | cat", 'in a pipeline' ])
+	{
+		keys_to('loop', 'clear', 'Enter');
+		keys_to('loop', '-l', $how->[0]);
+		keys_to('loop', 'Enter');
+		wait_held('x');
+		keys_to('loop', 'C-c');
+		nothing_left($node);
+		keys_to('loop', 'echo rc:$?', 'Enter');
+		shows('loop', qr/^rc:130$/m, "$how->[1] is interrupted");
+		unlike(screen('loop'), qr/^run:2|^end of script/m, 'and does not go on');
+	}
+	close_shell('loop');
+};
+
+subtest 'a command in the background' => sub {
+	open_shell('back');
+	keys_to('back', 'build/lockctl/lockctl lock x --ttl 2s -- sh -c "read line; echo got:\$line; exec sleep 1000" &', 'Enter');
+	wait_held('x');
+	shows('back', qr/it wants the terminal$/m, 'it wants to read');
+	# longer than its TTL: it is stopped, and lockctl is not
+	my $start = boottime();
+	wait_until(sub { boottime() > $start + 2.5 });
+	keys_to('back', 'fg', 'Enter');
+	keys_to('back', 'hello', 'Enter');
+	shows('back', qr/^got:hello$/m, 'fg lets it');
+	keys_to('back', 'C-c');
+	close_shell('back');
+};
+
+# The shell knows the script, and the script's shell waits for lockctl.
+subtest 'Ctrl-Z of a script, and in a pipeline' => sub {
+	my $lock = 'build/lockctl/lockctl lock x -- sh -c "echo \$\$; exec sleep 1000"';
+	append_to_file("$dir/stop", "$lock\necho end of script\n");
+	open_shell('stop');
+	foreach my $command ("bash $dir/stop", "$lock | cat")
+	{
+		keys_to('stop', 'clear', 'Enter');
+		keys_to('stop', '-l', $command);
+		keys_to('stop', 'Enter');
+		shows('stop', qr/^\d+$/m, $command);
+		my ($pid) = screen('stop') =~ /^(\d+)$/m;
+		my $is_stopped = sub { return slurp_file("/proc/$pid/stat") =~ /\) T /; };
+		keys_to('stop', 'C-z');
+		shows('stop', qr/Stopped.*\n(?:.*\n)?prompt> ?$/m, 'stopped');
+		ok(wait_until($is_stopped), 'and so is the command');
+		keys_to('stop', 'fg', 'Enter');
+		ok(wait_until(sub { !$is_stopped->() }), 'fg continues it');
+		keys_to('stop', 'C-c');
+		nothing_left($node);
+		keys_to('stop', 'echo rc:$?', 'Enter');
+		shows('stop', qr/^rc:130$/m, 'Ctrl-C ends it');
+		unlike(screen('stop'), qr/^end of script/m, 'and the script');
+	}
+	keys_to('stop', 'clear', 'Enter');
+	keys_to('stop', '-l', $lock);
+	keys_to('stop', 'Enter');
+	shows('stop', qr/^\d+$/m, 'once more');
+	keys_to('stop', 'C-z');
+	shows('stop', qr/Stopped.*\n(?:.*\n)?prompt> ?$/m, 'stopped');
+	keys_to('stop', 'kill %1', 'Enter');
+	ok(wait_until(sub { keys_to('stop', 'Enter'); screen('stop') =~ /Terminated/ }), 'kill %1 ends it')
+	  or diag(screen('stop'));
+	close_shell('stop');
+};
+
+# As with ssh -t or docker run -it. What nobody would continue the kernel does not stop.
+subtest 'Ctrl-Z where there is no shell' => sub {
+	append_to_file("$dir/alone", 'read one; echo one:$one; read two; echo two:$two' . "\n");
+	ok(open_window('alone', 80, 24, "exec build/lockctl/lockctl lock x -- sh $dir/alone"), 'no shell');
+	keys_to('alone', 'a', 'Enter');
+	shows('alone', qr/^one:a$/m, 'a command reads the terminal');
+	keys_to('alone', 'C-z');
+	shows('alone', qr/\^Z/, 'Ctrl-Z');
+	keys_to('alone', 'b', 'Enter');
+	ok(wait_until(sub { !is_open('alone') }), 'does not stop it') or diag(screen('alone'));
+	nothing_left($node);
+};
+
 $node->stop;
 done_testing();

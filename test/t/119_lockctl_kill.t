@@ -1,0 +1,187 @@
+# How lockctl kills: in time, all of it, whatever it calls itself, and without a guardian that could do it.
+use strict;
+use warnings;
+use LeCtl;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('main', start => 0, conf => "listen_addresses = '*'\n");
+$node->append_conf('pg_hba.conf', 'host all all 10.97.0.0/24 trust');
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION lock_election');
+ctl_node($node);
+my $dir = PostgreSQL::Test::Utils::tempdir();
+
+# The state Z is that of its first thread. No signal of the keyboard's kind reaches it, having a session of its own.
+subtest 'a grandchild whose first thread has ended' => sub {
+	system_or_bail('make', '-s', 'build/headless');
+	my ($file, $first, $second) = two(
+		command => sub { return ('sh', '-c', "trap '' TERM; setsid build/headless first $_[0] & while :; do sleep 0.1; done"); });
+	my (undef, undef, $pid) = ran($file, 'first');
+	like(slurp_file("/proc/$pid/stat"), qr/\) Z /, 'it looks like a zombie');
+	$first->kill('KILL');
+	$first->wait;
+	one_after_the_other($file, $second);
+
+	my $after = start_ctl('lock', 'after', '--grace', '100ms', '--', 'sh', '-c', "setsid build/headless after $dir/after & "
+		  . "until test -s $dir/after; do sleep 0.01; done; exit 6");
+	is($after->wait(30), 6, 'where the command has ended it does not keep the lock');
+	ok(!alive((ran("$dir/after", 'after'))[2]), 'and is dead');
+};
+
+subtest 'a grandchild with a name like the line of another process' => sub {
+	my ($file, $first, $second) = two(
+		command => sub {
+			return stamps('first', $_[0], before => 'use POSIX; if (fork) { sleep 1000 } POSIX::setsid(); $0 = "x) Z 1 1 (y"');
+		});
+	my (undef, undef, $pid) = ran($file, 'first');
+	is(slurp_file("/proc/$pid/comm"), "x) Z 1 1 (y\n", 'it has that name');
+	$first->kill('KILL');
+	$first->wait;
+	one_after_the_other($file, $second);
+};
+
+# Not before it goes on.
+subtest 'SIGTERM reaches a command that is stopped' => sub {
+	append_to_file("$dir/tells", <<'SH');
+trap "echo $1; exit 0" TERM
+if [ "$1" = child ]; then setsid sh "$0" grandchild & fi
+echo $$
+while :; do sleep 0.02; done
+SH
+	my $first = start_ctl('lock', 'stopped', '--ttl', "${short_ttl}s", '--', 'sh', "$dir/tells", 'child');
+	ok(wait_until(sub { $first->out =~ /^\d+\n\d+\n/ }), 'child and grandchild run') or diag($first->out, $first->err);
+	kill 'STOP', split ' ', $first->out;
+	$first->kill('STOP');
+	ok(wait_until(sub { $first->out =~ /^child$/m && $first->out =~ /^grandchild$/m }), 'both are told to end');
+	$first->kill('CONT');
+	is($first->wait, 4, 'lost');
+};
+
+# When a lease of 6 seconds ends, at the latest; and when its command ought to be dead: the deadline is 0.3 s before the end,
+# the kill half a second before the deadline, and a busy machine takes its time.
+sub expires
+{
+	my ($name) = @_;
+	my $left = $node->safe_psql('postgres', "SELECT extract(epoch FROM time_left) FROM lock_election.locks WHERE name = '$name'");
+
+	return boottime() + $left;
+}
+
+sub dead_at { return $_[0] - 0.3 - 0.25; }
+
+subtest 'without a grace' => sub {
+	my @started = map { [ $_, "$dir/grace$_", start_ctl('lock', "grace$_", '--ttl', '6s', '--grace', "${_}ms", '--', stamps('first', "$dir/grace$_")) ] } 0, 10;
+	foreach (@started)
+	{
+		my ($grace, $file, $c) = @$_;
+		wait_until(sub { (ran($file, 'first'))[0] }) or die $c->err;
+		$c->kill('STOP');
+		push @$_, expires("grace$grace");
+	}
+	foreach (@started)
+	{
+		my ($grace, $file, $c, $expires) = @$_;
+		my (undef, undef, $pid) = ran($file, 'first');
+		ok(wait_until(sub { !alive($pid) }), "--grace ${grace}ms: the command is killed");
+		cmp_ok((ran($file, 'first'))[1], '<', dead_at($expires), 'before the deadline');
+		$c->kill('CONT');
+		is($c->wait, 4, 'lost');
+	}
+};
+
+# lockctl knows, and does it.
+subtest 'the guardian is stopped, and the lock is taken away' => sub {
+	my ($file, $first) = two(alone => 1);
+	kill 'STOP', $first->guardian;
+	$node->safe_psql('postgres', "SELECT force_release_lock('$contended')");
+	is($first->wait(30), 4, 'lost');
+	ok(!alive((ran($file, 'first'))[2]), 'the command is killed');
+	like($first->err, qr/is lost.*the command was killed/, 'which is told');
+	unlike($first->err, qr/guardian/, 'and that alone');
+};
+
+subtest 'the guardian is stopped, and the network is cut' => sub {
+	plan skip_all => 'no network of our own' unless can_silence();
+	my $address = '10.97.0.2';
+
+	add_host($address);
+	my ($file, $first, $second) = two(options => [ '-h', $address, '--ttl', '6s' ]);
+	kill 'STOP', $first->guardian;
+	silence_host($address);
+	my $expires = expires($contended);
+	is($first->wait(30), 4, 'lost');
+	cmp_ok((ran($file, 'first'))[1], '<', dead_at($expires), 'the command was killed before the deadline');
+	one_after_the_other($file, $second);
+};
+
+subtest 'the guardian is stopped before the command starts' => sub {
+	my $token = $node->safe_psql('postgres', q{SELECT acquire_lock('late', '1 h')});
+	my $first = start_ctl('-v', 'lock', 'late', '--ttl', "${short_ttl}s", '--', 'true');
+	wait_waiting('late');
+	my $guardian = $first->guardian;
+	kill 'STOP', $guardian;
+	$node->safe_psql('postgres', "SELECT release_lock('late', $token)");
+	wait_until(sub { $first->err =~ /is acquired/ }) or die $first->err;
+	$first->kill('STOP');
+	wait_for_sql($node, q{SELECT count(*) = 0 FROM lock_election.locks WHERE name = 'late'});
+	kill 'CONT', $guardian;
+	ok(wait_until(sub { !alive($guardian) }), 'the guardian ends');
+	$first->kill('CONT');
+	is($first->wait, 4, 'lost');
+	unlike($first->err, qr/runs as process/, 'the command was not started after the lock had ended');
+};
+
+subtest 'without /proc' => sub {
+	my @with_mounts = with_mounts();
+	plan skip_all => 'no namespaces of our own' unless @with_mounts;
+
+	my @hide = (@with_mounts, 'sh', '-c', 'mount -t tmpfs none /proc && exec "$0" "$@"');
+	my $c = start_ctl({ wrap => \@hide }, 'lock', 'x', 'echo', 'ran');
+	is($c->wait, 126, 'it refuses to run a command');
+	like($c->err, qr{^lockctl: /proc does not show }, 'and says why');
+	is($c->out, '', 'the command has not run');
+};
+
+subtest 'a control group of its own' => sub {
+	plan skip_all => 'no control group (cgroup v2) of our own' unless own_cgroup();
+	my $has_group = sub { return -e own_cgroup() . '/lockctl-' . $_[0]->pid; };
+	my $inner = 'd=$(sed -n "s,^0::.*/,,p" /proc/self/cgroup); mkdir "$0/$d/inner" && exit 5';
+	my @with_mounts = with_mounts();
+
+	my $c = start_ctl({ cgroup => 1 }, 'lock', 'x', '--', 'sh', '-c', $inner, own_cgroup());
+	is($c->wait, 5, 'a command runs in it');
+	ok(!$has_group->($c), 'the group is removed, with one that the command has made');
+
+	my ($file, $first, $second) = two(start => { cgroup => 1 });
+	my (undef, undef, $pid) = ran($file, 'first');
+	like(slurp_file("/proc/$pid/cgroup"), qr{^0::.*/ours/lockctl-\d+$}m, 'another command');
+	ok($has_group->($first), 'has one');
+	kill 'KILL', $first->guardian;
+	is($first->wait, 137, 'is killed without its guardian');
+	ok(!$has_group->($first), 'and the group is removed');
+	one_after_the_other($file, $second);
+
+  SKIP:
+	{
+		skip 'no namespaces of our own', 1 unless @with_mounts;
+		# nobody finds the grandchild in /proc, as where one forks again and again
+		my $hide = '( (until test -s "$HIDE"; do sleep 0.02; done; mount -t tmpfs none "/proc/$(cat "$HIDE")"; '
+		  . 'echo $? >"$HIDE.done") & ); exec "$0" "$@"';
+		my $stamps = join ' ', map { s/'/'\\''/gr =~ s/^|$/'/gr } stamps('first', "$dir/hidden");
+		my $hidden = start_ctl({ cgroup => 1, wrap => [ @with_mounts, 'sh', '-c', $hide ], env => { HIDE => "$dir/hide" } },
+			'lock', 'hidden', '--', 'sh', '-c', "setsid $stamps & exec sleep 1000");
+		wait_until(sub { (ran("$dir/hidden", 'first'))[0] }) or die $hidden->err;
+		my (undef, undef, $grandchild) = ran("$dir/hidden", 'first');
+		append_to_file("$dir/hide", $grandchild);
+		ok(wait_until(sub { -s "$dir/hide.done" }) && slurp_file("$dir/hide.done") eq "0\n", 'a grandchild is hidden');
+		$hidden->kill('KILL');
+		$hidden->wait;
+		ok(wait_until(sub { !alive($grandchild) }), 'and killed');
+		ok(wait_until(sub { !$has_group->($hidden) }), 'the guardian removes the group');
+	}
+};
+
+$node->stop;
+done_testing();
