@@ -8,10 +8,10 @@
 
 #include "client.h"
 
-#define TTL  3000
+#define TTL  6000
 #define CALL 500
-/* A call that does not wait for the resolver; it may wait for a processor. */
-#define SOON 1500
+/* A call that does not wait for the resolver, which hangs until the end; it may wait for a processor. */
+#define SOON 20000
 
 static _Atomic bool hangs;
 static _Atomic int inside; /* threads that wait for an answer */

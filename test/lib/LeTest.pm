@@ -16,12 +16,13 @@ use strict;
 use warnings;
 
 use Exporter 'import';
+use POSIX ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes ();
 
-our @EXPORT = qw(new_node node_conf session wait_for_sql wait_until nothing_left stop_walwriter can_silence add_host silence_host);
+our @EXPORT = qw(new_node node_conf session wait_for_sql wait_until shorten nothing_left cpu_time stop_walwriter can_silence add_host silence_host);
 
 # Where there is no server, psql may end before it has read its input; IPC::Run, which still writes, dies of that. Tests
 # ask servers that are down, so it is an answer like any other here.
@@ -144,7 +145,17 @@ sub wait_for_sql
 	return 1;
 }
 
-# A test: no holder and no waiter is left. What ends in the background gets a moment to do so.
+# Lets a TTL begin to count when all is in its place, however long that has taken: of a lock, or with another function.
+sub shorten
+{
+	my ($session, $name, $token, $ttl, $renew) = @_;
+
+	$renew //= 'renew_lock';
+	return $session->query("SELECT $renew('$name', $token, '$ttl')") || die "$name is not held: " . $session->error;
+}
+
+# A test: no holder and no waiter is left. What ends in the background gets the time to do so, but less than a TTL of 30 s,
+# which would end all that is left behind.
 sub nothing_left
 {
 	my ($node, $test_name, %opts) = @_;
@@ -158,8 +169,19 @@ sub nothing_left
 			$node->psql($opts{dbname} // 'postgres', $sql, stdout => \$out, stderr => \$err);
 			return $out . $err eq '';
 		},
-		$opts{timeout} // 5);
+		$opts{timeout} // 20);
 	return is($out . $err, '', $test_name // 'nothing is left behind');
+}
+
+# The processor time that a process has used so far, in seconds: what it does, however long others keep it from that. A kernel
+# without schedstat counts it in hundredths.
+sub cpu_time
+{
+	my ($pid) = @_;
+
+	return (split ' ', slurp_file("/proc/$pid/schedstat"))[0] / 1e9 if -e "/proc/$pid/schedstat";
+	my ($user, $system) = (split ' ', slurp_file("/proc/$pid/stat") =~ s/.*\) //sr)[ 11, 12 ];
+	return ($user + $system) / POSIX::sysconf(POSIX::_SC_CLK_TCK());
 }
 
 # Stops the process that flushes the WAL for everybody; returns its pid, for SIGCONT. It is stopped where it sleeps: in the

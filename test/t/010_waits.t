@@ -13,11 +13,13 @@ srand($seed);
 
 my $node = new_node('main');
 
+my $watch = session($node);
+
 sub waiting
 {
 	my ($session) = @_;
-	wait_for_sql($node, 'SELECT count(*) FROM lock_election.waiters WHERE pid = ' . $session->pid, '1');
-	return;
+	my $sql = 'SELECT count(*) FROM lock_election.waiters WHERE pid = ' . $session->pid;
+	return wait_until(sub { $watch->query($sql) eq '1' }) || die 'it does not wait';
 }
 
 # One with a short wait; on a busy machine it has given up before this is seen.
@@ -25,7 +27,7 @@ sub waiting_for_a_moment
 {
 	my ($session) = @_;
 	my $sql = 'SELECT count(*) FROM lock_election.waiters WHERE pid = ' . $session->pid;
-	return wait_until(sub { $session->ready || $node->safe_psql('postgres', $sql) eq '1' }) || die 'it does not wait';
+	return wait_until(sub { $session->ready || $watch->query($sql) eq '1' }) || die 'it does not wait';
 }
 
 # The next waiter is let in, and can give the lock back.
@@ -178,7 +180,7 @@ foreach my $case ([ 'in a block', 'BEGIN; SAVEPOINT s', 'ROLLBACK TO s; COMMIT' 
 	is($first->query("SELECT acquire_lock('wait', wait => '0')"), '', "wait => '0' is NULL");
 	is($first->query("SELECT acquire_lock('wait', wait => '1 s')"), '', "wait => '1 s' is NULL");
 	cmp_ok(time - $start, '>=', 1, 'not before the second is over');
-	cmp_ok(time - $start, '<', 5, 'and soon after');
+	cmp_ok(time - $start, '<', 30, 'and soon after');
 	is($first->error, '', 'and not an error');
 	is($holder->query('SELECT count(*) FROM lock_election.waiters'), '0', 'the place in the queue is given up');
 
@@ -278,11 +280,11 @@ $first = session($node);
 	my $session = session($node);
 
 	ended_wait('client killed', $session, sub { $start = time; $session->kill('KILL'); });
-	ok(wait_until(sub { $node->safe_psql('postgres', 'SELECT count(*) FROM pg_stat_activity WHERE pid = ' . $session->pid) eq '0' }, 10),
+	ok(wait_until(sub { $node->safe_psql('postgres', 'SELECT count(*) FROM pg_stat_activity WHERE pid = ' . $session->pid) eq '0' }),
 		'client killed: the backend is gone');
 
-	# 1 s, and what two busy processors take
-	cmp_ok(time - $start, '<', 4, 'client killed: it was noticed in time');
+	# 1 s, and what a busy machine takes
+	cmp_ok(time - $start, '<', 30, 'client killed: it was noticed in time');
 }
 
 # The same in a transaction that holds something else.
@@ -331,12 +333,12 @@ $first = session($node);
 
 	# the timeout is armed for each wait anew, and off after it
 	$holder->query("SELECT acquire_lock('exception')");
-	$second->query("SET lock_timeout = '300ms'; BEGIN");
+	$second->query("SET lock_timeout = '2s'; BEGIN");
 	$second->async("SELECT acquire_or_not('exception')");
 	waiting($second);
 	$holder->query("SELECT release_lock('exception')");
 	is($second->wait, 'granted', 'granted before the timeout');
-	is($second->query('SELECT 1 FROM pg_sleep(0.5)'), '1', 'which is off then');
+	is($second->query('SELECT 1 FROM pg_sleep(2.2)'), '1', 'which is off then');
 	$second->query('ROLLBACK; RESET lock_timeout');
 	nothing_left($node);
 }
@@ -455,7 +457,7 @@ nothing_left($node);
 	nothing_left($node);
 }
 
-foreach my $session ($holder, $second, $third)
+foreach my $session ($holder, $second, $third, $watch)
 {
 	is($session->query('SELECT 1'), '1', 'the sessions live');
 	$session->quit;

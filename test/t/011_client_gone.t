@@ -48,7 +48,7 @@ sub alive
 	$next->async("SELECT acquire_lock('killed')");
 	waiting($next);
 	$holder->kill('KILL');
-	like($next->wait(5), qr/^\d+$/, 'killed client: the next waiter gets its lock at once');
+	like($next->wait, qr/^\d+$/, 'killed client: the next waiter gets its lock at once');
 	is($watch->query("SELECT owner || ' ' || connected FROM lock_election.locks WHERE name = 'ttl'"),
 		'worker false', 'a lock with a TTL stays');
 	is($watch->query("SELECT try_acquire_lock('ttl')"), '', 'and nobody else gets it');
@@ -65,7 +65,7 @@ sub alive
 	waiting($dead);
 	$dead->kill('KILL');
 	$holder->query("SELECT release_lock('crossing')");
-	like($watch->query("SELECT acquire_lock('crossing', wait => '10 s')"), qr/^\d+$/, 'a dead client is granted nothing');
+	like($watch->query("SELECT acquire_lock('crossing', wait => '20 s')"), qr/^\d+$/, 'a dead client is granted nothing');
 	$watch->query("SELECT release_lock('crossing')");
 	nothing_left($node);
 
@@ -76,7 +76,7 @@ sub alive
 	$next->async("SELECT acquire_lock('undone')");
 	waiting($next);
 	$busy->kill('KILL');
-	like($next->wait(5), qr/^\d+$/, 'killed client: what its open transaction acquired is undone');
+	like($next->wait, qr/^\d+$/, 'killed client: what its open transaction acquired is undone');
 	is($watch->query("SELECT string_agg(name, ',' ORDER BY name) FROM lock_election.locks"), 'pending,undone', 'its release as well');
 	is($watch->query("SELECT sum(force_release_lock(name)) FROM lock_election.locks"), '2', 'release');
 	nothing_left($node);
@@ -87,7 +87,7 @@ sub alive
 	$next->async("SELECT acquire_lock('killed', ttl => NULL)");
 	waiting($next);
 	$watch->query('SELECT pg_terminate_backend(' . $busy->pid . ')');
-	like($next->wait(5), qr/^\d+$/, 'terminated connection: the next waiter gets its lock at once');
+	like($next->wait, qr/^\d+$/, 'terminated connection: the next waiter gets its lock at once');
 	$next->quit;
 	nothing_left($node, 'a connection that is closed releases its locks');
 }
@@ -122,7 +122,7 @@ sub alive
 	waiting($next);
 	is($pooled->query('DISCARD ALL'), '', 'DISCARD ALL');
 	is($watch->query("SELECT try_acquire_lock('named') IS NOT NULL"), 't', 'releases what was bound to the connection');
-	like($next->wait(5), qr/^\d+$/, 'for the next waiter at once');
+	like($next->wait, qr/^\d+$/, 'for the next waiter at once');
 	is($watch->query("SELECT is_held('first', $token)"), 't', 'a lock with a TTL stays');
 	is($pooled->query("SELECT try_acquire_lock('first')"), '', 'and the connection is not let in any more');
 	is($pooled->query("SELECT release_lock('first')"), 'f', 'nor does it release it without the token');
@@ -150,7 +150,7 @@ my $probing = '3 4 2 0';
 	my $before = $s->query($show);
 	my $comes_back = sub {
 		my ($how) = @_;
-		ok(wait_until(sub { $s->query($show) eq $before }, 10), "the settings come back after $how") or diag($s->query($show));
+		ok(wait_until(sub { $s->query($show) eq $before }), "the settings come back after $how") or diag($s->query($show));
 	};
 
 	isnt($before, $probing, 'there are no probes before');
@@ -222,13 +222,13 @@ SKIP:
 
 	foreach my $gone ([ $waiter, 'a wait' ], [ $holder, 'a lock bound to the connection' ], [ $granted, 'a lock granted after it fell silent' ])
 	{
-		# 10 s, and what it takes to see it here
-		ok(wait_until(sub { !alive($gone->[0]) }, 15 + $start - time), "silent host: $gone->[1] ends");
+		# 10 s, and what a busy machine takes
+		ok(wait_until(sub { !alive($gone->[0]) }), "silent host: $gone->[1] ends");
 		note(sprintf('after %.1f s', time - $start));
 	}
 	ok(!$next->ready, 'the next one waits for the holder only');
 	is($owner->query("SELECT release_lock('waiting')"), 't', 'release');
-	like($next->wait(5), qr/^\d+$/, 'and is let in');
+	like($next->wait, qr/^\d+$/, 'and is let in');
 	is($watch->query("SELECT string_agg(name, ',' ORDER BY name) FROM lock_election.locks"), 'waiting', 'the locks are free');
 	$watch->query('SELECT force_release_lock(name) FROM lock_election.locks');
 	nothing_left($node, 'nothing is left behind by silent hosts');

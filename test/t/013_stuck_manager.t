@@ -8,8 +8,9 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
 
-# A call does without an answer 2 s after its own wait, see LE_TAKE_GRACE; the rest is for a busy machine.
-use constant GRACE => 2 + 6;
+# A call does without an answer 2 s after its own wait, see LE_TAKE_GRACE; the rest is for a busy machine. Nothing else ends it
+# here but the test.
+use constant IN_TIME => 30;
 
 my $node = new_node('main', conf => "autovacuum = off\n");
 my $admin;
@@ -44,12 +45,12 @@ sub backends
 # The answer to a statement, errors before it; ok if it came in time.
 sub answer
 {
-	my ($s, $sql, $seconds, $test_name) = @_;
+	my ($s, $sql, $test_name) = @_;
 	my $start = time;
 	my $answer = $s->query($sql, 60);
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	cmp_ok(time - $start, '<', $seconds, "$test_name: in time");
+	cmp_ok(time - $start, '<', IN_TIME, "$test_name: in time");
 	return $s->error . $answer;
 }
 
@@ -80,7 +81,7 @@ sub other_database_works
 
 	$next[$_]->async("SELECT try_acquire_lock('free $_', NULL) IS NOT NULL") foreach 0 .. $#next;
 	is(join('', map { $_->wait } @next), 't' x $n, $test_name);
-	cmp_ok(time - $start, '<', 5, 'at once');
+	cmp_ok(time - $start, '<', IN_TIME, 'in time');
 	$_->quit foreach @next;
 	return;
 }
@@ -105,7 +106,7 @@ subtest 'the manager of another database cannot write' => sub {
 
 	# of this one they are told
 	my @same = map { session($node) } 1 .. 3;
-	like(answer($_, q{SELECT acquire_lock('same', '1 h')}, 10, 'the same database'), qr/55P03: the tables of extension lock_election are locked/, 'why it has to wait')
+	like(answer($_, q{SELECT acquire_lock('same', '1 h')}, 'the same database'), qr/55P03: the tables of extension lock_election are locked/, 'why it has to wait')
 	  foreach @same;
 	$locker->query('ROLLBACK');
 	like($_->query(q{SELECT release_lock('same', acquire_lock('same', '1 h'))}), qr/t/, 'then it goes on') foreach @same;
@@ -123,15 +124,15 @@ subtest 'limits of a call' => sub {
 	{
 		my $who = $s == $old ? 'an old session' : 'a new session';
 
-		is(answer($s, q{SELECT acquire_lock('a', '1 h', wait => '500 ms')}, GRACE, "$who, wait"), '', 'NULL');
-		is(answer($s, q{SELECT try_acquire_lock('b')}, GRACE, "$who, try"), '', 'NULL, behind an unanswered one');
-		is(answer($s, q{SELECT campaign('e', 'me', wait => '100 ms')}, GRACE, "$who, campaign"), '', 'NULL');
-		is(answer($s, q{SELECT await_lock('a', 1, wait => '100 ms')}, GRACE, "$who, await"), 'f', 'not yet');
+		is(answer($s, q{SELECT acquire_lock('a', '1 h', wait => '500 ms')}, "$who, wait"), '', 'NULL');
+		is(answer($s, q{SELECT try_acquire_lock('b')}, "$who, try"), '', 'NULL, behind an unanswered one');
+		is(answer($s, q{SELECT campaign('e', 'me', wait => '100 ms')}, "$who, campaign"), '', 'NULL');
+		is(answer($s, q{SELECT await_lock('a', 1, wait => '100 ms')}, "$who, await"), 'f', 'not yet');
 		$s->query(q{SET lock_timeout = '300 ms'});
-		like(answer($s, q{SELECT acquire_lock('a', '1 h')}, 5, "$who, lock_timeout"), qr/ERROR:  55P03: canceling statement due to lock timeout/, 'strikes');
-		like(answer($s, q{SELECT is_held('a', 1)}, GRACE, "$who, lock_timeout, another call"), qr/ERROR:  55P03/, 'strikes as well');
+		like(answer($s, q{SELECT acquire_lock('a', '1 h')}, "$who, lock_timeout"), qr/ERROR:  55P03: canceling statement due to lock timeout/, 'strikes');
+		like(answer($s, q{SELECT is_held('a', 1)}, "$who, lock_timeout, another call"), qr/ERROR:  55P03/, 'strikes as well');
 		$s->query(q{RESET lock_timeout; SET statement_timeout = '300 ms'});
-		like(answer($s, q{SELECT acquire_lock('a', '1 h')}, 5, "$who, statement_timeout"), qr/ERROR:  57014/, 'strikes');
+		like(answer($s, q{SELECT acquire_lock('a', '1 h')}, "$who, statement_timeout"), qr/ERROR:  57014/, 'strikes');
 		$s->query(q{RESET statement_timeout});
 	}
 
@@ -147,12 +148,12 @@ subtest 'limits of a call' => sub {
 	my $pids = 'pid IN (' . join(',', map { $_->pid } @gone) . ')';
 	wait_until(sub { backends("$pids AND state = 'active'") eq '2' }) or die 'they do not wait';
 	$_->{socket}->close foreach @gone;
-	ok(wait_until(sub { backends($pids) eq '0' }, 10), 'backends notice that their clients are gone');
+	ok(wait_until(sub { backends($pids) eq '0' }), 'backends notice that their clients are gone');
 	go_on();
 	is($holder->query("SELECT is_held('held', $token)"), 't', 'the manager goes on');
 	foreach my $name ('a', 'b', 'gone')
 	{
-		like($busy->query("SELECT acquire_lock('$name', '1 h', wait => '5 s')"), qr/^\d+$/, "what was given up is free: $name");
+		like($busy->query("SELECT acquire_lock('$name', '1 h', wait => '20 s')"), qr/^\d+$/, "what was given up is free: $name");
 	}
 	$busy->query(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	$_->quit foreach $old, $fresh, $holder, $busy;
@@ -166,12 +167,12 @@ subtest 'a late grant' => sub {
 
 	$s->query(q{BEGIN; SELECT acquire_lock('before', '1 h'); SAVEPOINT s; SELECT acquire_lock('inner', '1 h')});
 	stop_manager();
-	is(answer($s, q{SELECT try_acquire_lock('late', '1 h')}, GRACE, 'try'), '', 'NULL');
-	is(answer($s, q{SELECT try_acquire_lock('late too', '1 h')}, GRACE, 'again'), '', 'NULL');
+	is(answer($s, q{SELECT try_acquire_lock('late', '1 h')}, 'try'), '', 'NULL');
+	is(answer($s, q{SELECT try_acquire_lock('late too', '1 h')}, 'again'), '', 'NULL');
 	go_on();
 	like($s->query(q{SELECT acquire_lock('after', '1 h')}), qr/^\d+$/, 'the transaction goes on');
 	is(one(q{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks}), 'after before inner', 'with what it had');
-	is($next->query(q{SELECT acquire_lock('late', '1 h', wait => '5 s') IS NOT NULL}), 't', 'and not with what it did without');
+	is($next->query(q{SELECT acquire_lock('late', '1 h', wait => '20 s') IS NOT NULL}), 't', 'and not with what it did without');
 	$s->query('ROLLBACK TO s');
 	is(one(q{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks}), 'before late', 'a savepoint undoes what came after it');
 	$s->query(q{SAVEPOINT t; SELECT acquire_lock('kept', '1 h'); SAVEPOINT u; RELEASE u; RELEASE t; SAVEPOINT v; SELECT acquire_lock('undone', '1 h'); ROLLBACK TO v});
@@ -183,7 +184,7 @@ subtest 'a late grant' => sub {
 	# a lock of a named owner that it holds already keeps its first hold
 	$s->query(q{SELECT acquire_lock('again', '1 h', owner => 'me')});
 	stop_manager();
-	is(answer($s, q{SELECT try_acquire_lock('again', '1 h', owner => 'me')}, GRACE, 'once more'), '', 'NULL');
+	is(answer($s, q{SELECT try_acquire_lock('again', '1 h', owner => 'me')}, 'once more'), '', 'NULL');
 	go_on();
 	$s->query('SELECT 1');
 	is($s->query(q{SELECT release_lock('again', token) FROM lock_election.locks WHERE name = 'again'}), 't', 'released');
@@ -192,10 +193,10 @@ subtest 'a late grant' => sub {
 	# a place in a queue is kept
 	my $place = $s->query(q{SELECT token FROM enqueue_lock('late', '1 h')});
 	stop_manager();
-	is(answer($s, "SELECT await_lock('late', $place, wait => '100 ms')", GRACE, 'await'), 'f', 'not yet');
+	is(answer($s, "SELECT await_lock('late', $place, wait => '100 ms')", 'await'), 'f', 'not yet');
 	go_on();
 	$next->query(q{SELECT release_lock('late')});
-	is($s->query("SELECT await_lock('late', $place, wait => '5 s')"), 't', 'but later');
+	is($s->query("SELECT await_lock('late', $place, wait => '20 s')"), 't', 'but later');
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	$_->quit foreach $s, $next;
 	nothing_left($node);

@@ -200,6 +200,34 @@ foreach my $how ('goes on', 'leaves')
 	$node->safe_psql('postgres', 'DROP DATABASE gone');
 }
 
+# --- a commit with more releases than one batch makes ---
+
+{
+	my $names = sub { return "ARRAY(SELECT '$_[0] ' || i FROM generate_series(1, $_[1]) i)" };
+	my ($twice, $once) = ($names->('twice', 20), $names->('once', 600));
+
+	# Those that come last in the transaction are made first. They are not made again by the next batch.
+	my $kept = $a->query("SELECT acquire_locks($twice, '1 h', owner => 'me')");
+	$a->query("SELECT acquire_locks($twice, '1 h', owner => 'me')");
+	my $token = $a->query("SELECT acquire_locks($once, '1 h')");
+	is($a->query("BEGIN; SELECT release_locks($once, $token), release_locks($twice, $kept); COMMIT"), 't|t', 'many locks, and one of two holds of others');
+	is($c->query('SELECT count(*), min(holds), max(holds) FROM lock_election.locks'), '20|1|1', 'each release is made once');
+	is($a->query("SELECT release_locks($twice, $kept)"), 't', 'the other holds');
+	nothing_left($node);
+
+	# The long leases end in the first batches, and a crash must not bring them back; on the others nothing rests.
+	my ($long, $short) = ($names->('long', 250), $names->('short', 600));
+	my $long_token = $a->query("SELECT acquire_locks($long, '1 h')");
+	my $short_token = $a->query("SELECT acquire_locks($short, '1 min')");
+	my $walwriter = stop_walwriter($node);
+	$a->query("BEGIN; SELECT release_locks($short, $short_token), release_locks($long, $long_token)");
+	my $flushed = $c->query('SELECT pg_current_wal_flush_lsn()');
+	is($a->query('COMMIT') . $a->error, '', 'leases that a crash must not bring back, and others');
+	is($c->query("SELECT pg_current_wal_flush_lsn() > '$flushed'"), 't', 'the commit waits for the flush, though not of the last batch');
+	kill 'CONT', $walwriter;
+	nothing_left($node);
+}
+
 # --- more releases than PostgreSQL's lock table has room for ---
 
 {

@@ -66,10 +66,10 @@ subtest 'SIGTERM among holders and waiters' => sub {
 
 	is(one(q{SELECT try_acquire_lock('sub') IS NULL AND try_acquire_lock('open') IS NULL}), 't', 'uncommitted locks are held');
 	$open->query('ROLLBACK TO s');
-	is(one(q{SELECT acquire_lock('sub', wait => '5 s') IS NOT NULL}), 't', 'rollback to a savepoint gives a lock back');
+	is(one(q{SELECT acquire_lock('sub', wait => '20 s') IS NOT NULL}), 't', 'rollback to a savepoint gives a lock back');
 	is(one(q{SELECT try_acquire_lock('open') IS NULL}), 't', 'and no other');
 	$open->query('ROLLBACK');
-	is(one(q{SELECT acquire_lock('open', wait => '5 s') IS NOT NULL}), 't', 'so does the rollback');
+	is(one(q{SELECT acquire_lock('open', wait => '20 s') IS NOT NULL}), 't', 'so does the rollback');
 
 	is(one("SELECT is_held('pending', $pending_token)"), 't', 'a pending release is pending');
 	$pending->query('COMMIT');
@@ -102,16 +102,17 @@ subtest 'what ends while there is no manager' => sub {
 	$bound->query(q{SELECT acquire_lock('bound', NULL)});
 	$waiter->async(q{SELECT acquire_lock('held', '1 h')});
 	wait_for_waiters(1, 'held');
-	$late->async(q{SELECT acquire_lock('held', '1 h', wait => '2 s')});
+	$late->async(q{SELECT acquire_lock('held', '1 h', wait => '6 s')});
 	wait_for_waiters(2, 'held');
 
+	# for less than the 5 s that whoever waits has patience without a manager
 	kill 'STOP', $launcher;
 	kill 'TERM', $manager;
-	wait_for_sql($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $manager");
-	one('SELECT pg_terminate_backend(' . $_->pid . ', 10000)') foreach $open, $bound, $waiter;
+	wait_until(sub { $holder->query("SELECT count(*) FROM pg_stat_activity WHERE pid = $manager") eq '0' });
+	$holder->query('SELECT pg_terminate_backend(' . $_->pid . ', 10000)') foreach $open, $bound, $waiter;
 	kill 'CONT', $launcher;
-	is(one(q{SELECT acquire_lock('open', '1 h', wait => '5 s') IS NOT NULL}), 't', 'an open transaction was rolled back');
-	is(one(q{SELECT acquire_lock('bound', '1 h', wait => '5 s') IS NOT NULL}), 't', 'a connection has ended');
+	is(one(q{SELECT acquire_lock('open', '1 h', wait => '20 s') IS NOT NULL}), 't', 'an open transaction was rolled back');
+	is(one(q{SELECT acquire_lock('bound', '1 h', wait => '20 s') IS NOT NULL}), 't', 'a connection has ended');
 	wait_for_waiters(1, 'held');
 	is($late->wait, '', 'a wait ends in time');
 	is($late->error, '', 'with an answer');
@@ -123,22 +124,20 @@ subtest 'what ends while there is no manager' => sub {
 
 subtest 'no manager for long' => sub {
 	my ($launcher, $manager) = (launcher_pid(), manager_pid());
-	my $s = session($node);
+	my ($s, $waiter) = map { session($node) } 1 .. 2;
 
 	$s->query(q{SELECT acquire_lock('commit', '1 h')});
 	$s->query(q{BEGIN; SELECT release_lock('commit')});
 	kill 'STOP', $launcher;
 	kill 'TERM', $manager;
 	wait_for_sql($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $manager");
-	my $start = time;
-	my ($rc, $out, $err) = $node->psql('postgres', q{SELECT acquire_lock('x', wait => '500 ms')}, extra_params => [ '-v', 'VERBOSITY=verbose' ]);
-	like($err, qr/57P03: .*manager of database "postgres" is not running/, 'a caller is told');
-	cmp_ok(time - $start, '<', 4, 'after its wait');
+	$waiter->query(q{SELECT acquire_lock('x', wait => '500 ms')});
+	like($waiter->error, qr/57P03: .*manager of database "postgres" is not running\nDETAIL:  It did not start within 1\.0 seconds/, 'a caller is told, after its wait');
 	is($s->query('COMMIT'), '', 'a commit ends');
 	kill 'CONT', $launcher;
-	is(one(q{SELECT acquire_lock('commit', wait => '5 s') IS NOT NULL}), 't', 'its release is applied later');
+	is(one(q{SELECT acquire_lock('commit', wait => '20 s') IS NOT NULL}), 't', 'its release is applied later');
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
-	$s->quit;
+	$_->quit foreach $s, $waiter;
 	nothing_left($node);
 };
 
@@ -154,12 +153,32 @@ subtest 'a commit with many releases and no manager' => sub {
 	wait_for_sql($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $manager");
 	my $start = time;
 	is($s->query('COMMIT'), '', 'it ends');
-	cmp_ok(time - $start, '<', 9, 'as soon as one with a single release');
+	cmp_ok(time - $start, '<', 30, 'it waits once, not for each of them');
 	kill 'CONT', $launcher;
-	is($s->query(q{SELECT acquire_lock('many 300', '1 h', wait => '5 s') IS NOT NULL}), 't', 'the session goes on');
+	is($s->query(q{SELECT acquire_lock('many 300', '1 h', wait => '20 s') IS NOT NULL}), 't', 'the session goes on');
 	is(one(q{SELECT string_agg(name, ' ') FROM lock_election.locks}), 'many 300', 'and no release is lost');
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	$s->quit;
+	nothing_left($node);
+};
+
+# The one that begins later, and would end between the other's end and what would be its end if it began again.
+subtest 'a limited wait goes on over a restart' => sub {
+	my ($holder, $first, $later) = map { session($node) } 1 .. 3;
+	my $since = q{SELECT extract(epoch FROM min(waiting_since)) FROM lock_election.waiters WHERE name = 'limited'};
+
+	$holder->query(q{SELECT acquire_lock('limited', '1 h')});
+	$first->async(q{SELECT acquire_lock('limited', wait => '6 s')});
+	wait_until(sub { $holder->query(q{SELECT min(waiting_since) < clock_timestamp() - interval '3 s' FROM lock_election.waiters WHERE name = 'limited'}) eq 't' });
+	my $began = $holder->query($since);
+	replace_manager();
+	cmp_ok(abs($holder->query($since) - $began), '<', 1, 'it began when it did');
+	$later->async(q{SELECT acquire_lock('limited', wait => '4 s')});
+	is($later->wait, '', 'one that has begun later, for less, ends');
+	is($holder->query(q{SELECT count(*) FROM lock_election.waiters WHERE name = 'limited'}), 0, 'after that one, which had less left');
+	is($first->wait, '', 'which ends as it should');
+	$holder->query(q{SELECT release_lock('limited')});
+	$_->quit foreach $holder, $first, $later;
 	nothing_left($node);
 };
 
@@ -179,12 +198,18 @@ subtest 'pg_cancel_backend' => sub {
 	$holder->query("SELECT release_lock('cancel', $token)");
 	is($waiter->wait, 't', 'and it grants');
 
-	# cancelled, or asked to end, while it waits for a lock
+	# cancelled while it waits for a lock, which it does for 200 ms at a time
 	$other->query('BEGIN; LOCK _lock_election.slot');
-	$worker->async(q{SELECT acquire_lock('w')});
-	wait_for_sql($node, "SELECT count(*) > 0 FROM pg_locks WHERE pid = $pid AND NOT granted");
-	one("SELECT pg_cancel_backend($pid)");
-	$worker->wait;
+	my $cancelled = wait_until(
+		sub {
+			my $sent;
+
+			$worker->async(q{SELECT acquire_lock('w')});
+			$sent = $holder->query("SELECT pg_cancel_backend(pid) FROM pg_locks WHERE pid = $pid AND NOT granted LIMIT 1") until $sent || $worker->ready;
+			$worker->wait;
+			return $sent;
+		});
+	ok($cancelled, 'cancelled while it waits for a lock');
 	like($worker->error, qr/55P03/, 'a cancel does not reach a client');
 	$other->query('ROLLBACK');
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
@@ -195,11 +220,12 @@ subtest 'pg_cancel_backend' => sub {
 subtest 'stopped for some seconds' => sub {
 	my ($holder, $waiter, $short) = map { session($node) } 1 .. 3;
 	my $pid = manager_pid();
-	my $token = $holder->query(q{SELECT acquire_lock('stall', '2 s')});
-	my $start = time;
+	my $token = $holder->query(q{SELECT acquire_lock('stall', '1 h')});
 
 	$waiter->async(q{SELECT acquire_lock('stall', '1 h')});
 	wait_for_waiters(1, 'stall');
+	shorten($holder, 'stall', $token, '2 s');
+	my $start = time;
 	kill 'STOP', $pid;
 
 	# a renewal that comes in time, and is looked at too late
@@ -210,7 +236,7 @@ subtest 'stopped for some seconds' => sub {
 	ok(!$waiter->ready, 'nobody was let in');
 
 	# without a renewal: the lease goes on where it was
-	$token = $short->query(q{SELECT acquire_lock('stall2', '1500 ms')});
+	$token = $short->query(q{SELECT acquire_lock('stall2', '2 s')});
 	kill 'STOP', $pid;
 	$start = time;
 	Time::HiRes::sleep(0.1) until time - $start > 3;
@@ -225,7 +251,7 @@ subtest 'stopped for some seconds' => sub {
 
 subtest 'expiry' => sub {
 	my ($holder, $waiter) = map { session($node) } 1 .. 2;
-	my ($worst, $early) = (0, 0);
+	my ($early, @late) = 0;
 
 	# From outside: the lease begins after the call was sent and before its answer came.
 	for my $ttl ((0.1, 0.35, 0.8) x 3)
@@ -236,12 +262,13 @@ subtest 'expiry' => sub {
 		$waiter->query(q{SELECT acquire_lock('exact', '1 h')});
 		my $granted = time;
 		$early++ if $granted - $sent < $ttl;
-		$worst = $granted - $answered - $ttl if $granted - $answered - $ttl > $worst;
+		push @late, $granted - $answered - $ttl;
 		$waiter->query(q{SELECT release_lock('exact')});
 	}
 	is($early, 0, 'never before its time');
-	cmp_ok($worst, '<', 0.5, 'and soon after');
-	note(sprintf('at the worst %.1f ms late', $worst * 1000));
+	@late = sort { $a <=> $b } @late;
+	cmp_ok($late[ @late / 2 ], '<', 0.5, 'and soon after, but for what else the machine does');
+	note(sprintf('at the worst %.1f ms late', $late[-1] * 1000));
 	$_->quit foreach $holder, $waiter;
 	nothing_left($node);
 };
@@ -252,7 +279,7 @@ sub check_restart
 	my ($how, $stop, $start) = @_;
 	my ($s, $waiter) = map { session($node) } 1 .. 2;
 	my $incarnation = incarnation();
-	my $token = $s->query(q{SELECT acquire_lock('ttl', '20 s', owner => 'me')});
+	my $token = $s->query(q{SELECT acquire_lock('ttl', '1 min', owner => 'me')});
 	my $long = $s->query(q{SELECT acquire_lock('long', '1 h')});
 	my $highest = $s->query(q{SELECT acquire_lock('bound', NULL)});
 
@@ -260,15 +287,17 @@ sub check_restart
 	wait_for_waiters(1, 'ttl');
 
 	# the TTL must be full again after the start
-	wait_for_sql($node, q{SELECT time_left < '18 s' FROM lock_election.locks WHERE name = 'ttl'});
+	wait_for_sql($node, q{SELECT time_left < '58 s' FROM lock_election.locks WHERE name = 'ttl'});
+	my $stopped = time;
 	$stop->();
 	# before a start, which would keep their pipes open
 	$_->quit foreach $s, $waiter;
 	$start->();
 	wait_for_sql($node, 'SELECT count(*) > 0 FROM lock_election.manager');
 	my $left = one(q{SELECT extract(epoch FROM time_left) FROM lock_election.locks WHERE name = 'ttl'});
+	my $since = time - $stopped;
 	is(one(q{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks}), 'long ttl', "$how: TTL locks are there");
-	cmp_ok($left, '>', 18, "$how: with the full TTL");
+	cmp_ok($left, '>', 59.5 - $since, "$how: with the full TTL");
 	is(one(q{SELECT count(*) FROM lock_election.waiters}), 0, "$how: no waiter is");
 	is(one("SELECT is_held('ttl', $token) AND is_held('long', $long)"), 't', "$how: their tokens are good");
 	is(one(q{SELECT try_acquire_lock('ttl') IS NULL}), 't', "$how: and exclude others");

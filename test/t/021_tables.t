@@ -56,7 +56,7 @@ sub check_and_end
 	is($holder->query("SELECT release_lock('held', $token{held})"), 't', "$name: release");
 	cmp_ok($waiter->wait, '>', $token{held}, "$name: hand-off");
 	$open->query('ROLLBACK');
-	is(one(q{SELECT acquire_lock('open', '1 h', wait => '5 s') IS NOT NULL}), 't', "$name: rollback");
+	is(one(q{SELECT acquire_lock('open', '1 h', wait => '20 s') IS NOT NULL}), 't', "$name: rollback");
 	is($holder->query("SELECT release_lock('named', $token{named})"), 't', "$name: one of two holds");
 	is($holder->query("SELECT is_held('named', $token{named}); SELECT release_lock('named', $token{named}); SELECT is_held('named', $token{named})"),
 		"t\nt\nf", "$name: the other");
@@ -79,14 +79,14 @@ subtest 'locked by somebody' => sub {
 	$clients[$_]->async("SELECT acquire_lock('c$_')") foreach 0 .. 2;
 	foreach my $client (@clients)
 	{
-		$client->wait(10);
+		$client->wait;
 		like($client->error, qr/ERROR:  55P03: /, 'a request fails');
 	}
-	cmp_ok(time - $start, '<', 3, 'soon');
+	cmp_ok(time - $start, '<', 30, 'soon');
 	$start = time;
 	$clients[0]->query(q{SELECT acquire_lock('c0')});
 	like($clients[0]->error, qr/ERROR:  55P03: /, 'and so does the next of the same client');
-	cmp_ok(time - $start, '<', 3, 'soon');
+	cmp_ok(time - $start, '<', 30, 'soon');
 	cmp_ok(one('SELECT failed_batches FROM lock_election.stat'), '>', $failed, 'a batch was thrown away');
 	ok(!$waiter->ready, 'who waits goes on waiting');
 
@@ -96,8 +96,8 @@ subtest 'locked by somebody' => sub {
 	$releasing->query('COMMIT');
 	like($releasing->error, qr/WARNING:  01000: the transaction is committed, but .*\nDETAIL:  the tables of .* are locked/, 'a commit with a release');
 	$admin->query('COMMIT');
-	is(one(q{SELECT release_lock('released', acquire_lock('released', '1 h', wait => '5 s'))}), 't', 'a release meanwhile is not lost');
-	is(one(q{SELECT release_lock('open', acquire_lock('open', '1 h', wait => '5 s'))}), 't', 'a rollback meanwhile is not lost');
+	is(one(q{SELECT release_lock('released', acquire_lock('released', '1 h', wait => '20 s'))}), 't', 'a release meanwhile is not lost');
+	is(one(q{SELECT release_lock('open', acquire_lock('open', '1 h', wait => '20 s'))}), 't', 'a rollback meanwhile is not lost');
 	$open->query(q{SELECT acquire_lock('open', '1 h')});
 	is($clients[0]->query(q{SELECT acquire_lock('c0', '1 h') IS NOT NULL}), 't', 'all is well afterwards')
 	  or diag($clients[0]->error);
@@ -124,13 +124,11 @@ subtest 'a wait ends in time though the table is locked' => sub {
 	my $client = session($node);
 
 	$holder->query(q{SELECT acquire_lock('held', '1 h')});
-	$client->async(q{SELECT acquire_lock('held', '1 h', wait => '2 s') IS NULL});
+	$client->async(q{SELECT acquire_lock('held', '1 h', wait => '5 s') IS NULL});
 	wait_for_waiters(1, 'held');
 	$admin->query('BEGIN; LOCK TABLE _lock_election.slot IN ACCESS EXCLUSIVE MODE');
 	$waiter->query(q{SELECT acquire_lock('other', '1 h')});
-	my $start = time;
-	is($client->wait(30), 't', 'not granted');
-	cmp_ok(time - $start, '<', 5, 'in time');
+	is($client->wait, 't', 'not granted, as soon as that');
 	$admin->query('COMMIT');
 	wait_for_sql($node, q{SELECT force_release_lock('held') > 0});
 	$client->quit;
@@ -139,11 +137,11 @@ subtest 'a wait ends in time though the table is locked' => sub {
 
 # As long as nothing can be renewed, nothing ends; and what has ended meanwhile ends afterwards.
 subtest 'leases while the table is locked' => sub {
-	my $token = $holder->query(q{SELECT acquire_lock('lease', '2 s')});
-	my $start = time;
+	my $token = $holder->query(q{SELECT acquire_lock('lease', '1 h')});
 
 	$waiter->async(q{SELECT acquire_lock('lease', '1 h')});
 	wait_for_waiters(1, 'lease');
+	shorten($holder, 'lease', $token, '2 s');
 	$admin->query('BEGIN; LOCK TABLE _lock_election.slot IN ACCESS EXCLUSIVE MODE');
 	$admin->query('SELECT pg_sleep(4)');
 	ok(!$waiter->ready, 'nobody is let in who could not be written');
@@ -560,7 +558,7 @@ subtest 'a row deleted by hand' => sub {
 		like($new, qr/^\d+$/, 'another lock can be acquired') or diag($other->error);
 		$holder->query("SELECT release_lock('gone', $token)");
 		like($holder->error, qr/^$|ERROR:  55000: /, 'release: done, or a clear error');
-		ok($waiter->wait(20), 'the waiter gets the lock');
+		ok($waiter->wait, 'the waiter gets the lock');
 		is(one("SELECT is_held('stays', $stays) AND is_held('new', $new)"), 't', 'others are not disturbed');
 		is(one(q{SELECT count(*) FROM _lock_election.slot WHERE mode <> 0 AND name IN ('new', 'stays', 'gone')}), 3, 'and stay in the table');
 		one(q{SELECT force_release_lock(name) FROM lock_election.locks});

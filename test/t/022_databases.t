@@ -4,7 +4,6 @@ use warnings;
 use LeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(time);
 
 my $node = new_node('main', conf => "autovacuum = off\nlock_election.max_databases = 4\n");
 my @verbose = (extra_params => [ '-v', 'VERBOSITY=verbose' ]);
@@ -42,14 +41,12 @@ subtest 'DROP EXTENSION with waiters' => sub {
 	$open->query(q{BEGIN; SELECT acquire_lock('open', '1 h')});
 	$_->async(q{SELECT acquire_lock('x', '1 h')}) foreach @waiters;
 	wait_for_waiters(3, 'postgres');
-	my $start = time;
 	is(error_of('DROP EXTENSION lock_election'), '', 'dropped');
 	foreach my $waiter (@waiters)
 	{
 		$waiter->wait;
 		like($waiter->error, qr/ERROR:  55000: extension lock_election was dropped/, 'a wait ends');
 	}
-	cmp_ok(time - $start, '<', 3, 'at once');
 	$open->query('ROLLBACK');
 	is($open->error, '', 'a transaction ends');
 	wait_for_sql($node, q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'lock_election manager'});
@@ -61,7 +58,7 @@ subtest 'DROP EXTENSION with waiters' => sub {
 
 	# in one transaction: others keep waiting or are told, but never hang
 	is(error_of('BEGIN; DROP EXTENSION lock_election; CREATE EXTENSION lock_election; COMMIT'), '', 'dropped and created');
-	$waiters[0]->wait(20);
+	$waiters[0]->wait;
 	like($waiters[0]->error, qr/^$|ERROR:  55000: /, 'a wait ends');
 	is(one(q{SELECT acquire_lock('y', '1 h') IS NOT NULL}), 't', 'works');
 	is(error_of('BEGIN; DROP EXTENSION lock_election; ROLLBACK'), '', 'not dropped after all');
@@ -91,9 +88,7 @@ subtest 'CREATE EXTENSION and a lock with no pause' => sub {
 	}
 	foreach my $call (q{acquire_lock('x')}, q{try_acquire_lock('x')}, q{release_lock('x')}, q{renew_lock('x', 1)}, q{is_held('x', 1)}, q{force_release_lock('x')}, q{advance_revision(1)})
 	{
-		my $start = time;
 		like(error_of("BEGIN; CREATE EXTENSION lock_election; SELECT $call", 'fresh'), qr/ERROR:  55000: cannot use locks in the transaction that created/, $call);
-		cmp_ok(time - $start, '<', 3, 'at once');
 	}
 	is(one(q{BEGIN; SAVEPOINT s; CREATE EXTENSION lock_election; ROLLBACK TO s; CREATE EXTENSION lock_election; COMMIT; SELECT acquire_lock('x') IS NOT NULL}, 'fresh'), 't', 'after its commit');
 	one('DROP EXTENSION lock_election; CREATE SCHEMA locks; CREATE EXTENSION lock_election SCHEMA locks', 'fresh');
@@ -290,12 +285,16 @@ subtest 'no worker is left' => sub {
 	# the launcher and logical replication's
 	$node->append_conf('postgresql.conf', 'max_worker_processes = 2');
 	$node->restart;
-	my $start = time;
-	my $error = error_of(q{SELECT acquire_lock('x', wait => '1 s')});
+	my ($patient, $s) = map { session($node) } 1 .. 2;
+	$patient->async(q{SELECT acquire_lock('x')});
+	$s->query(q{SELECT acquire_lock('x', wait => '1 s')});
+	my $error = $s->error;
 	like($error, qr/ERROR:  57P03: the lock_election manager of database "postgres" is not running/, 'no manager');
 	like($error, qr/DETAIL:  No background worker is free for it: max_worker_processes is 2\.\nHINT:  Raise max_worker_processes/, 'and why');
-	cmp_ok(time - $start, '<', 4, 'after the wait');
-	like(error_of(q{SELECT acquire_lock('x')}), qr/ERROR:  57P03: /, 'without a limit: after 5 s');
+	ok(!$patient->ready, 'after the wait');
+	$patient->wait;
+	like($patient->error, qr/ERROR:  57P03: /, 'without a limit: after 5 s');
+	$_->quit foreach $patient, $s;
 	my $log = slurp_file($node->logfile);
 	like($log, qr/max_worker_processes \(2\) has room for lock_election in 0 databases, and lock_election\.max_databases is 4\n.*HINT:  Raise max_worker_processes to 7 /, 'the log tells it at the start');
 	like($log, qr/could not register the lock_election manager of database "postgres"\n.*DETAIL:  .*max_worker_processes is 2/, 'and of a database');

@@ -18,7 +18,7 @@ sub replicated
 
 	$next++;
 	$node->safe_psql('postgres', "INSERT INTO payload VALUES ($next)");
-	return ok(wait_until(sub { $node->safe_psql('subscriber', "SELECT count(*) FROM payload WHERE id = $next") }, 20), $name);
+	return ok(wait_until(sub { $node->safe_psql('subscriber', "SELECT count(*) FROM payload WHERE id = $next") }), $name);
 }
 
 $node->safe_psql('postgres', 'CREATE TABLE payload (id integer PRIMARY KEY)');
@@ -35,7 +35,7 @@ $node->safe_psql('subscriber',
 	'CREATE SUBSCRIPTION everything CONNECTION $$' . $node->connstr('postgres')
 	  . q{$$ PUBLICATION everything WITH (create_slot = false, slot_name = 'everything')});
 ok( wait_until(
-		sub { $node->safe_psql('subscriber', q{SELECT count(*) FROM pg_subscription_rel WHERE srsubstate <> 'r'}) eq '0' }, 20),
+		sub { $node->safe_psql('subscriber', q{SELECT count(*) FROM pg_subscription_rel WHERE srsubstate <> 'r'}) eq '0' }),
 	'all tables are copied');
 
 my $s = session($node);

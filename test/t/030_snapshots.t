@@ -507,7 +507,7 @@ SQL
 	is($s->query(q{SELECT try_acquire_lock('x')}), '', 'fast path: a release by cursor waits for the commit');
 	$gate->query('SELECT pg_advisory_unlock(2)');
 	is($w->wait('Z'), 't', 'fast path: released');
-	like($s->query(q{SELECT acquire_lock('x', wait => '10 s')}), $token, 'fast path: free after the commit');
+	like($s->query(q{SELECT acquire_lock('x', wait => '20 s')}), $token, 'fast path: free after the commit');
 	$_->quit foreach $w, $s, $gate;
 	forget();
 }

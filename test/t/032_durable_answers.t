@@ -362,7 +362,11 @@ subtest 'not confirmed' => sub {
 	kill 'STOP', $receiver;
 	foreach my $call (@calls)
 	{
-		$s->query("SET statement_timeout = 200; SELECT $call");
+		my $pid = $s->pid;
+		$s->async("SELECT $call");
+		wait_until(sub { syncrep()->{$pid} });
+		$local->query("SELECT pg_cancel_backend($pid)");
+		$s->wait;
 		like($s->error, qr/ERROR:  57014: canceling wait for the replication of (a lock|an election)\nDETAIL:  /, "$call is cancelled");
 		unlike($s->error, qr/WARNING|already committed/, 'and that is all that is said');
 	}
@@ -376,7 +380,7 @@ subtest 'not confirmed' => sub {
 	$s->query("SET synchronous_commit = local; BEGIN; SELECT release_lock('renewed', $token); SET LOCAL synchronous_commit = on");
 	$s->async('COMMIT');
 	my $pid = $s->pid;
-	ok(wait_until(sub { syncrep()->{$pid} }, 10), 'a COMMIT that releases waits');
+	ok(wait_until(sub { syncrep()->{$pid} }), 'a COMMIT that releases waits');
 	$local->query("SELECT pg_cancel_backend($pid)");
 	$s->wait;
 	like($s->error, qr/WARNING:  .*canceling wait for synchronous replication.*\nDETAIL:  .*already committed locally/, 'and says, as any COMMIT, what has happened');

@@ -117,7 +117,7 @@ subtest 'the tables' => sub {
 	is(lost($node, 'small', %term), 0, 'also after another manager has read them');
 
 	unlink "$disks/tables/full" or die $!;
-	like($s->query(q{SELECT campaign('after', 'x', '1 h', wait => '5 s')}), qr/^\d+$/, 'with room, the next one is elected') or diag($s->error);
+	like($s->query(q{SELECT campaign('after', 'x', '1 h', wait => '20 s')}), qr/^\d+$/, 'with room, the next one is elected') or diag($s->error);
 	is(lost($node, 'small', %term), 0, 'and nobody is lost');
 	is($node->safe_psql('small', "SELECT is_held('renewed', $held{renewed})"), 't', 'nor is a lock');
 	$_->quit foreach $s, $other, $waiter;

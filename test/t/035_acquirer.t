@@ -87,7 +87,7 @@ nothing_left($node);
 # One record for all locks of a session: what a held lock costs.
 {
 	my $before = $s->query('SELECT memory FROM lock_election.manager');
-	my $many = 100_000;
+	my $many = 12_500;
 
 	$s->query('SET synchronous_commit = off');
 	$s->query(qq{SELECT count(acquire_lock('m' || i, ttl => '1 h')) FROM generate_series(1, $many) i});

@@ -79,7 +79,7 @@ $s->query(q{SELECT force_release_lock('other job')});
 	is($s->query("SELECT fenced_by, @{[ $in->('9 min', '10 min') ]} FROM lock_election.locks"), '{' . $t->pid . '}|t', 'a fenced holder that leaves it closed');
 	$s->query(q{SELECT force_release_lock('fenced')});
 	$t->query('COMMIT');
-	like($s->query(q{SELECT acquire_lock('fenced', wait => '5 s')}), qr/^\d+$/, 'forced meanwhile: open after the fence');
+	like($s->query(q{SELECT acquire_lock('fenced', wait => '20 s')}), qr/^\d+$/, 'forced meanwhile: open after the fence');
 	$s->query(q{SELECT force_release_lock('fenced')});
 }
 

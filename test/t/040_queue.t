@@ -46,7 +46,7 @@ sub wait_for_announced
 {
 	my ($s, $n) = @_;
 	my @tokens;
-	wait_until(sub { push @tokens, announced($s); return @tokens >= $n; }, 10);
+	wait_until(sub { push @tokens, announced($s); return @tokens >= $n; });
 	return @tokens;
 }
 
@@ -132,15 +132,15 @@ subtest 'how long a place lasts' => sub {
 	my ($holder, $s, $other) = map { session($node) } 1 .. 3;
 
 	$holder->query(q{SELECT acquire_lock('x', '1 h')});
-	my $asked = enqueue($s, 'x', q{, '1 s'});
-	my $waited = enqueue($s, 'x', q{, '1 s'});
-	my $lease = $s->query(q{SELECT grant_lease('1 s')});
+	my $asked = enqueue($s, 'x', q{, '3 s'});
+	my $waited = enqueue($s, 'x', q{, '3 s'});
+	my $lease = $s->query(q{SELECT grant_lease('3 s')});
 	my $leased = enqueue($s, 'x', ", lease => $lease");
-	my $dead = enqueue($s, 'x', q{, '1 s'});
+	my $dead = enqueue($s, 'x', q{, '3 s'});
 	my $behind = enqueue($s, 'x', q{, '1 h'});
-	my $until = time + 3;
+	my $until = time + 5;
 
-	$other->async("SELECT await_lock('x', $waited, '2500 ms')");
+	$other->async("SELECT await_lock('x', $waited, '4500 ms')");
 	while (time < $until)
 	{
 		is(await($s, 'x', $asked), 'f', 'asked for') if time > $until - 0.2;
@@ -151,12 +151,12 @@ subtest 'how long a place lasts' => sub {
 	$s->query("SELECT await_lock('x', $dead)");
 	like($s->error, qr/LE001/, 'a place that nobody asks for is gone after its TTL');
 	is($other->wait, 'f', 'a wait runs out');
-	is(one(q{SELECT string_agg(queue_position::text, ' ') FROM lock_election.waiters WHERE name = 'x'}), '1 2 3 4',
+	is($holder->query(q{SELECT string_agg(queue_position::text, ' ') FROM lock_election.waiters WHERE name = 'x'}), '1 2 3 4',
 		'those that are asked for, waited for or on a living lease are there');
 	is(await($s, 'x', $waited), 'f', 'also after the wait');
-	one(q{SELECT force_release_lock('x')});
+	$holder->query(q{SELECT force_release_lock('x')});
 	is(await($s, 'x', $asked), 't', 'the first of them is granted');
-	cmp_ok($s->query(q{SELECT time_left FROM lock_election.locks WHERE name = 'x'}), 'le', '00:00:01', 'with its own TTL');
+	cmp_ok($s->query(q{SELECT time_left FROM lock_election.locks WHERE name = 'x'}), 'le', '00:00:03', 'with its own TTL');
 	$s->query("SELECT release_lock('x', $asked)");
 	is(await($s, 'x', $waited), 't', 'the second');
 	$s->query("SELECT keep_alive($lease)");
@@ -200,7 +200,7 @@ subtest 'leaving, and transactions' => sub {
 	$holder->query("SELECT release_lock('x', $held)");
 	is($other->query("SELECT is_held('x', $token)"), 't', 'granted meanwhile');
 	$s->query('COMMIT');
-	$held = $holder->query(q{SELECT acquire_lock('x', wait => '5 s')});
+	$held = $holder->query(q{SELECT acquire_lock('x', wait => '20 s')});
 	ok($held, 'and released');
 
 	# undone
@@ -219,7 +219,7 @@ subtest 'leaving, and transactions' => sub {
 	$holder->query("SELECT release_lock('x', $held)");
 	is(await($other, 'x', $undone, q{, '5 s'}), 't', 'granted before the transaction ends');
 	$s->query('ROLLBACK');
-	$held = $holder->query(q{SELECT acquire_lock('x', wait => '5 s')});
+	$held = $holder->query(q{SELECT acquire_lock('x', wait => '20 s')});
 	ok($held, 'a rollback gives it back');
 	$s->query('BEGIN');
 	enqueue($s, 'x');
@@ -353,7 +353,7 @@ subtest 'limit' => sub {
 	wait_for_sql($node, 'SHOW lock_election.max_waiters_per_lock', '2');
 	enqueue($s, 'x') foreach 1 .. 3;
 	# the manager may read its settings a moment later
-	wait_until(sub { enqueue($s, 'x'); return $s->error ne ''; }, 5);
+	wait_until(sub { enqueue($s, 'x'); return $s->error ne ''; });
 	like($s->error, qr/53400: .*too many requests wait for lock "x"/, 'max_waiters_per_lock');
 	$s->query(q{SELECT release_lock('x', token) FROM lock_election.look() WHERE queue_position > 0});
 	$node->append_conf('postgresql.conf', 'lock_election.max_waiters_per_lock = 0');

@@ -4,7 +4,6 @@ use warnings;
 use LeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(time);
 
 # Hints that the ring between manager and notifier has room for.
 use constant RING => 2048;
@@ -28,7 +27,7 @@ sub hints { return one('SELECT hints_sent, hints_dropped FROM lock_election.stat
 # A place that has to wait, and is granted; returns its token.
 sub hand_off
 {
-	my $held = $holder->query(q{SELECT acquire_lock('x', wait => '5 s')});
+	my $held = $holder->query(q{SELECT acquire_lock('x', wait => '20 s')});
 	my $token = $s->query(q{SELECT token FROM enqueue_lock('x')});
 
 	$holder->query("SELECT release_lock('x', $held)");
@@ -43,7 +42,7 @@ sub hand_offs
 	my ($n) = @_;
 	$s->query("DO \$\$ DECLARE held bigint; p bigint; BEGIN
 		FOR i IN 1 .. $n LOOP
-			held := acquire_lock('x', wait => '5 s');
+			held := acquire_lock('x', wait => '20 s');
 			SELECT token INTO p FROM enqueue_lock('x');
 			COMMIT;
 			PERFORM release_lock('x', held);
@@ -61,7 +60,7 @@ my $notices = '';
 sub announced
 {
 	my ($token) = @_;
-	wait_until(sub { $notices .= $listener->query('SELECT 1'); return $notices =~ /"$token"/; }, 10);
+	wait_until(sub { $notices .= $listener->query('SELECT 1'); return $notices =~ /"$token"/; });
 	return scalar(() = $notices =~ /"token":"$token"/g);
 }
 
@@ -86,7 +85,7 @@ sub sequence_of
 
 subtest 'what is not written is not announced' => sub {
 	my $before = sequence_of(hand_off());
-	my $held = $holder->query(q{SELECT acquire_lock('x', wait => '5 s')});
+	my $held = $holder->query(q{SELECT acquire_lock('x', wait => '20 s')});
 	my $token = $s->query(q{SELECT token FROM enqueue_lock('x')});
 	my $locker = session($node);
 
@@ -109,7 +108,7 @@ subtest 'what is not flushed is not announced' => sub {
 	$node->reload;
 	wait_for_sql($node, 'SHOW bgwriter_lru_maxpages', '0');
 	announced(hand_off());
-	my $held = $holder->query(q{SELECT acquire_lock('x', wait => '5 s')});
+	my $held = $holder->query(q{SELECT acquire_lock('x', wait => '20 s')});
 	my $token = $s->query(q{SELECT token FROM enqueue_lock('x')});
 	my $notifier = notifiers();
 	my $walwriter = stop_walwriter($node);
@@ -169,13 +168,13 @@ subtest 'stopped' => sub {
 	announced($token);
 	my ($sent, $dropped) = split /\|/, hints();
 	hand_offs(300);
-	wait_until(sub { return hints() eq ($sent + 300) . "|$dropped" }, 10);
+	wait_until(sub { return hints() eq ($sent + 300) . "|$dropped" });
 	is(hints(), ($sent + 300) . "|$dropped", 'all are sent');
 	kill 'STOP', $pid;
 	hand_offs(RING + 100); # none waits for it
 	is(hints(), ($sent + 300) . '|' . ($dropped + 100), 'what has no room is dropped and counted');
 	kill 'CONT', $pid;
-	wait_until(sub { return hints() eq ($sent + 300 + RING) . '|' . ($dropped + 100) }, 20);
+	wait_until(sub { return hints() eq ($sent + 300 + RING) . '|' . ($dropped + 100) });
 	is(hints(), ($sent + 300 + RING) . '|' . ($dropped + 100), 'the others are sent later');
 	is(announced(hand_off()), 1, 'and all is well');
 };
@@ -193,8 +192,7 @@ sub missing_standby
 	wait_until(
 		sub {
 			$session->async(q{WITH w AS (INSERT INTO written VALUES (1)) SELECT pg_notify('other', 'x')});
-			my $end = time + 0.5;
-			Time::HiRes::sleep(0.01) until $session->ready || time > $end;
+			wait_until(sub { $session->ready || one(q{SELECT wait_event FROM pg_stat_activity WHERE pid = } . $session->pid) eq 'SyncRep' });
 			return 1 unless $session->ready;
 			$session->wait;
 			return 0;
@@ -208,7 +206,7 @@ subtest 'behind a NOTIFY that is stuck' => sub {
 	hand_offs(300);
 	my ($sent, $dropped) = split /\|/, hints();
 
-	wait_until(sub { my ($n) = split /\|/, hints(); my $same = $n == $sent; $sent = $n; return $same; }, 10);
+	wait_until(sub { my ($n) = split /\|/, hints(); my $same = $n == $sent; $sent = $n; return $same; });
 	$_->query('SET synchronous_commit = local') foreach $holder, $s;
 	missing_standby($stuck, 'nobody');
 	wait_for_sql($node, 'SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $stuck->pid, 'SyncRep');
@@ -239,10 +237,10 @@ subtest 'a NOTIFY that fails' => sub {
 	$listener->query('UNLISTEN *');
 	chmod 0, $dir or die "chmod $dir: $!";
 	hand_offs(RING);
-	ok(wait_until(sub { my (undef, $n) = split /\|/, hints(); return $n > $dropped; }, 20), 'hints are dropped and counted');
+	ok(wait_until(sub { my (undef, $n) = split /\|/, hints(); return $n > $dropped; }), 'hints are dropped and counted');
 	chmod 0700, $dir;
 	ok(slurp_file($node->logfile) =~ /lock_election could not send notifications/, 'the log says so');
-	wait_until(sub { my ($n, $m) = split /\|/, hints(); return $n + $m == $sent + $dropped + 300 + RING; }, 20);
+	wait_until(sub { my ($n, $m) = split /\|/, hints(); return $n + $m == $sent + $dropped + 300 + RING; });
 	my ($n, $m) = split /\|/, hints();
 	is($n + $m, $sent + $dropped + 300 + RING, 'none is unaccounted for');
 	$listener->query("LISTEN $channel");
@@ -250,7 +248,6 @@ subtest 'a NOTIFY that fails' => sub {
 };
 
 subtest 'DROP DATABASE and the like' => sub {
-	my $start;
 	my $hand_off = q{
 		DO $$ DECLARE held bigint; p bigint; BEGIN
 			held := acquire_lock('x'); SELECT token INTO p FROM enqueue_lock('x'); COMMIT;
@@ -261,7 +258,6 @@ subtest 'DROP DATABASE and the like' => sub {
 	$node->safe_psql('a', 'CREATE EXTENSION lock_election');
 	$node->safe_psql('a', $hand_off);
 	wait_for_sql($node, q{SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = 'a' AND backend_type = 'lock_election notifier'});
-	$start = time;
 	one('CREATE DATABASE b TEMPLATE a');
 	is($node->safe_psql('b', q{SELECT granted FROM enqueue_lock('x')}), 't', 'CREATE DATABASE .. TEMPLATE: holders are not copied');
 	is($node->safe_psql('b', q{SELECT count(*) FROM _lock_election.queue}), '0', 'nor are places');
@@ -272,7 +268,6 @@ subtest 'DROP DATABASE and the like' => sub {
 	wait_for_sql($node, q{SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = 'c' AND backend_type = 'lock_election notifier'});
 	one('DROP DATABASE c');
 	one('DROP DATABASE b');
-	cmp_ok(time - $start, '<', 10, 'none of them is held up');
 	one('DROP EXTENSION lock_election');
 	wait_for_sql($node, q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type IN ('lock_election notifier', 'lock_election manager')});
 	ok(1, 'DROP EXTENSION: both leave');
@@ -295,7 +290,7 @@ subtest 'no worker left' => sub {
 	($holder, $s, $listener) = map { session($node) } 1 .. 3;
 	hand_off();
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM lock_election.manager'), '1', 'the manager is there');
-	ok(wait_until(sub { return slurp_file($node->logfile) =~ /could not register the lock_election notifier/ }, 10), 'the log says so');
+	ok(wait_until(sub { return slurp_file($node->logfile) =~ /could not register the lock_election notifier/ }), 'the log says so');
 	is(notifiers(), '', 'no notifier is');
 	is(hints(), '0|0', 'the hint waits');
 };

@@ -3,7 +3,6 @@
 use strict;
 use warnings;
 use LeTest;
-use POSIX ();
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
@@ -354,16 +353,8 @@ subtest 'a wait that is broken off' => sub {
 	end_all($s, $holder);
 };
 
-# Seconds of processor time: of a machine that is busy nothing can be said by the clock.
-sub processor_time
-{
-	my ($pid) = @_;
-	my @stat = split / /, slurp_file("/proc/$pid/stat") =~ s/.*\) //sr;
-
-	return ($stat[11] + $stat[12]) / POSIX::sysconf(POSIX::_SC_CLK_TCK());
-}
-
-# Each asks again and again whether it waits for itself, and each of its locks leads to all who are before it.
+# Each asks again and again whether it waits for itself, and each of its locks leads to all who are before it.  Of a machine
+# that is busy nothing can be said by the clock.
 subtest 'very many locks' => sub {
 	my $names = q{ARRAY(SELECT 'm' || n FROM generate_series(1, 1000) AS n)};
 	my $s = session($node);
@@ -376,18 +367,18 @@ subtest 'very many locks' => sub {
 	wait_for_waiters(120000);
 	for (my $end = time() + 3; time() < $end;)
 	{
-		my $used = processor_time($manager);
+		my $used = cpu_time($manager);
 		$s->query(q{SELECT release_lock('other', try_acquire_lock('other'))});
-		$used = processor_time($manager) - $used;
+		$used = cpu_time($manager) - $used;
 		$longest = $used if $used > $longest;
 	}
 	note(sprintf 'while one request waits: %.2f s at most', $longest);
 	cmp_ok($longest, '<', 0.5, 'whose waiters keep nobody else waiting');
 
 	# a tenth, and what the requests take
-	my $used = processor_time($manager);
+	my $used = cpu_time($manager);
 	$s->query('SELECT pg_sleep(4)');
-	$used = processor_time($manager) - $used;
+	$used = cpu_time($manager) - $used;
 	note(sprintf '%.2f s of 4', $used);
 	cmp_ok($used, '<', 0.25 * 4, 'and take little of the time of the manager');
 	$_->kill('KILL') foreach @waiters;
@@ -398,9 +389,9 @@ subtest 'very many locks' => sub {
 	$s->query("CREATE TEMP TABLE t AS SELECT g, acquire_locks(ARRAY(SELECT g || '/' || n FROM generate_series(1, 1000) AS n), "
 		  . q{'5 min') AS token FROM generate_series(1, 60) AS g});
 	$s->query("BEGIN; SELECT bool_and(release_locks(ARRAY(SELECT g || '/' || n FROM generate_series(1, 1000) AS n), token)) FROM t");
-	$used = processor_time($manager) + processor_time($s->pid);
+	$used = cpu_time($manager) + cpu_time($s->pid);
 	$s->query('COMMIT');
-	$used = processor_time($manager) + processor_time($s->pid) - $used;
+	$used = cpu_time($manager) + cpu_time($s->pid) - $used;
 	note(sprintf 'the commit: %.2f s', $used);
 	cmp_ok($used, '<', 2, 'a commit that releases very many does not take long');
 	end_all($s);

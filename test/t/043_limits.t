@@ -102,8 +102,7 @@ subtest 'restart of the manager' => sub {
 			return 1 unless $alice2->ready;
 			$alice2->wait;
 			return 0;
-		},
-		5);
+		});
 	set('max_locks_per_role', 3);
 	kill 'TERM', $pid;
 	wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
@@ -121,9 +120,9 @@ subtest 'restart of the manager' => sub {
 
 subtest 'no limit' => sub {
 	set('max_locks_per_role', 0);
-	ok(wait_until(sub { $alice->query(q{SELECT acquire_lock('f')}) =~ /^\d+$/ }, 5), 'locks');
+	ok(wait_until(sub { $alice->query(q{SELECT acquire_lock('f')}) =~ /^\d+$/ }), 'locks');
 	set('max_leases_per_role', 0);
-	ok(wait_until(sub { $alice->query(q{SELECT grant_lease()}) =~ /^\d+$/ }, 5), 'leases');
+	ok(wait_until(sub { $alice->query(q{SELECT grant_lease()}) =~ /^\d+$/ }), 'leases');
 };
 
 $_->quit foreach $alice, $alice2, $bob;

@@ -70,24 +70,24 @@ foreach my $days (1, 0, -1, 2)
 	my $highest = $token;
 
 	$s->query(q{SELECT acquire_lock('limited', '10 min'); SELECT acquire_lock('bound', NULL)});
-	$token = $s->query(q{SELECT acquire_lock('short', '3 s')});
+	$token = $s->query(q{SELECT acquire_lock('short', '5 s')});
 	cmp_ok($token, '>', $highest, "$title: tokens increase");
 	my $start = time;
 	$waiter->async(q{SELECT acquire_lock('short', '10 min')});
-	$limited->async(q{SELECT acquire_lock('limited', wait => '3 s')});
-	wait_for_sql($node, 'SELECT count(*) = 2 FROM lock_election.waiters');
+	$limited->async(q{SELECT acquire_lock('limited', wait => '5 s')});
+	wait_until(sub { $s->query('SELECT count(*) FROM lock_election.waiters') eq '2' }) or die 'they do not wait';
 	set_clock($days * DAY);
 	is(days_off($s), $days, $title);
 	is(manager_days_off($s), $days, "$title: for the manager as well");
 
 	is($s->query("SELECT is_held('short', $token)"), 't', "$title: held");
-	like($s->query("SELECT extract(epoch FROM time_left) FROM lock_election.locks WHERE name = 'short'"), qr/^[012]\./, "$title: for the rest of its TTL");
+	like($s->query("SELECT extract(epoch FROM time_left) FROM lock_election.locks WHERE name = 'short'"), qr/^[0-4]\./, "$title: for the rest of its TTL");
 	ok(!$waiter->ready && !$limited->ready, "$title: and waited for");
-	like($waiter->wait(10), qr/^\d+$/, "$title: the lock goes to the next");
-	cmp_ok(time - $start, '>=', 2.95, "$title: no earlier than its TTL");
-	cmp_ok(time - $start, '<', 5, "$title: and not much later");
-	is($limited->wait(10), '', "$title: a wait ends");
-	cmp_ok(time - $start, '<', 5, "$title: when its time is over");
+	like($waiter->wait, qr/^\d+$/, "$title: the lock goes to the next");
+	cmp_ok(time - $start, '>=', 4.95, "$title: no earlier than its TTL");
+	cmp_ok(time - $start, '<', 30, "$title: and not much later");
+	is($limited->wait, '', "$title: a wait ends");
+	cmp_ok(time - $start, '<', 30, "$title: when its time is over");
 	is($s->query(q{SELECT release_lock('bound') AND release_lock('limited')}), 't', "$title: other locks are there");
 	$waiter->query(q{SELECT release_lock('short')});
 }

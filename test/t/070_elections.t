@@ -160,7 +160,7 @@ subtest 'the same owner, or lease, again' => sub {
 
 	# one that waits for itself
 	$term = campaign($b, 'e', 'me');
-	campaigning($b, 'e', 'me', q{, wait => '1 s'});
+	campaigning($b, 'e', 'me', q{, wait => '3 s'});
 	is($b->wait, '', 'a second campaign of an unnamed leader waits');
 	like($b->error, qr/NOTICE:  00000: election "e" is held by this very connection/, 'with a notice');
 	end_all($b, $c);
@@ -170,10 +170,11 @@ subtest 'how a leader ends' => sub {
 	my ($next, $s, $bound) = map { session($node) } 1 .. 3;
 
 	# its TTL
-	my $start = time;
-	my $term = campaign($s, 'e', 'short', q{, '1 s'});
+	my $term = campaign($s, 'e', 'short', q{, '1 h'});
 	campaigning($next, 'e', 'next');
-	my $new = $next->wait(10);
+	my $start = time;
+	shorten($s, 'e', $term, '1 s', 'renew_leadership');
+	my $new = $next->wait;
 	cmp_ok(time - $start, '>=', 1, 'never before its TTL');
 	is(leader('e'), "next $new", 'the end of a TTL');
 	is($s->query("SELECT is_leader('e', $term)") . $s->query("SELECT renew_leadership('e', $term)"), 'f', 'the old one is told');
@@ -183,7 +184,7 @@ subtest 'how a leader ends' => sub {
 	campaign($bound, 'e', 'bound', ', NULL');
 	campaigning($next, 'e', 'next');
 	$bound->kill('KILL');
-	$new = $next->wait(10);
+	$new = $next->wait;
 	is(leader('e'), "next $new", 'ttl => NULL: the end of the client');
 	$next->query("SELECT resign('e', $new)");
 
@@ -192,7 +193,7 @@ subtest 'how a leader ends' => sub {
 	campaign($s, 'e', 'leased', ", lease => $lease");
 	campaigning($next, 'e', 'next');
 	is($s->query("SELECT revoke_lease($lease)"), 't', 'revoke_lease');
-	$new = $next->wait(10);
+	$new = $next->wait;
 	is(leader('e'), "next $new", 'the end of a lease');
 
 	# a candidate whose lease has ended is passed over
@@ -202,12 +203,12 @@ subtest 'how a leader ends' => sub {
 	campaigning($blocked, 'e', 'dead, too', ", lease => $lease");
 	campaigning($alive, 'e', 'alive');
 	$s->query("SELECT revoke_lease($lease)");
-	$blocked->wait(10);
+	$blocked->wait;
 	like($blocked->error, qr/LE001: the wait for election "e" was ended/, 'a campaign is told of its lease\'s end at once');
 	$s->query("SELECT await_leadership('e', $dead)");
 	like($s->error, qr/LE001: term $dead neither holds election "e" nor waits/, 'as is a candidate');
 	$next->query("SELECT resign('e', $new)");
-	$new = $alive->wait(10);
+	$new = $alive->wait;
 	is(leader('e'), "alive $new", 'a candidate whose lease has ended never wins');
 	$s->query("SELECT campaign('e', 'dead', lease => $lease)");
 	like($s->error, qr/LE001: lease $lease does not exist/, 'nor does it come back');
@@ -215,7 +216,7 @@ subtest 'how a leader ends' => sub {
 	# an administrator
 	campaigning($next, 'e', 'next');
 	is(one(q{SELECT force_resign('e')}), '1', 'force_resign');
-	$new = $next->wait(10);
+	$new = $next->wait;
 	is(leader('e'), "next $new", 'an administrator');
 
 	# a candidate that goes away
@@ -225,7 +226,7 @@ subtest 'how a leader ends' => sub {
 	$blocked->wait;
 	like($blocked->error, qr/57014/, 'a candidate is cancelled');
 	$next->query("SELECT resign('e', $new)");
-	$new = $alive->wait(10);
+	$new = $alive->wait;
 	is(leader('e'), "alive $new", 'and passed over');
 	$blocked->query(q{SET lock_timeout = '100 ms'});
 	campaign($blocked, 'e', 'late');
@@ -253,9 +254,10 @@ subtest 'fences' => sub {
 	my ($leader, $next, $s) = map { session($node) } 1 .. 3;
 
 	one(q{CREATE TABLE work (v int); CREATE TRIGGER g BEFORE INSERT OR UPDATE ON work FOR EACH ROW EXECUTE FUNCTION fence_guard('e', 'election')});
-	my $term = campaign($leader, 'e', 'leader', q{, '500 ms'});
+	my $term = campaign($leader, 'e', 'leader', q{, '1 h'});
 	campaigning($next, 'e', 'next');
 	$leader->query("BEGIN; SELECT fence_leader('e', $term)");
+	shorten($s, 'e', $term, '500 ms', 'renew_leadership');
 	wait_for_sql($node, "SELECT is_leader('e', $term)", 'f');
 	is(leader('e'), '', 'its TTL is over: nobody leads');
 	is(one(q{SELECT waiting || ' ' || (fenced_by = ARRAY[} . $leader->pid . q{]) FROM lock_election.elections}), '1 true', 'the view tells who is in the way');
@@ -266,7 +268,7 @@ subtest 'fences' => sub {
 	like($s->error, qr/LE001: election "e" is not held by term $term/, 'nobody fences a past term');
 	ok(!$next->ready, 'still not');
 	$leader->query('COMMIT');
-	my $new = $next->wait(10);
+	my $new = $next->wait;
 	is(leader('e'), "next $new", 'until it has committed');
 	$leader->query("BEGIN; SELECT fence_leader('e', $term); INSERT INTO work VALUES (2)");
 	like($leader->error, qr/LE001/, 'too late');
@@ -327,13 +329,13 @@ subtest 'the manager is killed' => sub {
 	is(leader('e'), "leader $term", 'the leader stays');
 	is($leader->query("SELECT proclaim('e', $term, 'proclaimed')"), 't', 'and proclaims');
 	$leader->query("SELECT resign('e', $term)");
-	my $new = $blocked[0]->wait(10);
+	my $new = $blocked[0]->wait;
 	is(leader('e'), "blocked 0 $new", 'candidates keep their order');
 	$blocked[0]->query("SELECT resign('e', $new)");
 	is($leader->query("SELECT await_leadership('e', $queued, '10 s')"), 't', 'and their places');
 	is(leader('e'), "queued $queued", 'and texts');
 	$leader->query("SELECT resign('e', $queued)");
-	$blocked[1]->wait(10);
+	$blocked[1]->wait;
 	end_all($leader, @blocked);
 };
 
@@ -425,8 +427,9 @@ subtest 'standbys' => sub {
 		$standby->psql('postgres', "SELECT $call", stderr => \$err, extra_params => [ '-v', 'VERBOSITY=verbose' ]);
 		like($err, qr/25006/, $call);
 	}
-	my $fenced = campaign($s, 'fenced', 'fenced', q{, '500 ms'});
+	my $fenced = campaign($s, 'fenced', 'fenced', q{, '1 h'});
 	$s->query("BEGIN; SELECT fence_leader('fenced', $fenced)");
+	shorten($late, 'fenced', $fenced, '500 ms', 'renew_leadership');
 	wait_for_sql($node, "SELECT is_leader('fenced', $fenced)", 'f');
 	$node->wait_for_catchup($standby, 'replay', $node->lsn('insert'));
 	is($on_standby->(q{SELECT count(*) FROM current_leader('fenced')}), '0', 'one that is only fenced does not lead there either');
@@ -452,7 +455,7 @@ subtest 'standbys' => sub {
 
 	# a term that ends meanwhile: the next leader, or none
 	$pid = $receiver->('STOP');
-	campaign($local, 'short', 'short', q{, '500 ms'});
+	campaign($local, 'short', 'short', q{, '3 s'});
 	$late->async(q{SELECT count(*) FROM current_leader('short')});
 	$syncrep->(1);
 	wait_for_sql($node, q{SET synchronous_commit = local; SELECT count(*) = 0 FROM lock_election.elections WHERE election = 'short'});

@@ -90,7 +90,7 @@ subtest 'observers' => sub {
 	my $term = $leader->query(q{SELECT campaign('o', 'a')});
 	$leader->query("SELECT proclaim('o', $term, 'b')");
 	$leader->query("SELECT resign('o', $term)");
-	ok(wait_until(sub { $notices .= $observer->query('SELECT 1'); return (() = $notices =~ /"$channel"/g) >= 3; }, 10), 'are told');
+	ok(wait_until(sub { $notices .= $observer->query('SELECT 1'); return (() = $notices =~ /"$channel"/g) >= 3; }), 'are told');
 	is(join(' ', $notices =~ /"event":"(\w+)","term":"$term"/g), 'elected proclaimed resigned', 'of each change');
 	my @changes = $notices =~ /"change":"(\d+)"/g;
 	my @previous = $notices =~ /"previous":"(\d+)"/g;
@@ -103,11 +103,11 @@ subtest 'observers' => sub {
 	my $missed = $leader->query(q{SELECT campaign('o', 'missed')});
 	$leader->query("SELECT resign('o', $missed)");
 	# hints are sent later: only what the witness has heard is over
-	ok(wait_until(sub { return $witness->query('SELECT 1') =~ /"event":"resigned","term":"$missed"/; }, 10), 'one is told what the other misses');
+	ok(wait_until(sub { return $witness->query('SELECT 1') =~ /"event":"resigned","term":"$missed"/; }), 'one is told what the other misses');
 	$observer->query("LISTEN $channel");
 	$notices = '';
 	$leader->query(q{SELECT campaign('o', 'seen')});
-	ok(wait_until(sub { $notices .= $observer->query('SELECT 1'); return $notices =~ /"$channel"/; }, 10), 'and told again');
+	ok(wait_until(sub { $notices .= $observer->query('SELECT 1'); return $notices =~ /"$channel"/; }), 'and told again');
 	my ($previous) = $notices =~ /"previous":"(\d+)"/;
 	isnt($previous, $changes[2], 'a gap is seen');
 	is(story('o', $changes[2]), 'elected missed, resigned missed, elected seen', 'and closed');
@@ -116,7 +116,7 @@ subtest 'observers' => sub {
 	my $place = $leader->query(q{SELECT term FROM enqueue_candidate('o', 'waits')});
 	$notices = '';
 	one(q{SELECT force_resign('o')});
-	ok(wait_until(sub { $notices .= $observer->query('SELECT 1'); return $notices =~ /"$place"/; }, 10), 'a candidate is told as well');
+	ok(wait_until(sub { $notices .= $observer->query('SELECT 1'); return $notices =~ /"$place"/; }), 'a candidate is told as well');
 	$notices .= $observer->query('SELECT pg_sleep(0.1)');
 	is(scalar(() = $notices =~ /"term":"$place"/g), 1, 'once');
 	one(q{SELECT force_resign('o')});
@@ -129,7 +129,7 @@ subtest 'observers' => sub {
 	my $quiet = $leader->query(q{SELECT campaign('o', 'quiet')});
 	$place = $leader->query(q{SELECT term FROM enqueue_candidate('o', 'waits')});
 	one(q{SELECT force_resign('o')});
-	ok(wait_until(sub { $notices .= $observer->query('SELECT 1'); return $notices =~ /"$place"/; }, 10), 'without observers: candidates');
+	ok(wait_until(sub { $notices .= $observer->query('SELECT 1'); return $notices =~ /"$place"/; }), 'without observers: candidates');
 	unlike($notices, qr/"term":"$quiet"/, 'and nobody else');
 	one(q{SELECT force_resign('o')});
 	$node->append_conf('postgresql.conf', "lock_election.notify = all");
@@ -197,9 +197,10 @@ subtest 'a change that cannot be written' => sub {
 
 	# an end by time has no request either; it is told once
 	my $locker = session($node);
-	one(q{SELECT campaign('late', 'l', '300 ms')});
+	my $late = one(q{SELECT campaign('late', 'l', '1 h')});
 	$locker->query('BEGIN; LOCK TABLE _lock_election.history IN SHARE MODE');
 	my $failed = one('SELECT failed_batches FROM lock_election.stat');
+	shorten($locker, 'late', $late, '300 ms', 'renew_leadership');
 	wait_for_sql($node, "SELECT failed_batches > $failed + 1 FROM lock_election.stat");
 	is(one(q{SELECT acquire_lock('meanwhile') > 0}), 't', 'locks do not wait for it');
 	is(story('late'), 'elected l', 'a leader whose end cannot be written');
@@ -229,28 +230,28 @@ subtest 'candidates who come and go' => sub {
 
 	foreach my $i (0 .. $#sessions)
 	{
-		$sessions[$i]->async("DO \$\$ DECLARE t bigint; BEGIN
-			FOR i IN 1 .. 60 LOOP
+		$sessions[$i]->async(join '', map { "DO \$\$ DECLARE t bigint; i int := $_; BEGIN
 				t := campaign('busy', 'c$i', CASE WHEN i % 10 > 0 THEN interval '100 ms' END, wait => '200 ms');
 				COMMIT;
-				CONTINUE WHEN t IS NULL;
+				IF t IS NULL THEN RETURN; END IF;
 				PERFORM proclaim('busy', t, 'p$i');
 				COMMIT;
 				IF i % 3 > 0 OR i % 10 = 0 THEN PERFORM resign('busy', t); END IF;
 				IF i % 7 = 0 THEN ROLLBACK; ELSE COMMIT; END IF;
 				IF i % 5 = 0 THEN PERFORM force_resign('busy'); COMMIT; END IF;
-			END LOOP; END \$\$");
+			END \$\$;\n" } 1 .. 60);
 	}
 	foreach (1 .. 3)
 	{
 		my $newest = newest('busy');
-		wait_until(sub { return newest('busy') > $newest; }, 5);
+		wait_until(sub { return newest('busy') > $newest; });
 		kill_manager('TERM');
 	}
 	foreach my $s (@sessions)
 	{
-		$s->wait(60);
-		unlike($s->error, qr/ERROR/, 'a candidate has come through');
+		$s->wait(120);
+		# on a busy machine a manager may take longer to start than such a short wait has patience
+		unlike($s->error, qr/ERROR:  (?!57P03)/, 'a candidate has come through');
 		$s->quit;
 	}
 	wait_for_sql($node, q{SELECT count(*) = 0 FROM lock_election.elections WHERE election = 'busy'});
@@ -269,7 +270,7 @@ subtest 'retention' => sub {
 		ALTER TABLE _lock_election.history ENABLE ALWAYS TRIGGER refuse_write;
 		ALTER TABLE _lock_election.history ENABLE ALWAYS TRIGGER refuse_row});
 	kill_manager('TERM');
-	wait_for_sql($node, q{SELECT count(*) = 0 FROM _lock_election.history WHERE election = 'old'}, 't', timeout => 30);
+	wait_for_sql($node, q{SELECT count(*) = 0 FROM _lock_election.history WHERE election = 'old'}, 't');
 	is(one(q{SELECT count(*) FROM election_history('new')}), '10', 'what is younger stays');
 	is(one(q{SELECT count(*) FROM election_history('before')}), '40000', 'and has not held up the rest');
 	my ($rc, undef, $err) = $node->psql('postgres', q{DELETE FROM _lock_election.history});

@@ -152,7 +152,7 @@ UPDATE counter SET n = :n + 1, writes = writes + 1;
 SELECT 1 / release_lock('counter', :t)::int;
 \endif
 SQL
-	my @command = ('pgbench', '-n', '-h', $dir, '-p', $port, '-c', 8, '-T', 2, '-f', "$dir/count.sql", 'transactions');
+	my @command = ('pgbench', '-n', '-h', $dir, '-p', $port, '-c', 8, '-t', 100, '-f', "$dir/count.sql", 'transactions');
 	my ($out, $err) = ('', '');
 	ok(IPC::Run::run(\@command, '>', \$out, '2>', \$err), 'eight clients') or diag($err);
 	my ($n, $writes) = split /\|/, $direct->query('SELECT n, writes FROM counter');
@@ -163,10 +163,10 @@ SQL
 
 subtest 'a client that dies' => sub {
 	my $gone = pooled();
-	my $token = $gone->query(q{SELECT acquire_lock('x', ttl => '700 ms')});
+	my $token = $gone->query(q{SELECT acquire_lock('x', ttl => '3 s')});
 	$gone->kill;
 	is($two->query(q{SELECT try_acquire_lock('x')}), '', 'its lock lasts');
-	ok(wait_until(sub { return $two->query(q{SELECT try_acquire_lock('x')}) ne ''; }, 5), 'to the end of its lease');
+	ok(wait_until(sub { return $two->query(q{SELECT try_acquire_lock('x')}) ne ''; }), 'to the end of its lease');
 	$two->query(q{SELECT release_lock('x')});
 
 	# in the middle of a wait: the pooler drops the server connection, and so the server sees it
@@ -175,7 +175,7 @@ subtest 'a client that dies' => sub {
 	$gone->async(q{SELECT acquire_lock('x')});
 	wait_for_sql($node, 'SELECT count(*) FROM lock_election.waiters', 1);
 	$gone->kill;
-	wait_for_sql($node, 'SELECT count(*) FROM lock_election.waiters', 0, timeout => 5);
+	wait_for_sql($node, 'SELECT count(*) FROM lock_election.waiters', 0);
 	$direct->query(q{SELECT release_lock('x')});
 	is($two->query('SELECT 1'), 1, 'the others go on');
 	nothing_left($node);
@@ -193,19 +193,20 @@ subtest 'a wait keeps the server connection' => sub {
 	$two->query("SELECT release_lock('x', $token)");
 
 	# so the holder cannot renew, and cannot release
-	$token = $one->query(q{SELECT acquire_lock('x', ttl => '1 s')});
+	$token = $one->query(q{SELECT acquire_lock('x', ttl => '1 h')});
 	$two->async(q{SELECT acquire_lock('x')});
 	wait_for_sql($node, 'SELECT count(*) FROM lock_election.waiters', 1);
+	shorten($direct, 'x', $token, '500 ms');
 	$one->async("SELECT renew_lock('x', $token)");
 	cmp_ok($two->wait, '>', $token, 'a waiter outlasts the lease of a holder of its own pool');
 	is($one->wait, '', 'whose renewal comes too late');
 	$two->query(q{SELECT release_lock('x')});
 
 	# a short wait gives everybody a turn
-	$token = $one->query(q{SELECT acquire_lock('x', ttl => '1 s')});
+	$token = $one->query(q{SELECT acquire_lock('x', ttl => '5 s')});
 	$two->async(q{SELECT acquire_lock('x', wait => '200 ms')});
 	$one->async("SELECT renew_lock('x', $token)");
-	is($two->wait . $one->wait, '00:00:01', 'a short one does not');
+	is($two->wait . $one->wait, '00:00:05', 'a short one does not');
 	$one->query("SELECT release_lock('x', $token)");
 	nothing_left($node);
 };

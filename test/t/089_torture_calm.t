@@ -37,7 +37,7 @@ is($failed, 0, 'all clients have ended by themselves');
 nothing_left($node, 'nothing is left', timeout => 20);
 
 my ($out, $err);
-IPC::Run::run([ "$programs/check", '--p99', 200, glob "$dir/*.history" ], '>', \$out, '2>', \$err);
+IPC::Run::run([ "$programs/check", '--p99', 500, glob "$dir/*.history" ], '>', \$out, '2>', \$err);
 my $violated = $?;
 note $out;
 diag $out, $err if $violated;

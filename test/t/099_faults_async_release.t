@@ -25,6 +25,14 @@ sub acquire { my ($s, $name, $ttl) = @_; return $s->query("SELECT acquire_lock('
 
 sub release { my ($s, $name, $token) = @_; return $s->query("SELECT release_lock('$name', $token)"); }
 
+# It has asked, and waits for its answer.
+sub asking
+{
+	my ($session) = @_;
+	my $sql = q{SELECT wait_event_type = 'Extension' AND state = 'active' FROM pg_stat_activity WHERE pid = } . $session->pid;
+	return wait_until(sub { $free->query($sql) eq 't' }) || die 'it does not ask';
+}
+
 sub settle { return $c->query('SELECT count(*) FROM lock_election.locks'); }
 
 # The manager has taken the stack with b's mail, and has not looked at it yet.
@@ -40,7 +48,7 @@ foreach my $point (qw(manager-took batch-horizon batch-rung))
 	stopped($point);
 	is(release($a, 'x', $x), 't', 'and another one');
 	$b->async(q{SELECT try_acquire_lock('x', '1 min')});
-	sleep 0.1;
+	asking($b);
 	go_on($point);
 	my $token = $b->wait;
 	like($token, qr/^\d+$/, 'and it is made for whoever asks after that');
@@ -60,7 +68,7 @@ foreach my $point (qw(manager-took batch-horizon batch-rung))
 	is(release($b, 'y', $y), 't', 'one release is told');
 	is(release($a, 'x', $x), 't', 'and another one');
 	$b->async(q{SELECT try_acquire_lock('x', '1 min')});
-	sleep 0.1;
+	asking($b);
 	fault(q{set('batch-begun', 'error', times => 1)});
 	go_on('manager-took');
 	$c->wait;
@@ -174,7 +182,8 @@ sub is_made
 	kill 'STOP', $manager;
 	is(release($a, 'x', $x), 't', 'a release is told');
 	stop_server();
-	sleep 0.1;
+	# SIGTERM has come
+	wait_until(sub { slurp_file("/proc/$manager/status") =~ /^(?:Sig|Shd)Pnd:\s*[0-9a-f]*[4-7c-f][0-9a-f]{3}$/m });
 	kill 'CONT', $manager;
 	restart();
 	is_made('it is made over a stop of the server');

@@ -222,7 +222,7 @@ subtest 'without a command' => sub {
 	$c = start_ctl('lock', 'x');
 	wait_until(sub { $c->out =~ /^\d+\n/ });
 	$node->safe_psql('postgres', q{SELECT force_release_lock('x')});
-	is($c->wait(30), 4, 'or until it is lost');
+	is($c->wait, 4, 'or until it is lost');
 	like($c->err, qr/lock "x" is lost/, 'which it tells');
 
 	foreach my $case ([ '9', 4 ], [ '9,8', 8 ], [ '0,0', 0 ])
@@ -245,7 +245,7 @@ subtest 'how it is held' => sub {
 	$_->kill('TERM') foreach @shared;
 	$_->wait foreach @shared;
 
-	is(ctl('lock', '--hold-for', '2s', 'h', 'true'), 0, '--hold-for');
+	is(ctl('lock', '--hold-for', '5s', 'h', 'true'), 0, '--hold-for');
 	is(ctl('lock', '--try', 'h', 'true'), 3, 'keeps it closed');
 	is(ctl('lock', '--wait', '30s', 'h', 'true'), 0, 'for that time');
 	nothing_left($node);

@@ -199,8 +199,8 @@ diag "$started lockctl, which have ended with $ends";
 is(join(' ', grep { !/^(?:0|3|4|69|137|143|signal 9|signal 15)$/ } sort keys %ended), '', 'in no other way');
 cmp_ok($ended{0} // 0, '>', $started / 4, 'many of them well');
 my $alive = sub { return grep { (eval { readlink "/proc/$_/exe" } // '') eq "$programs/worker" } map { m{/(\d+)$} } glob '/proc/[0-9]*' };
-ok(wait_until(sub { !$alive->() }, 10), 'no command is left');
-nothing_left($node, 'nor a lock', timeout => 3 * $ttl + 5);
+ok(wait_until(sub { !$alive->() }), 'no command is left');
+nothing_left($node, 'nor a lock', timeout => 3 * $ttl + 30);
 
 my ($out, $err);
 IPC::Run::run([ "$programs/check", glob "$dir/*.history" ], '>', \$out, '2>', \$err);

@@ -1,10 +1,12 @@
-# An ordinary role, even a hostile one, hurts nobody but itself. Each attack is measured by what another session notices:
-# how long its acquires and releases take meanwhile, beside those of a session of a second server, which nobody attacks, at
-# the same time: what else the machine does slows down both.
+# An ordinary role, even a hostile one, hurts nobody but itself. Each attack is measured by what another session, bob's,
+# notices: the processor time that the manager uses while bob waits for the answer to an acquire and a release. What else
+# the machine does may delay that work, but does not make it more. And how long these take, beside those of a session of a
+# second server, which nobody attacks, at the same time.
 use strict;
 use warnings;
 use LeTest;
 use LeWire;
+use List::Util qw(sum);
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time sleep);
@@ -39,11 +41,12 @@ my $bob = LeWire->new($node, user => 'bob');
 my $quiet = new_node('quiet');
 my $control = LeWire->new($quiet);
 
-# One acquire and release of each, sent at once: what they take, in ms.
+# One acquire and release of each, sent at once: what they take, and what the manager of the attacked one works, in ms.
 sub pair
 {
+	my ($manager) = @_;
 	my %session = (attacked => $bob, control => $control);
-	my ($start, %took) = time;
+	my ($start, $before, %took) = (time, cpu_time($manager));
 
 	$_->query(q{SELECT release_lock('bob', acquire_lock('bob'))}) foreach values %session;
 	while (my @left = grep { !defined $took{$_} } keys %session)
@@ -54,30 +57,33 @@ sub pair
 			next unless grep { $_ == $session{$who}{socket} } @ready;
 			$session{$who}->wait('Z');
 			$took{$who} = (time - $start) * 1000;
+			$took{work} = (cpu_time($manager) - $before) * 1000 if $who eq 'attacked';
 		}
 	}
 	return \%took;
 }
 
-# The longest, and the longest of all but the slowest in a hundred; of few there is no hundredth.
+# The longest; that of the middle, and the longest of all but the slowest in a hundred, where there are enough to say so.
 sub summary
 {
 	my @sorted = sort { $a <=> $b } @_;
 
-	return { median => $sorted[ @sorted / 2 ], p99 => @sorted < 200 ? undef : $sorted[ @sorted * 0.99 ], longest => $sorted[-1] };
+	return { median => @sorted < 20 ? undef : $sorted[ @sorted / 2 ], p99 => @sorted < 200 ? undef : $sorted[ @sorted * 0.99 ], longest => $sorted[-1] };
 }
 
 sub measure
 {
 	my ($seconds, $until) = @_;
 	my $end = time + $seconds;
+	my $manager = one('SELECT pid FROM lock_election.manager');
 	my @pairs;
 
-	do { push @pairs, pair() } while time < $end && !($until && $until->());
-	return map { my $who = $_; $who => summary(map { $_->{$who} } @pairs) } qw(attacked control);
+	do { push @pairs, pair($manager) } while time < $end && !($until && $until->());
+	return map { my $who = $_; $who => summary(map { $_->{$who} } @pairs) } qw(attacked control work);
 }
 
-# The design's bound is 100 ms; on a busy machine others take the processor for longer than that.
+# Of the work, the design's bound is 100 ms. Of the time, a busy machine gives the control more than its share, because it uses
+# little of it; and it makes single calls of either much longer, up to what no machine is too busy for (LE_ANSWER_GRACE).
 sub bounded
 {
 	my ($test_name, %r) = @_;
@@ -85,10 +91,14 @@ sub bounded
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	foreach my $what (grep { defined $r{attacked}{$_} } qw(median p99 longest))
 	{
-		diag(sprintf '%s: %s %.2f ms, control %.2f ms', $test_name, $what, map { $r{$_}{$what} } qw(attacked control));
+		diag(sprintf '%s: %s %.2f ms, control %.2f ms, work %.2f ms', $test_name, $what, map { $r{$_}{$what} } qw(attacked control work));
 	}
-	cmp_ok($r{attacked}{p99}, '<', 10 + 10 * $r{control}{p99}, "$test_name: nor do others in all but a few calls") if defined $r{attacked}{p99};
-	return cmp_ok($r{attacked}{longest}, '<', 100 + 5 * $r{control}{longest}, "$test_name: nobody else waits for long");
+	foreach my $what (grep { defined $r{attacked}{$_} } qw(median p99))
+	{
+		cmp_ok($r{attacked}{$what}, '<', 20 + 20 * $r{control}{$what}, "$test_name: nor for long, $what");
+	}
+	cmp_ok($r{attacked}{longest}, '<', 5000, "$test_name: nor for ever");
+	return cmp_ok($r{work}{longest}, '<', 100, "$test_name: nobody else waits for much work");
 }
 
 sub mallory { return LeWire->new($node, user => 'mallory'); }
@@ -188,7 +198,15 @@ subtest 'a name with very many holders' => sub {
 subtest 'a long queue' => sub {
 	my $m = mallory();
 	my $view = q{SELECT count(*), max(queue_position) FROM lock_election.waiters};
-	my $took = sub { my $start = time; is(one($view), "$_[0]|$_[0]", "$_[0] places"); return time - $start; };
+	my $reader = LeWire->new($node);
+	my @workers = ($reader->pid, one('SELECT pid FROM lock_election.manager'));
+	my $worked = sub { return sum(map { cpu_time($_) } @workers); };
+	my $took = sub {
+		my $before = $worked->();
+		attack($reader, $view);
+		is($reader->wait('Z'), "$_[0]|$_[0]", "$_[0] places");
+		return $worked->() - $before;
+	};
 
 	attack($m, q{SELECT count(token) FROM (SELECT (enqueue_lock('line', '1 h', owner => i::text)).token FROM generate_series(1, 5001) AS i) AS s});
 	$m->wait('Z');
@@ -196,7 +214,8 @@ subtest 'a long queue' => sub {
 	attack($m, q{SELECT count(token) FROM (SELECT (enqueue_lock('line', '1 h', owner => i::text)).token FROM generate_series(1, 35000) AS i) AS s});
 	$m->wait('Z');
 	my $large = $took->(40000);
-	cmp_ok($large, '<', 20 * $small + 0.5, 'eight times the places take no more than a few times eight as long to see');
+	cmp_ok($large, '<', 20 * $small + 0.2, 'eight times the places take no more than a few times eight as much work to see');
+	$reader->quit;
 
 	my @readers = map { mallory() } 1 .. 20;
 	attack($_, $view) foreach @readers;
@@ -243,7 +262,7 @@ subtest 'more than a role may have' => sub {
 	my $pid = one('SELECT pid FROM lock_election.manager');
 	one("SELECT pg_terminate_backend($pid)");
 	wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
-	ok(wait_until(sub { error_of(q{SELECT campaign('e', 'x', wait => '0')}, 'mallory') =~ /53400/ }, 10), 'a new manager counts it as well');
+	ok(wait_until(sub { error_of(q{SELECT campaign('e', 'x', wait => '0')}, 'mallory') =~ /53400/ }), 'a new manager counts it as well');
 	one(q{ALTER TABLE _lock_election.history DISABLE TRIGGER ALL;
 		UPDATE _lock_election.history SET at = now() - interval '8 days';
 		ALTER TABLE _lock_election.history ENABLE ALWAYS TRIGGER refuse_write;

@@ -169,7 +169,7 @@ cmp_ok(scalar keys %states, '>', 5, 'errors of many kinds were met');
 
 $_->cut foreach @s;
 ok(wait_until(sub { one(q{SELECT count(*) FROM pg_stat_activity WHERE usename LIKE 'fuzz%'}) eq '0' }), 'all sessions have ended');
-ok(wait_until(sub { one(q{SELECT count(*) FROM lock_election.locks WHERE connected}) eq '0' }, 10), 'and nothing is theirs any more');
+ok(wait_until(sub { one(q{SELECT count(*) FROM lock_election.locks WHERE connected}) eq '0' }), 'and nothing is theirs any more');
 is(one('SELECT failed_batches FROM lock_election.stat'), '0', 'no batch has failed');
 
 # What is held for long is held by a new manager as well, and in the same order waited for.

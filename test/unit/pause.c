@@ -110,6 +110,15 @@ test_broken(void)
 	is_int(core_time(), 1600 * LE_MS, "nor is the way back");
 	is_int(le_pause_seen(&pause, pause.seen_at, now), 0, "the next batch sees nothing of it");
 	is_int(le_pause_mended(&pause, now + LE_SECOND), 0, "what was not broken is not mended");
+
+	start();
+	le_pause_broken(&pause);
+	le_pause_refused(&pause);
+	run_for(100 * LE_MS);
+	is_int(le_pause_mended(&pause, now), 100 * LE_MS, "requests were refused for a moment");
+	le_pause_broken(&pause);
+	run_for(200 * LE_MS);
+	is_int(le_pause_mended(&pause, now), 0, "the next time they are not: that counts");
 }
 
 int

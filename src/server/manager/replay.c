@@ -100,16 +100,15 @@ run(uint32 *procs, int n)
 	/* what was refused is on no stack: nobody is served before a release among that */
 	all = !le_mgr.core_valid || (le_mgr.retry_at != 0 && le_mgr.retry_at <= le_clock());
 	if (all)
+	{
 		n = le_batch_all_mailboxes(procs);
-	if (le_mgr.retry_at <= le_clock())
 		le_mgr.retry_at = 0;
+	}
 	if (!le_mgr.core_valid && !le_batch_reload(&error))
 	{
 		le_answer_failed(procs, n, error);
 		return;
 	}
-	if (all)
-		le_mgr.retry_at = 0;
 	horizon = le_clock();
 	LE_FAULT_NOFAIL("batch-horizon");
 	n = le_take_deferred(procs, n);
