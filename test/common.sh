@@ -248,10 +248,11 @@ le_build()
 		{ tail -n 40 "$log" >&2; le_die "the build failed"; }
 }
 
-# le_copy [options of tar]
+# le_copy [options of tar]: with the objects of the programs, so that a test that installs them does not link them anew
+# while another one runs them.
 le_copy()
 {
-	tar -C "$LE_ROOT" --exclude=./.git --exclude='*.o' "$@" -cf - . | tar -C "$LE_TMP/src" -xf -
+	tar -C "$LE_ROOT" --exclude=./.git --exclude='./src/*.o' "$@" -cf - . | tar -C "$LE_TMP/src" -xf -
 }
 
 # Servers start under valgrind with these options, and so do their children, which are forked; initdb and everything
