@@ -182,6 +182,9 @@ extern XLogRecPtr le_batch_log_nothing(void);
 /* As the settings are now. */
 extern void le_batch_set_limits(LeCore *core, int work);
 
+/* Does the state take more than lock_election.max_memory?  Only a load can have done that. */
+extern bool le_memory_is_exceeded(void);
+
 /* Load again after a failed batch; false: *error says why it is not possible. */
 extern bool le_batch_reload(ErrorData **error);
 

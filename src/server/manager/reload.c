@@ -72,6 +72,12 @@ core_alloc(void *arg, size_t size)
 	return MemoryContextAllocExtended(le_mgr.core_context, size, MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
 }
 
+bool
+le_memory_is_exceeded(void)
+{
+	return MemoryContextMemAllocated(le_mgr.core_context, false) > (Size) le_max_memory_mb * 1024 * 1024;
+}
+
 static void
 core_free(void *arg, void *p)
 {
@@ -146,9 +152,9 @@ time_of_load(void)
 static void
 warn_of_memory(void)
 {
-	Size used = le_core_bytes(le_mgr.core);
+	Size used = MemoryContextMemAllocated(le_mgr.core_context, false);
 
-	if (used <= (Size) le_max_memory_mb * 1024 * 1024)
+	if (!le_memory_is_exceeded())
 		return;
 	ereport(WARNING,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),

@@ -234,6 +234,8 @@ answer_limit(uint32 proc, const char *message, int limit)
 static bool
 reserve(uint32 proc, const LeCommand *cmd)
 {
+	bool adds =
+		cmd->type == LE_CMD_ACQUIRE || cmd->type == LE_CMD_GRANT_LEASE || cmd->type == LE_CMD_PROCLAIM;
 	bool reserved;
 
 	if (!le_history_admits(cmd))
@@ -244,9 +246,8 @@ reserve(uint32 proc, const LeCommand *cmd)
 					 le_max_history_per_role_mb);
 		return false;
 	}
-	le_mgr.limited =
-		cmd->type == LE_CMD_ACQUIRE || cmd->type == LE_CMD_GRANT_LEASE || cmd->type == LE_CMD_PROCLAIM;
-	reserved = le_core_reserve(le_mgr.core, cmd);
+	le_mgr.limited = adds;
+	reserved = !(adds && le_memory_is_exceeded()) && le_core_reserve(le_mgr.core, cmd);
 	le_mgr.limited = false;
 	if (!reserved)
 		answer_limit(proc,
