@@ -49,18 +49,6 @@ typedef RelFileNumber LeRelFileNumber;
 typedef Oid LeRelFileNumber;
 #endif
 
-/* 16 renames this as well; 17 tells event triggers of the command that asks */
-#if PG_VERSION_NUM >= 160000
-#define le_new_file(rel) RelationSetNewRelfilenumber((rel), (rel)->rd_rel->relpersistence)
-#else
-#define le_new_file(rel) RelationSetNewRelfilenode((rel), (rel)->rd_rel->relpersistence)
-#endif
-#if PG_VERSION_NUM >= 170000
-#define le_reindex_relation(relid, params) reindex_relation(NULL, (relid), 0, (params))
-#else
-#define le_reindex_relation(relid, params) reindex_relation((relid), 0, (params))
-#endif
-
 /* 18 runs a portal once, and does not ask */
 #if PG_VERSION_NUM >= 180000
 #define le_run_portal(portal, dest) ((void) PortalRun((portal), FETCH_ALL, false, (dest), (dest), NULL))

@@ -7,28 +7,28 @@
  * large as it was: vacuum_truncate is off, for the manager would wait for that.
  * A manager that starts reads all of it.
  *
- * So the manager gives the table a new file, as TRUNCATE does, puts the rows in
- * that it can see, and builds the key: PostgreSQL checks it once more.  It is
- * one transaction; a crash, or an error, leaves the old file.  Nobody is waited
- * for: the lock is taken if it is free, or the next time.
+ * So the manager copies the rows that it can see to a new table, and lets
+ * PostgreSQL swap the files of the two and build the key, as REFRESH MATERIALIZED
+ * VIEW does: so the key is checked once more.  It is one transaction; a crash, or an
+ * error, leaves the old file.  Nobody is waited for: the lock is taken if it is free,
+ * or the next time.
  *
  * Old snapshots are no obstacle, as nothing reads these tables to learn of the
- * past: the rows are frozen, so each snapshot sees the new ones.  For logical
- * decoding nothing has happened, as with VACUUM FULL.
+ * past: the rows are frozen, so each snapshot sees the new ones.  VACUUM FULL would
+ * copy all dead rows that an old snapshot may see.  For logical decoding nothing has
+ * happened, as with VACUUM FULL.
  */
 #include "postgres.h"
 
-#include "access/heapam.h"
+#include "access/multixact.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
-#include "catalog/index.h"
+#include "commands/cluster.h"
 #include "miscadmin.h"
-#include "nodes/pg_list.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
-#include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
 #include "shared/fault.h"
@@ -54,69 +54,63 @@ static struct
 
 /* --- copying --- */
 
-/* In the order of the TIDs: no scan that joins another one, and begins where that is. */
-static List *
-read_all(Relation rel)
+/*
+ * Copy all rows that can be seen, in the order of their TIDs: no scan that joins
+ * another one, and begins where that is.  Those of the core are met in that order; a
+ * row that it does not know is copied as well, for whoever loads it.
+ */
+static int
+copy_rows(StoreTable *table, Relation from, Relation to, LeSpot *spots, uint32 n)
 {
-	TupleTableSlot *row = table_slot_create(rel, NULL);
-	TableScanDesc scan = table_beginscan_strat(rel, GetActiveSnapshot(), 0, NULL, true, false);
-	List *tuples = NIL;
+	TupleTableSlot *row = table_slot_create(from, NULL);
+	TableScanDesc scan = table_beginscan_strat(from, GetActiveSnapshot(), 0, NULL, true, false);
+	CommandId cid = GetCurrentCommandId(true);
+	uint32 next = 0;
+	int rows = 0;
 
 	while (table_scan_getnextslot(scan, ForwardScanDirection, row))
 	{
+		uint64 old = le_table_locator(&row->tts_tid);
+
 		CHECK_FOR_INTERRUPTS();
-		tuples = lappend(tuples, ExecCopySlotHeapTuple(row));
+		table_tuple_insert(to, row, cid, TABLE_INSERT_FROZEN | TABLE_INSERT_NO_LOGICAL, NULL);
+		if (next < n && spots[next].locator == old)
+			spots[next++].locator = le_table_locator(&row->tts_tid);
+		rows++;
 	}
 	table_endscan(scan);
 	ExecDropSingleTupleTableSlot(row);
-	return tuples;
-}
-
-/*
- * Put the rows into the empty table.  Those of the core are met in the order of
- * their TIDs; a row that it does not know stays as well, for whoever loads it.
- */
-static void
-write_all(StoreTable *table, Relation rel, const List *tuples, LeSpot *spots, uint32 n)
-{
-	CommandId cid = GetCurrentCommandId(true);
-	uint32 next = 0;
-	ListCell *cell;
-
-	foreach (cell, tuples)
-	{
-		HeapTuple tuple = lfirst(cell);
-		uint64 old = le_table_locator(&tuple->t_self);
-
-		heap_insert(rel, tuple, cid, HEAP_INSERT_FROZEN | HEAP_INSERT_NO_LOGICAL, NULL);
-		if (next < n && spots[next].locator == old)
-			spots[next++].locator = le_table_locator(&tuple->t_self);
-	}
 	if (next < n)
 		le_store_row_changed(table, "an entry");
+	return rows;
 }
 
-/* The table is locked by us alone. */
-static void
+/* The table is locked by us alone; it is closed.  Returns its pages. */
+static BlockNumber
 rewrite(int i, Relation rel)
 {
 	StoreTable *table = tables[i];
-	BlockNumber pages = RelationGetNumberOfBlocks(rel);
-	List *tuples = read_all(rel);
-	ReindexParams params = {0};
+	BlockNumber old_pages = RelationGetNumberOfBlocks(rel), pages;
+	char persistence = rel->rd_rel->relpersistence;
+	Oid copy_oid = make_new_heap(table->oid, rel->rd_rel->reltablespace, rel->rd_rel->relam, persistence,
+								 AccessExclusiveLock);
+	Relation copy = table_open(copy_oid, NoLock);
+	int rows;
 
-	le_new_file(rel);
 	LE_FAULT("shrink-new-file");
-	write_all(table, rel, tuples, moved[i].spots, moved[i].n);
+	rows = copy_rows(table, rel, copy, moved[i].spots, moved[i].n);
+	pages = RelationGetNumberOfBlocks(copy);
+	moved[i].file = le_relfilenumber(copy);
 	LE_FAULT("shrink-copied");
-	le_reindex_relation(table->oid, &params);
 	pgstat_count_truncate(rel);
-	CommandCounterIncrement();
-	moved[i].file = le_relfilenumber(rel);
+	table_close(copy, NoLock);
+	table_close(rel, NoLock);
+	finish_heap_swap(table->oid, copy_oid, false, false, true, true, RecentXmin, ReadNextMultiXactId(),
+					 persistence);
 	ereport(LOG,
 			(errmsg("table \"%s.%s\" was mostly dead rows and is written anew", STORE_SCHEMA, table->name),
-			 errdetail("It has %d rows, and had %u pages; now it has %u.", list_length(tuples), pages,
-					   RelationGetNumberOfBlocks(rel))));
+			 errdetail("It has %d rows, and had %u pages; now it has %u.", rows, old_pages, pages)));
+	return pages;
 }
 
 /* --- looking --- */
@@ -165,9 +159,9 @@ shrink(LeCore *core, int i, MemoryContext context, uint64 *bytes)
 
 	/* one that others have rewritten is loaded anew with the next batch */
 	if (le_relfilenumber(rel) == tables[i]->file)
-		rewrite(i, rel);
-	*bytes = (uint64) RelationGetNumberOfBlocks(rel) * BLCKSZ;
-	table_close(rel, NoLock);
+		*bytes = (uint64) rewrite(i, rel) * BLCKSZ;
+	else
+		table_close(rel, NoLock);
 	return true;
 }
 
