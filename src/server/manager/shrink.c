@@ -14,30 +14,26 @@
 #include "shared/shmem.h"
 #include "store/store.h"
 
-/* From one look to the next; only if a batch was written in between, or a table was locked. */
+/* From one look to the next, and from the start to the first: whoever waits for a manager comes first. */
 #define LOOK_AFTER (5 * LE_SECOND)
 
 static LeTime look_at = 0;
-static bool looked = false; /* the first time for the view alone: whoever waits for the manager comes first */
-static uint64 batches = 0;  /* when it was looked last */
-static bool locked = true;  /* or not looked at yet */
+static uint64 batches = PG_UINT64_MAX; /* when it was looked last */
 
 static void
 look(void)
 {
-	LeCore *core = looked ? le_mgr.core : NULL;
 	uint64 bytes[LE_STORE_TABLES];
 
 	for (int i = 0; i < LE_STORE_TABLES; i++)
 		bytes[i] = pg_atomic_read_u64(&le_mgr.db->table_bytes[i]);
-	looked = true;
 	le_batch_begin();
 	if (!le_store_find())
 	{
 		(void) le_batch_commit(false);
 		return;
 	}
-	locked = !le_store_shrink(core, le_mgr.batch_context, bytes);
+	le_store_shrink(le_mgr.core, le_mgr.batch_context, bytes);
 	LE_FAULT("shrink-done");
 	(void) le_batch_commit(false);
 	le_store_shrunk();
@@ -54,15 +50,16 @@ le_shrink_tend(void)
 
 	/*
 	 * Where the core's rows are is known only while it agrees with the tables; and
-	 * rows that a load has left out would be lost.
+	 * rows that a load has left out would be lost.  Without a batch nothing has grown.
 	 */
-	if (!le_mgr.core_valid || le_mgr.left_out > 0 || (written == batches && !locked))
+	if (!le_mgr.core_valid || le_mgr.left_out > 0 || written == batches)
 		return LE_NEVER;
+	if (look_at == 0)
+		look_at = le_clock() + LOOK_AFTER;
 	if (le_clock() < look_at)
 		return look_at;
 	look_at = le_clock() + LOOK_AFTER;
 	batches = written;
-	locked = true;
 	le_aside(look);
 	return look_at;
 }

@@ -87,7 +87,7 @@ copy_rows(StoreTable *table, Relation from, Relation to, LeSpot *spots, uint32 n
 
 /* The table is locked by us alone; it is closed.  Returns its pages. */
 static BlockNumber
-rewrite(int i, Relation rel)
+rewrite(LeCore *core, int i, Relation rel)
 {
 	StoreTable *table = tables[i];
 	BlockNumber old_pages = RelationGetNumberOfBlocks(rel), pages;
@@ -98,6 +98,7 @@ rewrite(int i, Relation rel)
 	int rows;
 
 	LE_FAULT("shrink-new-file");
+	moved[i].spots = le_known_spots(table, core, &moved[i].n);
 	rows = copy_rows(table, rel, copy, moved[i].spots, moved[i].n);
 	pages = RelationGetNumberOfBlocks(copy);
 	moved[i].file = le_relfilenumber(copy);
@@ -117,86 +118,56 @@ rewrite(int i, Relation rel)
 
 /* NULL: somebody has it. */
 static Relation
-open_if_free(const StoreTable *table, LOCKMODE lockmode)
+open_if_free(const StoreTable *table)
 {
 	Relation rel;
 
-	if (!ConditionalLockRelationOid(table->oid, lockmode))
+	if (!ConditionalLockRelationOid(table->oid, AccessShareLock))
 		return NULL;
 	rel = try_table_open(table->oid, NoLock);
 	if (rel == NULL)
-		UnlockRelationOid(table->oid, lockmode);
+		UnlockRelationOid(table->oid, AccessShareLock);
 	return rel;
 }
 
-/* Few rows on many pages. */
+/* Few rows on many pages; and the rows are where the core has them, not where others have rewritten them. */
 static bool
-is_worth_it(LeCore *core, const StoreTable *table, BlockNumber pages)
+is_worth_it(LeCore *core, const StoreTable *table, Relation rel, BlockNumber pages)
 {
 	uint32 indexes = le_core_row_indexes(core, table->type);
 	uint32 max = Min(pages / PAGES_A_ROW, SHRINK_ROWS);
 	uint32 n = 0;
 
-	if (pages <= SHRINK_PAGES)
+	if (pages <= SHRINK_PAGES || !table->known || le_relfilenumber(rel) != table->file)
 		return false;
 	for (uint32 i = 0; i < indexes && n <= max; i++)
 		n += le_core_row_at(core, table->type, i) != NULL;
 	return n <= max;
 }
 
-/* False: somebody has it. */
-static bool
-shrink(LeCore *core, int i, MemoryContext context, uint64 *bytes)
-{
-	MemoryContext old_context = MemoryContextSwitchTo(context);
-	Relation rel;
-
-	moved[i].spots = le_known_spots(tables[i], core, &moved[i].n);
-	MemoryContextSwitchTo(old_context);
-	rel = open_if_free(tables[i], AccessExclusiveLock);
-	if (rel == NULL)
-		return false;
-
-	/* one that others have rewritten is loaded anew with the next batch */
-	if (le_relfilenumber(rel) == tables[i]->file)
-		*bytes = (uint64) rewrite(i, rel) * BLCKSZ;
-	else
-		table_close(rel, NoLock);
-	return true;
-}
-
-static BlockNumber
-pages_of(const StoreTable *table, bool *known)
-{
-	Relation rel = open_if_free(table, AccessShareLock);
-	BlockNumber pages = 0;
-
-	*known = rel != NULL;
-	if (rel == NULL)
-		return 0;
-	pages = RelationGetNumberOfBlocks(rel);
-	table_close(rel, AccessShareLock);
-	return pages;
-}
-
-bool
+void
 le_store_shrink(LeCore *core, MemoryContext context, uint64 *bytes)
 {
-	bool done = core != NULL;
+	MemoryContext old_context = MemoryContextSwitchTo(context);
 
 	memset(moved, 0, sizeof(moved));
 	le_store_begin_batch();
 	for (int i = 0; i < LE_STORE_TABLES; i++)
 	{
-		bool known;
-		BlockNumber pages = pages_of(tables[i], &known);
+		Relation rel = open_if_free(tables[i]);
+		BlockNumber pages;
 
-		if (known)
-			bytes[i] = (uint64) pages * BLCKSZ;
-		if (core != NULL && known && tables[i]->known && is_worth_it(core, tables[i], pages))
-			done = shrink(core, i, context, &bytes[i]) && done;
+		if (rel == NULL)
+			continue;
+		pages = RelationGetNumberOfBlocks(rel);
+		if (is_worth_it(core, tables[i], rel, pages) &&
+			ConditionalLockRelationOid(tables[i]->oid, AccessExclusiveLock))
+			pages = rewrite(core, i, rel);
+		else
+			table_close(rel, AccessShareLock);
+		bytes[i] = (uint64) pages * BLCKSZ;
 	}
-	return done;
+	MemoryContextSwitchTo(old_context);
 }
 
 void

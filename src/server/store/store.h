@@ -83,12 +83,11 @@ extern int le_store_write(LeCore *core, LeTime now);
 
 /*
  * Write those of them anew that are mostly dead rows, see store/shrink.c, and
- * tell how large each is.  False: one stays as it is, as somebody has locked it,
- * or there is no core.  To be called between two batches; the core is that of
- * the tables.  le_store_shrunk() tells it, once that is committed, where its rows
- * are; until then they are kept in context.
+ * tell how large each is; one that somebody has locked stays as it is.  To be called
+ * between two batches; the core is that of the tables.  le_store_shrunk() tells it,
+ * once that is committed, where its rows are; until then they are kept in context.
  */
-extern bool le_store_shrink(LeCore *core, MemoryContext context, uint64 *bytes);
+extern void le_store_shrink(LeCore *core, MemoryContext context, uint64 *bytes);
 extern void le_store_shrunk(void);
 
 /*
