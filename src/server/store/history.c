@@ -31,8 +31,6 @@ static void
 write_change(const LeChange *change, const Clock *clock)
 {
 	const LeLock *lock = change->lock;
-	text *election = cstring_to_text_with_len(lock->name, lock->name_len);
-	text *candidate = cstring_to_text_with_len(change->value != NULL ? change->value : "", change->value_len);
 	Datum values[HISTORY_COLUMNS];
 	bool nulls[HISTORY_COLUMNS] = {false};
 	LeRow row = {0};
@@ -43,12 +41,10 @@ write_change(const LeChange *change, const Clock *clock)
 	values[HISTORY_AT] = TimestampTzGetDatum(le_store_to_wall(clock, change->at));
 	values[HISTORY_ROLE] = ObjectIdGetDatum(change->role);
 	values[HISTORY_HOW] = Int16GetDatum(change->how);
-	values[HISTORY_ELECTION] = PointerGetDatum(election);
-	values[HISTORY_CANDIDATE] = PointerGetDatum(candidate);
+	le_store_set_text(values, nulls, HISTORY_ELECTION, lock->name, lock->name_len);
+	le_store_set_text(values, nulls, HISTORY_CANDIDATE, change->value != NULL ? change->value : "",
+					  change->value_len);
 	(void) le_table_put(&le_history_table, &row, values, nulls);
-	/* a lease may have ended with very many leaders on it */
-	pfree(election);
-	pfree(candidate);
 }
 
 int

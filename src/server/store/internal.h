@@ -110,6 +110,13 @@ extern StoreTable le_history_table;
 /* What le_table_put() and le_table_delete() have found; whose row it is. */
 extern LE_NORETURN void le_store_row_changed(StoreTable *table, const char *whose);
 
+/* store/write.c */
+
+/* One column of a row that is formed: NULL where there is no text. */
+extern void le_store_set_text(Datum *values, bool *nulls, int column, const char *data, Size len);
+/* Name, owner, value, uncommitted holds and acquirer: five columns, in this order in both tables of entries. */
+extern void le_store_set_texts(Datum *values, bool *nulls, int name_column, const LeEntry *entry);
+
 /* store/lease.c */
 extern int le_store_write_leases(LeCore *core, const Clock *clock);
 extern bool le_store_load_leases(const LeRowReader *reader, LeCore *failed);

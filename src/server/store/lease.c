@@ -4,8 +4,6 @@
  */
 #include "postgres.h"
 
-#include "utils/builtins.h"
-
 #include "shared/compat.h"
 #include "store/internal.h"
 #include "store/store.h"
@@ -23,9 +21,7 @@ put_lease(LeLease *lease, const Clock *clock)
 	values[LEASE_TIME_LEFT] = Int64GetDatum(lease->saved_left);
 	values[LEASE_EXPIRES_AT] = TimestampTzGetDatum(le_store_to_wall(clock, lease->deadline));
 	values[LEASE_ROLE] = ObjectIdGetDatum(lease->role);
-	nulls[LEASE_OWNER] = lease->owner == NULL;
-	if (lease->owner != NULL)
-		values[LEASE_OWNER] = PointerGetDatum(cstring_to_text_with_len(lease->owner, lease->owner_len));
+	le_store_set_text(values, nulls, LEASE_OWNER, lease->owner, lease->owner_len);
 	return le_table_put(&le_lease_table, &lease->row, values, nulls);
 }
 

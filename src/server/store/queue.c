@@ -11,7 +11,6 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "miscadmin.h"
-#include "utils/builtins.h"
 #include "utils/snapmgr.h"
 
 #include "shared/compat.h"
@@ -19,28 +18,7 @@
 #include "store/internal.h"
 #include "store/store.h"
 
-/* Uncommitted holds that a row can tell. */
-#define MAX_UNCOMMITTED 64
-
 /* --- writing --- */
-
-static Datum
-text_datum(const char *data, Size len, bool *isnull)
-{
-	*isnull = data == NULL;
-	return data == NULL ? (Datum) 0 : PointerGetDatum(cstring_to_text_with_len(data, (int) len));
-}
-
-static Datum
-uncommitted_datum(const LeEntry *entry, bool *isnull)
-{
-	UncommittedHold uncommitted[MAX_UNCOMMITTED];
-	int n = 0;
-
-	for (const LeHold *hold = entry->holds; hold != NULL && n < MAX_UNCOMMITTED; hold = hold->next)
-		uncommitted[n++] = (UncommittedHold){hold->session, hold->xact, hold->subxact};
-	return text_datum(n > 0 ? (char *) uncommitted : NULL, n * sizeof(UncommittedHold), isnull);
-}
 
 static bool
 put_place(LeEntry *entry, const Clock *clock)
@@ -60,13 +38,7 @@ put_place(LeEntry *entry, const Clock *clock)
 	values[QUEUE_MEMBER] = Int16GetDatum((int16) entry->waiter->member);
 	values[QUEUE_KIND] = Int16GetDatum(lock->kind);
 	values[QUEUE_MODE] = Int16GetDatum(entry->mode);
-	values[QUEUE_NAME] = text_datum(lock->name, lock->name_len, &nulls[QUEUE_NAME]);
-	values[QUEUE_OWNER] = text_datum(entry->owner, entry->owner_len, &nulls[QUEUE_OWNER]);
-	values[QUEUE_VALUE] = text_datum(entry->value, entry->value_len, &nulls[QUEUE_VALUE]);
-	values[QUEUE_UNCOMMITTED] = uncommitted_datum(entry, &nulls[QUEUE_UNCOMMITTED]);
-	values[QUEUE_ACQUIRER] =
-		text_datum(entry->acquirer != NULL ? entry->acquirer->text : NULL,
-				   entry->acquirer != NULL ? entry->acquirer->len : 0, &nulls[QUEUE_ACQUIRER]);
+	le_store_set_texts(values, nulls, QUEUE_NAME, entry);
 	return le_table_put(&le_queue_table, &entry->waiter->row, values, nulls);
 }
 

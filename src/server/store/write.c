@@ -9,7 +9,7 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
+#include "utils/builtins.h"
 
 #include "shared/fault.h"
 #include "shared/shmem.h"
@@ -18,27 +18,6 @@
 
 /* Uncommitted holds that a row can tell; more count as committed at a load. */
 #define MAX_UNCOMMITTED 64
-
-#define TEXT_BUFFER(max)                                                                                     \
-	struct                                                                                                   \
-	{                                                                                                        \
-		int32 vl_len_;                                                                                       \
-		char data[max];                                                                                      \
-	}
-
-/* A row in the making; one at a time. */
-typedef struct RowBuffer
-{
-	Datum values[SLOT_COLUMNS];
-	bool nulls[SLOT_COLUMNS];
-	TEXT_BUFFER(LE_MAX_NAME) name;
-	TEXT_BUFFER(LE_MAX_OWNER) owner;
-	TEXT_BUFFER(LE_MAX_VALUE) value;
-	TEXT_BUFFER(MAX_UNCOMMITTED * sizeof(UncommittedHold)) uncommitted;
-	TEXT_BUFFER(LE_MAX_ACQUIRER) acquirer;
-} RowBuffer;
-
-static RowBuffer row;
 
 /* --- opening for a batch --- */
 
@@ -75,116 +54,94 @@ le_store_close(void)
 
 /* --- forming a row --- */
 
-static void
-set_text(int column, void *buffer, const char *data, Size len)
+void
+le_store_set_text(Datum *values, bool *nulls, int column, const char *data, Size len)
 {
-	row.nulls[column] = data == NULL;
-	if (data == NULL)
-		return;
-	SET_VARSIZE(buffer, VARHDRSZ + len);
-	if (data != VARDATA(buffer))
-		memcpy(VARDATA(buffer), data, len);
-	row.values[column] = PointerGetDatum(buffer);
+	nulls[column] = data == NULL;
+	if (data != NULL)
+		values[column] = PointerGetDatum(cstring_to_text_with_len(data, (int) len));
 }
 
-/* The columns that a free row has as well. */
-static void
-form_common(const LeSlot *slot)
+void
+le_store_set_texts(Datum *values, bool *nulls, int name_column, const LeEntry *entry)
 {
-	const LeLock *lock = slot->lock;
+	const LeLock *lock = entry->lock;
+	const LeAcquirer *acquirer = entry->acquirer;
+	UncommittedHold uncommitted[MAX_UNCOMMITTED];
+	int n = 0;
 
-	Assert(lock->name_len > 0 && lock->name_len <= LE_MAX_NAME);
-	row.values[SLOT_SLOT] = Int32GetDatum(slot->number);
-	row.values[SLOT_KIND] = Int16GetDatum(lock->kind);
-	set_text(SLOT_NAME, &row.name, lock->name, lock->name_len);
-}
-
-static void
-form_uncommitted(const LeEntry *entry)
-{
-	Size len = 0;
-
-	for (const LeHold *hold = entry->holds; hold != NULL && len < sizeof(row.uncommitted.data);
-		 hold = hold->next)
-	{
-		UncommittedHold uncommitted = {hold->session, hold->xact, hold->subxact};
-
-		memcpy(row.uncommitted.data + len, &uncommitted, sizeof(uncommitted));
-		len += sizeof(uncommitted);
-	}
-	set_text(SLOT_UNCOMMITTED, &row.uncommitted, len > 0 ? row.uncommitted.data : NULL, len);
-}
-
-/* As of now, for renewals write nothing. */
-static void
-form_expiry(const LeEntry *entry, const Clock *clock)
-{
-	bool lapsed = entry->state == LE_STATE_LAPSED;
-	LeTime at = lapsed ? entry->lapsed_at : entry->deadline;
-
-	row.nulls[SLOT_EXPIRES_AT] = entry->lease != NULL && !lapsed;
-	row.values[SLOT_EXPIRES_AT] = TimestampTzGetDatum(le_store_to_wall(clock, at));
+	for (const LeHold *hold = entry->holds; hold != NULL && n < MAX_UNCOMMITTED; hold = hold->next)
+		uncommitted[n++] = (UncommittedHold){hold->session, hold->xact, hold->subxact};
+	le_store_set_text(values, nulls, name_column, lock->name, lock->name_len);
+	le_store_set_text(values, nulls, name_column + 1, entry->owner, entry->owner_len);
+	le_store_set_text(values, nulls, name_column + 2, entry->value, entry->value_len);
+	le_store_set_text(values, nulls, name_column + 3, n > 0 ? (const char *) uncommitted : NULL,
+					  n * sizeof(UncommittedHold));
+	le_store_set_text(values, nulls, name_column + 4, acquirer != NULL ? acquirer->text : NULL,
+					  acquirer != NULL ? acquirer->len : 0);
 }
 
 static void
-form_not_before(LeTime closed_until, const Clock *clock)
+form_closed(Datum *values, bool *nulls, LeTime closed_until, const Clock *clock)
 {
-	row.nulls[SLOT_CLOSED_UNTIL] = closed_until <= clock->now;
-	row.values[SLOT_CLOSED_UNTIL] = TimestampTzGetDatum(le_store_to_wall(clock, closed_until));
+	nulls[SLOT_CLOSED_UNTIL] = closed_until <= clock->now;
+	values[SLOT_CLOSED_UNTIL] = TimestampTzGetDatum(le_store_to_wall(clock, closed_until));
 }
 
 static void
-form_held(const LeSlot *slot, const Clock *clock)
+form_held(Datum *values, bool *nulls, const LeEntry *entry, const Clock *clock)
 {
-	const LeEntry *entry = le_slot_holder(slot);
 	bool lapsed = entry->state == LE_STATE_LAPSED;
 	bool own = entry->lease == NULL && entry->ttl != LE_TTL_BOUND;
+	LeTime expires_at = lapsed ? entry->lapsed_at : entry->deadline;
 
-	Assert(entry->value_len <= LE_MAX_VALUE);
-	form_common(slot);
-	row.values[SLOT_TOKEN] = Int64GetDatum(entry->token);
-	row.values[SLOT_ACQUIRED_AT] = TimestampTzGetDatum(le_store_to_wall(clock, entry->acquired_at));
-	row.values[SLOT_TTL] = Int64GetDatum(entry->ttl);
-	row.values[SLOT_TIME_LEFT] = Int64GetDatum(lapsed ? -(int64) entry->end : own ? entry->saved_left : 0);
-	row.values[SLOT_LEASE] = Int64GetDatum(entry->lease ? entry->lease->id : 0);
-	row.values[SLOT_SESSION] = Int64GetDatum((int64) entry->session);
-	row.values[SLOT_ROLE] = ObjectIdGetDatum(entry->role);
-	row.values[SLOT_HOLDS] = Int32GetDatum((int32) entry->hold_count);
-	row.values[SLOT_PERMITS] = Int32GetDatum(slot->lock->permits);
-	row.values[SLOT_MODE] = Int16GetDatum(entry->mode);
-	form_expiry(entry, clock);
-	form_not_before(lapsed ? entry->closed_until : 0, clock);
-	set_text(SLOT_OWNER, &row.owner, entry->owner, entry->owner_len);
-	set_text(SLOT_VALUE, &row.value, entry->value, entry->value_len);
-	form_uncommitted(entry);
-	set_text(SLOT_ACQUIRER, &row.acquirer, entry->acquirer != NULL ? entry->acquirer->text : NULL,
-			 entry->acquirer != NULL ? entry->acquirer->len : 0);
+	values[SLOT_TOKEN] = Int64GetDatum(entry->token);
+	values[SLOT_ACQUIRED_AT] = TimestampTzGetDatum(le_store_to_wall(clock, entry->acquired_at));
+	values[SLOT_TTL] = Int64GetDatum(entry->ttl);
+	values[SLOT_TIME_LEFT] = Int64GetDatum(lapsed ? -(int64) entry->end : own ? entry->saved_left : 0);
+	values[SLOT_LEASE] = Int64GetDatum(entry->lease ? entry->lease->id : 0);
+	values[SLOT_SESSION] = Int64GetDatum((int64) entry->session);
+	values[SLOT_ROLE] = ObjectIdGetDatum(entry->role);
+	values[SLOT_HOLDS] = Int32GetDatum((int32) entry->hold_count);
+	values[SLOT_PERMITS] = Int32GetDatum(entry->lock->permits);
+	values[SLOT_MODE] = Int16GetDatum(entry->mode);
+
+	/* as of now, for renewals write nothing */
+	nulls[SLOT_EXPIRES_AT] = entry->lease != NULL && !lapsed;
+	values[SLOT_EXPIRES_AT] = TimestampTzGetDatum(le_store_to_wall(clock, expires_at));
+	form_closed(values, nulls, lapsed ? entry->closed_until : 0, clock);
+	le_store_set_texts(values, nulls, SLOT_NAME, entry);
 }
 
+/* What is not set is 0. */
 static void
-form_free(const LeSlot *slot, const Clock *clock)
+form_free(Datum *values, bool *nulls, const LeLock *lock, const Clock *clock)
 {
-	form_common(slot);
-	row.values[SLOT_TOKEN] = Int64GetDatum(0);
-	row.values[SLOT_ACQUIRED_AT] = TimestampTzGetDatum(clock->wall);
-	row.values[SLOT_TTL] = Int64GetDatum(0);
-	row.values[SLOT_TIME_LEFT] = Int64GetDatum(0);
-	row.values[SLOT_LEASE] = Int64GetDatum(0);
-	row.values[SLOT_SESSION] = Int64GetDatum(0);
-	row.values[SLOT_ROLE] =
-		ObjectIdGetDatum(slot->lock->closed_until > clock->now ? slot->lock->closed_by : InvalidOid);
-	row.values[SLOT_HOLDS] = Int32GetDatum(0);
-	row.values[SLOT_PERMITS] = Int32GetDatum(0);
-	row.values[SLOT_MODE] = Int16GetDatum(0);
-	row.nulls[SLOT_EXPIRES_AT] = true;
-	form_not_before(slot->lock->closed_until, clock);
-	row.nulls[SLOT_OWNER] = true;
-	row.nulls[SLOT_VALUE] = true;
-	row.nulls[SLOT_UNCOMMITTED] = true;
-	row.nulls[SLOT_ACQUIRER] = true;
+	values[SLOT_ACQUIRED_AT] = TimestampTzGetDatum(clock->wall);
+	values[SLOT_ROLE] = ObjectIdGetDatum(lock->closed_until > clock->now ? lock->closed_by : InvalidOid);
+	form_closed(values, nulls, lock->closed_until, clock);
+	le_store_set_text(values, nulls, SLOT_NAME, lock->name, lock->name_len);
+	nulls[SLOT_EXPIRES_AT] = nulls[SLOT_OWNER] = nulls[SLOT_VALUE] = nulls[SLOT_UNCOMMITTED] =
+		nulls[SLOT_ACQUIRER] = true;
 }
 
 /* --- writing --- */
+
+static bool
+put_slot(LeSlot *slot, const Clock *clock)
+{
+	const LeEntry *holder = le_slot_holder(slot);
+	Datum values[SLOT_COLUMNS] = {0};
+	bool nulls[SLOT_COLUMNS] = {false};
+
+	values[SLOT_SLOT] = Int32GetDatum(slot->number);
+	values[SLOT_KIND] = Int16GetDatum(slot->lock->kind);
+	if (holder != NULL)
+		form_held(values, nulls, holder, clock);
+	else
+		form_free(values, nulls, slot->lock, clock);
+	return le_table_put(&le_slot_table, &slot->row, values, nulls);
+}
 
 static int
 write_slots(LeCore *core, const Clock *clock)
@@ -200,13 +157,7 @@ write_slots(LeCore *core, const Clock *clock)
 		if (le_slot_holder(slot) == NULL && slot->drop)
 			done = le_table_delete(&le_slot_table, &slot->row);
 		else
-		{
-			if (le_slot_holder(slot) != NULL)
-				form_held(slot, clock);
-			else
-				form_free(slot, clock);
-			done = le_table_put(&le_slot_table, &slot->row, row.values, row.nulls);
-		}
+			done = put_slot(slot, clock);
 		if (!done)
 			le_store_row_changed(&le_slot_table,
 								 psprintf("lock \"%.*s\"", (int) slot->lock->name_len, slot->lock->name));
@@ -228,8 +179,5 @@ le_store_write(LeCore *core, LeTime now)
 	rows += le_store_write_places(core, &clock);
 	LE_FAULT("store-places-written");
 	rows += le_store_write_changes(core, &clock);
-
-	/* a second call in this transaction may write the same rows again */
-	CommandCounterIncrement();
 	return rows;
 }
