@@ -23,9 +23,9 @@ static uint64 batches = PG_UINT64_MAX; /* when it was looked last */
 static void
 look(void)
 {
-	uint64 bytes[LE_STORE_TABLES];
+	uint64 bytes[LE_DB_TABLES];
 
-	for (int i = 0; i < LE_STORE_TABLES; i++)
+	for (int i = 0; i < LE_DB_TABLES; i++)
 		bytes[i] = pg_atomic_read_u64(&le_mgr.db->table_bytes[i]);
 	le_batch_begin();
 	if (!le_store_find())
@@ -38,7 +38,7 @@ look(void)
 	(void) le_batch_commit(false);
 	le_store_shrunk();
 	LE_FAULT_NOFAIL("shrink-committed");
-	for (int i = 0; i < LE_STORE_TABLES; i++)
+	for (int i = 0; i < LE_DB_TABLES; i++)
 		pg_atomic_write_u64(&le_mgr.db->table_bytes[i], bytes[i]);
 	pgstat_report_stat(false);
 }

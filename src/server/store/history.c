@@ -28,7 +28,7 @@
 /* --- writing --- */
 
 static void
-write_change(const LeChange *change, const Clock *clock)
+write_change(const LeChange *change, const LeClock *clock)
 {
 	const LeLock *lock = change->lock;
 	Datum values[HISTORY_COLUMNS];
@@ -48,7 +48,7 @@ write_change(const LeChange *change, const Clock *clock)
 }
 
 int
-le_store_write_changes(LeCore *core, const Clock *clock)
+le_store_write_changes(LeCore *core, const LeClock *clock)
 {
 	int rows = 0;
 

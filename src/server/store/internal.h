@@ -41,7 +41,7 @@ enum
 	SLOT_NAME,
 	SLOT_OWNER,
 	SLOT_VALUE,
-	SLOT_UNCOMMITTED, /* array of UncommittedHold */
+	SLOT_UNCOMMITTED, /* array of LeStoredHold */
 	SLOT_ACQUIRER,
 	SLOT_COLUMNS_1_0,
 	SLOT_COLUMNS = SLOT_COLUMNS_1_0
@@ -77,7 +77,7 @@ enum
 	QUEUE_NAME,
 	QUEUE_OWNER,
 	QUEUE_VALUE,
-	QUEUE_UNCOMMITTED, /* array of UncommittedHold */
+	QUEUE_UNCOMMITTED, /* array of LeStoredHold */
 	QUEUE_ACQUIRER,
 	QUEUE_COLUMNS_1_0,
 	QUEUE_COLUMNS = QUEUE_COLUMNS_1_0
@@ -98,9 +98,6 @@ enum
 	HISTORY_COLUMNS = HISTORY_COLUMNS_1_0
 };
 
-typedef LeStoredHold UncommittedHold;
-typedef LeClock Clock;
-
 extern Oid le_store_schema;
 extern StoreTable le_slot_table;
 extern StoreTable le_lease_table;
@@ -118,15 +115,15 @@ extern void le_store_set_text(Datum *values, bool *nulls, int column, const char
 extern void le_store_set_texts(Datum *values, bool *nulls, int name_column, const LeEntry *entry);
 
 /* store/lease.c */
-extern int le_store_write_leases(LeCore *core, const Clock *clock);
+extern int le_store_write_leases(LeCore *core, const LeClock *clock);
 extern bool le_store_load_leases(const LeRowReader *reader, LeCore *failed);
 
 /* store/queue.c */
-extern int le_store_write_places(LeCore *core, const Clock *clock);
+extern int le_store_write_places(LeCore *core, const LeClock *clock);
 extern bool le_store_load_places(const LeRowReader *reader, LeCore *failed);
 
 /* store/history.c */
-extern int le_store_write_changes(LeCore *core, const Clock *clock);
+extern int le_store_write_changes(LeCore *core, const LeClock *clock);
 
 /* store/known.c */
 
@@ -172,7 +169,7 @@ le_store_is_null(const TupleTableSlot *tuple, int column)
 }
 
 static inline TimestampTz
-le_store_to_wall(const Clock *clock, LeTime t)
+le_store_to_wall(const LeClock *clock, LeTime t)
 {
 	if (t - clock->now >= END_TIMESTAMP - clock->wall)
 		return DT_NOEND;

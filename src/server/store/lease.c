@@ -11,7 +11,7 @@
 /* --- writing --- */
 
 static bool
-put_lease(LeLease *lease, const Clock *clock)
+put_lease(LeLease *lease, const LeClock *clock)
 {
 	Datum values[LEASE_COLUMNS];
 	bool nulls[LEASE_COLUMNS] = {false};
@@ -26,7 +26,7 @@ put_lease(LeLease *lease, const Clock *clock)
 }
 
 int
-le_store_write_leases(LeCore *core, const Clock *clock)
+le_store_write_leases(LeCore *core, const LeClock *clock)
 {
 	int rows = 0;
 

@@ -21,7 +21,7 @@
 /* --- writing --- */
 
 static bool
-put_place(LeEntry *entry, const Clock *clock)
+put_place(LeEntry *entry, const LeClock *clock)
 {
 	const LeLock *lock = entry->lock;
 	Datum values[QUEUE_COLUMNS];
@@ -43,7 +43,7 @@ put_place(LeEntry *entry, const Clock *clock)
 }
 
 int
-le_store_write_places(LeCore *core, const Clock *clock)
+le_store_write_places(LeCore *core, const LeClock *clock)
 {
 	int rows = 0;
 

@@ -42,7 +42,7 @@
 /* More take the manager too long to copy. */
 #define SHRINK_ROWS 100000
 
-static StoreTable *const tables[LE_STORE_TABLES] = {&le_slot_table, &le_lease_table, &le_queue_table};
+static StoreTable *const tables[LE_DB_TABLES] = {&le_slot_table, &le_lease_table, &le_queue_table};
 
 /* Where the rows of a table are once the transaction is committed. */
 static struct
@@ -50,7 +50,7 @@ static struct
 	LeRelFileNumber file; /* InvalidOid: as it was */
 	LeSpot *spots;        /* the new ones */
 	uint32 n;
-} moved[LE_STORE_TABLES];
+} moved[LE_DB_TABLES];
 
 /* --- copying --- */
 
@@ -152,7 +152,7 @@ le_store_shrink(LeCore *core, MemoryContext context, uint64 *bytes)
 
 	memset(moved, 0, sizeof(moved));
 	le_store_begin_batch();
-	for (int i = 0; i < LE_STORE_TABLES; i++)
+	for (int i = 0; i < LE_DB_TABLES; i++)
 	{
 		Relation rel = open_if_free(tables[i]);
 		BlockNumber pages;
@@ -173,7 +173,7 @@ le_store_shrink(LeCore *core, MemoryContext context, uint64 *bytes)
 void
 le_store_shrunk(void)
 {
-	for (int i = 0; i < LE_STORE_TABLES; i++)
+	for (int i = 0; i < LE_DB_TABLES; i++)
 	{
 		if (moved[i].file == InvalidOid)
 			continue;

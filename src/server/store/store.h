@@ -78,14 +78,12 @@ extern void le_store_begin_batch(void);
  */
 extern int le_store_write(LeCore *core, LeTime now);
 
-/* The tables that a load reads: slot, lease, queue. */
-#define LE_STORE_TABLES LE_DB_TABLES
-
 /*
- * Write those of them anew that are mostly dead rows, see store/shrink.c, and
- * tell how large each is; one that somebody has locked stays as it is.  To be called
- * between two batches; the core is that of the tables.  le_store_shrunk() tells it,
- * once that is committed, where its rows are; until then they are kept in context.
+ * Write those of the tables slot, lease and queue anew that are mostly dead rows, see
+ * store/shrink.c, and tell how large each is; one that somebody has locked stays as it
+ * is.  To be called between two batches; the core is that of the tables.
+ * le_store_shrunk() tells it, once that is committed, where its rows are; until then
+ * they are kept in context.
  */
 extern void le_store_shrink(LeCore *core, MemoryContext context, uint64 *bytes);
 extern void le_store_shrunk(void);

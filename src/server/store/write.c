@@ -67,29 +67,29 @@ le_store_set_texts(Datum *values, bool *nulls, int name_column, const LeEntry *e
 {
 	const LeLock *lock = entry->lock;
 	const LeAcquirer *acquirer = entry->acquirer;
-	UncommittedHold uncommitted[MAX_UNCOMMITTED];
+	LeStoredHold uncommitted[MAX_UNCOMMITTED];
 	int n = 0;
 
 	for (const LeHold *hold = entry->holds; hold != NULL && n < MAX_UNCOMMITTED; hold = hold->next)
-		uncommitted[n++] = (UncommittedHold){hold->session, hold->xact, hold->subxact};
+		uncommitted[n++] = (LeStoredHold){hold->session, hold->xact, hold->subxact};
 	le_store_set_text(values, nulls, name_column, lock->name, lock->name_len);
 	le_store_set_text(values, nulls, name_column + 1, entry->owner, entry->owner_len);
 	le_store_set_text(values, nulls, name_column + 2, entry->value, entry->value_len);
 	le_store_set_text(values, nulls, name_column + 3, n > 0 ? (const char *) uncommitted : NULL,
-					  n * sizeof(UncommittedHold));
+					  n * sizeof(LeStoredHold));
 	le_store_set_text(values, nulls, name_column + 4, acquirer != NULL ? acquirer->text : NULL,
 					  acquirer != NULL ? acquirer->len : 0);
 }
 
 static void
-form_closed(Datum *values, bool *nulls, LeTime closed_until, const Clock *clock)
+form_closed(Datum *values, bool *nulls, LeTime closed_until, const LeClock *clock)
 {
 	nulls[SLOT_CLOSED_UNTIL] = closed_until <= clock->now;
 	values[SLOT_CLOSED_UNTIL] = TimestampTzGetDatum(le_store_to_wall(clock, closed_until));
 }
 
 static void
-form_held(Datum *values, bool *nulls, const LeEntry *entry, const Clock *clock)
+form_held(Datum *values, bool *nulls, const LeEntry *entry, const LeClock *clock)
 {
 	bool lapsed = entry->state == LE_STATE_LAPSED;
 	bool own = entry->lease == NULL && entry->ttl != LE_TTL_BOUND;
@@ -115,7 +115,7 @@ form_held(Datum *values, bool *nulls, const LeEntry *entry, const Clock *clock)
 
 /* What is not set is 0. */
 static void
-form_free(Datum *values, bool *nulls, const LeLock *lock, const Clock *clock)
+form_free(Datum *values, bool *nulls, const LeLock *lock, const LeClock *clock)
 {
 	values[SLOT_ACQUIRED_AT] = TimestampTzGetDatum(clock->wall);
 	values[SLOT_ROLE] = ObjectIdGetDatum(lock->closed_until > clock->now ? lock->closed_by : InvalidOid);
@@ -128,7 +128,7 @@ form_free(Datum *values, bool *nulls, const LeLock *lock, const Clock *clock)
 /* --- writing --- */
 
 static bool
-put_slot(LeSlot *slot, const Clock *clock)
+put_slot(LeSlot *slot, const LeClock *clock)
 {
 	const LeEntry *holder = le_slot_holder(slot);
 	Datum values[SLOT_COLUMNS] = {0};
@@ -144,7 +144,7 @@ put_slot(LeSlot *slot, const Clock *clock)
 }
 
 static int
-write_slots(LeCore *core, const Clock *clock)
+write_slots(LeCore *core, const LeClock *clock)
 {
 	int rows = 0;
 
@@ -170,7 +170,7 @@ write_slots(LeCore *core, const Clock *clock)
 int
 le_store_write(LeCore *core, LeTime now)
 {
-	Clock clock = {now, le_wall(now)};
+	LeClock clock = {now, le_wall(now)};
 	int rows;
 
 	rows = write_slots(core, &clock);
