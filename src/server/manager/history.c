@@ -6,7 +6,6 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
-#include "pgstat.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
@@ -109,18 +108,11 @@ prune(void)
 	LeTime pause = PRUNE_STEP;
 
 	step_rows = 0;
-	le_batch_begin();
-	if (!le_store_find())
-	{
-		(void) le_batch_commit(false);
-		return;
-	}
 	le_store_prune_history(before, PRUNE_PAGES, &prune_from, count_row);
 	LE_FAULT("history-pruned");
 	(void) le_batch_commit(false);
 	for (int i = 0; i < step_rows; i++)
 		add_bytes(step[i].role, step[i].bytes);
-	pgstat_report_stat(false);
 	if (prune_from == 0 && counted)
 		pause = retention > 0 ? Min(retention, PRUNE_PASS) : PRUNE_PASS;
 	counted |= prune_from == 0;
@@ -135,6 +127,6 @@ le_history_tend(void)
 	if (le_clock() < prune_at)
 		return prune_at;
 	prune_at = le_clock() + PRUNE_RETRY;
-	le_aside(prune);
+	le_chore(prune);
 	return prune_at;
 }

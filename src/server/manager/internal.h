@@ -154,10 +154,10 @@ extern void le_take_waiting(LeTime now);
 /* Put the core's counters where the views read them. */
 extern void le_publish(void);
 
-/* --- manager/aside.c --- */
+/* --- manager/chore.c --- */
 
-/* Work in a transaction that it begins and commits: an error is logged, and undoes it. */
-extern void le_aside(void (*work)(void));
+/* Work in a transaction, which it commits itself; an error is logged, and undoes it. */
+extern void le_chore(void (*work)(void));
 
 /* --- manager/batch.c, manager/reload.c --- */
 

@@ -5,7 +5,6 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "pgstat.h"
 #include "utils/memutils.h"
 
 #include "manager/internal.h"
@@ -27,12 +26,6 @@ look(void)
 
 	for (int i = 0; i < LE_DB_TABLES; i++)
 		bytes[i] = pg_atomic_read_u64(&le_mgr.db->table_bytes[i]);
-	le_batch_begin();
-	if (!le_store_find())
-	{
-		(void) le_batch_commit(false);
-		return;
-	}
 	le_store_shrink(le_mgr.core, le_mgr.batch_context, bytes);
 	LE_FAULT("shrink-done");
 	(void) le_batch_commit(false);
@@ -40,7 +33,6 @@ look(void)
 	LE_FAULT_NOFAIL("shrink-committed");
 	for (int i = 0; i < LE_DB_TABLES; i++)
 		pg_atomic_write_u64(&le_mgr.db->table_bytes[i], bytes[i]);
-	pgstat_report_stat(false);
 }
 
 LeTime
@@ -60,6 +52,6 @@ le_shrink_tend(void)
 		return look_at;
 	look_at = le_clock() + LOOK_AFTER;
 	batches = written;
-	le_aside(look);
+	le_chore(look);
 	return look_at;
 }
