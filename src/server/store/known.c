@@ -22,29 +22,12 @@
 #include "access/tableam.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
-#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
 #include "store/internal.h"
 #include "store/store.h"
 
 /* --- what a batch leaves --- */
-
-void
-le_table_leave(StoreTable *table, const LeRow *row)
-{
-	if (table->nleft == table->max_left)
-	{
-		int max = Max(table->max_left * 2, 1024);
-
-		if (table->left == NULL)
-			table->left = MemoryContextAlloc(TopMemoryContext, max * sizeof(uint64));
-		else
-			table->left = repalloc_huge(table->left, max * sizeof(uint64));
-		table->max_left = max;
-	}
-	table->left[table->nleft++] = row->locator;
-}
 
 void
 le_store_begin_batch(void)

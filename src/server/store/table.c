@@ -32,6 +32,7 @@
 #include "catalog/pg_type_d.h"
 #include "storage/bufmgr.h"
 #include "utils/fmgroids.h"
+#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
 #include "shared/version.h"
@@ -314,6 +315,23 @@ prepare_page(Relation rel, const ItemPointerData *tid, Size len)
 	return there;
 }
 
+/* This row is about to be updated or deleted: remember where it was, see store/known.c. */
+static void
+leave(StoreTable *table, const LeRow *row)
+{
+	if (table->nleft == table->max_left)
+	{
+		int max = Max(table->max_left * 2, 1024);
+
+		if (table->left == NULL)
+			table->left = MemoryContextAlloc(TopMemoryContext, max * sizeof(uint64));
+		else
+			table->left = repalloc_huge(table->left, max * sizeof(uint64));
+		table->max_left = max;
+	}
+	table->left[table->nleft++] = row->locator;
+}
+
 static bool
 update(StoreTable *table, const LeRow *row, Size len, LeUpdateIndexes *update_indexes)
 {
@@ -322,7 +340,7 @@ update(StoreTable *table, const LeRow *row, Size len, LeUpdateIndexes *update_in
 	LockTupleMode lockmode;
 
 	le_table_tid(row->locator, &tid);
-	le_table_leave(table, row);
+	leave(table, row);
 	return prepare_page(table->rel, &tid, len) &&
 		   table_tuple_update(table->rel, &tid, table->tuple, table->cid, InvalidSnapshot, InvalidSnapshot,
 							  true, &failure, &lockmode, update_indexes) == TM_Ok;
@@ -363,7 +381,7 @@ le_table_delete(StoreTable *table, LeRow *row)
 	TM_FailureData failure;
 
 	le_table_tid(row->locator, &tid);
-	le_table_leave(table, row);
+	leave(table, row);
 	if (!prepare_page(table->rel, &tid, 0) ||
 		table_tuple_delete(table->rel, &tid, table->cid, InvalidSnapshot, InvalidSnapshot, true, &failure,
 						   false) != TM_Ok)

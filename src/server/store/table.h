@@ -75,9 +75,6 @@ extern void le_table_close(StoreTable *table);
 extern bool le_table_put(StoreTable *table, LeRow *row, Datum *values, bool *nulls);
 extern bool le_table_delete(StoreTable *table, LeRow *row);
 
-/* This row is about to be updated or deleted: remember where it was, see store/known.c. */
-extern void le_table_leave(StoreTable *table, const LeRow *row);
-
 static inline void
 le_table_tid(uint64 locator, ItemPointer tid)
 {

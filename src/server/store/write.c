@@ -72,6 +72,7 @@ le_store_set_texts(Datum *values, bool *nulls, int name_column, const LeEntry *e
 
 	for (const LeHold *hold = entry->holds; hold != NULL && n < MAX_UNCOMMITTED; hold = hold->next)
 		uncommitted[n++] = (LeStoredHold){hold->session, hold->xact, hold->subxact};
+	Assert(lock->name_len > 0 && lock->name_len <= LE_MAX_NAME && entry->value_len <= LE_MAX_VALUE);
 	le_store_set_text(values, nulls, name_column, lock->name, lock->name_len);
 	le_store_set_text(values, nulls, name_column + 1, entry->owner, entry->owner_len);
 	le_store_set_text(values, nulls, name_column + 2, entry->value, entry->value_len);
