@@ -24,7 +24,6 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
-#include "catalog/pg_class.h"
 #include "commands/cluster.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -92,8 +91,9 @@ rewrite(LeCore *core, int i, Relation rel)
 {
 	StoreTable *table = tables[i];
 	BlockNumber old_pages = RelationGetNumberOfBlocks(rel), pages;
-	Oid copy_oid = make_new_heap(table->oid, rel->rd_rel->reltablespace, rel->rd_rel->relam,
-								 rel->rd_rel->relpersistence, AccessExclusiveLock);
+	char persistence = rel->rd_rel->relpersistence;
+	Oid copy_oid = make_new_heap(table->oid, rel->rd_rel->reltablespace, rel->rd_rel->relam, persistence,
+								 AccessExclusiveLock);
 	Relation copy = table_open(copy_oid, NoLock);
 	int rows;
 
@@ -107,7 +107,7 @@ rewrite(LeCore *core, int i, Relation rel)
 	table_close(copy, NoLock);
 	table_close(rel, NoLock);
 	finish_heap_swap(table->oid, copy_oid, false, false, true, true, RecentXmin, ReadNextMultiXactId(),
-					 RELPERSISTENCE_PERMANENT);
+					 persistence);
 	ereport(LOG,
 			(errmsg("table \"%s.%s\" was mostly dead rows and is written anew", STORE_SCHEMA, table->name),
 			 errdetail("It has %d rows, and had %u pages; now it has %u.", rows, old_pages, pages)));
