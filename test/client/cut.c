@@ -29,7 +29,7 @@ short_cut(void)
 static void
 long_cut(void)
 {
-	le_options o = options_of(1500), direct;
+	le_options o = options_of(3000), direct;
 	le_session *s, *other;
 	le_hold *held, *next;
 	int64_t start, valid_at = 0, now;
@@ -53,7 +53,7 @@ long_cut(void)
 			valid_at = now;
 	} while (le_await(next, 0, NULL) != LE_OK && now < start + PATIENCE);
 	ok(le_valid(next), "is let in at last");
-	ok(!le_valid(held) && valid_at <= start + 1500,
+	ok(!le_valid(held) && valid_at <= start + 3000,
 	   "when the holder has known for some time that it is none");
 	is_status(le_await(held, -1, &error), LE_LOST, "lost");
 	start = le_now();
