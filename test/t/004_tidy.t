@@ -102,6 +102,15 @@ my @samples = (
 		{ 'src/core/x.c' => "static int\nlong_one(void)\n{\n" . "\tstep();\n" x 78 . "}\n" },
 		'src/core/x.c:2: long_one() has 81 lines, more than 80'
 	],
+	[
+		'calls in a circle',
+		{
+			'src/core/x.c' => "#include \"x.h\"\n\nint\nle_x(void)\n{\n\treturn le_y();\n}\n",
+			'src/core/y.c' => "#include \"x.h\"\n\nint\nle_y(void)\n{\n\treturn le_x();\n}\n",
+			'src/core/x.h' => "/* one */\nextern int le_x(void);\n/* and the other */\nextern int le_y(void);\n"
+		},
+		"src/core/x.c:1: calls go in a circle: y\nsrc/core/y.c:1: calls go in a circle: x"
+	],
 	[ 'a long file', { 'src/core/x.c' => "\n" x 800 . "int x;\n" }, 'src/core/x.c:1: 801 lines, more than 800' ],
 );
 

@@ -107,7 +107,7 @@ extern StoreTable le_history_table;
 /* What le_table_put() and le_table_delete() have found; whose row it is. */
 extern LE_NORETURN void le_store_row_changed(StoreTable *table, const char *whose);
 
-/* store/write.c */
+/* store/row.c */
 
 /* One column of a row that is formed: NULL where there is no text. */
 extern void le_store_set_text(Datum *values, bool *nulls, int column, const char *data, Size len);
@@ -158,7 +158,7 @@ extern bool le_rows_next(LeRows *rows);
 /* False: they are not where they should be; all has to be read. */
 extern bool le_rows_end(LeRows *rows);
 
-/* store/load.c */
+/* store/row.c: NULL is no text; the row is not one that we have written */
 extern LeText le_store_read_text(TupleTableSlot *tuple, int column);
 extern LE_NORETURN void le_store_invalid_row(Relation rel, const TupleTableSlot *tuple);
 

@@ -19,31 +19,6 @@
 
 /* --- reading --- */
 
-LeText
-le_store_read_text(TupleTableSlot *tuple, int column)
-{
-	LeText text = {NULL, 0};
-
-	if (!le_store_is_null(tuple, column))
-	{
-		struct varlena *datum = PG_DETOAST_DATUM_PACKED(tuple->tts_values[column]);
-
-		text.data = VARDATA_ANY(datum);
-		text.len = VARSIZE_ANY_EXHDR(datum);
-	}
-	return text;
-}
-
-/* Whoever wrote this was not us. */
-void
-le_store_invalid_row(Relation rel, const TupleTableSlot *tuple)
-{
-	ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED), errmsg("invalid row (%u,%u) in table \"%s.%s\"",
-															ItemPointerGetBlockNumber(&tuple->tts_tid),
-															ItemPointerGetOffsetNumber(&tuple->tts_tid),
-															STORE_SCHEMA, RelationGetRelationName(rel))));
-}
-
 /* The time left of a holder that has ended, and is only fenced, is negative: how it has. */
 static void
 read_time_left(LeTime stored, LeStoredEntry *row)

@@ -16,9 +16,6 @@
 #include "store/internal.h"
 #include "store/store.h"
 
-/* Uncommitted holds that a row can tell; more count as committed at a load. */
-#define MAX_UNCOMMITTED 64
-
 /* --- opening for a batch --- */
 
 /* Those that are to be written. */
@@ -53,34 +50,6 @@ le_store_close(void)
 }
 
 /* --- forming a row --- */
-
-void
-le_store_set_text(Datum *values, bool *nulls, int column, const char *data, Size len)
-{
-	nulls[column] = data == NULL;
-	if (data != NULL)
-		values[column] = PointerGetDatum(cstring_to_text_with_len(data, (int) len));
-}
-
-void
-le_store_set_texts(Datum *values, bool *nulls, int name_column, const LeEntry *entry)
-{
-	const LeLock *lock = entry->lock;
-	const LeAcquirer *acquirer = entry->acquirer;
-	LeStoredHold uncommitted[MAX_UNCOMMITTED];
-	int n = 0;
-
-	for (const LeHold *hold = entry->holds; hold != NULL && n < MAX_UNCOMMITTED; hold = hold->next)
-		uncommitted[n++] = (LeStoredHold){hold->session, hold->xact, hold->subxact};
-	Assert(lock->name_len > 0 && lock->name_len <= LE_MAX_NAME && entry->value_len <= LE_MAX_VALUE);
-	le_store_set_text(values, nulls, name_column, lock->name, lock->name_len);
-	le_store_set_text(values, nulls, name_column + 1, entry->owner, entry->owner_len);
-	le_store_set_text(values, nulls, name_column + 2, entry->value, entry->value_len);
-	le_store_set_text(values, nulls, name_column + 3, n > 0 ? (const char *) uncommitted : NULL,
-					  n * sizeof(LeStoredHold));
-	le_store_set_text(values, nulls, name_column + 4, acquirer != NULL ? acquirer->text : NULL,
-					  acquirer != NULL ? acquirer->len : 0);
-}
 
 static void
 form_closed(Datum *values, bool *nulls, LeTime closed_until, const LeClock *clock)
