@@ -51,10 +51,10 @@ if [ -n "${VALGRIND:-}" ]; then
 	LE_ENV+=(PG_TEST_TIMEOUT_DEFAULT=600)
 fi
 
-# They end with this script, however it ends.
+# Each in a session, which some kernels give a share of the processors to. They end with this script, however it ends.
 loops=()
 for ((i = 0; i < ${BUSY:-0}; i++)); do
-	LE_RUN=$LE_TMP sh -c 'while kill -0 "$0" 2>/dev/null; do :; done' $$ &
+	LE_RUN=$LE_TMP setsid sh -c 'while kill -0 "$0" 2>/dev/null; do :; done' $$ &
 	loops+=($!)
 done
 

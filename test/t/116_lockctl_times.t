@@ -32,7 +32,7 @@ sub takes
 my $ours = takes(15, 'build/lockctl/lockctl', 'lock', '--try', 'x', 'true');
 note sprintf 'lockctl lock --try x true: %.1f ms', $ours;
 note sprintf 'flock: %.1f ms', takes(15, 'flock', '-n', "$dir/lock", 'true');
-cmp_ok($ours, '<', 1000, 'lockctl lock --try: from start to exit');
+cmp_ok($ours, '<', 10000, 'lockctl lock --try: from start to exit');
 
 # Each of two lockctl hands the lock to the next; the time from the end of a command to the start of the next one.
 my $script = 'open my $f, ">>", $ARGV[0]; sub stamp { syswrite $f, sprintf("%s %.6f\n", $_[0], clock_gettime(7)) } '
@@ -45,7 +45,7 @@ is(join(' ', map { (split)[0] } @lines), join(' ', ('start end') x 20), 'one aft
 my @at = map { (split)[1] } @lines;
 my $process = median(map { 1000 * ($at[ 2 * $_ ] - $at[ 2 * $_ - 1 ]) } 1 .. 19);
 note sprintf 'from the end of one command to the start of the next, p50: %.1f ms', $process;
-cmp_ok($process, '<', 1000, 'hand-over with the start and end of perl');
+cmp_ok($process, '<', 10000, 'hand-over with the start and end of perl');
 
 # The hand-over alone, as two lockctl without a command see it: from the signal to the token.
 my @hand_over;
@@ -65,7 +65,7 @@ foreach my $i (1 .. 15)
 $holder->kill('TERM');
 $holder->wait;
 note sprintf 'hand-over, p50: %.2f ms', median(@hand_over);
-cmp_ok(median(@hand_over), '<', 300, 'hand-over');
+cmp_ok(median(@hand_over), '<', 800, 'hand-over');
 nothing_left($node);
 $node->stop;
 done_testing();

@@ -16,7 +16,7 @@ use Time::HiRes qw(sleep);
 my $seconds = $ENV{TORTURE_SECONDS} // 20;
 my $nclients = $ENV{TORTURE_CLIENTS} // 12;
 my $seed = $ENV{TORTURE_SEED} // $$ + time;
-my $ttl = 2;
+my $ttl = 4;
 my $programs = "$ENV{LE_RUN}/src/build/torture";
 my $dir = PostgreSQL::Test::Utils::tempdir();
 my $node = new_node('main', conf => "log_statement = none\n");
@@ -169,7 +169,7 @@ sub next_of
 
 my $begun = boottime();
 my ($next_many, $next_few, @many_to_do, @few_to_do) = ($begun + 1, $begun + 2);
-while (boottime() < $begun + $seconds)
+while (boottime() < $begun + $seconds || (boottime() < $begun + 10 * $seconds && grep { !$done{$_} } keys %faults))
 {
 	reap();
 	start_one() while keys %running < $nclients;

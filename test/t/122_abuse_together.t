@@ -168,7 +168,7 @@ foreach my $attack (@attacks)
 
 my $bob = LeWire->new($node, user => 'bob');
 my %session = (bob => $bob, control => LeWire->new($quiet));
-my $lease = run($bob, q{SELECT grant_lease('3 s')});
+my $lease = run($bob, q{SELECT grant_lease('10 s')});
 my $held = run($bob, "SELECT acquire_lock('of bob', lease => $lease)");
 my $postmaster = one('SELECT pg_postmaster_start_time()');
 my $manager = one('SELECT pid FROM lock_election.manager');
