@@ -50,6 +50,20 @@ le_shared_memory()
 	} 2>/dev/null | sort -u
 }
 
+# With all that is in it: also what has overwritten our mark in its environment.
+le_cgroup_remove()
+{
+	local i
+	[ -n "$LE_CGROUP" ] || return 0
+	[ ! -e "$LE_CGROUP/cgroup.kill" ] || echo 1 >"$LE_CGROUP/cgroup.kill"
+	# The kernel passes over a process whose first thread has ended.
+	kill -KILL $(cat "$LE_CGROUP/cgroup.procs" "$LE_CGROUP"/*/cgroup.procs) 2>/dev/null || true
+	for ((i = 0; i < 20; i++)); do
+		! find "$LE_CGROUP" -depth -type d -exec rmdir {} + 2>/dev/null || break
+		sleep 0.1
+	done
+}
+
 # Immediate shutdown: the one that also removes a server's shared memory.
 le_stop_servers()
 {
@@ -83,7 +97,7 @@ le_cleanup()
 				*) ipcrm -m "$i" 2>/dev/null || true ;;
 			esac
 		done
-		[ -z "$LE_CGROUP" ] || find "$LE_CGROUP" -depth -type d -exec rmdir {} + 2>/dev/null || true
+		le_cgroup_remove
 		rm -rf "$LE_TMP"
 	fi
 	le_apt_files_remove
@@ -320,19 +334,21 @@ le_run()
 	le_wait "${LE_ENV[@]}" "${LE_AS[@]}" "$@"
 }
 
-# A control group for the tests (cgroup v2), where root can make one: "tests" has them, and "ours" is the account's,
-# which may also move processes from the one to the other.
+# A control group for the tests (cgroup v2, Linux 5.14), where root can make one: "tests" has them, and "ours" is the
+# account's, which may also move processes from the one to the other.
 le_cgroup()
 {
-	local mount
+	local mount group
 	[ "$(id -u)" = 0 ] || return 0
 	for mount in /sys/fs/cgroup /sys/fs/cgroup/unified; do
-		LE_CGROUP=$mount/${LE_TMP##*/}
-		if [ -e $mount/cgroup.procs ] && mkdir "$LE_CGROUP" "$LE_CGROUP/tests" "$LE_CGROUP/ours" 2>/dev/null; then
-			chown nobody "$LE_CGROUP/cgroup.procs" "$LE_CGROUP/ours" "$LE_CGROUP/ours/cgroup.procs"
-			return 0
-		fi
-		LE_CGROUP=
+		group=$mount/${LE_TMP##*/}
+		[ -e $mount/cgroup.procs ] && mkdir "$group" 2>/dev/null || continue
+		LE_CGROUP=$group
+		mkdir "$group/tests" "$group/ours"
+		[ -e "$group/ours/cgroup.kill" ] || return 0
+		chown nobody "$group/cgroup.procs" "$group/ours" "$group/ours/cgroup.procs"
+		LE_ENV+=(LE_CGROUP="$group")
+		return 0
 	done
 }
 
@@ -348,9 +364,8 @@ le_test_env()
 		net=(unshare --user --map-current-user --keep-caps --net --mount)
 	fi
 	mkdir "$LE_TMP/work/disks"
-	le_cgroup
 	own='set -e
-		[ -z "$LE_CGROUP" ] || echo 0 >"$LE_CGROUP/tests/cgroup.procs"
+		[ -z "${LE_CGROUP:-}" ] || echo 0 >"$LE_CGROUP/tests/cgroup.procs"
 		ip link set lo up
 		mount -t tmpfs -o mode=1777 none "$0"
 		for d in a:200m b:200m wal-a:240m wal-b:240m notify-a:128k notify-b:128k wal:48m tables:48m; do
@@ -362,7 +377,8 @@ le_test_env()
 		${LE_AS[@]:-setpriv} --inh-caps=-all,+net_admin --ambient-caps=-all,+net_admin)
 	if "${net[@]}" true 2>/dev/null; then
 		LE_AS=("${net[@]}")
-		LE_ENV+=(LE_NET=1 LE_DISKS="$LE_TMP/work/disks" LE_CGROUP="$LE_CGROUP")
+		LE_ENV+=(LE_NET=1 LE_DISKS="$LE_TMP/work/disks")
+		le_cgroup
 	fi
 
 	# Dynamic shared memory as files of the data directory: nothing survives a server that a test kills.

@@ -3,8 +3,9 @@
  *		A control group (cgroup v2) of CMD's own, where one can be had.
  *
  * The kernel kills all that is in it in one step: also thousands of processes,
- * or a program that forks faster than anybody can read /proc.  A program may
- * have gone to another group, so the tree is signalled all the same.
+ * or a program that forks faster than anybody can read /proc.  The tree is
+ * signalled all the same: a program may have gone to another group, and the
+ * kernel passes over a process whose first thread has ended.
  *
  * systemd wants nobody to make groups below one of its own, but for what it has
  * delegated.  To a user it does so by making it the user's, to root by an

@@ -7,7 +7,7 @@
 #   { env => {..}, in => file, stdout => file, wrap => [command that starts it], cgroup => 1 }    may come first
 #
 # stamps('a', 'file') is a command that appends "a SECONDS PID", by CLOCK_BOOTTIME, to a file every few milliseconds for
-# ever, whatever signal it gets; ran('file', 'a') is the first and the last time, and the process.
+# minutes, whatever signal it gets; ran('file', 'a') is the first and the last time, and the process.
 #
 #   my ($file, $first, $second) = two()     the one has lock "$contended" with a TTL of $short_ttl seconds, the other waits
 #   one_after_the_other($file, $second)     the first command was dead before the second one has begun
@@ -93,7 +93,7 @@ sub stamps
 	my $before = $opts{before} // '';
 
 	return ($^X, '-MTime::HiRes=clock_gettime,sleep', '-e',
-		'$SIG{$_} = sub {} foreach qw(TERM INT HUP); ' . $before . '; open my $f, ">>", $ARGV[1] or die; while (1) '
+		'$SIG{$_} = sub {} foreach qw(TERM INT HUP); ' . $before . '; open my $f, ">>", $ARGV[1] or die; my $end = time + 300; while (time < $end) '
 		. '{ syswrite $f, sprintf("%s %.6f %d\n", $ARGV[0], clock_gettime(7), $$); sleep 0.005 }', $name, $file);
 }
 

@@ -145,7 +145,8 @@ sub wait_for_sql
 	return 1;
 }
 
-# Lets a TTL begin to count when all is in its place, however long that has taken: of a lock, or with another function.
+# Gives a lock its short TTL when everything else is in its place, however long that has taken; an election, with
+# renew_leadership.
 sub shorten
 {
 	my ($session, $name, $token, $ttl, $renew) = @_;

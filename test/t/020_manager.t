@@ -168,12 +168,12 @@ subtest 'a limited wait goes on over a restart' => sub {
 	my $since = q{SELECT extract(epoch FROM min(waiting_since)) FROM lock_election.waiters WHERE name = 'limited'};
 
 	$holder->query(q{SELECT acquire_lock('limited', '1 h')});
-	$first->async(q{SELECT acquire_lock('limited', wait => '6 s')});
+	$first->async(q{SELECT acquire_lock('limited', wait => '12 s')});
 	wait_until(sub { $holder->query(q{SELECT min(waiting_since) < clock_timestamp() - interval '3 s' FROM lock_election.waiters WHERE name = 'limited'}) eq 't' });
 	my $began = $holder->query($since);
 	replace_manager();
 	cmp_ok(abs($holder->query($since) - $began), '<', 1, 'it began when it did');
-	$later->async(q{SELECT acquire_lock('limited', wait => '4 s')});
+	$later->async(q{SELECT acquire_lock('limited', wait => '10 s')});
 	is($later->wait, '', 'one that has begun later, for less, ends');
 	is($holder->query(q{SELECT count(*) FROM lock_election.waiters WHERE name = 'limited'}), 0, 'after that one, which had less left');
 	is($first->wait, '', 'which ends as it should');
