@@ -83,6 +83,24 @@ $s->query(q{SELECT force_release_lock('other job')});
 	$s->query(q{SELECT force_release_lock('fenced')});
 }
 
+# So it does when another manager has read it from the table meanwhile, and so does its opening.
+foreach my $force ('', 'forced')
+{
+	my $token = $t->query(q{SELECT acquire_lock('loaded')});
+	my $pid = $s->query('SELECT pid FROM lock_election.manager');
+
+	$t->query("BEGIN; SELECT fence_lock('loaded', $token)");
+	$s->query("SELECT release_lock('loaded', $token, hold_for => '10 min')");
+	$s->query(q{SELECT force_release_lock('loaded')}) if $force;
+	$s->query("SELECT pg_terminate_backend($pid)");
+	wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
+	is($s->query(q{SELECT fenced_by FROM lock_election.locks}), '{' . $t->pid . '}', 'fenced, for a new manager as well');
+	$t->query('COMMIT');
+	wait_for_sql($node, q{SELECT count(mode) = 0 FROM lock_election.locks});
+	is($s->query(qq{SELECT @{[ $in->('9 min', '10 min') ]} FROM lock_election.locks}), $force ? '' : 't', $force ? 'opened' : 'closed after the fence');
+	$s->query(q{SELECT force_release_lock('loaded')});
+}
+
 # --- it lasts, and so does its opening ---
 
 close_name('kept', '10 min', 'worker');

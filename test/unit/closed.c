@@ -84,10 +84,33 @@ test_lapsed(void)
 	batch();
 	ok(!force_as(ROLE + 1, "x").reopened, "closed from the end of a fence on: not opened by another role");
 	ok(force_as(ROLE, "x").reopened, "but by its own");
+	ok(slot_is_dirty(reply.token), "which is written");
 	batch();
 	fenced_token = 0;
 	apply(command(LE_CMD_FENCE_ENDED, 1, NULL));
 	is_int(acquire(2, "x", X).status, LE_OK, "it is open when the fence ends");
+	stop();
+}
+
+/* Its lease ends after the fence has, and before anybody has told of that. */
+static void
+test_lapsed_on_lease(void)
+{
+	LeCommand cmd;
+	LeReply reply;
+
+	start();
+	cmd = request(1, "x", X, 0);
+	cmd.lease = grant_lease(TTL);
+	reply = apply(cmd);
+	batch();
+	fenced_token = reply.token;
+	release_for(1, "x", reply.token, 60 * LE_SECOND);
+	batch();
+	fenced_token = 0;
+	on_lease(LE_CMD_REVOKE_LEASE, cmd.lease);
+	batch();
+	is_int(find("x")->closed_until, now + 60 * LE_SECOND, "the end of its lease does not open the name");
 	stop();
 }
 
@@ -139,6 +162,7 @@ main(void)
 	test_reopened();
 	test_row();
 	test_lapsed();
+	test_lapsed_on_lease();
 	test_shared();
 	test_load();
 	return done_testing();

@@ -153,7 +153,10 @@ test_grace_of_later_end(void)
 	fenced_token = a.token;
 	apply(command(LE_CMD_FORCE, 1, "x"));
 	batch();
-	pass(TTL);
+	now += TTL;
+	le_core_expire(core, now, 100);
+	ok(slot_is_dirty(a.token), "the grace that begins meanwhile is written");
+	batch();
 	fence_ended();
 	pass(5 * LE_SECOND - 1);
 	ok(!was_told[2], "the grace runs from the lease's expiry");
