@@ -33,9 +33,10 @@ sub new_database
 }
 
 subtest 'DROP EXTENSION with waiters' => sub {
-	my ($holder, $bound, $open) = map { session($node) } 1 .. 3;
+	my ($holder, $bound, $open, $ended) = map { session($node) } 1 .. 4;
 	my @waiters = map { session($node) } 1 .. 3;
 
+	$ended->query(q{SELECT acquire_lock('ended', NULL)});
 	$holder->query(q{SELECT acquire_lock('x', '1 h')});
 	$bound->query(q{SELECT acquire_lock('bound', NULL)});
 	$open->query(q{BEGIN; SELECT acquire_lock('open', '1 h')});
@@ -50,7 +51,13 @@ subtest 'DROP EXTENSION with waiters' => sub {
 	$open->query('ROLLBACK');
 	is($open->error, '', 'a transaction ends');
 	wait_for_sql($node, q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'lock_election manager'});
+	$ended->quit;
+	wait_for_sql($node, 'SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = ' . $ended->pid);
 	one('CREATE EXTENSION lock_election');
+	my @next = map { session($node) } 1 .. 3;
+	is(join('', map { $_->query(q{SET statement_timeout = '20 s'; SELECT is_held('ended', 1)}) . $_->error } @next), 'fff',
+		'created again: works in a session that comes in the place of one that has ended meanwhile');
+	$_->quit foreach @next;
 	is($open->query(q{SELECT acquire_lock('x', '1 h') IS NOT NULL}), 't', 'created again: works in an old session') or diag($open->error);
 	is($bound->query(q{SELECT try_acquire_lock('bound', '1 h') IS NOT NULL}), 't', 'old locks are gone') or diag($bound->error);
 	$waiters[0]->async(q{SELECT acquire_lock('x', '1 h')});
@@ -321,6 +328,33 @@ subtest 'managers come before notifiers' => sub {
 	my $before = -s $node->logfile;
 	$node->restart;
 	unlike(substr(slurp_file($node->logfile), $before), qr/has room for lock_election/, 'the defaults of both settings have room for all');
+};
+
+# A session has left a release to a manager that does not come any more; then another database takes over the entry.
+subtest 'what a dropped database leaves' => sub {
+	my $small = new_node('small', conf => "autovacuum = off\nlock_election.max_databases = 2\n");
+	my $sql = sub { return $small->safe_psql($_[1] // 'postgres', $_[0]); };
+
+	$sql->('CREATE DATABASE first');
+	$sql->('CREATE EXTENSION lock_election', 'first');
+	my $s = session($small, dbname => 'first');
+	$s->query(q{SELECT acquire_lock('x', '1 h')});
+	$s->query(q{BEGIN; SELECT release_lock('x')});
+	my $manager = $sql->('SELECT pid FROM lock_election.manager', 'first');
+	$sql->('ALTER DATABASE first ALLOW_CONNECTIONS false');
+	$sql->("SELECT pg_terminate_backend($manager)");
+	wait_for_sql($small, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $manager");
+	$s->query('COMMIT');
+	like($s->error, qr/WARNING:  01000: the transaction is committed, but/, 'a release that nobody makes');
+	$s->quit;
+	wait_for_sql($small, 'SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = ' . $s->pid);
+	$sql->('DROP DATABASE first');
+	$sql->('CREATE DATABASE second');
+	$sql->('CREATE EXTENSION lock_election', 'second');
+	wait_for_sql($small, 'SELECT count(*) = 1 FROM lock_election.manager', 't', dbname => 'second');
+	is($sql->(q{SELECT acquire_lock('x') IS NOT NULL}, 'second'), 't', 'the next database has room');
+	is($sql->('SELECT releases FROM lock_election.stat', 'second'), '0', 'and nothing of the other one');
+	$small->stop;
 };
 
 subtest 'not preloaded' => sub {

@@ -31,6 +31,34 @@ sub waiting
 	return $s;
 }
 
+# Names go into the slot as long as there is room, then into a segment. At each length around that nothing is cut off, and
+# the slot behind, of another session, stays as it is. First of all: sessions have slots side by side.
+subtest 'as many names as a slot has room for' => sub {
+	my @s = map { session($node) } 0 .. 7;
+
+	$s[$_]->query("SELECT acquire_lock('bound $_', NULL)") foreach 0 .. $#s;
+
+	foreach my $i (0 .. $#s)
+	{
+		$s[$i]->query(qq{DO \$\$
+			DECLARE
+				others text[] := (SELECT '{first $i}'::text[] || array_agg(rpad('$i ' || k, 255, 'x')) FROM generate_series(1, 18) k);
+				names text[];
+			BEGIN
+				FOR n IN 100 .. 255 LOOP
+					names := others || rpad('$i last', n, 'x');
+					IF NOT release_locks(names, acquire_locks(names)) THEN
+						RAISE 'not all with % bytes', n;
+					END IF;
+					COMMIT;
+				END LOOP;
+			END \$\$});
+		is($s[$i]->error, '', "session $i: all names are held, and released");
+	}
+	$_->quit foreach @s;
+	nothing_left($node, 'each session is known as what it was: its lock ends with it');
+};
+
 sub kill_manager
 {
 	my $pid = one('SELECT pid FROM lock_election.manager');

@@ -99,10 +99,9 @@ le_batch_gone(void)
 			pg_atomic_fetch_and_u32(&box->mail, ~LE_MAIL_RELEASED);
 		}
 
-		/* the mailbox of a session that ends right now is cleared later, see manager_exit() */
+		/* a session that ends right now: the next manager clears its mailbox, or le_database_free() */
 		LE_FAULT_NOFAIL("extension-gone");
-		if (pg_atomic_fetch_and_u32(&box->mail, LE_MAIL_SESSION_END | LE_MAIL_RELEASED) & LE_MAIL_SESSION_END)
-			le_mailbox_clear(box);
+		pg_atomic_fetch_and_u32(&box->mail, LE_MAIL_SESSION_END | LE_MAIL_RELEASED);
 		le_wake(i);
 	}
 }

@@ -158,14 +158,15 @@ unlink_all(LeDatabase *db)
 }
 
 /*
- * No manager will come for the mailboxes of ended sessions: give them back.  There
- * is nothing left that their mail could be about.
+ * No manager of this database will come for the mailboxes of ended sessions: give
+ * them back.  The manager of another one must not find their mail, which is about
+ * locks that are not its own.
  */
 static void
 clear_mailboxes(LeDatabase *db)
 {
 	assert(is_locked());
-	assert(db->state == LE_DB_FREE || db->state == LE_DB_IDLE);
+	assert(db->state == LE_DB_FREE);
 
 	unlink_all(db);
 	for (int i = 0; i < le_shared->max_sessions; i++)
@@ -227,10 +228,7 @@ le_database_stopped(LeDatabase *db, LeDbExit why)
 {
 	set_state(db, db->state == LE_DB_RUNNING ? LE_DB_RUNNING : LE_DB_STARTING, LE_DB_IDLE);
 	db->exit = why;
-	if (why == LE_EXIT_NO_EXTENSION)
-		clear_mailboxes(db);
-	else
-		unlink_all(db);
+	unlink_all(db);
 	le_wake(db->notifier_proc); /* it leaves with its manager */
 }
 
@@ -312,9 +310,5 @@ le_database_detach(LeMailbox *box)
 	if (db->state != LE_DB_IDLE)
 		le_ring(box);
 	else
-	{
 		unlink_all(db);
-		if (db->exit == LE_EXIT_NO_EXTENSION)
-			le_mailbox_clear(box); /* no manager will */
-	}
 }
