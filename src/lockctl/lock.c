@@ -337,6 +337,19 @@ kill_time(const run *r)
 	return r->deadline - lc_reserve(r->ttl);
 }
 
+/* --at-most: by then the guardian has killed CMD, unless it is stopped. */
+static int64_t
+overdue_at(const run *r)
+{
+	return r->end_at + r->grace + lc_reserve(r->ttl);
+}
+
+static bool
+overdue(const run *r)
+{
+	return r->ended && le_now() >= overdue_at(r);
+}
+
 static void
 sooner(int64_t *first, int64_t at)
 {
@@ -361,8 +374,8 @@ step_timeout(const run *r, bool waiting)
 	/* Elections have no how: the end of the wait is here. */
 	if (waiting && r->how.until != 0)
 		sooner(&first, r->how.until);
-	if (!waiting && r->end_at != 0 && !r->ended)
-		sooner(&first, r->end_at);
+	if (!waiting && r->end_at != 0 && !r->guardian.exited)
+		sooner(&first, !r->ended ? r->end_at : overdue(r) ? now + LC_KILL_AGAIN_MS : overdue_at(r));
 	if (first == INT64_MAX)
 		return -1;
 	return first <= now ? 0 : first - now < INT_MAX ? (int) (first - now) : INT_MAX;
@@ -546,7 +559,7 @@ run_command(run *r)
 		send_deadline(r);
 		if (!le_valid(r->hold) || le_now() >= kill_time(r))
 			r->killed = true;
-		if (r->killed)
+		if (r->killed || overdue(r))
 			lc_guardian_kill(&r->guardian);
 		end_in_time(r);
 		step(r, false);

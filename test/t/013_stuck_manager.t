@@ -228,6 +228,27 @@ subtest 'what ends meanwhile' => sub {
 	$_->quit foreach @other;
 };
 
+# Each is refused, and asks again at once: the manager has something to do one by one for as long as they go on.
+subtest 'asked to leave while all that is asked fails' => sub {
+	my ($locker, @clients) = map { session($node) } 1 .. 4;
+	my $token = $locker->query(q{SELECT acquire_lock('refused', '1 h')});
+
+	$locker->query("BEGIN; SELECT FROM _lock_election.slot WHERE token = $token FOR UPDATE");
+	foreach my $client (@clients)
+	{
+		$client->async("SELECT release_lock('refused', $token)") for 1 .. 200;
+	}
+	wait_until(sub { one('SELECT failed_batches FROM lock_election.stat') > 5 }) or die 'none fails';
+	my $pid = one('SELECT pid FROM lock_election.manager');
+	kill 'TERM', $pid;
+	ok(wait_until(sub { !kill 0, $pid }, IN_TIME), 'it goes');
+	$locker->query('ROLLBACK');
+	$_->kill foreach @clients;
+	$locker->query("SELECT force_release_lock('refused')");
+	nothing_left($node);
+	$locker->quit;
+};
+
 $keep->quit;
 $admin->quit;
 $node->stop;

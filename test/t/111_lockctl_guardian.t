@@ -67,6 +67,16 @@ subtest 'a grandchild in a session of its own' => sub {
 	one_after_the_other($file, $second);
 };
 
+subtest 'the guardian is stopped, and the time of the command is over' => sub {
+	my $locks = q{SELECT count(*) FROM lock_election.locks WHERE name = 'at most' AND mode IS NOT NULL};
+	my $first = start_ctl('lock', 'at most', '--at-most', '4s', '--ttl', '6s', '--grace', '100ms', '--', 'sleep', '1000');
+
+	wait_for_sql($node, $locks, '1');
+	kill 'STOP', $first->guardian;
+	is($first->wait, 124, 'lockctl ends it');
+	is($node->safe_psql('postgres', $locks), '0', 'and gives the lock back');
+};
+
 subtest 'the guardian is killed' => sub {
 	my ($file, $first, $second) = two();
 	kill 'KILL', $first->guardian;

@@ -65,14 +65,17 @@ replay(uint32 *procs, int n, LeTime horizon)
 	return true;
 }
 
+/* Refused clients ask again at once.  After this long the manager looks at what else there is to do. */
+#define REPLAY_AT_MOST (1 * LE_SECOND)
+
 static void
 run_one_by_one(uint32 *procs, int n)
 {
 	ErrorData *error;
-	LeTime horizon = le_clock();
+	LeTime began = le_clock(), horizon = began;
 
 	n = le_take_rung(procs, n);
-	while (replay(procs, n, horizon))
+	while (replay(procs, n, horizon) && le_clock() - began < REPLAY_AT_MOST)
 	{
 		/* what came meanwhile may be renewals: before anything expires */
 		horizon = le_clock();
