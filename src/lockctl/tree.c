@@ -23,6 +23,10 @@ typedef struct process
 	pid_t pid, parent;
 } process;
 
+/* All that had descended from the root when /proc was read last. */
+static process *known;
+static int nknown;
+
 /*
  * The parent of a process; 0: there is none, or nothing of the process runs any
  * more.  Where the first thread has ended before the others, the state is that
@@ -131,8 +135,12 @@ int
 lc_tree_signal(pid_t root, int signo)
 {
 	int n, found = 0, sent = 0;
-	process *list = read_processes(&n);
+	process *list;
 
+	/* SIGTERM has come first.  On a busy machine to read /proc takes more time than there may be. */
+	for (int i = 0; i < nknown && signo == SIGKILL; i++)
+		send_signal(&known[i], root, signo);
+	list = read_processes(&n);
 	/* The first ones of the list are those that have been found; -1 stands for the root. */
 	for (int at = -1; at < found; at++)
 	{
@@ -153,6 +161,8 @@ lc_tree_signal(pid_t root, int signo)
 		if (send_signal(&list[i], root, signo))
 			sent++;
 	}
-	free(list);
+	free(known);
+	known = list;
+	nknown = found;
 	return sent;
 }
