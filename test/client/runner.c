@@ -230,7 +230,7 @@ static void
 observers(void)
 {
 	static log_of_changes all, some, now;
-	le_session *s = open_session(5000), *watch = open_session(5000);
+	le_session *s = open_session(20000), *watch = open_session(20000);
 	le_observer *first, *second, *third;
 	le_hold *term;
 	int64_t middle;
