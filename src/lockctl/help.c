@@ -86,7 +86,7 @@ static const struct
 	 "  -E, --conflict-exit-code=CODE[,CODE]    the exit codes when it is not elected (3), and lost (4)\n"
 	 "      --http=ADDR:PORT    answer any HTTP request: 200 if this process leads, else 503\n"
 	 "      --notify        tell systemd when it is elected\n"
-	 "  -l, --listen        print who leads, and each change from now on\n"},
+	 "  -l, --listen        print who leads, if there is one, and each change from now on\n"},
 	{"acquire",
 	 "Usage: lockctl acquire NAME [OPTION]...\n"
 	 "\n"

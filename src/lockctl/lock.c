@@ -94,6 +94,27 @@ static const struct option elect_options[] = {{"ttl", required_argument, NULL, O
 
 /* --- arguments --- */
 
+/* Options of flock(1) that have another name here. */
+static void
+refuse_option_of_flock(const char *word)
+{
+	static const struct
+	{
+		const char *word, *instead;
+	} options[] = {
+		{"-c", "write -- sh -c 'CMD'"},           {"--command", "write -- sh -c 'CMD'"},
+		{"-x", "a lock without -s is exclusive"}, {"--exclusive", "a lock without -s is exclusive"},
+		{"-e", "a lock without -s is exclusive"}, {"--nb", "it is -n or --try"},
+		{"--nonblock", "it is -n or --try"},      {"--timeout", "it is -w or --wait"},
+	};
+
+	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+	{
+		if (strcmp(word, options[i].word) == 0)
+			lc_usage("unknown option \"%s\": %s", word, options[i].instead);
+	}
+}
+
 static void
 take_option(run *r, int option, int index_of_bad, char **argv)
 {
@@ -140,6 +161,10 @@ take_option(run *r, int option, int index_of_bad, char **argv)
 		case 'E':
 			lc_exit_codes(optarg, &r->not_acquired, &r->lost);
 			break;
+		case '?':
+			if (!r->elect)
+				refuse_option_of_flock(argv[index_of_bad]);
+			/* fallthrough */
 		default:
 			lc_bad_option(option, argv[index_of_bad]);
 	}
@@ -728,8 +753,10 @@ lc_elect(int argc, char **argv)
 	parse(&r, argc, argv);
 	if (r.listen)
 	{
-		if (r.names[0] == NULL || r.candidate != NULL || r.command != NULL)
-			lc_usage("--listen takes the election, and nothing else");
+		if (r.names[0] == NULL)
+			lc_usage("--listen needs the name of the election");
+		if (r.candidate != NULL || r.command != NULL)
+			lc_usage("--listen takes the name of the election, and nothing else");
 		return lc_elect_listen(r.names[0]);
 	}
 	check(&r);

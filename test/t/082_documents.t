@@ -96,9 +96,9 @@ SQL
 	return 'postgres' if $section ne 'On a shared server';
 
 	# It is about a database that has no extension yet, and about roles that are there.
-	$node->safe_psql('postgres', 'CREATE DATABASE shared');
+	$node->safe_psql('postgres', 'CREATE DATABASE app');
 	$node->safe_psql('postgres', 'CREATE ROLE mallory');
-	return 'shared';
+	return 'app';
 }
 
 sub end_section

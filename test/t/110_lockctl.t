@@ -52,6 +52,12 @@ subtest 'exit codes' => sub {
 		like($err, qr/^lockctl: \S/, 'it says what is wrong');
 		is($out, '', 'and nothing else');
 	}
+	foreach my $case ([ '-c', 'sh -c' ], [ '-x', 'without -s' ], [ '--nb', '--try' ], [ '--timeout', '--wait' ])
+	{
+		($rc, $out, $err) = ctl('lock', $case->[0], 'x', 'true');
+		like("$rc $err", qr/^64 lockctl: unknown option "$case->[0]": .*\Q$case->[1]\E/, "flock's $case->[0] says its name here");
+	}
+	like((ctl('elect', '-l'))[2], qr/--listen needs the name of the election/, 'the name is missing');
 	nothing_left($node);
 };
 
