@@ -1,5 +1,6 @@
 # What docs/high-availability.md tells to do, and what it says that one sees then: a cluster that gets lock_election while
 # it runs, failsafe_mode, the loss of all standbys with min_durability = remote, and a long query on a standby.
+# Promises: -
 use strict;
 use warnings;
 use IPC::Run ();

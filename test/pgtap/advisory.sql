@@ -1,4 +1,5 @@
 -- The contract of advisory locks by name, within one connection.
+-- Promises: -
 \set ON_ERROR_STOP on
 \pset format unaligned
 \pset tuples_only on

@@ -1,4 +1,5 @@
 -- The API contract: signatures, properties, rights, comments, and that no object of a caller changes what ours do.
+-- Promises: -
 \set ON_ERROR_STOP on
 \pset format unaligned
 \pset tuples_only on

@@ -1,4 +1,5 @@
 -- The contract of leader election; the signatures and the columns of the view are in api.sql.
+-- Promises: -
 \set QUIET on
 \pset format unaligned
 \pset tuples_only on

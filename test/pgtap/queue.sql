@@ -1,4 +1,5 @@
 -- The contract of the queue for clients that do not block a connection.
+-- Promises: Q
 \set QUIET on
 \pset format unaligned
 \pset tuples_only on

@@ -1,4 +1,5 @@
 -- The contract of optimistic versions: keys, and the rows of a table under version_guard().
+-- Promises: -
 \set ON_ERROR_STOP on
 \pset format unaligned
 \pset tuples_only on

@@ -16,15 +16,15 @@
  *		agree with every answer.
  *	W	nobody waits who could be granted: check_group(); nobody waits who is
  *		not waited for: check_waiters().
- *	D	what is held is stored, as it is: check_rows(), and history.c for
- *		elections; that it is there after a restart: the model, compared
- *		after each.
+ *	D	what is held is stored, as it is: check_rows(); that it is there after
+ *		a restart: the model, compared after each.
  *	E	an epoch that is still that of a grant tells that this is held: check_epochs().
  *	L	nothing ends early (world.c looks a microsecond before each deadline)
  *		or late (nothing is due after batch_expire()); by how much leases
  *		last, only the model knows.
  *	G	nothing is left behind: check_rows() and check_leases() count the rows,
  *		world_end() lets all leave and looks for what remains.
+ *	H	the changes of an election follow on each other: history.c.
  */
 #include <stdlib.h>
 

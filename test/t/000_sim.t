@@ -1,6 +1,7 @@
 # The simulator of the core: fixed seeds, then fresh ones, a part of all interleavings of tiny worlds, and the proof that
 # it notices what goes wrong. SIM_SECONDS says how long. What fails is shown as short as it gets, with the command that
 # shows it again.
+# Promises: M, T, Q, R, W, D, E, L, G
 use strict;
 use warnings;
 use Test::More;

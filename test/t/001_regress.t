@@ -1,5 +1,6 @@
 # The pg_regress and isolation tests: what `make installcheck` runs against an existing server, here in one of our own.
 # All of them, or those that are given, after the one that prepares the database (0_).
+# Promises: -
 use strict;
 use warnings;
 use Cwd qw(cwd);

@@ -1,5 +1,6 @@
 # The list of mutants keeps up with the code: each can still be seeded, and names tests that are there.
 # Whether they are caught is seen by `make mutants`.
+# Promises: -
 use strict;
 use warnings;
 use LeMutants;

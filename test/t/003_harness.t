@@ -1,4 +1,5 @@
 # What the other tests rest on.
+# Promises: -
 use strict;
 use warnings;
 use LeTest;

@@ -1,5 +1,6 @@
 # A package is built with the headers of one minor release and runs in another.  Between them the byte that says whether there
 # are synchronous standbys has changed from a bool to flags (15.13, 16.9, 17.5): the running server decides how it is read.
+# Promises: D
 use strict;
 use warnings;
 use File::Path qw(make_path);

@@ -1,4 +1,5 @@
 # The rules of test/tidy hold in this project; and each of them finds the sample that breaks it.
+# Promises: -
 use strict;
 use warnings;
 use Cwd;
@@ -14,7 +15,9 @@ my $tidy = getcwd() . '/test/tidy';
 my %clean = (
 	Makefile => "SOURCES = \$(wildcard src/core/*.c src/server/*/*.c)\n",
 	'README.md' => "[How it works](docs/internals.md)\n",
-	'docs/internals.md' => "# How it works\n",
+	'docs/guarantees.md' => "| D | durable | flushes | `test/t/a.t` |\n| Q, R | order | one queue | `a.t` |\n",
+	'test/t/a.t' => "# A test.\n# Promises: D, Q\n",
+	'docs/internals.md' => "# How it works\n[What is promised](guarantees.md)\n",
 	'src/core/core.h' => "/* The answer to everything. */\nextern int le_answer(void);\n"
 	  . "extern int le_half(void); /* of that */\n\n"
 	  . "/* Told with the function. */\ntypedef struct Odd\n{\n\tint x;\n} Odd;\n\nextern int le_odd(Odd odd);\n",
@@ -110,6 +113,33 @@ my @samples = (
 			'src/core/x.h' => "/* one */\nextern int le_x(void);\n/* and the other */\nextern int le_y(void);\n"
 		},
 		"src/core/x.c:1: calls go in a circle: y\nsrc/core/y.c:1: calls go in a circle: x"
+	],
+	[
+		'a test that does not say what it shows', { 'test/t/b.t' => "# A test.\n" },
+		'test/t/b.t:1: no line "Promises: D, L", or "Promises: -", in its head'
+	],
+	[
+		'a promise that nobody makes', { 'test/specs/b.spec' => "# Promises: D, X\n" },
+		'test/specs/b.spec:1: docs/guarantees.md has no promise X'
+	],
+	[
+		'an invariant of no promise',
+		{ 'test/sim/invariants.c' => "/*\n *\tD\tdurable\n *\tY\tyes\n */\n", Makefile => "SOURCES = test/sim/*.c src/*/*.c src/server/*/*.c\n" },
+		'test/sim/invariants.c:1: docs/guarantees.md has no promise Y'
+	],
+	[
+		'a test that does not show what is said of it', { 'test/t/a.t' => "# Promises: Q\n" },
+		'test/t/a.t:1: docs/guarantees.md says that it shows D'
+	],
+	[
+		'a promise that no test shows',
+		{ 'docs/guarantees.md' => "| D | durable | flushes | `test/t/a.t`, torture |\n\n| Q | order | one queue | torture |\n" },
+		'docs/guarantees.md:3: promise Q names no test'
+	],
+	[
+		'a test that is not there',
+		{ 'docs/guarantees.md' => "| D | durable | flushes | `a.t`, `b.t` |\n| Q | order | one queue | `a.t` |\n" },
+		'docs/guarantees.md:1: there is no test b.t'
 	],
 	[ 'a long file', { 'src/core/x.c' => "\n" x 800 . "int x;\n" }, 'src/core/x.c:1: 801 lines, more than 800' ],
 );

@@ -1,4 +1,5 @@
 # clang builds the extension, the library and the command without a warning.
+# Promises: -
 use strict;
 use warnings;
 use Cwd;

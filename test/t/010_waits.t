@@ -1,5 +1,6 @@
 # Every way in which a wait for a lock ends, also when it meets the grant: who holds is always clear, and nothing is left
 # behind.
+# Promises: G, A
 use strict;
 use warnings;
 use LeTest;

@@ -1,4 +1,5 @@
 # Releases at a commit: in a pipeline, without a manager that answers, without the extension, and very many of them.
+# Promises: F
 use strict;
 use warnings;
 use LeTest;

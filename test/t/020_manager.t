@@ -1,4 +1,5 @@
 # The manager stops, is stopped, stalls and dies: no lock, no place in a queue and no token is lost, and no lease ends early.
+# Promises: D, L
 use strict;
 use warnings;
 use LeTest;

@@ -1,5 +1,6 @@
 # The tables under the extension: locked, rewritten, indexed, changed by hand.  No lock is lost, and only what
 # cannot be done fails.
+# Promises: D, L
 use strict;
 use warnings;
 use LeTest;

@@ -1,4 +1,5 @@
 # Databases and the extension in them come and go, under managers, holders and waiters.
+# Promises: G, A
 use strict;
 use warnings;
 use LeTest;

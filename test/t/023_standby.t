@@ -1,4 +1,5 @@
 # A standby shows the locks, takes over with them, and, if it is synchronous, is waited for by those who ask for it.
+# Promises: D
 use strict;
 use warnings;
 use LeTest;

@@ -1,5 +1,6 @@
 # Logical replication of all tables takes those of the extension along.  Locks are not replicated, and do not keep
 # anything else from being so; keys with a version are.
+# Promises: -
 use strict;
 use warnings;
 

@@ -1,5 +1,6 @@
 # Tokens only ever go upwards: whatever happens to the server, its database or its clock, and after advance_revision where
 # nothing else can know.
+# Promises: T
 use strict;
 use warnings;
 use File::Path qw(rmtree);

@@ -1,5 +1,6 @@
 # A standby takes over: what was acknowledged is there, tokens go on upwards, and clients find their way. What one standby
 # shows and confirms before that is in 023_standby.t.
+# Promises: T, D
 use strict;
 use warnings;
 use LeTest;

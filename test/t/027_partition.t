@@ -1,5 +1,6 @@
 # A primary that is cut off from its synchronous standby lives on, and confirms nothing: while the standby has taken over,
 # no two clients both have a lease that was confirmed and is valid by their own clocks.
+# Promises: M, D
 use strict;
 use warnings;
 use LeTest;

@@ -1,5 +1,6 @@
 # Whoever learns that a lock is held waits until that is replicated, as the one who acquired it does: else a promotion would
 # take back what has been told.
+# Promises: D
 use strict;
 use warnings;
 use LeTest;

@@ -1,6 +1,7 @@
 # What a crash leaves.  Of the time of a lease: a TTL of up to five minutes starts anew, because renewals are not written;
 # of a longer one the time left is that which was written last, so that restarts cannot keep a dead lease alive.  And no
 # token is given out twice.  A release may come back, a grant never goes.
+# Promises: T, D, L
 use strict;
 use warnings;
 use LeTest;

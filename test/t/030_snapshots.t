@@ -1,5 +1,6 @@
 # A statement that is nothing but a waiting call gives its snapshot up, so that VACUUM and CREATE INDEX CONCURRENTLY go on
 # beside it.  Every other statement keeps it: what reads on after the wait must miss no row.
+# Promises: F
 use strict;
 use warnings;
 use LeTest;

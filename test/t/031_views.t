@@ -1,4 +1,5 @@
 # What the views show, to whom, and how they are filled: page by page, while grants go on.
+# Promises: -
 use strict;
 use warnings;
 use LeTest;

@@ -1,4 +1,5 @@
 # The unique key of the tables costs nothing where it does not change, and is right whatever happens.
+# Promises: -
 use strict;
 use warnings;
 use LeTest;

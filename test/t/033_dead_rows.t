@@ -1,5 +1,6 @@
 # Tables that are mostly dead rows, because somebody keeps an old snapshot: a failed batch costs what its rows cost, not what
 # the table does; and the table becomes small again, while that snapshot is still there.
+# Promises: -
 use strict;
 use warnings;
 use LeTest;

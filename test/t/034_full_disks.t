@@ -1,5 +1,6 @@
 # A disk that is full: that of the WAL alone, and that of the tables alone.  What was answered is there afterwards, and where the
 # server goes on, so does all that needs no more room.
+# Promises: D
 use strict;
 use warnings;
 use LeTest;

@@ -1,5 +1,6 @@
 # Who has acquired a lock: the connection that is kept with it, the notice where two share one owner, what an error says of
 # a lock that is lost, and what the log and pg_stat_activity say of those who wait.
+# Promises: -
 use strict;
 use warnings;
 use LeTest;

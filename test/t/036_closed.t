@@ -1,4 +1,5 @@
 # A name that is closed by hold_for or expiry_grace: what the views say, and who opens it again.
+# Promises: C
 use strict;
 use warnings;
 use LeTest;

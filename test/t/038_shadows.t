@@ -1,6 +1,7 @@
 # A role that may create objects in the schema that CREATE EXTENSION is run in puts functions, operators and types of its
 # own there. None of them ever runs: not as the superuser who creates, updates or drops the extension, nor as those who
 # use its views and functions.
+# Promises: -
 use strict;
 use warnings;
 use LeShadows;

@@ -1,4 +1,5 @@
 # Named leases and permits: what hangs on a lease lives and ends with it, and a name has as many holders as permits.
+# Promises: M
 use strict;
 use warnings;
 use LeTest;

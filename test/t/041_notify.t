@@ -1,4 +1,5 @@
 # The notifier: whatever becomes of it, no lock operation waits for it, and it comes back.
+# Promises: A
 use strict;
 use warnings;
 use LeTest;

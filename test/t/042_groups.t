@@ -1,5 +1,6 @@
 # Several locks acquired at once: all or none under one token, in the queues' order, without deadlocks, through a restart of
 # the manager, a crash, a cancel and a rollback.
+# Promises: Q, D, G
 use strict;
 use warnings;
 use LeTest;

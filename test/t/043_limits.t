@@ -1,5 +1,6 @@
 # What a role may have in a database: locks, permits, places and waits together, and named leases. Nobody else is
 # touched, nothing that is there ends, and a restart of the manager forgets nothing.
+# Promises: -
 use strict;
 use warnings;
 use LeTest;

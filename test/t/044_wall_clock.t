@@ -1,5 +1,6 @@
 # Somebody sets the server's clock, a day forward, a day back: no lease ends early, and none late.  Nor do tokens go back
 # when the server is started with a clock that is wrong.
+# Promises: T, L
 use strict;
 use warnings;
 use Cwd;

@@ -1,4 +1,5 @@
 # Fences: what a holder writes in a transaction that has fenced his lock is written by the holder, or not at all.
+# Promises: F
 use strict;
 use warnings;
 use LeTest;

@@ -1,5 +1,6 @@
 # Deadlocks among connections that wait for locks of lock_election and of PostgreSQL are found and broken, and nothing
 # else is taken for one.
+# Promises: A
 use strict;
 use warnings;
 use LeTest;

@@ -1,5 +1,6 @@
 # Eight clients that increment one counter lose nothing, whatever the isolation level; without versions they do.  Keys are
 # data: a dump carries them, and a standby reads them.
+# Promises: -
 use strict;
 use warnings;
 use LeTest;

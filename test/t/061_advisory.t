@@ -1,4 +1,5 @@
 # Advisory locks by name: how a wait ends, what a prepared transaction keeps, a standby, no shared_preload_libraries.
+# Promises: -
 use strict;
 use warnings;
 use IPC::Run ();

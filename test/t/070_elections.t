@@ -1,4 +1,5 @@
 # Leader election: candidates are elected in order, by every way in which a leader ends; what was shown or proclaimed stays.
+# Promises: Q
 use strict;
 use warnings;
 use LeTest;

@@ -1,5 +1,6 @@
 # The examples, as their README starts them: one of several workers leads and works, whatever becomes of it the next takes
 # over, and nobody ever writes without leading. All languages at a time, each in a database of its own.
+# Promises: M
 use strict;
 use warnings;
 use LeTest;

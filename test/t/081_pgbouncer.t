@@ -1,5 +1,6 @@
 # A real PgBouncer. All clients of a pool have one server connection: what holds a lock there is the token, not the
 # connection; and what belongs to the connection is shown to belong to nobody in particular.
+# Promises: -
 use strict;
 use warnings;
 use IPC::Run ();

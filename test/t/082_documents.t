@@ -1,5 +1,6 @@
 # Every block of README and guide, as it stands there: extracted from the text, run, and compared with the output that the
 # text shows.  LeDocs.pm says what a block may be.
+# Promises: -
 use strict;
 use warnings;
 use Cwd;

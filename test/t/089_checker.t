@@ -1,6 +1,7 @@
 # The checker of histories finds what breaks each rule, and nothing in what only looks like it.
 # A history here is a line for each call: client, sent, received (in ms; - for no answer), operation, names, arguments,
 # =, answer. "x 500" is the end of client x's connection; N and G are the nemesis's lines.
+# Promises: -
 use strict;
 use warnings;
 use PostgreSQL::Test::Utils;

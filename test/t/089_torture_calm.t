@@ -1,6 +1,7 @@
 # The clients of the torture test for some seconds, with nobody who disturbs them: what the checker finds here is a fault of
 # the server's every day. 090_torture.t is the same in bad weather.
 #   TORTURE_SEED   of the clients
+# Promises: M, C, E, T, Q, R, W, D, F, H, G
 use strict;
 use warnings;
 use LeTest;

@@ -5,6 +5,7 @@
 #   TORTURE_P99       the longest hand-off but for one in a hundred, in ms; default 500: other tests run at the same time
 #   TORTURE_KEEP      where the histories are copied to: an absolute path that the account "nobody" can write to
 #   TORTURE_SEED      of clients and nemesis; their interleaving is another each time all the same
+# Promises: M, C, E, T, Q, R, W, D, L, F, H, G
 use strict;
 use warnings;
 use Cwd;

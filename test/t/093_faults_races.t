@@ -1,4 +1,5 @@
 # Two things that meet: one of them is held at a named point of the server until the other has happened.
+# Promises: L, G
 use strict;
 use warnings;
 use LeTest;

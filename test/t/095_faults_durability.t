@@ -1,4 +1,5 @@
 # Moments that are short: a renewal arrives while its deadline passes; a server starts and does not know its standbys yet.
+# Promises: D, L
 use strict;
 use warnings;
 use LeTest;

@@ -1,5 +1,6 @@
 # A table that is written anew, and whatever may happen meanwhile: an error, the end of the manager, a crash.  No lock is lost, and
 # in the end the table is small.
+# Promises: D
 use strict;
 use warnings;
 use LeTest;

@@ -1,4 +1,5 @@
 # A session releases what it was granted without asking the manager: it tells that the lock was held, and mails the rest.
+# Promises: E
 use strict;
 use warnings;
 use IO::Select ();

@@ -1,4 +1,5 @@
 # The library in C, with a server that is well.
+# Promises: -
 use strict;
 use warnings;
 use LeClient;

@@ -1,4 +1,5 @@
 # What a session of the library sends, and when: deadlines, lost answers, limits of waits, pauses.
+# Promises: -
 use strict;
 use warnings;
 use LeClient;

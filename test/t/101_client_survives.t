@@ -1,4 +1,5 @@
 # What sessions of the library survive: restarts, killed backends, tables that are locked, a server that is stopped.
+# Promises: -
 use strict;
 use warnings;
 use LeClient;

@@ -1,4 +1,5 @@
 # Very many holds and waiters of one session of the library.
+# Promises: -
 use strict;
 use warnings;
 use LeClient;

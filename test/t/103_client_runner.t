@@ -1,4 +1,5 @@
 # Runners, observers and the watchdog of the library.
+# Promises: -
 use strict;
 use warnings;
 use LeClient;

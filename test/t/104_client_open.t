@@ -1,4 +1,5 @@
 # How sessions of the library are opened, and what they say when they cannot be.
+# Promises: -
 use strict;
 use warnings;
 use IO::Socket::INET;

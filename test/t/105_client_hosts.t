@@ -1,4 +1,5 @@
 # A session of the library that has several hosts: the primary stops, or hangs, and its standby is promoted.
+# Promises: -
 use strict;
 use warnings;
 use LeClient;

@@ -1,4 +1,5 @@
 # The network of a session of the library is cut without a word.
+# Promises: -
 use strict;
 use warnings;
 use LeClient;

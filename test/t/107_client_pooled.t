@@ -1,4 +1,5 @@
 # The library behind PgBouncer in transaction mode, where LISTEN is swallowed.
+# Promises: -
 use strict;
 use warnings;
 use LeClient;

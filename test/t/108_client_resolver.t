@@ -1,4 +1,5 @@
 # Sessions of the library whose name resolution hangs: the program has a resolver of its own.
+# Promises: -
 use strict;
 use warnings;
 use LeClient;

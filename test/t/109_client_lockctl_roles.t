@@ -1,4 +1,5 @@
 # What README grants to a role is what lockctl and programs with the library need, and no less.
+# Promises: -
 use strict;
 use warnings;
 use LeClient;

@@ -1,4 +1,5 @@
 # The shard of a name: le_shard(), and PostgreSQL's own SHA-256 agrees with it.
+# Promises: -
 use strict;
 use warnings;
 use LeClient;

@@ -1,4 +1,5 @@
 # lockctl lock: exit codes, signals, environment, options.
+# Promises: -
 use strict;
 use warnings;
 use JSON::PP;

@@ -1,4 +1,5 @@
 # lockctl where something is wrong: no server, a wrong password, no library; a promoted standby; many processes.
+# Promises: -
 use strict;
 use warnings;
 use Cwd;

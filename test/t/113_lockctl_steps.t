@@ -1,4 +1,5 @@
 # lockctl's single steps and views, elections, HTTP, systemd, and the completion of bash.
+# Promises: -
 use strict;
 use warnings;
 use IO::Socket::INET;

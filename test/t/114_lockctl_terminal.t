@@ -1,4 +1,5 @@
 # lockctl on a terminal: top in two sizes, and a command in the foreground. The terminal is tmux.
+# Promises: -
 use strict;
 use warnings;
 use LeCtl;

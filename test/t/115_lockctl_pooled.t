@@ -1,4 +1,5 @@
 # lockctl through PgBouncer in transaction mode, which swallows LISTEN.
+# Promises: -
 use strict;
 use warnings;
 use LeCtl;

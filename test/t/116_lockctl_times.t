@@ -1,4 +1,5 @@
 # How long lockctl takes. The bounds leave room for a busy machine; what was measured is printed.
+# Promises: -
 use strict;
 use warnings;
 use LeCtl;

@@ -4,6 +4,7 @@
 #   TORTURE_SECONDS   for how long; default 20
 #   TORTURE_CLIENTS   lockctl processes at a time; default 12
 #   TORTURE_SEED      of the random choices
+# Promises: M, T
 use strict;
 use warnings;
 use LeCtl;

@@ -1,4 +1,5 @@
 # lockctl with a file of servers: the name of a lock says which one is meant, and no lock spans two of them.
+# Promises: -
 use strict;
 use warnings;
 use LeCtl;

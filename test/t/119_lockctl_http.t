@@ -1,4 +1,5 @@
 # lockctl elect --http: on which addresses it listens, and that a probe is answered whatever other clients do.
+# Promises: -
 use strict;
 use warnings;
 use Cwd;

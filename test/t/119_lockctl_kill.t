@@ -1,4 +1,5 @@
 # How lockctl kills: in time, all of it, whatever it calls itself, and without a guardian that could do it.
+# Promises: -
 use strict;
 use warnings;
 use LeCtl;

@@ -1,4 +1,5 @@
 # Names and other texts that could change a terminal, or be read as something else: in messages, tables, for systemd.
+# Promises: -
 use strict;
 use warnings;
 use IO::Socket::UNIX;

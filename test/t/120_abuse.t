@@ -2,6 +2,7 @@
 # notices: the processor time that the manager uses while bob waits for the answer to an acquire and a release. What else
 # the machine does may delay that work, but does not make it more. And how long these take, beside those of a session of a
 # second server, which nobody attacks, at the same time.
+# Promises: -
 use strict;
 use warnings;
 use LeTest;

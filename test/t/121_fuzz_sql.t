@@ -2,6 +2,7 @@
 # socket. Nothing is promised about single answers; but no error is an internal one, nobody else's session ends, and when
 # it is over the tables are sound and a new manager knows what the old one did. FUZZ_SECONDS: how long; FUZZ_SEED: to see
 # a run's statements again, as far as they do not depend on the time.
+# Promises: D
 use strict;
 use warnings;
 use LeTest;

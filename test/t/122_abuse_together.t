@@ -4,6 +4,7 @@
 # both, and how long that takes, is compared; the same of a second server, which nobody attacks, tells how much busier the
 # machine was meanwhile. ABUSE_SECONDS: how long; ABUSE_FACTOR: how much may be lost. `make abuse` has ten minutes, and the
 # factor of two that is promised, which wants a machine that does nothing else.
+# Promises: -
 use strict;
 use warnings;
 use LeTest;

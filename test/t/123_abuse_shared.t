@@ -1,6 +1,7 @@
 # What an ordinary role can use up that belongs to the whole server: dynamic shared memory, the table of PostgreSQL's
 # locks, connections to a standby. What the others hold they keep, small requests go on, large ones get an error that says
 # why, and when there is room again all is as before.
+# Promises: -
 use strict;
 use warnings;
 use LeTest;

@@ -1,6 +1,7 @@
 # The library and the SQL are not of one version: a package was upgraded and the server not restarted; it was restarted and
 # ALTER EXTENSION UPDATE not run; the package was put back.  Locks go on, nothing is lost, and what does not work says which
 # command is missing.  The next version is made of this one, see test/upgrade.
+# Promises: D
 use strict;
 use warnings;
 use File::Copy qw(copy);

@@ -1,4 +1,5 @@
 # One version in all places that tell it, and META.json as PGXN's specification asks for.
+# Promises: -
 use strict;
 use warnings;
 use JSON::PP;

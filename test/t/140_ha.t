@@ -1,4 +1,5 @@
 # A short form of "make test-ha": three nodes under Patroni, one of them synchronous; a switchover, and a primary that dies.
+# Promises: M, T, D
 use strict;
 use warnings;
 use LeHa;

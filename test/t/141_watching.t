@@ -1,4 +1,5 @@
 # What docs/monitoring has for Prometheus and Grafana: Debian's prometheus and exporter, watching a server.
+# Promises: -
 use strict;
 use warnings;
 use Cwd;

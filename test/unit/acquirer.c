@@ -1,4 +1,5 @@
 /* What is kept of those who acquire, and what is told of tokens that have ended. */
+/* Promises: - */
 #include "fixture.h"
 
 static LeReply

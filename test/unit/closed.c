@@ -1,4 +1,5 @@
 /* A name that its holder has left closed: who may open it again, and what the rows say. */
+/* Promises: C */
 #include "fixture.h"
 
 static LeReply

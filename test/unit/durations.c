@@ -1,4 +1,5 @@
 /* How long waits, holds and terms have taken; who waits, and since when. */
+/* Promises: - */
 #include "fixture.h"
 
 static const LeDurations *

@@ -1,4 +1,5 @@
 /* What becomes of elections: one change each, in order, with the value and the term that it is about. */
+/* Promises: H */
 #include "fixture.h"
 
 /* The changes of this batch in short: E, P, then R, X, V, F, U, D for how it ended, each with the value. */

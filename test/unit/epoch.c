@@ -1,4 +1,5 @@
 /* Whoever was granted a lock sees by its epoch that it is held no more. */
+/* Promises: E */
 #include "fixture.h"
 
 static LeReply x;

@@ -1,4 +1,5 @@
 /* Deadlines: when a holder ends, and when the next one is granted. */
+/* Promises: L */
 #include "fixture.h"
 
 static LeReply

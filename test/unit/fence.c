@@ -1,4 +1,5 @@
 /* A fenced holder is not ended or replaced before its fence ends. */
+/* Promises: F */
 #include "fixture.h"
 
 static void

@@ -1,4 +1,5 @@
 /* Who is granted, and in which order. */
+/* Promises: M, Q, W */
 #include "fixture.h"
 
 static void

@@ -1,4 +1,5 @@
 /* Several locks acquired at once: one token, all or none. */
+/* Promises: M, Q */
 #include "fixture.h"
 
 #define MAX 40

@@ -1,4 +1,5 @@
 /* Where a start begins to count: tokens go on upward whatever was lost, or put back. */
+/* Promises: T */
 #include "fixture.h"
 
 #define MINUTE (60 * LE_SECOND)

@@ -1,4 +1,5 @@
 /* Named leases and what hangs on them. */
+/* Promises: G */
 #include "fixture.h"
 
 static LeReply

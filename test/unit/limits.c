@@ -1,4 +1,5 @@
 /* What one role may have is limited; nobody else notices. */
+/* Promises: - */
 #include "fixture.h"
 
 #define OTHER (ROLE + 1)

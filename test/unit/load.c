@@ -1,4 +1,5 @@
 /* Building the state from stored rows. */
+/* Promises: D */
 #include "fixture.h"
 
 #define OLD (FIRST - 1000)

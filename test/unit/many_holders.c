@@ -2,6 +2,7 @@
  * A lock with very many holders: who asks for it, has it or leaves it must not
  * keep the manager from everybody else's requests while it looks at each.
  */
+/* Promises: - */
 #include <time.h>
 
 #include "fixture.h"

@@ -2,6 +2,7 @@
  * A transaction with very many holds: its end must not keep the manager from
  * everybody else's requests for longer than it takes to look at each once.
  */
+/* Promises: - */
 #include <time.h>
 
 #include "fixture.h"

@@ -1,4 +1,5 @@
 /* Memory that runs out at any point: the command fails, and nothing else. */
+/* Promises: - */
 #include "fixture.h"
 
 static LeCommand script[64];

@@ -1,4 +1,5 @@
 /* How much of the time that passes counts against leases. */
+/* Promises: L */
 #include "core/pause.h"
 #include "tap.h"
 

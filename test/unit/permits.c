@@ -1,4 +1,5 @@
 /* Semaphores. */
+/* Promises: M */
 #include "fixture.h"
 
 static LeReply

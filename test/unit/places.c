@@ -1,4 +1,5 @@
 /* Queue places: entered by one call, awaited by others. */
+/* Promises: Q */
 #include "fixture.h"
 
 static void

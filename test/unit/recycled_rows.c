@@ -1,4 +1,5 @@
 /* The row of a lock that nobody uses serves another one. */
+/* Promises: D */
 #include "fixture.h"
 #include "core/internal.h"
 

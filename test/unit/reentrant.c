@@ -1,4 +1,5 @@
 /* One more hold of a lock that is held already. */
+/* Promises: - */
 #include "fixture.h"
 
 static LeReply

@@ -3,6 +3,7 @@
  * is replicated, also who asks in a later batch.  And on which release nothing
  * rests.
  */
+/* Promises: D */
 #include "fixture.h"
 
 static LeReply

@@ -1,4 +1,5 @@
 /* What is very much goes in steps, and nothing of it is anybody's in between. */
+/* Promises: G */
 #include "fixture.h"
 
 #define OTHER (ROLE + 1)

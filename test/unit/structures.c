@@ -1,4 +1,5 @@
 /* The heap of deadlines, the hashes, and walking by place. */
+/* Promises: - */
 #include "fixture.h"
 #include "core/internal.h"
 

@@ -1,4 +1,5 @@
 /* Rollbacks, savepoints, and the end of sessions. */
+/* Promises: G */
 #include "fixture.h"
 
 static LeReply
