@@ -1,7 +1,7 @@
 /*
  * backend/page.c
  *		A session reads the live state, page by page.  The manager's half is
- *		manager/page.c.
+ *		manager/fillpage.c.
  */
 #include "postgres.h"
 

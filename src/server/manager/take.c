@@ -8,7 +8,7 @@
 #include "manager/batch.h"
 #include "manager/history.h"
 #include "manager/internal.h"
-#include "manager/page.h"
+#include "manager/fillpage.h"
 #include "shared/compat.h"
 #include "shared/page.h"
 #include "shared/names.h"

@@ -21,7 +21,7 @@
 #include "shared/compat.h"
 #include "sql/args.h"
 #include "sql/sql.h"
-#include "store/version.h"
+#include "store/versioned.h"
 
 LE_FUNCTION(le_compare_and_set);
 LE_FUNCTION(le_read_versioned);

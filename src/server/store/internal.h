@@ -114,18 +114,18 @@ extern void le_store_set_text(Datum *values, bool *nulls, int column, const char
 /* Name, owner, value, uncommitted holds and acquirer: five columns, in this order in both tables of entries. */
 extern void le_store_set_texts(Datum *values, bool *nulls, int name_column, const LeEntry *entry);
 
-/* store/lease.c */
+/* store/leaserows.c */
 extern int le_store_write_leases(LeCore *core, const LeClock *clock);
 extern bool le_store_load_leases(const LeRowReader *reader, LeCore *failed);
 
-/* store/queue.c */
+/* store/placerows.c */
 extern int le_store_write_places(LeCore *core, const LeClock *clock);
 extern bool le_store_load_places(const LeRowReader *reader, LeCore *failed);
 
-/* store/history.c */
+/* store/historyrows.c */
 extern int le_store_write_changes(LeCore *core, const LeClock *clock);
 
-/* store/known.c */
+/* store/readback.c */
 
 /* Where a row is, or may be. */
 typedef struct LeSpot

@@ -4,7 +4,7 @@
  *
  * The store is the durable record of the locks, and the only code that
  * touches the tables: store/table.c writes a row, store/write.c the rows of
- * slots, store/load.c reads them.  It decides nothing: the core says what has
+ * slots, store/slotrows.c reads them.  It decides nothing: the core says what has
  * changed, and that is written.  It neither starts nor commits transactions,
  * and it remembers nothing that a rollback could make wrong: after one, the
  * caller throws the core with all its locators away and loads anew.

@@ -89,7 +89,7 @@ extern void le_store_shrink(LeCore *core, MemoryContext context, uint64 *bytes);
 extern void le_store_shrunk(void);
 
 /*
- * The history of elections, see store/history.c.  In any backend, in order,
+ * The history of elections, see store/historyrows.c.  In any backend, in order,
  * under the active snapshot: the changes of an election after one of them.
  */
 typedef struct LeStoredChange

@@ -315,7 +315,7 @@ prepare_page(Relation rel, const ItemPointerData *tid, Size len)
 	return there;
 }
 
-/* This row is about to be updated or deleted: remember where it was, see store/known.c. */
+/* This row is about to be updated or deleted: remember where it was, see store/readback.c. */
 static void
 leave(StoreTable *table, const LeRow *row)
 {

@@ -1,5 +1,5 @@
 /*
- * manager/page.c
+ * manager/fillpage.c
  *		Pages of the live state, for views and current_leader().  The backend's
  *		half is backend/page.c.
  */
@@ -7,7 +7,7 @@
 
 #include "miscadmin.h"
 
-#include "manager/page.h"
+#include "manager/fillpage.h"
 #include "shared/page.h"
 #include "shared/shmem.h"
 

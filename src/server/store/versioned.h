@@ -1,9 +1,9 @@
 /*
- * store/version.h
+ * store/versioned.h
  *		The rows of _lock_election.versioned.
  */
-#ifndef LE_STORE_VERSION_H
-#define LE_STORE_VERSION_H
+#ifndef LE_STORE_VERSIONED_H
+#define LE_STORE_VERSIONED_H
 
 #include "postgres.h"
 
@@ -32,4 +32,4 @@ extern void le_version_check_size(Oid role, int64 more);
 extern int64 le_version_insert(Datum key, Datum value, bool value_is_null, Oid role);
 extern int64 le_version_update(Datum key, int64 expected, Datum value, bool value_is_null);
 
-#endif /* LE_STORE_VERSION_H */
+#endif /* LE_STORE_VERSIONED_H */

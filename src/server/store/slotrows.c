@@ -1,5 +1,5 @@
 /*
- * store/load.c
+ * store/slotrows.c
  *		Reading the rows of _lock_election.slot: for a manager that starts or has
  *		lost a batch, or for a look at what is stored.  What they mean is for
  *		the core to say.

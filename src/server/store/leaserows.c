@@ -1,5 +1,5 @@
 /*
- * store/lease.c
+ * store/leaserows.c
  *		The rows of named leases.
  */
 #include "postgres.h"

@@ -1,5 +1,5 @@
 /*
- * manager/page.h
+ * manager/fillpage.h
  *		The manager fills the pages of the live state.
  */
 #ifndef LE_MANAGER_PAGE_H

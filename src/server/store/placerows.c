@@ -1,5 +1,5 @@
 /*
- * store/queue.c
+ * store/placerows.c
  *		The rows of queue places.
  *
  * A place has a row from when it enters the queue until it is granted, when a

@@ -1,5 +1,5 @@
 /*
- * store/known.c
+ * store/readback.c
  *		Reading the rows of a table: all of them, or those whose TIDs are known.
  *
  * A table may hold very many dead versions: while somebody keeps an old

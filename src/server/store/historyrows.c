@@ -1,5 +1,5 @@
 /*
- * store/history.c
+ * store/historyrows.c
  *		The history of elections: a row for each change, written with the batch
  *		that makes it, never changed, and deleted when it is old.
  *

@@ -1,5 +1,5 @@
 /*
- * store/version.c
+ * store/versioned.c
  *		Reading and writing _lock_election.versioned.
  *
  * Unlike the manager's tables this one is part of the caller's transaction, and
@@ -24,7 +24,7 @@
 #include "utils/builtins.h"
 
 #include "shared/settings.h"
-#include "store/version.h"
+#include "store/versioned.h"
 
 #define MAX_ARGS 3
 /* Bytes that a session writes before it counts its role's again. */
