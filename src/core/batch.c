@@ -5,33 +5,33 @@
 #include "internal.h"
 
 LeSlot *
-le_core_dirty_slots(LeCore *core)
+le_next_dirty_slot(const LeCore *core, const LeSlot *after)
 {
-	return core->dirty_slots;
+	return after == NULL ? core->dirty_slots : after->dirty_next;
 }
 
 LeLease *
-le_core_dirty_leases(LeCore *core)
+le_next_dirty_lease(const LeCore *core, const LeLease *after)
 {
-	return core->dirty_leases;
+	return after == NULL ? core->dirty_leases : after->dirty_next;
 }
 
 LeEntry *
-le_core_dirty_places(LeCore *core)
+le_next_dirty_place(const LeCore *core, const LeEntry *after)
 {
-	return core->dirty_places;
+	return after == NULL ? core->dirty_places : after->waiter->dirty_next;
 }
 
 LeChange *
-le_core_changes(LeCore *core)
+le_next_change(const LeCore *core, const LeChange *after)
 {
-	return core->changes;
+	return after == NULL ? core->changes : after->next;
 }
 
 LeEntry *
-le_core_answers(LeCore *core)
+le_next_answer(const LeCore *core, const LeEntry *after)
 {
-	return core->answers;
+	return after == NULL ? core->answers : after->waiter->answer_next;
 }
 
 void

@@ -323,7 +323,7 @@ check_tokens(World *w)
 			!p->reply.reentrant)
 			check_token(w, &p->cmd, p->reply.token);
 	}
-	for (LeEntry *e = le_core_answers(w->core); e != NULL; e = e->waiter->answer_next)
+	for (LeEntry *e = NULL; (e = le_next_answer(w->core, e)) != NULL;)
 	{
 		const LeCommand *cmd = &w->durable[e->waiter->sessno].cmd;
 
@@ -362,7 +362,7 @@ remember_tokens(World *w)
 static void
 give_answers(World *w)
 {
-	for (LeEntry *e = le_core_answers(w->core); e != NULL; e = e->waiter->answer_next)
+	for (LeEntry *e = NULL; (e = le_next_answer(w->core, e)) != NULL;)
 	{
 		Durable *d = &w->durable[e->waiter->sessno];
 		LeReply reply;
@@ -559,7 +559,7 @@ batch_lose_answers(World *w)
 	bool all = true;
 
 	batch_store(w);
-	for (LeEntry *e = le_core_answers(w->core); e != NULL; e = e->waiter->answer_next)
+	for (LeEntry *e = NULL; (e = le_next_answer(w->core, e)) != NULL;)
 	{
 		Durable *d = &w->durable[e->waiter->sessno];
 

@@ -34,6 +34,6 @@ read_change(World *w, const LeChange *c)
 void
 history_write(World *w)
 {
-	for (const LeChange *c = le_core_changes(w->core); c != NULL; c = c->next)
+	for (const LeChange *c = NULL; (c = le_next_change(w->core, c)) != NULL;)
 		read_change(w, c);
 }

@@ -426,7 +426,7 @@ static LeStatus
 core_answer(Model *m, const MEntry *e, int64_t *token)
 {
 	*token = 0;
-	for (LeEntry *a = le_core_answers(m->w->core); a != NULL; a = a->waiter->answer_next)
+	for (LeEntry *a = NULL; (a = le_next_answer(m->w->core, a)) != NULL;)
 	{
 		if (a->waiter->session == e->waiter && a->waiter->request == e->request)
 		{

@@ -22,7 +22,7 @@ check_gone(Model *m, const MEntry *e, LeTime now)
 			   (e->waiter != 0 && e->wait_until <= now) || (e->lapsed && e->retry <= now);
 	bool joined = false;
 
-	for (LeEntry *a = le_core_answers(m->w->core); a != NULL; a = a->waiter->answer_next)
+	for (LeEntry *a = NULL; (a = le_next_answer(m->w->core, a)) != NULL;)
 	{
 		if (a->waiter->session == e->waiter && a->waiter->request == e->request)
 			joined = a->end == LE_END_REPLACED;
@@ -105,7 +105,7 @@ static void
 adopt_answers(Model *m)
 {
 	m->nanswers = 0;
-	for (LeEntry *a = le_core_answers(m->w->core); a != NULL; a = a->waiter->answer_next)
+	for (LeEntry *a = NULL; (a = le_next_answer(m->w->core, a)) != NULL;)
 	{
 		MAnswer answer = {a->waiter->session, a->waiter->request, (LeStatus) a->waiter->answer,
 						  a->waiter->answer_token};

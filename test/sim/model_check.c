@@ -378,7 +378,7 @@ model_compare_answers(Model *m)
 {
 	World *w = m->w;
 
-	for (LeEntry *e = le_core_answers(w->core); e != NULL; e = e->waiter->answer_next)
+	for (LeEntry *e = NULL; (e = le_next_answer(w->core, e)) != NULL;)
 		compare_answer(m, e->waiter->session, e->waiter->request, (LeStatus) e->waiter->answer,
 					   e->waiter->answer_token);
 	for (uint32_t i = 0; w->recovering && i < w->nbatch; i++)

@@ -261,11 +261,11 @@ void
 store_write(World *w)
 {
 	le_core_recycle_rows(w->core, w->now);
-	for (LeSlot *slot = le_core_dirty_slots(w->core); slot != NULL; slot = slot->dirty_next)
+	for (LeSlot *slot = NULL; (slot = le_next_dirty_slot(w->core, slot)) != NULL;)
 		write_slot(w, slot);
-	for (LeLease *lease = le_core_dirty_leases(w->core); lease != NULL; lease = lease->dirty_next)
+	for (LeLease *lease = NULL; (lease = le_next_dirty_lease(w->core, lease)) != NULL;)
 		write_lease(w, lease);
-	for (LeEntry *entry = le_core_dirty_places(w->core); entry != NULL; entry = entry->waiter->dirty_next)
+	for (LeEntry *entry = NULL; (entry = le_next_dirty_place(w->core, entry)) != NULL;)
 		write_place(w, entry);
 }
 

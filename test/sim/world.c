@@ -302,8 +302,8 @@ world_end(World *w)
 	ENSURE(w, le_core_lock_count(w->core) == 0);
 	ENSURE(w, w->tables[TABLE_SLOTS].used == 0 && w->tables[TABLE_LEASES].used == 0 &&
 				  w->tables[TABLE_PLACES].used == 0);
-	ENSURE(w, le_core_dirty_slots(w->core) == NULL && le_core_dirty_places(w->core) == NULL &&
-				  le_core_dirty_leases(w->core) == NULL && le_core_answers(w->core) == NULL);
+	ENSURE(w, le_next_dirty_slot(w->core, NULL) == NULL && le_next_dirty_place(w->core, NULL) == NULL &&
+				  le_next_dirty_lease(w->core, NULL) == NULL && le_next_answer(w->core, NULL) == NULL);
 	le_core_destroy(w->core);
 	ENSURE(w, w->allocated == 0);
 	if (w->model != NULL)

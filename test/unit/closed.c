@@ -65,7 +65,8 @@ test_row(void)
 	cmd.any_role = true;
 	reply = apply(cmd);
 	ok(reply.reopened, "an administrator opens it");
-	ok(le_core_dirty_slots(core) != NULL && le_core_dirty_slots(core)->lock == find("x"), "which is written");
+	ok(le_next_dirty_slot(core, NULL) != NULL && le_next_dirty_slot(core, NULL)->lock == find("x"),
+	   "which is written");
 	batch();
 	is_int(acquire(2, "x", X).status, LE_OK, "anybody gets it");
 	stop();

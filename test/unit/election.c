@@ -9,7 +9,7 @@ story(void)
 	static char told_so_far[256];
 	size_t n = 0;
 
-	for (LeChange *c = le_core_changes(core); c != NULL; c = c->next)
+	for (LeChange *c = NULL; (c = le_next_change(core, c)) != NULL;)
 	{
 		told_so_far[n++] = "?EPRXVFUD"[c->how];
 		memcpy(told_so_far + n, c->value, c->value_len);
@@ -40,14 +40,14 @@ test_changes(void)
 
 	start();
 	a = campaign(1, "e", "one");
-	c = le_core_changes(core);
+	c = le_next_change(core, NULL);
 	ok(c->number > a.token && c->term == a.token && c->previous == 0, "a change has a revision of its own");
 	ok(c->elected_at == now && c->at == now && !c->place, "and says when");
 	last = c->number;
 	ok(story_is("Eone "), "elected");
 	now += LE_SECOND;
 	on_term(LE_CMD_PROCLAIM, 1, "e", a.token, "uno");
-	c = le_core_changes(core);
+	c = le_next_change(core, NULL);
 	ok(c->previous == last && c->number > last && c->elected_at == now - LE_SECOND, "in a chain");
 	on_term(LE_CMD_PROCLAIM, 1, "e", a.token, "eins");
 	ok(story_is("Puno Peins "), "each with the value that was proclaimed");
@@ -181,7 +181,7 @@ test_many(void)
 		batch();
 	}
 	on_lease(LE_CMD_REVOKE_LEASE, lease);
-	for (LeChange *c = le_core_changes(core); c != NULL; c = c->next)
+	for (LeChange *c = NULL; (c = le_next_change(core, c)) != NULL;)
 		n++;
 	is_int(n, 40, "one lease may end many terms at once");
 	batch();
@@ -213,7 +213,7 @@ test_loaded(void)
 	row.lease = FIRST + 4;
 	load_slot(row);
 	load_done();
-	c = le_core_changes(core);
+	c = le_next_change(core, NULL);
 	ok(c->term == FIRST + 2 && c->elected_at == now - LE_SECOND && c->number >= FIRST + 100,
 	   "who does not go on after a restart has ended");
 	ok(story_is("Db Xl "), "and it is said how");

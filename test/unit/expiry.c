@@ -34,7 +34,7 @@ test_ttl(void)
 	pass(TTL - 1);
 	r = renew(1, a.token, 0);
 	is_int(r.valid_for, TTL, "renewed: the full TTL again");
-	ok(!r.wrote && le_core_dirty_slots(core) == NULL, "and nothing to write");
+	ok(!r.wrote && le_next_dirty_slot(core, NULL) == NULL, "and nothing to write");
 	pass(TTL - 1);
 	ok(held("x", a.token), "it holds");
 	r = renew(1, a.token, LE_SECOND);

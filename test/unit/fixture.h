@@ -409,13 +409,13 @@ static inline void
 batch(void)
 {
 	memset(was_told, 0, sizeof(was_told));
-	for (LeSlot *slot = le_core_dirty_slots(core); slot != NULL; slot = slot->dirty_next)
+	for (LeSlot *slot = NULL; (slot = le_next_dirty_slot(core, slot)) != NULL;)
 		slot->row.on_disk = le_slot_holder(slot) != NULL || (slot->row.on_disk && !slot->drop);
-	for (LeLease *lease = le_core_dirty_leases(core); lease != NULL; lease = lease->dirty_next)
+	for (LeLease *lease = NULL; (lease = le_next_dirty_lease(core, lease)) != NULL;)
 		lease->row.on_disk = !lease->ended;
-	for (LeEntry *entry = le_core_dirty_places(core); entry != NULL; entry = entry->waiter->dirty_next)
+	for (LeEntry *entry = NULL; (entry = le_next_dirty_place(core, entry)) != NULL;)
 		entry->waiter->row.on_disk = entry->state == LE_STATE_QUEUED;
-	for (LeEntry *entry = le_core_answers(core); entry != NULL; entry = entry->waiter->answer_next)
+	for (LeEntry *entry = NULL; (entry = le_next_answer(core, entry)) != NULL;)
 	{
 		was_told[entry->waiter->sessno] = true;
 		le_entry_answer(core, entry, now, &told[entry->waiter->sessno]);

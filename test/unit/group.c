@@ -250,7 +250,7 @@ test_own_lease(void)
 	cmd.token = g.token;
 	cmd.ttl = 3 * TTL;
 	is_int(apply(cmd).valid_for, 3 * TTL, "and so is another TTL");
-	ok(le_core_dirty_leases(core) != NULL, "which is written");
+	ok(le_next_dirty_lease(core, NULL) != NULL, "which is written");
 	batch();
 	pass(3 * TTL - 1);
 	ok(held("a", g.token), "which all have");

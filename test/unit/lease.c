@@ -32,7 +32,7 @@ test_life(void)
 	pass(TTL - 1);
 	is_int(on_lease(LE_CMD_LEASE_TTL, lease).valid_for, 1, "time to live");
 	is_int(on_lease(LE_CMD_KEEP_ALIVE, lease).valid_for, TTL, "keep alive");
-	ok(le_core_dirty_leases(core) == NULL, "writes nothing");
+	ok(le_next_dirty_lease(core, NULL) == NULL, "writes nothing");
 	cmd = command(LE_CMD_KEEP_ALIVE, 1, NULL);
 	cmd.lease = lease;
 	cmd.role = ROLE + 1;
@@ -231,7 +231,7 @@ test_long_lease(void)
 	batch();
 	now += LE_SAVE_INTERVAL;
 	le_core_expire(core, now, 10);
-	ok(le_core_dirty_leases(core) != NULL, "the time left of a long one is saved");
+	ok(le_next_dirty_lease(core, NULL) != NULL, "the time left of a long one is saved");
 	batch();
 	now += LE_SECOND;
 	ok(on_lease(LE_CMD_KEEP_ALIVE, lease).wrote, "its renewal is written: it is restored from there");

@@ -78,7 +78,7 @@ test_time_left(void)
 	is_int(le_core_find_lease(core, OLD + 3)->deadline - now, TTL, "a short lease starts again");
 	is_int(le_core_find_lease(core, OLD + 4)->deadline - now, LE_SECOND,
 		   "of a long one there is what was saved");
-	ok(le_core_dirty_leases(core) == NULL, "nothing to write for it");
+	ok(le_next_dirty_lease(core, NULL) == NULL, "nothing to write for it");
 	batch();
 	stop();
 }
@@ -176,7 +176,7 @@ test_orphans(void)
 	is_int(le_core_find_token(core, OLD + 3)->waiter->since, now - LE_SECOND,
 		   "a place knows since when it waits");
 	load_done();
-	ok(le_core_dirty_slots(core) != NULL, "rows of the dead are written free");
+	ok(le_next_dirty_slot(core, NULL) != NULL, "rows of the dead are written free");
 	batch();
 	ok(!held("bound", OLD), "who hung on a connection that is gone is gone");
 	ok(held("bound", OLD + 3), "and the next place has its lock");
@@ -238,8 +238,8 @@ test_copied(void)
 	load_slot(row);
 	load_place(stored("x", OLD + 2, X));
 	load_done();
-	ok(slot_is_dirty(OLD + 1) == false && le_core_dirty_slots(core) != NULL &&
-		   le_core_dirty_leases(core) != NULL && le_core_dirty_places(core) != NULL,
+	ok(slot_is_dirty(OLD + 1) == false && le_next_dirty_slot(core, NULL) != NULL &&
+		   le_next_dirty_lease(core, NULL) != NULL && le_next_dirty_place(core, NULL) != NULL,
 	   "all rows of a copy are written");
 	batch();
 	ok(!held("x", OLD + 1) && !held("x", OLD + 2) && le_core_find_lease(core, OLD) == NULL,
@@ -488,7 +488,7 @@ test_failed_save(void)
 	on_token(LE_CMD_RENEW, 1, "a", a);
 	on_lease(LE_CMD_KEEP_ALIVE, lease);
 	ok(slot_is_dirty(a), "a renewal that was not written is written when it comes again");
-	ok(le_core_dirty_leases(core) != NULL, "a lease's too");
+	ok(le_next_dirty_lease(core, NULL) != NULL, "a lease's too");
 	batch();
 	le_core_destroy(failed);
 	release(1, "a", a);

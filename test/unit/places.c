@@ -137,13 +137,14 @@ test_row(void)
 	acquire(1, "x", X);
 	p = enqueue(2, "x", X);
 	entry = le_core_find_token(core, p.token);
-	ok(le_core_dirty_places(core) == entry, "a place has a row");
+	ok(le_next_dirty_place(core, NULL) == entry, "a place has a row");
 	batch();
 	ok(entry->waiter->row.on_disk && entry->lsn == lsn, "written");
 	release(1, "x", FIRST);
-	ok(le_core_dirty_places(core) == entry && entry->state == LE_STATE_HELD, "deleted when it is granted");
+	ok(le_next_dirty_place(core, NULL) == entry && entry->state == LE_STATE_HELD,
+	   "deleted when it is granted");
 	batch();
-	ok(entry->waiter == NULL && le_core_dirty_places(core) == NULL, "and nothing is left of the wait");
+	ok(entry->waiter == NULL && le_next_dirty_place(core, NULL) == NULL, "and nothing is left of the wait");
 	stop();
 }
 

@@ -11,7 +11,7 @@ static void
 write_rows(void)
 {
 	le_core_recycle_rows(core, now);
-	for (LeSlot *slot = le_core_dirty_slots(core); slot != NULL; slot = slot->dirty_next)
+	for (LeSlot *slot = NULL; (slot = le_next_dirty_slot(core, slot)) != NULL;)
 	{
 		recycled += slot->row.recycled;
 		if (le_slot_holder(slot) != NULL && !slot->row.on_disk)

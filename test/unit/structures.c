@@ -181,7 +181,7 @@ test_row_life(void)
 	ok(slot->row.on_disk && !slot->row.dirty, "a holder has a row");
 	is_int(le_core_find_token(core, a.token)->lsn, lsn, "and knows which write it rests on");
 	release(1, "x", a.token);
-	ok(le_core_dirty_slots(core) == slot && le_slot_holder(slot) == NULL && !slot->drop,
+	ok(le_next_dirty_slot(core, NULL) == slot && le_slot_holder(slot) == NULL && !slot->drop,
 	   "a freed row is kept");
 	batch();
 	a = acquire(1, "x", X);
@@ -190,7 +190,7 @@ test_row_life(void)
 	batch();
 	now += LE_LINGER + LE_LINGER_STEP;
 	le_core_expire(core, now, 10);
-	ok(le_core_dirty_slots(core) == slot && slot->drop, "unused for a while, it is deleted");
+	ok(le_next_dirty_slot(core, NULL) == slot && slot->drop, "unused for a while, it is deleted");
 	a = acquire(1, "x", X);
 	ok(!slot->drop && le_slot_holder(slot) != NULL, "unless somebody needs it in the same batch");
 	batch();

@@ -6,7 +6,7 @@
 #ifndef LE_ACQUIRER_H
 #define LE_ACQUIRER_H
 
-#include "core/core.h"
+#include "core/command.h"
 
 /* Of this session, as of now; to be copied before the next call. */
 extern LeText le_acquirer_self(void);

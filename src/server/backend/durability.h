@@ -6,7 +6,7 @@
 #ifndef LE_DURABILITY_H
 #define LE_DURABILITY_H
 
-#include "core/core.h"
+#include "core/command.h"
 
 /* Do this session's requests have to be flushed before they are answered? */
 extern bool le_needs_flush(void);

@@ -15,7 +15,7 @@
 #ifndef LE_GRANTED_H
 #define LE_GRANTED_H
 
-#include "core/core.h"
+#include "core/command.h"
 
 /* An acquire was granted this, and the session may count on it. */
 extern void le_granted_note(const LeCommand *cmd, const LeReply *reply);

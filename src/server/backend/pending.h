@@ -5,7 +5,7 @@
 #ifndef LE_PENDING_H
 #define LE_PENDING_H
 
-#include "core/core.h"
+#include "core/command.h"
 
 /* A commit does not wait longer than this for its releases to be applied. */
 #define LE_RELEASE_TIMEOUT (5 * LE_SECOND)

@@ -42,9 +42,9 @@ next_incarnation(void)
 static bool
 anything_to_write(void)
 {
-	return next_incarnation() != le_mgr.meta.incarnation || le_core_dirty_slots(le_mgr.core) != NULL ||
-		   le_core_dirty_leases(le_mgr.core) != NULL || le_core_dirty_places(le_mgr.core) != NULL ||
-		   le_core_changes(le_mgr.core) != NULL;
+	return next_incarnation() != le_mgr.meta.incarnation || le_next_dirty_slot(le_mgr.core, NULL) != NULL ||
+		   le_next_dirty_lease(le_mgr.core, NULL) != NULL || le_next_dirty_place(le_mgr.core, NULL) != NULL ||
+		   le_next_change(le_mgr.core, NULL) != NULL;
 }
 
 static XLogRecPtr
@@ -154,7 +154,7 @@ give_answers(XLogRecPtr lsn)
 		le_batch_answer(d->proc, d->number, &d->reply);
 		LE_FAULT_NOFAIL("batch-answering");
 	}
-	for (LeEntry *entry = le_core_answers(le_mgr.core); entry != NULL; entry = entry->waiter->answer_next)
+	for (LeEntry *entry = NULL; (entry = le_next_answer(le_mgr.core, entry)) != NULL;)
 	{
 		LeMailbox *box = mailbox_of(entry->waiter->sessno);
 		LeReply reply;
@@ -281,7 +281,7 @@ batch(const uint32 *procs, int n, bool expire, LeTime horizon)
 	LE_FAULT("batch-applied");
 	if (anything_to_write())
 		lsn = write_batch(now);
-	if (le_core_changes(le_mgr.core) != NULL)
+	if (le_next_change(le_mgr.core, NULL) != NULL)
 		le_mgr.changes_lsn = lsn;
 	give_answers(lsn);
 	LE_FAULT_NOFAIL("batch-before-hints");
@@ -390,7 +390,7 @@ le_batch_next_wakeup(void)
 		return wakeup;
 
 	/* at once; what could not be written, after a while */
-	if (le_mgr.reenter || anything_to_write() || le_core_answers(le_mgr.core) != NULL)
+	if (le_mgr.reenter || anything_to_write() || le_next_answer(le_mgr.core, NULL) != NULL)
 		return le_mgr.expire_after;
 	wakeup = Min(wakeup, le_deadlock_next_search());
 	if (le_mgr.ndeferred > 0)

@@ -7,6 +7,7 @@
 
 #include "lib/stringinfo.h"
 
+#include "core/core.h"
 #include "shared/shmem.h"
 
 /* In the manager: this process asks whether it waits for itself. */

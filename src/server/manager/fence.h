@@ -5,6 +5,7 @@
 #ifndef LE_MANAGER_FENCE_H
 #define LE_MANAGER_FENCE_H
 
+#include "core/core.h"
 #include "shared/fence.h"
 
 /*

@@ -5,6 +5,7 @@
 #ifndef LE_MANAGER_PAGE_H
 #define LE_MANAGER_PAGE_H
 
+#include "core/core.h"
 #include "shared/page.h"
 
 /*

@@ -75,8 +75,8 @@ le_hints_of_batch(LeCore *core, XLogRecPtr lsn)
 		pg_atomic_write_u64(&my_db->ring.lsn, lsn);
 
 	/* a place that has left the queue and holds: one that was granted */
-	for (LeEntry *entry = le_core_dirty_places(core); entry != NULL && le_notify & LE_NOTIFY_WAITERS;
-		 entry = entry->waiter->dirty_next)
+	for (LeEntry *entry = NULL;
+		 le_notify & LE_NOTIFY_WAITERS && (entry = le_next_dirty_place(core, entry)) != NULL;)
 	{
 		/* of several names the first */
 		if (entry->state == LE_STATE_HELD && entry->lock->kind == LE_KIND_LOCK && entry->waiter->member <= 1)
@@ -84,7 +84,7 @@ le_hints_of_batch(LeCore *core, XLogRecPtr lsn)
 	}
 
 	/* who waits for its election by a place hears what observers hear */
-	for (const LeChange *change = le_core_changes(core); change != NULL; change = change->next)
+	for (const LeChange *change = NULL; (change = le_next_change(core, change)) != NULL;)
 	{
 		if (le_notify & LE_NOTIFY_ELECTIONS ||
 			(le_notify & LE_NOTIFY_WAITERS && change->how == LE_HOW_ELECTED && change->place))

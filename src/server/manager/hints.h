@@ -8,6 +8,7 @@
 
 #include "access/xlogdefs.h"
 
+#include "core/core.h"
 #include "shared/shmem.h"
 
 /* Once, when the manager starts. */

@@ -87,7 +87,7 @@ le_history_admits(const LeCommand *cmd)
 void
 le_history_written(LeCore *core)
 {
-	for (const LeChange *change = le_core_changes(core); change != NULL; change = change->next)
+	for (const LeChange *change = NULL; (change = le_next_change(core, change)) != NULL;)
 		add_bytes(change->role, le_store_history_bytes(change->lock->name_len, change->value_len));
 }
 

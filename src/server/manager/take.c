@@ -293,7 +293,7 @@ apply_command(uint32 proc, LeMailbox *box, LeTime now)
 	{
 		/* that nobody leads is the newest change's doing, which may be of this batch */
 		reply.lsn = le_mgr.changes_lsn;
-		reply.wrote = le_core_changes(le_mgr.core) != NULL;
+		reply.wrote = le_next_change(le_mgr.core, NULL) != NULL;
 	}
 	if (reply.displaced_session != 0)
 		answer_displaced(&reply);

@@ -5,7 +5,7 @@
 #ifndef LE_CHANNEL_H
 #define LE_CHANNEL_H
 
-#include "core/core.h"
+#include "core/command.h"
 
 /* "le_" and 32 hexadecimal digits */
 #define LE_CHANNEL_SIZE (3 + 32 + 1)

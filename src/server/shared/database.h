@@ -13,8 +13,9 @@
 #include "datatype/timestamp.h"
 #include "port/atomics.h"
 
-#include "core/core.h"
+#include "core/command.h"
 #include "core/epoch.h"
+#include "core/stats.h"
 
 /*
  *	FREE -> IDLE		a session, a command or the launcher needs an entry

@@ -12,7 +12,7 @@
 
 #ifdef LE_FAULTS
 
-#include "core/core.h"
+#include "core/command.h"
 #include "shared/compat.h"
 
 /* From _PG_init, while shared_preload_libraries are loaded. */

@@ -8,7 +8,7 @@
 #include "nodes/pg_list.h"
 #include "storage/lock.h"
 
-#include "core/core.h"
+#include "core/command.h"
 
 /* The lock of a token's fence: shared by the transactions that fence. */
 extern LOCKTAG le_fence_tag(int64 token);

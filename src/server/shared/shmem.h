@@ -50,7 +50,7 @@
 #include "storage/dsm.h"
 #include "storage/lwlock.h"
 
-#include "core/core.h"
+#include "core/command.h"
 #include "shared/database.h"
 
 /* name, owner, value and acquirer at their longest, and what a page says of them */

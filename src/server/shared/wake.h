@@ -26,7 +26,7 @@
 #ifndef LE_WAKE_H
 #define LE_WAKE_H
 
-#include "core/core.h"
+#include "core/command.h"
 #include "shared/shmem.h"
 
 #ifndef LE_WAKE_DOZE

@@ -5,7 +5,7 @@
 #ifndef LE_WORDS_H
 #define LE_WORDS_H
 
-#include "core/core.h"
+#include "core/command.h"
 
 /* What callers call them: a lock has a token, an election a term. */
 extern const char *le_kind_word(LeKind kind);

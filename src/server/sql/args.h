@@ -7,7 +7,7 @@
 
 #include "fmgr.h"
 
-#include "core/core.h"
+#include "core/command.h"
 
 #define LE_MIN_TTL (100 * LE_MS)
 #define LE_MAX_TTL (24 * INT64CONST(86400) * LE_SECOND)

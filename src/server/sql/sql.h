@@ -8,7 +8,7 @@
 #include "fmgr.h"
 #include "nodes/execnodes.h"
 
-#include "core/core.h"
+#include "core/command.h"
 
 /*
  * The row that a function returns, and one of the rows of a set: values and nulls

@@ -52,10 +52,10 @@ le_store_write_changes(LeCore *core, const LeClock *clock)
 {
 	int rows = 0;
 
-	if (le_core_changes(core) == NULL)
+	if (le_next_change(core, NULL) == NULL)
 		return 0;
 	le_table_open(&le_history_table);
-	for (const LeChange *change = le_core_changes(core); change != NULL; change = change->next, rows++)
+	for (const LeChange *change = NULL; (change = le_next_change(core, change)) != NULL; rows++)
 		write_change(change, clock);
 	le_table_close(&le_history_table);
 	return rows;

@@ -30,7 +30,7 @@ le_store_write_leases(LeCore *core, const LeClock *clock)
 {
 	int rows = 0;
 
-	for (LeLease *lease = le_core_dirty_leases(core); lease != NULL; lease = lease->dirty_next, rows++)
+	for (LeLease *lease = NULL; (lease = le_next_dirty_lease(core, lease)) != NULL; rows++)
 	{
 		bool done = true;
 

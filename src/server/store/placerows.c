@@ -47,7 +47,7 @@ le_store_write_places(LeCore *core, const LeClock *clock)
 {
 	int rows = 0;
 
-	for (LeEntry *entry = le_core_dirty_places(core); entry != NULL; entry = entry->waiter->dirty_next)
+	for (LeEntry *entry = NULL; (entry = le_next_dirty_place(core, entry)) != NULL;)
 	{
 		bool queued = entry->state == LE_STATE_QUEUED;
 

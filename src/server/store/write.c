@@ -37,8 +37,8 @@ le_store_open(LeCore *core)
 {
 	le_slot_table.rel = le_lease_table.rel = le_queue_table.rel = NULL;
 	return open_table(&le_slot_table, true) &&
-		   open_table(&le_lease_table, le_core_dirty_leases(core) != NULL) &&
-		   open_table(&le_queue_table, le_core_dirty_places(core) != NULL);
+		   open_table(&le_lease_table, le_next_dirty_lease(core, NULL) != NULL) &&
+		   open_table(&le_queue_table, le_next_dirty_place(core, NULL) != NULL);
 }
 
 void
@@ -118,7 +118,7 @@ write_slots(LeCore *core, const LeClock *clock)
 {
 	int rows = 0;
 
-	for (LeSlot *slot = le_core_dirty_slots(core); slot != NULL; slot = slot->dirty_next)
+	for (LeSlot *slot = NULL; (slot = le_next_dirty_slot(core, slot)) != NULL;)
 	{
 		bool done;
 

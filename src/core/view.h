@@ -1,0 +1,327 @@
+/*
+ * core/view.h
+ *		What a core has: its objects, how to find them, and its statistics.
+ *
+ * Views, the store and tests read them; only src/core changes them.  LeRow is the
+ * exception: the store keeps there where a row is.
+ */
+#ifndef LE_VIEW_H
+#define LE_VIEW_H
+
+#include "command.h"
+#include "list.h"
+#include "stats.h"
+
+/*
+ * The life of an entry.  le_entry_set_state() is the only function that
+ * changes it, and it asserts the state that it comes from:
+ *
+ *				+----> QUEUED ----+
+ *				|		 |		  v
+ *			   NEW ------|-----> HELD ----> LAPSED
+ *						 v		  v			  v
+ *					   ENDED	ENDED		ENDED
+ */
+typedef enum LeState
+{
+	LE_STATE_NEW = 0, /* just allocated */
+	LE_STATE_QUEUED,  /* in its lock's queue */
+	LE_STATE_HELD,    /* has a slot */
+	LE_STATE_LAPSED,  /* has ended, but is fenced and keeps its slot */
+	LE_STATE_ENDED    /* freed by le_core_batch_done() */
+} LeState;
+
+/* Where a slot's, a lease's or a queue place's row is.  The store fills the locator. */
+typedef struct LeRow
+{
+	uint64_t locator : 58; /* the row's TID */
+	uint64_t listed : 1;   /* a slot's: among the idle rows */
+	uint64_t reused : 1;   /* ... and written since it was listed */
+	uint64_t kept : 1;     /* ... not handed over at once */
+	uint64_t recycled : 1; /* of another lock until this batch: its key is new */
+	uint64_t on_disk : 1;
+	uint64_t dirty : 1;
+} LeRow;
+
+typedef enum LeTimerType
+{
+	LE_TIMER_ENTRY,
+	LE_TIMER_LOCK,
+	LE_TIMER_LEASE
+} LeTimerType;
+
+typedef struct LeTimer
+{
+	LeTime at;
+	uint32_t pos; /* place in the heap + 1; 0: not armed */
+	uint8_t type; /* LeTimerType */
+} LeTimer;
+
+typedef struct LeEntry LeEntry;
+typedef struct LeWaiter LeWaiter;
+typedef struct LeSlot LeSlot;
+typedef struct LeLock LeLock;
+typedef struct LeLease LeLease;
+typedef struct LeHold LeHold;
+typedef struct LeGroup LeGroup;
+typedef struct LeAcquirer LeAcquirer;
+typedef struct LeCore LeCore;
+
+/*
+ * Entries that are granted together or not at all, one in each of several
+ * locks, all with one token; only while they wait.
+ */
+struct LeGroup
+{
+	LeEntry *members; /* the first one carries the wait, and is announced */
+	LeEntry *blocked; /* this one was not ready when last looked */
+	LeGroup *passed_next;
+};
+
+/* Who has acquired: one record for all entries with the same text. */
+struct LeAcquirer
+{
+	LeHashLink hash_link;
+	uint32_t hash;
+	uint32_t entries; /* that have it */
+	uint8_t len;
+	char text[]; /* not terminated */
+};
+
+/* One place in a lock that one holder can have; it owns a row. */
+struct LeSlot
+{
+	LeLock *lock;
+	LeSlot *next; /* in lock->slots */
+	LeSlot *dirty_next;
+	union /* le_slot_holder() tells which */
+	{
+		LeEntry *holder;
+		LeSlot *free_next; /* in lock->free_slots */
+	};
+	LeRow row;
+	int32_t number; /* from 0 */
+	bool free;      /* in lock->free_slots */
+	bool drop;      /* delete the row */
+};
+
+struct LeLock
+{
+	LeHashLink hash_link;
+	char *name; /* not terminated */
+	uint32_t hash;
+	uint16_t name_len;
+	uint8_t kind;       /* LeKind */
+	uint8_t mode : 4;   /* LeMode of its holders; 0: none */
+	uint8_t doomed : 1; /* to be freed with the batch */
+	uint8_t doom_listed : 1;
+	uint8_t unsettled : 1; /* granting goes on in the next batch */
+	LeSlot *slots;
+	LeSlot *free_slots;
+	int32_t next_number; /* of the next new slot */
+	int32_t permits;     /* how many at a time; 0: not used so */
+	int32_t held;        /* number of holders */
+	uint32_t waiting;    /* length of queue */
+	LeLink queue;        /* of LeWaiter.queue_link, by revision */
+	LeTime closed_until; /* no grant before; 0: none */
+	uint32_t closed_by;  /* role of the holder that left it closed, which it counts for */
+	uint32_t mark;       /* of the search for deadlocks, which is not the core's; 0 at first */
+	LeTimer timer;       /* closed_until or lingering */
+	union
+	{
+		LeLock *doomed_next; /* while doom_listed */
+		int64_t last_change; /* else, of an election; 0: not known */
+	};
+};
+
+/*
+ * A request that may hold, or holds, a lock.  What only some states know is
+ * named by state; an ENDED entry keeps what it had.
+ */
+struct LeEntry
+{
+	LeLink lease_link;   /* in lease->entries while on a named lease */
+	LeLink session_link; /* in the session's entries */
+	union
+	{
+		LeHashLink token_link; /* in the hash of tokens */
+		LeEntry *ended_next;   /* ENDED */
+	};
+	LeLock *lock;
+	LeWaiter *waiter; /* NULL: it does not wait, and has not waited in this batch */
+	LeLease *lease;   /* NULL: a lease of its own */
+	LeHold *holds;    /* the uncommitted ones */
+	char *owner;      /* NULL: the session */
+	char *value;
+	LeAcquirer *acquirer; /* NULL: not known */
+	int64_t token;
+	LeTime ttl;      /* LE_TTL_BOUND: as long as its session */
+	LeTime deadline; /* end of its own lease; LE_NEVER */
+	LeSlot *slot;    /* HELD and LAPSED, as the next one */
+	LeTime acquired_at;
+	union
+	{
+		struct /* HELD */
+		{
+			LeHashBackLink owner_link; /* in the hash of named owners */
+			LeTime saved_at;           /* renewed, or its time left written */
+			LeTime saved_left;         /* time left for its row */
+		};
+		struct /* LAPSED */
+		{
+			LeLink lapsed_link;  /* in core->lapsed */
+			LeTime closed_until; /* no next grant before; 0: none */
+			LeTime lapsed_at;    /* since when, or overdue last */
+		};
+	};
+	LeTimer timer;
+	uint64_t lsn;     /* of the row's newest version */
+	uint64_t session; /* who asked; 0: gone */
+	uint32_t sessno;
+	uint32_t role;
+	uint32_t hold_count;
+	uint32_t value_len : 13; /* LE_MAX_VALUE */
+	uint32_t mode : 2;
+	uint32_t state : 3;   /* LeState */
+	uint32_t end : 4;     /* LeEnd: why it lapsed or ended */
+	uint32_t place : 1;   /* a queue place, not a blocked call */
+	uint32_t grouped : 1; /* QUEUED with others, or was until its batch */
+	uint32_t owner_len : 8;
+};
+
+/*
+ * What an entry has only while it waits: from its request, unless that is
+ * granted at once, to the end of the batch in which it leaves the queue.
+ */
+struct LeWaiter
+{
+	LeEntry *entry;
+	LeWaiter *left_next; /* in the list of those that have left their queues */
+	LeLink queue_link;   /* in lock->queue */
+	LeLink waits_link;   /* of a lock, not an election: in core->waits */
+	LeGroup *group;      /* while grouped */
+	LeEntry *group_next;
+	LeTime since;        /* entered the queue */
+	LeRow row;           /* a place's */
+	LeEntry *dirty_next; /* in the list of dirty places */
+
+	/* who is to be answered; session 0: nobody */
+	uint64_t session;
+	uint32_t sessno;
+	uint32_t request;
+	uint32_t xact;
+	uint32_t subxact;
+	LeTime until;
+
+	/* the answer */
+	LeEntry *answer_next;
+	int64_t answer_token;
+	uint8_t answer; /* LeStatus */
+	bool answering; /* in the list of answers */
+	bool joined;    /* LeReply.shared_owner */
+
+	uint16_t member; /* grouped: the which-th of the names it is, from 1; else 0 */
+};
+
+/* One hold of an entry, taken in a transaction that may still roll back. */
+struct LeHold
+{
+	LeEntry *entry;
+	LeHold *next;        /* in entry->holds */
+	LeHold **link;       /* what points to this one there */
+	LeLink session_link; /* in the session's holds */
+	uint64_t session;
+	uint32_t xact;
+	uint32_t subxact;
+};
+
+struct LeLease
+{
+	LeHashLink hash_link;
+	LeLease *dirty_next;
+	LeLink entries;
+	int64_t id;
+	LeTime ttl;
+	LeTime deadline;
+	LeTime saved_at;
+	LeTime saved_left;
+	LeTimer timer;
+	uint64_t lsn;
+	uint32_t role;
+	uint8_t owner_len;
+	uint8_t how; /* LeEnd: why it is ending */
+	bool ending; /* for good, but not all that hangs on it has ended yet */
+	bool ended;
+	bool for_group; /* of a group alone: its id is their token, and it
+								 * ends with the last of them */
+	char *owner;
+	LeRow row;
+};
+
+/* --- looking --- */
+
+/* An entry with this token; those of a group share theirs.  Looks at all: for tests. */
+extern LeEntry *le_core_find_token(const LeCore *core, int64_t token);
+/* The one that is in this lock. */
+extern LeEntry *le_core_find_entry(const LeCore *core, LeKind kind, LeText name, int64_t token);
+/* What the blocked call of this session waits for; NULL: it has none. */
+extern LeEntry *le_core_waiting_on(const LeCore *core, uint64_t session, uint32_t sessno);
+/* How many locks and places end with this session. */
+extern uint32_t le_core_bound_to(const LeCore *core, uint64_t session, uint32_t sessno);
+extern LeLease *le_core_find_lease(const LeCore *core, int64_t id);
+extern LeLock *le_core_find_lock(const LeCore *core, LeKind kind, LeText name);
+
+/*
+ * Locks by place, for paging: places run from 0 to le_core_lock_indexes() - 1, a
+ * lock keeps its place for life, NULL: nothing there.
+ */
+extern uint32_t le_core_lock_indexes(const LeCore *core);
+extern LeLock *le_core_lock_at(const LeCore *core, uint32_t place);
+
+/* Leases the same way. */
+extern uint32_t le_core_lease_indexes(const LeCore *core);
+extern LeLease *le_core_lease_at(const LeCore *core, uint32_t place);
+
+/* How many locks there are, and what has happened since the start. */
+extern uint64_t le_core_bytes(const LeCore *core);
+extern uint64_t le_core_lock_count(const LeCore *core);
+/* Entries that have a slot, and those that are queued. */
+extern uint64_t le_core_held(const LeCore *core);
+extern uint64_t le_core_queued(const LeCore *core);
+/*
+ * When the first of all that wait for a lock has entered its queue; LE_NEVER: none
+ * waits.  After a load places come before blocked calls.
+ */
+extern LeTime le_core_oldest_wait(const LeCore *core);
+extern const LeStats *le_core_stats(const LeCore *core);
+
+/* It takes a slot of its lock: it is HELD or LAPSED. */
+static inline bool
+le_entry_has_slot(const LeEntry *entry)
+{
+	return entry->state == LE_STATE_HELD || entry->state == LE_STATE_LAPSED;
+}
+
+/* Time left of an entry's lease, own or named; LE_NEVER when bound. */
+extern LeTime le_entry_time_left(const LeEntry *entry, LeTime now);
+/* The named lease that it hangs on; NULL: none. */
+extern LeLease *le_entry_named_lease(const LeEntry *entry);
+/* Acquired again, on a named lease or in an election, it is held once. */
+extern bool le_entry_counts_once(const LeEntry *entry);
+extern uint32_t le_entry_holds(const LeEntry *entry);
+
+/* NULL: it is free. */
+static inline LeEntry *
+le_slot_holder(const LeSlot *slot)
+{
+	return slot->free ? NULL : slot->holder;
+}
+
+/* The entry of a link in a lock's queue. */
+static inline LeEntry *
+le_queued(const LeLink *link)
+{
+	return le_container(link, LeWaiter, queue_link)->entry;
+}
+
+#endif /* LE_VIEW_H */
