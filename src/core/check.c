@@ -195,18 +195,18 @@ check_lock(const LeCore *core, const LeLock *lock)
 }
 
 static void
-add_share(LeShare *all, LeShare share)
+add_usage(LeUsage *all, LeUsage usage)
 {
-	all->entries += share.entries;
-	all->leases += share.leases;
-	all->bytes += share.bytes;
+	all->entries += usage.entries;
+	all->leases += usage.leases;
+	all->bytes += usage.bytes;
 }
 
 /* What all roles have together is what there is. */
 static void
 check_roles(const LeCore *core)
 {
-	LeShare counted = {0}, there = {0};
+	LeUsage counted = {0}, there = {0};
 	uint32_t roles = 0;
 
 	le_hash_foreach_all(link, next, core, LE_HASH_ROLES)
@@ -215,30 +215,30 @@ check_roles(const LeCore *core)
 
 		CHECK(role->entries > 0 || role->leases > 0);
 		roles++;
-		add_share(&counted, (LeShare){role->entries, role->leases, role->bytes});
+		add_usage(&counted, (LeUsage){role->entries, role->leases, role->bytes});
 	}
 	CHECK(roles == core->roles.used);
 	le_hash_foreach_all(link, next, core, LE_HASH_TOKENS)
 	{
 		const LeEntry *entry = le_container(link, LeEntry, token_link);
 
-		add_share(&there, le_share_of_entry(entry->lock->name_len, entry->owner_len, entry->value_len));
+		add_usage(&there, le_usage_of_entry(entry->lock->name_len, entry->owner_len, entry->value_len));
 		for (const LeHold *hold = entry->holds; hold != NULL; hold = hold->next)
-			add_share(&there, le_share_of_hold());
+			add_usage(&there, le_usage_of_hold());
 	}
 	le_hash_foreach_all(link, next, core, LE_HASH_LEASES)
 	{
 		const LeLease *lease = le_container(link, LeLease, hash_link);
 
 		if (!lease->for_group)
-			add_share(&there, le_share_of_lease(lease->owner_len));
+			add_usage(&there, le_usage_of_lease(lease->owner_len));
 	}
 	le_hash_foreach_all(link, next, core, LE_HASH_LOCKS)
 	{
 		const LeLock *lock = le_container(link, LeLock, hash_link);
 
 		if (lock->closed_until != 0)
-			add_share(&there, le_share_of_closed(lock->name_len));
+			add_usage(&there, le_usage_of_closed(lock->name_len));
 	}
 	CHECK(counted.entries == there.entries && counted.leases == there.leases && counted.bytes == there.bytes);
 }

@@ -30,8 +30,8 @@ proclaim(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now)
 {
 	char *old = holder->value;
 
-	le_role_add(core, holder->role, (LeShare){.bytes = cmd->value.len});
-	le_role_remove(core, holder->role, (LeShare){.bytes = holder->value_len});
+	le_role_add(core, holder->role, (LeUsage){.bytes = cmd->value.len});
+	le_role_remove(core, holder->role, (LeUsage){.bytes = holder->value_len});
 	holder->value = core->spare_value;
 	holder->value_len = (uint16_t) cmd->value.len;
 	core->spare_value = NULL;
@@ -43,7 +43,7 @@ proclaim(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now)
 static LeStatus
 admits_value(const LeCore *core, const LeEntry *holder, LeText value)
 {
-	LeShare more = {.bytes = value.len > holder->value_len ? value.len - holder->value_len : 0};
+	LeUsage more = {.bytes = value.len > holder->value_len ? value.len - holder->value_len : 0};
 
 	return le_role_admits(core, holder->role, more);
 }
@@ -56,7 +56,7 @@ le_reentry_admits(const LeCore *core, const LeEntry *holder, const LeCommand *cm
 
 	if (status != LE_OK || holder->holds == NULL)
 		return status;
-	return le_role_admits(core, holder->role, le_share_of_hold());
+	return le_role_admits(core, holder->role, le_usage_of_hold());
 }
 
 /* A re-entrant acquire, which le_reentry_status() and le_reentry_admits() allow. */
@@ -451,7 +451,7 @@ le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		return;
 	}
 	if (cmd->revision == 0)
-		reply->status = le_role_admits(core, cmd->role, le_share_of_command(cmd));
+		reply->status = le_role_admits(core, cmd->role, le_usage_of_command(cmd));
 	if (reply->status != LE_OK)
 		return;
 

@@ -50,10 +50,10 @@ le_answer(LeCore *core, LeEntry *entry, LeStatus status, int64_t token)
 		session->waiting_on = NULL;
 }
 
-static LeShare
-share_of(const LeEntry *entry)
+static LeUsage
+usage_of(const LeEntry *entry)
 {
-	return le_share_of_entry(entry->lock->name_len, entry->owner_len, entry->value_len);
+	return le_usage_of_entry(entry->lock->name_len, entry->owner_len, entry->value_len);
 }
 
 /* --- locks and slots --- */
@@ -113,7 +113,7 @@ le_lock_open(LeCore *core, LeLock *lock)
 	if (lock->closed_until == 0)
 		return;
 	lock->closed_until = 0;
-	le_role_remove(core, lock->closed_by, le_share_of_closed(lock->name_len));
+	le_role_remove(core, lock->closed_by, le_usage_of_closed(lock->name_len));
 }
 
 /*
@@ -129,7 +129,7 @@ le_lock_close(LeCore *core, LeLock *lock, LeTime until, uint32_t role)
 	le_lock_open(core, lock);
 	lock->closed_until = until;
 	lock->closed_by = role;
-	le_role_add(core, role, le_share_of_closed(lock->name_len));
+	le_role_add(core, role, le_usage_of_closed(lock->name_len));
 }
 
 /* Would a request of this mode be granted if it were first in the queue? */
@@ -328,7 +328,7 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 	le_unlink(&entry->session_link);
 	le_timer_clear(core, &entry->timer);
 	le_hash_remove(core, LE_HASH_TOKENS, &entry->token_link);
-	le_role_remove(core, entry->role, share_of(entry));
+	le_role_remove(core, entry->role, usage_of(entry));
 	core->work++;
 	le_answer(core, entry, answer_of_end(entry, how), 0);
 	entry->ended_next = core->ended;
@@ -524,7 +524,7 @@ le_entry_add_hold(LeCore *core, LeEntry *entry, uint64_t session, uint32_t sessn
 	hold->session = session;
 	hold->xact = xact;
 	hold->subxact = subxact;
-	le_role_add(core, entry->role, le_share_of_hold());
+	le_role_add(core, entry->role, le_usage_of_hold());
 	hold_link(entry, hold);
 	le_link_before(&core->sessions[sessno].holds, &hold->session_link);
 }
@@ -532,7 +532,7 @@ le_entry_add_hold(LeCore *core, LeEntry *entry, uint64_t session, uint32_t sessn
 void
 le_hold_remove(LeCore *core, LeHold *hold)
 {
-	le_role_remove(core, hold->entry->role, le_share_of_hold());
+	le_role_remove(core, hold->entry->role, le_usage_of_hold());
 	hold_unlink(hold);
 	le_unlink(&hold->session_link);
 	le_pool_put(&core->holds, hold);
@@ -569,7 +569,7 @@ le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease)
 	le_hash_add(core, LE_HASH_TOKENS, &entry->token_link);
 	if (lock->kind == LE_KIND_ELECTION)
 		core->candidates++;
-	le_role_add(core, entry->role, share_of(entry));
+	le_role_add(core, entry->role, usage_of(entry));
 	core->work++;
 	if (lease != NULL)
 	{

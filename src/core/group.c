@@ -159,7 +159,7 @@ admitted(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	else if (cmd->wait == 0 && !cmd->enqueue)
 		reply->status = LE_NOT_GRANTED;
 	if (reply->status == LE_OK && cmd->revision == 0)
-		reply->status = le_role_admits(core, cmd->role, le_share_of_command(cmd));
+		reply->status = le_role_admits(core, cmd->role, le_usage_of_command(cmd));
 	return all;
 }
 

@@ -353,24 +353,24 @@ extern LeEntry *le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t r
 /* --- core/role.c --- */
 
 /* What a role has, and how many bytes that is. */
-typedef struct LeShare
+typedef struct LeUsage
 {
 	uint32_t entries;
 	uint32_t leases;
 	size_t bytes;
-} LeShare;
+} LeUsage;
 
-extern void le_role_add(LeCore *core, uint32_t id, LeShare share);
-extern void le_role_remove(LeCore *core, uint32_t id, LeShare share);
+extern void le_role_add(LeCore *core, uint32_t id, LeUsage usage);
+extern void le_role_remove(LeCore *core, uint32_t id, LeUsage usage);
 /* May this role have so much more?  LE_OK, or which limit is in the way. */
-extern LeStatus le_role_admits(const LeCore *core, uint32_t id, LeShare share);
+extern LeStatus le_role_admits(const LeCore *core, uint32_t id, LeUsage usage);
 
 /* What these count: an entry, a lease, one more uncommitted hold, a closed name. */
-extern LeShare le_share_of_entry(uint32_t name_len, uint32_t owner_len, uint32_t value_len);
-extern LeShare le_share_of_lease(uint32_t owner_len);
-extern LeShare le_share_of_hold(void);
-extern LeShare le_share_of_closed(uint32_t name_len);
-extern LeShare le_share_of_command(const LeCommand *cmd);
+extern LeUsage le_usage_of_entry(uint32_t name_len, uint32_t owner_len, uint32_t value_len);
+extern LeUsage le_usage_of_lease(uint32_t owner_len);
+extern LeUsage le_usage_of_hold(void);
+extern LeUsage le_usage_of_closed(uint32_t name_len);
+extern LeUsage le_usage_of_command(const LeCommand *cmd);
 
 /* --- core/acquirer.c --- */
 

@@ -10,11 +10,11 @@ le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 {
 	LeLease *lease;
 
-	reply->status = le_role_admits(core, cmd->role, le_share_of_lease(cmd->owner.len));
+	reply->status = le_role_admits(core, cmd->role, le_usage_of_lease(cmd->owner.len));
 	if (reply->status != LE_OK)
 		return;
 	lease = le_lease_new(core, core->next_revision++, cmd->ttl, cmd->role);
-	le_role_add(core, lease->role, le_share_of_lease(cmd->owner.len));
+	le_role_add(core, lease->role, le_usage_of_lease(cmd->owner.len));
 	if (cmd->owner.data != NULL)
 	{
 		lease->owner = le_spare_take(&core->spare_owners);
@@ -39,7 +39,7 @@ lease_gone(LeCore *core, LeLease *lease)
 	le_timer_clear(core, &lease->timer);
 	le_hash_remove(core, LE_HASH_LEASES, &lease->hash_link);
 	if (!lease->for_group)
-		le_role_remove(core, lease->role, le_share_of_lease(lease->owner_len));
+		le_role_remove(core, lease->role, le_usage_of_lease(lease->owner_len));
 	le_lease_dirty(core, lease);
 }
 

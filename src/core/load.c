@@ -169,7 +169,7 @@ le_core_load_lease(LeCore *core, const LeStoredLease *row)
 		return LE_LOAD_NO_MEMORY;
 	times = lease_times(core, row);
 	lease = le_lease_new(core, row->id, row->ttl, row->role);
-	le_role_add(core, row->role, le_share_of_lease(row->owner.len));
+	le_role_add(core, row->role, le_usage_of_lease(row->owner.len));
 	if (row->owner.data != NULL)
 	{
 		lease->owner = le_spare_take(&core->spare_owners);
@@ -349,7 +349,7 @@ lease_is_of_group(LeCore *core, LeLease *lease, int64_t token)
 	if (lease == NULL || lease->id != token || lease->for_group)
 		return;
 	lease->for_group = true;
-	le_role_remove(core, lease->role, le_share_of_lease(lease->owner_len));
+	le_role_remove(core, lease->role, le_usage_of_lease(lease->owner_len));
 }
 
 static void

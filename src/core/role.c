@@ -23,52 +23,52 @@ find_role(const LeCore *core, uint32_t id)
  * Bytes are about what is allocated: an entry with a lock and a slot for itself,
  * and its share of the hashes and the heap of timers.
  */
-#define SHARE_OF_HASHES 64
+#define BYTES_IN_INDEXES 64
 
-LeShare
-le_share_of_entry(uint32_t name_len, uint32_t owner_len, uint32_t value_len)
+LeUsage
+le_usage_of_entry(uint32_t name_len, uint32_t owner_len, uint32_t value_len)
 {
-	size_t bytes = sizeof(LeEntry) + sizeof(LeLock) + sizeof(LeSlot) + SHARE_OF_HASHES;
+	size_t bytes = sizeof(LeEntry) + sizeof(LeLock) + sizeof(LeSlot) + BYTES_IN_INDEXES;
 
-	return (LeShare){.entries = 1, .bytes = bytes + name_len + owner_len + value_len};
+	return (LeUsage){.entries = 1, .bytes = bytes + name_len + owner_len + value_len};
 }
 
-LeShare
-le_share_of_lease(uint32_t owner_len)
+LeUsage
+le_usage_of_lease(uint32_t owner_len)
 {
-	return (LeShare){.leases = 1, .bytes = sizeof(LeLease) + SHARE_OF_HASHES + owner_len};
+	return (LeUsage){.leases = 1, .bytes = sizeof(LeLease) + BYTES_IN_INDEXES + owner_len};
 }
 
-LeShare
-le_share_of_hold(void)
+LeUsage
+le_usage_of_hold(void)
 {
-	return (LeShare){.bytes = sizeof(LeHold)};
+	return (LeUsage){.bytes = sizeof(LeHold)};
 }
 
-LeShare
-le_share_of_closed(uint32_t name_len)
+LeUsage
+le_usage_of_closed(uint32_t name_len)
 {
-	return (LeShare){.entries = 1, .bytes = sizeof(LeLock) + sizeof(LeSlot) + SHARE_OF_HASHES + name_len};
+	return (LeUsage){.entries = 1, .bytes = sizeof(LeLock) + sizeof(LeSlot) + BYTES_IN_INDEXES + name_len};
 }
 
 /* Of an ACQUIRE that becomes an entry for each of its names. */
-LeShare
-le_share_of_command(const LeCommand *cmd)
+LeUsage
+le_usage_of_command(const LeCommand *cmd)
 {
-	LeShare all = {0};
+	LeUsage all = {0};
 
 	for (uint32_t i = 0; i < (cmd->nnames > 0 ? cmd->nnames : 1); i++)
 	{
 		LeText name = cmd->nnames > 0 ? cmd->names[i] : cmd->name;
 
 		all.entries++;
-		all.bytes += le_share_of_entry(name.len, cmd->owner.len, cmd->value.len).bytes;
+		all.bytes += le_usage_of_entry(name.len, cmd->owner.len, cmd->value.len).bytes;
 	}
 	return all;
 }
 
 void
-le_role_add(LeCore *core, uint32_t id, LeShare share)
+le_role_add(LeCore *core, uint32_t id, LeUsage usage)
 {
 	LeRole *role = find_role(core, id);
 
@@ -78,21 +78,21 @@ le_role_add(LeCore *core, uint32_t id, LeShare share)
 		role->id = id;
 		le_hash_add(core, LE_HASH_ROLES, &role->hash_link);
 	}
-	role->entries += share.entries;
-	role->leases += share.leases;
-	role->bytes += share.bytes;
+	role->entries += usage.entries;
+	role->leases += usage.leases;
+	role->bytes += usage.bytes;
 }
 
 void
-le_role_remove(LeCore *core, uint32_t id, LeShare share)
+le_role_remove(LeCore *core, uint32_t id, LeUsage usage)
 {
 	LeRole *role = find_role(core, id);
 
-	assert(role != NULL && role->entries >= share.entries && role->leases >= share.leases &&
-		   role->bytes >= share.bytes);
-	role->entries -= share.entries;
-	role->leases -= share.leases;
-	role->bytes -= share.bytes;
+	assert(role != NULL && role->entries >= usage.entries && role->leases >= usage.leases &&
+		   role->bytes >= usage.bytes);
+	role->entries -= usage.entries;
+	role->leases -= usage.leases;
+	role->bytes -= usage.bytes;
 	if (role->entries > 0 || role->leases > 0 || role->bytes > 0)
 		return;
 	le_hash_remove(core, LE_HASH_ROLES, &role->hash_link);
@@ -106,16 +106,16 @@ is_above(int64_t limit, uint64_t now, uint64_t more)
 }
 
 LeStatus
-le_role_admits(const LeCore *core, uint32_t id, LeShare share)
+le_role_admits(const LeCore *core, uint32_t id, LeUsage usage)
 {
 	const LeLimits *limits = &core->limits;
 	const LeRole none = {0}, *role = find_role(core, id);
 
 	if (role == NULL)
 		role = &none;
-	if (is_above(limits->locks_per_role, role->entries, share.entries))
+	if (is_above(limits->locks_per_role, role->entries, usage.entries))
 		return LE_LIMIT_LOCKS;
-	if (is_above(limits->leases_per_role, role->leases, share.leases))
+	if (is_above(limits->leases_per_role, role->leases, usage.leases))
 		return LE_LIMIT_LEASES;
-	return is_above(limits->bytes_per_role, role->bytes, share.bytes) ? LE_LIMIT_BYTES : LE_OK;
+	return is_above(limits->bytes_per_role, role->bytes, usage.bytes) ? LE_LIMIT_BYTES : LE_OK;
 }
