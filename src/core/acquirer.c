@@ -32,11 +32,11 @@ le_acquirer_find(const LeCore *core, LeText text)
 bool
 le_acquirers_reserve(LeCore *core, LeText text)
 {
-	assert(core->spare_acquirer == NULL && text.len <= LE_MAX_ACQUIRER);
+	assert(core->prealloc_acquirer == NULL && text.len <= LE_MAX_ACQUIRER);
 	if (text.data == NULL || le_acquirer_find(core, text) != NULL)
 		return true;
-	core->spare_acquirer = core->env.alloc(core->env.arg, sizeof(LeAcquirer) + text.len);
-	return core->spare_acquirer != NULL;
+	core->prealloc_acquirer = core->env.alloc(core->env.arg, sizeof(LeAcquirer) + text.len);
+	return core->prealloc_acquirer != NULL;
 }
 
 LeAcquirer *
@@ -46,8 +46,8 @@ le_acquirer_get(LeCore *core, LeText text)
 
 	if (acquirer == NULL)
 	{
-		acquirer = core->spare_acquirer;
-		core->spare_acquirer = NULL;
+		acquirer = core->prealloc_acquirer;
+		core->prealloc_acquirer = NULL;
 		assert(acquirer != NULL);
 		acquirer->hash = hash_of(core, text);
 		acquirer->entries = 0;

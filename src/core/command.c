@@ -32,9 +32,9 @@ proclaim(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now)
 
 	le_role_add(core, holder->role, (LeUsage){.bytes = cmd->value.len});
 	le_role_remove(core, holder->role, (LeUsage){.bytes = holder->value_len});
-	holder->value = core->spare_value;
+	holder->value = core->prealloc_value;
 	holder->value_len = (uint16_t) cmd->value.len;
-	core->spare_value = NULL;
+	core->prealloc_value = NULL;
 	le_slot_dirty(core, holder->slot);
 	le_change_add(core, holder, LE_HOW_PROCLAIMED, old, now);
 }

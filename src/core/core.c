@@ -87,7 +87,7 @@ le_core_destroy(LeCore *core)
 		if (lease->ended)
 			le_free_text(core, &lease->owner);
 	}
-	le_spares_destroy(core);
+	le_prealloc_free(core);
 	le_acquirers_destroy(core);
 	le_hashes_destroy(core);
 	le_pool_destroy(core, &core->locks);
@@ -98,8 +98,8 @@ le_core_destroy(LeCore *core)
 	le_pool_destroy(core, &core->leases);
 	le_pool_destroy(core, &core->groups);
 	le_pool_destroy(core, &core->change_pool);
-	le_free_array(core, core->spare_names.items);
-	le_free_array(core, core->spare_owners.items);
+	le_free_array(core, core->prealloc_names.items);
+	le_free_array(core, core->prealloc_owners.items);
 	le_pool_destroy(core, &core->roles);
 	le_free_array(core, core->heap.items);
 	le_free_array(core, core->sessions);
@@ -220,7 +220,7 @@ le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	}
 	if (reply->status == LE_LOST || reply->status == LE_NOT_HELD || reply->status == LE_NO_LEASE)
 		tell_ending(core, cmd, now, reply);
-	le_spares_destroy(core);
+	le_prealloc_free(core);
 }
 
 /* --- time --- */

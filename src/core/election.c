@@ -98,8 +98,8 @@ le_change_lost(LeCore *core, LeLock *lock, const LeStoredEntry *row, LeEnd how, 
 	if (how == LE_END_NONE)
 		how = row->ttl == LE_TTL_BOUND ? LE_END_SESSION : LE_END_EXPIRED;
 	change = change_new(core, lock, how_ended(how), now);
-	change->dropped = core->spare_value;
-	core->spare_value = NULL;
+	change->dropped = core->prealloc_value;
+	core->prealloc_value = NULL;
 	change->value = change->dropped;
 	change->value_len = (uint16_t) row->value.len;
 	change->term = row->token;

@@ -69,7 +69,7 @@ le_lock_get(LeCore *core, LeKind kind, LeText name)
 	lock = le_pool_get(&core->locks);
 	lock->hash = (uint32_t) le_hash_name(core, kind, name);
 	lock->kind = (uint8_t) kind;
-	lock->name = le_spare_take(&core->spare_names);
+	lock->name = le_prealloc_take(&core->prealloc_names);
 	lock->name_len = (uint16_t) name.len;
 	lock->timer.type = LE_TIMER_LOCK;
 	le_link_init(&lock->queue);
@@ -555,14 +555,14 @@ le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease)
 	entry->timer.type = LE_TIMER_ENTRY;
 	if (cmd->owner.data != NULL)
 	{
-		entry->owner = le_spare_take(&core->spare_owners);
+		entry->owner = le_prealloc_take(&core->prealloc_owners);
 		entry->owner_len = (uint8_t) cmd->owner.len;
 	}
 	if (cmd->value.data != NULL)
 	{
-		entry->value = core->spare_value;
+		entry->value = core->prealloc_value;
 		entry->value_len = (uint16_t) cmd->value.len;
-		core->spare_value = NULL;
+		core->prealloc_value = NULL;
 	}
 	if (cmd->acquirer.data != NULL)
 		entry->acquirer = le_acquirer_get(core, cmd->acquirer);

@@ -61,13 +61,13 @@ typedef struct LeSession
 } LeSession;
 
 /* Copies of a command's texts, to be taken in their order. */
-typedef struct LeSpares
+typedef struct LePrealloc
 {
 	char **items;
 	uint32_t cap;
 	uint32_t n;
 	uint32_t taken;
-} LeSpares;
+} LePrealloc;
 
 /* What one role has. */
 typedef struct LeRole
@@ -132,9 +132,9 @@ struct LeCore
 	LeHash hashes[LE_HASHES];
 
 	/* copies of the command's texts, made by le_core_reserve() */
-	LeSpares spare_names, spare_owners;
-	char *spare_value;
-	LeAcquirer *spare_acquirer; /* NULL: there is one with this text */
+	LePrealloc prealloc_names, prealloc_owners;
+	char *prealloc_value;
+	LeAcquirer *prealloc_acquirer; /* NULL: there is one with this text */
 
 	int64_t work;   /* of this batch, see LeLimits */
 	LeTime horizon; /* no deadline after this has passed */
@@ -430,8 +430,8 @@ extern void le_entry_free(LeCore *core, LeEntry *entry);
 /* --- core/reserve.c --- */
 
 /* Preallocated copies of texts: le_core_reserve() makes them, a command takes them. */
-extern void le_spares_destroy(LeCore *core);
-extern char *le_spare_take(LeSpares *spares);
+extern void le_prealloc_free(LeCore *core);
+extern char *le_prealloc_take(LePrealloc *texts);
 
 /* --- core/facts.c --- */
 

@@ -17,7 +17,7 @@ le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 	le_role_add(core, lease->role, le_usage_of_lease(cmd->owner.len));
 	if (cmd->owner.data != NULL)
 	{
-		lease->owner = le_spare_take(&core->spare_owners);
+		lease->owner = le_prealloc_take(&core->prealloc_owners);
 		lease->owner_len = (uint8_t) cmd->owner.len;
 	}
 	le_lease_start(core, lease, now);

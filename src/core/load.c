@@ -172,7 +172,7 @@ le_core_load_lease(LeCore *core, const LeStoredLease *row)
 	le_role_add(core, row->role, le_usage_of_lease(row->owner.len));
 	if (row->owner.data != NULL)
 	{
-		lease->owner = le_spare_take(&core->spare_owners);
+		lease->owner = le_prealloc_take(&core->prealloc_owners);
 		lease->owner_len = (uint8_t) row->owner.len;
 	}
 	lease->row.locator = row->locator;

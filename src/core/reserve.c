@@ -8,65 +8,65 @@
 #include "internal.h"
 
 char *
-le_spare_take(LeSpares *spares)
+le_prealloc_take(LePrealloc *texts)
 {
-	assert(spares->taken < spares->n);
-	return spares->items[spares->taken++];
+	assert(texts->taken < texts->n);
+	return texts->items[texts->taken++];
 }
 
 static void
-spares_free(LeCore *core, LeSpares *spares)
+prealloc_free(LeCore *core, LePrealloc *texts)
 {
-	while (spares->taken < spares->n)
-		le_free_text(core, &spares->items[spares->taken++]);
-	spares->n = spares->taken = 0;
+	while (texts->taken < texts->n)
+		le_free_text(core, &texts->items[texts->taken++]);
+	texts->n = texts->taken = 0;
 }
 
 void
-le_spares_destroy(LeCore *core)
+le_prealloc_free(LeCore *core)
 {
-	spares_free(core, &core->spare_names);
-	spares_free(core, &core->spare_owners);
-	le_free_text(core, &core->spare_value);
-	if (core->spare_acquirer != NULL)
-		core->env.free(core->env.arg, core->spare_acquirer);
-	core->spare_acquirer = NULL;
+	prealloc_free(core, &core->prealloc_names);
+	prealloc_free(core, &core->prealloc_owners);
+	le_free_text(core, &core->prealloc_value);
+	if (core->prealloc_acquirer != NULL)
+		core->env.free(core->env.arg, core->prealloc_acquirer);
+	core->prealloc_acquirer = NULL;
 }
 
 static bool
-spare_text(LeCore *core, char **spare, LeText text)
+prealloc_text(LeCore *core, char **copy, LeText text)
 {
-	*spare = NULL;
+	*copy = NULL;
 	if (text.data == NULL)
 		return true;
-	*spare = core->env.alloc(core->env.arg, text.len > 0 ? text.len : 1);
-	if (*spare != NULL && text.len > 0)
-		memcpy(*spare, text.data, text.len);
-	return *spare != NULL;
+	*copy = core->env.alloc(core->env.arg, text.len > 0 ? text.len : 1);
+	if (*copy != NULL && text.len > 0)
+		memcpy(*copy, text.data, text.len);
+	return *copy != NULL;
 }
 
 static bool
-spares_room(LeCore *core, LeSpares *spares, uint32_t n)
+prealloc_room(LeCore *core, LePrealloc *texts, uint32_t n)
 {
-	if (n <= spares->cap)
+	if (n <= texts->cap)
 		return true;
-	le_free_array(core, spares->items);
-	spares->cap = 0;
-	spares->items = core->env.alloc(core->env.arg, n * sizeof(char *));
-	if (spares->items == NULL)
+	le_free_array(core, texts->items);
+	texts->cap = 0;
+	texts->items = core->env.alloc(core->env.arg, n * sizeof(char *));
+	if (texts->items == NULL)
 		return false;
-	spares->cap = n;
+	texts->cap = n;
 	return true;
 }
 
 static bool
-spares_add(LeCore *core, LeSpares *spares, LeText text)
+prealloc_add(LeCore *core, LePrealloc *texts, LeText text)
 {
-	assert(spares->n < spares->cap);
-	if (!spare_text(core, &spares->items[spares->n], text))
+	assert(texts->n < texts->cap);
+	if (!prealloc_text(core, &texts->items[texts->n], text))
 		return false;
 	if (text.data != NULL)
-		spares->n++;
+		texts->n++;
 	return true;
 }
 
@@ -74,18 +74,18 @@ spares_add(LeCore *core, LeSpares *spares, LeText text)
 static bool
 reserve_texts(LeCore *core, const LeCommand *cmd, uint32_t n)
 {
-	le_spares_destroy(core);
-	if (!spares_room(core, &core->spare_names, n) || !spares_room(core, &core->spare_owners, n) ||
-		!spare_text(core, &core->spare_value, cmd->value))
+	le_prealloc_free(core);
+	if (!prealloc_room(core, &core->prealloc_names, n) || !prealloc_room(core, &core->prealloc_owners, n) ||
+		!prealloc_text(core, &core->prealloc_value, cmd->value))
 		return false;
 	for (uint32_t i = 0; i < n; i++)
 	{
 		LeText name = cmd->nnames > 0 ? cmd->names[i] : cmd->name;
 
-		if (!spares_add(core, &core->spare_owners, cmd->owner))
+		if (!prealloc_add(core, &core->prealloc_owners, cmd->owner))
 			return false;
 		if (cmd->type == LE_CMD_ACQUIRE && le_core_find_lock(core, cmd->kind, name) == NULL &&
-			!spares_add(core, &core->spare_names, name))
+			!prealloc_add(core, &core->prealloc_names, name))
 			return false;
 	}
 	return true;
