@@ -68,7 +68,7 @@ check_holder(const LeCore *core, const LeLock *lock, const LeSlot *slot)
 		CHECK(entry->acquirer->entries > 0 &&
 			  le_acquirer_find(core, le_text(entry->acquirer->text, entry->acquirer->len)) ==
 				  entry->acquirer);
-	for (const LeHold *hold = entry->holds; hold != NULL; hold = hold->next)
+	for (const LeUncommitted *hold = entry->uncommitted; hold != NULL; hold = hold->next)
 	{
 		CHECK(hold->entry == entry);
 		CHECK(core->sessions[entry->sessno].id != 0 || hold->session != entry->session);
@@ -223,7 +223,7 @@ check_roles(const LeCore *core)
 		const LeEntry *entry = le_container(link, LeEntry, token_link);
 
 		add_usage(&there, le_usage_of_entry(entry->lock->name_len, entry->owner_len, entry->value_len));
-		for (const LeHold *hold = entry->holds; hold != NULL; hold = hold->next)
+		for (const LeUncommitted *hold = entry->uncommitted; hold != NULL; hold = hold->next)
 			add_usage(&there, le_usage_of_hold());
 	}
 	le_hash_foreach_all(link, next, core, LE_HASH_LEASES)
@@ -290,14 +290,14 @@ le_core_check(const LeCore *core)
 		uint32_t bound = 0;
 
 		if (session->id == 0)
-			CHECK(le_link_empty(&session->entries) && le_link_empty(&session->holds) &&
+			CHECK(le_link_empty(&session->entries) && le_link_empty(&session->uncommitted) &&
 				  session->waiting_on == NULL);
 		for (const LeLink *link = session->entries.next; link != &session->entries; link = link->next)
 			bound += le_entry_is_bound(le_container(link, LeEntry, session_link));
 		CHECK(bound == session->bound);
-		for (const LeLink *link = session->holds.next; link != &session->holds; link = link->next)
+		for (const LeLink *link = session->uncommitted.next; link != &session->uncommitted; link = link->next)
 		{
-			const LeHold *hold = le_container(link, LeHold, session_link);
+			const LeUncommitted *hold = le_container(link, LeUncommitted, session_link);
 
 			CHECK(hold->session == session->id && hold->xact == session->xact);
 			CHECK(hold->entry->state == LE_STATE_QUEUED || le_entry_has_slot(hold->entry));

@@ -54,7 +54,7 @@ le_reentry_admits(const LeCore *core, const LeEntry *holder, const LeCommand *cm
 {
 	LeStatus status = admits_value(core, holder, cmd->value);
 
-	if (status != LE_OK || holder->holds == NULL)
+	if (status != LE_OK || holder->uncommitted == NULL)
 		return status;
 	return le_role_admits(core, holder->role, le_usage_of_hold());
 }
@@ -66,7 +66,7 @@ le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now
 	if (le_entry_reenter(core, holder, cmd->ttl, now))
 	{
 		reply->counted = true;
-		le_entry_add_hold(core, holder, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
+		le_uncommitted_add(core, holder, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
 	}
 	if (cmd->value.data != NULL && !le_text_equal(le_text(holder->value, holder->value_len), cmd->value))
 		proclaim(core, holder, cmd, now);
@@ -89,7 +89,7 @@ is_unnamed_holder(const LeEntry *holder, const LeLock *lock, const LeCommand *cm
 static bool
 has_hold_of(const LeEntry *entry, uint64_t session)
 {
-	for (const LeHold *hold = entry->holds; hold != NULL; hold = hold->next)
+	for (const LeUncommitted *hold = entry->uncommitted; hold != NULL; hold = hold->next)
 	{
 		if (hold->session == session)
 			return true;
@@ -101,12 +101,12 @@ has_hold_of(const LeEntry *entry, uint64_t session)
 static LeEntry *
 held_by_transaction(const LeLock *lock, const LeSession *session, const LeCommand *cmd)
 {
-	const LeLink *link = session->holds.next;
+	const LeLink *link = session->uncommitted.next;
 
-	for (LeSlot *slot = lock->slots; slot != NULL && link != &session->holds;
+	for (LeSlot *slot = lock->slots; slot != NULL && link != &session->uncommitted;
 		 slot = slot->next, link = link->next)
 	{
-		LeEntry *entry = le_container(link, LeHold, session_link)->entry;
+		LeEntry *entry = le_container(link, LeUncommitted, session_link)->entry;
 		LeEntry *holder = le_slot_holder(slot);
 
 		if (is_unnamed_holder(entry, lock, cmd))
@@ -201,7 +201,7 @@ void
 le_acquire_entered(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	if (!has_hold_of(entry, cmd->session))
-		le_entry_add_hold(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
+		le_uncommitted_add(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
 	reply->status = entry->state == LE_STATE_LAPSED ? LE_LOST
 					: entry->state == LE_STATE_HELD ? LE_OK
 													: LE_QUEUED;
@@ -251,7 +251,7 @@ enter(LeCore *core, LeSession *session, const LeCommand *cmd, LeLease *lease, bo
 		lock->permits = cmd->permits;
 	entry = le_entry_new(core, lock, cmd, lease);
 	entry->place = cmd->enqueue;
-	le_entry_add_hold(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
+	le_uncommitted_add(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
 	reply->token = entry->token;
 	reply->counted = true;
 	if (admitted)
@@ -343,11 +343,11 @@ le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, L
 {
 	uint32_t position = 1;
 
-	if (entry->holds != NULL)
+	if (entry->uncommitted != NULL)
 	{
 		entry->hold_count++;
 		reply->counted = true;
-		le_entry_add_hold(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
+		le_uncommitted_add(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
 		le_place_dirty(core, entry);
 		reply->wrote = true;
 	}

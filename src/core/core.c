@@ -29,13 +29,13 @@ le_core_create(const LeEnv *env, uint32_t max_sessions, int64_t next_revision)
 	for (uint32_t i = 0; i < max_sessions; i++)
 	{
 		le_link_init(&core->sessions[i].entries);
-		le_link_init(&core->sessions[i].holds);
+		le_link_init(&core->sessions[i].uncommitted);
 	}
 	le_pool_init(&core->locks, sizeof(LeLock));
 	le_pool_init(&core->slots, sizeof(LeSlot));
 	le_pool_init(&core->entries, sizeof(LeEntry));
 	le_pool_init(&core->waiters, sizeof(LeWaiter));
-	le_pool_init(&core->holds, sizeof(LeHold));
+	le_pool_init(&core->uncommitted, sizeof(LeUncommitted));
 	le_pool_init(&core->leases, sizeof(LeLease));
 	le_pool_init(&core->groups, sizeof(LeGroup));
 	le_pool_init(&core->change_pool, sizeof(LeChange));
@@ -94,7 +94,7 @@ le_core_destroy(LeCore *core)
 	le_pool_destroy(core, &core->slots);
 	le_pool_destroy(core, &core->entries);
 	le_pool_destroy(core, &core->waiters);
-	le_pool_destroy(core, &core->holds);
+	le_pool_destroy(core, &core->uncommitted);
 	le_pool_destroy(core, &core->leases);
 	le_pool_destroy(core, &core->groups);
 	le_pool_destroy(core, &core->change_pool);

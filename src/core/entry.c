@@ -167,7 +167,7 @@ le_reentry_status(const LeEntry *holder, LeMode mode, const LeLease *lease, LeTi
 bool
 le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 {
-	bool counted = !le_entry_counts_once(holder) || holder->holds != NULL;
+	bool counted = !le_entry_counts_once(holder) || holder->uncommitted != NULL;
 
 	if (!counted && le_entry_named_lease(holder) != NULL)
 		return false;
@@ -298,8 +298,8 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 	LeLock *lock = entry->lock;
 	LeLease *lease = entry->lease;
 
-	while (entry->holds != NULL)
-		le_hold_remove(core, entry->holds);
+	while (entry->uncommitted != NULL)
+		le_uncommitted_remove(core, entry->uncommitted);
 	if (entry->state == LE_STATE_QUEUED)
 	{
 		if (how != LE_END_REPLACED)
@@ -344,18 +344,18 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 
 /* There may be many of one entry, so neither of these walks. */
 static void
-hold_link(LeEntry *entry, LeHold *hold)
+uncommitted_link(LeEntry *entry, LeUncommitted *hold)
 {
 	hold->entry = entry;
-	hold->next = entry->holds;
-	hold->link = &entry->holds;
+	hold->next = entry->uncommitted;
+	hold->link = &entry->uncommitted;
 	if (hold->next != NULL)
 		hold->next->link = &hold->next;
-	entry->holds = hold;
+	entry->uncommitted = hold;
 }
 
 static void
-hold_unlink(LeHold *hold)
+uncommitted_unlink(LeUncommitted *hold)
 {
 	*hold->link = hold->next;
 	if (hold->next != NULL)
@@ -385,12 +385,12 @@ queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
 			head->hold_count = 0; /* for le_entry_answer() */
 		else
 		{
-			while (head->holds != NULL)
+			while (head->uncommitted != NULL)
 			{
-				LeHold *hold = head->holds;
+				LeUncommitted *hold = head->uncommitted;
 
-				hold_unlink(hold);
-				hold_link(holder, hold);
+				uncommitted_unlink(hold);
+				uncommitted_link(holder, hold);
 			}
 		}
 		if (head->value != NULL)
@@ -516,26 +516,26 @@ le_entry_set_state(LeEntry *entry, LeState from, LeState to)
 }
 
 void
-le_entry_add_hold(LeCore *core, LeEntry *entry, uint64_t session, uint32_t sessno, uint32_t xact,
-				  uint32_t subxact)
+le_uncommitted_add(LeCore *core, LeEntry *entry, uint64_t session, uint32_t sessno, uint32_t xact,
+				   uint32_t subxact)
 {
-	LeHold *hold = le_pool_get(&core->holds);
+	LeUncommitted *hold = le_pool_get(&core->uncommitted);
 
 	hold->session = session;
 	hold->xact = xact;
 	hold->subxact = subxact;
 	le_role_add(core, entry->role, le_usage_of_hold());
-	hold_link(entry, hold);
-	le_link_before(&core->sessions[sessno].holds, &hold->session_link);
+	uncommitted_link(entry, hold);
+	le_link_before(&core->sessions[sessno].uncommitted, &hold->session_link);
 }
 
 void
-le_hold_remove(LeCore *core, LeHold *hold)
+le_uncommitted_remove(LeCore *core, LeUncommitted *hold)
 {
 	le_role_remove(core, hold->entry->role, le_usage_of_hold());
-	hold_unlink(hold);
+	uncommitted_unlink(hold);
 	le_unlink(&hold->session_link);
-	le_pool_put(&core->holds, hold);
+	le_pool_put(&core->uncommitted, hold);
 }
 
 LeEntry *

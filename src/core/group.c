@@ -186,7 +186,7 @@ enter_all(LeCore *core, const LeCommand *cmd, LeLease *lease, LeTime now)
 		entry->grouped = true;
 		entry->waiter->member = (uint16_t) (i + 1);
 		entry->place = cmd->enqueue;
-		le_entry_add_hold(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
+		le_uncommitted_add(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
 		if (first == NULL)
 			first = entry;
 		else

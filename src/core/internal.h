@@ -49,14 +49,14 @@ typedef struct LeHash
 	uint32_t count;
 } LeHash;
 
-/* The entries and uncommitted holds of one session. */
+/* What one session has. */
 typedef struct LeSession
 {
 	uint64_t id; /* 0: none */
 	uint32_t xact;
 	uint32_t bound; /* entries that end with it */
 	LeLink entries;
-	LeLink holds;
+	LeLink uncommitted;  /* holds */
 	LeEntry *waiting_on; /* what its blocked call waits for */
 } LeSession;
 
@@ -120,7 +120,7 @@ struct LeCore
 	LeSession *sessions;
 	uint32_t max_sessions;
 
-	LePool locks, slots, entries, waiters, holds, leases, groups, roles, change_pool;
+	LePool locks, slots, entries, waiters, uncommitted, leases, groups, roles, change_pool;
 	LeHeap heap;
 	uint32_t queued;       /* entries in state QUEUED, all locks */
 	LeLink waits;          /* those that wait for locks, as they came */
@@ -287,9 +287,9 @@ extern void le_settle_ended(LeCore *core, const LeEntry *before, LeTime now);
 extern void le_entry_arm(LeCore *core, LeEntry *entry);
 
 /* Holds of a transaction that may still roll back. */
-extern void le_entry_add_hold(LeCore *core, LeEntry *entry, uint64_t session, uint32_t sessno, uint32_t xact,
-							  uint32_t subxact);
-extern void le_hold_remove(LeCore *core, LeHold *hold);
+extern void le_uncommitted_add(LeCore *core, LeEntry *entry, uint64_t session, uint32_t sessno, uint32_t xact,
+							   uint32_t subxact);
+extern void le_uncommitted_remove(LeCore *core, LeUncommitted *hold);
 
 /* Answer the waiter of an entry, if there is one, with the batch. */
 extern void le_answer(LeCore *core, LeEntry *entry, LeStatus status, int64_t token);

@@ -334,10 +334,10 @@ load_holds(LeCore *core, LeEntry *entry, LeText uncommitted)
 		if (!core->load.alive(core->load.arg, hold.session, &sessno) ||
 			!core->load.uncommitted(core->load.arg, hold.session, hold.xact))
 			continue;
-		if (!le_pool_reserve(core, &core->holds, 1))
+		if (!le_pool_reserve(core, &core->uncommitted, 1))
 			return false;
 		(void) le_session_touch(core, hold.session, sessno, hold.xact, core->load.clock.now);
-		le_entry_add_hold(core, entry, hold.session, sessno, hold.xact, hold.subxact);
+		le_uncommitted_add(core, entry, hold.session, sessno, hold.xact, hold.subxact);
 	}
 	return true;
 }
@@ -440,7 +440,7 @@ reserve_row(LeCore *core, const LeCommand *cmd, const LeStoredEntry *row)
 {
 	uint32_t holds = row->uncommitted.len / (uint32_t) sizeof(LeStoredHold);
 
-	return le_core_reserve(core, cmd) && le_pool_reserve(core, &core->holds, holds + 1);
+	return le_core_reserve(core, cmd) && le_pool_reserve(core, &core->uncommitted, holds + 1);
 }
 
 LeLoadStatus

@@ -115,7 +115,7 @@ le_core_reserve(LeCore *core, const LeCommand *cmd)
 
 	/* every one that waits may be granted a slot without another reserve */
 	return le_pool_reserve(core, &core->locks, n) && le_pool_reserve(core, &core->entries, n) &&
-		   le_pool_reserve(core, &core->waiters, n) && le_pool_reserve(core, &core->holds, n) &&
+		   le_pool_reserve(core, &core->waiters, n) && le_pool_reserve(core, &core->uncommitted, n) &&
 		   le_pool_reserve(core, &core->slots, core->queued + n) &&
 		   (cmd->nnames == 0 || le_pool_reserve(core, &core->groups, 1));
 }

@@ -42,7 +42,7 @@ le_usage_of_lease(uint32_t owner_len)
 LeUsage
 le_usage_of_hold(void)
 {
-	return (LeUsage){.bytes = sizeof(LeHold)};
+	return (LeUsage){.bytes = sizeof(LeUncommitted)};
 }
 
 LeUsage

@@ -8,8 +8,8 @@
 static void
 session_forget_holds(LeCore *core, LeSession *session)
 {
-	while (!le_link_empty(&session->holds))
-		le_hold_remove(core, le_container(session->holds.next, LeHold, session_link));
+	while (!le_link_empty(&session->uncommitted))
+		le_uncommitted_remove(core, le_container(session->uncommitted.next, LeUncommitted, session_link));
 }
 
 /* le_settle_ended() is to follow. */
@@ -120,9 +120,9 @@ le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		session->waiting_on->waiter->subxact >= cmd->subxact)
 		session_stop_waiting(core, session, LE_END_UNDONE, now);
 
-	for (LeLink *link = session->holds.next; link != &session->holds;)
+	for (LeLink *link = session->uncommitted.next; link != &session->uncommitted;)
 	{
-		LeHold *hold = le_container(link, LeHold, session_link);
+		LeUncommitted *hold = le_container(link, LeUncommitted, session_link);
 		LeEntry *entry = hold->entry;
 
 		link = link->next;
@@ -133,7 +133,7 @@ le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 			reply->next = 1;
 			break;
 		}
-		le_hold_remove(core, hold);
+		le_uncommitted_remove(core, hold);
 		if (entry->state == LE_STATE_LAPSED)
 			continue;
 		if (entry->hold_count > 1)
@@ -147,7 +147,8 @@ le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		}
 
 		/* its end removes all its holds: go on with one of another entry */
-		while (link != &session->holds && end_as_one(entry, le_container(link, LeHold, session_link)->entry))
+		while (link != &session->uncommitted &&
+			   end_as_one(entry, le_container(link, LeUncommitted, session_link)->entry))
 			link = link->next;
 		le_entry_end_only(core, entry, LE_END_UNDONE, 0, now);
 	}
@@ -164,7 +165,7 @@ le_core_end_is_heavy(const LeCore *core, uint64_t session, uint32_t sessno)
 		return false;
 	for (const LeLink *link = s->entries.next; link != &s->entries && n < LE_FEW; link = link->next)
 		n++;
-	for (const LeLink *link = s->holds.next; link != &s->holds && n < LE_FEW; link = link->next)
+	for (const LeLink *link = s->uncommitted.next; link != &s->uncommitted && n < LE_FEW; link = link->next)
 		n++;
 	return n == LE_FEW;
 }

@@ -62,7 +62,7 @@ typedef struct LeWaiter LeWaiter;
 typedef struct LeSlot LeSlot;
 typedef struct LeLock LeLock;
 typedef struct LeLease LeLease;
-typedef struct LeHold LeHold;
+typedef struct LeUncommitted LeUncommitted;
 typedef struct LeGroup LeGroup;
 typedef struct LeAcquirer LeAcquirer;
 typedef struct LeCore LeCore;
@@ -148,10 +148,10 @@ struct LeEntry
 		LeEntry *ended_next;   /* ENDED */
 	};
 	LeLock *lock;
-	LeWaiter *waiter; /* NULL: it does not wait, and has not waited in this batch */
-	LeLease *lease;   /* NULL: a lease of its own */
-	LeHold *holds;    /* the uncommitted ones */
-	char *owner;      /* NULL: the session */
+	LeWaiter *waiter;           /* NULL: it does not wait, and has not waited in this batch */
+	LeLease *lease;             /* NULL: a lease of its own */
+	LeUncommitted *uncommitted; /* holds; NULL: all are committed */
+	char *owner;                /* NULL: the session */
 	char *value;
 	LeAcquirer *acquirer; /* NULL: not known */
 	int64_t token;
@@ -224,12 +224,12 @@ struct LeWaiter
 };
 
 /* One hold of an entry, taken in a transaction that may still roll back. */
-struct LeHold
+struct LeUncommitted
 {
 	LeEntry *entry;
-	LeHold *next;        /* in entry->holds */
-	LeHold **link;       /* what points to this one there */
-	LeLink session_link; /* in the session's holds */
+	LeUncommitted *next;  /* in entry->uncommitted */
+	LeUncommitted **link; /* what points to this one there */
+	LeLink session_link;  /* in the session's holds */
 	uint64_t session;
 	uint32_t xact;
 	uint32_t subxact;

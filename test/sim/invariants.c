@@ -226,7 +226,7 @@ check_undone(World *w, const LeCommand *cmd)
 	{
 		if (live.entries[i]->state == LE_STATE_LAPSED)
 			continue;
-		for (const LeHold *hold = live.entries[i]->holds; hold != NULL; hold = hold->next)
+		for (const LeUncommitted *hold = live.entries[i]->uncommitted; hold != NULL; hold = hold->next)
 			ENSURE(w,
 				   hold->session != cmd->session || hold->xact != cmd->xact || hold->subxact < cmd->subxact);
 	}

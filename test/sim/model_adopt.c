@@ -167,7 +167,7 @@ adopt_holds(Model *m)
 	{
 		const LeEntry *c = m_core_entry(m, &m->s.entries[i]);
 
-		for (const LeHold *h = c->holds; h != NULL; h = h->next)
+		for (const LeUncommitted *h = c->uncommitted; h != NULL; h = h->next)
 			m_add_hold(m, &m->s.entries[i],
 					   &(LeCommand){.session = h->session,
 									.sessno = m_sessno(m, h->session),

@@ -61,7 +61,7 @@ compare_holds(Model *m, const MEntry *e, const LeEntry *c)
 
 	for (int i = 0; i < m->s.nholds; i++)
 		expected += m_on_hold(&m->s.holds[i], e);
-	for (const LeHold *hold = c->holds; hold != NULL; hold = hold->next)
+	for (const LeUncommitted *hold = c->uncommitted; hold != NULL; hold = hold->next)
 		actual++;
 	SAME("holds", e->count, c->hold_count);
 	/* a lapsed one has ended: nothing can be taken back of it */

@@ -145,12 +145,12 @@ fill_holds(SlotRow *row, const LeEntry *entry)
 {
 	uint32_t n = 0;
 
-	for (const LeHold *hold = entry->holds; hold != NULL; hold = hold->next)
+	for (const LeUncommitted *hold = entry->uncommitted; hold != NULL; hold = hold->next)
 		n++;
 	row->uncommitted = n > 0 ? malloc(n * sizeof(LeStoredHold)) : NULL;
 	if (n > 0 && row->uncommitted == NULL)
 		abort();
-	for (const LeHold *hold = entry->holds; hold != NULL; hold = hold->next)
+	for (const LeUncommitted *hold = entry->uncommitted; hold != NULL; hold = hold->next)
 		row->uncommitted[row->nuncommitted++] = (LeStoredHold){hold->session, hold->xact, hold->subxact};
 }
 

@@ -245,7 +245,7 @@ add_holder(const LeEntry *holder)
 	{
 		if (holder->ttl == LE_TTL_BOUND && holder->lease == NULL)
 			add_proc(holder->sessno, NULL);
-		for (const LeHold *hold = holder->holds; hold != NULL; hold = hold->next)
+		for (const LeUncommitted *hold = holder->uncommitted; hold != NULL; hold = hold->next)
 		{
 			uint32 proc = le_session_proc(hold->session);
 			LeMailbox *box = mailbox_of(proc);

@@ -54,7 +54,8 @@ le_store_set_texts(Datum *values, bool *nulls, int name_column, const LeEntry *e
 	LeStoredHold uncommitted[MAX_UNCOMMITTED];
 	int n = 0;
 
-	for (const LeHold *hold = entry->holds; hold != NULL && n < MAX_UNCOMMITTED; hold = hold->next)
+	for (const LeUncommitted *hold = entry->uncommitted; hold != NULL && n < MAX_UNCOMMITTED;
+		 hold = hold->next)
 		uncommitted[n++] = (LeStoredHold){hold->session, hold->xact, hold->subxact};
 	Assert(lock->name_len > 0 && lock->name_len <= LE_MAX_NAME && entry->value_len <= LE_MAX_VALUE);
 	le_store_set_text(values, nulls, name_column, lock->name, lock->name_len);
