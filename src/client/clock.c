@@ -20,28 +20,28 @@
 #endif
 
 /* A wait on a condition looks at the clock at least this often: its own clock stands still in suspend. */
-#define COND_MAX LE_SEC
+#define COND_MAX LE_SEC_NS
 
 int64_t
-le_clock(void)
+le_now_ns(void)
 {
 	struct timespec t;
 
 	clock_gettime(LE_CLOCK, &t);
-	return t.tv_sec * LE_SEC + t.tv_nsec;
+	return t.tv_sec * LE_SEC_NS + t.tv_nsec;
 }
 
 int64_t
 le_now(void)
 {
-	return le_clock() / LE_MS;
+	return le_now_ns() / LE_MS_NS;
 }
 
 /* Rounded up, so that nobody wakes a moment too early again and again. */
 int64_t
 le_ms_up(int64_t ns)
 {
-	return ns <= 0 ? 0 : ns / LE_MS + (ns % LE_MS != 0);
+	return ns <= 0 ? 0 : ns / LE_MS_NS + (ns % LE_MS_NS != 0);
 }
 
 int64_t
@@ -55,7 +55,7 @@ le_add(int64_t a, int64_t b)
 int64_t
 le_until(int wait_ms)
 {
-	return wait_ms < 0 ? LE_NEVER : le_add(le_clock(), wait_ms * LE_MS);
+	return wait_ms < 0 ? LE_NEVER : le_add(le_now_ns(), wait_ms * LE_MS_NS);
 }
 
 int64_t
@@ -63,7 +63,7 @@ le_until_point(int64_t ms)
 {
 	if (ms <= 0)
 		return 0;
-	return ms < LE_NEVER / LE_MS ? ms * LE_MS : LE_NEVER;
+	return ms < LE_NEVER / LE_MS_NS ? ms * LE_MS_NS : LE_NEVER;
 }
 
 int
@@ -81,7 +81,7 @@ static bool
 timer_set(int timer, int64_t until)
 {
 #ifdef __linux__
-	struct itimerspec at = {.it_value = {until / LE_SEC, until % LE_SEC}};
+	struct itimerspec at = {.it_value = {until / LE_SEC_NS, until % LE_SEC_NS}};
 
 	return timer >= 0 && timerfd_settime(timer, TFD_TIMER_ABSTIME, &at, NULL) == 0;
 #else
@@ -95,7 +95,7 @@ int
 le_poll(struct pollfd *fds, int n, int timer, int64_t until)
 {
 	struct pollfd all[4];
-	int64_t left = until == LE_NEVER ? LE_NEVER : until - le_clock();
+	int64_t left = until == LE_NEVER ? LE_NEVER : until - le_now_ns();
 	int timeout = -1, rc;
 
 	for (int i = 0; i < n; i++)
@@ -138,15 +138,15 @@ le_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t until)
 		pthread_cond_wait(cond, lock);
 		return;
 	}
-	left = until - le_clock();
+	left = until - le_now_ns();
 	if (left <= 0)
 		return;
 	if (left > COND_MAX)
 		left = COND_MAX;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	left += t.tv_nsec;
-	t.tv_sec += left / LE_SEC;
-	t.tv_nsec = left % LE_SEC;
+	t.tv_sec += left / LE_SEC_NS;
+	t.tv_nsec = left % LE_SEC_NS;
 	pthread_cond_timedwait(cond, lock, &t);
 }
 
@@ -167,6 +167,6 @@ le_jitter(int64_t ns)
 	uint32_t r;
 
 	if (!le_random(&r, sizeof(r)))
-		r = (uint32_t) (le_clock() / 1000);
+		r = (uint32_t) (le_now_ns() / 1000);
 	return ns - ns / 10 + ns / 5 / 1000 * (r % 1000);
 }

@@ -191,7 +191,7 @@ learn_options(le_session *s, PGconn *conn)
 	hostaddr = option(options, "hostaddr");
 	port = option(options, "port");
 	timeout = option(options, "connect_timeout");
-	net->connect_ns = timeout != NULL && atoi(timeout) > 0 ? atoi(timeout) * LE_SEC : s->connect;
+	net->connect_ns = timeout != NULL && atoi(timeout) > 0 ? atoi(timeout) * LE_SEC_NS : s->connect;
 	n = count_items(hostaddr) > 0 ? count_items(hostaddr) : count_items(host);
 	net->hosts = n > 1 ? calloc((size_t) n, sizeof(le_host)) : NULL;
 	for (int i = 0; i < n && net->hosts != NULL; i++)
@@ -303,8 +303,8 @@ host_limit(le_session *s)
 {
 	int64_t ns = s->net.connect_ns, part = s->ttl / 4;
 
-	if (part < 200 * LE_MS)
-		part = 200 * LE_MS;
+	if (part < 200 * LE_MS_NS)
+		part = 200 * LE_MS_NS;
 	return atomic_load(&s->state) == LE_SUSPENDED && part < ns ? part : ns;
 }
 
@@ -329,7 +329,7 @@ static connect_result
 wait_connected(le_session *s, PGconn *conn)
 {
 	PostgresPollingStatusType status = PGRES_POLLING_WRITING;
-	int64_t until = limit(s, le_add(le_clock(), host_limit(s)));
+	int64_t until = limit(s, le_add(le_now_ns(), host_limit(s)));
 	char at[300], now[300];
 
 	host_name(conn, at, sizeof(at));
@@ -339,7 +339,7 @@ wait_connected(le_session *s, PGconn *conn)
 
 		if (!wait_socket(s, PQsocket(conn), events, limit(s, until)))
 		{
-			if (le_clock() >= limit(s, until))
+			if (le_now_ns() >= limit(s, until))
 				return CONNECT_SILENT;
 			continue;
 		}
@@ -348,7 +348,7 @@ wait_connected(le_session *s, PGconn *conn)
 		if (strcmp(at, now) != 0)
 		{
 			memcpy(at, now, sizeof(at));
-			until = le_add(le_clock(), host_limit(s));
+			until = le_add(le_now_ns(), host_limit(s));
 		}
 	}
 	return status == PGRES_POLLING_OK ? CONNECT_OK : CONNECT_FAILED;
@@ -390,7 +390,7 @@ connect_hosts(le_session *s)
 		if (result == CONNECT_FAILED)
 			return false;
 		le_lock(s);
-		if (s->closing && le_clock() >= s->close_until)
+		if (s->closing && le_now_ns() >= s->close_until)
 			tries = net->nhosts;
 		le_unlock(s);
 	}
@@ -423,7 +423,7 @@ learn_server(le_session *s)
 	bool ok = false;
 
 	snprintf(old, sizeof(old), "%d", net->old_pid);
-	result = le_exec(s, le_add(le_clock(), s->call), info_sql, 2, values);
+	result = le_exec(s, le_add(le_now_ns(), s->call), info_sql, 2, values);
 	if (result == NULL)
 		return false;
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
@@ -529,7 +529,7 @@ exchange(le_session *s, int64_t until)
 			return true;
 		if (!wait_socket(s, PQsocket(conn), unsent != 0 ? POLLIN | POLLOUT : POLLIN, limit(s, until)))
 		{
-			if (le_clock() < limit(s, until))
+			if (le_now_ns() < limit(s, until))
 				continue;
 			le_set_broken(s, "the server did not answer in time");
 			return false;

@@ -72,7 +72,7 @@ le_proclaim(le_hold *hold, const char *candidate, le_error *error)
 	if (op == NULL)
 		return le_error_set(error, LE_NO_MEMORY, "", "out of memory");
 	op->token = le_token(hold);
-	return le_op_run(s, op, le_add(le_clock(), s->call), NULL, error);
+	return le_op_run(s, op, le_add(le_now_ns(), s->call), NULL, error);
 }
 
 le_status
@@ -92,5 +92,5 @@ le_leader(le_session *session, const char *election, le_leader_info *leader, le_
 	op = le_op_new(session, LE_OP_LEADER, election, NULL);
 	if (op == NULL)
 		return le_error_set(error, LE_NO_MEMORY, "", "out of memory");
-	return le_op_run(session, op, le_add(le_clock(), session->call), leader, error);
+	return le_op_run(session, op, le_add(le_now_ns(), session->call), leader, error);
 }

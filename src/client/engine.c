@@ -11,8 +11,8 @@
 
 #include <string.h>
 
-#define RETRY_FIRST (50 * LE_MS)
-#define RETRY_ENDED (5 * LE_SEC)
+#define RETRY_FIRST (50 * LE_MS_NS)
+#define RETRY_ENDED (5 * LE_SEC_NS)
 
 /* While there is a lease to save, it is tried often. */
 static void
@@ -25,12 +25,12 @@ connect_failed(le_session *s)
 	most = atomic_load(&s->state) == LE_ENDED ? RETRY_ENDED : s->ttl / 20;
 	le_error_copy(&s->trouble, &net->error);
 	le_unlock(s);
-	if (most > LE_SEC && most != RETRY_ENDED)
-		most = LE_SEC;
+	if (most > LE_SEC_NS && most != RETRY_ENDED)
+		most = LE_SEC_NS;
 	if (most < RETRY_FIRST)
 		most = RETRY_FIRST;
 	net->failures++;
-	net->retry_at = le_add(le_clock(), le_jitter(delay < most ? delay : most));
+	net->retry_at = le_add(le_now_ns(), le_jitter(delay < most ? delay : most));
 }
 
 static void
@@ -124,7 +124,7 @@ work(le_session *s, int64_t now, int64_t *next)
 static void
 turn(le_session *s)
 {
-	int64_t now = le_clock(), next = LE_NEVER;
+	int64_t now = le_now_ns(), next = LE_NEVER;
 	le_net *net = &s->net;
 
 	le_check_deadline(s);
@@ -166,8 +166,8 @@ turn(le_session *s)
 static void
 give_back(le_session *s)
 {
-	while (!le_link_empty(&s->todo) && s->net.conn != NULL && le_clock() < s->close_until &&
-		   le_clock() >= s->net.ask_at)
+	while (!le_link_empty(&s->todo) && s->net.conn != NULL && le_now_ns() < s->close_until &&
+		   le_now_ns() >= s->net.ask_at)
 	{
 		le_hold *hold = le_container(s->todo.next, le_hold, link);
 
@@ -183,7 +183,7 @@ shut_down(le_session *s)
 {
 	bool has_lease = atomic_load(&s->lease) != 0;
 
-	if (has_lease && !s->lease_gone && s->net.conn == NULL && le_clock() < s->close_until)
+	if (has_lease && !s->lease_gone && s->net.conn == NULL && le_now_ns() < s->close_until)
 		le_connect(s);
 	if (has_lease && s->net.conn != NULL)
 	{

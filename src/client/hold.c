@@ -262,8 +262,8 @@ le_hold_wait(le_hold *hold, int64_t until, le_error *error)
 	for (;;)
 	{
 		le_check_deadline(s);
-		le_hold_check_until(hold, le_clock());
-		if (atomic_load(&hold->state) != LE_HOLD_WAITING || le_clock() >= until)
+		le_hold_check_until(hold, le_now_ns());
+		if (atomic_load(&hold->state) != LE_HOLD_WAITING || le_now_ns() >= until)
 			break;
 		le_cond_wait(&hold->changed, &s->lock, until < hold->until ? until : hold->until);
 	}
@@ -311,7 +311,7 @@ le_hold_finish(le_session *s, le_hold *own, int64_t until, le_hold **hold, le_er
 {
 	le_status status;
 	bool try = own->try;
-	int64_t wait_until = try ? le_add(le_clock(), s->call) : until;
+	int64_t wait_until = try ? le_add(le_now_ns(), s->call) : until;
 
 	status = le_hold_wait(own, wait_until, error);
 	if (status == LE_WAITING && try)
@@ -371,7 +371,7 @@ le_acquire(le_session *session, const char *const *names, int n, const le_how *h
 	if (now.until != 0 && le_until_point(now.until) < until)
 		until = le_until_point(now.until);
 	now.until = 0;
-	status = le_hold_new(session, kind_of(&now, n), names, n, &now, NULL, until <= le_clock(), &own, error);
+	status = le_hold_new(session, kind_of(&now, n), names, n, &now, NULL, until <= le_now_ns(), &own, error);
 	return status == LE_OK ? le_hold_finish(session, own, until, hold, error) : status;
 }
 
@@ -382,10 +382,10 @@ static le_status
 wait_released(le_hold *hold, le_error *error)
 {
 	le_session *s = hold->session;
-	int64_t until = le_add(le_clock(), s->call);
+	int64_t until = le_add(le_now_ns(), s->call);
 	bool sent;
 
-	while (!hold->release_done && le_clock() < until)
+	while (!hold->release_done && le_now_ns() < until)
 		le_cond_wait(&hold->changed, &s->lock, until);
 	sent = hold->releases > 0;
 	if (!hold->release_done)
@@ -497,7 +497,7 @@ le_hold_time_left(const le_hold *hold)
 
 	if (atomic_load(&hold->state) != LE_HOLD_HELD)
 		return 0;
-	left = deadline - le_clock();
+	left = deadline - le_now_ns();
 	return left > 0 ? le_ms_up(left) : 0;
 }
 

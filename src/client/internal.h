@@ -32,8 +32,8 @@
 
 #include "lock_election.h"
 
-#define LE_MS  INT64_C(1000000)
-#define LE_SEC (1000 * LE_MS)
+#define LE_MS_NS  INT64_C(1000000)
+#define LE_SEC_NS (1000 * LE_MS_NS)
 
 #define LE_NEVER INT64_MAX
 
@@ -300,18 +300,18 @@ struct le_session
 
 /* --- clock.c --- */
 
-extern int64_t le_clock(void); /* ns of CLOCK_BOOTTIME */
+extern int64_t le_now_ns(void); /* ns of CLOCK_BOOTTIME */
 extern int64_t le_ms_up(int64_t ns);
 extern int64_t le_add(int64_t a, int64_t b); /* saturates */
 /* The point that is wait_ms from now; -1: LE_NEVER. */
 extern int64_t le_until(int wait_ms);
 extern int64_t le_until_point(int64_t ms);
 extern int le_timer_new(void);
-/* poll() until a point of le_clock(); timer may be -1.  As poll, for the caller's descriptors. */
+/* poll() until a point of le_now_ns(); timer may be -1.  As poll, for the caller's descriptors. */
 struct pollfd;
 extern int le_poll(struct pollfd *fds, int n, int timer, int64_t until);
 extern int le_cond_init(pthread_cond_t *cond);
-/* Waits for a condition until a point of le_clock(), or a while less; the caller looks at the time. */
+/* Waits for a condition until a point of le_now_ns(), or a while less; the caller looks at the time. */
 extern void le_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t until);
 extern int64_t le_jitter(int64_t ns); /* 0.9 to 1.1 of it */
 extern bool le_random(void *to, size_t size);

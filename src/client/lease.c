@@ -14,12 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RETRY_FIRST (50 * LE_MS)
+#define RETRY_FIRST (50 * LE_MS_NS)
 
 static int64_t
 call_limit(const le_session *s)
 {
-	return le_add(le_clock(), s->call);
+	return le_add(le_now_ns(), s->call);
 }
 
 bool
@@ -27,7 +27,7 @@ le_grant(le_session *s)
 {
 	char ttl[32], sql[300];
 	const char *values[] = {ttl, s->marker};
-	int64_t sent_at = le_clock();
+	int64_t sent_at = le_now_ns();
 	PGresult *result;
 	bool ok;
 
@@ -113,8 +113,8 @@ renewal_failed(le_session *s)
 		le_set_state(s, LE_SUSPENDED);
 	delay = RETRY_FIRST << (s->renew_failures < 6 ? s->renew_failures : 6);
 	s->renew_failures++;
-	most = most < RETRY_FIRST ? RETRY_FIRST : most > LE_SEC ? LE_SEC : most;
-	s->renew_at = le_add(le_clock(), le_jitter(delay < most ? delay : most));
+	most = most < RETRY_FIRST ? RETRY_FIRST : most > LE_SEC_NS ? LE_SEC_NS : most;
+	s->renew_at = le_add(le_now_ns(), le_jitter(delay < most ? delay : most));
 	le_unlock(s);
 	if (s->net.conn != NULL && strcmp(s->net.error.sqlstate, "25006") == 0)
 		le_set_broken(s, "the server has become a standby");
@@ -175,7 +175,7 @@ le_renew(le_session *s)
 	values[1] = look->names.data;
 	values[2] = look->tokens.data;
 	values[3] = look->terms.data;
-	sent_at = le_clock();
+	sent_at = le_now_ns();
 	if (le_look_failed(look))
 	{
 		le_error_set(&s->net.error, LE_NO_MEMORY, "", "out of memory");

@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define READ_INTERVAL (5 * LE_SEC)
-#define READ_PATIENCE LE_SEC
-#define PAUSE         (100 * LE_MS)
+#define READ_INTERVAL (5 * LE_SEC_NS)
+#define READ_PATIENCE LE_SEC_NS
+#define PAUSE         (100 * LE_MS_NS)
 
 enum
 {
@@ -140,7 +140,7 @@ query(le_session *s, const char *format, int n, const char *const *values)
 		format = at + 2;
 	}
 	le_text_add(&sql, "%s", format);
-	return le_exec_text(s, le_add(le_clock(), s->call), &sql, n, values);
+	return le_exec_text(s, le_add(le_now_ns(), s->call), &sql, n, values);
 }
 
 static PGresult *
@@ -198,7 +198,7 @@ keep_rows(le_session *s, le_observer *o, PGresult *result)
 
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
 	{
-		s->net.ask_at = le_add(le_clock(), PAUSE);
+		s->net.ask_at = le_add(le_now_ns(), PAUSE);
 		o->due_at = 0;
 		PQclear(result);
 		return;
@@ -229,7 +229,7 @@ read_changes(le_session *s, le_observer *o)
 	PGresult *result;
 
 	o->reading = true;
-	o->due_at = le_add(le_clock(), heard ? READ_INTERVAL : 4 * s->poll);
+	o->due_at = le_add(le_now_ns(), heard ? READ_INTERVAL : 4 * s->poll);
 	le_unlock(s);
 	if (ask_channel)
 		read_channel(s, o->election, channel);

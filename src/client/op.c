@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAUSE (50 * LE_MS)
+#define PAUSE (50 * LE_MS_NS)
 
 le_op *
 le_op_new(le_session *s, le_op_kind kind, const char *name, const char *text)
@@ -77,7 +77,7 @@ le_op_run(le_session *s, le_op *op, int64_t until, le_leader_info *leader, le_er
 		le_link_append(&s->ops, &op->link);
 		le_wake_net(s);
 	}
-	while (!op->done && le_clock() < until)
+	while (!op->done && le_now_ns() < until)
 		le_cond_wait(&op->changed, &s->lock, until);
 	if (!op->done)
 	{
@@ -107,7 +107,7 @@ run(le_session *s, const char *format, int n, const char *const *values)
 
 	le_unlock(s);
 	le_text_add(&sql, "%.*s%s%s", (int) (at - format), format, s->net.schema, at + 2);
-	result = le_exec_text(s, le_add(le_clock(), s->call), &sql, n, values);
+	result = le_exec_text(s, le_add(le_now_ns(), s->call), &sql, n, values);
 	le_lock(s);
 	return result;
 }
@@ -119,7 +119,7 @@ is_answer(le_session *s, le_op *op, const PGresult *result)
 	if (op->done || PQresultStatus(result) == PGRES_TUPLES_OK)
 		return !op->done;
 	if (result == NULL || le_error_passes(&s->net.error))
-		s->net.ask_at = le_add(le_clock(), PAUSE);
+		s->net.ask_at = le_add(le_now_ns(), PAUSE);
 	else
 		le_op_done(op, &s->net.error);
 	return false;
@@ -177,7 +177,7 @@ proclaim(le_session *s, le_op *op)
 static void
 reopen(le_session *s, le_op *op)
 {
-	bool hung = s->progress != 0 && le_clock() - atomic_load(&s->progress_at) >= s->progress;
+	bool hung = s->progress != 0 && le_now_ns() - atomic_load(&s->progress_at) >= s->progress;
 	bool granted;
 	le_error error;
 

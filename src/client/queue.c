@@ -19,9 +19,9 @@
 #include <string.h>
 
 /* With LISTEN, all are looked at this often. */
-#define LOOK_INTERVAL (5 * LE_SEC)
+#define LOOK_INTERVAL (5 * LE_SEC_NS)
 /* A notification to ourselves comes with the answer; this is patience. */
-#define TEST_PATIENCE (300 * LE_MS)
+#define TEST_PATIENCE (300 * LE_MS_NS)
 
 /* --- channels --- */
 
@@ -101,15 +101,15 @@ le_queue_test(le_session *s)
 	snprintf(net->heard_name, sizeof(net->heard_name), "le_self_%s", s->marker + 1);
 	snprintf(sql, sizeof(sql), "LISTEN \"%s\"; NOTIFY \"%s\"", net->heard_name, net->heard_name);
 	le_unlock(s);
-	PQclear(le_exec(s, le_add(le_clock(), s->call), sql, -1, NULL));
-	until = le_add(le_clock(), TEST_PATIENCE);
-	while (net->conn != NULL && !net->heard && le_clock() < until)
+	PQclear(le_exec(s, le_add(le_now_ns(), s->call), sql, -1, NULL));
+	until = le_add(le_now_ns(), TEST_PATIENCE);
+	while (net->conn != NULL && !net->heard && le_now_ns() < until)
 	{
 		le_idle(s, until);
 		le_receive(s);
 	}
 	snprintf(sql, sizeof(sql), "UNLISTEN \"%s\"", net->heard_name);
-	PQclear(le_exec(s, le_add(le_clock(), s->call), sql, -1, NULL));
+	PQclear(le_exec(s, le_add(le_now_ns(), s->call), sql, -1, NULL));
 	le_lock(s);
 	net->listen_works = net->conn != NULL && net->heard;
 	return true;
@@ -173,7 +173,7 @@ update_channels(le_session *s)
 	if (sql.len == 0 && !sql.failed)
 		return false;
 	le_unlock(s);
-	result = le_exec_text(s, le_add(le_clock(), s->call), &sql, -1, NULL);
+	result = le_exec_text(s, le_add(le_now_ns(), s->call), &sql, -1, NULL);
 	ok = PQresultStatus(result) == PGRES_COMMAND_OK;
 	PQclear(result);
 	le_lock(s);
@@ -349,7 +349,7 @@ look(le_session *s, bool all)
 
 	if (l == NULL)
 	{
-		s->net.ask_at = le_add(le_clock(), s->poll);
+		s->net.ask_at = le_add(le_now_ns(), s->poll);
 		return -1;
 	}
 	choose(s, l, all);
@@ -358,7 +358,7 @@ look(le_session *s, bool all)
 	le_look_sql(s, l, 1, &sql);
 	if (le_look_failed(l))
 		sql.failed = true;
-	result = le_exec_text(s, le_add(le_clock(), s->call), &sql, 3,
+	result = le_exec_text(s, le_add(le_now_ns(), s->call), &sql, 3,
 						  (const char *[]){l->names.data, l->tokens.data, l->terms.data});
 	le_lock(s);
 	n = PQresultStatus(result) == PGRES_TUPLES_OK ? l->n : -1;
@@ -368,7 +368,7 @@ look(le_session *s, bool all)
 	{
 		for (int i = 0; i < l->n; i++)
 			l->holds[i]->hint = l->holds[i]->phase == LE_PHASE_QUEUED;
-		s->net.ask_at = le_add(le_clock(), s->poll);
+		s->net.ask_at = le_add(le_now_ns(), s->poll);
 	}
 	PQclear(result);
 	le_look_free(l);
@@ -397,7 +397,7 @@ verify_one(le_session *s)
 	le_hold_names(hold, &names);
 	values[0] = names.data;
 	sql.failed |= names.failed;
-	result = le_exec_text(s, le_add(le_clock(), s->call), &sql, 2, values);
+	result = le_exec_text(s, le_add(le_now_ns(), s->call), &sql, 2, values);
 	le_text_free(&names);
 	le_lock(s);
 	if (atomic_load(&hold->state) == LE_HOLD_WAITING && hold->phase == LE_PHASE_QUEUED && result != NULL)
@@ -439,7 +439,7 @@ look_at_all(le_session *s)
 	bool deaf;
 	int left = count_queued(s, &deaf);
 
-	while (left > 0 && !le_link_empty(&s->queued) && !le_renewal_is_due(s, le_clock()))
+	while (left > 0 && !le_link_empty(&s->queued) && !le_renewal_is_due(s, le_now_ns()))
 	{
 		int n = look(s, true);
 
@@ -450,7 +450,7 @@ look_at_all(le_session *s)
 	if (!le_link_empty(&s->queued))
 		verify_one(s);
 	deaf = deaf || !s->net.listen_works || !s->net.listen_locks;
-	s->net.check_at = le_add(le_clock(), le_jitter(deaf ? s->poll : LOOK_INTERVAL));
+	s->net.check_at = le_add(le_now_ns(), le_jitter(deaf ? s->poll : LOOK_INTERVAL));
 }
 
 static void

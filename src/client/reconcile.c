@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAUSE  (30 * LE_MS)
+#define PAUSE  (30 * LE_MS_NS)
 #define REPEAT 3
 
 static const char gone_sql[] =
@@ -45,7 +45,7 @@ static void
 again_soon(le_session *s, int64_t delay)
 {
 	s->net.lost_answer = true;
-	s->net.ask_at = le_add(le_clock(), delay);
+	s->net.ask_at = le_add(le_now_ns(), delay);
 }
 
 /* Not locked.  Is the backend of the broken connection still there? */
@@ -61,7 +61,7 @@ old_backend_lives(le_session *s)
 	if (net->old_pid == 0 || net->pooled)
 		return false;
 	snprintf(pid, sizeof(pid), "%d", net->old_pid);
-	result = le_exec(s, le_add(le_clock(), s->call), gone_sql, 2, values);
+	result = le_exec(s, le_add(le_now_ns(), s->call), gone_sql, 2, values);
 	lives = PQresultStatus(result) != PGRES_TUPLES_OK || PQntuples(result) > 0;
 	PQclear(result);
 	if (!lives)
@@ -120,7 +120,7 @@ release_ghost(le_session *s, const char *kind, const char *name, const char *tok
 
 	le_text_add(&sql, "SELECT %s.%s($1, $2)", s->net.schema,
 				strcmp(kind, "election") == 0 ? "resign" : "release_lock");
-	PQclear(le_exec_text(s, le_add(le_clock(), s->call), &sql, 2, values));
+	PQclear(le_exec_text(s, le_add(le_now_ns(), s->call), &sql, 2, values));
 }
 
 static void
@@ -170,7 +170,7 @@ look_for(le_session *s)
 
 	snprintf(lease, sizeof(lease), "%lld", (long long) atomic_load(&s->lease));
 	le_unlock(s);
-	result = le_exec(s, le_add(le_clock(), s->call), find_sql, 1, values);
+	result = le_exec(s, le_add(le_now_ns(), s->call), find_sql, 1, values);
 	le_lock(s);
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
 		again_soon(s, le_jitter(s->poll));
@@ -206,6 +206,6 @@ le_reconcile(le_session *s)
 	if (net->reconcile_left > 0)
 	{
 		net->reconcile_left--;
-		net->reconcile_at = le_add(le_clock(), s->call);
+		net->reconcile_at = le_add(le_now_ns(), s->call);
 	}
 }

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAUSE (100 * LE_MS)
+#define PAUSE (100 * LE_MS_NS)
 
 void
 le_hold_owner(const le_hold *hold, char owner[LE_OWNER_MAX + LE_MARKER_SIZE])
@@ -79,7 +79,7 @@ asked(le_session *s, le_hold *hold, const PGresult *result)
 static void
 pause_requests(le_session *s)
 {
-	s->net.ask_at = le_add(le_clock(), le_jitter(PAUSE));
+	s->net.ask_at = le_add(le_now_ns(), le_jitter(PAUSE));
 	if (strcmp(s->net.error.sqlstate, "25006") == 0)
 	{
 		le_unlock(s);
@@ -140,7 +140,7 @@ ask(le_session *s, le_hold *hold)
 	values[0] = names.data;
 	if (names.failed)
 		sql.failed = true;
-	result = le_exec_text(s, le_add(le_clock(), s->call), &sql, 4, values);
+	result = le_exec_text(s, le_add(le_now_ns(), s->call), &sql, 4, values);
 	le_text_free(&names);
 
 	le_lock(s);
@@ -234,7 +234,7 @@ release(le_session *s, le_hold *hold)
 	values[0] = names.data;
 	if (names.failed)
 		sql.failed = true;
-	result = le_exec_text(s, le_add(le_clock(), s->call), &sql, three ? 3 : 2, values);
+	result = le_exec_text(s, le_add(le_now_ns(), s->call), &sql, three ? 3 : 2, values);
 	le_text_free(&names);
 
 	le_lock(s);

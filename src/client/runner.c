@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RETRY_FIRST (100 * LE_MS)
-#define RETRY_MOST  (5 * LE_SEC)
+#define RETRY_FIRST (100 * LE_MS_NS)
+#define RETRY_MOST  (5 * LE_SEC_NS)
 
 /* Under the session's mutex, but for what is fixed. */
 struct le_runner
@@ -78,7 +78,7 @@ watch_term(le_runner *r, le_hold *hold)
 			continue;
 		}
 		le_cond_wait(&hold->changed, &s->lock,
-					 told || !r->entered ? le_add(le_clock(), 10 * LE_MS) : atomic_load(&s->deadline));
+					 told || !r->entered ? le_add(le_now_ns(), 10 * LE_MS_NS) : atomic_load(&s->deadline));
 	}
 }
 
@@ -121,10 +121,10 @@ static void
 pause_runner(le_runner *r)
 {
 	int64_t delay = RETRY_FIRST << (r->failures < 8 ? r->failures : 8);
-	int64_t until = le_add(le_clock(), le_jitter(delay < RETRY_MOST ? delay : RETRY_MOST));
+	int64_t until = le_add(le_now_ns(), le_jitter(delay < RETRY_MOST ? delay : RETRY_MOST));
 
 	r->failures++;
-	while (!r->stopping && le_clock() < until)
+	while (!r->stopping && le_now_ns() < until)
 		le_cond_wait(&r->changed, &r->session->lock, until);
 }
 
@@ -324,7 +324,7 @@ le_wait_stop(le_hold *term, int wait_ms)
 	int64_t until = le_until(wait_ms);
 
 	le_lock(s);
-	while (!le_must_stop(term) && le_clock() < until)
+	while (!le_must_stop(term) && le_now_ns() < until)
 	{
 		int64_t deadline = atomic_load(&s->deadline);
 

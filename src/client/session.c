@@ -177,7 +177,7 @@ le_check_deadline(le_session *s)
 {
 	int state = atomic_load(&s->state);
 
-	if ((state != LE_CONNECTED && state != LE_SUSPENDED) || le_clock() < atomic_load(&s->deadline))
+	if ((state != LE_CONNECTED && state != LE_SUSPENDED) || le_now_ns() < atomic_load(&s->deadline))
 		return false;
 	if (atomic_load(&s->withheld))
 		le_end(s, LE_LOST, "", "the lease has ended: the application has not reported progress");
@@ -258,12 +258,12 @@ set_times(le_session *s)
 {
 	const le_options *o = &s->options;
 
-	s->ttl = o->ttl_ms * LE_MS;
-	s->margin = o->margin_ms != 0 ? o->margin_ms * LE_MS : clamp(s->ttl / 20, 0, LE_SEC);
-	s->connect = o->connect_ms != 0 ? o->connect_ms * LE_MS : 5 * LE_SEC;
-	s->call = o->call_ms != 0 ? o->call_ms * LE_MS : clamp(s->ttl / 4, 200 * LE_MS, 10 * LE_SEC);
-	s->progress = o->progress_ms * LE_MS;
-	s->poll = o->poll_ms != 0 ? o->poll_ms * LE_MS : 250 * LE_MS;
+	s->ttl = o->ttl_ms * LE_MS_NS;
+	s->margin = o->margin_ms != 0 ? o->margin_ms * LE_MS_NS : clamp(s->ttl / 20, 0, LE_SEC_NS);
+	s->connect = o->connect_ms != 0 ? o->connect_ms * LE_MS_NS : 5 * LE_SEC_NS;
+	s->call = o->call_ms != 0 ? o->call_ms * LE_MS_NS : clamp(s->ttl / 4, 200 * LE_MS_NS, 10 * LE_SEC_NS);
+	s->progress = o->progress_ms * LE_MS_NS;
+	s->poll = o->poll_ms != 0 ? o->poll_ms * LE_MS_NS : 250 * LE_MS_NS;
 }
 
 /* What tells the holds of this session from those of all others. */
@@ -273,7 +273,7 @@ make_marker(le_session *s)
 	uint64_t random;
 
 	if (!le_random(&random, sizeof(random)))
-		random = ((uint64_t) le_clock() << 20) ^ ((uint64_t) getpid() << 8) ^ (uint64_t) (uintptr_t) s;
+		random = ((uint64_t) le_now_ns() << 20) ^ ((uint64_t) getpid() << 8) ^ (uint64_t) (uintptr_t) s;
 	snprintf(s->marker, sizeof(s->marker), "#%016llx", (unsigned long long) random);
 }
 
@@ -318,7 +318,7 @@ session_new(const le_options *options)
 	s->options.conninfo = s->options.name = NULL;
 	s->next_until = LE_NEVER;
 	s->renewed_told = true;
-	atomic_store(&s->progress_at, le_clock());
+	atomic_store(&s->progress_at, le_now_ns());
 	set_times(s);
 	make_marker(s);
 	s->net.timer = le_timer_new();
@@ -416,7 +416,7 @@ is_callback(const le_session *s)
 static le_status
 session_close(le_session *s, bool orphan, int wait_ms, le_error *error)
 {
-	int64_t until = wait_ms < 0 ? le_add(le_clock(), s->call) : le_until(wait_ms);
+	int64_t until = wait_ms < 0 ? le_add(le_now_ns(), s->call) : le_until(wait_ms);
 	bool net_done, dispatch_done, ended, revoked;
 
 	le_lock(s);
@@ -430,9 +430,9 @@ session_close(le_session *s, bool orphan, int wait_ms, le_error *error)
 	le_wake(s->wake_dispatch);
 	while ((s->net_started && !s->net_done) || (s->dispatch_started && !s->dispatch_done))
 	{
-		if (le_clock() >= le_add(until, 10 * LE_MS))
+		if (le_now_ns() >= le_add(until, 10 * LE_MS_NS))
 			break;
-		le_cond_wait(&s->changed, &s->lock, le_add(until, 10 * LE_MS));
+		le_cond_wait(&s->changed, &s->lock, le_add(until, 10 * LE_MS_NS));
 	}
 	net_done = s->net_done;
 	dispatch_done = s->dispatch_done;
@@ -478,7 +478,7 @@ le_reopen(le_session *session, le_error *error)
 	op = le_op_new(session, LE_OP_REOPEN, NULL, NULL);
 	if (op == NULL)
 		return le_error_set(error, LE_NO_MEMORY, "", "out of memory");
-	return le_op_run(session, op, le_add(le_clock(), le_add(session->connect, session->call)), NULL, error);
+	return le_op_run(session, op, le_add(le_now_ns(), le_add(session->connect, session->call)), NULL, error);
 }
 
 /* --- local questions --- */
@@ -488,7 +488,7 @@ le_get_state(const le_session *session)
 {
 	int state = atomic_load(&session->state);
 
-	if (state != LE_ENDED && le_clock() >= atomic_load(&session->deadline))
+	if (state != LE_ENDED && le_now_ns() >= atomic_load(&session->deadline))
 		return LE_ENDED;
 	return (le_state) state;
 }
@@ -502,7 +502,7 @@ le_lease(const le_session *session)
 int64_t
 le_deadline(const le_session *session)
 {
-	return atomic_load(&session->deadline) / LE_MS;
+	return atomic_load(&session->deadline) / LE_MS_NS;
 }
 
 int64_t
@@ -512,13 +512,13 @@ le_time_left(const le_session *session)
 
 	if (atomic_load(&session->state) == LE_ENDED)
 		return 0;
-	return (deadline - le_clock()) / LE_MS;
+	return (deadline - le_now_ns()) / LE_MS_NS;
 }
 
 void
 le_progress(le_session *session)
 {
-	atomic_store(&session->progress_at, le_clock());
+	atomic_store(&session->progress_at, le_now_ns());
 	if (atomic_load(&session->withheld))
 		le_wake_net(session);
 }
