@@ -39,7 +39,7 @@ proclaim(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now)
 	le_change_add(core, holder, LE_HOW_PROCLAIMED, old, now);
 }
 
-/* Is the role to have another value in the place of the holder's? */
+/* May the role replace the holder's value by this one? */
 static LeStatus
 admits_value(const LeCore *core, const LeEntry *holder, LeText value)
 {

@@ -42,6 +42,11 @@
 /* As far as it can be advanced by hand: a million incarnations are left. */
 #define LE_ADVANCE_MAX ((LE_INCARNATION_MAX + 1 - (INT64_C(1) << 20)) << LE_COUNTER_BITS)
 
+/*
+ * Microseconds: a moment on the monotonic clock of the environment, or a duration
+ * (ttl, wait, hold_for, ..).  The core has no other unit; wall times of rows are
+ * int64_t, in microseconds too (core/load.h).
+ */
 typedef int64_t LeTime;
 
 typedef struct LeText

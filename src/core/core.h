@@ -3,7 +3,7 @@
  *		The lock state machine: who holds what, who waits, in which order.
  *
  * Plain C11.  No PostgreSQL header, no clock, no I/O: time is an input, and
- * what has to be written or answered is left in lists for the surroundings
+ * what has to be written or answered is left in lists for the environment
  * (the manager process, the unit tests, the simulator) to carry out.
  *
  * One command is handled in two steps:
@@ -14,8 +14,8 @@
  *		memory; whatever it says is an answer.
  *
  * Commands and expiries are collected into a batch.  At the end of the batch
- * the surroundings write all dirty slots and leases to stable storage, give
- * the answers, and call le_core_batch_done().  If the writing fails, the whole
+ * the environment writes all dirty slots and leases to stable storage, gives
+ * the answers, and calls le_core_batch_done().  If the writing fails, the whole
  * core is thrown away and loaded anew.
  *
  * The interface is in three headers; this one has the life of a core and the two
@@ -43,7 +43,7 @@
 /* A lapsed but fenced holder is asked about again after this long at most. */
 #define LE_FENCE_RETRY (1 * LE_SECOND)
 
-/* What the core asks of its surroundings. */
+/* What the core asks of its environment. */
 typedef struct LeEnv
 {
 	void *arg;
@@ -122,7 +122,7 @@ extern void le_core_set_horizon(LeCore *core, LeTime horizon);
 
 /*
  * End what is due at the horizon, at most max items.  now is the time of the
- * batch's commands: what is granted in the place of what ends holds from then on.
+ * batch's commands: a grant that follows an end holds from then on.
  * Returns how many were handled; call again (after writing) while it returns max.
  */
 extern int le_core_expire(LeCore *core, LeTime now, int max);

@@ -651,18 +651,18 @@ le_entry_renew(LeCore *core, LeEntry *entry, LeTime now)
 
 /*
  * Enter the queue: at its end, or, for a request that comes back after a
- * reload, at the place that its revision had.
+ * reload, in the order of revisions.
  */
 void
 le_entry_queue(LeCore *core, LeEntry *entry, LeTime now)
 {
 	LeLock *lock = entry->lock;
-	LeLink *place = &lock->queue;
+	LeLink *next = &lock->queue;
 
-	while (place->prev != &lock->queue && le_queued(place->prev)->token > entry->token)
-		place = place->prev;
+	while (next->prev != &lock->queue && le_queued(next->prev)->token > entry->token)
+		next = next->prev;
 	le_entry_set_state(entry, LE_STATE_NEW, LE_STATE_QUEUED);
-	le_link_before(place, &entry->waiter->queue_link);
+	le_link_before(next, &entry->waiter->queue_link);
 	if (lock->kind == LE_KIND_LOCK)
 		le_link_before(&core->waits, &entry->waiter->waits_link);
 	lock->waiting++;

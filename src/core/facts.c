@@ -66,13 +66,13 @@ le_core_lock_indexes(const LeCore *core)
 }
 
 LeLock *
-le_core_lock_at(const LeCore *core, uint32_t place)
+le_core_lock_at(const LeCore *core, uint32_t index)
 {
 	LeLock *lock;
 
-	if (place >= le_pool_indexes(&core->locks))
+	if (index >= le_pool_indexes(&core->locks))
 		return NULL;
-	lock = le_pool_at(&core->locks, place);
+	lock = le_pool_at(&core->locks, index);
 	return lock->name != NULL ? lock : NULL;
 }
 
@@ -83,13 +83,13 @@ le_core_lease_indexes(const LeCore *core)
 }
 
 LeLease *
-le_core_lease_at(const LeCore *core, uint32_t place)
+le_core_lease_at(const LeCore *core, uint32_t index)
 {
 	LeLease *lease;
 
-	if (place >= le_pool_indexes(&core->leases))
+	if (index >= le_pool_indexes(&core->leases))
 		return NULL;
-	lease = le_pool_at(&core->leases, place);
+	lease = le_pool_at(&core->leases, index);
 	return lease->id != 0 && !lease->ended && !lease->for_group ? lease : NULL;
 }
 

@@ -18,7 +18,7 @@
 /* A clock that was wrong once must not use the incarnations up: 45 days. */
 #define MAX_PASSED (INT64_C(1) << 16)
 
-/* So long before its minute the place in an incarnation begins to move. */
+/* Up to this long before an incarnation's minute its first counter value grows with the clock. */
 #define MAX_AHEAD (160 * MINUTE)
 #define QUARTER   (LE_COUNTER_MAX / 4)
 
@@ -67,7 +67,7 @@ le_next_incarnation(const LeStart *start)
  * Histories that go on from the same stored state may begin with the same
  * incarnation: within its minute, or before that, where it is ahead of the
  * clock.  The later one begins further on in it.  Far ahead of the clock, as
- * after a promotion, the place moves by a million tokens a second and comes
+ * after a promotion, the first value moves by a million tokens a second and comes
  * back each minute; then by 14,000, up to its minute; within that by 500,000:
  * faster than tokens are handed out.  An eighth of the counter is left.
  */
@@ -75,13 +75,13 @@ int64_t
 le_first_revision(int64_t incarnation, LeTime time)
 {
 	LeTime ahead = incarnation * MINUTE - time;
-	int64_t place;
+	int64_t offset;
 
 	if (ahead >= MAX_AHEAD)
-		place = (time > 0 ? time % MINUTE : 0) * QUARTER / MINUTE;
+		offset = (time > 0 ? time % MINUTE : 0) * QUARTER / MINUTE;
 	else if (ahead > 0)
-		place = QUARTER + (MAX_AHEAD - ahead) * (2 * QUARTER) / MAX_AHEAD;
+		offset = QUARTER + (MAX_AHEAD - ahead) * (2 * QUARTER) / MAX_AHEAD;
 	else
-		place = 3 * QUARTER + (-ahead < MINUTE ? -ahead : MINUTE) * (QUARTER / 2) / MINUTE;
-	return (incarnation << LE_COUNTER_BITS) + place + 1;
+		offset = 3 * QUARTER + (-ahead < MINUTE ? -ahead : MINUTE) * (QUARTER / 2) / MINUTE;
+	return (incarnation << LE_COUNTER_BITS) + offset + 1;
 }

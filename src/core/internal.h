@@ -11,7 +11,7 @@
 #include "core.h"
 #include "load.h"
 
-/* Objects of one size with stable addresses and small numbers (places). */
+/* Objects of one size with stable addresses and small numbers (indexes). */
 typedef struct LePool
 {
 	size_t size; /* of an object */
@@ -178,7 +178,7 @@ extern bool le_pool_reserve(LeCore *core, LePool *pool, uint32_t n);
 extern void *le_pool_get(LePool *pool);
 extern void le_pool_put(LePool *pool, void *object);
 extern uint32_t le_pool_indexes(const LePool *pool);
-extern void *le_pool_at(const LePool *pool, uint32_t place);
+extern void *le_pool_at(const LePool *pool, uint32_t index);
 extern void le_pool_destroy(LeCore *core, LePool *pool);
 
 /* The heap of timers: the earliest is the first of its items. */

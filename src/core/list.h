@@ -38,13 +38,13 @@ le_linked(const LeLink *link)
 }
 
 static inline void
-le_link_before(LeLink *place, LeLink *link)
+le_link_before(LeLink *next, LeLink *link)
 {
 	assert(!le_linked(link));
-	link->prev = place->prev;
-	link->next = place;
-	place->prev->next = link;
-	place->prev = link;
+	link->prev = next->prev;
+	link->next = next;
+	next->prev->next = link;
+	next->prev = link;
 }
 
 static inline void

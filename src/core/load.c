@@ -563,9 +563,9 @@ le_core_load_place(LeCore *core, const LeStoredEntry *row)
 static void
 end_empty_own_leases(LeCore *core, LeTime now)
 {
-	for (uint32_t place = 0; place < le_core_lease_indexes(core); place++)
+	for (uint32_t i = 0; i < le_core_lease_indexes(core); i++)
 	{
-		LeLease *lease = le_pool_at(&core->leases, place);
+		LeLease *lease = le_pool_at(&core->leases, i);
 
 		if (lease->for_group && !lease->ended && le_link_empty(&lease->entries))
 			le_lease_end(core, lease, LE_END_RELEASED, now);
@@ -578,9 +578,9 @@ le_core_load_done(LeCore *core, LeTime now)
 	core->loading = false;
 	core->loaded_group = NULL;
 	end_empty_own_leases(core, now);
-	for (uint32_t place = 0; place < le_core_lock_indexes(core); place++)
+	for (uint32_t i = 0; i < le_core_lock_indexes(core); i++)
 	{
-		LeLock *lock = le_core_lock_at(core, place);
+		LeLock *lock = le_core_lock_at(core, i);
 
 		if (lock != NULL)
 			le_lock_settle(core, lock, now);

@@ -88,7 +88,7 @@ typedef struct LeStoredLease
 } LeStoredLease;
 
 /*
- * What a load asks of its surroundings.  Whether a token is fenced it asks by
+ * What a load asks of its environment.  Whether a token is fenced it asks by
  * LeEnv.
  */
 typedef struct LeLoadEnv

@@ -2,7 +2,7 @@
  * core/pause.h
  *		Time that does not count, because nobody could renew a lease.
  *
- * The core's clock is the surroundings' one less what was lost to pauses, so
+ * The core's clock is the environment's clock less the time lost to pauses, so
  * that a pause moves all deadlines.  Two things are pauses:
  *
  *	-	The process did not run for more than LE_PAUSE: it was stopped, or the
@@ -20,7 +20,7 @@
 #define LE_PAUSE         (1 * LE_SECOND)
 #define LE_PAUSES_IN_ROW 3
 
-/* Times are on the surroundings' clock. */
+/* Times are on the environment's clock. */
 typedef struct LePause
 {
 	LeTime lost;      /* to pauses so far */

@@ -62,7 +62,7 @@ pool_add_chunk(LeCore *core, LePool *pool)
 	memset(chunk, 0, pool->size * CHUNK_OBJECTS);
 	pool->chunks[pool->nchunks++] = chunk;
 
-	/* the lowest place is taken first */
+	/* the lowest index is taken first */
 	for (int i = CHUNK_OBJECTS - 1; i >= 0; i--)
 	{
 		void **object = (void **) (chunk + pool->size * (size_t) i);
@@ -118,10 +118,10 @@ le_pool_indexes(const LePool *pool)
 }
 
 void *
-le_pool_at(const LePool *pool, uint32_t place)
+le_pool_at(const LePool *pool, uint32_t index)
 {
-	assert(place < le_pool_indexes(pool));
-	return pool->chunks[place / CHUNK_OBJECTS] + pool->size * (place % CHUNK_OBJECTS);
+	assert(index < le_pool_indexes(pool));
+	return pool->chunks[index / CHUNK_OBJECTS] + pool->size * (index % CHUNK_OBJECTS);
 }
 
 void
@@ -161,7 +161,7 @@ le_heap_reserve(LeCore *core, uint32_t cap)
 }
 
 static void
-heap_place(LeHeap *heap, uint32_t i, LeTimer *timer)
+heap_put(LeHeap *heap, uint32_t i, LeTimer *timer)
 {
 	heap->items[i] = timer;
 	timer->pos = i + 1;
@@ -172,10 +172,10 @@ heap_up(LeHeap *heap, uint32_t i, LeTimer *timer)
 {
 	while (i > 0 && heap->items[(i - 1) / 2]->at > timer->at)
 	{
-		heap_place(heap, i, heap->items[(i - 1) / 2]);
+		heap_put(heap, i, heap->items[(i - 1) / 2]);
 		i = (i - 1) / 2;
 	}
-	heap_place(heap, i, timer);
+	heap_put(heap, i, timer);
 }
 
 static void
@@ -191,10 +191,10 @@ heap_down(LeHeap *heap, uint32_t i, LeTimer *timer)
 			child++;
 		if (heap->items[child]->at >= timer->at)
 			break;
-		heap_place(heap, i, heap->items[child]);
+		heap_put(heap, i, heap->items[child]);
 		i = child;
 	}
-	heap_place(heap, i, timer);
+	heap_put(heap, i, timer);
 }
 
 /* Arm the timer, or move it; LE_NEVER clears it. */

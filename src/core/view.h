@@ -53,7 +53,7 @@ typedef enum LeTimerType
 typedef struct LeTimer
 {
 	LeTime at;
-	uint32_t pos; /* place in the heap + 1; 0: not armed */
+	uint32_t pos; /* index in the heap + 1; 0: not armed */
 	uint8_t type; /* LeTimerType */
 } LeTimer;
 
@@ -88,7 +88,7 @@ struct LeAcquirer
 	char text[]; /* not terminated */
 };
 
-/* One place in a lock that one holder can have; it owns a row. */
+/* Room for one holder of a lock; it owns a row. */
 struct LeSlot
 {
 	LeLock *lock;
@@ -272,15 +272,15 @@ extern LeLease *le_core_find_lease(const LeCore *core, int64_t id);
 extern LeLock *le_core_find_lock(const LeCore *core, LeKind kind, LeText name);
 
 /*
- * Locks by place, for paging: places run from 0 to le_core_lock_indexes() - 1, a
- * lock keeps its place for life, NULL: nothing there.
+ * Locks by index, for paging: indexes run from 0 to le_core_lock_indexes() - 1, a
+ * lock keeps its index for life, NULL: nothing there.
  */
 extern uint32_t le_core_lock_indexes(const LeCore *core);
-extern LeLock *le_core_lock_at(const LeCore *core, uint32_t place);
+extern LeLock *le_core_lock_at(const LeCore *core, uint32_t index);
 
 /* Leases the same way. */
 extern uint32_t le_core_lease_indexes(const LeCore *core);
-extern LeLease *le_core_lease_at(const LeCore *core, uint32_t place);
+extern LeLease *le_core_lease_at(const LeCore *core, uint32_t index);
 
 /* How many locks there are, and what has happened since the start. */
 extern uint64_t le_core_bytes(const LeCore *core);

@@ -8,7 +8,7 @@
 
 #include "sim.h"
 
-/* --- the core's surroundings --- */
+/* --- the core's environment --- */
 
 static void *
 count_alloc(void *arg, size_t size)

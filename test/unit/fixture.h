@@ -1,6 +1,6 @@
 /*
  * fixture.h
- *		A core with surroundings that a test controls: a clock that stands
+ *		A core with an environment that a test controls: a clock that stands
  *		still, memory that can run out, fences, and a store that only marks
  *		rows as written.
  *
