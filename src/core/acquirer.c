@@ -5,7 +5,7 @@
  * A session that holds very many locks has one record, which its entries
  * share: records with the same text are the same.
  */
-#include "internal.h"
+#include "core_internal.h"
 
 /* Application names come from callers, who must not be able to make them collide. */
 static uint32_t

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "internal.h"
+#include "core_internal.h"
 
 #define CHECK(cond)                                                                                          \
 	do                                                                                                       \

@@ -2,7 +2,7 @@
  * core/command.c
  *		What is asked of a lock: acquire, and all that is done with a token.
  */
-#include "internal.h"
+#include "core_internal.h"
 
 /* --- acquire --- */
 

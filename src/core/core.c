@@ -3,7 +3,7 @@
  *		The life of a core, which command goes where, and what is due.
  */
 #include "epoch.h"
-#include "internal.h"
+#include "core_internal.h"
 
 /* --- life --- */
 

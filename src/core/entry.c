@@ -3,7 +3,7 @@
  *		How an entry enters a lock's queue, is granted, and ends; and what
  *		becomes of the lock then.
  */
-#include "internal.h"
+#include "core_internal.h"
 
 /* --- lists of effects --- */
 

@@ -3,7 +3,7 @@
  *		How others can tell that a lock is held no more: see core/epoch.h.
  */
 #include "epoch.h"
-#include "internal.h"
+#include "core_internal.h"
 
 void
 le_epoch_raise(LeCore *core, uint32_t hash)

@@ -5,7 +5,7 @@
  *
  * Both may be very much, and go in steps: the reply says where to go on.
  */
-#include "internal.h"
+#include "core_internal.h"
 
 /* So many entries, leases or locks are looked at in a step. */
 #define LOOKS_A_STEP 20000

@@ -14,7 +14,7 @@
  *
  * core/together.c has what becomes of them while they wait.
  */
-#include "internal.h"
+#include "core_internal.h"
 
 /* --- acquire --- */
 

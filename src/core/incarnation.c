@@ -7,7 +7,7 @@
  * that the histories it does not know may have counted, as far as the stored
  * incarnation, the clock and the timeline tell.
  */
-#include "internal.h"
+#include "core_internal.h"
 
 #define MINUTE (60 * LE_SECOND)
 

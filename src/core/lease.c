@@ -3,7 +3,7 @@
  *		Named leases: one TTL, kept alive by one call, on which any number of
  *		entries hang.
  */
-#include "internal.h"
+#include "core_internal.h"
 
 void
 le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)

@@ -2,7 +2,7 @@
  * core/leasetime.c
  *		A lease's time: it starts, is renewed, gets another TTL.
  */
-#include "internal.h"
+#include "core_internal.h"
 
 void
 le_lease_dirty(LeCore *core, LeLease *lease)

@@ -3,7 +3,7 @@
  *		Building the state from stored rows, and deciding what is still true of
  *		them: which holders go on, which of two, and for how long.
  */
-#include "internal.h"
+#include "core_internal.h"
 
 /* What has become of a row's holder or queue place. */
 typedef struct Verdict

@@ -5,7 +5,7 @@
  *
  * A lapsed entry is nobody's: it leaves this hash.
  */
-#include "internal.h"
+#include "core_internal.h"
 
 /* It has become a holder. */
 void

@@ -17,7 +17,7 @@
  * instead of two.  The names that have lost their rows in this way are
  * remembered, and one that comes back soon keeps its next row (LeRow.kept).
  */
-#include "internal.h"
+#include "core_internal.h"
 
 /* Idle rows that are looked at to find one. */
 #define MAX_TRIES 8

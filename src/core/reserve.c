@@ -5,7 +5,7 @@
  * le_core_reserve() may fail, and has changed nothing then.  What le_core_apply() needs
  * is taken from what was reserved, so it cannot fail.
  */
-#include "internal.h"
+#include "core_internal.h"
 
 char *
 le_prealloc_take(LePrealloc *texts)

@@ -4,7 +4,7 @@
  *
  * A role is there for as long as it has anything.
  */
-#include "internal.h"
+#include "core_internal.h"
 
 static LeRole *
 find_role(const LeCore *core, uint32_t id)

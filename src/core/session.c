@@ -3,7 +3,7 @@
  *		Sessions: what each one has, what it waits for, and what ends with it or
  *		with its (sub)transaction.
  */
-#include "internal.h"
+#include "core_internal.h"
 
 static void
 session_forget_holds(LeCore *core, LeSession *session)

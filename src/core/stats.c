@@ -3,7 +3,7 @@
  *		Statistics: how long waits, holds and terms have taken that ended, and who
  *		waits now.
  */
-#include "internal.h"
+#include "core_internal.h"
 
 const LeTime le_duration_bounds[LE_DURATION_BOUNDS] = {
 	100,

@@ -7,7 +7,7 @@
  * Calls between entry.c, lease.c and this file go in a circle, because the matter
  * does: an end may end a lease, whose end ends entries, whose end grants groups.
  */
-#include "internal.h"
+#include "core_internal.h"
 
 /*
  * The entry that stands for this one: of several that wait as one the first,

@@ -1,8 +1,8 @@
 /*
- * core/facts.c
- *		Short questions about a core, its entries, locks and leases; and two notes.
+ * core/view.c
+ *		What is found in a core, by hash or by index, and short questions about it.
  */
-#include "internal.h"
+#include "core_internal.h"
 
 LeTime
 le_entry_time_left(const LeEntry *entry, LeTime now)
@@ -104,4 +104,64 @@ void
 le_note_ending(LeCore *core, int64_t token, uint32_t role, LeEnd how, LeTime now)
 {
 	core->endings[core->nendings++ % LE_ENDINGS] = (LeEnding){token, now, role, (uint8_t) how};
+}
+
+/* --- what is found by its hash --- */
+
+LeLock *
+le_core_find_lock(const LeCore *core, LeKind kind, LeText name)
+{
+	uint32_t hash = (uint32_t) le_hash_name(core, kind, name);
+
+	le_hash_foreach(link, core, LE_HASH_LOCKS, hash)
+	{
+		LeLock *lock = le_container(link, LeLock, hash_link);
+
+		if (lock->hash == hash && lock->kind == kind &&
+			le_text_equal(le_text(lock->name, lock->name_len), name))
+			return lock;
+	}
+	return NULL;
+}
+
+LeEntry *
+le_core_find_token(const LeCore *core, int64_t token)
+{
+	le_hash_foreach_all(link, next, core, LE_HASH_TOKENS)
+	{
+		LeEntry *entry = le_container(link, LeEntry, token_link);
+
+		if (entry->token == token)
+			return entry;
+	}
+	return NULL;
+}
+
+LeEntry *
+le_core_find_entry(const LeCore *core, LeKind kind, LeText name, int64_t token)
+{
+	uint32_t name_hash = (uint32_t) le_hash_name(core, kind, name);
+
+	le_hash_foreach(link, core, LE_HASH_TOKENS, le_hash_token(token, name_hash))
+	{
+		LeEntry *entry = le_container(link, LeEntry, token_link);
+
+		if (entry->token == token && entry->lock->kind == kind &&
+			le_text_equal(le_text(entry->lock->name, entry->lock->name_len), name))
+			return entry;
+	}
+	return NULL;
+}
+
+LeLease *
+le_core_find_lease(const LeCore *core, int64_t id)
+{
+	le_hash_foreach(link, core, LE_HASH_LEASES, le_hash_id(id))
+	{
+		LeLease *lease = le_container(link, LeLease, hash_link);
+
+		if (lease->id == id)
+			return lease;
+	}
+	return NULL;
 }

@@ -1,5 +1,5 @@
 /*
- * core/election.c
+ * core/changes.c
  *		What happened to elections: changes that the batch writes to the
  *		history and announces to observers.
  *
@@ -8,7 +8,7 @@
  * or go with the change that has replaced them, and last until the batch is
  * done.
  */
-#include "internal.h"
+#include "core_internal.h"
 
 /*
  * Every candidate that there is may be elected and end before the batch is

@@ -1,8 +1,8 @@
 /*
- * core/batch.c
+ * core/effects.c
  *		What a batch has to write and to answer, and its end.
  */
-#include "internal.h"
+#include "core_internal.h"
 
 LeSlot *
 le_next_dirty_slot(const LeCore *core, const LeSlot *after)

@@ -1,11 +1,11 @@
 /*
- * core/struct.c
+ * core/containers.c
  *		Pools, the heap of deadlines, and hash tables.
  *
  * Everything grows in a reserve function only, so that nothing that is called
  * from le_core_apply() can run out of memory.
  */
-#include "internal.h"
+#include "core_internal.h"
 
 #define CHUNK_OBJECTS 256
 #define FIRST_BUCKETS 1024
@@ -317,9 +317,8 @@ le_owner_hash(const LeCore *core, const LeLock *lock, uint32_t role, LeText owne
 	return (uint32_t) le_hash_name(core, lock->kind, owner) + lock->hash + le_hash_id(role);
 }
 
-/* Those of a group share their token: each is found by its lock's name as well. */
-static uint32_t
-hash_token(int64_t token, uint32_t name_hash)
+uint32_t
+le_hash_token(int64_t token, uint32_t name_hash)
 {
 	return le_hash_id(token) ^ name_hash;
 }
@@ -336,7 +335,7 @@ hash_of(const LeCore *core, LeHashId id, const LeHashLink *link)
 			return le_container(link, LeLock, hash_link)->hash;
 		case LE_HASH_TOKENS:
 			entry = le_container(link, LeEntry, token_link);
-			return hash_token(entry->token, entry->lock->hash);
+			return le_hash_token(entry->token, entry->lock->hash);
 		case LE_HASH_LEASES:
 			return le_hash_id(le_container(link, LeLease, hash_link)->id);
 		case LE_HASH_OWNERS:
@@ -434,77 +433,4 @@ le_hash_remove(LeCore *core, LeHashId id, LeHashLink *link)
 	}
 	point_to(id, from, link->next);
 	table->count--;
-}
-
-/* --- what is found by hash --- */
-
-LeLock *
-le_core_find_lock(const LeCore *core, LeKind kind, LeText name)
-{
-	uint32_t hash = (uint32_t) le_hash_name(core, kind, name);
-
-	le_hash_foreach(link, core, LE_HASH_LOCKS, hash)
-	{
-		LeLock *lock = le_container(link, LeLock, hash_link);
-
-		if (lock->hash == hash && lock->kind == kind &&
-			le_text_equal(le_text(lock->name, lock->name_len), name))
-			return lock;
-	}
-	return NULL;
-}
-
-LeEntry *
-le_core_find_token(const LeCore *core, int64_t token)
-{
-	le_hash_foreach_all(link, next, core, LE_HASH_TOKENS)
-	{
-		LeEntry *entry = le_container(link, LeEntry, token_link);
-
-		if (entry->token == token)
-			return entry;
-	}
-	return NULL;
-}
-
-LeEntry *
-le_find_at(const LeCore *core, int64_t token, uint32_t name_hash)
-{
-	le_hash_foreach(link, core, LE_HASH_TOKENS, hash_token(token, name_hash))
-	{
-		LeEntry *entry = le_container(link, LeEntry, token_link);
-
-		if (entry->token == token && entry->lock->hash == name_hash)
-			return entry;
-	}
-	return NULL;
-}
-
-LeEntry *
-le_core_find_entry(const LeCore *core, LeKind kind, LeText name, int64_t token)
-{
-	uint32_t name_hash = (uint32_t) le_hash_name(core, kind, name);
-
-	le_hash_foreach(link, core, LE_HASH_TOKENS, hash_token(token, name_hash))
-	{
-		LeEntry *entry = le_container(link, LeEntry, token_link);
-
-		if (entry->token == token && entry->lock->kind == kind &&
-			le_text_equal(le_text(entry->lock->name, entry->lock->name_len), name))
-			return entry;
-	}
-	return NULL;
-}
-
-LeLease *
-le_core_find_lease(const LeCore *core, int64_t id)
-{
-	le_hash_foreach(link, core, LE_HASH_LEASES, le_hash_id(id))
-	{
-		LeLease *lease = le_container(link, LeLease, hash_link);
-
-		if (lease->id == id)
-			return lease;
-	}
-	return NULL;
 }

@@ -1,9 +1,9 @@
 /*
- * core/internal.h
+ * core/core_internal.h
  *		What the files of the core share with each other only.
  */
-#ifndef LE_INTERNAL_H
-#define LE_INTERNAL_H
+#ifndef LE_CORE_INTERNAL_H
+#define LE_CORE_INTERNAL_H
 
 #include <assert.h>
 #include <string.h>
@@ -170,7 +170,7 @@ extern void le_count_wait(LeCore *core, const LeEntry *entry, bool granted, LeTi
 /* A holder ends. */
 extern void le_count_hold(LeCore *core, const LeEntry *entry, LeTime now);
 
-/* --- core/struct.c: pools, heap, lists, hashes --- */
+/* --- core/containers.c: pools, heap, lists, hashes --- */
 
 /* Objects of one size: reserve, then get without fail; each keeps its index for life. */
 extern void le_pool_init(LePool *pool, size_t size);
@@ -199,8 +199,8 @@ extern bool le_hashes_reserve(LeCore *core);
 extern void le_hashes_destroy(LeCore *core);
 extern void le_hash_add(LeCore *core, LeHashId id, LeHashLink *link);
 extern void le_hash_remove(LeCore *core, LeHashId id, LeHashLink *link);
-/* The entry with this token in a lock whose name hashes like that. */
-extern LeEntry *le_find_at(const LeCore *core, int64_t token, uint32_t name_hash);
+/* Entries of a group share their token: each is found by its lock's name as well. */
+extern uint32_t le_hash_token(int64_t token, uint32_t name_hash);
 
 /* The chain with everything of this hash; other hashes are in it too. */
 static inline LeHashLink *
@@ -382,7 +382,7 @@ extern LeAcquirer *le_acquirer_find(const LeCore *core, LeText text);
 extern void le_acquirer_drop(LeCore *core, LeAcquirer *acquirer);
 extern void le_acquirers_destroy(LeCore *core);
 
-/* --- core/election.c --- */
+/* --- core/changes.c --- */
 
 /* The list of changes for the history. */
 extern bool le_changes_reserve(LeCore *core);
@@ -433,7 +433,7 @@ extern void le_entry_free(LeCore *core, LeEntry *entry);
 extern void le_prealloc_free(LeCore *core);
 extern char *le_prealloc_take(LePrealloc *texts);
 
-/* --- core/facts.c --- */
+/* --- core/view.c --- */
 
 /* Remember how this token has ended, for those who come with it. */
 extern void le_note_ending(LeCore *core, int64_t token, uint32_t role, LeEnd how, LeTime now);
@@ -451,4 +451,4 @@ extern LeSession *le_session_touch(LeCore *core, uint64_t session, uint32_t sess
 extern void le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void le_apply_session_end(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 
-#endif /* LE_INTERNAL_H */
+#endif /* LE_CORE_INTERNAL_H */
