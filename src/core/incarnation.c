@@ -5,7 +5,19 @@
  * What is stored may be older than what was handed out: a copy was put back, a
  * standby was promoted, a backup was recovered.  So each start goes past all
  * that the histories it does not know may have counted, as far as the stored
- * incarnation, the clock and the timeline tell.
+ * incarnation, the clock and the timeline tell:
+ *
+ *	-	A copy of the files is put back: the discarded history took the minutes of
+ *		its last start at most, unless it was started more than once a minute.
+ *		The clock has moved on since.
+ *	-	A standby is promoted: the old primary may have been started since its last
+ *		word, by one incarnation each time or up to the minutes.  TIMELINE_STEP
+ *		leaves room for that many starts.
+ *	-	A recovery to before a failover, or a second one to the same point: the
+ *		archive says which timelines there were, and each counts TIMELINE_STEP.  A
+ *		recovery that does not know of the other is ahead by the minutes between
+ *		them.
+ *	-	A dump is restored: at least one more than the dump says.
  */
 #include "core_internal.h"
 
