@@ -4,6 +4,7 @@
 #   make installcheck      regression and isolation tests against the running server that libpq's variables name
 #   make test              everything, in a throw-away cluster; installs what it needs
 #   make test TESTS=test/t/010_x.t [PROVE_FLAGS=-v]
+#   make soak              the same, with five times as much of the random searches (simulator, torture, fuzzing, abuse)
 #   make demo              sessions side by side; make play: the same server, to try by hand
 #   make test-versions     demo and test on fresh Debians, with each PostgreSQL that they have; needs root
 #   make bench [PEERS=install]      beside etcd, ZooKeeper, Redis and others, to bench/results; make bench-quick: alone;
@@ -66,7 +67,7 @@ PG_CONFIG ?= pg_config
 .DEFAULT_GOAL := all
 
 # These goals work before PostgreSQL is installed.
-ALONE := test demo play test-versions bench bench-quick bench-scaling bench-instructions bench-lockctl bad-night \
+ALONE := test soak demo play test-versions bench bench-quick bench-scaling bench-instructions bench-lockctl bad-night \
          mutants unit sim sim-exhaustive fuzz fuzz-sql abuse core-tests torture torture-lockctl torture-programs \
          test-ha format format-check client install-client uninstall-client client-tests client-tests-address \
          client-tests-thread lockctl man-pages deb test-packages dist
@@ -74,6 +75,9 @@ ALONE := test demo play test-versions bench bench-quick bench-scaling bench-inst
 
 test:
 	@test/run.sh
+
+soak:
+	@SOAK=1 test/run.sh
 
 demo:
 	@test/demo.sh

@@ -388,4 +388,9 @@ le_test_env()
 		TESTDIR="$LE_TMP/work" TESTDATADIR="$LE_TMP/work/tmp_check" TESTLOGDIR="$LE_TMP/work/tmp_check/log"
 		PG_TEST_PORT_DIR="$LE_TMP/work/ports" TEMP_CONFIG="$LE_TMP/temp.conf" TMPDIR="$LE_TMP/work"
 		PG_TEST_TIMEOUT_DEFAULT="${PG_TEST_TIMEOUT_DEFAULT:-60}")
+
+	# A cluster that they copy: initdb each would take as much of the processors as the rest of many a test.
+	le_run initdb -D "$LE_TMP/work/template" -A trust -N >"$LE_TMP/initdb.log" 2>&1 ||
+		{ tail -n 30 "$LE_TMP/initdb.log" >&2; le_die "initdb failed"; }
+	LE_ENV+=(INITDB_TEMPLATE="$LE_TMP/work/template")
 }

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Builds and tests everything on a Debian machine, installing what is missing; leaves nothing behind but build/.
-#   SIM_SECONDS  for the simulator; default: 60
 #   TESTS        what to run; default: all of test/unit, test/t, test/pgtap
+#   SOAK=1       random searches take their full time, several minutes in all; else a fifth of it
 #   PROVE_FLAGS  for prove, e.g. -v
 #   PG_MAJOR     PostgreSQL's major version; default: the distribution's
 #   COVERAGE=1   with gcov: how many lines of src/ the tests have reached; the others are listed in build/coverage.txt
@@ -19,7 +19,8 @@ le_prepare "${goals[@]}"
 
 shopt -s nullglob
 if [ -z "${TESTS:-}" ]; then
-	TESTS=$(echo test/unit/*.c test/t/*.t test/pgtap/*.sql)
+	# Those that take long begin first, so that none of them is left alone in the end.
+	TESTS=$({ grep -v '^#' test/lib/longest-first; ls test/unit/*.c test/t/*.t test/pgtap/*.sql; } | awk '!seen[$0]++')
 	[ -z "${VALGRIND:-}" ] || TESTS=$(echo test/t/{042,070}_*.t test/pgtap/*.sql)
 fi
 
@@ -42,6 +43,7 @@ if [[ $TESTS = *_examples.t* ]]; then
 fi
 
 le_test_env
+[ -n "${SOAK:-}${COVERAGE:-}" ] || LE_ENV+=(LE_BUDGET=0.2)
 
 if [ -n "${VALGRIND:-}" ]; then
 	le_extra_packages libc6-dbg
@@ -61,7 +63,7 @@ done
 le_say "testing${BUSY:+, beside $BUSY busy loops}"
 rc=0
 # Most tests wait for most of their time.
-le_run prove --norc --timer -j"$((2 * LE_JOBS))" --exec "$LE_TMP/src/test/lib/run-one" ${PROVE_FLAGS:-} $TESTS || rc=$?
+le_run prove --norc --timer -j"$((3 * LE_JOBS))" --exec "$LE_TMP/src/test/lib/run-one" ${PROVE_FLAGS:-} $TESTS || rc=$?
 [ ${#loops[@]} = 0 ] || kill "${loops[@]}"
 rm -rf "$LE_ROOT/build/test-logs"
 if [ $rc != 0 ] && [ -d "$LE_TMP/work/tmp_check/log" ]; then

@@ -16,39 +16,72 @@ use strict;
 use warnings;
 
 use Exporter 'import';
+use LePsql ();
 use POSIX ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes ();
 
-our @EXPORT = qw(new_node node_conf session wait_for_sql wait_until shorten nothing_left cpu_time stop_walwriter can_silence add_host silence_host);
+our @EXPORT = qw(new_node node_conf session budget wait_for_sql wait_until shorten nothing_left cpu_time stop_walwriter can_silence add_host silence_host);
 
-# Where there is no server, psql may end before it has read its input; IPC::Run, which still writes, dies of that. Tests
-# ask servers that are down, so it is an answer like any other here.
+# Most of what is asked needs no psql. Where there is no server, that may end before it has read its input; IPC::Run, which
+# still writes, dies of that. Tests ask servers that are down, so it is an answer like any other here.
 {
 	my $psql = \&PostgreSQL::Test::Cluster::psql;
+	my $answer = sub {
+		my ($list, $params, $rc, @output) = @_;
+		my @result = $rc;
+
+		chomp @output;
+		foreach my $stream ('stdout', 'stderr')
+		{
+			my $text = shift @output;
+
+			${ $params->{$stream} } = $text if $params->{$stream};
+			print STDERR "$text\n" if $stream eq 'stderr' && !$params->{$stream} && !$list && $text ne '';
+			push @result, $text;
+		}
+		return $list ? @result : $rc;
+	};
 
 	no warnings 'redefine';
 	*PostgreSQL::Test::Cluster::psql = sub {
 		my ($self, $dbname, $sql, %params) = @_;
 		my $list = wantarray;
+		my @quick = LePsql::run(@_);
+
+		if (@quick)
+		{
+			die "error running SQL: '$quick[2]'\nwhile running '$sql'" if $quick[0] && $params{on_error_die};
+			return $answer->($list, \%params, @quick);
+		}
 		my @result = eval { $list ? $psql->(@_) : scalar $psql->(@_) };
 
 		return $list ? @result : $result[0] unless $@;
 		die $@ if $@ !~ /Broken pipe: write/ || $params{on_error_die};
-		my @output = ('', 'psql has ended before it had read its input');
-		foreach my $stream ('stdout', 'stderr')
-		{
-			my $text = shift @output;
-			${ $params{$stream} } = $text if $params{$stream};
-			push @result, $text;
-		}
-		return $list ? (2, @result) : 2;
+		return $answer->($list, \%params, 2, '', 'psql has ended before it had read its input');
+	};
+}
+
+# The runner has a cluster that is copied, which takes a tenth of what initdb does. Cluster.pm of 17 and later does so itself.
+{
+	my $system = \&PostgreSQL::Test::Utils::system_or_bail;
+
+	no warnings 'redefine';
+	*PostgreSQL::Test::Utils::system_or_bail = sub {
+		my ($program, $option, $dir, @more) = @_;
+
+		return $system->('cp', '-RPp', $ENV{INITDB_TEMPLATE}, $dir)
+		  if $ENV{INITDB_TEMPLATE} && join(' ', $program, $option // '', @more) eq 'initdb -D -A trust -N';
+		return $system->(@_);
 	};
 }
 
 sub timeout { return $PostgreSQL::Test::Utils::timeout_default; }
+
+# How long a random search is to take: a part of it in `make test`, all of it in `make soak`.
+sub budget { return $_[0] * ($ENV{LE_BUDGET} // 1); }
 
 # What every test cluster has in its configuration.
 sub node_conf
@@ -116,32 +149,56 @@ sub new_node
 # Waits until the code returns true; false when the time is over.
 sub wait_until
 {
-	my ($code, $seconds) = @_;
+	my ($code, $seconds, $pause) = @_;
 	my $end = Time::HiRes::time() + ($seconds // timeout());
 
 	until ($code->())
 	{
 		return 0 if Time::HiRes::time() > $end;
-		Time::HiRes::sleep(0.05);
+		Time::HiRes::sleep($pause // 0.05);
 	}
 	return 1;
+}
+
+# Asks until $wanted->(output, errors) is true; returns whether that came in time, and the last output and errors.  The
+# first look is psql's. What has to be waited for is asked through one connection, as long as that lives.
+sub ask_until
+{
+	my ($node, $sql, $wanted, %opts) = @_;
+	my $dbname = $opts{dbname} // 'postgres';
+	my ($wire, $out, $err);
+	my $ask_again = sub {
+		local $SIG{PIPE} = 'IGNORE';
+		return $wire && eval { $wire->query($sql); $out = $wire->wait('Z'); $err = $wire->error; 1; };
+	};
+	my $connect = sub {
+		return if $sql =~ /;\s*\S/; # psql would take these statements one by one
+		local $SIG{PIPE} = 'IGNORE';
+		require LeWire;
+		return eval { LeWire->new($node, dbname => $dbname, settings => { options => '-c log_statement=none' }) };
+	};
+	my $done = wait_until(
+		sub {
+			return $wanted->($out, $err) if $ask_again->();
+			local $ENV{PGOPTIONS} = '-c log_statement=none';
+			$node->psql($dbname, $sql, stdout => \$out, stderr => \$err);
+			return 1 if $wanted->($out, $err);
+			$wire = $connect->();
+			return 0;
+		},
+		$opts{timeout}, 0.02);
+	eval { $wire->quit } if $wire;
+	return ($done, $out, $err);
 }
 
 # Waits until the query's output is $expected ('t' by default); dies when that takes too long.
 sub wait_for_sql
 {
 	my ($node, $sql, $expected, %opts) = @_;
-	my ($out, $err);
-	local $ENV{PGOPTIONS} = '-c log_statement=none';
 
 	$expected //= 't';
-	wait_until(
-		sub {
-			$node->psql($opts{dbname} // 'postgres', $sql, stdout => \$out, stderr => \$err);
-			return $out eq $expected;
-		},
-		$opts{timeout})
-	  or die "timed out: $sql\nexpected: $expected\nlast: $out\n$err";
+	my ($done, $out, $err) = ask_until($node, $sql, sub { return $_[0] eq $expected; }, %opts);
+	die "timed out: $sql\nexpected: $expected\nlast: $out\n$err" if !$done;
 	return 1;
 }
 
@@ -161,16 +218,9 @@ sub nothing_left
 {
 	my ($node, $test_name, %opts) = @_;
 	my $sql = q{SELECT 'lock', name, owner FROM lock_election.locks WHERE mode IS NOT NULL UNION ALL SELECT 'waiter', name, '' FROM lock_election.waiters};
-	my ($out, $err) = ('', '');
-	local $ENV{PGOPTIONS} = '-c log_statement=none';
+	my (undef, $out, $err) = ask_until($node, $sql, sub { return "@_" eq ' '; }, %opts, timeout => $opts{timeout} // 20);
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	wait_until(
-		sub {
-			$node->psql($opts{dbname} // 'postgres', $sql, stdout => \$out, stderr => \$err);
-			return $out . $err eq '';
-		},
-		$opts{timeout} // 20);
 	return is($out . $err, '', $test_name // 'nothing is left behind');
 }
 
@@ -276,6 +326,7 @@ sub wait
 {
 	my ($self, $seconds) = @_;
 	my $end = Time::HiRes::time() + ($seconds // LeTest::timeout());
+	my $pause = 0.002;
 
 	until ($self->ready)
 	{
@@ -287,7 +338,8 @@ sub wait
 		}
 		die "timed out waiting for an answer\nstdout: $self->{out}\nstderr: $self->{err}"
 		  if Time::HiRes::time() > $end;
-		Time::HiRes::sleep(0.002);
+		Time::HiRes::sleep($pause);
+		$pause *= 1.1 if $pause < 0.02;
 	}
 	my $mark = '=end-' . ++$self->{got} . '=';
 	$self->{out} =~ s/\A(.*?)^\Q$mark\E\n//ms;

@@ -11,10 +11,13 @@
 #     $w->cut                       closes the socket without a word
 #     $w->wait($types)              reads up to a message of one of these types ('Z': ready, 's': portal suspended,
 #                                   'C': command complete) and returns the rows as "a|b", joined by newlines
+#     $w->rows($types)              the same, as a list
 #     $w->error                     errors and warnings that came meanwhile, as "ERROR 22023 text"
+#     $w->messages                  the same, each with all its fields by their letters
 #     $w->pid, $w->quit
 #   LeWire->new($node, tcp => 1, receive_buffer => bytes)     over TCP
 #   LeWire->new($node, user => .., settings => { statement_timeout => .. })
+#   LeWire->new($node, patience => 'endless')      waits for an answer for as long as it takes
 
 package LeWire;
 
@@ -51,7 +54,7 @@ sub new
 	my ($class, $node, %opts) = @_;
 	my $path = $node->host . '/.s.PGSQL.' . $node->port;
 	my $socket = $opts{tcp} ? tcp_socket($node->port, $opts{receive_buffer}) : unix_socket($path);
-	my $self = bless { socket => $socket, path => $path, error => '' }, $class;
+	my $self = bless { socket => $socket, path => $path, error => '', messages => [], patience => $opts{patience} }, $class;
 	my %settings = (
 		user => $opts{user} // scalar getpwuid($<),
 		database => $opts{dbname} // 'postgres',
@@ -67,6 +70,8 @@ sub new
 sub pid { return $_[0]{pid}; }
 
 sub error { return $_[0]{error}; }
+
+sub messages { return @{ $_[0]{messages} }; }
 
 sub send
 {
@@ -186,7 +191,7 @@ sub take
 	while (length $bytes < $length)
 	{
 		local $! = 0;
-		if (!IO::Select->new($self->{socket})->can_read(LeTest::timeout()))
+		if (!IO::Select->new($self->{socket})->can_read($self->{patience} ? undef : LeTest::timeout()))
 		{
 			next if $!{EINTR}; # a child has ended, for one
 			die 'timed out waiting for a message';
@@ -197,12 +202,15 @@ sub take
 	return $bytes;
 }
 
-sub wait
+sub wait { my ($self, $types) = @_; return join("\n", $self->rows($types)); }
+
+sub rows
 {
 	my ($self, $types) = @_;
 	my @rows;
 
 	$self->{error} = '';
+	$self->{messages} = [];
 	while (1)
 	{
 		my ($type, $length) = unpack 'aN', $self->take(5);
@@ -228,16 +236,21 @@ sub wait
 		{
 			my %fields = map { substr($_, 0, 1) => substr($_, 1) } grep { length } split /\0/, $body;
 			$self->{error} .= "$fields{V} $fields{C} $fields{M}\n";
+			push @{ $self->{messages} }, \%fields;
 		}
 		elsif ($type eq 'Z')
 		{
 			$self->{status} = $body;
 		}
+		elsif ($type eq 'R')
+		{
+			die 'a password is asked for' if unpack 'N', $body;
+		}
 		elsif ($type eq 'K')
 		{
 			@$self{qw(pid key)} = unpack 'NN', $body;
 		}
-		return join("\n", @rows) if index($types, $type) >= 0;
+		return @rows if index($types, $type) >= 0;
 	}
 }
 

@@ -1,15 +1,16 @@
 # The simulator of the core: fixed seeds, then fresh ones, a part of all interleavings of tiny worlds, and the proof that
-# it notices what goes wrong. SIM_SECONDS says how long. What fails is shown as short as it gets, with the command that
+# it notices what goes wrong. SIM_SECONDS says how long, else a minute in all. What fails is shown as short as it gets, with the command that
 # shows it again.
 # Promises: M, T, Q, R, W, D, E, L, G
 use strict;
 use warnings;
+use LeTest;
 use Test::More;
 use Time::HiRes qw(time);
 
 plan skip_all => 'no simulator' unless -x 'build/sim' && -x 'build/sim-fast';
 
-my $seconds = $ENV{SIM_SECONDS} // 60;
+my $seconds = $ENV{SIM_SECONDS} // budget(60);
 my $fresh = int(time() * 1000) % 2**40;
 
 # Runs it, and shows what it said about a failure.

@@ -5,6 +5,7 @@
 use strict;
 use warnings;
 use LeTest;
+use List::Util qw(max);
 use POSIX ();
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -30,7 +31,7 @@ my @clients = map {
 	}
 	$pid;
 } 1 .. 24;
-sleep 15;
+sleep max(5, budget(15));
 kill 'TERM', @clients;
 my $failed = grep { waitpid $_, 0; $? } @clients;
 is($failed, 0, 'all clients have ended by themselves');

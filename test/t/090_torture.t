@@ -1,6 +1,6 @@
 # Clients that write down what they ask and are answered, on a primary with a standby, while a nemesis kills, stops,
 # fills, sets clocks and promotes; and a checker of what they have written. See test/torture/check.c for the rules.
-#   TORTURE_SECONDS   how long the whole test is to take, about; default 75
+#   TORTURE_SECONDS   how long the whole test is to take, about; default 75; every fault comes once, which takes longer than a fifth of that
 #   TORTURE_CLIENTS   default 24
 #   TORTURE_P99       the longest hand-off but for one in a hundred, in ms; default 500: other tests run at the same time
 #   TORTURE_KEEP      where the histories are copied to: an absolute path that the account "nobody" can write to
@@ -16,7 +16,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time sleep clock_gettime CLOCK_MONOTONIC);
 
-my $seconds = $ENV{TORTURE_SECONDS} // 75;
+my $seconds = $ENV{TORTURE_SECONDS} // budget(75);
 my $nclients = $ENV{TORTURE_CLIENTS} // 24;
 my $seed = $ENV{TORTURE_SEED} // $$ + CORE::time;
 my $begun = time;

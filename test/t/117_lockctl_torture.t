@@ -14,7 +14,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(sleep);
 
-my $seconds = $ENV{TORTURE_SECONDS} // 20;
+my $seconds = $ENV{TORTURE_SECONDS} // budget(20);
 my $nclients = $ENV{TORTURE_CLIENTS} // 12;
 my $seed = $ENV{TORTURE_SEED} // $$ + time;
 my $ttl = 4;
@@ -170,7 +170,7 @@ sub next_of
 
 my $begun = boottime();
 my ($next_many, $next_few, @many_to_do, @few_to_do) = ($begun + 1, $begun + 2);
-while (boottime() < $begun + $seconds || (boottime() < $begun + 10 * $seconds && grep { !$done{$_} } keys %faults))
+while (boottime() < $begun + $seconds || (boottime() < $begun + 180 + $seconds && grep { !$done{$_} } keys %faults))
 {
 	reap();
 	start_one() while keys %running < $nclients;

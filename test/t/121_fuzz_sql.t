@@ -11,7 +11,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time sleep);
 
-my $seconds = $ENV{FUZZ_SECONDS} // 60;
+my $seconds = $ENV{FUZZ_SECONDS} // budget(60);
 my $seed = $ENV{FUZZ_SEED} // int rand 1_000_000_000;
 my $sessions = 8;
 my $node = new_node('main', conf => <<'CONF');

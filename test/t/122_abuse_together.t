@@ -15,7 +15,7 @@ use POSIX ();
 use Test::More;
 use Time::HiRes qw(time sleep);
 
-my $seconds = $ENV{ABUSE_SECONDS} // 32;
+my $seconds = $ENV{ABUSE_SECONDS} // max(16, budget(32));
 my $factor = $ENV{ABUSE_FACTOR} // 4;
 my $turn = 4;           # seconds
 my $settles = 1;        # so much of a turn does not count: what is under way from the one before
