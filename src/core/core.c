@@ -121,10 +121,20 @@ le_core_next_revision(const LeCore *core)
 /* --- which command goes where --- */
 
 static void
-apply_fence_ended(LeCore *core, LeTime now)
+apply_advance(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	(void) now;
+	le_core_raise_revision(core, cmd->revision);
+	reply->revision = core->next_revision;
+	reply->wrote = true;
+}
+
+static void
+apply_fence_ended(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	LeEntry *before = core->ended;
 
+	(void) cmd, (void) reply;
 	le_link_foreach(link, next, &core->lapsed)
 	{
 		LeEntry *entry = le_container(link, LeEntry, lapsed_link);
@@ -153,74 +163,49 @@ tell_ending(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply
 	}
 }
 
+/* What carries out a command on one name, or on none, and a command on several. */
+static LeApply *const apply_one[] = {
+	[LE_CMD_ACQUIRE] = le_apply_acquire,
+	[LE_CMD_AWAIT] = le_apply_await,
+	[LE_CMD_RENEW] = le_apply_renew,
+	[LE_CMD_RELEASE] = le_apply_release,
+	[LE_CMD_CHECK] = le_apply_check,
+	[LE_CMD_FORCE] = le_apply_force,
+	[LE_CMD_PROCLAIM] = le_apply_proclaim,
+	[LE_CMD_SET_PERMITS] = le_apply_set_permits,
+	[LE_CMD_GRANT_LEASE] = le_apply_grant_lease,
+	[LE_CMD_KEEP_ALIVE] = le_apply_lease,
+	[LE_CMD_REVOKE_LEASE] = le_apply_lease,
+	[LE_CMD_LEASE_TTL] = le_apply_lease,
+	[LE_CMD_FORCE_ROLE] = le_apply_force_role,
+	[LE_CMD_ADVANCE] = apply_advance,
+	[LE_CMD_UNDO] = le_apply_undo,
+	[LE_CMD_SESSION_END] = le_apply_session_end,
+	[LE_CMD_FENCE_ENDED] = apply_fence_ended,
+};
+static LeApply *const apply_several[LE_CMD_FENCE_ENDED + 1] = {
+	[LE_CMD_ACQUIRE] = le_apply_acquire_group,
+	[LE_CMD_AWAIT] = le_apply_await_group,
+	[LE_CMD_RELEASE] = le_apply_each,
+	[LE_CMD_CHECK] = le_apply_each,
+};
+
+/*
+ * Carry out a command, whatever it is.  May not fail: le_core_reserve() has
+ * allocated what it needs, and what it does not use of that is freed here.
+ */
 void
 le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
+	LeApply *apply = cmd->nnames > 0 ? apply_several[cmd->type] : apply_one[cmd->type];
+
+	assert(cmd->nnames <= LE_MAX_NAMES && apply != NULL);
 	memset(reply, 0, sizeof(*reply));
-	switch (cmd->type)
-	{
-		case LE_CMD_ACQUIRE:
-			if (cmd->nnames > 0)
-				le_apply_acquire_group(core, cmd, now, reply);
-			else
-				le_apply_acquire(core, cmd, now, reply);
-			break;
-		case LE_CMD_AWAIT:
-			if (cmd->nnames > 0)
-				le_apply_await_group(core, cmd, now, reply);
-			else
-				le_apply_await(core, cmd, now, reply);
-			break;
-		case LE_CMD_RENEW:
-			le_apply_renew(core, cmd, now, reply);
-			break;
-		case LE_CMD_RELEASE:
-		case LE_CMD_CHECK:
-			if (cmd->nnames > 0)
-				le_apply_each(core, cmd, now, reply);
-			else if (cmd->type == LE_CMD_RELEASE)
-				le_apply_release(core, cmd, now, reply);
-			else
-				le_apply_check(core, cmd, now, reply);
-			break;
-		case LE_CMD_FORCE:
-			le_apply_force(core, cmd, now, reply);
-			break;
-		case LE_CMD_FORCE_ROLE:
-			le_apply_force_role(core, cmd, now, reply);
-			break;
-		case LE_CMD_PROCLAIM:
-			le_apply_proclaim(core, cmd, now, reply);
-			break;
-		case LE_CMD_SET_PERMITS:
-			le_apply_set_permits(core, cmd, now, reply);
-			break;
-		case LE_CMD_GRANT_LEASE:
-			le_apply_grant_lease(core, cmd, now, reply);
-			break;
-		case LE_CMD_KEEP_ALIVE:
-		case LE_CMD_REVOKE_LEASE:
-		case LE_CMD_LEASE_TTL:
-			le_apply_lease(core, cmd, now, reply);
-			break;
-		case LE_CMD_ADVANCE:
-			le_core_raise_revision(core, cmd->revision);
-			reply->revision = core->next_revision;
-			reply->wrote = true;
-			break;
-		case LE_CMD_UNDO:
-			le_apply_undo(core, cmd, now, reply);
-			break;
-		case LE_CMD_SESSION_END:
-			le_apply_session_end(core, cmd, now, reply);
-			break;
-		case LE_CMD_FENCE_ENDED:
-			apply_fence_ended(core, now);
-			break;
-	}
+	apply(core, cmd, now, reply);
 	if (reply->status == LE_LOST || reply->status == LE_NOT_HELD || reply->status == LE_NO_LEASE)
 		tell_ending(core, cmd, now, reply);
 	le_prealloc_free(core);
+	assert(core->passed == NULL);
 }
 
 /* --- time --- */

@@ -311,9 +311,7 @@ extern void le_place_dirty(LeCore *core, LeEntry *entry);
 
 /* --- core/lease.c --- */
 
-/* Commands on a lease, and what is due at its deadline. */
-extern void le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
-extern void le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+/* The end of a lease, and what is due at its deadline. */
 extern void le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now);
 extern void le_lease_due(LeCore *core, LeLease *lease, LeTime now);
 extern void le_lease_renew(LeCore *core, LeLease *lease, LeTime now);
@@ -337,9 +335,6 @@ extern void le_group_end(LeCore *core, LeGroup *group, LeEnd how, LeTime now);
 extern LeEntry *le_group_lead(LeEntry *entry);
 extern bool le_group_has_names(const LeCore *core, const LeEntry *entry, const LeCommand *cmd);
 extern void le_group_load(LeCore *core, LeEntry *entry);
-extern void le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
-extern void le_apply_await_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
-extern void le_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 
 /* --- core/owner.c --- */
 
@@ -391,36 +386,48 @@ extern void le_change_ended(LeCore *core, const LeEntry *entry, LeEnd how, LeTim
 extern void le_change_lost(LeCore *core, LeLock *lock, const LeStoredEntry *row, LeEnd how, LeTime elected_at,
 						   LeTime now);
 
-/* --- core/command.c --- */
+/* --- core/reentry.c: one more hold of a holder --- */
 
-extern void le_reply_time(LeReply *reply, const LeEntry *entry, LeTime now);
+extern bool le_has_hold_of(const LeEntry *entry, uint64_t session);
+extern LeEntry *le_reentry_find(const LeCore *core, const LeLock *lock, const LeSession *session,
+								const LeCommand *cmd, const LeLease *lease);
+extern LeEntry *le_reentry_joined(const LeCore *core, const LeLock *lock, const LeCommand *cmd,
+								  const LeLease *lease);
+extern LeStatus le_reentry_admits(const LeCore *core, const LeEntry *holder, const LeCommand *cmd);
+extern void le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void le_reply_holder(LeReply *reply, const LeEntry *holder, LeTime now);
+/* A holder's value. */
+extern LeStatus le_holder_admits_value(const LeCore *core, const LeEntry *holder, LeText value);
+extern void le_holder_proclaim(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now);
+
+/* --- core/acquire.c --- */
 
 /* The parts of an acquire. */
 extern LeStatus le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease **lease);
 extern LeStatus le_acquire_use(const LeLock *lock, const LeCommand *cmd);
-extern LeEntry *le_reentry_find(const LeCore *core, const LeLock *lock, const LeSession *session,
-								const LeCommand *cmd, const LeLease *lease);
 extern void le_acquire_entered(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now,
 							   LeReply *reply);
-extern LeStatus le_reentry_admits(const LeCore *core, const LeEntry *holder, const LeCommand *cmd);
-extern void le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern bool le_acquire_admitted(const LeLock *lock, const LeCommand *cmd, LeTime now);
-extern void le_acquire_wait(LeSession *session, LeEntry *entry, const LeCommand *cmd, LeTime now);
 extern LeEntry *le_same_place(const LeCore *core, const LeLock *lock, const LeLease *lease,
 							  const LeCommand *cmd);
 extern void le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply);
-extern bool le_held_by_session(const LeCore *core, const LeLock *lock, const LeCommand *cmd);
 
-/* One function for each command on a name or a token. */
-extern void le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
-extern void le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
-extern void le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
-extern void le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
-extern void le_apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
-extern void le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
-extern void le_apply_proclaim(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
-extern void le_apply_force_role(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
-extern void le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+/* --- what carries out each command --- */
+
+/* May not fail: le_core_reserve() has allocated what it needs. */
+typedef void LeApply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+
+/* core/acquire.c, core/group.c */
+extern LeApply le_apply_acquire, le_apply_acquire_group, le_apply_await_group, le_apply_each;
+/* core/command.c */
+extern LeApply le_apply_await, le_apply_renew, le_apply_release, le_apply_check, le_apply_proclaim,
+	le_apply_set_permits;
+/* core/force.c */
+extern LeApply le_apply_force, le_apply_force_role;
+/* core/lease.c */
+extern LeApply le_apply_grant_lease, le_apply_lease;
+/* core/session.c */
+extern LeApply le_apply_undo, le_apply_session_end;
 
 /* --- core/core.c --- */
 
@@ -438,6 +445,8 @@ extern char *le_prealloc_take(LePrealloc *texts);
 /* Remember how this token has ended, for those who come with it. */
 extern void le_note_ending(LeCore *core, int64_t token, uint32_t role, LeEnd how, LeTime now);
 
+extern void le_reply_time(LeReply *reply, const LeEntry *entry, LeTime now);
+
 /* Of the newest write that the entry rests on. */
 extern uint64_t le_entry_lsn(const LeEntry *entry);
 extern bool le_entry_ends_soon(const LeEntry *entry);
@@ -447,8 +456,10 @@ extern bool le_entry_ends_soon(const LeEntry *entry);
 /* A request of this session and transaction has come: an older session or transaction is over. */
 extern LeSession *le_session_touch(LeCore *core, uint64_t session, uint32_t sessno, uint32_t xact,
 								   LeTime now);
-/* Commands about a session. */
-extern void le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
-extern void le_apply_session_end(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+/* Its call waits for this entry from now on. */
+extern void le_session_wait(LeSession *session, LeEntry *entry, const LeCommand *cmd, LeTime now);
+/* What it holds of a lock, by what is not its end yet. */
+extern bool le_held_by_session(const LeCore *core, const LeLock *lock, const LeCommand *cmd);
+extern LeEntry *le_newest_of_session(const LeCore *core, const LeCommand *cmd);
 
 #endif /* LE_CORE_INTERNAL_H */

@@ -206,7 +206,7 @@ queue_all(LeCore *core, LeSession *session, const LeCommand *cmd, LeEntry *first
 	group->members = first;
 	reply->status = cmd->enqueue ? LE_QUEUED : LE_WAITING;
 	if (!cmd->enqueue)
-		le_acquire_wait(session, first, cmd, now);
+		le_session_wait(session, first, cmd, now);
 	else if (first->lease != NULL && first->lease->for_group)
 		le_lease_start(core, first->lease, now);
 	for (LeEntry *member = first; member != NULL; member = member->waiter->group_next)
@@ -311,6 +311,7 @@ enqueue_again(LeCore *core, const LeCommand *cmd, LeLease *lease, LeTime now, Le
 	return true;
 }
 
+/* ACQUIRE of several names: all of them or none. */
 void
 le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {

@@ -5,6 +5,7 @@
  */
 #include "core_internal.h"
 
+/* GRANT_LEASE: a named lease, which counts against its role's limits. */
 void
 le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {

@@ -12,6 +12,18 @@ session_forget_holds(LeCore *core, LeSession *session)
 		le_uncommitted_remove(core, le_container(session->uncommitted.next, LeUncommitted, session_link));
 }
 
+void
+le_session_wait(LeSession *session, LeEntry *entry, const LeCommand *cmd, LeTime now)
+{
+	entry->waiter->session = cmd->session;
+	entry->waiter->sessno = cmd->sessno;
+	entry->waiter->request = cmd->request;
+	entry->waiter->xact = cmd->xact;
+	entry->waiter->subxact = cmd->subxact;
+	entry->waiter->until = cmd->wait == LE_WAIT_FOREVER ? LE_NEVER : le_add(now, cmd->wait);
+	session->waiting_on = entry;
+}
+
 /* le_settle_ended() is to follow. */
 static void
 session_stop_waiting(LeCore *core, LeSession *session, LeEnd how, LeTime now)
@@ -89,6 +101,7 @@ le_session_touch(LeCore *core, uint64_t id, uint32_t sessno, uint32_t xact, LeTi
 	return session;
 }
 
+/* SESSION_END: all that the session has ends or is nobody's; in steps (LeReply.next). */
 void
 le_apply_session_end(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -153,6 +166,60 @@ le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		le_entry_end_only(core, entry, LE_END_UNDONE, 0, now);
 	}
 	le_settle_ended(core, before, now);
+}
+
+/* Also after it has lapsed: then a fence keeps it, maybe this session's. */
+static bool
+is_held_by(const LeEntry *entry, const LeLock *lock, uint64_t session)
+{
+	return entry != NULL && le_entry_has_slot(entry) && entry->lock == lock && entry->session == session;
+}
+
+/*
+ * A lock may have very many holders, and a session very many locks: both lists
+ * are walked at once, to the end of the shorter one.
+ */
+bool
+le_held_by_session(const LeCore *core, const LeLock *lock, const LeCommand *cmd)
+{
+	const LeLink *entries = &core->sessions[cmd->sessno].entries, *link = entries->next;
+
+	for (LeSlot *slot = lock->slots; slot != NULL && link != entries; slot = slot->next, link = link->next)
+	{
+		if (is_held_by(le_slot_holder(slot), lock, cmd->session) ||
+			is_held_by(le_container(link, LeEntry, session_link), lock, cmd->session))
+			return true;
+	}
+	return false;
+}
+
+static LeEntry *
+newer_of_session(LeEntry *newest, LeEntry *entry, const LeLock *lock, const LeCommand *cmd)
+{
+	if (!is_held_by(entry, lock, cmd->session) || entry->state == LE_STATE_LAPSED ||
+		(cmd->before != 0 && entry->token >= cmd->before))
+		return newest;
+	return newest == NULL || entry->token > newest->token ? entry : newest;
+}
+
+/* The newest hold of this lock that this connection acquired. */
+LeEntry *
+le_newest_of_session(const LeCore *core, const LeCommand *cmd)
+{
+	const LeLock *lock = le_core_find_lock(core, cmd->kind, cmd->name);
+	const LeLink *entries = &core->sessions[cmd->sessno].entries, *link = entries->next;
+	LeEntry *newest = NULL;
+
+	if (lock == NULL || cmd->session == 0)
+		return NULL;
+
+	/* both lists at once, as in le_held_by_session() */
+	for (LeSlot *slot = lock->slots; slot != NULL && link != entries; slot = slot->next, link = link->next)
+	{
+		newest = newer_of_session(newest, le_slot_holder(slot), lock, cmd);
+		newest = newer_of_session(newest, le_container(link, LeEntry, session_link), lock, cmd);
+	}
+	return newest;
 }
 
 bool

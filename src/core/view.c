@@ -14,6 +14,14 @@ le_entry_time_left(const LeEntry *entry, LeTime now)
 	return deadline > now ? deadline - now : 0;
 }
 
+/* How long it holds; what is bound to a connection ends with the server. */
+void
+le_reply_time(LeReply *reply, const LeEntry *entry, LeTime now)
+{
+	reply->valid_for = le_entry_time_left(entry, now);
+	reply->bound = reply->valid_for == LE_NEVER;
+}
+
 /* The newest write that it, or its time left, rests on. */
 uint64_t
 le_entry_lsn(const LeEntry *entry)

@@ -1,0 +1,148 @@
+/*
+ * core/reentry.c
+ *		One more hold of a holder: which one a request re-enters, whether it may, and
+ *		what becomes of the holder.
+ */
+#include "core_internal.h"
+
+/* The parts of a reply that tell of a holder. */
+void
+le_reply_holder(LeReply *reply, const LeEntry *holder, LeTime now)
+{
+	reply->token = holder->token;
+	le_reply_time(reply, holder, now);
+	if (le_entry_lsn(holder) > reply->lsn)
+		reply->lsn = le_entry_lsn(holder);
+}
+
+/* An earlier change of this batch may still tell the old value. */
+void
+le_holder_proclaim(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now)
+{
+	char *old = holder->value;
+
+	le_role_add(core, holder->role, (LeUsage){.bytes = cmd->value.len});
+	le_role_remove(core, holder->role, (LeUsage){.bytes = holder->value_len});
+	holder->value = core->prealloc_value;
+	holder->value_len = (uint16_t) cmd->value.len;
+	core->prealloc_value = NULL;
+	le_slot_dirty(core, holder->slot);
+	le_change_add(core, holder, LE_HOW_PROCLAIMED, old, now);
+}
+
+/* May the role replace the holder's value by this one? */
+LeStatus
+le_holder_admits_value(const LeCore *core, const LeEntry *holder, LeText value)
+{
+	LeUsage more = {.bytes = value.len > holder->value_len ? value.len - holder->value_len : 0};
+
+	return le_role_admits(core, holder->role, more);
+}
+
+/* ... or one more hold, beside others that may still roll back?  They are remembered one by one. */
+LeStatus
+le_reentry_admits(const LeCore *core, const LeEntry *holder, const LeCommand *cmd)
+{
+	LeStatus status = le_holder_admits_value(core, holder, cmd->value);
+
+	if (status != LE_OK || holder->uncommitted == NULL)
+		return status;
+	return le_role_admits(core, holder->role, le_usage_of_hold());
+}
+
+/* A re-entrant acquire, which le_reentry_status() and le_reentry_admits() allow. */
+void
+le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	if (le_entry_reenter(core, holder, cmd->ttl, now))
+	{
+		reply->counted = true;
+		le_uncommitted_add(core, holder, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
+	}
+	if (cmd->value.data != NULL && !le_text_equal(le_text(holder->value, holder->value_len), cmd->value))
+		le_holder_proclaim(core, holder, cmd, now);
+	core->stats.grants++;
+	le_reply_holder(reply, holder, now);
+	reply->reentrant = true;
+	reply->shared_owner = le_owner_is_shared(holder, cmd->session);
+	reply->wrote |= holder->slot->row.dirty;
+}
+
+/* A holder without a named owner that this request may be one more hold of. */
+static bool
+is_unnamed_holder(const LeEntry *holder, const LeLock *lock, const LeCommand *cmd)
+{
+	return holder->lock == lock && holder->state == LE_STATE_HELD && holder->owner == NULL &&
+		   holder->role == cmd->role && !le_entry_is_ending(holder);
+}
+
+/* It has an uncommitted hold of this session. */
+bool
+le_has_hold_of(const LeEntry *entry, uint64_t session)
+{
+	for (const LeUncommitted *hold = entry->uncommitted; hold != NULL; hold = hold->next)
+	{
+		if (hold->session == session)
+			return true;
+	}
+	return false;
+}
+
+/* The one that this very transaction has acquired; as in le_held_by_session(). */
+static LeEntry *
+held_by_transaction(const LeLock *lock, const LeSession *session, const LeCommand *cmd)
+{
+	const LeLink *link = session->uncommitted.next;
+
+	for (LeSlot *slot = lock->slots; slot != NULL && link != &session->uncommitted;
+		 slot = slot->next, link = link->next)
+	{
+		LeEntry *entry = le_container(link, LeUncommitted, session_link)->entry;
+		LeEntry *holder = le_slot_holder(slot);
+
+		if (is_unnamed_holder(entry, lock, cmd))
+			return entry;
+		if (holder != NULL && is_unnamed_holder(holder, lock, cmd) && le_has_hold_of(holder, cmd->session))
+			return holder;
+	}
+	return NULL;
+}
+
+/*
+ * The holder that this request is one more hold of: that of the same named
+ * owner; if it names none, of the same named lease; if neither, the one that it
+ * names, or that of this very transaction.  Permits count each for itself.
+ */
+LeEntry *
+le_reentry_find(const LeCore *core, const LeLock *lock, const LeSession *session, const LeCommand *cmd,
+				const LeLease *lease)
+{
+	LeEntry *holder;
+
+	if (cmd->enqueue || cmd->mode == LE_MODE_PERMIT || lock->held == 0)
+		return NULL;
+	holder = le_lock_owned(core, lock, cmd->role, cmd->owner, lease, cmd->session);
+	if (holder != NULL || cmd->owner.data != NULL)
+		return holder;
+	holder = cmd->reenter != 0 ? le_core_find_entry(core, cmd->kind, cmd->name, cmd->reenter) : NULL;
+	if (holder != NULL && holder->session == cmd->session && is_unnamed_holder(holder, lock, cmd))
+		return holder;
+	return held_by_transaction(lock, session, cmd);
+}
+
+/*
+ * Such a waiter may also have been granted as one more hold of its owner's
+ * holder.  While it waited, its session had no hold of that, unless it had been
+ * its own queue place, which has one from the beginning.
+ */
+LeEntry *
+le_reentry_joined(const LeCore *core, const LeLock *lock, const LeCommand *cmd, const LeLease *lease)
+{
+	LeEntry *holder = lock->held > 0 && cmd->mode != LE_MODE_PERMIT
+						  ? le_lock_owned(core, lock, cmd->role, cmd->owner, lease, cmd->session)
+						  : NULL;
+
+	if (holder == NULL || !le_has_hold_of(holder, cmd->session))
+		return NULL;
+	return holder->session == cmd->session && holder->hold_count < 2 ? NULL : holder;
+}
