@@ -13,20 +13,10 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "manager/batch.h"
-#include "manager/deadlock.h"
-#include "manager/fence.h"
-#include "manager/hints.h"
-#include "manager/history.h"
-#include "manager/internal.h"
+#include "manager/manager.h"
 #include "shared/compat.h"
-#include "shared/fault.h"
 #include "shared/flush.h"
 #include "shared/releases.h"
-#include "shared/settings.h"
-#include "shared/shmem.h"
-#include "shared/wake.h"
-#include "store/store.h"
 
 Manager le_mgr;
 

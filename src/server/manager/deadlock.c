@@ -47,11 +47,9 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "manager/deadlock.h"
-#include "manager/internal.h"
+#include "manager/manager.h"
 #include "shared/compat.h"
 #include "shared/fence.h"
-#include "shared/shmem.h"
 #include "shared/words.h"
 
 /* Searching takes this part of the manager's time at most, and so long at first. */

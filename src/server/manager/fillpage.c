@@ -7,9 +7,8 @@
 
 #include "miscadmin.h"
 
-#include "manager/fillpage.h"
-#include "shared/page.h"
-#include "shared/shmem.h"
+#include "manager/manager.h"
+
 
 /* Locks that one page looks at, unused indexes included. */
 #define INDEXES_A_PAGE 1024

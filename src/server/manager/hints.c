@@ -20,11 +20,8 @@
 #include "storage/latch.h"
 #include "utils/memutils.h"
 
-#include "manager/hints.h"
+#include "manager/manager.h"
 #include "shared/compat.h"
-#include "shared/settings.h"
-#include "shared/shmem.h"
-#include "shared/wake.h"
 
 /* A notifier that does not live is started again after this long. */
 #define RESTART_AFTER (1 * LE_SECOND)

@@ -4,12 +4,8 @@
  */
 #include "postgres.h"
 
-#include "manager/batch.h"
-#include "manager/internal.h"
-#include "shared/fault.h"
+#include "manager/manager.h"
 #include "shared/releases.h"
-#include "shared/shmem.h"
-#include "shared/wake.h"
 
 /* Neither a session that is stopped nor a full disk keeps a server from stopping for longer. */
 #define LEAVING_AT_MOST (5 * LE_SECOND)

@@ -2,7 +2,7 @@
  * manager/manager.c
  *		The manager of one database: start, loop, and the ways it leaves.
  *
- * What it does with the requests is in manager/batch.c.
+ * Its other files, and what they do, are in manager/manager.h.
  */
 #include "postgres.h"
 
@@ -23,18 +23,9 @@
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
-#include "manager/batch.h"
-#include "manager/hints.h"
-#include "manager/history.h"
 #include "manager/manager.h"
-#include "manager/shrink.h"
 #include "shared/compat.h"
-#include "shared/fault.h"
-#include "shared/settings.h"
-#include "shared/shmem.h"
-#include "shared/wake.h"
 #include "shared/words.h"
-#include "store/store.h"
 
 /* Nothing to do at all: it looks again after an hour. */
 #define LONGEST_SLEEP (3600 * LE_SECOND)

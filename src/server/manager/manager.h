@@ -1,13 +1,333 @@
 /*
  * manager/manager.h
- *		The manager of one database: a background worker that owns its locks.
+ *		The manager of one database: its state, and what its files do for each other.
+ *
+ *	manager.c	the process: start, loop, sleep, leave
+ *	replay.c	runs batches, and does again what one has failed to do
+ *	batch.c		one batch: apply, write, answer
+ *	take.c		who is served in which order; requests and mail are applied to the core
+ *	answer.c	which mailboxes have something for the manager, and answers to them
+ *	reload.c	builds the core from the tables: at the start, and after a failed batch
+ *	txn.c		transactions
+ *	leave.c		what is left to do before the process ends
+ *	chores.c	what is done between batches: fences, the history, the size of the tables
+ *	deadlock.c	cycles of connections that wait for each other
+ *	fillpage.c, publish.c, hints.c	what others are shown and told
  */
 #ifndef LE_MANAGER_H
 #define LE_MANAGER_H
 
 #include "postgres.h"
 
+#include "access/xlogdefs.h"
+#include "lib/stringinfo.h"
+
+#include "core/core.h"
+#include "core/pause.h"
+#include "shared/fault.h"
+#include "shared/page.h"
+#include "shared/settings.h"
+#include "shared/shmem.h"
+#include "shared/wake.h"
+#include "store/store.h"
+
+/* Entries that are granted or ended in one batch, where it can be cut into steps. */
+#define WORK_A_BATCH     200
+#define WORK_BACKING_OFF 50
+/*
+ * After a batch with heavy work only light work is served, for BACKOFF_TIMES times as long as it took and
+ * BACKOFF_AT_MOST (us) at most.
+ */
+#define BACKOFF_TIMES   2
+#define BACKOFF_AT_MOST (100 * LE_MS)
+/* Items that expire in one batch at most. */
+#define EXPIRE_A_BATCH 1000
+/* Back-off after a failure that no request caused. */
+#define RETRY_AFTER (1 * LE_SECOND)
+/* While there are deadlines, the manager wakes this often: to notice a pause. */
+#define HEARTBEAT (1 * LE_SECOND)
+
+/* An answer that goes out after the commit. */
+typedef struct CommitAnswer
+{
+	uint32 proc;
+	uint32 number;
+	bool confirm; /* a standby has to see it too, though it may write nothing */
+	LeReply reply;
+} CommitAnswer;
+
+/* A mailbox as it was read. */
+typedef struct Mail
+{
+	uint32 proc;
+	uint32 flags;
+	uint64 undo;
+	bool async;         /* nobody waits for these releases */
+	bool released;      /* with something that has to last */
+	uint32 released_to; /* so far its releases are applied */
+} Mail;
+
+typedef struct Manager
+{
+	LeDatabase *db;
+	LeCore *core;
+	MemoryContext core_context;
+	MemoryContext batch_context;
+	LeMeta meta;
+	LeTime taken_at;        /* by le_clock(): when the batch was begun */
+	LeTime rung_until;      /* whoever has rung by then is in it; what is posted later is for the next */
+	XLogRecPtr changes_lsn; /* of the newest changes of elections */
+	uint32 *listed;         /* by proc number: in the list of that number */
+	uint32 list_number;
+	uint32 *taken;    /* by proc number: the request last taken */
+	uint32 *deferred; /* procs with heavy work that no batch had room for, in the order of their turns */
+	int ndeferred;
+	LeTime backoff_until;  /* deferred work waits until then */
+	LeTime light_seen_at;  /* begin of the last batch with light work */
+	LeTime heavy_began_at; /* begin of the last batch with heavy work */
+	LePause pause;         /* of le_clock(), what does not count */
+
+	bool limited;        /* what is allocated is bounded by lock_election.max_memory */
+	bool core_valid;     /* memory agrees with the tables */
+	bool reenter;        /* waiting requests are not in the core yet */
+	LeTime retry_at;     /* look at all mailboxes again; 0: no need */
+	LeTime expire_after; /* back-off of what has no request to blame */
+
+	/* the batch */
+	CommitAnswer *answers;
+	int nanswers;
+	Mail *mails;
+	int nmails;
+	uint32 *fresh; /* procs whose request was taken in it */
+	int nfresh;
+	bool async_only;  /* asynchronous releases alone */
+	bool backing_off; /* heavy work is deferred */
+	bool heavy;       /* it has done heavy work */
+	bool rewritten;   /* the tables are other ones */
+	bool gone;        /* the extension was dropped */
+	LeStats seen;     /* core's counters already published */
+} Manager;
+
+extern Manager le_mgr;
+
+static inline LeTime
+core_now(void)
+{
+	return le_pause_time(&le_mgr.pause, le_clock());
+}
+
+static inline LeMailbox *
+mailbox_of(uint32 proc)
+{
+	return le_mailbox(le_mgr.db, proc);
+}
+
+/* --- manager/manager.c --- */
+
 /* Entry point of the worker; the argument is the database's OID. */
 extern PGDLLEXPORT void le_manager_main(Datum arg);
+
+/* --- manager/replay.c --- */
+
+/*
+ * Apply what these mailboxes ask for, end what is due, write, answer.  Never
+ * fails: what cannot be written is answered with the error.  procs has room
+ * for all mailboxes.
+ */
+extern void le_batch_run(uint32 *procs, int n);
+
+/* --- manager/batch.c --- */
+
+/* Once, when the manager starts. */
+extern void le_batch_init(LeDatabase *db);
+
+/*
+ * One batch: apply, write, answer.  expire: also what was due at the horizon, until
+ * which all that was posted is in procs.  False: it has failed and left no trace,
+ * *error says why, and the core is not to be used before le_batch_reload().
+ */
+extern bool le_batch_try(const uint32 *procs, int n, bool expire, LeTime horizon, ErrorData **error);
+
+/* Has a batch found that the extension was dropped? */
+extern bool le_batch_is_gone(void);
+
+/*
+ * Has the manager run without a pause until now, asleep or not?  A pause moves all
+ * deadlines.  slept_until: when it meant to wake up; 0: it did not sleep.
+ */
+extern void le_batch_check_stall(LeTime slept_until, const uint32 *procs, int n);
+
+/* When to run a batch even if nobody rings, by le_clock(). */
+extern LeTime le_batch_next_wakeup(void);
+
+/* --- manager/take.c --- */
+
+/*
+ * Take the mail and the requests of these mailboxes, and apply them.  Heavy work that the
+ * batch has no room for is deferred; le_take_deferred() puts it in front of these n
+ * when its turn has come, and returns how many there are.
+ */
+extern void le_take(const uint32 *procs, int n, LeTime now);
+extern int le_take_deferred(uint32 *procs, int n);
+/* After a batch; is heavy work deferred now? */
+extern void le_take_back_off(void);
+extern bool le_take_is_backing_off(void);
+
+/*
+ * Add all that have rung to these n, each once, and put renewals first: what
+ * they keep alive does not end because of another request that is handled with
+ * them.  Returns how many there are.
+ */
+extern int le_take_rung(uint32 *procs, int n);
+
+/*
+ * Take the requests that waited before the core was loaded, in their old order.
+ * Nothing is granted before all of them are back.
+ */
+extern void le_take_waiting(LeTime now);
+
+/* --- manager/answer.c --- */
+
+/* All mailboxes of this database with something in them, rung or not. */
+extern int le_batch_all_mailboxes(uint32 *procs);
+
+/* Has its mailbox an asynchronous release? */
+extern bool le_take_has_async(uint32 proc);
+/* Look at all mailboxes again after RETRY_AFTER; another failure before that does not put it off. */
+extern void le_retry_later(void);
+
+/* Answer the request with this number, if it is still waited for. */
+extern void le_batch_answer(uint32 proc, uint32 number, const LeReply *reply);
+/* Answer the newest request of this proc with an error. */
+extern void le_batch_answer_error(uint32 proc, int sqlstate, const char *message);
+/* What these mailboxes have asked for could not be written. */
+extern void le_answer_failed(const uint32 *procs, int n, const ErrorData *error);
+/* Tell the session how many locks are bound to it. */
+extern void le_answer_bound(LeMailbox *box);
+extern bool le_batch_confirms(const LeMailbox *box, const LeReply *reply);
+/* A release that its session does not wait for, because nothing rests on it. */
+extern bool le_batch_may_return(const LeReply *reply, bool durable_release, bool need_standby);
+
+/* --- manager/reload.c --- */
+
+/*
+ * Load the state for the first time.  False: the extension is not installed
+ * here.  Errors are for the caller: the worker starts again.
+ */
+extern bool le_batch_load(void);
+
+/* As the settings are now. */
+extern void le_batch_set_limits(LeCore *core, int work);
+
+/* Does the state take more than lock_election.max_memory?  Only a load can have done that. */
+extern bool le_memory_is_exceeded(void);
+
+/* Load again after a failed batch; false: *error says why it is not possible. */
+extern bool le_batch_reload(ErrorData **error);
+
+/* --- manager/txn.c --- */
+
+/* Begin a transaction; commit it, with or without a flush: where it ends in the WAL. */
+extern void le_batch_begin(void);
+extern XLogRecPtr le_batch_commit(bool flush);
+/* A record that means nothing; its end is behind all that was written before. */
+extern XLogRecPtr le_batch_log_nothing(void);
+
+/* Work in a transaction, which it commits itself; an error is logged, and undoes it. */
+extern void le_chore(void (*work)(void));
+
+/* --- manager/leave.c --- */
+
+/* The extension was dropped: end every wait with an error. */
+extern void le_batch_gone(void);
+
+/* It leaves in order: make all releases that sessions have answered. */
+extern void le_batch_leave(uint32 *procs);
+
+/* --- manager/chores.c --- */
+
+/*
+ * Terminate the connections that fence, for longer than
+ * lock_election.fence_timeout, a holder that has ended.
+ */
+extern void le_fence_end_overdue(LeCore *core, LeTime now);
+
+/*
+ * Look how large the tables are, for the view, and write one anew that is mostly
+ * dead rows.  Never fails or waits for anybody.  Returns when to call it again,
+ * by le_clock().
+ */
+extern LeTime le_shrink_tend(void);
+
+/* A manager has loaded its state: its changes are numbered from this one on. */
+extern void le_history_begin(int64_t next_change);
+
+/* A batch has written its changes of elections. */
+extern void le_history_written(LeCore *core);
+
+/* May this command lead to more history of its role (lock_election.max_history_per_role)? */
+extern bool le_history_admits(const LeCommand *cmd);
+
+/*
+ * Delete some rows older than lock_election.history_retention, if it is time for
+ * that.  Never fails.  Returns when to call it again, by le_clock().
+ */
+extern LeTime le_history_tend(void);
+
+/* --- manager/deadlock.c --- */
+
+/* In the manager: this process asks whether it waits for itself. */
+extern void le_deadlock_ask(uint32 proc);
+
+/* When to search for all who have asked; LE_NEVER: nobody has. */
+extern LeTime le_deadlock_next_search(void);
+
+/* This process is to give up: detail has a line for each of the cycle. */
+typedef void (*LeDeadlockCallback)(uint32 proc, const StringInfoData *detail);
+
+/* Search for them; the processes of cycles that are told here have given up by then. */
+extern void le_deadlock_search(const LeCore *core, LeDeadlockCallback give_up);
+
+/* --- manager/fillpage.c --- */
+
+/*
+ * LE_REQUEST_PAGE, LE_REQUEST_LEASE_PAGE: put a page into the mailbox, and where
+ * the next one begins.
+ */
+extern void le_page_fill(const LeCore *core, LeMailbox *box, LeTime now);
+extern void le_page_fill_leases(const LeCore *core, LeMailbox *box, LeTime now);
+
+/*
+ * LE_REQUEST_LEADER: a CHECK of the leader's term, so that it is answered with
+ * its batch.  First find the term, then put the leader into the mailbox as he is at that
+ * moment, behind the election's name: the request can be read again.
+ */
+extern void le_page_find_leader(const LeCore *core, LeCommand *cmd);
+extern void le_page_put_leader(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeTime now);
+
+/* --- manager/publish.c --- */
+
+/* Put the core's counters where the views read them. */
+extern void le_publish(void);
+
+/* --- manager/hints.c --- */
+
+/* Once, when the manager starts. */
+extern void le_hints_init(LeDatabase *db);
+
+/*
+ * The batch is committed, with the end of its record at this LSN: announce what it
+ * granted.  Never fails or waits.
+ */
+extern void le_hints_of_batch(LeCore *core, XLogRecPtr lsn);
+
+/*
+ * Start a notifier if there is something to send and none runs.  Returns when to
+ * look again, by le_clock().
+ */
+extern LeTime le_hints_tend(void);
+
+/* The manager leaves: end its notifier. */
+extern void le_hints_leave(void);
 
 #endif /* LE_MANAGER_H */

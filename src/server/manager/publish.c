@@ -6,8 +6,8 @@
 
 #include "utils/memutils.h"
 
-#include "manager/internal.h"
-#include "shared/shmem.h"
+#include "manager/manager.h"
+
 
 /* Most batches change few. */
 static void

@@ -14,16 +14,10 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-#include "manager/batch.h"
-#include "manager/history.h"
-#include "manager/internal.h"
+#include "manager/manager.h"
 #include "shared/compat.h"
-#include "shared/fault.h"
 #include "shared/fence.h"
-#include "shared/settings.h"
-#include "shared/shmem.h"
 #include "shared/version.h"
-#include "store/store.h"
 
 /* 2025-01-01 in TimestampTz: the zero of the incarnations. */
 #define INCARNATION_EPOCH (INT64CONST(9132) * USECS_PER_DAY)

@@ -9,11 +9,8 @@
  */
 #include "postgres.h"
 
-#include "manager/batch.h"
-#include "manager/internal.h"
-#include "shared/fault.h"
+#include "manager/manager.h"
 #include "shared/flush.h"
-#include "shared/shmem.h"
 
 /* False: nothing can be read, and *error says why. */
 static bool

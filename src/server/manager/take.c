@@ -5,17 +5,10 @@
  */
 #include "postgres.h"
 
-#include "manager/batch.h"
-#include "manager/history.h"
-#include "manager/internal.h"
-#include "manager/fillpage.h"
+#include "manager/manager.h"
 #include "shared/compat.h"
-#include "shared/page.h"
 #include "shared/names.h"
 #include "shared/releases.h"
-#include "shared/settings.h"
-#include "shared/shmem.h"
-#include "shared/wake.h"
 
 /* To fill a page takes as long as so many entries' ends. */
 #define WORK_OF_PAGE 50

@@ -1,6 +1,6 @@
 /*
  * manager/txn.c
- *		Transactions of the manager's own.
+ *		Transactions of the manager: of batches, and of chores between them.
  */
 #include "postgres.h"
 
@@ -8,10 +8,11 @@
 #include "access/xlog.h"
 #include "access/xloginsert.h"
 #include "catalog/pg_control.h"
+#include "pgstat.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-#include "manager/internal.h"
+#include "manager/manager.h"
 #include "shared/compat.h"
 
 void
@@ -48,4 +49,28 @@ le_batch_log_nothing(void)
 	XLogBeginInsert();
 	XLogRegisterData((char *) &nothing, sizeof(nothing));
 	return XLogInsert(RM_XLOG_ID, XLOG_NOOP);
+}
+
+void
+le_chore(void (*work)(void))
+{
+	PG_TRY();
+	{
+		MemoryContextReset(le_mgr.batch_context);
+		MemoryContextSwitchTo(le_mgr.batch_context);
+		le_batch_begin();
+		if (le_store_find())
+			work();
+		else
+			(void) le_batch_commit(false);
+		pgstat_report_stat(false);
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(le_mgr.batch_context);
+		EmitErrorReport();
+		FlushErrorState();
+		AbortCurrentTransaction();
+	}
+	PG_END_TRY();
 }

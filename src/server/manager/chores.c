@@ -1,21 +1,54 @@
 /*
- * manager/history.c
- *		The manager's care for the history of elections: what is too old goes,
- *		a few pages at a time, so that no grant waits for long.
+ * manager/chores.c
+ *		Chores: what the manager does beside and between its batches.
+ *
+ * Fences that last too long are ended, old rows of the history of elections are deleted,
+ * and a table that is mostly dead rows is written anew.  Each of them does little at a
+ * time, so that no grant waits for long.
  */
 #include "postgres.h"
 
+#include <signal.h>
+
 #include "access/htup_details.h"
 #include "utils/hsearch.h"
-#include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "manager/history.h"
-#include "manager/internal.h"
-#include "shared/fault.h"
-#include "shared/settings.h"
-#include "shared/shmem.h"
-#include "store/store.h"
+#include "manager/manager.h"
+#include "shared/fence.h"
+#include "shared/words.h"
+
+/* --- fences that last too long --- */
+
+/*
+ * The connection, not its statement: a cancel would leave what was fenced
+ * before a savepoint, and says nothing to a client that is idle.
+ */
+void
+le_fence_end_overdue(LeCore *core, LeTime now)
+{
+	LeTime timeout = (LeTime) le_fence_timeout_ms * LE_MS;
+	LeEntry *entry;
+
+	while (timeout > 0 && (entry = le_core_overdue(core, timeout, now)) != NULL)
+	{
+		List *pids = NIL;
+		ListCell *lc;
+
+		list_free(le_fence_procs(entry->token, &pids, SIGTERM));
+		foreach (lc, pids)
+			ereport(
+				LOG,
+				(errmsg("terminating connection of process %d due to lock_election.fence_timeout",
+						lfirst_int(lc)),
+				 errdetail("Its transaction has fenced %s \"%.*s\", whose lease ended more than %d ms ago.",
+						   le_kind_word((LeKind) entry->lock->kind), (int) entry->lock->name_len,
+						   entry->lock->name, le_fence_timeout_ms)));
+		list_free(pids);
+	}
+}
+
+/* --- the history of elections: how much of it is whose --- */
 
 /* Pages of one step, and the time to the next, until the whole table was looked at. */
 #define PRUNE_PAGES 32
@@ -26,8 +59,6 @@
 
 static LeTime prune_at = 0;
 static uint32 prune_from = 0; /* page; 0: the next pass is to begin */
-
-/* --- how much of it is whose --- */
 
 /*
  * lock_election.max_history_per_role is kept by sums: what this manager writes is
@@ -98,7 +129,7 @@ count_row(Oid role, int64 change, int64 bytes, bool deleted)
 		step[step_rows++] = (RoleHistory){role, deleted ? -bytes : bytes};
 }
 
-/* --- deleting --- */
+/* --- the history of elections: what is too old goes, a few pages at a time --- */
 
 static void
 prune(void)
@@ -129,4 +160,49 @@ le_history_tend(void)
 	prune_at = le_clock() + PRUNE_RETRY;
 	le_chore(prune);
 	return prune_at;
+}
+
+/* --- the size of the tables; store/shrink.c does the work --- */
+
+/* From one look to the next, and from the start to the first: whoever waits for a manager comes first. */
+#define LOOK_AFTER (5 * LE_SECOND)
+
+static LeTime look_at = 0;
+static uint64 batches = PG_UINT64_MAX; /* when it was looked last */
+
+static void
+look(void)
+{
+	uint64 bytes[LE_DB_TABLES];
+
+	for (int i = 0; i < LE_DB_TABLES; i++)
+		bytes[i] = pg_atomic_read_u64(&le_mgr.db->table_bytes[i]);
+	le_store_shrink(le_mgr.core, le_mgr.batch_context, bytes);
+	LE_FAULT("shrink-done");
+	(void) le_batch_commit(false);
+	le_store_shrunk();
+	LE_FAULT_NOFAIL("shrink-committed");
+	for (int i = 0; i < LE_DB_TABLES; i++)
+		pg_atomic_write_u64(&le_mgr.db->table_bytes[i], bytes[i]);
+}
+
+LeTime
+le_shrink_tend(void)
+{
+	uint64 written = pg_atomic_read_u64(&le_mgr.db->counters.batches);
+
+	/*
+	 * Where the core's rows are is known only while it agrees with the tables.
+	 * Without a batch nothing has grown.
+	 */
+	if (!le_mgr.core_valid || written == batches)
+		return LE_NEVER;
+	if (look_at == 0)
+		look_at = le_clock() + LOOK_AFTER;
+	if (le_clock() < look_at)
+		return look_at;
+	look_at = le_clock() + LOOK_AFTER;
+	batches = written;
+	le_chore(look);
+	return look_at;
 }
