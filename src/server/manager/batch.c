@@ -38,7 +38,7 @@ anything_to_write(void)
 }
 
 static XLogRecPtr
-write_batch(LeTime now)
+write_batch(Batch *batch)
 {
 	LeCounters *counters = &le_mgr.db->counters;
 	LeTime start = le_clock();
@@ -50,12 +50,12 @@ write_batch(LeTime now)
 	le_batch_begin();
 	if (!le_store_open(le_mgr.core))
 	{
-		le_mgr.rewritten = true;
+		batch->files_differ = true;
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("the tables of lock_election were replaced")));
 	}
 	LE_FAULT("batch-begun");
-	le_core_recycle_rows(le_mgr.core, now);
-	rows = le_store_write(le_mgr.core, now);
+	le_core_recycle_rows(le_mgr.core, batch->now);
+	rows = le_store_write(le_mgr.core, batch->now);
 	meta.incarnation = next_incarnation();
 	if (meta.incarnation != le_mgr.meta.incarnation)
 	{
@@ -105,11 +105,11 @@ set_lsn(LeReply *reply, XLogRecPtr lsn, bool confirm, XLogRecPtr *confirmed)
 
 /* Before anything that could fail: a second time they would release holds that are not meant. */
 static void
-clear_releases(XLogRecPtr lsn)
+clear_releases(const Batch *batch, XLogRecPtr lsn)
 {
-	for (int i = 0; i < le_mgr.nmails; i++)
+	for (int i = 0; i < batch->nmails; i++)
 	{
-		Mail *mail = &le_mgr.mails[i];
+		Mail *mail = &batch->mails[i];
 		LeMailbox *box = mailbox_of(mail->proc);
 
 		if ((mail->flags & LE_MAIL_RELEASED) == 0)
@@ -130,15 +130,15 @@ clear_releases(XLogRecPtr lsn)
 }
 
 static void
-give_answers(XLogRecPtr lsn)
+give_answers(const Batch *batch, XLogRecPtr lsn)
 {
 	LeTime now = core_now();
 	XLogRecPtr confirmed = 0;
 
-	clear_releases(lsn);
-	for (int i = 0; i < le_mgr.nanswers; i++)
+	clear_releases(batch, lsn);
+	for (int i = 0; i < batch->nanswers; i++)
 	{
-		CommitAnswer *d = &le_mgr.answers[i];
+		CommitAnswer *d = &batch->answers[i];
 
 		set_lsn(&d->reply, lsn, d->confirm, &confirmed);
 		le_batch_answer(d->proc, d->number, &d->reply);
@@ -162,11 +162,11 @@ give_answers(XLogRecPtr lsn)
 
 /* What was read from the mailboxes is committed: empty them. */
 static void
-empty_mailboxes(void)
+empty_mailboxes(const Batch *batch)
 {
-	for (int i = 0; i < le_mgr.nmails; i++)
+	for (int i = 0; i < batch->nmails; i++)
 	{
-		Mail *mail = &le_mgr.mails[i];
+		Mail *mail = &batch->mails[i];
 		LeMailbox *box = mailbox_of(mail->proc);
 		uint64 undo = mail->undo;
 
@@ -197,29 +197,18 @@ end_deadlock(uint32 proc, const StringInfoData *detail)
 
 /* Those who have waited long. */
 static void
-end_deadlocks(void)
+end_deadlocks(const Batch *batch)
 {
-	for (int i = 0; i < le_mgr.nmails; i++)
+	for (int i = 0; i < batch->nmails; i++)
 	{
-		if (le_mgr.mails[i].flags & LE_MAIL_BLOCKED)
-			le_deadlock_ask(le_mgr.mails[i].proc);
+		if (batch->mails[i].flags & LE_MAIL_BLOCKED)
+			le_deadlock_ask(batch->mails[i].proc);
 	}
 	if (le_clock() >= le_deadlock_next_search())
 		le_deadlock_search(le_mgr.core, end_deadlock);
 }
 
 /* --- a batch --- */
-
-static void
-batch_reset(void)
-{
-	le_mgr.nanswers = le_mgr.nmails = le_mgr.nfresh = 0;
-	le_mgr.rewritten = le_mgr.heavy = false;
-	le_mgr.backing_off = le_take_is_backing_off();
-	le_store_begin_batch();
-	MemoryContextReset(le_mgr.batch_context);
-	MemoryContextSwitchTo(le_mgr.batch_context);
-}
 
 /* It has not run since then: le_pause_seen() has the rule. */
 static void
@@ -236,121 +225,134 @@ seen_running(LeTime since, LeTime now)
 
 /*
  * What is taken is applied at a time that is no earlier than it was posted.
- * What ends was due at the horizon: all that was posted until then is in procs.
+ * What ends was due at the horizon: all that was posted until then is in the batch.
  */
-static LeTime
-apply(const uint32 *procs, int n, bool expire, LeTime horizon)
+static void
+apply(Batch *batch)
 {
-	LeTime now;
-
-	le_mgr.taken_at = le_clock();
-	seen_running(le_mgr.pause.seen_at, le_mgr.taken_at);
-	now = le_pause_time(&le_mgr.pause, le_mgr.taken_at);
-	horizon = le_pause_time(&le_mgr.pause, horizon);
-
-	le_batch_set_limits(le_mgr.core, le_mgr.backing_off ? WORK_BACKING_OFF : WORK_A_BATCH);
-	le_core_set_horizon(le_mgr.core, horizon);
-	if (le_mgr.reenter)
-		le_take_waiting(now);
-	le_take(procs, n, now);
+	le_batch_set_limits(le_mgr.core, batch->backing_off ? WORK_BACKING_OFF : WORK_A_BATCH);
+	le_core_set_horizon(le_mgr.core, le_pause_time(&le_mgr.pause, batch->horizon));
+	if (le_mgr.core_state == CORE_LOADED)
+		le_take_waiting(batch);
+	le_take(batch);
 	LE_FAULT("batch-before-expiry");
-	if (expire)
-		le_core_expire(le_mgr.core, now, EXPIRE_A_BATCH);
-	le_mgr.heavy |= le_core_is_full(le_mgr.core);
-	return now;
+	if (batch->expire)
+		le_core_expire(le_mgr.core, batch->now, EXPIRE_A_BATCH);
+	batch->heavy |= le_core_is_full(le_mgr.core);
 }
 
 static void
-batch(const uint32 *procs, int n, bool expire, LeTime horizon)
+begin(Batch *batch)
 {
-	LeTime now;
+	batch->nanswers = batch->nmails = batch->nfresh = 0;
+	batch->answers = le_mgr.answers;
+	batch->mails = le_mgr.mails;
+	batch->fresh = le_mgr.fresh;
+	batch->files_differ = batch->heavy = false;
+	batch->backing_off = le_take_is_backing_off();
+	le_store_begin_batch();
+	MemoryContextReset(le_mgr.batch_context);
+	MemoryContextSwitchTo(le_mgr.batch_context);
+	batch->began_at = le_clock();
+	seen_running(le_mgr.pause.seen_at, batch->began_at);
+	batch->now = le_pause_time(&le_mgr.pause, batch->began_at);
+}
+
+/* The steps of a batch.  Nobody is answered who rests on a row before the row is committed. */
+static void
+run(Batch *batch)
+{
 	XLogRecPtr lsn = 0;
 
-	batch_reset();
-	now = apply(procs, n, expire, horizon);
+	/* 1. apply, in the order that take.c has at its head */
+	begin(batch);
+	apply(batch);
 	LE_FAULT("batch-applied");
+
+	/* 2. write */
 	if (anything_to_write())
-		lsn = write_batch(now);
+		lsn = write_batch(batch);
 	if (le_next_change(le_mgr.core, NULL) != NULL)
 		le_mgr.changes_lsn = lsn;
-	give_answers(lsn);
+
+	/* 3. answer and announce */
+	give_answers(batch, lsn);
 	LE_FAULT_NOFAIL("batch-before-hints");
 	le_hints_of_batch(le_mgr.core, lsn);
 	le_history_written(le_mgr.core);
 	LE_FAULT_NOFAIL("batch-before-mailboxes");
-	empty_mailboxes();
+
+	/* 4. forget what is done */
+	empty_mailboxes(batch);
 	le_core_batch_done(le_mgr.core, lsn);
 	le_publish();
+
+	/* 5. what may fail: then all is read again, but nothing is lost */
 	if (lsn != 0)
-		pgstat_report_stat(false); /* may fail: not before the answers are given */
-	le_take_back_off();
+		pgstat_report_stat(false);
+	le_take_back_off(batch);
 	LE_FAULT_CHECK(le_mgr.core);
 	LE_FAULT("batch-done");
-	le_fence_end_overdue(le_mgr.core, now);
-	end_deadlocks();
+	le_fence_end_overdue(le_mgr.core, batch->now);
+	end_deadlocks(batch);
 }
 
 /* What the failed batch has taken is to be taken again. */
 static void
-untake(void)
+untake(const Batch *batch)
 {
-	for (int i = 0; i < le_mgr.nfresh; i++)
+	for (int i = 0; i < batch->nfresh; i++)
 	{
-		LeMailbox *box = mailbox_of(le_mgr.fresh[i]);
+		LeMailbox *box = mailbox_of(batch->fresh[i]);
 		uint32 number = pg_atomic_read_u32(&box->posted);
 
 		if (pg_atomic_read_u32(&box->answered) != number)
 		{
-			le_mgr.taken[le_mgr.fresh[i]] = pg_atomic_read_u32(&box->answered);
+			le_mgr.taken[batch->fresh[i]] = pg_atomic_read_u32(&box->answered);
 			box->revision = 0;
 		}
 	}
-	for (int i = 0; i < le_mgr.nmails; i++)
-		pg_atomic_fetch_or_u32(&mailbox_of(le_mgr.mails[i].proc)->mail,
-							   le_mgr.mails[i].flags & LE_MAIL_FENCE_ENDED);
+	for (int i = 0; i < batch->nmails; i++)
+		pg_atomic_fetch_or_u32(&mailbox_of(batch->mails[i].proc)->mail,
+							   batch->mails[i].flags & LE_MAIL_FENCE_ENDED);
 }
 
-/* False: it failed, *error says why, and the core is not to be used. */
-bool
-le_batch_try(const uint32 *procs, int n, bool expire, LeTime horizon, ErrorData **error)
+BatchEnd
+le_batch_try(Batch *batch, ErrorData **error)
 {
-	volatile bool ok = false;
+	volatile BatchEnd end = BATCH_FAILED;
 
+	Assert(core_is_loaded());
 	PG_TRY();
 	{
-		batch(procs, n, expire, horizon);
-		ok = true;
+		run(batch);
+		end = BATCH_DONE;
 	}
 	PG_CATCH();
 	{
 		MemoryContextSwitchTo(le_mgr.batch_context);
 		*error = CopyErrorData();
-		/* tables with new files are loaded again, and nobody notices: no failure */
-		if (!le_mgr.rewritten)
+		if (batch->files_differ)
+			end = BATCH_FILES_DIFFER; /* nobody notices: no failure */
+		else
 		{
 			EmitErrorReport();
 			pg_atomic_fetch_add_u64(&le_mgr.db->counters.failed_batches, 1);
 		}
 		FlushErrorState();
 		AbortCurrentTransaction();
-		untake();
+		untake(batch);
 		le_mgr.backoff_until = 0;
-		le_mgr.core_valid = false;
+		set_core_state(CORE_STALE);
 		le_pause_broken(&le_mgr.pause);
 		if ((*error)->sqlerrcode == ERRCODE_UNIQUE_VIOLATION)
 			pg_atomic_fetch_add_u64(&le_mgr.db->counters.key_violations, 1);
 	}
 	PG_END_TRY();
-	return ok;
+	return end;
 }
 
 /* --- between batches --- */
-
-bool
-le_batch_is_gone(void)
-{
-	return le_mgr.gone;
-}
 
 void
 le_batch_check_stall(LeTime slept_until, const uint32 *procs, int n)
@@ -369,27 +371,32 @@ le_batch_check_stall(LeTime slept_until, const uint32 *procs, int n)
 	seen_running(le_pause_since(&le_mgr.pause, slept_until, rang_at, now), now);
 }
 
-LeTime
+/*
+ * Deadlines are the core's times, which are behind le_clock() by what was lost to
+ * pauses; all others are times of le_clock().
+ */
+Wakeup
 le_batch_next_wakeup(void)
 {
-	LeTime deadline, wakeup = LE_NEVER;
+	Wakeup wakeup = {LE_NEVER, "nothing"};
+	LeTime deadline;
 
 	if (le_mgr.retry_at != 0)
-		wakeup = le_mgr.retry_at;
-	if (!le_mgr.core_valid)
+		wake_earlier(&wakeup, le_mgr.retry_at, "a failure");
+	if (!core_is_loaded())
 		return wakeup;
 
 	/* at once; what could not be written, after a while */
-	if (le_mgr.reenter || anything_to_write() || le_next_answer(le_mgr.core, NULL) != NULL)
-		return le_mgr.expire_after;
-	wakeup = Min(wakeup, le_deadlock_next_search());
+	if (le_mgr.core_state == CORE_LOADED || anything_to_write() || le_next_answer(le_mgr.core, NULL) != NULL)
+		return (Wakeup){le_mgr.expire_after, "work that is left"};
+	wake_earlier(&wakeup, le_deadlock_next_search(), "a search for deadlocks");
 	if (le_mgr.ndeferred > 0)
-		wakeup = Min(wakeup, le_mgr.backoff_until);
+		wake_earlier(&wakeup, le_mgr.backoff_until, "deferred work");
 	deadline = le_core_next_deadline(le_mgr.core);
 	if (deadline != LE_NEVER)
 	{
-		deadline = Max(deadline + le_mgr.pause.lost, le_mgr.expire_after);
-		wakeup = Min(wakeup, Min(deadline, le_clock() + HEARTBEAT));
+		wake_earlier(&wakeup, Max(deadline + le_mgr.pause.lost, le_mgr.expire_after), "a deadline");
+		wake_earlier(&wakeup, le_clock() + HEARTBEAT, "the heartbeat");
 	}
 	return wakeup;
 }
@@ -405,7 +412,6 @@ le_batch_init(LeDatabase *db)
 	le_mgr.mails = MemoryContextAllocZero(TopMemoryContext, 2 * n * sizeof(Mail));
 	le_mgr.answers = MemoryContextAllocZero(TopMemoryContext, n * sizeof(CommitAnswer));
 	le_mgr.deferred = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
-	le_mgr.listed = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
 	for (int i = 0; i < n; i++)
 	{
 		le_mgr.taken[i] = pg_atomic_read_u32(&mailbox_of(i)->answered);

@@ -195,7 +195,7 @@ le_shrink_tend(void)
 	 * Where the core's rows are is known only while it agrees with the tables.
 	 * Without a batch nothing has grown.
 	 */
-	if (!le_mgr.core_valid || written == batches)
+	if (!core_is_loaded() || written == batches)
 		return LE_NEVER;
 	if (look_at == 0)
 		look_at = le_clock() + LOOK_AFTER;

@@ -67,7 +67,7 @@ le_batch_leave(uint32 *procs)
 		le_batch_check_stall(slept_until, procs, n);
 		if (n > 0)
 			le_batch_run(procs, n);
-		if (le_mgr.gone || le_clock() >= give_up || !(releasing || any_released()))
+		if (le_mgr.core_state == CORE_DROPPED || le_clock() >= give_up || !(releasing || any_released()))
 			return;
 		tick = le_mgr.retry_at != 0 ? FAILED_TICK : POSTING_TICK;
 		slept_until = le_clock() + tick;

@@ -106,21 +106,19 @@ leave_for_good(void)
 	leave(LE_EXIT_NO_EXTENSION);
 }
 
-/*
- * It naps first, and looks whether anybody has rung softly.  Then it sleeps until
- * somebody wakes it.
- */
+/* Sleep until somebody wakes the manager, or for a nap: from that it wakes by itself. */
 static void
-sleep_until(LeTime wakeup, bool *nap)
+sleep_until(Wakeup wakeup, bool nap)
 {
-	LeTime at_most = Min(wakeup - le_clock(), LONGEST_SLEEP);
+	LeTime at_most = Min(wakeup.at - le_clock(), LONGEST_SLEEP);
 
-	if (*nap)
+	if (nap)
 	{
-		*nap = false;
 		le_sleep(Min(at_most, LE_NAP));
 		return;
 	}
+	elog(DEBUG5, "lock_election manager sleeps for " INT64_FORMAT " us at most: then comes %s", at_most,
+		 wakeup.why);
 	pg_atomic_write_u32(&my_db->asleep, 1);
 
 	/* see le_ring_softly(): an atomic operation alone is not a full barrier everywhere */
@@ -185,6 +183,7 @@ recheck_extension(void)
 	leave(LE_EXIT_NONE);
 }
 
+/* The manager's loop: chores, a batch if anybody has rung or anything is due, else sleep. */
 static void
 serve(void)
 {
@@ -192,37 +191,46 @@ serve(void)
 	uint32 *procs = MemoryContextAlloc(TopMemoryContext, le_shared->max_sessions * sizeof(uint32));
 	LeTime slept_until = 0, last_batch = 0;
 	bool all = true; /* the first time: whoever waits already */
-	bool nap = true;
+	bool nap = true; /* after a batch: somebody may have rung softly meanwhile */
 
 	for (;;)
 	{
 		int n;
-		LeTime wakeup, look_after;
+		Wakeup wakeup, chores = {LE_NEVER, "nothing"};
 
+		/* signals and chores */
 		le_sleep_reset();
 		handle_signals(procs);
 		recheck_extension();
-		look_after = Min(le_hints_tend(), Min(le_history_tend(), le_shrink_tend()));
+		wake_earlier(&chores, le_hints_tend(), "a notifier");
+		wake_earlier(&chores, le_history_tend(), "the history");
+		wake_earlier(&chores, le_shrink_tend(), "a look at the tables");
 		keep_interval(last_batch);
+
+		/* a batch */
 		n = le_take_stack(my_db, procs);
 		if (all)
 			n = le_batch_all_mailboxes(procs);
 		all = false;
 		le_batch_check_stall(slept_until, procs, n);
 		wakeup = le_batch_next_wakeup();
-		if (n > 0 || wakeup <= le_clock())
+		if (n > 0 || wakeup.at <= le_clock())
 		{
 			last_batch = le_clock();
 			LE_FAULT("manager-took");
 			le_batch_run(procs, n);
-			if (le_batch_is_gone())
+			if (le_mgr.core_state == CORE_DROPPED)
 				leave_for_good();
 			slept_until = 0;
 			nap = true;
 			continue;
 		}
-		slept_until = Min(wakeup, look_after);
-		sleep_until(slept_until, &nap);
+
+		/* nothing to do */
+		wake_earlier(&wakeup, chores.at, chores.why);
+		slept_until = wakeup.at;
+		sleep_until(wakeup, nap);
+		nap = false;
 	}
 }
 

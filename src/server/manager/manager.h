@@ -7,6 +7,7 @@
  *	batch.c		one batch: apply, write, answer
  *	take.c		who is served in which order; requests and mail are applied to the core
  *	answer.c	which mailboxes have something for the manager, and answers to them
+ *	memory.c	the core's memory, and its limit
  *	reload.c	builds the core from the tables: at the start, and after a failed batch
  *	txn.c		transactions
  *	leave.c		what is left to do before the process ends
@@ -56,7 +57,7 @@ typedef struct CommitAnswer
 	LeReply reply;
 } CommitAnswer;
 
-/* A mailbox as it was read. */
+/* A mailbox's mail as it was read: what of it is not applied by this batch is taken off again. */
 typedef struct Mail
 {
 	uint32 proc;
@@ -67,48 +68,96 @@ typedef struct Mail
 	uint32 released_to; /* so far its releases are applied */
 } Mail;
 
-typedef struct Manager
+/*
+ * One batch.  Who starts it says what to do; le_batch_try() resets the rest, which
+ * take.c and batch.c fill in.
+ */
+typedef struct Batch
 {
-	LeDatabase *db;
-	LeCore *core;
-	MemoryContext core_context;
-	MemoryContext batch_context;
-	LeMeta meta;
-	LeTime taken_at;        /* by le_clock(): when the batch was begun */
-	LeTime rung_until;      /* whoever has rung by then is in it; what is posted later is for the next */
-	XLogRecPtr changes_lsn; /* of the newest changes of elections */
-	uint32 *listed;         /* by proc number: in the list of that number */
-	uint32 list_number;
-	uint32 *taken;    /* by proc number: the request last taken */
-	uint32 *deferred; /* procs with heavy work that no batch had room for, in the order of their turns */
-	int ndeferred;
-	LeTime backoff_until;  /* deferred work waits until then */
-	LeTime light_seen_at;  /* begin of the last batch with light work */
-	LeTime heavy_began_at; /* begin of the last batch with heavy work */
-	LePause pause;         /* of le_clock(), what does not count */
+	/* what to do */
+	uint32 *procs;     /* mailboxes to serve, see the order in take.c; there is room for all */
+	int n;             /* of them */
+	LeTime horizon;    /* by le_clock(): all that was posted until then is in procs */
+	LeTime rung_until; /* by le_clock(): what is posted later is for the next batch */
+	bool expire;       /* end what was due at the horizon, after all else */
+	bool async_only;   /* asynchronous releases alone: so a replay begins */
 
-	bool limited;        /* what is allocated is bounded by lock_election.max_memory */
-	bool core_valid;     /* memory agrees with the tables */
-	bool reenter;        /* waiting requests are not in the core yet */
-	LeTime retry_at;     /* look at all mailboxes again; 0: no need */
-	LeTime expire_after; /* back-off of what has no request to blame */
-
-	/* the batch */
+	/* what it does */
+	LeTime began_at;   /* by le_clock() */
+	LeTime now;        /* the same moment by the core's clock */
+	bool backing_off;  /* heavy work is deferred */
+	bool heavy;        /* it has done heavy work */
+	bool files_differ; /* the tables are not those that were loaded: nothing was written */
 	CommitAnswer *answers;
 	int nanswers;
 	Mail *mails;
 	int nmails;
 	uint32 *fresh; /* procs whose request was taken in it */
 	int nfresh;
-	bool async_only;  /* asynchronous releases alone */
-	bool backing_off; /* heavy work is deferred */
-	bool heavy;       /* it has done heavy work */
-	bool rewritten;   /* the tables are other ones */
-	bool gone;        /* the extension was dropped */
-	LeStats seen;     /* core's counters already published */
+} Batch;
+
+/* How a batch has ended. */
+typedef enum BatchEnd
+{
+	BATCH_DONE,
+	BATCH_FAILED,      /* it has left no trace; the core is not to be used before a reload */
+	BATCH_FILES_DIFFER /* the same, but for no fault of a request: after a reload it can be run again */
+} BatchEnd;
+
+/* What the core is good for. */
+typedef enum CoreState
+{
+	CORE_STALE,   /* nothing before the next load: a batch has failed, or there was none yet */
+	CORE_LOADED,  /* it agrees with the tables, but for the requests that wait in mailboxes */
+	CORE_SERVING, /* these are in it, too */
+	CORE_DROPPED  /* nothing any more: the extension was dropped */
+} CoreState;
+
+typedef struct Manager
+{
+	LeDatabase *db;
+	LeCore *core;
+	CoreState core_state; /* set_core_state() changes it */
+	MemoryContext core_context;
+	MemoryContext batch_context;
+	LeMeta meta;
+	XLogRecPtr changes_lsn; /* of the newest changes of elections */
+	LeStats seen;           /* core's counters already published */
+	LePause pause;          /* of le_clock(), what does not count */
+
+	uint32 *taken;       /* by proc number: the request last taken */
+	LeTime retry_at;     /* look at all mailboxes again; 0: no need */
+	LeTime expire_after; /* back-off of what has no request to blame */
+
+	uint32 *deferred; /* procs with heavy work that no batch had room for, in the order of their turns */
+	int ndeferred;
+	LeTime backoff_until;  /* deferred work waits until then */
+	LeTime light_seen_at;  /* begin of the last batch with light work */
+	LeTime heavy_began_at; /* begin of the last batch with heavy work */
+
+	/* room for what a batch remembers */
+	CommitAnswer *answers;
+	Mail *mails;
+	uint32 *fresh;
 } Manager;
 
 extern Manager le_mgr;
+
+static inline bool
+core_is_loaded(void)
+{
+	return le_mgr.core_state == CORE_LOADED || le_mgr.core_state == CORE_SERVING;
+}
+
+static inline void
+set_core_state(CoreState to)
+{
+	Assert(le_mgr.core_state != CORE_DROPPED);
+	Assert(to != CORE_LOADED || le_mgr.core_state == CORE_STALE);
+	Assert(to != CORE_SERVING || le_mgr.core_state == CORE_LOADED);
+	Assert(to != CORE_DROPPED || le_mgr.core_state == CORE_STALE);
+	le_mgr.core_state = to;
+}
 
 static inline LeTime
 core_now(void)
@@ -141,15 +190,8 @@ extern void le_batch_run(uint32 *procs, int n);
 /* Once, when the manager starts. */
 extern void le_batch_init(LeDatabase *db);
 
-/*
- * One batch: apply, write, answer.  expire: also what was due at the horizon, until
- * which all that was posted is in procs.  False: it has failed and left no trace,
- * *error says why, and the core is not to be used before le_batch_reload().
- */
-extern bool le_batch_try(const uint32 *procs, int n, bool expire, LeTime horizon, ErrorData **error);
-
-/* Has a batch found that the extension was dropped? */
-extern bool le_batch_is_gone(void);
+/* One batch: apply, write, answer.  Unless it is BATCH_DONE, *error says why. */
+extern BatchEnd le_batch_try(Batch *batch, ErrorData **error);
 
 /*
  * Has the manager run without a pause until now, asleep or not?  A pause moves all
@@ -157,34 +199,48 @@ extern bool le_batch_is_gone(void);
  */
 extern void le_batch_check_stall(LeTime slept_until, const uint32 *procs, int n);
 
-/* When to run a batch even if nobody rings, by le_clock(). */
-extern LeTime le_batch_next_wakeup(void);
+/* When to wake up, by le_clock(), and what for. */
+typedef struct Wakeup
+{
+	LeTime at;
+	const char *why;
+} Wakeup;
+
+static inline void
+wake_earlier(Wakeup *wakeup, LeTime at, const char *why)
+{
+	if (at < wakeup->at)
+		*wakeup = (Wakeup){at, why};
+}
+
+/* When to run a batch even if nobody rings. */
+extern Wakeup le_batch_next_wakeup(void);
 
 /* --- manager/take.c --- */
 
 /*
- * Take the mail and the requests of these mailboxes, and apply them.  Heavy work that the
- * batch has no room for is deferred; le_take_deferred() puts it in front of these n
- * when its turn has come, and returns how many there are.
+ * Before a batch: put the mailboxes whose heavy work was deferred in front of the others, if
+ * their turn has come.
  */
-extern void le_take(const uint32 *procs, int n, LeTime now);
-extern int le_take_deferred(uint32 *procs, int n);
-/* After a batch; is heavy work deferred now? */
-extern void le_take_back_off(void);
+extern void le_take_deferred(Batch *batch);
+
+/* Before a batch: add all that have rung by now, each once, and put renewals first. */
+extern void le_take_rung(Batch *batch);
+
+/*
+ * In a batch: take the requests that waited before the core was loaded, in their old
+ * order.  Nothing is granted before all of them are back.
+ */
+extern void le_take_waiting(Batch *batch);
+
+/* In a batch: take the mail and the requests of its mailboxes, and apply them. */
+extern void le_take(Batch *batch);
+
+/* After a batch, if its work was heavy: only light work is served for a while. */
+extern void le_take_back_off(const Batch *batch);
+
+/* Is heavy work deferred now? */
 extern bool le_take_is_backing_off(void);
-
-/*
- * Add all that have rung to these n, each once, and put renewals first: what
- * they keep alive does not end because of another request that is handled with
- * them.  Returns how many there are.
- */
-extern int le_take_rung(uint32 *procs, int n);
-
-/*
- * Take the requests that waited before the core was loaded, in their old order.
- * Nothing is granted before all of them are back.
- */
-extern void le_take_waiting(LeTime now);
 
 /* --- manager/answer.c --- */
 
@@ -219,11 +275,21 @@ extern bool le_batch_load(void);
 /* As the settings are now. */
 extern void le_batch_set_limits(LeCore *core, int work);
 
-/* Does the state take more than lock_election.max_memory?  Only a load can have done that. */
-extern bool le_memory_is_exceeded(void);
-
 /* Load again after a failed batch; false: *error says why it is not possible. */
 extern bool le_batch_reload(ErrorData **error);
+
+/* --- manager/memory.c --- */
+
+/* What a core allocates and frees with: LeEnv. */
+extern MemoryContext le_memory_new_context(void);
+extern void *le_memory_alloc(void *arg, size_t size);
+extern void le_memory_free(void *arg, void *p);
+
+/* le_core_reserve() within lock_election.max_memory, if the command adds something.  False: there is no room. */
+extern bool le_memory_reserve(const LeCommand *cmd);
+
+/* After a load: warn if the state takes more than that. */
+extern void le_memory_warn(void);
 
 /* --- manager/txn.c --- */
 

@@ -47,37 +47,6 @@ xact_uncommitted(void *arg, uint64 session, uint32 xact)
 	return (uint32) (pg_atomic_read_u64(&box->undo) >> 32) == xact;
 }
 
-/*
- * The state's context has small blocks, so that all that is larger than this is
- * given back when it is freed, and what the context has is what is in use.  Smaller
- * pieces are texts of what takes larger ones as well.
- */
-#define SMALL_PIECE 128
-#define STATE_BLOCK 1024
-
-static void *
-core_alloc(void *arg, size_t size)
-{
-	Size max = (Size) le_max_memory_mb * 1024 * 1024;
-
-	if (le_mgr.limited && size > SMALL_PIECE &&
-		MemoryContextMemAllocated(le_mgr.core_context, false) + size > max)
-		return NULL;
-	return MemoryContextAllocExtended(le_mgr.core_context, size, MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
-}
-
-bool
-le_memory_is_exceeded(void)
-{
-	return MemoryContextMemAllocated(le_mgr.core_context, false) > (Size) le_max_memory_mb * 1024 * 1024;
-}
-
-static void
-core_free(void *arg, void *p)
-{
-	pfree(p);
-}
-
 static bool
 core_fenced(void *arg, int64 token)
 {
@@ -142,23 +111,6 @@ time_of_load(void)
 	return le_pause_time(&mended, clock);
 }
 
-/* The setting bounds what is admitted.  What was admitted before is loaded, whatever it is now. */
-static void
-warn_of_memory(void)
-{
-	Size used = MemoryContextMemAllocated(le_mgr.core_context, false);
-
-	if (!le_memory_is_exceeded())
-		return;
-	ereport(WARNING,
-			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("the locks of this database take %zu MB, more than lock_election.max_memory (%d MB)",
-					used / (1024 * 1024), le_max_memory_mb),
-			 errdetail("No more are granted until it is less."),
-			 errhint("Raise it and reload the configuration, or end with force_release_role() what "
-					 "takes the memory.")));
-}
-
 void
 le_batch_set_limits(LeCore *core, int work)
 {
@@ -180,7 +132,8 @@ static void
 load_core(int64_t next_revision, bool copied)
 {
 	MemoryContext old_context = le_mgr.core_context;
-	LeEnv env = {.alloc = core_alloc, .free = core_free, .fenced = core_fenced, .epochs = le_mgr.db->epochs};
+	LeEnv env = {
+		.alloc = le_memory_alloc, .free = le_memory_free, .fenced = core_fenced, .epochs = le_mgr.db->epochs};
 	LeTime now = time_of_load();
 	LeLoadEnv load = {.clock = {now, le_wall(now)},
 					  .copied = copied,
@@ -192,8 +145,7 @@ load_core(int64_t next_revision, bool copied)
 	bool complete;
 
 	random_bytes(env.seed, sizeof(env.seed));
-	le_mgr.core_context =
-		AllocSetContextCreate(TopMemoryContext, "lock_election state", 0, STATE_BLOCK, STATE_BLOCK);
+	le_mgr.core_context = le_memory_new_context();
 	PG_TRY();
 	{
 		/* its rows may not be flushed or replicated yet: whoever is told of them waits for that */
@@ -221,9 +173,8 @@ load_core(int64_t next_revision, bool copied)
 		MemoryContextDelete(old_context);
 	le_mgr.core = core;
 	memset(&le_mgr.seen, 0, sizeof(le_mgr.seen));
-	le_mgr.core_valid = true;
-	le_mgr.reenter = true;
-	warn_of_memory();
+	set_core_state(CORE_LOADED);
+	le_memory_warn();
 }
 
 /* While there is no core to do it: waits that have run out end all the same. */
@@ -255,10 +206,12 @@ le_batch_reload(ErrorData **error)
 		MemoryContextSwitchTo(le_mgr.batch_context);
 		le_batch_begin();
 		LE_FAULT("reload-begun");
-		le_mgr.gone = !le_store_find();
-		if (le_mgr.gone)
+		if (!le_store_find())
+		{
+			set_core_state(CORE_DROPPED);
 			ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 							errmsg("extension lock_election was dropped")));
+		}
 		le_store_claim();
 		load_core(le_core_next_revision(le_mgr.core), false);
 		LE_FAULT("reload-loaded");
@@ -273,11 +226,8 @@ le_batch_reload(ErrorData **error)
 		EmitErrorReport();
 		FlushErrorState();
 		AbortCurrentTransaction();
-		/* then the batch that has found new files has failed after all */
-		if (le_mgr.rewritten)
-			pg_atomic_fetch_add_u64(&le_mgr.db->counters.failed_batches, 1);
-		le_mgr.rewritten = false;
-		le_mgr.core_valid = false;
+		if (le_mgr.core_state != CORE_DROPPED)
+			set_core_state(CORE_STALE);
 		le_retry_later();
 		le_pause_refused(&le_mgr.pause);
 		end_waits();

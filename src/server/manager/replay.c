@@ -12,126 +12,155 @@
 #include "manager/manager.h"
 #include "shared/flush.h"
 
-/* False: nothing can be read, and *error says why. */
+/* Refused clients ask again at once.  After this long the manager looks at what else there is to do. */
+#define REPLAY_AT_MOST (1 * LE_SECOND)
+
+/* Load again after a batch has ended so.  False: nothing can be read, and *error says why. */
 static bool
-replay_one(uint32 proc, bool async_only, LeTime horizon, ErrorData **error)
+reload(BatchEnd end, ErrorData **error)
 {
-	bool readable = true, again;
+	if (le_batch_reload(error))
+		return true;
+
+	/* then the batch that has found new files has failed after all */
+	if (end == BATCH_FILES_DIFFER)
+		pg_atomic_fetch_add_u64(&le_mgr.db->counters.failed_batches, 1);
+	return false;
+}
+
+/* Serve one mailbox of a batch that has failed.  False: nothing can be read, and *error says why. */
+static bool
+replay_one(const Batch *failed, uint32 proc, bool async_only, ErrorData **error)
+{
+	Batch batch = {.procs = &proc,
+				   .n = 1,
+				   .horizon = failed->horizon,
+				   .rung_until = failed->rung_until,
+				   .async_only = async_only};
+	BatchEnd end;
 
 	LE_FAULT_NOFAIL("replay");
 	le_mgr.backoff_until = 0;
-	le_mgr.async_only = async_only;
 	do
 	{
-		again = false;
-		if (!le_batch_try(&proc, 1, false, horizon, error))
-		{
-			/* rewritten once more: no fault of this request */
-			again = le_mgr.rewritten;
-			if (!again)
-				le_answer_failed(&proc, 1, *error);
-			readable = le_batch_reload(error);
-		}
-	} while (again && readable);
-	le_mgr.async_only = false;
-	return readable;
+		end = le_batch_try(&batch, error);
+		if (end == BATCH_FAILED)
+			le_answer_failed(&proc, 1, *error);
+		if (end != BATCH_DONE && !reload(end, error))
+			return false;
+	} while (end == BATCH_FILES_DIFFER);
+	return true;
 }
 
-/* False: nothing can be read, and all have got that error.  As in le_take(), asynchronous releases come first. */
+/* Step 2 of the order in take.c, for all mailboxes.  False: nothing can be read, and all have got that error. */
 static bool
-replay(uint32 *procs, int n, LeTime horizon)
+replay_async_releases(const Batch *failed)
 {
 	ErrorData *error;
 
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < failed->n; i++)
 	{
-		if (le_take_has_async(procs[i]) && !replay_one(procs[i], true, horizon, &error))
+		if (le_take_has_async(failed->procs[i]) && !replay_one(failed, failed->procs[i], true, &error))
 		{
-			le_answer_failed(procs, n, error);
-			return false;
-		}
-	}
-	for (int i = 0; i < n; i++)
-	{
-		if (!replay_one(procs[i], false, horizon, &error))
-		{
-			le_answer_failed(&procs[i], n - i, error);
+			le_answer_failed(failed->procs, failed->n, error);
 			return false;
 		}
 	}
 	return true;
 }
 
-/* Refused clients ask again at once.  After this long the manager looks at what else there is to do. */
-#define REPLAY_AT_MOST (1 * LE_SECOND)
-
-static void
-run_one_by_one(uint32 *procs, int n)
+/* All other steps.  False: nothing can be read, and those that are left have got that error. */
+static bool
+replay_others(const Batch *failed)
 {
 	ErrorData *error;
-	LeTime began = le_clock(), horizon = began;
 
-	n = le_take_rung(procs, n);
-	while (replay(procs, n, horizon) && le_clock() - began < REPLAY_AT_MOST)
+	for (int i = 0; i < failed->n; i++)
+	{
+		if (!replay_one(failed, failed->procs[i], false, &error))
+		{
+			le_answer_failed(&failed->procs[i], failed->n - i, error);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Serve the mailboxes of a batch that has failed one by one, and what has come meanwhile together. */
+static void
+run_one_by_one(Batch *batch)
+{
+	ErrorData *error;
+	BatchEnd end;
+	LeTime began = le_clock();
+
+	batch->horizon = began;
+	le_take_rung(batch);
+	while (replay_async_releases(batch) && replay_others(batch) && le_clock() - began < REPLAY_AT_MOST)
 	{
 		/* what came meanwhile may be renewals: before anything expires */
-		horizon = le_clock();
-		n = le_take_rung(procs, 0);
-		if (le_batch_try(procs, n, le_clock() >= le_mgr.expire_after, horizon, &error))
+		batch->n = 0;
+		batch->horizon = le_clock();
+		le_take_rung(batch);
+		batch->expire = le_clock() >= le_mgr.expire_after;
+		end = le_batch_try(batch, &error);
+		if (end == BATCH_DONE)
 			return;
 		le_mgr.expire_after = le_clock() + RETRY_AFTER;
-		if (!le_batch_reload(&error))
+		if (!reload(end, &error))
 		{
-			le_answer_failed(procs, n, error);
+			le_answer_failed(batch->procs, batch->n, error);
 			return;
 		}
-		if (n == 0)
+		if (batch->n == 0)
 			return;
 	}
 }
 
 static void
-run(uint32 *procs, int n)
+run(Batch *batch)
 {
 	ErrorData *error;
-	LeTime horizon;
-	bool all;
+	BatchEnd end;
 
 	/* what was refused is on no stack: nobody is served before a release among that */
-	all = !le_mgr.core_valid || (le_mgr.retry_at != 0 && le_mgr.retry_at <= le_clock());
-	if (all)
+	if (!core_is_loaded() || (le_mgr.retry_at != 0 && le_mgr.retry_at <= le_clock()))
 	{
-		n = le_batch_all_mailboxes(procs);
+		batch->n = le_batch_all_mailboxes(batch->procs);
 		le_mgr.retry_at = 0;
 	}
-	if (!le_mgr.core_valid && !le_batch_reload(&error))
+	if (!core_is_loaded() && !le_batch_reload(&error))
 	{
-		le_answer_failed(procs, n, error);
+		le_answer_failed(batch->procs, batch->n, error);
 		return;
 	}
-	horizon = le_clock();
+	batch->horizon = le_clock();
 	LE_FAULT_NOFAIL("batch-horizon");
-	n = le_take_deferred(procs, n);
+	le_take_deferred(batch);
 
 	/*
 	 * All that was posted until the horizon, so that a renewal that was posted before a
 	 * deadline wins; and asynchronous releases that were answered before any request in
 	 * procs was posted.
 	 */
-	n = le_take_rung(procs, n);
+	le_take_rung(batch);
 	LE_FAULT_NOFAIL("batch-rung");
-	if (le_batch_try(procs, n, le_clock() >= le_mgr.expire_after, horizon, &error))
+	batch->expire = le_clock() >= le_mgr.expire_after;
+	end = le_batch_try(batch, &error);
+	if (end == BATCH_DONE)
 		return;
-	if (!le_batch_reload(&error))
-		le_answer_failed(procs, n, error);
+	if (reload(end, &error))
+		run_one_by_one(batch);
 	else
-		run_one_by_one(procs, n);
+		le_answer_failed(batch->procs, batch->n, error);
 }
 
 void
 le_batch_run(uint32 *procs, int n)
 {
-	run(procs, n);
+	Batch batch = {.procs = procs, .n = n};
+
+	run(&batch);
 
 	/* also for answers of a batch that failed after them */
 	le_flush_start();

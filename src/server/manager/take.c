@@ -1,7 +1,30 @@
 /*
  * manager/take.c
- *		The first half of a batch: what the mailboxes have for the manager is taken,
- *		mail before requests, and applied to the core.
+ *		Who is served in which order: mail and requests are taken from the mailboxes
+ *		of a batch, and applied to the core.
+ *
+ * The order of a batch:
+ *
+ *	1.	After the core was loaded: requests that waited before that, by their revisions.
+ *	2.	Asynchronous releases of all mailboxes.  Their sessions have answered them, so
+ *		whoever has asked since then has to find them made.
+ *	3.	Ends of calls that wait for many names.  Whoever makes room for one that is
+ *		about to end would have it granted, which is much more work.
+ *	4.	All other mailboxes: renewals; then those that an earlier batch has deferred, in
+ *		the order of their turns; then as they rang.  Where that is not known (after a
+ *		failure, and when the manager leaves) those with mail come before the others.
+ *	5.	What expires.
+ *
+ * Of one mailbox mail comes before the request: a rollback, the releases of a commit, the
+ * end of the session, the end of a fence.  Who of those who wait for a lock is granted
+ * it is decided by the core: they wait in the order of their tokens.
+ *
+ * Steps 1 to 4 are the functions of this file; batch.c calls them, and the core for step 5.
+ * A batch that has failed is replayed in the same order, see replay.c.
+ *
+ * Heavy work takes turns.  Once the batch is full it is deferred, and what this batch has
+ * done in part goes behind what it has not begun.  After a batch with heavy work the manager
+ * backs off from it for a while, so that light requests are served beside it.
  */
 #include "postgres.h"
 
@@ -25,19 +48,16 @@ answer_withdrawn(uint32 proc)
 }
 
 static void
-answer_at_commit(uint32 proc, uint32 number, const LeReply *reply, bool confirm)
+answer_at_commit(Batch *batch, uint32 proc, uint32 number, const LeReply *reply, bool confirm)
 {
-	CommitAnswer *d = &le_mgr.answers[le_mgr.nanswers++];
-
-	d->proc = proc;
-	d->number = number;
-	d->reply = *reply;
-	d->confirm = confirm;
+	Assert(batch->nanswers < le_shared->max_sessions);
+	batch->answers[batch->nanswers++] =
+		(CommitAnswer){.proc = proc, .number = number, .confirm = confirm, .reply = *reply};
 }
 
 /* A newer AWAIT has taken this wait over.  Answer the older one QUEUED: both rest on the place's row. */
 static void
-answer_displaced(const LeReply *by)
+answer_displaced(Batch *batch, const LeReply *by)
 {
 	LeReply reply = {
 		.status = LE_QUEUED, .lsn = by->bound ? 0 : by->lsn, .wrote = by->wrote, .bound = by->bound};
@@ -45,23 +65,31 @@ answer_displaced(const LeReply *by)
 	if (mailbox_of(by->displaced_sessno)->session != by->displaced_session)
 		return;
 	if (reply.wrote)
-		answer_at_commit(by->displaced_sessno, by->displaced_request, &reply, false);
+		answer_at_commit(batch, by->displaced_sessno, by->displaced_request, &reply, false);
 	else
 		le_batch_answer(by->displaced_sessno, by->displaced_request, &reply);
 }
 
 /* --- taking --- */
 
+static Mail *
+new_mail(Batch *batch, const Mail *mail)
+{
+	Assert(batch->nmails < 2 * le_shared->max_sessions);
+	batch->mails[batch->nmails] = *mail;
+	return &batch->mails[batch->nmails++];
+}
+
 typedef struct Releasing
 {
 	LeCommand cmd;
 	LeTime now;
 	bool durable, standby; /* what its session asks for */
-	bool few;
-	bool lasts; /* COMMIT has something to wait for */
+	bool few;              /* they are made in one batch, however full that is */
+	bool lasts;            /* COMMIT has something to wait for */
 } Releasing;
 
-/* False: this batch has done enough, and this one is for the next. */
+/* One release of a mailbox.  False: the batch is full, and this release is for the next one. */
 static bool
 apply_release(void *arg, const LeReleaseItem *item, LeText name)
 {
@@ -82,37 +110,44 @@ apply_release(void *arg, const LeReleaseItem *item, LeText name)
 	return true;
 }
 
-/*
- * Whether COMMIT has something to wait for is noted in the mail, and how far they
- * are done.
- */
+/* Make the releases of a mailbox, and note in its mail how far, and whether COMMIT has something to wait for. */
 static void
-apply_releases(uint32 proc, LeTime now, Mail *mail)
+apply_releases(Mail *mail, LeTime now)
 {
-	LeMailbox *box = mailbox_of(proc);
-	Releasing r = {.now = now};
+	LeMailbox *box = mailbox_of(mail->proc);
+	const LeReleases *releases = &box->releases;
+	Releasing r = {.cmd = {.type = LE_CMD_RELEASE, .session = box->session, .sessno = mail->proc},
+				   .now = now};
 
 	pg_read_barrier();
-	r.cmd.type = LE_CMD_RELEASE;
-	r.cmd.session = box->session;
-	r.cmd.sessno = proc;
-	r.cmd.xact = box->releases.xact;
-	r.durable = box->releases.durable_release;
-	r.standby = box->releases.need_standby;
-	r.few = box->releases.segment == DSM_HANDLE_INVALID;
-	mail->released_to = le_releases_each(&box->releases, apply_release, &r);
+	r.cmd.xact = releases->xact;
+	r.durable = releases->durable_release;
+	r.standby = releases->need_standby;
+	r.few = releases->segment == DSM_HANDLE_INVALID;
+	mail->released_to = le_releases_each(releases, apply_release, &r);
 	mail->released = r.lasts;
-	if (box->releases.done == 0)
+	if (releases->done == 0)
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.requests[LE_CMD_RELEASE], 1);
 }
 
-/* False: there is more to do than one batch does; the rest stays in the mailbox. */
-static bool
+/* How far the mail of a mailbox is applied. */
+typedef enum MailEnd
+{
+	MAIL_DONE,
+	MAIL_CUT /* there is more to do than one batch does */
+} MailEnd;
+
+/*
+ * Apply a mailbox's mail in the order in which it was posted.  What is cut, and all behind it,
+ * stays in the mailbox for a later batch: it is taken off this Mail.
+ */
+static MailEnd
 apply_mail(Mail *mail, LeMailbox *box, LeTime now)
 {
 	LeCommand cmd = {.session = box->session, .sessno = mail->proc};
 	LeReply reply = {0};
 
+	/* a rollback */
 	if (mail->undo != 0)
 	{
 		cmd.type = LE_CMD_UNDO;
@@ -123,18 +158,22 @@ apply_mail(Mail *mail, LeMailbox *box, LeTime now)
 		{
 			mail->undo = 0;
 			mail->flags &= ~(LE_MAIL_RELEASED | LE_MAIL_SESSION_END);
-			return false;
+			return MAIL_CUT;
 		}
 	}
+
+	/* the releases of a commit */
 	if (mail->flags & LE_MAIL_RELEASED)
 	{
-		apply_releases(mail->proc, now, mail);
+		apply_releases(mail, now);
 		if (mail->released_to < box->releases.len)
 		{
 			mail->flags &= ~LE_MAIL_SESSION_END;
-			return false;
+			return MAIL_CUT;
 		}
 	}
+
+	/* the end of the session */
 	if (mail->flags & LE_MAIL_SESSION_END)
 	{
 		cmd.type = LE_CMD_SESSION_END;
@@ -142,50 +181,42 @@ apply_mail(Mail *mail, LeMailbox *box, LeTime now)
 		if (reply.next != 0)
 		{
 			mail->flags &= ~LE_MAIL_SESSION_END;
-			return false;
+			return MAIL_CUT;
 		}
 	}
-	return true;
+	return MAIL_DONE;
 }
 
 /* Returns whether there was one. */
 static bool
-take_async_release(uint32 proc, LeTime now)
+take_async_release(Batch *batch, uint32 proc)
 {
-	Mail *mail;
-
 	if (!le_take_has_async(proc))
 		return false;
-	mail = &le_mgr.mails[le_mgr.nmails++];
-	*mail = (Mail){.proc = proc, .flags = LE_MAIL_RELEASED, .async = true};
-	apply_releases(proc, now, mail);
+	apply_releases(new_mail(batch, &(Mail){.proc = proc, .flags = LE_MAIL_RELEASED, .async = true}),
+				   batch->now);
 	return true;
 }
 
-/* async: its releases were taken already.  False: as apply_mail(), and the request is for the next batch as well. */
-static bool
-take_mail(uint32 proc, bool async, LeTime now)
+/* Take a mailbox's mail, apart from the flags in `ignored`, and apply it. */
+static MailEnd
+take_mail(Batch *batch, uint32 proc, uint32 ignored)
 {
 	LeMailbox *box = mailbox_of(proc);
 
-	/* that a fence has ended may be told again before the batch is done */
-	uint32 flags =
-		pg_atomic_fetch_and_u32(&box->mail, ~LE_MAIL_FENCE_ENDED) & (async ? ~LE_MAIL_RELEASED : ~0);
+	/* the end of another fence may be posted before the batch is done */
+	uint32 flags = pg_atomic_fetch_and_u32(&box->mail, ~LE_MAIL_FENCE_ENDED) & ~ignored;
 	uint64 undo = pg_atomic_read_u64(&box->undo);
 	LeCommand fence_ended = {.type = LE_CMD_FENCE_ENDED, .session = box->session, .sessno = proc};
 	LeReply reply;
-	Mail *mail;
-	bool done;
+	MailEnd end;
 
 	if (flags == 0 && undo == 0)
-		return true;
-
-	mail = &le_mgr.mails[le_mgr.nmails++];
-	*mail = (Mail){.proc = proc, .flags = flags, .undo = undo};
-	done = apply_mail(mail, box, now);
+		return MAIL_DONE;
+	end = apply_mail(new_mail(batch, &(Mail){.proc = proc, .flags = flags, .undo = undo}), box, batch->now);
 	if (flags & LE_MAIL_FENCE_ENDED)
-		le_core_apply(le_mgr.core, &fence_ended, now, &reply);
-	return done;
+		le_core_apply(le_mgr.core, &fence_ended, batch->now, &reply);
+	return end;
 }
 
 /* The mail was posted after this request: nobody waits for it any more. */
@@ -223,14 +254,10 @@ answer_limit(uint32 proc, const char *message, int limit)
 	le_batch_answer_error(proc, ERRCODE_CONFIGURATION_LIMIT_EXCEEDED, text);
 }
 
-/* False: there is no room for what this command may add; it is answered. */
+/* Reserve what this command may add.  False: there is no room for it, and it is answered. */
 static bool
 reserve(uint32 proc, const LeCommand *cmd)
 {
-	bool adds =
-		cmd->type == LE_CMD_ACQUIRE || cmd->type == LE_CMD_GRANT_LEASE || cmd->type == LE_CMD_PROCLAIM;
-	bool reserved;
-
 	if (!le_history_admits(cmd))
 	{
 		answer_limit(proc,
@@ -239,18 +266,18 @@ reserve(uint32 proc, const LeCommand *cmd)
 					 le_max_history_per_role_mb);
 		return false;
 	}
-	le_mgr.limited = adds;
-	reserved = !(adds && le_memory_is_exceeded()) && le_core_reserve(le_mgr.core, cmd);
-	le_mgr.limited = false;
-	if (!reserved)
+	if (!le_memory_reserve(cmd))
+	{
 		answer_limit(proc,
 					 "the locks of this database take too much memory: see lock_election.max_memory (%d MB)",
 					 le_max_memory_mb);
-	return reserved;
+		return false;
+	}
+	return true;
 }
 
 static void
-apply_command(uint32 proc, LeMailbox *box, LeTime now)
+apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 {
 	LeCommand cmd = command_of(box);
 	LeReply reply;
@@ -262,7 +289,7 @@ apply_command(uint32 proc, LeMailbox *box, LeTime now)
 
 		/* it has waited before: back to its place, for what is left */
 		cmd.revision = box->revision;
-		cmd.since = now - waited;
+		cmd.since = batch->now - waited;
 		if (cmd.wait > 0)
 			cmd.wait = Max(1, cmd.wait - waited);
 	}
@@ -279,9 +306,9 @@ apply_command(uint32 proc, LeMailbox *box, LeTime now)
 		return;
 	if (box->type == LE_REQUEST_LEADER)
 		le_page_find_leader(le_mgr.core, &cmd);
-	le_core_apply(le_mgr.core, &cmd, now, &reply);
+	le_core_apply(le_mgr.core, &cmd, batch->now, &reply);
 	if (box->type == LE_REQUEST_LEADER && reply.status == LE_OK)
-		le_page_put_leader(le_mgr.core, &cmd, box, now);
+		le_page_put_leader(le_mgr.core, &cmd, box, batch->now);
 	else if (box->type == LE_REQUEST_LEADER)
 	{
 		/* that nobody leads is the newest change's doing, which may be of this batch */
@@ -289,7 +316,7 @@ apply_command(uint32 proc, LeMailbox *box, LeTime now)
 		reply.wrote = le_next_change(le_mgr.core, NULL) != NULL;
 	}
 	if (reply.displaced_session != 0)
-		answer_displaced(&reply);
+		answer_displaced(batch, &reply);
 	if (reply.status == LE_WAITING)
 	{
 		box->revision = reply.token;
@@ -312,7 +339,7 @@ apply_command(uint32 proc, LeMailbox *box, LeTime now)
 	if (reply.may_return)
 		reply.lsn = 0;
 	if (reply.wrote || confirm)
-		answer_at_commit(proc, cmd.request, &reply, confirm);
+		answer_at_commit(batch, proc, cmd.request, &reply, confirm);
 	else
 		le_batch_answer(proc, cmd.request, &reply);
 }
@@ -329,7 +356,7 @@ count_request(const LeMailbox *box)
 }
 
 static void
-take_request(uint32 proc, LeTime now)
+take_request(Batch *batch, uint32 proc)
 {
 	LeMailbox *box = mailbox_of(proc);
 	uint32 number = pg_atomic_read_u32(&box->posted);
@@ -340,13 +367,14 @@ take_request(uint32 proc, LeTime now)
 	pg_read_barrier();
 
 	/* a release that was answered before this was posted may be on the next stack, and comes first */
-	if (box->posted_at > le_mgr.rung_until)
+	if (box->posted_at > batch->rung_until)
 	{
 		le_ring(box);
 		return;
 	}
 	le_mgr.taken[proc] = number;
-	le_mgr.fresh[le_mgr.nfresh++] = proc;
+	Assert(batch->nfresh < le_shared->max_sessions);
+	batch->fresh[batch->nfresh++] = proc;
 	if (overtaken_by_mail(box))
 	{
 		answer_withdrawn(proc);
@@ -357,19 +385,19 @@ take_request(uint32 proc, LeTime now)
 	{
 		case LE_REQUEST_COMMAND:
 		case LE_REQUEST_LEADER:
-			apply_command(proc, box, now);
+			apply_command(batch, proc, box);
 			break;
 		case LE_REQUEST_CHANGES:
 			reply.lsn = le_mgr.changes_lsn;
 			le_batch_answer(proc, number, &reply);
 			break;
 		case LE_REQUEST_PAGE:
-			le_page_fill(le_mgr.core, box, now);
+			le_page_fill(le_mgr.core, box, batch->now);
 			le_core_worked(le_mgr.core, WORK_OF_PAGE);
 			le_batch_answer(proc, number, &reply);
 			break;
 		case LE_REQUEST_LEASE_PAGE:
-			le_page_fill_leases(le_mgr.core, box, now);
+			le_page_fill_leases(le_mgr.core, box, batch->now);
 			le_core_worked(le_mgr.core, WORK_OF_PAGE);
 			le_batch_answer(proc, number, &reply);
 			break;
@@ -384,16 +412,13 @@ compare_revision(const void *a, const void *b)
 	return ra < rb ? -1 : ra > rb ? 1 : 0;
 }
 
-/*
- * Requests that waited before the core was loaded, in their old order.  Only
- * when all are back is anybody granted anything.
- */
 void
-le_take_waiting(LeTime now)
+le_take_waiting(Batch *batch)
 {
 	uint32 *procs = palloc(le_shared->max_sessions * sizeof(uint32));
 	int n = 0, all = le_batch_all_mailboxes(procs);
 
+	Assert(le_mgr.core_state == CORE_LOADED && batch->nmails == 0 && batch->nfresh == 0);
 	for (int i = 0; i < all; i++)
 	{
 		if (mailbox_of(procs[i])->revision != 0)
@@ -403,11 +428,11 @@ le_take_waiting(LeTime now)
 	for (int i = 0; i < n; i++)
 	{
 		le_mgr.taken[procs[i]] = pg_atomic_read_u32(&mailbox_of(procs[i])->answered);
-		take_request(procs[i], now);
+		take_request(batch, procs[i]);
 	}
-	le_mgr.nfresh = 0; /* their revision is kept if this fails */
-	le_core_load_done(le_mgr.core, now);
-	le_mgr.reenter = false;
+	batch->nfresh = 0; /* their revision is kept if this fails */
+	le_core_load_done(le_mgr.core, batch->now);
+	set_core_state(CORE_SERVING);
 	pfree(procs);
 }
 
@@ -422,6 +447,7 @@ is_renewal(LeMailbox *box)
 			box->command.type == LE_CMD_AWAIT);
 }
 
+/* What renewals keep alive does not end because of another request that is handled with them. */
 static void
 renewals_first(uint32 *procs, int n)
 {
@@ -439,28 +465,57 @@ renewals_first(uint32 *procs, int n)
 	pfree(others);
 }
 
-int
-le_take_rung(uint32 *procs, int n)
+/* Append to the batch's mailboxes those of a list that it does not have. */
+static void
+append(Batch *batch, const uint32 *procs, int n)
+{
+	bool *listed;
+
+	if (n == 0)
+		return;
+	listed = palloc0(le_shared->max_sessions * sizeof(bool));
+	for (int i = 0; i < batch->n; i++)
+		listed[batch->procs[i]] = true;
+	for (int i = 0; i < n; i++)
+	{
+		if (!listed[procs[i]])
+			batch->procs[batch->n++] = procs[i];
+	}
+	pfree(listed);
+	Assert(batch->n <= le_shared->max_sessions);
+}
+
+void
+le_take_rung(Batch *batch)
 {
 	uint32 *rung = palloc(le_shared->max_sessions * sizeof(uint32));
 	int nrung;
 
-	le_mgr.rung_until = le_clock();
+	batch->rung_until = le_clock();
 	nrung = le_take_stack(le_mgr.db, rung);
-	le_mgr.list_number++;
-	for (int i = 0; i < n; i++)
-		le_mgr.listed[procs[i]] = le_mgr.list_number;
-	for (int i = 0; i < nrung; i++)
-	{
-		if (le_mgr.listed[rung[i]] != le_mgr.list_number)
-			procs[n++] = rung[i];
-	}
+	append(batch, rung, nrung);
+	renewals_first(batch->procs, batch->n);
 	pfree(rung);
-	renewals_first(procs, n);
-	return n;
 }
 
-/* --- who is served in a batch, and in which order --- */
+void
+le_take_deferred(Batch *batch)
+{
+	uint32 *others;
+	int nothers = batch->n;
+
+	if (le_mgr.ndeferred == 0 || le_take_is_backing_off())
+		return;
+	others = palloc(nothers * sizeof(uint32));
+	memcpy(others, batch->procs, nothers * sizeof(uint32));
+	memcpy(batch->procs, le_mgr.deferred, le_mgr.ndeferred * sizeof(uint32));
+	batch->n = le_mgr.ndeferred;
+	le_mgr.ndeferred = 0;
+	append(batch, others, nothers);
+	pfree(others);
+}
+
+/* --- light and heavy work --- */
 
 /* How much work the mail and the request of a mailbox are. */
 typedef enum Work
@@ -537,39 +592,15 @@ le_take_is_backing_off(void)
  * last such batch began: otherwise nobody would gain.
  */
 void
-le_take_back_off(void)
+le_take_back_off(const Batch *batch)
 {
-	LeTime began = le_mgr.taken_at, now = le_clock();
+	LeTime now = le_clock();
 
-	if (!le_mgr.heavy || le_mgr.backing_off)
+	if (!batch->heavy || batch->backing_off)
 		return;
 	if (le_mgr.light_seen_at >= le_mgr.heavy_began_at)
-		le_mgr.backoff_until = now + Min(BACKOFF_TIMES * (now - began), BACKOFF_AT_MOST);
-	le_mgr.heavy_began_at = began;
-}
-
-int
-le_take_deferred(uint32 *procs, int n)
-{
-	uint32 *all;
-	int nall = le_mgr.ndeferred;
-
-	if (nall == 0 || le_take_is_backing_off())
-		return n;
-	all = palloc(le_shared->max_sessions * sizeof(uint32));
-	memcpy(all, le_mgr.deferred, nall * sizeof(uint32));
-	le_mgr.ndeferred = 0;
-	le_mgr.list_number++;
-	for (int i = 0; i < nall; i++)
-		le_mgr.listed[all[i]] = le_mgr.list_number;
-	for (int i = 0; i < n; i++)
-	{
-		if (le_mgr.listed[procs[i]] != le_mgr.list_number)
-			all[nall++] = procs[i];
-	}
-	memcpy(procs, all, nall * sizeof(uint32));
-	pfree(all);
-	return nall;
+		le_mgr.backoff_until = now + Min(BACKOFF_TIMES * (now - batch->began_at), BACKOFF_AT_MOST);
+	le_mgr.heavy_began_at = batch->began_at;
 }
 
 /* To the end of the turns.  health() sees that the request is not just left lying. */
@@ -582,82 +613,76 @@ defer(uint32 proc)
 		if (le_mgr.deferred[i] == proc)
 			return;
 	}
+	Assert(le_mgr.ndeferred < le_shared->max_sessions);
 	le_mgr.deferred[le_mgr.ndeferred++] = proc;
 }
 
-typedef enum Taken
+/* A mailbox in its batch. */
+typedef struct Turn
 {
-	TAKEN,
-	TAKEN_IN_PART, /* its mail has begun, and is more than this batch does */
-	NOT_TAKEN      /* it is heavy, and comes with a later batch */
-} Taken;
+	uint32 proc;
+	Work work;
+	bool async; /* its releases are made: they were asynchronous */
+	bool cut;   /* its mail has begun, and is more than this batch does */
+} Turn;
 
-/* async: the mailbox's releases were taken already. */
-static Taken
-take_one(uint32 proc, Work work, bool async, LeTime now)
+/* Serve a mailbox, or defer it if its work is heavy and the batch has no room for that. */
+static void
+take_turn(Batch *batch, Turn *turn)
 {
-	if (work != WORK_LIGHT && (le_core_is_full(le_mgr.core) || (le_mgr.backing_off && work != WORK_STEP)))
+	bool heavy = turn->work != WORK_LIGHT;
+
+	if (heavy && (le_core_is_full(le_mgr.core) || (batch->backing_off && turn->work != WORK_STEP)))
 	{
-		if (work == WORK_STEP)
-			le_ring(mailbox_of(proc)); /* in the next batch, without a turn */
+		if (turn->work == WORK_STEP)
+			le_ring(mailbox_of(turn->proc)); /* in the next batch, without a turn */
 		else
-			defer(proc);
-		return NOT_TAKEN;
+			defer(turn->proc);
+		return;
 	}
-	if (work != WORK_LIGHT)
-		le_mgr.heavy = true;
+	if (heavy)
+		batch->heavy = true;
 	else
-		le_mgr.light_seen_at = le_mgr.taken_at;
-	if (!take_mail(proc, async, now))
-		return TAKEN_IN_PART;
-	take_request(proc, now);
-	return TAKEN;
+		le_mgr.light_seen_at = batch->began_at;
+	turn->cut = take_mail(batch, turn->proc, turn->async ? LE_MAIL_RELEASED : 0) == MAIL_CUT;
+	if (!turn->cut)
+		take_request(batch, turn->proc);
 }
 
-/*
- * The order of a batch:
- *
- *	1.	Asynchronous releases of all mailboxes: their sessions have answered them, so
- *		whoever has asked since then has to find them made.
- *	2.	Ends of calls that wait for many names: whoever makes room for one that is
- *		about to end would have it granted, which is much more work.
- *	3.	All others in the order of procs: renewals first, see le_take_rung(), then as
- *		they rang.  Heavy work is deferred once the batch is full.
- *
- * Heavy work takes turns: what this batch has done in part goes behind what it has
- * not begun.
- */
 void
-le_take(const uint32 *procs, int n, LeTime now)
+le_take(Batch *batch)
 {
-	Work *works = palloc(n * sizeof(Work));
-	Taken *taken = palloc(n * sizeof(Taken));
-	bool *async = palloc(n * sizeof(bool));
+	Turn *turns = palloc0(batch->n * sizeof(Turn));
+	int n = batch->async_only ? 0 : batch->n;
 
-	/* 1. asynchronous releases */
+	Assert(le_mgr.core_state == CORE_SERVING);
+
+	/* asynchronous releases; what is heavy depends on what they leave */
+	for (int i = 0; i < batch->n; i++)
+	{
+		turns[i].proc = batch->procs[i];
+		turns[i].async = take_async_release(batch, batch->procs[i]);
+	}
 	for (int i = 0; i < n; i++)
-		async[i] = take_async_release(procs[i], now);
-	n = le_mgr.async_only ? 0 : n;
+		turns[i].work = work_of(turns[i].proc);
 
-	/* 2. ends of calls that wait for many names, 3. all others */
+	/* ends of calls that wait for many names, all others */
 	for (int i = 0; i < n; i++)
 	{
-		works[i] = work_of(procs[i]);
-		if (works[i] == WORK_CANCEL)
-			taken[i] = take_one(procs[i], works[i], async[i], now);
+		if (turns[i].work == WORK_CANCEL)
+			take_turn(batch, &turns[i]);
 	}
 	for (int i = 0; i < n; i++)
 	{
-		if (works[i] != WORK_CANCEL)
-			taken[i] = take_one(procs[i], works[i], async[i], now);
+		if (turns[i].work != WORK_CANCEL)
+			take_turn(batch, &turns[i]);
 	}
 
+	/* what has begun goes behind what has not */
 	for (int i = 0; i < n; i++)
 	{
-		if (taken[i] == TAKEN_IN_PART)
-			defer(procs[i]);
+		if (turns[i].cut)
+			defer(turns[i].proc);
 	}
-	pfree(works);
-	pfree(taken);
-	pfree(async);
+	pfree(turns);
 }

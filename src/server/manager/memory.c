@@ -1,0 +1,83 @@
+/*
+ * manager/memory.c
+ *		The memory of the core, which lock_election.max_memory bounds.
+ *
+ * The setting bounds what is admitted: a command that may add locks or leases.  What was
+ * admitted before is loaded again, whatever the setting is now; and what ends, or frees
+ * memory, is never refused for it.
+ */
+#include "postgres.h"
+
+#include "utils/memutils.h"
+
+#include "manager/manager.h"
+
+/*
+ * The state's context has small blocks, so that all that is larger than this is
+ * given back when it is freed, and what the context has is what is in use.  Smaller
+ * pieces are texts of what takes larger ones as well.
+ */
+#define SMALL_PIECE 128
+#define STATE_BLOCK 1024
+
+/* While a command that adds something is reserved: le_memory_alloc() refuses what is beyond the limit. */
+static bool refuse_beyond_limit = false;
+
+static Size
+limit(void)
+{
+	return (Size) le_max_memory_mb * 1024 * 1024;
+}
+
+MemoryContext
+le_memory_new_context(void)
+{
+	return AllocSetContextCreate(TopMemoryContext, "lock_election state", 0, STATE_BLOCK, STATE_BLOCK);
+}
+
+void *
+le_memory_alloc(void *arg, size_t size)
+{
+	if (refuse_beyond_limit && size > SMALL_PIECE &&
+		MemoryContextMemAllocated(le_mgr.core_context, false) + size > limit())
+		return NULL;
+	return MemoryContextAllocExtended(le_mgr.core_context, size, MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
+}
+
+void
+le_memory_free(void *arg, void *p)
+{
+	pfree(p);
+}
+
+bool
+le_memory_reserve(const LeCommand *cmd)
+{
+	bool adds =
+		cmd->type == LE_CMD_ACQUIRE || cmd->type == LE_CMD_GRANT_LEASE || cmd->type == LE_CMD_PROCLAIM;
+	bool reserved;
+
+	/* only a load can have taken more */
+	if (adds && MemoryContextMemAllocated(le_mgr.core_context, false) > limit())
+		return false;
+	refuse_beyond_limit = adds;
+	reserved = le_core_reserve(le_mgr.core, cmd);
+	refuse_beyond_limit = false;
+	return reserved;
+}
+
+void
+le_memory_warn(void)
+{
+	Size used = MemoryContextMemAllocated(le_mgr.core_context, false);
+
+	if (used <= limit())
+		return;
+	ereport(WARNING,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("the locks of this database take %zu MB, more than lock_election.max_memory (%d MB)",
+					used / (1024 * 1024), le_max_memory_mb),
+			 errdetail("No more are granted until it is less."),
+			 errhint("Raise it and reload the configuration, or end with force_release_role() what "
+					 "takes the memory.")));
+}
