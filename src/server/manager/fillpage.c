@@ -13,13 +13,13 @@
 /* Locks that one page looks at, unused indexes included. */
 #define INDEXES_A_PAGE 1024
 
-typedef struct Page
+typedef struct LivePage
 {
 	char *data;
 	uint32 size;
 	uint32 len;
 	LeTime now;
-} Page;
+} LivePage;
 
 static TimestampTz
 wall_time(LeTime t, LeTime now)
@@ -44,7 +44,7 @@ closed_until(LeTime until, LeTime now)
 
 /* An item of this lock, with room for more texts than the name; NULL: the page is full. */
 static LePageItem *
-new_item(Page *page, const LeLock *lock, uint32 texts)
+new_item(LivePage *page, const LeLock *lock, uint32 texts)
 {
 	LePageItem *item = (LePageItem *) (page->data + page->len);
 	uint32 size = MAXALIGN(sizeof(LePageItem) + lock->name_len + texts);
@@ -64,7 +64,7 @@ new_item(Page *page, const LeLock *lock, uint32 texts)
 
 /* Nobody holds it, and nobody can. */
 static bool
-put_closed(Page *page, const LeLock *lock)
+put_closed(LivePage *page, const LeLock *lock)
 {
 	LePageItem *item = new_item(page, lock, 0);
 
@@ -75,7 +75,7 @@ put_closed(Page *page, const LeLock *lock)
 }
 
 static bool
-put_item(Page *page, const LeLock *lock, const LeEntry *entry, uint32 position)
+put_item(LivePage *page, const LeLock *lock, const LeEntry *entry, uint32 position)
 {
 	const LeAcquirer *acquirer = entry->acquirer;
 	uint8 acquirer_len = acquirer != NULL ? acquirer->len : 0;
@@ -169,7 +169,7 @@ next_waiter(const LeLock *lock, const LePageCursor *from, const LeEntry *last, u
 
 /* A lock's items from there on; false: the page is full. */
 static bool
-put_lock(Page *page, const LeCore *core, const LeLock *lock, LePageCursor *from)
+put_lock(LivePage *page, const LeCore *core, const LeLock *lock, LePageCursor *from)
 {
 	const LeEntry *last = last_item(core, lock, from);
 	const LeSlot *slot = next_slot(lock, from, last);
@@ -202,7 +202,7 @@ put_lock(Page *page, const LeCore *core, const LeLock *lock, LePageCursor *from)
 }
 
 static void
-put_locks(Page *page, const LeCore *core, LePageCursor *next)
+put_locks(LivePage *page, const LeCore *core, LePageCursor *next)
 {
 	int64 end = Min((int64) le_core_lock_indexes(core), next->index + INDEXES_A_PAGE);
 
@@ -218,18 +218,18 @@ put_locks(Page *page, const LeCore *core, LePageCursor *next)
 }
 
 /* The page takes the place of the request, which is answered at once. */
-static Page
+static LivePage
 begin_page(LeMailbox *box, LeTime now)
 {
 	box->next_page = box->page.from;
 	box->answer_at = 0;
-	return (Page){.data = box->payload, .size = sizeof(box->payload), .len = 0, .now = now};
+	return (LivePage){.data = box->payload, .size = sizeof(box->payload), .len = 0, .now = now};
 }
 
 void
 le_page_fill(const LeCore *core, LeMailbox *box, LeTime now)
 {
-	Page page = begin_page(box, now);
+	LivePage page = begin_page(box, now);
 	const LeLock *lock;
 
 	if (!box->name.given)
@@ -273,7 +273,7 @@ le_page_put_leader(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeT
 /* --- leases --- */
 
 static bool
-put_lease(Page *page, const LeLease *lease)
+put_lease(LivePage *page, const LeLease *lease)
 {
 	LePageLease *item = (LePageLease *) (page->data + page->len);
 	uint32 size = MAXALIGN(sizeof(LePageLease) + lease->owner_len);
@@ -297,7 +297,7 @@ put_lease(Page *page, const LeLease *lease)
 void
 le_page_fill_leases(const LeCore *core, LeMailbox *box, LeTime now)
 {
-	Page page = begin_page(box, now);
+	LivePage page = begin_page(box, now);
 	uint32 index = (uint32) box->page.from.index, all = le_core_lease_indexes(core),
 		   end = Min(all, index + INDEXES_A_PAGE);
 
