@@ -14,7 +14,6 @@
 #include "utils/timestamp.h"
 
 #include "manager/manager.h"
-#include "shared/compat.h"
 #include "shared/flush.h"
 #include "shared/releases.h"
 

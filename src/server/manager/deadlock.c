@@ -36,7 +36,6 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "storage/proc.h"

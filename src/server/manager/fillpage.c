@@ -5,7 +5,6 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
 
 #include "manager/manager.h"
 

@@ -17,7 +17,6 @@
 
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
-#include "storage/latch.h"
 #include "utils/memutils.h"
 
 #include "manager/manager.h"

@@ -14,17 +14,12 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
-#include "storage/proc.h"
-#include "storage/procsignal.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/timeout.h"
-#include "utils/timestamp.h"
-#include "utils/wait_event.h"
 
 #include "manager/manager.h"
-#include "shared/compat.h"
 #include "shared/words.h"
 
 /* Nothing to do at all: it looks again after an hour. */

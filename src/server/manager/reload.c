@@ -11,11 +11,9 @@
 #include "miscadmin.h"
 #include "port.h"
 #include "utils/memutils.h"
-#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "manager/manager.h"
-#include "shared/compat.h"
 #include "shared/fence.h"
 #include "shared/version.h"
 
@@ -60,46 +58,6 @@ random_bytes(void *to, size_t len)
 		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate a random seed")));
 }
 
-/* --- rows --- */
-
-/* False: this row is not valid. */
-static bool
-loaded(LeLoadStatus status)
-{
-	if (status == LE_LOAD_NO_MEMORY)
-		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory"),
-						errdetail("The locks of this database do not fit into memory.")));
-	return status != LE_LOAD_INVALID;
-}
-
-static bool
-load_lease(void *core, const LeStoredLease *row)
-{
-	return loaded(le_core_load_lease(core, row));
-}
-
-/* Nothing but a load sees what somebody else has written into the table. */
-static bool
-load_slot(void *core, const LeStoredEntry *row)
-{
-	int64 newest;
-	LeLoadStatus status = le_core_load_slot(core, row, &newest);
-
-	if (status == LE_LOADED_RIVAL)
-		ereport(WARNING, (errcode(ERRCODE_DATA_CORRUPTED),
-						  errmsg("\"%.*s\" has two holders in table \"_lock_election.slot\"",
-								 (int) row->name.len, row->name.data),
-						  errdetail("The newer one stays, " INT64_FORMAT ".", newest),
-						  errhint("The table is written by lock_election alone.")));
-	return loaded(status);
-}
-
-static bool
-load_place(void *core, const LeStoredEntry *row)
-{
-	return loaded(le_core_load_place(core, row));
-}
-
 /* As it is if this load succeeds, and the time since a batch has failed does not count. */
 static LeTime
 time_of_load(void)
@@ -140,7 +98,6 @@ load_core(int64_t next_revision, bool copied)
 					  .failed = le_mgr.core,
 					  .alive = session_alive,
 					  .uncommitted = xact_uncommitted};
-	LeRowReader reader = {.lease = load_lease, .slot = load_slot, .place = load_place};
 	LeCore *volatile core = NULL;
 	bool complete;
 
@@ -155,11 +112,10 @@ load_core(int64_t next_revision, bool copied)
 			MemoryContextReset(le_mgr.core_context);
 			core = le_core_create(&env, le_shared->max_sessions, next_revision);
 			if (core == NULL)
-				(void) loaded(LE_LOAD_NO_MEMORY);
+				ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
 			le_batch_set_limits(core, WORK_A_BATCH);
 			le_core_load_begin(core, &load);
-			reader.arg = core;
-			complete = le_store_load(&reader, le_mgr.core);
+			complete = le_store_load(core, le_mgr.core);
 		} while (!complete);
 	}
 	PG_CATCH();

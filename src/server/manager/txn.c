@@ -13,7 +13,6 @@
 #include "utils/snapmgr.h"
 
 #include "manager/manager.h"
-#include "shared/compat.h"
 
 void
 le_batch_begin(void)

@@ -22,8 +22,7 @@
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
-#include "store/internal.h"
-#include "store/store.h"
+#include "store/table.h"
 
 /* --- writing --- */
 

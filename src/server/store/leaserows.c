@@ -4,9 +4,7 @@
  */
 #include "postgres.h"
 
-#include "shared/compat.h"
-#include "store/internal.h"
-#include "store/store.h"
+#include "store/table.h"
 
 /* --- writing --- */
 
@@ -61,7 +59,7 @@ read_lease(TupleTableSlot *row)
 }
 
 bool
-le_store_load_leases(const LeRowReader *reader, LeCore *failed)
+le_store_load_leases(LeCore *core, LeCore *failed)
 {
 	LeRows rows;
 
@@ -70,8 +68,7 @@ le_store_load_leases(const LeRowReader *reader, LeCore *failed)
 	{
 		LeStoredLease lease = read_lease(rows.tuple);
 
-		if (!reader->lease(reader->arg, &lease))
-			le_store_invalid_row(rows.rel, rows.tuple);
+		le_rows_taken(&rows, le_core_load_lease(core, &lease));
 	}
 	return le_rows_end(&rows);
 }

@@ -8,15 +8,11 @@
  */
 #include "postgres.h"
 
-#include "access/table.h"
 #include "access/tableam.h"
 #include "miscadmin.h"
 #include "utils/snapmgr.h"
 
-#include "shared/compat.h"
-#include "shared/shmem.h"
-#include "store/internal.h"
-#include "store/store.h"
+#include "store/table.h"
 
 /* --- writing --- */
 
@@ -126,7 +122,7 @@ find_places(LeRows *rows, Place **places)
 
 /* In the order of the tokens. */
 bool
-le_store_load_places(const LeRowReader *reader, LeCore *failed)
+le_store_load_places(LeCore *core, LeCore *failed)
 {
 	LeRows rows;
 	Place *places;
@@ -143,8 +139,7 @@ le_store_load_places(const LeRowReader *reader, LeCore *failed)
 		if (!table_tuple_fetch_row_version(rows.rel, &places[i].tid, GetActiveSnapshot(), rows.tuple))
 			elog(ERROR, "a row of table \"%s.%s\" has gone", STORE_SCHEMA, RelationGetRelationName(rows.rel));
 		place = read_place(rows.tuple);
-		if (!reader->place(reader->arg, &place))
-			le_store_invalid_row(rows.rel, rows.tuple);
+		le_rows_taken(&rows, le_core_load_place(core, &place));
 	}
 	pfree(places);
 	return le_rows_end(&rows);

@@ -24,8 +24,7 @@
 #include "storage/bufmgr.h"
 #include "utils/snapmgr.h"
 
-#include "store/internal.h"
-#include "store/store.h"
+#include "store/table.h"
 
 /* --- what a batch leaves --- */
 
@@ -127,6 +126,16 @@ le_rows_next(LeRows *rows)
 		}
 	}
 	return false;
+}
+
+void
+le_rows_taken(const LeRows *rows, LeLoadStatus status)
+{
+	if (status == LE_LOAD_NO_MEMORY)
+		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory"),
+						errdetail("The locks of this database do not fit into memory.")));
+	if (status == LE_LOAD_INVALID)
+		le_store_invalid_row(rows->rel, rows->tuple);
 }
 
 bool

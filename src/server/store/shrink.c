@@ -32,8 +32,7 @@
 #include "utils/snapmgr.h"
 
 #include "shared/fault.h"
-#include "store/internal.h"
-#include "store/store.h"
+#include "store/table.h"
 
 /* A table of 64 MB is soon read. */
 #define SHRINK_PAGES 8192

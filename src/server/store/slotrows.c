@@ -1,21 +1,110 @@
 /*
  * store/slotrows.c
- *		Reading the rows of _lock_election.slot: for a manager that starts or has
- *		lost a batch, or for a look at what is stored.  What they mean is for
- *		the core to say.
+ *		The rows of _lock_election.slot: who holds what, and names that are closed.
+ *
+ * The core says which slots are dirty, and where the row of each is: its own,
+ * one that was an idle lock's (see core/recycle.c), or none yet.  That no lock has
+ * two holders is seen to by the core, and checked by PostgreSQL: the unique key
+ * (kind, name, slot).
  */
 #include "postgres.h"
 
 #include "access/table.h"
-#include "access/tableam.h"
-#include "executor/tuptable.h"
 #include "miscadmin.h"
-#include "utils/rel.h"
+#include "utils/builtins.h"
 #include "utils/snapmgr.h"
 
-#include "shared/compat.h"
-#include "store/internal.h"
-#include "store/store.h"
+#include "core/effects.h"
+#include "shared/fault.h"
+#include "store/table.h"
+
+/* --- forming a row --- */
+
+static void
+form_closed(Datum *values, bool *nulls, LeTime closed_until, const LeClock *clock)
+{
+	nulls[SLOT_CLOSED_UNTIL] = closed_until <= clock->now;
+	values[SLOT_CLOSED_UNTIL] = TimestampTzGetDatum(le_store_to_wall(clock, closed_until));
+}
+
+static void
+form_held(Datum *values, bool *nulls, const LeEntry *entry, const LeClock *clock)
+{
+	bool lapsed = entry->state == LE_STATE_LAPSED;
+	bool own = entry->lease == NULL && entry->ttl != LE_TTL_BOUND;
+	LeTime expires_at = lapsed ? entry->lapsed_at : entry->deadline;
+
+	values[SLOT_TOKEN] = Int64GetDatum(entry->token);
+	values[SLOT_ACQUIRED_AT] = TimestampTzGetDatum(le_store_to_wall(clock, entry->acquired_at));
+	values[SLOT_TTL] = Int64GetDatum(entry->ttl);
+	values[SLOT_TIME_LEFT] = Int64GetDatum(lapsed ? -(int64) entry->end : own ? entry->saved_left : 0);
+	values[SLOT_LEASE] = Int64GetDatum(entry->lease ? entry->lease->id : 0);
+	values[SLOT_SESSION] = Int64GetDatum((int64) entry->session);
+	values[SLOT_ROLE] = ObjectIdGetDatum(entry->role);
+	values[SLOT_HOLDS] = Int32GetDatum((int32) entry->hold_count);
+	values[SLOT_PERMITS] = Int32GetDatum(entry->lock->permits);
+	values[SLOT_MODE] = Int16GetDatum(entry->mode);
+
+	/* as of now, for renewals write nothing */
+	nulls[SLOT_EXPIRES_AT] = entry->lease != NULL && !lapsed;
+	values[SLOT_EXPIRES_AT] = TimestampTzGetDatum(le_store_to_wall(clock, expires_at));
+	form_closed(values, nulls, lapsed ? entry->closed_until : 0, clock);
+	le_store_set_texts(values, nulls, SLOT_NAME, entry);
+}
+
+/* What is not set is 0. */
+static void
+form_free(Datum *values, bool *nulls, const LeLock *lock, const LeClock *clock)
+{
+	values[SLOT_ACQUIRED_AT] = TimestampTzGetDatum(clock->wall);
+	values[SLOT_ROLE] = ObjectIdGetDatum(lock->closed_until > clock->now ? lock->closed_by : InvalidOid);
+	form_closed(values, nulls, lock->closed_until, clock);
+	le_store_set_text(values, nulls, SLOT_NAME, lock->name, lock->name_len);
+	nulls[SLOT_EXPIRES_AT] = nulls[SLOT_OWNER] = nulls[SLOT_VALUE] = nulls[SLOT_UNCOMMITTED] =
+		nulls[SLOT_ACQUIRER] = true;
+}
+
+/* --- writing --- */
+
+static bool
+put_slot(LeSlot *slot, const LeClock *clock)
+{
+	const LeEntry *holder = le_slot_holder(slot);
+	Datum values[SLOT_COLUMNS] = {0};
+	bool nulls[SLOT_COLUMNS] = {false};
+
+	values[SLOT_SLOT] = Int32GetDatum(slot->number);
+	values[SLOT_KIND] = Int16GetDatum(slot->lock->kind);
+	if (holder != NULL)
+		form_held(values, nulls, holder, clock);
+	else
+		form_free(values, nulls, slot->lock, clock);
+	return le_table_put(&le_slot_table, &slot->row, values, nulls);
+}
+
+int
+le_store_write_slots(LeCore *core, const LeClock *clock)
+{
+	int rows = 0;
+
+	for (LeSlot *slot = NULL; (slot = le_next_dirty_slot(core, slot)) != NULL;)
+	{
+		bool done;
+
+		if (le_slot_holder(slot) == NULL && !slot->row.on_disk)
+			continue;
+		if (le_slot_holder(slot) == NULL && slot->drop)
+			done = le_table_delete(&le_slot_table, &slot->row);
+		else
+			done = put_slot(slot, clock);
+		if (!done)
+			le_store_row_changed(&le_slot_table,
+								 psprintf("lock \"%.*s\"", (int) slot->lock->name_len, slot->lock->name));
+		rows++;
+		LE_FAULT("store-row");
+	}
+	return rows;
+}
 
 /* --- reading --- */
 
@@ -65,8 +154,8 @@ read_slot(TupleTableSlot *tuple)
 
 /* --- loading --- */
 
-static bool
-load_slots(const LeRowReader *reader, LeCore *failed)
+bool
+le_store_load_slots(LeCore *core, LeCore *failed)
 {
 	LeRows rows;
 
@@ -74,23 +163,19 @@ load_slots(const LeRowReader *reader, LeCore *failed)
 	while (le_rows_next(&rows))
 	{
 		LeStoredEntry row = read_slot(rows.tuple);
+		int64 newest;
+		LeLoadStatus status = le_core_load_slot(core, &row, &newest);
 
-		if (!reader->slot(reader->arg, &row))
-			le_store_invalid_row(rows.rel, rows.tuple);
+		/* nothing but a load sees what somebody else has written into the table */
+		if (status == LE_LOADED_RIVAL)
+			ereport(WARNING, (errcode(ERRCODE_DATA_CORRUPTED),
+							  errmsg("\"%.*s\" has two holders in table \"_lock_election.slot\"",
+									 (int) row.name.len, row.name.data),
+							  errdetail("The newer one stays, " INT64_FORMAT ".", newest),
+							  errhint("The table is written by lock_election alone.")));
+		le_rows_taken(&rows, status);
 	}
 	return le_rows_end(&rows);
-}
-
-bool
-le_store_load(const LeRowReader *reader, LeCore *failed)
-{
-	if (!le_store_load_leases(reader, failed) || !load_slots(reader, failed) ||
-		!le_store_load_places(reader, failed))
-		return false;
-
-	/* nothing can fail any more */
-	le_lease_table.known = le_slot_table.known = le_queue_table.known = true;
-	return true;
 }
 
 void

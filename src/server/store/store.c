@@ -11,7 +11,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
@@ -29,9 +28,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "shared/compat.h"
-#include "store/internal.h"
-#include "store/store.h"
+#include "store/table.h"
 
 /* --- the tables --- */
 
@@ -291,16 +288,6 @@ le_store_write_meta(const LeMeta *meta)
 }
 
 /* --- everybody else --- */
-
-void
-le_store_row_changed(StoreTable *table, const char *whose)
-{
-	table->known = false;
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("row of %s was changed by somebody else", whose),
-			 errdetail("Table \"%s.%s\" is written by lock_election alone.", STORE_SCHEMA, table->name)));
-}
 
 /*
  * lock_election.refuse_write(), the trigger of the tables above.  A publication

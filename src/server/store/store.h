@@ -50,24 +50,12 @@ extern void le_store_read_meta(LeMeta *meta);
 extern void le_store_write_meta(const LeMeta *meta);
 
 /*
- * Read all rows, in the order that a load wants: leases, slots, places by their
- * tokens.  A row that is refused (false) raises an error that says where it is.
+ * Load all rows into a core, in the order that core/load.h wants.  failed: the core of the
+ * batch that failed; NULL: a manager starts.  False: the rows are not where that core has
+ * left them, so they have to be read once more, all of them, into another core.  A row that
+ * the core refuses is an error.  Renews the active snapshot, as le_store_claim() does.
  */
-typedef struct LeRowReader
-{
-	void *arg;
-	bool (*lease)(void *arg, const LeStoredLease *row);
-	bool (*slot)(void *arg, const LeStoredEntry *row);
-	bool (*place)(void *arg, const LeStoredEntry *row);
-} LeRowReader;
-
-/*
- * failed: the core of the batch that failed; NULL: a manager starts.  False:
- * the rows are not where that core has left them, so they have to be read once
- * more, all of them, into another core.
- * Renews the active snapshot, as le_store_claim() does.
- */
-extern bool le_store_load(const LeRowReader *reader, LeCore *failed);
+extern bool le_store_load(LeCore *core, LeCore *failed);
 
 /* A batch begins, and all before it were committed: what it leaves is counted from here. */
 extern void le_store_begin_batch(void);
