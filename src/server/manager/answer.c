@@ -19,7 +19,7 @@ has_mail(LeMailbox *box)
 
 /* In which order they rang is not known: what has ended comes before what others ask for. */
 int
-le_batch_all_mailboxes(uint32 *procs)
+le_mailboxes_in_use(uint32 *procs)
 {
 	int n = 0, nmailed = 0;
 
@@ -42,7 +42,7 @@ le_batch_all_mailboxes(uint32 *procs)
 }
 
 bool
-le_take_has_async(uint32 proc)
+le_mailbox_has_async(uint32 proc)
 {
 	LeMailbox *box = mailbox_of(proc);
 
@@ -53,7 +53,7 @@ le_take_has_async(uint32 proc)
 }
 
 void
-le_retry_later(void)
+le_mailboxes_retry_later(void)
 {
 	if (le_mgr.retry_at == 0)
 		le_mgr.retry_at = le_clock() + RETRY_AFTER;
@@ -68,7 +68,7 @@ le_answer_bound(LeMailbox *box)
 }
 
 void
-le_batch_answer(uint32 proc, uint32 number, const LeReply *reply)
+le_answer_request(uint32 proc, uint32 number, const LeReply *reply)
 {
 	LeMailbox *box = mailbox_of(proc);
 	bool flush;
@@ -111,13 +111,26 @@ error_text(const ErrorData *error)
 }
 
 void
-le_batch_answer_error(uint32 proc, int sqlstate, const char *message)
+le_answer_error(uint32 proc, int sqlstate, const char *message)
 {
 	LeMailbox *box = mailbox_of(proc);
 	LeReply reply = {0};
 
 	put_error(box, sqlstate, message);
-	le_batch_answer(proc, pg_atomic_read_u32(&box->posted), &reply);
+	le_answer_request(proc, pg_atomic_read_u32(&box->posted), &reply);
+}
+
+/* The newest waiter of a cycle gets the error; its request is undone by the rollback that follows. */
+void
+le_answer_deadlock(uint32 proc, const StringInfoData *detail)
+{
+	LeMailbox *box = mailbox_of(proc);
+
+	/* cut at a character's end */
+	box->answer_at = 0;
+	box->answer_len = (uint32) pg_mbcliplen(detail->data, detail->len, LE_PAYLOAD_SIZE);
+	memcpy(box->payload, detail->data, box->answer_len);
+	le_answer_error(proc, ERRCODE_T_R_DEADLOCK_DETECTED, "deadlock detected");
 }
 
 /*
@@ -136,13 +149,13 @@ le_answer_failed(const uint32 *procs, int n, const ErrorData *error)
 		bool mailed;
 
 		/* nobody waits for it, and its session may be reading an answer */
-		if (le_take_has_async(procs[i]))
+		if (le_mailbox_has_async(procs[i]))
 			mail &= ~LE_MAIL_RELEASED;
 		mailed = mail != 0 || pg_atomic_read_u64(&box->undo) != 0;
 		if (box->session == 0 || (box->revision != 0 && mail == 0))
 			continue;
 		if (unanswered && box->revision == 0)
-			le_batch_answer_error(procs[i], error->sqlerrcode, error_text(error));
+			le_answer_error(procs[i], error->sqlerrcode, error_text(error));
 		else if (mailed)
 			put_error(box, error->sqlerrcode, error_text(error));
 		if (mailed)
@@ -152,7 +165,7 @@ le_answer_failed(const uint32 *procs, int n, const ErrorData *error)
 			le_wake((int) procs[i]);
 		}
 	}
-	le_retry_later();
+	le_mailboxes_retry_later();
 }
 
 /*
@@ -160,7 +173,7 @@ le_answer_failed(const uint32 *procs, int n, const ErrorData *error)
  * that something is so now: also that a queue place is still there.
  */
 bool
-le_batch_confirms(const LeMailbox *box, const LeReply *reply)
+le_answer_needs_standby(const LeMailbox *box, const LeReply *reply)
 {
 	return (reply->status == LE_OK || reply->status == LE_QUEUED) && !reply->bound &&
 		   le_waits_for_standby(box->need_standby);
@@ -168,7 +181,7 @@ le_batch_confirms(const LeMailbox *box, const LeReply *reply)
 
 /* With a standby a release is an answer like others: it says that the lock was held until now. */
 bool
-le_batch_may_return(const LeReply *reply, bool durable_release, bool need_standby)
+le_answer_may_return(const LeReply *reply, bool durable_release, bool need_standby)
 {
 	return reply->may_return && !durable_release && !le_waits_for_standby(need_standby);
 }

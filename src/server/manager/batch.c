@@ -8,7 +8,6 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "mb/pg_wchar.h"
 #include "pgstat.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
@@ -46,7 +45,7 @@ write_batch(Batch *batch)
 	int rows;
 	bool wrote, flush = false;
 
-	le_batch_begin();
+	le_txn_begin();
 	if (!le_store_open(le_mgr.core))
 	{
 		batch->files_differ = true;
@@ -66,7 +65,7 @@ write_batch(Batch *batch)
 	le_store_close();
 	LE_FAULT("batch-written");
 	wrote = TransactionIdIsValid(GetTopTransactionIdIfAny());
-	lsn = le_batch_commit(flush);
+	lsn = le_txn_commit(flush);
 	le_mgr.meta = meta;
 	LE_FAULT_NOFAIL("batch-committed");
 
@@ -98,7 +97,7 @@ set_lsn(LeReply *reply, XLogRecPtr lsn, bool confirm, XLogRecPtr *confirmed)
 	if (!confirm)
 		return;
 	if (*confirmed == 0)
-		*confirmed = lsn != 0 ? lsn : le_batch_log_nothing();
+		*confirmed = lsn != 0 ? lsn : le_txn_log_nothing();
 	reply->lsn = Max(reply->lsn, *confirmed);
 }
 
@@ -140,7 +139,7 @@ give_answers(const Batch *batch, XLogRecPtr lsn)
 		CommitAnswer *d = &batch->answers[i];
 
 		set_lsn(&d->reply, lsn, d->confirm, &confirmed);
-		le_batch_answer(d->proc, d->number, &d->reply);
+		le_answer_request(d->proc, d->number, &d->reply);
 		LE_FAULT_NOFAIL("batch-answering");
 	}
 	for (LeEntry *entry = NULL; (entry = le_next_answer(le_mgr.core, entry)) != NULL;)
@@ -151,9 +150,9 @@ give_answers(const Batch *batch, XLogRecPtr lsn)
 		if (box->session != entry->waiter->session)
 			continue;
 		le_entry_answer(le_mgr.core, entry, now, &reply);
-		set_lsn(&reply, lsn, le_batch_confirms(box, &reply), &confirmed);
+		set_lsn(&reply, lsn, le_answer_needs_standby(box, &reply), &confirmed);
 		reply.waited = true;
-		le_batch_answer(entry->waiter->sessno, entry->waiter->request, &reply);
+		le_answer_request(entry->waiter->sessno, entry->waiter->request, &reply);
 		LE_FAULT_NOFAIL("batch-waking");
 	}
 	le_flush_start();
@@ -181,19 +180,6 @@ empty_mailboxes(const Batch *batch)
 	}
 }
 
-/* The newest waiter of a cycle gets the error; its request is undone by the rollback that follows. */
-static void
-end_deadlock(uint32 proc, const StringInfoData *detail)
-{
-	LeMailbox *box = mailbox_of(proc);
-
-	/* cut at a character's end */
-	box->answer_at = 0;
-	box->answer_len = (uint32) pg_mbcliplen(detail->data, detail->len, LE_PAYLOAD_SIZE);
-	memcpy(box->payload, detail->data, box->answer_len);
-	le_batch_answer_error(proc, ERRCODE_T_R_DEADLOCK_DETECTED, "deadlock detected");
-}
-
 /* Those who have waited long. */
 static void
 end_deadlocks(const Batch *batch)
@@ -204,7 +190,7 @@ end_deadlocks(const Batch *batch)
 			le_deadlock_ask(batch->mails[i].proc);
 	}
 	if (le_clock() >= le_deadlock_next_search())
-		le_deadlock_search(le_mgr.core, end_deadlock);
+		le_deadlock_search(le_mgr.core);
 }
 
 /* --- a batch --- */
@@ -229,7 +215,7 @@ seen_running(LeTime since, LeTime now)
 static void
 apply(Batch *batch)
 {
-	le_batch_set_limits(le_mgr.core, batch->backing_off ? WORK_BACKING_OFF : WORK_A_BATCH);
+	le_load_limits(le_mgr.core, batch->backing_off ? WORK_BACKING_OFF : WORK_A_BATCH);
 	le_core_set_horizon(le_mgr.core, le_pause_time(&le_mgr.pause, batch->horizon));
 	if (le_mgr.core_state == CORE_LOADED)
 		le_take_waiting(batch);
@@ -317,7 +303,7 @@ untake(const Batch *batch)
 }
 
 BatchEnd
-le_batch_try(Batch *batch, ErrorData **error)
+le_batch_run(Batch *batch, ErrorData **error)
 {
 	volatile BatchEnd end = BATCH_FAILED;
 

@@ -141,7 +141,7 @@ prune(void)
 	step_rows = 0;
 	le_store_prune_history(before, PRUNE_PAGES, &prune_from, count_row);
 	LE_FAULT("history-pruned");
-	(void) le_batch_commit(false);
+	(void) le_txn_commit(false);
 	for (int i = 0; i < step_rows; i++)
 		add_bytes(step[i].role, step[i].bytes);
 	if (prune_from == 0 && counted)
@@ -158,7 +158,7 @@ le_history_tend(void)
 	if (le_clock() < prune_at)
 		return prune_at;
 	prune_at = le_clock() + PRUNE_RETRY;
-	le_chore(prune);
+	le_txn_chore(prune);
 	return prune_at;
 }
 
@@ -179,7 +179,7 @@ look(void)
 		bytes[i] = pg_atomic_read_u64(&le_mgr.db->table_bytes[i]);
 	le_store_shrink(le_mgr.core, le_mgr.batch_context, bytes);
 	LE_FAULT("shrink-done");
-	(void) le_batch_commit(false);
+	(void) le_txn_commit(false);
 	le_store_shrunk();
 	LE_FAULT_NOFAIL("shrink-committed");
 	for (int i = 0; i < LE_DB_TABLES; i++)
@@ -203,6 +203,6 @@ le_shrink_tend(void)
 		return look_at;
 	look_at = le_clock() + LOOK_AFTER;
 	batches = written;
-	le_chore(look);
+	le_txn_chore(look);
 	return look_at;
 }

@@ -635,7 +635,7 @@ le_deadlock_next_search(void)
 
 /* False: the budget is spent, and this one is the next again. */
 static bool
-search_from(uint32 proc, bool first, LeDeadlockCallback give_up)
+search_from(uint32 proc, bool first)
 {
 	StringInfoData detail;
 	int victim;
@@ -648,13 +648,13 @@ search_from(uint32 proc, bool first, LeDeadlockCallback give_up)
 		return false;
 	}
 	if (victim >= 0)
-		give_up((uint32) victim, &detail);
+		le_answer_deadlock((uint32) victim, &detail);
 	pfree(detail.data);
 	return true;
 }
 
 void
-le_deadlock_search(const LeCore *core, LeDeadlockCallback give_up)
+le_deadlock_search(const LeCore *core)
 {
 	MemoryContext before = CurrentMemoryContext;
 	LeTime start = le_clock();
@@ -665,7 +665,7 @@ le_deadlock_search(const LeCore *core, LeDeadlockCallback give_up)
 	{
 		if (!asking[s.next])
 			continue;
-		if (!search_from(s.next, first, give_up))
+		if (!search_from(s.next, first))
 			break;
 		asking[s.next] = false;
 		first = false;

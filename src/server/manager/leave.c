@@ -48,7 +48,7 @@ any_released(void)
  *		a session that also ends now has locked the tables, try again.
  */
 void
-le_batch_leave(uint32 *procs)
+le_leave_in_order(uint32 *procs)
 {
 	LeTime give_up = le_clock() + LEAVING_AT_MOST, slept_until = 0;
 
@@ -63,10 +63,10 @@ le_batch_leave(uint32 *procs)
 		le_sleep_reset();
 		releasing = any_releasing();
 		pg_read_barrier();
-		n = le_batch_all_mailboxes(procs);
+		n = le_mailboxes_in_use(procs);
 		le_batch_check_stall(slept_until, procs, n);
 		if (n > 0)
-			le_batch_run(procs, n);
+			le_serve(procs, n);
 		if (le_mgr.core_state == CORE_DROPPED || le_clock() >= give_up || !(releasing || any_released()))
 			return;
 		tick = le_mgr.retry_at != 0 ? FAILED_TICK : POSTING_TICK;
@@ -76,7 +76,7 @@ le_batch_leave(uint32 *procs)
 }
 
 void
-le_batch_gone(void)
+le_leave_dropped(void)
 {
 	for (int i = 0; i < le_shared->max_sessions; i++)
 	{
@@ -85,8 +85,8 @@ le_batch_gone(void)
 		if (box->session == 0)
 			continue;
 		if (pg_atomic_read_u32(&box->posted) != pg_atomic_read_u32(&box->answered))
-			le_batch_answer_error(i, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-								  "extension lock_election was dropped");
+			le_answer_error(i, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+							"extension lock_election was dropped");
 		pg_atomic_write_u64(&box->undo, 0);
 		if (pg_atomic_read_u32(&box->mail) & LE_MAIL_RELEASED)
 		{

@@ -97,7 +97,7 @@ leave(LeDbExit how)
 static void
 leave_for_good(void)
 {
-	le_batch_gone();
+	le_leave_dropped();
 	leave(LE_EXIT_NO_EXTENSION);
 }
 
@@ -157,7 +157,7 @@ handle_signals(uint32 *procs)
 	}
 	if (ShutdownRequestPending || my_db->leave)
 	{
-		le_batch_leave(procs);
+		le_leave_in_order(procs);
 		leave(LE_EXIT_NONE);
 	}
 }
@@ -205,7 +205,7 @@ serve(void)
 		/* a batch */
 		n = le_take_stack(my_db, procs);
 		if (all)
-			n = le_batch_all_mailboxes(procs);
+			n = le_mailboxes_in_use(procs);
 		all = false;
 		le_batch_check_stall(slept_until, procs, n);
 		wakeup = le_batch_next_wakeup();
@@ -213,7 +213,7 @@ serve(void)
 		{
 			last_batch = le_clock();
 			LE_FAULT("manager-took");
-			le_batch_run(procs, n);
+			le_serve(procs, n);
 			if (le_mgr.core_state == CORE_DROPPED)
 				leave_for_good();
 			slept_until = 0;
@@ -252,7 +252,7 @@ le_manager_main(Datum arg)
 	le_batch_init(my_db);
 	le_hints_init(my_db);
 	pg_atomic_write_u32(&my_db->loading, 1);
-	if (!le_batch_load())
+	if (!le_load_first())
 		leave(LE_EXIT_NO_EXTENSION);
 
 	LE_FAULT("manager-loaded");

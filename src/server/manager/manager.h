@@ -69,7 +69,7 @@ typedef struct Mail
 } Mail;
 
 /*
- * One batch.  Who starts it says what to do; le_batch_try() resets the rest, which
+ * One batch.  Who starts it says what to do; le_batch_run() resets the rest, which
  * take.c and batch.c fill in.
  */
 typedef struct Batch
@@ -183,7 +183,7 @@ extern PGDLLEXPORT void le_manager_main(Datum arg);
  * fails: what cannot be written is answered with the error.  procs has room
  * for all mailboxes.
  */
-extern void le_batch_run(uint32 *procs, int n);
+extern void le_serve(uint32 *procs, int n);
 
 /* --- manager/batch.c --- */
 
@@ -191,7 +191,7 @@ extern void le_batch_run(uint32 *procs, int n);
 extern void le_batch_init(LeDatabase *db);
 
 /* One batch: apply, write, answer.  Unless it is BATCH_DONE, *error says why. */
-extern BatchEnd le_batch_try(Batch *batch, ErrorData **error);
+extern BatchEnd le_batch_run(Batch *batch, ErrorData **error);
 
 /*
  * Has the manager run without a pause until now, asleep or not?  A pause moves all
@@ -245,24 +245,26 @@ extern bool le_take_is_backing_off(void);
 /* --- manager/answer.c --- */
 
 /* All mailboxes of this database with something in them, rung or not. */
-extern int le_batch_all_mailboxes(uint32 *procs);
+extern int le_mailboxes_in_use(uint32 *procs);
 
 /* Has its mailbox an asynchronous release? */
-extern bool le_take_has_async(uint32 proc);
+extern bool le_mailbox_has_async(uint32 proc);
 /* Look at all mailboxes again after RETRY_AFTER; another failure before that does not put it off. */
-extern void le_retry_later(void);
+extern void le_mailboxes_retry_later(void);
 
 /* Answer the request with this number, if it is still waited for. */
-extern void le_batch_answer(uint32 proc, uint32 number, const LeReply *reply);
+extern void le_answer_request(uint32 proc, uint32 number, const LeReply *reply);
 /* Answer the newest request of this proc with an error. */
-extern void le_batch_answer_error(uint32 proc, int sqlstate, const char *message);
+extern void le_answer_error(uint32 proc, int sqlstate, const char *message);
+/* This process waits for itself and gives up: detail has a line for each process of the cycle. */
+extern void le_answer_deadlock(uint32 proc, const StringInfoData *detail);
 /* What these mailboxes have asked for could not be written. */
 extern void le_answer_failed(const uint32 *procs, int n, const ErrorData *error);
 /* Tell the session how many locks are bound to it. */
 extern void le_answer_bound(LeMailbox *box);
-extern bool le_batch_confirms(const LeMailbox *box, const LeReply *reply);
+extern bool le_answer_needs_standby(const LeMailbox *box, const LeReply *reply);
 /* A release that its session does not wait for, because nothing rests on it. */
-extern bool le_batch_may_return(const LeReply *reply, bool durable_release, bool need_standby);
+extern bool le_answer_may_return(const LeReply *reply, bool durable_release, bool need_standby);
 
 /* --- manager/reload.c --- */
 
@@ -270,13 +272,13 @@ extern bool le_batch_may_return(const LeReply *reply, bool durable_release, bool
  * Load the state for the first time.  False: the extension is not installed
  * here.  Errors are for the caller: the worker starts again.
  */
-extern bool le_batch_load(void);
+extern bool le_load_first(void);
 
 /* As the settings are now. */
-extern void le_batch_set_limits(LeCore *core, int work);
+extern void le_load_limits(LeCore *core, int work);
 
 /* Load again after a failed batch; false: *error says why it is not possible. */
-extern bool le_batch_reload(ErrorData **error);
+extern bool le_load_again(ErrorData **error);
 
 /* --- manager/memory.c --- */
 
@@ -294,21 +296,21 @@ extern void le_memory_warn(void);
 /* --- manager/txn.c --- */
 
 /* Begin a transaction; commit it, with or without a flush: where it ends in the WAL. */
-extern void le_batch_begin(void);
-extern XLogRecPtr le_batch_commit(bool flush);
+extern void le_txn_begin(void);
+extern XLogRecPtr le_txn_commit(bool flush);
 /* A record that means nothing; its end is behind all that was written before. */
-extern XLogRecPtr le_batch_log_nothing(void);
+extern XLogRecPtr le_txn_log_nothing(void);
 
 /* Work in a transaction, which it commits itself; an error is logged, and undoes it. */
-extern void le_chore(void (*work)(void));
+extern void le_txn_chore(void (*work)(void));
 
 /* --- manager/leave.c --- */
 
 /* The extension was dropped: end every wait with an error. */
-extern void le_batch_gone(void);
+extern void le_leave_dropped(void);
 
 /* It leaves in order: make all releases that sessions have answered. */
-extern void le_batch_leave(uint32 *procs);
+extern void le_leave_in_order(uint32 *procs);
 
 /* --- manager/chores.c --- */
 
@@ -348,11 +350,8 @@ extern void le_deadlock_ask(uint32 proc);
 /* When to search for all who have asked; LE_NEVER: nobody has. */
 extern LeTime le_deadlock_next_search(void);
 
-/* This process is to give up: detail has a line for each of the cycle. */
-typedef void (*LeDeadlockCallback)(uint32 proc, const StringInfoData *detail);
-
-/* Search for them; the processes of cycles that are told here have given up by then. */
-extern void le_deadlock_search(const LeCore *core, LeDeadlockCallback give_up);
+/* Search for all who have asked; one process of each cycle gets an error, see le_answer_deadlock(). */
+extern void le_deadlock_search(const LeCore *core);
 
 /* --- manager/fillpage.c --- */
 

@@ -70,7 +70,7 @@ time_of_load(void)
 }
 
 void
-le_batch_set_limits(LeCore *core, int work)
+le_load_limits(LeCore *core, int work)
 {
 	LeLimits limits = {.waiters_per_lock = le_max_waiters_per_lock,
 					   .locks_per_role = le_max_locks_per_role,
@@ -106,14 +106,14 @@ load_core(int64_t next_revision, bool copied)
 	PG_TRY();
 	{
 		/* its rows may not be flushed or replicated yet: whoever is told of them waits for that */
-		load.lsn = le_mgr.changes_lsn = le_batch_log_nothing();
+		load.lsn = le_mgr.changes_lsn = le_txn_log_nothing();
 		do
 		{
 			MemoryContextReset(le_mgr.core_context);
 			core = le_core_create(&env, le_shared->max_sessions, next_revision);
 			if (core == NULL)
 				ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
-			le_batch_set_limits(core, WORK_A_BATCH);
+			le_load_limits(core, WORK_A_BATCH);
 			le_core_load_begin(core, &load);
 			complete = le_store_load(core, le_mgr.core);
 		} while (!complete);
@@ -147,20 +147,20 @@ end_waits(void)
 		if (box->session != 0 && box->revision != 0 && box->type == LE_REQUEST_COMMAND &&
 			box->command.type == LE_CMD_ACQUIRE && box->command.wait > 0 &&
 			now - box->posted_at >= box->command.wait)
-			le_batch_answer(i, pg_atomic_read_u32(&box->posted), &reply);
+			le_answer_request(i, pg_atomic_read_u32(&box->posted), &reply);
 	}
 }
 
 /* Load again after a failed batch.  Deadlines go on where they were. */
 bool
-le_batch_reload(ErrorData **error)
+le_load_again(ErrorData **error)
 {
 	volatile bool ok = false;
 
 	PG_TRY();
 	{
 		MemoryContextSwitchTo(le_mgr.batch_context);
-		le_batch_begin();
+		le_txn_begin();
 		LE_FAULT("reload-begun");
 		if (!le_store_find())
 		{
@@ -171,7 +171,7 @@ le_batch_reload(ErrorData **error)
 		le_store_claim();
 		load_core(le_core_next_revision(le_mgr.core), false);
 		LE_FAULT("reload-loaded");
-		(void) le_batch_commit(false);
+		(void) le_txn_commit(false);
 		(void) le_pause_mended(&le_mgr.pause, le_clock());
 		ok = true;
 	}
@@ -184,7 +184,7 @@ le_batch_reload(ErrorData **error)
 		AbortCurrentTransaction();
 		if (le_mgr.core_state != CORE_DROPPED)
 			set_core_state(CORE_STALE);
-		le_retry_later();
+		le_mailboxes_retry_later();
 		le_pause_refused(&le_mgr.pause);
 		end_waits();
 	}
@@ -261,16 +261,16 @@ log_versions(void)
 }
 
 bool
-le_batch_load(void)
+le_load_first(void)
 {
 	uint32 timeline = GetWALInsertionTimeLine();
 	XLogRecPtr lsn;
 	bool copy;
 
-	le_batch_begin();
+	le_txn_begin();
 	if (!le_store_find())
 	{
-		(void) le_batch_commit(false);
+		(void) le_txn_commit(false);
 		return false;
 	}
 	log_versions();
@@ -293,7 +293,7 @@ le_batch_load(void)
 	le_mgr.meta.boot = le_shared->boot;
 	le_store_write_meta(&le_mgr.meta);
 	LE_FAULT("load-before-commit");
-	lsn = le_batch_commit(true);
+	lsn = le_txn_commit(true);
 	LE_FAULT("load-committed");
 	le_history_begin(le_core_next_revision(le_mgr.core));
 	if (copy)

@@ -19,7 +19,7 @@
 static bool
 reload(BatchEnd end, ErrorData **error)
 {
-	if (le_batch_reload(error))
+	if (le_load_again(error))
 		return true;
 
 	/* then the batch that has found new files has failed after all */
@@ -43,7 +43,7 @@ replay_one(const Batch *failed, uint32 proc, bool async_only, ErrorData **error)
 	le_mgr.backoff_until = 0;
 	do
 	{
-		end = le_batch_try(&batch, error);
+		end = le_batch_run(&batch, error);
 		if (end == BATCH_FAILED)
 			le_answer_failed(&proc, 1, *error);
 		if (end != BATCH_DONE && !reload(end, error))
@@ -60,7 +60,7 @@ replay_async_releases(const Batch *failed)
 
 	for (int i = 0; i < failed->n; i++)
 	{
-		if (le_take_has_async(failed->procs[i]) && !replay_one(failed, failed->procs[i], true, &error))
+		if (le_mailbox_has_async(failed->procs[i]) && !replay_one(failed, failed->procs[i], true, &error))
 		{
 			le_answer_failed(failed->procs, failed->n, error);
 			return false;
@@ -103,7 +103,7 @@ run_one_by_one(Batch *batch)
 		batch->horizon = le_clock();
 		le_take_rung(batch);
 		batch->expire = le_clock() >= le_mgr.expire_after;
-		end = le_batch_try(batch, &error);
+		end = le_batch_run(batch, &error);
 		if (end == BATCH_DONE)
 			return;
 		le_mgr.expire_after = le_clock() + RETRY_AFTER;
@@ -126,10 +126,10 @@ run(Batch *batch)
 	/* what was refused is on no stack: nobody is served before a release among that */
 	if (!core_is_loaded() || (le_mgr.retry_at != 0 && le_mgr.retry_at <= le_clock()))
 	{
-		batch->n = le_batch_all_mailboxes(batch->procs);
+		batch->n = le_mailboxes_in_use(batch->procs);
 		le_mgr.retry_at = 0;
 	}
-	if (!core_is_loaded() && !le_batch_reload(&error))
+	if (!core_is_loaded() && !le_load_again(&error))
 	{
 		le_answer_failed(batch->procs, batch->n, error);
 		return;
@@ -146,7 +146,7 @@ run(Batch *batch)
 	le_take_rung(batch);
 	LE_FAULT_NOFAIL("batch-rung");
 	batch->expire = le_clock() >= le_mgr.expire_after;
-	end = le_batch_try(batch, &error);
+	end = le_batch_run(batch, &error);
 	if (end == BATCH_DONE)
 		return;
 	if (reload(end, &error))
@@ -156,7 +156,7 @@ run(Batch *batch)
 }
 
 void
-le_batch_run(uint32 *procs, int n)
+le_serve(uint32 *procs, int n)
 {
 	Batch batch = {.procs = procs, .n = n};
 

@@ -44,7 +44,7 @@ answer_withdrawn(uint32 proc)
 {
 	LeReply reply = {.status = LE_NOT_GRANTED};
 
-	le_batch_answer(proc, pg_atomic_read_u32(&mailbox_of(proc)->posted), &reply);
+	le_answer_request(proc, pg_atomic_read_u32(&mailbox_of(proc)->posted), &reply);
 }
 
 static void
@@ -67,7 +67,7 @@ answer_displaced(Batch *batch, const LeReply *by)
 	if (reply.wrote)
 		answer_at_commit(batch, by->displaced_sessno, by->displaced_request, &reply, false);
 	else
-		le_batch_answer(by->displaced_sessno, by->displaced_request, &reply);
+		le_answer_request(by->displaced_sessno, by->displaced_request, &reply);
 }
 
 /* --- taking --- */
@@ -106,7 +106,7 @@ apply_release(void *arg, const LeReleaseItem *item, LeText name)
 		return false;
 	le_core_apply(le_mgr.core, &r->cmd, r->now, &reply);
 	r->lasts |= reply.status == LE_OK && reply.wrote && !reply.bound &&
-				!le_batch_may_return(&reply, r->durable, r->standby);
+				!le_answer_may_return(&reply, r->durable, r->standby);
 	return true;
 }
 
@@ -191,7 +191,7 @@ apply_mail(Mail *mail, LeMailbox *box, LeTime now)
 static bool
 take_async_release(Batch *batch, uint32 proc)
 {
-	if (!le_take_has_async(proc))
+	if (!le_mailbox_has_async(proc))
 		return false;
 	apply_releases(new_mail(batch, &(Mail){.proc = proc, .flags = LE_MAIL_RELEASED, .async = true}),
 				   batch->now);
@@ -251,7 +251,7 @@ answer_limit(uint32 proc, const char *message, int limit)
 	char text[LE_MESSAGE_SIZE];
 
 	snprintf(text, sizeof(text), message, limit);
-	le_batch_answer_error(proc, ERRCODE_CONFIGURATION_LIMIT_EXCEEDED, text);
+	le_answer_error(proc, ERRCODE_CONFIGURATION_LIMIT_EXCEEDED, text);
 }
 
 /* Reserve what this command may add.  False: there is no room for it, and it is answered. */
@@ -334,14 +334,14 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 	/* durable for nobody, so that nothing is waited for */
 	if (reply.bound)
 		reply.lsn = 0;
-	confirm = le_batch_confirms(box, &reply);
-	reply.may_return = le_batch_may_return(&reply, box->durable_release, box->need_standby);
+	confirm = le_answer_needs_standby(box, &reply);
+	reply.may_return = le_answer_may_return(&reply, box->durable_release, box->need_standby);
 	if (reply.may_return)
 		reply.lsn = 0;
 	if (reply.wrote || confirm)
 		answer_at_commit(batch, proc, cmd.request, &reply, confirm);
 	else
-		le_batch_answer(proc, cmd.request, &reply);
+		le_answer_request(proc, cmd.request, &reply);
 }
 
 /* Requests are counted once, by what they ask the core for; pages are not counted. */
@@ -389,17 +389,17 @@ take_request(Batch *batch, uint32 proc)
 			break;
 		case LE_REQUEST_CHANGES:
 			reply.lsn = le_mgr.changes_lsn;
-			le_batch_answer(proc, number, &reply);
+			le_answer_request(proc, number, &reply);
 			break;
 		case LE_REQUEST_PAGE:
 			le_page_fill(le_mgr.core, box, batch->now);
 			le_core_worked(le_mgr.core, WORK_OF_PAGE);
-			le_batch_answer(proc, number, &reply);
+			le_answer_request(proc, number, &reply);
 			break;
 		case LE_REQUEST_LEASE_PAGE:
 			le_page_fill_leases(le_mgr.core, box, batch->now);
 			le_core_worked(le_mgr.core, WORK_OF_PAGE);
-			le_batch_answer(proc, number, &reply);
+			le_answer_request(proc, number, &reply);
 			break;
 	}
 }
@@ -416,7 +416,7 @@ void
 le_take_waiting(Batch *batch)
 {
 	uint32 *procs = palloc(le_shared->max_sessions * sizeof(uint32));
-	int n = 0, all = le_batch_all_mailboxes(procs);
+	int n = 0, all = le_mailboxes_in_use(procs);
 
 	Assert(le_mgr.core_state == CORE_LOADED && batch->nmails == 0 && batch->nfresh == 0);
 	for (int i = 0; i < all; i++)

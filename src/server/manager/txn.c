@@ -15,7 +15,7 @@
 #include "manager/manager.h"
 
 void
-le_batch_begin(void)
+le_txn_begin(void)
 {
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
@@ -23,7 +23,7 @@ le_batch_begin(void)
 }
 
 XLogRecPtr
-le_batch_commit(bool flush)
+le_txn_commit(bool flush)
 {
 	PopActiveSnapshot();
 
@@ -41,7 +41,7 @@ le_batch_commit(bool flush)
  * off from its synchronous standbys confirms nothing.
  */
 XLogRecPtr
-le_batch_log_nothing(void)
+le_txn_log_nothing(void)
 {
 	uint32 nothing = 0;
 
@@ -51,17 +51,17 @@ le_batch_log_nothing(void)
 }
 
 void
-le_chore(void (*work)(void))
+le_txn_chore(void (*work)(void))
 {
 	PG_TRY();
 	{
 		MemoryContextReset(le_mgr.batch_context);
 		MemoryContextSwitchTo(le_mgr.batch_context);
-		le_batch_begin();
+		le_txn_begin();
 		if (le_store_find())
 			work();
 		else
-			(void) le_batch_commit(false);
+			(void) le_txn_commit(false);
 		pgstat_report_stat(false);
 	}
 	PG_CATCH();
