@@ -11,12 +11,6 @@
 
 /* --- what they have for the manager --- */
 
-static bool
-has_mail(LeMailbox *box)
-{
-	return pg_atomic_read_u32(&box->mail) != 0 || pg_atomic_read_u64(&box->undo) != 0;
-}
-
 /* In which order they rang is not known: what has ended comes before what others ask for. */
 int
 le_mailboxes_in_use(uint32 *procs)
@@ -26,10 +20,9 @@ le_mailboxes_in_use(uint32 *procs)
 	for (int i = 0; i < le_shared->max_sessions; i++)
 	{
 		LeMailbox *box = mailbox_of(i);
-		bool mailed = has_mail(box);
+		bool mailed = pg_atomic_read_u32(&box->mail) != 0 || pg_atomic_read_u64(&box->undo) != 0;
 
-		if (box->session == 0 ||
-			(!mailed && pg_atomic_read_u32(&box->posted) == pg_atomic_read_u32(&box->answered)))
+		if (box->session == 0 || (!mailed && !is_unanswered(box)))
 			continue;
 		procs[n++] = i;
 		if (mailed)
@@ -134,9 +127,18 @@ le_answer_deadlock(uint32 proc, const StringInfoData *detail)
 }
 
 /*
- * Requests that wait go on waiting.  Mail and the releases of a commit stay where
- * they are and are tried again; a backend that wants to go on before that is told
- * why it cannot.
+ * Who gets which error after a batch has failed:
+ *
+ *	the mailbox has				its session gets
+ *	-	no session any more: nothing.
+ *	-	a request that waits in a queue, and none of the mail below: nothing.  The request goes
+ *		on waiting.
+ *	-	a new request: the error is its answer.
+ *	-	mail (a rollback, releases that its COMMIT waits for, the end of a session): a note with the
+ *		error, for whoever wants to use the mailbox before the mail is applied.  The mail
+ *		stays in it and is tried again after RETRY_AFTER.
+ *	-	both: the answer, and the note.
+ *	-	an asynchronous release: nothing.  It is tried again as well.
  */
 void
 le_answer_failed(const uint32 *procs, int n, const ErrorData *error)
@@ -144,17 +146,17 @@ le_answer_failed(const uint32 *procs, int n, const ErrorData *error)
 	for (int i = 0; i < n; i++)
 	{
 		LeMailbox *box = mailbox_of(procs[i]);
-		bool unanswered = pg_atomic_read_u32(&box->posted) != pg_atomic_read_u32(&box->answered);
 		uint32 mail = pg_atomic_read_u32(&box->mail) & (LE_MAIL_SESSION_END | LE_MAIL_RELEASED);
+		bool waits = box->revision != 0;
 		bool mailed;
 
-		/* nobody waits for it, and its session may be reading an answer */
+		/* not for an asynchronous release alone: its session may be reading an answer here */
 		if (le_mailbox_has_async(procs[i]))
 			mail &= ~LE_MAIL_RELEASED;
 		mailed = mail != 0 || pg_atomic_read_u64(&box->undo) != 0;
-		if (box->session == 0 || (box->revision != 0 && mail == 0))
+		if (box->session == 0 || (waits && mail == 0))
 			continue;
-		if (unanswered && box->revision == 0)
+		if (is_unanswered(box) && !waits)
 			le_answer_error(procs[i], error->sqlerrcode, error_text(error));
 		else if (mailed)
 			put_error(box, error->sqlerrcode, error_text(error));

@@ -348,9 +348,8 @@ le_batch_check_stall(LeTime slept_until, const uint32 *procs, int n)
 	{
 		LeMailbox *box = mailbox_of(procs[i]);
 
-		if (pg_atomic_read_u32(&box->posted) != pg_atomic_read_u32(&box->answered) &&
-			le_mgr.taken[procs[i]] != pg_atomic_read_u32(&box->posted) && box->revision == 0 &&
-			box->posted_at > le_mgr.pause.seen_at)
+		if (is_unanswered(box) && le_mgr.taken[procs[i]] != pg_atomic_read_u32(&box->posted) &&
+			box->revision == 0 && box->posted_at > le_mgr.pause.seen_at)
 			rang_at = Min(rang_at, box->posted_at);
 	}
 	seen_running(le_pause_since(&le_mgr.pause, slept_until, rang_at, now), now);

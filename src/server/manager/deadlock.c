@@ -186,8 +186,8 @@ waits_for(uint32 proc)
 	LeMailbox *box = mailbox_of(proc);
 
 	/* its wait may have ended, only that has not been read yet */
-	if (box->session == 0 || pg_atomic_read_u32(&box->posted) == pg_atomic_read_u32(&box->answered) ||
-		pg_atomic_read_u64(&box->undo) != 0 || (pg_atomic_read_u32(&box->mail) & LE_MAIL_SESSION_END) != 0)
+	if (box->session == 0 || !is_unanswered(box) || pg_atomic_read_u64(&box->undo) != 0 ||
+		(pg_atomic_read_u32(&box->mail) & LE_MAIL_SESSION_END) != 0)
 		return NULL;
 	return le_core_waiting_on(s.core, box->session, proc);
 }

@@ -84,7 +84,7 @@ le_leave_dropped(void)
 
 		if (box->session == 0)
 			continue;
-		if (pg_atomic_read_u32(&box->posted) != pg_atomic_read_u32(&box->answered))
+		if (is_unanswered(box))
 			le_answer_error(i, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 							"extension lock_election was dropped");
 		pg_atomic_write_u64(&box->undo, 0);

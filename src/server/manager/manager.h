@@ -171,6 +171,13 @@ mailbox_of(uint32 proc)
 	return le_mailbox(le_mgr.db, proc);
 }
 
+/* Its newest request has no answer yet; take.c says whether it was taken. */
+static inline bool
+is_unanswered(LeMailbox *box)
+{
+	return pg_atomic_read_u32(&box->posted) != pg_atomic_read_u32(&box->answered);
+}
+
 /* --- manager/manager.c --- */
 
 /* Entry point of the worker; the argument is the database's OID. */

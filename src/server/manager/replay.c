@@ -3,9 +3,19 @@
  *		Runs batches, and does again what one has failed to do.
  *
  * After a batch that has failed the core is thrown away and loaded again, waiting
- * requests go back to their places, and the requests of the batch are applied one by
+ * requests go back to their places, and the mailboxes of the batch are served one by
  * one, so that only the one that cannot be written fails.  While the tables cannot
- * even be read, every request is answered with that error.
+ * even be read, every request is answered with that error.  Who gets which error is
+ * told at le_answer_failed().
+ *
+ * What becomes of an asynchronous release, which its session has answered already, when its
+ * batch fails: it stays in the mailbox, as its mail is cleared only after a commit
+ * (clear_releases() in batch.c).  The replay makes all of them before it serves any request,
+ * so nobody finds a lock held that its session has released.  One that fails again, or
+ * cannot be tried because nothing can be read, is refused to nobody: it stays where it is,
+ * and after RETRY_AFTER all mailboxes are looked at again, this one before any request.  A
+ * manager that is asked to leave makes it first (leave.c); one that dies leaves it to the
+ * next manager.  Only the end of the extension, or a crash of the server, loses it.
  */
 #include "postgres.h"
 

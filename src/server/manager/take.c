@@ -439,7 +439,7 @@ le_take_waiting(Batch *batch)
 static bool
 is_renewal(LeMailbox *box)
 {
-	if (box->session == 0 || pg_atomic_read_u32(&box->posted) == pg_atomic_read_u32(&box->answered))
+	if (box->session == 0 || !is_unanswered(box))
 		return false;
 	pg_read_barrier();
 	return box->type == LE_REQUEST_COMMAND &&
@@ -563,8 +563,7 @@ work_of(uint32 proc)
 	}
 	if ((mail & LE_MAIL_RELEASED) != 0 && box->releases.segment != DSM_HANDLE_INVALID)
 		return WORK_HEAVY;
-	if ((mail & LE_MAIL_SESSION_END) != 0 || pg_atomic_read_u64(&box->undo) != 0 ||
-		pg_atomic_read_u32(&box->posted) == pg_atomic_read_u32(&box->answered))
+	if ((mail & LE_MAIL_SESSION_END) != 0 || pg_atomic_read_u64(&box->undo) != 0 || !is_unanswered(box))
 		return WORK_LIGHT;
 	pg_read_barrier();
 	if (is_step(box))

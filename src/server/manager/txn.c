@@ -22,6 +22,14 @@ le_txn_begin(void)
 	PushActiveSnapshot(GetTransactionSnapshot());
 }
 
+/*
+ * The rule of the flush.  A batch is committed without one: when its answers are given, its
+ * record is only in the buffers of the WAL.  A session whose answer rests on it
+ * (LeReply.lsn) has the WAL flushed that far before its statement returns, unless its
+ * synchronous_commit is off; see shared/flush.h.  So no client sees a grant that a crash takes
+ * back, and one flush serves many batches.  Flushed here is only what no session waits
+ * for: the incarnation, which is on the disk before a token uses it.
+ */
 XLogRecPtr
 le_txn_commit(bool flush)
 {
