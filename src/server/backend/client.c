@@ -24,7 +24,7 @@
 #include "miscadmin.h"
 
 #include "backend/client.h"
-#include "backend/session.h"
+#include "backend/session_mailbox.h"
 #include "shared/compat.h"
 
 /* A silent host is noticed in 4 + 3 * 2 = 10 s. */

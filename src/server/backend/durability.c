@@ -15,8 +15,8 @@
 #include "utils/guc.h"
 
 #include "backend/durability.h"
-#include "backend/request.h"
-#include "backend/session.h"
+#include "backend/session_request.h"
+#include "backend/session_mailbox.h"
 #include "shared/compat.h"
 #include "shared/fault.h"
 #include "shared/settings.h"

@@ -25,7 +25,7 @@
 #include "backend/extension.h"
 #include "shared/compat.h"
 #include "shared/shmem.h"
-#include "shared/wake.h"
+#include "shared/sleep.h"
 
 #define LE_EXTENSION "lock_election"
 

@@ -6,7 +6,7 @@
 
 #include "backend/durability.h"
 #include "backend/granted.h"
-#include "backend/session.h"
+#include "backend/session_mailbox.h"
 #include "backend/xactstate.h"
 #include "shared/shmem.h"
 

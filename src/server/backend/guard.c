@@ -1,5 +1,5 @@
 /*
- * guard.c
+ * backend/guard.c
  *		Refuses what others want to add to the extension's tables: indexes,
  *		triggers, rules, columns, constraints, and references to them.
  *

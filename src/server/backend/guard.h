@@ -1,5 +1,5 @@
 /*
- * guard.h
+ * backend/guard.h
  *		The extension's tables stay as the extension has made them.
  */
 #ifndef LE_GUARD_H

@@ -22,14 +22,14 @@
 
 #include "backend/durability.h"
 #include "backend/pending.h"
-#include "backend/request.h"
-#include "backend/session.h"
+#include "backend/session_request.h"
+#include "backend/session_mailbox.h"
 #include "backend/xactstate.h"
 #include "shared/fault.h"
 #include "shared/releases.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
-#include "shared/wake.h"
+#include "shared/sleep.h"
 
 /* A commit looks this often whether there is a manager. */
 #define LOOK_MS      100

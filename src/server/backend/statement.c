@@ -20,7 +20,7 @@
 
 #include "backend/client.h"
 #include "backend/guard.h"
-#include "backend/session.h"
+#include "backend/session_mailbox.h"
 #include "backend/statement.h"
 #include "shared/compat.h"
 #include "shared/shmem.h"

@@ -15,7 +15,7 @@
 #include "backend/client.h"
 #include "backend/wait.h"
 #include "shared/compat.h"
-#include "shared/wake.h"
+#include "shared/sleep.h"
 
 /*
  * A caller waits this long for a manager to start, unless its own wait is

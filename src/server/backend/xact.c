@@ -21,10 +21,10 @@
 #include "utils/resowner.h"
 
 #include "backend/durability.h"
-#include "backend/fence.h"
+#include "backend/session_fence.h"
 #include "backend/pending.h"
-#include "backend/request.h"
-#include "backend/session.h"
+#include "backend/session_request.h"
+#include "backend/session_mailbox.h"
 #include "backend/xact.h"
 #include "backend/xactstate.h"
 #include "shared/fault.h"

@@ -7,7 +7,7 @@
 #include "access/xact.h"
 #include "utils/memutils.h"
 
-#include "backend/session.h"
+#include "backend/session_mailbox.h"
 #include "backend/xactstate.h"
 #include "shared/shmem.h"
 

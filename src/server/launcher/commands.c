@@ -30,7 +30,7 @@
 #include "shared/compat.h"
 #include "shared/fault.h"
 #include "shared/shmem.h"
-#include "shared/wake.h"
+#include "shared/sleep.h"
 
 /* How long a command waits for a manager to leave, and how often it looks */
 #define RESERVE_TIMEOUT (5 * LE_SECOND)

@@ -57,7 +57,7 @@
 #include "shared/fault.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
-#include "shared/wake.h"
+#include "shared/sleep.h"
 
 /* A launcher that failed comes back after this many seconds. */
 #define LE_LAUNCHER_RESTART 1

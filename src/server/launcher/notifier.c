@@ -35,7 +35,7 @@
 #include "shared/fault.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
-#include "shared/wake.h"
+#include "shared/sleep.h"
 #include "shared/words.h"
 
 /* Notifications in one transaction at most */

@@ -15,7 +15,7 @@
 #include "utils/timestamp.h"
 
 #include "manager/manager.h"
-#include "shared/fence.h"
+#include "shared/fence_lock.h"
 #include "shared/words.h"
 
 /* --- fences that last too long --- */

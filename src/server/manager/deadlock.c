@@ -48,7 +48,7 @@
 
 #include "manager/manager.h"
 #include "shared/compat.h"
-#include "shared/fence.h"
+#include "shared/fence_lock.h"
 #include "shared/words.h"
 
 /* Searching takes this part of the manager's time at most, and so long at first. */

@@ -1,7 +1,7 @@
 /*
  * manager/fillpage.c
  *		Pages of the live state, for views and current_leader().  The backend's
- *		half is backend/page.c.
+ *		half is backend/session_page.c.
  */
 #include "postgres.h"
 

@@ -26,10 +26,10 @@
 #include "core/core.h"
 #include "core/pause.h"
 #include "shared/fault.h"
-#include "shared/page.h"
+#include "shared/page_format.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
-#include "shared/wake.h"
+#include "shared/sleep.h"
 #include "store/store.h"
 
 /* Entries that are granted or ended in one batch, where it can be cut into steps. */

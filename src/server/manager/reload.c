@@ -14,8 +14,8 @@
 #include "utils/timestamp.h"
 
 #include "manager/manager.h"
-#include "shared/fence.h"
-#include "shared/version.h"
+#include "shared/fence_lock.h"
+#include "shared/library_version.h"
 
 /* 2025-01-01 in TimestampTz: the zero of the incarnations. */
 #define INCARNATION_EPOCH (INT64CONST(9132) * USECS_PER_DAY)

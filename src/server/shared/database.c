@@ -13,7 +13,7 @@
 #include "shared/compat.h"
 #include "shared/database.h"
 #include "shared/shmem.h"
-#include "shared/wake.h"
+#include "shared/sleep.h"
 
 /* Everything in there is a counter. */
 static void

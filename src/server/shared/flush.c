@@ -12,7 +12,7 @@
 #include "shared/fault.h"
 #include "shared/flush.h"
 #include "shared/shmem.h"
-#include "shared/wake.h"
+#include "shared/sleep.h"
 
 /* How many are looked at to find one that is present. */
 #define LOOK_AT 16

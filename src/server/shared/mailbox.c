@@ -2,14 +2,14 @@
  * shared/mailbox.c
  *		The mailboxes of sessions, and the stacks of those that have rung.
  *
- * shared/shmem.h has the protocol.  The backend's side is backend/request.c, the
+ * shared/shmem.h has the protocol.  The backend's side is backend/session_request.c, the
  * manager's is manager/take.c and manager/batch.c.
  */
 #include "postgres.h"
 
 #include "shared/releases.h"
 #include "shared/shmem.h"
-#include "shared/wake.h"
+#include "shared/sleep.h"
 
 static void
 mailbox_init(LeMailbox *box)

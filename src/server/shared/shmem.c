@@ -14,7 +14,7 @@
 #include "shared/flush.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
-#include "shared/wake.h"
+#include "shared/sleep.h"
 
 /*
  * A row keeps the session that wrote it last, and the server may have been

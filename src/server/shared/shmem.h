@@ -30,7 +30,7 @@
  * for a manager that is stuck is therefore in nobody's way but that of later
  * sessions of this database, which could do nothing without that manager.
  *
- * How a process sleeps and is woken is told in shared/wake.h.
+ * How a process sleeps and is woken is told in shared/sleep.h.
  *
  * Mail tells of events whose sending cannot fail: rollback of a
  * (sub)transaction, releases of a commit, end of a fence, end of the session, and "I
@@ -65,7 +65,7 @@
 typedef enum LeRequestType
 {
 	LE_REQUEST_COMMAND = 1, /* one core command */
-	LE_REQUEST_PAGE,        /* a page of the live state, see shared/page.h */
+	LE_REQUEST_PAGE,        /* a page of the live state, see shared/page_format.h */
 	LE_REQUEST_LEASE_PAGE,  /* ... of the leases */
 	LE_REQUEST_LEADER,      /* a CHECK of whoever leads this election */
 	LE_REQUEST_CHANGES      /* what the changes of elections that can be seen rest on */
@@ -204,7 +204,7 @@ typedef struct LeMailbox
 /* What belongs to a proc number, whatever database its process is in. */
 typedef struct LeProcess
 {
-	pg_atomic_uint32 bell; /* see shared/wake.h */
+	pg_atomic_uint32 bell; /* see shared/sleep.h */
 	uint64 generation;     /* of its sessions, written by itself */
 
 	/* --- see shared/flush.h --- */

@@ -36,7 +36,7 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-#include "shared/version.h"
+#include "shared/library_version.h"
 #include "store/table.h"
 
 /* --- shape --- */
@@ -55,7 +55,7 @@ le_table_wrong(Relation rel)
 
 /*
  * What is written below the executor has to have exactly this shape; but SQL of
- * another version has fewer columns, or more: shared/version.h.
+ * another version has fewer columns, or more: shared/library_version.h.
  */
 static void
 check_columns(const StoreTable *table, Relation rel)

@@ -21,7 +21,7 @@
 
 /*
  * The columns of the tables, in their order.  What a version appends comes after
- * those of 1.0 and may be missing, see shared/version.h: it is read with
+ * those of 1.0 and may be missing, see shared/library_version.h: it is read with
  * le_store_is_null().
  */
 

@@ -1,0 +1,165 @@
+/*
+ * backend/session_fence.c
+ *		Fences: a transaction holds a lock's holder in place.
+ *
+ * A fence is a share lock of PostgreSQL's own lock manager, held to the end of
+ * the (sub)transaction.  The manager ends no holder while there is one; it
+ * looks, and takes nothing.  That is enough: whoever fences checks the token
+ * after he has the fence, and the manager answers that after what it was doing
+ * when it looked.
+ *
+ * Which names are fenced is also noted here, for the guards of tables.  A note
+ * is made after the check and lives as long as its share lock.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "storage/lock.h"
+#include "utils/memutils.h"
+
+#include "backend/session_fence.h"
+#include "backend/xactstate.h"
+#include "shared/compat.h"
+#include "shared/fence_lock.h"
+
+typedef struct LeFence
+{
+	struct LeFence *older;
+	SubTransactionId subxact;
+	LeKind kind;
+	int64 token;
+	uint32 name_len;
+	char name[FLEXIBLE_ARRAY_MEMBER];
+} LeFence;
+
+/* How many tokens a subtransaction has fenced, and its committed children. */
+typedef struct LeFenceCount
+{
+	struct LeFenceCount *older;
+	SubTransactionId subxact;
+	int count;
+} LeFenceCount;
+
+/* in TopTransactionContext */
+static LeFence *fences = NULL;
+static LeFenceCount *counts = NULL;
+
+/*
+ * PostgreSQL's lock table is everybody's: one transaction may take half of it
+ * for its fences.
+ */
+static int
+max_fences(void)
+{
+	return Max(1, (int) Min((int64) max_locks_per_xact * MaxBackends / 2, PG_INT32_MAX));
+}
+
+static void
+check_room(void)
+{
+	int count = 0;
+
+	for (const LeFenceCount *c = counts; c != NULL; c = c->older)
+		count += c->count;
+	if (count >= max_fences())
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("this transaction fences or releases too many locks"),
+			 errdetail("Each token that it fences or releases is fenced until its end: %d at most, half of "
+					   "the lock table.",
+					   max_fences()),
+			 errhint("Release in several transactions, or acquire together what is released together: "
+					 "acquire_locks() gives one token, revoke_lease() ends all that is on a lease.  "
+					 "See max_locks_per_transaction (%d).",
+					 max_locks_per_xact)));
+}
+
+static void
+count_fence(void)
+{
+	SubTransactionId subxact = GetCurrentSubTransactionId();
+
+	if (counts == NULL || counts->subxact != subxact)
+	{
+		LeFenceCount *c = MemoryContextAlloc(TopTransactionContext, sizeof(LeFenceCount));
+
+		c->older = counts;
+		c->subxact = subxact;
+		c->count = 0;
+		counts = c;
+	}
+	counts->count++;
+}
+
+void
+le_fence_take(int64 token)
+{
+	LOCKTAG tag = le_fence_tag(token);
+
+	if (!le_lock_held_by_me(&tag, ShareLock))
+	{
+		check_room();
+		count_fence();
+	}
+
+	/* counted before it is taken: the manager looks only where there is one */
+	le_xact_fencing();
+	(void) LockAcquire(&tag, ShareLock, false, false);
+}
+
+void
+le_fence_note(LeKind kind, LeText name, int64 token)
+{
+	LeFence *fence = MemoryContextAlloc(TopTransactionContext, offsetof(LeFence, name) + name.len);
+
+	fence->subxact = GetCurrentSubTransactionId();
+	fence->kind = kind;
+	fence->token = token;
+	fence->name_len = name.len;
+	memcpy(fence->name, name.data, name.len);
+	fence->older = fences;
+	fences = fence;
+}
+
+bool
+le_fence_is_mine(LeKind kind, LeText name, int64 token)
+{
+	for (const LeFence *fence = fences; fence != NULL; fence = fence->older)
+	{
+		LOCKTAG tag = le_fence_tag(fence->token);
+
+		if (fence->kind == kind && (token == 0 || fence->token == token) && fence->name_len == name.len &&
+			memcmp(fence->name, name.data, name.len) == 0 && le_lock_held_by_me(&tag, ShareLock))
+			return true;
+	}
+	return false;
+}
+
+/* --- ends --- */
+
+void
+le_fence_sub_committed(SubTransactionId subxact, SubTransactionId parent)
+{
+	for (LeFence *f = fences; f != NULL && f->subxact >= subxact; f = f->older)
+		f->subxact = parent;
+	for (LeFenceCount *c = counts; c != NULL && c->subxact >= subxact; c = c->older)
+		c->subxact = parent;
+}
+
+void
+le_fence_sub_aborted(SubTransactionId subxact)
+{
+	while (fences != NULL && fences->subxact >= subxact)
+		fences = fences->older;
+	while (counts != NULL && counts->subxact >= subxact)
+		counts = counts->older;
+}
+
+void
+le_fence_top_ended(void)
+{
+	fences = NULL;
+	counts = NULL;
+}

@@ -1,0 +1,266 @@
+/*
+ * backend/session_mailbox.c
+ *		A session's mailbox in shared memory: taking it and giving it back.
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "commands/dbcommands.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/proc.h"
+
+#include "backend/client.h"
+#include "backend/extension.h"
+#include "backend/session_mailbox.h"
+#include "backend/wait.h"
+#include "shared/compat.h"
+#include "shared/fault.h"
+#include "shared/flush.h"
+#include "shared/settings.h"
+#include "shared/shmem.h"
+#include "shared/sleep.h"
+
+/* How long other databases may take to give an entry back. */
+#define ENTRY_TIMEOUT (5 * LE_SECOND)
+
+/* How often a wait for the mailbox looks at it; the manager also wakes it. */
+#define MAILBOX_TICK (10 * LE_MS)
+
+/* An exit waits no longer for what it leaves to the manager. */
+#define LONGEST_EXIT (5 * LE_SECOND)
+
+LeMailbox *le_my_mailbox = NULL;
+static bool exit_registered = false;
+
+LeDatabase *
+le_my_database(void)
+{
+	return &le_shared->databases[le_my_mailbox->database];
+}
+
+/*
+ * Whoever has left much to end waits for that itself: else the next connection
+ * would, which gets the same mailbox.
+ */
+static void
+wait_for_end(LeMailbox *box, uint64 session)
+{
+	LeDatabase *db = &le_shared->databases[box->database];
+	LeTime end = le_clock() + LONGEST_EXIT;
+
+	if (pg_atomic_read_u32(&box->bound) < LE_FEW && pg_atomic_read_u64(&box->undo) == 0)
+		return;
+	while (le_clock() < end && pg_atomic_read_u32(&db->running) != 0)
+	{
+		le_sleep_reset();
+		if (box->session != session)
+			break;
+		le_sleep(MAILBOX_TICK);
+	}
+}
+
+/*
+ * The backend exits.  This comes after its last transaction was aborted and
+ * before its PGPROC goes.
+ */
+static void
+session_exit(int code, Datum arg)
+{
+	LeMailbox *box = le_my_mailbox;
+	uint64 session;
+
+	if (box == NULL)
+		return;
+	LE_FAULT_NOFAIL("session-end");
+	le_my_mailbox = NULL;
+	session = box->session;
+	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
+	le_database_detach(box);
+	LWLockRelease(le_shared->lock);
+	if (proc_exit_inprogress)
+		wait_for_end(box, session);
+}
+
+void
+le_check_can_attach(void)
+{
+	if (le_shared == NULL)
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("lock_election is not in shared_preload_libraries"),
+						errhint("Add this line to postgresql.conf and restart the server: "
+								"shared_preload_libraries = 'lock_election'")));
+	if (RecoveryInProgress())
+		ereport(ERROR,
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION), errmsg("cannot use locks during recovery"),
+				 errhint("Locks live on the primary server; the views can be read on a standby.")));
+
+	/* a worker's transaction commits by itself, whatever becomes of ours */
+	PreventCommandIfParallelMode("lock functions");
+	if (le_created_in_this_transaction())
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("cannot use locks in the transaction that created extension lock_election"),
+						errhint("Commit first.")));
+}
+
+static void
+raise_no_entry(void)
+{
+	ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					errmsg("lock_election serves no more than %d databases", le_max_databases),
+					errdetail("Database \"%s\" would be one more.", get_database_name(MyDatabaseId)),
+					errhint("Raise lock_election.max_databases and restart the server.")));
+}
+
+/* Entries are also in use by the launcher, which looks whether a database has
+ * the extension, and by a command that needs a database for itself. */
+static bool
+entry_will_be_free(void)
+{
+	for (int i = 0; i < le_shared->max_databases; i++)
+	{
+		LeDatabase *db = &le_shared->databases[i];
+
+		if (db->attached == 0 && db->state != LE_DB_RUNNING)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Take this backend's mailbox of its database, if there is an entry and the mailbox
+ * is free.  Returns the mailbox, or NULL; *db is the entry, or NULL.
+ */
+static LeMailbox *
+try_attach(LeDatabase **db, bool *passing)
+{
+	LeMailbox *box = NULL;
+
+	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
+	*db = le_database_find(MyDatabaseId, true);
+	*passing = *db == NULL && entry_will_be_free();
+	if (*db != NULL && le_mailbox(*db, le_my_proc())->session == 0)
+	{
+		box = le_mailbox(*db, le_my_proc());
+		le_database_attach(*db);
+	}
+	LWLockRelease(le_shared->lock);
+	return box;
+}
+
+/*
+ * The session before, of this database and proc number, has left something that
+ * the manager has not read.  If that cannot be written now, it says so.
+ */
+static void
+check_predecessor(LeMailbox *box, bool *rung)
+{
+	if (!*rung)
+	{
+		pg_atomic_fetch_and_u32(&box->note, ~LE_NOTE_UNREAD);
+		le_ring(box);
+		*rung = true;
+	}
+	if (pg_atomic_read_u32(&box->note) & LE_NOTE_UNREAD)
+	{
+		pg_read_barrier();
+		ereport(ERROR, (errcode(box->sqlstate), errmsg("%s", pstrdup(box->message))));
+	}
+}
+
+static LeMailbox *
+wait_for_mailbox(LeWait *wait)
+{
+	LeTime start = le_clock();
+	bool rung = false;
+
+	for (;;)
+	{
+		LeDatabase *db;
+		bool passing;
+		LeMailbox *box = try_attach(&db, &passing);
+		LeTime now;
+
+		if (box != NULL)
+			return box;
+		now = le_clock();
+		if (db == NULL && (!passing || now - start >= ENTRY_TIMEOUT))
+			raise_no_entry();
+		if (db != NULL)
+		{
+			check_predecessor(le_mailbox(db, le_my_proc()), &rung);
+			if (le_wait_is_over(wait, now, LE_TAKE_GRACE))
+				return NULL;
+		}
+		le_wait_turn(wait, db, now + MAILBOX_TICK);
+	}
+}
+
+bool
+le_attach(LeWait *wait)
+{
+	LeProcess *me = &le_shared->processes[le_my_proc()];
+	LeMailbox *box;
+
+	if (le_my_mailbox != NULL)
+		return true;
+
+	le_wait_events_init(LE_WAIT_LOCK);
+
+	/* whoever had this number before may have died asleep */
+	le_sleep_reset();
+	le_flush_attach();
+	box = wait_for_mailbox(wait);
+	if (box == NULL)
+		return false;
+
+	/* the mailbox is empty: so the manager, or whoever initialised it, has left it */
+	box->pid = MyProcPid;
+	pg_atomic_write_u32(&box->bound, 0);
+	me->generation++;
+	pg_write_barrier();
+	box->session = (me->generation << LE_PROC_BITS) | (uint32) le_my_proc();
+	le_my_mailbox = box;
+	if (!exit_registered)
+	{
+		on_shmem_exit(session_exit, (Datum) 0);
+		exit_registered = true;
+	}
+	LE_FAULT("attach");
+	return true;
+}
+
+void
+le_session_reset(void)
+{
+	LeMailbox *box = le_my_mailbox;
+
+	if (box == NULL)
+		return;
+	session_exit(0, (Datum) 0);
+	le_client_hold(false, false);
+	/* the next call attaches anew, under another session's name */
+}
+
+/* --- its mailbox --- */
+
+/*
+ * This includes what was mailed before and is not read yet: until that is read no
+ * acquire begins, and rollbacks go from the inside to the outside.
+ */
+void
+le_mail_undo(uint32 xact, uint32 subxact)
+{
+	uint64 mail = ((uint64) xact << 32) | subxact;
+	uint64 unread PG_USED_FOR_ASSERTS_ONLY = pg_atomic_exchange_u64(&le_my_mailbox->undo, mail);
+
+	Assert(unread == 0 || (unread >> 32 == xact && (uint32) unread >= subxact));
+	le_ring(le_my_mailbox);
+}
+
+void
+le_mail(uint32 flag)
+{
+	pg_atomic_fetch_or_u32(&le_my_mailbox->mail, flag);
+	le_ring(le_my_mailbox);
+}

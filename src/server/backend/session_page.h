@@ -1,0 +1,18 @@
+/*
+ * backend/session_page.h
+ *		A session reads the pages of the live state.
+ */
+#ifndef LE_SESSION_PAGE_H
+#define LE_SESSION_PAGE_H
+
+#include "shared/page_format.h"
+
+/* Call back for every named lease. */
+typedef void (*LePageLeaseCallback)(void *arg, const LePageLease *lease);
+extern void le_page_leases(LePageLeaseCallback callback, void *arg);
+
+/* Call back for every holder and waiter of all locks, or of the one with this name. */
+typedef void (*LePageCallback)(void *arg, const LePageItem *item);
+extern void le_page_locks(LeKind kind, LeText name, LePageCallback callback, void *arg);
+
+#endif /* LE_SESSION_PAGE_H */

@@ -1,0 +1,461 @@
+/*
+ * backend/session_request.c
+ *		A session sends a request to its manager, and waits for the answer in
+ *		every way a wait can end.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "utils/wait_event.h"
+
+#include "backend/session_acquirer.h"
+#include "backend/client.h"
+#include "backend/durability.h"
+#include "backend/pending.h"
+#include "backend/session_request.h"
+#include "backend/session_mailbox.h"
+#include "backend/wait.h"
+#include "backend/xactstate.h"
+#include "shared/compat.h"
+#include "shared/fault.h"
+#include "shared/flush.h"
+#include "shared/names.h"
+#include "shared/settings.h"
+#include "shared/shmem.h"
+#include "shared/sleep.h"
+#include "shared/words.h"
+
+/* How often a wait asks whether it is part of a deadlock. */
+#define BLOCKED_EVERY (1 * LE_SECOND)
+
+/* How often a wait for an empty mailbox looks; the manager also wakes it. */
+#define QUIET_TICK (10 * LE_MS)
+
+/* A caller whose own wait has been over for so long rings once more. */
+#define RING_AFTER (1 * LE_SECOND)
+
+/* A wait that holds a snapshot is logged after this long. */
+#define SNAPSHOT_LOG_AFTER (60 * LE_SECOND)
+
+/* No request without an answer, no unread rollback; no releases, unless these may be there. */
+static bool
+mailbox_is_quiet(bool with_releases)
+{
+	return pg_atomic_read_u32(&le_my_mailbox->answered) == pg_atomic_read_u32(&le_my_mailbox->posted) &&
+		   pg_atomic_read_u64(&le_my_mailbox->undo) == 0 &&
+		   (with_releases || (pg_atomic_read_u32(&le_my_mailbox->mail) & LE_MAIL_RELEASED) == 0);
+}
+
+bool
+le_mailbox_is_quiet(void)
+{
+	return mailbox_is_quiet(false);
+}
+
+static uint32
+next_number(void)
+{
+	return pg_atomic_read_u32(&le_my_mailbox->posted) + 1;
+}
+
+static LeTextSpan
+put_text(LeText text, uint32 *len)
+{
+	LeTextSpan span = {.at = (uint16) *len, .len = (uint16) text.len, .given = text.data != NULL};
+
+	if (text.data == NULL)
+		return span;
+	Assert(*len + text.len <= LE_PAYLOAD_SIZE);
+	memcpy(le_my_mailbox->payload + *len, text.data, text.len);
+	*len += text.len;
+	return span;
+}
+
+static void
+put_command(const LeCommand *cmd)
+{
+	LeMailbox *box = le_my_mailbox;
+	uint32 len = 0;
+
+	box->command = *cmd;
+	box->command.request = next_number();
+	box->command.session = box->session;
+	box->command.sessno = (uint32) le_my_proc();
+	box->command.name = box->command.owner = box->command.value = box->command.acquirer = (LeText){NULL, 0};
+	box->command.names = NULL;
+	box->name = put_text(cmd->name, &len);
+	box->owner = put_text(cmd->owner, &len);
+	box->value = put_text(cmd->value, &len);
+	box->acquirer = put_text(cmd->type == LE_CMD_ACQUIRE ? le_acquirer_self() : (LeText){NULL, 0}, &len);
+	if (cmd->nnames > 0)
+		le_names_put(box, cmd, len);
+}
+
+static void
+put_page(const LePageRequest *page)
+{
+	uint32 len = 0;
+
+	le_my_mailbox->page.kind = page->kind;
+	le_my_mailbox->page.from = page->from;
+	le_my_mailbox->name = put_text(page->name, &len);
+}
+
+/*
+ * Steps 1 and 2 of the protocol: the mailbox was quiet, and what belongs to this
+ * type has been put into it.  Returns the request's number.
+ */
+static uint32
+post(LeRequestType type)
+{
+	LeMailbox *box = le_my_mailbox;
+	uint32 number = next_number();
+
+	box->type = type;
+	box->need_flush = le_needs_flush();
+	box->need_standby = le_needs_standby();
+	box->durable_release = le_durable_release;
+	box->posted_at = le_clock();
+	box->sqlstate = 0;
+	box->revision = 0;
+	pg_atomic_write_u32(&box->note, 0);
+	pg_write_barrier();
+	pg_atomic_write_u32(&box->posted, number);
+	le_ring(box);
+	return number;
+}
+
+static void
+read_notes(const LeCommand *cmd)
+{
+	uint32 note = pg_atomic_read_u32(&le_my_mailbox->note);
+
+	if (note == 0)
+		return;
+	pg_atomic_fetch_and_u32(&le_my_mailbox->note, ~note);
+	pg_read_barrier();
+	if (note & LE_NOTE_OWN_SESSION)
+	{
+		LeText name = cmd->nnames > 0 ? cmd->names[le_my_mailbox->reply.which] : cmd->name;
+
+		ereport(
+			NOTICE,
+			(errmsg("%s \"%.*s\" is held by this very connection, which now waits for itself",
+					le_kind_word(cmd->kind), (int) name.len, name.data),
+			 errhint(
+				 "Only a named owner, a named lease or the transaction that acquired can acquire again.")));
+	}
+}
+
+static void
+log_kept_snapshot(const LeCommand *cmd)
+{
+	ereport(LOG, (errmsg("a wait for %s \"%.*s\" has held a snapshot for %d seconds", le_kind_word(cmd->kind),
+						 (int) cmd->name.len, cmd->name.data, (int) (SNAPSHOT_LOG_AFTER / LE_SECOND)),
+				  errdetail("VACUUM cannot remove rows that died since."),
+				  errhint("Call it as SELECT %s(...) alone, in READ COMMITTED.",
+						  cmd->kind == LE_KIND_ELECTION ? "campaign" : "acquire_lock")));
+}
+
+/* Does the call have a wait of its own, after which it is answered without the lock? */
+static bool
+has_limit(const LeCommand *cmd)
+{
+	return (cmd->type == LE_CMD_ACQUIRE && !cmd->enqueue) || cmd->type == LE_CMD_AWAIT;
+}
+
+/* As PostgreSQL does for its own locks: at deadlock_timeout, and when it is over. */
+static void
+log_wait(const LeCommand *cmd, LeTime start, bool over)
+{
+	LeTime waited = le_clock() - start;
+	const LeText *name = cmd->nnames > 0 ? &cmd->names[0] : &cmd->name;
+
+	ereport(LOG,
+			(errmsg(over ? "process %d no longer waits for %s \"%.*s\" after %.3f ms"
+						 : "process %d still waiting for %s \"%.*s\" after %.3f ms",
+					MyProcPid, le_kind_word(cmd->kind), (int) name->len, name->data, (double) waited / LE_MS),
+			 over ? 0 : errhint("The views lock_election.waiters and locks show what it waits for.")));
+}
+
+/*
+ * The caller's own wait is over, and there is no answer: is it worth to wait on?
+ * *rung: the mailbox was rung since, so a manager that lives has taken it.
+ */
+static bool
+gave_no_answer(const LeWait *wait, LeTime now, bool *rung)
+{
+	if (!le_wait_is_over(wait, now, RING_AFTER))
+		return false;
+	if (!*rung)
+		le_ring(le_my_mailbox);
+	*rung = true;
+	if (!le_wait_is_over(wait, now, LE_TAKE_GRACE))
+		return false;
+	return le_wait_is_over(wait, now, LE_ANSWER_GRACE) || pg_atomic_read_u32(&le_my_mailbox->linked) != 0;
+}
+
+/* When to ask that again. */
+static LeTime
+next_patience(const LeWait *wait, LeTime now, bool rung)
+{
+	if (wait->limit == LE_NEVER)
+		return LE_NEVER;
+	if (!rung)
+		return wait->limit + RING_AFTER;
+	return wait->limit + (le_wait_is_over(wait, now, LE_TAKE_GRACE) ? LE_ANSWER_GRACE : LE_TAKE_GRACE);
+}
+
+/* False: the manager gives no answer. */
+static bool
+wait_for_answer(uint32 number, const LeCommand *cmd, LeWait *wait, bool snapshot_kept)
+{
+	LeMailbox *box = le_my_mailbox;
+	LeTime start = le_clock(), next_check = start + DeadlockTimeout * LE_MS;
+	bool rung = false, logged = false;
+
+	while (pg_atomic_read_u32(&box->answered) != number)
+	{
+		LeTime now = le_clock();
+
+		if (gave_no_answer(wait, now, &rung))
+			return false;
+		if (rung)
+			next_check = LE_NEVER;
+		else if (now >= next_check)
+		{
+			le_mail(LE_MAIL_BLOCKED);
+			if (log_lock_waits && !logged && has_limit(cmd))
+			{
+				logged = true;
+				log_wait(cmd, start, false);
+			}
+			next_check = now + BLOCKED_EVERY;
+		}
+		if (snapshot_kept && now - start >= SNAPSHOT_LOG_AFTER)
+		{
+			snapshot_kept = false;
+			log_kept_snapshot(cmd);
+		}
+		read_notes(cmd);
+		le_flush_turn(box);
+		if (pg_atomic_read_u32(&box->answered) == number)
+			break;
+		LE_FAULT("request-before-wait");
+		le_wait_turn(wait, le_my_database(), Min(next_check, next_patience(wait, now, rung)));
+	}
+	pg_read_barrier();
+	if (logged)
+		log_wait(cmd, start, true);
+	return true;
+}
+
+/* All that has to be put back however a wait ends without its answer. */
+static void
+wait_cleanup(int code, Datum arg)
+{
+	/* what was posted is the manager's, but nobody waits for it */
+	if (le_my_mailbox != NULL)
+		pg_atomic_write_u32(&le_my_mailbox->given_up, pg_atomic_read_u32(&le_my_mailbox->posted));
+	le_flush_leave();
+	le_client_wait_over();
+	le_names_done();
+}
+
+static void
+raise_answer(void)
+{
+	char *message;
+
+	if (le_my_mailbox->sqlstate == 0)
+		return;
+	message = pstrdup(le_my_mailbox->message);
+	if (le_my_mailbox->sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED)
+	{
+		/* one line for each of the cycle */
+		char *detail = pnstrdup(le_my_mailbox->payload + le_my_mailbox->answer_at, le_my_mailbox->answer_len);
+
+		pgstat_report_deadlock();
+		ereport(ERROR,
+				(errcode(le_my_mailbox->sqlstate), errmsg("%s", message), errdetail_internal("%s", detail),
+				 strchr(detail, '\n') != NULL
+					 ? errhint("Acquire locks in the same order everywhere.")
+					 : errhint("Only a named owner, a named lease or the transaction that acquired can "
+							   "acquire again.")));
+	}
+	ereport(ERROR, (errcode(le_my_mailbox->sqlstate), errmsg("%s", message)));
+}
+
+/* False: the caller's own wait has ended before the mailbox was quiet. */
+static bool
+wait_until_quiet(LeWait *wait, bool with_releases)
+{
+	if (mailbox_is_quiet(with_releases))
+		return true;
+	pg_atomic_fetch_and_u32(&le_my_mailbox->note, ~LE_NOTE_UNREAD);
+	le_ring(le_my_mailbox);
+	while (!mailbox_is_quiet(with_releases))
+	{
+		LeTime now = le_clock();
+
+		if (pg_atomic_read_u32(&le_my_mailbox->note) & LE_NOTE_UNREAD)
+		{
+			pg_read_barrier();
+			raise_answer();
+		}
+		if (le_wait_is_over(wait, now, LE_TAKE_GRACE))
+			return false;
+		le_wait_turn(wait, le_my_database(), now + QUIET_TICK);
+	}
+	return true;
+}
+
+void
+le_mailbox_await_quiet(void)
+{
+	LeWait wait;
+
+	le_wait_begin(&wait, LE_RELEASE_TIMEOUT, false);
+	if (!wait_until_quiet(&wait, false))
+		ereport(ERROR, (errcode(ERRCODE_CANNOT_CONNECT_NOW),
+						errmsg("an earlier release of this session has not been made yet"),
+						errdetail("The lock_election manager does not run, or cannot write.")));
+}
+
+/* A request may follow a release that nobody waits for: the manager takes that first. */
+static bool
+wait_to_post(LeWait *wait)
+{
+	return wait_until_quiet(wait, le_my_mailbox->releases.async);
+}
+
+/* False: the caller's own wait is over, and whatever the request gets is undone. */
+static bool
+send_and_wait(LeRequestType type, LeCommand *cmd, const LePageRequest *page, LeWait *wait, bool snapshot_kept)
+{
+	uint32 number;
+
+	if (!le_attach(wait) || !wait_to_post(wait))
+		return false;
+	if (cmd->type == LE_CMD_ACQUIRE || cmd->type == LE_CMD_AWAIT)
+	{
+		cmd->xact = le_xact_open();
+		cmd->subxact = le_xact_acquire();
+	}
+	else
+		cmd->xact = le_xact_number();
+	if (pg_atomic_read_u32(&le_my_database()->running) == 0)
+		le_want_manager(le_my_database());
+
+	LE_FAULT("request-before-post");
+	if (page != NULL)
+		put_page(page);
+	else
+		put_command(cmd);
+	le_flush_enter();
+	number = post(type);
+	LE_FAULT("request-posted");
+	if (!wait_for_answer(number, cmd, wait, snapshot_kept))
+	{
+		le_mail_undo(cmd->xact, cmd->subxact);
+		return false;
+	}
+	LE_FAULT("request-answered");
+	if (le_my_mailbox->reply.lsn != 0 && le_my_mailbox->need_flush)
+		le_flush_wait(le_my_mailbox);
+	return true;
+}
+
+/*
+ * A page has no command of its own; then cmd is blank.  False: the manager has
+ * not answered within the call's own wait.
+ */
+static bool
+request(LeRequestType type, LeCommand *cmd, const LePageRequest *page, bool snapshot_kept)
+{
+	LeWait wait;
+	bool answered;
+
+	le_check_can_attach();
+	if (type == LE_REQUEST_COMMAND)
+		le_check_standby_defined(cmd->type);
+	le_wait_begin(&wait, has_limit(cmd) ? cmd->wait : LE_WAIT_FOREVER, has_limit(cmd) && cmd->wait != 0);
+	PG_ENSURE_ERROR_CLEANUP(wait_cleanup, (Datum) 0);
+	{
+		answered = send_and_wait(type, cmd, page, &wait, snapshot_kept);
+
+		/* who died while it waited gets nothing: the exit undoes the grant */
+		if (answered && le_my_mailbox->reply.waited)
+		{
+			LE_FAULT("request-granted");
+			le_client_look();
+			CHECK_FOR_INTERRUPTS();
+		}
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(wait_cleanup, (Datum) 0);
+	if (!answered)
+	{
+		wait_cleanup(0, (Datum) 0);
+		le_raise_if_no_manager(&wait);
+		return false;
+	}
+	le_flush_leave();
+	le_names_done();
+	le_client_hold(pg_atomic_read_u32(&le_my_mailbox->bound) != 0,
+				   cmd->type == LE_CMD_ACQUIRE && cmd->ttl == LE_TTL_BOUND);
+	le_client_wait_over();
+	raise_answer();
+	LE_FAULT("request-done");
+	return true;
+}
+
+void
+le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept)
+{
+	if (request(LE_REQUEST_COMMAND, cmd, NULL, snapshot_kept))
+		*reply = le_my_mailbox->reply;
+	else
+		*reply = (LeReply){.status = cmd->type == LE_CMD_AWAIT ? LE_QUEUED : LE_NOT_GRANTED};
+	if (cmd->nnames > 0)
+		cmd->name = cmd->names[reply->which];
+	if (cmd->type == LE_CMD_ACQUIRE && (reply->status == LE_OK || reply->status == LE_QUEUED))
+		le_xact_touched();
+}
+
+void
+le_request_leader(LeCommand *cmd, LeReply *reply, LeLeader *leader)
+{
+	LeMailbox *box;
+
+	(void) request(LE_REQUEST_LEADER, cmd, NULL, false);
+	box = le_my_mailbox;
+	*reply = box->reply;
+	leader->since = box->leader_since;
+	leader->candidate = (LeText){box->payload + box->answer_at, box->answer_len};
+}
+
+void
+le_request_changes(LeReply *reply)
+{
+	LeCommand cmd = {.type = LE_CMD_CHECK, .kind = LE_KIND_ELECTION};
+
+	(void) request(LE_REQUEST_CHANGES, &cmd, NULL, false);
+	*reply = le_my_mailbox->reply;
+}
+
+LeText
+le_request_page(LeRequestType type, LePageRequest *page)
+{
+	LeCommand none = {0};
+	LeMailbox *box;
+
+	(void) request(type, &none, page, false);
+	box = le_my_mailbox;
+	page->from = box->next_page;
+	return (LeText){box->payload + box->answer_at, box->answer_len};
+}

@@ -1,0 +1,51 @@
+/*
+ * backend/session_request.h
+ *		The backend's side of a request.
+ */
+#ifndef LE_SESSION_REQUEST_H
+#define LE_SESSION_REQUEST_H
+
+#include "shared/shmem.h"
+
+/*
+ * Send a command and wait for its answer.  Fills in session, transaction and
+ * request number.  May be cancelled, at any time; what it was about to get is
+ * then undone with the (sub)transaction.  Errors that the manager answers are
+ * raised here.  "snapshot_kept": the wait holds a snapshot, say so in the log
+ * after a minute.  Of several names, cmd->name becomes the one that the answer
+ * is about.
+ */
+extern void le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept);
+
+/* Who leads an election; the candidate lasts until the next request. */
+typedef struct LeLeader
+{
+	TimestampTz since;
+	LeText candidate;
+} LeLeader;
+
+/* A CHECK of whoever holds the command's name; the reply tells his term. */
+extern void le_request_leader(LeCommand *cmd, LeReply *reply, LeLeader *leader);
+
+/* What the changes of elections rest on that can be seen now. */
+extern void le_request_changes(LeReply *reply);
+
+/* A page of the live state, see shared/page_format.h, from a cursor on. */
+typedef struct LePageRequest
+{
+	LeKind kind;
+	LeText name; /* data NULL: all locks */
+	LePageCursor from;
+} LePageRequest;
+
+/*
+ * LE_REQUEST_PAGE or LE_REQUEST_LEASE_PAGE: returns the page, which lasts until
+ * the next request, and moves the cursor to where the next one begins.
+ */
+extern LeText le_request_page(LeRequestType type, LePageRequest *page);
+
+/* The manager has done all that this session has sent it; wait for that.  May be cancelled. */
+extern bool le_mailbox_is_quiet(void);
+extern void le_mailbox_await_quiet(void);
+
+#endif /* LE_SESSION_REQUEST_H */

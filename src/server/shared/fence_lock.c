@@ -1,0 +1,87 @@
+/*
+ * shared/fence_lock.c
+ *		The lock that a fence is, and who holds it.
+ */
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "miscadmin.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+
+#include "shared/compat.h"
+#include "shared/fence_lock.h"
+
+LOCKTAG
+le_fence_tag(int64 token)
+{
+	LOCKTAG tag;
+
+	memset(&tag, 0, sizeof(tag));
+	tag.locktag_field1 = MyDatabaseId;
+	tag.locktag_field2 = (uint32) ((uint64) token >> 32);
+	tag.locktag_field3 = (uint32) token;
+	tag.locktag_type = LOCKTAG_USERLOCK;
+	tag.locktag_lockmethodid = USER_LOCKMETHOD;
+	return tag;
+}
+
+int64
+le_fence_token(const LOCKTAG *tag)
+{
+	int64 token = (int64) (((uint64) tag->locktag_field2 << 32) | tag->locktag_field3);
+	LOCKTAG of_token = le_fence_tag(token);
+
+	return memcmp(tag, &of_token, sizeof(LOCKTAG)) == 0 ? token : 0;
+}
+
+/*
+ * A transaction that has ended for everybody else counts no more, though its
+ * locks may be there for a moment longer.
+ */
+bool
+le_fence_held(int64 token)
+{
+	LOCKTAG tag = le_fence_tag(token);
+	int count;
+
+	pfree(GetLockConflicts(&tag, ExclusiveLock, &count));
+	return count > 0;
+}
+
+List *
+le_fence_procs(int64 token, List **pids, int signo)
+{
+	LOCKTAG tag = le_fence_tag(token);
+	VirtualTransactionId *vxids;
+	List *procs = NIL;
+	int count;
+
+	/*
+	 * Nobody exits under this lock, nor ends a transaction that has an id.  One
+	 * without an id may end after it was found: then it has no fence any more,
+	 * and its process is not to be signalled.
+	 */
+	LWLockAcquire(ProcArrayLock, LW_SHARED);
+	vxids = GetLockConflicts(&tag, ExclusiveLock, &count);
+	for (int i = 0; i < count; i++)
+	{
+		PGPROC *proc = le_vxid_proc(vxids[i]);
+		VirtualTransactionId now;
+
+		if (proc == NULL || proc->pid == 0)
+			continue;
+		GET_VXID_FROM_PGPROC(now, *proc);
+		if (!VirtualTransactionIdEquals(now, vxids[i]))
+			continue;
+		if (signo != 0)
+			(void) kill(proc->pid, signo);
+		if (pids != NULL)
+			*pids = lappend_int(*pids, proc->pid);
+		procs = lappend_int(procs, (int) (proc - le_proc(0)));
+	}
+	LWLockRelease(ProcArrayLock);
+	pfree(vxids);
+	return procs;
+}

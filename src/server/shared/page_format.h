@@ -1,0 +1,66 @@
+/*
+ * shared/page_format.h
+ *		Pages of the live state, for views: a request reads one page, so that
+ *		a view over a million locks never keeps a grant waiting for long.
+ */
+#ifndef LE_PAGE_FORMAT_H
+#define LE_PAGE_FORMAT_H
+
+#include "shared/shmem.h"
+
+/*
+ * One holder or waiter, or a name that is closed and that nobody holds (token
+ * 0).  Texts follow, the next item begins at a multiple of 8.
+ */
+typedef struct LePageItem
+{
+	int64 token;
+	int64 lease;
+	TimestampTz since;        /* it acquired, or began to wait */
+	TimestampTz expires_at;   /* DT_NOEND: with its connection */
+	TimestampTz closed_until; /* of the lock; 0: it is open */
+	LeTime time_left;
+	uint64 session;
+	Oid role;   /* of a closed name: whose holder left it so */
+	int32 slot; /* -1: none */
+	int32 holds;
+	uint32 waiters;  /* behind the lock */
+	uint32 position; /* in the queue, from 1; 0: a holder */
+	uint16 name_len;
+	uint16 value_len;
+	uint8 owner_len;
+	uint8 acquirer_len;
+	bool named; /* owner is a text, not a connection */
+	uint8 kind;
+	uint8 mode;
+	bool lapsed;
+} LePageItem;
+
+/* or a page would stay empty, and be asked for again without end */
+StaticAssertDecl(MAXALIGN(sizeof(LePageItem) + LE_MAX_NAME + LE_MAX_OWNER + LE_MAX_VALUE + LE_MAX_ACQUIRER) <=
+					 LE_PAYLOAD_SIZE,
+				 "the longest item does not fit into a page");
+
+/* They begin with the name; the owner, the value and the acquirer follow. */
+#define le_page_text(item) ((const char *) (item) + sizeof(LePageItem))
+
+static inline Size
+le_page_size(const LePageItem *item)
+{
+	return MAXALIGN(sizeof(LePageItem) + item->name_len + item->owner_len + item->value_len +
+					item->acquirer_len);
+}
+
+typedef struct LePageLease
+{
+	int64 id;
+	LeTime ttl;
+	TimestampTz expires_at;
+	LeTime time_left;
+	Oid role;
+	uint8 owner_len;
+	bool named;
+	/* the owner follows; the next begins at a multiple of 8 */
+} LePageLease;
+
+#endif /* LE_PAGE_FORMAT_H */

@@ -1,0 +1,38 @@
+/*
+ * shared/server_clock.c
+ *		The clocks: times of this server are microseconds of a clock that nobody sets.
+ */
+#include "postgres.h"
+
+#include <time.h>
+
+#include "utils/timestamp.h"
+
+#include "shared/shmem.h"
+
+LeTime
+le_clock(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (LeTime) ts.tv_sec * LE_SECOND + ts.tv_nsec / 1000;
+}
+
+/* More time than a busy machine lets pass between two looks at the clocks. */
+#define WALL_STEP (1 * LE_SECOND)
+
+/*
+ * Both clocks are slewed alike, so they keep their distance until the time of
+ * day is set.
+ */
+TimestampTz
+le_wall(LeTime now)
+{
+	static int64 distance = 0;
+	int64 measured = GetCurrentTimestamp() - now;
+
+	if (distance == 0 || measured - distance > WALL_STEP || distance - measured > WALL_STEP)
+		distance = measured;
+	return now + distance;
+}

@@ -1,0 +1,149 @@
+/*
+ * sql/sql_advisory.c
+ *		Locks of PostgreSQL's own lock manager, by name.
+ *
+ * An advisory lock as pg_advisory_lock() takes it, but in a key space of its
+ * own: whatever keys the application uses, the two do not meet.  Neither
+ * shared memory nor a manager is needed, so these work without
+ * shared_preload_libraries, and on a standby.
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "storage/lock.h"
+#include "storage/proc.h"
+#include "utils/wait_event.h"
+
+#include "shared/compat.h"
+#include "sql/sql_args.h"
+
+LE_FUNCTION(le_advisory_acquire);
+LE_FUNCTION(le_advisory_release);
+
+/*
+ * What pg_locks shows as objsubid.  pg_advisory_lock() has 1 for one key of 64
+ * bits and 2 for two of 32; fences are no advisory locks, but LOCKTAG_USERLOCK.
+ */
+#define ADVISORY_SPACE 0x4C45 /* 19525, "LE" */
+
+/* The key is hashtextextended(name COLLATE "C", 0), so that SQL can find it. */
+static LOCKTAG
+advisory_tag(LeText name)
+{
+	uint64 key = hash_bytes_extended((const unsigned char *) name.data, (int) name.len, 0);
+	LOCKTAG tag;
+
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (key >> 32), (uint32) key, ADVISORY_SPACE);
+	return tag;
+}
+
+static LOCKMODE
+shared_arg(FunctionCallInfo fcinfo, int number)
+{
+	return !PG_ARGISNULL(number) && PG_GETARG_BOOL(number) ? ShareLock : ExclusiveLock;
+}
+
+/*
+ * What lock_timeout would have to be for this wait, in milliseconds; 0: the
+ * wait has no limit, or the caller's own lock_timeout ends it before.
+ */
+static int
+wait_timeout(LeTime wait)
+{
+	int timeout;
+
+	if (wait > (LeTime) INT_MAX * LE_MS)
+		return 0;
+	timeout = (int) ((wait + LE_MS - 1) / LE_MS);
+	return LockTimeout == 0 || timeout <= LockTimeout ? timeout : 0;
+}
+
+static bool
+is_lock_timeout(MemoryContext context)
+{
+	MemoryContext error_context = MemoryContextSwitchTo(context);
+	ErrorData *error = CopyErrorData();
+	bool timeout = error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE;
+
+	FreeErrorData(error);
+	MemoryContextSwitchTo(error_context);
+	return timeout;
+}
+
+/*
+ * Waits in PostgreSQL's queue, for no longer than "timeout" if that is not 0;
+ * its deadlock detector, and whatever else ends a wait there, apply.  The
+ * caller has none of this lock and mode yet, or it would not have to wait.
+ *
+ * LockTimeout is the setting's variable; only the sleep reads it.  The error
+ * is caught without a subtransaction, because nothing but the lock manager's
+ * wait can be half done, and LockErrorCleanup() ends that.
+ *
+ * A timeout, or a cancel, may come in the same moment as the grant.  Then the
+ * interrupt is still to be served after LockAcquire() has returned, and would
+ * hit whatever the caller does next; or an error is raised although the lock is
+ * had, which for one of the session nothing would ever release.  So interrupts
+ * are served here, and what counts is whether the lock is held: a timeout gives
+ * way to the grant, and any other error gives it back.
+ */
+static bool
+wait_for_lock(const LOCKTAG *tag, LOCKMODE mode, bool session, int timeout)
+{
+	MemoryContext context = CurrentMemoryContext;
+	int user_timeout = LockTimeout;
+	volatile bool held = true;
+
+	PG_TRY();
+	{
+		if (timeout > 0)
+			LockTimeout = timeout;
+		(void) LockAcquire(tag, mode, session, false);
+		CHECK_FOR_INTERRUPTS();
+	}
+	PG_CATCH();
+	{
+		LockTimeout = user_timeout;
+		LockErrorCleanup();
+		held = le_lock_held_by_me(tag, mode);
+		if (timeout == 0 || !is_lock_timeout(context))
+		{
+			if (held)
+				(void) LockRelease(tag, mode, session);
+			PG_RE_THROW();
+		}
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+		pgstat_report_wait_end();
+	}
+	PG_END_TRY();
+	LockTimeout = user_timeout;
+	return held;
+}
+
+/* advisory_acquire(name, wait, shared, scope) */
+Datum
+le_advisory_acquire(PG_FUNCTION_ARGS)
+{
+	LOCKTAG tag = advisory_tag(le_arg_name(fcinfo, 0));
+	LeTime wait = le_arg_wait(fcinfo, 1);
+	LOCKMODE mode = shared_arg(fcinfo, 2);
+	bool session = le_arg_scope_is_session(fcinfo, 3);
+
+	if (LockAcquire(&tag, mode, session, true) != LOCKACQUIRE_NOT_AVAIL)
+		PG_RETURN_BOOL(true);
+	if (wait == 0)
+		PG_RETURN_BOOL(false);
+	PG_RETURN_BOOL(wait_for_lock(&tag, mode, session, wait_timeout(wait)));
+}
+
+/* advisory_release(name, shared) */
+Datum
+le_advisory_release(PG_FUNCTION_ARGS)
+{
+	LOCKTAG tag = advisory_tag(le_arg_name(fcinfo, 0));
+
+	PG_RETURN_BOOL(LockRelease(&tag, shared_arg(fcinfo, 1), true));
+}

@@ -1,0 +1,343 @@
+/*
+ * sql/sql_args.c
+ *		Arguments of the SQL functions: checked, and turned into a command.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "common/int.h"
+#include "mb/pg_wchar.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/timestamp.h"
+
+#include "shared/compat.h"
+#include "shared/words.h"
+#include "shared/settings.h"
+#include "sql/sql_args.h"
+
+static LeText
+datum_text(Datum datum)
+{
+	text *value = DatumGetTextPP(datum);
+
+	return (LeText){VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value)};
+}
+
+static LeText
+text_arg(FunctionCallInfo fcinfo, int number)
+{
+	return datum_text(PG_GETARG_DATUM(number));
+}
+
+static void
+bad_null(const char *argument)
+{
+	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s must not be null", argument)));
+}
+
+static LeText
+sized(LeText value, const char *argument, uint32 max)
+{
+	if (value.len == 0)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s must not be empty", argument),
+						errdetail("It is a text of 1 to %u bytes.", max)));
+	if (value.len > max)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("%s is too long: %u bytes", argument, value.len),
+						errdetail("It is a text of 1 to %u bytes.", max)));
+	return value;
+}
+
+static LeText
+required_text(FunctionCallInfo fcinfo, int number, const char *argument, uint32 max)
+{
+	if (PG_ARGISNULL(number))
+		bad_null(argument);
+	return sized(text_arg(fcinfo, number), argument, max);
+}
+
+LeText
+le_arg_name(FunctionCallInfo fcinfo, int number)
+{
+	return required_text(fcinfo, number, "name", LE_MAX_NAME);
+}
+
+LeText
+le_arg_election(FunctionCallInfo fcinfo, int number)
+{
+	return required_text(fcinfo, number, "election", LE_MAX_NAME);
+}
+
+LeText
+le_arg_candidate(FunctionCallInfo fcinfo, int number)
+{
+	return required_text(fcinfo, number, "candidate", LE_MAX_VALUE);
+}
+
+static int
+compare_names(const void *a, const void *b)
+{
+	const LeText *x = a, *y = b;
+	int c = memcmp(x->data, y->data, Min(x->len, y->len));
+
+	return c != 0 ? c : x->len < y->len ? -1 : x->len > y->len ? 1 : 0;
+}
+
+static void
+check_duplicates(const LeText *names, int n)
+{
+	LeText *sorted = palloc_array(LeText, n);
+
+	memcpy(sorted, names, n * sizeof(LeText));
+	qsort(sorted, n, sizeof(LeText), compare_names);
+	for (int i = 1; i < n; i++)
+	{
+		if (compare_names(&sorted[i - 1], &sorted[i]) == 0)
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("names contains \"%.*s\" twice", (int) sorted[i].len, sorted[i].data)));
+	}
+	pfree(sorted);
+}
+
+void
+le_arg_names(FunctionCallInfo fcinfo, LeCommand *cmd)
+{
+	ArrayType *array;
+	LeText *names;
+	Datum *elements;
+	bool *nulls;
+	int n;
+
+	if (PG_ARGISNULL(0))
+		bad_null("names");
+	array = PG_GETARG_ARRAYTYPE_P(0);
+	n = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+	if (ARR_NDIM(array) > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("names must have one dimension only")));
+	if (n < 1 || n > LE_MAX_NAMES)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("names is out of range: %d names", n),
+				 errdetail("It is an array of 1 to %d names.", LE_MAX_NAMES)));
+	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &n);
+	names = palloc_array(LeText, n);
+	for (int i = 0; i < n; i++)
+	{
+		if (nulls[i])
+			bad_null("a name");
+		names[i] = sized(datum_text(elements[i]), "a name", LE_MAX_NAME);
+	}
+	check_duplicates(names, n);
+	cmd->names = names;
+	cmd->nnames = (uint32) n;
+	cmd->name = names[0];
+}
+
+LeText
+le_arg_key(FunctionCallInfo fcinfo, int number)
+{
+	return required_text(fcinfo, number, "key", LE_MAX_NAME);
+}
+
+void
+le_arg_check_value(FunctionCallInfo fcinfo, int number)
+{
+	LeText value;
+
+	if (PG_ARGISNULL(number))
+		return;
+	value = text_arg(fcinfo, number);
+	if (value.len > LE_MAX_VALUE)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("value is too long: %u bytes", value.len),
+				 errdetail("It is a text of 0 to %d bytes.", LE_MAX_VALUE)));
+}
+
+int64
+le_arg_version(FunctionCallInfo fcinfo, int number)
+{
+	if (PG_ARGISNULL(number))
+		bad_null("expected_version");
+	if (PG_GETARG_INT64(number) < 0)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("expected_version is out of range: " INT64_FORMAT, PG_GETARG_INT64(number)),
+						errdetail("It is a version, or 0 for a key that must not exist.")));
+	return PG_GETARG_INT64(number);
+}
+
+int32
+le_arg_permits(FunctionCallInfo fcinfo, int number)
+{
+	if (PG_ARGISNULL(number) || PG_GETARG_INT32(number) < 1)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						PG_ARGISNULL(number) ? errmsg("permits must not be null")
+											 : errmsg("permits is out of range: %d", PG_GETARG_INT32(number)),
+						errdetail("It is a number from 1 on.")));
+	return PG_GETARG_INT32(number);
+}
+
+LeText
+le_arg_owner(FunctionCallInfo fcinfo, int number)
+{
+	if (PG_ARGISNULL(number))
+		return (LeText){NULL, 0};
+	return sized(text_arg(fcinfo, number), "owner", LE_MAX_OWNER);
+}
+
+static bool
+text_is(LeText text, const char *word)
+{
+	return text.len == strlen(word) && memcmp(text.data, word, text.len) == 0;
+}
+
+/* Is it the first or the second of two words? */
+static bool
+first_of_two(FunctionCallInfo fcinfo, int number, const char *argument, const char *first, const char *second)
+{
+	LeText word;
+
+	if (PG_ARGISNULL(number))
+		bad_null(argument);
+	word = text_arg(fcinfo, number);
+	if (!text_is(word, first) && !text_is(word, second))
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("unknown %s \"%.*s\"", argument, pg_mbcliplen(word.data, (int) word.len, 64),
+							   word.data),
+						errdetail("A %s is \"%s\" or \"%s\".", argument, first, second)));
+	return text_is(word, first);
+}
+
+LeMode
+le_arg_mode(FunctionCallInfo fcinfo, int number)
+{
+	return first_of_two(fcinfo, number, "mode", "exclusive", "shared") ? LE_MODE_EXCLUSIVE : LE_MODE_SHARED;
+}
+
+bool
+le_arg_scope_is_session(FunctionCallInfo fcinfo, int number)
+{
+	return first_of_two(fcinfo, number, "scope", "session", "transaction");
+}
+
+static int64
+token_arg(FunctionCallInfo fcinfo, int number, const char *argument)
+{
+	if (PG_ARGISNULL(number))
+		bad_null(argument);
+
+	/* 0 would mean the connection's own; no token is below 1 */
+	return PG_GETARG_INT64(number) > 0 ? PG_GETARG_INT64(number) : -1;
+}
+
+int64
+le_arg_token(FunctionCallInfo fcinfo, int number)
+{
+	return token_arg(fcinfo, number, "token");
+}
+
+int64
+le_arg_revision(FunctionCallInfo fcinfo, int number)
+{
+	int64 revision;
+
+	if (PG_ARGISNULL(number))
+		bad_null("min");
+	revision = PG_GETARG_INT64(number);
+	if (revision < 1 || revision > LE_ADVANCE_MAX)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("min is out of range: " INT64_FORMAT, revision),
+						errdetail("It is a number from 1 to " INT64_FORMAT ".", LE_ADVANCE_MAX)));
+	return revision;
+}
+
+void
+le_arg_holder(FunctionCallInfo fcinfo, LeCommand *cmd)
+{
+	cmd->name = cmd->kind == LE_KIND_ELECTION ? le_arg_election(fcinfo, 0) : le_arg_name(fcinfo, 0);
+	cmd->token = token_arg(fcinfo, 1, le_token_word(cmd->kind));
+}
+
+/* Microseconds; a month is 30 days.  False: not finite, or out of range. */
+static bool
+interval_to_us(const Interval *interval, LeTime *us)
+{
+	int64 days;
+
+	if (le_interval_infinite(interval))
+		return false;
+	days = (int64) interval->month * DAYS_PER_MONTH + interval->day;
+	return !pg_mul_s64_overflow(days, USECS_PER_DAY, us) && !pg_add_s64_overflow(*us, interval->time, us);
+}
+
+static char *
+interval_text(Interval *interval)
+{
+	return DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(interval)));
+}
+
+static LeTime
+duration_arg(FunctionCallInfo fcinfo, int number, const char *argument, LeTime min, LeTime max,
+			 const char *range)
+{
+	Interval *interval = PG_GETARG_INTERVAL_P(number);
+	LeTime us;
+
+	if (!interval_to_us(interval, &us) || us < min || us > max)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("%s is out of range: %s", argument, interval_text(interval)),
+						errdetail("It is an interval %s.", range)));
+	return us;
+}
+
+/* By a setting, in milliseconds. */
+static LeTime
+limited(FunctionCallInfo fcinfo, int number, LeTime us, const char *argument, const char *setting, int max)
+{
+	if (us > max * LE_MS)
+		ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+						errmsg("%s is too long for this server: %s", argument,
+							   interval_text(PG_GETARG_INTERVAL_P(number))),
+						errhint("See lock_election.%s (%s).", setting,
+								GetConfigOptionByName(psprintf("lock_election.%s", setting), NULL, false))));
+	return us;
+}
+
+LeTime
+le_arg_ttl(FunctionCallInfo fcinfo, int number, LeTime if_null)
+{
+	if (PG_ARGISNULL(number))
+		return if_null;
+	return limited(
+		fcinfo, number,
+		duration_arg(fcinfo, number, "ttl", LE_MIN_TTL, LE_MAX_TTL, "from 100 milliseconds to 24 days"),
+		"ttl", "max_ttl", le_max_ttl_ms);
+}
+
+LeTime
+le_arg_wait(FunctionCallInfo fcinfo, int number)
+{
+	if (PG_ARGISNULL(number))
+		return LE_WAIT_FOREVER;
+	return duration_arg(fcinfo, number, "wait", 0, LE_NEVER - 1, "from 0 on, or null to wait without limit");
+}
+
+LeTime
+le_arg_hold_for(FunctionCallInfo fcinfo, int number)
+{
+	if (PG_ARGISNULL(number))
+		return 0;
+	return limited(fcinfo, number,
+				   duration_arg(fcinfo, number, "hold_for", 0, LE_MAX_TTL, "from 0 to 24 days"), "hold_for",
+				   "max_hold_for", le_max_hold_for_ms);
+}
+
+Datum
+le_interval_datum(LeTime duration)
+{
+	Interval *interval = palloc0(sizeof(Interval));
+
+	interval->time = Min(duration, LE_MAX_TTL);
+	PG_RETURN_INTERVAL_P(interval);
+}

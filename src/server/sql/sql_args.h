@@ -1,0 +1,48 @@
+/*
+ * sql/sql_args.h
+ *		Arguments of the SQL functions: checked, and turned into a command.
+ */
+#ifndef LE_SQL_ARGS_H
+#define LE_SQL_ARGS_H
+
+#include "fmgr.h"
+
+#include "core/command.h"
+
+#define LE_MIN_TTL (100 * LE_MS)
+#define LE_MAX_TTL (24 * INT64CONST(86400) * LE_SECOND)
+
+#define ERRCODE_LE_LOST MAKE_SQLSTATE('L', 'E', '0', '0', '1')
+
+/*
+ * Each raises 22023 with the argument's name, its value and the allowed
+ * range.  "number" is the argument's.
+ */
+extern LeText le_arg_name(FunctionCallInfo fcinfo, int number);
+extern LeText le_arg_election(FunctionCallInfo fcinfo, int number);
+extern LeText le_arg_candidate(FunctionCallInfo fcinfo, int number);
+extern LeText le_arg_owner(FunctionCallInfo fcinfo, int number);
+extern int32 le_arg_permits(FunctionCallInfo fcinfo, int number);
+extern LeMode le_arg_mode(FunctionCallInfo fcinfo, int number);
+extern int64 le_arg_token(FunctionCallInfo fcinfo, int number);
+extern int64 le_arg_revision(FunctionCallInfo fcinfo, int number);
+extern bool le_arg_scope_is_session(FunctionCallInfo fcinfo, int number);
+extern LeText le_arg_key(FunctionCallInfo fcinfo, int number);
+extern void le_arg_check_value(FunctionCallInfo fcinfo, int number);
+extern int64 le_arg_version(FunctionCallInfo fcinfo, int number);
+
+/* The first argument: names of several locks. */
+extern void le_arg_names(FunctionCallInfo fcinfo, LeCommand *cmd);
+
+/* The first two arguments: name and token, or election and term. */
+extern void le_arg_holder(FunctionCallInfo fcinfo, LeCommand *cmd);
+
+/* Durations.  A TTL that is NULL becomes if_null. */
+extern LeTime le_arg_ttl(FunctionCallInfo fcinfo, int number, LeTime if_null);
+extern LeTime le_arg_wait(FunctionCallInfo fcinfo, int number);
+extern LeTime le_arg_hold_for(FunctionCallInfo fcinfo, int number);
+
+/* A duration as an interval of SQL. */
+extern Datum le_interval_datum(LeTime duration);
+
+#endif /* LE_SQL_ARGS_H */

@@ -1,0 +1,222 @@
+/*
+ * sql/sql_election.c
+ *		The SQL functions for leader election: locks in a namespace of their
+ *		own, whose holder, the leader, has a text that can change.
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "backend/durability.h"
+#include "backend/session_request.h"
+#include "shared/compat.h"
+#include "shared/shmem.h"
+#include "sql/sql_args.h"
+#include "sql/sql.h"
+#include "store/store.h"
+
+LE_FUNCTION(le_campaign);
+LE_FUNCTION(le_enqueue_candidate);
+LE_FUNCTION(le_await_leadership);
+LE_FUNCTION(le_proclaim);
+LE_FUNCTION(le_renew_leadership);
+LE_FUNCTION(le_resign);
+LE_FUNCTION(le_is_leader);
+LE_FUNCTION(le_fence_leader);
+LE_FUNCTION(le_force_resign);
+LE_FUNCTION(le_current_leader);
+
+/* --- candidates --- */
+
+/* campaign(election, candidate, ttl, wait, owner, lease) */
+Datum
+le_campaign(PG_FUNCTION_ARGS)
+{
+	return le_acquire(fcinfo, LE_ASK_LEADER);
+}
+
+/* enqueue_candidate(election, candidate, ttl, owner, lease) */
+Datum
+le_enqueue_candidate(PG_FUNCTION_ARGS)
+{
+	return le_enqueue(fcinfo, LE_ASK_LEADER);
+}
+
+/* await_leadership(election, term, wait) */
+Datum
+le_await_leadership(PG_FUNCTION_ARGS)
+{
+	return le_await(fcinfo, LE_KIND_ELECTION);
+}
+
+/* --- the leader --- */
+
+/* proclaim(election, term, candidate) */
+Datum
+le_proclaim(PG_FUNCTION_ARGS)
+{
+	LeCommand cmd = {.type = LE_CMD_PROCLAIM, .kind = LE_KIND_ELECTION};
+	LeReply reply;
+
+	le_arg_holder(fcinfo, &cmd);
+	cmd.value = le_arg_candidate(fcinfo, 2);
+	cmd.role = GetUserId();
+	le_request(&cmd, &reply, false);
+	le_check_reply(&cmd, &reply);
+	if (reply.status != LE_OK)
+		PG_RETURN_BOOL(false);
+	le_wait_durable(&reply, "election", cmd.name);
+	PG_RETURN_BOOL(true);
+}
+
+/* renew_leadership(election, term, ttl) */
+Datum
+le_renew_leadership(PG_FUNCTION_ARGS)
+{
+	return le_renew(fcinfo, LE_KIND_ELECTION);
+}
+
+/* resign(election, term): a leader has no holds to count; NULL is no term */
+Datum
+le_resign(PG_FUNCTION_ARGS)
+{
+	LeCommand cmd = {.kind = LE_KIND_ELECTION, .all_holds = true};
+
+	cmd.name = le_arg_election(fcinfo, 0);
+	if (PG_ARGISNULL(1))
+		PG_RETURN_BOOL(false);
+	cmd.token = le_arg_token(fcinfo, 1);
+	return le_release(fcinfo, &cmd);
+}
+
+/* is_leader(election, term) */
+Datum
+le_is_leader(PG_FUNCTION_ARGS)
+{
+	return le_held(fcinfo, LE_KIND_ELECTION);
+}
+
+/* fence_leader(election, term) */
+Datum
+le_fence_leader(PG_FUNCTION_ARGS)
+{
+	return le_fence(fcinfo, LE_KIND_ELECTION);
+}
+
+/* force_resign(election) */
+Datum
+le_force_resign(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(le_force(LE_KIND_ELECTION, le_arg_election(fcinfo, 0)));
+}
+
+/* --- who leads --- */
+
+/* Columns of the answer of current_leader(), in their order. */
+enum
+{
+	LEADER_CANDIDATE,
+	LEADER_TERM,
+	LEADER_ELECTED_AT,
+	LEADER_EXPIRES_AT,
+	LEADER_VALID_FOR,
+	LEADER_COLUMNS
+};
+
+typedef struct Leader
+{
+	LeText candidate;
+	int64 term;
+	TimestampTz elected_at;
+	bool has_expiry;
+	TimestampTz expires_at;
+	LeTime valid_for; /* LE_NEVER: not known, or bound */
+} Leader;
+
+static void
+put_leader(ReturnSetInfo *rsinfo, const Leader *leader)
+{
+	Datum values[LEADER_COLUMNS];
+	bool nulls[LEADER_COLUMNS] = {false};
+
+	values[LEADER_CANDIDATE] =
+		PointerGetDatum(cstring_to_text_with_len(leader->candidate.data, (int) leader->candidate.len));
+	values[LEADER_TERM] = Int64GetDatum(leader->term);
+	values[LEADER_ELECTED_AT] = TimestampTzGetDatum(leader->elected_at);
+	nulls[LEADER_EXPIRES_AT] = !leader->has_expiry;
+	values[LEADER_EXPIRES_AT] = TimestampTzGetDatum(leader->expires_at);
+	nulls[LEADER_VALID_FOR] = leader->valid_for == LE_NEVER;
+	if (leader->valid_for != LE_NEVER)
+		values[LEADER_VALID_FOR] = le_interval_datum(leader->valid_for);
+	le_put_row(rsinfo, values, nulls, LEADER_COLUMNS);
+}
+
+/*
+ * A leader is shown, and so is the end of a term, when it is as durable as its
+ * own caller wants to know it: whoever has seen a leader does not see an earlier
+ * one after a crash.
+ */
+static void
+put_live_leader(ReturnSetInfo *rsinfo, LeText election)
+{
+	LeCommand cmd = {.type = LE_CMD_CHECK, .kind = LE_KIND_ELECTION, .name = election};
+	LeReply reply;
+	LeLeader live;
+	Leader leader = {.has_expiry = true};
+
+	do
+	{
+		le_request_leader(&cmd, &reply, &live);
+		if (reply.status != LE_OK)
+		{
+			(void) le_durable_in_time(&reply);
+			return;
+		}
+		leader.candidate.data = pnstrdup(live.candidate.data, live.candidate.len);
+		leader.candidate.len = live.candidate.len;
+		leader.elected_at = live.since;
+		leader.expires_at = reply.valid_for == LE_NEVER ? DT_NOEND : GetCurrentTimestamp() + reply.valid_for;
+	} while (!le_durable_in_time(&reply)); /* his time was over meanwhile: the next */
+	leader.term = reply.token;
+	leader.valid_for = reply.valid_for;
+	put_leader(rsinfo, &leader);
+}
+
+typedef struct StoredLeader
+{
+	ReturnSetInfo *rsinfo;
+	LeText election;
+} StoredLeader;
+
+static void
+put_stored_leader(void *arg, const LeStoredEntry *slot)
+{
+	StoredLeader *stored = arg;
+
+	Leader leader = {slot->value, slot->token, slot->since, slot->has_expiry, slot->expires_at, LE_NEVER};
+
+	if (slot->kind == LE_KIND_ELECTION && slot->mode != 0 && slot->end == LE_END_NONE &&
+		slot->name.len == stored->election.len &&
+		memcmp(slot->name.data, stored->election.data, slot->name.len) == 0)
+		put_leader(stored->rsinfo, &leader);
+}
+
+/* current_leader(election): one row, or none; on a standby what was replayed */
+Datum
+le_current_leader(PG_FUNCTION_ARGS)
+{
+	StoredLeader stored;
+
+	stored.election = le_arg_election(fcinfo, 0);
+	InitMaterializedSRF(fcinfo, 0);
+	stored.rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	if (RecoveryInProgress())
+		le_store_scan(put_stored_leader, &stored);
+	else
+		put_live_leader(stored.rsinfo, stored.election);
+	return (Datum) 0;
+}

@@ -1,0 +1,146 @@
+/*
+ * sql/sql_fence.c
+ *		The SQL functions for fences: of a transaction, and of a table.
+ */
+#include "postgres.h"
+
+#include "commands/trigger.h"
+#include "miscadmin.h"
+#include "utils/rel.h"
+
+#include "backend/session_fence.h"
+#include "backend/session_request.h"
+#include "backend/snapshot.h"
+#include "shared/compat.h"
+#include "shared/fault.h"
+#include "shared/words.h"
+#include "sql/sql_args.h"
+#include "sql/sql.h"
+
+LE_FUNCTION(le_fence_lock);
+LE_FUNCTION(le_fence_guard);
+
+/* --- fences --- */
+
+static void
+check_holder(LeCommand *cmd, LeReply *reply)
+{
+	le_request(cmd, reply, false);
+	le_check_reply(cmd, reply);
+	if (reply->status != LE_OK)
+	{
+		const char *detail = le_lost_detail(cmd, reply);
+
+		ereport(ERROR, (errcode(ERRCODE_LE_LOST),
+						errmsg("%s \"%.*s\" is not held by %s " INT64_FORMAT, le_kind_word(cmd->kind),
+							   (int) cmd->name.len, cmd->name.data, le_token_word(cmd->kind), cmd->token),
+						errdetail_internal("%s", detail)));
+	}
+}
+
+Datum
+le_fence(FunctionCallInfo fcinfo, LeKind kind)
+{
+	LeCommand cmd = {.type = LE_CMD_CHECK, .kind = kind};
+	LeReply reply;
+
+	le_arg_holder(fcinfo, &cmd);
+	cmd.role = GetUserId();
+
+	if (le_call_is_alone(fcinfo))
+		ereport(WARNING, (errcode(ERRCODE_NO_ACTIVE_SQL_TRANSACTION),
+						  errmsg("a fence ends with its transaction, which is this statement alone"),
+						  errhint("Fence and write in one transaction block.")));
+
+	/* its TTL may have ended since: that takes nothing from this transaction */
+	if (le_fence_is_mine(cmd.kind, cmd.name, cmd.token))
+		PG_RETURN_VOID();
+
+	/* first the right to fence it, then the fence, then what it rests on */
+	check_holder(&cmd, &reply);
+	LE_FAULT("fence-before-lock");
+	le_fence_take(cmd.token);
+	LE_FAULT("fence-locked");
+	check_holder(&cmd, &reply);
+	LE_FAULT("fence-checked");
+
+	le_wait_durable_fenced(&cmd, &reply);
+	le_fence_note(cmd.kind, cmd.name, cmd.token);
+	PG_RETURN_VOID();
+}
+
+/* fence_lock(name, token) */
+Datum
+le_fence_lock(PG_FUNCTION_ARGS)
+{
+	return le_fence(fcinfo, LE_KIND_LOCK);
+}
+
+/* --- guards of tables --- */
+
+static void
+bad_guard(const char *trigger)
+{
+	ereport(
+		ERROR,
+		(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+		 errmsg(
+			 "trigger \"%s\" must call fence_guard with one argument, the name of a lock, or with two, the "
+			 "name and \"lock\" or \"election\"",
+			 trigger)));
+}
+
+static LeKind
+guard_kind(const Trigger *trigger)
+{
+	if (trigger->tgnargs == 1 || (trigger->tgnargs == 2 && strcmp(trigger->tgargs[1], "lock") == 0))
+		return LE_KIND_LOCK;
+	if (trigger->tgnargs != 2 || strcmp(trigger->tgargs[1], "election") != 0)
+		bad_guard(trigger->tgname);
+	return LE_KIND_ELECTION;
+}
+
+static LeText
+guard_name(FunctionCallInfo fcinfo, LeKind *kind)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+	LeText name;
+
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+						errmsg("function \"%s\" was not called by trigger manager", "fence_guard")));
+	if (!TRIGGER_FIRED_BEFORE(trigger->tg_event))
+		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+						errmsg("trigger \"%s\" must be fired BEFORE: it calls fence_guard",
+							   trigger->tg_trigger->tgname)));
+	*kind = guard_kind(trigger->tg_trigger);
+	name.data = trigger->tg_trigger->tgargs[0];
+	name.len = (uint32) strlen(name.data);
+	if (name.len < 1 || name.len > LE_MAX_NAME)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("trigger \"%s\" calls fence_guard with a name of %u bytes",
+							   trigger->tg_trigger->tgname, name.len),
+						errdetail("A name has 1 to %u bytes.", LE_MAX_NAME)));
+	return name;
+}
+
+/* fence_guard('name' [, 'election']), BEFORE a statement or a row of it */
+Datum
+le_fence_guard(PG_FUNCTION_ARGS)
+{
+	LeKind kind;
+	LeText name = guard_name(fcinfo, &kind);
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+
+	if (!le_fence_is_mine(kind, name, 0))
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("cannot write to table \"%s\": this transaction has not fenced %s \"%s\"",
+							   RelationGetRelationName(trigger->tg_relation), le_kind_word(kind), name.data),
+						errhint("Call %s in this transaction first.", kind == LE_KIND_ELECTION
+																		  ? "fence_leader(election, term)"
+																		  : "fence_lock(name, token)")));
+	if (TRIGGER_FIRED_FOR_STATEMENT(trigger->tg_event))
+		return PointerGetDatum(NULL);
+	return PointerGetDatum(TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ? trigger->tg_newtuple
+																	  : trigger->tg_trigtuple);
+}

@@ -1,0 +1,225 @@
+/*
+ * sql/sql_health.c
+ *		How lock_election is on this server and in this database.
+ *
+ * For load balancers, probes and monitors, which ask all the time and must get
+ * an answer when nothing else gets one.  So this asks no other process and takes
+ * no lock of shared memory: it reads what others write there.  What it reads may
+ * be a moment old.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "access/xlogrecovery.h"
+#include "miscadmin.h"
+#include "replication/syncrep.h"
+#include "replication/walsender.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "shared/compat.h"
+#include "shared/database.h"
+#include "shared/settings.h"
+#include "shared/shmem.h"
+#include "shared/library_version.h"
+#include "sql/sql_args.h"
+#include "sql/sql.h"
+
+LE_FUNCTION(le_health);
+
+/* The manager, or a standby, that has somebody wait for so long is not well. */
+#define TOO_LONG (2 * LE_SECOND)
+
+/* Columns of lock_election.health(), in their order. */
+enum
+{
+	HEALTH_OK,
+	HEALTH_PROBLEM,
+	HEALTH_ROLE,
+	HEALTH_MANAGER,
+	HEALTH_LOADING,
+	HEALTH_REQUEST_WAIT,
+	HEALTH_STANDBY_CONFIRMS,
+	HEALTH_STANDBY_WAIT,
+	HEALTH_INCARNATION,
+	HEALTH_LIBRARY_VERSION,
+	HEALTH_SQL_VERSION,
+	HEALTH_REPLAYED_AT,
+	HEALTH_COLUMNS
+};
+
+typedef struct Health
+{
+	bool primary;
+	bool manager;
+	bool loading;
+	bool standby_defined;
+	bool standby_confirms;
+	LeTime untaken;      /* how long the manager has left a request lying */
+	LeTime request_wait; /* the same of one that its caller waits for */
+	LeTime standby_wait; /* the longest wait for a standby */
+	int64 incarnation;   /* 0: not known */
+} Health;
+
+/* Without the lock that guards it: an entry that changes meanwhile is seen before or after that. */
+static LeDatabase *
+entry_without_lock(void)
+{
+	for (int i = 0; i < le_shared->max_databases; i++)
+	{
+		LeDatabase *db = &le_shared->databases[i];
+
+		if (*(volatile Oid *) &db->dboid == MyDatabaseId && db->has_mailboxes)
+			return db;
+	}
+	return NULL;
+}
+
+/*
+ * How long a request has been posted that the manager has neither answered nor
+ * put into a queue, or deferred: heavy requests wait for their turns.
+ * One that leaves the queue just now is about to be answered: so that is read
+ * last.  A manager that hangs is seen by those as well whose callers have given up:
+ * they may all be quicker than TOO_LONG.
+ */
+static void
+look_at_request(LeMailbox *box, LeTime now, Health *health)
+{
+	uint32 posted = pg_atomic_read_u32(&box->posted);
+	LeTime posted_at;
+	bool queued;
+
+	pg_read_barrier();
+	posted_at = *(volatile LeTime *) &box->posted_at;
+	queued = *(volatile int64 *) &box->revision != 0 || pg_atomic_read_u32(&box->deferred) == posted;
+	pg_read_barrier();
+	if (queued || pg_atomic_read_u32(&box->answered) == posted)
+		return;
+	health->untaken = Max(health->untaken, now - posted_at);
+	if (pg_atomic_read_u32(&box->given_up) != posted)
+		health->request_wait = Max(health->request_wait, now - posted_at);
+}
+
+/*
+ * How long this session has been waiting for a standby.  Until a standby has
+ * replayed what it has received takes as long as its readers like: that is not
+ * told to who does not wait for it.
+ */
+static LeTime
+standby_wait(LeMailbox *box, LeTime now)
+{
+	LeTime since = (LeTime) pg_atomic_read_u64(&box->confirming_since);
+
+	pg_read_barrier();
+	if (since == 0 ||
+		(*(volatile bool *) &box->confirming_replay && synchronous_commit != SYNCHRONOUS_COMMIT_REMOTE_APPLY))
+		return 0;
+	return now - since;
+}
+
+static void
+look_at_sessions(LeDatabase *db, Health *health)
+{
+	LeTime now = le_clock();
+
+	for (int i = 0; i < le_shared->max_sessions; i++)
+	{
+		LeMailbox *box = le_mailbox(db, (uint32) i);
+
+		if (*(volatile uint64 *) &box->session == 0)
+			continue;
+		look_at_request(box, now, health);
+		health->standby_wait = Max(health->standby_wait, standby_wait(box, now));
+	}
+}
+
+/* Are as many synchronous standbys there as synchronous_standby_names asks for? */
+static bool
+standbys_are_there(void)
+{
+	SyncRepStandbyData *standbys;
+	int n;
+
+	if (SyncRepConfig == NULL)
+		return false;
+	n = SyncRepGetCandidateStandbys(&standbys);
+	pfree(standbys);
+	return n >= SyncRepConfig->num_sync;
+}
+
+static void
+look(Health *health)
+{
+	LeDatabase *db = le_shared != NULL ? entry_without_lock() : NULL;
+
+	memset(health, 0, sizeof(*health));
+	health->primary = !RecoveryInProgress();
+	if (db != NULL)
+	{
+		health->manager = pg_atomic_read_u32(&db->running) != 0;
+		health->loading = pg_atomic_read_u32(&db->loading) != 0;
+		if (health->manager)
+			health->incarnation = (int64) (pg_atomic_read_u64(&db->revision) >> LE_COUNTER_BITS);
+		look_at_sessions(db, health);
+	}
+	health->standby_defined = health->primary && max_wal_senders > 0 && le_sync_standbys_defined();
+	if (health->standby_defined)
+		health->standby_confirms = standbys_are_there() && health->standby_wait < TOO_LONG;
+}
+
+/* The first thing that keeps a client from getting a lock here; NULL: nothing that can be seen. */
+static const char *
+problem(const Health *health)
+{
+	if (le_shared == NULL)
+		return "lock_election is not in shared_preload_libraries";
+	if (!health->primary)
+		return "this is a standby: it shows locks, and grants none";
+	if (health->loading)
+		return "the manager of this database is loading its tables";
+	if (!health->manager)
+		return "no manager runs for this database";
+	if (health->untaken >= TOO_LONG)
+		return "the manager of this database does not answer";
+	if (health->standby_defined && !health->standby_confirms)
+		return "no synchronous standby confirms";
+	if (!health->standby_defined && le_min_durability == LE_DURABLE_REMOTE)
+		return "no synchronous standby is defined, and lock_election.min_durability is remote";
+	return NULL;
+}
+
+/* health() */
+Datum
+le_health(PG_FUNCTION_ARGS)
+{
+	Datum values[HEALTH_COLUMNS] = {0};
+	bool nulls[HEALTH_COLUMNS] = {false};
+	Health health;
+	const char *wrong;
+	char *sql_version = le_version_installed();
+
+	look(&health);
+	wrong = problem(&health);
+	values[HEALTH_OK] = BoolGetDatum(wrong == NULL);
+	nulls[HEALTH_PROBLEM] = wrong == NULL;
+	if (wrong != NULL)
+		values[HEALTH_PROBLEM] = CStringGetTextDatum(wrong);
+	values[HEALTH_ROLE] = CStringGetTextDatum(health.primary ? "primary" : "standby");
+	values[HEALTH_MANAGER] = BoolGetDatum(health.manager);
+	values[HEALTH_LOADING] = BoolGetDatum(health.loading);
+	values[HEALTH_REQUEST_WAIT] = le_interval_datum(health.request_wait);
+	nulls[HEALTH_STANDBY_CONFIRMS] = !health.standby_defined;
+	values[HEALTH_STANDBY_CONFIRMS] = BoolGetDatum(health.standby_confirms);
+	values[HEALTH_STANDBY_WAIT] = le_interval_datum(health.standby_wait);
+	nulls[HEALTH_INCARNATION] = health.incarnation == 0;
+	values[HEALTH_INCARNATION] = Int64GetDatum(health.incarnation);
+	nulls[HEALTH_LIBRARY_VERSION] = le_shared == NULL;
+	values[HEALTH_LIBRARY_VERSION] = CStringGetTextDatum(LE_VERSION);
+	nulls[HEALTH_SQL_VERSION] = sql_version == NULL;
+	if (sql_version != NULL)
+		values[HEALTH_SQL_VERSION] = CStringGetTextDatum(sql_version);
+	values[HEALTH_REPLAYED_AT] = TimestampTzGetDatum(health.primary ? 0 : GetLatestXTime());
+	nulls[HEALTH_REPLAYED_AT] = values[HEALTH_REPLAYED_AT] == 0;
+	return le_row_datum(fcinfo, values, nulls, lengthof(values));
+}

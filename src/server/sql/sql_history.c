@@ -1,0 +1,97 @@
+/*
+ * sql/sql_history.c
+ *		The SQL functions for those who observe an election.
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "funcapi.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+
+#include "backend/durability.h"
+#include "backend/session_request.h"
+#include "backend/session_mailbox.h"
+#include "shared/channel.h"
+#include "shared/compat.h"
+#include "shared/shmem.h"
+#include "shared/words.h"
+#include "sql/sql_args.h"
+#include "sql/sql.h"
+#include "store/store.h"
+
+LE_FUNCTION(le_observe_election);
+LE_FUNCTION(le_election_history);
+
+/* Columns of election_history(), in their order. */
+enum
+{
+	HISTORY_CHANGE,
+	HISTORY_HOW,
+	HISTORY_CANDIDATE,
+	HISTORY_TERM,
+	HISTORY_ELECTED_AT,
+	HISTORY_CHANGED_AT,
+	HISTORY_ENDED_AT,
+	HISTORY_COLUMNS
+};
+
+/* observe_election(election) */
+Datum
+le_observe_election(PG_FUNCTION_ARGS)
+{
+	char channel[LE_CHANNEL_SIZE];
+
+	if (le_shared == NULL)
+		le_check_can_attach(); /* says what is wrong */
+	le_channel_name(LE_KIND_ELECTION, le_arg_election(fcinfo, 0), channel);
+	PG_RETURN_TEXT_P(cstring_to_text(channel));
+}
+
+static void
+put_change(void *arg, const LeStoredChange *change)
+{
+	ReturnSetInfo *rsinfo = arg;
+	Datum values[HISTORY_COLUMNS];
+	bool nulls[HISTORY_COLUMNS] = {false};
+
+	values[HISTORY_CHANGE] = Int64GetDatum(change->number);
+	values[HISTORY_HOW] = CStringGetTextDatum(le_how_name(change->how));
+	values[HISTORY_CANDIDATE] = change->candidate;
+	values[HISTORY_TERM] = Int64GetDatum(change->term);
+	values[HISTORY_ELECTED_AT] = TimestampTzGetDatum(change->elected_at);
+	values[HISTORY_CHANGED_AT] = values[HISTORY_ENDED_AT] = TimestampTzGetDatum(change->at);
+	nulls[HISTORY_ENDED_AT] = change->how == LE_HOW_ELECTED || change->how == LE_HOW_PROCLAIMED;
+	le_put_row(rsinfo, values, nulls, HISTORY_COLUMNS);
+}
+
+/*
+ * What was read is committed, but perhaps not flushed or replicated yet.  The
+ * manager answers after the batch that wrote it, and knows where it ends.
+ */
+static void
+wait_until_durable(void)
+{
+	LeReply reply;
+
+	le_request_changes(&reply);
+	(void) le_durable_in_time(&reply);
+}
+
+/* election_history(election, after) */
+Datum
+le_election_history(PG_FUNCTION_ARGS)
+{
+	LeText election;
+
+	if (le_shared == NULL)
+		le_check_can_attach(); /* says what is wrong */
+	election = le_arg_election(fcinfo, 0);
+	InitMaterializedSRF(fcinfo, 0);
+	le_store_scan_history(election, PG_ARGISNULL(1) ? 0 : PG_GETARG_INT64(1), put_change, fcinfo->resultinfo);
+	if (!RecoveryInProgress() &&
+		tuplestore_tuple_count(((ReturnSetInfo *) fcinfo->resultinfo)->setResult) > 0)
+		wait_until_durable();
+	return (Datum) 0;
+}

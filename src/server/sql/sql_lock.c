@@ -1,0 +1,706 @@
+/*
+ * sql/sql_lock.c
+ *		The SQL functions for locks.  Each has the name of its C function
+ *		without the prefix; what they mean is said in the comments of the
+ *		extension script.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/pg_authid.h"
+#include "commands/dbcommands.h"
+#include "miscadmin.h"
+#include "nodes/pg_list.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/snapmgr.h"
+
+#include "backend/durability.h"
+#include "backend/session_fence.h"
+#include "backend/granted.h"
+#include "backend/pending.h"
+#include "backend/session_page.h"
+#include "backend/session_request.h"
+#include "backend/session_mailbox.h"
+#include "backend/snapshot.h"
+#include "backend/statement.h"
+#include "backend/xactstate.h"
+#include "shared/compat.h"
+#include "shared/fence_lock.h"
+#include "shared/page_format.h"
+#include "shared/settings.h"
+#include "shared/shmem.h"
+#include "shared/words.h"
+#include "sql/sql_args.h"
+#include "sql/sql.h"
+
+LE_FUNCTION(le_acquire_lock);
+LE_FUNCTION(le_try_acquire_lock);
+LE_FUNCTION(le_renew_lock);
+LE_FUNCTION(le_release_lock);
+LE_FUNCTION(le_is_held);
+LE_FUNCTION(le_force_release_lock);
+LE_FUNCTION(le_force_release_role);
+LE_FUNCTION(le_advance_revision);
+
+/* --- errors --- */
+
+static void
+raise_lost(const LeCommand *cmd, const LeReply *reply)
+{
+	const char *detail;
+
+	if (cmd->type == LE_CMD_ACQUIRE)
+		ereport(ERROR, (errcode(ERRCODE_LE_LOST),
+						errmsg("the wait for %s \"%.*s\" was ended", le_kind_word(cmd->kind),
+							   (int) cmd->name.len, cmd->name.data),
+						errdetail_internal("%s", le_lost_wait_detail(reply))));
+	detail = le_lost_detail(cmd, reply);
+	if (cmd->type == LE_CMD_AWAIT)
+		ereport(ERROR, (errcode(ERRCODE_LE_LOST),
+						errmsg("%s " INT64_FORMAT " neither holds %s \"%.*s\" nor waits for it any more",
+							   le_token_word(cmd->kind), cmd->token, le_kind_word(cmd->kind),
+							   (int) cmd->name.len, cmd->name.data),
+						errdetail_internal("%s", detail)));
+	ereport(ERROR, (errcode(ERRCODE_LE_LOST),
+					errmsg("%s \"%.*s\" is no longer held by %s " INT64_FORMAT, le_kind_word(cmd->kind),
+						   (int) cmd->name.len, cmd->name.data, le_token_word(cmd->kind), cmd->token),
+					errdetail_internal("%s", detail)));
+}
+
+/* detail: NULL if nothing is known of it */
+static void
+raise_no_lease(int64 lease, const char *detail)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_LE_LOST), errmsg("lease " INT64_FORMAT " does not exist, or has ended", lease),
+			 detail != NULL ? errdetail_internal("%s", detail) : 0));
+}
+
+void
+le_raise_other_lease(int64 lease)
+{
+	ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+					errmsg("lease " INT64_FORMAT " belongs to another role", lease)));
+}
+
+static void
+raise_other_role(const LeCommand *cmd)
+{
+	bool election = cmd->kind == LE_KIND_ELECTION;
+
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("%s \"%.*s\" is held by another role", le_kind_word(cmd->kind), (int) cmd->name.len,
+					cmd->name.data),
+			 errhint("%s belongs to the role that acquired it: SET ROLE to that, or use %s().",
+					 election ? "An election" : "A lock", election ? "force_resign" : "force_release_lock")));
+}
+
+/* A name used in two ways at a time. */
+static void
+raise_bad_use(const LeCommand *cmd, const LeReply *reply)
+{
+	int len = (int) cmd->name.len;
+
+	switch (reply->status)
+	{
+		case LE_BAD_MODE:
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("\"%.*s\" is in use in another way", len, cmd->name.data),
+							errdetail("A name is used for a lock or for permits, not for both at a time.")));
+			break;
+		case LE_BAD_PERMITS:
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("\"%.*s\" is in use with %d permits, not %d", len, cmd->name.data,
+								   reply->permits, cmd->permits)));
+			break;
+		case LE_BAD_UPGRADE:
+			ereport(
+				ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("lock \"%.*s\" is held in mode shared by the same owner, which asks for exclusive",
+						len, cmd->name.data),
+				 errhint("Release it first, or acquire it in mode exclusive from the start.")));
+			break;
+		case LE_BAD_GROUP:
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("lock \"%.*s\" is held by the same owner already", len, cmd->name.data),
+					 errdetail("Several locks are acquired at once under one token; this one has another."),
+					 errhint("Release it first, or acquire all of them together from the start.")));
+			break;
+		case LE_BAD_TTL:
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("%s \"%.*s\" lives on another kind of lease", le_kind_word(cmd->kind), len,
+								   cmd->name.data),
+							errdetail("It was acquired with a ttl, with a named lease, or with ttl => NULL "
+									  "(as long as its connection), and stays so until it is released.")));
+			break;
+		default:
+			elog(ERROR, "unexpected answer %d of the lock_election manager", (int) reply->status);
+	}
+}
+
+static void
+raise_role_limit(const LeCommand *cmd, const char *what, const char *setting, int value)
+{
+	ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					errmsg("role \"%s\" has too many %s in this database",
+						   GetUserNameFromId(cmd->role, false), what),
+					errhint("See lock_election.%s (%d).", setting, value)));
+}
+
+void
+le_check_reply(const LeCommand *cmd, const LeReply *reply)
+{
+	switch (reply->status)
+	{
+		case LE_OK:
+		case LE_NOT_GRANTED:
+		case LE_NOT_HELD:
+			return;
+		case LE_LOST:
+			raise_lost(cmd, reply);
+			return;
+		case LE_QUEUED:
+			ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+							errmsg("%s " INT64_FORMAT " is still in the queue of \"%.*s\"",
+								   le_token_word(cmd->kind), cmd->token, (int) cmd->name.len, cmd->name.data),
+							errhint("Each call of %s() renews its place, and tells when it is granted.",
+									cmd->kind == LE_KIND_ELECTION ? "await_leadership" : "await_lock")));
+			return;
+		case LE_DENIED:
+			if (cmd->type == LE_CMD_ACQUIRE)
+				le_raise_other_lease(cmd->lease);
+			raise_other_role(cmd);
+			return;
+		case LE_NO_LEASE:
+			raise_no_lease(cmd->lease, le_lost_lease_detail(cmd, reply));
+			return;
+		case LE_LIMIT_WAITERS:
+			ereport(ERROR,
+					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					 errmsg("too many requests wait for %s \"%.*s\"", le_kind_word(cmd->kind),
+							(int) cmd->name.len, cmd->name.data),
+					 errhint("See lock_election.max_waiters_per_lock (%d).", le_max_waiters_per_lock)));
+			return;
+		case LE_LIMIT_LOCKS:
+			raise_role_limit(cmd, "locks", "max_locks_per_role", le_max_locks_per_role);
+			return;
+		case LE_LIMIT_LEASES:
+			raise_role_limit(cmd, "leases", "max_leases_per_role", le_max_leases_per_role);
+			return;
+		case LE_LIMIT_BYTES:
+			ereport(ERROR,
+					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					 errmsg("the locks and leases of role \"%s\" take too much memory in this database",
+							GetUserNameFromId(cmd->role, false)),
+					 errhint("See lock_election.max_memory_per_role (%d MB).", le_max_memory_per_role_mb)));
+			return;
+		default:
+			raise_bad_use(cmd, reply);
+	}
+}
+
+/* --- acquire --- */
+
+void
+le_warn_old_snapshot(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeReply *reply)
+{
+	/* a statement may acquire many; what is held already is not granted now */
+	if (le_statement_warned || reply->reentrant || !le_snapshot_is_stale(fcinfo, reply->waited))
+		return;
+	le_statement_warned = true;
+	ereport(
+		WARNING,
+		(errmsg("this %s goes on with a snapshot that is older than the grant of %s \"%.*s\"",
+				IsolationUsesXactSnapshot() || le_bound_statement_reads() ? "transaction" : "statement",
+				le_kind_word(cmd->kind), (int) cmd->name.len, cmd->name.data),
+		 errdetail("It may not see what the holder before has committed."),
+		 errhint(
+			 "Acquire it in a statement of its own, in READ COMMITTED or before the transaction begins.")));
+}
+
+/* An owner is an identity: two callers that share one hold together what each believes to hold alone. */
+static void
+notice_shared_owner(const LeCommand *cmd)
+{
+	ereport(
+		NOTICE,
+		(errmsg(
+			 "%s \"%.*s\" was acquired by owner \"%.*s\" on another connection before, and is held by both "
+			 "calls together",
+			 le_kind_word(cmd->kind), (int) cmd->name.len, cmd->name.data, (int) cmd->owner.len,
+			 cmd->owner.data),
+		 errhint("An owner is an identity, not a label: use another one in each worker.")));
+}
+
+/* The number of a lease, 0 if null; LE001 for a number that no lease can have. */
+static int64
+lease_arg(FunctionCallInfo fcinfo, int number)
+{
+	if (PG_ARGISNULL(number))
+		return 0;
+
+	/* 0 would mean none */
+	if (PG_GETARG_INT64(number) <= 0)
+		raise_no_lease(PG_GETARG_INT64(number), NULL);
+	return PG_GETARG_INT64(number);
+}
+
+void
+le_arg_ask(FunctionCallInfo fcinfo, LeAsk ask, LeCommand *cmd)
+{
+	int n = 1;
+
+	cmd->kind = ask == LE_ASK_LEADER ? LE_KIND_ELECTION : LE_KIND_LOCK;
+	cmd->mode = ask == LE_ASK_PERMIT ? LE_MODE_PERMIT : LE_MODE_EXCLUSIVE;
+	if (ask == LE_ASK_LOCKS)
+		le_arg_names(fcinfo, cmd);
+	else
+		cmd->name = ask == LE_ASK_LEADER ? le_arg_election(fcinfo, 0) : le_arg_name(fcinfo, 0);
+	if (ask == LE_ASK_PERMIT)
+		cmd->permits = le_arg_permits(fcinfo, n++);
+	if (ask == LE_ASK_LEADER)
+		cmd->value = le_arg_candidate(fcinfo, n++);
+	cmd->ttl = le_arg_ttl(fcinfo, n++, LE_TTL_BOUND);
+	if (PG_NARGS() == 6)
+		cmd->wait = le_arg_wait(fcinfo, n++);
+	if (ask == LE_ASK_LOCK || ask == LE_ASK_LOCKS)
+		cmd->mode = le_arg_mode(fcinfo, n++);
+	cmd->owner = le_arg_owner(fcinfo, n++);
+	cmd->lease = lease_arg(fcinfo, n++);
+	Assert(n == PG_NARGS());
+}
+
+bool
+le_wait_for(FunctionCallInfo fcinfo, LeCommand *cmd, LeReply *reply)
+{
+	bool gave_up = cmd->wait != 0 && le_snapshot_give_up(fcinfo);
+
+	le_request(cmd, reply, cmd->wait != 0 && !gave_up);
+
+	/* that a place is still there is worth as much as a grant */
+	if (reply->status == LE_OK || reply->status == LE_QUEUED)
+		le_wait_durable(reply, le_kind_word(cmd->kind), cmd->name);
+	if (gave_up)
+		le_snapshot_take();
+	if (reply->status != LE_QUEUED)
+		le_check_reply(cmd, reply);
+	return gave_up;
+}
+
+Datum
+le_acquire(FunctionCallInfo fcinfo, LeAsk ask)
+{
+	LeCommand cmd = {.type = LE_CMD_ACQUIRE, .role = GetUserId()};
+	LeReply reply;
+	bool gave_up;
+
+	le_arg_ask(fcinfo, ask, &cmd);
+	le_check_can_attach();
+
+	/*
+	 * Is this very transaction to release this connection's own lock?  Then it
+	 * is one more hold of it, the one that the release leaves at the commit.
+	 * Each permit is another one.
+	 */
+	if (cmd.owner.data == NULL && cmd.lease == 0 && cmd.mode != LE_MODE_PERMIT)
+		cmd.reenter = le_pending_own(cmd.kind, cmd.name);
+	for (uint32 i = 0; i < cmd.nnames && cmd.reenter != 0; i++)
+	{
+		if (le_pending_own(cmd.kind, cmd.names[i]) != cmd.reenter)
+			cmd.reenter = 0;
+	}
+
+	gave_up = le_wait_for(fcinfo, &cmd, &reply);
+	if (reply.status != LE_OK)
+		PG_RETURN_NULL();
+	if (reply.shared_owner)
+		notice_shared_owner(&cmd);
+
+	/* on a lease, or by a leader, nothing is counted: it takes back what was to be released */
+	if (reply.reentrant && (cmd.lease != 0 || cmd.kind == LE_KIND_ELECTION))
+	{
+		for (uint32 i = 0; i < cmd.nnames; i++)
+			le_pending_cancel(reply.token, cmd.names[i]);
+		if (cmd.nnames == 0)
+			le_pending_cancel(reply.token, cmd.name);
+	}
+	if (!gave_up)
+		le_warn_old_snapshot(fcinfo, &cmd, &reply);
+	le_granted_note(&cmd, &reply);
+	PG_RETURN_INT64(reply.token);
+}
+
+/* acquire_lock(name, ttl, wait, mode, owner, lease) */
+Datum
+le_acquire_lock(PG_FUNCTION_ARGS)
+{
+	return le_acquire(fcinfo, LE_ASK_LOCK);
+}
+
+/* try_acquire_lock(name, ttl, mode, owner, lease) */
+Datum
+le_try_acquire_lock(PG_FUNCTION_ARGS)
+{
+	return le_acquire(fcinfo, LE_ASK_LOCK);
+}
+
+Datum
+le_renew(FunctionCallInfo fcinfo, LeKind kind)
+{
+	LeCommand cmd = {.type = LE_CMD_RENEW, .kind = kind};
+	LeReply reply;
+
+	le_arg_holder(fcinfo, &cmd);
+	cmd.ttl = le_arg_ttl(fcinfo, 2, 0);
+	cmd.role = GetUserId();
+	le_request(&cmd, &reply, false);
+	le_check_reply(&cmd, &reply);
+	if (reply.status != LE_OK)
+		PG_RETURN_NULL();
+	le_wait_durable(&reply, le_kind_word(kind), cmd.name);
+	return le_interval_datum(reply.valid_for);
+}
+
+/* renew_lock(name, token, ttl) */
+Datum
+le_renew_lock(PG_FUNCTION_ARGS)
+{
+	return le_renew(fcinfo, LE_KIND_LOCK);
+}
+
+/* --- release --- */
+
+/*
+ * Nothing of this transaction can follow, and nothing in it needs the lock's
+ * protection until a commit: the release may take effect at once.
+ */
+bool
+le_release_is_final(FunctionCallInfo fcinfo)
+{
+	return !TransactionIdIsValid(GetTopTransactionIdIfAny()) && le_call_is_alone(fcinfo);
+}
+
+void
+le_wait_durable_fenced(const LeCommand *cmd, LeReply *reply)
+{
+	reply->valid_for = LE_NEVER;
+	le_wait_durable(reply, le_kind_word(cmd->kind), cmd->name);
+}
+
+bool
+le_release_now(LeCommand *cmd)
+{
+	LeReply reply;
+
+	cmd->type = LE_CMD_RELEASE;
+	le_request(cmd, &reply, false);
+	le_check_reply(cmd, &reply);
+	if (reply.status == LE_OK)
+		le_wait_durable_fenced(cmd, &reply);
+	return reply.status == LE_OK;
+}
+
+/*
+ * The token of a holder, or a queue place, with a hold that is not to be
+ * released already; the newest holder of this connection if the command names
+ * none.  0: there is none.
+ */
+static int64
+find_to_release(LeCommand *cmd)
+{
+	LeReply reply;
+
+	for (;;)
+	{
+		le_request(cmd, &reply, false);
+		if (reply.status != LE_QUEUED)
+			le_check_reply(cmd, &reply);
+		if (reply.status != LE_OK && reply.status != LE_QUEUED)
+			return 0;
+		if (le_pending_count(reply.token, cmd->name) < reply.holds)
+			return reply.token;
+		if (cmd->token != 0)
+			return 0;
+		cmd->before = reply.token;
+	}
+}
+
+/*
+ * Release at commit.  The fence comes before the second look: from then on
+ * nobody can take the lock away before the transaction ends.
+ */
+bool
+le_release_at_commit(LeCommand *cmd)
+{
+	LeReply reply;
+	int64 holds = 1;
+
+	cmd->type = LE_CMD_CHECK;
+	cmd->token = find_to_release(cmd);
+	if (cmd->token == 0)
+		return false;
+	le_fence_take(cmd->token);
+	le_request(cmd, &reply, false);
+	if (reply.status != LE_OK && reply.status != LE_QUEUED)
+		return false;
+	le_wait_durable_fenced(cmd, &reply);
+
+	/* all that there are now: one that is acquired after this is kept */
+	if (cmd->all_holds)
+		holds = Max(1, (int64) reply.holds - le_pending_count(cmd->token, cmd->name));
+	le_pending_add(cmd->token, cmd->kind, cmd->name, cmd->hold_for, (uint32) holds, reply.own_session);
+	return true;
+}
+
+Datum
+le_release(FunctionCallInfo fcinfo, LeCommand *cmd)
+{
+	cmd->role = GetUserId();
+	le_check_can_attach();
+	if (!le_release_is_final(fcinfo))
+		PG_RETURN_BOOL(le_release_at_commit(cmd));
+	if (le_my_mailbox != NULL && le_pending_is_free() && le_granted_take(cmd))
+	{
+		le_pending_add_async(cmd->token, cmd->kind, cmd->name);
+		PG_RETURN_BOOL(true);
+	}
+	PG_RETURN_BOOL(le_release_now(cmd));
+}
+
+/*
+ * release_lock(name): what this connection holds.
+ * release_lock(name, token, hold_for, all_holds): a NULL token holds nothing.
+ * A try that failed may have been released: that must not end what another
+ * user of a pooled connection holds.
+ */
+Datum
+le_release_lock(PG_FUNCTION_ARGS)
+{
+	LeCommand cmd = {.kind = LE_KIND_LOCK};
+
+	cmd.name = le_arg_name(fcinfo, 0);
+	if (PG_NARGS() > 1)
+	{
+		cmd.hold_for = le_arg_hold_for(fcinfo, 2);
+		cmd.all_holds = !PG_ARGISNULL(3) && PG_GETARG_BOOL(3);
+		if (PG_ARGISNULL(1))
+			PG_RETURN_BOOL(false);
+		cmd.token = le_arg_token(fcinfo, 1);
+	}
+	return le_release(fcinfo, &cmd);
+}
+
+/* --- looking, and an administrator's means --- */
+
+Datum
+le_held(FunctionCallInfo fcinfo, LeKind kind)
+{
+	LeCommand cmd = {.type = LE_CMD_CHECK, .kind = kind};
+	LeReply reply;
+
+	le_arg_holder(fcinfo, &cmd);
+	le_request(&cmd, &reply, false);
+	if (reply.status == LE_QUEUED)
+		PG_RETURN_BOOL(false);
+	le_check_reply(&cmd, &reply);
+	PG_RETURN_BOOL(reply.status == LE_OK && le_durable_in_time(&reply));
+}
+
+/* is_held(name, token) */
+Datum
+le_is_held(PG_FUNCTION_ARGS)
+{
+	return le_held(fcinfo, LE_KIND_LOCK);
+}
+
+#define MAX_FENCED 16 /* holders that a notice is given about */
+
+typedef struct Holders
+{
+	bool denied;
+	List *roles; /* of the holders, each once */
+	int ntokens;
+	int64 tokens[MAX_FENCED];
+} Holders;
+
+static void
+collect_holder(void *arg, const LePageItem *item)
+{
+	Holders *holders = arg;
+
+	if (item->position != 0)
+		return;
+	holders->roles = list_append_unique_oid(holders->roles, item->role);
+	if (item->token != 0 && holders->ntokens < MAX_FENCED &&
+		(has_privs_of_role(GetUserId(), item->role) ||
+		 has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND)))
+		holders->tokens[holders->ntokens++] = item->token;
+}
+
+bool
+le_may_manage(LeKind kind, LeText name)
+{
+	Holders holders = {0};
+	ListCell *lc;
+
+	if (has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND))
+		return true;
+	le_page_locks(kind, name, collect_holder, &holders);
+	foreach (lc, holders.roles)
+	{
+		if (!has_privs_of_role(GetUserId(), lfirst_oid(lc)))
+			return false;
+	}
+	return true;
+}
+
+/* In steps, if they are very many; *reopened becomes true if that opens a name that was closed. */
+static int64
+end_all(LeCommand *cmd, const char *what, LeText name, bool *reopened)
+{
+	LeReply reply;
+	int64 ended = 0;
+
+	cmd->from = 0;
+	do
+	{
+		le_request(cmd, &reply, false);
+		le_check_reply(cmd, &reply);
+		le_wait_durable(&reply, what, name);
+		ended += reply.ended;
+		*reopened |= reply.reopened;
+		cmd->from = reply.next;
+	} while (reply.next != 0);
+	return ended;
+}
+
+/* *reopened becomes true if it opens a name that was closed. */
+static int64
+force(LeCommand *cmd, bool *reopened)
+{
+	int64 ended;
+	bool opened = false;
+
+	cmd->type = LE_CMD_FORCE;
+	ended = end_all(cmd, le_kind_word(cmd->kind), cmd->name, &opened);
+	if (ended > 0)
+		ereport(LOG,
+				(errmsg("role \"%s\" has ended " INT64_FORMAT " holder(s) of %s \"%.*s\" in database \"%s\"",
+						GetUserNameFromId(GetUserId(), true), ended, le_kind_word(cmd->kind),
+						(int) cmd->name.len, cmd->name.data, get_database_name(MyDatabaseId))));
+	if (opened)
+	{
+		ereport(LOG, (errmsg("role \"%s\" has opened %s \"%.*s\" again in database \"%s\"",
+							 GetUserNameFromId(GetUserId(), true), le_kind_word(cmd->kind),
+							 (int) cmd->name.len, cmd->name.data, get_database_name(MyDatabaseId))));
+		ereport(NOTICE, (errmsg("%s \"%.*s\" was closed, and is open again", le_kind_word(cmd->kind),
+								(int) cmd->name.len, cmd->name.data)));
+	}
+	*reopened |= opened;
+	return ended;
+}
+
+/* Those that go on for a while, and who could end that. */
+static void
+report_fenced(const LeCommand *cmd, const Holders *holders)
+{
+	for (int i = 0; i < holders->ntokens; i++)
+	{
+		List *pids = NIL;
+		ListCell *lc;
+
+		(void) le_fence_procs(holders->tokens[i], &pids, 0);
+		foreach (lc, pids)
+			ereport(NOTICE,
+					(errmsg("%s \"%.*s\" is fenced by the transaction of process %d, and ends with it",
+							le_kind_word(cmd->kind), (int) cmd->name.len, cmd->name.data, lfirst_int(lc)),
+					 errhint("pg_terminate_backend(%d) would end that.", lfirst_int(lc))));
+	}
+}
+
+int64
+le_force(LeKind kind, LeText name)
+{
+	LeCommand cmd = {.kind = kind, .name = name};
+	Holders holders = {0};
+	int64 ended = 0;
+	bool reopened = false;
+	ListCell *lc;
+
+	le_page_locks(kind, name, collect_holder, &holders);
+	if (has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND))
+	{
+		cmd.any_role = true;
+		ended = force(&cmd, &reopened);
+		report_fenced(&cmd, &holders);
+		return ended;
+	}
+	/* one that holds nothing may have closed it */
+	holders.roles = list_append_unique_oid(holders.roles, GetUserId());
+	foreach (lc, holders.roles)
+	{
+		cmd.role = lfirst_oid(lc);
+		if (has_privs_of_role(GetUserId(), cmd.role))
+			ended += force(&cmd, &reopened);
+		else
+			holders.denied = true;
+	}
+	if (ended == 0 && !reopened && holders.denied)
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+						errmsg("permission denied to end the holder of %s \"%.*s\"", le_kind_word(kind),
+							   (int) cmd.name.len, cmd.name.data),
+						errhint("Only members of the holder's role, or of pg_signal_backend, may.")));
+	report_fenced(&cmd, &holders);
+	return ended;
+}
+
+/* force_release_lock(name) */
+Datum
+le_force_release_lock(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(le_force(LE_KIND_LOCK, le_arg_name(fcinfo, 0)));
+}
+
+/* force_release_role(role): also of one that has been dropped, by its OID */
+Datum
+le_force_release_role(PG_FUNCTION_ARGS)
+{
+	LeCommand cmd = {.type = LE_CMD_FORCE_ROLE};
+	LeText role;
+	int64 ended;
+	bool reopened = false;
+
+	if (PG_ARGISNULL(0) || !OidIsValid(PG_GETARG_OID(0)))
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						PG_ARGISNULL(0) ? errmsg("role must not be null") : errmsg("role is not a role: -")));
+	cmd.role = PG_GETARG_OID(0);
+	if (!has_privs_of_role(GetUserId(), cmd.role) && !has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND))
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+						errmsg("permission denied to end what role %s has",
+							   DatumGetCString(DirectFunctionCall1(regroleout, ObjectIdGetDatum(cmd.role)))),
+						errhint("Only members of that role, or of pg_signal_backend, may.")));
+	role.data = DatumGetCString(DirectFunctionCall1(regroleout, ObjectIdGetDatum(cmd.role)));
+	role.len = strlen(role.data);
+	ended = end_all(&cmd, "role", role, &reopened);
+	if (ended > 0)
+		ereport(LOG, (errmsg("role \"%s\" has ended all " INT64_FORMAT
+							 " locks, waits, leases and closed names of role %s",
+							 GetUserNameFromId(GetUserId(), true), ended, role.data)));
+	PG_RETURN_INT64(ended);
+}
+
+/* advance_revision(min) */
+Datum
+le_advance_revision(PG_FUNCTION_ARGS)
+{
+	LeCommand cmd = {.type = LE_CMD_ADVANCE, .revision = le_arg_revision(fcinfo, 0)};
+	LeReply reply;
+
+	le_request(&cmd, &reply, false);
+	(void) le_durable_in_time(&reply);
+	PG_RETURN_INT64(reply.revision);
+}

@@ -1,0 +1,156 @@
+/*
+ * sql/sql_lost.c
+ *		The detail of an error LE001: what has become of a token, and, for those
+ *		who may know it, who holds the lock now.
+ */
+#include "postgres.h"
+
+#include "lib/stringinfo.h"
+
+#include "backend/session_acquirer.h"
+#include "backend/session_page.h"
+#include "shared/words.h"
+#include "sql/sql_args.h"
+#include "sql/sql.h"
+
+/* The holder that is told of. */
+typedef struct Holder
+{
+	int holders;
+	int64 token; /* 0: none that the caller may know */
+	LeAcquirerParts acquirer;
+} Holder;
+
+static void
+note_holder(void *arg, const LePageItem *item)
+{
+	Holder *holder = arg;
+	const char *text = le_page_text(item);
+
+	if (item->position != 0 || item->token == 0 || item->lapsed)
+		return;
+	holder->holders++;
+	if (holder->token != 0 || !le_may_see_details(item->role))
+		return;
+	holder->token = item->token;
+	le_acquirer_parse((LeText){text + item->name_len + item->owner_len + item->value_len, item->acquirer_len},
+					  &holder->acquirer);
+}
+
+static void
+put_ending(StringInfo detail, const LeCommand *cmd, const LeReply *reply)
+{
+	double ago = (double) reply->ending_ago / LE_SECOND;
+
+	switch ((LeEnd) reply->ending)
+	{
+		case LE_END_RELEASED:
+			appendStringInfo(detail, _("It was released %.1f s ago."), ago);
+			break;
+		case LE_END_EXPIRED:
+			appendStringInfo(detail, _("It expired %.1f s ago: it was not renewed in time."), ago);
+			break;
+		case LE_END_REVOKED:
+			appendStringInfo(detail,
+							 reply->status == LE_NO_LEASE ? _("It was revoked %.1f s ago.")
+														  : _("Its lease was revoked %.1f s ago."),
+							 ago);
+			break;
+		case LE_END_FORCED:
+			appendStringInfo(detail, _("%s ended it %.1f s ago."),
+							 cmd->kind == LE_KIND_ELECTION ? "force_resign()" : "force_release_lock()", ago);
+			break;
+		case LE_END_UNDONE:
+			appendStringInfo(detail, _("The transaction that acquired it was rolled back %.1f s ago."), ago);
+			break;
+		case LE_END_SESSION:
+			appendStringInfo(detail, _("The connection that it was bound to ended %.1f s ago."), ago);
+			break;
+		default:
+			appendStringInfoString(detail, _("It is not known any more how it ended."));
+			break;
+	}
+}
+
+static void
+put_holder(StringInfo detail, const Holder *holder)
+{
+	if (holder->holders == 0)
+		appendStringInfoString(detail, _(" Nobody holds it now."));
+	else if (holder->token == 0)
+		appendStringInfoString(detail, _(" It is held by another role now."));
+	else
+	{
+		appendStringInfo(detail, _(" It is held by token " INT64_FORMAT " now"), holder->token);
+		if (holder->acquirer.pid != 0)
+			appendStringInfo(detail, _(", acquired by process %d"), holder->acquirer.pid);
+		if (holder->acquirer.application_name != NULL)
+			appendStringInfo(detail, _(" (application \"%s\")"), holder->acquirer.application_name);
+		if (holder->acquirer.client_addr != NULL)
+			appendStringInfo(detail, _(" from %s"), holder->acquirer.client_addr);
+		appendStringInfoChar(detail, '.');
+	}
+}
+
+/*
+ * False: the manager did not say.  That the lock is lost is what matters; the
+ * caller raises it, which ends the transaction as this error would have.
+ */
+static bool
+find_holder(const LeCommand *cmd, Holder *holder)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool found = false;
+
+	PG_TRY();
+	{
+		le_page_locks(cmd->kind, cmd->name, note_holder, holder);
+		found = true;
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	return found;
+}
+
+char *
+le_lost_detail(const LeCommand *cmd, const LeReply *reply)
+{
+	Holder holder = {0};
+	StringInfoData detail;
+
+	initStringInfo(&detail);
+	put_ending(&detail, cmd, reply);
+	if (find_holder(cmd, &holder))
+		put_holder(&detail, &holder);
+	return detail.data;
+}
+
+const char *
+le_lost_wait_detail(const LeReply *reply)
+{
+	switch ((LeEnd) reply->ending)
+	{
+		case LE_END_REVOKED:
+			return _("Its lease was revoked.");
+		case LE_END_FORCED:
+			return _("force_release_role() ended it.");
+		default:
+			return _("Its lease has expired.");
+	}
+}
+
+char *
+le_lost_lease_detail(const LeCommand *cmd, const LeReply *reply)
+{
+	StringInfoData detail;
+
+	initStringInfo(&detail);
+	if (reply->ending == LE_END_NONE)
+		return NULL;
+	put_ending(&detail, cmd, reply);
+	return detail.data;
+}

@@ -1,0 +1,237 @@
+/*
+ * sql/sql_version.c
+ *		The SQL functions for optimistic versions: of keys, and of the rows of a
+ *		table.
+ *
+ * Both are plain transactional rows of the caller's own transaction, so nothing
+ * here needs the manager, or shared_preload_libraries.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_type.h"
+#include "commands/trigger.h"
+#include "executor/spi.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/rel.h"
+
+#include "shared/compat.h"
+#include "sql/sql_args.h"
+#include "sql/sql.h"
+#include "store/versioned.h"
+
+LE_FUNCTION(le_compare_and_set);
+LE_FUNCTION(le_read_versioned);
+LE_FUNCTION(le_version_guard);
+LE_FUNCTION(le_role_oid);
+
+/* What a row takes beside key and value, about. */
+#define ROW_OF_KEY 150
+
+/* --- keys --- */
+
+/* lock_election.role_oid(role), for a generated column */
+Datum
+le_role_oid(PG_FUNCTION_ARGS)
+{
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	PG_RETURN_OID(get_role_oid(NameStr(*PG_GETARG_NAME(0)), true));
+}
+
+/*
+ * A key is its creator's as a table would be: for the members of that role, and
+ * of the predefined role for all data.
+ */
+static void
+check_key(LeText key, const LeVersioned *row, Oid all_data, const char *what)
+{
+	if (row->version == 0 || (OidIsValid(row->role) && has_privs_of_role(GetUserId(), row->role)) ||
+		has_privs_of_role(GetUserId(), all_data))
+		return;
+	ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+					errmsg("permission denied to %s key \"%.*s\"", what, (int) key.len, key.data),
+					errdetail("It belongs to another role.")));
+}
+
+/*
+ * compare_and_set(key, expected_version, value)
+ *
+ * A version that is not the expected one in this statement's snapshot never
+ * will be again.  One that is may have a writer: the second statement waits for
+ * that, and looks again.
+ */
+Datum
+le_compare_and_set(PG_FUNCTION_ARGS)
+{
+	LeText key = le_arg_key(fcinfo, 0);
+	int64 expected = le_arg_version(fcinfo, 1);
+	bool value_is_null = PG_ARGISNULL(2);
+	Datum value = 0;
+	LeVersioned row;
+	int64 version, more;
+
+	le_arg_check_value(fcinfo, 2);
+	if (!value_is_null)
+		value = PG_GETARG_DATUM(2);
+	PreventCommandDuringRecovery("compare_and_set()");
+	PreventCommandIfReadOnly("compare_and_set()");
+
+	le_version_read(PG_GETARG_DATUM(0), &row);
+	check_key(key, &row, ROLE_PG_WRITE_ALL_DATA, "write");
+	if (row.version != expected)
+		PG_RETURN_NULL();
+	more = value_is_null ? 0 : (int64) (VARSIZE_ANY_EXHDR(DatumGetPointer(value)));
+	if (expected == 0)
+		le_version_check_size(GetUserId(), more + key.len + ROW_OF_KEY);
+	else if (OidIsValid(row.role))
+		le_version_check_size(
+			row.role, more - (row.value_is_null ? 0 : (int64) VARSIZE_ANY_EXHDR(DatumGetPointer(row.value))));
+	if (expected == 0)
+		version = le_version_insert(PG_GETARG_DATUM(0), value, value_is_null, GetUserId());
+	else
+		version = le_version_update(PG_GETARG_DATUM(0), expected, value, value_is_null);
+	if (version == 0)
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(version);
+}
+
+/* read_versioned(key, OUT value, OUT version) */
+Datum
+le_read_versioned(PG_FUNCTION_ARGS)
+{
+	LeText key = le_arg_key(fcinfo, 0);
+	LeVersioned row;
+	Datum values[2];
+	bool nulls[2] = {false};
+
+	le_version_read(PG_GETARG_DATUM(0), &row);
+	check_key(key, &row, ROLE_PG_READ_ALL_DATA, "read");
+	values[0] = row.value;
+	nulls[0] = row.value_is_null;
+	values[1] = Int64GetDatum(row.version);
+	return le_row_datum(fcinfo, values, nulls, lengthof(values));
+}
+
+/* --- rows of a table --- */
+
+static void
+check_trigger(FunctionCallInfo fcinfo)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+						errmsg("function \"%s\" was not called by trigger manager", "version_guard")));
+	if (!TRIGGER_FIRED_BEFORE(trigger->tg_event) || !TRIGGER_FIRED_FOR_ROW(trigger->tg_event) ||
+		!TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("trigger \"%s\" must be fired BEFORE UPDATE FOR EACH ROW: it calls version_guard",
+						trigger->tg_trigger->tgname)));
+	if (trigger->tg_trigger->tgnargs > 1)
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("trigger \"%s\" must call version_guard with at most one argument, the name of a column",
+					trigger->tg_trigger->tgname)));
+}
+
+/* By name in the very table that is written: partitions number theirs apart. */
+static Form_pg_attribute
+version_column(const TriggerData *trigger)
+{
+	const char *name = trigger->tg_trigger->tgnargs == 1 ? trigger->tg_trigger->tgargs[0] : "version";
+	const char *table = RelationGetRelationName(trigger->tg_relation);
+	int number = SPI_fnumber(trigger->tg_relation->rd_att, name);
+	Form_pg_attribute column;
+
+	if (number <= 0) /* none, or one of the system's */
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_COLUMN),
+				 errmsg("column \"%s\" of table \"%s\" does not exist", name, table),
+				 errdetail("Trigger \"%s\" calls version_guard with it.", trigger->tg_trigger->tgname)));
+	column = TupleDescAttr(trigger->tg_relation->rd_att, number - 1);
+	if (column->atttypid != INT2OID && column->atttypid != INT4OID && column->atttypid != INT8OID)
+		ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
+						errmsg("column \"%s\" of table \"%s\" cannot be a version", name, table),
+						errdetail("A version is a smallint, integer or bigint.")));
+	if (column->attgenerated != '\0')
+		ereport(ERROR, (errcode(ERRCODE_GENERATED_ALWAYS),
+						errmsg("column \"%s\" of table \"%s\" cannot be a version", name, table),
+						errdetail("It is a generated column.")));
+	return column;
+}
+
+static int64
+row_version(const TriggerData *trigger, HeapTuple tuple, const FormData_pg_attribute *column)
+{
+	bool isnull;
+	Datum version = heap_getattr(tuple, column->attnum, trigger->tg_relation->rd_att, &isnull);
+
+	if (isnull)
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						errmsg("version \"%s\" of a row of table \"%s\" is null", NameStr(column->attname),
+							   RelationGetRelationName(trigger->tg_relation)),
+						tuple == trigger->tg_newtuple ? errhint("Set it to the version that was read.")
+													  : errhint("Make the column NOT NULL DEFAULT 1.")));
+	if (column->atttypid == INT2OID)
+		return DatumGetInt16(version);
+	return column->atttypid == INT4OID ? DatumGetInt32(version) : DatumGetInt64(version);
+}
+
+static Datum
+next_version(int64 version, const FormData_pg_attribute *column)
+{
+	int64 max = column->atttypid == INT2OID   ? PG_INT16_MAX
+				: column->atttypid == INT4OID ? PG_INT32_MAX
+											  : PG_INT64_MAX;
+
+	if (version >= max)
+		ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+						errmsg("version \"%s\" is out of range", NameStr(column->attname))));
+	version++;
+	if (column->atttypid == INT2OID)
+		return Int16GetDatum((int16) version);
+	return column->atttypid == INT4OID ? Int32GetDatum((int32) version) : Int64GetDatum(version);
+}
+
+/*
+ * version_guard('column'), BEFORE UPDATE of a row
+ *
+ * Under READ COMMITTED an update that had to wait comes here with the newest
+ * old row, because PostgreSQL locks the row before it fires the trigger.
+ */
+Datum
+le_version_guard(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+	Form_pg_attribute column;
+	int64 old_version;
+	int64 new_version;
+	int number;
+	Datum next;
+	bool isnull = false;
+
+	check_trigger(fcinfo);
+	column = version_column(trigger);
+	old_version = row_version(trigger, trigger->tg_trigtuple, column);
+	new_version = row_version(trigger, trigger->tg_newtuple, column);
+	if (new_version != old_version)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("row of table \"%s\" was changed since it was read",
+						RelationGetRelationName(trigger->tg_relation)),
+				 errdetail("It has version " INT64_FORMAT ", the update was made for " INT64_FORMAT ".",
+						   old_version, new_version),
+				 new_version < old_version ? errhint("Read the row again, and repeat the transaction.")
+										   : errhint("An update carries the version that was read; the "
+													 "trigger makes the next one of it.")));
+	number = column->attnum;
+	next = next_version(old_version, column);
+	return PointerGetDatum(heap_modify_tuple_by_cols(trigger->tg_newtuple, trigger->tg_relation->rd_att, 1,
+													 &number, &next, &isnull));
+}
