@@ -160,9 +160,10 @@ PGXS := $(shell $(PG_CONFIG) --pgxs)
 ifeq ($(PGXS),)
 $(error $(PG_CONFIG) not found: install postgresql-server-dev-15 or newer, or set PG_CONFIG)
 endif
-# As the server's own: a broken assertion must not take down a cluster that is not built for them.
+# As the server's own: a broken assertion must not take down a cluster that is not built for them.  Only the build for
+# tests has them in every server.
 ifneq ($(LE_FAULTS),)
-PG_CPPFLAGS += -DLE_FAULTS
+PG_CPPFLAGS += -DLE_FAULTS -DUSE_ASSERT_CHECKING
 else ifeq ($(findstring --enable-cassert,$(shell $(PG_CONFIG) --configure)),)
 PG_CPPFLAGS += -DNDEBUG
 endif

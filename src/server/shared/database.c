@@ -4,8 +4,6 @@
  */
 #include "postgres.h"
 
-#include <assert.h>
-
 #include "miscadmin.h"
 #include "storage/lwlock.h"
 #include "utils/timestamp.h"
@@ -71,7 +69,7 @@ le_database_init(LeDatabase *db)
 	counters_init(&db->counters);
 }
 
-/* For assertions.  These are C's own: PostgreSQL's are off in the servers that our tests use. */
+/* For assertions, which the build for tests has. */
 static inline pg_attribute_unused() bool is_locked(void)
 {
 	return LWLockHeldByMeInMode(le_shared->lock, LW_EXCLUSIVE);
@@ -97,9 +95,9 @@ static inline pg_attribute_unused() bool may_change(LeDbState from, LeDbState to
 static void
 set_state(LeDatabase *db, LeDbState from, LeDbState to)
 {
-	assert(is_locked());
-	assert(db->state == from);
-	assert(may_change(from, to));
+	Assert(is_locked());
+	Assert(db->state == from);
+	Assert(may_change(from, to));
 
 	db->state = to;
 	pg_atomic_write_u32(&db->running, to == LE_DB_RUNNING);
@@ -116,7 +114,7 @@ le_database_find(Oid dboid, bool create)
 {
 	LeDatabase *unused = NULL;
 
-	assert(create ? is_locked() : LWLockHeldByMe(le_shared->lock));
+	Assert(create ? is_locked() : LWLockHeldByMe(le_shared->lock));
 	for (int i = 0; i < le_shared->max_databases; i++)
 	{
 		LeDatabase *db = &le_shared->databases[i];
@@ -165,8 +163,8 @@ unlink_all(LeDatabase *db)
 static void
 clear_mailboxes(LeDatabase *db)
 {
-	assert(is_locked());
-	assert(db->state == LE_DB_FREE);
+	Assert(is_locked());
+	Assert(db->state == LE_DB_FREE);
 
 	unlink_all(db);
 	for (int i = 0; i < le_shared->max_sessions; i++)
@@ -192,7 +190,7 @@ void
 le_database_free(LeDatabase *db)
 {
 	/* A session detaches before its process leaves the list of processes. */
-	assert(db->attached == 0);
+	Assert(db->attached == 0);
 
 	set_state(db, LE_DB_IDLE, LE_DB_FREE);
 	clear_mailboxes(db);
@@ -206,8 +204,8 @@ le_database_free(LeDatabase *db)
 void
 le_database_enter(LeDatabase *db)
 {
-	assert(is_locked());
-	assert(db->state == LE_DB_STARTING && db->worker_pid == 0);
+	Assert(is_locked());
+	Assert(db->state == LE_DB_STARTING && db->worker_pid == 0);
 
 	db->worker_pid = MyProcPid;
 	db->worker_proc = le_my_proc();
@@ -217,7 +215,7 @@ le_database_enter(LeDatabase *db)
 void
 le_database_running(LeDatabase *db)
 {
-	assert(db->worker_pid == MyProcPid);
+	Assert(db->worker_pid == MyProcPid);
 
 	set_state(db, LE_DB_STARTING, LE_DB_RUNNING);
 	db->wanted = false;
@@ -237,8 +235,8 @@ le_database_stopped(LeDatabase *db, LeDbExit why)
 void
 le_database_want(LeDatabase *db)
 {
-	assert(is_locked());
-	assert(db->state != LE_DB_FREE);
+	Assert(is_locked());
+	Assert(db->state != LE_DB_FREE);
 
 	db->wanted = true;
 }
@@ -246,8 +244,8 @@ le_database_want(LeDatabase *db)
 void
 le_database_reserve(LeDatabase *db, int pid)
 {
-	assert(is_locked());
-	assert(db->state != LE_DB_FREE);
+	Assert(is_locked());
+	Assert(db->state != LE_DB_FREE);
 
 	db->reserved_by = pid;
 	if (pid == 0)
@@ -257,8 +255,8 @@ le_database_reserve(LeDatabase *db, int pid)
 void
 le_database_ask_to_leave(LeDatabase *db)
 {
-	assert(is_locked());
-	assert(db->state == LE_DB_STARTING || db->state == LE_DB_RUNNING);
+	Assert(is_locked());
+	Assert(db->state == LE_DB_STARTING || db->state == LE_DB_RUNNING);
 
 	db->leave = true;
 }
@@ -266,7 +264,7 @@ le_database_ask_to_leave(LeDatabase *db)
 void
 le_database_notifier_enter(LeDatabase *db)
 {
-	assert(is_locked());
+	Assert(is_locked());
 
 	db->notifier_pid = MyProcPid;
 	db->notifier_proc = le_my_proc();
@@ -275,7 +273,7 @@ le_database_notifier_enter(LeDatabase *db)
 void
 le_database_notifier_leave(LeDatabase *db)
 {
-	assert(is_locked());
+	Assert(is_locked());
 
 	/* unless it was given to another database meanwhile */
 	if (db->notifier_pid != MyProcPid)
@@ -289,8 +287,8 @@ le_database_notifier_leave(LeDatabase *db)
 void
 le_database_attach(LeDatabase *db)
 {
-	assert(is_locked());
-	assert(db->state != LE_DB_FREE);
+	Assert(is_locked());
+	Assert(db->state != LE_DB_FREE);
 
 	db->attached++;
 }
@@ -300,8 +298,8 @@ le_database_detach(LeMailbox *box)
 {
 	LeDatabase *db = &le_shared->databases[box->database];
 
-	assert(is_locked());
-	assert(db->attached > 0);
+	Assert(is_locked());
+	Assert(db->attached > 0);
 
 	db->attached--;
 	pg_atomic_fetch_or_u32(&box->mail, LE_MAIL_SESSION_END);
