@@ -11,11 +11,29 @@
 #include "core/command.h"
 
 /*
- * The row that a function returns, and one of the rows of a set: values and nulls
- * are arrays of "known" columns.  What newer SQL expects beyond them is NULL.
+ * A row that a function returns.  It begins empty ({0}); columns are added in the order that SQL declares.
+ * Columns that newer SQL expects beyond them are NULL.
  */
-extern Datum le_row_datum(FunctionCallInfo fcinfo, Datum *values, bool *nulls, int known);
-extern void le_put_row(ReturnSetInfo *rsinfo, Datum *values, bool *nulls, int known);
+#define LE_TUPLE_COLUMNS 32
+
+typedef struct LeTuple
+{
+	int n;
+	Datum values[LE_TUPLE_COLUMNS];
+	bool nulls[LE_TUPLE_COLUMNS];
+} LeTuple;
+
+/* The next column. */
+extern void le_tuple_add(LeTuple *tuple, Datum value);
+/* The column is NULL unless the value is given. */
+extern void le_tuple_add_if(LeTuple *tuple, bool given, Datum value);
+/* The column is NULL where there is no text. */
+extern void le_tuple_add_text(LeTuple *tuple, LeText text);
+extern void le_tuple_add_string(LeTuple *tuple, const char *string);
+
+/* The row as the function's result, and as one row of its set. */
+extern Datum le_tuple_datum(FunctionCallInfo fcinfo, LeTuple *tuple);
+extern void le_tuple_put(ReturnSetInfo *rsinfo, LeTuple *tuple);
 
 /* Raise the error of this answer, if it is an error whatever was asked. */
 extern void le_check_reply(const LeCommand *cmd, const LeReply *reply);

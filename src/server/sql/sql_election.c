@@ -116,17 +116,6 @@ le_force_resign(PG_FUNCTION_ARGS)
 
 /* --- who leads --- */
 
-/* Columns of the answer of current_leader(), in their order. */
-enum
-{
-	LEADER_CANDIDATE,
-	LEADER_TERM,
-	LEADER_ELECTED_AT,
-	LEADER_EXPIRES_AT,
-	LEADER_VALID_FOR,
-	LEADER_COLUMNS
-};
-
 typedef struct Leader
 {
 	LeText candidate;
@@ -140,19 +129,14 @@ typedef struct Leader
 static void
 put_leader(ReturnSetInfo *rsinfo, const Leader *leader)
 {
-	Datum values[LEADER_COLUMNS];
-	bool nulls[LEADER_COLUMNS] = {false};
+	LeTuple tuple = {0};
 
-	values[LEADER_CANDIDATE] =
-		PointerGetDatum(cstring_to_text_with_len(leader->candidate.data, (int) leader->candidate.len));
-	values[LEADER_TERM] = Int64GetDatum(leader->term);
-	values[LEADER_ELECTED_AT] = TimestampTzGetDatum(leader->elected_at);
-	nulls[LEADER_EXPIRES_AT] = !leader->has_expiry;
-	values[LEADER_EXPIRES_AT] = TimestampTzGetDatum(leader->expires_at);
-	nulls[LEADER_VALID_FOR] = leader->valid_for == LE_NEVER;
-	if (leader->valid_for != LE_NEVER)
-		values[LEADER_VALID_FOR] = le_interval_datum(leader->valid_for);
-	le_put_row(rsinfo, values, nulls, LEADER_COLUMNS);
+	le_tuple_add_text(&tuple, leader->candidate);
+	le_tuple_add(&tuple, Int64GetDatum(leader->term));
+	le_tuple_add(&tuple, TimestampTzGetDatum(leader->elected_at));
+	le_tuple_add_if(&tuple, leader->has_expiry, TimestampTzGetDatum(leader->expires_at));
+	le_tuple_add_if(&tuple, leader->valid_for != LE_NEVER, le_interval_datum(leader->valid_for));
+	le_tuple_put(rsinfo, &tuple);
 }
 
 /*

@@ -31,24 +31,6 @@ LE_FUNCTION(le_health);
 /* The manager, or a standby, that has somebody wait for so long is not well. */
 #define TOO_LONG (2 * LE_SECOND)
 
-/* Columns of lock_election.health(), in their order. */
-enum
-{
-	HEALTH_OK,
-	HEALTH_PROBLEM,
-	HEALTH_ROLE,
-	HEALTH_MANAGER,
-	HEALTH_LOADING,
-	HEALTH_REQUEST_WAIT,
-	HEALTH_STANDBY_CONFIRMS,
-	HEALTH_STANDBY_WAIT,
-	HEALTH_INCARNATION,
-	HEALTH_LIBRARY_VERSION,
-	HEALTH_SQL_VERSION,
-	HEALTH_REPLAYED_AT,
-	HEALTH_COLUMNS
-};
-
 typedef struct Health
 {
 	bool primary;
@@ -193,33 +175,26 @@ problem(const Health *health)
 Datum
 le_health(PG_FUNCTION_ARGS)
 {
-	Datum values[HEALTH_COLUMNS] = {0};
-	bool nulls[HEALTH_COLUMNS] = {false};
+	LeTuple tuple = {0};
 	Health health;
 	const char *wrong;
 	char *sql_version = le_version_installed();
+	TimestampTz replayed_at;
 
 	look(&health);
 	wrong = problem(&health);
-	values[HEALTH_OK] = BoolGetDatum(wrong == NULL);
-	nulls[HEALTH_PROBLEM] = wrong == NULL;
-	if (wrong != NULL)
-		values[HEALTH_PROBLEM] = CStringGetTextDatum(wrong);
-	values[HEALTH_ROLE] = CStringGetTextDatum(health.primary ? "primary" : "standby");
-	values[HEALTH_MANAGER] = BoolGetDatum(health.manager);
-	values[HEALTH_LOADING] = BoolGetDatum(health.loading);
-	values[HEALTH_REQUEST_WAIT] = le_interval_datum(health.request_wait);
-	nulls[HEALTH_STANDBY_CONFIRMS] = !health.standby_defined;
-	values[HEALTH_STANDBY_CONFIRMS] = BoolGetDatum(health.standby_confirms);
-	values[HEALTH_STANDBY_WAIT] = le_interval_datum(health.standby_wait);
-	nulls[HEALTH_INCARNATION] = health.incarnation == 0;
-	values[HEALTH_INCARNATION] = Int64GetDatum(health.incarnation);
-	nulls[HEALTH_LIBRARY_VERSION] = le_shared == NULL;
-	values[HEALTH_LIBRARY_VERSION] = CStringGetTextDatum(LE_VERSION);
-	nulls[HEALTH_SQL_VERSION] = sql_version == NULL;
-	if (sql_version != NULL)
-		values[HEALTH_SQL_VERSION] = CStringGetTextDatum(sql_version);
-	values[HEALTH_REPLAYED_AT] = TimestampTzGetDatum(health.primary ? 0 : GetLatestXTime());
-	nulls[HEALTH_REPLAYED_AT] = values[HEALTH_REPLAYED_AT] == 0;
-	return le_row_datum(fcinfo, values, nulls, lengthof(values));
+	replayed_at = health.primary ? 0 : GetLatestXTime();
+	le_tuple_add(&tuple, BoolGetDatum(wrong == NULL));
+	le_tuple_add_string(&tuple, wrong);
+	le_tuple_add_string(&tuple, health.primary ? "primary" : "standby");
+	le_tuple_add(&tuple, BoolGetDatum(health.manager));
+	le_tuple_add(&tuple, BoolGetDatum(health.loading));
+	le_tuple_add(&tuple, le_interval_datum(health.request_wait));
+	le_tuple_add_if(&tuple, health.standby_defined, BoolGetDatum(health.standby_confirms));
+	le_tuple_add(&tuple, le_interval_datum(health.standby_wait));
+	le_tuple_add_if(&tuple, health.incarnation != 0, Int64GetDatum(health.incarnation));
+	le_tuple_add_string(&tuple, le_shared != NULL ? LE_VERSION : NULL);
+	le_tuple_add_string(&tuple, sql_version);
+	le_tuple_add_if(&tuple, replayed_at != 0, TimestampTzGetDatum(replayed_at));
+	return le_tuple_datum(fcinfo, &tuple);
 }

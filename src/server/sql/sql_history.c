@@ -24,19 +24,6 @@
 LE_FUNCTION(le_observe_election);
 LE_FUNCTION(le_election_history);
 
-/* Columns of election_history(), in their order. */
-enum
-{
-	HISTORY_CHANGE,
-	HISTORY_HOW,
-	HISTORY_CANDIDATE,
-	HISTORY_TERM,
-	HISTORY_ELECTED_AT,
-	HISTORY_CHANGED_AT,
-	HISTORY_ENDED_AT,
-	HISTORY_COLUMNS
-};
-
 /* observe_election(election) */
 Datum
 le_observe_election(PG_FUNCTION_ARGS)
@@ -52,18 +39,17 @@ le_observe_election(PG_FUNCTION_ARGS)
 static void
 put_change(void *arg, const LeStoredChange *change)
 {
-	ReturnSetInfo *rsinfo = arg;
-	Datum values[HISTORY_COLUMNS];
-	bool nulls[HISTORY_COLUMNS] = {false};
+	LeTuple tuple = {0};
+	bool ended = change->how != LE_HOW_ELECTED && change->how != LE_HOW_PROCLAIMED;
 
-	values[HISTORY_CHANGE] = Int64GetDatum(change->number);
-	values[HISTORY_HOW] = CStringGetTextDatum(le_how_name(change->how));
-	values[HISTORY_CANDIDATE] = change->candidate;
-	values[HISTORY_TERM] = Int64GetDatum(change->term);
-	values[HISTORY_ELECTED_AT] = TimestampTzGetDatum(change->elected_at);
-	values[HISTORY_CHANGED_AT] = values[HISTORY_ENDED_AT] = TimestampTzGetDatum(change->at);
-	nulls[HISTORY_ENDED_AT] = change->how == LE_HOW_ELECTED || change->how == LE_HOW_PROCLAIMED;
-	le_put_row(rsinfo, values, nulls, HISTORY_COLUMNS);
+	le_tuple_add(&tuple, Int64GetDatum(change->number));
+	le_tuple_add_string(&tuple, le_how_name(change->how));
+	le_tuple_add(&tuple, change->candidate);
+	le_tuple_add(&tuple, Int64GetDatum(change->term));
+	le_tuple_add(&tuple, TimestampTzGetDatum(change->elected_at));
+	le_tuple_add(&tuple, TimestampTzGetDatum(change->at));
+	le_tuple_add_if(&tuple, ended, TimestampTzGetDatum(change->at));
+	le_tuple_put(arg, &tuple);
 }
 
 /*

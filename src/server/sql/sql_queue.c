@@ -23,30 +23,20 @@ LE_FUNCTION(le_enqueue_locks);
 LE_FUNCTION(le_await_lock);
 LE_FUNCTION(le_await_locks);
 
-/* Columns of the answer of enqueue_lock() and enqueue_candidate(), in their order. */
-enum
-{
-	ENQUEUE_TOKEN,
-	ENQUEUE_GRANTED,
-	ENQUEUE_POSITION,
-	ENQUEUE_CHANNEL,
-	ENQUEUE_COLUMNS
-};
-
+/* The answer of enqueue_lock() and enqueue_candidate(): token, granted, position, channel. */
 static Datum
 place_datum(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeReply *reply)
 {
 	char channel[LE_CHANNEL_SIZE];
-	Datum values[ENQUEUE_COLUMNS];
-	bool nulls[ENQUEUE_COLUMNS] = {false};
 	bool granted = reply->status == LE_OK;
+	LeTuple tuple = {0};
 
 	le_channel_name(cmd->kind, cmd->nnames > 0 ? cmd->names[0] : cmd->name, channel);
-	values[ENQUEUE_TOKEN] = Int64GetDatum(reply->token);
-	values[ENQUEUE_GRANTED] = BoolGetDatum(granted);
-	values[ENQUEUE_POSITION] = Int64GetDatum(granted ? 0 : (int64) reply->position);
-	values[ENQUEUE_CHANNEL] = CStringGetTextDatum(channel);
-	return le_row_datum(fcinfo, values, nulls, lengthof(values));
+	le_tuple_add(&tuple, Int64GetDatum(reply->token));
+	le_tuple_add(&tuple, BoolGetDatum(granted));
+	le_tuple_add(&tuple, Int64GetDatum(granted ? 0 : (int64) reply->position));
+	le_tuple_add_string(&tuple, channel);
+	return le_tuple_datum(fcinfo, &tuple);
 }
 
 Datum

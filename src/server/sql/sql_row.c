@@ -6,27 +6,56 @@
 
 #include "access/htup_details.h"
 #include "funcapi.h"
+#include "utils/builtins.h"
 #include "utils/tuplestore.h"
 
 #include "shared/library_version.h"
 #include "sql/sql.h"
 
+void
+le_tuple_add_if(LeTuple *tuple, bool given, Datum value)
+{
+	Assert(tuple->n < LE_TUPLE_COLUMNS);
+	tuple->nulls[tuple->n] = !given;
+	tuple->values[tuple->n++] = value;
+}
+
+void
+le_tuple_add(LeTuple *tuple, Datum value)
+{
+	le_tuple_add_if(tuple, true, value);
+}
+
+void
+le_tuple_add_text(LeTuple *tuple, LeText text)
+{
+	le_tuple_add_if(tuple, text.data != NULL,
+					text.data == NULL ? 0
+									  : PointerGetDatum(cstring_to_text_with_len(text.data, (int) text.len)));
+}
+
+void
+le_tuple_add_string(LeTuple *tuple, const char *string)
+{
+	le_tuple_add_if(tuple, string != NULL, string == NULL ? 0 : CStringGetTextDatum(string));
+}
+
 Datum
-le_row_datum(FunctionCallInfo fcinfo, Datum *values, bool *nulls, int known)
+le_tuple_datum(FunctionCallInfo fcinfo, LeTuple *tuple)
 {
 	TupleDesc desc;
 	LeWideRow row;
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	row = le_widen_row(desc->natts, known, values, nulls);
+	row = le_widen_row(desc->natts, tuple->n, tuple->values, tuple->nulls);
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), row.values, row.nulls));
 }
 
 void
-le_put_row(ReturnSetInfo *rsinfo, Datum *values, bool *nulls, int known)
+le_tuple_put(ReturnSetInfo *rsinfo, LeTuple *tuple)
 {
-	LeWideRow row = le_widen_row(rsinfo->setDesc->natts, known, values, nulls);
+	LeWideRow row = le_widen_row(rsinfo->setDesc->natts, tuple->n, tuple->values, tuple->nulls);
 
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, row.values, row.nulls);
 }

@@ -105,15 +105,13 @@ le_read_versioned(PG_FUNCTION_ARGS)
 {
 	LeText key = le_arg_key(fcinfo, 0);
 	LeVersioned row;
-	Datum values[2];
-	bool nulls[2] = {false};
+	LeTuple tuple = {0};
 
 	le_version_read(PG_GETARG_DATUM(0), &row);
 	check_key(key, &row, ROLE_PG_READ_ALL_DATA, "read");
-	values[0] = row.value;
-	nulls[0] = row.value_is_null;
-	values[1] = Int64GetDatum(row.version);
-	return le_row_datum(fcinfo, values, nulls, lengthof(values));
+	le_tuple_add_if(&tuple, !row.value_is_null, row.value);
+	le_tuple_add(&tuple, Int64GetDatum(row.version));
+	return le_tuple_datum(fcinfo, &tuple);
 }
 
 /* --- rows of a table --- */

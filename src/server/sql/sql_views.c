@@ -38,65 +38,14 @@ LE_FUNCTION(le_stat);
 LE_FUNCTION(le_histogram);
 LE_FUNCTION(le_stat_reset);
 
-/* Columns of lock_election.look(), in their order. */
-enum
+/* A row of look(): a holder, a waiter, or a name that is closed and that nobody holds (token 0). */
+typedef struct Shown
 {
-	COLUMN_KIND,
-	COLUMN_NAME,
-	COLUMN_SLOT,
-	COLUMN_MODE,
-	COLUMN_OWNER,
-	COLUMN_VALUE,
-	COLUMN_ROLE,
-	COLUMN_TOKEN,
-	COLUMN_LEASE,
-	COLUMN_HOLDS,
-	COLUMN_SINCE,
-	COLUMN_EXPIRES_AT,
-	COLUMN_TIME_LEFT,
-	COLUMN_WAITERS,
-	COLUMN_CLOSED_UNTIL,
-	COLUMN_POSITION,
-	COLUMN_PID,
-	COLUMN_TERM,
-	COLUMN_APPLICATION_NAME,
-	COLUMN_CLIENT_ADDR,
-	COLUMN_CONNECTED,
-	COLUMN_COLUMNS
-};
-
-typedef struct ViewRow
-{
-	Datum values[COLUMN_COLUMNS];
-	bool nulls[COLUMN_COLUMNS];
-} ViewRow;
-
-static void
-set(ViewRow *row, int column, Datum value)
-{
-	row->values[column] = value;
-	row->nulls[column] = false;
-}
-
-static Datum
-text_datum(const char *data, uint32 len)
-{
-	return PointerGetDatum(cstring_to_text_with_len(data, (int) len));
-}
-
-static Datum
-mode_datum(int mode)
-{
-	return CStringGetTextDatum(mode == LE_MODE_SHARED   ? "shared"
-							   : mode == LE_MODE_PERMIT ? "permit"
-														: "exclusive");
-}
-
-static Datum
-kind_datum(int kind)
-{
-	return CStringGetTextDatum(le_kind_word((LeKind) kind));
-}
+	LePageItem item; /* its lengths are not used; without a slot, lease or time left as it says there */
+	bool live;       /* on a primary: who waits behind it, and whether its connection is open, is known */
+	bool has_expiry;
+	LeText name, owner, value, acquirer; /* data NULL: none */
+} Shown;
 
 bool
 le_may_see_details(Oid role)
@@ -114,112 +63,93 @@ session_is_there(uint64 session)
 		   le_mailbox(le_my_database(), proc)->session == session;
 }
 
-/* Who has acquired it, or waits: a row may have been written by hand. */
+/* Forms the row, in the order of look()'s columns; what the caller may not see stays NULL. */
 static void
-set_acquirer(ViewRow *row, LeText text)
+put_shown(ReturnSetInfo *rsinfo, const Shown *shown)
 {
-	LeAcquirerParts parts;
+	const LePageItem *item = &shown->item;
+	const char *mode = item->mode == LE_MODE_SHARED   ? "shared"
+					   : item->mode == LE_MODE_PERMIT ? "permit"
+													  : "exclusive";
+	bool held = item->token != 0, details = held && le_may_see_details(item->role);
+	LeAcquirerParts acquirer = {0};
 	struct in6_addr net;
+	bool has_addr;
+	LeTuple tuple = {0};
 
-	le_acquirer_parse(text, &parts);
-	if (parts.pid != 0)
-		set(row, COLUMN_PID, Int32GetDatum(parts.pid));
-	if (parts.application_name != NULL)
-		set(row, COLUMN_APPLICATION_NAME, CStringGetTextDatum(parts.application_name));
-	if (parts.client_addr != NULL && (inet_pton(AF_INET, parts.client_addr, &net) == 1 ||
-									  inet_pton(AF_INET6, parts.client_addr, &net) == 1))
-		set(row, COLUMN_CLIENT_ADDR, DirectFunctionCall1(inet_in, CStringGetDatum(parts.client_addr)));
-}
+	/* 1. who acquired it, if the text says so: a row may have been written by hand */
+	if (details)
+		le_acquirer_parse(shown->acquirer, &acquirer);
+	has_addr = acquirer.client_addr != NULL && (inet_pton(AF_INET, acquirer.client_addr, &net) == 1 ||
+												inet_pton(AF_INET6, acquirer.client_addr, &net) == 1);
 
-static void
-put_row(ReturnSetInfo *rsinfo, ViewRow *row)
-{
-	le_put_row(rsinfo, row->values, row->nulls, COLUMN_COLUMNS);
+	/* 2. the columns */
+	le_tuple_add_string(&tuple, le_kind_word((LeKind) item->kind));
+	le_tuple_add_text(&tuple, shown->name);
+	le_tuple_add_if(&tuple, item->slot >= 0, Int32GetDatum(item->slot));
+	le_tuple_add_string(&tuple, held ? mode : NULL);
+	le_tuple_add_text(&tuple, details ? shown->owner : (LeText){0});
+	le_tuple_add_text(&tuple, held ? shown->value : (LeText){0});
+	le_tuple_add(&tuple, ObjectIdGetDatum(item->role));
+	le_tuple_add_if(&tuple, details, Int64GetDatum(item->token));
+	le_tuple_add_if(&tuple, details && item->lease != 0, Int64GetDatum(item->lease));
+	le_tuple_add_if(&tuple, held, Int32GetDatum(item->holds));
+	le_tuple_add_if(&tuple, held, TimestampTzGetDatum(item->since));
+	le_tuple_add_if(&tuple, held && shown->has_expiry, TimestampTzGetDatum(item->expires_at));
+	le_tuple_add_if(&tuple, held && item->time_left != LE_NEVER, le_interval_datum(item->time_left));
+	le_tuple_add_if(&tuple, shown->live, Int64GetDatum(item->waiters));
+	le_tuple_add_if(&tuple, item->closed_until != 0, TimestampTzGetDatum(item->closed_until));
+	le_tuple_add(&tuple, Int64GetDatum(item->position));
+	le_tuple_add_if(&tuple, acquirer.pid != 0, Int32GetDatum(acquirer.pid));
+	le_tuple_add_if(&tuple, held && item->kind == LE_KIND_ELECTION && item->position == 0,
+					Int64GetDatum(item->token));
+	le_tuple_add_string(&tuple, acquirer.application_name);
+	le_tuple_add_if(&tuple, has_addr,
+					has_addr ? DirectFunctionCall1(inet_in, CStringGetDatum(acquirer.client_addr)) : 0);
+	le_tuple_add_if(&tuple, details && shown->live, BoolGetDatum(session_is_there(item->session)));
+	le_tuple_put(rsinfo, &tuple);
 }
 
 static void
 put_live(void *arg, const LePageItem *item)
 {
 	const char *text = le_page_text(item);
-	ViewRow row;
+	Shown shown = {.item = *item, .live = true, .has_expiry = true};
 
-	memset(row.nulls, true, sizeof(row.nulls));
-	set(&row, COLUMN_KIND, kind_datum(item->kind));
-	set(&row, COLUMN_NAME, text_datum(text, item->name_len));
-	if (item->slot >= 0)
-		set(&row, COLUMN_SLOT, Int32GetDatum(item->slot));
-	set(&row, COLUMN_WAITERS, Int64GetDatum(item->waiters));
-	set(&row, COLUMN_POSITION, Int64GetDatum(item->position));
-	set(&row, COLUMN_ROLE, ObjectIdGetDatum(item->role));
-	if (item->closed_until != 0)
-		set(&row, COLUMN_CLOSED_UNTIL, TimestampTzGetDatum(item->closed_until));
-	if (item->token == 0)
-	{
-		put_row(arg, &row);
-		return;
-	}
-	set(&row, COLUMN_MODE, mode_datum(item->mode));
-	set(&row, COLUMN_HOLDS, Int32GetDatum(item->holds));
-	set(&row, COLUMN_SINCE, TimestampTzGetDatum(item->since));
-	set(&row, COLUMN_EXPIRES_AT, TimestampTzGetDatum(item->expires_at));
-	if (item->time_left != LE_NEVER)
-		set(&row, COLUMN_TIME_LEFT, le_interval_datum(item->time_left));
-	if (le_may_see_details(item->role))
-	{
-		set(&row, COLUMN_TOKEN, Int64GetDatum(item->token));
-		if (item->lease != 0)
-			set(&row, COLUMN_LEASE, Int64GetDatum(item->lease));
-		if (item->named)
-			set(&row, COLUMN_OWNER, text_datum(text + item->name_len, item->owner_len));
-		set_acquirer(&row,
-					 (LeText){text + item->name_len + item->owner_len + item->value_len, item->acquirer_len});
-		set(&row, COLUMN_CONNECTED, BoolGetDatum(session_is_there(item->session)));
-	}
-	if (item->kind == LE_KIND_ELECTION && item->position == 0)
-		set(&row, COLUMN_TERM, Int64GetDatum(item->token));
-	if (item->value_len > 0)
-		set(&row, COLUMN_VALUE, text_datum(text + item->name_len + item->owner_len, item->value_len));
-	put_row(arg, &row);
+	shown.name = (LeText){text, item->name_len};
+	text += item->name_len;
+	shown.owner = (LeText){item->named ? text : NULL, item->owner_len};
+	text += item->owner_len;
+	shown.value = (LeText){item->value_len > 0 ? text : NULL, item->value_len};
+	shown.acquirer = (LeText){text + item->value_len, item->acquirer_len};
+	put_shown(arg, &shown);
 }
 
 /* On a standby: what has been replayed, with nobody's time running. */
 static void
 put_stored(void *arg, const LeStoredEntry *slot)
 {
-	ViewRow row;
+	bool held = slot->mode != 0;
+	Shown shown = {
+		.item = {.token = held ? slot->token : 0,
+				 .lease = slot->lease != slot->token ? slot->lease : 0,
+				 .since = slot->since,
+				 .expires_at = slot->expires_at,
+				 .closed_until = slot->closed ? slot->closed_until : 0,
+				 .time_left = LE_NEVER,
+				 .role = slot->role,
+				 .slot = held ? slot->slot : -1,
+				 .holds = slot->holds,
+				 .kind = slot->kind,
+				 .mode = slot->mode},
+		.has_expiry = slot->has_expiry,
+		.name = slot->name,
+		.owner = slot->owner,
+		.value = slot->value,
+		.acquirer = slot->acquirer,
+	};
 
-	memset(row.nulls, true, sizeof(row.nulls));
-	set(&row, COLUMN_KIND, kind_datum(slot->kind));
-	set(&row, COLUMN_NAME, text_datum(slot->name.data, slot->name.len));
-	set(&row, COLUMN_ROLE, ObjectIdGetDatum(slot->role));
-	set(&row, COLUMN_POSITION, Int64GetDatum(0));
-	if (slot->closed)
-		set(&row, COLUMN_CLOSED_UNTIL, TimestampTzGetDatum(slot->closed_until));
-	if (slot->mode == 0)
-	{
-		put_row(arg, &row);
-		return;
-	}
-	set(&row, COLUMN_SLOT, Int32GetDatum(slot->slot));
-	set(&row, COLUMN_MODE, mode_datum(slot->mode));
-	set(&row, COLUMN_HOLDS, Int32GetDatum(slot->holds));
-	set(&row, COLUMN_SINCE, TimestampTzGetDatum(slot->since));
-	if (slot->has_expiry)
-		set(&row, COLUMN_EXPIRES_AT, TimestampTzGetDatum(slot->expires_at));
-	if (le_may_see_details(slot->role))
-	{
-		set(&row, COLUMN_TOKEN, Int64GetDatum(slot->token));
-		if (slot->lease != 0 && slot->lease != slot->token)
-			set(&row, COLUMN_LEASE, Int64GetDatum(slot->lease));
-		if (slot->owner.data != NULL)
-			set(&row, COLUMN_OWNER, text_datum(slot->owner.data, slot->owner.len));
-		set_acquirer(&row, slot->acquirer);
-	}
-	if (slot->kind == LE_KIND_ELECTION)
-		set(&row, COLUMN_TERM, Int64GetDatum(slot->token));
-	if (slot->value.data != NULL)
-		set(&row, COLUMN_VALUE, text_datum(slot->value.data, slot->value.len));
-	put_row(arg, &row);
+	put_shown(arg, &shown);
 }
 
 /* look(): every holder and waiter, live on a primary */
@@ -236,39 +166,23 @@ le_look_sql(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* Columns of lock_election.page_leases(), in their order. */
-enum
-{
-	LEASES_ID,
-	LEASES_OWNER,
-	LEASES_ROLE,
-	LEASES_TTL,
-	LEASES_EXPIRES_AT,
-	LEASES_TIME_LEFT,
-	LEASES_COLUMNS
-};
-
 static void
 put_lease(void *arg, const LePageLease *lease)
 {
-	ReturnSetInfo *rsinfo = arg;
-	Datum values[LEASES_COLUMNS];
-	bool nulls[LEASES_COLUMNS] = {false};
 	bool details = le_may_see_details(lease->role);
+	LeText owner = {(const char *) lease + sizeof(LePageLease), lease->owner_len};
+	LeTuple tuple = {0};
 
-	values[LEASES_ID] = Int64GetDatum(lease->id);
-	nulls[LEASES_ID] = !details;
-	nulls[LEASES_OWNER] = !details || !lease->named;
-	if (!nulls[LEASES_OWNER])
-		values[LEASES_OWNER] = text_datum((const char *) lease + sizeof(LePageLease), lease->owner_len);
-	values[LEASES_ROLE] = ObjectIdGetDatum(lease->role);
-	values[LEASES_TTL] = le_interval_datum(lease->ttl);
-	values[LEASES_EXPIRES_AT] = TimestampTzGetDatum(lease->expires_at);
-	values[LEASES_TIME_LEFT] = le_interval_datum(lease->time_left);
-	le_put_row(rsinfo, values, nulls, LEASES_COLUMNS);
+	le_tuple_add_if(&tuple, details, Int64GetDatum(lease->id));
+	le_tuple_add_text(&tuple, details && lease->named ? owner : (LeText){0});
+	le_tuple_add(&tuple, ObjectIdGetDatum(lease->role));
+	le_tuple_add(&tuple, le_interval_datum(lease->ttl));
+	le_tuple_add(&tuple, TimestampTzGetDatum(lease->expires_at));
+	le_tuple_add(&tuple, le_interval_datum(lease->time_left));
+	le_tuple_put(arg, &tuple);
 }
 
-/* page_leases(): every named lease; none on a standby, where no time runs */
+/* look_leases(): every named lease; none on a standby, where no time runs */
 Datum
 le_look_leases_sql(PG_FUNCTION_ARGS)
 {
@@ -292,84 +206,75 @@ my_entry(void)
 	return db;
 }
 
+static void
+add_counter(LeTuple *tuple, pg_atomic_uint64 *counter)
+{
+	le_tuple_add(tuple, Int64GetDatum((int64) pg_atomic_read_u64(counter)));
+}
+
 /* manager(): OUT pid, started, incarnation, revision, locks, held, waiting, oldest_wait, memory, and sizes of tables */
 Datum
 le_manager_info(PG_FUNCTION_ARGS)
 {
 	LeDatabase *db = my_entry();
-	Datum values[9 + LE_DB_TABLES];
-	bool nulls[9 + LE_DB_TABLES] = {false};
+	LeTuple tuple = {0};
 	uint64 revision, oldest;
 
 	if (db == NULL || pg_atomic_read_u32(&db->running) == 0)
 		PG_RETURN_NULL();
 	revision = pg_atomic_read_u64(&db->revision);
-	values[0] = Int32GetDatum(db->worker_pid);
-	values[1] = TimestampTzGetDatum(db->started);
-	values[2] = Int64GetDatum(revision >> LE_COUNTER_BITS);
-	values[3] = Int64GetDatum(revision);
-	values[4] = Int64GetDatum(pg_atomic_read_u64(&db->locks));
-	values[5] = Int64GetDatum(pg_atomic_read_u64(&db->held));
-	values[6] = Int64GetDatum(pg_atomic_read_u64(&db->queued));
 	oldest = pg_atomic_read_u64(&db->oldest_wait);
-	values[7] = TimestampTzGetDatum((TimestampTz) oldest);
-	nulls[7] = oldest == 0;
-	values[8] = Int64GetDatum(pg_atomic_read_u64(&db->memory));
+	le_tuple_add(&tuple, Int32GetDatum(db->worker_pid));
+	le_tuple_add(&tuple, TimestampTzGetDatum(db->started));
+	le_tuple_add(&tuple, Int64GetDatum(revision >> LE_COUNTER_BITS));
+	le_tuple_add(&tuple, Int64GetDatum(revision));
+	add_counter(&tuple, &db->locks);
+	add_counter(&tuple, &db->held);
+	add_counter(&tuple, &db->queued);
+	le_tuple_add_if(&tuple, oldest != 0, TimestampTzGetDatum((TimestampTz) oldest));
+	add_counter(&tuple, &db->memory);
 	for (int i = 0; i < LE_DB_TABLES; i++)
-		values[9 + i] = Int64GetDatum(pg_atomic_read_u64(&db->table_bytes[i]));
-	return le_row_datum(fcinfo, values, nulls, lengthof(values));
+		add_counter(&tuple, &db->table_bytes[i]);
+	return le_tuple_datum(fcinfo, &tuple);
 }
-
-#define COUNTER(name) Int64GetDatum(pg_atomic_read_u64(&db->counters.name))
 
 /* stat(): the counters of this database, in the order of the view */
 Datum
 le_stat(PG_FUNCTION_ARGS)
 {
 	LeDatabase *db = my_entry();
-	Datum values[24];
-	bool nulls[24] = {false};
-	int n = 0;
+	LeCounters *counters;
+	LeTuple tuple = {0};
 
 	if (db == NULL)
 		PG_RETURN_NULL();
-	values[n++] = COUNTER(requests[LE_CMD_ACQUIRE]);
-	values[n++] = COUNTER(requests[LE_CMD_RENEW]);
-	values[n++] = COUNTER(requests[LE_CMD_RELEASE]);
-	values[n++] = COUNTER(requests[LE_CMD_CHECK]);
-	values[n++] = COUNTER(requests[LE_CMD_FORCE]);
-	values[n++] = COUNTER(requests[LE_CMD_AWAIT]);
-	values[n++] = COUNTER(grants);
-	values[n++] = COUNTER(waits);
-	values[n++] = COUNTER(handoffs);
-	values[n++] = COUNTER(elected);
-	values[n++] = COUNTER(expiries);
-	values[n++] = COUNTER(timeouts);
-	values[n++] = COUNTER(undone);
-	values[n++] = COUNTER(batches);
-	values[n++] = COUNTER(failed_batches);
-	values[n++] = COUNTER(key_violations);
-	values[n++] = COUNTER(xids);
-	values[n++] = COUNTER(rows);
-	values[n++] = COUNTER(flushes);
-	values[n++] = COUNTER(stalls);
-	values[n++] = COUNTER(hints_sent);
-	values[n++] = COUNTER(hints_dropped);
-	values[n++] = Float8GetDatum((double) pg_atomic_read_u64(&db->counters.write_us) / 1000.0);
-	values[n++] = TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&db->counters.reset_at));
-	Assert(n == lengthof(values));
-	return le_row_datum(fcinfo, values, nulls, lengthof(values));
+	counters = &db->counters;
+	add_counter(&tuple, &counters->requests[LE_CMD_ACQUIRE]);
+	add_counter(&tuple, &counters->requests[LE_CMD_RENEW]);
+	add_counter(&tuple, &counters->requests[LE_CMD_RELEASE]);
+	add_counter(&tuple, &counters->requests[LE_CMD_CHECK]);
+	add_counter(&tuple, &counters->requests[LE_CMD_FORCE]);
+	add_counter(&tuple, &counters->requests[LE_CMD_AWAIT]);
+	add_counter(&tuple, &counters->grants);
+	add_counter(&tuple, &counters->waits);
+	add_counter(&tuple, &counters->handoffs);
+	add_counter(&tuple, &counters->elected);
+	add_counter(&tuple, &counters->expiries);
+	add_counter(&tuple, &counters->timeouts);
+	add_counter(&tuple, &counters->undone);
+	add_counter(&tuple, &counters->batches);
+	add_counter(&tuple, &counters->failed_batches);
+	add_counter(&tuple, &counters->key_violations);
+	add_counter(&tuple, &counters->xids);
+	add_counter(&tuple, &counters->rows);
+	add_counter(&tuple, &counters->flushes);
+	add_counter(&tuple, &counters->stalls);
+	add_counter(&tuple, &counters->hints_sent);
+	add_counter(&tuple, &counters->hints_dropped);
+	le_tuple_add(&tuple, Float8GetDatum((double) pg_atomic_read_u64(&counters->write_us) / 1000.0));
+	le_tuple_add(&tuple, TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&counters->reset_at)));
+	return le_tuple_datum(fcinfo, &tuple);
 }
-
-/* Columns of lock_election.histograms(), in their order. */
-enum
-{
-	HISTOGRAM_NAME,
-	HISTOGRAM_LE,
-	HISTOGRAM_COUNT,
-	HISTOGRAM_SUM,
-	HISTOGRAM_COLUMNS
-};
 
 /* Cumulative, as Prometheus wants them. */
 static void
@@ -380,16 +285,16 @@ put_histogram(ReturnSetInfo *rsinfo, const char *name, LeDurationCounters *durat
 
 	for (int i = 0; i <= LE_DURATION_BOUNDS; i++)
 	{
-		Datum values[HISTOGRAM_COLUMNS];
-		bool nulls[HISTOGRAM_COLUMNS] = {false};
+		LeTuple tuple = {0};
 
 		count += (int64) pg_atomic_read_u64(&durations->n[i]);
-		values[HISTOGRAM_NAME] = CStringGetTextDatum(name);
-		values[HISTOGRAM_LE] = Float8GetDatum(
-			i < LE_DURATION_BOUNDS ? (double) le_duration_bounds[i] / LE_SECOND : get_float8_infinity());
-		values[HISTOGRAM_COUNT] = Int64GetDatum(count);
-		values[HISTOGRAM_SUM] = Float8GetDatum(sum);
-		le_put_row(rsinfo, values, nulls, HISTOGRAM_COLUMNS);
+		le_tuple_add_string(&tuple, name);
+		le_tuple_add(&tuple,
+					 Float8GetDatum(i < LE_DURATION_BOUNDS ? (double) le_duration_bounds[i] / LE_SECOND
+														   : get_float8_infinity()));
+		le_tuple_add(&tuple, Int64GetDatum(count));
+		le_tuple_add(&tuple, Float8GetDatum(sum));
+		le_tuple_put(rsinfo, &tuple);
 	}
 }
 
