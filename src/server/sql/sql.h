@@ -98,7 +98,7 @@ extern Datum le_release(FunctionCallInfo fcinfo, LeCommand *cmd);
 extern Datum le_held(FunctionCallInfo fcinfo, LeKind kind);
 extern Datum le_fence(FunctionCallInfo fcinfo, LeKind kind);
 extern Datum le_await(FunctionCallInfo fcinfo, LeKind kind);
-extern int64 le_force(LeKind kind, LeText name);
+extern Datum le_force(FunctionCallInfo fcinfo, LeKind kind);
 
 /*
  * After a grant: warn if what follows reads with a snapshot that is older.  Not

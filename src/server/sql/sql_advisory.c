@@ -127,10 +127,10 @@ wait_for_lock(const LOCKTAG *tag, LOCKMODE mode, bool session, int timeout)
 Datum
 le_advisory_acquire(PG_FUNCTION_ARGS)
 {
-	LOCKTAG tag = advisory_tag(le_arg_name(fcinfo, 0));
+	LOCKTAG tag = advisory_tag(le_arg_name(fcinfo, LE_KIND_LOCK));
 	LeTime wait = le_arg_wait(fcinfo, 1);
 	LOCKMODE mode = shared_arg(fcinfo, 2);
-	bool session = le_arg_scope_is_session(fcinfo, 3);
+	bool session = le_arg_is_first(fcinfo, 3, "scope", "session", "transaction");
 
 	if (LockAcquire(&tag, mode, session, true) != LOCKACQUIRE_NOT_AVAIL)
 		PG_RETURN_BOOL(true);
@@ -143,7 +143,7 @@ le_advisory_acquire(PG_FUNCTION_ARGS)
 Datum
 le_advisory_release(PG_FUNCTION_ARGS)
 {
-	LOCKTAG tag = advisory_tag(le_arg_name(fcinfo, 0));
+	LOCKTAG tag = advisory_tag(le_arg_name(fcinfo, LE_KIND_LOCK));
 
 	PG_RETURN_BOOL(LockRelease(&tag, shared_arg(fcinfo, 1), true));
 }

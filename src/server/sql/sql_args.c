@@ -50,30 +50,12 @@ sized(LeText value, const char *argument, uint32 max)
 	return value;
 }
 
-static LeText
-required_text(FunctionCallInfo fcinfo, int number, const char *argument, uint32 max)
+LeText
+le_arg_text(FunctionCallInfo fcinfo, int number, const char *argument, uint32 max)
 {
 	if (PG_ARGISNULL(number))
 		bad_null(argument);
 	return sized(text_arg(fcinfo, number), argument, max);
-}
-
-LeText
-le_arg_name(FunctionCallInfo fcinfo, int number)
-{
-	return required_text(fcinfo, number, "name", LE_MAX_NAME);
-}
-
-LeText
-le_arg_election(FunctionCallInfo fcinfo, int number)
-{
-	return required_text(fcinfo, number, "election", LE_MAX_NAME);
-}
-
-LeText
-le_arg_candidate(FunctionCallInfo fcinfo, int number)
-{
-	return required_text(fcinfo, number, "candidate", LE_MAX_VALUE);
 }
 
 static int
@@ -135,12 +117,6 @@ le_arg_names(FunctionCallInfo fcinfo, LeCommand *cmd)
 	cmd->name = names[0];
 }
 
-LeText
-le_arg_key(FunctionCallInfo fcinfo, int number)
-{
-	return required_text(fcinfo, number, "key", LE_MAX_NAME);
-}
-
 void
 le_arg_check_value(FunctionCallInfo fcinfo, int number)
 {
@@ -156,15 +132,18 @@ le_arg_check_value(FunctionCallInfo fcinfo, int number)
 }
 
 int64
-le_arg_version(FunctionCallInfo fcinfo, int number)
+le_arg_number(FunctionCallInfo fcinfo, int number, const char *argument, int64 min, int64 max,
+			  const char *range)
 {
+	int64 value = PG_GETARG_INT64(number);
+
 	if (PG_ARGISNULL(number))
-		bad_null("expected_version");
-	if (PG_GETARG_INT64(number) < 0)
+		bad_null(argument);
+	if (value < min || value > max)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("expected_version is out of range: " INT64_FORMAT, PG_GETARG_INT64(number)),
-						errdetail("It is a version, or 0 for a key that must not exist.")));
-	return PG_GETARG_INT64(number);
+						errmsg("%s is out of range: " INT64_FORMAT, argument, value),
+						errdetail_internal("%s", range)));
+	return value;
 }
 
 int32
@@ -192,9 +171,9 @@ text_is(LeText text, const char *word)
 	return text.len == strlen(word) && memcmp(text.data, word, text.len) == 0;
 }
 
-/* Is it the first or the second of two words? */
-static bool
-first_of_two(FunctionCallInfo fcinfo, int number, const char *argument, const char *first, const char *second)
+bool
+le_arg_is_first(FunctionCallInfo fcinfo, int number, const char *argument, const char *first,
+				const char *second)
 {
 	LeText word;
 
@@ -209,20 +188,8 @@ first_of_two(FunctionCallInfo fcinfo, int number, const char *argument, const ch
 	return text_is(word, first);
 }
 
-LeMode
-le_arg_mode(FunctionCallInfo fcinfo, int number)
-{
-	return first_of_two(fcinfo, number, "mode", "exclusive", "shared") ? LE_MODE_EXCLUSIVE : LE_MODE_SHARED;
-}
-
-bool
-le_arg_scope_is_session(FunctionCallInfo fcinfo, int number)
-{
-	return first_of_two(fcinfo, number, "scope", "session", "transaction");
-}
-
-static int64
-token_arg(FunctionCallInfo fcinfo, int number, const char *argument)
+int64
+le_arg_token(FunctionCallInfo fcinfo, int number, const char *argument)
 {
 	if (PG_ARGISNULL(number))
 		bad_null(argument);
@@ -231,32 +198,17 @@ token_arg(FunctionCallInfo fcinfo, int number, const char *argument)
 	return PG_GETARG_INT64(number) > 0 ? PG_GETARG_INT64(number) : -1;
 }
 
-int64
-le_arg_token(FunctionCallInfo fcinfo, int number)
+LeText
+le_arg_name(FunctionCallInfo fcinfo, LeKind kind)
 {
-	return token_arg(fcinfo, number, "token");
-}
-
-int64
-le_arg_revision(FunctionCallInfo fcinfo, int number)
-{
-	int64 revision;
-
-	if (PG_ARGISNULL(number))
-		bad_null("min");
-	revision = PG_GETARG_INT64(number);
-	if (revision < 1 || revision > LE_ADVANCE_MAX)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("min is out of range: " INT64_FORMAT, revision),
-						errdetail("It is a number from 1 to " INT64_FORMAT ".", LE_ADVANCE_MAX)));
-	return revision;
+	return le_arg_text(fcinfo, 0, kind == LE_KIND_ELECTION ? "election" : "name", LE_MAX_NAME);
 }
 
 void
 le_arg_holder(FunctionCallInfo fcinfo, LeCommand *cmd)
 {
-	cmd->name = cmd->kind == LE_KIND_ELECTION ? le_arg_election(fcinfo, 0) : le_arg_name(fcinfo, 0);
-	cmd->token = token_arg(fcinfo, 1, le_token_word(cmd->kind));
+	cmd->name = le_arg_name(fcinfo, cmd->kind);
+	cmd->token = le_arg_token(fcinfo, 1, le_token_word(cmd->kind));
 }
 
 /* Microseconds; a month is 30 days.  False: not finite, or out of range. */

@@ -18,18 +18,22 @@
  * Each raises 22023 with the argument's name, its value and the allowed
  * range.  "number" is the argument's.
  */
-extern LeText le_arg_name(FunctionCallInfo fcinfo, int number);
-extern LeText le_arg_election(FunctionCallInfo fcinfo, int number);
-extern LeText le_arg_candidate(FunctionCallInfo fcinfo, int number);
+extern LeText le_arg_text(FunctionCallInfo fcinfo, int number, const char *argument, uint32 max);
 extern LeText le_arg_owner(FunctionCallInfo fcinfo, int number);
 extern int32 le_arg_permits(FunctionCallInfo fcinfo, int number);
-extern LeMode le_arg_mode(FunctionCallInfo fcinfo, int number);
-extern int64 le_arg_token(FunctionCallInfo fcinfo, int number);
-extern int64 le_arg_revision(FunctionCallInfo fcinfo, int number);
-extern bool le_arg_scope_is_session(FunctionCallInfo fcinfo, int number);
-extern LeText le_arg_key(FunctionCallInfo fcinfo, int number);
+extern int64 le_arg_token(FunctionCallInfo fcinfo, int number, const char *argument);
 extern void le_arg_check_value(FunctionCallInfo fcinfo, int number);
-extern int64 le_arg_version(FunctionCallInfo fcinfo, int number);
+
+/* A number from min to max; "range" is the detail that says so. */
+extern int64 le_arg_number(FunctionCallInfo fcinfo, int number, const char *argument, int64 min, int64 max,
+						   const char *range);
+
+/* Is the argument the first of two words?  Anything but the two is an error. */
+extern bool le_arg_is_first(FunctionCallInfo fcinfo, int number, const char *argument, const char *first,
+							const char *second);
+
+/* The first argument: the name of a lock or election. */
+extern LeText le_arg_name(FunctionCallInfo fcinfo, LeKind kind);
 
 /* The first argument: names of several locks. */
 extern void le_arg_names(FunctionCallInfo fcinfo, LeCommand *cmd);

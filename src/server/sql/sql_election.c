@@ -63,7 +63,7 @@ le_proclaim(PG_FUNCTION_ARGS)
 	LeReply reply;
 
 	le_arg_holder(fcinfo, &cmd);
-	cmd.value = le_arg_candidate(fcinfo, 2);
+	cmd.value = le_arg_text(fcinfo, 2, "candidate", LE_MAX_VALUE);
 	cmd.role = GetUserId();
 	le_request(&cmd, &reply, false);
 	le_check_reply(&cmd, &reply);
@@ -86,10 +86,10 @@ le_resign(PG_FUNCTION_ARGS)
 {
 	LeCommand cmd = {.kind = LE_KIND_ELECTION, .all_holds = true};
 
-	cmd.name = le_arg_election(fcinfo, 0);
+	cmd.name = le_arg_name(fcinfo, cmd.kind);
 	if (PG_ARGISNULL(1))
 		PG_RETURN_BOOL(false);
-	cmd.token = le_arg_token(fcinfo, 1);
+	cmd.token = le_arg_token(fcinfo, 1, "term");
 	return le_release(fcinfo, &cmd);
 }
 
@@ -111,7 +111,7 @@ le_fence_leader(PG_FUNCTION_ARGS)
 Datum
 le_force_resign(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(le_force(LE_KIND_ELECTION, le_arg_election(fcinfo, 0)));
+	return le_force(fcinfo, LE_KIND_ELECTION);
 }
 
 /* --- who leads --- */
@@ -195,7 +195,7 @@ le_current_leader(PG_FUNCTION_ARGS)
 {
 	StoredLeader stored;
 
-	stored.election = le_arg_election(fcinfo, 0);
+	stored.election = le_arg_name(fcinfo, LE_KIND_ELECTION);
 	InitMaterializedSRF(fcinfo, 0);
 	stored.rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	if (RecoveryInProgress())

@@ -125,7 +125,7 @@ le_set_permits(PG_FUNCTION_ARGS)
 	LeReply reply;
 	int32 before;
 
-	cmd.name = le_arg_name(fcinfo, 0);
+	cmd.name = le_arg_name(fcinfo, LE_KIND_LOCK);
 	cmd.permits = le_arg_permits(fcinfo, 1);
 	if (!le_may_manage(cmd.kind, cmd.name))
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),

@@ -259,16 +259,17 @@ le_arg_ask(FunctionCallInfo fcinfo, LeAsk ask, LeCommand *cmd)
 	if (ask == LE_ASK_LOCKS)
 		le_arg_names(fcinfo, cmd);
 	else
-		cmd->name = ask == LE_ASK_LEADER ? le_arg_election(fcinfo, 0) : le_arg_name(fcinfo, 0);
+		cmd->name = le_arg_name(fcinfo, cmd->kind);
 	if (ask == LE_ASK_PERMIT)
 		cmd->permits = le_arg_permits(fcinfo, n++);
 	if (ask == LE_ASK_LEADER)
-		cmd->value = le_arg_candidate(fcinfo, n++);
+		cmd->value = le_arg_text(fcinfo, n++, "candidate", LE_MAX_VALUE);
 	cmd->ttl = le_arg_ttl(fcinfo, n++, LE_TTL_BOUND);
 	if (PG_NARGS() == 6)
 		cmd->wait = le_arg_wait(fcinfo, n++);
-	if (ask == LE_ASK_LOCK || ask == LE_ASK_LOCKS)
-		cmd->mode = le_arg_mode(fcinfo, n++);
+	if ((ask == LE_ASK_LOCK || ask == LE_ASK_LOCKS) &&
+		!le_arg_is_first(fcinfo, n++, "mode", "exclusive", "shared"))
+		cmd->mode = LE_MODE_SHARED;
 	cmd->owner = le_arg_owner(fcinfo, n++);
 	cmd->lease = lease_arg(fcinfo, n++);
 	Assert(n == PG_NARGS());
@@ -482,14 +483,14 @@ le_release_lock(PG_FUNCTION_ARGS)
 {
 	LeCommand cmd = {.kind = LE_KIND_LOCK};
 
-	cmd.name = le_arg_name(fcinfo, 0);
+	cmd.name = le_arg_name(fcinfo, LE_KIND_LOCK);
 	if (PG_NARGS() > 1)
 	{
 		cmd.hold_for = le_arg_hold_for(fcinfo, 2);
 		cmd.all_holds = !PG_ARGISNULL(3) && PG_GETARG_BOOL(3);
 		if (PG_ARGISNULL(1))
 			PG_RETURN_BOOL(false);
-		cmd.token = le_arg_token(fcinfo, 1);
+		cmd.token = le_arg_token(fcinfo, 1, "token");
 	}
 	return le_release(fcinfo, &cmd);
 }
@@ -622,9 +623,10 @@ report_fenced(const LeCommand *cmd, const Holders *holders)
 	}
 }
 
-int64
-le_force(LeKind kind, LeText name)
+Datum
+le_force(FunctionCallInfo fcinfo, LeKind kind)
 {
+	LeText name = le_arg_name(fcinfo, kind);
 	LeCommand cmd = {.kind = kind, .name = name};
 	Holders holders = {0};
 	int64 ended = 0;
@@ -637,7 +639,7 @@ le_force(LeKind kind, LeText name)
 		cmd.any_role = true;
 		ended = force(&cmd, &reopened);
 		report_fenced(&cmd, &holders);
-		return ended;
+		PG_RETURN_INT64(ended);
 	}
 	/* one that holds nothing may have closed it */
 	holders.roles = list_append_unique_oid(holders.roles, GetUserId());
@@ -655,14 +657,14 @@ le_force(LeKind kind, LeText name)
 							   (int) cmd.name.len, cmd.name.data),
 						errhint("Only members of the holder's role, or of pg_signal_backend, may.")));
 	report_fenced(&cmd, &holders);
-	return ended;
+	PG_RETURN_INT64(ended);
 }
 
 /* force_release_lock(name) */
 Datum
 le_force_release_lock(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(le_force(LE_KIND_LOCK, le_arg_name(fcinfo, 0)));
+	return le_force(fcinfo, LE_KIND_LOCK);
 }
 
 /* force_release_role(role): also of one that has been dropped, by its OID */
@@ -697,9 +699,11 @@ le_force_release_role(PG_FUNCTION_ARGS)
 Datum
 le_advance_revision(PG_FUNCTION_ARGS)
 {
-	LeCommand cmd = {.type = LE_CMD_ADVANCE, .revision = le_arg_revision(fcinfo, 0)};
+	LeCommand cmd = {.type = LE_CMD_ADVANCE};
 	LeReply reply;
 
+	cmd.revision = le_arg_number(fcinfo, 0, "min", 1, LE_ADVANCE_MAX,
+								 psprintf("It is a number from 1 to " INT64_FORMAT ".", LE_ADVANCE_MAX));
 	le_request(&cmd, &reply, false);
 	(void) le_durable_in_time(&reply);
 	PG_RETURN_INT64(reply.revision);

@@ -77,7 +77,7 @@ le_release_locks(PG_FUNCTION_ARGS)
 	le_arg_names(fcinfo, &cmd);
 	if (PG_ARGISNULL(1))
 		PG_RETURN_BOOL(false);
-	cmd.token = le_arg_token(fcinfo, 1);
+	cmd.token = le_arg_token(fcinfo, 1, "token");
 	cmd.role = GetUserId();
 	le_check_can_attach();
 	if (le_release_is_final(fcinfo))

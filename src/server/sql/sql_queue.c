@@ -109,7 +109,7 @@ le_await_locks(PG_FUNCTION_ARGS)
 	LeCommand cmd = {.kind = LE_KIND_LOCK};
 
 	le_arg_names(fcinfo, &cmd);
-	cmd.token = le_arg_token(fcinfo, 1);
+	cmd.token = le_arg_token(fcinfo, 1, "token");
 	return await(fcinfo, &cmd);
 }
 

@@ -67,8 +67,9 @@ check_key(LeText key, const LeVersioned *row, Oid all_data, const char *what)
 Datum
 le_compare_and_set(PG_FUNCTION_ARGS)
 {
-	LeText key = le_arg_key(fcinfo, 0);
-	int64 expected = le_arg_version(fcinfo, 1);
+	LeText key = le_arg_text(fcinfo, 0, "key", LE_MAX_NAME);
+	int64 expected = le_arg_number(fcinfo, 1, "expected_version", 0, PG_INT64_MAX,
+								   "It is a version, or 0 for a key that must not exist.");
 	bool value_is_null = PG_ARGISNULL(2);
 	Datum value = 0;
 	LeVersioned row;
@@ -103,7 +104,7 @@ le_compare_and_set(PG_FUNCTION_ARGS)
 Datum
 le_read_versioned(PG_FUNCTION_ARGS)
 {
-	LeText key = le_arg_key(fcinfo, 0);
+	LeText key = le_arg_text(fcinfo, 0, "key", LE_MAX_NAME);
 	LeVersioned row;
 	LeTuple tuple = {0};
 
