@@ -12,7 +12,6 @@
 #include "backend/xact.h"
 #include "launcher/commands.h"
 #include "launcher/launcher.h"
-#include "shared/fault.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
 
@@ -29,7 +28,6 @@ _PG_init(void)
 		return;
 	le_settings_define();
 	le_shmem_init_hooks();
-	LE_FAULT_INIT();
 	le_statement_init();
 	le_extension_init();
 	le_commands_init();

@@ -58,6 +58,7 @@
 #include "shared/settings.h"
 #include "shared/shmem.h"
 #include "shared/sleep.h"
+#include "shared/worker.h"
 
 /* A launcher that failed comes back after this many seconds. */
 #define LE_LAUNCHER_RESTART 1
@@ -424,14 +425,9 @@ register_manager(const LeTarget *target)
 	BackgroundWorker worker = {0};
 	BackgroundWorkerHandle *handle;
 
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	le_worker_init(&worker, "manager", "le_manager_main");
 	worker.bgw_main_arg = ObjectIdGetDatum(target->dboid);
 	worker.bgw_notify_pid = MyProcPid;
-	snprintf(worker.bgw_library_name, sizeof(worker.bgw_library_name), "lock_election");
-	snprintf(worker.bgw_function_name, sizeof(worker.bgw_function_name), "le_manager_main");
-	snprintf(worker.bgw_type, sizeof(worker.bgw_type), "lock_election manager");
 	snprintf(worker.bgw_name, sizeof(worker.bgw_name), "lock_election manager %s", NameStr(target->name));
 	return RegisterDynamicBackgroundWorker(&worker, &handle) ? handle : NULL;
 }
@@ -761,12 +757,7 @@ le_launcher_register(void)
 		return;
 	check_worker_processes();
 
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	le_worker_init(&worker, "launcher", "le_launcher_main");
 	worker.bgw_restart_time = LE_LAUNCHER_RESTART;
-	snprintf(worker.bgw_library_name, sizeof(worker.bgw_library_name), "lock_election");
-	snprintf(worker.bgw_function_name, sizeof(worker.bgw_function_name), "le_launcher_main");
-	snprintf(worker.bgw_type, sizeof(worker.bgw_type), "lock_election launcher");
-	snprintf(worker.bgw_name, sizeof(worker.bgw_name), "lock_election launcher");
 	RegisterBackgroundWorker(&worker);
 }

@@ -36,6 +36,7 @@
 #include "shared/settings.h"
 #include "shared/shmem.h"
 #include "shared/sleep.h"
+#include "shared/worker.h"
 #include "shared/words.h"
 
 /* Notifications in one transaction at most */
@@ -70,7 +71,7 @@ pin_settings(void)
 		{"search_path", "pg_catalog"},
 	};
 
-	le_pin_settings(settings, lengthof(settings));
+	le_worker_pin(settings, lengthof(settings));
 }
 
 /* --- the entry --- */
@@ -321,7 +322,7 @@ le_notifier_main(Datum arg)
 	BackgroundWorkerUnblockSignals();
 	le_sleep_reset(); /* as le_attach() */
 	le_wait_events_init(LE_WAIT_NOTIFIER);
-	le_name_worker();
+	le_worker_name_context();
 	BackgroundWorkerInitializeConnectionByOid(my_dboid, InvalidOid, 0);
 	pin_settings();
 	while (!try_attach())

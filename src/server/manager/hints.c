@@ -21,6 +21,7 @@
 
 #include "manager/manager.h"
 #include "shared/compat.h"
+#include "shared/worker.h"
 
 /* A notifier that does not live is started again after this long. */
 #define RESTART_AFTER (1 * LE_SECOND)
@@ -114,16 +115,10 @@ start_notifier(LeTime now)
 	BackgroundWorker worker = {0};
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	le_worker_init(&worker, "notifier", "le_notifier_main");
 	worker.bgw_main_arg = ObjectIdGetDatum(my_db->dboid);
 	worker.bgw_notify_pid = MyProcPid;
 	memcpy(worker.bgw_extra, &MyProcPid, sizeof(MyProcPid));
-	snprintf(worker.bgw_library_name, sizeof(worker.bgw_library_name), "lock_election");
-	snprintf(worker.bgw_function_name, sizeof(worker.bgw_function_name), "le_notifier_main");
-	snprintf(worker.bgw_type, sizeof(worker.bgw_type), "lock_election notifier");
-	snprintf(worker.bgw_name, sizeof(worker.bgw_name), "lock_election notifier");
 	started_at = now;
 	if (!RegisterDynamicBackgroundWorker(&worker, &handle))
 	{

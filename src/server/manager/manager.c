@@ -20,7 +20,7 @@
 #include "utils/timeout.h"
 
 #include "manager/manager.h"
-#include "shared/words.h"
+#include "shared/worker.h"
 
 /* Nothing to do at all: it looks again after an hour. */
 #define LONGEST_SLEEP (3600 * LE_SECOND)
@@ -51,7 +51,7 @@ pin_settings(void)
 		{"transaction_timeout", "0"},
 	};
 
-	le_pin_settings(settings, lengthof(settings));
+	le_worker_pin(settings, lengthof(settings));
 }
 
 static void
@@ -241,7 +241,7 @@ le_manager_main(Datum arg)
 	BackgroundWorkerUnblockSignals();
 	take_entry(dboid);
 	le_wait_events_init(LE_WAIT_MANAGER);
-	le_name_worker();
+	le_worker_name_context();
 	BackgroundWorkerInitializeConnectionByOid(dboid, InvalidOid, 0);
 	pin_settings();
 	if (my_db->leave)

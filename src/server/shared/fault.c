@@ -82,8 +82,6 @@ typedef struct LeFaultTable
 } LeFaultTable;
 
 static LeFaultTable *table = NULL;
-static shmem_request_hook_type prev_shmem_request = NULL;
-static shmem_startup_hook_type prev_shmem_startup = NULL;
 
 LE_FUNCTION(le_fault_set);
 LE_FUNCTION(le_fault_release);
@@ -92,40 +90,20 @@ LE_FUNCTION(le_fault_waiting);
 LE_FUNCTION(le_fault_clear);
 LE_FUNCTION(le_fault_forget_standbys);
 
-static void
-fault_shmem_request(void)
+Size
+le_fault_size(void)
 {
-	if (prev_shmem_request)
-		prev_shmem_request();
-	RequestAddinShmemSpace(MAXALIGN(sizeof(LeFaultTable)));
-}
-
-static void
-fault_shmem_startup(void)
-{
-	LeFaultTable *found_table;
-	bool found;
-
-	if (prev_shmem_startup)
-		prev_shmem_startup();
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	found_table = ShmemInitStruct("lock_election faults", sizeof(LeFaultTable), &found);
-	if (!found)
-	{
-		memset(found_table, 0, sizeof(LeFaultTable));
-		SpinLockInit(&found_table->lock);
-	}
-	LWLockRelease(AddinShmemInitLock);
-	table = found_table;
+	return MAXALIGN(sizeof(LeFaultTable));
 }
 
 void
-le_fault_init(void)
+le_fault_init(void *memory, bool found)
 {
-	prev_shmem_request = shmem_request_hook;
-	shmem_request_hook = fault_shmem_request;
-	prev_shmem_startup = shmem_startup_hook;
-	shmem_startup_hook = fault_shmem_startup;
+	table = memory;
+	if (found)
+		return;
+	memset(table, 0, sizeof(LeFaultTable));
+	SpinLockInit(&table->lock);
 }
 
 /* Caller has the lock.  NULL: the table is full. */

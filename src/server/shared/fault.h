@@ -15,8 +15,9 @@
 #include "core/command.h"
 #include "shared/compat.h"
 
-/* From _PG_init, while shared_preload_libraries are loaded. */
-extern void le_fault_init(void);
+/* While shared memory is made: room for the table of points, and the table there. */
+extern Size le_fault_size(void);
+extern void le_fault_init(void *memory, bool found);
 
 /* This process passes the point of that name. */
 extern void le_fault_point(const char *name, bool can_fail);
@@ -24,18 +25,20 @@ extern void le_fault_point(const char *name, bool can_fail);
 /* The worker of shared/fault_worker.c. */
 extern PGDLLEXPORT LE_NORETURN void le_fault_worker_main(Datum arg);
 
-#define LE_FAULT(name)        le_fault_point((name), true)
-#define LE_FAULT_NOFAIL(name) le_fault_point((name), false)
-#define LE_FAULT_INIT()       le_fault_init()
+#define LE_FAULT(name)          le_fault_point((name), true)
+#define LE_FAULT_NOFAIL(name)   le_fault_point((name), false)
+#define LE_FAULT_SIZE()         le_fault_size()
+#define LE_FAULT_INIT(p, found) le_fault_init((p), (found))
 /* A broken invariant of the state aborts the process. */
 #define LE_FAULT_CHECK(core) le_core_check(core)
 
 #else
 
-#define LE_FAULT(name)        ((void) 0)
-#define LE_FAULT_NOFAIL(name) ((void) 0)
-#define LE_FAULT_INIT()       ((void) 0)
-#define LE_FAULT_CHECK(core)  ((void) 0)
+#define LE_FAULT(name)          ((void) 0)
+#define LE_FAULT_NOFAIL(name)   ((void) 0)
+#define LE_FAULT_SIZE()         ((Size) 0)
+#define LE_FAULT_INIT(p, found) ((void) 0)
+#define LE_FAULT_CHECK(core)    ((void) 0)
 
 #endif
 

@@ -30,6 +30,7 @@
 
 #include "shared/compat.h"
 #include "shared/fault.h"
+#include "shared/worker.h"
 
 LE_FUNCTION(le_fault_worker);
 
@@ -79,14 +80,8 @@ le_fault_worker(PG_FUNCTION_ARGS)
 {
 	BackgroundWorker worker = {0};
 
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	le_worker_init(&worker, "test", "le_fault_worker_main");
 	worker.bgw_main_arg = ObjectIdGetDatum(MyDatabaseId);
-	snprintf(worker.bgw_library_name, sizeof(worker.bgw_library_name), "lock_election");
-	snprintf(worker.bgw_function_name, sizeof(worker.bgw_function_name), "le_fault_worker_main");
-	snprintf(worker.bgw_type, sizeof(worker.bgw_type), "lock_election test");
-	snprintf(worker.bgw_name, sizeof(worker.bgw_name), "lock_election test");
 	text_to_cstring_buffer(PG_GETARG_TEXT_PP(0), worker.bgw_extra, sizeof(worker.bgw_extra));
 	if (!RegisterDynamicBackgroundWorker(&worker, NULL))
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_RESOURCES), errmsg("could not register the worker")));

@@ -1,7 +1,6 @@
 /*
  * shared/settings.c
- *		The settings of lock_election, and PostgreSQL's own that its workers
- *		rely on.
+ *		The settings of lock_election.
  */
 #include "postgres.h"
 
@@ -122,17 +121,6 @@ le_settings_define(void)
 		"lock_election.history_retention", "Time for which the history of elections is kept; 0 is for ever.",
 		NULL, &le_history_retention_min, 7 * 24 * 60, 0, INT_MAX, PGC_SIGHUP, GUC_UNIT_MIN, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("lock_election");
-}
-
-void
-le_pin_settings(const LeSetting *settings, int n)
-{
-	for (int i = 0; i < n; i++)
-	{
-		/* some are of a later version */
-		if (GetConfigOption(settings[i].name, true, false) != NULL)
-			SetConfigOption(settings[i].name, settings[i].value, PGC_SUSET, PGC_S_OVERRIDE);
-	}
 }
 
 bool

@@ -1,7 +1,6 @@
 /*
  * shared/settings.h
- *		The settings of lock_election, and PostgreSQL's own that its workers
- *		rely on.
+ *		The settings of lock_election.
  */
 #ifndef LE_SETTINGS_H
 #define LE_SETTINGS_H
@@ -53,15 +52,5 @@ extern int le_fence_timeout_ms;      /* 0: none */
  * be one, the session looks whether it is defined.
  */
 extern bool le_waits_for_standby(bool need_standby);
-
-/* A setting that a worker keeps whatever ALTER DATABASE or ALTER ROLE say. */
-typedef struct LeSetting
-{
-	const char *name;
-	const char *value;
-} LeSetting;
-
-/* Set them with the highest priority, for as long as the worker lives. */
-extern void le_pin_settings(const LeSetting *settings, int n);
 
 #endif /* LE_SETTINGS_H */

@@ -11,6 +11,7 @@
 #include "utils/timestamp.h"
 
 #include "shared/compat.h"
+#include "shared/fault.h"
 #include "shared/flush.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
@@ -41,14 +42,20 @@ processes_size(void)
 	return MAXALIGN(mul_size(MaxBackends, sizeof(LeProcess)));
 }
 
+/* The parts lie one behind the other, the table of fault points last. */
+static Size
+mailboxes_size(void)
+{
+	return MAXALIGN(mul_size(le_max_databases, mul_size(MaxBackends, sizeof(LeMailbox))));
+}
+
 static Size
 shared_size(void)
 {
-	Size size = MAXALIGN(sizeof(LeShared));
+	Size size = add_size(MAXALIGN(sizeof(LeShared)), databases_size());
 
-	size = add_size(size, databases_size());
 	size = add_size(size, processes_size());
-	return add_size(size, mul_size(le_max_databases, mul_size(MaxBackends, sizeof(LeMailbox))));
+	return add_size(add_size(size, mailboxes_size()), LE_FAULT_SIZE());
 }
 
 static void
@@ -82,6 +89,7 @@ shmem_startup(void)
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	p = ShmemInitStruct("lock_election", shared_size(), &found);
+	LE_FAULT_INIT(p + shared_size() - LE_FAULT_SIZE(), found);
 	le_shared = (LeShared *) p;
 	if (!found)
 	{

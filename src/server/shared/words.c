@@ -4,8 +4,6 @@
  */
 #include "postgres.h"
 
-#include "postmaster/bgworker.h"
-
 #include "shared/words.h"
 
 const char *
@@ -31,20 +29,4 @@ le_how_name(LeHow how)
 	if ((int) how < LE_HOW_ELECTED || (int) how >= (int) lengthof(names))
 		elog(ERROR, "unknown change %d of an election", (int) how);
 	return names[how];
-}
-
-static void
-add_worker(void *arg)
-{
-	errcontext("%s", MyBgworkerEntry->bgw_name);
-}
-
-void
-le_name_worker(void)
-{
-	static ErrorContextCallback context;
-
-	context.callback = add_worker;
-	context.previous = error_context_stack;
-	error_context_stack = &context;
 }

@@ -14,7 +14,4 @@ extern const char *le_token_word(LeKind kind);
 /* What happened in a change of an election: "elected", "resigned", ... */
 extern const char *le_how_name(LeHow how);
 
-/* This background worker puts its name, with the database's, into the context of its messages. */
-extern void le_name_worker(void);
-
 #endif /* LE_WORDS_H */
