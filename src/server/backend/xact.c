@@ -1,17 +1,39 @@
 /*
  * backend/xact.c
- *		What transactions do to locks.
+ *		What the ends of transactions do to locks.
  *
- * An acquire takes effect at once and is undone with its (sub)transaction:
- * the manager has listed it, and is told in the mailbox from which
- * subtransaction on everything is void.
+ * An acquire takes effect at once, and is undone with its (sub)transaction.  A
+ * release in a transaction is kept by backend/pending.c, and posted once the
+ * transaction's own locks of PostgreSQL are gone: so the next holder cannot see
+ * data as they were before.  Both happen in a resource-release callback, the only
+ * place that comes after those locks.
  *
- * A release in a transaction is remembered (backend/pending.c) and sent after
- * the commit, when the transaction's own locks are gone, so that the next
- * holder cannot see data as they were before.
+ * What undoes a wait that is cancelled, function by function:
  *
- * All of it happens in a resource-release callback: the only place that comes
- * after the locks are released.  Nothing in there may fail.
+ *	1.	le_wait_turn() in backend/wait.c raises the error: a cancel, a timeout, a
+ *		lost client.  The request stays posted, and may still be granted.
+ *	2.	wait_cleanup() in backend/session_request.c runs, for ERROR and FATAL
+ *		alike: nobody waits for the answer any more (given_up), le_flush_leave()
+ *		names another flusher, le_client_wait_over() stops the probes of the
+ *		socket, le_names_done() drops the names of the request.
+ *	3.	PostgreSQL aborts the transaction, or the subtransaction: sub_xact_event()
+ *		notes which one.  It releases its locks, and calls resources_released(),
+ *		which calls top_ended() or sub_aborted() below.
+ *	4.	Those look up the first acquire that is void (le_xact_forget_acquires() in
+ *		backend/xactstate.c), and mail its number: le_mail_undo() in
+ *		backend/session_mailbox.c, which rings the manager.
+ *	5.	The manager takes the mail before the request (manager/take.c).
+ *		le_apply_undo() in core/session.c ends the waiter, or the holder if the
+ *		grant was quicker.  A request that is void and not taken yet is passed over.
+ *	6.	Once its batch is committed the manager clears the mail (manager/batch.c).
+ *		Until then mailbox_is_quiet() in backend/session_request.c keeps the next
+ *		request of the session from being posted.
+ *
+ * Two other waits end by parts of this.  A call whose own wait is over, and which
+ * a stuck manager does not answer, mails the undo of its own acquire
+ * (send_and_wait(), step 4) and goes on.  A process that exits aborts its
+ * transaction first; session_exit() in backend/session_mailbox.c then mails the
+ * end of the session, which also ends what is bound to the connection.
  */
 #include "postgres.h"
 
@@ -23,29 +45,38 @@
 #include "backend/durability.h"
 #include "backend/session_fence.h"
 #include "backend/pending.h"
-#include "backend/session_request.h"
 #include "backend/session_mailbox.h"
 #include "backend/xact.h"
 #include "backend/xactstate.h"
 #include "shared/fault.h"
 #include "shared/shmem.h"
 
+/* The subtransaction that rolls back, from its event to the release of its locks. */
 static SubTransactionId aborting = InvalidSubTransactionId;
 
-static LeDatabase *
-my_database(void)
-{
-	return &le_shared->databases[le_my_mailbox->database];
-}
-
-/* --- ends --- */
-
+/*
+ * The transaction is over, and its locks are released.  May not fail: it is
+ * committed, or its abort is under way.  The order matters:
+ *
+ *	1.	Forget what it was.  The callback comes once for each resource owner, and
+ *		only the first call does anything.
+ *	2.	After a rollback, mail the undo of its acquires.  Before open_xact is
+ *		cleared: a manager that starts meanwhile takes uncommitted holds of a
+ *		transaction that is not open for committed ones.
+ *	3.	Count its fence no more, before the manager is told to look.
+ *	4.	After a commit, post its releases and wait for them.  Its fences are gone
+ *		with its locks, so a TTL may end one of the holders before; that is a
+ *		release as well.
+ *	5.	Mail the end of the fence, last: the manager then finds releases and fences
+ *		as this transaction leaves them, and grants what was kept by either.
+ *	6.	Wait for the standbys.  Nobody waits for this session meanwhile.
+ */
 static void
 top_ended(bool is_commit)
 {
 	bool was_open = le_xact.is_open, had_fence = le_xact.has_fence;
 
-	/* the callback comes once for every resource owner: only the first counts */
+	/* 1. */
 	if (!was_open && !had_fence && !le_xact.is_touched)
 		return;
 
@@ -59,16 +90,28 @@ top_ended(bool is_commit)
 
 	if (le_my_mailbox != NULL)
 	{
+		/* 2. */
 		if (was_open)
 		{
+			Assert(pg_atomic_read_u32(&le_my_mailbox->open_xact) == le_xact.number);
 			if (!is_commit)
 				le_mail_undo(le_xact.number, 1);
 			pg_atomic_write_u32(&le_my_mailbox->open_xact, 0);
 		}
+
+		/* 3. */
 		if (had_fence)
-			pg_atomic_fetch_sub_u32(&my_database()->fences, 1);
+		{
+			uint32 fences PG_USED_FOR_ASSERTS_ONLY = pg_atomic_fetch_sub_u32(&le_my_database()->fences, 1);
+
+			Assert(fences > 0);
+		}
 	}
+
+	/* 4. */
 	le_pending_top_ended(is_commit);
+
+	/* 5. */
 	if (le_my_mailbox != NULL)
 	{
 		LE_FAULT_NOFAIL("xact-before-unfence");
@@ -78,16 +121,21 @@ top_ended(bool is_commit)
 	}
 	le_fence_top_ended();
 
-	/* nobody waits for this session any more while it waits for the standbys */
+	/* 6. */
 	le_wait_durable_commit();
 }
 
+/*
+ * The subtransaction has rolled back, and its locks are released: its releases and
+ * fences are forgotten, its acquires undone.  May not fail: an abort is under way.
+ */
 static void
 sub_aborted(void)
 {
 	SubTransactionId subxact = aborting;
 	uint32 first = le_xact_forget_acquires(subxact);
 
+	Assert(subxact > TopSubTransactionId);
 	aborting = InvalidSubTransactionId;
 	le_pending_sub_aborted(subxact);
 	le_fence_sub_aborted(subxact);
@@ -101,6 +149,7 @@ sub_aborted(void)
 		le_mail(LE_MAIL_FENCE_ENDED);
 }
 
+/* PostgreSQL releases what a resource owner has.  May not fail: it does so in commits and aborts. */
 static void
 resources_released(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *arg)
 {
@@ -114,6 +163,7 @@ resources_released(ResourceReleasePhase phase, bool is_commit, bool is_top_level
 		sub_aborted();
 }
 
+/* The event of an abort comes before its locks are released, that of a commit instead.  May not fail, as both. */
 static void
 sub_xact_event(SubXactEvent event, SubTransactionId subxact, SubTransactionId parent, void *arg)
 {
@@ -127,6 +177,7 @@ sub_xact_event(SubXactEvent event, SubTransactionId subxact, SubTransactionId pa
 	}
 }
 
+/* Before a commit, while an error still turns it into a rollback. */
 static void
 xact_event(XactEvent event, void *arg)
 {

@@ -44,6 +44,7 @@ le_xact_open(void)
 		/* 0 means none */
 		if (++le_xact.number == 0)
 			++le_xact.number;
+		Assert(open_subxacts == NULL && pg_atomic_read_u32(&box->open_xact) == 0);
 		le_xact.is_open = true;
 		acquires = 0;
 		pg_atomic_write_u32(&box->open_xact, le_xact.number);
@@ -56,6 +57,7 @@ le_xact_acquire(void)
 {
 	SubTransactionId subxact = GetCurrentSubTransactionId();
 
+	Assert(le_xact.is_open);
 	if (open_subxacts == NULL || open_subxacts->subxact < subxact)
 	{
 		OpenSubxact *inner = MemoryContextAlloc(TopTransactionContext, sizeof(OpenSubxact));
@@ -66,7 +68,6 @@ le_xact_acquire(void)
 	return ++acquires;
 }
 
-/* The first acquire of this subtransaction, which is to be forgotten; 0: none. */
 uint32
 le_xact_forget_acquires(SubTransactionId subxact)
 {
@@ -77,10 +78,10 @@ le_xact_forget_acquires(SubTransactionId subxact)
 	return first;
 }
 
-/* From now on they stand and fall with the parent. */
 void
 le_xact_reparent_acquires(SubTransactionId subxact, SubTransactionId parent)
 {
+	Assert(parent < subxact);
 	while (open_subxacts != NULL && open_subxacts->subxact >= subxact)
 	{
 		if (open_subxacts->outer == NULL || open_subxacts->outer->subxact < parent)

@@ -17,7 +17,7 @@ extern LeXactState le_xact;
 
 /*
  * The number of this session's current transaction.  It is open from its first
- * acquire on, which le_xact_open() announces.
+ * acquire on, which le_xact_open() announces in the mailbox.
  */
 extern uint32 le_xact_open(void);
 extern uint32 le_xact_number(void);
@@ -35,12 +35,13 @@ extern void le_xact_touched(void);
 extern void le_xact_fencing(void);
 
 /*
- * A subtransaction rolls back: forget its acquires.  Returns the number of the first
- * one; 0: it has none.
+ * A subtransaction rolls back: forget its acquires, and those of subtransactions
+ * within it.  Returns the number of the first one; 0: it has none.  May not fail:
+ * called by an abort.
  */
 extern uint32 le_xact_forget_acquires(SubTransactionId subxact);
 
-/* It commits: its acquires stand and fall with the parent from now on. */
+/* A subtransaction commits: its acquires stand and fall with the parent from now on.  May not fail. */
 extern void le_xact_reparent_acquires(SubTransactionId subxact, SubTransactionId parent);
 
 #endif /* LE_XACTSTATE_H */
