@@ -25,7 +25,7 @@
 #define ENTRY_TIMEOUT (5 * LE_SECOND)
 
 /* How often a wait for the mailbox looks at it; the manager also wakes it. */
-#define MAILBOX_TICK (10 * LE_MS)
+#define MAILBOX_PERIOD (10 * LE_MS)
 
 /* An exit waits no longer for what it leaves to the manager. */
 #define LONGEST_EXIT (5 * LE_SECOND)
@@ -40,29 +40,30 @@ le_my_database(void)
 }
 
 /*
- * Whoever has left much to end waits for that itself: else the next connection
- * would, which gets the same mailbox.
+ * A session that leaves much to end waits for that itself: else the next connection
+ * would, which gets the same mailbox.  May not fail: the process exits.
  */
 static void
 wait_for_end(LeMailbox *box, uint64 session)
 {
 	LeDatabase *db = &le_shared->databases[box->database];
-	LeTime end = le_clock() + LONGEST_EXIT;
+	LeTime end_at = le_clock() + LONGEST_EXIT;
 
 	if (pg_atomic_read_u32(&box->bound) < LE_FEW && pg_atomic_read_u64(&box->undo) == 0)
 		return;
-	while (le_clock() < end && pg_atomic_read_u32(&db->running) != 0)
+	while (le_clock() < end_at && pg_atomic_read_u32(&db->running) != 0)
 	{
 		le_sleep_reset();
 		if (box->session != session)
 			break;
-		le_sleep(MAILBOX_TICK);
+		le_sleep(MAILBOX_PERIOD);
 	}
 }
 
 /*
- * The backend exits.  This comes after its last transaction was aborted and
- * before its PGPROC goes.
+ * The backend exits: leave the mailbox to the manager.  This comes after its last
+ * transaction was aborted and before its PGPROC goes.  May not fail: a callback of
+ * shared memory's exit.
  */
 static void
 session_exit(int code, Datum arg)
@@ -72,6 +73,7 @@ session_exit(int code, Datum arg)
 
 	if (box == NULL)
 		return;
+	Assert(box->session != 0 && le_mailbox_proc(box) == (uint32) le_my_proc());
 	LE_FAULT_NOFAIL("session-end");
 	le_my_mailbox = NULL;
 	session = box->session;
@@ -129,7 +131,8 @@ entry_will_be_free(void)
 
 /*
  * Take this backend's mailbox of its database, if there is an entry and the mailbox
- * is free.  Returns the mailbox, or NULL; *db is the entry, or NULL.
+ * is free.  Returns the mailbox, or NULL; *db is the entry, or NULL; *passing: an
+ * entry will be free soon.
  */
 static LeMailbox *
 try_attach(LeDatabase **db, bool *passing)
@@ -168,6 +171,7 @@ check_predecessor(LeMailbox *box, bool *rung)
 	}
 }
 
+/* NULL: the caller's own wait was over before the mailbox was free. */
 static LeMailbox *
 wait_for_mailbox(LeWait *wait)
 {
@@ -192,29 +196,34 @@ wait_for_mailbox(LeWait *wait)
 			if (le_wait_is_over(wait, now, LE_TAKE_GRACE))
 				return NULL;
 		}
-		le_wait_turn(wait, db, now + MAILBOX_TICK);
+		le_wait_turn(wait, db, now + MAILBOX_PERIOD);
 	}
 }
 
-bool
+LeWaitEnd
 le_attach(LeWait *wait)
 {
 	LeProcess *me = &le_shared->processes[le_my_proc()];
 	LeMailbox *box;
 
 	if (le_my_mailbox != NULL)
-		return true;
+		return LE_WAIT_DONE;
 
+	/* 1. what a process needs to sleep and to flush */
 	le_wait_events_init(LE_WAIT_LOCK);
 
-	/* whoever had this number before may have died asleep */
+	/* the process that had this number before may have died asleep */
 	le_sleep_reset();
 	le_flush_attach();
+
+	/* 2. the mailbox, which is empty: so its initialisation, or the manager, has left it */
 	box = wait_for_mailbox(wait);
 	if (box == NULL)
-		return false;
+		return LE_WAIT_OVER;
+	Assert(box->session == 0 && pg_atomic_read_u64(&box->undo) == 0 && pg_atomic_read_u32(&box->mail) == 0);
+	Assert(pg_atomic_read_u32(&box->answered) == pg_atomic_read_u32(&box->posted));
 
-	/* the mailbox is empty: so the manager, or whoever initialised it, has left it */
+	/* 3. it is this session's once its number stands in it */
 	box->pid = MyProcPid;
 	pg_atomic_write_u32(&box->bound, 0);
 	me->generation++;
@@ -227,7 +236,7 @@ le_attach(LeWait *wait)
 		exit_registered = true;
 	}
 	LE_FAULT("attach");
-	return true;
+	return LE_WAIT_DONE;
 }
 
 void
@@ -242,19 +251,20 @@ le_session_reset(void)
 	/* the next call attaches anew, under another session's name */
 }
 
-/* --- its mailbox --- */
+/* --- its mail --- */
 
 /*
- * This includes what was mailed before and is not read yet: until that is read no
- * acquire begins, and rollbacks go from the inside to the outside.
+ * The new mail includes one that is not read yet: no acquire begins before that is
+ * read, and rollbacks go from the inside to the outside.
  */
 void
-le_mail_undo(uint32 xact, uint32 subxact)
+le_mail_undo(uint32 xact, uint32 first)
 {
-	uint64 mail = ((uint64) xact << 32) | subxact;
+	uint64 mail = ((uint64) xact << 32) | first;
 	uint64 unread PG_USED_FOR_ASSERTS_ONLY = pg_atomic_exchange_u64(&le_my_mailbox->undo, mail);
 
-	Assert(unread == 0 || (unread >> 32 == xact && (uint32) unread >= subxact));
+	Assert(xact != 0);
+	Assert(unread == 0 || (unread >> 32 == xact && (uint32) unread >= first));
 	le_ring(le_my_mailbox);
 }
 

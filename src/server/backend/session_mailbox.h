@@ -15,12 +15,12 @@
 extern void le_check_can_attach(void);
 
 /*
- * Take this backend's mailbox, or make sure that it has one.  False: the caller's
+ * Take this backend's mailbox, or make sure that it has one.  LE_WAIT_OVER: the caller's
  * own wait has ended before what the session before has left there was read.
  * Errors: 53400 more than lock_election.max_databases databases; 57P03 there is
  * no manager to read it; what keeps the manager from it.
  */
-extern bool le_attach(LeWait *wait);
+extern LeWaitEnd le_attach(LeWait *wait);
 
 /* This backend's mailbox; NULL while not attached. */
 extern LeMailbox *le_my_mailbox;
@@ -30,8 +30,11 @@ extern LeDatabase *le_my_database(void);
 /* DISCARD ALL: this connection's locks end, and it is another session. */
 extern void le_session_reset(void);
 
-/* Mailbox: cannot fail. */
-extern void le_mail_undo(uint32 xact, uint32 subxact);
+/*
+ * Mail to the manager.  May not fail: called by aborts.  Undo all acquires of this
+ * transaction from that number on; and raise a flag, LE_MAIL_*.
+ */
+extern void le_mail_undo(uint32 xact, uint32 first);
 extern void le_mail(uint32 flag);
 
 #endif /* LE_SESSION_MAILBOX_H */

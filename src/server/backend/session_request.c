@@ -33,8 +33,8 @@
 /* How often a wait asks whether it is part of a deadlock. */
 #define BLOCKED_EVERY (1 * LE_SECOND)
 
-/* How often a wait for an empty mailbox looks; the manager also wakes it. */
-#define QUIET_TICK (10 * LE_MS)
+/* How often a wait for a quiet mailbox looks; the manager also wakes it. */
+#define QUIET_PERIOD (10 * LE_MS)
 
 /* A caller whose own wait has been over for so long rings once more. */
 #define RING_AFTER (1 * LE_SECOND)
@@ -42,27 +42,37 @@
 /* A wait that holds a snapshot is logged after this long. */
 #define SNAPSHOT_LOG_AFTER (60 * LE_SECOND)
 
-/* No request without an answer, no unread rollback; no releases, unless these may be there. */
+/* Must the releases of an earlier commit have been taken as well? */
+typedef enum Releases
+{
+	RELEASES_TAKEN,
+	RELEASES_MAY_WAIT
+} Releases;
+
+/* The last request is answered, and no rollback is unread: step 1 of the protocol in shared/shmem.h. */
 static bool
-mailbox_is_quiet(bool with_releases)
+mailbox_is_quiet(Releases releases)
 {
 	return pg_atomic_read_u32(&le_my_mailbox->answered) == pg_atomic_read_u32(&le_my_mailbox->posted) &&
 		   pg_atomic_read_u64(&le_my_mailbox->undo) == 0 &&
-		   (with_releases || (pg_atomic_read_u32(&le_my_mailbox->mail) & LE_MAIL_RELEASED) == 0);
+		   (releases == RELEASES_MAY_WAIT ||
+			(pg_atomic_read_u32(&le_my_mailbox->mail) & LE_MAIL_RELEASED) == 0);
 }
 
 bool
 le_mailbox_is_quiet(void)
 {
-	return mailbox_is_quiet(false);
+	return mailbox_is_quiet(RELEASES_TAKEN);
 }
 
+/* Numbers of requests begin at 1, in each mailbox, and go round. */
 static uint32
 next_number(void)
 {
 	return pg_atomic_read_u32(&le_my_mailbox->posted) + 1;
 }
 
+/* Appends a text to the payload, of which *len bytes are taken. */
 static LeTextSpan
 put_text(LeText text, uint32 *len)
 {
@@ -76,12 +86,14 @@ put_text(LeText text, uint32 *len)
 	return span;
 }
 
+/* Fills in a request for one command: its texts go into the payload, names that do not fit into a segment. */
 static void
 put_command(const LeCommand *cmd)
 {
 	LeMailbox *box = le_my_mailbox;
 	uint32 len = 0;
 
+	Assert(box->session != 0 && le_mailbox_proc(box) == (uint32) le_my_proc());
 	box->command = *cmd;
 	box->command.request = next_number();
 	box->command.session = box->session;
@@ -116,6 +128,7 @@ post(LeRequestType type)
 	LeMailbox *box = le_my_mailbox;
 	uint32 number = next_number();
 
+	Assert(mailbox_is_quiet(RELEASES_MAY_WAIT));
 	box->type = type;
 	box->need_flush = le_needs_flush();
 	box->need_standby = le_needs_standby();
@@ -130,6 +143,7 @@ post(LeRequestType type)
 	return number;
 }
 
+/* What the manager says to a request that waits. */
 static void
 read_notes(const LeCommand *cmd)
 {
@@ -184,8 +198,14 @@ log_wait(const LeCommand *cmd, LeTime start, bool over)
 }
 
 /*
- * The caller's own wait is over, and there is no answer: is it worth to wait on?
- * *rung: the mailbox was rung since, so a manager that lives has taken it.
+ * Is it time to do without an answer?  A manager that lives answers when the
+ * caller's own wait is over; one that is stuck does not.  After the end of that
+ * wait:
+ *
+ *	1.	RING_AFTER: the mailbox is rung once more (*rung), so that a manager that
+ *		lives takes it.
+ *	2.	LE_TAKE_GRACE: the call gives up if the mailbox is still linked.
+ *	3.	LE_ANSWER_GRACE: it gives up.
  */
 static bool
 gave_no_answer(const LeWait *wait, LeTime now, bool *rung)
@@ -200,31 +220,37 @@ gave_no_answer(const LeWait *wait, LeTime now, bool *rung)
 	return le_wait_is_over(wait, now, LE_ANSWER_GRACE) || pg_atomic_read_u32(&le_my_mailbox->linked) != 0;
 }
 
-/* When to ask that again. */
+/* When gave_no_answer() is to be asked again. */
 static LeTime
 next_patience(const LeWait *wait, LeTime now, bool rung)
 {
-	if (wait->limit == LE_NEVER)
+	if (wait->limit_at == LE_NEVER)
 		return LE_NEVER;
 	if (!rung)
-		return wait->limit + RING_AFTER;
-	return wait->limit + (le_wait_is_over(wait, now, LE_TAKE_GRACE) ? LE_ANSWER_GRACE : LE_TAKE_GRACE);
+		return wait->limit_at + RING_AFTER;
+	return wait->limit_at + (le_wait_is_over(wait, now, LE_TAKE_GRACE) ? LE_ANSWER_GRACE : LE_TAKE_GRACE);
 }
 
-/* False: the manager gives no answer. */
-static bool
+/*
+ * Wait for the answer to this request.  In each turn: do without it, if the
+ * manager is stuck; ask for a search for deadlocks; say in the log that it takes
+ * long; read notes; flush for others, if this session is named the flusher; sleep.
+ * LE_WAIT_OVER: there is none.
+ */
+static LeWaitEnd
 wait_for_answer(uint32 number, const LeCommand *cmd, LeWait *wait, bool snapshot_kept)
 {
 	LeMailbox *box = le_my_mailbox;
 	LeTime start = le_clock(), next_check = start + DeadlockTimeout * LE_MS;
 	bool rung = false, logged = false;
 
+	Assert(number == pg_atomic_read_u32(&box->posted));
 	while (pg_atomic_read_u32(&box->answered) != number)
 	{
 		LeTime now = le_clock();
 
 		if (gave_no_answer(wait, now, &rung))
-			return false;
+			return LE_WAIT_OVER;
 		if (rung)
 			next_check = LE_NEVER;
 		else if (now >= next_check)
@@ -252,10 +278,13 @@ wait_for_answer(uint32 number, const LeCommand *cmd, LeWait *wait, bool snapshot
 	pg_read_barrier();
 	if (logged)
 		log_wait(cmd, start, true);
-	return true;
+	return LE_WAIT_DONE;
 }
 
-/* All that has to be put back however a wait ends without its answer. */
+/*
+ * All that has to be put back however a wait ends without its answer: step 2 of
+ * what undoes it, see backend/xact.c.  May not fail: called for ERROR and FATAL.
+ */
 static void
 wait_cleanup(int code, Datum arg)
 {
@@ -267,6 +296,7 @@ wait_cleanup(int code, Datum arg)
 	le_names_done();
 }
 
+/* The manager has answered with an error, or noted one: raise it. */
 static void
 raise_answer(void)
 {
@@ -291,15 +321,15 @@ raise_answer(void)
 	ereport(ERROR, (errcode(le_my_mailbox->sqlstate), errmsg("%s", message)));
 }
 
-/* False: the caller's own wait has ended before the mailbox was quiet. */
-static bool
-wait_until_quiet(LeWait *wait, bool with_releases)
+/* Wait until the manager has read what this session has sent before; error: it cannot apply that. */
+static LeWaitEnd
+wait_until_quiet(LeWait *wait, Releases releases)
 {
-	if (mailbox_is_quiet(with_releases))
-		return true;
+	if (mailbox_is_quiet(releases))
+		return LE_WAIT_DONE;
 	pg_atomic_fetch_and_u32(&le_my_mailbox->note, ~LE_NOTE_UNREAD);
 	le_ring(le_my_mailbox);
-	while (!mailbox_is_quiet(with_releases))
+	while (!mailbox_is_quiet(releases))
 	{
 		LeTime now = le_clock();
 
@@ -309,10 +339,10 @@ wait_until_quiet(LeWait *wait, bool with_releases)
 			raise_answer();
 		}
 		if (le_wait_is_over(wait, now, LE_TAKE_GRACE))
-			return false;
-		le_wait_turn(wait, le_my_database(), now + QUIET_TICK);
+			return LE_WAIT_OVER;
+		le_wait_turn(wait, le_my_database(), now + QUIET_PERIOD);
 	}
-	return true;
+	return LE_WAIT_DONE;
 }
 
 void
@@ -321,27 +351,36 @@ le_mailbox_await_quiet(void)
 	LeWait wait;
 
 	le_wait_begin(&wait, LE_RELEASE_TIMEOUT, false);
-	if (!wait_until_quiet(&wait, false))
+	if (wait_until_quiet(&wait, RELEASES_TAKEN) == LE_WAIT_OVER)
 		ereport(ERROR, (errcode(ERRCODE_CANNOT_CONNECT_NOW),
 						errmsg("an earlier release of this session has not been made yet"),
 						errdetail("The lock_election manager does not run, or cannot write.")));
 }
 
-/* A request may follow a release that nobody waits for: the manager takes that first. */
-static bool
-wait_to_post(LeWait *wait)
-{
-	return wait_until_quiet(wait, le_my_mailbox->releases.async);
-}
-
-/* False: the caller's own wait is over, and whatever the request gets is undone. */
-static bool
+/*
+ * All of a request that may raise an error or wait:
+ *
+ *	1.	Take this session's mailbox, and wait until it is quiet.
+ *	2.	Number the request, if a rollback can undo it.
+ *	3.	Fill it in and post it.
+ *	4.	Wait for the answer.  Without one (LE_WAIT_OVER) the manager is to undo what
+ *		the request may still get.
+ *	5.	Wait until the answer is flushed.
+ */
+static LeWaitEnd
 send_and_wait(LeRequestType type, LeCommand *cmd, const LePageRequest *page, LeWait *wait, bool snapshot_kept)
 {
 	uint32 number;
 
-	if (!le_attach(wait) || !wait_to_post(wait))
-		return false;
+	Assert((page != NULL) == (type == LE_REQUEST_PAGE || type == LE_REQUEST_LEASE_PAGE));
+
+	/* 1.  a request may follow a release that nobody waits for: the manager takes that first */
+	if (le_attach(wait) == LE_WAIT_OVER ||
+		wait_until_quiet(wait, le_my_mailbox->releases.async ? RELEASES_MAY_WAIT : RELEASES_TAKEN) ==
+			LE_WAIT_OVER)
+		return LE_WAIT_OVER;
+
+	/* 2. */
 	if (cmd->type == LE_CMD_ACQUIRE || cmd->type == LE_CMD_AWAIT)
 	{
 		cmd->xact = le_xact_open();
@@ -352,6 +391,7 @@ send_and_wait(LeRequestType type, LeCommand *cmd, const LePageRequest *page, LeW
 	if (pg_atomic_read_u32(&le_my_database()->running) == 0)
 		le_want_manager(le_my_database());
 
+	/* 3. */
 	LE_FAULT("request-before-post");
 	if (page != NULL)
 		put_page(page);
@@ -360,26 +400,33 @@ send_and_wait(LeRequestType type, LeCommand *cmd, const LePageRequest *page, LeW
 	le_flush_enter();
 	number = post(type);
 	LE_FAULT("request-posted");
-	if (!wait_for_answer(number, cmd, wait, snapshot_kept))
+
+	/* 4. */
+	if (wait_for_answer(number, cmd, wait, snapshot_kept) == LE_WAIT_OVER)
 	{
 		le_mail_undo(cmd->xact, cmd->subxact);
-		return false;
+		return LE_WAIT_OVER;
 	}
 	LE_FAULT("request-answered");
+
+	/* 5. */
 	if (le_my_mailbox->reply.lsn != 0 && le_my_mailbox->need_flush)
 		le_flush_wait(le_my_mailbox);
-	return true;
+	return LE_WAIT_DONE;
 }
 
 /*
- * A page has no command of its own; then cmd is blank.  False: the manager has
- * not answered within the call's own wait.
+ * Send a request, wait for its answer, and put back what the wait has set, however
+ * it ends.  A page has no command of its own; then cmd is blank.  LE_WAIT_OVER: the
+ * manager has not answered within the call's own wait.
  */
-static bool
+static LeWaitEnd
 request(LeRequestType type, LeCommand *cmd, const LePageRequest *page, bool snapshot_kept)
 {
 	LeWait wait;
-	bool answered;
+	LeWaitEnd end;
+
+	Assert(IsTransactionState() && CritSectionCount == 0);
 
 	le_check_can_attach();
 	if (type == LE_REQUEST_COMMAND)
@@ -387,10 +434,10 @@ request(LeRequestType type, LeCommand *cmd, const LePageRequest *page, bool snap
 	le_wait_begin(&wait, has_limit(cmd) ? cmd->wait : LE_WAIT_FOREVER, has_limit(cmd) && cmd->wait != 0);
 	PG_ENSURE_ERROR_CLEANUP(wait_cleanup, (Datum) 0);
 	{
-		answered = send_and_wait(type, cmd, page, &wait, snapshot_kept);
+		end = send_and_wait(type, cmd, page, &wait, snapshot_kept);
 
-		/* who died while it waited gets nothing: the exit undoes the grant */
-		if (answered && le_my_mailbox->reply.waited)
+		/* a client that died while it waited gets nothing: the exit undoes the grant */
+		if (end == LE_WAIT_DONE && le_my_mailbox->reply.waited)
 		{
 			LE_FAULT("request-granted");
 			le_client_look();
@@ -398,11 +445,11 @@ request(LeRequestType type, LeCommand *cmd, const LePageRequest *page, bool snap
 		}
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(wait_cleanup, (Datum) 0);
-	if (!answered)
+	if (end == LE_WAIT_OVER)
 	{
 		wait_cleanup(0, (Datum) 0);
 		le_raise_if_no_manager(&wait);
-		return false;
+		return LE_WAIT_OVER;
 	}
 	le_flush_leave();
 	le_names_done();
@@ -411,16 +458,17 @@ request(LeRequestType type, LeCommand *cmd, const LePageRequest *page, bool snap
 	le_client_wait_over();
 	raise_answer();
 	LE_FAULT("request-done");
-	return true;
+	return LE_WAIT_DONE;
 }
 
 void
 le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept)
 {
-	if (request(LE_REQUEST_COMMAND, cmd, NULL, snapshot_kept))
+	if (request(LE_REQUEST_COMMAND, cmd, NULL, snapshot_kept) == LE_WAIT_DONE)
 		*reply = le_my_mailbox->reply;
 	else
 		*reply = (LeReply){.status = cmd->type == LE_CMD_AWAIT ? LE_QUEUED : LE_NOT_GRANTED};
+	Assert(cmd->nnames == 0 || reply->which < cmd->nnames);
 	if (cmd->nnames > 0)
 		cmd->name = cmd->names[reply->which];
 	if (cmd->type == LE_CMD_ACQUIRE && (reply->status == LE_OK || reply->status == LE_QUEUED))

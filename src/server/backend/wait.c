@@ -26,32 +26,32 @@
 #define MIN_PATIENCE (1 * LE_SECOND)
 
 /* How often a wait looks at the client's socket. */
-#define TICK (1 * LE_SECOND)
+#define CLIENT_PERIOD (1 * LE_SECOND)
 
 /* How often it looks for a manager, where there is none. */
-#define ABSENT_TICK (10 * LE_MS)
+#define ABSENT_PERIOD (10 * LE_MS)
 
 void
-le_wait_begin(LeWait *wait, LeTime at_most, bool for_lock)
+le_wait_begin(LeWait *wait, LeTime at_most_us, bool for_lock)
 {
-	LeTime now = le_clock(), timeout = (LeTime) LockTimeout * LE_MS;
+	LeTime now = le_clock(), timeout_us = (LeTime) LockTimeout * LE_MS;
 
-	wait->limit = at_most < 0 || at_most > LE_NEVER / 2 ? LE_NEVER : now + at_most;
-	wait->next_tick = now + TICK;
-	wait->seen = 0;
-	wait->absent = 0;
-	wait->patience = at_most < 0 ? PATIENCE : Min(PATIENCE, Max(at_most, MIN_PATIENCE));
+	wait->limit_at = at_most_us < 0 || at_most_us > LE_NEVER / 2 ? LE_NEVER : now + at_most_us;
+	wait->next_look_at = now + CLIENT_PERIOD;
+	wait->absent_at = 0;
+	wait->absent_us = 0;
+	wait->patience_us = at_most_us < 0 ? PATIENCE : Min(PATIENCE, Max(at_most_us, MIN_PATIENCE));
 
 	/* a call that waits for nobody has the time that a manager needs */
 	if (!for_lock)
-		timeout = Max(timeout, LE_TAKE_GRACE);
-	wait->lock_timeout = LockTimeout > 0 ? now + timeout : LE_NEVER;
+		timeout_us = Max(timeout_us, LE_TAKE_GRACE);
+	wait->lock_timeout_at = LockTimeout > 0 ? now + timeout_us : LE_NEVER;
 }
 
 bool
-le_wait_is_over(const LeWait *wait, LeTime now, LeTime grace)
+le_wait_is_over(const LeWait *wait, LeTime now, LeTime grace_us)
 {
-	return wait->limit != LE_NEVER && now - wait->limit >= grace;
+	return wait->limit_at != LE_NEVER && now - wait->limit_at >= grace_us;
 }
 
 void
@@ -66,9 +66,9 @@ le_want_manager(LeDatabase *db)
 	le_wake_launcher();
 }
 
-/* With the cause that can be seen. */
+/* Error 57P03, with the cause that can be seen in the entry of the database. */
 static void
-raise_no_manager(LeTime patience)
+raise_no_manager(LeTime patience_us)
 {
 	const char *name = get_database_name(MyDatabaseId);
 	bool launcher, loading = false;
@@ -87,23 +87,24 @@ raise_no_manager(LeTime patience)
 	}
 	LWLockRelease(le_shared->lock);
 
-	ereport(ERROR, (errcode(ERRCODE_CANNOT_CONNECT_NOW),
-					errmsg("the lock_election manager of database \"%s\" is not running", name),
-					loading ? errdetail("It is still loading the locks of this database.")
-					: reserved_by != 0
-						? errdetail("Process %d needs the database for a command such as DROP DATABASE.",
-									reserved_by)
-					: !launcher ? errdetail("The lock_election launcher, which starts it, is not running.")
-					: why == LE_EXIT_NO_WORKER
-						? errdetail("No background worker is free for it: max_worker_processes is %d.",
-									max_worker_processes)
-						: errdetail("It did not start within %.1f seconds.", (double) patience / LE_SECOND),
-					loading || reserved_by != 0 ? errhint("Try again later.")
-					: why == LE_EXIT_NO_WORKER
-						? errhint("Raise max_worker_processes and restart the server.")
-						: errhint("See the server log.  The launcher and each manager need one of "
-								  "max_worker_processes (%d).",
-								  max_worker_processes)));
+	ereport(
+		ERROR,
+		(errcode(ERRCODE_CANNOT_CONNECT_NOW),
+		 errmsg("the lock_election manager of database \"%s\" is not running", name),
+		 loading ? errdetail("It is still loading the locks of this database.")
+		 : reserved_by != 0
+			 ? errdetail("Process %d needs the database for a command such as DROP DATABASE.", reserved_by)
+		 : !launcher ? errdetail("The lock_election launcher, which starts it, is not running.")
+		 : why == LE_EXIT_NO_WORKER
+			 ? errdetail("No background worker is free for it: max_worker_processes is %d.",
+						 max_worker_processes)
+			 : errdetail("It did not start within %.1f seconds.", (double) patience_us / LE_SECOND),
+		 loading || reserved_by != 0 ? errhint("Try again later.")
+		 : why == LE_EXIT_NO_WORKER
+			 ? errhint("Raise max_worker_processes and restart the server.")
+			 : errhint("See the server log.  The launcher and each manager need one of "
+					   "max_worker_processes (%d).",
+					   max_worker_processes)));
 }
 
 void
@@ -115,27 +116,28 @@ le_raise_if_no_manager(const LeWait *wait)
 	db = le_database_find(MyDatabaseId, false);
 	LWLockRelease(le_shared->lock);
 	if (db == NULL || pg_atomic_read_u32(&db->running) == 0)
-		raise_no_manager(wait->patience);
+		raise_no_manager(wait->patience_us);
 }
 
 /*
- * Time in which a manager loads does not count: it may have very many locks,
- * and all their waiters wait for it.
+ * Counts the time without a manager, and raises the error once the call's patience
+ * is over.  Time in which a manager loads does not count: it may have very many
+ * locks, and all their waiters wait for it.
  */
 static void
 check_manager(LeWait *wait, LeDatabase *db, LeTime now)
 {
 	if (pg_atomic_read_u32(&db->running) != 0)
 	{
-		wait->seen = wait->absent = 0;
+		wait->absent_at = wait->absent_us = 0;
 		return;
 	}
 	le_want_manager(db);
-	if (wait->seen != 0 && pg_atomic_read_u32(&db->loading) == 0)
-		wait->absent += now - wait->seen;
-	wait->seen = now;
-	if (wait->absent >= wait->patience)
-		raise_no_manager(wait->patience);
+	if (wait->absent_at != 0 && pg_atomic_read_u32(&db->loading) == 0)
+		wait->absent_us += now - wait->absent_at;
+	wait->absent_at = now;
+	if (wait->absent_us >= wait->patience_us)
+		raise_no_manager(wait->patience_us);
 }
 
 void
@@ -143,21 +145,29 @@ le_wait_turn(LeWait *wait, LeDatabase *db, LeTime until)
 {
 	LeTime now = le_clock();
 
-	/* as ProcessInterrupts() does; a signal is not needed here */
-	if (now >= wait->lock_timeout)
+	Assert(!LWLockHeldByMe(le_shared->lock));
+
+	/* 1. lock_timeout, as ProcessInterrupts() does; a signal is not needed here */
+	if (now >= wait->lock_timeout_at)
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE), errmsg("canceling statement due to lock timeout")));
-	if (now >= wait->next_tick)
+
+	/* 2. the client */
+	if (now >= wait->next_look_at)
 	{
 		le_client_look_in_wait();
 		CHECK_FOR_INTERRUPTS();
-		wait->next_tick = now + TICK;
+		wait->next_look_at = now + CLIENT_PERIOD;
 	}
+
+	/* 3. the manager */
 	if (db != NULL)
 		check_manager(wait, db, now);
-	until = Min(until, Min(wait->next_tick, wait->lock_timeout));
+
+	/* 4. sleep: the caller looks at what it waits for after this */
+	until = Min(until, Min(wait->next_look_at, wait->lock_timeout_at));
 	if (db != NULL && pg_atomic_read_u32(&db->running) == 0)
-		until = Min(until, now + ABSENT_TICK);
+		until = Min(until, now + ABSENT_PERIOD);
 	le_sleep(until - now);
 	le_sleep_reset();
 	CHECK_FOR_INTERRUPTS();

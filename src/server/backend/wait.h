@@ -7,24 +7,31 @@
 
 #include "shared/shmem.h"
 
+/* How a wait that may do without what it waits for has ended. */
+typedef enum LeWaitEnd
+{
+	LE_WAIT_DONE, /* with that */
+	LE_WAIT_OVER  /* the caller's own wait was over before */
+} LeWaitEnd;
+
 typedef struct LeWait
 {
-	LeTime limit;        /* the end of the caller's own wait; LE_NEVER */
-	LeTime lock_timeout; /* when that strikes; LE_NEVER */
-	LeTime next_tick;    /* of a look at the client */
-	LeTime seen;         /* the last turn without a manager; 0 */
-	LeTime absent;       /* for how long there has been no manager */
-	LeTime patience;     /* how much of that is borne */
+	LeTime limit_at;        /* the end of the caller's own wait; LE_NEVER */
+	LeTime lock_timeout_at; /* when that strikes; LE_NEVER */
+	LeTime next_look_at;    /* of a look at the client */
+	LeTime absent_at;       /* the last turn without a manager; 0: there was one */
+	LeTime absent_us;       /* for how long there has been no manager */
+	LeTime patience_us;     /* how much of that is borne */
 } LeWait;
 
 /*
  * A call begins that waits so long by itself; LE_WAIT_FOREVER: it has no limit
  * of its own.  "for_lock": it waits for others who hold a lock.
  */
-extern void le_wait_begin(LeWait *wait, LeTime at_most, bool for_lock);
+extern void le_wait_begin(LeWait *wait, LeTime at_most_us, bool for_lock);
 
-/* The caller's own limit has been over for that long. */
-extern bool le_wait_is_over(const LeWait *wait, LeTime now, LeTime grace);
+/* Has the caller's own wait been over for that long? */
+extern bool le_wait_is_over(const LeWait *wait, LeTime now, LeTime grace_us);
 
 /*
  * One turn of the wait: sleeps until then at most, or until somebody wakes
