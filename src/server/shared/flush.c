@@ -11,15 +11,12 @@
 #include "shared/compat.h"
 #include "shared/fault.h"
 #include "shared/flush.h"
+#include "shared/flush_delay.h"
 #include "shared/shmem.h"
 #include "shared/sleep.h"
 
 /* How many are looked at to find one that is present. */
 #define LOOK_AT 16
-/* More does not count as what a flush takes. */
-#define LONGEST_FLUSH (10 * LE_MS)
-/* Flushes that are not delayed at most, after one was in vain. */
-#define LONGEST_BACKOFF 63
 
 static uint32 *taken = NULL; /* procs that this process flushes for */
 
@@ -41,11 +38,11 @@ le_flush_init(void)
 	pg_atomic_init_u32(&flush()->stack, 0);
 	pg_atomic_init_u32(&flush()->waiting, 0);
 	pg_atomic_init_u32(&flush()->flusher, 0);
-	pg_atomic_init_u32(&flush()->gathering, 0);
+	pg_atomic_init_u32(&flush()->delaying, 0);
 	pg_atomic_init_u32(&flush()->took_us, 0);
-	pg_atomic_init_u32(&flush()->last, 0);
+	pg_atomic_init_u32(&flush()->last_group, 0);
 	pg_atomic_init_u32(&flush()->expected, 0);
-	pg_atomic_init_u32(&flush()->skip, 0);
+	pg_atomic_init_u32(&flush()->undelayed, 0);
 	pg_atomic_init_u32(&flush()->backoff, 0);
 	pg_atomic_init_u64(&flush()->ended_at, 0);
 	pg_atomic_init_u32(&flush()->rounds, 0);
@@ -59,11 +56,14 @@ le_flush_init(void)
 
 /* --- the stack --- */
 
+/* Link a process into the stack, unless it is linked. */
 static void
 push(uint32 proc)
 {
 	LeProcess *p = process(proc);
 	uint32 head;
+
+	Assert(proc < (uint32) le_shared->max_sessions);
 
 	if (pg_atomic_exchange_u32(&p->flush_linked, 1) != 0)
 		return;
@@ -75,7 +75,7 @@ push(uint32 proc)
 	} while (!pg_atomic_compare_exchange_u32(&flush()->stack, &head, proc + 1));
 }
 
-/* From here on it can be linked again.  Returns the link to the next. */
+/* A process that was taken from the stack can be linked again from here on.  Returns its link to the next. */
 static uint32
 unlinked(int proc)
 {
@@ -86,6 +86,7 @@ unlinked(int proc)
 	return next;
 }
 
+/* Take the whole stack, newest first; returns how many. */
 static int
 take(uint32 *procs)
 {
@@ -94,13 +95,14 @@ take(uint32 *procs)
 
 	while (link != 0)
 	{
+		Assert(n < le_shared->max_sessions);
 		procs[n] = link - 1;
 		link = unlinked((int) procs[n++]);
 	}
 	return n;
 }
 
-/* One that waits for a flush, and is there to make it; -1: none. */
+/* A process that waits for a flush, and is there to make it; -1: none. */
 static int
 candidate(void)
 {
@@ -125,7 +127,7 @@ change_flusher(uint32 from, uint32 to)
 	return pg_atomic_compare_exchange_u32(&flush()->flusher, &from, to);
 }
 
-/* Nobody waits any more. */
+/* No process on the stack is there to flush: empty it, and wake those that wait after all. */
 static void
 forget_all(void)
 {
@@ -140,7 +142,10 @@ forget_all(void)
 	}
 }
 
-/* This process leads no longer: somebody who waits does, or nobody. */
+/*
+ * This process is the flusher no longer: name a process that waits, or nobody.  May
+ * not fail: the flush is done, or an error leads here, and others wait for it.
+ */
 static void
 pass_on(uint32 me)
 {
@@ -172,52 +177,7 @@ pass_on(uint32 me)
 	}
 }
 
-/* All that are expected are in the stack. */
-static bool
-all_are_there(void)
-{
-	return pg_atomic_read_u32(&flush()->waiting) >= pg_atomic_read_u32(&flush()->expected);
-}
-
-/*
- * Those that are on their way come soon after the last flush.  If not all of them
- * do (there are more than the processors can serve meanwhile, or they wait for
- * something else), the next flushes are not delayed.
- */
-static void
-gather(uint32 me)
-{
-	uint32 took_us = pg_atomic_read_u32(&flush()->took_us), skip = pg_atomic_read_u32(&flush()->skip);
-	uint32 backoff = pg_atomic_read_u32(&flush()->backoff);
-	LeTime now, end;
-
-	if (LE_FLUSH_GATHER == 0 || all_are_there())
-		return;
-	now = le_clock();
-	end = Min(now + took_us / Max(LE_FLUSH_GATHER, 1),
-			  (LeTime) pg_atomic_read_u64(&flush()->ended_at) + took_us);
-	if (end <= now)
-		return;
-	if (skip > 0)
-	{
-		pg_atomic_write_u32(&flush()->skip, skip - 1);
-		return;
-	}
-	pg_atomic_exchange_u32(&flush()->gathering, me);
-	for (; now < end; now = le_clock())
-	{
-		le_sleep_reset();
-		if (all_are_there())
-			break;
-		le_sleep(end - now);
-	}
-	pg_atomic_write_u32(&flush()->gathering, 0);
-	backoff = all_are_there() ? 0 : Min(backoff * 2 + 1, LONGEST_BACKOFF);
-	pg_atomic_write_u32(&flush()->backoff, backoff);
-	pg_atomic_write_u32(&flush()->skip, backoff);
-}
-
-/* Takes those that the WAL is flushed for; the others stay. */
+/* Take those from the stack that the WAL is flushed for; the others stay. */
 static int
 take_flushed(void)
 {
@@ -234,38 +194,21 @@ take_flushed(void)
 	return n;
 }
 
-/* A flush took that long, and was for these n: what to expect of the next one. */
-static void
-learn(LeTime time, int n)
-{
-	uint32 round = pg_atomic_fetch_add_u32(&flush()->rounds, 1),
-		   took_us = pg_atomic_read_u32(&flush()->took_us);
-	uint32 in_both = 0;
-
-	for (int i = 0; i < n; i++)
-	{
-		in_both += process(taken[i])->flush_round == round;
-		process(taken[i])->flush_round = round + 1;
-	}
-	pg_atomic_write_u32(&flush()->expected, pg_atomic_read_u32(&flush()->last) + n - in_both);
-	pg_atomic_write_u32(&flush()->last, n);
-	pg_atomic_write_u64(&flush()->ended_at, (uint64) le_clock());
-	pg_atomic_write_u32(&flush()->took_us, (uint32) ((took_us * 7 + Min(time, LONGEST_FLUSH)) / 8));
-}
-
+/* Step 3 of shared/flush.h: this process, the flusher, flushes for all that wait, and names the next one. */
 static void
 flush_for_all(const LeMailbox *box, uint32 me)
 {
 	LeTime start;
 	int n;
 
+	Assert(taken != NULL && me == (uint32) le_my_proc() + 1);
 	LE_FAULT_NOFAIL("flush-before");
-	gather(me);
+	le_flush_delay(me);
 	start = le_clock();
 	XLogFlush((XLogRecPtr) pg_atomic_read_u64(&flush()->wanted));
 	LE_FAULT_NOFAIL("flush-done");
 	n = take_flushed();
-	learn(le_clock() - start, n);
+	le_flush_learn(le_clock() - start, taken, n);
 	pg_atomic_fetch_add_u64(&le_shared->databases[box->database].counters.flushes, 1);
 	pass_on(me);
 	LE_FAULT_NOFAIL("flush-passed-on");
@@ -288,25 +231,23 @@ le_flush_done(XLogRecPtr lsn)
 	return lsn <= flushed;
 }
 
-/* Several managers raise it. */
-static void
-want(XLogRecPtr lsn)
-{
-	uint64 wanted = pg_atomic_read_u64(&flush()->wanted);
-
-	while (wanted < lsn && !pg_atomic_compare_exchange_u64(&flush()->wanted, &wanted, lsn))
-		;
-}
-
 void
 le_flush_ask(uint32 proc, XLogRecPtr lsn)
 {
+	uint64 wanted = pg_atomic_read_u64(&flush()->wanted);
+
 	process(proc)->flush_lsn = lsn;
-	want(lsn);
+
+	/* several managers raise it */
+	while (wanted < lsn && !pg_atomic_compare_exchange_u64(&flush()->wanted, &wanted, lsn))
+		;
 	push(proc);
 }
 
-/* A flusher that has not come round for long is stopped, or its disk is: then another one hurts nobody. */
+/*
+ * Has the flusher flushed nothing for LE_FLUSH_PATIENCE?  Then it is stopped, or its
+ * disk is: another flusher beside it hurts nobody.
+ */
 static bool
 is_stuck(uint32 flusher)
 {
@@ -326,14 +267,14 @@ is_stuck(uint32 flusher)
 void
 le_flush_start(void)
 {
-	uint32 me = (uint32) le_my_proc() + 1, flusher, gathering;
+	uint32 me = (uint32) le_my_proc() + 1, flusher, delaying;
 
 	pg_memory_barrier();
 	if (pg_atomic_read_u32(&flush()->stack) == 0)
 		return;
-	gathering = pg_atomic_read_u32(&flush()->gathering);
-	if (gathering != 0 && all_are_there())
-		le_wake((int) gathering - 1);
+	delaying = pg_atomic_read_u32(&flush()->delaying);
+	if (delaying != 0 && le_flush_group_is_there())
+		le_wake((int) delaying - 1);
 	flusher = pg_atomic_read_u32(&flush()->flusher);
 	if ((flusher == 0 || is_stuck(flusher)) && change_flusher(flusher, me))
 		pass_on(me);
@@ -363,12 +304,18 @@ le_flush_turn(const LeMailbox *box)
 		flush_for_all(box, me);
 }
 
+/*
+ * Sleeps until the WAL is flushed as far as the answer needs it, and becomes the
+ * flusher if it is named.  Flushes itself where it is no longer in the stack, so that
+ * nobody would wake it, or where LE_FLUSH_PATIENCE is over: then it relieves the
+ * flusher as well.
+ */
 void
 le_flush_wait(const LeMailbox *box)
 {
 	XLogRecPtr lsn = (XLogRecPtr) box->reply.lsn;
 	uint32 me = (uint32) le_my_proc() + 1, flusher = pg_atomic_read_u32(&flush()->flusher);
-	LeTime give_up = 0, now;
+	LeTime give_up_at = 0, now;
 
 	while (lsn > GetFlushRecPtr(NULL))
 	{
@@ -378,18 +325,18 @@ le_flush_wait(const LeMailbox *box)
 			return;
 		}
 		now = le_clock();
-		if (give_up == 0)
-			give_up = now + LE_FLUSH_PATIENCE;
-		if (now >= give_up || pg_atomic_read_u32(&process(me - 1)->flush_linked) == 0)
+		if (give_up_at == 0)
+			give_up_at = now + LE_FLUSH_PATIENCE;
+		if (now >= give_up_at || pg_atomic_read_u32(&process(me - 1)->flush_linked) == 0)
 		{
 			XLogFlush(lsn);
-			if (now >= give_up && flusher != 0 && change_flusher(flusher, me))
+			if (now >= give_up_at && flusher != 0 && change_flusher(flusher, me))
 				flush_for_all(box, me);
 			return;
 		}
 		le_sleep_reset();
 		if (lsn > GetFlushRecPtr(NULL) && pg_atomic_read_u32(&flush()->flusher) != me)
-			le_sleep(give_up - now);
+			le_sleep(give_up_at - now);
 	}
 }
 
@@ -398,6 +345,7 @@ le_flush_leave(void)
 {
 	uint32 me = (uint32) le_my_proc() + 1;
 
+	/* step 4 of shared/flush.h: the exchange comes before the look */
 	if (pg_atomic_exchange_u32(&process(me - 1)->present, 0) != 0 &&
 		pg_atomic_read_u32(&flush()->flusher) == me)
 		pass_on(me);

@@ -3,7 +3,7 @@
  *		Who flushes the WAL for the answers that rest on it.
  *
  * The manager never sleeps in a flush: it commits without one.  An answer that a
- * crash must not take back is in its mailbox then, but nobody is woken for it yet:
+ * crash must not take back is then in its mailbox, and its session still sleeps:
  *
  *	1.	The manager notes the LSN that the answer rests on, raises "wanted" to it, and
  *		links the process into the stack of those that wait for a flush.  There is
@@ -12,22 +12,20 @@
  *		them the flusher, and wakes that one alone.
  *	3.	The flusher flushes the WAL up to "wanted".  It takes from the stack those that
  *		this was enough for, which may have come during the flush, and wakes them.
- *		If others are left, it first names one of them the next flusher; else nobody
- *		leads.
+ *		If others are left, it first names one of them the next flusher; else there
+ *		is none.
  *	4.	Only a process that is there can be named: it is "present" from the posting of
  *		its request until it has its answer, or has given up waiting.  Then it first
- *		says that it is not present, and then looks whether it leads; whoever names
- *		it does the opposite.  So one of both sees it, and names another.
+ *		says that it is not present, and then looks whether it is the flusher;
+ *		the process that names it does the opposite.  So one of the two sees it,
+ *		and names another.
  *
  * Nothing but time rests on this: each session looks itself how far the WAL is
  * flushed before it believes its answer.  After LE_FLUSH_PATIENCE it flushes
  * itself and relieves the flusher, which may be stopped; the manager does that as
  * well, for those that do not know that they have an answer.
  *
- * After a flush all that it was for go on at once.  The first of them to come back
- * would begin the next flush, and the others would just miss it and wait for two.
- * So a flusher waits for those that the last two flushes were for, for a part of
- * the time that a flush takes, as long as that brings them all.
+ * How long a flusher waits for others first is in shared/flush_delay.h.
  *
  * A process of its own that flushes was not faster beyond the noise of the
  * measurements.  It would take one more of max_worker_processes, and one more
@@ -41,10 +39,6 @@
 #include "shared/shmem.h"
 
 #define LE_FLUSH_PATIENCE (100 * LE_MS)
-/* The part of a flush that a flusher waits for others; 0: not at all. */
-#ifndef LE_FLUSH_GATHER
-#define LE_FLUSH_GATHER 2
-#endif
 
 /* While shared memory is made. */
 extern void le_flush_init(void);
@@ -65,13 +59,14 @@ extern void le_flush_attach(void);
 /* Before a request is posted: this process is present. */
 extern void le_flush_enter(void);
 /*
- * In each turn of its wait: lead, if it is named.  One that has flushed for itself
- * may still be in the stack while it waits for its next answer.
+ * In each turn of its wait: flush for all, if it is named the flusher.  A session
+ * that has flushed for itself may still be in the stack while it waits for its next
+ * answer.
  */
 extern void le_flush_turn(const LeMailbox *box);
 /* The answer is there: wait until it is flushed.  Like a commit, it cannot be interrupted. */
 extern void le_flush_wait(const LeMailbox *box);
-/* It has its answer, or does not wait any more. */
+/* This process has its answer, or waits no longer.  May not fail: called by exits and errors. */
 extern void le_flush_leave(void);
 
 #endif /* LE_FLUSH_H */

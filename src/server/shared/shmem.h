@@ -218,18 +218,20 @@ typedef struct LeProcess
 /* Those that wait for a flush of the WAL, see shared/flush.h. */
 typedef struct LeFlush
 {
-	pg_atomic_uint32 stack;     /* proc number + 1 of the newest; 0: empty */
-	pg_atomic_uint32 waiting;   /* how many are in it */
-	pg_atomic_uint32 flusher;   /* proc number + 1; 0: nobody flushes */
-	pg_atomic_uint32 gathering; /* that of a flusher that waits for others; 0 */
-	pg_atomic_uint64 wanted;    /* how far to flush */
-	pg_atomic_uint32 rounds;    /* flushes so far */
-	pg_atomic_uint32 took_us;   /* that a flush takes, smoothed */
-	pg_atomic_uint32 last;      /* how many the last one was for, */
-	pg_atomic_uint32 expected;  /* and how many different ones the last two */
-	pg_atomic_uint32 skip;      /* so many are not delayed from now on, */
-	pg_atomic_uint32 backoff;   /* and so many were the last time */
-	pg_atomic_uint64 ended_at;  /* the last one, by le_clock() */
+	pg_atomic_uint32 stack;   /* proc number + 1 of the newest; 0: empty */
+	pg_atomic_uint32 waiting; /* how many are in it */
+	pg_atomic_uint32 flusher; /* proc number + 1; 0: nobody flushes */
+	pg_atomic_uint64 wanted;  /* how far to flush */
+	pg_atomic_uint32 rounds;  /* flushes so far */
+
+	/* --- see shared/flush_delay.h --- */
+	pg_atomic_uint32 delaying;   /* proc number + 1 of a flusher that waits for others; 0 */
+	pg_atomic_uint32 took_us;    /* what a flush takes, smoothed */
+	pg_atomic_uint32 last_group; /* sessions that the last flush was for */
+	pg_atomic_uint32 expected;   /* the union of the last two groups */
+	pg_atomic_uint32 undelayed;  /* flushes that are not delayed from now on */
+	pg_atomic_uint32 backoff;    /* as many as those were at first */
+	pg_atomic_uint64 ended_at;   /* the last flush, by le_clock() */
 } LeFlush;
 
 typedef struct LeShared

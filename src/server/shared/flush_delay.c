@@ -1,0 +1,84 @@
+/*
+ * shared/flush_delay.c
+ *		Group commit: how long a flusher delays its flush, see shared/flush_delay.h.
+ */
+#include "postgres.h"
+
+#include "shared/flush_delay.h"
+#include "shared/shmem.h"
+#include "shared/sleep.h"
+
+/* More does not count as what a flush takes. */
+#define LONGEST_FLUSH (10 * LE_MS)
+/* Flushes that are not delayed at most, after one was in vain. */
+#define LONGEST_BACKOFF 63
+
+bool
+le_flush_group_is_there(void)
+{
+	LeFlush *flush = &le_shared->flush;
+
+	return pg_atomic_read_u32(&flush->waiting) >= pg_atomic_read_u32(&flush->expected);
+}
+
+void
+le_flush_delay(uint32 me)
+{
+	LeFlush *flush = &le_shared->flush;
+	uint32 took_us = pg_atomic_read_u32(&flush->took_us), undelayed = pg_atomic_read_u32(&flush->undelayed);
+	uint32 backoff = pg_atomic_read_u32(&flush->backoff);
+	LeTime now, end_at;
+
+	/* 1. is there anybody to wait for, and time? */
+	if (LE_FLUSH_DELAY_PART == 0 || le_flush_group_is_there())
+		return;
+	now = le_clock();
+	end_at = Min(now + took_us / Max(LE_FLUSH_DELAY_PART, 1),
+				 (LeTime) pg_atomic_read_u64(&flush->ended_at) + took_us);
+	if (end_at <= now)
+		return;
+
+	/* 2. not after delays in vain */
+	if (undelayed > 0)
+	{
+		pg_atomic_write_u32(&flush->undelayed, undelayed - 1);
+		return;
+	}
+
+	/* 3. wait; the manager wakes this process when the group is there */
+	pg_atomic_exchange_u32(&flush->delaying, me);
+	for (; now < end_at; now = le_clock())
+	{
+		le_sleep_reset();
+		if (le_flush_group_is_there())
+			break;
+		le_sleep(end_at - now);
+	}
+	pg_atomic_write_u32(&flush->delaying, 0);
+
+	/* 4. was it in vain? */
+	backoff = le_flush_group_is_there() ? 0 : Min(backoff * 2 + 1, LONGEST_BACKOFF);
+	pg_atomic_write_u32(&flush->backoff, backoff);
+	pg_atomic_write_u32(&flush->undelayed, backoff);
+}
+
+void
+le_flush_learn(LeTime took_us, const uint32 *procs, int n)
+{
+	LeFlush *flush = &le_shared->flush;
+	uint32 round = pg_atomic_fetch_add_u32(&flush->rounds, 1);
+	uint32 smoothed_us = pg_atomic_read_u32(&flush->took_us), in_both = 0;
+
+	Assert(took_us >= 0 && n >= 0);
+	for (int i = 0; i < n; i++)
+	{
+		LeProcess *process = &le_shared->processes[procs[i]];
+
+		in_both += process->flush_round == round;
+		process->flush_round = round + 1;
+	}
+	pg_atomic_write_u32(&flush->expected, pg_atomic_read_u32(&flush->last_group) + n - in_both);
+	pg_atomic_write_u32(&flush->last_group, n);
+	pg_atomic_write_u64(&flush->ended_at, (uint64) le_clock());
+	pg_atomic_write_u32(&flush->took_us, (uint32) ((smoothed_us * 7 + Min(took_us, LONGEST_FLUSH)) / 8));
+}
