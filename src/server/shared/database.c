@@ -144,7 +144,7 @@ le_database_find(Oid dboid, bool create)
 static void
 unlink_all(LeDatabase *db)
 {
-	uint32 link = pg_atomic_exchange_u32(&db->stack, 0) & ~LE_STACK_UNRUNG;
+	uint32 link = pg_atomic_exchange_u32(&db->stack, 0) & ~LE_STACK_SILENT;
 
 	while (link != 0)
 	{

@@ -108,8 +108,8 @@ typedef struct LeHintRing
 	LeHint hints[LE_HINTS];
 } LeHintRing;
 
-/* In LeDatabase.stack: the manager was not woken for what is on it. */
-#define LE_STACK_UNRUNG 0x80000000
+/* Flag in the head of LeDatabase.stack: the manager was not woken for what is on it. */
+#define LE_STACK_SILENT 0x80000000
 
 #define LE_DB_TABLES 3
 
@@ -132,8 +132,8 @@ typedef struct LeDatabase
 	TimestampTz started;
 
 	/* --- without a lock --- */
-	pg_atomic_uint32 stack;    /* proc number + 1 of the newest, and LE_STACK_UNRUNG; 0: empty */
-	pg_atomic_uint32 asleep;   /* the manager does not look at it by itself */
+	pg_atomic_uint32 stack;    /* proc number + 1 of the newest, and LE_STACK_SILENT; 0: empty */
+	pg_atomic_uint32 asleep;   /* the manager does not look at the stack by itself */
 	pg_atomic_uint32 recheck;  /* the extension may be gone */
 	pg_atomic_uint32 running;  /* state == RUNNING, for a quick look */
 	pg_atomic_uint32 loading;  /* the worker reads the tables before that */

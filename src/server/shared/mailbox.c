@@ -28,10 +28,11 @@ mailbox_init(LeMailbox *box)
 	pg_atomic_init_u64(&box->confirming_since, 0);
 }
 
-/* Until then they take no memory: the system gives a page when it is written to. */
+/* Until then mailboxes take no memory: the system gives a page when it is written to. */
 void
 le_mailboxes_init(LeDatabase *db)
 {
+	Assert(LWLockHeldByMeInMode(le_shared->lock, LW_EXCLUSIVE));
 	if (db->has_mailboxes)
 		return;
 	memset(le_mailbox(db, 0), 0, le_shared->max_sessions * sizeof(LeMailbox));
@@ -43,32 +44,57 @@ le_mailboxes_init(LeDatabase *db)
 	db->has_mailboxes = true;
 }
 
+/* Does a ring wake the manager? */
+typedef enum Ring
+{
+	RING_WAKES,
+	RING_IS_SILENT
+} Ring;
+
+/* Was the manager woken for what is on the stack, before this ring? */
+typedef enum Woken
+{
+	NOT_WOKEN,
+	WOKEN
+} Woken;
+
 /*
- * Link it, unless it is.  Returns whether there is nobody on the stack for whom the
- * manager was woken, also not this one.
+ * Link a mailbox into its database's stack, unless it is linked.  A ring that wakes
+ * also clears LE_STACK_SILENT: its caller wakes the manager if this says NOT_WOKEN.
+ * After a silent ring NOT_WOKEN leaves it to the caller whether to wake.
  */
-static bool
-link_mailbox(LeMailbox *box, bool rung)
+static Woken
+link_mailbox(LeMailbox *box, Ring ring)
 {
 	LeDatabase *db = &le_shared->databases[box->database];
 	uint32 self = le_mailbox_proc(box) + 1;
-	uint32 head, unrung;
+	uint32 head, silent;
 
+	Assert(db->has_mailboxes && (self & LE_STACK_SILENT) == 0);
+
+	/* 1. linked already: only the flag may change */
 	if (pg_atomic_exchange_u32(&box->linked, 1) != 0)
-		return rung && (pg_atomic_fetch_and_u32(&db->stack, ~LE_STACK_UNRUNG) & LE_STACK_UNRUNG) != 0;
+	{
+		if (ring == RING_IS_SILENT)
+			return WOKEN;
+		silent = pg_atomic_fetch_and_u32(&db->stack, ~LE_STACK_SILENT) & LE_STACK_SILENT;
+		return silent != 0 ? NOT_WOKEN : WOKEN;
+	}
+
+	/* 2. push it; nobody was woken for an empty stack */
 	head = pg_atomic_read_u32(&db->stack);
 	do
 	{
-		box->next = head & ~LE_STACK_UNRUNG;
-		unrung = head == 0 ? LE_STACK_UNRUNG : head & LE_STACK_UNRUNG;
-	} while (!pg_atomic_compare_exchange_u32(&db->stack, &head, rung ? self : self | unrung));
-	return unrung != 0;
+		box->next = head & ~LE_STACK_SILENT;
+		silent = head == 0 ? LE_STACK_SILENT : head & LE_STACK_SILENT;
+	} while (!pg_atomic_compare_exchange_u32(&db->stack, &head, ring == RING_WAKES ? self : self | silent));
+	return silent != 0 ? NOT_WOKEN : WOKEN;
 }
 
 void
 le_ring(LeMailbox *box)
 {
-	if (link_mailbox(box, true))
+	if (link_mailbox(box, RING_WAKES) == NOT_WOKEN)
 		le_wake(le_shared->databases[box->database].worker_proc);
 }
 
@@ -77,7 +103,7 @@ le_ring_softly(LeMailbox *box)
 {
 	LeDatabase *db = &le_shared->databases[box->database];
 
-	if (!link_mailbox(box, false))
+	if (link_mailbox(box, RING_IS_SILENT) == WOKEN)
 		return;
 
 	/* the manager sets asleep before it looks at the stack: one of the two sees the other */
@@ -89,19 +115,26 @@ le_ring_softly(LeMailbox *box)
 int
 le_take_stack(LeDatabase *db, uint32 *procs)
 {
-	uint32 link = pg_atomic_exchange_u32(&db->stack, 0) & ~LE_STACK_UNRUNG;
+	uint32 link = pg_atomic_exchange_u32(&db->stack, 0) & ~LE_STACK_SILENT;
 	int n = 0;
+
+	Assert(db->has_mailboxes);
+
+	/* 1. newest first */
 
 	while (link != 0)
 	{
 		LeMailbox *box = le_mailbox(db, link - 1);
 
+		Assert(n < le_shared->max_sessions && link <= (uint32) le_shared->max_sessions);
 		procs[n++] = link - 1;
 		link = box->next;
 
 		/* from here on a ring links it again */
 		pg_atomic_exchange_u32(&box->linked, 0);
 	}
+
+	/* 2. turn round */
 	for (int i = 0; i < n / 2; i++)
 	{
 		uint32 swap = procs[i];
@@ -115,6 +148,7 @@ le_take_stack(LeDatabase *db, uint32 *procs)
 void
 le_mailbox_clear(LeMailbox *box)
 {
+	Assert(box->session != 0);
 	if (pg_atomic_read_u32(&box->mail) & LE_MAIL_RELEASED)
 		le_releases_drop(&box->releases);
 	pg_atomic_write_u32(&box->answered, pg_atomic_read_u32(&box->posted));

@@ -2,6 +2,18 @@
  * shared/shmem.h
  *		What backends, managers and the launcher share.
  *
+ * One client has several names, by what it is looked at:
+ *
+ *	connection	of the client to the server; ttl => NULL binds a lock to it
+ *	backend		PostgreSQL's process of the connection
+ *	proc number	index of the backend's PGPROC; the next backend may get it
+ *	session		what the manager knows: generation of the proc number, and that
+ *				number.  DISCARD ALL begins another session of the connection.
+ *	mailbox		the session's room in shared memory: one for each database and proc
+ *				number
+ *
+ * A slot is none of them: it is the room of a lock for one holder (core/core.h).
+ *
  * A request goes from a backend to the manager of its database and back
  * through the backend's mailbox, without a lock:
  *
@@ -10,37 +22,44 @@
  *		in the request and sets posted to the request's number.  A new session first
  *		waits until the mailbox of the session before it is cleared.
  *	2.	It rings (le_ring): unless the mailbox is linked, it links it into its
- *		database's stack by compare-and-swap, and wakes the manager if the stack
- *		was empty.  What nobody waits for is rung softly: the manager is woken only
- *		if it would not look by itself within LE_NAP (LeDatabase.asleep), or if
- *		somebody is in a queue.  The stack's head tells that nobody has woken it
- *		(LE_STACK_UNRUNG), so that the next one who rings does.
+ *		database's stack by compare-and-swap, and wakes the manager, unless that was
+ *		woken for the stack already.  A release that nobody waits for is rung
+ *		softly: the manager is woken only if it would not look by itself within
+ *		LE_NAP (LeDatabase.asleep), or if somebody is in a queue.  Then the stack's
+ *		head says that the manager was not woken (LE_STACK_SILENT), so that the
+ *		next ring does it.
  *	3.	The manager takes the whole stack with one exchange.  For each mailbox it
  *		clears linked first and then looks: mail, then request.  So it sees
  *		whatever is stored before a ring: by this look or by the next, because the
  *		ring after this look links the mailbox again.
  *	4.	The manager stores the reply, sets answered to the request's number, and
- *		wakes the backend; where the answer waits for a flush of the WAL, somebody
- *		else does that, see shared/flush.h.  A request that has to wait is answered in a later
- *		batch; until then the mailbox keeps its revision, so that a new manager can put
- *		it back to its place in the queue.
+ *		wakes the backend; where the answer waits for a flush of the WAL, the flusher
+ *		wakes it, see shared/flush.h.  A request that has to wait is answered in a
+ *		later batch; until then the mailbox keeps its revision, so that a new manager
+ *		can put it back to its place in the queue.
  *	5.	The backend reads the reply once answered equals posted.
  *
- * Each database has a mailbox for each proc number.  What an ended session has left
- * for a manager that is stuck is therefore in nobody's way but that of later
- * sessions of this database, which could do nothing without that manager.
+ * Each database has a mailbox for each proc number.  So what an ended session has
+ * left for a manager that is stuck is in the way of later sessions of this database
+ * alone, which could do nothing without that manager.
  *
- * How a process sleeps and is woken is told in shared/sleep.h.
+ * Mail tells of events whose sending may not fail: rollback of a (sub)transaction,
+ * releases of a commit, end of a fence, end of the session, and "this session has
+ * waited for deadlock_timeout".
  *
- * Mail tells of events whose sending cannot fail: rollback of a
- * (sub)transaction, releases of a commit, end of a fence, end of the session, and "I
- * have waited for deadlock_timeout".  Mails coalesce.  The manager clears what it has
- * read only after its batch is committed, and a request is not posted over a rollback
- * or awaited releases (step 1), so "everything from subtransaction N on" never
- * reaches a later request.  An asynchronous release (backend/granted.h) comes before
- * all requests of its batch, whoever posts them.  Releases are cleared as soon
- * as their batch is committed: they must not be applied twice.  The end of a fence is
- * cleared when it is read, as another may follow, and put back if the batch fails.
+ *	1.	The backend stores the mail, or raises its flag, and rings.  Mails of one
+ *		kind coalesce: an undo that is not read yet becomes a part of the next one.
+ *	2.	The manager applies mail before the session's request.  An asynchronous
+ *		release (backend/granted.h) comes before all requests of its batch, whoever
+ *		posts them.
+ *	3.	It clears what it has applied once its batch is committed: a batch that fails
+ *		finds it again.  Releases are cleared at once then, as they must not be
+ *		applied twice.  The end of a fence is cleared when it is read, as another may
+ *		follow, and put back if the batch fails.
+ *	4.	The backend posts no request over a rollback or awaited releases (step 1
+ *		above).  So "all acquires from number N on" never reaches a later request.
+ *
+ * How a process sleeps and is woken is in shared/sleep.h.
  */
 #ifndef LE_SHMEM_H
 #define LE_SHMEM_H
@@ -118,24 +137,24 @@ typedef struct LeReleases
 	uint32 xact;
 	bool need_standby;    /* synchronous_commit is above local */
 	bool durable_release; /* the setting */
-	bool async;           /* nobody waits: release_lock() has answered already; false: COMMIT waits */
-	uint32 done;          /* by the manager: so far they are applied, and committed */
-	uint64 lsn;           /* ... what that rests on; 0: nothing that lasts */
+	bool async;           /* release_lock() has answered already, and nobody waits; false: COMMIT waits */
+	uint32 done;          /* by the manager: bytes of items that are applied, and committed */
+	uint64 lsn;           /* ... LSN of those; 0: none that lasts */
 	char data[LE_RELEASES_SIZE] pg_attribute_aligned(8);
 } LeReleases;
 
-/* Mailbox flags. */
+/* Mail: flags that a session raises for its manager. */
 #define LE_MAIL_SESSION_END 0x01 /* the backend is gone */
 #define LE_MAIL_FENCE_ENDED 0x02 /* it has released a fence */
 #define LE_MAIL_BLOCKED     0x04 /* it has waited long: is it a deadlock? */
 #define LE_MAIL_RELEASED    0x08 /* a commit has released what is in LeMailbox.releases */
 
 /* Notes from the manager to a backend that waits. */
-/* the lock is held by this very session */
+/* the lock is held by the session that asks */
 #define LE_NOTE_OWN_SESSION 0x01
-/* its mail or its commit's releases cannot be applied now: sqlstate, message */
+/* mail cannot be applied now: sqlstate and message say why */
 #define LE_NOTE_UNREAD 0x02
-/* the extension was dropped: what its commit has released is thrown away */
+/* the extension was dropped: the releases of the commit are thrown away */
 #define LE_NOTE_GONE 0x04
 
 typedef struct LeMailbox
@@ -145,9 +164,9 @@ typedef struct LeMailbox
 	int database;   /* index in LeShared.databases; never changes */
 	int pid;
 	pg_atomic_uint32 posted;    /* number of the newest request */
-	pg_atomic_uint32 given_up;  /* that of the newest one whose caller has left without its answer */
-	pg_atomic_uint32 open_xact; /* its transaction that has acquired; 0 */
-	pg_atomic_uint64 undo;      /* mail: xact << 32 | subxact; 0: none */
+	pg_atomic_uint32 given_up;  /* number of the newest request whose caller left without its answer */
+	pg_atomic_uint32 open_xact; /* number of the open transaction that has acquired; 0: none */
+	pg_atomic_uint64 undo;      /* mail: transaction << 32 | its first acquire that is void; 0: none */
 	pg_atomic_uint32 mail;      /* LE_MAIL_* */
 	pg_atomic_uint32 releasing; /* it answers a release that it has not posted yet */
 	LeRequestType type;
@@ -167,12 +186,12 @@ typedef struct LeMailbox
 	uint32 names_at;      /* of several names: where in the payload, or */
 	uint32 names_handle;  /* in which segment, see shared/names.h */
 	bool need_flush;      /* synchronous_commit is not off */
-	bool need_standby;    /* it is above local */
+	bool need_standby;    /* synchronous_commit is above local */
 	bool durable_release; /* the setting */
 	LeTime posted_at;
-	pg_atomic_uint64 confirming_since; /* it waits for a standby, by le_clock(); 0: it does not */
-	bool confirming_replay;            /* ... to have replayed the commit: that may take long */
-	LeReleases releases;               /* while LE_MAIL_RELEASED is set the manager's */
+	pg_atomic_uint64 confirming_since; /* since when it waits for a standby, by le_clock(); 0: it does not */
+	bool confirming_replay;            /* ... to have replayed the commit, which may take long */
+	LeReleases releases;               /* the manager's while LE_MAIL_RELEASED is set */
 
 	/* --- written by whoever links it --- */
 	pg_atomic_uint32 linked;
@@ -184,7 +203,7 @@ typedef struct LeMailbox
 	pg_atomic_uint32 note;     /* LE_NOTE_* */
 	pg_atomic_uint32 bound;    /* locks that are bound to this connection */
 	int64 revision;            /* of the waiting request; 0 */
-	uint64 released_lsn;       /* what its commit's releases rest on; 0: nothing that lasts */
+	uint64 released_lsn;       /* LSN of its commit's releases; 0: none that lasts */
 	LeReply reply;             /* COMMAND, LEADER */
 	union
 	{
@@ -201,18 +220,18 @@ typedef struct LeMailbox
 	char payload[LE_PAYLOAD_SIZE] pg_attribute_aligned(8);
 } LeMailbox;
 
-/* What belongs to a proc number, whatever database its process is in. */
+/* The part of a proc number that does not depend on the database of its process. */
 typedef struct LeProcess
 {
 	pg_atomic_uint32 bell; /* see shared/sleep.h */
-	uint64 generation;     /* of its sessions, written by itself */
+	uint64 generation;     /* of its newest session; written by the process */
 
 	/* --- see shared/flush.h --- */
 	pg_atomic_uint32 present;      /* it can be named the flusher */
 	pg_atomic_uint32 flush_linked; /* it waits for a flush */
 	uint32 flush_next;             /* proc number + 1 */
-	uint32 flush_round;            /* of the last flush that was for it */
-	uint64 flush_lsn;              /* how far it waits for */
+	uint32 flush_round;            /* the last flush that was for it */
+	uint64 flush_lsn;              /* how far the WAL has to be flushed for it */
 } LeProcess;
 
 /* Those that wait for a flush of the WAL, see shared/flush.h. */
@@ -282,16 +301,16 @@ le_mailbox_text(const LeMailbox *box, LeTextSpan span)
 	return (LeText){span.given ? box->payload + span.at : NULL, span.len};
 }
 
-/* Step 2 above. */
+/* Step 2 above.  May not fail: mail is rung as well. */
 extern void le_ring(LeMailbox *box);
 
 /* A manager that has had something to do looks again after this time; later it has to be woken. */
 #define LE_NAP (5 * LE_MS)
 
 /*
- * The same for what nobody waits for: it does not wake a manager that will look by
- * itself within LE_NAP, unless somebody is in a queue who may wait for just this.
- * Whoever rings later wakes it for both.
+ * The same for a release that nobody waits for: a manager that will look by itself
+ * within LE_NAP is not woken, unless somebody is in a queue and may wait for just
+ * this release.  A later ring wakes it for both.  May not fail.
  */
 extern void le_ring_softly(LeMailbox *box);
 
@@ -301,7 +320,7 @@ extern void le_ring_softly(LeMailbox *box);
  */
 extern int le_take_stack(LeDatabase *db, uint32 *procs);
 
-/* The mailbox has no owner any more, and nothing in it matters. */
+/* The mailbox's session has ended, and nothing in it matters any more: the next session may take it. */
 extern void le_mailbox_clear(LeMailbox *box);
 
 /* The mailboxes of an entry that is used for the first time. */
