@@ -50,7 +50,11 @@ raise_no_standby(void)
 			 errhint("Set synchronous_standby_names, or let the cluster manager do it.")));
 }
 
-/* lock_election.min_durability = remote.  What only gives back, or looks, goes on: nobody relies on it. */
+/*
+ * Does this command need a standby, whatever is defined, because of
+ * lock_election.min_durability = remote?  One that only gives back, or looks, goes on
+ * without: nobody relies on it.
+ */
 static bool
 must_have_standby(LeCommandType type)
 {
@@ -78,7 +82,7 @@ le_check_standby_defined(LeCommandType type)
 		raise_no_standby();
 }
 
-/* Is nobody to be waited for? */
+/* Is there no standby to wait for, and none needed? */
 static bool
 does_without_standby(void)
 {
@@ -110,26 +114,16 @@ sync_rep_mode(void)
 	}
 }
 
-static bool
-is_confirmed(XLogRecPtr lsn, int mode)
-{
-	bool confirmed;
-
-	LWLockAcquire(SyncRepLock, LW_SHARED);
-	confirmed = lsn <= WalSndCtl->lsn[mode] || does_without_standby();
-	LWLockRelease(SyncRepLock);
-	return confirmed;
-}
-
 /*
- * PostgreSQL's own wait, at the level that is asked for; it raises nothing.
- * health() sees for how long it lasts.
+ * PostgreSQL's own wait, at the level that is asked for.  health() sees for how long
+ * it lasts.  May not fail: COMMIT waits here as well.
  */
 static void
 wait_at_level(XLogRecPtr lsn)
 {
 	int level = synchronous_commit;
 
+	Assert(InterruptHoldoffCount > 0 && !XLogRecPtrIsInvalid(lsn));
 	synchronous_commit = commit_level();
 	le_my_mailbox->confirming_replay = synchronous_commit == SYNCHRONOUS_COMMIT_REMOTE_APPLY;
 	pg_write_barrier();
@@ -141,25 +135,7 @@ wait_at_level(XLogRecPtr lsn)
 	pg_atomic_write_u64(&le_my_mailbox->confirming_since, 0);
 }
 
-/*
- * PostgreSQL's own wait for the synchronous standbys, which cannot be
- * interrupted but ends when it is cancelled.  It then warns that the transaction
- * has been committed locally: true of a commit alone.
- */
-static void
-wait_without_warning(XLogRecPtr lsn)
-{
-	int log_level = log_min_messages, client_level = client_min_messages;
-
-	HOLD_INTERRUPTS();
-	log_min_messages = ERROR;
-	client_min_messages = ERROR;
-	wait_at_level(lsn);
-	log_min_messages = log_level;
-	client_min_messages = client_level;
-	RESUME_INTERRUPTS();
-}
-
+/* The detail of a wait for standbys that was cancelled: what holds on this server. */
 static int
 unconfirmed_detail(void)
 {
@@ -183,21 +159,39 @@ unconfirmed_detail(void)
 	}
 }
 
-/* A grant that is not confirmed is given back by the rollback. */
+/*
+ * Wait until the synchronous standbys have confirmed this LSN; an error, if the wait
+ * is cancelled.  A grant that is not confirmed is given back by the rollback.
+ */
 static void
 wait_for_standbys(XLogRecPtr lsn)
 {
-	int mode = sync_rep_mode();
+	int mode = sync_rep_mode(), log_level = log_min_messages, client_level = client_min_messages;
+	bool confirmed;
 
 	if (mode == SYNC_REP_NO_WAIT || max_wal_senders == 0 || does_without_standby())
 		return;
-	wait_without_warning(lsn);
-	if (is_confirmed(lsn, mode))
-	{
-		CHECK_FOR_INTERRUPTS();
-		return;
-	}
+
+	/*
+	 * 1. wait.  PostgreSQL's wait cannot be interrupted, but ends when it is
+	 * cancelled.  Then it warns that the transaction has been committed locally:
+	 * true of a commit alone.
+	 */
+	HOLD_INTERRUPTS();
+	log_min_messages = ERROR;
+	client_min_messages = ERROR;
+	wait_at_level(lsn);
+	log_min_messages = log_level;
+	client_min_messages = client_level;
+	RESUME_INTERRUPTS();
+
+	/* 2. confirmed, or cancelled? */
+	LWLockAcquire(SyncRepLock, LW_SHARED);
+	confirmed = lsn <= WalSndCtl->lsn[mode] || does_without_standby();
+	LWLockRelease(SyncRepLock);
 	CHECK_FOR_INTERRUPTS();
+	if (confirmed)
+		return;
 	if (!le_sync_standbys_defined())
 		raise_no_standby();
 	ereport(ERROR, (errcode(ERRCODE_QUERY_CANCELED),
@@ -213,6 +207,7 @@ le_durable_in_time(const LeReply *reply)
 
 	if (reply->lsn == 0 || !le_needs_flush())
 		return true;
+	Assert(!LWLockHeldByMe(le_shared->lock) && CritSectionCount == 0);
 	LE_FAULT("durable-before");
 	XLogFlush((XLogRecPtr) reply->lsn);
 	wait_for_standbys((XLogRecPtr) reply->lsn);

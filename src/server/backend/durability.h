@@ -10,29 +10,29 @@
 
 /* Do this session's requests have to be flushed before they are answered? */
 extern bool le_needs_flush(void);
-/* Or to be on a standby, if there are synchronous ones? */
+/* Do they have to be on a standby, if there are synchronous ones? */
 extern bool le_needs_standby(void);
 
-/* Does a release wait until it is flushed, or on a standby?  If not, nothing rests on it. */
+/* Does a release wait until it is flushed, or on a standby?  If not, nobody waits for it. */
 extern bool le_release_waits(void);
 
 /* lock_election.min_durability = remote: 57P03 for what needs a synchronous standby while none is defined. */
 extern void le_check_standby_defined(LeCommandType type);
 
 /*
- * Wait until what this reply says is as durable as synchronous_commit asks for,
- * then check that the lease has not ended meanwhile.  If it has, the first
- * answers false and the second raises LE001 for this name.  A wait that is
- * cancelled is an error.  A renewal counts on this server all the same; its caller
- * does not count on it.
+ * Wait until this reply is as durable as synchronous_commit asks for, then check
+ * that the lease has not ended meanwhile.  If it has, le_durable_in_time() answers
+ * false and le_wait_durable() raises LE001 for this name.  A wait that is cancelled
+ * is an error.  A renewal counts on this server all the same; its caller does not
+ * count on it.
  */
 extern bool le_durable_in_time(const LeReply *reply);
 extern void le_wait_durable(const LeReply *reply, const char *what, LeText name);
 
 /*
- * The same for the releases of a commit, which cannot fail any more: note what
- * each of them rests on, then wait for all.  A wait that is cancelled ends with
- * PostgreSQL's own warning.
+ * The same for the releases of a commit: note the LSN that they rest on, then wait
+ * for it.  May not fail: the transaction is committed.  A wait that is cancelled ends
+ * with PostgreSQL's own warning.
  */
 extern void le_durable_at_commit(uint64_t lsn);
 extern void le_wait_durable_commit(void);

@@ -6,6 +6,7 @@
 
 #include "backend/durability.h"
 #include "backend/granted.h"
+#include "backend/pending.h"
 #include "backend/session_mailbox.h"
 #include "backend/xactstate.h"
 #include "shared/shmem.h"
@@ -18,8 +19,8 @@ typedef struct Grant
 	uint64 session; /* as in its mailbox: DISCARD ALL begins another one */
 	int64 token;    /* 0: none */
 	Oid role;
-	LeTime until; /* by le_clock(); the manager's time may only be behind that */
-	uint32 epoch, epoch_is;
+	LeTime ends_at;         /* by le_clock(); the manager's time may only be behind that */
+	uint32 epoch, epoch_is; /* index of its epoch, and the value at the grant */
 	uint16 name_len;
 	char name[LE_MAX_NAME];
 } Grant;
@@ -28,9 +29,9 @@ static Grant grants[GRANTS];
 static int newest = 0;
 
 /*
- * One lock with a lease of its own, which ends by itself within a few minutes: the
- * release of any other one may have something to wait for, or ends in another way.
- * The TTL decides, as in le_entry_ends_soon(): after a wait less than that is left.
+ * Is it one lock with a lease of its own, which ends by itself within a few minutes?
+ * The release of another lock may have something to wait for, or ends in another way.
+ * The TTL decides, as in le_entry_ends_soon(): after a wait less than the TTL is left.
  */
 static bool
 is_plain(const LeCommand *cmd, const LeReply *reply)
@@ -44,20 +45,23 @@ le_granted_note(const LeCommand *cmd, const LeReply *reply)
 {
 	Grant *grant;
 
+	Assert(reply->status == LE_OK && reply->token != 0);
 	if (!is_plain(cmd, reply))
 		return;
+	Assert(reply->epoch < LE_EPOCHS && cmd->name.len <= LE_MAX_NAME);
 	newest = (newest + 1) % GRANTS;
 	grant = &grants[newest];
 	grant->session = le_my_mailbox->session;
 	grant->token = reply->token;
 	grant->role = cmd->role;
-	grant->until = (reply->waited ? le_my_mailbox->reply_at : le_my_mailbox->posted_at) + reply->valid_for;
+	grant->ends_at = (reply->waited ? le_my_mailbox->reply_at : le_my_mailbox->posted_at) + reply->valid_for;
 	grant->epoch = reply->epoch;
 	grant->epoch_is = reply->epoch_is;
 	grant->name_len = (uint16) cmd->name.len;
 	memcpy(grant->name, cmd->name.data, cmd->name.len);
 }
 
+/* The grant of the token and name that cmd releases; NULL: none is remembered. */
 static Grant *
 find(const LeCommand *cmd)
 {
@@ -72,14 +76,14 @@ find(const LeCommand *cmd)
 	return NULL;
 }
 
-/* As far as the manager of this database, which is there, has come. */
+/* Held as of the last command that the manager applied.  Only while one runs: nobody else raises epochs. */
 static bool
 is_held(const Grant *grant)
 {
 	LeDatabase *db = le_my_database();
 
 	return pg_atomic_read_u32(&db->running) != 0 &&
-		   *(volatile uint32 *) &db->epochs[grant->epoch] == grant->epoch_is && le_clock() < grant->until;
+		   *(volatile uint32 *) &db->epochs[grant->epoch] == grant->epoch_is && le_clock() < grant->ends_at;
 }
 
 bool
@@ -87,13 +91,14 @@ le_granted_take(const LeCommand *cmd)
 {
 	Grant *grant;
 
+	Assert(le_pending_is_free());
 	if (cmd->kind != LE_KIND_LOCK || cmd->token == 0 || cmd->hold_for != 0 || cmd->all_holds)
 		return false;
 	grant = find(cmd);
 	if (grant == NULL || grant->role != cmd->role || le_release_waits())
 		return false;
 
-	/* whatever comes, le_pending_top_ended() ends this */
+	/* however the transaction ends, le_pending_top_ended() ends this */
 	le_xact_touched();
 	pg_atomic_write_u32(&le_my_mailbox->releasing, 1);
 

@@ -9,22 +9,23 @@
  * a holder has ended, is still that of the grant.  So it answers by itself, and
  * mails the release with its commit, see backend/pending.h.
  *
- * The manager may be ending the lock in this very moment.  Then both are true: it
- * was held when release_lock() was called, and is not when that returns.
+ * The manager may be ending the lock in this very moment.  Then both are true: the
+ * lock was held when release_lock() was called, and is not when that returns.
  */
 #ifndef LE_GRANTED_H
 #define LE_GRANTED_H
 
 #include "core/command.h"
 
-/* An acquire was granted this, and the session may count on it. */
+/* An acquire was granted, and its durability is confirmed: the session may count on it. */
 extern void le_granted_note(const LeCommand *cmd, const LeReply *reply);
 
 /*
- * The release that cmd asks for is of such a grant, and the lock is held until now:
- * the caller posts it at the end of this transaction.  A manager that leaves waits for
- * that (LeMailbox.releasing).  The session's mailbox is quiet (le_pending_is_free()):
- * so a rollback of the grant, or a release before, has raised its epoch.
+ * Is the release that cmd asks for one of such a grant, whose lock is held until now?
+ * Then the caller lists it with le_pending_add_async(); a manager that leaves waits for
+ * its post at the end of this transaction (LeMailbox.releasing).  The session's mailbox
+ * has to be quiet (le_pending_is_free()): so a rollback of the grant, or a release
+ * before, has raised the epoch.
  */
 extern bool le_granted_take(const LeCommand *cmd);
 

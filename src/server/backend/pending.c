@@ -2,13 +2,20 @@
  * backend/pending.c
  *		Releases that wait for the commit of their transaction.
  *
- * Until the commit they are a list in this process, and each token's fence is
- * held: not even the TTL hands the lock on.  (Not so where a statement that is
- * alone in its transaction releases a lock that it knows to hold: it holds no fence,
- * and its commit waits for nothing, see backend/granted.h.)  At the commit the manager gets
- * them by mail, see shared/releases.h.  From then on they are made, whatever
- * becomes of this process and of the manager; only a stop of the server loses
- * them, and then each lock is held until its TTL ends.
+ * A release takes these steps:
+ *
+ *	1.	le_pending_add() lists it.  The caller has fenced the token before: not even
+ *		the TTL hands the lock on.  (A statement that is alone in its transaction and
+ *		releases a lock that it has proved to hold takes no fence, and its commit
+ *		waits for nothing: backend/granted.h.)
+ *	2.	A rollback to a savepoint takes it off the list (le_pending_sub_aborted); so
+ *		does acquiring again (le_pending_cancel).
+ *	3.	le_pending_prepare(), before the commit: memory, and a mailbox without
+ *		earlier releases.  An error here still rolls back.
+ *	4.	le_pending_top_ended(), after the commit: the manager gets the list by mail,
+ *		see shared/releases.h.  From then on the releases are made, whatever becomes
+ *		of this process and of the manager; only a stop of the server loses them, and
+ *		then each lock is held until its TTL ends.
  */
 #include "postgres.h"
 
@@ -33,7 +40,7 @@
 
 /* A commit looks this often whether there is a manager. */
 #define LOOK_MS      100
-#define LOOK_DOWN_MS 10
+#define LOOK_DOWN_MS 10 /* where there is none */
 
 /*
  * A release deferred to the commit or, if cancel is set, a re-acquire that
@@ -48,20 +55,20 @@ typedef struct LePending
 	LeKind kind;
 	Oid role;
 	uint32 holds;
-	LeTime hold_for;
+	LeTime hold_for_us;
 	int64 token;
 	uint32 name_len;
 	char name[FLEXIBLE_ARRAY_MEMBER];
 } LePending;
 
 static LePending *pending = NULL; /* in TopTransactionContext */
-static bool any_cancel = false;   /* there may be one among them */
+static bool any_cancel = false;   /* one of them may have cancel set */
 
-/* What le_pending_prepare() has made for more releases than a mailbox has room for. */
+/* The segment that le_pending_prepare() has made for more releases than a mailbox has room for. */
 static dsm_handle prepared = DSM_HANDLE_INVALID;
-static bool is_closed = false; /* it has been called */
+static bool is_closed = false; /* le_pending_prepare() has been called: nothing may be added */
 
-static bool is_async = false; /* the only one is of a lock that is known to be held */
+static bool is_async = false; /* the only release is asynchronous */
 
 static LePending *
 pending_new(int64 token, LeText name)
@@ -70,6 +77,7 @@ pending_new(int64 token, LeText name)
 
 	if (is_closed)
 		elog(ERROR, "cannot release a lock while its transaction commits");
+	Assert(token > 0 && name.len <= LE_MAX_NAME && !is_async);
 	p = MemoryContextAllocZero(TopTransactionContext, offsetof(LePending, name) + name.len);
 	p->subxact = GetCurrentSubTransactionId();
 	p->token = token;
@@ -82,13 +90,14 @@ pending_new(int64 token, LeText name)
 }
 
 void
-le_pending_add(int64 token, LeKind kind, LeText name, LeTime hold_for, uint32 holds, bool unnamed)
+le_pending_add(int64 token, LeKind kind, LeText name, LeTime hold_for_us, uint32 holds, bool unnamed)
 {
 	LePending *p = pending_new(token, name);
 
+	Assert(holds > 0 && hold_for_us >= 0);
 	p->kind = kind;
 	p->role = GetUserId();
-	p->hold_for = hold_for;
+	p->hold_for_us = hold_for_us;
 	p->holds = holds;
 	p->unnamed = unnamed;
 	le_xact_touched();
@@ -97,6 +106,7 @@ le_pending_add(int64 token, LeKind kind, LeText name, LeTime hold_for, uint32 ho
 void
 le_pending_add_async(int64 token, LeKind kind, LeText name)
 {
+	Assert(le_pending_is_free());
 	le_pending_add(token, kind, name, 0, 1, false);
 	is_async = true;
 }
@@ -116,19 +126,20 @@ le_pending_cancel(int64 token, LeText name)
 	any_cancel = true;
 }
 
-/* Several locks that were acquired at once have one token. */
+/* Is it of this token and name?  Several locks that were acquired at once have one token. */
 static bool
 is_of(const LePending *p, int64 token, LeText name)
 {
 	return p->token == token && p->name_len == name.len && memcmp(p->name, name.data, name.len) == 0;
 }
 
+/* Has a later acquire taken this release back? */
 static bool
 is_cancelled(const LePending *release)
 {
 	LeText name = {release->name, release->name_len};
 
-	/* each asks for all newer ones: not for nothing */
+	/* a walk over all newer ones: only where one of them cancels */
 	for (LePending *p = pending; any_cancel && p != release; p = p->older)
 	{
 		if (p->cancel && is_of(p, release->token, name))
@@ -175,24 +186,19 @@ le_pending_own(LeKind kind, LeText name)
 
 /* --- before the commit --- */
 
+/* Take off what was cancelled, and then what has cancelled it: that is newer, so it stays for the first walk. */
 static void
 drop_cancelled(void)
 {
-	for (LePending **p = &pending; *p != NULL;)
+	for (int walk = 0; walk < 2; walk++)
 	{
-		if (!(*p)->cancel && is_cancelled(*p))
-			*p = (*p)->older;
-		else
-			p = &(*p)->older;
-	}
-
-	/* those that were cancelled are gone */
-	for (LePending **p = &pending; *p != NULL;)
-	{
-		if ((*p)->cancel)
-			*p = (*p)->older;
-		else
-			p = &(*p)->older;
+		for (LePending **p = &pending; *p != NULL;)
+		{
+			if (walk == 0 ? !(*p)->cancel && is_cancelled(*p) : (*p)->cancel)
+				*p = (*p)->older;
+			else
+				p = &(*p)->older;
+		}
 	}
 	any_cancel = false;
 }
@@ -207,6 +213,7 @@ pending_size(void)
 	return size;
 }
 
+/* Writes the releases as shared/releases.h lays them out. */
 static void
 fill(char *to)
 {
@@ -216,7 +223,7 @@ fill(char *to)
 
 		memset(item, 0, sizeof(*item));
 		item->token = p->token;
-		item->hold_for = p->hold_for;
+		item->hold_for = p->hold_for_us;
 		item->name_len = (uint16) p->name_len;
 		item->kind = (uint8) p->kind;
 		item->role = p->role;
@@ -240,7 +247,8 @@ le_pending_prepare(void)
 
 	if (pending == NULL)
 		return;
-	/* one that no commit has waited for may still be in the mailbox */
+
+	/* an asynchronous release of an earlier commit may still be in the mailbox */
 	if (!is_async && le_my_mailbox != NULL && is_posted())
 		le_mailbox_await_quiet();
 	is_closed = true;
@@ -254,11 +262,13 @@ le_pending_prepare(void)
 
 /* --- after it --- */
 
+/* The releases go into the mailbox, which le_pending_prepare() has found empty.  May not fail. */
 static void
 post(void)
 {
 	LeReleases *releases = &le_my_mailbox->releases;
 
+	Assert(!is_posted() && (prepared != DSM_HANDLE_INVALID || pending_size() <= LE_RELEASES_SIZE));
 	le_my_mailbox->released_lsn = 0;
 	releases->xact = le_xact_number();
 	releases->len = (uint32) pending_size();
@@ -283,8 +293,8 @@ post(void)
 }
 
 /*
- * The last manager has left because there is no extension any more.  While
- * none is starting, nobody else looks at the mail.
+ * Take the releases back if the last manager has left because there is no extension
+ * any more.  While no manager is starting, nobody else looks at the mail.
  */
 static bool
 withdraw_if_gone(void)
@@ -326,15 +336,19 @@ warn_late(const char *detail)
 }
 
 /*
- * Wait until the manager has applied the releases.  The transaction is
- * committed: no interrupt may break out of here.  So a manager that is away,
- * or cannot write, is not waited for without end; it finds the mail when it
- * can.
+ * Wait until the manager has applied the releases.  May not fail, nor be interrupted:
+ * the transaction is committed.  So a manager that is away, or cannot write, is not
+ * waited for without end; it finds the mail when it can.  The wait ends when
+ *
+ *	1.	the releases are made: the commit goes on to wait for what they rest on;
+ *	2.	the manager says that it cannot write: a warning with its reason;
+ *	3.	there is no extension any more: a warning;
+ *	4.	LE_RELEASE_TIMEOUT is over: a warning.
  */
 static void
 wait_for_manager(void)
 {
-	LeTime give_up = le_clock() + LE_RELEASE_TIMEOUT;
+	LeTime give_up_at = le_clock() + LE_RELEASE_TIMEOUT;
 
 	while (is_posted())
 	{
@@ -355,7 +369,7 @@ wait_for_manager(void)
 			warn_gone();
 			break;
 		}
-		if (le_clock() >= give_up)
+		if (le_clock() >= give_up_at)
 		{
 			warn_late("The lock_election manager did not answer within 5 seconds.");
 			break;
@@ -380,6 +394,7 @@ wait_for_manager(void)
 void
 le_pending_top_ended(bool is_commit)
 {
+	Assert(!is_async || (pending != NULL && pending->older == NULL));
 	if (is_commit && pending != NULL && le_my_mailbox != NULL)
 	{
 		post();
