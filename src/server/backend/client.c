@@ -7,15 +7,14 @@
  *
  *	-	Keepalive probes find it while the connection is idle: set while a call
  *		waits, and for as long as a lock is bound to the connection.
- *	-	No probe is sent while something is unacknowledged, such as the grant
- *		for which a host has waited that has fallen silent meanwhile.  There
- *		TCP_USER_TIMEOUT ends the connection.  It would also end that of a
- *		client which reads slowly, so it is set only while a call waits, and
- *		from the grant of a lock that is bound to the connection to the next
- *		statement.
+ *	-	No probe is sent while a packet is unacknowledged, such as the grant to a
+ *		host that fell silent while it waited.  There TCP_USER_TIMEOUT ends the
+ *		connection.  It would also end the connection of a client that reads slowly,
+ *		so it is set only while a call waits, and from the grant of a lock that is
+ *		bound to the connection to the next statement.
  *
- * Whoever has set tcp_keepalives_* or tcp_user_timeout knows his network
- * better: then these stay as they are.
+ * Where tcp_keepalives_* or tcp_user_timeout are set, they stay as they are: an
+ * administrator knows the network better.
  */
 #include "postgres.h"
 
@@ -35,12 +34,13 @@
 
 static bool in_wait = false;
 static bool holding = false;   /* a lock is bound to the connection */
-static bool answering = false; /* that it is may not have been read yet */
+static bool answering = false; /* the client may not have read its grant yet */
 
 /* What is set on the socket. */
 static bool probes = false;
 static bool user_timeout = false;
 
+/* Keepalive probes, unless the server's settings ask for others. */
 static void
 set_probes(bool on)
 {

@@ -8,13 +8,13 @@
 /* Is the client still there?  If not, the next CHECK_FOR_INTERRUPTS() ends the session. */
 extern void le_client_look(void);
 
-/* The same in a wait: a host that falls silent is noticed as well. */
+/* The same in a wait, during which a host that falls silent is noticed as well; and its end, which may not fail. */
 extern void le_client_look_in_wait(void);
 extern void le_client_wait_over(void);
 
 /*
- * After each request: does this connection have locks that are bound to it?
- * "granted": the answer that is about to be sent says so of a new one.
+ * After each request: is any lock bound to this connection?  "granted": the answer
+ * that is about to be sent grants one more.
  */
 extern void le_client_hold(bool bound, bool granted);
 

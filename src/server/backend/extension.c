@@ -1,7 +1,7 @@
 /*
  * backend/extension.c
  *		CREATE EXTENSION and DROP EXTENSION: the launcher or the manager is
- *		told, once the transaction has committed.
+ *		woken, once the transaction has committed.
  *
  * What a transaction has to do at its end is kept in "pending" and done by a
  * transaction callback: that runs after ERROR and FATAL too, and at a commit
@@ -41,46 +41,41 @@ static struct
 								 * incarnation: the manager has to look */
 } pending;
 
-/* The extension has been created or dropped in this database. */
-static void
-tell_manager(bool created, bool dropped)
-{
-	LeDatabase *db;
-	int worker_proc = -1;
-
-	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	db = le_database_find(MyDatabaseId, created);
-	if (db != NULL)
-	{
-		if (created)
-			le_database_want(db);
-		if (dropped)
-		{
-			pg_atomic_write_u32(&db->recheck, 1);
-			worker_proc = db->worker_proc;
-		}
-	}
-	LWLockRelease(le_shared->lock);
-	le_wake(worker_proc);
-}
-
-/* Must not fail: the transaction is over. */
+/*
+ * The extension may have been created or dropped in this database: want a manager, or
+ * have the one that runs look.  May not fail: the transaction is over.
+ */
 static void
 at_transaction_end(XactEvent event, void *arg)
 {
-	bool committed = event == XACT_EVENT_COMMIT;
+	bool created = pending.created != InvalidSubTransactionId;
+	bool dropped = pending.dropped != InvalidSubTransactionId;
+	LeDatabase *db;
+	int worker_proc = -1;
 
-	if ((!pending.created && !pending.dropped) ||
-		(!committed && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE))
+	if ((!created && !dropped) ||
+		(event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE))
 		return;
-	if (committed)
-		tell_manager(pending.created, pending.dropped);
-	if (committed && pending.created)
-		le_wake_launcher();
 	memset(&pending, 0, sizeof(pending));
+	if (event != XACT_EVENT_COMMIT)
+		return;
+
+	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
+	db = le_database_find(MyDatabaseId, created);
+	if (db != NULL && created)
+		le_database_want(db);
+	if (db != NULL && dropped)
+	{
+		pg_atomic_write_u32(&db->recheck, 1);
+		worker_proc = db->worker_proc;
+	}
+	LWLockRelease(le_shared->lock);
+	le_wake(worker_proc);
+	if (created)
+		le_wake_launcher();
 }
 
-/* What the subtransaction did, and those inside it: they have higher numbers. */
+/* Forget what the subtransaction did, and those inside it, which have higher numbers.  May not fail: an abort. */
 static void
 at_subtransaction_end(SubXactEvent event, SubTransactionId subid, SubTransactionId parent, void *arg)
 {
@@ -98,7 +93,7 @@ le_created_in_this_transaction(void)
 	return pending.created != InvalidSubTransactionId;
 }
 
-/* The name of an extension whose row this very command has made. */
+/* Is it ours, of an extension whose row the command that is running has made? */
 static bool
 is_our_new_extension(Oid extension)
 {

@@ -3,13 +3,14 @@
  *		Fences: a transaction holds a lock's holder in place.
  *
  * A fence is a share lock of PostgreSQL's own lock manager, held to the end of
- * the (sub)transaction.  The manager ends no holder while there is one; it
- * looks, and takes nothing.  That is enough: whoever fences checks the token
- * after he has the fence, and the manager answers that after what it was doing
- * when it looked.
+ * the (sub)transaction.  The manager ends no holder while there is one; it looks for
+ * the lock, and takes none.  That is enough, by this order:
  *
- * Which names are fenced is also noted here, for the guards of tables.  A note
- * is made after the check and lives as long as its share lock.
+ *	1.	le_fence_take() takes the lock.
+ *	2.	Its caller then asks the manager whether the token holds the name.  The
+ *		manager answers that after the batch in which it may have looked before 1.
+ *	3.	le_fence_note() remembers the name, for the guards of tables.  The note lives
+ *		as long as the lock.
  */
 #include "postgres.h"
 
@@ -55,6 +56,7 @@ max_fences(void)
 	return Max(1, (int) Min((int64) max_locks_per_xact * MaxBackends / 2, PG_INT32_MAX));
 }
 
+/* An error if this transaction has as many fences as one may have. */
 static void
 check_room(void)
 {
@@ -76,6 +78,7 @@ check_room(void)
 					 max_locks_per_xact)));
 }
 
+/* One more fence of the current subtransaction. */
 static void
 count_fence(void)
 {
@@ -98,6 +101,7 @@ le_fence_take(int64 token)
 {
 	LOCKTAG tag = le_fence_tag(token);
 
+	Assert(token > 0 && IsTransactionState());
 	if (!le_lock_held_by_me(&tag, ShareLock))
 	{
 		check_room();
@@ -113,7 +117,9 @@ void
 le_fence_note(LeKind kind, LeText name, int64 token)
 {
 	LeFence *fence = MemoryContextAlloc(TopTransactionContext, offsetof(LeFence, name) + name.len);
+	LOCKTAG tag PG_USED_FOR_ASSERTS_ONLY = le_fence_tag(token);
 
+	Assert(le_lock_held_by_me(&tag, ShareLock));
 	fence->subxact = GetCurrentSubTransactionId();
 	fence->kind = kind;
 	fence->token = token;

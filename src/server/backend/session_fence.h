@@ -14,16 +14,13 @@
  */
 extern void le_fence_take(int64 token);
 
-/* The check has found it a holder: this is the fence of that name now. */
+/* The check has found that the token holds this name: note it for fence_guard(). */
 extern void le_fence_note(LeKind kind, LeText name, int64 token);
 
-/*
- * Does this transaction hold, at this moment, the fence of that name?  Token
- * 0: that of any holder.
- */
+/* Does this transaction hold, at this moment, a fence of this name?  Token 0: of any holder. */
 extern bool le_fence_is_mine(LeKind kind, LeText name, int64 token);
 
-/* Ends of (sub)transactions, told by backend/xact.c after their locks are gone. */
+/* Ends of (sub)transactions, from backend/xact.c after their locks are gone.  May not fail. */
 extern void le_fence_sub_committed(SubTransactionId subxact, SubTransactionId parent);
 extern void le_fence_sub_aborted(SubTransactionId subxact);
 extern void le_fence_top_ended(void);

@@ -28,7 +28,7 @@
 #include "backend/snapshot.h"
 #include "backend/statement.h"
 
-/* The plan is one Result without input that computes one expression. */
+/* The expression of a plan that is one Result without input and computes nothing else; NULL: another plan. */
 static Node *
 only_target(const PlannedStmt *stmt)
 {
@@ -59,10 +59,11 @@ only_active_snapshot(Snapshot snapshot)
 {
 	bool only;
 
+	Assert(snapshot != NULL);
 	if (!ActiveSnapshotSet() || GetActiveSnapshot() != snapshot)
 		return false;
 
-	/* The query has registered it, so it outlives being popped. */
+	/* the query has registered the snapshot, so it outlives being popped */
 	PopActiveSnapshot();
 	only = !ActiveSnapshotSet();
 	PushActiveSnapshot(snapshot);
@@ -123,6 +124,8 @@ le_snapshot_give_up(FunctionCallInfo fcinfo)
 	 */
 	if (snapshot->active_count != 1 || snapshot->regd_count > 2 || !ThereAreNoPriorRegisteredSnapshots())
 		return false;
+	Assert(!TransactionIdIsValid(MyProc->xmin) ||
+		   TransactionIdPrecedesOrEquals(MyProc->xmin, snapshot->xmin));
 	MyProc->xmin = InvalidTransactionId;
 	return true;
 }

@@ -8,9 +8,8 @@
 #include "fmgr.h"
 
 /*
- * Is this very call all that its transaction consists of?  False where more may
- * follow: in a transaction block, in a pipeline, and in a process without a
- * client.
+ * Is this call all that its transaction consists of?  False where more may follow:
+ * in a transaction block, in a pipeline, and in a process without a client.
  */
 extern bool le_call_is_alone(FunctionCallInfo fcinfo);
 

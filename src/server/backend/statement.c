@@ -66,9 +66,9 @@ le_transaction_ends_here(void)
 }
 
 /*
- * The end of a statement; those within another one do not count.  Nor does the
- * ROLLBACK of a transaction that has failed: that was told to have ended when it
- * failed, and nobody tells of its end again.
+ * The end of a client's statement; one within another does not count.  Nor does the
+ * ROLLBACK of a transaction that has failed: transaction_ended() came when it failed,
+ * and does not come again.
  */
 static void
 statement_ended(bool has_snapshot)
@@ -102,6 +102,7 @@ le_bound_statement_reads(void)
 	return bound != NULL;
 }
 
+/* The statement runs, or is dropped: it is bound no longer. */
 static void
 bound_remove(const QueryDesc *desc)
 {
@@ -117,12 +118,17 @@ bound_remove(const QueryDesc *desc)
 	}
 }
 
+/* Around each utility command: the guard of the tables, the nesting, and DISCARD ALL. */
 static void
-run_command(PlannedStmt *pstmt, const char *query, bool read_only_tree, ProcessUtilityContext context,
-			ParamListInfo params, QueryEnvironment *env, DestReceiver *dest, QueryCompletion *qc)
+le_statement_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
+					 ProcessUtilityContext context, ParamListInfo params, QueryEnvironment *env,
+					 DestReceiver *dest, QueryCompletion *qc)
 {
+	Node *node = pstmt->utilityStmt;
+	bool discard_all = IsA(node, DiscardStmt) && ((DiscardStmt *) node)->target == DISCARD_ALL;
 	bool has_snapshot = PlannedStmtRequiresSnapshot(pstmt);
 
+	le_guard_tables(node);
 	le_client_statement();
 	le_utility_nesting++;
 	PG_TRY();
@@ -134,29 +140,18 @@ run_command(PlannedStmt *pstmt, const char *query, bool read_only_tree, ProcessU
 	}
 	PG_FINALLY();
 	{
+		Assert(le_utility_nesting > 0);
 		le_utility_nesting--;
 		statement_ended(has_snapshot);
 	}
 	PG_END_TRY();
-}
-
-static void
-le_statement_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
-					 ProcessUtilityContext context, ParamListInfo params, QueryEnvironment *env,
-					 DestReceiver *dest, QueryCompletion *qc)
-{
-	Node *node = pstmt->utilityStmt;
-	bool discard_all = IsA(node, DiscardStmt) && ((DiscardStmt *) node)->target == DISCARD_ALL;
-
-	le_guard_tables(node);
-	run_command(pstmt, query, read_only_tree, context, params, env, dest, qc);
 
 	/* DISCARD ALL drops cached plans: node may be gone. */
 	if (discard_all && le_shared != NULL)
 		le_session_reset();
 }
 
-/* The client has bound a statement, or is about to run it: that is not known yet. */
+/* The client has bound a statement, or is about to run it: which of the two is not known yet. */
 static void
 le_executor_start(QueryDesc *queryDesc, int flags)
 {
@@ -185,6 +180,7 @@ le_executor_end(QueryDesc *queryDesc)
 		standard_ExecutorEnd(queryDesc);
 }
 
+/* Around each query: the list of those that run. */
 static void
 le_executor_run(LE_EXECUTOR_RUN_ARGS)
 {
@@ -202,12 +198,14 @@ le_executor_run(LE_EXECUTOR_RUN_ARGS)
 	}
 	PG_FINALLY();
 	{
+		Assert(le_running_query == &query);
 		le_running_query = query.outer;
 		statement_ended(true);
 	}
 	PG_END_TRY();
 }
 
+/* The query has read all; its AFTER triggers run. */
 static void
 le_executor_finish(QueryDesc *queryDesc)
 {
@@ -223,11 +221,13 @@ le_executor_finish(QueryDesc *queryDesc)
 	}
 	PG_FINALLY();
 	{
+		Assert(le_running_query == &query);
 		le_running_query = query.outer;
 	}
 	PG_END_TRY();
 }
 
+/* May not fail: the transaction is over. */
 static void
 transaction_ended(XactEvent event, void *arg)
 {

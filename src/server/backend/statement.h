@@ -25,29 +25,26 @@ typedef struct LeRunningQuery
 /* The innermost; NULL: none. */
 extern LeRunningQuery *le_running_query;
 
-/*
- * A statement of the client has run before this one in the same transaction;
- * and one that had a snapshot.
- */
+/* Has a statement of the client run before this one in the same transaction; and one with a snapshot? */
 extern bool le_transaction_has_run;
 extern bool le_transaction_has_snapshot;
 
 /*
- * Has the client bound a statement that reads tables, and not run it yet?  It
- * runs with the snapshot that it got when it was bound.
+ * Has the client bound a statement that reads tables, and not run it yet?  Such a
+ * statement runs with the snapshot of its binding.
  */
 extern bool le_bound_statement_reads(void);
 
-/* The client has had a warning with this statement; for whoever warns once. */
+/* This statement has warned the client of an old snapshot already. */
 extern bool le_statement_warned;
 
-/* Does it read tables?  Those that it inserts into do not count. */
+/* Does the statement read tables?  Those that it inserts into do not count. */
 extern bool le_statement_reads(const PlannedStmt *stmt);
 
 /*
- * Does the transaction end with the client's statement that is running now?
- * False where that is not known: for the statement of a portal, unless the
- * client's Sync has come already, and where there is no client.
+ * Does the transaction certainly end with the client's statement that is running
+ * now?  Not certain, so false: the statement of a portal, unless the client's Sync
+ * has come already, and a process without a client.
  */
 extern bool le_transaction_ends_here(void);
 
