@@ -34,7 +34,7 @@
 
 /* How long a command waits for a manager to leave, and how often it looks */
 #define RESERVE_TIMEOUT (5 * LE_SECOND)
-#define RESERVE_POLL    5 /* ms */
+#define RESERVE_POLL_MS 5
 
 static ProcessUtility_hook_type prev_utility = NULL;
 
@@ -87,38 +87,26 @@ typedef struct LeDatabaseCommand
  * one is past its check by then, or waits like the later one does.
  */
 
-static const char *
-option_string(List *options, const char *name)
-{
-	ListCell *lc;
-
-	foreach (lc, options)
-	{
-		DefElem *option = lfirst_node(DefElem, lc);
-
-		if (strcmp(option->defname, name) == 0)
-			return option->arg != NULL ? defGetString(option) : NULL;
-	}
-	return NULL;
-}
-
-static bool
-option_given(List *options, const char *name)
+/* The option of this name; NULL: it is not given. */
+static DefElem *
+find_option(List *options, const char *name)
 {
 	ListCell *lc;
 
 	foreach (lc, options)
 	{
 		if (strcmp(lfirst_node(DefElem, lc)->defname, name) == 0)
-			return true;
+			return lfirst_node(DefElem, lc);
 	}
-	return false;
+	return NULL;
 }
 
-/* Does the statement need a database without sessions? */
+/* Does the statement need a database without sessions?  Fills in which one, and what it does with it. */
 static bool
 database_command(Node *node, LeDatabaseCommand *command)
 {
+	DefElem *template;
+
 	memset(command, 0, sizeof(*command));
 
 	switch (nodeTag(node))
@@ -126,12 +114,12 @@ database_command(Node *node, LeDatabaseCommand *command)
 		case T_DropdbStmt:
 			command->name = ((DropdbStmt *) node)->dbname;
 			command->drop = true;
-			command->force = option_given(((DropdbStmt *) node)->options, "force");
+			command->force = find_option(((DropdbStmt *) node)->options, "force") != NULL;
 			return true;
 
 		case T_AlterDatabaseStmt:
 			command->name = ((AlterDatabaseStmt *) node)->dbname;
-			return option_given(((AlterDatabaseStmt *) node)->options, "tablespace");
+			return find_option(((AlterDatabaseStmt *) node)->options, "tablespace") != NULL;
 
 		case T_RenameStmt:
 			command->name = ((RenameStmt *) node)->subname;
@@ -139,9 +127,8 @@ database_command(Node *node, LeDatabaseCommand *command)
 			return ((RenameStmt *) node)->renameType == OBJECT_DATABASE;
 
 		case T_CreatedbStmt:
-			command->name = option_string(((CreatedbStmt *) node)->options, "template");
-			if (command->name == NULL)
-				command->name = "template1";
+			template = find_option(((CreatedbStmt *) node)->options, "template");
+			command->name = template != NULL && template->arg != NULL ? defGetString(template) : "template1";
 			command->copy = true;
 			return true;
 
@@ -190,6 +177,8 @@ reserve_entry(Oid dboid, bool ask, int *worker_pid, int *notifier_pid)
 	bool idle = true;
 	int worker_proc = -1;
 
+	Assert(OidIsValid(dboid) && !LWLockHeldByMe(le_shared->lock));
+
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	db = le_database_find(dboid, true);
 	if (db != NULL) /* else: the launcher has no room either */
@@ -233,30 +222,32 @@ remember_reservation(Oid dboid)
 	pending.any = true;
 }
 
+/* Steps 1 to 3 of "reserving a database". */
 static void
 reserve_database(Oid dboid, bool force)
 {
-	LeTime deadline = le_clock() + RESERVE_TIMEOUT;
+	LeTime give_up_at = le_clock() + RESERVE_TIMEOUT;
 	bool ask = force || !le_client_connected(dboid, MyProcPid);
 	int worker_pid = 0;
 	int notifier_pid = 0;
 
 	le_wait_events_init(LE_WAIT_LOCK);
 	remember_reservation(dboid);
-	while (!reserve_entry(dboid, ask, &worker_pid, &notifier_pid) && le_clock() < deadline)
+	while (!reserve_entry(dboid, ask, &worker_pid, &notifier_pid) && le_clock() < give_up_at)
 	{
 		if (!ask)
 		{
 			le_wake_launcher();
 			break;
 		}
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, RESERVE_POLL,
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, RESERVE_POLL_MS,
 						 le_wait_event(LE_WAIT_DATABASE));
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}
 }
 
+/* Reserve the command's database, if the command has a chance. */
 static void
 prepare_database_command(const LeDatabaseCommand *command, ProcessUtilityContext context)
 {
@@ -279,7 +270,7 @@ prepare_database_command(const LeDatabaseCommand *command, ProcessUtilityContext
 		pending.dropped_database = dboid;
 }
 
-/* Of this subtransaction, and of those inside it. */
+/* Step 4: give back the reservations of this subtransaction, and of those inside it.  May not fail: it is over. */
 static void
 release_reservations(SubTransactionId subxact, bool committed)
 {
@@ -301,7 +292,7 @@ release_reservations(SubTransactionId subxact, bool committed)
 
 /* --- end of transaction --------------------------------------------------- */
 
-/* Must not fail: the transaction is over. */
+/* May not fail: the transaction is over. */
 static void
 at_transaction_end(XactEvent event, void *arg)
 {
@@ -322,7 +313,7 @@ at_transaction_end(XactEvent event, void *arg)
 	memset(&pending, 0, sizeof(pending));
 }
 
-/* A command that has failed needs the database no more, however long the transaction goes on. */
+/* A command that has failed needs the database no more, however long the transaction goes on.  May not fail. */
 static void
 at_subtransaction_end(SubXactEvent event, SubTransactionId subxact, SubTransactionId parent, void *arg)
 {
@@ -334,22 +325,16 @@ at_subtransaction_end(SubXactEvent event, SubTransactionId subxact, SubTransacti
 /* --- commands and queries --------------------------------------------------- */
 
 static void
-prepare_command(Node *node, ProcessUtilityContext context)
-{
-	LeDatabaseCommand command;
-
-	if (IsA(node, AlterDatabaseStmt) || IsA(node, CreatedbStmt))
-		pending.any = pending.databases = true;
-	if (database_command(node, &command))
-		prepare_database_command(&command, context);
-}
-
-static void
 le_command_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree, ProcessUtilityContext context,
 				   ParamListInfo params, QueryEnvironment *env, DestReceiver *dest, QueryCompletion *qc)
 {
-	if (le_shared != NULL)
-		prepare_command(pstmt->utilityStmt, context);
+	Node *node = pstmt->utilityStmt;
+	LeDatabaseCommand command;
+
+	if (le_shared != NULL && (IsA(node, AlterDatabaseStmt) || IsA(node, CreatedbStmt)))
+		pending.any = pending.databases = true;
+	if (le_shared != NULL && database_command(node, &command))
+		prepare_database_command(&command, context);
 	if (prev_utility)
 		prev_utility(pstmt, query, read_only_tree, context, params, env, dest, qc);
 	else

@@ -123,7 +123,7 @@ typedef struct LeTarget
 	BackgroundWorkerHandle *handle; /* its worker; NULL: adopted, or none */
 	LeTime started_at;
 	LeTime retry_at; /* not before */
-	LeTime backoff;
+	LeTime backoff_us;
 } LeTarget;
 
 static HTAB *targets;
@@ -140,6 +140,7 @@ find_target(Oid dboid)
 
 /* --- pg_database -------------------------------------------------------- */
 
+/* A row of pg_database. */
 static void
 note_database(HeapTuple tuple)
 {
@@ -152,7 +153,7 @@ note_database(HeapTuple tuple)
 	if (!found)
 	{
 		memset((char *) target + sizeof(Oid), 0, sizeof(LeTarget) - sizeof(Oid));
-		target->backoff = LE_BACKOFF_MIN;
+		target->backoff_us = LE_BACKOFF_MIN;
 	}
 	target->seen = true;
 
@@ -200,15 +201,7 @@ sweep(const Oid *entries)
 	LWLockRelease(le_shared->lock);
 }
 
-static void
-note_entries(Oid *entries)
-{
-	LWLockAcquire(le_shared->lock, LW_SHARED);
-	for (int i = 0; i < le_shared->max_databases; i++)
-		entries[i] = le_shared->databases[i].dboid;
-	LWLockRelease(le_shared->lock);
-}
-
+/* Read pg_database: which databases are there, and could have a manager? */
 static void
 scan_databases(void)
 {
@@ -218,11 +211,16 @@ scan_databases(void)
 	TableScanDesc scan;
 	HeapTuple tuple;
 
-	note_entries(scratch);
+	/* 1. the entries and databases that are known */
+	LWLockAcquire(le_shared->lock, LW_SHARED);
+	for (int i = 0; i < le_shared->max_databases; i++)
+		scratch[i] = le_shared->databases[i].dboid;
+	LWLockRelease(le_shared->lock);
 	hash_seq_init(&seq, targets);
 	while ((target = (LeTarget *) hash_seq_search(&seq)) != NULL)
 		target->seen = false;
 
+	/* 2. the rows of pg_database */
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	(void) GetTransactionSnapshot();
@@ -239,6 +237,7 @@ scan_databases(void)
 	pgstat_report_stat(false);
 	pgstat_report_activity(STATE_IDLE, NULL);
 
+	/* 3. forget what is gone */
 	sweep(scratch);
 	scanned_at = le_clock();
 	scan_at = scanned_at + LE_SCAN_PERIOD;
@@ -246,6 +245,7 @@ scan_databases(void)
 
 /* --- what has become of the workers ------------------------------------- */
 
+/* Is the worker that the entry tells of gone? */
 static bool
 worker_is_dead(const LeTarget *target, const LeDatabase *db, LeTime now)
 {
@@ -260,20 +260,13 @@ worker_is_dead(const LeTarget *target, const LeDatabase *db, LeTime now)
 	return now - target->started_at > LE_ADOPT_TIMEOUT;
 }
 
-static void
-drop_handle(LeTarget *target)
-{
-	target->tracked = false;
-	if (target->handle != NULL)
-		pfree(target->handle);
-	target->handle = NULL;
-}
-
+/* After an error: not before so long, which doubles each time. */
 static void
 back_off(LeTarget *target, LeTime now)
 {
-	target->retry_at = now + target->backoff;
-	target->backoff = Min(target->backoff * 2, LE_BACKOFF_MAX);
+	Assert(target->backoff_us >= LE_BACKOFF_MIN && target->backoff_us <= LE_BACKOFF_MAX);
+	target->retry_at = now + target->backoff_us;
+	target->backoff_us = Min(target->backoff_us * 2, LE_BACKOFF_MAX);
 }
 
 /*
@@ -318,9 +311,13 @@ review_reservation(LeDatabase *db)
 static void
 note_exit(LeTarget *target, LeDbExit why, LeTime now)
 {
-	drop_handle(target);
+	Assert(target->tracked);
+	target->tracked = false;
+	if (target->handle != NULL)
+		pfree(target->handle);
+	target->handle = NULL;
 	if (now - target->started_at >= LE_BACKOFF_RESET)
-		target->backoff = LE_BACKOFF_MIN;
+		target->backoff_us = LE_BACKOFF_MIN;
 
 	switch (why)
 	{
@@ -344,6 +341,7 @@ note_exit(LeTarget *target, LeDbExit why, LeTime now)
 	}
 }
 
+/* May a manager start now, and does anybody want one or has it been there before? */
 static bool
 may_start(const LeTarget *target, const LeDatabase *db, LeTime now)
 {
@@ -351,17 +349,19 @@ may_start(const LeTarget *target, const LeDatabase *db, LeTime now)
 		   now >= target->retry_at && (db->wanted || (target->due && target->ran));
 }
 
-/*
- * See what has happened in an entry.  True: start a manager in it.
- */
+/* See what has happened in an entry.  True: the caller is to start a manager in it. */
 static bool
 review_entry(LeDatabase *db, LeTime now)
 {
 	LeTarget *target = find_target(db->dboid);
 
+	Assert(LWLockHeldByMeInMode(le_shared->lock, LW_EXCLUSIVE) && db->state != LE_DB_FREE);
+
+	/* 1. a command that has reserved the database */
 	if (db->reserved_by != 0)
 		review_reservation(db);
 
+	/* 2. a database that is not known */
 	if (target == NULL)
 	{
 		/* too new for the last scan, or on its way out; the scan tells */
@@ -370,6 +370,7 @@ review_entry(LeDatabase *db, LeTime now)
 		return false;
 	}
 
+	/* 3. its worker */
 	if (db->state != LE_DB_IDLE)
 	{
 		if (!target->tracked)
@@ -384,6 +385,8 @@ review_entry(LeDatabase *db, LeTime now)
 
 	if (target->tracked)
 		note_exit(target, db->exit, now);
+
+	/* 4. start one, or give the entry back */
 	if (may_start(target, db, now))
 		return true;
 	if (!db->wanted && db->attached == 0 && db->reserved_by == 0 &&
@@ -419,19 +422,6 @@ read_name(LeTarget *target)
 	CommitTransactionCommand();
 }
 
-static BackgroundWorkerHandle *
-register_manager(const LeTarget *target)
-{
-	BackgroundWorker worker = {0};
-	BackgroundWorkerHandle *handle;
-
-	le_worker_init(&worker, "manager", "le_manager_main");
-	worker.bgw_main_arg = ObjectIdGetDatum(target->dboid);
-	worker.bgw_notify_pid = MyProcPid;
-	snprintf(worker.bgw_name, sizeof(worker.bgw_name), "lock_election manager %s", NameStr(target->name));
-	return RegisterDynamicBackgroundWorker(&worker, &handle) ? handle : NULL;
-}
-
 static void
 complain_no_entry(LeTarget *target)
 {
@@ -459,9 +449,7 @@ complain_no_worker(LeTarget *target, LeTime now)
 		 errhint("Raise max_worker_processes and restart the server.")));
 }
 
-/*
- * Take the database's entry for a worker.  NULL: not now.
- */
+/* Take the database's entry for a worker.  NULL: not now, and retry_at says when. */
 static LeDatabase *
 take_entry(LeTarget *target, LeTime now, bool *was_wanted)
 {
@@ -507,31 +495,39 @@ send_notifier_away(void)
 	}
 }
 
+/* Start a manager of this database, or note when to try again. */
 static void
 start_manager(LeTarget *target, LeTime now)
 {
 	bool was_wanted = false;
 	LeDatabase *db;
+	BackgroundWorker worker = {0};
 
 	Assert(!target->tracked && target->handle == NULL);
 
+	/* 1. take the entry */
 	db = take_entry(target, now, &was_wanted);
 	if (db == NULL)
 		return;
 
-	/* Not under the lock: this may raise an error. */
+	/* 2. register its worker; not under the lock: this may raise an error */
 	target->started_at = now;
 	LE_FAULT_NOFAIL("launcher-before-start");
 	read_name(target);
-	target->handle = register_manager(target);
+	le_worker_init(&worker, "manager", "le_manager_main");
+	worker.bgw_main_arg = ObjectIdGetDatum(target->dboid);
+	worker.bgw_notify_pid = MyProcPid;
+	snprintf(worker.bgw_name, sizeof(worker.bgw_name), "lock_election manager %s", NameStr(target->name));
+	target->tracked = RegisterDynamicBackgroundWorker(&worker, &target->handle);
 	LE_FAULT("launcher-started");
-	if (target->handle != NULL)
+	if (target->tracked)
 	{
-		target->tracked = true;
 		target->complained = false;
 		return;
 	}
 
+	/* 3. there is no worker for it: give the entry back */
+	target->handle = NULL;
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	le_database_stopped(db, LE_EXIT_NO_WORKER);
 	if (was_wanted)
@@ -598,6 +594,7 @@ next_look(LeTime now, bool *probing)
 	return next;
 }
 
+/* A database that is to be probed now; NULL: none. */
 static LeTarget *
 next_due(LeTime now)
 {
@@ -616,8 +613,8 @@ next_due(LeTime now)
 }
 
 /*
- * Probe the next database that is due, unless enough workers are starting.  One
- * that cannot be started is not due for a while.
+ * Probe the next database that is due, unless enough workers are starting.  A
+ * database whose worker cannot be started is not due for a while.
  */
 static void
 probe(LeTime now, int starting)
@@ -638,6 +635,7 @@ probe(LeTime now, int starting)
 
 /* --- the worker --------------------------------------------------------- */
 
+/* May not fail: the process exits. */
 static void
 launcher_exit(int code, Datum arg)
 {
@@ -650,40 +648,15 @@ launcher_exit(int code, Datum arg)
 	LWLockRelease(le_shared->lock);
 }
 
-static void
-launcher_publish(void)
-{
-	before_shmem_exit(launcher_exit, (Datum) 0);
-	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	le_shared->launcher_pid = MyProcPid;
-	le_shared->launcher_proc = le_my_proc();
-	LWLockRelease(le_shared->lock);
-}
-
-static void
-launcher_init(void)
-{
-	HASHCTL ctl = {0};
-
-	ctl.keysize = sizeof(Oid);
-	ctl.entrysize = sizeof(LeTarget);
-	ctl.hcxt = TopMemoryContext;
-	targets = hash_create("lock_election databases", 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	scratch = (Oid *) MemoryContextAllocZero(TopMemoryContext, sizeof(Oid) * le_shared->max_databases);
-
-	/* The handles that RegisterDynamicBackgroundWorker makes live here. */
-	MemoryContextSwitchTo(TopMemoryContext);
-}
-
 /* Sleep until the time comes or somebody wakes us. */
 static void
 launcher_wait(LeTime until)
 {
 	LeTime now = le_clock();
-	long timeout = until > now ? (long) ((until - now + LE_MS - 1) / LE_MS) : 0;
+	long timeout_ms = until > now ? (long) ((until - now + LE_MS - 1) / LE_MS) : 0;
 	int events;
 
-	events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout,
+	events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout_ms,
 					   le_wait_event(LE_WAIT_LAUNCHER));
 	if (events & WL_LATCH_SET)
 	{
@@ -695,6 +668,8 @@ launcher_wait(LeTime until)
 void
 le_launcher_main(Datum arg)
 {
+	HASHCTL ctl = {0};
+
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
@@ -702,9 +677,22 @@ le_launcher_main(Datum arg)
 	le_wait_events_init(LE_WAIT_LAUNCHER);
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
-	launcher_init();
-	launcher_publish();
+	/* 1. its own state; the handles that RegisterDynamicBackgroundWorker() makes live in the context */
+	ctl.keysize = sizeof(Oid);
+	ctl.entrysize = sizeof(LeTarget);
+	ctl.hcxt = TopMemoryContext;
+	targets = hash_create("lock_election databases", 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	scratch = (Oid *) MemoryContextAllocZero(TopMemoryContext, sizeof(Oid) * le_shared->max_databases);
+	MemoryContextSwitchTo(TopMemoryContext);
 
+	/* 2. others can wake it from here on */
+	before_shmem_exit(launcher_exit, (Datum) 0);
+	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
+	le_shared->launcher_pid = MyProcPid;
+	le_shared->launcher_proc = le_my_proc();
+	LWLockRelease(le_shared->lock);
+
+	/* 3. look, start what is to be started, sleep */
 	for (;;)
 	{
 		LeTime now;

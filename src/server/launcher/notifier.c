@@ -83,6 +83,7 @@ is_mine(const LeDatabase *db)
 	return db->dboid == my_dboid && db->worker_pid == my_manager;
 }
 
+/* May not fail: the process exits. */
 static void
 notifier_exit(int code, Datum arg)
 {
@@ -91,7 +92,7 @@ notifier_exit(int code, Datum arg)
 	LWLockRelease(le_shared->lock);
 }
 
-/* True: the entry is ours.  False: the notifier of another time is there. */
+/* Become the notifier of the database; false: an earlier one is still there.  Exits if the manager is gone. */
 static bool
 try_attach(void)
 {
@@ -118,7 +119,7 @@ try_attach(void)
 
 /* --- sending --- */
 
-/* Copy what waits in the ring; returns how many.  Leaves with its manager. */
+/* Copy the next hints of the ring; returns how many.  Exits if the manager is gone. */
 static int
 take(void)
 {
@@ -144,7 +145,7 @@ take(void)
 	return n;
 }
 
-/* They are sent, or given up: make room for others. */
+/* The hints that were copied are sent, or given up: make room for others. */
 static void
 done(int n, bool sent)
 {
@@ -153,6 +154,7 @@ done(int n, bool sent)
 	LWLockAcquire(le_shared->lock, LW_SHARED);
 	if (is_mine(my_db) && my_db->notifier_pid == MyProcPid)
 	{
+		Assert(pg_atomic_read_u64(&ring->sent) + n <= pg_atomic_read_u64(&ring->pushed));
 		pg_memory_barrier(); /* after the last look at them */
 		pg_atomic_fetch_add_u64(&ring->sent, n);
 		pg_atomic_fetch_add_u64(sent ? &my_db->counters.hints_sent : &my_db->counters.hints_dropped, n);
@@ -160,6 +162,7 @@ done(int n, bool sent)
 	LWLockRelease(le_shared->lock);
 }
 
+/* One NOTIFY: channel and payload are what docs/guide.md promises. */
 static void
 notify(const LeHint *hint)
 {
@@ -180,10 +183,11 @@ notify(const LeHint *hint)
 	Async_Notify(channel, payload);
 }
 
+/* Send the hints that were copied, in one transaction. */
 static void
 send_all(int n)
 {
-	/* a crash must not take back what somebody was told */
+	/* a crash must not take back a grant that was announced */
 	XLogFlush(hints_lsn);
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
@@ -197,6 +201,7 @@ send_all(int n)
 	pgstat_report_activity(STATE_IDLE, NULL);
 }
 
+/* Say in the log that hints are dropped, once in COMPLAINT_PERIOD. */
 static void
 report_failure(void)
 {
@@ -253,7 +258,7 @@ handle_signals(void)
 	}
 }
 
-/* Whatever happens meanwhile can wait so long. */
+/* Sleep, whatever happens meanwhile. */
 static void
 pause_ms(long ms)
 {
@@ -278,6 +283,7 @@ leave_if_idle(void)
 		proc_exit(0);
 }
 
+/* Send hints as they come, until nobody has needed one for IDLE_TIME. */
 static void
 serve(void)
 {
@@ -293,13 +299,13 @@ serve(void)
 		n = take();
 		if (n == 0)
 		{
-			LeTime rest = idle_since + IDLE_TIME - le_clock();
+			LeTime left_us = idle_since + IDLE_TIME - le_clock();
 
-			if (rest <= 0)
+			if (left_us <= 0)
 				leave_if_idle();
 			else
 				(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-								 (long) ((rest + LE_MS - 1) / LE_MS), le_wait_event(LE_WAIT_NOTIFIER));
+								 (long) ((left_us + LE_MS - 1) / LE_MS), le_wait_event(LE_WAIT_NOTIFIER));
 			continue;
 		}
 		sent = try_send(n);

@@ -86,22 +86,6 @@ unlinked(int proc)
 	return next;
 }
 
-/* Take the whole stack, newest first; returns how many. */
-static int
-take(uint32 *procs)
-{
-	uint32 link = pg_atomic_exchange_u32(&flush()->stack, 0);
-	int n = 0;
-
-	while (link != 0)
-	{
-		Assert(n < le_shared->max_sessions);
-		procs[n] = link - 1;
-		link = unlinked((int) procs[n++]);
-	}
-	return n;
-}
-
 /* A process that waits for a flush, and is there to make it; -1: none. */
 static int
 candidate(void)
@@ -177,19 +161,24 @@ pass_on(uint32 me)
 	}
 }
 
-/* Take those from the stack that the WAL is flushed for; the others stay. */
+/* Take those from the stack that the WAL is flushed for into "taken"; the others stay.  Returns how many. */
 static int
 take_flushed(void)
 {
 	XLogRecPtr flushed = GetFlushRecPtr(NULL);
-	int all = take(taken), n = 0;
+	uint32 link = pg_atomic_exchange_u32(&flush()->stack, 0);
+	int n = 0;
 
-	for (int i = 0; i < all; i++)
+	while (link != 0)
 	{
-		if ((XLogRecPtr) process(taken[i])->flush_lsn <= flushed)
-			taken[n++] = taken[i];
+		uint32 proc = link - 1;
+
+		link = unlinked((int) proc);
+		Assert(n < le_shared->max_sessions);
+		if ((XLogRecPtr) process(proc)->flush_lsn <= flushed)
+			taken[n++] = proc;
 		else
-			push(taken[i]);
+			push(proc);
 	}
 	return n;
 }

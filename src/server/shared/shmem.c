@@ -44,18 +44,13 @@ processes_size(void)
 
 /* The parts lie one behind the other, the table of fault points last. */
 static Size
-mailboxes_size(void)
-{
-	return MAXALIGN(mul_size(le_max_databases, mul_size(MaxBackends, sizeof(LeMailbox))));
-}
-
-static Size
 shared_size(void)
 {
 	Size size = add_size(MAXALIGN(sizeof(LeShared)), databases_size());
 
 	size = add_size(size, processes_size());
-	return add_size(add_size(size, mailboxes_size()), LE_FAULT_SIZE());
+	size = add_size(size, MAXALIGN(mul_size(le_max_databases, mul_size(MaxBackends, sizeof(LeMailbox)))));
+	return add_size(size, LE_FAULT_SIZE());
 }
 
 static void

@@ -211,43 +211,34 @@ le_arg_holder(FunctionCallInfo fcinfo, LeCommand *cmd)
 	cmd->token = le_arg_token(fcinfo, 1, le_token_word(cmd->kind));
 }
 
-/* Microseconds; a month is 30 days.  False: not finite, or out of range. */
-static bool
-interval_to_us(const Interval *interval, LeTime *us)
-{
-	int64 days;
-
-	if (le_interval_infinite(interval))
-		return false;
-	days = (int64) interval->month * DAYS_PER_MONTH + interval->day;
-	return !pg_mul_s64_overflow(days, USECS_PER_DAY, us) && !pg_add_s64_overflow(*us, interval->time, us);
-}
-
 static char *
 interval_text(Interval *interval)
 {
 	return DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(interval)));
 }
 
+/* An interval in microseconds; a month has 30 days.  Errors: not finite, or out of range. */
 static LeTime
-duration_arg(FunctionCallInfo fcinfo, int number, const char *argument, LeTime min, LeTime max,
+duration_arg(FunctionCallInfo fcinfo, int number, const char *argument, LeTime min_us, LeTime max_us,
 			 const char *range)
 {
 	Interval *interval = PG_GETARG_INTERVAL_P(number);
+	int64 days = (int64) interval->month * DAYS_PER_MONTH + interval->day;
 	LeTime us;
 
-	if (!interval_to_us(interval, &us) || us < min || us > max)
+	if (le_interval_infinite(interval) || pg_mul_s64_overflow(days, USECS_PER_DAY, &us) ||
+		pg_add_s64_overflow(us, interval->time, &us) || us < min_us || us > max_us)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("%s is out of range: %s", argument, interval_text(interval)),
 						errdetail("It is an interval %s.", range)));
 	return us;
 }
 
-/* By a setting, in milliseconds. */
+/* The same duration, unless it is longer than this setting allows: then an error. */
 static LeTime
-limited(FunctionCallInfo fcinfo, int number, LeTime us, const char *argument, const char *setting, int max)
+limited(FunctionCallInfo fcinfo, int number, LeTime us, const char *argument, const char *setting, int max_ms)
 {
-	if (us > max * LE_MS)
+	if (us > max_ms * LE_MS)
 		ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 						errmsg("%s is too long for this server: %s", argument,
 							   interval_text(PG_GETARG_INTERVAL_P(number))),
@@ -286,10 +277,10 @@ le_arg_hold_for(FunctionCallInfo fcinfo, int number)
 }
 
 Datum
-le_interval_datum(LeTime duration)
+le_interval_datum(LeTime duration_us)
 {
 	Interval *interval = palloc0(sizeof(Interval));
 
-	interval->time = Min(duration, LE_MAX_TTL);
+	interval->time = Min(duration_us, LE_MAX_TTL);
 	PG_RETURN_INTERVAL_P(interval);
 }

@@ -47,6 +47,6 @@ extern LeTime le_arg_wait(FunctionCallInfo fcinfo, int number);
 extern LeTime le_arg_hold_for(FunctionCallInfo fcinfo, int number);
 
 /* A duration as an interval of SQL. */
-extern Datum le_interval_datum(LeTime duration);
+extern Datum le_interval_datum(LeTime duration_us);
 
 #endif /* LE_SQL_ARGS_H */

@@ -22,6 +22,7 @@ LE_FUNCTION(le_fence_guard);
 
 /* --- fences --- */
 
+/* Does the token hold the lock, and may the caller fence it?  If not, an error that says what has become of it. */
 static void
 check_holder(LeCommand *cmd, LeReply *reply)
 {
@@ -78,48 +79,36 @@ le_fence_lock(PG_FUNCTION_ARGS)
 
 /* --- guards of tables --- */
 
-static void
-bad_guard(const char *trigger)
-{
-	ereport(
-		ERROR,
-		(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-		 errmsg(
-			 "trigger \"%s\" must call fence_guard with one argument, the name of a lock, or with two, the "
-			 "name and \"lock\" or \"election\"",
-			 trigger)));
-}
-
-static LeKind
-guard_kind(const Trigger *trigger)
-{
-	if (trigger->tgnargs == 1 || (trigger->tgnargs == 2 && strcmp(trigger->tgargs[1], "lock") == 0))
-		return LE_KIND_LOCK;
-	if (trigger->tgnargs != 2 || strcmp(trigger->tgargs[1], "election") != 0)
-		bad_guard(trigger->tgname);
-	return LE_KIND_ELECTION;
-}
-
+/* The name of the lock or election that the trigger's arguments give, and which of the two it is. */
 static LeText
 guard_name(FunctionCallInfo fcinfo, LeKind *kind)
 {
-	TriggerData *trigger = (TriggerData *) fcinfo->context;
+	TriggerData *data = (TriggerData *) fcinfo->context;
+	Trigger *trigger;
 	LeText name;
 
 	if (!CALLED_AS_TRIGGER(fcinfo))
 		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 						errmsg("function \"%s\" was not called by trigger manager", "fence_guard")));
-	if (!TRIGGER_FIRED_BEFORE(trigger->tg_event))
-		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-						errmsg("trigger \"%s\" must be fired BEFORE: it calls fence_guard",
-							   trigger->tg_trigger->tgname)));
-	*kind = guard_kind(trigger->tg_trigger);
-	name.data = trigger->tg_trigger->tgargs[0];
-	name.len = (uint32) strlen(name.data);
+	trigger = data->tg_trigger;
+	if (!TRIGGER_FIRED_BEFORE(data->tg_event))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("trigger \"%s\" must be fired BEFORE: it calls fence_guard", trigger->tgname)));
+	*kind = trigger->tgnargs == 2 && strcmp(trigger->tgargs[1], "election") == 0 ? LE_KIND_ELECTION
+																				 : LE_KIND_LOCK;
+	if (trigger->tgnargs != 1 &&
+		(trigger->tgnargs != 2 || strcmp(trigger->tgargs[1], le_kind_word(*kind)) != 0))
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("trigger \"%s\" must call fence_guard with one argument, the name of a lock, "
+							   "or with two, the "
+							   "name and \"lock\" or \"election\"",
+							   trigger->tgname)));
+	name = (LeText){trigger->tgargs[0], (uint32) strlen(trigger->tgargs[0])};
 	if (name.len < 1 || name.len > LE_MAX_NAME)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("trigger \"%s\" calls fence_guard with a name of %u bytes",
-							   trigger->tg_trigger->tgname, name.len),
+						errmsg("trigger \"%s\" calls fence_guard with a name of %u bytes", trigger->tgname,
+							   name.len),
 						errdetail("A name has 1 to %u bytes.", LE_MAX_NAME)));
 	return name;
 }

@@ -38,10 +38,10 @@ typedef struct Health
 	bool loading;
 	bool standby_defined;
 	bool standby_confirms;
-	LeTime untaken;      /* how long the manager has left a request lying */
-	LeTime request_wait; /* the same of one that its caller waits for */
-	LeTime standby_wait; /* the longest wait for a standby */
-	int64 incarnation;   /* 0: not known */
+	LeTime untaken_us;      /* how long the manager has left a request lying */
+	LeTime request_wait_us; /* the same of one that its caller waits for */
+	LeTime standby_wait_us; /* the longest wait for a standby */
+	int64 incarnation;      /* 0: not known */
 } Health;
 
 /* Without the lock that guards it: an entry that changes meanwhile is seen before or after that. */
@@ -59,11 +59,11 @@ entry_without_lock(void)
 }
 
 /*
- * How long a request has been posted that the manager has neither answered nor
- * put into a queue, or deferred: heavy requests wait for their turns.
- * One that leaves the queue just now is about to be answered: so that is read
- * last.  A manager that hangs is seen by those as well whose callers have given up:
- * they may all be quicker than TOO_LONG.
+ * How long a request has been posted that the manager has neither answered nor put
+ * into a queue, nor deferred: heavy requests wait for their turns.  A request that
+ * leaves the queue just now is about to be answered: so "answered" is read last.
+ * Requests whose callers have given up count for untaken_us: all callers may be
+ * quicker than TOO_LONG, and the manager hangs nevertheless.
  */
 static void
 look_at_request(LeMailbox *box, LeTime now, Health *health)
@@ -78,15 +78,15 @@ look_at_request(LeMailbox *box, LeTime now, Health *health)
 	pg_read_barrier();
 	if (queued || pg_atomic_read_u32(&box->answered) == posted)
 		return;
-	health->untaken = Max(health->untaken, now - posted_at);
+	health->untaken_us = Max(health->untaken_us, now - posted_at);
 	if (pg_atomic_read_u32(&box->given_up) != posted)
-		health->request_wait = Max(health->request_wait, now - posted_at);
+		health->request_wait_us = Max(health->request_wait_us, now - posted_at);
 }
 
 /*
- * How long this session has been waiting for a standby.  Until a standby has
- * replayed what it has received takes as long as its readers like: that is not
- * told to who does not wait for it.
+ * How long this session has been waiting for a standby.  A wait for a standby to
+ * replay the WAL counts only for callers that would wait for that as well: the
+ * standby's readers can make it as long as they like.
  */
 static LeTime
 standby_wait(LeMailbox *box, LeTime now)
@@ -100,40 +100,13 @@ standby_wait(LeMailbox *box, LeTime now)
 	return now - since;
 }
 
-static void
-look_at_sessions(LeDatabase *db, Health *health)
-{
-	LeTime now = le_clock();
-
-	for (int i = 0; i < le_shared->max_sessions; i++)
-	{
-		LeMailbox *box = le_mailbox(db, (uint32) i);
-
-		if (*(volatile uint64 *) &box->session == 0)
-			continue;
-		look_at_request(box, now, health);
-		health->standby_wait = Max(health->standby_wait, standby_wait(box, now));
-	}
-}
-
-/* Are as many synchronous standbys there as synchronous_standby_names asks for? */
-static bool
-standbys_are_there(void)
-{
-	SyncRepStandbyData *standbys;
-	int n;
-
-	if (SyncRepConfig == NULL)
-		return false;
-	n = SyncRepGetCandidateStandbys(&standbys);
-	pfree(standbys);
-	return n >= SyncRepConfig->num_sync;
-}
-
+/* Reads all that health() tells; see the head of this file for why without locks. */
 static void
 look(Health *health)
 {
 	LeDatabase *db = le_shared != NULL ? entry_without_lock() : NULL;
+	SyncRepStandbyData *standbys;
+	LeTime now = le_clock();
 
 	memset(health, 0, sizeof(*health));
 	health->primary = !RecoveryInProgress();
@@ -143,11 +116,25 @@ look(Health *health)
 		health->loading = pg_atomic_read_u32(&db->loading) != 0;
 		if (health->manager)
 			health->incarnation = (int64) (pg_atomic_read_u64(&db->revision) >> LE_COUNTER_BITS);
-		look_at_sessions(db, health);
+		for (int i = 0; i < le_shared->max_sessions; i++)
+		{
+			LeMailbox *box = le_mailbox(db, (uint32) i);
+
+			if (*(volatile uint64 *) &box->session == 0)
+				continue;
+			look_at_request(box, now, health);
+			health->standby_wait_us = Max(health->standby_wait_us, standby_wait(box, now));
+		}
 	}
 	health->standby_defined = health->primary && max_wal_senders > 0 && le_sync_standbys_defined();
-	if (health->standby_defined)
-		health->standby_confirms = standbys_are_there() && health->standby_wait < TOO_LONG;
+
+	/* as many synchronous standbys as synchronous_standby_names asks for, and none that others wait for in vain */
+	if (health->standby_defined && SyncRepConfig != NULL)
+	{
+		health->standby_confirms = SyncRepGetCandidateStandbys(&standbys) >= SyncRepConfig->num_sync &&
+								   health->standby_wait_us < TOO_LONG;
+		pfree(standbys);
+	}
 }
 
 /* The first thing that keeps a client from getting a lock here; NULL: nothing that can be seen. */
@@ -162,7 +149,7 @@ problem(const Health *health)
 		return "the manager of this database is loading its tables";
 	if (!health->manager)
 		return "no manager runs for this database";
-	if (health->untaken >= TOO_LONG)
+	if (health->untaken_us >= TOO_LONG)
 		return "the manager of this database does not answer";
 	if (health->standby_defined && !health->standby_confirms)
 		return "no synchronous standby confirms";
@@ -189,9 +176,9 @@ le_health(PG_FUNCTION_ARGS)
 	le_tuple_add_string(&tuple, health.primary ? "primary" : "standby");
 	le_tuple_add(&tuple, BoolGetDatum(health.manager));
 	le_tuple_add(&tuple, BoolGetDatum(health.loading));
-	le_tuple_add(&tuple, le_interval_datum(health.request_wait));
+	le_tuple_add(&tuple, le_interval_datum(health.request_wait_us));
 	le_tuple_add_if(&tuple, health.standby_defined, BoolGetDatum(health.standby_confirms));
-	le_tuple_add(&tuple, le_interval_datum(health.standby_wait));
+	le_tuple_add(&tuple, le_interval_datum(health.standby_wait_us));
 	le_tuple_add_if(&tuple, health.incarnation != 0, Int64GetDatum(health.incarnation));
 	le_tuple_add_string(&tuple, le_shared != NULL ? LE_VERSION : NULL);
 	le_tuple_add_string(&tuple, sql_version);

@@ -49,7 +49,7 @@ le_grant_lease(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(reply.lease);
 }
 
-/* False: there is no such lease (any more). */
+/* A command on the lease of the first argument; false: there is no such lease (any more). */
 static bool
 lease_request(FunctionCallInfo fcinfo, LeCommandType type, LeReply *reply)
 {
@@ -62,14 +62,13 @@ lease_request(FunctionCallInfo fcinfo, LeCommandType type, LeReply *reply)
 	le_request(&cmd, reply, false);
 	if (reply->status == LE_NO_LEASE)
 		return false;
+
+	/* a lease with thousands of locks ends in steps, by itself: wait for the last of them */
 	while (reply->next != 0)
 	{
-		/* very much hangs on it: the manager goes on by itself, and this waits for that */
 		wait_durable(reply, cmd.lease);
 		cmd.from = reply->next;
 		le_request(&cmd, reply, false);
-		if (reply->status == LE_NO_LEASE)
-			break;
 	}
 	if (reply->status == LE_DENIED)
 		le_raise_other_lease(cmd.lease);

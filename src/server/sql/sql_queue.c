@@ -23,36 +23,30 @@ LE_FUNCTION(le_enqueue_locks);
 LE_FUNCTION(le_await_lock);
 LE_FUNCTION(le_await_locks);
 
-/* The answer of enqueue_lock() and enqueue_candidate(): token, granted, position, channel. */
-static Datum
-place_datum(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeReply *reply)
-{
-	char channel[LE_CHANNEL_SIZE];
-	bool granted = reply->status == LE_OK;
-	LeTuple tuple = {0};
-
-	le_channel_name(cmd->kind, cmd->nnames > 0 ? cmd->names[0] : cmd->name, channel);
-	le_tuple_add(&tuple, Int64GetDatum(reply->token));
-	le_tuple_add(&tuple, BoolGetDatum(granted));
-	le_tuple_add(&tuple, Int64GetDatum(granted ? 0 : (int64) reply->position));
-	le_tuple_add_string(&tuple, channel);
-	return le_tuple_datum(fcinfo, &tuple);
-}
-
 Datum
 le_enqueue(FunctionCallInfo fcinfo, LeAsk ask)
 {
 	LeCommand cmd = {.type = LE_CMD_ACQUIRE, .enqueue = true, .role = GetUserId()};
 	LeReply reply;
+	char channel[LE_CHANNEL_SIZE];
+	bool granted;
+	LeTuple tuple = {0};
 
 	le_arg_ask(fcinfo, ask, &cmd);
 	le_request(&cmd, &reply, false);
 	if (reply.status != LE_QUEUED)
 		le_check_reply(&cmd, &reply);
 	le_wait_durable(&reply, le_kind_word(cmd.kind), cmd.name);
-	if (reply.status == LE_OK)
+	granted = reply.status == LE_OK;
+	if (granted)
 		le_warn_old_snapshot(fcinfo, &cmd, &reply);
-	return place_datum(fcinfo, &cmd, &reply);
+
+	le_channel_name(cmd.kind, cmd.nnames > 0 ? cmd.names[0] : cmd.name, channel);
+	le_tuple_add(&tuple, Int64GetDatum(reply.token));
+	le_tuple_add(&tuple, BoolGetDatum(granted));
+	le_tuple_add(&tuple, Int64GetDatum(granted ? 0 : (int64) reply.position));
+	le_tuple_add_string(&tuple, channel);
+	return le_tuple_datum(fcinfo, &tuple);
 }
 
 /* enqueue_lock(name, ttl, mode, owner, lease) */
@@ -76,7 +70,7 @@ le_enqueue_locks(PG_FUNCTION_ARGS)
 	return le_enqueue(fcinfo, LE_ASK_LOCKS);
 }
 
-/* Of a place or a holder; the name, or names, and the token are there. */
+/* Wait for a grant to the token of a place or a holder; its name, or names, and the token are in cmd. */
 static Datum
 await(FunctionCallInfo fcinfo, LeCommand *cmd)
 {
