@@ -21,6 +21,25 @@
  *	fill		takes up to names=1000000 locks in at most SECONDS, and leaves them held; ops are the locks.  Where they
  *				end with the connection it keeps that until the end of its standard input
  *
+ * What a system does otherwise:
+ *
+ *	pairs		Curator leaves a container node for each name, which ZooKeeper removes a minute later or so: a new name
+ *				costs a write more
+ *	hot			where nobody queues, most grants go back to the client that has just released: "own" counts these, and
+ *				they are no hand-offs
+ *	try			etcd reads the first key, because the package of Debian 12 has no TryLock; that of later versions writes
+ *				and deletes a key, and is slower.  ZooKeeper's acquire(0) creates and deletes a node
+ *	renew		ZooKeeper looks at the client's own node: every request keeps the session alive
+ *	crash		leaders renew every 50 to 150 ms.  ZooKeeper's TTL is 4 s, its least with the default tick.  An advisory
+ *				lock ends with the connection: the time is from the kill, and would be that of TCP for a host that falls
+ *				silent.  An election before the TTL was over is granted early
+ *	queue		places are entered over 64 connections; in etcd with a session for each candidate, 64 at a time; in
+ *				ZooKeeper by latches over 8 sessions.  In both each candidate reads the whole queue, so entering is cut
+ *				short after 10 s
+ *	fill		many at a time, by acquire_lock in a transaction with synchronous_commit = off; etcd and ZooKeeper by
+ *				transactions that write what their recipes would.  No advisory locks: shared memory bounds them.  Memory
+ *				is what the kernel says of the server's own; an engine with a garbage collector takes more than it needs
+ *
  * warmup=1 (seconds) is not measured.  "all" counts the operations of the warm-up too.  per_second=1 adds the
  * operations of each second.
  */
