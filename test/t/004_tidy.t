@@ -141,6 +141,11 @@ my @samples = (
 		{ 'docs/guarantees.md' => "| D | durable | flushes | `a.t`, `b.t` |\n| Q | order | one queue | `a.t` |\n" },
 		'docs/guarantees.md:1: there is no test b.t'
 	],
+	[
+		'a page that names what is not there',
+		{ 'docs/internals.md' => "# How it works\n[a](guarantees.md)\n`le_answer()`, `le_gone()`\nin `core/gone.c`\n" },
+		"docs/internals.md:3: there is no function le_gone()\ndocs/internals.md:4: there is no file core/gone.c"
+	],
 	[ 'a long file', { 'src/core/x.c' => "\n" x 800 . "int x;\n" }, 'src/core/x.c:1: 801 lines, more than 800' ],
 );
 
