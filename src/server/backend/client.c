@@ -54,6 +54,7 @@ set_probes(bool on)
 	(void) pq_setkeepalivescount(on ? KEEPALIVE_COUNT : tcp_keepalives_count, MyProcPort);
 }
 
+/* TCP_USER_TIMEOUT, unless the server sets one. */
 static void
 set_user_timeout(bool on)
 {

@@ -98,6 +98,7 @@ commit_level(void)
 												  : synchronous_commit;
 }
 
+/* What to wait for at a standby, by the level that is asked for. */
 static int
 sync_rep_mode(void)
 {

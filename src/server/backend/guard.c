@@ -20,6 +20,7 @@
 
 #include "backend/guard.h"
 
+/* An error if the name is that of a table of the extension. */
 static void
 refuse(const RangeVar *name, const char *what)
 {
@@ -61,6 +62,7 @@ guard_elements(const List *elements)
 	}
 }
 
+/* ALTER TABLE: new columns, new constraints, and references in either. */
 static void
 guard_alter(const AlterTableStmt *stmt)
 {

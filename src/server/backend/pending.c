@@ -70,6 +70,7 @@ static bool is_closed = false; /* le_pending_prepare() has been called: nothing 
 
 static bool is_async = false; /* the only release is asynchronous */
 
+/* A new item of the list, of the current subtransaction; an error once the commit has begun. */
 static LePending *
 pending_new(int64 token, LeText name)
 {
@@ -355,6 +356,7 @@ wait_for_manager(void)
 		LeDatabase *db = le_my_database();
 		long timeout_ms = pg_atomic_read_u32(&db->running) != 0 ? LOOK_MS : LOOK_DOWN_MS;
 
+		/* 2. */
 		if (pg_atomic_read_u32(&le_my_mailbox->note) & LE_NOTE_UNREAD)
 		{
 			char message[LE_MESSAGE_SIZE];
@@ -364,16 +366,22 @@ wait_for_manager(void)
 			warn_late(message);
 			break;
 		}
+
+		/* 3. */
 		if (withdraw_if_gone())
 		{
 			warn_gone();
 			break;
 		}
+
+		/* 4. */
 		if (le_clock() >= give_up_at)
 		{
 			warn_late("The lock_election manager did not answer within 5 seconds.");
 			break;
 		}
+
+		/* none of them yet: sleep */
 		le_want_manager(db);
 		if (WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH, timeout_ms,
 					  le_wait_event(LE_WAIT_COMMIT)) &
@@ -383,6 +391,8 @@ wait_for_manager(void)
 	}
 	if (pg_atomic_read_u32(&le_my_mailbox->note) & LE_NOTE_GONE)
 		warn_gone();
+
+	/* 1. */
 	if (!is_posted())
 	{
 		pg_read_barrier();

@@ -249,8 +249,11 @@ wait_for_answer(uint32 number, const LeCommand *cmd, LeWait *wait, bool snapshot
 	{
 		LeTime now = le_clock();
 
+		/* 1. is it time to do without? */
 		if (gave_no_answer(wait, now, &rung))
 			return LE_WAIT_OVER;
+
+		/* 2. deadlocks, and what the log says of a long wait */
 		if (rung)
 			next_check = LE_NEVER;
 		else if (now >= next_check)
@@ -268,10 +271,14 @@ wait_for_answer(uint32 number, const LeCommand *cmd, LeWait *wait, bool snapshot
 			snapshot_kept = false;
 			log_kept_snapshot(cmd);
 		}
+
+		/* 3. the manager's notes, and a flush for others */
 		read_notes(cmd);
 		le_flush_turn(box);
 		if (pg_atomic_read_u32(&box->answered) == number)
 			break;
+
+		/* 4. sleep */
 		LE_FAULT("request-before-wait");
 		le_wait_turn(wait, le_my_database(), Min(next_check, next_patience(wait, now, rung)));
 	}
@@ -428,10 +435,13 @@ request(LeRequestType type, LeCommand *cmd, const LePageRequest *page, bool snap
 
 	Assert(IsTransactionState() && CritSectionCount == 0);
 
+	/* 1. may this session ask? */
 	le_check_can_attach();
 	if (type == LE_REQUEST_COMMAND)
 		le_check_standby_defined(cmd->type);
 	le_wait_begin(&wait, has_limit(cmd) ? cmd->wait : LE_WAIT_FOREVER, has_limit(cmd) && cmd->wait != 0);
+
+	/* 2. ask; an error or an exit goes through wait_cleanup() */
 	PG_ENSURE_ERROR_CLEANUP(wait_cleanup, (Datum) 0);
 	{
 		end = send_and_wait(type, cmd, page, &wait, snapshot_kept);
@@ -451,6 +461,8 @@ request(LeRequestType type, LeCommand *cmd, const LePageRequest *page, bool snap
 		le_raise_if_no_manager(&wait);
 		return LE_WAIT_OVER;
 	}
+
+	/* 3. the answer, which may be an error */
 	le_flush_leave();
 	le_names_done();
 	le_client_hold(pg_atomic_read_u32(&le_my_mailbox->bound) != 0,

@@ -128,6 +128,7 @@ le_statement_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 	bool discard_all = IsA(node, DiscardStmt) && ((DiscardStmt *) node)->target == DISCARD_ALL;
 	bool has_snapshot = PlannedStmtRequiresSnapshot(pstmt);
 
+	/* 1. before it */
 	le_guard_tables(node);
 	le_client_statement();
 	le_utility_nesting++;

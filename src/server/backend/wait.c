@@ -57,6 +57,7 @@ le_wait_is_over(const LeWait *wait, LeTime now, LeTime grace_us)
 void
 le_want_manager(LeDatabase *db)
 {
+	Assert(!LWLockHeldByMe(le_shared->lock));
 	if (pg_atomic_read_u32(&db->running) != 0)
 		return;
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
@@ -76,6 +77,7 @@ raise_no_manager(LeTime patience_us)
 	LeDbExit why = LE_EXIT_NONE;
 	LeDatabase *db;
 
+	/* 1. what the entry says */
 	LWLockAcquire(le_shared->lock, LW_SHARED);
 	launcher = le_shared->launcher_pid != 0;
 	db = le_database_find(MyDatabaseId, false);
@@ -149,6 +151,7 @@ le_wait_turn(LeWait *wait, LeDatabase *db, LeTime until)
 
 	/* 1. lock_timeout, as ProcessInterrupts() does; a signal is not needed here */
 	if (now >= wait->lock_timeout_at)
+		/* 2. the first cause that applies */
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE), errmsg("canceling statement due to lock timeout")));
 

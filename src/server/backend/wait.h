@@ -44,7 +44,7 @@ extern void le_wait_turn(LeWait *wait, LeDatabase *db, LeTime until);
 /* If there is no manager now: error 57P03, with the cause that can be seen. */
 extern void le_raise_if_no_manager(const LeWait *wait);
 
-/* Ask for a manager if there is none. */
+/* Ask for a manager if there is none.  May not fail: a commit asks as well. */
 extern void le_want_manager(LeDatabase *db);
 
 /*

@@ -111,6 +111,7 @@ database_command(Node *node, LeDatabaseCommand *command)
 
 	switch (nodeTag(node))
 	{
+		/* the database has to go, or to be moved */
 		case T_DropdbStmt:
 			command->name = ((DropdbStmt *) node)->dbname;
 			command->drop = true;
@@ -121,11 +122,13 @@ database_command(Node *node, LeDatabaseCommand *command)
 			command->name = ((AlterDatabaseStmt *) node)->dbname;
 			return find_option(((AlterDatabaseStmt *) node)->options, "tablespace") != NULL;
 
+		/* the database gets another name */
 		case T_RenameStmt:
 			command->name = ((RenameStmt *) node)->subname;
 			command->in_block = true;
 			return ((RenameStmt *) node)->renameType == OBJECT_DATABASE;
 
+		/* the database is copied */
 		case T_CreatedbStmt:
 			template = find_option(((CreatedbStmt *) node)->options, "template");
 			command->name = template != NULL && template->arg != NULL ? defGetString(template) : "template1";
@@ -324,6 +327,7 @@ at_subtransaction_end(SubXactEvent event, SubTransactionId subxact, SubTransacti
 
 /* --- commands and queries --------------------------------------------------- */
 
+/* Before each utility command: reserve the database that it needs for itself. */
 static void
 le_command_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree, ProcessUtilityContext context,
 				   ParamListInfo params, QueryEnvironment *env, DestReceiver *dest, QueryCompletion *qc)

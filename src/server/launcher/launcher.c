@@ -312,6 +312,8 @@ static void
 note_exit(LeTarget *target, LeDbExit why, LeTime now)
 {
 	Assert(target->tracked);
+
+	/* 1. forget the worker */
 	target->tracked = false;
 	if (target->handle != NULL)
 		pfree(target->handle);
@@ -319,6 +321,7 @@ note_exit(LeTarget *target, LeDbExit why, LeTime now)
 	if (now - target->started_at >= LE_BACKOFF_RESET)
 		target->backoff_us = LE_BACKOFF_MIN;
 
+	/* 2. when to start the next one */
 	switch (why)
 	{
 		case LE_EXIT_NO_EXTENSION:
@@ -422,6 +425,7 @@ read_name(LeTarget *target)
 	CommitTransactionCommand();
 }
 
+/* Say once in the log that all entries are in use. */
 static void
 complain_no_entry(LeTarget *target)
 {
@@ -435,6 +439,7 @@ complain_no_entry(LeTarget *target)
 			 errhint("If it has the extension, raise lock_election.max_databases and restart the server.")));
 }
 
+/* Say in the log that there is no worker, once in LE_COMPLAINT_PERIOD. */
 static void
 complain_no_worker(LeTarget *target, LeTime now)
 {

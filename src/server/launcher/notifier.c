@@ -58,6 +58,7 @@ static LeDatabase *my_db = NULL;
 static LeHint hints[HINTS_A_COMMIT];
 static XLogRecPtr hints_lsn;
 
+/* What ALTER DATABASE or ALTER ROLE may have set must not reach the notifier. */
 static void
 pin_settings(void)
 {
@@ -220,6 +221,7 @@ report_failure(void)
 	FlushErrorState();
 }
 
+/* Send the hints that were copied; false: that failed, and the log says so. */
 static bool
 try_send(int n)
 {
@@ -243,6 +245,7 @@ try_send(int n)
 
 /* --- the worker --- */
 
+/* Leave, or read the configuration, if somebody has asked for that. */
 static void
 handle_signals(void)
 {
@@ -294,8 +297,11 @@ serve(void)
 		int n;
 		bool sent;
 
+		/* 1. what was asked meanwhile */
 		ResetLatch(MyLatch);
 		handle_signals();
+
+		/* 2. nothing to send: sleep, and leave after IDLE_TIME */
 		n = take();
 		if (n == 0)
 		{
@@ -308,6 +314,8 @@ serve(void)
 								 (long) ((left_us + LE_MS - 1) / LE_MS), le_wait_event(LE_WAIT_NOTIFIER));
 			continue;
 		}
+
+		/* 3. send */
 		sent = try_send(n);
 		LE_FAULT("notifier-sent");
 		done(n, sent);

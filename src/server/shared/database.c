@@ -13,7 +13,7 @@
 #include "shared/shmem.h"
 #include "shared/sleep.h"
 
-/* Everything in there is a counter. */
+/* All members of LeCounters are counters. */
 static void
 counters_init(LeCounters *counters)
 {
@@ -24,7 +24,7 @@ counters_init(LeCounters *counters)
 	pg_atomic_write_u64(&counters->reset_at, GetCurrentTimestamp());
 }
 
-/* While the manager counts. */
+/* The manager may count meanwhile. */
 void
 le_counters_reset(LeCounters *counters)
 {
@@ -38,6 +38,7 @@ le_counters_reset(LeCounters *counters)
 void
 le_database_init(LeDatabase *db)
 {
+	/* 1. under the lock */
 	db->dboid = InvalidOid;
 	db->state = LE_DB_FREE;
 	db->exit = LE_EXIT_NONE;
@@ -49,6 +50,8 @@ le_database_init(LeDatabase *db)
 	db->worker_proc = -1;
 	db->notifier_pid = 0;
 	db->notifier_proc = -1;
+
+	/* 2. without a lock */
 	pg_atomic_init_u64(&db->ring.pushed, 0);
 	pg_atomic_init_u64(&db->ring.sent, 0);
 	pg_atomic_init_u64(&db->ring.lsn, 0);
@@ -91,7 +94,7 @@ static inline pg_attribute_unused() bool may_change(LeDbState from, LeDbState to
 	return false;
 }
 
-/* The one place that changes a state. */
+/* The one place that changes a state.  May not fail, as all in this file: ends of transactions and exits come here. */
 static void
 set_state(LeDatabase *db, LeDbState from, LeDbState to)
 {
@@ -224,6 +227,7 @@ le_database_running(LeDatabase *db)
 void
 le_database_stopped(LeDatabase *db, LeDbExit why)
 {
+	Assert(db->state == LE_DB_STARTING || db->state == LE_DB_RUNNING);
 	set_state(db, db->state == LE_DB_RUNNING ? LE_DB_RUNNING : LE_DB_STARTING, LE_DB_IDLE);
 	db->exit = why;
 	unlink_all(db);
@@ -265,6 +269,7 @@ void
 le_database_notifier_enter(LeDatabase *db)
 {
 	Assert(is_locked());
+	Assert(db->state != LE_DB_FREE);
 
 	db->notifier_pid = MyProcPid;
 	db->notifier_proc = le_my_proc();
@@ -299,7 +304,7 @@ le_database_detach(LeMailbox *box)
 	LeDatabase *db = &le_shared->databases[box->database];
 
 	Assert(is_locked());
-	Assert(db->attached > 0);
+	Assert(db->attached > 0 && db->state != LE_DB_FREE && box->session != 0);
 
 	db->attached--;
 	pg_atomic_fetch_or_u32(&box->mail, LE_MAIL_SESSION_END);

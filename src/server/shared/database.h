@@ -198,7 +198,7 @@ extern void le_database_want(LeDatabase *db);
 extern void le_database_reserve(LeDatabase *db, int pid);
 extern void le_database_ask_to_leave(LeDatabase *db);
 
-/* This process is the notifier of the database; it is not any more. */
+/* This process is the notifier of the database; and it is not any more, which may not fail: called by exits. */
 extern void le_database_notifier_enter(LeDatabase *db);
 extern void le_database_notifier_leave(LeDatabase *db);
 
@@ -207,7 +207,7 @@ extern void le_database_notifier_leave(LeDatabase *db);
 /* A session takes a mailbox of this entry. */
 extern void le_database_attach(LeDatabase *db);
 
-/* The session of this mailbox has ended, or is about to: tell the manager by mail. */
+/* The session of this mailbox has ended, or is about to: tell the manager by mail.  May not fail: called by exits. */
 extern void le_database_detach(struct LeMailbox *box);
 
 /* Needs no lock. */

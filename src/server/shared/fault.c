@@ -161,6 +161,7 @@ le_fault_point(const char *name, bool can_fail)
 
 	if (table == NULL)
 		return;
+	/* 1. is it armed, for this process and this time? */
 	SpinLockAcquire(&table->lock);
 	entry = find_entry(name);
 	if (entry != NULL && (entry->pid == 0 || entry->pid == MyProcPid))
@@ -177,6 +178,7 @@ le_fault_point(const char *name, bool can_fail)
 	}
 	SpinLockRelease(&table->lock);
 
+	/* 2. do it */
 	switch (action)
 	{
 		case LE_FAULT_NONE:
@@ -225,6 +227,7 @@ reset_entry(LeFaultEntry *entry)
 	entry->generation++;
 }
 
+/* The entry of the point that the first argument names; the caller releases the lock. */
 static LeFaultEntry *
 locked_entry(FunctionCallInfo fcinfo)
 {

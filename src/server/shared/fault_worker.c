@@ -34,6 +34,7 @@
 
 LE_FUNCTION(le_fault_worker);
 
+/* As a portal of its own, which is not visible, like those of pg_cron. */
 static void
 run_statement(RawStmt *statement, const char *sql)
 {

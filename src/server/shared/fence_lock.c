@@ -59,12 +59,14 @@ le_fence_procs(int64 token, List **pids, int signo)
 	int count;
 
 	/*
-	 * Nobody exits under this lock, nor ends a transaction that has an id.  One
+	 * 1. Nobody exits under this lock, nor ends a transaction that has an id.  One
 	 * without an id may end after it was found: then it has no fence any more,
 	 * and its process is not to be signalled.
 	 */
 	LWLockAcquire(ProcArrayLock, LW_SHARED);
 	vxids = GetLockConflicts(&tag, ExclusiveLock, &count);
+
+	/* 2. signal and list those that still are in that transaction */
 	for (int i = 0; i < count; i++)
 	{
 		PGPROC *proc = le_vxid_proc(vxids[i]);

@@ -137,6 +137,7 @@ pass_on(uint32 me)
 	{
 		int next;
 
+		/* 1. nobody waits: there is no flusher */
 		if (pg_atomic_read_u32(&flush()->stack) == 0)
 		{
 			if (!change_flusher(me, 0))

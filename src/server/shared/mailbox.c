@@ -11,6 +11,7 @@
 #include "shared/shmem.h"
 #include "shared/sleep.h"
 
+/* The atomic members of a mailbox; all others are zero. */
 static void
 mailbox_init(LeMailbox *box)
 {

@@ -21,6 +21,7 @@ typedef struct SharedNames
 
 static dsm_segment *segment = NULL;
 
+/* Writes the names as the head of this file says. */
 static void
 pack(const LeCommand *cmd, char *to)
 {
@@ -40,7 +41,7 @@ le_names_put(LeMailbox *box, const LeCommand *cmd, uint32 len)
 	SharedNames *shared;
 	uint32 size = 0;
 
-	segment = NULL;
+	Assert(segment == NULL && box->session != 0 && cmd->nnames > 0 && cmd->nnames <= LE_MAX_NAMES);
 	box->names_at = len;
 	box->names_handle = DSM_HANDLE_INVALID;
 	for (uint32 i = 0; i < cmd->nnames; i++)
@@ -67,6 +68,7 @@ le_names_done(void)
 	segment = NULL;
 }
 
+/* Reads n names; their texts stay where they are. */
 static LeText *
 unpack(const char *from, uint32 n)
 {

@@ -13,12 +13,12 @@
  * bytes that are there already, or where they do not fit into a segment of
  * dynamic shared memory, which lasts until le_names_done() or the end of the
  * statement.  The mailbox's session and the command's number are set.
+ * le_names_done() may not fail: errors and exits call it.
  */
 extern void le_names_put(LeMailbox *box, const LeCommand *cmd, uint32 len);
 extern void le_names_done(void);
 
-/* Manager: read them into the current context.  NULL: the request was
- * withdrawn meanwhile. */
+/* Manager: read the names into the current context.  NULL: the request was withdrawn meanwhile. */
 extern LeText *le_names_get(const LeMailbox *box);
 
 /*

@@ -22,20 +22,24 @@ le_releases_keep(dsm_segment *segment)
 {
 	dsm_handle handle = dsm_segment_handle(segment);
 
+	Assert(handle != DSM_HANDLE_INVALID);
 	dsm_pin_segment(segment);
 	dsm_detach(segment);
 	return handle;
 }
 
+/* le_releases_each(), for items at "data". */
 static uint32
 each(const char *data, const LeReleases *releases, LeReleaseFn apply, void *arg)
 {
 	uint32 at = releases->done;
 
+	Assert(at <= releases->len && at == MAXALIGN(at));
 	while (at < releases->len)
 	{
 		const LeReleaseItem *item = (const LeReleaseItem *) (data + at);
 
+		Assert(item->token > 0 && item->name_len <= LE_MAX_NAME && item->holds > 0);
 		if (!apply(arg, item, (LeText){data + at + sizeof(LeReleaseItem), item->name_len}))
 			break;
 		at += le_release_size(item->name_len);

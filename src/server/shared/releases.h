@@ -26,13 +26,13 @@ extern dsm_handle le_releases_keep(dsm_segment *segment);
 
 /*
  * Manager: call apply for each release from "done" on, until it says false.  Returns
- * how far that is: what "done" is to be once the batch is committed.  apply must
- * not fail.
+ * how far that is: what "done" is to be once the batch is committed.  apply may not
+ * fail: a part of the batch is applied already.
  */
 typedef bool (*LeReleaseFn)(void *arg, const LeReleaseItem *item, LeText name);
 extern uint32 le_releases_each(const LeReleases *releases, LeReleaseFn apply, void *arg);
 
-/* Nobody needs them any more. */
+/* The releases are made, or the extension is gone: give back their segment.  May not fail. */
 extern void le_releases_drop(LeReleases *releases);
 
 #endif /* LE_RELEASES_H */

@@ -43,7 +43,7 @@ static const struct config_enum_entry notify_kinds[] = {{"waiters", LE_NOTIFY_WA
 
 static char *version;
 
-/* Megabytes. */
+/* Limits in megabytes. */
 static void
 define_sizes(void)
 {
@@ -70,9 +70,12 @@ define_sizes(void)
 void
 le_settings_define(void)
 {
+	/* 1. the version, for scripts */
 	DefineCustomStringVariable("lock_election.version", "Version of the library that the server has loaded.",
 							   NULL, &version, LE_VERSION, PGC_INTERNAL,
 							   GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE, NULL, NULL, NULL);
+
+	/* 2. limits */
 	DefineCustomIntVariable("lock_election.max_databases", "Number of databases that can use lock_election.",
 							NULL, &le_max_databases, 4, 1, 1024, PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("lock_election.max_waiters_per_lock",
@@ -86,6 +89,8 @@ le_settings_define(void)
 							"Named leases that a role can have in a database; 0 is no limit.", NULL,
 							&le_max_leases_per_role, 10000, 0, INT_MAX, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	define_sizes();
+
+	/* 3. durations */
 	DefineCustomIntVariable("lock_election.max_ttl", "Longest TTL that a lock or lease can be given.", NULL,
 							&le_max_ttl_ms, LE_MAX_DURATION_MS, 100, LE_MAX_DURATION_MS, PGC_SIGHUP,
 							GUC_UNIT_MS, NULL, NULL, NULL);
@@ -104,6 +109,8 @@ le_settings_define(void)
 	DefineCustomIntVariable("lock_election.min_batch_interval",
 							"Shortest time between two batches, which take a transaction id each.", NULL,
 							&le_min_batch_interval_ms, 0, 0, 500, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+
+	/* 4. durability */
 	DefineCustomEnumVariable(
 		"lock_election.min_durability", "Durability of locks that synchronous_commit cannot go below.",
 		"remote refuses locks while no synchronous standby is defined.", &le_min_durability, LE_DURABLE_OFF,
@@ -113,6 +120,8 @@ le_settings_define(void)
 							 "Otherwise a crash may bring back a lock that was just released, until its TTL "
 							 "ends.",
 							 &le_durable_release, false, PGC_USERSET, 0, NULL, NULL, NULL);
+
+	/* 5. hints and history */
 	DefineCustomEnumVariable(
 		"lock_election.notify", "What is announced with NOTIFY.",
 		"Grants to queue places (waiters), changes of leaders (elections), all, or none.", &le_notify,

@@ -73,6 +73,7 @@ last_checkpoint(void)
 	return at;
 }
 
+/* Attach to the shared memory of the library; the postmaster makes it. */
 static void
 shmem_startup(void)
 {
@@ -84,11 +85,14 @@ shmem_startup(void)
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	p = ShmemInitStruct("lock_election", shared_size(), &found);
+	Assert(p == (char *) MAXALIGN(p));
 	LE_FAULT_INIT(p + shared_size() - LE_FAULT_SIZE(), found);
 	le_shared = (LeShared *) p;
 	if (!found)
 	{
 		memset(p, 0, MAXALIGN(sizeof(LeShared)) + databases_size() + processes_size());
+
+		/* 1. what does not change */
 		le_shared->lock = &GetNamedLWLockTranche("lock_election")->lock;
 		le_shared->boot = (uint64) GetCurrentTimestamp();
 		le_shared->checkpoint_at = last_checkpoint();
@@ -96,12 +100,16 @@ shmem_startup(void)
 		le_shared->max_sessions = MaxBackends;
 		le_shared->max_databases = le_max_databases;
 		le_shared->launcher_proc = -1;
+
+		/* 2. the parts, in the order of shared_size() */
 		p += MAXALIGN(sizeof(LeShared));
 		le_shared->databases = (LeDatabase *) p;
 		p += databases_size();
 		le_shared->processes = (LeProcess *) p;
 		p += processes_size();
 		le_shared->mailboxes = (LeMailbox *) p;
+
+		/* 3. their contents; mailboxes follow with their database */
 		for (int i = 0; i < le_shared->max_databases; i++)
 			le_database_init(&le_shared->databases[i]);
 		for (int i = 0; i < le_shared->max_sessions; i++)

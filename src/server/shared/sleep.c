@@ -30,6 +30,7 @@ enum
 static pg_atomic_uint32 *
 bell_of(int proc)
 {
+	Assert(proc >= 0 && proc < le_shared->max_sessions);
 	return &le_shared->processes[proc].bell;
 }
 
@@ -71,13 +72,14 @@ futex(pg_atomic_uint32 *word, int op, uint32 value, const struct timespec *timeo
 	(void) syscall(SYS_futex, &word->value, op, value, timeout, NULL, 0);
 }
 
+/* Step 3 of shared/sleep.h: sleep on the bell, unless it has rung. */
 static void
-doze(pg_atomic_uint32 *bell, LeTime at_most)
+doze(pg_atomic_uint32 *bell, LeTime at_most_us)
 {
-	struct timespec timeout = {0, (long) at_most * 1000};
+	struct timespec timeout = {0, (long) at_most_us * 1000};
 	uint32 state = BELL_QUIET;
 
-	if (at_most <= 0 || MyLatch->is_set || !pg_atomic_compare_exchange_u32(bell, &state, BELL_DOZING))
+	if (at_most_us <= 0 || MyLatch->is_set || !pg_atomic_compare_exchange_u32(bell, &state, BELL_DOZING))
 		return;
 	pgstat_report_wait_start(le_wait_event(sleep_event));
 	futex(bell, FUTEX_WAIT, BELL_DOZING, &timeout);
@@ -94,7 +96,7 @@ end_doze(pg_atomic_uint32 *bell)
 #else
 /* Without a futex nobody dozes. */
 static void
-doze(pg_atomic_uint32 *bell, LeTime at_most)
+doze(pg_atomic_uint32 *bell, LeTime at_most_us)
 {
 }
 
@@ -112,20 +114,20 @@ le_sleep_reset(void)
 }
 
 void
-le_sleep(LeTime at_most)
+le_sleep(LeTime at_most_us)
 {
 	pg_atomic_uint32 *bell = bell_of(le_my_proc());
-	LeTime start = le_clock(), rest;
+	LeTime start = le_clock(), left_us;
 
-	if (at_most <= 0)
+	if (at_most_us <= 0)
 		return;
-	doze(bell, Min(at_most, LE_WAKE_DOZE));
+	doze(bell, Min(at_most_us, LE_WAKE_DOZE));
 	if (!PostmasterIsAlive())
 		proc_exit(1);
-	rest = start + at_most - le_clock();
-	if (rest > 0 && pg_atomic_read_u32(bell) != BELL_RUNG)
+	left_us = start + at_most_us - le_clock();
+	if (left_us > 0 && pg_atomic_read_u32(bell) != BELL_RUNG)
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 (long) ((rest + LE_MS - 1) / LE_MS), le_wait_event(sleep_event));
+						 (long) ((left_us + LE_MS - 1) / LE_MS), le_wait_event(sleep_event));
 }
 
 void

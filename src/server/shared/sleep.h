@@ -38,7 +38,7 @@
 /* While shared memory is made. */
 extern void le_bell_init(pg_atomic_uint32 *bell);
 
-/* Wake a process by its proc number; -1: nobody. */
+/* Wake a process by its proc number; -1: nobody.  May not fail: mail and exits wake as well. */
 extern void le_wake(int proc);
 extern void le_wake_launcher(void);
 
@@ -49,7 +49,7 @@ extern void le_sleep_reset(void);
  * Sleep.  Returns when the time is over, or before that for any reason or none.
  * Exits if the postmaster is gone.
  */
-extern void le_sleep(LeTime at_most);
+extern void le_sleep(LeTime at_most_us);
 
 /*
  * What a process waits for, as pg_stat_activity shows it.  PostgreSQL 15 and 16

@@ -51,14 +51,14 @@ shared_arg(FunctionCallInfo fcinfo, int number)
  * wait has no limit, or the caller's own lock_timeout ends it before.
  */
 static int
-wait_timeout(LeTime wait)
+wait_timeout_ms(LeTime wait_us)
 {
-	int timeout;
+	int timeout_ms;
 
-	if (wait > (LeTime) INT_MAX * LE_MS)
+	if (wait_us > (LeTime) INT_MAX * LE_MS)
 		return 0;
-	timeout = (int) ((wait + LE_MS - 1) / LE_MS);
-	return LockTimeout == 0 || timeout <= LockTimeout ? timeout : 0;
+	timeout_ms = (int) ((wait_us + LE_MS - 1) / LE_MS);
+	return LockTimeout == 0 || timeout_ms <= LockTimeout ? timeout_ms : 0;
 }
 
 static bool
@@ -74,7 +74,7 @@ is_lock_timeout(MemoryContext context)
 }
 
 /*
- * Waits in PostgreSQL's queue, for no longer than "timeout" if that is not 0;
+ * Waits in PostgreSQL's queue, for no longer than "timeout_ms" if that is not 0;
  * its deadlock detector, and whatever else ends a wait there, apply.  The
  * caller has none of this lock and mode yet, or it would not have to wait.
  *
@@ -90,25 +90,28 @@ is_lock_timeout(MemoryContext context)
  * way to the grant, and any other error gives it back.
  */
 static bool
-wait_for_lock(const LOCKTAG *tag, LOCKMODE mode, bool session, int timeout)
+wait_for_lock(const LOCKTAG *tag, LOCKMODE mode, bool session, int timeout_ms)
 {
 	MemoryContext context = CurrentMemoryContext;
 	int user_timeout = LockTimeout;
 	volatile bool held = true;
 
+	/* 1. wait */
 	PG_TRY();
 	{
-		if (timeout > 0)
-			LockTimeout = timeout;
+		if (timeout_ms > 0)
+			LockTimeout = timeout_ms;
 		(void) LockAcquire(tag, mode, session, false);
 		CHECK_FOR_INTERRUPTS();
 	}
+
+	/* 2. an error: keep the lock if that was a timeout beside the grant, else give it back */
 	PG_CATCH();
 	{
 		LockTimeout = user_timeout;
 		LockErrorCleanup();
 		held = le_lock_held_by_me(tag, mode);
-		if (timeout == 0 || !is_lock_timeout(context))
+		if (timeout_ms == 0 || !is_lock_timeout(context))
 		{
 			if (held)
 				(void) LockRelease(tag, mode, session);
@@ -128,15 +131,15 @@ Datum
 le_advisory_acquire(PG_FUNCTION_ARGS)
 {
 	LOCKTAG tag = advisory_tag(le_arg_name(fcinfo, LE_KIND_LOCK));
-	LeTime wait = le_arg_wait(fcinfo, 1);
+	LeTime wait_us = le_arg_wait(fcinfo, 1);
 	LOCKMODE mode = shared_arg(fcinfo, 2);
 	bool session = le_arg_is_first(fcinfo, 3, "scope", "session", "transaction");
 
 	if (LockAcquire(&tag, mode, session, true) != LOCKACQUIRE_NOT_AVAIL)
 		PG_RETURN_BOOL(true);
-	if (wait == 0)
+	if (wait_us == 0)
 		PG_RETURN_BOOL(false);
-	PG_RETURN_BOOL(wait_for_lock(&tag, mode, session, wait_timeout(wait)));
+	PG_RETURN_BOOL(wait_for_lock(&tag, mode, session, wait_timeout_ms(wait_us)));
 }
 
 /* advisory_release(name, shared) */

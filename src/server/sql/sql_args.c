@@ -37,6 +37,7 @@ bad_null(const char *argument)
 	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s must not be null", argument)));
 }
 
+/* The same text, if it has 1 to max bytes. */
 static LeText
 sized(LeText value, const char *argument, uint32 max)
 {
@@ -67,6 +68,7 @@ compare_names(const void *a, const void *b)
 	return c != 0 ? c : x->len < y->len ? -1 : x->len > y->len ? 1 : 0;
 }
 
+/* An error if a name is there twice. */
 static void
 check_duplicates(const LeText *names, int n)
 {
@@ -92,6 +94,7 @@ le_arg_names(FunctionCallInfo fcinfo, LeCommand *cmd)
 	bool *nulls;
 	int n;
 
+	/* 1. the array */
 	if (PG_ARGISNULL(0))
 		bad_null("names");
 	array = PG_GETARG_ARRAYTYPE_P(0);
@@ -103,6 +106,8 @@ le_arg_names(FunctionCallInfo fcinfo, LeCommand *cmd)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("names is out of range: %d names", n),
 				 errdetail("It is an array of 1 to %d names.", LE_MAX_NAMES)));
+
+	/* 2. its names */
 	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &n);
 	names = palloc_array(LeText, n);
 	for (int i = 0; i < n; i++)
@@ -112,6 +117,8 @@ le_arg_names(FunctionCallInfo fcinfo, LeCommand *cmd)
 		names[i] = sized(datum_text(elements[i]), "a name", LE_MAX_NAME);
 	}
 	check_duplicates(names, n);
+
+	/* 3. as a command has them */
 	cmd->names = names;
 	cmd->nnames = (uint32) n;
 	cmd->name = names[0];

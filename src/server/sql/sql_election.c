@@ -123,9 +123,10 @@ typedef struct Leader
 	TimestampTz elected_at;
 	bool has_expiry;
 	TimestampTz expires_at;
-	LeTime valid_for; /* LE_NEVER: not known, or bound */
+	LeTime valid_for_us; /* LE_NEVER: not known, or bound */
 } Leader;
 
+/* The row of current_leader(): candidate, term, elected_at, expires_at, valid_for. */
 static void
 put_leader(ReturnSetInfo *rsinfo, const Leader *leader)
 {
@@ -135,14 +136,14 @@ put_leader(ReturnSetInfo *rsinfo, const Leader *leader)
 	le_tuple_add(&tuple, Int64GetDatum(leader->term));
 	le_tuple_add(&tuple, TimestampTzGetDatum(leader->elected_at));
 	le_tuple_add_if(&tuple, leader->has_expiry, TimestampTzGetDatum(leader->expires_at));
-	le_tuple_add_if(&tuple, leader->valid_for != LE_NEVER, le_interval_datum(leader->valid_for));
+	le_tuple_add_if(&tuple, leader->valid_for_us != LE_NEVER, le_interval_datum(leader->valid_for_us));
 	le_tuple_put(rsinfo, &tuple);
 }
 
 /*
- * A leader is shown, and so is the end of a term, when it is as durable as its
- * own caller wants to know it: whoever has seen a leader does not see an earlier
- * one after a crash.
+ * A leader, and also the end of a term, is shown once it is as durable as the caller's
+ * synchronous_commit asks for: an observer that has seen a leader does not see an
+ * earlier one after a crash.
  */
 static void
 put_live_leader(ReturnSetInfo *rsinfo, LeText election)
@@ -164,9 +165,9 @@ put_live_leader(ReturnSetInfo *rsinfo, LeText election)
 		leader.candidate.len = live.candidate.len;
 		leader.elected_at = live.since;
 		leader.expires_at = reply.valid_for == LE_NEVER ? DT_NOEND : GetCurrentTimestamp() + reply.valid_for;
-	} while (!le_durable_in_time(&reply)); /* his time was over meanwhile: the next */
+	} while (!le_durable_in_time(&reply)); /* the term was over meanwhile: who leads now? */
 	leader.term = reply.token;
-	leader.valid_for = reply.valid_for;
+	leader.valid_for_us = reply.valid_for;
 	put_leader(rsinfo, &leader);
 }
 
@@ -176,6 +177,7 @@ typedef struct StoredLeader
 	LeText election;
 } StoredLeader;
 
+/* On a standby: the row of the slot, if that has the leader of this election. */
 static void
 put_stored_leader(void *arg, const LeStoredEntry *slot)
 {

@@ -87,6 +87,7 @@ guard_name(FunctionCallInfo fcinfo, LeKind *kind)
 	Trigger *trigger;
 	LeText name;
 
+	/* 1. as a trigger before a statement or row */
 	if (!CALLED_AS_TRIGGER(fcinfo))
 		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 						errmsg("function \"%s\" was not called by trigger manager", "fence_guard")));
@@ -95,6 +96,8 @@ guard_name(FunctionCallInfo fcinfo, LeKind *kind)
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("trigger \"%s\" must be fired BEFORE: it calls fence_guard", trigger->tgname)));
+
+	/* 2. lock or election */
 	*kind = trigger->tgnargs == 2 && strcmp(trigger->tgargs[1], "election") == 0 ? LE_KIND_ELECTION
 																				 : LE_KIND_LOCK;
 	if (trigger->tgnargs != 1 &&
@@ -104,6 +107,8 @@ guard_name(FunctionCallInfo fcinfo, LeKind *kind)
 							   "or with two, the "
 							   "name and \"lock\" or \"election\"",
 							   trigger->tgname)));
+
+	/* 3. its name */
 	name = (LeText){trigger->tgargs[0], (uint32) strlen(trigger->tgargs[0])};
 	if (name.len < 1 || name.len > LE_MAX_NAME)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),

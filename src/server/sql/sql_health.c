@@ -108,6 +108,7 @@ look(Health *health)
 	SyncRepStandbyData *standbys;
 	LeTime now = le_clock();
 
+	/* 1. the manager, and the sessions of this database */
 	memset(health, 0, sizeof(*health));
 	health->primary = !RecoveryInProgress();
 	if (db != NULL)
@@ -128,7 +129,7 @@ look(Health *health)
 	}
 	health->standby_defined = health->primary && max_wal_senders > 0 && le_sync_standbys_defined();
 
-	/* as many synchronous standbys as synchronous_standby_names asks for, and none that others wait for in vain */
+	/* 2. as many synchronous standbys as synchronous_standby_names asks for, and none that others wait for in vain */
 	if (health->standby_defined && SyncRepConfig != NULL)
 	{
 		health->standby_confirms = SyncRepGetCandidateStandbys(&standbys) >= SyncRepConfig->num_sync &&

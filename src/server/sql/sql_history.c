@@ -36,6 +36,7 @@ le_observe_election(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text(channel));
 }
 
+/* A row of election_history(): change, how, candidate, term, elected_at, changed_at, ended_at. */
 static void
 put_change(void *arg, const LeStoredChange *change)
 {

@@ -45,6 +45,7 @@ LE_FUNCTION(le_advance_revision);
 
 /* --- errors --- */
 
+/* Error LE001 of a token, or of a wait, that has ended. */
 static void
 raise_lost(const LeCommand *cmd, const LeReply *reply)
 {
@@ -84,6 +85,7 @@ le_raise_other_lease(int64 lease)
 					errmsg("lease " INT64_FORMAT " belongs to another role", lease)));
 }
 
+/* Error 42501: the caller is not the role that acquired. */
 static void
 raise_other_role(const LeCommand *cmd)
 {
@@ -97,7 +99,7 @@ raise_other_role(const LeCommand *cmd)
 					 election ? "An election" : "A lock", election ? "force_resign" : "force_release_lock")));
 }
 
-/* A name used in two ways at a time. */
+/* Errors 22023: a name used in two ways at a time, one case for each answer of the core. */
 static void
 raise_bad_use(const LeCommand *cmd, const LeReply *reply)
 {
@@ -156,10 +158,13 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 {
 	switch (reply->status)
 	{
+		/* answers, which the caller reads */
 		case LE_OK:
 		case LE_NOT_GRANTED:
 		case LE_NOT_HELD:
 			return;
+
+		/* what the caller believes to have is not there, or not its own */
 		case LE_LOST:
 			raise_lost(cmd, reply);
 			return;
@@ -178,6 +183,8 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 		case LE_NO_LEASE:
 			raise_no_lease(cmd->lease, le_lost_lease_detail(cmd, reply));
 			return;
+
+		/* limits */
 		case LE_LIMIT_WAITERS:
 			ereport(ERROR,
 					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
@@ -528,6 +535,7 @@ typedef struct Holders
 	int64 tokens[MAX_FENCED];
 } Holders;
 
+/* The role of a holder, and its token if the caller may end it: for le_force() and le_may_manage(). */
 static void
 collect_holder(void *arg, const LePageItem *item)
 {
@@ -633,7 +641,10 @@ le_force(FunctionCallInfo fcinfo, LeKind kind)
 	bool reopened = false;
 	ListCell *lc;
 
+	/* 1. who holds it? */
 	le_page_locks(kind, name, collect_holder, &holders);
+
+	/* 2. a member of pg_signal_backend ends all holders */
 	if (has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND))
 	{
 		cmd.any_role = true;
@@ -641,7 +652,8 @@ le_force(FunctionCallInfo fcinfo, LeKind kind)
 		report_fenced(&cmd, &holders);
 		PG_RETURN_INT64(ended);
 	}
-	/* one that holds nothing may have closed it */
+
+	/* 3. others those of their roles; a role that holds nothing may have closed the name */
 	holders.roles = list_append_unique_oid(holders.roles, GetUserId());
 	foreach (lc, holders.roles)
 	{

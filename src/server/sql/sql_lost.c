@@ -13,7 +13,7 @@
 #include "sql/sql_args.h"
 #include "sql/sql.h"
 
-/* The holder that is told of. */
+/* The holder that the detail names. */
 typedef struct Holder
 {
 	int holders;
@@ -21,6 +21,7 @@ typedef struct Holder
 	LeAcquirerParts acquirer;
 } Holder;
 
+/* Count the holders, and keep one that the caller may know. */
 static void
 note_holder(void *arg, const LePageItem *item)
 {
@@ -37,6 +38,7 @@ note_holder(void *arg, const LePageItem *item)
 					  &holder->acquirer);
 }
 
+/* The first sentence: how the token has ended, and when. */
 static void
 put_ending(StringInfo detail, const LeCommand *cmd, const LeReply *reply)
 {
@@ -44,12 +46,15 @@ put_ending(StringInfo detail, const LeCommand *cmd, const LeReply *reply)
 
 	switch ((LeEnd) reply->ending)
 	{
+		/* by its client */
 		case LE_END_RELEASED:
 			appendStringInfo(detail, _("It was released %.1f s ago."), ago);
 			break;
 		case LE_END_EXPIRED:
 			appendStringInfo(detail, _("It expired %.1f s ago: it was not renewed in time."), ago);
 			break;
+
+		/* by others */
 		case LE_END_REVOKED:
 			appendStringInfo(detail,
 							 reply->status == LE_NO_LEASE ? _("It was revoked %.1f s ago.")
@@ -72,6 +77,7 @@ put_ending(StringInfo detail, const LeCommand *cmd, const LeReply *reply)
 	}
 }
 
+/* The second sentence: who holds the lock now. */
 static void
 put_holder(StringInfo detail, const Holder *holder)
 {

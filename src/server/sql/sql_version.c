@@ -75,12 +75,14 @@ le_compare_and_set(PG_FUNCTION_ARGS)
 	LeVersioned row;
 	int64 version, more;
 
+	/* 1. arguments */
 	le_arg_check_value(fcinfo, 2);
 	if (!value_is_null)
 		value = PG_GETARG_DATUM(2);
 	PreventCommandDuringRecovery("compare_and_set()");
 	PreventCommandIfReadOnly("compare_and_set()");
 
+	/* 2. the row as this statement sees it, the right to write it, and the limit */
 	le_version_read(PG_GETARG_DATUM(0), &row);
 	check_key(key, &row, ROLE_PG_WRITE_ALL_DATA, "write");
 	if (row.version != expected)
@@ -91,6 +93,8 @@ le_compare_and_set(PG_FUNCTION_ARGS)
 	else if (OidIsValid(row.role))
 		le_version_check_size(
 			row.role, more - (row.value_is_null ? 0 : (int64) VARSIZE_ANY_EXHDR(DatumGetPointer(row.value))));
+
+	/* 3. write it, if nobody has done so meanwhile */
 	if (expected == 0)
 		version = le_version_insert(PG_GETARG_DATUM(0), value, value_is_null, GetUserId());
 	else
@@ -117,6 +121,7 @@ le_read_versioned(PG_FUNCTION_ARGS)
 
 /* --- rows of a table --- */
 
+/* An error unless version_guard() is called as its documentation says. */
 static void
 check_trigger(FunctionCallInfo fcinfo)
 {
@@ -165,6 +170,7 @@ version_column(const TriggerData *trigger)
 	return column;
 }
 
+/* The version of a row, old or new; an error if it is null. */
 static int64
 row_version(const TriggerData *trigger, HeapTuple tuple, const FormData_pg_attribute *column)
 {
@@ -182,6 +188,7 @@ row_version(const TriggerData *trigger, HeapTuple tuple, const FormData_pg_attri
 	return column->atttypid == INT4OID ? DatumGetInt32(version) : DatumGetInt64(version);
 }
 
+/* One more, as a value of the column; an error if that has no more. */
 static Datum
 next_version(int64 version, const FormData_pg_attribute *column)
 {
@@ -215,6 +222,7 @@ le_version_guard(PG_FUNCTION_ARGS)
 	Datum next;
 	bool isnull = false;
 
+	/* 1. the versions of the old and the new row */
 	check_trigger(fcinfo);
 	column = version_column(trigger);
 	old_version = row_version(trigger, trigger->tg_trigtuple, column);
@@ -229,6 +237,8 @@ le_version_guard(PG_FUNCTION_ARGS)
 				 new_version < old_version ? errhint("Read the row again, and repeat the transaction.")
 										   : errhint("An update carries the version that was read; the "
 													 "trigger makes the next one of it.")));
+
+	/* 2. the next one */
 	number = column->attnum;
 	next = next_version(old_version, column);
 	return PointerGetDatum(heap_modify_tuple_by_cols(trigger->tg_newtuple, trigger->tg_relation->rd_att, 1,

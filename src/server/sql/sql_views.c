@@ -110,6 +110,7 @@ put_shown(ReturnSetInfo *rsinfo, const Shown *shown)
 	le_tuple_put(rsinfo, &tuple);
 }
 
+/* On a primary: an item of a page that the manager has filled. */
 static void
 put_live(void *arg, const LePageItem *item)
 {
@@ -166,6 +167,7 @@ le_look_sql(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
+/* A row of look_leases(): lease, owner, role, ttl, expires_at, time_left. */
 static void
 put_lease(void *arg, const LePageLease *lease)
 {
@@ -249,12 +251,16 @@ le_stat(PG_FUNCTION_ARGS)
 	if (db == NULL)
 		PG_RETURN_NULL();
 	counters = &db->counters;
+
+	/* 1. requests, by kind */
 	add_counter(&tuple, &counters->requests[LE_CMD_ACQUIRE]);
 	add_counter(&tuple, &counters->requests[LE_CMD_RENEW]);
 	add_counter(&tuple, &counters->requests[LE_CMD_RELEASE]);
 	add_counter(&tuple, &counters->requests[LE_CMD_CHECK]);
 	add_counter(&tuple, &counters->requests[LE_CMD_FORCE]);
 	add_counter(&tuple, &counters->requests[LE_CMD_AWAIT]);
+
+	/* 2. what became of them */
 	add_counter(&tuple, &counters->grants);
 	add_counter(&tuple, &counters->waits);
 	add_counter(&tuple, &counters->handoffs);
@@ -262,6 +268,8 @@ le_stat(PG_FUNCTION_ARGS)
 	add_counter(&tuple, &counters->expiries);
 	add_counter(&tuple, &counters->timeouts);
 	add_counter(&tuple, &counters->undone);
+
+	/* 3. the manager's work */
 	add_counter(&tuple, &counters->batches);
 	add_counter(&tuple, &counters->failed_batches);
 	add_counter(&tuple, &counters->key_violations);
