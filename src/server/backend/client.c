@@ -36,7 +36,7 @@ static bool in_wait = false;
 static bool holding = false;   /* a lock is bound to the connection */
 static bool answering = false; /* the client may not have read its grant yet */
 
-/* What is set on the socket. */
+/* Set on the socket at present. */
 static bool probes = false;
 static bool user_timeout = false;
 

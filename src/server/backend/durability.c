@@ -98,7 +98,7 @@ commit_level(void)
 												  : synchronous_commit;
 }
 
-/* What to wait for at a standby, by the level that is asked for. */
+/* The kind of PostgreSQL's wait for standbys, by the level that is asked for. */
 static int
 sync_rep_mode(void)
 {
@@ -234,6 +234,7 @@ static XLogRecPtr commit_lsn = InvalidXLogRecPtr;
 void
 le_durable_at_commit(uint64_t lsn)
 {
+	Assert(lsn == 0 || lsn <= (uint64) GetXLogInsertRecPtr());
 	commit_lsn = Max(commit_lsn, (XLogRecPtr) lsn);
 }
 

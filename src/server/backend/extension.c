@@ -33,7 +33,7 @@ LE_FUNCTION(le_floor_written);
 
 static object_access_hook_type prev_object_access = NULL;
 
-/* What this transaction has to do at its end. */
+/* To be done at the end of this transaction. */
 static struct
 {
 	SubTransactionId created; /* the first that created the extension */

@@ -224,7 +224,7 @@ fill(char *to)
 
 		memset(item, 0, sizeof(*item));
 		item->token = p->token;
-		item->hold_for = p->hold_for_us;
+		item->hold_for_us = p->hold_for_us;
 		item->name_len = (uint16) p->name_len;
 		item->kind = (uint8) p->kind;
 		item->role = p->role;
@@ -255,6 +255,7 @@ le_pending_prepare(void)
 	is_closed = true;
 	drop_cancelled();
 	size = pending_size();
+	Assert(prepared == DSM_HANDLE_INVALID && !any_cancel);
 	if (size <= LE_RELEASES_SIZE)
 		return;
 	fill(le_releases_make_room((uint32) size, &segment));
@@ -426,6 +427,7 @@ le_pending_top_ended(bool is_commit)
 void
 le_pending_sub_committed(SubTransactionId subxact, SubTransactionId parent)
 {
+	Assert(parent < subxact);
 	for (LePending *p = pending; p != NULL && p->subxact >= subxact; p = p->older)
 		p->subxact = parent;
 }

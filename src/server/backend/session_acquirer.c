@@ -14,7 +14,7 @@
 
 #include "backend/session_acquirer.h"
 
-/* Does not change while the process lives. */
+/* The client's address, which does not change while the process lives; "-": it has none. */
 static const char *
 my_address(void)
 {
@@ -39,6 +39,7 @@ le_acquirer_self(void)
 	int len = snprintf(text, sizeof(text), "%d %s %s", MyProcPid, my_address(),
 					   application_name != NULL ? application_name : "");
 
+	Assert(len > 0);
 	return (LeText){text, (uint32_t) Min(len, LE_MAX_ACQUIRER)};
 }
 

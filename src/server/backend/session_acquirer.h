@@ -11,7 +11,7 @@
 /* Of this session, as of now; to be copied before the next call. */
 extern LeText le_acquirer_self(void);
 
-/* What such a text says; pid 0: it is not one.  Terminated copies, NULL where there is nothing. */
+/* The parts of such a text, as copies; pid 0: it is not such a text.  NULL: that part is not there. */
 typedef struct LeAcquirerParts
 {
 	int pid;

@@ -148,6 +148,7 @@ le_fence_is_mine(LeKind kind, LeText name, int64 token)
 void
 le_fence_sub_committed(SubTransactionId subxact, SubTransactionId parent)
 {
+	Assert(parent < subxact);
 	for (LeFence *f = fences; f != NULL && f->subxact >= subxact; f = f->older)
 		f->subxact = parent;
 	for (LeFenceCount *c = counts; c != NULL && c->subxact >= subxact; c = c->older)

@@ -145,6 +145,7 @@ try_attach(LeDatabase **db, bool *passing)
 	if (*db != NULL && le_mailbox(*db, le_my_proc())->session == 0)
 	{
 		box = le_mailbox(*db, le_my_proc());
+		Assert(box->database == (int) (*db - le_shared->databases));
 		le_database_attach(*db);
 	}
 	LWLockRelease(le_shared->lock);
@@ -175,7 +176,7 @@ check_predecessor(LeMailbox *box, bool *rung)
 static LeMailbox *
 wait_for_mailbox(LeWait *wait)
 {
-	LeTime start = le_clock();
+	LeTime started_at = le_clock();
 	bool rung = false;
 
 	for (;;)
@@ -188,7 +189,7 @@ wait_for_mailbox(LeWait *wait)
 		if (box != NULL)
 			return box;
 		now = le_clock();
-		if (db == NULL && (!passing || now - start >= ENTRY_TIMEOUT))
+		if (db == NULL && (!passing || now - started_at >= ENTRY_TIMEOUT))
 			raise_no_entry();
 		if (db != NULL)
 		{

@@ -26,6 +26,7 @@ le_page_locks(LeKind kind, LeText name, LePageCallback callback, void *arg)
 		{
 			LePageItem *item = (LePageItem *) (copy + at);
 
+			Assert(at + le_page_size(item) <= page.len);
 			callback(arg, item);
 			at += le_page_size(item);
 		}

@@ -143,7 +143,7 @@ post(LeRequestType type)
 	return number;
 }
 
-/* What the manager says to a request that waits. */
+/* Pass on the manager's notes to a request that waits. */
 static void
 read_notes(const LeCommand *cmd)
 {
@@ -185,16 +185,16 @@ has_limit(const LeCommand *cmd)
 
 /* As PostgreSQL does for its own locks: at deadlock_timeout, and when it is over. */
 static void
-log_wait(const LeCommand *cmd, LeTime start, bool over)
+log_wait(const LeCommand *cmd, LeTime started_at, bool over)
 {
-	LeTime waited = le_clock() - start;
+	LeTime waited_us = le_clock() - started_at;
 	const LeText *name = cmd->nnames > 0 ? &cmd->names[0] : &cmd->name;
 
-	ereport(LOG,
-			(errmsg(over ? "process %d no longer waits for %s \"%.*s\" after %.3f ms"
-						 : "process %d still waiting for %s \"%.*s\" after %.3f ms",
-					MyProcPid, le_kind_word(cmd->kind), (int) name->len, name->data, (double) waited / LE_MS),
-			 over ? 0 : errhint("The views lock_election.waiters and locks show what it waits for.")));
+	ereport(LOG, (errmsg(over ? "process %d no longer waits for %s \"%.*s\" after %.3f ms"
+							  : "process %d still waiting for %s \"%.*s\" after %.3f ms",
+						 MyProcPid, le_kind_word(cmd->kind), (int) name->len, name->data,
+						 (double) waited_us / LE_MS),
+				  over ? 0 : errhint("The views lock_election.waiters and locks show what it waits for.")));
 }
 
 /*
@@ -241,7 +241,7 @@ static LeWaitEnd
 wait_for_answer(uint32 number, const LeCommand *cmd, LeWait *wait, bool snapshot_kept)
 {
 	LeMailbox *box = le_my_mailbox;
-	LeTime start = le_clock(), next_check = start + DeadlockTimeout * LE_MS;
+	LeTime started_at = le_clock(), next_check_at = started_at + DeadlockTimeout * LE_MS;
 	bool rung = false, logged = false;
 
 	Assert(number == pg_atomic_read_u32(&box->posted));
@@ -255,18 +255,18 @@ wait_for_answer(uint32 number, const LeCommand *cmd, LeWait *wait, bool snapshot
 
 		/* 2. deadlocks, and what the log says of a long wait */
 		if (rung)
-			next_check = LE_NEVER;
-		else if (now >= next_check)
+			next_check_at = LE_NEVER;
+		else if (now >= next_check_at)
 		{
 			le_mail(LE_MAIL_BLOCKED);
 			if (log_lock_waits && !logged && has_limit(cmd))
 			{
 				logged = true;
-				log_wait(cmd, start, false);
+				log_wait(cmd, started_at, false);
 			}
-			next_check = now + BLOCKED_EVERY;
+			next_check_at = now + BLOCKED_EVERY;
 		}
-		if (snapshot_kept && now - start >= SNAPSHOT_LOG_AFTER)
+		if (snapshot_kept && now - started_at >= SNAPSHOT_LOG_AFTER)
 		{
 			snapshot_kept = false;
 			log_kept_snapshot(cmd);
@@ -280,11 +280,12 @@ wait_for_answer(uint32 number, const LeCommand *cmd, LeWait *wait, bool snapshot
 
 		/* 4. sleep */
 		LE_FAULT("request-before-wait");
-		le_wait_turn(wait, le_my_database(), Min(next_check, next_patience(wait, now, rung)));
+		le_wait_turn(wait, le_my_database(), Min(next_check_at, next_patience(wait, now, rung)));
 	}
 	pg_read_barrier();
+	Assert(pg_atomic_read_u32(&box->posted) == number);
 	if (logged)
-		log_wait(cmd, start, true);
+		log_wait(cmd, started_at, true);
 	return LE_WAIT_DONE;
 }
 

@@ -17,17 +17,17 @@
  */
 extern void le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept);
 
-/* Who leads an election; the candidate lasts until the next request. */
+/* The leader of an election; the candidate lasts until the next request. */
 typedef struct LeLeader
 {
 	TimestampTz since;
 	LeText candidate;
 } LeLeader;
 
-/* A CHECK of whoever holds the command's name; the reply tells his term. */
+/* A CHECK of the holder of the command's name; the reply has the term. */
 extern void le_request_leader(LeCommand *cmd, LeReply *reply, LeLeader *leader);
 
-/* What the changes of elections rest on that can be seen now. */
+/* The LSN of the newest change of an election that can be seen now, in the reply. */
 extern void le_request_changes(LeReply *reply);
 
 /* A page of the live state, see shared/page_format.h, from a cursor on. */
@@ -44,7 +44,7 @@ typedef struct LePageRequest
  */
 extern LeText le_request_page(LeRequestType type, LePageRequest *page);
 
-/* The manager has done all that this session has sent it; wait for that.  May be cancelled. */
+/* Has the manager done all that this session has sent it?  And the wait for that, which may be cancelled. */
 extern bool le_mailbox_is_quiet(void);
 extern void le_mailbox_await_quiet(void);
 

@@ -75,6 +75,7 @@ le_xact_forget_acquires(SubTransactionId subxact)
 
 	for (; open_subxacts != NULL && open_subxacts->subxact >= subxact; open_subxacts = open_subxacts->outer)
 		first = open_subxacts->first;
+	Assert(first <= acquires);
 	return first;
 }
 

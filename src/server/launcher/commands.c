@@ -46,7 +46,7 @@ typedef struct LeReservation
 	SubTransactionId subxact; /* those of later ones have higher numbers */
 } LeReservation;
 
-/* What this transaction has to do at its end. */
+/* To be done at the end of this transaction. */
 static struct
 {
 	bool any;                    /* anything at all */

@@ -105,7 +105,7 @@
 /* datconnlimit of a database whose DROP was interrupted; 15.0 has no name for it */
 #define LE_CONNLIMIT_INVALID (-2)
 
-/* What pg_database says, and what the launcher remembers, of a database. */
+/* A database: its row of pg_database, and the launcher's memory of it. */
 typedef struct LeTarget
 {
 	Oid dboid;          /* hash key */
@@ -655,10 +655,10 @@ launcher_exit(int code, Datum arg)
 
 /* Sleep until the time comes or somebody wakes us. */
 static void
-launcher_wait(LeTime until)
+launcher_wait(LeTime until_at)
 {
 	LeTime now = le_clock();
-	long timeout_ms = until > now ? (long) ((until - now + LE_MS - 1) / LE_MS) : 0;
+	long timeout_ms = until_at > now ? (long) ((until_at - now + LE_MS - 1) / LE_MS) : 0;
 	int events;
 
 	events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout_ms,

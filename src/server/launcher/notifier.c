@@ -58,7 +58,7 @@ static LeDatabase *my_db = NULL;
 static LeHint hints[HINTS_A_COMMIT];
 static XLogRecPtr hints_lsn;
 
-/* What ALTER DATABASE or ALTER ROLE may have set must not reach the notifier. */
+/* Settings of ALTER DATABASE or ALTER ROLE must not reach the notifier. */
 static void
 pin_settings(void)
 {
@@ -290,7 +290,7 @@ leave_if_idle(void)
 static void
 serve(void)
 {
-	LeTime idle_since = le_clock();
+	LeTime idle_at = le_clock();
 
 	for (;;)
 	{
@@ -305,7 +305,7 @@ serve(void)
 		n = take();
 		if (n == 0)
 		{
-			LeTime left_us = idle_since + IDLE_TIME - le_clock();
+			LeTime left_us = idle_at + IDLE_TIME - le_clock();
 
 			if (left_us <= 0)
 				leave_if_idle();
@@ -319,7 +319,7 @@ serve(void)
 		sent = try_send(n);
 		LE_FAULT("notifier-sent");
 		done(n, sent);
-		idle_since = le_clock();
+		idle_at = le_clock();
 		if (!sent)
 			pause_ms(PAUSE_MS);
 	}

@@ -87,7 +87,7 @@ put_item(LivePage *page, const LeLock *lock, const LeEntry *entry, uint32 positi
 	item->lease = le_entry_named_lease(entry) ? entry->lease->id : 0;
 	item->since = wall_time(position ? entry->waiter->since : entry->acquired_at, page->now);
 	item->expires_at = expires_at(entry, page->now);
-	item->time_left = entry->state == LE_STATE_LAPSED ? 0 : le_entry_time_left(entry, page->now);
+	item->time_left_us = entry->state == LE_STATE_LAPSED ? 0 : le_entry_time_left(entry, page->now);
 	item->session = entry->session;
 	item->role = entry->role;
 	if (position == 0)
@@ -281,9 +281,9 @@ put_lease(LivePage *page, const LeLease *lease)
 		return false;
 	memset(item, 0, sizeof(*item));
 	item->id = lease->id;
-	item->ttl = lease->ttl;
+	item->ttl_us = lease->ttl;
 	item->expires_at = wall_time(lease->deadline, page->now);
-	item->time_left = Max(lease->deadline - page->now, 0);
+	item->time_left_us = Max(lease->deadline - page->now, 0);
 	item->role = lease->role;
 	item->owner_len = lease->owner_len;
 	item->named = lease->owner != NULL;

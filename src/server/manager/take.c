@@ -100,7 +100,7 @@ apply_release(void *arg, const LeReleaseItem *item, LeText name)
 	r->cmd.name = name;
 	r->cmd.token = item->token;
 	r->cmd.role = item->role;
-	r->cmd.hold_for = item->hold_for;
+	r->cmd.hold_for = item->hold_for_us;
 	r->cmd.holds = item->holds;
 	if (!r->few && le_core_is_full(le_mgr.core))
 		return false;

@@ -22,6 +22,7 @@ le_channel_name(LeKind kind, LeText name, char *channel)
 		pg_cryptohash_final(hash, digest, sizeof(digest)) < 0)
 		elog(ERROR, "could not compute the name of a channel");
 	pg_cryptohash_free(hash);
+	Assert(name.len > 0 && name.len <= LE_MAX_NAME);
 	memcpy(channel, "le_", 3);
 	for (int i = 0; i < (LE_CHANNEL_SIZE - 4) / 2; i++)
 		snprintf(channel + 3 + 2 * i, 3, "%02x", digest[i]);

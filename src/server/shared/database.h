@@ -71,7 +71,7 @@ typedef struct LeCounters
 	pg_atomic_uint64 reset_at; /* TimestampTz */
 } LeCounters;
 
-/* What happened that somebody outside of the server may wait for. */
+/* An event that a client may wait for: a grant to a queue place, or a change of an election. */
 typedef struct LeHint
 {
 	int64 token;     /* of a queue place that was granted, or a term */

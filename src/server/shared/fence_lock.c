@@ -18,6 +18,7 @@ le_fence_tag(int64 token)
 {
 	LOCKTAG tag;
 
+	Assert(OidIsValid(MyDatabaseId));
 	memset(&tag, 0, sizeof(tag));
 	tag.locktag_field1 = MyDatabaseId;
 	tag.locktag_field2 = (uint32) ((uint64) token >> 32);

@@ -188,17 +188,17 @@ take_flushed(void)
 static void
 flush_for_all(const LeMailbox *box, uint32 me)
 {
-	LeTime start;
+	LeTime started_at;
 	int n;
 
 	Assert(taken != NULL && me == (uint32) le_my_proc() + 1);
 	LE_FAULT_NOFAIL("flush-before");
 	le_flush_delay(me);
-	start = le_clock();
+	started_at = le_clock();
 	XLogFlush((XLogRecPtr) pg_atomic_read_u64(&flush()->wanted));
 	LE_FAULT_NOFAIL("flush-done");
 	n = take_flushed();
-	le_flush_learn(le_clock() - start, taken, n);
+	le_flush_learn(le_clock() - started_at, taken, n);
 	pg_atomic_fetch_add_u64(&le_shared->databases[box->database].counters.flushes, 1);
 	pass_on(me);
 	LE_FAULT_NOFAIL("flush-passed-on");
@@ -226,6 +226,7 @@ le_flush_ask(uint32 proc, XLogRecPtr lsn)
 {
 	uint64 wanted = pg_atomic_read_u64(&flush()->wanted);
 
+	Assert(!XLogRecPtrIsInvalid(lsn));
 	process(proc)->flush_lsn = lsn;
 
 	/* several managers raise it */
@@ -242,16 +243,16 @@ static bool
 is_stuck(uint32 flusher)
 {
 	static uint32 seen_flusher = 0, seen_rounds = 0;
-	static LeTime since = 0;
+	static LeTime since_at = 0;
 	uint32 rounds = pg_atomic_read_u32(&flush()->rounds);
 
 	if (flusher != seen_flusher || rounds != seen_rounds)
 	{
 		seen_flusher = flusher;
 		seen_rounds = rounds;
-		since = le_clock();
+		since_at = le_clock();
 	}
-	return le_clock() - since > LE_FLUSH_PATIENCE;
+	return le_clock() - since_at > LE_FLUSH_PATIENCE;
 }
 
 void

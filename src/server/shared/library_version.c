@@ -77,6 +77,7 @@ le_widen_row(int natts, int known, Datum *values, bool *nulls)
 {
 	LeWideRow row = {values, nulls};
 
+	Assert(natts > 0 && known > 0);
 	if (natts <= known)
 		return row;
 	row.values = palloc0(natts * sizeof(Datum));

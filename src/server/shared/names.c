@@ -10,7 +10,7 @@
 #include "shared/names.h"
 #include "shared/shmem.h"
 
-/* What a segment says of itself: handles are used again. */
+/* A segment says whose names it has: handles are used again. */
 typedef struct SharedNames
 {
 	uint64 session;
@@ -52,6 +52,7 @@ le_names_put(LeMailbox *box, const LeCommand *cmd, uint32 len)
 		return;
 	}
 	segment = dsm_create(offsetof(SharedNames, data) + size, 0);
+	Assert(size > 0);
 	shared = dsm_segment_address(segment);
 	shared->session = box->session;
 	shared->request = box->command.request;

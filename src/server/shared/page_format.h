@@ -19,7 +19,7 @@ typedef struct LePageItem
 	TimestampTz since;        /* it acquired, or began to wait */
 	TimestampTz expires_at;   /* DT_NOEND: with its connection */
 	TimestampTz closed_until; /* of the lock; 0: it is open */
-	LeTime time_left;
+	LeTime time_left_us;
 	uint64 session;
 	Oid role;   /* of a closed name: whose holder left it so */
 	int32 slot; /* -1: none */
@@ -54,9 +54,9 @@ le_page_size(const LePageItem *item)
 typedef struct LePageLease
 {
 	int64 id;
-	LeTime ttl;
+	LeTime ttl_us;
 	TimestampTz expires_at;
-	LeTime time_left;
+	LeTime time_left_us;
 	Oid role;
 	uint8 owner_len;
 	bool named;

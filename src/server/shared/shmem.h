@@ -116,7 +116,7 @@ typedef struct LePageCursor
 typedef struct LeReleaseItem
 {
 	int64 token;
-	int64 hold_for;
+	int64 hold_for_us;
 	uint32 role;
 	uint32 holds;
 	uint16 name_len;
@@ -234,7 +234,7 @@ typedef struct LeProcess
 	uint64 flush_lsn;              /* how far the WAL has to be flushed for it */
 } LeProcess;
 
-/* Those that wait for a flush of the WAL, see shared/flush.h. */
+/* The processes that wait for a flush of the WAL, see shared/flush.h. */
 typedef struct LeFlush
 {
 	pg_atomic_uint32 stack;   /* proc number + 1 of the newest; 0: empty */

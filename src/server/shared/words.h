@@ -7,11 +7,11 @@
 
 #include "core/command.h"
 
-/* What callers call them: a lock has a token, an election a term. */
+/* The callers' words: a lock has a token, an election a term. */
 extern const char *le_kind_word(LeKind kind);
 extern const char *le_token_word(LeKind kind);
 
-/* What happened in a change of an election: "elected", "resigned", ... */
+/* The word for a change of an election: "elected", "resigned", ... */
 extern const char *le_how_name(LeHow how);
 
 #endif /* LE_WORDS_H */

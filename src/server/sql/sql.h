@@ -65,7 +65,7 @@ extern void le_wait_durable_fenced(const LeCommand *cmd, LeReply *reply);
 /* May this release take effect at once?  Nothing of the transaction can follow it. */
 extern bool le_release_is_final(FunctionCallInfo fcinfo);
 
-/* What a function asks for.  Its arguments come in this order; those with six have "wait". */
+/* The kinds of an acquire, with the order of their arguments.  Functions with six arguments have "wait". */
 typedef enum LeAsk
 {
 	LE_ASK_LOCK,   /* name, ttl, [wait,] mode, owner, lease */

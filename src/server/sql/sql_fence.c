@@ -67,6 +67,7 @@ le_fence(FunctionCallInfo fcinfo, LeKind kind)
 
 	le_wait_durable_fenced(&cmd, &reply);
 	le_fence_note(cmd.kind, cmd.name, cmd.token);
+	Assert(le_fence_is_mine(cmd.kind, cmd.name, cmd.token));
 	PG_RETURN_VOID();
 }
 

@@ -287,9 +287,11 @@ le_wait_for(FunctionCallInfo fcinfo, LeCommand *cmd, LeReply *reply)
 {
 	bool gave_up = cmd->wait != 0 && le_snapshot_give_up(fcinfo);
 
+	Assert(cmd->type == LE_CMD_ACQUIRE || cmd->type == LE_CMD_AWAIT);
+
 	le_request(cmd, reply, cmd->wait != 0 && !gave_up);
 
-	/* that a place is still there is worth as much as a grant */
+	/* a place that is still there is worth as much as a grant */
 	if (reply->status == LE_OK || reply->status == LE_QUEUED)
 		le_wait_durable(reply, le_kind_word(cmd->kind), cmd->name);
 	if (gave_up)
@@ -310,9 +312,9 @@ le_acquire(FunctionCallInfo fcinfo, LeAsk ask)
 	le_check_can_attach();
 
 	/*
-	 * Is this very transaction to release this connection's own lock?  Then it
-	 * is one more hold of it, the one that the release leaves at the commit.
-	 * Each permit is another one.
+	 * 1. Is this transaction to release this connection's own lock?  Then this
+	 * acquire is one more hold of it, which the release leaves at the commit.  Each
+	 * permit is a holder of its own.
 	 */
 	if (cmd.owner.data == NULL && cmd.lease == 0 && cmd.mode != LE_MODE_PERMIT)
 		cmd.reenter = le_pending_own(cmd.kind, cmd.name);
@@ -322,13 +324,15 @@ le_acquire(FunctionCallInfo fcinfo, LeAsk ask)
 			cmd.reenter = 0;
 	}
 
+	/* 2. ask for the lock, and wait for it */
 	gave_up = le_wait_for(fcinfo, &cmd, &reply);
 	if (reply.status != LE_OK)
 		PG_RETURN_NULL();
+	Assert(reply.token > 0);
 	if (reply.shared_owner)
 		notice_shared_owner(&cmd);
 
-	/* on a lease, or by a leader, nothing is counted: it takes back what was to be released */
+	/* 3. on a lease, or by a leader, holds are not counted: this acquire takes pending releases back */
 	if (reply.reentrant && (cmd.lease != 0 || cmd.kind == LE_KIND_ELECTION))
 	{
 		for (uint32 i = 0; i < cmd.nnames; i++)
@@ -336,6 +340,8 @@ le_acquire(FunctionCallInfo fcinfo, LeAsk ask)
 		if (cmd.nnames == 0)
 			le_pending_cancel(reply.token, cmd.name);
 	}
+
+	/* 4. warn, and remember the grant for its release */
 	if (!gave_up)
 		le_warn_old_snapshot(fcinfo, &cmd, &reply);
 	le_granted_note(&cmd, &reply);
@@ -404,6 +410,7 @@ le_release_now(LeCommand *cmd)
 {
 	LeReply reply;
 
+	Assert(!TransactionIdIsValid(GetTopTransactionIdIfAny()));
 	cmd->type = LE_CMD_RELEASE;
 	le_request(cmd, &reply, false);
 	le_check_reply(cmd, &reply);
@@ -451,6 +458,7 @@ le_release_at_commit(LeCommand *cmd)
 	cmd->token = find_to_release(cmd);
 	if (cmd->token == 0)
 		return false;
+	Assert(cmd->token > 0);
 	le_fence_take(cmd->token);
 	le_request(cmd, &reply, false);
 	if (reply.status != LE_OK && reply.status != LE_QUEUED)
@@ -567,7 +575,10 @@ le_may_manage(LeKind kind, LeText name)
 	return true;
 }
 
-/* In steps, if they are very many; *reopened becomes true if that opens a name that was closed. */
+/*
+ * Ends all that cmd asks for: in steps, where it is thousands of holders.  *reopened
+ * becomes true if a name that was closed is open again.
+ */
 static int64
 end_all(LeCommand *cmd, const char *what, LeText name, bool *reopened)
 {
@@ -587,7 +598,7 @@ end_all(LeCommand *cmd, const char *what, LeText name, bool *reopened)
 	return ended;
 }
 
-/* *reopened becomes true if it opens a name that was closed. */
+/* End the holders of one name, of cmd's role or of any role; *reopened as in end_all(). */
 static int64
 force(LeCommand *cmd, bool *reopened)
 {
@@ -613,7 +624,7 @@ force(LeCommand *cmd, bool *reopened)
 	return ended;
 }
 
-/* Those that go on for a while, and who could end that. */
+/* Name the transactions that fence a holder and so delay its end, and say how to end them. */
 static void
 report_fenced(const LeCommand *cmd, const Holders *holders)
 {

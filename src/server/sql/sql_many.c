@@ -26,15 +26,16 @@ le_acquire_locks(PG_FUNCTION_ARGS)
 }
 
 /*
- * The usual case, in two requests whatever their number: all of them are held,
- * and nothing of them is to be released already.  As le_release_at_commit(), the fence comes
- * before the second look; one is enough, for they share their token.
+ * The usual case, in two requests for any number of names: the token holds all of
+ * them, and no release of it is pending.  As in le_release_at_commit(), the fence comes
+ * before the second request; the names share their token, so one fence is enough.
  */
 static bool
 release_all_at_commit(LeCommand *cmd)
 {
 	LeReply reply;
 
+	Assert(cmd->type == LE_CMD_CHECK && cmd->nnames > 0);
 	if (le_pending_any(cmd->token))
 		return false;
 	le_request(cmd, &reply, false);
@@ -50,7 +51,7 @@ release_all_at_commit(LeCommand *cmd)
 	return true;
 }
 
-/* What there is of them. */
+/* Release those names that the token holds; true: it holds all of them. */
 static bool
 release_each_at_commit(const LeCommand *cmd)
 {

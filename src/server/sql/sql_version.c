@@ -28,7 +28,7 @@ LE_FUNCTION(le_read_versioned);
 LE_FUNCTION(le_version_guard);
 LE_FUNCTION(le_role_oid);
 
-/* What a row takes beside key and value, about. */
+/* Bytes that a row takes beside key and value, about. */
 #define ROW_OF_KEY 150
 
 /* --- keys --- */

@@ -96,7 +96,7 @@ put_shown(ReturnSetInfo *rsinfo, const Shown *shown)
 	le_tuple_add_if(&tuple, held, Int32GetDatum(item->holds));
 	le_tuple_add_if(&tuple, held, TimestampTzGetDatum(item->since));
 	le_tuple_add_if(&tuple, held && shown->has_expiry, TimestampTzGetDatum(item->expires_at));
-	le_tuple_add_if(&tuple, held && item->time_left != LE_NEVER, le_interval_datum(item->time_left));
+	le_tuple_add_if(&tuple, held && item->time_left_us != LE_NEVER, le_interval_datum(item->time_left_us));
 	le_tuple_add_if(&tuple, shown->live, Int64GetDatum(item->waiters));
 	le_tuple_add_if(&tuple, item->closed_until != 0, TimestampTzGetDatum(item->closed_until));
 	le_tuple_add(&tuple, Int64GetDatum(item->position));
@@ -137,7 +137,7 @@ put_stored(void *arg, const LeStoredEntry *slot)
 				 .since = slot->since,
 				 .expires_at = slot->expires_at,
 				 .closed_until = slot->closed ? slot->closed_until : 0,
-				 .time_left = LE_NEVER,
+				 .time_left_us = LE_NEVER,
 				 .role = slot->role,
 				 .slot = held ? slot->slot : -1,
 				 .holds = slot->holds,
@@ -178,9 +178,9 @@ put_lease(void *arg, const LePageLease *lease)
 	le_tuple_add_if(&tuple, details, Int64GetDatum(lease->id));
 	le_tuple_add_text(&tuple, details && lease->named ? owner : (LeText){0});
 	le_tuple_add(&tuple, ObjectIdGetDatum(lease->role));
-	le_tuple_add(&tuple, le_interval_datum(lease->ttl));
+	le_tuple_add(&tuple, le_interval_datum(lease->ttl_us));
 	le_tuple_add(&tuple, TimestampTzGetDatum(lease->expires_at));
-	le_tuple_add(&tuple, le_interval_datum(lease->time_left));
+	le_tuple_add(&tuple, le_interval_datum(lease->time_left_us));
 	le_tuple_put(arg, &tuple);
 }
 
