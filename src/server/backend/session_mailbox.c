@@ -249,7 +249,7 @@ le_session_reset(void)
 		return;
 	session_exit(0, (Datum) 0);
 	le_client_hold(false, false);
-	/* the next call attaches anew, under another session's name */
+	/* the next call takes the mailbox again, as another session */
 }
 
 /* --- its mail --- */

@@ -296,7 +296,7 @@ wait_for_answer(uint32 number, const LeCommand *cmd, LeWait *wait, bool snapshot
 static void
 wait_cleanup(int code, Datum arg)
 {
-	/* what was posted is the manager's, but nobody waits for it */
+	/* the request is the manager's, but nobody waits for its answer */
 	if (le_my_mailbox != NULL)
 		pg_atomic_write_u32(&le_my_mailbox->given_up, pg_atomic_read_u32(&le_my_mailbox->posted));
 	le_flush_leave();

@@ -8,9 +8,9 @@
 typedef struct LeXactState
 {
 	uint32 number;   /* of the newest transaction that has acquired; never 0 while open */
-	bool is_open;    /* it has acquired */
-	bool is_touched; /* it has acquired, released or fenced */
-	bool has_fence;  /* it holds a fence, or takes one */
+	bool is_open;    /* an acquire was sent */
+	bool is_touched; /* an acquire, a release or a fence: PREPARE is refused */
+	bool has_fence;  /* a fence is held, or is being taken */
 } LeXactState;
 
 extern LeXactState le_xact;

@@ -43,7 +43,7 @@ typedef struct LeReservation
 {
 	struct LeReservation *older;
 	Oid dboid;
-	SubTransactionId subxact; /* those of later ones have higher numbers */
+	SubTransactionId subxact; /* later subtransactions have higher numbers */
 } LeReservation;
 
 /* To be done at the end of this transaction. */

@@ -185,7 +185,7 @@ void
 le_database_starting(LeDatabase *db)
 {
 	set_state(db, LE_DB_IDLE, LE_DB_STARTING);
-	db->wanted = false; /* whoever comes from now on wants another one */
+	db->wanted = false; /* a session that wants a manager from now on wants another one */
 	db->exit = LE_EXIT_NONE;
 }
 
@@ -231,7 +231,7 @@ le_database_stopped(LeDatabase *db, LeDbExit why)
 	set_state(db, db->state == LE_DB_RUNNING ? LE_DB_RUNNING : LE_DB_STARTING, LE_DB_IDLE);
 	db->exit = why;
 	unlink_all(db);
-	le_wake(db->notifier_proc); /* it leaves with its manager */
+	le_wake(db->notifier_proc); /* the notifier leaves with its manager */
 }
 
 /* --- anybody's --- */

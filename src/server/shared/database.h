@@ -38,7 +38,7 @@ typedef enum LeDbExit
 	LE_EXIT_NONE = 0,     /* there was none, or it was asked to leave */
 	LE_EXIT_NO_EXTENSION, /* do not start again unless wanted */
 	LE_EXIT_ERROR,        /* start again, after a back-off */
-	LE_EXIT_NO_WORKER     /* it could not be registered; the same */
+	LE_EXIT_NO_WORKER     /* no worker could be registered: the same */
 } LeDbExit;
 
 typedef struct LeDurationCounters
@@ -104,7 +104,7 @@ typedef struct LeHintRing
 	pg_atomic_uint64 pushed;
 	pg_atomic_uint64 sent;
 	uint64 sequence;      /* of the newest hint, dropped ones included */
-	pg_atomic_uint64 lsn; /* what the newest rests on */
+	pg_atomic_uint64 lsn; /* of the newest hint */
 	LeHint hints[LE_HINTS];
 } LeHintRing;
 

@@ -5,12 +5,12 @@
  * A table in shared memory has an entry for each point that was passed or set
  * since the server started; a crash of the server empties it.  The functions
  * that control it are no part of the extension: a test creates them, and
- * whoever may do that is a superuser.
+ * only a superuser may do that.
  *
  *	le_fault_set(point text, action text, ms int, skip int, times int, pid int)
  *		action: sleep (for ms), error, fatal, kill, wait (until released).
  *		The first skip hits pass, then times hits (0: all) do it, by this
- *		process only (0: any).  Counts begin anew.
+ *		process only (0: any).  Counts begin at 0 again.
  *	le_fault_release(point text)
  *		The process that waits there goes on, and no other waits any more.
  *	le_fault_hits(point text) bigint
@@ -71,7 +71,7 @@ typedef struct LeFaultEntry
 	int acted;
 	int pid;           /* 0: any */
 	int64 hits;        /* of processes that it is about */
-	uint32 generation; /* who waits for another one goes on */
+	uint32 generation; /* a process that waits for an older one goes on */
 	int waiting;       /* pid; 0: none */
 } LeFaultEntry;
 

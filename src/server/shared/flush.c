@@ -141,7 +141,7 @@ pass_on(uint32 me)
 		if (pg_atomic_read_u32(&flush()->stack) == 0)
 		{
 			if (!change_flusher(me, 0))
-				return; /* it was relieved */
+				return; /* another process has relieved it */
 			pg_memory_barrier();
 			if (pg_atomic_read_u32(&flush()->stack) == 0 || !change_flusher(0, me))
 				return;

@@ -117,7 +117,7 @@ le_names_get(const LeMailbox *box)
 	if (box->names_handle == DSM_HANDLE_INVALID)
 		return unpack(box->payload + box->names_at, box->command.nnames);
 
-	/* it goes with the statement, before an abort is mailed */
+	/* the segment goes with its statement, before an abort is mailed */
 	shared_segment = le_segment_attach(box->names_handle);
 	if (shared_segment == NULL)
 		return NULL;

@@ -16,7 +16,7 @@ typedef struct LePageItem
 {
 	int64 token;
 	int64 lease;
-	TimestampTz since;        /* it acquired, or began to wait */
+	TimestampTz since;        /* of the acquire, or of the wait */
 	TimestampTz expires_at;   /* DT_NOEND: with its connection */
 	TimestampTz closed_until; /* of the lock; 0: it is open */
 	LeTime time_left_us;

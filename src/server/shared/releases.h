@@ -19,7 +19,7 @@
 /*
  * Backend, while an error is still possible: room for len bytes of releases.
  * Fill it in, and call le_releases_keep(): the segment then outlives this
- * process, and belongs to whoever has its handle.
+ * process, and belongs to the holder of its handle.
  */
 extern char *le_releases_make_room(uint32 len, dsm_segment **segment);
 extern dsm_handle le_releases_keep(dsm_segment *segment);

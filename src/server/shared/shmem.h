@@ -50,8 +50,8 @@
  *	1.	The backend stores the mail, or raises its flag, and rings.  Mails of one
  *		kind coalesce: an undo that is not read yet becomes a part of the next one.
  *	2.	The manager applies mail before the session's request.  An asynchronous
- *		release (backend/granted.h) comes before all requests of its batch, whoever
- *		posts them.
+ *		release (backend/granted.h) comes before all requests of its batch, of
+ *		all sessions.
  *	3.	It clears what it has applied once its batch is committed: a batch that fails
  *		finds it again.  Releases are cleared at once then, as they must not be
  *		applied twice.  The end of a fence is cleared when it is read, as another may
@@ -86,8 +86,8 @@ typedef enum LeRequestType
 	LE_REQUEST_COMMAND = 1, /* one core command */
 	LE_REQUEST_PAGE,        /* a page of the live state, see shared/page_format.h */
 	LE_REQUEST_LEASE_PAGE,  /* ... of the leases */
-	LE_REQUEST_LEADER,      /* a CHECK of whoever leads this election */
-	LE_REQUEST_CHANGES      /* what the changes of elections that can be seen rest on */
+	LE_REQUEST_LEADER,      /* a CHECK of the leader of this election */
+	LE_REQUEST_CHANGES      /* LSN of the newest change of an election that can be seen */
 } LeRequestType;
 
 /* A text of a request: a piece of the mailbox's payload. */
@@ -145,8 +145,8 @@ typedef struct LeReleases
 
 /* Mail: flags that a session raises for its manager. */
 #define LE_MAIL_SESSION_END 0x01 /* the backend is gone */
-#define LE_MAIL_FENCE_ENDED 0x02 /* it has released a fence */
-#define LE_MAIL_BLOCKED     0x04 /* it has waited long: is it a deadlock? */
+#define LE_MAIL_FENCE_ENDED 0x02 /* the session has released a fence */
+#define LE_MAIL_BLOCKED     0x04 /* the session has waited long: is there a deadlock? */
 #define LE_MAIL_RELEASED    0x08 /* a commit has released what is in LeMailbox.releases */
 
 /* Notes from the manager to a backend that waits. */
@@ -168,7 +168,7 @@ typedef struct LeMailbox
 	pg_atomic_uint32 open_xact; /* number of the open transaction that has acquired; 0: none */
 	pg_atomic_uint64 undo;      /* mail: transaction << 32 | its first acquire that is void; 0: none */
 	pg_atomic_uint32 mail;      /* LE_MAIL_* */
-	pg_atomic_uint32 releasing; /* it answers a release that it has not posted yet */
+	pg_atomic_uint32 releasing; /* a release is answered and not posted yet */
 	LeRequestType type;
 	union
 	{
@@ -193,7 +193,7 @@ typedef struct LeMailbox
 	bool confirming_replay;            /* ... to have replayed the commit, which may take long */
 	LeReleases releases;               /* the manager's while LE_MAIL_RELEASED is set */
 
-	/* --- written by whoever links it --- */
+	/* --- written by the process that links the mailbox --- */
 	pg_atomic_uint32 linked;
 	uint32 next; /* proc number + 1 */
 
@@ -227,8 +227,8 @@ typedef struct LeProcess
 	uint64 generation;     /* of its newest session; written by the process */
 
 	/* --- see shared/flush.h --- */
-	pg_atomic_uint32 present;      /* it can be named the flusher */
-	pg_atomic_uint32 flush_linked; /* it waits for a flush */
+	pg_atomic_uint32 present;      /* the process can be named the flusher */
+	pg_atomic_uint32 flush_linked; /* the process is in the stack of those that wait */
 	uint32 flush_next;             /* proc number + 1 */
 	uint32 flush_round;            /* the last flush that was for it */
 	uint64 flush_lsn;              /* how far the WAL has to be flushed for it */
@@ -245,7 +245,7 @@ typedef struct LeFlush
 
 	/* --- see shared/flush_delay.h --- */
 	pg_atomic_uint32 delaying;   /* proc number + 1 of a flusher that waits for others; 0 */
-	pg_atomic_uint32 took_us;    /* what a flush takes, smoothed */
+	pg_atomic_uint32 took_us;    /* by a flush, smoothed */
 	pg_atomic_uint32 last_group; /* sessions that the last flush was for */
 	pg_atomic_uint32 expected;   /* the union of the last two groups */
 	pg_atomic_uint32 undelayed;  /* flushes that are not delayed from now on */

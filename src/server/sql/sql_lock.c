@@ -164,7 +164,7 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 		case LE_NOT_HELD:
 			return;
 
-		/* what the caller believes to have is not there, or not its own */
+		/* the caller does not have the token, lease or right that it believes to have */
 		case LE_LOST:
 			raise_lost(cmd, reply);
 			return;
