@@ -1,10 +1,12 @@
 /*
  * core/acquire.c
- *		ACQUIRE of one name.
+ *		ACQUIRE of one name: a new request, and one that comes back after a reload.
  */
 #include "core_internal.h"
 
-/* A name is used in one way at a time. */
+/* --- rules --- */
+
+/* May the name be used like that?  A name that is in use is used in one way. */
 LeStatus
 le_acquire_use(const LeLock *lock, const LeCommand *cmd)
 {
@@ -20,24 +22,29 @@ le_acquire_use(const LeLock *lock, const LeCommand *cmd)
 }
 
 /*
- * A waiter that comes back after a reload finds its request stored already: it
- * had been written when the manager ended, and only the answer was missing.
- * Its hold may have been loaded with the row; other sessions of the same owner
- * may have uncommitted holds of their own.
+ * Find the named lease that a request is to hang on; NULL if it names none.
+ *
+ * NO_LEASE: it is gone, or over, and ends with this batch.  A request that comes
+ * back had it once: LOST where it is gone; where it is over, the request ends in
+ * its turn.  DENIED: it is another role's.
  */
-void
-le_acquire_entered(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply)
+LeStatus
+le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease **lease)
 {
-	if (!le_has_hold_of(entry, cmd->session))
-		le_uncommitted_add(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
-	reply->status = entry->state == LE_STATE_LAPSED ? LE_LOST
-					: entry->state == LE_STATE_HELD ? LE_OK
-													: LE_QUEUED;
-	reply->counted = true;
-	le_reply_holder(reply, entry, now);
+	bool comes_back = cmd->revision != 0;
+
+	*lease = NULL;
+	if (cmd->lease == 0)
+		return LE_OK;
+	*lease = le_core_find_lease(core, cmd->lease);
+	if (*lease == NULL || (*lease)->for_group || (*lease)->ending)
+		return comes_back ? LE_LOST : LE_NO_LEASE;
+	if (!comes_back && le_is_over(core, (*lease)->deadline, now))
+		return LE_NO_LEASE;
+	return (*lease)->role != cmd->role ? LE_DENIED : LE_OK;
 }
 
-/* May this request have its slot now, if nobody waits before it? */
+/* May a new request have its slot now?  Not if anybody waits: nobody is overtaken. */
 bool
 le_acquire_admitted(const LeLock *lock, const LeCommand *cmd, LeTime now)
 {
@@ -50,39 +57,55 @@ le_acquire_admitted(const LeLock *lock, const LeCommand *cmd, LeTime now)
 	return le_lock_admits(lock, cmd->mode, now);
 }
 
-/* The request becomes a holder, if it is admitted, or enters the queue. */
-static void
-enter(LeCore *core, LeSession *session, const LeCommand *cmd, LeLease *lease, bool admitted, LeTime now,
-	  LeReply *reply)
+/* --- a new entry --- */
+
+/* The entry that a command asks for.  A request that comes back keeps its revision as its token. */
+LeEntrySpec
+le_acquire_spec(LeCore *core, const LeCommand *cmd, LeLease *lease)
+{
+	return (LeEntrySpec){.mode = cmd->mode,
+						 .place = cmd->enqueue,
+						 .ttl = cmd->ttl,
+						 .token = cmd->revision != 0 ? cmd->revision : core->next_revision++,
+						 .lease = lease,
+						 .owner = cmd->owner,
+						 .value = cmd->value,
+						 .acquirer = cmd->acquirer,
+						 .role = cmd->role,
+						 .session = cmd->session,
+						 .sessno = cmd->sessno};
+}
+
+/* The request's entry, NEW, in a lock that is made if there is none; with an uncommitted hold. */
+static LeEntry *
+new_request(LeCore *core, const LeCommand *cmd, LeLease *lease, LeReply *reply)
 {
 	LeLock *lock = le_lock_get(core, cmd->kind, cmd->name);
-	LeEntry *entry;
+	LeEntrySpec spec = le_acquire_spec(core, cmd, lease);
+	LeEntry *entry = le_entry_new(core, lock, &spec);
 
 	if (cmd->mode == LE_MODE_PERMIT && lock->permits == 0)
 		lock->permits = cmd->permits;
-	entry = le_entry_new(core, lock, cmd, lease);
-	entry->place = cmd->enqueue;
 	le_uncommitted_add(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
 	reply->token = entry->token;
 	reply->counted = true;
-	if (admitted)
-	{
-		le_entry_grant(core, entry, now);
-		le_lock_timer(core, lock, now);
-		le_reply_time(reply, entry, now);
-		le_epoch_reply(core, reply, entry);
-		reply->wrote = true;
-		return;
-	}
+	return entry;
+}
+
+/* The request waits: as a place, which is written and answered at once, or in its session's call. */
+static void
+enqueue(LeCore *core, LeSession *session, const LeCommand *cmd, LeEntry *entry, LeTime now, LeReply *reply)
+{
+	assert(entry->state == LE_STATE_NEW && entry->place == cmd->enqueue);
 	core->stats.waits++;
 	le_waiter_new(core, entry, cmd->since != 0 ? cmd->since : now);
 	if (cmd->enqueue)
 	{
-		if (lease == NULL && cmd->ttl != LE_TTL_BOUND)
+		if (entry->lease == NULL && cmd->ttl != LE_TTL_BOUND)
 			entry->deadline = le_add(now, cmd->ttl);
 		le_place_dirty(core, entry);
 		reply->status = LE_QUEUED;
-		reply->position = lock->waiting + 1;
+		reply->position = entry->lock->waiting + 1;
 		le_reply_time(reply, entry, now);
 		reply->wrote = true;
 	}
@@ -92,29 +115,10 @@ enter(LeCore *core, LeSession *session, const LeCommand *cmd, LeLease *lease, bo
 		reply->status = LE_WAITING;
 	}
 	le_entry_queue(core, entry, now);
-	if (cmd->revision != 0)
-		le_lock_settle(core, lock, now);
+	assert(entry->state == LE_STATE_QUEUED);
 }
 
-/*
- * The named lease that a request is to hang on, NULL if it names none.  That of
- * a waiter that comes back was there once, and ends in its turn.
- */
-LeStatus
-le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease **lease)
-{
-	*lease = NULL;
-	if (cmd->lease == 0)
-		return LE_OK;
-	*lease = le_core_find_lease(core, cmd->lease);
-	if (*lease == NULL || (*lease)->for_group || (*lease)->ending)
-		return cmd->revision != 0 ? LE_LOST : LE_NO_LEASE;
-
-	/* what has waited before may find its lease overdue: it ends with this batch */
-	if (cmd->revision == 0 && le_is_over(core, (*lease)->deadline, now))
-		return LE_NO_LEASE;
-	return (*lease)->role != cmd->role ? LE_DENIED : LE_OK;
-}
+/* --- the same request, sent again --- */
 
 /* The same lease asks for the same thing once more; two owners on one lease are two. */
 static bool
@@ -148,7 +152,11 @@ le_same_place(const LeCore *core, const LeLock *lock, const LeLease *lease, cons
 	return NULL;
 }
 
-/* It must not go with an earlier request that may still roll back. */
+/*
+ * The same request for a place, sent again: tell where it stands.  While an
+ * earlier one is uncommitted, this one gets a hold of its own, so that a rollback
+ * of that does not end the place.
+ */
 void
 le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -170,8 +178,9 @@ le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, L
 }
 
 /*
- * On a named lease a place is taken once, and what is held already is held: a
- * client that does not know what became of its request sends it again.
+ * A client that does not know what became of its request sends it again: on a named
+ * lease a place is taken once, and what is held already is held.  Returns whether
+ * the request was there; then reply has the answer.
  */
 static bool
 enqueue_again(LeCore *core, LeLock *lock, LeLease *lease, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -193,7 +202,102 @@ enqueue_again(LeCore *core, LeLock *lock, LeLease *lease, const LeCommand *cmd, 
 	return true;
 }
 
-/* A new request, or a waiter that comes back after a reload. */
+/* --- a request that comes back --- */
+
+/*
+ * Its request was stored already: it had been written when the manager ended, and
+ * only the answer was missing.  Its hold may have been loaded with the row; other
+ * sessions of the same owner may have uncommitted holds of their own.
+ */
+void
+le_requeue_stored(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	if (!le_has_hold_of(entry, cmd->session))
+		le_uncommitted_add(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
+	reply->status = entry->state == LE_STATE_LAPSED ? LE_LOST
+					: entry->state == LE_STATE_HELD ? LE_OK
+													: LE_QUEUED;
+	reply->counted = true;
+	le_reply_holder(reply, entry, now);
+}
+
+/*
+ * A waiter that posts its request again after a reload, with the revision that it had.
+ *
+ * The rules, in this order:
+ *
+ *	1.	Its named lease is gone or another role's: LOST, DENIED.
+ *	2.	Its request is stored: the answer that it has not got.
+ *	3.	The name is used in another way: BAD_MODE.
+ *	4.	It must not wait: NOT_GRANTED, LOST.
+ *	5.	It returns to its place in the queue, since when it waits: QUEUED, WAITING.
+ *		Limits do not count, and the grant comes from the queue.
+ */
+static void
+requeue(LeCore *core, LeSession *session, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	LeLock *lock = le_core_find_lock(core, cmd->kind, cmd->name);
+	LeEntry *entry = le_core_find_entry(core, cmd->kind, cmd->name, cmd->revision);
+	LeLease *lease;
+
+	reply->status = le_acquire_lease(core, cmd, now, &lease);
+	if (reply->status != LE_OK)
+		return;
+	if (entry == NULL && lock != NULL && !cmd->enqueue)
+		entry = le_reentry_joined(core, lock, cmd, lease);
+	if (entry != NULL)
+	{
+		le_requeue_stored(core, entry, cmd, now, reply);
+		return;
+	}
+	if (lock != NULL)
+	{
+		reply->status = le_acquire_use(lock, cmd);
+		reply->permits = lock->permits;
+		if (reply->status != LE_OK)
+			return;
+	}
+	if (!cmd->enqueue)
+	{
+		reply->own_session = lock != NULL && le_held_by_session(core, lock, cmd);
+		if (cmd->wait == 0 || cmd->reenter != 0)
+		{
+			reply->status = cmd->wait == 0 ? LE_NOT_GRANTED : LE_LOST;
+			return;
+		}
+	}
+	entry = new_request(core, cmd, lease, reply);
+	enqueue(core, session, cmd, entry, now, reply);
+	le_lock_settle(core, entry->lock, now);
+}
+
+/* --- a new request --- */
+
+/*
+ * ACQUIRE of one name, by a call or for a place in the queue ("enqueue").
+ *
+ * The first of these rules that applies is the answer:
+ *
+ *	1.	The named lease is gone or another role's: NO_LEASE, DENIED.
+ *	2.	The name is used in another way: BAD_MODE, BAD_PERMITS.
+ *	3.	The same request for a place was sent before, on the same named lease: as it
+ *		stands, OK or QUEUED.
+ *	4.	The owner, the lease or the transaction holds the lock: one more hold, OK
+ *		and reentrant; or BAD_UPGRADE, BAD_TTL, a limit of the role.
+ *	5.	It is not admitted, and must not wait: NOT_GRANTED; LOST where it was to be
+ *		one more hold of a holder that is gone.
+ *	6.	The queue is full, or the role has as much as it may: a LIMIT.
+ *	7.	It is admitted: OK, held from now on.
+ *	8.	It waits, at the end of the queue: QUEUED, WAITING.
+ *
+ * own_session tells a wait, or an answer by rule 5 or 6, that is for a holder of
+ * this very session.  Up to rule 6 nothing of the lock has changed, except for the
+ * holder in 3 and 4.  After 7 and 8 there is an entry with the reply's token and an
+ * uncommitted hold (counted).
+ *
+ * May not fail: le_core_reserve() has allocated the lock, the entry, its waiter
+ * and its hold.
+ */
 void
 le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -203,69 +307,73 @@ le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	LeEntry *entry;
 	bool admitted;
 
+	assert(cmd->nnames == 0 && reply->status == LE_OK);
+	if (cmd->revision != 0)
+	{
+		requeue(core, session, cmd, now, reply);
+		return;
+	}
+
+	/* 1. the lease */
 	reply->status = le_acquire_lease(core, cmd, now, &lease);
 	if (reply->status != LE_OK)
 		return;
-	if (cmd->revision != 0)
-	{
-		entry = le_core_find_entry(core, cmd->kind, cmd->name, cmd->revision);
-		lock = le_core_find_lock(core, cmd->kind, cmd->name);
-		if (entry == NULL && lock != NULL && !cmd->enqueue)
-			entry = le_reentry_joined(core, lock, cmd, lease);
-		if (entry != NULL)
-		{
-			le_acquire_entered(core, entry, cmd, now, reply);
-			return;
-		}
-	}
 	lock = le_core_find_lock(core, cmd->kind, cmd->name);
 	if (lock != NULL)
 	{
+		/* 2. the use of the name */
 		reply->status = le_acquire_use(lock, cmd);
 		reply->permits = lock->permits;
 		if (reply->status != LE_OK)
 			return;
-		if (cmd->enqueue && lease != NULL && cmd->mode != LE_MODE_PERMIT && cmd->revision == 0 &&
+
+		/* 3. the same request */
+		if (cmd->enqueue && lease != NULL && cmd->mode != LE_MODE_PERMIT &&
 			enqueue_again(core, lock, lease, cmd, now, reply))
 			return;
-		entry = cmd->revision != 0 ? NULL : le_reentry_find(core, lock, session, cmd, lease);
+
+		/* 4. one more hold */
+		entry = le_reentry_find(core, lock, session, cmd, lease);
 		if (entry != NULL)
 		{
-			reply->status = le_reentry_status(entry, cmd->mode, lease, cmd->ttl);
-			if (reply->status == LE_OK)
-				reply->status = le_reentry_admits(core, entry, cmd);
+			reply->status = le_reentry_check(core, entry, cmd, lease);
 			if (reply->status == LE_OK)
 				le_reentry_apply(core, entry, cmd, now, reply);
 			return;
 		}
 	}
 
-	/* a waiter of old goes to its place, and is granted from there */
-	admitted = cmd->revision == 0 && le_acquire_admitted(lock, cmd, now);
+	/* 5. no wait */
+	admitted = le_acquire_admitted(lock, cmd, now);
 	if (!admitted && !cmd->enqueue)
 	{
-		reply->own_session = lock != NULL && le_held_by_session(core, lock, cmd);
-		if (cmd->wait == 0)
+		reply->own_session = le_held_by_session(core, lock, cmd);
+		if (cmd->wait == 0 || cmd->reenter != 0)
 		{
-			reply->status = LE_NOT_GRANTED;
-			return;
-		}
-		if (cmd->reenter != 0)
-		{
-			reply->status = LE_LOST;
+			reply->status = cmd->wait == 0 ? LE_NOT_GRANTED : LE_LOST;
 			return;
 		}
 	}
-	if (!admitted && core->limits.waiters_per_lock > 0 && cmd->revision == 0 &&
-		lock->waiting >= core->limits.waiters_per_lock)
-	{
+
+	/* 6. limits */
+	if (!admitted && core->limits.waiters_per_lock > 0 && lock->waiting >= core->limits.waiters_per_lock)
 		reply->status = LE_LIMIT_WAITERS;
-		return;
-	}
-	if (cmd->revision == 0)
+	else
 		reply->status = le_role_admits(core, cmd->role, le_usage_of_command(cmd));
 	if (reply->status != LE_OK)
 		return;
 
-	enter(core, session, cmd, lease, admitted, now, reply);
+	/* 7. and 8. the entry holds or waits */
+	entry = new_request(core, cmd, lease, reply);
+	if (!admitted)
+	{
+		enqueue(core, session, cmd, entry, now, reply);
+		return;
+	}
+	le_entry_grant(core, entry, now);
+	le_lock_timer(core, entry->lock, now);
+	le_reply_time(reply, entry, now);
+	le_epoch_reply(core, reply, entry);
+	reply->wrote = true;
+	assert(entry->state == LE_STATE_HELD && reply->status == LE_OK);
 }

@@ -271,11 +271,25 @@ le_entry_is_bound(const LeEntry *entry)
 /* The lock of that name, made if there is none. */
 extern LeLock *le_lock_get(LeCore *core, LeKind kind, LeText name);
 
+/* What a new entry is, whether a command asks for it or a row tells of it. */
+typedef struct LeEntrySpec
+{
+	LeMode mode;
+	bool place; /* in the queue, not in a call that waits */
+	LeTime ttl; /* unless it hangs on a named lease */
+	int64_t token;
+	LeLease *lease; /* NULL: a lease of its own */
+	LeText owner, value, acquirer;
+	uint32_t role;
+	uint64_t session; /* 0: gone */
+	uint32_t sessno;
+} LeEntrySpec;
+
 /*
  * The life of an entry.  Ends do not fail: a fenced holder lapses instead.
  * le_entry_end_only() is for several at once: le_settle_ended() has to follow.
  */
-extern LeEntry *le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease);
+extern LeEntry *le_entry_new(LeCore *core, LeLock *lock, const LeEntrySpec *spec);
 extern void le_waiter_new(LeCore *core, LeEntry *entry, LeTime since);
 extern void le_entry_set_state(LeEntry *entry, LeState from, LeState to);
 extern void le_entry_queue(LeCore *core, LeEntry *entry, LeTime now);
@@ -393,7 +407,8 @@ extern LeEntry *le_reentry_find(const LeCore *core, const LeLock *lock, const Le
 								const LeCommand *cmd, const LeLease *lease);
 extern LeEntry *le_reentry_joined(const LeCore *core, const LeLock *lock, const LeCommand *cmd,
 								  const LeLease *lease);
-extern LeStatus le_reentry_admits(const LeCore *core, const LeEntry *holder, const LeCommand *cmd);
+extern LeStatus le_reentry_check(const LeCore *core, const LeEntry *holder, const LeCommand *cmd,
+								 const LeLease *lease);
 extern void le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void le_reply_holder(LeReply *reply, const LeEntry *holder, LeTime now);
 /* A holder's value. */
@@ -405,8 +420,8 @@ extern void le_holder_proclaim(LeCore *core, LeEntry *holder, const LeCommand *c
 /* The parts of an acquire. */
 extern LeStatus le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease **lease);
 extern LeStatus le_acquire_use(const LeLock *lock, const LeCommand *cmd);
-extern void le_acquire_entered(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now,
-							   LeReply *reply);
+extern LeEntrySpec le_acquire_spec(LeCore *core, const LeCommand *cmd, LeLease *lease);
+extern void le_requeue_stored(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern bool le_acquire_admitted(const LeLock *lock, const LeCommand *cmd, LeTime now);
 extern LeEntry *le_same_place(const LeCore *core, const LeLock *lock, const LeLease *lease,
 							  const LeCommand *cmd);
@@ -436,7 +451,11 @@ extern void le_entry_free(LeCore *core, LeEntry *entry);
 
 /* --- core/reserve.c --- */
 
-/* Preallocated copies of texts: le_core_reserve() makes them, a command takes them. */
+/* For commands that make an entry or a lease, and for their rows; false: out of memory. */
+extern bool le_reserve_entries(LeCore *core, LeKind kind, const LeText *names, uint32_t n,
+							   const LeEntrySpec *spec);
+extern bool le_reserve_lease(LeCore *core, LeText owner);
+/* The copies of texts that they make, until a command takes them. */
 extern void le_prealloc_free(LeCore *core);
 extern char *le_prealloc_take(LePrealloc *texts);
 

@@ -538,50 +538,56 @@ le_uncommitted_remove(LeCore *core, LeUncommitted *hold)
 	le_pool_put(&core->uncommitted, hold);
 }
 
+/* A NEW entry in a lock, one hold of it.  May not fail: it and copies of its texts are reserved. */
 LeEntry *
-le_entry_new(LeCore *core, LeLock *lock, const LeCommand *cmd, LeLease *lease)
+le_entry_new(LeCore *core, LeLock *lock, const LeEntrySpec *spec)
 {
 	LeEntry *entry = le_pool_get(&core->entries);
 
+	assert(spec->token > 0 && le_core_find_entry(core, (LeKind) lock->kind,
+												 le_text(lock->name, lock->name_len), spec->token) == NULL);
 	entry->lock = lock;
-	entry->token = cmd->token != 0 ? cmd->token : cmd->revision != 0 ? cmd->revision : core->next_revision++;
-	assert(le_core_find_entry(core, (LeKind) lock->kind, le_text(lock->name, lock->name_len), entry->token) ==
-		   NULL);
-	entry->mode = (uint8_t) cmd->mode;
-	entry->ttl = lease != NULL ? lease->ttl : cmd->ttl;
+	entry->token = spec->token;
+	entry->mode = (uint8_t) spec->mode;
+	entry->place = spec->place;
+	entry->ttl = spec->lease != NULL ? spec->lease->ttl : spec->ttl;
 	entry->deadline = LE_NEVER;
-	entry->role = cmd->role;
+	entry->role = spec->role;
 	entry->hold_count = 1;
 	entry->timer.type = LE_TIMER_ENTRY;
-	if (cmd->owner.data != NULL)
+
+	/* texts */
+	if (spec->owner.data != NULL)
 	{
 		entry->owner = le_prealloc_take(&core->prealloc_owners);
-		entry->owner_len = (uint8_t) cmd->owner.len;
+		entry->owner_len = (uint8_t) spec->owner.len;
 	}
-	if (cmd->value.data != NULL)
+	if (spec->value.data != NULL)
 	{
 		entry->value = core->prealloc_value;
-		entry->value_len = (uint16_t) cmd->value.len;
+		entry->value_len = (uint16_t) spec->value.len;
 		core->prealloc_value = NULL;
 	}
-	if (cmd->acquirer.data != NULL)
-		entry->acquirer = le_acquirer_get(core, cmd->acquirer);
+	if (spec->acquirer.data != NULL)
+		entry->acquirer = le_acquirer_get(core, spec->acquirer);
+
+	/* what counts it, and what it hangs on */
 	le_hash_add(core, LE_HASH_TOKENS, &entry->token_link);
 	if (lock->kind == LE_KIND_ELECTION)
 		core->candidates++;
 	le_role_add(core, entry->role, usage_of(entry));
 	core->work++;
-	if (lease != NULL)
+	if (spec->lease != NULL)
 	{
-		entry->lease = lease;
-		le_link_before(&lease->entries, &entry->lease_link);
+		entry->lease = spec->lease;
+		le_link_before(&spec->lease->entries, &entry->lease_link);
 	}
-	if (cmd->session != 0)
+	if (spec->session != 0)
 	{
-		entry->session = cmd->session;
-		entry->sessno = cmd->sessno;
-		core->sessions[cmd->sessno].bound += le_entry_is_bound(entry);
-		le_link_before(&core->sessions[cmd->sessno].entries, &entry->session_link);
+		entry->session = spec->session;
+		entry->sessno = spec->sessno;
+		core->sessions[spec->sessno].bound += le_entry_is_bound(entry);
+		le_link_before(&core->sessions[spec->sessno].entries, &entry->session_link);
 	}
 	return entry;
 }

@@ -31,8 +31,8 @@ one_of(const LeCommand *cmd, uint32_t i)
 }
 
 /*
- * A waiter that comes back finds its grant stored already, as in
- * le_apply_acquire(); an administrator may have ended a part of it since.
+ * A waiter that comes back finds its grant stored already, as in core/acquire.c;
+ * an administrator may have ended a part of it since.
  */
 static bool
 already_granted(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -45,147 +45,155 @@ already_granted(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 
 		if (entry == NULL)
 			continue;
-		le_acquire_entered(core, entry, cmd, now, reply);
+		le_requeue_stored(core, entry, cmd, now, reply);
 		found += reply->status == LE_OK;
 	}
 	reply->status = found == cmd->nnames ? LE_OK : LE_LOST;
 	return reply->counted;
 }
 
-/*
- * May this request enter all its locks?  Also counts the holders that it would be one
- * more hold of.
- */
-static LeStatus
-look_at_each(const LeCore *core, const LeSession *session, const LeCommand *cmd, const LeLease *lease,
-			 uint32_t *again, LeReply *reply)
+/* What the locks of a request say about it before it enters any. */
+typedef struct Survey
 {
-	int64_t token = 0;
-	uint32_t first = 0, other = 0;
+	LeStatus status; /* OK: none of the names is in the way */
+	uint32_t which;  /* else the name that is */
+	uint32_t held;   /* names of which it would be one more hold */
+} Survey;
 
-	*again = 0;
+/*
+ * Look at all names before anything changes.  BAD_MODE: one is used in another
+ * way.  BAD_GROUP: it would be one more hold of some of them only, or of holders
+ * with several tokens.
+ */
+static Survey
+survey_names(const LeCore *core, const LeSession *session, const LeCommand *cmd, const LeLease *lease)
+{
+	Survey survey = {.status = LE_OK};
+	int64_t token = 0;
+	uint32_t other = 0; /* the first that is held with another token than the first */
+
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
 		const LeLock *lock = le_core_find_lock(core, cmd->kind, cmd->names[i]);
-		LeEntry *holder = NULL;
+		const LeEntry *holder;
 		LeStatus status;
 
-		reply->which = i;
 		if (lock == NULL)
 			continue;
 		status = le_acquire_use(lock, cmd);
 		if (status != LE_OK)
-			return status;
-		if (cmd->revision == 0)
-		{
-			LeCommand one = one_of(cmd, i);
-
-			holder = le_reentry_find(core, lock, session, &one, lease);
-		}
+			return (Survey){.status = status, .which = i};
+		holder = cmd->revision == 0 ? le_reentry_find(core, lock, session, cmd, lease) : NULL;
 		if (holder == NULL)
 			continue;
-		if ((*again)++ == 0)
+		if (survey.held++ == 0)
 		{
 			token = holder->token;
-			first = i;
+			survey.which = i;
 		}
 		else if (holder->token != token && other == 0)
 			other = i;
 	}
-	reply->which = *again == cmd->nnames ? other : first;
-	return *again == 0 || (*again == cmd->nnames && other == 0) ? LE_OK : LE_BAD_GROUP;
-}
-
-/* It is one more hold of what it holds already. */
-static void
-acquire_again(LeCore *core, const LeSession *session, const LeCommand *cmd, const LeLease *lease, LeTime now,
-			  LeReply *reply)
-{
-	for (int pass = 0; pass < 2; pass++)
+	if (survey.held > 0 && survey.held < cmd->nnames)
+		survey.status = LE_BAD_GROUP;
+	else if (other != 0)
 	{
-		for (uint32_t i = 0; i < cmd->nnames && reply->status == LE_OK; i++)
-		{
-			LeLock *lock = le_core_find_lock(core, cmd->kind, cmd->names[i]);
-			LeCommand one = one_of(cmd, i);
-			LeEntry *holder = le_reentry_find(core, lock, session, &one, lease);
-
-			reply->which = i;
-			if (pass == 0)
-			{
-				reply->status = le_reentry_status(holder, cmd->mode, lease, cmd->ttl);
-				if (reply->status == LE_OK)
-					reply->status = le_reentry_admits(core, holder, &one);
-			}
-			else
-				le_reentry_apply(core, holder, &one, now, reply);
-		}
+		survey.status = LE_BAD_GROUP;
+		survey.which = other;
 	}
-	if (reply->status == LE_OK)
-		reply->which = 0;
+	return survey;
 }
 
-/* Whether all are admitted at once; if not, may it wait? */
-static bool
-admitted(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
+/* The holder of a surveyed name that the request is one more hold of. */
+static LeEntry *
+reentered(const LeCore *core, const LeSession *session, const LeCommand *cmd, const LeLease *lease,
+		  uint32_t i)
 {
-	bool all = cmd->revision == 0;
+	LeLock *lock = le_core_find_lock(core, cmd->kind, cmd->names[i]);
+
+	return le_reentry_find(core, lock, session, cmd, lease);
+}
+
+/* One more hold of each name, or of none: all are checked, then all are applied. */
+static void
+reenter_all(LeCore *core, const LeSession *session, const LeCommand *cmd, const LeLease *lease, LeTime now,
+			LeReply *reply)
+{
+	for (uint32_t i = 0; i < cmd->nnames; i++)
+	{
+		reply->which = i;
+		reply->status = le_reentry_check(core, reentered(core, session, cmd, lease, i), cmd, lease);
+		if (reply->status != LE_OK)
+			return;
+	}
+	reply->which = 0;
+	for (uint32_t i = 0; i < cmd->nnames; i++)
+		le_reentry_apply(core, reentered(core, session, cmd, lease, i), cmd, now, reply);
+}
+
+/* Is the request admitted in all its locks at once?  One that comes back is granted from its queues. */
+static bool
+all_admitted(const LeCore *core, const LeCommand *cmd, LeTime now)
+{
+	for (uint32_t i = 0; i < cmd->nnames; i++)
+	{
+		if (!le_acquire_admitted(le_core_find_lock(core, cmd->kind, cmd->names[i]), cmd, now))
+			return false;
+	}
+	return cmd->revision == 0;
+}
+
+/*
+ * May it wait?  NOT_GRANTED, LIMIT_WAITERS; which: the first full queue, else the
+ * first lock that this very session holds (own_session).
+ */
+static LeStatus
+check_wait(const LeCore *core, const LeCommand *cmd, LeReply *reply)
+{
 	int64_t limit = cmd->revision == 0 ? core->limits.waiters_per_lock : 0;
+	bool full = false;
 
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
 		const LeLock *lock = le_core_find_lock(core, cmd->kind, cmd->names[i]);
 
-		all &= le_acquire_admitted(lock, cmd, now);
 		if (lock == NULL)
 			continue;
 		if (!reply->own_session && !cmd->enqueue && le_held_by_session(core, lock, cmd))
 		{
 			reply->own_session = true;
-			if (reply->status == LE_OK)
-				reply->which = i;
+			reply->which = full ? reply->which : i;
 		}
-		if (limit > 0 && lock->waiting >= limit && reply->status == LE_OK)
+		if (!full && limit > 0 && lock->waiting >= limit)
 		{
-			reply->status = LE_LIMIT_WAITERS;
+			full = true;
 			reply->which = i;
 		}
 	}
-	if (all)
-	{
-		reply->status = LE_OK;
-		reply->own_session = false;
-		reply->which = 0;
-	}
-	else if (cmd->wait == 0 && !cmd->enqueue)
-		reply->status = LE_NOT_GRANTED;
-	if (reply->status == LE_OK && cmd->revision == 0)
-		reply->status = le_role_admits(core, cmd->role, le_usage_of_command(cmd));
-	return all;
+	if (cmd->wait == 0 && !cmd->enqueue)
+		return LE_NOT_GRANTED;
+	return full ? LE_LIMIT_WAITERS : LE_OK;
 }
 
 /* An entry in each of the locks; returns the first. */
 static LeEntry *
 enter_all(LeCore *core, const LeCommand *cmd, LeLease *lease, LeTime now)
 {
-	int64_t token = cmd->revision != 0 ? cmd->revision : core->next_revision++;
+	LeEntrySpec spec = le_acquire_spec(core, cmd, lease);
 	LeEntry *first = NULL, *last = NULL;
 
 	if (lease == NULL && cmd->ttl != LE_TTL_BOUND)
 	{
-		lease = le_lease_new(core, token, cmd->ttl, cmd->role);
-		lease->for_group = true;
+		spec.lease = le_lease_new(core, spec.token, cmd->ttl, cmd->role);
+		spec.lease->for_group = true;
 	}
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
-		LeCommand one = one_of(cmd, i);
-		LeEntry *entry;
+		LeEntry *entry = le_entry_new(core, le_lock_get(core, cmd->kind, cmd->names[i]), &spec);
 
-		one.token = token;
-		entry = le_entry_new(core, le_lock_get(core, cmd->kind, cmd->names[i]), &one, lease);
 		le_waiter_new(core, entry, cmd->since != 0 ? cmd->since : now);
 		entry->grouped = true;
 		entry->waiter->member = (uint16_t) (i + 1);
-		entry->place = cmd->enqueue;
 		le_uncommitted_add(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
 		if (first == NULL)
 			first = entry;
@@ -301,42 +309,63 @@ enqueue_again(LeCore *core, const LeCommand *cmd, LeLease *lease, LeTime now, Le
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
 		LeEntry *entry = le_core_find_entry(core, cmd->kind, cmd->names[i], token);
-		LeCommand one = one_of(cmd, i);
 
 		if (entry->state == LE_STATE_QUEUED)
-			le_place_again(core, entry, &one, now, reply);
+			le_place_again(core, entry, cmd, now, reply);
 		else
-			le_reentry_apply(core, entry, &one, now, reply);
+			le_reentry_apply(core, entry, cmd, now, reply);
 	}
 	return true;
 }
 
-/* ACQUIRE of several names: all of them or none. */
+/*
+ * ACQUIRE of several names: all of them or none.
+ *
+ * The rules are those of le_apply_acquire(), each asked of all names before the next
+ * one; reply->which is the name that the answer is about.  Up to the limits nothing
+ * has changed.  Then there is an entry for each name, with one token: all hold, or
+ * all wait as a group.
+ *
+ * May not fail: le_core_reserve() has allocated what each name needs, the group
+ * and its lease.
+ */
 void
 le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	LeSession *session = le_session_touch(core, cmd->session, cmd->sessno, cmd->xact, now);
+	Survey survey;
 	LeLease *lease;
 	LeEntry *first;
-	uint32_t again;
 	bool all;
 
-	assert(cmd->nnames <= LE_MAX_NAMES && cmd->mode != LE_MODE_PERMIT);
+	assert(cmd->mode != LE_MODE_PERMIT && reply->status == LE_OK);
+
+	/* the lease, and the same request that was made before */
 	reply->status = le_acquire_lease(core, cmd, now, &lease);
 	if (reply->status != LE_OK || (cmd->revision != 0 && already_granted(core, cmd, now, reply)))
 		return;
 	if (enqueue_again(core, cmd, lease, now, reply))
 		return;
-	reply->status = look_at_each(core, session, cmd, lease, &again, reply);
-	if (reply->status == LE_OK && again > 0)
-		acquire_again(core, session, cmd, lease, now, reply);
-	if (reply->status != LE_OK || again > 0)
+
+	/* the use of the names, and one more hold */
+	survey = survey_names(core, session, cmd, lease);
+	reply->status = survey.status;
+	reply->which = survey.which;
+	if (survey.status == LE_OK && survey.held > 0)
+		reenter_all(core, session, cmd, lease, now, reply);
+	if (survey.status != LE_OK || survey.held > 0)
 		return;
-	reply->which = 0;
-	all = admitted(core, cmd, now, reply);
+
+	/* wait and limits */
+	all = all_admitted(core, cmd, now);
+	if (!all)
+		reply->status = check_wait(core, cmd, reply);
+	if (reply->status == LE_OK && cmd->revision == 0)
+		reply->status = le_role_admits(core, cmd->role, le_usage_of_command(cmd));
 	if (reply->status != LE_OK)
 		return;
 
+	/* the entries hold or wait */
 	first = enter_all(core, cmd, lease, now);
 	reply->token = first->token;
 	reply->counted = true;
@@ -350,6 +379,7 @@ le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *
 		le_lock_timer(core, member->lock, now);
 	le_reply_time(reply, first, now);
 	reply->wrote = true;
+	assert(first->state == LE_STATE_HELD && reply->status == LE_OK);
 }
 
 /* --- await --- */
@@ -403,51 +433,63 @@ find_place(const LeCore *core, const LeCommand *cmd)
 }
 
 /*
- * The command on each of its names.  The first answer that is not yes counts;
- * of a release, the first that is an error.
+ * Merge the answer for one more name into the reply for all of them, field by field:
+ * the whole is no more than each of its parts.
  */
+static void
+reply_merge(LeReply *reply, const LeReply *answer, const LeCommand *cmd, uint32_t which)
+{
+	bool held = answer->status == LE_OK;
+
+	/* the first answer that is not yes; of a release the first error, where nothing held is none */
+	if (!held && (reply->status == LE_OK ||
+				  (cmd->type == LE_CMD_RELEASE && answer->status == LE_DENIED && reply->status != LE_DENIED)))
+	{
+		reply->status = answer->status;
+		reply->which = which;
+	}
+
+	/* for as long as all are held */
+	if (held && answer->valid_for < reply->valid_for)
+		reply->valid_for = answer->valid_for;
+	reply->own_session &= answer->own_session;
+
+	/* has to last if any of them does; one that is not there tells nothing of that */
+	if (held || answer->status == LE_QUEUED)
+		reply->bound &= answer->bound;
+
+	/* rests on the newest of all writes, and may be taken back if each of them may */
+	if (answer->lsn > reply->lsn)
+		reply->lsn = answer->lsn;
+	reply->wrote |= answer->wrote;
+	reply->may_return &= answer->may_return || !answer->wrote;
+}
+
+/* RELEASE or CHECK of several names: of each name in turn, with one answer. */
 void
 le_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
+	LeCommand one = one_of(cmd, 0);
+
 	if (cmd->type == LE_CMD_RELEASE && find_place(core, cmd) != NULL)
 	{
-		LeCommand one = one_of(cmd, 0);
-
 		le_apply_release(core, &one, now, reply);
 		return;
 	}
-	reply->valid_for = LE_NEVER;
-	reply->bound = true;
-	reply->own_session = true;
-	reply->may_return = cmd->type == LE_CMD_RELEASE;
+	*reply = (LeReply){.token = cmd->token,
+					   .valid_for = LE_NEVER,
+					   .bound = true,
+					   .own_session = true,
+					   .may_return = cmd->type == LE_CMD_RELEASE};
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
-		LeCommand one = one_of(cmd, i);
-		LeReply answer;
+		LeReply answer = {.status = LE_OK};
 
-		memset(&answer, 0, sizeof(answer));
+		one.name = cmd->names[i];
 		if (cmd->type == LE_CMD_RELEASE)
 			le_apply_release(core, &one, now, &answer);
 		else
 			le_apply_check(core, &one, now, &answer);
-		if (answer.status != LE_OK &&
-			(reply->status == LE_OK ||
-			 (cmd->type == LE_CMD_RELEASE && answer.status == LE_DENIED && reply->status != LE_DENIED)))
-		{
-			reply->status = answer.status;
-			reply->which = i;
-		}
-		reply->token = cmd->token;
-		reply->own_session &= answer.own_session;
-		reply->wrote |= answer.wrote;
-		reply->may_return &= answer.may_return || !answer.wrote;
-		if (answer.lsn > reply->lsn)
-			reply->lsn = answer.lsn;
-		if (answer.status == LE_OK || answer.status == LE_QUEUED)
-			reply->bound &= answer.bound;
-		if (answer.status != LE_OK)
-			continue;
-		if (answer.valid_for < reply->valid_for)
-			reply->valid_for = answer.valid_for;
+		reply_merge(reply, &answer, cmd, i);
 	}
 }

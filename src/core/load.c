@@ -66,36 +66,34 @@ le_stored_slot_valid(const LeStoredEntry *row)
 /* --- time --- */
 
 /*
- * A lease of up to LE_SAVE_INTERVAL starts again in full, for its renewals
- * write nothing; a longer one with the time left that was saved.  After a
- * failed batch both go on where they were.  A TTL that was another one in memory
- * was changed by that batch, so it was not.
+ * The time of a lease as its row has it: one of up to LE_SAVE_INTERVAL starts again
+ * in full, for its renewals write nothing; a longer one has the time left that was
+ * saved.
  */
 static Times
-times_of(const LeCore *core, LeTime ttl, LeTime saved, LeTime failed_ttl, LeTime failed_deadline)
+times_of_row(const LeCore *core, LeTime ttl, LeTime saved)
 {
+	LeTime left = ttl > LE_SAVE_INTERVAL && saved < ttl ? saved : ttl;
 	LeTime now = core->load.clock.now;
-	Times times = {.saved_left = ttl};
 
-	if (ttl > LE_SAVE_INTERVAL && saved < ttl)
-		times.saved_left = saved;
-	times.deadline = le_add(now, times.saved_left);
-	if (failed_ttl == ttl)
-		times.deadline = failed_deadline;
-	/* the row was right when as much was left as it says */
-	times.saved_at = times.deadline - times.saved_left;
-	if (times.saved_at > now)
-		times.saved_at = now;
-	return times;
+	return (Times){.deadline = le_add(now, left), .saved_left = left, .saved_at = now};
 }
 
-static Times
-lease_times(const LeCore *core, const LeStoredLease *row)
+/*
+ * After a failed batch a lease goes on where it was in the core that failed.  If
+ * that batch had changed its TTL, the row knows better: the change is not written.
+ */
+static void
+go_on(const LeCore *core, Times *times, LeTime ttl, LeTime failed_ttl, LeTime failed_deadline)
 {
-	const LeLease *failed = core->load.failed != NULL ? le_core_find_lease(core->load.failed, row->id) : NULL;
+	if (failed_ttl != ttl)
+		return;
+	times->deadline = failed_deadline;
 
-	return times_of(core, row->ttl, row->time_left, failed != NULL ? failed->ttl : 0,
-					failed != NULL ? failed->deadline : 0);
+	/* the row was right when as much was left as it says */
+	times->saved_at = failed_deadline - times->saved_left;
+	if (times->saved_at > core->load.clock.now)
+		times->saved_at = core->load.clock.now;
 }
 
 static const LeEntry *
@@ -108,9 +106,11 @@ find_failed(const LeCore *core, const LeStoredEntry *row)
 static Times
 entry_times(const LeCore *core, const LeStoredEntry *row, const LeEntry *failed)
 {
-	bool known = failed != NULL && failed->lease == NULL;
+	Times times = times_of_row(core, row->ttl, row->time_left);
 
-	return times_of(core, row->ttl, row->time_left, known ? failed->ttl : 0, known ? failed->deadline : 0);
+	if (failed != NULL && failed->lease == NULL)
+		go_on(core, &times, row->ttl, failed->ttl, failed->deadline);
+	return times;
 }
 
 /*
@@ -157,17 +157,17 @@ le_core_load_begin(LeCore *core, const LeLoadEnv *env)
 LeLoadStatus
 le_core_load_lease(LeCore *core, const LeStoredLease *row)
 {
-	LeCommand cmd = {.type = LE_CMD_GRANT_LEASE, .owner = row->owner};
-	LeTime now = core->load.clock.now;
+	Times times = times_of_row(core, row->ttl, row->time_left);
+	const LeLease *failed = core->load.failed != NULL ? le_core_find_lease(core->load.failed, row->id) : NULL;
 	LeLease *lease;
-	Times times;
 
 	if (row->id <= 0 || row->ttl <= 0 || row->owner.len > LE_MAX_OWNER ||
 		le_core_find_lease(core, row->id) != NULL)
 		return LE_LOAD_INVALID;
-	if (!le_core_reserve(core, &cmd))
+	if (!le_reserve_lease(core, row->owner))
 		return LE_LOAD_NO_MEMORY;
-	times = lease_times(core, row);
+	if (failed != NULL)
+		go_on(core, &times, row->ttl, failed->ttl, failed->deadline);
 	lease = le_lease_new(core, row->id, row->ttl, row->role);
 	le_role_add(core, row->role, le_usage_of_lease(row->owner.len));
 	if (row->owner.data != NULL)
@@ -183,7 +183,7 @@ le_core_load_lease(LeCore *core, const LeStoredLease *row)
 	lease->saved_at = times.saved_at;
 	le_core_raise_revision(core, row->id + 1);
 	if (core->load.copied)
-		le_lease_end(core, lease, LE_END_EXPIRED, now);
+		le_lease_end(core, lease, LE_END_EXPIRED, core->load.clock.now);
 	else
 		le_lease_arm(core, lease);
 	return LE_LOADED;
@@ -274,24 +274,20 @@ settle_rivals(LeCore *core, LeLock *lock, const LeStoredEntry *row, Verdict *ver
 
 /* --- slots --- */
 
-/* As the command that it came with. */
-static LeCommand
-command_of(const LeStoredEntry *row, const Verdict *verdict)
+/* The entry that a row tells of. */
+static LeEntrySpec
+spec_of(const LeStoredEntry *row, const Verdict *verdict)
 {
-	return (LeCommand){.type = LE_CMD_ACQUIRE,
-					   .kind = row->kind,
-					   .name = row->name,
-					   .mode = row->mode,
-					   .permits = row->permits,
-					   .ttl = row->ttl,
-					   .token = row->token,
-					   .lease = row->lease,
-					   .owner = row->owner,
-					   .value = row->value,
-					   .acquirer = row->acquirer,
-					   .role = row->role,
-					   .session = verdict->session,
-					   .sessno = verdict->sessno};
+	return (LeEntrySpec){.mode = row->mode,
+						 .ttl = row->ttl,
+						 .token = row->token,
+						 .lease = verdict->lease,
+						 .owner = row->owner,
+						 .value = row->value,
+						 .acquirer = row->acquirer,
+						 .role = row->role,
+						 .session = verdict->session,
+						 .sessno = verdict->sessno};
 }
 
 /* A slot with the number that its row has. */
@@ -378,9 +374,9 @@ static bool
 load_holder(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict *verdict)
 {
 	LeLock *lock = slot->lock;
-	LeCommand cmd = command_of(row, verdict);
+	LeEntrySpec spec = spec_of(row, verdict);
 	const LeEntry *failed = find_failed(core, row);
-	LeEntry *entry = le_entry_new(core, lock, &cmd, verdict->lease);
+	LeEntry *entry = le_entry_new(core, lock, &spec);
 
 	le_entry_set_state(entry, LE_STATE_NEW, LE_STATE_HELD);
 	le_owner_add(core, entry);
@@ -436,18 +432,19 @@ closed_until(const LeCore *core, const LeStoredEntry *row, LeTime otherwise)
 
 /* Room for uncommitted holds as well: a row is loaded as a whole or not at all. */
 static bool
-reserve_row(LeCore *core, const LeCommand *cmd, const LeStoredEntry *row)
+reserve_row(LeCore *core, const LeStoredEntry *row)
 {
+	LeEntrySpec spec = {.owner = row->owner, .value = row->value, .acquirer = row->acquirer};
 	uint32_t holds = row->uncommitted.len / (uint32_t) sizeof(LeStoredHold);
 
-	return le_core_reserve(core, cmd) && le_pool_reserve(core, &core->uncommitted, holds + 1);
+	return le_reserve_entries(core, row->kind, &row->name, 1, &spec) &&
+		   le_pool_reserve(core, &core->uncommitted, holds + 1);
 }
 
 LeLoadStatus
 le_core_load_slot(LeCore *core, const LeStoredEntry *row, int64_t *newest)
 {
 	LeLock *lock = le_core_find_lock(core, row->kind, row->name);
-	LeCommand cmd;
 	Verdict verdict = {0};
 	LeSlot *slot;
 	bool rival;
@@ -461,8 +458,7 @@ le_core_load_slot(LeCore *core, const LeStoredEntry *row, int64_t *newest)
 	rival = verdict.stays && is_rival(lock, row);
 	if (rival)
 		*newest = settle_rivals(core, lock, row, &verdict);
-	cmd = command_of(row, &verdict);
-	if (!reserve_row(core, &cmd, row))
+	if (!reserve_row(core, row))
 		return LE_LOAD_NO_MEMORY;
 
 	lock = le_lock_get(core, row->kind, row->name);
@@ -501,15 +497,14 @@ le_core_load_place(LeCore *core, const LeStoredEntry *row)
 {
 	LeTime now = core->load.clock.now;
 	Verdict verdict = {0};
-	LeCommand cmd;
+	LeEntrySpec spec;
 	LeLock *lock;
 	LeEntry *entry;
 
 	if (!place_is_valid(core, row))
 		return LE_LOAD_INVALID;
 	look_at_life(core, row, &verdict);
-	cmd = command_of(row, &verdict);
-	if (!reserve_row(core, &cmd, row) || (row->member > 0 && !le_pool_reserve(core, &core->groups, 1)))
+	if (!reserve_row(core, row) || (row->member > 0 && !le_pool_reserve(core, &core->groups, 1)))
 	{
 		/* one of several names is lost with all of them */
 		if (row->member > 0 && core->loaded_group != NULL && core->loaded_group->members->token == row->token)
@@ -526,8 +521,9 @@ le_core_load_place(LeCore *core, const LeStoredEntry *row)
 		lock->permits = row->permits;
 	le_core_raise_revision(core, row->token + 1);
 	lease_is_of_group(core, verdict.lease, row->token);
-	entry = le_entry_new(core, lock, &cmd, verdict.lease);
-	entry->place = true;
+	spec = spec_of(row, &verdict);
+	spec.place = true;
+	entry = le_entry_new(core, lock, &spec);
 	entry->hold_count = (uint32_t) row->holds;
 	entry->lsn = core->load.lsn;
 	le_waiter_new(core, entry, now);

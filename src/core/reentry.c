@@ -39,18 +39,23 @@ le_holder_admits_value(const LeCore *core, const LeEntry *holder, LeText value)
 	return le_role_admits(core, holder->role, more);
 }
 
-/* ... or one more hold, beside others that may still roll back?  They are remembered one by one. */
+/*
+ * May this request be one more hold of the holder?  Beside a hold that may still
+ * roll back it is a record of its own, which counts against the role's limit.
+ */
 LeStatus
-le_reentry_admits(const LeCore *core, const LeEntry *holder, const LeCommand *cmd)
+le_reentry_check(const LeCore *core, const LeEntry *holder, const LeCommand *cmd, const LeLease *lease)
 {
-	LeStatus status = le_holder_admits_value(core, holder, cmd->value);
+	LeStatus status = le_reentry_status(holder, cmd->mode, lease, cmd->ttl);
 
-	if (status != LE_OK || holder->uncommitted == NULL)
-		return status;
-	return le_role_admits(core, holder->role, le_usage_of_hold());
+	if (status == LE_OK)
+		status = le_holder_admits_value(core, holder, cmd->value);
+	if (status == LE_OK && holder->uncommitted != NULL)
+		status = le_role_admits(core, holder->role, le_usage_of_hold());
+	return status;
 }
 
-/* A re-entrant acquire, which le_reentry_status() and le_reentry_admits() allow. */
+/* A re-entrant acquire that le_reentry_check() allows.  May not fail: its hold is reserved. */
 void
 le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -124,7 +129,9 @@ le_reentry_find(const LeCore *core, const LeLock *lock, const LeSession *session
 	holder = le_lock_owned(core, lock, cmd->role, cmd->owner, lease, cmd->session);
 	if (holder != NULL || cmd->owner.data != NULL)
 		return holder;
-	holder = cmd->reenter != 0 ? le_core_find_entry(core, cmd->kind, cmd->name, cmd->reenter) : NULL;
+	holder = cmd->reenter != 0
+				 ? le_core_find_entry(core, cmd->kind, le_text(lock->name, lock->name_len), cmd->reenter)
+				 : NULL;
 	if (holder != NULL && holder->session == cmd->session && is_unnamed_holder(holder, lock, cmd))
 		return holder;
 	return held_by_transaction(lock, session, cmd);

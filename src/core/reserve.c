@@ -70,52 +70,68 @@ prealloc_add(LeCore *core, LePrealloc *texts, LeText text)
 	return true;
 }
 
-/* Names of locks that are to be made, and an owner for each entry. */
+/* One more element in each index: the hash tables, and a timer for each lock, entry and lease. */
 static bool
-reserve_texts(LeCore *core, const LeCommand *cmd, uint32_t n)
+reserve_indexes(LeCore *core, uint32_t n)
+{
+	return le_hashes_reserve(core) && le_pool_reserve(core, &core->roles, 1) &&
+		   le_heap_reserve(core, core->entries.used + core->locks.used + core->leases.used + 2 * n + 1);
+}
+
+/* What a named lease needs. */
+bool
+le_reserve_lease(LeCore *core, LeText owner)
+{
+	le_prealloc_free(core);
+	return prealloc_room(core, &core->prealloc_owners, 1) &&
+		   prealloc_add(core, &core->prealloc_owners, owner) && reserve_indexes(core, 1) &&
+		   le_pool_reserve(core, &core->leases, 1);
+}
+
+/*
+ * What n entries like this one need, one for each name: a lock, an entry with its
+ * texts, a waiter, a hold; and for each entry that waits a slot, so that it may be
+ * granted without another reserve.
+ */
+bool
+le_reserve_entries(LeCore *core, LeKind kind, const LeText *names, uint32_t n, const LeEntrySpec *spec)
 {
 	le_prealloc_free(core);
 	if (!prealloc_room(core, &core->prealloc_names, n) || !prealloc_room(core, &core->prealloc_owners, n) ||
-		!prealloc_text(core, &core->prealloc_value, cmd->value))
+		!prealloc_text(core, &core->prealloc_value, spec->value) ||
+		!le_acquirers_reserve(core, spec->acquirer))
 		return false;
 	for (uint32_t i = 0; i < n; i++)
 	{
-		LeText name = cmd->nnames > 0 ? cmd->names[i] : cmd->name;
-
-		if (!prealloc_add(core, &core->prealloc_owners, cmd->owner))
+		if (!prealloc_add(core, &core->prealloc_owners, spec->owner))
 			return false;
-		if (cmd->type == LE_CMD_ACQUIRE && le_core_find_lock(core, cmd->kind, name) == NULL &&
-			!prealloc_add(core, &core->prealloc_names, name))
+		if (le_core_find_lock(core, kind, names[i]) == NULL &&
+			!prealloc_add(core, &core->prealloc_names, names[i]))
 			return false;
 	}
-	return true;
+	return (kind != LE_KIND_ELECTION || le_changes_reserve(core)) && reserve_indexes(core, n) &&
+		   le_pool_reserve(core, &core->locks, n) && le_pool_reserve(core, &core->entries, n) &&
+		   le_pool_reserve(core, &core->waiters, n) && le_pool_reserve(core, &core->uncommitted, n) &&
+		   le_pool_reserve(core, &core->slots, core->queued + n);
 }
 
 bool
 le_core_reserve(LeCore *core, const LeCommand *cmd)
 {
-	uint32_t n = cmd->nnames > 0 ? cmd->nnames : 1;
+	LeEntrySpec spec = {.owner = cmd->owner, .value = cmd->value, .acquirer = cmd->acquirer};
 
-	if (!reserve_texts(core, cmd, n))
-		return false;
-	if (cmd->kind == LE_KIND_ELECTION && !le_changes_reserve(core))
-		return false;
-	if (cmd->type != LE_CMD_ACQUIRE && cmd->type != LE_CMD_GRANT_LEASE)
-		return true;
-
-	/* each lock, entry and lease has one timer, and this may add these */
-	if (!le_hashes_reserve(core) || !le_acquirers_reserve(core, cmd->acquirer) ||
-		!le_pool_reserve(core, &core->roles, 1) ||
-		!le_heap_reserve(core, core->entries.used + core->locks.used + core->leases.used + 2 * n + 1))
-		return false;
-	if ((cmd->type == LE_CMD_GRANT_LEASE || cmd->nnames > 0) && !le_pool_reserve(core, &core->leases, 1))
-		return false;
-	if (cmd->type == LE_CMD_GRANT_LEASE)
-		return true;
-
-	/* every one that waits may be granted a slot without another reserve */
-	return le_pool_reserve(core, &core->locks, n) && le_pool_reserve(core, &core->entries, n) &&
-		   le_pool_reserve(core, &core->waiters, n) && le_pool_reserve(core, &core->uncommitted, n) &&
-		   le_pool_reserve(core, &core->slots, core->queued + n) &&
-		   (cmd->nnames == 0 || le_pool_reserve(core, &core->groups, 1));
+	switch (cmd->type)
+	{
+		case LE_CMD_ACQUIRE:
+			if (cmd->nnames == 0)
+				return le_reserve_entries(core, cmd->kind, &cmd->name, 1, &spec);
+			return le_reserve_entries(core, cmd->kind, cmd->names, cmd->nnames, &spec) &&
+				   le_pool_reserve(core, &core->leases, 1) && le_pool_reserve(core, &core->groups, 1);
+		case LE_CMD_GRANT_LEASE:
+			return le_reserve_lease(core, cmd->owner);
+		default:
+			le_prealloc_free(core);
+			return prealloc_text(core, &core->prealloc_value, cmd->value) &&
+				   (cmd->kind != LE_KIND_ELECTION || le_changes_reserve(core));
+	}
 }
