@@ -173,7 +173,7 @@ check_lock(const LeCore *core, const LeLock *lock)
 	CHECK(free_slots + held == slots);
 
 	/* mutual exclusion */
-	CHECK(lock->mode != LE_MODE_EXCLUSIVE || held == 1);
+	CHECK(held <= 1 || le_modes_compatible[lock->mode][lock->mode]);
 	CHECK((lock->mode == 0) == (held == 0));
 	check_queue(core, lock);
 	check_timer(core, &lock->timer);

@@ -210,53 +210,73 @@ le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 
 /* --- time --- */
 
+/* What an entry's timer has rung for. */
+typedef enum Due
+{
+	DUE_NOTHING, /* what it was set for has moved away */
+	DUE_FENCE,   /* LAPSED: ask for the fence again */
+	DUE_TIMEOUT, /* a call has waited as long as it wanted */
+	DUE_ANSWER,  /* ... for a place, which stays */
+	DUE_EXPIRY,  /* its lease is over */
+	DUE_KEEP,    /* ... but somebody waits for the place, which keeps it alive */
+	DUE_SAVE     /* the time left is to be written */
+} Due;
+
+static Due
+what_is_due(const LeCore *core, const LeEntry *entry, LeTime now)
+{
+	if (entry->state == LE_STATE_LAPSED)
+		return DUE_FENCE;
+	if (entry->state == LE_STATE_QUEUED && entry->waiter->until <= now)
+		return entry->place ? DUE_ANSWER : DUE_TIMEOUT;
+	if (le_is_over(core, entry->deadline, now))
+		return entry->state == LE_STATE_QUEUED && entry->waiter->session != 0 && !entry->waiter->answering
+				   ? DUE_KEEP
+				   : DUE_EXPIRY;
+	return entry->state == LE_STATE_HELD && le_entry_save_at(entry) <= now ? DUE_SAVE : DUE_NOTHING;
+}
+
+/* An entry's timer has rung: end the entry, or do what is due and arm the timer for what is next. */
 static void
 entry_due(LeCore *core, LeEntry *entry, LeTime now)
 {
-	if (entry->state == LE_STATE_LAPSED)
+	LeTime closed_until = 0;
+
+	switch (what_is_due(core, entry, now))
 	{
-		le_entry_end(core, entry, (LeEnd) entry->end, entry->closed_until, now);
-		return;
-	}
-	if (entry->state == LE_STATE_QUEUED && entry->waiter->until <= now)
-	{
-		if (!entry->place)
-		{
+		case DUE_NOTHING:
+			break;
+		case DUE_FENCE:
+			le_entry_end(core, entry, (LeEnd) entry->end, entry->closed_until, now);
+			return;
+		case DUE_TIMEOUT:
 			le_entry_end(core, entry, LE_END_TIMEOUT, 0, now);
 			return;
-		}
-		entry->waiter->until = LE_NEVER;
-		if (le_entry_named_lease(entry) == NULL)
-			le_entry_renew(core, entry, now);
-		le_answer(core, entry, LE_QUEUED, entry->token);
-	}
-	if (le_is_over(core, entry->deadline, now))
-	{
-		/* a wait for a place keeps it alive */
-		if (entry->state == LE_STATE_QUEUED && entry->waiter->session != 0 && !entry->waiter->answering)
-			entry->deadline = le_add(now, entry->ttl);
-		else
-		{
-			le_entry_end(core, entry, LE_END_EXPIRED,
-						 entry->state == LE_STATE_HELD && core->limits.expiry_grace > 0
-							 ? le_add(now, core->limits.expiry_grace)
-							 : 0,
-						 now);
+		case DUE_ANSWER:
+			entry->waiter->until = LE_NEVER;
+			if (le_entry_named_lease(entry) == NULL)
+				le_entry_renew(core, entry, now);
+			le_answer(core, entry, LE_QUEUED, entry->token);
+			break;
+		case DUE_EXPIRY:
+			if (entry->state == LE_STATE_HELD && core->limits.expiry_grace > 0)
+				closed_until = le_add(now, core->limits.expiry_grace);
+			le_entry_end(core, entry, LE_END_EXPIRED, closed_until, now);
 			return;
-		}
-	}
-	if (entry->state == LE_STATE_HELD && entry->lease == NULL && entry->ttl > LE_SAVE_INTERVAL &&
-		le_add(entry->saved_at, LE_SAVE_INTERVAL) <= now)
-	{
-		entry->saved_at = now;
-		entry->saved_left = entry->deadline - now;
-		le_slot_dirty(core, entry->slot);
+		case DUE_KEEP:
+			entry->deadline = le_add(now, entry->ttl);
+			break;
+		case DUE_SAVE:
+			entry->saved_at = now;
+			entry->saved_left = entry->deadline - now;
+			le_slot_dirty(core, entry->slot);
+			break;
 	}
 	le_timer_clear(core, &entry->timer);
 	le_entry_arm(core, entry);
 }
 
-/* False: there are very many; the others in the next batch. */
+/* The rows of a lock that nobody uses are to be deleted.  False: some of them in the next batch. */
 static bool
 drop_rows(LeCore *core, LeLock *lock)
 {

@@ -245,6 +245,20 @@ le_add(LeTime a, LeTime b)
 	return a > LE_NEVER - b ? LE_NEVER : a + b;
 }
 
+/* When the time left of a lease is to be saved next; LE_NEVER: its row says enough. */
+static inline LeTime
+le_save_at(LeTime ttl, LeTime saved_at)
+{
+	return ttl > LE_SAVE_INTERVAL ? le_add(saved_at, LE_SAVE_INTERVAL) : LE_NEVER;
+}
+
+/* The same of a HELD entry, whose lease may be another object. */
+static inline LeTime
+le_entry_save_at(const LeEntry *entry)
+{
+	return entry->lease == NULL ? le_save_at(entry->ttl, entry->saved_at) : LE_NEVER;
+}
+
 /* --- core/epoch.c --- */
 
 /* What is known of the holders of names with this hash is not so any more. */
@@ -300,13 +314,9 @@ extern void le_entry_lapse(LeCore *core, LeEntry *entry, LeEnd how, LeTime close
 extern void le_settle_ended(LeCore *core, const LeEntry *before, LeTime now);
 extern void le_entry_arm(LeCore *core, LeEntry *entry);
 
-/* Holds of a transaction that may still roll back. */
-extern void le_uncommitted_add(LeCore *core, LeEntry *entry, uint64_t session, uint32_t sessno, uint32_t xact,
-							   uint32_t subxact);
-extern void le_uncommitted_remove(LeCore *core, LeUncommitted *hold);
-
 /* Answer the waiter of an entry, if there is one, with the batch. */
 extern void le_answer(LeCore *core, LeEntry *entry, LeStatus status, int64_t token);
+extern const bool le_modes_compatible[LE_MODE_PERMIT + 1][LE_MODE_PERMIT + 1];
 extern bool le_lock_admits(const LeLock *lock, LeMode mode, LeTime now);
 extern void le_lock_settle(LeCore *core, LeLock *lock, LeTime now);
 extern void le_lock_timer(LeCore *core, LeLock *lock, LeTime now);
@@ -314,7 +324,6 @@ extern void le_lock_timer(LeCore *core, LeLock *lock, LeTime now);
 extern void le_lock_close(LeCore *core, LeLock *lock, LeTime until, uint32_t role);
 extern void le_lock_open(LeCore *core, LeLock *lock);
 extern void le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now);
-extern LeStatus le_reentry_status(const LeEntry *holder, LeMode mode, const LeLease *lease, LeTime ttl);
 extern bool le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now);
 extern void le_entry_renew(LeCore *core, LeEntry *entry, LeTime now);
 
@@ -359,6 +368,9 @@ extern bool le_owner_is_shared(const LeEntry *holder, uint64_t session);
 extern LeEntry *le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t role, LeText owner,
 							  const LeLease *lease, uint64_t session);
 
+/* May a request of this kind be one more hold of this holder? */
+extern LeStatus le_reentry_status(const LeEntry *holder, LeMode mode, const LeLease *lease, LeTime ttl);
+
 /* --- core/role.c --- */
 
 /* What a role has, and how many bytes that is. */
@@ -400,9 +412,17 @@ extern void le_change_ended(LeCore *core, const LeEntry *entry, LeEnd how, LeTim
 extern void le_change_lost(LeCore *core, LeLock *lock, const LeStoredEntry *row, LeEnd how, LeTime elected_at,
 						   LeTime now);
 
+/* --- core/uncommitted.c --- */
+
+/* Holds of a transaction that may still roll back. */
+extern void le_uncommitted_add(LeCore *core, LeEntry *entry, uint64_t session, uint32_t sessno, uint32_t xact,
+							   uint32_t subxact);
+extern void le_uncommitted_remove(LeCore *core, LeUncommitted *hold);
+extern void le_uncommitted_move(LeEntry *to, LeEntry *from);
+extern bool le_has_hold_of(const LeEntry *entry, uint64_t session);
+
 /* --- core/reentry.c: one more hold of a holder --- */
 
-extern bool le_has_hold_of(const LeEntry *entry, uint64_t session);
 extern LeEntry *le_reentry_find(const LeCore *core, const LeLock *lock, const LeSession *session,
 								const LeCommand *cmd, const LeLease *lease);
 extern LeEntry *le_reentry_joined(const LeCore *core, const LeLock *lock, const LeCommand *cmd,

@@ -132,30 +132,30 @@ le_lock_close(LeCore *core, LeLock *lock, LeTime until, uint32_t role)
 	le_role_add(core, role, le_usage_of_closed(lock->name_len));
 }
 
+/*
+ * Which modes may be held together: [mode of the holders][mode of one more].
+ *
+ * A new mode changes core/command.h (LeMode), core/view.h (LeEntry.mode has two
+ * bits), this table, core/acquire.c (le_acquire_use: may a name be used so, beside
+ * its other use), core/reentry.c (le_reentry_status: a holder asks for another
+ * mode), core/load.c (request_is_valid); the words of server/sql/args.c and
+ * server/sql/views.c; and test/sim/model*.c.
+ */
+const bool le_modes_compatible[LE_MODE_PERMIT + 1][LE_MODE_PERMIT + 1] = {
+	[LE_MODE_EXCLUSIVE] = {false},
+	[LE_MODE_SHARED] = {[LE_MODE_SHARED] = true},
+	[LE_MODE_PERMIT] = {[LE_MODE_PERMIT] = true}, /* as many as there are permits */
+};
+
 /* Would a request of this mode be granted if it were first in the queue? */
 bool
 le_lock_admits(const LeLock *lock, LeMode mode, LeTime now)
 {
 	if (lock->closed_until > now)
 		return false;
-	if (mode == LE_MODE_PERMIT)
-		return lock->held < lock->permits;
-	if (lock->held == 0)
-		return true;
-	return mode == LE_MODE_SHARED && lock->mode == LE_MODE_SHARED;
-}
-
-/* May a request of this kind be one more hold of this holder? */
-LeStatus
-le_reentry_status(const LeEntry *holder, LeMode mode, const LeLease *lease, LeTime ttl)
-{
-	if (holder->mode == LE_MODE_SHARED && mode == LE_MODE_EXCLUSIVE)
-		return LE_BAD_UPGRADE;
-	if (le_entry_named_lease(holder) != lease)
-		return LE_BAD_TTL;
-	if (lease == NULL && (holder->ttl == LE_TTL_BOUND) != (ttl == LE_TTL_BOUND))
-		return LE_BAD_TTL;
-	return LE_OK;
+	if (mode == LE_MODE_PERMIT && lock->held >= lock->permits)
+		return false;
+	return lock->held == 0 || le_modes_compatible[lock->mode][mode];
 }
 
 /*
@@ -194,50 +194,66 @@ le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 	return counted;
 }
 
-/* The next moment at which the lock itself has something to do. */
+/* What a lock waits for, beside its holders. */
+typedef enum LockState
+{
+	LOCK_UNSETTLED, /* more can be granted, in the next batch */
+	LOCK_CLOSED,    /* nobody is granted it before closed_until */
+	LOCK_IN_USE,    /* somebody holds it or waits */
+	LOCK_LINGERING, /* nobody; its rows stay for a while */
+	LOCK_DOOMED     /* nobody, and no row stays: it is freed with the batch */
+} LockState;
+
+static LockState
+lock_state(const LeLock *lock)
+{
+	if (lock->unsettled)
+		return LOCK_UNSETTLED;
+	if (lock->closed_until != 0)
+		return LOCK_CLOSED;
+	if (lock->held > 0 || lock->waiting > 0)
+		return LOCK_IN_USE;
+	for (const LeSlot *slot = lock->slots; slot != NULL && !lock->doomed; slot = slot->next)
+	{
+		if (slot->row.on_disk)
+			return LOCK_LINGERING;
+	}
+	return LOCK_DOOMED;
+}
+
+/* Arm a lock's timer, or doom the lock, as its state is now.  May not fail: each lock has a timer reserved. */
 void
 le_lock_timer(LeCore *core, LeLock *lock, LeTime now)
 {
-	LeTime at;
-	bool on_disk = false;
+	LockState state = lock_state(lock);
+	LeTime at = LE_NEVER;
 
-	if (lock->unsettled)
+	switch (state)
 	{
-		lock->doomed = false;
-		le_timer_set(core, &lock->timer, now);
-		return;
+		case LOCK_UNSETTLED:
+			at = now;
+			break;
+		case LOCK_CLOSED:
+			/* in the past as well: what it held up is granted when the timer rings */
+			at = lock->closed_until;
+			break;
+		case LOCK_IN_USE:
+			break;
+		case LOCK_LINGERING:
+			at = le_add(now, LE_LINGER);
+			at = le_add(at, LE_LINGER_STEP - at % LE_LINGER_STEP);
+			break;
+		case LOCK_DOOMED:
+			if (lock->doom_listed)
+				break;
+			lock->doom_listed = true;
+			lock->doomed_next = core->doomed;
+			core->doomed = lock;
+			break;
 	}
-
-	/* in the past as well: what it held up is granted when it rings */
-	if (lock->closed_until != 0)
-	{
-		lock->doomed = false;
-		le_timer_set(core, &lock->timer, lock->closed_until);
-		return;
-	}
-	if (lock->held > 0 || lock->waiting > 0)
-	{
-		le_timer_clear(core, &lock->timer);
-		lock->doomed = false;
-		return;
-	}
-	for (LeSlot *slot = lock->slots; slot != NULL && !on_disk; slot = slot->next)
-		on_disk = slot->row.on_disk;
-	if (on_disk && !lock->doomed)
-	{
-		at = le_add(now, LE_LINGER);
-		at = le_add(at, LE_LINGER_STEP - at % LE_LINGER_STEP);
-		le_timer_set(core, &lock->timer, at);
-		return;
-	}
-	le_timer_clear(core, &lock->timer);
-	lock->doomed = true;
-	if (!lock->doom_listed)
-	{
-		lock->doom_listed = true;
-		lock->doomed_next = core->doomed;
-		core->doomed = lock;
-	}
+	lock->doomed = state == LOCK_DOOMED;
+	le_timer_set(core, &lock->timer, at);
+	assert(!lock->doomed || (lock->doom_listed && lock->held == 0 && lock->waiting == 0));
 }
 
 static void
@@ -342,29 +358,26 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 		core->stats.undone++;
 }
 
-/* There may be many of one entry, so neither of these walks. */
+/* The holder has a waiter's value from now on, as by a proclaim; the old one is freed with the waiter. */
 static void
-uncommitted_link(LeEntry *entry, LeUncommitted *hold)
+join_value(LeCore *core, LeEntry *holder, LeEntry *head, LeTime now)
 {
-	hold->entry = entry;
-	hold->next = entry->uncommitted;
-	hold->link = &entry->uncommitted;
-	if (hold->next != NULL)
-		hold->next->link = &hold->next;
-	entry->uncommitted = hold;
-}
+	char *value = holder->value;
+	uint16_t value_len = holder->value_len;
 
-static void
-uncommitted_unlink(LeUncommitted *hold)
-{
-	*hold->link = hold->next;
-	if (hold->next != NULL)
-		hold->next->link = hold->link;
+	holder->value = head->value;
+	holder->value_len = head->value_len;
+	head->value = value;
+	head->value_len = value_len;
+	le_slot_dirty(core, holder->slot);
+	if (!le_text_equal(le_text(holder->value, holder->value_len), le_text(value, value_len)))
+		le_change_add(core, holder, LE_HOW_PROCLAIMED, NULL, now);
 }
 
 /*
  * The first of the queue belongs to the owner or the lease of a holder: it
- * becomes one more hold of that holder.  Returns whether it left the queue.
+ * becomes one more hold of that holder, or is told why it may not.  Returns whether
+ * it left the queue.
  */
 static bool
 queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
@@ -372,44 +385,29 @@ queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
 	LeEntry *holder;
 	LeStatus status;
 
+	/* find the holder */
 	if (head->place || head->grouped || lock->permits > 0)
 		return false;
 	holder = le_lock_owned(core, lock, head->role, le_text(head->owner, head->owner_len), head->lease,
 						   head->session);
 	if (holder == NULL || le_entry_named_lease(holder) != head->lease)
 		return false;
+
+	/* it has one more hold */
 	status = le_reentry_status(holder, head->mode, head->lease, head->ttl);
 	if (status == LE_OK)
 	{
-		if (!le_entry_reenter(core, holder, head->ttl, now))
-			head->hold_count = 0; /* for le_entry_answer() */
+		if (le_entry_reenter(core, holder, head->ttl, now))
+			le_uncommitted_move(holder, head);
 		else
-		{
-			while (head->uncommitted != NULL)
-			{
-				LeUncommitted *hold = head->uncommitted;
-
-				uncommitted_unlink(hold);
-				uncommitted_link(holder, hold);
-			}
-		}
+			head->hold_count = 0; /* for le_entry_answer() */
 		if (head->value != NULL)
-		{
-			char *value = holder->value;
-			uint16_t value_len = holder->value_len;
-
-			/* as a proclaim; the old one is freed with the head */
-			holder->value = head->value;
-			holder->value_len = head->value_len;
-			head->value = value;
-			head->value_len = value_len;
-			le_slot_dirty(core, holder->slot);
-			if (!le_text_equal(le_text(holder->value, holder->value_len), le_text(value, value_len)))
-				le_change_add(core, holder, LE_HOW_PROCLAIMED, NULL, now);
-		}
+			join_value(core, holder, head, now);
 		core->stats.grants++;
 		head->waiter->joined = le_owner_is_shared(holder, head->session);
 	}
+
+	/* the waiter is answered, and ends */
 	if (le_entry_lsn(holder) > head->lsn)
 		head->lsn = le_entry_lsn(holder);
 	le_answer(core, head, status, status == LE_OK ? holder->token : 0);
@@ -515,29 +513,6 @@ le_entry_set_state(LeEntry *entry, LeState from, LeState to)
 		entry->lapsed_link = (LeLink){NULL, NULL};
 }
 
-void
-le_uncommitted_add(LeCore *core, LeEntry *entry, uint64_t session, uint32_t sessno, uint32_t xact,
-				   uint32_t subxact)
-{
-	LeUncommitted *hold = le_pool_get(&core->uncommitted);
-
-	hold->session = session;
-	hold->xact = xact;
-	hold->subxact = subxact;
-	le_role_add(core, entry->role, le_usage_of_hold());
-	uncommitted_link(entry, hold);
-	le_link_before(&core->sessions[sessno].uncommitted, &hold->session_link);
-}
-
-void
-le_uncommitted_remove(LeCore *core, LeUncommitted *hold)
-{
-	le_role_remove(core, hold->entry->role, le_usage_of_hold());
-	uncommitted_unlink(hold);
-	le_unlink(&hold->session_link);
-	le_pool_put(&core->uncommitted, hold);
-}
-
 /* A NEW entry in a lock, one hold of it.  May not fail: it and copies of its texts are reserved. */
 LeEntry *
 le_entry_new(LeCore *core, LeLock *lock, const LeEntrySpec *spec)
@@ -613,15 +588,10 @@ void
 le_entry_arm(LeCore *core, LeEntry *entry)
 {
 	LeTime at = entry->deadline;
+	LeTime sooner = entry->state == LE_STATE_HELD ? le_entry_save_at(entry) : entry->waiter->until;
 
-	if (entry->state == LE_STATE_HELD)
-	{
-		if (entry->lease == NULL && entry->ttl > LE_SAVE_INTERVAL &&
-			le_add(entry->saved_at, LE_SAVE_INTERVAL) < at)
-			at = le_add(entry->saved_at, LE_SAVE_INTERVAL);
-	}
-	else if (entry->waiter->until < at)
-		at = entry->waiter->until;
+	if (sooner < at)
+		at = sooner;
 	if (entry->timer.pos != 0 && at != LE_NEVER && at > entry->timer.at)
 		return;
 	le_timer_set(core, &entry->timer, at);
@@ -699,7 +669,6 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 	lock->held++;
 	lock->mode = entry->mode;
 	le_lock_open(core, lock);
-	lock->doomed = false;
 	core->work++;
 	le_owner_add(core, entry);
 	le_slot_dirty(core, slot);

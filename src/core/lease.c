@@ -103,7 +103,7 @@ le_lease_due(LeCore *core, LeLease *lease, LeTime now)
 		le_lease_end(core, lease, LE_END_EXPIRED, now);
 		return;
 	}
-	if (lease->ttl > LE_SAVE_INTERVAL && le_add(lease->saved_at, LE_SAVE_INTERVAL) <= now)
+	if (le_save_at(lease->ttl, lease->saved_at) <= now)
 	{
 		lease->saved_at = now;
 		lease->saved_left = lease->deadline - now;

@@ -18,10 +18,10 @@ le_lease_dirty(LeCore *core, LeLease *lease)
 void
 le_lease_arm(LeCore *core, LeLease *lease)
 {
-	LeTime at = lease->deadline;
+	LeTime at = le_save_at(lease->ttl, lease->saved_at);
 
-	if (lease->ttl > LE_SAVE_INTERVAL && le_add(lease->saved_at, LE_SAVE_INTERVAL) < at)
-		at = le_add(lease->saved_at, LE_SAVE_INTERVAL);
+	if (lease->deadline < at)
+		at = lease->deadline;
 	if (lease->timer.pos != 0 && at > lease->timer.at)
 		return;
 	le_timer_set(core, &lease->timer, at);

@@ -237,13 +237,6 @@ judge_holder(const LeCore *core, const LeStoredEntry *row)
 	return verdict;
 }
 
-/* May both hold the lock? */
-static bool
-is_rival(const LeLock *lock, const LeStoredEntry *row)
-{
-	return lock != NULL && lock->held > 0 && (row->mode == LE_MODE_EXCLUSIVE || lock->mode != row->mode);
-}
-
 /*
  * Two holders where there can be one: somebody else has written into the table.
  * The newer one stays, unless the older is fenced.  Returns the token of the
@@ -455,7 +448,7 @@ le_core_load_slot(LeCore *core, const LeStoredEntry *row, int64_t *newest)
 	if (row->mode != 0)
 		verdict = judge_holder(core, row);
 	verdict.closed_until = closed_until(core, row, verdict.closed_until);
-	rival = verdict.stays && is_rival(lock, row);
+	rival = verdict.stays && lock != NULL && lock->held > 0 && !le_modes_compatible[lock->mode][row->mode];
 	if (rival)
 		*newest = settle_rivals(core, lock, row, &verdict);
 	if (!reserve_row(core, row))

@@ -97,3 +97,16 @@ le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t role, LeText owne
 	}
 	return NULL;
 }
+
+/* May a request of this kind be one more hold of this holder? */
+LeStatus
+le_reentry_status(const LeEntry *holder, LeMode mode, const LeLease *lease, LeTime ttl)
+{
+	if (holder->mode == LE_MODE_SHARED && mode == LE_MODE_EXCLUSIVE)
+		return LE_BAD_UPGRADE;
+	if (le_entry_named_lease(holder) != lease)
+		return LE_BAD_TTL;
+	if (lease == NULL && (holder->ttl == LE_TTL_BOUND) != (ttl == LE_TTL_BOUND))
+		return LE_BAD_TTL;
+	return LE_OK;
+}

@@ -81,18 +81,6 @@ is_unnamed_holder(const LeEntry *holder, const LeLock *lock, const LeCommand *cm
 		   holder->role == cmd->role && !le_entry_is_ending(holder);
 }
 
-/* It has an uncommitted hold of this session. */
-bool
-le_has_hold_of(const LeEntry *entry, uint64_t session)
-{
-	for (const LeUncommitted *hold = entry->uncommitted; hold != NULL; hold = hold->next)
-	{
-		if (hold->session == session)
-			return true;
-	}
-	return false;
-}
-
 /* The one that this very transaction has acquired; as in le_held_by_session(). */
 static LeEntry *
 held_by_transaction(const LeLock *lock, const LeSession *session, const LeCommand *cmd)

@@ -1,0 +1,77 @@
+/*
+ * core/uncommitted.c
+ *		Holds of transactions that may still roll back: records in their entry's
+ *		list and in their session's.  Once the transaction has committed, its holds are
+ *		only counted (LeEntry.hold_count).
+ */
+#include "core_internal.h"
+
+/* Link a hold to its entry, and out of it again.  One entry may have very many, so neither walks. */
+static void
+uncommitted_link(LeEntry *entry, LeUncommitted *hold)
+{
+	hold->entry = entry;
+	hold->next = entry->uncommitted;
+	hold->link = &entry->uncommitted;
+	if (hold->next != NULL)
+		hold->next->link = &hold->next;
+	entry->uncommitted = hold;
+}
+
+static void
+uncommitted_unlink(LeUncommitted *hold)
+{
+	*hold->link = hold->next;
+	if (hold->next != NULL)
+		hold->next->link = hold->link;
+}
+
+/* The session takes one more hold in this (sub)transaction.  May not fail: it is reserved. */
+void
+le_uncommitted_add(LeCore *core, LeEntry *entry, uint64_t session, uint32_t sessno, uint32_t xact,
+				   uint32_t subxact)
+{
+	LeUncommitted *hold = le_pool_get(&core->uncommitted);
+
+	hold->session = session;
+	hold->xact = xact;
+	hold->subxact = subxact;
+	le_role_add(core, entry->role, le_usage_of_hold());
+	uncommitted_link(entry, hold);
+	le_link_before(&core->sessions[sessno].uncommitted, &hold->session_link);
+}
+
+/* The hold is committed, or gone. */
+void
+le_uncommitted_remove(LeCore *core, LeUncommitted *hold)
+{
+	le_role_remove(core, hold->entry->role, le_usage_of_hold());
+	uncommitted_unlink(hold);
+	le_unlink(&hold->session_link);
+	le_pool_put(&core->uncommitted, hold);
+}
+
+/* The uncommitted holds of one entry become another's. */
+void
+le_uncommitted_move(LeEntry *to, LeEntry *from)
+{
+	while (from->uncommitted != NULL)
+	{
+		LeUncommitted *hold = from->uncommitted;
+
+		uncommitted_unlink(hold);
+		uncommitted_link(to, hold);
+	}
+}
+
+/* Has the entry an uncommitted hold of this session? */
+bool
+le_has_hold_of(const LeEntry *entry, uint64_t session)
+{
+	for (const LeUncommitted *hold = entry->uncommitted; hold != NULL; hold = hold->next)
+	{
+		if (hold->session == session)
+			return true;
+	}
+	return false;
+}
