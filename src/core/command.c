@@ -112,7 +112,8 @@ le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		return;
 	reply->bound = le_entry_time_left(entry, now) == LE_NEVER;
 	reply->wrote = true;
-	reply->may_return = le_entry_ends_soon(entry);
+	/* loaded after a crash it would end soon */
+	reply->may_return = (entry->lease != NULL ? entry->lease->ttl : entry->ttl) <= LE_SAVE_INTERVAL;
 	if (entry->state == LE_STATE_HELD && le_entry_holds(entry) > holds && !cmd->all_holds)
 	{
 		entry->hold_count -= holds;

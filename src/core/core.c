@@ -367,17 +367,6 @@ le_core_overdue(LeCore *core, LeTime timeout, LeTime now)
 
 /* --- looking --- */
 
-/* About what all roles have takes. */
-uint64_t
-le_core_bytes(const LeCore *core)
-{
-	uint64_t bytes = 0;
-
-	le_hash_foreach_all(link, next, core, LE_HASH_ROLES) bytes +=
-		le_container(link, LeRole, hash_link)->bytes;
-	return bytes;
-}
-
 static LePool *
 row_pool(LeCore *core, LeRowType type)
 {

@@ -488,7 +488,6 @@ extern void le_reply_time(LeReply *reply, const LeEntry *entry, LeTime now);
 
 /* Of the newest write that the entry rests on. */
 extern uint64_t le_entry_lsn(const LeEntry *entry);
-extern bool le_entry_ends_soon(const LeEntry *entry);
 
 /* --- core/session.c --- */
 

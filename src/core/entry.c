@@ -298,21 +298,13 @@ leave_queue(LeCore *core, LeEntry *entry)
 		le_place_dirty(core, entry);
 }
 
-/* What whoever waits for this entry is told when it ends. */
-static LeStatus
-answer_of_end(const LeEntry *entry, LeEnd how)
-{
-	if (entry->place || how == LE_END_EXPIRED || how == LE_END_REVOKED || how == LE_END_FORCED)
-		return LE_LOST;
-	return LE_NOT_GRANTED;
-}
-
 /* An entry's end; its lock is not settled yet. */
 void
 le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now)
 {
 	LeLock *lock = entry->lock;
 	LeLease *lease = entry->lease;
+	bool lost = entry->place || how == LE_END_EXPIRED || how == LE_END_REVOKED || how == LE_END_FORCED;
 
 	while (entry->uncommitted != NULL)
 		le_uncommitted_remove(core, entry->uncommitted);
@@ -346,7 +338,7 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 	le_hash_remove(core, LE_HASH_TOKENS, &entry->token_link);
 	le_role_remove(core, entry->role, usage_of(entry));
 	core->work++;
-	le_answer(core, entry, answer_of_end(entry, how), 0);
+	le_answer(core, entry, lost ? LE_LOST : LE_NOT_GRANTED, 0);
 	entry->ended_next = core->ended;
 	core->ended = entry;
 

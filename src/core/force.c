@@ -88,14 +88,6 @@ typedef enum ForcePhase
 	FORCE_PHASES
 } ForcePhase;
 
-static uint32_t
-phase_indexes(const LeCore *core, ForcePhase phase)
-{
-	return le_pool_indexes(phase == FORCE_LEASES   ? &core->leases
-						   : phase == FORCE_CLOSED ? &core->locks
-												   : &core->entries);
-}
-
 /* False: of this one there is more to end. */
 static bool
 force_at(LeCore *core, const LeCommand *cmd, ForcePhase phase, uint32_t index, LeTime now, LeReply *reply)
@@ -150,7 +142,11 @@ le_apply_force_role(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *rep
 
 	for (; phase < FORCE_PHASES; phase++, index = 0)
 	{
-		for (; index < phase_indexes(core, phase); index++)
+		const LePool *pool = phase == FORCE_LEASES   ? &core->leases
+							 : phase == FORCE_CLOSED ? &core->locks
+													 : &core->entries;
+
+		for (; index < le_pool_indexes(pool); index++)
 		{
 			if (looks++ == LOOKS_A_STEP || le_core_is_full(core) ||
 				!force_at(core, cmd, phase, index, now, reply))

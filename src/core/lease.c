@@ -33,17 +33,6 @@ le_core_set_horizon(LeCore *core, LeTime horizon)
 	core->horizon = horizon;
 }
 
-static void
-lease_gone(LeCore *core, LeLease *lease)
-{
-	lease->ended = true;
-	le_timer_clear(core, &lease->timer);
-	le_hash_remove(core, LE_HASH_LEASES, &lease->hash_link);
-	if (!lease->for_group)
-		le_role_remove(core, lease->role, le_usage_of_lease(lease->owner_len));
-	le_lease_dirty(core, lease);
-}
-
 /*
  * End a lease and all that hangs on it.  Of very many entries some are left for
  * the next batch: until then the lease is ending, and they are nobody's.
@@ -71,10 +60,17 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 		entry->lease = NULL;
 		le_entry_end_only(core, entry, how, closed_until, now);
 	}
-	if (le_link_empty(&lease->entries))
-		lease_gone(core, lease);
-	else
+	if (!le_link_empty(&lease->entries))
 		le_timer_set(core, &lease->timer, now);
+	else
+	{
+		lease->ended = true;
+		le_timer_clear(core, &lease->timer);
+		le_hash_remove(core, LE_HASH_LEASES, &lease->hash_link);
+		if (!lease->for_group)
+			le_role_remove(core, lease->role, le_usage_of_lease(lease->owner_len));
+		le_lease_dirty(core, lease);
+	}
 	le_settle_ended(core, before, now);
 }
 
@@ -113,18 +109,6 @@ le_lease_due(LeCore *core, LeLease *lease, LeTime now)
 	le_lease_arm(core, lease);
 }
 
-/*
- * A lease with very much on it has ended between two steps of its revocation.
- * The answer rests on the batch in which it did: this one, or one before.
- */
-static void
-rest_on_end(const LeCore *core, int64_t id, LeReply *reply)
-{
-	reply->lsn = core->lease_ended_lsn;
-	for (LeLease *lease = core->dirty_leases; lease != NULL; lease = lease->dirty_next)
-		reply->wrote |= lease->ended && lease->id == id;
-}
-
 /* KEEP_ALIVE, REVOKE_LEASE and LEASE_TTL. */
 void
 le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -134,8 +118,13 @@ le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	if (lease == NULL || lease->for_group || (lease->ending && cmd->type != LE_CMD_REVOKE_LEASE))
 	{
 		reply->status = LE_NO_LEASE;
-		if (cmd->type == LE_CMD_REVOKE_LEASE && cmd->from != 0)
-			rest_on_end(core, cmd->lease, reply);
+		if (cmd->type != LE_CMD_REVOKE_LEASE || cmd->from == 0)
+			return;
+
+		/* between two steps it has ended, with this batch or one before, on which the answer rests */
+		reply->lsn = core->lease_ended_lsn;
+		for (lease = core->dirty_leases; lease != NULL; lease = lease->dirty_next)
+			reply->wrote |= lease->ended && lease->id == cmd->lease;
 		return;
 	}
 	if (lease->role != cmd->role)

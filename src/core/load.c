@@ -191,18 +191,12 @@ le_core_load_lease(LeCore *core, const LeStoredLease *row)
 
 /* --- what holds no more --- */
 
-static void
-look_at_session(const LeCore *core, const LeStoredEntry *row, Verdict *verdict)
-{
-	if (row->session != 0 && core->load.alive(core->load.arg, row->session, &verdict->sessno))
-		verdict->session = row->session;
-}
-
-/* What it hung on did not outlive the load. */
+/* Has the row ended, because its lease or its connection is gone? */
 static void
 look_at_life(const LeCore *core, const LeStoredEntry *row, Verdict *verdict)
 {
-	look_at_session(core, row, verdict);
+	if (row->session != 0 && core->load.alive(core->load.arg, row->session, &verdict->sessno))
+		verdict->session = row->session;
 	if (row->lease != 0)
 		verdict->lease = le_core_find_lease(core, row->lease);
 	if (row->end != LE_END_NONE)
@@ -477,14 +471,6 @@ le_core_load_slot(LeCore *core, const LeStoredEntry *row, int64_t *newest)
 
 /* --- places --- */
 
-static bool
-place_is_valid(const LeCore *core, const LeStoredEntry *row)
-{
-	if (le_core_find_entry(core, row->kind, row->name, row->token) != NULL)
-		return false;
-	return name_is_valid(row) && request_is_valid(row) && row->holds > 0 && row->member <= LE_MAX_NAMES;
-}
-
 LeLoadStatus
 le_core_load_place(LeCore *core, const LeStoredEntry *row)
 {
@@ -494,7 +480,9 @@ le_core_load_place(LeCore *core, const LeStoredEntry *row)
 	LeLock *lock;
 	LeEntry *entry;
 
-	if (!place_is_valid(core, row))
+	/* is the row right, and its lease or its connection still there? */
+	if (!name_is_valid(row) || !request_is_valid(row) || row->holds <= 0 || row->member > LE_MAX_NAMES ||
+		le_core_find_entry(core, row->kind, row->name, row->token) != NULL)
 		return LE_LOAD_INVALID;
 	look_at_life(core, row, &verdict);
 	if (!reserve_row(core, row) || (row->member > 0 && !le_pool_reserve(core, &core->groups, 1)))
@@ -548,10 +536,13 @@ le_core_load_place(LeCore *core, const LeStoredEntry *row)
 
 /* --- the end --- */
 
-/* What was left of these groups were lapsed holders, whose fences are gone. */
-static void
-end_empty_own_leases(LeCore *core, LeTime now)
+void
+le_core_load_done(LeCore *core, LeTime now)
 {
+	core->loading = false;
+	core->loaded_group = NULL;
+
+	/* what was left of these groups were lapsed holders, whose fences are gone */
 	for (uint32_t i = 0; i < le_core_lease_indexes(core); i++)
 	{
 		LeLease *lease = le_pool_at(&core->leases, i);
@@ -559,14 +550,6 @@ end_empty_own_leases(LeCore *core, LeTime now)
 		if (lease->for_group && !lease->ended && le_link_empty(&lease->entries))
 			le_lease_end(core, lease, LE_END_RELEASED, now);
 	}
-}
-
-void
-le_core_load_done(LeCore *core, LeTime now)
-{
-	core->loading = false;
-	core->loaded_group = NULL;
-	end_empty_own_leases(core, now);
 	for (uint32_t i = 0; i < le_core_lock_indexes(core); i++)
 	{
 		LeLock *lock = le_core_lock_at(core, i);

@@ -25,14 +25,7 @@ le_owner_remove(LeCore *core, LeEntry *entry)
 		le_hash_remove(core, LE_HASH_OWNERS, &entry->owner_link.link);
 }
 
-/* Bound to another connection: it would end under the newcomer when that one ends. */
-static bool
-is_foreign(const LeEntry *holder, uint64_t session)
-{
-	return holder->ttl == LE_TTL_BOUND && holder->lease == NULL && holder->session != session;
-}
-
-/* It is the lease's own: where there is an owner as well, it is that one's. */
+/* A holder is its lease's own only if it names no owner. */
 static bool
 is_of_lease(const LeEntry *entry, const LeLease *lease)
 {
@@ -50,8 +43,11 @@ find_of_owner(const LeCore *core, const LeLock *lock, uint32_t role, LeText owne
 	{
 		LeEntry *holder = le_container(link, LeEntry, owner_link.link);
 
-		if (holder->lock != lock || holder->role != role || is_foreign(holder, session) ||
-			le_entry_is_ending(holder) || !le_text_equal(le_text(holder->owner, holder->owner_len), owner))
+		/* bound to another connection it would end under the newcomer, with that one */
+		if (holder->ttl == LE_TTL_BOUND && holder->lease == NULL && holder->session != session)
+			continue;
+		if (holder->lock != lock || holder->role != role || le_entry_is_ending(holder) ||
+			!le_text_equal(le_text(holder->owner, holder->owner_len), owner))
 			continue;
 		if (le_entry_named_lease(holder) == lease)
 			return holder;

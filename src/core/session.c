@@ -111,15 +111,6 @@ le_apply_session_end(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 		reply->next = !session_end(core, session, false, now);
 }
 
-/* Does the end of one of them end the other? */
-static bool
-end_as_one(const LeEntry *entry, const LeEntry *other)
-{
-	return entry == other ||
-		   (entry->state == LE_STATE_QUEUED && entry->grouped && other->state == LE_STATE_QUEUED &&
-			other->grouped && entry->waiter->group == other->waiter->group);
-}
-
 /* Undo what this transaction took since this subtransaction began. */
 void
 le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -161,7 +152,7 @@ le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 
 		/* its end removes all its holds: go on with one of another entry */
 		while (link != &session->uncommitted &&
-			   end_as_one(entry, le_container(link, LeUncommitted, session_link)->entry))
+			   le_group_lead(le_container(link, LeUncommitted, session_link)->entry) == le_group_lead(entry))
 			link = link->next;
 		le_entry_end_only(core, entry, LE_END_UNDONE, 0, now);
 	}

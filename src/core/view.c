@@ -29,13 +29,6 @@ le_entry_lsn(const LeEntry *entry)
 	return entry->lease != NULL && entry->lease->lsn > entry->lsn ? entry->lease->lsn : entry->lsn;
 }
 
-/* Loaded after a crash, it holds for no longer than LE_SAVE_INTERVAL. */
-bool
-le_entry_ends_soon(const LeEntry *entry)
-{
-	return (entry->lease != NULL ? entry->lease->ttl : entry->ttl) <= LE_SAVE_INTERVAL;
-}
-
 LeLease *
 le_entry_named_lease(const LeEntry *entry)
 {

@@ -283,7 +283,6 @@ extern uint32_t le_core_lease_indexes(const LeCore *core);
 extern LeLease *le_core_lease_at(const LeCore *core, uint32_t index);
 
 /* How many locks there are, and what has happened since the start. */
-extern uint64_t le_core_bytes(const LeCore *core);
 extern uint64_t le_core_lock_count(const LeCore *core);
 /* Entries that have a slot, and those that are queued. */
 extern uint64_t le_core_held(const LeCore *core);
