@@ -115,7 +115,8 @@ enqueue(LeCore *core, LeSession *session, const LeCommand *cmd, LeEntry *entry, 
 		reply->status = LE_WAITING;
 	}
 	le_entry_queue(core, entry, now);
-	assert(entry->state == LE_STATE_QUEUED);
+	assert(entry->state == LE_STATE_QUEUED && entry->lock->waiting > 0);
+	assert(!cmd->enqueue || reply->position > 0);
 }
 
 /* --- the same request, sent again --- */
@@ -162,6 +163,7 @@ le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, L
 {
 	uint32_t position = 1;
 
+	assert(entry->place && entry->state == LE_STATE_QUEUED);
 	if (entry->uncommitted != NULL)
 	{
 		entry->hold_count++;
@@ -212,6 +214,7 @@ enqueue_again(LeCore *core, LeLock *lock, LeLease *lease, const LeCommand *cmd, 
 void
 le_requeue_stored(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
+	assert(cmd->revision != 0);
 	if (!le_has_hold_of(entry, cmd->session))
 		le_uncommitted_add(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
 	reply->status = entry->state == LE_STATE_LAPSED ? LE_LOST
@@ -345,6 +348,7 @@ le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 
 	/* 5. no wait */
 	admitted = le_acquire_admitted(lock, cmd, now);
+	assert(admitted || lock != NULL);
 	if (!admitted && !cmd->enqueue)
 	{
 		reply->own_session = le_held_by_session(core, lock, cmd);

@@ -48,7 +48,7 @@ le_acquirer_get(LeCore *core, LeText text)
 	{
 		acquirer = core->prealloc_acquirer;
 		core->prealloc_acquirer = NULL;
-		assert(acquirer != NULL);
+		assert(acquirer != NULL && text.len <= LE_MAX_ACQUIRER);
 		acquirer->hash = hash_of(core, text);
 		acquirer->entries = 0;
 		acquirer->len = (uint8_t) text.len;

@@ -25,6 +25,7 @@ change_new(LeCore *core, LeLock *lock, LeHow how, LeTime now)
 {
 	LeChange *change = le_pool_get(&core->change_pool);
 
+	assert(lock->kind == LE_KIND_ELECTION);
 	change->lock = lock;
 	change->how = (uint8_t) how;
 	change->number = core->next_revision++;
@@ -98,6 +99,7 @@ le_change_lost(LeCore *core, LeLock *lock, const LeStoredEntry *row, LeEnd how, 
 	if (how == LE_END_NONE)
 		how = row->ttl == LE_TTL_BOUND ? LE_END_SESSION : LE_END_EXPIRED;
 	change = change_new(core, lock, how_ended(how), now);
+	assert(row->value.data == NULL || core->prealloc_value != NULL);
 	change->dropped = core->prealloc_value;
 	core->prealloc_value = NULL;
 	change->value = change->dropped;

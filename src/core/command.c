@@ -77,6 +77,7 @@ le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		entry->saved_left = entry->ttl;
 		le_slot_dirty(core, entry->slot);
 	}
+	assert(entry->state == LE_STATE_HELD);
 	le_entry_renew(core, entry, now);
 	le_reply_time(reply, entry, now);
 	reply->wrote = entry->slot->row.dirty || lease_is_dirty(entry);
@@ -116,6 +117,7 @@ le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->may_return = (entry->lease != NULL ? entry->lease->ttl : entry->ttl) <= LE_SAVE_INTERVAL;
 	if (entry->state == LE_STATE_HELD && le_entry_holds(entry) > holds && !cmd->all_holds)
 	{
+		assert(entry->hold_count > holds);
 		entry->hold_count -= holds;
 		le_slot_dirty(core, entry->slot);
 		return;
@@ -176,6 +178,7 @@ le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->status = LE_QUEUED;
 	reply->own_session = le_held_by_session(core, entry->lock, cmd);
 	entry = le_group_lead(entry);
+	assert(entry->state == LE_STATE_QUEUED && entry->place);
 	if (cmd->wait != 0 && !entry->waiter->answering)
 	{
 		displace_waiter(core, entry, reply);

@@ -92,7 +92,7 @@ le_pool_get(LePool *pool)
 {
 	void *object = pool->free_list;
 
-	assert(object != NULL && pool->nfree > 0);
+	assert(object != NULL && pool->nfree > 0 && pool->used + pool->nfree == le_pool_indexes(pool));
 	pool->free_list = *(void **) object;
 	pool->nfree--;
 	pool->used++;
@@ -104,6 +104,7 @@ void
 le_pool_put(LePool *pool, void *object)
 {
 	assert(pool->used > 0);
+	assert(object != NULL && object != pool->free_list);
 	memset(object, 0, pool->size);
 	*(void **) object = pool->free_list;
 	pool->free_list = object;
@@ -163,6 +164,7 @@ le_heap_reserve(LeCore *core, uint32_t cap)
 static void
 heap_put(LeHeap *heap, uint32_t i, LeTimer *timer)
 {
+	assert(i < heap->len);
 	heap->items[i] = timer;
 	timer->pos = i + 1;
 }
@@ -237,7 +239,7 @@ le_timer_clear(LeCore *core, LeTimer *timer)
 	if (timer->pos == 0)
 		return;
 	i = timer->pos - 1;
-	assert(heap->items[i] == timer);
+	assert(i < heap->len && heap->items[i] == timer);
 	last = heap->items[--heap->len];
 	timer->pos = 0;
 	if (last == timer)
@@ -410,6 +412,7 @@ le_hash_add(LeCore *core, LeHashId id, LeHashLink *link)
 {
 	LeHash *table = &core->hashes[id];
 
+	assert(table->count < table->size);
 	chain_add(id, &table->buckets[hash_of(core, id, link) & (table->size - 1)], link);
 	table->count++;
 }
@@ -423,6 +426,7 @@ le_hash_remove(LeCore *core, LeHashId id, LeHashLink *link)
 	if (id == LE_HASH_OWNERS)
 	{
 		from = ((LeHashBackLink *) link)->back;
+		assert(from != NULL && *from == link);
 		((LeHashBackLink *) link)->back = NULL;
 	}
 	else
@@ -431,6 +435,7 @@ le_hash_remove(LeCore *core, LeHashId id, LeHashLink *link)
 		while (*from != link)
 			from = &(*from)->next;
 	}
+	assert(table->count > 0);
 	point_to(id, from, link->next);
 	table->count--;
 }

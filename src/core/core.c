@@ -15,6 +15,7 @@ le_core_create(const LeEnv *env, uint32_t max_sessions, int64_t next_revision)
 	if (core == NULL)
 		return NULL;
 	memset(core, 0, sizeof(*core));
+	assert(max_sessions > 0 && next_revision > 0);
 	core->env = *env;
 	core->next_revision = next_revision;
 	core->max_sessions = max_sessions;
@@ -205,7 +206,7 @@ le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	if (reply->status == LE_LOST || reply->status == LE_NOT_HELD || reply->status == LE_NO_LEASE)
 		tell_ending(core, cmd, now, reply);
 	le_prealloc_free(core);
-	assert(core->passed == NULL);
+	assert(core->passed == NULL && core->prealloc_value == NULL && core->prealloc_acquirer == NULL);
 }
 
 /* --- time --- */
@@ -306,6 +307,7 @@ lock_due(LeCore *core, LeLock *lock, LeTime now)
 			return;
 		}
 		lock->doomed = true;
+		assert(lock->waiting == 0 && lock->held == 0);
 	}
 	else if (lock->closed_until <= now)
 		le_lock_open(core, lock);

@@ -7,18 +7,21 @@
 LeSlot *
 le_next_dirty_slot(const LeCore *core, const LeSlot *after)
 {
+	assert(after == NULL || after->row.dirty);
 	return after == NULL ? core->dirty_slots : after->dirty_next;
 }
 
 LeLease *
 le_next_dirty_lease(const LeCore *core, const LeLease *after)
 {
+	assert(after == NULL || after->row.dirty);
 	return after == NULL ? core->dirty_leases : after->dirty_next;
 }
 
 LeEntry *
 le_next_dirty_place(const LeCore *core, const LeEntry *after)
 {
+	assert(after == NULL || after->waiter->row.dirty);
 	return after == NULL ? core->dirty_places : after->waiter->dirty_next;
 }
 
@@ -31,12 +34,14 @@ le_next_change(const LeCore *core, const LeChange *after)
 LeEntry *
 le_next_answer(const LeCore *core, const LeEntry *after)
 {
+	assert(after == NULL || after->waiter->answering);
 	return after == NULL ? core->answers : after->waiter->answer_next;
 }
 
 void
 le_entry_answer(const LeCore *core, const LeEntry *entry, LeTime now, LeReply *reply)
 {
+	assert(entry->waiter != NULL && entry->waiter->answering);
 	memset(reply, 0, sizeof(*reply));
 	reply->status = (LeStatus) entry->waiter->answer;
 	reply->token = entry->waiter->answer_token;
@@ -58,6 +63,8 @@ le_entry_answer(const LeCore *core, const LeEntry *entry, LeTime now, LeReply *r
 static void
 lock_free(LeCore *core, LeLock *lock)
 {
+	assert(lock->doomed && !lock->doom_listed);
+	assert(lock->held == 0 && lock->waiting == 0 && lock->closed_until == 0);
 	for (LeSlot *slot = lock->slots, *next; slot != NULL; slot = next)
 	{
 		next = slot->next;
@@ -76,6 +83,7 @@ waiters_done(LeCore *core, uint64_t lsn)
 	for (LeEntry *entry = core->dirty_places, *next; entry != NULL; entry = next)
 	{
 		next = entry->waiter->dirty_next;
+		assert(entry->waiter->row.dirty);
 		entry->waiter->dirty_next = NULL;
 		entry->waiter->row.dirty = false;
 		if (entry->state == LE_STATE_QUEUED)
@@ -86,6 +94,7 @@ waiters_done(LeCore *core, uint64_t lsn)
 	for (LeEntry *entry = core->answers, *next; entry != NULL; entry = next)
 	{
 		next = entry->waiter->answer_next;
+		assert(entry->waiter->answering);
 		entry->waiter->answer_next = NULL;
 		entry->waiter->answering = false;
 		entry->waiter->session = 0;
@@ -96,18 +105,24 @@ waiters_done(LeCore *core, uint64_t lsn)
 	for (LeWaiter *waiter = core->left, *next; waiter != NULL; waiter = next)
 	{
 		next = waiter->left_next;
+		assert(waiter->entry->waiter == waiter && !le_linked(&waiter->queue_link) && !waiter->answering);
 		waiter->entry->waiter = NULL;
 		le_pool_put(&core->waiters, waiter);
 	}
 	core->left = NULL;
 }
 
+/*
+ * The batch is written and answered: its lists are emptied, and what has ended in
+ * it is freed.  May not fail: it only gives back.
+ */
 void
 le_core_batch_done(LeCore *core, uint64_t lsn)
 {
 	for (LeSlot *slot = core->dirty_slots, *next; slot != NULL; slot = next)
 	{
 		next = slot->dirty_next;
+		assert(slot->row.dirty);
 		slot->dirty_next = NULL;
 		slot->row.dirty = slot->row.recycled = false;
 		if (le_slot_holder(slot) != NULL)
@@ -118,11 +133,13 @@ le_core_batch_done(LeCore *core, uint64_t lsn)
 	for (LeLease *lease = core->dirty_leases, *next; lease != NULL; lease = next)
 	{
 		next = lease->dirty_next;
+		assert(lease->row.dirty);
 		lease->dirty_next = NULL;
 		lease->row.dirty = false;
 		lease->lsn = lsn;
 		if (lease->ended)
 		{
+			assert(le_link_empty(&lease->entries) && lease->timer.pos == 0);
 			if (lsn > core->lease_ended_lsn)
 				core->lease_ended_lsn = lsn;
 			le_free_text(core, &lease->owner);
@@ -148,6 +165,7 @@ le_core_batch_done(LeCore *core, uint64_t lsn)
 	for (LeEntry *entry = core->ended, *next; entry != NULL; entry = next)
 	{
 		next = entry->ended_next;
+		assert(entry->state == LE_STATE_ENDED && entry->waiter == NULL && entry->timer.pos == 0);
 		le_entry_free(core, entry);
 	}
 	core->ended = NULL;
@@ -155,6 +173,7 @@ le_core_batch_done(LeCore *core, uint64_t lsn)
 	for (LeLock *lock = core->doomed, *next; lock != NULL; lock = next)
 	{
 		next = lock->doomed_next;
+		assert(lock->doom_listed);
 		lock->doomed_next = NULL;
 		lock->doom_listed = false;
 		if (lock->doomed)

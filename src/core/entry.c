@@ -10,6 +10,7 @@
 void
 le_slot_dirty(LeCore *core, LeSlot *slot)
 {
+	assert(slot->lock != NULL);
 	if (slot->row.dirty)
 		return;
 	slot->row.dirty = true;
@@ -22,6 +23,7 @@ le_place_dirty(LeCore *core, LeEntry *entry)
 {
 	LeWaiter *waiter = entry->waiter;
 
+	assert(entry->place && waiter->entry == entry);
 	if (waiter->row.dirty)
 		return;
 	waiter->row.dirty = true;
@@ -38,6 +40,7 @@ le_answer(LeCore *core, LeEntry *entry, LeStatus status, int64_t token)
 
 	if (waiter == NULL || waiter->session == 0 || waiter->answering)
 		return;
+	assert(status == LE_OK || token == 0 || status == LE_QUEUED);
 	waiter->answer = (uint8_t) status;
 	waiter->answer_token = token;
 	waiter->answering = true;
@@ -81,6 +84,7 @@ le_lock_get(LeCore *core, LeKind kind, LeText name)
 void
 le_slot_add_free(LeLock *lock, LeSlot *slot)
 {
+	assert(slot->lock == lock && !slot->free);
 	slot->free = true;
 	slot->free_next = lock->free_slots;
 	lock->free_slots = slot;
@@ -93,6 +97,7 @@ slot_take(LeCore *core, LeLock *lock)
 
 	if (slot != NULL)
 	{
+		assert(slot->free && slot->lock == lock);
 		lock->free_slots = slot->free_next;
 		slot->holder = NULL;
 		slot->free = false;
@@ -127,6 +132,7 @@ le_lock_close(LeCore *core, LeLock *lock, LeTime until, uint32_t role)
 	if (until == 0 || until < lock->closed_until || (until == lock->closed_until && role >= lock->closed_by))
 		return;
 	le_lock_open(core, lock);
+	assert(lock->closed_until == 0);
 	lock->closed_until = until;
 	lock->closed_by = role;
 	le_role_add(core, role, le_usage_of_closed(lock->name_len));
@@ -169,6 +175,7 @@ le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 {
 	bool counted = !le_entry_counts_once(holder) || holder->uncommitted != NULL;
 
+	assert(holder->state == LE_STATE_HELD && !le_entry_is_ending(holder));
 	if (!counted && le_entry_named_lease(holder) != NULL)
 		return false;
 	if (counted)
@@ -189,6 +196,7 @@ le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 			holder->deadline = deadline;
 		holder->saved_at = now;
 		holder->saved_left = holder->deadline - now;
+		assert(holder->saved_left >= ttl || holder->deadline == LE_NEVER);
 		le_entry_arm(core, holder);
 	}
 	return counted;
@@ -262,6 +270,7 @@ entry_leave_slot(LeCore *core, LeEntry *entry, LeTime closed_until, LeTime now)
 	LeSlot *slot = entry->slot;
 	LeLock *lock = entry->lock;
 
+	assert(le_entry_has_slot(entry) && le_slot_holder(slot) == entry && lock->held > 0);
 	if (entry->state == LE_STATE_LAPSED)
 		le_unlink(&entry->lapsed_link);
 	else
@@ -286,10 +295,12 @@ leave_queue(LeCore *core, LeEntry *entry)
 {
 	LeWaiter *waiter = entry->waiter;
 
+	assert(waiter->entry == entry);
 	waiter->left_next = core->left;
 	core->left = waiter;
 	if (entry->state != LE_STATE_QUEUED)
 		return; /* of a group that is granted at once */
+	assert(entry->lock->waiting > 0 && core->queued > 0 && le_linked(&waiter->queue_link));
 	le_unlink(&waiter->queue_link);
 	le_unlink(&waiter->waits_link);
 	entry->lock->waiting--;
@@ -306,6 +317,7 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 	LeLease *lease = entry->lease;
 	bool lost = entry->place || how == LE_END_EXPIRED || how == LE_END_REVOKED || how == LE_END_FORCED;
 
+	assert(entry->state == LE_STATE_QUEUED || le_entry_has_slot(entry));
 	while (entry->uncommitted != NULL)
 		le_uncommitted_remove(core, entry->uncommitted);
 	if (entry->state == LE_STATE_QUEUED)
@@ -339,6 +351,7 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 	le_role_remove(core, entry->role, usage_of(entry));
 	core->work++;
 	le_answer(core, entry, lost ? LE_LOST : LE_NOT_GRANTED, 0);
+	assert(entry->timer.pos == 0 && entry->slot == NULL && !le_linked(&entry->session_link));
 	entry->ended_next = core->ended;
 	core->ended = entry;
 
@@ -431,6 +444,7 @@ lock_settle(LeCore *core, LeLock *lock, LeTime now)
 		LeEntry *head = le_queued(lock->queue.next);
 		LeEnd ending = lease_ending(core, head, now);
 
+		assert(head->state == LE_STATE_QUEUED && head->lock == lock);
 		if (ending != LE_END_NONE)
 		{
 			le_entry_end_only(core, head, ending, 0, now);
@@ -478,6 +492,7 @@ le_lock_settle(LeCore *core, LeLock *lock, LeTime now)
 		LeGroup *group = core->passed;
 
 		core->passed = group->passed_next;
+		assert(group->members->state != LE_STATE_QUEUED);
 		for (LeEntry *member = group->members; member != NULL; member = member->waiter->group_next)
 			lock_settle(core, member->lock, now);
 		le_pool_put(&core->groups, group);
@@ -565,6 +580,7 @@ le_waiter_new(LeCore *core, LeEntry *entry, LeTime since)
 {
 	LeWaiter *waiter = le_pool_get(&core->waiters);
 
+	assert(entry->state == LE_STATE_NEW && entry->waiter == NULL);
 	waiter->entry = entry;
 	waiter->since = since;
 	waiter->until = LE_NEVER;
@@ -582,6 +598,7 @@ le_entry_arm(LeCore *core, LeEntry *entry)
 	LeTime at = entry->deadline;
 	LeTime sooner = entry->state == LE_STATE_HELD ? le_entry_save_at(entry) : entry->waiter->until;
 
+	assert(entry->state == LE_STATE_HELD || entry->state == LE_STATE_QUEUED);
 	if (sooner < at)
 		at = sooner;
 	if (entry->timer.pos != 0 && at != LE_NEVER && at > entry->timer.at)
@@ -597,6 +614,7 @@ le_entry_arm(LeCore *core, LeEntry *entry)
 void
 le_entry_renew(LeCore *core, LeEntry *entry, LeTime now)
 {
+	assert(entry->state == LE_STATE_HELD || entry->state == LE_STATE_QUEUED);
 	if (entry->lease != NULL)
 	{
 		le_lease_renew(core, entry->lease, now);
@@ -630,6 +648,7 @@ le_entry_queue(LeCore *core, LeEntry *entry, LeTime now)
 	while (next->prev != &lock->queue && le_queued(next->prev)->token > entry->token)
 		next = next->prev;
 	le_entry_set_state(entry, LE_STATE_NEW, LE_STATE_QUEUED);
+	assert(next->prev == &lock->queue || le_queued(next->prev)->token < entry->token);
 	le_link_before(next, &entry->waiter->queue_link);
 	if (lock->kind == LE_KIND_LOCK)
 		le_link_before(&core->waits, &entry->waiter->waits_link);
@@ -645,6 +664,7 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 	LeLock *lock = entry->lock;
 	LeSlot *slot = slot_take(core, lock);
 
+	assert(entry->state == LE_STATE_NEW || entry->state == LE_STATE_QUEUED);
 	assert(le_lock_admits(lock, entry->mode, now));
 	if (entry->state == LE_STATE_QUEUED)
 		le_count_wait(core, entry, true, now);
@@ -672,12 +692,14 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 	}
 	core->stats.grants++;
 	le_answer(core, entry, LE_OK, entry->token);
+	assert(le_slot_holder(entry->slot) == entry && slot->row.dirty && lock->closed_until == 0);
 }
 
 /* Its end has come, and a fence keeps it in its slot. */
 void
 le_entry_lapse(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime since)
 {
+	assert(how != LE_END_NONE || core->loading);
 	le_count_hold(core, entry, since);
 	le_owner_remove(core, entry);
 	le_epoch_raise(core, entry->lock->hash);
@@ -698,6 +720,7 @@ le_entry_lapse(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeT
 void
 le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now)
 {
+	assert(entry->state != LE_STATE_NEW && entry->state != LE_STATE_ENDED);
 	if (entry->state == LE_STATE_LAPSED && entry->closed_until > closed_until)
 		closed_until = entry->closed_until;
 	if (le_entry_has_slot(entry) && core->env.fenced != NULL && core->env.fenced(core->env.arg, entry->token))

@@ -21,4 +21,5 @@ le_epoch_reply(const LeCore *core, LeReply *reply, const LeEntry *entry)
 		return;
 	reply->epoch = entry->lock->hash % LE_EPOCHS;
 	reply->epoch_is = core->env.epochs[reply->epoch];
+	assert(reply->epoch_is != 0);
 }

@@ -65,6 +65,7 @@ le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 			reply->next = granted_by > 0 ? granted_by : 1;
 			break;
 		}
+		assert(holder->state == LE_STATE_HELD && holder->lock == lock);
 		le_entry_end_only(core, holder, LE_END_FORCED, 0, now);
 		reply->ended++;
 	}
@@ -140,6 +141,7 @@ le_apply_force_role(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *rep
 	ForcePhase phase = (ForcePhase) (at >> 32);
 	LeEntry *before = core->ended;
 
+	assert(phase < FORCE_PHASES);
 	for (; phase < FORCE_PHASES; phase++, index = 0)
 	{
 		const LePool *pool = phase == FORCE_LEASES   ? &core->leases

@@ -95,5 +95,6 @@ le_first_revision(int64_t incarnation, LeTime time)
 		offset = QUARTER + (MAX_AHEAD - ahead) * (2 * QUARTER) / MAX_AHEAD;
 	else
 		offset = 3 * QUARTER + (-ahead < MINUTE ? -ahead : MINUTE) * (QUARTER / 2) / MINUTE;
+	assert(offset >= 0 && offset < LE_COUNTER_MAX);
 	return (incarnation << LE_COUNTER_BITS) + offset + 1;
 }

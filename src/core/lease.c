@@ -22,6 +22,7 @@ le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 		lease->owner_len = (uint8_t) cmd->owner.len;
 	}
 	le_lease_start(core, lease, now);
+	assert(lease->row.dirty && lease->timer.pos != 0);
 	reply->lease = lease->id;
 	reply->valid_for = lease->ttl;
 	reply->wrote = true;
@@ -64,6 +65,7 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 		le_timer_set(core, &lease->timer, now);
 	else
 	{
+		assert(!lease->ended);
 		lease->ended = true;
 		le_timer_clear(core, &lease->timer);
 		le_hash_remove(core, LE_HASH_LEASES, &lease->hash_link);
@@ -92,6 +94,7 @@ is_awaited(const LeLease *lease)
 void
 le_lease_due(LeCore *core, LeLease *lease, LeTime now)
 {
+	assert(!lease->ended);
 	if (!lease->ending && le_is_over(core, lease->deadline, now) && is_awaited(lease))
 		le_lease_renew(core, lease, now);
 	if (lease->ending || le_is_over(core, lease->deadline, now))

@@ -32,6 +32,7 @@ le_lease_new(LeCore *core, int64_t id, LeTime ttl, uint32_t role)
 {
 	LeLease *lease = le_pool_get(&core->leases);
 
+	assert(id > 0 && ttl > 0 && le_core_find_lease(core, id) == NULL);
 	lease->id = id;
 	lease->ttl = ttl;
 	lease->deadline = LE_NEVER;
@@ -46,6 +47,7 @@ le_lease_new(LeCore *core, int64_t id, LeTime ttl, uint32_t role)
 void
 le_lease_start(LeCore *core, LeLease *lease, LeTime now)
 {
+	assert(!lease->ended && !lease->ending && lease->ttl > 0);
 	lease->deadline = le_add(now, lease->ttl);
 	lease->saved_at = now;
 	lease->saved_left = lease->ttl;
@@ -56,6 +58,7 @@ le_lease_start(LeCore *core, LeLease *lease, LeTime now)
 void
 le_lease_renew(LeCore *core, LeLease *lease, LeTime now)
 {
+	assert(!lease->ended && !lease->ending);
 	lease->deadline = le_add(now, lease->ttl);
 	lease->saved_at = now;
 	if (lease->ttl > LE_SAVE_INTERVAL && lease->saved_left < lease->ttl)
@@ -70,6 +73,7 @@ le_lease_renew(LeCore *core, LeLease *lease, LeTime now)
 void
 le_lease_set_ttl(LeCore *core, LeLease *lease, LeTime ttl)
 {
+	assert(ttl > 0 && lease->for_group);
 	if (ttl == lease->ttl)
 		return;
 	lease->ttl = ttl;
@@ -83,6 +87,7 @@ le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now)
 {
 	LeTime deadline = le_add(now, ttl);
 
+	assert(ttl > 0 && lease->for_group && !lease->ended);
 	if (ttl > lease->ttl)
 		lease->ttl = ttl;
 	if (deadline > lease->deadline)

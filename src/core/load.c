@@ -144,7 +144,8 @@ find_ended_again(LeCore *failed)
 void
 le_core_load_begin(LeCore *core, const LeLoadEnv *env)
 {
-	assert(core->hashes[LE_HASH_LOCKS].count == 0 && core->hashes[LE_HASH_LEASES].count == 0);
+	assert(!core->loading && core->hashes[LE_HASH_LOCKS].count == 0 &&
+		   core->hashes[LE_HASH_LEASES].count == 0);
 	core->load = *env;
 	core->lease_ended_lsn = env->lsn;
 	core->loading = true;
@@ -283,6 +284,7 @@ load_slot(LeCore *core, LeLock *lock, const LeStoredEntry *row)
 {
 	LeSlot *slot = le_pool_get(&core->slots);
 
+	assert(core->loading && row->slot >= 0);
 	slot->lock = lock;
 	slot->number = row->slot;
 	slot->row.locator = row->locator;
@@ -365,6 +367,7 @@ load_holder(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict 
 	const LeEntry *failed = find_failed(core, row);
 	LeEntry *entry = le_entry_new(core, lock, &spec);
 
+	assert(!slot->free && slot->holder == NULL);
 	le_entry_set_state(entry, LE_STATE_NEW, LE_STATE_HELD);
 	le_owner_add(core, entry);
 	entry->slot = slot;
@@ -539,6 +542,7 @@ le_core_load_place(LeCore *core, const LeStoredEntry *row)
 void
 le_core_load_done(LeCore *core, LeTime now)
 {
+	assert(core->loading);
 	core->loading = false;
 	core->loaded_group = NULL;
 

@@ -74,6 +74,7 @@ le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t role, LeText owne
 {
 	const LeLink *link;
 
+	assert(lease == NULL || !lease->for_group || !lease->ended);
 	if (owner.data != NULL)
 		return find_of_owner(core, lock, role, owner, lease, session);
 	if (lease == NULL)
@@ -98,6 +99,7 @@ le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t role, LeText owne
 LeStatus
 le_reentry_status(const LeEntry *holder, LeMode mode, const LeLease *lease, LeTime ttl)
 {
+	assert(holder->state == LE_STATE_HELD && mode != LE_MODE_PERMIT);
 	if (holder->mode == LE_MODE_SHARED && mode == LE_MODE_EXCLUSIVE)
 		return LE_BAD_UPGRADE;
 	if (le_entry_named_lease(holder) != lease)

@@ -37,6 +37,7 @@ le_pause_seen(LePause *pause, LeTime since, LeTime clock)
 	pause->in_row = since - pause->ended_at < LE_PAUSE ? pause->in_row + 1 : 1;
 	if (pause->in_row > LE_PAUSES_IN_ROW)
 		gap -= LE_PAUSE;
+	assert(gap > 0);
 	pause->lost += gap;
 	pause->ended_at = clock;
 	return gap;

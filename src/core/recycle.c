@@ -28,6 +28,7 @@ add_idle(LeIdleRows *idle, LeSlot *slot, LeTime now)
 {
 	uint32_t end = (idle->first + idle->n) % LE_MAX_IDLE;
 
+	assert(le_slot_holder(slot) == NULL && slot->row.on_disk);
 	slot->row.reused = slot->row.listed;
 	if (slot->row.listed || idle->n == LE_MAX_IDLE)
 		return;
@@ -35,6 +36,7 @@ add_idle(LeIdleRows *idle, LeSlot *slot, LeTime now)
 	idle->ring[end].slot = slot;
 	idle->ring[end].since = now;
 	idle->n++;
+	assert(idle->n <= LE_MAX_IDLE);
 }
 
 /* An election keeps its row, and with it the number of its last change. */
@@ -94,6 +96,7 @@ recycle(LeCore *core, LeSlot *from, LeSlot *to, LeTime now)
 	to->row.on_disk = true;
 	to->row.recycled = true;
 	from->row.on_disk = false;
+	assert(from != to && to->row.dirty && !may_recycle(from));
 	le_lock_timer(core, from->lock, now);
 }
 

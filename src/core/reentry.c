@@ -21,6 +21,7 @@ le_holder_proclaim(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime n
 {
 	char *old = holder->value;
 
+	assert(holder->state == LE_STATE_HELD && core->prealloc_value != NULL);
 	le_role_add(core, holder->role, (LeUsage){.bytes = cmd->value.len});
 	le_role_remove(core, holder->role, (LeUsage){.bytes = holder->value_len});
 	holder->value = core->prealloc_value;
@@ -68,6 +69,7 @@ le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now
 		le_holder_proclaim(core, holder, cmd, now);
 	core->stats.grants++;
 	le_reply_holder(reply, holder, now);
+	assert(holder->hold_count > 0 && holder->state == LE_STATE_HELD);
 	reply->reentrant = true;
 	reply->shared_owner = le_owner_is_shared(holder, cmd->session);
 	reply->wrote |= holder->slot->row.dirty;

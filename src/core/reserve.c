@@ -96,6 +96,7 @@ le_reserve_lease(LeCore *core, LeText owner)
 bool
 le_reserve_entries(LeCore *core, LeKind kind, const LeText *names, uint32_t n, const LeEntrySpec *spec)
 {
+	assert(n > 0 && n <= LE_MAX_NAMES);
 	le_prealloc_free(core);
 	if (!prealloc_room(core, &core->prealloc_names, n) || !prealloc_room(core, &core->prealloc_owners, n) ||
 		!prealloc_text(core, &core->prealloc_value, spec->value) ||

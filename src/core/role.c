@@ -81,6 +81,7 @@ le_role_add(LeCore *core, uint32_t id, LeUsage usage)
 	role->entries += usage.entries;
 	role->leases += usage.leases;
 	role->bytes += usage.bytes;
+	assert(role->entries >= usage.entries && role->bytes >= usage.bytes);
 }
 
 void

@@ -15,6 +15,7 @@ session_forget_holds(LeCore *core, LeSession *session)
 void
 le_session_wait(LeSession *session, LeEntry *entry, const LeCommand *cmd, LeTime now)
 {
+	assert(entry->waiter != NULL && session->id == cmd->session);
 	entry->waiter->session = cmd->session;
 	entry->waiter->sessno = cmd->sessno;
 	entry->waiter->request = cmd->request;
@@ -32,6 +33,7 @@ session_stop_waiting(LeCore *core, LeSession *session, LeEnd how, LeTime now)
 
 	if (entry == NULL)
 		return;
+	assert(entry->state == LE_STATE_QUEUED && entry->waiter->session == session->id);
 	if (entry->place)
 	{
 		/* the place stays, only the wait for it ends; that kept it alive */
@@ -69,6 +71,7 @@ session_end(LeCore *core, LeSession *session, bool all, LeTime now)
 	le_settle_ended(core, before, now);
 	if (!le_link_empty(&session->entries))
 		return false;
+	assert(le_link_empty(&session->uncommitted) && session->waiting_on == NULL);
 	session->id = 0;
 	session->xact = 0;
 	session->bound = 0;

@@ -42,6 +42,7 @@ count(LeCore *core, LeDurationType type, LeTime length)
 		length = 0;
 	while (bucket < LE_DURATION_BOUNDS && length > le_duration_bounds[bucket])
 		bucket++;
+	assert(bucket <= LE_DURATION_BOUNDS);
 	durations->n[bucket]++;
 	durations->count++;
 	durations->sum += length;

@@ -52,6 +52,7 @@ le_group_ready(LeGroup *group, LeTime now)
 static void
 group_passed(LeCore *core, LeGroup *group)
 {
+	assert(group->members->state != LE_STATE_QUEUED);
 	group->passed_next = core->passed;
 	core->passed = group;
 }
@@ -65,7 +66,10 @@ le_group_grant_members(LeCore *core, LeEntry *first, LeTime now)
 	if (first->lease != NULL && first->lease->for_group)
 		le_lease_start(core, first->lease, now);
 	for (LeEntry *member = first; member != NULL; member = member->waiter->group_next, n++)
+	{
+		assert(member->grouped && member->token == first->token);
 		le_entry_grant(core, member, now);
+	}
 	return n;
 }
 
@@ -81,6 +85,7 @@ le_group_end(LeCore *core, LeGroup *group, LeEnd how, LeTime now)
 {
 	for (LeEntry *member = group->members; member != NULL; member = member->waiter->group_next)
 	{
+		assert(member->state == LE_STATE_QUEUED && member->waiter->group == group);
 		member->waiter->group = NULL;
 		le_entry_finish(core, member, how, 0, now);
 	}
@@ -101,6 +106,7 @@ le_group_load(LeCore *core, LeEntry *entry)
 		group = le_pool_get(&core->groups);
 		core->loaded_group = group;
 	}
+	assert(entry->waiter->member > 0 && entry->place);
 	entry->grouped = true;
 	entry->waiter->group = group;
 	if (group->members == NULL || entry->waiter->member < group->members->waiter->member)

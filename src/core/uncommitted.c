@@ -21,6 +21,7 @@ uncommitted_link(LeEntry *entry, LeUncommitted *hold)
 static void
 uncommitted_unlink(LeUncommitted *hold)
 {
+	assert(*hold->link == hold);
 	*hold->link = hold->next;
 	if (hold->next != NULL)
 		hold->next->link = hold->link;
@@ -33,6 +34,7 @@ le_uncommitted_add(LeCore *core, LeEntry *entry, uint64_t session, uint32_t sess
 {
 	LeUncommitted *hold = le_pool_get(&core->uncommitted);
 
+	assert(core->sessions[sessno].id == session);
 	hold->session = session;
 	hold->xact = xact;
 	hold->subxact = subxact;
@@ -55,6 +57,7 @@ le_uncommitted_remove(LeCore *core, LeUncommitted *hold)
 void
 le_uncommitted_move(LeEntry *to, LeEntry *from)
 {
+	assert(to != from && to->role == from->role);
 	while (from->uncommitted != NULL)
 	{
 		LeUncommitted *hold = from->uncommitted;
