@@ -243,9 +243,12 @@ requeue(LeCore *core, LeSession *session, const LeCommand *cmd, LeTime now, LeRe
 	LeEntry *entry = le_core_find_entry(core, cmd->kind, cmd->name, cmd->revision);
 	LeLease *lease;
 
+	/* 1. the lease */
 	reply->status = le_acquire_lease(core, cmd, now, &lease);
 	if (reply->status != LE_OK)
 		return;
+
+	/* 2. what is stored */
 	if (entry == NULL && lock != NULL && !cmd->enqueue)
 		entry = le_reentry_joined(core, lock, cmd, lease);
 	if (entry != NULL)
@@ -253,6 +256,8 @@ requeue(LeCore *core, LeSession *session, const LeCommand *cmd, LeTime now, LeRe
 		le_requeue_stored(core, entry, cmd, now, reply);
 		return;
 	}
+
+	/* 3. the use of the name */
 	if (lock != NULL)
 	{
 		reply->status = le_acquire_use(lock, cmd);
@@ -260,6 +265,8 @@ requeue(LeCore *core, LeSession *session, const LeCommand *cmd, LeTime now, LeRe
 		if (reply->status != LE_OK)
 			return;
 	}
+
+	/* 4. no wait */
 	if (!cmd->enqueue)
 	{
 		reply->own_session = lock != NULL && le_held_by_session(core, lock, cmd);
@@ -269,6 +276,7 @@ requeue(LeCore *core, LeSession *session, const LeCommand *cmd, LeTime now, LeRe
 			return;
 		}
 	}
+	/* 5. back to the queue */
 	entry = new_request(core, cmd, lease, reply);
 	enqueue(core, session, cmd, entry, now, reply);
 	le_lock_settle(core, entry->lock, now);

@@ -20,6 +20,7 @@ le_changes_reserve(LeCore *core)
 	return le_pool_reserve(core, &core->change_pool, 2 * (core->candidates + 1) + 1);
 }
 
+/* A change of this election, the newest of the batch.  May not fail: le_changes_reserve() has made room. */
 static LeChange *
 change_new(LeCore *core, LeLock *lock, LeHow how, LeTime now)
 {
@@ -62,6 +63,7 @@ le_change_add(LeCore *core, const LeEntry *entry, LeHow how, char *dropped, LeTi
 	change->place = entry->place;
 }
 
+/* How the history calls this end of a term. */
 static LeHow
 how_ended(LeEnd end)
 {

@@ -39,6 +39,7 @@ find_in(const LeCore *core, const LeLock *lock, const LeEntry *entry)
 	return le_core_find_entry(core, (LeKind) lock->kind, le_text(lock->name, lock->name_len), entry->token);
 }
 
+/* The lease that a holder hangs on is found by its id, and its timer rings in time. */
 static void
 check_lease(const LeCore *core, const LeEntry *entry)
 {
@@ -53,6 +54,7 @@ check_lease(const LeCore *core, const LeEntry *entry)
 		check_rings(&lease->timer, lease->deadline);
 }
 
+/* The holder of a slot: its links, its holds, its session, and its timer. */
 static void
 check_holder(const LeCore *core, const LeLock *lock, const LeSlot *slot)
 {
@@ -73,6 +75,8 @@ check_holder(const LeCore *core, const LeLock *lock, const LeSlot *slot)
 		CHECK(hold->entry == entry);
 		CHECK(core->sessions[entry->sessno].id != 0 || hold->session != entry->session);
 	}
+
+	/* sessions and timers */
 	CHECK(entry->waiter == NULL || entry->waiter->session == 0 || entry->waiter->answering);
 	CHECK(entry->session == 0 || core->sessions[entry->sessno].id == entry->session);
 	check_timer(core, &entry->timer);
@@ -81,6 +85,8 @@ check_holder(const LeCore *core, const LeLock *lock, const LeSlot *slot)
 		CHECK(core->env.fenced != NULL && le_linked(&entry->lapsed_link));
 		return;
 	}
+
+	/* of a HELD one: owner and lease */
 	CHECK((entry->owner_link.back != NULL) == (entry->owner != NULL));
 	CHECK(entry->owner == NULL || *entry->owner_link.back == &entry->owner_link.link);
 	if (entry->lease != NULL)
@@ -101,6 +107,7 @@ is_ready(const LeEntry *entry)
 		   (lock->closed_until == 0 || (lock->timer.pos == 0 && lock->closed_until != LE_NEVER));
 }
 
+/* Members of a group wait together, and are granted as soon as all are ready. */
 static void
 check_group(const LeEntry *entry)
 {
@@ -122,6 +129,7 @@ check_group(const LeEntry *entry)
 	CHECK(found && (!ready || unsettled));
 }
 
+/* A queue is in the order of tokens, and each of its entries waits for something. */
 static void
 check_queue(const LeCore *core, const LeLock *lock)
 {
@@ -149,6 +157,7 @@ check_queue(const LeCore *core, const LeLock *lock)
 	CHECK(n == lock->waiting);
 }
 
+/* A lock's slots, its queue and its state fit each other. */
 static void
 check_lock(const LeCore *core, const LeLock *lock)
 {
@@ -218,6 +227,8 @@ check_roles(const LeCore *core)
 		add_usage(&counted, (LeUsage){role->entries, role->leases, role->bytes});
 	}
 	CHECK(roles == core->roles.used);
+
+	/* entries, leases, closed names */
 	le_hash_foreach_all(link, next, core, LE_HASH_TOKENS)
 	{
 		const LeEntry *entry = le_container(link, LeEntry, token_link);
@@ -248,6 +259,7 @@ le_core_check(const LeCore *core)
 {
 	uint32_t locks = 0, tokens = 0, left = 0, candidates = 0, changes = 0, waits = 0;
 
+	/* locks, and what they add up to */
 	le_hash_foreach_all(link, next, core, LE_HASH_LOCKS)
 	{
 		const LeLock *lock = le_container(link, LeLock, hash_link);
@@ -277,6 +289,8 @@ le_core_check(const LeCore *core)
 	CHECK(waits == 0);
 	CHECK(candidates == core->candidates && changes <= core->change_pool.nfree);
 	check_roles(core);
+
+	/* the heap */
 	for (uint32_t i = 0; i < core->heap.len; i++)
 	{
 		const LeTimer *timer = core->heap.items[i];
@@ -284,6 +298,8 @@ le_core_check(const LeCore *core)
 		CHECK(timer->pos == i + 1);
 		CHECK(i == 0 || core->heap.items[(i - 1) / 2]->at <= timer->at);
 	}
+
+	/* sessions */
 	for (uint32_t i = 0; i < core->max_sessions; i++)
 	{
 		const LeSession *session = &core->sessions[i];

@@ -63,6 +63,8 @@ le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		reply->status = LE_QUEUED;
 		return;
 	}
+
+	/* another TTL, of the lease that the holder has for itself or with its group */
 	if (cmd->ttl != 0 && (le_entry_named_lease(entry) != NULL || entry->ttl == LE_TTL_BOUND))
 	{
 		reply->status = LE_BAD_TTL;

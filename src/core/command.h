@@ -15,7 +15,7 @@
 #define LE_MAX_OWNER 255  /* bytes of an owner */
 #define LE_MAX_VALUE 4096 /* bytes of a candidate */
 #define LE_MAX_NAMES 1000 /* names in one command */
-#define LE_FEW       16   /* entries whose end is no work to speak of */
+#define LE_FEW       16   /* entries that can be ended at once, without a step of their own */
 
 #define LE_MAX_ACQUIRER 127 /* bytes of what is kept of an acquirer */
 
@@ -39,7 +39,7 @@
 #define LE_COUNTER_BITS    28
 #define LE_COUNTER_MAX     ((INT64_C(1) << LE_COUNTER_BITS) - 1)
 #define LE_INCARNATION_MAX ((INT64_C(1) << (53 - LE_COUNTER_BITS)) - 1)
-/* As far as it can be advanced by hand: a million incarnations are left. */
+/* The highest argument of advance_revision(); leaves 2^20 incarnations. */
 #define LE_ADVANCE_MAX ((LE_INCARNATION_MAX + 1 - (INT64_C(1) << 20)) << LE_COUNTER_BITS)
 
 /*

@@ -36,6 +36,7 @@ le_pool_init(LePool *pool, size_t size)
 	pool->size = size;
 }
 
+/* Room for more objects in a pool; those that are there keep their addresses.  False: out of memory. */
 static bool
 pool_add_chunk(LeCore *core, LePool *pool)
 {
@@ -56,6 +57,8 @@ pool_add_chunk(LeCore *core, LePool *pool)
 		pool->chunks = chunks;
 		pool->max_chunks = max;
 	}
+
+	/* the objects of the chunk, zeroed */
 	chunk = core->env.alloc(core->env.arg, pool->size * CHUNK_OBJECTS);
 	if (chunk == NULL)
 		return false;
@@ -180,6 +183,7 @@ heap_up(LeHeap *heap, uint32_t i, LeTimer *timer)
 	heap_put(heap, i, timer);
 }
 
+/* Put a timer at this index or below, where no child is due before it. */
 static void
 heap_down(LeHeap *heap, uint32_t i, LeTimer *timer)
 {
@@ -258,6 +262,7 @@ rotl(uint64_t x, int b)
 	return (x << b) | (x >> (64 - b));
 }
 
+/* One round of SipHash. */
 static inline void
 sip_round(uint64_t v[4])
 {

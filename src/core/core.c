@@ -20,6 +20,8 @@ le_core_create(const LeEnv *env, uint32_t max_sessions, int64_t next_revision)
 	core->next_revision = next_revision;
 	core->max_sessions = max_sessions;
 	core->horizon = LE_NEVER;
+
+	/* sessions */
 	core->sessions = env->alloc(env->arg, max_sessions * sizeof(LeSession));
 	if (core->sessions == NULL)
 	{
@@ -32,6 +34,8 @@ le_core_create(const LeEnv *env, uint32_t max_sessions, int64_t next_revision)
 		le_link_init(&core->sessions[i].entries);
 		le_link_init(&core->sessions[i].uncommitted);
 	}
+
+	/* pools, lists, epochs */
 	le_pool_init(&core->locks, sizeof(LeLock));
 	le_pool_init(&core->slots, sizeof(LeSlot));
 	le_pool_init(&core->entries, sizeof(LeEntry));
@@ -65,6 +69,7 @@ le_core_destroy(LeCore *core)
 {
 	LeEnv env = core->env;
 
+	/* texts, which lie outside of the pools */
 	for (LeChange *change = core->changes; change != NULL; change = change->next)
 		le_free_text(core, &change->dropped);
 	le_hash_foreach_all(link, next, core, LE_HASH_TOKENS)
@@ -88,6 +93,8 @@ le_core_destroy(LeCore *core)
 		if (lease->ended)
 			le_free_text(core, &lease->owner);
 	}
+
+	/* all else */
 	le_prealloc_free(core);
 	le_acquirers_destroy(core);
 	le_hashes_destroy(core);
@@ -130,6 +137,7 @@ apply_advance(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->wrote = true;
 }
 
+/* FENCE_ENDED: end all lapsed holders; those that are still fenced stay. */
 static void
 apply_fence_ended(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -223,6 +231,7 @@ typedef enum Due
 	DUE_SAVE     /* the time left is to be written */
 } Due;
 
+/* The first that applies. */
 static Due
 what_is_due(const LeCore *core, const LeEntry *entry, LeTime now)
 {
@@ -294,6 +303,7 @@ drop_rows(LeCore *core, LeLock *lock)
 	return true;
 }
 
+/* A lock's timer has rung: its name opens, its rows go, or more of its queue is granted. */
 static void
 lock_due(LeCore *core, LeLock *lock, LeTime now)
 {
@@ -381,7 +391,7 @@ le_core_row_indexes(const LeCore *core, LeRowType type)
 	return le_pool_indexes(row_pool((LeCore *) core, type));
 }
 
-/* What is free in a pool is zero, and so not on disk. */
+/* Free objects are zeroed, so on_disk is false and they are passed over. */
 LeRow *
 le_core_row_at(LeCore *core, LeRowType type, uint32_t index)
 {

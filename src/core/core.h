@@ -143,7 +143,7 @@ extern LeEntry *le_core_overdue(LeCore *core, LeTime timeout, LeTime now);
 extern bool le_core_is_full(const LeCore *core);
 extern void le_core_worked(LeCore *core, uint32_t work);
 
-/* Has this session more than a few entries or holds, so that its end is much work, or that of its transaction? */
+/* Has this session LE_FEW entries or holds, so that its end, or its transaction's, is much work? */
 extern bool le_core_end_is_heavy(const LeCore *core, uint64_t session, uint32_t sessno);
 
 /* Checks every internal invariant; aborts with a message.  For tests. */

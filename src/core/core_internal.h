@@ -88,7 +88,7 @@ typedef struct LeEnding
 	uint8_t how; /* LeEnd */
 } LeEnding;
 
-/* So many of the newest are kept, for whoever asks what has become of a token. */
+/* The newest ends that are kept, to tell what has become of a token. */
 #define LE_ENDINGS 1024
 
 /* How long a row is idle before another lock takes it over. */
@@ -261,7 +261,7 @@ le_entry_save_at(const LeEntry *entry)
 
 /* --- core/epoch.c --- */
 
-/* What is known of the holders of names with this hash is not so any more. */
+/* Invalidate what sessions remember of holders in this bucket. */
 extern void le_epoch_raise(LeCore *core, uint32_t hash);
 /* The epoch in which this entry holds, if it does. */
 extern void le_epoch_reply(const LeCore *core, LeReply *reply, const LeEntry *entry);

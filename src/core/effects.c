@@ -60,6 +60,7 @@ le_entry_answer(const LeCore *core, const LeEntry *entry, LeTime now, LeReply *r
 		reply->ending = entry->end;
 }
 
+/* A doomed lock that nobody has taken up again in the batch. */
 static void
 lock_free(LeCore *core, LeLock *lock)
 {
@@ -76,7 +77,7 @@ lock_free(LeCore *core, LeLock *lock)
 	le_pool_put(&core->locks, lock);
 }
 
-/* Who has waited has its answer, and its row is gone. */
+/* Rows of places are written, answers given, and waiters that have left their queues freed. */
 static void
 waiters_done(LeCore *core, uint64_t lsn)
 {
@@ -91,6 +92,7 @@ waiters_done(LeCore *core, uint64_t lsn)
 	}
 	core->dirty_places = NULL;
 
+	/* answers */
 	for (LeEntry *entry = core->answers, *next; entry != NULL; entry = next)
 	{
 		next = entry->waiter->answer_next;
@@ -102,6 +104,7 @@ waiters_done(LeCore *core, uint64_t lsn)
 	core->answers = NULL;
 	core->answers_tail = &core->answers;
 
+	/* waiters */
 	for (LeWaiter *waiter = core->left, *next; waiter != NULL; waiter = next)
 	{
 		next = waiter->left_next;
@@ -130,6 +133,7 @@ le_core_batch_done(LeCore *core, uint64_t lsn)
 	}
 	core->dirty_slots = NULL;
 
+	/* leases */
 	for (LeLease *lease = core->dirty_leases, *next; lease != NULL; lease = next)
 	{
 		next = lease->dirty_next;
@@ -150,6 +154,7 @@ le_core_batch_done(LeCore *core, uint64_t lsn)
 
 	waiters_done(core, lsn);
 
+	/* changes of elections */
 	for (LeChange *change = core->changes, *next; change != NULL; change = next)
 	{
 		next = change->next;
@@ -162,6 +167,7 @@ le_core_batch_done(LeCore *core, uint64_t lsn)
 	core->work = 0;
 	assert(core->passed == NULL);
 
+	/* what has ended, and locks that nobody uses */
 	for (LeEntry *entry = core->ended, *next; entry != NULL; entry = next)
 	{
 		next = entry->ended_next;

@@ -31,7 +31,7 @@ le_place_dirty(LeCore *core, LeEntry *entry)
 	core->dirty_places = entry;
 }
 
-/* Whoever waits for this entry is told with this batch. */
+/* The session that waits for this entry, if there is one, gets this answer with the batch. */
 void
 le_answer(LeCore *core, LeEntry *entry, LeStatus status, int64_t token)
 {
@@ -90,6 +90,7 @@ le_slot_add_free(LeLock *lock, LeSlot *slot)
 	lock->free_slots = slot;
 }
 
+/* A slot for one more holder: one that is free, with its row, or a new one. */
 static LeSlot *
 slot_take(LeCore *core, LeLock *lock)
 {
@@ -176,11 +177,14 @@ le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 	bool counted = !le_entry_counts_once(holder) || holder->uncommitted != NULL;
 
 	assert(holder->state == LE_STATE_HELD && !le_entry_is_ending(holder));
+	/* the hold */
 	if (!counted && le_entry_named_lease(holder) != NULL)
 		return false;
 	if (counted)
 		holder->hold_count++;
 	le_slot_dirty(core, holder->slot);
+
+	/* the lease, which is never made shorter */
 	if (holder->lease != NULL && holder->lease->for_group)
 		le_lease_extend(core, holder->lease, ttl, now);
 	else if (holder->lease == NULL && ttl != LE_TTL_BOUND)
@@ -212,6 +216,7 @@ typedef enum LockState
 	LOCK_DOOMED     /* nobody, and no row stays: it is freed with the batch */
 } LockState;
 
+/* The first that applies. */
 static LockState
 lock_state(const LeLock *lock)
 {
@@ -264,6 +269,7 @@ le_lock_timer(LeCore *core, LeLock *lock, LeTime now)
 	assert(!lock->doomed || (lock->doom_listed && lock->held == 0 && lock->waiting == 0));
 }
 
+/* A holder, HELD or LAPSED, gives its slot back; the lock may stay closed. */
 static void
 entry_leave_slot(LeCore *core, LeEntry *entry, LeTime closed_until, LeTime now)
 {
@@ -289,7 +295,7 @@ entry_leave_slot(LeCore *core, LeEntry *entry, LeTime closed_until, LeTime now)
 		le_lock_close(core, lock, closed_until, entry->role);
 }
 
-/* It waits no more; the answer and the deletion of its row are still to come. */
+/* A waiter leaves its queue; the answer and the deletion of its row are still to come. */
 static void
 leave_queue(LeCore *core, LeEntry *entry)
 {
@@ -309,7 +315,12 @@ leave_queue(LeCore *core, LeEntry *entry)
 		le_place_dirty(core, entry);
 }
 
-/* An entry's end; its lock is not settled yet. */
+/*
+ * The end of an entry that no fence keeps: it leaves the queue or its slot, and all
+ * that it is linked to.  ENDED afterwards, and freed with the batch; its lock is
+ * not settled yet.  May not fail: nothing is allocated but a change, which is
+ * reserved for each candidate.
+ */
 void
 le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now)
 {
@@ -334,12 +345,16 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 			le_change_ended(core, entry, how, now);
 		entry_leave_slot(core, entry, closed_until, now);
 	}
+
+	/* the state, and how it ended */
 	if (lock->kind == LE_KIND_ELECTION)
 		core->candidates--;
 	if (entry->state != LE_STATE_LAPSED && how != LE_END_REPLACED)
 		le_note_ending(core, entry->token, entry->role, how, now);
 	le_entry_set_state(entry, entry->state, LE_STATE_ENDED);
 	entry->end = (uint8_t) how;
+
+	/* lease, session, timer, indexes */
 	le_unlink(&entry->lease_link);
 	if (lease != NULL && lease->for_group && !lease->ending && le_link_empty(&lease->entries))
 		le_lease_end(core, lease, how, now);
@@ -350,6 +365,8 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 	le_hash_remove(core, LE_HASH_TOKENS, &entry->token_link);
 	le_role_remove(core, entry->role, usage_of(entry));
 	core->work++;
+
+	/* answer and statistics */
 	le_answer(core, entry, lost ? LE_LOST : LE_NOT_GRANTED, 0);
 	assert(entry->timer.pos == 0 && entry->slot == NULL && !le_linked(&entry->session_link));
 	entry->ended_next = core->ended;
@@ -435,6 +452,10 @@ lease_ending(const LeCore *core, const LeEntry *entry, LeTime now)
 	return le_is_over(core, entry->lease->deadline, now) ? LE_END_EXPIRED : LE_END_NONE;
 }
 
+/*
+ * Grant from the head of the queue until one has to wait.  A waiter whose lease is
+ * over ends; one of a holder's owner becomes one more hold of that.
+ */
 static void
 lock_settle(LeCore *core, LeLock *lock, LeTime now)
 {
@@ -476,10 +497,11 @@ lock_settle(LeCore *core, LeLock *lock, LeTime now)
 }
 
 /*
- * Grant on as far as the queue's order allows; every change to a lock ends
- * here.  A request that can be granted never waits for another batch.  A group
- * that leaves its queues makes room in other locks, and so on: by a list, not
- * by recursion, which callers could make as deep as there are sessions.
+ * Grant on as far as the queue's order allows; every change to a lock ends here.
+ * May not fail: whoever waits has a slot reserved.
+ *
+ * A group that leaves its queues makes room in other locks, and so on: by a list,
+ * not by recursion, which callers could make as deep as there are sessions.
  */
 void
 le_lock_settle(LeCore *core, LeLock *lock, LeTime now)
@@ -574,7 +596,7 @@ le_entry_new(LeCore *core, LeLock *lock, const LeEntrySpec *spec)
 	return entry;
 }
 
-/* It is going to wait. */
+/* A NEW entry is going to wait.  May not fail: its waiter is reserved. */
 void
 le_waiter_new(LeCore *core, LeEntry *entry, LeTime since)
 {
@@ -658,6 +680,11 @@ le_entry_queue(LeCore *core, LeEntry *entry, LeTime now)
 	le_lock_timer(core, lock, now);
 }
 
+/*
+ * An entry gets a slot of its lock: HELD afterwards, its lease begins, its waiter is
+ * answered with the batch.  May not fail: each entry that waits has a slot
+ * reserved.
+ */
 void
 le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 {
@@ -670,6 +697,8 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 		le_count_wait(core, entry, true, now);
 	if (entry->waiter != NULL)
 		leave_queue(core, entry);
+
+	/* the entry */
 	le_entry_set_state(entry, entry->state, LE_STATE_HELD);
 	entry->slot = slot;
 	entry->acquired_at = now;
@@ -677,6 +706,8 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 	entry->saved_left = entry->ttl;
 	entry->deadline =
 		(entry->lease != NULL || entry->ttl == LE_TTL_BOUND) ? LE_NEVER : le_add(now, entry->ttl);
+
+	/* the lock, and what has to be written and told */
 	slot->holder = entry;
 	lock->held++;
 	lock->mode = entry->mode;
@@ -695,7 +726,7 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 	assert(le_slot_holder(entry->slot) == entry && slot->row.dirty && lock->closed_until == 0);
 }
 
-/* Its end has come, and a fence keeps it in its slot. */
+/* HELD -> LAPSED: ended, but a transaction has fenced it, so the slot stays taken.  May not fail. */
 void
 le_entry_lapse(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime since)
 {
@@ -713,7 +744,7 @@ le_entry_lapse(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeT
 }
 
 /*
- * End an entry, one of several: le_settle_ended() is to follow.  A holder that
+ * End an entry, one of several: le_settle_ended() is to follow.  May not fail.  A holder that
  * somebody has fenced into a transaction stays where it is, lapsed, until that
  * fence ends: its end comes from LE_CMD_FENCE_ENDED or the retry.
  */

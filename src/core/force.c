@@ -7,7 +7,7 @@
  */
 #include "core_internal.h"
 
-/* So many entries, leases or locks are looked at in a step. */
+/* Entries, leases or locks that a step looks at. */
 #define LOOKS_A_STEP 20000
 
 /* Does a forced end of this role's concern a holder, or a closed name, of that one? */
@@ -43,7 +43,10 @@ reopen(LeCore *core, LeLock *lock, const LeCommand *cmd, LeTime now, LeReply *re
 	}
 }
 
-/* Holders that have been granted the lock since the first step are others: they stay. */
+/*
+ * FORCE: end all holders of a name, in steps, and open it.  Holders that have been
+ * granted the lock since the first step are others: they stay.
+ */
 void
 le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -69,6 +72,8 @@ le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		le_entry_end_only(core, holder, LE_END_FORCED, 0, now);
 		reply->ended++;
 	}
+
+	/* the name, and who waits for it */
 	reopen(core, lock, cmd, now, reply);
 	le_settle_ended(core, before, now);
 	if (reply->reopened)
@@ -89,7 +94,7 @@ typedef enum ForcePhase
 	FORCE_PHASES
 } ForcePhase;
 
-/* False: of this one there is more to end. */
+/* End what the role has at this index of the phase's pool.  False: more is left of it. */
 static bool
 force_at(LeCore *core, const LeCommand *cmd, ForcePhase phase, uint32_t index, LeTime now, LeReply *reply)
 {
@@ -132,7 +137,7 @@ force_at(LeCore *core, const LeCommand *cmd, ForcePhase phase, uint32_t index, L
 	return true;
 }
 
-/* Where the steps are: 1 + phase << 32 + index. */
+/* FORCE_ROLE, in steps; cmd->from and reply->next are 1 + phase << 32 + index. */
 void
 le_apply_force_role(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {

@@ -94,6 +94,8 @@ survey_names(const LeCore *core, const LeSession *session, const LeCommand *cmd,
 		else if (holder->token != token && other == 0)
 			other = i;
 	}
+
+	/* all of them, with one token, or none */
 	if (survey.held > 0 && survey.held < cmd->nnames)
 		survey.status = LE_BAD_GROUP;
 	else if (other != 0)
@@ -291,6 +293,7 @@ enqueue_again(LeCore *core, const LeCommand *cmd, LeLease *lease, LeTime now, Le
 
 	if (!cmd->enqueue || lease == NULL || cmd->revision != 0 || !entered_on_lease(core, cmd, lease, &token))
 		return false;
+	/* check all */
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
 		LeEntry *entry = le_core_find_entry(core, cmd->kind, cmd->names[i], token);
@@ -306,6 +309,8 @@ enqueue_again(LeCore *core, const LeCommand *cmd, LeLease *lease, LeTime now, Le
 			return true;
 	}
 	reply->which = 0;
+
+	/* apply all */
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
 		LeEntry *entry = le_core_find_entry(core, cmd->kind, cmd->names[i], token);

@@ -30,7 +30,7 @@
 /* A clock that was wrong once must not use the incarnations up: 45 days. */
 #define MAX_PASSED (INT64_C(1) << 16)
 
-/* Up to this long before an incarnation's minute its first counter value grows with the clock. */
+/* While an incarnation is less than this ahead of the clock, its first counter value grows with the clock. */
 #define MAX_AHEAD (160 * MINUTE)
 #define QUARTER   (LE_COUNTER_MAX / 4)
 

@@ -36,7 +36,8 @@ le_core_set_horizon(LeCore *core, LeTime horizon)
 
 /*
  * End a lease and all that hangs on it.  Of very many entries some are left for
- * the next batch: until then the lease is ending, and they are nobody's.
+ * the next batch: until then the lease is ending, and they are nobody's.  May not
+ * fail.
  */
 void
 le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
@@ -76,7 +77,7 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 	le_settle_ended(core, before, now);
 }
 
-/* A wait for a place of several names keeps it alive. */
+/* Does anybody wait for the place of several names that this lease is for?  That keeps it alive. */
 static bool
 is_awaited(const LeLease *lease)
 {
@@ -112,7 +113,7 @@ le_lease_due(LeCore *core, LeLease *lease, LeTime now)
 	le_lease_arm(core, lease);
 }
 
-/* KEEP_ALIVE, REVOKE_LEASE and LEASE_TTL. */
+/* KEEP_ALIVE, REVOKE_LEASE and LEASE_TTL.  No limit refuses a KEEP_ALIVE: see le_apply_renew(). */
 void
 le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -144,6 +145,8 @@ le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		reply->wrote = true;
 		return;
 	}
+
+	/* KEEP_ALIVE and LEASE_TTL */
 	if (cmd->type == LE_CMD_KEEP_ALIVE)
 		le_lease_renew(core, lease, now);
 	reply->valid_for = lease->deadline > now ? lease->deadline - now : 0;

@@ -43,7 +43,7 @@ le_lease_new(LeCore *core, int64_t id, LeTime ttl, uint32_t role)
 	return lease;
 }
 
-/* Its TTL runs, and it is written. */
+/* The TTL runs from now on, and the row is written. */
 void
 le_lease_start(LeCore *core, LeLease *lease, LeTime now)
 {
@@ -55,6 +55,7 @@ le_lease_start(LeCore *core, LeLease *lease, LeTime now)
 	le_lease_dirty(core, lease);
 }
 
+/* The TTL begins again.  May not fail, and asks for no limit. */
 void
 le_lease_renew(LeCore *core, LeLease *lease, LeTime now)
 {

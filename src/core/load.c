@@ -169,6 +169,8 @@ le_core_load_lease(LeCore *core, const LeStoredLease *row)
 		return LE_LOAD_NO_MEMORY;
 	if (failed != NULL)
 		go_on(core, &times, row->ttl, failed->ttl, failed->deadline);
+
+	/* the lease */
 	lease = le_lease_new(core, row->id, row->ttl, row->role);
 	le_role_add(core, row->role, le_usage_of_lease(row->owner.len));
 	if (row->owner.data != NULL)
@@ -179,6 +181,8 @@ le_core_load_lease(LeCore *core, const LeStoredLease *row)
 	lease->row.locator = row->locator;
 	lease->row.on_disk = true;
 	lease->lsn = core->load.lsn;
+
+	/* its time */
 	lease->deadline = times.deadline;
 	lease->saved_left = times.saved_left;
 	lease->saved_at = times.saved_at;
@@ -306,7 +310,7 @@ session_is_there(LeCore *core, uint64_t id, uint32_t sessno)
 	session->id = id;
 }
 
-/* Those whose transaction may still roll back; false: out of memory. */
+/* The holds of a row whose transactions may still roll back.  False: out of memory. */
 static bool
 load_holds(LeCore *core, LeEntry *entry, LeText uncommitted)
 {
@@ -359,6 +363,7 @@ lapsed_since(const LeCore *core, const LeStoredEntry *row, const LeEntry *failed
 	return known ? failed->lapsed_at : core->load.clock.now;
 }
 
+/* The slot's holder as its row has it, HELD, or LAPSED if it has ended and is fenced.  False: out of memory. */
 static bool
 load_holder(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict *verdict)
 {
@@ -376,11 +381,15 @@ load_holder(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict 
 	if (entry->acquired_at > core->load.clock.now)
 		entry->acquired_at = core->load.clock.now; /* the time of day was set back */
 	entry->lsn = core->load.lsn;
+
+	/* the lock */
 	slot->holder = entry;
 	lock->held++;
 	lock->mode = entry->mode;
 	if (row->mode == LE_MODE_PERMIT && row->permits > lock->permits)
 		lock->permits = row->permits;
+
+	/* its time, and its uncommitted holds */
 	load_times(core, entry, row, failed);
 	if (verdict->ended)
 	{
@@ -442,6 +451,8 @@ le_core_load_slot(LeCore *core, const LeStoredEntry *row, int64_t *newest)
 	if (!le_stored_slot_valid(row) ||
 		(row->mode != 0 && le_core_find_entry(core, row->kind, row->name, row->token) != NULL))
 		return LE_LOAD_INVALID;
+
+	/* what is still true of the row */
 	if (row->mode != 0)
 		verdict = judge_holder(core, row);
 	verdict.closed_until = closed_until(core, row, verdict.closed_until);
@@ -451,6 +462,7 @@ le_core_load_slot(LeCore *core, const LeStoredEntry *row, int64_t *newest)
 	if (!reserve_row(core, row))
 		return LE_LOAD_NO_MEMORY;
 
+	/* the lock, its slot and its holder */
 	lock = le_lock_get(core, row->kind, row->name);
 	slot = load_slot(core, lock, row);
 	le_core_raise_revision(core, row->token + 1);

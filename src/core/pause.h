@@ -47,7 +47,7 @@ le_pause_time(const LePause *pause, LeTime clock)
  */
 extern LeTime le_pause_since(const LePause *pause, LeTime slept_until, LeTime rang_at, LeTime clock);
 
-/* It runs, and has not since then.  Returns by how much all deadlines move. */
+/* The process runs again; it did not since `since`.  Returns by how much deadlines move. */
 extern LeTime le_pause_seen(LePause *pause, LeTime since, LeTime clock);
 
 /* The batch that began when it was last seen running could not be written. */

@@ -45,6 +45,7 @@ prealloc_text(LeCore *core, char **copy, LeText text)
 	return *copy != NULL;
 }
 
+/* Room for n copies.  False: out of memory. */
 static bool
 prealloc_room(LeCore *core, LePrealloc *texts, uint32_t n)
 {

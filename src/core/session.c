@@ -48,7 +48,10 @@ session_stop_waiting(LeCore *core, LeSession *session, LeEnd how, LeTime now)
 	session->waiting_on = NULL;
 }
 
-/* False: there is more to do, for the next batch ("all": there is none). */
+/*
+ * End a session: its wait, its holds, and what is bound to it; the rest is nobody's
+ * from now on.  False: there is more to do, for the next batch; "all" does it at once.
+ */
 static bool
 session_end(LeCore *core, LeSession *session, bool all, LeTime now)
 {
@@ -114,7 +117,7 @@ le_apply_session_end(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 		reply->next = !session_end(core, session, false, now);
 }
 
-/* Undo what this transaction took since this subtransaction began. */
+/* UNDO what this transaction took since this subtransaction began; in steps (LeReply.next).  May not fail. */
 void
 le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -127,6 +130,7 @@ le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		session->waiting_on->waiter->subxact >= cmd->subxact)
 		session_stop_waiting(core, session, LE_END_UNDONE, now);
 
+	/* its holds: the last one of an entry ends that */
 	for (LeLink *link = session->uncommitted.next; link != &session->uncommitted;)
 	{
 		LeUncommitted *hold = le_container(link, LeUncommitted, session_link);
@@ -162,7 +166,7 @@ le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	le_settle_ended(core, before, now);
 }
 
-/* Also after it has lapsed: then a fence keeps it, maybe this session's. */
+/* LAPSED counts: the lock is still blocked, perhaps by this session's own fence. */
 static bool
 is_held_by(const LeEntry *entry, const LeLock *lock, uint64_t session)
 {
