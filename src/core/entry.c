@@ -145,8 +145,8 @@ le_lock_close(LeCore *core, LeLock *lock, LeTime until, uint32_t role)
  * A new mode changes core/command.h (LeMode), core/view.h (LeEntry.mode has two
  * bits), this table, core/acquire.c (le_acquire_use: may a name be used so, beside
  * its other use), core/reentry.c (le_reentry_status: a holder asks for another
- * mode), core/load.c (request_is_valid); the words of server/sql/args.c and
- * server/sql/views.c; and test/sim/model*.c.
+ * mode), core/load.c (request_is_valid); the words of server/sql/sql_args.c and
+ * server/sql/sql_views.c; and test/sim/model*.c.
  */
 const bool le_modes_compatible[LE_MODE_PERMIT + 1][LE_MODE_PERMIT + 1] = {
 	[LE_MODE_EXCLUSIVE] = {false},
