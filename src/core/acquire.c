@@ -121,7 +121,7 @@ enqueue(LeCore *core, LeSession *session, const LeCommand *cmd, LeEntry *entry, 
 
 /* --- the same request, sent again --- */
 
-/* The same lease asks for the same thing once more; two owners on one lease are two. */
+/* Is this entry the place that the command asks for?  Two owners on one lease are two requests. */
 static bool
 is_same_place(const LeCore *core, const LeEntry *entry, const LeLock *lock, const LeLease *lease,
 			  const LeCommand *cmd)

@@ -211,7 +211,7 @@ add_usage(LeUsage *all, LeUsage usage)
 	all->bytes += usage.bytes;
 }
 
-/* What all roles have together is what there is. */
+/* The usage of all roles adds up to all objects. */
 static void
 check_roles(const LeCore *core)
 {

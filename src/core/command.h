@@ -29,9 +29,9 @@
 #define LE_WAIT_FOREVER INT64_C(-1)
 
 /*
- * Of leases longer than this the time left is saved when they have not been
- * renewed for so long, so that restarts cannot keep a dead lease alive; the
- * renewal after that is written before it is answered.
+ * A lease that is longer than this, and has not been renewed for as long, has its
+ * time left saved, so that restarts cannot keep a dead lease alive.  The renewal
+ * after that is written before it is answered.
  */
 #define LE_SAVE_INTERVAL (300 * LE_SECOND)
 
@@ -81,7 +81,7 @@ typedef enum LeEnd
 	LE_END_REPLACED /* granted as one more hold of the same owner */
 } LeEnd;
 
-/* What happened to an election. */
+/* Changes of an election. */
 typedef enum LeHow
 {
 	LE_HOW_ELECTED = 1,

@@ -330,7 +330,7 @@ le_hash_token(int64_t token, uint32_t name_hash)
 	return le_hash_id(token) ^ name_hash;
 }
 
-/* What each table is keyed by. */
+/* The key of each table. */
 static uint32_t
 hash_of(const LeCore *core, LeHashId id, const LeHashLink *link)
 {

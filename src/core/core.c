@@ -153,7 +153,7 @@ apply_fence_ended(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply
 	le_settle_ended(core, before, now);
 }
 
-/* What has become of the token, or lease, that this command came with. */
+/* Tell how the token, or the lease, of this command has ended, if that is remembered and was the same role's. */
 static void
 tell_ending(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -172,7 +172,7 @@ tell_ending(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply
 	}
 }
 
-/* What carries out a command on one name, or on none, and a command on several. */
+/* The function for each command: on one name or none, and on several. */
 static LeApply *const apply_one[] = {
 	[LE_CMD_ACQUIRE] = le_apply_acquire,
 	[LE_CMD_AWAIT] = le_apply_await,
@@ -219,7 +219,7 @@ le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 
 /* --- time --- */
 
-/* What an entry's timer has rung for. */
+/* Reasons for which an entry's timer rings. */
 typedef enum Due
 {
 	DUE_NOTHING, /* what it was set for has moved away */

@@ -43,7 +43,7 @@
 /* A lapsed but fenced holder is asked about again after this long at most. */
 #define LE_FENCE_RETRY (1 * LE_SECOND)
 
-/* What the core asks of its environment. */
+/* Services of the environment. */
 typedef struct LeEnv
 {
 	void *arg;

@@ -49,7 +49,7 @@ typedef struct LeHash
 	uint32_t count;
 } LeHash;
 
-/* What one session has. */
+/* A session's entries and uncommitted holds. */
 typedef struct LeSession
 {
 	uint64_t id; /* 0: none */
@@ -69,7 +69,7 @@ typedef struct LePrealloc
 	uint32_t taken;
 } LePrealloc;
 
-/* What one role has. */
+/* A role's usage. */
 typedef struct LeRole
 {
 	LeHashLink hash_link;
@@ -252,7 +252,7 @@ le_save_at(LeTime ttl, LeTime saved_at)
 	return ttl > LE_SAVE_INTERVAL ? le_add(saved_at, LE_SAVE_INTERVAL) : LE_NEVER;
 }
 
-/* The same of a HELD entry, whose lease may be another object. */
+/* As le_save_at(), for a HELD entry; a named lease saves its own. */
 static inline LeTime
 le_entry_save_at(const LeEntry *entry)
 {
@@ -275,7 +275,7 @@ le_entry_is_ending(const LeEntry *entry)
 	return entry->lease != NULL && entry->lease->ending;
 }
 
-/* It ends with its session. */
+/* Does the entry end with its session? */
 static inline bool
 le_entry_is_bound(const LeEntry *entry)
 {
@@ -285,7 +285,7 @@ le_entry_is_bound(const LeEntry *entry)
 /* The lock of that name, made if there is none. */
 extern LeLock *le_lock_get(LeCore *core, LeKind kind, LeText name);
 
-/* What a new entry is, whether a command asks for it or a row tells of it. */
+/* A new entry, as a command asks for it or a row tells of it. */
 typedef struct LeEntrySpec
 {
 	LeMode mode;
@@ -373,7 +373,7 @@ extern LeStatus le_reentry_status(const LeEntry *holder, LeMode mode, const LeLe
 
 /* --- core/role.c --- */
 
-/* What a role has, and how many bytes that is. */
+/* A role's use of its limits. */
 typedef struct LeUsage
 {
 	uint32_t entries;
@@ -386,7 +386,7 @@ extern void le_role_remove(LeCore *core, uint32_t id, LeUsage usage);
 /* May this role have so much more?  LE_OK, or which limit is in the way. */
 extern LeStatus le_role_admits(const LeCore *core, uint32_t id, LeUsage usage);
 
-/* What these count: an entry, a lease, one more uncommitted hold, a closed name. */
+/* Usage by an entry, a lease, one more uncommitted hold, a closed name, an ACQUIRE. */
 extern LeUsage le_usage_of_entry(uint32_t name_len, uint32_t owner_len, uint32_t value_len);
 extern LeUsage le_usage_of_lease(uint32_t owner_len);
 extern LeUsage le_usage_of_hold(void);
@@ -486,7 +486,7 @@ extern void le_note_ending(LeCore *core, int64_t token, uint32_t role, LeEnd how
 
 extern void le_reply_time(LeReply *reply, const LeEntry *entry, LeTime now);
 
-/* Of the newest write that the entry rests on. */
+/* The newest write that the entry rests on. */
 extern uint64_t le_entry_lsn(const LeEntry *entry);
 
 /* --- core/session.c --- */
@@ -496,7 +496,7 @@ extern LeSession *le_session_touch(LeCore *core, uint64_t session, uint32_t sess
 								   LeTime now);
 /* Its call waits for this entry from now on. */
 extern void le_session_wait(LeSession *session, LeEntry *entry, const LeCommand *cmd, LeTime now);
-/* What it holds of a lock, by what is not its end yet. */
+/* Does the session have a slot of this lock?  Its newest holder that has not ended; NULL: none. */
 extern bool le_held_by_session(const LeCore *core, const LeLock *lock, const LeCommand *cmd);
 extern LeEntry *le_newest_of_session(const LeCore *core, const LeCommand *cmd);
 

@@ -46,7 +46,7 @@ extern LeLease *le_next_dirty_lease(const LeCore *core, const LeLease *after);
 /* Entries whose queue row has to be written (QUEUED) or deleted. */
 extern LeEntry *le_next_dirty_place(const LeCore *core, const LeEntry *after);
 
-/* What happened to elections, in this order. */
+/* Changes of elections, in this order. */
 extern LeChange *le_next_change(const LeCore *core, const LeChange *after);
 
 /* Entries whose waiter gets an answer, in this order, and the answer. */

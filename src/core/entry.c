@@ -123,8 +123,8 @@ le_lock_open(LeCore *core, LeLock *lock)
 }
 
 /*
- * Of several that close it until the same moment the lowest role counts, whatever
- * their order.  The role has something at this moment, so nothing has to be
+ * Close a lock.  If several close it until the same moment the lowest role counts,
+ * whatever their order.  The role has something at this moment, so nothing has to be
  * allocated for it.
  */
 void
@@ -206,7 +206,7 @@ le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 	return counted;
 }
 
-/* What a lock waits for, beside its holders. */
+/* States of a lock, of which each sets its timer in its own way. */
 typedef enum LockState
 {
 	LOCK_UNSETTLED, /* more can be granted, in the next batch */

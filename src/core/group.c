@@ -52,7 +52,7 @@ already_granted(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	return reply->counted;
 }
 
-/* What the locks of a request say about it before it enters any. */
+/* Findings in the locks of a request, before it enters any. */
 typedef struct Survey
 {
 	LeStatus status; /* OK: none of the names is in the way */
@@ -285,7 +285,7 @@ entered_on_lease(const LeCore *core, const LeCommand *cmd, const LeLease *lease,
 	return *token != 0;
 }
 
-/* As le_apply_acquire() does on a named lease: it is the same request once more. */
+/* The same request for a place, sent again, as in core/acquire.c.  Returns whether it was there. */
 static bool
 enqueue_again(LeCore *core, const LeCommand *cmd, LeLease *lease, LeTime now, LeReply *reply)
 {

@@ -5,7 +5,7 @@
  */
 #include "core_internal.h"
 
-/* What has become of a row's holder or queue place. */
+/* Fate of a row's holder or queue place. */
 typedef struct Verdict
 {
 	bool stays; /* in its lock: it holds, or is lapsed */
@@ -44,7 +44,7 @@ name_is_valid(const LeStoredEntry *row)
 		   (row->kind == LE_KIND_LOCK || row->kind == LE_KIND_ELECTION);
 }
 
-/* What a slot's row and a place's row have in common. */
+/* Is the part right that rows of slots and of places have in common? */
 static bool
 request_is_valid(const LeStoredEntry *row)
 {

@@ -7,7 +7,7 @@
  */
 #include "core_internal.h"
 
-/* It has become a holder. */
+/* Add an entry that has become a holder. */
 void
 le_owner_add(LeCore *core, LeEntry *entry)
 {
@@ -16,7 +16,7 @@ le_owner_add(LeCore *core, LeEntry *entry)
 		le_hash_add(core, LE_HASH_OWNERS, &entry->owner_link.link);
 }
 
-/* It ends, or lapses. */
+/* Remove a holder that ends, or lapses. */
 void
 le_owner_remove(LeCore *core, LeEntry *entry)
 {
@@ -32,7 +32,7 @@ is_of_lease(const LeEntry *entry, const LeLease *lease)
 	return entry->state == LE_STATE_HELD && entry->lease == lease && entry->owner == NULL;
 }
 
-/* The owner's holder on this lease, NULL: on none; else one that it has otherwise. */
+/* The owner's holder on this lease (NULL: on none); if there is none, one of its others. */
 static LeEntry *
 find_of_owner(const LeCore *core, const LeLock *lock, uint32_t role, LeText owner, const LeLease *lease,
 			  uint64_t session)

@@ -128,9 +128,10 @@ le_reentry_find(const LeCore *core, const LeLock *lock, const LeSession *session
 }
 
 /*
- * Such a waiter may also have been granted as one more hold of its owner's
- * holder.  While it waited, its session had no hold of that, unless it had been
- * its own queue place, which has one from the beginning.
+ * The holder that a waiter has joined before a reload: it was granted as one more
+ * hold of its owner's holder, and only the answer was missing.  While it waited, its
+ * session had no hold of that, unless it had been its own queue place, which has one
+ * from the beginning.
  */
 LeEntry *
 le_reentry_joined(const LeCore *core, const LeLock *lock, const LeCommand *cmd, const LeLease *lease)

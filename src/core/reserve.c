@@ -79,7 +79,7 @@ reserve_indexes(LeCore *core, uint32_t n)
 		   le_heap_reserve(core, core->entries.used + core->locks.used + core->leases.used + 2 * n + 1);
 }
 
-/* What a named lease needs. */
+/* Memory for a named lease. */
 bool
 le_reserve_lease(LeCore *core, LeText owner)
 {

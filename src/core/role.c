@@ -51,7 +51,7 @@ le_usage_of_closed(uint32_t name_len)
 	return (LeUsage){.entries = 1, .bytes = sizeof(LeLock) + sizeof(LeSlot) + BYTES_IN_INDEXES + name_len};
 }
 
-/* Of an ACQUIRE that becomes an entry for each of its names. */
+/* Usage by an ACQUIRE, which becomes an entry for each of its names. */
 LeUsage
 le_usage_of_command(const LeCommand *cmd)
 {

@@ -78,7 +78,7 @@ struct LeGroup
 	LeGroup *passed_next;
 };
 
-/* Who has acquired: one record for all entries with the same text. */
+/* Text about who has acquired: one record for all entries with the same text. */
 struct LeAcquirer
 {
 	LeHashLink hash_link;
@@ -264,7 +264,7 @@ struct LeLease
 extern LeEntry *le_core_find_token(const LeCore *core, int64_t token);
 /* The one that is in this lock. */
 extern LeEntry *le_core_find_entry(const LeCore *core, LeKind kind, LeText name, int64_t token);
-/* What the blocked call of this session waits for; NULL: it has none. */
+/* The entry that this session's blocked call waits for; NULL: it has none. */
 extern LeEntry *le_core_waiting_on(const LeCore *core, uint64_t session, uint32_t sessno);
 /* How many locks and places end with this session. */
 extern uint32_t le_core_bound_to(const LeCore *core, uint64_t session, uint32_t sessno);
@@ -294,7 +294,7 @@ extern uint64_t le_core_queued(const LeCore *core);
 extern LeTime le_core_oldest_wait(const LeCore *core);
 extern const LeStats *le_core_stats(const LeCore *core);
 
-/* It takes a slot of its lock: it is HELD or LAPSED. */
+/* Does the entry take a slot of its lock?  HELD and LAPSED. */
 static inline bool
 le_entry_has_slot(const LeEntry *entry)
 {
