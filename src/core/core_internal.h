@@ -332,7 +332,7 @@ extern void le_slot_dirty(LeCore *core, LeSlot *slot);
 extern void le_slot_add_free(LeLock *lock, LeSlot *slot);
 extern void le_place_dirty(LeCore *core, LeEntry *entry);
 
-/* --- core/lease.c --- */
+/* --- core/leases.c --- */
 
 /* The end of a lease, and what is due at its deadline. */
 extern void le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now);
@@ -459,9 +459,9 @@ extern LeApply le_apply_await, le_apply_renew, le_apply_release, le_apply_check,
 	le_apply_set_permits;
 /* core/force.c */
 extern LeApply le_apply_force, le_apply_force_role;
-/* core/lease.c */
+/* core/leases.c */
 extern LeApply le_apply_grant_lease, le_apply_lease;
-/* core/session.c */
+/* core/sessions.c */
 extern LeApply le_apply_undo, le_apply_session_end;
 
 /* --- core/core.c --- */
@@ -489,7 +489,7 @@ extern void le_reply_time(LeReply *reply, const LeEntry *entry, LeTime now);
 /* The newest write that the entry rests on. */
 extern uint64_t le_entry_lsn(const LeEntry *entry);
 
-/* --- core/session.c --- */
+/* --- core/sessions.c --- */
 
 /* A request of this session and transaction has come: an older session or transaction is over. */
 extern LeSession *le_session_touch(LeCore *core, uint64_t session, uint32_t sessno, uint32_t xact,

@@ -4,7 +4,7 @@
  *
  * core/group.c has the commands that make them.
  *
- * Calls between entry.c, lease.c and this file go in a circle, because the matter
+ * Calls between entry.c, leases.c and this file go in a circle, because the matter
  * does: an end may end a lease, whose end ends entries, whose end grants groups.
  */
 #include "core_internal.h"

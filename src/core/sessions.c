@@ -1,5 +1,5 @@
 /*
- * core/session.c
+ * core/sessions.c
  *		Sessions: what each one has, what it waits for, and what ends with it or
  *		with its (sub)transaction.
  */

@@ -1,5 +1,5 @@
 /*
- * core/lease.c
+ * core/leases.c
  *		Named leases: one TTL, kept alive by one call, on which any number of
  *		entries hang.
  */
