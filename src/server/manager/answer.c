@@ -31,6 +31,7 @@ le_mailboxes_in_use(uint32 *procs)
 			procs[nmailed++] = i;
 		}
 	}
+	Assert(nmailed <= n);
 	return n;
 }
 
@@ -68,6 +69,7 @@ le_answer_request(uint32 proc, uint32 number, const LeReply *reply)
 
 	if (pg_atomic_read_u32(&box->posted) != number || pg_atomic_read_u32(&box->answered) == number)
 		return;
+	Assert(!reply->bound || reply->lsn == 0); /* durable for nobody */
 	box->reply = *reply;
 	box->reply_at = le_clock();
 	le_answer_bound(box);
@@ -89,6 +91,7 @@ put_error(LeMailbox *box, int sqlstate, const char *message)
 	/* cut at a character's end */
 	int len = pg_mbcliplen(message, (int) strlen(message), sizeof(box->message) - 1);
 
+	Assert(sqlstate != 0 && len >= 0 && len < (int) sizeof(box->message));
 	box->sqlstate = sqlstate;
 	memcpy(box->message, message, len);
 	box->message[len] = '\0';
@@ -122,6 +125,7 @@ le_answer_deadlock(uint32 proc, const StringInfoData *detail)
 	/* cut at a character's end */
 	box->answer_at = 0;
 	box->answer_len = (uint32) pg_mbcliplen(detail->data, detail->len, LE_PAYLOAD_SIZE);
+	Assert(is_unanswered(box) && box->answer_len <= LE_PAYLOAD_SIZE);
 	memcpy(box->payload, detail->data, box->answer_len);
 	le_answer_error(proc, ERRCODE_T_R_DEADLOCK_DETECTED, "deadlock detected");
 }

@@ -55,6 +55,7 @@ write_batch(Batch *batch)
 	le_core_recycle_rows(le_mgr.core, batch->now);
 	rows = le_store_write(le_mgr.core, batch->now);
 	meta.incarnation = next_incarnation();
+	Assert(meta.incarnation >= le_mgr.meta.incarnation);
 	if (meta.incarnation != le_mgr.meta.incarnation)
 	{
 		/* the counter was full, or advanced */
@@ -66,6 +67,8 @@ write_batch(Batch *batch)
 	LE_FAULT("batch-written");
 	wrote = TransactionIdIsValid(GetTopTransactionIdIfAny());
 	lsn = le_txn_commit(flush);
+	Assert(!wrote || lsn > le_mgr.changes_lsn);
+	Assert(wrote || le_next_change(le_mgr.core, NULL) == NULL);
 	le_mgr.meta = meta;
 	LE_FAULT_NOFAIL("batch-committed");
 
@@ -98,6 +101,7 @@ set_lsn(LeReply *reply, XLogRecPtr lsn, bool confirm, XLogRecPtr *confirmed)
 		return;
 	if (*confirmed == 0)
 		*confirmed = lsn != 0 ? lsn : le_txn_log_nothing();
+	Assert(lsn == 0 || *confirmed == lsn);
 	reply->lsn = Max(reply->lsn, *confirmed);
 }
 
@@ -112,6 +116,8 @@ clear_releases(const Batch *batch, XLogRecPtr lsn)
 
 		if ((mail->flags & LE_MAIL_RELEASED) == 0)
 			continue;
+		Assert(!mail->async || box->releases.async);
+		Assert(mail->released_to >= box->releases.done && mail->released_to <= box->releases.len);
 		mail->flags &= ~LE_MAIL_RELEASED;
 		box->releases.done = mail->released_to;
 		if (mail->released)
@@ -138,6 +144,7 @@ give_answers(const Batch *batch, XLogRecPtr lsn)
 	{
 		CommitAnswer *d = &batch->answers[i];
 
+		Assert(d->reply.wrote || d->confirm);
 		set_lsn(&d->reply, lsn, d->confirm, &confirmed);
 		le_answer_request(d->proc, d->number, &d->reply);
 		LE_FAULT_NOFAIL("batch-answering");
@@ -168,6 +175,7 @@ empty_mailboxes(const Batch *batch)
 		LeMailbox *box = mailbox_of(mail->proc);
 		uint64 undo = mail->undo;
 
+		Assert((mail->flags & LE_MAIL_RELEASED) == 0); /* clear_releases() has done those */
 		if (undo != 0)
 			(void) pg_atomic_compare_exchange_u64(&box->undo, &undo, 0);
 		pg_atomic_fetch_and_u32(&box->mail, ~(mail->flags & ~LE_MAIL_FENCE_ENDED));
@@ -215,6 +223,7 @@ seen_running(LeTime since, LeTime now)
 static void
 apply(Batch *batch)
 {
+	Assert(batch->horizon <= batch->rung_until && batch->rung_until <= batch->began_at);
 	le_load_limits(le_mgr.core, batch->backing_off ? WORK_BACKING_OFF : WORK_A_BATCH);
 	le_core_set_horizon(le_mgr.core, le_pause_time(&le_mgr.pause, batch->horizon));
 	if (le_mgr.core_state == CORE_LOADED)
@@ -229,6 +238,9 @@ apply(Batch *batch)
 static void
 begin(Batch *batch)
 {
+	Assert(batch->n >= 0 && batch->n <= le_shared->max_sessions);
+	Assert(!batch->async_only || (batch->n == 1 && !batch->expire));
+	Assert(!IsTransactionState());
 	batch->nanswers = batch->nmails = batch->nfresh = 0;
 	batch->answers = le_mgr.answers;
 	batch->mails = le_mgr.mails;
@@ -270,6 +282,7 @@ run(Batch *batch)
 	/* 4. forget what is done */
 	empty_mailboxes(batch);
 	le_core_batch_done(le_mgr.core, lsn);
+	Assert(le_next_change(le_mgr.core, NULL) == NULL && le_next_answer(le_mgr.core, NULL) == NULL);
 	le_publish();
 
 	/* 5. what may fail: then all is read again, but nothing is lost */
@@ -334,6 +347,7 @@ le_batch_run(Batch *batch, ErrorData **error)
 			pg_atomic_fetch_add_u64(&le_mgr.db->counters.key_violations, 1);
 	}
 	PG_END_TRY();
+	Assert(!IsTransactionState() && (end == BATCH_DONE) == core_is_loaded());
 	return end;
 }
 
@@ -367,6 +381,8 @@ le_batch_next_wakeup(void)
 
 	if (le_mgr.retry_at != 0)
 		wake_earlier(&wakeup, le_mgr.retry_at, "a failure");
+	Assert(core_is_loaded() || le_mgr.retry_at != 0);
+	Assert(le_mgr.ndeferred >= 0 && le_mgr.ndeferred <= le_shared->max_sessions);
 	if (!core_is_loaded())
 		return wakeup;
 
@@ -390,6 +406,7 @@ le_batch_init(LeDatabase *db)
 {
 	int n = le_shared->max_sessions;
 
+	Assert(le_mgr.db == NULL && le_mgr.core_state == CORE_STALE);
 	le_mgr.db = db;
 	le_mgr.taken = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
 	le_mgr.fresh = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));

@@ -35,6 +35,7 @@ le_fence_end_overdue(LeCore *core, LeTime now)
 		List *pids = NIL;
 		ListCell *lc;
 
+		Assert(entry->state == LE_STATE_LAPSED);
 		list_free(le_fence_procs(entry->token, &pids, SIGTERM));
 		foreach (lc, pids)
 			ereport(
@@ -100,6 +101,7 @@ add_bytes(Oid role, int64 bytes)
 void
 le_history_begin(int64 next_change)
 {
+	Assert(next_change > 0 && !counted);
 	first_change = next_change;
 }
 
@@ -126,7 +128,10 @@ static void
 count_row(Oid role, int64 change, int64 bytes, bool deleted)
 {
 	if (deleted || (!counted && change < first_change))
+	{
+		Assert(bytes > 0 && step_rows < lengthof(step));
 		step[step_rows++] = (RoleHistory){role, deleted ? -bytes : bytes};
+	}
 }
 
 /* --- the history of elections: what is too old goes, a few pages at a time --- */
@@ -142,6 +147,7 @@ prune(void)
 	le_store_prune_history(before, PRUNE_PAGES, &prune_from, count_row);
 	LE_FAULT("history-pruned");
 	(void) le_txn_commit(false);
+	Assert(retention >= 0 && prune_from % PRUNE_PAGES == 0);
 	for (int i = 0; i < step_rows; i++)
 		add_bytes(step[i].role, step[i].bytes);
 	if (prune_from == 0 && counted)
@@ -183,7 +189,10 @@ look(void)
 	le_store_shrunk();
 	LE_FAULT_NOFAIL("shrink-committed");
 	for (int i = 0; i < LE_DB_TABLES; i++)
+	{
+		Assert(bytes[i] % BLCKSZ == 0);
 		pg_atomic_write_u64(&le_mgr.db->table_bytes[i], bytes[i]);
+	}
 }
 
 LeTime

@@ -160,6 +160,7 @@ same_node(const WaitNode *a, const WaitNode *b)
 static void
 add_edge(WaitNode to, const LeLock *via)
 {
+	Assert(to.lock != NULL || to.proc < (uint32) le_shared->max_sessions);
 	if (s.nedges == s.edges_room)
 	{
 		s.edges_room *= 2;
@@ -311,6 +312,7 @@ grouped_ahead(const LeEntry *entry)
 		else
 			high = middle;
 	}
+	Assert(low == 0 || grouped->entries[low - 1]->token < entry->token);
 	return low > 0 ? grouped->entries[low - 1] : NULL;
 }
 
@@ -395,6 +397,7 @@ add_edges(const WaitNode *node, bool all)
 static void
 step_to(WaitNode node, const LeLock *via)
 {
+	Assert(get_state(&node) == NEW);
 	if (s.length == s.path_room)
 	{
 		s.path_room *= 2;
@@ -551,6 +554,7 @@ choose_victim(int first, const WaitEdge *back, StringInfo detail)
 	}
 	if (newest < 0)
 		return -1;
+	Assert(newest < n && n <= length);
 	for (int i = 0; i < n; i++)
 	{
 		int at = (newest + i) % n;
@@ -569,6 +573,7 @@ find_deadlock(uint32 proc, StringInfo detail, int *victim)
 	bool late = false;
 
 	*victim = -1;
+	Assert(s.length == 0 && s.nedges == 0);
 	if (waits_for(proc) == NULL)
 		return true;
 	first = find_cycle(proc, &back, &late);
@@ -576,6 +581,7 @@ find_deadlock(uint32 proc, StringInfo detail, int *victim)
 		*victim = choose_victim(first, &back, detail);
 	while (s.length > 0)
 		step_back(NEW);
+	Assert(s.length == 0 && s.nedges == 0);
 	return !late;
 }
 
@@ -623,6 +629,7 @@ le_deadlock_ask(uint32 proc)
 {
 	if (asking == NULL)
 		asking = MemoryContextAllocZero(TopMemoryContext, le_shared->max_sessions * sizeof(bool));
+	Assert(proc < (uint32) le_shared->max_sessions);
 	asking[proc] = true;
 	any_asking = true;
 }
@@ -680,5 +687,6 @@ le_deadlock_search(const LeCore *core)
 	}
 	MemoryContextSwitchTo(before);
 	MemoryContextReset(s.context);
+	Assert(s.under_way == (s.next < (uint32) le_shared->max_sessions));
 	not_before = le_clock() + (SEARCH_PART - 1) * (le_clock() - start);
 }

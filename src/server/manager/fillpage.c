@@ -48,6 +48,7 @@ new_item(LivePage *page, const LeLock *lock, uint32 texts)
 	LePageItem *item = (LePageItem *) (page->data + page->len);
 	uint32 size = MAXALIGN(sizeof(LePageItem) + lock->name_len + texts);
 
+	Assert(page->len <= page->size && page->len == MAXALIGN(page->len));
 	if (page->len + size > page->size)
 		return NULL;
 	memset(item, 0, sizeof(*item));
@@ -81,6 +82,7 @@ put_item(LivePage *page, const LeLock *lock, const LeEntry *entry, uint32 positi
 	LePageItem *item = new_item(page, lock, (uint32) entry->owner_len + entry->value_len + acquirer_len);
 	char *text = (char *) item + sizeof(LePageItem) + lock->name_len;
 
+	Assert(position == 0 ? le_entry_has_slot(entry) : entry->state == LE_STATE_QUEUED);
 	if (item == NULL)
 		return false;
 	item->token = entry->token;
@@ -239,6 +241,7 @@ le_page_fill(const LeCore *core, LeMailbox *box, LeTime now)
 		if (lock == NULL || put_lock(&page, core, lock, &box->next_page))
 			box->next_page.index = -1;
 	}
+	Assert(page.len <= page.size);
 	box->answer_len = page.len;
 }
 
@@ -262,6 +265,7 @@ le_page_put_leader(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeT
 {
 	const LeEntry *leader = le_core_find_entry(core, cmd->kind, cmd->name, cmd->token);
 
+	Assert(leader != NULL && le_entry_has_slot(leader));
 	box->answer_at = box->name.at + box->name.len;
 	box->answer_len = leader->value_len;
 	Assert(box->answer_at + box->answer_len <= sizeof(box->payload));

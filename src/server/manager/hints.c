@@ -49,6 +49,7 @@ push(int64 token, const LeLock *lock, const LeChange *change)
 		pg_atomic_fetch_add_u64(&my_db->counters.hints_dropped, 1);
 		return false;
 	}
+	Assert(lock->name_len <= LE_MAX_NAME);
 	pg_memory_barrier(); /* the place is free before it is filled */
 	hint->token = token;
 	hint->change = change != NULL ? change->number : 0;
@@ -115,6 +116,7 @@ start_notifier(LeTime now)
 	BackgroundWorker worker = {0};
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 
+	Assert(handle == NULL);
 	le_worker_init(&worker, "notifier", "le_notifier_main");
 	worker.bgw_main_arg = ObjectIdGetDatum(my_db->dboid);
 	worker.bgw_notify_pid = MyProcPid;
@@ -169,5 +171,6 @@ le_hints_leave(void)
 void
 le_hints_init(LeDatabase *db)
 {
+	Assert(my_db == NULL && db != NULL);
 	my_db = db;
 }

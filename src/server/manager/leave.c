@@ -61,6 +61,7 @@ le_leave_in_order(uint32 *procs)
 		int n;
 
 		le_sleep_reset();
+		Assert(pg_atomic_read_u32(&le_mgr.db->running) == 0);
 		releasing = any_releasing();
 		pg_read_barrier();
 		n = le_mailboxes_in_use(procs);

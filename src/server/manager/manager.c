@@ -114,6 +114,7 @@ sleep_until(Wakeup wakeup, bool nap)
 	}
 	elog(DEBUG5, "lock_election manager sleeps for " INT64_FORMAT " us at most: then comes %s", at_most,
 		 wakeup.why);
+	Assert(pg_atomic_read_u32(&my_db->asleep) == 0);
 	pg_atomic_write_u32(&my_db->asleep, 1);
 
 	/* see le_ring_softly(): an atomic operation alone is not a full barrier everywhere */
@@ -255,6 +256,7 @@ le_manager_main(Datum arg)
 	if (!le_load_first())
 		leave(LE_EXIT_NO_EXTENSION);
 
+	Assert(le_mgr.core_state == CORE_LOADED);
 	LE_FAULT("manager-loaded");
 
 	/* from here on it leaves in order: what is under way is finished first */

@@ -168,6 +168,7 @@ core_now(void)
 static inline LeMailbox *
 mailbox_of(uint32 proc)
 {
+	Assert(proc < (uint32) le_shared->max_sessions);
 	return le_mailbox(le_mgr.db, proc);
 }
 

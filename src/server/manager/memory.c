@@ -38,6 +38,7 @@ le_memory_new_context(void)
 void *
 le_memory_alloc(void *arg, size_t size)
 {
+	Assert(le_mgr.core_context != NULL && size > 0);
 	if (refuse_beyond_limit && size > SMALL_PIECE &&
 		MemoryContextMemAllocated(le_mgr.core_context, false) + size > limit())
 		return NULL;
@@ -56,6 +57,8 @@ le_memory_reserve(const LeCommand *cmd)
 	bool adds =
 		cmd->type == LE_CMD_ACQUIRE || cmd->type == LE_CMD_GRANT_LEASE || cmd->type == LE_CMD_PROCLAIM;
 	bool reserved;
+
+	Assert(!refuse_beyond_limit && core_is_loaded());
 
 	/* only a load can have taken more */
 	if (adds && MemoryContextMemAllocated(le_mgr.core_context, false) > limit())

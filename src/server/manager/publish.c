@@ -15,6 +15,7 @@ publish(pg_atomic_uint64 *counter, int64_t now, int64_t *seen)
 {
 	if (now == *seen)
 		return;
+	Assert(now > *seen);
 	pg_atomic_fetch_add_u64(counter, now - *seen);
 	*seen = now;
 }
@@ -27,6 +28,7 @@ publish_durations(LeDurationCounters *counters, const LeDurations *now, LeDurati
 {
 	if (now->count == seen->count)
 		return;
+	Assert(now->count > seen->count && now->sum >= seen->sum);
 	for (int i = 0; i <= LE_DURATION_BOUNDS; i++)
 	{
 		if (now->n[i] != seen->n[i])

@@ -101,6 +101,7 @@ load_core(int64_t next_revision, bool copied)
 	LeCore *volatile core = NULL;
 	bool complete;
 
+	Assert(le_mgr.core_state == CORE_STALE && next_revision > 0);
 	random_bytes(env.seed, sizeof(env.seed));
 	le_mgr.core_context = le_memory_new_context();
 	PG_TRY();
@@ -125,6 +126,7 @@ load_core(int64_t next_revision, bool copied)
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
+	Assert(core != NULL && le_core_next_revision(core) >= next_revision);
 	if (old_context != NULL)
 		MemoryContextDelete(old_context);
 	le_mgr.core = core;
@@ -157,6 +159,7 @@ le_load_again(ErrorData **error)
 {
 	volatile bool ok = false;
 
+	Assert(le_mgr.core_state == CORE_STALE && le_mgr.core != NULL);
 	PG_TRY();
 	{
 		MemoryContextSwitchTo(le_mgr.batch_context);
@@ -189,6 +192,7 @@ le_load_again(ErrorData **error)
 		end_waits();
 	}
 	PG_END_TRY();
+	Assert(!IsTransactionState() && ok == (le_mgr.core_state == CORE_LOADED));
 	return ok;
 }
 
@@ -228,6 +232,7 @@ next_incarnation(LeMeta *meta, uint32 timeline)
 					 .time = latest_time(timelines),
 					 .timelines = timelines};
 
+	Assert(timelines == 0 || !copy);
 	meta->incarnation = le_next_incarnation(&start);
 	meta->taken_at = start.time + INCARNATION_EPOCH;
 
@@ -267,6 +272,7 @@ le_load_first(void)
 	XLogRecPtr lsn;
 	bool copy;
 
+	Assert(le_mgr.core == NULL && OidIsValid(MyDatabaseId));
 	le_txn_begin();
 	if (!le_store_find())
 	{
@@ -291,10 +297,12 @@ le_load_first(void)
 	le_mgr.meta.database = MyDatabaseId;
 	le_mgr.meta.timeline = timeline;
 	le_mgr.meta.boot = le_shared->boot;
+	Assert(le_core_next_revision(le_mgr.core) >> LE_COUNTER_BITS >= le_mgr.meta.incarnation);
 	le_store_write_meta(&le_mgr.meta);
 	LE_FAULT("load-before-commit");
 	lsn = le_txn_commit(true);
 	LE_FAULT("load-committed");
+	Assert(lsn != InvalidXLogRecPtr);
 	le_history_begin(le_core_next_revision(le_mgr.core));
 	if (copy)
 		le_core_batch_done(le_mgr.core, lsn);

@@ -29,6 +29,7 @@
 static bool
 reload(BatchEnd end, ErrorData **error)
 {
+	Assert(end != BATCH_DONE && le_mgr.core_state == CORE_STALE);
 	if (le_load_again(error))
 		return true;
 
@@ -49,6 +50,7 @@ replay_one(const Batch *failed, uint32 proc, bool async_only, ErrorData **error)
 				   .async_only = async_only};
 	BatchEnd end;
 
+	Assert(core_is_loaded());
 	LE_FAULT_NOFAIL("replay");
 	le_mgr.backoff_until = 0;
 	do
@@ -170,7 +172,9 @@ le_serve(uint32 *procs, int n)
 {
 	Batch batch = {.procs = procs, .n = n};
 
+	Assert(procs != NULL && n >= 0 && n <= le_shared->max_sessions);
 	run(&batch);
+	Assert(core_is_loaded() || le_mgr.retry_at != 0);
 
 	/* also for answers of a batch that failed after them */
 	le_flush_start();

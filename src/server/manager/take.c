@@ -51,6 +51,7 @@ static void
 answer_at_commit(Batch *batch, uint32 proc, uint32 number, const LeReply *reply, bool confirm)
 {
 	Assert(batch->nanswers < le_shared->max_sessions);
+	Assert(reply->wrote || confirm);
 	batch->answers[batch->nanswers++] =
 		(CommitAnswer){.proc = proc, .number = number, .confirm = confirm, .reply = *reply};
 }
@@ -126,6 +127,7 @@ apply_releases(Mail *mail, LeTime now)
 	r.few = releases->segment == DSM_HANDLE_INVALID;
 	mail->released_to = le_releases_each(releases, apply_release, &r);
 	mail->released = r.lasts;
+	Assert(mail->released_to >= releases->done && mail->released_to <= releases->len);
 	if (releases->done == 0)
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.requests[LE_CMD_RELEASE], 1);
 }
@@ -146,6 +148,8 @@ apply_mail(Mail *mail, LeMailbox *box, LeTime now)
 {
 	LeCommand cmd = {.session = box->session, .sessno = mail->proc};
 	LeReply reply = {0};
+
+	Assert(mail->undo != 0 || mail->flags != 0);
 
 	/* a rollback */
 	if (mail->undo != 0)
@@ -319,6 +323,7 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 		answer_displaced(batch, &reply);
 	if (reply.status == LE_WAITING)
 	{
+		Assert(reply.token != 0 && (box->revision == 0 || box->revision == reply.token));
 		box->revision = reply.token;
 		/* any permit may come back first */
 		if (reply.own_session && cmd.mode != LE_MODE_PERMIT)
@@ -372,6 +377,7 @@ take_request(Batch *batch, uint32 proc)
 		le_ring(box);
 		return;
 	}
+	Assert(core_is_loaded());
 	le_mgr.taken[proc] = number;
 	Assert(batch->nfresh < le_shared->max_sessions);
 	batch->fresh[batch->nfresh++] = proc;
@@ -491,6 +497,7 @@ le_take_rung(Batch *batch)
 	uint32 *rung = palloc(le_shared->max_sessions * sizeof(uint32));
 	int nrung;
 
+	Assert(batch->horizon != 0);
 	batch->rung_until = le_clock();
 	nrung = le_take_stack(le_mgr.db, rung);
 	append(batch, rung, nrung);
@@ -512,6 +519,7 @@ le_take_deferred(Batch *batch)
 	batch->n = le_mgr.ndeferred;
 	le_mgr.ndeferred = 0;
 	append(batch, others, nothers);
+	Assert(batch->n >= nothers);
 	pfree(others);
 }
 
@@ -597,6 +605,7 @@ le_take_back_off(const Batch *batch)
 
 	if (!batch->heavy || batch->backing_off)
 		return;
+	Assert(batch->began_at <= now && le_mgr.heavy_began_at <= batch->began_at);
 	if (le_mgr.light_seen_at >= le_mgr.heavy_began_at)
 		le_mgr.backoff_until = now + Min(BACKOFF_TIMES * (now - batch->began_at), BACKOFF_AT_MOST);
 	le_mgr.heavy_began_at = batch->began_at;
@@ -631,6 +640,7 @@ take_turn(Batch *batch, Turn *turn)
 {
 	bool heavy = turn->work != WORK_LIGHT;
 
+	Assert(!batch->async_only && !turn->cut);
 	if (heavy && (le_core_is_full(le_mgr.core) || (batch->backing_off && turn->work != WORK_STEP)))
 	{
 		if (turn->work == WORK_STEP)

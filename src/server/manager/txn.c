@@ -17,6 +17,7 @@
 void
 le_txn_begin(void)
 {
+	Assert(!IsTransactionState());
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
@@ -33,12 +34,14 @@ le_txn_begin(void)
 XLogRecPtr
 le_txn_commit(bool flush)
 {
+	Assert(IsTransactionState() && ActiveSnapshotSet());
 	PopActiveSnapshot();
 
 	/* the variable alone: the setting, "local", keeps us from any standby */
 	synchronous_commit = flush ? SYNCHRONOUS_COMMIT_LOCAL_FLUSH : SYNCHRONOUS_COMMIT_OFF;
 	CommitTransactionCommand();
 	synchronous_commit = SYNCHRONOUS_COMMIT_LOCAL_FLUSH;
+	Assert(!IsTransactionState());
 	MemoryContextSwitchTo(le_mgr.batch_context);
 	return XactLastCommitEnd;
 }
@@ -61,6 +64,7 @@ le_txn_log_nothing(void)
 void
 le_txn_chore(void (*work)(void))
 {
+	Assert(!IsTransactionState());
 	PG_TRY();
 	{
 		MemoryContextReset(le_mgr.batch_context);
@@ -80,4 +84,5 @@ le_txn_chore(void (*work)(void))
 		AbortCurrentTransaction();
 	}
 	PG_END_TRY();
+	Assert(!IsTransactionState());
 }

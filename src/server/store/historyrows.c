@@ -34,6 +34,7 @@ write_change(const LeChange *change, const LeClock *clock)
 	bool nulls[HISTORY_COLUMNS] = {false};
 	LeRow row = {0};
 
+	Assert(lock->kind == LE_KIND_ELECTION && change->number > change->previous && change->term > 0);
 	values[HISTORY_CHANGE] = Int64GetDatum(change->number);
 	values[HISTORY_TERM] = Int64GetDatum(change->term);
 	values[HISTORY_ELECTED_AT] = TimestampTzGetDatum(le_store_to_wall(clock, change->elected_at));
@@ -69,6 +70,8 @@ le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from, LeHistory
 	TupleTableSlot *row = table_slot_create(rel, NULL);
 	TableScanDesc scan;
 	ItemPointerData min, max;
+
+	Assert(pages > 0 && *from % pages == 0);
 
 	/* the scan ends where the table does, and is empty behind it */
 	ItemPointerSet(&min, *from, FirstOffsetNumber);

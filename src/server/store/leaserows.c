@@ -14,6 +14,7 @@ put_lease(LeLease *lease, const LeClock *clock)
 	Datum values[LEASE_COLUMNS];
 	bool nulls[LEASE_COLUMNS] = {false};
 
+	Assert(lease->id > 0 && lease->row.dirty);
 	values[LEASE_ID] = Int64GetDatum(lease->id);
 	values[LEASE_TTL] = Int64GetDatum(lease->ttl);
 	values[LEASE_TIME_LEFT] = Int64GetDatum(lease->saved_left);

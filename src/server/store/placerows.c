@@ -23,6 +23,7 @@ put_place(LeEntry *entry, const LeClock *clock)
 	Datum values[QUEUE_COLUMNS];
 	bool nulls[QUEUE_COLUMNS] = {false};
 
+	Assert(entry->token > 0 && entry->mode != 0 && entry->waiter->since != 0);
 	values[QUEUE_TOKEN] = Int64GetDatum(entry->token);
 	values[QUEUE_ENTERED_AT] = TimestampTzGetDatum(le_store_to_wall(clock, entry->waiter->since));
 	values[QUEUE_TTL] = Int64GetDatum(entry->ttl);

@@ -59,11 +59,13 @@ le_known_spots(const StoreTable *table, LeCore *core, uint32 *n)
 	{
 		LeRow *row = le_core_row_at(core, table->type, i);
 
+		Assert(row == NULL || row->on_disk);
 		if (row != NULL)
 			spots[(*n)++] = (LeSpot){.locator = row->locator, .sure = !row->dirty, .row = row};
 	}
 	for (int i = 0; i < table->nleft; i++)
 		spots[(*n)++] = (LeSpot){.locator = table->left[i], .sure = true};
+	Assert(*n <= indexes + (uint32) table->nleft);
 	qsort(spots, *n, sizeof(LeSpot), compare_spots);
 	return spots;
 }
@@ -75,6 +77,7 @@ le_rows_begin(LeRows *rows, StoreTable *table, LeCore *failed)
 {
 	LeRelFileNumber file = table->file;
 
+	Assert(ActiveSnapshotSet());
 	memset(rows, 0, sizeof(*rows));
 	rows->table = table;
 	rows->rel = le_table_open_to_load(table);
@@ -131,6 +134,7 @@ le_rows_next(LeRows *rows)
 void
 le_rows_taken(const LeRows *rows, LeLoadStatus status)
 {
+	Assert(!rows->lost);
 	if (status == LE_LOAD_NO_MEMORY)
 		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory"),
 						errdetail("The locks of this database do not fit into memory.")));
@@ -141,6 +145,8 @@ le_rows_taken(const LeRows *rows, LeLoadStatus status)
 bool
 le_rows_end(LeRows *rows)
 {
+	Assert((rows->scan == NULL) != (rows->spots == NULL));
+	Assert(!rows->lost || rows->scan == NULL);
 	if (rows->scan != NULL)
 		table_endscan(rows->scan);
 	else

@@ -79,6 +79,7 @@ copy_rows(StoreTable *table, Relation from, Relation to, LeSpot *spots, uint32 n
 	}
 	table_endscan(scan);
 	ExecDropSingleTupleTableSlot(row);
+	Assert(next <= n);
 	if (next < n)
 		le_store_row_changed(table, "an entry");
 	return rows;
@@ -97,10 +98,12 @@ rewrite(LeCore *core, int i, Relation rel)
 	int rows;
 
 	LE_FAULT("shrink-new-file");
+	Assert(table->nleft == 0 && table->known);
 	moved[i].spots = le_known_spots(table, core, &moved[i].n);
 	rows = copy_rows(table, rel, copy, moved[i].spots, moved[i].n);
 	pages = RelationGetNumberOfBlocks(copy);
 	moved[i].file = le_relfilenumber(copy);
+	Assert(moved[i].file != table->file);
 	LE_FAULT("shrink-copied");
 	pgstat_count_truncate(rel);
 	table_close(copy, NoLock);
@@ -176,6 +179,7 @@ le_store_shrunk(void)
 	{
 		if (moved[i].file == InvalidOid)
 			continue;
+		Assert(tables[i]->file != moved[i].file);
 		for (uint32 n = 0; n < moved[i].n; n++)
 			moved[i].spots[n].row->locator = moved[i].spots[n].locator;
 		tables[i]->file = moved[i].file;

@@ -34,6 +34,9 @@ form_held(Datum *values, bool *nulls, const LeEntry *entry, const LeClock *clock
 	bool own = entry->lease == NULL && entry->ttl != LE_TTL_BOUND;
 	LeTime expires_at = lapsed ? entry->lapsed_at : entry->deadline;
 
+	Assert(lapsed || entry->state == LE_STATE_HELD);
+	Assert(lapsed == (entry->end != LE_END_NONE));
+	Assert(entry->token > 0 && entry->mode != 0);
 	values[SLOT_TOKEN] = Int64GetDatum(entry->token);
 	values[SLOT_ACQUIRED_AT] = TimestampTzGetDatum(le_store_to_wall(clock, entry->acquired_at));
 	values[SLOT_TTL] = Int64GetDatum(entry->ttl);
@@ -73,6 +76,7 @@ put_slot(LeSlot *slot, const LeClock *clock)
 	Datum values[SLOT_COLUMNS] = {0};
 	bool nulls[SLOT_COLUMNS] = {false};
 
+	Assert(slot->row.dirty && slot->number >= 0);
 	values[SLOT_SLOT] = Int32GetDatum(slot->number);
 	values[SLOT_KIND] = Int16GetDatum(slot->lock->kind);
 	if (holder != NULL)

@@ -132,6 +132,7 @@ le_store_claim(void)
 
 	if (claimed == le_slot_table.oid)
 		return;
+	Assert(OidIsValid(le_slot_table.oid) && ActiveSnapshotSet());
 	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, RelationRelationId, le_slot_table.oid, 0);
 	tag.locktag_lockmethodid = USER_LOCKMETHOD;
 	(void) LockAcquire(&tag, ExclusiveLock, true, false);
@@ -160,6 +161,7 @@ typedef struct SmallTable
 static void
 small_open(SmallTable *small, StoreTable *table, LOCKMODE lockmode)
 {
+	Assert(table->nkey == 0 && OidIsValid(table->oid));
 	small->table = table;
 	small->rel = le_table_open_to_read(table, lockmode);
 	if (small->rel->rd_rel->relhasindex)
@@ -276,6 +278,7 @@ le_store_write_meta(const LeMeta *meta)
 	SmallTable table;
 	Datum values[META_COLUMNS];
 
+	Assert(OidIsValid(meta->database) && meta->incarnation > 0);
 	values[META_DATABASE] = ObjectIdGetDatum(meta->database);
 	values[META_INCARNATION] = Int64GetDatum(meta->incarnation);
 	values[META_TAKEN_AT] = TimestampTzGetDatum(meta->taken_at);

@@ -107,6 +107,7 @@ open_indexes(StoreTable *table)
 	List *oids;
 	ListCell *cell;
 
+	Assert(table->nindexes == 0 && table->nkey <= MAX_KEY_COLUMNS);
 	/* after the last index was dropped this stays set until VACUUM */
 	oids = rel->rd_rel->relhasindex ? RelationGetIndexList(rel) : NIL;
 	foreach (cell, oids)
@@ -153,6 +154,7 @@ static void
 open_to_write(StoreTable *table, Relation rel)
 {
 	check_columns(table, rel);
+	Assert(table->columns >= table->least);
 	table->rel = rel;
 	table->nindexes = 0;
 	table->tuple = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
@@ -193,6 +195,7 @@ le_table_open_loaded(StoreTable *table)
 void
 le_table_close(StoreTable *table)
 {
+	Assert(table->rel != NULL);
 	ExecDropSingleTupleTableSlot(table->tuple);
 	for (int i = 0; i < table->nindexes; i++)
 		index_close(table->indexes[i], NoLock);
@@ -262,6 +265,7 @@ check_again(StoreTable *table, int i, Datum *keys, bool *nulls, Datum first)
 	Conflict conflict = {table, find_holder(table, table->indexes[i], keys), DatumGetInt64(first)};
 	ErrorContextCallback context = {error_context_stack, add_conflict, &conflict};
 
+	Assert(i < table->nindexes);
 	table->known = false;
 	error_context_stack = &context;
 	(void) index_insert(table->indexes[i], keys, nulls, &table->tuple->tts_tid, table->rel,
@@ -319,6 +323,7 @@ prepare_page(Relation rel, const ItemPointerData *tid, Size len)
 static void
 leave(StoreTable *table, const LeRow *row)
 {
+	Assert(row->on_disk && table->nleft <= table->max_left);
 	if (table->nleft == table->max_left)
 	{
 		int max = Max(table->max_left * 2, 1024);
@@ -355,6 +360,7 @@ le_table_put(StoreTable *table, LeRow *row, Datum *values, bool *nulls)
 	Size len = tuple->t_len;
 	LeUpdateIndexes update_indexes;
 
+	Assert(table->rel != NULL && (row->on_disk || !row->recycled));
 	ExecStoreHeapTuple(tuple, table->tuple, true);
 	if (!row->on_disk)
 	{
@@ -370,6 +376,7 @@ le_table_put(StoreTable *table, LeRow *row, Datum *values, bool *nulls)
 	}
 	row->locator = le_table_locator(&table->tuple->tts_tid);
 	row->on_disk = true;
+	Assert(ItemPointerIsValid(&table->tuple->tts_tid));
 	ExecClearTuple(table->tuple);
 	return true;
 }
@@ -380,6 +387,7 @@ le_table_delete(StoreTable *table, LeRow *row)
 	ItemPointerData tid;
 	TM_FailureData failure;
 
+	Assert(table->rel != NULL && row->on_disk);
 	le_table_tid(row->locator, &tid);
 	leave(table, row);
 	if (!prepare_page(table->rel, &tid, 0) ||
@@ -434,6 +442,7 @@ le_store_invalid_row(Relation rel, const TupleTableSlot *tuple)
 void
 le_store_set_text(Datum *values, bool *nulls, int column, const char *data, Size len)
 {
+	Assert(data != NULL || len == 0);
 	nulls[column] = data == NULL;
 	if (data != NULL)
 		values[column] = PointerGetDatum(cstring_to_text_with_len(data, (int) len));

@@ -168,6 +168,7 @@ le_version_check_size(Oid role, int64 more)
 		counted = role;
 		room = Min(COUNT_EVERY, limit - used);
 	}
+	Assert(counted == role);
 	room -= more;
 }
 
@@ -189,6 +190,7 @@ le_version_insert(Datum key, Datum value, bool value_is_null, Oid role)
 	NameData name;
 	Datum values[MAX_ARGS] = {key, value, NameGetDatum(&name)};
 
+	Assert(OidIsValid(role));
 	namestrcpy(&name, GetUserNameFromId(role, false));
 	return write_key(&insert_key, values, value_is_null);
 }

@@ -7,6 +7,9 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
+#include "utils/snapmgr.h"
+
 #include "core/effects.h"
 #include "shared/fault.h"
 #include "shared/shmem.h"
@@ -30,6 +33,7 @@ bool
 le_store_open(LeCore *core)
 {
 	le_slot_table.rel = le_lease_table.rel = le_queue_table.rel = NULL;
+	Assert(IsTransactionState() && ActiveSnapshotSet());
 	return open_table(&le_slot_table, true) &&
 		   open_table(&le_lease_table, le_next_dirty_lease(core, NULL) != NULL) &&
 		   open_table(&le_queue_table, le_next_dirty_place(core, NULL) != NULL);
@@ -49,6 +53,9 @@ le_store_write(LeCore *core, LeTime now)
 	LeClock clock = {now, le_wall(now)};
 	int rows;
 
+	Assert(le_slot_table.rel != NULL);
+	Assert(le_lease_table.rel != NULL || le_next_dirty_lease(core, NULL) == NULL);
+	Assert(le_queue_table.rel != NULL || le_next_dirty_place(core, NULL) == NULL);
 	rows = le_store_write_slots(core, &clock);
 	rows += le_store_write_leases(core, &clock);
 	LE_FAULT("store-slots-written");
