@@ -35,6 +35,11 @@ anything_to_write(void)
 		   le_next_change(le_mgr.core, NULL) != NULL;
 }
 
+/*
+ * Write what the core has decided, in one transaction: the answers of the batch rest on its
+ * record, whose end is returned; 0: the batch has left nothing.  May not fail once that is
+ * committed: the batch would be applied a second time.
+ */
 static XLogRecPtr
 write_batch(Batch *batch)
 {
@@ -105,7 +110,10 @@ set_lsn(LeReply *reply, XLogRecPtr lsn, bool confirm, XLogRecPtr *confirmed)
 	reply->lsn = Max(reply->lsn, *confirmed);
 }
 
-/* Before anything that could fail: a second time they would release holds that are not meant. */
+/*
+ * The releases of the batch are made.  May not fail, and comes before all that could: a second
+ * time they would release holds that are not meant.
+ */
 static void
 clear_releases(const Batch *batch, XLogRecPtr lsn)
 {
@@ -133,6 +141,11 @@ clear_releases(const Batch *batch, XLogRecPtr lsn)
 	}
 }
 
+/*
+ * Answer what has waited for the commit: requests of this batch, then those of earlier ones
+ * that it has granted or ended.  May not fail: an answer that is not given is lost, as a
+ * replay finds the request done.
+ */
 static void
 give_answers(const Batch *batch, XLogRecPtr lsn)
 {
@@ -140,6 +153,8 @@ give_answers(const Batch *batch, XLogRecPtr lsn)
 	XLogRecPtr confirmed = 0;
 
 	clear_releases(batch, lsn);
+
+	/* requests of this batch */
 	for (int i = 0; i < batch->nanswers; i++)
 	{
 		CommitAnswer *d = &batch->answers[i];
@@ -149,6 +164,8 @@ give_answers(const Batch *batch, XLogRecPtr lsn)
 		le_answer_request(d->proc, d->number, &d->reply);
 		LE_FAULT_NOFAIL("batch-answering");
 	}
+
+	/* requests that have waited */
 	for (LeEntry *entry = NULL; (entry = le_next_answer(le_mgr.core, entry)) != NULL;)
 	{
 		LeMailbox *box = mailbox_of(entry->waiter->sessno);
@@ -165,7 +182,7 @@ give_answers(const Batch *batch, XLogRecPtr lsn)
 	le_flush_start();
 }
 
-/* What was read from the mailboxes is committed: empty them. */
+/* What was read from the mailboxes is committed: empty them.  May not fail: a session may wait for just this. */
 static void
 empty_mailboxes(const Batch *batch)
 {
@@ -235,6 +252,7 @@ apply(Batch *batch)
 	batch->heavy |= le_core_is_full(le_mgr.core);
 }
 
+/* Reset what a batch remembers, and set its time: no earlier than anything that it takes was posted. */
 static void
 begin(Batch *batch)
 {
@@ -295,7 +313,7 @@ run(Batch *batch)
 	end_deadlocks(batch);
 }
 
-/* What the failed batch has taken is to be taken again. */
+/* What the failed batch has taken is to be taken again.  May not fail: it runs in the handler of an error. */
 static void
 untake(const Batch *batch)
 {
@@ -328,16 +346,19 @@ le_batch_run(Batch *batch, ErrorData **error)
 	}
 	PG_CATCH();
 	{
+		/* log it, unless nobody is to notice */
 		MemoryContextSwitchTo(le_mgr.batch_context);
 		*error = CopyErrorData();
 		if (batch->files_differ)
-			end = BATCH_FILES_DIFFER; /* nobody notices: no failure */
+			end = BATCH_FILES_DIFFER;
 		else
 		{
 			EmitErrorReport();
 			pg_atomic_fetch_add_u64(&le_mgr.db->counters.failed_batches, 1);
 		}
 		FlushErrorState();
+
+		/* leave no trace */
 		AbortCurrentTransaction();
 		untake(batch);
 		le_mgr.backoff_until = 0;

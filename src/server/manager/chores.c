@@ -81,6 +81,7 @@ static bool counted = false;   /* the first pass is done */
 static RoleHistory step[PRUNE_PAGES * MaxHeapTuplesPerPage];
 static int step_rows;
 
+/* So many bytes of history, or with a minus fewer, are this role's. */
 static void
 add_bytes(Oid role, int64 bytes)
 {
@@ -136,6 +137,7 @@ count_row(Oid role, int64 change, int64 bytes, bool deleted)
 
 /* --- the history of elections: what is too old goes, a few pages at a time --- */
 
+/* One step: delete what is too old on some pages, and count what is there in the first pass. */
 static void
 prune(void)
 {
@@ -176,6 +178,7 @@ le_history_tend(void)
 static LeTime look_at = 0;
 static uint64 batches = PG_UINT64_MAX; /* when it was looked last */
 
+/* Look how large the tables are.  May not fail once the commit is made: the core has to know where its rows are. */
 static void
 look(void)
 {

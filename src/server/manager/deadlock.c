@@ -221,6 +221,7 @@ read_fences(void)
 	}
 }
 
+/* An edge to each process that holds the fence of this token. */
 static void
 add_fences(int64 token)
 {
@@ -236,6 +237,7 @@ add_fences(int64 token)
 		add_proc((uint32) lfirst_int(lc), NULL);
 }
 
+/* Edges to the processes without which this holder does not end: see the top. */
 static void
 add_holder(const LeEntry *holder)
 {
@@ -336,6 +338,7 @@ waits_in_postgres(uint32 number)
 	return GetCurrentTimestamp() - since >= DeadlockTimeout * INT64CONST(1000);
 }
 
+/* Edges to those whom pg_blocking_pids() tells. */
 static void
 add_blockers(uint32 from)
 {
@@ -394,6 +397,7 @@ add_edges(const WaitNode *node, bool all)
 
 /* --- the search --- */
 
+/* Put a node on the path, with its edges. */
 static void
 step_to(WaitNode node, const LeLock *via)
 {
@@ -441,6 +445,7 @@ find_cycle(uint32 start, WaitEdge *back, bool *late)
 		Step *last = &s.path[s.length - 1];
 		WaitEdge edge;
 
+		/* all edges of the last node are followed: back */
 		if (last->next == s.nedges)
 		{
 			step_back(CLEAR);
@@ -449,6 +454,8 @@ find_cycle(uint32 start, WaitEdge *back, bool *late)
 		*late = is_late();
 		if (*late)
 			return -1;
+
+		/* the next edge */
 		edge = s.edges[last->next++];
 		switch (get_state(&edge.to))
 		{
@@ -494,6 +501,7 @@ is_still_there(int first)
 
 /* --- telling --- */
 
+/* What this process waits for in PostgreSQL. */
 static void
 describe_lock(StringInfo buf, int pid)
 {
@@ -539,6 +547,7 @@ choose_victim(int first, const WaitEdge *back, StringInfo detail)
 	uint32 *procs = palloc(length * sizeof(uint32));
 	const LeLock **waits = palloc(length * sizeof(LeLock *));
 
+	/* the processes of the cycle, and the newest of them */
 	for (int i = first; i < s.length; i++)
 	{
 		uint32 proc = s.path[i].node.proc;
@@ -554,6 +563,8 @@ choose_victim(int first, const WaitEdge *back, StringInfo detail)
 	}
 	if (newest < 0)
 		return -1;
+
+	/* a line for each, from the newest on */
 	Assert(newest < n && n <= length);
 	for (int i = 0; i < n; i++)
 	{

@@ -74,6 +74,7 @@ put_closed(LivePage *page, const LeLock *lock)
 	return true;
 }
 
+/* A holder (position 0), or a waiter.  False: the page is full. */
 static bool
 put_item(LivePage *page, const LeLock *lock, const LeEntry *entry, uint32 position)
 {
@@ -104,6 +105,8 @@ put_item(LivePage *page, const LeLock *lock, const LeEntry *entry, uint32 positi
 	item->lapsed = entry->state == LE_STATE_LAPSED;
 	if (item->lapsed && item->closed_until == 0)
 		item->closed_until = closed_until(entry->closed_until, page->now);
+
+	/* texts, behind the name */
 	if (entry->owner_len > 0)
 		memcpy(text, entry->owner, entry->owner_len);
 	text += entry->owner_len;
@@ -177,12 +180,15 @@ put_lock(LivePage *page, const LeCore *core, const LeLock *lock, LePageCursor *f
 	uint32 position;
 	const LeLink *link = next_waiter(lock, from, last, &position);
 
+	/* a closed name */
 	if (from->last == 0 && lock->held == 0 && lock->closed_until > page->now)
 	{
 		if (!put_closed(page, lock))
 			return false;
 		from->last = LAST_CLOSED;
 	}
+
+	/* holders */
 	for (; slot != NULL; slot = slot->next)
 	{
 		if (le_slot_holder(slot) == NULL)
@@ -191,6 +197,8 @@ put_lock(LivePage *page, const LeCore *core, const LeLock *lock, LePageCursor *f
 			return false;
 		*from = (LePageCursor){from->index, -(int64) slot->number - 1, le_slot_holder(slot)->token, 0};
 	}
+
+	/* waiters */
 	for (; link != &lock->queue; link = link->next)
 	{
 		const LeEntry *entry = le_queued(link);
@@ -202,6 +210,7 @@ put_lock(LivePage *page, const LeCore *core, const LeLock *lock, LePageCursor *f
 	return true;
 }
 
+/* Locks from the cursor on, as many as the page has room for. */
 static void
 put_locks(LivePage *page, const LeCore *core, LePageCursor *next)
 {
@@ -275,6 +284,7 @@ le_page_put_leader(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeT
 
 /* --- leases --- */
 
+/* False: the page is full. */
 static bool
 put_lease(LivePage *page, const LeLease *lease)
 {

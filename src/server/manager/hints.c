@@ -94,6 +94,7 @@ le_hints_of_batch(LeCore *core, XLogRecPtr lsn)
 
 /* --- the notifier --- */
 
+/* Log that there is no notifier, but not all the time. */
 static void
 complain(LeTime now)
 {
@@ -110,6 +111,7 @@ complain(LeTime now)
 		 errhint("Raise max_worker_processes and restart the server, or set lock_election.notify to none.")));
 }
 
+/* Register a notifier, or try again later. */
 static void
 start_notifier(LeTime now)
 {

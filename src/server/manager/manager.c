@@ -54,6 +54,7 @@ pin_settings(void)
 	le_worker_pin(settings, lengthof(settings));
 }
 
+/* At the end of the process, however it ends.  May not fail: nobody would give the entry back. */
 static void
 manager_exit(int code, Datum arg)
 {
@@ -114,7 +115,6 @@ sleep_until(Wakeup wakeup, bool nap)
 	}
 	elog(DEBUG5, "lock_election manager sleeps for " INT64_FORMAT " us at most: then comes %s", at_most,
 		 wakeup.why);
-	Assert(pg_atomic_read_u32(&my_db->asleep) == 0);
 	pg_atomic_write_u32(&my_db->asleep, 1);
 
 	/* see le_ring_softly(): an atomic operation alone is not a full barrier everywhere */
@@ -146,6 +146,7 @@ handle_sigint(SIGNAL_ARGS)
 		StatementCancelHandler(postgres_signal_arg);
 }
 
+/* Between two batches: a new configuration, or the end. */
 static void
 handle_signals(uint32 *procs)
 {

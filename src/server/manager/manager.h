@@ -187,9 +187,9 @@ extern PGDLLEXPORT void le_manager_main(Datum arg);
 /* --- manager/replay.c --- */
 
 /*
- * Apply what these mailboxes ask for, end what is due, write, answer.  Never
- * fails: what cannot be written is answered with the error.  procs has room
- * for all mailboxes.
+ * Apply what these mailboxes ask for, end what is due, write, answer.  May not
+ * fail, as nobody else would answer: what cannot be written is answered with the error.
+ * procs has room for all mailboxes.
  */
 extern void le_serve(uint32 *procs, int n);
 
@@ -260,7 +260,10 @@ extern bool le_mailbox_has_async(uint32 proc);
 /* Look at all mailboxes again after RETRY_AFTER; another failure before that does not put it off. */
 extern void le_mailboxes_retry_later(void);
 
-/* Answer the request with this number, if it is still waited for. */
+/*
+ * Answer the request with this number, if it is still waited for.  None of these functions may
+ * allocate.  May not fail, as they run after a commit, and in handlers of errors.
+ */
 extern void le_answer_request(uint32 proc, uint32 number, const LeReply *reply);
 /* Answer the newest request of this proc with an error. */
 extern void le_answer_error(uint32 proc, int sqlstate, const char *message);
@@ -309,12 +312,15 @@ extern XLogRecPtr le_txn_commit(bool flush);
 /* A record that means nothing; its end is behind all that was written before. */
 extern XLogRecPtr le_txn_log_nothing(void);
 
-/* Work in a transaction, which it commits itself; an error is logged, and undoes it. */
+/*
+ * Work in a transaction, which it commits itself.  May not fail, as no request is to blame: an
+ * error of the work is logged, and undoes it.
+ */
 extern void le_txn_chore(void (*work)(void));
 
 /* --- manager/leave.c --- */
 
-/* The extension was dropped: end every wait with an error. */
+/* The extension was dropped: end every wait with an error.  May not fail: nobody else tells them. */
 extern void le_leave_dropped(void);
 
 /* It leaves in order: make all releases that sessions have answered. */
@@ -330,8 +336,8 @@ extern void le_fence_end_overdue(LeCore *core, LeTime now);
 
 /*
  * Look how large the tables are, for the view, and write one anew that is mostly
- * dead rows.  Never fails or waits for anybody.  Returns when to call it again,
- * by le_clock().
+ * dead rows.  May not fail or wait, as locks come first: an error is logged.  Returns when
+ * to call it again, by le_clock().
  */
 extern LeTime le_shrink_tend(void);
 
@@ -346,7 +352,8 @@ extern bool le_history_admits(const LeCommand *cmd);
 
 /*
  * Delete some rows older than lock_election.history_retention, if it is time for
- * that.  Never fails.  Returns when to call it again, by le_clock().
+ * that.  May not fail, as locks come first: an error is logged.  Returns when to call it
+ * again, by le_clock().
  */
 extern LeTime le_history_tend(void);
 
@@ -380,7 +387,7 @@ extern void le_page_put_leader(const LeCore *core, const LeCommand *cmd, LeMailb
 
 /* --- manager/publish.c --- */
 
-/* Put the core's counters where the views read them. */
+/* Put the core's counters where the views read them.  May not fail: it runs after a commit. */
 extern void le_publish(void);
 
 /* --- manager/hints.c --- */
@@ -390,7 +397,7 @@ extern void le_hints_init(LeDatabase *db);
 
 /*
  * The batch is committed, with the end of its record at this LSN: announce what it
- * granted.  Never fails or waits.
+ * granted.  May not fail or wait, as a hint must not cost an answer.
  */
 extern void le_hints_of_batch(LeCore *core, XLogRecPtr lsn);
 
@@ -400,7 +407,7 @@ extern void le_hints_of_batch(LeCore *core, XLogRecPtr lsn);
  */
 extern LeTime le_hints_tend(void);
 
-/* The manager leaves: end its notifier. */
+/* The manager leaves: end its notifier.  May not fail: the process ends. */
 extern void le_hints_leave(void);
 
 #endif /* LE_MANAGER_H */

@@ -38,6 +38,7 @@ publish_durations(LeDurationCounters *counters, const LeDurations *now, LeDurati
 	*seen = *now;
 }
 
+/* Since when the oldest waiter waits, by the time of day. */
 static void
 publish_oldest_wait(void)
 {

@@ -135,7 +135,10 @@ load_core(int64_t next_revision, bool copied)
 	le_memory_warn();
 }
 
-/* While there is no core to do it: waits that have run out end all the same. */
+/*
+ * While there is no core to do it: waits that have run out end all the same.  May not fail: it
+ * runs in the handler of an error.
+ */
 static void
 end_waits(void)
 {
@@ -163,6 +166,7 @@ le_load_again(ErrorData **error)
 	PG_TRY();
 	{
 		MemoryContextSwitchTo(le_mgr.batch_context);
+		/* is the extension still there, and nobody else its manager? */
 		le_txn_begin();
 		LE_FAULT("reload-begun");
 		if (!le_store_find())
@@ -180,11 +184,14 @@ le_load_again(ErrorData **error)
 	}
 	PG_CATCH();
 	{
+		/* leave no trace but the log's */
 		MemoryContextSwitchTo(le_mgr.batch_context);
 		*error = CopyErrorData();
 		EmitErrorReport();
 		FlushErrorState();
 		AbortCurrentTransaction();
+
+		/* try again later; nobody waits for longer than it wanted to */
 		if (le_mgr.core_state != CORE_DROPPED)
 			set_core_state(CORE_STALE);
 		le_mailboxes_retry_later();

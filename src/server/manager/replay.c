@@ -129,6 +129,7 @@ run_one_by_one(Batch *batch)
 	}
 }
 
+/* Serve a batch: at first all mailboxes together, one by one if that has failed. */
 static void
 run(Batch *batch)
 {

@@ -90,7 +90,10 @@ typedef struct Releasing
 	bool lasts;            /* COMMIT has something to wait for */
 } Releasing;
 
-/* One release of a mailbox.  False: the batch is full, and this release is for the next one. */
+/*
+ * One release of a mailbox.  False: the batch is full, and this release is for the next one.
+ * May not fail: the others of its commit may be applied already.
+ */
 static bool
 apply_release(void *arg, const LeReleaseItem *item, LeText name)
 {
@@ -236,17 +239,31 @@ overtaken_by_mail(LeMailbox *box)
 		   (uint32) (undo >> 32) == box->command.xact && (uint32) undo <= box->command.subxact;
 }
 
-/* With the texts where the manager finds them; names come later. */
-static LeCommand
-command_of(const LeMailbox *box)
+/*
+ * The command of a mailbox, with its texts where the manager finds them.  A request that has
+ * waited before the core was loaded goes back to its place in the queue, for what is left of
+ * its wait.  False: its several names have gone with its session.
+ */
+static bool
+read_command(LeMailbox *box, LeTime now, LeCommand *cmd)
 {
-	LeCommand cmd = box->command;
+	*cmd = box->command;
+	cmd->name = le_mailbox_text(box, box->name);
+	cmd->owner = le_mailbox_text(box, box->owner);
+	cmd->value = le_mailbox_text(box, box->value);
+	cmd->acquirer = le_mailbox_text(box, box->acquirer);
+	if (box->revision != 0)
+	{
+		LeTime waited = le_clock() - box->posted_at;
 
-	cmd.name = le_mailbox_text(box, box->name);
-	cmd.owner = le_mailbox_text(box, box->owner);
-	cmd.value = le_mailbox_text(box, box->value);
-	cmd.acquirer = le_mailbox_text(box, box->acquirer);
-	return cmd;
+		cmd->revision = box->revision;
+		cmd->since = now - waited;
+		if (cmd->wait > 0)
+			cmd->wait = Max(1, cmd->wait - waited);
+	}
+	if (cmd->nnames > 0)
+		cmd->names = le_names_get(box);
+	return cmd->nnames == 0 || cmd->names != NULL;
 }
 
 static void
@@ -280,34 +297,27 @@ reserve(uint32 proc, const LeCommand *cmd)
 	return true;
 }
 
+/*
+ * Apply the command of a mailbox.  It is answered at once if nothing has to be written for it,
+ * with the batch if something has, or in a later batch if it waits.
+ */
 static void
 apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 {
-	LeCommand cmd = command_of(box);
+	LeCommand cmd;
 	LeReply reply;
 	bool confirm;
 
-	if (box->revision != 0)
+	/* read and reserve: what may fail */
+	if (!read_command(box, batch->now, &cmd))
 	{
-		LeTime waited = le_clock() - box->posted_at;
-
-		/* it has waited before: back to its place, for what is left */
-		cmd.revision = box->revision;
-		cmd.since = batch->now - waited;
-		if (cmd.wait > 0)
-			cmd.wait = Max(1, cmd.wait - waited);
-	}
-	if (cmd.nnames > 0)
-	{
-		cmd.names = le_names_get(box);
-		if (cmd.names == NULL)
-		{
-			answer_withdrawn(proc);
-			return;
-		}
+		answer_withdrawn(proc);
+		return;
 	}
 	if (!reserve(proc, &cmd))
 		return;
+
+	/* apply */
 	if (box->type == LE_REQUEST_LEADER)
 		le_page_find_leader(le_mgr.core, &cmd);
 	le_core_apply(le_mgr.core, &cmd, batch->now, &reply);
@@ -321,11 +331,12 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 	}
 	if (reply.displaced_session != 0)
 		answer_displaced(batch, &reply);
+
+	/* wait: the mailbox keeps the revision, and is told if it waits for itself; any permit may come back first */
 	if (reply.status == LE_WAITING)
 	{
 		Assert(reply.token != 0 && (box->revision == 0 || box->revision == reply.token));
 		box->revision = reply.token;
-		/* any permit may come back first */
 		if (reply.own_session && cmd.mode != LE_MODE_PERMIT)
 		{
 			box->reply.which = reply.which;
@@ -336,12 +347,10 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 		return;
 	}
 
-	/* durable for nobody, so that nothing is waited for */
-	if (reply.bound)
-		reply.lsn = 0;
+	/* answer: what is bound to a session is durable for nobody, so that nothing is waited for */
 	confirm = le_answer_needs_standby(box, &reply);
 	reply.may_return = le_answer_may_return(&reply, box->durable_release, box->need_standby);
-	if (reply.may_return)
+	if (reply.bound || reply.may_return)
 		reply.lsn = 0;
 	if (reply.wrote || confirm)
 		answer_at_commit(batch, proc, cmd.request, &reply, confirm);
@@ -360,6 +369,10 @@ count_request(const LeMailbox *box)
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.requests[box->command.type], 1);
 }
 
+/*
+ * Take the request of a mailbox, if there is a new one, and apply or answer it.  An error fails
+ * the batch, and untake() in batch.c gives the request back.
+ */
 static void
 take_request(Batch *batch, uint32 proc)
 {
@@ -556,6 +569,7 @@ work_of_end(const LeMailbox *box, uint32 proc)
 	return waiting != NULL && waiting->grouped ? WORK_CANCEL : WORK_HEAVY;
 }
 
+/* How much work the mail and the request are, before any of it is begun. */
 static Work
 work_of(uint32 proc)
 {

@@ -26,6 +26,7 @@
 
 /* --- writing --- */
 
+/* Add the row of a change. */
 static void
 write_change(const LeChange *change, const LeClock *clock)
 {
@@ -101,6 +102,7 @@ le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from, LeHistory
 
 /* --- reading --- */
 
+/* What a row says; texts point into it. */
 static void
 read_change(HeapTuple tuple, TupleDesc desc, LeStoredChange *change)
 {
@@ -128,6 +130,8 @@ le_store_scan_history(LeText election, int64 after, void (*callback)(void *arg, 
 
 	if (!le_store_find())
 		return;
+
+	/* the key's index has the changes of an election in order */
 	rel = le_table_open_to_read(&le_history_table, AccessShareLock);
 	index_oid = get_relname_relid("history_key", le_store_schema);
 	if (!OidIsValid(index_oid) || IndexGetRelation(index_oid, true) != RelationGetRelid(rel))
@@ -136,6 +140,8 @@ le_store_scan_history(LeText election, int64 after, void (*callback)(void *arg, 
 	ScanKeyInit(&keys[0], HISTORY_ELECTION + 1, BTEqualStrategyNumber, F_TEXTEQ,
 				PointerGetDatum(cstring_to_text_with_len(election.data, election.len)));
 	ScanKeyInit(&keys[1], HISTORY_CHANGE + 1, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(after));
+
+	/* read */
 	scan = systable_beginscan_ordered(rel, index, GetActiveSnapshot(), lengthof(keys), keys);
 	while ((tuple = systable_getnext_ordered(scan, ForwardScanDirection)) != NULL)
 	{

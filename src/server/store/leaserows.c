@@ -8,6 +8,7 @@
 
 /* --- writing --- */
 
+/* False: the row was changed by somebody else. */
 static bool
 put_lease(LeLease *lease, const LeClock *clock)
 {
@@ -45,6 +46,7 @@ le_store_write_leases(LeCore *core, const LeClock *clock)
 
 /* --- loading --- */
 
+/* What a row says; texts point into it. */
 static LeStoredLease
 read_lease(TupleTableSlot *row)
 {

@@ -16,6 +16,7 @@
 
 /* --- writing --- */
 
+/* False: the row was changed by somebody else. */
 static bool
 put_place(LeEntry *entry, const LeClock *clock)
 {
@@ -60,6 +61,7 @@ le_store_write_places(LeCore *core, const LeClock *clock)
 
 /* --- loading --- */
 
+/* What a row says; texts point into it. */
 static LeStoredEntry
 read_place(TupleTableSlot *row)
 {
@@ -100,6 +102,7 @@ compare_token(const void *a, const void *b)
 	return ta < tb ? -1 : ta > tb ? 1 : 0;
 }
 
+/* All rows' tokens and TIDs, in the order in which they are met. */
 static int
 find_places(LeRows *rows, Place **places)
 {

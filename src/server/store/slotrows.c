@@ -27,6 +27,7 @@ form_closed(Datum *values, bool *nulls, LeTime closed_until, const LeClock *cloc
 	values[SLOT_CLOSED_UNTIL] = TimestampTzGetDatum(le_store_to_wall(clock, closed_until));
 }
 
+/* The columns of a slot that somebody holds, or has held until a fence lets go of it. */
 static void
 form_held(Datum *values, bool *nulls, const LeEntry *entry, const LeClock *clock)
 {
@@ -69,6 +70,7 @@ form_free(Datum *values, bool *nulls, const LeLock *lock, const LeClock *clock)
 
 /* --- writing --- */
 
+/* False: the row was changed by somebody else. */
 static bool
 put_slot(LeSlot *slot, const LeClock *clock)
 {
@@ -122,6 +124,7 @@ read_time_left(LeTime stored, LeStoredEntry *row)
 		row->end = stored < -(LeTime) LE_END_REPLACED ? LE_END_REPLACED : (LeEnd) -stored;
 }
 
+/* What a row says; texts point into it. */
 static LeStoredEntry
 read_slot(TupleTableSlot *tuple)
 {
@@ -130,6 +133,8 @@ read_slot(TupleTableSlot *tuple)
 
 	slot_getallattrs(tuple);
 	row.locator = le_table_locator(&tuple->tts_tid);
+
+	/* every slot */
 	row.kind = (LeKind) DatumGetInt16(values[SLOT_KIND]);
 	row.name = le_store_read_text(tuple, SLOT_NAME);
 	row.slot = DatumGetInt32(values[SLOT_SLOT]);
@@ -140,6 +145,8 @@ read_slot(TupleTableSlot *tuple)
 	row.role = DatumGetObjectId(values[SLOT_ROLE]);
 	if (row.mode == 0)
 		return row;
+
+	/* a holder */
 	row.owner = le_store_read_text(tuple, SLOT_OWNER);
 	row.value = le_store_read_text(tuple, SLOT_VALUE);
 	row.session = (uint64) DatumGetInt64(values[SLOT_SESSION]);

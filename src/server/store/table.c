@@ -226,6 +226,8 @@ find_holder(StoreTable *table, Relation index, const Datum *keys)
 									  : F_INT8EQ,
 					keys[i]);
 	}
+
+	/* also a row that somebody is writing; not the one that was just written */
 	InitDirtySnapshot(dirty);
 	scan = systable_beginscan(table->rel, RelationGetRelid(index), true, &dirty, table->nkey, scankeys);
 	while (first == 0 && HeapTupleIsValid(tuple = systable_getnext(scan)))
@@ -337,6 +339,7 @@ leave(StoreTable *table, const LeRow *row)
 	table->left[table->nleft++] = row->locator;
 }
 
+/* False: the row was changed by somebody else. */
 static bool
 update(StoreTable *table, const LeRow *row, Size len, LeUpdateIndexes *update_indexes)
 {
