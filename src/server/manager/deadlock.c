@@ -28,11 +28,11 @@
  * not visited again.  So a search takes time for each waiter and each holder
  * once.
  *
- * It has a budget of time, and goes on with those who are left in a later batch,
+ * It has a budget_us of time, and goes on with those who are left in a later batch,
  * after nine times as long.  What has led to no cycle by then is still passed over
  * although things may have changed: whoever has closed a cycle since asks again,
  * within a second, and that is for the next search.  One start that takes the
- * whole budget gets twice as much the next time, so each search ends.
+ * whole budget_us gets twice as much the next time, so each search ends.
  */
 #include "postgres.h"
 
@@ -111,8 +111,8 @@ typedef struct Search
 	NodeState *procs; /* by number */
 	uint32 number;    /* of the search: what locks are marked with */
 	bool under_way;
-	uint32 next;   /* proc to start from next */
-	LeTime budget; /* of one start */
+	uint32 next;      /* proc to start from next */
+	LeTime budget_us; /* of one start */
 	LeTime deadline;
 	uint32 edges_seen;
 	HTAB *grouped; /* Grouped */
@@ -318,13 +318,6 @@ grouped_ahead(const LeEntry *entry)
 	return low > 0 ? grouped->entries[low - 1] : NULL;
 }
 
-/* The next of several locks that a blocked call waits for. */
-static const LeEntry *
-next_member(const LeEntry *entry)
-{
-	return entry->grouped ? entry->waiter->group_next : NULL;
-}
-
 static bool
 waits_in_postgres(uint32 number)
 {
@@ -367,7 +360,7 @@ add_edges_of_proc(uint32 proc, bool all)
 		add_blockers(proc);
 	if (entry != NULL && entry->grouped)
 		entry = entry->waiter->group->members;
-	for (; entry != NULL; entry = next_member(entry))
+	for (; entry != NULL; entry = entry->grouped ? entry->waiter->group_next : NULL)
 	{
 		const LeEntry *ahead = grouped_ahead(entry);
 		WaitNode lock = {.lock = entry->lock};
@@ -422,12 +415,6 @@ step_back(NodeState state)
 	s.nedges = last->first;
 }
 
-static bool
-is_late(void)
-{
-	return ++s.edges_seen % EDGES_A_LOOK == 0 && le_clock() >= s.deadline;
-}
-
 /*
  * A way from this process into a cycle: the cycle is the path from the returned
  * step on, *back its last edge.  -1: there is none, or *late: the time is over.
@@ -451,7 +438,7 @@ find_cycle(uint32 start, WaitEdge *back, bool *late)
 			step_back(CLEAR);
 			continue;
 		}
-		*late = is_late();
+		*late = ++s.edges_seen % EDGES_A_LOOK == 0 && le_clock() >= s.deadline;
 		if (*late)
 			return -1;
 
@@ -596,21 +583,6 @@ find_deadlock(uint32 proc, StringInfo detail, int *victim)
 	return !late;
 }
 
-/* From all who have asked by now. */
-static void
-begin_search(void)
-{
-	Size size = le_shared->max_sessions * sizeof(NodeState);
-
-	if (s.procs == NULL)
-		s.procs = MemoryContextAlloc(TopMemoryContext, size);
-	memset(s.procs, 0, size);
-	s.number = s.number % (PG_UINT32_MAX / 4 - 1) + 1; /* 0 is no mark */
-	s.next = 0;
-	s.budget = SEARCH_BUDGET;
-	s.under_way = true;
-}
-
 /* Only what is copied from the core lasts for longer than a batch. */
 static void
 begin_part(const LeCore *core)
@@ -623,7 +595,16 @@ begin_part(const LeCore *core)
 	MemoryContextReset(s.context);
 	MemoryContextSwitchTo(s.context);
 	if (!s.under_way)
-		begin_search();
+	{
+		/* a new search, from all who have asked by now */
+		if (s.procs == NULL)
+			s.procs = MemoryContextAlloc(TopMemoryContext, le_shared->max_sessions * sizeof(NodeState));
+		memset(s.procs, 0, le_shared->max_sessions * sizeof(NodeState));
+		s.number = s.number % (PG_UINT32_MAX / 4 - 1) + 1; /* 0 is no mark */
+		s.next = 0;
+		s.budget_us = SEARCH_BUDGET;
+		s.under_way = true;
+	}
 	ctl.hcxt = s.context;
 	s.core = core;
 	s.grouped = hash_create("lock_election queues", 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
@@ -632,7 +613,7 @@ begin_part(const LeCore *core)
 	s.path = palloc(s.path_room * sizeof(Step));
 	s.edges = palloc(s.edges_room * sizeof(WaitEdge));
 	s.length = s.nedges = 0;
-	s.deadline = le_clock() + s.budget;
+	s.deadline = le_clock() + s.budget_us;
 }
 
 void
@@ -651,7 +632,7 @@ le_deadlock_next_search(void)
 	return any_asking ? not_before : LE_NEVER;
 }
 
-/* False: the budget is spent, and this one is the next again. */
+/* False: the budget_us is spent, and this one is the next again. */
 static bool
 search_from(uint32 proc, bool first)
 {
@@ -662,7 +643,7 @@ search_from(uint32 proc, bool first)
 	if (!find_deadlock(proc, &detail, &victim))
 	{
 		if (first)
-			s.budget *= 2;
+			s.budget_us *= 2;
 		return false;
 	}
 	if (victim >= 0)

@@ -62,18 +62,6 @@ new_item(LivePage *page, const LeLock *lock, uint32 texts)
 	return item;
 }
 
-/* Nobody holds it, and nobody can. */
-static bool
-put_closed(LivePage *page, const LeLock *lock)
-{
-	LePageItem *item = new_item(page, lock, 0);
-
-	if (item == NULL)
-		return false;
-	item->role = lock->closed_by;
-	return true;
-}
-
 /* A holder (position 0), or a waiter.  False: the page is full. */
 static bool
 put_item(LivePage *page, const LeLock *lock, const LeEntry *entry, uint32 position)
@@ -118,19 +106,6 @@ put_item(LivePage *page, const LeLock *lock, const LeEntry *entry, uint32 positi
 	return true;
 }
 
-/*
- * Where the last page has ended is found by its token: a lock may have very many
- * holders or waiters, and to walk past them for each page takes too long.  Only
- * behind one that has gone since they are walked.
- */
-static const LeEntry *
-last_item(const LeCore *core, const LeLock *lock, const LePageCursor *from)
-{
-	return from->last == 0 ? NULL
-						   : le_core_find_entry(core, (LeKind) lock->kind,
-												(LeText){lock->name, lock->name_len}, from->token);
-}
-
 /* Slots stay in their list as long as the lock lives; new ones come first. */
 static const LeSlot *
 next_slot(const LeLock *lock, const LePageCursor *from, const LeEntry *last)
@@ -171,20 +146,31 @@ next_waiter(const LeLock *lock, const LePageCursor *from, const LeEntry *last, u
 	return link;
 }
 
-/* A lock's items from there on; false: the page is full. */
+/*
+ * A lock's items from there on.  False: the page is full.
+ *
+ * Where the last page has ended is found by its token: a lock may have very many
+ * holders or waiters, and to walk past them for each page takes too long.  Only
+ * behind one that has gone since they are walked.
+ */
 static bool
 put_lock(LivePage *page, const LeCore *core, const LeLock *lock, LePageCursor *from)
 {
-	const LeEntry *last = last_item(core, lock, from);
+	LeText name = {lock->name, lock->name_len};
+	const LeEntry *last =
+		from->last == 0 ? NULL : le_core_find_entry(core, (LeKind) lock->kind, name, from->token);
 	const LeSlot *slot = next_slot(lock, from, last);
 	uint32 position;
 	const LeLink *link = next_waiter(lock, from, last, &position);
 
-	/* a closed name */
+	/* a closed name: nobody holds it, and nobody can */
 	if (from->last == 0 && lock->held == 0 && lock->closed_until > page->now)
 	{
-		if (!put_closed(page, lock))
+		LePageItem *item = new_item(page, lock, 0);
+
+		if (item == NULL)
 			return false;
+		item->role = lock->closed_by;
 		from->last = LAST_CLOSED;
 	}
 

@@ -133,20 +133,15 @@ start_notifier(LeTime now)
 	MemoryContextSwitchTo(old);
 }
 
-static bool
-any_hints(void)
-{
-	return pg_atomic_read_u64(&my_db->ring.pushed) != pg_atomic_read_u64(&my_db->ring.sent);
-}
-
 LeTime
 le_hints_tend(void)
 {
+	bool hints = pg_atomic_read_u64(&my_db->ring.pushed) != pg_atomic_read_u64(&my_db->ring.sent);
 	LeTime now;
 	pid_t pid;
 
 	/* the postmaster tells us when it has started or ended */
-	if (!any_hints() || (handle != NULL && my_db->notifier_proc >= 0))
+	if (!hints || (handle != NULL && my_db->notifier_proc >= 0))
 		return LE_NEVER;
 	if (handle != NULL)
 	{

@@ -51,24 +51,6 @@ core_fenced(void *arg, int64 token)
 	return pg_atomic_read_u32(&le_mgr.db->fences) != 0 && le_fence_held(token);
 }
 
-static void
-random_bytes(void *to, size_t len)
-{
-	if (!pg_strong_random(to, len))
-		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate a random seed")));
-}
-
-/* As it is if this load succeeds, and the time since a batch has failed does not count. */
-static LeTime
-time_of_load(void)
-{
-	LePause mended = le_mgr.pause;
-	LeTime clock = le_clock();
-
-	(void) le_pause_mended(&mended, clock);
-	return le_pause_time(&mended, clock);
-}
-
 void
 le_load_limits(LeCore *core, int work)
 {
@@ -92,17 +74,20 @@ load_core(int64_t next_revision, bool copied)
 	MemoryContext old_context = le_mgr.core_context;
 	LeEnv env = {
 		.alloc = le_memory_alloc, .free = le_memory_free, .fenced = core_fenced, .epochs = le_mgr.db->epochs};
-	LeTime now = time_of_load();
-	LeLoadEnv load = {.clock = {now, le_wall(now)},
-					  .copied = copied,
-					  .failed = le_mgr.core,
-					  .alive = session_alive,
-					  .uncommitted = xact_uncommitted};
+	LePause mended = le_mgr.pause;
+	LeTime clock = le_clock(), now;
+	LeLoadEnv load = {
+		.copied = copied, .failed = le_mgr.core, .alive = session_alive, .uncommitted = xact_uncommitted};
 	LeCore *volatile core = NULL;
 	bool complete;
 
+	/* the core's clock once this load has succeeded: the time since the failed batch does not count */
+	(void) le_pause_mended(&mended, clock);
+	now = le_pause_time(&mended, clock);
+	load.clock = (LeClock){now, le_wall(now)};
 	Assert(le_mgr.core_state == CORE_STALE && next_revision > 0);
-	random_bytes(env.seed, sizeof(env.seed));
+	if (!pg_strong_random(env.seed, sizeof(env.seed)))
+		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate a random seed")));
 	le_mgr.core_context = le_memory_new_context();
 	PG_TRY();
 	{
@@ -218,21 +203,16 @@ latest_time(uint32 timelines)
 	return Max(GetCurrentTimestamp(), known) - INCARNATION_EPOCH;
 }
 
-/* How many timelines the stored state does not know.  pg_upgrade begins with 1 again. */
-static uint32
-timelines_since(const LeMeta *meta, uint32 timeline)
-{
-	if (meta->timeline == timeline)
-		return 0;
-	return timeline > meta->timeline ? timeline - meta->timeline : 1;
-}
-
 /* The incarnation of this start; le_next_incarnation() has the rules. */
 static void
 next_incarnation(LeMeta *meta, uint32 timeline)
 {
 	bool copy = meta->database != MyDatabaseId;
-	uint32 timelines = copy ? 0 : timelines_since(meta, timeline);
+
+	/* how many timelines the stored state does not know; pg_upgrade begins with 1 again */
+	uint32 timelines = copy || meta->timeline == timeline ? 0
+					   : timeline > meta->timeline        ? timeline - meta->timeline
+														  : 1;
 	LeStart start = {.stored = meta->incarnation,
 					 .stored_at = meta->taken_at - INCARNATION_EPOCH,
 					 .floor = meta->floor > meta->incarnation ? meta->floor + 1 : 0,
@@ -248,34 +228,11 @@ next_incarnation(LeMeta *meta, uint32 timeline)
 		meta->incarnation = Max(meta->incarnation, (int64) pg_atomic_read_u64(&le_shared->incarnation) + 1);
 }
 
-/*
- * What a copy has dropped goes with the meta row that makes the copy ours: the
- * next load would take it for our own.
- */
-static void
-write_dropped(void)
-{
-	if (!le_store_open(le_mgr.core))
-		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("the tables of lock_election were replaced")));
-	(void) le_store_write(le_mgr.core, core_now());
-	le_store_close();
-}
-
-/* Locks go on all the same. */
-static void
-log_versions(void)
-{
-	const char *advice = le_version_advice();
-
-	if (advice != NULL)
-		ereport(LOG, (errmsg("the library and the SQL of lock_election are of different versions"),
-					  errhint("%s", advice)));
-}
-
 bool
 le_load_first(void)
 {
 	uint32 timeline = GetWALInsertionTimeLine();
+	const char *advice;
 	XLogRecPtr lsn;
 	bool copy;
 
@@ -286,7 +243,14 @@ le_load_first(void)
 		(void) le_txn_commit(false);
 		return false;
 	}
-	log_versions();
+
+	/* locks go on all the same */
+	advice = le_version_advice();
+	if (advice != NULL)
+		ereport(LOG, (errmsg("the library and the SQL of lock_election are of different versions"),
+					  errhint("%s", advice)));
+
+	/* nobody else writes the tables; a new incarnation, and what is stored */
 	le_store_claim();
 	le_store_read_meta(&le_mgr.meta);
 	copy = OidIsValid(le_mgr.meta.database) && le_mgr.meta.database != MyDatabaseId;
@@ -297,8 +261,19 @@ le_load_first(void)
 							   le_mgr.meta.incarnation)));
 	load_core(le_first_revision(le_mgr.meta.incarnation, le_mgr.meta.taken_at - INCARNATION_EPOCH), copy);
 	LE_FAULT("load-before-meta");
+
+	/*
+	 * What a copy has dropped goes with the meta row that makes the copy ours: the
+	 * next load would take it for our own.
+	 */
 	if (copy)
-		write_dropped();
+	{
+		if (!le_store_open(le_mgr.core))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_IN_USE), errmsg("the tables of lock_election were replaced")));
+		(void) le_store_write(le_mgr.core, core_now());
+		le_store_close();
+	}
 
 	/* durable before the first grant */
 	le_mgr.meta.database = MyDatabaseId;

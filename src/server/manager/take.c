@@ -548,15 +548,6 @@ typedef enum Work
 	WORK_CANCEL /* the end of a call that waits for many names: heavy, and served first */
 } Work;
 
-/* The request may step on: a page of a view, some of those whom an administrator ends. */
-static bool
-is_step(const LeMailbox *box)
-{
-	return box->type == LE_REQUEST_PAGE || box->type == LE_REQUEST_LEASE_PAGE ||
-		   (box->type == LE_REQUEST_COMMAND &&
-			(box->command.type == LE_CMD_FORCE || box->command.type == LE_CMD_FORCE_ROLE));
-}
-
 /* The mail ends a session or a transaction. */
 static Work
 work_of_end(const LeMailbox *box, uint32 proc)
@@ -588,7 +579,11 @@ work_of(uint32 proc)
 	if ((mail & LE_MAIL_SESSION_END) != 0 || pg_atomic_read_u64(&box->undo) != 0 || !is_unanswered(box))
 		return WORK_LIGHT;
 	pg_read_barrier();
-	if (is_step(box))
+
+	/* a page of a view, or some of those whom an administrator ends: the session comes again for more */
+	if (box->type == LE_REQUEST_PAGE || box->type == LE_REQUEST_LEASE_PAGE ||
+		(box->type == LE_REQUEST_COMMAND &&
+		 (box->command.type == LE_CMD_FORCE || box->command.type == LE_CMD_FORCE_ROLE)))
 		return mail == 0 ? WORK_STEP : WORK_HEAVY;
 
 	/* a renewal is light however many names it has: what it keeps alive could end meanwhile */

@@ -97,17 +97,6 @@ le_rows_begin(LeRows *rows, StoreTable *table, LeCore *failed)
 	rows->scan = table_beginscan(rows->rel, GetActiveSnapshot(), 0, NULL);
 }
 
-/* False: no row that we can see. */
-static bool
-fetch(LeRows *rows, const LeSpot *spot)
-{
-	ItemPointerData tid;
-
-	le_table_tid(spot->locator, &tid);
-	return ItemPointerGetBlockNumber(&tid) < rows->blocks &&
-		   table_tuple_fetch_row_version(rows->rel, &tid, GetActiveSnapshot(), rows->tuple);
-}
-
 bool
 le_rows_next(LeRows *rows)
 {
@@ -117,10 +106,13 @@ le_rows_next(LeRows *rows)
 	while (rows->next < rows->nspots)
 	{
 		const LeSpot *spot = &rows->spots[rows->next++];
+		ItemPointerData tid;
 
 		if (rows->next > 1 && spot->locator == spot[-1].locator)
 			continue;
-		if (fetch(rows, spot))
+		le_table_tid(spot->locator, &tid);
+		if (ItemPointerGetBlockNumber(&tid) < rows->blocks &&
+			table_tuple_fetch_row_version(rows->rel, &tid, GetActiveSnapshot(), rows->tuple))
 			return true;
 		if (spot->sure)
 		{

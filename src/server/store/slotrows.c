@@ -114,22 +114,13 @@ le_store_write_slots(LeCore *core, const LeClock *clock)
 
 /* --- reading --- */
 
-/* The time left of a holder that has ended, and is only fenced, is negative: how it has. */
-static void
-read_time_left(LeTime stored, LeStoredEntry *row)
-{
-	if (stored >= 0)
-		row->time_left = stored;
-	else
-		row->end = stored < -(LeTime) LE_END_REPLACED ? LE_END_REPLACED : (LeEnd) -stored;
-}
-
 /* What a row says; texts point into it. */
 static LeStoredEntry
 read_slot(TupleTableSlot *tuple)
 {
 	const Datum *values = tuple->tts_values;
 	LeStoredEntry row = {0};
+	LeTime left;
 
 	slot_getallattrs(tuple);
 	row.locator = le_table_locator(&tuple->tts_tid);
@@ -159,7 +150,12 @@ read_slot(TupleTableSlot *tuple)
 	row.uncommitted = le_store_read_text(tuple, SLOT_UNCOMMITTED);
 	row.acquirer = le_store_read_text(tuple, SLOT_ACQUIRER);
 	row.holds = DatumGetInt32(values[SLOT_HOLDS]);
-	read_time_left(DatumGetInt64(values[SLOT_TIME_LEFT]), &row);
+	left = DatumGetInt64(values[SLOT_TIME_LEFT]);
+
+	/* of a holder that has ended, and is only fenced, the time left is negative: how it has ended */
+	row.time_left = Max(left, 0);
+	if (left < 0)
+		row.end = left < -(LeTime) LE_END_REPLACED ? LE_END_REPLACED : (LeEnd) -left;
 	return row;
 }
 

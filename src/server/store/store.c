@@ -92,16 +92,6 @@ LE_FUNCTION(le_refuse_write);
 
 /* --- finding the tables --- */
 
-static Oid
-find_table(Oid nspoid, const char *name, Oid extension)
-{
-	Oid oid = get_relname_relid(name, nspoid);
-
-	if (OidIsValid(oid) && getExtensionOfObject(RelationRelationId, oid) != extension)
-		return InvalidOid;
-	return oid;
-}
-
 bool
 le_store_find(void)
 {
@@ -111,10 +101,15 @@ le_store_find(void)
 	le_store_schema = get_namespace_oid(STORE_SCHEMA, true);
 	for (int i = 0; i < lengthof(tables); i++)
 	{
-		tables[i]->oid = OidIsValid(extension) && OidIsValid(le_store_schema)
-							 ? find_table(le_store_schema, tables[i]->name, extension)
-							 : InvalidOid;
-		all = all && OidIsValid(tables[i]->oid);
+		Oid oid = OidIsValid(extension) && OidIsValid(le_store_schema)
+					  ? get_relname_relid(tables[i]->name, le_store_schema)
+					  : InvalidOid;
+
+		/* of that name, but not the extension's */
+		if (OidIsValid(oid) && getExtensionOfObject(RelationRelationId, oid) != extension)
+			oid = InvalidOid;
+		tables[i]->oid = oid;
+		all = all && OidIsValid(oid);
 	}
 	return all;
 }
