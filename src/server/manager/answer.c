@@ -11,7 +11,7 @@
 
 /* --- what they have for the manager --- */
 
-/* In which order they rang is not known: what has ended comes before what others ask for. */
+/* The order in which they rang is not known: mail comes before requests, so that what has ended makes room. */
 int
 le_mailboxes_in_use(uint32 *procs)
 {
@@ -75,7 +75,7 @@ le_answer_request(uint32 proc, uint32 number, const LeReply *reply)
 	le_answer_bound(box);
 	box->revision = 0;
 
-	/* from the answer on the mailbox is the session's, which may be awake */
+	/* once it is answered the mailbox is the session's, which may be awake */
 	flush = reply->lsn != 0 && box->need_flush && !le_flush_done((XLogRecPtr) reply->lsn);
 	pg_write_barrier();
 	pg_atomic_write_u32(&box->answered, number);

@@ -82,14 +82,14 @@ write_batch(Batch *batch)
 	pg_atomic_fetch_add_u64(&counters->rows, rows);
 	pg_atomic_fetch_add_u64(&counters->write_us, le_clock() - start);
 
-	/* what came and went within the batch has left nothing: then lsn is an older commit's */
+	/* locks that came and went within the batch have left nothing: then lsn is an older commit's */
 	return wrote ? lsn : InvalidXLogRecPtr;
 }
 
 /* --- after the commit --- */
 
 /*
- * What the caller of this answer has to wait for.  confirmed: the end of a
+ * Set the LSN that the caller of this answer has to wait for.  confirmed: the end of a
  * record of this batch, written for the first that needs one.
  */
 static void
@@ -182,7 +182,7 @@ give_answers(const Batch *batch, XLogRecPtr lsn)
 	le_flush_start();
 }
 
-/* What was read from the mailboxes is committed: empty them.  May not fail: a session may wait for just this. */
+/* Empty the mailboxes of the mail that is committed.  May not fail: a session may wait for just this. */
 static void
 empty_mailboxes(const Batch *batch)
 {
@@ -205,7 +205,7 @@ empty_mailboxes(const Batch *batch)
 	}
 }
 
-/* Those who have waited long. */
+/* Search for deadlocks, if a session has waited long. */
 static void
 end_deadlocks(const Batch *batch)
 {
@@ -220,7 +220,7 @@ end_deadlocks(const Batch *batch)
 
 /* --- a batch --- */
 
-/* It has not run since then: le_pause_seen() has the rule. */
+/* The manager runs, and has not since then: le_pause_seen() says by how much deadlines move. */
 static void
 seen_running(LeTime since, LeTime now)
 {
@@ -313,7 +313,7 @@ run(Batch *batch)
 	end_deadlocks(batch);
 }
 
-/* What the failed batch has taken is to be taken again.  May not fail: it runs in the handler of an error. */
+/* Give back all that the failed batch has taken: it is taken again.  May not fail: it runs in the handler of an error. */
 static void
 untake(const Batch *batch)
 {

@@ -77,11 +77,11 @@ static HTAB *role_history = NULL;
 static int64 first_change = 0; /* of this manager */
 static bool counted = false;   /* the first pass is done */
 
-/* What a step has seen counts once it is committed. */
+/* Rows that a step has seen: they count once it is committed. */
 static RoleHistory step[PRUNE_PAGES * MaxHeapTuplesPerPage];
 static int step_rows;
 
-/* So many bytes of history, or with a minus fewer, are this role's. */
+/* Add to the bytes of history of a role, or with a minus take off. */
 static void
 add_bytes(Oid role, int64 bytes)
 {

@@ -28,7 +28,7 @@
  * not visited again.  So a search takes time for each waiter and each holder
  * once.
  *
- * It has a budget_us of time, and goes on with those who are left in a later batch,
+ * A search has a budget of time, and goes on with those who are left in a later batch,
  * after nine times as long.  What has led to no cycle by then is still passed over
  * although things may have changed: whoever has closed a cycle since asks again,
  * within a second, and that is for the next search.  One start that takes the
@@ -56,7 +56,7 @@
 #define SEARCH_BUDGET (5 * LE_MS)
 /* The clock is read after so many edges. */
 #define EDGES_A_LOOK 256
-/* So many requests ahead in a queue are looked at one by one. */
+/* Requests ahead in a queue that are looked at one by one. */
 #define STEPS_AHEAD 8
 
 /* A process that waits, or a lock. */
@@ -126,7 +126,7 @@ typedef struct Search
 
 static Search s;
 
-/* Those who have asked since the last search. */
+/* Processes that have asked since the last search. */
 static bool *asking = NULL; /* by proc number */
 static bool any_asking = false;
 static LeTime not_before = 0;
@@ -180,7 +180,7 @@ add_proc(uint32 proc, const LeLock *via)
 		add_edge((WaitNode){.proc = proc}, via);
 }
 
-/* What the blocked call of this backend waits for; NULL: it does not wait. */
+/* The entry that the blocked call of this backend waits for; NULL: it does not wait. */
 static LeEntry *
 waits_for(uint32 proc)
 {
@@ -488,7 +488,7 @@ is_still_there(int first)
 
 /* --- telling --- */
 
-/* What this process waits for in PostgreSQL. */
+/* Describe the lock of PostgreSQL that this process waits for. */
 static void
 describe_lock(StringInfo buf, int pid)
 {
@@ -562,28 +562,7 @@ choose_victim(int first, const WaitEdge *back, StringInfo detail)
 	return (int) procs[newest];
 }
 
-/* False: the time is over. */
-static bool
-find_deadlock(uint32 proc, StringInfo detail, int *victim)
-{
-	WaitEdge back;
-	int first;
-	bool late = false;
-
-	*victim = -1;
-	Assert(s.length == 0 && s.nedges == 0);
-	if (waits_for(proc) == NULL)
-		return true;
-	first = find_cycle(proc, &back, &late);
-	if (first >= 0 && is_still_there(first))
-		*victim = choose_victim(first, &back, detail);
-	while (s.length > 0)
-		step_back(NEW);
-	Assert(s.length == 0 && s.nedges == 0);
-	return !late;
-}
-
-/* Only what is copied from the core lasts for longer than a batch. */
+/* Begin a batch's part of a search.  Pointers into the core are good for this part only. */
 static void
 begin_part(const LeCore *core)
 {
@@ -632,24 +611,34 @@ le_deadlock_next_search(void)
 	return any_asking ? not_before : LE_NEVER;
 }
 
-/* False: the budget_us is spent, and this one is the next again. */
+/*
+ * Search from one process that has asked, and let the victim of its cycle give up.  False: the
+ * budget is spent, and this process is the next one again.
+ */
 static bool
 search_from(uint32 proc, bool first)
 {
 	StringInfoData detail;
-	int victim;
+	WaitEdge back;
+	int begin, victim = -1;
+	bool late = false;
 
+	Assert(s.length == 0 && s.nedges == 0);
+	if (waits_for(proc) == NULL)
+		return true;
 	initStringInfo(&detail);
-	if (!find_deadlock(proc, &detail, &victim))
-	{
-		if (first)
-			s.budget_us *= 2;
-		return false;
-	}
+	begin = find_cycle(proc, &back, &late);
+	if (begin >= 0 && is_still_there(begin))
+		victim = choose_victim(begin, &back, &detail);
+	while (s.length > 0)
+		step_back(NEW);
+	Assert(s.nedges == 0);
+	if (late && first)
+		s.budget_us *= 2;
 	if (victim >= 0)
 		le_answer_deadlock((uint32) victim, &detail);
 	pfree(detail.data);
-	return true;
+	return !late;
 }
 
 void
@@ -671,7 +660,7 @@ le_deadlock_search(const LeCore *core)
 	}
 	if (s.next >= (uint32) le_shared->max_sessions)
 	{
-		/* who has asked meanwhile, and was passed, is for the next search */
+		/* processes that have asked meanwhile, and were passed, are for the next search */
 		any_asking = false;
 		for (int i = 0; i < le_shared->max_sessions && !any_asking; i++)
 			any_asking = asking[i];

@@ -25,7 +25,7 @@
 
 /* A notifier that does not live is started again after this long. */
 #define RESTART_AFTER (1 * LE_SECOND)
-/* The same complaint about max_worker_processes */
+/* From one complaint about max_worker_processes to the next. */
 #define COMPLAINT_PERIOD (60 * LE_SECOND)
 
 static LeDatabase *my_db = NULL;
@@ -81,7 +81,7 @@ le_hints_of_batch(LeCore *core, XLogRecPtr lsn)
 			any |= push(entry->token, entry->lock, NULL);
 	}
 
-	/* who waits for its election by a place hears what observers hear */
+	/* a candidate that waits by a place hears what observers hear */
 	for (const LeChange *change = NULL; (change = le_next_change(core, change)) != NULL;)
 	{
 		if (le_notify & LE_NOTIFY_ELECTIONS ||

@@ -29,7 +29,7 @@ static LeDatabase *my_db = NULL;
 static LeDbExit leaving_with = LE_EXIT_ERROR;
 
 /*
- * What ALTER DATABASE or ALTER ROLE may have set must not reach the manager.
+ * Settings of ALTER DATABASE or ALTER ROLE must not reach the manager.
  * lock_timeout bounds how long somebody's ACCESS EXCLUSIVE lock can hold up
  * everybody: the requests are answered with 55P03 then.
  */
@@ -184,7 +184,7 @@ recheck_extension(void)
 static void
 serve(void)
 {
-	/* not in the current context: every batch begins by emptying that */
+	/* a batch begins by emptying the current context */
 	uint32 *procs = MemoryContextAlloc(TopMemoryContext, le_shared->max_sessions * sizeof(uint32));
 	LeTime slept_until = 0, last_batch = 0;
 	bool all = true; /* the first time: whoever waits already */

@@ -104,7 +104,7 @@ typedef enum BatchEnd
 	BATCH_FILES_DIFFER /* the same, but for no fault of a request: after a reload it can be run again */
 } BatchEnd;
 
-/* What the core is good for. */
+/* State of the core in memory. */
 typedef enum CoreState
 {
 	CORE_STALE,   /* nothing before the next load: a batch has failed, or there was none yet */
@@ -269,7 +269,7 @@ extern void le_answer_request(uint32 proc, uint32 number, const LeReply *reply);
 extern void le_answer_error(uint32 proc, int sqlstate, const char *message);
 /* This process waits for itself and gives up: detail has a line for each process of the cycle. */
 extern void le_answer_deadlock(uint32 proc, const StringInfoData *detail);
-/* What these mailboxes have asked for could not be written. */
+/* Refuse to these mailboxes what could not be written. */
 extern void le_answer_failed(const uint32 *procs, int n, const ErrorData *error);
 /* Tell the session how many locks are bound to it. */
 extern void le_answer_bound(LeMailbox *box);
@@ -285,7 +285,7 @@ extern bool le_answer_may_return(const LeReply *reply, bool durable_release, boo
  */
 extern bool le_load_first(void);
 
-/* As the settings are now. */
+/* Set the limits of a core as the settings are now. */
 extern void le_load_limits(LeCore *core, int work);
 
 /* Load again after a failed batch; false: *error says why it is not possible. */
@@ -293,7 +293,7 @@ extern bool le_load_again(ErrorData **error);
 
 /* --- manager/memory.c --- */
 
-/* What a core allocates and frees with: LeEnv. */
+/* Allocate and free for a core: LeEnv. */
 extern MemoryContext le_memory_new_context(void);
 extern void *le_memory_alloc(void *arg, size_t size);
 extern void le_memory_free(void *arg, void *p);
@@ -323,7 +323,7 @@ extern void le_txn_chore(void (*work)(void));
 /* The extension was dropped: end every wait with an error.  May not fail: nobody else tells them. */
 extern void le_leave_dropped(void);
 
-/* It leaves in order: make all releases that sessions have answered. */
+/* The manager leaves in order: make all releases that sessions have answered. */
 extern void le_leave_in_order(uint32 *procs);
 
 /* --- manager/chores.c --- */
@@ -359,7 +359,7 @@ extern LeTime le_history_tend(void);
 
 /* --- manager/deadlock.c --- */
 
-/* In the manager: this process asks whether it waits for itself. */
+/* This process asks whether it waits for itself. */
 extern void le_deadlock_ask(uint32 proc);
 
 /* When to search for all who have asked; LE_NEVER: nobody has. */

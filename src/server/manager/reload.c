@@ -31,7 +31,7 @@ session_alive(void *arg, uint64 session, uint32 *sessno)
 		   mailbox_of(proc)->session == session;
 }
 
-/* Open still, or rolled back with the mail unread. */
+/* Is the transaction open still, or rolled back with the mail unread? */
 static bool
 xact_uncommitted(void *arg, uint64 session, uint32 xact)
 {

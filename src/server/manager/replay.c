@@ -33,7 +33,7 @@ reload(BatchEnd end, ErrorData **error)
 	if (le_load_again(error))
 		return true;
 
-	/* then the batch that has found new files has failed after all */
+	/* so the batch that has found new files has failed after all */
 	if (end == BATCH_FILES_DIFFER)
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.failed_batches, 1);
 	return false;
@@ -110,7 +110,7 @@ run_one_by_one(Batch *batch)
 	le_take_rung(batch);
 	while (replay_async_releases(batch) && replay_others(batch) && le_clock() - began < REPLAY_AT_MOST)
 	{
-		/* what came meanwhile may be renewals: before anything expires */
+		/* renewals may have come meanwhile: they are taken before anything expires */
 		batch->n = 0;
 		batch->horizon = le_clock();
 		le_take_rung(batch);
@@ -136,7 +136,7 @@ run(Batch *batch)
 	ErrorData *error;
 	BatchEnd end;
 
-	/* what was refused is on no stack: nobody is served before a release among that */
+	/* refused mail and requests are on no stack: nobody is served before a release among them */
 	if (!core_is_loaded() || (le_mgr.retry_at != 0 && le_mgr.retry_at <= le_clock()))
 	{
 		batch->n = le_mailboxes_in_use(batch->procs);

@@ -38,7 +38,7 @@
 
 /* --- answers --- */
 
-/* Nobody waits for it any more. */
+/* Answer a request that nobody waits for any more. */
 static void
 answer_withdrawn(uint32 proc)
 {
@@ -226,7 +226,7 @@ take_mail(Batch *batch, uint32 proc, uint32 ignored)
 	return end;
 }
 
-/* The mail was posted after this request: nobody waits for it any more. */
+/* Was the mail posted after this request, so that nobody waits for that any more? */
 static bool
 overtaken_by_mail(LeMailbox *box)
 {
@@ -325,7 +325,7 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 		le_page_put_leader(le_mgr.core, &cmd, box, batch->now);
 	else if (box->type == LE_REQUEST_LEADER)
 	{
-		/* that nobody leads is the newest change's doing, which may be of this batch */
+		/* "nobody leads" rests on the newest change, which may be of this batch */
 		reply.lsn = le_mgr.changes_lsn;
 		reply.wrote = le_next_change(le_mgr.core, NULL) != NULL;
 	}
@@ -384,7 +384,7 @@ take_request(Batch *batch, uint32 proc)
 		return;
 	pg_read_barrier();
 
-	/* a release that was answered before this was posted may be on the next stack, and comes first */
+	/* posted after the stack was taken: a release answered before that may be on the next one, and comes first */
 	if (box->posted_at > batch->rung_until)
 	{
 		le_ring(box);
@@ -466,7 +466,7 @@ is_renewal(LeMailbox *box)
 			box->command.type == LE_CMD_AWAIT);
 }
 
-/* What renewals keep alive does not end because of another request that is handled with them. */
+/* Put renewals first: what they keep alive does not end because of another request of the batch. */
 static void
 renewals_first(uint32 *procs, int n)
 {
@@ -696,7 +696,7 @@ le_take(Batch *batch)
 			take_turn(batch, &turns[i]);
 	}
 
-	/* what has begun goes behind what has not */
+	/* mailboxes whose mail has begun go behind those whose has not */
 	for (int i = 0; i < n; i++)
 	{
 		if (turns[i].cut)

@@ -102,7 +102,7 @@ le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from, LeHistory
 
 /* --- reading --- */
 
-/* What a row says; texts point into it. */
+/* Read a row; texts point into it. */
 static void
 read_change(HeapTuple tuple, TupleDesc desc, LeStoredChange *change)
 {

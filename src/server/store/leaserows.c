@@ -46,7 +46,7 @@ le_store_write_leases(LeCore *core, const LeClock *clock)
 
 /* --- loading --- */
 
-/* What a row says; texts point into it. */
+/* Read a row; texts point into it. */
 static LeStoredLease
 read_lease(TupleTableSlot *row)
 {

@@ -61,7 +61,7 @@ le_store_write_places(LeCore *core, const LeClock *clock)
 
 /* --- loading --- */
 
-/* What a row says; texts point into it. */
+/* Read a row; texts point into it. */
 static LeStoredEntry
 read_place(TupleTableSlot *row)
 {
@@ -124,7 +124,7 @@ find_places(LeRows *rows, Place **places)
 	return n;
 }
 
-/* In the order of the tokens. */
+/* Load all places in the order of their tokens: a queue is in that order. */
 bool
 le_store_load_places(LeCore *core, LeCore *failed)
 {

@@ -49,14 +49,14 @@ form_held(Datum *values, bool *nulls, const LeEntry *entry, const LeClock *clock
 	values[SLOT_PERMITS] = Int32GetDatum(entry->lock->permits);
 	values[SLOT_MODE] = Int16GetDatum(entry->mode);
 
-	/* as of now, for renewals write nothing */
+	/* the deadline as of now: a renewal writes nothing */
 	nulls[SLOT_EXPIRES_AT] = entry->lease != NULL && !lapsed;
 	values[SLOT_EXPIRES_AT] = TimestampTzGetDatum(le_store_to_wall(clock, expires_at));
 	form_closed(values, nulls, lapsed ? entry->closed_until : 0, clock);
 	le_store_set_texts(values, nulls, SLOT_NAME, entry);
 }
 
-/* What is not set is 0. */
+/* The columns of a free slot: one that is not set is 0. */
 static void
 form_free(Datum *values, bool *nulls, const LeLock *lock, const LeClock *clock)
 {
@@ -114,7 +114,7 @@ le_store_write_slots(LeCore *core, const LeClock *clock)
 
 /* --- reading --- */
 
-/* What a row says; texts point into it. */
+/* Read a row; texts point into it. */
 static LeStoredEntry
 read_slot(TupleTableSlot *tuple)
 {

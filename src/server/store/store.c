@@ -105,7 +105,7 @@ le_store_find(void)
 					  ? get_relname_relid(tables[i]->name, le_store_schema)
 					  : InvalidOid;
 
-		/* of that name, but not the extension's */
+		/* a table of that name that is not the extension's */
 		if (OidIsValid(oid) && getExtensionOfObject(RelationRelationId, oid) != extension)
 			oid = InvalidOid;
 		tables[i]->oid = oid;
@@ -133,7 +133,7 @@ le_store_claim(void)
 	(void) LockAcquire(&tag, ExclusiveLock, true, false);
 	claimed = le_slot_table.oid;
 
-	/* what another one has written while we waited is to be seen */
+	/* see what another manager has written while this one waited */
 	PopActiveSnapshot();
 	PushActiveSnapshot(GetTransactionSnapshot());
 }
@@ -141,7 +141,7 @@ le_store_claim(void)
 /* --- the small tables --- */
 
 /*
- * They have no index, and are written when a manager takes an incarnation
+ * Tables without an index, which are written when a manager takes an incarnation
  * only.  A snapshot of its own lets a scan see what this transaction wrote.
  */
 typedef struct SmallTable

@@ -74,7 +74,7 @@ check_columns(const StoreTable *table, Relation rel)
 	}
 }
 
-/* Bytewise, with PostgreSQL's own operators. */
+/* Is this column of the index that of the key, compared bytewise with PostgreSQL's own operators? */
 static bool
 is_key_column(const StoreTable *table, Relation index, int i)
 {
@@ -432,7 +432,7 @@ le_store_read_text(TupleTableSlot *tuple, int column)
 	return text;
 }
 
-/* Whoever wrote this was not us. */
+/* The manager has not written this row. */
 void
 le_store_invalid_row(Relation rel, const TupleTableSlot *tuple)
 {

@@ -182,7 +182,7 @@ extern StoreTable le_lease_table;
 extern StoreTable le_queue_table;
 extern StoreTable le_history_table;
 
-/* What le_table_put() and le_table_delete() have found; whose row it is. */
+/* Raise the error for a row that le_table_put() or le_table_delete() has refused; whose row it is. */
 extern LE_NORETURN void le_store_row_changed(StoreTable *table, const char *whose);
 
 /* One column of a row that is formed: NULL where there is no text. */
@@ -196,7 +196,7 @@ extern void le_store_set_texts(Datum *values, bool *nulls, int name_column, cons
 typedef struct LeSpot
 {
 	uint64 locator : 63;
-	uint64 sure : 1; /* it has to be there */
+	uint64 sure : 1; /* the row has to be there */
 	LeRow *row;      /* the core's; NULL: the batch has left it */
 } LeSpot;
 
@@ -220,7 +220,7 @@ typedef struct LeRows
 /* failed: the core of a batch that failed; NULL: read all. */
 extern void le_rows_begin(LeRows *rows, StoreTable *table, LeCore *failed);
 extern bool le_rows_next(LeRows *rows);
-/* What the core says of the row that was read: an error unless it takes it. */
+/* The core's answer to the row that was read: an error unless it is loaded. */
 extern void le_rows_taken(const LeRows *rows, LeLoadStatus status);
 /* False: they are not where they should be; all has to be read. */
 extern bool le_rows_end(LeRows *rows);

@@ -15,7 +15,7 @@
 #include "shared/shmem.h"
 #include "store/table.h"
 
-/* Those that are to be written. */
+/* Open a table if it is to be written. */
 static bool
 open_table(StoreTable *table, bool needed)
 {
