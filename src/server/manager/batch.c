@@ -313,7 +313,7 @@ run(Batch *batch)
 	end_deadlocks(batch);
 }
 
-/* Give back all that the failed batch has taken: it is taken again.  May not fail: it runs in the handler of an error. */
+/* Give back all that the failed batch has taken: it is taken again.  May not fail: an error is being handled. */
 static void
 untake(const Batch *batch)
 {

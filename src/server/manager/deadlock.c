@@ -32,7 +32,7 @@
  * after nine times as long.  What has led to no cycle by then is still passed over
  * although things may have changed: whoever has closed a cycle since asks again,
  * within a second, and that is for the next search.  One start that takes the
- * whole budget_us gets twice as much the next time, so each search ends.
+ * whole budget gets twice as much the next time, so each search ends.
  */
 #include "postgres.h"
 
