@@ -3,7 +3,8 @@
  *		The manager's work: a batch of requests, applied, written, answered.
  *
  * The core decides, the store writes; this file and manager/take.c carry between
- * the mailboxes and the two.  A batch that fails leaves no trace: see manager/replay.c.
+ * the mailboxes and the two.  Who is served in which order is told, and decided, in
+ * manager/take.c.  A batch that fails leaves no trace: see manager/replay.c.
  */
 #include "postgres.h"
 

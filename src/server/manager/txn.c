@@ -29,7 +29,9 @@ le_txn_begin(void)
  * (LeReply.lsn) has the WAL flushed that far before its statement returns, unless its
  * synchronous_commit is off; see shared/flush.h.  So no client sees a grant that a crash takes
  * back, and one flush serves many batches.  Flushed here is only what no session waits
- * for: the incarnation, which is on the disk before a token uses it.
+ * for: the incarnation, which is on the disk before a token uses it.  test/t/029_crash.t
+ * fails where an answer does not wait for its flush, and 021_tables.t where it does not
+ * wait for the commit.
  */
 XLogRecPtr
 le_txn_commit(bool flush)

@@ -2,6 +2,21 @@
  * store/store.h
  *		The durable record: the only code that touches the tables.
  *
+ *	Table	one of schema _lock_election: slot, lease and queue have the state, history the
+ *			changes of elections; meta and incarnation_floor have one row each.
+ *	Row		one object of the core: a slot, a lease, a queue place.  The core keeps the row's
+ *			TID (LeRow.locator) and says whether it is dirty; the store writes what is dirty
+ *			and decides nothing.
+ *	Slot	room for one holder of a lock: most locks have one, locks with permits several.  Its
+ *			row stays while the lock lives, and is given to another lock after that
+ *			(core/recycle.c).  A PostgreSQL "tuple table slot" is called tuple here.
+ *	Page	a block of a table, as in PostgreSQL.  (A page of the live state is shared/page.h.)
+ *
+ * A batch is one transaction of the manager, and writes in this order: slots, leases, places,
+ * changes of elections (le_store_write()), the incarnation if it is a new one
+ * (le_store_write_meta()).  Nothing is answered before its commit; how far its record is
+ * flushed is told at le_txn_commit() in manager/txn.c.
+ *
  * All functions run in the manager, inside a transaction, and raise errors as
  * usual; the caller throws the batch away then.  What they allocate is left to
  * the memory context that the caller resets.  le_store_find() comes first.
