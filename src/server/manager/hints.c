@@ -28,7 +28,6 @@
 /* From one complaint about max_worker_processes to the next. */
 #define COMPLAINT_PERIOD (60 * LE_SECOND)
 
-static LeDatabase *my_db = NULL;
 static BackgroundWorkerHandle *handle = NULL;
 static LeTime started_at = 0;
 static LeTime retry_at = 0;
@@ -39,14 +38,14 @@ static LeTime retry_at = 0;
 static bool
 push(int64 token, const LeLock *lock, const LeChange *change)
 {
-	LeHintRing *ring = &my_db->ring;
+	LeHintRing *ring = &le_mgr.db->ring;
 	uint64 pushed = pg_atomic_read_u64(&ring->pushed);
 	LeHint *hint = &ring->hints[pushed % LE_HINTS];
 
 	ring->sequence++;
 	if (pushed - pg_atomic_read_u64(&ring->sent) >= LE_HINTS)
 	{
-		pg_atomic_fetch_add_u64(&my_db->counters.hints_dropped, 1);
+		pg_atomic_fetch_add_u64(&le_mgr.db->counters.hints_dropped, 1);
 		return false;
 	}
 	Assert(lock->name_len <= LE_MAX_NAME);
@@ -70,7 +69,7 @@ le_hints_of_batch(LeCore *core, XLogRecPtr lsn)
 	bool any = false;
 
 	if (lsn != InvalidXLogRecPtr)
-		pg_atomic_write_u64(&my_db->ring.lsn, lsn);
+		pg_atomic_write_u64(&le_mgr.db->ring.lsn, lsn);
 
 	/* a place that has left the queue and holds: one that was granted */
 	for (LeEntry *entry = NULL;
@@ -89,7 +88,7 @@ le_hints_of_batch(LeCore *core, XLogRecPtr lsn)
 			any |= push(change->term, change->lock, change);
 	}
 	if (any)
-		le_wake(my_db->notifier_proc);
+		le_wake(le_mgr.db->notifier_proc);
 }
 
 /* --- the notifier --- */
@@ -120,7 +119,7 @@ start_notifier(LeTime now)
 
 	Assert(handle == NULL);
 	le_worker_init(&worker, "notifier", "le_notifier_main");
-	worker.bgw_main_arg = ObjectIdGetDatum(my_db->dboid);
+	worker.bgw_main_arg = ObjectIdGetDatum(le_mgr.db->dboid);
 	worker.bgw_notify_pid = MyProcPid;
 	memcpy(worker.bgw_extra, &MyProcPid, sizeof(MyProcPid));
 	started_at = now;
@@ -136,12 +135,12 @@ start_notifier(LeTime now)
 LeTime
 le_hints_tend(void)
 {
-	bool hints = pg_atomic_read_u64(&my_db->ring.pushed) != pg_atomic_read_u64(&my_db->ring.sent);
+	bool hints = pg_atomic_read_u64(&le_mgr.db->ring.pushed) != pg_atomic_read_u64(&le_mgr.db->ring.sent);
 	LeTime now;
 	pid_t pid;
 
 	/* the postmaster tells us when it has started or ended */
-	if (!hints || (handle != NULL && my_db->notifier_proc >= 0))
+	if (!hints || (handle != NULL && le_mgr.db->notifier_proc >= 0))
 		return LE_NEVER;
 	if (handle != NULL)
 	{
@@ -163,11 +162,4 @@ le_hints_leave(void)
 {
 	if (handle != NULL)
 		TerminateBackgroundWorker(handle);
-}
-
-void
-le_hints_init(LeDatabase *db)
-{
-	Assert(my_db == NULL && db != NULL);
-	my_db = db;
 }

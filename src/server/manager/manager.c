@@ -252,7 +252,6 @@ le_manager_main(Datum arg)
 	LE_FAULT("manager-start");
 	pg_atomic_write_u32(&my_db->recheck, 0);
 	le_batch_init(my_db);
-	le_hints_init(my_db);
 	pg_atomic_write_u32(&my_db->loading, 1);
 	if (!le_load_first())
 		leave(LE_EXIT_NO_EXTENSION);

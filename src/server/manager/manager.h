@@ -392,9 +392,6 @@ extern void le_publish(void);
 
 /* --- manager/hints.c --- */
 
-/* Once, when the manager starts. */
-extern void le_hints_init(LeDatabase *db);
-
 /*
  * The batch is committed, with the end of its record at this LSN: announce what it
  * granted.  May not fail or wait, as a hint must not cost an answer.

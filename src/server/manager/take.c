@@ -85,9 +85,8 @@ typedef struct Releasing
 {
 	LeCommand cmd;
 	LeTime now;
-	bool durable, standby; /* what its session asks for */
-	bool few;              /* they are made in one batch, however full that is */
-	bool lasts;            /* COMMIT has something to wait for */
+	const LeReleases *releases;
+	bool lasts; /* COMMIT has something to wait for */
 } Releasing;
 
 /*
@@ -106,11 +105,13 @@ apply_release(void *arg, const LeReleaseItem *item, LeText name)
 	r->cmd.role = item->role;
 	r->cmd.hold_for = item->hold_for_us;
 	r->cmd.holds = item->holds;
-	if (!r->few && le_core_is_full(le_mgr.core))
+
+	/* a few are made in one batch, however full that is */
+	if (r->releases->segment != DSM_HANDLE_INVALID && le_core_is_full(le_mgr.core))
 		return false;
 	le_core_apply(le_mgr.core, &r->cmd, r->now, &reply);
 	r->lasts |= reply.status == LE_OK && reply.wrote && !reply.bound &&
-				!le_answer_may_return(&reply, r->durable, r->standby);
+				!le_answer_may_return(&reply, r->releases->durable_release, r->releases->need_standby);
 	return true;
 }
 
@@ -121,13 +122,11 @@ apply_releases(Mail *mail, LeTime now)
 	LeMailbox *box = mailbox_of(mail->proc);
 	const LeReleases *releases = &box->releases;
 	Releasing r = {.cmd = {.type = LE_CMD_RELEASE, .session = box->session, .sessno = mail->proc},
-				   .now = now};
+				   .now = now,
+				   .releases = releases};
 
 	pg_read_barrier();
 	r.cmd.xact = releases->xact;
-	r.durable = releases->durable_release;
-	r.standby = releases->need_standby;
-	r.few = releases->segment == DSM_HANDLE_INVALID;
 	mail->released_to = le_releases_each(releases, apply_release, &r);
 	mail->released = r.lasts;
 	Assert(mail->released_to >= releases->done && mail->released_to <= releases->len);

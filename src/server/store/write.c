@@ -15,13 +15,6 @@
 #include "shared/shmem.h"
 #include "store/table.h"
 
-/* Open a table if it is to be written. */
-static bool
-open_table(StoreTable *table, bool needed)
-{
-	return !needed || le_table_open_loaded(table);
-}
-
 static void
 close_table(StoreTable *table)
 {
@@ -34,9 +27,9 @@ le_store_open(LeCore *core)
 {
 	le_slot_table.rel = le_lease_table.rel = le_queue_table.rel = NULL;
 	Assert(IsTransactionState() && ActiveSnapshotSet());
-	return open_table(&le_slot_table, true) &&
-		   open_table(&le_lease_table, le_next_dirty_lease(core, NULL) != NULL) &&
-		   open_table(&le_queue_table, le_next_dirty_place(core, NULL) != NULL);
+	return le_table_open_loaded(&le_slot_table) &&
+		   (le_next_dirty_lease(core, NULL) == NULL || le_table_open_loaded(&le_lease_table)) &&
+		   (le_next_dirty_place(core, NULL) == NULL || le_table_open_loaded(&le_queue_table));
 }
 
 void
