@@ -137,7 +137,10 @@ count_row(Oid role, int64 change, int64 bytes, bool deleted)
 
 /* --- the history of elections: what is too old goes, a few pages at a time --- */
 
-/* One step: delete what is too old on some pages, and count what is there in the first pass. */
+/*
+ * One step: delete what is too old on some pages, and count what is there in the first pass.  An
+ * error after the commit would only leave the sums of the roles too high.
+ */
 static void
 prune(void)
 {

@@ -137,7 +137,7 @@ keep_interval(LeTime last_batch)
 
 /*
  * A cancel is meant for a query, and there is none; it must not fail a batch.
- * But lock_timeout sends SIGINT as well.
+ * But lock_timeout sends SIGINT as well.  May not fail: it is a signal handler.
  */
 static void
 handle_sigint(SIGNAL_ARGS)

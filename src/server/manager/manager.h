@@ -187,9 +187,9 @@ extern PGDLLEXPORT void le_manager_main(Datum arg);
 /* --- manager/replay.c --- */
 
 /*
- * Apply what these mailboxes ask for, end what is due, write, answer.  May not
- * fail, as nobody else would answer: what cannot be written is answered with the error.
- * procs has room for all mailboxes.
+ * Apply what these mailboxes ask for, end what is due, write, answer.  procs has room for
+ * all mailboxes.  May not fail, as nobody else would answer: what cannot be written is
+ * answered with the error.
  */
 extern void le_serve(uint32 *procs, int n);
 
@@ -244,7 +244,7 @@ extern void le_take_waiting(Batch *batch);
 /* In a batch: take the mail and the requests of its mailboxes, and apply them. */
 extern void le_take(Batch *batch);
 
-/* After a batch, if its work was heavy: only light work is served for a while. */
+/* After a batch, if its work was heavy: serve only light work for a while.  May not fail: it runs after a commit. */
 extern void le_take_back_off(const Batch *batch);
 
 /* Is heavy work deferred now? */
@@ -257,7 +257,10 @@ extern int le_mailboxes_in_use(uint32 *procs);
 
 /* Has its mailbox an asynchronous release? */
 extern bool le_mailbox_has_async(uint32 proc);
-/* Look at all mailboxes again after RETRY_AFTER; another failure before that does not put it off. */
+/*
+ * Look at all mailboxes again after RETRY_AFTER; another failure before that does not put it
+ * off.  May not fail: an error is being handled.
+ */
 extern void le_mailboxes_retry_later(void);
 
 /*
@@ -269,7 +272,7 @@ extern void le_answer_request(uint32 proc, uint32 number, const LeReply *reply);
 extern void le_answer_error(uint32 proc, int sqlstate, const char *message);
 /* This process waits for itself and gives up: detail has a line for each process of the cycle. */
 extern void le_answer_deadlock(uint32 proc, const StringInfoData *detail);
-/* Refuse to these mailboxes what could not be written. */
+/* Refuse to these mailboxes what could not be written.  May not fail: an error is being handled. */
 extern void le_answer_failed(const uint32 *procs, int n, const ErrorData *error);
 /* Tell the session how many locks are bound to it. */
 extern void le_answer_bound(LeMailbox *box);

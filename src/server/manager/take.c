@@ -298,7 +298,8 @@ reserve(uint32 proc, const LeCommand *cmd)
 
 /*
  * Apply the command of a mailbox.  It is answered at once if nothing has to be written for it,
- * with the batch if something has, or in a later batch if it waits.
+ * with the batch if something has, or in a later batch if it waits.  May not fail once
+ * it is reserved: the core never half applies a command.
  */
 static void
 apply_command(Batch *batch, uint32 proc, LeMailbox *box)
