@@ -133,16 +133,18 @@ le_answer_deadlock(uint32 proc, const StringInfoData *detail)
 /*
  * Who gets which error after a batch has failed:
  *
- *	the mailbox has				its session gets
- *	-	no session any more: nothing.
- *	-	a request that waits in a queue, and none of the mail below: nothing.  The request goes
- *		on waiting.
- *	-	a new request: the error is its answer.
- *	-	mail (a rollback, releases that its COMMIT waits for, the end of a session): a note with the
- *		error, for whoever wants to use the mailbox before the mail is applied.  The mail
- *		stays in it and is tried again after RETRY_AFTER.
- *	-	both: the answer, and the note.
- *	-	an asynchronous release: nothing.  It is tried again as well.
+ *	the mailbox has						its session gets
+ *	----------------------------------	--------------------------------------------------
+ *	no session any more					nothing
+ *	a request that waits, no mail		nothing: the request goes on waiting
+ *	a new request						the error as its answer
+ *	mail								a note with the error, as nothing can be posted over it
+ *	a new request and mail				both
+ *	an asynchronous release				nothing: it was answered before
+ *
+ * Mail is here a rollback, the end of the session, or releases that a COMMIT waits for.  (For a
+ * request that waits a rollback alone does not count.)  All mail stays in the mailbox, and is
+ * tried again after RETRY_AFTER.
  */
 void
 le_answer_failed(const uint32 *procs, int n, const ErrorData *error)
@@ -175,8 +177,9 @@ le_answer_failed(const uint32 *procs, int n, const ErrorData *error)
 }
 
 /*
- * Is this such an answer, to a session that asks for a standby?  Whatever says
- * that something is so now: also that a queue place is still there.
+ * Does a standby have to see what this answer rests on, though it may have written nothing?  So
+ * for each answer that something is held, or that a queue place is there, if its session asks
+ * for that.
  */
 bool
 le_answer_needs_standby(const LeMailbox *box, const LeReply *reply)
@@ -185,7 +188,10 @@ le_answer_needs_standby(const LeMailbox *box, const LeReply *reply)
 		   le_waits_for_standby(box->need_standby);
 }
 
-/* With a standby a release is an answer like others: it says that the lock was held until now. */
+/*
+ * May a release return before its record is flushed?  Not with a standby: there its answer says
+ * that the lock was held until now.
+ */
 bool
 le_answer_may_return(const LeReply *reply, bool durable_release, bool need_standby)
 {
