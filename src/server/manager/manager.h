@@ -143,12 +143,14 @@ typedef struct Manager
 
 extern Manager le_mgr;
 
+/* Does the core agree with the tables? */
 static inline bool
 core_is_loaded(void)
 {
 	return le_mgr.core_state == CORE_LOADED || le_mgr.core_state == CORE_SERVING;
 }
 
+/* The one place that changes it. */
 static inline void
 set_core_state(CoreState to)
 {
@@ -159,6 +161,7 @@ set_core_state(CoreState to)
 	le_mgr.core_state = to;
 }
 
+/* The core's time: le_clock() without pauses. */
 static inline LeTime
 core_now(void)
 {
