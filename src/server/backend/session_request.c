@@ -108,16 +108,6 @@ put_command(const LeCommand *cmd)
 		le_names_put(box, cmd, len);
 }
 
-static void
-put_page(const LePageRequest *page)
-{
-	uint32 len = 0;
-
-	le_my_mailbox->page.kind = page->kind;
-	le_my_mailbox->page.from = page->from;
-	le_my_mailbox->name = put_text(page->name, &len);
-}
-
 /*
  * Steps 1 and 2 of the protocol: the mailbox was quiet, and what belongs to this
  * type has been put into it.  Returns the request's number.
@@ -402,7 +392,13 @@ send_and_wait(LeRequestType type, LeCommand *cmd, const LePageRequest *page, LeW
 	/* 3. */
 	LE_FAULT("request-before-post");
 	if (page != NULL)
-		put_page(page);
+	{
+		uint32 len = 0;
+
+		le_my_mailbox->page.kind = page->kind;
+		le_my_mailbox->page.from = page->from;
+		le_my_mailbox->name = put_text(page->name, &len);
+	}
 	else
 		put_command(cmd);
 	le_flush_enter();

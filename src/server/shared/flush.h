@@ -25,7 +25,8 @@
  * itself and relieves the flusher, which may be stopped; the manager does that as
  * well, for those that do not know that they have an answer.
  *
- * How long a flusher waits for others first is in shared/flush_delay.h.
+ * How long a flusher waits for others first is in shared/flush_delay.h.  Answers
+ * before their flush fail test/t/029_crash.t and 032_durable_answers.t.
  *
  * A process of its own that flushes was not faster beyond the noise of the
  * measurements.  It would take one more of max_worker_processes, and one more

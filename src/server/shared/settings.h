@@ -1,6 +1,10 @@
 /*
  * shared/settings.h
  *		The settings of lock_election.
+ *
+ * Durations are in the unit that the name ends with: _ms as most settings and
+ * PostgreSQL's time-outs, _min for the history's retention, _us (LeTime) everywhere
+ * else in core and server.  Moments on the clock of LeTime end with _at.
  */
 #ifndef LE_SETTINGS_H
 #define LE_SETTINGS_H
