@@ -37,7 +37,7 @@ le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease *
 	if (cmd->lease == 0)
 		return LE_OK;
 	*lease = le_core_find_lease(core, cmd->lease);
-	if (*lease == NULL || (*lease)->for_group || (*lease)->ending)
+	if (*lease == NULL || (*lease)->for_group || (*lease)->draining)
 		return comes_back ? LE_LOST : LE_NO_LEASE;
 	if (!comes_back && le_is_over(core, (*lease)->deadline, now))
 		return LE_NO_LEASE;

@@ -48,7 +48,7 @@ check_lease(const LeCore *core, const LeEntry *entry)
 	CHECK(!lease->ended && le_core_find_lease(core, lease->id) == lease);
 	CHECK(!lease->for_group || lease->id == entry->token);
 	check_timer(core, &lease->timer);
-	if (lease->ending)
+	if (lease->draining)
 		CHECK(lease->timer.pos != 0); /* for the next step */
 	else
 		check_rings(&lease->timer, lease->deadline);

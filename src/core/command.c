@@ -22,7 +22,7 @@ find_own(LeCore *core, const LeCommand *cmd, LeReply *reply)
 	LeEntry *entry = le_core_find_entry(core, cmd->kind, cmd->name, cmd->token);
 
 	reply->status = LE_NOT_HELD;
-	if (entry == NULL || entry->state == LE_STATE_LAPSED || le_entry_is_ending(entry))
+	if (entry == NULL || entry->state == LE_STATE_LAPSED || le_entry_is_draining(entry))
 		return NULL;
 	if (entry->state == LE_STATE_QUEUED && !entry->place)
 		return NULL;
@@ -198,7 +198,7 @@ le_apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 									 : le_newest_of_session(core, cmd);
 
 	reply->status = LE_NOT_HELD;
-	if (entry == NULL || entry->state == LE_STATE_LAPSED || le_entry_is_ending(entry) ||
+	if (entry == NULL || entry->state == LE_STATE_LAPSED || le_entry_is_draining(entry) ||
 		(entry->state == LE_STATE_QUEUED && !entry->place))
 		return;
 	if (cmd->role != 0 && entry->role != cmd->role)

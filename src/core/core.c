@@ -214,7 +214,7 @@ le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	if (reply->status == LE_LOST || reply->status == LE_NOT_HELD || reply->status == LE_NO_LEASE)
 		tell_ending(core, cmd, now, reply);
 	le_prealloc_free(core);
-	assert(core->passed == NULL && core->prealloc_value == NULL && core->prealloc_acquirer == NULL);
+	assert(core->to_settle == NULL && core->prealloc_value == NULL && core->prealloc_acquirer == NULL);
 }
 
 /* --- time --- */

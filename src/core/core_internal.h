@@ -159,7 +159,7 @@ struct LeCore
 	LeLock *doomed;
 	LeLink lapsed; /* entries in state LAPSED, by lapsed_at */
 
-	LeGroup *passed; /* groups that have left their queues: their locks are
+	LeGroup *to_settle; /* groups that have left their queues: their locks are
 								 * to be settled */
 };
 
@@ -268,11 +268,11 @@ extern void le_epoch_reply(const LeCore *core, LeReply *reply, const LeEntry *en
 
 /* --- core/entry.c: how entries enter, are granted and end --- */
 
-/* The lease that it hangs on is ending: it is nobody's already. */
+/* Is the lease that it hangs on draining?  Then it is nobody's already. */
 static inline bool
-le_entry_is_ending(const LeEntry *entry)
+le_entry_is_draining(const LeEntry *entry)
 {
-	return entry->lease != NULL && entry->lease->ending;
+	return entry->lease != NULL && entry->lease->draining;
 }
 
 /* Does the entry end with its session? */

@@ -165,7 +165,7 @@ le_core_batch_done(LeCore *core, uint64_t lsn)
 	core->changes_tail = &core->changes;
 
 	core->work = 0;
-	assert(core->passed == NULL);
+	assert(core->to_settle == NULL);
 
 	/* what has ended, and locks that nobody uses */
 	for (LeEntry *entry = core->ended, *next; entry != NULL; entry = next)

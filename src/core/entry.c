@@ -176,7 +176,7 @@ le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 {
 	bool counted = !le_entry_counts_once(holder) || holder->uncommitted != NULL;
 
-	assert(holder->state == LE_STATE_HELD && !le_entry_is_ending(holder));
+	assert(holder->state == LE_STATE_HELD && !le_entry_is_draining(holder));
 	/* the hold */
 	if (!counted && le_entry_named_lease(holder) != NULL)
 		return false;
@@ -356,7 +356,7 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 
 	/* lease, session, timer, indexes */
 	le_unlink(&entry->lease_link);
-	if (lease != NULL && lease->for_group && !lease->ending && le_link_empty(&lease->entries))
+	if (lease != NULL && lease->for_group && !lease->draining && le_link_empty(&lease->entries))
 		le_lease_end(core, lease, how, now);
 	if (entry->session != 0)
 		core->sessions[entry->sessno].bound -= le_entry_is_bound(entry);
@@ -439,15 +439,15 @@ queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
 }
 
 /*
- * How the lease is ending on which an entry waits: LE_END_NONE: not at all.  One
- * that is over ends when this batch's requests are done.
+ * How an entry that waits is ended by its named lease; LE_END_NONE: the lease goes
+ * on.  A lease that is over ends when this batch's requests are done.
  */
 static LeEnd
-lease_ending(const LeCore *core, const LeEntry *entry, LeTime now)
+end_by_lease(const LeCore *core, const LeEntry *entry, LeTime now)
 {
 	if (le_entry_named_lease(entry) == NULL)
 		return LE_END_NONE;
-	if (le_entry_is_ending(entry))
+	if (le_entry_is_draining(entry))
 		return (LeEnd) entry->lease->how;
 	return le_is_over(core, entry->lease->deadline, now) ? LE_END_EXPIRED : LE_END_NONE;
 }
@@ -463,7 +463,7 @@ lock_settle(LeCore *core, LeLock *lock, LeTime now)
 	while (lock->waiting > 0)
 	{
 		LeEntry *head = le_queued(lock->queue.next);
-		LeEnd ending = lease_ending(core, head, now);
+		LeEnd ending = end_by_lease(core, head, now);
 
 		assert(head->state == LE_STATE_QUEUED && head->lock == lock);
 		if (ending != LE_END_NONE)
@@ -509,11 +509,11 @@ le_lock_settle(LeCore *core, LeLock *lock, LeTime now)
 	if (core->loading)
 		return; /* not all who wait are there yet */
 	lock_settle(core, lock, now);
-	while (core->passed != NULL)
+	while (core->to_settle != NULL)
 	{
-		LeGroup *group = core->passed;
+		LeGroup *group = core->to_settle;
 
-		core->passed = group->passed_next;
+		core->to_settle = group->settle_next;
 		assert(group->members->state != LE_STATE_QUEUED);
 		for (LeEntry *member = group->members; member != NULL; member = member->waiter->group_next)
 			lock_settle(core, member->lock, now);

@@ -118,7 +118,7 @@ force_at(LeCore *core, const LeCommand *cmd, ForcePhase phase, uint32_t index, L
 			lease = le_core_lease_at(core, index);
 			if (lease == NULL || lease->role != role)
 				return true;
-			reply->ended += !lease->ending;
+			reply->ended += !lease->draining;
 			le_lease_end(core, lease, LE_END_FORCED, now);
 			return lease->ended;
 		case FORCE_CLOSED:

@@ -36,7 +36,7 @@ le_core_set_horizon(LeCore *core, LeTime horizon)
 
 /*
  * End a lease and all that hangs on it.  Of very many entries some are left for
- * the next batch: until then the lease is ending, and they are nobody's.  May not
+ * the next batch: until then the lease is draining, and they are nobody's.  May not
  * fail.
  */
 void
@@ -47,11 +47,11 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 	LeEntry *before = core->ended;
 
 	assert(!lease->ended);
-	if (lease->ending)
+	if (lease->draining)
 		how = (LeEnd) lease->how;
 	else if (!lease->for_group)
 		le_note_ending(core, lease->id, lease->role, how, now);
-	lease->ending = true;
+	lease->draining = true;
 	lease->how = (uint8_t) how;
 	while (!le_link_empty(&lease->entries) && (lease->for_group || !le_core_is_full(core)))
 	{
@@ -96,9 +96,9 @@ void
 le_lease_due(LeCore *core, LeLease *lease, LeTime now)
 {
 	assert(!lease->ended);
-	if (!lease->ending && le_is_over(core, lease->deadline, now) && is_awaited(lease))
+	if (!lease->draining && le_is_over(core, lease->deadline, now) && is_awaited(lease))
 		le_lease_renew(core, lease, now);
-	if (lease->ending || le_is_over(core, lease->deadline, now))
+	if (lease->draining || le_is_over(core, lease->deadline, now))
 	{
 		le_lease_end(core, lease, LE_END_EXPIRED, now);
 		return;
@@ -119,7 +119,7 @@ le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	LeLease *lease = le_core_find_lease(core, cmd->lease);
 
-	if (lease == NULL || lease->for_group || (lease->ending && cmd->type != LE_CMD_REVOKE_LEASE))
+	if (lease == NULL || lease->for_group || (lease->draining && cmd->type != LE_CMD_REVOKE_LEASE))
 	{
 		reply->status = LE_NO_LEASE;
 		if (cmd->type != LE_CMD_REVOKE_LEASE || cmd->from == 0)

@@ -47,7 +47,7 @@ le_lease_new(LeCore *core, int64_t id, LeTime ttl, uint32_t role)
 void
 le_lease_start(LeCore *core, LeLease *lease, LeTime now)
 {
-	assert(!lease->ended && !lease->ending && lease->ttl > 0);
+	assert(!lease->ended && !lease->draining && lease->ttl > 0);
 	lease->deadline = le_add(now, lease->ttl);
 	lease->saved_at = now;
 	lease->saved_left = lease->ttl;
@@ -59,7 +59,7 @@ le_lease_start(LeCore *core, LeLease *lease, LeTime now)
 void
 le_lease_renew(LeCore *core, LeLease *lease, LeTime now)
 {
-	assert(!lease->ended && !lease->ending);
+	assert(!lease->ended && !lease->draining);
 	lease->deadline = le_add(now, lease->ttl);
 	lease->saved_at = now;
 	if (lease->ttl > LE_SAVE_INTERVAL && lease->saved_left < lease->ttl)

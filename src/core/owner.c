@@ -46,7 +46,7 @@ find_of_owner(const LeCore *core, const LeLock *lock, uint32_t role, LeText owne
 		/* bound to another connection it would end under the newcomer, with that one */
 		if (holder->ttl == LE_TTL_BOUND && holder->lease == NULL && holder->session != session)
 			continue;
-		if (holder->lock != lock || holder->role != role || le_entry_is_ending(holder) ||
+		if (holder->lock != lock || holder->role != role || le_entry_is_draining(holder) ||
 			!le_text_equal(le_text(holder->owner, holder->owner_len), owner))
 			continue;
 		if (le_entry_named_lease(holder) == lease)

@@ -50,11 +50,11 @@ le_group_ready(LeGroup *group, LeTime now)
 
 /* Its members have left their queues: le_lock_settle() goes on with their locks. */
 static void
-group_passed(LeCore *core, LeGroup *group)
+group_settle_later(LeCore *core, LeGroup *group)
 {
 	assert(group->members->state != LE_STATE_QUEUED);
-	group->passed_next = core->passed;
-	core->passed = group;
+	group->settle_next = core->to_settle;
+	core->to_settle = group;
 }
 
 /* Returns how many. */
@@ -77,7 +77,7 @@ void
 le_group_grant(LeCore *core, LeGroup *group, LeTime now)
 {
 	core->stats.handoffs += le_group_grant_members(core, group->members, now);
-	group_passed(core, group);
+	group_settle_later(core, group);
 }
 
 void
@@ -89,7 +89,7 @@ le_group_end(LeCore *core, LeGroup *group, LeEnd how, LeTime now)
 		member->waiter->group = NULL;
 		le_entry_finish(core, member, how, 0, now);
 	}
-	group_passed(core, group);
+	group_settle_later(core, group);
 }
 
 /*

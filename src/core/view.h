@@ -75,7 +75,7 @@ struct LeGroup
 {
 	LeEntry *members; /* the first one carries the wait, and is announced */
 	LeEntry *blocked; /* this one was not ready when last looked */
-	LeGroup *passed_next;
+	LeGroup *settle_next;
 };
 
 /* Text about who has acquired: one record for all entries with the same text. */
@@ -249,8 +249,8 @@ struct LeLease
 	uint64_t lsn;
 	uint32_t role;
 	uint8_t owner_len;
-	uint8_t how; /* LeEnd: why it is ending */
-	bool ending; /* for good, but not all that hangs on it has ended yet */
+	uint8_t how;   /* LeEnd: why it is draining */
+	bool draining; /* over for good, but not all that hangs on it has ended yet */
 	bool ended;
 	bool for_group; /* of a group alone: its id is their token, and it
 								 * ends with the last of them */
