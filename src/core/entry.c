@@ -143,10 +143,10 @@ le_lock_close(LeCore *core, LeLock *lock, LeTime until, uint32_t role)
  * Which modes may be held together: [mode of the holders][mode of one more].
  *
  * A new mode changes core/command.h (LeMode), core/view.h (LeEntry.mode has two
- * bits), this table, core/acquire.c (le_acquire_use: may a name be used so, beside
- * its other use), core/reentry.c (le_reentry_status: a holder asks for another
- * mode), core/load.c (request_is_valid); the words of server/sql/sql_args.c and
- * server/sql/sql_views.c; and test/sim/model*.c.
+ * bits), this table, core/acquire.c (le_acquire_use: a name is used in one way),
+ * core/owner.c (le_reentry_status: a holder asks for another mode), core/load.c
+ * (request_is_valid); server/sql/sql_lock.c, and the mode's word in sql_args.c and
+ * sql_views.c; le_how of the client; the model and invariants.c in test/sim.
  */
 const bool le_modes_compatible[LE_MODE_PERMIT + 1][LE_MODE_PERMIT + 1] = {
 	[LE_MODE_EXCLUSIVE] = {false},
