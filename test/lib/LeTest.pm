@@ -23,7 +23,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes ();
 
-our @EXPORT = qw(new_node node_conf session budget wait_for_sql wait_until shorten nothing_left cpu_time stop_walwriter can_silence add_host silence_host);
+our @EXPORT = qw(new_node node_conf session budget one error_of manager_pid wait_for_sql wait_until waiting wait_for_waiters shorten nothing_left cpu_time stop_walwriter can_silence add_host silence_host);
 
 # Most of what is asked needs no psql. Where there is no server, that may end before it has read its input; IPC::Run, which
 # still writes, dies of that. Tests ask servers that are down, so it is an answer like any other here.
@@ -202,6 +202,45 @@ sub wait_for_sql
 	return 1;
 }
 
+# What one statement says, in a connection of its own: one([node,] sql [, dbname]); of the first node, in database postgres.
+sub one
+{
+	my ($node, $sql, $dbname) = ref $_[0] ? @_ : ($nodes[0], @_);
+
+	return $node->safe_psql($dbname // 'postgres', $sql);
+}
+
+# What it writes to stderr, with the SQLSTATE: error_of([node,] sql, dbname => .., user => ..)
+sub error_of
+{
+	my ($node, $sql, %opts) = ref $_[0] ? @_ : ($nodes[0], @_);
+	my @params = ('-v', 'VERBOSITY=verbose', defined $opts{user} ? ('-U', $opts{user}) : ());
+	my ($out, $err) = ('', '');
+
+	$node->psql($opts{dbname} // 'postgres', $sql, stdout => \$out, stderr => \$err, extra_params => \@params);
+	return $err;
+}
+
+sub manager_pid { return one('SELECT pid FROM lock_election.manager'); }
+
+# Waits until this session waits for a lock.
+sub waiting
+{
+	my ($session) = @_;
+	my $sql = 'SELECT count(*) > 0 FROM lock_election.waiters WHERE pid = ' . $session->pid;
+
+	return wait_for_sql($session->{node}, $sql, 't', dbname => $session->{dbname});
+}
+
+# Waits until so many wait for this name, or for any.
+sub wait_for_waiters
+{
+	my ($n, $name, %opts) = @_;
+	my $where = defined $name ? " WHERE name = '$name'" : '';
+
+	return wait_for_sql($nodes[0], "SELECT count(*) = $n FROM lock_election.waiters$where", 't', %opts);
+}
+
 # Gives a lock its short TTL when everything else is in its place, however long that has taken; an election, with
 # renew_leadership.
 sub shorten
@@ -281,7 +320,7 @@ sub new
 {
 	my ($class, $node, %opts) = @_;
 	my $connstr = $node->connstr($opts{dbname} // 'postgres');
-	my $self = bless { in => '', out => '', err => '', sent => 0, got => 0, error => '' }, $class;
+	my $self = bless { node => $node, dbname => $opts{dbname} // 'postgres', in => '', out => '', err => '', sent => 0, got => 0, error => '' }, $class;
 
 	$connstr .= " user='$opts{user}'" if defined $opts{user};
 	$connstr .= " $opts{connstr}" if defined $opts{connstr};

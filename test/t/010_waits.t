@@ -16,13 +16,6 @@ my $node = new_node('main');
 
 my $watch = session($node);
 
-sub waiting
-{
-	my ($session) = @_;
-	my $sql = 'SELECT count(*) FROM lock_election.waiters WHERE pid = ' . $session->pid;
-	return wait_until(sub { $watch->query($sql) eq '1' }) || die 'it does not wait';
-}
-
 # One with a short wait; on a busy machine it has given up before this is seen.
 sub waiting_for_a_moment
 {

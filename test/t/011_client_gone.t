@@ -24,15 +24,6 @@ $slow_reader->wait('Z');
 $slow_reader->query(q{SELECT repeat('x', 1000) FROM generate_series(1, 30000)});
 my $not_reading_since = time;
 
-sub waiting
-{
-	my ($session) = @_;
-	my $sql = 'SELECT count(*) FROM lock_election.waiters WHERE pid = ' . $session->pid;
-
-	ok(wait_until(sub { $watch->query($sql) eq '1' }), 'it waits');
-	return;
-}
-
 sub alive
 {
 	my ($session) = @_;

@@ -32,14 +32,6 @@ sub is_taken
 	return is($c->query("SELECT try_acquire_lock('$name')"), '', $test_name);
 }
 
-sub waiting
-{
-	my ($session) = @_;
-	my $sql = 'SELECT count(*) FROM lock_election.waiters WHERE pid = ' . $session->pid;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return ok(wait_until(sub { $c->query($sql) eq '1' }), 'it waits');
-}
-
 # Releases all that the session has left over.
 sub clean
 {

@@ -19,8 +19,6 @@ my $stopped = 0;
 
 END { kill 'CONT', $stopped if $stopped; }
 
-sub one { my ($sql, $db) = @_; return $node->safe_psql($db // 'postgres', $sql); }
-
 sub stop_manager
 {
 	$stopped = one('SELECT pid FROM lock_election.manager');

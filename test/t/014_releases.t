@@ -11,14 +11,6 @@ use Test::More;
 my $node = new_node('main', conf => "dynamic_shared_memory_type = mmap\nmax_locks_per_transaction = 30\n");
 my ($a, $b, $c) = map { session($node) } 1 .. 3;
 
-sub waiting
-{
-	my ($session) = @_;
-	my $sql = 'SELECT count(*) FROM lock_election.waiters WHERE pid = ' . $session->pid;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return ok(wait_until(sub { $c->query($sql) eq '1' }), 'it waits');
-}
-
 # Segments of dynamic shared memory, the one of their control included.
 sub segments { return scalar(() = glob($node->data_dir . '/pg_dynshmem/*')); }
 

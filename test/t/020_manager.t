@@ -9,20 +9,10 @@ use Time::HiRes qw(time);
 
 my $node = new_node('main', conf => "autovacuum = off\n");
 
-sub one { return $node->safe_psql('postgres', $_[0]); }
-
-sub manager_pid { return one('SELECT pid FROM lock_election.manager'); }
-
 sub incarnation { return one('SELECT incarnation FROM lock_election.manager'); }
 
 # The first request after a start waits for the manager.
 sub token_of { my ($name) = @_; return one("SELECT acquire_lock('$name', '1 h')"); }
-
-sub wait_for_waiters
-{
-	my ($n, $name) = @_;
-	return wait_for_sql($node, "SELECT count(*) = $n FROM lock_election.waiters WHERE name = '$name'");
-}
 
 # Ends the manager in order; returns when another one serves.
 sub replace_manager

@@ -10,14 +10,6 @@ use Time::HiRes qw(time);
 
 my $node = new_node('main', conf => "autovacuum = off\nallow_in_place_tablespaces = on\n");
 
-sub one { return $node->safe_psql('postgres', $_[0]); }
-
-sub wait_for_waiters
-{
-	my ($n, $name) = @_;
-	return wait_for_sql($node, "SELECT count(*) = $n FROM lock_election.waiters WHERE name = '$name'");
-}
-
 # What an administrator has to say before he writes into the table himself.
 my $open_table = q{ALTER TABLE _lock_election.slot DISABLE TRIGGER USER;};
 my $close_table = q{ALTER TABLE _lock_election.slot ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE _lock_election.slot ENABLE ALWAYS TRIGGER refuse_row;};

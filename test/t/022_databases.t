@@ -7,23 +7,6 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $node = new_node('main', conf => "autovacuum = off\nlock_election.max_databases = 4\n");
-my @verbose = (extra_params => [ '-v', 'VERBOSITY=verbose' ]);
-
-sub one { my ($sql, $db) = @_; return $node->safe_psql($db // 'postgres', $sql); }
-
-sub error_of
-{
-	my ($sql, $db, $of) = @_;
-	my ($out, $err) = ('', '');
-	($of // $node)->psql($db // 'postgres', $sql, stdout => \$out, stderr => \$err, @verbose);
-	return $err;
-}
-
-sub wait_for_waiters
-{
-	my ($n, $db) = @_;
-	return wait_for_sql($node, "SELECT count(*) = $n FROM lock_election.waiters", 't', dbname => $db);
-}
 
 sub new_database
 {
@@ -42,7 +25,7 @@ subtest 'DROP EXTENSION with waiters' => sub {
 	$bound->query(q{SELECT acquire_lock('bound', NULL)});
 	$open->query(q{BEGIN; SELECT acquire_lock('open', '1 h')});
 	$_->async(q{SELECT acquire_lock('x', '1 h')}) foreach @waiters;
-	wait_for_waiters(3, 'postgres');
+	wait_for_waiters(3, undef, dbname => 'postgres');
 	is(error_of('DROP EXTENSION lock_election'), '', 'dropped');
 	foreach my $waiter (@waiters)
 	{
@@ -62,7 +45,7 @@ subtest 'DROP EXTENSION with waiters' => sub {
 	is($open->query(q{SELECT acquire_lock('x', '1 h') IS NOT NULL}), 't', 'created again: works in an old session') or diag($open->error);
 	is($bound->query(q{SELECT try_acquire_lock('bound', '1 h') IS NOT NULL}), 't', 'old locks are gone') or diag($bound->error);
 	$waiters[0]->async(q{SELECT acquire_lock('x', '1 h')});
-	wait_for_waiters(1, 'postgres');
+	wait_for_waiters(1, undef, dbname => 'postgres');
 
 	# in one transaction: others keep waiting or are told, but never hang
 	is(error_of('BEGIN; DROP EXTENSION lock_election; CREATE EXTENSION lock_election; COMMIT'), '', 'dropped and created');
@@ -96,7 +79,7 @@ subtest 'CREATE EXTENSION and a lock with no pause' => sub {
 	}
 	foreach my $call (q{acquire_lock('x')}, q{try_acquire_lock('x')}, q{release_lock('x')}, q{renew_lock('x', 1)}, q{is_held('x', 1)}, q{force_release_lock('x')}, q{advance_revision(1)})
 	{
-		like(error_of("BEGIN; CREATE EXTENSION lock_election; SELECT $call", 'fresh'), qr/ERROR:  55000: cannot use locks in the transaction that created/, $call);
+		like(error_of("BEGIN; CREATE EXTENSION lock_election; SELECT $call", dbname => 'fresh'), qr/ERROR:  55000: cannot use locks in the transaction that created/, $call);
 	}
 	is(one(q{BEGIN; SAVEPOINT s; CREATE EXTENSION lock_election; ROLLBACK TO s; CREATE EXTENSION lock_election; COMMIT; SELECT acquire_lock('x') IS NOT NULL}, 'fresh'), 't', 'after its commit');
 	one('DROP EXTENSION lock_election; CREATE SCHEMA locks; CREATE EXTENSION lock_election SCHEMA locks', 'fresh');
@@ -114,7 +97,7 @@ subtest 'DROP DATABASE' => sub {
 	my ($holder, $waiter) = map { session($node, dbname => 'd2') } 1 .. 2;
 	my $token = $holder->query(q{SELECT acquire_lock('x', '1 h')});
 	$waiter->async(q{SELECT acquire_lock('x', '1 h')});
-	wait_for_waiters(1, 'd2');
+	wait_for_waiters(1, undef, dbname => 'd2');
 	my $pid = one('SELECT pid FROM lock_election.manager', 'd2');
 	like(error_of('DROP DATABASE d2'), qr/ERROR:  55006: database "d2" is being accessed/, 'with waiters: refused');
 	is($holder->query("SELECT is_held('x', $token)"), 't', 'and nothing is lost');
@@ -226,7 +209,7 @@ subtest 'more databases than max_databases' => sub {
 	one(q{SELECT acquire_lock('x', '1 h')}, "m$_") foreach 1 .. 3;
 	one('CREATE DATABASE m4');
 	one('CREATE EXTENSION lock_election', 'm4');
-	my $error = error_of(q{SELECT acquire_lock('x')}, 'm4');
+	my $error = error_of(q{SELECT acquire_lock('x')}, dbname => 'm4');
 	like($error, qr/ERROR:  53400: lock_election serves no more than 4 databases/, 'one too many');
 	like($error, qr/lock_election\.max_databases/, 'names the setting');
 	is(one(q{SELECT try_acquire_lock('x') IS NULL}, 'm1'), 't', 'the others work');
@@ -243,7 +226,7 @@ subtest 'the launcher is killed' => sub {
 	my $token = $holder->query(q{SELECT acquire_lock('x', '1 h')});
 
 	$waiter->async(q{SELECT acquire_lock('x', '1 h')});
-	wait_for_waiters(1, 'postgres');
+	wait_for_waiters(1, undef, dbname => 'postgres');
 	kill 'TERM', $old;
 	wait_for_sql($node, "SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type = 'lock_election launcher' AND pid <> $old");
 	is(one('SELECT pid FROM lock_election.manager'), $manager, 'managers go on');
@@ -270,7 +253,7 @@ subtest 'a single entry' => sub {
 	foreach my $i (1 .. 5)
 	{
 		$node->restart;
-		unlike(error_of(q{SELECT acquire_lock('x', '1 h', owner => 'me')}, 'p6'), qr/ERROR/, "start $i");
+		unlike(error_of(q{SELECT acquire_lock('x', '1 h', owner => 'me')}, dbname => 'p6'), qr/ERROR/, "start $i");
 	}
 	# one that takes long
 	one(q{SELECT force_release_lock('x')}, 'p6');
@@ -280,7 +263,7 @@ subtest 'a single entry' => sub {
 	{
 		my $launcher = one(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election launcher'});
 		kill 'TERM', $launcher, one('SELECT pid FROM lock_election.manager', 'p6');
-		unlike(error_of(q{SELECT acquire_lock('x', '1 h', owner => 'me')}, 'p6'), qr/ERROR/, "during a slow probe $i");
+		unlike(error_of(q{SELECT acquire_lock('x', '1 h', owner => 'me')}, dbname => 'p6'), qr/ERROR/, "during a slow probe $i");
 	}
 	$blocker->quit;
 	$node->append_conf('postgresql.conf', 'lock_election.max_databases = 4');

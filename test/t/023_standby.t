@@ -15,14 +15,6 @@ $standby->start;
 
 sub on_primary { return $primary->safe_psql('postgres', $_[0]); }
 
-sub error_of
-{
-	my ($node, $sql) = @_;
-	my ($out, $err) = ('', '');
-	$node->psql('postgres', $sql, stdout => \$out, stderr => \$err, extra_params => [ '-v', 'VERBOSITY=verbose' ]);
-	return $err;
-}
-
 sub catch_up
 {
 	return $primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));

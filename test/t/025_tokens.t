@@ -14,18 +14,8 @@ use constant FAR => 31_000_000;
 
 my $node = new_node('main', conf => "autovacuum = off\n");
 
-sub one { my ($sql, $db, $of) = @_; return ($of // $node)->safe_psql($db // 'postgres', $sql); }
-
-sub error_of
-{
-	my ($sql, $db) = @_;
-	my ($out, $err) = ('', '');
-	$node->psql($db // 'postgres', $sql, stdout => \$out, stderr => \$err, extra_params => [ '-v', 'VERBOSITY=verbose' ]);
-	return $err;
-}
-
 # A token of a lock that is free again afterwards.
-sub token { my ($db, $of) = @_; return one(q{SELECT t FROM acquire_lock('t') t WHERE release_lock('t', t)}, $db, $of); }
+sub token { my ($db, $of) = @_; return one($of // $node, q{SELECT t FROM acquire_lock('t') t WHERE release_lock('t', t)}, $db); }
 
 sub incarnation { my ($db, $of) = @_; return token($db, $of) >> 28; }
 
@@ -177,10 +167,10 @@ subtest 'an older copy of the files is put back' => sub {
 	foreach my $time (1 .. 3)
 	{
 		$cold->start;
-		my $held = one(q{SELECT acquire_lock('held', '1 h', wait => '0')}, 'postgres', $cold);
+		my $held = one($cold, q{SELECT acquire_lock('held', '1 h', wait => '0')});
 		my $token = token('postgres', $cold);
 		cmp_ok($held, '>', $highest, "no token repeats, $time");
-		is(one("SELECT is_held('held', $highest) OR release_lock('held', $highest)", 'postgres', $cold), 'f', 'nor is an old one good for anything') if $time > 1;
+		is(one($cold, "SELECT is_held('held', $highest) OR release_lock('held', $highest)"), 'f', 'nor is an old one good for anything') if $time > 1;
 		$highest = $token;
 		$cold->stop;
 		rmtree($cold->data_dir);
@@ -196,9 +186,9 @@ subtest 'two recoveries to one point in time' => sub {
 	my $highest;
 
 	$archived->backup('base');
-	one(q{SELECT acquire_lock('before', '1 h')}, 'postgres', $archived);
-	one(q{SELECT pg_create_restore_point('here')}, 'postgres', $archived);
-	one('SELECT pg_switch_wal()', 'postgres', $archived);
+	one($archived, q{SELECT acquire_lock('before', '1 h')});
+	one($archived, q{SELECT pg_create_restore_point('here')});
+	one($archived, 'SELECT pg_switch_wal()');
 	$highest = token('postgres', $archived);
 	$archived->stop;
 	foreach my $archiving ('off', 'on', 'on')
@@ -211,7 +201,7 @@ subtest 'two recoveries to one point in time' => sub {
 		$recovered->append_conf('postgresql.conf', sprintf(q{archive_command = 'cp "%%p" "%s/%%f"'}, $archived->archive_dir) . "\n") if $archiving eq 'on';
 		$recovered->start;
 		wait_for_sql($recovered, 'SELECT count(*) > 0 FROM lock_election.manager');
-		is(one(q{SELECT string_agg(name, ' ') FROM lock_election.locks}, 'postgres', $recovered), 'before', 'recovered');
+		is(one($recovered, q{SELECT string_agg(name, ' ') FROM lock_election.locks}), 'before', 'recovered');
 		my $token = token('postgres', $recovered);
 		cmp_ok($token, '>', $highest, "no token repeats, archive_mode = $archiving");
 		$highest = $token;
@@ -233,8 +223,8 @@ subtest 'pg_upgrade' => sub {
 			'-s', $node->host, '-p', $node->port, '-P', $new->port ], 'pg_upgrade');
 	$new->start;
 	cmp_ok(token('postgres', $new), '>', $token, 'tokens go on');
-	is(one("SELECT is_held('held', $held)", 'postgres', $new), 't', 'locks are held');
-	is(one(q{SELECT try_acquire_lock('held') IS NULL}, 'postgres', $new), 't', 'and exclude others');
+	is(one($new, "SELECT is_held('held', $held)"), 't', 'locks are held');
+	is(one($new, q{SELECT try_acquire_lock('held') IS NULL}), 't', 'and exclude others');
 	$new->stop;
 };
 

@@ -8,8 +8,6 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
 
-sub one { my ($node, $sql) = @_; return $node->safe_psql('postgres', $sql); }
-
 # A token of a lock that is free again afterwards.
 sub token { return one($_[0], q{SELECT t FROM acquire_lock('t') t WHERE release_lock('t', t)}); }
 

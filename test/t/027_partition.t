@@ -21,8 +21,6 @@ foreach my $name (sort keys %standby)
 	$standby{$name}->start;
 }
 
-sub one { my ($node, $sql) = @_; return $node->safe_psql('postgres', $sql); }
-
 # What an administrator sees of the primary must not wait as well.
 sub see { return one($primary, "SET synchronous_commit = local; $_[0]"); }
 

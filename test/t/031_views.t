@@ -15,14 +15,6 @@ my $user = $s->query('SELECT current_user');
 
 $s->query('CREATE ROLE nosy; CREATE ROLE auditor IN ROLE pg_read_all_stats; CREATE ROLE worker');
 
-sub waiting
-{
-	my ($pid) = @_;
-
-	wait_until(sub { $s->query("SELECT count(*) FROM lock_election.waiters WHERE pid = $pid") eq '1' }) or die "process $pid does not wait";
-	return;
-}
-
 # --- locks and waiters ---
 
 my @holders = map { session($node) } 1 .. 4;
@@ -80,11 +72,11 @@ is($s->query(q{SELECT name, slot, time_left > '59 min' AND time_left <= '1 h', a
 }
 
 $waiters[0]->async(q{SELECT acquire_lock('both', owner => 'writer')});
-waiting($waiters[0]->pid);
+waiting($waiters[0]);
 $waiters[1]->async(q{SET ROLE worker \; SELECT acquire_lock('both', mode => 'shared', owner => 'late')});
-waiting($waiters[1]->pid);
+waiting($waiters[1]);
 $waiters[2]->async(q{SELECT acquire_lock('excl')});
-waiting($waiters[2]->pid);
+waiting($waiters[2]);
 my $both = sprintf '{%d,%d}', map { $_->pid } @holders[ 1, 2 ];
 is($s->query('SELECT kind, name, queue_position, mode, owner, role, pid, blocked_by FROM lock_election.waiters'),
 	join("\n",
@@ -234,7 +226,7 @@ is("$written->{transaction_ids} $written->{rows_written} $written->{flushes}", '
 moves('a wait that runs out', sub { $t->query(q{SELECT acquire_lock('a', wait => '100 ms')}) }, { acquires => 1, waits => 1, timeouts => 1 });
 moves('hand-off', sub {
 		$t->async(q{SELECT acquire_lock('a', owner => 'next')});
-		waiting($t->pid);
+		waiting($t);
 		$s->query("SELECT release_lock('a', $token)");
 		$token = $t->wait;
 	}, { acquires => 1, waits => 1, releases => 1, grants => 1, handoffs => 1 });
@@ -271,7 +263,7 @@ my $start = time;
 $token = $s->query(q{SELECT acquire_lock('a', owner => 'me')});
 $s->query(q{SELECT campaign('e', 'me', ttl => '1 h')});
 $t->async(q{SELECT acquire_lock('a')});
-waiting($t->pid);
+waiting($t);
 is($s->query(q{SELECT m.held, m.waiting, m.oldest_wait = w.waiting_since, m.oldest_wait BETWEEN now() - interval '1 min' AND now()
 		FROM lock_election.manager m, lock_election.waiters w}), '2|1|t|t', 'manager: who holds, who waits, and since when');
 $s->query(q{SELECT pg_sleep(0.4)});
@@ -293,7 +285,7 @@ is($s->query(q{SET ROLE nosy \; SELECT count(*) FROM lock_election.histogram \; 
 # A manager that starts again knows since when a place and a blocked call wait.
 $token = $s->query(q{SELECT acquire_lock('a', ttl => '1 h')});
 $t->async(q{SELECT acquire_lock('a')});
-waiting($t->pid);
+waiting($t);
 my $since = $s->query('SELECT oldest_wait FROM lock_election.manager');
 wait_for_sql($node, q{SELECT oldest_wait < clock_timestamp() - interval '1 s' FROM lock_election.manager});
 my $old_manager = $s->query('SELECT pid FROM lock_election.manager');

@@ -7,8 +7,6 @@ use Test::More;
 
 my $node = new_node('main', conf => "autovacuum = off\n");
 
-sub one { return $node->safe_psql('postgres', $_[0]); }
-
 # $n pairs of acquire and release for each client, of one of so many names.
 sub start_pairs
 {

@@ -12,8 +12,6 @@ use Time::HiRes qw(time);
 my $node = new_node('main', init => [ allows_streaming => 'logical' ], conf => "autovacuum = off\nshared_buffers = 128MB\nmax_wal_size = 2GB\nmax_parallel_workers_per_gather = 0\n");
 my ($old, $admin, $holder, $client) = map { session($node) } 1 .. 4;
 
-sub one { return $node->safe_psql('postgres', $_[0]); }
-
 sub size { return one('SELECT pg_relation_size(\'_lock_election.slot\')'); }
 
 # Pages of table slot that were read, from memory or from disk; the manager tells its counts with its batches.

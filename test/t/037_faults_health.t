@@ -14,8 +14,6 @@ $primary->backup('base');
 $standby->init_from_backup($primary, 'base', has_streaming => 1);
 $standby->start;
 
-sub one { my ($node, $sql) = @_; return $node->safe_psql('postgres', $sql); }
-
 # At no level is anything waited for; a statement_timeout would end what waits.
 sub health
 {

@@ -10,17 +10,7 @@ use Time::HiRes qw(time);
 
 my $node = new_node('main', conf => "autovacuum = off\n");
 
-sub one { return $node->safe_psql('postgres', $_[0]); }
-
-sub manager_pid { return one('SELECT pid FROM lock_election.manager'); }
-
 sub notifier_pid { return one(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election notifier'}); }
-
-sub wait_for_waiters
-{
-	my ($n, $name) = @_;
-	return wait_for_sql($node, "SELECT count(*) = $n FROM lock_election.waiters WHERE name = '$name'");
-}
 
 # Enters a queue; returns the token.
 sub enqueue

@@ -10,14 +10,6 @@ use Time::HiRes qw(time sleep);
 my $node = new_node('main', conf => "autovacuum = off\n");
 my ($a, $b, $c, $d) = map { session($node) } 1 .. 4;
 
-sub one { my ($sql, $dbname) = @_; return $node->safe_psql($dbname // 'postgres', $sql); }
-
-sub waiting
-{
-	my ($n, $name) = @_;
-	return wait_for_sql($node, "SELECT count(*) = $n FROM lock_election.waiters WHERE name = '$name'");
-}
-
 # Ends a manager in order; returns when another one serves.
 sub replace_manager
 {
@@ -72,7 +64,7 @@ subtest 'one keep-alive for all, one end for all' => sub {
 	my %waiter = ($b => q{SELECT acquire_lock('x1')}, $c => q{SELECT acquire_lock('s')}, $d => q{SELECT acquire_lock('x2')});
 	$_->async($waiter{$_}) foreach $b, $c, $d;
 	# each look takes a while on a busy machine
-	$a->query("SELECT keep_alive($l)") && waiting(1, $_) foreach 'x1', 's', 'x2';
+	$a->query("SELECT keep_alive($l)") && wait_for_waiters(1, $_) foreach 'x1', 's', 'x2';
 	$sent = time;
 	is($a->query("SELECT keep_alive($l)"), "00:00:0$ttl", 'kept alive once more');
 	my $answered = time;
@@ -101,9 +93,9 @@ subtest 'a waiter and its lease' => sub {
 	$b->async("SELECT acquire_lock('x', lease => $l)");
 	$c->async("SELECT acquire_lock('x', lease => $l2)");
 	$d->async("SELECT acquire_permit('p', 1, lease => $l2)");
-	waiting(2, 'x');
+	wait_for_waiters(2, 'x');
 	$a->query("SELECT keep_alive($l)");
-	waiting(1, 'p');
+	wait_for_waiters(1, 'p');
 	is(one("SELECT locks, waiting FROM lock_election.leases WHERE lease = $l2"), '0|2', 'queue places hang on a lease');
 	is($b->wait, '', 'its wait ends with its lease');
 	like($b->error, qr/ERROR:  LE001: the wait for lock "x" was ended/, 'with LE001');
@@ -112,7 +104,7 @@ subtest 'a waiter and its lease' => sub {
 	like($_->error, qr/ERROR:  LE001: /, 'with LE001') foreach $c, $d;
 	is($a->query("SELECT is_held('x', $token)"), 't', 'the holder has another lease');
 	$b->async(q{SELECT acquire_lock('x')});
-	waiting(1, 'x');
+	wait_for_waiters(1, 'x');
 	$a->query('SELECT force_release_role(current_role::regrole)');
 	is($b->wait, '', 'an administrator ends a wait');
 	like($b->error, qr/ERROR:  LE001: the wait for lock "x" was ended\nDETAIL:  force_release_role\(\) ended it\./, 'who is named, not a lease');
@@ -158,7 +150,7 @@ subtest 'acquire again on the same lease' => sub {
 	foreach my $s ($b, $c)
 	{
 		$s->async($acquire);
-		waiting($s == $b ? 1 : 2, 'x');
+		wait_for_waiters($s == $b ? 1 : 2, 'x');
 	}
 	$a->query("SELECT release_lock('x', $token)");
 	$token = $b->wait;
@@ -175,8 +167,8 @@ subtest 'revoke' => sub {
 	$a->query("SELECT acquire_permit('p', 1, lease => $l)");
 	$b->async(q{SELECT acquire_lock('x')});
 	$c->async(q{SELECT acquire_permit('p', 1)});
-	waiting(1, 'x');
-	waiting(1, 'p');
+	wait_for_waiters(1, 'x');
+	wait_for_waiters(1, 'p');
 	$a->query("SELECT revoke_lease($l)");
 	cmp_ok($b->wait, '>', $token, 'hands the lock over');
 	token_like($c->wait, 'and the permit');
@@ -217,13 +209,13 @@ subtest 'permits' => sub {
 	foreach my $s ($a, $b, $c, $d)
 	{
 		$s->async(q{SELECT acquire_permit('p', 3, '1 h')});
-		waiting(++$n, 'p');
+		wait_for_waiters(++$n, 'p');
 	}
 	is(one("SELECT renew_lock('p', $token[1]) > '59 min'"), 't', 'renewed by its token');
 	is(one("SELECT release_lock('p', $token[1])"), 't', 'released by its token');
 	my $ta = $a->wait;
 	token_like($ta, 'the first waiter has it');
-	waiting(3, 'p');
+	wait_for_waiters(3, 'p');
 	is(one("SELECT release_lock('p', $token[1])"), 'f', 'the old token is not good any more');
 
 	is(one(q{SELECT set_permits('p', 5)}), 3, 'more permits');
@@ -231,14 +223,14 @@ subtest 'permits' => sub {
 	token_like($tb, 'let waiters in');
 	token_like($tc, 'as many as there are');
 	cmp_ok($tb, '<', $tc, 'in their order');
-	waiting(1, 'p');
+	wait_for_waiters(1, 'p');
 
 	is(one(q{SELECT set_permits('p', 2)}), 5, 'fewer permits');
 	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name = 'p'}), 5, 'end nobody');
 	foreach my $t ($token[0], $token[2], $ta)
 	{
 		one("SELECT release_lock('p', $t)");
-		waiting(1, 'p');
+		wait_for_waiters(1, 'p');
 	}
 	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name = 'p'}), 2, 'take effect as permits come back');
 	one("SELECT release_lock('p', $tb)");
@@ -284,11 +276,11 @@ subtest 'SIGTERM of the manager' => sub {
 	one("SELECT revoke_lease($dead)");
 	$b->async("SELECT acquire_lock('x')");
 	$c->async("SELECT acquire_permit('p', 1)");
-	waiting(1, 'x');
-	waiting(1, 'p');
+	wait_for_waiters(1, 'x');
+	wait_for_waiters(1, 'p');
 	replace_manager() for 1 .. 2;
-	waiting(1, 'x');
-	waiting(1, 'p');
+	wait_for_waiters(1, 'x');
+	wait_for_waiters(1, 'p');
 	is(one('SELECT lease, owner, ttl, locks FROM lock_election.leases'), "$l|o|01:00:00|2", 'the lease is there');
 	is(one("SELECT is_held('x', $token), is_held('p', $permit)"), 't|t', 'and what hangs on it');
 	is(one("SELECT acquire_lock('x', lease => $l)"), $token, 'acquired again: the same');

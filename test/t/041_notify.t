@@ -15,8 +15,6 @@ my $channel = $s->query(q{SELECT channel FROM enqueue_lock('x')});
 $s->query(q{SELECT release_lock('x', token) FROM lock_election.look()});
 $listener->query("LISTEN $channel");
 
-sub one { return $node->safe_psql('postgres', $_[0]); }
-
 sub notifiers
 {
 	my ($database) = @_;

@@ -11,19 +11,10 @@ use Time::HiRes qw(time);
 my $node = new_node('main', conf => "autovacuum = off\ndeadlock_timeout = '500ms'\nmax_connections = 150\n"
 	  . "lock_election.max_locks_per_role = 0\nlock_election.max_memory_per_role = 0\n");
 
-sub one { return $node->safe_psql('postgres', $_[0]); }
-
 sub held { return one("SELECT string_agg(name, ',' ORDER BY name COLLATE \"C\") FROM lock_election.locks WHERE token = $_[0]"); }
 
-# So many queue places there are.
-sub wait_for_waiters
-{
-	my ($n) = @_;
-	return wait_for_sql($node, "SELECT count(*) = $n FROM lock_election.waiters");
-}
-
 # A session that has begun to wait; it is in so many queues.
-sub waiting
+sub begin_to_wait
 {
 	my ($sql, $queues) = @_;
 	my $s = session($node);
@@ -108,9 +99,9 @@ subtest 'all or none' => sub {
 subtest 'order' => sub {
 	my $holder = session($node);
 	my $held = $holder->query(q{SELECT acquire_lock('b')});
-	my $group = waiting(q{SELECT acquire_locks('{a,b,c}')}, 3);
-	my $behind = waiting(q{SELECT acquire_lock('c')}, 1);
-	my $other = waiting(q{SELECT acquire_locks('{c,b,a}')}, 3);
+	my $group = begin_to_wait(q{SELECT acquire_locks('{a,b,c}')}, 3);
+	my $behind = begin_to_wait(q{SELECT acquire_lock('c')}, 1);
+	my $other = begin_to_wait(q{SELECT acquire_locks('{c,b,a}')}, 3);
 
 	is(one(q{SELECT try_acquire_lock('a') IS NULL}), 't', 'a free lock is kept for who is first');
 	is(one(q{SELECT string_agg(pid::text, ',') FROM lock_election.waiters WHERE name = 'c' AND blocked_by = ARRAY[} . $group->pid . '] AND token IS NOT NULL'),
@@ -166,15 +157,15 @@ SQL
 subtest 'a wait that ends' => sub {
 	my $holder = session($node);
 	$holder->query(q{SELECT acquire_lock('a')});
-	my $cancelled = waiting(q{SELECT acquire_locks('{a,b,c}')}, 3);
-	my $behind = waiting(q{SELECT acquire_lock('c')}, 1);
+	my $cancelled = begin_to_wait(q{SELECT acquire_locks('{a,b,c}')}, 3);
+	my $behind = begin_to_wait(q{SELECT acquire_lock('c')}, 1);
 
 	one('SELECT pg_cancel_backend(' . $cancelled->pid . ')');
 	$cancelled->wait;
 	like($cancelled->error, qr/57014/, 'cancelled');
 	ok($behind->wait > 0, 'and the lock that it kept free is granted');
-	my $terminated = waiting("SELECT acquire_locks('{a,d}' || $many)", 102);
-	my $next = waiting(q{SELECT acquire_lock('d')}, 1);
+	my $terminated = begin_to_wait("SELECT acquire_locks('{a,d}' || $many)", 102);
+	my $next = begin_to_wait(q{SELECT acquire_lock('d')}, 1);
 	one('SELECT pg_terminate_backend(' . $terminated->pid . ')');
 	ok($next->wait > 0, 'as when its connection ends');
 	$cancelled->query(q{SET lock_timeout = '200ms'});
@@ -238,7 +229,7 @@ subtest 'owners and leases' => sub {
 	$token = one("SELECT acquire_locks('{c,d}', lease => $lease)");
 	is(one("SELECT acquire_locks('{d,c}', lease => $lease)"), $token, 'on a lease it is idempotent');
 	is(one("SELECT locks FROM lock_election.leases"), '2', 'only named leases are shown');
-	my $s = waiting("SELECT acquire_locks('{d,e}')", 2);
+	my $s = begin_to_wait("SELECT acquire_locks('{d,e}')", 2);
 	one("SELECT revoke_lease($lease)");
 	ok($s->wait > $token, 'they end with their lease');
 	my ($rc, undef, $err) = $node->psql('postgres', "SELECT acquire_lock('z', lease => $token)");
@@ -264,7 +255,7 @@ subtest 'fenced' => sub {
 	my $token = $s->query(q{SELECT acquire_locks('{a,b}', '300ms')});
 	$s->query('BEGIN');
 	$s->query("SELECT fence_lock('a', $token)");
-	my $next = waiting(q{SELECT acquire_lock('b')}, 1);
+	my $next = begin_to_wait(q{SELECT acquire_lock('b')}, 1);
 	wait_for_sql($node, "SELECT NOT is_held('b', $token)");
 	ok(!$next->ready, 'one fence keeps all of them past their TTL');
 	$s->query('COMMIT');
@@ -276,8 +267,8 @@ subtest 'a manager that restarts' => sub {
 	my $holder = session($node);
 	my $held = $holder->query(q{SELECT acquire_lock('b')});
 	my $token = $holder->query(q{SELECT acquire_locks('{p,q}', '20min')});
-	my $first = waiting("SELECT acquire_locks('{a,b}' || $many)", 102);
-	my $second = waiting(q{SELECT acquire_locks('{b,a}')}, 2);
+	my $first = begin_to_wait("SELECT acquire_locks('{a,b}' || $many)", 102);
+	my $second = begin_to_wait(q{SELECT acquire_locks('{b,a}')}, 2);
 
 	kill_manager();
 	wait_for_waiters(104);

@@ -16,8 +16,6 @@ my $too_many_leases =
 $node->safe_psql('postgres', 'CREATE ROLE alice LOGIN; CREATE ROLE bob LOGIN');
 my ($alice, $alice2, $bob) = map { session($node, user => $_) } 'alice', 'alice', 'bob';
 
-sub one { my ($sql) = @_; return $node->safe_psql('postgres', $sql); }
-
 sub set
 {
 	my ($setting, $value) = @_;

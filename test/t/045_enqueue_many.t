@@ -9,8 +9,6 @@ use Test::More;
 
 my $node = new_node('main', conf => "autovacuum = off\n");
 
-sub one { return $node->safe_psql('postgres', $_[0]); }
-
 # (token, granted, position, channel)
 sub enqueue_locks
 {

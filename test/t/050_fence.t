@@ -10,16 +10,6 @@ use Time::HiRes qw(time);
 my $node = new_node('main', conf => "max_locks_per_transaction = 10\nmax_connections = 20\nmax_prepared_transactions = 2\n");
 my ($a, $b, $c) = map { session($node) } 1 .. 3;
 
-# in the foreground, as whatever role
-sub one { return $node->safe_psql('postgres', $_[0]); }
-
-sub waiting
-{
-	my ($session) = @_;
-	wait_for_sql($node, 'SELECT count(*) FROM lock_election.waiters WHERE pid = ' . $session->pid, '1');
-	return;
-}
-
 sub acquire
 {
 	my ($session, $name, $ttl) = @_;

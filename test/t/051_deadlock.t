@@ -17,7 +17,7 @@ $node->safe_psql('postgres', 'CREATE TABLE t (id int PRIMARY KEY, v int); INSERT
 # What a deadlock is told after at the latest: deadlock_timeout and a second, and time for a busy machine. Nothing else ends it.
 my $soon = 30;
 
-sub waiting
+sub waiting_or_broken
 {
 	my ($session) = @_;
 	my $sql = 'SELECT count(*) FROM lock_election.waiters WHERE pid = ' . $session->pid;
@@ -94,7 +94,7 @@ sub wait_for_lock
 {
 	my ($session, $name, $arguments) = @_;
 	$session->async("SELECT acquire_lock('$name'" . ($arguments // '') . ')');
-	waiting($session);
+	waiting_or_broken($session);
 	return;
 }
 
@@ -289,7 +289,7 @@ $c->query("SELECT acquire_permit('p', 2, ttl => NULL)");
 bound($b, 'y');
 wait_for_lock($a, 'y');
 $b->async("SELECT acquire_permit('p', 2)");
-waiting($b);
+waiting_or_broken($b);
 all_wait_on('two permits', $a, $b);
 $c->query("SELECT release_lock('p')");
 like($b->wait, qr/^\d+$/, 'and so it is');

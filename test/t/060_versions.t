@@ -12,16 +12,6 @@ my $each = 100;
 my $node = new_node('main', init => [ allows_streaming => 1 ], conf => "autovacuum = off\n");
 my $dir = PostgreSQL::Test::Utils::tempdir();
 
-sub one { return $node->safe_psql('postgres', $_[0]); }
-
-sub error_of
-{
-	my ($on, $sql) = @_;
-	my ($out, $err) = ('', '');
-	$on->psql('postgres', $sql, stdout => \$out, stderr => \$err, extra_params => [ '-v', 'VERBOSITY=verbose' ]);
-	return $err;
-}
-
 # Each client runs the script so often that it succeeds $each times; 40001 is repeated.
 sub increment
 {

@@ -9,8 +9,6 @@ use Time::HiRes qw(time);
 
 my $node = new_node('main', init => [ allows_streaming => 1 ], conf => "autovacuum = off\n");
 
-sub one { return $node->safe_psql('postgres', $_[0]); }
-
 # Candidate and term of the leader, as anybody sees them.
 sub leader { return one("SELECT candidate || ' ' || term FROM current_leader('$_[0]')"); }
 

@@ -8,8 +8,6 @@ use Test::More;
 
 my $node = new_node('primary', init => [ allows_streaming => 1 ], conf => "autovacuum = off\n");
 
-sub one { return $node->safe_psql('postgres', $_[0]); }
-
 # "elected one, resigned one": what has become of an election after that change.
 sub story
 {

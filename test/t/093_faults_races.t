@@ -2,6 +2,7 @@
 # Promises: L, G
 use strict;
 use warnings;
+use LePoints;
 use LeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -11,27 +12,9 @@ use Time::HiRes qw(time);
 my $connections = 12;
 my $node = new_node('main', faults => 1, conf => "autovacuum = off\nlisten_addresses = '127.0.0.1'\nmax_connections = $connections\ndynamic_shared_memory_type = mmap\n");
 my ($a, $b, $c, $free) = map { session($node) } 1 .. 4;
-
-# Asks nothing of a manager, so that it does not wait for one.
-sub fault { return $free->query("SELECT fault_$_[0]"); }
-
-sub stop_at { my ($point, $pid) = @_; return fault("set('$point', 'wait', pid => " . ($pid // 0) . ')'); }
-
-sub stopped
-{
-	my ($point) = @_;
-	return wait_until(sub { fault("waiting('$point')") ne '0' }) || die "nobody comes to $point";
-}
-
-sub go_on { return fault("release('$_[0]')"); }
+points_by(\$free);
 
 sub acquire { my ($s, $name, $ttl, $wait) = @_; return $s->query("SELECT acquire_lock('$name', $ttl)"); }
-
-sub waiting
-{
-	my ($session) = @_;
-	return wait_for_sql($node, 'SELECT count(*) FROM lock_election.waiters WHERE pid = ' . $session->pid, '1');
-}
 
 sub is_free
 {
@@ -42,14 +25,6 @@ sub is_free
 	like($token, qr/^\d+$/, $test_name);
 	$c->query("SELECT release_lock('$name', $token)");
 	return $token;
-}
-
-# It has asked, and waits for its answer.
-sub asking
-{
-	my ($session) = @_;
-	my $sql = q{SELECT wait_event_type = 'Extension' AND state = 'active' FROM pg_stat_activity WHERE pid = } . $session->pid;
-	return wait_until(sub { $free->query($sql) eq 't' }) || die 'it does not ask';
 }
 
 # --- a grant meets what ends its wait ---

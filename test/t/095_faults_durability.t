@@ -2,22 +2,14 @@
 # Promises: D, L
 use strict;
 use warnings;
+use LePoints;
 use LeTest;
 use Test::More;
 use Time::HiRes qw(time);
 
 my $node = new_node('main', faults => 1, init => [ allows_streaming => 1 ], conf => "autovacuum = off\n");
 my ($s, $other, $free) = map { session($node) } 1 .. 3;
-
-# Asks nothing of a manager, so that it does not wait for one.
-sub fault { return $free->query("SELECT fault_$_[0]"); }
-
-sub asking
-{
-	my ($session) = @_;
-	my $pid = $session->pid;
-	return wait_until(sub { $free->query("SELECT wait_event_type = 'Extension' AND state = 'active' FROM pg_stat_activity WHERE pid = $pid") eq 't' });
-}
+points_by(\$free);
 
 # The manager has taken its requests and is kept from reading its clock.  A renewal is posted, then the deadline passes.  The
 # manager is away for less than the second that would move all deadlines; if it is not, on a slow machine, they move.

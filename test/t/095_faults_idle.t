@@ -3,15 +3,14 @@
 # Promises: -
 use strict;
 use warnings;
+use LePoints;
 use LeTest;
 use Test::More;
 use Time::HiRes qw(time);
 
 my $node = new_node('main', faults => 1, conf => "autovacuum = off\n");
 my ($s, $waiter, $free) = map { session($node) } 1 .. 3;
-
-# Asks nothing of the manager.
-sub fault { return $free->query("SELECT fault_$_[0]"); }
+points_by(\$free);
 
 sub worker { return $free->query("SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election $_[0]'"); }
 

@@ -8,8 +8,6 @@ use Test::More;
 
 my $node = new_node('main', faults => 1, conf => "autovacuum = off\nmax_wal_size = 2GB\n");
 
-sub one { return $node->safe_psql('postgres', $_[0]); }
-
 sub size { return one(q{SELECT pg_relation_size('_lock_election.slot')}); }
 
 sub bloat

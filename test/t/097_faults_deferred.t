@@ -4,6 +4,7 @@
 use strict;
 use warnings;
 use IO::Select ();
+use LePoints;
 use LeTest;
 use LeWire;
 use PostgreSQL::Test::Utils;
@@ -12,6 +13,7 @@ use Time::HiRes qw(time);
 
 my $node = new_node('main', faults => 1, conf => "log_statement = none\nautovacuum = off\n");
 my $free = LeWire->new($node);
+points_by(\$free);
 my $held = 16000;
 
 sub ask
@@ -23,24 +25,7 @@ sub ask
 	return $out;
 }
 
-# Asks nothing of the manager.
-sub fault { return ask($free, "SELECT fault_$_[0]"); }
-
 sub names { my ($prefix, $n) = @_; return "ARRAY(SELECT '$prefix' || i FROM generate_series(1, $n) AS i)"; }
-
-sub stopped
-{
-	my ($point) = @_;
-	return wait_until(sub { fault("waiting('$point')") ne '0' }) || die "nobody comes to $point";
-}
-
-# It has asked, and waits for its answer.
-sub asking
-{
-	my ($session) = @_;
-	my $sql = q{SELECT wait_event_type = 'Extension' AND state = 'active' FROM pg_stat_activity WHERE pid = } . $session->pid;
-	return wait_until(sub { ask($free, $sql) eq 't' }) || die 'it does not ask';
-}
 
 sub is_busy { my ($session, $seconds) = @_; return !IO::Select->new($session->{socket})->can_read($seconds // 0); }
 

@@ -3,6 +3,7 @@
 use strict;
 use warnings;
 use IO::Select ();
+use LePoints;
 use LeTest;
 use LeWire;
 use PostgreSQL::Test::Utils;
@@ -14,6 +15,7 @@ log_statement = none
 autovacuum = off
 CONF
 my ($one, $two, $three, $free) = map { LeWire->new($node) } 1 .. 4;
+points_by(\$free);
 
 sub ask
 {
@@ -25,9 +27,6 @@ sub ask
 sub acquire { my ($session, $name, $more) = @_; return ask($session, "SELECT acquire_lock('$name'" . ($more // '') . ')'); }
 sub release { my ($session, $name, $token) = @_; return ask($session, "SELECT release_lock('$name', $token)"); }
 sub is_busy { my ($session) = @_; return !IO::Select->new($session->{socket})->can_read($_[1] // 0); }
-
-# Asks nothing of the manager.
-sub fault { return ask($free, "SELECT fault_$_[0]"); }
 
 # What is on disk, without a word to the manager, which looks only when it is awake.
 sub is_stored_free

@@ -2,6 +2,7 @@
 # Promises: E
 use strict;
 use warnings;
+use LePoints;
 use LeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -9,30 +10,11 @@ use Time::HiRes qw(time sleep);
 
 my $node = new_node('main', faults => 1, conf => "autovacuum = off\n");
 my ($a, $b, $c, $free) = map { session($node) } 1 .. 4;
-
-sub fault { return $free->query("SELECT fault_$_[0]"); }
-
-sub stop_at { my ($point, $pid) = @_; return fault("set('$point', 'wait', pid => " . ($pid // 0) . ')'); }
-
-sub stopped
-{
-	my ($point) = @_;
-	return wait_until(sub { fault("waiting('$point')") ne '0' }) || die "nobody comes to $point";
-}
-
-sub go_on { return fault("release('$_[0]')"); }
+points_by(\$free);
 
 sub acquire { my ($s, $name, $ttl) = @_; return $s->query("SELECT acquire_lock('$name', $ttl)"); }
 
 sub release { my ($s, $name, $token) = @_; return $s->query("SELECT release_lock('$name', $token)"); }
-
-# It has asked, and waits for its answer.
-sub asking
-{
-	my ($session) = @_;
-	my $sql = q{SELECT wait_event_type = 'Extension' AND state = 'active' FROM pg_stat_activity WHERE pid = } . $session->pid;
-	return wait_until(sub { $free->query($sql) eq 't' }) || die 'it does not ask';
-}
 
 sub settle { return $c->query('SELECT count(*) FROM lock_election.locks'); }
 

@@ -17,8 +17,6 @@ ctl_node($node);
 my $dir = PostgreSQL::Test::Utils::tempdir();
 my ($rc, $out, $err);
 
-sub one { return $node->safe_psql('postgres', $_[0]); }
-
 # What the server thinks of a text as JSON.
 sub json { my ($text, $path) = @_; return one("SELECT (\$json\$$text\$json\$::json) $path"); }
 

@@ -45,8 +45,6 @@ sub shows
 
 sub keys_to { my ($name, @keys) = @_; return tmux('send-keys', '-t', $name, @keys); }
 
-sub one { return $node->safe_psql('postgres', $_[0]); }
-
 sub is_open { return system("$tmux -S $dir/s has-session -t $_[0] 2>/dev/null") == 0; }
 
 subtest 'top' => sub {

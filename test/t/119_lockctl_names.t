@@ -14,8 +14,6 @@ ctl_node($node);
 my $dir = PostgreSQL::Test::Utils::tempdir();
 my ($rc, $out, $err);
 
-sub one { return $node->safe_psql('postgres', $_[0]); }
-
 sub utf8 { my ($text) = @_; utf8::encode($text); return $text; }
 
 # Each character that a terminal acts upon: control characters, also as one of two bytes, and those of direction.

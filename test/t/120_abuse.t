@@ -18,16 +18,6 @@ log_statement = none
 lock_election.max_waiters_per_lock = 0
 CONF
 
-sub one { my ($sql) = @_; return $node->safe_psql('postgres', $sql); }
-
-sub error_of
-{
-	my ($sql, $user) = @_;
-	my $err = '';
-	$node->psql('postgres', $sql, stderr => \$err, extra_params => [ '-v', 'VERBOSITY=verbose', $user ? ('-U', $user) : () ]);
-	return $err;
-}
-
 sub set
 {
 	my ($setting, $value) = @_;
@@ -236,31 +226,31 @@ subtest 'a commit that releases very much' => sub {
 
 subtest 'more than a role may have' => sub {
 	set('max_memory_per_role', '8MB');
-	like(error_of(q{SELECT acquire_lock(repeat('x', 200) || i, '1 h') FROM generate_series(1, 100000) AS i}, 'mallory'),
+	like(error_of(q{SELECT acquire_lock(repeat('x', 200) || i, '1 h') FROM generate_series(1, 100000) AS i}, user => 'mallory'),
 		qr/53400: .*role "mallory".*lock_election\.max_memory_per_role \(8 MB\)/s, 'memory');
 	like(one(q{SELECT acquire_lock('one more')}), qr/^\d+$/, 'is another\'s affair to nobody');
 	one(q{SELECT release_lock('one more', token) FROM lock_election.locks WHERE name = 'one more'});
 	set('max_memory_per_role', '128MB');
 
 	set('max_locks_per_role', '10');
-	like(error_of(q{SELECT release_lock(i::text, acquire_lock(i::text), hold_for => '1 h') FROM generate_series(1, 100) AS i}, 'mallory'),
+	like(error_of(q{SELECT release_lock(i::text, acquire_lock(i::text), hold_for => '1 h') FROM generate_series(1, 100) AS i}, user => 'mallory'),
 		qr/53400: .*max_locks_per_role \(10\)/s, 'names that it closes count');
 	one(q{SELECT force_release_role('mallory')});
 	set('max_locks_per_role', '100000');
-	like(error_of(q{SELECT release_lock('x', acquire_lock('x'), hold_for => '2 days')}, 'mallory'), qr/53400: .*max_hold_for \(1d\)/s, 'hold_for');
+	like(error_of(q{SELECT release_lock('x', acquire_lock('x'), hold_for => '2 days')}, user => 'mallory'), qr/53400: .*max_hold_for \(1d\)/s, 'hold_for');
 	set('max_ttl', '1min');
-	like(error_of(q{SELECT acquire_lock('x', '2 min')}, 'mallory'), qr/53400: .*max_ttl \(1min\)/s, 'ttl');
+	like(error_of(q{SELECT acquire_lock('x', '2 min')}, user => 'mallory'), qr/53400: .*max_ttl \(1min\)/s, 'ttl');
 	set('max_ttl', '24d');
 
 	set('max_history_per_role', '1MB');
 	my $proclaims = q{DO $$ DECLARE t bigint := campaign('e', 'x'); BEGIN FOR i IN 1 .. 1000 LOOP PERFORM proclaim('e', t, repeat('x', 4096)); END LOOP; END $$};
-	like(error_of($proclaims, 'mallory'), qr/53400: .*max_history_per_role \(1 MB\)/s, 'history');
+	like(error_of($proclaims, user => 'mallory'), qr/53400: .*max_history_per_role \(1 MB\)/s, 'history');
 	like(one(q{SELECT campaign('theirs', 'me')}), qr/^\d+$/, 'is another\'s affair to nobody');
 	one(q{SELECT force_resign('theirs'), force_resign('e')});
 	my $pid = one('SELECT pid FROM lock_election.manager');
 	one("SELECT pg_terminate_backend($pid)");
 	wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
-	ok(wait_until(sub { error_of(q{SELECT campaign('e', 'x', wait => '0')}, 'mallory') =~ /53400/ }), 'a new manager counts it as well');
+	ok(wait_until(sub { error_of(q{SELECT campaign('e', 'x', wait => '0')}, user => 'mallory') =~ /53400/ }), 'a new manager counts it as well');
 	one(q{ALTER TABLE _lock_election.history DISABLE TRIGGER ALL;
 		UPDATE _lock_election.history SET at = now() - interval '8 days';
 		ALTER TABLE _lock_election.history ENABLE ALWAYS TRIGGER refuse_write;
@@ -269,17 +259,17 @@ subtest 'more than a role may have' => sub {
 	one("SELECT pg_terminate_backend($pid)");
 	wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
 	wait_for_sql($node, 'SELECT count(*) = 0 FROM _lock_election.history');
-	is(error_of(q{SELECT resign('e', campaign('e', 'x'))}, 'mallory'), '', 'what has become too old counts no more');
+	is(error_of(q{SELECT resign('e', campaign('e', 'x'))}, user => 'mallory'), '', 'what has become too old counts no more');
 	set('max_history_per_role', '256MB');
 
 	set('max_keys_per_role', '1MB');
-	like(error_of(q{DO $$ BEGIN FOR i IN 1 .. 1000 LOOP PERFORM compare_and_set(i::text, 0, repeat('x', 4096)); COMMIT; END LOOP; END $$}, 'mallory'),
+	like(error_of(q{DO $$ BEGIN FOR i IN 1 .. 1000 LOOP PERFORM compare_and_set(i::text, 0, repeat('x', 4096)); COMMIT; END LOOP; END $$}, user => 'mallory'),
 		qr/53400: .*role "mallory".*max_keys_per_role \(1 MB\)/s, 'keys');
 	is($node->safe_psql('postgres', q{SELECT compare_and_set('theirs', 0, 'x')}, extra_params => [ '-U', 'bob' ]), '1', 'are another\'s affair to nobody');
 	is($node->safe_psql('postgres', q{SELECT compare_and_set('1', 1, 'short')}, extra_params => [ '-U', 'mallory' ]), '2', 'what becomes shorter can be set');
 
 	# as with an UPDATE of any table, and as the guide says
-	is(error_of(q{DO $$ BEGIN FOR i IN 1 .. 1000 LOOP PERFORM compare_and_set('2', i, repeat(chr(65 + i % 26), 4096)); END LOOP; END $$}, 'mallory'),
+	is(error_of(q{DO $$ BEGIN FOR i IN 1 .. 1000 LOOP PERFORM compare_and_set('2', i, repeat(chr(65 + i % 26), 4096)); END LOOP; END $$}, user => 'mallory'),
 		'', 'so can what stays as long, without end');
 	is(one(q{SELECT pg_relation_size('_lock_election.versioned') > 4 * 1024 * 1024}), 't', 'older row versions are not bounded');
 	one(q{SELECT force_release_role('mallory')});
@@ -292,10 +282,10 @@ subtest 'a role that was dropped' => sub {
 	attack($g, $_), $g->wait('Z') foreach q{SELECT acquire_lock('g', '1 h')}, q{SELECT (enqueue_lock('g', '1 h')).token}, q{SELECT grant_lease('1 h')},
 	  q{SELECT campaign('g', 'me', '1 h')}, q{SELECT release_lock('g2', acquire_lock('g2'), hold_for => '1 h')};
 	$g->quit;
-	like(error_of(q{SELECT force_release_role('gone')}, 'mallory'), qr/42501/, 'not everybody may end what it has');
+	like(error_of(q{SELECT force_release_role('gone')}, user => 'mallory'), qr/42501/, 'not everybody may end what it has');
 	one('DROP ROLE gone');
 	my $oid = one(q{SELECT DISTINCT role::oid FROM lock_election.locks});
-	like(error_of("SELECT force_release_role($oid)", 'mallory'), qr/42501/, 'also when it was dropped');
+	like(error_of("SELECT force_release_role($oid)", user => 'mallory'), qr/42501/, 'also when it was dropped');
 	is(one("SELECT force_release_role('$oid')"), '5', 'an administrator may, by its number');
 	like(one(q{SELECT try_acquire_lock('g2')}), qr/^\d+$/, 'also what it has closed');
 	one(q{SELECT force_release_lock('g2')});

@@ -25,8 +25,6 @@ lock_election.max_history_per_role = 4
 deadlock_timeout = 50
 CONF
 
-sub one { my ($sql) = @_; return $node->safe_psql('postgres', $sql); }
-
 one('CREATE EXTENSION amcheck; CREATE ROLE fuzz0 LOGIN; CREATE ROLE fuzz1 LOGIN; CREATE TABLE t (v int); GRANT ALL ON t TO PUBLIC');
 srand $seed;
 diag("FUZZ_SEED=$seed");

@@ -29,8 +29,6 @@ log_min_error_statement = panic
 max_wal_size = 4GB
 CONF
 
-sub one { my ($sql) = @_; return $node->safe_psql('postgres', $sql); }
-
 one('CREATE ROLE mallory LOGIN; CREATE ROLE bob LOGIN');
 my $quiet = new_node('quiet', conf => "log_statement = none\n");
 

@@ -19,8 +19,6 @@ hot_standby_feedback = on
 CONF
 my $names = q{ARRAY(SELECT repeat('x', 200) || i FROM generate_series(1, 1000) AS i)};
 
-sub one { my ($sql) = @_; return $node->safe_psql('postgres', $sql); }
-
 one('CREATE ROLE mallory LOGIN; CREATE ROLE bob LOGIN');
 my ($bob, $other) = map { session($node, user => 'bob') } 1 .. 2;
 my $held = $bob->query(q{SELECT acquire_lock('of bob', '1 h')});

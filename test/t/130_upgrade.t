@@ -55,8 +55,6 @@ sub install_package
 install_package($this);
 my $node = new_node('main', install => "$dir$version_dir", conf => "autovacuum = off\n");
 
-sub one { return $node->safe_psql('postgres', $_[0]); }
-
 # Output and errors of a statement that may fail.
 sub attempt
 {
@@ -82,12 +80,12 @@ my %token;
 
 sub set_up
 {
-	$token{held} = one(q{SELECT acquire_lock('held', '1 h', owner => 'me')});
-	$token{lease} = one(q{SELECT grant_lease('1 h')});
-	$token{leased} = one("SELECT acquire_lock('leased', lease => $token{lease})");
-	$token{$_} = one(q{SELECT token FROM enqueue_lock('held', '1 h')}) foreach 'first', 'second';
-	$token{term} = one(q{SELECT campaign('boss', 'alice', '1 h')});
-	one(q{SELECT release_lock('closed', acquire_lock('closed'), hold_for => '1 h')});
+	$token{held} = one($node, q{SELECT acquire_lock('held', '1 h', owner => 'me')});
+	$token{lease} = one($node, q{SELECT grant_lease('1 h')});
+	$token{leased} = one($node, "SELECT acquire_lock('leased', lease => $token{lease})");
+	$token{$_} = one($node, q{SELECT token FROM enqueue_lock('held', '1 h')}) foreach 'first', 'second';
+	$token{term} = one($node, q{SELECT campaign('boss', 'alice', '1 h')});
+	one($node, q{SELECT release_lock('closed', acquire_lock('closed'), hold_for => '1 h')});
 	return;
 }
 
@@ -120,12 +118,12 @@ subtest 'the package is upgraded, the server not restarted' => sub {
 	check('new files');
 	like(attempt('ALTER EXTENSION lock_election UPDATE'),
 		qr/still runs version \Q$this\E of the lock_election library.*\nHINT:  Restart the server/, 'ALTER EXTENSION says what is missing');
-	one('CREATE DATABASE other');
+	one($node, 'CREATE DATABASE other');
 	my ($out, $err);
 	$node->psql('other', 'CREATE EXTENSION lock_election', stdout => \$out, stderr => \$err);
 	like($err, qr/HINT:  Restart the server/, 'so does CREATE EXTENSION');
-	is(one(q{SELECT extversion FROM pg_extension WHERE extname = 'lock_election'}), $this, 'nothing has changed');
-	one('SELECT pg_terminate_backend(pid) FROM lock_election.manager');
+	is(one($node, q{SELECT extversion FROM pg_extension WHERE extname = 'lock_election'}), $this, 'nothing has changed');
+	one($node, 'SELECT pg_terminate_backend(pid) FROM lock_election.manager');
 	wait_for_manager();
 	check('a new manager');
 };
@@ -135,7 +133,7 @@ subtest 'the server is restarted, the SQL is older than the library' => sub {
 
 	$node->restart;
 	wait_for_manager();
-	is(one('SHOW lock_election.version'), $next, 'the new library');
+	is(one($node, 'SHOW lock_election.version'), $next, 'the new library');
 	check('old SQL');
 	like(substr(slurp_file($node->logfile), $from),
 		qr/of different versions\n.*HINT:  The SQL of extension lock_election is of version \Q$this\E, the server's library of \Q$next\E: run ALTER EXTENSION lock_election UPDATE\./,
@@ -148,7 +146,7 @@ subtest 'ALTER EXTENSION UPDATE under load' => sub {
 	my $waiter = session($node);
 	my $bound = session($node);
 
-	one('CREATE TABLE counter AS SELECT 0 AS n');
+	one($node, 'CREATE TABLE counter AS SELECT 0 AS n');
 	append_to_file($script, <<'SQL');
 SELECT acquire_lock('counter', '1 min') AS token \gset
 SELECT n AS n FROM counter \gset
@@ -163,23 +161,23 @@ SQL
 	my $load = IPC::Run::start([ 'pgbench', '-n', '-c', '4', '-T', '3', '-f', $script, $node->connstr('postgres') ],
 		'>', \my $out, '2>', \my $err);
 	wait_for_sql($node, 'SELECT n > 20 FROM counter');
-	one('ALTER EXTENSION lock_election UPDATE');
+	one($node, 'ALTER EXTENSION lock_election UPDATE');
 	check('under load');
 	ok($load->finish, 'no client has seen an error') or diag($err);
 	my ($done) = $out =~ /transactions actually processed: (\d+)/;
-	is(one('SELECT n FROM counter'), $done, 'and none was let in beside another');
-	is(one("SELECT is_held('bound', $token{bound})"), 't', 'held by a connection');
-	is(one('SELECT lock_election.library_version(), added FROM lock_election.stat'), "$next|42", 'what is new works');
-	is(one(q{SELECT release_lock('new', acquire_lock('new')); SELECT count(*) > 0 FROM _lock_election.slot WHERE note = 'new'}), "t\nt", 'and is stored');
+	is(one($node, 'SELECT n FROM counter'), $done, 'and none was let in beside another');
+	is(one($node, "SELECT is_held('bound', $token{bound})"), 't', 'held by a connection');
+	is(one($node, 'SELECT lock_election.library_version(), added FROM lock_election.stat'), "$next|42", 'what is new works');
+	is(one($node, q{SELECT release_lock('new', acquire_lock('new')); SELECT count(*) > 0 FROM _lock_election.slot WHERE note = 'new'}), "t\nt", 'and is stored');
 	ok(!$waiter->ready, 'who waits goes on waiting');
-	is(one("SELECT release_lock('leased', $token{leased})"), 't', 'release');
+	is(one($node, "SELECT release_lock('leased', $token{leased})"), 't', 'release');
 	$token{leased} = $waiter->wait;
 	cmp_ok($token{leased}, '>', $token{second}, 'hand-off');
 	$_->quit foreach $waiter, $bound;
 };
 
 subtest 'restarted once more' => sub {
-	my $leased = one("SELECT release_lock('leased', $token{leased}); SELECT acquire_lock('leased', lease => $token{lease})");
+	my $leased = one($node, "SELECT release_lock('leased', $token{leased}); SELECT acquire_lock('leased', lease => $token{lease})");
 
 	$token{leased} = $leased =~ s/.*\n//r;
 	$node->restart;
@@ -196,21 +194,21 @@ subtest 'the library is older than the SQL' => sub {
 	install_package($this);
 	$node->restart;
 	wait_for_manager();
-	is(one('SHOW lock_election.version'), $this, 'the old library');
+	is(one($node, 'SHOW lock_election.version'), $this, 'the old library');
 	check('old library');
 	like(substr(slurp_file($node->logfile), $from), $hint, 'the log says what is missing');
-	is(one('SELECT added IS NULL FROM lock_election.stat'), 't', 'what it does not know is NULL');
+	is(one($node, 'SELECT added IS NULL FROM lock_election.stat'), 't', 'what it does not know is NULL');
 	my $answer = attempt('SELECT lock_election.library_version()');
 	like($answer, qr/ERROR:  could not find function "\w+" in file ".*lock_election\.so"/, 'a function that it does not have');
 
 	# a table that it cannot write, as a later version may have made it
-	one('ALTER TABLE _lock_election.slot ALTER ttl TYPE numeric');
+	one($node, 'ALTER TABLE _lock_election.slot ALTER ttl TYPE numeric');
 	$from = -s $node->logfile;
 	like(attempt(q{SELECT acquire_lock('x')}), qr/"_lock_election\.slot" has been altered/, 'a table that it cannot write');
 	like(substr(slurp_file($node->logfile), $from), qr/"_lock_election\.slot" has been altered\n.*$hint/, 'the log says why');
-	one('SELECT pg_terminate_backend(pid) FROM lock_election.manager');
+	one($node, 'SELECT pg_terminate_backend(pid) FROM lock_election.manager');
 	like(attempt(q{SELECT try_acquire_lock('x')}), qr/is not running\n.*\n.*HINT:  See the server log/, 'nor can a manager start');
-	one('ALTER TABLE _lock_election.slot ALTER ttl TYPE bigint');
+	one($node, 'ALTER TABLE _lock_election.slot ALTER ttl TYPE bigint');
 	wait_for_manager();
 	check('undone');
 };
@@ -220,13 +218,13 @@ subtest 'forward again' => sub {
 	$node->restart;
 	wait_for_manager();
 	check('next');
-	is(one('SELECT lock_election.library_version()'), $next, 'what is new works');
+	is(one($node, 'SELECT lock_election.library_version()'), $next, 'what is new works');
 };
 
 subtest 'a role puts objects of its own where the script looks for those of PostgreSQL' => sub {
 	my $from;
 
-	one("CREATE DATABASE $_") foreach 'shadowed', 'plain';
+	one($node, "CREATE DATABASE $_") foreach 'shadowed', 'plain';
 	make_shadows($node, $_, 'public', used_types($node)) foreach 'shadowed', 'plain';
 	$from = -s $node->logfile;
 	is(attempt_in('shadowed', "CREATE EXTENSION lock_election VERSION '$this'; ALTER EXTENSION lock_election UPDATE"), '', 'ALTER EXTENSION');
@@ -235,7 +233,7 @@ subtest 'a role puts objects of its own where the script looks for those of Post
 		'', 'the statements of the scripts, where theirs are found first');
 	is(shadows_that_ran($node, $from), '', 'run none of them');
 	is(depends_on_shadows($node, $_), '', "and refer to none in database $_") foreach 'shadowed', 'plain';
-	one("DROP DATABASE $_ WITH (FORCE)") foreach 'shadowed', 'plain';
+	one($node, "DROP DATABASE $_ WITH (FORCE)") foreach 'shadowed', 'plain';
 };
 
 # --- pg_upgrade, to a new library, and back ---
@@ -266,8 +264,8 @@ subtest 'pg_upgrade, and the way back' => sub {
 	$old->start;
 	wait_for_manager();
 	check('back');
-	one("SELECT advance_revision($revision)");
-	cmp_ok(one(q{SELECT acquire_lock('there')}), '>', $newest, 'tokens go on, above those that were given out there');
+	one($node, "SELECT advance_revision($revision)");
+	cmp_ok(one($node, q{SELECT acquire_lock('there')}), '>', $newest, 'tokens go on, above those that were given out there');
 	$old->stop;
 };
 

@@ -1,0 +1,52 @@
+# Stops processes at fault points, see shared/fault.c, and lets them go on. Nothing here asks a manager, so nothing waits
+# for one that is stopped.
+#
+#   points_by(\$session)     by whom all of this is done: a session of LeTest.pm or LeWire.pm, or what is there in its place
+#   fault("clear()")         any of the controls
+#   stop_at($point, $pid)    whoever comes to the point, or this process, is to stop there
+#   stopped($point)          waits until somebody has
+#   go_on($point)            lets them go on
+#   asking($session)         waits until that session has posted a request and waits for its answer
+
+package LePoints;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use LeTest;
+
+our @EXPORT = qw(points_by fault stop_at stopped go_on asking);
+
+my $by;
+
+sub points_by { ($by) = @_; return; }
+
+sub answer_to
+{
+	my ($sql) = @_;
+	my $answer = $$by->query($sql);
+
+	return $$by->isa('LeWire') ? $$by->wait('Z') : $answer;
+}
+
+sub fault { return answer_to("SELECT fault_$_[0]"); }
+
+sub stop_at { my ($point, $pid) = @_; return fault("set('$point', 'wait', pid => " . ($pid // 0) . ')'); }
+
+sub stopped
+{
+	my ($point) = @_;
+	return wait_until(sub { fault("waiting('$point')") ne '0' }) || die "nobody comes to $point";
+}
+
+sub go_on { return fault("release('$_[0]')"); }
+
+sub asking
+{
+	my ($session) = @_;
+	my $sql = q{SELECT wait_event_type = 'Extension' AND state = 'active' FROM pg_stat_activity WHERE pid = } . $session->pid;
+	return wait_until(sub { answer_to($sql) eq 't' }) || die 'it does not ask';
+}
+
+1;
