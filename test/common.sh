@@ -132,6 +132,12 @@ le_as_root()
 	fi
 }
 
+# What these tests need, by their lines "# Needs: faults, tmux", each once.
+le_needs()
+{
+	sed -n 's/^# Needs: //p' "$@" | tr -d , | tr ' ' '\n' | sort -u
+}
+
 le_installed()
 {
 	[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]

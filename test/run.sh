@@ -11,12 +11,7 @@
 
 # Not above -O1, which leaves most lines where they are; the packaged servers' flags want some optimisation.
 [ -z "${COVERAGE:-}" ] || LE_MAKE=(COPT="--coverage -O1" SANITIZE="--coverage -O1")
-goals=(core-tests torture-programs)
-[[ -n ${TESTS:-} && $TESTS != *client* ]] || goals+=(client client-tests client-tests-address client-tests-thread)
-[[ -n ${TESTS:-} && $TESTS != *lockctl* && $TESTS != *examples* && $TESTS != *documents* ]] || goals+=(client lockctl)
-le_prepare "${goals[@]}"
-[ -z "${COVERAGE:-}" ] || le_extra_packages lcov
-
+cd "$LE_ROOT"
 shopt -s nullglob
 if [ -z "${TESTS:-}" ]; then
 	# Those that take long begin first, so that none of them is left alone in the end.
@@ -24,15 +19,28 @@ if [ -z "${TESTS:-}" ]; then
 	[ -z "${VALGRIND:-}" ] || TESTS=$(echo test/t/{042,070}_*.t test/pgtap/*.sql)
 fi
 
-[[ $TESTS != *faults* ]] || le_faults_tree
-[[ $TESTS != *pgbouncer.t* && $TESTS != *pooled.t* && $TESTS != *lockctl* ]] || le_extra_packages pgbouncer
-[[ $TESTS != *ha.t* && $TESTS != *test/ha/* ]] || le_extra_packages python3-etcd patroni etcd-server haproxy pgbouncer
-[[ $TESTS != *lockctl* ]] || le_extra_packages tmux bash-completion
-[[ $TESTS != *watching* ]] || le_extra_packages prometheus prometheus-postgres-exporter
-[[ $TESTS != *documents* ]] || le_extra_packages pkg-config python3-psycopg
+# A test says in its head what it needs: what is built beside the extension, and Debian packages, without which it is
+# skipped.
+needs=$(le_needs $TESTS)
+goals=()
+packages=()
+[[ $TESTS != *test/unit/* ]] || goals+=(core-tests)
+for need in $needs; do
+	case $need in
+		simulator) goals+=(core-tests) ;;
+		torture) goals+=(torture-programs) ;;
+		client) goals+=(client client-tests client-tests-address client-tests-thread) ;;
+		lockctl) goals+=(client lockctl) ;;
+		faults) ;;
+		*) packages+=("$need") ;;
+	esac
+done
+le_prepare "${goals[@]}"
+[ -z "${COVERAGE:-}" ] || le_extra_packages lcov
+[[ $needs != *faults* ]] || le_faults_tree
+le_extra_packages "${packages[@]}"
 # The drivers of examples/.  Where Node.js is not Debian's, its driver comes from npm.
-if [[ $TESTS = *_examples.t* ]]; then
-	le_extra_packages python3-psycopg nodejs node-pg
+if [[ $needs = *node-pg* ]]; then
 	if ! NODE_PATH=/usr/share/nodejs:/usr/lib/nodejs node -e 'require("pg")' 2>/dev/null &&
 		command -v npm >/dev/null; then
 		le_wait npm install --silent --no-fund --no-audit --ignore-scripts \
@@ -62,8 +70,8 @@ done
 
 le_say "testing${BUSY:+, beside $BUSY busy loops}"
 rc=0
-# Most tests wait for most of their time.
-le_run prove --norc --timer -j"$((3 * LE_JOBS))" --exec "$LE_TMP/src/test/lib/run-one" ${PROVE_FLAGS:-} $TESTS || rc=$?
+# Most tests wait for most of their time: all together use about a seventh of a processor each.
+le_run prove --norc --timer -j"$((4 * LE_JOBS))" --exec "$LE_TMP/src/test/lib/run-one" ${PROVE_FLAGS:-} $TESTS || rc=$?
 [ ${#loops[@]} = 0 ] || kill "${loops[@]}"
 rm -rf "$LE_ROOT/build/test-logs"
 if [ $rc != 0 ] && [ -d "$LE_TMP/work/tmp_check/log" ]; then

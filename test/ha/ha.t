@@ -6,6 +6,7 @@
 #   HA_ETCD      etcd or etcd3: the protocol; default: etcd3, but etcd before Patroni 3.0.3
 #   HA_RESULTS   a file that a line for each trial is added to, and where the folder with logs and histories is named
 # Promises: M, T, D
+# Needs: torture, python3-etcd, patroni, etcd-server, haproxy, pgbouncer
 use strict;
 use warnings;
 use LeHa;

@@ -6,7 +6,7 @@ use warnings;
 
 use Exporter 'import';
 
-our @EXPORT = qw(read_mutants mutate slurp spew);
+our @EXPORT = qw(read_mutants mutate needs slurp spew);
 
 my @fields = qw(name story file tests);
 
@@ -27,6 +27,14 @@ sub spew
 	print $out $text;
 	close($out) or die "$file: $!\n";
 	return;
+}
+
+# What a test needs, by its line "# Needs: faults, lockctl".
+sub needs
+{
+	my ($test) = @_;
+
+	return $test eq 'sim' || slurp($test) !~ /^# Needs: (.*)$/m ? () : split /, /, $1;
 }
 
 # A list of { name, story, file, tests => [..], timeout, old, new }; dies where the list is not in order.

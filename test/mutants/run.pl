@@ -42,11 +42,12 @@ sub copy_to_faults
 sub build_for
 {
 	my ($test, $built) = @_;
+	my %needs = map { $_ => 1 } needs($test);
 	my $what = $test eq 'sim' ? 'build/sim'
 	  : $test =~ m{^test/unit/(\w+)\.c$} ? "build/unit/$1"
-	  : $test =~ /faults/ ? 'faults'
-	  : $test =~ /lockctl/ ? 'lockctl'
-	  : $test =~ m{/10\d_client} ? 'client-tests'
+	  : $needs{faults} ? 'faults'
+	  : $needs{lockctl} ? 'lockctl'
+	  : $needs{client} ? 'client-tests'
 	  : 'server';
 
 	return if $built->{$what}++;

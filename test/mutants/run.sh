@@ -12,7 +12,7 @@ faults=
 if perl -Itest/lib -MLeMutants -e '
 	my %only = map { $_ => 1 } split " ", shift;
 	my @mutants = grep { !%only || $only{ $_->{name} } } read_mutants("test/mutants/list");
-	exit !grep { /faults/ } map { @{ $_->{tests} } } @mutants' "${ONLY:-}"; then
+	exit !grep { $_ eq "faults" } map { needs($_) } map { @{ $_->{tests} } } @mutants' "${ONLY:-}"; then
 	faults=1
 	le_faults_tree
 fi

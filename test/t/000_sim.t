@@ -2,6 +2,7 @@
 # it notices what goes wrong. SIM_SECONDS says how long, else a minute in all. What fails is shown as short as it gets, with the command that
 # shows it again.
 # Promises: M, T, Q, R, W, D, E, L, G
+# Needs: simulator
 use strict;
 use warnings;
 use LeTest;

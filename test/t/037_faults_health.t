@@ -1,6 +1,7 @@
 # health() answers whatever else does not: without the library, on a standby, while the manager loads, is stopped or gone,
 # and while no synchronous standby confirms; and lock_election.min_durability = remote, which grants nothing without one.
 # Promises: D
+# Needs: faults
 use strict;
 use warnings;
 use LeTest;

@@ -1,6 +1,7 @@
 # The examples, as their README starts them: one of several workers leads and works, whatever becomes of it the next takes
 # over, and nobody ever writes without leading. All languages at a time, each in a database of its own.
 # Promises: M
+# Needs: lockctl, python3-psycopg, nodejs, node-pg
 use strict;
 use warnings;
 use LeTest;

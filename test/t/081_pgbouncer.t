@@ -1,6 +1,7 @@
 # A real PgBouncer. All clients of a pool have one server connection: what holds a lock there is the token, not the
 # connection; and what belongs to the connection is shown to belong to nobody in particular.
 # Promises: -
+# Needs: pgbouncer
 use strict;
 use warnings;
 use IPC::Run ();

@@ -1,6 +1,7 @@
 # Every block of README and guide, as it stands there: extracted from the text, run, and compared with the output that the
 # text shows.  LeDocs.pm says what a block may be.
 # Promises: -
+# Needs: client, lockctl, pkg-config, python3-psycopg
 use strict;
 use warnings;
 use Cwd;

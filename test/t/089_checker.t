@@ -2,6 +2,7 @@
 # A history here is a line for each call: client, sent, received (in ms; - for no answer), operation, names, arguments,
 # =, answer. "x 500" is the end of client x's connection; N and G are the nemesis's lines.
 # Promises: -
+# Needs: torture
 use strict;
 use warnings;
 use PostgreSQL::Test::Utils;

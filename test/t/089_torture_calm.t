@@ -2,6 +2,7 @@
 # the server's every day. 090_torture.t is the same in bad weather.
 #   TORTURE_SEED   of the clients
 # Promises: M, C, E, T, Q, R, W, D, F, H, G
+# Needs: torture
 use strict;
 use warnings;
 use LeTest;

@@ -6,6 +6,7 @@
 #   TORTURE_KEEP      where the histories are copied to: an absolute path that the account "nobody" can write to
 #   TORTURE_SEED      of clients and nemesis; their interleaving is another each time all the same
 # Promises: M, C, E, T, Q, R, W, D, L, F, H, G
+# Needs: torture
 use strict;
 use warnings;
 use Cwd;

@@ -1,6 +1,7 @@
 # The same as in 091_faults.t at every other point: those that a session passes itself.  Points of shrinking tables are in
 # 096_faults_shrink.t.
 # Promises: M, T, Q, W, D, G
+# Needs: faults
 use strict;
 use warnings;
 use LeFaults;

@@ -1,5 +1,6 @@
 # Two things that meet: one of them is held at a named point of the server until the other has happened.
 # Promises: L, G
+# Needs: faults
 use strict;
 use warnings;
 use LePoints;

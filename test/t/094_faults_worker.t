@@ -1,6 +1,7 @@
 # A background worker that runs statements for nobody, as pg_cron does with cron.use_background_workers: all of them are one
 # transaction, of which the server knows nothing but the statement that runs.
 # Promises: F
+# Needs: faults
 use strict;
 use warnings;
 use LeTest;

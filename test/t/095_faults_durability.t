@@ -1,5 +1,6 @@
 # Moments that are short: a renewal arrives while its deadline passes; a server starts and does not know its standbys yet.
 # Promises: D, L
+# Needs: faults
 use strict;
 use warnings;
 use LePoints;

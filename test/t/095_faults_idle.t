@@ -1,6 +1,7 @@
 # Who has nothing to do sleeps: the manager, the launcher, the notifier and a session that waits.  The processor time that they
 # use is looked at, in all states that the manager can be in without having anything to do.
 # Promises: -
+# Needs: faults
 use strict;
 use warnings;
 use LePoints;

@@ -1,6 +1,7 @@
 # A table that is written anew, and whatever may happen meanwhile: an error, the end of the manager, a crash.  No lock is lost, and
 # in the end the table is small.
 # Promises: D
+# Needs: faults
 use strict;
 use warnings;
 use LeTest;

@@ -1,6 +1,7 @@
 # Heavy requests are deferred, and the manager backs off after them. It is stopped in the middle of that; or each batch
 # takes 50 ms: so the rollback of very many locks takes some seconds, and what has to happen meanwhile, or must not, can be seen.
 # Promises: G
+# Needs: faults
 use strict;
 use warnings;
 use IO::Select ();

@@ -1,5 +1,6 @@
 # A session releases what it was granted without asking the manager: it tells that the lock was held, and mails the rest.
 # Promises: E
+# Needs: faults
 use strict;
 use warnings;
 use IO::Select ();

@@ -1,5 +1,6 @@
 # A release that its session has told by itself: whoever asks after that finds it made, whatever the manager does meanwhile.
 # Promises: E
+# Needs: faults
 use strict;
 use warnings;
 use LePoints;

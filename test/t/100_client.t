@@ -1,5 +1,6 @@
 # The library in C, with a server that is well.
 # Promises: -
+# Needs: client
 use strict;
 use warnings;
 use LeClient;

@@ -1,5 +1,6 @@
 # What a session of the library sends, and when: deadlines, lost answers, limits of waits, pauses.
 # Promises: -
+# Needs: client
 use strict;
 use warnings;
 use LeClient;

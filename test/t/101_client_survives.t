@@ -1,5 +1,6 @@
 # What sessions of the library survive: restarts, killed backends, tables that are locked, a server that is stopped.
 # Promises: -
+# Needs: client
 use strict;
 use warnings;
 use LeClient;

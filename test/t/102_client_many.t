@@ -1,5 +1,6 @@
 # Very many holds and waiters of one session of the library.
 # Promises: -
+# Needs: client
 use strict;
 use warnings;
 use LeClient;

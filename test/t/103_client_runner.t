@@ -1,5 +1,6 @@
 # Runners, observers and the watchdog of the library.
 # Promises: -
+# Needs: client
 use strict;
 use warnings;
 use LeClient;

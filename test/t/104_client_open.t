@@ -1,5 +1,6 @@
 # How sessions of the library are opened, and what they say when they cannot be.
 # Promises: -
+# Needs: client
 use strict;
 use warnings;
 use IO::Socket::INET;

@@ -1,5 +1,6 @@
 # A session of the library that has several hosts: the primary stops, or hangs, and its standby is promoted.
 # Promises: -
+# Needs: client
 use strict;
 use warnings;
 use LeClient;

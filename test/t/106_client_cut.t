@@ -1,5 +1,6 @@
 # The network of a session of the library is cut without a word.
 # Promises: -
+# Needs: client
 use strict;
 use warnings;
 use LeClient;

@@ -1,5 +1,6 @@
 # The library behind PgBouncer in transaction mode, where LISTEN is swallowed.
 # Promises: -
+# Needs: client, pgbouncer
 use strict;
 use warnings;
 use LeClient;

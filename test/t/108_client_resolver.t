@@ -1,5 +1,6 @@
 # Sessions of the library whose name resolution hangs: the program has a resolver of its own.
 # Promises: -
+# Needs: client
 use strict;
 use warnings;
 use LeClient;

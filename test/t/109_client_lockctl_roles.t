@@ -1,5 +1,6 @@
 # What README grants to a role is what lockctl and programs with the library need, and no less.
 # Promises: -
+# Needs: client, lockctl
 use strict;
 use warnings;
 use LeClient;

@@ -1,5 +1,6 @@
 # The shard of a name: le_shard(), and PostgreSQL's own SHA-256 agrees with it.
 # Promises: -
+# Needs: client
 use strict;
 use warnings;
 use LeClient;

@@ -1,5 +1,6 @@
 # lockctl lock: exit codes, signals, environment, options.
 # Promises: -
+# Needs: lockctl
 use strict;
 use warnings;
 use JSON::PP;

@@ -1,6 +1,7 @@
 # The command is dead before anybody else can have the lock, whatever becomes of lockctl, the guardian or the server.
 # The command and the next holder write the time, by a clock that both share, to one file.
 # Promises: M
+# Needs: lockctl
 use strict;
 use warnings;
 use LeClient;

@@ -1,5 +1,6 @@
 # lockctl where something is wrong: no server, a wrong password, no library; a promoted standby; many processes.
 # Promises: -
+# Needs: lockctl
 use strict;
 use warnings;
 use Cwd;

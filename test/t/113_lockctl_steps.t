@@ -1,5 +1,6 @@
 # lockctl's single steps and views, elections, HTTP, systemd, and the completion of bash.
 # Promises: -
+# Needs: lockctl, bash-completion
 use strict;
 use warnings;
 use IO::Socket::INET;

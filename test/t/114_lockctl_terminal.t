@@ -1,5 +1,6 @@
 # lockctl on a terminal: top in two sizes, and a command in the foreground. The terminal is tmux.
 # Promises: -
+# Needs: lockctl, tmux
 use strict;
 use warnings;
 use LeCtl;

@@ -1,5 +1,6 @@
 # lockctl through PgBouncer in transaction mode, which swallows LISTEN.
 # Promises: -
+# Needs: lockctl, pgbouncer
 use strict;
 use warnings;
 use LeCtl;

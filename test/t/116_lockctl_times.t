@@ -1,5 +1,6 @@
 # How long lockctl takes. The bounds leave room for a busy machine; what was measured is printed.
 # Promises: -
+# Needs: lockctl
 use strict;
 use warnings;
 use LeCtl;

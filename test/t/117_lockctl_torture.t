@@ -5,6 +5,7 @@
 #   TORTURE_CLIENTS   lockctl processes at a time; default 12
 #   TORTURE_SEED      of the random choices
 # Promises: M, T
+# Needs: lockctl, torture
 use strict;
 use warnings;
 use LeCtl;

@@ -1,5 +1,6 @@
 # lockctl with a file of servers: the name of a lock says which one is meant, and no lock spans two of them.
 # Promises: -
+# Needs: lockctl
 use strict;
 use warnings;
 use LeCtl;

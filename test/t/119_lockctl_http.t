@@ -1,5 +1,6 @@
 # lockctl elect --http: on which addresses it listens, and that a probe is answered whatever other clients do.
 # Promises: -
+# Needs: lockctl
 use strict;
 use warnings;
 use Cwd;

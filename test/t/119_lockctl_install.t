@@ -1,6 +1,7 @@
 # What make install and make install-client put somewhere, make uninstall and make uninstall-client take away, and nothing
 # else.  Without scdoc there are no man pages, which is said and is no error.
 # Promises: -
+# Needs: lockctl
 use strict;
 use warnings;
 use File::Find;

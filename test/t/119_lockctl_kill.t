@@ -1,5 +1,6 @@
 # How lockctl kills: in time, all of it, whatever it calls itself, and without a guardian that could do it.
 # Promises: -
+# Needs: lockctl
 use strict;
 use warnings;
 use LeCtl;

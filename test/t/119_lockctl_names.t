@@ -1,5 +1,6 @@
 # Names and other texts that could change a terminal, or be read as something else: in messages, tables, for systemd.
 # Promises: -
+# Needs: lockctl, tmux
 use strict;
 use warnings;
 use IO::Socket::UNIX;

@@ -1,5 +1,6 @@
 # What docs/monitoring has for Prometheus and Grafana: Debian's prometheus and exporter, watching a server.
 # Promises: -
+# Needs: prometheus, prometheus-postgres-exporter
 use strict;
 use warnings;
 use Cwd;
