@@ -114,16 +114,16 @@ test-ha:
 	@TESTS="$${TESTS:-test/ha/steps.t test/ha/ha.t}" PROVE_FLAGS="-v -j1" test/run.sh
 
 torture-lockctl:
-	@TESTS=test/t/117_lockctl_torture.t TORTURE_SECONDS=$(DURATION) PROVE_FLAGS=-v test/run.sh
+	@TESTS=test/t/127_lockctl_torture.t TORTURE_SECONDS=$(DURATION) PROVE_FLAGS=-v test/run.sh
 
 mutants:
 	@test/mutants/run.sh
 
 fuzz-sql:
-	@TESTS=test/t/121_fuzz_sql.t FUZZ_SECONDS=$(or $(SECONDS),600) PROVE_FLAGS=-v test/run.sh
+	@TESTS=test/t/141_fuzz_sql.t FUZZ_SECONDS=$(or $(SECONDS),600) PROVE_FLAGS=-v test/run.sh
 
 abuse:
-	@TESTS=test/t/122_abuse_together.t ABUSE_SECONDS=$(or $(SECONDS),600) ABUSE_FACTOR=$${ABUSE_FACTOR:-2} \
+	@TESTS=test/t/142_abuse_together.t ABUSE_SECONDS=$(or $(SECONDS),600) ABUSE_FACTOR=$${ABUSE_FACTOR:-2} \
 		PROVE_FLAGS=-v test/run.sh
 
 # debian/control is made from control.in, which does not know the major versions.

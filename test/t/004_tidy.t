@@ -119,6 +119,10 @@ my @samples = (
 		'test/t/b.t:1: no line "Promises: D, L", or "Promises: -", in its head'
 	],
 	[
+		'two tests of one number', { 'test/t/001_a.t' => "# Promises: D\n", 'test/t/001_b.t' => "# Promises: -\n" },
+		'test/t/001_b.t:1: test/t/001_a.t has number 001 as well'
+	],
+	[
 		'a promise that nobody makes', { 'test/specs/b.spec' => "# Promises: D, X\n" },
 		'test/specs/b.spec:1: docs/guarantees.md has no promise X'
 	],
