@@ -70,6 +70,10 @@ done
 
 le_say "testing${BUSY:+, beside $BUSY busy loops}"
 rc=0
+# What a test says to stderr does not go through prove, which, having read that, waits for this test's next line and
+# begins no other one.
+exec 9>&2
+LE_ENV+=(LE_STDERR=9)
 # Most tests wait for most of their time: all together use about a seventh of a processor each.
 le_run prove --norc --timer -j"$((4 * LE_JOBS))" --exec "$LE_TMP/src/test/lib/run-one" ${PROVE_FLAGS:-} $TESTS || rc=$?
 [ ${#loops[@]} = 0 ] || kill "${loops[@]}"
