@@ -151,9 +151,13 @@ typedef struct LeCommand
 	LeCommandType type;
 	LeKind kind; /* lock or election */
 	LeText name;
-	const LeText *names; /* ACQUIRE, AWAIT, RELEASE and CHECK of several, each
+	const LeText *names;   /* ACQUIRE, AWAIT, RELEASE and CHECK of several, each
 								 * once: instead of name */
-	uint32_t nnames;     /* 0: name alone */
+	uint32_t nnames;       /* 0: name alone */
+	bool each;             /* ACQUIRE with no wait, RELEASE and CHECK of several: each for
+								 * itself, see le_core_apply_each() */
+	const int64_t *tokens; /* each: token of each name, or what ACQUIRE has in reenter;
+								 * NULL: 0 for all */
 	LeMode mode;
 	int32_t permits;  /* for LE_MODE_PERMIT and SET_PERMITS */
 	LeTime ttl;       /* LE_TTL_BOUND, or > 0; RENEW: 0 keeps it */

@@ -195,8 +195,8 @@ static LeApply *const apply_one[] = {
 static LeApply *const apply_several[LE_CMD_FENCE_ENDED + 1] = {
 	[LE_CMD_ACQUIRE] = le_apply_acquire_group,
 	[LE_CMD_AWAIT] = le_apply_await_group,
-	[LE_CMD_RELEASE] = le_apply_each,
-	[LE_CMD_CHECK] = le_apply_each,
+	[LE_CMD_RELEASE] = le_apply_to_all,
+	[LE_CMD_CHECK] = le_apply_to_all,
 };
 
 /*

@@ -114,6 +114,16 @@ extern bool le_core_reserve(LeCore *core, const LeCommand *cmd);
 extern void le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 
 /*
+ * The second step of a command with "each": the answer for each name goes to
+ * replies, which has room for all, and what they have in common to *all.  Where
+ * that is an error, nothing was changed, all->which is the name, and replies are
+ * not set; else it is LE_OK, and each name has LE_OK, LE_QUEUED, LE_NOT_GRANTED or
+ * LE_NOT_HELD.
+ */
+extern void le_core_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *replies,
+							   LeReply *all);
+
+/*
  * A lease has ended only if its deadline has passed by this time, though that of
  * the commands, and of le_core_expire(), is later: what keeps the lease alive may
  * still come.

@@ -453,7 +453,7 @@ extern void le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, L
 typedef void LeApply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 
 /* core/acquire.c, core/group.c */
-extern LeApply le_apply_acquire, le_apply_acquire_group, le_apply_await_group, le_apply_each;
+extern LeApply le_apply_acquire, le_apply_acquire_group, le_apply_await_group, le_apply_to_all;
 /* core/command.c */
 extern LeApply le_apply_await, le_apply_renew, le_apply_release, le_apply_check, le_apply_proclaim,
 	le_apply_set_permits;

@@ -472,7 +472,7 @@ reply_merge(LeReply *reply, const LeReply *answer, const LeCommand *cmd, uint32_
 
 /* RELEASE or CHECK of several names: of each name in turn, with one answer. */
 void
-le_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
+le_apply_to_all(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	LeCommand one = one_of(cmd, 0);
 

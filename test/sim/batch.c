@@ -90,16 +90,11 @@ note_command(World *w, const LeCommand *cmd, const LeReply *reply)
 		 sim_status_name(reply->status), (long long) reply->token);
 }
 
-/* One command as the manager takes it. */
-void
-batch_post(World *w, const LeCommand *cmd, LeReply *reply)
+/* The core has applied this command. */
+static void
+post_applied(World *w, const LeCommand *cmd, const LeReply *reply)
 {
-	Posted *posted = posted_add(w, cmd);
-
-	w->commands++;
-	ENSURE(w, le_core_reserve(w->core, cmd));
-	le_core_apply(w->core, cmd, w->now, &posted->reply);
-	*reply = posted->reply;
+	posted_add(w, cmd)->reply = *reply;
 	note_command(w, cmd, reply);
 	if (cmd->type == LE_CMD_UNDO || cmd->type == LE_CMD_SESSION_END)
 		w->mails[cmd->sessno] = (Mail){.cmd = *cmd, .waiting = reply->next != 0};
@@ -112,6 +107,63 @@ batch_post(World *w, const LeCommand *cmd, LeReply *reply)
 		model_apply(w->model, cmd, w->now, &expected, reply);
 		model_compare_reply(w->model, cmd, &expected, reply);
 	}
+}
+
+/* One command as the manager takes it. */
+void
+batch_post(World *w, const LeCommand *cmd, LeReply *reply)
+{
+	w->commands++;
+	ENSURE(w, le_core_reserve(w->core, cmd));
+	le_core_apply(w->core, cmd, w->now, reply);
+	post_applied(w, cmd, reply);
+}
+
+static LeCommand
+one_of_each(const LeCommand *cmd, uint32_t i)
+{
+	LeCommand one = *cmd;
+
+	one.each = false;
+	one.name = cmd->names[i];
+	one.names = NULL;
+	one.nnames = 0;
+	one.tokens = NULL;
+	*(cmd->type == LE_CMD_ACQUIRE ? &one.reenter : &one.token) = cmd->tokens[i];
+	return one;
+}
+
+/*
+ * Several names, each for itself.  For the model, and whoever remembers, these are
+ * commands of their own.  An error has changed nothing, and was to be: of one name,
+ * if that alone is asked for; a limit of the role's, if all of them are.
+ */
+void
+batch_post_each(World *w, const LeCommand *cmd)
+{
+	LeReply replies[MAX_GROUP], all, reply;
+	bool refused = false;
+
+	w->commands++;
+	ENSURE(w, le_core_reserve(w->core, cmd));
+	le_core_apply_each(w->core, cmd, w->now, replies, &all);
+	NOTE(w, "%s each s%u#%d%s -> %s %u", sim_command_name(cmd->type), cmd->sessno, (int) cmd->session,
+		 names_text(cmd), sim_status_name(all.status), all.which);
+	for (uint32_t i = 0; i < cmd->nnames; i++)
+	{
+		LeCommand one = one_of_each(cmd, i);
+		bool limit = all.status == LE_LIMIT_LOCKS || all.status == LE_LIMIT_BYTES;
+
+		if (all.status == LE_OK)
+			post_applied(w, &one, &replies[i]);
+		else if (limit || i == all.which)
+		{
+			batch_post(w, &one, &reply);
+			refused |= limit ? reply.status == LE_LIMIT_LOCKS || reply.status == LE_LIMIT_BYTES
+							 : reply.status == all.status;
+		}
+	}
+	ENSURE(w, refused == (all.status != LE_OK));
 }
 
 /* A batch has begun: it goes on with what the one before has left of the mail.  False: there is none. */

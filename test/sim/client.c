@@ -203,6 +203,55 @@ acquire_group(World *w, uint32_t sessno)
 	post(w, &cmd);
 }
 
+/* ACQUIRE of several names, RELEASE or CHECK of several tokens: each for itself. */
+static void
+each(World *w, uint32_t sessno)
+{
+	LeCommandType type = rng_chance(&w->rng, 600) ? LE_CMD_ACQUIRE : LE_CMD_CHECK;
+	LeCommand cmd;
+	LeText names[MAX_GROUP];
+	int64_t tokens[MAX_GROUP] = {0};
+
+	/* in a transaction a release waits for the commit */
+	if (type == LE_CMD_CHECK && !w->clients[sessno].in_xact && rng_chance(&w->rng, 700))
+		type = LE_CMD_RELEASE;
+	cmd = command(w, sessno, type);
+	cmd.kind = LE_KIND_LOCK;
+	cmd.each = true;
+	cmd.name = (LeText){NULL, 0};
+	cmd.names = names;
+	cmd.tokens = tokens;
+	if (type == LE_CMD_ACQUIRE)
+	{
+		some_names(w, &cmd, names);
+		cmd.mode = rng_chance(&w->rng, w->conf.shared_mille) ? LE_MODE_SHARED : LE_MODE_EXCLUSIVE;
+		cmd.ttl = some_ttl(w, true);
+		cmd.enqueue = rng_chance(&w->rng, w->conf.enqueue_mille);
+		if (rng_chance(&w->rng, w->conf.owner_mille))
+			cmd.owner = sim_owner((int) rng_below(&w->rng, (uint32_t) w->conf.owners));
+		if (rng_chance(&w->rng, w->conf.lease_mille) && w->nleases > 0)
+			pick_lease(w, &cmd);
+	}
+	for (uint32_t n = 1 + rng_below(&w->rng, 8); n > 0; n--)
+	{
+		const Known *known = some_known(w);
+		uint32_t before = cmd.nnames;
+
+		if (known == NULL || known->kind != LE_KIND_LOCK ||
+			(known->role != cmd.role && !rng_chance(&w->rng, 20)))
+			continue;
+		if (type == LE_CMD_ACQUIRE && (cmd.owner.data != NULL || cmd.lease != 0 || cmd.enqueue))
+			break;
+		add_name(&cmd, names, sim_name(known->names[rng_below(&w->rng, known->n)]));
+		if (cmd.nnames > before)
+			tokens[before] = known->token;
+	}
+	if (cmd.nnames == 0)
+		return;
+	w->clients[sessno].busy = true;
+	batch_post_each(w, &cmd);
+}
+
 /* AWAIT, RELEASE or CHECK of a token with its names. */
 static void
 on_group(World *w, LeCommand *cmd)
@@ -510,7 +559,9 @@ request(World *w, uint32_t sessno)
 		transaction(w, sessno);
 	else if (what < 45)
 	{
-		if (rng_chance(&w->rng, w->conf.group_mille))
+		if (rng_chance(&w->rng, w->conf.group_mille / 3))
+			each(w, sessno);
+		else if (rng_chance(&w->rng, w->conf.group_mille))
 			acquire_group(w, sessno);
 		else
 			acquire(w, sessno);

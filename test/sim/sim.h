@@ -463,6 +463,7 @@ extern void history_write(World *w);
 /* --- batch.c --- */
 
 extern void batch_post(World *w, const LeCommand *cmd, LeReply *reply);
+extern void batch_post_each(World *w, const LeCommand *cmd);
 extern void batch_end(World *w);
 extern void batch_fail(World *w);
 extern void batch_crash(World *w);
