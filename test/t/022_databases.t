@@ -347,7 +347,7 @@ subtest 'not preloaded' => sub {
 	my @calls = (
 		'acquire_lock($$x$$)', 'try_acquire_lock($$x$$)', 'renew_lock($$x$$, 1)', 'release_lock($$x$$)', 'release_lock($$x$$, 1)',
 		'is_held($$x$$, 1)', 'force_release_lock($$x$$)', 'force_release_role($$pg_monitor$$)', 'enqueue_lock($$x$$)', 'enqueue_permit($$x$$, 1)', 'enqueue_locks($${x}$$)', 'await_lock($$x$$, 1)', 'await_locks($${x}$$, 1)',
-		'acquire_locks($${x}$$)', 'release_locks($${x}$$, 1)', 'fence_lock($$x$$, 1)', 'acquire_permit($$x$$, 1)', 'set_permits($$x$$, 1)',
+		'try_acquire_each($${x}$$)', 'enqueue_each($${x}$$)', 'release_each($${x}$$, $${1}$$)', 'acquire_locks($${x}$$)', 'release_locks($${x}$$, 1)', 'fence_lock($$x$$, 1)', 'acquire_permit($$x$$, 1)', 'set_permits($$x$$, 1)',
 		'campaign($$x$$, $$me$$)', 'enqueue_candidate($$x$$, $$me$$)', 'await_leadership($$x$$, 1)', 'proclaim($$x$$, 1, $$me$$)',
 		'renew_leadership($$x$$, 1)', 'resign($$x$$, 1)', 'current_leader($$x$$)', 'is_leader($$x$$, 1)', 'fence_leader($$x$$, 1)', 'force_resign($$x$$)',
 		'grant_lease()', 'keep_alive(1)', 'revoke_lease(1)', 'lease_time_to_live(1)', 'lock_election.look()',

@@ -100,6 +100,7 @@ put_command(const LeCommand *cmd)
 	box->command.sessno = (uint32) le_my_proc();
 	box->command.name = box->command.owner = box->command.value = box->command.acquirer = (LeText){NULL, 0};
 	box->command.names = NULL;
+	box->command.tokens = NULL;
 	box->name = put_text(cmd->name, &len);
 	box->owner = put_text(cmd->owner, &len);
 	box->value = put_text(cmd->value, &len);
@@ -421,11 +422,13 @@ send_and_wait(LeRequestType type, LeCommand *cmd, const LePageRequest *page, LeW
 
 /*
  * Send a request, wait for its answer, and put back what the wait has set, however
- * it ends.  A page has no command of its own; then cmd is blank.  LE_WAIT_OVER: the
- * manager has not answered within the call's own wait.
+ * it ends.  A page has no command of its own; then cmd is blank.  answers: of a
+ * command with "each", else NULL.  LE_WAIT_OVER: the manager has not answered within
+ * the call's own wait.
  */
 static LeWaitEnd
-request(LeRequestType type, LeCommand *cmd, const LePageRequest *page, bool snapshot_kept)
+request(LeRequestType type, LeCommand *cmd, const LePageRequest *page, LeEachAnswer *answers,
+		bool snapshot_kept)
 {
 	LeWait wait;
 	LeWaitEnd end;
@@ -461,6 +464,8 @@ request(LeRequestType type, LeCommand *cmd, const LePageRequest *page, bool snap
 
 	/* 3. the answer, which may be an error */
 	le_flush_leave();
+	if (answers != NULL)
+		memcpy(answers, le_names_answers(le_my_mailbox), cmd->nnames * sizeof(LeEachAnswer));
 	le_names_done();
 	le_client_hold(pg_atomic_read_u32(&le_my_mailbox->bound) != 0,
 				   cmd->type == LE_CMD_ACQUIRE && cmd->ttl == LE_TTL_BOUND);
@@ -470,10 +475,12 @@ request(LeRequestType type, LeCommand *cmd, const LePageRequest *page, bool snap
 	return LE_WAIT_DONE;
 }
 
-void
-le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept)
+/* A command for one name, or for several together; or for each of them, with their answers. */
+static void
+request_command(LeCommand *cmd, LeReply *reply, LeEachAnswer *answers, bool snapshot_kept)
 {
-	if (request(LE_REQUEST_COMMAND, cmd, NULL, snapshot_kept) == LE_WAIT_DONE)
+	Assert(cmd->each == (answers != NULL));
+	if (request(LE_REQUEST_COMMAND, cmd, NULL, answers, snapshot_kept) == LE_WAIT_DONE)
 		*reply = le_my_mailbox->reply;
 	else
 		*reply = (LeReply){.status = cmd->type == LE_CMD_AWAIT ? LE_QUEUED : LE_NOT_GRANTED};
@@ -485,11 +492,24 @@ le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept)
 }
 
 void
+le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept)
+{
+	request_command(cmd, reply, NULL, snapshot_kept);
+}
+
+void
+le_request_each(LeCommand *cmd, LeReply *reply, LeEachAnswer *answers)
+{
+	cmd->each = true;
+	request_command(cmd, reply, answers, false);
+}
+
+void
 le_request_leader(LeCommand *cmd, LeReply *reply, LeLeader *leader)
 {
 	LeMailbox *box;
 
-	(void) request(LE_REQUEST_LEADER, cmd, NULL, false);
+	(void) request(LE_REQUEST_LEADER, cmd, NULL, NULL, false);
 	box = le_my_mailbox;
 	*reply = box->reply;
 	leader->since = box->leader_since;
@@ -501,7 +521,7 @@ le_request_changes(LeReply *reply)
 {
 	LeCommand cmd = {.type = LE_CMD_CHECK, .kind = LE_KIND_ELECTION};
 
-	(void) request(LE_REQUEST_CHANGES, &cmd, NULL, false);
+	(void) request(LE_REQUEST_CHANGES, &cmd, NULL, NULL, false);
 	*reply = le_my_mailbox->reply;
 }
 
@@ -511,7 +531,7 @@ le_request_page(LeRequestType type, LePageRequest *page)
 	LeCommand none = {0};
 	LeMailbox *box;
 
-	(void) request(type, &none, page, false);
+	(void) request(type, &none, page, NULL, false);
 	box = le_my_mailbox;
 	page->from = box->next_page;
 	return (LeText){box->payload + box->answer_at, box->answer_len};

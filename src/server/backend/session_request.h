@@ -5,6 +5,7 @@
 #ifndef LE_SESSION_REQUEST_H
 #define LE_SESSION_REQUEST_H
 
+#include "shared/names.h"
 #include "shared/shmem.h"
 
 /*
@@ -16,6 +17,13 @@
  * is about.
  */
 extern void le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept);
+
+/*
+ * The same for a command that asks for each of its names: answers has room for all
+ * of them, and is filled if the reply is LE_OK.  Sets cmd->each.  The wait holds its
+ * snapshot, for it is no longer than one batch.
+ */
+extern void le_request_each(LeCommand *cmd, LeReply *reply, LeEachAnswer *answers);
 
 /* The leader of an election; the candidate lasts until the next request. */
 typedef struct LeLeader

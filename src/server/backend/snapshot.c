@@ -28,9 +28,31 @@
 #include "backend/snapshot.h"
 #include "backend/statement.h"
 
-/* The expression of a plan that is one Result without input and computes nothing else; NULL: another plan. */
+/* The expression of a FROM that has one function, and nothing is computed of its rows; NULL: another one. */
 static Node *
-only_target(const PlannedStmt *stmt)
+only_function(const FunctionScan *scan)
+{
+	const RangeTblFunction *function;
+	const ListCell *cell;
+
+	if (scan->scan.plan.qual != NIL || scan->scan.plan.initPlan != NIL || scan->funcordinality ||
+		list_length(scan->functions) != 1)
+		return NULL;
+	foreach (cell, scan->scan.plan.targetlist)
+	{
+		if (!IsA(lfirst_node(TargetEntry, cell)->expr, Var))
+			return NULL;
+	}
+	function = linitial_node(RangeTblFunction, scan->functions);
+	return function->funcexpr;
+}
+
+/*
+ * The expression of a plan that is one Result without input and computes nothing else;
+ * or, in_from, of one function in FROM.  NULL: another plan.
+ */
+static Node *
+only_target(const PlannedStmt *stmt, bool in_from)
 {
 	Plan *plan;
 	Node *target;
@@ -39,6 +61,8 @@ only_target(const PlannedStmt *stmt)
 		stmt->rowMarks != NIL)
 		return NULL;
 	plan = stmt->planTree;
+	if (in_from && IsA(plan, FunctionScan))
+		return only_function((const FunctionScan *) plan);
 	if (!IsA(plan, Result) || plan->lefttree != NULL || plan->righttree != NULL || plan->qual != NIL ||
 		plan->initPlan != NIL || ((Result *) plan)->resconstantqual != NULL ||
 		list_length(plan->targetlist) != 1)
@@ -72,10 +96,11 @@ only_active_snapshot(Snapshot snapshot)
 
 /*
  * Does the client's statement consist of this call alone?  Then nothing else of
- * the statement can run after it.
+ * the statement can run after it.  in_from: as SELECT * FROM call() too, whose rows
+ * are sent after the call.
  */
 static bool
-call_is_bare(FunctionCallInfo fcinfo)
+call_is_bare(FunctionCallInfo fcinfo, bool in_from)
 {
 	QueryDesc *query;
 	Node *call = fcinfo->flinfo->fn_expr;
@@ -97,14 +122,14 @@ call_is_bare(FunctionCallInfo fcinfo)
 	/* a deferred trigger runs outside of any other executor */
 	if (DatumGetInt32(DirectFunctionCall1(pg_trigger_depth, (Datum) 0)) != 0)
 		return false;
-	return only_target(query->plannedstmt) == call;
+	return only_target(query->plannedstmt, in_from) == call;
 }
 
 bool
 le_call_is_alone(FunctionCallInfo fcinfo)
 {
 	return !IsInTransactionBlock(true) && !le_transaction_has_run && le_transaction_ends_here() &&
-		   call_is_bare(fcinfo);
+		   call_is_bare(fcinfo, true);
 }
 
 bool
@@ -112,7 +137,7 @@ le_snapshot_give_up(FunctionCallInfo fcinfo)
 {
 	Snapshot snapshot;
 
-	if (IsolationUsesXactSnapshot() || !call_is_bare(fcinfo))
+	if (IsolationUsesXactSnapshot() || !call_is_bare(fcinfo, false))
 		return false;
 	InvalidateCatalogSnapshot();
 	snapshot = le_running_query->desc->snapshot;
@@ -144,7 +169,7 @@ le_snapshot_take(void)
 static bool
 xact_snapshot_is_stale(FunctionCallInfo fcinfo, bool waited)
 {
-	return waited || le_transaction_has_snapshot || !call_is_bare(fcinfo);
+	return waited || le_transaction_has_snapshot || !call_is_bare(fcinfo, false);
 }
 
 bool

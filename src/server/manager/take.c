@@ -260,9 +260,7 @@ read_command(LeMailbox *box, LeTime now, LeCommand *cmd)
 		if (cmd->wait > 0)
 			cmd->wait = Max(1, cmd->wait - waited);
 	}
-	if (cmd->nnames > 0)
-		cmd->names = le_names_get(box);
-	return cmd->nnames == 0 || cmd->names != NULL;
+	return cmd->nnames == 0 || le_names_get(box, cmd);
 }
 
 static void
@@ -297,6 +295,32 @@ reserve(uint32 proc, const LeCommand *cmd)
 }
 
 /*
+ * Apply a command to several names, each for itself.  The answers are put in place
+ * before the batch commits, because after that nothing may fail; here an error fails
+ * the batch.
+ */
+static void
+apply_each(LeMailbox *box, const LeCommand *cmd, LeTime now, LeReply *all)
+{
+	LeReply *replies = palloc_array(LeReply, cmd->nnames);
+	LeEachAnswer *answers = palloc0_array(LeEachAnswer, cmd->nnames);
+
+	le_core_apply_each(le_mgr.core, cmd, now, replies, all);
+	for (uint32 i = 0; i < cmd->nnames && all->status == LE_OK; i++)
+		answers[i] = (LeEachAnswer){.token = replies[i].token,
+									.position = replies[i].position,
+									.holds = replies[i].holds,
+									.status = (uint8) replies[i].status,
+									.own_session = replies[i].own_session,
+									.reentrant = replies[i].reentrant,
+									.shared_owner = replies[i].shared_owner};
+	if (all->status == LE_OK)
+		le_names_put_answers(box, answers);
+	pfree(answers);
+	pfree(replies);
+}
+
+/*
  * Apply the command of a mailbox.  It is answered at once if nothing has to be written for it,
  * with the batch if something has, or in a later batch if it waits.  May not fail once
  * it is reserved: the core never half applies a command.
@@ -320,7 +344,10 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 	/* apply */
 	if (box->type == LE_REQUEST_LEADER)
 		le_page_find_leader(le_mgr.core, &cmd);
-	le_core_apply(le_mgr.core, &cmd, batch->now, &reply);
+	if (cmd.each)
+		apply_each(box, &cmd, batch->now, &reply);
+	else
+		le_core_apply(le_mgr.core, &cmd, batch->now, &reply);
 	if (box->type == LE_REQUEST_LEADER && reply.status == LE_OK)
 		le_page_put_leader(le_mgr.core, &cmd, box, batch->now);
 	else if (box->type == LE_REQUEST_LEADER)

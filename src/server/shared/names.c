@@ -1,7 +1,10 @@
 /*
  * shared/names.c
  *		The names of a request for several locks, on their way from a backend
- *		to the manager: each as its length (two bytes) and its text.
+ *		to the manager.
+ *
+ * A request with "each" begins with room for its answers, and a token for each name.
+ * The names follow, each as its length (two bytes) and its text.
  */
 #include "postgres.h"
 
@@ -10,21 +13,41 @@
 #include "shared/names.h"
 #include "shared/shmem.h"
 
-/* A segment says whose names it has: handles are used again. */
+/* What a segment says of itself: handles are used again. */
 typedef struct SharedNames
 {
 	uint64 session;
 	uint32 request;
 	uint32 len;
-	char data[FLEXIBLE_ARRAY_MEMBER];
+	char data[FLEXIBLE_ARRAY_MEMBER] pg_attribute_aligned(8);
 } SharedNames;
 
 static dsm_segment *segment = NULL;
 
-/* Writes the names as the head of this file says. */
+/* Where the tokens begin, and where the names. */
+static Size
+tokens_at(const LeCommand *cmd)
+{
+	return cmd->each ? cmd->nnames * sizeof(LeEachAnswer) : 0;
+}
+
+static Size
+names_at(const LeCommand *cmd)
+{
+	return tokens_at(cmd) + (cmd->each ? cmd->nnames * sizeof(int64) : 0);
+}
+
+/* --- backend --- */
+
+/* Writes tokens and names as the head of this file says. */
 static void
 pack(const LeCommand *cmd, char *to)
 {
+	if (cmd->each && cmd->tokens != NULL)
+		memcpy(to + tokens_at(cmd), cmd->tokens, cmd->nnames * sizeof(int64));
+	else if (cmd->each)
+		memset(to + tokens_at(cmd), 0, cmd->nnames * sizeof(int64));
+	to += names_at(cmd);
 	for (uint32 i = 0; i < cmd->nnames; i++)
 	{
 		uint16 len = (uint16) cmd->names[i].len;
@@ -39,26 +62,33 @@ void
 le_names_put(LeMailbox *box, const LeCommand *cmd, uint32 len)
 {
 	SharedNames *shared;
-	uint32 size = 0;
+	Size size = names_at(cmd);
 
 	Assert(segment == NULL && box->session != 0 && cmd->nnames > 0 && cmd->nnames <= LE_MAX_NAMES);
-	box->names_at = len;
+	box->names_at = MAXALIGN(len);
 	box->names_handle = DSM_HANDLE_INVALID;
 	for (uint32 i = 0; i < cmd->nnames; i++)
 		size += sizeof(uint16) + cmd->names[i].len;
-	if (len + size <= LE_PAYLOAD_SIZE)
+	if (box->names_at + size <= LE_PAYLOAD_SIZE)
 	{
-		pack(cmd, box->payload + len);
+		pack(cmd, box->payload + box->names_at);
 		return;
 	}
 	segment = dsm_create(offsetof(SharedNames, data) + size, 0);
-	Assert(size > 0);
 	shared = dsm_segment_address(segment);
 	shared->session = box->session;
 	shared->request = box->command.request;
-	shared->len = size;
+	shared->len = (uint32) size;
 	pack(cmd, shared->data);
 	box->names_handle = dsm_segment_handle(segment);
+}
+
+const LeEachAnswer *
+le_names_answers(const LeMailbox *box)
+{
+	if (segment == NULL)
+		return (const LeEachAnswer *) (box->payload + box->names_at);
+	return (const LeEachAnswer *) ((const SharedNames *) dsm_segment_address(segment))->data;
 }
 
 void
@@ -69,13 +99,17 @@ le_names_done(void)
 	segment = NULL;
 }
 
-/* Reads n names; their texts stay where they are. */
-static LeText *
-unpack(const char *from, uint32 n)
-{
-	LeText *names = palloc_array(LeText, n);
+/* --- manager --- */
 
-	for (uint32 i = 0; i < n; i++)
+/* Reads tokens and names; the texts stay where they are. */
+static void
+unpack(const char *from, LeCommand *cmd)
+{
+	LeText *names = palloc_array(LeText, cmd->nnames);
+
+	cmd->tokens = cmd->each ? (const int64 *) (from + tokens_at(cmd)) : NULL;
+	from += names_at(cmd);
+	for (uint32 i = 0; i < cmd->nnames; i++)
 	{
 		uint16 len;
 
@@ -83,7 +117,7 @@ unpack(const char *from, uint32 n)
 		names[i] = (LeText){from + sizeof(len), len};
 		from += sizeof(len) + len;
 	}
-	return names;
+	cmd->names = names;
 }
 
 dsm_segment *
@@ -106,33 +140,70 @@ le_segment_attach(dsm_handle handle)
 	return attached;
 }
 
-LeText *
-le_names_get(const LeMailbox *box)
+/*
+ * The segment of this request; NULL: the request was withdrawn.  The segment goes
+ * with its statement, before an abort is mailed.
+ */
+static dsm_segment *
+attach_of_request(const LeMailbox *box)
 {
-	dsm_segment *shared_segment;
+	dsm_segment *attached = le_segment_attach(box->names_handle);
 	const SharedNames *shared;
-	char *copy = NULL;
-	bool failed = false;
 
-	if (box->names_handle == DSM_HANDLE_INVALID)
-		return unpack(box->payload + box->names_at, box->command.nnames);
-
-	/* the segment goes with its statement, before an abort is mailed */
-	shared_segment = le_segment_attach(box->names_handle);
-	if (shared_segment == NULL)
+	if (attached == NULL)
 		return NULL;
-	shared = dsm_segment_address(shared_segment);
-	if (dsm_segment_map_length(shared_segment) >= offsetof(SharedNames, data) &&
-		shared->session == box->session && shared->request == box->command.request)
+	shared = dsm_segment_address(attached);
+	if (dsm_segment_map_length(attached) >= offsetof(SharedNames, data) && shared->session == box->session &&
+		shared->request == box->command.request)
+		return attached;
+	dsm_detach(attached);
+	return NULL;
+}
+
+bool
+le_names_get(const LeMailbox *box, LeCommand *cmd)
+{
+	dsm_segment *attached;
+	const SharedNames *shared;
+	char *copy;
+
+	Assert(cmd->nnames > 0);
+	if (box->names_handle == DSM_HANDLE_INVALID)
 	{
-		/* no error before it is detached: it could not be attached again */
-		copy = palloc_extended(shared->len, MCXT_ALLOC_NO_OOM);
-		if (copy != NULL)
-			memcpy(copy, shared->data, shared->len);
-		failed = copy == NULL;
+		unpack(box->payload + box->names_at, cmd);
+		return true;
 	}
-	dsm_detach(shared_segment);
-	if (failed)
+	attached = attach_of_request(box);
+	if (attached == NULL)
+		return false;
+	shared = dsm_segment_address(attached);
+
+	/* no error before it is detached: it could not be attached again */
+	copy = palloc_extended(shared->len, MCXT_ALLOC_NO_OOM);
+	if (copy != NULL)
+		memcpy(copy, shared->data, shared->len);
+	dsm_detach(attached);
+	if (copy == NULL)
 		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
-	return copy != NULL ? unpack(copy, box->command.nnames) : NULL;
+	unpack(copy, cmd);
+	return true;
+}
+
+void
+le_names_put_answers(LeMailbox *box, const LeEachAnswer *answers)
+{
+	Size size = box->command.nnames * sizeof(LeEachAnswer);
+	dsm_segment *attached;
+
+	Assert(box->command.each);
+	if (box->names_handle == DSM_HANDLE_INVALID)
+	{
+		memcpy(box->payload + box->names_at, answers, size);
+		return;
+	}
+	attached = attach_of_request(box);
+	if (attached == NULL)
+		return; /* withdrawn: nobody reads them */
+	memcpy(((SharedNames *) dsm_segment_address(attached))->data, answers, size);
+	dsm_detach(attached);
 }

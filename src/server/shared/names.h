@@ -1,12 +1,24 @@
 /*
  * shared/names.h
  *		The names of a request for several locks, on their way from a backend
- *		to the manager.
+ *		to the manager, and what is answered for each of them.
  */
 #ifndef LE_NAMES_H
 #define LE_NAMES_H
 
 #include "shared/shmem.h"
+
+/* What a request with "each" is answered for one of its names. */
+typedef struct LeEachAnswer
+{
+	int64 token;
+	uint32 position; /* in the queue, from 1; 0: not in it */
+	uint32 holds;    /* CHECK: of the holder */
+	uint8 status;    /* LeStatus */
+	bool own_session;
+	bool reentrant;
+	bool shared_owner;
+} LeEachAnswer;
 
 /*
  * Backend: put the command's names into the mailbox's payload, behind the len
@@ -18,8 +30,20 @@
 extern void le_names_put(LeMailbox *box, const LeCommand *cmd, uint32 len);
 extern void le_names_done(void);
 
-/* Manager: read the names into the current context.  NULL: the request was withdrawn meanwhile. */
-extern LeText *le_names_get(const LeMailbox *box);
+/* Backend: the answers to a request with "each", until le_names_done(). */
+extern const LeEachAnswer *le_names_answers(const LeMailbox *box);
+
+/*
+ * Manager: read the names, and the tokens of a request with "each", into the
+ * current context.  False: the request was withdrawn meanwhile.
+ */
+extern bool le_names_get(const LeMailbox *box, LeCommand *cmd);
+
+/*
+ * Manager: store the answers to a request with "each", where its backend reads them
+ * once it is answered.  The names stay, for a batch that fails is made again.
+ */
+extern void le_names_put_answers(LeMailbox *box, const LeEachAnswer *answers);
 
 /*
  * Manager: dsm_attach(), which leaves its mark if it fails.  No transaction is

@@ -38,6 +38,9 @@ extern void le_tuple_put(ReturnSetInfo *rsinfo, LeTuple *tuple);
 /* Raise the error of this answer, if it is an error whatever was asked. */
 extern void le_check_reply(const LeCommand *cmd, const LeReply *reply);
 
+/* A notice: two calls that name one owner hold this lock together. */
+extern void le_notice_shared_owner(const LeCommand *cmd);
+
 /*
  * The detail of LE001: what has become of the token that cmd came with, and
  * who holds the lock now, as far as the caller may know it.  Asks the manager,

@@ -124,6 +124,39 @@ le_arg_names(FunctionCallInfo fcinfo, LeCommand *cmd)
 	cmd->name = names[0];
 }
 
+int64 *
+le_arg_tokens(FunctionCallInfo fcinfo, int number, uint32 n)
+{
+	ArrayType *array;
+	Datum *elements;
+	bool *nulls;
+	int64 *tokens;
+	int length;
+
+	if (PG_ARGISNULL(number))
+		bad_null("tokens");
+	array = PG_GETARG_ARRAYTYPE_P(number);
+	length = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+	if (ARR_NDIM(array) > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("tokens must have one dimension only")));
+	if (length != (int) n)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("there are %u names and %d tokens", n, length),
+						errdetail("Each name has a token, which may be null.")));
+	deconstruct_array(array, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, &elements, &nulls,
+					  &length);
+	tokens = palloc_array(int64, n);
+	for (int i = 0; i < length; i++)
+	{
+		int64 token = nulls[i] ? -1 : DatumGetInt64(elements[i]);
+
+		/* 0 would mean the connection's own */
+		tokens[i] = token > 0 ? token : -1;
+	}
+	return tokens;
+}
+
 void
 le_arg_check_value(FunctionCallInfo fcinfo, int number)
 {

@@ -38,6 +38,9 @@ extern LeText le_arg_name(FunctionCallInfo fcinfo, LeKind kind);
 /* The first argument: names of several locks. */
 extern void le_arg_names(FunctionCallInfo fcinfo, LeCommand *cmd);
 
+/* Tokens of n names: an array as long.  NULL, and what cannot be a token, become -1, which holds nothing. */
+extern int64 *le_arg_tokens(FunctionCallInfo fcinfo, int number, uint32 n);
+
 /* The first two arguments: name and token, or election and term. */
 extern void le_arg_holder(FunctionCallInfo fcinfo, LeCommand *cmd);
 

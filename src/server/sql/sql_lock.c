@@ -230,8 +230,8 @@ le_warn_old_snapshot(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeRepl
 }
 
 /* An owner is an identity: two callers that share one hold together what each believes to hold alone. */
-static void
-notice_shared_owner(const LeCommand *cmd)
+void
+le_notice_shared_owner(const LeCommand *cmd)
 {
 	ereport(
 		NOTICE,
@@ -330,7 +330,7 @@ le_acquire(FunctionCallInfo fcinfo, LeAsk ask)
 		PG_RETURN_NULL();
 	Assert(reply.token > 0);
 	if (reply.shared_owner)
-		notice_shared_owner(&cmd);
+		le_notice_shared_owner(&cmd);
 
 	/* 3. on a lease, or by a leader, holds are not counted: this acquire takes pending releases back */
 	if (reply.reentrant && (cmd.lease != 0 || cmd.kind == LE_KIND_ELECTION))

@@ -1,0 +1,88 @@
+-- try_acquire_each, enqueue_each, release_each: each name for itself, by one request
+\set VERBOSITY terse
+\pset null null
+-- a row a name, in the order given; what is held already is not granted to another owner
+SELECT name, token IS NOT NULL AS granted FROM try_acquire_each('{b,a,c}');
+SELECT name, token IS NOT NULL AS granted FROM try_acquire_each('{d,c,b}', owner => 'other');
+SELECT name FROM lock_election.locks ORDER BY name;
+-- tokens of their own, that grow in the order of the names
+SELECT array_agg(name ORDER BY token) FROM lock_election.locks;
+-- shared, with a TTL, and on a lease that renews all
+SELECT grant_lease('1 min') AS lease \gset
+SELECT name, token IS NOT NULL AS granted FROM try_acquire_each('{s1,s2}', mode => 'shared', lease => :lease);
+SELECT count(*) FROM lock_election.locks WHERE mode = 'shared' AND lease = :lease;
+-- the same request once more on a lease answers the same tokens
+SELECT count(DISTINCT token) FROM (SELECT token FROM try_acquire_each('{s1,s2}', mode => 'shared', lease => :lease)
+	UNION ALL SELECT token FROM try_acquire_each('{s2,s1}', mode => 'shared', lease => :lease)) AS t;
+SELECT revoke_lease(:lease) IS NOT NULL AS revoked;
+-- places
+SELECT name, token IS NOT NULL AS token, granted, queue_position, channel ~ '^le_' AS channel
+FROM enqueue_each('{a,new,b}', owner => 'waits');
+SELECT count(*) FROM lock_election.waiters;
+SELECT count(*) FROM enqueue_each('{a,b}');
+SELECT name, granted, queue_position FROM enqueue_each('{b,a}');
+
+-- release: true, false, and what a NULL token holds
+CREATE TEMP TABLE t AS SELECT name, token FROM try_acquire_each('{r1,r2,r3}');
+SELECT * FROM release_each('{r2,none,r1,r3}', ARRAY[
+	(SELECT token FROM t WHERE name = 'r2'), 1, (SELECT token FROM t WHERE name = 'r2'), NULL]);
+SELECT name, token = (SELECT token FROM t WHERE t.name = l.name) AS kept FROM lock_election.locks AS l WHERE name LIKE 'r%' ORDER BY name;
+SELECT count(*) FILTER (WHERE released) AS released FROM t, LATERAL release_each(ARRAY[t.name], ARRAY[t.token]);
+SELECT count(*) FROM lock_election.locks WHERE name LIKE 'r%';
+-- alone in its statement it takes effect at once; beside anything else at the statement's end
+SELECT token AS t FROM try_acquire_each('{r1}') \gset
+SELECT released, is_held(name, :t) FROM release_each('{r1}', ARRAY[:t]);
+SELECT is_held('r1', :t);
+SELECT token AS t FROM try_acquire_each('{r1}') \gset
+SELECT checks AS before FROM lock_election.stat \gset
+SELECT * FROM release_each('{r1}', ARRAY[:t]);
+SELECT checks - :before AS checks FROM lock_election.stat;
+-- a place is left as well
+SELECT r.released FROM enqueue_each('{a}', owner => 'leaves') AS e, LATERAL release_each(ARRAY[e.name], ARRAY[e.token]) AS r;
+SELECT count(*) FROM lock_election.waiters WHERE owner = 'leaves';
+DROP TABLE t;
+
+-- in a transaction: undone with it, released with its commit
+BEGIN;
+SELECT count(token) FROM try_acquire_each('{t1,t2}');
+SAVEPOINT s;
+SELECT count(token) FROM try_acquire_each('{t2,t3}');
+ROLLBACK TO s;
+SELECT name FROM lock_election.locks WHERE name LIKE 't%' ORDER BY name;
+COMMIT;
+BEGIN;
+SELECT array_agg(token ORDER BY name) AS t FROM lock_election.locks WHERE name LIKE 't%' \gset
+SELECT * FROM release_each('{t1,t2}', :'t');
+-- the second time there is nothing left to release
+SELECT * FROM release_each('{t1,t2}', :'t');
+-- acquired again, it is one more hold: the release takes the other
+SELECT name, token = ANY (:'t') AS same FROM try_acquire_each('{t1}');
+SELECT count(*) FROM lock_election.locks WHERE name LIKE 't%';
+COMMIT;
+SELECT name FROM lock_election.locks WHERE name LIKE 't%';
+BEGIN;
+SELECT * FROM release_each('{t1}', ARRAY[(SELECT token FROM lock_election.locks WHERE name = 't1')]);
+ROLLBACK;
+SELECT name FROM lock_election.locks WHERE name LIKE 't%';
+
+-- errors, and then nothing is changed
+SELECT acquire_permit('permits', 3) IS NOT NULL AS permit;
+SELECT * FROM try_acquire_each('{e1,permits,e2}');
+SELECT * FROM enqueue_each('{e1,permits,e2}');
+SELECT * FROM try_acquire_each('{e1,e2,e1}');
+SELECT * FROM try_acquire_each('{e1,NULL}');
+SELECT * FROM try_acquire_each('{e1,""}');
+SELECT * FROM try_acquire_each('{{e1,e2},{e3,e4}}');
+SELECT * FROM try_acquire_each('{}');
+SELECT * FROM try_acquire_each(NULL);
+SELECT * FROM try_acquire_each(array(SELECT 'e' || i FROM generate_series(1, 1001) AS i));
+SELECT * FROM try_acquire_each('{e1}', mode => 'none');
+SELECT * FROM try_acquire_each('{e1}', lease => 1);
+SELECT * FROM release_each('{e1}', NULL);
+SELECT * FROM release_each('{e1}', '{1,2}');
+SELECT * FROM release_each('{e1,e2}', '{{1},{2}}');
+SELECT * FROM release_each('{e1,e1}', '{1,2}');
+SELECT count(*) FROM lock_election.locks WHERE name LIKE 'e%';
+
+SELECT force_release_role(current_user::regrole) > 0 AS ended;
+SELECT count(*) FROM lock_election.locks;

@@ -1,0 +1,238 @@
+/*
+ * sql/sql_each.c
+ *		The SQL functions for many locks, each for itself: a row for each name, in
+ *		the order of the names, by one request.
+ */
+#include "postgres.h"
+
+#include "funcapi.h"
+#include "miscadmin.h"
+
+#include "backend/durability.h"
+#include "backend/session_fence.h"
+#include "backend/pending.h"
+#include "backend/session_request.h"
+#include "backend/session_mailbox.h"
+#include "shared/channel.h"
+#include "shared/compat.h"
+#include "shared/words.h"
+#include "sql/sql_args.h"
+#include "sql/sql.h"
+
+LE_FUNCTION(le_try_acquire_each);
+LE_FUNCTION(le_enqueue_each);
+LE_FUNCTION(le_release_each);
+
+/* --- acquire --- */
+
+/*
+ * Those that this very transaction is to release become one more hold of what the
+ * release leaves, as le_acquire() has it.  NULL: there is none.
+ */
+static const int64 *
+pending_of_each(const LeCommand *cmd)
+{
+	int64 *reenter = NULL;
+
+	if (cmd->owner.data != NULL || cmd->lease != 0)
+		return NULL;
+	for (uint32 i = 0; i < cmd->nnames; i++)
+	{
+		int64 own = le_pending_own(cmd->kind, cmd->names[i]);
+
+		if (own == 0)
+			continue;
+		if (reenter == NULL)
+			reenter = palloc0_array(int64, cmd->nnames);
+		reenter[i] = own;
+	}
+	return reenter;
+}
+
+/*
+ * Reads the arguments into an empty command, and asks for each name.  The answers
+ * are durable when this returns; errors are raised.
+ */
+static LeEachAnswer *
+acquire_each(FunctionCallInfo fcinfo, LeCommand *cmd)
+{
+	LeEachAnswer *answers;
+	LeReply reply;
+	bool granted = false, told_owner = false;
+
+	/* 1. ask */
+	cmd->type = LE_CMD_ACQUIRE;
+	cmd->role = GetUserId();
+	le_arg_ask(fcinfo, LE_ASK_LOCKS, cmd);
+	le_check_can_attach();
+	cmd->tokens = pending_of_each(cmd);
+	answers = palloc0_array(LeEachAnswer, cmd->nnames);
+	le_request_each(cmd, &reply, answers);
+	le_check_reply(cmd, &reply);
+	if (reply.status != LE_OK)
+	{
+		/* the manager did not answer in time: nothing was granted */
+		Assert(reply.status == LE_NOT_GRANTED);
+		for (uint32 i = 0; i < cmd->nnames; i++)
+			answers[i] = (LeEachAnswer){.status = LE_NOT_GRANTED};
+		return answers;
+	}
+	le_wait_durable(&reply, le_kind_word(cmd->kind), cmd->name);
+
+	/* 2. what single calls do after a grant */
+	for (uint32 i = 0; i < cmd->nnames; i++)
+	{
+		LeEachAnswer *answer = &answers[i];
+
+		if (answer->status != LE_OK)
+			continue;
+		granted = true;
+		cmd->name = cmd->names[i];
+		if (answer->shared_owner && !told_owner)
+			le_notice_shared_owner(cmd);
+		told_owner |= answer->shared_owner;
+		/* on a lease nothing is counted: it takes back what was to be released */
+		if (answer->reentrant && cmd->lease != 0)
+			le_pending_cancel(answer->token, cmd->name);
+	}
+	cmd->name = cmd->names[0];
+	if (granted)
+		le_warn_old_snapshot(fcinfo, cmd, &reply);
+	return answers;
+}
+
+/* try_acquire_each(names, ttl, mode, owner, lease) */
+Datum
+le_try_acquire_each(PG_FUNCTION_ARGS)
+{
+	LeCommand cmd = {0};
+	LeEachAnswer *answers = acquire_each(fcinfo, &cmd);
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (uint32 i = 0; i < cmd.nnames; i++)
+	{
+		LeTuple row = {0};
+
+		le_tuple_add_text(&row, cmd.names[i]);
+		le_tuple_add_if(&row, answers[i].status == LE_OK, Int64GetDatum(answers[i].token));
+		le_tuple_put((ReturnSetInfo *) fcinfo->resultinfo, &row);
+	}
+	return (Datum) 0;
+}
+
+/* enqueue_each(names, ttl, mode, owner, lease) */
+Datum
+le_enqueue_each(PG_FUNCTION_ARGS)
+{
+	LeCommand cmd = {.enqueue = true};
+	LeEachAnswer *answers = acquire_each(fcinfo, &cmd);
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (uint32 i = 0; i < cmd.nnames; i++)
+	{
+		bool granted = answers[i].status == LE_OK;
+		char channel[LE_CHANNEL_SIZE];
+		LeTuple row = {0};
+
+		le_channel_name(cmd.kind, cmd.names[i], channel);
+		le_tuple_add_text(&row, cmd.names[i]);
+		le_tuple_add(&row, Int64GetDatum(answers[i].token));
+		le_tuple_add(&row, BoolGetDatum(granted));
+		le_tuple_add(&row, Int64GetDatum(granted ? 0 : (int64) answers[i].position));
+		le_tuple_add_string(&row, channel);
+		le_tuple_put((ReturnSetInfo *) fcinfo->resultinfo, &row);
+	}
+	return (Datum) 0;
+}
+
+/* --- release --- */
+
+/*
+ * At the commit, as le_release_at_commit() does one: the fences come before the
+ * second look, from which on nobody can take the locks away before the transaction
+ * ends.  Then answers are those of that look, but of what is not held, or is to be
+ * released already.
+ */
+static void
+release_at_commit(LeCommand *cmd, LeEachAnswer *answers)
+{
+	bool *held = palloc0_array(bool, cmd->nnames);
+	bool any = false;
+	LeReply reply;
+
+	/* 1. what is held, with a hold that is not to be released already */
+	cmd->type = LE_CMD_CHECK;
+	le_request_each(cmd, &reply, answers);
+	le_check_reply(cmd, &reply);
+	for (uint32 i = 0; i < cmd->nnames; i++)
+	{
+		held[i] = (answers[i].status == LE_OK || answers[i].status == LE_QUEUED) &&
+				  le_pending_count(answers[i].token, cmd->names[i]) < answers[i].holds;
+		any |= held[i];
+	}
+
+	/* 2. the fences, and the second look */
+	for (uint32 i = 0; i < cmd->nnames; i++)
+	{
+		if (held[i])
+			le_fence_take(answers[i].token);
+	}
+	if (any)
+	{
+		le_request_each(cmd, &reply, answers);
+		le_check_reply(cmd, &reply);
+		le_wait_durable_fenced(cmd, &reply);
+	}
+
+	/* 3. they are to be released */
+	for (uint32 i = 0; i < cmd->nnames; i++)
+	{
+		if (!held[i] || (answers[i].status != LE_OK && answers[i].status != LE_QUEUED))
+			answers[i].status = LE_NOT_HELD;
+		else
+		{
+			le_pending_add(answers[i].token, cmd->kind, cmd->names[i], 0, 1, answers[i].own_session);
+			answers[i].status = LE_OK;
+		}
+	}
+}
+
+/* At once: nothing of the transaction can follow. */
+static void
+release_now(LeCommand *cmd, LeEachAnswer *answers)
+{
+	LeReply reply;
+
+	cmd->type = LE_CMD_RELEASE;
+	le_request_each(cmd, &reply, answers);
+	le_check_reply(cmd, &reply);
+	le_wait_durable_fenced(cmd, &reply);
+}
+
+/* release_each(names, tokens) */
+Datum
+le_release_each(PG_FUNCTION_ARGS)
+{
+	LeCommand cmd = {.kind = LE_KIND_LOCK, .role = GetUserId()};
+	LeEachAnswer *answers;
+
+	le_arg_names(fcinfo, &cmd);
+	cmd.tokens = le_arg_tokens(fcinfo, 1, cmd.nnames);
+	le_check_can_attach();
+	answers = palloc0_array(LeEachAnswer, cmd.nnames);
+	if (le_release_is_final(fcinfo))
+		release_now(&cmd, answers);
+	else
+		release_at_commit(&cmd, answers);
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (uint32 i = 0; i < cmd.nnames; i++)
+	{
+		LeTuple row = {0};
+
+		le_tuple_add_text(&row, cmd.names[i]);
+		le_tuple_add(&row, BoolGetDatum(answers[i].status == LE_OK));
+		le_tuple_put((ReturnSetInfo *) fcinfo->resultinfo, &row);
+	}
+	return (Datum) 0;
+}
