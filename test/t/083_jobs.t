@@ -1,0 +1,124 @@
+# The queue of jobs of examples/: eight workers claim a hundred jobs at a time and are killed and stopped for longer than the
+# TTL, and the server crashes; no job is lost, and none is done twice.
+# Promises: M, F
+# Needs: python3-psycopg
+use strict;
+use warnings;
+use LeTest;
+use POSIX qw(WNOHANG);
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+use constant { TTL => 2, WORKERS => 8, JOBS => 4000 };
+
+my $python = '/usr/bin/python3';
+plan skip_all => 'no psycopg here' if system("$python -c 'import psycopg' 2>/dev/null") != 0;
+
+my $node = new_node('main');
+my %alive;    # name of each worker by process
+my $log = "${PostgreSQL::Test::Utils::log_path}/083_jobs.log";
+my %seen = map { $_ => 0 } qw(kill stop crash started);
+
+END
+{
+	my $rc = $?;
+	kill 'KILL', keys %alive;
+	$? = $rc;
+}
+
+sub start_worker
+{
+	my ($name) = @_;
+	my $pid = fork // die "fork: $!";
+
+	$seen{started}++;
+	if ($pid)
+	{
+		$alive{$pid} = $name;
+		return;
+	}
+	setpgrp;
+	open STDOUT, '>>', $log or die "$log: $!";
+	open STDERR, '>&', \*STDOUT or die "dup: $!";
+	$ENV{JOB_TTL} = TTL;
+	exec $python, 'examples/jobs.py', $name, $node->connstr('postgres') or die "exec: $!";
+}
+
+# Those that have ended: when all jobs are done, otherwise they begin again.
+sub reap
+{
+	my ($more) = @_;
+
+	while ((my $pid = waitpid -1, WNOHANG) > 0)
+	{
+		my $name = delete $alive{$pid} // next;
+		start_worker($name) if $more;
+	}
+	return;
+}
+
+# NULL while the server is starting.
+sub left
+{
+	my ($rc, $out) = $node->psql('postgres', 'SELECT count(*) FROM job WHERE done_at IS NULL');
+	return $rc == 0 ? $out : undef;
+}
+
+$node->safe_psql('postgres', slurp_file('examples/jobs.sql') =~ s/1, 1000/1, @{[JOBS]}/r);
+# Every write of a result, whoever makes it.
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE done (job bigint, token bigint);
+CREATE FUNCTION note_done() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO done VALUES (new.id, new.token);
+	RETURN new;
+END $$;
+CREATE TRIGGER note_done AFTER UPDATE ON job FOR EACH ROW EXECUTE FUNCTION note_done();
+SQL
+start_worker("worker $_") foreach 1 .. WORKERS;
+
+# Each when another eighth of the jobs is done.
+my @faults = qw(kill stop crash stop kill stop);
+my $end = time + LeTest::timeout();
+while ((my $left = left() // '') ne '0')
+{
+	my @pids = sort { $a <=> $b } keys %alive;
+	my $pid = $pids[ rand @pids ];
+
+	die 'the jobs are not done in time' if time > $end;
+	reap(1);
+	sleep 0.05;
+	next if !@faults || !$pid || $left eq '' || $left > JOBS * (@faults + 1) / 8;
+	my $fault = shift @faults;
+	$seen{$fault}++;
+	if ($fault eq 'kill')
+	{
+		kill 'KILL', $pid;
+	}
+	elsif ($fault eq 'stop')
+	{
+		kill 'STOP', $pid;
+		sleep(TTL + 0.5);
+		kill 'CONT', $pid;
+	}
+	else
+	{
+		$node->stop('immediate');
+		$node->start;
+	}
+}
+foreach my $pid (keys %alive)
+{
+	wait_until(sub { reap(0); !$alive{$pid} }) or fail("worker $pid does not end");
+}
+note(join ', ', map { "$seen{$_} $_" } sort keys %seen);
+my @lost = slurp_file($log) =~ /^worker \d+: lost/mg;
+note(scalar(@lost) . ' times a worker was told that it has lost its jobs');
+
+is($node->safe_psql('postgres', 'SELECT count(*) FROM job WHERE done_at IS NOT NULL'), JOBS, 'no job is lost');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM done'), JOBS, 'and none is done twice');
+is("$seen{kill} $seen{stop} $seen{crash}", '2 3 1', 'though workers were killed and stopped, and the server crashed');
+wait_for_sql($node, q{SELECT count(*) FROM lock_election.locks WHERE name LIKE 'job %'}, '0');
+$node->stop;
+done_testing();
