@@ -63,6 +63,7 @@ sub random_value
 	return pick('t', 'f') if $type eq 'boolean';
 	return pick('100 ms', '1 s', '30 s', '1 h', '0', '-1 s', '24 days', '25 days', '1 month', '1 us', '178000000 years') if $type eq 'interval';
 	return '{' . join(',', map { my $t = random_text(); $t =~ s/(["\\])/\\$1/g; qq{"$t"} } 1 .. pick(0, 1, 2, 3, 10)) . '}' if $type eq 'text[]';
+	return '{' . join(',', map { pick(@numbers, 'NULL') } 1 .. pick(0, 1, 2, 3, 10)) . '}' if $type eq 'bigint[]';
 	return pick('fuzz0', 'fuzz1', '12345', '0') if $type eq 'regrole';
 	die "no value of type $type";
 }
