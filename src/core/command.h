@@ -188,7 +188,7 @@ typedef struct LeCommand
 	uint64_t session;
 	uint32_t sessno;
 	uint32_t xact;    /* transaction number within the session */
-	uint32_t subxact; /* subtransaction number within it, from 1 */
+	uint32_t subxact; /* number of the acquire within the transaction, from 1; UNDO: the first that is void */
 	uint32_t request; /* the requester's number for this request */
 } LeCommand;
 

@@ -63,7 +63,7 @@ typedef struct LeEnv
 typedef struct LeLimits
 {
 	int64_t waiters_per_lock; /* 0: no limit */
-	int64_t locks_per_role;   /* 0: no limit; held or waiting */
+	int64_t locks_per_role;   /* 0: no limit; holders, waiters, places and closed names */
 	int64_t leases_per_role;  /* 0: no limit */
 	int64_t bytes_per_role;   /* 0: no limit; of all of these */
 	int64_t work;             /* entries that are granted or ended in one batch, where

@@ -30,7 +30,7 @@ typedef struct LeHeap
 	uint32_t cap;
 } LeHeap;
 
-/* The hash tables; hash_of() in struct.c has the key of each. */
+/* The hash tables; hash_of() in containers.c has the key of each. */
 typedef enum LeHashId
 {
 	LE_HASH_LOCKS,
@@ -368,7 +368,7 @@ extern bool le_owner_is_shared(const LeEntry *holder, uint64_t session);
 extern LeEntry *le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t role, LeText owner,
 							  const LeLease *lease, uint64_t session);
 
-/* May a request of this kind be one more hold of this holder? */
+/* May a request of this mode, lease and TTL be one more hold of this holder? */
 extern LeStatus le_reentry_status(const LeEntry *holder, LeMode mode, const LeLease *lease, LeTime ttl);
 
 /* --- core/role.c --- */

@@ -143,10 +143,10 @@ le_lock_close(LeCore *core, LeLock *lock, LeTime until, uint32_t role)
  * Which modes may be held together: [mode of the holders][mode of one more].
  *
  * A new mode changes core/command.h (LeMode), core/view.h (LeEntry.mode has two
- * bits), this table, core/acquire.c (le_acquire_use: a name is used in one way),
- * core/owner.c (le_reentry_status: a holder asks for another mode), core/load.c
- * (request_is_valid); server/sql/sql_lock.c, and the mode's word in sql_args.c and
- * sql_views.c; le_how of the client; the model and invariants.c in test/sim.
+ * bits, whose four values are used), this table; what acquire.c, owner.c, reentry.c,
+ * load.c, group.c, each.c and manager/take.c know of modes; the words in
+ * sql/sql_lock.c and sql_views.c, with their COMMENTs; le_how and request.c of the
+ * client, lockctl's options; the model and invariants.c in test/sim.
  */
 const bool le_modes_compatible[LE_MODE_PERMIT + 1][LE_MODE_PERMIT + 1] = {
 	[LE_MODE_EXCLUSIVE] = {false},

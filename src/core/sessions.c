@@ -117,7 +117,7 @@ le_apply_session_end(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 		reply->next = !session_end(core, session, false, now);
 }
 
-/* UNDO what this transaction took since this subtransaction began; in steps (LeReply.next).  May not fail. */
+/* UNDO what this transaction acquired from number cmd->subxact on; in steps (LeReply.next).  May not fail. */
 void
 le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {

@@ -34,6 +34,7 @@ SELECT results_eq(
 	('current_leader', 'election text, OUT candidate text, OUT term bigint, OUT elected_at timestamp with time zone, OUT expires_at timestamp with time zone, OUT valid_for interval', 'SETOF record'),
 	('election_history', 'election text, after bigint DEFAULT 0, OUT change bigint, OUT how text, OUT candidate text, OUT term bigint, OUT elected_at timestamp with time zone, OUT changed_at timestamp with time zone, OUT ended_at timestamp with time zone', 'SETOF record'),
 	('enqueue_candidate', 'election text, candidate text, ttl interval DEFAULT ''00:00:15''::interval, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint, OUT term bigint, OUT elected boolean, OUT queue_position bigint, OUT channel text', 'record'),
+	('enqueue_each', 'names text[], ttl interval DEFAULT ''00:00:30''::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'TABLE(name text, token bigint, granted boolean, queue_position bigint, channel text)'),
 	('enqueue_lock', 'name text, ttl interval DEFAULT ''00:00:30''::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint, OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text', 'record'),
 	('enqueue_locks', 'names text[], ttl interval DEFAULT ''00:00:30''::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint, OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text', 'record'),
 	('enqueue_permit', 'name text, permits integer, ttl interval DEFAULT ''00:00:30''::interval, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint, OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text', 'record'),
@@ -51,6 +52,7 @@ SELECT results_eq(
 	('observe_election', 'election text', 'text'),
 	('proclaim', 'election text, term bigint, candidate text', 'boolean'),
 	('read_versioned', 'key text, OUT value text, OUT version bigint', 'record'),
+	('release_each', 'names text[], tokens bigint[]', 'TABLE(name text, released boolean)'),
 	('release_lock', 'name text', 'boolean'),
 	('release_lock', 'name text, token bigint, hold_for interval DEFAULT NULL::interval, all_holds boolean DEFAULT false', 'boolean'),
 	('release_locks', 'names text[], token bigint', 'boolean'),
@@ -59,6 +61,7 @@ SELECT results_eq(
 	('resign', 'election text, term bigint', 'boolean'),
 	('revoke_lease', 'lease bigint', 'boolean'),
 	('set_permits', 'name text, permits integer', 'integer'),
+	('try_acquire_each', 'names text[], ttl interval DEFAULT ''00:00:30''::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'TABLE(name text, token bigint)'),
 	('try_acquire_lock', 'name text, ttl interval DEFAULT ''00:00:30''::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint', 'bigint'),
 	('version_guard', '', 'trigger')$$,
 	'the functions, their arguments with names, types and defaults, and what they return');
@@ -81,10 +84,10 @@ WHERE relnamespace = 'lock_election'::regnamespace AND relkind = 'v' ORDER BY re
 SELECT results_eq(
 	$$SELECT proname::text COLLATE "default" FROM our_functions WHERE has_function_privilege('public', oid, 'EXECUTE') ORDER BY 1$$,
 	$$VALUES ('acquire_lock'), ('acquire_locks'), ('acquire_permit'), ('advisory_acquire'), ('advisory_release'), ('await_leadership'), ('await_lock'), ('await_locks'), ('campaign'),
-	('compare_and_set'), ('counters'), ('current_leader'), ('election_history'), ('enqueue_candidate'), ('enqueue_lock'), ('enqueue_locks'), ('enqueue_permit'), ('fence_guard'), ('fence_leader'), ('fence_lock'),
+	('compare_and_set'), ('counters'), ('current_leader'), ('election_history'), ('enqueue_candidate'), ('enqueue_each'), ('enqueue_lock'), ('enqueue_locks'), ('enqueue_permit'), ('fence_guard'), ('fence_leader'), ('fence_lock'),
 	('force_release_lock'), ('force_release_role'), ('force_resign'), ('grant_lease'), ('health'), ('histograms'), ('is_held'), ('is_leader'), ('keep_alive'), ('lease_time_to_live'), ('look'), ('look_leases'),
-	('manager_info'), ('observe_election'), ('proclaim'), ('read_versioned'), ('release_lock'), ('release_lock'), ('release_locks'), ('renew_leadership'), ('renew_lock'), ('resign'),
-	('revoke_lease'), ('set_permits'), ('try_acquire_lock'), ('version_guard')$$,
+	('manager_info'), ('observe_election'), ('proclaim'), ('read_versioned'), ('release_each'), ('release_lock'), ('release_lock'), ('release_locks'), ('renew_leadership'), ('renew_lock'), ('resign'),
+	('revoke_lease'), ('set_permits'), ('try_acquire_each'), ('try_acquire_lock'), ('version_guard')$$,
 	'functions for everyone: these and no others');
 SELECT results_eq(
 	$$SELECT relname::text COLLATE "default" FROM pg_class WHERE relnamespace IN ('lock_election'::regnamespace, '_lock_election'::regnamespace) AND relkind IN ('r', 'v', 'S', 'm', 'f', 'p')

@@ -322,8 +322,8 @@ apply_each(LeMailbox *box, const LeCommand *cmd, LeTime now, LeReply *all)
 
 /*
  * Apply the command of a mailbox.  It is answered at once if nothing has to be written for it,
- * with the batch if something has, or in a later batch if it waits.  May not fail once
- * it is reserved: the core never half applies a command.
+ * with the batch if something has, or in a later batch if it waits.  Once it is reserved the
+ * core cannot fail, and never half applies a command; apply_each() may, which fails the batch.
  */
 static void
 apply_command(Batch *batch, uint32 proc, LeMailbox *box)
@@ -482,6 +482,7 @@ le_take_waiting(Batch *batch)
 	pfree(procs);
 }
 
+/* RENEW, KEEP_ALIVE, and AWAIT, which renews its place. */
 static bool
 is_renewal(LeMailbox *box)
 {

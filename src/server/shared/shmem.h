@@ -12,7 +12,7 @@
  *	mailbox		the session's room in shared memory: one for each database and proc
  *				number
  *
- * A slot is none of them: it is the room of a lock for one holder (core/core.h).
+ * A slot is none of them: it is the room of a lock for one holder (core/view.h).
  *
  * A request goes from a backend to the manager of its database and back
  * through the backend's mailbox, without a lock:

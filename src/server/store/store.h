@@ -10,7 +10,7 @@
  *	Slot	room for one holder of a lock: most locks have one, locks with permits several.  Its
  *			row stays while the lock lives, and is given to another lock after that
  *			(core/recycle.c).  A PostgreSQL "tuple table slot" is called tuple here.
- *	Page	a block of a table, as in PostgreSQL.  (A page of the live state is shared/page.h.)
+ *	Page	a block of a table, as in PostgreSQL.  (A page of the live state is shared/page_format.h.)
  *
  * A batch is one transaction of the manager, and writes in this order: slots, leases, places,
  * changes of elections (le_store_write()), the incarnation if it is a new one
