@@ -546,6 +546,7 @@ foreach my $point (qw(batch-applied batch-written batch-committed))
 {
 	my $token = acquire($a, 'meanwhile', q{'1 h'});
 	my @many = map { session($node) } 1 .. 6;
+	my $start = time;
 	shorten($c, 'meanwhile', $token, '3 s');
 	stop_at('batch-committed');
 	$b->async(q{SELECT acquire_lock('replayed 6', '1 h')});
@@ -557,7 +558,12 @@ foreach my $point (qw(batch-applied batch-written batch-committed))
 	go_on('batch-committed');
 	wait_until(sub { fault(q{hits('replay')}) > 0 });
 	$a->async("SELECT renew_lock('meanwhile', $token) IS NOT NULL");
-	is($a->wait, 't', 'a renewal in time comes before what expires after a replay');
+	my $late = time - $start;
+	my $renewed = $a->wait;
+  SKIP: {
+		skip "the machine was too busy to renew in time: $late s", 1 if $late > 2.5;
+		is($renewed, 't', 'a renewal in time comes before what expires after a replay');
+	}
 	fault('clear()');
 	$_->wait foreach $b, @many;
 	$_->quit foreach @many;
