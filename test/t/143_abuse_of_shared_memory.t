@@ -110,7 +110,7 @@ subtest 'a standby' => sub {
 	$node->wait_for_catchup($standby);
 	my @functions = map { [ split /\|/ ] } split /\n/, one(<<'SQL');
 SELECT p.oid::regproc, p.oid, (SELECT string_agg('NULL::' || t::regtype::text, ', ' ORDER BY n) FROM unnest(p.proargtypes) WITH ORDINALITY AS a(t, n)),
-	(SELECT string_agg(CASE t::regtype::text WHEN 'text' THEN '''x''' WHEN 'interval' THEN '''1 min''' WHEN 'text[]' THEN 'ARRAY[''x'']' WHEN 'regrole' THEN '''bob''' WHEN 'boolean' THEN 'true' ELSE '1' END || '::' || t::regtype::text, ', ' ORDER BY n)
+	(SELECT string_agg(CASE t::regtype::text WHEN 'text' THEN '''x''' WHEN 'interval' THEN '''1 min''' WHEN 'text[]' THEN 'ARRAY[''x'']' WHEN 'bigint[]' THEN 'ARRAY[1]' WHEN 'regrole' THEN '''bob''' WHEN 'boolean' THEN 'true' ELSE '1' END || '::' || t::regtype::text, ', ' ORDER BY n)
 	 FROM unnest(p.proargtypes) WITH ORDINALITY AS a(t, n)), p.pronargs
 FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
 JOIN pg_extension e ON e.oid = d.refobjid
