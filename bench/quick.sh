@@ -2,18 +2,19 @@
 # The figures that the design promises, measured in a throw-away cluster with fsync on; ratios come from one run.
 # make bench measures most of (a), (b), (c), (d) and (i) too, beside the peers; the others are only here.
 #
-#   SECTIONS="a b c d e f g h i j k" which: (a) random names against a table lock, (b) one hot lock, (c) the hot lock
+#   SECTIONS="a b c d e f g h i j k l" which: (a) random names against a table lock, (b) one hot lock, (c) the hot lock
 #                          beside a held snapshot, (d) renewals against SELECT 1, (e) very many held locks, (f) a long
 #                          queue, (g) very many leases, (h) many locks at once, (i) leaders that die or
 #                          resign, (j) advisory locks against PostgreSQL's own functions, (k) an election with very
-#                          many observers, in a cluster of its own
+#                          many observers, in a cluster of its own, (l) many locks in one call, each for itself,
+#                          against single calls, and a table with statements for as many rows
 #   ROUNDS=5 DURATION=5    alternating rounds, of which the medians count, and the seconds of each
 #   SNAPSHOT_SECONDS=60    (c) how long the snapshot is held
 #   RESTART_DEAD=1         (c) goes on until DEAD_ROWS=10000000 dead row versions are left and times a manager's restart
 #   HELD=1000000           (e) how many locks are held
 #   QUEUED=10000           (f) how many wait for one lock
 #   LEASES=100000          (g) how many are kept alive
-#   NAMES=100              (h) how many at once
+#   NAMES=100              (h) (l) how many at once
 #   LEADERS=100            (i) how many die; they take a second and a half each
 #   OBSERVERS=1000         (k) how many listen
 #   TMPDIR                 where the cluster lies; a file system in memory would measure no flushes
@@ -26,7 +27,7 @@ if [ -z "${LE_RUN:-}" ]; then
 	exit
 fi
 
-SECTIONS=${SECTIONS:-a b c d e f g h i j k}
+SECTIONS=${SECTIONS:-a b c d e f g h i j k l}
 ROUNDS=${ROUNDS:-5}
 DURATION=${DURATION:-5}
 SNAPSHOT_SECONDS=${SNAPSHOT_SECONDS:-60}
@@ -398,6 +399,38 @@ section_k()
 	printf '   the last of %s observers has been told after %s us (p50), %s us (p99); none has missed a change\n' \
 		"$OBSERVERS" "$(column "$dir/observed" 3 50)" "$(column "$dir/observed" 3 99)" >&2
 )
+
+# --- (l) many locks in one call, each for itself --------------------------------------------------------------------
+
+section_l()
+{
+	local i c
+	section "(l) $NAMES random names a call, each for itself, against single calls and a table"
+	sql 'CREATE TABLE IF NOT EXISTS table_lock (name text PRIMARY KEY, owner text NOT NULL, expires_at timestamptz NOT NULL)'
+	cat >"$dir/each.sql" <<-SQL
+		SELECT array_agg(name) AS names, array_agg(token) AS tokens FROM try_acquire_each(ARRAY(SELECT DISTINCT 'k' || (random() * 1000000)::int FROM generate_series(1, $NAMES))) \\gset
+		SELECT * FROM release_each(:names, :tokens);
+	SQL
+	cat >"$dir/each-table.sql" <<-SQL
+		WITH n AS (INSERT INTO table_lock AS l SELECT DISTINCT 'k' || (random() * 1000000)::int, (:client_id)::text, now() + interval '30 s' FROM generate_series(1, $NAMES) ORDER BY 1 ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, expires_at = excluded.expires_at WHERE l.expires_at < now() RETURNING name) SELECT array_agg(name) AS names FROM n \\gset
+		DELETE FROM table_lock WHERE name = ANY (:names) AND owner = (:client_id)::text;
+	SQL
+	for ((i = 1; i <= ROUNDS; i++)); do
+		measure "single calls, 8 clients" 8 random
+		for c in 1 4 8; do
+			measure "each, $c clients" "$c" "$dir/each"
+			measure "table, $c clients" "$c" "$dir/each-table"
+		done
+	done
+	for c in 1 4 8; do
+		rates["each, pairs, $c"]=$(median "each, $c clients" | awk "{ print \$1 * $NAMES }")
+		rates["table, pairs, $c"]=$(median "table, $c clients" | awk "{ print \$1 * $NAMES }")
+		figure "pairs/s, $NAMES a call, $c clients" "${rates["each, pairs, $c"]}" "a table, the same" "${rates["table, pairs, $c"]}" \
+			"$(ratio "${rates["each, pairs, $c"]}" "${rates["table, pairs, $c"]}")" ">= 1"
+		figure "pairs/s, $NAMES a call, $c clients" "${rates["each, pairs, $c"]}" "single calls, 8 clients" "$(median "single calls, 8 clients")" \
+			"$(ratio "${rates["each, pairs, $c"]}" "$(median "single calls, 8 clients")")" ">= 4"
+	done
+}
 
 # One role holds a million locks, and everything.
 server_conf="shared_buffers = 256MB
