@@ -23,7 +23,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes ();
 
-our @EXPORT = qw(new_node node_conf session budget one error_of manager_pid wait_for_sql wait_until waiting wait_for_waiters shorten nothing_left cpu_time stop_walwriter can_silence add_host silence_host);
+our @EXPORT = qw(new_node node_conf session budget one error_of manager_pid wal_receiver wait_for_sql wait_until waiting wait_for_waiters shorten nothing_left cpu_time stop_walwriter can_silence add_host silence_host);
 
 # Most of what is asked needs no psql. Where there is no server, that may end before it has read its input; IPC::Run, which
 # still writes, dies of that. Tests ask servers that are down, so it is an answer like any other here.
@@ -219,6 +219,16 @@ sub error_of
 
 	$node->psql($opts{dbname} // 'postgres', $sql, stdout => \$out, stderr => \$err, extra_params => \@params);
 	return $err;
+}
+
+# The process that receives a standby's WAL; shortly after its start it is not shown.
+sub wal_receiver
+{
+	my ($standby) = @_;
+	my ($done, $pid) = ask_until($standby, 'SELECT pid FROM pg_stat_wal_receiver', sub { return $_[0] =~ /^\d+$/; });
+
+	die 'the standby receives no WAL' if !$done;
+	return $pid;
 }
 
 sub manager_pid { return one('SELECT pid FROM lock_election.manager'); }

@@ -24,7 +24,7 @@ sub catch_up
 sub signal_receiver
 {
 	my ($signal) = @_;
-	my $pid = $standby->safe_psql('postgres', 'SELECT pid FROM pg_stat_wal_receiver');
+	my $pid = wal_receiver($standby);
 	kill $signal, $pid;
 	return $pid;
 }

@@ -277,7 +277,7 @@ subtest 'flushed' => sub {
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($node, 'base', has_streaming => 1);
 $standby->start;
-my $receiver = $standby->safe_psql('postgres', 'SELECT pid FROM pg_stat_wal_receiver');
+my $receiver = wal_receiver($standby);
 $node->append_conf('postgresql.conf', "synchronous_standby_names = '*'");
 $node->reload;
 wait_for_sql($node, q{SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'});

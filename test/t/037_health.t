@@ -133,8 +133,6 @@ subtest 'tables that cannot be read' => sub {
 	wait_for_sql($primary, q{SELECT release_lock('a', try_acquire_lock('a'))});
 };
 
-sub receiver { return one($standby, 'SELECT pid FROM pg_stat_wal_receiver'); }
-
 sub synchronous
 {
 	my ($names, $count) = @_;
@@ -148,7 +146,7 @@ subtest 'synchronous standbys' => sub {
 	is_healthy($primary, '', 'one that is there');
 	is(health($primary, 'standby_confirms'), 't', 'confirms');
 	my $s = session($primary);
-	my $receiver = receiver();
+	my $receiver = wal_receiver($standby);
 	kill 'STOP', $receiver;
 	$s->async(q{SELECT acquire_lock('a', '1 h')});
 	is_healthy($primary, 'no synchronous standby confirms', 'one that does not answer');
@@ -224,7 +222,7 @@ subtest 'min_durability = remote' => sub {
 	is_healthy($primary, '', 'a standby is defined');
 	$token = $s->query(q{SELECT acquire_lock('held', '1 h')});
 	like($token, qr/^\d+$/, 'granted');
-	my $receiver = receiver();
+	my $receiver = wal_receiver($standby);
 	kill 'STOP', $receiver;
 	$s->async("SELECT renew_lock('held', $token) IS NOT NULL");
 	wait_for_sql($primary, q{SET synchronous_commit = local; SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'});

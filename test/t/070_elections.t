@@ -397,7 +397,7 @@ subtest 'standbys' => sub {
 	my $standby = PostgreSQL::Test::Cluster->new('standby');
 	my $on_standby = sub { return $standby->safe_psql('postgres', $_[0]); };
 	my $receiver = sub {
-		my $pid = $on_standby->('SELECT pid FROM pg_stat_wal_receiver');
+		my $pid = wal_receiver($standby);
 		kill $_[0], $pid;
 		return $pid;
 	};
