@@ -153,9 +153,8 @@ apply_fence_ended(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply
 	le_settle_ended(core, before, now);
 }
 
-/* Tell how the token, or the lease, of this command has ended, if that is remembered and was the same role's. */
-static void
-tell_ending(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
+void
+le_reply_ending(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	int64_t token = reply->status == LE_NO_LEASE ? cmd->lease : cmd->token;
 	uint64_t kept = core->nendings < LE_ENDINGS ? core->nendings : LE_ENDINGS;
@@ -212,7 +211,7 @@ le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	memset(reply, 0, sizeof(*reply));
 	apply(core, cmd, now, reply);
 	if (reply->status == LE_LOST || reply->status == LE_NOT_HELD || reply->status == LE_NO_LEASE)
-		tell_ending(core, cmd, now, reply);
+		le_reply_ending(core, cmd, now, reply);
 	le_prealloc_free(core);
 	assert(core->to_settle == NULL && core->prealloc_value == NULL && core->prealloc_acquirer == NULL);
 }

@@ -452,8 +452,12 @@ extern void le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, L
 /* May not fail: le_core_reserve() has allocated what it needs. */
 typedef void LeApply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 
+/* core/core.c: tell how the command's token or lease has ended, if that is remembered and was the same role's */
+extern void le_reply_ending(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
+
 /* core/acquire.c, core/group.c */
 extern LeApply le_apply_acquire, le_apply_acquire_group, le_apply_await_group, le_apply_to_all;
+
 /* core/command.c */
 extern LeApply le_apply_await, le_apply_renew, le_apply_release, le_apply_check, le_apply_proclaim,
 	le_apply_set_permits;

@@ -4,10 +4,11 @@
  *		RELEASE and CHECK.
  *
  * All or nothing holds for errors alone.  Before anything is changed each name is
- * examined; if one of them would be an error, or if all together exceed a limit of
- * the role, the command changes nothing, and its reply names the first one.  Else
- * each name gets what a command of its own would get at this moment: names are
- * different locks, so that none of them changes what was found for another.
+ * examined; if one of them would be an error, with what those before it take of the
+ * role's limits, the command changes nothing, and its reply names the first one.
+ * Else each name gets what a command of its own would get in this order.  Names are
+ * different locks, so that none changes what another gets; but a queue place of
+ * several names ends as a whole with the first of them that is released.
  */
 #include "core_internal.h"
 
@@ -32,27 +33,43 @@ one_of(const LeCommand *cmd, uint32_t i)
 
 /* --- examine --- */
 
-/* One more hold of this holder: may it be, and what does the role have more by it? */
+/* May the role have this beside what the names before it take? */
 static LeStatus
-examine_reentry(const LeEntry *holder, const LeCommand *one, const LeLease *lease, LeUsage *more)
+admits(const LeCore *core, uint32_t role, const LeUsage *taken, LeUsage more)
+{
+	more.entries += taken->entries;
+	more.bytes += taken->bytes;
+	return le_role_admits(core, role, more);
+}
+
+/*
+ * One more hold of this holder: may it be?  Its record counts for the role, and is
+ * asked of the limit only beside another one, as le_reentry_check() does.
+ */
+static LeStatus
+examine_reentry(const LeCore *core, const LeEntry *holder, const LeCommand *one, const LeLease *lease,
+				LeUsage *taken)
 {
 	LeStatus status = le_reentry_status(holder, one->mode, lease, one->ttl);
 
 	if (status == LE_OK && holder->uncommitted != NULL)
-		more->bytes += le_usage_of_hold().bytes;
+		status = admits(core, one->role, taken, le_usage_of_hold());
+	if (!le_entry_counts_once(holder) || holder->uncommitted != NULL)
+		taken->bytes += le_usage_of_hold().bytes;
 	return status;
 }
 
 /*
- * What le_apply_acquire() would make of this name, without doing it.  *more grows by
- * what the role would have more.  The order of the rules is that of
- * le_apply_acquire().
+ * What le_apply_acquire() would make of this name after those before it, without
+ * doing it: the same rules in the same order.  *taken grows by what the role would
+ * have more.
  */
 static LeStatus
 examine_acquire(const LeCore *core, const LeSession *session, const LeCommand *one, const LeLease *lease,
-				LeTime now, LeUsage *more)
+				LeTime now, LeUsage *taken)
 {
 	const LeLock *lock = le_core_find_lock(core, one->kind, one->name);
+	LeUsage entry = le_usage_of_entry(one->name.len, one->owner.len, one->value.len);
 	LeStatus status;
 
 	if (lock != NULL)
@@ -69,12 +86,12 @@ examine_acquire(const LeCore *core, const LeSession *session, const LeCommand *o
 		{
 			holder = le_lock_owned(core, lock, one->role, one->owner, lease, one->session);
 			if (holder != NULL && holder->lease == lease)
-				return examine_reentry(holder, one, lease, more);
+				return examine_reentry(core, holder, one, lease, taken);
 			holder = le_same_place(core, lock, lease, one);
 			if (holder != NULL)
 			{
 				if (holder->uncommitted != NULL)
-					more->bytes += le_usage_of_hold().bytes;
+					taken->bytes += le_usage_of_hold().bytes;
 				return LE_OK;
 			}
 		}
@@ -82,7 +99,7 @@ examine_acquire(const LeCore *core, const LeSession *session, const LeCommand *o
 		/* 3. one more hold of what the caller holds */
 		holder = le_reentry_find(core, lock, session, one, lease);
 		if (holder != NULL)
-			return examine_reentry(holder, one, lease, more);
+			return examine_reentry(core, holder, one, lease, taken);
 
 		/* 4. not granted, or a place */
 		if (!le_acquire_admitted(lock, one, now))
@@ -93,16 +110,19 @@ examine_acquire(const LeCore *core, const LeSession *session, const LeCommand *o
 				return LE_LIMIT_WAITERS;
 		}
 	}
-	more->entries++;
-	more->bytes += le_usage_of_entry(one->name.len, one->owner.len, one->value.len).bytes;
-	return LE_OK;
+
+	/* 5. a new entry, with the record of its uncommitted hold */
+	status = admits(core, one->role, taken, entry);
+	taken->entries += entry.entries;
+	taken->bytes += entry.bytes + le_usage_of_hold().bytes;
+	return status;
 }
 
 /* The error that this command is, with which of its names; LE_OK: it is none. */
 static LeStatus
 examine(LeCore *core, const LeCommand *cmd, LeTime now, uint32_t *which)
 {
-	LeUsage more = {0};
+	LeUsage taken = {0};
 	LeSession *session = NULL;
 	LeLease *lease = NULL;
 	LeStatus status;
@@ -122,7 +142,7 @@ examine(LeCore *core, const LeCommand *cmd, LeTime now, uint32_t *which)
 
 		*which = i;
 		if (cmd->type == LE_CMD_ACQUIRE)
-			status = examine_acquire(core, session, &one, lease, now, &more);
+			status = examine_acquire(core, session, &one, lease, now, &taken);
 		else
 		{
 			/* a token of another role is an error; one that holds nothing is an answer */
@@ -133,7 +153,7 @@ examine(LeCore *core, const LeCommand *cmd, LeTime now, uint32_t *which)
 			return status;
 	}
 	*which = 0;
-	return le_role_admits(core, cmd->role, more);
+	return LE_OK;
 }
 
 /* --- apply --- */
@@ -175,6 +195,8 @@ le_core_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *repl
 	all->status = examine(core, cmd, now, &all->which);
 	if (all->status != LE_OK)
 	{
+		if (all->status == LE_NO_LEASE)
+			le_reply_ending(core, cmd, now, all);
 		le_prealloc_free(core);
 		return;
 	}

@@ -135,14 +135,13 @@ one_of_each(const LeCommand *cmd, uint32_t i)
 
 /*
  * Several names, each for itself.  For the model, and whoever remembers, these are
- * commands of their own.  An error has changed nothing, and was to be: of one name,
- * if that alone is asked for; a limit of the role's, if all of them are.
+ * commands of their own.  An error has changed nothing, and was to be: the same names,
+ * asked for one after the other, come to it.
  */
 void
 batch_post_each(World *w, const LeCommand *cmd)
 {
 	LeReply replies[MAX_GROUP], all, reply;
-	bool refused = false;
 
 	w->commands++;
 	ENSURE(w, le_core_reserve(w->core, cmd));
@@ -152,18 +151,15 @@ batch_post_each(World *w, const LeCommand *cmd)
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
 		LeCommand one = one_of_each(cmd, i);
-		bool limit = all.status == LE_LIMIT_LOCKS || all.status == LE_LIMIT_BYTES;
 
 		if (all.status == LE_OK)
 			post_applied(w, &one, &replies[i]);
-		else if (limit || i == all.which)
+		else if (i <= all.which)
 		{
 			batch_post(w, &one, &reply);
-			refused |= limit ? reply.status == LE_LIMIT_LOCKS || reply.status == LE_LIMIT_BYTES
-							 : reply.status == all.status;
+			ENSURE(w, i < all.which || reply.status == all.status);
 		}
 	}
-	ENSURE(w, refused == (all.status != LE_OK));
 }
 
 /* A batch has begun: it goes on with what the one before has left of the mail.  False: there is none. */

@@ -72,6 +72,21 @@ subtest 'limits are those of all together' => sub {
 	end_all();
 };
 
+subtest 'a lease that has ended' => sub {
+	my $s = session($node);
+	my $lease = $s->query('SELECT grant_lease()');
+
+	$s->query("SELECT revoke_lease($lease)");
+	ok(fails($s, "SELECT * FROM try_acquire_each('{a,b}', lease => $lease)"), 'is an error');
+	like($s->error, qr/LE001: lease $lease does not exist, or has ended\n.*revoked/, 'which says how it ended');
+	$s->query("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT acquire_lock('a', owner => 'x')");
+	$s->query("SELECT count(token) FROM try_acquire_each('{a,b}')");
+	like($s->error, qr/older than the grant of lock "b"/, 'a warning names the one that was granted');
+	$s->query('ROLLBACK');
+	$s->quit;
+	end_all();
+};
+
 subtest 'a token of another role' => sub {
 	my $s = session($node, user => 'holder');
 	my $mine = $s->query(q{SELECT array_agg(token) FROM try_acquire_each('{mine,also}')});

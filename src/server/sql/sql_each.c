@@ -6,6 +6,7 @@
 #include "postgres.h"
 
 #include "funcapi.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 
 #include "backend/durability.h"
@@ -58,7 +59,8 @@ acquire_each(FunctionCallInfo fcinfo, LeCommand *cmd)
 {
 	LeEachAnswer *answers;
 	LeReply reply;
-	bool granted = false, told_owner = false;
+	int granted = -1; /* the first that was not held before */
+	bool told_owner = false;
 
 	/* 1. ask */
 	cmd->type = LE_CMD_ACQUIRE;
@@ -84,20 +86,23 @@ acquire_each(FunctionCallInfo fcinfo, LeCommand *cmd)
 	{
 		LeEachAnswer *answer = &answers[i];
 
+		/* on a lease nothing is counted: asking again takes back what was to be released */
+		if (cmd->lease != 0 && (answer->status == LE_OK || answer->status == LE_QUEUED))
+			le_pending_cancel(answer->token, cmd->names[i]);
 		if (answer->status != LE_OK)
 			continue;
-		granted = true;
 		cmd->name = cmd->names[i];
 		if (answer->shared_owner && !told_owner)
 			le_notice_shared_owner(cmd);
 		told_owner |= answer->shared_owner;
-		/* on a lease nothing is counted: it takes back what was to be released */
-		if (answer->reentrant && cmd->lease != 0)
-			le_pending_cancel(answer->token, cmd->name);
+		if (!answer->reentrant && granted < 0)
+			granted = (int) i;
 	}
-	cmd->name = cmd->names[0];
-	if (granted)
+	if (granted >= 0)
+	{
+		cmd->name = cmd->names[granted];
 		le_warn_old_snapshot(fcinfo, cmd, &reply);
+	}
 	return answers;
 }
 
@@ -209,6 +214,19 @@ release_now(LeCommand *cmd, LeEachAnswer *answers)
 	le_wait_durable_fenced(cmd, &reply);
 }
 
+/* The client is sent the names, which may have no place in its encoding. */
+static void
+check_can_send(const LeCommand *cmd)
+{
+	for (uint32 i = 0; i < cmd->nnames; i++)
+	{
+		char *sent = pg_server_to_client(cmd->names[i].data, (int) cmd->names[i].len);
+
+		if (sent != cmd->names[i].data)
+			pfree(sent);
+	}
+}
+
 /* release_each(names, tokens) */
 Datum
 le_release_each(PG_FUNCTION_ARGS)
@@ -220,12 +238,14 @@ le_release_each(PG_FUNCTION_ARGS)
 	cmd.tokens = le_arg_tokens(fcinfo, 1, cmd.nnames);
 	le_check_can_attach();
 	answers = palloc0_array(LeEachAnswer, cmd.nnames);
+
+	/* what is released at once is not undone by an error: first what may be one */
+	InitMaterializedSRF(fcinfo, 0);
+	check_can_send(&cmd);
 	if (le_release_is_final(fcinfo))
 		release_now(&cmd, answers);
 	else
 		release_at_commit(&cmd, answers);
-
-	InitMaterializedSRF(fcinfo, 0);
 	for (uint32 i = 0; i < cmd.nnames; i++)
 	{
 		LeTuple row = {0};
