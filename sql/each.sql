@@ -65,6 +65,27 @@ SELECT * FROM release_each('{t1}', ARRAY[(SELECT token FROM lock_election.locks 
 ROLLBACK;
 SELECT name FROM lock_election.locks WHERE name LIKE 't%';
 
+-- asking again on a lease takes back what was to be released: a holder, and a place
+SELECT grant_lease('1 min') AS lease \gset
+SELECT acquire_lock('k1', owner => 'other') IS NOT NULL AS held;
+SELECT token AS place FROM enqueue_each('{k1}', lease => :lease) \gset
+SELECT token AS held FROM try_acquire_each('{k2}', lease => :lease) \gset
+SELECT token AS also FROM try_acquire_each('{k3}', lease => :lease) \gset
+BEGIN;
+SELECT * FROM release_each('{k1,k2,k3}', ARRAY[:place, :held, :also]);
+SELECT token = :place AS same, granted FROM enqueue_each('{k1}', lease => :lease);
+SELECT token = :held AS same, granted FROM enqueue_lock('k2', lease => :lease);
+COMMIT;
+SELECT await_lock('k1', :place), is_held('k2', :held), is_held('k3', :also);
+SELECT revoke_lease(:lease);
+
+-- an answer that cannot be sent releases nothing
+SELECT token AS t FROM try_acquire_each(ARRAY[U&'\3042']) \gset
+SET client_encoding = 'LATIN1';
+SELECT * FROM release_each(ARRAY[U&'\3042'], ARRAY[:t]);
+RESET client_encoding;
+SELECT is_held(U&'\3042', :t);
+
 -- errors, and then nothing is changed
 SELECT acquire_permit('permits', 3) IS NOT NULL AS permit;
 SELECT * FROM try_acquire_each('{e1,permits,e2}');

@@ -127,6 +127,15 @@ le_pending_cancel(int64 token, LeText name)
 	any_cancel = true;
 }
 
+void
+le_pending_cancel_all(const LeCommand *cmd, int64 token)
+{
+	for (uint32 i = 0; i < cmd->nnames; i++)
+		le_pending_cancel(token, cmd->names[i]);
+	if (cmd->nnames == 0)
+		le_pending_cancel(token, cmd->name);
+}
+
 /* Is it of this token and name?  Several locks that were acquired at once have one token. */
 static bool
 is_of(const LePending *p, int64 token, LeText name)

@@ -28,6 +28,8 @@ extern bool le_pending_any(int64 token);
 extern int64 le_pending_own(LeKind kind, LeText name);
 /* The lock was acquired again: withdraw the pending releases of this token and name. */
 extern void le_pending_cancel(int64 token, LeText name);
+/* The same for all names of a command, which answered this token. */
+extern void le_pending_cancel_all(const LeCommand *cmd, int64 token);
 
 /* --- ends of (sub)transactions, from backend/xact.c --- */
 

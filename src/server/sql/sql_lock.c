@@ -334,12 +334,7 @@ le_acquire(FunctionCallInfo fcinfo, LeAsk ask)
 
 	/* 3. on a lease, or by a leader, holds are not counted: this acquire takes pending releases back */
 	if (reply.reentrant && (cmd.lease != 0 || cmd.kind == LE_KIND_ELECTION))
-	{
-		for (uint32 i = 0; i < cmd.nnames; i++)
-			le_pending_cancel(reply.token, cmd.names[i]);
-		if (cmd.nnames == 0)
-			le_pending_cancel(reply.token, cmd.name);
-	}
+		le_pending_cancel_all(&cmd, reply.token);
 
 	/* 4. warn, and remember the grant for its release */
 	if (!gave_up)

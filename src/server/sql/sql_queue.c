@@ -9,6 +9,7 @@
 #include "utils/builtins.h"
 
 #include "backend/durability.h"
+#include "backend/pending.h"
 #include "backend/session_request.h"
 #include "backend/session_mailbox.h"
 #include "shared/channel.h"
@@ -38,6 +39,10 @@ le_enqueue(FunctionCallInfo fcinfo, LeAsk ask)
 		le_check_reply(&cmd, &reply);
 	le_wait_durable(&reply, le_kind_word(cmd.kind), cmd.name);
 	granted = reply.status == LE_OK;
+
+	/* on a lease nothing is counted: asking again takes back what was to be released */
+	if (cmd.lease != 0)
+		le_pending_cancel_all(&cmd, reply.token);
 	if (granted)
 		le_warn_old_snapshot(fcinfo, &cmd, &reply);
 
