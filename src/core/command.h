@@ -192,6 +192,24 @@ typedef struct LeCommand
 	uint32_t request; /* the requester's number for this request */
 } LeCommand;
 
+/* The same command for one of its several names, with that one's token. */
+static inline LeCommand
+le_command_for(const LeCommand *cmd, uint32_t i)
+{
+	LeCommand one = *cmd;
+
+	one.name = cmd->names[i];
+	one.names = NULL;
+	one.nnames = 0;
+	one.each = false;
+	one.tokens = NULL;
+	if (cmd->tokens != NULL && cmd->type == LE_CMD_ACQUIRE)
+		one.reenter = cmd->tokens[i];
+	else if (cmd->tokens != NULL)
+		one.token = cmd->tokens[i];
+	return one;
+}
+
 typedef struct LeReply
 {
 	LeStatus status;

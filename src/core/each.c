@@ -12,25 +12,6 @@
  */
 #include "core_internal.h"
 
-/* The same command for one of its names. */
-static LeCommand
-one_of(const LeCommand *cmd, uint32_t i)
-{
-	LeCommand one = *cmd;
-	int64_t token = cmd->tokens != NULL ? cmd->tokens[i] : 0;
-
-	one.name = cmd->names[i];
-	one.names = NULL;
-	one.nnames = 0;
-	one.each = false;
-	one.tokens = NULL;
-	if (cmd->type == LE_CMD_ACQUIRE)
-		one.reenter = token;
-	else
-		one.token = token;
-	return one;
-}
-
 /* --- examine --- */
 
 /* May the role have this beside what the names before it take? */
@@ -137,7 +118,7 @@ examine(LeCore *core, const LeCommand *cmd, LeTime now, uint32_t *which)
 	}
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
-		LeCommand one = one_of(cmd, i);
+		LeCommand one = le_command_for(cmd, i);
 		LeReply found = {0};
 
 		*which = i;
@@ -207,7 +188,7 @@ le_core_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *repl
 	all->valid_for = LE_NEVER;
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
-		LeCommand one = one_of(cmd, i);
+		LeCommand one = le_command_for(cmd, i);
 		LeReply *reply = &replies[i];
 
 		memset(reply, 0, sizeof(*reply));

@@ -18,18 +18,6 @@
 
 /* --- acquire --- */
 
-/* The same command for one of its names. */
-static LeCommand
-one_of(const LeCommand *cmd, uint32_t i)
-{
-	LeCommand one = *cmd;
-
-	one.name = cmd->names[i];
-	one.names = NULL;
-	one.nnames = 0;
-	return one;
-}
-
 /*
  * A waiter that comes back finds its grant stored already, as in core/acquire.c;
  * an administrator may have ended a part of it since.
@@ -396,7 +384,7 @@ le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *
 void
 le_apply_await_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	LeCommand one = one_of(cmd, 0);
+	LeCommand one = le_command_for(cmd, 0);
 
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
@@ -474,7 +462,7 @@ reply_merge(LeReply *reply, const LeReply *answer, const LeCommand *cmd, uint32_
 void
 le_apply_to_all(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	LeCommand one = one_of(cmd, 0);
+	LeCommand one = le_command_for(cmd, 0);
 
 	if (cmd->type == LE_CMD_RELEASE && find_place(core, cmd) != NULL)
 	{

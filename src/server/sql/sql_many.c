@@ -59,11 +59,8 @@ release_each_at_commit(const LeCommand *cmd)
 
 	for (uint32 i = 0; i < cmd->nnames; i++)
 	{
-		LeCommand one = *cmd;
+		LeCommand one = le_command_for(cmd, i);
 
-		one.name = cmd->names[i];
-		one.names = NULL;
-		one.nnames = 0;
 		all &= le_release_at_commit(&one);
 	}
 	return all;
