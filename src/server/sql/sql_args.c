@@ -85,6 +85,22 @@ check_duplicates(const LeText *names, int n)
 	pfree(sorted);
 }
 
+/* An array that is not null, of one dimension or empty, and its length. */
+static ArrayType *
+required_array(FunctionCallInfo fcinfo, int number, const char *argument, int *length)
+{
+	ArrayType *array;
+
+	if (PG_ARGISNULL(number))
+		bad_null(argument);
+	array = PG_GETARG_ARRAYTYPE_P(number);
+	if (ARR_NDIM(array) > 1)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("%s must have one dimension only", argument)));
+	*length = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+	return array;
+}
+
 void
 le_arg_names(FunctionCallInfo fcinfo, LeCommand *cmd)
 {
@@ -95,13 +111,7 @@ le_arg_names(FunctionCallInfo fcinfo, LeCommand *cmd)
 	int n;
 
 	/* 1. the array */
-	if (PG_ARGISNULL(0))
-		bad_null("names");
-	array = PG_GETARG_ARRAYTYPE_P(0);
-	n = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
-	if (ARR_NDIM(array) > 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("names must have one dimension only")));
+	array = required_array(fcinfo, 0, "names", &n);
 	if (n < 1 || n > LE_MAX_NAMES)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("names is out of range: %d names", n),
@@ -133,13 +143,7 @@ le_arg_tokens(FunctionCallInfo fcinfo, int number, uint32 n)
 	int64 *tokens;
 	int length;
 
-	if (PG_ARGISNULL(number))
-		bad_null("tokens");
-	array = PG_GETARG_ARRAYTYPE_P(number);
-	length = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
-	if (ARR_NDIM(array) > 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("tokens must have one dimension only")));
+	array = required_array(fcinfo, number, "tokens", &length);
 	if (length != (int) n)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("there are %u names and %d tokens", n, length),
