@@ -1,6 +1,7 @@
 # Runs lockctl as a user would: real processes, with their own standard files.
 #
 #   ctl_node($node)                      the server that the following calls use
+#   my $node = ctl_network_node()        one with the extension that those of 10.97.0.0/24 reach, too, for them to use
 #   my ($rc, $out, $err) = ctl(@args)    runs it to its end; $rc as a shell has it
 #   my $c = start_ctl(@args)             in the background, in a process group of its own
 #     $c->pid, $c->kill('TERM'), $c->out, $c->err, $c->wait ($rc), $c->ended, $c->signal (that it has died of, or 0)
@@ -22,7 +23,7 @@ use LeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(ctl_node ctl_env ctl start_ctl stamps ran alive boottime wait_held wait_waiting child_of own_cgroup
+our @EXPORT = qw(ctl_node ctl_network_node ctl_env ctl start_ctl stamps ran alive boottime wait_held wait_waiting child_of own_cgroup
   with_mounts two one_after_the_other $contended $short_ttl);
 
 my $lockctl = "$ENV{PWD}/build/lockctl/lockctl";
@@ -42,6 +43,16 @@ END
 }
 
 sub ctl_node { $node = $_[0]; return; }
+
+sub ctl_network_node
+{
+	my $server = new_node('main', start => 0, conf => "listen_addresses = '*'\n");
+	$server->append_conf('pg_hba.conf', 'host all all 10.97.0.0/24 trust');
+	$server->start;
+	$server->safe_psql('postgres', 'CREATE EXTENSION lock_election');
+	ctl_node($server);
+	return $server;
+}
 
 sub ctl_env
 {

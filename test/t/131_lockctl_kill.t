@@ -8,11 +8,7 @@ use LeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('main', start => 0, conf => "listen_addresses = '*'\n");
-$node->append_conf('pg_hba.conf', 'host all all 10.97.0.0/24 trust');
-$node->start;
-$node->safe_psql('postgres', 'CREATE EXTENSION lock_election');
-ctl_node($node);
+my $node = ctl_network_node();
 my $dir = PostgreSQL::Test::Utils::tempdir();
 
 # The state Z is that of its first thread. No signal of the keyboard's kind reaches it, having a session of its own.
