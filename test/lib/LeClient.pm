@@ -18,7 +18,7 @@ use Test::More;
 
 our @EXPORT = qw(client_test client_kinds server_control freeze thaw);
 
-sub client_kinds { return qw(plain address thread); }
+sub client_kinds { return split ' ', $ENV{LE_CLIENT_KINDS} // 'plain address thread'; }
 
 sub client_test
 {

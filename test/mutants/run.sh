@@ -30,5 +30,7 @@ for ((i = 1; i <= LE_JOBS; i++)); do
 		chown -R -P nobody:nogroup "$("$bin/pg_config" --pkglibdir)" "$("$bin/pg_config" --sharedir)/extension"
 	done
 done
+# the library's sanitizers notice none of these faults
+LE_ENV+=(LE_CLIENT_KINDS=plain)
 LE_ENV+=(LE_JOBS="$LE_JOBS" LE_BUILD_PG_CONFIG="/usr/lib/postgresql/$PG_MAJOR/bin/pg_config" ONLY="${ONLY:-}")
 le_run perl test/mutants/run.pl
