@@ -109,7 +109,7 @@ work(le_session *s, int64_t now, int64_t *next)
 		return le_observe_work(s, now, next);
 	if (!le_link_empty(&s->todo) && now >= net->ask_at)
 	{
-		le_request(s, le_container(s->todo.next, le_hold, link));
+		le_request(s);
 		return true;
 	}
 	if (now < net->ask_at)
@@ -174,7 +174,7 @@ give_back(le_session *s)
 		if (hold->server_token == 0 || (!s->orphan && hold->hold_for == 0))
 			le_hold_done(hold);
 		else
-			le_request(s, hold);
+			le_request(s);
 	}
 }
 

@@ -51,7 +51,7 @@
 #define LE_OWNER_MAX     200
 /* "le_" and 32 hexadecimal digits */
 #define LE_CHANNEL_SIZE 36
-/* "#", 16 digits, "-", number, ".", attempt */
+/* "#", 16 digits, "-", number of the statement */
 #define LE_MARKER_SIZE 64
 
 /* --- lists --- */
@@ -146,7 +146,6 @@ struct le_hold
 	bool shared, try;
 	int permits;
 	int64_t until; /* ns; LE_NEVER: none */
-	int64_t number;
 
 	_Atomic int state;      /* le_hold_state */
 	_Atomic int stop_asked; /* by le_stop */
@@ -159,7 +158,8 @@ struct le_hold
 	uint64_t epoch;       /* of the lease */
 	char *candidate;      /* of a term: the text to stand with */
 	int64_t server_token; /* of the place or the hold */
-	int attempt;          /* of asking for it */
+	int64_t asked;        /* the number of the statement that asked for it */
+	bool alone;           /* together with others it failed */
 	int releases;         /* times that giving back was sent */
 	int hold_for;         /* ms, for giving back */
 	bool hint;            /* was announced: look at it first */
@@ -287,7 +287,7 @@ struct le_session
 	le_link sent, queued, granted;
 	le_link refused; /* releases that the server refuses: tried again with each renewal */
 	le_link ops, observers, channels, events;
-	int64_t holds_made;
+	int64_t asks;       /* statements that asked for holds */
 	int64_t next_until; /* the nearest how->until of a waiting hold, or earlier */
 	char *fence_schema; /* net.schema for other threads */
 	bool state_event, renewed_event, user_woken;
@@ -440,8 +440,11 @@ extern le_status le_check_candidacy(const char *election, const char *candidate,
 
 /* --- request.c: of the network thread; what is asked for holds --- */
 
-/* Locked at entry and exit, not in between.  Asks for the hold, or gives it back. */
-extern void le_request(le_session *s, le_hold *hold);
+/*
+ * Locked at entry and exit, not in between.  Asks for the first hold of the list
+ * todo, or gives it back, and with it others that can go in one statement.
+ */
+extern void le_request(le_session *s);
 /* The owner that the server is told. */
 extern void le_hold_owner(const le_hold *hold, char owner[LE_OWNER_MAX + LE_MARKER_SIZE]);
 extern void le_release_answer(le_hold *hold, bool released); /* locked */

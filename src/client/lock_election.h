@@ -6,7 +6,8 @@
  * A session has one connection, one lease on the server, and threads of its
  * own that keep the lease alive.  Everything that the session acquires or
  * waits for hangs on that lease.  A process needs one session, whatever it
- * locks: a thousand waiters share its connection.
+ * locks: a thousand waiters share its connection, and the locks that many
+ * threads ask for, or give back, at one time travel in one statement.
  *
  *		le_options options = {.size = sizeof(options), .ttl_ms = 10000};
  *		const char *name = "invoices";

@@ -2,10 +2,11 @@
  * reconcile.c
  *		What has become of statements whose answer was lost.
  *
- * Every asking for a hold has an owner of its own that the server's views show.
- * So a place or a hold of our lease whose token we do not know is either the
- * one that was asked for when the connection broke: then it is ours, in its old
- * order.  Or nobody waits for it any more: then it is given back.
+ * Every statement that asks has an owner of its own that the server's views
+ * show, and asks once for a name.  So a place or a hold of our lease whose token
+ * we do not know is either one that was asked for when the connection broke:
+ * then it is ours, in its old order.  Or nobody waits for it any more: then it
+ * is given back.
  *
  * Before looking, the backend of the broken connection must be gone, or it
  * could still take a place that nobody knows of.  The new connection has
@@ -69,9 +70,23 @@ old_backend_lives(le_session *s)
 	return lives;
 }
 
-/* The hold with this token or, if it is not known, the one that was asked for under this owner. */
+static bool
+has_name(const le_hold *hold, const char *name)
+{
+	for (int i = 0; i < hold->n; i++)
+	{
+		if (strcmp(hold->names[i], name) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The hold with this token or, if it is not known, the one that was asked for by
+ * this name under this owner: one statement may have asked for many.
+ */
 static le_hold *
-find_hold(le_session *s, int64_t token, const char *owner)
+find_hold(le_session *s, int64_t token, const char *name, const char *owner)
 {
 	le_link *lists[] = {&s->todo, &s->queued, &s->granted, &s->sent, &s->refused};
 	char asked[LE_OWNER_MAX + LE_MARKER_SIZE];
@@ -87,7 +102,7 @@ find_hold(le_session *s, int64_t token, const char *owner)
 			if (hold->phase != LE_PHASE_SENT)
 				continue;
 			le_hold_owner(hold, asked);
-			if (strcmp(asked, owner) == 0)
+			if (strcmp(asked, owner) == 0 && has_name(hold, name))
 				return hold;
 		}
 	}
@@ -134,7 +149,7 @@ found(le_session *s, const PGresult *result, int row)
 	/* what the application has hung on the lease by itself is none of ours */
 	if (strncmp(owner, s->name, name) != 0 || strncmp(owner + name, s->marker, strlen(s->marker)) != 0)
 		return;
-	hold = find_hold(s, token, owner);
+	hold = find_hold(s, token, PQgetvalue(result, row, 1), owner);
 	if (hold == NULL)
 	{
 		le_unlock(s);

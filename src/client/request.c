@@ -15,17 +15,157 @@
 
 #define PAUSE (100 * LE_MS_NS)
 
+/* The most holds that one statement asks for, or gives back. */
+#define TOGETHER_MAX 128
+/* So many holds are looked at to find them. */
+#define LOOK_MAX (4 * TOGETHER_MAX)
+
+/* The holds of one statement, with a reference to each. */
+typedef struct Together
+{
+	int n;
+	le_hold *holds[TOGETHER_MAX];
+} Together;
+
 void
 le_hold_owner(const le_hold *hold, char owner[LE_OWNER_MAX + LE_MARKER_SIZE])
 {
-	snprintf(owner, LE_OWNER_MAX + LE_MARKER_SIZE, "%s%s-%lld.%d", hold->session->name, hold->session->marker,
-			 (long long) hold->number, hold->attempt);
+	snprintf(owner, LE_OWNER_MAX + LE_MARKER_SIZE, "%s%s-%lld", hold->session->name, hold->session->marker,
+			 (long long) hold->asked);
+}
+
+/* --- what travels together --- */
+
+/* The names that were seen, by a hash of 12 bits: a name that looks like another one travels a statement later. */
+typedef struct Seen
+{
+	uint64_t bits[64];
+} Seen;
+
+/* Marks the names of a hold; was one of them seen? */
+static bool
+see(Seen *seen, const le_hold *hold)
+{
+	bool was = false;
+
+	for (int i = 0; i < hold->n; i++)
+	{
+		uint32_t hash = 2166136261u; /* FNV-1a */
+		uint64_t bit;
+
+		for (const char *p = hold->names[i]; *p != '\0'; p++)
+			hash = (hash ^ (unsigned char) *p) * 16777619u;
+		hash ^= hash >> 12;
+		bit = UINT64_C(1) << (hash & 63);
+		was |= (seen->bits[hash >> 6 & 63] & bit) != 0;
+		seen->bits[hash >> 6 & 63] |= bit;
+	}
+	return was;
+}
+
+static bool
+is_wanted(const le_hold *hold)
+{
+	return atomic_load(&hold->state) == LE_HOLD_WAITING;
+}
+
+/* Can a statement for many carry it? */
+static bool
+is_simple(const le_hold *hold)
+{
+	if (hold->alone)
+		return false;
+	if (is_wanted(hold))
+		return hold->kind == LE_KIND_LOCK;
+	return hold->server_token != 0 && hold->hold_for == 0 &&
+		   (hold->kind == LE_KIND_LOCK || hold->kind == LE_KIND_PERMIT);
+}
+
+static bool
+are_alike(const le_hold *a, const le_hold *b)
+{
+	return is_wanted(a) == is_wanted(b) && (!is_wanted(a) || (a->try == b->try && a->shared == b->shared));
+}
+
+/* The first hold of the list, and those behind it that can go with it. */
+static void
+choose(le_session *s, Together *t)
+{
+	le_hold *first = le_container(s->todo.next, le_hold, link);
+	Seen seen = {{0}};
+	int left = LOOK_MAX;
+
+	t->n = 0;
+	for (le_link *link = s->todo.next; link != &s->todo && left > 0 && t->n < TOGETHER_MAX;
+		 link = link->next, left--)
+	{
+		le_hold *hold = le_container(link, le_hold, link);
+		/* the names of elections are others */
+		bool passed_over = hold->kind != LE_KIND_TERM && see(&seen, hold);
+
+		if (hold != first && (passed_over || !is_simple(hold) || !are_alike(first, hold)))
+			continue;
+		hold->refs++;
+		t->holds[t->n++] = hold;
+		if (!is_simple(first))
+			break;
+	}
+}
+
+/* The name, or the array of names. */
+static void
+add_names(const Together *t, le_text *text)
+{
+	if (t->n == 1)
+	{
+		le_hold_names(t->holds[0], text);
+		return;
+	}
+	for (int i = 0; i < t->n; i++)
+	{
+		le_text_add(text, i == 0 ? "{" : ",");
+		le_text_add_element(text, t->holds[i]->names[0]);
+	}
+	le_text_add(text, "}");
+}
+
+/* The token, or the array of tokens. */
+static void
+add_tokens(const Together *t, le_text *text)
+{
+	if (t->n > 1)
+		le_text_add(text, "{");
+	for (int i = 0; i < t->n; i++)
+		le_text_add(text, "%s%lld", i == 0 ? "" : ",", (long long) t->holds[i]->server_token);
+	if (t->n > 1)
+		le_text_add(text, "}");
+}
+
+/* One row a hold; else the server is not of our version, and the outcome is not known. */
+static bool
+is_answer(le_session *s, const Together *t, const PGresult *result)
+{
+	if (PQresultStatus(result) != PGRES_TUPLES_OK)
+		return false;
+	if (PQntuples(result) == t->n)
+		return true;
+	le_error_set(&s->net.error, LE_UNKNOWN, "", "the server has answered %d rows for %d names",
+				 PQntuples(result), t->n);
+	return false;
+}
+
+/* A statement for many that failed took no effect: each is tried alone, and told its own error. */
+static bool
+fails_alone(const Together *t, const le_error *error)
+{
+	return t->n > 1 && !le_error_is_unknown(error) && !le_error_passes(error) &&
+		   strcmp(error->sqlstate, "LE001") != 0;
 }
 
 /* --- asking --- */
 
 static void
-ask_sql(const le_hold *hold, const char *schema, le_text *sql)
+ask_sql(const Together *t, const char *schema, le_text *sql)
 {
 	static const char *const try[] = {
 		[LE_KIND_LOCK] = "SELECT %s.acquire_lock($1, wait => '0', owner => $2, lease => $3, mode => $4)",
@@ -40,27 +180,35 @@ ask_sql(const le_hold *hold, const char *schema, le_text *sql)
 		[LE_KIND_PERMIT] = "SELECT * FROM %s.enqueue_permit($1, owner => $2, lease => $3, permits => $4)",
 		[LE_KIND_TERM] = "SELECT * FROM %s.enqueue_candidate($1, owner => $2, lease => $3, candidate => $4)",
 	};
-	const char *format = (hold->try ? try : queue)[hold->kind], *at = strstr(format, "%s");
+	static const char try_each[] =
+		"SELECT token FROM %s.try_acquire_each($1, owner => $2, lease => $3, mode => $4)";
+	static const char queue_each[] = "SELECT token, granted, queue_position, channel"
+									 " FROM %s.enqueue_each($1, owner => $2, lease => $3, mode => $4)";
+	const le_hold *first = t->holds[0];
+	const char *format = (first->try ? try : queue)[first->kind], *at;
 
+	if (t->n > 1)
+		format = first->try ? try_each : queue_each;
+	at = strstr(format, "%s");
 	le_text_add(sql, "%.*s%s%s", (int) (at - format), format, schema, at + 2);
 }
 
 /* It was granted, or has a place; but the application may not want it any more. */
 static void
-asked(le_session *s, le_hold *hold, const PGresult *result)
+asked(le_session *s, le_hold *hold, const PGresult *result, int row)
 {
-	bool granted = hold->try || PQgetvalue(result, 0, 1)[0] == 't';
+	bool granted = hold->try || PQgetvalue(result, row, 1)[0] == 't';
 	le_error error;
 
-	if (PQgetisnull(result, 0, 0))
+	if (PQgetisnull(result, row, 0))
 	{
 		le_error_set(&error, LE_TIMEOUT, "", "somebody else holds it, or is queued for it");
-		if (atomic_load(&hold->state) == LE_HOLD_WAITING)
+		if (is_wanted(hold))
 			le_hold_over(hold, &error);
 		le_hold_done(hold);
 		return;
 	}
-	hold->server_token = strtoll(PQgetvalue(result, 0, 0), NULL, 10);
+	hold->server_token = strtoll(PQgetvalue(result, row, 0), NULL, 10);
 	hold->phase = granted ? LE_PHASE_GRANTED : LE_PHASE_QUEUED;
 	if (atomic_load(&hold->state) == LE_HOLD_OVER)
 		le_link_prepend(&s->todo, &hold->link);
@@ -68,8 +216,8 @@ asked(le_session *s, le_hold *hold, const PGresult *result)
 		le_hold_held(hold);
 	else
 	{
-		atomic_store(&hold->position, strtoll(PQgetvalue(result, 0, 2), NULL, 10));
-		hold->channel = le_channel_get(s, PQgetvalue(result, 0, 3));
+		atomic_store(&hold->position, strtoll(PQgetvalue(result, row, 2), NULL, 10));
+		hold->channel = le_channel_get(s, PQgetvalue(result, row, 3));
 		le_link_append(&s->queued, &hold->link);
 		if (hold->channel != NULL && hold->channel->listening)
 			le_queue_announce(s, hold);
@@ -88,55 +236,89 @@ pause_requests(le_session *s)
 	}
 }
 
+/* To the front: the last of several first. */
 static void
-ask_failed(le_session *s, le_hold *hold)
+ask_once_more(le_session *s, le_hold *hold)
 {
-	le_error error = s->net.error;
+	hold->phase = LE_PHASE_NEW;
+	if (is_wanted(hold))
+		le_link_prepend(&s->todo, &hold->link);
+	else
+		le_hold_done(hold);
+}
 
-	if (le_error_is_unknown(&error))
+/* True: it is not over, but for now nothing more is asked. */
+static bool
+ask_failed(le_session *s, le_hold *hold, const le_error *error)
+{
+	if (le_error_is_unknown(error))
 	{
 		s->net.lost_answer = true;
-		pause_requests(s);
+		return true;
 	}
-	else if (le_error_passes(&error) && !hold->try && atomic_load(&hold->state) == LE_HOLD_WAITING)
+	if (le_error_passes(error) && !hold->try && is_wanted(hold))
 	{
-		hold->phase = LE_PHASE_NEW;
-		le_link_prepend(&s->todo, &hold->link);
-		pause_requests(s);
+		ask_once_more(s, hold);
+		return true;
 	}
-	else
+	if (strcmp(error->sqlstate, "LE001") == 0)
+		s->renew_at = 0; /* the lease is gone, it seems */
+	if (is_wanted(hold))
+		le_hold_over(hold, error);
+	le_hold_done(hold);
+	return false;
+}
+
+static void
+all_failed(le_session *s, const Together *t)
+{
+	le_error error = s->net.error;
+	bool each_alone = fails_alone(t, &error), pause = false;
+
+	for (int i = t->n - 1; i >= 0; i--)
 	{
-		if (strcmp(error.sqlstate, "LE001") == 0)
-			s->renew_at = 0; /* the lease is gone, it seems */
-		if (atomic_load(&hold->state) == LE_HOLD_WAITING)
-			le_hold_over(hold, &error);
-		le_hold_done(hold);
+		le_hold *hold = t->holds[i];
+
+		if (hold->phase != LE_PHASE_SENT)
+			continue;
+		hold->alone = each_alone;
+		if (each_alone)
+			ask_once_more(s, hold);
+		else
+			pause |= ask_failed(s, hold, &error);
 	}
+	if (pause)
+		pause_requests(s);
 }
 
 /* A hold that stays SENT is looked for by le_reconcile(). */
 static void
-ask(le_session *s, le_hold *hold)
+ask(le_session *s, const Together *t)
 {
+	const le_hold *first = t->holds[0];
 	char owner[LE_OWNER_MAX + LE_MARKER_SIZE], lease[24], permits[16];
-	const char *values[4] = {NULL, owner, lease, hold->shared ? "shared" : "exclusive"};
+	const char *values[4] = {NULL, owner, lease, first->shared ? "shared" : "exclusive"};
 	le_text sql = {0}, names = {0};
 	PGresult *result = NULL;
 
-	hold->attempt++;
-	hold->phase = LE_PHASE_SENT;
-	le_link_append(&s->sent, &hold->link);
-	le_hold_owner(hold, owner);
+	s->asks++;
+	for (int i = 0; i < t->n; i++)
+	{
+		t->holds[i]->asked = s->asks;
+		t->holds[i]->phase = LE_PHASE_SENT;
+		le_link_append(&s->sent, &t->holds[i]->link);
+	}
+	le_hold_owner(first, owner);
 	snprintf(lease, sizeof(lease), "%lld", (long long) atomic_load(&s->lease));
-	snprintf(permits, sizeof(permits), "%d", hold->permits);
-	if (hold->kind == LE_KIND_PERMIT)
+	snprintf(permits, sizeof(permits), "%d", first->permits);
+	if (first->kind == LE_KIND_PERMIT)
 		values[3] = permits;
-	else if (hold->kind == LE_KIND_TERM)
-		values[3] = hold->candidate;
+	else if (first->kind == LE_KIND_TERM)
+		values[3] = first->candidate;
 	le_unlock(s);
 
-	ask_sql(hold, s->net.schema, &sql);
-	le_hold_names(hold, &names);
+	ask_sql(t, s->net.schema, &sql);
+	add_names(t, &names);
 	values[0] = names.data;
 	if (names.failed)
 		sql.failed = true;
@@ -144,26 +326,33 @@ ask(le_session *s, le_hold *hold)
 	le_text_free(&names);
 
 	le_lock(s);
-	if (hold->phase == LE_PHASE_SENT)
+	if (is_answer(s, t, result))
 	{
-		if (PQresultStatus(result) == PGRES_TUPLES_OK)
-			asked(s, hold, result);
-		else if (result != NULL || s->net.conn != NULL)
-			ask_failed(s, hold);
+		for (int i = 0; i < t->n; i++)
+		{
+			if (t->holds[i]->phase == LE_PHASE_SENT)
+				asked(s, t->holds[i], result, i);
+		}
 	}
+	else if (result != NULL || s->net.conn != NULL)
+		all_failed(s, t);
 	PQclear(result);
 }
 
 /* --- giving back --- */
 
 static void
-release_sql(const le_hold *hold, const char *schema, le_text *sql)
+release_sql(const Together *t, const char *schema, le_text *sql)
 {
-	if (hold->kind == LE_KIND_TERM)
+	const le_hold *first = t->holds[0];
+
+	if (t->n > 1)
+		le_text_add(sql, "SELECT * FROM %s.release_each($1, $2)", schema);
+	else if (first->kind == LE_KIND_TERM)
 		le_text_add(sql, "SELECT %s.resign($1, $2)", schema);
-	else if (hold->kind != LE_KIND_LOCKS)
+	else if (first->kind != LE_KIND_LOCKS)
 		le_text_add(sql, "SELECT %s.release_lock($1, $2, $3, true)", schema);
-	else if (hold->hold_for == 0)
+	else if (first->hold_for == 0)
 		le_text_add(sql, "SELECT %s.release_locks($1, $2)", schema);
 	else
 		le_text_add(sql,
@@ -189,74 +378,104 @@ le_release_answer(le_hold *hold, bool released)
 	le_hold_done(hold);
 }
 
-static void
-release_failed(le_session *s, le_hold *hold)
+/* True: the same again, but not now. */
+static bool
+release_failed(le_session *s, le_hold *hold, const le_error *error)
 {
-	le_error error = s->net.error;
-
-	if (hold->hold_for != 0 && error.status == LE_INVALID)
+	if (hold->hold_for != 0 && error->status == LE_INVALID)
 	{
 		/* it is released all the same */
 		hold->hold_for = 0;
 		hold->releases = 0;
 		hold->release_status = LE_INVALID;
-		le_error_copy(&hold->error, &error);
+		le_error_copy(&hold->error, error);
+		return false;
 	}
-	else if (le_error_passes(&error) || error.status == LE_LIMIT || error.status == LE_NO_MEMORY)
-		pause_requests(s);
-	else
+	if (le_error_passes(error) || error->status == LE_LIMIT || error->status == LE_NO_MEMORY)
+		return true;
+	/* perhaps a right was taken away: the others' turn, and nobody waits for this one */
+	hold->release_status = LE_UNKNOWN;
+	le_error_copy(&hold->error, error);
+	hold->release_done = true;
+	pthread_cond_broadcast(&hold->changed);
+	le_link_append(&s->refused, &hold->link);
+	return false;
+}
+
+/* What cannot be released together stays where it is, and is released alone. */
+static void
+releases_failed(le_session *s, const Together *t)
+{
+	le_error error = s->net.error;
+	bool each_alone = fails_alone(t, &error), pause = false;
+
+	for (int i = 0; i < t->n; i++)
 	{
-		/* perhaps a right was taken away: the others' turn, and nobody waits for this one */
-		hold->release_status = LE_UNKNOWN;
-		le_error_copy(&hold->error, &error);
-		hold->release_done = true;
-		pthread_cond_broadcast(&hold->changed);
-		le_link_append(&s->refused, &hold->link);
+		le_hold *hold = t->holds[i];
+
+		if (hold->phase == LE_PHASE_DONE)
+			continue;
+		hold->alone = each_alone;
+		if (!each_alone)
+			pause |= release_failed(s, hold, &error);
 	}
+	if (pause)
+		pause_requests(s);
 }
 
 static void
-release(le_session *s, le_hold *hold)
+release(le_session *s, const Together *t)
 {
-	char token[24], hold_for[32];
-	const char *values[3] = {NULL, token, hold->hold_for != 0 ? hold_for : NULL};
-	le_text sql = {0}, names = {0};
-	bool three = hold->kind != LE_KIND_TERM && (hold->kind != LE_KIND_LOCKS || hold->hold_for != 0);
+	const le_hold *first = t->holds[0];
+	char hold_for[32];
+	const char *values[3] = {NULL, NULL, first->hold_for != 0 ? hold_for : NULL};
+	le_text sql = {0}, names = {0}, tokens = {0};
+	bool three =
+		t->n == 1 && first->kind != LE_KIND_TERM && (first->kind != LE_KIND_LOCKS || first->hold_for != 0);
 	PGresult *result;
 
-	snprintf(token, sizeof(token), "%lld", (long long) hold->server_token);
-	snprintf(hold_for, sizeof(hold_for), "%d ms", hold->hold_for);
-	release_sql(hold, s->net.schema, &sql);
-	hold->releases++;
+	snprintf(hold_for, sizeof(hold_for), "%d ms", first->hold_for);
+	release_sql(t, s->net.schema, &sql);
+	for (int i = 0; i < t->n; i++)
+		t->holds[i]->releases++;
+	add_tokens(t, &tokens);
 	le_unlock(s);
 
-	le_hold_names(hold, &names);
+	add_names(t, &names);
 	values[0] = names.data;
-	if (names.failed)
+	values[1] = tokens.data;
+	if (names.failed || tokens.failed)
 		sql.failed = true;
 	result = le_exec_text(s, le_add(le_now_ns(), s->call), &sql, three ? 3 : 2, values);
 	le_text_free(&names);
+	le_text_free(&tokens);
 
 	le_lock(s);
-	if (hold->phase != LE_PHASE_DONE)
+	if (is_answer(s, t, result))
 	{
-		if (PQresultStatus(result) == PGRES_TUPLES_OK)
-			le_release_answer(hold, PQgetvalue(result, 0, 0)[0] == 't');
-		else if (result != NULL || s->net.conn != NULL)
-			release_failed(s, hold);
+		for (int i = 0; i < t->n; i++)
+		{
+			if (t->holds[i]->phase != LE_PHASE_DONE)
+				le_release_answer(t->holds[i], PQgetvalue(result, i, t->n > 1 ? 1 : 0)[0] == 't');
+		}
 	}
+	else if (result != NULL || s->net.conn != NULL)
+		releases_failed(s, t);
 	PQclear(result);
 }
 
 void
-le_request(le_session *s, le_hold *hold)
+le_request(le_session *s)
 {
-	hold->refs++;
-	if (atomic_load(&hold->state) == LE_HOLD_WAITING)
-		ask(s, hold);
-	else if (hold->server_token != 0)
-		release(s, hold);
+	Together t;
+
+	choose(s, &t);
+	if (is_wanted(t.holds[0]))
+		ask(s, &t);
+	else if (t.holds[0]->server_token != 0)
+		release(s, &t);
 	else
-		le_hold_done(hold);
-	le_hold_unref(hold);
+		le_hold_done(t.holds[0]);
+	for (int i = 0; i < t.n; i++)
+		le_hold_unref(t.holds[i]);
 }
