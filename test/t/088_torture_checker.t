@@ -1,6 +1,6 @@
 # The checker of histories finds what breaks each rule, and nothing in what only looks like it.
 # A history here is a line for each call: client, sent, received (in ms; - for no answer), operation, names, arguments,
-# =, answer. "x 500" is the end of client x's connection; N and G are the nemesis's lines.
+# =, answer; "x+" is one more name of the call before it. "x 500" is the end of client x's connection; N and G are the nemesis's lines.
 # Promises: -
 # Needs: torture
 use strict;
@@ -25,10 +25,14 @@ sub check
 		if ($line =~ /^N (\d+) (\d+) (.*)/) { push @{ $lines{N} }, 'N ' . ns($1) . ' ' . ns($2) . " $3"; }
 		elsif ($line =~ /^G (\d+) (.*)/) { push @{ $lines{N} }, 'G ' . ns($1) . " $2"; }
 		elsif ($line =~ /^(\w+) (\d+)$/) { push @{ $lines{$1} }, 'X ' . ns($2) . ' 1'; }
-		elsif ($line =~ /^(\w+) (\d+) (\d+|-) (.*?)(?: = (.*))?$/)
+		elsif ($line =~ /^(\w+)(\+?) (\d+) (\d+|-) (.*?)(?: = (.*))?$/)
 		{
+			my $told = $lines{$1} //= [];
+			my @answers;
+
+			while ($2 && $told->[-1] =~ /^A/) { unshift @answers, pop @$told; }
 			$number++;
-			push @{ $lines{$1} }, 'C ' . ns($2) . " $number 1 $4", $3 eq '-' ? () : 'A ' . ns($3) . " $number $5";
+			push @$told, 'C ' . ns($3) . " $number 1 $5", @answers, $4 eq '-' ? () : 'A ' . ns($4) . " $number $6";
 		}
 		else { die "not a line: $line"; }
 	}
@@ -69,6 +73,17 @@ breaks('M', 'two writers', q{
 fine('the first is over: counted from its sending', q{
 	a 100 110 acquire l mode=x ttl=1000 wait=0 = ok 5
 	b 1090 1101 acquire l mode=x ttl=1000 wait=0 = ok 6});
+breaks('M', 'one of several names of a call', q{
+	a 100 110 acquire l mode=x ttl=1000 wait=0 = ok 5
+	b 200 210 acquire k mode=x ttl=1000 wait=0 = ok 6
+	b+ 200 210 acquire l mode=x ttl=1000 wait=0 = ok 7
+	b+ 200 210 acquire m mode=x ttl=1000 wait=0 = ok 8});
+fine('each name of a call has its own answer', q{
+	a 100 110 acquire l mode=x ttl=1000 wait=0 = ok 5
+	b 200 210 acquire k mode=x ttl=1000 wait=0 = ok 6
+	b+ 200 210 acquire l mode=x ttl=1000 wait=0 = null
+	b+ 200 210 acquire m mode=x ttl=1000 wait=0 = ok 8
+	c 300 310 acquire n mode=x ttl=1000 wait=0 = ok 9});
 breaks('M', 'the first is not over', q{
 	a 100 110 acquire l mode=x ttl=1000 wait=0 = ok 5
 	b 1090 1099 acquire l mode=x ttl=1000 wait=0 = ok 6});

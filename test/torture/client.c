@@ -22,6 +22,7 @@
 #define MAX_PERMITS 4
 #define ELECTIONS   2
 #define COUNTERS    2
+#define MAX_EACH    4
 
 typedef struct Held
 {
@@ -339,6 +340,109 @@ enter_queue(Held *h)
 	return true;
 }
 
+/* --- many in one call --- */
+
+/* Some of the locks, each once, in any order: their names as an array, too. */
+static int
+some_locks(Held *h, char *array, int ttl)
+{
+	static const char *const names[LOCKS] = {"l0", "l1", "l2", "l3", "l4", "l5"};
+	int first = up_to(LOCKS), step = one_in(2) ? 1 : LOCKS - 1, n = 2 + up_to(3), len = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		h[i] = (Held){.name = names[(first + i * step) % LOCKS], .ttl = ttl};
+		len += sprintf(array + len, "%s%s", i == 0 ? "{" : ",", h[i].name);
+	}
+	strcpy(array + len, "}");
+	return n;
+}
+
+/* Asks for each, or enters each queue; returns those that have a token. */
+static int
+ask_each(Held *h, bool granted[], bool queue)
+{
+	Answer answers[MAX_EACH];
+	const char *what[MAX_EACH], *mode = one_in(4) ? "shared" : "exclusive";
+	char texts[MAX_EACH][128], array[64], sql[256];
+	int ttl = any_ttl(), n = some_locks(h, array, ttl), kept = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		snprintf(texts[i], sizeof(texts[i]), "%s %s mode=%c ttl=%d %sowner=-", queue ? "enqueue" : "acquire",
+				 h[i].name, mode[0] == 's' ? 's' : 'x', ttl, queue ? "" : "wait=0 ");
+		what[i] = texts[i];
+	}
+	snprintf(sql, sizeof(sql), "SELECT name, token%s FROM %s('%s', '%d ms', '%s')", queue ? ", granted" : "",
+			 queue ? "enqueue_each" : "try_acquire_each", array, ttl, mode);
+	if (!call_each(answers, n, what, sql))
+		return 0;
+	for (int i = 0; i < n; i++)
+	{
+		if (answers[i].status != ANSWER_OK)
+			continue;
+		h[kept] = h[i];
+		snprintf(h[kept].token, sizeof(h[kept].token), "%.*s", (int) strcspn(answers[i].value, "|"),
+				 answers[i].value);
+		granted[kept++] = !queue || strstr(answers[i].value, "|t") != NULL;
+	}
+	return kept;
+}
+
+static void
+release_each(const Held *h, int n)
+{
+	Answer answers[MAX_EACH];
+	const char *what[MAX_EACH];
+	char texts[MAX_EACH][128], sql[512];
+	int len = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		snprintf(texts[i], sizeof(texts[i]), "release %s token=%s", h[i].name, h[i].token);
+		what[i] = texts[i];
+	}
+	len += sprintf(sql + len, "SELECT * FROM release_each('{");
+	for (int i = 0; i < n; i++)
+		len += sprintf(sql + len, "%s%s", i == 0 ? "" : ",", h[i].name);
+	len += sprintf(sql + len, "}', '{");
+	for (int i = 0; i < n; i++)
+		len += sprintf(sql + len, "%s%s", i == 0 ? "" : ",", h[i].token);
+	sprintf(sql + len, "}')");
+	if (!call_each(answers, n, what, sql))
+	{
+		for (int i = 0; i < n; i++)
+			release(&h[i]);
+	}
+}
+
+/* Some locks by one call, each for itself: what is granted is held for a while, places are waited for. */
+static void
+each(void)
+{
+	Held h[MAX_EACH];
+	bool granted[MAX_EACH];
+	int n = ask_each(h, granted, one_in(3));
+
+	for (int round = 0; round < 4 && !stopping; round++)
+	{
+		for (int i = 0; i < n; i++)
+		{
+			if (granted[i])
+				is_held(&h[i]);
+			else
+				granted[i] = ask("await", "await_lock", &h[i], "") && is_true();
+		}
+		pause_ms(up_to(n > 0 && h[0].ttl < 400 ? h[0].ttl / 5 : 30));
+		if (one_in(2))
+			break;
+	}
+	if (n > 0 && !(h[0].ttl <= 500 && one_in(8)))
+		release_each(h, n);
+}
+
+/* --- queues --- */
+
 /* Holds what it gets for a while, up to so many ms. */
 static void
 queue_place(const char *name, int hold)
@@ -655,13 +759,16 @@ mixed(void)
 {
 	static const char *const forced[] = {"l0", "l1", "l2", "p0", "h0", "h1", "c0", "c1", "e0", "e1"};
 
-	switch (up_to(14))
+	switch (up_to(15))
 	{
 		case 0:
 		case 1:
 		case 2:
 		case 3:
 			one_lock();
+			break;
+		case 14:
+			each();
 			break;
 		case 4:
 			if (one_in(4))

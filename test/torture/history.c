@@ -144,13 +144,19 @@ static bool
 parse_answer(Client *client, Time t, char *rest, const char *line)
 {
 	static const char *const statuses[] = {"ok", "null", "error", "unknown"};
-	Call *call = client->calls.n > 0 ? &client->calls.at[client->calls.n - 1] : NULL;
+	Call *call = client->calls.at + client->calls.n;
 	char status[16];
 	long number;
 	int used = 0;
 
-	if (sscanf(rest, "%ld %15s%n", &number, status, &used) != 2 || call == NULL || call->number != number)
+	if (sscanf(rest, "%ld %15s%n", &number, status, &used) != 2)
 		return false;
+	/* the last, or one of those that were made together with it */
+	do
+	{
+		if (call == client->calls.at || (--call)->number < number)
+			return false;
+	} while (call->number != number);
 	call->answer_line = line;
 	call->received = t;
 	call->answer = strdup(rest[used] == ' ' ? rest + used + 1 : "");

@@ -12,6 +12,9 @@
  *		C <time> <number> <connection> <operation> <name,..|-> <key=value>..
  *		A <time> <number> ok <value> | null | error <SQLSTATE> | unknown <SQLSTATE>
  *
+ * A call for many names is a call for each of them, at one time: first their
+ * lines C, then their lines A.
+ *
  * A call without an answer has an unknown outcome, like one that lost its
  * connection (SQLSTATE 08006), got 08007, or was terminated.  With TORTURE_CALL_MS
  * in the environment a call is given up after so many ms, and its connection with it.
@@ -163,21 +166,26 @@ is_definite(const char *state)
 }
 
 static void
-answer_rows(Answer *answer, const PGresult *result)
+answer_rows(Answer *answer, const PGresult *result, int first_row, int end_row, int first_column)
 {
 	size_t len = 0;
 
 	answer->value[0] = '\0';
-	for (int row = 0; row < PQntuples(result); row++)
-		for (int column = 0; column < PQnfields(result); column++)
+	for (int row = first_row; row < end_row; row++)
+		for (int column = first_column; column < PQnfields(result); column++)
 		{
 			const char *v = PQgetisnull(result, row, column) ? "-" : PQgetvalue(result, row, column);
 
 			if (len + strlen(v) + 2 > sizeof(answer->value))
 				return; /* more than anybody looks at */
-			len += (size_t) sprintf(answer->value + len, "%s%s", len == 0 ? "" : column == 0 ? ";" : "|", v);
+			len += (size_t) sprintf(answer->value + len, "%s%s",
+									len == 0                 ? ""
+									: column == first_column ? ";"
+															 : "|",
+									v);
 		}
-	answer->status = PQntuples(result) == 0 || PQgetisnull(result, 0, 0) ? ANSWER_NULL : ANSWER_OK;
+	answer->status =
+		first_row >= end_row || PQgetisnull(result, first_row, first_column) ? ANSWER_NULL : ANSWER_OK;
 }
 
 static void
@@ -186,7 +194,7 @@ answer_from(Answer *answer, const PGresult *result)
 	const char *state = result ? PQresultErrorField(result, PG_DIAG_SQLSTATE) : NULL;
 
 	if (PQresultStatus(result) == PGRES_TUPLES_OK)
-		answer_rows(answer, result);
+		answer_rows(answer, result, 0, PQntuples(result), 0);
 	else if (PQresultStatus(result) == PGRES_COMMAND_OK)
 	{
 		answer->status = ANSWER_OK;
@@ -256,6 +264,8 @@ execute(const char *sql)
 	}
 }
 
+static const char *const status_names[] = {"ok", "null", "error", "unknown"};
+
 /*
  * Makes a call: what is the operation as it stands in the history, sql what is
  * sent.  In a lost connection every outcome is unknown.
@@ -263,7 +273,6 @@ execute(const char *sql)
 bool
 call(Answer *answer, const char *what, const char *sql)
 {
-	static const char *const names[] = {"ok", "null", "error", "unknown"};
 	PGresult *result;
 	int number = ++call_number;
 
@@ -276,11 +285,37 @@ call(Answer *answer, const char *what, const char *sql)
 	line('C', "%d %d %s", number, connection_number, what);
 	result = execute(sql);
 	answer_from(answer, result);
-	line('A', "%d %s %s", number, names[answer->status], answer->value);
+	line('A', "%d %s %s", number, status_names[answer->status], answer->value);
 	if (result == NULL || PQstatus(connection) != CONNECTION_OK)
 		disconnect();
 	PQclear(result);
 	return answer->status == ANSWER_OK;
+}
+
+bool
+call_each(Answer *answers, int n, const char *const *what, const char *sql)
+{
+	int first = call_number + 1;
+	PGresult *result;
+
+	call_number += n;
+	if (!connected())
+		return false;
+	for (int i = 0; i < n; i++)
+		line('C', "%d %d %s", first + i, connection_number, what[i]);
+	result = execute(sql);
+	for (int i = 0; i < n; i++)
+	{
+		if (PQresultStatus(result) == PGRES_TUPLES_OK)
+			answer_rows(&answers[i], result, i, i + 1, 1);
+		else
+			answer_from(&answers[i], result);
+		line('A', "%d %s %s", first + i, status_names[answers[i].status], answers[i].value);
+	}
+	if (result == NULL || PQstatus(connection) != CONNECTION_OK)
+		disconnect();
+	PQclear(result);
+	return connection != NULL;
 }
 
 bool

@@ -33,6 +33,8 @@ extern bool connected(void);
 extern void disconnect(void);
 extern bool in_transaction(void);
 extern bool call(Answer *answer, const char *what, const char *sql);
+/* One call that stands for n operations, as long as it answers a row for each, with its name first. */
+extern bool call_each(Answer *answers, int n, const char *const *what, const char *sql);
 extern bool callf(Answer *answer, const char *what, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 extern void pause_ms(int ms);
