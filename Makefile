@@ -230,7 +230,7 @@ core-tests: $(UNIT_PROGS) $(SIM_PROG) build/sim-fast
 TORTURE_FLAGS = -std=c11 -g -O2 -fno-omit-frame-pointer $(WARNINGS) -fsanitize=address,undefined \
                 -fno-sanitize-recover=all
 CHECK_SOURCES = $(addprefix test/torture/,check.c history.c claims.c rules.c handoffs.c)
-build/torture/client: test/torture/client.c test/torture/record.c test/torture/record.h
+build/torture/client: $(wildcard test/torture/chance.[ch] test/torture/record.[ch]) test/torture/client.c
 	mkdir -p $(@D)
 	$(CC) $(TORTURE_FLAGS) -I$(shell pg_config --includedir) -o $@ $(filter %.c,$^) -L$(shell pg_config --libdir) -lpq
 build/torture/check: $(CHECK_SOURCES) test/torture/check.h

@@ -16,9 +16,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "chance.h"
 #include "record.h"
 
-#define LOCKS       6
 #define MAX_PERMITS 4
 #define ELECTIONS   2
 #define COUNTERS    2
@@ -45,59 +45,12 @@ stop(int signo)
 	stopping = 1;
 }
 
-static int
-up_to(int n)
-{
-	return (int) (random() % n);
-}
-
-static bool
-one_in(int n)
-{
-	return up_to(n) == 0;
-}
-
 /* A name that nobody has used before. */
 static const char *
 new_name(void)
 {
 	snprintf(unique, sizeof(unique), "%s-%d", client, ++uniques);
 	return unique;
-}
-
-static const char *
-any_lock(void)
-{
-	static const char *const names[LOCKS] = {"l0", "l1", "l2", "l3", "l4", "l5"};
-	/* many of the calls meet at one lock */
-	int n = up_to(LOCKS + LOCKS / 2);
-
-	return names[n < LOCKS ? n : 0];
-}
-
-/* Mostly short, so that abandoned locks are taken over; some outlive a restart of the server. */
-static int
-any_ttl(void)
-{
-	static const int ttl[] = {300, 500, 1000, 2000, 4000};
-
-	return one_in(20) ? 7000 : ttl[up_to(5)];
-}
-
-static const char *
-interval(char buffer[32], int ms)
-{
-	if (ms == 0)
-		return "NULL";
-	snprintf(buffer, 32, "'%d ms'", ms);
-	return buffer;
-}
-
-/* Below 0: without a limit. */
-static const char *
-wait_argument(char buffer[32], int wait)
-{
-	return wait < 0 ? "NULL" : wait == 0 ? "'0'" : interval(buffer, wait);
 }
 
 /* A call on what is held: what and function agree but for their names. */
@@ -199,14 +152,6 @@ acquire(Held *h, const char *name, bool shared, int ttl, int wait, const char *o
 		return false;
 	snprintf(h->token, sizeof(h->token), "%.23s", answer.value);
 	return true;
-}
-
-static int
-any_wait(void)
-{
-	static const int wait[] = {0, 5, 100, 1000, 5000, -1};
-
-	return wait[up_to(6)];
 }
 
 static void
