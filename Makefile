@@ -352,7 +352,7 @@ unit: $(UNIT_PROGS)
 sim: build/sim
 	build/sim --seed $(SEED) --steps $(STEPS)
 
-# Twenty million runs.
+# Thirty-two million runs.
 sim-exhaustive: build/sim-fast
 	build/sim-fast --exhaustive
 

@@ -43,6 +43,7 @@ static const char *const base_programs[] = {
 	"PpaX", /* a queue place, and a try */
 	"GgAa", /* both at once, then one */
 	"VNaG", /* a wait that ends, a renewal, and both at once */
+	"EaDe", /* a try of each, places for each, and each given back */
 };
 
 #define NBASE     ((int) (sizeof(base_programs) / sizeof(base_programs[0])))
@@ -68,19 +69,23 @@ typedef struct Letter
 	LeTime wait;
 	bool enqueue, both;
 	const char *text;
+	bool each; /* both, each for itself */
 } Letter;
 
 static const Letter letters[] = {
-	{"AB", LE_CMD_ACQUIRE, LE_MODE_EXCLUSIVE, LE_WAIT_FOREVER, false, false, "acquire"},
-	{"ST", LE_CMD_ACQUIRE, LE_MODE_SHARED, LE_WAIT_FOREVER, false, false, "acquire shared"},
-	{"XY", LE_CMD_ACQUIRE, LE_MODE_EXCLUSIVE, 0, false, false, "try"},
-	{"VW", LE_CMD_ACQUIRE, LE_MODE_EXCLUSIVE, 3 * LE_SECOND, false, false, "wait three seconds for"},
-	{"PQ", LE_CMD_ACQUIRE, LE_MODE_EXCLUSIVE, 0, true, false, "enqueue for"},
-	{"GG", LE_CMD_ACQUIRE, LE_MODE_EXCLUSIVE, LE_WAIT_FOREVER, false, true, "acquire both"},
-	{"pq", LE_CMD_AWAIT, LE_MODE_EXCLUSIVE, LE_WAIT_FOREVER, false, false, "await"},
-	{"NM", LE_CMD_RENEW, LE_MODE_EXCLUSIVE, 0, false, false, "renew"},
-	{"ab", LE_CMD_RELEASE, LE_MODE_EXCLUSIVE, 0, false, false, "release"},
-	{"gg", LE_CMD_RELEASE, LE_MODE_EXCLUSIVE, 0, false, true, "release both"},
+	{"AB", LE_CMD_ACQUIRE, LE_MODE_EXCLUSIVE, LE_WAIT_FOREVER, false, false, "acquire", false},
+	{"ST", LE_CMD_ACQUIRE, LE_MODE_SHARED, LE_WAIT_FOREVER, false, false, "acquire shared", false},
+	{"XY", LE_CMD_ACQUIRE, LE_MODE_EXCLUSIVE, 0, false, false, "try", false},
+	{"VW", LE_CMD_ACQUIRE, LE_MODE_EXCLUSIVE, 3 * LE_SECOND, false, false, "wait three seconds for", false},
+	{"PQ", LE_CMD_ACQUIRE, LE_MODE_EXCLUSIVE, 0, true, false, "enqueue for", false},
+	{"GG", LE_CMD_ACQUIRE, LE_MODE_EXCLUSIVE, LE_WAIT_FOREVER, false, true, "acquire both", false},
+	{"pq", LE_CMD_AWAIT, LE_MODE_EXCLUSIVE, LE_WAIT_FOREVER, false, false, "await", false},
+	{"NM", LE_CMD_RENEW, LE_MODE_EXCLUSIVE, 0, false, false, "renew", false},
+	{"ab", LE_CMD_RELEASE, LE_MODE_EXCLUSIVE, 0, false, false, "release", false},
+	{"gg", LE_CMD_RELEASE, LE_MODE_EXCLUSIVE, 0, false, true, "release both", false},
+	{"EE", LE_CMD_ACQUIRE, LE_MODE_EXCLUSIVE, 0, false, true, "try each", true},
+	{"DD", LE_CMD_ACQUIRE, LE_MODE_EXCLUSIVE, 0, true, true, "enqueue for each", true},
+	{"ee", LE_CMD_RELEASE, LE_MODE_EXCLUSIVE, 0, false, true, "release each", true},
 };
 
 #define NLETTERS ((int) (sizeof(letters) / sizeof(letters[0])))
@@ -136,6 +141,7 @@ operate(World *w, uint32_t sessno, char c)
 {
 	Client *client = &w->clients[sessno];
 	LeText names[2] = {sim_name(0), sim_name(1)};
+	int64_t tokens[2] = {0};
 	LeCommand cmd;
 	LeReply reply;
 	int lock;
@@ -156,9 +162,16 @@ operate(World *w, uint32_t sessno, char c)
 	}
 	else
 		cmd.name = names[lock];
+	if (letter->each)
+	{
+		cmd.each = true;
+		cmd.tokens = tokens;
+		for (int i = 0; i < 2 && letter->type == LE_CMD_RELEASE; i++)
+			tokens[i] = token_of(w, sessno, i);
+	}
 	if (letter->type == LE_CMD_ACQUIRE)
 		cmd.ttl = TTL;
-	else
+	else if (!letter->each)
 		cmd.token = token_of(w, sessno, lock);
 	cmd.role = client->role;
 	cmd.session = client->id;
@@ -167,7 +180,10 @@ operate(World *w, uint32_t sessno, char c)
 	cmd.subxact = 1;
 	cmd.request = ++client->request;
 	client->busy = true;
-	batch_post(w, &cmd, &reply);
+	if (letter->each)
+		batch_post_each(w, &cmd);
+	else
+		batch_post(w, &cmd, &reply);
 }
 
 static void
