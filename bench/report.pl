@@ -89,6 +89,8 @@ sub spread
 # workload, title, what the rate counts, the figure that is compared, and what the latency is
 my @tables = (
 	[ 'pairs', 'Acquire and release of random names', 'pairs/s', 'rate', 'of a pair' ],
+	[ 'each', '100 random names in one call, each for itself', 'pairs/s', 'rate', 'of the two calls, for 100 pairs' ],
+	[ 'each single', 'The same clients with a call a name', 'pairs/s', 'rate', 'of a pair' ],
 	[ 'hot', 'One hot lock', 'hand-offs/s', 'p50', 'from the sending of the release to the answer of the next holder' ],
 	[ 'try', 'Attempts at a lock that somebody else holds', 'attempts/s', 'rate', 'of an attempt' ],
 	[ 'renew', 'Renewals', 'renewals/s', 'rate', 'of a renewal' ],
@@ -186,70 +188,6 @@ sub costs
 	return "$text\n";
 }
 
-# --- goals ----------------------------------------------------------------------------------------------------------
-
-# Ratios of pairs/s by system and number of clients: on the plain disk, and where flushes are made longer.
-my %pairs = (
-	table => { 1 => [ 1.6, 1.8 ], 8 => [ 2.5, 2.8 ], 32 => [ 2.5, 3 ] },
-	etcd => { 1 => [ 4, 3 ], 8 => [ 7, 5 ], 32 => [ 7, 6 ] },
-	zookeeper => { 8 => [ 8, 8 ], 32 => [ 8, 8 ] },
-	redis => { 1 => [ 1.2, 1.5 ], 8 => [ 1.2, 2 ], 32 => [ 0.8, 1.5 ] });
-
-sub pairs_goals
-{
-	my ($slow) = @_;
-	my @goals;
-	for my $system (sort { by_system($a, $b) } keys %pairs)
-	{
-		for my $clients (sort { $a <=> $b } keys %{ $pairs{$system} })
-		{
-			my $wanted = $pairs{$system}{$clients}[ $slow ? 1 : 0 ];
-			push @goals, [ "random pairs, $clients client" . ($clients == 1 ? '' : 's') . ": / $system", '>=', $wanted,
-				sub { ratio('pairs', $clients, 'rate', $us, $system) } ];
-		}
-	}
-	return @goals;
-}
-
-sub many_to_some
-{
-	my ($many, $some) = map { median(figures('pairs', $us, $_, 'rate')) } 128, 32;
-	return $many && $some ? $many / $some : undef;
-}
-
-my @goals = (
-	[ 'random pairs with 128 clients / with 32', '>=', 1, \&many_to_some ],
-	[ 'random pairs beside 32 clients that read: / table', '>=', 1.8, sub { ratio('busy pairs', 8, 'rate', $us, 'table') } ],
-	[ 'hot lock, 8 clients: hand-off p50 / etcd', '<=', 0.1, sub { ratio('hot', 8, 'p50', $us, 'etcd') } ],
-	[ 'hot lock, 8 clients: hand-off p50 / ZooKeeper', '<=', 0.2, sub { ratio('hot', 8, 'p50', $us, 'zookeeper') } ],
-	[ 'hot lock, 8 clients: hand-off p99, us', '<', 1000, sub { median(figures('hot', $us, 8, 'p99')) } ],
-	[ 'renewals: / etcd', '>=', 6, sub { ratio('renew', 8, 'rate', $us, 'etcd') } ],
-	[ 'renewals: / SELECT 1', '>=', 0.6, sub { ratio('renew', 8, 'rate', $us, 'select1') } ],
-	[ 'failed attempts: / etcd', '>=', 6, sub { ratio('try', 8, 'rate', $us, 'etcd') } ],
-	[ 'failed attempts: / SELECT 1', '>=', 0.6, sub { ratio('try', 8, 'rate', $us, 'select1') } ],
-	[ 'random pairs, synchronous_commit = off, 8 clients: / Redis without persistence', '>=', 0.5,
-		sub { ratio('pairs', 8, 'rate', 'lock_election-async', 'redis-memory') } ],
-	[ 'leader dies: next one after the TTL, p99, us', '<=', 20000, sub { median(figures('crash', $us, 8, 'p99')) } ],
-	[ 'leader resigns: next one, p50, us', '<', 1000, sub { median(figures('resign', $us, 2, 'p50')) } ],
-	[ 'leader resigns: next one, p99, us', '<', 1000, sub { median(figures('resign', $us, 2, 'p99')) } ],
-);
-
-sub goals
-{
-	my ($slow) = @_;
-	my $text = "## Goals\n\nlock_election's figure, or its ratio to the other system's in the same round (median of the rounds).\n\n"
-		. "| goal | wanted | measured | |\n|---|---:|---:|---|\n";
-	for (pairs_goals($slow), @goals)
-	{
-		my ($what, $op, $wanted, $measure) = @$_;
-		my $x = $measure->();
-		my $reached = !defined $x ? 'not measured'
-			: ($op eq '>=' ? $x >= $wanted : $op eq '<=' ? $x <= $wanted : $x < $wanted) ? 'reached' : '**missed**';
-		$text .= sprintf("| %s | %s %s | %s | %s |\n", $what, $op, number($wanted), number($x), $reached);
-	}
-	return "$text\n";
-}
-
 # --- data of the plots ----------------------------------------------------------------------------------------------
 
 sub write_file
@@ -312,18 +250,17 @@ sub plot_snapshot
 
 read_results();
 open(my $in, '<', $about) or die "$about: $!";
-my (@about, $shared, $slow);
+my (@about, $shared);
 while (<$in>)
 {
 	chomp;
-	$slow = 1 if /^flushes: /;
 	if (/^shared memory: (.*)/) { $shared = $1; }
 	else { push @about, "- $_\n"; }
 }
 my $text = "# lock_election and its peers\n\nMade by `make bench`. Medians of the rounds, with the lowest and the highest in brackets.\n\n@about\n";
 $text =~ s/^ -/-/mg;
 $text .= table($_) for @tables;
-$text .= costs($shared) . goals($slow);
+$text .= costs($shared);
 if (open(my $failures, '<', "$results/failures"))
 {
 	my @failures = <$failures>;
@@ -337,4 +274,3 @@ plot_by_clients('hot', 'p99', 'hot-p99');
 plot_latency('crash', 8);
 plot_latency('resign', 2);
 plot_snapshot();
-print goals($slow);

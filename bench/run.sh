@@ -5,7 +5,7 @@
 #
 #   PEERS=install          installs the peers that are missing from Debian's packages; without it they are skipped
 #   SYSTEMS="..."          lock_election lock_election-async table advisory select1 etcd zookeeper redis redis-memory
-#   WORKLOADS="..."        pairs hot try renew crash resign queue snapshot databases busy held
+#   WORKLOADS="..."        pairs each hot try renew crash resign queue snapshot databases busy held
 #   FLUSH_US=1000          each server's flushes take so many microseconds longer, as on a disk in a cloud
 #   ROUNDS=5 DURATION=3    rounds, of which the medians count, and the seconds of each measurement
 #   WARMUP=0.5             seconds before each that do not count; JAVA_WARMUP=1 for ZooKeeper's client
@@ -52,7 +52,7 @@ FILL_SECONDS=${FILL_SECONDS:-60}
 SNAPSHOT_SECONDS=${SNAPSHOT_SECONDS:-10}
 BEFORE_SECONDS=3
 CRASH_TTL_MS=2000
-WORKLOADS=${WORKLOADS:-pairs hot try renew crash resign queue snapshot databases busy held}
+WORKLOADS=${WORKLOADS:-pairs each hot try renew crash resign queue snapshot databases busy held}
 FLUSH_US=${FLUSH_US:-}
 READERS=32
 SYSTEMS=${SYSTEMS:-lock_election lock_election-async table advisory select1 etcd zookeeper redis redis-memory}

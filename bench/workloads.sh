@@ -1,6 +1,7 @@
 # The workloads: each goes round by round through the systems that take part, and adds lines to results.csv.
 
 PAIRS_CLIENTS=${PAIRS_CLIENTS:-1 8 32 128}
+EACH_CLIENTS=${EACH_CLIENTS:-1 4 8}
 EXTRA_CLIENTS=${EXTRA_CLIENTS:-8 32}
 HOT_CLIENTS=${HOT_CLIENTS:-2 8 64}
 DATABASES="1 2 3 4"
@@ -95,7 +96,7 @@ is_flushed()
 {
 	[ -n "$FLUSH_US" ] || return 1
 	case $2 in lock_election-async | advisory | select1 | redis-memory) return 1 ;; esac
-	case $1 in pairs | hot) ;; *) return 1 ;; esac
+	case $1 in pairs | each | hot) ;; *) return 1 ;; esac
 }
 
 sql()
@@ -130,6 +131,23 @@ workload_pairs()
 		for c in $PAIRS_CLIENTS; do
 			for s in $(among lock_election table etcd zookeeper redis $(extra_systems "$c")); do
 				measure pairs "$s" "$c"
+			done
+		done
+	done
+}
+
+# Beside them the same clients with a call a name.
+workload_each()
+{
+	local c s
+	section "100 random names in one call"
+	for ((round = 1; round <= ROUNDS; round++)); do
+		for c in $EACH_CLIENTS; do
+			for s in $(among lock_election table etcd redis); do
+				measure each "$s" "$c"
+			done
+			for s in $(among lock_election); do
+				measure "each single" "$s" "$c" pairs
 			done
 		done
 	done

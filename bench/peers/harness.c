@@ -26,6 +26,7 @@
 #define LEAD_US    5000
 #define REST_US    2000
 #define STACK_SIZE (256 * 1024)
+#define EACH       100
 
 typedef void (*Operation)(Client *client);
 
@@ -160,6 +161,24 @@ pair(Client *client)
 		die("%s: not released", sys->name);
 	end = now();
 	done(client, end, end - start);
+}
+
+/* One name of each hundredth of all, so that none comes twice. */
+static void
+each(Client *client)
+{
+	char some[EACH][40];
+	int64_t start, end;
+	int n;
+
+	for (int i = 0; i < EACH; i++)
+		snprintf(some[i], sizeof(some[i]), "k%ld",
+				 i * (names / EACH) + (long) (next_random(client) % (uint64_t) (names / EACH)) + 1);
+	start = now();
+	n = sys->each(client, some, EACH, HOT_TTL_MS);
+	end = now();
+	for (int i = 0; i < n; i++)
+		done(client, end, end - start);
 }
 
 /* A grant of the hot lock, or of the election; then it is given on. */
@@ -631,6 +650,8 @@ run(const char *workload, double seconds)
 {
 	if (strcmp(workload, "pairs") == 0 && sys->acquire)
 		operation = pair;
+	else if (strcmp(workload, "each") == 0 && sys->each)
+		operation = each;
 	else if (strcmp(workload, "hot") == 0 && sys->acquire && !sys->no_lock)
 		operation = hot;
 	else if (strcmp(workload, "resign") == 0 && sys->campaign)

@@ -10,6 +10,8 @@
  * microseconds.  The programs in Go and Java keep to the same protocol and the same workloads:
  *
  *	pairs		acquire and release a random one of names=1000000; the latency of a pair
+ *	each		acquire 100 random names in one call, each for itself, and release them in another one: a pair a name,
+ *				whose latency is that of both calls
  *	hot			all clients want one lock; ops are hand-offs between two clients, their latency runs from the
  *				sending of the release to the answer of the acquire
  *	try			attempts at a lock that somebody else holds
@@ -25,6 +27,8 @@
  *
  *	pairs		Curator leaves a container node for each name, which ZooKeeper removes a minute later or so: a new name
  *				costs a write more
+ *	each		the table by a statement with many rows, Redis by a pipeline, etcd by a transaction of small
+ *				transactions; ZooKeeper's recipes have nothing like it
  *	hot			where nobody queues, most grants go back to the client that has just released: "own" counts these, and
  *				they are no hand-offs
  *	try			etcd reads the first key, because the package of Debian 12 has no TryLock; that of later versions writes
@@ -86,6 +90,8 @@ typedef struct System
 	void (*enqueue)(Client *client, const char *name, char token[40]);
 	void (*await)(Client *client, const char *name, const char *token);
 	void (*leave)(Client *client, const char *name, const char *token);
+	/* acquires each of these names that is free, and then releases them; returns how many there were */
+	int (*each)(Client *client, char names[][40], int n, int ttl_ms);
 	/* takes the locks "held" and a number from first to last, and leaves them held */
 	void (*fill)(Client *client, int64_t first, int64_t last);
 	bool waits;         /* acquire and campaign can wait */

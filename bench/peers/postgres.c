@@ -29,6 +29,8 @@ static const Statement extension_statements[] = {
 	{"renew_leadership", "SELECT renew_leadership($1, $2)"},
 	{"enqueue", "SELECT token FROM enqueue_lock($1, '1 h')"},
 	{"await", "SELECT await_lock($1, $2, '1 min')"},
+	{"try_each", "SELECT name, token FROM try_acquire_each($1, $2) WHERE token IS NOT NULL"},
+	{"release_each", "SELECT * FROM release_each($1, $2)"},
 	{"fill", "SELECT count(acquire_lock('held' || g, '1 h')) FROM generate_series($1::bigint, $2::bigint) g"},
 	{NULL, NULL},
 };
@@ -40,6 +42,12 @@ static const Statement table_statements[] = {
 	{"release", "DELETE FROM table_lock WHERE name = $1 AND owner = $2"},
 	{"renew", "UPDATE table_lock SET expires_at = now() + $3::interval"
 			  " WHERE name = $1 AND owner = $2 AND expires_at > now()"},
+	/* in one order, or two of them could wait for each other */
+	{"try_each",
+	 "INSERT INTO table_lock AS l SELECT n, $2, now() + $3::interval FROM unnest($1::text[]) n ORDER BY n"
+	 " ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, expires_at = excluded.expires_at"
+	 " WHERE l.expires_at < now() RETURNING name"},
+	{"release_each", "DELETE FROM table_lock WHERE name = ANY ($1::text[]) AND owner = $2"},
 	{"fill", "INSERT INTO table_lock SELECT 'held' || g, '', now() + interval '1 h'"
 			 " FROM generate_series($1::bigint, $2::bigint) g"},
 	{NULL, NULL},
@@ -130,6 +138,29 @@ interval(char text[24], int ms)
 	snprintf(text, 24, "%d ms", ms);
 }
 
+/* A column of the answer as an array; its values need no quotes. */
+static char *
+array_of(const PGresult *result, int column)
+{
+	char *array = malloc((size_t) PQntuples(result) * 40 + 3);
+	int len = 0;
+
+	if (array == NULL)
+		die("out of memory");
+	for (int row = 0; row < PQntuples(result); row++)
+		len += sprintf(array + len, "%c%.38s", row == 0 ? '{' : ',', PQgetvalue(result, row, column));
+	strcpy(array + len, len == 0 ? "{}" : "}");
+	return array;
+}
+
+static void
+names_array(char *array, char names[][40], int n)
+{
+	for (int i = 0; i < n; i++)
+		array += sprintf(array, "%c%.38s", i == 0 ? '{' : ',', names[i]);
+	strcpy(array, "}");
+}
+
 static void
 fill_statement(Client *client, int64_t first, int64_t last)
 {
@@ -161,6 +192,27 @@ static bool
 extension_release(Client *client, const char *name)
 {
 	return is_true(client, "release", name, client->token);
+}
+
+static int
+extension_each(Client *client, char names[][40], int n, int ttl_ms)
+{
+	char ttl[24], array[n * 40 + 2];
+	PGresult *result;
+	char *granted, *tokens;
+	int held;
+
+	interval(ttl, ttl_ms);
+	names_array(array, names, n);
+	result = execute(client, "try_each", array, ttl, NULL);
+	held = PQntuples(result);
+	granted = array_of(result, 0);
+	tokens = array_of(result, 1);
+	PQclear(result);
+	PQclear(execute(client, "release_each", granted, tokens, NULL));
+	free(granted);
+	free(tokens);
+	return held;
 }
 
 static bool
@@ -240,6 +292,25 @@ static bool
 table_release(Client *client, const char *name)
 {
 	return changes_one(client, "release", name, client->owner, NULL);
+}
+
+static int
+table_each(Client *client, char names[][40], int n, int ttl_ms)
+{
+	char ttl[24], array[n * 40 + 2];
+	PGresult *result;
+	char *granted;
+	int held;
+
+	interval(ttl, ttl_ms);
+	names_array(array, names, n);
+	result = execute(client, "try_each", array, client->owner, ttl);
+	held = PQntuples(result);
+	granted = array_of(result, 0);
+	PQclear(result);
+	PQclear(execute(client, "release_each", granted, client->owner, NULL));
+	free(granted);
+	return held;
 }
 
 static bool
@@ -339,6 +410,7 @@ static const System systems[] = {
 		.enqueue = extension_enqueue,
 		.await = extension_await,
 		.leave = extension_leave,
+		.each = extension_each,
 		.fill = fill_statement,
 		.waits = true,
 	},
@@ -351,6 +423,7 @@ static const System systems[] = {
 		.campaign = table_acquire,
 		.resign = table_release,
 		.renew_term = table_renew,
+		.each = table_each,
 		.fill = fill_statement,
 	},
 	{

@@ -93,6 +93,47 @@ redis_release(Client *client, const char *name)
 												   name, client->owner)));
 }
 
+static redisReply *
+next_reply(redisContext *context)
+{
+	void *reply;
+
+	if (redisGetReply(context, &reply) != REDIS_OK)
+		die("redis: %s", context->errstr);
+	return checked(context, reply);
+}
+
+/* A pipeline of all, and one of those that were granted. */
+static int
+redis_each(Client *client, char names[][40], int n, int ttl_ms)
+{
+	Connection *conn = client->conn;
+	bool granted[n];
+	int held = 0;
+
+	for (int i = 0; i < n; i++)
+		redisAppendCommand(conn->context, "SET %s %s NX PX %d", names[i], client->owner, ttl_ms);
+	for (int i = 0; i < n; i++)
+	{
+		redisReply *reply = next_reply(conn->context);
+
+		granted[i] = reply->type == REDIS_REPLY_STATUS;
+		freeReplyObject(reply);
+	}
+	for (int i = 0; i < n; i++)
+	{
+		if (granted[i])
+			redisAppendCommand(conn->context, "EVALSHA %s 1 %s %s", conn->delete_own, names[i],
+							   client->owner);
+	}
+	for (int i = 0; i < n; i++)
+	{
+		if (granted[i] && one(next_reply(conn->context)))
+			held++;
+	}
+	return held;
+}
+
 static bool
 redis_renew(Client *client, const char *name, int ttl_ms)
 {
@@ -110,13 +151,7 @@ redis_fill(Client *client, int64_t first, int64_t last)
 	for (int64_t i = first; i <= last; i++)
 		redisAppendCommand(conn->context, "SET held%lld %s NX PX 3600000", (long long) i, client->owner);
 	for (int64_t i = first; i <= last; i++)
-	{
-		void *reply;
-
-		if (redisGetReply(conn->context, &reply) != REDIS_OK)
-			die("redis: %s", conn->context->errstr);
-		freeReplyObject(checked(conn->context, reply));
-	}
+		freeReplyObject(next_reply(conn->context));
 }
 
 static const System systems[] = {{
@@ -128,6 +163,7 @@ static const System systems[] = {{
 	.campaign = redis_acquire,
 	.resign = redis_release,
 	.renew_term = redis_renew,
+	.each = redis_each,
 	.fill = redis_fill,
 }};
 

@@ -26,6 +26,7 @@ const (
 	heldTTL     = 3600
 	leadTime    = 5 * time.Millisecond
 	restTime    = 2 * time.Millisecond
+	eachSize    = 100
 	txnLimit    = 128 // operations in a transaction, etcd's default
 	parallel    = 64  // who enters a queue, or fills, at the same time
 	nanoseconds = int64(time.Second)
@@ -124,6 +125,33 @@ func pair(c *client) {
 	check(mutex.Unlock(background))
 	end := now()
 	c.done(end, end-start)
+}
+
+// A transaction of a small transaction for each name, which puts the key if it is not there; and one of deletions.
+func each(c *client) {
+	var tries, deletions []v3.Op
+	var keys []string
+	step := names / eachSize
+	for i := int64(0); i < eachSize; i++ {
+		key := fmt.Sprintf("k%d", i*step+c.random.Int63n(step)+1)
+		keys = append(keys, key)
+		tries = append(tries, v3.OpTxn([]v3.Cmp{v3.Compare(v3.CreateRevision(key), "=", 0)},
+			[]v3.Op{v3.OpPut(key, "", v3.WithLease(c.session.Lease()))}, nil))
+	}
+	start := now()
+	answer, err := c.db.Txn(background).Then(tries...).Commit()
+	check(err)
+	for i, key := range keys {
+		if answer.Responses[i].GetResponseTxn().Succeeded {
+			deletions = append(deletions, v3.OpDelete(key))
+		}
+	}
+	_, err = c.db.Txn(background).Then(deletions...).Commit()
+	check(err)
+	end := now()
+	for range deletions {
+		c.done(end, end-start)
+	}
 }
 
 func hot(c *client) {
@@ -500,6 +528,8 @@ func main() {
 	switch os.Args[1] {
 	case "pairs":
 		repeat(n, seconds, nil, pair)
+	case "each":
+		repeat(n, seconds, nil, each)
 	case "hot":
 		repeat(n, seconds, nil, hot)
 	case "try":
