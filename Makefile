@@ -28,6 +28,8 @@
 #                                   systems; as root
 #   make dist [DIST_TAG=v1.0.0]    the archives of a release, the same bytes each time
 #   make fuzz-sql [SECONDS=600]    all functions with random arguments, on a live server
+#   make test-clients [PARTS="conformance python go"] [CLIENTS="c python go"]      the clients, all by the same
+#                                   scenarios; and each client's own tests
 #   make abuse [SECONDS=600]       a hostile role with all attacks at once, and what the others notice of it
 
 EXTENSION  = lock_election
@@ -70,7 +72,7 @@ PG_CONFIG ?= pg_config
 ALONE := test soak demo play test-versions bench bench-quick bench-scaling bench-instructions bench-lockctl bad-night \
          mutants unit sim sim-exhaustive fuzz fuzz-sql abuse core-tests torture torture-lockctl torture-programs \
          test-ha format format-check client install-client uninstall-client client-tests client-tests-address \
-         client-tests-thread lockctl man-pages deb test-packages dist
+         client-tests-thread test-clients lockctl man-pages deb test-packages dist
 .PHONY: $(ALONE)
 
 test:
@@ -105,6 +107,9 @@ bench-lockctl:
 
 bad-night:
 	@bench/bad-night.sh
+
+test-clients:
+	@clients/test.sh
 
 DURATION ?= 60
 torture:

@@ -272,7 +272,8 @@ le_build()
 # while another one runs them.
 le_copy()
 {
-	tar -C "$LE_ROOT" --exclude=./.git --exclude='./src/*.o' "$@" -cf - . | tar -C "$LE_TMP/src" -xf -
+	tar -C "$LE_ROOT" --exclude=./.git --exclude=./build/cache --exclude='./src/*.o' "$@" -cf - . |
+		tar -C "$LE_TMP/src" -xf -
 }
 
 # Servers start under valgrind with these options, and so do their children, which are forked; initdb and everything

@@ -19,7 +19,7 @@ fi
 
 # A tree for each of the runner's workers: the sources, with what has been built as the beginning of each mutant's
 # build, and a PostgreSQL, or two, for the account to install into.  The tests build in the first tree as well.
-tar -C "$LE_ROOT" -cf - build src | tar -C "$LE_TMP/src" -xf -
+tar -C "$LE_ROOT" --exclude=build/cache -cf - build src | tar -C "$LE_TMP/src" -xf -
 [ "$(id -u)" != 0 ] || chown -R -P nobody:nogroup "$LE_TMP/src"
 for ((i = 1; i <= LE_JOBS; i++)); do
 	mkdir "$LE_TMP/w$i" "$LE_TMP/w$i/work"

@@ -1,0 +1,177 @@
+#!/bin/bash
+# Builds the server, liblockelection and the clients' environments, and tests the clients; installs what is missing,
+# leaves nothing behind but build/.
+#
+#   PARTS="conformance python go"   the conformance suite, and the clients' own tests; "mutants": does the suite notice
+#                                   faults that are seeded into a client?
+#   CLIENTS="c python go"           whom the conformance suite tests
+#   SCENARIOS="cut or each"         which scenarios, as pytest's -k
+#   SEEDS="1 2"                     of the random runs; default: one new seed
+#   PYTEST_FLAGS, GO_FLAGS          for pytest and go test, such as -v
+#   PG_MAJOR                        PostgreSQL's major version; default: the distribution's
+#
+# What is not there is skipped, with a line that says so.  A client's own tests have a primary with the extension, whose
+# place is in PGHOST, PGPORT, PGUSER and PGDATABASE; max_connections is 200.  They may install Python packages of the
+# requirements files, and Go modules of the go.mod files, without a network.
+set -eu
+PARTS=${PARTS:-conformance python go}
+CLIENTS=${CLIENTS:-c python go}
+# Go's modules ask for it.
+GO_NEEDS=1.23
+
+# --- as the unprivileged account ------------------------------------------------------------------------------------
+
+has()
+{
+	[[ " $1 " = *" $2 "* ]]
+}
+
+# part NAME COMMAND...: goes on after a failure, and remembers it.
+part()
+{
+	local name=$1
+	shift
+	echo "== $name" >&2
+	"$@" || { echo "== $name: failed" >&2; failed+=("$name"); }
+}
+
+go_tests()
+{
+	local dir=$1
+	(cd "$dir" && go vet ./... && go test -race -count=1 ${GO_FLAGS:-} ./...)
+}
+
+if [ -n "${LE_RUN:-}" ]; then
+	failed=()
+	export PYTHONPATH=$PWD/clients/python/src:$PWD/clients/python
+	if has "$PARTS" conformance && [ -e clients/conformance/conftest.py ]; then
+		part conformance pytest -p no:cacheprovider -q -ra ${PYTEST_FLAGS:-} ${SCENARIOS:+-k "$SCENARIOS"} \
+			clients/conformance
+	fi
+	if has "$PARTS" mutants; then
+		part mutants pytest -p no:cacheprovider -q -ra ${PYTEST_FLAGS:-} clients/conformance/mutants.py
+	fi
+	if has "$PARTS" python || has "$PARTS" go; then
+		. test/lib/server.sh
+		server_start clients "
+			listen_addresses = '127.0.0.1'
+			max_connections = 200
+			dynamic_shared_memory_type = mmap
+			fsync = off"
+		export PGHOST=127.0.0.1
+	fi
+	if has "$PARTS" python; then
+		if [ -d clients/python/tests ]; then
+			part python pytest -p no:cacheprovider -q -ra ${PYTEST_FLAGS:-} clients/python/tests
+		else
+			echo "== python: skipped, there is no clients/python/tests" >&2
+		fi
+	fi
+	if has "$PARTS" go && [ -n "${LE_GO:-}" ]; then
+		for module in $(find clients/go -name go.mod 2>/dev/null | sort); do
+			part "go: ${module%/go.mod}" go_tests "${module%/go.mod}"
+		done
+	fi
+	[ ${#failed[@]} = 0 ] || { echo "== failed: ${failed[*]}" >&2; exit 1; }
+	exit 0
+fi
+
+# --- before: packages, builds, and what comes from the network ------------------------------------------------------
+
+. "$(dirname "$0")/../test/common.sh"
+cd "$LE_ROOT"
+cache=$LE_ROOT/build/cache
+
+# Wheels of all that the requirements files name, kept in build/cache while the files stay the same.
+python_packages()
+{
+	local python=${PYTHON:-/usr/bin/python3} files=(clients/conformance/requirements.txt) stamp
+	[ ! -f clients/python/tests/requirements.txt ] || files+=(clients/python/tests/requirements.txt)
+	le_extra_packages python3-venv
+	"$python" -m venv "$LE_TMP/venv" >"$LE_TMP/pip.log" 2>&1 || { tail "$LE_TMP/pip.log" >&2; le_die "no python3-venv"; }
+	stamp=$(cat "${files[@]}" | sha256sum; "$python" --version)
+	if [ "$(cat "$cache/wheels/stamp" 2>/dev/null)" != "$stamp" ]; then
+		le_say "downloading Python packages"
+		rm -rf "$cache/wheels"
+		mkdir -p "$cache/wheels"
+		le_wait "$LE_TMP/venv/bin/pip" wheel -q -w "$cache/wheels" "${files[@]/#/-r}" >"$LE_TMP/pip.log" 2>&1 ||
+			{ tail -n 20 "$LE_TMP/pip.log" >&2; le_die "pip cannot get the packages of ${files[*]}"; }
+		echo "$stamp" >"$cache/wheels/stamp"
+	fi
+	cp -r "$cache/wheels" "$LE_TMP/wheels"
+	le_wait "$LE_TMP/venv/bin/pip" install -q --no-index --find-links "$LE_TMP/wheels" "${files[@]/#/-r}" \
+		>"$LE_TMP/pip.log" 2>&1 || { tail -n 20 "$LE_TMP/pip.log" >&2; le_die "pip cannot install"; }
+	chmod -R a+rX "$LE_TMP/venv" "$LE_TMP/wheels"
+	LE_ENV+=(PIP_NO_INDEX=1 PIP_FIND_LINKS="$LE_TMP/wheels" PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1)
+}
+
+# Sets GO_REASON where Go cannot be used.
+find_go()
+{
+	local version
+	GO_REASON=
+	if ! command -v go >/dev/null; then
+		GO_REASON="there is no go"
+		return
+	fi
+	version=$(GOTOOLCHAIN=local go env GOVERSION)
+	[ "$(printf '%s\n' "$GO_NEEDS" "${version#go}" | sort -V | head -n 1)" = "$GO_NEEDS" ] ||
+		GO_REASON="go is ${version#go}, and $GO_NEEDS is needed"
+}
+
+# The modules of all go.mod files, from the machine's own cache where they are there, and what was compiled the last time.
+go_packages()
+{
+	local go=$LE_TMP/go proxy module machine
+	find_go
+	if [ -n "$GO_REASON" ]; then
+		le_say "Go is skipped: $GO_REASON"
+		return
+	fi
+	machine=$(go env GOMODCACHE)/cache/download
+	proxy=$(go env GOPROXY)
+	[ ! -d "$machine" ] || proxy=file://$machine,$proxy
+	mkdir -p "$go/build" "$cache"
+	[ ! -d "$cache/go" ] || cp -a "$cache/go/." "$go"
+	for module in $(find clients -name go.mod); do
+		le_wait env -C "${module%/go.mod}" GOTOOLCHAIN=local GOFLAGS=-modcacherw GOMODCACHE="$go/mod" \
+			GOCACHE="$go/build" GOPROXY="file://$go/mod/cache/download,$proxy" go mod download >"$LE_TMP/go.log" 2>&1 ||
+			{ GO_REASON="the modules of $module cannot be downloaded: $(tail -n 1 "$LE_TMP/go.log")"; break; }
+	done
+	if [ -n "$GO_REASON" ]; then
+		le_say "Go is skipped: $GO_REASON"
+		return
+	fi
+	[ ! -d "$go/mod" ] || { mkdir -p "$cache/go"; rm -rf "$cache/go/mod"; cp -a "$go/mod" "$cache/go/mod"; }
+	[ "$(id -u)" != 0 ] || chown -R nobody:nogroup "$go"
+	LE_ENV+=(LE_GO=1 GOTOOLCHAIN=local
+		GOFLAGS="-modcacherw -trimpath" GOPATH="$go/path" GOMODCACHE="$go/mod" GOCACHE="$go/build"
+		GOPROXY="file://$go/mod/cache/download" GOSUMDB=off)
+}
+
+# What is compiled once does not have to be the next time.
+keep_compiled()
+{
+	[ -d "$LE_TMP/go/build" ] || return 0
+	rm -rf "$cache/go/build"
+	mkdir -p "$cache/go"
+	cp -a "$LE_TMP/go/build" "$cache/go/build"
+	[ "$(id -u)" != 0 ] || chown -R root:root "$cache/go"
+}
+
+le_prepare client
+le_extra_packages libjansson-dev pgbouncer
+python_packages
+LE_ENV+=(PATH="$LE_TMP/venv/bin:$LE_BIN:$PATH:/usr/sbin")
+if has "$PARTS" go || has "$CLIENTS" go || has "$PARTS" conformance; then go_packages; fi
+LE_ENV+=(PARTS="$PARTS" CLIENTS="$CLIENTS" SCENARIOS="${SCENARIOS:-}" SEEDS="${SEEDS:-}"
+	PYTEST_FLAGS="${PYTEST_FLAGS:-}" GO_FLAGS="${GO_FLAGS:-}" TMPDIR="$LE_TMP/work")
+rc=0
+le_run clients/test.sh || rc=$?
+[ ! -e "$LE_TMP/src/build/conformance/results.json" ] || {
+	mkdir -p "$LE_ROOT/build/conformance"
+	cp "$LE_TMP/src/build/conformance/results.json" "$LE_ROOT/build/conformance/"
+	le_say "written: build/conformance/results.json"
+}
+keep_compiled
+exit $rc
