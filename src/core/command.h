@@ -151,11 +151,11 @@ typedef struct LeCommand
 	LeCommandType type;
 	LeKind kind; /* lock or election */
 	LeText name;
-	const LeText *names;   /* ACQUIRE, AWAIT, RELEASE and CHECK of several, each
-								 * once: instead of name */
+	const LeText *names;   /* several, each once, instead of name: ACQUIRE and AWAIT of all
+							* together; or "each" */
 	uint32_t nnames;       /* 0: name alone */
-	bool each;             /* ACQUIRE with no wait, RELEASE and CHECK of several: each for
-								 * itself, see le_core_apply_each() */
+	bool each;             /* ACQUIRE with no wait, RELEASE and CHECK of several, each for
+							* itself: see le_core_apply_each() */
 	const int64_t *tokens; /* each: token of each name, or what ACQUIRE has in reenter;
 								 * NULL: 0 for all */
 	LeMode mode;

@@ -171,7 +171,7 @@ le_reply_ending(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *r
 	}
 }
 
-/* The function for each command: on one name or none, and on several. */
+/* The function for each command on one name or none. */
 static LeApply *const apply_one[] = {
 	[LE_CMD_ACQUIRE] = le_apply_acquire,
 	[LE_CMD_AWAIT] = le_apply_await,
@@ -191,23 +191,21 @@ static LeApply *const apply_one[] = {
 	[LE_CMD_SESSION_END] = le_apply_session_end,
 	[LE_CMD_FENCE_ENDED] = apply_fence_ended,
 };
-static LeApply *const apply_several[LE_CMD_FENCE_ENDED + 1] = {
-	[LE_CMD_ACQUIRE] = le_apply_acquire_group,
-	[LE_CMD_AWAIT] = le_apply_await_group,
-	[LE_CMD_RELEASE] = le_apply_to_all,
-	[LE_CMD_CHECK] = le_apply_to_all,
-};
 
 /*
- * Carry out a command, whatever it is.  May not fail: le_core_reserve() has
- * allocated what it needs, and what it does not use of that is freed here.
+ * Carry out a command, whatever it is, but one for each of several names.  May not
+ * fail: le_core_reserve() has allocated what it needs, and what it does not use of
+ * that is freed here.
  */
 void
 le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	LeApply *apply = cmd->nnames > 0 ? apply_several[cmd->type] : apply_one[cmd->type];
+	LeApply *apply = apply_one[cmd->type];
 
-	assert(cmd->nnames <= LE_MAX_NAMES && apply != NULL);
+	if (cmd->nnames > 0)
+		apply = cmd->type == LE_CMD_ACQUIRE ? le_apply_acquire_group : le_apply_await_group;
+	assert(!cmd->each && cmd->nnames <= LE_MAX_NAMES);
+	assert(cmd->nnames == 0 || cmd->type == LE_CMD_ACQUIRE || cmd->type == LE_CMD_AWAIT);
 	memset(reply, 0, sizeof(*reply));
 	apply(core, cmd, now, reply);
 	if (reply->status == LE_LOST || reply->status == LE_NOT_HELD || reply->status == LE_NO_LEASE)

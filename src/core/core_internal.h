@@ -456,7 +456,7 @@ typedef void LeApply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 extern void le_reply_ending(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 
 /* core/acquire.c, core/group.c */
-extern LeApply le_apply_acquire, le_apply_acquire_group, le_apply_await_group, le_apply_to_all;
+extern LeApply le_apply_acquire, le_apply_acquire_group, le_apply_await_group;
 
 /* core/command.c */
 extern LeApply le_apply_await, le_apply_renew, le_apply_release, le_apply_check, le_apply_proclaim,

@@ -7,8 +7,8 @@
  * examined; if one of them would be an error, with what those before it take of the
  * role's limits, the command changes nothing, and its reply names the first one.
  * Else each name gets what a command of its own would get in this order.  Names are
- * different locks, so that none changes what another gets; but a queue place of
- * several names ends as a whole with the first of them that is released.
+ * different locks, so that none changes what another gets; but for a queue place of
+ * several names, which ends as a whole: each of them is released.
  */
 #include "core_internal.h"
 
@@ -99,9 +99,12 @@ examine_acquire(const LeCore *core, const LeSession *session, const LeCommand *o
 	return status;
 }
 
-/* The error that this command is, with which of its names; LE_OK: it is none. */
+/*
+ * The error that this command is, with which of its names; LE_OK: it is none.  found:
+ * what a RELEASE or CHECK has found, for each name.
+ */
 static LeStatus
-examine(LeCore *core, const LeCommand *cmd, LeTime now, uint32_t *which)
+examine(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *found, uint32_t *which)
 {
 	LeUsage taken = {0};
 	LeSession *session = NULL;
@@ -119,16 +122,16 @@ examine(LeCore *core, const LeCommand *cmd, LeTime now, uint32_t *which)
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
 		LeCommand one = le_command_for(cmd, i);
-		LeReply found = {0};
 
 		*which = i;
+		memset(&found[i], 0, sizeof(found[i]));
 		if (cmd->type == LE_CMD_ACQUIRE)
 			status = examine_acquire(core, session, &one, lease, now, &taken);
 		else
 		{
 			/* a token of another role is an error; one that holds nothing is an answer */
-			le_apply_check(core, &one, now, &found);
-			status = found.status == LE_DENIED ? LE_DENIED : LE_OK;
+			le_apply_check(core, &one, now, &found[i]);
+			status = found[i].status == LE_DENIED ? LE_DENIED : LE_OK;
 		}
 		if (status != LE_OK)
 			return status;
@@ -138,6 +141,21 @@ examine(LeCore *core, const LeCommand *cmd, LeTime now, uint32_t *which)
 }
 
 /* --- apply --- */
+
+/* found: what the name was before the command; then its answer. */
+static void
+release(LeCore *core, const LeCommand *one, LeTime now, LeReply *found)
+{
+	LeReply reply = {.status = LE_OK};
+
+	le_apply_release(core, one, now, &reply);
+
+	/* a place that has ended with a name before */
+	if (reply.status == LE_NOT_HELD && found->status == LE_QUEUED)
+		found->status = LE_OK;
+	else
+		*found = reply;
+}
 
 /*
  * The reply of the whole command rests on those of its names.
@@ -173,7 +191,7 @@ le_core_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *repl
 
 	/* 1. errors, before anything is changed */
 	memset(all, 0, sizeof(*all));
-	all->status = examine(core, cmd, now, &all->which);
+	all->status = examine(core, cmd, now, replies, &all->which);
 	if (all->status != LE_OK)
 	{
 		if (all->status == LE_NO_LEASE)
@@ -191,13 +209,10 @@ le_core_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *repl
 		LeCommand one = le_command_for(cmd, i);
 		LeReply *reply = &replies[i];
 
-		memset(reply, 0, sizeof(*reply));
 		if (cmd->type == LE_CMD_ACQUIRE)
 			le_apply_acquire(core, &one, now, reply);
 		else if (cmd->type == LE_CMD_RELEASE)
-			le_apply_release(core, &one, now, reply);
-		else
-			le_apply_check(core, &one, now, reply);
+			release(core, &one, now, reply);
 		assert(reply->status == LE_OK || reply->status == LE_QUEUED || reply->status == LE_NOT_GRANTED ||
 			   reply->status == LE_NOT_HELD);
 		merge(all, reply);

@@ -133,6 +133,15 @@ one_of_each(const LeCommand *cmd, uint32_t i)
 	return one;
 }
 
+/* Is this name of a RELEASE that of a queue place of several names? */
+static bool
+waits_in_group(const World *w, const LeCommand *cmd, uint32_t i)
+{
+	const LeEntry *entry = le_core_find_entry(w->core, cmd->kind, cmd->names[i], cmd->tokens[i]);
+
+	return entry != NULL && entry->state == LE_STATE_QUEUED && entry->place && entry->grouped;
+}
+
 /*
  * Several names, each for itself.  For the model, and whoever remembers, these are
  * commands of their own.  An error has changed nothing, and was to be: the same names,
@@ -142,8 +151,11 @@ void
 batch_post_each(World *w, const LeCommand *cmd)
 {
 	LeReply replies[MAX_GROUP], all, reply;
+	bool waits[MAX_GROUP];
 
 	w->commands++;
+	for (uint32_t i = 0; i < cmd->nnames; i++)
+		waits[i] = cmd->type == LE_CMD_RELEASE && waits_in_group(w, cmd, i);
 	ENSURE(w, le_core_reserve(w->core, cmd));
 	le_core_apply_each(w->core, cmd, w->now, replies, &all);
 	NOTE(w, "%s each s%u#%d%s -> %s %u", sim_command_name(cmd->type), cmd->sessno, (int) cmd->session,
@@ -151,8 +163,14 @@ batch_post_each(World *w, const LeCommand *cmd)
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
 		LeCommand one = one_of_each(cmd, i);
+		bool ended = false;
 
-		if (all.status == LE_OK)
+		/* a place of several names has ended with the first of them: of the others there is nothing left to post */
+		for (uint32_t j = 0; j < i; j++)
+			ended |= waits[i] && waits[j] && cmd->tokens[j] == cmd->tokens[i];
+		if (all.status == LE_OK && ended)
+			ENSURE(w, replies[i].status == LE_OK);
+		else if (all.status == LE_OK)
 			post_applied(w, &one, &replies[i]);
 		else if (i <= all.which)
 		{

@@ -258,6 +258,7 @@ on_group(World *w, LeCommand *cmd)
 {
 	const Known *known = some_known(w);
 	LeText names[MAX_GROUP];
+	int64_t tokens[MAX_GROUP];
 
 	if (known == NULL)
 		return;
@@ -269,7 +270,20 @@ on_group(World *w, LeCommand *cmd)
 	if (rng_chance(&w->rng, 800) && cmd->role != 0)
 		cmd->role = known->role;
 	known_names(w, cmd, names, known);
-	post(w, cmd);
+	if (cmd->type == LE_CMD_AWAIT)
+	{
+		post(w, cmd);
+		return;
+	}
+
+	/* each with this token */
+	cmd->each = true;
+	cmd->tokens = tokens;
+	for (uint32_t i = 0; i < cmd->nnames; i++)
+		tokens[i] = cmd->token;
+	w->clients[cmd->sessno].busy = true;
+	if (cmd->nnames > 0)
+		batch_post_each(w, cmd);
 }
 
 /* --- one name --- */

@@ -82,7 +82,7 @@ static const Letter letters[] = {
 	{"pq", LE_CMD_AWAIT, LE_MODE_EXCLUSIVE, LE_WAIT_FOREVER, false, false, "await", false},
 	{"NM", LE_CMD_RENEW, LE_MODE_EXCLUSIVE, 0, false, false, "renew", false},
 	{"ab", LE_CMD_RELEASE, LE_MODE_EXCLUSIVE, 0, false, false, "release", false},
-	{"gg", LE_CMD_RELEASE, LE_MODE_EXCLUSIVE, 0, false, true, "release both", false},
+	{"gg", LE_CMD_RELEASE, LE_MODE_EXCLUSIVE, 0, false, true, "release both", true},
 	{"EE", LE_CMD_ACQUIRE, LE_MODE_EXCLUSIVE, 0, false, true, "try each", true},
 	{"DD", LE_CMD_ACQUIRE, LE_MODE_EXCLUSIVE, 0, true, true, "enqueue for each", true},
 	{"ee", LE_CMD_RELEASE, LE_MODE_EXCLUSIVE, 0, false, true, "release each", true},

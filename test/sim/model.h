@@ -172,7 +172,5 @@ extern void m_expire_group(Model *m, int64_t token, LeTime closed_until, LeTime 
 extern bool m_ready(Model *m, const MEntry *head, LeTime now);
 extern void m_acquire_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void m_await_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
-extern void m_release_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
-extern void m_check_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
 
 #endif /* MODEL_H */

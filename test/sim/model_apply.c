@@ -659,10 +659,10 @@ model_apply(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply, const Le
 			renew(m, cmd, now, reply);
 			break;
 		case LE_CMD_RELEASE:
-			(cmd->nnames > 0 ? m_release_group : m_release_one)(m, cmd, now, reply);
+			m_release_one(m, cmd, now, reply);
 			break;
 		case LE_CMD_CHECK:
-			(cmd->nnames > 0 ? m_check_group : m_check_one)(m, cmd, now, reply);
+			m_check_one(m, cmd, now, reply);
 			break;
 		case LE_CMD_FORCE_ROLE:
 			ENSURE(m->w, false); /* test/unit/force.c has it */

@@ -241,10 +241,6 @@ tells_which(const LeCommand *cmd, const LeReply *reply)
 
 	if (cmd->nnames == 0)
 		return false;
-	if (cmd->type == LE_CMD_CHECK)
-		return status != LE_OK;
-	if (cmd->type == LE_CMD_RELEASE)
-		return status == LE_DENIED;
 	return status == LE_BAD_MODE || status == LE_BAD_GROUP || status == LE_BAD_UPGRADE ||
 		   status == LE_BAD_TTL || status == LE_LIMIT_WAITERS || (status == LE_WAITING && reply->own_session);
 }
@@ -323,7 +319,7 @@ model_compare_reply(Model *m, const LeCommand *cmd, const LeReply *expected, con
 	SAME("reopened", expected->reopened, actual->reopened);
 	if (cmd->type == LE_CMD_SET_PERMITS)
 		SAME("permits", expected->permits, actual->permits);
-	if (cmd->type == LE_CMD_CHECK && cmd->nnames == 0 && actual->status == LE_OK)
+	if (cmd->type == LE_CMD_CHECK && actual->status == LE_OK)
 		SAME("holds", expected->holds, actual->holds);
 	if (cmd->type == LE_CMD_ACQUIRE && actual->status == LE_QUEUED)
 		SAME("position", position_of(m, cmd, actual->token), actual->position);

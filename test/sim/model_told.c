@@ -54,7 +54,7 @@ model_told(Model *m, const LeCommand *cmd, const LeReply *reply)
 						   reply->status == LE_OK ? TOLD_HELD : TOLD_PLACE);
 			break;
 		case LE_CMD_RELEASE:
-			if (cmd->nnames == 0 && cmd->hold_for > 0)
+			if (cmd->hold_for > 0)
 				told_closed(m, cmd, reply->token);
 			break;
 		case LE_CMD_GRANT_LEASE:

@@ -122,6 +122,26 @@ apply(LeCommand cmd)
 	return reply;
 }
 
+/* RELEASE or CHECK of several names with the command's token; status: the first that is not LE_OK. */
+static inline LeReply
+apply_to_all(LeCommand cmd)
+{
+	static LeReply replies[LE_MAX_NAMES];
+	static int64_t tokens[LE_MAX_NAMES];
+	LeReply all;
+
+	for (uint32_t i = 0; i < cmd.nnames; i++)
+		tokens[i] = cmd.token;
+	cmd.each = true;
+	cmd.tokens = tokens;
+	if (!le_core_reserve(core, &cmd))
+		abort();
+	le_core_apply_each(core, &cmd, now, replies, &all);
+	for (uint32_t i = 0; i < cmd.nnames && all.status == LE_OK; i++)
+		all.status = replies[i].status;
+	return all;
+}
+
 static inline LeCommand
 command(LeCommandType type, uint32_t session, const char *name)
 {

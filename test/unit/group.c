@@ -57,7 +57,7 @@ on_all(LeCommandType type, uint32_t session, const char *letters, int64_t token)
 
 	set_names(&cmd, letters);
 	cmd.token = token;
-	return apply(cmd);
+	return apply_to_all(cmd);
 }
 
 static uint32_t
@@ -207,6 +207,26 @@ enqueue_all(const char *letters, LeMode mode, int64_t lease)
 	cmd.enqueue = true;
 	cmd.lease = lease;
 	return apply(cmd);
+}
+
+/* A place in several queues ends as a whole: each name that is released with it is. */
+static void
+test_place_is_left(void)
+{
+	LeReply holder, place;
+
+	start();
+	holder = acquire(1, "b", X);
+	batch();
+	place = enqueue_all("abc", X, 0);
+	batch();
+	is_int(on_all(LE_CMD_CHECK, 2, "abc", place.token).status, LE_QUEUED, "a place in three queues");
+	is_int(on_all(LE_CMD_RELEASE, 2, "abc", place.token).status, LE_OK, "is left as a whole");
+	is_int(waiting("a") + waiting("b") + waiting("c"), 0, "nobody waits any more");
+	is_int(on_all(LE_CMD_RELEASE, 2, "abc", place.token).status, LE_NOT_HELD, "once");
+	batch();
+	ok(held("b", holder.token), "the holder stays");
+	stop();
 }
 
 /* One lease may hold a lock with several tokens: the request once more is told its own. */
@@ -536,6 +556,7 @@ main(void)
 	test_any_order();
 	test_chain();
 	test_ends_as_one();
+	test_place_is_left();
 	test_enqueued_again();
 	test_own_lease();
 	test_named_owner();

@@ -158,7 +158,7 @@ test_several(void)
 	is_int(renew_with("a", token, 0).lsn, wrote, "renewing one of several");
 	cmd.type = LE_CMD_CHECK;
 	cmd.token = token;
-	is_int(apply(cmd).lsn, wrote, "asking for all of them");
+	is_int(apply_to_all(cmd).lsn, wrote, "asking for all of them");
 	ok(renew_with("a", token, 2 * TTL).wrote, "another TTL for all of them");
 	batch();
 	wrote = lsn;
@@ -177,9 +177,9 @@ test_several(void)
 	other_batch();
 	cmd.type = LE_CMD_CHECK;
 	cmd.token = token;
-	is_int(apply(cmd).status, LE_QUEUED, "places for all of them");
-	is_int(apply(cmd).lsn, wrote, "are told of when they are on the disk");
-	ok(!apply(cmd).bound, "as they outlive the connection");
+	is_int(apply_to_all(cmd).status, LE_QUEUED, "places for all of them");
+	is_int(apply_to_all(cmd).lsn, wrote, "are told of when they are on the disk");
+	ok(!apply_to_all(cmd).bound, "as they outlive the connection");
 	stop();
 }
 
@@ -235,10 +235,10 @@ test_may_return(void)
 		cmd.ttl = LE_SAVE_INTERVAL + i;
 		cmd.token = apply(cmd).token;
 		cmd.type = LE_CMD_RELEASE;
-		reply = apply(cmd);
+		reply = apply_to_all(cmd);
 		ok(reply.status == LE_OK && reply.may_return == (i == 0), "several locks");
 		cmd.type = LE_CMD_CHECK;
-		ok(!apply(cmd).may_return, "nothing is released");
+		ok(!apply_to_all(cmd).may_return, "nothing is released");
 		stop();
 	}
 }

@@ -171,17 +171,6 @@ le_pending_count(int64 token, LeText name)
 	return n;
 }
 
-bool
-le_pending_any(int64 token)
-{
-	for (LePending *p = pending; p != NULL; p = p->older)
-	{
-		if (p->token == token)
-			return true;
-	}
-	return false;
-}
-
 int64
 le_pending_own(LeKind kind, LeText name)
 {

@@ -22,8 +22,6 @@ extern void le_pending_add_async(int64 token, LeKind kind, LeText name);
 extern bool le_pending_is_free(void);
 /* How many holds of this token and name are to be released. */
 extern int64 le_pending_count(int64 token, LeText name);
-/* Is any release of this token pending, or was one, whatever its name? */
-extern bool le_pending_any(int64 token);
 /* The token of this connection's own pending release of a name; 0: none. */
 extern int64 le_pending_own(LeKind kind, LeText name);
 /* The lock was acquired again: withdraw the pending releases of this token and name. */

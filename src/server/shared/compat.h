@@ -191,6 +191,14 @@ le_next_message(void)
 	extern PGDLLEXPORT Datum name(PG_FUNCTION_ARGS);                                                         \
 	PG_FUNCTION_INFO_V1(name)
 
+/* The same, with all that it does: this call. */
+#define LE_SQL_CALL(name, call)                                                                              \
+	LE_FUNCTION(name);                                                                                       \
+	Datum name(PG_FUNCTION_ARGS)                                                                             \
+	{                                                                                                        \
+		return call;                                                                                         \
+	}
+
 /* 18 says it before the declaration instead of after it */
 #if PG_VERSION_NUM >= 180000
 #define LE_NORETURN pg_noreturn

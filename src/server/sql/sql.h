@@ -58,10 +58,6 @@ extern bool le_may_see_details(Oid role);
 /* 42501: that lease belongs to another role. */
 extern void le_raise_other_lease(int64 lease);
 
-/* Release at the commit, or at once; false: not held. */
-extern bool le_release_at_commit(LeCommand *cmd);
-extern bool le_release_now(LeCommand *cmd);
-
 /* le_wait_durable() for a holder that nothing can end meanwhile, or that has ended. */
 extern void le_wait_durable_fenced(const LeCommand *cmd, LeReply *reply);
 
@@ -77,7 +73,10 @@ typedef enum LeAsk
 	LE_ASK_LEADER  /* election, candidate, ttl, [wait,] owner, lease */
 } LeAsk;
 
-/* Reads all arguments into an empty command. */
+/* Reads the first argument, and with it which kind the command is for. */
+extern void le_arg_names_of(FunctionCallInfo fcinfo, LeAsk ask, LeCommand *cmd);
+
+/* Reads all arguments of an acquire into an empty command. */
 extern void le_arg_ask(FunctionCallInfo fcinfo, LeAsk ask, LeCommand *cmd);
 
 /*
@@ -91,16 +90,17 @@ extern bool le_wait_for(FunctionCallInfo fcinfo, LeCommand *cmd, LeReply *reply)
 extern Datum le_acquire(FunctionCallInfo fcinfo, LeAsk ask);
 extern Datum le_enqueue(FunctionCallInfo fcinfo, LeAsk ask);
 
+/* await_lock() and the like: name or names, token, wait. */
+extern Datum le_await(FunctionCallInfo fcinfo, LeAsk ask);
+
 /*
- * What locks and elections have in common.  le_renew(), le_held(), le_fence() and
- * le_await() read their arguments, which begin with name and token, or election
- * and term; the callers of the others have read them.
+ * What locks and elections have in common.  They read their arguments, which begin
+ * with name and token, or election and term; but le_release() finds them read.
  */
 extern Datum le_renew(FunctionCallInfo fcinfo, LeKind kind);
 extern Datum le_release(FunctionCallInfo fcinfo, LeCommand *cmd);
 extern Datum le_held(FunctionCallInfo fcinfo, LeKind kind);
 extern Datum le_fence(FunctionCallInfo fcinfo, LeKind kind);
-extern Datum le_await(FunctionCallInfo fcinfo, LeKind kind);
 extern Datum le_force(FunctionCallInfo fcinfo, LeKind kind);
 
 /*

@@ -1,7 +1,7 @@
 /*
  * sql/sql_each.c
- *		The SQL functions for many locks, each for itself: a row for each name, in
- *		the order of the names, by one request.
+ *		The SQL functions for many locks, each for itself, by one request: a row for
+ *		each name, in the order of the names; or whether all were released.
  */
 #include "postgres.h"
 
@@ -23,6 +23,7 @@
 LE_FUNCTION(le_try_acquire_each);
 LE_FUNCTION(le_enqueue_each);
 LE_FUNCTION(le_release_each);
+LE_FUNCTION(le_release_locks);
 
 /* --- acquire --- */
 
@@ -153,13 +154,13 @@ le_enqueue_each(PG_FUNCTION_ARGS)
 /* --- release --- */
 
 /*
- * At the commit, as le_release_at_commit() does one: the fences come before the
+ * At the commit, as release_at_commit() in sql_lock.c does one: the fences come before the
  * second look, from which on nobody can take the locks away before the transaction
  * ends.  Then answers are those of that look, but of what is not held, or is to be
  * released already.
  */
 static void
-release_at_commit(LeCommand *cmd, LeEachAnswer *answers)
+release_each_at_commit(LeCommand *cmd, LeEachAnswer *answers)
 {
 	bool *held = palloc0_array(bool, cmd->nnames);
 	bool any = false;
@@ -179,7 +180,7 @@ release_at_commit(LeCommand *cmd, LeEachAnswer *answers)
 	/* 2. the fences, and the second look */
 	for (uint32 i = 0; i < cmd->nnames; i++)
 	{
-		if (held[i])
+		if (held[i] && (i == 0 || !held[i - 1] || answers[i].token != answers[i - 1].token))
 			le_fence_take(answers[i].token);
 	}
 	if (any)
@@ -202,16 +203,26 @@ release_at_commit(LeCommand *cmd, LeEachAnswer *answers)
 	}
 }
 
-/* At once: nothing of the transaction can follow. */
-static void
-release_now(LeCommand *cmd, LeEachAnswer *answers)
+/* Release each name of an empty command, at once or at the commit; the caller has read the arguments. */
+static LeEachAnswer *
+release_each(FunctionCallInfo fcinfo, LeCommand *cmd)
 {
+	LeEachAnswer *answers = palloc0_array(LeEachAnswer, cmd->nnames);
 	LeReply reply;
 
+	cmd->kind = LE_KIND_LOCK;
+	cmd->role = GetUserId();
+	le_check_can_attach();
+	if (!le_release_is_final(fcinfo))
+	{
+		release_each_at_commit(cmd, answers);
+		return answers;
+	}
 	cmd->type = LE_CMD_RELEASE;
 	le_request_each(cmd, &reply, answers);
 	le_check_reply(cmd, &reply);
 	le_wait_durable_fenced(cmd, &reply);
+	return answers;
 }
 
 /* The client is sent the names, which may have no place in its encoding. */
@@ -231,21 +242,17 @@ check_can_send(const LeCommand *cmd)
 Datum
 le_release_each(PG_FUNCTION_ARGS)
 {
-	LeCommand cmd = {.kind = LE_KIND_LOCK, .role = GetUserId()};
+	LeCommand cmd = {0};
 	LeEachAnswer *answers;
 
 	le_arg_names(fcinfo, &cmd);
 	cmd.tokens = le_arg_tokens(fcinfo, 1, cmd.nnames);
-	le_check_can_attach();
-	answers = palloc0_array(LeEachAnswer, cmd.nnames);
 
 	/* what is released at once is not undone by an error: first what may be one */
+	le_check_can_attach();
 	InitMaterializedSRF(fcinfo, 0);
 	check_can_send(&cmd);
-	if (le_release_is_final(fcinfo))
-		release_now(&cmd, answers);
-	else
-		release_at_commit(&cmd, answers);
+	answers = release_each(fcinfo, &cmd);
 	for (uint32 i = 0; i < cmd.nnames; i++)
 	{
 		LeTuple row = {0};
@@ -255,4 +262,26 @@ le_release_each(PG_FUNCTION_ARGS)
 		le_tuple_put((ReturnSetInfo *) fcinfo->resultinfo, &row);
 	}
 	return (Datum) 0;
+}
+
+/* release_locks(names, token): true if the token held all of them */
+Datum
+le_release_locks(PG_FUNCTION_ARGS)
+{
+	LeCommand cmd = {0};
+	LeEachAnswer *answers;
+	int64 *tokens;
+	bool all = true;
+
+	le_arg_names(fcinfo, &cmd);
+	if (PG_ARGISNULL(1))
+		PG_RETURN_BOOL(false);
+	tokens = palloc_array(int64, cmd.nnames);
+	for (uint32 i = 0; i < cmd.nnames; i++)
+		tokens[i] = le_arg_token(fcinfo, 1, "token");
+	cmd.tokens = tokens;
+	answers = release_each(fcinfo, &cmd);
+	for (uint32 i = 0; i < cmd.nnames; i++)
+		all &= answers[i].status == LE_OK;
+	PG_RETURN_BOOL(all);
 }

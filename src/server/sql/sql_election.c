@@ -19,39 +19,9 @@
 #include "sql/sql.h"
 #include "store/store.h"
 
-LE_FUNCTION(le_campaign);
-LE_FUNCTION(le_enqueue_candidate);
-LE_FUNCTION(le_await_leadership);
 LE_FUNCTION(le_proclaim);
-LE_FUNCTION(le_renew_leadership);
 LE_FUNCTION(le_resign);
-LE_FUNCTION(le_is_leader);
-LE_FUNCTION(le_fence_leader);
-LE_FUNCTION(le_force_resign);
 LE_FUNCTION(le_current_leader);
-
-/* --- candidates --- */
-
-/* campaign(election, candidate, ttl, wait, owner, lease) */
-Datum
-le_campaign(PG_FUNCTION_ARGS)
-{
-	return le_acquire(fcinfo, LE_ASK_LEADER);
-}
-
-/* enqueue_candidate(election, candidate, ttl, owner, lease) */
-Datum
-le_enqueue_candidate(PG_FUNCTION_ARGS)
-{
-	return le_enqueue(fcinfo, LE_ASK_LEADER);
-}
-
-/* await_leadership(election, term, wait) */
-Datum
-le_await_leadership(PG_FUNCTION_ARGS)
-{
-	return le_await(fcinfo, LE_KIND_ELECTION);
-}
 
 /* --- the leader --- */
 
@@ -73,13 +43,6 @@ le_proclaim(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(true);
 }
 
-/* renew_leadership(election, term, ttl) */
-Datum
-le_renew_leadership(PG_FUNCTION_ARGS)
-{
-	return le_renew(fcinfo, LE_KIND_ELECTION);
-}
-
 /* resign(election, term): a leader has no holds to count; NULL is no term */
 Datum
 le_resign(PG_FUNCTION_ARGS)
@@ -91,27 +54,6 @@ le_resign(PG_FUNCTION_ARGS)
 		PG_RETURN_BOOL(false);
 	cmd.token = le_arg_token(fcinfo, 1, "term");
 	return le_release(fcinfo, &cmd);
-}
-
-/* is_leader(election, term) */
-Datum
-le_is_leader(PG_FUNCTION_ARGS)
-{
-	return le_held(fcinfo, LE_KIND_ELECTION);
-}
-
-/* fence_leader(election, term) */
-Datum
-le_fence_leader(PG_FUNCTION_ARGS)
-{
-	return le_fence(fcinfo, LE_KIND_ELECTION);
-}
-
-/* force_resign(election) */
-Datum
-le_force_resign(PG_FUNCTION_ARGS)
-{
-	return le_force(fcinfo, LE_KIND_ELECTION);
 }
 
 /* --- who leads --- */

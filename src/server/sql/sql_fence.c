@@ -17,7 +17,6 @@
 #include "sql/sql_args.h"
 #include "sql/sql.h"
 
-LE_FUNCTION(le_fence_lock);
 LE_FUNCTION(le_fence_guard);
 
 /* --- fences --- */
@@ -69,13 +68,6 @@ le_fence(FunctionCallInfo fcinfo, LeKind kind)
 	le_fence_note(cmd.kind, cmd.name, cmd.token);
 	Assert(le_fence_is_mine(cmd.kind, cmd.name, cmd.token));
 	PG_RETURN_VOID();
-}
-
-/* fence_lock(name, token) */
-Datum
-le_fence_lock(PG_FUNCTION_ARGS)
-{
-	return le_fence(fcinfo, LE_KIND_LOCK);
 }
 
 /* --- guards of tables --- */

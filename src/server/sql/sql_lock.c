@@ -1,8 +1,7 @@
 /*
  * sql/sql_lock.c
- *		The SQL functions for locks.  Each has the name of its C function
- *		without the prefix; what they mean is said in the comments of the
- *		extension script.
+ *		What the SQL functions for locks do; those for permits and elections call it
+ *		as well, see sql/sql_calls.c.
  */
 #include "postgres.h"
 
@@ -34,12 +33,7 @@
 #include "sql/sql_args.h"
 #include "sql/sql.h"
 
-LE_FUNCTION(le_acquire_lock);
-LE_FUNCTION(le_try_acquire_lock);
-LE_FUNCTION(le_renew_lock);
 LE_FUNCTION(le_release_lock);
-LE_FUNCTION(le_is_held);
-LE_FUNCTION(le_force_release_lock);
 LE_FUNCTION(le_force_release_role);
 LE_FUNCTION(le_advance_revision);
 
@@ -257,16 +251,22 @@ lease_arg(FunctionCallInfo fcinfo, int number)
 }
 
 void
-le_arg_ask(FunctionCallInfo fcinfo, LeAsk ask, LeCommand *cmd)
+le_arg_names_of(FunctionCallInfo fcinfo, LeAsk ask, LeCommand *cmd)
 {
-	int n = 1;
-
 	cmd->kind = ask == LE_ASK_LEADER ? LE_KIND_ELECTION : LE_KIND_LOCK;
-	cmd->mode = ask == LE_ASK_PERMIT ? LE_MODE_PERMIT : LE_MODE_EXCLUSIVE;
 	if (ask == LE_ASK_LOCKS)
 		le_arg_names(fcinfo, cmd);
 	else
 		cmd->name = le_arg_name(fcinfo, cmd->kind);
+}
+
+void
+le_arg_ask(FunctionCallInfo fcinfo, LeAsk ask, LeCommand *cmd)
+{
+	int n = 1;
+
+	le_arg_names_of(fcinfo, ask, cmd);
+	cmd->mode = ask == LE_ASK_PERMIT ? LE_MODE_PERMIT : LE_MODE_EXCLUSIVE;
 	if (ask == LE_ASK_PERMIT)
 		cmd->permits = le_arg_permits(fcinfo, n++);
 	if (ask == LE_ASK_LEADER)
@@ -343,20 +343,6 @@ le_acquire(FunctionCallInfo fcinfo, LeAsk ask)
 	PG_RETURN_INT64(reply.token);
 }
 
-/* acquire_lock(name, ttl, wait, mode, owner, lease) */
-Datum
-le_acquire_lock(PG_FUNCTION_ARGS)
-{
-	return le_acquire(fcinfo, LE_ASK_LOCK);
-}
-
-/* try_acquire_lock(name, ttl, mode, owner, lease) */
-Datum
-le_try_acquire_lock(PG_FUNCTION_ARGS)
-{
-	return le_acquire(fcinfo, LE_ASK_LOCK);
-}
-
 Datum
 le_renew(FunctionCallInfo fcinfo, LeKind kind)
 {
@@ -372,13 +358,6 @@ le_renew(FunctionCallInfo fcinfo, LeKind kind)
 		PG_RETURN_NULL();
 	le_wait_durable(&reply, le_kind_word(kind), cmd.name);
 	return le_interval_datum(reply.valid_for);
-}
-
-/* renew_lock(name, token, ttl) */
-Datum
-le_renew_lock(PG_FUNCTION_ARGS)
-{
-	return le_renew(fcinfo, LE_KIND_LOCK);
 }
 
 /* --- release --- */
@@ -398,20 +377,6 @@ le_wait_durable_fenced(const LeCommand *cmd, LeReply *reply)
 {
 	reply->valid_for = LE_NEVER;
 	le_wait_durable(reply, le_kind_word(cmd->kind), cmd->name);
-}
-
-bool
-le_release_now(LeCommand *cmd)
-{
-	LeReply reply;
-
-	Assert(!TransactionIdIsValid(GetTopTransactionIdIfAny()));
-	cmd->type = LE_CMD_RELEASE;
-	le_request(cmd, &reply, false);
-	le_check_reply(cmd, &reply);
-	if (reply.status == LE_OK)
-		le_wait_durable_fenced(cmd, &reply);
-	return reply.status == LE_OK;
 }
 
 /*
@@ -443,8 +408,8 @@ find_to_release(LeCommand *cmd)
  * Release at commit.  The fence comes before the second look: from then on
  * nobody can take the lock away before the transaction ends.
  */
-bool
-le_release_at_commit(LeCommand *cmd)
+static bool
+release_at_commit(LeCommand *cmd)
 {
 	LeReply reply;
 	int64 holds = 1;
@@ -470,16 +435,24 @@ le_release_at_commit(LeCommand *cmd)
 Datum
 le_release(FunctionCallInfo fcinfo, LeCommand *cmd)
 {
+	LeReply reply;
+
 	cmd->role = GetUserId();
 	le_check_can_attach();
 	if (!le_release_is_final(fcinfo))
-		PG_RETURN_BOOL(le_release_at_commit(cmd));
+		PG_RETURN_BOOL(release_at_commit(cmd));
 	if (le_my_mailbox != NULL && le_pending_is_free() && le_granted_take(cmd))
 	{
 		le_pending_add_async(cmd->token, cmd->kind, cmd->name);
 		PG_RETURN_BOOL(true);
 	}
-	PG_RETURN_BOOL(le_release_now(cmd));
+	cmd->type = LE_CMD_RELEASE;
+	le_request(cmd, &reply, false);
+	le_check_reply(cmd, &reply);
+	if (reply.status != LE_OK)
+		PG_RETURN_BOOL(false);
+	le_wait_durable_fenced(cmd, &reply);
+	PG_RETURN_BOOL(true);
 }
 
 /*
@@ -519,13 +492,6 @@ le_held(FunctionCallInfo fcinfo, LeKind kind)
 		PG_RETURN_BOOL(false);
 	le_check_reply(&cmd, &reply);
 	PG_RETURN_BOOL(reply.status == LE_OK && le_durable_in_time(&reply));
-}
-
-/* is_held(name, token) */
-Datum
-le_is_held(PG_FUNCTION_ARGS)
-{
-	return le_held(fcinfo, LE_KIND_LOCK);
 }
 
 #define MAX_FENCED 16 /* holders that a notice is given about */
@@ -676,13 +642,6 @@ le_force(FunctionCallInfo fcinfo, LeKind kind)
 						errhint("Only members of the holder's role, or of pg_signal_backend, may.")));
 	report_fenced(&cmd, &holders);
 	PG_RETURN_INT64(ended);
-}
-
-/* force_release_lock(name) */
-Datum
-le_force_release_lock(PG_FUNCTION_ARGS)
-{
-	return le_force(fcinfo, LE_KIND_LOCK);
 }
 
 /* force_release_role(role): also of one that has been dropped, by its OID */

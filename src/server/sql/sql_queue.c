@@ -18,12 +18,6 @@
 #include "sql/sql_args.h"
 #include "sql/sql.h"
 
-LE_FUNCTION(le_enqueue_lock);
-LE_FUNCTION(le_enqueue_permit);
-LE_FUNCTION(le_enqueue_locks);
-LE_FUNCTION(le_await_lock);
-LE_FUNCTION(le_await_locks);
-
 Datum
 le_enqueue(FunctionCallInfo fcinfo, LeAsk ask)
 {
@@ -54,67 +48,20 @@ le_enqueue(FunctionCallInfo fcinfo, LeAsk ask)
 	return le_tuple_datum(fcinfo, &tuple);
 }
 
-/* enqueue_lock(name, ttl, mode, owner, lease) */
+/* Wait for a grant to the token of a place or a holder. */
 Datum
-le_enqueue_lock(PG_FUNCTION_ARGS)
+le_await(FunctionCallInfo fcinfo, LeAsk ask)
 {
-	return le_enqueue(fcinfo, LE_ASK_LOCK);
-}
-
-/* enqueue_permit(name, permits, ttl, owner, lease) */
-Datum
-le_enqueue_permit(PG_FUNCTION_ARGS)
-{
-	return le_enqueue(fcinfo, LE_ASK_PERMIT);
-}
-
-/* enqueue_locks(names, ttl, mode, owner, lease) */
-Datum
-le_enqueue_locks(PG_FUNCTION_ARGS)
-{
-	return le_enqueue(fcinfo, LE_ASK_LOCKS);
-}
-
-/* Wait for a grant to the token of a place or a holder; its name, or names, and the token are in cmd. */
-static Datum
-await(FunctionCallInfo fcinfo, LeCommand *cmd)
-{
+	LeCommand cmd = {.type = LE_CMD_AWAIT, .role = GetUserId()};
 	LeReply reply;
 	bool gave_up;
 
-	cmd->type = LE_CMD_AWAIT;
-	cmd->wait = le_arg_wait(fcinfo, 2);
-	cmd->role = GetUserId();
+	le_arg_names_of(fcinfo, ask, &cmd);
+	cmd.token = le_arg_token(fcinfo, 1, le_token_word(cmd.kind));
+	cmd.wait = le_arg_wait(fcinfo, 2);
 	le_check_can_attach();
-	gave_up = le_wait_for(fcinfo, cmd, &reply);
+	gave_up = le_wait_for(fcinfo, &cmd, &reply);
 	if (reply.status == LE_OK && !gave_up)
-		le_warn_old_snapshot(fcinfo, cmd, &reply);
+		le_warn_old_snapshot(fcinfo, &cmd, &reply);
 	PG_RETURN_BOOL(reply.status == LE_OK);
-}
-
-Datum
-le_await(FunctionCallInfo fcinfo, LeKind kind)
-{
-	LeCommand cmd = {.kind = kind};
-
-	le_arg_holder(fcinfo, &cmd);
-	return await(fcinfo, &cmd);
-}
-
-/* await_locks(names, token, wait) */
-Datum
-le_await_locks(PG_FUNCTION_ARGS)
-{
-	LeCommand cmd = {.kind = LE_KIND_LOCK};
-
-	le_arg_names(fcinfo, &cmd);
-	cmd.token = le_arg_token(fcinfo, 1, "token");
-	return await(fcinfo, &cmd);
-}
-
-/* await_lock(name, token, wait) */
-Datum
-le_await_lock(PG_FUNCTION_ARGS)
-{
-	return le_await(fcinfo, LE_KIND_LOCK);
 }

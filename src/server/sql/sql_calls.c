@@ -1,0 +1,43 @@
+/*
+ * sql/sql_calls.c
+ *		SQL functions that ask the same of a lock, of several, of a permit and of
+ *		an election: a line each.
+ *
+ * Each has the name of its C function without the prefix; what they mean is said in
+ * the comments of the extension script.
+ */
+#include "postgres.h"
+
+#include "shared/compat.h"
+#include "sql/sql.h"
+
+/* acquire; LeAsk has the arguments */
+LE_SQL_CALL(le_acquire_lock, le_acquire(fcinfo, LE_ASK_LOCK))
+LE_SQL_CALL(le_try_acquire_lock, le_acquire(fcinfo, LE_ASK_LOCK))
+LE_SQL_CALL(le_acquire_locks, le_acquire(fcinfo, LE_ASK_LOCKS))
+LE_SQL_CALL(le_campaign, le_acquire(fcinfo, LE_ASK_LEADER))
+
+/* enqueue: the same without wait */
+LE_SQL_CALL(le_enqueue_lock, le_enqueue(fcinfo, LE_ASK_LOCK))
+LE_SQL_CALL(le_enqueue_locks, le_enqueue(fcinfo, LE_ASK_LOCKS))
+LE_SQL_CALL(le_enqueue_permit, le_enqueue(fcinfo, LE_ASK_PERMIT))
+LE_SQL_CALL(le_enqueue_candidate, le_enqueue(fcinfo, LE_ASK_LEADER))
+
+/* await: name, token, wait */
+LE_SQL_CALL(le_await_lock, le_await(fcinfo, LE_ASK_LOCK))
+LE_SQL_CALL(le_await_locks, le_await(fcinfo, LE_ASK_LOCKS))
+LE_SQL_CALL(le_await_leadership, le_await(fcinfo, LE_ASK_LEADER))
+
+/* renew: name, token, ttl */
+LE_SQL_CALL(le_renew_lock, le_renew(fcinfo, LE_KIND_LOCK))
+LE_SQL_CALL(le_renew_leadership, le_renew(fcinfo, LE_KIND_ELECTION))
+
+/* is it held, fence it: name, token */
+LE_SQL_CALL(le_is_held, le_held(fcinfo, LE_KIND_LOCK))
+LE_SQL_CALL(le_is_leader, le_held(fcinfo, LE_KIND_ELECTION))
+LE_SQL_CALL(le_fence_lock, le_fence(fcinfo, LE_KIND_LOCK))
+LE_SQL_CALL(le_fence_leader, le_fence(fcinfo, LE_KIND_ELECTION))
+
+/* force: name */
+LE_SQL_CALL(le_force_release_lock, le_force(fcinfo, LE_KIND_LOCK))
+LE_SQL_CALL(le_force_resign, le_force(fcinfo, LE_KIND_ELECTION))
