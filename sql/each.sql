@@ -86,6 +86,15 @@ SELECT * FROM release_each(ARRAY[U&'\3042'], ARRAY[:t]);
 RESET client_encoding;
 SELECT is_held(U&'\3042', :t);
 
+-- no names: no rows
+SELECT * FROM try_acquire_each('{}');
+SELECT * FROM enqueue_each('{}', lease => 1);
+SELECT * FROM release_each('{}', '{}');
+BEGIN;
+SELECT * FROM release_each(ARRAY[]::text[], ARRAY[]::bigint[]);
+COMMIT;
+SELECT * FROM release_each('{}', '{1}');
+
 -- errors, and then nothing is changed
 SELECT acquire_permit('permits', 3) IS NOT NULL AS permit;
 SELECT * FROM try_acquire_each('{e1,permits,e2}');
@@ -93,8 +102,8 @@ SELECT * FROM enqueue_each('{e1,permits,e2}');
 SELECT * FROM try_acquire_each('{e1,e2,e1}');
 SELECT * FROM try_acquire_each('{e1,NULL}');
 SELECT * FROM try_acquire_each('{e1,""}');
+SELECT * FROM try_acquire_each(ARRAY['e1', 'e2', repeat('x', 256)]);
 SELECT * FROM try_acquire_each('{{e1,e2},{e3,e4}}');
-SELECT * FROM try_acquire_each('{}');
 SELECT * FROM try_acquire_each(NULL);
 SELECT * FROM try_acquire_each(array(SELECT 'e' || i FROM generate_series(1, 1001) AS i));
 SELECT * FROM try_acquire_each('{e1}', mode => 'none');

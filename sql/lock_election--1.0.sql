@@ -247,13 +247,13 @@ RETURNS TABLE (name pg_catalog.text, token bigint) LANGUAGE C VOLATILE PARALLEL 
 AS 'MODULE_PATHNAME', 'le_try_acquire_each';
 COMMENT ON FUNCTION @extschema@.try_acquire_each(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text,
 	bigint) IS
-'try_acquire_lock for each of these names, by one request: a row a name, in the order given, with a token of its own, or NULL if it was not granted. Each lock has its own TTL; on a "lease" one keep_alive renews all. At most 1000 names. If one name is an error, or all together would exceed a limit of the role, nothing is acquired. Undone if the transaction rolls back. Errors: 22023 bad argument, or a name twice; else as acquire_lock.';
+'try_acquire_lock for each of these names, by one request: a row a name, in the order given, with a token of its own, or NULL if it was not granted. Each lock has its own TTL; on a "lease" one keep_alive renews all. At most 1000 names; none: no rows. If one name is an error, or all together would exceed a limit of the role, nothing is acquired. Undone if the transaction rolls back. Errors: 22023 bad argument, or a name twice; else as acquire_lock.';
 
 CREATE FUNCTION @extschema@.release_each(names pg_catalog.text[], tokens bigint[])
 RETURNS TABLE (name pg_catalog.text, released boolean) LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 100
 AS 'MODULE_PATHNAME', 'le_release_each';
 COMMENT ON FUNCTION @extschema@.release_each(pg_catalog.text[], bigint[]) IS
-'release_lock for each of these names with the token that stands at its place in "tokens", by one request: a row a name, in the order given: true, or false if that token does not hold it; a NULL token holds nothing. It takes effect as release_lock does: at once if the call, as SELECT * FROM release_each(...) too, is a statement of its own, otherwise at commit. Errors: 22023 bad argument, a name twice, or not as many tokens as names; 42501 another role''s lock, and then none is released; else as release_lock.';
+'release_lock for each of these names with the token that stands at its place in "tokens", by one request: a row a name, in the order given: true, or false if that token does not hold it; a NULL token holds nothing. At most 1000 names; none: no rows. It takes effect as release_lock does: at once if the call, as SELECT * FROM release_each(...) too, is a statement of its own, otherwise at commit. Errors: 22023 bad argument, a name twice, or not as many tokens as names; 42501 another role''s lock, and then none is released; else as release_lock.';
 
 CREATE FUNCTION @extschema@.renew_lock(name pg_catalog.text, token bigint, ttl interval DEFAULT NULL)
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -360,7 +360,7 @@ RETURNS TABLE (name pg_catalog.text, token bigint, granted boolean, queue_positi
 LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 100
 AS 'MODULE_PATHNAME', 'le_enqueue_each';
 COMMENT ON FUNCTION @extschema@.enqueue_each(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'enqueue_lock for each of these names, by one request: a place a name, in the order given, each with a token of its own, to be awaited with await_lock and released with release_lock or release_each. At most 1000 names. If one name is an error, or all together would exceed a limit, no place is taken. Errors: 22023 bad argument, or a name twice; else as enqueue_lock.';
+'enqueue_lock for each of these names, by one request: a place a name, in the order given, each with a token of its own, to be awaited with await_lock and released with release_lock or release_each. At most 1000 names; none: no rows. If one name is an error, or all together would exceed a limit, no place is taken. Errors: 22023 bad argument, or a name twice; else as enqueue_lock.';
 
 CREATE FUNCTION @extschema@.await_lock(name pg_catalog.text, token bigint, wait interval DEFAULT '0')
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE

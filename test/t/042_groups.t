@@ -335,11 +335,11 @@ subtest 'rights and arguments' => sub {
 	foreach my $case (
 		[ 'NULL',                                              qr/names must not be null/ ],
 		[ q{'{}'},                                             qr/names is out of range: 0 names/ ],
-		[ q{'{a,NULL}'},                                       qr/a name must not be null/ ],
-		[ q{'{a,""}'},                                         qr/a name must not be empty/ ],
+		[ q{'{a,NULL}'},                                       qr/names\[2\] must not be null/ ],
+		[ q{'{a,""}'},                                         qr/names\[2\] must not be empty/ ],
 		[ q{'{x,y,x}'},                                        qr/names contains "x" twice/ ],
 		[ q{'{{a,b},{c,d}}'},                                  qr/one dimension/ ],
-		[ q{ARRAY[repeat('x', 256)]},                          qr/a name is too long: 256 bytes/ ],
+		[ q{ARRAY[repeat('x', 256)]},                          qr/names\[1\] is too long: 256 bytes/ ],
 		[ q{ARRAY(SELECT n::text FROM generate_series(1, 1001) AS n)}, qr/names is out of range: 1001 names/ ])
 	{
 		my ($names, $error) = @$case;

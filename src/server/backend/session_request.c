@@ -500,7 +500,7 @@ le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept)
 void
 le_request_each(LeCommand *cmd, LeReply *reply, LeEachAnswer *answers)
 {
-	cmd->each = true;
+	Assert(cmd->each && cmd->nnames > 0);
 	request_command(cmd, reply, answers, false);
 }
 

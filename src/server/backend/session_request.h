@@ -20,8 +20,8 @@ extern void le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept);
 
 /*
  * The same for a command that asks for each of its names: answers has room for all
- * of them, and is filled if the reply is LE_OK.  Sets cmd->each.  The wait holds its
- * snapshot, for it is no longer than one batch.
+ * of them, and is filled if the reply is LE_OK.  cmd->each is set, and there is a
+ * name.  The wait holds its snapshot, for it is no longer than one batch.
  */
 extern void le_request_each(LeCommand *cmd, LeReply *reply, LeEachAnswer *answers);
 

@@ -108,14 +108,14 @@ le_arg_names(FunctionCallInfo fcinfo, LeCommand *cmd)
 	LeText *names;
 	Datum *elements;
 	bool *nulls;
-	int n;
+	int n, min = cmd->each ? 0 : 1;
 
 	/* 1. the array */
 	array = required_array(fcinfo, 0, "names", &n);
-	if (n < 1 || n > LE_MAX_NAMES)
+	if (n < min || n > LE_MAX_NAMES)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("names is out of range: %d names", n),
-				 errdetail("It is an array of 1 to %d names.", LE_MAX_NAMES)));
+				 errdetail("It is an array of %d to %d names.", min, LE_MAX_NAMES)));
 
 	/* 2. its names */
 	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &n);
@@ -123,15 +123,18 @@ le_arg_names(FunctionCallInfo fcinfo, LeCommand *cmd)
 	for (int i = 0; i < n; i++)
 	{
 		if (nulls[i])
-			bad_null("a name");
-		names[i] = sized(datum_text(elements[i]), "a name", LE_MAX_NAME);
+			bad_null(psprintf("names[%d]", i + 1));
+		names[i] = datum_text(elements[i]);
+		if (names[i].len == 0 || names[i].len > LE_MAX_NAME)
+			(void) sized(names[i], psprintf("names[%d]", i + 1), LE_MAX_NAME);
 	}
 	check_duplicates(names, n);
 
 	/* 3. as a command has them */
 	cmd->names = names;
 	cmd->nnames = (uint32) n;
-	cmd->name = names[0];
+	if (n > 0)
+		cmd->name = names[0];
 }
 
 int64 *

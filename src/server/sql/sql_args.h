@@ -35,7 +35,7 @@ extern bool le_arg_is_first(FunctionCallInfo fcinfo, int number, const char *arg
 /* The first argument: the name of a lock or election. */
 extern LeText le_arg_name(FunctionCallInfo fcinfo, LeKind kind);
 
-/* The first argument: names of several locks. */
+/* The first argument: names of several locks.  A command with "each" may have none. */
 extern void le_arg_names(FunctionCallInfo fcinfo, LeCommand *cmd);
 
 /* Tokens of n names: an array as long.  NULL, and what cannot be a token, become -1, which holds nothing. */

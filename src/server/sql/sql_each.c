@@ -52,8 +52,8 @@ pending_of_each(const LeCommand *cmd)
 }
 
 /*
- * Reads the arguments into an empty command, and asks for each name.  The answers
- * are durable when this returns; errors are raised.
+ * Reads the arguments into an empty command, and asks for each name.  The answers,
+ * one a name, are durable when this returns; errors are raised.
  */
 static LeEachAnswer *
 acquire_each(FunctionCallInfo fcinfo, LeCommand *cmd)
@@ -63,11 +63,14 @@ acquire_each(FunctionCallInfo fcinfo, LeCommand *cmd)
 	int granted = -1; /* the first that was not held before */
 	bool told_owner = false;
 
-	/* 1. ask */
+	/* 1. ask; nothing has to be asked for no names */
 	cmd->type = LE_CMD_ACQUIRE;
+	cmd->each = true;
 	cmd->role = GetUserId();
 	le_arg_ask(fcinfo, LE_ASK_LOCKS, cmd);
 	le_check_can_attach();
+	if (cmd->nnames == 0)
+		return NULL;
 	cmd->tokens = pending_of_each(cmd);
 	answers = palloc0_array(LeEachAnswer, cmd->nnames);
 	le_request_each(cmd, &reply, answers);
@@ -203,7 +206,7 @@ release_each_at_commit(LeCommand *cmd, LeEachAnswer *answers)
 	}
 }
 
-/* Release each name of an empty command, at once or at the commit; the caller has read the arguments. */
+/* Release each name of a command, at once or at the commit; the caller has read the arguments. */
 static LeEachAnswer *
 release_each(FunctionCallInfo fcinfo, LeCommand *cmd)
 {
@@ -211,6 +214,7 @@ release_each(FunctionCallInfo fcinfo, LeCommand *cmd)
 	LeReply reply;
 
 	cmd->kind = LE_KIND_LOCK;
+	cmd->each = true;
 	cmd->role = GetUserId();
 	le_check_can_attach();
 	if (!le_release_is_final(fcinfo))
@@ -242,7 +246,7 @@ check_can_send(const LeCommand *cmd)
 Datum
 le_release_each(PG_FUNCTION_ARGS)
 {
-	LeCommand cmd = {0};
+	LeCommand cmd = {.each = true};
 	LeEachAnswer *answers;
 
 	le_arg_names(fcinfo, &cmd);
@@ -252,6 +256,8 @@ le_release_each(PG_FUNCTION_ARGS)
 	le_check_can_attach();
 	InitMaterializedSRF(fcinfo, 0);
 	check_can_send(&cmd);
+	if (cmd.nnames == 0)
+		return (Datum) 0;
 	answers = release_each(fcinfo, &cmd);
 	for (uint32 i = 0; i < cmd.nnames; i++)
 	{
