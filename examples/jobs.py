@@ -21,14 +21,24 @@ def ask(db, query, *args):
     return db.execute(query, args).fetchone()[0]
 
 
-def keep(lease, stop):
-    """Renews all locks of this worker, on a connection of its own; ends when the lease is lost."""
-    timeout = int(TTL * 250)
-    with psycopg.connect(conninfo, autocommit=True, options=f"-c statement_timeout={timeout}") as db:
+def renew(lease, stop):
+    """Renews all locks of this worker, on a connection of its own, until it is to stop or the lease is lost."""
+    timeout = int(TTL * 250)  # ms
+    limits = {"options": f"-c statement_timeout={timeout}", "tcp_user_timeout": timeout, "connect_timeout": 5}
+    with psycopg.connect(conninfo, autocommit=True, application_name=f"{name}, renewals", **limits) as db:
         while ask(db, "SELECT keep_alive(%s)", lease) is not None:
             if stop.wait(TTL / 3):
                 return
     say("the lease is lost")
+
+
+def keep(lease, stop):
+    while not stop.is_set():
+        try:
+            return renew(lease, stop)
+        except psycopg.Error as error:  # one renewal that fails loses nothing
+            say(f"will renew again: {error}")
+            stop.wait(TTL / 20)
 
 
 def claim(db, lease):
@@ -67,8 +77,7 @@ def run(db, lease):
             work(id)
             finish(db, id, token)
     names = [f"job {id}" for id in jobs]
-    if jobs:
-        db.execute("SELECT * FROM release_each(%s, %s)", (names, list(jobs.values())))
+    db.execute("SELECT * FROM release_each(%s, %s)", (names, list(jobs.values())))
     return True
 
 
@@ -91,7 +100,8 @@ def main():
             finally:
                 stop.set()
                 keeper.join()
-                db.execute("SELECT revoke_lease(%s)", (lease,))
+                if not db.closed:
+                    db.execute("SELECT revoke_lease(%s)", (lease,))
 
 
 main()

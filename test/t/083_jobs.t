@@ -1,5 +1,5 @@
 # The queue of jobs of examples/: eight workers claim a hundred jobs at a time and are killed and stopped for longer than the
-# TTL, and the server crashes; no job is lost, and none is done twice.
+# TTL, and the server crashes; no job is lost, and none is done twice. A connection that renews breaks: another one renews.
 # Promises: M, F
 # Needs: python3-psycopg
 use strict;
@@ -120,5 +120,21 @@ is($node->safe_psql('postgres', 'SELECT count(*) FROM job WHERE done_at IS NOT N
 is($node->safe_psql('postgres', 'SELECT count(*) FROM done'), JOBS, 'and none is done twice');
 is("$seen{kill} $seen{stop} $seen{crash}", '2 3 1', 'though workers were killed and stopped, and the server crashed');
 wait_for_sql($node, q{SELECT count(*) FROM lock_election.locks WHERE name LIKE 'job %'}, '0');
+
+# A renewal that fails: a job waits for a row, so that the worker is at work meanwhile.
+my $row = session($node);
+my $renewals = q{FROM pg_stat_activity WHERE application_name = 'worker 9, renewals'};
+my $job = $row->query(q{INSERT INTO job (payload) VALUES ('the last') RETURNING id});
+$row->query("BEGIN; SELECT FROM job WHERE id = $job FOR UPDATE");
+start_worker('worker 9');
+wait_for_sql($node, q{SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'UPDATE job%'}, '1');
+wait_for_sql($node, "SELECT count(*) $renewals", '1');
+my $before = one("SELECT pid $renewals");
+one("SELECT pg_terminate_backend($before)");
+wait_for_sql($node, "SELECT count(*) $renewals AND pid <> $before AND query LIKE 'SELECT keep_alive%'", '1');
+$row->query('COMMIT');
+$row->quit;
+wait_until(sub { reap(0); !%alive }) or fail('worker 9 does not end');
+is(one("SELECT count(*) FROM done WHERE job = $job"), '1', 'a renewal that fails is repeated, by another connection');
 $node->stop;
 done_testing();
