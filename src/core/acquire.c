@@ -179,31 +179,6 @@ le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, L
 	le_reply_holder(reply, entry, now);
 }
 
-/*
- * A client that does not know what became of its request sends it again: on a named
- * lease a place is taken once, and what is held already is held.  Returns whether
- * the request was there; then reply has the answer.
- */
-static bool
-enqueue_again(LeCore *core, LeLock *lock, LeLease *lease, const LeCommand *cmd, LeTime now, LeReply *reply)
-{
-	LeEntry *entry = le_lock_owned(core, lock, cmd->role, cmd->owner, lease, cmd->session);
-
-	if (entry != NULL && entry->lease == lease)
-	{
-		reply->status = le_reentry_status(entry, cmd->mode, lease, cmd->ttl);
-		if (reply->status == LE_OK)
-			le_reentry_apply(core, entry, cmd, now, reply);
-		return true;
-	}
-	entry = le_same_place(core, lock, lease, cmd);
-	if (entry == NULL)
-		return false;
-	reply->status = LE_QUEUED;
-	le_place_again(core, entry, cmd, now, reply);
-	return true;
-}
-
 /* --- a request that comes back --- */
 
 /*
@@ -285,26 +260,86 @@ requeue(LeCore *core, LeSession *session, const LeCommand *cmd, LeTime now, LeRe
 /* --- a new request --- */
 
 /*
+ * Decide what becomes of a new request for one name; nothing changes.  The first of
+ * these rules that applies:
+ *
+ * 1. The name is used in another way: BAD_MODE, BAD_PERMITS.
+ * 2. The same request for a place was sent before, on the same named lease, by a
+ *	  client that does not know what became of it: there a place is taken once, and
+ *	  what is held already is held.
+ * 3. The owner, the lease or the transaction holds the lock: one more hold; or
+ *	  BAD_UPGRADE, BAD_TTL, a limit of the role.
+ * 4. It is not admitted, and must not wait: NOT_GRANTED; LOST where it was to be
+ *	  one more hold of a holder that is gone.
+ * 5. The queue is full, or the role has as much as it may: a LIMIT.
+ * 6. It is admitted, or it waits at the end of the queue.
+ *
+ * taken: what the role is to have more when this request is applied.
+ */
+LeDecision
+le_acquire_decide(const LeCore *core, const LeSession *session, const LeLock *lock, const LeCommand *cmd,
+				  const LeLease *lease, LeUsage taken, LeTime now)
+{
+	LeDecision d = {.way = LE_WAY_REFUSED};
+
+	if (lock != NULL)
+	{
+		/* 1. the use of the name */
+		d.status = le_acquire_use(lock, cmd);
+		if (d.status != LE_OK)
+			return d;
+
+		/* 2. the same request */
+		if (cmd->enqueue && lease != NULL && cmd->mode != LE_MODE_PERMIT)
+		{
+			LeEntry *entry = le_lock_owned(core, lock, cmd->role, cmd->owner, lease, cmd->session);
+
+			d.entry = entry != NULL && entry->lease == lease ? entry : NULL;
+			entry = d.entry == NULL ? le_same_place(core, lock, lease, cmd) : NULL;
+			if (entry != NULL)
+				return (LeDecision){.way = LE_WAY_PLACE, .status = LE_QUEUED, .entry = entry};
+		}
+
+		/* 3. one more hold */
+		if (d.entry == NULL)
+			d.entry = le_reentry_find(core, lock, session, cmd, lease);
+		if (d.entry != NULL)
+		{
+			d.status = le_reentry_check(core, d.entry, cmd, lease, taken);
+			d.way = d.status == LE_OK ? LE_WAY_REENTERS : LE_WAY_REFUSED;
+			return d;
+		}
+	}
+
+	/* 4. no wait */
+	d.blocked = !le_acquire_admitted(lock, cmd, now);
+	assert(!d.blocked || lock != NULL);
+	if (d.blocked && !cmd->enqueue && (cmd->wait == 0 || cmd->reenter != 0))
+	{
+		d.status = cmd->wait == 0 ? LE_NOT_GRANTED : LE_LOST;
+		return d;
+	}
+
+	/* 5. limits */
+	if (d.blocked && core->limits.waiters_per_lock > 0 && lock->waiting >= core->limits.waiters_per_lock)
+		d.status = LE_LIMIT_WAITERS;
+	else
+		d.status = le_role_admits(core, cmd->role, le_usage_sum(le_usage_of_command(cmd), taken));
+
+	/* 6. an entry that holds or waits */
+	if (d.status == LE_OK)
+		d.way = d.blocked ? LE_WAY_WAITS : LE_WAY_GRANTED;
+	return d;
+}
+
+/*
  * ACQUIRE of one name, by a call or for a place in the queue ("enqueue").
  *
- * The first of these rules that applies is the answer:
- *
- *	1.	The named lease is gone or another role's: NO_LEASE, DENIED.
- *	2.	The name is used in another way: BAD_MODE, BAD_PERMITS.
- *	3.	The same request for a place was sent before, on the same named lease: as it
- *		stands, OK or QUEUED.
- *	4.	The owner, the lease or the transaction holds the lock: one more hold, OK
- *		and reentrant; or BAD_UPGRADE, BAD_TTL, a limit of the role.
- *	5.	It is not admitted, and must not wait: NOT_GRANTED; LOST where it was to be
- *		one more hold of a holder that is gone.
- *	6.	The queue is full, or the role has as much as it may: a LIMIT.
- *	7.	It is admitted: OK, held from now on.
- *	8.	It waits, at the end of the queue: QUEUED, WAITING.
- *
- * own_session tells a wait, or an answer by rule 5 or 6, that is for a holder of
- * this very session.  Up to rule 6 nothing of the lock has changed, except for the
- * holder in 3 and 4.  After 7 and 8 there is an entry with the reply's token and an
- * uncommitted hold (counted).
+ * NO_LEASE, DENIED: the named lease is gone or another role's.  Else the answer is
+ * that of le_acquire_decide(); own_session tells of a request that is not admitted, or
+ * is refused for that, that this very session has a slot of the lock.  After a grant, or
+ * with a wait, there is an entry with the reply's token and an uncommitted hold
+ * (counted).
  *
  * May not fail: le_core_reserve() has allocated the lock, the entry, its waiter
  * and its hold.
@@ -316,7 +351,7 @@ le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	LeLease *lease;
 	LeLock *lock;
 	LeEntry *entry;
-	bool admitted;
+	LeDecision d;
 
 	assert(cmd->nnames == 0 && reply->status == LE_OK);
 	if (cmd->revision != 0)
@@ -324,68 +359,40 @@ le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		requeue(core, session, cmd, now, reply);
 		return;
 	}
-
-	/* 1. the lease */
 	reply->status = le_acquire_lease(core, cmd, now, &lease);
 	if (reply->status != LE_OK)
 		return;
+
+	/* decide */
 	lock = le_core_find_lock(core, cmd->kind, cmd->name);
-	if (lock != NULL)
+	d = le_acquire_decide(core, session, lock, cmd, lease, (LeUsage){0}, now);
+	reply->status = d.status;
+	reply->permits = lock != NULL ? lock->permits : 0;
+	reply->own_session = d.blocked && !cmd->enqueue && le_held_by_session(core, lock, cmd);
+
+	/* apply */
+	switch (d.way)
 	{
-		/* 2. the use of the name */
-		reply->status = le_acquire_use(lock, cmd);
-		reply->permits = lock->permits;
-		if (reply->status != LE_OK)
-			return;
-
-		/* 3. the same request */
-		if (cmd->enqueue && lease != NULL && cmd->mode != LE_MODE_PERMIT &&
-			enqueue_again(core, lock, lease, cmd, now, reply))
-			return;
-
-		/* 4. one more hold */
-		entry = le_reentry_find(core, lock, session, cmd, lease);
-		if (entry != NULL)
-		{
-			reply->status = le_reentry_check(core, entry, cmd, lease);
-			if (reply->status == LE_OK)
-				le_reentry_apply(core, entry, cmd, now, reply);
-			return;
-		}
+		case LE_WAY_REFUSED:
+			break;
+		case LE_WAY_REENTERS:
+			le_reentry_apply(core, d.entry, cmd, now, reply);
+			break;
+		case LE_WAY_PLACE:
+			le_place_again(core, d.entry, cmd, now, reply);
+			break;
+		case LE_WAY_WAITS:
+			entry = new_request(core, cmd, lease, reply);
+			enqueue(core, session, cmd, entry, now, reply);
+			break;
+		case LE_WAY_GRANTED:
+			entry = new_request(core, cmd, lease, reply);
+			le_entry_grant(core, entry, now);
+			le_lock_timer(core, entry->lock, now);
+			le_reply_time(reply, entry, now);
+			le_epoch_reply(core, reply, entry);
+			reply->wrote = true;
+			assert(entry->state == LE_STATE_HELD && reply->status == LE_OK);
+			break;
 	}
-
-	/* 5. no wait */
-	admitted = le_acquire_admitted(lock, cmd, now);
-	assert(admitted || lock != NULL);
-	if (!admitted && !cmd->enqueue)
-	{
-		reply->own_session = le_held_by_session(core, lock, cmd);
-		if (cmd->wait == 0 || cmd->reenter != 0)
-		{
-			reply->status = cmd->wait == 0 ? LE_NOT_GRANTED : LE_LOST;
-			return;
-		}
-	}
-
-	/* 6. limits */
-	if (!admitted && core->limits.waiters_per_lock > 0 && lock->waiting >= core->limits.waiters_per_lock)
-		reply->status = LE_LIMIT_WAITERS;
-	else
-		reply->status = le_role_admits(core, cmd->role, le_usage_of_command(cmd));
-	if (reply->status != LE_OK)
-		return;
-
-	/* 7. and 8. the entry holds or waits */
-	entry = new_request(core, cmd, lease, reply);
-	if (!admitted)
-	{
-		enqueue(core, session, cmd, entry, now, reply);
-		return;
-	}
-	le_entry_grant(core, entry, now);
-	le_lock_timer(core, entry->lock, now);
-	le_reply_time(reply, entry, now);
-	le_epoch_reply(core, reply, entry);
-	reply->wrote = true;
-	assert(entry->state == LE_STATE_HELD && reply->status == LE_OK);
 }

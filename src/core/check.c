@@ -203,14 +203,6 @@ check_lock(const LeCore *core, const LeLock *lock)
 	}
 }
 
-static void
-add_usage(LeUsage *all, LeUsage usage)
-{
-	all->entries += usage.entries;
-	all->leases += usage.leases;
-	all->bytes += usage.bytes;
-}
-
 /* The usage of all roles adds up to all objects. */
 static void
 check_roles(const LeCore *core)
@@ -224,7 +216,7 @@ check_roles(const LeCore *core)
 
 		CHECK(role->entries > 0 || role->leases > 0);
 		roles++;
-		add_usage(&counted, (LeUsage){role->entries, role->leases, role->bytes});
+		counted = le_usage_sum(counted, (LeUsage){role->entries, role->leases, role->bytes});
 	}
 	CHECK(roles == core->roles.used);
 
@@ -233,23 +225,24 @@ check_roles(const LeCore *core)
 	{
 		const LeEntry *entry = le_container(link, LeEntry, token_link);
 
-		add_usage(&there, le_usage_of_entry(entry->lock->name_len, entry->owner_len, entry->value_len));
+		there =
+			le_usage_sum(there, le_usage_of_entry(entry->lock->name_len, entry->owner_len, entry->value_len));
 		for (const LeUncommitted *hold = entry->uncommitted; hold != NULL; hold = hold->next)
-			add_usage(&there, le_usage_of_hold());
+			there = le_usage_sum(there, le_usage_of_hold());
 	}
 	le_hash_foreach_all(link, next, core, LE_HASH_LEASES)
 	{
 		const LeLease *lease = le_container(link, LeLease, hash_link);
 
 		if (!lease->for_group)
-			add_usage(&there, le_usage_of_lease(lease->owner_len));
+			there = le_usage_sum(there, le_usage_of_lease(lease->owner_len));
 	}
 	le_hash_foreach_all(link, next, core, LE_HASH_LOCKS)
 	{
 		const LeLock *lock = le_container(link, LeLock, hash_link);
 
 		if (lock->closed_until != 0)
-			add_usage(&there, le_usage_of_closed(lock->name_len));
+			there = le_usage_sum(there, le_usage_of_closed(lock->name_len));
 	}
 	CHECK(counted.entries == there.entries && counted.leases == there.leases && counted.bytes == there.bytes);
 }

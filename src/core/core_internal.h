@@ -386,12 +386,13 @@ extern void le_role_remove(LeCore *core, uint32_t id, LeUsage usage);
 /* May this role have so much more?  LE_OK, or which limit is in the way. */
 extern LeStatus le_role_admits(const LeCore *core, uint32_t id, LeUsage usage);
 
-/* Usage by an entry, a lease, one more uncommitted hold, a closed name, an ACQUIRE. */
+/* Usage by an entry, a lease, one more uncommitted hold, a closed name, an ACQUIRE; and by two. */
 extern LeUsage le_usage_of_entry(uint32_t name_len, uint32_t owner_len, uint32_t value_len);
 extern LeUsage le_usage_of_lease(uint32_t owner_len);
 extern LeUsage le_usage_of_hold(void);
 extern LeUsage le_usage_of_closed(uint32_t name_len);
 extern LeUsage le_usage_of_command(const LeCommand *cmd);
+extern LeUsage le_usage_sum(LeUsage a, LeUsage b);
 
 /* --- core/acquirer.c --- */
 
@@ -428,7 +429,7 @@ extern LeEntry *le_reentry_find(const LeCore *core, const LeLock *lock, const Le
 extern LeEntry *le_reentry_joined(const LeCore *core, const LeLock *lock, const LeCommand *cmd,
 								  const LeLease *lease);
 extern LeStatus le_reentry_check(const LeCore *core, const LeEntry *holder, const LeCommand *cmd,
-								 const LeLease *lease);
+								 const LeLease *lease, LeUsage taken);
 extern void le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void le_reply_holder(LeReply *reply, const LeEntry *holder, LeTime now);
 /* A holder's value. */
@@ -436,6 +437,27 @@ extern LeStatus le_holder_admits_value(const LeCore *core, const LeEntry *holder
 extern void le_holder_proclaim(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now);
 
 /* --- core/acquire.c --- */
+
+/* What becomes of a new request for one name. */
+typedef enum LeWay
+{
+	LE_WAY_REFUSED,  /* an error, or it must not wait */
+	LE_WAY_REENTERS, /* one more hold of a holder */
+	LE_WAY_PLACE,    /* a queue place that it has already */
+	LE_WAY_GRANTED,
+	LE_WAY_WAITS
+} LeWay;
+
+typedef struct LeDecision
+{
+	LeWay way;
+	LeStatus status;
+	bool blocked;   /* it is not admitted now */
+	LeEntry *entry; /* REENTERS: the holder; PLACE: the place */
+} LeDecision;
+
+extern LeDecision le_acquire_decide(const LeCore *core, const LeSession *session, const LeLock *lock,
+									const LeCommand *cmd, const LeLease *lease, LeUsage taken, LeTime now);
 
 /* The parts of an acquire. */
 extern LeStatus le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease **lease);

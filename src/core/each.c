@@ -14,89 +14,26 @@
 
 /* --- examine --- */
 
-/* May the role have this beside what the names before it take? */
-static LeStatus
-admits(const LeCore *core, uint32_t role, const LeUsage *taken, LeUsage more)
-{
-	more.entries += taken->entries;
-	more.bytes += taken->bytes;
-	return le_role_admits(core, role, more);
-}
-
 /*
- * One more hold of this holder: may it be?  Its record counts for the role, and is
- * asked of the limit only beside another one, as le_reentry_check() does.
- */
-static LeStatus
-examine_reentry(const LeCore *core, const LeEntry *holder, const LeCommand *one, const LeLease *lease,
-				LeUsage *taken)
-{
-	LeStatus status = le_reentry_status(holder, one->mode, lease, one->ttl);
-
-	if (status == LE_OK && holder->uncommitted != NULL)
-		status = admits(core, one->role, taken, le_usage_of_hold());
-	if (!le_entry_counts_once(holder) || holder->uncommitted != NULL)
-		taken->bytes += le_usage_of_hold().bytes;
-	return status;
-}
-
-/*
- * What le_apply_acquire() would make of this name after those before it, without
- * doing it: the same rules in the same order.  *taken grows by what the role would
- * have more.
+ * What le_apply_acquire() would make of this name after those before it.  *taken grows
+ * by what the role would have more: an entry, and the record of its uncommitted hold.
  */
 static LeStatus
 examine_acquire(const LeCore *core, const LeSession *session, const LeCommand *one, const LeLease *lease,
 				LeTime now, LeUsage *taken)
 {
 	const LeLock *lock = le_core_find_lock(core, one->kind, one->name);
-	LeUsage entry = le_usage_of_entry(one->name.len, one->owner.len, one->value.len);
-	LeStatus status;
+	LeDecision d = le_acquire_decide(core, session, lock, one, lease, *taken, now);
+	bool recorded = d.way != LE_WAY_REFUSED;
 
-	if (lock != NULL)
-	{
-		const LeEntry *holder;
-
-		/* 1. a name is used in one way at a time */
-		status = le_acquire_use(lock, one);
-		if (status != LE_OK)
-			return status;
-
-		/* 2. the same request once more on a named lease: its holder, or its place */
-		if (one->enqueue && lease != NULL)
-		{
-			holder = le_lock_owned(core, lock, one->role, one->owner, lease, one->session);
-			if (holder != NULL && holder->lease == lease)
-				return examine_reentry(core, holder, one, lease, taken);
-			holder = le_same_place(core, lock, lease, one);
-			if (holder != NULL)
-			{
-				if (holder->uncommitted != NULL)
-					taken->bytes += le_usage_of_hold().bytes;
-				return LE_OK;
-			}
-		}
-
-		/* 3. one more hold of what the caller holds */
-		holder = le_reentry_find(core, lock, session, one, lease);
-		if (holder != NULL)
-			return examine_reentry(core, holder, one, lease, taken);
-
-		/* 4. not granted, or a place */
-		if (!le_acquire_admitted(lock, one, now))
-		{
-			if (!one->enqueue)
-				return LE_OK;
-			if (core->limits.waiters_per_lock > 0 && lock->waiting >= core->limits.waiters_per_lock)
-				return LE_LIMIT_WAITERS;
-		}
-	}
-
-	/* 5. a new entry, with the record of its uncommitted hold */
-	status = admits(core, one->role, taken, entry);
-	taken->entries += entry.entries;
-	taken->bytes += entry.bytes + le_usage_of_hold().bytes;
-	return status;
+	if (d.way == LE_WAY_GRANTED || d.way == LE_WAY_WAITS)
+		*taken = le_usage_sum(*taken, le_usage_of_command(one));
+	else if (recorded)
+		recorded =
+			d.entry->uncommitted != NULL || (d.way == LE_WAY_REENTERS && !le_entry_counts_once(d.entry));
+	if (recorded)
+		*taken = le_usage_sum(*taken, le_usage_of_hold());
+	return d.status == LE_NOT_GRANTED || d.status == LE_QUEUED ? LE_OK : d.status;
 }
 
 /*

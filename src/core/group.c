@@ -112,7 +112,8 @@ reenter_all(LeCore *core, const LeSession *session, const LeCommand *cmd, const 
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
 		reply->which = i;
-		reply->status = le_reentry_check(core, reentered(core, session, cmd, lease, i), cmd, lease);
+		reply->status =
+			le_reentry_check(core, reentered(core, session, cmd, lease, i), cmd, lease, (LeUsage){0});
 		if (reply->status != LE_OK)
 			return;
 	}

@@ -42,17 +42,19 @@ le_holder_admits_value(const LeCore *core, const LeEntry *holder, LeText value)
 
 /*
  * May this request be one more hold of the holder?  Beside a hold that may still
- * roll back it is a record of its own, which counts against the role's limit.
+ * roll back it is a record of its own, which counts against the role's limit, with
+ * what is taken of that already.
  */
 LeStatus
-le_reentry_check(const LeCore *core, const LeEntry *holder, const LeCommand *cmd, const LeLease *lease)
+le_reentry_check(const LeCore *core, const LeEntry *holder, const LeCommand *cmd, const LeLease *lease,
+				 LeUsage taken)
 {
 	LeStatus status = le_reentry_status(holder, cmd->mode, lease, cmd->ttl);
 
 	if (status == LE_OK)
 		status = le_holder_admits_value(core, holder, cmd->value);
 	if (status == LE_OK && holder->uncommitted != NULL)
-		status = le_role_admits(core, holder->role, le_usage_of_hold());
+		status = le_role_admits(core, holder->role, le_usage_sum(le_usage_of_hold(), taken));
 	return status;
 }
 

@@ -51,6 +51,12 @@ le_usage_of_closed(uint32_t name_len)
 	return (LeUsage){.entries = 1, .bytes = sizeof(LeLock) + sizeof(LeSlot) + BYTES_IN_INDEXES + name_len};
 }
 
+LeUsage
+le_usage_sum(LeUsage a, LeUsage b)
+{
+	return (LeUsage){a.entries + b.entries, a.leases + b.leases, a.bytes + b.bytes};
+}
+
 /* Usage by an ACQUIRE, which becomes an entry for each of its names. */
 LeUsage
 le_usage_of_command(const LeCommand *cmd)
