@@ -24,7 +24,7 @@ FROM unnest(ARRAY['NULL', '''0''', '''99.999 ms''', '''-1 s''', '''24 days 00:00
 SELECT a, outcome_of(format('SELECT grant_lease(owner => %s)', a))
 FROM unnest(ARRAY['''''', 'repeat(''o'', 256)']) AS a;
 SELECT f, a, outcome_of(format('SELECT %s(%s)', f, a))
-FROM unnest(ARRAY['keep_alive', 'revoke_lease', 'lease_time_to_live']) AS f,
+FROM unnest(ARRAY['keep_alive', 'revoke_lease', 'lease_time_to_live', 'lease_holds']) AS f,
 	unnest(ARRAY['NULL', '0', '-1', '1', '9223372036854775807', '-9223372036854775808']) AS a
 ORDER BY f COLLATE "C", a COLLATE "C";
 
@@ -50,6 +50,7 @@ SELECT keep_alive(:l), lease_time_to_live(:l) BETWEEN '50 s' AND '1 min' AS time
 SELECT revoke_lease(:l);
 SELECT revoke_lease(:l), keep_alive(:l), lease_time_to_live(:l);
 SELECT outcome_of(format('SELECT acquire_lock(''x'', lease => %s)', :l), :l);
+SELECT outcome_of(format('SELECT lease_holds(%s)', :l), :l);
 SELECT count(*) FROM lock_election.leases;
 SELECT grant_lease(ttl => '24 days', owner => repeat('o', 255)) AS l \gset
 SELECT ttl, octet_length(owner) FROM lock_election.leases;
@@ -172,7 +173,7 @@ SELECT grant_lease('1 h', owner => 'secret') AS l \gset
 SELECT acquire_permit('p', 2, lease => :l) AS p \gset
 SET ROLE regress_le_other;
 SELECT f, outcome_of(format('SELECT ' || f, :l), :l)
-FROM unnest(ARRAY['keep_alive(%s)', 'revoke_lease(%s)', 'lease_time_to_live(%s)', 'acquire_lock(''x'', lease => %s)',
+FROM unnest(ARRAY['keep_alive(%s)', 'revoke_lease(%s)', 'lease_time_to_live(%s)', 'lease_holds(%s)', 'acquire_lock(''x'', lease => %s)',
 	'try_acquire_lock(''x'', lease => %s)', 'acquire_permit(''p'', 2, lease => %s)']) AS f
 ORDER BY f COLLATE "C";
 SELECT outcome_of(format('SELECT release_lock(''p'', %s)', :p)), outcome_of(format('SELECT renew_lock(''p'', %s)', :p));

@@ -434,6 +434,14 @@ AS 'MODULE_PATHNAME', 'le_lease_time_to_live';
 COMMENT ON FUNCTION @extschema@.lease_time_to_live(bigint) IS
 'The time that the lease has left; NULL if it has ended. Errors: 22023 bad argument, 42501 another role''s lease.';
 
+CREATE FUNCTION @extschema@.lease_holds(lease bigint)
+RETURNS TABLE (kind pg_catalog.text, name pg_catalog.text, token bigint, granted boolean, queue_position bigint,
+	channel pg_catalog.text, owner pg_catalog.text)
+LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 100
+AS 'MODULE_PATHNAME', 'le_lease_holds';
+COMMENT ON FUNCTION @extschema@.lease_holds(bigint) IS
+'All that hangs on the lease, a row a name: locks, permits and elections (kind: lock, election) that it holds, with queue_position 0, and its queue places and candidacies, with the position from 1. Several names of one acquire_locks or enqueue_locks have the same token. A grant to a place is announced on "channel"; of several names on that of the first, which is the one shown. owner: NULL if none was named. As durable as the answer of is_held; each row was true at some moment during the call. Errors: LE001 no such lease, or it has ended, 22023 bad argument, 42501 another role''s lease, 40001 too much has ended while it was read.';
+
 -- --- optimistic versions ---
 
 -- Data of the callers, a row for each key, dumped and replicated like any table.

@@ -132,9 +132,10 @@ typedef enum LeCommandType
 	LE_CMD_KEEP_ALIVE,
 	LE_CMD_REVOKE_LEASE,
 	LE_CMD_LEASE_TTL,
-	LE_CMD_FORCE_ROLE, /* end all that a role has */
-	LE_CMD_ADVANCE,    /* the next revision is to be this one at least */
-	LE_CMD_UNDO,       /* a (sub)transaction rolled back */
+	LE_CMD_LEASE_HOLDS, /* the same; the environment adds a page of what hangs on the lease */
+	LE_CMD_FORCE_ROLE,  /* end all that a role has */
+	LE_CMD_ADVANCE,     /* the next revision is to be this one at least */
+	LE_CMD_UNDO,        /* a (sub)transaction rolled back */
 	LE_CMD_SESSION_END,
 	LE_CMD_FENCE_ENDED /* a fence may have ended: ask again */
 } LeCommandType;
@@ -166,8 +167,8 @@ typedef struct LeCommand
 	bool enqueue;     /* ACQUIRE: enter the queue, answer at once */
 	bool all_holds;   /* RELEASE */
 	uint32_t holds;   /* RELEASE: so many of them; 0: one */
-	int64_t from;     /* FORCE, FORCE_ROLE, SET_PERMITS, REVOKE_LEASE: go on from here, as the
-								 * reply before has said; 0: begin */
+	int64_t from;     /* FORCE, FORCE_ROLE, SET_PERMITS, REVOKE_LEASE, LEASE_HOLDS: go on from
+								 * here, as the reply before has said; 0: begin */
 	LeTime hold_for;  /* RELEASE: 0 or > 0, counted from acquisition */
 	int64_t token;    /* 0: RELEASE of the session's own */
 	int64_t revision; /* ACQUIRE: 0, or the one that a waiter had
@@ -222,8 +223,8 @@ typedef struct LeReply
 	uint32_t holds;    /* CHECK: of the entry */
 	int32_t ended;     /* FORCE, FORCE_ROLE: how many */
 	bool reopened;     /* FORCE: the name was closed */
-	int64_t next;      /* FORCE, FORCE_ROLE, SET_PERMITS, REVOKE_LEASE, UNDO,
-								 * SESSION_END: there is more to do: the
+	int64_t next;      /* FORCE, FORCE_ROLE, SET_PERMITS, REVOKE_LEASE, LEASE_HOLDS,
+								 * UNDO, SESSION_END: there is more to do: the
 								 * same command again, from here; 0: done */
 	uint8_t ending;    /* LOST, NOT_HELD, NO_LEASE: how it ended (LeEnd); LE_END_NONE:
 								 * that is not known, or not for this role */

@@ -185,6 +185,7 @@ static LeApply *const apply_one[] = {
 	[LE_CMD_KEEP_ALIVE] = le_apply_lease,
 	[LE_CMD_REVOKE_LEASE] = le_apply_lease,
 	[LE_CMD_LEASE_TTL] = le_apply_lease,
+	[LE_CMD_LEASE_HOLDS] = le_apply_lease,
 	[LE_CMD_FORCE_ROLE] = le_apply_force_role,
 	[LE_CMD_ADVANCE] = apply_advance,
 	[LE_CMD_UNDO] = le_apply_undo,

@@ -113,7 +113,7 @@ le_lease_due(LeCore *core, LeLease *lease, LeTime now)
 	le_lease_arm(core, lease);
 }
 
-/* KEEP_ALIVE, REVOKE_LEASE and LEASE_TTL.  No limit refuses a KEEP_ALIVE: see le_apply_renew(). */
+/* KEEP_ALIVE, REVOKE_LEASE, LEASE_TTL and LEASE_HOLDS.  No limit refuses a KEEP_ALIVE: see le_apply_renew(). */
 void
 le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -146,7 +146,7 @@ le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		return;
 	}
 
-	/* KEEP_ALIVE and LEASE_TTL */
+	/* all others */
 	if (cmd->type == LE_CMD_KEEP_ALIVE)
 		le_lease_renew(core, lease, now);
 	reply->valid_for = lease->deadline > now ? lease->deadline - now : 0;

@@ -48,6 +48,7 @@ SELECT results_eq(
 	('is_held', 'name text, token bigint', 'boolean'),
 	('is_leader', 'election text, term bigint', 'boolean'),
 	('keep_alive', 'lease bigint', 'interval'),
+	('lease_holds', 'lease bigint', 'TABLE(kind text, name text, token bigint, granted boolean, queue_position bigint, channel text, owner text)'),
 	('lease_time_to_live', 'lease bigint', 'interval'),
 	('observe_election', 'election text', 'text'),
 	('proclaim', 'election text, term bigint, candidate text', 'boolean'),
@@ -85,7 +86,7 @@ SELECT results_eq(
 	$$SELECT proname::text COLLATE "default" FROM our_functions WHERE has_function_privilege('public', oid, 'EXECUTE') ORDER BY 1$$,
 	$$VALUES ('acquire_lock'), ('acquire_locks'), ('acquire_permit'), ('advisory_acquire'), ('advisory_release'), ('await_leadership'), ('await_lock'), ('await_locks'), ('campaign'),
 	('compare_and_set'), ('counters'), ('current_leader'), ('election_history'), ('enqueue_candidate'), ('enqueue_each'), ('enqueue_lock'), ('enqueue_locks'), ('enqueue_permit'), ('fence_guard'), ('fence_leader'), ('fence_lock'),
-	('force_release_lock'), ('force_release_role'), ('force_resign'), ('grant_lease'), ('health'), ('histograms'), ('is_held'), ('is_leader'), ('keep_alive'), ('lease_time_to_live'), ('look'), ('look_leases'),
+	('force_release_lock'), ('force_release_role'), ('force_resign'), ('grant_lease'), ('health'), ('histograms'), ('is_held'), ('is_leader'), ('keep_alive'), ('lease_holds'), ('lease_time_to_live'), ('look'), ('look_leases'),
 	('manager_info'), ('observe_election'), ('proclaim'), ('read_versioned'), ('release_each'), ('release_lock'), ('release_lock'), ('release_locks'), ('renew_leadership'), ('renew_lock'), ('resign'),
 	('revoke_lease'), ('set_permits'), ('try_acquire_each'), ('try_acquire_lock'), ('version_guard')$$,
 	'functions for everyone: these and no others');

@@ -689,6 +689,7 @@ model_apply(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply, const Le
 		case LE_CMD_KEEP_ALIVE:
 		case LE_CMD_REVOKE_LEASE:
 		case LE_CMD_LEASE_TTL:
+		case LE_CMD_LEASE_HOLDS:
 			on_lease(m, cmd, now, reply);
 			break;
 		case LE_CMD_ADVANCE:

@@ -125,7 +125,7 @@ subtest 'cut off and alive' => sub {
 	my $ttl = TTL . ' s';
 	my @levels = qw(remote_write on remote_apply);
 	my %client = map { $_ => at_level($_) } @levels;
-	my @asking = map { at_level('on') } 1 .. 18;
+	my @asking = map { at_level('on') } 1 .. 19;
 	my $renewing = at_level('remote_write');
 	my (%token, %valid_until, $lease, $term);
 
@@ -147,7 +147,7 @@ subtest 'cut off and alive' => sub {
 		qq{renew_lock('job on', $token{on})}, qq{is_held('job on', $token{on})}, qq{keep_alive($lease)}, qq{renew_leadership('boss', $term)},
 		qq{is_leader('boss', $term)}, qq{acquire_lock('new')}, q{try_acquire_lock('newer')}, q{acquire_locks('{n1, n2}')}, q{acquire_permit('p', 1)},
 		q{enqueue_lock('place')}, q{campaign('other', 'me')}, 'grant_lease()', qq{acquire_lock('x', lease => $lease)}, qq{acquire_lock('hung on it', lease => $lease)}, qq{proclaim('boss', $term, 'me')},
-		qq{fence_lock('job on', $token{on})}, qq{lease_time_to_live($lease)}, q{current_leader('boss')});
+		qq{fence_lock('job on', $token{on})}, qq{lease_time_to_live($lease)}, qq{lease_holds($lease)}, q{current_leader('boss')});
 	$asking[$_]->async("SET statement_timeout = '10 s'; SELECT $calls[$_]") foreach 0 .. $#calls;
 	$renewing->async(qq{SELECT renew_lock('job remote_write', $token{remote_write})});
 	$client{remote_apply}->async(qq{SELECT renew_lock('job remote_apply', $token{remote_apply})});

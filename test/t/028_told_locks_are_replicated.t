@@ -35,13 +35,13 @@ my @calls = (
 	"is_held('lock', $lock)", "renew_lock('lock', $lock) IS NOT NULL",
 	"renew_lock('lock', $lock, '2 min') IS NOT NULL", "acquire_lock('lock', '1 min', owner => 'me') = $lock",
 	"fence_lock('lock', $lock) IS NOT NULL", "await_lock('place', $place)",
-	"keep_alive($lease) IS NOT NULL", "lease_time_to_live($lease) IS NOT NULL",
+	"keep_alive($lease) IS NOT NULL", "lease_time_to_live($lease) IS NOT NULL", "(SELECT count(*) = 1 FROM lease_holds($lease))",
 	"acquire_lock('on lease', NULL, lease => $lease) = $on_lease", "renew_lock('b', $several) IS NOT NULL",
 	"is_leader('election', $term)", "renew_leadership('election', $term) IS NOT NULL",
 	"await_leadership('election', $term)", "(SELECT term = $term FROM current_leader('election'))");
 
 # A primary that is cut off must not go on confirming leases.
-push @calls, "renew_lock('old lock', $old_lock) IS NOT NULL", "keep_alive($old_lease) IS NOT NULL", "await_lock('old place', $old_place)";
+push @calls, "renew_lock('old lock', $old_lock) IS NOT NULL", "keep_alive($old_lease) IS NOT NULL", "(SELECT count(*) = 0 FROM lease_holds($old_lease))", "await_lock('old place', $old_place)";
 my %session = map { $_ => session($primary) } @calls;
 
 $session{$_}->async("SELECT $_") foreach @calls;

@@ -45,6 +45,8 @@ my @reveals = (
 my @lease_reveals = (
 	[ 'keep_alive', q{SELECT grant_lease('1 min')}, q{SELECT keep_alive(%v) IS NOT NULL} ],
 	[ 'lease_time_to_live', q{SELECT grant_lease('1 min')}, q{SELECT lease_time_to_live(%v) IS NOT NULL} ],
+	[ 'lease_holds, held', q{SELECT acquire_lock('%n', %k), %l}, q{SELECT (SELECT count(*) = 1 FROM lease_holds(%l) WHERE granted)} ],
+	[ 'lease_holds, queued', $places, q{SELECT (SELECT count(*) = 1 FROM lease_holds(%l) WHERE queue_position = 1)} ],
 	[ 'keep_alive, long', q{SELECT grant_lease('1 h')}, q{SELECT keep_alive(%v) IS NOT NULL} ]);
 
 # What changes something.  "lazy": a crash may take it back, unless the TTL is long.
@@ -266,6 +268,17 @@ subtest 'flushed' => sub {
 		my $before = $local->query($insert);
 		is($local->query($case->{free}), 't', "$case->{title}: somebody lets go");
 		$flushed->($case, $before, $s->wait);
+	}
+
+	# a lease that was flushed long ago, and what was hung on it since
+	my $lease = $s->query(q{SELECT grant_lease('1 h')});
+	foreach my $more (q{SELECT count(*) FROM try_acquire_each(ARRAY(SELECT 'hung ' || i FROM generate_series(1, 100) AS i), lease => %l)},
+		q{SELECT acquire_lock('queue', '1 h'); SELECT token FROM enqueue_lock('queue', lease => %l)}, q{SELECT campaign('boss', 'c', lease => %l)})
+	{
+		is($s->query("SELECT (SELECT count(*) FROM lease_holds($lease)) >= 0"), 't', 'what is there already is flushed');
+		my $before = $local->query($insert);
+		$local->query($more =~ s/%l/$lease/r);
+		$flushed->({ title => "lease_holds after $more" }, $before, $s->query("SELECT count(*) > 0 FROM lease_holds($lease); SELECT pg_current_wal_flush_lsn()"));
 	}
 	kill 'CONT', $walwriter;
 	clean();

@@ -384,6 +384,93 @@ subtest 'a copy of the database' => sub {
 	one('DROP DATABASE original');
 };
 
+subtest 'what hangs on a lease' => sub {
+	my $l = $a->query(q{SELECT grant_lease('1 h')});
+	my $l2 = $a->query(q{SELECT grant_lease('1 h')});
+	my %place;
+
+	# NAME|GRANTED|POSITION|OWNER of each, in the order of tokens and names
+	my $rows = sub { return one("SELECT string_agg(concat_ws('|', kind, name, granted, queue_position, owner), ' ' ORDER BY token, name) FROM lease_holds($l)"); };
+
+	is($rows->(), '', 'nothing');
+	my $busy = $b->query(q{SELECT acquire_lock('busy', '1 h')});
+	$b->query(q{SELECT acquire_lock('busier', '1 h'), acquire_permit('few', 1, '1 h'), campaign('race', 'b', '1 h')});
+	$a->query("SELECT acquire_lock('of another', lease => $l2), (enqueue_lock('busier', lease => $l2)).token");
+	my $lock = $a->query("SELECT acquire_lock('lock', lease => $l)");
+	$a->query("SELECT acquire_lock('lock', lease => $l), acquire_lock('shared', mode => 'shared', lease => $l, owner => 'me')");
+	my @permits = map { $a->query("SELECT acquire_permit('permit', 2, lease => $l)") } 1 .. 2;
+	my $both = $a->query("SELECT acquire_locks('{y, x}', lease => $l)");
+	my $term = $a->query("SELECT campaign('boss', 'c', lease => $l)");
+	$place{$_} = $a->query(
+		{   lock => "SELECT * FROM enqueue_lock('busy', owner => 'later', lease => $l)",
+			several => "SELECT * FROM enqueue_locks('{z, busier}', lease => $l)",
+			permit => "SELECT * FROM enqueue_permit('few', 1, lease => $l)",
+			candidate => "SELECT * FROM enqueue_candidate('race', 'c', lease => $l)"
+		}->{$_})
+	  foreach qw(lock several permit candidate);
+	my $held = 'lock|lock|t|0 lock|shared|t|0|me lock|permit|t|0 lock|permit|t|0 lock|x|t|0 lock|y|t|0 election|boss|t|0';
+	is($rows->(), "$held lock|busy|f|1|later lock|busier|f|2 lock|z|f|1 lock|few|f|1 election|race|f|1", 'each name');
+	is(one("SELECT string_agg(DISTINCT token::text, ' ' ORDER BY token::text) FROM lease_holds($l) WHERE granted AND name <> 'shared'"), join(' ', sort $lock, @permits, $both, $term), 'their tokens');
+	foreach my $which (qw(lock several permit candidate))
+	{
+		my ($token, undef, $position, $channel) = split /\|/, $place{$which};
+
+		is(one("SELECT DISTINCT token, bool_and(granted), max(queue_position), channel FROM lease_holds($l) WHERE token = $token GROUP BY token, channel"),
+			"$token|f|$position|$channel", "$which: as it was told, also the channel");
+	}
+
+	# what a place waits for is announced where it says; of several names by the first
+	my ($several, undef, undef, $channel) = split /\|/, $place{several};
+	$c->query("LISTEN $channel");
+	$b->query(q{SELECT force_release_lock('busier')});
+	is($a->query("SELECT revoke_lease($l2)"), 't', 'the one before it leaves the queue');
+	ok(wait_until(sub { return $c->query("SELECT 1") =~ /Asynchronous notification "$channel"/ }), 'the grant of several is announced on their channel');
+	is(one("SELECT string_agg(concat_ws('|', name, granted, queue_position), ' ' ORDER BY name) FROM lease_holds($l) WHERE token = $several"), 'busier|t|0 z|t|0', 'and shown');
+
+	# who waits in a call has no token yet; who has ended and is fenced has none any more
+	$c->async("SELECT acquire_lock('busy', lease => $l)");
+	wait_for_waiters(2, 'busy');
+	$d->query("BEGIN; SELECT fence_lock('lock', $lock)");
+	$b->query(q{SELECT force_release_lock('lock')});
+	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name = 'lock'}), 1, 'a holder that is fenced keeps its slot');
+	is(one("SELECT string_agg(name, ' ' ORDER BY token, name) FROM lease_holds($l)"), 'shared permit permit x y boss busy busier z few race', 'neither is shown');
+	$d->query('ROLLBACK');
+
+	# it is the same after the manager has started again, but for calls
+	my $before = one("SELECT array_agg(h ORDER BY token, name) FROM lease_holds($l) AS h");
+	replace_manager();
+	is(one("SELECT array_agg(h ORDER BY token, name) FROM lease_holds($l) AS h"), $before, 'another manager says the same');
+	is($a->query("SELECT release_lock('y', $both)"), 't', 'what is released');
+	unlike($rows->(), qr/\by\b/, 'is not shown, nor');
+	is($a->query("BEGIN; SELECT release_lock('x', $both); SELECT count(*) FROM lease_holds($l) WHERE name = 'x'; COMMIT"), "t\n1", 'is one that a transaction is to release, from its commit on');
+	unlike($rows->(), qr/\bx\b/, 'as here');
+	is($a->query("SELECT revoke_lease($l)"), 't', 'it is revoked');
+	is($c->wait, '', 'the call ends');
+	$a->query("SELECT * FROM lease_holds($l)");
+	like($a->error, qr/ERROR:  LE001: lease $l does not exist, or has ended\nDETAIL:  It was revoked \d+\.\d s ago\./, 'an error, which says how it ended');
+	$b->query(q{SELECT force_resign('race')});
+	clean();
+};
+
+subtest 'very much hangs on a lease' => sub {
+	my $l = $a->query(q{SELECT grant_lease('1 h')});
+	my $each = q{FROM try_acquire_each(ARRAY(SELECT 'n' || i || repeat('-', i % 240) FROM generate_series(%d, %d) AS i), owner => repeat('o', 200), lease => %s)};
+	my $same = "SELECT count(*), count(DISTINCT name), bool_and(granted), min(octet_length(owner)) FROM lease_holds($l)";
+
+	$a->query(sprintf "SELECT count(token) $each", 1000 * $_ - 999, 1000 * $_, $l) foreach 1 .. 3;
+	is(one($same), '3000|3000|t|200', 'all of it is shown, once');
+	is(one("SELECT count(*) FROM (SELECT name, token FROM lease_holds($l) EXCEPT SELECT name, token FROM lock_election.locks) AS h"), 0, 'as it is');
+
+	# others come and go meanwhile
+	$b->async("DO \$\$ DECLARE t bigint; BEGIN FOR i IN 1 .. 3000 LOOP t := acquire_lock('x' || i % 7, lease => $l); PERFORM release_lock('x' || i % 7, t); COMMIT; END LOOP; END \$\$");
+	my %seen;
+	do { $seen{ one("SELECT count(*) FROM lease_holds($l) WHERE name LIKE 'n%'") }++ } until $b->ready;
+	$b->wait;
+	is(join(' ', keys %seen), 3000, 'what stays is shown once, whatever comes and goes');
+	is($a->query("SELECT revoke_lease($l)"), 't', 'all ends');
+	clean();
+};
+
 subtest 'the table of leases is rewritten' => sub {
 	my $l = $a->query(q{SELECT grant_lease('1 h')});
 	my $token = $a->query("SELECT acquire_lock('x', lease => $l)");

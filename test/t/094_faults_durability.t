@@ -99,6 +99,65 @@ subtest 'a lease with very much on it is revoked' => sub {
 	nothing_left($node);
 };
 
+# What hangs on a lease is read page by page: between two of them the tables are loaded again, and what the first page has
+# ended with goes away.
+subtest 'a lease that changes while it is read' => sub {
+	my $lease = $s->query(q{SELECT grant_lease('1 h')});
+	my $look = "SELECT count(*), count(DISTINCT (kind, name)), bool_and(granted) FROM lease_holds($lease)";
+	my $long = q{repeat('-', 200)};
+	my $pid = $s->pid;
+	my $asked = 0;
+
+	# a batch fails once
+	my $reload = sub {
+		my $failed = $other->query('SELECT failed_batches FROM lock_election.stat');
+
+		fault(q{set('batch-written', 'error')});
+		$other->query(q{SELECT release_lock('other', acquire_lock('other'))});
+		return $other->query('SELECT failed_batches FROM lock_election.stat') > $failed;
+	};
+
+	# it is between its first page and the second
+	my $begin = sub {
+		stop_at('request-done', $pid);
+		$s->async($look);
+		stopped('request-done');
+	};
+
+	$s->query("SELECT count(campaign(i || $long, 'c', lease => $lease)) FROM generate_series(1, 40) AS i");
+	is($s->query($look), '40|40|t', 'all is shown');
+	$begin->();
+	is($other->query("SELECT proclaim(1 || $long, (SELECT term FROM lock_election.elections WHERE election = 1 || $long), 'd')"), 't', 'the row of the first one moves behind the others');
+	ok($reload->(), 'the tables are loaded again');
+	go_on('request-done');
+	is($s->wait, '40|40|t', 'nothing is shown twice, or left out');
+	$begin->();
+	is($other->query("SELECT count(*) FILTER (WHERE resign(election, term)) FROM lock_election.elections WHERE election NOT IN (39 || $long, 40 || $long)"), 38, 'what was shown last goes');
+	go_on('request-done');
+	is($s->wait, '2|2|t', 'what stays is shown');
+
+	# without end; a session stops before and after each request
+	$s->query("SELECT count(acquire_lock(i || $long, lease => $lease)) FROM generate_series(1, 40) AS i");
+	stop_at('request-before-post', $pid);
+	$s->async($look);
+	for (; wait_until(sub { $s->ready || fault(q{waiting('request-before-post')}) ne '0' }) && !$s->ready && $asked < 1000; $asked++)
+	{
+		$reload->();
+		stop_at('request-done', $pid);
+		go_on('request-before-post');
+		stopped('request-done');
+		stop_at('request-before-post', $pid);
+		go_on('request-done');
+	}
+	fault('clear()');
+	$s->wait;
+	like($s->error, qr/ERROR:  40001: what hangs on lease $lease has changed too often while it was read\nDETAIL:  It was read from its beginning \d+ times\./, 'it is given up');
+	cmp_ok($asked, '<', 1000, 'in the end');
+	is($s->query($look), '42|42|t', 'and can be asked again');
+	is($s->query("SELECT revoke_lease($lease)"), 't', 'it is revoked');
+	nothing_left($node);
+};
+
 SKIP:
 {
 	my $version = $free->query('SHOW server_version_num');

@@ -69,6 +69,7 @@ must_have_standby(LeCommandType type)
 		case LE_CMD_PROCLAIM:
 		case LE_CMD_GRANT_LEASE:
 		case LE_CMD_KEEP_ALIVE:
+		case LE_CMD_LEASE_HOLDS:
 			return true;
 		default:
 			return false;

@@ -5,10 +5,27 @@
  */
 #include "postgres.h"
 
+#include "backend/session_mailbox.h"
 #include "backend/session_page.h"
 #include "backend/session_request.h"
 #include "shared/page_format.h"
 #include "shared/shmem.h"
+
+/* Call back for each item of a page, which is copied: the callback may make requests of its own. */
+static const LePageItem *
+each_item(LeText page, char *copy, LePageCallback callback, void *arg)
+{
+	const LePageItem *last = NULL;
+
+	memcpy(copy, page.data, page.len);
+	for (uint32 at = 0; at < page.len; at += le_page_size(last))
+	{
+		last = (const LePageItem *) (copy + at);
+		Assert(at + le_page_size(last) <= page.len);
+		callback(arg, last);
+	}
+	return last;
+}
 
 void
 le_page_locks(LeKind kind, LeText name, LePageCallback callback, void *arg)
@@ -17,21 +34,27 @@ le_page_locks(LeKind kind, LeText name, LePageCallback callback, void *arg)
 	LePageRequest request = {.kind = kind, .name = name};
 
 	while (request.from.index >= 0)
-	{
-		LeText page = le_request_page(LE_REQUEST_PAGE, &request);
-
-		/* the callback may make requests of its own */
-		memcpy(copy, page.data, page.len);
-		for (uint32 at = 0; at < page.len;)
-		{
-			LePageItem *item = (LePageItem *) (copy + at);
-
-			Assert(at + le_page_size(item) <= page.len);
-			callback(arg, item);
-			at += le_page_size(item);
-		}
-	}
+		(void) each_item(le_request_page(LE_REQUEST_PAGE, &request), copy, callback, arg);
 	pfree(copy);
+}
+
+void
+le_page_holds(LeCommand *cmd, LeReply *reply, char *copy, LePageCallback callback, void *arg)
+{
+	const LePageItem *last;
+	LeText page;
+
+	le_request(cmd, reply, false);
+	cmd->from = reply->next;
+	if (reply->status != LE_OK)
+		return;
+	page = (LeText){le_my_mailbox->payload + le_my_mailbox->answer_at, le_my_mailbox->answer_len};
+	last = each_item(page, copy, callback, arg);
+	if (last == NULL)
+		return;
+	cmd->kind = (LeKind) last->kind;
+	cmd->name = (LeText){le_page_text(last), last->name_len};
+	cmd->token = last->token;
 }
 
 void

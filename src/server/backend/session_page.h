@@ -15,4 +15,11 @@ extern void le_page_leases(LePageLeaseCallback callback, void *arg);
 typedef void (*LePageCallback)(void *arg, const LePageItem *item);
 extern void le_page_locks(LeKind kind, LeText name, LePageCallback callback, void *arg);
 
+/*
+ * Ask by a LEASE_HOLDS for one page of what hangs on a lease, call back for each item of it, and
+ * make of the command that for the next page: "from" is 0 after the last one.  copy has
+ * room for LE_PAYLOAD_SIZE bytes, and stays until then.
+ */
+extern void le_page_holds(LeCommand *cmd, LeReply *reply, char *copy, LePageCallback callback, void *arg);
+
 #endif /* LE_SESSION_PAGE_H */

@@ -179,12 +179,12 @@ le_answer_failed(const uint32 *procs, int n, const ErrorData *error)
 /*
  * Does a standby have to see what this answer rests on, though it may have written nothing?  So
  * for each answer that something is held, or that a queue place is there, if its session asks
- * for that.
+ * for that.  Of a request in steps the last answer does for all: its record is behind theirs.
  */
 bool
 le_answer_needs_standby(const LeMailbox *box, const LeReply *reply)
 {
-	return (reply->status == LE_OK || reply->status == LE_QUEUED) && !reply->bound &&
+	return (reply->status == LE_OK || reply->status == LE_QUEUED) && !reply->bound && reply->next == 0 &&
 		   le_waits_for_standby(box->need_standby);
 }
 

@@ -9,7 +9,7 @@
 #include "manager/manager.h"
 
 
-/* Locks that one page looks at, unused indexes included. */
+/* Locks that one page looks at, unused indexes included; of a lease, waiters before its places. */
 #define INDEXES_A_PAGE 1024
 
 typedef struct LivePage
@@ -18,6 +18,7 @@ typedef struct LivePage
 	uint32 size;
 	uint32 len;
 	LeTime now;
+	bool of_lease;
 } LivePage;
 
 static TimestampTz
@@ -62,13 +63,26 @@ new_item(LivePage *page, const LeLock *lock, uint32 texts)
 	return item;
 }
 
+/* The name on whose channel the grant of several names is announced; NULL: it is one name. */
+static LeText
+announced_name(const LeEntry *entry)
+{
+	const LeLock *lock;
+
+	if (entry->state != LE_STATE_QUEUED || !entry->grouped)
+		return (LeText){NULL, 0};
+	lock = entry->waiter->group->members->lock;
+	return (LeText){lock->name, lock->name_len};
+}
+
 /* A holder (position 0), or a waiter.  False: the page is full. */
 static bool
 put_item(LivePage *page, const LeLock *lock, const LeEntry *entry, uint32 position)
 {
 	const LeAcquirer *acquirer = entry->acquirer;
-	uint8 acquirer_len = acquirer != NULL ? acquirer->len : 0;
-	LePageItem *item = new_item(page, lock, (uint32) entry->owner_len + entry->value_len + acquirer_len);
+	LeText value = page->of_lease ? announced_name(entry) : (LeText){entry->value, entry->value_len};
+	uint8 acquirer_len = acquirer != NULL && !page->of_lease ? acquirer->len : 0;
+	LePageItem *item = new_item(page, lock, (uint32) entry->owner_len + value.len + acquirer_len);
 	char *text = (char *) item + sizeof(LePageItem) + lock->name_len;
 
 	Assert(position == 0 ? le_entry_has_slot(entry) : entry->state == LE_STATE_QUEUED);
@@ -85,12 +99,13 @@ put_item(LivePage *page, const LeLock *lock, const LeEntry *entry, uint32 positi
 		item->slot = entry->slot->number;
 	item->holds = (int32) le_entry_holds(entry);
 	item->position = position;
-	item->value_len = entry->value_len;
+	item->value_len = (uint16) value.len;
 	item->owner_len = entry->owner_len;
 	item->acquirer_len = acquirer_len;
 	item->named = entry->owner != NULL;
 	item->mode = entry->mode;
 	item->lapsed = entry->state == LE_STATE_LAPSED;
+	item->place = position == 0 || entry->place;
 	if (item->lapsed && item->closed_until == 0)
 		item->closed_until = closed_until(entry->closed_until, page->now);
 
@@ -98,9 +113,9 @@ put_item(LivePage *page, const LeLock *lock, const LeEntry *entry, uint32 positi
 	if (entry->owner_len > 0)
 		memcpy(text, entry->owner, entry->owner_len);
 	text += entry->owner_len;
-	if (entry->value_len > 0)
-		memcpy(text, entry->value, entry->value_len);
-	text += entry->value_len;
+	if (value.len > 0)
+		memcpy(text, value.data, value.len);
+	text += value.len;
 	if (acquirer_len > 0)
 		memcpy(text, acquirer->text, acquirer_len);
 	return true;
@@ -308,5 +323,64 @@ le_page_fill_leases(const LeCore *core, LeMailbox *box, LeTime now)
 			break;
 	}
 	box->next_page.index = index < all ? (int64) index : -1;
+	box->answer_len = page.len;
+}
+
+/* --- what hangs on a lease --- */
+
+static uint32
+position_of(const LeEntry *entry)
+{
+	uint32 position = 1;
+
+	for (const LeLink *link = entry->lock->queue.next; link != &entry->waiter->queue_link; link = link->next)
+		position++;
+	return position;
+}
+
+/* Is the row of this entry written with this batch? */
+static bool
+is_dirty(const LeEntry *entry)
+{
+	return entry->state == LE_STATE_QUEUED ? entry->waiter->row.dirty : entry->slot->row.dirty;
+}
+
+/*
+ * The cursor is the last entry of the page before: kind, name and token, and in "from"
+ * the load that has made the core.  New entries come to the end of the lease's list, and
+ * none moves.  LE_NOT_HELD: that entry has ended, or another load has put the list in
+ * another order; the caller begins again.
+ *
+ * The answer rests on the newest row of all that the page shows.
+ */
+void
+le_page_put_holds(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeTime now, LeReply *reply)
+{
+	const LeLease *lease = le_core_find_lease(core, cmd->lease);
+	const LeEntry *last = le_core_find_entry(core, cmd->kind, cmd->name, cmd->token);
+	const LeLink *link;
+	uint32 at = MAXALIGN(box->name.at + box->name.len), walked = 0;
+	LivePage page = {
+		.data = box->payload + at, .size = sizeof(box->payload) - at, .now = now, .of_lease = true};
+
+	if (cmd->from != 0 && (cmd->from != (int64) le_mgr.loaded_lsn || last == NULL || last->lease != lease))
+	{
+		reply->status = LE_NOT_HELD;
+		return;
+	}
+	link = cmd->from != 0 ? last->lease_link.next : lease->entries.next;
+	for (; link != &lease->entries && walked < INDEXES_A_PAGE; link = link->next)
+	{
+		const LeEntry *entry = le_container(link, LeEntry, lease_link);
+		uint32 position = entry->state == LE_STATE_QUEUED ? position_of(entry) : 0;
+
+		if (!put_item(&page, entry->lock, entry, position))
+			break;
+		walked += position;
+		reply->lsn = Max(reply->lsn, entry->lsn);
+		reply->wrote |= is_dirty(entry);
+	}
+	reply->next = link != &lease->entries ? (int64) le_mgr.loaded_lsn : 0;
+	box->answer_at = at;
 	box->answer_len = page.len;
 }

@@ -122,6 +122,7 @@ typedef struct Manager
 	MemoryContext batch_context;
 	LeMeta meta;
 	XLogRecPtr changes_lsn; /* of the newest changes of elections */
+	XLogRecPtr loaded_lsn;  /* of the load that has made the core: no other has the same */
 	LeStats seen;           /* core's counters already published */
 	LePause pause;          /* of le_clock(), what does not count */
 
@@ -390,6 +391,13 @@ extern void le_page_fill_leases(const LeCore *core, LeMailbox *box, LeTime now);
  */
 extern void le_page_find_leader(const LeCore *core, LeCommand *cmd);
 extern void le_page_put_leader(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeTime now);
+
+/*
+ * LEASE_HOLDS, which was applied: put a page into the mailbox, behind the name of its
+ * cursor, and what the page rests on into the reply.
+ */
+extern void le_page_put_holds(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeTime now,
+							  LeReply *reply);
 
 /* --- manager/publish.c --- */
 

@@ -92,7 +92,7 @@ load_core(int64_t next_revision, bool copied)
 	PG_TRY();
 	{
 		/* its rows may not be flushed or replicated yet: whoever is told of them waits for that */
-		load.lsn = le_mgr.changes_lsn = le_txn_log_nothing();
+		load.lsn = le_mgr.loaded_lsn = le_mgr.changes_lsn = le_txn_log_nothing();
 		do
 		{
 			MemoryContextReset(le_mgr.core_context);

@@ -356,6 +356,11 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 		reply.lsn = le_mgr.changes_lsn;
 		reply.wrote = le_next_change(le_mgr.core, NULL) != NULL;
 	}
+	if (cmd.type == LE_CMD_LEASE_HOLDS && reply.status == LE_OK)
+	{
+		le_page_put_holds(le_mgr.core, &cmd, box, batch->now, &reply);
+		le_core_worked(le_mgr.core, WORK_OF_PAGE);
+	}
 	if (reply.displaced_session != 0)
 		answer_displaced(batch, &reply);
 
@@ -608,10 +613,14 @@ work_of(uint32 proc)
 		return WORK_LIGHT;
 	pg_read_barrier();
 
-	/* a page of a view, or some of those whom an administrator ends: the session comes again for more */
+	/*
+	 * A page of a view, one more of a lease, or some of those whom an administrator ends: the
+	 * session comes again for more.
+	 */
 	if (box->type == LE_REQUEST_PAGE || box->type == LE_REQUEST_LEASE_PAGE ||
 		(box->type == LE_REQUEST_COMMAND &&
-		 (box->command.type == LE_CMD_FORCE || box->command.type == LE_CMD_FORCE_ROLE)))
+		 (box->command.type == LE_CMD_FORCE || box->command.type == LE_CMD_FORCE_ROLE ||
+		  (box->command.type == LE_CMD_LEASE_HOLDS && box->command.from != 0))))
 		return mail == 0 ? WORK_STEP : WORK_HEAVY;
 
 	/* a renewal is light however many names it has: what it keeps alive could end meanwhile */

@@ -10,7 +10,9 @@
 
 /*
  * One holder or waiter, or a name that is closed and that nobody holds (token
- * 0).  Texts follow, the next item begins at a multiple of 8.
+ * 0).  Texts follow, the next item begins at a multiple of 8.  In a page of a lease
+ * the value is the name on whose channel the grant of several is announced, and there
+ * is no acquirer.
  */
 typedef struct LePageItem
 {
@@ -34,6 +36,7 @@ typedef struct LePageItem
 	uint8 kind;
 	uint8 mode;
 	bool lapsed;
+	bool place; /* a token can name it, held or queued; false: a blocked call */
 } LePageItem;
 
 /* or a page would stay empty, and be asked for again without end */

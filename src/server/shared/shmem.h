@@ -213,8 +213,8 @@ typedef struct LeMailbox
 	LeTime reply_at; /* monotonic */
 	int sqlstate;    /* 0: none, else the request failed */
 	char message[LE_MESSAGE_SIZE];
-	uint32 answer_at;  /* where in the payload: a page, the leader's */
-	uint32 answer_len; /* candidate, the detail of a deadlock */
+	uint32 answer_at;  /* where in the payload: a page, also of LEASE_HOLDS, the */
+	uint32 answer_len; /* leader's candidate, the detail of a deadlock */
 
 	/* the texts of a request, or its answer */
 	char payload[LE_PAYLOAD_SIZE] pg_attribute_aligned(8);

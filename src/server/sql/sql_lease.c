@@ -4,12 +4,17 @@
  */
 #include "postgres.h"
 
+#include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/tuplestore.h"
 
 #include "backend/durability.h"
+#include "backend/session_page.h"
 #include "backend/session_request.h"
+#include "shared/channel.h"
 #include "shared/compat.h"
+#include "shared/words.h"
 #include "sql/sql_args.h"
 #include "sql/sql.h"
 
@@ -17,6 +22,7 @@ LE_FUNCTION(le_grant_lease);
 LE_FUNCTION(le_keep_alive);
 LE_FUNCTION(le_revoke_lease);
 LE_FUNCTION(le_lease_time_to_live);
+LE_FUNCTION(le_lease_holds);
 LE_FUNCTION(le_acquire_permit);
 LE_FUNCTION(le_set_permits);
 
@@ -49,16 +55,21 @@ le_grant_lease(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(reply.lease);
 }
 
-/* A command on the lease of the first argument; false: there is no such lease (any more). */
+/* A command on the lease of the first argument. */
+static LeCommand
+lease_command(FunctionCallInfo fcinfo, LeCommandType type)
+{
+	if (PG_ARGISNULL(0))
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("lease must not be null")));
+	return (LeCommand){.type = type, .lease = PG_GETARG_INT64(0), .role = GetUserId()};
+}
+
+/* Send it; false: there is no such lease (any more). */
 static bool
 lease_request(FunctionCallInfo fcinfo, LeCommandType type, LeReply *reply)
 {
-	LeCommand cmd = {.type = type};
+	LeCommand cmd = lease_command(fcinfo, type);
 
-	if (PG_ARGISNULL(0))
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("lease must not be null")));
-	cmd.lease = PG_GETARG_INT64(0);
-	cmd.role = GetUserId();
 	le_request(&cmd, reply, false);
 	if (reply->status == LE_NO_LEASE)
 		return false;
@@ -105,6 +116,67 @@ le_lease_time_to_live(PG_FUNCTION_ARGS)
 	if (!lease_request(fcinfo, LE_CMD_LEASE_TTL, &reply))
 		PG_RETURN_NULL();
 	return le_interval_datum(reply.valid_for);
+}
+
+/* How often lease_holds() begins again. */
+#define MAX_RESTARTS 20
+
+/* A row of lease_holds(): kind, name, token, granted, queue_position, channel, owner. */
+static void
+put_hold(void *arg, const LePageItem *item)
+{
+	const char *text = le_page_text(item);
+	LeText name = {text, item->name_len}, owner = {text + item->name_len, item->owner_len},
+		   announced = {owner.data + item->owner_len, item->value_len};
+	char channel[LE_CHANNEL_SIZE];
+	LeTuple tuple = {0};
+
+	/* no token names what a blocked call waits for, or a holder that has ended and is fenced */
+	if (!item->place || item->lapsed)
+		return;
+	le_channel_name((LeKind) item->kind, announced.len > 0 ? announced : name, channel);
+	le_tuple_add_string(&tuple, le_kind_word((LeKind) item->kind));
+	le_tuple_add_text(&tuple, name);
+	le_tuple_add(&tuple, Int64GetDatum(item->token));
+	le_tuple_add(&tuple, BoolGetDatum(item->position == 0));
+	le_tuple_add(&tuple, Int64GetDatum((int64) item->position));
+	le_tuple_add_string(&tuple, channel);
+	le_tuple_add_text(&tuple, item->named ? owner : (LeText){NULL, 0});
+	le_tuple_put(arg, &tuple);
+}
+
+/*
+ * lease_holds(lease).  The lease is still there at the last page; and each page is waited for,
+ * as it rests on rows of its own.
+ */
+Datum
+le_lease_holds(PG_FUNCTION_ARGS)
+{
+	LeCommand cmd = lease_command(fcinfo, LE_CMD_LEASE_HOLDS);
+	LeReply reply;
+	ReturnSetInfo *rsinfo;
+	char *copy = palloc(LE_PAYLOAD_SIZE);
+	int restarts = 0;
+
+	InitMaterializedSRF(fcinfo, 0);
+	rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	do
+	{
+		le_page_holds(&cmd, &reply, copy, put_hold, rsinfo);
+		le_check_reply(&cmd, &reply);
+		wait_durable(&reply, cmd.lease);
+		if (reply.status == LE_OK)
+			continue;
+		if (++restarts > MAX_RESTARTS)
+			ereport(ERROR,
+					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+					 errmsg("what hangs on lease " INT64_FORMAT " has changed too often while it was read",
+							cmd.lease),
+					 errdetail("It was read from its beginning %d times.", restarts)));
+		tuplestore_clear(rsinfo->setResult);
+	} while (reply.status != LE_OK || cmd.from != 0);
+	pfree(copy);
+	return (Datum) 0;
 }
 
 /* --- permits --- */

@@ -170,7 +170,7 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 									cmd->kind == LE_KIND_ELECTION ? "await_leadership" : "await_lock")));
 			return;
 		case LE_DENIED:
-			if (cmd->type == LE_CMD_ACQUIRE)
+			if (cmd->type == LE_CMD_ACQUIRE || cmd->type == LE_CMD_LEASE_HOLDS)
 				le_raise_other_lease(cmd->lease);
 			raise_other_role(cmd);
 			return;
