@@ -56,9 +56,6 @@
 #define SEARCH_BUDGET (5 * LE_MS)
 /* The clock is read after so many edges. */
 #define EDGES_A_LOOK 256
-/* Requests ahead in a queue that are looked at one by one. */
-#define STEPS_AHEAD 8
-
 /* A process that waits, or a lock. */
 typedef struct WaitNode
 {
@@ -79,14 +76,6 @@ typedef enum NodeState
 	ON_PATH,
 	CLEAR /* leads to no cycle */
 } NodeState;
-
-/* In the queue of a lock with somebody who waits, in order. */
-typedef struct Grouped
-{
-	const LeLock *lock; /* hash key */
-	const LeEntry **entries;
-	int n;
-} Grouped;
 
 /* Who holds a token's fence. */
 typedef struct Fence
@@ -115,8 +104,7 @@ typedef struct Search
 	LeTime budget_us; /* of one start */
 	LeTime deadline;
 	uint32 edges_seen;
-	HTAB *grouped; /* Grouped */
-	HTAB *fences;  /* Fence; NULL: not read */
+	HTAB *fences; /* Fence; NULL: not read */
 	Step *path;
 	int length, path_room;
 	WaitEdge *edges;
@@ -263,59 +251,26 @@ somebody_waits(const LeEntry *entry)
 	return entry->grouped && entry->waiter->group->members->waiter->session != 0;
 }
 
-/* Each that waits for several locks, in the queue of one of them. */
-static const Grouped *
-grouped_of(const LeLock *lock)
-{
-	const LeLink *queue = &lock->queue;
-	Grouped *grouped;
-	int room = 0;
-	bool found;
-
-	grouped = hash_search(s.grouped, &lock, HASH_ENTER, &found);
-	if (found)
-		return grouped;
-	for (const LeLink *link = queue->next; link != queue; link = link->next)
-		room += somebody_waits(le_queued(link));
-	grouped->n = 0;
-	grouped->entries = palloc_extended((room + 1) * sizeof(LeEntry *), MCXT_ALLOC_HUGE);
-	for (const LeLink *link = queue->next; link != queue && room > 0; link = link->next)
-	{
-		const LeEntry *entry = le_queued(link);
-
-		if (somebody_waits(entry))
-			grouped->entries[grouped->n++] = entry;
-	}
-	return grouped;
-}
-
-/* The nearest of them ahead of this entry: that one waits for those before it.  A queue is in order of tokens. */
+/*
+ * The nearest request ahead of this one that somebody waits for with other locks: that
+ * one waits for those before it.  What is ahead of a process that leads to no cycle
+ * leads to none either; "all": it is looked at nevertheless.
+ */
 static const LeEntry *
-grouped_ahead(const LeEntry *entry)
+grouped_ahead(const LeEntry *entry, bool all)
 {
-	const LeLink *queue = &entry->lock->queue, *link = entry->waiter->queue_link.prev;
-	const Grouped *grouped;
-	int low = 0, high;
+	const LeLink *queue = &entry->lock->queue;
 
-	for (int i = 0; i < STEPS_AHEAD; i++, link = link->prev)
+	for (const LeLink *link = entry->waiter->queue_link.prev; link != queue; link = link->prev)
 	{
-		if (link == queue)
+		const LeEntry *ahead = le_queued(link);
+
+		if (somebody_waits(ahead))
+			return ahead;
+		if (!all && ahead->waiter->session != 0 && s.procs[ahead->waiter->sessno] == CLEAR)
 			return NULL;
-		if (somebody_waits(le_queued(link)))
-			return le_queued(link);
 	}
-	grouped = grouped_of(entry->lock);
-	for (high = grouped->n; low < high;)
-	{
-		int middle = (low + high) / 2;
-
-		if (grouped->entries[middle]->token < entry->token)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	Assert(low == 0 || grouped->entries[low - 1]->token < entry->token);
-	return low > 0 ? grouped->entries[low - 1] : NULL;
+	return NULL;
 }
 
 static bool
@@ -349,7 +304,7 @@ add_blockers(uint32 from)
 	pfree(pids);
 }
 
-/* "all": also to locks that lead to no cycle. */
+/* "all": also to what leads to no cycle. */
 static void
 add_edges_of_proc(uint32 proc, bool all)
 {
@@ -362,7 +317,7 @@ add_edges_of_proc(uint32 proc, bool all)
 		entry = entry->waiter->group->members;
 	for (; entry != NULL; entry = entry->grouped ? entry->waiter->group_next : NULL)
 	{
-		const LeEntry *ahead = grouped_ahead(entry);
+		const LeEntry *ahead = grouped_ahead(entry, all);
 		WaitNode lock = {.lock = entry->lock};
 
 		if (entry->lock->permits <= 1 && (all || get_state(&lock) != CLEAR))
@@ -566,8 +521,6 @@ choose_victim(int first, const WaitEdge *back, StringInfo detail)
 static void
 begin_part(const LeCore *core)
 {
-	HASHCTL ctl = {.keysize = sizeof(const LeLock *), .entrysize = sizeof(Grouped)};
-
 	if (s.context == NULL)
 		s.context =
 			AllocSetContextCreate(TopMemoryContext, "lock_election deadlocks", ALLOCSET_DEFAULT_SIZES);
@@ -584,9 +537,7 @@ begin_part(const LeCore *core)
 		s.budget_us = SEARCH_BUDGET;
 		s.under_way = true;
 	}
-	ctl.hcxt = s.context;
 	s.core = core;
-	s.grouped = hash_create("lock_election queues", 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	s.fences = NULL;
 	s.path_room = s.edges_room = 64;
 	s.path = palloc(s.path_room * sizeof(Step));
@@ -653,7 +604,7 @@ le_deadlock_search(const LeCore *core)
 	{
 		if (!asking[s.next])
 			continue;
-		if (!search_from(s.next, first))
+		if ((!first && le_clock() >= s.deadline) || !search_from(s.next, first))
 			break;
 		asking[s.next] = false;
 		first = false;
