@@ -1,0 +1,391 @@
+package lockelection
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+const (
+	kindLock = iota
+	kindLocks
+	kindPermit
+	kindTerm
+)
+
+// What the server has of a hold, as far as the session's goroutine knows.
+const (
+	phaseNew    = iota // nothing
+	phaseSent          // asked for, not answered
+	phaseQueued        // a place, or more
+	phaseGranted
+	phaseDone // nothing any more
+)
+
+// What the application has been told.
+const (
+	stateWaiting int32 = iota
+	stateHeld
+	stateOver
+)
+
+// Hold is a lock, a permit, several locks that were acquired together, or a term. Its methods are for any goroutine.
+type Hold struct {
+	s     *Session
+	lease *lease
+	kind  int
+	names []string
+	try   bool
+	last  string // the mode, the number of permits or the candidate
+
+	state    atomic.Int32
+	token    atomic.Int64
+	ready    chan struct{} // it does not wait any more
+	released chan struct{} // the server has nothing of it any more
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+
+	// Under s.mu.
+	seq        int64  // the order of asking
+	owner      string // of the statement that asked
+	phase      int
+	channel    *channel
+	alone      bool // travels with no other
+	hinted     bool
+	err        error // why it is over
+	holdFor    time.Duration
+	releases   int // that were sent
+	releaseErr error
+}
+
+// Lock waits until it has the lock, in the order of arrival, or until ctx ends. Two holds of one session exclude each
+// other as those of two processes do. A broken connection does not end the wait, and costs no place. Errors: those of
+// ctx; ErrLost the session has ended, ErrClosed, ErrInvalid, ErrLimit, ErrDenied.
+func (s *Session) Lock(ctx context.Context, name string, opts ...LockOption) (*Hold, error) {
+	return s.acquire(ctx, kindLock, []string{name}, "", false, opts)
+}
+
+// TryLock does not wait: ErrHeld if somebody else holds the lock or is queued for it. ErrUnavailable: the server did
+// not answer within a quarter of the TTL.
+func (s *Session) TryLock(ctx context.Context, name string, opts ...LockOption) (*Hold, error) {
+	return s.acquire(ctx, kindLock, []string{name}, "", true, opts)
+}
+
+// LockAll acquires several locks at once, all or none, under one token. Whatever the order of the names, two such calls
+// do not wait for each other.
+func (s *Session) LockAll(ctx context.Context, names []string, opts ...LockOption) (*Hold, error) {
+	return s.acquire(ctx, kindLocks, names, "", false, opts)
+}
+
+// TryLockAll is TryLock for several locks: all or none.
+func (s *Session) TryLockAll(ctx context.Context, names []string, opts ...LockOption) (*Hold, error) {
+	return s.acquire(ctx, kindLocks, names, "", true, opts)
+}
+
+// TryLockEach tries each of these locks for itself, at the price of one call for up to 128. The answer is in the order
+// of the names; nil is one that somebody else holds. After an error none is held.
+func (s *Session) TryLockEach(ctx context.Context, names []string, opts ...LockOption) ([]*Hold, error) {
+	holds, seen := make([]*Hold, len(names)), map[string]bool{}
+	for i, name := range names {
+		h, err := s.newHold(ctx, kindLock, names[i:i+1], "", true, opts)
+		if err == nil && seen[name] {
+			err = invalid("the name %q is there twice", name)
+		}
+		if err != nil {
+			return nil, err
+		}
+		holds[i], seen[name] = h, true
+	}
+	s.enqueue(holds...)
+	var failed error
+	for i, h := range holds {
+		if err := s.await(ctx, h); errors.Is(err, ErrHeld) {
+			holds[i] = nil
+		} else if err != nil && failed == nil {
+			failed = err
+		}
+	}
+	if failed == nil {
+		return holds, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range holds {
+		if h != nil {
+			s.finish(h, failed)
+		}
+	}
+	return nil, failed
+}
+
+func (s *Session) acquire(ctx context.Context, kind int, names []string, last string, try bool, opts []LockOption) (
+	*Hold, error) {
+	h, err := s.newHold(ctx, kind, names, last, try, opts)
+	if err == nil && ctx.Err() != nil {
+		err = ended(ctx, h.String())
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.enqueue(h)
+	if err = s.await(ctx, h); err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+func checkText(what, text string, most int) error {
+	if text == "" || len(text) > most {
+		return invalid("the %s %.40q is not of 1 to %d bytes", what, text, most)
+	}
+	return nil
+}
+
+func (s *Session) newHold(ctx context.Context, kind int, names []string, last string, try bool, opts []LockOption) (
+	*Hold, error) {
+	set := options{ttl: s.set.ttl}
+	for _, o := range opts {
+		o.lock(&set)
+	}
+	err := set.check()
+	if len(names) == 0 || len(names) > 1000 {
+		err = invalid("%d names: between 1 and 1000 are allowed", len(names))
+	}
+	for _, name := range names {
+		err = errors.Join(err, checkText("name", name, 255))
+	}
+	switch {
+	case set.permit && (set.shared || kind != kindLock || set.permits < 1):
+		err = invalid("a permit is of one name, not shared, of a positive number")
+	case set.permit:
+		kind, last = kindPermit, itoa(int64(set.permits))
+	case set.shared:
+		last = "shared"
+	case kind != kindTerm:
+		last = "exclusive"
+	default:
+		err = errors.Join(err, checkText("candidate", last, 4096))
+	}
+	h := &Hold{s: s, kind: kind, names: names, last: last, try: try, lease: &lease{ttl: set.ttl},
+		ready: make(chan struct{}), released: make(chan struct{})}
+	h.ctx, h.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	return h, err
+}
+
+// enqueue leaves what is to be asked for to the session's goroutine.
+func (s *Session) enqueue(holds ...*Hold) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expire()
+	for _, h := range holds {
+		h.lease = s.leaseOf(h.lease.ttl)
+		h.lease.holds++
+		s.number++
+		h.seq = s.number
+		s.holds[h] = struct{}{}
+		if s.asks = append(s.asks, h); s.err != nil {
+			s.finish(h, s.err)
+		}
+	}
+	s.wake()
+}
+
+// await ends the call that made a hold. Unless that is held, it is given back.
+func (s *Session) await(ctx context.Context, h *Hold) error {
+	var limit <-chan time.Time
+	if h.try {
+		timer := time.NewTimer(max(h.lease.ttl/4, 200*time.Millisecond))
+		defer timer.Stop()
+		limit = timer.C
+	}
+	var err error
+	select {
+	case <-h.ready:
+	case <-ctx.Done():
+		err = ended(ctx, h.String())
+	case <-limit:
+		err = fmt.Errorf("%s: %w: no answer in time", h, ErrUnavailable)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.finish(h, err)
+	}
+	return h.err
+}
+
+// --- the life of a hold, with s.mu locked ---
+
+func (h *Hold) over() bool { return h.state.Load() == stateOver }
+
+func (s *Session) granted(h *Hold) {
+	if s.expire(); !h.over() {
+		s.leaveQueue(h)
+		h.phase = phaseGranted
+		h.state.Store(stateHeld)
+		close(h.ready)
+	}
+}
+
+func (s *Session) leaveQueue(h *Hold) {
+	if h.channel != nil {
+		s.leave(h.channel)
+		s.waiting--
+	}
+	h.channel = nil
+}
+
+// finish ends a hold, granted or not. What the server has of it is given back; if the answer is still on its way, when
+// that is here.
+func (s *Session) finish(h *Hold, err error) {
+	if h.over() {
+		return
+	}
+	h.err = err
+	if h.state.Swap(stateOver) == stateWaiting {
+		close(h.ready)
+	}
+	h.cancel(err)
+	s.leaveQueue(h)
+	if h.phase == phaseNew {
+		s.forget(h)
+	} else if h.phase != phaseSent {
+		s.gives = append(s.gives, h)
+		s.wake()
+	}
+}
+
+func (s *Session) forget(h *Hold) {
+	if h.phase == phaseDone {
+		return
+	}
+	h.phase = phaseDone
+	if _, ours := s.holds[h]; ours {
+		delete(s.holds, h)
+		delete(s.byToken, h.token.Load())
+		h.lease.holds--
+	}
+	close(h.released)
+}
+
+// --- what is held ---
+
+// Context is canceled when the hold is lost or released, at the latest at the local deadline. It carries the values of
+// the context that the hold was acquired with. [context.Cause] tells an error that is ErrLost, ErrClosed or ErrReleased.
+func (h *Hold) Context() context.Context { return holdContext{h.ctx, h} }
+
+type holdContext struct {
+	context.Context
+	h *Hold
+}
+
+// Err looks at the clock: after a suspend or a stop no timer has come yet.
+func (c holdContext) Err() error {
+	c.h.Valid()
+	return c.Context.Err()
+}
+
+// Valid: it is held, and the local deadline is to come. It asks nobody, as TimeLeft, Token and Names.
+func (h *Hold) Valid() bool { return h.TimeLeft() > 0 }
+
+// TimeLeft is how long Valid will be true if no renewal succeeds.
+func (h *Hold) TimeLeft() time.Duration {
+	left := h.s.left(h.lease)
+	if left == 0 {
+		h.s.Err()
+	}
+	if h.state.Load() != stateHeld {
+		return 0
+	}
+	return left
+}
+
+// Token is, for an exclusive lock and a term, the fencing token: higher than that of every holder before.
+func (h *Hold) Token() int64    { return h.token.Load() }
+func (h *Hold) Names() []string { return h.names }
+func (h *Hold) String() string  { return fmt.Sprintf("%.100q", strings.Join(h.names, ", ")) }
+
+// UnlockOption is for Unlock.
+type UnlockOption func(*Hold)
+
+// HoldFor keeps the name closed until that long after it was acquired: nobody is granted it before. Not for a term.
+func HoldFor(d time.Duration) UnlockOption { return func(h *Hold) { h.holdFor = d } }
+
+// Unlock gives the hold back, whatever it answers and whether or not ctx has ended. It waits for the server for at most
+// a quarter of the TTL, or until ctx ends. nil: it is given back, or was before. ErrLost: it had been lost before.
+// ErrUnknown: not confirmed; the session goes on trying, and it ends with the lease at the latest.
+func (h *Hold) Unlock(ctx context.Context, opts ...UnlockOption) error {
+	s := h.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.expire(); h.over() {
+		if errors.Is(h.err, ErrLost) || errors.Is(h.err, ErrClosed) {
+			return h.err
+		}
+		return nil
+	}
+	for _, o := range opts {
+		o(h)
+	}
+	if h.holdFor < 0 || h.holdFor > 0 && h.kind == kindTerm {
+		h.releaseErr, h.holdFor = invalid("%s is released without HoldFor, which is positive and not for a term", h), 0
+	}
+	s.finish(h, ErrReleased)
+	ctx, cancel := context.WithTimeout(ctx, s.limit(h.lease))
+	defer cancel()
+	s.mu.Unlock()
+	var err error
+	select {
+	case <-h.released:
+	case <-ctx.Done():
+		err = fmt.Errorf("%w: %w", ErrUnknown, ended(ctx, h.String()))
+	}
+	s.mu.Lock()
+	return cmp.Or(err, h.releaseErr)
+}
+
+// Fence makes "I still hold it" a part of a transaction of the application's, in the same database: from here to its
+// end nobody else gets the lock, or leads. What it writes after this is written by the holder, or not at all. tx is a
+// [pgx.Tx], or a [*sql.Tx] or what embeds it, with any driver. ErrLost: roll back. ErrInvalid: it is no open transaction.
+func (h *Hold) Fence(ctx context.Context, tx any) error {
+	if !h.Valid() {
+		return fmt.Errorf("%w: %s is not held any more", ErrLost, h)
+	}
+	query := "SELECT %s.fence_lock(u.n, $2) FROM pg_catalog.unnest($1::pg_catalog.text::pg_catalog.text[]) AS u(n)"
+	names := array(h.names)
+	if h.kind == kindTerm {
+		query, names = "SELECT %s.fence_leader($1, $2)", h.names[0]
+	}
+	query = qualify(query, *h.s.schema.Load())
+	var err error
+	switch t := tx.(type) {
+	case interface {
+		Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+		Conn() *pgx.Conn
+		Commit(ctx context.Context) error
+	}:
+		if conn := t.Conn(); conn != nil && conn.PgConn().TxStatus() != 'T' {
+			return invalid("the transaction is not open")
+		}
+		_, err = t.Exec(ctx, query, names, h.Token())
+	case interface {
+		ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+		Commit() error
+	}:
+		_, err = t.ExecContext(ctx, query, names, h.Token())
+	default:
+		return invalid("%T is no transaction", tx)
+	}
+	if errors.Is(err, pgx.ErrTxClosed) || errors.Is(err, sql.ErrTxDone) {
+		return invalid("the transaction is not open")
+	}
+	return explain(err)
+}

@@ -1,0 +1,435 @@
+package lockelection
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The most holds that one statement asks for, gives back or looks at.
+const together = 128
+
+// What asks for a hold, by kind: to be tried, which answers a token, and to be queued: token, granted and channel.
+var askSQL = [...][2]string{
+	kindLock: {"SELECT token FROM %s.try_acquire_each($1, owner => $2, lease => $3, mode => $4)",
+		"SELECT token, granted, channel FROM %s.enqueue_each($1, owner => $2, lease => $3, mode => $4)"},
+	kindLocks: {"SELECT %s.acquire_locks($1, wait => '0', owner => $2, lease => $3, mode => $4)",
+		"SELECT token, granted, channel FROM %s.enqueue_locks($1, owner => $2, lease => $3, mode => $4)"},
+	kindPermit: {"SELECT %s.acquire_permit($1, wait => '0', owner => $2, lease => $3, permits => $4)",
+		"SELECT token, granted, channel FROM %s.enqueue_permit($1, owner => $2, lease => $3, permits => $4)"},
+	kindTerm: {"SELECT %s.campaign($1, wait => '0', owner => $2, lease => $3, candidate => $4)",
+		"SELECT term, elected, channel FROM %s.enqueue_candidate($1, owner => $2, lease => $3, candidate => $4)"},
+}
+
+// fellows: holds for which this is the same, and not empty, travel in one statement.
+func (h *Hold) fellows() string {
+	switch {
+	case h.alone || h.over() && h.holdFor > 0:
+	case h.over() && (h.kind == kindLock || h.kind == kindPermit):
+		return "give"
+	case !h.over() && h.kind == kindLock:
+		return fmt.Sprint(h.try, h.last, h.lease.ttl)
+	}
+	return ""
+}
+
+// take removes from a list what the next statement is for: the first, and those right behind it that can go with it.
+func take(list *[]*Hold, wanted func(*Hold) bool) (holds []*Hold, names []string) {
+	seen := map[string]bool{}
+	*list = slices.DeleteFunc(*list, func(h *Hold) bool { return !wanted(h) })
+	for i, h := range *list {
+		if i == together || i > 0 && (h.fellows() == "" || h.fellows() != (*list)[0].fellows() || seen[h.names[0]]) {
+			break
+		}
+		seen[h.names[0]] = true
+		holds, names = append(holds, h), append(names, h.names...)
+	}
+	*list = (*list)[len(holds):]
+	return holds, names
+}
+
+// send runs a statement for these holds. Where it has no answer yet, again tells of each hold whether it is to be sent
+// again: all after an error that passes; each alone after another one of several, which took no effect.
+func (s *Session) send(holds []*Hold, sql string, args ...string) (r rows, err error, again bool) {
+	r, err = s.exec(holds[0].lease, sql, args...)
+	if err == nil && len(r) != len(holds) {
+		s.unanswered, err = true, fmt.Errorf("%w: %d rows for %d names", ErrUnknown, len(r), len(holds))
+	}
+	if again = passes(err); again && s.wire != nil {
+		s.askAt = s.set.now() + 2*firstRetry
+	}
+	if len(holds) > 1 && err != nil && !again && !errors.Is(err, ErrLost) {
+		again = true
+		for _, h := range holds {
+			h.alone = true
+		}
+	}
+	return r, err, again
+}
+
+// request asks for holds. One without an answer is found out about by resolve.
+func (s *Session) request(_ time.Duration, _ *time.Duration) bool {
+	holds, names := take(&s.asks, func(h *Hold) bool { return h.phase == phaseNew })
+	if len(holds) == 0 {
+		return false
+	}
+	first := holds[0]
+	if l := first.lease; l.id == 0 {
+		s.asks = append(holds, s.asks...)
+		if err := s.grant(l); err != nil && !passes(err) {
+			s.lose(l, err)
+		}
+		return true
+	}
+	s.number++
+	owner, sql := s.owner+itoa(s.number), askSQL[first.kind][1]
+	if first.try {
+		sql = askSQL[first.kind][0]
+	}
+	for _, h := range holds {
+		h.phase, h.owner = phaseSent, owner
+	}
+	argument := names[0]
+	if first.kind == kindLock || first.kind == kindLocks {
+		argument = array(names)
+	}
+	r, err, again := s.send(holds, sql, argument, owner, itoa(first.lease.id), first.last)
+	if errors.Is(err, ErrUnknown) {
+		return true
+	} else if errors.Is(err, ErrLost) {
+		first.lease.renewAt = 0 // it is gone, it seems
+	}
+	for i, h := range slices.Backward(holds) {
+		switch {
+		case h.phase != phaseSent:
+		case err == nil && r[i][0] == nil:
+			s.settle(h, ErrHeld)
+		case err == nil:
+			granted, channel := h.try || string(r[i][1]) == "t", ""
+			if !granted {
+				channel = string(r[i][2])
+			}
+			s.adopt(h, number(r[i][0]), granted, channel)
+		case again && !h.over() && (h.alone || !h.try):
+			h.phase = phaseNew
+			s.asks = slices.Insert(s.asks, 0, h)
+		default:
+			s.settle(h, fmt.Errorf("%s: %w", h, err))
+		}
+	}
+	return true
+}
+
+// settle ends a hold of which the server has nothing.
+func (s *Session) settle(h *Hold, err error) {
+	s.finish(h, err)
+	s.forget(h)
+}
+
+// adopt notes what the server has for a hold. Perhaps nobody wants it any more.
+func (s *Session) adopt(h *Hold, token int64, granted bool, channel string) {
+	h.token.Store(token)
+	s.byToken[token] = h
+	h.phase = phaseQueued
+	switch {
+	case h.over():
+		s.gives = append(s.gives, h)
+	case granted:
+		s.granted(h)
+	default:
+		h.channel = s.join(channel)
+		s.waiting++
+	}
+}
+
+// giveBack releases, resigns, or leaves the queue.
+func (s *Session) giveBack(_ time.Duration, _ *time.Duration) bool {
+	holds, names := take(&s.gives, func(h *Hold) bool { return h.phase != phaseDone })
+	if len(holds) == 0 {
+		return false
+	}
+	var tokens []string
+	for _, h := range holds {
+		h.releases++
+		tokens = append(tokens, itoa(h.token.Load()))
+	}
+	first, args := holds[0], []string{array(names), tokens[0]}
+	sql := "SELECT %s.release_locks($1, $2)"
+	switch {
+	case first.holdFor > 0:
+		sql = "SELECT pg_catalog.bool_and(%s.release_lock(u.n, $2, $3, true)) FROM pg_catalog.unnest($1::text[]) AS u(n)"
+		args = append(args, milliseconds(first.holdFor))
+	case first.kind == kindTerm:
+		sql, args[0] = "SELECT %s.resign($1, $2)", names[0]
+	case first.kind != kindLocks:
+		sql, args[1] = "SELECT released FROM %s.release_each($1, $2)", array(tokens)
+	}
+	r, err, again := s.send(holds, sql, args...)
+	for i, h := range slices.Backward(holds) {
+		switch {
+		case h.phase == phaseDone:
+		case err == nil:
+			// One that is sent again and finds nothing was done before, as far as anybody knows.
+			if string(r[i][0]) != "t" && h.releases == 1 {
+				h.releaseErr = ErrLost
+			} else if string(r[i][0]) != "t" && h.holdFor > 0 {
+				h.releaseErr = ErrUnknown
+			}
+			s.forget(h)
+		case again || errors.Is(err, ErrLimit):
+			s.gives = slices.Insert(s.gives, 0, h)
+		case h.holdFor > 0:
+			h.releaseErr, h.holdFor, h.releases = err, 0, 0 // it is released all the same
+			s.gives = slices.Insert(s.gives, 0, h)
+		default:
+			// Perhaps a right was taken away. The sweep after a renewal finds a ghost.
+			h.releaseErr = fmt.Errorf("%w: %w", ErrUnknown, err)
+			s.forget(h)
+		}
+	}
+	return true
+}
+
+// --- the sweep ---
+
+const terminateSQL = "SELECT pg_catalog.pg_terminate_backend(a.pid, $3) FROM pg_catalog.pg_stat_activity a" +
+	" WHERE a.pid = $1 AND a.backend_start = $2 AND a.usename = current_user AND a.pid <> pg_catalog.pg_backend_pid()"
+
+// resolve finds out what statements did whose answers were lost. First the backends of the broken connections have to
+// be gone, or they could still take a place that nobody knows of. Behind a pooler nobody knows which they were; what
+// such a one takes late is a ghost for the sweep after a renewal.
+func (s *Session) resolve() {
+	s.askAt = s.set.now() + firstRetry
+	for len(s.old) > 0 {
+		if old := s.old[0]; !old.pooled {
+			limit := itoa(s.limit(s.lease).Milliseconds() / 2)
+			r, err := s.exec(s.lease, terminateSQL, old.pid, old.start, limit)
+			if err != nil || len(r) > 0 && string(r[0][0]) != "t" {
+				return
+			}
+		}
+		s.old = s.old[1:]
+	}
+	s.unanswered = false
+	for _, l := range slices.Clone(s.leases) {
+		if l.id != 0 && !l.over && !s.sweep(l) {
+			s.unanswered = true
+			return
+		}
+	}
+	s.askAt = 0
+}
+
+// sweepDue: after each renewal, and now and then while something waits: often where no notification comes.
+func (s *Session) sweepDue(now time.Duration, next *time.Duration) bool {
+	interval := 30 * 24 * time.Hour
+	if s.waiting > 0 && s.wire.hears {
+		interval = waitSweep
+	} else if s.waiting > 0 {
+		interval = deafSweep
+	}
+	for _, l := range s.leases {
+		if due := l.sweptAt + interval; l.id != 0 && l.holds > 0 && (!l.swept || now >= due) {
+			if !s.sweep(l) {
+				s.askAt = s.set.now() + 2*firstRetry
+			}
+			return true
+		} else if l.holds > 0 {
+			sooner(next, due)
+		}
+	}
+	return false
+}
+
+// sweep compares what hangs on a lease with what is wanted. Granted: the waiter is told. Not there any more: lost.
+// There, ours and wanted by nobody: the ghost of an answer that was lost, given back. Asked for without an answer, and
+// there: adopted; not there: asked for again. False: the server did not tell.
+func (s *Session) sweep(l *lease) bool {
+	r, err := s.exec(l, "SELECT kind, name, token, granted, channel, owner FROM %s.lease_holds($1)", itoa(l.id))
+	if errors.Is(err, ErrLost) {
+		l.renewAt = 0
+	}
+	if err != nil || l.over {
+		return err == nil
+	}
+	l.swept, l.sweptAt = true, s.set.now()
+	sent, names, granted := map[string]*Hold{}, map[int64]int{}, map[int64]bool{}
+	for h := range s.holds {
+		for _, name := range h.names {
+			if h.phase == phaseSent {
+				sent[h.owner+" "+name] = h
+			}
+		}
+	}
+	for _, row := range r {
+		name, token, owner := string(row[1]), number(row[2]), string(row[5])
+		names[token]++
+		granted[token] = string(row[3]) == "t"
+		if s.byToken[token] != nil {
+		} else if h := sent[owner+" "+name]; h != nil {
+			s.adopt(h, token, granted[token], string(row[4]))
+		} else if strings.HasPrefix(owner, s.owner) {
+			h = &Hold{s: s, lease: l, names: []string{name}, phase: phaseQueued, released: make(chan struct{})}
+			if string(row[0]) == "election" {
+				h.kind = kindTerm
+			}
+			h.token.Store(token)
+			h.state.Store(stateOver)
+			s.gives = append(s.gives, h)
+		}
+	}
+	var again []*Hold
+	for h := range s.holds {
+		switch token := h.token.Load(); {
+		case h.lease != l:
+		case h.phase == phaseSent && h.over():
+			s.forget(h)
+		case h.phase == phaseSent:
+			h.phase = phaseNew
+			again = append(again, h)
+		case h.over() || h.phase == phaseNew:
+		case names[token] < len(h.names):
+			s.finish(h, fmt.Errorf("%w: the server has ended it: by force, or with another token", ErrLost))
+		case h.phase == phaseQueued && granted[token]:
+			s.granted(h)
+		}
+	}
+	slices.SortFunc(again, func(a, b *Hold) int { return cmp.Compare(a.seq, b.seq) })
+	s.asks = append(again, s.asks...)
+	return true
+}
+
+// --- announcements ---
+
+// channel is one that the session listens to, for holds that wait and for observers.
+type channel struct {
+	refs      int
+	listening bool
+	observers map[chan struct{}]bool
+}
+
+func (s *Session) join(name string) *channel {
+	c := s.channels[name]
+	if c == nil {
+		c = &channel{observers: map[chan struct{}]bool{}}
+		s.channels[name], s.fresh = c, true
+	}
+	c.refs++
+	return c
+}
+
+// leave keeps a channel that nobody uses for a second, for the next one.
+func (s *Session) leave(c *channel) {
+	if c.refs--; c.refs == 0 && s.unlisten == 0 {
+		s.unlisten = s.set.now() + time.Second
+	}
+}
+
+// listen sends LISTEN and UNLISTEN for all that has changed.
+func (s *Session) listen(now time.Duration, next *time.Duration) bool {
+	if s.unlisten != 0 && now < s.unlisten {
+		sooner(next, s.unlisten)
+	}
+	if !s.fresh && (s.unlisten == 0 || now < s.unlisten) {
+		return false
+	}
+	s.fresh, s.unlisten = false, 0
+	var sql strings.Builder
+	heard := map[*channel]bool{}
+	for name, c := range s.channels {
+		switch {
+		case c.refs > 0 && !c.listening && s.wire.hears:
+			sql.WriteString("LISTEN " + name + ";")
+			c.listening, heard[c] = true, true
+		case c.refs == 0:
+			if c.listening {
+				sql.WriteString("UNLISTEN " + name + ";")
+			}
+			delete(s.channels, name)
+		}
+	}
+	if sql.Len() == 0 {
+		return false
+	}
+	if _, err := s.exec(s.lease, sql.String()); err != nil && s.wire != nil {
+		s.wire.cut()
+	}
+	for h := range s.holds {
+		if heard[h.channel] {
+			s.hint(h) // what was granted before
+		}
+	}
+	for c := range heard {
+		c.tell()
+	}
+	return true
+}
+
+// tell never blocks: an observer that has not looked yet will.
+func (c *channel) tell() {
+	for o := range c.observers {
+		select {
+		case o <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (s *Session) hint(h *Hold) {
+	if !h.hinted && h.phase == phaseQueued {
+		h.hinted = true
+		s.hints = append(s.hints, h)
+	}
+}
+
+// heard takes the notifications. One decides nothing: who is announced is looked at.
+func (s *Session) heard(wire *wire) {
+	for _, n := range wire.heard {
+		// {"event":"granted","token":"266371455778818",...}, or "term"
+		fields := strings.Split(n.Payload, `"`)
+		for i := 0; i+2 < len(fields); i++ {
+			if h := s.byToken[number([]byte(fields[i+2]))]; h != nil && (fields[i] == "token" || fields[i] == "term") {
+				s.hint(h)
+			}
+		}
+		if c := s.channels[n.Channel]; c != nil {
+			c.tell()
+		}
+	}
+	wire.heard = nil
+}
+
+const lookSQL = "SELECT u.t FROM ROWS FROM (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::bigint[])," +
+	" pg_catalog.unnest($3::boolean[])) AS u(n, t, e) WHERE CASE WHEN u.e THEN %s.is_leader(u.n, u.t)" +
+	" ELSE %s.is_held(u.n, u.t) END"
+
+// look asks whether those that were announced hold.
+func (s *Session) look(_ time.Duration, _ *time.Duration) bool {
+	var names, tokens, terms []string
+	holds := s.hints[:min(together, len(s.hints))]
+	s.hints = s.hints[len(holds):]
+	for _, h := range holds {
+		if h.hinted = false; h.phase == phaseQueued && !h.over() {
+			names, tokens = append(names, h.names[0]), append(tokens, itoa(h.token.Load()))
+			terms = append(terms, fmt.Sprint(h.kind == kindTerm))
+		}
+	}
+	if len(names) == 0 {
+		return false
+	}
+	r, err := s.exec(s.lease, lookSQL, array(names), array(tokens), array(terms))
+	if err != nil {
+		for _, l := range s.leases {
+			l.swept = false
+		}
+	}
+	for _, row := range r {
+		if h := s.byToken[number(row[0])]; h != nil && h.phase == phaseQueued && !h.over() {
+			s.granted(h)
+		}
+	}
+	return true
+}

@@ -1,0 +1,388 @@
+// Package lockelection is a client of lock_election: distributed locks and leader election inside PostgreSQL.
+//
+// A [Session] has one connection of its own and one lease, which it keeps alive. All that it holds and waits for hangs
+// on that lease, so one renewal keeps a thousand locks, and one connection waits for all of them. It connects again by
+// itself; a broken connection loses nothing.
+//
+// # Deadline
+//
+// What a session holds is safe until the sending of the last renewal that was answered, plus the TTL, less a margin (a
+// twentieth of the TTL, 1 s at most). The clock goes on while the machine is suspended. At the deadline the context of
+// every hold is canceled, whatever the network does. [context.Cause] says why. [Hold.Valid] and the Err of that
+// context look at the clock themselves, so that also a process that was stopped notices before its next step. Writes
+// that must not come late need [Hold.Fence].
+//
+// # Cancel
+//
+// A context that ends also ends the call it was given to: then nothing is held and nothing waits. A grant that comes at
+// the same moment is given back in the background.
+package lockelection
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// State of a session.
+type State int32
+
+const (
+	Connected State = 1 + iota // the lease is kept alive
+	Suspended                  // no answer now; what is held is still held, until the deadline
+	Ended                      // the lease is lost or was given back, and all that hung on it
+)
+
+type options struct {
+	ttl     time.Duration
+	name    string
+	shared  bool
+	permit  bool
+	permits int
+	now     func() time.Duration
+}
+
+type (
+	sessionOption func(*options)
+	lockOption    func(*options)
+
+	// SessionOption is for NewSession, LockOption for Lock and its like. WithTTL is both.
+	SessionOption interface{ session(*options) }
+	LockOption    interface{ lock(*options) }
+	TTLOption     struct {
+		sessionOption
+		lockOption
+	}
+)
+
+func (set sessionOption) session(o *options) { set(o) }
+func (set lockOption) lock(o *options)       { set(o) }
+
+// WithTTL sets how long holds outlive the last renewal, 30 s without it. For a session: of its lease. For a lock: of a
+// lease of its own on the same connection, which it shares with all holds of the session that have the same TTL.
+func WithTTL(ttl time.Duration) TTLOption {
+	set := func(o *options) { o.ttl = ttl }
+	return TTLOption{set, set}
+}
+
+// WithName sets what the server's views show as the start of the owner, at most 200 bytes.
+func WithName(name string) SessionOption { return sessionOption(func(o *options) { o.name = name }) }
+
+// Shared acquires beside other shared holders.
+func Shared() LockOption { return lockOption(func(o *options) { o.shared = true }) }
+
+// Permit acquires one of n permits of the name. Not together with Shared, and for one name only.
+func Permit(n int) LockOption { return lockOption(func(o *options) { o.permit, o.permits = true, n }) }
+
+func (o *options) check() error {
+	if o.ttl < 100*time.Millisecond || o.ttl > 24*24*time.Hour {
+		return invalid("a TTL of %v is not between 100 ms and 24 days", o.ttl)
+	}
+	if len(o.name) > 200 {
+		return invalid("the name of the session is longer than 200 bytes")
+	}
+	return nil
+}
+
+// lease is the session's own, or one for holds with another TTL. Times are by the session's clock.
+type lease struct {
+	ttl      time.Duration
+	id       int64        // 0: not granted yet
+	deadline atomic.Int64 // in ns
+	renewAt  time.Duration
+	swept    bool // since the last renewal
+	sweptAt  time.Duration
+	holds    int // that are not done
+	over     bool
+}
+
+// Session is safe for use by many goroutines. One serves a whole process.
+type Session struct {
+	set     options
+	owner   string // of all requests, before their number
+	dial    func(ctx context.Context, limit time.Duration) (*wire, error)
+	state   atomic.Int32
+	schema  atomic.Pointer[string]
+	done    chan struct{} // the session has ended
+	stopped chan struct{} // its goroutine has ended
+	woken   chan struct{}
+	ctx     context.Context // of connecting
+	cancel  context.CancelFunc
+
+	mu       sync.Mutex
+	err      error // why it has ended
+	trouble  error // the last of connection or renewal
+	closeAt  time.Duration
+	watchdog *time.Timer
+	wire     *wire
+	lease    *lease
+	leases   []*lease // the session's own first
+	holds    map[*Hold]struct{}
+	byToken  map[int64]*Hold
+	gives    []*Hold // to give back
+	asks     []*Hold // to ask for
+	hints    []*Hold // announced
+	queries  []*query
+	channels map[string]*channel
+	fresh    bool          // there are channels that are not listened to yet
+	unlisten time.Duration // when channels that nobody uses are left; 0: there are none
+	waiting  int           // queued holds
+	number   int64         // of requests
+
+	// What the session's goroutine does, and when.
+	job        int           // whose turn is next
+	failures   int           // since the last renewal
+	retryAt    time.Duration // no connection is made before
+	askAt      time.Duration // nothing is asked before
+	busy       bool          // a statement is under way
+	unanswered bool          // the answer to a statement was lost: see resolve
+	old        []*wire       // connections whose answers were lost, and whose backends may live
+	revoked    bool
+}
+
+// NewSession connects and grants the lease. It takes the configuration of the pool, not a connection of it; if that
+// names several hosts and says nothing else, the primary among them is chosen.
+func NewSession(ctx context.Context, pool *pgxpool.Pool, opts ...SessionOption) (*Session, error) {
+	config := pool.Config()
+	return open(ctx, func(ctx context.Context, limit time.Duration) (*wire, error) {
+		c := config.ConnConfig.Copy()
+		if config.BeforeConnect != nil {
+			if err := config.BeforeConnect(ctx, c); err != nil {
+				return nil, explain(err)
+			}
+		}
+		return connect(ctx, c, limit)
+	}, opts)
+}
+
+// Open is NewSession without a pool. The configuration comes from [pgx.ParseConfig].
+func Open(ctx context.Context, config *pgx.ConnConfig, opts ...SessionOption) (*Session, error) {
+	return open(ctx, func(ctx context.Context, limit time.Duration) (*wire, error) {
+		return connect(ctx, config, limit)
+	}, opts)
+}
+
+// Reopen opens a new session like this one, which has ended.
+func (s *Session) Reopen(ctx context.Context) (*Session, error) {
+	return open(ctx, s.dial, []SessionOption{sessionOption(func(o *options) { *o = s.set })})
+}
+
+func open(ctx context.Context, dial func(context.Context, time.Duration) (*wire, error), opts []SessionOption) (
+	*Session, error) {
+	s := &Session{
+		set: options{ttl: 30 * time.Second, now: bootTime}, dial: dial,
+		done: make(chan struct{}), stopped: make(chan struct{}), woken: make(chan struct{}, 1),
+		holds: map[*Hold]struct{}{}, byToken: map[int64]*Hold{}, channels: map[string]*channel{},
+	}
+	for _, o := range opts {
+		o.session(&s.set)
+	}
+	if err := s.set.check(); err != nil {
+		return nil, err
+	}
+	var random [8]byte
+	rand.Read(random[:])
+	s.owner = fmt.Sprintf("%s#%x-", s.set.name, random)
+	s.lease = &lease{ttl: s.set.ttl}
+	s.leases = []*lease{s.lease}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	stop := context.AfterFunc(ctx, s.cut)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.connect()
+	if err == nil {
+		err = s.grant(s.lease)
+	}
+	if !stop() {
+		err = ended(ctx, "open a session")
+	} else if errors.Is(err, ErrUnknown) && s.trouble != nil {
+		err = s.trouble
+	}
+	if err != nil {
+		s.cancel()
+		if s.wire != nil {
+			s.wire.close()
+		}
+		return nil, err
+	}
+	s.state.Store(int32(Connected))
+	s.watchdog = time.AfterFunc(0, s.watch)
+	go s.run()
+	return s, nil
+}
+
+// Done is closed when the lease has ended: lost, or given back by Close.
+func (s *Session) Done() <-chan struct{} { return s.done }
+
+// Err tells why the session has ended: an error that is ErrLost or ErrClosed; nil if it has not.
+func (s *Session) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expire()
+	return s.err
+}
+
+// State asks nobody, as Lease and TimeLeft.
+func (s *Session) State() State {
+	s.Err()
+	return State(s.state.Load())
+}
+
+// Lease is the number of the lease on the server.
+func (s *Session) Lease() int64 { return s.lease.id }
+
+// TimeLeft is the time until the local deadline if no renewal succeeds.
+func (s *Session) TimeLeft() time.Duration { return s.left(s.lease) }
+
+func (s *Session) left(l *lease) time.Duration {
+	return max(0, time.Duration(l.deadline.Load())-s.set.now())
+}
+
+// Close gives all back: it revokes the lease, which ends all that hangs on it at once, and closes the connection.
+// Calls that wait answer ErrClosed. It waits no longer than ctx, or a quarter of the TTL. ErrUnknown: the server has
+// not confirmed; the lease then ends by itself.
+func (s *Session) Close(ctx context.Context) error {
+	s.mu.Lock()
+	limit := s.limit(s.lease)
+	if deadline, ok := ctx.Deadline(); ok {
+		limit = max(1, min(limit, time.Until(deadline)))
+	}
+	if s.closeAt == 0 {
+		s.closeAt = s.set.now() + limit
+		s.end(ErrClosed)
+	}
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	select {
+	case <-s.stopped:
+	case <-ctx.Done():
+		s.cut()
+		<-s.stopped
+	}
+	if errors.Is(s.err, ErrClosed) && !s.revoked {
+		return fmt.Errorf("%w: the server has not confirmed the end of the lease", ErrUnknown)
+	}
+	return nil
+}
+
+// cut ends what the session's goroutine waits for.
+func (s *Session) cut() {
+	s.cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.wire != nil {
+		s.wire.cut()
+	}
+}
+
+// watch looks at the deadlines, in no goroutine that network or names could block; at least each second, because timers
+// stop in a suspend.
+func (s *Session) watch() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.expire(); s.err == nil {
+		next := time.Second
+		for _, l := range s.leases {
+			if l.id != 0 {
+				sooner(&next, s.left(l))
+			}
+		}
+		s.watchdog.Reset(next)
+	}
+}
+
+// --- the end, with s.mu locked as in all that follows ---
+
+// expire tells the loss of what is past its deadline.
+func (s *Session) expire() {
+	for _, l := range slices.Clone(s.leases) {
+		if l.id != 0 && s.left(l) == 0 && s.err == nil {
+			err := fmt.Errorf("%w: the lease could not be renewed in time", ErrLost)
+			if s.trouble != nil {
+				err = fmt.Errorf("%w (%w)", err, s.trouble)
+			}
+			s.lose(l, err)
+		}
+	}
+}
+
+// lose ends a lease; the session's own takes the session with it.
+func (s *Session) lose(l *lease, err error) {
+	if l == s.lease {
+		s.end(err)
+		return
+	}
+	s.leases = slices.DeleteFunc(s.leases, func(other *lease) bool { return other == l })
+	s.drop(l, err)
+}
+
+// drop ends what hangs on a lease. A release with HoldFor, which Close has still to send, stays.
+func (s *Session) drop(l *lease, err error) {
+	l.over = true
+	for h := range s.holds {
+		if h.lease == l {
+			pending := s.closeAt != 0 && h.over() && h.holdFor > 0
+			if s.finish(h, err); !pending {
+				s.forget(h)
+			}
+		}
+	}
+}
+
+func (s *Session) end(err error) {
+	if s.err != nil {
+		return
+	}
+	s.err = err
+	for _, l := range s.leases {
+		s.drop(l, err)
+	}
+	for _, q := range s.queries {
+		q.answer <- answer{nil, err}
+	}
+	s.queries = nil
+	s.state.Store(int32(Ended))
+	close(s.done)
+	s.watchdog.Stop()
+	s.wake()
+}
+
+// wake ends the rest of the session's goroutine.
+func (s *Session) wake() {
+	if s.wire != nil {
+		s.wire.wake()
+	}
+	select {
+	case s.woken <- struct{}{}:
+	default:
+	}
+}
+
+// limit is how long the server may take to answer a statement.
+func (s *Session) limit(l *lease) time.Duration {
+	limit := min(max(l.ttl/4, 200*time.Millisecond), 10*time.Second)
+	if s.closeAt != 0 {
+		limit = min(limit, max(s.closeAt-s.set.now(), time.Millisecond))
+	}
+	return limit
+}
+
+// leaseOf is the lease for holds of a TTL. A new one is granted with the first of them.
+func (s *Session) leaseOf(ttl time.Duration) *lease {
+	for _, l := range s.leases {
+		if l.ttl == ttl {
+			return l
+		}
+	}
+	s.leases = append(s.leases, &lease{ttl: ttl})
+	return s.leases[len(s.leases)-1]
+}
