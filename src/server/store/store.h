@@ -103,9 +103,7 @@ typedef struct LeStoredChange
 	TimestampTz elected_at;
 	TimestampTz at;
 	LeHow how;
-	Oid role; /* of the leader: whose allowance it takes */
-	LeText election;
-	LeText candidate;
+	Datum candidate; /* text */
 } LeStoredChange;
 
 extern void le_store_scan_history(LeText election, int64 after,
