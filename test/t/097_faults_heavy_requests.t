@@ -129,6 +129,40 @@ subtest 'the manager backs off after heavy work' => sub {
 	nothing_left($node);
 };
 
+# What is refused, or holds nothing, is looked up all the same: a batch has room for some of those who ask for a thousand.
+subtest 'names that are only looked up' => sub {
+	my @crowd = map { LeWire->new($node) } 1 .. 20;
+	my $all = names('held', 1000);
+
+	ask($hog, "SELECT count(token) FROM try_acquire_each($all, ttl => '1 h')");
+	foreach my $sql (
+		"SELECT count(token) FROM try_acquire_each($all)",
+		"SELECT acquire_locks($all, wait => '0')",
+		"SELECT count(*) FILTER (WHERE released) FROM release_each($all, array_fill(1, ARRAY[1000]))")
+	{
+		fault(q{set('batch-rung', 'wait')});
+		$others->query(q{SELECT is_held('little', 1)});
+		stopped('batch-rung');
+		foreach my $s (@crowd)
+		{
+			$s->query($sql);
+			asking($s);
+		}
+		fault(q{set('batch-done', 'wait', skip => 1)});
+		fault(q{release('batch-rung')});
+		$others->wait('Z');
+		stopped('batch-done');
+		my $answered = grep { !is_busy($_, 0.05) } @crowd;
+		cmp_ok($answered, '<', 10, "a batch serves some of those who ask: $sql");
+		fault('clear()');
+		like($_->wait('Z'), qr/^0?$/, 'each is answered') foreach @crowd;
+		is($_->error, '', 'without an error') foreach @crowd;
+	}
+	$_->quit foreach @crowd;
+	is(ask($hog, 'SELECT force_release_role(current_user::regrole)'), '1000', 'what was held is held');
+	nothing_left($node);
+};
+
 # The health is everybody's: nobody makes a server look ill by heavy requests.
 subtest 'who waits for a turn does not wait for the manager' => sub {
 	my @hogs = map { LeWire->new($node) } 1 .. 24;

@@ -36,6 +36,9 @@
 /* To fill a page takes as long as so many entries' ends. */
 #define WORK_OF_PAGE 50
 
+/* To look up so many names takes as long as one entry's end. */
+#define NAMES_OF_WORK 20
+
 /* --- answers --- */
 
 /* Answer a request that nobody waits for any more. */
@@ -348,6 +351,7 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 		apply_each(box, &cmd, batch->now, &reply);
 	else
 		le_core_apply(le_mgr.core, &cmd, batch->now, &reply);
+	le_core_worked(le_mgr.core, cmd.nnames / NAMES_OF_WORK); /* also where nothing is granted or ended */
 	if (box->type == LE_REQUEST_LEADER && reply.status == LE_OK)
 		le_page_put_leader(le_mgr.core, &cmd, box, batch->now);
 	else if (box->type == LE_REQUEST_LEADER)
