@@ -139,6 +139,51 @@ subtest 'the search for deadlocks' => sub {
 	nothing_left($node, undef, timeout => 30);
 };
 
+# In a loop, each of many connections asks for a thousand names at a time, each for itself, until it is cancelled.
+my $loop = q{DO $$
+DECLARE
+	names text[] := ARRAY(SELECT '%s' || i FROM generate_series(1, 1000) AS i);
+	leased bigint;
+BEGIN
+	LOOP
+		%s
+	END LOOP;
+END $$};
+my %of_each = (
+	'names that are held' => q{PERFORM count(token) FROM try_acquire_each(names, '1 h', owner => 'me'); COMMIT;},
+	'tokens that hold nothing' => q{PERFORM count(*) FROM release_each(names, array_fill(1, ARRAY[1000])); COMMIT;},
+	'places, rolled back' => q{PERFORM count(token) FROM enqueue_each(names, '1 h'); ROLLBACK;},
+	'places on a lease' => q{leased := grant_lease(); PERFORM count(token) FROM enqueue_each(names, lease => leased); COMMIT; PERFORM revoke_lease(leased); COMMIT;},
+	'names of its own, rolled back' => q{PERFORM count(token) FROM try_acquire_each(names, '1 h'); ROLLBACK;},
+	'names of its own on a lease' => q{leased := grant_lease(); PERFORM count(token) FROM try_acquire_each(names, lease => leased); COMMIT; PERFORM revoke_lease(leased); COMMIT;},
+);
+
+subtest 'a thousand names at a time, each for itself' => sub {
+	my $m = mallory();
+
+	foreach my $what (sort keys %of_each)
+	{
+		my @crowd = map { mallory() } 1 .. 60;
+		my $n = 0;
+
+		attack($m, "SELECT count(token) FROM try_acquire_each($names, '1 h')");
+		is($m->wait('Z'), '1000', 'a thousand are held');
+		attack($_, sprintf $loop, $what =~ /its own/ ? $n++ . '-' : 'n', $of_each{$what}) foreach @crowd;
+		bounded("60 connections, $what", measure(3));
+		foreach my $s (@crowd)
+		{
+			$s->cancel;
+			$s->wait('Z');
+			like($s->error, qr/^ERROR 57014 /, 'it went on until it was cancelled');
+			$s->quit;
+		}
+		wait_for_sql($node, q{SELECT count(*) FROM lock_election.locks WHERE lease IS NULL AND name <> 'bob'}, '1000');
+		one(q{SELECT force_release_role('mallory')});    # also the leases of those who were cancelled
+		nothing_left($node, undef, timeout => 30);
+	}
+	$m->quit;
+};
+
 subtest 'the end of very much' => sub {
 	my $m = mallory();
 	my $lease;

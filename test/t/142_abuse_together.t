@@ -90,6 +90,36 @@ my %attacks = (
 		run($s, sprintf($groups, 'c', 'NULL', 'NULL', 5));
 		$s->cut;
 	},
+	'many names, each for itself' => sub {
+		my ($s) = @_;
+		my $n = names('each', 1000);
+		my $tokens = run($s, "SELECT array_agg(token) FROM try_acquire_each($n, '1 h')");
+
+		run($s, "SELECT * FROM release_each($n, '$tokens')");
+	},
+	'many places, each for itself' => sub {
+		my ($s) = @_;
+		my $lease = run($s, 'SELECT grant_lease()');
+
+		run($s, map({ 'SELECT count(token) FROM enqueue_each(' . names("place$_-", 1000) . ", lease => $lease)" } 1 .. 5), "SELECT revoke_lease($lease)");
+	},
+	'names that are held, asked for by a crowd' => sub {
+		my ($s) = @_;
+		my @crowd = map { mallory() } 1 .. 12;
+		my $n = names('held', 1000);
+		my $end = time + $turn / 2;
+
+		run($s, 'BEGIN', "SELECT count(token) FROM try_acquire_each($n)");
+		while (time < $end)
+		{
+			post($_, "SELECT count(token) FROM try_acquire_each($n)") foreach @crowd;
+			$_->wait('Z') foreach @crowd;
+			post($_, "SELECT count(*) FROM release_each($n, array_fill(1, ARRAY[1000]))") foreach @crowd;
+			$_->wait('Z') foreach @crowd;
+		}
+		run($s, 'ROLLBACK');
+		$_->quit foreach @crowd;
+	},
 	'names that are closed' => sub {
 		run($_[0], q{SELECT count(release_lock(n, acquire_lock(n), hold_for => '24 h')) FROM (SELECT 'closed' || (random() * 1e9)::int AS n FROM generate_series(1, 1000)) AS s});
 	},
