@@ -420,7 +420,7 @@ load_free(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict *v
 static LeTime
 closed_until(const LeCore *core, const LeStoredEntry *row, LeTime otherwise)
 {
-	LeTime until = row->closed ? from_wall(&core->load.clock, row->closed_until) : 0;
+	LeTime until = row->closed_until != 0 ? from_wall(&core->load.clock, row->closed_until) : 0;
 
 	if (until != LE_NEVER && until > core->load.clock.now + (row->closed_until - row->since))
 		until = core->load.clock.now + (row->closed_until - row->since);
@@ -479,7 +479,7 @@ le_core_load_slot(LeCore *core, const LeStoredEntry *row, int64_t *newest)
 		if (!load_holder(core, slot, row, &verdict))
 			return LE_LOAD_NO_MEMORY;
 	}
-	if (row->closed && core->load.copied)
+	if (row->closed_until != 0 && core->load.copied)
 		le_slot_dirty(core, slot);
 	return rival ? LE_LOADED_RIVAL : LE_LOADED;
 }

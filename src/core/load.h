@@ -59,21 +59,19 @@ typedef struct LeStoredEntry
 	LeText uncommitted; /* of LeStoredHold, one after the other,
 								 * perhaps not aligned */
 	uint64_t locator;
-	bool has_expiry; /* for the views of a standby alone: what the row says */
-	int64_t expires_at;
-	uint16_t member; /* a place of several names: which-th, from 1; else 0 */
+	int64_t expires_at; /* wall time, for the views of a standby alone; 0: not known */
+	uint16_t member;    /* a place of several names: which-th, from 1; else 0 */
 
 	/* of every slot */
-	int32_t slot; /* number */
-	bool closed;
-	int64_t closed_until; /* wall time; if closed */
+	int32_t slot;         /* number */
+	int64_t closed_until; /* wall time; 0: open */
 	uint32_t role;        /* of a free slot: whose holder left it closed */
 
 	/* of a holder, or a place */
 	int32_t holds;
 
 	/* of a holder */
-	LeTime time_left; /* of a long TTL: when it was saved */
+	LeTime time_left; /* of a long TTL of its own: when it was saved; in the table -end */
 	LeEnd end;        /* how it has ended, where only a fence keeps it */
 } LeStoredEntry;
 
@@ -81,7 +79,8 @@ typedef struct LeStoredLease
 {
 	int64_t id;
 	LeTime ttl;
-	LeTime time_left; /* of a long TTL: when it was saved */
+	LeTime time_left;   /* of a long TTL: when it was saved */
+	int64_t expires_at; /* wall time: for people who look */
 	uint32_t role;
 	LeText owner;
 	uint64_t locator;

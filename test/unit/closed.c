@@ -146,7 +146,6 @@ test_load(void)
 
 	start_load();
 	row = stored_free("x");
-	row.closed = true;
 	row.closed_until = now + WALL_OFFSET + 60 * LE_SECOND;
 	row.role = ROLE;
 	is_int(load_slot(row), LE_LOADED, "a closed name is loaded");

@@ -99,11 +99,9 @@ test_free_rows(void)
 
 	start_load();
 	row = stored_free("x");
-	row.closed = true;
 	row.closed_until = now + WALL_OFFSET + 5 * LE_SECOND;
 	load_slot(row);
 	row = stored_free("for ever");
-	row.closed = true;
 	row.closed_until = INT64_MAX;
 	load_slot(row);
 	load_done();
@@ -126,7 +124,6 @@ test_time_of_day_set_back(void)
 
 	start_load();
 	row = stored_free("closed");
-	row.closed = true;
 	row.since = tomorrow;
 	row.closed_until = tomorrow + 5 * LE_SECOND;
 	load_slot(row);
@@ -233,7 +230,6 @@ test_copied(void)
 	fenced_token = OLD + 1;
 	load_slot(row);
 	row = stored_free("closed");
-	row.closed = true;
 	row.closed_until = INT64_MAX;
 	load_slot(row);
 	load_place(stored("x", OLD + 2, X));

@@ -63,7 +63,6 @@ typedef struct Leader
 	LeText candidate;
 	int64 term;
 	TimestampTz elected_at;
-	bool has_expiry;
 	TimestampTz expires_at;
 	LeTime valid_for_us; /* LE_NEVER: not known, or bound */
 } Leader;
@@ -77,7 +76,7 @@ put_leader(ReturnSetInfo *rsinfo, const Leader *leader)
 	le_tuple_add_text(&tuple, leader->candidate);
 	le_tuple_add(&tuple, Int64GetDatum(leader->term));
 	le_tuple_add(&tuple, TimestampTzGetDatum(leader->elected_at));
-	le_tuple_add_if(&tuple, leader->has_expiry, TimestampTzGetDatum(leader->expires_at));
+	le_tuple_add_if(&tuple, leader->expires_at != 0, TimestampTzGetDatum(leader->expires_at));
 	le_tuple_add_if(&tuple, leader->valid_for_us != LE_NEVER, le_interval_datum(leader->valid_for_us));
 	le_tuple_put(rsinfo, &tuple);
 }
@@ -93,7 +92,7 @@ put_live_leader(ReturnSetInfo *rsinfo, LeText election)
 	LeCommand cmd = {.type = LE_CMD_CHECK, .kind = LE_KIND_ELECTION, .name = election};
 	LeReply reply;
 	LeLeader live;
-	Leader leader = {.has_expiry = true};
+	Leader leader;
 
 	do
 	{
@@ -125,7 +124,7 @@ put_stored_leader(void *arg, const LeStoredEntry *slot)
 {
 	StoredLeader *stored = arg;
 
-	Leader leader = {slot->value, slot->token, slot->since, slot->has_expiry, slot->expires_at, LE_NEVER};
+	Leader leader = {slot->value, slot->token, slot->since, slot->expires_at, LE_NEVER};
 
 	if (slot->kind == LE_KIND_ELECTION && slot->mode != 0 && slot->end == LE_END_NONE &&
 		slot->name.len == stored->election.len &&

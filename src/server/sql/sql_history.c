@@ -45,7 +45,7 @@ put_change(void *arg, const LeStoredChange *change)
 
 	le_tuple_add(&tuple, Int64GetDatum(change->number));
 	le_tuple_add_string(&tuple, le_how_name(change->how));
-	le_tuple_add(&tuple, change->candidate);
+	le_tuple_add_text(&tuple, change->candidate);
 	le_tuple_add(&tuple, Int64GetDatum(change->term));
 	le_tuple_add(&tuple, TimestampTzGetDatum(change->elected_at));
 	le_tuple_add(&tuple, TimestampTzGetDatum(change->at));

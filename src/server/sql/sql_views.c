@@ -43,7 +43,6 @@ typedef struct Shown
 {
 	LePageItem item; /* its lengths are not used; without a slot, lease or time left as it says there */
 	bool live;       /* on a primary: who waits behind it, and whether its connection is open, is known */
-	bool has_expiry;
 	LeText name, owner, value, acquirer; /* data NULL: none */
 } Shown;
 
@@ -95,7 +94,7 @@ put_shown(ReturnSetInfo *rsinfo, const Shown *shown)
 	le_tuple_add_if(&tuple, details && item->lease != 0, Int64GetDatum(item->lease));
 	le_tuple_add_if(&tuple, held, Int32GetDatum(item->holds));
 	le_tuple_add_if(&tuple, held, TimestampTzGetDatum(item->since));
-	le_tuple_add_if(&tuple, held && shown->has_expiry, TimestampTzGetDatum(item->expires_at));
+	le_tuple_add_if(&tuple, held && item->expires_at != 0, TimestampTzGetDatum(item->expires_at));
 	le_tuple_add_if(&tuple, held && item->time_left_us != LE_NEVER, le_interval_datum(item->time_left_us));
 	le_tuple_add_if(&tuple, shown->live, Int64GetDatum(item->waiters));
 	le_tuple_add_if(&tuple, item->closed_until != 0, TimestampTzGetDatum(item->closed_until));
@@ -115,7 +114,7 @@ static void
 put_live(void *arg, const LePageItem *item)
 {
 	const char *text = le_page_text(item);
-	Shown shown = {.item = *item, .live = true, .has_expiry = true};
+	Shown shown = {.item = *item, .live = true};
 
 	shown.name = (LeText){text, item->name_len};
 	text += item->name_len;
@@ -136,14 +135,13 @@ put_stored(void *arg, const LeStoredEntry *slot)
 				 .lease = slot->lease != slot->token ? slot->lease : 0,
 				 .since = slot->since,
 				 .expires_at = slot->expires_at,
-				 .closed_until = slot->closed ? slot->closed_until : 0,
+				 .closed_until = slot->closed_until,
 				 .time_left_us = LE_NEVER,
 				 .role = slot->role,
 				 .slot = held ? slot->slot : -1,
 				 .holds = slot->holds,
 				 .kind = slot->kind,
 				 .mode = slot->mode},
-		.has_expiry = slot->has_expiry,
 		.name = slot->name,
 		.owner = slot->owner,
 		.value = slot->value,

@@ -31,21 +31,18 @@ static void
 write_change(const LeChange *change, const LeClock *clock)
 {
 	const LeLock *lock = change->lock;
-	Datum values[HISTORY_COLUMNS];
-	bool nulls[HISTORY_COLUMNS] = {false};
 	LeRow row = {0};
+	LeStoredChange fields = {.number = change->number,
+							 .term = change->term,
+							 .elected_at = le_store_to_wall(clock, change->elected_at),
+							 .at = le_store_to_wall(clock, change->at),
+							 .how = (LeHow) change->how,
+							 .role = change->role,
+							 .election = {lock->name, lock->name_len},
+							 .candidate = {change->value != NULL ? change->value : "", change->value_len}};
 
 	Assert(lock->kind == LE_KIND_ELECTION && change->number > change->previous && change->term > 0);
-	values[HISTORY_CHANGE] = Int64GetDatum(change->number);
-	values[HISTORY_TERM] = Int64GetDatum(change->term);
-	values[HISTORY_ELECTED_AT] = TimestampTzGetDatum(le_store_to_wall(clock, change->elected_at));
-	values[HISTORY_AT] = TimestampTzGetDatum(le_store_to_wall(clock, change->at));
-	values[HISTORY_ROLE] = ObjectIdGetDatum(change->role);
-	values[HISTORY_HOW] = Int16GetDatum(change->how);
-	le_store_set_text(values, nulls, HISTORY_ELECTION, lock->name, lock->name_len);
-	le_store_set_text(values, nulls, HISTORY_CANDIDATE, change->value != NULL ? change->value : "",
-					  change->value_len);
-	(void) le_table_put(&le_history_table, &row, values, nulls);
+	(void) le_table_put(&le_history_table, &row, &fields);
 }
 
 int
@@ -81,15 +78,12 @@ le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from, LeHistory
 	while (table_scan_getnextslot_tidrange(scan, ForwardScanDirection, row))
 	{
 		ItemPointerData tid = row->tts_tid;
-		bool old;
+		LeStoredChange change = {0};
 
-		slot_getallattrs(row);
-		old = DatumGetTimestampTz(row->tts_values[HISTORY_AT]) < before;
-		seen(DatumGetObjectId(row->tts_values[HISTORY_ROLE]), DatumGetInt64(row->tts_values[HISTORY_CHANGE]),
-			 le_store_history_bytes(le_store_read_text(row, HISTORY_ELECTION).len,
-									le_store_read_text(row, HISTORY_CANDIDATE).len),
-			 old);
-		if (old)
+		le_table_read(&le_history_table, row, &change);
+		seen(change.role, change.number, le_store_history_bytes(change.election.len, change.candidate.len),
+			 change.at < before);
+		if (change.at < before)
 			simple_heap_delete(rel, &tid);
 	}
 	table_endscan(scan);
@@ -102,22 +96,6 @@ le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from, LeHistory
 
 /* --- reading --- */
 
-/* Read a row; texts point into it. */
-static void
-read_change(HeapTuple tuple, TupleDesc desc, LeStoredChange *change)
-{
-	Datum *values = palloc(desc->natts * sizeof(Datum));
-	bool *nulls = palloc(desc->natts * sizeof(bool));
-
-	heap_deform_tuple(tuple, desc, values, nulls);
-	change->number = DatumGetInt64(values[HISTORY_CHANGE]);
-	change->term = DatumGetInt64(values[HISTORY_TERM]);
-	change->elected_at = DatumGetTimestampTz(values[HISTORY_ELECTED_AT]);
-	change->at = DatumGetTimestampTz(values[HISTORY_AT]);
-	change->how = (LeHow) DatumGetInt16(values[HISTORY_HOW]);
-	change->candidate = values[HISTORY_CANDIDATE];
-}
-
 void
 le_store_scan_history(LeText election, int64 after, void (*callback)(void *arg, const LeStoredChange *change),
 					  void *arg)
@@ -127,6 +105,7 @@ le_store_scan_history(LeText election, int64 after, void (*callback)(void *arg, 
 	SysScanDesc scan;
 	ScanKeyData keys[2];
 	HeapTuple tuple;
+	TupleTableSlot *row;
 
 	if (!le_store_find())
 		return;
@@ -137,20 +116,23 @@ le_store_scan_history(LeText election, int64 after, void (*callback)(void *arg, 
 	if (!OidIsValid(index_oid) || IndexGetRelation(index_oid, true) != RelationGetRelid(rel))
 		le_table_wrong(rel);
 	index = index_open(index_oid, AccessShareLock);
-	ScanKeyInit(&keys[0], HISTORY_ELECTION + 1, BTEqualStrategyNumber, F_TEXTEQ,
+	ScanKeyInit(&keys[0], le_history_table.key[0], BTEqualStrategyNumber, F_TEXTEQ,
 				PointerGetDatum(cstring_to_text_with_len(election.data, election.len)));
-	ScanKeyInit(&keys[1], HISTORY_CHANGE + 1, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(after));
+	ScanKeyInit(&keys[1], le_history_table.key[1], BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(after));
 
 	/* read */
+	row = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
 	scan = systable_beginscan_ordered(rel, index, GetActiveSnapshot(), lengthof(keys), keys);
 	while ((tuple = systable_getnext_ordered(scan, ForwardScanDirection)) != NULL)
 	{
-		LeStoredChange change;
+		LeStoredChange change = {0};
 
 		CHECK_FOR_INTERRUPTS();
-		read_change(tuple, RelationGetDescr(rel), &change);
+		ExecStoreHeapTuple(tuple, row, false);
+		le_table_read(&le_history_table, row, &change);
 		callback(arg, &change);
 	}
+	ExecDropSingleTupleTableSlot(row);
 	systable_endscan_ordered(scan);
 	index_close(index, NoLock);
 	table_close(rel, NoLock);

@@ -12,17 +12,15 @@
 static bool
 put_lease(LeLease *lease, const LeClock *clock)
 {
-	Datum values[LEASE_COLUMNS];
-	bool nulls[LEASE_COLUMNS] = {false};
+	LeStoredLease row = {.id = lease->id,
+						 .ttl = lease->ttl,
+						 .time_left = lease->saved_left,
+						 .expires_at = le_store_to_wall(clock, lease->deadline),
+						 .role = lease->role,
+						 .owner = {lease->owner, lease->owner_len}};
 
 	Assert(lease->id > 0 && lease->row.dirty);
-	values[LEASE_ID] = Int64GetDatum(lease->id);
-	values[LEASE_TTL] = Int64GetDatum(lease->ttl);
-	values[LEASE_TIME_LEFT] = Int64GetDatum(lease->saved_left);
-	values[LEASE_EXPIRES_AT] = TimestampTzGetDatum(le_store_to_wall(clock, lease->deadline));
-	values[LEASE_ROLE] = ObjectIdGetDatum(lease->role);
-	le_store_set_text(values, nulls, LEASE_OWNER, lease->owner, lease->owner_len);
-	return le_table_put(&le_lease_table, &lease->row, values, nulls);
+	return le_table_put(&le_lease_table, &lease->row, &row);
 }
 
 int
@@ -46,21 +44,6 @@ le_store_write_leases(LeCore *core, const LeClock *clock)
 
 /* --- loading --- */
 
-/* Read a row; texts point into it. */
-static LeStoredLease
-read_lease(TupleTableSlot *row)
-{
-	const Datum *values = row->tts_values;
-
-	slot_getallattrs(row);
-	return (LeStoredLease){.id = DatumGetInt64(values[LEASE_ID]),
-						   .ttl = DatumGetInt64(values[LEASE_TTL]),
-						   .time_left = Max(DatumGetInt64(values[LEASE_TIME_LEFT]), 0),
-						   .role = DatumGetObjectId(values[LEASE_ROLE]),
-						   .owner = le_store_read_text(row, LEASE_OWNER),
-						   .locator = le_table_locator(&row->tts_tid)};
-}
-
 bool
 le_store_load_leases(LeCore *core, LeCore *failed)
 {
@@ -69,8 +52,10 @@ le_store_load_leases(LeCore *core, LeCore *failed)
 	le_rows_begin(&rows, &le_lease_table, failed);
 	while (le_rows_next(&rows))
 	{
-		LeStoredLease lease = read_lease(rows.tuple);
+		LeStoredLease lease = {.locator = le_table_locator(&rows.tuple->tts_tid)};
 
+		le_table_read(&le_lease_table, rows.tuple, &lease);
+		lease.time_left = Max(lease.time_left, 0);
 		le_rows_taken(&rows, le_core_load_lease(core, &lease));
 	}
 	return le_rows_end(&rows);

@@ -20,24 +20,12 @@
 static bool
 put_place(LeEntry *entry, const LeClock *clock)
 {
-	const LeLock *lock = entry->lock;
-	Datum values[QUEUE_COLUMNS];
-	bool nulls[QUEUE_COLUMNS] = {false};
+	LeStoredEntry row = le_store_entry(entry);
 
-	Assert(entry->token > 0 && entry->mode != 0 && entry->waiter->since != 0);
-	values[QUEUE_TOKEN] = Int64GetDatum(entry->token);
-	values[QUEUE_ENTERED_AT] = TimestampTzGetDatum(le_store_to_wall(clock, entry->waiter->since));
-	values[QUEUE_TTL] = Int64GetDatum(entry->ttl);
-	values[QUEUE_LEASE] = Int64GetDatum(entry->lease ? entry->lease->id : 0);
-	values[QUEUE_SESSION] = Int64GetDatum((int64) entry->session);
-	values[QUEUE_ROLE] = ObjectIdGetDatum(entry->role);
-	values[QUEUE_PERMITS] = Int32GetDatum(lock->permits);
-	values[QUEUE_HOLDS] = Int32GetDatum((int32) entry->hold_count);
-	values[QUEUE_MEMBER] = Int16GetDatum((int16) entry->waiter->member);
-	values[QUEUE_KIND] = Int16GetDatum(lock->kind);
-	values[QUEUE_MODE] = Int16GetDatum(entry->mode);
-	le_store_set_texts(values, nulls, QUEUE_NAME, entry);
-	return le_table_put(&le_queue_table, &entry->waiter->row, values, nulls);
+	Assert(entry->waiter->since != 0);
+	row.since = le_store_to_wall(clock, entry->waiter->since);
+	row.member = entry->waiter->member;
+	return le_table_put(&le_queue_table, &entry->waiter->row, &row);
 }
 
 int
@@ -60,32 +48,6 @@ le_store_write_places(LeCore *core, const LeClock *clock)
 }
 
 /* --- loading --- */
-
-/* Read a row; texts point into it. */
-static LeStoredEntry
-read_place(TupleTableSlot *row)
-{
-	const Datum *values = row->tts_values;
-
-	slot_getallattrs(row);
-	return (LeStoredEntry){.token = DatumGetInt64(values[QUEUE_TOKEN]),
-						   .since = DatumGetTimestampTz(values[QUEUE_ENTERED_AT]),
-						   .ttl = DatumGetInt64(values[QUEUE_TTL]),
-						   .lease = DatumGetInt64(values[QUEUE_LEASE]),
-						   .session = (uint64) DatumGetInt64(values[QUEUE_SESSION]),
-						   .role = DatumGetObjectId(values[QUEUE_ROLE]),
-						   .permits = DatumGetInt32(values[QUEUE_PERMITS]),
-						   .holds = DatumGetInt32(values[QUEUE_HOLDS]),
-						   .member = (uint16) DatumGetInt16(values[QUEUE_MEMBER]),
-						   .kind = (LeKind) DatumGetInt16(values[QUEUE_KIND]),
-						   .mode = (LeMode) DatumGetInt16(values[QUEUE_MODE]),
-						   .name = le_store_read_text(row, QUEUE_NAME),
-						   .owner = le_store_read_text(row, QUEUE_OWNER),
-						   .value = le_store_read_text(row, QUEUE_VALUE),
-						   .uncommitted = le_store_read_text(row, QUEUE_UNCOMMITTED),
-						   .acquirer = le_store_read_text(row, QUEUE_ACQUIRER),
-						   .locator = le_table_locator(&row->tts_tid)};
-}
 
 /* Where the row of a token is. */
 typedef struct Place
@@ -118,7 +80,7 @@ find_places(LeRows *rows, Place **places)
 			max *= 2;
 			*places = repalloc_huge(*places, max * sizeof(Place));
 		}
-		(*places)[n].token = DatumGetInt64(slot_getattr(rows->tuple, QUEUE_TOKEN + 1, &isnull));
+		(*places)[n].token = DatumGetInt64(slot_getattr(rows->tuple, le_queue_table.key[0], &isnull));
 		(*places)[n++].tid = rows->tuple->tts_tid;
 	}
 	return n;
@@ -137,12 +99,13 @@ le_store_load_places(LeCore *core, LeCore *failed)
 	qsort(places, n, sizeof(Place), compare_token);
 	for (int i = 0; i < n; i++)
 	{
-		LeStoredEntry place;
+		LeStoredEntry place = {0};
 
 		CHECK_FOR_INTERRUPTS();
 		if (!table_tuple_fetch_row_version(rows.rel, &places[i].tid, GetActiveSnapshot(), rows.tuple))
 			elog(ERROR, "a row of table \"%s.%s\" has gone", STORE_SCHEMA, RelationGetRelationName(rows.rel));
-		place = read_place(rows.tuple);
+		le_table_read(&le_queue_table, rows.tuple, &place);
+		place.locator = le_table_locator(&rows.tuple->tts_tid);
 		le_rows_taken(&rows, le_core_load_place(core, &place));
 	}
 	pfree(places);

@@ -18,74 +18,49 @@
 #include "shared/fault.h"
 #include "store/table.h"
 
-/* --- forming a row --- */
-
-static void
-form_closed(Datum *values, bool *nulls, LeTime closed_until, const LeClock *clock)
-{
-	nulls[SLOT_CLOSED_UNTIL] = closed_until <= clock->now;
-	values[SLOT_CLOSED_UNTIL] = TimestampTzGetDatum(le_store_to_wall(clock, closed_until));
-}
-
-/* The columns of a slot that somebody holds, or has held until a fence lets go of it. */
-static void
-form_held(Datum *values, bool *nulls, const LeEntry *entry, const LeClock *clock)
-{
-	bool lapsed = entry->state == LE_STATE_LAPSED;
-	bool own = entry->lease == NULL && entry->ttl != LE_TTL_BOUND;
-	LeTime expires_at = lapsed ? entry->lapsed_at : entry->deadline;
-
-	Assert(lapsed || entry->state == LE_STATE_HELD);
-	Assert(lapsed == (entry->end != LE_END_NONE));
-	Assert(entry->token > 0 && entry->mode != 0);
-	values[SLOT_TOKEN] = Int64GetDatum(entry->token);
-	values[SLOT_ACQUIRED_AT] = TimestampTzGetDatum(le_store_to_wall(clock, entry->acquired_at));
-	values[SLOT_TTL] = Int64GetDatum(entry->ttl);
-	values[SLOT_TIME_LEFT] = Int64GetDatum(lapsed ? -(int64) entry->end : own ? entry->saved_left : 0);
-	values[SLOT_LEASE] = Int64GetDatum(entry->lease ? entry->lease->id : 0);
-	values[SLOT_SESSION] = Int64GetDatum((int64) entry->session);
-	values[SLOT_ROLE] = ObjectIdGetDatum(entry->role);
-	values[SLOT_HOLDS] = Int32GetDatum((int32) entry->hold_count);
-	values[SLOT_PERMITS] = Int32GetDatum(entry->lock->permits);
-	values[SLOT_MODE] = Int16GetDatum(entry->mode);
-
-	/* the deadline as of now: a renewal writes nothing */
-	nulls[SLOT_EXPIRES_AT] = entry->lease != NULL && !lapsed;
-	values[SLOT_EXPIRES_AT] = TimestampTzGetDatum(le_store_to_wall(clock, expires_at));
-	form_closed(values, nulls, lapsed ? entry->closed_until : 0, clock);
-	le_store_set_texts(values, nulls, SLOT_NAME, entry);
-}
-
-/* The columns of a free slot: one that is not set is 0. */
-static void
-form_free(Datum *values, bool *nulls, const LeLock *lock, const LeClock *clock)
-{
-	values[SLOT_ACQUIRED_AT] = TimestampTzGetDatum(clock->wall);
-	values[SLOT_ROLE] = ObjectIdGetDatum(lock->closed_until > clock->now ? lock->closed_by : InvalidOid);
-	form_closed(values, nulls, lock->closed_until, clock);
-	le_store_set_text(values, nulls, SLOT_NAME, lock->name, lock->name_len);
-	nulls[SLOT_EXPIRES_AT] = nulls[SLOT_OWNER] = nulls[SLOT_VALUE] = nulls[SLOT_UNCOMMITTED] =
-		nulls[SLOT_ACQUIRER] = true;
-}
-
 /* --- writing --- */
 
-/* False: the row was changed by somebody else. */
-static bool
-put_slot(LeSlot *slot, const LeClock *clock)
+/* The moment until which a name is closed; 0: it is open. */
+static int64
+closed_until(LeTime until, const LeClock *clock)
+{
+	return until > clock->now ? le_store_to_wall(clock, until) : 0;
+}
+
+/* The row of a slot: free, held, or held until a fence lets go of it. */
+static LeStoredEntry
+row_of(const LeSlot *slot, const LeClock *clock)
 {
 	const LeEntry *holder = le_slot_holder(slot);
-	Datum values[SLOT_COLUMNS] = {0};
-	bool nulls[SLOT_COLUMNS] = {false};
+	const LeLock *lock = slot->lock;
+	LeStoredEntry row = {.kind = (LeKind) lock->kind, .name = {lock->name, lock->name_len}};
 
-	Assert(slot->row.dirty && slot->number >= 0);
-	values[SLOT_SLOT] = Int32GetDatum(slot->number);
-	values[SLOT_KIND] = Int16GetDatum(slot->lock->kind);
-	if (holder != NULL)
-		form_held(values, nulls, holder, clock);
+	if (holder == NULL)
+	{
+		row.since = clock->wall; /* when it was written */
+		row.closed_until = closed_until(lock->closed_until, clock);
+		row.role = row.closed_until != 0 ? lock->closed_by : InvalidOid;
+	}
 	else
-		form_free(values, nulls, slot->lock, clock);
-	return le_table_put(&le_slot_table, &slot->row, values, nulls);
+	{
+		row = le_store_entry(holder);
+		row.since = le_store_to_wall(clock, holder->acquired_at);
+		Assert(holder->state == LE_STATE_HELD || holder->end != LE_END_NONE);
+		if (holder->state == LE_STATE_LAPSED)
+		{
+			row.time_left = -(LeTime) holder->end;
+			row.expires_at = le_store_to_wall(clock, holder->lapsed_at);
+			row.closed_until = closed_until(holder->closed_until, clock);
+		}
+		else if (holder->lease == NULL)
+		{
+			/* the deadline as of now: a renewal writes nothing */
+			row.expires_at = le_store_to_wall(clock, holder->deadline);
+			row.time_left = holder->ttl != LE_TTL_BOUND ? holder->saved_left : 0;
+		}
+	}
+	row.slot = slot->number;
+	return row;
 }
 
 int
@@ -102,7 +77,12 @@ le_store_write_slots(LeCore *core, const LeClock *clock)
 		if (le_slot_holder(slot) == NULL && slot->drop)
 			done = le_table_delete(&le_slot_table, &slot->row);
 		else
-			done = put_slot(slot, clock);
+		{
+			LeStoredEntry row = row_of(slot, clock);
+
+			Assert(slot->row.dirty && slot->number >= 0);
+			done = le_table_put(&le_slot_table, &slot->row, &row);
+		}
 		if (!done)
 			le_store_row_changed(&le_slot_table,
 								 psprintf("lock \"%.*s\"", (int) slot->lock->name_len, slot->lock->name));
@@ -118,44 +98,16 @@ le_store_write_slots(LeCore *core, const LeClock *clock)
 static LeStoredEntry
 read_slot(TupleTableSlot *tuple)
 {
-	const Datum *values = tuple->tts_values;
-	LeStoredEntry row = {0};
-	LeTime left;
+	LeStoredEntry row = {.locator = le_table_locator(&tuple->tts_tid)};
 
-	slot_getallattrs(tuple);
-	row.locator = le_table_locator(&tuple->tts_tid);
-
-	/* every slot */
-	row.kind = (LeKind) DatumGetInt16(values[SLOT_KIND]);
-	row.name = le_store_read_text(tuple, SLOT_NAME);
-	row.slot = DatumGetInt32(values[SLOT_SLOT]);
-	row.mode = (LeMode) DatumGetInt16(values[SLOT_MODE]);
-	row.closed = !tuple->tts_isnull[SLOT_CLOSED_UNTIL];
-	row.closed_until = row.closed ? DatumGetTimestampTz(values[SLOT_CLOSED_UNTIL]) : 0;
-	row.since = DatumGetTimestampTz(values[SLOT_ACQUIRED_AT]); /* of a free one: when it was written */
-	row.role = DatumGetObjectId(values[SLOT_ROLE]);
-	if (row.mode == 0)
-		return row;
-
-	/* a holder */
-	row.owner = le_store_read_text(tuple, SLOT_OWNER);
-	row.value = le_store_read_text(tuple, SLOT_VALUE);
-	row.session = (uint64) DatumGetInt64(values[SLOT_SESSION]);
-	row.token = DatumGetInt64(values[SLOT_TOKEN]);
-	row.lease = DatumGetInt64(values[SLOT_LEASE]);
-	row.permits = DatumGetInt32(values[SLOT_PERMITS]);
-	row.ttl = DatumGetInt64(values[SLOT_TTL]);
-	row.has_expiry = !tuple->tts_isnull[SLOT_EXPIRES_AT];
-	row.expires_at = row.has_expiry ? DatumGetTimestampTz(values[SLOT_EXPIRES_AT]) : 0;
-	row.uncommitted = le_store_read_text(tuple, SLOT_UNCOMMITTED);
-	row.acquirer = le_store_read_text(tuple, SLOT_ACQUIRER);
-	row.holds = DatumGetInt32(values[SLOT_HOLDS]);
-	left = DatumGetInt64(values[SLOT_TIME_LEFT]);
+	le_table_read(&le_slot_table, tuple, &row);
 
 	/* of a holder that has ended, and is only fenced, the time left is negative: how it has ended */
-	row.time_left = Max(left, 0);
-	if (left < 0)
-		row.end = left < -(LeTime) LE_END_REPLACED ? LE_END_REPLACED : (LeEnd) -left;
+	if (row.time_left < 0)
+	{
+		row.end = row.time_left < -(LeTime) LE_END_REPLACED ? LE_END_REPLACED : (LeEnd) -row.time_left;
+		row.time_left = 0;
+	}
 	return row;
 }
 
@@ -205,7 +157,7 @@ le_store_scan(void (*callback)(void *arg, const LeStoredEntry *row), void *arg)
 		row = read_slot(tuple);
 		if (!le_stored_slot_valid(&row))
 			le_store_invalid_row(rel, tuple);
-		if (row.mode != 0 || (row.closed && row.closed_until > GetCurrentTimestamp()))
+		if (row.mode != 0 || row.closed_until > GetCurrentTimestamp())
 			callback(arg, &row);
 	}
 	table_endscan(scan);

@@ -32,56 +32,90 @@
 
 /* --- the tables --- */
 
-static const Oid slot_types[SLOT_COLUMNS] = {INT8OID, TIMESTAMPTZOID, INT8OID,        INT8OID,        INT8OID,
-											 INT8OID, OIDOID,         INT4OID,        INT4OID,        INT4OID,
-											 INT2OID, INT2OID,        TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID,
-											 TEXTOID, TEXTOID,        BYTEAOID,       TEXTOID};
+#define COLUMN(row, field, type)                                                                             \
+	{                                                                                                        \
+		type, offsetof(row, field), sizeof(((row *) NULL)->field)                                            \
+	}
 
-static const Oid lease_types[LEASE_COLUMNS] = {INT8OID, INT8OID, INT8OID, TIMESTAMPTZOID, OIDOID, TEXTOID};
-
-static const Oid queue_types[QUEUE_COLUMNS] = {INT8OID, TIMESTAMPTZOID, INT8OID,  INT8OID, INT8OID, OIDOID,
-											   INT4OID, INT4OID,        INT2OID,  INT2OID, INT2OID, TEXTOID,
-											   TEXTOID, TEXTOID,        BYTEAOID, TEXTOID};
-
-static const Oid history_types[HISTORY_COLUMNS] = {INT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID,
-												   OIDOID,  INT2OID, TEXTOID,        TEXTOID};
-
-static const AttrNumber slot_key[] = {SLOT_KIND + 1, SLOT_NAME + 1, SLOT_SLOT + 1};
-static const AttrNumber lease_key[] = {LEASE_ID + 1};
-static const AttrNumber queue_key[] = {QUEUE_TOKEN + 1, QUEUE_MEMBER + 1};
-static const AttrNumber history_key[] = {HISTORY_ELECTION + 1, HISTORY_CHANGE + 1};
-
-/* The columns of _lock_election.meta, in their order. */
-enum
-{
-	META_DATABASE,
-	META_INCARNATION,
-	META_TAKEN_AT,
-	META_TIMELINE,
-	META_BOOT,
-	META_COLUMNS
+static const StoreColumn slot_columns[] = {
+	COLUMN(LeStoredEntry, token, INT8OID),
+	COLUMN(LeStoredEntry, since, TIMESTAMPTZOID),
+	COLUMN(LeStoredEntry, ttl, INT8OID),
+	COLUMN(LeStoredEntry, time_left, INT8OID),
+	COLUMN(LeStoredEntry, lease, INT8OID),
+	COLUMN(LeStoredEntry, session, INT8OID),
+	COLUMN(LeStoredEntry, role, OIDOID),
+	COLUMN(LeStoredEntry, slot, INT4OID),
+	COLUMN(LeStoredEntry, holds, INT4OID),
+	COLUMN(LeStoredEntry, permits, INT4OID),
+	COLUMN(LeStoredEntry, kind, INT2OID),
+	COLUMN(LeStoredEntry, mode, INT2OID),
+	COLUMN(LeStoredEntry, expires_at, TIMESTAMPTZOID),
+	COLUMN(LeStoredEntry, closed_until, TIMESTAMPTZOID),
+	COLUMN(LeStoredEntry, name, TEXTOID),
+	COLUMN(LeStoredEntry, owner, TEXTOID),
+	COLUMN(LeStoredEntry, value, TEXTOID),
+	COLUMN(LeStoredEntry, uncommitted, BYTEAOID),
+	COLUMN(LeStoredEntry, acquirer, TEXTOID),
 };
 
-static const Oid meta_types[META_COLUMNS] = {OIDOID, INT8OID, TIMESTAMPTZOID, INT8OID, INT8OID};
-static const Oid floor_types[] = {INT8OID};
+static const StoreColumn lease_columns[] = {
+	COLUMN(LeStoredLease, id, INT8OID),        COLUMN(LeStoredLease, ttl, INT8OID),
+	COLUMN(LeStoredLease, time_left, INT8OID), COLUMN(LeStoredLease, expires_at, TIMESTAMPTZOID),
+	COLUMN(LeStoredLease, role, OIDOID),       COLUMN(LeStoredLease, owner, TEXTOID),
+};
 
-#define TABLE(table_name, prefix)                                                                            \
-	{                                                                                                        \
-		.name = table_name, .types = prefix##_types, .columns = lengthof(prefix##_types),                    \
-		.least = lengthof(prefix##_types)                                                                    \
-	}
-#define TABLE_WITH_KEY(table_name, prefix, columns_1_0, ...)                                                 \
-	{                                                                                                        \
-		.name = table_name, .types = prefix##_types, .columns = lengthof(prefix##_types),                    \
-		.least = columns_1_0, .key = prefix##_key, .nkey = lengthof(prefix##_key), __VA_ARGS__               \
-	}
+static const StoreColumn queue_columns[] = {
+	COLUMN(LeStoredEntry, token, INT8OID),        COLUMN(LeStoredEntry, since, TIMESTAMPTZOID),
+	COLUMN(LeStoredEntry, ttl, INT8OID),          COLUMN(LeStoredEntry, lease, INT8OID),
+	COLUMN(LeStoredEntry, session, INT8OID),      COLUMN(LeStoredEntry, role, OIDOID),
+	COLUMN(LeStoredEntry, permits, INT4OID),      COLUMN(LeStoredEntry, holds, INT4OID),
+	COLUMN(LeStoredEntry, member, INT2OID),       COLUMN(LeStoredEntry, kind, INT2OID),
+	COLUMN(LeStoredEntry, mode, INT2OID),         COLUMN(LeStoredEntry, name, TEXTOID),
+	COLUMN(LeStoredEntry, owner, TEXTOID),        COLUMN(LeStoredEntry, value, TEXTOID),
+	COLUMN(LeStoredEntry, uncommitted, BYTEAOID), COLUMN(LeStoredEntry, acquirer, TEXTOID),
+};
 
-StoreTable le_slot_table = TABLE_WITH_KEY("slot", slot, SLOT_COLUMNS_1_0, .type = LE_ROW_SLOT);
-StoreTable le_lease_table = TABLE_WITH_KEY("lease", lease, LEASE_COLUMNS_1_0, .type = LE_ROW_LEASE);
-StoreTable le_queue_table = TABLE_WITH_KEY("queue", queue, QUEUE_COLUMNS_1_0, .type = LE_ROW_PLACE);
-StoreTable le_history_table = TABLE_WITH_KEY("history", history, HISTORY_COLUMNS_1_0, );
-static StoreTable meta_table = TABLE("meta", meta);
-static StoreTable floor_table = TABLE("incarnation_floor", floor);
+static const StoreColumn history_columns[] = {
+	COLUMN(LeStoredChange, number, INT8OID),
+	COLUMN(LeStoredChange, term, INT8OID),
+	COLUMN(LeStoredChange, elected_at, TIMESTAMPTZOID),
+	COLUMN(LeStoredChange, at, TIMESTAMPTZOID),
+	COLUMN(LeStoredChange, role, OIDOID),
+	COLUMN(LeStoredChange, how, INT2OID),
+	COLUMN(LeStoredChange, election, TEXTOID),
+	COLUMN(LeStoredChange, candidate, TEXTOID),
+};
+
+static const StoreColumn meta_columns[] = {
+	COLUMN(LeMeta, database, OIDOID),
+	COLUMN(LeMeta, incarnation, INT8OID),
+	COLUMN(LeMeta, taken_at, TIMESTAMPTZOID),
+	COLUMN(LeMeta, timeline, INT8OID),
+	COLUMN(LeMeta, boot, INT8OID),
+};
+
+static const StoreColumn floor_columns[] = {COLUMN(LeMeta, floor, INT8OID)};
+
+/* The columns of each unique key, from 1. */
+static const AttrNumber slot_key[] = {11, 15, 8}; /* kind, name, slot */
+static const AttrNumber lease_key[] = {1};        /* id */
+static const AttrNumber queue_key[] = {1, 9};     /* token, member */
+static const AttrNumber history_key[] = {7, 1};   /* election, number */
+
+#define TABLE(table_name, prefix, columns_1_0, ...)                                                          \
+	{                                                                                                        \
+		.name = table_name, .column = prefix##_columns, .columns = lengthof(prefix##_columns),               \
+		.least = columns_1_0, __VA_ARGS__                                                                    \
+	}
+#define KEY(prefix) .key = prefix##_key, .nkey = lengthof(prefix##_key)
+
+StoreTable le_slot_table = TABLE("slot", slot, 19, KEY(slot), .type = LE_ROW_SLOT);
+StoreTable le_lease_table = TABLE("lease", lease, 6, KEY(lease), .type = LE_ROW_LEASE);
+StoreTable le_queue_table = TABLE("queue", queue, 16, KEY(queue), .type = LE_ROW_PLACE);
+StoreTable le_history_table = TABLE("history", history, 8, KEY(history));
+static StoreTable meta_table = TABLE("meta", meta, 5, );
+static StoreTable floor_table = TABLE("incarnation_floor", floor, 1, );
 
 static StoreTable *const tables[] = {&le_slot_table,    &le_lease_table, &le_queue_table,
 									 &le_history_table, &meta_table,     &floor_table};
@@ -166,12 +200,13 @@ small_open(SmallTable *small, StoreTable *table, LOCKMODE lockmode)
 	small->scan = table_beginscan(small->rel, small->snapshot, 0, NULL);
 }
 
+/* The next row; its columns are read into the fields that they stand for. */
 static bool
-small_next(SmallTable *table)
+small_next(SmallTable *small, LeMeta *fields)
 {
-	if (!table_scan_getnextslot(table->scan, ForwardScanDirection, table->tuple))
+	if (!table_scan_getnextslot(small->scan, ForwardScanDirection, small->tuple))
 		return false;
-	slot_getallattrs(table->tuple);
+	le_table_read(small->table, small->tuple, fields);
 	return true;
 }
 
@@ -184,22 +219,19 @@ small_close(SmallTable *table)
 	table_close(table->rel, NoLock);
 }
 
-/* Put these values in the place of the first row; delete all others. */
+/* Put these fields in the place of the first row; delete all others. */
 static void
-small_write(SmallTable *table, const Datum *values)
+small_write(SmallTable *table, const LeMeta *fields)
 {
 	TupleTableSlot *tuple = MakeSingleTupleTableSlot(RelationGetDescr(table->rel), &TTSOpsVirtual);
 	LeUpdateIndexes update_indexes;
+	LeMeta row;
 	bool found = false;
 
-	for (int i = 0; i < RelationGetDescr(table->rel)->natts; i++)
-	{
-		tuple->tts_isnull[i] = i >= table->table->columns;
-		if (!tuple->tts_isnull[i])
-			tuple->tts_values[i] = values[i];
-	}
-	ExecStoreVirtualTuple(tuple);
-	while (small_next(table))
+	ExecStoreAllNullTuple(tuple);
+	le_table_form(table->table, fields, tuple->tts_values, tuple->tts_isnull);
+	table_rescan(table->scan, NULL);
+	while (small_next(table, &row))
 	{
 		ItemPointerData tid = table->tuple->tts_tid;
 
@@ -219,24 +251,16 @@ void
 le_store_read_meta(LeMeta *meta)
 {
 	SmallTable table;
+	LeMeta row = {0};
 
 	memset(meta, 0, sizeof(*meta));
 	small_open(&table, &meta_table, AccessShareLock);
-	if (small_next(&table))
-	{
-		const Datum *values = table.tuple->tts_values;
-
-		meta->database = DatumGetObjectId(values[META_DATABASE]);
-		meta->incarnation = DatumGetInt64(values[META_INCARNATION]);
-		meta->taken_at = DatumGetTimestampTz(values[META_TAKEN_AT]);
-		meta->timeline = (uint32) DatumGetInt64(values[META_TIMELINE]);
-		meta->boot = (uint64) DatumGetInt64(values[META_BOOT]);
-	}
+	(void) small_next(&table, meta);
 	small_close(&table);
 
 	small_open(&table, &floor_table, AccessShareLock);
-	while (small_next(&table))
-		meta->floor = Max(meta->floor, DatumGetInt64(table.tuple->tts_values[0]));
+	while (small_next(&table, &row))
+		meta->floor = Max(meta->floor, row.floor);
 	small_close(&table);
 }
 
@@ -249,21 +273,15 @@ static void
 write_floor(int64 incarnation)
 {
 	SmallTable table;
-	Datum value = Int64GetDatum(incarnation);
+	LeMeta row = {0}, floor = {.floor = incarnation};
 	int64 highest = 0;
 	int rows = 0;
 
 	small_open(&table, &floor_table, RowExclusiveLock);
-	while (small_next(&table))
-	{
-		highest = Max(highest, DatumGetInt64(table.tuple->tts_values[0]));
-		rows++;
-	}
+	for (; small_next(&table, &row); rows++)
+		highest = Max(highest, row.floor);
 	if (highest < incarnation || (highest == incarnation && rows > 1))
-	{
-		table_rescan(table.scan, NULL);
-		small_write(&table, &value);
-	}
+		small_write(&table, &floor);
 	small_close(&table);
 }
 
@@ -271,16 +289,10 @@ void
 le_store_write_meta(const LeMeta *meta)
 {
 	SmallTable table;
-	Datum values[META_COLUMNS];
 
 	Assert(OidIsValid(meta->database) && meta->incarnation > 0);
-	values[META_DATABASE] = ObjectIdGetDatum(meta->database);
-	values[META_INCARNATION] = Int64GetDatum(meta->incarnation);
-	values[META_TAKEN_AT] = TimestampTzGetDatum(meta->taken_at);
-	values[META_TIMELINE] = Int64GetDatum((int64) meta->timeline);
-	values[META_BOOT] = Int64GetDatum((int64) meta->boot);
 	small_open(&table, &meta_table, RowExclusiveLock);
-	small_write(&table, values);
+	small_write(&table, meta);
 	small_close(&table);
 	write_floor(meta->incarnation);
 }

@@ -103,7 +103,9 @@ typedef struct LeStoredChange
 	TimestampTz elected_at;
 	TimestampTz at;
 	LeHow how;
-	Datum candidate; /* text */
+	Oid role; /* of the leader: whose allowance it takes */
+	LeText election;
+	LeText candidate;
 } LeStoredChange;
 
 extern void le_store_scan_history(LeText election, int64 after,

@@ -68,7 +68,7 @@ check_columns(const StoreTable *table, Relation rel)
 	{
 		Form_pg_attribute column = TupleDescAttr(desc, i);
 
-		if (i < table->columns ? column->atttypid != table->types[i]
+		if (i < table->columns ? column->atttypid != table->column[i].type
 							   : column->attnotnull || column->attisdropped)
 			le_table_wrong(rel);
 	}
@@ -78,7 +78,7 @@ check_columns(const StoreTable *table, Relation rel)
 static bool
 is_key_column(const StoreTable *table, Relation index, int i)
 {
-	bool is_text = table->types[table->key[i] - 1] == TEXTOID;
+	bool is_text = table->column[table->key[i] - 1].type == TEXTOID;
 
 	return index->rd_index->indkey.values[i] == table->key[i] &&
 		   index->rd_opfamily[i] == (is_text ? TEXT_BTREE_FAM_OID : INTEGER_BTREE_FAM_OID) &&
@@ -217,7 +217,7 @@ find_holder(StoreTable *table, Relation index, const Datum *keys)
 
 	for (int i = 0; i < table->nkey; i++)
 	{
-		Oid type = table->types[table->key[i] - 1];
+		Oid type = table->column[table->key[i] - 1].type;
 
 		ScanKeyInit(&scankeys[i], table->key[i], BTEqualStrategyNumber,
 					type == TEXTOID   ? F_TEXTEQ
@@ -355,14 +355,21 @@ update(StoreTable *table, const LeRow *row, Size len, LeUpdateIndexes *update_in
 }
 
 bool
-le_table_put(StoreTable *table, LeRow *row, Datum *values, bool *nulls)
+le_table_put(StoreTable *table, LeRow *row, const void *fields)
 {
 	TupleDesc desc = RelationGetDescr(table->rel);
-	LeWideRow wide = le_widen_row(desc->natts, table->columns, values, nulls);
-	HeapTuple tuple = heap_form_tuple(desc, wide.values, wide.nulls);
-	Size len = tuple->t_len;
+	Datum values[MAX_COLUMNS];
+	bool nulls[MAX_COLUMNS];
+	LeWideRow wide;
+	HeapTuple tuple;
+	Size len;
 	LeUpdateIndexes update_indexes;
 
+	Assert(table->columns <= MAX_COLUMNS);
+	le_table_form(table, fields, values, nulls);
+	wide = le_widen_row(desc->natts, table->columns, values, nulls);
+	tuple = heap_form_tuple(desc, wide.values, wide.nulls);
+	len = tuple->t_len;
 	Assert(table->rel != NULL && (row->on_disk || !row->recycled));
 	ExecStoreHeapTuple(tuple, table->tuple, true);
 	if (!row->on_disk)
@@ -412,26 +419,6 @@ le_store_row_changed(StoreTable *table, const char *whose)
 			 errdetail("Table \"%s.%s\" is written by lock_election alone.", STORE_SCHEMA, table->name)));
 }
 
-/* --- the texts of a row --- */
-
-/* Uncommitted holds that a row can tell; more count as committed at a load. */
-#define MAX_UNCOMMITTED 64
-
-LeText
-le_store_read_text(TupleTableSlot *tuple, int column)
-{
-	LeText text = {NULL, 0};
-
-	if (!le_store_is_null(tuple, column))
-	{
-		struct varlena *datum = PG_DETOAST_DATUM_PACKED(tuple->tts_values[column]);
-
-		text.data = VARDATA_ANY(datum);
-		text.len = VARSIZE_ANY_EXHDR(datum);
-	}
-	return text;
-}
-
 /* The manager has not written this row. */
 void
 le_store_invalid_row(Relation rel, const TupleTableSlot *tuple)
@@ -442,32 +429,128 @@ le_store_invalid_row(Relation rel, const TupleTableSlot *tuple)
 															STORE_SCHEMA, RelationGetRelationName(rel))));
 }
 
-void
-le_store_set_text(Datum *values, bool *nulls, int column, const char *data, Size len)
+/* --- the fields of a row --- */
+
+/* Uncommitted holds that a row can tell; more count as committed at a load. */
+#define MAX_UNCOMMITTED 64
+
+/* A field that is a number, of two, four or eight bytes. */
+static int64
+get_number(const StoreColumn *column, const void *field)
 {
-	Assert(data != NULL || len == 0);
-	nulls[column] = data == NULL;
-	if (data != NULL)
-		values[column] = PointerGetDatum(cstring_to_text_with_len(data, (int) len));
+	if (column->size == sizeof(uint16))
+		return *(const uint16 *) field;
+	if (column->size == sizeof(int64))
+		return *(const int64 *) field;
+	return column->type == INT4OID ? *(const int32 *) field : *(const uint32 *) field;
+}
+
+static void
+set_number(const StoreColumn *column, void *field, int64 number)
+{
+	if (column->size == sizeof(uint16))
+		*(uint16 *) field = (uint16) number;
+	else if (column->size == sizeof(int64))
+		*(int64 *) field = number;
+	else
+		*(uint32 *) field = (uint32) number;
 }
 
 void
-le_store_set_texts(Datum *values, bool *nulls, int name_column, const LeEntry *entry)
+le_table_form(const StoreTable *table, const void *fields, Datum *values, bool *nulls)
 {
+	for (int i = 0; i < table->columns; i++)
+	{
+		const StoreColumn *column = &table->column[i];
+		const void *field = (const char *) fields + column->at;
+		const LeText *text = field;
+
+		nulls[i] = false;
+		switch (column->type)
+		{
+			case TEXTOID:
+			case BYTEAOID:
+				nulls[i] = text->data == NULL;
+				values[i] =
+					nulls[i] ? 0 : PointerGetDatum(cstring_to_text_with_len(text->data, (int) text->len));
+				break;
+			case INT2OID:
+				values[i] = Int16GetDatum((int16) get_number(column, field));
+				break;
+			case INT4OID:
+				values[i] = Int32GetDatum((int32) get_number(column, field));
+				break;
+			case OIDOID:
+				values[i] = ObjectIdGetDatum((Oid) get_number(column, field));
+				break;
+			default:
+				values[i] = Int64GetDatum(get_number(column, field));
+				nulls[i] = column->type == TIMESTAMPTZOID && get_number(column, field) == 0;
+		}
+	}
+}
+
+void
+le_table_read(const StoreTable *table, TupleTableSlot *tuple, void *fields)
+{
+	slot_getallattrs(tuple);
+	for (int i = 0; i < Min(table->columns, tuple->tts_tupleDescriptor->natts); i++)
+	{
+		const StoreColumn *column = &table->column[i];
+		void *field = (char *) fields + column->at;
+		Datum value = tuple->tts_values[i];
+		struct varlena *text;
+
+		if (tuple->tts_isnull[i])
+			continue;
+		switch (column->type)
+		{
+			case TEXTOID:
+			case BYTEAOID:
+				text = PG_DETOAST_DATUM_PACKED(value);
+				*(LeText *) field = (LeText){VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text)};
+				break;
+			case INT2OID:
+				set_number(column, field, DatumGetInt16(value));
+				break;
+			case INT4OID:
+				set_number(column, field, DatumGetInt32(value));
+				break;
+			case OIDOID:
+				set_number(column, field, DatumGetObjectId(value));
+				break;
+			default:
+				set_number(column, field, DatumGetInt64(value));
+		}
+	}
+}
+
+LeStoredEntry
+le_store_entry(const LeEntry *entry)
+{
+	static LeStoredHold uncommitted[MAX_UNCOMMITTED];
 	const LeLock *lock = entry->lock;
 	const LeAcquirer *acquirer = entry->acquirer;
-	LeStoredHold uncommitted[MAX_UNCOMMITTED];
-	int n = 0;
+	uint32 n = 0;
 
 	for (const LeUncommitted *hold = entry->uncommitted; hold != NULL && n < MAX_UNCOMMITTED;
 		 hold = hold->next)
 		uncommitted[n++] = (LeStoredHold){hold->session, hold->xact, hold->subxact};
+	Assert(entry->token > 0 && entry->mode != 0);
 	Assert(lock->name_len > 0 && lock->name_len <= LE_MAX_NAME && entry->value_len <= LE_MAX_VALUE);
-	le_store_set_text(values, nulls, name_column, lock->name, lock->name_len);
-	le_store_set_text(values, nulls, name_column + 1, entry->owner, entry->owner_len);
-	le_store_set_text(values, nulls, name_column + 2, entry->value, entry->value_len);
-	le_store_set_text(values, nulls, name_column + 3, n > 0 ? (const char *) uncommitted : NULL,
-					  n * sizeof(LeStoredHold));
-	le_store_set_text(values, nulls, name_column + 4, acquirer != NULL ? acquirer->text : NULL,
-					  acquirer != NULL ? acquirer->len : 0);
+	return (LeStoredEntry){
+		.kind = (LeKind) lock->kind,
+		.name = {lock->name, lock->name_len},
+		.mode = (LeMode) entry->mode,
+		.owner = {entry->owner, entry->owner_len},
+		.value = {entry->value, entry->value_len},
+		.session = entry->session,
+		.token = entry->token,
+		.lease = entry->lease != NULL ? entry->lease->id : 0,
+		.permits = lock->permits,
+		.ttl = entry->ttl,
+		.acquirer = {acquirer != NULL ? acquirer->text : NULL, acquirer != NULL ? acquirer->len : 0},
+		.uncommitted = {n > 0 ? (const char *) uncommitted : NULL, n * (uint32) sizeof(LeStoredHold)},
+		.role = entry->role,
+		.holds = (int32) entry->hold_count};
 }

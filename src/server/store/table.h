@@ -20,89 +20,18 @@
 /* --- columns --- */
 
 /*
- * The columns of the tables, in their order.  What a version appends comes after
- * those of 1.0 and may be missing, see shared/library_version.h: it is read with
- * le_store_is_null().
+ * A column, and the field for it in the struct of a row: LeStoredEntry (slots and
+ * places), LeStoredLease, LeStoredChange or LeMeta.  Zero stands for NULL where the
+ * field is a time, or a text (data NULL); and a field is zero where the row has NULL, or
+ * the table no such column: what a version appends comes after the columns of 1.0, see
+ * shared/library_version.h.
  */
-
-/* _lock_election.slot */
-enum
+typedef struct StoreColumn
 {
-	SLOT_TOKEN,
-	SLOT_ACQUIRED_AT,
-	SLOT_TTL,       /* LE_TTL_BOUND: as long as the session */
-	SLOT_TIME_LEFT, /* of its own lease with a TTL; else 0; of a
-								 * holder that has ended, and is only fenced:
-								 * -LeEnd */
-	SLOT_LEASE,
-	SLOT_SESSION, /* 0: gone */
-	SLOT_ROLE,
-	SLOT_SLOT,
-	SLOT_HOLDS,
-	SLOT_PERMITS,
-	SLOT_KIND, /* LeKind */
-	SLOT_MODE, /* LeMode; 0: free */
-	SLOT_EXPIRES_AT,
-	SLOT_CLOSED_UNTIL,
-	SLOT_NAME,
-	SLOT_OWNER,
-	SLOT_VALUE,
-	SLOT_UNCOMMITTED, /* array of LeStoredHold */
-	SLOT_ACQUIRER,
-	SLOT_COLUMNS_1_0,
-	SLOT_COLUMNS = SLOT_COLUMNS_1_0
-};
-
-/* _lock_election.lease */
-enum
-{
-	LEASE_ID,
-	LEASE_TTL,
-	LEASE_TIME_LEFT,
-	LEASE_EXPIRES_AT,
-	LEASE_ROLE,
-	LEASE_OWNER,
-	LEASE_COLUMNS_1_0,
-	LEASE_COLUMNS = LEASE_COLUMNS_1_0
-};
-
-/* _lock_election.queue */
-enum
-{
-	QUEUE_TOKEN,
-	QUEUE_ENTERED_AT,
-	QUEUE_TTL, /* LE_TTL_BOUND: as long as the session */
-	QUEUE_LEASE,
-	QUEUE_SESSION, /* 0: gone */
-	QUEUE_ROLE,
-	QUEUE_PERMITS,
-	QUEUE_HOLDS,
-	QUEUE_MEMBER, /* of several names: which-th, from 1; else 0 */
-	QUEUE_KIND,   /* LeKind */
-	QUEUE_MODE,   /* LeMode */
-	QUEUE_NAME,
-	QUEUE_OWNER,
-	QUEUE_VALUE,
-	QUEUE_UNCOMMITTED, /* array of LeStoredHold */
-	QUEUE_ACQUIRER,
-	QUEUE_COLUMNS_1_0,
-	QUEUE_COLUMNS = QUEUE_COLUMNS_1_0
-};
-
-/* _lock_election.history */
-enum
-{
-	HISTORY_CHANGE,
-	HISTORY_TERM,
-	HISTORY_ELECTED_AT,
-	HISTORY_AT,
-	HISTORY_ROLE, /* of the leader: whose allowance it takes */
-	HISTORY_HOW,  /* LeHow */
-	HISTORY_ELECTION,
-	HISTORY_CANDIDATE,
-	HISTORY_COLUMNS_1_0,
-	HISTORY_COLUMNS = HISTORY_COLUMNS_1_0
-};
+	Oid type;
+	uint16 at; /* of the field */
+	uint16 size;
+} StoreColumn;
 
 /* --- store/table.c: a table and its rows --- */
 
@@ -112,11 +41,12 @@ enum
 /* REINDEX CONCURRENTLY has the key twice for a while, or more often after failures. */
 #define MAX_KEY_INDEXES 8
 #define MAX_KEY_COLUMNS 3
+#define MAX_COLUMNS     32
 
 typedef struct StoreTable
 {
 	const char *name;
-	const Oid *types; /* of the columns, in their order */
+	const StoreColumn *column; /* in their order */
 	int columns;
 	int least;             /* columns in the oldest SQL that is served */
 	const AttrNumber *key; /* columns of the unique key, from 1 */
@@ -161,7 +91,7 @@ extern void le_table_close(StoreTable *table);
  * another lock's (LeRow.recycled), PostgreSQL checks that nobody else has its key.
  * False: the row was changed by somebody else.
  */
-extern bool le_table_put(StoreTable *table, LeRow *row, Datum *values, bool *nulls);
+extern bool le_table_put(StoreTable *table, LeRow *row, const void *fields);
 extern bool le_table_delete(StoreTable *table, LeRow *row);
 
 static inline void
@@ -185,10 +115,15 @@ extern StoreTable le_history_table;
 /* Raise the error for a row that le_table_put() or le_table_delete() has refused; whose row it is. */
 extern LE_NORETURN void le_store_row_changed(StoreTable *table, const char *whose);
 
-/* One column of a row that is formed: NULL where there is no text. */
-extern void le_store_set_text(Datum *values, bool *nulls, int column, const char *data, Size len);
-/* Name, owner, value, uncommitted holds and acquirer: five columns, in this order in both tables of entries. */
-extern void le_store_set_texts(Datum *values, bool *nulls, int name_column, const LeEntry *entry);
+/*
+ * The values of a row from the fields of its struct; and the fields, which begin zeroed,
+ * from a row: texts point into it.
+ */
+extern void le_table_form(const StoreTable *table, const void *fields, Datum *values, bool *nulls);
+extern void le_table_read(const StoreTable *table, TupleTableSlot *tuple, void *fields);
+
+/* What the rows of a slot and of a place tell of an entry; the uncommitted holds last until the next call. */
+extern LeStoredEntry le_store_entry(const LeEntry *entry);
 
 /* --- store/readback.c: reading the rows of a table --- */
 
@@ -225,15 +160,8 @@ extern void le_rows_taken(const LeRows *rows, LeLoadStatus status);
 /* False: they are not where they should be; all has to be read. */
 extern bool le_rows_end(LeRows *rows);
 
-/* NULL is no text; the row is not one that the manager has written. */
-extern LeText le_store_read_text(TupleTableSlot *tuple, int column);
+/* The manager has not written this row: an error. */
 extern LE_NORETURN void le_store_invalid_row(Relation rel, const TupleTableSlot *tuple);
-
-static inline bool
-le_store_is_null(const TupleTableSlot *tuple, int column)
-{
-	return column >= tuple->tts_tupleDescriptor->natts || tuple->tts_isnull[column];
-}
 
 static inline TimestampTz
 le_store_to_wall(const LeClock *clock, LeTime t)
