@@ -2,22 +2,24 @@
 # Builds the server, liblockelection and the clients' environments, and tests the clients; installs what is missing,
 # leaves nothing behind but build/.
 #
-#   PARTS="conformance python go"   the conformance suite, and the clients' own tests; "mutants": does the suite notice
-#                                   faults that are seeded into a client?
-#   CLIENTS="c python go"           whom the conformance suite tests
+#   PARTS="conformance python go java"      the conformance suite, and the clients' own tests; "mutants": does the
+#                                   suite notice faults that are seeded into a client?
+#   CLIENTS="c python go java"      whom the conformance suite tests
 #   SCENARIOS="cut or each"         which scenarios, as pytest's -k
 #   SEEDS="1 2"                     of the random runs; default: one new seed
-#   PYTEST_FLAGS, GO_FLAGS          for pytest and go test, such as -v
+#   PYTEST_FLAGS, GO_FLAGS, MAVEN_FLAGS     for pytest, go test and mvn, such as -v, or -Dtest=LocksTest
 #   PG_MAJOR                        PostgreSQL's major version; default: the distribution's
 #
 # What is not there is skipped, with a line that says so.  A client's own tests have a primary with the extension, whose
 # place is in PGHOST, PGPORT, PGUSER and PGDATABASE; max_connections is 200.  They may install Python packages of the
-# requirements files, and Go modules of the go.mod files, without a network.
+# requirements files, Go modules of the go.mod files, and what Maven needs for clients/java, without a network.
 set -eu
-PARTS=${PARTS:-conformance python go}
-CLIENTS=${CLIENTS:-c python go}
+PARTS=${PARTS:-conformance python go java}
+CLIENTS=${CLIENTS:-c python go java}
 # Go's modules ask for it.
 GO_NEEDS=1.23
+# Spring and ShedLock ask for it; the client itself for 11.
+JAVA_NEEDS=17
 
 # --- as the unprivileged account ------------------------------------------------------------------------------------
 
@@ -41,17 +43,22 @@ go_tests()
 	(cd "$dir" && go vet ./... && go test -race -count=1 ${GO_FLAGS:-} ./...)
 }
 
+maven()
+{
+	mvn -B -q -o -T1 -Dstyle.color=never -Dmaven.repo.local="$LE_MAVEN" -f clients/java "$@"
+}
+
 if [ -n "${LE_RUN:-}" ]; then
 	failed=()
 	export PYTHONPATH=$PWD/clients/python/src:$PWD/clients/python
-	if has "$PARTS" conformance; then
-		part conformance pytest -p no:cacheprovider -p no:asyncio -q -ra ${PYTEST_FLAGS:-} \
-			${SCENARIOS:+-k "$SCENARIOS"} clients/conformance
+	if has "$PARTS" conformance && [ -e clients/conformance/conftest.py ]; then
+		part conformance pytest -p no:cacheprovider -q -ra ${PYTEST_FLAGS:-} ${SCENARIOS:+-k "$SCENARIOS"} \
+			clients/conformance
 	fi
 	if has "$PARTS" mutants; then
 		part mutants pytest -p no:cacheprovider -q -ra ${PYTEST_FLAGS:-} clients/conformance/mutants.py
 	fi
-	if has "$PARTS" python || has "$PARTS" go; then
+	if has "$PARTS" python || has "$PARTS" go || has "$PARTS" java; then
 		. test/lib/server.sh
 		server_start clients "
 			listen_addresses = '127.0.0.1'
@@ -71,6 +78,9 @@ if [ -n "${LE_RUN:-}" ]; then
 		for module in $(find clients/go -name go.mod 2>/dev/null | sort); do
 			part "go: ${module%/go.mod}" go_tests "${module%/go.mod}"
 		done
+	fi
+	if has "$PARTS" java && [ -n "${LE_MAVEN:-}" ]; then
+		part java maven ${MAVEN_FLAGS:-} verify
 	fi
 	[ ${#failed[@]} = 0 ] || { echo "== failed: ${failed[*]}" >&2; exit 1; }
 	exit 0
@@ -159,13 +169,39 @@ keep_compiled()
 	[ "$(id -u)" != 0 ] || chown -R root:root "$cache/go"
 }
 
+# All that Maven takes from the network for clients/java, kept in build/cache while the poms stay the same.
+java_packages()
+{
+	local repository=$cache/maven version stamp
+	version=$(javac -version 2>&1 | sed -n 's/^javac \([0-9]*\).*/\1/p')
+	if [ "${version:-0}" -lt $JAVA_NEEDS ] || ! command -v mvn >/dev/null; then
+		le_say "Java is skipped: it needs a JDK from $JAVA_NEEDS on, and mvn"
+		return
+	fi
+	stamp=$(cat clients/java/pom.xml clients/java/*/pom.xml | sha256sum)
+	if [ "$(cat "$repository/stamp" 2>/dev/null)" != "$stamp" ]; then
+		le_say "downloading what Maven needs"
+		mkdir -p "$repository" "$LE_TMP/java"
+		tar -C clients/java --exclude=target -cf - . | tar -C "$LE_TMP/java" -xf -
+		# with one test that needs no server, so that it also gets what runs tests
+		le_wait mvn -B -q -T1 -Dstyle.color=never -Dmaven.repo.local="$repository" -f "$LE_TMP/java" \
+			-Dtest=ClockTest -Dsurefire.failIfNoSpecifiedTests=false verify >"$LE_TMP/maven.log" 2>&1 ||
+			{ le_say "Java is skipped: Maven cannot build: $(grep -m 1 ERROR "$LE_TMP/maven.log")"; return; }
+		echo "$stamp" >"$repository/stamp"
+	fi
+	cp -r "$repository" "$LE_TMP/maven"
+	[ "$(id -u)" != 0 ] || chown -R nobody:nogroup "$LE_TMP/maven"
+	LE_ENV+=(LE_MAVEN="$LE_TMP/maven")
+}
+
 le_prepare client
 le_extra_packages libjansson-dev pgbouncer
 python_packages
 LE_ENV+=(PATH="$LE_TMP/venv/bin:$LE_BIN:$PATH:/usr/sbin")
 if has "$PARTS" go || has "$CLIENTS" go || has "$PARTS" conformance; then go_packages; fi
+if has "$PARTS" java || has "$CLIENTS" java; then java_packages; fi
 LE_ENV+=(PARTS="$PARTS" CLIENTS="$CLIENTS" SCENARIOS="${SCENARIOS:-}" SEEDS="${SEEDS:-}"
-	PYTEST_FLAGS="${PYTEST_FLAGS:-}" GO_FLAGS="${GO_FLAGS:-}" TMPDIR="$LE_TMP/work")
+	PYTEST_FLAGS="${PYTEST_FLAGS:-}" GO_FLAGS="${GO_FLAGS:-}" MAVEN_FLAGS="${MAVEN_FLAGS:-}" TMPDIR="$LE_TMP/work")
 rc=0
 le_run clients/test.sh || rc=$?
 [ ! -e "$LE_TMP/src/build/conformance/results.json" ] || {

@@ -1,0 +1,212 @@
+package lockelection;
+
+import java.net.URLEncoder;
+import java.nio.charset.StandardCharsets;
+import java.sql.Connection;
+import java.sql.PreparedStatement;
+import java.sql.ResultSet;
+import java.sql.SQLException;
+import java.sql.Types;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Properties;
+import javax.sql.DataSource;
+import org.postgresql.Driver;
+import org.postgresql.PGConnection;
+import org.postgresql.PGNotification;
+
+/** A connection by JDBC. */
+final class Jdbc implements Wire {
+	/** What has to be known of the server, in one round trip. */
+	private static final String INFO = "SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery(),"
+			+ " pg_catalog.current_setting('lock_election.notify', true), pg_catalog.pg_backend_pid(), a.backend_start::text,"
+			+ " COALESCE((SELECT s.ssl FROM pg_catalog.pg_stat_ssl s WHERE s.pid = pg_catalog.pg_backend_pid()), true)"
+			+ " FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()) AS a"
+			+ " LEFT JOIN (pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n"
+			+ " ON n.oid = e.extnamespace AND e.extname = 'lock_election') ON true";
+
+	private final Connection connection;
+	/** null: another driver's connection, or a wrapper that does not let us through. */
+	private final PGConnection postgres;
+	private final String schema;
+	private final int pid;
+	private final String started;
+	private final String notifies;
+	private final boolean pooled;
+	private final boolean encrypted;
+	private long limit = -1;
+
+	private Jdbc(Connection connection, long limitMillis) throws SQLException {
+		this.connection = connection;
+		connection.setAutoCommit(true);
+		postgres = connection.isWrapperFor(PGConnection.class) ? connection.unwrap(PGConnection.class) : null;
+		Object[] info = query(limitMillis, INFO).get(0);
+		if (info[0] == null)
+			throw new SQLException("lock_election is not installed in database " + connection.getCatalog(), "3F000");
+		if ((Boolean) info[1])
+			throw new SQLException("the server is a standby", "25006");
+		schema = (String) info[0];
+		notifies = String.valueOf(info[2]);
+		pid = (Integer) info[3];
+		started = (String) info[4];
+		encrypted = (Boolean) info[5];
+		pooled = postgres == null || postgres.getBackendPID() != pid;
+		// a pooler gives each statement to another backend, which does not know what was prepared
+		if (pooled && postgres != null)
+			postgres.setPrepareThreshold(0);
+	}
+
+	private static Jdbc open(Connection connection, long limitMillis) throws SQLException {
+		try {
+			return new Jdbc(connection, limitMillis);
+		} catch (SQLException | RuntimeException e) {
+			connection.abort(Runnable::run);
+			throw e;
+		}
+	}
+
+	static Connector connector(DataSource source) {
+		return limitMillis -> open(source.getConnection(), limitMillis);
+	}
+
+	static Connector connector(String url, Properties properties) {
+		Properties parsed = Driver.parseURL(url, properties);
+		if (parsed == null)
+			throw LockException.of(LockException.Status.INVALID, "not a URL of PostgreSQL's driver: " + url);
+		return new Hosts(parsed);
+	}
+
+	/** The hosts of a URL. One that does not answer goes to the end. */
+	private static final class Hosts implements Connector {
+		private final Properties properties = new Properties();
+		private final String database;
+		private final List<String> hosts = new ArrayList<>();
+
+		Hosts(Properties parsed) {
+			parsed.stringPropertyNames().forEach(name -> properties.setProperty(name, parsed.getProperty(name)));
+			String[] names = properties.getProperty("PGHOST", "localhost").split(",");
+			String[] ports = properties.getProperty("PGPORT", "5432").split(",");
+			for (int i = 0; i < names.length; i++)
+				hosts.add(names[i] + ":" + ports[Math.min(i, ports.length - 1)]);
+			String name = properties.getProperty("PGDBNAME", properties.getProperty("user", ""));
+			database = "/" + URLEncoder.encode(name, StandardCharsets.UTF_8);
+			for (String own : new String[] {"PGHOST", "PGPORT", "PGDBNAME", "targetServerType"})
+				properties.remove(own);
+			properties.putIfAbsent("ApplicationName", "lock_election");
+			properties.putIfAbsent("tcpKeepAlive", "true");
+		}
+
+		@Override
+		public Jdbc connect(long limitMillis) throws SQLException {
+			Properties limited = new Properties();
+			String seconds = Long.toString((limitMillis + 999) / 1000);
+			limited.setProperty("loginTimeout", Double.toString(limitMillis / 1000.0));
+			limited.setProperty("connectTimeout", seconds);
+			limited.setProperty("socketTimeout", seconds);
+			limited.putAll(properties);
+			SQLException failure = null;
+			for (String host : List.copyOf(hosts)) {
+				try {
+					return open(new Driver().connect("jdbc:postgresql://" + host + database, limited), limitMillis);
+				} catch (SQLException e) {
+					hosts.remove(host);
+					hosts.add(host);
+					if (failure == null || !LockException.breaks(String.valueOf(e.getSQLState())))
+						failure = e;
+				}
+			}
+			throw failure;
+		}
+	}
+
+	@Override
+	public List<Object[]> query(long limitMillis, String sql, Object... arguments) throws SQLException {
+		if (limit != limitMillis)
+			connection.setNetworkTimeout(Runnable::run, (int) limitMillis);
+		limit = limitMillis;
+		try (PreparedStatement statement = connection.prepareStatement(sql.replace("%s", String.valueOf(schema)))) {
+			for (int i = 0; i < arguments.length; i++)
+				bind(statement, i + 1, arguments[i]);
+			List<Object[]> rows = new ArrayList<>();
+			if (statement.execute()) {
+				ResultSet result = statement.getResultSet();
+				int columns = result.getMetaData().getColumnCount();
+				while (result.next()) {
+					Object[] row = new Object[columns];
+					for (int i = 0; i < columns; i++)
+						row[i] = result.getObject(i + 1);
+					rows.add(row);
+				}
+			}
+			return rows;
+		}
+	}
+
+	private void bind(PreparedStatement statement, int at, Object value) throws SQLException {
+		if (value == null)
+			statement.setNull(at, Types.VARCHAR);
+		else if (value instanceof String[])
+			statement.setArray(at, connection.createArrayOf("text", (String[]) value));
+		else if (value instanceof Long[])
+			statement.setArray(at, connection.createArrayOf("int8", (Long[]) value));
+		else if (value instanceof Boolean[])
+			statement.setArray(at, connection.createArrayOf("bool", (Boolean[]) value));
+		else
+			statement.setObject(at, value);
+	}
+
+	/** What is encrypted does not show that it has come: reading waits for a millisecond. */
+	@Override
+	public List<String[]> notifications() throws SQLException {
+		List<String[]> heard = new ArrayList<>();
+		PGNotification[] notifications = encrypted ? postgres.getNotifications(1) : postgres.getNotifications();
+		if (notifications != null) {
+			for (PGNotification notification : notifications)
+				heard.add(new String[] {notification.getName(), notification.getParameter()});
+		}
+		return heard;
+	}
+
+	@Override
+	public String schema() {
+		return schema;
+	}
+
+	@Override
+	public int pid() {
+		return pid;
+	}
+
+	@Override
+	public String started() {
+		return started;
+	}
+
+	@Override
+	public boolean pooled() {
+		return pooled;
+	}
+
+	@Override
+	public String notifies() {
+		return notifies;
+	}
+
+	@Override
+	public void close() {
+		try {
+			connection.close();
+		} catch (SQLException e) {
+			abort();
+		}
+	}
+
+	@Override
+	public void abort() {
+		try {
+			connection.abort(Runnable::run);
+		} catch (SQLException e) {
+			// it is of no use either way
+		}
+	}
+}

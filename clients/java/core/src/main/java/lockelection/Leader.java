@@ -1,0 +1,35 @@
+package lockelection;
+
+/** Who leads an election. */
+public final class Leader {
+	private final String value;
+	private final long term;
+
+	Leader(String value, long term) {
+		this.value = value;
+		this.term = term;
+	}
+
+	/**
+	 * The text that the leader has proclaimed.
+	 *
+	 * @return 1 to 4096 bytes
+	 */
+	public String value() {
+		return value;
+	}
+
+	/**
+	 * The number of the term; a later term has a higher one.
+	 *
+	 * @return a fencing token
+	 */
+	public long term() {
+		return term;
+	}
+
+	@Override
+	public String toString() {
+		return value + " (term " + term + ")";
+	}
+}

@@ -1,0 +1,123 @@
+package lockelection;
+
+import java.sql.SQLException;
+
+/**
+ * A call did not do what it was asked for. {@link #status()} says why; the message is the server's, where it has sent
+ * one, and {@link #sqlState()} its SQLSTATE.
+ */
+public class LockException extends RuntimeException {
+	private static final long serialVersionUID = 1L;
+
+	/** Why. */
+	public enum Status {
+		/** Others hold it, or the limit of time is over: nothing is held, nothing waits. A {@link NotAcquiredException}. */
+		NOT_ACQUIRED,
+		/** The lease, the hold or the session has ended. A {@link LockLostException}. */
+		LOST,
+		/** The session was closed. */
+		CANCELED,
+		/** 40P01: others wait for this caller, and this caller for them. */
+		DEADLOCK,
+		/** 53400, 53200: a limit of the role or of the server. */
+		LIMIT,
+		/** 42501, 28xxx: not allowed, or a wrong password. */
+		DENIED,
+		/** 22xxx: a bad argument. */
+		INVALID,
+		/** No server, or no answer in time; nothing lasts. */
+		UNAVAILABLE,
+		/** No answer, and it may have taken effect. */
+		UNKNOWN,
+		/** The extension is not there; the message says what to type. */
+		NOT_INSTALLED,
+		/** Any other error. */
+		FAILED
+	}
+
+	private final Status status;
+	private final String sqlState;
+
+	LockException(Status status, String sqlState, String message, Throwable cause) {
+		super(message, cause);
+		this.status = status;
+		this.sqlState = sqlState;
+	}
+
+	/**
+	 * Why.
+	 *
+	 * @return never null
+	 */
+	public Status status() {
+		return status;
+	}
+
+	/**
+	 * What the server has answered.
+	 *
+	 * @return an SQLSTATE, or null if the error is not the server's
+	 */
+	public String sqlState() {
+		return sqlState;
+	}
+
+	static LockException of(Status status, String message) {
+		return of(status, null, message, null);
+	}
+
+	/** The same for another thread, whose stack trace it gets. */
+	static LockException again(LockException e) {
+		return of(e.status, e.sqlState, e.getMessage(), e);
+	}
+
+	static LockException of(SQLException e) {
+		String state = e.getSQLState() == null ? "" : e.getSQLState();
+		Status status = statusOf(state);
+		String message = e.getMessage();
+		if (status == Status.NOT_INSTALLED)
+			message += state.equals("55000") || state.equals("58P01")
+					? " (add lock_election to shared_preload_libraries, and restart the server)"
+					: " (type CREATE EXTENSION lock_election in this database)";
+		return of(status, state, message, e);
+	}
+
+	private static LockException of(Status status, String sqlState, String message, Throwable cause) {
+		switch (status) {
+			case NOT_ACQUIRED:
+				return new NotAcquiredException(message, cause);
+			case LOST:
+				return new LockLostException(sqlState, message, cause);
+			default:
+				return new LockException(status, sqlState, message, cause);
+		}
+	}
+
+	/** What is more specific comes first. */
+	private static final Object[][] STATUSES = {{"LE001", Status.LOST}, {"40P01", Status.DEADLOCK},
+			{"53200", Status.LIMIT}, {"53400", Status.LIMIT}, {"42501", Status.DENIED}, {"28", Status.DENIED},
+			{"22", Status.INVALID}, {"08007", Status.UNKNOWN}, {"40003", Status.UNKNOWN}, {"57014", Status.UNKNOWN},
+			{"42883", Status.NOT_INSTALLED}, {"3F000", Status.NOT_INSTALLED}, {"3D000", Status.NOT_INSTALLED},
+			{"55000", Status.NOT_INSTALLED}, {"25006", Status.UNAVAILABLE}, {"55P03", Status.UNAVAILABLE},
+			{"57", Status.UNAVAILABLE}, {"53", Status.UNAVAILABLE}, {"08", Status.UNAVAILABLE},
+			{"58", Status.UNAVAILABLE}};
+
+	private static Status statusOf(String sqlState) {
+		for (Object[] rule : STATUSES) {
+			if (sqlState.startsWith((String) rule[0]))
+				return (Status) rule[1];
+		}
+		return Status.FAILED;
+	}
+
+	/** The connection is of no use any more: connect again. */
+	static boolean breaks(String sqlState) {
+		return sqlState.startsWith("08") && !sqlState.equals("08007") || sqlState.matches("57P0[123]|53300|25006");
+	}
+
+	/** Trying again may help. */
+	boolean passes() {
+		return status == Status.UNAVAILABLE || status == Status.UNKNOWN
+				|| sqlState != null && (sqlState.startsWith("40") && status != Status.DEADLOCK || sqlState.startsWith("XX"));
+	}
+}

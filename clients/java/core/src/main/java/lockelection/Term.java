@@ -1,0 +1,33 @@
+package lockelection;
+
+/** A term of a leader. {@link #token()} is its number. */
+public final class Term extends Hold {
+	Term(Session session, Lease lease, Request request, boolean attempt) {
+		super(session, lease, request, attempt);
+	}
+
+	/**
+	 * Changes the text that everybody sees of the leader.
+	 *
+	 * @param value 1 to 4096 bytes
+	 * @throws LockLostException the term has ended
+	 * @throws LockException see its status
+	 * @throws InterruptedException the thread was interrupted; the value may have been changed
+	 */
+	public void proclaim(String value) throws InterruptedException {
+		if (!isValid())
+			throw lost();
+		Object[] row = session.run("SELECT %s.proclaim(?, ?, ?)", request.names.get(0), token, value).get(0);
+		if (!(Boolean) row[0])
+			throw lost();
+	}
+
+	/**
+	 * {@link #release()}: the next candidate leads.
+	 *
+	 * @return false: the term had been lost before
+	 */
+	public boolean resign() {
+		return release();
+	}
+}

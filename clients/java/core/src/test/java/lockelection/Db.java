@@ -1,0 +1,60 @@
+package lockelection;
+
+import java.sql.Connection;
+import java.sql.DriverManager;
+import java.sql.ResultSet;
+import java.sql.SQLException;
+import java.sql.Statement;
+import java.time.Duration;
+import java.util.UUID;
+import java.util.concurrent.Callable;
+
+/** The server that PGHOST, PGPORT, PGUSER and PGDATABASE name. */
+final class Db {
+	static final String URL = String.format("jdbc:postgresql://%s:%s/%s?user=%s", env("PGHOST", "127.0.0.1"),
+			env("PGPORT", "5432"), env("PGDATABASE", "postgres"), env("PGUSER", "postgres"));
+
+	private Db() {
+	}
+
+	private static String env(String name, String otherwise) {
+		String value = System.getenv(name);
+		return value == null ? otherwise : value;
+	}
+
+	static Connection connect() throws SQLException {
+		return DriverManager.getConnection(URL);
+	}
+
+	static Object sql(String sql) throws SQLException {
+		try (Connection connection = connect(); Statement statement = connection.createStatement()) {
+			if (!statement.execute(sql))
+				return null;
+			ResultSet result = statement.getResultSet();
+			return result.next() ? result.getObject(1) : null;
+		}
+	}
+
+	static String name() {
+		return UUID.randomUUID().toString();
+	}
+
+	static LockElection open(long ttlMillis) {
+		return LockElection.connect(URL, new Options().ttl(Duration.ofMillis(ttlMillis)).name("test"));
+	}
+
+	/** Waits until a condition is true, at most 20 s. */
+	static void until(Callable<Boolean> condition) throws Exception {
+		long end = System.nanoTime() + Duration.ofSeconds(20).toNanos();
+		while (!condition.call()) {
+			if (System.nanoTime() > end)
+				throw new AssertionError("not within 20 s");
+			Thread.sleep(5);
+		}
+	}
+
+	/** How many wait for a name, as the server sees it. */
+	static long waiters(String name) throws SQLException {
+		return (Long) sql("SELECT count(*) FROM lock_election.waiters WHERE name = '" + name + "'");
+	}
+}
