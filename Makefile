@@ -332,6 +332,11 @@ ifneq ($(filter client install-client client-% build/client%,$(MAKECMDGOALS)),)
 -include $(wildcard $(CLIENT_DIR)/lib/*.d $(CLIENT_DIR)/*/*.d $(CLIENT_DIR)/*/lib/*.d)
 endif
 
+# Its agent for the conformance suite of the clients, which needs jansson.
+build/conformance/agent_c: clients/conformance/agent_c.c $(CLIENT_DIR)/liblockelection.a
+	@mkdir -p $(@D)
+	$(CC) $(CLIENT_FLAGS) -o $@ $^ $(CLIENT_PQ_LIBS) -ljansson
+
 # lockctl, the command, with the library in it.
 LOCKCTL_OBJS = $(patsubst src/lockctl/%.c,build/lockctl/%.o,$(sort $(wildcard src/lockctl/*.c)))
 LOCKCTL_PAGES = $(patsubst src/lockctl/man/%.scd,%,$(wildcard src/lockctl/man/*.scd))
@@ -377,7 +382,7 @@ build/fuzz: $(FUZZ_SOURCES) $(wildcard src/core/*.h test/sim/*.h)
 		-Isrc -o $@ $(FUZZ_SOURCES)
 
 FORMATTED = $(sort $(wildcard src/*/*.[ch] src/*/*/*.[ch] test/sim/*.[ch] test/torture/*.[ch] test/unit/*.[ch] \
-              test/client/*.[ch] examples/*.c bench/peers/*.[ch]))
+              test/client/*.[ch] clients/*/*.[ch] examples/*.c bench/peers/*.[ch]))
 # The version that .clang-format is written for.
 CLANG_FORMAT ?= $(firstword $(foreach f,clang-format-14 clang-format,$(if $(shell command -v $(f)),$(f))) clang-format)
 format:

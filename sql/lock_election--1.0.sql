@@ -440,7 +440,7 @@ RETURNS TABLE (kind pg_catalog.text, name pg_catalog.text, token bigint, granted
 LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 100
 AS 'MODULE_PATHNAME', 'le_lease_holds';
 COMMENT ON FUNCTION @extschema@.lease_holds(bigint) IS
-'All that hangs on the lease, a row a name: locks, permits and elections (kind: lock, election) that it holds, with queue_position 0, and its queue places and candidacies, with the position from 1. Several names of one acquire_locks or enqueue_locks have the same token. A grant to a place is announced on "channel"; of several names on that of the first, which is the one shown. owner: NULL if none was named. As durable as the answer of is_held; each row was true at some moment during the call. Errors: LE001 no such lease, or it has ended, 22023 bad argument, 42501 another role''s lease, 40001 too much has ended while it was read.';
+'All that hangs on the lease, a row a name: locks, permits and elections (kind: lock, election) that it holds, with queue_position 0, and its queue places and candidacies, with the position from 1. Several names of one acquire_locks or enqueue_locks have the same token. A grant to a place is announced on "channel"; of several names on that of the first, which is the one shown. owner: NULL if none was named. As durable as the answer of is_held; each row was true at some moment during the call. What the transaction of another connection may still roll back is not shown. Errors: LE001 no such lease, or it has ended, 22023 bad argument, 42501 another role''s lease, 40001 too much has ended while it was read.';
 
 -- --- optimistic versions ---
 

@@ -28,7 +28,7 @@
 
 /*
  * In the middle of a statement: what it did is not known, and its backend may
- * still be at it.  learn_server() of the next connection ends that one.
+ * still be at it.  reconcile.c ends that one.
  */
 void
 le_disconnect(le_session *s)
@@ -397,18 +397,11 @@ connect_hosts(le_session *s)
 	return false;
 }
 
-/*
- * What has to be known of the server, in one round trip.  And what the
- * connection before this one left behind is ended, so that it does not take
- * effect late: a backend of the same role that started at the same moment.
- */
+/* What has to be known of the server, in one round trip. */
 static const char info_sql[] =
 	"SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid(),"
 	" pg_catalog.current_setting('lock_election.notify', true),"
-	" (SELECT a.backend_start FROM pg_catalog.pg_stat_activity a WHERE a.pid = pg_catalog.pg_backend_pid()),"
-	" (SELECT pg_catalog.pg_terminate_backend(a.pid) FROM pg_catalog.pg_stat_activity a"
-	" WHERE a.pid = $1 AND a.backend_start = $2 AND a.usename = current_user"
-	" AND a.pid <> pg_catalog.pg_backend_pid())"
+	" (SELECT a.backend_start FROM pg_catalog.pg_stat_activity a WHERE a.pid = pg_catalog.pg_backend_pid())"
 	" FROM (VALUES (0)) AS v(v) LEFT JOIN (pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n"
 	" ON n.oid = e.extnamespace AND e.extname = 'lock_election') ON true";
 
@@ -416,14 +409,11 @@ static bool
 learn_server(le_session *s)
 {
 	le_net *net = &s->net;
-	char old[16];
-	const char *values[] = {old, net->old_pid != 0 ? net->old_start : NULL};
 	PGresult *result;
 	const char *notify;
 	bool ok = false;
 
-	snprintf(old, sizeof(old), "%d", net->old_pid);
-	result = le_exec(s, le_add(le_now_ns(), s->call), info_sql, 2, values);
+	result = le_exec(s, le_add(le_now_ns(), s->call), info_sql, 0, NULL);
 	if (result == NULL)
 		return false;
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
@@ -466,7 +456,7 @@ le_connect(le_session *s)
 		le_set_broken(s, "could not make the connection non-blocking");
 		return false;
 	}
-	if (!learn_server(s))
+	if (!learn_server(s) || !le_end_old_backend(s))
 		return false;
 	schema = le_copy(s->net.schema);
 	if (schema == NULL)

@@ -200,6 +200,7 @@ le_error_passes(const le_error *error)
 {
 	return (error->status == LE_UNAVAILABLE && strcmp(error->sqlstate, "55000") != 0 &&
 			strcmp(error->sqlstate, "42883") != 0) ||
-		   error->status == LE_UNKNOWN || strncmp(error->sqlstate, "40", 2) == 0 ||
+		   error->status == LE_UNKNOWN ||
+		   (strncmp(error->sqlstate, "40", 2) == 0 && error->status != LE_DEADLOCK) ||
 		   strncmp(error->sqlstate, "XX", 2) == 0;
 }

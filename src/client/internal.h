@@ -487,6 +487,11 @@ extern void le_look_free(le_look *look); /* locked */
 
 /* Locked at entry and exit. */
 extern void le_reconcile(le_session *s);
+/*
+ * Not locked.  End the backend of the broken connection; net.old_pid is 0 when it has
+ * ended.  False: this connection is gone as well.
+ */
+extern bool le_end_old_backend(le_session *s);
 
 /* --- op.c --- */
 

@@ -2,16 +2,15 @@
  * reconcile.c
  *		What has become of statements whose answer was lost.
  *
- * Every statement that asks has an owner of its own that the server's views
- * show, and asks once for a name.  So a place or a hold of our lease whose token
+ * Every statement that asks has an owner of its own, which lease_holds() tells,
+ * and asks once for a name.  So a place or a hold of our lease whose token
  * we do not know is either one that was asked for when the connection broke:
  * then it is ours, in its old order.  Or nobody waits for it any more: then it
  * is given back.
  *
  * Before looking, the backend of the broken connection must be gone, or it
- * could still take a place that nobody knows of.  The new connection has
- * terminated it.  Behind a pooler there is no knowing which it was; there the
- * views are looked at again later.
+ * could still take a place that nobody knows of: the new connection ends it.
+ * Behind a pooler there is no knowing which it was; there we look again later.
  *
  * To ask again would answer the same token, for on a named lease a place is
  * taken once.  It is not enough: a permit is taken each time; and a request
@@ -27,19 +26,13 @@
 #define PAUSE  (30 * LE_MS_NS)
 #define REPEAT 3
 
-static const char gone_sql[] =
-	"SELECT 1 FROM pg_catalog.pg_stat_activity WHERE pid = $1 AND backend_start = $2";
+/* How long the server waits for the old backend's end. */
+#define END_MS 250
 
-#define CHANNEL                                                                                              \
-	"'le_' || pg_catalog.left(pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to("                    \
-	"CASE kind WHEN 'election' THEN 'election ' ELSE 'lock ' END || name, "                                  \
-	"pg_catalog.getdatabaseencoding())),"                                                                    \
-	" 'hex'), 32)"
-
-static const char find_sql[] =
-	"SELECT kind, name, token, owner, 0, " CHANNEL " FROM lock_election.locks WHERE lease = $1"
-	" UNION ALL SELECT kind, name, token, owner, queue_position, " CHANNEL
-	" FROM lock_election.waiters WHERE lease = $1";
+/* One of another role ends by itself. */
+static const char end_sql[] =
+	"SELECT CASE WHEN usename = current_user THEN pg_catalog.pg_terminate_backend(pid, $3) ELSE false END"
+	" FROM pg_catalog.pg_stat_activity WHERE pid = $1 AND backend_start = $2";
 
 /* Locked at entry and exit. */
 static void
@@ -49,25 +42,35 @@ again_soon(le_session *s, int64_t delay)
 	s->net.ask_at = le_add(le_now_ns(), delay);
 }
 
-/* Not locked.  Is the backend of the broken connection still there? */
-static bool
-old_backend_lives(le_session *s)
+/*
+ * No row: it was gone already.  False: it may be there still, or has gone while the
+ * server looked.  This connection has nothing to lose meanwhile: where it breaks, the old
+ * one is still the one to be ended.
+ */
+bool
+le_end_old_backend(le_session *s)
 {
 	le_net *net = &s->net;
-	char pid[16];
-	const char *values[] = {pid, net->old_start};
+	int64_t wait_ms = le_ms_up(s->call / 2);
+	char old[16], timeout[24];
+	const char *values[] = {old, net->old_start, timeout};
 	PGresult *result;
-	bool lives;
+	int pid = net->pid;
 
-	if (net->old_pid == 0 || net->pooled)
+	if (net->old_pid == 0)
+		return true;
+	snprintf(old, sizeof(old), "%d", net->old_pid);
+	snprintf(timeout, sizeof(timeout), "%lld", (long long) (wait_ms < END_MS ? wait_ms : END_MS));
+	net->pid = 0;
+	result = le_exec(s, le_add(le_now_ns(), s->call), end_sql, 3, values);
+	if (result == NULL)
 		return false;
-	snprintf(pid, sizeof(pid), "%d", net->old_pid);
-	result = le_exec(s, le_add(le_now_ns(), s->call), gone_sql, 2, values);
-	lives = PQresultStatus(result) != PGRES_TUPLES_OK || PQntuples(result) > 0;
-	PQclear(result);
-	if (!lives)
+	net->pid = pid;
+	if (PQresultStatus(result) == PGRES_TUPLES_OK &&
+		(PQntuples(result) == 0 || PQgetvalue(result, 0, 0)[0] == 't'))
 		net->old_pid = 0;
-	return lives;
+	PQclear(result);
+	return true;
 }
 
 static bool
@@ -181,13 +184,20 @@ look_for(le_session *s)
 {
 	char lease[24];
 	const char *values[] = {lease};
+	le_text sql = {0};
 	PGresult *result;
 
 	snprintf(lease, sizeof(lease), "%lld", (long long) atomic_load(&s->lease));
 	le_unlock(s);
-	result = le_exec(s, le_add(le_now_ns(), s->call), find_sql, 1, values);
+	/* of several names the one that is farthest back tells how far */
+	le_text_add(&sql,
+				"SELECT kind, name, token, owner, queue_position, channel FROM %s.lease_holds($1)"
+				" ORDER BY queue_position DESC",
+				s->net.schema);
+	result = le_exec_text(s, le_add(le_now_ns(), s->call), &sql, 1, values);
 	le_lock(s);
-	if (PQresultStatus(result) != PGRES_TUPLES_OK)
+	/* nothing hangs on a lease that has ended */
+	if (PQresultStatus(result) != PGRES_TUPLES_OK && strcmp(s->net.error.sqlstate, "LE001") != 0)
 		again_soon(s, le_jitter(s->poll));
 	else
 	{
@@ -203,15 +213,15 @@ void
 le_reconcile(le_session *s)
 {
 	le_net *net = &s->net;
-	bool lives, late = net->reconcile_left > 0 && !net->lost_answer;
+	bool late = net->reconcile_left > 0 && !net->lost_answer;
 
 	if (net->lost_answer && net->pooled && !le_link_empty(&s->sent))
 		net->reconcile_left = REPEAT + 1;
 	net->lost_answer = false;
 	le_unlock(s);
-	lives = old_backend_lives(s);
+	(void) le_end_old_backend(s);
 	le_lock(s);
-	if (lives)
+	if (net->conn == NULL || net->old_pid != 0)
 	{
 		again_soon(s, PAUSE);
 		return;

@@ -133,7 +133,9 @@ tests(void)
 	eventually(strcmp(query(db, "SELECT count(*) FROM lock_election.look()"), "0") == 0,
 			   "and have given all back");
 	changes = 0;
-	round_of(a, b);
+	/* a busy machine may be too slow for one round */
+	for (int i = 0; i < 100 && changes == 0; i++)
+		round_of(a, b);
 	ok(changes > 0, "they work");
 	is_status(le_close(a, -1, &error), LE_OK, "to the end");
 	is_status(le_close(b, -1, &error), LE_OK, "both");

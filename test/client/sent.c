@@ -19,8 +19,7 @@ typedef struct
 
 static statement grants = {.text = "grant_lease"}, renewals = {.text = "keep_alive"},
 				 listens = {.text = "LISTEN le_"}, places = {.text = "enqueue_lock("},
-				 searches = {.text = "lock_election.locks WHERE lease"},
-				 candidacies = {.text = "enqueue_candidate"};
+				 searches = {.text = "lease_holds("}, candidacies = {.text = "enqueue_candidate"};
 static statement *const statements[] = {&grants, &renewals, &listens, &places, &searches, &candidacies};
 static pthread_t main_thread;
 static PGconn *db;

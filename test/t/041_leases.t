@@ -436,6 +436,18 @@ subtest 'what hangs on a lease' => sub {
 	is(one("SELECT string_agg(name, ' ' ORDER BY token, name) FROM lease_holds($l)"), 'shared permit permit x y boss busy busier z few race', 'neither is shown');
 	$d->query('ROLLBACK');
 
+	# what may still be rolled back is its own connection's
+	my $new = "SELECT count(*) FROM lease_holds($l) WHERE name IN ('new', 'newer')";
+	$d->query("BEGIN; SELECT acquire_lock('new', lease => $l), enqueue_lock('new', owner => 'd', lease => $l), acquire_locks('{newer}', lease => $l), acquire_lock('x', lease => $l)");
+	is($d->query($new), 3, 'a transaction sees what it has acquired');
+	is($a->query($new), 0, 'nobody else does');
+	like($rows->(), qr/\bx\|t/, 'but what is also held without it');
+	$d->query('COMMIT');
+	is($a->query($new), 3, 'before it has committed');
+	$d->query("BEGIN; SELECT acquire_lock('newest', lease => $l); ROLLBACK");
+	is($a->query("SELECT count(*) FROM lease_holds($l) WHERE name = 'newest'"), 0, 'nor anybody after a rollback');
+	$d->query(q{SELECT force_release_lock('new'), force_release_lock('new'), force_release_lock('newer')});
+
 	# it is the same after the manager has started again, but for calls
 	my $before = one("SELECT array_agg(h ORDER BY token, name) FROM lease_holds($l) AS h");
 	replace_manager();

@@ -75,8 +75,8 @@ announced_name(const LeEntry *entry)
 	return (LeText){lock->name, lock->name_len};
 }
 
-/* A holder (position 0), or a waiter.  False: the page is full. */
-static bool
+/* A holder (position 0), or a waiter.  NULL: the page is full. */
+static LePageItem *
 put_item(LivePage *page, const LeLock *lock, const LeEntry *entry, uint32 position)
 {
 	const LeAcquirer *acquirer = entry->acquirer;
@@ -87,7 +87,7 @@ put_item(LivePage *page, const LeLock *lock, const LeEntry *entry, uint32 positi
 
 	Assert(position == 0 ? le_entry_has_slot(entry) : entry->state == LE_STATE_QUEUED);
 	if (item == NULL)
-		return false;
+		return NULL;
 	item->token = entry->token;
 	item->lease = le_entry_named_lease(entry) ? entry->lease->id : 0;
 	item->since = wall_time(position ? entry->waiter->since : entry->acquired_at, page->now);
@@ -105,7 +105,6 @@ put_item(LivePage *page, const LeLock *lock, const LeEntry *entry, uint32 positi
 	item->named = entry->owner != NULL;
 	item->mode = entry->mode;
 	item->lapsed = entry->state == LE_STATE_LAPSED;
-	item->place = position == 0 || entry->place;
 	if (item->lapsed && item->closed_until == 0)
 		item->closed_until = closed_until(entry->closed_until, page->now);
 
@@ -118,7 +117,7 @@ put_item(LivePage *page, const LeLock *lock, const LeEntry *entry, uint32 positi
 	text += value.len;
 	if (acquirer_len > 0)
 		memcpy(text, acquirer->text, acquirer_len);
-	return true;
+	return item;
 }
 
 /* Slots stay in their list as long as the lock lives; new ones come first. */
@@ -194,7 +193,7 @@ put_lock(LivePage *page, const LeCore *core, const LeLock *lock, LePageCursor *f
 	{
 		if (le_slot_holder(slot) == NULL)
 			continue;
-		if (!put_item(page, lock, le_slot_holder(slot), 0))
+		if (put_item(page, lock, le_slot_holder(slot), 0) == NULL)
 			return false;
 		*from = (LePageCursor){from->index, -(int64) slot->number - 1, le_slot_holder(slot)->token, 0};
 	}
@@ -204,7 +203,7 @@ put_lock(LivePage *page, const LeCore *core, const LeLock *lock, LePageCursor *f
 	{
 		const LeEntry *entry = le_queued(link);
 
-		if (!put_item(page, lock, entry, ++position))
+		if (put_item(page, lock, entry, ++position) == NULL)
 			return false;
 		*from = (LePageCursor){from->index, entry->token, entry->token, position};
 	}
@@ -346,6 +345,22 @@ is_dirty(const LeEntry *entry)
 }
 
 /*
+ * May it be told to this session?  Not a blocked call, nor a holder that has ended and is
+ * fenced: no token names them.  Nor what transactions of others may still roll back.
+ */
+static bool
+is_shown(const LeEntry *entry, uint64 session)
+{
+	uint32 open = 0;
+
+	if (entry->state == LE_STATE_LAPSED || (entry->state == LE_STATE_QUEUED && !entry->place))
+		return false;
+	for (const LeUncommitted *hold = entry->uncommitted; hold != NULL; hold = hold->next)
+		open += hold->session != session && le_load_uncommitted(NULL, hold->session, hold->xact);
+	return open < entry->hold_count;
+}
+
+/*
  * The cursor is the last entry of the page before: kind, name and token, and in "from"
  * the load that has made the core.  New entries come to the end of the lease's list, and
  * none moves.  LE_NOT_HELD: that entry has ended, or another load has put the list in
@@ -374,8 +389,11 @@ le_page_put_holds(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeTi
 		const LeEntry *entry = le_container(link, LeEntry, lease_link);
 		uint32 position = entry->state == LE_STATE_QUEUED ? position_of(entry) : 0;
 
-		if (!put_item(&page, entry->lock, entry, position))
+		LePageItem *item = put_item(&page, entry->lock, entry, position);
+
+		if (item == NULL)
 			break;
+		item->shown = is_shown(entry, cmd->session);
 		walked += position;
 		reply->lsn = Max(reply->lsn, entry->lsn);
 		reply->wrote |= is_dirty(entry);

@@ -292,6 +292,9 @@ extern bool le_answer_may_return(const LeReply *reply, bool durable_release, boo
  */
 extern bool le_load_first(void);
 
+/* Is this transaction of a session open still, or rolled back with the mail unread? */
+extern bool le_load_uncommitted(void *arg, uint64 session, uint32 xact);
+
 /* Set the limits of a core as the settings are now. */
 extern void le_load_limits(LeCore *core, int work);
 

@@ -31,9 +31,8 @@ session_alive(void *arg, uint64 session, uint32 *sessno)
 		   mailbox_of(proc)->session == session;
 }
 
-/* Is the transaction open still, or rolled back with the mail unread? */
-static bool
-xact_uncommitted(void *arg, uint64 session, uint32 xact)
+bool
+le_load_uncommitted(void *arg, uint64 session, uint32 xact)
 {
 	LeMailbox *box = mailbox_of(le_session_proc(session));
 
@@ -77,7 +76,7 @@ load_core(int64_t next_revision, bool copied)
 	LePause mended = le_mgr.pause;
 	LeTime clock = le_clock(), now;
 	LeLoadEnv load = {
-		.copied = copied, .failed = le_mgr.core, .alive = session_alive, .uncommitted = xact_uncommitted};
+		.copied = copied, .failed = le_mgr.core, .alive = session_alive, .uncommitted = le_load_uncommitted};
 	LeCore *volatile core = NULL;
 	bool complete;
 

@@ -36,7 +36,7 @@ typedef struct LePageItem
 	uint8 kind;
 	uint8 mode;
 	bool lapsed;
-	bool place; /* a token can name it, held or queued; false: a blocked call */
+	bool shown; /* in a page of a lease; false: it is nobody's that could use its token, or not yet */
 } LePageItem;
 
 /* or a page would stay empty, and be asked for again without end */

@@ -131,8 +131,7 @@ put_hold(void *arg, const LePageItem *item)
 	char channel[LE_CHANNEL_SIZE];
 	LeTuple tuple = {0};
 
-	/* no token names what a blocked call waits for, or a holder that has ended and is fenced */
-	if (!item->place || item->lapsed)
+	if (!item->shown)
 		return;
 	le_channel_name((LeKind) item->kind, announced.len > 0 ? announced : name, channel);
 	le_tuple_add_string(&tuple, le_kind_word((LeKind) item->kind));

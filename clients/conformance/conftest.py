@@ -1,0 +1,55 @@
+"""The conformance suite under pytest: all scenarios that were chosen begin together, and each test waits for its own."""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from harness.agent import Failure  # noqa: E402
+from harness.arena import Arena, find_clients, missing, read_scenarios  # noqa: E402
+
+
+def pytest_generate_tests(metafunc):
+    if "scenario" in metafunc.fixturenames:
+        clients = clients_of(metafunc.config)
+        cases = [(client, name) for client in clients for name in metafunc.config.scenarios]
+        metafunc.parametrize(("client", "scenario"), cases, ids=[f"{client.tag}-{name}" for client, name in cases])
+
+
+def clients_of(config):
+    if not hasattr(config, "clients"):
+        say = config.pluginmanager.getplugin("terminalreporter").write_line
+        try:
+            config.clients = find_clients(os.environ.get("CLIENTS", "c python go").split(), lambda t: say(f"== {t}"))
+            config.scenarios = read_scenarios()
+        except Failure as e:
+            raise pytest.UsageError(str(e)) from None
+    return config.clients
+
+
+@pytest.fixture(scope="session")
+def arena(request):
+    """The servers; and all scenarios, which have begun."""
+    with tempfile.TemporaryDirectory(prefix="conformance-") as directory:
+        arena = Arena(directory)
+        arena.runs = {}
+        scenarios = request.config.scenarios if hasattr(request.config, "scenarios") else {}
+        for item in request.session.items:
+            params = getattr(getattr(item, "callspec", None), "params", {})
+            if "scenario" not in params:
+                continue
+            client, name = params["client"], params["scenario"]
+            lacks = missing(scenarios[name], client)
+            if lacks:
+                arena.result(name, client, "not supported", why=lacks)
+            else:
+                arena.runs[item.name] = arena.start(name, scenarios[name], client)
+        yield arena
+        arena.close()
+        say = request.config.pluginmanager.getplugin("terminalreporter").write_line
+        for name, why in arena.again.items():
+            say(f"\n== run twice: {why.splitlines()[0]}")

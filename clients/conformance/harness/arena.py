@@ -1,0 +1,157 @@
+"""What all scenarios of a run have in common: clients, the server that most of them share, a loop that runs many at once."""
+
+import asyncio
+import json
+import os
+import shlex
+import subprocess
+import threading
+import time
+import tomllib
+from pathlib import Path
+
+from .agent import Failure, Violation
+from .scenario import TTL, Scenario, needs_of
+from .server import Template, find_pooler, run
+from . import language
+
+HERE = Path(__file__).resolve().parent.parent
+ROOT = HERE.parent.parent
+# Scenarios wait for most of their time.
+AT_ONCE = int(os.environ.get("LE_AT_ONCE", "12"))
+OWN_AT_ONCE = 4
+RESULTS = ROOT / "build/conformance/results.json"
+
+
+class Client:
+    """A client in one of its modes."""
+
+    def __init__(self, name, mode, command, features, version):
+        self.name = name
+        self.mode = mode
+        self.tag = f"{name}-{mode}" if mode else name
+        self.command = f"{command} --mode {mode}" if mode else command
+        self.features = features
+        self.version = version
+        self.env = {}
+
+
+def find_clients(wanted, say):
+    """Builds the agents of these clients, and asks what they can do."""
+    table = tomllib.loads((HERE / "agents.toml").read_text(encoding="utf-8"))
+    found = []
+    for name in wanted:
+        if name not in table:
+            raise Failure(f"agents.toml knows no client {name}")
+        entry = table[name]
+        if not (ROOT / entry["needs"]).exists():
+            say(f"{name} is skipped: there is no {entry['needs']}")
+            continue
+        if name == "go" and not os.environ.get("LE_GO"):
+            say("go is skipped: there is no Go that is new enough")
+            continue
+        if "build" in entry:
+            (ROOT / "build/conformance").mkdir(parents=True, exist_ok=True)
+            built = subprocess.run(shlex.split(entry["build"]), cwd=ROOT, capture_output=True, text=True, check=False)
+            if built.returncode != 0:
+                raise Failure(f"{entry['build']}: {built.stdout}{built.stderr}")
+        found += capabilities(name, entry["run"])
+    return found
+
+
+def capabilities(name, command):
+    told = subprocess.run([*shlex.split(command), "--capabilities"], cwd=ROOT, capture_output=True, text=True,
+                          check=False, timeout=60)
+    if told.returncode != 0:
+        raise Failure(f"{command} --capabilities: {told.stderr}")
+    told = json.loads(told.stdout)
+    modes = told.get("modes") or []
+    return [Client(name, mode, command, set(told["features"]), told["version"])
+            for mode in (modes if len(modes) > 1 else [None])]
+
+
+def read_scenarios():
+    """All scenarios, by name; the files are by theme."""
+    scenarios = {}
+    for path in sorted((HERE / "scenarios").glob("*.toml")):
+        for name, text in tomllib.loads(path.read_text(encoding="utf-8")).items():
+            if name in scenarios:
+                raise Failure(f"scenario {name} is in {scenarios[name]['file']} and in {path.name}")
+            scenarios[name] = {**text, "file": path.name, "uses": needs_of(language.parse(text["steps"]))}
+    return scenarios
+
+
+def missing(scenario, client):
+    """Why this client cannot run the scenario; None: it can."""
+    lacks = (scenario["uses"] | set(scenario.get("needs", []))) - client.features - {"pooler"}
+    if lacks:
+        return ", ".join(sorted(lacks))
+    if "pooler" in scenario.get("needs", []) and find_pooler() is None:
+        return "pgbouncer, which is not installed here"
+    return None
+
+
+class Arena:
+    """Runs coroutines in a thread of its own, and has the servers."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.template = Template(f"{directory}/servers")
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self.thread.start()
+        self.number = 0
+        self.shared = None
+        self.results = []
+        self.again = {}  # why a scenario was run twice
+        self.do(self.begin())
+
+    def do(self, what):
+        return asyncio.run_coroutine_threadsafe(what, self.loop).result()
+
+    async def begin(self):
+        asyncio.get_running_loop().slow_callback_duration = 1
+        self.room = asyncio.Semaphore(AT_ONCE)
+        self.again_room = asyncio.Semaphore(2)
+        self.own_room = asyncio.Semaphore(OWN_AT_ONCE)
+        await run("make", "-s", "build/clock.so")
+        await self.template.make()
+        self.shared = await self.template.copy()
+        await self.shared.start()
+
+    def next_number(self):
+        self.number += 1
+        return self.number
+
+    def start(self, name, text, client):
+        """A future of the scenario's run."""
+        return asyncio.run_coroutine_threadsafe(self.run(name, text, client), self.loop)
+
+    async def run(self, name, text, client):
+        """Once; and where it was too slow, once more, with few beside it and a TTL of twice the length."""
+        own = text.get("server", "shared") == "own"
+        began = time.monotonic()
+        for again in (False, True):
+            async with self.again_room if again else self.own_room if own else self.room:
+                try:
+                    await Scenario(self, name, text, client, TTL * (1 + again)).run()
+                    self.result(name, client, "passed", began, again=again)
+                    return
+                except BaseException as e:
+                    if again or not isinstance(e, Failure) or isinstance(e, Violation):
+                        self.result(name, client, "failed", began, str(e).split("\n", maxsplit=1)[0])
+                        raise
+                    self.again[name] = str(e)
+
+    def result(self, name, client, what, began=None, why=None, again=False):
+        self.results.append({
+            "client": client.name, "mode": client.mode, "version": client.version, "scenario": name, "result": what,
+            "seconds": round(time.monotonic() - began, 2) if began else None, "why": why, "again": again,
+        })
+
+    def close(self):
+        RESULTS.parent.mkdir(parents=True, exist_ok=True)
+        RESULTS.write_text(json.dumps(self.results, indent=1) + "\n", encoding="utf-8")
+        self.do(self.shared.end())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()

@@ -1,0 +1,73 @@
+"""What the flavours for asyncio and for threads share."""
+
+from __future__ import annotations
+
+import os
+import socket
+import warnings
+from typing import List, Optional, Sequence, Tuple, Union
+
+from . import _errors as errors
+from ._clock import clock
+from ._protocol import HELD, Claim, Protocol
+
+Names = Union[str, Sequence[str]]
+
+
+def new_protocol(ttl: float, name: Optional[str]) -> Protocol:
+    check_ttl(ttl)
+    return Protocol(float(ttl), name or f"{socket.gethostname()}:{os.getpid()}", clock())
+
+
+def check_ttl(ttl: Optional[float]) -> None:
+    if ttl is not None and not 0.1 <= ttl <= 24 * 86400:
+        raise errors.InvalidRequest(f"ttl is {ttl} seconds: between 0.1 and 24 days are allowed")
+
+
+def check_hold_for(hold_for: float) -> None:
+    if not hold_for >= 0:
+        raise errors.InvalidRequest(f"hold_for is {hold_for}: it cannot be negative")
+
+
+def check_names(names: Names) -> List[str]:
+    several = [names] if isinstance(names, str) else list(names)
+    if not several or not all(isinstance(name, str) and name for name in several):
+        raise errors.InvalidRequest("a name is missing or empty")
+    return several
+
+
+class Told:
+    """What is known of a hold without I/O."""
+
+    def __init__(self, protocol: Protocol, claim: Claim) -> None:
+        self._protocol, self._claim = protocol, claim
+
+    @property
+    def names(self) -> Tuple[str, ...]:
+        """The names of the locks, or of the election."""
+        return self._claim.names
+
+    @property
+    def token(self) -> int:
+        """Proves the ownership; for an exclusive lock and a term the fencing token: it only grows."""
+        return self._claim.token
+
+    @property
+    def time_left(self) -> float:
+        """Seconds for which `valid` stays true if no renewal succeeds; 0.0: it is not held any more."""
+        return self._claim.time_left(self._protocol.clock())
+
+    @property
+    def valid(self) -> bool:
+        """Is it held? Until the local deadline nobody else can have it. Looks at the clock; no I/O."""
+        return self.time_left > 0
+
+    def __repr__(self) -> str:
+        names = ", ".join(map(repr, self.names))
+        return f"<{type(self).__name__} {names} token {self.token}, {self.time_left:.1f} s left>"
+
+    def __del__(self) -> None:
+        protocol, claim = self._protocol, self._claim
+        if claim.state is HELD and not protocol.finished and os.getpid() == protocol.pid:
+            protocol.dropped.append(claim)  # the next look at the clock gives it back
+            warnings.warn(f"{self} was never released", ResourceWarning, stacklevel=2, source=self)

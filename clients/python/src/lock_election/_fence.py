@@ -1,0 +1,88 @@
+"""A fence in the application's own connection, whatever its driver is: none of them is imported.
+
+Generators, for threads and asyncio alike: what they yield is a value, or for asyncio something to await.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Generator, Optional
+
+from . import _errors as errors
+from ._protocol import HELD, Claim, Protocol
+
+Steps = Generator[Any, Any, None]
+
+# Where the driver does not tell: a setting that is local to the transaction is gone after it.
+_SETTING = "lock_election_client.fence"
+
+
+def literal(text: str) -> str:
+    """A text as SQL, with no character that a driver could take for a parameter."""
+    if re.fullmatch(r"[A-Za-z0-9 _.,/-]*", text):
+        return f"'{text}'"
+    return f"pg_catalog.convert_from(pg_catalog.decode('{text.encode().hex()}', 'hex'), 'UTF8')"
+
+
+def sqlstate_of(error: Optional[BaseException]) -> str:
+    """The SQLSTATE of any driver's error, also where SQLAlchemy or Django have wrapped it."""
+    for candidate in (error, getattr(error, "orig", None), getattr(error, "__cause__", None)):
+        for attribute in ("sqlstate", "pgcode"):
+            value = getattr(candidate, attribute, None)
+            if isinstance(value, str):
+                return value
+        fields = getattr(candidate, "args", None) or [None]
+        if isinstance(fields[0], dict) and isinstance(fields[0].get("C"), str):
+            return str(fields[0]["C"])
+    return ""
+
+
+def _in_transaction(connection: Any) -> Optional[bool]:
+    """None: this driver does not say."""
+    inner = getattr(getattr(connection, "sync_connection", connection), "connection", None)
+    for candidate in (connection, inner, getattr(inner, "driver_connection", None)):
+        status = getattr(getattr(candidate, "info", None), "transaction_status", None)
+        if status is not None:
+            return int(status) != 0
+        if candidate is not None and callable(getattr(candidate, "is_in_transaction", None)):
+            return bool(candidate.is_in_transaction())
+    return None
+
+
+def _ask(connection: Any, sql: str) -> Generator[Any, Any, Any]:
+    """The first column of the only row."""
+    if hasattr(connection, "exec_driver_sql"):  # SQLAlchemy
+        return (yield connection.exec_driver_sql(sql)).scalar()
+    if hasattr(connection, "fetchval"):  # asyncpg
+        return (yield connection.fetchval(sql))
+    cursor = connection.cursor()  # DB-API, psycopg, Django
+    try:
+        yield cursor.execute(sql)
+        row = yield cursor.fetchone()
+    finally:
+        yield cursor.close()
+    return next(iter(row.values())) if isinstance(row, dict) else row[0]
+
+
+def fence(protocol: Protocol, claim: Claim, connection: Any) -> Steps:
+    """Fences a hold in the open transaction of a connection."""
+    left = claim.time_left(protocol.clock())
+    if claim.state is not HELD or left <= 0:
+        raise errors.LockLost(f"{claim.names[0]!r} is not held any more", "LE001") from claim.error
+    if not hasattr(connection, "exec_driver_sql") and callable(getattr(connection, "connection", None)):
+        connection = yield connection.connection()  # a Session of SQLAlchemy
+    function = "fence_leader" if claim.kind == "election" else "fence_lock"
+    fences = ", ".join(f"{protocol.schema}.{function}({literal(name)}, {claim.token})" for name in claim.names)
+    try:
+        yield from _ask(connection, f"SELECT pg_catalog.set_config('{_SETTING}', '{claim.token}', true), {fences}")
+    except Exception as error:
+        if sqlstate_of(error) != "LE001":
+            raise
+        claim.lease.look_at = 0.0  # the session finds out soon
+        raise errors.LockLost(str(error), "LE001") from error
+    is_open = _in_transaction(connection)
+    if is_open is None:
+        setting = yield from _ask(connection, f"SELECT pg_catalog.current_setting('{_SETTING}', true)")
+        is_open = setting == str(claim.token)
+    if not is_open:
+        raise errors.InvalidRequest("a fence needs an open transaction: outside of one it ends at once")

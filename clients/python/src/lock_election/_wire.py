@@ -1,0 +1,265 @@
+"""The connection of a session, on psycopg's binding of libpq, without blocking the loop.
+
+Every wait ends at a point in time. A statement that is not answered by then costs the connection: there is no other
+way to know that nothing comes any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import os
+import socket
+import threading
+from typing import Dict, Iterator, List, Optional, Sequence
+
+import psycopg
+from psycopg import pq
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from . import _errors as errors
+from ._protocol import MAX_SLICE, Broken, Protocol, Rows
+
+CONNECT_LIMIT = 5.0
+TARGET = "primary" if pq.version() >= 140000 else "read-write"  # libpq before 14 does not know the first one
+
+# libpq does not tell the SQLSTATE of a connection that failed.
+_REFUSALS = (
+    ("authentication failed", "28P01"),
+    ("no password supplied", "28P01"),
+    ("no pg_hba.conf entry", "28000"),
+    ("pg_hba.conf rejects", "28000"),
+    ("is not permitted to log in", "28000"),
+    ("permission denied for database", "42501"),
+)
+
+
+def text(value: Optional[bytes]) -> Optional[str]:
+    return None if value is None else bytes(value).decode()
+
+
+@contextlib.contextmanager
+def libpq() -> Iterator[None]:
+    """Makes errors of libpq ours."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise Broken(errors.Unavailable(f"the connection broke: {str(error).strip()}")) from error
+
+
+def refusal(message: str) -> errors.Error:
+    """Why a connection could not be made."""
+    for words, sqlstate in _REFUSALS:
+        if words in message:
+            return errors.of_server(sqlstate, message)
+    if 'role "' in message and "does not exist" in message:
+        return errors.of_server("28000", message)
+    if 'database "' in message and "does not exist" in message:
+        return errors.NotInstalled(message, "3D000")
+    return errors.Unavailable(message)
+
+
+class PgWire:
+    def __init__(self, conninfo: str, protocol: Protocol) -> None:
+        try:
+            self.given: Dict[str, str] = {k: str(v) for k, v in conninfo_to_dict(conninfo).items() if v is not None}
+        except psycopg.Error as error:
+            raise errors.InvalidRequest(str(error).strip()) from error
+        self.protocol, self.clock = protocol, protocol.clock
+        self.loop = asyncio.get_running_loop()
+        self.woken = asyncio.Event()
+        self.conn: Optional[pq.abc.PGconn] = None
+        self.hosts = self._hosts()
+
+    def wake(self) -> None:
+        self.woken.set()
+
+    def close(self) -> None:
+        if self.conn is not None:
+            self.conn.finish()
+            self.conn = None
+
+    async def _wait(self, until: float, fd: int = -1, read: bool = False, write: bool = False) -> bool:
+        """Until the descriptor is ready (True), a time, a wake-up or the deadline, which it looks at."""
+        ready = False
+
+        def is_ready() -> None:
+            nonlocal ready
+            ready = True
+            self.woken.set()
+
+        until = min(self._limit(until), self.protocol.next_deadline(), self.clock() + MAX_SLICE)
+        timer = self.loop.call_later(max(until - self.clock(), 0.0), self.woken.set)
+        if read:
+            self.loop.add_reader(fd, is_ready)
+        if write:
+            self.loop.add_writer(fd, is_ready)
+        try:
+            await self.woken.wait()
+        finally:
+            timer.cancel()
+            if read:
+                self.loop.remove_reader(fd)
+            if write:
+                self.loop.remove_writer(fd)
+        self.woken.clear()
+        self.protocol.tick()
+        return ready
+
+    def _limit(self, until: float) -> float:
+        """Closing does not wait beyond its own limit."""
+        return until if self.protocol.close_until is None else min(until, self.protocol.close_until)
+
+    async def _ready(self, conn: pq.abc.PGconn, read: bool, write: bool, until: float, what: str) -> None:
+        while not await self._wait(until, conn.socket, read, write):
+            if self.clock() >= self._limit(until):
+                raise Broken(errors.Unavailable(what))
+
+    # --- connecting -------------------------------------------------------------------------------------------------
+
+    def _hosts(self) -> List[Dict[str, str]]:
+        """A part of a connection string for each host: libpq would wait for a silent one without end."""
+        keys = ("host", "hostaddr", "port")
+        given = {key: self.given.get(key) or os.environ.get("PG" + key.upper(), "") for key in keys}
+        if "service" in self.given or "PGSERVICE" in os.environ:
+            return [{}]  # the hosts may be in that file: libpq goes through them
+        hosts, addresses, ports = (given[key].split(",") for key in keys)
+        count = len(addresses) if given["hostaddr"] else len(hosts)
+        result = []
+        for i in range(count):
+            parts = {"host": hosts, "hostaddr": addresses, "port": ports}
+            one = {key: items[i] if len(items) == count else items[0] for key, items in parts.items()}
+            result.append({key: value for key, value in one.items() if value})
+        return result
+
+    async def connect(self, host_limit: Optional[float]) -> str:
+        self.close()
+        limit = host_limit or float(self.given.get("connect_timeout", 0)) or CONNECT_LIMIT
+        failure: errors.Error = errors.Unavailable("no host")
+        for host in list(self.hosts):
+            until = self.clock() + limit
+            try:
+                for target in await self._resolve(host, until):
+                    try:
+                        with libpq():
+                            return await self._connect_one(target, until)
+                    except Broken as broken:
+                        failure = broken.error
+            except Broken as broken:
+                failure = broken.error
+            if self.clock() >= until:  # silent: the others come first from now on
+                self.hosts.remove(host)
+                self.hosts.append(host)
+        self.close()
+        raise Broken(failure)
+
+    async def _resolve(self, host: Dict[str, str], until: float) -> List[Dict[str, str]]:
+        """The same for each address of a host. Names are resolved in a thread, which nothing can limit or stop."""
+        name = host.get("host", "")
+        if not name or "hostaddr" in host or name[0] in "/@" or "\\" in name:
+            return [host]
+        try:
+            ipaddress.ip_address(name)
+            return [host]
+        except ValueError:
+            pass
+        found: List[str] = []
+        failed: List[OSError] = []
+
+        def resolve() -> None:
+            try:
+                found.extend(str(info[4][0]) for info in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM))
+            except OSError as error:
+                failed.append(error)
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self.loop.call_soon_threadsafe(self.wake)
+
+        threading.Thread(target=resolve, name="lock_election-resolve", daemon=True).start()
+        while not found and not failed and self.clock() < self._limit(until):
+            await self._wait(until)
+        if not found:
+            raise Broken(errors.Unavailable(f'could not resolve "{name}": {failed[0] if failed else "no answer"}'))
+        return [{**host, "hostaddr": address} for address in dict.fromkeys(found)]
+
+    async def _connect_one(self, target: Dict[str, str], until: float) -> str:
+        params = {
+            "tcp_user_timeout": str(int(self.protocol.call * 1000)),
+            "fallback_application_name": "lock_election",
+            **({} if "PGTARGETSESSIONATTRS" in os.environ else {"target_session_attrs": TARGET}),
+            **self.given,
+            **target,
+            "client_encoding": "UTF8",
+        }
+        self.close()
+        conn = self.conn = pq.PGconn.connect_start(make_conninfo("", **params).encode())
+        status = int(pq.PollingStatus.WRITING if conn.status != pq.ConnStatus.BAD else pq.PollingStatus.FAILED)
+        silent = f"no answer from {target.get('host', 'the server')} in time"
+        while status != pq.PollingStatus.OK:
+            if status == pq.PollingStatus.FAILED:
+                raise Broken(refusal(conn.error_message.decode(errors="replace").strip()))
+            write = status == pq.PollingStatus.WRITING
+            await self._ready(conn, not write, write, until, silent)
+            status = conn.connect_poll()
+        conn.nonblocking = 1
+        return str(conn.backend_pid)
+
+    # --- statements -------------------------------------------------------------------------------------------------
+
+    async def query(self, sql: str, params: Optional[Sequence[Optional[str]]], until: float) -> Rows:
+        conn = self.conn
+        if conn is None:
+            raise Broken(errors.Unavailable("there is no connection"))
+        with libpq():
+            if params is None:
+                conn.send_query(sql.encode())
+            else:
+                conn.send_query_params(sql.encode(), [None if p is None else p.encode() for p in params])
+            return await self._answer(conn, until)
+
+    async def _answer(self, conn: pq.abc.PGconn, until: float) -> Rows:
+        rows: Rows = []
+        failure: Optional[errors.Error] = None
+        while True:
+            unsent = conn.flush()
+            if unsent or conn.is_busy():
+                await self._ready(conn, True, bool(unsent), until, "the server did not answer in time")
+                conn.consume_input()
+                continue
+            result = conn.get_result()
+            if result is None:
+                break
+            if result.status == pq.ExecStatus.FATAL_ERROR:
+                failure = failure or self._failure(result)
+            else:
+                columns = range(result.nfields)
+                rows = [[text(result.get_value(row, column)) for column in columns] for row in range(result.ntuples)]
+        self._take_notifications(conn)
+        if conn.status != pq.ConnStatus.OK:
+            raise Broken(failure or errors.Unavailable(conn.error_message.decode(errors="replace").strip()))
+        if failure is not None:
+            raise failure
+        return rows
+
+    @staticmethod
+    def _failure(result: pq.abc.PGresult) -> errors.Error:
+        fields = (pq.DiagnosticField.SQLSTATE, pq.DiagnosticField.MESSAGE_PRIMARY, pq.DiagnosticField.MESSAGE_HINT)
+        sqlstate, message, hint = ((result.error_field(f) or b"").decode(errors="replace") for f in fields)
+        if not sqlstate:  # of libpq, not of the server
+            return errors.OutcomeUnknown(result.error_message.decode(errors="replace").strip())
+        return errors.of_server(sqlstate, message, hint)
+
+    async def idle(self, until: float) -> None:
+        conn = self.conn
+        with libpq():
+            if conn is None:
+                await self._wait(until)
+            elif await self._wait(until, conn.socket, read=True):
+                conn.consume_input()
+                self._take_notifications(conn)
+
+    def _take_notifications(self, conn: pq.abc.PGconn) -> None:
+        notify = conn.notifies()
+        while notify is not None:
+            self.protocol.notified(notify.relname.decode(), notify.extra.decode())
+            notify = conn.notifies()

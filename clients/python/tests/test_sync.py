@@ -1,0 +1,359 @@
+"""Sessions for threads, on a server."""
+
+import gc
+import os
+import threading
+import time
+
+import psycopg
+import pytest
+from conftest import cut, until, waiters
+
+import lock_election
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+
+@pytest.fixture
+def session(nothing_left):
+    with lock_election.connect(ttl=4, name="test") as session:
+        yield session
+
+
+def in_thread(function, *arguments):
+    """Starts it; the result has what it returns or raises."""
+    result = []
+
+    def run():
+        try:
+            result.append(function(*arguments))
+        except Exception as error:
+            result.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, result
+
+
+def test_lock_is_held_within_the_block(session, name):
+    with session.lock(name, wait=5) as hold:
+        assert hold.valid
+        assert hold.token > 0
+        assert 0 < hold.time_left <= 4
+        assert not hold.lost.is_set()
+        assert session.lock(name).try_acquire() is None
+    assert not hold.valid
+    assert hold.lost.is_set()
+    with session.lock(name, wait=0) as later:
+        assert later.token > hold.token
+
+
+def test_wait_ends_with_its_limit_and_leaves_no_place(session, name, db):
+    with session.lock(name):
+        begin = time.monotonic()
+        with pytest.raises(lock_election.NotAcquired):
+            session.lock(name, wait=0.3).acquire()
+        assert 0.3 <= time.monotonic() - begin < 3
+        until(lambda: waiters(db, name) == 0)
+
+
+def test_waiters_are_granted_in_their_order(session, name, db):
+    order = []
+
+    def work(i):
+        with session.lock(name):
+            order.append(i)
+
+    with session.lock(name):
+        threads = []
+        for i in range(10):
+            threads.append(in_thread(work, i)[0])
+            until(lambda i=i: waiters(db, name) == i + 1)
+    for thread in threads:
+        thread.join()
+    assert order == list(range(10))
+
+
+def test_modes(session, name):
+    with session.lock(name, shared=True), session.lock(name, shared=True):
+        assert session.lock(name).try_acquire() is None
+    with session.permit(name, 2), session.permit(name, 2), pytest.raises(lock_election.NotAcquired):
+        session.permit(name, 2, wait=0).acquire()
+    with session.lock([name + "a", name + "b"]) as hold:
+        assert hold.names == (name + "a", name + "b")
+        assert session.lock(name + "b").try_acquire() is None
+        assert session.lock([name + "b", name + "c"]).try_acquire() is None
+    assert hold.release() is True  # as it was released already
+
+
+def test_many_each_for_itself(session, name):
+    names = [f"{name} {i}" for i in range(200)]
+    with session.lock(names[7]):
+        holds = session.try_acquire_each(names)
+    assert [hold is None for hold in holds] == [i == 7 for i in range(200)]
+    threads = [in_thread(hold.release) for hold in holds if hold is not None]
+    for thread, result in threads:
+        thread.join()
+        assert result == [True]
+    with session.lock(names, wait=0):
+        pass
+
+
+def test_fence(session, name, db):
+    db.execute("CREATE TABLE IF NOT EXISTS fenced (x text)")
+    with psycopg.connect() as work, session.lock(name + "'\\ %s") as hold:
+        with work.transaction():
+            hold.fence(work)
+            work.execute("INSERT INTO fenced VALUES ('in time')")
+        db.execute("SELECT force_release_lock(%s)", hold.names)
+        with pytest.raises(lock_election.LockLost), work.transaction():
+            hold.fence(work)
+            work.execute("INSERT INTO fenced VALUES ('late')")
+        until(hold.lost.is_set)
+        with pytest.raises(lock_election.LockLost):
+            hold.fence(None)  # local
+    with session.lock(name) as hold, pytest.raises(lock_election.InvalidRequest):
+        hold.fence(db)  # outside of a transaction
+    assert db.execute("SELECT x FROM fenced").fetchall() == [("in time",)]
+    db.execute("DROP TABLE fenced")
+
+
+def test_forced_release_is_told(session, name, db):
+    told = []
+    with session.lock(name, on_lost=lambda hold: told.append(hold.token)) as hold:
+        db.execute("SELECT force_release_lock(%s)", (name,))
+        assert hold.lost.wait(10)
+        until(lambda: told == [hold.token])
+        assert hold.release() is False
+    assert session.state == "connected"
+
+
+def test_a_broken_connection_loses_nothing(session, name, db):
+    with session.lock(name) as hold:
+        thread, result = in_thread(session.lock(name).acquire)
+        until(lambda: waiters(db, name) == 1)
+        token = hold.token
+        cut(db)
+        until(lambda: session.state == "connected" and hold.time_left > 3)
+        assert hold.valid
+        assert hold.token == token
+    thread.join()
+    assert result[0].valid
+    result[0].release()
+
+
+def test_end_of_the_lease_ends_the_session(session, name, db):
+    with session.lock(name) as hold:
+        thread, result = in_thread(session.lock(name).acquire)
+        until(lambda: waiters(db, name) == 1)
+        db.execute("SELECT revoke_lease(%s)", (session.lease,))
+        assert hold.lost.wait(10)
+        thread.join()
+        assert isinstance(result[0], lock_election.LockLost)
+        assert session.state == "ended"
+        with pytest.raises(lock_election.LockLost):
+            session.lock(name).acquire()
+        session.reopen()
+        assert not hold.valid
+        with session.lock(name, wait=0) as again:
+            assert again.valid
+
+
+def test_own_ttl(session, name, db):
+    with session.lock(name, ttl=1) as hold:
+        assert hold.time_left <= 1
+        assert db.execute("SELECT count(*) FROM lock_election.leases").fetchone() == (2,)
+        assert not hold.lost.wait(2)
+        assert hold.valid
+    until(lambda: db.execute("SELECT count(*) FROM lock_election.leases").fetchone() == (1,))
+
+
+def test_hold_for_keeps_the_name_closed(session, name):
+    runs = []
+    job = session.once(name, hold_for=1)(lambda i: runs.append(i) or "done")
+    assert job(1) == "done"
+    assert job(2) is None
+    with session.lock(name, wait=5):
+        pass
+    assert job(3) == "done"
+    assert runs == [1, 3]
+    with pytest.raises(lock_election.InvalidRequest):
+        session.lock(name, wait=5).acquire().release(hold_for=1e9)
+    with session.lock(name, wait=0):
+        pass
+
+
+def test_once_of_a_job_that_fails_keeps_the_name_closed(session, name):
+    @session.once(name, hold_for=30)
+    def fail():
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError, match="no"):
+        fail()
+    assert fail() is None
+
+
+def test_election(session, name):
+    election = session.election(name, "a")
+    assert election.leader() is None
+    with election.observe() as watch:
+        term = election.campaign()
+        assert election.leader() == ("a", term.token)
+        assert next(watch) == ("a", term.token)
+        term.proclaim("b")
+        assert next(watch) == ("b", term.token)
+        assert session.election(name, "c").observe().__next__() == ("b", term.token)
+        with pytest.raises(lock_election.NotAcquired):
+            session.election(name, "c").campaign(wait=0)
+        assert term.resign() is True
+        assert next(watch) is None
+        with pytest.raises(lock_election.LockLost):
+            term.proclaim("c")
+        assert watch._observer.election == name
+    with pytest.raises(StopIteration):
+        next(watch)
+
+
+def test_run_leads_again_after_a_loss(session, name, db):
+    terms = []
+
+    def lead(term, lost):
+        terms.append(term.token)
+        if len(terms) == 1:
+            db.execute("SELECT revoke_lease(%s)", (session.lease,))
+            assert lost.wait(10)
+            return "lost"
+        with psycopg.connect() as work, work.transaction():
+            term.fence(work)
+        return "led"
+
+    assert session.election(name).run(lead) == "led"
+    assert len(terms) == 2
+    assert session.election(name).leader() is None
+
+
+def test_run_resigns_after_the_leader_has_failed(session, name):
+    def fail(term, lost):
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError, match="no"):
+        session.election(name).run(fail)
+    assert session.election(name).leader() is None
+
+
+def test_run_can_be_canceled(session, name, db):
+    with session.election(name, "a").campaign():
+        other = session.election(name, "b")
+        thread, result = in_thread(other.run, lambda term, lost: "led")
+        until(lambda: waiters(db, name) == 1)
+        other.cancel()
+        thread.join()
+        assert result == [None]
+
+
+def test_cancel_ends_a_wait(session, name, db):
+    with session.lock(name):
+        lock = session.lock(name)
+        thread, result = in_thread(lock.acquire)
+        until(lambda: waiters(db, name) == 1)
+        lock.cancel()
+        thread.join()
+        assert isinstance(result[0], lock_election.Canceled)
+        until(lambda: waiters(db, name) == 0)
+
+
+def test_close_ends_waits_and_gives_back(name, db):
+    session = lock_election.connect(ttl=4)
+    hold = session.lock(name).acquire()
+    thread, result = in_thread(session.lock(name).acquire)
+    until(lambda: waiters(db, name) == 1)
+    session.close()
+    thread.join()
+    assert isinstance(result[0], lock_election.Canceled)
+    assert not hold.valid
+    assert db.execute("SELECT count(*) FROM lock_election.locks WHERE name = %s", (name,)).fetchone() == (0,)
+    session.close()
+    assert hold.release() is None
+    with pytest.raises(lock_election.Canceled):
+        session.lock(name).acquire()
+
+
+def test_a_hold_that_is_forgotten_is_given_back(session, name):
+    hold = session.lock(name).acquire()
+    with pytest.warns(ResourceWarning, match="never released"):
+        del hold
+        gc.collect()
+    with session.lock(name, wait=5):
+        pass
+
+
+def test_a_child_is_refused(session, name):
+    with session.lock(name) as hold:
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            refused = 0
+            for use in (session.lock(name).try_acquire, hold.release, session.close, lambda: hold.fence(None)):
+                try:
+                    use()
+                except lock_election.InvalidRequest:
+                    refused += 1
+            os.write(write, str(refused).encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert os.read(read, 10) == b"4"
+        os.close(read)
+        os.close(write)
+        assert hold.valid
+
+
+def test_a_thousand_waiters_on_one_connection(session, name, db):
+    granted = []
+
+    def work():
+        with session.lock(name):
+            granted.append(threading.get_ident())
+
+    threading.stack_size(256 * 1024)
+    try:
+        with session.lock(name):
+            threads = [in_thread(work)[0] for _ in range(1000)]
+            until(lambda: waiters(db, name) == 1000, 60)
+    finally:
+        threading.stack_size(0)
+    for thread in threads:
+        thread.join()
+    assert len(granted) == 1000
+
+
+def test_errors_of_arguments(session, name):
+    with pytest.raises(lock_election.InvalidRequest):
+        session.lock("")
+    with pytest.raises(lock_election.InvalidRequest):
+        session.lock([])
+    with pytest.raises(lock_election.InvalidRequest):
+        session.lock("x" * 300, wait=1).acquire()
+    with pytest.raises(lock_election.InvalidRequest):
+        session.lock(name, ttl=0.01)
+    with pytest.raises(ValueError, match="ttl"):
+        lock_election.connect(ttl=0)
+    with pytest.raises(lock_election.InvalidRequest):
+        session.permit(name, 0, wait=1).acquire()
+    with session.permit(name, 2), pytest.raises(lock_election.InvalidRequest) as caught:
+        session.permit(name, 3, wait=1).acquire()
+    assert caught.value.sqlstate == "22023"
+
+
+def test_connecting_fails_at_once():
+    with pytest.raises(lock_election.Unavailable):
+        lock_election.connect("host=127.0.0.1 port=1")
+    with pytest.raises(lock_election.Unavailable, match="resolve"):
+        lock_election.connect("host=no-such-host.invalid")
+    with pytest.raises(lock_election.NotInstalled, match="CREATE EXTENSION"):
+        lock_election.connect("dbname=template1")
+    with pytest.raises(lock_election.NotInstalled):
+        lock_election.connect("dbname=no_such_database")
+    with pytest.raises(lock_election.AccessDenied):
+        lock_election.connect("user=no_such_role")
+    with pytest.raises(lock_election.InvalidRequest):
+        lock_election.connect("no such keyword")
