@@ -225,13 +225,13 @@ func TestLostAnswers(t *testing.T) {
 	var inside [3]atomic.Int32
 	var group sync.WaitGroup
 	var leases []int64
-	var done, unclear atomic.Int32
+	var done, unclear, cuts atomic.Int32
 	for range 2 {
 		s := through(t, p, 20*time.Second)
 		leases = append(leases, s.Lease())
 		for w := range 6 {
 			group.Go(func() {
-				for range 25 {
+				for cuts.Load() < 15 {
 					which := w % 3
 					opts, most := []lockelection.LockOption{}, int32(1)
 					if which == 2 {
@@ -263,19 +263,16 @@ func TestLostAnswers(t *testing.T) {
 		group.Wait()
 		close(finished)
 	}()
-	cuts := 0
-	for running := true; running; cuts++ {
+	for running := true; running; {
 		select {
 		case <-finished:
 			running = false
 		case <-time.After(time.Duration(20+rand.IntN(150)) * time.Millisecond):
 			p.cut()
+			cuts.Add(1)
 		}
 	}
-	t.Logf("%d pairs over %d cuts, %d unclear", done.Load(), cuts, unclear.Load())
-	if cuts < 10 {
-		t.Fatal("too few cuts")
-	}
+	t.Logf("%d pairs over %d cuts, %d unclear", done.Load(), cuts.Load(), unclear.Load())
 	for _, lease := range leases {
 		nothingLeft(t, pool, lease)
 	}
