@@ -28,8 +28,8 @@
 #                                   systems; as root
 #   make dist [DIST_TAG=v1.0.0]    the archives of a release, the same bytes each time
 #   make fuzz-sql [SECONDS=600]    all functions with random arguments, on a live server
-#   make test-clients [PARTS="conformance python go"] [CLIENTS="c python go"]      the clients, all by the same
-#                                   scenarios; and each client's own tests
+#   make test-clients [PARTS="conformance python go java node"] [CLIENTS="c python go java node"]
+#                                   the clients, all by the same scenarios; and each client's own tests
 #   make abuse [SECONDS=600]       a hostile role with all attacks at once, and what the others notice of it
 
 EXTENSION  = lock_election

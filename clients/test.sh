@@ -2,9 +2,9 @@
 # Builds the server, liblockelection and the clients' environments, and tests the clients; installs what is missing,
 # leaves nothing behind but build/.
 #
-#   PARTS="conformance python go java"      the conformance suite, and the clients' own tests; "mutants": does the
+#   PARTS="conformance python go java node"    the conformance suite, and the clients' own tests; "mutants": does the
 #                                   suite notice faults that are seeded into a client?
-#   CLIENTS="c python go java"      whom the conformance suite tests
+#   CLIENTS="c python go java node"    whom the conformance suite tests
 #   SCENARIOS="cut or each"         which scenarios, as pytest's -k
 #   SEEDS="1 2"                     of the random runs; default: one new seed
 #   PYTEST_FLAGS, GO_FLAGS, MAVEN_FLAGS     for pytest, go test and mvn, such as -v, or -Dtest=LocksTest
@@ -14,12 +14,13 @@
 # place is in PGHOST, PGPORT, PGUSER and PGDATABASE; max_connections is 200.  They may install Python packages of the
 # requirements files, Go modules of the go.mod files, and what Maven needs for clients/java, without a network.
 set -eu
-PARTS=${PARTS:-conformance python go java}
-CLIENTS=${CLIENTS:-c python go java}
+PARTS=${PARTS:-conformance python go java node}
+CLIENTS=${CLIENTS:-c python go java node}
 # Go's modules ask for it.
 GO_NEEDS=1.23
 # Spring and ShedLock ask for it; the client itself for 11.
 JAVA_NEEDS=17
+NODE_NEEDS=18
 
 # --- as the unprivileged account ------------------------------------------------------------------------------------
 
@@ -50,6 +51,9 @@ maven()
 
 if [ -n "${LE_RUN:-}" ]; then
 	failed=()
+	if [ -n "${LE_NODE:-}" ]; then
+		part "node: build" npm run --silent --prefix clients/node build
+	fi
 	export PYTHONPATH=$PWD/clients/python/src:$PWD/clients/python
 	if has "$PARTS" conformance; then
 		part conformance pytest -p no:cacheprovider -p no:asyncio -q -ra ${PYTEST_FLAGS:-} \
@@ -58,7 +62,7 @@ if [ -n "${LE_RUN:-}" ]; then
 	if has "$PARTS" mutants; then
 		part mutants pytest -p no:cacheprovider -q -ra ${PYTEST_FLAGS:-} clients/conformance/mutants.py
 	fi
-	if has "$PARTS" python || has "$PARTS" go || has "$PARTS" java; then
+	if has "$PARTS" python || has "$PARTS" go || has "$PARTS" java || has "$PARTS" node; then
 		. test/lib/server.sh
 		server_start clients "
 			listen_addresses = '127.0.0.1'
@@ -81,6 +85,9 @@ if [ -n "${LE_RUN:-}" ]; then
 	fi
 	if has "$PARTS" java && [ -n "${LE_MAVEN:-}" ]; then
 		part java maven ${MAVEN_FLAGS:-} verify
+	fi
+	if has "$PARTS" node && [ -n "${LE_NODE:-}" ]; then
+		part node npm test --silent --prefix clients/node
 	fi
 	[ ${#failed[@]} = 0 ] || { echo "== failed: ${failed[*]}" >&2; exit 1; }
 	exit 0
@@ -194,12 +201,34 @@ java_packages()
 	LE_ENV+=(LE_MAVEN="$LE_TMP/maven")
 }
 
+# The packages that package.json names; npm keeps what it has downloaded in build/cache.
+node_packages()
+{
+	local version reason=
+	version=$(node --version 2>/dev/null | sed 's/^v//; s/[.].*//')
+	if ! command -v node >/dev/null || ! command -v npm >/dev/null; then
+		reason="there is no node with npm"
+	elif [ "$version" -lt $NODE_NEEDS ]; then
+		reason="node is $version, and $NODE_NEEDS is needed"
+	elif ! le_wait npm install --loglevel=error --no-package-lock --no-fund --no-audit --ignore-scripts \
+		--cache "$cache/npm" --prefix "$LE_TMP/src/clients/node" >"$LE_TMP/npm.log" 2>&1; then
+		reason="npm cannot get its packages: $(grep -m 1 error "$LE_TMP/npm.log")"
+	fi
+	if [ -n "$reason" ]; then
+		le_say "Node is skipped: $reason"
+		return
+	fi
+	[ "$(id -u)" != 0 ] || chown -R nobody:nogroup "$LE_TMP/src/clients/node"
+	LE_ENV+=(LE_NODE=1 npm_config_cache="$LE_TMP/home/npm" npm_config_offline=true npm_config_update_notifier=false)
+}
+
 le_prepare client
 le_extra_packages libjansson-dev pgbouncer
 python_packages
 LE_ENV+=(PATH="$LE_TMP/venv/bin:$LE_BIN:$PATH:/usr/sbin")
 if has "$PARTS" go || has "$CLIENTS" go || has "$PARTS" conformance; then go_packages; fi
 if has "$PARTS" java || has "$CLIENTS" java; then java_packages; fi
+if has "$PARTS" node || { has "$PARTS" conformance && has "$CLIENTS" node; }; then node_packages; fi
 LE_ENV+=(PARTS="$PARTS" CLIENTS="$CLIENTS" SCENARIOS="${SCENARIOS:-}" SEEDS="${SEEDS:-}"
 	PYTEST_FLAGS="${PYTEST_FLAGS:-}" GO_FLAGS="${GO_FLAGS:-}" MAVEN_FLAGS="${MAVEN_FLAGS:-}" TMPDIR="$LE_TMP/work")
 rc=0

@@ -1,0 +1,15 @@
+// A job each minute: start this on four machines, and one of them runs it. The name stays closed for 50 of 60 seconds,
+// so a machine whose clock is late does not run it again.
+import { setTimeout as sleep } from 'node:timers/promises'
+import { LockElection } from 'lock-election'
+
+const [period = 60_000, ttl = 60_000] = process.argv.slice(2).map(Number)
+const session = await LockElection.connect({ ttl })
+for (;;) {
+  await sleep(period - Date.now() % period)
+  try {
+    await session.once('minutely', { holdFor: period * 5 / 6 }, () => console.log('runs'))
+  } catch (error) {
+    console.log(error.message) // no server, or lost: the next minute comes
+  }
+}

@@ -1,0 +1,222 @@
+import { EventEmitter } from 'node:events'
+import type { Engine } from './engine.js'
+import { LockElectionError } from './errors.js'
+import { asyncDispose, liveSignal, type Term } from './hold.js'
+import type { Listener } from './item.js'
+import type { LockElection } from './session.js'
+
+export interface Leader {
+  /** The text that the leader has campaigned with, or proclaimed. */
+  value: string
+  term: bigint
+}
+
+export interface ElectOptions {
+  /** Milliseconds; default: the session's. */
+  ttl?: number
+}
+
+/** An observer reads as often where it is notified, and where it is not. */
+const SELDOM = 5000
+const OFTEN = 1000
+/** The most changes that are read at once. */
+const MANY = 64
+/** After an error that may pass: at first, and at most. */
+const FIRST_PAUSE = 100
+const LONGEST_PAUSE = 10_000
+
+const passing = ['unavailable', 'unknown', 'lost', 'limit', 'failed', 'deadlock']
+
+/** Of the changes behind this one, or the last one of all: change, term, how, value. */
+function history (schema: string, last: boolean): string {
+  const after = last ? `COALESCE((SELECT l.term FROM ${schema}.current_leader($1) l), 0)` : '$2'
+  return `SELECT change, term, how, candidate FROM ${schema}.election_history($1, ${after})` +
+    (last ? ' ORDER BY change DESC LIMIT 1' : ` ORDER BY change LIMIT ${MANY}`)
+}
+
+/** @internal */
+export async function * observe (engine: Engine, election: string, signal?: AbortSignal): AsyncIterableIterator<Leader | null> {
+  signal?.throwIfAborted()
+  const isOver = (): boolean => engine.closed || signal?.aborted === true
+  let due = true
+  let rouse = (): void => {}
+  const listener: Listener = { channel: '', wake: () => { due = true; rouse() } }
+  const waitUntilDue = async (ms: number): Promise<void> => {
+    if (due || isOver()) return
+    let timer: unknown
+    await new Promise<void>(resolve => {
+      rouse = resolve
+      timer = engine.time.set(resolve, ms)
+    })
+    engine.time.clear(timer)
+  }
+  const ask = async (sql: (schema: string) => string, ...values: unknown[]): Promise<string[][]> => {
+    for (;;) {
+      try {
+        return await engine.op(sql, [election, ...values]) as string[][]
+      } catch (error) {
+        if (isOver()) return []
+        if (!(error instanceof LockElectionError && passing.includes(error.code))) throw error
+        due = false
+        await waitUntilDue(OFTEN)
+      }
+    }
+  }
+  signal?.addEventListener('abort', listener.wake)
+  engine.addListener(listener)
+  try {
+    engine.setChannel(listener, (await ask(schema => `SELECT ${schema}.observe_election($1)`))[0]?.[0] ?? '')
+    let rows = await ask(schema => history(schema, true))
+    let after = '0'
+    // A history that is too short to have the present leader is read from its begin, but for that election.
+    let known = ''
+    if (rows.length === 0) {
+      rows = await ask(schema => `SELECT 0, term, 'elected', candidate FROM ${schema}.current_leader($1)`)
+      known = rows[0]?.[1] ?? ''
+      if (rows.length === 0) yield null
+    }
+    while (!isOver()) {
+      for (const [change = '0', term = '0', how, value = ''] of rows) {
+        if (!(how === 'elected' && term === known && change !== '0')) {
+          yield how === 'elected' || how === 'proclaimed' ? { value, term: BigInt(term) } : null
+        }
+        after = change
+      }
+      if (rows.length < MANY) await waitUntilDue(engine.hearsTerms() ? SELDOM : OFTEN)
+      if (isOver()) return
+      due = false
+      rows = await ask(schema => history(schema, false), after)
+    }
+  } finally {
+    engine.removeListener(listener)
+    signal?.removeEventListener('abort', listener.wake)
+  }
+}
+
+export interface Election {
+  /** This process leads. The term is resigned only after the promises that listeners return have settled. */
+  on(event: 'elected', listener: (term: bigint, signal: AbortSignal) => unknown): this
+  on(event: 'lost', listener: (why: LockElectionError) => void): this
+  on(event: 'error', listener: (error: Error) => void): this
+}
+
+/**
+ * A candidate that stands again and again, and reopens a session that has ended.
+ *
+ * - `elected` (term, signal): it leads. The signal is aborted when the term is lost, and by `resign` and `stop`.
+ *   Listeners may return promises: only when those have settled the term is resigned, or stood for again.
+ * - `lost` (why): the term is lost. At most once a term, and only after `elected`.
+ * - `error` (error): a listener has failed, or standing is not possible (`denied`, `not_installed`, `invalid`): it has
+ *   stopped.
+ */
+export class Election extends EventEmitter {
+  readonly #session: LockElection
+  readonly #stop = new AbortController()
+  readonly #ended: Promise<void>
+  #term: Term | undefined
+  #giveUp: (() => void) | undefined
+  #over: Promise<void> | undefined
+
+  /** @internal */
+  constructor (session: LockElection, readonly name: string, private candidate: string, private readonly options: ElectOptions) {
+    super()
+    this.#session = session
+    this.#ended = Promise.resolve().then(async () => { await this.#run() })
+  }
+
+  /** The term that it leads; undefined: it does not. */
+  get term (): bigint | undefined {
+    return this.#term?.valid === true ? this.#term.token : undefined
+  }
+
+  /** Changes the text of the leader, now and in later candidacies. Errors: as `Term.proclaim`. */
+  async proclaim (value: string): Promise<void> {
+    this.candidate = value
+    await this.#term?.proclaim(value)
+  }
+
+  /** Ends the term, when the listeners have returned, and stands again behind the other candidates. */
+  async resign (): Promise<void> {
+    this.#giveUp?.()
+    await this.#over
+  }
+
+  /** Ends the term, when the listeners have returned, and the candidacy. */
+  async stop (): Promise<void> {
+    this.#stop.abort()
+    this.#giveUp?.()
+    await this.#ended
+  }
+
+  async leader (): Promise<Leader | null> {
+    return await this.#session.leader(this.name)
+  }
+
+  observe (options: { signal?: AbortSignal } = {}): AsyncIterableIterator<Leader | null> {
+    return this.#session.observe(this.name, options)
+  }
+
+  async [asyncDispose] (): Promise<void> {
+    await this.stop()
+  }
+
+  async #run (): Promise<void> {
+    const { signal } = this.#stop
+    let pause = FIRST_PAUSE
+    while (!signal.aborted) {
+      try {
+        await this.#session.reopen()
+        const term = await this.#session.campaign(this.name, this.candidate, { ...this.options, signal })
+        pause = FIRST_PAUSE
+        this.#over = this.#lead(term)
+        await this.#over
+      } catch (error) {
+        if (signal.aborted) return
+        if (!(error instanceof LockElectionError && passing.includes(error.code))) {
+          this.#stop.abort()
+          if (!(error instanceof LockElectionError && error.code === 'canceled')) this.emit('error', error)
+          return
+        }
+        await this.#sleep(pause)
+        pause = Math.min(pause * 2, LONGEST_PAUSE)
+      }
+    }
+  }
+
+  async #sleep (ms: number): Promise<void> {
+    const { signal } = this.#stop
+    await new Promise<void>(resolve => {
+      const timer = setTimeout(resolve, ms)
+      signal.addEventListener('abort', () => { clearTimeout(timer); resolve() }, { once: true })
+    })
+  }
+
+  async #lead (term: Term): Promise<void> {
+    const controller = new AbortController()
+    const signal = liveSignal(controller, () => { void term.valid })
+    const ended = new Promise<void>(resolve => {
+      this.#giveUp = () => {
+        controller.abort(new LockElectionError('canceled', 'the term is to be resigned'))
+        resolve()
+      }
+      term.signal.addEventListener('abort', () => {
+        const why = term.signal.reason as LockElectionError
+        controller.abort(why)
+        this.emit('lost', why)
+        resolve()
+      }, { once: true })
+    })
+    this.#term = term
+    const work = this.rawListeners('elected').map(async listener => await (listener.call(this, term.token, signal) as unknown))
+    // One that fails ends the term; one that returns does not.
+    const failed = Promise.all(work).then(async () => { await ended }, error => { this.#giveUp?.(); throw error })
+    try {
+      await Promise.all([ended, failed])
+    } finally {
+      await Promise.allSettled(work)
+      this.#giveUp = undefined
+      this.#term = undefined
+      await term.release()
+    }
+  }
+}

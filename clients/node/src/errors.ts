@@ -1,0 +1,100 @@
+/**
+ * Why a call did not do what it was asked for.
+ *
+ * | code | meaning |
+ * |---|---|
+ * | `not_acquired` | somebody else has it, or the limit of time is over: nothing is held, nothing waits |
+ * | `lost` | the hold, or the whole session, has ended |
+ * | `canceled` | the session was closed |
+ * | `deadlock` | 40P01 |
+ * | `limit` | a limit of the role or the server: 53400, 53200 |
+ * | `denied` | no right, or a wrong password: 42501, 28xxx |
+ * | `invalid` | a wrong argument, or no open transaction: 22xxx |
+ * | `unavailable` | no server, or no answer in time; nothing lasts |
+ * | `unknown` | no answer, and it may have taken effect |
+ * | `not_installed` | the extension is not there; the message says what to type |
+ * | `failed` | any other error of the server |
+ */
+export type ErrorCode =
+  'not_acquired' | 'lost' | 'canceled' | 'deadlock' | 'limit' | 'denied' | 'invalid' | 'unavailable' | 'unknown' |
+  'not_installed' | 'failed'
+
+/** All errors of this library, but for the reason of an `AbortSignal` that the caller has passed. */
+export class LockElectionError extends Error {
+  readonly code: ErrorCode
+  /** The server's SQLSTATE, if the error is the server's. */
+  readonly sqlstate: string | undefined
+
+  constructor (code: ErrorCode, message: string, sqlstate?: string) {
+    super(message)
+    this.name = new.target.name
+    this.code = code
+    this.sqlstate = sqlstate
+  }
+}
+
+/** `not_acquired`: somebody else has it, or the wait was over before the grant. */
+export class NotAcquiredError extends LockElectionError {
+  constructor (message: string) {
+    super('not_acquired', message)
+  }
+}
+
+/** `lost`: what was held is not held any more. */
+export class LockLostError extends LockElectionError {
+  constructor (message: string, sqlstate?: string) {
+    super('lost', message, sqlstate)
+  }
+}
+
+/**
+ * What the session does about an error: tell its caller, try again later, give the connection up, find out whether
+ * the lease has ended, or find out what the statement has done.
+ */
+export type Reaction = 'tell' | 'later' | 'reconnect' | 'lost' | 'unknown'
+
+// The first that fits counts.
+const rules: Array<[RegExp, ErrorCode, Reaction]> = [
+  [/^LE001/, 'lost', 'lost'],
+  [/^40P01/, 'deadlock', 'tell'],
+  [/^53[24]00/, 'limit', 'tell'],
+  [/^(42501|28)/, 'denied', 'tell'],
+  [/^(22|25P0)/, 'invalid', 'tell'],
+  [/^(08007|40003|57014)/, 'unknown', 'unknown'],
+  [/^(08|57P0|53300|25006)/, 'unavailable', 'reconnect'],
+  [/^(42883|3F000|3D000|55000)/, 'not_installed', 'tell'],
+  [/^(55P03|57|58|53|40001)/, 'unavailable', 'later'],
+  [/^XX/, 'failed', 'later']
+]
+
+const advice: Record<string, string> = {
+  42883: 'CREATE EXTENSION lock_election',
+  '3F000': 'CREATE EXTENSION lock_election',
+  55000: 'add lock_election to shared_preload_libraries, and restart the server'
+}
+
+function ruleOf (sqlstate: string | undefined): [RegExp, ErrorCode, Reaction] | undefined {
+  return rules.find(([pattern]) => pattern.test(sqlstate ?? ''))
+}
+
+export function reactionTo (error: LockElectionError): Reaction {
+  return ruleOf(error.sqlstate)?.[2] ?? 'tell'
+}
+
+/** An error message of the server; null: the error is the driver's or the network's. */
+export function serverError (error: unknown): LockElectionError | null {
+  const { severity, code, message, hint } = error as Record<string, unknown>
+  if (typeof severity !== 'string' || typeof code !== 'string') return null
+  const kind = ruleOf(code)?.[1] ?? 'failed'
+  const more = hint ?? advice[code]
+  const text = String(message) + (more === undefined ? '' : ` (${String(more)})`)
+  return kind === 'lost' ? new LockLostError(text, code) : new LockElectionError(kind, text, code)
+}
+
+/** Any error on the way to the server. */
+export function connectError (error: unknown): LockElectionError {
+  if (error instanceof LockElectionError) return error
+  const { message, errors } = error as AggregateError
+  return serverError(error) ??
+    new LockElectionError('unavailable', message !== '' ? message : errors.map(e => (e as Error).message).join('; '))
+}

@@ -1,0 +1,12 @@
+/**
+ * Locks and leader election of the PostgreSQL extension lock_election.
+ *
+ * @packageDocumentation
+ */
+export { LockElection, type AcquireOptions, type ConnectOptions, type UsingFunction } from './session.js'
+export { Election, type ElectOptions, type Leader } from './election.js'
+export { Hold, Term, type Queryable } from './hold.js'
+export { LockElectionError, LockLostError, NotAcquiredError, type ErrorCode } from './errors.js'
+export type { State } from './engine.js'
+export type { Outcome } from './item.js'
+export type { ServerOptions } from './wire.js'

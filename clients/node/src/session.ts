@@ -1,0 +1,225 @@
+import { systemTime } from './clock.js'
+import { Election, observe, type ElectOptions, type Leader } from './election.js'
+import { Engine, type State } from './engine.js'
+import { LockElectionError, LockLostError, NotAcquiredError } from './errors.js'
+import { Hold, Term, asyncDispose } from './hold.js'
+import { Item, type How, type Kind } from './item.js'
+import { dialsOf, type ServerOptions } from './wire.js'
+
+export interface ConnectOptions extends ServerOptions {
+  /** Of the session's lease, in milliseconds: 100 to 24 days. Default 30,000. */
+  ttl?: number
+  /** Shown at the begin of `owner` in the server's views. At most 200 bytes are used. */
+  name?: string
+  /** Called when the state has changed; of `ended` only after all holds were told. */
+  onState?: (state: State) => void
+  /** Any other field of node-postgres. */
+  [field: string]: unknown
+}
+
+export interface AcquireOptions {
+  /** Milliseconds to wait for the grant; null or undefined: no limit; 0: do not wait. */
+  wait?: number | null
+  /** Beside other shared holders. */
+  shared?: boolean
+  /** Milliseconds; default: the session's. All holds of one TTL share a lease. */
+  ttl?: number
+  /** Ends the wait: the call throws the signal's reason. */
+  signal?: AbortSignal
+}
+
+export type UsingFunction<T> = (signal: AbortSignal, hold: Hold) => Promise<T> | T
+
+/**
+ * A session: one connection and one lease, on which all that it holds and waits for hangs. A process needs one.
+ *
+ * Between calls it renews, connects again, and watches the deadline: the sending of the last renewal that was answered,
+ * plus the TTL, less a margin of a twentieth (at most 1 s). A session whose deadline has passed has ended; `reopen` gives
+ * it a new lease.
+ */
+export class LockElection {
+  readonly #engine: Engine
+
+  /** @internal */
+  constructor (engine: Engine) {
+    this.#engine = engine
+  }
+
+  /**
+   * Connects, and grants the lease. Every host is tried once.
+   *
+   * @throws LockElectionError `unavailable`, `denied`, `not_installed`, `limit`, `invalid`
+   */
+  static async connect (options: ConnectOptions = {}): Promise<LockElection> {
+    const { ttl = 30_000, name = '', onState, ...server } = options
+    const engine = new Engine({
+      ttl, name, connectLimit: server.connectionTimeoutMillis, time: systemTime, dials: dialsOf(server)
+    })
+    await engine.open()
+    if (onState !== undefined) engine.onState = onState
+    return new LockElection(engine)
+  }
+
+  /** `connected`; `suspended`: no connection now, and all holds are still held; `ended`: nothing is held. */
+  get state (): State {
+    this.#engine.check()
+    return this.#engine.state
+  }
+
+  /** The number of the lease on the server. */
+  get lease (): bigint {
+    return BigInt(this.#engine.main.id)
+  }
+
+  /**
+   * Acquires one lock, or several at once: all or none, under one token. Waits in the order of arrival. Two holds of one
+   * session exclude each other like those of two processes.
+   *
+   * @throws LockElectionError `not_acquired` (`NotAcquiredError`): not granted within `wait`; `lost`: the session, or
+   * the place, has ended; `canceled`: the session was closed; `unavailable`: `wait` is 0 and the server did not answer;
+   * `deadlock`, `limit`, `denied`, `invalid`, `failed`. With any error nothing is held, and what a lost answer may have
+   * granted is given back.
+   */
+  async acquire (names: string | string[], options: AcquireOptions = {}): Promise<Hold> {
+    const list = Array.isArray(names) ? names : [names]
+    return await this.#acquire(list.length === 1 ? 'lock' : 'locks', list, options)
+  }
+
+  /** `acquire` without a wait; null: somebody else holds it, or is queued for it. */
+  async tryAcquire (names: string | string[], options: Omit<AcquireOptions, 'wait'> = {}): Promise<Hold | null> {
+    return await this.acquire(names, { ...options, wait: 0 }).catch(orNull)
+  }
+
+  /** One of `permits` permits of a name. All who use the name state the same number. Errors: as `acquire`. */
+  async permit (name: string, permits: number, options: Omit<AcquireOptions, 'shared'> = {}): Promise<Hold> {
+    return await this.#acquire('permit', [name], options, { permits })
+  }
+
+  /** Tries each name for itself, in one statement for up to 128: a hold or null for each, in their order. */
+  async tryAcquireEach (names: string[], options: Omit<AcquireOptions, 'wait'> = {}): Promise<Array<Hold | null>> {
+    const tries = names.map(async name => await this.tryAcquire(name, options))
+    const settled = await Promise.allSettled(tries)
+    const failure = settled.find((one): one is PromiseRejectedResult => one.status === 'rejected')
+    const holds = settled.map(one => one.status === 'fulfilled' ? one.value : null)
+    if (failure === undefined) return holds
+    await Promise.all(holds.map(async hold => await hold?.release()))
+    throw failure.reason
+  }
+
+  /**
+   * Runs a function while the lock is held, and releases it then. The signal is aborted when the lock is lost.
+   *
+   * @returns what the function returns
+   * @throws what `acquire` or the function throws; `LockLostError` if the lock was lost before the function returned:
+   * its work may not have been alone
+   */
+  async using<T> (names: string | string[], fn: UsingFunction<T>): Promise<T>
+  async using<T> (names: string | string[], options: AcquireOptions, fn: UsingFunction<T>): Promise<T>
+  async using<T> (names: string | string[], second: AcquireOptions | UsingFunction<T>, third?: UsingFunction<T>): Promise<T> {
+    const [options, fn] = typeof second === 'function' ? [{}, second] : [second, third as UsingFunction<T>]
+    return await this.#run(await this.acquire(names, options), fn)
+  }
+
+  /**
+   * For jobs that every replica starts and one should run: runs the function if the lock is free, else answers false at
+   * once. With `holdFor` the name stays closed until so many milliseconds after it was acquired, also after a function
+   * that has failed. A process that dies in between closes nothing: use a TTL as long as `holdFor` if that matters.
+   * Reopens a session that has ended.
+   *
+   * @returns whether the function was run here
+   * @throws as `using`; `unavailable` if the server does not answer
+   */
+  async once (name: string, options: Omit<AcquireOptions, 'wait'> & { holdFor?: number }, fn: UsingFunction<unknown>): Promise<boolean> {
+    await this.reopen()
+    const { holdFor, ...how } = options
+    const hold = await this.tryAcquire(name, how)
+    if (hold === null) return false
+    await this.#run(hold, fn, holdFor)
+    return true
+  }
+
+  /**
+   * Stands for election, once, and waits to be elected.
+   *
+   * @param candidate the text that everybody sees of the leader: 1 to 4096 bytes
+   * @throws as `acquire`
+   */
+  async campaign (election: string, candidate: string, options: Omit<AcquireOptions, 'shared'> = {}): Promise<Term> {
+    return await this.#acquire('term', [election], options, { candidate }, Term)
+  }
+
+  /** Stands for election again and again, until `stop`. Attach the listeners before the next `await`. */
+  elect (election: string, candidate: string, options: ElectOptions = {}): Election {
+    return new Election(this, election, candidate, options)
+  }
+
+  /** The present leader; null: nobody. */
+  async leader (election: string): Promise<Leader | null> {
+    const rows = await this.#engine.op(schema => `SELECT candidate, term FROM ${schema}.current_leader($1)`, [election])
+    return rows[0] === undefined ? null : { value: rows[0][0] as string, term: BigInt(rows[0][1] as string) }
+  }
+
+  /** Tells the present leader, then every change, once and in order, over reconnects; null: nobody leads. */
+  observe (election: string, options: { signal?: AbortSignal } = {}): AsyncIterableIterator<Leader | null> {
+    return observe(this.#engine, election, options.signal)
+  }
+
+  /** Grants an ended session a new lease. Its old holds stay lost. Nothing happens to a session that has not ended. */
+  async reopen (): Promise<void> {
+    await this.#engine.reopen()
+  }
+
+  /**
+   * Ends the waits, gives back what is held, revokes the lease, and leaves no socket or timer. Without an answer the
+   * lease ends by itself.
+   *
+   * @param options.limit milliseconds that it may take; default: a quarter of the TTL, 200 at least and 10,000 at most
+   */
+  async close (options: { limit?: number } = {}): Promise<void> {
+    await this.#engine.close(options.limit)
+  }
+
+  async [asyncDispose] (): Promise<void> {
+    await this.close()
+  }
+
+  async #acquire<T extends Hold = Hold> (kind: Kind, names: string[], options: AcquireOptions, more: Partial<How> = {},
+    Type: new (engine: Engine, item: Item) => T = Hold as new (engine: Engine, item: Item) => T): Promise<T> {
+    const engine = this.#engine
+    const { wait, shared = false, ttl = engine.main.ttl, signal } = options
+    signal?.throwIfAborted()
+    if (engine.closed) throw new LockElectionError('canceled', 'the session was closed')
+    if (this.state === 'ended') throw new LockLostError('the session has ended: reopen() it')
+    const item = new Item(kind, names, engine.leaseOf(ttl), { try: wait === 0, shared, permits: 0, candidate: '', ...more })
+    const cancel = (): void => { engine.refuse(item, signal?.reason) }
+    signal?.addEventListener('abort', cancel)
+    try {
+      const hold = await new Promise<T>((resolve, reject) => {
+        item.granted = () => { resolve(new Type(engine, item)) }
+        item.refused = reject
+        engine.ask(item, wait ?? Infinity)
+      })
+      if (!hold.valid) throw hold.signal.reason
+      return hold
+    } finally {
+      signal?.removeEventListener('abort', cancel)
+    }
+  }
+
+  async #run<T> (hold: Hold, fn: UsingFunction<T>, holdFor?: number): Promise<T> {
+    let result: T
+    try {
+      result = await fn(hold.signal, hold)
+    } catch (error) {
+      await hold.release({ holdFor }).catch(() => {})
+      throw error
+    }
+    if (await hold.release({ holdFor }) === 'lost') throw hold.signal.reason ?? new LockLostError('it was lost before its release')
+    return result
+  }
+}
+
+function orNull (error: unknown): null {
+  if (error instanceof NotAcquiredError) return null
+  throw error
+}

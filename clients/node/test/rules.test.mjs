@@ -1,0 +1,446 @@
+// The rules of docs/client-protocol.md, with a clock that is moved by hand and a server that does as it is told.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { fail, settle, start } from './fake.mjs'
+
+const code = expected => error => error.code === expected
+
+test('3.1 the deadline counts from the sending of the last renewal that was answered', async () => {
+  const { time, server, session } = await start()
+  const hold = await session.acquire('x')
+  assert.equal(hold.timeLeft, 29_000)
+  server.plan(/keep_alive/, 5000)
+  await time.pass(9000)
+  assert.equal(server.sent(/keep_alive/).length, 0)
+  await time.pass(11_500 - 9000) // sent between 9 and 11 s
+  assert.equal(server.sent(/keep_alive/).length, 1)
+  assert.ok(hold.timeLeft <= 18_000, 'no answer yet')
+  await time.pass(5000)
+  assert.ok(hold.timeLeft > 21_500 && hold.timeLeft <= 29_000 - 5000 + 1, `${hold.timeLeft}`)
+})
+
+test('3.2 a renewal that is answered after the deadline is too late', async () => {
+  const { time, server, session, states } = await start({ ttl: 1000 })
+  const hold = await session.acquire('x')
+  server.plan(/keep_alive/, 20)
+  while (server.sent(/keep_alive/).length === 0) await time.pass(1)
+  assert.equal(hold.valid, true)
+  time.block(950)
+  for (const timer of time.timers) if (timer.at < 400) { timer.fn(); time.timers.delete(timer) } // the answer alone
+  await settle()
+  assert.equal(hold.valid, false)
+  await time.pass(1)
+  assert.deepEqual(states.at(-1), 'ended')
+})
+
+test('3.3 a wall clock that is set forward, or that counted a suspend, loses; one that is set back does not', async () => {
+  for (const [jump, valid] of [[-3_600_000, true], [28_000, true], [29_000, false], [3_600_000, false]]) {
+    const { time, session } = await start()
+    const hold = await session.acquire('x')
+    time.offset += jump
+    assert.equal(hold.valid, valid, `${jump}`)
+  }
+  const { time, session } = await start()
+  const hold = await session.acquire('x')
+  time.offset -= 3_600_000
+  time.block(29_000)
+  assert.equal(hold.valid, false)
+})
+
+test('3.4 after a blocked loop of events valid, signal and calls tell the loss at once', async () => {
+  for (const look of [
+    hold => assert.equal(hold.valid, false),
+    hold => assert.equal(hold.timeLeft, 0),
+    hold => assert.equal(hold.signal.aborted, true),
+    hold => assert.equal(hold.signal.reason.code, 'lost'),
+    hold => assert.throws(() => { hold.signal.throwIfAborted() }, code('lost')),
+    (hold, session) => assert.equal(session.state, 'ended')
+  ]) {
+    const { time, session, server } = await start()
+    const hold = await session.acquire('x')
+    let told = 0
+    hold.signal.addEventListener('abort', () => { told++ })
+    assert.equal(hold.signal.aborted, false)
+    hold.signal.throwIfAborted()
+    time.block(29_000)
+    look(hold, session)
+    assert.equal(told, 1)
+    assert.equal(hold.signal.aborted, true)
+    await assert.rejects(hold.fence({ query: () => assert.fail('asked the server') }), code('lost'))
+    const before = server.log.length
+    assert.equal(await hold.release(), 'lost')
+    await assert.rejects(session.acquire('y'), code('lost'))
+    assert.equal(server.log.length, before)
+    await time.pass(60_000)
+    assert.equal(told, 1)
+  }
+})
+
+test('3.5 the end is told at the deadline, whatever the network does', async () => {
+  const { time, server, session, states } = await start({ ttl: 3000 })
+  const hold = await session.acquire('x')
+  const waiter = session.acquire('x')
+  const refused = assert.rejects(waiter, code('lost'))
+  await time.pass(500)
+  server.down = true
+  server.cut()
+  const left = hold.timeLeft
+  await time.pass(left - 1)
+  assert.equal(hold.valid, true)
+  assert.deepEqual(states, ['connected', 'suspended'])
+  let at = -1
+  hold.signal.addEventListener('abort', () => { at = time.now; assert.deepEqual(states, ['connected', 'suspended']) })
+  const due = time.now + hold.timeLeft
+  await time.pass(10)
+  assert.equal(at, due)
+  await refused
+  assert.deepEqual(states, ['connected', 'suspended', 'ended'])
+})
+
+test('4.2, 4.3 without an answer the connection is given up after a quarter of the TTL, and made again', async () => {
+  const { time, server, session, states } = await start({ ttl: 4000 })
+  const hold = await session.acquire('x')
+  server.plan(/keep_alive/, 'hang')
+  await time.pass(1470)
+  assert.equal(server.sent(/^connect/).length, 1)
+  await time.pass(1000)
+  assert.equal(server.sent(/^connect/).length, 2)
+  assert.equal(hold.valid, true)
+  assert.deepEqual(states, ['connected', 'suspended', 'connected'])
+  server.down = true
+  server.cut()
+  await time.pass(1000) // 0, 50, 100, 200, 200 ... give or take a tenth
+  assert.ok([6, 7].includes(server.sent(/^connect/).length - 2), `${server.sent(/^connect/).length}`)
+  server.down = false
+  await time.pass(250)
+  assert.equal(states.at(-1), 'connected')
+  assert.equal(hold.valid, true)
+})
+
+test('4.4, 4.5 a lease that the server has ended, and a hold that was released by force', async () => {
+  const { time, server, session } = await start()
+  const one = await session.acquire('one')
+  const two = await session.acquire('two')
+  server.remove(place => place.name === 'one')
+  await time.pass(11_100)
+  assert.deepEqual([one.valid, two.valid], [false, true])
+  server.leases.clear()
+  server.places = []
+  await time.pass(11_100)
+  assert.equal(two.valid, false)
+  assert.equal(session.state, 'ended')
+  await session.reopen()
+  assert.equal(session.state, 'connected')
+  assert.equal((await session.acquire('two')).valid, true)
+  assert.deepEqual([one.valid, two.valid], [false, false])
+})
+
+test('1.4 requests travel together, and those of a statement that was refused alone', async () => {
+  const { server, session } = await start()
+  const names = Array.from({ length: 300 }, (_, i) => `n${i}`)
+  const holds = await Promise.all(names.map(name => session.acquire(name)))
+  assert.equal(server.sent(/enqueue_each/).length, 3)
+  await Promise.all(holds.map(hold => hold.release()))
+  assert.equal(server.sent(/release_each/).length, 3)
+  assert.equal(server.places.length, 0)
+
+  const [good, bad, other] = await Promise.allSettled([session.acquire('good'), session.acquire(''), session.acquire('other')])
+  assert.equal(bad.reason.code, 'invalid')
+  assert.equal(bad.reason.sqlstate, '22023')
+  assert.ok(good.value.valid && other.value.valid)
+})
+
+test('1.5 each statement has an owner of its own, so holds of one session exclude each other', async () => {
+  const { server, session } = await start()
+  await session.acquire('x')
+  await assert.rejects(session.acquire('x', { wait: 0 }), code('not_acquired'))
+  await Promise.all([session.acquire('y'), session.acquire('z')])
+  const owners = server.places.map(place => place.owner)
+  assert.match(owners[0], /^test#[0-9a-f]{16}-1$/)
+  assert.equal(new Set(owners).size, 2)
+})
+
+test('5.3 a wait that is given up gives its place back', async () => {
+  const { time, server, session } = await start()
+  const hold = await session.acquire('x')
+  const controller = new AbortController()
+  const canceled = assert.rejects(session.acquire('x', { signal: controller.signal }), error => error === controller.signal.reason)
+  const limited = assert.rejects(session.acquire('x', { wait: 500 }), code('not_acquired'))
+  await settle()
+  assert.equal(server.places.length, 3)
+  controller.abort()
+  await canceled
+  await time.pass(500)
+  await limited
+  assert.equal(server.places.length, 1)
+  assert.equal(hold.valid, true)
+  await assert.rejects(session.acquire('y', { signal: AbortSignal.abort() }), { name: 'AbortError' })
+})
+
+test('5.3 a grant that comes with the cancel is given back', async () => {
+  const { time, server, session } = await start()
+  const controller = new AbortController()
+  server.plan(/enqueue_each/, 100)
+  const canceled = assert.rejects(session.acquire('x', { signal: controller.signal }))
+  await time.pass(50)
+  assert.equal(server.places.length, 1)
+  controller.abort()
+  await canceled
+  await time.pass(60)
+  assert.equal(server.places.length, 0)
+})
+
+test('6.1, 6.3 a waiter listens, a notification is a hint, and nobody listens in vain', async () => {
+  const { time, server, session } = await start()
+  const hold = await session.acquire('x')
+  let granted
+  const waiting = session.acquire('x').then(hold => { granted = hold })
+  await time.pass(10)
+  const [wire] = server.wires
+  assert.ok(wire.channels.has('c_x'))
+  const place = server.places[1]
+  wire.events.notified('c_x', `{"token":"${place.token}"}`)
+  await time.pass(10)
+  assert.equal(granted, undefined)
+  await hold.release()
+  await time.pass(1)
+  await waiting
+  assert.equal(granted.token, BigInt(place.token))
+  await time.pass(10)
+  assert.deepEqual([...wire.channels], [])
+})
+
+test('6.1 a grant between the place and LISTEN, and one that is announced before its place is told, are seen', async () => {
+  const { time, server, session } = await start()
+  const first = await session.acquire('x')
+  server.plan(/enqueue_each/, 100)
+  const second = session.acquire('x')
+  await time.pass(50)
+  server.remove(place => place.token === String(first.token))
+  await time.pass(60)
+  assert.equal((await second).valid, true)
+
+  const third = session.acquire('x')
+  await time.pass(10)
+  server.plan(/enqueue_each/, 100)
+  const fourth = session.acquire('x')
+  await time.pass(50)
+  server.remove(place => place.token !== server.places.at(-1).token)
+  await time.pass(60)
+  assert.equal((await fourth).valid, true)
+  await assert.rejects(Promise.race([third, time.pass(12_000).then(() => { throw new Error('waits') })]), code('lost'))
+})
+
+test('6.2 where LISTEN does not work the session looks four times a second', async () => {
+  for (const settings of [{ hears: false }, { pooled: true }, { notify: 'elections' }]) {
+    const { time, server, session } = await start(settings)
+    const hold = await session.acquire('x')
+    const second = session.acquire('x')
+    await time.pass(1000)
+    server.remove(place => place.token === String(hold.token))
+    await time.pass(300)
+    assert.equal((await second).valid, true, JSON.stringify(settings))
+    assert.ok(server.sent(/lease_holds/).length >= 3)
+  }
+})
+
+test('7.1, 7.3 a lost answer: the old backend is ended, then the row is adopted', async () => {
+  for (const what of ['lose', 'hang']) {
+    const { time, server, session } = await start()
+    const old = String(server.pid)
+    server.plan(/enqueue_each/, what)
+    const acquired = session.acquire('x')
+    await time.pass(8000)
+    const hold = await acquired
+    assert.equal(hold.token, BigInt(server.places[0].token))
+    assert.equal(server.places.length, 1)
+    assert.ok(!server.backends.has(old))
+    const order = server.log.filter(text => /terminate|lease_holds|keep_alive|enqueue/.test(text)).map(text => /terminate|lease_holds|keep_alive|enqueue/.exec(text)[0])
+    assert.deepEqual(order, ['enqueue', 'keep_alive', 'terminate', 'terminate', 'lease_holds'])
+  }
+})
+
+test('7.3 what was not done is asked for again, in its old order', async () => {
+  const { time, server, session } = await start()
+  server.plan(/enqueue_each/, 'drop')
+  const one = session.acquire('x')
+  const two = session.acquire('x')
+  await time.pass(100)
+  const first = await one
+  assert.equal(server.places.length, 2)
+  assert.equal(first.token, BigInt(server.places[0].token))
+  await first.release()
+  await time.pass(1)
+  assert.equal((await two).valid, true)
+})
+
+test('7.3 what nobody wants any more is given back', async () => {
+  const { time, server, session } = await start()
+  const controller = new AbortController()
+  server.plan(/enqueue_each/, 'hang')
+  const canceled = assert.rejects(session.acquire('x', { signal: controller.signal }))
+  await time.pass(100)
+  controller.abort()
+  await canceled
+  assert.equal(server.places.length, 1)
+  await time.pass(8000)
+  assert.equal(server.places.length, 0)
+})
+
+test('7.3 a row of this session that no request knows is a ghost; rows of others are not', async () => {
+  const { time, server, session } = await start()
+  const hold = await session.acquire('x')
+  const [{ owner, lease }] = server.places
+  server.take('ghost', owner.replace(/\d+$/, '77'), lease)
+  server.take('mine', 'somebody', lease)
+  server.cut()
+  await time.pass(100)
+  assert.deepEqual(server.places.map(place => place.name), ['x', 'mine'])
+  assert.equal(hold.valid, true)
+})
+
+test('7.2 behind a pooler it looks again, for what comes late', async () => {
+  const { time, server, session } = await start({ pooled: true })
+  server.plan(/enqueue_each/, 'drop')
+  const acquired = session.acquire('x')
+  await time.pass(100)
+  await acquired
+  const [{ lease }] = server.places
+  server.take('x', server.places[0].owner.replace(/\d+$/, '1'), lease)
+  assert.equal(server.places.length, 2)
+  await time.pass(8300)
+  assert.equal(server.places.length, 1)
+  assert.equal(server.sent(/terminate/).length, 0)
+})
+
+test('7.5, 9.2 a release without an answer is sent again, and never fails', async () => {
+  const { time, server, session } = await start()
+  const hold = await session.acquire('x')
+  server.plan(/release_each/, 'lose')
+  const released = hold.release()
+  assert.equal(hold.valid, false)
+  await time.pass(100)
+  assert.equal(await released, 'released')
+  assert.equal(server.places.length, 0)
+
+  const other = await session.acquire('y')
+  server.down = true
+  server.cut()
+  const unknown = other.release()
+  await time.pass(7600)
+  assert.equal(await unknown, 'unknown')
+  server.down = false
+  await time.pass(1200)
+  assert.equal(server.places.length, 0)
+})
+
+test('5.1 an attempt without an answer is unavailable, and what it has acquired is given back', async () => {
+  const { time, server, session } = await start()
+  server.plan(/try_acquire_each/, 'hang')
+  const tried = assert.rejects(session.acquire('x', { wait: 0 }), code('unavailable'))
+  await time.pass(7500)
+  await tried
+  await time.pass(1000)
+  assert.equal(server.places.length, 0)
+  assert.equal(session.state, 'connected')
+})
+
+test('8.1 errors: to the caller, later, or another connection', async () => {
+  const { time, server, session } = await start()
+  for (const [sqlstate, expected] of [
+    ['40P01', 'deadlock'], ['53400', 'limit'], ['42501', 'denied'], ['22023', 'invalid'], ['42883', 'not_installed'],
+    ['55000', 'not_installed'], ['0A000', 'failed']
+  ]) {
+    server.plan(/enqueue_each/, fail(sqlstate))
+    await assert.rejects(session.acquire('x'), error => error.code === expected && error.sqlstate === sqlstate, sqlstate)
+  }
+  for (const sqlstate of ['55P03', '58030', '40001', 'XX000', '57014', '57P01', '08006', '25006', '53300']) {
+    server.plan(/enqueue_each/, fail(sqlstate))
+    const acquired = session.acquire(sqlstate)
+    await time.pass(300)
+    assert.equal((await acquired).valid, true, sqlstate)
+  }
+  server.plan(/enqueue_each/, fail('LE001'))
+  const before = server.sent(/keep_alive/).length
+  await assert.rejects(session.acquire('y'), code('lost'))
+  await settle()
+  assert.equal(server.sent(/keep_alive/).length, before + 1)
+})
+
+test('8.2 an error on opening is told at once', async () => {
+  await assert.rejects(start({ down: true }), code('unavailable'))
+  await assert.rejects(start({ standby: true }), code('unavailable'))
+})
+
+test('13.1 a standby is passed over, and so is a host that does not answer', async () => {
+  const { servers: [first, second], session, time } = await start({ servers: 2 })
+  const hold = await session.acquire('x')
+  first.standby = true
+  second.leases = first.leases
+  second.places = first.places
+  first.cut()
+  await time.pass(100)
+  assert.equal(session.state, 'connected')
+  assert.equal(second.sent(/keep_alive/).length, 1)
+  assert.equal(hold.valid, true)
+})
+
+test('1.6 a TTL of its own has a lease of its own, which ends alone', async () => {
+  const { time, server, session } = await start()
+  const long = await session.acquire('long')
+  const short = await session.acquire('short', { ttl: 1000 })
+  assert.equal(short.timeLeft, 950)
+  await time.pass(5000)
+  assert.equal(short.valid, true)
+  server.plan(/keep_alive/, fail('55P03'))
+  time.block(950)
+  assert.deepEqual([short.valid, long.valid, session.state], [false, true, 'connected'])
+  const again = await session.acquire('other', { ttl: 1000 })
+  assert.equal(await again.release(), 'released')
+  await time.pass(1000)
+  assert.equal(server.sent(/revoke_lease/).length, 1) // nothing hangs on it any more
+})
+
+test('10.2 a hold is told lost once, and not after it was released', async () => {
+  const { time, server, session } = await start({ ttl: 1000 })
+  let told = 0
+  const released = await session.acquire('x')
+  const lost = await session.acquire('y')
+  for (const hold of [released, lost]) hold.signal.addEventListener('abort', () => { told++ })
+  await released.release()
+  server.down = true
+  server.cut()
+  await time.pass(5000)
+  assert.equal(told, 1)
+  assert.equal(released.signal.aborted, false)
+})
+
+test('14.3 close ends the waits, gives all back, revokes the lease and leaves no timer', async () => {
+  const { time, server, session } = await start()
+  const hold = await session.acquire('x')
+  const waiting = assert.rejects(session.acquire('x'), code('canceled'))
+  const other = await session.acquire('y', { ttl: 5000 })
+  const closing = session.close()
+  await time.pass(10)
+  await closing
+  await waiting
+  assert.deepEqual([hold.valid, other.valid, hold.signal.reason.code], [false, false, 'lost'])
+  assert.deepEqual([server.leases.size, server.places.length, server.wires.size, time.timers.size], [0, 0, 0, 0])
+  await assert.rejects(session.acquire('x'), code('canceled'))
+  await session.close()
+})
+
+test('14.3 close takes no longer than its limit, without an answer and without a server', async () => {
+  for (const trouble of [server => server.plan(/revoke_lease/, 'hang'), server => { server.down = true; server.cut() }]) {
+    const { time, server, session } = await start()
+    await session.acquire('x')
+    trouble(server)
+    let closed = false
+    const closing = session.close({ limit: 1000 }).then(() => { closed = true })
+    await time.pass(999)
+    assert.equal(closed, false)
+    await time.pass(1)
+    await closing
+    assert.deepEqual([server.wires.size, time.timers.size], [0, 0])
+  }
+})

@@ -1,0 +1,350 @@
+// With a server: what the fake one of rules.test.mjs cannot tell.
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { readFile } from 'node:fs/promises'
+import { connect, createServer } from 'node:net'
+import { after, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
+import { LockElection, LockElectionError, LockLostError, NotAcquiredError } from 'lock-election'
+import { closeAll, code, fresh, killAll, open, root, run, sql, until } from './helper.mjs'
+
+after(async () => {
+  await closeAll()
+  killAll()
+})
+
+const backends = async name => await sql('SELECT pid FROM pg_stat_activity WHERE application_name = $1', [name])
+
+async function inTransaction (work) {
+  const client = new pg.Client()
+  await client.connect()
+  try {
+    await client.query('BEGIN')
+    await work(client)
+    await client.query('COMMIT')
+  } finally {
+    await client.end()
+  }
+}
+
+test('acquire, wait, release, in the order of arrival', async () => {
+  const [a, b] = [await open(), await open()]
+  const name = fresh()
+  const first = await a.acquire(name)
+  assert.ok(first.valid && first.timeLeft > 9000 && first.token > 0n)
+  const order = []
+  const waiters = []
+  for (const [label, session] of [['b', b], ['a', a], ['b2', b]]) {
+    waiters.push(session.acquire(name).then(async hold => { order.push(label); await hold.release() }))
+    await until(async () => (await sql('SELECT 1 FROM lock_election.waiters WHERE name = $1', [name])).length === waiters.length)
+  }
+  assert.equal(await first.release(), 'released')
+  assert.equal(await first.release(), 'released')
+  assert.equal(first.valid, false)
+  await Promise.all(waiters)
+  assert.deepEqual(order, ['b', 'a', 'b2'])
+})
+
+test('limits of a wait, and tries', async () => {
+  const [a, b] = [await open(), await open()]
+  const name = fresh()
+  const hold = await a.acquire(name)
+  await assert.rejects(b.acquire(name, { wait: 50 }), error => error instanceof NotAcquiredError && error.code === 'not_acquired')
+  await assert.rejects(b.acquire(name, { wait: 0 }), NotAcquiredError)
+  assert.equal(await b.tryAcquire(name), null)
+  const controller = new AbortController()
+  const waiting = assert.rejects(b.acquire(name, { signal: controller.signal }), { name: 'AbortError' })
+  controller.abort()
+  await waiting
+  await hold.release()
+  await (await b.tryAcquire(name)).release()
+  assert.deepEqual(await sql('SELECT * FROM lock_election.waiters WHERE name = $1', [name]), [])
+})
+
+test('shared locks, permits, several names, each for itself', async () => {
+  const [a, b] = [await open(), await open()]
+  const [x, y, z, free, p] = ['x', 'y', 'z', 'free', 'p'].map(fresh)
+  const shared = await Promise.all([a.acquire(x, { shared: true }), b.acquire(x, { shared: true })])
+  assert.equal(await a.tryAcquire(x), null)
+  await Promise.all(shared.map(hold => hold.release()))
+
+  const permits = await Promise.all([a.permit(p, 2), b.permit(p, 2)])
+  await assert.rejects(a.permit(p, 2, { wait: 0 }), NotAcquiredError)
+  await assert.rejects(a.permit(p, 3), code('invalid'))
+  await Promise.all(permits.map(hold => hold.release()))
+
+  const both = await a.acquire([x, y])
+  assert.deepEqual(both.names, [x, y])
+  const waiting = b.acquire([y, z])
+  const each = await b.tryAcquireEach([x, y, free])
+  assert.deepEqual(each.map(hold => hold === null), [true, true, false])
+  await each[2].release()
+  assert.equal(await both.release(), 'released')
+  const other = await waiting
+  await inTransaction(async client => { await other.fence(client) })
+  assert.equal(await other.release({ holdFor: 300 }), 'released')
+  assert.equal(await a.tryAcquire(y), null) // closed
+  await (await a.acquire(y)).release()
+})
+
+test('one of several that is refused leaves nothing', async () => {
+  const session = await open()
+  await assert.rejects(session.tryAcquireEach([fresh(), 'x'.repeat(300)]), code('invalid'))
+  await assert.rejects(session.acquire(''), code('invalid'))
+  await assert.rejects(session.acquire(fresh(), { ttl: 1 }), code('invalid'))
+  await until(async () => (await sql("SELECT 1 FROM lock_election.locks WHERE lease = $1", [session.lease])).length === 0)
+})
+
+test('a fence needs a transaction, and refuses a hold that is lost', async () => {
+  const session = await open()
+  const name = fresh(`O'Neill \\`)
+  const hold = await session.acquire(name)
+  const client = new pg.Client()
+  await client.connect()
+  await assert.rejects(hold.fence(client), code('invalid'))
+  await client.query('BEGIN')
+  await hold.fence(client)
+  await sql('SELECT force_release_lock($1)', [name])
+  let granted = false
+  const waiting = session.acquire(name).then(next => { granted = true; return next })
+  await until(async () => (await sql('SELECT 1 FROM lock_election.waiters WHERE name = $1', [name])).length > 0)
+  assert.equal(granted, false)
+  await client.query('COMMIT')
+  const next = await waiting
+  assert.ok(next.token > hold.token)
+  await client.query('BEGIN')
+  await assert.rejects(hold.fence(client), error => error instanceof LockLostError)
+  await client.query('ROLLBACK')
+  assert.equal(hold.valid, false)
+  await assert.rejects(hold.fence(client), LockLostError)
+  await client.end()
+})
+
+test('using and once', async () => {
+  const [a, b] = [await open(), await open({ ttl: 600 })]
+  const name = fresh()
+  assert.equal(await a.using(name, (signal, hold) => `${hold.valid} ${signal.aborted}`), 'true false')
+  await assert.rejects(a.using(name, { wait: 0 }, () => { throw new Error('mine') }), { message: 'mine' })
+  await assert.rejects(a.using(name, async signal => {
+    await sql('SELECT force_release_lock($1)', [name])
+    await until(() => signal.aborted)
+  }), LockLostError)
+  let runs = 0
+  const job = fresh()
+  assert.equal(await a.once(job, { holdFor: 10_000 }, () => { runs++ }), true)
+  assert.equal(await b.once(job, { holdFor: 10_000 }, () => { runs++ }), false)
+  assert.equal(runs, 1)
+  assert.equal(await a.tryAcquire(name).then(async hold => await hold.release()), 'released')
+})
+
+test('a connection that is ended loses nothing', async () => {
+  const states = []
+  const session = await open({ application_name: fresh('app'), onState: state => states.push(state) })
+  const name = fresh()
+  const hold = await session.acquire(name)
+  const waiting = session.acquire(name)
+  await sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'app%'")
+  await until(() => states.includes('suspended') && states.at(-1) === 'connected')
+  assert.ok(hold.valid)
+  await hold.release()
+  assert.ok((await waiting).valid)
+})
+
+test('an abort signal that is right at once works with what Node.js has', async () => {
+  const session = await open({ ttl: 400 })
+  const hold = await session.acquire(fresh())
+  assert.ok(hold.signal instanceof AbortSignal)
+  const aborted = sleep(60_000, null, { signal: hold.signal }).catch(error => error)
+  const reading = readFile('/dev/null', { signal: hold.signal })
+  await reading
+  const end = Date.now() + 500
+  while (Date.now() < end);
+  assert.equal(hold.signal.aborted, true)
+  assert.equal((await aborted).name, 'AbortError')
+  await assert.rejects(fetch('http://127.0.0.1:1', { signal: hold.signal }), error => error instanceof LockLostError)
+  if (AbortSignal.any !== undefined) assert.equal(AbortSignal.any([hold.signal]).aborted, true)
+  await session.reopen()
+  assert.equal((await session.acquire(fresh())).valid, true)
+})
+
+test('a thousand waiters share one connection', async () => {
+  const app = fresh('app')
+  const [a, b] = [await open({ application_name: app }), await open()]
+  const name = fresh()
+  const hold = await b.acquire(name)
+  let inside = 0
+  let most = 0
+  const waiters = Array.from({ length: 1000 }, async () => await a.using(name, async () => {
+    most = Math.max(most, ++inside)
+    await null
+    inside--
+  }))
+  await until(async () => (await sql('SELECT count(*) FROM lock_election.waiters WHERE name = $1', [name]))[0].count === '1000')
+  assert.equal((await backends(app)).length, 1)
+  await hold.release()
+  await Promise.all(waiters)
+  assert.equal(most, 1)
+})
+
+test('elections: campaign, proclaim, leader, observe, resign', async () => {
+  const [a, b] = [await open(), await open()]
+  const election = fresh()
+  const seen = []
+  const controller = new AbortController()
+  const watching = (async () => {
+    for await (const leader of b.observe(election, { signal: controller.signal })) seen.push(leader?.value ?? null)
+  })()
+  await until(() => seen.length === 1)
+  const term = await a.campaign(election, 'one')
+  const waiting = b.campaign(election, 'two')
+  await term.proclaim('uno')
+  assert.deepEqual(await b.leader(election), { value: 'uno', term: term.token })
+  await inTransaction(async client => { await term.fence(client) })
+  assert.equal(await term.resign(), 'released')
+  await assert.rejects(term.proclaim('late'), LockElectionError)
+  const next = await waiting
+  assert.ok(next.token > term.token)
+  await next.resign()
+  await until(() => seen.length === 6)
+  controller.abort()
+  await watching
+  assert.deepEqual(seen, [null, 'one', 'uno', null, 'two', null])
+  assert.equal(await a.leader(election), null)
+})
+
+test('elect stands again, and resigns after its listeners', async () => {
+  const a = await open()
+  const name = fresh()
+  const election = a.elect(name, 'me')
+  const events = []
+  let ready = () => {}
+  election.on('elected', async (term, signal) => {
+    events.push('elected')
+    ready()
+    await once(signal, 'abort')
+    await sleep(50)
+    events.push(`still ${(await a.leader(name))?.value}`)
+  })
+  election.on('lost', why => events.push(`lost ${why.code}`))
+  await until(() => election.term !== undefined)
+  await election.resign()
+  await until(() => events.length === 3)
+  await sql('SELECT force_resign($1)', [name])
+  await until(() => events.includes('lost lost'), 'lost', 10_000)
+  await until(() => events.length === 6)
+  await election.stop()
+  assert.deepEqual(events, ['elected', 'still me', 'elected', 'lost lost', 'still undefined', 'elected', 'still me'])
+  assert.equal(await a.leader(name), null)
+
+  const failing = a.elect(name, 'me')
+  failing.on('elected', () => { throw new Error('mine') })
+  const [error] = await once(failing, 'error')
+  assert.equal(error.message, 'mine')
+  await failing.stop()
+  const wrong = a.elect(name, '')
+  assert.equal((await once(wrong, 'error'))[0].code, 'invalid')
+})
+
+test('errors of connecting are told at once', async () => {
+  await assert.rejects(LockElection.connect({ port: 1, host: '127.0.0.1' }), code('unavailable'))
+  await assert.rejects(LockElection.connect({ database: 'nowhere' }), error => error.code === 'not_installed' && error.sqlstate === '3D000')
+  await assert.rejects(LockElection.connect({ database: 'template1' }), error => /CREATE EXTENSION/.test(error.message))
+  await assert.rejects(LockElection.connect({ user: 'nobody at all' }), code('denied'))
+  await assert.rejects(LockElection.connect({ ttl: 1 }), code('invalid'))
+})
+
+test('a connection string of several hosts, in three shapes', async () => {
+  const [{ host, port, user, database }] = [new pg.Client()]
+  const params = new URLSearchParams({ host: `/nowhere,${host}`, port: `1,${port}`, user })
+  for (const connectionString of [
+    `host=/nowhere,${host} port=1,${port} user=${user} dbname='${database}'`,
+    `postgresql:///${database}?${params}`,
+    `postgresql://${user}@%2Fnowhere:1,${encodeURIComponent(host)}:${port}/${database}`
+  ]) {
+    const session = await LockElection.connect({ connectionString })
+    await session.close()
+  }
+  const session = await LockElection.connect({ host: `/nowhere,${host}`, port: `1,${port}` })
+  await session.close()
+})
+
+test('a server that falls silent, and a connection that is half open', async () => {
+  const [{ host, port }] = [new pg.Client()]
+  const place = host.startsWith('/') ? { path: `${host}/.s.PGSQL.${port}` } : { host, port }
+  const pairs = []
+  const proxy = createServer(socket => {
+    const server = connect(place)
+    pairs.push([socket, server])
+    for (const one of [socket, server]) one.on('error', () => {})
+    socket.pipe(server).pipe(socket)
+  })
+  await once(proxy.listen(0, '127.0.0.1'), 'listening')
+  const session = await open({ host: '127.0.0.1', port: proxy.address().port, ttl: 2000 })
+  const hold = await session.acquire(fresh())
+  const [socket, server] = pairs[0]
+  socket.unpipe(server) // nothing arrives, and nobody says so
+  await until(() => pairs.length > 1 && session.state === 'connected' && hold.timeLeft > 1000)
+  assert.ok(hold.valid)
+  for (const [one, other] of pairs) { one.unpipe(other); other.unpipe(one) }
+  await new Promise(resolve => { proxy.close(resolve); for (const pair of pairs) for (const one of pair) one.destroy() })
+  const lostAt = await new Promise(resolve => { hold.signal.addEventListener('abort', () => resolve(performance.now())) })
+  assert.ok(lostAt > 0)
+  assert.equal(session.state, 'ended')
+  await session.close({ limit: 100 })
+})
+
+test('nothing keeps the process after close, and close gives all back', async () => {
+  const name = fresh()
+  const program = run(['--input-type=module', '-e', `
+    import { LockElection } from 'lock-election'
+    const session = await LockElection.connect({ ttl: 60_000 })
+    const hold = await session.acquire(${JSON.stringify(name)})
+    session.acquire(hold.names[0]).catch(error => console.log(error.code))
+    session.elect('closing', 'me')
+    const observing = session.observe('closing').next()
+    await observing
+    await session.close()
+    console.log(process.getActiveResourcesInfo().filter(kind => !/Pipe|TTY/.test(kind)).join())
+  `])
+  await program.exits()
+  assert.deepEqual([program.code, program.lines.sort()], [0, ['', 'canceled']])
+  assert.deepEqual(await sql('SELECT 1 FROM lock_election.locks WHERE name = $1', [name]), [])
+})
+
+test('a process that was stopped past its TTL tells the loss before its next line', async () => {
+  const name = fresh()
+  const program = run(['--input-type=module', '-e', `
+    import { LockElection } from 'lock-election'
+    const session = await LockElection.connect({ ttl: 1000 })
+    const hold = await session.acquire(${JSON.stringify(name)})
+    console.log('held')
+    let before = performance.now()
+    for (;;) {
+      await new Promise(resolve => setTimeout(resolve, 20))
+      if (performance.now() - before > 300) break // the first line after the stop
+      before = performance.now()
+    }
+    console.log(hold.valid, hold.signal.aborted, session.state)
+    await session.close()
+  `])
+  await program.prints(/held/)
+  const other = await open()
+  const waiting = other.acquire(name)
+  program.child.kill('SIGSTOP')
+  const next = await waiting
+  program.child.kill('SIGCONT')
+  await program.prints(/false true ended/)
+  assert.ok(next.valid)
+})
+
+test('the README is right', async () => {
+  const text = await readFile(`${root}README.md`, 'utf8')
+  const blocks = [...text.matchAll(/^```js\n(.*?)^```/gms)].map(([, block]) => block)
+  assert.ok(blocks.length >= 4)
+  for (const block of blocks) {
+    const program = run(['--input-type=module', '-e', block])
+    await program.exits()
+    assert.equal(program.code, 0, program.lines.join('\n'))
+  }
+})
