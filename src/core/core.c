@@ -275,7 +275,6 @@ entry_due(LeCore *core, LeEntry *entry, LeTime now)
 			entry->deadline = le_add(now, entry->ttl);
 			break;
 		case DUE_SAVE:
-			entry->saved_at = now;
 			entry->saved_left = entry->deadline - now;
 			le_slot_dirty(core, entry->slot);
 			break;

@@ -245,18 +245,36 @@ le_add(LeTime a, LeTime b)
 	return a > LE_NEVER - b ? LE_NEVER : a + b;
 }
 
-/* When the time left of a lease is to be saved next; LE_NEVER: its row says enough. */
+/*
+ * The time left that a row has was right at deadline - saved_left: when the lease was
+ * renewed, or its time left saved.  When it is to be saved next; LE_NEVER: the row says
+ * enough.
+ */
 static inline LeTime
-le_save_at(LeTime ttl, LeTime saved_at)
+le_save_at(LeTime ttl, LeTime deadline, LeTime saved_left)
 {
-	return ttl > LE_SAVE_INTERVAL ? le_add(saved_at, LE_SAVE_INTERVAL) : LE_NEVER;
+	return ttl > LE_SAVE_INTERVAL ? le_add(deadline - saved_left, LE_SAVE_INTERVAL) : LE_NEVER;
+}
+
+/*
+ * The TTL runs from now on: saved_left is all of it.  The time left of a long one is
+ * restored after a reload and must not be less than what is promised here.  Returns
+ * whether the row says less, and has to be written.
+ */
+static inline bool
+le_saved_renew(LeTime ttl, LeTime *saved_left)
+{
+	bool less = ttl > LE_SAVE_INTERVAL && *saved_left < ttl;
+
+	*saved_left = ttl;
+	return less;
 }
 
 /* As le_save_at(), for a HELD entry; a named lease saves its own. */
 static inline LeTime
 le_entry_save_at(const LeEntry *entry)
 {
-	return entry->lease == NULL ? le_save_at(entry->ttl, entry->saved_at) : LE_NEVER;
+	return entry->lease == NULL ? le_save_at(entry->ttl, entry->deadline, entry->saved_left) : LE_NEVER;
 }
 
 /* --- core/epoch.c --- */

@@ -198,7 +198,6 @@ le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 		}
 		if (deadline > holder->deadline)
 			holder->deadline = deadline;
-		holder->saved_at = now;
 		holder->saved_left = holder->deadline - now;
 		assert(holder->saved_left >= ttl || holder->deadline == LE_NEVER);
 		le_entry_arm(core, holder);
@@ -628,11 +627,7 @@ le_entry_arm(LeCore *core, LeEntry *entry)
 	le_timer_set(core, &entry->timer, at);
 }
 
-/*
- * The TTL runs from now on.  The time left of a long one is restored after a
- * reload and must not be less than what is promised here: where its row says
- * less, it is written.
- */
+/* The TTL of a holder, or of a place, runs from now on. */
 void
 le_entry_renew(LeCore *core, LeEntry *entry, LeTime now)
 {
@@ -645,15 +640,8 @@ le_entry_renew(LeCore *core, LeEntry *entry, LeTime now)
 	if (entry->ttl == LE_TTL_BOUND)
 		return;
 	entry->deadline = le_add(now, entry->ttl);
-	if (entry->state == LE_STATE_HELD)
-	{
-		entry->saved_at = now;
-		if (entry->ttl > LE_SAVE_INTERVAL && entry->saved_left < entry->ttl)
-		{
-			entry->saved_left = entry->ttl;
-			le_slot_dirty(core, entry->slot);
-		}
-	}
+	if (entry->state == LE_STATE_HELD && le_saved_renew(entry->ttl, &entry->saved_left))
+		le_slot_dirty(core, entry->slot);
 	le_entry_arm(core, entry);
 }
 
@@ -702,7 +690,6 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 	le_entry_set_state(entry, entry->state, LE_STATE_HELD);
 	entry->slot = slot;
 	entry->acquired_at = now;
-	entry->saved_at = now;
 	entry->saved_left = entry->ttl;
 	entry->deadline =
 		(entry->lease != NULL || entry->ttl == LE_TTL_BOUND) ? LE_NEVER : le_add(now, entry->ttl);

@@ -103,9 +103,8 @@ le_lease_due(LeCore *core, LeLease *lease, LeTime now)
 		le_lease_end(core, lease, LE_END_EXPIRED, now);
 		return;
 	}
-	if (le_save_at(lease->ttl, lease->saved_at) <= now)
+	if (le_save_at(lease->ttl, lease->deadline, lease->saved_left) <= now)
 	{
-		lease->saved_at = now;
 		lease->saved_left = lease->deadline - now;
 		le_lease_dirty(core, lease);
 	}

@@ -18,7 +18,7 @@ le_lease_dirty(LeCore *core, LeLease *lease)
 void
 le_lease_arm(LeCore *core, LeLease *lease)
 {
-	LeTime at = le_save_at(lease->ttl, lease->saved_at);
+	LeTime at = le_save_at(lease->ttl, lease->deadline, lease->saved_left);
 
 	if (lease->deadline < at)
 		at = lease->deadline;
@@ -49,7 +49,6 @@ le_lease_start(LeCore *core, LeLease *lease, LeTime now)
 {
 	assert(!lease->ended && !lease->draining && lease->ttl > 0);
 	lease->deadline = le_add(now, lease->ttl);
-	lease->saved_at = now;
 	lease->saved_left = lease->ttl;
 	le_lease_arm(core, lease);
 	le_lease_dirty(core, lease);
@@ -61,13 +60,8 @@ le_lease_renew(LeCore *core, LeLease *lease, LeTime now)
 {
 	assert(!lease->ended && !lease->draining);
 	lease->deadline = le_add(now, lease->ttl);
-	lease->saved_at = now;
-	if (lease->ttl > LE_SAVE_INTERVAL && lease->saved_left < lease->ttl)
-	{
-		/* as in le_entry_renew() */
-		lease->saved_left = lease->ttl;
+	if (le_saved_renew(lease->ttl, &lease->saved_left))
 		le_lease_dirty(core, lease);
-	}
 	le_lease_arm(core, lease);
 }
 
@@ -93,7 +87,6 @@ le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now)
 		lease->ttl = ttl;
 	if (deadline > lease->deadline)
 		lease->deadline = deadline;
-	lease->saved_at = now;
 	lease->saved_left = lease->deadline - now;
 	le_lease_arm(core, lease);
 	le_lease_dirty(core, lease);

@@ -17,12 +17,11 @@ typedef struct Verdict
 	uint32_t sessno;
 } Verdict;
 
-/* Until when a lease goes on, and when its row is to be written next. */
+/* Until when a lease goes on. */
 typedef struct Times
 {
 	LeTime deadline;
 	LeTime saved_left; /* as the row says */
-	LeTime saved_at;
 } Times;
 
 /* --- rows --- */
@@ -68,32 +67,16 @@ le_stored_slot_valid(const LeStoredEntry *row)
 /*
  * The time of a lease as its row has it: one of up to LE_SAVE_INTERVAL starts again
  * in full, for its renewals write nothing; a longer one has the time left that was
- * saved.
- */
-static Times
-times_of_row(const LeCore *core, LeTime ttl, LeTime saved)
-{
-	LeTime left = ttl > LE_SAVE_INTERVAL && saved < ttl ? saved : ttl;
-	LeTime now = core->load.clock.now;
-
-	return (Times){.deadline = le_add(now, left), .saved_left = left, .saved_at = now};
-}
-
-/*
- * After a failed batch a lease goes on where it was in the core that failed.  If
+ * saved.  After a failed batch a lease goes on where it was in the core that failed; if
  * that batch had changed its TTL, the row knows better: the change is not written.
  */
-static void
-go_on(const LeCore *core, Times *times, LeTime ttl, LeTime failed_ttl, LeTime failed_deadline)
+static Times
+times_of(const LeCore *core, LeTime ttl, LeTime saved, LeTime failed_ttl, LeTime failed_deadline)
 {
-	if (failed_ttl != ttl)
-		return;
-	times->deadline = failed_deadline;
+	LeTime left = ttl > LE_SAVE_INTERVAL && saved < ttl ? saved : ttl;
 
-	/* the row was right when as much was left as it says */
-	times->saved_at = failed_deadline - times->saved_left;
-	if (times->saved_at > core->load.clock.now)
-		times->saved_at = core->load.clock.now;
+	return (Times){.deadline = failed_ttl == ttl ? failed_deadline : le_add(core->load.clock.now, left),
+				   .saved_left = left};
 }
 
 static const LeEntry *
@@ -103,14 +86,13 @@ find_failed(const LeCore *core, const LeStoredEntry *row)
 									 : NULL;
 }
 
+/* The same of a holder or a place, which the failed core had, unless that is NULL. */
 static Times
-entry_times(const LeCore *core, const LeStoredEntry *row, const LeEntry *failed)
+entry_times(const LeCore *core, const LeStoredEntry *row, LeTime saved, const LeEntry *failed)
 {
-	Times times = times_of_row(core, row->ttl, row->time_left);
+	bool known = failed != NULL && failed->lease == NULL;
 
-	if (failed != NULL && failed->lease == NULL)
-		go_on(core, &times, row->ttl, failed->ttl, failed->deadline);
-	return times;
+	return times_of(core, row->ttl, saved, known ? failed->ttl : 0, known ? failed->deadline : 0);
 }
 
 /*
@@ -158,7 +140,7 @@ le_core_load_begin(LeCore *core, const LeLoadEnv *env)
 LeLoadStatus
 le_core_load_lease(LeCore *core, const LeStoredLease *row)
 {
-	Times times = times_of_row(core, row->ttl, row->time_left);
+	Times times;
 	const LeLease *failed = core->load.failed != NULL ? le_core_find_lease(core->load.failed, row->id) : NULL;
 	LeLease *lease;
 
@@ -167,8 +149,8 @@ le_core_load_lease(LeCore *core, const LeStoredLease *row)
 		return LE_LOAD_INVALID;
 	if (!le_reserve_lease(core, row->owner))
 		return LE_LOAD_NO_MEMORY;
-	if (failed != NULL)
-		go_on(core, &times, row->ttl, failed->ttl, failed->deadline);
+	times = times_of(core, row->ttl, row->time_left, failed != NULL ? failed->ttl : 0,
+					 failed != NULL ? failed->deadline : 0);
 
 	/* the lease */
 	lease = le_lease_new(core, row->id, row->ttl, row->role);
@@ -185,7 +167,6 @@ le_core_load_lease(LeCore *core, const LeStoredLease *row)
 	/* its time */
 	lease->deadline = times.deadline;
 	lease->saved_left = times.saved_left;
-	lease->saved_at = times.saved_at;
 	le_core_raise_revision(core, row->id + 1);
 	if (core->load.copied)
 		le_lease_end(core, lease, LE_END_EXPIRED, core->load.clock.now);
@@ -344,12 +325,11 @@ lease_is_of_group(LeCore *core, LeLease *lease, int64_t token)
 static void
 load_times(LeCore *core, LeEntry *entry, const LeStoredEntry *row, const LeEntry *failed)
 {
-	Times times = {.saved_left = row->ttl, .saved_at = core->load.clock.now, .deadline = LE_NEVER};
+	Times times = {.saved_left = row->ttl, .deadline = LE_NEVER};
 
 	if (entry->lease == NULL && row->ttl != LE_TTL_BOUND)
-		times = entry_times(core, row, failed);
+		times = entry_times(core, row, row->time_left, failed);
 	entry->saved_left = times.saved_left;
-	entry->saved_at = times.saved_at;
 	entry->deadline = times.deadline;
 }
 
@@ -529,12 +509,8 @@ le_core_load_place(LeCore *core, const LeStoredEntry *row)
 	entry->waiter->row.locator = row->locator;
 	entry->waiter->row.on_disk = true;
 	if (verdict.lease == NULL && row->ttl != LE_TTL_BOUND)
-	{
-		const LeEntry *failed = find_failed(core, row);
-
-		/* places save no time */
-		entry->deadline = failed != NULL ? entry_times(core, row, failed).deadline : le_add(now, row->ttl);
-	}
+		entry->deadline =
+			entry_times(core, row, row->ttl, find_failed(core, row)).deadline; /* nothing is saved */
 	if (verdict.ended)
 	{
 		/* so has each of several names: they end one by one */

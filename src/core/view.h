@@ -164,7 +164,6 @@ struct LeEntry
 		struct /* HELD */
 		{
 			LeHashBackLink owner_link; /* in the hash of named owners */
-			LeTime saved_at;           /* renewed, or its time left written */
 			LeTime saved_left;         /* time left for its row */
 		};
 		struct /* LAPSED */
@@ -243,7 +242,6 @@ struct LeLease
 	int64_t id;
 	LeTime ttl;
 	LeTime deadline;
-	LeTime saved_at;
 	LeTime saved_left;
 	LeTimer timer;
 	uint64_t lsn;
