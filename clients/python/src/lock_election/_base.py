@@ -12,6 +12,7 @@ from ._clock import clock
 from ._protocol import HELD, Claim, Protocol
 
 Names = Union[str, Sequence[str]]
+Seconds = Optional[float]
 
 
 def new_protocol(ttl: float, name: Optional[str]) -> Protocol:

@@ -57,31 +57,17 @@ class ServerError(Error):
     """Any other error of the server. It had no effect."""
 
 
-# Longer prefixes come first.
-_KINDS: "tuple[tuple[str, type[Error]], ...]" = (
-    ("LE001", LockLost),
-    ("40P01", DeadlockDetected),
-    ("40003", OutcomeUnknown),
-    ("53400", LimitExceeded),
-    ("53200", LimitExceeded),
-    ("42501", AccessDenied),
-    ("42883", NotInstalled),
-    ("3F000", NotInstalled),
-    ("3D000", NotInstalled),
-    ("55000", NotInstalled),
-    ("57014", OutcomeUnknown),
-    ("08007", OutcomeUnknown),
-    ("25006", Unavailable),
-    ("55P03", Unavailable),
-    ("40001", Unavailable),
-    ("28", AccessDenied),
-    ("22", InvalidRequest),
-    ("08", Unavailable),
-    ("53", Unavailable),
-    ("57", Unavailable),
-    ("58", Unavailable),
-    ("XX", Unavailable),
-)
+# The first that fits.
+_KINDS = {
+    LockLost: ("LE001",),
+    DeadlockDetected: ("40P01",),
+    LimitExceeded: ("53400", "53200"),
+    AccessDenied: ("42501", "28"),
+    InvalidRequest: ("22",),
+    NotInstalled: ("42883", "3F000", "3D000", "55000"),
+    OutcomeUnknown: ("57014", "40003", "08007"),
+    Unavailable: ("25006", "55P03", "40001", "08", "53", "57", "58", "XX"),
+}
 
 INSTALL = (
     "lock_election is not there: CREATE EXTENSION lock_election in this database, "
@@ -91,7 +77,7 @@ INSTALL = (
 
 def of_server(sqlstate: str, message: str, hint: Optional[str] = None) -> Error:
     """The error for an answer of the server."""
-    kind = next((kind for prefix, kind in _KINDS if sqlstate.startswith(prefix)), ServerError)
+    kind = next((kind for kind, prefixes in _KINDS.items() if sqlstate.startswith(prefixes)), ServerError)
     if hint:
         message = f"{message} ({hint})"
     elif kind is NotInstalled:

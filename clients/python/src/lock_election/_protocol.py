@@ -535,7 +535,7 @@ class Protocol:
         self.connected = True
         self.failures = 0
         for lease in self.leases.values():
-            lease.look_at = 0.0
+            lease.look_at = 0.0 if lease.state is LIVE else NEVER
         for observer in self.observers:
             observer.due = 0.0
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, Coroutine, Iterator, List, Opti
 
 from . import _errors as errors
 from . import aio
-from ._base import Names, Told, check_hold_for
+from ._base import Names, Seconds, Told, check_hold_for
 from ._fence import fence
 from ._protocol import END, HELD, LOST, MAX_SLICE, Claim, Leader, Observer
 
@@ -41,7 +41,7 @@ class Lost(threading.Event):
     def is_set(self) -> bool:
         return self._claim.time_left(self._clock()) <= 0
 
-    def wait(self, timeout: Optional[float] = None) -> bool:
+    def wait(self, timeout: Seconds = None) -> bool:
         """Waits until it is lost, for at most timeout seconds. Tells whether it is."""
         until = math.inf if timeout is None else self._clock() + timeout
         while not self.is_set() and self._clock() < until:
@@ -128,7 +128,7 @@ class Lock:
         self._session, self._lock, self._on_lost = session, lock, on_lost
         self._entered: List[Hold] = []
 
-    def acquire(self, wait: Optional[float] = _DEFAULT) -> Hold:
+    def acquire(self, wait: Seconds = _DEFAULT) -> Hold:
         """Waits for at most `wait` seconds (None: for ever; 0: tries once), in the order of arrival.
 
         NotAcquired: it is held by others, or the time is over. LockLost: the session has ended. Canceled: by cancel()
@@ -198,7 +198,7 @@ class Election:
         self.name, self.value = election.name, election.value
         self._session, self._election = session, election
 
-    def campaign(self, wait: Optional[float] = None, on_lost: OnLost = None) -> Term:
+    def campaign(self, wait: Seconds = None, on_lost: OnLost = None) -> Term:
         """Stands for election, and waits to be elected. Waits and errors as Lock.acquire()."""
         standing = self._election._standing
         term: Term = self._session._run(self._session._hold(Term, lambda: standing._claim(wait), on_lost))
@@ -263,13 +263,7 @@ class Session:
         return self._inner.lease
 
     def lock(
-        self,
-        names: Names,
-        *,
-        ttl: Optional[float] = None,
-        wait: Optional[float] = None,
-        shared: bool = False,
-        on_lost: OnLost = None,
+        self, names: Names, *, ttl: Seconds = None, wait: Seconds = None, shared: bool = False, on_lost: OnLost = None
     ) -> Lock:
         """A lock, or several at once, all or none: `with session.lock("invoices", wait=5) as hold`.
 
@@ -279,13 +273,7 @@ class Session:
         return Lock(self, self._inner.lock(names, ttl=ttl, wait=wait, shared=shared), on_lost)
 
     def permit(
-        self,
-        name: str,
-        permits: int,
-        *,
-        ttl: Optional[float] = None,
-        wait: Optional[float] = None,
-        on_lost: OnLost = None,
+        self, name: str, permits: int, *, ttl: Seconds = None, wait: Seconds = None, on_lost: OnLost = None
     ) -> Lock:
         """One of so many permits; all users of a name state the same number. Otherwise as lock()."""
         return Lock(self, self._inner.permit(name, permits, ttl=ttl, wait=wait), on_lost)
@@ -301,12 +289,12 @@ class Session:
 
         return self._run(each())
 
-    def election(self, name: str, value: str = "", *, ttl: Optional[float] = None) -> Election:
+    def election(self, name: str, value: str = "", *, ttl: Seconds = None) -> Election:
         """An election; `value` is the text that everybody sees of this candidate while it leads."""
         return Election(self, self._inner.election(name, value, ttl=ttl))
 
     def once(
-        self, name: str, hold_for: float, *, ttl: Optional[float] = None
+        self, name: str, hold_for: float, *, ttl: Seconds = None
     ) -> Callable[[Callable[P, T]], Callable[P, Optional[T]]]:
         """A decorator: of all replicas that call the function at a time one runs it, the others skip it (None).
 
@@ -336,7 +324,7 @@ class Session:
         """Grants the session a new lease, if it has ended; what it held stays lost. Errors as connect()."""
         self._run(self._inner.reopen())
 
-    def close(self, limit: Optional[float] = None) -> None:
+    def close(self, limit: Seconds = None) -> None:
         """Ends all waits, gives all back, and closes the connection.
 
         Waits for the server for at most `limit` seconds (None: a quarter of the TTL); without an answer the lease ends

@@ -19,7 +19,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, AsyncIterator, Awaitable, Callable, Coroutine, Generator, List, Optional, TypeVar
 
 from . import _errors as errors
-from ._base import Names, Told, check_hold_for, check_names, check_ttl, new_protocol
+from ._base import Names, Seconds, Told, check_hold_for, check_names, check_ttl, new_protocol
 from ._fence import fence
 from ._protocol import END, HELD, LOST, WAITING, Claim, Leader, Observer, jitter
 from ._wire import PgWire
@@ -35,7 +35,7 @@ log = logging.getLogger("lock_election")
 _DEFAULT: Any = object()
 
 
-async def _within(event: asyncio.Event, seconds: Optional[float]) -> None:
+async def _within(event: asyncio.Event, seconds: Seconds) -> None:
     with contextlib.suppress(asyncio.TimeoutError):
         await asyncio.wait_for(event.wait(), seconds)
 
@@ -123,7 +123,7 @@ class Lock:
     """A lock, several locks at once, or a permit, to be acquired: `async with lock as hold`."""
 
     def __init__(
-        self, session: Session, kind: str, names: Names, ttl: Optional[float], last: str, wait: Optional[float] = None
+        self, session: Session, kind: str, names: Names, ttl: Seconds, last: str, wait: Seconds = None
     ) -> None:
         check_ttl(ttl)
         self._session, self._kind, self._names = session, kind, check_names(names)
@@ -132,7 +132,7 @@ class Lock:
         self._entered: List[Hold] = []
         self._waiting: List[Claim] = []
 
-    async def acquire(self, wait: Optional[float] = _DEFAULT) -> Hold:
+    async def acquire(self, wait: Seconds = _DEFAULT) -> Hold:
         """Waits for at most `wait` seconds (None: for ever; 0: tries once), in the order of arrival.
 
         NotAcquired: it is held by others, or the time is over. LockLost: the session has ended. Canceled: by cancel()
@@ -141,7 +141,7 @@ class Lock:
         """
         return Hold(self._session, await self._claim(wait), self._on_lost)
 
-    async def _claim(self, wait: Optional[float]) -> Claim:
+    async def _claim(self, wait: Seconds) -> Claim:
         self._session._check()
         wait = self._wait if wait is _DEFAULT else wait
         attempt = wait is not None and wait <= 0
@@ -210,13 +210,13 @@ class Watch:
 class Election:
     """An election, for one candidate."""
 
-    def __init__(self, session: Session, name: str, value: str, ttl: Optional[float]) -> None:
+    def __init__(self, session: Session, name: str, value: str, ttl: Seconds) -> None:
         self.name, self.value = name, value
         self._session, self._ttl = session, ttl
         self._canceled = False
         self._standing = Lock(session, "election", name, ttl, value)
 
-    async def campaign(self, wait: Optional[float] = None, on_lost: OnLost = None) -> Term:
+    async def campaign(self, wait: Seconds = None, on_lost: OnLost = None) -> Term:
         """Stands for election, and waits to be elected. Waits and errors as Lock.acquire()."""
         return Term(self._session, await self._standing._claim(wait), on_lost)
 
@@ -317,13 +317,7 @@ class Session:
         return int(self._protocol.main.id or 0)
 
     def lock(
-        self,
-        names: Names,
-        *,
-        ttl: Optional[float] = None,
-        wait: Optional[float] = None,
-        shared: bool = False,
-        on_lost: OnLost = None,
+        self, names: Names, *, ttl: Seconds = None, wait: Seconds = None, shared: bool = False, on_lost: OnLost = None
     ) -> Lock:
         """A lock, or several at once, all or none: `async with session.lock("invoices", wait=5) as hold`.
 
@@ -336,13 +330,7 @@ class Session:
         return lock
 
     def permit(
-        self,
-        name: str,
-        permits: int,
-        *,
-        ttl: Optional[float] = None,
-        wait: Optional[float] = None,
-        on_lost: OnLost = None,
+        self, name: str, permits: int, *, ttl: Seconds = None, wait: Seconds = None, on_lost: OnLost = None
     ) -> Lock:
         """One of so many permits; all users of a name state the same number. Otherwise as lock()."""
         lock = Lock(self, "permit", name, ttl, str(permits), wait)
@@ -356,12 +344,12 @@ class Session:
         claims = await self._try_each(names, shared)
         return [Hold(self, claim, on_lost) if claim.state is HELD else None for claim in claims]
 
-    def election(self, name: str, value: str = "", *, ttl: Optional[float] = None) -> Election:
+    def election(self, name: str, value: str = "", *, ttl: Seconds = None) -> Election:
         """An election; `value` is the text that everybody sees of this candidate while it leads."""
         return Election(self, name, value or self._protocol.marker.partition("#")[0], ttl)
 
     def once(
-        self, name: str, hold_for: float, *, ttl: Optional[float] = None
+        self, name: str, hold_for: float, *, ttl: Seconds = None
     ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, Optional[T]]]]:
         """A decorator: of all replicas that call the function at a time one runs it, the others skip it (None).
 
@@ -393,7 +381,7 @@ class Session:
         self._protocol.reopen()
         await self._opened(self._protocol.call)
 
-    async def close(self, limit: Optional[float] = None) -> None:
+    async def close(self, limit: Seconds = None) -> None:
         """Ends all waits, gives all back, and closes the connection.
 
         Waits for the server for at most `limit` seconds (None: a quarter of the TTL); without an answer the lease ends
@@ -413,7 +401,7 @@ class Session:
         if asyncio.get_running_loop() is not self._loop:
             raise errors.InvalidRequest("this session belongs to another loop of events")
 
-    async def _opened(self, limit: Optional[float]) -> None:
+    async def _opened(self, limit: Seconds) -> None:
         main = self._protocol.main
         await _within(main.settled, limit)
         self._protocol.check_closed()
@@ -422,7 +410,7 @@ class Session:
         if not main.settled.is_set():
             raise errors.Unavailable(f"the server has not answered in time{self._protocol.why()}")
 
-    async def _settle(self, claims: List[Claim], wait: Optional[float]) -> None:
+    async def _settle(self, claims: List[Claim], wait: Seconds) -> None:
         """Waits until all are granted, or over."""
         clock = self._protocol.clock
         attempt = claims[0].attempt
