@@ -154,7 +154,26 @@ subtest 'a lease that changes while it is read' => sub {
 	like($s->error, qr/ERROR:  40001: what hangs on lease $lease has changed too often while it was read\nDETAIL:  It was read from its beginning \d+ times\./, 'it is given up');
 	cmp_ok($asked, '<', 1000, 'in the end');
 	is($s->query($look), '42|42|t', 'and can be asked again');
-	is($s->query("SELECT revoke_lease($lease)"), 't', 'it is revoked');
+
+	# it ends meanwhile
+	$begin->();
+	$free->query("SELECT pg_cancel_backend($pid)");
+	go_on('request-done');
+	$s->wait;
+	like($s->error, qr/ERROR:  57014/, 'it is cancelled');
+	$begin->();
+	is($other->query("SELECT revoke_lease($lease)"), 't', 'the lease is revoked');
+	go_on('request-done');
+	is($s->wait, '', 'nothing is told of it');
+	like($s->error, qr/ERROR:  LE001: lease $lease does not exist, or has ended/, 'but that it has ended');
+	$lease = $s->query(q{SELECT grant_lease('1 s')});
+	$look =~ s/lease_holds\(\d+\)/lease_holds($lease)/;
+	$s->query("SELECT count(acquire_lock(i || $long, lease => $lease)) FROM generate_series(1, 40) AS i");
+	$begin->();
+	wait_for_sql($node, 'SELECT count(*) = 0 FROM lock_election.leases');
+	go_on('request-done');
+	is($s->wait, '', 'nor of one that has expired');
+	like($s->error, qr/ERROR:  LE001: lease "?$lease\b/, 'since its first page');
 	nothing_left($node);
 };
 

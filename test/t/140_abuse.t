@@ -192,6 +192,11 @@ subtest 'the end of very much' => sub {
 	$lease = $m->wait('Z');
 	attack($m, sprintf $many, $lease);
 	is($m->wait('Z'), '40', 'forty thousand locks on a lease');
+	attack($m, "SELECT count(token) FROM (SELECT (enqueue_lock('queue', owner => i::text, lease => $lease)).token FROM generate_series(0, 1000) AS i) AS s");
+	is($m->wait('Z'), '1001', 'and a thousand places in one queue');
+	bounded_during('lease_holds', $m, "SELECT count(*) FROM generate_series(1, 10) AS i, LATERAL (SELECT count(*) FROM lease_holds($lease + 0 * i)) AS h");
+	attack($m, "SELECT count(*), max(queue_position), sum(queue_position) FROM lease_holds($lease)");
+	is($m->wait('Z'), '41001|1000|500500', 'it tells of all');
 	bounded_during('revoke_lease', $m, "SELECT revoke_lease($lease)");
 
 	attack($m, 'BEGIN');

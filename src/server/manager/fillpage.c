@@ -327,14 +327,20 @@ le_page_fill_leases(const LeCore *core, LeMailbox *box, LeTime now)
 
 /* --- what hangs on a lease --- */
 
+/*
+ * The position of a waiter, by a walk to the front of its queue, or to a waiter whose
+ * position is known: thousands of places of a lease may be in one queue.
+ */
 static uint32
-position_of(const LeEntry *entry)
+position_of(const LeEntry *entry, const LeLink *known, uint32 known_at, uint32 *walked)
 {
-	uint32 position = 1;
+	const LeLink *link = &entry->waiter->queue_link;
+	uint32 steps = 0;
 
-	for (const LeLink *link = entry->lock->queue.next; link != &entry->waiter->queue_link; link = link->next)
-		position++;
-	return position;
+	for (; link != &entry->lock->queue && link != known; link = link->prev)
+		steps++;
+	*walked += steps;
+	return link == known ? known_at + steps : steps;
 }
 
 /* Is the row of this entry written with this batch? */
@@ -373,8 +379,8 @@ le_page_put_holds(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeTi
 {
 	const LeLease *lease = le_core_find_lease(core, cmd->lease);
 	const LeEntry *last = le_core_find_entry(core, cmd->kind, cmd->name, cmd->token);
-	const LeLink *link;
-	uint32 at = MAXALIGN(box->name.at + box->name.len), walked = 0;
+	const LeLink *link, *queued = NULL;
+	uint32 at = MAXALIGN(box->name.at + box->name.len), walked = 0, position = 0;
 	LivePage page = {
 		.data = box->payload + at, .size = sizeof(box->payload) - at, .now = now, .of_lease = true};
 
@@ -387,14 +393,18 @@ le_page_put_holds(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeTi
 	for (; link != &lease->entries && walked < INDEXES_A_PAGE; link = link->next)
 	{
 		const LeEntry *entry = le_container(link, LeEntry, lease_link);
-		uint32 position = entry->state == LE_STATE_QUEUED ? position_of(entry) : 0;
+		bool waits = entry->state == LE_STATE_QUEUED;
+		LePageItem *item;
 
-		LePageItem *item = put_item(&page, entry->lock, entry, position);
-
+		if (waits)
+		{
+			position = position_of(entry, queued, position, &walked);
+			queued = &entry->waiter->queue_link;
+		}
+		item = put_item(&page, entry->lock, entry, waits ? position : 0);
 		if (item == NULL)
 			break;
 		item->shown = is_shown(entry, cmd->session);
-		walked += position;
 		reply->lsn = Max(reply->lsn, entry->lsn);
 		reply->wrote |= is_dirty(entry);
 	}
