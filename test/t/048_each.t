@@ -1,6 +1,6 @@
 # Many locks in one call, each for itself: what a limit or another role's token does to all of them, names that do not fit
 # into a mailbox, and what is held after a crash, an error or a cancel between any two of them.
-# Promises: M, D, L
+# Promises: M, D, L, G
 # Needs: faults
 use strict;
 use warnings;
@@ -168,6 +168,149 @@ foreach my $point ('batch-applied', 'store-row', 'batch-written', 'request-answe
 		};
 	}
 }
+
+# Twenty names of the session: what they are before the call, the call, and how many of them may be left when it has failed.
+my %calls = (
+	'try_acquire_each' => [ '', 'SELECT count(token) FROM try_acquire_each(' . names('g', 20) . ')', 0 ],
+	'enqueue_each' => [ q{SELECT acquire_lock('g' || i, owner => 'other') FROM generate_series(1, 10) AS i}, q{SELECT count(token) FROM enqueue_each(ARRAY(SELECT 'g' || i FROM generate_series(1, 20) AS i))}, 10 ],
+	'release_each' => [ 'SELECT array_agg(token) FROM try_acquire_each(' . names('g', 20) . ')', q{SELECT * FROM release_each('NAMES', 'TOKENS')}, 0, 20 ],
+	'release_each in a transaction' => [ 'SELECT array_agg(token) FROM try_acquire_each(' . names('g', 20) . ')', q{BEGIN; SELECT count(*) FROM release_each('NAMES', 'TOKENS')}, 20 ]);
+my $twenty = one('SELECT ' . names('g', 20));
+
+sub prepare_call
+{
+	my ($call, $s) = @_;
+	my ($before, $sql) = @{ $calls{$call} };
+	my $tokens = $before ne '' ? $s->query($before) : '';
+
+	return $sql =~ s/NAMES/$twenty/r =~ s/TOKENS/$tokens/r;
+}
+
+# All of them or none, whenever somebody looks, and what is to be left in the end.
+sub left_by
+{
+	my ($call, $test_name) = @_;
+	my (undef, undef, @left) = @{ $calls{$call} };
+	my $now = held();
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	ok(wait_until(sub { $now = held(); grep { $_ eq $now } @left }), $test_name) or diag("$now are held");
+	is(one('SELECT count(*) FROM lock_election.waiters'), '0', 'no place is left');
+	return;
+}
+
+foreach my $call (sort keys %calls)
+{
+	subtest "$call, broken off in the session" => sub {
+		foreach my $point ('request-posted', 'request-answered', 'request-done')
+		{
+			foreach my $action ('error', 'fatal', 'pg_cancel_backend', 'pg_terminate_backend')
+			{
+				my ($before, $s) = (session($node), session($node));
+				my $sql = prepare_call($call, $before);
+				my $pid = $s->pid;
+
+				one(sprintf q{SELECT fault_set('%s', '%s', pid => %s)}, $point, $action =~ /^pg/ ? 'wait' : $action, $pid);
+				$s->async($sql);
+				if ($action =~ /^pg/)
+				{
+					wait_for_sql($node, "SELECT fault_waiting('$point') <> 0");
+					one("SELECT $action($pid), fault_release('$point')");
+				}
+				$s->wait;
+				like($s->error, qr/ERROR|FATAL/, "$action at $point");
+				left_by($call, 'all of them or none');
+				one('SELECT fault_clear()');
+				$_->kill foreach $s, $before;
+				end_all();
+			}
+		}
+	};
+	next if $call eq 'try_acquire_each';    # above
+	subtest "a crash in the middle of $call" => sub {
+		foreach my $point ('batch-applied', 'batch-written')
+		{
+			my ($before, $s) = (session($node), session($node));
+			my $sql = prepare_call($call, $before);
+			my $writes = $call !~ /transaction/;
+
+			one("SELECT fault_set('$point', 'kill', pid => (SELECT pid FROM lock_election.manager))");
+			$s->query($writes ? $sql : "$sql; COMMIT");
+			wait_until(sub { eval { one('SELECT fault_clear()'); held(); 1 } });
+			my $held = held();
+			ok($held eq '0' || $held eq '20' || ($call eq 'enqueue_each' && $held eq '10'), "all of them or none, at $point") or diag("$held are held");
+			$_->kill foreach $s, $before;
+			end_all();
+		}
+	};
+}
+
+subtest 'a manager that is stopped' => sub {
+	my $s = session($node);
+	my $pid = one('SELECT pid FROM lock_election.manager');
+	my $many = names('m', 1000, 200);
+
+	kill 'STOP', $pid;
+	$s->query(q{SET statement_timeout = '300ms'});
+	ok(fails($s, "SELECT count(token) FROM enqueue_each($many)"), 'statement_timeout ends the call');
+	like($s->error, qr/57014/, 'and is told');
+	kill 'CONT', $pid;
+	is($s->query(q{SET statement_timeout = 0; SELECT count(token) FROM try_acquire_each('{m1,m2}')}), '2', 'the session goes on');
+	is(held(), '2', 'nothing of the thousand is held');
+	$s->quit;
+	end_all();
+};
+
+subtest 'the session changes meanwhile' => sub {
+	my ($s, $other) = (session($node), session($node));
+	my $tokens = $s->query(q{SET ROLE holder; SELECT array_agg(token) FROM try_acquire_each('{s1,s2}')});
+
+	# roles
+	one('CREATE ROLE second');
+	ok(fails($s, "SET ROLE second; SELECT * FROM release_each('{s1,s2}', '$tokens')"), 'another role does not release');
+	like($s->error, qr/42501/, 'them');
+	$s->query("BEGIN; SET LOCAL ROLE holder; SELECT * FROM release_each('{s1,s2}', '$tokens'); SET LOCAL ROLE second; COMMIT");
+	is($s->error, '', 'a commit by another role');
+	is(held(), '0', 'releases what the role had given back');
+	$s->query('RESET ROLE');
+
+	# the end of what belongs to the session
+	$s->query(q{SELECT count(*) FROM try_acquire_each('{d1,d2,d3}', ttl => NULL)});
+	$tokens = $s->query(q{SELECT array_agg(token) FROM try_acquire_each('{d4,d5}')});
+	$s->query('DISCARD ALL');
+	is(one(q{SELECT string_agg(name, ',' ORDER BY name) FROM lock_election.locks WHERE mode IS NOT NULL}), 'd4,d5', 'DISCARD ALL ends what is bound, and no other');
+
+	# two-phase commit
+	$s->query("BEGIN; SELECT * FROM release_each('{d4,d5}', '$tokens'); SELECT * FROM try_acquire_each('{p1,p2}'); PREPARE TRANSACTION 'x'");
+	like($s->error, qr/0A000/, 'a transaction that acquires and releases cannot be prepared');
+	wait_for_sql($node, q{SELECT string_agg(name, ',' ORDER BY name) FROM lock_election.locks WHERE mode IS NOT NULL}, 'd4,d5');
+
+	# a lease that ends before the answer is read
+	my $lease = $s->query(q{SELECT grant_lease('1 h')});
+	one(sprintf q{SELECT fault_set('request-answered', 'wait', pid => %s)}, $s->pid);
+	$s->async("SELECT count(token) FROM try_acquire_each('{e1,e2,e3}', lease => $lease)");
+	wait_for_sql($node, q{SELECT fault_waiting('request-answered') <> 0});
+	one("SELECT revoke_lease($lease), fault_release('request-answered')");
+	$s->wait;
+	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name LIKE 'e_'}), '0', 'what hung on a lease has gone with it');
+	ok(fails($s, "SELECT * FROM enqueue_each('{e1,e2,e3}', lease => $lease)"), 'and nothing comes back');
+
+	# a deadlock: each of the two has a place where the other one holds
+	$s->query(q{SELECT count(*) FROM try_acquire_each('{x1,x2}', ttl => NULL)});
+	$other->query(q{SELECT count(*) FROM try_acquire_each('{y1,y2}', ttl => NULL)});
+	my $place = $s->query(q{SELECT token FROM enqueue_each('{y1}')});
+	my $its = $other->query(q{SELECT token FROM enqueue_each('{x2}')});
+	$s->async("SELECT await_lock('y1', $place, wait => NULL)");
+	$other->async("SELECT await_lock('x2', $its, wait => NULL)");
+	wait_until(sub { $s->ready || $other->ready });
+	my ($first, $second) = $s->ready ? ($s, $other) : ($other, $s);
+	$first->wait;
+	like($first->error, qr/40P01/, 'a deadlock is found');
+	$first->kill;
+	is($second->wait, 't', 'and the other one goes on');
+	$_->kill foreach $s, $other;
+	end_all();
+};
 
 subtest 'a crash after the answer' => sub {
 	my $s = session($node);
