@@ -31,6 +31,11 @@ def clients_of(config):
     return config.clients
 
 
+def pytest_collection_modifyitems(items):
+    """Random runs come last: the scenarios all begin with the first test that needs the arena."""
+    items.sort(key=lambda item: "world" in getattr(item, "fixturenames", ()))
+
+
 @pytest.fixture(scope="session")
 def arena(request):
     """The servers; and all scenarios, which have begun."""
@@ -53,3 +58,8 @@ def arena(request):
         say = request.config.pluginmanager.getplugin("terminalreporter").write_line
         for name, why in arena.again.items():
             say(f"\n== run twice: {why.splitlines()[0]}")
+
+
+@pytest.fixture(scope="session")
+def all_clients(request):
+    return clients_of(request.config)
