@@ -9,7 +9,7 @@
 #include "manager/manager.h"
 
 
-/* Locks that one page looks at, unused indexes included; of a lease, waiters before its places. */
+/* Locks that one page looks at, unused indexes included; of a lease, what its entries have in their lists. */
 #define INDEXES_A_PAGE 1024
 
 typedef struct LivePage
@@ -352,17 +352,23 @@ is_dirty(const LeEntry *entry)
 
 /*
  * May it be told to this session?  Not a blocked call, nor a holder that has ended and is
- * fenced: no token names them.  Nor what transactions of others may still roll back.
+ * fenced: no token names them.  Nor what transactions of others may still roll back.  There
+ * may be very many of those.
  */
 static bool
-is_shown(const LeEntry *entry, uint64 session)
+is_shown(const LeEntry *entry, uint64 session, uint32 *walked)
 {
 	uint32 open = 0;
 
 	if (entry->state == LE_STATE_LAPSED || (entry->state == LE_STATE_QUEUED && !entry->place))
 		return false;
 	for (const LeUncommitted *hold = entry->uncommitted; hold != NULL; hold = hold->next)
-		open += hold->session != session && le_load_uncommitted(NULL, hold->session, hold->xact);
+	{
+		if (hold->session == session || !le_load_uncommitted(NULL, hold->session, hold->xact))
+			return true;
+		open++;
+	}
+	*walked += open;
 	return open < entry->hold_count;
 }
 
@@ -404,7 +410,7 @@ le_page_put_holds(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeTi
 		item = put_item(&page, entry->lock, entry, waits ? position : 0);
 		if (item == NULL)
 			break;
-		item->shown = is_shown(entry, cmd->session);
+		item->shown = is_shown(entry, cmd->session, &walked);
 		reply->lsn = Max(reply->lsn, entry->lsn);
 		reply->wrote |= is_dirty(entry);
 	}
