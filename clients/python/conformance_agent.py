@@ -33,6 +33,7 @@ STATUS = [
     (errors.LimitExceeded, "limit"),
     (errors.AccessDenied, "denied"),
     (errors.InvalidRequest, "invalid"),
+    (KeyError, "invalid"),  # a name of the suite's that nothing has
     (errors.NotInstalled, "not_installed"),
     (errors.Unavailable, "unavailable"),
     (errors.OutcomeUnknown, "unknown"),

@@ -128,6 +128,14 @@ def test_forced_release_is_told(session, name, db):
     assert session.state == "connected"
 
 
+def test_several_are_lost_with_one_of_them(session, name, db):
+    with session.lock([name + "a", name + "b"]) as hold:
+        db.execute("SELECT force_release_lock(%s)", (name + "b",))
+        assert hold.lost.wait(10)
+        with session.lock(name + "a", wait=10):
+            pass
+
+
 def test_a_broken_connection_loses_nothing(session, name, db):
     with session.lock(name) as hold:
         thread, result = in_thread(session.lock(name).acquire)

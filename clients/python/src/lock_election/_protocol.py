@@ -11,7 +11,7 @@ import hashlib
 import logging
 import os
 import random
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from typing import Protocol as Shape
@@ -616,18 +616,19 @@ class Protocol:
         if lease.state is not LIVE:
             return
         sent = {(claim.owner, name): claim for claim in lease.claims if claim.phase is SENT for name in claim.names}
-        seen, ghosts = set(), []
+        seen: Counter[Claim] = Counter()
+        ghosts = []
         for kind, name, token, granted, channel, owner in rows:
             claim = self.by_token.get(int(token or 0)) or sent.get((owner or "", name or ""))
             if claim is not None:
-                seen.add(claim)
+                seen[claim] += 1
                 if claim.phase is SENT and name == claim.names[0]:
                     self._placed(claim, token, granted, channel)
                 elif claim in lease.queued and granted == "t":
                     self._held(claim)
             elif (owner or "").startswith(self.marker + "-"):
                 ghosts.append((kind, name, token))
-        self._missing([claim for claim in lease.claims if claim not in seen])
+        self._missing([claim for claim in lease.claims if seen[claim] < len(claim.names)])
         for kind, name, token in ghosts:
             try:
                 await self._query_release("election" if kind == "election" else "lock", name, token, None)

@@ -70,15 +70,14 @@ class Hold(Told):
         """
         self._protocol.check_process()
         steps = fence(self._protocol, self._claim, connection)
-        value = None
-        try:
+        step = functools.partial(steps.send, None)
+        with contextlib.suppress(StopIteration):
             while True:
-                value = steps.send(value)
+                value = step()
+                step = functools.partial(steps.send, value)
                 if asyncio.iscoroutine(value):
                     value.close()
-                    steps.throw(errors.InvalidRequest("this connection is one of asyncio"))
-        except StopIteration:
-            pass
+                    step = functools.partial(steps.throw, errors.InvalidRequest("a connection of asyncio"))
 
     def release(self, hold_for: float = 0.0) -> Optional[bool]:
         """Gives it back; it is over when this is called. Waits for the server for at most a quarter of the TTL.

@@ -1,0 +1,236 @@
+"""The programs of examples/: with processes that are killed, stopped past the TTL, and cut off."""
+
+import contextlib
+import importlib.util
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import cut, until
+
+import lock_election
+
+EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
+SOURCES = EXAMPLES.parent / "src"
+
+
+class Program:
+    """One that runs; `lines` is what it has said."""
+
+    def __init__(self, file, *arguments):
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCES), os.environ.get("PYTHONPATH", "")])}
+        self.output = os.fdopen(os.memfd_create(file), "w+b", buffering=0)
+        command = [sys.executable, str(EXAMPLES / file), *map(str, arguments)]
+        self.process = subprocess.Popen(command, env=environment, stdout=self.output, stderr=sys.stderr)
+
+    @property
+    def lines(self):
+        size = os.fstat(self.output.fileno()).st_size
+        return os.pread(self.output.fileno(), size, 0).decode().splitlines()
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def end(self):
+        self.process.send_signal(signal.SIGCONT)
+        self.process.kill()
+        self.process.wait()
+        self.output.close()
+
+
+@contextlib.contextmanager
+def programs(*commands):
+    running = []
+    try:
+        for command in commands:
+            running.append(Program(*command))
+        yield running
+    finally:
+        for program in running:
+            program.end()
+
+
+def load(file):
+    spec = importlib.util.spec_from_file_location(file, EXAMPLES / f"{file}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def free(db):
+    db.execute("SELECT force_release_role(current_user::regrole)")
+
+
+@pytest.fixture(autouse=True)
+def nothing_held(db):
+    free(db)
+    yield
+    free(db)
+
+
+@pytest.mark.parametrize("file", ["minutely.py", "leader.py", "fenced.py", "worker.py"])
+def test_a_program_has_at_most_15_lines(file):
+    lines = (EXAMPLES / file).read_text().split('"""', 2)[2].splitlines()
+    assert len([line for line in lines if line.strip()]) <= 15
+
+
+def test_a_job_each_minute_runs_once(db):
+    """Two seconds are a minute here. One of four workers is killed, one is stopped, and all are cut off once."""
+    with programs(*[("minutely.py", 2)] * 4) as workers:
+
+        def runs():
+            return sorted(float(line.split()[1]) for worker in workers for line in worker.lines)
+
+        until(lambda: len(runs()) >= 2, 30)
+        workers[0].signal(signal.SIGKILL)
+        workers[1].signal(signal.SIGSTOP)
+        until(lambda: len(runs()) >= 4, 30)
+        workers[1].signal(signal.SIGCONT)
+        cut(db)
+        until(lambda: len(runs()) >= 6, 30)
+        minutes = [int((run + 0.5) // 2) for run in runs()]
+        assert len(set(minutes)) == len(minutes)
+
+
+def leaders(replicas):
+    """Those that lead now."""
+    return [replica for replica in replicas if replica.lines and replica.lines[-1].startswith("leads")]
+
+
+def test_one_of_three_leads(db):
+    with programs(*[("leader.py", name, 1) for name in "abc"]) as replicas:
+        until(lambda: len(leaders(replicas)) == 1)
+        (first,) = leaders(replicas)
+        first.signal(signal.SIGKILL)
+        first.process.wait()
+        replicas.remove(first)
+        until(lambda: len(leaders(replicas)) == 1)
+        first.output.close()
+        # stopped past its TTL: the other one leads, and this one says that it has lost
+        (second,) = leaders(replicas)
+        second.signal(signal.SIGSTOP)
+        (third,) = [replica for replica in replicas if replica is not second]
+        until(lambda: leaders([third]))
+        second.signal(signal.SIGCONT)
+        until(lambda: second.lines[-1] == "lost")
+        assert leaders(replicas) == [third]
+        third.signal(signal.SIGTERM)
+        until(lambda: leaders([second]))
+        cut(db)
+        until(lambda: db.execute("SELECT count(*) FROM lock_election.elections").fetchone() == (1,))
+
+
+def test_fenced_writes_are_not_lost(db):
+    db.execute("CREATE TABLE balance (amount bigint, token bigint)")
+    db.execute("INSERT INTO balance VALUES (0, 0)")
+    # no write of a lower token than that of the row: the trigger of a resource that compares
+    db.execute(
+        "CREATE FUNCTION grows() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$BEGIN IF NEW.token < OLD.token THEN RAISE 'late'; END IF; RETURN NEW; END$$"
+    )
+    db.execute("CREATE TRIGGER grows BEFORE UPDATE ON balance FOR EACH ROW EXECUTE FUNCTION grows()")
+    db.execute("CREATE TRIGGER guard BEFORE UPDATE ON balance EXECUTE FUNCTION fence_guard('balance')")
+
+    def amount():
+        return db.execute("SELECT amount FROM balance").fetchone()[0]
+
+    def grows(by=5):
+        goal = amount() + by
+        until(lambda: amount() >= goal, 30)
+
+    with programs(*[("fenced.py", 1)] * 3) as writers:
+        grows()
+        writers[0].signal(signal.SIGKILL)
+        writers[1].signal(signal.SIGSTOP)
+        grows()
+        writers[1].signal(signal.SIGCONT)
+        cut(db)
+        grows()
+        writers[2].signal(signal.SIGKILL)
+        grows()
+    db.execute("DROP TABLE balance")
+
+
+def test_jobs_are_done_once(db):
+    db.execute("CREATE TABLE job (id bigint PRIMARY KEY, done_at timestamptz)")
+    db.execute("CREATE TABLE done (id bigint)")
+    db.execute("CREATE RULE done AS ON UPDATE TO job DO ALSO INSERT INTO done VALUES (NEW.id)")
+    db.execute("INSERT INTO job SELECT generate_series(1, 1000)")
+
+    def left():
+        return db.execute("SELECT count(*) FROM job WHERE done_at IS NULL").fetchone()[0]
+
+    with programs(*[("worker.py",)] * 3) as workers:
+        until(lambda: left() < 950, 30)
+        workers[0].signal(signal.SIGKILL)
+        workers[1].signal(signal.SIGSTOP)
+        until(lambda: left() == 0, 60)
+        workers[1].signal(signal.SIGCONT)
+        for worker in workers[1:]:
+            assert worker.process.wait(20) == 0
+    assert db.execute("SELECT count(*), count(DISTINCT id) FROM done").fetchone() == (1000, 1000)
+    db.execute("DROP TABLE job, done")
+
+
+def test_celery(name):
+    pytest.importorskip("celery")
+    example = load("celery_once")
+    example.open_session()
+    try:
+        assert example.report.apply(args=[name]).get() == f"the report of {name}"
+        assert example.report.apply(args=[name]).get() is None
+        assert example.report.apply(args=[name + "b"]).get() == f"the report of {name}b"
+    finally:
+        example.close_session()
+
+
+def test_apscheduler():
+    pytest.importorskip("apscheduler")
+    example, runs = load("apscheduler_once"), []
+
+    def job():
+        runs.append(time.monotonic())
+
+    with lock_election.connect() as a, lock_election.connect() as b:
+        schedulers = [example.start(session, job, 1) for session in (a, b)]
+        until(lambda: len(runs) >= 3)
+        for scheduler in schedulers:
+            scheduler.shutdown()
+    assert all(later - run > 0.7 for run, later in zip(runs, runs[1:]))
+
+
+def test_django(db):
+    django = pytest.importorskip("django")
+    from django.conf import settings
+
+    if not settings.configured:
+        settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.postgresql"}})
+    django.setup()
+    from django.core.management import CommandError, call_command
+    from django.db import connection
+
+    variables = {"NAME": "PGDATABASE", "HOST": "PGHOST", "PORT": "PGPORT", "USER": "PGUSER"}
+    connection.settings_dict.update({key: os.environ.get(variable, "") for key, variable in variables.items()})
+    example = load("django_command")
+    try:
+        with pytest.MonkeyPatch.context() as patch, open(os.devnull, "w") as out:
+            call_command(example.Command(), stdout=out)
+            token = db.execute("SELECT acquire_lock('books')").fetchone()[0]
+            real = lock_election.Session.lock
+            patch.setattr(lock_election.Session, "lock", lambda self, name, wait: real(self, name, wait=wait / 50))
+            with pytest.raises(CommandError, match="another machine"):
+                call_command(example.Command(), stdout=out)
+            db.execute("SELECT release_lock('books', %s)", (token,))
+    finally:
+        connection.close()
+
+
+def test_every_example_is_here():
+    text = pathlib.Path(__file__).read_text()
+    for file in EXAMPLES.glob("*.py"):
+        assert re.search(rf'"{file.stem}(\.py)?"', text), file
