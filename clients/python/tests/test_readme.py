@@ -1,0 +1,27 @@
+"""The examples of README.md run, as they stand there."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+README = pathlib.Path(__file__).parents[1] / "README.md"
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
+def test_example(block):
+    done = subprocess.run([sys.executable, "-W", "error", "-X", "dev", "-c", block], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+
+
+def test_links():
+    for link in re.findall(r"\]\(([\w/.]+)\)", README.read_text()):
+        assert (README.parent / link).exists(), link
+
+
+def test_there_are_examples():
+    assert len(BLOCKS) >= 7
