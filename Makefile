@@ -28,6 +28,7 @@
 #                                   systems; as root
 #   make dist [DIST_TAG=v1.0.0]    the archives of a release, the same bytes each time
 #   make fuzz-sql [SECONDS=600]    all functions with random arguments, on a live server
+#   make clients [CLIENTS="python"]         the packages of the clients, into build/clients
 #   make test-clients [PARTS="conformance python go java node"] [CLIENTS="c python go java node"]
 #                                   the clients, all by the same scenarios; and each client's own tests
 #   make abuse [SECONDS=600]       a hostile role with all attacks at once, and what the others notice of it
@@ -72,7 +73,7 @@ PG_CONFIG ?= pg_config
 ALONE := test soak demo play test-versions bench bench-quick bench-scaling bench-instructions bench-lockctl bad-night \
          mutants unit sim sim-exhaustive fuzz fuzz-sql abuse core-tests torture torture-lockctl torture-programs \
          test-ha format format-check client install-client uninstall-client client-tests client-tests-address \
-         client-tests-thread test-clients lockctl man-pages deb test-packages dist
+         client-tests-thread test-clients clients lockctl man-pages deb test-packages dist
 .PHONY: $(ALONE)
 
 test:
@@ -110,6 +111,9 @@ bad-night:
 
 test-clients:
 	@clients/test.sh
+
+clients:
+	@clients/build.sh
 
 DURATION ?= 60
 torture:
