@@ -2,6 +2,7 @@
 import { createInterface } from 'node:readline'
 import pg from 'pg'
 import { LockElection, LockElectionError } from './dist/esm/index.js'
+import { serverError } from './dist/esm/errors.js'
 import { hostsOf } from './dist/esm/wire.js'
 
 const features = ['shared', 'permits', 'several', 'each', 'election', 'observe', 'fence', 'cancel', 'hold_for', 'own_ttl',
@@ -156,11 +157,10 @@ const commands = {
   }
 }
 
+// An error of the library, of the application's own connection, or the reason of a cancel.
 function failure (error, signal) {
-  const sqlstate = error.sqlstate ?? (typeof error.severity === 'string' ? error.code : undefined)
-  const status = signal.aborted && error === signal.reason
-    ? 'canceled'
-    : error instanceof LockElectionError ? error.code : 'failed'
+  const { code, sqlstate } = error instanceof LockElectionError ? error : serverError(error) ?? { code: 'failed' }
+  const status = signal.aborted && error === signal.reason ? 'canceled' : code
   return { status, message: error.message, ...(sqlstate === undefined ? {} : { sqlstate }) }
 }
 
@@ -186,4 +186,5 @@ lines.on('close', async () => {
   await Promise.all([...sessions.values()].map(session => session.close({ limit: 1000 })))
   process.exit(0)
 })
+process.stdout.write('') // opens it
 const own = sockets()

@@ -194,10 +194,11 @@ export class Engine {
   }
 
   /** The hold is not held any more, as the server says. */
-  lose (item: Item, error: LockElectionError): void {
+  lose (item: Item, error: LockElectionError, partly = false): void {
     if (item.state !== 'held') return
     item.state = 'over'
-    this.#done(item)
+    if (partly) this.#giveBack(item)
+    else this.#done(item)
     item.lost?.(error)
   }
 
@@ -708,13 +709,14 @@ export class Engine {
     item.granted()
   }
 
-  #askOver (item: Item, error: LockElectionError): void {
+  #askOver (item: Item, error: LockElectionError, partly = false): void {
     if (item.state === 'waiting') {
       item.state = 'over'
       item.unlimit()
       item.refused(error)
     }
-    this.#done(item)
+    if (partly) this.#giveBack(item)
+    else this.#done(item)
   }
 
   /** To the front, in the old order. */
@@ -945,7 +947,8 @@ export class Engine {
   #compare (lease: Lease, known: Set<Item>, rows: Rows): void {
     const items = [...lease.items]
     const byToken = new Map(items.map(item => [item.token, item]))
-    const granted = new Map<Item, boolean>()
+    // How many of its names are there, and how many of them granted: one of several may have been released by force.
+    const there = new Map<Item, [number, number]>()
     for (const [kind, name, token, isGranted, channel, owner] of rows as string[][]) {
       if (kind === undefined || name === undefined || token === undefined || !owner?.startsWith(this.#prefix)) continue
       let item = byToken.get(token)
@@ -958,16 +961,18 @@ export class Engine {
           byToken.set(token, item)
         }
       }
-      if (item !== undefined) granted.set(item, isGranted === 't' && granted.get(item) !== false)
+      if (item === undefined) continue
+      const [rows, grants] = there.get(item) ?? [0, 0]
+      there.set(item, [rows + 1, grants + (isGranted === 't' ? 1 : 0)])
     }
     for (const item of known) {
-      const there = granted.get(item)
+      const [rows, grants] = there.get(item) ?? [0, 0]
       const error = new LockLostError('the server has ended it: released by force, or with another token', 'LE001')
-      if (item.state === 'waiting' && there === true) this.#granted(item)
-      else if (item.state === 'waiting' && there === undefined) this.#askOver(item, error)
-      else if (item.state === 'held' && there !== true) this.lose(item, error)
+      if (item.state === 'waiting' && grants === item.names.length) this.#granted(item)
+      else if (item.state === 'waiting' && rows < item.names.length) this.#askOver(item, error, rows > 0)
+      else if (item.state === 'held' && grants < item.names.length) this.lose(item, error, rows > 0)
     }
-    this.#askAgain(items.filter(item => item.phase === 'sent' && !granted.has(item)))
+    this.#askAgain(items.filter(item => item.phase === 'sent' && !there.has(item)))
   }
 
   /** Of this session, and wanted by nobody: a lost answer has left it. */

@@ -88,6 +88,16 @@ test('shared locks, permits, several names, each for itself', async () => {
   await (await a.acquire(y)).release()
 })
 
+test('one of several that is released by force loses them all, and the others are free', async () => {
+  const session = await open({ ttl: 900 })
+  const [x, y] = [fresh(), fresh()]
+  const both = await session.acquire([x, y])
+  await sql('SELECT force_release_lock($1)', [y])
+  await once(both.signal, 'abort')
+  assert.equal(both.signal.reason.code, 'lost')
+  await until(async () => (await sql('SELECT 1 FROM lock_election.locks WHERE name = $1', [x])).length === 0)
+})
+
 test('one of several that is refused leaves nothing', async () => {
   const session = await open()
   await assert.rejects(session.tryAcquireEach([fresh(), 'x'.repeat(300)]), code('invalid'))
