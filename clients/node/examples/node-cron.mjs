@@ -1,0 +1,16 @@
+// node-cron in every replica; each run of the job is done by one of them.
+import { LockElection } from 'lock-election'
+import cron from 'node-cron'
+
+const [pattern = '0 * * * * *', closed = 50_000] = process.argv.slice(2)
+const session = await LockElection.connect({ ttl: 60_000 })
+
+cron.schedule(pattern, async () => {
+  try {
+    await session.once('report', { holdFor: Number(closed) }, async signal => {
+      console.log('runs') // pass the signal on to what can be aborted
+    })
+  } catch (error) {
+    console.log(error.message)
+  }
+})

@@ -1,0 +1,196 @@
+// The programs of examples/, among which some are killed, stopped past their TTL, and left alone by the server.
+import assert from 'node:assert/strict'
+import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { statSync } from 'node:fs'
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import { connect, createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { after, afterEach, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { killAll, root, run, sql, until } from './helper.mjs'
+
+afterEach(killAll)
+after(killAll)
+
+const TTL = 1500
+
+const start = (count, ...args) => Array.from({ length: count }, (_, i) => run([`examples/${args[0]}`, ...args.slice(1).map(String)]))
+const leaders = programs => programs.filter(program => leads(program))
+const leads = program => /^leads/.test(program.lines.at(-1))
+
+// The server is restarted where it runs under this account.
+const [{ data_directory: data }] = await sql("SELECT current_setting('data_directory') AS data_directory").then(rows => rows, () => [{}])
+let own = false
+try {
+  own = process.getuid() !== 0 && statSync(data).uid === process.getuid()
+} catch {}
+async function restart () {
+  execFileSync('pg_ctl', ['-D', data, '-l', `${data}/restart.log`, '-w', '-m', 'immediate', 'restart'], { stdio: 'ignore' })
+  await until(async () => await sql('SELECT 1').catch(() => false))
+}
+if (!own) console.log('# the server is not restarted: it is not of this account')
+
+test('examples have at most 15 lines', async () => {
+  for (const name of ['minutely', 'leader', 'fenced', 'queue']) {
+    const text = await readFile(`${root}examples/${name}.mjs`, 'utf8')
+    assert.ok(text.trimEnd().split('\n').length <= 15, name)
+  }
+  assert.equal((await readdir(`${root}examples`)).length, 7)
+})
+
+test('a job each minute by four workers', async () => {
+  const period = 1000
+  const workers = start(4, 'minutely.mjs', period, TTL)
+  const runs = () => workers.flatMap(worker => worker.lines).filter(line => line === 'runs').length
+  const begin = Date.now()
+  const periods = () => Math.floor(Date.now() / period) - Math.floor(begin / period)
+  const goesOn = async () => {
+    const before = runs()
+    await until(() => runs() >= before + 2)
+    const done = runs()
+    assert.ok(done <= periods(), `${done} runs in ${periods()} periods`)
+  }
+  await goesOn()
+  workers[0].child.kill('SIGKILL')
+  await goesOn()
+  workers[1].child.kill('SIGSTOP')
+  await sleep(TTL + 500) // the time that is tested: a stop of more than the TTL
+  workers[1].child.kill('SIGCONT')
+  await goesOn()
+  if (own) await restart()
+  await goesOn()
+  assert.equal(workers.slice(1).every(worker => worker.code === undefined), true)
+})
+
+test('a leader of three', async () => {
+  const replicas = start(3, 'leader.mjs', 'me', TTL)
+  const next = async others => await until(() => others.find(leads), 'the next one leads')
+  const first = await next(replicas)
+  first.child.kill('SIGKILL')
+  await first.exits()
+  const two = replicas.filter(replica => replica !== first)
+  const second = await next(two)
+  second.child.kill('SIGSTOP')
+  const third = await next(two.filter(replica => replica !== second))
+  const said = second.lines.length
+  second.child.kill('SIGCONT')
+  await second.prints(/^lost: the TTL has passed/, said)
+  if (own) await restart()
+  third.child.kill('SIGTERM')
+  await third.exits()
+  assert.equal(third.code, 0)
+  await second.prints(/^leads/, said)
+  assert.equal(leaders(two.filter(replica => replica.code === undefined)).length, 1)
+})
+
+test('a fenced write', async () => {
+  await sql('CREATE TABLE IF NOT EXISTS counter (value int); TRUNCATE counter; INSERT INTO counter VALUES (0)')
+  const writers = start(3, 'fenced.mjs', TTL)
+  const value = async () => (await sql('SELECT value FROM counter'))[0].value
+  const goesOn = async () => {
+    const before = await value()
+    await until(async () => await value().catch(() => 0) > before + 5)
+  }
+  await goesOn()
+  writers[0].child.kill('SIGKILL')
+  await goesOn()
+  writers[1].child.kill('SIGSTOP')
+  await goesOn()
+  writers[1].child.kill('SIGCONT')
+  if (own) await restart()
+  await goesOn()
+  writers[2].child.kill('SIGKILL')
+  await goesOn()
+  killAll()
+  await Promise.all(writers.map(writer => writer.exits()))
+  await sql('DROP TABLE counter')
+})
+
+test('a worker of a queue', async () => {
+  await sql('DROP TABLE IF EXISTS job; CREATE TABLE job (id int PRIMARY KEY, done int DEFAULT 0)')
+  const workers = start(3, 'queue.mjs', TTL)
+  const all = async (from, to) => {
+    await sql('INSERT INTO job SELECT generate_series($1::int, $2::int)', [from, to])
+    await until(async () => (await sql('SELECT 1 FROM job WHERE done = 0').catch(() => [1])).length === 0)
+  }
+  await all(1, 20)
+  workers[0].child.kill('SIGKILL')
+  workers[1].child.kill('SIGSTOP')
+  await all(21, 40)
+  workers[1].child.kill('SIGCONT')
+  if (own) await restart()
+  await all(41, 60)
+  killAll()
+  await Promise.all(workers.map(worker => worker.exits()))
+  const done = workers.flatMap(worker => worker.lines.filter(line => /^job/.test(line)))
+  assert.equal(new Set(done).size, done.length)
+  assert.deepEqual(await sql('SELECT * FROM job WHERE done <> 1'), [])
+  await sql('DROP TABLE job')
+})
+
+test('node-cron', async () => {
+  const replicas = start(3, 'node-cron.mjs', '* * * * * *', 700)
+  const runs = () => replicas.flatMap(replica => replica.lines).filter(line => line === 'runs').length
+  const begin = Date.now()
+  await until(() => runs() >= 3)
+  assert.ok(runs() <= (Date.now() - begin) / 1000 + 1)
+  assert.deepEqual(replicas.flatMap(replica => replica.lines).filter(line => line !== 'runs'), [])
+})
+
+test('Express: one of the replicas leads', async () => {
+  const replicas = start(3, 'express.mjs', 0, TTL)
+  for (const replica of replicas) replica.port = (await replica.prints(/^port/)).split(' ')[1]
+  const leading = async some => {
+    const answers = await Promise.all(some.map(async ({ port }) => (await fetch(`http://127.0.0.1:${port}/leads`)).status))
+    return some.filter((_, i) => answers[i] === 200)
+  }
+  const [first] = await until(async () => (await leading(replicas)).length === 1 && await leading(replicas))
+  const others = replicas.filter(replica => replica !== first)
+  const before = await (await fetch(`http://127.0.0.1:${others[0].port}/leader`)).json()
+  assert.match(before.term, /^\d+$/)
+  first.child.kill('SIGKILL')
+  const [second] = await until(async () => (await leading(others)).length === 1 && await leading(others))
+  const after = await (await fetch(`http://127.0.0.1:${second.port}/leader`)).json()
+  assert.ok(BigInt(after.term) > BigInt(before.term))
+  second.child.kill('SIGTERM')
+  await second.exits()
+  assert.equal(second.code, 0)
+  await until(async () => (await leading(others.filter(other => other !== second))).length === 1)
+})
+
+function hasRedis () {
+  try {
+    execFileSync('redis-server', ['--version'], { stdio: 'ignore' })
+    return true
+  } catch {
+    return false
+  }
+}
+
+test('BullMQ', { skip: hasRedis() ? false : 'there is no redis-server' }, async () => {
+  const probe = createServer()
+  await once(probe.listen(0, '127.0.0.1'), 'listening')
+  const { port } = probe.address()
+  await new Promise(resolve => probe.close(resolve))
+  const directory = await mkdtemp(`${tmpdir()}/redis-`)
+  const redis = spawn('redis-server', ['--port', port, '--bind', '127.0.0.1', '--save', '', '--dir', directory], { stdio: 'ignore' })
+  try {
+    await until(async () => await new Promise(resolve => {
+      const socket = connect(port, '127.0.0.1')
+      socket.on('connect', () => { socket.destroy(); resolve(true) })
+      socket.on('error', () => { resolve(false) })
+    }))
+    const begin = Date.now()
+    const replicas = start(3, 'bullmq.mjs', 1000, port)
+    const count = what => replicas.flatMap(replica => replica.lines).filter(line => line === what).length
+    await until(() => count('runs') >= 3 && count('skipped') >= 3, 'runs and skipped', 30_000)
+    assert.ok(count('runs') <= (Date.now() - begin) / 1000 + 1)
+    killAll()
+    await Promise.all(replicas.map(replica => replica.exits()))
+  } finally {
+    redis.kill('SIGKILL')
+    await once(redis, 'exit')
+    await rm(directory, { recursive: true })
+  }
+})
