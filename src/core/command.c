@@ -9,7 +9,7 @@ static void
 reply_row(LeReply *reply, const LeEntry *entry)
 {
 	reply->lsn = le_entry_lsn(entry);
-	reply->wrote = le_entry_has_slot(entry) ? entry->slot->row.dirty : entry->waiter->row.dirty;
+	reply->wrote = le_entry_row(entry)->dirty;
 }
 
 /*

@@ -307,6 +307,13 @@ extern LeLease *le_entry_named_lease(const LeEntry *entry);
 extern bool le_entry_counts_once(const LeEntry *entry);
 extern uint32_t le_entry_holds(const LeEntry *entry);
 
+/* The row of a holder, or of a place. */
+static inline const LeRow *
+le_entry_row(const LeEntry *entry)
+{
+	return le_entry_has_slot(entry) ? &entry->slot->row : &entry->waiter->row;
+}
+
 /* NULL: it is free. */
 static inline LeEntry *
 le_slot_holder(const LeSlot *slot)

@@ -28,13 +28,13 @@ each_item(LeText page, char *copy, LePageCallback callback, void *arg)
 }
 
 void
-le_page_locks(LeKind kind, LeText name, LePageCallback callback, void *arg)
+le_page_each(LeKind kind, LeText name, LePageCallback callback, void *arg)
 {
 	char *copy = palloc(LE_PAYLOAD_SIZE);
 	LePageRequest request = {.kind = kind, .name = name};
 
 	while (request.from.index >= 0)
-		(void) each_item(le_request_page(LE_REQUEST_PAGE, &request), copy, callback, arg);
+		(void) each_item(le_request_page(&request), copy, callback, arg);
 	pfree(copy);
 }
 
@@ -55,23 +55,4 @@ le_page_holds(LeCommand *cmd, LeReply *reply, char *copy, LePageCallback callbac
 	cmd->kind = (LeKind) last->kind;
 	cmd->name = (LeText){le_page_text(last), last->name_len};
 	cmd->token = last->token;
-}
-
-void
-le_page_leases(LePageLeaseCallback callback, void *arg)
-{
-	LePageRequest request = {0};
-
-	while (request.from.index >= 0)
-	{
-		LeText page = le_request_page(LE_REQUEST_LEASE_PAGE, &request);
-
-		for (uint32 at = 0; at < page.len;)
-		{
-			const LePageLease *item = (const LePageLease *) (page.data + at);
-
-			callback(arg, item);
-			at += MAXALIGN(sizeof(LePageLease) + item->owner_len);
-		}
-	}
 }

@@ -7,13 +7,12 @@
 
 #include "shared/page_format.h"
 
-/* Call back for every named lease. */
-typedef void (*LePageLeaseCallback)(void *arg, const LePageLease *lease);
-extern void le_page_leases(LePageLeaseCallback callback, void *arg);
-
-/* Call back for every holder and waiter of all locks, or of the one with this name. */
+/*
+ * Call back for every holder and waiter of the lock or election with this name; without
+ * a name, of all of them.  LE_PAGE_LEASES: for every named lease.
+ */
 typedef void (*LePageCallback)(void *arg, const LePageItem *item);
-extern void le_page_locks(LeKind kind, LeText name, LePageCallback callback, void *arg);
+extern void le_page_each(LeKind kind, LeText name, LePageCallback callback, void *arg);
 
 /*
  * Ask by a LEASE_HOLDS for one page of what hangs on a lease, call back for each item of it, and

@@ -371,7 +371,7 @@ send_and_wait(LeRequestType type, LeCommand *cmd, const LePageRequest *page, LeW
 {
 	uint32 number;
 
-	Assert((page != NULL) == (type == LE_REQUEST_PAGE || type == LE_REQUEST_LEASE_PAGE));
+	Assert((page != NULL) == (type == LE_REQUEST_PAGE));
 
 	/* 1.  a request may follow a release that nobody waits for: the manager takes that first */
 	if (le_attach(wait) == LE_WAIT_OVER ||
@@ -526,12 +526,12 @@ le_request_changes(LeReply *reply)
 }
 
 LeText
-le_request_page(LeRequestType type, LePageRequest *page)
+le_request_page(LePageRequest *page)
 {
 	LeCommand none = {0};
 	LeMailbox *box;
 
-	(void) request(type, &none, page, NULL, false);
+	(void) request(LE_REQUEST_PAGE, &none, page, NULL, false);
 	box = le_my_mailbox;
 	page->from = box->next_page;
 	return (LeText){box->payload + box->answer_at, box->answer_len};

@@ -42,15 +42,15 @@ extern void le_request_changes(LeReply *reply);
 typedef struct LePageRequest
 {
 	LeKind kind;
-	LeText name; /* data NULL: all locks */
+	LeText name; /* data NULL: all */
 	LePageCursor from;
 } LePageRequest;
 
 /*
- * LE_REQUEST_PAGE or LE_REQUEST_LEASE_PAGE: returns the page, which lasts until
- * the next request, and moves the cursor to where the next one begins.
+ * Returns the page, which lasts until the next request, and moves the cursor to where
+ * the next one begins.
  */
-extern LeText le_request_page(LeRequestType type, LePageRequest *page);
+extern LeText le_request_page(LePageRequest *page);
 
 /* Has the manager done all that this session has sent it?  And the wait for that, which may be cancelled. */
 extern bool le_mailbox_is_quiet(void);

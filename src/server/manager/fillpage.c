@@ -42,24 +42,36 @@ closed_until(LeTime until, LeTime now)
 	return until > now ? wall_time(until, now) : 0;
 }
 
-/* An item of this lock, with room for more texts than the name; NULL: the page is full. */
+/* An item of this name, with room for more texts; NULL: the page is full. */
 static LePageItem *
-new_item(LivePage *page, const LeLock *lock, uint32 texts)
+new_item(LivePage *page, LeText name, uint32 texts)
 {
 	LePageItem *item = (LePageItem *) (page->data + page->len);
-	uint32 size = MAXALIGN(sizeof(LePageItem) + lock->name_len + texts);
+	uint32 size = MAXALIGN(sizeof(LePageItem) + name.len + texts);
 
 	Assert(page->len <= page->size && page->len == MAXALIGN(page->len));
 	if (page->len + size > page->size)
 		return NULL;
 	memset(item, 0, sizeof(*item));
 	item->slot = -1;
+	item->name_len = (uint16) name.len;
+	if (name.len > 0)
+		memcpy((char *) item + sizeof(LePageItem), name.data, name.len);
+	page->len += size;
+	return item;
+}
+
+/* The same, with what there is to tell of the lock. */
+static LePageItem *
+new_item_of(LivePage *page, const LeLock *lock, uint32 texts)
+{
+	LePageItem *item = new_item(page, (LeText){lock->name, lock->name_len}, texts);
+
+	if (item == NULL)
+		return NULL;
 	item->waiters = lock->waiting;
-	item->name_len = lock->name_len;
 	item->kind = lock->kind;
 	item->closed_until = closed_until(lock->closed_until, page->now);
-	memcpy((char *) item + sizeof(LePageItem), lock->name, lock->name_len);
-	page->len += size;
 	return item;
 }
 
@@ -82,7 +94,7 @@ put_item(LivePage *page, const LeLock *lock, const LeEntry *entry, uint32 positi
 	const LeAcquirer *acquirer = entry->acquirer;
 	LeText value = page->of_lease ? announced_name(entry) : (LeText){entry->value, entry->value_len};
 	uint8 acquirer_len = acquirer != NULL && !page->of_lease ? acquirer->len : 0;
-	LePageItem *item = new_item(page, lock, (uint32) entry->owner_len + value.len + acquirer_len);
+	LePageItem *item = new_item_of(page, lock, (uint32) entry->owner_len + value.len + acquirer_len);
 	char *text = (char *) item + sizeof(LePageItem) + lock->name_len;
 
 	Assert(position == 0 ? le_entry_has_slot(entry) : entry->state == LE_STATE_QUEUED);
@@ -180,7 +192,7 @@ put_lock(LivePage *page, const LeCore *core, const LeLock *lock, LePageCursor *f
 	/* a closed name: nobody holds it, and nobody can */
 	if (from->last == 0 && lock->held == 0 && lock->closed_until > page->now)
 	{
-		LePageItem *item = new_item(page, lock, 0);
+		LePageItem *item = new_item_of(page, lock, 0);
 
 		if (item == NULL)
 			return false;
@@ -227,22 +239,47 @@ put_locks(LivePage *page, const LeCore *core, LePageCursor *next)
 		next->index = -1;
 }
 
-/* The page takes the place of the request, which is answered at once. */
-static LivePage
-begin_page(LeMailbox *box, LeTime now)
+/* Leases the same way. */
+static void
+put_leases(LivePage *page, const LeCore *core, LePageCursor *next)
 {
-	box->next_page = box->page.from;
-	box->answer_at = 0;
-	return (LivePage){.data = box->payload, .size = sizeof(box->payload), .len = 0, .now = now};
+	int64 end = Min((int64) le_core_lease_indexes(core), next->index + INDEXES_A_PAGE);
+
+	for (; next->index < end; next->index++)
+	{
+		const LeLease *lease = le_core_lease_at(core, (uint32) next->index);
+		LePageItem *item = lease != NULL ? new_item(page, (LeText){NULL, 0}, lease->owner_len) : NULL;
+
+		if (lease == NULL)
+			continue;
+		if (item == NULL)
+			return;
+		item->lease = lease->id;
+		item->ttl_us = lease->ttl;
+		item->expires_at = wall_time(lease->deadline, page->now);
+		item->time_left_us = Max(lease->deadline - page->now, 0);
+		item->role = lease->role;
+		item->owner_len = lease->owner_len;
+		item->named = lease->owner != NULL;
+		if (lease->owner_len > 0)
+			memcpy((char *) item + sizeof(LePageItem), lease->owner, lease->owner_len);
+	}
+	if (next->index >= le_core_lease_indexes(core))
+		next->index = -1;
 }
 
+/* The page takes the place of the request, which is answered at once. */
 void
 le_page_fill(const LeCore *core, LeMailbox *box, LeTime now)
 {
-	LivePage page = begin_page(box, now);
+	LivePage page = {.data = box->payload, .size = sizeof(box->payload), .now = now};
 	const LeLock *lock;
 
-	if (!box->name.given)
+	box->next_page = box->page.from;
+	box->answer_at = 0;
+	if (box->page.kind == LE_PAGE_LEASES)
+		put_leases(&page, core, &box->next_page);
+	else if (!box->name.given)
 		put_locks(&page, core, &box->next_page);
 	else
 	{
@@ -282,49 +319,6 @@ le_page_put_leader(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeT
 	box->leader_since = wall_time(leader->acquired_at, now);
 }
 
-/* --- leases --- */
-
-/* False: the page is full. */
-static bool
-put_lease(LivePage *page, const LeLease *lease)
-{
-	LePageLease *item = (LePageLease *) (page->data + page->len);
-	uint32 size = MAXALIGN(sizeof(LePageLease) + lease->owner_len);
-
-	if (page->len + size > page->size)
-		return false;
-	memset(item, 0, sizeof(*item));
-	item->id = lease->id;
-	item->ttl_us = lease->ttl;
-	item->expires_at = wall_time(lease->deadline, page->now);
-	item->time_left_us = Max(lease->deadline - page->now, 0);
-	item->role = lease->role;
-	item->owner_len = lease->owner_len;
-	item->named = lease->owner != NULL;
-	if (lease->owner_len > 0)
-		memcpy((char *) item + sizeof(LePageLease), lease->owner, lease->owner_len);
-	page->len += size;
-	return true;
-}
-
-void
-le_page_fill_leases(const LeCore *core, LeMailbox *box, LeTime now)
-{
-	LivePage page = begin_page(box, now);
-	uint32 index = (uint32) box->page.from.index, all = le_core_lease_indexes(core),
-		   end = Min(all, index + INDEXES_A_PAGE);
-
-	for (; index < end; index++)
-	{
-		const LeLease *lease = le_core_lease_at(core, index);
-
-		if (lease != NULL && !put_lease(&page, lease))
-			break;
-	}
-	box->next_page.index = index < all ? (int64) index : -1;
-	box->answer_len = page.len;
-}
-
 /* --- what hangs on a lease --- */
 
 /*
@@ -341,13 +335,6 @@ position_of(const LeEntry *entry, const LeLink *known, uint32 known_at, uint32 *
 		steps++;
 	*walked += steps;
 	return link == known ? known_at + steps : steps;
-}
-
-/* Is the row of this entry written with this batch? */
-static bool
-is_dirty(const LeEntry *entry)
-{
-	return entry->state == LE_STATE_QUEUED ? entry->waiter->row.dirty : entry->slot->row.dirty;
 }
 
 /*
@@ -367,8 +354,8 @@ is_shown(const LeEntry *entry, uint64 session, uint32 *walked)
 		if (hold->session == session || !le_load_uncommitted(NULL, hold->session, hold->xact))
 			return true;
 		open++;
+		++*walked;
 	}
-	*walked += open;
 	return open < entry->hold_count;
 }
 
@@ -412,7 +399,7 @@ le_page_put_holds(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeTi
 			break;
 		item->shown = is_shown(entry, cmd->session, &walked);
 		reply->lsn = Max(reply->lsn, entry->lsn);
-		reply->wrote |= is_dirty(entry);
+		reply->wrote |= le_entry_row(entry)->dirty;
 	}
 	reply->next = link != &lease->entries ? (int64) le_mgr.loaded_lsn : 0;
 	box->answer_at = at;

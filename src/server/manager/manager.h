@@ -380,12 +380,8 @@ extern void le_deadlock_search(const LeCore *core);
 
 /* --- manager/fillpage.c --- */
 
-/*
- * LE_REQUEST_PAGE, LE_REQUEST_LEASE_PAGE: put a page into the mailbox, and where
- * the next one begins.
- */
+/* LE_REQUEST_PAGE: put a page into the mailbox, and where the next one begins. */
 extern void le_page_fill(const LeCore *core, LeMailbox *box, LeTime now);
-extern void le_page_fill_leases(const LeCore *core, LeMailbox *box, LeTime now);
 
 /*
  * LE_REQUEST_LEADER: a CHECK of the leader's term, so that it is answered with

@@ -398,8 +398,7 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 static void
 count_request(const LeMailbox *box)
 {
-	if (box->revision != 0 || box->type == LE_REQUEST_PAGE || box->type == LE_REQUEST_LEASE_PAGE ||
-		box->type == LE_REQUEST_CHANGES)
+	if (box->revision != 0 || box->type == LE_REQUEST_PAGE || box->type == LE_REQUEST_CHANGES)
 		return;
 	if (box->command.type <= LE_CMD_FENCE_ENDED)
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.requests[box->command.type], 1);
@@ -448,11 +447,6 @@ take_request(Batch *batch, uint32 proc)
 			break;
 		case LE_REQUEST_PAGE:
 			le_page_fill(le_mgr.core, box, batch->now);
-			le_core_worked(le_mgr.core, WORK_OF_PAGE);
-			le_answer_request(proc, number, &reply);
-			break;
-		case LE_REQUEST_LEASE_PAGE:
-			le_page_fill_leases(le_mgr.core, box, batch->now);
 			le_core_worked(le_mgr.core, WORK_OF_PAGE);
 			le_answer_request(proc, number, &reply);
 			break;
@@ -621,7 +615,7 @@ work_of(uint32 proc)
 	 * A page of a view, one more of a lease, or some of those whom an administrator ends: the
 	 * session comes again for more.
 	 */
-	if (box->type == LE_REQUEST_PAGE || box->type == LE_REQUEST_LEASE_PAGE ||
+	if (box->type == LE_REQUEST_PAGE ||
 		(box->type == LE_REQUEST_COMMAND &&
 		 (box->command.type == LE_CMD_FORCE || box->command.type == LE_CMD_FORCE_ROLE ||
 		  (box->command.type == LE_CMD_LEASE_HOLDS && box->command.from != 0))))

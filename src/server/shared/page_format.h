@@ -8,11 +8,14 @@
 
 #include "shared/shmem.h"
 
+/* In the place of a kind: leases. */
+#define LE_PAGE_LEASES 0
+
 /*
- * One holder or waiter, or a name that is closed and that nobody holds (token
- * 0).  Texts follow, the next item begins at a multiple of 8.  In a page of a lease
- * the value is the name on whose channel the grant of several is announced, and there
- * is no acquirer.
+ * One holder or waiter, or a name that is closed and that nobody holds (token 0); or a
+ * named lease (kind LE_PAGE_LEASES).  Texts follow, the next item begins at a multiple
+ * of 8.  In a page of a lease the value is the name on whose channel the grant of
+ * several is announced, and there is no acquirer.
  */
 typedef struct LePageItem
 {
@@ -22,6 +25,7 @@ typedef struct LePageItem
 	TimestampTz expires_at;   /* DT_NOEND: with its connection */
 	TimestampTz closed_until; /* of the lock; 0: it is open */
 	LeTime time_left_us;
+	LeTime ttl_us; /* of a lease */
 	uint64 session;
 	Oid role;   /* of a closed name: whose holder left it so */
 	int32 slot; /* -1: none */
@@ -53,17 +57,5 @@ le_page_size(const LePageItem *item)
 	return MAXALIGN(sizeof(LePageItem) + item->name_len + item->owner_len + item->value_len +
 					item->acquirer_len);
 }
-
-typedef struct LePageLease
-{
-	int64 id;
-	LeTime ttl_us;
-	TimestampTz expires_at;
-	LeTime time_left_us;
-	Oid role;
-	uint8 owner_len;
-	bool named;
-	/* the owner follows; the next begins at a multiple of 8 */
-} LePageLease;
 
 #endif /* LE_PAGE_FORMAT_H */

@@ -85,7 +85,6 @@ typedef enum LeRequestType
 {
 	LE_REQUEST_COMMAND = 1, /* one core command */
 	LE_REQUEST_PAGE,        /* a page of the live state, see shared/page_format.h */
-	LE_REQUEST_LEASE_PAGE,  /* ... of the leases */
 	LE_REQUEST_LEADER,      /* a CHECK of the leader of this election */
 	LE_REQUEST_CHANGES      /* LSN of the newest change of an election that can be seen */
 } LeRequestType;
@@ -175,9 +174,9 @@ typedef struct LeMailbox
 		LeCommand command; /* COMMAND, LEADER: all but its texts */
 		struct
 		{
-			LeKind kind;       /* of name, if that is given */
+			LeKind kind;       /* of name, if that is given; LE_PAGE_LEASES */
 			LePageCursor from; /* where the page begins */
-		} page;                /* PAGE, LEASE_PAGE */
+		} page;                /* PAGE */
 	};
 	LeTextSpan name;  /* COMMAND, LEADER; PAGE: of this lock alone */
 	LeTextSpan owner; /* COMMAND */
@@ -207,7 +206,7 @@ typedef struct LeMailbox
 	LeReply reply;             /* COMMAND, LEADER */
 	union
 	{
-		LePageCursor next_page;   /* PAGE, LEASE_PAGE: where the next page begins */
+		LePageCursor next_page;   /* PAGE: where the next page begins */
 		TimestampTz leader_since; /* LEADER */
 	};
 	LeTime reply_at; /* monotonic */

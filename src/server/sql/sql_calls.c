@@ -15,6 +15,7 @@
 LE_SQL_CALL(le_acquire_lock, le_acquire(fcinfo, LE_ASK_LOCK))
 LE_SQL_CALL(le_try_acquire_lock, le_acquire(fcinfo, LE_ASK_LOCK))
 LE_SQL_CALL(le_acquire_locks, le_acquire(fcinfo, LE_ASK_LOCKS))
+LE_SQL_CALL(le_acquire_permit, le_acquire(fcinfo, LE_ASK_PERMIT))
 LE_SQL_CALL(le_campaign, le_acquire(fcinfo, LE_ASK_LEADER))
 
 /* enqueue: the same without wait */

@@ -23,7 +23,6 @@ LE_FUNCTION(le_keep_alive);
 LE_FUNCTION(le_revoke_lease);
 LE_FUNCTION(le_lease_time_to_live);
 LE_FUNCTION(le_lease_holds);
-LE_FUNCTION(le_acquire_permit);
 LE_FUNCTION(le_set_permits);
 
 /* --- leases --- */
@@ -179,13 +178,6 @@ le_lease_holds(PG_FUNCTION_ARGS)
 }
 
 /* --- permits --- */
-
-/* acquire_permit(name, permits, ttl, wait, owner, lease) */
-Datum
-le_acquire_permit(PG_FUNCTION_ARGS)
-{
-	return le_acquire(fcinfo, LE_ASK_PERMIT);
-}
 
 /* set_permits(name, permits) */
 Datum

@@ -527,7 +527,7 @@ le_may_manage(LeKind kind, LeText name)
 
 	if (has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND))
 		return true;
-	le_page_locks(kind, name, collect_holder, &holders);
+	le_page_each(kind, name, collect_holder, &holders);
 	foreach (lc, holders.roles)
 	{
 		if (!has_privs_of_role(GetUserId(), lfirst_oid(lc)))
@@ -614,7 +614,7 @@ le_force(FunctionCallInfo fcinfo, LeKind kind)
 	ListCell *lc;
 
 	/* 1. who holds it? */
-	le_page_locks(kind, name, collect_holder, &holders);
+	le_page_each(kind, name, collect_holder, &holders);
 
 	/* 2. a member of pg_signal_backend ends all holders */
 	if (has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND))

@@ -110,7 +110,7 @@ find_holder(const LeCommand *cmd, Holder *holder)
 
 	PG_TRY();
 	{
-		le_page_locks(cmd->kind, cmd->name, note_holder, holder);
+		le_page_each(cmd->kind, cmd->name, note_holder, holder);
 		found = true;
 	}
 	PG_CATCH();

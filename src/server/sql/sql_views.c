@@ -161,19 +161,19 @@ le_look_sql(PG_FUNCTION_ARGS)
 	if (RecoveryInProgress())
 		le_store_scan(put_stored, fcinfo->resultinfo);
 	else
-		le_page_locks(LE_KIND_LOCK, all, put_live, fcinfo->resultinfo);
+		le_page_each(LE_KIND_LOCK, all, put_live, fcinfo->resultinfo);
 	return (Datum) 0;
 }
 
 /* A row of look_leases(): lease, owner, role, ttl, expires_at, time_left. */
 static void
-put_lease(void *arg, const LePageLease *lease)
+put_lease(void *arg, const LePageItem *lease)
 {
 	bool details = le_may_see_details(lease->role);
-	LeText owner = {(const char *) lease + sizeof(LePageLease), lease->owner_len};
+	LeText owner = {le_page_text(lease), lease->owner_len};
 	LeTuple tuple = {0};
 
-	le_tuple_add_if(&tuple, details, Int64GetDatum(lease->id));
+	le_tuple_add_if(&tuple, details, Int64GetDatum(lease->lease));
 	le_tuple_add_text(&tuple, details && lease->named ? owner : (LeText){0});
 	le_tuple_add(&tuple, ObjectIdGetDatum(lease->role));
 	le_tuple_add(&tuple, le_interval_datum(lease->ttl_us));
@@ -188,7 +188,7 @@ le_look_leases_sql(PG_FUNCTION_ARGS)
 {
 	InitMaterializedSRF(fcinfo, 0);
 	if (!RecoveryInProgress())
-		le_page_leases(put_lease, fcinfo->resultinfo);
+		le_page_each(LE_PAGE_LEASES, (LeText){NULL, 0}, put_lease, fcinfo->resultinfo);
 	return (Datum) 0;
 }
 
