@@ -193,6 +193,19 @@ typedef struct LeCommand
 	uint32_t request; /* the requester's number for this request */
 } LeCommand;
 
+/* The names of a command, one or several: how many, and each. */
+static inline uint32_t
+le_command_names(const LeCommand *cmd)
+{
+	return cmd->nnames > 0 ? cmd->nnames : 1;
+}
+
+static inline LeText
+le_command_name(const LeCommand *cmd, uint32_t i)
+{
+	return cmd->nnames > 0 ? cmd->names[i] : cmd->name;
+}
+
 /* The same command for one of its several names, with that one's token. */
 static inline LeCommand
 le_command_for(const LeCommand *cmd, uint32_t i)

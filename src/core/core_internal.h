@@ -270,6 +270,23 @@ le_saved_renew(LeTime ttl, LeTime *saved_left)
 	return less;
 }
 
+/*
+ * At least this TTL from now on, and from each renewal: the lease is never made shorter.
+ * Its row is to be written.  Returns whether the TTL is another one.
+ */
+static inline bool
+le_extend(LeTime ttl, LeTime now, LeTime *own_ttl, LeTime *deadline, LeTime *saved_left)
+{
+	bool longer = ttl > *own_ttl;
+
+	if (longer)
+		*own_ttl = ttl;
+	if (le_add(now, ttl) > *deadline)
+		*deadline = le_add(now, ttl);
+	*saved_left = *deadline - now;
+	return longer;
+}
+
 /* As le_save_at(), for a HELD entry; a named lease saves its own. */
 static inline LeTime
 le_entry_save_at(const LeEntry *entry)

@@ -189,16 +189,8 @@ le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 		le_lease_extend(core, holder->lease, ttl, now);
 	else if (holder->lease == NULL && ttl != LE_TTL_BOUND)
 	{
-		LeTime deadline = le_add(now, ttl);
-
-		if (ttl > holder->ttl)
-		{
-			holder->ttl = ttl;
+		if (le_extend(ttl, now, &holder->ttl, &holder->deadline, &holder->saved_left))
 			le_epoch_raise(core, holder->lock->hash);
-		}
-		if (deadline > holder->deadline)
-			holder->deadline = deadline;
-		holder->saved_left = holder->deadline - now;
 		assert(holder->saved_left >= ttl || holder->deadline == LE_NEVER);
 		le_entry_arm(core, holder);
 	}

@@ -80,14 +80,8 @@ le_lease_set_ttl(LeCore *core, LeLease *lease, LeTime ttl)
 void
 le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now)
 {
-	LeTime deadline = le_add(now, ttl);
-
 	assert(ttl > 0 && lease->for_group && !lease->ended);
-	if (ttl > lease->ttl)
-		lease->ttl = ttl;
-	if (deadline > lease->deadline)
-		lease->deadline = deadline;
-	lease->saved_left = lease->deadline - now;
+	(void) le_extend(ttl, now, &lease->ttl, &lease->deadline, &lease->saved_left);
 	le_lease_arm(core, lease);
 	le_lease_dirty(core, lease);
 }

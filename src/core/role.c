@@ -63,13 +63,9 @@ le_usage_of_command(const LeCommand *cmd)
 {
 	LeUsage all = {0};
 
-	for (uint32_t i = 0; i < (cmd->nnames > 0 ? cmd->nnames : 1); i++)
-	{
-		LeText name = cmd->nnames > 0 ? cmd->names[i] : cmd->name;
-
-		all.entries++;
-		all.bytes += le_usage_of_entry(name.len, cmd->owner.len, cmd->value.len).bytes;
-	}
+	for (uint32_t i = 0; i < le_command_names(cmd); i++)
+		all =
+			le_usage_sum(all, le_usage_of_entry(le_command_name(cmd, i).len, cmd->owner.len, cmd->value.len));
 	return all;
 }
 

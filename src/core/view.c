@@ -126,19 +126,6 @@ le_core_find_lock(const LeCore *core, LeKind kind, LeText name)
 }
 
 LeEntry *
-le_core_find_token(const LeCore *core, int64_t token)
-{
-	le_hash_foreach_all(link, next, core, LE_HASH_TOKENS)
-	{
-		LeEntry *entry = le_container(link, LeEntry, token_link);
-
-		if (entry->token == token)
-			return entry;
-	}
-	return NULL;
-}
-
-LeEntry *
 le_core_find_entry(const LeCore *core, LeKind kind, LeText name, int64_t token)
 {
 	uint32_t name_hash = (uint32_t) le_hash_name(core, kind, name);

@@ -258,9 +258,7 @@ struct LeLease
 
 /* --- looking --- */
 
-/* An entry with this token; those of a group share theirs.  Looks at all: for tests. */
-extern LeEntry *le_core_find_token(const LeCore *core, int64_t token);
-/* The one that is in this lock. */
+/* The entry with this token in this lock; those of a group share theirs. */
 extern LeEntry *le_core_find_entry(const LeCore *core, LeKind kind, LeText name, int64_t token);
 /* The entry that this session's blocked call waits for; NULL: it has none. */
 extern LeEntry *le_core_waiting_on(const LeCore *core, uint64_t session, uint32_t sessno);

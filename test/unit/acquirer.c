@@ -30,19 +30,18 @@ test_shared_record(void)
 	before = blocks;
 	b = acquire_from(1, "y", "4711 - psql");
 	batch();
-	ok(is_from(le_core_find_token(core, a.token), "4711 - psql"), "it is kept with what it holds");
-	ok(le_core_find_token(core, a.token)->acquirer == le_core_find_token(core, b.token)->acquirer,
-	   "once for all that one session holds");
+	ok(is_from(find_token(a.token), "4711 - psql"), "it is kept with what it holds");
+	ok(find_token(a.token)->acquirer == find_token(b.token)->acquirer, "once for all that one session holds");
 	is_int(blocks - before, 1, "so one more lock is its name and no more");
 	c = acquire_from(2, "x", "4712 10.0.0.7 worker");
 	batch();
-	ok(is_from(le_core_find_token(core, c.token), "4712 10.0.0.7 worker"), "also of those who wait");
+	ok(is_from(find_token(c.token), "4712 10.0.0.7 worker"), "also of those who wait");
 	release(1, "x", a.token);
 	batch();
-	ok(is_from(le_core_find_token(core, c.token), "4712 10.0.0.7 worker"), "and hold then");
+	ok(is_from(find_token(c.token), "4712 10.0.0.7 worker"), "and hold then");
 	release(1, "y", b.token);
 	batch();
-	ok(is_from(le_core_find_token(core, c.token), "4712 10.0.0.7 worker"), "when the others have gone");
+	ok(is_from(find_token(c.token), "4712 10.0.0.7 worker"), "when the others have gone");
 	release(2, "x", c.token);
 	batch();
 	stop();
@@ -76,7 +75,7 @@ test_session_is_gone(void)
 	batch();
 	apply(command(LE_CMD_SESSION_END, 1, NULL));
 	batch();
-	ok(is_from(le_core_find_token(core, a.token), "4711 - psql"), "it outlives the connection");
+	ok(is_from(find_token(a.token), "4711 - psql"), "it outlives the connection");
 	stop();
 }
 
@@ -93,9 +92,8 @@ test_load(void)
 	place.acquirer = text("4711 - psql");
 	is_int(load_place(place), LE_LOADED, "and with a place");
 	load_done();
-	ok(is_from(le_core_find_token(core, FIRST - 4), "4711 - psql"), "as it was");
-	ok(le_core_find_token(core, FIRST - 4)->acquirer == le_core_find_token(core, FIRST - 3)->acquirer,
-	   "once");
+	ok(is_from(find_token(FIRST - 4), "4711 - psql"), "as it was");
+	ok(find_token(FIRST - 4)->acquirer == find_token(FIRST - 3)->acquirer, "once");
 	batch();
 	stop();
 

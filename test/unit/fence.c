@@ -200,7 +200,7 @@ test_overdue(void)
 	pass(TTL);
 	ok(le_core_overdue(core, LE_SECOND, now) == NULL, "nor at its end");
 	pass(LE_SECOND);
-	ok(le_core_overdue(core, LE_SECOND, now) == le_core_find_token(core, a.token), "but the timeout later");
+	ok(le_core_overdue(core, LE_SECOND, now) == find_token(a.token), "but the timeout later");
 	ok(le_core_overdue(core, LE_SECOND, now) == NULL, "once");
 	pass(LE_SECOND - 1);
 	ok(le_core_overdue(core, LE_SECOND, now) == NULL, "and not soon again");

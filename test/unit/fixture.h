@@ -104,6 +104,23 @@ stop(void)
 	is_int(blocks, 0, "all memory is returned");
 }
 
+/* An entry with this token; those of a group share theirs. */
+static inline LeEntry *
+find_token(int64_t token)
+{
+	for (uint32_t i = 0; i < le_core_lock_indexes(core); i++)
+	{
+		LeLock *lock = le_core_lock_at(core, i);
+		LeEntry *found = lock == NULL ? NULL
+									  : le_core_find_entry(core, (LeKind) lock->kind,
+														   (LeText){lock->name, lock->name_len}, token);
+
+		if (found != NULL)
+			return found;
+	}
+	return NULL;
+}
+
 static inline LeText
 text(const char *s)
 {
@@ -419,7 +436,7 @@ resign(uint32_t session, const char *name, int64_t term)
 static inline bool
 slot_is_dirty(int64_t token)
 {
-	LeEntry *entry = le_core_find_token(core, token);
+	LeEntry *entry = find_token(token);
 
 	return entry != NULL && le_entry_has_slot(entry) && entry->slot->row.dirty;
 }

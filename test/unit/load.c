@@ -17,7 +17,7 @@ again(uint32_t session, const char *name, LeMode mode, int64_t revision)
 static LeTime
 time_left(int64_t token)
 {
-	return le_entry_time_left(le_core_find_token(core, token), now);
+	return le_entry_time_left(find_token(token), now);
 }
 
 static void
@@ -33,7 +33,7 @@ test_holder(void)
 	load_done();
 	batch();
 	ok(held("x", OLD), "a holder is there again");
-	is_int(le_core_find_token(core, OLD)->acquired_at, now - 7 * LE_SECOND, "and knows since when");
+	is_int(find_token(OLD)->acquired_at, now - 7 * LE_SECOND, "and knows since when");
 	is_int(acquire(2, "x", X).status, LE_WAITING, "it is in the way");
 	release(1, "x", OLD);
 	ok(held("x", OLD), "with its holds");
@@ -170,8 +170,7 @@ test_orphans(void)
 	row.session = 101;
 	row.since -= LE_SECOND;
 	load_place(row);
-	is_int(le_core_find_token(core, OLD + 3)->waiter->since, now - LE_SECOND,
-		   "a place knows since when it waits");
+	is_int(find_token(OLD + 3)->waiter->since, now - LE_SECOND, "a place knows since when it waits");
 	load_done();
 	ok(le_next_dirty_slot(core, NULL) != NULL, "rows of the dead are written free");
 	batch();
@@ -359,12 +358,12 @@ test_uncommitted(void)
 	load_done();
 	batch();
 	undo(1, 3);
-	is_int(le_core_find_token(core, OLD)->hold_count, 3, "a later savepoint is not its own");
+	is_int(find_token(OLD)->hold_count, 3, "a later savepoint is not its own");
 	undo(1, 2);
-	is_int(le_core_find_token(core, OLD)->hold_count, 2, "its transaction can still undo it");
+	is_int(find_token(OLD)->hold_count, 2, "its transaction can still undo it");
 	end_session(3);
 	undo(2, 1);
-	is_int(le_core_find_token(core, OLD)->hold_count, 2, "one that has committed cannot");
+	is_int(find_token(OLD)->hold_count, 2, "one that has committed cannot");
 	batch();
 	stop();
 }
@@ -396,7 +395,7 @@ test_failed_batch(void)
 	apply(renew);
 	release(1, "b", b);
 	on_lease(LE_CMD_REVOKE_LEASE, lease);
-	is_int(le_core_find_token(core, b) == NULL, true, "it is released in the batch that fails");
+	is_int(find_token(b) == NULL, true, "it is released in the batch that fails");
 	now += LE_SECOND;
 
 	failed = start_reload();
@@ -411,8 +410,8 @@ test_failed_batch(void)
 	is_int(time_left(c), TTL, "one that was given another TTL there starts again");
 	is_int(time_left(d), LE_SECOND, "a place goes on");
 	is_int(le_core_find_lease(core, lease)->deadline - now, 5 * LE_SECOND, "a named lease too");
-	is_int(le_core_find_token(core, a)->lsn, lsn, "its row counts as written where it was loaded");
-	is_int(le_core_find_token(core, d)->lsn, lsn, "so does a place's");
+	is_int(find_token(a)->lsn, lsn, "its row counts as written where it was loaded");
+	is_int(find_token(d)->lsn, lsn, "so does a place's");
 	is_int(le_core_find_lease(core, lease)->lsn, lsn, "and a lease's");
 	batch();
 	le_core_destroy(failed);

@@ -114,14 +114,14 @@ test_ttl(void)
 		keep_holder();
 	}
 	batch();
-	ok(le_core_find_token(core, p.token) != NULL, "a wait keeps it");
+	ok(find_token(p.token) != NULL, "a wait keeps it");
 
 	/* the wait is cancelled: from here on it is on its own */
 	undo(2, 1);
 	batch();
 	pass(TTL - 1);
 	keep_holder();
-	ok(le_core_find_token(core, p.token) != NULL, "it lasts for a TTL after the wait");
+	ok(find_token(p.token) != NULL, "it lasts for a TTL after the wait");
 	pass(1);
 	is_int(await(2, "x", p.token, 0).status, LE_LOST, "and no longer");
 	stop();
@@ -136,7 +136,7 @@ test_row(void)
 	start();
 	acquire(1, "x", X);
 	p = enqueue(2, "x", X);
-	entry = le_core_find_token(core, p.token);
+	entry = find_token(p.token);
 	ok(le_next_dirty_place(core, NULL) == entry, "a place has a row");
 	batch();
 	ok(entry->waiter->row.on_disk && entry->lsn == lsn, "written");
@@ -163,14 +163,14 @@ test_election(void)
 	batch();
 	cmd.value = text("host2:5432");
 	ok(apply(cmd).reentrant, "campaigning again while leader");
-	is_int(le_core_find_token(core, a.token)->value_len, 10, "is a proclaim");
+	is_int(find_token(a.token)->value_len, 10, "is a proclaim");
 	ok(slot_is_dirty(a.token), "and is written");
 	cmd = command(LE_CMD_PROCLAIM, 1, "x");
 	cmd.kind = LE_KIND_ELECTION;
 	cmd.token = a.token;
 	cmd.value = text("h3");
 	is_int(apply(cmd).status, LE_OK, "a proclaim");
-	is_int(le_core_find_token(core, a.token)->value_len, 2, "changes the value");
+	is_int(find_token(a.token)->value_len, 2, "changes the value");
 	cmd.token = a.token + 1;
 	is_int(apply(cmd).status, LE_NOT_HELD, "of the leader only");
 	stop();

@@ -23,7 +23,7 @@ write_rows(void)
 static LeSlot *
 slot_of(LeReply granted)
 {
-	return le_core_find_token(core, granted.token)->slot;
+	return find_token(granted.token)->slot;
 }
 
 static LeReply

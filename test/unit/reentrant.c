@@ -299,9 +299,9 @@ test_queue_joins(void)
 	batch();
 	ok(got(2, LE_OK) && got(3, LE_OK), "two waiters of one owner are granted together");
 	is_int(told[3].token, b.token, "with one token");
-	is_int(le_core_find_token(core, b.token)->hold_count, 2, "and two holds");
-	is_int(le_entry_time_left(le_core_find_token(core, b.token), now), 2 * TTL, "for the longer TTL");
-	ok(le_core_find_token(core, b.token)->value_len == 5, "a later value counts, as a proclaim");
+	is_int(find_token(b.token)->hold_count, 2, "and two holds");
+	is_int(le_entry_time_left(find_token(b.token), now), 2 * TTL, "for the longer TTL");
+	ok(find_token(b.token)->value_len == 5, "a later value counts, as a proclaim");
 	ok(!was_told[4], "nobody else");
 	release(2, "x", b.token);
 	release(3, "x", b.token);
@@ -334,8 +334,7 @@ test_many_join(void)
 		acquire_as(i, "x", X, "worker");
 	release(1, "x", a.token);
 	batch();
-	is_int(le_core_find_token(core, told[2].token)->hold_count, SESSIONS - 2,
-		   "all waiters of one owner join");
+	is_int(find_token(told[2].token)->hold_count, SESSIONS - 2, "all waiters of one owner join");
 	stop();
 }
 

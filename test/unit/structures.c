@@ -176,16 +176,16 @@ test_row_life(void)
 
 	start();
 	a = acquire(1, "x", X);
-	slot = le_core_find_token(core, a.token)->slot;
+	slot = find_token(a.token)->slot;
 	batch();
 	ok(slot->row.on_disk && !slot->row.dirty, "a holder has a row");
-	is_int(le_core_find_token(core, a.token)->lsn, lsn, "and knows which write it rests on");
+	is_int(find_token(a.token)->lsn, lsn, "and knows which write it rests on");
 	release(1, "x", a.token);
 	ok(le_next_dirty_slot(core, NULL) == slot && le_slot_holder(slot) == NULL && !slot->drop,
 	   "a freed row is kept");
 	batch();
 	a = acquire(1, "x", X);
-	ok(le_core_find_token(core, a.token)->slot == slot, "and taken again");
+	ok(find_token(a.token)->slot == slot, "and taken again");
 	release(1, "x", a.token);
 	batch();
 	now += LE_LINGER + LE_LINGER_STEP;

@@ -49,7 +49,7 @@ test_savepoint(void)
 	undo(1, 2);
 	ok(!held("b", b.token) && !held("c", c.token), "ROLLBACK TO undoes what came after");
 	ok(held("a", a.token), "and not what came before");
-	is_int(le_core_find_token(core, a.token)->hold_count, 1, "of a lock taken twice, one hold");
+	is_int(find_token(a.token)->hold_count, 1, "of a lock taken twice, one hold");
 	undo(1, 1);
 	ok(!held("a", a.token), "the rest goes with the transaction");
 	stop();
@@ -92,10 +92,10 @@ test_joined_hold(void)
 	release(1, "x", a.token);
 	batch();
 	ok(got(2, LE_OK) && got(3, LE_OK) && told[3].token == b.token, "both of an owner are granted");
-	is_int(le_core_find_token(core, b.token)->hold_count, 2, "a hold each");
+	is_int(find_token(b.token)->hold_count, 2, "a hold each");
 	commit(2);
 	undo(3, 1);
-	is_int(le_core_find_token(core, b.token)->hold_count, 1, "a rollback takes the joined hold back");
+	is_int(find_token(b.token)->hold_count, 1, "a rollback takes the joined hold back");
 	release(2, "x", b.token);
 	ok(!held("x", b.token), "and the other is the last one");
 	stop();
@@ -112,10 +112,10 @@ test_undo_waiting(void)
 	acquire(3, "x", X);
 	undo(2, 3);
 	batch();
-	ok(le_core_find_token(core, b.token) != NULL, "an inner savepoint does not end an outer wait");
+	ok(find_token(b.token) != NULL, "an inner savepoint does not end an outer wait");
 	undo(2, 2);
 	batch();
-	ok(le_core_find_token(core, b.token) == NULL, "a cancelled wait leaves the queue");
+	ok(find_token(b.token) == NULL, "a cancelled wait leaves the queue");
 	release(1, "x", a.token);
 	batch();
 	ok(got(3, LE_OK), "and is not granted");
@@ -190,7 +190,7 @@ test_session_end(void)
 	batch();
 	end_session(2);
 	batch();
-	ok(le_core_find_token(core, b.token) == NULL, "a waiter goes with its connection");
+	ok(find_token(b.token) == NULL, "a waiter goes with its connection");
 
 	/* a new session under the same number: the old one's end is implied */
 	cmd = request(3, "bound", X, 0);

@@ -99,7 +99,7 @@ le_granted_take(const LeCommand *cmd)
 		return false;
 
 	/* however the transaction ends, le_pending_top_ended() ends this */
-	le_xact_touched();
+	le_xact.is_touched = true;
 	pg_atomic_write_u32(&le_my_mailbox->releasing, 1);
 
 	/* the manager that leaves clears running before it looks at releasing */

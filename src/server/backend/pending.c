@@ -101,7 +101,7 @@ le_pending_add(int64 token, LeKind kind, LeText name, LeTime hold_for_us, uint32
 	p->hold_for_us = hold_for_us;
 	p->holds = holds;
 	p->unnamed = unnamed;
-	le_xact_touched();
+	le_xact.is_touched = true;
 }
 
 void
@@ -130,10 +130,8 @@ le_pending_cancel(int64 token, LeText name)
 void
 le_pending_cancel_all(const LeCommand *cmd, int64 token)
 {
-	for (uint32 i = 0; i < cmd->nnames; i++)
-		le_pending_cancel(token, cmd->names[i]);
-	if (cmd->nnames == 0)
-		le_pending_cancel(token, cmd->name);
+	for (uint32 i = 0; i < le_command_names(cmd); i++)
+		le_pending_cancel(token, le_command_name(cmd, i));
 }
 
 /* Is it of this token and name?  Several locks that were acquired at once have one token. */
@@ -256,8 +254,13 @@ le_pending_prepare(void)
 	Assert(prepared == DSM_HANDLE_INVALID && !any_cancel);
 	if (size <= LE_RELEASES_SIZE)
 		return;
-	fill(le_releases_make_room((uint32) size, &segment));
-	prepared = le_releases_keep(segment);
+
+	/* a segment that outlives this process, and belongs to the holder of its handle */
+	segment = dsm_create(size, 0);
+	fill(dsm_segment_address(segment));
+	prepared = dsm_segment_handle(segment);
+	dsm_pin_segment(segment);
+	dsm_detach(segment);
 }
 
 /* --- after it --- */

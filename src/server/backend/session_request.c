@@ -146,7 +146,7 @@ read_notes(const LeCommand *cmd)
 	pg_read_barrier();
 	if (note & LE_NOTE_OWN_SESSION)
 	{
-		LeText name = cmd->nnames > 0 ? cmd->names[le_my_mailbox->reply.which] : cmd->name;
+		LeText name = le_command_name(cmd, le_my_mailbox->reply.which);
 
 		ereport(
 			NOTICE,
@@ -179,11 +179,11 @@ static void
 log_wait(const LeCommand *cmd, LeTime started_at, bool over)
 {
 	LeTime waited_us = le_clock() - started_at;
-	const LeText *name = cmd->nnames > 0 ? &cmd->names[0] : &cmd->name;
+	LeText name = le_command_name(cmd, 0);
 
 	ereport(LOG, (errmsg(over ? "process %d no longer waits for %s \"%.*s\" after %.3f ms"
 							  : "process %d still waiting for %s \"%.*s\" after %.3f ms",
-						 MyProcPid, le_kind_word(cmd->kind), (int) name->len, name->data,
+						 MyProcPid, le_kind_word(cmd->kind), (int) name.len, name.data,
 						 (double) waited_us / LE_MS),
 				  over ? 0 : errhint("The views lock_election.waiters and locks show what it waits for.")));
 }
@@ -488,7 +488,7 @@ request_command(LeCommand *cmd, LeReply *reply, LeEachAnswer *answers, bool snap
 	if (cmd->nnames > 0)
 		cmd->name = cmd->names[reply->which];
 	if (cmd->type == LE_CMD_ACQUIRE && (reply->status == LE_OK || reply->status == LE_QUEUED))
-		le_xact_touched();
+		le_xact.is_touched = true;
 }
 
 void

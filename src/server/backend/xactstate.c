@@ -93,12 +93,6 @@ le_xact_reparent_acquires(SubTransactionId subxact, SubTransactionId parent)
 }
 
 void
-le_xact_touched(void)
-{
-	le_xact.is_touched = true;
-}
-
-void
 le_xact_fencing(void)
 {
 	if (!le_xact.has_fence)

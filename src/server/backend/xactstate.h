@@ -25,9 +25,6 @@ extern uint32 le_xact_number(void);
 /* The number of its next acquire. */
 extern uint32 le_xact_acquire(void);
 
-/* Something was acquired, released or fenced: PREPARE is refused. */
-extern void le_xact_touched(void);
-
 /*
  * This transaction holds a fence, or is about to take one.  From now on the
  * manager looks for it, and it is told when the transaction ends.

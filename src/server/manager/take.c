@@ -84,55 +84,52 @@ new_mail(Batch *batch, const Mail *mail)
 	return &batch->mails[batch->nmails++];
 }
 
-typedef struct Releasing
-{
-	LeCommand cmd;
-	LeTime now;
-	const LeReleases *releases;
-	bool lasts; /* COMMIT has something to wait for */
-} Releasing;
-
 /*
- * One release of a mailbox.  False: the batch is full, and this release is for the next one.
- * May not fail: the others of its commit may be applied already.
+ * Make the releases of a mailbox, from those on that an earlier batch has left, and note in
+ * its mail how far, and whether COMMIT has something to wait for.
  */
-static bool
-apply_release(void *arg, const LeReleaseItem *item, LeText name)
-{
-	Releasing *r = arg;
-	LeReply reply;
-
-	r->cmd.kind = (LeKind) item->kind;
-	r->cmd.name = name;
-	r->cmd.token = item->token;
-	r->cmd.role = item->role;
-	r->cmd.hold_for = item->hold_for_us;
-	r->cmd.holds = item->holds;
-
-	/* a few are made in one batch, however full that is */
-	if (r->releases->segment != DSM_HANDLE_INVALID && le_core_is_full(le_mgr.core))
-		return false;
-	le_core_apply(le_mgr.core, &r->cmd, r->now, &reply);
-	r->lasts |= reply.status == LE_OK && reply.wrote && !reply.bound &&
-				!le_answer_may_return(&reply, r->releases->durable_release, r->releases->need_standby);
-	return true;
-}
-
-/* Make the releases of a mailbox, and note in its mail how far, and whether COMMIT has something to wait for. */
 static void
 apply_releases(Mail *mail, LeTime now)
 {
 	LeMailbox *box = mailbox_of(mail->proc);
 	const LeReleases *releases = &box->releases;
-	Releasing r = {.cmd = {.type = LE_CMD_RELEASE, .session = box->session, .sessno = mail->proc},
-				   .now = now,
-				   .releases = releases};
+	LeCommand cmd = {.type = LE_CMD_RELEASE, .session = box->session, .sessno = mail->proc};
+	uint32 at = releases->done;
+	dsm_segment *segment;
+	const char *items;
 
 	pg_read_barrier();
-	r.cmd.xact = releases->xact;
-	mail->released_to = le_releases_each(releases, apply_release, &r);
-	mail->released = r.lasts;
-	Assert(mail->released_to >= releases->done && mail->released_to <= releases->len);
+	cmd.xact = releases->xact;
+	items = le_releases_open(releases, &segment);
+	if (items == NULL)
+	{
+		/* its pin keeps it; without it there is nothing to try again */
+		elog(LOG, "the releases of a commit are gone");
+		at = releases->len;
+	}
+
+	/* no error before the segment is detached.  A few are made in one batch, however full that is */
+	while (at < releases->len && (segment == NULL || !le_core_is_full(le_mgr.core)))
+	{
+		const LeReleaseItem *item = (const LeReleaseItem *) (items + at);
+		LeReply reply;
+
+		Assert(item->token > 0 && item->name_len <= LE_MAX_NAME && item->holds > 0);
+		cmd.kind = (LeKind) item->kind;
+		cmd.name = (LeText){(const char *) (item + 1), item->name_len};
+		cmd.token = item->token;
+		cmd.role = item->role;
+		cmd.hold_for = item->hold_for_us;
+		cmd.holds = item->holds;
+		le_core_apply(le_mgr.core, &cmd, now, &reply);
+		mail->released |= reply.status == LE_OK && reply.wrote && !reply.bound &&
+						  !le_answer_may_return(&reply, releases->durable_release, releases->need_standby);
+		at += le_release_size(item->name_len);
+	}
+	if (segment != NULL)
+		dsm_detach(segment);
+	mail->released_to = at;
+	Assert(at >= releases->done && at <= releases->len);
 	if (releases->done == 0)
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.requests[LE_CMD_RELEASE], 1);
 }

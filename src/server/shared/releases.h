@@ -17,20 +17,10 @@
 #define le_release_size(name_len) MAXALIGN(sizeof(LeReleaseItem) + (name_len))
 
 /*
- * Backend, while an error is still possible: room for len bytes of releases.
- * Fill it in, and call le_releases_keep(): the segment then outlives this
- * process, and belongs to the holder of its handle.
+ * Manager: the items, and the segment that they are in, which is to be detached; NULL:
+ * they are in the mailbox.  NULL: they are gone.
  */
-extern char *le_releases_make_room(uint32 len, dsm_segment **segment);
-extern dsm_handle le_releases_keep(dsm_segment *segment);
-
-/*
- * Manager: call apply for each release from "done" on, until it says false.  Returns
- * how far that is: what "done" is to be once the batch is committed.  apply may not
- * fail: a part of the batch is applied already.
- */
-typedef bool (*LeReleaseFn)(void *arg, const LeReleaseItem *item, LeText name);
-extern uint32 le_releases_each(const LeReleases *releases, LeReleaseFn apply, void *arg);
+extern const char *le_releases_open(const LeReleases *releases, dsm_segment **segment);
 
 /* The releases are made, or the extension is gone: give back their segment.  May not fail. */
 extern void le_releases_drop(LeReleases *releases);

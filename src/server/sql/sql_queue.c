@@ -40,7 +40,7 @@ le_enqueue(FunctionCallInfo fcinfo, LeAsk ask)
 	if (granted)
 		le_warn_old_snapshot(fcinfo, &cmd, &reply);
 
-	le_channel_name(cmd.kind, cmd.nnames > 0 ? cmd.names[0] : cmd.name, channel);
+	le_channel_name(cmd.kind, le_command_name(&cmd, 0), channel);
 	le_tuple_add(&tuple, Int64GetDatum(reply.token));
 	le_tuple_add(&tuple, BoolGetDatum(granted));
 	le_tuple_add(&tuple, Int64GetDatum(granted ? 0 : (int64) reply.position));

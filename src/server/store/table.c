@@ -195,7 +195,8 @@ le_table_open_loaded(StoreTable *table)
 void
 le_table_close(StoreTable *table)
 {
-	Assert(table->rel != NULL);
+	if (table->rel == NULL)
+		return;
 	ExecDropSingleTupleTableSlot(table->tuple);
 	for (int i = 0; i < table->nindexes; i++)
 		index_close(table->indexes[i], NoLock);

@@ -84,6 +84,7 @@ extern Relation le_table_open_to_load(StoreTable *table);
  */
 extern bool le_table_open_loaded(StoreTable *table);
 extern void le_table_open(StoreTable *table);
+/* Unless it is not open. */
 extern void le_table_close(StoreTable *table);
 
 /*

@@ -15,13 +15,6 @@
 #include "shared/shmem.h"
 #include "store/table.h"
 
-static void
-close_table(StoreTable *table)
-{
-	if (table->rel != NULL)
-		le_table_close(table);
-}
-
 bool
 le_store_open(LeCore *core)
 {
@@ -35,9 +28,9 @@ le_store_open(LeCore *core)
 void
 le_store_close(void)
 {
-	close_table(&le_slot_table);
-	close_table(&le_lease_table);
-	close_table(&le_queue_table);
+	le_table_close(&le_slot_table);
+	le_table_close(&le_lease_table);
+	le_table_close(&le_queue_table);
 }
 
 int
