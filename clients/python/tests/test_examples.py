@@ -160,20 +160,20 @@ def test_jobs_are_done_once(db):
     db.execute("CREATE TABLE job (id bigint PRIMARY KEY, done_at timestamptz)")
     db.execute("CREATE TABLE done (id bigint)")
     db.execute("CREATE RULE done AS ON UPDATE TO job DO ALSO INSERT INTO done VALUES (NEW.id)")
-    db.execute("INSERT INTO job SELECT generate_series(1, 1000)")
+    db.execute("INSERT INTO job SELECT generate_series(1, 300)")
 
     def left():
         return db.execute("SELECT count(*) FROM job WHERE done_at IS NULL").fetchone()[0]
 
     with programs(*[("worker.py",)] * 3) as workers:
-        until(lambda: left() < 950, 30)
+        until(lambda: left() < 270, 60)
         workers[0].signal(signal.SIGKILL)
         workers[1].signal(signal.SIGSTOP)
         until(lambda: left() == 0, 60)
         workers[1].signal(signal.SIGCONT)
         for worker in workers[1:]:
             assert worker.process.wait(20) == 0
-    assert db.execute("SELECT count(*), count(DISTINCT id) FROM done").fetchone() == (1000, 1000)
+    assert db.execute("SELECT count(*), count(DISTINCT id) FROM done").fetchone() == (300, 300)
     db.execute("DROP TABLE job, done")
 
 

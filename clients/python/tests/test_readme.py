@@ -1,5 +1,6 @@
 """The examples of README.md run, as they stand there."""
 
+import os
 import pathlib
 import re
 import subprocess
@@ -12,8 +13,10 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.MULTILINE 
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
-def test_example(block):
-    done = subprocess.run([sys.executable, "-W", "error", "-X", "dev", "-c", block], capture_output=True, text=True)
+def test_example(block, tmp_path):
+    command = [sys.executable, "-W", "error", "-X", "dev", "-c", block]
+    environment = {**os.environ, "PYTHONPATH": str(README.parent / "src")}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
 

@@ -259,6 +259,43 @@ def test_run_can_be_canceled(session, name, db):
         assert result == [None]
 
 
+def test_a_loss_is_told_while_the_session_is_stuck(name, db):
+    """As where libpq does not return."""
+    with lock_election.connect(ttl=0.5) as session:
+        hold = session.lock(name).acquire()
+        stuck = threading.Event()
+        session._post(stuck.wait, 20)
+        assert hold.lost.wait(10)
+        assert not hold.valid
+        with psycopg.connect() as work, pytest.raises(lock_election.LockLost):
+            hold.fence(work)
+        stuck.set()
+        assert hold.release() is False
+
+
+def test_waiters_are_granted_while_others_ask_without_end(session, name, db):
+    end = threading.Event()
+
+    def ask(i):
+        while not end.is_set():
+            with session.lock(f"{name} {i}"):
+                pass
+
+    with session.election(name).observe() as watch:
+        threads = [in_thread(ask, i)[0] for i in range(8)]
+        for _ in range(5):
+            with session.lock(name):
+                thread, result = in_thread(session.lock(name, wait=4).acquire)
+                until(lambda: waiters(db, name) == 1)
+            thread.join()
+            assert result[0].release() is True
+        with session.election(name, "a").campaign() as term:
+            assert next(watch) == ("a", term.token)
+        end.set()
+        for thread in threads:
+            thread.join()
+
+
 def test_cancel_ends_a_wait(session, name, db):
     with session.lock(name):
         lock = session.lock(name)

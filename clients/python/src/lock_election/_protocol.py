@@ -13,7 +13,7 @@ import os
 import random
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Collection, Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from typing import Protocol as Shape
 
 from . import _errors as errors
@@ -27,6 +27,7 @@ LOOKED_AT = 4 * TOGETHER  # requests that are looked at to find them
 OWNER_BYTES = 200
 LISTEN_PATIENCE = 0.3
 PAUSE = 0.1
+PATIENCE = 1.0  # of an observer, while others ask without end
 RETRY_FIRST = 0.05
 LOOK_INTERVAL = 5.0
 POLL_INTERVAL = 0.25
@@ -376,12 +377,16 @@ class Protocol:
             claim = self.by_token.get(int(digits)) if digits.isdigit() else None
             if claim is not None and claim in claim.lease.queued:
                 self.hinted[claim] = None
+        self._observe_soon([channel])
+
+    def _observe_soon(self, channels: Collection[str]) -> None:
         for observer in self.observers:
-            if observer.channel == channel:
-                observer.due = 0.0
+            if observer.channel in channels:
+                observer.due = min(observer.due, self.clock())
 
     def observe(self, observer: Observer) -> None:
         self.check_closed()
+        observer.due = self.clock()
         self.observers.append(observer)
         self._use_channel(observer.channel, 1)
         self.wire.wake()
@@ -450,8 +455,16 @@ class Protocol:
             await self._end_old()
         elif any(now >= self._look_time(lease) for lease in live):
             await self._look(min(live, key=self._look_time))
+        elif self.hinted:
+            await self._check()
+        elif self.listens is None and unheard:
+            await self._test_listen()
+        elif self.listens and unheard:
+            await self._listen()
         elif self.revoke:
             await self._revoke()
+        elif any(now >= observer.due + PATIENCE for observer in self.observers):
+            await self._observe(min(self.observers, key=lambda observer: observer.due))
         elif self.back:
             await self._give_back()
         elif self.calls:
@@ -459,12 +472,6 @@ class Protocol:
         elif self.asks:
             lease = next(iter(self.asks)).lease
             await (self._grant(lease) if lease.state is NEW else self._ask())
-        elif self.listens is None and unheard:
-            await self._test_listen()
-        elif self.listens and unheard:
-            await self._listen()
-        elif self.hinted:
-            await self._check()
         elif any(now >= observer.due for observer in self.observers):
             await self._observe(min(self.observers, key=lambda observer: observer.due))
         elif any(channel not in self.channels for channel in self.listening):
@@ -536,8 +543,7 @@ class Protocol:
         self.failures = 0
         for lease in self.leases.values():
             lease.look_at = 0.0 if lease.state is LIVE else NEVER
-        for observer in self.observers:
-            observer.due = 0.0
+        self._observe_soon(self.channels)
 
     # --- leases -----------------------------------------------------------------------------------------------------
 
@@ -844,9 +850,7 @@ class Protocol:
         # what was granted before is found by asking now
         for lease in self.leases.values():
             self.hinted.update((claim, None) for claim in lease.queued if claim.channel in new)
-        for observer in self.observers:
-            if observer.channel in new:
-                observer.due = 0.0
+        self._observe_soon(new)
 
     async def _check(self) -> None:
         """Are those granted that were announced?"""
@@ -898,7 +902,7 @@ class Protocol:
             else:
                 rows = await self._query(_CHANGES, observer.election, str(observer.after))
         except Error as error:
-            observer.due = 0.0
+            observer.due = self.clock()
             self._pause(error)
             return
         observer.after = observer.after or 0
@@ -909,7 +913,7 @@ class Protocol:
                 observer.last = leader
                 observer.tell(leader)
         if len(rows) == 100:
-            observer.due = 0.0
+            observer.due = self.clock()
 
     # --- the end ----------------------------------------------------------------------------------------------------
 

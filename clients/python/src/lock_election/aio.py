@@ -16,7 +16,19 @@ import functools
 import inspect
 import logging
 import weakref
-from typing import TYPE_CHECKING, Any, AsyncIterator, Awaitable, Callable, Coroutine, Generator, List, Optional, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    List,
+    Optional,
+    Set,
+    TypeVar,
+)
 
 from . import _errors as errors
 from ._base import Names, Seconds, Told, check_hold_for, check_names, check_ttl, new_protocol
@@ -36,8 +48,13 @@ _DEFAULT: Any = object()
 
 
 async def _within(event: asyncio.Event, seconds: Seconds) -> None:
-    with contextlib.suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(event.wait(), seconds)
+    """Until it is set, for so many seconds. (Before Python 3.12 wait_for can swallow a cancellation.)"""
+    if not event.is_set():
+        waiting = asyncio.ensure_future(event.wait())
+        try:
+            await asyncio.wait([waiting], timeout=seconds)
+        finally:
+            waiting.cancel()
 
 
 class Lost(asyncio.Event):
@@ -283,6 +300,7 @@ class Session:
         check_ttl(ttl)
         self._arguments = (conninfo, ttl, name)
         self._worker: Optional[asyncio.Task[None]] = None
+        self._tasks: Set[asyncio.Task[Any]] = set()
 
     async def _open(self) -> Session:
         self._loop = asyncio.get_running_loop()
@@ -462,7 +480,9 @@ class Session:
         try:
             result = on_lost(hold)
             if inspect.iscoroutine(result):
-                self._loop.create_task(result).add_done_callback(lambda task: task.cancelled() or task.result())
+                task = self._loop.create_task(result)
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
         except Exception:
             log.exception("on_lost of %r", hold)
 
