@@ -26,6 +26,8 @@ class Hold:
         self.lost = None  # when it was told lost
         self.why = None
         self.forced = False
+        self.asked = None  # the question that is under way, whether it is valid
+        self.leaving = False  # it is about to be given back
 
     def __str__(self):
         return f"{self.agent.name}'s {self.hold} of {', '.join(self.names)}"

@@ -67,7 +67,7 @@ class Link:
         except OSError:
             self.end()
             return
-        tasks = [asyncio.create_task(self.requests()), asyncio.create_task(self.answers())]
+        tasks = [asyncio.create_task(self.half(self.requests())), asyncio.create_task(self.half(self.answers()))]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -81,6 +81,13 @@ class Link:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self.end()
+
+    async def half(self, what):
+        """One direction, until one of the ends is gone."""
+        try:
+            await what
+        except (OSError, EOFError):
+            pass
 
     def end(self, reset=False):
         """Ends both sides; reset: at once, by RST."""

@@ -40,6 +40,7 @@ ARGUMENTS = {
     "block": ["ms"],
     "threads": [],
 }
+GIVE_BACK = ("release", "resign", "abandon", "close")
 TIMES = ("ttl", "wait", "hold_for", "limit", "ms")
 # What a command makes of an agent's features.
 NEEDS = {
@@ -271,15 +272,15 @@ class Scenario:
 
     async def sample(self):
         """Asks again and again whether what is held is valid, and until when."""
-        asked = {}
         while self.text.get("sample", True):
             for hold in list(self.holds.values()):
                 agent = hold.agent
-                call = asked.get(id(hold))
+                call = hold.asked
                 if call is not None and call.answer.done():
                     self.sampled(hold, call.answer.result())
-                if (call is None or call.answer.done()) and not agent.is_stopped() and not agent.dead_at:
-                    asked[id(hold)] = agent.give(quiet=True, do="valid", hold=hold.hold)
+                if (call is None or call.answer.done()) and not hold.leaving and not agent.is_stopped() \
+                        and not agent.dead_at:
+                    hold.asked = agent.give(quiet=True, do="valid", hold=hold.hold)
             await asyncio.sleep(SAMPLE_EVERY)
 
     def sampled(self, hold, answer):
@@ -393,6 +394,8 @@ class Scenario:
         if step.verb == "block":
             start = now()
             agent.blocked.append([start, start + command["ms"] + 200])
+        if step.verb in GIVE_BACK:
+            await self.leave(agent, command)
         call = agent.give(**command)
         task = asyncio.create_task(self.take_answer(agent, call))
         self.tasks.append(task)
@@ -402,12 +405,22 @@ class Scenario:
         else:
             await self.expect(call, task, step)
 
+    async def leave(self, agent, command):
+        """What is about to be given back loses its name: nobody asks for it any more."""
+        asked = []
+        for hold in self.holds.values():
+            if hold.agent is agent and (command["do"] == "close" or hold.hold == command["hold"]):
+                hold.leaving = True
+                asked += [hold.asked.answer] if hold.asked else []
+        if asked and not agent.is_stopped():
+            await asyncio.wait(asked, timeout=1)
+
     async def take_answer(self, agent, call):
         answer = await asyncio.shield(call.answer)
         do = call.command["do"]
         if do in ("acquire", "campaign", "try_each"):
             self.granted(agent, call.command, answer)
-        elif do in ("release", "resign", "abandon", "close") and answer["status"] != "dead":
+        elif do in GIVE_BACK and answer["status"] != "dead":
             self.given_back(agent, call.command, answer)
         elif do == "open" and answer["status"] == "ok":
             self.leases[f"{agent.name}.{call.command['session']}"] = answer.get("lease")
