@@ -233,10 +233,11 @@ LE_ENV+=(PARTS="$PARTS" CLIENTS="$CLIENTS" SCENARIOS="${SCENARIOS:-}" SEEDS="${S
 	PYTEST_FLAGS="${PYTEST_FLAGS:-}" GO_FLAGS="${GO_FLAGS:-}" MAVEN_FLAGS="${MAVEN_FLAGS:-}" TMPDIR="$LE_TMP/work")
 rc=0
 le_run clients/test.sh || rc=$?
-[ ! -e "$LE_TMP/src/build/conformance/results.json" ] || {
+for file in "$LE_TMP"/src/build/conformance/{results.json,*.log}; do
+	[ -e "$file" ] || continue
 	mkdir -p "$LE_ROOT/build/conformance"
-	cp "$LE_TMP/src/build/conformance/results.json" "$LE_ROOT/build/conformance/"
-	le_say "written: build/conformance/results.json"
-}
+	cp "$file" "$LE_ROOT/build/conformance/"
+	le_say "written: build/conformance/${file##*/}"
+done
 keep_compiled
 exit $rc

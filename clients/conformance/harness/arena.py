@@ -20,7 +20,7 @@ ROOT = HERE.parent.parent
 # Scenarios wait for most of their time.
 AT_ONCE = int(os.environ.get("LE_AT_ONCE", "12"))
 OWN_AT_ONCE = 4
-RESULTS = ROOT / "build/conformance/results.json"
+RESULTS = ROOT / "build/conformance"
 
 
 class Client:
@@ -154,9 +154,14 @@ class Arena:
         for client in clients:
             self.result(f"random {seed}", client, what, why=why)
 
+    def save(self, name, text):
+        path = RESULTS / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path.relative_to(ROOT)
+
     def close(self):
-        RESULTS.parent.mkdir(parents=True, exist_ok=True)
-        RESULTS.write_text(json.dumps(self.results, indent=1) + "\n", encoding="utf-8")
+        self.save("results.json", json.dumps(self.results, indent=1) + "\n")
         self.do(self.shared.end())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join()

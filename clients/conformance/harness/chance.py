@@ -47,6 +47,7 @@ class History:
     entries: list = field(default_factory=list)
     holds: list = field(default_factory=list)
     lease: str = None
+    agent: object = None
 
 
 class Session:
@@ -75,7 +76,8 @@ class Session:
         answer = await self.ask(do="open", session=self.name, dsn=self.world.dsn(self.agent), ttl=TTL, name="chance")
         if answer["status"] != "ok":
             return False
-        self.history = History(f"{self.agent.name}-{self.name}-{len(self.world.histories)}", lease=answer["lease"])
+        self.history = History(f"{self.agent.name}-{self.name}-{len(self.world.histories)}", lease=answer["lease"],
+                               agent=self.agent)
         self.world.histories.append(self.history)
         self.history.entries.append(Entry("grant_lease", answer["sent"], answer["at"], "ok", lease=answer["lease"]))
         return True
@@ -117,8 +119,8 @@ class Session:
             self.world.take_losses(self.agent, held)
             held.sample(answer)
             if answer.get("valid"):
-                # the renewal that this deadline comes from
-                sent = answer["at"] + answer["deadline"] - ROUNDING - TTL + MARGIN
+                # the renewal that this deadline comes from, or a little earlier
+                sent = answer["sent"] + answer["deadline"] - ROUNDING - TTL + MARGIN
                 self.history.entries.append(Entry("keep_alive", sent, answer["at"], "ok", lease=self.history.lease))
             if not answer.get("valid") or now() >= end or self.world.over:
                 return
@@ -182,8 +184,10 @@ class World:
                 await self.begin_agent()
             await self.harm()
             await self.finish()
+            self.judge()
         except (Failure, asyncio.TimeoutError) as e:
-            raise type(e)(f"seed {self.seed}: {e}\n" + "\n".join(self.lines[-60:])) from None
+            log = self.arena.save(f"random-{self.seed}.log", "\n".join(self.lines) + "\n")
+            raise type(e)(f"seed {self.seed}: {e}; the whole story is in {log}") from None
         finally:
             for task in self.sessions:
                 task.cancel()
@@ -193,6 +197,8 @@ class World:
             for proxy in self.proxies.values():
                 await proxy.close()
             await self.server.end()
+
+    def judge(self):
         held = [hold for history in self.histories for hold in history.holds]
         judge.check_exclusion(held)
         judge.check_tokens(held)
@@ -205,14 +211,27 @@ class World:
             self.proxies[agent].heal()
             if agent.is_stopped():
                 agent.go_on()
+        quit_at = {}
         for agent in self.agents:
             if not agent.dead_at:
+                quit_at[agent] = now()
                 await agent.quit(20000)
         _, pending = await asyncio.wait(self.sessions, timeout=PATIENCE / 1000 + 30)
         if pending:
             raise Failure("a call has never answered")
         for task in self.sessions:
             task.result()
+        for history in self.histories:
+            self.quit(history, quit_at.get(history.agent))
+
+    @staticmethod
+    def quit(history, when):
+        """An agent whose input has ended gives all back, and revokes its leases."""
+        if when is None:
+            return
+        history.entries.append(Entry("revoke_lease", when, when, "unknown", lease=history.lease))
+        for hold in history.holds:
+            hold.ended = min(hold.ended or when, when)
 
     # --- faults ---
 

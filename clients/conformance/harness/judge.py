@@ -41,7 +41,8 @@ class Hold:
         if self.lost is not None and answer["sent"] > self.lost:
             raise Violation(f"{self} was told lost at {self.lost:.0f}, and is valid at {answer['at']:.0f}")
         self.seen = max(self.seen, answer["at"])
-        self.promised = max(self.promised, answer["at"] + answer["deadline"])
+        # counted from before the call: the agent may not have run for a while after the client had looked at the clock
+        self.promised = max(self.promised, answer["sent"] + answer["deadline"])
 
     def until(self):
         """The end of what the agent believed."""
