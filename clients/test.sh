@@ -227,7 +227,7 @@ le_extra_packages libjansson-dev pgbouncer
 python_packages
 LE_ENV+=(PATH="$LE_TMP/venv/bin:$LE_BIN:$PATH:/usr/sbin")
 if has "$PARTS" go || has "$CLIENTS" go || has "$PARTS" conformance; then go_packages; fi
-if has "$PARTS" java || has "$CLIENTS" java; then java_packages; fi
+if has "$PARTS" java || { has "$PARTS" conformance && has "$CLIENTS" java; }; then java_packages; fi
 if has "$PARTS" node || { has "$PARTS" conformance && has "$CLIENTS" node; }; then node_packages; fi
 LE_ENV+=(PARTS="$PARTS" CLIENTS="$CLIENTS" SCENARIOS="${SCENARIOS:-}" SEEDS="${SEEDS:-}"
 	PYTEST_FLAGS="${PYTEST_FLAGS:-}" GO_FLAGS="${GO_FLAGS:-}" MAVEN_FLAGS="${MAVEN_FLAGS:-}" TMPDIR="$LE_TMP/work")

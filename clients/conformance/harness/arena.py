@@ -50,6 +50,9 @@ def find_clients(wanted, say):
         if name == "go" and not os.environ.get("LE_GO"):
             say("go is skipped: there is no Go that is new enough")
             continue
+        if name == "java" and not os.environ.get("LE_MAVEN"):
+            say("java is skipped: there is no JDK and Maven")
+            continue
         if "build" in entry:
             (ROOT / "build/conformance").mkdir(parents=True, exist_ok=True)
             built = subprocess.run(shlex.split(entry["build"]), cwd=ROOT, capture_output=True, text=True, check=False)

@@ -55,7 +55,7 @@ public final class LockElection implements AutoCloseable {
 		this.options = options;
 		this.clock = clock;
 		ownExecutor = new ThreadPoolExecutor(1, 1, 1, TimeUnit.SECONDS, new LinkedBlockingQueue<>(), task -> {
-			Thread thread = new Thread(task, "lock_election listeners " + options.name);
+			Thread thread = new Thread(task, listenersName());
 			thread.setDaemon(true);
 			return thread;
 		});
@@ -419,7 +419,22 @@ public final class LockElection implements AutoCloseable {
 		} finally {
 			opening.unlock();
 			ownExecutor.shutdown();
+			joinListeners();
 		}
+	}
+
+	/** What is told is told before close() returns, unless a listener closes. */
+	private void joinListeners() {
+		try {
+			if (!Thread.currentThread().getName().equals(listenersName()))
+				ownExecutor.awaitTermination(1, TimeUnit.SECONDS);
+		} catch (InterruptedException e) {
+			Thread.currentThread().interrupt();
+		}
+	}
+
+	private String listenersName() {
+		return "lock_election listeners " + options.name;
 	}
 
 	private static Duration left(long until) {

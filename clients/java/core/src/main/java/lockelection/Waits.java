@@ -98,7 +98,7 @@ final class Waits {
 				session.gone(lease);
 			throw e;
 		}
-		Set<Hold> there = new HashSet<>();
+		Map<Hold, Integer> names = new HashMap<>();
 		for (Object[] row : rows) {
 			long token = (Long) row[2];
 			boolean granted = (Boolean) row[3];
@@ -108,21 +108,24 @@ final class Waits {
 			Hold hold = requests.byToken(token);
 			if (hold == null)
 				continue;
-			there.add(hold);
+			names.merge(hold, 1, Integer::sum);
 			if (hold.isWanted() && granted)
 				requests.held(hold);
 		}
 		lease.look = false;
 		requests.askAgain(lease);
 		for (Hold hold : requests.all(on -> on == lease)) {
-			if ((hold.phase == Phase.GRANTED || hold.phase == Phase.QUEUED) && hold.view != View.OVER && !there.contains(hold))
+			boolean known = hold.phase == Phase.GRANTED || hold.phase == Phase.QUEUED;
+			if (known && hold.view != View.OVER && names.getOrDefault(hold, 0) < hold.request.names.size())
 				lost(hold);
 		}
 	}
 
+	/** The other names of several are given back. */
 	private void lost(Hold hold) {
 		requests.over(hold, LockException.of(Status.LOST, "the server has ended it: released by force"));
-		requests.done(hold, null);
+		if (hold.request.names.size() == 1)
+			requests.done(hold, null);
 	}
 
 	// --- work ---
