@@ -162,6 +162,15 @@ public final class LockElection implements AutoCloseable {
 		return session.lease.id;
 	}
 
+	/**
+	 * The TTL of the session.
+	 *
+	 * @return as the options have it
+	 */
+	public Duration ttl() {
+		return options.ttl;
+	}
+
 	// --- locks ---
 
 	/**

@@ -9,6 +9,8 @@ import java.util.concurrent.locks.ReentrantLock;
 /**
  * A lock as a {@link Lock}: the thread that locks it owns it, may lock it again, and has to unlock it. Waits are in the
  * order of arrival. A session that has ended is opened again. It has no conditions.
+ *
+ * <p>If it was lost, locking it once more throws {@link LockLostException}, and so does unlocking it.
  */
 public final class NamedLock implements Lock {
 	private final LockElection locks;
@@ -53,9 +55,9 @@ public final class NamedLock implements Lock {
 	 */
 	public void lock(Duration ttl) {
 		boolean interrupted = false;
-		local.lock();
 		try {
 			while (true) {
+				local.lock();
 				try {
 					acquire(ttl, null);
 					return;
@@ -64,8 +66,6 @@ public final class NamedLock implements Lock {
 				}
 			}
 		} finally {
-			if (hold == null)
-				local.unlock();
 			if (interrupted)
 				Thread.currentThread().interrupt();
 		}
@@ -74,12 +74,7 @@ public final class NamedLock implements Lock {
 	@Override
 	public void lockInterruptibly() throws InterruptedException {
 		local.lockInterruptibly();
-		try {
-			acquire(null, null);
-		} finally {
-			if (hold == null)
-				local.unlock();
-		}
+		acquire(null, null);
 	}
 
 	@Override
@@ -114,17 +109,23 @@ public final class NamedLock implements Lock {
 			return true;
 		} catch (NotAcquiredException e) {
 			return false;
-		} finally {
-			if (hold == null)
-				local.unlock();
 		}
 	}
 
+	/** The thread has the local lock, and loses it again if this does not succeed. */
 	private void acquire(Duration ttl, Duration wait) throws InterruptedException {
-		if (local.getHoldCount() > 1)
-			return;
-		locks.reopen();
-		hold = locks.acquire(request.ttl(ttl == null ? request.ttl : ttl), wait);
+		boolean done = false;
+		try {
+			if (local.getHoldCount() == 1) {
+				locks.reopen();
+				hold = locks.acquire(request.ttl(ttl == null ? request.ttl : ttl), wait);
+			} else if (!hold.isValid())
+				throw hold.lost();
+			done = true;
+		} finally {
+			if (!done)
+				local.unlock();
+		}
 	}
 
 	/**

@@ -433,9 +433,9 @@ final class Session {
 	/** Now and then it looks without a deadline in sight: waiting does not count the time of a suspended machine. */
 	private void watch() {
 		while (!finished) {
+			check(); // tells at once, as waiting would not
 			lock();
 			try {
-				checkDeadlines();
 				long left = SECOND;
 				for (Lease l : leases.values()) {
 					if (l.id != 0)

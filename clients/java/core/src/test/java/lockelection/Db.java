@@ -10,8 +10,8 @@ import java.util.UUID;
 import java.util.concurrent.Callable;
 
 /** The server that PGHOST, PGPORT, PGUSER and PGDATABASE name. */
-final class Db {
-	static final String URL = String.format("jdbc:postgresql://%s:%s/%s?user=%s", env("PGHOST", "127.0.0.1"),
+public final class Db {
+	public static final String URL = String.format("jdbc:postgresql://%s:%s/%s?user=%s", env("PGHOST", "127.0.0.1"),
 			env("PGPORT", "5432"), env("PGDATABASE", "postgres"), env("PGUSER", "postgres"));
 
 	private Db() {
@@ -22,11 +22,11 @@ final class Db {
 		return value == null ? otherwise : value;
 	}
 
-	static Connection connect() throws SQLException {
+	public static Connection connect() throws SQLException {
 		return DriverManager.getConnection(URL);
 	}
 
-	static Object sql(String sql) throws SQLException {
+	public static Object sql(String sql) throws SQLException {
 		try (Connection connection = connect(); Statement statement = connection.createStatement()) {
 			if (!statement.execute(sql))
 				return null;
@@ -35,16 +35,16 @@ final class Db {
 		}
 	}
 
-	static String name() {
+	public static String name() {
 		return UUID.randomUUID().toString();
 	}
 
-	static LockElection open(long ttlMillis) {
+	public static LockElection open(long ttlMillis) {
 		return LockElection.connect(URL, new Options().ttl(Duration.ofMillis(ttlMillis)).name("test"));
 	}
 
 	/** Waits until a condition is true, at most 20 s. */
-	static void until(Callable<Boolean> condition) throws Exception {
+	public static void until(Callable<Boolean> condition) throws Exception {
 		long end = System.nanoTime() + Duration.ofSeconds(20).toNanos();
 		while (!condition.call()) {
 			if (System.nanoTime() > end)
@@ -53,8 +53,16 @@ final class Db {
 		}
 	}
 
+	/** Restarts the server, if the tests run as its account and have pg_ctl. */
+	public static void restart() throws Exception {
+		Process process = new ProcessBuilder("pg_ctl", "-D", (String) sql("SHOW data_directory"), "-l", "/dev/null", "-m", "fast",
+				"-w", "-s", "restart").redirectErrorStream(true).redirectOutput(ProcessBuilder.Redirect.DISCARD).start();
+		if (process.waitFor() != 0)
+			throw new AssertionError("pg_ctl: " + process.exitValue());
+	}
+
 	/** How many wait for a name, as the server sees it. */
-	static long waiters(String name) throws SQLException {
+	public static long waiters(String name) throws SQLException {
 		return (Long) sql("SELECT count(*) FROM lock_election.waiters WHERE name = '" + name + "'");
 	}
 }

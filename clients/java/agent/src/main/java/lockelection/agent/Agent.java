@@ -155,7 +155,7 @@ public final class Agent {
 		else if (e instanceof SQLException) {
 			state = ((SQLException) e).getSQLState();
 			answer.addProperty("status", String.valueOf(state).startsWith("08") ? "unavailable"
-					: "42501".equals(state) ? "denied" : "failed");
+					: "40P01".equals(state) ? "deadlock" : "42501".equals(state) ? "denied" : "failed");
 		} else {
 			e.printStackTrace();
 			answer.addProperty("status", e instanceof IllegalArgumentException ? "invalid" : "failed");

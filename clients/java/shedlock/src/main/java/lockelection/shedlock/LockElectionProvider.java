@@ -1,0 +1,110 @@
+package lockelection.shedlock;
+
+import java.time.Duration;
+import java.util.Objects;
+import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import lockelection.Hold;
+import lockelection.LockElection;
+import lockelection.LockException;
+import lockelection.Request;
+import net.javacrumbs.shedlock.core.AbstractSimpleLock;
+import net.javacrumbs.shedlock.core.ExtensibleLockProvider;
+import net.javacrumbs.shedlock.core.LockConfiguration;
+import net.javacrumbs.shedlock.core.SimpleLock;
+
+/**
+ * ShedLock's locks as those of a {@link LockElection}. They need no table.
+ *
+ * <p>{@code lockAtMostFor} bounds how long a task has the lock; it does not have to be guessed for the case that a
+ * process dies. Then the lock is free after the session's TTL, or after {@code lockAtLeastFor} if that is longer.
+ * {@code lockAtLeastFor} closes the name at the server, at most for its setting lock_election.max_hold_for (1 day).
+ *
+ * <p>A session that has ended, after an outage that was longer than its TTL, is opened again.
+ */
+public final class LockElectionProvider implements ExtensibleLockProvider {
+	private final LockElection locks;
+	private final String prefix;
+
+	/**
+	 * With names that begin with "shedlock ".
+	 *
+	 * @param locks to be closed after the scheduler
+	 */
+	public LockElectionProvider(LockElection locks) {
+		this(locks, "shedlock ");
+	}
+
+	/**
+	 * With a prefix of your own.
+	 *
+	 * @param locks to be closed after the scheduler
+	 * @param prefix of the names; with it they have at most 255 bytes
+	 */
+	public LockElectionProvider(LockElection locks, String prefix) {
+		this.locks = Objects.requireNonNull(locks);
+		this.prefix = Objects.requireNonNull(prefix);
+	}
+
+	@Override
+	public Optional<SimpleLock> lock(LockConfiguration configuration) {
+		Duration atLeast = configuration.getLockAtLeastFor();
+		Request request = Request.exclusive(prefix + configuration.getName())
+				.ttl(atLeast.compareTo(locks.ttl()) > 0 ? atLeast : null);
+		long asked = System.nanoTime();
+		try {
+			locks.reopen();
+			return locks.tryAcquire(request).map(hold -> new Lock(configuration, hold, asked, System.nanoTime()));
+		} catch (InterruptedException e) {
+			Thread.currentThread().interrupt();
+			return Optional.empty();
+		} catch (LockException e) {
+			throw new net.javacrumbs.shedlock.support.LockException("Can not acquire " + request, e);
+		}
+	}
+
+	private static final class Lock extends AbstractSimpleLock {
+		private final Hold hold;
+		/** Before the server was asked for the hold. */
+		private final long asked;
+		/** From when lockAtMostFor and lockAtLeastFor count. */
+		private final long since;
+		private final CompletableFuture<Boolean> expired = new CompletableFuture<>();
+
+		Lock(LockConfiguration configuration, Hold hold, long asked, long since) {
+			super(configuration);
+			this.hold = hold;
+			this.asked = asked;
+			this.since = since;
+			expired.thenAcceptAsync(over -> {
+				if (over)
+					hold.close();
+			});
+			expired.completeOnTimeout(true, configuration.getLockAtMostFor().toNanos(), TimeUnit.NANOSECONDS);
+		}
+
+		/** The name stays closed until lockAtLeastFor is over; the server counts from the grant, which came after "asked". */
+		@Override
+		protected void doUnlock() {
+			Duration atLeast = lockConfiguration.getLockAtLeastFor();
+			boolean over = System.nanoTime() - since >= atLeast.toNanos();
+			try {
+				if (expired.complete(false))
+					hold.release(over ? null : atLeast.plusNanos(since - asked));
+			} catch (LockException e) {
+				if (e.status() != LockException.Status.UNKNOWN) // otherwise the session goes on trying
+					throw new net.javacrumbs.shedlock.support.LockException("Can not unlock " + hold, e);
+			}
+		}
+
+		@Override
+		protected Optional<SimpleLock> doExtend(LockConfiguration next) {
+			if (!expired.complete(false) || !hold.isValid()) {
+				hold.close();
+				return Optional.empty();
+			}
+			return Optional.of(new Lock(next, hold, asked, System.nanoTime()));
+		}
+	}
+}

@@ -1,0 +1,2 @@
+/** Locks for ShedLock: {@link lockelection.shedlock.LockElectionProvider}. */
+package lockelection.shedlock;

@@ -1,0 +1,128 @@
+package lockelection.shedlock;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.time.Duration;
+import java.time.Instant;
+import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import lockelection.Db;
+import lockelection.Hold;
+import lockelection.LockElection;
+import lockelection.Request;
+import lockelection.State;
+import net.javacrumbs.shedlock.core.ExtensibleLockProvider;
+import net.javacrumbs.shedlock.core.LockConfiguration;
+import net.javacrumbs.shedlock.core.SimpleLock;
+import net.javacrumbs.shedlock.support.LockException;
+import net.javacrumbs.shedlock.test.support.AbstractExtensibleLockProviderIntegrationTest;
+import net.javacrumbs.shedlock.test.support.FuzzTester;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** ShedLock's own tests, and more. */
+@Timeout(120)
+class LockElectionProviderTest extends AbstractExtensibleLockProviderIntegrationTest {
+	private LockElection locks;
+	private LockElection watching;
+
+	@BeforeEach
+	void open() {
+		locks = Db.open(30_000);
+		watching = Db.open(30_000);
+	}
+
+	@AfterEach
+	void close() {
+		locks.close();
+		watching.close();
+	}
+
+	@Override
+	protected ExtensibleLockProvider getLockProvider() {
+		return new LockElectionProvider(locks);
+	}
+
+	private boolean isLocked(String name) {
+		try {
+			Optional<Hold> hold = watching.tryAcquire(Request.exclusive("shedlock " + name));
+			hold.ifPresent(Hold::close);
+			return hold.isEmpty();
+		} catch (InterruptedException e) {
+			throw new AssertionError(e);
+		}
+	}
+
+	@Override
+	protected void assertUnlocked(String name) {
+		assertFalse(isLocked(name));
+	}
+
+	@Override
+	protected void assertLocked(String name) {
+		assertTrue(isLocked(name));
+	}
+
+	private SimpleLock locked() {
+		return getLockProvider().lock(lockConfig(LOCK_NAME1)).orElseThrow();
+	}
+
+	@Test
+	void aRestartOfTheServerLetsNoTwoIn() throws Exception {
+		FuzzTester fuzz = new FuzzTester(getLockProvider(), Duration.ofMillis(1), Duration.ofMinutes(5), 300);
+		CompletableFuture<Void> run = CompletableFuture.runAsync(() -> {
+			try {
+				fuzz.doFuzzTest();
+			} catch (Exception e) {
+				throw new IllegalStateException(e);
+			}
+		});
+		Db.until(() -> Db.sql("SELECT 1 FROM lock_election.locks WHERE name = 'shedlock lock1'") != null);
+		Db.restart();
+		assertFalse(run.isDone());
+		Db.restart();
+		run.get(100, TimeUnit.SECONDS);
+	}
+
+	@Test
+	void aRestartOfTheServerKeepsTheLock() throws Exception {
+		SimpleLock lock = locked();
+		Db.restart();
+		assertLocked(LOCK_NAME1);
+		lock.unlock();
+		assertUnlocked(LOCK_NAME1);
+	}
+
+	@Test
+	void aSessionThatHasEndedIsOpenedAgain() throws Exception {
+		Db.sql("SELECT revoke_lease(" + locks.lease() + ")");
+		Db.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'lock_election'");
+		Db.until(() -> locks.state() == State.ENDED);
+		locked().unlock();
+	}
+
+	@Test
+	void aLockIsKeptForTheLeastTimeIfItsProcessDies() throws Exception {
+		LockElection dying = Db.open(500);
+		LockConfiguration configuration =
+				new LockConfiguration(Instant.now(), LOCK_NAME1, Duration.ofMinutes(5), Duration.ofSeconds(60));
+		new LockElectionProvider(dying).lock(configuration).orElseThrow();
+		Object left = Db.sql("SELECT extract(epoch FROM lease_time_to_live(lease))::float8 > 55 FROM lock_election.locks"
+				+ " WHERE name = 'shedlock " + LOCK_NAME1 + "'");
+		assertEquals(true, left);
+		dying.close();
+	}
+
+	@Test
+	void aBadNameIsToldInTheWayOfShedLock() {
+		LockConfiguration configuration =
+				new LockConfiguration(Instant.now(), "x".repeat(300), Duration.ofMinutes(5), Duration.ZERO);
+		assertThrows(LockException.class, () -> getLockProvider().lock(configuration));
+	}
+}
