@@ -140,8 +140,9 @@ def test_fenced_writes_are_not_lost(db):
         return db.execute("SELECT amount FROM balance").fetchone()[0]
 
     def grows(by=5):
+        """One that is stopped in its fenced transaction is in the way for lock_election.fence_timeout, a minute."""
         goal = amount() + by
-        until(lambda: amount() >= goal, 30)
+        until(lambda: amount() >= goal, 120)
 
     with programs(*[("fenced.py", 1)] * 3) as writers:
         grows()
@@ -169,8 +170,10 @@ def test_jobs_are_done_once(db):
         until(lambda: left() < 270, 60)
         workers[0].signal(signal.SIGKILL)
         workers[1].signal(signal.SIGSTOP)
-        until(lambda: left() == 0, 60)
+        # one that is stopped in a fenced transaction keeps its job for lock_election.fence_timeout, a minute
+        until(lambda: left() <= 1, 60)
         workers[1].signal(signal.SIGCONT)
+        until(lambda: left() == 0, 60)
         for worker in workers[1:]:
             assert worker.process.wait(20) == 0
     assert db.execute("SELECT count(*), count(DISTINCT id) FROM done").fetchone() == (300, 300)
