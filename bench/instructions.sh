@@ -2,8 +2,8 @@
 # How many instructions the manager and a backend spend on a transaction of a fixed script with one client, counted by
 # callgrind: whatever else the machine does, and nearly the same each time. What the kernel does is not in it.
 #
-#   ONLY="pair try renew select1"   which
-#   FEW=200 MANY=1200               transactions of two runs, of which the difference counts
+#   ONLY="pair each try renew select1"   which; each: 100 pairs in two calls
+#   FEW=200 MANY=1200               transactions of two runs, of which the difference counts; of each, a tenth
 #   FUNCTIONS=10                    so many of the most expensive functions are listed
 #   PG_MAJOR                        PostgreSQL's version
 set -eu
@@ -15,7 +15,7 @@ if [ -z "${LE_RUN:-}" ]; then
 	exit
 fi
 
-ONLY=${ONLY:-pair try renew select1}
+ONLY=${ONLY:-pair each try renew select1}
 FEW=${FEW:-200}
 MANY=${MANY:-1200}
 FUNCTIONS=${FUNCTIONS:-10}
@@ -27,6 +27,11 @@ cat >"$dir/pair.sql" <<'SQL'
 \set n random(1, 1000000)
 SELECT acquire_lock('lock' || :n, '10 s') AS token \gset
 SELECT release_lock('lock' || :n, :token)
+SQL
+cat >"$dir/each.sql" <<'SQL'
+SELECT array_agg(name) AS names, array_agg(token) AS tokens FROM try_acquire_each(
+  ARRAY(SELECT DISTINCT 'lock' || (1 + random() * 999999)::int FROM generate_series(1, 100)), '10 s') \gset
+SELECT count(*) FROM release_each(:names, :tokens)
 SQL
 echo "SELECT try_acquire_lock('busy', '10 s')" >"$dir/try.sql"
 echo "SELECT renew_lock('busy', :token)" >"$dir/renew.sql"
@@ -78,7 +83,7 @@ report()
 		$all += $_ foreach values %n;
 		printf "   %s: %.0f\n", $title, $all;
 		printf "   %10.0f %s\n", $n{$_}, $_ foreach (sort { $n{$b} <=> $n{$a} } keys %n)[0 .. $top - 1];
-	' "$dir/$FEW.$1" "$dir/$MANY.$1" $((MANY - FEW)) "$FUNCTIONS" "$1"
+	' "$dir/$few.$1" "$dir/$many.$1" $((many - few)) "$FUNCTIONS" "$1"
 }
 
 echo "-- instructions of one transaction, $((MANY - FEW)) of them" >&2
@@ -87,8 +92,10 @@ server_start instructions 'log_connections = on
 stop
 rm -f "$dir"/callgrind.[0-9]*
 for script in $ONLY; do
-	run "$script" "$FEW"
-	run "$script" "$MANY"
+	few=$FEW many=$MANY
+	[ "$script" != each ] || few=$((FEW / 10)) many=$((MANY / 10))
+	run "$script" "$few"
+	run "$script" "$many"
 	echo "$script"
 	report manager
 	report backend
