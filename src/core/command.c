@@ -95,8 +95,10 @@ le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	LeCommand by_token = *cmd;
 	LeEntry *entry;
+	LeSlot *slot;
 	LeTime closed_until = 0;
 	uint32_t holds = cmd->holds > 0 ? cmd->holds : 1;
+	bool later;
 
 	if (cmd->session != 0)
 		le_session_touch(core, cmd->session, cmd->sessno, cmd->xact, now);
@@ -134,7 +136,11 @@ le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		reply->bound = false;
 		reply->may_return = false;
 	}
+	slot = entry->slot;
+	later = cmd->later && reply->may_return && slot != NULL && !slot->row.dirty;
 	le_entry_end(core, entry, LE_END_RELEASED, closed_until, now);
+	if (later)
+		le_write_later(core, slot, by_token.token, now);
 }
 
 /*

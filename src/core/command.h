@@ -166,6 +166,7 @@ typedef struct LeCommand
 								 * AWAIT */
 	bool enqueue;     /* ACQUIRE: enter the queue, answer at once */
 	bool all_holds;   /* RELEASE */
+	bool later;       /* RELEASE: what may return need not be written with this batch */
 	uint32_t holds;   /* RELEASE: so many of them; 0: one */
 	int64_t from;     /* FORCE, FORCE_ROLE, SET_PERMITS, REVOKE_LEASE, LEASE_HOLDS: go on from
 								 * here, as the reply before has said; 0: begin */

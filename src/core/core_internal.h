@@ -97,6 +97,8 @@ typedef struct LeEnding
 #define LE_MAX_IDLE 4096
 /* Names that are remembered to have lost their rows, by their hashes. */
 #define LE_MAX_LOST 8192
+/* Releases that wait to be written, at most. */
+#define LE_MAX_LATER 4096
 
 /* Rows that nobody uses, see core/recycle.c. */
 typedef struct LeIdleRows
@@ -110,6 +112,21 @@ typedef struct LeIdleRows
 	uint32_t n;
 	uint32_t lost[LE_MAX_LOST];
 } LeIdleRows;
+
+typedef struct LeReleased
+{
+	int64_t token;
+	uint64_t name_hash;
+} LeReleased;
+
+/* Releases whose rows are written later, see core/later.c. */
+typedef struct LeLater
+{
+	LeReleased items[LE_MAX_LATER];
+	uint32_t n;
+	uint32_t answered; /* of them: those of earlier batches */
+	LeTime since;      /* of the oldest */
+} LeLater;
 
 struct LeCore
 {
@@ -145,6 +162,7 @@ struct LeCore
 	uint64_t nendings;            /* so many ever */
 
 	LeIdleRows idle;
+	LeLater later;
 
 	/* effects of the batch */
 	LeSlot *dirty_slots;
@@ -162,6 +180,27 @@ struct LeCore
 	LeGroup *to_settle; /* groups that have left their queues: their locks are
 								 * to be settled */
 };
+
+/* --- core/later.c --- */
+
+/*
+ * The release of this token has freed a slot that was not dirty in this batch: its row need
+ * not be written with it, if nobody has been granted the slot meanwhile.
+ */
+extern void le_write_later(LeCore *core, LeSlot *slot, int64_t token, LeTime now);
+
+/*
+ * Of a core whose batch has failed: sort the tokens, once; then: was this one released in an
+ * earlier batch, and is its row perhaps not written?
+ */
+extern void le_later_sort(LeCore *core);
+extern bool le_was_released(const LeCore *failed, const LeStoredEntry *row);
+
+/* While loading: a row that is free because of that is so for the next load too, until a batch is done. */
+extern void le_later_go_on(LeCore *core, const LeStoredEntry *row);
+
+/* At the end of a batch: what is left is answered. */
+extern void le_later_batch_done(LeCore *core, bool any_left);
 
 /* --- core/stats.c --- */
 

@@ -7,8 +7,12 @@
 LeSlot *
 le_next_dirty_slot(const LeCore *core, const LeSlot *after)
 {
+	LeSlot *slot = after == NULL ? core->dirty_slots : after->dirty_next;
+
 	assert(after == NULL || after->row.dirty);
-	return after == NULL ? core->dirty_slots : after->dirty_next;
+	while (slot != NULL && slot->row.later)
+		slot = slot->dirty_next;
+	return slot;
 }
 
 LeLease *
@@ -122,16 +126,26 @@ waiters_done(LeCore *core, uint64_t lsn)
 void
 le_core_batch_done(LeCore *core, uint64_t lsn)
 {
+	LeSlot *later = NULL;
+
 	for (LeSlot *slot = core->dirty_slots, *next; slot != NULL; slot = next)
 	{
 		next = slot->dirty_next;
 		assert(slot->row.dirty);
 		slot->dirty_next = NULL;
+		if (slot->row.later && slot->row.on_disk)
+		{
+			slot->dirty_next = later;
+			later = slot;
+			continue;
+		}
+		slot->row.later = false;
 		slot->row.dirty = slot->row.recycled = false;
 		if (le_slot_holder(slot) != NULL)
 			le_slot_holder(slot)->lsn = lsn;
 	}
-	core->dirty_slots = NULL;
+	core->dirty_slots = later;
+	le_later_batch_done(core, later != NULL);
 
 	/* leases */
 	for (LeLease *lease = core->dirty_leases, *next; lease != NULL; lease = next)

@@ -53,6 +53,13 @@ extern LeChange *le_next_change(const LeCore *core, const LeChange *after);
 extern LeEntry *le_next_answer(const LeCore *core, const LeEntry *after);
 extern void le_entry_answer(const LeCore *core, const LeEntry *entry, LeTime now, LeReply *reply);
 
+/*
+ * Releases that need not be written yet, see core/later.c: since when the oldest waits, LE_NEVER:
+ * none; and all of them are to be written with this batch.
+ */
+extern LeTime le_core_later_since(const LeCore *core);
+extern void le_core_write_now(LeCore *core);
+
 /* The batch is on stable storage (at this LSN) and answered. */
 extern void le_core_batch_done(LeCore *core, uint64_t lsn);
 

@@ -11,6 +11,7 @@ void
 le_slot_dirty(LeCore *core, LeSlot *slot)
 {
 	assert(slot->lock != NULL);
+	slot->row.later = false;
 	if (slot->row.dirty)
 		return;
 	slot->row.dirty = true;

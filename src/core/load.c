@@ -132,7 +132,10 @@ le_core_load_begin(LeCore *core, const LeLoadEnv *env)
 	core->lease_ended_lsn = env->lsn;
 	core->loading = true;
 	if (env->failed != NULL)
+	{
 		find_ended_again(env->failed);
+		le_later_sort(env->failed);
+	}
 }
 
 /* --- leases --- */
@@ -209,6 +212,9 @@ judge_holder(const LeCore *core, const LeStoredEntry *row)
 	Verdict verdict = {0};
 	LeTime now = core->load.clock.now;
 
+	/* nobody had fenced it when it was released; whoever has since then finds it released */
+	if (le_was_released(core->load.failed, row))
+		return (Verdict){.ended = true, .how = LE_END_RELEASED};
 	look_at_life(core, row, &verdict);
 	if (verdict.how == LE_END_SESSION && row->end == LE_END_NONE && core->limits.expiry_grace > 0)
 		verdict.closed_until = le_add(now, core->limits.expiry_grace);
@@ -389,6 +395,7 @@ load_free(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict *v
 	if (row->mode == 0)
 		return;
 	le_slot_dirty(core, slot);
+	le_later_go_on(core, row);
 	le_change_lost(core, slot->lock, row, verdict->how, from_wall(&core->load.clock, row->since),
 				   core->load.clock.now);
 }

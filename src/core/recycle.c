@@ -123,7 +123,7 @@ le_core_recycle_rows(LeCore *core, LeTime now)
 	/* what is still free becomes idle */
 	for (LeSlot *slot = core->dirty_slots; slot != NULL; slot = slot->dirty_next)
 	{
-		if (le_slot_holder(slot) == NULL && slot->row.on_disk && !slot->drop)
+		if (le_slot_holder(slot) == NULL && slot->row.on_disk && !slot->drop && !slot->row.later)
 			add_idle(idle, slot, now);
 	}
 }

@@ -34,7 +34,8 @@ typedef enum LeState
 /* Where a slot's, a lease's or a queue place's row is.  The store fills the locator. */
 typedef struct LeRow
 {
-	uint64_t locator : 58; /* the row's TID */
+	uint64_t locator : 57; /* the row's TID */
+	uint64_t later : 1;    /* a slot's: released, and need not be written yet, see core/later.c */
 	uint64_t listed : 1;   /* a slot's: among the idle rows */
 	uint64_t reused : 1;   /* ... and written since it was listed */
 	uint64_t kept : 1;     /* ... not handed over at once */

@@ -566,6 +566,8 @@ batch_rebuild(World *w, int64_t next_revision, Loss loss)
 
 	w->reloads++;
 	w->nbatch = 0;
+	if (loss != LOST_BATCH)
+		store_write_later(w);
 	w->core = le_core_create(&w->env, w->conf.sessions, next_revision);
 	ENSURE(w, w->core != NULL);
 	le_core_set_limits(w->core, &w->conf.limits);

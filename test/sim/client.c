@@ -218,6 +218,7 @@ each(World *w, uint32_t sessno)
 	cmd = command(w, sessno, type);
 	cmd.kind = LE_KIND_LOCK;
 	cmd.each = true;
+	cmd.later = w->conf.later_mille > 0;
 	cmd.name = (LeText){NULL, 0};
 	cmd.names = names;
 	cmd.tokens = tokens;
@@ -370,6 +371,7 @@ release(World *w, uint32_t sessno)
 	LeCommand cmd = command(w, sessno, LE_CMD_RELEASE);
 
 	cmd.all_holds = rng_chance(&w->rng, 300);
+	cmd.later = w->conf.later_mille > 0;
 	if (rng_chance(&w->rng, 150))
 		cmd.hold_for = 1 + (LeTime) rng_below(&w->rng, rng_chance(&w->rng, 800) ? 3000000 : 60000000);
 	if (rng_chance(&w->rng, w->conf.group_mille / 2))

@@ -173,6 +173,7 @@ operate(World *w, uint32_t sessno, char c)
 		cmd.ttl = TTL;
 	else if (!letter->each)
 		cmd.token = token_of(w, sessno, lock);
+	cmd.later = w->conf.later_mille > 0;
 	cmd.role = client->role;
 	cmd.session = client->id;
 	cmd.sessno = sessno;
@@ -235,7 +236,8 @@ run_turn(World *w, const Course *course, uint32_t sessno, char c)
 static void
 start(World *w, bool verbose)
 {
-	Config conf = {.model = true, .sessions = CLIENTS, .names = 2, .owners = 1, .fail_mille = 1};
+	Config conf = {
+		.model = true, .sessions = CLIENTS, .names = 2, .owners = 1, .fail_mille = 1, .later_mille = 1000};
 
 	conf.verbose = verbose;
 	conf.mute = !verbose;

@@ -152,7 +152,11 @@ check_rows(World *w, const Live *live)
 		places += !holds;
 	}
 	for (uint32_t i = 1; i <= w->tables[TABLE_SLOTS].len; i++)
-		rows += ((const SlotRow *) store_row(w, TABLE_SLOTS, i))->held;
+	{
+		const SlotRow *row = store_row(w, TABLE_SLOTS, i);
+
+		rows += row->held && !store_is_later(w, row);
+	}
 	ENSURE(w, held == rows && places == w->tables[TABLE_PLACES].used);
 }
 

@@ -217,7 +217,7 @@ model_compare_rows(Model *m)
 
 	for (uint32_t i = 0; i < m->w->tables[TABLE_SLOTS].len; i++)
 	{
-		if (!slots[i].used || !slots[i].held)
+		if (!slots[i].used || !slots[i].held || store_is_later(m->w, &slots[i]))
 			continue;
 		compare_slot_row(m, &slots[i]);
 		held++;

@@ -112,6 +112,7 @@ typedef struct Config
 	bool keeper;           /* see keeper.c */
 	bool outages;          /* time passes while a batch fails */
 	bool right_clock;      /* and copies are put back */
+	uint32_t later_mille;  /* releases that are written with a later batch; not where a server is lost */
 	uint32_t async_mille;  /* see flush.c; 0: all is flushed at once */
 	int64_t first_counter; /* of the first revision */
 	LeLimits limits;
@@ -436,6 +437,8 @@ extern const char *sim_status_name(LeStatus status);
 extern void store_init(World *w);
 extern void store_free(World *w);
 extern void store_write(World *w);
+extern void store_write_later(World *w);
+extern bool store_is_later(const World *w, const SlotRow *row);
 extern void store_load(World *w, LeCore *failed);
 extern const void *store_row(World *w, int table, uint64_t locator);
 extern void store_copy(Table *to, const Table *from);

@@ -257,9 +257,42 @@ write_place(World *w, LeEntry *entry)
 	fill_row(row, entry);
 }
 
+/* The slot of a lock whose release is written later (core/later.c); NULL: it has none. */
+static LeSlot *
+later_slot(const World *w, int kind, int name)
+{
+	const LeLock *lock = le_core_find_lock(w->core, (LeKind) kind, sim_name(name));
+
+	return lock != NULL && lock->slots != NULL && lock->slots->row.later && lock->slots->row.on_disk
+			   ? lock->slots
+			   : NULL;
+}
+
+/* Does this row say that a lock is held which is released, and is to be written later? */
+bool
+store_is_later(const World *w, const SlotRow *row)
+{
+	return row->held && later_slot(w, row->kind, row->name) != NULL;
+}
+
+/* What a manager writes before it leaves: such releases.  The batch that is under way is not stored. */
+void
+store_write_later(World *w)
+{
+	for (int name = 0; name < w->conf.names; name++)
+	{
+		LeSlot *slot = later_slot(w, LE_KIND_LOCK, name);
+
+		if (slot != NULL)
+			write_slot(w, slot);
+	}
+}
+
 void
 store_write(World *w)
 {
+	if (!rng_chance(&w->rng, w->conf.later_mille))
+		le_core_write_now(w->core);
 	le_core_recycle_rows(w->core, w->now);
 	for (LeSlot *slot = NULL; (slot = le_next_dirty_slot(w->core, slot)) != NULL;)
 		write_slot(w, slot);

@@ -82,6 +82,7 @@ choose(Config *c, Rng *rng)
 	c->limits.expiry_grace = rng_chance(rng, 300) ? between(rng, 1, 2000000) : 0;
 	c->limits.locks_per_role = rng_chance(rng, 200) ? between(rng, 1, c->sessions) : 0;
 	c->limits.leases_per_role = rng_chance(rng, 200) ? between(rng, 1, 5) : 0;
+	c->later_mille = c->restart_mille > 0 ? 0 : between(rng, 0, 1000);
 	c->async_mille = c->restart_mille == 0 || rng_chance(rng, 500) ? 0 : between(rng, 300, 980);
 
 	/* the model knows no halves: work in steps is for worlds without it */

@@ -324,13 +324,31 @@ subtest 'a crash after the answer' => sub {
 	end_all();
 };
 
-subtest 'a release that is refused is as if it was not asked for' => sub {
+# Nothing rests on it: it is made, and written later.
+subtest 'a release whose row cannot be written now' => sub {
 	my $s = session($node);
 	my $tokens = $s->query('SELECT array_agg(token) FROM try_acquire_each(' . names('r', 20) . ')');
-
 	my $all = one('SELECT ' . names('r', 20));
+	my $stored = q{SELECT count(*) FROM _lock_election.slot WHERE token <> 0};
 
 	# a statement of its own, so that it is made at once
+	one(q{SELECT fault_set('batch-begun', 'error', times => 0, pid => (SELECT pid FROM lock_election.manager))});
+	is($s->query("SELECT count(*) FROM (SELECT * FROM release_each('$all', '$tokens') OFFSET 0) AS r WHERE released"), '20', 'all are released');
+	ok(wait_until(sub { one(q{SELECT fault_hits('batch-begun')}) > 2 }), 'and are to be written, more than once');
+	is(one($stored), '20', 'no row is');
+	one('SELECT fault_clear()');
+	ok(wait_until(sub { one($stored) eq '0' }), 'until that is possible');
+	is(held(), '0', 'none is held');
+	$s->quit;
+	end_all();
+};
+
+subtest 'with durable_release a release that is refused is as if it was not asked for' => sub {
+	my $s = session($node);
+	my $tokens = $s->query('SELECT array_agg(token) FROM try_acquire_each(' . names('r', 20) . ')');
+	my $all = one('SELECT ' . names('r', 20));
+
+	$s->query('SET lock_election.durable_release = on');
 	one(q{SELECT fault_set('batch-begun', 'error', times => 100, pid => (SELECT pid FROM lock_election.manager))});
 	ok(fails($s, "SELECT * FROM release_each('$all', '$tokens')"), 'an error');
 	one('SELECT fault_clear()');

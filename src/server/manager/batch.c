@@ -19,6 +19,9 @@
 
 Manager le_mgr;
 
+/* A release that may return after a crash is written after this long at the latest. */
+#define LATER_AT_MOST (50 * LE_MS)
+
 /* --- writing --- */
 
 /* The incarnation of the next token: it is on disk before a token uses it. */
@@ -34,6 +37,20 @@ anything_to_write(void)
 	return next_incarnation() != le_mgr.meta.incarnation || le_next_dirty_slot(le_mgr.core, NULL) != NULL ||
 		   le_next_dirty_lease(le_mgr.core, NULL) != NULL || le_next_dirty_place(le_mgr.core, NULL) != NULL ||
 		   le_next_change(le_mgr.core, NULL) != NULL;
+}
+
+/* Are the releases to be written that a batch need not write?  When the manager leaves, there is no later. */
+static bool
+later_is_due(LeTime now)
+{
+	return le_core_later_since(le_mgr.core) <= now - LATER_AT_MOST ||
+		   pg_atomic_read_u32(&le_mgr.db->running) == 0;
+}
+
+bool
+le_batch_has_later(void)
+{
+	return le_core_later_since(le_mgr.core) != LE_NEVER;
 }
 
 /*
@@ -286,6 +303,8 @@ run(Batch *batch)
 	LE_FAULT("batch-applied");
 
 	/* 2. write */
+	if (later_is_due(batch->now))
+		le_core_write_now(le_mgr.core);
 	if (anything_to_write())
 		lsn = write_batch(batch);
 	if (le_next_change(le_mgr.core, NULL) != NULL)
@@ -414,6 +433,9 @@ le_batch_next_wakeup(void)
 	wake_earlier(&wakeup, le_deadlock_next_search(), "a search for deadlocks");
 	if (le_mgr.ndeferred > 0)
 		wake_earlier(&wakeup, le_mgr.backoff_until, "deferred work");
+	if (le_core_later_since(le_mgr.core) != LE_NEVER)
+		wake_earlier(&wakeup, le_core_later_since(le_mgr.core) + LATER_AT_MOST + le_mgr.pause.lost,
+					 "releases to write");
 	deadline = le_core_next_deadline(le_mgr.core);
 	if (deadline != LE_NEVER)
 	{

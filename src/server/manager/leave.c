@@ -44,8 +44,9 @@ any_released(void)
  *	1.	Clear running: sessions answer no release without asking any more, see
  *		backend/granted.c.
  *	2.	Wait for those that have answered one (releasing) and have not posted it.
- *	3.	Run a batch of all mailboxes, which makes what is posted.  Should it fail, because
- *		a session that also ends now has locked the tables, try again.
+ *	3.	Run a batch of all mailboxes, which makes what is posted, and writes what was to be
+ *		written later.  Should it fail, because a session that also ends now has locked the
+ *		tables, try again.
  */
 void
 le_leave_in_order(uint32 *procs)
@@ -66,9 +67,10 @@ le_leave_in_order(uint32 *procs)
 		pg_read_barrier();
 		n = le_mailboxes_in_use(procs);
 		le_batch_check_stall(slept_until, procs, n);
-		if (n > 0)
+		if (n > 0 || le_batch_has_later())
 			le_serve(procs, n);
-		if (le_mgr.core_state == CORE_DROPPED || le_clock() >= give_up || !(releasing || any_released()))
+		if (le_mgr.core_state == CORE_DROPPED || le_clock() >= give_up ||
+			!(releasing || any_released() || le_batch_has_later()))
 			return;
 		tick = le_mgr.retry_at != 0 ? FAILED_TICK : POSTING_TICK;
 		slept_until = le_clock() + tick;

@@ -225,6 +225,9 @@ wake_earlier(Wakeup *wakeup, LeTime at, const char *why)
 		*wakeup = (Wakeup){at, why};
 }
 
+/* Are there releases that a batch has answered and not written? */
+extern bool le_batch_has_later(void);
+
 /* When to run a batch even if nobody rings. */
 extern Wakeup le_batch_next_wakeup(void);
 

@@ -100,6 +100,9 @@ apply_releases(Mail *mail, LeTime now)
 
 	pg_read_barrier();
 	cmd.xact = releases->xact;
+
+	/* a COMMIT waits, and is told if they cannot be written */
+	cmd.later = mail->async && !releases->durable_release && !le_waits_for_standby(releases->need_standby);
 	items = le_releases_open(releases, &segment);
 	if (items == NULL)
 	{
@@ -247,6 +250,7 @@ static bool
 read_command(LeMailbox *box, LeTime now, LeCommand *cmd)
 {
 	*cmd = box->command;
+	cmd->later = !box->durable_release && !le_waits_for_standby(box->need_standby);
 	cmd->name = le_mailbox_text(box, box->name);
 	cmd->owner = le_mailbox_text(box, box->owner);
 	cmd->value = le_mailbox_text(box, box->value);

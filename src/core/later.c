@@ -1,0 +1,105 @@
+/*
+ * core/later.c
+ *		Releases whose rows are written later.
+ *
+ * A release that may return after a crash need not be written with its batch.  Until
+ * it is, its row is the first that another lock is given (core/recycle.c), or
+ * is written for the next holder: one write instead of two, where locks come and go.
+ * The host has it written after a few milliseconds at the latest (le_core_later_since()).
+ *
+ * The row says until then that the lock is held.  So does a row that a crash leaves: then the
+ * release has returned.  After a failed batch, whose core is thrown away, the release
+ * must not: it was answered.  So such releases are kept here, by token and name, and a load
+ * takes their rows for free.  Tokens are not used twice: a release whose row was written
+ * meanwhile does no harm.
+ *
+ * Only the slot of a lock that has one: a second holder of the lock would be written beside it.
+ */
+#include "core_internal.h"
+
+#include <stdlib.h>
+
+/* A release: a token of several names is released name by name. */
+static LeReleased
+released(const LeCore *core, LeKind kind, LeText name, int64_t token)
+{
+	return (LeReleased){.token = token, .name_hash = le_hash_name(core, kind, name)};
+}
+
+void
+le_write_later(LeCore *core, LeSlot *slot, int64_t token, LeTime now)
+{
+	LeLater *later = &core->later;
+	const LeLock *lock = slot->lock;
+
+	if (le_slot_holder(slot) != NULL || !slot->row.on_disk || !slot->row.dirty || slot->drop ||
+		slot->next != NULL || lock->slots != slot || lock->kind != LE_KIND_LOCK || lock->closed_until != 0 ||
+		later->n == LE_MAX_LATER)
+		return;
+	if (later->n == 0)
+		later->since = now;
+	later->items[later->n++] = released(core, LE_KIND_LOCK, le_text(lock->name, lock->name_len), token);
+	slot->row.later = true;
+	assert(later->answered < later->n && later->since <= now);
+}
+
+static int
+compare(const void *a, const void *b)
+{
+	const LeReleased *x = a, *y = b;
+
+	if (x->token != y->token)
+		return x->token < y->token ? -1 : 1;
+	return (x->name_hash > y->name_hash) - (x->name_hash < y->name_hash);
+}
+
+void
+le_later_sort(LeCore *core)
+{
+	qsort(core->later.items, core->later.answered, sizeof(LeReleased), compare);
+}
+
+bool
+le_was_released(const LeCore *failed, const LeStoredEntry *row)
+{
+	LeReleased key;
+
+	if (failed == NULL || failed->later.answered == 0)
+		return false;
+	key = released(failed, row->kind, row->name, row->token);
+	return bsearch(&key, failed->later.items, failed->later.answered, sizeof(key), compare) != NULL;
+}
+
+void
+le_later_go_on(LeCore *core, const LeStoredEntry *row)
+{
+	LeLater *later = &core->later;
+
+	if (!le_was_released(core->load.failed, row))
+		return;
+	assert(core->loading && later->n == later->answered && later->n < LE_MAX_LATER);
+	later->since = core->load.clock.now;
+	later->items[later->n++] = released(core, row->kind, row->name, row->token);
+	later->answered = later->n;
+}
+
+LeTime
+le_core_later_since(const LeCore *core)
+{
+	return core->later.n > 0 ? core->later.since : LE_NEVER;
+}
+
+void
+le_core_write_now(LeCore *core)
+{
+	for (LeSlot *slot = core->dirty_slots; slot != NULL; slot = slot->dirty_next)
+		slot->row.later = false;
+}
+
+void
+le_later_batch_done(LeCore *core, bool any_left)
+{
+	if (!any_left)
+		core->later.n = 0;
+	core->later.answered = core->later.n;
+}

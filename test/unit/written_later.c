@@ -1,0 +1,154 @@
+/* A release that may return after a crash is written with a later batch: one write instead of two. */
+/* Promises: D, G */
+#include "fixture.h"
+#include "core/core_internal.h"
+
+static LeReply
+release_later(const char *name, int64_t token, LeTime hold_for)
+{
+	LeCommand cmd = command(LE_CMD_RELEASE, 1, name);
+
+	cmd.token = token;
+	cmd.hold_for = hold_for;
+	cmd.later = true;
+	return apply(cmd);
+}
+
+static bool
+anything_to_write(void)
+{
+	return le_next_dirty_slot(core, NULL) != NULL;
+}
+
+/* A lock that session 1 has held for a batch. */
+static int64_t
+held_lock(const char *name, LeMode mode)
+{
+	int64_t token = acquire(1, name, mode).token;
+
+	batch();
+	return token;
+}
+
+static void
+test_waits(void)
+{
+	int64_t token;
+
+	start();
+	token = held_lock("x", X);
+	ok(le_core_later_since(core) == LE_NEVER, "no release waits to be written");
+	ok(release_later("x", token, 0).status == LE_OK && !anything_to_write(), "a release need not be written");
+	is_int(le_core_later_since(core), now, "its time is known");
+	now += LE_SECOND;
+	batch();
+	is_int(le_core_later_since(core), now - LE_SECOND, "and stays over a batch");
+	ok(!held("x", token), "it is released all the same");
+	le_core_write_now(core);
+	ok(anything_to_write(), "the host says when it is written");
+	batch();
+	ok(!anything_to_write() && le_core_later_since(core) == LE_NEVER, "once");
+	stop();
+}
+
+static void
+test_overwritten(void)
+{
+	int64_t token;
+
+	start();
+	token = held_lock("x", X);
+	release_later("x", token, 0);
+	batch();
+	token = acquire(2, "x", X).token;
+	ok(anything_to_write(), "the next holder of the lock is written");
+	batch();
+	ok(held("x", token) && le_core_later_since(core) == LE_NEVER, "and nothing is left to write");
+
+	token = held_lock("y", X);
+	release_later("y", token, 0);
+	batch();
+	acquire(2, "z", X);
+	le_core_recycle_rows(core, now);
+	ok(le_next_dirty_slot(core, NULL)->row.recycled, "another lock gets the row");
+	batch();
+	ok(!anything_to_write() && le_core_later_since(core) == LE_NEVER, "and nothing is left to write");
+	stop();
+}
+
+/* What the next holders' rows would stand beside, or what somebody counts on. */
+static void
+test_written_at_once(void)
+{
+	int64_t token, other;
+
+	start();
+	token = held_lock("shared", S);
+	other = acquire(2, "shared", S).token;
+	batch();
+	release_later("shared", token, 0);
+	ok(anything_to_write(), "of a lock with two slots it is written at once");
+	batch();
+	release(2, "shared", other);
+	batch();
+
+	token = held_lock("closed", X);
+	release_later("closed", token, LE_SECOND);
+	ok(anything_to_write(), "one that leaves the name closed too");
+	batch();
+
+	token = held_lock("x", X);
+	release(1, "x", token);
+	ok(anything_to_write(), "and one of a session that asks for that");
+	batch();
+
+	token = held_lock("forced", X);
+	release_later("forced", token, 0);
+	token = acquire(1, "forced", X).token;
+	ok(release_later("forced", token, 0).status == LE_OK && anything_to_write(),
+	   "and one of a row that this batch writes anyway");
+	stop();
+}
+
+/* An answered release is made, whatever fails after it; one of the failed batch is asked for again. */
+static void
+test_failed_batch(void)
+{
+	int64_t answered, failing;
+	LeCore *failed;
+
+	start();
+	answered = held_lock("answered", X);
+	failing = held_lock("failing", X);
+	release_later("answered", answered, 0);
+	batch();
+	release_later("failing", failing, 0);
+	for (int i = 1; i <= 2; i++)
+	{
+		failed = start_reload();
+		load_slot(stored("answered", answered, X));
+		load_slot(stored("failing", failing, X));
+		load_done();
+		le_core_destroy(failed);
+		ok(!held("answered", answered), "a release that was answered is made after each failure");
+		ok(held("failing", failing), "one of the failed batch is not");
+		ok(anything_to_write(), "and the row is written then");
+	}
+	batch();
+	failed = start_reload();
+	load_slot(stored("answered", answered, X));
+	load_done();
+	le_core_destroy(failed);
+	ok(held("answered", answered), "after that the row decides");
+	stop();
+}
+
+int
+main(void)
+{
+	test_waits();
+	test_overwritten();
+	test_written_at_once();
+	test_failed_batch();
+	return done_testing();
+}
