@@ -1,9 +1,14 @@
 """Every client through every scenario."""
 
+import re
+
 import pytest
 
 from harness.agent import Failure
-from harness.arena import missing
+from harness.arena import ROOT, missing, read_scenarios
+
+# Rules that agents have no command for: reports of progress, and callbacks that lead.
+NOT_SHOWN = {"4.6", "12.2"}
 
 
 def test_scenario(arena, client, scenario, request):
@@ -14,3 +19,11 @@ def test_scenario(arena, client, scenario, request):
         arena.runs[request.node.name].result()
     except Failure as e:
         pytest.fail(str(e), pytrace=False)
+
+
+def test_rules():
+    """Every rule of the protocol is shown by a scenario, and there are no others."""
+    text = (ROOT / "docs/client-protocol.md").read_text(encoding="utf-8")
+    rules = set(re.findall(r"^- \*\*(\d+\.\d+)\*\*", text, re.M))
+    shown = {rule for scenario in read_scenarios().values() for rule in scenario["rules"]}
+    assert shown == rules - NOT_SHOWN

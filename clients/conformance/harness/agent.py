@@ -39,10 +39,9 @@ class Call:
 class Agent:
     """One process of the client under test."""
 
-    def __init__(self, name, command, env, log):
+    def __init__(self, name, command, log):
         self.name = name
         self.command = command
-        self.env = env
         self.log = log
         self.calls = {}
         self.events = []
@@ -55,13 +54,13 @@ class Agent:
         self.number = 0
         self.expected_end = False
 
-    async def start(self):
+    async def start(self, env=None):
         self.process = await asyncio.create_subprocess_exec(
             *shlex.split(self.command),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, **self.env},
+            env={**os.environ, **(env or {})},
             limit=LINE_MAX,
         )
         self.readers = [asyncio.create_task(self._read()), asyncio.create_task(self._read_stderr())]

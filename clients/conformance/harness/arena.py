@@ -33,7 +33,6 @@ class Client:
         self.command = f"{command} --mode {mode}" if mode else command
         self.features = features
         self.version = version
-        self.env = {}
 
 
 def find_clients(wanted, say):

@@ -11,7 +11,7 @@ import psycopg
 from . import judge, language
 from .agent import Agent, Failure, Violation, now
 from .proxy import Fault, Proxy
-from .server import Pooler, Server
+from .server import Clock, Pooler
 
 TTL = int(os.environ.get("LE_TTL", "3000"))
 SAMPLE_EVERY = 0.15
@@ -160,8 +160,9 @@ class Scenario:
 
     async def agent(self, name):
         if name not in self.agents:
-            agent = self.agents[name] = Agent(name, self.client.command, self.client.env, self.log)
-            await agent.start()
+            agent = self.agents[name] = Agent(name, self.client.command, self.log)
+            agent.clock = Clock(f"{self.arena.directory}/clock-{self.role}-{name}") if self.text.get("agent_clock") else None
+            await agent.start(agent.clock.env if agent.clock else {})
         return self.agents[name]
 
     # --- the whole ---
@@ -473,6 +474,10 @@ class Scenario:
     async def agent_cont(self, agent, _):
         agent.go_on()
 
+    async def agent_clock(self, agent, step):
+        """AGENT clock SECONDS: its time of day is off by so much"""
+        agent.clock.set(int(step.args[0]))
+
     async def agent_kill(self, agent, _):
         agent.kill()
         self.forget(agent)
@@ -579,7 +584,7 @@ class Scenario:
         elif step.verb in ("freeze", "thaw"):
             getattr(server, step.verb)()
         elif step.verb == "clock":
-            server.set_clock(int(step.args[0]))
+            server.clock.set(int(step.args[0]))
         else:
             raise Failure("what is to become of the server?")
 

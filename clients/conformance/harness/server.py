@@ -45,6 +45,20 @@ async def run(*command, check=True):
     return output
 
 
+class Clock:
+    """A time of day that can be set, for programs that start with its environment; by test/lib/clock.c."""
+
+    def __init__(self, path):
+        self.path = path
+        self.env = {"LD_PRELOAD": os.path.abspath("build/clock.so"), "LE_CLOCK": path}
+        with open(path, "wb") as f:
+            f.write(bytes(8))
+
+    def set(self, seconds):
+        with open(self.path, "r+b") as f:
+            f.write(struct.pack("q", seconds))
+
+
 class Server:
     def __init__(self, directory, port=None):
         self.dir = directory
@@ -144,13 +158,8 @@ class Server:
                     pass
 
     def own_clock(self):
-        """Its time of day can be set; by a library that `make build/clock.so` builds."""
-        self.set_clock(0)
-        self.env = {"LD_PRELOAD": os.path.abspath("build/clock.so"), "LE_CLOCK": f"{self.dir}/clock"}
-
-    def set_clock(self, seconds):
-        with open(f"{self.dir}/clock", "r+b" if os.path.exists(f"{self.dir}/clock") else "wb") as f:
-            f.write(struct.pack("q", seconds))
+        self.clock = Clock(f"{self.dir}/clock")
+        self.env = self.clock.env
 
     def thaw(self):
         self.freeze(signal.SIGCONT)
