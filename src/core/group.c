@@ -43,83 +43,85 @@ already_granted(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 /* Findings in the locks of a request, before it enters any. */
 typedef struct Survey
 {
-	LeStatus status; /* OK: none of the names is in the way */
-	uint32_t which;  /* else the name that is */
-	uint32_t held;   /* names of which it would be one more hold */
+	LeStatus status;                /* OK: none of the names is in the way */
+	uint32_t which;                 /* else the name that is */
+	uint32_t found;                 /* 0, or all: what it has entered before */
+	LeEntry *entries[LE_MAX_NAMES]; /* by name, if it has */
 } Survey;
 
 /*
  * Look at all names before anything changes.  BAD_MODE: one is used in another
  * way.  BAD_GROUP: it would be one more hold of some of them only, or of holders
  * with several tokens.
+ *
+ * token: what the same request has entered before; 0: nothing.
  */
-static Survey
-survey_names(const LeCore *core, const LeSession *session, const LeCommand *cmd, const LeLease *lease)
+static void
+survey_names(const LeCore *core, const LeSession *session, const LeCommand *cmd, const LeLease *lease,
+			 int64_t token, Survey *survey)
 {
-	Survey survey = {.status = LE_OK};
-	int64_t token = 0;
-	uint32_t other = 0; /* the first that is held with another token than the first */
+	uint32_t first = 0, other = 0; /* of those found; the first with another token than that */
 
+	survey->status = LE_OK;
+	survey->found = 0;
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
 		const LeLock *lock = le_core_find_lock(core, cmd->kind, cmd->names[i]);
-		const LeEntry *holder;
-		LeStatus status;
+		LeEntry *entry = NULL;
 
-		if (lock == NULL)
+		survey->which = i;
+		if (lock != NULL)
+			survey->status = le_acquire_use(lock, cmd);
+		if (survey->status != LE_OK)
+			return;
+		if (token != 0)
+			entry = le_core_find_entry(core, cmd->kind, cmd->names[i], token);
+		else if (lock != NULL && cmd->revision == 0)
+			entry = le_reentry_find(core, lock, session, cmd, lease);
+		if (entry == NULL)
 			continue;
-		status = le_acquire_use(lock, cmd);
-		if (status != LE_OK)
-			return (Survey){.status = status, .which = i};
-		holder = cmd->revision == 0 ? le_reentry_find(core, lock, session, cmd, lease) : NULL;
-		if (holder == NULL)
-			continue;
-		if (survey.held++ == 0)
-		{
-			token = holder->token;
-			survey.which = i;
-		}
-		else if (holder->token != token && other == 0)
+		survey->entries[i] = entry;
+		if (survey->found++ == 0)
+			first = i;
+		else if (entry->token != survey->entries[first]->token && other == 0)
 			other = i;
 	}
 
 	/* all of them, with one token, or none */
-	if (survey.held > 0 && survey.held < cmd->nnames)
-		survey.status = LE_BAD_GROUP;
-	else if (other != 0)
-	{
-		survey.status = LE_BAD_GROUP;
-		survey.which = other;
-	}
-	return survey;
-}
-
-/* The holder of a surveyed name that the request is one more hold of. */
-static LeEntry *
-reentered(const LeCore *core, const LeSession *session, const LeCommand *cmd, const LeLease *lease,
-		  uint32_t i)
-{
-	LeLock *lock = le_core_find_lock(core, cmd->kind, cmd->names[i]);
-
-	return le_reentry_find(core, lock, session, cmd, lease);
+	survey->which = survey->found < cmd->nnames ? first : other;
+	if (survey->found > 0 && (survey->found < cmd->nnames || other != 0))
+		survey->status = LE_BAD_GROUP;
 }
 
 /* One more hold of each name, or of none: all are checked, then all are applied. */
 static void
-reenter_all(LeCore *core, const LeSession *session, const LeCommand *cmd, const LeLease *lease, LeTime now,
+enter_again(LeCore *core, LeEntry **entries, const LeCommand *cmd, const LeLease *lease, LeTime now,
 			LeReply *reply)
 {
+	LeUsage taken = {0};
+
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
+		if (entries[i]->state == LE_STATE_QUEUED)
+			continue;
 		reply->which = i;
-		reply->status =
-			le_reentry_check(core, reentered(core, session, cmd, lease, i), cmd, lease, (LeUsage){0});
+		reply->status = le_reentry_check(core, entries[i], cmd, lease, taken);
 		if (reply->status != LE_OK)
 			return;
+		if (entries[i]->uncommitted != NULL)
+			taken = le_usage_sum(taken, le_usage_of_hold());
 	}
 	reply->which = 0;
 	for (uint32_t i = 0; i < cmd->nnames; i++)
-		le_reentry_apply(core, reentered(core, session, cmd, lease, i), cmd, now, reply);
+	{
+		if (entries[i]->state == LE_STATE_QUEUED)
+		{
+			reply->status = LE_QUEUED;
+			le_place_again(core, entries[i], cmd, now, reply);
+		}
+		else
+			le_reentry_apply(core, entries[i], cmd, now, reply);
+	}
 }
 
 /* Is the request admitted in all its locks at once?  One that comes back is granted from its queues. */
@@ -241,19 +243,20 @@ holds_names(const LeCore *core, const LeEntry *first, const LeCommand *cmd, cons
 }
 
 /*
- * What this request waits for already on its named lease, or holds with one token:
- * that of the oldest such holders, since one lease may have several in a lock.
+ * The token of what this request, sent again, waits for already on its named lease, or
+ * holds: that of the oldest such holders, since one lease may have several in a lock.
+ * 0: of nothing.
  */
-static bool
-entered_on_lease(const LeCore *core, const LeCommand *cmd, const LeLease *lease, int64_t *token)
+static int64_t
+entered_on_lease(const LeCore *core, const LeCommand *cmd, const LeLease *lease)
 {
 	LeLock *lock = le_core_find_lock(core, cmd->kind, cmd->names[0]);
 	const LeEntry *place = lock == NULL ? NULL : le_same_place(core, lock, lease, cmd);
 	const LeLink *link = lease->entries.next;
+	int64_t token = 0;
 
-	*token = place == NULL ? 0 : place->token;
 	if (lock == NULL || place != NULL)
-		return place != NULL;
+		return place != NULL ? place->token : 0;
 
 	/* to the end of the shorter list: both may be very long */
 	for (LeSlot *slot = lock->slots; slot != NULL && link != &lease->entries;
@@ -265,51 +268,13 @@ entered_on_lease(const LeCore *core, const LeCommand *cmd, const LeLease *lease,
 		{
 			const LeEntry *entry = found[i];
 
-			if (entry != NULL && entry->lock == lock && (*token == 0 || entry->token < *token) &&
+			if (entry != NULL && entry->lock == lock && (token == 0 || entry->token < token) &&
 				le_text_equal(le_text(entry->owner, entry->owner_len), cmd->owner) &&
 				holds_names(core, entry, cmd, lease))
-				*token = entry->token;
+				token = entry->token;
 		}
 	}
-	return *token != 0;
-}
-
-/* The same request for a place, sent again, as in core/acquire.c.  Returns whether it was there. */
-static bool
-enqueue_again(LeCore *core, const LeCommand *cmd, LeLease *lease, LeTime now, LeReply *reply)
-{
-	int64_t token;
-
-	if (!cmd->enqueue || lease == NULL || cmd->revision != 0 || !entered_on_lease(core, cmd, lease, &token))
-		return false;
-	/* check all */
-	for (uint32_t i = 0; i < cmd->nnames; i++)
-	{
-		LeEntry *entry = le_core_find_entry(core, cmd->kind, cmd->names[i], token);
-
-		reply->which = i;
-		if (entry->state == LE_STATE_QUEUED)
-		{
-			reply->status = LE_QUEUED;
-			continue;
-		}
-		reply->status = le_reentry_status(entry, cmd->mode, lease, cmd->ttl);
-		if (reply->status != LE_OK)
-			return true;
-	}
-	reply->which = 0;
-
-	/* apply all */
-	for (uint32_t i = 0; i < cmd->nnames; i++)
-	{
-		LeEntry *entry = le_core_find_entry(core, cmd->kind, cmd->names[i], token);
-
-		if (entry->state == LE_STATE_QUEUED)
-			le_place_again(core, entry, cmd, now, reply);
-		else
-			le_reentry_apply(core, entry, cmd, now, reply);
-	}
-	return true;
+	return token;
 }
 
 /*
@@ -327,6 +292,7 @@ void
 le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	LeSession *session = le_session_touch(core, cmd->session, cmd->sessno, cmd->xact, now);
+	int64_t token = 0;
 	Survey survey;
 	LeLease *lease;
 	LeEntry *first;
@@ -338,16 +304,16 @@ le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *
 	reply->status = le_acquire_lease(core, cmd, now, &lease);
 	if (reply->status != LE_OK || (cmd->revision != 0 && already_granted(core, cmd, now, reply)))
 		return;
-	if (enqueue_again(core, cmd, lease, now, reply))
-		return;
+	if (cmd->enqueue && lease != NULL && cmd->revision == 0)
+		token = entered_on_lease(core, cmd, lease);
 
 	/* the use of the names, and one more hold */
-	survey = survey_names(core, session, cmd, lease);
+	survey_names(core, session, cmd, lease, token, &survey);
 	reply->status = survey.status;
 	reply->which = survey.which;
-	if (survey.status == LE_OK && survey.held > 0)
-		reenter_all(core, session, cmd, lease, now, reply);
-	if (survey.status != LE_OK || survey.held > 0)
+	if (survey.status == LE_OK && survey.found > 0)
+		enter_again(core, survey.entries, cmd, lease, now, reply);
+	if (survey.status != LE_OK || survey.found > 0)
 		return;
 
 	/* wait and limits */

@@ -350,6 +350,42 @@ test_transaction(void)
 	stop();
 }
 
+/* The least limit of bytes with which one more hold of this name, uncommitted, is admitted. */
+static int64_t
+bytes_for_hold(const char *name)
+{
+	LeLimits limits = {0};
+
+	do
+	{
+		limits.bytes_per_role++;
+		le_core_set_limits(core, &limits);
+	} while (apply(request(1, name, X, 0)).status == LE_LIMIT_BYTES);
+	return limits.bytes_per_role;
+}
+
+/* All of their holds, not each for itself. */
+static void
+test_limit_of_holds(void)
+{
+	LeLimits limits;
+	int64_t before, hold;
+
+	start();
+	acquire_all(1, "abc", X);
+	before = bytes_for_hold("a");
+	hold = bytes_for_hold("a") - before;
+	limits = (LeLimits){.bytes_per_role = before + 4 * hold - 1};
+	le_core_set_limits(core, &limits);
+	is_int(acquire_all(1, "abc", X).status, LE_LIMIT_BYTES,
+		   "one more hold of three, where there is room for two");
+	limits.bytes_per_role++;
+	le_core_set_limits(core, &limits);
+	is_int(acquire_all(1, "abc", X).status, LE_OK, "... for three");
+	batch();
+	stop();
+}
+
 static void
 test_bound_and_leased(void)
 {
@@ -562,6 +598,7 @@ main(void)
 	test_named_owner();
 	test_heavy_end();
 	test_transaction();
+	test_limit_of_holds();
 	test_bound_and_leased();
 	test_bad_use();
 	test_fenced();
