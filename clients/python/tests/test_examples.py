@@ -11,7 +11,7 @@ import sys
 import time
 
 import pytest
-from conftest import cut, until
+from conftest import connections, cut, until
 
 import lock_election
 
@@ -44,11 +44,14 @@ class Program:
 
 
 @contextlib.contextmanager
-def programs(*commands):
+def programs(db, *commands):
+    """They have sessions when this begins."""
     running = []
+    until(lambda: connections(db) == 0)
     try:
         for command in commands:
             running.append(Program(*command))
+        until(lambda: connections(db) == len(commands), 60)
         yield running
     finally:
         for program in running:
@@ -81,7 +84,7 @@ def test_a_program_has_at_most_15_lines(file):
 
 def test_a_job_each_minute_runs_once(db):
     """Two seconds are a minute here. One of four workers is killed, one is stopped, and all are cut off once."""
-    with programs(*[("minutely.py", 2)] * 4) as workers:
+    with programs(db, *[("minutely.py", 2)] * 4) as workers:
 
         def runs():
             return sorted(float(line.split()[1]) for worker in workers for line in worker.lines)
@@ -103,7 +106,7 @@ def leaders(replicas):
 
 
 def test_one_of_three_leads(db):
-    with programs(*[("leader.py", name, 1) for name in "abc"]) as replicas:
+    with programs(db, *[("leader.py", name, 1) for name in "abc"]) as replicas:
         until(lambda: len(leaders(replicas)) == 1)
         (first,) = leaders(replicas)
         first.signal(signal.SIGKILL)
@@ -144,7 +147,7 @@ def test_fenced_writes_are_not_lost(db):
         goal = amount() + by
         until(lambda: amount() >= goal, 120)
 
-    with programs(*[("fenced.py", 1)] * 3) as writers:
+    with programs(db, *[("fenced.py", 1)] * 3) as writers:
         grows()
         writers[0].signal(signal.SIGKILL)
         writers[1].signal(signal.SIGSTOP)
@@ -166,7 +169,7 @@ def test_jobs_are_done_once(db):
     def left():
         return db.execute("SELECT count(*) FROM job WHERE done_at IS NULL").fetchone()[0]
 
-    with programs(*[("worker.py",)] * 3) as workers:
+    with programs(db, *[("worker.py",)] * 3) as workers:
         until(lambda: left() < 270, 60)
         workers[0].signal(signal.SIGKILL)
         workers[1].signal(signal.SIGSTOP)
