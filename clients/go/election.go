@@ -122,15 +122,13 @@ func (e *Election) observe(ctx context.Context, changes chan<- Leader) {
 	s, hint, interval := e.s, make(chan struct{}, 1), 4*deafSweep
 	if r, err := s.ask(ctx, "SELECT %s.observe_election($1)", e.name); err == nil {
 		s.mu.Lock()
-		c := s.join(string(r[0][0]))
-		c.observers[hint] = true
+		s.observers[hint], s.relisten = string(r[0][0]), true
 		s.wake()
 		s.mu.Unlock()
 		defer func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			delete(c.observers, hint)
-			s.leave(c)
+			delete(s.observers, hint)
 		}()
 	}
 	for first, after := true, int64(0); ; {

@@ -193,8 +193,11 @@ func TestCancel(t *testing.T) {
 	var waiters sync.WaitGroup
 	for range 8 {
 		waiters.Go(func() {
-			for range 60 {
-				wait, cancel := context.WithTimeout(ctx, time.Duration(rand.IntN(4000))*time.Microsecond)
+			for round := range 1000 {
+				if granted.Load() > 40 && canceled.Load() > 200 {
+					return
+				}
+				wait, cancel := context.WithTimeout(ctx, time.Duration(rand.IntN(500*(1+round%40)))*time.Microsecond)
 				h, err := s.Lock(wait, n)
 				if err == nil {
 					granted.Add(1)

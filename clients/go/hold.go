@@ -57,10 +57,9 @@ type Hold struct {
 	seq        int64  // the order of asking
 	owner      string // of the statement that asked
 	phase      int
-	channel    *channel
-	alone      bool // travels with no other
-	hinted     bool
-	err        error // why it is over
+	channel    string // while it is queued
+	alone      bool   // travels with no other
+	err        error  // why it is over
 	holdFor    time.Duration
 	releases   int // that were sent
 	releaseErr error
@@ -236,11 +235,10 @@ func (s *Session) granted(h *Hold) {
 }
 
 func (s *Session) leaveQueue(h *Hold) {
-	if h.channel != nil {
-		s.leave(h.channel)
+	if h.channel != "" {
 		s.waiting--
 	}
-	h.channel = nil
+	h.channel = ""
 }
 
 // finish ends a hold, granted or not. What the server has of it is given back; if the answer is still on its way, when

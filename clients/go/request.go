@@ -140,7 +140,7 @@ func (s *Session) adopt(h *Hold, token int64, granted bool, channel string) {
 	case granted:
 		s.granted(h)
 	default:
-		h.channel = s.join(channel)
+		h.channel, s.relisten = channel, true
 		s.waiting++
 	}
 }
@@ -223,7 +223,8 @@ func (s *Session) resolve() {
 	s.askAt = 0
 }
 
-// sweepDue: after each renewal, and now and then while something waits: often where no notification comes.
+// sweepDue: after each renewal, when a place of ours is announced, and now and then while something waits: often where
+// no announcement comes.
 func (s *Session) sweepDue(now time.Duration, next *time.Duration) bool {
 	interval := 30 * 24 * time.Hour
 	if s.waiting > 0 && s.wire.hears {
@@ -232,30 +233,61 @@ func (s *Session) sweepDue(now time.Duration, next *time.Duration) bool {
 		interval = deafSweep
 	}
 	for _, l := range s.leases {
-		if due := l.sweptAt + interval; l.id != 0 && l.holds > 0 && (!l.swept || now >= due) {
-			if !s.sweep(l) {
-				s.askAt = s.set.now() + 2*firstRetry
-			}
-			return true
-		} else if l.holds > 0 {
+		due := l.sweptAt + interval
+		if l.id == 0 || l.holds == 0 {
+			continue
+		} else if l.swept && now < due && len(l.hints) == 0 {
 			sooner(next, due)
+			continue
 		}
+		if l.swept && now < due {
+			s.look(l)
+		} else {
+			s.sweep(l)
+		}
+		return true
 	}
 	return false
+}
+
+const lookSQL = "SELECT u.t FROM ROWS FROM (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::bigint[])," +
+	" pg_catalog.unnest($3::boolean[])) AS u(n, t, e) WHERE CASE WHEN u.e THEN %s.is_leader(u.n, u.t)" +
+	" ELSE %s.is_held(u.n, u.t) END"
+
+// look tells those that were announced, if they are granted indeed.
+func (s *Session) look(l *lease) {
+	var names, tokens, terms []string
+	for _, h := range l.hints {
+		if h.channel != "" {
+			names, tokens = append(names, h.names[0]), append(tokens, itoa(h.token.Load()))
+			terms = append(terms, fmt.Sprint(h.kind == kindTerm))
+		}
+	}
+	l.hints = nil
+	r, err := s.exec(l, lookSQL, array(names), array(tokens), array(terms))
+	l.swept = l.swept && err == nil
+	for _, row := range r {
+		if h := s.byToken[number(row[0])]; h != nil && h.channel != "" {
+			s.granted(h)
+		}
+	}
 }
 
 // sweep compares what hangs on a lease with what is wanted. Granted: the waiter is told. Not there any more: lost.
 // There, ours and wanted by nobody: the ghost of an answer that was lost, given back. Asked for without an answer, and
 // there: adopted; not there: asked for again. False: the server did not tell.
 func (s *Session) sweep(l *lease) bool {
+	l.hints = nil
 	r, err := s.exec(l, "SELECT kind, name, token, granted, channel, owner FROM %s.lease_holds($1)", itoa(l.id))
 	if errors.Is(err, ErrLost) {
 		l.renewAt = 0
+	} else if err != nil && s.wire != nil {
+		s.askAt = s.set.now() + 2*firstRetry
 	}
 	if err != nil || l.over {
-		return err == nil
+		return false
 	}
-	l.swept, l.sweptAt = true, s.set.now()
+	l.swept, l.sweptAt, s.relisten = true, s.set.now(), true
 	sent, names, granted := map[string]*Hold{}, map[int64]int{}, map[int64]bool{}
 	for h := range s.holds {
 		for _, name := range h.names {
@@ -304,84 +336,51 @@ func (s *Session) sweep(l *lease) bool {
 
 // --- announcements ---
 
-// channel is one that the session listens to, for holds that wait and for observers.
-type channel struct {
-	refs      int
-	listening bool
-	observers map[chan struct{}]bool
-}
-
-func (s *Session) join(name string) *channel {
-	c := s.channels[name]
-	if c == nil {
-		c = &channel{observers: map[chan struct{}]bool{}}
-		s.channels[name], s.fresh = c, true
-	}
-	c.refs++
-	return c
-}
-
-// leave keeps a channel that nobody uses for a second, for the next one.
-func (s *Session) leave(c *channel) {
-	if c.refs--; c.refs == 0 && s.unlisten == 0 {
-		s.unlisten = s.set.now() + time.Second
-	}
-}
-
-// listen sends LISTEN and UNLISTEN for all that has changed.
-func (s *Session) listen(now time.Duration, next *time.Duration) bool {
-	if s.unlisten != 0 && now < s.unlisten {
-		sooner(next, s.unlisten)
-	}
-	if !s.fresh && (s.unlisten == 0 || now < s.unlisten) {
+// listen makes the connection listen to the channels of all who wait, and of the observers. A channel that nobody uses
+// any more is left with the next change, or sweep.
+func (s *Session) listen(_ time.Duration, _ *time.Duration) bool {
+	if !s.relisten || !s.wire.hears {
 		return false
 	}
-	s.fresh, s.unlisten = false, 0
+	s.relisten = false
 	var sql strings.Builder
-	heard := map[*channel]bool{}
-	for name, c := range s.channels {
-		switch {
-		case c.refs > 0 && !c.listening && s.wire.hears:
-			sql.WriteString("LISTEN " + name + ";")
-			c.listening, heard[c] = true, true
-		case c.refs == 0:
-			if c.listening {
-				sql.WriteString("UNLISTEN " + name + ";")
-			}
-			delete(s.channels, name)
+	wanted := map[string]bool{}
+	for h := range s.holds {
+		if h.channel != "" && !s.wire.listens[h.channel] {
+			h.lease.hints = append(h.lease.hints, h) // what was granted before
+		}
+		wanted[h.channel] = true
+	}
+	for hint, channel := range s.observers {
+		wanted[channel] = true
+		tell(hint)
+	}
+	delete(wanted, "")
+	for channel := range wanted {
+		if !s.wire.listens[channel] {
+			sql.WriteString("LISTEN " + channel + ";")
+		}
+	}
+	for channel := range s.wire.listens {
+		if !wanted[channel] {
+			sql.WriteString("UNLISTEN " + channel + ";")
 		}
 	}
 	if sql.Len() == 0 {
 		return false
 	}
+	s.wire.listens = wanted
 	if _, err := s.exec(s.lease, sql.String()); err != nil && s.wire != nil {
 		s.wire.cut()
-	}
-	for h := range s.holds {
-		if heard[h.channel] {
-			s.hint(h) // what was granted before
-		}
-	}
-	for c := range heard {
-		c.tell()
 	}
 	return true
 }
 
 // tell never blocks: an observer that has not looked yet will.
-func (c *channel) tell() {
-	for o := range c.observers {
-		select {
-		case o <- struct{}{}:
-		default:
-		}
-	}
-}
-
-func (s *Session) hint(h *Hold) {
-	if !h.hinted && h.phase == phaseQueued {
-		h.hinted = true
-		s.hints = append(s.hints, h)
+func tell(hint chan struct{}) {
+	select {
+	case hint <- struct{}{}:
+	default:
 	}
 }
 
@@ -390,46 +389,17 @@ func (s *Session) heard(wire *wire) {
 	for _, n := range wire.heard {
 		// {"event":"granted","token":"266371455778818",...}, or "term"
 		fields := strings.Split(n.Payload, `"`)
-		for i := 0; i+2 < len(fields); i++ {
-			if h := s.byToken[number([]byte(fields[i+2]))]; h != nil && (fields[i] == "token" || fields[i] == "term") {
-				s.hint(h)
+		for i := 2; i < len(fields); i++ {
+			h := s.byToken[number([]byte(fields[i]))]
+			if h != nil && h.channel != "" && (fields[i-2] == "token" || fields[i-2] == "term") {
+				h.lease.hints = append(h.lease.hints, h)
 			}
 		}
-		if c := s.channels[n.Channel]; c != nil {
-			c.tell()
+		for hint, channel := range s.observers {
+			if channel == n.Channel {
+				tell(hint)
+			}
 		}
 	}
 	wire.heard = nil
-}
-
-const lookSQL = "SELECT u.t FROM ROWS FROM (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::bigint[])," +
-	" pg_catalog.unnest($3::boolean[])) AS u(n, t, e) WHERE CASE WHEN u.e THEN %s.is_leader(u.n, u.t)" +
-	" ELSE %s.is_held(u.n, u.t) END"
-
-// look asks whether those that were announced hold.
-func (s *Session) look(_ time.Duration, _ *time.Duration) bool {
-	var names, tokens, terms []string
-	holds := s.hints[:min(together, len(s.hints))]
-	s.hints = s.hints[len(holds):]
-	for _, h := range holds {
-		if h.hinted = false; h.phase == phaseQueued && !h.over() {
-			names, tokens = append(names, h.names[0]), append(tokens, itoa(h.token.Load()))
-			terms = append(terms, fmt.Sprint(h.kind == kindTerm))
-		}
-	}
-	if len(names) == 0 {
-		return false
-	}
-	r, err := s.exec(s.lease, lookSQL, array(names), array(tokens), array(terms))
-	if err != nil {
-		for _, l := range s.leases {
-			l.swept = false
-		}
-	}
-	for _, row := range r {
-		if h := s.byToken[number(row[0])]; h != nil && h.phase == phaseQueued && !h.over() {
-			s.granted(h)
-		}
-	}
-	return true
 }

@@ -100,7 +100,8 @@ type lease struct {
 	renewAt  time.Duration
 	swept    bool // since the last renewal
 	sweptAt  time.Duration
-	holds    int // that are not done
+	hints    []*Hold // that were announced
+	holds    int     // that are not done
 	over     bool
 }
 
@@ -117,25 +118,23 @@ type Session struct {
 	ctx     context.Context // of connecting
 	cancel  context.CancelFunc
 
-	mu       sync.Mutex
-	err      error // why it has ended
-	trouble  error // the last of connection or renewal
-	closeAt  time.Duration
-	watchdog *time.Timer
-	wire     *wire
-	lease    *lease
-	leases   []*lease // the session's own first
-	holds    map[*Hold]struct{}
-	byToken  map[int64]*Hold
-	gives    []*Hold // to give back
-	asks     []*Hold // to ask for
-	hints    []*Hold // announced
-	queries  []*query
-	channels map[string]*channel
-	fresh    bool          // there are channels that are not listened to yet
-	unlisten time.Duration // when channels that nobody uses are left; 0: there are none
-	waiting  int           // queued holds
-	number   int64         // of requests
+	mu        sync.Mutex
+	err       error // why it has ended
+	trouble   error // the last of connection or renewal
+	closeAt   time.Duration
+	watchdog  *time.Timer
+	wire      *wire
+	lease     *lease
+	leases    []*lease // the session's own first
+	holds     map[*Hold]struct{}
+	byToken   map[int64]*Hold
+	gives     []*Hold // to give back
+	asks      []*Hold // to ask for
+	queries   []*query
+	observers map[chan struct{}]string // their channels
+	relisten  bool                     // the channels may have changed
+	waiting   int                      // queued holds
+	number    int64                    // of requests
 
 	// What the session's goroutine does, and when.
 	job        int           // whose turn is next
@@ -180,7 +179,7 @@ func open(ctx context.Context, dial func(context.Context, time.Duration) (*wire,
 	s := &Session{
 		set: options{ttl: 30 * time.Second, now: bootTime}, dial: dial,
 		done: make(chan struct{}), stopped: make(chan struct{}), woken: make(chan struct{}, 1),
-		holds: map[*Hold]struct{}{}, byToken: map[int64]*Hold{}, channels: map[string]*channel{},
+		holds: map[*Hold]struct{}{}, byToken: map[int64]*Hold{}, observers: map[chan struct{}]string{},
 	}
 	for _, o := range opts {
 		o.session(&s.set)

@@ -17,13 +17,14 @@ import (
 
 // wire is a connection of the session's. It belongs to the session's goroutine, but for wake and cut.
 type wire struct {
-	conn   *pgconn.PgConn
-	heard  []*pgconn.Notification
-	schema string // of the extension, quoted; empty: it is not there
-	pid    string // of the backend, with the time of its start
-	start  string
-	pooled bool // the server has another process id than we were told
-	hears  bool // grants are announced, and LISTEN works
+	conn    *pgconn.PgConn
+	heard   []*pgconn.Notification
+	schema  string // of the extension, quoted; empty: it is not there
+	pid     string // of the backend, with the time of its start
+	start   string
+	pooled  bool // the server has another process id than we were told
+	hears   bool // grants are announced, and LISTEN works
+	listens map[string]bool
 
 	mu            sync.Mutex
 	idling, woken bool

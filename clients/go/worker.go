@@ -71,7 +71,7 @@ func (s *Session) turn() {
 		return
 	} else {
 		jobs := [...]func(now time.Duration, next *time.Duration) bool{
-			s.answerQuery, s.giveBack, s.request, s.listen, s.look, s.sweepDue,
+			s.answerQuery, s.giveBack, s.request, s.listen, s.sweepDue,
 		}
 		for range jobs {
 			s.job = (s.job + 1) % len(jobs)
@@ -131,10 +131,7 @@ func (s *Session) hear(wire *wire, err error) {
 		s.unanswered = true
 		s.old = append(s.old, wire)
 	}
-	s.wire, s.retryAt, s.fresh = nil, s.failed(explain(err)), true
-	for _, c := range s.channels {
-		c.listening = false
-	}
+	s.wire, s.retryAt, s.relisten = nil, s.failed(explain(err)), true
 }
 
 // connect makes a connection. While there is a lease to save, each host has less time.
