@@ -194,7 +194,7 @@ func TestCancel(t *testing.T) {
 	for range 8 {
 		waiters.Go(func() {
 			for round := range 1000 {
-				if granted.Load() > 40 && canceled.Load() > 200 {
+				if granted.Load() > 20 && canceled.Load() > 100 {
 					return
 				}
 				wait, cancel := context.WithTimeout(ctx, time.Duration(rand.IntN(500*(1+round%40)))*time.Microsecond)
