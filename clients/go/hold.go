@@ -237,6 +237,7 @@ func (s *Session) granted(h *Hold) {
 func (s *Session) leaveQueue(h *Hold) {
 	if h.channel != "" {
 		s.waiting--
+		s.relisten = s.relisten || s.waiting == 0
 	}
 	h.channel = ""
 }

@@ -70,8 +70,11 @@ func (s *Session) send(holds []*Hold, sql string, args ...string) (r rows, err e
 	return r, err, again
 }
 
-// request asks for holds. One without an answer is found out about by resolve.
-func (s *Session) request(_ time.Duration, _ *time.Duration) bool {
+// request gives back, or asks for holds. One without an answer is found out about by resolve.
+func (s *Session) request(time.Duration, *time.Duration) bool {
+	if s.giveBack() {
+		return true
+	}
 	holds, names := take(&s.asks, func(h *Hold) bool { return h.phase == phaseNew })
 	if len(holds) == 0 {
 		return false
@@ -146,7 +149,7 @@ func (s *Session) adopt(h *Hold, token int64, granted bool, channel string) {
 }
 
 // giveBack releases, resigns, or leaves the queue.
-func (s *Session) giveBack(_ time.Duration, _ *time.Duration) bool {
+func (s *Session) giveBack() bool {
 	holds, names := take(&s.gives, func(h *Hold) bool { return h.phase != phaseDone })
 	if len(holds) == 0 {
 		return false
@@ -199,8 +202,8 @@ const terminateSQL = "SELECT pg_catalog.pg_terminate_backend(a.pid, $3) FROM pg_
 	" WHERE a.pid = $1 AND a.backend_start = $2 AND a.usename = current_user AND a.pid <> pg_catalog.pg_backend_pid()"
 
 // resolve finds out what statements did whose answers were lost. First the backends of the broken connections have to
-// be gone, or they could still take a place that nobody knows of. Behind a pooler nobody knows which they were; what
-// such a one takes late is a ghost for the sweep after a renewal.
+// be gone, or they could still take a place that nobody knows of. Behind a pooler nobody knows which they were; there
+// more looks follow.
 func (s *Session) resolve() {
 	s.askAt = s.set.now() + firstRetry
 	for len(s.old) > 0 {
@@ -210,6 +213,8 @@ func (s *Session) resolve() {
 			if err != nil || len(r) > 0 && string(r[0][0]) != "t" {
 				return
 			}
+		} else {
+			s.late = 3
 		}
 		s.old = s.old[1:]
 	}
@@ -227,14 +232,16 @@ func (s *Session) resolve() {
 // no announcement comes.
 func (s *Session) sweepDue(now time.Duration, next *time.Duration) bool {
 	interval := 30 * 24 * time.Hour
-	if s.waiting > 0 && s.wire.hears {
-		interval = waitSweep
-	} else if s.waiting > 0 {
+	if s.waiting > 0 && !s.wire.hears {
 		interval = deafSweep
+	} else if s.late > 0 {
+		interval = s.limit(s.lease)
+	} else if s.waiting > 0 {
+		interval = waitSweep
 	}
 	for _, l := range s.leases {
 		due := l.sweptAt + interval
-		if l.id == 0 || l.holds == 0 {
+		if l.id == 0 || l.holds == 0 && s.late == 0 {
 			continue
 		} else if l.swept && now < due && len(l.hints) == 0 {
 			sooner(next, due)
@@ -242,8 +249,8 @@ func (s *Session) sweepDue(now time.Duration, next *time.Duration) bool {
 		}
 		if l.swept && now < due {
 			s.look(l)
-		} else {
-			s.sweep(l)
+		} else if s.sweep(l); l == s.lease {
+			s.late = max(0, s.late-1)
 		}
 		return true
 	}
@@ -337,9 +344,10 @@ func (s *Session) sweep(l *lease) bool {
 // --- announcements ---
 
 // listen makes the connection listen to the channels of all who wait, and of the observers. A channel that nobody uses
-// any more is left with the next change, or sweep.
-func (s *Session) listen(_ time.Duration, _ *time.Duration) bool {
-	if !s.relisten || !s.wire.hears {
+// any more is left with the next change, or sweep. Before the notification that tests LISTEN is here, and where none
+// comes, the session looks often.
+func (s *Session) listen(time.Duration, *time.Duration) bool {
+	if !s.relisten || !s.wire.announces {
 		return false
 	}
 	s.relisten = false
@@ -369,6 +377,10 @@ func (s *Session) listen(_ time.Duration, _ *time.Duration) bool {
 	if sql.Len() == 0 {
 		return false
 	}
+	if !s.wire.tested {
+		sql.WriteString("LISTEN " + s.self + "; NOTIFY " + s.self)
+		wanted[s.self], s.wire.tested = true, true
+	}
 	s.wire.listens = wanted
 	if _, err := s.exec(s.lease, sql.String()); err != nil && s.wire != nil {
 		s.wire.cut()
@@ -387,6 +399,7 @@ func tell(hint chan struct{}) {
 // heard takes the notifications. One decides nothing: who is announced is looked at.
 func (s *Session) heard(wire *wire) {
 	for _, n := range wire.heard {
+		wire.hears = wire.hears || n.Channel == s.self
 		// {"event":"granted","token":"266371455778818",...}, or "term"
 		fields := strings.Split(n.Payload, `"`)
 		for i := 2; i < len(fields); i++ {

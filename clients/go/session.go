@@ -109,6 +109,7 @@ type lease struct {
 type Session struct {
 	set     options
 	owner   string // of all requests, before their number
+	self    string // the channel that tests LISTEN
 	dial    func(ctx context.Context, limit time.Duration) (*wire, error)
 	state   atomic.Int32
 	schema  atomic.Pointer[string]
@@ -143,6 +144,7 @@ type Session struct {
 	askAt      time.Duration // nothing is asked before
 	busy       bool          // a statement is under way
 	unanswered bool          // the answer to a statement was lost: see resolve
+	late       int           // looks to come, for what takes effect late behind a pooler
 	old        []*wire       // connections whose answers were lost, and whose backends may live
 	revoked    bool
 }
@@ -189,7 +191,7 @@ func open(ctx context.Context, dial func(context.Context, time.Duration) (*wire,
 	}
 	var random [8]byte
 	rand.Read(random[:])
-	s.owner = fmt.Sprintf("%s#%x-", s.set.name, random)
+	s.owner, s.self = fmt.Sprintf("%s#%x-", s.set.name, random), fmt.Sprintf("le_self_%x", random)
 	s.lease = &lease{ttl: s.set.ttl}
 	s.leases = []*lease{s.lease}
 	s.ctx, s.cancel = context.WithCancel(context.Background())

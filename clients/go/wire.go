@@ -17,14 +17,14 @@ import (
 
 // wire is a connection of the session's. It belongs to the session's goroutine, but for wake and cut.
 type wire struct {
-	conn    *pgconn.PgConn
-	heard   []*pgconn.Notification
-	schema  string // of the extension, quoted; empty: it is not there
-	pid     string // of the backend, with the time of its start
-	start   string
-	pooled  bool // the server has another process id than we were told
-	hears   bool // grants are announced, and LISTEN works
-	listens map[string]bool
+	conn                     *pgconn.PgConn
+	heard                    []*pgconn.Notification
+	schema                   string // of the extension, quoted; empty: it is not there
+	pid                      string // of the backend, with the time of its start
+	start                    string
+	pooled                   bool // the server has another process id than we were told
+	announces, tested, hears bool // the server announces grants; LISTEN is being tested; it works
+	listens                  map[string]bool
 
 	mu            sync.Mutex
 	idling, woken bool
@@ -87,7 +87,7 @@ func connect(ctx context.Context, config *pgx.ConnConfig, limit time.Duration) (
 		row := r.Rows[0]
 		w.schema, w.pid, w.start = string(row[0]), string(row[2]), string(row[4])
 		w.pooled = w.pid != itoa(int64(conn.PID()))
-		w.hears = !w.pooled && (string(row[3]) == "all" || string(row[3]) == "waiters")
+		w.announces = !w.pooled && (string(row[3]) == "all" || string(row[3]) == "waiters")
 		if validate != nil {
 			return validate(ctx, conn)
 		} else if string(row[1]) == "t" {

@@ -71,7 +71,7 @@ func (s *Session) turn() {
 		return
 	} else {
 		jobs := [...]func(now time.Duration, next *time.Duration) bool{
-			s.answerQuery, s.giveBack, s.request, s.listen, s.sweepDue,
+			s.answerQuery, s.request, s.listen, s.sweepDue,
 		}
 		for range jobs {
 			s.job = (s.job + 1) % len(jobs)
@@ -200,7 +200,7 @@ func (s *Session) shutDown() {
 		s.connect()
 	}
 	for now := s.set.now(); s.wire != nil && now < s.closeAt && now >= s.askAt; now = s.set.now() {
-		if !s.giveBack(now, nil) {
+		if !s.giveBack() {
 			break
 		}
 	}
@@ -261,7 +261,7 @@ func (s *Session) ask(ctx context.Context, sql string, args ...string) (rows, er
 	}
 }
 
-func (s *Session) answerQuery(now time.Duration, _ *time.Duration) bool {
+func (s *Session) answerQuery(time.Duration, *time.Duration) bool {
 	s.queries = slices.DeleteFunc(s.queries, func(q *query) bool { return q.ctx.Err() != nil })
 	if len(s.queries) == 0 {
 		return false

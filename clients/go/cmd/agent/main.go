@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -99,6 +100,10 @@ func status(err error) string {
 		if errors.Is(err, k.kind) {
 			return k.name
 		}
+	}
+	var server *pgconn.PgError
+	if errors.As(err, &server) && server.Code == "40P01" { // of the application's own statement
+		return "deadlock"
 	}
 	return "failed"
 }
@@ -335,6 +340,9 @@ func count() fields {
 
 func run(ctx context.Context, c *command) (fields, error) {
 	s, h := lookUp(c)
+	if h == nil && slices.Contains([]string{"valid", "fence", "proclaim", "resign", "release"}, c.Do) {
+		return nil, fmt.Errorf("%w: there is no hold %q", lockelection.ErrInvalid, c.Hold)
+	}
 	switch c.Do {
 	case "open":
 		return open(ctx, c)
