@@ -1,0 +1,143 @@
+// Package leaderelection lets controllers elect their leader on PostgreSQL: a lock for client-go's leaderelection, on
+// compare_and_set of lock_election. A cluster of several, or none, of Kubernetes can share one election.
+//
+// client-go counts by the clocks of the candidates, and a leader that was stopped may write late. Where that matters
+// take [lock-election.invalid/lockelection.Election], whose terms can be fenced.
+package leaderelection
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// DB is a *pgxpool.Pool, of a primary.
+type DB interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Lock is a resourcelock.Interface: the record of the election is the value of a key, and every change of it has a
+// version of its own.
+type Lock struct {
+	db     DB
+	key    string
+	config resourcelock.ResourceLockConfig
+
+	mu      sync.Mutex
+	read    string // the statements, with the extension's schema
+	set     string
+	version int64 // that was seen last; 0: there is no such key
+	exists  bool
+}
+
+var _ resourcelock.Interface = (*Lock)(nil)
+
+// New asks nobody. The key has 1 to 255 bytes, and belongs to the role that uses it first.
+func New(db DB, key string, config resourcelock.ResourceLockConfig) *Lock {
+	return &Lock{db: db, key: key, config: config}
+}
+
+var resource = schema.GroupResource{Group: "lock_election", Resource: "keys"}
+
+// prepare finds the extension, whatever the search_path.
+func (l *Lock) prepare(ctx context.Context) error {
+	if l.read != "" {
+		return nil
+	}
+	var in string
+	err := l.db.QueryRow(ctx, "SELECT pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_extension e"+
+		" JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace AND e.extname = 'lock_election'").Scan(&in)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = errors.New("lock_election is not installed in this database (CREATE EXTENSION lock_election)")
+	}
+	if err == nil {
+		l.read = fmt.Sprintf("SELECT value, version FROM %s.read_versioned($1)", in)
+		l.set = fmt.Sprintf("SELECT %s.compare_and_set($1, $2, $3)", in)
+	}
+	return err
+}
+
+// Get answers NotFound while there is no record. The raw record differs after every change, also within a second, which
+// is all that the times of a record tell apart.
+func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.prepare(ctx); err != nil {
+		return nil, nil, err
+	}
+	var value *string
+	var version int64
+	if err := l.db.QueryRow(ctx, l.read, l.key).Scan(&value, &version); err != nil {
+		return nil, nil, err
+	}
+	l.version, l.exists = version, value != nil
+	if !l.exists {
+		return nil, nil, apierrors.NewNotFound(resource, l.key)
+	}
+	record := &resourcelock.LeaderElectionRecord{}
+	if err := json.Unmarshal([]byte(*value), record); err != nil {
+		return nil, nil, fmt.Errorf("the value of key %q is no record of an election: %w", l.key, err)
+	}
+	return record, fmt.Appendf(nil, "%s#%d", *value, version), nil
+}
+
+// Create answers AlreadyExists if somebody else was earlier.
+func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.exists {
+		return apierrors.NewAlreadyExists(resource, l.key)
+	}
+	return l.write(ctx, record, apierrors.NewAlreadyExists(resource, l.key))
+}
+
+// Update answers Conflict if somebody else has changed the record since it was read.
+func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.exists {
+		return errors.New("there is no record: call Get or Create first")
+	}
+	return l.write(ctx, record, apierrors.NewConflict(resource, l.key, errors.New("the record was changed")))
+}
+
+func (l *Lock) write(ctx context.Context, record resourcelock.LeaderElectionRecord, conflict error) error {
+	if err := l.prepare(ctx); err != nil {
+		return err
+	}
+	value, err := json.Marshal(record)
+	if err != nil {
+		return err
+	}
+	var version *int64
+	if err := l.db.QueryRow(ctx, l.set, l.key, l.version, string(value)).Scan(&version); err != nil {
+		return err
+	}
+	if version == nil {
+		return conflict
+	}
+	l.version, l.exists = *version, true
+	return nil
+}
+
+// RecordEvent tells the recorder of the configuration, if there is one.
+func (l *Lock) RecordEvent(event string) {
+	if l.config.EventRecorder != nil {
+		subject := &corev1.ObjectReference{Kind: "Key", APIVersion: "lock_election/v1", Name: l.key}
+		l.config.EventRecorder.Eventf(subject, corev1.EventTypeNormal, "LeaderElection", "%s %s", l.config.Identity, event)
+	}
+}
+
+// Identity is that of the configuration.
+func (l *Lock) Identity() string { return l.config.Identity }
+
+// Describe is the key.
+func (l *Lock) Describe() string { return l.key }
