@@ -200,6 +200,9 @@ func patch(t *testing.T, from, to string) (count int) {
 		test := ast.NewIdent("t")
 		switch made := assign.Rhs[0].(type) {
 		case *ast.UnaryExpr:
+			if fields := made.X.(*ast.CompositeLit).Elts; len(fields) < 3 {
+				return true // without a client: nobody uses it
+			}
 			assign.Rhs[0] = &ast.CallExpr{Fun: ast.NewIdent("mirrored"), Args: []ast.Expr{test, made}}
 			count++
 		case *ast.CallExpr:

@@ -1,0 +1,35 @@
+// Command minutely runs on every machine; one of them at a time does the job, once a minute in all.
+package main
+
+import (
+	"context"
+	"log"
+	"os"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"lock-election.invalid/lockelection"
+)
+
+func main() {
+	ctx, every, pool := context.Background(), must(time.ParseDuration(os.Args[1])), must(pgxpool.New(context.Background(), ""))
+	for ; ; time.Sleep(time.Second) { // a session that was lost is followed by another one
+		s, err := lockelection.NewSession(ctx, pool, lockelection.WithTTL(3*time.Second))
+		for err == nil {
+			var h *lockelection.Hold
+			if h, err = s.Lock(ctx, "minutely"); err == nil {
+				_, err = pool.Exec(h.Context(), "INSERT INTO minutely VALUES (clock_timestamp())") // the job
+				h.Unlock(ctx, lockelection.HoldFor(every))                                         // closed from the grant on
+			}
+		}
+		log.Print(err)
+	}
+}
+
+func must[T any](answer T, err error) T {
+	if err != nil {
+		log.Fatal(err)
+	}
+	return answer
+}

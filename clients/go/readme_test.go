@@ -1,0 +1,79 @@
+package lockelection_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestReadme runs each example of the README as the body of a function.
+func TestReadme(t *testing.T) {
+	pool := newPool(t)
+	query[string](t, pool, "SELECT current_user")
+	if _, err := pool.Exec(t.Context(), "DROP TABLE IF EXISTS account;"+
+		" CREATE TABLE account (id int, balance int); INSERT INTO account VALUES (7, 20)"); err != nil {
+		t.Fatal(err)
+	}
+	text := string(must(os.ReadFile("README.md")))
+	var body strings.Builder
+	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(text, -1)
+	for i, block := range blocks {
+		code := strings.TrimRight(block[1], "\n")
+		if !strings.Contains(code[strings.LastIndexByte(code, '\n')+1:], "return ") {
+			code += "\nreturn nil"
+		}
+		opened := ""
+		if !strings.Contains(code, "NewSession") {
+			opened = "pool := must(pgxpool.New(ctx, \"\"))\n_ = pool\n" +
+				"s := must(lockelection.NewSession(ctx, pool))\ndefer s.Close(ctx)\n"
+		}
+		fmt.Fprintf(&body, "func example%d(ctx context.Context) error {\n%s%s\n}\n\n", i, opened, code)
+	}
+	main := "package main\n\nimport (\n\"context\"\n\"errors\"\n\"fmt\"\n\"log\"\n\"time\"\n" +
+		"\"github.com/jackc/pgx/v5\"\n\"github.com/jackc/pgx/v5/pgxpool\"\n\"lock-election.invalid/lockelection\"\n)\n" +
+		"var _, _ = errors.Join, pgx.BeginFunc\nvar _ = time.Second\nfunc work(context.Context) {}\n" +
+		"func must[T any](answer T, err error) T {\nif err != nil {\nlog.Fatal(err)\n}\nreturn answer\n}\n\n" + body.String()
+	main += "func main() {\n"
+	for i := range blocks {
+		main += fmt.Sprintf("if err := example%d(context.Background()); err != nil {\nlog.Fatal(%d, err)\n}\n", i, i)
+	}
+	out := inModule(t, map[string]string{"main.go": main + "}\n"}, nil, "run", ".")
+	for _, line := range []string{"held, with a token: true", "fenced: <nil>", "true true true 2", "leads, valid: true",
+		"context canceled", "node-1 <nil>", "observed node-1"} {
+		if !strings.Contains(out, line+"\n") {
+			t.Errorf("%q is not in\n%s", line, out)
+		}
+	}
+	if got := query[int](t, pool, "SELECT balance FROM account"); got != 10 {
+		t.Errorf("the balance is %d", got)
+	}
+}
+
+// inModule runs go in a new module that requires this one by a replace, or, with an environment, by its version alone.
+func inModule(t *testing.T, files map[string]string, env []string, args ...string) string {
+	t.Helper()
+	dir, here := t.TempDir(), must(os.Getwd())
+	text := string(must(os.ReadFile("go.mod")))
+	text = strings.Replace(text, "module lock-election.invalid/lockelection\n", "module example.invalid/program\n", 1) +
+		"\nrequire lock-election.invalid/lockelection v1.0.0\n"
+	if env == nil {
+		text += "\nreplace lock-election.invalid/lockelection => " + here + "\n"
+	}
+	files["go.mod"], files["go.sum"] = text, string(must(os.ReadFile("go.sum")))
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command := exec.CommandContext(t.Context(), "go", args...)
+	command.Dir, command.Env = dir, append(os.Environ(), env...)
+	out, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("go %v: %v\n%s\n%s", args, err, out, files["main.go"])
+	}
+	return string(out)
+}
