@@ -77,3 +77,45 @@ func inModule(t *testing.T, files map[string]string, env []string, args ...strin
 	}
 	return string(out)
 }
+
+// TestModule uses the module in a clean one, as it comes from what make clients writes.
+func TestModule(t *testing.T) {
+	newPool(t)
+	out := t.TempDir()
+	pack := exec.CommandContext(t.Context(), "go", "run", ".", out, "v1.0.0", must(os.Getwd()))
+	pack.Dir = "modzip"
+	if text, err := pack.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	settings := strings.Fields(string(must(exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE", "GOPROXY").Output())))
+	env := []string{"GOMODCACHE=" + t.TempDir(), "GOFLAGS=-mod=mod -modcacherw -trimpath", "GOSUMDB=off",
+		"GOPROXY=file://" + out + ",file://" + settings[0] + "/cache/download," + settings[1]}
+	got := inModule(t, map[string]string{"main.go": `package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"lock-election.invalid/lockelection"
+)
+
+func main() {
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, "")
+	if err != nil {
+		panic(err)
+	}
+	s, err := lockelection.NewSession(ctx, pool)
+	if err != nil {
+		panic(err)
+	}
+	h, err := s.TryLock(ctx, fmt.Sprint("module ", s.Lease()))
+	fmt.Println(h.Valid(), err, s.Close(ctx))
+}
+`}, env, "run", ".")
+	if !strings.HasSuffix(got, "true <nil> <nil>\n") {
+		t.Fatal(got)
+	}
+}

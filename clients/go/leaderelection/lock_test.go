@@ -162,7 +162,8 @@ func TestClientGo(t *testing.T) {
 	if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	command := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-v", "-vet=off", "-overlay", overlayFile)
+	command := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", overlayFile,
+		"-o", filepath.Join(temp, "test"))
 	if info, ok := debug.ReadBuildInfo(); ok { // with what is compiled already
 		for _, setting := range info.Settings {
 			if setting.Key == "-race" && setting.Value == "true" {
@@ -171,7 +172,10 @@ func TestClientGo(t *testing.T) {
 		}
 	}
 	command.Args = append(command.Args, "./"+overlaid)
-	report, err := command.CombinedOutput()
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	report, err := exec.CommandContext(t.Context(), filepath.Join(temp, "test"), "-test.v").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, report)
 	}
