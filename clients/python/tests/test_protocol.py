@@ -116,6 +116,27 @@ async def test_a_suspended_session_goes_on(world):
     assert states == [("suspended", HELD), ("connected", HELD)]
 
 
+async def test_a_renewal_on_its_way_suspends_nothing(world):
+    states = []
+
+    def strike(wire, sql, params, until):
+        states.append(wire.protocol.state)
+        return wire.server.answer(sql, params)
+
+    world.wire.faults.append(Fault("keep_alive", strike))
+    world.at(3.5, lambda: states.append(world.protocol.state))
+    await world.live(4)
+    assert states == ["connected", "connected"]
+
+
+async def test_renewals_that_fail_are_tried_again_with_growing_delays(world):
+    world.wire.faults.extend(fails("keep_alive", "55P03") for _ in range(6))
+    await world.live(8)
+    times = world.asked("keep_alive")[:7]
+    delays = [round(later - time, 2) for time, later in zip(times, times[1:])]
+    assert delays == [0.05, 0.1, 0.2, 0.4, 0.5, 0.5]
+
+
 async def test_a_waiter_is_granted_by_a_look(world):
     """The notification was dropped."""
     other = world.server.take("lock", "n", "somebody", "0")

@@ -90,6 +90,7 @@ def test_many_each_for_itself(session, name):
     names = [f"{name} {i}" for i in range(200)]
     with session.lock(names[7]):
         holds = session.try_acquire_each(names)
+    assert session.try_acquire_each([]) == []
     assert [hold is None for hold in holds] == [i == 7 for i in range(200)]
     threads = [in_thread(hold.release) for hold in holds if hold is not None]
     for thread, result in threads:
@@ -213,6 +214,8 @@ def test_election(session, name):
         assert session.election(name, "c").observe().__next__() == ("b", term.token)
         with pytest.raises(lock_election.NotAcquired):
             session.election(name, "c").campaign(wait=0)
+        with pytest.raises(lock_election.InvalidRequest):
+            term.release(hold_for=1)
         assert term.resign() is True
         assert next(watch) is None
         with pytest.raises(lock_election.LockLost):

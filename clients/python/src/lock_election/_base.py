@@ -25,9 +25,9 @@ def check_ttl(ttl: Optional[float]) -> None:
         raise errors.InvalidRequest(f"ttl is {ttl} seconds: between 0.1 and 24 days are allowed")
 
 
-def check_hold_for(hold_for: float) -> None:
-    if not hold_for >= 0:
-        raise errors.InvalidRequest(f"hold_for is {hold_for}: it cannot be negative")
+def check_hold_for(hold_for: float, kind: str = "lock") -> None:
+    if not hold_for >= 0 or (hold_for > 0 and kind == "election"):
+        raise errors.InvalidRequest(f"hold_for is {hold_for}: it cannot be negative, and is not for a term")
 
 
 def check_names(names: Names) -> List[str]:

@@ -440,15 +440,14 @@ class Protocol:
 
     async def _step(self, now: float) -> None:
         """What is to be done next, the most urgent first."""
-        leases = list(self.leases.values())
-        live = [lease for lease in leases if lease.state is LIVE]
+        live = [lease for lease in self.leases.values() if lease.state is LIVE]
         unheard = [channel for channel in self.channels if channel not in self.listening]
         if not self.connected:
             await (self.wire.idle(self.connect_at) if now < self.connect_at else self._connect())
         elif any(now >= lease.renew_at for lease in live):
             await self._renew(min(live, key=lambda lease: lease.renew_at))
         elif now < self.pause_until:
-            await self.wire.idle(min(self.pause_until, *(lease.renew_at for lease in leases)))
+            await self.wire.idle(min([self.pause_until, *(lease.renew_at for lease in live)]))
         elif self.main.state is NEW and self.end_error is None:
             await self._grant(self.main)
         elif self.old:
@@ -575,11 +574,13 @@ class Protocol:
             self.end_lease(lease, errors.Canceled("nothing hangs on it"))
             return
         sent = self.clock()
-        lease.failures += 1
-        lease.renew_at = sent
         try:
             rows = await self._query("SELECT {s}.keep_alive($1)", lease.id)
+        except Broken:
+            lease.failures += 1
+            raise  # it is due, and sent on the next connection
         except Error as error:
+            lease.failures += 1
             lease.renew_at = self.clock() + self._delay(lease.failures)
             self.trouble = error
             return

@@ -450,6 +450,8 @@ class Session:
     async def _try_each(self, names: List[str], shared: bool) -> List[Claim]:
         self._check()
         mode = "shared" if shared else "exclusive"
+        if not names:
+            return []
         claims = [self._protocol.ask("lock", [name], None, True, mode) for name in check_names(names)]
         await self._settle(claims, None)
         for claim in claims:
@@ -461,7 +463,7 @@ class Session:
 
     async def _release(self, claim: Claim, hold_for: float) -> Optional[bool]:
         self._check()
-        check_hold_for(hold_for)
+        check_hold_for(hold_for, claim.kind)
         self._protocol.release(claim, hold_for)
         await _within(claim.done, self._protocol.call)
         if isinstance(claim.error, errors.InvalidRequest):
