@@ -92,13 +92,13 @@ def check_tokens(holds):
             by_name[name] = hold
 
 
-def check_told(holds):
+def check_told(holds, slow):
     """A hold whose time is over is told lost, then and not much later, where its agent could run."""
     for hold in holds:
         if hold.lost is None or hold.forced:
             continue
         late = hold.lost - hold.promised
-        if late > TOLD_LATE and not hold.agent.was_stopped(hold.promised, hold.lost):
+        if late > TOLD_LATE * slow and not hold.agent.was_stopped(hold.promised, hold.lost):
             raise Violation(f"{hold}: told lost {late:.0f} ms after its deadline")
 
 
@@ -109,8 +109,9 @@ def check_kept(holds):
             raise Violation(f"{hold}: lost {hold.promised - hold.lost:.0f} ms before its deadline: {hold.why}")
 
 
-def check(holds):
+def check(holds, slow):
+    """Of one scenario; slow: how much longer than on an idle machine everything may take."""
     check_exclusion(holds)
     check_tokens(holds)
-    check_told(holds)
+    check_told(holds, slow)
     check_kept(holds)

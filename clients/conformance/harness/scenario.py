@@ -86,6 +86,7 @@ class Scenario:
         self.run_id = f"{client.tag}/{name}"
         self.role = f"run_{arena.next_number()}"
         self.ttl = ttl
+        self.slow = ttl / TTL  # how much longer than on an idle machine everything may take
         self.lines = []
         self.agents = {}
         self.proxies = {}
@@ -126,6 +127,12 @@ class Scenario:
 
     def ms(self, text):
         return language.duration(text, self.ttl)
+
+    def limit(self, step, default=language.ANSWER_LIMIT):
+        """How long a step waits at most: on a slow machine longer, as the TTL is."""
+        if step.within.endswith("T"):
+            return self.ms(step.within)
+        return self.slow * (int(step.within) if step.within else default)
 
     async def dsn(self, options):
         via = options.pop("via", "direct")
@@ -169,9 +176,9 @@ class Scenario:
 
     async def run(self):
         try:
-            await asyncio.wait_for(self.whole(), LIMIT)
+            await asyncio.wait_for(self.whole(), LIMIT * self.slow)
         except asyncio.TimeoutError:
-            raise Failure(self.story(f"not over within {LIMIT} s")) from None
+            raise Failure(self.story(f"not over within {LIMIT * self.slow} s")) from None
         except Violation as e:
             raise Violation(self.story(f"{e}")) from None
         except (Failure, psycopg.Error, OSError) as e:
@@ -219,12 +226,12 @@ class Scenario:
                 agent.go_on()
             if not agent.expected_end:
                 end = now()
-                await agent.quit()
+                await agent.quit(5000 * self.slow)
                 for hold in self.all_holds:
                     if hold.agent is agent and hold.ended is None:
                         hold.ended = end
         self.take_losses()
-        judge.check(self.all_holds)
+        judge.check(self.all_holds, self.slow)
         for agent in self.agents.values():
             unasked = [e for e in agent.events if e["event"] == "unasked"]
             if unasked:
@@ -249,7 +256,7 @@ class Scenario:
         )
         if self.pooler:
             await self.pooler.end()
-        end = now() + self.ttl + LEFT_LIMIT
+        end = now() + self.ttl + LEFT_LIMIT * self.slow
         while left := await self.server.sql(sql):
             if now() > end:
                 raise Failure(f"left behind: {left}")
@@ -428,7 +435,7 @@ class Scenario:
         return answer
 
     async def expect(self, call, task, step):
-        limit = self.ms(step.within) if step.within else language.ANSWER_LIMIT
+        limit = self.limit(step)
         try:
             answer = await asyncio.wait_for(asyncio.shield(task), limit / 1000)
         except asyncio.TimeoutError:
@@ -438,11 +445,17 @@ class Scenario:
             raise Failure(f"{answer['status']} ({answer.get('message')}), and not {'|'.join(wanted)}")
         for field, operator, text in step.conditions:
             found = self.field(answer, field)
-            if not language.holds(found, operator, self.fill_value(text)):
+            if not language.holds(found, operator, self.bound(field, operator, text)):
                 raise Failure(f"{field} is {found}, and not {operator} {text}: {answer}")
 
     def fill_value(self, text):
         return language.value(self.fill(text), self.ttl)
+
+    def bound(self, field, operator, text):
+        """The value that a field is compared with; what is not to take longer may do so on a slow machine."""
+        if field.startswith(("took", "since")) and operator.startswith("<") and text.isdigit():
+            return int(text) * self.slow
+        return self.fill_value(text)
 
     def field(self, answer, name):
         if name == "took":
@@ -484,7 +497,7 @@ class Scenario:
 
     async def agent_quit(self, agent, _):
         end = now()
-        await agent.quit()
+        await agent.quit(5000 * self.slow)
         self.take_losses()
         for hold in self.all_holds:
             if hold.agent is agent and hold.ended is None:
@@ -496,13 +509,13 @@ class Scenario:
 
     async def agent_lost(self, agent, step):
         """AGENT lost HOLD within TIME [-> ok since.MARK<...]"""
-        limit = self.ms(step.within) if step.within else language.ANSWER_LIMIT
+        limit = self.limit(step)
         event = await agent.event(lambda e: e.get("event") == "lost" and e["hold"] == step.args[0], limit)
         if event is None:
             raise Failure(f"not told lost within {limit} ms")
         self.take_losses()
         for field, operator, text in step.conditions:
-            if not language.holds(self.field(event, field), operator, self.fill_value(text)):
+            if not language.holds(self.field(event, field), operator, self.bound(field, operator, text)):
                 raise Failure(f"{field} is {self.field(event, field)}, and not {operator} {text}")
 
     async def agent_keeps(self, agent, step):
@@ -516,7 +529,7 @@ class Scenario:
 
     async def agent_tells(self, agent, step):
         """AGENT tells EVENT KEY=VALUE .. within TIME; "fresh": only those that no line has waited for before."""
-        limit = self.ms(step.within) if step.within else language.ANSWER_LIMIT
+        limit = self.limit(step)
         wanted = {key: language.value(text, self.ttl) for key, text in step.options.items()}
 
         def matches(event):
@@ -558,7 +571,7 @@ class Scenario:
             getattr(proxy, step.verb)()
 
     async def until(self, condition, step, message):
-        end = now() + (self.ms(step.within) if step.within else language.ANSWER_LIMIT)
+        end = now() + self.limit(step)
         while not condition():
             if now() > end:
                 raise Failure(message if isinstance(message, str) else message())
@@ -618,7 +631,7 @@ class Scenario:
     async def step_until(self, step):
         """until SQL -> VALUE within TIME"""
         wanted = "|".join(step.statuses)
-        end = now() + (self.ms(step.within) if step.within else language.ANSWER_LIMIT)
+        end = now() + self.limit(step)
         while str(found := await self.server.sql(self.fill(step.verb))) != wanted:
             if now() > end:
                 raise Failure(f"is {found}, and not {wanted}")
