@@ -53,6 +53,6 @@ le_page_holds(LeCommand *cmd, LeReply *reply, char *copy, LePageCallback callbac
 	if (last == NULL)
 		return;
 	cmd->kind = (LeKind) last->kind;
-	cmd->name = (LeText){le_page_text(last), last->name_len};
+	cmd->name = le_page_texts(last).name;
 	cmd->token = last->token;
 }

@@ -48,8 +48,24 @@ StaticAssertDecl(MAXALIGN(sizeof(LePageItem) + LE_MAX_NAME + LE_MAX_OWNER + LE_M
 					 LE_PAYLOAD_SIZE,
 				 "the longest item does not fit into a page");
 
-/* They begin with the name; the owner, the value and the acquirer follow. */
-#define le_page_text(item) ((const char *) (item) + sizeof(LePageItem))
+/* The texts of an item, in the order in which they follow it; data NULL: none. */
+typedef struct LePageTexts
+{
+	LeText name, owner, value, acquirer;
+} LePageTexts;
+
+static inline LePageTexts
+le_page_texts(const LePageItem *item)
+{
+	const char *name = (const char *) (item + 1);
+	const char *owner = name + item->name_len;
+	const char *value = owner + item->owner_len;
+
+	return (LePageTexts){.name = {name, item->name_len},
+						 .owner = {item->named ? owner : NULL, item->owner_len},
+						 .value = {item->value_len > 0 ? value : NULL, item->value_len},
+						 .acquirer = {value + item->value_len, item->acquirer_len}};
+}
 
 static inline Size
 le_page_size(const LePageItem *item)

@@ -124,22 +124,21 @@ le_lease_time_to_live(PG_FUNCTION_ARGS)
 static void
 put_hold(void *arg, const LePageItem *item)
 {
-	const char *text = le_page_text(item);
-	LeText name = {text, item->name_len}, owner = {text + item->name_len, item->owner_len},
-		   announced = {owner.data + item->owner_len, item->value_len};
+	LePageTexts texts = le_page_texts(item);
+	LeText announced = texts.value.len > 0 ? texts.value : texts.name;
 	char channel[LE_CHANNEL_SIZE];
 	LeTuple tuple = {0};
 
 	if (!item->shown)
 		return;
-	le_channel_name((LeKind) item->kind, announced.len > 0 ? announced : name, channel);
+	le_channel_name((LeKind) item->kind, announced, channel);
 	le_tuple_add_string(&tuple, le_kind_word((LeKind) item->kind));
-	le_tuple_add_text(&tuple, name);
+	le_tuple_add_text(&tuple, texts.name);
 	le_tuple_add(&tuple, Int64GetDatum(item->token));
 	le_tuple_add(&tuple, BoolGetDatum(item->position == 0));
 	le_tuple_add(&tuple, Int64GetDatum((int64) item->position));
 	le_tuple_add_string(&tuple, channel);
-	le_tuple_add_text(&tuple, item->named ? owner : (LeText){NULL, 0});
+	le_tuple_add_text(&tuple, texts.owner);
 	le_tuple_put(arg, &tuple);
 }
 

@@ -26,7 +26,6 @@ static void
 note_holder(void *arg, const LePageItem *item)
 {
 	Holder *holder = arg;
-	const char *text = le_page_text(item);
 
 	if (item->position != 0 || item->token == 0 || item->lapsed)
 		return;
@@ -34,8 +33,7 @@ note_holder(void *arg, const LePageItem *item)
 	if (holder->token != 0 || !le_may_see_details(item->role))
 		return;
 	holder->token = item->token;
-	le_acquirer_parse((LeText){text + item->name_len + item->owner_len + item->value_len, item->acquirer_len},
-					  &holder->acquirer);
+	le_acquirer_parse(le_page_texts(item).acquirer, &holder->acquirer);
 }
 
 /* The first sentence: how the token has ended, and when. */

@@ -43,7 +43,7 @@ typedef struct Shown
 {
 	LePageItem item; /* its lengths are not used; without a slot, lease or time left as it says there */
 	bool live;       /* on a primary: who waits behind it, and whether its connection is open, is known */
-	LeText name, owner, value, acquirer; /* data NULL: none */
+	LePageTexts texts;
 } Shown;
 
 bool
@@ -78,17 +78,17 @@ put_shown(ReturnSetInfo *rsinfo, const Shown *shown)
 
 	/* 1. who acquired it, if the text says so: a row may have been written by hand */
 	if (details)
-		le_acquirer_parse(shown->acquirer, &acquirer);
+		le_acquirer_parse(shown->texts.acquirer, &acquirer);
 	has_addr = acquirer.client_addr != NULL && (inet_pton(AF_INET, acquirer.client_addr, &net) == 1 ||
 												inet_pton(AF_INET6, acquirer.client_addr, &net) == 1);
 
 	/* 2. the columns */
 	le_tuple_add_string(&tuple, le_kind_word((LeKind) item->kind));
-	le_tuple_add_text(&tuple, shown->name);
+	le_tuple_add_text(&tuple, shown->texts.name);
 	le_tuple_add_if(&tuple, item->slot >= 0, Int32GetDatum(item->slot));
 	le_tuple_add_string(&tuple, held ? mode : NULL);
-	le_tuple_add_text(&tuple, details ? shown->owner : (LeText){0});
-	le_tuple_add_text(&tuple, held ? shown->value : (LeText){0});
+	le_tuple_add_text(&tuple, details ? shown->texts.owner : (LeText){0});
+	le_tuple_add_text(&tuple, held ? shown->texts.value : (LeText){0});
 	le_tuple_add(&tuple, ObjectIdGetDatum(item->role));
 	le_tuple_add_if(&tuple, details, Int64GetDatum(item->token));
 	le_tuple_add_if(&tuple, details && item->lease != 0, Int64GetDatum(item->lease));
@@ -113,15 +113,8 @@ put_shown(ReturnSetInfo *rsinfo, const Shown *shown)
 static void
 put_live(void *arg, const LePageItem *item)
 {
-	const char *text = le_page_text(item);
-	Shown shown = {.item = *item, .live = true};
+	Shown shown = {.item = *item, .live = true, .texts = le_page_texts(item)};
 
-	shown.name = (LeText){text, item->name_len};
-	text += item->name_len;
-	shown.owner = (LeText){item->named ? text : NULL, item->owner_len};
-	text += item->owner_len;
-	shown.value = (LeText){item->value_len > 0 ? text : NULL, item->value_len};
-	shown.acquirer = (LeText){text + item->value_len, item->acquirer_len};
 	put_shown(arg, &shown);
 }
 
@@ -142,10 +135,7 @@ put_stored(void *arg, const LeStoredEntry *slot)
 				 .holds = slot->holds,
 				 .kind = slot->kind,
 				 .mode = slot->mode},
-		.name = slot->name,
-		.owner = slot->owner,
-		.value = slot->value,
-		.acquirer = slot->acquirer,
+		.texts = {.name = slot->name, .owner = slot->owner, .value = slot->value, .acquirer = slot->acquirer},
 	};
 
 	put_shown(arg, &shown);
@@ -170,11 +160,10 @@ static void
 put_lease(void *arg, const LePageItem *lease)
 {
 	bool details = le_may_see_details(lease->role);
-	LeText owner = {le_page_text(lease), lease->owner_len};
 	LeTuple tuple = {0};
 
 	le_tuple_add_if(&tuple, details, Int64GetDatum(lease->lease));
-	le_tuple_add_text(&tuple, details && lease->named ? owner : (LeText){0});
+	le_tuple_add_text(&tuple, details ? le_page_texts(lease).owner : (LeText){0});
 	le_tuple_add(&tuple, ObjectIdGetDatum(lease->role));
 	le_tuple_add(&tuple, le_interval_datum(lease->ttl_us));
 	le_tuple_add(&tuple, TimestampTzGetDatum(lease->expires_at));
