@@ -17,6 +17,7 @@ TTL = int(os.environ.get("LE_TTL", "3000"))
 SAMPLE_EVERY = 0.15
 LEFT_LIMIT = 4000  # and the TTL
 LIMIT = 120
+START_LIMIT = 60
 
 # The arguments of commands that stand in the line without a key.
 ARGUMENTS = {
@@ -170,6 +171,8 @@ class Scenario:
             agent = self.agents[name] = Agent(name, self.client.command, self.log)
             agent.clock = Clock(f"{self.arena.directory}/clock-{self.role}-{name}") if self.text.get("agent_clock") else None
             await agent.start(agent.clock.env if agent.clock else {})
+            # how long a language takes to start is not what scenarios are about
+            await asyncio.wait_for(agent.give(do="threads").answer, START_LIMIT)
         return self.agents[name]
 
     # --- the whole ---
