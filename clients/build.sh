@@ -1,9 +1,9 @@
 #!/bin/bash
 # Builds the packages of the clients into build/clients, as they are published.  Needs the network for what builds them.
-#   CLIENTS="python go"    which
+#   CLIENTS="python go java"    which
 set -eu
 cd "$(dirname "$0")/.."
-CLIENTS=${CLIENTS:-python go}
+CLIENTS=${CLIENTS:-python go java}
 out=$PWD/build/clients
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -35,6 +35,22 @@ build_go()
 		cp LICENSE "$dir"
 	done
 	go run -C clients/go/modzip . "$out/goproxy" v1.0.0 "$work/go" "$work/go/leaderelection"
+}
+
+# A repository of Maven's, with jars of classes, sources and Javadoc; and the jars beside it.
+build_java()
+{
+	if ! command -v mvn >/dev/null; then
+		echo "Java is skipped: there is no mvn" >&2
+		return
+	fi
+	mkdir "$work/java"
+	tar -C clients/java --exclude=target -cf - . | tar -C "$work/java" -xf -
+	rm -rf "$out/maven"
+	mvn -B -q -T1 -Dstyle.color=never ${LE_MAVEN:+-o -Dmaven.repo.local="$LE_MAVEN"} -f "$work/java" -DskipTests \
+		-pl .,core,shedlock,spring -DaltDeploymentRepository="build::file://$out/maven" \
+		package javadoc:jar deploy:deploy >"$work/log" || { cat "$work/log" >&2; exit 1; }
+	find "$out/maven" -name 'lock-election*.jar' ! -name '*-tests.jar' -exec cp {} "$out" \;
 }
 
 mkdir -p "$out"

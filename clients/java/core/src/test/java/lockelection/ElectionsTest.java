@@ -19,7 +19,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /** Elections, against a server. */
-@Timeout(60)
+@Timeout(120)
 class ElectionsTest {
 	private final String name = Db.name();
 	private LockElection locks;

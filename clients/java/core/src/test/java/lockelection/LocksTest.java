@@ -27,7 +27,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /** What a session does, against a server. */
-@Timeout(60)
+@Timeout(120)
 class LocksTest {
 	private static final Duration NOW = Duration.ZERO;
 	private static final Duration SOON = Duration.ofMillis(100);

@@ -26,7 +26,7 @@ import org.springframework.integration.support.leader.LockRegistryLeaderInitiato
 import org.springframework.integration.support.locks.DistributedLock;
 
 /** Two registries, as in two processes. */
-@Timeout(60)
+@Timeout(120)
 class LockElectionRegistryTest {
 	private final String key = Db.name();
 	private LockElection locks;

@@ -1,0 +1,19 @@
+import java.sql.*;
+import lockelection.*;
+
+/** URL and text: what it writes is written by the holder of the lock, or not at all. */
+public class FencedWrite {
+	public static void main(String[] args) throws Exception {
+		try (LockElection locks = LockElection.connect(args[0]);
+				Connection connection = DriverManager.getConnection(args[0]);
+				Statement statement = connection.createStatement();
+				Hold hold = locks.acquire("ledger")) {
+			connection.setAutoCommit(false);
+			System.out.println("holds " + hold.token());
+			System.in.read(); // work that takes long
+			hold.fence(connection);
+			statement.execute("INSERT INTO ledger VALUES ('" + args[1] + "')");
+			connection.commit();
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package examples;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.net.URL;
+import java.net.URLClassLoader;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import javax.tools.ToolProvider;
+import lockelection.Db;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Each block of Java in the README compiles, and runs. */
+class ReadmeTest {
+	private static final String PROGRAM = "import java.sql.*; import java.time.*; import java.util.Optional; import lockelection.*;"
+			+ " import lockelection.Leader;\n"
+			+ "public class Block%d {\n"
+			+ "static int left = 3;\n"
+			+ "static boolean moreWork() { return left-- > 0; }\n"
+			+ "static void work() throws Exception { Thread.sleep(10); }\n"
+			+ "static void report() { }\n"
+			+ "static void show(Optional<lockelection.Leader> leader) { }\n"
+			+ "public static void main(String[] args) throws Exception {\n"
+			+ "String url = args[0];\n"
+			+ "%s\n"
+			+ "}}\n";
+	private static final String AROUND = "try (LockElection locks = LockElection.connect(url);\n"
+			+ "Connection connection = DriverManager.getConnection(url);\n"
+			+ "Statement statement = connection.createStatement()) {\n%s}\n";
+
+	@TempDir
+	private Path directory;
+
+	@Test
+	void itsBlocksRun() throws Exception {
+		Db.sql("DROP TABLE IF EXISTS ledger; CREATE TABLE ledger (entry text)");
+		Matcher block = Pattern.compile("```java\n(.*?)```", Pattern.DOTALL).matcher(Files.readString(Path.of("../README.md")));
+		int n = 0;
+		try (URLClassLoader loader = new URLClassLoader(new URL[] {directory.toUri().toURL()})) {
+			while (block.find()) {
+				String code = block.group(1).contains("LockElection.connect") ? block.group(1) : String.format(AROUND, block.group(1));
+				Path file = Files.writeString(directory.resolve("Block" + n + ".java"), String.format(PROGRAM, n, code));
+				assertEquals(0, ToolProvider.getSystemJavaCompiler().run(null, null, null, "-cp",
+						System.getProperty("java.class.path"), file.toString()), code);
+				loader.loadClass("Block" + n).getMethod("main", String[].class).invoke(null, (Object) new String[] {Db.URL});
+				n++;
+			}
+		}
+		assertTrue(n >= 4, n + " blocks");
+		assertEquals("entry", Db.sql("SELECT entry FROM ledger"));
+	}
+}
