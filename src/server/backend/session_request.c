@@ -150,8 +150,8 @@ read_notes(const LeCommand *cmd)
 
 		ereport(
 			NOTICE,
-			(errmsg("%s \"%.*s\" is held by this very connection, which now waits for itself",
-					le_kind_word(cmd->kind), (int) name.len, name.data),
+			(errmsg("%s is held by this very connection, which now waits for itself",
+					le_named(cmd->kind, name)),
 			 errhint(
 				 "Only a named owner, a named lease or the transaction that acquired can acquire again.")));
 	}
@@ -160,8 +160,8 @@ read_notes(const LeCommand *cmd)
 static void
 log_kept_snapshot(const LeCommand *cmd)
 {
-	ereport(LOG, (errmsg("a wait for %s \"%.*s\" has held a snapshot for %d seconds", le_kind_word(cmd->kind),
-						 (int) cmd->name.len, cmd->name.data, (int) (SNAPSHOT_LOG_AFTER / LE_SECOND)),
+	ereport(LOG, (errmsg("a wait for %s has held a snapshot for %d seconds", le_named(cmd->kind, cmd->name),
+						 (int) (SNAPSHOT_LOG_AFTER / LE_SECOND)),
 				  errdetail("VACUUM cannot remove rows that died since."),
 				  errhint("Call it as SELECT %s(...) alone, in READ COMMITTED.",
 						  cmd->kind == LE_KIND_ELECTION ? "campaign" : "acquire_lock")));
@@ -181,10 +181,9 @@ log_wait(const LeCommand *cmd, LeTime started_at, bool over)
 	LeTime waited_us = le_clock() - started_at;
 	LeText name = le_command_name(cmd, 0);
 
-	ereport(LOG, (errmsg(over ? "process %d no longer waits for %s \"%.*s\" after %.3f ms"
-							  : "process %d still waiting for %s \"%.*s\" after %.3f ms",
-						 MyProcPid, le_kind_word(cmd->kind), (int) name.len, name.data,
-						 (double) waited_us / LE_MS),
+	ereport(LOG, (errmsg(over ? "process %d no longer waits for %s after %.3f ms"
+							  : "process %d still waiting for %s after %.3f ms",
+						 MyProcPid, le_named(cmd->kind, name), (double) waited_us / LE_MS),
 				  over ? 0 : errhint("The views lock_election.waiters and locks show what it waits for.")));
 }
 

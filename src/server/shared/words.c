@@ -18,6 +18,12 @@ le_token_word(LeKind kind)
 	return kind == LE_KIND_ELECTION ? "term" : "token";
 }
 
+char *
+le_named(LeKind kind, LeText name)
+{
+	return psprintf("%s \"%.*s\"", le_kind_word(kind), (int) name.len, name.data);
+}
+
 const char *
 le_how_name(LeHow how)
 {

@@ -11,6 +11,9 @@
 extern const char *le_kind_word(LeKind kind);
 extern const char *le_token_word(LeKind kind);
 
+/* lock "a": for a message; allocated. */
+extern char *le_named(LeKind kind, LeText name);
+
 /* The word for a change of an election: "elected", "resigned", ... */
 extern const char *le_how_name(LeHow how);
 

@@ -32,8 +32,8 @@ check_holder(LeCommand *cmd, LeReply *reply)
 		const char *detail = le_lost_detail(cmd, reply);
 
 		ereport(ERROR, (errcode(ERRCODE_LE_LOST),
-						errmsg("%s \"%.*s\" is not held by %s " INT64_FORMAT, le_kind_word(cmd->kind),
-							   (int) cmd->name.len, cmd->name.data, le_token_word(cmd->kind), cmd->token),
+						errmsg("%s is not held by %s " INT64_FORMAT, le_named(cmd->kind, cmd->name),
+							   le_token_word(cmd->kind), cmd->token),
 						errdetail_internal("%s", detail)));
 	}
 }

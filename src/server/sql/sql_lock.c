@@ -47,19 +47,17 @@ raise_lost(const LeCommand *cmd, const LeReply *reply)
 
 	if (cmd->type == LE_CMD_ACQUIRE)
 		ereport(ERROR, (errcode(ERRCODE_LE_LOST),
-						errmsg("the wait for %s \"%.*s\" was ended", le_kind_word(cmd->kind),
-							   (int) cmd->name.len, cmd->name.data),
+						errmsg("the wait for %s was ended", le_named(cmd->kind, cmd->name)),
 						errdetail_internal("%s", le_lost_wait_detail(reply))));
 	detail = le_lost_detail(cmd, reply);
 	if (cmd->type == LE_CMD_AWAIT)
 		ereport(ERROR, (errcode(ERRCODE_LE_LOST),
-						errmsg("%s " INT64_FORMAT " neither holds %s \"%.*s\" nor waits for it any more",
-							   le_token_word(cmd->kind), cmd->token, le_kind_word(cmd->kind),
-							   (int) cmd->name.len, cmd->name.data),
+						errmsg("%s " INT64_FORMAT " neither holds %s nor waits for it any more",
+							   le_token_word(cmd->kind), cmd->token, le_named(cmd->kind, cmd->name)),
 						errdetail_internal("%s", detail)));
 	ereport(ERROR, (errcode(ERRCODE_LE_LOST),
-					errmsg("%s \"%.*s\" is no longer held by %s " INT64_FORMAT, le_kind_word(cmd->kind),
-						   (int) cmd->name.len, cmd->name.data, le_token_word(cmd->kind), cmd->token),
+					errmsg("%s is no longer held by %s " INT64_FORMAT, le_named(cmd->kind, cmd->name),
+						   le_token_word(cmd->kind), cmd->token),
 					errdetail_internal("%s", detail)));
 }
 
@@ -87,8 +85,7 @@ raise_other_role(const LeCommand *cmd)
 
 	ereport(ERROR,
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-			 errmsg("%s \"%.*s\" is held by another role", le_kind_word(cmd->kind), (int) cmd->name.len,
-					cmd->name.data),
+			 errmsg("%s is held by another role", le_named(cmd->kind, cmd->name)),
 			 errhint("%s belongs to the role that acquired it: SET ROLE to that, or use %s().",
 					 election ? "An election" : "A lock", election ? "force_resign" : "force_release_lock")));
 }
@@ -128,8 +125,7 @@ raise_bad_use(const LeCommand *cmd, const LeReply *reply)
 			break;
 		case LE_BAD_TTL:
 			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-							errmsg("%s \"%.*s\" lives on another kind of lease", le_kind_word(cmd->kind), len,
-								   cmd->name.data),
+							errmsg("%s lives on another kind of lease", le_named(cmd->kind, cmd->name)),
 							errdetail("It was acquired with a ttl, with a named lease, or with ttl => NULL "
 									  "(as long as its connection), and stays so until it is released.")));
 			break;
@@ -182,8 +178,7 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 		case LE_LIMIT_WAITERS:
 			ereport(ERROR,
 					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-					 errmsg("too many requests wait for %s \"%.*s\"", le_kind_word(cmd->kind),
-							(int) cmd->name.len, cmd->name.data),
+					 errmsg("too many requests wait for %s", le_named(cmd->kind, cmd->name)),
 					 errhint("See lock_election.max_waiters_per_lock (%d).", le_max_waiters_per_lock)));
 			return;
 		case LE_LIMIT_LOCKS:
@@ -215,9 +210,9 @@ le_warn_old_snapshot(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeRepl
 	le_statement_warned = true;
 	ereport(
 		WARNING,
-		(errmsg("this %s goes on with a snapshot that is older than the grant of %s \"%.*s\"",
+		(errmsg("this %s goes on with a snapshot that is older than the grant of %s",
 				IsolationUsesXactSnapshot() || le_bound_statement_reads() ? "transaction" : "statement",
-				le_kind_word(cmd->kind), (int) cmd->name.len, cmd->name.data),
+				le_named(cmd->kind, cmd->name)),
 		 errdetail("It may not see what the holder before has committed."),
 		 errhint(
 			 "Acquire it in a statement of its own, in READ COMMITTED or before the transaction begins.")));
@@ -227,14 +222,11 @@ le_warn_old_snapshot(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeRepl
 void
 le_notice_shared_owner(const LeCommand *cmd)
 {
-	ereport(
-		NOTICE,
-		(errmsg(
-			 "%s \"%.*s\" was acquired by owner \"%.*s\" on another connection before, and is held by both "
-			 "calls together",
-			 le_kind_word(cmd->kind), (int) cmd->name.len, cmd->name.data, (int) cmd->owner.len,
-			 cmd->owner.data),
-		 errhint("An owner is an identity, not a label: use another one in each worker.")));
+	ereport(NOTICE,
+			(errmsg("%s was acquired by owner \"%.*s\" on another connection before, and is held by both "
+					"calls together",
+					le_named(cmd->kind, cmd->name), (int) cmd->owner.len, cmd->owner.data),
+			 errhint("An owner is an identity, not a label: use another one in each worker.")));
 }
 
 /* The number of a lease, 0 if null; LE001 for a number that no lease can have. */
@@ -569,17 +561,15 @@ force(LeCommand *cmd, bool *reopened)
 	cmd->type = LE_CMD_FORCE;
 	ended = end_all(cmd, le_kind_word(cmd->kind), cmd->name, &opened);
 	if (ended > 0)
-		ereport(LOG,
-				(errmsg("role \"%s\" has ended " INT64_FORMAT " holder(s) of %s \"%.*s\" in database \"%s\"",
-						GetUserNameFromId(GetUserId(), true), ended, le_kind_word(cmd->kind),
-						(int) cmd->name.len, cmd->name.data, get_database_name(MyDatabaseId))));
+		ereport(LOG, (errmsg("role \"%s\" has ended " INT64_FORMAT " holder(s) of %s in database \"%s\"",
+							 GetUserNameFromId(GetUserId(), true), ended, le_named(cmd->kind, cmd->name),
+							 get_database_name(MyDatabaseId))));
 	if (opened)
 	{
-		ereport(LOG, (errmsg("role \"%s\" has opened %s \"%.*s\" again in database \"%s\"",
-							 GetUserNameFromId(GetUserId(), true), le_kind_word(cmd->kind),
-							 (int) cmd->name.len, cmd->name.data, get_database_name(MyDatabaseId))));
-		ereport(NOTICE, (errmsg("%s \"%.*s\" was closed, and is open again", le_kind_word(cmd->kind),
-								(int) cmd->name.len, cmd->name.data)));
+		ereport(LOG, (errmsg("role \"%s\" has opened %s again in database \"%s\"",
+							 GetUserNameFromId(GetUserId(), true), le_named(cmd->kind, cmd->name),
+							 get_database_name(MyDatabaseId))));
+		ereport(NOTICE, (errmsg("%s was closed, and is open again", le_named(cmd->kind, cmd->name))));
 	}
 	*reopened |= opened;
 	return ended;
@@ -596,10 +586,9 @@ report_fenced(const LeCommand *cmd, const Holders *holders)
 
 		(void) le_fence_procs(holders->tokens[i], &pids, 0);
 		foreach (lc, pids)
-			ereport(NOTICE,
-					(errmsg("%s \"%.*s\" is fenced by the transaction of process %d, and ends with it",
-							le_kind_word(cmd->kind), (int) cmd->name.len, cmd->name.data, lfirst_int(lc)),
-					 errhint("pg_terminate_backend(%d) would end that.", lfirst_int(lc))));
+			ereport(NOTICE, (errmsg("%s is fenced by the transaction of process %d, and ends with it",
+									le_named(cmd->kind, cmd->name), lfirst_int(lc)),
+							 errhint("pg_terminate_backend(%d) would end that.", lfirst_int(lc))));
 	}
 }
 
@@ -637,8 +626,7 @@ le_force(FunctionCallInfo fcinfo, LeKind kind)
 	}
 	if (ended == 0 && !reopened && holders.denied)
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-						errmsg("permission denied to end the holder of %s \"%.*s\"", le_kind_word(kind),
-							   (int) cmd.name.len, cmd.name.data),
+						errmsg("permission denied to end the holder of %s", le_named(kind, cmd.name)),
 						errhint("Only members of the holder's role, or of pg_signal_backend, may.")));
 	report_fenced(&cmd, &holders);
 	PG_RETURN_INT64(ended);
