@@ -166,9 +166,28 @@ func TestCloseWhileSilent(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	start := time.Now()
+	_, err := s.TryLockEach(ctx, []string{"a", "b", "c"})
+	wants(t, err, context.DeadlineExceeded)
+	ctx, cancel = context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
 	wants(t, s.Close(ctx), lockelection.ErrUnknown)
-	if took := time.Since(start); took > time.Second {
+	if took := time.Since(start); took > 2*time.Second {
 		t.Fatalf("closed after %v", took)
+	}
+}
+
+// TestCloseAfterCancel: a program that was told to leave gives back what it holds.
+func TestCloseAfterCancel(t *testing.T) {
+	pool, ctx := newPool(t), within(t)
+	s, n := newSession(t, pool), name(t, "x")
+	h := must(s.Lock(ctx, n))
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := s.Close(over); err != nil {
+		t.Fatal(err)
+	}
+	if query[bool](t, pool, "SELECT is_held($1, $2)", n, h.Token()) {
+		t.Fatal("it is held")
 	}
 }
 

@@ -104,6 +104,8 @@ func (s *Session) TryLockEach(ctx context.Context, names []string, opts ...LockO
 		holds[i], seen[name] = h, true
 	}
 	s.enqueue(holds...)
+	ctx, cancel := limited(ctx, s.set.ttl)
+	defer cancel()
 	var failed error
 	for i, h := range holds {
 		if err := s.await(ctx, h); errors.Is(err, ErrHeld) {
@@ -133,6 +135,11 @@ func (s *Session) acquire(ctx context.Context, kind int, names []string, last st
 	}
 	if err != nil {
 		return nil, err
+	}
+	if try {
+		var cancel context.CancelFunc
+		ctx, cancel = limited(ctx, h.lease.ttl)
+		defer cancel()
 	}
 	s.enqueue(h)
 	if err = s.await(ctx, h); err != nil {
@@ -199,19 +206,11 @@ func (s *Session) enqueue(holds ...*Hold) {
 
 // await ends the call that made a hold. Unless that is held, it is given back.
 func (s *Session) await(ctx context.Context, h *Hold) error {
-	var limit <-chan time.Time
-	if h.try {
-		timer := time.NewTimer(max(h.lease.ttl/4, 200*time.Millisecond))
-		defer timer.Stop()
-		limit = timer.C
-	}
 	var err error
 	select {
 	case <-h.ready:
 	case <-ctx.Done():
 		err = ended(ctx, h.String())
-	case <-limit:
-		err = fmt.Errorf("%s: %w: no answer in time", h, ErrUnavailable)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -248,9 +248,12 @@ func (s *Session) left(l *lease) time.Duration {
 }
 
 // Close gives all back: it revokes the lease, which ends all that hangs on it at once, and closes the connection.
-// Calls that wait answer ErrClosed. It waits no longer than ctx, or a quarter of the TTL. ErrUnknown: the server has
-// not confirmed; the lease then ends by itself.
+// Calls that wait answer ErrClosed. It waits no longer than ctx, unless that has ended before, and than a quarter of the
+// TTL. ErrUnknown: the server has not confirmed; the lease then ends by itself.
 func (s *Session) Close(ctx context.Context) error {
+	if ctx.Err() != nil {
+		ctx = context.WithoutCancel(ctx)
+	}
 	s.mu.Lock()
 	limit := s.limit(s.lease)
 	if deadline, ok := ctx.Deadline(); ok {
@@ -368,9 +371,13 @@ func (s *Session) wake() {
 	}
 }
 
+func callLimit(ttl time.Duration) time.Duration {
+	return min(max(ttl/4, 200*time.Millisecond), 10*time.Second)
+}
+
 // limit is how long the server may take to answer a statement.
 func (s *Session) limit(l *lease) time.Duration {
-	limit := min(max(l.ttl/4, 200*time.Millisecond), 10*time.Second)
+	limit := callLimit(l.ttl)
 	if s.closeAt != 0 {
 		limit = min(limit, max(s.closeAt-s.set.now(), time.Millisecond))
 	}

@@ -239,10 +239,14 @@ type query struct {
 	answer chan answer
 }
 
+// limited ends a call that does not wait for others, but for the server.
+func limited(ctx context.Context, ttl time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, callLimit(ttl), fmt.Errorf("%w: no answer in time", ErrUnavailable))
+}
+
 // ask runs one statement, in which %s is the schema.
 func (s *Session) ask(ctx context.Context, sql string, args ...string) (rows, error) {
-	limit := min(max(s.set.ttl/4, 200*time.Millisecond), 10*time.Second)
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: no answer in time", ErrUnavailable))
+	ctx, cancel := limited(ctx, s.set.ttl)
 	defer cancel()
 	q := &query{ctx, sql, args, make(chan answer, 1)}
 	s.mu.Lock()
