@@ -14,7 +14,7 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.MULTILINE 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
 def test_example(block, tmp_path):
-    command = [sys.executable, "-W", "error", "-X", "dev", "-c", block]
+    command = [sys.executable, "-W", "error", "-c", block]
     environment = {**os.environ, "PYTHONPATH": str(README.parent / "src")}
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr

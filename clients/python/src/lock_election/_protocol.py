@@ -88,7 +88,7 @@ class Lease:
     look_at: float = NEVER  # a look that is due, for other reasons than waiting
     claims: Dict[Claim, None] = field(default_factory=dict)
     queued: Dict[Claim, None] = field(default_factory=dict)
-    settled: asyncio.Event = field(default_factory=asyncio.Event)
+    settled: asyncio.Future[None] = field(default_factory=lambda: new_future())
 
     @property
     def call(self) -> float:
@@ -120,8 +120,8 @@ class Claim:
     hold_for: float = 0.0
     sent: int = 0  # how often the release was sent
     released: Optional[bool] = None
-    settled: asyncio.Event = field(default_factory=asyncio.Event)  # granted, or over
-    done: asyncio.Event = field(default_factory=asyncio.Event)
+    settled: asyncio.Future[None] = field(default_factory=lambda: new_future())  # granted, or over
+    done: asyncio.Future[None] = field(default_factory=lambda: new_future())
     ended: Callable[[], None] = lambda: None
 
     def time_left(self, now: float) -> float:
@@ -218,6 +218,15 @@ def array(items: Sequence[object]) -> str:
     return "{" + ",".join('"' + str(i).replace("\\", "\\\\").replace('"', '\\"') + '"' for i in items) + "}"
 
 
+def new_future() -> asyncio.Future[Any]:
+    return asyncio.get_running_loop().create_future()
+
+
+def resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
 def jitter(seconds: float) -> float:
     return seconds * random.uniform(0.9, 1.1)
 
@@ -304,7 +313,7 @@ class Protocol:
             self._done(claim)
         elif claim.phase in (QUEUED, GRANTED):
             self.back[claim] = None
-        claim.settled.set()
+        resolve(claim.settled)
         claim.ended()
         self.wire.wake()
 
@@ -348,7 +357,7 @@ class Protocol:
 
     def _end(self, error: Error) -> None:
         self.end_error = error
-        self.main.settled.set()
+        resolve(self.main.settled)
 
     def reopen(self) -> None:
         """A new lease, if the session has ended."""
@@ -366,7 +375,7 @@ class Protocol:
             for lease in list(self.leases.values()):
                 for claim in list(lease.claims):
                     self.over(claim, errors.Canceled("the session was closed"))
-            self.main.settled.set()
+            resolve(self.main.settled)
             self.wire.wake()
 
     def notified(self, channel: str, payload: str) -> None:
@@ -400,7 +409,7 @@ class Protocol:
     async def ask_server(self, sql: str, *params: str, reads: bool = False) -> Rows:
         """Unavailable, or OutcomeUnknown: no answer in time."""
         self.check_closed()
-        call = Call(sql, params, reads, asyncio.get_running_loop().create_future())
+        call = Call(sql, params, reads, new_future())
         self.calls.append(call)
         self.wire.wake()
         try:
@@ -559,7 +568,7 @@ class Protocol:
         lease.id, lease.state = str(rows[0][0]), LIVE
         lease.renewed(sent)
         self.opened = True
-        lease.settled.set()
+        resolve(lease.settled)
 
     def _not_granted(self, lease: Lease, error: Error) -> None:
         for claim in list(lease.claims):
@@ -762,7 +771,7 @@ class Protocol:
         if claim.state is WAITING:
             self._stop_waiting(claim)
             claim.phase, claim.state = GRANTED, HELD
-            claim.settled.set()
+            resolve(claim.settled)
 
     def _stop_waiting(self, claim: Claim) -> None:
         claim.lease.queued.pop(claim, None)
@@ -777,8 +786,8 @@ class Protocol:
         for claims in (self.asks, self.back, claim.lease.claims):
             claims.pop(claim, None)
         self.by_token.pop(claim.token, None)
-        claim.settled.set()
-        claim.done.set()
+        resolve(claim.settled)
+        resolve(claim.done)
 
     # --- giving back ------------------------------------------------------------------------------------------------
 

@@ -47,14 +47,9 @@ log = logging.getLogger("lock_election")
 _DEFAULT: Any = object()
 
 
-async def _within(event: asyncio.Event, seconds: Seconds) -> None:
-    """Until it is set, for so many seconds. (Before Python 3.12 wait_for can swallow a cancellation.)"""
-    if not event.is_set():
-        waiting = asyncio.ensure_future(event.wait())
-        try:
-            await asyncio.wait([waiting], timeout=seconds)
-        finally:
-            waiting.cancel()
+async def _within(future: asyncio.Future[None], seconds: Seconds) -> None:
+    """Until it is done, for so many seconds. (Before Python 3.12 wait_for can swallow a cancellation.)"""
+    await asyncio.wait([future], timeout=seconds)
 
 
 class Lost(asyncio.Event):
@@ -425,7 +420,7 @@ class Session:
         self._protocol.check_closed()
         if self._protocol.end_error is not None:
             raise self._protocol.end_error
-        if not main.settled.is_set():
+        if not main.settled.done():
             raise errors.Unavailable(f"the server has not answered in time{self._protocol.why()}")
 
     async def _settle(self, claims: List[Claim], wait: Seconds) -> None:
