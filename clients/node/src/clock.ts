@@ -33,9 +33,7 @@ export class Stamp {
     this.#wall = time.wall()
   }
 
-  age (): number {
-    return Math.max(this.#time.mono() - this.#mono, this.#time.wall() - this.#wall)
-  }
+  age (): number { return Math.max(this.#time.mono() - this.#mono, this.#time.wall() - this.#wall) }
 }
 
 /**
@@ -51,7 +49,14 @@ export function limit (time: Time, ms: number, fn: () => void): () => void {
   return () => { time.clear(timer) }
 }
 
-/** Give or take a tenth. */
-export function jitter (ms: number): number {
-  return ms * (0.9 + 0.2 * Math.random())
+/** A promise that is settled from outside. */
+export interface Deferred<T> { promise: Promise<T>, resolve: (value: T) => void, reject: (error: unknown) => void }
+
+export function defer<T> (): Deferred<T> {
+  const made = {} as Deferred<T>
+  made.promise = new Promise<T>((resolve, reject) => Object.assign(made, { resolve, reject }))
+  return made
 }
+
+/** Give or take a tenth. */
+export function jitter (ms: number): number { return ms * (0.9 + 0.2 * Math.random()) }

@@ -44,10 +44,7 @@ export async function * observe (engine: Engine, election: string, signal?: Abor
   const waitUntilDue = async (ms: number): Promise<void> => {
     if (due || isOver()) return
     let timer: unknown
-    await new Promise<void>(resolve => {
-      rouse = resolve
-      timer = engine.time.set(resolve, ms)
-    })
+    await new Promise<void>(resolve => { rouse = resolve; timer = engine.time.set(resolve, ms) })
     engine.time.clear(timer)
   }
   const ask = async (sql: (schema: string) => string, ...values: unknown[]): Promise<string[][]> => {
@@ -125,9 +122,7 @@ export class Election extends EventEmitter {
   }
 
   /** The term that it leads; undefined: it does not. */
-  get term (): bigint | undefined {
-    return this.#term?.valid === true ? this.#term.token : undefined
-  }
+  get term (): bigint | undefined { return this.#term?.valid === true ? this.#term.token : undefined }
 
   /** Changes the text of the leader, now and in later candidacies. Errors: as `Term.proclaim`. */
   async proclaim (value: string): Promise<void> {
@@ -136,10 +131,7 @@ export class Election extends EventEmitter {
   }
 
   /** Ends the term, when the listeners have returned, and stands again behind the other candidates. */
-  async resign (): Promise<void> {
-    this.#giveUp?.()
-    await this.#over
-  }
+  async resign (): Promise<void> { this.#giveUp?.(); await this.#over }
 
   /** Ends the term, when the listeners have returned, and the candidacy. */
   async stop (): Promise<void> {
@@ -148,17 +140,13 @@ export class Election extends EventEmitter {
     await this.#ended
   }
 
-  async leader (): Promise<Leader | null> {
-    return await this.#session.leader(this.name)
-  }
+  async leader (): Promise<Leader | null> { return await this.#session.leader(this.name) }
 
   observe (options: { signal?: AbortSignal } = {}): AsyncIterableIterator<Leader | null> {
     return this.#session.observe(this.name, options)
   }
 
-  async [asyncDispose] (): Promise<void> {
-    await this.stop()
-  }
+  async [asyncDispose] (): Promise<void> { await this.stop() }
 
   async #run (): Promise<void> {
     const { signal } = this.#stop

@@ -7,15 +7,14 @@
  * limits of calls.
  */
 import { randomBytes } from 'node:crypto'
-import { Stamp, jitter, limit as limitOf, type Time } from './clock.js'
-import { LockElectionError, LockLostError, NotAcquiredError, connectError, reactionTo, serverError } from './errors.js'
-import { Item, Lease, backoff, type Listener, type Op, type Outcome } from './item.js'
-import { areAlike, areHeld, askFor, endBackend, giveBack, isSimple, learnServer } from './statements.js'
+import { Stamp, defer, jitter, limit as limitOf, type Deferred, type Time } from './clock.js'
+import { LockElectionError, LockLostError, NotAcquiredError, reactionTo, serverError, unavailable } from './errors.js'
+import { Item, Lease, backoff, type Listener, type Outcome } from './item.js'
+import { areAlike, areHeld, askFor, endBackend, giveBack, isSimple, learnServer, lookAt, type Statement } from './statements.js'
 import type { Dial, Rows, Wire } from './wire.js'
 
-/** The most requests that travel in one statement. */
+/** The most requests that travel in one statement, and the names that are looked at to find them. */
 const TOGETHER = 128
-/** Names that are looked at to find them. */
 const LOOK_AT = 4 * TOGETHER
 const CONNECT_LIMIT = 5000
 /** After an error that passes. */
@@ -30,19 +29,16 @@ const LATE_LOOKS = 3
 
 export type State = 'connected' | 'suspended' | 'ended'
 
-export interface EngineOptions {
-  ttl: number
-  name: string
-  connectLimit?: number
-  time: Time
-  dials: Dial[]
-}
+export interface EngineOptions { ttl: number, name: string, connectLimit?: number, time: Time, dials: Dial[] }
 
 /** The connection is gone, and with it the answer to what was under way. */
-class Broken extends Error {}
+class Broken extends LockElectionError {}
 
-/** What an item waits for on its channel, apart from observers. */
-interface Channel { refs: number, listening: boolean }
+/** A statement of the application that is neither asking nor giving back. */
+interface Op extends Deferred<Rows> { sql: (schema: string) => string, values: unknown[], sent: boolean }
+
+const silent = new Error('the server did not answer in time')
+const closedError = (): LockElectionError => new LockElectionError('canceled', 'the session was closed')
 
 export class Engine {
   state: State = 'suspended'
@@ -50,29 +46,29 @@ export class Engine {
   main: Lease
   closed = false
   onState: (state: State) => void = () => {}
-
   readonly time: Time
-  readonly #dials: Dial[]
-  readonly #connectLimit: number
+  readonly #options: EngineOptions
   readonly #prefix: string
   readonly #self: string
+  /** By their TTL: the session's, and one for each other TTL. */
   readonly #leases = new Map<number, Lease>()
   #alarm: unknown
 
   #wire: Wire | undefined
+  /** Ends the wait for what is under way on the connection. */
+  #giveUp: ((why: Error) => void) | undefined
   /** The end of the socket before. */
   #gone: Promise<unknown> | undefined
-  #giveUp: ((why: Error) => void) | undefined
   #trouble = 'not connected'
   /** Since the last renewal that was answered. */
   #failures = 0
   #connectAt = 0
-  #pid = ''
-  #started = ''
+  /** Process id and start of the backend; empty until they are known. */
+  #backend: string[] = []
   #pooled = false
-
+  /** An answer was lost, perhaps together with the backend that may still be at it. */
   #lostAnswer = false
-  #old: [string, string] | undefined
+  #old: string[] = []
   #lateLooks = 0
   #lateLookAt = Infinity
 
@@ -85,26 +81,24 @@ export class Engine {
   readonly #hinted = new Set<Item>()
   /** Tokens that were announced while a statement was under way, whose answer may tell them. */
   readonly #announced = new Set<string>()
-  readonly #channels = new Map<string, Channel>()
+  readonly #channels = new Map<string, { users: Set<Item | Listener>, listening: boolean }>()
   readonly #listeners = new Set<Listener>()
   #listen: 'untested' | 'testing' | 'works' | 'fails' = 'untested'
   #testUntil = 0
   #tells = { locks: false, terms: false }
 
-  #reopening: { resolve: () => void, reject: (error: unknown) => void } | undefined
+  #reopening: Deferred<void> | undefined
   #running: Promise<void> | undefined
-  #sleep: { timer: unknown, wake: () => void } | undefined
+  #rouse: () => void = () => {}
   #awake = false
 
   constructor (options: EngineOptions) {
+    this.#options = { ...options, dials: [...options.dials] }
     this.time = options.time
-    this.#dials = [...options.dials]
-    this.#connectLimit = options.connectLimit ?? CONNECT_LIMIT
     const marker = randomBytes(8).toString('hex')
-    const name = Buffer.from(options.name).subarray(0, 200).toString().replace(/\uFFFD+$/, '')
-    this.#prefix = `${name}#${marker}-`
+    this.#prefix = `${Buffer.from(options.name).subarray(0, 200).toString().replace(/\uFFFD+$/, '')}#${marker}-`
     this.#self = `le_self_${marker}`
-    this.main = this.#newLease(options.ttl)
+    this.main = this.leaseOf(options.ttl)
   }
 
   // --- what the application's side calls ---
@@ -116,8 +110,8 @@ export class Engine {
       await this.#grant(this.main)
     } catch (error) {
       this.closed = true
-      this.#drop(error as Error)
-      throw this.#explain(error)
+      this.#cut(error as Error)
+      throw error
     }
     this.#running = this.#run()
   }
@@ -125,18 +119,13 @@ export class Engine {
   /** A new lease after the end of the last one. */
   async reopen (): Promise<void> {
     this.check()
-    if (this.closed) throw new LockElectionError('canceled', 'the session was closed')
+    if (this.closed) throw closedError()
     if (this.state !== 'ended') return
-    if (this.main.ended !== undefined) this.main = this.#newLease(this.main.ttl)
-    await new Promise<void>((resolve, reject) => {
-      const before = this.#reopening
-      this.#reopening = {
-        resolve: () => { before?.resolve(); resolve() },
-        reject: error => { before?.reject(error); reject(error) }
-      }
-      this.#connectAt = 0
-      this.wake()
-    })
+    if (this.main.ended) this.main = this.leaseOf(this.main.ttl)
+    this.#reopening ??= defer()
+    this.#connectAt = 0
+    this.wake()
+    await this.#reopening.promise
   }
 
   /** Whatever the network says: what is past its deadline is lost (rules 3.1, 3.4). */
@@ -148,36 +137,31 @@ export class Engine {
 
   /** The lease for a TTL: the session's, or one that all holds of this TTL share. */
   leaseOf (ttl: number): Lease {
-    return this.#leases.get(ttl) ?? this.#newLease(ttl)
+    const lease = this.#leases.get(ttl) ?? new Lease(ttl, this.time)
+    this.#leases.set(ttl, lease)
+    return lease
   }
 
   /** The limit of one statement (rule 4.2). */
   callLimit (): number {
-    let shortest = this.main.ttl
-    for (const lease of this.#leases.values()) shortest = Math.min(shortest, lease.ttl)
-    return Math.min(Math.max(shortest / 4, 200), 10_000)
+    return Math.min(Math.max(Math.min(...this.#leases.keys(), this.main.ttl) / 4, 200), 10_000)
   }
 
   /** Asks for an item. It ends with `granted` or `refused`. */
   ask (item: Item, wait: number): void {
     item.lease.items.add(item)
     this.#asks.push(item)
-    if (item.how.try || wait < Infinity) {
-      item.unlimit = limitOf(this.time, item.how.try ? this.callLimit() : wait, () => {
-        this.refuse(item, item.how.try
-          ? new LockElectionError('unavailable', `the server did not answer in time: ${this.#trouble}`)
-          : new NotAcquiredError('not granted within the wait'))
-      })
-    }
+    const [limit, error] = item.how.try
+      ? [this.callLimit(), () => unavailable(`${silent.message}: ${this.#trouble}`)]
+      : [wait, () => new NotAcquiredError('not granted within the wait')]
+    if (limit < Infinity) item.unlimit = limitOf(this.time, limit, () => { this.refuse(item, error()) })
     this.wake()
   }
 
   /** Ends a wait. A place or a grant that comes all the same is given back (rule 5.3). */
   refuse (item: Item, error: unknown): void {
     if (item.state !== 'waiting') return
-    item.state = 'over'
-    item.unlimit()
-    item.refused(error)
+    this.#tell(item, error)
     if (item.phase === 'new') this.#done(item)
     if (item.phase === 'queued') this.#giveBack(item)
   }
@@ -186,81 +170,60 @@ export class Engine {
   release (item: Item, holdFor: number | undefined): void {
     item.state = 'over'
     item.holdFor = holdFor
-    item.unlimit = limitOf(this.time, this.callLimit(), () => {
-      item.released?.('unknown')
-      item.released = undefined
-    })
+    item.unlimit = limitOf(this.time, this.callLimit(), () => { this.#tell(item) })
     this.#giveBack(item)
   }
 
-  /** The hold is not held any more, as the server says. */
-  lose (item: Item, error: LockElectionError, partly = false): void {
-    if (item.state !== 'held') return
-    item.state = 'over'
+  /** It is not held, or not asked for, any more, as the server says; `partly`: some of its names still are. */
+  lose (item: Item, error: unknown, partly = false): void {
     if (partly) this.#giveBack(item)
     else this.#done(item)
-    item.lost?.(error)
+    this.#tell(item, error)
   }
 
   /** A statement of the application's, which may be sent again. `ifSent`: what no answer means then. */
-  async op (sql: (schema: string) => string, values: unknown[], ifSent: 'unavailable' | 'unknown' = 'unavailable'): Promise<Rows> {
-    if (this.closed) throw new LockElectionError('canceled', 'the session was closed')
-    let unlimit: (() => void) | undefined
-    let op!: Op
-    try {
-      return await new Promise<Rows>((resolve, reject) => {
-        op = { sql, values, sent: false, resolve, reject }
-        this.#ops.push(op)
-        unlimit = limitOf(this.time, this.callLimit(), () => {
-          reject(new LockElectionError(op.sent ? ifSent : 'unavailable', `the server did not answer in time: ${this.#trouble}`))
-        })
-        this.wake()
-      })
-    } finally {
-      unlimit?.()
+  async op (sql: Op['sql'], values: unknown[], ifSent: 'unavailable' | 'unknown' = 'unavailable'): Promise<Rows> {
+    if (this.closed) throw closedError()
+    const op: Op = { ...defer<Rows>(), sql, values, sent: false }
+    const unlimit = limitOf(this.time, this.callLimit(), () => {
+      op.reject(new LockElectionError(op.sent ? ifSent : 'unavailable', `${silent.message}: ${this.#trouble}`))
+    })
+    this.#ops.push(op)
+    this.wake()
+    return await op.promise.finally(() => {
+      unlimit()
       this.#ops = this.#ops.filter(other => other !== op)
       this.check()
-    }
+    })
   }
 
-  /** Wakes the listener at each notification of its channel, which may come to be known later. */
-  addListener (listener: Listener): void {
-    this.#listeners.add(listener)
-    this.wake()
-  }
+  addListener (listener: Listener): void { this.#listeners.add(listener); this.wake() }
 
+  /** Wakes the listener at each notification of the channel. */
   setChannel (listener: Listener, channel: string): void {
     listener.channel = channel
-    this.#channelGet(channel)
-    this.wake()
+    this.#use(listener)
   }
 
   removeListener (listener: Listener): void {
-    if (this.#listeners.delete(listener)) this.#channelPut(listener.channel)
+    this.#listeners.delete(listener)
+    this.#channels.get(listener.channel)?.users.delete(listener)
     this.wake()
   }
 
   /** Are changes of elections told on this connection? */
-  hearsTerms (): boolean {
-    return this.#listen === 'works' && this.#tells.terms
-  }
+  hearsTerms (): boolean { return this.#listen === 'works' && this.#tells.terms }
 
   /** Ends the waits, gives all back, revokes the leases, and leaves nothing; takes no longer than the limit. */
   async close (limit: number = this.callLimit()): Promise<void> {
     if (!this.closed) {
       this.closed = true
-      const error = new LockElectionError('canceled', 'the session was closed')
-      const why = new LockLostError('the session was closed')
       for (const item of [...this.#leases.values()].flatMap(lease => [...lease.items])) {
-        if (item.state === 'waiting') this.refuse(item, error)
-        else if (item.state === 'held') {
-          item.state = 'over'
-          item.lost?.(why)
-        }
+        if (item.state === 'waiting') this.refuse(item, closedError())
+        else if (item.state === 'held') this.#tell(item, new LockLostError('the session was closed'))
       }
-      for (const op of this.#ops) op.reject(error)
-      this.#ops = []
-      this.#reopening?.reject(error)
+      for (const op of this.#ops) op.reject(closedError())
+      this.#reopening?.reject(closedError())
       for (const listener of this.#listeners) listener.wake()
       this.#connectAt = 0
     }
@@ -271,10 +234,7 @@ export class Engine {
     this.time.clear(timer)
   }
 
-  wake (): void {
-    this.#awake = true
-    this.#sleep?.wake()
-  }
+  wake (): void { this.#awake = true; this.#rouse() }
 
   // --- the worker ---
 
@@ -289,49 +249,30 @@ export class Engine {
         // What a step does not expect costs the connection: the next one begins with a look.
         if (!(error instanceof Broken)) this.#drop(error as Error)
       }
-      if (wait > 0 && !this.#awake) await this.#idle(wait)
+      if (wait <= 0 || this.#awake) continue
+      const { promise, resolve } = defer<void>()
+      const timer = wait < Infinity ? this.time.set(resolve, wait) : undefined
+      this.#rouse = resolve
+      await promise
+      this.time.clear(timer)
     }
-    this.#drop(new Error('the session was closed'))
+    this.#cut(closedError())
     this.time.clear(this.#alarm)
-  }
-
-  async #idle (ms: number): Promise<void> {
-    await new Promise<void>(resolve => {
-      const timer = ms < Infinity ? this.time.set(resolve, ms) : undefined
-      this.#sleep = { timer, wake: resolve }
-    })
-    this.time.clear(this.#sleep?.timer)
-    this.#sleep = undefined
   }
 
   /** One step; milliseconds until the next one, if nothing wakes it before. */
   async #work (): Promise<number> {
     const now = this.time.mono()
     if (this.#wire === undefined) {
-      const needed = this.state !== 'ended' || this.#reopening !== undefined || this.#ops.length > 0 || this.#listeners.size > 0
-      if (!needed && !this.closed) return Infinity
-      if (now < this.#connectAt) return this.#connectAt - now
-      await this.#reconnect()
-      return 0
+      const needed = this.state !== 'ended' || this.closed || this.#reopening !== undefined
+      if (!needed && this.#ops.length === 0 && this.#listeners.size === 0) return Infinity
+      if (now >= this.#connectAt) await this.#reconnect()
+      return this.#connectAt - now
     }
-    if (this.closed) {
-      await this.#revokeAll()
-      return 0
-    }
-    if (this.#reopening !== undefined) {
-      await this.#regrant(this.#reopening)
-      return 0
-    }
-    for (const lease of this.#live()) {
-      if (lease.renewIn() <= 0) {
-        await (lease === this.main || lease.items.size > 0 ? this.#renew(lease) : this.#revoke(lease))
-        return 0
-      }
-    }
-    return await this.#workOnRequests(now)
-  }
-
-  async #workOnRequests (now: number): Promise<number> {
+    if (this.closed) return await this.#revokeAll()
+    if (this.#reopening !== undefined) return await this.#regrant(this.#reopening)
+    const due = this.#live().find(lease => lease.renewIn() <= 0)
+    if (due !== undefined) return await (due === this.main || due.items.size > 0 ? this.#renew(due) : this.#revoke(due))
     const paused = now < this.#askAt
     if (!paused) {
       if (this.#lostAnswer) return await this.#reconcile()
@@ -340,94 +281,75 @@ export class Engine {
       if (await this.#listenForAll()) return 0
       if (now >= this.#lateLookAt) {
         this.#lateLookAt = --this.#lateLooks > 0 ? now + this.callLimit() : Infinity
-        for (const lease of this.#live()) lease.lookAt = now
+        this.#lookSoon()
       }
-      for (const lease of this.#live()) {
-        if (now >= lease.lookAt) return await this.#look(lease)
-      }
-      if (this.#ops.length > 0) return await this.#sendOp()
+      const unseen = this.#live().find(lease => now >= lease.lookAt)
+      if (unseen !== undefined) return await this.#look(unseen)
+      if (this.#ops.length > 0) return await this.#sendOp(this.#ops[0] as Op)
       if (this.#asks.length > 0) return await this.#sendRequests()
       if (await this.#unlisten()) return 0
     }
-    let next = paused ? this.#askAt - now : this.#lateLookAt - now
-    if (this.#listen === 'testing') next = Math.min(next, this.#testUntil - now)
-    for (const lease of this.#live()) {
-      next = Math.min(next, lease.renewIn(), paused ? Infinity : lease.lookAt - now)
-    }
-    return Math.max(next, 1)
+    let next = paused ? this.#askAt : this.#lateLookAt
+    if (this.#listen === 'testing') next = Math.min(next, this.#testUntil)
+    for (const lease of this.#live()) next = Math.min(next, now + lease.renewIn(), paused ? Infinity : lease.lookAt)
+    return Math.max(next - now, 1)
   }
 
   /** After an error that passes nothing but renewals is sent for a moment. */
-  #pause (ms = PAUSE): 0 {
-    this.#askAt = this.time.mono() + jitter(ms)
-    return 0
-  }
+  #pause (): void { this.#askAt = this.time.mono() + jitter(PAUSE) }
 
   // --- the connection ---
 
-  #explain (error: unknown): unknown {
-    return error instanceof LockElectionError ? error : new LockElectionError('unavailable', (error as Error).message)
-  }
-
-  /** Gives the connection up, and makes another one: at once, after 50 ms, and so on. */
-  #drop (why: Error): void {
-    if (this.#wire === undefined) return
-    this.#cut(why)
-    this.#connectLater()
-    this.wake()
-  }
-
-  #connectLater (): void {
-    const pause = this.#failures === 0 ? 0 : backoff(this.#failures - 1, this.main.ttl)
-    this.#failures++
-    this.#connectAt = this.time.mono() + pause
-  }
-
-  /** What was under way may have taken effect (rule 7.1). */
   #cut (why: Error): void {
     this.#gone = this.#wire?.destroy(this.#giveUp === undefined && this.closed).catch(() => {})
-    this.#trouble = why.message
     this.#wire = undefined
-    if (this.#giveUp !== undefined) {
-      this.#lostAnswer = true
-      // A backend that is to be ended already is the one that may still be at it.
-      if (!this.#pooled && this.#pid !== '') this.#old ??= [this.#pid, this.#started]
-      if (this.#pooled) this.#lateLooks = LATE_LOOKS
-      this.#giveUp(why)
-    }
-    this.#pid = ''
+    this.#trouble = why.message
+    this.#giveUp?.(why)
+    this.#backend = []
     this.#listen = 'untested'
     for (const channel of this.#channels.values()) channel.listening = false
     if (this.state === 'connected') this.#become('suspended')
   }
 
-  /** One statement, with a limit. Throws the server's error, or Broken. */
-  async #exec (text: string, values?: unknown[], limit: number = this.callLimit()): Promise<Rows> {
+  /** Gives the connection up, and makes another one: at once, after 50 ms, and so on. */
+  #drop (why: Error): void {
+    if (this.#wire !== undefined) this.#connectLater()
+    this.#cut(why)
+    this.wake()
+  }
+
+  #connectLater (): void {
+    this.#connectAt = this.time.mono() + (this.#failures === 0 ? 0 : backoff(this.#failures - 1, this.main.ttl))
+    this.#failures++
+  }
+
+  /** Waits for the connection, until the limit or until it is given up. */
+  async #limited<T> (start: () => Promise<T>, limit: number): Promise<T> {
+    const { promise, resolve, reject } = defer<T>()
+    this.#giveUp = reject
+    const unlimit = limitOf(this.time, limit, () => { reject(silent) })
+    start().then(resolve, reject)
+    return await promise.finally(() => { this.#giveUp = undefined; unlimit() })
+  }
+
+  /** One statement. Throws the server's error, or Broken: then it may have taken effect (rule 7.1). */
+  async #exec (...[text, values]: Statement): Promise<Rows> {
     const wire = this.#wire
-    if (wire === undefined) throw new Broken(this.#trouble)
-    let unlimit: (() => void) | undefined
+    if (wire === undefined) throw new Broken('unavailable', this.#trouble)
+    const backend = this.#backend
     try {
-      return await new Promise<Rows>((resolve, reject) => {
-        this.#giveUp = why => { reject(new Broken(why.message)) }
-        unlimit = limitOf(this.time, limit, () => { this.#drop(new Error('the server did not answer in time')) })
-        wire.query(text, values).then(resolve, reject)
-      })
+      return await this.#limited(async () => await wire.query(text, values), this.callLimit())
     } catch (error) {
       const told = serverError(error)
-      if (told === null) {
-        if (this.#wire === wire) this.#drop(error as Error)
-        throw error instanceof Broken ? error : new Broken((error as Error).message)
-      }
-      this.#trouble = told.message
-      if (reactionTo(told) === 'reconnect') {
-        this.#drop(told)
-        throw new Broken(told.message)
-      }
-      if (reactionTo(told) === 'unknown') this.#lostAnswer = true
-      throw told
+      const reaction = told === null ? 'reconnect' : reactionTo(told)
+      if (reaction === 'reconnect' || reaction === 'unknown') this.#lostAnswer ||= backend.length > 0
+      if (reaction !== 'reconnect') { this.#trouble = told?.message ?? ''; throw told }
+      if (this.#pooled) this.#lateLooks = LATE_LOOKS
+      // A backend that is to be ended already is the one that may still be at it.
+      else if (this.#old.length === 0) this.#old = backend
+      if (this.#wire === wire) this.#drop(error as Error)
+      throw new Broken('unavailable', (error as Error).message, told?.sqlstate)
     } finally {
-      this.#giveUp = undefined
-      unlimit?.()
       // Its answer may have come after the deadline (rule 3.2).
       this.check()
     }
@@ -435,58 +357,47 @@ export class Engine {
 
   /** A connection to the first host that answers and is a primary. A host that is not goes to the end of the list. */
   async #connect (): Promise<void> {
-    const part = Math.max(this.main.ttl / 4, 200)
-    const limit = this.main.id === '' ? this.#connectLimit : Math.min(this.#connectLimit, part)
+    const { dials, connectLimit = CONNECT_LIMIT } = this.#options
+    const limit = this.main.id === '' ? connectLimit : Math.min(connectLimit, Math.max(this.main.ttl / 4, 200))
     let failure: unknown
-    for (let tries = this.#dials.length; tries > 0; tries--) {
-      const dial = this.#dials[0] as Dial
-      const wire: Wire = dial({
+    for (let tries = dials.length; tries > 0 && !(this.closed && this.state === 'ended'); tries--) {
+      const wire: Wire = (dials[0] as Dial)({
         notified: (channel, payload) => { this.#notified(channel, payload) },
-        ended: error => { if (this.#wire === wire) this.#drop(error) }
+        ended: error => {
+          if (this.#wire !== wire) return
+          if (this.#giveUp !== undefined) this.#giveUp(error)
+          else this.#drop(error)
+        }
       })
       this.#wire = wire
-      let unlimit: (() => void) | undefined
       try {
-        await new Promise<unknown>((resolve, reject) => {
-          this.#giveUp = reject
-          unlimit = limitOf(this.time, limit, () => { reject(new Error('the server did not answer in time')) })
-          wire.connect().then(resolve, reject)
-        }).finally(() => {
-          this.#giveUp = undefined
-          unlimit?.()
-        })
+        await this.#limited(wire.connect, limit)
         await this.#learn(wire)
         return
       } catch (error) {
-        failure = connectError(error)
+        failure = error instanceof LockElectionError ? error : serverError(error) ?? unavailable(error)
         this.#cut(failure as Error)
-        this.#dials.push(this.#dials.shift() as Dial)
-        if (this.closed && this.state === 'ended') break
+        dials.push(dials.shift() as Dial)
       }
     }
     throw failure
   }
 
   async #learn (wire: Wire): Promise<void> {
-    this.#pid = ''
-    const row = (await this.#exec(learnServer))[0] as Array<string | null>
-    if (row[1] === 't') throw new LockElectionError('unavailable', 'the server is a standby', '25006')
-    if (row[0] === null) {
-      throw new LockElectionError('not_installed',
-        'lock_election is not installed in this database: type CREATE EXTENSION lock_election')
+    const [schema, isStandby, pid, notify, started] = (await this.#exec(learnServer))[0] as string[]
+    if (isStandby === 't') throw new LockElectionError('unavailable', 'the server is a standby', '25006')
+    if (schema == null) {
+      throw new LockElectionError('not_installed', 'lock_election is not in this database: type CREATE EXTENSION lock_election')
     }
-    this.schema = row[0] as string
-    this.#pid = row[2] as string
-    this.#started = row[4] ?? ''
-    this.#pooled = Number(row[2]) !== wire.pid()
-    const locks = row[3] === 'all' || row[3] === 'waiters'
-    this.#tells = { locks, terms: locks || row[3] === 'elections' }
+    this.schema = schema
+    this.#backend = [pid as string, started as string]
+    this.#pooled = Number(pid) !== wire.pid()
+    const locks = notify === 'all' || notify === 'waiters'
+    this.#tells = { locks, terms: locks || notify === 'elections' }
     this.#listen = this.#pooled || !this.#tells.terms ? 'fails' : 'untested'
   }
 
   async #reconnect (): Promise<void> {
-    const lost = this.#lostAnswer
-    const old = this.#old
     try {
       await this.#connect()
     } catch (error) {
@@ -494,29 +405,16 @@ export class Engine {
       this.#reopening?.reject(error)
       this.#reopening = undefined
       return
-    } finally {
-      // Connecting asks for nothing, so what is to be found out is what it was before.
-      this.#lostAnswer = lost
-      this.#old = old
     }
-    for (const lease of this.#live()) {
-      lease.renewNow()
-      if (lease.items.size > 0 || this.#lostAnswer) lease.lookAt = 0
-    }
+    this.#connectAt = 0
+    for (const lease of this.#live()) lease.renewNow()
+    this.#lookSoon()
     for (const listener of this.#listeners) listener.wake()
   }
 
   // --- leases ---
 
-  #newLease (ttl: number): Lease {
-    const lease = new Lease(ttl, this.time)
-    this.#leases.set(ttl, lease)
-    return lease
-  }
-
-  #live (): Lease[] {
-    return [...this.#leases.values()].filter(lease => lease.id !== '')
-  }
+  #live (): Lease[] { return [...this.#leases.values()].filter(lease => lease.id !== '') }
 
   #become (state: State): void {
     if (this.state === state) return
@@ -533,24 +431,20 @@ export class Engine {
     this.#setAlarm()
   }
 
-  async #regrant (caller: { resolve: () => void, reject: (error: unknown) => void }): Promise<void> {
+  async #regrant (caller: Deferred<void>): Promise<0> {
     this.#reopening = undefined
-    try {
-      await this.#grant(this.main)
-      caller.resolve()
-    } catch (error) {
-      caller.reject(this.#explain(error))
-    }
+    await this.#grant(this.main).then(caller.resolve, caller.reject)
+    return 0
   }
 
-  async #renew (lease: Lease): Promise<void> {
+  async #renew (lease: Lease): Promise<0> {
     const sent = new Stamp(this.time)
     try {
       const rows = await this.#exec(`SELECT ${this.schema}.keep_alive($1)`, [lease.id])
-      if (lease.ended !== undefined) return
+      if (lease.ended) return 0
       if (rows[0]?.[0] == null) {
         this.#end(lease, new LockLostError('the server has ended the lease', 'LE001'))
-        return
+        return 0
       }
       lease.renewed(sent)
       this.#failures = 0
@@ -561,53 +455,44 @@ export class Engine {
       if (lease === this.main && this.state === 'connected') this.#become('suspended')
       if (error instanceof Broken) throw error
     }
+    return 0
   }
 
   /** A lease of a TTL of its own on which nothing hangs. */
-  async #revoke (lease: Lease): Promise<void> {
+  async #revoke (lease: Lease): Promise<0> {
     this.#leases.delete(lease.ttl)
-    lease.ended = new LockLostError('the lease was given back')
+    lease.ended = true
     await this.#exec(`SELECT ${this.schema}.revoke_lease($1)`, [lease.id])
+    return 0
   }
 
-  async #revokeAll (): Promise<void> {
+  async #revokeAll (): Promise<0> {
     const leases = this.#live().map(lease => lease.id)
-    if (leases.length > 0) {
-      try {
-        await this.#exec(`SELECT ${this.schema}.revoke_lease(l) FROM pg_catalog.unnest($1::bigint[]) l`, [leases])
-      } catch (error) {
-        if (error instanceof Broken) throw error
-      }
+    try {
+      if (leases.length > 0) await this.#exec(`SELECT ${this.schema}.revoke_lease(l) FROM pg_catalog.unnest($1::bigint[]) l`, [leases])
+    } catch (error) {
+      if (error instanceof Broken) throw error
     }
     this.#finish('released')
+    return 0
   }
 
   #finish (outcome: Outcome): void {
-    for (const lease of [...this.#leases.values(), this.main]) {
-      this.#end(lease, new LockLostError('the session was closed'), outcome)
-    }
+    const error = new LockLostError('the session was closed')
+    for (const lease of [...this.#leases.values(), this.main]) this.#end(lease, error, outcome)
     this.#become('ended')
-    this.#drop(new Error('the session was closed'))
+    this.#cut(error)
     this.wake()
   }
 
   /** The end of a lease: first its holds are told, then the session (rule 10.3), which ends with its own lease. */
-  #end (lease: Lease, error: LockElectionError, outcome: Outcome = 'unknown'): void {
-    if (lease.ended !== undefined) return
-    lease.ended = error
+  #end (lease: Lease, error: LockElectionError, outcome?: Outcome): void {
+    if (lease.ended) return
+    lease.ended = true
     if (this.#leases.get(lease.ttl) === lease) this.#leases.delete(lease.ttl)
-    for (const item of [...lease.items]) {
-      const { state } = item
-      item.state = 'over'
-      item.unlimit()
-      this.#done(item)
-      if (state === 'waiting') item.refused(error)
-      else if (state === 'held') item.lost?.(error)
-      else item.released?.(outcome)
-      item.released = undefined
-    }
+    for (const item of [...lease.items]) { this.#done(item); this.#tell(item, error, outcome) }
     if (lease !== this.main) return
-    for (const other of [...this.#leases.values()]) this.#end(other, error)
+    for (const other of [...this.#leases.values()]) this.#end(other, error, outcome)
     this.#become('ended')
     this.wake()
   }
@@ -616,86 +501,79 @@ export class Engine {
   #setAlarm (): void {
     this.time.clear(this.#alarm)
     const left = Math.min(...this.#live().map(lease => lease.left()))
-    if (left === Infinity) return
-    this.#alarm = this.time.set(() => {
-      this.check()
-      this.#setAlarm()
-    }, left)
+    if (left < Infinity) this.#alarm = this.time.set(() => { this.check(); this.#setAlarm() }, left)
   }
 
   // --- asking ---
 
-  /** The first of a list, and those behind it that can travel with it; none passes another one of its name. */
-  #choose (list: Item[]): Item[] {
+  /** Tells the application that it is over: a wait by its error, a hold by its loss, a release by its outcome. */
+  #tell (item: Item, error?: unknown, outcome: Outcome = 'unknown', refusal?: LockElectionError): void {
+    const { state, released } = item
+    item.state = 'over'
+    item.released = undefined
+    item.unlimit()
+    if (state === 'waiting') item.refused(error)
+    else if (state === 'held') item.lost?.(error)
+    else released?.(outcome, refusal)
+  }
+
+  /** Takes the first of a list, and those behind it that can travel with it; none passes another one of its name. */
+  #choose (list: Item[]): [Item[], Item[]] {
     const first = list[0] as Item
-    const chosen: Item[] = []
+    const chosen = new Set<Item>()
     const seen = new Set<string>()
     for (const item of list) {
       const passes = item.kind !== 'term' && item.names.some(name => seen.has(name))
       for (const name of item.names) seen.add(name)
-      if (item === first || (!passes && isSimple(first) && isSimple(item) && areAlike(first, item))) chosen.push(item)
-      if (chosen.length === TOGETHER || !isSimple(first) || seen.size > LOOK_AT) break
+      if (item === first || (!passes && isSimple(first) && isSimple(item) && areAlike(first, item))) chosen.add(item)
+      if (chosen.size === TOGETHER || !isSimple(first) || seen.size > LOOK_AT) break
     }
-    const out = new Set(chosen)
-    const rest = list.filter(item => !out.has(item))
-    if (list === this.#asks) this.#asks = rest
-    else this.#gives = rest
-    return chosen
+    return [[...chosen], list.filter(item => !chosen.has(item))]
   }
 
-  async #sendRequests (): Promise<number> {
-    const items = this.#choose(this.#asks)
+  /** A row an item; else the server is not of our version, and nothing is known of what it did. */
+  async #execForEach (items: Item[], statement: Statement, each: (item: Item, row: Array<string | null>) => void): Promise<void> {
+    const rows = await this.#exec(...statement)
+    if (rows.length !== items.length) throw new LockElectionError('unknown', 'the server has answered with another number of rows')
+    items.forEach((item, i) => { each(item, rows[i] ?? []) })
+  }
+
+  async #sendRequests (): Promise<0> {
+    const [items, rest] = this.#choose(this.#asks)
     const { lease } = items[0] as Item
-    const number = ++this.#statements
-    for (const item of items) {
-      item.phase = 'sent'
-      item.asked = number
-    }
+    this.#asks = rest
     this.#announced.clear()
+    this.#statements++
+    for (const item of items) [item.phase, item.asked] = ['sent', this.#statements]
     try {
       if (lease.id === '') await this.#grant(lease)
-      const rows = await this.#exec(...askFor(items, this.schema, this.#prefix + String(number)))
-      if (rows.length !== items.length) throw this.#strange()
-      items.forEach((item, i) => { this.#asked(item, rows[i] as Array<string | null>) })
+      await this.#execForEach(items, askFor(items, this.schema, this.#prefix + String(this.#statements)), (item, row) => {
+        if (item.phase === 'sent') this.#asked(item, row)
+      })
     } catch (error) {
-      if (error instanceof Broken) {
-        // What was asked for on a lease whose grant was lost cannot have been done.
-        if (lease.id === '') this.#askAgain(items)
-        throw error
-      }
-      this.#askFailed(items, error as LockElectionError)
+      // What was asked for on a lease whose grant was lost cannot have been done.
+      if (lease.id === '' && error instanceof Broken) this.#askAgain(items)
+      if (error instanceof Broken) throw error
+      this.#askFailed(items, lease, error as LockElectionError)
     }
     return 0
   }
 
-  /** The server is not of our version: nothing is known of what it did. */
-  #strange (): Broken {
-    const error = new Error('the server has answered with another number of rows')
-    this.#giveUp = () => {}
-    this.#drop(error)
-    this.#giveUp = undefined
-    return new Broken(error.message)
-  }
-
   /** It was granted, or has a place; but perhaps nobody wants it any more. */
   #asked (item: Item, [token = null, granted, channel = null]: Array<string | null>): void {
-    if (item.phase !== 'sent') return
-    if (token === null) {
-      this.#askOver(item, new NotAcquiredError('somebody else holds it, or is queued for it'))
-      return
-    }
-    this.#placed(item, token, item.how.try || granted === 't', channel)
+    if (token === null) this.lose(item, new NotAcquiredError('somebody else holds it, or is queued for it'))
+    else this.#placed(item, token, item.how.try || granted === 't', channel)
   }
 
   #placed (item: Item, token: string, granted: boolean, channel: string | null): void {
     item.token = token
+    item.channel = channel ?? ''
     item.phase = granted ? 'granted' : 'queued'
     if (item.state === 'over') this.#giveBack(item)
     else if (granted) this.#granted(item)
     else {
-      item.channel = channel ?? ''
       this.#queued.set(token, item)
-      this.#channelGet(item.channel)
+      this.#use(item)
       if (this.#announced.has(token)) this.#hinted.add(item)
       item.lease.lookAt = Math.min(item.lease.lookAt, this.time.mono() + this.#lookInterval(item))
     }
@@ -709,43 +587,25 @@ export class Engine {
     item.granted()
   }
 
-  #askOver (item: Item, error: LockElectionError, partly = false): void {
-    if (item.state === 'waiting') {
-      item.state = 'over'
-      item.unlimit()
-      item.refused(error)
-    }
-    if (partly) this.#giveBack(item)
-    else this.#done(item)
-  }
-
   /** To the front, in the old order. */
   #askAgain (items: Item[]): void {
-    for (const item of items) {
-      if (item.phase !== 'sent') continue
-      item.phase = 'new'
-      if (item.state === 'over') this.#done(item)
-    }
-    this.#asks.unshift(...items.filter(item => item.phase === 'new'))
+    const sent = items.filter(item => item.phase === 'sent')
+    for (const item of sent) { item.phase = 'new'; if (item.state === 'over') this.#done(item) }
+    this.#asks.unshift(...sent.filter(item => item.phase === 'new'))
   }
 
-  #askFailed (items: Item[], error: LockElectionError): void {
+  #askFailed (items: Item[], lease: Lease, error: LockElectionError): void {
     const reaction = reactionTo(error)
-    if (reaction === 'unknown') {
-      this.#pause()
-      return
-    }
-    if (reaction === 'tell' && items.length > 1) {
-      for (const item of items) item.alone = true
-      this.#askAgain(items)
-      return
-    }
-    const { lease } = items[0] as Item
+    if (reaction === 'unknown' || reaction === 'later') this.#pause()
+    if (reaction === 'unknown') return
     if (reaction === 'lost') lease.renewNow()
-    const again = items.filter(item => reaction === 'later' && item.state === 'waiting' && !item.how.try)
-    for (const item of items) if (!again.includes(item) && item.phase === 'sent') this.#askOver(item, error)
-    this.#askAgain(again)
-    if (again.length > 0) this.#pause()
+    const together = reaction === 'tell' && items.length > 1
+    for (const item of items) {
+      item.alone ||= together
+      const again = together || (reaction === 'later' && !item.how.try && item.state === 'waiting')
+      if (!again && item.phase === 'sent') this.lose(item, error)
+    }
+    this.#askAgain(items)
   }
 
   /** Nothing of it is on the server any more, as far as is known. */
@@ -765,86 +625,70 @@ export class Engine {
     this.wake()
   }
 
-  async #sendReleases (): Promise<number> {
-    const items = this.#choose(this.#gives)
+  async #sendReleases (): Promise<0> {
+    const [items, rest] = this.#choose(this.#gives)
+    this.#gives = rest
     for (const item of items) item.releases++
     try {
-      const rows = await this.#exec(...giveBack(items, this.schema))
-      if (rows.length !== items.length) throw this.#strange()
-      items.forEach((item, i) => {
+      await this.#execForEach(items, giveBack(items, this.schema), (item, [released]) => {
         // Sent again, it may have been done the first time (rule 7.5).
-        this.#releaseOver(item, rows[i]?.[0] === 't' || item.releases > 1 ? 'released' : 'lost')
+        this.#releaseOver(item, released === 't' || item.releases > 1 ? 'released' : 'lost')
       })
     } catch (error) {
-      if (error instanceof Broken) {
-        this.#gives.unshift(...items.filter(item => item.phase !== 'done'))
-        throw error
-      }
-      this.#releaseFailed(items, error as LockElectionError)
+      const left = items.filter(item => item.phase !== 'done')
+      if (error instanceof Broken) this.#gives.unshift(...left)
+      if (error instanceof Broken) throw error
+      for (const item of left) this.#releaseFailed(item, items.length > 1, error as LockElectionError)
     }
     return 0
   }
 
-  #releaseFailed (items: Item[], error: LockElectionError): void {
-    const reaction = reactionTo(error)
-    for (const item of items) {
-      if (item.phase === 'done') continue
-      if (reaction === 'tell' && items.length > 1) item.alone = true
-      else if (reaction === 'tell' && item.holdFor !== undefined && error.code === 'invalid') {
-        // It is released all the same, and the name is not closed.
-        item.holdFor = undefined
-        item.released?.('released', error)
-        item.released = undefined
-      } else if (reaction !== 'tell' || error.code === 'limit') this.#pause()
-      else {
-        this.#releaseOver(item, 'unknown')
-        continue
-      }
-      this.#gives.push(item)
-    }
+  #releaseFailed (item: Item, together: boolean, error: LockElectionError): void {
+    const told = reactionTo(error) === 'tell'
+    if (told && together) item.alone = true
+    else if (told && item.holdFor !== undefined && error.code === 'invalid') {
+      // It is released all the same, and the name is not closed.
+      item.holdFor = undefined
+      this.#tell(item, undefined, 'released', error)
+    } else if (told && error.code !== 'limit') {
+      this.#releaseOver(item, 'unknown')
+      return
+    } else this.#pause()
+    this.#gives.push(item)
   }
 
   #releaseOver (item: Item, outcome: Outcome): void {
     if (item.phase === 'done') return
     this.#done(item)
-    item.unlimit()
-    item.released?.(outcome)
-    item.released = undefined
+    this.#tell(item, undefined, outcome)
   }
 
-  async #sendOp (): Promise<number> {
-    const op = this.#ops[0] as Op
+  async #sendOp (op: Op): Promise<0> {
     op.sent = true
     try {
       op.resolve(await this.#exec(op.sql(this.schema), op.values))
       this.#failures = 0
-      this.#ops = this.#ops.filter(other => other !== op)
     } catch (error) {
       if (error instanceof Broken) throw error
-      if (reactionTo(error as LockElectionError) === 'later') return this.#pause()
-      this.#ops = this.#ops.filter(other => other !== op)
-      op.reject(error as LockElectionError)
+      if (reactionTo(error as LockElectionError) === 'later') { this.#pause(); return 0 }
+      op.reject(error)
     }
+    this.#ops = this.#ops.filter(other => other !== op)
     return 0
   }
 
   // --- notifications ---
 
-  #channelGet (name: string): void {
-    const channel = this.#channels.get(name) ?? { refs: 0, listening: false }
-    channel.refs++
-    if (name !== '') this.#channels.set(name, channel)
-  }
-
-  #channelPut (name: string): void {
-    const channel = this.#channels.get(name)
-    if (channel !== undefined) channel.refs--
+  #use (user: Item | Listener): void {
+    const channel = this.#channels.get(user.channel) ?? { users: new Set(), listening: false }
+    channel.users.add(user)
+    if (user.channel !== '') this.#channels.set(user.channel, channel)
+    this.wake()
   }
 
   #unqueue (item: Item): void {
     this.#hinted.delete(item)
-    if (!this.#queued.delete(item.token)) return
-    this.#channelPut(item.channel)
+    if (this.#queued.delete(item.token)) this.#channels.get(item.channel)?.users.delete(item)
   }
 
   #notified (channel: string, payload: string): void {
@@ -852,7 +696,7 @@ export class Engine {
     const [, token = ''] = /"(?:token|term)"\s*:\s*"(\d+)"/.exec(payload) ?? []
     const item = this.#queued.get(token)
     if (item !== undefined) this.#hinted.add(item)
-    else if (token !== '') this.#announced.add(token)
+    else this.#announced.add(token)
     for (const listener of this.#listeners) if (listener.channel === channel) listener.wake()
     this.wake()
   }
@@ -863,142 +707,121 @@ export class Engine {
     if (this.#listen === 'untested') {
       this.#listen = 'testing'
       this.#testUntil = this.time.mono() + PATIENCE
-      this.#channels.set(this.#self, { refs: 0, listening: true })
+      this.#channels.set(this.#self, { users: new Set(), listening: true })
       await this.#exec(`LISTEN ${this.#self}; NOTIFY ${this.#self}`)
       return true
     }
     if (this.#listen === 'testing' && this.time.mono() >= this.#testUntil) {
       this.#listen = 'fails'
-      for (const lease of this.#live()) if (lease.items.size > 0) lease.lookAt = 0
+      this.#lookSoon()
     }
-    const fresh = [...this.#channels].filter(([, channel]) => channel.refs > 0 && !channel.listening)
+    const fresh = [...this.#channels].filter(([, { users, listening }]) => users.size > 0 && !listening)
     if (this.#listen !== 'works' || fresh.length === 0) return false
-    const text = fresh.map(([name]) => `LISTEN ${name}`).join('; ')
-    await this.#exec(text)
-    for (const [name, channel] of fresh) {
+    await this.#exec(fresh.map(([name]) => `LISTEN ${name}`).join('; '))
+    for (const [, channel] of fresh) {
       channel.listening = true
-      for (const listener of this.#listeners) if (listener.channel === name) listener.wake()
+      // What was granted before is seen by looking.
+      for (const user of channel.users) if (user instanceof Item) this.#hinted.add(user); else user.wake()
     }
-    // What was granted before is seen by looking.
-    const names = new Set(fresh.map(([name]) => name))
-    for (const item of this.#queued.values()) if (names.has(item.channel)) this.#hinted.add(item)
     return true
   }
 
   async #unlisten (): Promise<boolean> {
-    const unused = [...this.#channels].filter(([, channel]) => channel.refs === 0)
+    const unused = [...this.#channels].filter(([, { users }]) => users.size === 0)
     for (const [name] of unused) this.#channels.delete(name)
-    const heard = unused.filter(([, channel]) => channel.listening)
-    if (heard.length === 0) return false
-    await this.#exec(heard.map(([name]) => `UNLISTEN ${name}`).join('; '))
-    return true
+    const heard = unused.filter(([, { listening }]) => listening)
+    if (heard.length > 0) await this.#exec(heard.map(([name]) => `UNLISTEN ${name}`).join('; '))
+    return heard.length > 0
   }
 
   // --- looking ---
 
+  #lookSoon (): void { for (const lease of this.#live()) if (lease.items.size > 0 || this.#lateLooks > 0) lease.lookAt = 0 }
+
   #lookInterval (item: Item): number {
-    const told = item.kind === 'term' ? this.#tells.terms : this.#tells.locks
-    return jitter(this.#listen === 'works' && told ? SELDOM : OFTEN)
+    return jitter(this.#listen === 'works' && this.#tells[item.kind === 'term' ? 'terms' : 'locks'] ? SELDOM : OFTEN)
   }
 
-  async #lookAtHinted (): Promise<number> {
+  async #lookAtHinted (): Promise<0> {
     const items = [...this.#hinted].slice(0, TOGETHER)
+    for (const item of items) this.#hinted.delete(item)
     try {
-      const rows = await this.#exec(...areHeld(items, this.schema))
-      for (const [place] of rows) {
+      for (const [place] of await this.#exec(...areHeld(items, this.schema))) {
         const item = items[Number(place) - 1]
         if (item?.phase === 'queued' && item.state === 'waiting') this.#granted(item)
       }
-      for (const item of items) this.#hinted.delete(item)
     } catch (error) {
+      for (const item of items) item.lease.lookAt = 0
       if (error instanceof Broken) throw error
-      for (const item of items) {
-        this.#hinted.delete(item)
-        item.lease.lookAt = 0
-      }
       this.#pause()
     }
     return 0
   }
 
   /** What hangs on the lease, against what we know of it (rules 6.4, 7.3). */
-  async #look (lease: Lease): Promise<number> {
-    const known = new Set([...lease.items].filter(item => item.phase === 'queued' || item.phase === 'granted'))
-    let rows: Rows
+  async #look (lease: Lease): Promise<0> {
+    const known = [...lease.items].filter(item => item.phase === 'queued' || item.phase === 'granted')
+    lease.lookAt = this.time.mono() + jitter(OFTEN)
     try {
-      rows = await this.#exec('SELECT kind, name, token, granted, channel, owner' +
-        ` FROM ${this.schema}.lease_holds($1)`, [lease.id])
+      const rows = await this.#exec(...lookAt(lease, this.schema))
+      if (!lease.ended) this.#compare(lease, known, rows as string[][])
     } catch (error) {
       if (error instanceof Broken) throw error
       if (reactionTo(error as LockElectionError) === 'lost') lease.renewNow()
-      lease.lookAt = this.time.mono() + jitter(OFTEN)
       return 0
     }
-    if (lease.ended !== undefined) return 0
-    this.#compare(lease, known, rows)
-    lease.lookAt = Infinity
-    const now = this.time.mono()
-    for (const item of lease.items) {
-      if (item.phase === 'queued') lease.lookAt = Math.min(lease.lookAt, now + this.#lookInterval(item))
-    }
+    const queued = [...lease.items].filter(item => item.phase === 'queued')
+    lease.lookAt = this.time.mono() + queued.reduce((least, item) => Math.min(least, this.#lookInterval(item)), Infinity)
     return 0
   }
 
-  #compare (lease: Lease, known: Set<Item>, rows: Rows): void {
+  #compare (lease: Lease, known: Item[], rows: string[][]): void {
     const items = [...lease.items]
     const byToken = new Map(items.map(item => [item.token, item]))
     // How many of its names are there, and how many of them granted: one of several may have been released by force.
     const there = new Map<Item, [number, number]>()
-    for (const [kind, name, token, isGranted, channel, owner] of rows as string[][]) {
-      if (kind === undefined || name === undefined || token === undefined || !owner?.startsWith(this.#prefix)) continue
-      let item = byToken.get(token)
-      if (item === undefined) {
-        const asked = Number(owner.slice(this.#prefix.length))
-        item = items.find(one => one.phase === 'sent' && one.asked === asked && one.names.includes(name))
-        if (item === undefined) this.#ghost(lease, kind, name, token)
-        else {
-          this.#placed(item, token, isGranted === 't', channel ?? null)
-          byToken.set(token, item)
-        }
-      }
-      if (item === undefined) continue
-      const [rows, grants] = there.get(item) ?? [0, 0]
-      there.set(item, [rows + 1, grants + (isGranted === 't' ? 1 : 0)])
+    for (const [kind, name = '', token = '', isGranted, channel = null, owner] of rows) {
+      if (owner?.startsWith(this.#prefix) !== true) continue
+      const asked = Number(owner.slice(this.#prefix.length))
+      const item = byToken.get(token) ??
+        items.find(one => one.phase === 'sent' && one.asked === asked && one.names.includes(name)) ??
+        this.#ghost(lease, kind === 'election' ? 'term' : 'lock', name, token)
+      if (item.phase === 'sent') this.#placed(item, token, isGranted === 't', channel)
+      byToken.set(token, item)
+      const [seen, granted] = there.get(item) ?? [0, 0]
+      there.set(item, [seen + 1, granted + (isGranted === 't' ? 1 : 0)])
     }
     for (const item of known) {
-      const [rows, grants] = there.get(item) ?? [0, 0]
-      const error = new LockLostError('the server has ended it: released by force, or with another token', 'LE001')
-      if (item.state === 'waiting' && grants === item.names.length) this.#granted(item)
-      else if (item.state === 'waiting' && rows < item.names.length) this.#askOver(item, error, rows > 0)
-      else if (item.state === 'held' && grants < item.names.length) this.lose(item, error, rows > 0)
+      const [seen, granted] = there.get(item) ?? [0, 0]
+      const all = item.names.length
+      if (item.state === 'waiting' && granted === all) this.#granted(item)
+      else if ((item.state === 'waiting' && seen < all) || (item.state === 'held' && granted < all)) {
+        this.lose(item, new LockLostError('the server has ended it: released by force, or with another token', 'LE001'), seen > 0)
+      }
     }
-    this.#askAgain(items.filter(item => item.phase === 'sent' && !there.has(item)))
+    this.#askAgain(items)
   }
 
   /** Of this session, and wanted by nobody: a lost answer has left it. */
-  #ghost (lease: Lease, kind: string, name: string, token: string): void {
-    const how = { try: false, shared: false, permits: 0, candidate: '' }
-    const item = new Item(kind === 'election' ? 'term' : 'lock', [name], lease, how)
-    item.state = 'over'
-    item.phase = 'granted'
-    item.token = token
-    item.alone = true
+  #ghost (lease: Lease, kind: 'term' | 'lock', name: string, token: string): Item {
+    const item = new Item(kind, [name], lease, { try: false, shared: false, permits: 0, candidate: '' })
+    Object.assign(item, { state: 'over', phase: 'granted', token, alone: true })
     lease.items.add(item)
     this.#giveBack(item)
+    return item
   }
 
   /** What has become of statements without an answer: the old backend is ended first, so that nothing comes later. */
-  async #reconcile (): Promise<number> {
-    if (this.#old !== undefined) {
+  async #reconcile (): Promise<0> {
+    if (this.#old.length > 0) {
       try {
         const patience = Math.floor(Math.min(1000, this.callLimit() / 2))
-        const rows = await this.#exec(endBackend, [...this.#old, patience])
-        if (rows.length > 0) return 0
+        if ((await this.#exec(endBackend, [...this.#old, patience])).length > 0) return 0
       } catch (error) {
         if (error instanceof Broken) throw error
         this.#lateLooks = LATE_LOOKS
       }
-      this.#old = undefined
+      this.#old = []
     }
     this.#lostAnswer = false
     if (this.#lateLooks > 0) this.#lateLookAt = this.time.mono() + this.callLimit()

@@ -91,10 +91,9 @@ export function serverError (error: unknown): LockElectionError | null {
   return kind === 'lost' ? new LockLostError(text, code) : new LockElectionError(kind, text, code)
 }
 
-/** Any error on the way to the server. */
-export function connectError (error: unknown): LockElectionError {
-  if (error instanceof LockElectionError) return error
-  const { message, errors } = error as AggregateError
-  return serverError(error) ??
-    new LockElectionError('unavailable', message !== '' ? message : errors.map(e => (e as Error).message).join('; '))
+/** No server; of an error of the driver or the network, or of a text. */
+export function unavailable (error: unknown): LockElectionError {
+  if (typeof error === 'string') return new LockElectionError('unavailable', error)
+  const { message, errors = [] } = error as AggregateError
+  return unavailable(message !== '' ? message : errors.map(one => (one as Error).message).join('; '))
 }

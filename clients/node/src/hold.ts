@@ -27,9 +27,7 @@ export function liveSignal (controller: AbortController, check: () => void): Abo
   })
 }
 
-function literal (text: string): string {
-  return `E'${text.replace(/\\/g, '\\\\').replace(/'/g, "''")}'`
-}
+function literal (text: string): string { return `E'${text.replace(/\\/g, '\\\\').replace(/'/g, "''")}'` }
 
 /** A lock, a permit or several locks that are held. */
 export class Hold {
@@ -63,15 +61,10 @@ export class Hold {
   }
 
   /** Is it held, by the clock and without asking anybody? */
-  get valid (): boolean {
-    this.engine.check()
-    return this.item.state === 'held'
-  }
+  get valid (): boolean { this.engine.check(); return this.item.state === 'held' }
 
   /** Milliseconds for which it stays valid if no renewal succeeds; 0: it is not held. */
-  get timeLeft (): number {
-    return this.valid ? this.item.lease.left() : 0
-  }
+  get timeLeft (): number { return this.valid ? this.item.lease.left() : 0 }
 
   /**
    * From here to the end of the transaction nobody else gets the lock: what the transaction writes after this is written
@@ -95,7 +88,7 @@ export class Hold {
       open = (await client.query(sql)).rows[0]?.open
     } catch (error) {
       const told = serverError(error)
-      if (told instanceof LockLostError) this.engine.lose(this.item, told)
+      if (told instanceof LockLostError && this.valid) this.engine.lose(this.item, told)
       throw told ?? new LockElectionError('unavailable', (error as Error).message)
     }
     if (open !== 'true') throw new LockElectionError('invalid', 'the connection has no open transaction: BEGIN first')
@@ -125,9 +118,7 @@ export class Hold {
     return await this.#outcome
   }
 
-  async [asyncDispose] (): Promise<void> {
-    await this.release()
-  }
+  async [asyncDispose] (): Promise<void> { await this.release() }
 
   /** @internal */
   protected checkHeld (): void {
@@ -147,14 +138,12 @@ export class Term extends Hold {
     this.checkHeld()
     const rows = await this.engine.op(schema => `SELECT ${schema}.proclaim($1, $2, $3)`,
       [this.names[0], this.item.token, value], 'unknown')
-    if (rows[0]?.[0] !== 't') {
+    if (rows[0]?.[0] !== 't' && this.valid) {
       this.engine.lose(this.item, new LockLostError('the server has ended the term', 'LE001'))
     }
     this.checkHeld()
   }
 
   /** Gives the term back: `release()`. */
-  async resign (): Promise<Outcome> {
-    return await this.release()
-  }
+  async resign (): Promise<Outcome> { return await this.release() }
 }

@@ -7,60 +7,43 @@ export type Kind = 'lock' | 'locks' | 'permit' | 'term'
 
 export type Outcome = 'released' | 'lost' | 'unknown'
 
-export interface How {
-  try: boolean
-  shared: boolean
-  permits: number
-  candidate: string
+export interface How { try: boolean, shared: boolean, permits: number, candidate: string }
+
+/** Doubles from 50 ms to a twentieth of the TTL (rule 4.3). */
+export function backoff (failures: number, ttl: number): number {
+  return jitter(Math.min(50 * 2 ** Math.min(failures, 10), Math.min(Math.max(ttl / 20, 50), 1000)))
 }
 
 /** A lease: its deadline, and when it is renewed. */
 export class Lease {
   /** '': not granted yet. */
   id = ''
-  ended: LockElectionError | undefined
+  ended = false
   readonly items = new Set<Item>()
-  /** In milliseconds of `Time.mono`; when its holds are looked at. */
+  /** When its holds are looked at, of `Time.mono`. */
   lookAt = Infinity
-  failures = 0
-  readonly #lasts: number
+  #failures = 0
   #sent: Stamp
   #renewAge = 0
 
-  constructor (readonly ttl: number, time: Time) {
-    this.#lasts = ttl - Math.min(ttl / 20, 1000)
-    this.#sent = new Stamp(time)
-  }
+  constructor (readonly ttl: number, time: Time) { this.#sent = new Stamp(time) }
 
   /** The renewal, or the grant, that was sent then has been answered. */
   renewed (sent: Stamp): void {
     this.#sent = sent
-    this.failures = 0
+    this.#failures = 0
     this.#renewAge = jitter(this.ttl / 3)
   }
 
-  /** A renewal has failed: again, at first after 50 ms. */
-  failed (): void {
-    this.#renewAge = this.#sent.age() + backoff(this.failures++, this.ttl)
-  }
+  failed (): void { this.#renewAge = this.#sent.age() + backoff(this.#failures++, this.ttl) }
+  renewNow (): void { this.#renewAge = 0 }
+  renewIn (): number { return this.#renewAge - this.#sent.age() }
 
-  renewNow (): void {
-    this.#renewAge = 0
-  }
-
-  renewIn (): number {
-    return this.#renewAge - this.#sent.age()
-  }
-
-  /** Milliseconds until nothing that hangs on it is held any more; 0: that is so. */
+  /** Milliseconds to the deadline (rule 3.1); 0: nothing on it is held. */
   left (): number {
-    return this.id === '' || this.ended !== undefined ? 0 : Math.max(0, this.#lasts - this.#sent.age())
+    const lasts = this.ttl - Math.min(this.ttl / 20, 1000)
+    return this.id === '' || this.ended ? 0 : Math.max(0, lasts - this.#sent.age())
   }
-}
-
-export function backoff (failures: number, ttl: number): number {
-  const most = Math.min(Math.max(ttl / 20, 50), 1000)
-  return jitter(Math.min(50 * 2 ** Math.min(failures, 10), most))
 }
 
 /**
@@ -87,27 +70,13 @@ export class Item {
   unlimit: () => void = () => {}
   granted!: () => void
   refused!: (error: unknown) => void
-  lost: ((error: LockElectionError) => void) | undefined
+  lost: ((error: unknown) => void) | undefined
   released: ((outcome: Outcome, error?: LockElectionError) => void) | undefined
 
-  constructor (readonly kind: Kind, readonly names: string[], public lease: Lease, readonly how: How) {}
+  constructor (readonly kind: Kind, readonly names: string[], readonly lease: Lease, readonly how: How) {}
 
-  get name (): string {
-    return this.names[0] ?? ''
-  }
+  get name (): string { return this.names[0] ?? '' }
 }
 
-/** A statement of the application that is neither asking nor giving back. */
-export interface Op {
-  sql: (schema: string) => string
-  values: unknown[]
-  sent: boolean
-  resolve: (rows: Array<Array<string | null>>) => void
-  reject: (error: LockElectionError) => void
-}
-
-/** What waits for notifications of a channel, and is not a place: an observer. */
-export interface Listener {
-  channel: string
-  wake: () => void
-}
+/** An observer: waits for notifications of its channel, which comes to be known later. */
+export interface Listener { channel: string, wake: () => void }

@@ -41,9 +41,7 @@ export class LockElection {
   readonly #engine: Engine
 
   /** @internal */
-  constructor (engine: Engine) {
-    this.#engine = engine
-  }
+  constructor (engine: Engine) { this.#engine = engine }
 
   /**
    * Connects, and grants the lease. Every host is tried once.
@@ -61,15 +59,10 @@ export class LockElection {
   }
 
   /** `connected`; `suspended`: no connection now, and all holds are still held; `ended`: nothing is held. */
-  get state (): State {
-    this.#engine.check()
-    return this.#engine.state
-  }
+  get state (): State { this.#engine.check(); return this.#engine.state }
 
   /** The number of the lease on the server. */
-  get lease (): bigint {
-    return BigInt(this.#engine.main.id)
-  }
+  get lease (): bigint { return BigInt(this.#engine.main.id) }
 
   /**
    * Acquires one lock, or several at once: all or none, under one token. Waits in the order of arrival. Two holds of one
@@ -165,9 +158,7 @@ export class LockElection {
   }
 
   /** Grants an ended session a new lease. Its old holds stay lost. Nothing happens to a session that has not ended. */
-  async reopen (): Promise<void> {
-    await this.#engine.reopen()
-  }
+  async reopen (): Promise<void> { await this.#engine.reopen() }
 
   /**
    * Ends the waits, gives back what is held, revokes the lease, and leaves no socket or timer. Without an answer the
@@ -175,13 +166,9 @@ export class LockElection {
    *
    * @param options.limit milliseconds that it may take; default: a quarter of the TTL, 200 at least and 10,000 at most
    */
-  async close (options: { limit?: number } = {}): Promise<void> {
-    await this.#engine.close(options.limit)
-  }
+  async close (options: { limit?: number } = {}): Promise<void> { await this.#engine.close(options.limit) }
 
-  async [asyncDispose] (): Promise<void> {
-    await this.close()
-  }
+  async [asyncDispose] (): Promise<void> { await this.close() }
 
   async #acquire<T extends Hold = Hold> (kind: Kind, names: string[], options: AcquireOptions, more: Partial<How> = {},
     Type: new (engine: Engine, item: Item) => T = Hold as new (engine: Engine, item: Item) => T): Promise<T> {

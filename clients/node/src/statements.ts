@@ -1,5 +1,8 @@
 /** The statements that ask for holds and places, and give them back. */
-import type { Item } from './item.js'
+import type { Item, Lease } from './item.js'
+
+/** The text and its values. */
+export type Statement = [text: string, values?: unknown[]]
 
 const ask = {
   lock: ['try_acquire_each($1, owner => $2, lease => $3, mode => $4)',
@@ -18,7 +21,7 @@ export function namesOf (item: Item): string | string[] {
 }
 
 /** Rows of token, granted and channel, or of the token alone: a row an item. */
-export function askFor (items: Item[], schema: string, owner: string): [string, unknown[]] {
+export function askFor (items: Item[], schema: string, owner: string): Statement {
   const { kind, how, lease } = items[0] as Item
   const columns = how.try
     ? kind === 'lock' ? 'token' : '*'
@@ -40,7 +43,7 @@ export function areAlike (a: Item, b: Item): boolean {
 }
 
 /** Rows of one boolean: a row an item. */
-export function giveBack (items: Item[], schema: string): [string, unknown[]] {
+export function giveBack (items: Item[], schema: string): Statement {
   const first = items[0] as Item
   if (isSimple(first)) {
     return [`SELECT released FROM ${schema}.release_each($1, $2)`,
@@ -58,11 +61,16 @@ export function giveBack (items: Item[], schema: string): [string, unknown[]] {
 }
 
 /** One row: the places in the arrays that are granted. */
-export function areHeld (items: Item[], schema: string): [string, unknown[]] {
+export function areHeld (items: Item[], schema: string): Statement {
   return ['SELECT o FROM ROWS FROM (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::bigint[]),' +
     ' pg_catalog.unnest($3::boolean[])) WITH ORDINALITY AS u(n, t, e, o)' +
     ` WHERE CASE WHEN e THEN ${schema}.is_leader(n, t) ELSE ${schema}.is_held(n, t) END`,
   [items.map(item => item.name), items.map(item => item.token), items.map(item => item.kind === 'term')]]
+}
+
+/** A row for each name that hangs on a lease. */
+export function lookAt (lease: Lease, schema: string): Statement {
+  return [`SELECT kind, name, token, granted, channel, owner FROM ${schema}.lease_holds($1)`, [lease.id]]
 }
 
 /** What has to be known of a server, in one round trip. */

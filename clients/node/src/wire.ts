@@ -62,13 +62,9 @@ class PgWire implements Wire {
     this.#client.on('notification', n => { this.#events?.notified(n.channel, n.payload ?? '') })
   }
 
-  async connect (): Promise<unknown> {
-    return await this.#client.connect()
-  }
+  connect = async (): Promise<unknown> => await this.#client.connect()
 
-  pid (): number | null {
-    return (this.#client as unknown as { processID: number | null }).processID
-  }
+  pid (): number | null { return (this.#client as unknown as { processID: number | null }).processID }
 
   async query (text: string, values?: unknown[]): Promise<Rows> {
     const query = { text, values, rowMode: 'array', types: asText } as unknown as pg.QueryArrayConfig

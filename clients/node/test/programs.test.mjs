@@ -184,7 +184,7 @@ test('BullMQ', { skip: hasRedis() ? false : 'there is no redis-server' }, async 
     const begin = Date.now()
     const replicas = start(3, 'bullmq.mjs', 1000, port)
     const count = what => replicas.flatMap(replica => replica.lines).filter(line => line === what).length
-    await until(() => count('runs') >= 3 && count('skipped') >= 3, 'runs and skipped', 30_000)
+    await until(() => count('runs') >= 3 && count('skipped') >= 3, 'runs and skipped', 30_000).catch(error => { throw new Error(`${error.message}: ${replicas.flatMap(replica => replica.lines).join(' | ')}`) })
     assert.ok(count('runs') <= (Date.now() - begin) / 1000 + 1)
     killAll()
     await Promise.all(replicas.map(replica => replica.exits()))

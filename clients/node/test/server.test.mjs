@@ -315,7 +315,7 @@ test('nothing keeps the process after close, and close gives all back', async ()
     const observing = session.observe('closing').next()
     await observing
     await session.close()
-    console.log(process.getActiveResourcesInfo().filter(kind => !/Pipe|TTY/.test(kind)).join())
+    console.log(process.getActiveResourcesInfo().filter(kind => !/Pipe|TTY|Shutdown/.test(kind)).join())
   `])
   await program.exits()
   assert.deepEqual([program.code, program.lines.sort()], [0, ['', 'canceled']])
