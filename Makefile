@@ -28,7 +28,7 @@
 #                                   systems; as root
 #   make dist [DIST_TAG=v1.0.0]    the archives of a release, the same bytes each time
 #   make fuzz-sql [SECONDS=600]    all functions with random arguments, on a live server
-#   make clients [CLIENTS="python"]         the packages of the clients, into build/clients
+#   make clients [CLIENTS="python go java node"]      the packages of the clients, into build/clients
 #   make test-clients [PARTS="conformance python go java node"] [CLIENTS="c python go java node"]
 #                                   the clients, all by the same scenarios; and each client's own tests
 #   make abuse [SECONDS=600]       a hostile role with all attacks at once, and what the others notice of it

@@ -1,9 +1,9 @@
 #!/bin/bash
 # Builds the packages of the clients into build/clients, as they are published.  Needs the network for what builds them.
-#   CLIENTS="python go java"    which
+#   CLIENTS="python go java node"    which
 set -eu
 cd "$(dirname "$0")/.."
-CLIENTS=${CLIENTS:-python go java}
+CLIENTS=${CLIENTS:-python go java node}
 out=$PWD/build/clients
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -51,6 +51,22 @@ build_java()
 		-pl .,core,shedlock,spring -DaltDeploymentRepository="build::file://$out/maven" \
 		package javadoc:jar deploy:deploy >"$work/log" || { cat "$work/log" >&2; exit 1; }
 	find "$out/maven" -name 'lock-election*.jar' ! -name '*-tests.jar' -exec cp {} "$out" \;
+}
+
+# An archive for npm, with ES modules, CommonJS and types; the same bytes each time.
+build_node()
+{
+	mkdir "$work/repository" "$work/repository/clients"
+	cp LICENSE "$work/repository"
+	tar -C clients --exclude=node_modules --exclude=dist -cf - node | tar -C "$work/repository/clients" -xf -
+	cd "$work/repository/clients/node"
+	npm install --loglevel=error --no-package-lock --no-fund --no-audit --ignore-scripts >"$work/log" &&
+		npm run --silent build >>"$work/log" &&
+		npm pack --silent --ignore-scripts --pack-destination "$out" >>"$work/log" || {
+		cat "$work/log" >&2
+		exit 1
+	}
+	cd - >/dev/null
 }
 
 mkdir -p "$out"

@@ -79,8 +79,8 @@ export class Engine {
   #askAt = 0
   readonly #queued = new Map<string, Item>()
   readonly #hinted = new Set<Item>()
-  /** Tokens that were announced while a statement was under way, whose answer may tell them. */
-  readonly #announced = new Set<string>()
+  /** Tokens that were announced while a request was under way, whose answer may tell them. */
+  #announced: Set<string> | undefined
   readonly #channels = new Map<string, { users: Set<Item | Listener>, listening: boolean }>()
   readonly #listeners = new Set<Listener>()
   #listen: 'untested' | 'testing' | 'works' | 'fails' = 'untested'
@@ -109,11 +109,17 @@ export class Engine {
       await this.#connect()
       await this.#grant(this.main)
     } catch (error) {
-      this.closed = true
-      this.#cut(error as Error)
+      this.abandon(error as Error)
       throw error
     }
     this.#running = this.#run()
+  }
+
+  /** Ends what was not opened yet. */
+  abandon (why: Error): void {
+    this.closed = true
+    this.state = 'ended'
+    this.#cut(why)
   }
 
   /** A new lease after the end of the last one. */
@@ -301,7 +307,7 @@ export class Engine {
   // --- the connection ---
 
   #cut (why: Error): void {
-    this.#gone = this.#wire?.destroy(this.#giveUp === undefined && this.closed).catch(() => {})
+    this.#gone = this.#wire?.destroy(this.#giveUp === undefined && this.closed).catch(() => {}) ?? this.#gone
     this.#wire = undefined
     this.#trouble = why.message
     this.#giveUp?.(why)
@@ -542,7 +548,7 @@ export class Engine {
     const [items, rest] = this.#choose(this.#asks)
     const { lease } = items[0] as Item
     this.#asks = rest
-    this.#announced.clear()
+    this.#announced = new Set()
     this.#statements++
     for (const item of items) [item.phase, item.asked] = ['sent', this.#statements]
     try {
@@ -555,6 +561,8 @@ export class Engine {
       if (lease.id === '' && error instanceof Broken) this.#askAgain(items)
       if (error instanceof Broken) throw error
       this.#askFailed(items, lease, error as LockElectionError)
+    } finally {
+      this.#announced = undefined
     }
     return 0
   }
@@ -574,7 +582,7 @@ export class Engine {
     else {
       this.#queued.set(token, item)
       this.#use(item)
-      if (this.#announced.has(token)) this.#hinted.add(item)
+      if (this.#announced?.has(token) === true) this.#hinted.add(item)
       item.lease.lookAt = Math.min(item.lease.lookAt, this.time.mono() + this.#lookInterval(item))
     }
   }
@@ -696,7 +704,7 @@ export class Engine {
     const [, token = ''] = /"(?:token|term)"\s*:\s*"(\d+)"/.exec(payload) ?? []
     const item = this.#queued.get(token)
     if (item !== undefined) this.#hinted.add(item)
-    else this.#announced.add(token)
+    else this.#announced?.add(token)
     for (const listener of this.#listeners) if (listener.channel === channel) listener.wake()
     this.wake()
   }

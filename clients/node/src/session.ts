@@ -13,6 +13,8 @@ export interface ConnectOptions extends ServerOptions {
   name?: string
   /** Called when the state has changed; of `ended` only after all holds were told. */
   onState?: (state: State) => void
+  /** Gives up connecting: `connect` throws the signal's reason. */
+  signal?: AbortSignal
   /** Any other field of node-postgres. */
   [field: string]: unknown
 }
@@ -49,11 +51,19 @@ export class LockElection {
    * @throws LockElectionError `unavailable`, `denied`, `not_installed`, `limit`, `invalid`
    */
   static async connect (options: ConnectOptions = {}): Promise<LockElection> {
-    const { ttl = 30_000, name = '', onState, ...server } = options
+    const { ttl = 30_000, name = '', onState, signal, ...server } = options
     const engine = new Engine({
       ttl, name, connectLimit: server.connectionTimeoutMillis, time: systemTime, dials: dialsOf(server)
     })
-    await engine.open()
+    signal?.throwIfAborted()
+    const abandon = (): void => { engine.abandon(signal?.reason as Error) }
+    signal?.addEventListener('abort', abandon)
+    try {
+      await engine.open()
+    } finally {
+      signal?.removeEventListener('abort', abandon)
+      signal?.throwIfAborted()
+    }
     if (onState !== undefined) engine.onState = onState
     return new LockElection(engine)
   }

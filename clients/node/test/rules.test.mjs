@@ -1,8 +1,12 @@
 // The rules of docs/client-protocol.md, with a clock that is moved by hand and a server that does as it is told.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import { fail, settle, start } from './fake.mjs'
 
+setFlagsFromString('--expose-gc')
+const gc = runInNewContext('gc')
 const code = expected => error => error.code === expected
 
 test('3.1 the deadline counts from the sending of the last renewal that was answered', async () => {
@@ -443,4 +447,17 @@ test('14.3 close takes no longer than its limit, without an answer and without a
     await closing
     assert.deepEqual([server.wires.size, time.timers.size], [0, 0])
   }
+})
+
+test('a notification for others, and one for nobody, is not kept', async () => {
+  const { time, server, session } = await start()
+  await session.acquire('x')
+  const waiting = session.acquire('x', { wait: 1000 }).catch(error => error.code)
+  await time.pass(10)
+  const used = () => { gc(); return process.memoryUsage().heapUsed }
+  const before = used()
+  for (let i = 0; i < 200_000; i++) for (const wire of server.wires) wire.events.notified('c_x', `{"token":"9${i}"}`)
+  await time.pass(1000)
+  assert.equal(await waiting, 'not_acquired')
+  assert.ok(used() - before < 5e6, `${used() - before}`)
 })

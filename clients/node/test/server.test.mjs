@@ -262,6 +262,14 @@ test('errors of connecting are told at once', async () => {
   await assert.rejects(LockElection.connect({ database: 'template1' }), error => /CREATE EXTENSION/.test(error.message))
   await assert.rejects(LockElection.connect({ user: 'nobody at all' }), code('denied'))
   await assert.rejects(LockElection.connect({ ttl: 1 }), code('invalid'))
+  const silent = createServer(() => {})
+  await once(silent.listen(0, '127.0.0.1'), 'listening')
+  const { port } = silent.address()
+  const begin = performance.now()
+  await assert.rejects(LockElection.connect({ host: '127.0.0.1', port, connectionTimeoutMillis: 200 }), code('unavailable'))
+  await assert.rejects(LockElection.connect({ host: '127.0.0.1', port, signal: AbortSignal.timeout(200) }), { name: 'TimeoutError' })
+  assert.ok(performance.now() - begin < 4000)
+  silent.close()
 })
 
 test('a connection string of several hosts, in three shapes', async () => {
