@@ -296,6 +296,15 @@ class SessionTest {
 	}
 
 	@Test
+	void whatNobodyAskedForIsGivenBack() {
+		server.rows.put(7L, new FakeServer.Row(session.lease.id, "late", 7, session.owner + "99", true));
+		held("a");
+		pass(4000);
+		assertFalse(server.rows.containsKey(7L));
+		assertTrue(server.isHeld("a"));
+	}
+
+	@Test
 	void anotherOnesRowsAreLeftAlone() {
 		server.rows.put(7L, new FakeServer.Row(session.lease.id, "mine", 7, "of the application", true));
 		held("a");
