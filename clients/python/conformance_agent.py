@@ -259,7 +259,8 @@ class Agent:
         if running is None:
             return
         if self.mode == "asyncio":
-            running["task"].cancel()
+            # after its first step: a task that has not begun would end without an answer
+            asyncio.get_running_loop().call_soon(running["task"].cancel)
             return
 
         def cancel():
