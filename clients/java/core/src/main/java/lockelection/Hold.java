@@ -48,6 +48,8 @@ public class Hold implements AutoCloseable {
 	/** Times that giving back was sent. */
 	int releases;
 	Duration holdFor;
+	/** The server has refused holdFor. */
+	LockException notClosed;
 	String channel;
 
 	Hold(Session session, Lease lease, Request request, boolean attempt) {

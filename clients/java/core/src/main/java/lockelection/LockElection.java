@@ -415,7 +415,7 @@ public final class LockElection implements AutoCloseable {
 	 */
 	public boolean close(Duration limit) {
 		closed = true;
-		long until = System.nanoTime() + limit.toNanos();
+		long until = System.nanoTime() + Session.nanos(limit);
 		List<Candidacy> standing = new ArrayList<>(candidacies);
 		standing.forEach(Candidacy::stop);
 		standing.forEach(candidacy -> candidacy.await(left(until)));

@@ -101,8 +101,8 @@ public final class NamedLock implements Lock {
 	 * @throws InterruptedException the thread was interrupted; it does not own the lock
 	 */
 	public boolean tryLock(Duration wait, Duration ttl) throws InterruptedException {
-		long until = System.nanoTime() + wait.toNanos();
-		if (!local.tryLock(wait.toNanos(), TimeUnit.NANOSECONDS))
+		long until = System.nanoTime() + Session.nanos(wait);
+		if (!local.tryLock(Session.nanos(wait), TimeUnit.NANOSECONDS))
 			return false;
 		try {
 			acquire(ttl, wait.isZero() ? wait : Duration.ofNanos(Math.max(1, until - System.nanoTime())));

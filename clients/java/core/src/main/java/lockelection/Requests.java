@@ -398,7 +398,7 @@ final class Requests {
 			error = LockException.of(Status.LOST, hold.request + " had been lost before it was released");
 		else if (!released && hold.holdFor != null)
 			error = LockException.of(Status.UNKNOWN, hold.request + " is released; whether it is closed is not known");
-		done(hold, error);
+		done(hold, error == null ? hold.notClosed : error);
 	}
 
 	private void releaseFailed(List<Hold> together, LockException error) {
@@ -414,7 +414,7 @@ final class Requests {
 			if (!again && hold.holdFor != null && error.status() == Status.INVALID) {
 				hold.holdFor = null;
 				hold.releases = 0;
-				hold.released.complete(error);
+				hold.notClosed = error;
 				todo.addFirst(hold);
 			} else if (again)
 				todo.addFirst(hold);

@@ -32,6 +32,7 @@ import lockelection.LockException.Status;
 final class Session {
 	private static final long MILLISECOND = 1_000_000L;
 	private static final long SECOND = 1000 * MILLISECOND;
+	private static final Duration LONGEST = Duration.ofDays(100 * 365);
 	private static final long CONNECT_MILLIS = 5000;
 	private static final long PAUSE = 50 * MILLISECOND;
 	/** Times that are looked behind a pooler, for a statement that may still be running. */
@@ -221,7 +222,7 @@ final class Session {
 	Hold await(Hold hold, Duration limit) throws InterruptedException {
 		LockException error = null;
 		try {
-			error = limit == null ? hold.decided.get() : hold.decided.get(limit.toNanos(), TimeUnit.NANOSECONDS);
+			error = limit == null ? hold.decided.get() : hold.decided.get(nanos(limit), TimeUnit.NANOSECONDS);
 		} catch (TimeoutException e) {
 			Status status = hold.attempt ? Status.UNAVAILABLE : Status.NOT_ACQUIRED;
 			error = giveUp(hold, LockException.of(status,
@@ -301,7 +302,7 @@ final class Session {
 		try {
 			if (!closing) {
 				closing = true;
-				closeUntil = now() + limit.toNanos();
+				closeUntil = now() + nanos(limit);
 				LockException canceled = LockException.of(Status.CANCELED, "the session was closed");
 				requests.all(l -> true).forEach(hold -> {
 					if (hold.view != Hold.View.OVER)
@@ -314,7 +315,7 @@ final class Session {
 		} finally {
 			unlock();
 		}
-		worker.join(Math.max(1, limit.toMillis()));
+		worker.join(Math.max(1, TimeUnit.NANOSECONDS.toMillis(nanos(limit))));
 		if (worker.isAlive()) {
 			Wire hanging = wire;
 			if (hanging != null)
@@ -540,7 +541,6 @@ final class Session {
 	private void reconnect() {
 		try {
 			connect();
-			failures = 0;
 			for (Lease l : leases.values()) {
 				l.renewAt = 0;
 				l.look = true;
@@ -550,10 +550,14 @@ final class Session {
 		}
 	}
 
-	/** After a failure: 50 ms, and twice as long each time, at most a twentieth of the TTL. */
+	/**
+	 * After a failure: 50 ms, and twice as long each time, at most a twentieth of the TTL. What counts is that a renewal
+	 * fails or succeeds: a connection that is made and breaks again is a failure.
+	 */
 	private long delay() {
 		long most = Math.max(PAUSE, Math.min(lease.ttlNanos / 20, SECOND));
-		return jitter(Math.min(PAUSE << Math.min(failures++, 6), most));
+		failures++;
+		return jitter(Math.min(PAUSE << Math.max(0, Math.min(failures - 2, 6)), most));
 	}
 
 	static long jitter(long nanos) {
@@ -565,7 +569,8 @@ final class Session {
 		if (wire != null)
 			wire.abort();
 		wire = null;
-		retryAt = 0;
+		retryAt = failures == 0 ? 0 : now() + delay();
+		failures = Math.max(failures, 1);
 		waits.disconnected();
 		if (state == State.CONNECTED)
 			set(State.SUSPENDED);
@@ -668,6 +673,11 @@ final class Session {
 		l.id = id;
 		l.renewAt = sent.nanos - origin + jitter(l.ttlNanos / 3);
 		tick.signal();
+	}
+
+	/** Of a limit of time; one that is very long is as good as none. */
+	static long nanos(Duration limit) {
+		return limit.compareTo(LONGEST) > 0 ? LONGEST.toNanos() : limit.toNanos();
 	}
 
 	static String milliseconds(Duration duration) {

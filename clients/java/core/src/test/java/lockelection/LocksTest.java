@@ -275,7 +275,7 @@ class LocksTest {
 		Hold hold = locks.acquire(name, null, NOW);
 		assertTrue(hold.release(Duration.ofSeconds(1)));
 		assertTrue(other.tryAcquire(Request.exclusive(name)).isEmpty());
-		other.acquire(name, null, LONG).close();
+		other.acquire(name, null, Duration.ofSeconds(Long.MAX_VALUE)).close();
 		Hold again = locks.acquire(name, null, NOW);
 		assertEquals(Status.INVALID, statusOf(() -> again.release(Duration.ofDays(400))));
 		assertTrue(other.tryAcquire(Request.exclusive(name)).isPresent());
@@ -371,6 +371,7 @@ class LocksTest {
 		assertFalse(lock.isLocked());
 		assertThrows(UnsupportedOperationException.class, lock::newCondition);
 
+		assertTrue(locks.asLock(name + "x").tryLock(Duration.ofSeconds(Long.MAX_VALUE), null));
 		elsewhere.lockInterruptibly();
 		Thread thread = new Thread(() -> {
 			assertThrows(InterruptedException.class, lock::lockInterruptibly);

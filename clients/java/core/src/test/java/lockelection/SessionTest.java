@@ -342,6 +342,17 @@ class SessionTest {
 	}
 
 	@Test
+	void aServerThatBreaksEachConnectionIsNotOverrun() {
+		Hold hold = held("a");
+		server.loseRequest = sql -> sql.contains("keep_alive");
+		pass(6000);
+		assertTrue(server.connections >= 4 && server.connections <= 20, server.connections + " connections");
+		server.loseRequest = sql -> false;
+		pass(1000);
+		assertTrue(hold.timeLeft().toMillis() > 8000);
+	}
+
+	@Test
 	void aSessionThatIsSuspendedGoesOn() {
 		Hold hold = held("a");
 		server.loseRequest = sql -> true;
