@@ -33,7 +33,7 @@ import (
 )
 
 // State of a session.
-type State int32
+type State int
 
 const (
 	Connected State = 1 + iota // the lease is kept alive
@@ -111,7 +111,6 @@ type Session struct {
 	owner   string // of all requests, before their number
 	self    string // the channel that tests LISTEN
 	dial    func(ctx context.Context, limit time.Duration) (*wire, error)
-	state   atomic.Int32
 	schema  atomic.Pointer[string]
 	done    chan struct{} // the session has ended
 	stopped chan struct{} // its goroutine has ended
@@ -139,7 +138,7 @@ type Session struct {
 
 	// What the session's goroutine does, and when.
 	job        int           // whose turn is next
-	failures   int           // since the last renewal
+	failures   int           // of renewals and connections, since the last renewal that succeeded
 	retryAt    time.Duration // no connection is made before
 	askAt      time.Duration // nothing is asked before
 	busy       bool          // a statement is under way
@@ -214,7 +213,6 @@ func open(ctx context.Context, dial func(context.Context, time.Duration) (*wire,
 		}
 		return nil, err
 	}
-	s.state.Store(int32(Connected))
 	s.watchdog = time.AfterFunc(0, s.watch)
 	go s.run()
 	return s, nil
@@ -233,8 +231,14 @@ func (s *Session) Err() error {
 
 // State asks nobody, as Lease and TimeLeft.
 func (s *Session) State() State {
-	s.Err()
-	return State(s.state.Load())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.expire(); s.err != nil {
+		return Ended
+	} else if s.failures > 0 {
+		return Suspended
+	}
+	return Connected
 }
 
 // Lease is the number of the lease on the server.
@@ -354,7 +358,6 @@ func (s *Session) end(err error) {
 		q.answer <- answer{nil, err}
 	}
 	s.queries = nil
-	s.state.Store(int32(Ended))
 	close(s.done)
 	s.watchdog.Stop()
 	s.wake()

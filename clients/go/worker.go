@@ -23,7 +23,6 @@ func jitter(d time.Duration) time.Duration {
 // failed: nothing the first time; then 50 ms, doubled up to a twentieth of the TTL, or 1 s.
 func (s *Session) failed(err error) (retryAt time.Duration) {
 	s.trouble = err
-	s.state.CompareAndSwap(int32(Connected), int32(Suspended))
 	if retryAt = s.set.now(); s.failures > 0 {
 		most := min(max(s.set.ttl/20, firstRetry), time.Second)
 		retryAt += jitter(min(firstRetry<<min(s.failures-1, 10), most))
@@ -171,7 +170,6 @@ func (s *Session) renewed(l *lease, sent time.Duration) {
 	l.deadline.Store(int64(sent + l.ttl - min(l.ttl/20, time.Second)))
 	l.renewAt = sent + jitter(l.ttl/3)
 	l.swept, s.failures = false, 0
-	s.state.CompareAndSwap(int32(Suspended), int32(Connected))
 }
 
 func (s *Session) renew(l *lease) {
