@@ -12,18 +12,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	// What client-go's own tests import.
-	_ "github.com/google/go-cmp/cmp"
-	_ "github.com/stretchr/testify/assert"
-	_ "k8s.io/client-go/kubernetes/fake"
-	_ "k8s.io/klog/v2/ktesting"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -164,13 +157,6 @@ func TestClientGo(t *testing.T) {
 	}
 	command := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", overlayFile,
 		"-o", filepath.Join(temp, "test"))
-	if info, ok := debug.ReadBuildInfo(); ok { // with what is compiled already
-		for _, setting := range info.Settings {
-			if setting.Key == "-race" && setting.Value == "true" {
-				command.Args = append(command.Args, "-race")
-			}
-		}
-	}
 	command.Args = append(command.Args, "./"+overlaid)
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
