@@ -56,6 +56,10 @@ build_java()
 # An archive for npm, with ES modules, CommonJS and types; the same bytes each time.
 build_node()
 {
+	if ! command -v npm >/dev/null; then
+		echo "Node is skipped: there is no npm" >&2
+		return
+	fi
 	mkdir "$work/repository" "$work/repository/clients"
 	cp LICENSE "$work/repository"
 	tar -C clients --exclude=node_modules --exclude=dist -cf - node | tar -C "$work/repository/clients" -xf -

@@ -1,4 +1,5 @@
 import { EventEmitter } from 'node:events'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Engine } from './engine.js'
 import { LockElectionError } from './errors.js'
 import { asyncDispose, liveSignal, type Term } from './hold.js'
@@ -165,18 +166,10 @@ export class Election extends EventEmitter {
           if (!(error instanceof LockElectionError && error.code === 'canceled')) this.emit('error', error)
           return
         }
-        await this.#sleep(pause)
+        await sleep(pause, null, { signal }).catch(() => {})
         pause = Math.min(pause * 2, LONGEST_PAUSE)
       }
     }
-  }
-
-  async #sleep (ms: number): Promise<void> {
-    const { signal } = this.#stop
-    await new Promise<void>(resolve => {
-      const timer = setTimeout(resolve, ms)
-      signal.addEventListener('abort', () => { clearTimeout(timer); resolve() }, { once: true })
-    })
   }
 
   async #lead (term: Term): Promise<void> {

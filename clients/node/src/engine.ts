@@ -32,7 +32,7 @@ export type State = 'connected' | 'suspended' | 'ended'
 export interface EngineOptions { ttl: number, name: string, connectLimit?: number, time: Time, dials: Dial[] }
 
 /** The connection is gone, and with it the answer to what was under way. */
-class Broken extends LockElectionError {}
+class Broken extends LockElectionError { override name = 'LockElectionError' }
 
 /** A statement of the application that is neither asking nor giving back. */
 interface Op extends Deferred<Rows> { sql: (schema: string) => string, values: unknown[], sent: boolean }

@@ -151,23 +151,39 @@ export class LockElection {
     return await this.#acquire('term', [election], options, { candidate }, Term)
   }
 
-  /** Stands for election again and again, until `stop`. Attach the listeners before the next `await`. */
+  /**
+   * Stands for election again and again, until `stop`; reopens a session that has ended. Attach the listeners before the
+   * next `await`. Errors come as the event `error`.
+   */
   elect (election: string, candidate: string, options: ElectOptions = {}): Election {
     return new Election(this, election, candidate, options)
   }
 
-  /** The present leader; null: nobody. */
+  /**
+   * The present leader; null: nobody.
+   *
+   * @throws LockElectionError `unavailable`, `invalid`, `canceled`: the session was closed
+   */
   async leader (election: string): Promise<Leader | null> {
     const rows = await this.#engine.op(schema => `SELECT candidate, term FROM ${schema}.current_leader($1)`, [election])
     return rows[0] === undefined ? null : { value: rows[0][0] as string, term: BigInt(rows[0][1] as string) }
   }
 
-  /** Tells the present leader, then every change, once and in order, over reconnects; null: nobody leads. */
+  /**
+   * Tells the present leader, then every change, once and in order, over reconnects; null: nobody leads. Ends with its
+   * signal, with `break`, or when the session is closed; goes on when the lease is lost.
+   *
+   * @throws LockElectionError `invalid`, `denied`
+   */
   observe (election: string, options: { signal?: AbortSignal } = {}): AsyncIterableIterator<Leader | null> {
     return observe(this.#engine, election, options.signal)
   }
 
-  /** Grants an ended session a new lease. Its old holds stay lost. Nothing happens to a session that has not ended. */
+  /**
+   * Grants an ended session a new lease. Its old holds stay lost. Nothing happens to a session that has not ended.
+   *
+   * @throws as `connect`; `canceled`: the session was closed
+   */
   async reopen (): Promise<void> { await this.#engine.reopen() }
 
   /**
