@@ -7,7 +7,7 @@ const session = await LockElection.connect({ ttl: 60_000 })
 
 cron.schedule(pattern, async () => {
   try {
-    await session.once('report', { holdFor: Number(closed) }, async signal => {
+    await session.once('tidy', { holdFor: Number(closed) }, async signal => {
       console.log('runs') // pass the signal on to what can be aborted
     })
   } catch (error) {
