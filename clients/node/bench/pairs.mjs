@@ -9,7 +9,7 @@ const rounds = 5
 const client = new pg.Client()
 await client.connect()
 const session = await LockElection.connect()
-const lease = (await client.query("SELECT grant_lease('1 h') AS lease")).rows[0].lease
+const lease = (await client.query("SELECT grant_lease('4 min') AS lease")).rows[0].lease
 
 const ways = {
   bare: async name => {
