@@ -118,13 +118,14 @@ func several(t *testing.T, n int, start func(args ...string) *program, args ...s
 
 func TestMinutely(t *testing.T) {
 	pool, start := setUp(t, "minutely", "DROP TABLE IF EXISTS minutely; CREATE TABLE minutely (at timestamptz)")
-	programs := several(t, 4, start, "400ms")
+	programs := several(t, 4, start, "1500ms")
 	rows := "SELECT count(*) FROM minutely"
 	grows(t, pool, rows, 3)
 	trouble(t, pool, "SELECT token, application_name FROM lock_election.locks WHERE name = 'minutely'", programs)
 	grows(t, pool, rows, 3)
+	// The name is closed from the grant on; a busy machine may do the job later.
 	if early := count(t, pool, `SELECT count(*) FROM (SELECT at - lag(at) OVER (ORDER BY at) AS pause FROM minutely) AS p
-		WHERE pause < '200 ms'`); early != 0 {
+		WHERE pause < '300 ms'`); early != 0 {
 		t.Fatalf("%d times too early", early)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"lock-election.invalid/lockelection"
@@ -19,12 +20,22 @@ func main() {
 		for err == nil {
 			var h *lockelection.Hold
 			if h, err = s.Lock(ctx, "minutely"); err == nil {
-				_, err = pool.Exec(h.Context(), "INSERT INTO minutely VALUES (clock_timestamp())") // the job
-				h.Unlock(ctx, lockelection.HoldFor(every))                                         // closed from the grant on
+				err = pgx.BeginFunc(h.Context(), pool, func(tx pgx.Tx) error { return job(ctx, h, tx) })
+				h.Unlock(ctx, lockelection.HoldFor(every)) // closed from the grant on
 			}
 		}
-		log.Print(err)
+		if log.Print(err); s != nil {
+			s.Close(ctx)
+		}
 	}
+}
+
+func job(ctx context.Context, h *lockelection.Hold, tx pgx.Tx) error {
+	if err := h.Fence(ctx, tx); err != nil { // stopped for too long
+		return err
+	}
+	_, err := tx.Exec(ctx, "INSERT INTO minutely VALUES (clock_timestamp())")
+	return err
 }
 
 func must[T any](answer T, err error) T {
