@@ -1,6 +1,7 @@
 """Sessions for threads, on a server."""
 
 import gc
+import math
 import os
 import threading
 import time
@@ -390,6 +391,62 @@ def test_errors_of_arguments(session, name):
     with session.permit(name, 2), pytest.raises(lock_election.InvalidRequest) as caught:
         session.permit(name, 3, wait=1).acquire()
     assert caught.value.sqlstate == "22023"
+    for seconds in (-1, math.nan, "5"):
+        with pytest.raises(lock_election.InvalidRequest, match="wait is"):
+            session.lock(name, wait=seconds)
+        with pytest.raises(lock_election.InvalidRequest, match="wait is"):
+            session.lock(name).acquire(seconds)
+        with pytest.raises(lock_election.InvalidRequest, match="hold_for is"):
+            session.once(name, hold_for=seconds)
+        with pytest.raises(lock_election.InvalidRequest, match="ttl is"):
+            session.lock(name, ttl="5 s" if seconds == "5" else seconds)
+    term = session.election(name).campaign()
+    with pytest.raises(lock_election.InvalidRequest, match="NUL"):
+        term.proclaim("a\0b")
+    assert term.resign() is True
+
+    async def job():
+        """Not for threads."""
+
+    with pytest.raises(lock_election.InvalidRequest, match="aio"):
+        session.once(name, hold_for=1)(job)
+    with session.lock(name) as hold, psycopg.connect() as work:
+        for bad in (None, work.cursor()):
+            with pytest.raises(lock_election.InvalidRequest, match="no connection"):
+                hold.fence(bad)
+    assert session.state == "connected"
+
+
+@pytest.mark.parametrize("bad", [None, 5, "a\0b", "a\udc80b"])
+def test_a_name_that_the_server_cannot_have(session, name, bad):
+    for use in (
+        lambda: session.lock(bad),
+        lambda: session.lock([name, bad]),
+        lambda: session.try_acquire_each([name, bad]),
+        lambda: session.election(bad, "me"),
+        lambda: session.election(name, bad or 7),
+        lambda: lock_election.connect(name=bad or 7),
+    ):
+        with pytest.raises(lock_election.InvalidRequest, match=r"no text|not Unicode|NUL"):
+            use()
+    with session.lock(name, wait=0):
+        pass
+
+
+def test_an_error_in_the_client_ends_all_calls(db, name, monkeypatch):
+    with lock_election.connect(ttl=1) as session:
+        session.lock(name).acquire().release()
+
+        def fails(*unused):
+            raise RuntimeError("a bug")
+
+        monkeypatch.setattr(session._inner._protocol, "_step", fails)
+        with pytest.raises(lock_election.Error):
+            session.lock(name, wait=5).acquire()
+        for call in (session.reopen, session.once(name, hold_for=1)(print), lambda: session.election(name).run(print)):
+            with pytest.raises(lock_election.Error, match="a bug"):
+                call()
+    until(lambda: db.execute("SELECT count(*) FROM lock_election.leases").fetchone() == (0,))
 
 
 def test_connecting_fails_at_once():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections.abc
+import math
 import os
 import socket
 import warnings
@@ -16,23 +18,48 @@ Seconds = Optional[float]
 
 
 def new_protocol(ttl: float, name: Optional[str]) -> Protocol:
-    check_ttl(ttl)
     return Protocol(float(ttl), name or f"{socket.gethostname()}:{os.getpid()}", clock())
 
 
 def check_ttl(ttl: Optional[float]) -> None:
-    if ttl is not None and not 0.1 <= ttl <= 24 * 86400:
-        raise errors.InvalidRequest(f"ttl is {ttl} seconds: between 0.1 and 24 days are allowed")
+    if ttl is not None and not _at_least(0.1, ttl, 24 * 86400):
+        raise errors.InvalidRequest(f"ttl is {ttl!r}: seconds, from 0.1 to 24 days, are allowed")
+
+
+def check_wait(wait: Seconds) -> None:
+    if wait is not None and not _at_least(0, wait):
+        raise errors.InvalidRequest(f"wait is {wait!r}: seconds from 0 on, or None to wait without limit")
 
 
 def check_hold_for(hold_for: float, kind: str = "lock") -> None:
-    if not hold_for >= 0 or (hold_for > 0 and kind == "election"):
-        raise errors.InvalidRequest(f"hold_for is {hold_for}: it cannot be negative, and is not for a term")
+    if not _at_least(0, hold_for) or (hold_for > 0 and kind == "election"):
+        raise errors.InvalidRequest(f"hold_for is {hold_for!r}: seconds from 0 on, and none for a term")
+
+
+def _at_least(low: float, seconds: float, high: float = math.inf) -> bool:
+    try:
+        return low <= seconds <= high  # no for NaN
+    except TypeError:
+        return False
+
+
+def check_text(what: str, text: str) -> None:
+    """What PostgreSQL cannot store would be cut (after NUL), or would end the session."""
+    if not isinstance(text, str):
+        raise errors.InvalidRequest(f"{what} is no text: {text!r}")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise errors.InvalidRequest(f"{what} is not Unicode: {text!r}") from None
+    if "\0" in text:
+        raise errors.InvalidRequest(f"{what} contains a NUL: {text!r}")
 
 
 def check_names(names: Names) -> List[str]:
-    several = [names] if isinstance(names, str) else list(names)
-    if not several or not all(isinstance(name, str) and name for name in several):
+    several = list(names) if isinstance(names, collections.abc.Iterable) and not isinstance(names, str) else [names]
+    for name in several:
+        check_text("a name", name)
+    if not several or not all(several):
         raise errors.InvalidRequest("a name is missing or empty")
     return several
 

@@ -55,6 +55,8 @@ def _ask(connection: Any, sql: str) -> Generator[Any, Any, Any]:
         return (yield connection.exec_driver_sql(sql)).scalar()
     if hasattr(connection, "fetchval"):  # asyncpg
         return (yield connection.fetchval(sql))
+    if not callable(getattr(connection, "cursor", None)):
+        raise errors.InvalidRequest(f"{connection!r} is no connection")
     cursor = connection.cursor()  # DB-API, psycopg, Django
     try:
         yield cursor.execute(sql)

@@ -325,7 +325,7 @@ class Protocol:
     def lost(self, claim: Claim, error: Error) -> None:
         """The server has nothing of it any more."""
         if claim.state is HELD:
-            log.warning("lost %s %s: %s", claim.kind, claim.names, error)
+            log.warning("lost %s %s: %s", claim.kind, ", ".join(map(repr, claim.names)), error)
         if claim.state in (WAITING, HELD):
             claim.state, claim.error = LOST, error
             claim.ended()

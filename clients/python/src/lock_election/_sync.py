@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import functools
+import inspect
 import logging
 import math
 import queue
@@ -77,7 +78,7 @@ class Hold(Told):
                 step = functools.partial(steps.send, value)
                 if asyncio.iscoroutine(value):
                     value.close()
-                    step = functools.partial(steps.throw, errors.InvalidRequest("a connection of asyncio"))
+                    step = functools.partial(steps.throw, errors.InvalidRequest("a connection of asyncio, for threads"))
 
     def release(self, hold_for: float = 0.0) -> Optional[bool]:
         """Gives it back; it is over when this is called. Waits for the server for at most a quarter of the TTL.
@@ -304,6 +305,9 @@ class Session:
         lock = self.lock(name, ttl=max(hold_for, ttl or self._inner._protocol.ttl))
 
         def decorate(function: Callable[P, T]) -> Callable[P, Optional[T]]:
+            if inspect.iscoroutinefunction(function):
+                raise errors.InvalidRequest("a function of asyncio needs a session of lock_election.aio")
+
             @functools.wraps(function)
             def run(*args: P.args, **kwargs: P.kwargs) -> Optional[T]:
                 self.reopen()

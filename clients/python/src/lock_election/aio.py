@@ -31,7 +31,7 @@ from typing import (
 )
 
 from . import _errors as errors
-from ._base import Names, Seconds, Told, check_hold_for, check_names, check_ttl, new_protocol
+from ._base import Names, Seconds, Told, check_hold_for, check_names, check_text, check_ttl, check_wait, new_protocol
 from ._fence import fence
 from ._protocol import END, HELD, LOST, WAITING, Claim, Leader, Observer, jitter
 from ._wire import PgWire
@@ -138,6 +138,7 @@ class Lock:
         self, session: Session, kind: str, names: Names, ttl: Seconds, last: str, wait: Seconds = None
     ) -> None:
         check_ttl(ttl)
+        check_wait(wait)
         self._session, self._kind, self._names = session, kind, check_names(names)
         self._ttl, self._last, self._wait = ttl, last, wait
         self._on_lost: OnLost = None
@@ -156,7 +157,8 @@ class Lock:
     async def _claim(self, wait: Seconds) -> Claim:
         self._session._check()
         wait = self._wait if wait is _DEFAULT else wait
-        attempt = wait is not None and wait <= 0
+        check_wait(wait)
+        attempt = wait == 0
         claim = self._session._protocol.ask(self._kind, self._names, self._ttl, attempt, self._last)
         self._waiting.append(claim)
         try:
@@ -223,6 +225,7 @@ class Election:
     """An election, for one candidate."""
 
     def __init__(self, session: Session, name: str, value: str, ttl: Seconds) -> None:
+        check_text("the value of a candidate", value)
         self.name, self.value = name, value
         self._session, self._ttl = session, ttl
         self._canceled = False
@@ -293,8 +296,11 @@ class Session:
 
     def __init__(self, conninfo: str, ttl: float, name: Optional[str]) -> None:
         check_ttl(ttl)
+        if name is not None:
+            check_text("the name of the session", name)
         self._arguments = (conninfo, ttl, name)
         self._worker: Optional[asyncio.Task[None]] = None
+        self._failed: Optional[errors.Error] = None
         self._tasks: Set[asyncio.Task[Any]] = set()
 
     async def _open(self) -> Session:
@@ -337,7 +343,8 @@ class Session:
         ttl: seconds; another than the session's gets a lease of its own. wait: seconds, None: for ever, 0: tries
         once. on_lost(hold) is called, or awaited in a task, once, if it is lost.
         """
-        kind = "lock" if isinstance(names, str) or len(names) == 1 else "locks"
+        names = check_names(names)
+        kind = "lock" if len(names) == 1 else "locks"
         lock = Lock(self, kind, names, ttl, "shared" if shared else "exclusive", wait)
         lock._on_lost = on_lost
         return lock
@@ -391,6 +398,8 @@ class Session:
     async def reopen(self) -> None:
         """Grants the session a new lease, if it has ended; what it held stays lost. Errors as connect()."""
         self._check()
+        if self._failed is not None:
+            raise self._failed
         self._protocol.reopen()
         await self._opened(self._protocol.call)
 
@@ -466,6 +475,7 @@ class Session:
         return False if claim.state is LOST else claim.released
 
     async def _proclaim(self, claim: Claim, value: str) -> None:
+        check_text("the value of a candidate", value)
         self._check()
         if claim.time_left(self._protocol.clock()) > 0:
             params = (claim.names[0], str(claim.token), value)
@@ -488,7 +498,8 @@ class Session:
             await self._protocol.run()
         except Exception as error:
             log.exception("the session ends")
-            self._protocol.end_lease(self._protocol.main, errors.LockLost(f"an error in the client: {error!r}"))
+            self._failed = errors.Error(f"an error in the client: {error!r}")  # reopen() cannot help
+            self._protocol.end_lease(self._protocol.main, errors.LockLost(str(self._failed)))
 
 
 def connect(conninfo: str = "", *, ttl: float = 30.0, name: Optional[str] = None) -> Session:
