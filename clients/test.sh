@@ -17,7 +17,7 @@ set -eu
 PARTS=${PARTS:-conformance python go java node}
 CLIENTS=${CLIENTS:-c python go java node}
 # Go's modules ask for it.
-GO_NEEDS=1.23
+GO_NEEDS=1.25
 # Spring and ShedLock ask for it; the client itself for 11.
 JAVA_NEEDS=17
 NODE_NEEDS=18
