@@ -189,6 +189,8 @@ def test_hold_for_keeps_the_name_closed(session, name):
     assert runs == [1, 3]
     with pytest.raises(lock_election.InvalidRequest):
         session.lock(name, wait=5).acquire().release(hold_for=1e9)
+    with pytest.raises(lock_election.LimitExceeded, match="max_hold_for"):
+        session.lock(name, wait=0).acquire().release(hold_for=2 * 86400)
     with session.lock(name, wait=0):
         pass
 

@@ -815,13 +815,14 @@ class Protocol:
 
     def _give_back_failed(self, batch: List[Claim], error: Error) -> None:
         for claim in batch:
-            if errors.passes(error) or isinstance(error, errors.LimitExceeded):
+            too_long = claim.hold_for and (isinstance(error, errors.InvalidRequest) or error.sqlstate == "53400")
+            if errors.passes(error) or (isinstance(error, errors.LimitExceeded) and not too_long):
                 self._pause(error)
             elif len(batch) > 1:
                 claim.alone = True
             else:
                 claim.error = error
-                if claim.hold_for and isinstance(error, errors.InvalidRequest):
+                if too_long:
                     claim.hold_for, claim.sent = 0.0, 0  # it is released all the same
                 else:
                     self._done(claim)  # each look tries it again, as a ghost

@@ -86,7 +86,8 @@ class Hold(Told):
         hold_for: the name stays closed until so many seconds after it was acquired.
 
         True: it was held until now. False: it had been lost before. None: the server has not answered, and the session
-        goes on trying. InvalidRequest: the server does not allow this hold_for, and it is released without.
+        goes on trying. InvalidRequest, LimitExceeded: the server does not allow this hold_for, and it is released
+        without.
         """
         with contextlib.suppress(errors.Canceled):
             return self._session._run(self._session._inner._release(self._claim, hold_for))

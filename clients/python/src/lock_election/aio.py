@@ -98,7 +98,8 @@ class Hold(Told):
         hold_for: the name stays closed until so many seconds after it was acquired.
 
         True: it was held until now. False: it had been lost before. None: the server has not answered, and the session
-        goes on trying. InvalidRequest: the server does not allow this hold_for, and it is released without.
+        goes on trying. InvalidRequest, LimitExceeded: the server does not allow this hold_for, and it is released
+        without.
         """
         return await self._session._release(self._claim, hold_for)
 
@@ -470,7 +471,7 @@ class Session:
         check_hold_for(hold_for, claim.kind)
         self._protocol.release(claim, hold_for)
         await _within(claim.done, self._protocol.call)
-        if isinstance(claim.error, errors.InvalidRequest):
+        if isinstance(claim.error, (errors.InvalidRequest, errors.LimitExceeded)):
             raise claim.error
         return False if claim.state is LOST else claim.released
 
