@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // The most holds that one statement asks for, gives back or looks at.
@@ -171,6 +173,8 @@ func (s *Session) giveBack() bool {
 		sql, args[1] = "SELECT released FROM %s.release_each($1, $2)", array(tokens)
 	}
 	r, err, again := s.send(holds, sql, args...)
+	var refused *pgconn.PgError
+	tooLong := first.holdFor > 0 && errors.As(err, &refused) && refused.Code == "53400" // than lock_election.max_hold_for
 	for i, h := range slices.Backward(holds) {
 		switch {
 		case h.phase == phaseDone:
@@ -182,7 +186,7 @@ func (s *Session) giveBack() bool {
 				h.releaseErr = ErrUnknown
 			}
 			s.forget(h)
-		case again || errors.Is(err, ErrLimit):
+		case again || errors.Is(err, ErrLimit) && !tooLong:
 			s.gives = slices.Insert(s.gives, 0, h)
 		case h.holdFor > 0:
 			h.releaseErr, h.holdFor, h.releases = err, 0, 0 // it is released all the same

@@ -149,6 +149,8 @@ func TestHoldForAndOwnTTL(t *testing.T) {
 	wants(t, h.Unlock(ctx, lockelection.HoldFor(-1)), lockelection.ErrInvalid)
 	h = must(a.TryLock(ctx, n))
 	wants(t, h.Unlock(ctx, lockelection.HoldFor(9999*time.Hour)), lockelection.ErrInvalid)
+	h = must(a.TryLock(ctx, n))
+	wants(t, h.Unlock(ctx, lockelection.HoldFor(48*time.Hour)), lockelection.ErrLimit)
 
 	must(a.TryLock(ctx, n, lockelection.WithTTL(2*time.Second)))
 	other := must(a.TryLock(ctx, n+"2", lockelection.WithTTL(2*time.Second)))
