@@ -315,7 +315,7 @@ func (s *Session) expire() {
 	for _, l := range slices.Clone(s.leases) {
 		if l.id != 0 && s.left(l) == 0 && s.err == nil {
 			err := fmt.Errorf("%w: the lease could not be renewed in time", ErrLost)
-			if s.trouble != nil {
+			if s.trouble != nil && s.failures > 0 { // and not of a failure before the last renewal
 				err = fmt.Errorf("%w (%w)", err, s.trouble)
 			}
 			s.lose(l, err)
