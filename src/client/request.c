@@ -382,9 +382,9 @@ le_release_answer(le_hold *hold, bool released)
 static bool
 release_failed(le_session *s, le_hold *hold, const le_error *error)
 {
-	if (hold->hold_for != 0 && error->status == LE_INVALID)
+	if (hold->hold_for != 0 && (error->status == LE_INVALID || strcmp(error->sqlstate, "53400") == 0))
 	{
-		/* it is released all the same */
+		/* longer than lock_election.max_hold_for, or than anything: it is released all the same */
 		hold->hold_for = 0;
 		hold->releases = 0;
 		hold->release_status = LE_INVALID;

@@ -348,6 +348,9 @@ releases(void)
 	is_status(lock(one, "x", 0, &a), LE_OK, "a lock");
 	is_status(le_release(a, -1, &error), LE_INVALID, "not with a negative one");
 	is_int(atoi(query(db, "SELECT count(*) FROM lock_election.locks")), 0, "but without");
+	is_status(lock(one, "x", 0, &a), LE_OK, "a lock");
+	is_status(le_release(a, 2 * 86400 * 1000, &error), LE_INVALID, "nor with one above max_hold_for");
+	is_int(atoi(query(db, "SELECT count(*) FROM lock_election.locks")), 0, "but without");
 	if (getenv("LE_TEST_DIRECT") != NULL)
 		return; /* the pooler knows no other role */
 
