@@ -654,7 +654,7 @@ export class Engine {
   #releaseFailed (item: Item, together: boolean, error: LockElectionError): void {
     const told = reactionTo(error) === 'tell'
     if (told && together) item.alone = true
-    else if (told && item.holdFor !== undefined && error.code === 'invalid') {
+    else if (told && item.holdFor !== undefined && (error.code === 'invalid' || error.sqlstate === '53400')) {
       // It is released all the same, and the name is not closed.
       item.holdFor = undefined
       this.#tell(item, undefined, 'released', error)

@@ -403,7 +403,10 @@ final class Requests {
 
 	private void releaseFailed(List<Hold> together, LockException error) {
 		boolean eachAlone = failsAlone(together, error);
-		boolean again = eachAlone || session.wire() == null || error.passes() || error.status() == Status.LIMIT;
+		// longer than lock_election.max_hold_for, which does not pass
+		boolean tooLong = together.get(0).holdFor != null && "53400".equals(error.sqlState());
+		boolean again = eachAlone || session.wire() == null || error.passes()
+				|| (error.status() == Status.LIMIT && !tooLong);
 		if (again && !eachAlone)
 			pause();
 		for (int i = together.size() - 1; i >= 0; i--) {
@@ -411,7 +414,7 @@ final class Requests {
 			hold.alone |= eachAlone;
 			if (hold.phase == Phase.DONE)
 				continue;
-			if (!again && hold.holdFor != null && error.status() == Status.INVALID) {
+			if (!again && hold.holdFor != null && (error.status() == Status.INVALID || tooLong)) {
 				hold.holdFor = null;
 				hold.releases = 0;
 				hold.notClosed = error;
