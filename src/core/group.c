@@ -54,7 +54,8 @@ typedef struct Survey
  * way.  BAD_GROUP: it would be one more hold of some of them only, or of holders
  * with several tokens.
  *
- * token: what the same request has entered before; 0: nothing.
+ * token: what the same request has entered before; 0: nothing.  Then its names are not in the way: it is
+ * answered as it was, whatever it asks for now.
  */
 static void
 survey_names(const LeCore *core, const LeSession *session, const LeCommand *cmd, const LeLease *lease,
@@ -70,7 +71,7 @@ survey_names(const LeCore *core, const LeSession *session, const LeCommand *cmd,
 		LeEntry *entry = NULL;
 
 		survey->which = i;
-		if (lock != NULL)
+		if (lock != NULL && token == 0)
 			survey->status = le_acquire_use(lock, cmd);
 		if (survey->status != LE_OK)
 			return;

@@ -234,6 +234,8 @@ static void
 test_enqueued_again(void)
 {
 	int64_t lease;
+	LeCommand permit;
+	LeReply held_permit;
 	LeReply b, c, again;
 
 	start();
@@ -245,6 +247,14 @@ test_enqueued_again(void)
 	is_int(enqueue_all("ab", LE_MODE_SHARED, lease).token, b.token, "the first once more");
 	is_int(enqueue_all("ac", LE_MODE_SHARED, lease).token, c.token, "and the second");
 	is_int(enqueue_all("a", LE_MODE_SHARED, lease).token, b.token, "of two that would do it is the older");
+
+	/* it is answered as it was, whatever it asks for now */
+	permit = request(1, "p", LE_MODE_PERMIT, 0);
+	permit.permits = 2;
+	permit.lease = lease;
+	held_permit = apply(permit);
+	is_int(held_permit.status, LE_OK, "a permit on the same lease");
+	is_int(enqueue_all("p", X, lease).token, held_permit.token, "is told to one who asks for the lock");
 	again = enqueue_all("abc", LE_MODE_SHARED, lease);
 	ok(again.status == LE_OK && again.token > c.token, "and no one where none has all names");
 	is_int(enqueue_all("ac", LE_MODE_EXCLUSIVE, lease).status, LE_BAD_UPGRADE,
