@@ -159,7 +159,8 @@ le_answer_failed(const uint32 *procs, int n, const ErrorData *error)
 		/* not for an asynchronous release alone: its session may be reading an answer here */
 		if (le_mailbox_has_async(procs[i]))
 			mail &= ~LE_MAIL_RELEASED;
-		mailed = mail != 0 || pg_atomic_read_u64(&box->undo) != 0;
+		/* where the extension is gone, le_leave_dropped() tells that */
+		mailed = le_mgr.core_state != CORE_DROPPED && (mail != 0 || pg_atomic_read_u64(&box->undo) != 0);
 		if (box->session == 0 || (waits && mail == 0))
 			continue;
 		if (is_unanswered(box) && !waits)
