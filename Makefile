@@ -8,10 +8,10 @@
 #   make demo              sessions side by side; make play: the same server, to try by hand
 #   make test-versions     demo and test on fresh Debians, with each PostgreSQL that they have; needs root
 #   make bench [PEERS=install]      beside etcd, ZooKeeper, Redis and others, to bench/results; make bench-quick: alone;
-#                                   make bench-scaling: the curves of docs/scaling.md;
+#                                   make bench-scaling: the curves of docs/operation/scaling.md;
 #                                   make bench-instructions: counted by callgrind; make bench-lockctl: the command
 #                                   beside etcdctl and flock
-#   make bad-night         records what docs/watching.md shows, and plots it
+#   make bad-night         records what docs/operation/watching.md shows, and plots it
 #   make LE_FAULTS=1       a build for tests: with points where the server can be made to fail, and with assertions
 #   make torture [DURATION=60]     clients, faults and a checker of what the clients have seen
 #   make torture-lockctl [DURATION=60]      the same with commands that lockctl runs

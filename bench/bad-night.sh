@@ -1,6 +1,6 @@
 #!/bin/bash
 # Records a bad night in three throw-away clusters, with the queries of docs/monitoring once a second, and plots it for
-# docs/watching.md: a holder that hangs, a herd, a failover. 4 minutes. What was recorded is left in build/bad-night.
+# docs/operation/watching.md: a holder that hangs, a herd, a failover. 4 minutes. What was recorded is left in build/bad-night.
 #
 #   ONLY="hung-holder herd failover"    which
 #   PG_MAJOR                            PostgreSQL's version

@@ -1,6 +1,6 @@
 #!/bin/bash
 # How one server carries more clients, names, holders and databases, and what several servers bring: the plots, to
-# bench/results, and the tables of docs/scaling.md. Each section replaces its own, so that they can be run one at a time.
+# bench/results, and the tables of docs/operation/scaling.md. Each section replaces its own, so that they can be run one at a time.
 #
 #   SECTIONS="clients names holders shared databases clusters"      which; see section_* below
 #   ROUNDS=3 DURATION=5    rounds, of which the medians count, and the seconds of each measurement
@@ -18,8 +18,8 @@ if [ -z "${LE_RUN:-}" ]; then
 	if [ $rc = 0 ]; then
 		cp "$LE_TMP"/work/scaling/results/scaling* "$LE_ROOT/bench/results/"
 		chmod 644 "$LE_ROOT"/bench/results/scaling*
-		perl bench/scaling.pl "$LE_ROOT/bench/results/scaling.md" "$LE_ROOT/docs/scaling.md"
-		le_say "written: bench/results/scaling*, and the tables of docs/scaling.md"
+		perl bench/scaling.pl "$LE_ROOT/bench/results/scaling.md" "$LE_ROOT/docs/operation/scaling.md"
+		le_say "written: bench/results/scaling*, and the tables of docs/operation/scaling.md"
 	fi
 	exit $rc
 fi

@@ -23,7 +23,7 @@ def test_scenario(arena, client, scenario, request):
 
 def test_rules():
     """Every rule of the protocol is shown by a scenario, and there are no others."""
-    text = (ROOT / "docs/client-protocol.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/reference/client-protocol.md").read_text(encoding="utf-8")
     rules = set(re.findall(r"^- \*\*(\d+\.\d+)\*\*", text, re.M))
     shown = {rule for scenario in read_scenarios().values() for rule in scenario["rules"]}
     assert shown == rules - NOT_SHOWN

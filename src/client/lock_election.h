@@ -554,7 +554,7 @@ LE_API le_status le_stop(le_runner *runner, le_error *error);
  * machine: the shard with the highest SHA-256 of its name, a zero byte and the
  * name of the lock.  One more shard takes its part from all others, and leaves
  * every other name where it is.  A change of the shards has to be prepared:
- * docs/scaling.md.
+ * docs/operation/scaling.md.
  *
  * Names on different shards cannot be acquired together, nor fenced in one
  * transaction.  Local.

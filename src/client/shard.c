@@ -4,7 +4,7 @@
  *
  * Each shard gets a score for the name, the SHA-256 of the shard's name, a zero
  * byte and the lock's name.  The highest one wins, compared byte by byte.  So
- * every language has what it needs to agree with this: docs/scaling.md has the
+ * every language has what it needs to agree with this: docs/operation/scaling.md has the
  * rule and test vectors, which never change.
  */
 #include "internal.h"

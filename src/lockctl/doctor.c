@@ -260,8 +260,9 @@ check_health(patient *p)
 		find(p, GOOD, "health", "", "locks are granted here");
 	else
 		find(p, p->primary ? BAD : GOOD, "health",
-			 p->primary ? "look at the lines below, at the server's log, and at docs/high-availability.md"
-						: "",
+			 p->primary
+				 ? "look at the lines below, at the server's log, and at docs/operation/high-availability.md"
+				 : "",
 			 "%s (a request has waited for %s, a standby for %s)", PQgetvalue(result, 0, 1),
 			 PQgetvalue(result, 0, 2), PQgetvalue(result, 0, 3));
 	PQclear(result);
@@ -299,7 +300,7 @@ check_waits(patient *p)
 	PQclear(PQexec(p->db, "ROLLBACK"));
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
 		find(p, BAD, "waits",
-			 "look at the manager's process, at the server's log, and at docs/high-availability.md",
+			 "look at the manager's process, at the server's log, and at docs/operation/high-availability.md",
 			 "the manager does not tell who waits: %s", PQresultErrorMessage(result));
 	else if (PQntuples(result) > 0)
 		find(p, ODD, "waits", PQgetvalue(result, 0, 1), "%s", PQgetvalue(result, 0, 0));

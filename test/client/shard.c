@@ -1,6 +1,6 @@
 /*
  * shard.c
- *		Which shard a name belongs to.  The vectors are in docs/scaling.md as well;
+ *		Which shard a name belongs to.  The vectors are in docs/operation/scaling.md as well;
  *		one that has to be changed here is a map that was changed under its users.
  */
 #include "client.h"

@@ -1,4 +1,4 @@
-# What docs/high-availability.md tells to do, and what it says that one sees then: a cluster that gets lock_election while
+# What docs/operation/high-availability.md tells to do, and what it says that one sees then: a cluster that gets lock_election while
 # it runs, failsafe_mode, the loss of all standbys with min_durability = remote, and a long query on a standby.
 # Promises: -
 # Needs: python3-etcd, patroni, etcd-server, haproxy, pgbouncer

@@ -173,7 +173,7 @@ CFG
 	return $text;
 }
 
-# The same lines as in docs/high-availability.md.
+# The same lines as in docs/operation/high-availability.md.
 sub node_file
 {
 	my ($self, $i) = @_;

@@ -14,10 +14,10 @@ my $tidy = getcwd() . '/test/tidy';
 # A project without a breach; of what a sample names, this is replaced or added.
 my %clean = (
 	Makefile => "SOURCES = \$(wildcard src/core/*.c src/server/*/*.c)\n",
-	'README.md' => "[How it works](docs/internals.md)\n",
-	'docs/guarantees.md' => "| D | durable | flushes | `test/t/a.t` |\n| Q, R | order | one queue | `a.t` |\n",
+	'README.md' => "[How it works](docs/design/internals.md)\n",
+	'docs/design/guarantees.md' => "| D | durable | flushes | `test/t/a.t` |\n| Q, R | order | one queue | `a.t` |\n",
 	'test/t/a.t' => "# A test.\n# Promises: D, Q\n",
-	'docs/internals.md' => "# How it works\n[What is promised](guarantees.md)\n",
+	'docs/design/internals.md' => "# How it works\n[What is promised](guarantees.md)\n",
 	'src/core/core.h' => "/* The answer to everything. */\nextern int le_answer(void);\n"
 	  . "extern int le_half(void); /* of that */\n\n"
 	  . "/* Told with the function. */\ntypedef struct Odd\n{\n\tint x;\n} Odd;\n\nextern int le_odd(Odd odd);\n",
@@ -97,7 +97,7 @@ my @samples = (
 	],
 	[
 		'a long line of a text',
-		{ 'README.md' => '[a](docs/internals.md) ' . 'x' x 98 . "\n| " . 'x' x 130 . " |\n\n```\n" . 'x' x 130 . "\n```\n" },
+		{ 'README.md' => '[a](docs/design/internals.md) ' . 'x' x 98 . "\n| " . 'x' x 130 . " |\n\n```\n" . 'x' x 130 . "\n```\n" },
 		'README.md:1: more than 120 columns'
 	],
 	[
@@ -124,31 +124,31 @@ my @samples = (
 	],
 	[
 		'a promise that nobody makes', { 'test/specs/b.spec' => "# Promises: D, X\n" },
-		'test/specs/b.spec:1: docs/guarantees.md has no promise X'
+		'test/specs/b.spec:1: docs/design/guarantees.md has no promise X'
 	],
 	[
 		'an invariant of no promise',
 		{ 'test/sim/invariants.c' => "/*\n *\tD\tdurable\n *\tY\tyes\n */\n", Makefile => "SOURCES = test/sim/*.c src/*/*.c src/server/*/*.c\n" },
-		'test/sim/invariants.c:1: docs/guarantees.md has no promise Y'
+		'test/sim/invariants.c:1: docs/design/guarantees.md has no promise Y'
 	],
 	[
 		'a test that does not show what is said of it', { 'test/t/a.t' => "# Promises: Q\n" },
-		'test/t/a.t:1: docs/guarantees.md says that it shows D'
+		'test/t/a.t:1: docs/design/guarantees.md says that it shows D'
 	],
 	[
 		'a promise that no test shows',
-		{ 'docs/guarantees.md' => "| D | durable | flushes | `test/t/a.t`, torture |\n\n| Q | order | one queue | torture |\n" },
-		'docs/guarantees.md:3: promise Q names no test'
+		{ 'docs/design/guarantees.md' => "| D | durable | flushes | `test/t/a.t`, torture |\n\n| Q | order | one queue | torture |\n" },
+		'docs/design/guarantees.md:3: promise Q names no test'
 	],
 	[
 		'a test that is not there',
-		{ 'docs/guarantees.md' => "| D | durable | flushes | `a.t`, `b.t` |\n| Q | order | one queue | `a.t` |\n" },
-		'docs/guarantees.md:1: there is no test b.t'
+		{ 'docs/design/guarantees.md' => "| D | durable | flushes | `a.t`, `b.t` |\n| Q | order | one queue | `a.t` |\n" },
+		'docs/design/guarantees.md:1: there is no test b.t'
 	],
 	[
 		'a page that names what is not there',
-		{ 'docs/internals.md' => "# How it works\n[a](guarantees.md)\n`le_answer()`, `le_gone()`\nin `core/gone.c`\n" },
-		"docs/internals.md:3: there is no function le_gone()\ndocs/internals.md:4: there is no file core/gone.c"
+		{ 'docs/design/internals.md' => "# How it works\n[a](guarantees.md)\n`le_answer()`, `le_gone()`\nin `core/gone.c`\n" },
+		"docs/design/internals.md:3: there is no function le_gone()\ndocs/design/internals.md:4: there is no file core/gone.c"
 	],
 	[ 'a long file', { 'src/core/x.c' => "\n" x 800 . "int x;\n" }, 'src/core/x.c:1: 801 lines, more than 800' ],
 );

@@ -79,10 +79,10 @@ SKIP:
 	is($samples{lock_election_hold_seconds_count}[0]{value}, 20, 'as many as there were');
 	is($samples{lock_election_leader_changes_total}[0]{value}, 1, 'a counter');
 
-	# Beside its own metrics, and of several databases: with the options of docs/watching.md.
+	# Beside its own metrics, and of several databases: with the options of docs/operation/watching.md.
 	$node->safe_psql('postgres', 'CREATE DATABASE app');
 	$node->safe_psql('app', 'CREATE EXTENSION lock_election');
-	my ($options) = slurp_file("$src/docs/watching.md") =~ /^ +ARGS='\S+ (--auto-discover-databases .*)'$/m or die 'no options';
+	my ($options) = slurp_file("$src/docs/operation/watching.md") =~ /^ +ARGS='\S+ (--auto-discover-databases .*)'$/m or die 'no options';
 	my %several = scrape(start_exporter($node, "$folder/queries.yaml", 'app', split / /, $options =~ s/other/postgres/r));
 	is(join(' ', sort map { "$_->{labels}{datname}=$_->{value}" } @{ $several{lock_election_healthy} }), 'app=1 postgres=1', 'several databases');
 	ok($several{pg_stat_bgwriter_buffers_alloc_total} || $several{pg_stat_bgwriter_buffers_alloc}, "and the exporter's own metrics");

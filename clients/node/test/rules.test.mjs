@@ -1,4 +1,4 @@
-// The rules of docs/client-protocol.md, with a clock that is moved by hand and a server that does as it is told.
+// The rules of docs/reference/client-protocol.md, with a clock that is moved by hand and a server that does as it is told.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setFlagsFromString } from 'node:v8'

@@ -3,7 +3,7 @@
  *		What this session was granted last, so that it can release that without
  *		asking.
  *
- * A release waits for nothing (docs/guarantees.md): its caller only wants to know
+ * A release waits for nothing (docs/design/guarantees.md): its caller only wants to know
  * whether the lock was held until now.  A session that acquired it by itself knows
  * that: the epoch of the name, which the manager raises before anybody is told that
  * a holder has ended, is still that of the grant.  So it answers by itself, and

@@ -1,4 +1,4 @@
-"""The protocol of a session (docs/client-protocol.md): one state machine, for asyncio and for threads.
+"""The protocol of a session (docs/reference/client-protocol.md): one state machine, for asyncio and for threads.
 
 `Protocol.run()` is one task. It alone uses the wire, a connection that `_wire.py` makes and the tests replace; the
 clock is an argument, too. All methods are called in the loop of that task. Times are seconds of the clock.
