@@ -6,6 +6,7 @@ use LeTest;
 use LeWire;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(time);
 
 # With segments of shared memory that are files, so that they can be counted, and a small lock table.
 my $node = new_node('main', conf => "dynamic_shared_memory_type = mmap\nmax_locks_per_transaction = 30\n");
@@ -233,6 +234,24 @@ foreach my $how ('goes on', 'leaves')
 	is($c->query("SELECT count(*) FROM lock_election.locks"), '2600', 'others of the transaction are not concerned');
 	is($a->query("SELECT count(*) FROM generate_series(401, 1400) i WHERE release_lock('n' || i)"), '1000', 'a thousand');
 	is($a->query("SELECT count(*) FROM generate_series(1401, 3000) i WHERE release_lock('n' || i)"), '1600', 'and more');
+	nothing_left($node);
+}
+
+# --- a release that nobody waits for is written after 50 ms, and not with the row's end, a second later ---
+
+{
+	my $soonest = 1e9;
+
+	foreach my $i (1 .. 10)
+	{
+		$a->query("SELECT acquire_lock('soon $i')");
+		my $released_at = time;
+		is($a->query("SELECT release_lock('soon $i')"), 't', 'a release that nobody waits for');
+		wait_until(sub { $c->query("SELECT count(*) FROM _lock_election.slot WHERE name = 'soon $i' AND holds > 0") eq '0' });
+		my $took = time - $released_at;
+		$soonest = $took if $took < $soonest;
+	}
+	cmp_ok($soonest, '<', 0.5, sprintf('is written soon (%.0f ms)', 1000 * $soonest));
 	nothing_left($node);
 }
 
