@@ -9,7 +9,7 @@
 #   sql      statements without output, for the session that a section begins with
 #   sh, c, python, conf, cron    see 082_documents.t
 #
-# The sessions of a section are closed at its end (at the next heading of the second level, or of the third).
+# The sessions of a section are closed at its end, which is the next heading of the first three levels.
 #
 # In outputs these are equal to each other: tokens, if the same stands for the same; moments, durations with fractions of a
 # second, numbers of processes.  A token of the text that is used in a statement becomes the one that was shown in its place.
@@ -38,7 +38,7 @@ sub blocks_of
 		elsif ($block) { $block->{text} .= "$line\n"; }
 		elsif ($line =~ /^```(\w*)\s*$/) { $block = { section => $section, line => $number, word => $1, text => '' }; }
 		elsif ($line =~ /^ {4,}\S/) { die "line $number is a block without a fence\n"; }
-		elsif ($line =~ /^###? (.*)/) { $section = $1; }
+		elsif ($line =~ /^#{1,3} (.*)/) { $section = $1; }
 	}
 	return @blocks;
 }

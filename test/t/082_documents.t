@@ -1,5 +1,5 @@
-# Every block of README and guide, as it stands there: extracted from the text, run, and compared with the output that the
-# text shows.  LeDocs.pm says what a block may be.
+# Every block of README and of the pages for users, as it stands there: extracted from the text, run, and compared with the
+# output that the text shows.  LeDocs.pm says what a block may be.
 # Promises: -
 # Needs: client, lockctl, pkg-config, python3-psycopg
 use strict;
@@ -31,12 +31,14 @@ my $not_run = qr/^make (?:demo|play|test\b|deb\b)|^(?:sudo )?make(?: install)?\s
 $node->init;
 $node->append_conf('postgresql.conf', node_conf() =~ s/^shared_preload_libraries.*\n//mr . "log_statement = all\n");
 
-foreach my $document ('README.md', 'docs/guide.md')
+my @documents = ('README.md', 'docs/guide.md', map { "docs/$_.md" } qw(how-to/pgbouncer how-to/upgrade operation/failover operation/monitoring operation/shared-server));
+
+my %blocks_of_document;
+foreach my $document (@documents)
 {
 	my @blocks = blocks_of(slurp_file($document));
 	my ($section, $state, $count) = ('', undef, 0);
 
-	cmp_ok(scalar(@blocks), '>', 5, "$document has blocks");
 	foreach my $block (@blocks)
 	{
 		my $title = "$document:$block->{line} ($block->{section})";
@@ -61,8 +63,9 @@ foreach my $document ('README.md', 'docs/guide.md')
 		$count++;
 	}
 	end_section($state);
-	note("$document: $count blocks");
+	$blocks_of_document{$document} = $count;
 }
+cmp_ok($blocks_of_document{$_}, '>', 5, "$_ has blocks") foreach 'README.md', 'docs/guide.md';
 my ($crontab) = slurp_file('docs/client.md') =~ /^((?: {4}\w+=\S+\n)+ {4}0 3 .*\n)/m;
 run_cron(undef, { text => $crontab =~ s/^ {4}//mgr }, 'docs/client.md');
 end_section({});
