@@ -255,7 +255,7 @@ each(World *w, uint32_t sessno)
 
 /* AWAIT, RELEASE or CHECK of a token with its names. */
 static void
-on_group(World *w, LeCommand *cmd)
+on_group(World *w, LeCommand cmd)
 {
 	const Known *known = some_known(w);
 	LeText names[MAX_GROUP];
@@ -263,28 +263,28 @@ on_group(World *w, LeCommand *cmd)
 
 	if (known == NULL)
 		return;
-	cmd->kind = (LeKind) known->kind;
-	cmd->name = (LeText){NULL, 0};
-	cmd->names = names;
-	cmd->token = known->token;
-	cmd->revision = 0;
-	if (rng_chance(&w->rng, 800) && cmd->role != 0)
-		cmd->role = known->role;
-	known_names(w, cmd, names, known);
-	if (cmd->type == LE_CMD_AWAIT)
+	cmd.kind = (LeKind) known->kind;
+	cmd.name = (LeText){NULL, 0};
+	cmd.names = names;
+	cmd.token = known->token;
+	cmd.revision = 0;
+	if (rng_chance(&w->rng, 800) && cmd.role != 0)
+		cmd.role = known->role;
+	known_names(w, &cmd, names, known);
+	if (cmd.type == LE_CMD_AWAIT)
 	{
-		post(w, cmd);
+		post(w, &cmd);
 		return;
 	}
 
 	/* each with this token */
-	cmd->each = true;
-	cmd->tokens = tokens;
-	for (uint32_t i = 0; i < cmd->nnames; i++)
-		tokens[i] = cmd->token;
-	w->clients[cmd->sessno].busy = true;
-	if (cmd->nnames > 0)
-		batch_post_each(w, cmd);
+	cmd.each = true;
+	cmd.tokens = tokens;
+	for (uint32_t i = 0; i < cmd.nnames; i++)
+		tokens[i] = cmd.token;
+	w->clients[cmd.sessno].busy = true;
+	if (cmd.nnames > 0)
+		batch_post_each(w, &cmd);
 }
 
 /* --- one name --- */
@@ -357,7 +357,7 @@ on_token(World *w, uint32_t sessno, LeCommandType type)
 	}
 	if ((type == LE_CMD_CHECK || type == LE_CMD_AWAIT) && rng_chance(&w->rng, w->conf.group_mille / 2))
 	{
-		on_group(w, &cmd);
+		on_group(w, cmd);
 		return;
 	}
 	if (type == LE_CMD_PROCLAIM)
@@ -375,7 +375,7 @@ release(World *w, uint32_t sessno)
 	if (rng_chance(&w->rng, 150))
 		cmd.hold_for = 1 + (LeTime) rng_below(&w->rng, rng_chance(&w->rng, 800) ? 3000000 : 60000000);
 	if (rng_chance(&w->rng, w->conf.group_mille / 2))
-		on_group(w, &cmd);
+		on_group(w, cmd);
 	else if (rng_chance(&w->rng, 300) || pick_known(w, &cmd))
 		post(w, &cmd);
 }
