@@ -16,6 +16,7 @@
 #   make torture [DURATION=60]     clients, faults and a checker of what the clients have seen
 #   make torture-lockctl [DURATION=60]      the same with commands that lockctl runs
 #   make test-ha           three nodes under Patroni, and what can happen to them: an hour
+#   make reference         writes the pages of docs/reference that are made from the catalog
 #   make mutants [ONLY="name ..."]      seeds faults, each of which a test has to catch
 #   make unit, make sim [SEED=1] [STEPS=100000]      the core alone, no PostgreSQL needed
 #   make sim-exhaustive        every interleaving of tiny worlds: an hour
@@ -70,10 +71,10 @@ PG_CONFIG ?= pg_config
 .DEFAULT_GOAL := all
 
 # These goals work before PostgreSQL is installed.
-ALONE := test soak demo play test-versions bench bench-quick bench-scaling bench-instructions bench-lockctl bad-night \
-         mutants unit sim sim-exhaustive fuzz fuzz-sql abuse core-tests torture torture-lockctl torture-programs \
-         test-ha format format-check client install-client uninstall-client client-tests client-tests-address \
-         client-tests-thread test-clients clients lockctl man-pages deb test-packages dist
+ALONE := test soak demo play reference test-versions bench bench-quick bench-scaling bench-instructions bench-lockctl \
+         bad-night mutants unit sim sim-exhaustive fuzz fuzz-sql abuse core-tests torture torture-lockctl \
+         torture-programs test-ha format format-check client install-client uninstall-client client-tests \
+         client-tests-address client-tests-thread test-clients clients lockctl man-pages deb test-packages dist
 .PHONY: $(ALONE)
 
 test:
@@ -87,6 +88,9 @@ demo:
 
 play:
 	@test/play.sh
+
+reference:
+	@test/reference.sh
 
 test-versions:
 	@test/versions.sh

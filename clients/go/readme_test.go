@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestReadme runs each example of the README as the body of a function.
+// TestReadme runs each example of the README, and of the project's, as the body of a function.
 func TestReadme(t *testing.T) {
 	pool := newPool(t)
 	query[string](t, pool, "SELECT current_user")
@@ -18,7 +18,7 @@ func TestReadme(t *testing.T) {
 		" CREATE TABLE account (id int, balance int); INSERT INTO account VALUES (7, 20)"); err != nil {
 		t.Fatal(err)
 	}
-	text := string(must(os.ReadFile("README.md")))
+	text := string(must(os.ReadFile("README.md"))) + string(must(os.ReadFile("../../README.md")))
 	var body strings.Builder
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(text, -1)
 	for i, block := range blocks {
@@ -27,9 +27,11 @@ func TestReadme(t *testing.T) {
 			code += "\nreturn nil"
 		}
 		opened := ""
+		if !strings.Contains(code, "pgxpool.New") {
+			opened = "pool := must(pgxpool.New(ctx, \"\"))\n_ = pool\n"
+		}
 		if !strings.Contains(code, "NewSession") {
-			opened = "pool := must(pgxpool.New(ctx, \"\"))\n_ = pool\n" +
-				"s := must(lockelection.NewSession(ctx, pool))\ndefer s.Close(ctx)\n"
+			opened += "s := must(lockelection.NewSession(ctx, pool))\ndefer s.Close(ctx)\n"
 		}
 		fmt.Fprintf(&body, "func example%d(ctx context.Context) error {\n%s%s\n}\n\n", i, opened, code)
 	}

@@ -25,7 +25,7 @@ our @EXPORT = qw(blocks_of statements_of same_output);
 sub blocks_of
 {
 	my ($text) = @_;
-	my ($section, $number, @blocks, $block) = ('', 0);
+	my ($section, $number, $before, @blocks, $block) = ('', 0, '');
 
 	foreach my $line (split /\n/, $text)
 	{
@@ -37,8 +37,9 @@ sub blocks_of
 		}
 		elsif ($block) { $block->{text} .= "$line\n"; }
 		elsif ($line =~ /^```(\w*)\s*$/) { $block = { section => $section, line => $number, word => $1, text => '' }; }
-		elsif ($line =~ /^ {4,}\S/) { die "line $number is a block without a fence\n"; }
+		elsif ($line =~ /^ {4,}\S/ && $before eq '') { die "line $number is a block without a fence\n"; }
 		elsif ($line =~ /^#{1,3} (.*)/) { $section = $1; }
+		$before = $line;
 	}
 	return @blocks;
 }

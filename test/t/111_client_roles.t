@@ -1,4 +1,4 @@
-# What README grants to a role is what lockctl and programs with the library need, and no less.
+# What the page on shared servers grants to a role is what lockctl and programs with the library need, and no less.
 # Promises: -
 # Needs: client, lockctl
 use strict;
@@ -12,10 +12,10 @@ use Test::More;
 
 my $node = new_node('main');
 ctl_node($node);
-my @blocks = grep { $_->{section} eq 'Roles' && $_->{word} eq 'sql' } blocks_of(slurp_file('README.md'));
+my @blocks = grep { $_->{section} eq 'Roles' && $_->{word} eq 'sql' } blocks_of(slurp_file('docs/operation/shared-server.md'));
 my ($few, $all) = grep { $_->{text} =~ /^GRANT EXECUTE/m } @blocks;
 
-$node->safe_psql('postgres', $few->{text} . 'CREATE ROLE worker LOGIN IN ROLE workers');
+$node->safe_psql('postgres', "CREATE ROLE workers;\n$few->{text}CREATE ROLE worker LOGIN IN ROLE workers");
 
 sub as_worker { my ($rc, $out, $err) = ctl({ env => { PGUSER => 'worker' } }, @_); return "$rc $out$err"; }
 

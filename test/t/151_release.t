@@ -64,7 +64,7 @@ is(scalar(() = `test/lib/links $dir`), 2, 'one to nowhere would be seen');
 # What is needed to build packages is told wherever it is told.
 my ($depends) = slurp_file('debian/control.in') =~ /^Build-Depends: (.*?)\n(?! )/ms;
 my @needed = map { /^\s*debhelper/ ? 'debhelper' : /([\w-]+)/ ? $1 : () } split /,/, $depends;
-foreach my $told ('Makefile', 'README.md', 'docs/design/releasing.md', 'test/packages.sh')
+foreach my $told ('Makefile', 'docs/design/releasing.md', 'test/packages.sh')
 {
 	my ($line) = slurp_file($told) =~ /^(.*build-essential.*)$/m;
 	is(join(' ', grep { $line !~ /(?<![\w-])\Q$_\E(?![\w-])/ } @needed), '', "$told tells all packages that make deb needs");

@@ -356,10 +356,10 @@ test('a process that was stopped past its TTL tells the loss before its next lin
   assert.ok(next.valid)
 })
 
-test('the README is right', async () => {
-  const text = await readFile(`${root}README.md`, 'utf8')
+test('the README is right, and the one of the project', async () => {
+  const text = (await readFile(`${root}README.md`, 'utf8')) + (await readFile(`${root}../../README.md`, 'utf8'))
   const blocks = [...text.matchAll(/^```js\n(.*?)^```/gms)].map(([, block]) => block)
-  assert.ok(blocks.length >= 4)
+  assert.ok(blocks.length >= 5)
   for (const block of blocks) {
     const program = run(['--input-type=module', '-e', block])
     await program.exits()

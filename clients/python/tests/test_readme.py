@@ -1,4 +1,4 @@
-"""The examples of README.md run, as they stand there."""
+"""The examples of README.md, and of the project's, run as they stand there."""
 
 import os
 import pathlib
@@ -9,7 +9,12 @@ import sys
 import pytest
 
 README = pathlib.Path(__file__).parents[1] / "README.md"
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+FRONT = README.parents[2] / "README.md"
+BLOCKS = [
+    block
+    for text in (README.read_text(), FRONT.read_text())
+    for block in re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+]
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
@@ -27,4 +32,4 @@ def test_links():
 
 
 def test_there_are_examples():
-    assert len(BLOCKS) >= 7
+    assert len(BLOCKS) >= 8

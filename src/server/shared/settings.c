@@ -47,10 +47,10 @@ static char *version;
 static void
 define_sizes(void)
 {
-	DefineCustomIntVariable("lock_election.max_memory", "Memory that the locks of a database can take.",
-							"What does not fit when a manager starts stays held in its table.",
-							&le_max_memory_mb, 512, 8, 1024 * 1024, PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL,
-							NULL);
+	DefineCustomIntVariable(
+		"lock_election.max_memory", "Memory that the locks of a database can take.",
+		"Acquires beyond it are refused.  A manager that starts loads all rows, and warns.",
+		&le_max_memory_mb, 512, 8, 1024 * 1024, PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
 	DefineCustomIntVariable(
 		"lock_election.max_memory_per_role",
 		"Memory that the locks, waits and leases of a role can take in a database; 0 is no limit.", NULL,
@@ -127,7 +127,7 @@ le_settings_define(void)
 		"Grants to queue places (waiters), changes of leaders (elections), all, or none.", &le_notify,
 		LE_NOTIFY_ALL, notify_kinds, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable(
-		"lock_election.history_retention", "Time for which the history of elections is kept; 0 is for ever.",
+		"lock_election.history_retention", "Time for which the history of elections is kept; 0 keeps all.",
 		NULL, &le_history_retention_min, 7 * 24 * 60, 0, INT_MAX, PGC_SIGHUP, GUC_UNIT_MIN, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("lock_election");
 }

@@ -14,7 +14,7 @@ import lockelection.Db;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Each block of Java in the README compiles, and runs. */
+/** Each block of Java in the README, and in the project's, compiles, and runs. */
 class ReadmeTest {
 	private static final String PROGRAM = "import java.sql.*; import java.time.*; import java.util.Optional; import lockelection.*;"
 			+ " import lockelection.Leader;\n"
@@ -38,7 +38,8 @@ class ReadmeTest {
 	@Test
 	void itsBlocksRun() throws Exception {
 		Db.sql("DROP TABLE IF EXISTS ledger; CREATE TABLE ledger (entry text)");
-		Matcher block = Pattern.compile("```java\n(.*?)```", Pattern.DOTALL).matcher(Files.readString(Path.of("../README.md")));
+		Matcher block = Pattern.compile("```java\n(.*?)```", Pattern.DOTALL)
+				.matcher(Files.readString(Path.of("../README.md")) + Files.readString(Path.of("../../../README.md")));
 		int n = 0;
 		try (URLClassLoader loader = new URLClassLoader(new URL[] {directory.toUri().toURL()})) {
 			while (block.find()) {
@@ -50,7 +51,7 @@ class ReadmeTest {
 				n++;
 			}
 		}
-		assertTrue(n >= 4, n + " blocks");
+		assertTrue(n >= 5, n + " blocks");
 		assertEquals("entry", Db.sql("SELECT entry FROM ledger"));
 	}
 }
