@@ -219,6 +219,8 @@ node_packages()
 		return
 	fi
 	[ "$(id -u)" != 0 ] || chown -R nobody:nogroup "$LE_TMP/src/clients/node"
+	# for the recipe of BullMQ
+	le_extra_packages redis-server
 	LE_ENV+=(LE_NODE=1 npm_config_cache="$LE_TMP/home/npm" npm_config_offline=true npm_config_update_notifier=false)
 }
 

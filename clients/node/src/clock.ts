@@ -38,14 +38,18 @@ export class Stamp {
 
 /**
  * A limit for an answer; returns what takes it back. Where the loop of events was blocked meanwhile, the answer may lie
- * in the socket: it gets a moment to be read.
+ * in the socket: it gets a moment to be read. A limit that is longer than a timer takes several.
  */
 export function limit (time: Time, ms: number, fn: () => void): () => void {
   const due = time.mono() + ms
-  let timer = time.set(() => {
-    if (time.mono() - due > MOMENT) timer = time.set(fn, MOMENT)
+  let timer: unknown
+  const ring = (): void => {
+    const late = time.mono() - due
+    if (late < -MOMENT) timer = time.set(ring, -late)
+    else if (late > MOMENT) timer = time.set(fn, MOMENT)
     else fn()
-  }, ms)
+  }
+  timer = time.set(ring, ms)
   return () => { time.clear(timer) }
 }
 

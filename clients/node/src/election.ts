@@ -71,7 +71,7 @@ export async function * observe (engine: Engine, election: string, signal?: Abor
     if (rows.length === 0) {
       rows = await ask(schema => `SELECT 0, term, 'elected', candidate FROM ${schema}.current_leader($1)`)
       known = rows[0]?.[1] ?? ''
-      if (rows.length === 0) yield null
+      if (rows.length === 0 && !isOver()) yield null
     }
     while (!isOver()) {
       for (const [change = '0', term = '0', how, value = ''] of rows) {
@@ -175,7 +175,7 @@ export class Election extends EventEmitter {
   async #lead (term: Term): Promise<void> {
     const controller = new AbortController()
     const signal = liveSignal(controller, () => { void term.valid })
-    const ended = new Promise<void>(resolve => {
+    const ended = new Promise<void>((resolve, reject) => {
       this.#giveUp = () => {
         controller.abort(new LockElectionError('canceled', 'the term is to be resigned'))
         resolve()
@@ -183,8 +183,12 @@ export class Election extends EventEmitter {
       term.signal.addEventListener('abort', () => {
         const why = term.signal.reason as LockElectionError
         controller.abort(why)
-        this.emit('lost', why)
-        resolve()
+        try {
+          this.emit('lost', why)
+          resolve()
+        } catch (error) {
+          reject(error)
+        }
       }, { once: true })
     })
     this.#term = term

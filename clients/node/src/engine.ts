@@ -148,6 +148,8 @@ export class Engine {
     return lease
   }
 
+  #forget (lease: Lease): void { if (this.#leases.get(lease.ttl) === lease) this.#leases.delete(lease.ttl) }
+
   /** The limit of one statement (rule 4.2). */
   callLimit (): number {
     return Math.min(Math.max(Math.min(...this.#leases.keys(), this.main.ttl) / 4, 200), 10_000)
@@ -425,7 +427,12 @@ export class Engine {
   #become (state: State): void {
     if (this.state === state) return
     this.state = state
-    this.onState(state)
+    try {
+      this.onState(state)
+    } catch (error) {
+      // As an EventTarget tells what a listener throws: the session goes on.
+      queueMicrotask(() => { throw error })
+    }
   }
 
   async #grant (lease: Lease): Promise<void> {
@@ -495,7 +502,7 @@ export class Engine {
   #end (lease: Lease, error: LockElectionError, outcome?: Outcome): void {
     if (lease.ended) return
     lease.ended = true
-    if (this.#leases.get(lease.ttl) === lease) this.#leases.delete(lease.ttl)
+    this.#forget(lease)
     for (const item of [...lease.items]) { this.#done(item); this.#tell(item, error, outcome) }
     if (lease !== this.main) return
     for (const other of [...this.#leases.values()]) this.#end(other, error, outcome)
@@ -622,7 +629,10 @@ export class Engine {
     if (item.phase === 'new') this.#asks = this.#asks.filter(other => other !== item)
     else if (this.#gives.length > 0) this.#gives = this.#gives.filter(other => other !== item)
     item.phase = 'done'
-    item.lease.items.delete(item)
+    const { lease } = item
+    lease.items.delete(item)
+    // One that was not granted, because of its TTL, bounds no call any more.
+    if (lease.id === '' && lease !== this.main && lease.items.size === 0) this.#forget(lease)
   }
 
   // --- giving back ---

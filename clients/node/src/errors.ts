@@ -91,6 +91,8 @@ export function serverError (error: unknown): LockElectionError | null {
   return kind === 'lost' ? new LockLostError(text, code) : new LockElectionError(kind, text, code)
 }
 
+export function invalid (message: string): LockElectionError { return new LockElectionError('invalid', message) }
+
 /** No server; of an error of the driver or the network, or of a text. */
 export function unavailable (error: unknown): LockElectionError {
   if (typeof error === 'string') return new LockElectionError('unavailable', error)

@@ -1,5 +1,5 @@
 import type { Engine } from './engine.js'
-import { LockElectionError, LockLostError, serverError } from './errors.js'
+import { LockElectionError, LockLostError, invalid, serverError } from './errors.js'
 import type { Item, Outcome } from './item.js'
 
 /** Node.js 18 before 18.18 does not have it; there only `release` is left. */
@@ -53,7 +53,7 @@ export class Hold {
   constructor (engine: Engine, item: Item) {
     this.engine = engine
     this.item = item
-    this.names = item.names
+    this.names = Object.freeze([...item.names])
     this.token = BigInt(item.token)
     const controller = new AbortController()
     this.signal = liveSignal(controller, () => { engine.check() })
@@ -83,6 +83,7 @@ export class Hold {
     const sql = `SELECT open::pg_catalog.text AS open, CASE WHEN open THEN (SELECT pg_catalog.count(${schema}.${fence}(n, ${token}))` +
       ` FROM pg_catalog.unnest(ARRAY[${this.names.map(literal).join(', ')}]::pg_catalog.text[]) n) END FROM (SELECT` +
       ' pg_catalog.transaction_timestamp() OPERATOR(pg_catalog.<>) pg_catalog.statement_timestamp() AS open) o'
+    if (typeof client?.query !== 'function') throw invalid('a fence needs a connection of node-postgres')
     let open: unknown
     try {
       open = (await client.query(sql)).rows[0]?.open
@@ -91,7 +92,7 @@ export class Hold {
       if (told instanceof LockLostError && this.valid) this.engine.lose(this.item, told)
       throw told ?? new LockElectionError('unavailable', (error as Error).message)
     }
-    if (open !== 'true') throw new LockElectionError('invalid', 'the connection has no open transaction: BEGIN first')
+    if (open !== 'true') throw invalid('the connection has no open transaction: BEGIN first')
     this.checkHeld()
   }
 
@@ -104,7 +105,7 @@ export class Hold {
    * time
    * @throws LockElectionError `invalid`: `holdFor` is not allowed; it is released without
    */
-  async release (options: { holdFor?: number } = {}): Promise<Outcome> {
+  async release (options?: { holdFor?: number | undefined } | null): Promise<Outcome> {
     this.engine.check()
     if (this.#outcome !== undefined) return await this.#outcome
     if (this.item.state !== 'held') return 'lost'
@@ -113,7 +114,7 @@ export class Hold {
         if (error === undefined) resolve(outcome)
         else reject(error)
       }
-      this.engine.release(this.item, options.holdFor)
+      this.engine.release(this.item, options?.holdFor ?? undefined)
     })
     return await this.#outcome
   }

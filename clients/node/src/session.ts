@@ -1,7 +1,7 @@
 import { systemTime } from './clock.js'
 import { Election, observe, type ElectOptions, type Leader } from './election.js'
 import { Engine, type State } from './engine.js'
-import { LockElectionError, LockLostError, NotAcquiredError } from './errors.js'
+import { LockElectionError, LockLostError, NotAcquiredError, invalid } from './errors.js'
 import { Hold, Term, asyncDispose } from './hold.js'
 import { Item, type How, type Kind } from './item.js'
 import { dialsOf, type ServerOptions } from './wire.js'
@@ -51,9 +51,10 @@ export class LockElection {
    * @throws LockElectionError `unavailable`, `denied`, `not_installed`, `limit`, `invalid`
    */
   static async connect (options: ConnectOptions = {}): Promise<LockElection> {
-    const { ttl = 30_000, name = '', onState, signal, ...server } = options
+    const { ttl: given, name, onState, signal, ...server } = options
+    const ttl = milliseconds('ttl', given, 30_000)
     const engine = new Engine({
-      ttl, name, connectLimit: server.connectionTimeoutMillis, time: systemTime, dials: dialsOf(server)
+      ttl, name: String(name ?? ''), connectLimit: server.connectionTimeoutMillis, time: systemTime, dials: dialsOf(server)
     })
     signal?.throwIfAborted()
     const abandon = (): void => { engine.abandon(signal?.reason as Error) }
@@ -84,7 +85,7 @@ export class LockElection {
    * granted is given back.
    */
   async acquire (names: string | string[], options: AcquireOptions = {}): Promise<Hold> {
-    const list = Array.isArray(names) ? names : [names]
+    const list = Array.isArray(names) ? [...names] : [names]
     return await this.#acquire(list.length === 1 ? 'lock' : 'locks', list, options)
   }
 
@@ -119,7 +120,8 @@ export class LockElection {
   async using<T> (names: string | string[], fn: UsingFunction<T>): Promise<T>
   async using<T> (names: string | string[], options: AcquireOptions, fn: UsingFunction<T>): Promise<T>
   async using<T> (names: string | string[], second: AcquireOptions | UsingFunction<T>, third?: UsingFunction<T>): Promise<T> {
-    const [options, fn] = typeof second === 'function' ? [{}, second] : [second, third as UsingFunction<T>]
+    const [options, fn] = typeof second === 'function' ? [{}, second] : [second, third]
+    if (typeof fn !== 'function') throw invalid('what is to run has to be a function')
     return await this.#run(await this.acquire(names, options), fn)
   }
 
@@ -133,6 +135,7 @@ export class LockElection {
    * @throws as `using`; `unavailable` if the server does not answer
    */
   async once (name: string, options: Omit<AcquireOptions, 'wait'> & { holdFor?: number }, fn: UsingFunction<unknown>): Promise<boolean> {
+    if (typeof fn !== 'function') throw invalid('what is to run has to be a function')
     await this.reopen()
     const { holdFor, ...how } = options
     const hold = await this.tryAcquire(name, how)
@@ -192,25 +195,30 @@ export class LockElection {
    *
    * @param options.limit milliseconds that it may take; default: a quarter of the TTL, 200 at least and 10,000 at most
    */
-  async close (options: { limit?: number } = {}): Promise<void> { await this.#engine.close(options.limit) }
+  async close (options?: { limit?: number } | null): Promise<void> {
+    await this.#engine.close(options?.limit ?? undefined)
+  }
 
   async [asyncDispose] (): Promise<void> { await this.close() }
 
   async #acquire<T extends Hold = Hold> (kind: Kind, names: string[], options: AcquireOptions, more: Partial<How> = {},
     Type: new (engine: Engine, item: Item) => T = Hold as new (engine: Engine, item: Item) => T): Promise<T> {
     const engine = this.#engine
-    const { wait, shared = false, ttl = engine.main.ttl, signal } = options
+    const { shared = false, signal } = options
+    const ttl = milliseconds('ttl', options.ttl, engine.main.ttl)
+    const wait = milliseconds('wait', options.wait, Infinity)
+    for (const name of names) if (typeof name !== 'string') throw invalid(`a name has to be a string, and not ${typeof name}`)
     signal?.throwIfAborted()
     if (engine.closed) throw new LockElectionError('canceled', 'the session was closed')
     if (this.state === 'ended') throw new LockLostError('the session has ended: reopen() it')
-    const item = new Item(kind, names, engine.leaseOf(ttl), { try: wait === 0, shared, permits: 0, candidate: '', ...more })
+    const item = new Item(kind, names, engine.leaseOf(ttl), { try: wait <= 0, shared, permits: 0, candidate: '', ...more })
     const cancel = (): void => { engine.refuse(item, signal?.reason) }
     signal?.addEventListener('abort', cancel)
     try {
       const hold = await new Promise<T>((resolve, reject) => {
         item.granted = () => { resolve(new Type(engine, item)) }
         item.refused = reject
-        engine.ask(item, wait ?? Infinity)
+        engine.ask(item, wait)
       })
       if (!hold.valid) throw hold.signal.reason
       return hold
@@ -230,6 +238,13 @@ export class LockElection {
     if (await hold.release({ holdFor }) === 'lost') throw hold.signal.reason ?? new LockLostError('it was lost before its release')
     return result
   }
+}
+
+/** Of time; null and undefined: the default. What no timer can count is refused, also where the types are not checked. */
+function milliseconds (what: string, value: number | null | undefined, otherwise: number): number {
+  const ms = value ?? otherwise
+  if (typeof ms !== 'number' || Number.isNaN(ms)) throw invalid(`${what} has to be a number of milliseconds: ${String(ms)}`)
+  return ms
 }
 
 function orNull (error: unknown): null {

@@ -5,6 +5,7 @@
 import { once } from 'node:events'
 import { Socket } from 'node:net'
 import pg from 'pg'
+import { invalid } from './errors.js'
 
 /** Rows of texts, whatever type parsers the application has set. */
 export type Rows = Array<Array<string | null>>
@@ -53,7 +54,11 @@ class PgWire implements Wire {
 
   constructor (config: object, events: Events) {
     this.#events = events
-    this.#client = new pg.Client({ ...config, stream: this.#socket } as object)
+    try {
+      this.#client = new pg.Client({ ...config, stream: this.#socket } as object)
+    } catch (error) {
+      throw invalid(`not a connection string: ${(error as Error).message}`)
+    }
     const end = (error?: Error): void => {
       this.#events?.ended(error ?? new Error('the server has closed the connection'))
     }

@@ -44,12 +44,13 @@ test('a job each minute by four workers', async () => {
   const workers = start(4, 'minutely.mjs', period, TTL)
   const runs = () => workers.flatMap(worker => worker.lines).filter(line => line === 'runs').length
   const begin = Date.now()
-  const periods = () => Math.floor(Date.now() / period) - Math.floor(begin / period)
+  // The name is closed for five sixths of a period, whatever machine is late.
+  const most = () => Math.floor((Date.now() - begin) / (period * 5 / 6)) + 1
   const goesOn = async () => {
     const before = runs()
     await until(() => runs() >= before + 2)
     const done = runs()
-    assert.ok(done <= periods(), `${done} runs in ${periods()} periods`)
+    assert.ok(done <= most(), `${done} runs, at most ${most()}`)
   }
   await goesOn()
   workers[0].child.kill('SIGKILL')
@@ -134,7 +135,8 @@ test('node-cron', async () => {
   const runs = () => replicas.flatMap(replica => replica.lines).filter(line => line === 'runs').length
   const begin = Date.now()
   await until(() => runs() >= 3)
-  assert.ok(runs() <= (Date.now() - begin) / 1000 + 1)
+  const done = runs()
+  assert.ok(done <= (Date.now() - begin) / 700 + 1)
   assert.deepEqual(replicas.flatMap(replica => replica.lines).filter(line => line !== 'runs'), [])
 })
 
@@ -185,7 +187,8 @@ test('BullMQ', { skip: hasRedis() ? false : 'there is no redis-server' }, async 
     const replicas = start(3, 'bullmq.mjs', 1000, port)
     const count = what => replicas.flatMap(replica => replica.lines).filter(line => line === what).length
     await until(() => count('runs') >= 3 && count('skipped') >= 3, 'runs and skipped', 30_000).catch(error => { throw new Error(`${error.message}: ${replicas.flatMap(replica => replica.lines).join(' | ')}`) })
-    assert.ok(count('runs') <= (Date.now() - begin) / 1000 + 1)
+    const done = count('runs')
+    assert.ok(done <= (Date.now() - begin) / (1000 * 5 / 6) + 1)
     killAll()
     await Promise.all(replicas.map(replica => replica.exits()))
   } finally {

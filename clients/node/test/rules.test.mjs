@@ -469,6 +469,94 @@ test('14.3 close takes no longer than its limit, without an answer and without a
   }
 })
 
+test('a TTL that the server refuses shortens no other call, and what is no number is refused', async () => {
+  const { time, server, session, engine } = await start()
+  const limit = engine.callLimit()
+  for (const ttl of [0, -5, 1e300, Infinity]) {
+    server.plan(/grant_lease/, fail('22023'))
+    await assert.rejects(session.acquire('x', { ttl }), code('invalid'))
+    assert.equal(engine.callLimit(), limit, `${ttl}`)
+  }
+  for (const wrong of [NaN, '5', {}, 5n]) {
+    for (const options of [{ ttl: wrong }, { wait: wrong }]) await assert.rejects(session.acquire('x', options), code('invalid'))
+  }
+  server.plan(/grant_lease/, 'hang')
+  const controller = new AbortController()
+  const canceled = assert.rejects(session.acquire('x', { ttl: 500, signal: controller.signal }))
+  await time.pass(10)
+  controller.abort()
+  await canceled
+  await time.pass(11_000)
+  assert.equal(engine.callLimit(), limit)
+  assert.equal(session.state, 'connected')
+})
+
+test('arguments of no sense are refused before anything is asked for', async () => {
+  const { server, session } = await start()
+  const sent = server.log.length
+  for (const names of [undefined, null, 5, {}, ['x', null], [Symbol('x')]]) {
+    await assert.rejects(session.acquire(names), code('invalid'))
+    await assert.rejects(session.campaign(names, 'me'), code('invalid'))
+  }
+  await assert.rejects(session.using('x'), code('invalid'))
+  await assert.rejects(session.using('x', {}, 'no function'), code('invalid'))
+  await assert.rejects(session.once('x', {}), code('invalid'))
+  assert.equal(server.log.length, sent)
+  const hold = await session.acquire('x', { ttl: null, wait: null })
+  for (const client of [undefined, null, {}]) await assert.rejects(hold.fence(client), code('invalid'))
+  assert.equal(await hold.release(null), 'released')
+  const again = await session.acquire('x', { wait: -1 })
+  assert.equal(await again.release({ holdFor: null }), 'released')
+  await session.close(null)
+})
+
+test('a list of names is copied', async () => {
+  const { server, session } = await start()
+  const names = ['x']
+  const acquired = session.acquire(names)
+  names[0] = 'y'
+  const hold = await acquired
+  assert.deepEqual([hold.names, server.places[0].name], [['x'], 'x'])
+  assert.throws(() => { hold.names[0] = 'y' }, TypeError)
+  assert.equal(await hold.release(), 'released')
+})
+
+test('a wait that is longer than a timer goes on', async () => {
+  const { time, session } = await start()
+  const set = time.set
+  time.set = (fn, ms) => set(fn, Math.min(ms, 1000))
+  await session.acquire('x')
+  let error
+  session.acquire('x', { wait: 5000 }).catch(why => { error = why })
+  await time.pass(4900)
+  assert.equal(error, undefined)
+  await time.pass(200)
+  assert.equal(error.code, 'not_acquired')
+})
+
+test('onState that throws does not stop the session', async () => {
+  const { time, server, session, engine } = await start()
+  const thrown = []
+  const caught = error => thrown.push(error.message)
+  process.on('uncaughtException', caught)
+  try {
+    engine.onState = state => { throw new Error(state) }
+    const hold = await session.acquire('x')
+    server.cut()
+    await time.pass(1000)
+    assert.equal(hold.valid, true)
+    time.block(30_000)
+    assert.deepEqual([hold.valid, hold.signal.aborted, session.state], [false, true, 'ended'])
+    const reopened = session.reopen()
+    await time.pass(10)
+    await reopened
+    await settle()
+    assert.deepEqual(thrown, ['suspended', 'connected', 'ended', 'connected'])
+  } finally {
+    process.off('uncaughtException', caught)
+  }
+})
+
 test('a notification for others, and one for nobody, is not kept', async () => {
   const { time, server, session } = await start()
   await session.acquire('x')

@@ -256,12 +256,125 @@ test('elect stands again, and resigns after its listeners', async () => {
   assert.equal((await once(wrong, 'error'))[0].code, 'invalid')
 })
 
+test('a listener of elections that throws ends the candidacy, and is told', async () => {
+  const session = await open({ ttl: 900 })
+  const name = fresh()
+  const election = session.elect(name, 'me')
+  const failed = once(election, 'error')
+  election.on('lost', () => { throw new Error('mine') })
+  const [, signal] = await once(election, 'elected')
+  await sql('SELECT force_resign($1)', [name])
+  assert.equal((await failed)[0].message, 'mine')
+  assert.equal(signal.reason.code, 'lost')
+  await election.stop()
+  assert.equal(await session.leader(name), null)
+})
+
+test('an observer whose session is closed, or whose signal is aborted, is told no end of a term', async () => {
+  const [a, b] = [await open(), await open()]
+  const name = fresh()
+  await a.campaign(name, 'me')
+  await b.close()
+  for await (const leader of b.observe(name)) assert.fail(`${leader}`)
+  const c = await open()
+  const controller = new AbortController()
+  const observing = c.observe(name, { signal: controller.signal })
+  const first = observing.next()
+  controller.abort()
+  assert.ok((await first).value !== null)
+})
+
+test('hostile names: the server says what is wrong, and nothing else is hit', async () => {
+  const session = await open()
+  const client = new pg.Client()
+  await client.connect()
+  const neighbour = await session.acquire(fresh())
+  for (const name of ["'; DROP TABLE x; --\\", '🔒'.repeat(60), '%s ? $1 {"a"}', '__proto__', ' ', 'x\ud800', 'a\nb']) {
+    const [hold, other] = await Promise.all([session.acquire(name), session.acquire([`${name} 2`, `${name} 3`])])
+    await client.query('BEGIN')
+    await hold.fence(client)
+    await other.fence(client)
+    await client.query('COMMIT')
+    const waiting = session.acquire(name)
+    assert.equal(await hold.release(), 'released')
+    assert.equal(await (await waiting).release(), 'released')
+    assert.equal(await other.release(), 'released')
+    const term = await session.campaign(name, name)
+    await term.proclaim(`${name}!`)
+    assert.equal(await term.resign(), 'released')
+  }
+  for (const name of ['a\0b', 'x'.repeat(65_536), 'é'.repeat(128)]) {
+    const asked = [session.acquire(name), session.permit(name, 2), session.campaign(name, 'me'), session.leader(name),
+      session.acquire([name, 'x']), session.tryAcquireEach([name, 'x'])]
+    await Promise.all(asked.map(one => assert.rejects(one, code('invalid'))))
+  }
+  assert.ok(neighbour.valid)
+  await client.end()
+  assert.equal((await sql('SELECT count(*) FROM lock_election.locks WHERE lease = $1', [session.lease]))[0].count, '1')
+})
+
+test('an abort at any moment leaves nothing', async () => {
+  const session = await open()
+  const name = fresh()
+  for (let i = 0; i < 60; i++) {
+    const controller = new AbortController()
+    const acquired = session.acquire(name, { signal: controller.signal }).catch(error => error)
+    for (let turns = i % 20; turns > 0; turns--) await new Promise(setImmediate)
+    controller.abort()
+    const got = await acquired
+    if (got instanceof Error) assert.equal(got.name, 'AbortError')
+    else assert.equal(await got.release(), 'released')
+  }
+  await (await session.acquire(name)).release()
+  assert.deepEqual(await sql('SELECT 1 FROM lock_election.locks WHERE name = $1', [name]), [])
+})
+
+test('await using gives back what a throw leaves', async () => {
+  const name = fresh()
+  const dispose = Symbol.asyncDispose ?? Symbol.for('nodejs.asyncDispose')
+  const session = await open()
+  await assert.rejects((async () => {
+    const hold = await session.acquire(name)
+    try {
+      throw new Error('mine')
+    } finally {
+      await hold[dispose]()
+      await hold[dispose]()
+    }
+  })(), { message: 'mine' })
+  assert.notEqual(await session.tryAcquire(name), null)
+  await session[dispose]()
+  await session[dispose]()
+  assert.deepEqual(await sql('SELECT 1 FROM lock_election.locks WHERE name = $1', [name]), [])
+})
+
+test('a process that exits with a hold ends at once, and its lock is free after the TTL', async () => {
+  const name = fresh()
+  const program = run(['--input-type=module', '-e', `
+    import { LockElection } from 'lock-election'
+    const session = await LockElection.connect({ ttl: 800 })
+    await session.acquire(${JSON.stringify(name)})
+    session.acquire(${JSON.stringify(name)})
+    console.log('held')
+    process.exit(3)
+  `])
+  await program.exits()
+  assert.equal(program.code, 3)
+  const session = await open()
+  await (await session.acquire(name)).release()
+})
+
 test('errors of connecting are told at once', async () => {
   await assert.rejects(LockElection.connect({ port: 1, host: '127.0.0.1' }), code('unavailable'))
   await assert.rejects(LockElection.connect({ database: 'nowhere' }), error => error.code === 'not_installed' && error.sqlstate === '3D000')
   await assert.rejects(LockElection.connect({ database: 'template1' }), error => /CREATE EXTENSION/.test(error.message))
   await assert.rejects(LockElection.connect({ user: 'nobody at all' }), code('denied'))
   await assert.rejects(LockElection.connect({ ttl: 1 }), code('invalid'))
+  for (const ttl of [NaN, 'x', Infinity, {}]) await assert.rejects(LockElection.connect({ ttl }), code('invalid'))
+  for (const connectionString of ['http://', 'postgresql://[', 'postgresql://127.0.0.1:99999/x', 5]) {
+    await assert.rejects(LockElection.connect({ connectionString }), code('invalid'))
+  }
+  await assert.rejects(LockElection.connect({ signal: AbortSignal.abort() }), { name: 'AbortError' })
   const silent = createServer(() => {})
   await once(silent.listen(0, '127.0.0.1'), 'listening')
   const { port } = silent.address()
