@@ -2,9 +2,9 @@
 # Builds the server, liblockelection and the clients' environments, and tests the clients; installs what is missing,
 # leaves nothing behind but build/.
 #
-#   PARTS="conformance python go java node"    the conformance suite, and the clients' own tests; "mutants": does the
-#                                   suite notice faults that are seeded into a client?
-#   CLIENTS="c python go java node"    whom the conformance suite tests
+#   PARTS="conformance python go java node"    the conformance suite, and the clients' own tests; "mutants": are faults
+#                                   noticed that are seeded into a client?
+#   CLIENTS="c python go java node"    whom the conformance suite tests, and the mutants are of
 #   SCENARIOS="cut or each"         which scenarios, as pytest's -k
 #   SEEDS="1 2"                     of the random runs; default: one new seed
 #   PYTEST_FLAGS, GO_FLAGS, MAVEN_FLAGS     for pytest, go test and mvn, such as -v, or -Dtest=LocksTest
@@ -60,7 +60,7 @@ if [ -n "${LE_RUN:-}" ]; then
 			${SCENARIOS:+-k "$SCENARIOS"} clients/conformance
 	fi
 	if has "$PARTS" mutants; then
-		part mutants pytest -p no:cacheprovider -q -ra ${PYTEST_FLAGS:-} clients/conformance/mutants.py
+		part mutants pytest -p no:cacheprovider -p no:asyncio -q -ra ${PYTEST_FLAGS:-} clients/conformance/mutants.py
 	fi
 	if has "$PARTS" python || has "$PARTS" go || has "$PARTS" java || has "$PARTS" node; then
 		. test/lib/server.sh
@@ -229,8 +229,10 @@ le_extra_packages libjansson-dev pgbouncer
 python_packages
 LE_ENV+=(PATH="$LE_TMP/venv/bin:$LE_BIN:$PATH:/usr/sbin")
 if has "$PARTS" go || has "$CLIENTS" go || has "$PARTS" conformance; then go_packages; fi
-if has "$PARTS" java || { has "$PARTS" conformance && has "$CLIENTS" java; }; then java_packages; fi
-if has "$PARTS" node || { has "$PARTS" conformance && has "$CLIENTS" node; }; then node_packages; fi
+suite=
+if has "$PARTS" conformance || has "$PARTS" mutants; then suite=1; fi
+if has "$PARTS" java || { [ -n "$suite" ] && has "$CLIENTS" java; }; then java_packages; fi
+if has "$PARTS" node || { [ -n "$suite" ] && has "$CLIENTS" node; }; then node_packages; fi
 LE_ENV+=(PARTS="$PARTS" CLIENTS="$CLIENTS" SCENARIOS="${SCENARIOS:-}" SEEDS="${SEEDS:-}"
 	PYTEST_FLAGS="${PYTEST_FLAGS:-}" GO_FLAGS="${GO_FLAGS:-}" MAVEN_FLAGS="${MAVEN_FLAGS:-}" TMPDIR="$LE_TMP/work")
 rc=0

@@ -1,22 +1,29 @@
-"""Would a scenario notice this fault?  Builds liblockelection's agent with each fault of mutants.list, in a copy."""
+"""Would a test notice this fault?  Builds a client's agent with each fault of mutants-CLIENT.list, in a copy of the client.
 
+A fault names scenarios, of which one has to fail, and the agent's mode if that matters.  What no agent can show names tests
+of the client's own instead ("own").
+"""
+
+import os
 import re
+import shlex
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from harness.agent import Failure
-from harness.arena import ROOT, Client, capabilities, read_scenarios
+from harness.arena import HERE, ROOT, absent, build, capabilities, read_agents, read_scenarios
 
-LIST = Path(__file__).with_name("mutants.list")
+AGENTS = read_agents()
+FAILED = re.compile(r"FAIL|not ok|Tests run:.*Failures: [1-9]")  # and not: it could not be built, or there is no such test
 
 
-def read_mutants():
-    """Those of the list, as test/lib/LeMutants.pm reads it."""
+def read_mutants(client):
+    """Those of a client's list, as test/lib/LeMutants.pm reads it."""
     mutants, part = [], None
-    for line in LIST.read_text(encoding="utf-8").splitlines(keepends=True):
+    path = HERE / f"mutants-{client}.list"
+    for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []:
         mark = re.fullmatch(r"-- (old|new|end)\n", line)
         field = re.match(r"(\w+): +(.*\S)\n", line)
         if mark:
@@ -27,49 +34,78 @@ def read_mutants():
             mutants[-1][part] += line
         elif field:
             if field[1] == "name":
-                mutants.append({})
+                mutants.append({"client": client, "mode": "", "scenarios": "", "own": ""})
             mutants[-1][field[1]] = field[2]
     return mutants
 
 
-def build(mutant, directory):
-    """The agent with this fault in it."""
-    for what in ("src/client", "build/client/lib", "clients/conformance"):
-        shutil.copytree(ROOT / what, directory / what, symlinks=True)
-    for what in ("Makefile", "META.json", "lock_election.control"):
-        shutil.copy2(ROOT / what, directory)
-    path = directory / mutant["file"]
+def seed(mutant, root):
+    """A copy of all that the client's agent is built of, with this fault in it."""
+    entry = AGENTS[mutant["client"]]
+    for what in entry["copy"]:
+        (root / what).parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / what).is_dir():
+            shutil.copytree(ROOT / what, root / what, symlinks=True, ignore=shutil.ignore_patterns("node_modules"))
+        else:
+            shutil.copy2(ROOT / what, root / what)
+    for what in entry.get("link", []):
+        (root / what).symlink_to(ROOT / what)
+    path = root / mutant["file"]
     text = path.read_text(encoding="utf-8")
     assert text.count(mutant["old"]) == 1, f"its old text is in {mutant['file']} {text.count(mutant['old'])} times"
     path.write_text(text.replace(mutant["old"], mutant["new"]), encoding="utf-8")
-    made = subprocess.run(["make", "-s", "build/conformance/agent_c"], cwd=directory, capture_output=True, text=True,
-                          check=False)
-    assert made.returncode == 0, made.stderr
-    return directory / "build/conformance/agent_c"
+    for key in ("build", "rebuild"):
+        if key in entry:
+            build(entry[key], root)
+    return root
+
+
+class Trial:
+    """A fault that was seeded, and the scenarios that have begun with it."""
+
+    def __init__(self, mutant, arena, scenarios, root):
+        self.mutant, self.root = mutant, seed(mutant, root)
+        names = mutant["scenarios"].split()
+        modes = capabilities(mutant["client"], AGENTS[mutant["client"]]["run"], root) if names else []
+        client = next((mode for mode in modes if mutant["mode"] in ("", mode.mode)), None)
+        self.runs = [arena.start(name, scenarios[name], client, once=True) for name in names]
+
+    def caught(self, server):
+        """What the tests say that fail."""
+        said = []
+        for run in self.runs:
+            try:
+                run.result()
+            except Failure as e:
+                said.append(str(e).split("\n", maxsplit=1)[0])
+        for test in self.mutant["own"].split():
+            env = {**os.environ, "PGHOST": "127.0.0.1", "PGPORT": str(server.port), "PGUSER": "postgres"}
+            done = subprocess.run([*shlex.split(AGENTS[self.mutant["client"]]["own"]), test], cwd=self.root, env=env,
+                                  capture_output=True, text=True, check=False)
+            output = done.stdout + done.stderr
+            if done.returncode != 0:
+                assert FAILED.search(output), f"{test} cannot be run: {output}"
+                said.append(f"{test} fails")
+        return said
+
+
+def pytest_generate_tests(metafunc):
+    clients = [c for c in os.environ.get("CLIENTS", "c python go").split() if absent(c, AGENTS[c]) is None]
+    mutants = [mutant for client in clients for mutant in read_mutants(client)]
+    metafunc.parametrize("mutant", mutants, ids=[f"{mutant['client']}-{mutant['name']}" for mutant in mutants])
 
 
 @pytest.fixture(scope="session")
-def runs(arena, request, tmp_path_factory):
-    """The scenarios of all mutants that were chosen, which have begun."""
+def trials(arena, request, tmp_path_factory):
+    """The trials of all mutants that were chosen, which have begun."""
     scenarios = read_scenarios()
-    begun = {}
-    for item in request.session.items:
-        mutant = item.callspec.params["mutant"]
-        command = str(build(mutant, tmp_path_factory.mktemp("mutant") / "source"))
-        told = capabilities("c", command)[0]
-        client = Client(mutant["name"], None, command, told.features, told.version)
-        begun[mutant["name"]] = [arena.start(name, scenarios[name], client, once=True)
-                                 for name in mutant["scenarios"].split()]
-    return begun
+    mutants = [item.callspec.params["mutant"] for item in request.session.items]
+    return {id(mutant): Trial(mutant, arena, scenarios, tmp_path_factory.mktemp("mutant")) for mutant in mutants}
 
 
-@pytest.mark.parametrize("mutant", read_mutants(), ids=lambda m: m["name"])
-def test_mutant(mutant, runs):
-    caught = []
-    for run in runs[mutant["name"]]:
-        try:
-            run.result()
-        except Failure as e:
-            caught.append(str(e).split("\n", maxsplit=1)[0])
-    assert caught, f"survived: {mutant['story']}"
-    print(f"{mutant['name']}: {caught[0]}")
+def test_mutant(mutant, arena, trials):
+    trial = trials[id(mutant)]
+    said = trial.caught(arena.shared)
+    shutil.rmtree(trial.root, ignore_errors=True)
+    assert said, f"survived: {mutant['story']}"
+    print(f"{mutant['client']}: {mutant['name']}: {said[0]}")

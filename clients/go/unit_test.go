@@ -306,6 +306,8 @@ func TestUnitLostAtDeadline(t *testing.T) {
 	})
 }
 
+// A renewal that was sent before the deadline and is answered after it: the answer would count until later, but what it
+// would keep may have been told lost.
 func TestUnitLateRenewal(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		f.table(func(function string, _ []string) [][]string { return nil })
@@ -313,15 +315,53 @@ func TestUnitLateRenewal(t *testing.T) {
 		f.answer = func(function string, args []string) [][]string {
 			if function == "keep_alive" {
 				f.mu.Lock()
-				f.skew = fakeTTL // the machine sleeps with the answer on its way
+				f.skew = fakeSafe - fakeTTL/4 // the machine sleeps with the answer on its way
 				f.mu.Unlock()
 			}
 			return plain(function, args)
 		}
 		s := f.open()
 		h := f.lock(s, "x")
-		<-h.Context().Done()
+		time.Sleep(fakeTTL / 2) // a renewal
+		synctest.Wait()
 		expect(t, "lost", errors.Is(context.Cause(h.Context()), ErrLost), true)
+		expect(t, "the session is lost", errors.Is(s.Err(), ErrLost), true)
+		expect(t, "renewals", len(f.sent("keep_alive")), 1)
+	})
+}
+
+// Requests that did not reach the server are sent again in their order.
+func TestUnitOrderOfLostRequests(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		var asked []string
+		f.table(func(function string, _ []string) [][]string { return nil })
+		plain := f.answer
+		f.answer = func(function string, args []string) [][]string {
+			if function != "enqueue_each" {
+				return plain(function, args)
+			}
+			time.Sleep(100 * time.Millisecond) // more come meanwhile
+			if asked = append(asked, args[0]); len(asked) == 2 {
+				return nil
+			}
+			var answer [][]string
+			for range strings.Split(args[0], ",") {
+				answer = append(answer, []string{fmt.Sprint(80 + 10*len(asked) + len(answer)), "t", "le_x"})
+			}
+			return answer
+		}
+		s := f.open()
+		var group sync.WaitGroup
+		for _, name := range []string{"first", "d", "b", "e", "a", "c"} {
+			group.Go(func() {
+				if _, err := s.Lock(t.Context(), name); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		group.Wait()
+		expect(t, "asked for", strings.Join(asked, " "), `{"first"} {"d","b","e","a","c"} {"d","b","e","a","c"}`)
 	})
 }
 

@@ -6,7 +6,7 @@ use warnings;
 use LeMutants;
 use Test::More;
 
-foreach my $m (map { read_mutants($_) } 'test/mutants/list', 'clients/conformance/mutants.list')
+foreach my $m (map { read_mutants($_) } 'test/mutants/list', glob 'clients/conformance/mutants-*.list')
 {
 	my $mutated = eval { mutate($m, slurp($m->{file})) };
 	my @missing = grep { $_ ne 'sim' && !-f $_ } @{ $m->{tests} };

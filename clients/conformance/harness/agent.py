@@ -1,6 +1,7 @@
 """Agents: the clients under test, as processes that are told what to do; see README.md for the protocol."""
 
 import asyncio
+import contextlib
 import json
 import os
 import shlex
@@ -39,9 +40,9 @@ class Call:
 class Agent:
     """One process of the client under test."""
 
-    def __init__(self, name, command, log):
+    def __init__(self, name, client, log):
         self.name = name
-        self.command = command
+        self.client = client
         self.log = log
         self.calls = {}
         self.events = []
@@ -56,12 +57,14 @@ class Agent:
 
     async def start(self, env=None):
         self.process = await asyncio.create_subprocess_exec(
-            *shlex.split(self.command),
+            *shlex.split(self.client.command),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
+            cwd=self.client.root,
             env={**os.environ, **(env or {})},
             limit=LINE_MAX,
+            start_new_session=True,
         )
         self.readers = [asyncio.create_task(self._read()), asyncio.create_task(self._read_stderr())]
 
@@ -156,11 +159,12 @@ class Agent:
             raise Failure(f"{self.name} ended with {code}: " + " | ".join(self.stderr))
 
     async def reap(self):
-        """Whatever is left of it."""
+        """Whatever is left of it, and of its children: they have its pipes, too."""
         if self.process is None:
             return
-        if self.process.returncode is None:
-            self.process.kill()
+        if self.process.returncode != 0:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
         await self.process.wait()
         for reader in self.readers:
             reader.cancel()

@@ -26,8 +26,9 @@ RESULTS = ROOT / "build/conformance"
 class Client:
     """A client in one of its modes."""
 
-    def __init__(self, name, mode, command, features, version):
+    def __init__(self, name, mode, command, features, version, root=ROOT):
         self.name = name
+        self.root = root  # where its command runs
         self.mode = mode
         self.tag = f"{name}-{mode}" if mode else name
         self.command = f"{command} --mode {mode}" if mode else command
@@ -35,40 +36,54 @@ class Client:
         self.version = version
 
 
+def read_agents():
+    return tomllib.loads((HERE / "agents.toml").read_text(encoding="utf-8"))
+
+
+def absent(name, entry):
+    """Why there is no agent of this client here; None: there is one."""
+    if not (ROOT / entry["needs"]).exists():
+        return f"there is no {entry['needs']}"
+    if name == "go" and not os.environ.get("LE_GO"):
+        return "there is no Go that is new enough"
+    if name == "java" and not os.environ.get("LE_MAVEN"):
+        return "there is no JDK and Maven"
+    return None
+
+
 def find_clients(wanted, say):
     """Builds the agents of these clients, and asks what they can do."""
-    table = tomllib.loads((HERE / "agents.toml").read_text(encoding="utf-8"))
+    table = read_agents()
     found = []
     for name in wanted:
         if name not in table:
             raise Failure(f"agents.toml knows no client {name}")
         entry = table[name]
-        if not (ROOT / entry["needs"]).exists():
-            say(f"{name} is skipped: there is no {entry['needs']}")
-            continue
-        if name == "go" and not os.environ.get("LE_GO"):
-            say("go is skipped: there is no Go that is new enough")
-            continue
-        if name == "java" and not os.environ.get("LE_MAVEN"):
-            say("java is skipped: there is no JDK and Maven")
+        why = absent(name, entry)
+        if why is not None:
+            say(f"{name} is skipped: {why}")
             continue
         if "build" in entry:
-            (ROOT / "build/conformance").mkdir(parents=True, exist_ok=True)
-            built = subprocess.run(shlex.split(entry["build"]), cwd=ROOT, capture_output=True, text=True, check=False)
-            if built.returncode != 0:
-                raise Failure(f"{entry['build']}: {built.stdout}{built.stderr}")
+            build(entry["build"], ROOT)
         found += capabilities(name, entry["run"])
     return found
 
 
-def capabilities(name, command):
-    told = subprocess.run([*shlex.split(command), "--capabilities"], cwd=ROOT, capture_output=True, text=True,
+def build(command, root):
+    (root / "build/conformance").mkdir(parents=True, exist_ok=True)
+    built = subprocess.run(shlex.split(command), cwd=root, capture_output=True, text=True, check=False)
+    if built.returncode != 0:
+        raise Failure(f"{command}: {built.stdout}{built.stderr}")
+
+
+def capabilities(name, command, root=ROOT):
+    told = subprocess.run([*shlex.split(command), "--capabilities"], cwd=root, capture_output=True, text=True,
                           check=False, timeout=60)
     if told.returncode != 0:
         raise Failure(f"{command} --capabilities: {told.stderr}")
     told = json.loads(told.stdout)
     modes = told.get("modes") or []
-    return [Client(name, mode, command, set(told["features"]), told["version"])
+    return [Client(name, mode, command, set(told["features"]), told["version"], root)
             for mode in (modes if len(modes) > 1 else [None])]
 
 

@@ -165,7 +165,7 @@ class World:
 
     async def begin_agent(self):
         client = self.clients[len(self.agents) % len(self.clients)]
-        agent = Agent(f"{client.tag}-{len(self.agents)}", client.command, self.log)
+        agent = Agent(f"{client.tag}-{len(self.agents)}", client, self.log)
         agent.features = client.features
         self.proxies[agent] = Proxy(self.server.target)
         await self.proxies[agent].start()

@@ -98,7 +98,7 @@ def check_told(holds, slow):
     A busy machine can be an excuse for being late, as it is for all that is slow.
     """
     for hold in holds:
-        if hold.lost is None or hold.forced:
+        if hold.lost is None or hold.forced or hold.promised == hold.granted:  # nobody has asked for its deadline
             continue
         late = hold.lost - hold.promised
         if late > TOLD_LATE * slow and not hold.agent.was_stopped(hold.promised, hold.lost):

@@ -168,7 +168,7 @@ class Scenario:
 
     async def agent(self, name):
         if name not in self.agents:
-            agent = self.agents[name] = Agent(name, self.client.command, self.log)
+            agent = self.agents[name] = Agent(name, self.client, self.log)
             agent.clock = Clock(f"{self.arena.directory}/clock-{self.role}-{name}") if self.text.get("agent_clock") else None
             await agent.start(agent.clock.env if agent.clock else {})
             # how long a language takes to start is not what scenarios are about

@@ -1,11 +1,15 @@
 """The protocol alone, on a fake clock and server: deadlines, lost answers, ghosts."""
 
+import asyncio
+import time
+
 import pytest
 from fake import Fault, Server, World, fails, late, lost_answer, lost_question
 
 from lock_election import _errors as errors
-from lock_election._clock import Larger
+from lock_election._clock import Larger, clock
 from lock_election._protocol import DONE, HELD, LOST, OVER, WAITING, Broken
+from lock_election._wire import PgWire
 
 
 def no_jitter(monkeypatch):
@@ -402,19 +406,38 @@ async def test_closing_revokes_and_tells(world):
         world.ask()
 
 
+async def test_no_wait_lasts_beyond_the_deadline(monkeypatch):
+    """Whatever is waited for: the loss is told then."""
+    monkeypatch.setattr("lock_election._wire.MAX_SLICE", 1000.0)
+    world = World()
+    wire = PgWire("", world.protocol)
+    ticks = []
+    monkeypatch.setattr(world.protocol, "next_deadline", lambda: world.clock.now)
+    monkeypatch.setattr(world.protocol, "tick", lambda: ticks.append(world.clock.now))
+    assert await asyncio.wait_for(wire._wait(world.clock.now + 1000.0), 20) is False
+    assert ticks == [world.clock.now]
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="this platform has no such clock")
+def test_the_clock_counts_a_suspend(monkeypatch):
+    now = {time.CLOCK_BOOTTIME: 61.0}
+    monkeypatch.setattr(time, "clock_gettime", lambda number: now.get(number, 1.0))
+    assert clock()() == 61.0
+
+
 def test_the_larger_of_two_clocks():
     monotonic, wall = [100.0], [1e9]
-    clock = Larger(lambda: monotonic[0], lambda: wall[0])
-    begin = clock()
+    larger = Larger(lambda: monotonic[0], lambda: wall[0])
+    begin = larger()
     monotonic[0] += 1
     wall[0] += 1.2
-    assert clock() - begin == pytest.approx(1)  # noise
+    assert larger() - begin == pytest.approx(1)  # noise
     wall[0] += 60  # a suspend
-    assert clock() - begin == pytest.approx(61.2)
+    assert larger() - begin == pytest.approx(61.2)
     wall[0] -= 3600  # somebody sets it back
-    assert clock() - begin == pytest.approx(61.2)
+    assert larger() - begin == pytest.approx(61.2)
     wall[0] += 10
-    assert clock() - begin == pytest.approx(71.2)
+    assert larger() - begin == pytest.approx(71.2)
 
 
 def test_errors_by_sqlstate():
