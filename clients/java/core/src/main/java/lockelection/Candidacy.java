@@ -1,14 +1,17 @@
 package lockelection;
 
 import java.time.Duration;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
-import java.util.concurrent.ExecutionException;
+import lockelection.LockException.Status;
 
 /** A candidate that stands again and again, until it is closed. */
 public final class Candidacy implements AutoCloseable {
 	private static final long PAUSE_SECONDS = 1;
+	private static final Set<Status> LASTING = Set.of(Status.DENIED, Status.INVALID, Status.NOT_INSTALLED, Status.CANCELED);
 
 	private final LockElection locks;
 	private final String election;
@@ -32,7 +35,7 @@ public final class Candidacy implements AutoCloseable {
 	 * The end of the candidacy.
 	 *
 	 * @return completed after a close; exceptionally by an error that trying again does not mend: {@link LockException}
-	 *         with status DENIED, INVALID or NOT_INSTALLED
+	 *         with status DENIED, INVALID or NOT_INSTALLED; CANCELED if the session had been closed before
 	 */
 	public CompletableFuture<Void> ended() {
 		return ended.copy();
@@ -68,13 +71,11 @@ public final class Candidacy implements AutoCloseable {
 				try {
 					stand();
 				} catch (LockException e) {
-					if (e.status() == LockException.Status.DENIED || e.status() == LockException.Status.INVALID
-							|| e.status() == LockException.Status.NOT_INSTALLED)
+					if (LASTING.contains(e.status()))
 						throw e;
 					pause();
 				} catch (Exception e) {
-					Thread.UncaughtExceptionHandler handler = thread.getUncaughtExceptionHandler();
-					handler.uncaughtException(thread, e);
+					Session.report(e);
 					pause();
 				}
 			}

@@ -138,7 +138,9 @@ public class Hold implements AutoCloseable {
 		} catch (SQLException e) {
 			if (!"LE001".equals(e.getSQLState()))
 				throw e;
-			throw LockException.of(e);
+			LockException lost = LockException.of(e);
+			session.lost(this, lost);
+			throw lost;
 		}
 	}
 

@@ -34,10 +34,16 @@ final class Jdbc implements Wire {
 	private final String notifies;
 	private final boolean pooled;
 	private final boolean encrypted;
+	/** As the pool had them. */
+	private final boolean autoCommit;
+	private final int networkTimeout;
+	private final int prepareThreshold;
 	private long limit = -1;
 
 	private Jdbc(Connection connection, long limitMillis) throws SQLException {
 		this.connection = connection;
+		autoCommit = connection.getAutoCommit();
+		networkTimeout = connection.getNetworkTimeout();
 		connection.setAutoCommit(true);
 		postgres = connection.isWrapperFor(PGConnection.class) ? connection.unwrap(PGConnection.class) : null;
 		Object[] info = query(limitMillis, INFO).get(0);
@@ -51,6 +57,7 @@ final class Jdbc implements Wire {
 		started = (String) info[4];
 		encrypted = (Boolean) info[5];
 		pooled = postgres == null || postgres.getBackendPID() != pid;
+		prepareThreshold = postgres == null ? 0 : postgres.getPrepareThreshold();
 		// a pooler gives each statement to another backend, which does not know what was prepared
 		if (pooled && postgres != null)
 			postgres.setPrepareThreshold(0);
@@ -60,13 +67,22 @@ final class Jdbc implements Wire {
 		try {
 			return new Jdbc(connection, limitMillis);
 		} catch (SQLException | RuntimeException e) {
-			connection.abort(Runnable::run);
+			abandon(connection);
 			throw e;
 		}
 	}
 
 	static Connector connector(DataSource source) {
-		return limitMillis -> open(source.getConnection(), limitMillis);
+		return limitMillis -> open(take(source), limitMillis);
+	}
+
+	/** A pool that has none left says so without an SQLSTATE. */
+	private static Connection take(DataSource source) throws SQLException {
+		try {
+			return source.getConnection();
+		} catch (SQLException e) {
+			throw e.getSQLState() != null ? e : new SQLException(e.getMessage(), "08001", e);
+		}
 	}
 
 	static Connector connector(String url, Properties properties) {
@@ -195,6 +211,10 @@ final class Jdbc implements Wire {
 	@Override
 	public void close() {
 		try {
+			connection.setAutoCommit(autoCommit);
+			connection.setNetworkTimeout(Runnable::run, networkTimeout);
+			if (postgres != null)
+				postgres.setPrepareThreshold(prepareThreshold);
 			connection.close();
 		} catch (SQLException e) {
 			abort();
@@ -203,10 +223,20 @@ final class Jdbc implements Wire {
 
 	@Override
 	public void abort() {
+		abandon(connection);
+	}
+
+	/** A pool takes a broken connection for one in use until it is closed as well. */
+	private static void abandon(Connection connection) {
 		try {
 			connection.abort(Runnable::run);
-		} catch (SQLException e) {
+		} catch (SQLException | RuntimeException e) {
 			// it is of no use either way
+		}
+		try {
+			connection.close();
+		} catch (SQLException | RuntimeException e) {
+			// the pool has noticed
 		}
 	}
 }

@@ -23,7 +23,7 @@ final class Lease {
 
 	Lease(Duration ttl) {
 		this.ttl = ttl;
-		ttlNanos = ttl.toNanos();
+		ttlNanos = Session.nanos(ttl);
 		length = ttlNanos - Math.min(ttlNanos / 20, SECOND);
 	}
 

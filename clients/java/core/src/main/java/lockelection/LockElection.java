@@ -6,6 +6,7 @@ import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.Properties;
 import java.util.Set;
@@ -320,7 +321,8 @@ public final class LockElection implements AutoCloseable {
 	 * @return to be closed
 	 */
 	public Candidacy elect(String election, String value, Lead lead) {
-		Candidacy candidacy = new Candidacy(this, election, value, lead);
+		Candidacy candidacy = new Candidacy(this, Objects.requireNonNull(election), Objects.requireNonNull(value),
+				Objects.requireNonNull(lead));
 		candidacies.add(candidacy);
 		if (candidacy.ended().isDone())
 			candidacies.remove(candidacy);
@@ -369,7 +371,7 @@ public final class LockElection implements AutoCloseable {
 	 * @throws InterruptedException the thread was interrupted
 	 */
 	public Optional<Leader> leader(String election) throws InterruptedException {
-		List<Object[]> rows = session.run("SELECT candidate, term FROM %s.current_leader(?)", election);
+		List<Object[]> rows = session.run(Status.UNAVAILABLE, "SELECT candidate, term FROM %s.current_leader(?)", election);
 		return rows.stream().findFirst().map(row -> new Leader((String) row[0], (Long) row[1]));
 	}
 
@@ -379,9 +381,12 @@ public final class LockElection implements AutoCloseable {
 	 * @param election 1 to 255 bytes
 	 * @param listener runs in the executor; is told empty when nobody leads any more
 	 * @return to be closed
+	 * @throws LockException CANCELED: the session was closed
 	 */
 	public Observer observe(String election, Consumer<Optional<Leader>> listener) {
-		Observer observer = new Observer(election, listener, this::observe);
+		if (closed)
+			throw LockException.of(Status.CANCELED, "the session was closed");
+		Observer observer = new Observer(Objects.requireNonNull(election), Objects.requireNonNull(listener), this::observe);
 		observe(observer, true);
 		return observer;
 	}
@@ -414,8 +419,8 @@ public final class LockElection implements AutoCloseable {
 	 * @return whether the server has confirmed it in time
 	 */
 	public boolean close(Duration limit) {
-		closed = true;
 		long until = System.nanoTime() + Session.nanos(limit);
+		closed = true;
 		List<Candidacy> standing = new ArrayList<>(candidacies);
 		standing.forEach(Candidacy::stop);
 		standing.forEach(candidacy -> candidacy.await(left(until)));

@@ -105,7 +105,7 @@ public final class NamedLock implements Lock {
 		if (!local.tryLock(Session.nanos(wait), TimeUnit.NANOSECONDS))
 			return false;
 		try {
-			acquire(ttl, wait.isZero() ? wait : Duration.ofNanos(Math.max(1, until - System.nanoTime())));
+			acquire(ttl, wait.isZero() || wait.isNegative() ? Duration.ZERO : Duration.ofNanos(Math.max(1, until - System.nanoTime())));
 			return true;
 		} catch (NotAcquiredException e) {
 			return false;

@@ -52,11 +52,21 @@ public final class Observer implements AutoCloseable {
 			long change = (Long) row[0], term = (Long) row[3];
 			boolean elected = row[1].equals("elected");
 			boolean leads = elected || row[1].equals("proclaimed");
-			if (!closed && (leads ? !elected || term != told : began))
-				listener.accept(leads ? Optional.of(new Leader((String) row[2], term)) : Optional.empty());
+			boolean isNew = leads ? !elected || term != told : began;
 			told = term;
 			after = change != 0 ? change : term;
 			began = true;
+			if (isNew && !closed)
+				tell(leads ? Optional.of(new Leader((String) row[2], term)) : Optional.empty());
+		}
+	}
+
+	/** A listener that throws is told the next change all the same. */
+	private void tell(Optional<Leader> leader) {
+		try {
+			listener.accept(leader);
+		} catch (Throwable e) {
+			Session.report(e);
 		}
 	}
 

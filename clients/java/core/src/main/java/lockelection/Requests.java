@@ -99,6 +99,7 @@ final class Requests {
 		byToken.remove(hold.token, hold);
 		waits.leave(hold);
 		hold.released.complete(error);
+		session.forget(hold.lease);
 	}
 
 	void held(Hold hold) {

@@ -80,6 +80,7 @@ final class Session {
 		final String sql;
 		final Object[] arguments;
 		final CompletableFuture<List<Object[]>> answer = new CompletableFuture<>();
+		volatile boolean sent;
 
 		Operation(String sql, Object[] arguments) {
 			this.sql = sql;
@@ -144,9 +145,21 @@ final class Session {
 		}
 	}
 
-	/** Locked. Runs it in the executor when the lock is free. */
+	/** Locked. Runs it in the executor when the lock is free. What it throws is not the session's. */
 	void tell(Runnable call) {
-		told.add(call);
+		told.add(() -> {
+			try {
+				call.run();
+			} catch (Throwable e) {
+				report(e);
+			}
+		});
+	}
+
+	/** What the application's own code throws, where nobody catches it. */
+	static void report(Throwable error) {
+		Thread thread = Thread.currentThread();
+		thread.getUncaughtExceptionHandler().uncaughtException(thread, error);
 	}
 
 	/** Locked. */
@@ -264,8 +277,12 @@ final class Session {
 		}
 	}
 
-	/** Runs a statement that can be sent again. Waits at most as long as a statement may take. */
-	List<Object[]> run(String sql, Object... arguments) throws InterruptedException {
+	/**
+	 * Runs a statement that can be sent again. Waits at most as long as a statement may take.
+	 *
+	 * @param ifSent what no answer means once it was sent
+	 */
+	List<Object[]> run(Status ifSent, String sql, Object... arguments) throws InterruptedException {
 		Operation operation = new Operation(sql, arguments);
 		lock();
 		try {
@@ -280,7 +297,7 @@ final class Session {
 		} catch (ExecutionException e) {
 			throw LockException.again((LockException) e.getCause());
 		} catch (TimeoutException e) {
-			throw LockException.of(Status.UNAVAILABLE, "the server has not answered in time");
+			throw LockException.of(operation.sent ? ifSent : Status.UNAVAILABLE, "the server has not answered in time");
 		} finally {
 			operation.answer.cancel(false);
 		}
@@ -315,6 +332,9 @@ final class Session {
 		} finally {
 			unlock();
 		}
+		Thread self = Thread.currentThread();
+		if (self == worker || self == watcher)
+			return false; // by a listener, in an executor that runs it there: the worker goes on when it returns
 		worker.join(Math.max(1, TimeUnit.NANOSECONDS.toMillis(nanos(limit))));
 		if (worker.isAlive()) {
 			Wire hanging = wire;
@@ -325,6 +345,20 @@ final class Session {
 		}
 		watcher.join(1000);
 		return revocations.isEmpty();
+	}
+
+	/** The server has said that it is not held. What is left of several is given back. */
+	void lost(Hold hold, LockException why) {
+		lock();
+		try {
+			if (hold.view == Hold.View.HELD) {
+				requests.over(hold, why);
+				hold.lease.renewAt = 0;
+				wake();
+			}
+		} finally {
+			unlock();
+		}
 	}
 
 	// --- ends ---
@@ -672,16 +706,30 @@ final class Session {
 		l.renewed(sent);
 		l.id = id;
 		l.renewAt = sent.nanos - origin + jitter(l.ttlNanos / 3);
+		if (leases.get(l.ttl) != l)
+			revocations.add(l.id); // nobody waits for it any more
 		tick.signal();
+	}
+
+	/** Locked. A lease that was not granted, and that nobody asks for any more, bounds no call. */
+	void forget(Lease l) {
+		if (l.id == 0 && l != lease && requests.all(on -> on == l).isEmpty())
+			leases.remove(l.ttl, l);
 	}
 
 	/** Of a limit of time; one that is very long is as good as none. */
 	static long nanos(Duration limit) {
-		return limit.compareTo(LONGEST) > 0 ? LONGEST.toNanos() : limit.toNanos();
+		return bounded(limit).toNanos();
 	}
 
 	static String milliseconds(Duration duration) {
-		return duration.toMillis() + " ms";
+		return bounded(duration).toMillis() + " ms";
+	}
+
+	private static Duration bounded(Duration duration) {
+		if (duration.compareTo(LONGEST) > 0)
+			return LONGEST;
+		return duration.compareTo(LONGEST.negated()) < 0 ? LONGEST.negated() : duration;
 	}
 
 	/** Locked at entry and exit. An answer after the deadline is too late: then the lease has ended meanwhile. */
@@ -740,6 +788,7 @@ final class Session {
 			return false;
 		if (operation.answer.isDone())
 			return true;
+		operation.sent = true;
 		try {
 			operation.answer.complete(ask(operation.sql, operation.arguments));
 		} catch (SQLException e) {

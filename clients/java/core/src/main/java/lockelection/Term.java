@@ -1,5 +1,7 @@
 package lockelection;
 
+import lockelection.LockException.Status;
+
 /** A term of a leader. {@link #token()} is its number. */
 public final class Term extends Hold {
 	Term(Session session, Lease lease, Request request, boolean attempt) {
@@ -11,14 +13,16 @@ public final class Term extends Hold {
 	 *
 	 * @param value 1 to 4096 bytes
 	 * @throws LockLostException the term has ended
-	 * @throws LockException see its status
+	 * @throws LockException UNKNOWN: no answer, and the value may have been changed; or see its status
 	 * @throws InterruptedException the thread was interrupted; the value may have been changed
 	 */
 	public void proclaim(String value) throws InterruptedException {
 		if (!isValid())
 			throw lost();
-		Object[] row = session.run("SELECT %s.proclaim(?, ?, ?)", request.names.get(0), token, value).get(0);
+		Object[] row = session.run(Status.UNKNOWN, "SELECT %s.proclaim(?, ?, ?)", request.names.get(0), token, value).get(0);
 		if (!(Boolean) row[0])
+			session.lost(this, LockException.of(Status.LOST, "the server has ended the term"));
+		if (!isValid())
 			throw lost();
 	}
 

@@ -1,15 +1,12 @@
 package lockelection.shedlock;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.time.Duration;
 import java.time.Instant;
 import java.util.Optional;
-import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.TimeUnit;
 import lockelection.Db;
 import lockelection.Hold;
 import lockelection.LockElection;
@@ -20,7 +17,6 @@ import net.javacrumbs.shedlock.core.LockConfiguration;
 import net.javacrumbs.shedlock.core.SimpleLock;
 import net.javacrumbs.shedlock.support.LockException;
 import net.javacrumbs.shedlock.test.support.AbstractExtensibleLockProviderIntegrationTest;
-import net.javacrumbs.shedlock.test.support.FuzzTester;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -76,23 +72,6 @@ class LockElectionProviderTest extends AbstractExtensibleLockProviderIntegration
 
 	private SimpleLock locked() {
 		return getLockProvider().lock(lockConfig(LOCK_NAME1)).orElseThrow();
-	}
-
-	@Test
-	void aRestartOfTheServerLetsNoTwoIn() throws Exception {
-		FuzzTester fuzz = new FuzzTester(getLockProvider(), Duration.ofMillis(1), Duration.ofMinutes(5), 300);
-		CompletableFuture<Void> run = CompletableFuture.runAsync(() -> {
-			try {
-				fuzz.doFuzzTest();
-			} catch (Exception e) {
-				throw new IllegalStateException(e);
-			}
-		});
-		Db.until(() -> Db.sql("SELECT 1 FROM lock_election.locks WHERE name = 'shedlock lock1'") != null);
-		Db.restart();
-		assertFalse(run.isDone());
-		Db.restart();
-		run.get(100, TimeUnit.SECONDS);
 	}
 
 	@Test
