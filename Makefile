@@ -18,6 +18,8 @@
 #   make test-ha           three nodes under Patroni, and what can happen to them: an hour
 #   make reference         writes the pages of docs/reference that are made from the catalog
 #   make mutants [ONLY="name ..."]      seeds faults, each of which a test has to catch
+#   make mutants-random [N=100] [SEED=1] [WHERE=core|server|client|lockctl]      faults that a machine chooses; how many
+#                                   survive.  make mutants-coverage: records which tests reach which line, for that
 #   make unit, make sim [SEED=1] [STEPS=100000]      the core alone, no PostgreSQL needed
 #   make sim-exhaustive        every interleaving of tiny worlds: an hour
 #   make client, make lockctl, make install-client [PREFIX=/usr/local] [DESTDIR=]      the C library, needs libpq;
@@ -72,9 +74,10 @@ PG_CONFIG ?= pg_config
 
 # These goals work before PostgreSQL is installed.
 ALONE := test soak demo play reference test-versions bench bench-quick bench-scaling bench-instructions bench-lockctl \
-         bad-night mutants unit sim sim-exhaustive fuzz fuzz-sql abuse core-tests torture torture-lockctl \
-         torture-programs test-ha format format-check client install-client uninstall-client client-tests \
-         client-tests-address client-tests-thread test-clients clients lockctl man-pages deb test-packages dist
+         bad-night mutants mutants-random mutants-coverage unit sim sim-exhaustive fuzz fuzz-sql abuse core-tests \
+         torture torture-lockctl torture-programs test-ha format format-check client install-client uninstall-client \
+         client-tests client-tests-address client-tests-thread test-clients clients lockctl man-pages deb \
+         test-packages dist
 .PHONY: $(ALONE)
 
 test:
@@ -131,6 +134,12 @@ torture-lockctl:
 
 mutants:
 	@test/mutants/run.sh
+
+mutants-random:
+	@N="$(or $(N),100)" SEED="$(SEED)" WHERE="$(or $(WHERE),core)" test/mutants/random.sh
+
+mutants-coverage:
+	@test/mutants/coverage.sh
 
 fuzz-sql:
 	@TESTS=test/t/141_fuzz_sql.t FUZZ_SECONDS=$(or $(SECONDS),600) PROVE_FLAGS=-v test/run.sh

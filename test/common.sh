@@ -14,6 +14,8 @@ LE_CHILD=
 LE_CGROUP=
 LE_APT_FILES=()
 LE_MAKE=()
+LE_FAULTS_COPY=
+LE_FAULTS_MAKE=()
 LE_JOBS=$(nproc 2>/dev/null || echo 2)
 
 le_say()
@@ -294,7 +296,7 @@ le_valgrind()
 # from a copy, so that the objects of both stay valid from run to run.
 le_faults_tree()
 {
-	local copy=$LE_ROOT/build/faults log=$LE_TMP/build.log
+	local copy=${LE_FAULTS_COPY:-$LE_ROOT/build/faults} log=$LE_TMP/build.log
 	le_say "building with fault points"
 	LE_FAULTS_TREE=$LE_TMP/faults/usr/lib/postgresql/$PG_MAJOR
 	le_private_tree "$LE_TMP/faults"
@@ -303,8 +305,9 @@ le_faults_tree()
 	tar -C "$LE_ROOT" --exclude='*.o' --exclude='*.d' -cf - Makefile META.json lock_election.control sql src |
 		tar -C "$copy" -xf -
 	le_wait make -C "$copy" -s -j"$LE_JOBS" LE_FAULTS=1 PG_CONFIG="/usr/lib/postgresql/$PG_MAJOR/bin/pg_config" \
-		all >>"$log" 2>&1 &&
-		le_wait make -C "$copy" -s LE_FAULTS=1 PG_CONFIG="$LE_FAULTS_TREE/bin/pg_config" install >>"$log" 2>&1 ||
+		"${LE_FAULTS_MAKE[@]}" all >>"$log" 2>&1 &&
+		le_wait make -C "$copy" -s LE_FAULTS=1 PG_CONFIG="$LE_FAULTS_TREE/bin/pg_config" "${LE_FAULTS_MAKE[@]}" \
+			install >>"$log" 2>&1 ||
 		{ tail -n 40 "$log" >&2; le_die "the build with fault points failed"; }
 	LE_ENV+=(LE_FAULTS_TREE="$LE_FAULTS_TREE")
 }

@@ -1,0 +1,150 @@
+# Runs tests on a mutant in a tree of its own, which has the sources, already built, and a PostgreSQL.  The runners of
+# test/mutants have such a tree for each of their workers, $LE_RUN/w1 and so on.
+package LeTrial;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use LeMutants;
+use Time::HiRes qw(time);
+
+our @EXPORT = qw(build_for run_test clean_up copy_to_faults enter_tree);
+
+# --- building -----------------------------------------------------------------------------------------------------------
+
+sub make
+{
+	my $log = "$ENV{TESTDIR}/make.log";
+
+	system("make -s @_ >$log 2>&1") == 0 or die "make @_ failed:\n" . slurp($log);
+	return;
+}
+
+# The build with fault points has sources of its own.
+my $faults = 'build/faults';
+
+sub copy_to_faults
+{
+	my ($file) = @_;
+
+	spew("$faults/$file", slurp($file)) if -e "$faults/$file";
+	return;
+}
+
+# What this test needs, built from the sources as they are; $built has what this mutant has built already.
+sub build_for
+{
+	my ($test, $built) = @_;
+	my %needs = map { $_ => 1 } needs($test);
+	my @what = $test eq 'sim' ? 'build/sim'
+	  : $test =~ m{^test/unit/(\w+)\.c$} ? "build/unit/$1"
+	  : $needs{faults} ? 'faults'
+	  : ('server', $needs{lockctl} ? 'lockctl' : (), $needs{client} ? 'client-tests' : ());
+
+	foreach my $what (grep { !$built->{$_}++ } @what)
+	{
+		if ($what eq 'server')
+		{
+			make("PG_CONFIG=$ENV{LE_BUILD_PG_CONFIG}", 'all');
+			make("PG_CONFIG=$ENV{PG_CONFIG}", 'install');
+		}
+		elsif ($what eq 'faults')
+		{
+			make("-C $faults LE_FAULTS=1 PG_CONFIG=$ENV{LE_BUILD_PG_CONFIG}", 'all');
+			make("-C $faults LE_FAULTS=1 PG_CONFIG=$ENV{LE_FAULTS_TREE}/bin/pg_config", 'install');
+		}
+		else { make($what); }
+	}
+	return;
+}
+
+# --- running a test -------------------------------------------------------------------------------------------------------
+
+sub command_of
+{
+	my ($test) = @_;
+
+	return $test eq 'sim'
+	  ? (qw(build/sim --no-minimise --seed 1 --seeds 8 --steps 20000))
+	  : ('test/lib/run-one', $test);
+}
+
+# Whatever a test that was stopped has left behind.
+sub clean_up
+{
+	my ($pid) = @_;
+	my $end = time + 10;
+
+	kill('KILL', -$pid) if $pid;
+	foreach my $file (glob("$ENV{TESTDIR}/tmp_check/*/pgdata/postmaster.pid"))
+	{
+		my ($server) = eval { slurp($file) =~ /\A(\d+)/ };
+
+		next unless $server;
+		kill('QUIT', $server);
+		select(undef, undef, undef, 0.05) while kill(0, $server) && time < $end;
+	}
+	system("rm -rf $ENV{TESTDIR}/tmp_check");
+	return;
+}
+
+# (passed?, what failed first, timed out?): ends with the first failure.  A wait in the test may take $patience seconds, the
+# test $limit.
+sub run_test
+{
+	my ($test, $patience, $limit) = @_;
+	my $errors = "$ENV{TESTDIR}/stderr";
+	my ($failed, $sim, $timed_out, $rc);
+	my $pid = open(my $out, '-|') // die "fork: $!";
+
+	if ($pid == 0)
+	{
+		setpgrp;
+		open(STDERR, '>', $errors) or die "$errors: $!";
+		$ENV{PG_TEST_TIMEOUT_DEFAULT} = $patience;
+		exec(command_of($test)) or die "exec: $!";
+	}
+	local $SIG{ALRM} = sub { $timed_out = 1; kill('TERM', -$pid); };
+	alarm($limit);
+	while (my $line = <$out>)
+	{
+		$sim //= $1 if $line =~ /^(seed \d+, step \d+: .*)/;
+		next if $failed || $line !~ /^\s*not ok \d+(?: - (.*))?$/ || $line =~ /# TODO/;
+		$failed = $1 // 'a test without a name';
+		kill('TERM', -$pid);
+	}
+	close($out);
+	$rc = $?;
+	alarm(0);
+	clean_up($pid);
+	return 1 if $rc == 0 && !$failed && !$timed_out;
+
+	# it died: of an assertion, of the simulator's check, or of waiting too long
+	my $text = eval { slurp($errors) } // '';
+	$timed_out ||= !$failed && $text =~ /timed out|timeout/;
+	if (!$failed)
+	{
+		my ($assertion) = $text =~ /(invariant violated: .*|Assertion .* failed|AddressSanitizer: .*|runtime error: .*)/;
+		my ($late) = $text =~ /(timed out.*)/;
+		my ($first) = $text =~ /^(\S.*)/m;
+
+		$failed = join('; ', grep { defined } $sim, $assertion) || $late || $first || "exit code $rc";
+	}
+	return (0, $failed, $timed_out);
+}
+
+# From here on everything is done in this worker's tree.  Ports are given out for all of them.
+sub enter_tree
+{
+	my ($worker) = @_;
+
+	foreach my $name (grep { defined $ENV{$_} } qw(LE_FAULTS_TREE PATH PERL5LIB PG_CONFIG PG_REGRESS TESTDIR TESTDATADIR TESTLOGDIR TMPDIR))
+	{
+		$ENV{$name} =~ s{\Q$ENV{LE_RUN}\E/(?:w\d+/)?}{$ENV{LE_RUN}/w$worker/}g;
+	}
+	chdir("$ENV{LE_RUN}/w$worker/src") or die "chdir: $!";
+	return;
+}
+
+1;

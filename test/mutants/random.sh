@@ -1,0 +1,48 @@
+#!/bin/bash
+# Seeds faults that a machine chooses (LeMutate.pm has the operators), one at a time, into a copy of the sources, and
+# runs the tests that could notice: for the core its unit tests and the simulator; for the rest the test files that
+# have reached the line (coverage.sh has recorded that), the quickest first, until one fails.
+#   WHERE        core, server, client or lockctl
+#   N, SEED      so many mutants that count, by that seed: the same for the same sources
+#   JOBS         so many at a time
+#   AGAIN=1      tries those that have survived once more, for instance on new tests
+#   REPORT=1     tries none, and prints the report of what is known
+#   MOST         of the seconds of tests, as they were recorded, that one mutant is tried on; default: 900
+#   PG_MAJOR     as for test/run.sh
+# build/mutants-random has for each WHERE and seed what is known (.state), so that a run that was stopped goes on, and
+# the report (.report).
+set -eu
+cd "$(dirname "$0")/../.."
+export WHERE=${WHERE:-core} SEED=${SEED:-1} N=${N:-100} LE_JOBS=${JOBS:-2}
+case $WHERE in
+	core | server | client | lockctl) ;;
+	*) echo "WHERE is core, server, client or lockctl" >&2; exit 1 ;;
+esac
+out=$PWD/build/mutants-random
+mkdir -p "$out"
+exec 8>"$out/$WHERE.lock"
+flock -n 8 || { echo "$out: mutants of $WHERE are being tried" >&2; exit 1; }
+exec 7>>"$out/$WHERE-$SEED.state" 6>"$out/$WHERE-$SEED.report"
+
+export LE_STATE=$out/$WHERE-$SEED.state LE_STATE_FD=7 LE_OUT=build/cache/mutants-core
+if [ "$WHERE" = core ] || [ -n "${REPORT:-}" ]; then
+	perl -Itest/lib test/mutants/random.pl | tee /dev/fd/6
+	exit "${PIPESTATUS[0]}"
+fi
+
+[ -e build/mutants-coverage/src ] || test/mutants/coverage.sh
+jobs=$LE_JOBS
+. test/common.sh
+. test/mutants/trees.sh
+le_prepare core-tests torture-programs lockctl client-tests
+le_test_env
+le_faults_tree
+# one more, without mutants, for what seems to take too long
+mutants_trees $((jobs + 1))
+# the account may not be able to read the checkout
+cp "$LE_STATE" "$LE_TMP/state"
+LE_ENV+=(LE_BUDGET=0.2 LE_CLIENT_KINDS=plain LE_BUILD_PG_CONFIG="/usr/lib/postgresql/$PG_MAJOR/bin/pg_config"
+	LE_JOBS="$jobs" LE_STATE="$LE_TMP/state")
+rc=0
+le_run perl test/mutants/random.pl > >(tee /dev/fd/6) || rc=$?
+exit $rc

@@ -1,0 +1,20 @@
+# For run.sh and random.sh: a tree for each of the runner's workers, $LE_TMP/w1 and so on, with the sources, what has
+# been built as the beginning of each mutant's build, and a PostgreSQL, or two, for the account to install into.  The
+# tests build in the first tree as well.
+
+# mutants_trees N      after le_prepare and, where a test needs the build with fault points, le_faults_tree
+mutants_trees()
+{
+	local i bin
+	tar -C "$LE_ROOT" --exclude=build/cache -cf - build src | tar -C "$LE_TMP/src" -xf -
+	[ "$(id -u)" != 0 ] || chown -R -P nobody:nogroup "$LE_TMP/src"
+	for ((i = 1; i <= $1; i++)); do
+		mkdir "$LE_TMP/w$i" "$LE_TMP/w$i/work"
+		cp -a "$LE_TMP/usr" "$LE_TMP/src" ${LE_FAULTS_TREE:+"$LE_TMP/faults"} "$LE_TMP/w$i"
+		[ "$(id -u)" = 0 ] || continue
+		chown -R -P nobody:nogroup "$LE_TMP/w$i/src" "$LE_TMP/w$i/work"
+		for bin in "$LE_TMP/w$i${LE_BIN#"$LE_TMP"}" ${LE_FAULTS_TREE:+"$LE_TMP/w$i${LE_FAULTS_TREE#"$LE_TMP"}/bin"}; do
+			chown -R -P nobody:nogroup "$("$bin/pg_config" --pkglibdir)" "$("$bin/pg_config" --sharedir)/extension"
+		done
+	done
+}

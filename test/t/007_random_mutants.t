@@ -1,0 +1,147 @@
+# The machine's mutants: each operator at its place in a small file, never in comments, texts, assertions, messages to a log;
+# the same seed draws the same; what does not compile, or changes nothing, does not count.
+# Promises: -
+use strict;
+use warnings;
+use File::Temp qw(tempdir);
+use LeCoverage;
+use LeMutants;
+use LeMutate;
+use LeObjects;
+use Test::More;
+
+my $file = 'src/core/sample.c';
+my $text = <<'C';
+#include <stdint.h>
+#define LIMIT(a) ((a) + 1)
+#define Assert(a) ((void) 0)
+int	tell(const char *text, int n, int m, long l);
+int	seen, *where;
+
+/* A comment: a < b && c == 1. */
+static int
+first(int a, int b)
+{
+	int c;
+	int list[3];
+
+	Assert(a < b);
+	if (a < b && !seen) /* or a + b */
+		tell("a < b && 7", a, b, 1L);
+	c = a + b;
+	seen |= 2;
+	elog(LOG, "%d", c + 1);
+	return c;
+}
+
+static void
+second(void)
+{
+	static const struct
+	{
+		int one, two;
+	} options[] = {
+		{1, 2},
+	};
+
+	for (int i = 0; i < 3; i++)
+		*where += options[0].one;
+	while (first(seen, 4) != 0)
+		break;
+	ereport(ERROR, (errmsg("no %d", 1 + 2)));
+}
+C
+
+# What each site makes of its line, as "operator: new text".
+my @sites = sites($file, $text);
+my %made;
+foreach my $site (@sites)
+{
+	my ($line) = site_diff($site, $text) =~ /^ +\+\s*(.*)$/m;
+
+	push @{ $made{ $site->{line} } }, "$site->{operator}: $line";
+}
+sub line_of { my ($part) = @_; return 1 + (substr($text, 0, index($text, $part)) =~ tr/\n//); }
+sub is_made
+{
+	my ($part, $name, @expected) = @_;
+
+	is_deeply([ sort @{ $made{ line_of($part) } // [] } ], [ sort @expected ], $name);
+	return;
+}
+
+is_made('if (a < b', 'a condition',
+	'condition: if (!(a < b && !seen)) /* or a + b */', 'logical: if (a < b || !seen) /* or a + b */',
+	'logical: if (a < b && seen) /* or a + b */', 'relational: if (a <= b && !seen) /* or a + b */',
+	'relational: if (a >= b && !seen) /* or a + b */', 'return: return (int){0}; if (a < b && !seen) /* or a + b */');
+is_made('tell("a < b', 'a call: its text stays', 'statement: ;', 'constant: tell("a < b && 7", a, b, 2L);',
+	'constant: tell("a < b && 7", a, b, 0L);', 'swap: tell(a, "a < b && 7", b, 1L);', 'swap: tell("a < b && 7", b, a, 1L);',
+	'swap: tell("a < b && 7", a, 1L, b);');
+is_made('c = a + b;', 'arithmetic', 'arithmetic: c = a - b;', 'statement: ;', 'return: return (int){0}; c = a + b;');
+is_made('seen |= 2', 'a flag', 'flag: ;', 'constant: seen |= 3;', 'constant: seen |= 1;', 'return: return (int){0}; seen |= 2;');
+is_made('*where += ', 'an assignment', 'statement: ;', 'arithmetic: *where -= options[0].one;');
+is_made('for (int', 'a loop', 'constant: for (int i = 1; i < 3; i++)', 'constant: for (int i = -1; i < 3; i++)',
+	'constant: for (int i = 0; i < 4; i++)', 'constant: for (int i = 0; i < 2; i++)', 'relational: for (int i = 0; i <= 3; i++)',
+	'relational: for (int i = 0; i >= 3; i++)', 'arithmetic: for (int i = 0; i < 3; i--)',
+	'return: return; for (int i = 0; i < 3; i++)');
+is_made('while (first', 'a call\'s value', 'call: while (0 != 0)', 'condition: while (!(first(seen, 4) != 0))',
+	'constant: while (first(seen, 5) != 0)', 'constant: while (first(seen, 3) != 0)', 'constant: while (first(seen, 4) != 1)',
+	'constant: while (first(seen, 4) != -1)', 'relational: while (first(seen, 4) == 0)', 'return: return; while (first(seen, 4) != 0)',
+	'swap: while (first(4, seen) != 0)');
+is_made('break;', 'a break', 'statement: ;');
+is_made('ereport(ERROR', 'an error that is not raised, and nothing of its text', 'statement: ;');
+is_made($_, "nothing in $_") foreach 'A comment', '#define LIMIT', 'int c;', 'int list', 'Assert(a < b)', 'elog(LOG', 'int one, two';
+
+# Line numbers stay.
+is((mutated($_, $text) =~ tr/\n//), ($text =~ tr/\n//), "lines of $_->{operator}") foreach @sites[ 0 .. 20 ];
+
+# The order is the seed's, and ends when all have been drawn.
+sub drawn
+{
+	my ($seed) = @_;
+	my $next = draw_sites($seed, sites($file, $text));
+	my @keys;
+
+	while (my $site = $next->()) { push @keys, "$site->{pos} $site->{operator} $site->{new}"; }
+	return @keys;
+}
+is_deeply([ drawn(1) ], [ drawn(1) ], 'the same seed, the same mutants');
+isnt("@{[ drawn(1) ]}", "@{[ drawn(2) ]}", 'another seed, others');
+is(scalar(drawn(1)), scalar(@sites), 'each once');
+my %first;
+$first{ draw_sites($_, @sites)->()->{function} }++ foreach 1 .. 200;
+cmp_ok($first{$_}, '>', 60, "each function is as likely: $_ $first{$_} of 200") foreach qw(first second);
+
+# A key is the change's, not the line number's.
+my ($site) = grep { $_->{operator} eq 'arithmetic' } @sites;
+my ($moved) = grep { $_->{operator} eq 'arithmetic' } sites($file, "\n\n$text");
+is(site_key($site, $text), site_key($moved, "\n\n$text"), 'a mutant keeps its key where lines above it have come');
+is_deeply([ sites('src/core/check.c', $text) ], [], 'the checker of invariants is none of these');
+
+# By the compiler.
+my $program = <<'C';
+int	g(int a, int b);
+int	h(int a, const char *b);
+unsigned	u;
+int
+f(int a, int b)
+{
+	unsigned c = u;
+
+	g(a, b);
+	h(a, "text");
+	if (c > 0)
+		return a + b;
+	c = 1;
+	return 0;
+}
+C
+my $objects = new_objects(tempdir(CLEANUP => 1));
+my %verdicts;
+foreach my $s (sites($file, $program)) { push @{ $verdicts{"$s->{line} $s->{operator}"} }, (verdict($objects, $s, $program))[0]; }
+is_deeply($verdicts{'9 swap'}, ['counts'], 'arguments of one type are swapped');
+is_deeply($verdicts{'10 swap'}, ['not compiled'], 'those of two types are not');
+is_deeply($verdicts{'11 relational'}, [ 'counts', 'counts' ], 'other comparisons');
+is_deeply($verdicts{'13 statement'}, ['equivalent'], 'a value that nobody reads is left out: the same object');
+is_deeply($verdicts{'12 arithmetic'}, ['counts'], 'a difference instead of a sum');
+done_testing();
