@@ -2,8 +2,8 @@
 # Builds the server, liblockelection and the clients' environments, and tests the clients; installs what is missing,
 # leaves nothing behind but build/.
 #
-#   PARTS="conformance python go java node"    the conformance suite, and the clients' own tests; "mutants": are faults
-#                                   noticed that are seeded into a client?
+#   PARTS="conformance python go java node kubernetes"    the conformance suite, the clients' own tests, and the pods of
+#                                   examples/kubernetes; "mutants": are faults noticed that are seeded into a client?
 #   CLIENTS="c python go java node"    whom the conformance suite tests, and the mutants are of
 #   SCENARIOS="cut or each"         which scenarios, as pytest's -k
 #   SEEDS="1 2"                     of the random runs; default: one new seed
@@ -14,7 +14,7 @@
 # place is in PGHOST, PGPORT, PGUSER and PGDATABASE; max_connections is 200.  They may install Python packages of the
 # requirements files, Go modules of the go.mod files, and what Maven needs for clients/java, without a network.
 set -eu
-PARTS=${PARTS:-conformance python go java node}
+PARTS=${PARTS:-conformance python go java node kubernetes}
 CLIENTS=${CLIENTS:-c python go java node}
 # Go's modules ask for it.
 GO_NEEDS=1.25
@@ -62,7 +62,7 @@ if [ -n "${LE_RUN:-}" ]; then
 	if has "$PARTS" mutants; then
 		part mutants pytest -p no:cacheprovider -p no:asyncio -q -ra ${PYTEST_FLAGS:-} clients/conformance/mutants.py
 	fi
-	if has "$PARTS" python || has "$PARTS" go || has "$PARTS" java || has "$PARTS" node; then
+	if [[ $PARTS =~ python|go|java|node|kubernetes ]]; then
 		. test/lib/server.sh
 		server_start clients "
 			listen_addresses = '127.0.0.1'
@@ -89,6 +89,13 @@ if [ -n "${LE_RUN:-}" ]; then
 	if has "$PARTS" node && [ -n "${LE_NODE:-}" ]; then
 		part node npm test --silent --prefix clients/node
 	fi
+	if has "$PARTS" kubernetes; then
+		if unshare --user --map-root-user --net --mount --pid --fork --mount-proc true 2>/dev/null; then
+			part kubernetes pytest -p no:cacheprovider -p no:asyncio -q -ra ${PYTEST_FLAGS:-} test/kubernetes
+		else
+			echo "== kubernetes: skipped, this account may not make namespaces" >&2
+		fi
+	fi
 	[ ${#failed[@]} = 0 ] || { echo "== failed: ${failed[*]}" >&2; exit 1; }
 	exit 0
 fi
@@ -102,7 +109,7 @@ cache=$LE_ROOT/build/cache
 # Wheels of all that the requirements files name, kept in build/cache while the files stay the same.
 python_packages()
 {
-	local python=${PYTHON:-/usr/bin/python3} files=(clients/conformance/requirements.txt) stamp
+	local python=${PYTHON:-/usr/bin/python3} files=(clients/conformance/requirements.txt test/kubernetes/requirements.txt) stamp
 	[ ! -f clients/python/tests/requirements.txt ] || files+=(clients/python/tests/requirements.txt)
 	le_extra_packages python3-venv
 	"$python" -m venv "$LE_TMP/venv" >"$LE_TMP/pip.log" 2>&1 || { tail "$LE_TMP/pip.log" >&2; le_die "no python3-venv"; }
@@ -224,10 +231,13 @@ node_packages()
 	LE_ENV+=(LE_NODE=1 npm_config_cache="$LE_TMP/home/npm" npm_config_offline=true npm_config_update_notifier=false)
 }
 
-le_prepare client
+goals=(client)
+! has "$PARTS" kubernetes || goals+=(lockctl)
+le_prepare "${goals[@]}"
+! has "$PARTS" kubernetes || le_extra_packages python3-psycopg iproute2
 le_extra_packages libjansson-dev pgbouncer
 python_packages
-LE_ENV+=(PATH="$LE_TMP/venv/bin:$LE_BIN:$PATH:/usr/sbin")
+LE_ENV+=(PATH="$LE_TMP/venv/bin:$LE_BIN:$PATH:/usr/sbin" LE_BIN="$LE_BIN")
 if has "$PARTS" go || has "$CLIENTS" go || has "$PARTS" conformance; then go_packages; fi
 suite=
 if has "$PARTS" conformance || has "$PARTS" mutants; then suite=1; fi
