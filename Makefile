@@ -16,7 +16,8 @@
 #   make torture [DURATION=60]     clients, faults and a checker of what the clients have seen
 #   make torture-lockctl [DURATION=60]      the same with commands that lockctl runs
 #   make test-ha           three nodes under Patroni, and what can happen to them: an hour
-#   make reference         writes the pages of docs/reference that are made from the catalog
+#   make reference         writes the pages of docs/reference that are made from the catalog; make client-table: the one
+#                          that is made from clients/conformance/recorded.json
 #   make mutants [ONLY="name ..."]      seeds faults, each of which a test has to catch
 #   make mutants-random [N=100] [SEED=1] [WHERE=core|server|client|lockctl]      faults that a machine chooses; how many
 #                                   survive.  make mutants-coverage: records which tests reach which line, for that
@@ -73,11 +74,11 @@ PG_CONFIG ?= pg_config
 .DEFAULT_GOAL := all
 
 # These goals work before PostgreSQL is installed.
-ALONE := test soak demo play reference test-versions bench bench-quick bench-scaling bench-instructions bench-lockctl \
-         bad-night mutants mutants-random mutants-coverage unit sim sim-exhaustive fuzz fuzz-sql abuse core-tests \
-         torture torture-lockctl torture-programs test-ha format format-check client install-client uninstall-client \
-         client-tests client-tests-address client-tests-thread test-clients clients lockctl man-pages deb \
-         test-packages dist
+ALONE := test soak demo play reference client-table test-versions bench bench-quick bench-scaling bench-instructions \
+         bench-lockctl bad-night mutants mutants-random mutants-coverage unit sim sim-exhaustive fuzz fuzz-sql abuse \
+         core-tests torture torture-lockctl torture-programs test-ha format format-check client install-client \
+         uninstall-client client-tests client-tests-address client-tests-thread test-clients clients lockctl \
+         man-pages deb test-packages dist
 .PHONY: $(ALONE)
 
 test:
@@ -94,6 +95,11 @@ play:
 
 reference:
 	@test/reference.sh
+
+client-table:
+	@mkdir -p build
+	@clients/conformance/table.py >build/clients.md
+	@mv build/clients.md docs/reference/clients.md
 
 test-versions:
 	@test/versions.sh

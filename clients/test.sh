@@ -7,6 +7,8 @@
 #   CLIENTS="c python go java node"    whom the conformance suite tests, and the mutants are of
 #   SCENARIOS="cut or each"         which scenarios, as pytest's -k
 #   SEEDS="1 2"                     of the random runs; default: one new seed
+#   RECORD=1                        clients/conformance/recorded.json is written anew, from which "make client-table" makes
+#                                   docs/reference/clients.md: those clients that have passed all that they support
 #   PYTEST_FLAGS, GO_FLAGS, MAVEN_FLAGS     for pytest, go test and mvn, such as -v, or -Dtest=LocksTest
 #   PG_MAJOR                        PostgreSQL's major version; default: the distribution's
 #
@@ -243,7 +245,7 @@ suite=
 if has "$PARTS" conformance || has "$PARTS" mutants; then suite=1; fi
 if has "$PARTS" java || { [ -n "$suite" ] && has "$CLIENTS" java; }; then java_packages; fi
 if has "$PARTS" node || { [ -n "$suite" ] && has "$CLIENTS" node; }; then node_packages; fi
-LE_ENV+=(PARTS="$PARTS" CLIENTS="$CLIENTS" SCENARIOS="${SCENARIOS:-}" SEEDS="${SEEDS:-}"
+LE_ENV+=(PARTS="$PARTS" CLIENTS="$CLIENTS" SCENARIOS="${SCENARIOS:-}" SEEDS="${SEEDS:-}" RECORD="${RECORD:-}"
 	PYTEST_FLAGS="${PYTEST_FLAGS:-}" GO_FLAGS="${GO_FLAGS:-}" MAVEN_FLAGS="${MAVEN_FLAGS:-}" TMPDIR="$LE_TMP/work")
 rc=0
 le_run clients/test.sh || rc=$?
@@ -253,5 +255,9 @@ for file in "$LE_TMP"/src/build/conformance/{results.json,*.log}; do
 	cp "$file" "$LE_ROOT/build/conformance/"
 	le_say "written: build/conformance/${file##*/}"
 done
+if [ -n "${RECORD:-}" ] && [ -e "$LE_TMP/src/build/conformance/recorded.json" ]; then
+	cp "$LE_TMP/src/build/conformance/recorded.json" "$LE_ROOT/clients/conformance/recorded.json"
+	le_say "written: clients/conformance/recorded.json"
+fi
 keep_compiled
 exit $rc

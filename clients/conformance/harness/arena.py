@@ -13,7 +13,7 @@ from pathlib import Path
 from .agent import Failure, Violation
 from .scenario import TTL, Scenario, needs_of
 from .server import Template, find_pooler, run
-from . import language
+from . import language, record
 
 HERE = Path(__file__).resolve().parent.parent
 ROOT = HERE.parent.parent
@@ -190,8 +190,16 @@ class Arena:
         path.write_text(text, encoding="utf-8")
         return path.relative_to(ROOT)
 
+    def write_record(self):
+        """Writes the recorded run anew, with the clients that have passed all they can."""
+        old = json.loads((HERE / "recorded.json").read_text(encoding="utf-8")) if (HERE / "recorded.json").exists() else {}
+        postgresql = self.do(self.shared.sql("SELECT split_part(current_setting('server_version'), ' ', 1)"))
+        self.save("recorded.json", record.text_of(record.merge(old, self.results, read_scenarios(), postgresql)))
+
     def close(self):
         self.save("results.json", json.dumps(self.results, indent=1) + "\n")
+        if os.environ.get("RECORD"):
+            self.write_record()
         self.loop.call_soon_threadsafe(self.watcher.cancel)
         self.do(self.shared.end())
         self.loop.call_soon_threadsafe(self.loop.stop)

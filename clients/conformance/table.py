@@ -1,0 +1,111 @@
+#!/usr/bin/python3
+"""Prints docs/reference/clients.md: what each client can do, as a recorded run of the suite has shown it.
+
+table.py [DIRECTORY]        default: the root of the repository.  Exit 1, and lines on stderr: something is not shown.
+"""
+
+import json
+import sys
+import tomllib
+from pathlib import Path
+
+CLIENTS = {"c": "C", "go": "Go", "java": "Java", "node": "Node.js", "python": "Python"}
+OTHERS = {"lockctl": "lockctl", "sql": "SQL"}
+
+HEAD = """# What each client can do
+
+`make client-table` makes this page from a recorded run of the [conformance suite](../design/testing.md) and from the
+names of tests. *yes*: the client has passed all scenarios behind it that the run had; *no*: it does not support them.
+*SQL* is a program that calls the functions itself. A dash: there is no such thing, or no test shows it. lockctl is
+built on the library in C.
+"""
+MIDDLE = """
+## What shows it
+
+The scenarios are in `clients/conformance/scenarios`; `make test-clients PARTS=conformance` runs them.
+"""
+
+
+class Suite:
+    """What the files say."""
+
+    def __init__(self, root):
+        here = root / "clients/conformance"
+        self.root = root
+        self.features = tomllib.loads((here / "features.toml").read_text(encoding="utf-8"))
+        self.record = json.loads((here / "recorded.json").read_text(encoding="utf-8"))
+        self.scenarios = [name for path in sorted((here / "scenarios").glob("*.toml"))
+                          for name in tomllib.loads(path.read_text(encoding="utf-8"))]
+
+    def tags(self, client):
+        """A client, in each of its modes."""
+        return [tag for tag in sorted(self.record["runs"]) if tag.partition("-")[0] == client]
+
+    def results(self, feature, client):
+        return [self.record["scenarios"].get(name, {}).get(tag)
+                for name in feature["scenarios"] for tag in self.tags(client)]
+
+    def cell(self, feature, column):
+        if column in OTHERS:
+            return "yes" if column in feature else "-"
+        results = {result for result in self.results(feature, column) if result}
+        return {frozenset(): "-", frozenset(["passed"]): "yes", frozenset(["not supported"]): "no"}.get(
+            frozenset(results), "in part")
+
+    def problems(self):
+        """What is missing, or claimed and not shown."""
+        shown = {name for feature in self.features.values() for name in feature["scenarios"]}
+        yield from (f"scenario {name} has no row in features.toml" for name in self.scenarios if name not in shown)
+        yield from (f"features.toml: there is no scenario {name}" for name in sorted(shown - set(self.scenarios)))
+        for client in CLIENTS:
+            if not self.tags(client):
+                yield f"recorded.json has no run of {client}"
+        for name, entry in self.record["scenarios"].items():
+            yield from (f"recorded.json: {tag} has {result} {name}" for tag, result in entry.items()
+                        if result not in ("passed", "not supported"))
+        for name, feature in self.features.items():
+            if set(feature) - {"words", "scenarios", *OTHERS}:
+                yield f"features.toml, {name}: what is {sorted(set(feature) - {'words', 'scenarios', *OTHERS})}?"
+            for column in set(feature) & set(OTHERS):
+                if not feature[column].startswith("test/t/") or not (self.root / feature[column]).is_file():
+                    yield f"features.toml, {name}, {column}: there is no test {feature[column]}"
+            if not any(self.cell(feature, client) == "yes" for client in CLIENTS):
+                yield f"features.toml, {name}: no client has passed its scenarios"
+
+    def table(self, titles, lines):
+        yield "| " + " | ".join(titles) + " |"
+        yield "|---" * len(titles) + "|"
+        for line in lines:
+            yield "| " + " | ".join(line) + " |"
+
+    def page(self):
+        columns = {**CLIENTS, **OTHERS}
+        yield HEAD
+        yield from self.table(["", *columns.values()], (
+            [feature["words"], *(self.cell(feature, column) for column in columns)] for feature in self.features.values()))
+        yield "\nThe run:\n"
+        yield from self.table(["client", "version", "PostgreSQL", "day", "scenarios passed", "not supported"], (
+            [f"{CLIENTS[client]}{tag[len(client):].replace('-', ', ')}", run["version"], run["postgresql"], run["date"],
+             f"{results.count('passed')} of {len(self.scenarios)}", str(results.count("not supported"))]
+            for client in CLIENTS for tag in self.tags(client)
+            for run in [self.record["runs"][tag]]
+            for results in [[self.record["scenarios"].get(name, {}).get(tag) for name in self.scenarios]]))
+        yield MIDDLE
+        yield from self.table(["", "scenarios", *OTHERS.values()], (
+            [feature["words"], ", ".join(feature["scenarios"]),
+             *(f"`{feature[column].rpartition('/')[2]}`" if column in feature else "-" for column in OTHERS)]
+            for feature in self.features.values()))
+
+
+def main():
+    suite = Suite(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[2])
+    problems = list(suite.problems())
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    if problems:
+        sys.exit(1)
+    print("\n".join(suite.page()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+# The page on clients is what its generator makes of the recorded run; and the generator finds a scenario without a row, a
+# feature that nothing shows, and a test that is not there.
+# Promises: -
+# Needs: python3
+use strict;
+use warnings;
+use Cwd;
+use File::Path qw(make_path);
+use JSON::PP;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+plan skip_all => 'Python 3.11 is needed' if system('python3 -c "import tomllib" 2>/dev/null');
+
+my $here = 'clients/conformance';
+my $suite = getcwd() . "/$here";
+
+my ($page, $problems) = run_command([ 'python3', "$here/table.py" ]);
+is($problems, '', 'all that features.toml claims is shown');
+is(slurp_file('docs/reference/clients.md'), "$page\n", 'docs/reference/clients.md: `make client-table` writes it');
+
+my @wrong = (
+	[ 'a scenario without a row', 'scenarios/more.toml', sub { "[more]\n" }, 'scenario more has no row in features.toml' ],
+	[ 'a row of a scenario that is not there', 'features.toml', sub { $_[0] =~ s/"grant", /"grant", "gone", /r }, 'features.toml: there is no scenario gone' ],
+	[ 'a test that is not there', 'features.toml', sub { $_[0] =~ s/010_waits/010_gone/r }, 'features.toml, lock, sql: there is no test test/t/010_gone.t' ],
+	[ 'a word that is wrong', 'features.toml', sub { $_[0] =~ s/^lockctl =/lockclt =/mr }, q{features.toml, lock: what is ['lockclt']?} ],
+	[ 'a client without a run', 'recorded.json', sub { $_[0] =~ s/^ +"go": .*\n//mr }, 'recorded.json has no run of go' ],
+	[ 'a feature that no client has passed', 'recorded.json', sub { $_[0] =~ s/^( +"fork": .*)/$1 =~ s{"passed"}{"not supported"}gr/emr }, 'features.toml, fork: no client has passed its scenarios' ],
+	[ 'a scenario that was failed', 'recorded.json', sub { $_[0] =~ s/^( +"fork": .*)"passed"/$1"failed"/mr }, 'recorded.json: python-sync has failed fork' ],
+);
+
+foreach my $case (@wrong)
+{
+	my ($name, $file, $change, $problem) = @$case;
+	my $dir = PostgreSQL::Test::Utils::tempdir();
+
+	make_path("$dir/$here");
+	symlink(getcwd() . '/test', "$dir/test") or die $!;
+	system_or_bail('cp', '-r', "$suite/$_", "$dir/$here") foreach qw(features.toml recorded.json scenarios);
+	my $old = -e "$dir/$here/$file" ? slurp_file("$dir/$here/$file") : '';
+	my $new = $change->($old);
+	isnt($new, $old, "$name: is made");
+	unlink "$dir/$here/$file";
+	append_to_file("$dir/$here/$file", $new);
+	my ($out, $err) = run_command([ 'python3', "$here/table.py", $dir ]);
+	is($err, $problem, "$name is found");
+	is($out, '', 'and no page is printed');
+}
+
+# What the table says of a client is what the record says, and of another record it says something else.
+my $record = decode_json(slurp_file("$here/recorded.json"));
+foreach my $case ([ fork => 'A forked child' ], [ grant => 'A lock has one holder' ])
+{
+	my ($scenario, $words) = @$case;
+	my ($row) = $page =~ /^\| \Q$words\E.*?\| ((?:yes|no|in part|-) .*) \|$/m;
+	my @cells = split(/ \| /, $row);
+
+	foreach my $client (qw(c go java node))
+	{
+		is(shift @cells, $record->{scenarios}{$scenario}{$client} eq 'passed' ? 'yes' : 'no', "$scenario, $client");
+	}
+}
+
+# A record is made of complete runs: a client that has failed, or has not run all, keeps what it had.
+my $merge = <<'PYTHON';
+import sys
+sys.path.insert(0, "clients/conformance/harness")
+import record
+def run(client, **results):
+    return [{"client": client, "mode": None, "version": "2", "scenario": s, "result": r} for s, r in results.items()]
+old = record.merge({}, run("c", a="passed", b="passed") + run("go", a="passed", b="not supported"), ["a", "b"], "15.1", "old")
+new = record.merge(old, run("c", a="passed", b="failed") + run("go", a="passed", b="passed") + run("java", a="passed"),
+                   ["a", "b"], "15.2", "new")
+print({tag: run["date"] for tag, run in new["runs"].items()}, new["scenarios"])
+PYTHON
+my ($merged, $error) = run_command([ 'python3', '-c', $merge ]);
+is($error, '', 'records are merged');
+is($merged,
+	"{'c': 'old', 'go': 'new'} {'a': {'c': 'passed', 'go': 'passed'}, 'b': {'c': 'passed', 'go': 'passed'}}",
+	'client by client, and only what is complete');
+
+done_testing();
