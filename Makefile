@@ -35,6 +35,7 @@
 #   make clients [CLIENTS="python go java node"]      the packages of the clients, into build/clients
 #   make test-clients [PARTS="conformance python go java node"] [CLIENTS="c python go java node"]
 #                                   the clients, all by the same scenarios; and each client's own tests
+#   make site, make test-site      the documents as a site, in build/site; and what a browser shows of it
 #   make abuse [SECONDS=600]       a hostile role with all attacks at once, and what the others notice of it
 
 EXTENSION  = lock_election
@@ -74,11 +75,11 @@ PG_CONFIG ?= pg_config
 .DEFAULT_GOAL := all
 
 # These goals work before PostgreSQL is installed.
-ALONE := test soak demo play reference client-table test-versions bench bench-quick bench-scaling bench-instructions \
-         bench-lockctl bad-night mutants mutants-random mutants-coverage unit sim sim-exhaustive fuzz fuzz-sql abuse \
-         core-tests torture torture-lockctl torture-programs test-ha format format-check client install-client \
-         uninstall-client client-tests client-tests-address client-tests-thread test-clients clients lockctl \
-         man-pages deb test-packages dist
+ALONE := test soak demo play reference client-table test-versions bench bench-quick bench-scaling \
+         bench-instructions bench-lockctl bad-night mutants mutants-random mutants-coverage unit sim \
+         sim-exhaustive fuzz fuzz-sql abuse core-tests torture torture-lockctl torture-programs test-ha format \
+         format-check client install-client uninstall-client client-tests client-tests-address client-tests-thread \
+         test-clients clients lockctl man-pages deb test-packages dist site test-site
 .PHONY: $(ALONE)
 
 test:
@@ -100,6 +101,12 @@ client-table:
 	@mkdir -p build
 	@clients/conformance/table.py >build/clients.md
 	@mv build/clients.md docs/reference/clients.md
+
+site:
+	@docs/site/build.sh
+
+test-site:
+	@docs/site/build.sh test
 
 test-versions:
 	@test/versions.sh

@@ -1,5 +1,6 @@
 # gnuplot -e "data='FILE'; out='FILE'; what='SCENARIO'" bad-night.gp: a plot of what bad-night.pl has recorded.
-set terminal svg size 800,560 dynamic background '#ffffff' font 'sans-serif,13' noenhanced
+load system("dirname '".ARG0."'").'/style.gp'
+set terminal svg size 800,960 dynamic background '#ffffff' font 'sans-serif,24' noenhanced
 set output out
 set datafile separator '\t'
 set multiplot layout 2,1

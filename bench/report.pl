@@ -198,16 +198,20 @@ sub write_file
 	close($out);
 }
 
-# A block for each system, with its name as title: clients, median, min, max of KEY.
+# A block for each system, with its name as title: clients, median, min, max of KEY.  Fewer than three numbers of clients are
+# no line: such a system is in the tables alone.
 sub plot_by_clients
 {
 	my ($workload, $key, $name) = @_;
 	my $text = '';
 	for my $system (sort { by_system($a, $b) } uniq(map { (split(/\|/))[1] } grep { /^\Q$workload\E\|/ } @order))
 	{
+		my @clients = sort { $a <=> $b } map { (split(/\|/))[2] } grep { /^\Q$workload|$system\E\|/ } @order;
+
+		next if @clients < 3;
 		$text .= "\n\n" if $text ne '';
 		$text .= "\"$system\"\n";
-		for my $clients (sort { $a <=> $b } map { (split(/\|/))[2] } grep { /^\Q$workload|$system\E\|/ } @order)
+		for my $clients (@clients)
 		{
 			my @v = figures($workload, $system, $clients, $key);
 			$text .= join(' ', $clients, median(@v), min(@v), max(@v)) . "\n";

@@ -298,15 +298,14 @@ plot()
 		"$results/medians" >"$dir/plot"
 	[ -s "$dir/plot" ] || return 0
 	gnuplot <<-PLOT
-		set terminal svg size 800,480 dynamic background '#ffffff' font 'sans-serif,13' noenhanced
+		load 'bench/style.gp'
 		set output '$results/scaling-$name.svg'
-		set grid ytics lc rgb '#dddddd'
-		set key below
 		set xlabel '$xlabel'
 		set ylabel '$ylabel'
 		set yrange [0:*]
 		$scale
-		plot for [i = 0 : $(grep -c '^"' "$dir/plot") - 1] '$dir/plot' index i using 1:2:3:4 with yerrorlines lw 2 title columnheader(1)
+		plot for [i = 0 : $(grep -c '^"' "$dir/plot") - 1] '$dir/plot' index i using 1:2:3:4 with yerrorlines \\
+			lw 3 lc rgb colour_of('', i) title columnheader(1)
 	PLOT
 }
 
