@@ -78,10 +78,11 @@ class Trial:
                 run.result()
             except Failure as e:
                 said.append(str(e).split("\n", maxsplit=1)[0])
+        own = AGENTS[self.mutant["client"]].get("own", "").replace("{tests}", self.mutant["tests"])
         for test in self.mutant["own"].split():
             env = {**os.environ, "PGHOST": "127.0.0.1", "PGPORT": str(server.port), "PGUSER": "postgres"}
-            done = subprocess.run([*shlex.split(AGENTS[self.mutant["client"]]["own"]), test], cwd=self.root, env=env,
-                                  capture_output=True, text=True, check=False)
+            done = subprocess.run([*shlex.split(own), test], cwd=self.root, env=env, capture_output=True,
+                                  text=True, check=False)
             output = done.stdout + done.stderr
             if done.returncode != 0:
                 assert FAILED.search(output), f"{test} cannot be run: {output}"

@@ -151,6 +151,9 @@ type Session struct {
 // NewSession connects and grants the lease. It takes the configuration of the pool, not a connection of it; if that
 // names several hosts and says nothing else, the primary among them is chosen.
 func NewSession(ctx context.Context, pool *pgxpool.Pool, opts ...SessionOption) (*Session, error) {
+	if pool == nil {
+		return nil, invalid("there is no pool")
+	}
 	config := pool.Config()
 	return open(ctx, func(ctx context.Context, limit time.Duration) (*wire, error) {
 		c := config.ConnConfig.Copy()
@@ -165,6 +168,9 @@ func NewSession(ctx context.Context, pool *pgxpool.Pool, opts ...SessionOption) 
 
 // Open is NewSession without a pool. The configuration comes from [pgx.ParseConfig].
 func Open(ctx context.Context, config *pgx.ConnConfig, opts ...SessionOption) (*Session, error) {
+	if config == nil || config.DialFunc == nil {
+		return nil, invalid("the configuration is not that of pgx.ParseConfig")
+	}
 	return open(ctx, func(ctx context.Context, limit time.Duration) (*wire, error) {
 		return connect(ctx, config, limit)
 	}, opts)

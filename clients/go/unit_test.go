@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
@@ -362,6 +363,46 @@ func TestUnitOrderOfLostRequests(t *testing.T) {
 		}
 		group.Wait()
 		expect(t, "asked for", strings.Join(asked, " "), `{"first"} {"d","b","e","a","c"} {"d","b","e","a","c"}`)
+	})
+}
+
+func TestUnitNoConfiguration(t *testing.T) {
+	_, err := NewSession(t.Context(), nil)
+	expect(t, "no pool", errors.Is(err, ErrInvalid), true)
+	for _, config := range []*pgx.ConnConfig{nil, {}} {
+		_, err = Open(t.Context(), config)
+		expect(t, "no configuration", errors.Is(err, ErrInvalid), true)
+	}
+}
+
+func TestUnitErrors(t *testing.T) {
+	for code, kind := range map[string]error{
+		"LE001": ErrLost, "40P01": ErrDeadlock, "53400": ErrLimit, "53200": ErrLimit, "42501": ErrDenied, "28P01": ErrDenied,
+		"22023": ErrInvalid, "57014": ErrUnknown, "08007": ErrUnknown, "42883": ErrNotInstalled, "3D000": ErrNotInstalled,
+		"55000": ErrNotInstalled, "57P01": ErrUnavailable, "53300": ErrUnavailable, "25006": ErrUnavailable,
+		"55P03": ErrUnavailable, "08006": ErrUnavailable,
+	} {
+		expect(t, code, errors.Is(explain(&pgconn.PgError{Code: code}), kind), true)
+	}
+}
+
+// The hold is over when Unlock is called, however late the answer is.
+func TestUnitValidUntilUnlock(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		f.table(func(function string, _ []string) [][]string {
+			if function == "release_each" {
+				time.Sleep(time.Second)
+			}
+			return nil
+		})
+		s := f.open()
+		h := f.lock(s, "x")
+		go h.Unlock(t.Context())
+		synctest.Wait()
+		expect(t, "valid", h.Valid(), false)
+		expect(t, "the context's error", h.Context().Err(), context.Canceled)
+		expect(t, "its cause", context.Cause(h.Context()), ErrReleased)
+		time.Sleep(2 * time.Second)
 	})
 }
 

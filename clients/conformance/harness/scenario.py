@@ -148,6 +148,8 @@ class Scenario:
             ports = [1, self.server.port]
         elif via == "standby":
             ports = [self.standby.port]
+        elif via == "standby-first":
+            ports = [self.standby.port, self.server.port]
         elif via == "both":
             ports = [self.server.port, self.standby.port]
         else:

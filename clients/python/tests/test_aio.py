@@ -210,6 +210,25 @@ async def test_other_loops_are_refused(session, name):
         await aio.Session("", 30, None).close() or await aio.Session("", 30, None).lock(name).acquire()
 
 
+async def test_a_session_that_was_never_opened_says_so(name):
+    session = aio.connect()
+    uses = (
+        lambda: session.state,
+        lambda: session.lease,
+        lambda: session.election(name),
+        lambda: session.once(name, 1),
+        session.lock(name).acquire,
+        lambda: session.try_acquire_each([name]),
+        session.reopen,
+    )
+    for use in uses:
+        with pytest.raises(lock_election.InvalidRequest, match="not open"):
+            result = use()
+            if result is not None:
+                await result
+    await session.close()
+
+
 async def test_connecting_fails_at_once():
     with pytest.raises(lock_election.Unavailable):
         await aio.connect("host=127.0.0.1 port=1")

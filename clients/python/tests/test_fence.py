@@ -170,6 +170,13 @@ def test_fence_of_threads(session, name, db, driver):
             term.fence(connection)
 
 
+def test_a_fence_in_a_database_without_the_extension(session, name):
+    with session.lock(name) as hold, psycopg.connect(dbname="template1") as connection:
+        with pytest.raises(lock_election.NotInstalled, match=f"(?s){name}.*CREATE EXTENSION") as told:
+            hold.fence(connection)
+        assert told.value.sqlstate in ("42883", "3F000")
+
+
 def fenced_by(db, name):
     sql = "SELECT count(*) FROM lock_election.locks WHERE starts_with(name, %s) AND cardinality(fenced_by) > 0"
     return db.execute(sql, (name,)).fetchone()[0]

@@ -349,10 +349,11 @@ def test_a_child_is_refused(session, name):
                     use()
                 except lock_election.InvalidRequest:
                     refused += 1
-            os.write(write, str(refused).encode())
+            held = hold.valid or hold.time_left > 0 or not hold.lost.is_set() or not hold.lost.wait(0)
+            os.write(write, f"{refused} {held}".encode())
             os._exit(0)
         os.waitpid(child, 0)
-        assert os.read(read, 10) == b"4"
+        assert os.read(read, 10) == b"4 False"
         os.close(read)
         os.close(write)
         assert hold.valid

@@ -83,7 +83,7 @@ class Told:
     @property
     def time_left(self) -> float:
         """Seconds for which `valid` stays true if no renewal succeeds; 0.0: it is not held any more."""
-        return self._claim.time_left(self._protocol.clock())
+        return self._protocol.time_left(self._claim)
 
     @property
     def valid(self) -> bool:

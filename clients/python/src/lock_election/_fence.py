@@ -9,7 +9,7 @@ import re
 from typing import Any, Generator, Optional
 
 from . import _errors as errors
-from ._protocol import HELD, Claim, Protocol
+from ._protocol import Claim, Protocol
 
 Steps = Generator[Any, Any, None]
 
@@ -68,8 +68,7 @@ def _ask(connection: Any, sql: str) -> Generator[Any, Any, Any]:
 
 def fence(protocol: Protocol, claim: Claim, connection: Any) -> Steps:
     """Fences a hold in the open transaction of a connection."""
-    left = claim.time_left(protocol.clock())
-    if claim.state is not HELD or left <= 0:
+    if protocol.time_left(claim) <= 0:
         raise errors.LockLost(f"{claim.names[0]!r} is not held any more", "LE001") from claim.error
     if not hasattr(connection, "exec_driver_sql") and callable(getattr(connection, "connection", None)):
         connection = yield connection.connection()  # a Session of SQLAlchemy
@@ -78,7 +77,11 @@ def fence(protocol: Protocol, claim: Claim, connection: Any) -> Steps:
     try:
         yield from _ask(connection, f"SELECT pg_catalog.set_config('{_SETTING}', '{claim.token}', true), {fences}")
     except Exception as error:
-        if sqlstate_of(error) != "LE001":
+        sqlstate = sqlstate_of(error)
+        if sqlstate in ("42883", "3F000"):
+            told = f"the fence of {claim.names[0]!r} is in a database without lock_election: {error} ({errors.INSTALL})"
+            raise errors.NotInstalled(told, sqlstate) from error
+        if sqlstate != "LE001":
             raise
         claim.lease.look_at = 0.0  # the session finds out soon
         raise errors.LockLost(str(error), "LE001") from error

@@ -281,6 +281,10 @@ class Protocol:
         """How long one statement may take, in seconds."""
         return min(lease.call for lease in self.leases.values())
 
+    def time_left(self, claim: Claim) -> float:
+        """Of a hold, in seconds; a child holds nothing of its parent's."""
+        return claim.time_left(self.clock()) if os.getpid() == self.pid else 0.0
+
     def check_process(self) -> None:
         if os.getpid() != self.pid:
             raise errors.InvalidRequest("this session belongs to the parent process: open one after the fork")

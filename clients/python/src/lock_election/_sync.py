@@ -37,16 +37,17 @@ class Lost(threading.Event):
 
     def __init__(self, hold: Told) -> None:
         super().__init__()
-        self._clock, self._claim = hold._protocol.clock, hold._claim
+        self._protocol, self._claim = hold._protocol, hold._claim
 
     def is_set(self) -> bool:
-        return self._claim.time_left(self._clock()) <= 0
+        return self._protocol.time_left(self._claim) <= 0
 
     def wait(self, timeout: Seconds = None) -> bool:
         """Waits until it is lost, for at most timeout seconds. Tells whether it is."""
-        until = math.inf if timeout is None else self._clock() + timeout
-        while not self.is_set() and self._clock() < until:
-            left = min(self._claim.time_left(self._clock()), until - self._clock(), MAX_SLICE)
+        clock = self._protocol.clock
+        until = math.inf if timeout is None else clock() + timeout
+        while not self.is_set() and clock() < until:
+            left = min(self._protocol.time_left(self._claim), until - clock(), MAX_SLICE)
             super().wait(max(left, 0.0))
         return self.is_set()
 

@@ -33,7 +33,7 @@ from typing import (
 from . import _errors as errors
 from ._base import Names, Seconds, Told, check_hold_for, check_names, check_text, check_ttl, check_wait, new_protocol
 from ._fence import fence
-from ._protocol import END, HELD, LOST, WAITING, Claim, Leader, Observer, jitter
+from ._protocol import END, HELD, LOST, WAITING, Claim, Leader, Observer, Protocol, jitter
 from ._wire import PgWire
 
 if TYPE_CHECKING:
@@ -57,10 +57,10 @@ class Lost(asyncio.Event):
 
     def __init__(self, hold: Told) -> None:
         super().__init__()
-        self._clock, self._claim = hold._protocol.clock, hold._claim
+        self._protocol, self._claim = hold._protocol, hold._claim
 
     def is_set(self) -> bool:
-        return self._claim.time_left(self._clock()) <= 0
+        return self._protocol.time_left(self._claim) <= 0
 
 
 class Hold(Told):
@@ -300,6 +300,7 @@ class Session:
         if name is not None:
             check_text("the name of the session", name)
         self._arguments = (conninfo, ttl, name)
+        self._machine: Optional[Protocol] = None
         self._worker: Optional[asyncio.Task[None]] = None
         self._failed: Optional[errors.Error] = None
         self._tasks: Set[asyncio.Task[Any]] = set()
@@ -307,7 +308,7 @@ class Session:
     async def _open(self) -> Session:
         self._loop = asyncio.get_running_loop()
         conninfo, ttl, name = self._arguments
-        self._protocol = new_protocol(ttl, name)
+        self._machine = new_protocol(ttl, name)
         self._protocol.wire = PgWire(conninfo, self._protocol)
         self._worker = self._loop.create_task(self._work(), name="lock_election")
         try:
@@ -417,9 +418,13 @@ class Session:
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _check(self) -> None:
-        if self._worker is None:
+    @property
+    def _protocol(self) -> Protocol:
+        if self._machine is None:
             raise errors.InvalidRequest("this session is not open: await it, or use async with")
+        return self._machine
+
+    def _check(self) -> None:
         self._protocol.check_process()
         if asyncio.get_running_loop() is not self._loop:
             raise errors.InvalidRequest("this session belongs to another loop of events")
