@@ -66,6 +66,37 @@ test_changes(void)
 	stop();
 }
 
+/* Room for all changes of a batch is reserved by each command, for nothing may fail later. */
+static void
+test_many_candidates(void)
+{
+	char name[16];
+	int64_t lease;
+	int n = 0;
+
+	start();
+	lease = grant_lease(TTL);
+	for (int i = 0; i < 600; i++)
+	{
+		LeCommand cmd;
+
+		snprintf(name, sizeof(name), "e%d", i);
+		cmd = candidate(1, name, "v");
+		cmd.lease = lease;
+		apply(cmd);
+		if (i % 50 == 0)
+			batch();
+	}
+	le_core_check(core);
+	batch();
+	on_lease(LE_CMD_REVOKE_LEASE, lease);
+	for (LeChange *c = NULL; (c = le_next_change(core, c)) != NULL;)
+		n++;
+	is_int(n, 600, "of many terms that end at once each is a change");
+	batch();
+	stop();
+}
+
 static void
 test_ends(void)
 {
@@ -243,6 +274,7 @@ int
 main(void)
 {
 	test_changes();
+	test_many_candidates();
 	test_ends();
 	test_again();
 	test_joined();

@@ -251,6 +251,33 @@ test_long_lease(void)
 	stop();
 }
 
+/* Rows that were loaded have an old time left: it is saved again an interval after the load, not before. */
+static void
+test_loaded_long_lease(void)
+{
+	LeStoredLease lease;
+	LeStoredEntry row;
+
+	start_load();
+	lease = stored_lease(FIRST - 2);
+	row = stored("x", FIRST - 1, X);
+	lease.ttl = row.ttl = 4 * LE_SAVE_INTERVAL;
+	lease.time_left = row.time_left = 2 * LE_SAVE_INTERVAL;
+	load_lease(lease);
+	load_slot(row);
+	load_done();
+	batch();
+	now += LE_SAVE_INTERVAL - 1;
+	le_core_expire(core, now, 10);
+	ok(le_next_dirty_lease(core, NULL) == NULL && le_next_dirty_slot(core, NULL) == NULL,
+	   "for an interval after a load no time left is saved");
+	now += 1;
+	le_core_expire(core, now, 10);
+	ok(le_next_dirty_lease(core, NULL) != NULL && le_next_dirty_slot(core, NULL) != NULL, "then it is");
+	batch();
+	stop();
+}
+
 int
 main(void)
 {
@@ -262,5 +289,6 @@ main(void)
 	test_horizon();
 	test_overdue();
 	test_long_lease();
+	test_loaded_long_lease();
 	return done_testing();
 }

@@ -197,6 +197,21 @@ release_after(LeTime ttl, bool on_a_lease, bool queued)
 	return on_token(LE_CMD_RELEASE, 1, "x", apply(cmd).token);
 }
 
+/* Who releases what ends with the connection need not wait for a flush. */
+static void
+test_bound(void)
+{
+	for (int i = 0; i < 4; i++)
+	{
+		start();
+		ok(!release_after(TTL, i & 1, i & 2).bound, "a release of what outlives the connection");
+		stop();
+	}
+	start();
+	ok(release_after(LE_TTL_BOUND, false, false).bound, "and of what ends with it");
+	stop();
+}
+
 static void
 test_may_return(void)
 {
@@ -271,6 +286,7 @@ main(void)
 	test_lease();
 	test_revoked();
 	test_several();
+	test_bound();
 	test_may_return();
 	test_loaded();
 	return done_testing();

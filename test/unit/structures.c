@@ -144,7 +144,50 @@ test_names(void)
 	stop();
 }
 
-/* The reference values of SipHash-1-3 are not fixed by us: what matters is the key. */
+/* Names: SipHash-1-3, by what another implementation says (CPython's, PYTHONHASHSEED=0), with a key of zeros. */
+static void
+test_reference(void)
+{
+	static const struct
+	{
+		const char *name;
+		uint64_t hash;
+	} known[] = {
+		{"a", UINT64_C(0x407448d2b89b1813)},
+		{"1234567", UINT64_C(0xa33d651594fdae81)},
+		{"12345678", UINT64_C(0x3489982430560a87)},
+		{"123456789", UINT64_C(0x0fbc0f0007965fcf)},
+		{"the orders of the third warehouse", UINT64_C(0x6be128e1cec51299)},
+	};
+	static const uint16_t one = 1;
+	LeCore zeros;
+
+	memset(&zeros, 0, sizeof(zeros));
+	zeros.env.seed[1] = LE_KIND_LOCK;
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		/* a word of the name is in the processor's order */
+		ok(*(const char *) &one == 0 ||
+			   le_hash_name(&zeros, LE_KIND_LOCK, text(known[i].name)) == known[i].hash,
+		   known[i].name);
+}
+
+/* Ids are given out in sequence: each bit of the hash is set for about every other one. */
+static void
+test_ids(void)
+{
+	bool even = true;
+
+	for (int bit = 0; bit < 32; bit++)
+	{
+		int set = 0;
+
+		for (int64_t id = FIRST; id < FIRST + 1000; id++)
+			set += (le_hash_id(id) >> bit) & 1;
+		even = even && set > 400 && set < 600;
+	}
+	ok(even, "ids in sequence use all bits of the hash");
+}
+
 static void
 test_hash(void)
 {
@@ -204,6 +247,8 @@ main(void)
 	test_heap();
 	test_many_locks();
 	test_names();
+	test_reference();
+	test_ids();
 	test_hash();
 	test_row_life();
 	return done_testing();

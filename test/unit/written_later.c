@@ -133,6 +133,8 @@ test_failed_batch(void)
 		ok(!held("answered", answered), "a release that was answered is made after each failure");
 		ok(held("failing", failing), "one of the failed batch is not");
 		ok(anything_to_write(), "and the row is written then");
+		is_int(le_core_later_since(core), now, "which waits since the load");
+		now += LE_SECOND;
 	}
 	batch();
 	failed = start_reload();
