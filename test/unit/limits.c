@@ -1,6 +1,7 @@
 /* What one role may have is limited; nobody else notices. */
 /* Promises: - */
 #include "fixture.h"
+#include "core/core_internal.h"
 
 #define OTHER (ROLE + 1)
 
@@ -249,9 +250,32 @@ test_many_roles(void)
 	stop();
 }
 
+/* As much as is allocated, and not much more. */
+static bool
+is_about(LeUsage usage, size_t allocated)
+{
+	return usage.bytes >= allocated && usage.bytes <= allocated + 128;
+}
+
+static void
+test_bytes(void)
+{
+	size_t slot = sizeof(LeLock) + sizeof(LeSlot);
+
+	ok(is_about(le_usage_of_entry(100, 20, 3), sizeof(LeEntry) + slot + 123),
+	   "a lock counts with all its texts");
+	ok(is_about(le_usage_of_lease(20), sizeof(LeLease) + 20), "a lease with its owner");
+	ok(is_about(le_usage_of_hold(), sizeof(LeUncommitted)), "a hold");
+	ok(is_about(le_usage_of_closed(100), slot + 100), "a closed name");
+	ok(le_usage_of_entry(1, 1, 1).bytes > sizeof(LeEntry) + slot + 3 &&
+		   le_usage_of_closed(1).bytes > slot + 1 && le_usage_of_lease(1).bytes > sizeof(LeLease) + 1,
+	   "and each its share of the indexes");
+}
+
 int
 main(void)
 {
+	test_bytes();
 	test_locks();
 	test_joined();
 	test_kinds();

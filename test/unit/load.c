@@ -561,6 +561,7 @@ test_waiter_joins(void)
 {
 	LeStoredEntry row;
 	LeCommand cmd;
+	uint64_t wrote;
 
 	start_load();
 	row = stored("x", OLD, S);
@@ -573,6 +574,17 @@ test_waiter_joins(void)
 	load_done();
 	batch();
 	ok(got(1, LE_OK) && told[1].token == OLD, "a waiter of a holder's owner gets its token");
+	stop();
+
+	start_load();
+	wrote = lsn;
+	load_slot(row);
+	cmd.mode = X;
+	apply(cmd);
+	load_done();
+	batch();
+	ok(got(1, LE_BAD_UPGRADE), "or is told why it may not have it");
+	is_int(told[1].lsn, wrote, "which rests on the holder's row");
 	stop();
 }
 
