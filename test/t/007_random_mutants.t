@@ -118,6 +118,15 @@ my ($moved) = grep { $_->{operator} eq 'arithmetic' } sites($file, "\n\n$text");
 is(site_key($site, $text), site_key($moved, "\n\n$text"), 'a mutant keeps its key where lines above it have come');
 is_deeply([ sites('src/core/check.c', $text) ], [], 'the checker of invariants is none of these');
 
+# Those that are said to change nothing are still there.
+foreach my $line (grep { !/^#/ } split(/\n/, slurp('test/mutants/equivalent')))
+{
+	my ($key, $path, $function, $why) = $line =~ /^([0-9a-f]{10}) (\S+) (\w+)\(\): (\S.*)$/ or fail("in order: $line");
+	my $there = slurp($path);
+
+	ok((grep { $_->{function} eq $function && site_key($_, $there) eq $key } sites($path, $there)), "equivalent: $why");
+}
+
 # By the compiler.
 my $program = <<'C';
 int	g(int a, int b);
