@@ -594,6 +594,38 @@ test_heavy_end(void)
 	stop();
 }
 
+/* Entries that are committed count, and so do uncommitted holds of few entries. */
+static void
+test_heavy_end_of_few(void)
+{
+	char name[16];
+
+	start();
+	for (int i = 0; i < LE_FEW; i++)
+	{
+		release(1, "none", 0);
+		is_int(le_core_end_is_heavy(core, 101, 1), false, "few locks, committed");
+		snprintf(name, sizeof(name), "x%d", i);
+		acquire(1, name, X);
+		commit(1);
+	}
+	release(1, "none", 0);
+	is_int(le_core_end_is_heavy(core, 101, 1), true, "many");
+	is_int(le_core_end_is_heavy(core, 999, 1), false, "not of another session");
+	batch();
+	for (int i = 1; i < LE_FEW; i++)
+	{
+		LeCommand cmd = request(2, "y", X, 0);
+
+		is_int(le_core_end_is_heavy(core, 102, 2), false, "few holds of a lock");
+		cmd.subxact = (uint32_t) i;
+		apply(cmd);
+	}
+	is_int(le_core_end_is_heavy(core, 102, 2), true, "with its entry many");
+	batch();
+	stop();
+}
+
 int
 main(void)
 {
@@ -607,6 +639,7 @@ main(void)
 	test_own_lease();
 	test_named_owner();
 	test_heavy_end();
+	test_heavy_end_of_few();
 	test_transaction();
 	test_limit_of_holds();
 	test_bound_and_leased();
