@@ -5,8 +5,12 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.stream.Stream;
 import lockelection.Db;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -17,6 +21,15 @@ class ExamplesTest {
 	/** An operator ends the leases: as if the TTL were over. */
 	private static void expire() throws Exception {
 		Db.sql("SELECT force_release_role('postgres')");
+	}
+
+	@Test
+	void theyHaveAtMost20Lines() throws IOException {
+		for (String name : List.of("Minutely", "Leader", "FencedWrite", "QueueWorker"))
+			assertTrue(Files.readAllLines(Path.of(name + ".java")).size() <= 20, name);
+		try (Stream<Path> files = Files.list(Path.of("."))) {
+			assertEquals(4, files.filter(path -> path.toString().endsWith(".java")).count());
+		}
 	}
 
 	@Test
@@ -33,8 +46,9 @@ class ExamplesTest {
 		Db.until(() -> jobs(workers) >= 5);
 		workers.get(1).signal("CONT");
 		Db.until(() -> jobs(workers) >= 7);
-		long periods = (System.currentTimeMillis() - begin) / 2000 + 1;
-		assertTrue(jobs(workers) <= periods, jobs(workers) + " jobs in " + periods + " periods");
+		long done = jobs(workers);
+		long most = (System.currentTimeMillis() - begin) / (2000 * 5 / 6) + 1; // it stays closed so long, whoever is late
+		assertTrue(done <= most, done + " jobs, at most " + most);
 		workers.forEach(Program::close);
 	}
 
