@@ -54,9 +54,10 @@ def seed(mutant, root):
     text = path.read_text(encoding="utf-8")
     assert text.count(mutant["old"]) == 1, f"its old text is in {mutant['file']} {text.count(mutant['old'])} times"
     path.write_text(text.replace(mutant["old"], mutant["new"]), encoding="utf-8")
-    for key in ("build", "rebuild"):
-        if key in entry:
-            build(entry[key], root)
+    if "rebuild" in entry:
+        build(entry["rebuild"], root)
+    if "build" in entry and mutant["scenarios"]:  # the agent, which the client's own tests do not need
+        build(entry["build"], root)
     return root
 
 

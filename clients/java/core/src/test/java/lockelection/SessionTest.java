@@ -182,6 +182,8 @@ class SessionTest {
 
 	@Test
 	void aGrantThatIsNotAnnouncedIsFound() {
+		session = new Session(server, new Options().ttl(Duration.ofSeconds(60)).name("test"), Runnable::run, clock);
+		session.open(); // renewals, which look too, come later
 		long holder = server.occupy("a");
 		Hold hold = waiting("a");
 		server.release(holder);
