@@ -346,8 +346,10 @@ func TestUnitOrderOfLostRequests(t *testing.T) {
 				return nil
 			}
 			var answer [][]string
-			for range strings.Split(args[0], ",") {
-				answer = append(answer, []string{fmt.Sprint(80 + 10*len(asked) + len(answer)), "t", "le_x"})
+			for name := range strings.SplitSeq(strings.Trim(args[0], "{}"), ",") {
+				token := fmt.Sprint(80 + 10*len(asked) + len(answer))
+				f.held = append(f.held, []string{"lock", strings.Trim(name, `"`), token, "t", "le_x", args[1]})
+				answer = append(answer, []string{token, "t", "le_x"})
 			}
 			return answer
 		}
