@@ -19,6 +19,14 @@ like(slurp_file('CHANGELOG.md'), qr/\A# Changelog\n\n## \Q$version\E\b/, 'CHANGE
 my %header = slurp_file('src/client/lock_election.h') =~ /^#define LE_VERSION_(MAJOR|MINOR) (\d+)$/mg;
 is("$header{MAJOR}.$header{MINOR}", $version, 'lock_election.h');
 
+# The packages of the clients.
+foreach my $file (glob('clients/*/pyproject.toml clients/*/package.json clients/*/pom.xml clients/*/*/pom.xml clients/python/src/lock_election/__init__.py'))
+{
+	my ($told) = slurp_file($file) =~ /^\s*(?:version = |"version": |<version>|__version__ = )"?([\d.]+)/m;
+	is($told, $meta->{version}, $file);
+}
+is_deeply([ slurp_file('clients/build.sh') =~ /\bv(\d+\.\d+\.\d+)\b/g ], [ $meta->{version} ], 'clients/build.sh, for Go');
+
 # The name of the library, and of the package that has it.
 my ($soname) = slurp_file('Makefile') =~ /^CLIENT_SONAME\s*= liblockelection\.so\.(\d+)$/m;
 my $package = "liblockelection$soname";
@@ -27,6 +35,20 @@ like(slurp_file('debian/control.in'), qr/^Package: $package$/m, 'debian/control.
 like(slurp_file('debian/control.in'), qr/^Depends: .*\b$package \(= /m, 'what is needed to build with it');
 like(slurp_file('src/client/symbols.map'), qr/\ALIBLOCKELECTION_$soname \{/, 'symbols.map');
 is(join(' ', sort glob('debian/liblockelection[0-9]*')), "debian/$package.install debian/$package.symbols", 'there is no other one');
+
+# What programs are built with stays: functions, and the sizes of the structs up to which an old program gives room, on
+# machines of 64 bits.  Functions may be added, and fields at the end of those structs that tell their size.
+my %size = (le_error => 516, le_options => 80, le_event => 24, le_how => 24, le_leader_info => 4136, le_change => 56, le_callbacks => 40);
+my $work = PostgreSQL::Test::Utils::tempdir();
+append_to_file("$work/sizes.c", join('', "#include <stdio.h>\n#include \"lock_election.h\"\nint main(void)\n{\n", map({ qq{\tprintf("$_ %zu\\n", sizeof($_));\n} } sort keys %size), "\treturn 0;\n}\n"));
+my ($libpq) = run_command([ 'pg_config', '--includedir' ]);
+system_or_bail('cc', '-std=c11', '-Isrc/client', "-I$libpq", '-o', "$work/sizes", "$work/sizes.c");
+my ($sizes) = run_command(["$work/sizes"]);
+SKIP:
+{
+	skip 'no machine of 64 bits', 1 if (run_command([ 'getconf', 'LONG_BIT' ]))[0] ne '64';
+	is($sizes, join("\n", map { "$_ $size{$_}" } sort keys %size), 'the sizes of the structs');
+}
 
 # CREATE EXTENSION finds a way from a first script to this version, and each script checks the library for its own.
 my %reached;
