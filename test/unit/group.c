@@ -594,6 +594,36 @@ test_heavy_end(void)
 	stop();
 }
 
+/* Who has not got the answer asks again, on its lease: the same names in the same order are the same place. */
+static void
+test_same_place(void)
+{
+	static const char *const others[] = {"acb", "ab", "abcd", "abd"};
+	LeCommand cmd;
+	int64_t lease, place;
+
+	start();
+	acquire_all(1, "abcd", X);
+	lease = grant_lease(TTL);
+	cmd = request_all(2, "abc", X, 0);
+	cmd.enqueue = true;
+	cmd.lease = lease;
+	place = apply(cmd).token;
+	is_int(apply(cmd).token, place, "the same names again: the same place");
+	batch();
+	is_int(apply(cmd).token, place, "also in a later batch");
+	for (int i = 0; i < 4; i++)
+	{
+		set_names(&cmd, others[i]);
+		ok(apply(cmd).token != place, others[i]);
+	}
+	set_names(&cmd, "abc");
+	is_int(apply(cmd).token, place, "beside those it is still there");
+	is_int(waiting("d"), 2, "and nothing twice");
+	batch();
+	stop();
+}
+
 /* Entries that are committed count, and so do uncommitted holds of few entries. */
 static void
 test_heavy_end_of_few(void)
@@ -640,6 +670,7 @@ main(void)
 	test_named_owner();
 	test_heavy_end();
 	test_heavy_end_of_few();
+	test_same_place();
 	test_transaction();
 	test_limit_of_holds();
 	test_bound_and_leased();
