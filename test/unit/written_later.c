@@ -145,6 +145,45 @@ test_failed_batch(void)
 	stop();
 }
 
+/* They are found in whatever order they were released. */
+static void
+test_failed_batch_of_many(void)
+{
+	char name[8];
+	int64_t tokens[40];
+	LeCore *failed;
+	int n = 0;
+
+	start();
+	for (int i = 0; i < 40; i++)
+	{
+		snprintf(name, sizeof(name), "x%d", i);
+		tokens[i] = held_lock(name, X);
+	}
+	for (int i = 0; i < 40; i++)
+	{
+		snprintf(name, sizeof(name), "x%d", i * 7 % 40);
+		release_later(name, tokens[i * 7 % 40], 0);
+	}
+	batch();
+	failed = start_reload();
+	for (int i = 0; i < 40; i++)
+	{
+		snprintf(name, sizeof(name), "x%d", i);
+		load_slot(stored(name, tokens[i], X));
+	}
+	load_done();
+	le_core_destroy(failed);
+	for (int i = 0; i < 40; i++)
+	{
+		snprintf(name, sizeof(name), "x%d", i);
+		n += held(name, tokens[i]);
+	}
+	is_int(n, 0, "all releases that were answered are made");
+	batch();
+	stop();
+}
+
 int
 main(void)
 {
@@ -152,5 +191,6 @@ main(void)
 	test_overwritten();
 	test_written_at_once();
 	test_failed_batch();
+	test_failed_batch_of_many();
 	return done_testing();
 }
