@@ -54,7 +54,9 @@ sub prepare_core
 {
 	my ($dir) = @_;
 
-	system("mkdir -p $dir/src $dir/test && cp -pr src/core src/server $dir/src && cp -pr test/unit test/sim $dir/test") == 0 or die "cp failed\n";
+	# anew, but with the times of the files, so that what was built stays
+	system("rm -rf $dir/src $dir/test; mkdir -p $dir/src $dir/test && cp -pr src/core src/server $dir/src"
+		  . " && cp -pr test/unit test/sim $dir/test") == 0 or die "cp failed\n";
 	system("make -s -C $dir -f \$PWD/test/mutants/core.mk OUT=\$PWD/$dir all") == 0 or die "make failed\n";
 	$flags{$_} = [ split ' ', `make -s -f test/mutants/core.mk flags-$_` ] foreach qw(fast safe);
 	my @units = map { s{.*/}{}r =~ s/\.c$//r } glob('test/unit/*.c');
