@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -180,7 +181,7 @@ func (s *Session) newHold(ctx context.Context, kind int, names []string, last st
 	default:
 		err = errors.Join(err, checkText("candidate", last, 4096))
 	}
-	h := &Hold{s: s, kind: kind, names: names, last: last, try: try, lease: &lease{ttl: set.ttl},
+	h := &Hold{s: s, kind: kind, names: slices.Clone(names), last: last, try: try, lease: &lease{ttl: set.ttl},
 		ready: make(chan struct{}), released: make(chan struct{})}
 	h.ctx, h.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	return h, err
@@ -308,7 +309,7 @@ func (h *Hold) TimeLeft() time.Duration {
 
 // Token is, for an exclusive lock and a term, the fencing token: higher than that of every holder before.
 func (h *Hold) Token() int64    { return h.token.Load() }
-func (h *Hold) Names() []string { return h.names }
+func (h *Hold) Names() []string { return slices.Clone(h.names) }
 func (h *Hold) String() string  { return fmt.Sprintf("%.100q", strings.Join(h.names, ", ")) }
 
 // UnlockOption is for Unlock.

@@ -368,6 +368,31 @@ func TestUnitOrderOfLostRequests(t *testing.T) {
 	})
 }
 
+// The caller may use its slice again.
+func TestUnitNamesAreCopied(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		f.table(func(function string, _ []string) [][]string {
+			if function == "acquire_locks" {
+				for _, name := range []string{"x", "y"} {
+					f.held = append(f.held, []string{"lock", name, "55", "t", "c", "whoever"})
+				}
+				return [][]string{{"55"}}
+			}
+			return nil
+		})
+		s := f.open()
+		names := []string{"x", "y"}
+		h, err := s.TryLockAll(t.Context(), names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names[0], h.Names()[1] = "other", "other"
+		expect(t, "names", strings.Join(h.Names(), " "), "x y")
+		expect(t, "unlock", h.Unlock(t.Context()), nil)
+		expect(t, "given back", strings.Join(f.sent("release"), ""), `release_locks {"x","y"} 55`)
+	})
+}
+
 func TestUnitNoConfiguration(t *testing.T) {
 	_, err := NewSession(t.Context(), nil)
 	expect(t, "no pool", errors.Is(err, ErrInvalid), true)

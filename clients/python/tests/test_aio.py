@@ -210,6 +210,44 @@ async def test_other_loops_are_refused(session, name):
         await aio.Session("", 30, None).close() or await aio.Session("", 30, None).lock(name).acquire()
 
 
+async def test_a_lock_object_that_tasks_share(session, name):
+    lock = session.permit(name, 2)
+    entered, leave = asyncio.Event(), asyncio.Event()
+
+    async def second():
+        async with lock as hold:
+            entered.set()
+            await leave.wait()
+            return hold.valid
+
+    async with lock as first:
+        task = asyncio.create_task(second())
+        await asyncio.wait_for(entered.wait(), 20)
+    assert not first.valid
+    leave.set()
+    assert await task
+
+
+async def test_a_session_whose_task_is_canceled_is_lost(name, db):
+    """As by a program that cancels all tasks of its loop."""
+    lost = asyncio.Event()
+    async with aio.connect(ttl=5) as session:
+        hold = await session.lock(name, on_lost=lambda _: lost.set()).acquire()
+        waiting = asyncio.create_task(session.lock(name).acquire())
+        await asyncio.sleep(0)
+        session._worker.cancel()
+        await asyncio.wait_for(lost.wait(), 20)
+        await asyncio.wait_for(hold.lost.wait(), 20)
+        assert not hold.valid
+        for call in (waiting, session.lock(name).acquire()):
+            with pytest.raises(lock_election.LockLost, match="canceled"):
+                await asyncio.wait_for(call, 20)
+        with pytest.raises(lock_election.Error, match="canceled"):
+            await session.reopen()
+    # The task that would have revoked the lease is gone.
+    db.execute("SELECT force_release_role(current_user::regrole)")
+
+
 async def test_a_session_that_was_never_opened_says_so(name):
     session = aio.connect()
     uses = (

@@ -5,6 +5,8 @@ import math
 import os
 import threading
 import time
+from decimal import Decimal
+from fractions import Fraction
 
 import psycopg
 import pytest
@@ -300,6 +302,57 @@ def test_waiters_are_granted_while_others_ask_without_end(session, name, db):
         end.set()
         for thread in threads:
             thread.join()
+
+
+def test_a_lock_object_that_threads_share(session, name):
+    """The first thread leaves its own block, not that of the second one."""
+    lock = session.permit(name, 2)
+    entered, leave, told = threading.Event(), threading.Event(), []
+
+    def second():
+        with lock as hold:
+            entered.set()
+            leave.wait(20)
+            told.append(hold.valid)
+
+    with lock as first:
+        thread = threading.Thread(target=second)
+        thread.start()
+        assert entered.wait(20)
+    assert not first.valid
+    leave.set()
+    thread.join()
+    assert told == [True]
+
+
+def test_seconds_are_numbers_of_any_kind(session, name, db):
+    with session.lock(name, ttl=Fraction(5)) as hold:
+        with pytest.raises(lock_election.NotAcquired):
+            session.lock(name).acquire(Decimal("0.05"))
+        until(lambda: waiters(db, name) == 0)
+        assert hold.valid
+        assert hold.release(Decimal(0)) is True
+    for bad in (10**400, Decimal("nan"), "5", b"5", [5], -1):
+        with pytest.raises(lock_election.InvalidRequest, match="wait"):
+            session.lock(name).acquire(bad)
+        with pytest.raises(lock_election.InvalidRequest, match="ttl"):
+            session.lock(name, ttl=bad)
+    assert session.state == "connected"
+
+
+def test_permits_and_elections_have_one_name(session, name):
+    for names in ([name], (name, "other"), None, 5, b"name"):
+        with pytest.raises(lock_election.InvalidRequest, match="name"):
+            session.permit(names, 2)
+        with pytest.raises(lock_election.InvalidRequest, match="name"):
+            session.election(names)
+
+
+def test_connect_timeout():
+    with pytest.raises(lock_election.InvalidRequest, match="connect_timeout"):
+        lock_election.connect("connect_timeout=soon")
+    with lock_election.connect("connect_timeout=-1") as session:
+        assert session.state == "connected"
 
 
 def test_cancel_ends_a_wait(session, name, db):

@@ -7,7 +7,7 @@ import math
 import os
 import socket
 import warnings
-from typing import List, Optional, Sequence, Tuple, Union
+from typing import Generic, List, Optional, Sequence, Tuple, TypeVar, Union
 
 from . import _errors as errors
 from ._clock import clock
@@ -21,29 +21,37 @@ def new_protocol(ttl: float, name: Optional[str]) -> Protocol:
     return Protocol(float(ttl), name or f"{socket.gethostname()}:{os.getpid()}", clock())
 
 
-def check_ttl(ttl: Optional[float]) -> None:
-    if ttl is not None and not _at_least(0.1, ttl, 24 * 86400):
+def check_ttl(ttl: Seconds) -> Seconds:
+    seconds = _seconds(ttl, 0.1, 24 * 86400)
+    if seconds is None and ttl is not None:
         raise errors.InvalidRequest(f"ttl is {ttl!r}: seconds, from 0.1 to 24 days, are allowed")
+    return seconds
 
 
-def check_wait(wait: Seconds) -> None:
-    if wait is not None and not _at_least(0, wait):
+def check_wait(wait: Seconds) -> Seconds:
+    seconds = _seconds(wait, 0)
+    if seconds is None and wait is not None:
         raise errors.InvalidRequest(f"wait is {wait!r}: seconds from 0 on, or None to wait without limit")
+    return seconds
 
 
-def check_hold_for(hold_for: float, kind: str = "lock") -> None:
-    if not _at_least(0, hold_for) or (hold_for > 0 and kind == "election"):
+def check_hold_for(hold_for: float, kind: str = "lock") -> float:
+    seconds = _seconds(hold_for, 0)
+    if seconds is None or (seconds > 0 and kind == "election"):
         raise errors.InvalidRequest(f"hold_for is {hold_for!r}: seconds from 0 on, and none for a term")
+    return seconds
 
 
-def _at_least(low: float, seconds: float, high: float = math.inf) -> bool:
+def _seconds(value: object, low: float, high: float = math.inf) -> Seconds:
+    """A float of any number in these bounds, also of a Decimal, to which no float can be added; None: of no other."""
     try:
-        return low <= seconds <= high  # no for NaN
-    except TypeError:
-        return False
+        seconds = math.nan if isinstance(value, (str, bytes)) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return seconds if low <= seconds <= high else None
 
 
-def check_text(what: str, text: str) -> None:
+def check_text(what: str, text: object) -> None:
     """What PostgreSQL cannot store would be cut (after NUL), or would end the session."""
     if not isinstance(text, str):
         raise errors.InvalidRequest(f"{what} is no text: {text!r}")
@@ -62,6 +70,25 @@ def check_names(names: Names) -> List[str]:
     if not several or not all(several):
         raise errors.InvalidRequest("a name is missing or empty")
     return several
+
+
+H = TypeVar("H")
+
+
+class Entered(Generic[H]):
+    """The holds of the with-blocks of one lock, which threads or tasks may share: each leaves what it has entered."""
+
+    def __init__(self) -> None:
+        self._holds: List[Tuple[object, H]] = []
+
+    def push(self, who: object, hold: H) -> None:
+        self._holds.append((who, hold))
+
+    def pop(self, who: object) -> H:
+        """The last of these; if another one leaves the block than has entered it, the last of all."""
+        found = next((entry for entry in reversed(self._holds) if entry[0] == who), self._holds[-1])
+        self._holds.remove(found)
+        return found[1]
 
 
 class Told:

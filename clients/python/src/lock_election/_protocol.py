@@ -440,6 +440,11 @@ class Protocol:
                 except Broken as broken:
                     self._broken(broken.error)
             await self._finish()
+        except BaseException as error:
+            canceled = isinstance(error, asyncio.CancelledError)  # such as with all tasks of its loop
+            why = "the session's task was canceled" if canceled else f"an error in the client: {error!r}"
+            self.end_lease(self.main, errors.LockLost(why))
+            raise
         finally:
             self.finished = True
             self.wire.close()

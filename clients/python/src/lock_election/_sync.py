@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Callable, Coroutine, Iterator, List, Opti
 
 from . import _errors as errors
 from . import aio
-from ._base import Names, Seconds, Told, check_hold_for
+from ._base import Entered, Names, Seconds, Told, check_hold_for
 from ._fence import fence
 from ._protocol import END, HELD, LOST, MAX_SLICE, Claim, Leader, Observer
 
@@ -128,7 +128,7 @@ class Lock:
 
     def __init__(self, session: Session, lock: aio.Lock, on_lost: OnLost) -> None:
         self._session, self._lock, self._on_lost = session, lock, on_lost
-        self._entered: List[Hold] = []
+        self._entered: Entered[Hold] = Entered()
 
     def acquire(self, wait: Seconds = _DEFAULT) -> Hold:
         """Waits for at most `wait` seconds (None: for ever; 0: tries once), in the order of arrival.
@@ -153,11 +153,11 @@ class Lock:
 
     def __enter__(self) -> Hold:
         hold = self.acquire()
-        self._entered.append(hold)
+        self._entered.push(threading.get_ident(), hold)
         return hold
 
     def __exit__(self, *unused: object) -> None:
-        self._session._leave(self._entered.pop())
+        self._session._leave(self._entered.pop(threading.get_ident()))
 
 
 class Watch:

@@ -66,6 +66,10 @@ class PgWire:
             self.given: Dict[str, str] = {k: str(v) for k, v in conninfo_to_dict(conninfo).items() if v is not None}
         except psycopg.Error as error:
             raise errors.InvalidRequest(str(error).strip()) from error
+        try:
+            self.patience = max(int(self.given.get("connect_timeout") or 0), 0)
+        except ValueError as error:
+            raise errors.InvalidRequest(f"connect_timeout: {error}") from None
         self.protocol, self.clock = protocol, protocol.clock
         self.loop = asyncio.get_running_loop()
         self.woken = asyncio.Event()
@@ -135,7 +139,7 @@ class PgWire:
 
     async def connect(self, host_limit: Optional[float]) -> str:
         self.close()
-        limit = host_limit or float(self.given.get("connect_timeout", 0)) or CONNECT_LIMIT
+        limit = host_limit or float(self.patience) or CONNECT_LIMIT
         failure: errors.Error = errors.Unavailable("no host")
         for host in list(self.hosts):
             until = self.clock() + limit

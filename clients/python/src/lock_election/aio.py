@@ -31,7 +31,18 @@ from typing import (
 )
 
 from . import _errors as errors
-from ._base import Names, Seconds, Told, check_hold_for, check_names, check_text, check_ttl, check_wait, new_protocol
+from ._base import (
+    Entered,
+    Names,
+    Seconds,
+    Told,
+    check_hold_for,
+    check_names,
+    check_text,
+    check_ttl,
+    check_wait,
+    new_protocol,
+)
 from ._fence import fence
 from ._protocol import END, HELD, LOST, WAITING, Claim, Leader, Observer, Protocol, jitter
 from ._wire import PgWire
@@ -138,12 +149,12 @@ class Lock:
     def __init__(
         self, session: Session, kind: str, names: Names, ttl: Seconds, last: str, wait: Seconds = None
     ) -> None:
-        check_ttl(ttl)
-        check_wait(wait)
+        if kind in ("permit", "election"):
+            check_text("a name", names)
         self._session, self._kind, self._names = session, kind, check_names(names)
-        self._ttl, self._last, self._wait = ttl, last, wait
+        self._ttl, self._last, self._wait = check_ttl(ttl), last, check_wait(wait)
         self._on_lost: OnLost = None
-        self._entered: List[Hold] = []
+        self._entered: Entered[Hold] = Entered()
         self._waiting: List[Claim] = []
 
     async def acquire(self, wait: Seconds = _DEFAULT) -> Hold:
@@ -157,8 +168,7 @@ class Lock:
 
     async def _claim(self, wait: Seconds) -> Claim:
         self._session._check()
-        wait = self._wait if wait is _DEFAULT else wait
-        check_wait(wait)
+        wait = self._wait if wait is _DEFAULT else check_wait(wait)
         attempt = wait == 0
         claim = self._session._protocol.ask(self._kind, self._names, self._ttl, attempt, self._last)
         self._waiting.append(claim)
@@ -185,11 +195,11 @@ class Lock:
 
     async def __aenter__(self) -> Hold:
         hold = await self.acquire()
-        self._entered.append(hold)
+        self._entered.push(asyncio.current_task(), hold)
         return hold
 
     async def __aexit__(self, *unused: object) -> None:
-        await self._entered.pop().release()
+        await self._entered.pop(asyncio.current_task()).release()
 
 
 class Watch:
@@ -473,7 +483,7 @@ class Session:
 
     async def _release(self, claim: Claim, hold_for: float) -> Optional[bool]:
         self._check()
-        check_hold_for(hold_for, claim.kind)
+        hold_for = check_hold_for(hold_for, claim.kind)
         self._protocol.release(claim, hold_for)
         await _within(claim.done, self._protocol.call)
         if isinstance(claim.error, (errors.InvalidRequest, errors.LimitExceeded)):
@@ -502,10 +512,12 @@ class Session:
     async def _work(self) -> None:
         try:
             await self._protocol.run()
-        except Exception as error:
-            log.exception("the session ends")
-            self._failed = errors.Error(f"an error in the client: {error!r}")  # reopen() cannot help
-            self._protocol.end_lease(self._protocol.main, errors.LockLost(str(self._failed)))
+        except BaseException as error:
+            if isinstance(error, Exception):
+                log.exception("the session ends")
+            self._failed = errors.Error(str(self._protocol.end_error))  # reopen() cannot help
+            if not isinstance(error, Exception):
+                raise
 
 
 def connect(conninfo: str = "", *, ttl: float = 30.0, name: Optional[str] = None) -> Session:
