@@ -220,7 +220,7 @@ class Pod:
         """SIGSTOP or SIGCONT for all of it."""
         for container in self.containers.values():
             for pid in container.processes():
-                with contextlib.suppress(ProcessLookupError):  # lockctl, which goes on first, has ended it
+                with contextlib.suppress(ProcessLookupError):  # it ends by itself, or lockctl, which goes on first, ends it
                     os.kill(pid, number)
 
     def http(self, port, path="/"):
