@@ -419,6 +419,11 @@ foreach my $point (qw(manager-took batch-before-expiry batch-written batch-commi
 	$node->safe_psql('other', 'CREATE EXTENSION lock_election');
 	$node->safe_psql('other', q{SELECT release_lock('y', acquire_lock('y'))});
 	$s->query(q{SELECT is_held('x', 1)});
+	# No batch is still to come for what was released: it would meet the fault instead of this one's.
+	foreach my $dbname ('postgres', 'other')
+	{
+		wait_until(sub { $node->safe_psql($dbname, 'SELECT count(*) FROM _lock_election.slot') eq '0' });
+	}
 	fault("set('batch-written', 'error', times => 2)");
 	acquire($c, 'x', q{'1 h'});
 	like($c->error, qr/fault at/, 'a batch that fails, and again');
