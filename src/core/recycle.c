@@ -39,7 +39,7 @@ add_idle(LeIdleRows *idle, LeSlot *slot, LeTime now)
 	assert(idle->n <= LE_MAX_IDLE);
 }
 
-/* An election keeps its row, and with it the number of its last change. */
+/* An election's row is given to no other name: it has the number of the last change, as long as it lingers. */
 static bool
 may_recycle(const LeSlot *slot)
 {

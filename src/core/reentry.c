@@ -107,8 +107,8 @@ held_by_transaction(const LeLock *lock, const LeSession *session, const LeComman
 
 /*
  * The holder that this request is one more hold of: that of the same named
- * owner; if it names none, of the same named lease; if neither, the one that it
- * names, or that of this very transaction.  Permits count each for itself.
+ * owner; if it names none, of the same named lease; if neither, the one whose
+ * token it gives (cmd->reenter), or that of this very transaction.  Permits count each for itself.
  */
 LeEntry *
 le_reentry_find(const LeCore *core, const LeLock *lock, const LeSession *session, const LeCommand *cmd,

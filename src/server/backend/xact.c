@@ -24,7 +24,7 @@
  *		backend/session_mailbox.c, which rings the manager.
  *	5.	The manager takes the mail before the request (manager/take.c).
  *		le_apply_undo() in core/sessions.c ends the waiter, or the holder if the
- *		grant was quicker.  A request that is void and not taken yet is passed over.
+ *		grant was quicker.  A request that is void and not taken yet is answered unread.
  *	6.	Once its batch is committed the manager clears the mail (manager/batch.c).
  *		Until then mailbox_is_quiet() in backend/session_request.c keeps the next
  *		request of the session from being posted.

@@ -2,15 +2,15 @@
  * launcher/notifier.c
  *		The notifier of one database: makes a NOTIFY of each hint.
  *
- * NOTIFY takes a lock of the whole cluster and keeps it through the commit.  A
- * session whose commit waits for a standby keeps it for as long as that takes.
- * So NOTIFY is sent by a process of its own, which waits until what it tells is
- * flushed, and then commits without waiting for disk or standby.  No lock ever
- * waits for this process: the manager fills a ring (see LeHintRing), and drops a
+ * NOTIFY takes a lock of the whole cluster and keeps it through the commit.  Any session that
+ * has sent one keeps it while its commit waits for a standby: a manager that sent one would
+ * wait for that, and all its locks with it.  So NOTIFY is sent by a process of its own, which
+ * waits until what it tells is flushed, and then commits without waiting for disk or standby.
+ * No lock ever waits for this process: the manager fills a ring (see LeHintRing), and drops a
  * hint that has no room.
  *
- * Hints are dropped as well when PostgreSQL's queue of notifications is full: an
- * old hint is worth little, and a client that missed one finds out by asking.
+ * Hints are dropped as well when PostgreSQL's queue of notifications is full: an old hint is
+ * worth little, and a client that missed one finds out by asking.
  */
 #include "postgres.h"
 

@@ -4,7 +4,8 @@
  *
  * The core decides, the store writes; this file and manager/take.c carry between
  * the mailboxes and the two.  Who is served in which order is told, and decided, in
- * manager/take.c.  A batch that fails leaves no trace: see manager/replay.c.
+ * manager/take.c.  A batch that fails before its commit leaves no trace; one that fails
+ * after its answers leaves all that it has done: see manager/replay.c.
  */
 #include "postgres.h"
 
@@ -322,11 +323,11 @@ run(Batch *batch)
 	le_core_batch_done(le_mgr.core, lsn);
 	Assert(le_next_change(le_mgr.core, NULL) == NULL && le_next_answer(le_mgr.core, NULL) == NULL);
 	le_publish();
+	le_take_back_off(batch);
 
 	/* 5. what may fail: then all is read again, but nothing is lost */
 	if (lsn != 0)
 		pgstat_report_stat(false);
-	le_take_back_off(batch);
 	LE_FAULT_CHECK(le_mgr.core);
 	LE_FAULT("batch-done");
 	le_fence_end_overdue(le_mgr.core, batch->now);

@@ -100,7 +100,7 @@ typedef struct Batch
 typedef enum BatchEnd
 {
 	BATCH_DONE,
-	BATCH_FAILED,      /* it has left no trace; the core is not to be used before a reload */
+	BATCH_FAILED,      /* no trace, or all it has done; the core needs a reload */
 	BATCH_FILES_DIFFER /* the same, but for no fault of a request: after a reload it can be run again */
 } BatchEnd;
 

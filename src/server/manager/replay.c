@@ -10,8 +10,9 @@
  *
  * What becomes of an asynchronous release, which its session has answered already, when its
  * batch fails: it stays in the mailbox, as its mail is cleared only after a commit
- * (clear_releases() in batch.c).  The replay makes all of them before it serves any request,
- * so nobody finds a lock held that its session has released.  One that fails again, or
+ * (clear_releases() in batch.c).  The replay makes all of them before any new request, so
+ * nobody finds a lock held that its session has released; waiters of before, which only
+ * take their places again, return first.  One that fails again, or
  * cannot be tried because nothing can be read, is refused to nobody: it stays where it is,
  * and after RETRY_AFTER all mailboxes are looked at again, this one before any request.  A
  * manager that is asked to leave makes it first (leave.c); one that dies leaves it to the

@@ -20,7 +20,7 @@
  * it is decided by the core: they wait in the order of their tokens.
  *
  * Steps 1 to 4 are the functions of this file; batch.c calls them, and the core for step 5.
- * A batch that has failed is replayed in the same order, see replay.c.
+ * A batch that has failed is replayed mailbox by mailbox, each in this order, see replay.c.
  *
  * Heavy work takes turns.  Once the batch is full it is deferred, and what this batch has
  * done in part goes behind what it has not begun.  After a batch with heavy work the manager
