@@ -249,8 +249,9 @@ subtest 'candidates who come and go' => sub {
 	foreach my $s (@sessions)
 	{
 		$s->wait(120);
-		# on a busy machine a manager may take longer to start than such a short wait has patience
-		unlike($s->error, qr/ERROR:  (?!57P03)/, 'a candidate has come through');
+		# On a busy machine a manager may take longer to start than such a short wait has patience, and a term of 100 ms,
+		# or one that another session ends by force, may be over before its grant is on disk.
+		unlike($s->error, qr/ERROR:  (?!57P03|LE001: election "busy" was lost while its durability was waited for)/, 'a candidate has come through');
 		$s->quit;
 	}
 	wait_for_sql($node, q{SELECT count(*) = 0 FROM lock_election.elections WHERE election = 'busy'});
