@@ -171,7 +171,7 @@ give_back(le_session *s)
 	{
 		le_hold *hold = le_container(s->todo.next, le_hold, link);
 
-		if (hold->server_token == 0 || (!s->orphan && hold->hold_for == 0))
+		if (hold->server_token == 0 || (!s->orphan && hold->hold_for_ms == 0))
 			le_hold_done(hold);
 		else
 			le_request(s);

@@ -418,7 +418,7 @@ give_back(le_hold *hold, int hold_for_ms, bool wait, le_error *error)
 		le_hold_over(hold, &over);
 	else if (atomic_load(&hold->state) == LE_HOLD_HELD)
 	{
-		hold->hold_for = hold_for_ms;
+		hold->hold_for_ms = hold_for_ms;
 		le_hold_over(hold, &over);
 		le_error_clear(&hold->error);
 		if (wait)

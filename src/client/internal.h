@@ -161,7 +161,7 @@ struct le_hold
 	int64_t asked;        /* the number of the statement that asked for it */
 	bool alone;           /* together with others it failed */
 	int releases;         /* times that giving back was sent */
-	int hold_for;         /* ms, for giving back */
+	int hold_for_ms;      /* ms, for giving back */
 	bool hint;            /* was announced: look at it first */
 	bool dropped;         /* the application has given it back */
 	bool release_done;

@@ -77,7 +77,7 @@ is_simple(const le_hold *hold)
 		return false;
 	if (is_wanted(hold))
 		return hold->kind == LE_KIND_LOCK;
-	return hold->server_token != 0 && hold->hold_for == 0 &&
+	return hold->server_token != 0 && hold->hold_for_ms == 0 &&
 		   (hold->kind == LE_KIND_LOCK || hold->kind == LE_KIND_PERMIT);
 }
 
@@ -352,7 +352,7 @@ release_sql(const Together *t, const char *schema, le_text *sql)
 		le_text_add(sql, "SELECT %s.resign($1, $2)", schema);
 	else if (first->kind != LE_KIND_LOCKS)
 		le_text_add(sql, "SELECT %s.release_lock($1, $2, $3, true)", schema);
-	else if (first->hold_for == 0)
+	else if (first->hold_for_ms == 0)
 		le_text_add(sql, "SELECT %s.release_locks($1, $2)", schema);
 	else
 		le_text_add(sql,
@@ -372,7 +372,7 @@ le_release_answer(le_hold *hold, bool released)
 	{
 		if (hold->releases <= 1)
 			hold->release_status = LE_LOST;
-		else if (hold->hold_for != 0)
+		else if (hold->hold_for_ms != 0)
 			hold->release_status = LE_UNKNOWN;
 	}
 	le_hold_done(hold);
@@ -382,10 +382,10 @@ le_release_answer(le_hold *hold, bool released)
 static bool
 release_failed(le_session *s, le_hold *hold, const le_error *error)
 {
-	if (hold->hold_for != 0 && (error->status == LE_INVALID || strcmp(error->sqlstate, "53400") == 0))
+	if (hold->hold_for_ms != 0 && (error->status == LE_INVALID || strcmp(error->sqlstate, "53400") == 0))
 	{
 		/* longer than lock_election.max_hold_for, or than anything: it is released all the same */
-		hold->hold_for = 0;
+		hold->hold_for_ms = 0;
 		hold->releases = 0;
 		hold->release_status = LE_INVALID;
 		le_error_copy(&hold->error, error);
@@ -427,14 +427,14 @@ static void
 release(le_session *s, const Together *t)
 {
 	const le_hold *first = t->holds[0];
-	char hold_for[32];
-	const char *values[3] = {NULL, NULL, first->hold_for != 0 ? hold_for : NULL};
+	char hold_for_text[32];
+	const char *values[3] = {NULL, NULL, first->hold_for_ms != 0 ? hold_for_text : NULL};
 	le_text sql = {0}, names = {0}, tokens = {0};
 	bool three =
-		t->n == 1 && first->kind != LE_KIND_TERM && (first->kind != LE_KIND_LOCKS || first->hold_for != 0);
+		t->n == 1 && first->kind != LE_KIND_TERM && (first->kind != LE_KIND_LOCKS || first->hold_for_ms != 0);
 	PGresult *result;
 
-	snprintf(hold_for, sizeof(hold_for), "%d ms", first->hold_for);
+	snprintf(hold_for_text, sizeof(hold_for_text), "%d ms", first->hold_for_ms);
 	release_sql(t, s->net.schema, &sql);
 	for (int i = 0; i < t->n; i++)
 		t->holds[i]->releases++;

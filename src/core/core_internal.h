@@ -174,7 +174,8 @@ struct LeCore
 	LeChange **changes_tail;
 	LeEntry *ended;
 	LeWaiter *left; /* their entries have left the queues */
-	LeLock *doomed;
+	LeLock
+		*doomed;   /* locks that nobody needs any more, freed with the batch unless they are taken up again */
 	LeLink lapsed; /* entries in state LAPSED, by lapsed_at */
 
 	LeGroup *to_settle; /* groups that have left their queues: their locks are
@@ -374,7 +375,7 @@ typedef struct LeEntrySpec
 } LeEntrySpec;
 
 /*
- * The life of an entry.  Ends do not fail: a fenced holder lapses instead.
+ * The life of an entry.  None of these may fail: a fenced holder that ends lapses instead.
  * le_entry_end_only() is for several at once: le_settle_ended() has to follow.
  */
 extern LeEntry *le_entry_new(LeCore *core, LeLock *lock, const LeEntrySpec *spec);

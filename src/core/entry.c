@@ -145,9 +145,10 @@ le_lock_close(LeCore *core, LeLock *lock, LeTime until, uint32_t role)
  *
  * A new mode changes core/command.h (LeMode), core/view.h (LeEntry.mode has two
  * bits, whose four values are used), this table; what acquire.c, owner.c, reentry.c,
- * load.c, group.c, each.c and manager/take.c know of modes; the words in
+ * load.c, group.c, each.c, check.c and manager/take.c know of modes; the words in
  * sql/sql_lock.c and sql_views.c, with their COMMENTs; le_how and request.c of the
- * client, lockctl's options; the model and invariants.c in test/sim.
+ * client, lockctl's options; the requests of each library in clients, with
+ * conformance/features.toml; the model and invariants.c in test/sim.
  */
 const bool le_modes_compatible[LE_MODE_PERMIT + 1][LE_MODE_PERMIT + 1] = {
 	[LE_MODE_EXCLUSIVE] = {false},
@@ -760,7 +761,7 @@ le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, 
 
 /*
  * Settle the locks of all entries added to core->ended since "before" together,
- * so that nothing is granted to an entry about to end.
+ * so that nothing is granted to an entry about to end.  May not fail.
  */
 void
 le_settle_ended(LeCore *core, const LeEntry *before, LeTime now)
@@ -769,6 +770,7 @@ le_settle_ended(LeCore *core, const LeEntry *before, LeTime now)
 		le_lock_settle(core, entry->lock, now);
 }
 
+/* End one entry and settle its lock.  May not fail. */
 void
 le_entry_end(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now)
 {

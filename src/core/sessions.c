@@ -107,7 +107,7 @@ le_session_touch(LeCore *core, uint64_t id, uint32_t sessno, uint32_t xact, LeTi
 	return session;
 }
 
-/* SESSION_END: all that the session has ends or is nobody's; in steps (LeReply.next). */
+/* SESSION_END: all that the session has ends or is nobody's; in steps (LeReply.next).  May not fail. */
 void
 le_apply_session_end(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {

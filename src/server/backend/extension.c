@@ -51,7 +51,7 @@ at_transaction_end(XactEvent event, void *arg)
 	bool created = pending.created != InvalidSubTransactionId;
 	bool dropped = pending.dropped != InvalidSubTransactionId;
 	LeDatabase *db;
-	int worker_proc = -1;
+	int manager_proc = -1;
 
 	if ((!created && !dropped) ||
 		(event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE))
@@ -67,10 +67,10 @@ at_transaction_end(XactEvent event, void *arg)
 	if (db != NULL && dropped)
 	{
 		pg_atomic_write_u32(&db->recheck, 1);
-		worker_proc = db->worker_proc;
+		manager_proc = db->manager_proc;
 	}
 	LWLockRelease(le_shared->lock);
-	le_wake(worker_proc);
+	le_wake(manager_proc);
 	if (created)
 		le_wake_launcher();
 }

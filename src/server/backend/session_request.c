@@ -248,7 +248,7 @@ wait_for_answer(uint32 number, const LeCommand *cmd, LeWait *wait, bool snapshot
 			next_check_at = LE_NEVER;
 		else if (now >= next_check_at)
 		{
-			le_mail(LE_MAIL_BLOCKED);
+			le_mail(LE_MAIL_WAITS_LONG);
 			if (log_lock_waits && !logged && has_limit(cmd))
 			{
 				logged = true;

@@ -178,7 +178,7 @@ reserve_entry(Oid dboid, bool ask, int *worker_pid, int *notifier_pid)
 {
 	LeDatabase *db;
 	bool idle = true;
-	int worker_proc = -1;
+	int manager_proc = -1;
 
 	Assert(OidIsValid(dboid) && !LWLockHeldByMe(le_shared->lock));
 
@@ -196,13 +196,13 @@ reserve_entry(Oid dboid, bool ask, int *worker_pid, int *notifier_pid)
 			if (ask)
 			{
 				le_database_ask_to_leave(db);
-				worker_proc = db->worker_proc;
+				manager_proc = db->manager_proc;
 			}
 		}
 	}
 	LWLockRelease(le_shared->lock);
 
-	le_wake(worker_proc);
+	le_wake(manager_proc);
 	/* A worker says that it leaves some time before its process ends. */
 	return idle && (*worker_pid == 0 || BackendPidGetProc(*worker_pid) == NULL) &&
 		   (*notifier_pid == 0 || BackendPidGetProc(*notifier_pid) == NULL);

@@ -303,7 +303,7 @@ review_reservation(LeDatabase *db)
 	else
 	{
 		le_database_ask_to_leave(db);
-		le_wake(db->worker_proc);
+		le_wake(db->manager_proc);
 	}
 }
 

@@ -42,7 +42,7 @@
 /* Notifications in one transaction at most */
 #define HINTS_A_COMMIT 64
 /* With nothing to send for so long it leaves, and is started again with the next hint */
-#define IDLE_TIME (20 * LE_SECOND)
+#define IDLE_US (20 * LE_SECOND)
 /* After a failure, so that it does not use up transaction ids */
 #define PAUSE_MS 100
 /* How often to look whether the notifier before is gone */
@@ -286,7 +286,7 @@ leave_if_idle(void)
 		proc_exit(0);
 }
 
-/* Send hints as they come, until nobody has needed one for IDLE_TIME. */
+/* Send hints as they come, until nobody has needed one for IDLE_US. */
 static void
 serve(void)
 {
@@ -301,11 +301,11 @@ serve(void)
 		ResetLatch(MyLatch);
 		handle_signals();
 
-		/* 2. nothing to send: sleep, and leave after IDLE_TIME */
+		/* 2. nothing to send: sleep, and leave after IDLE_US */
 		n = take();
 		if (n == 0)
 		{
-			LeTime left_us = idle_at + IDLE_TIME - le_clock();
+			LeTime left_us = idle_at + IDLE_US - le_clock();
 
 			if (left_us <= 0)
 				leave_if_idle();

@@ -226,11 +226,11 @@ empty_mailboxes(const Batch *batch)
 
 /* Search for deadlocks, if a session has waited long. */
 static void
-end_deadlocks(const Batch *batch)
+search_deadlocks(const Batch *batch)
 {
 	for (int i = 0; i < batch->nmails; i++)
 	{
-		if (batch->mails[i].flags & LE_MAIL_BLOCKED)
+		if (batch->mails[i].flags & LE_MAIL_WAITS_LONG)
 			le_deadlock_ask(batch->mails[i].proc);
 	}
 	if (le_clock() >= le_deadlock_next_search())
@@ -306,6 +306,7 @@ run(Batch *batch)
 	/* 2. write */
 	if (later_is_due(batch->now))
 		le_core_write_now(le_mgr.core);
+	le_history_reserve(le_mgr.core);
 	if (anything_to_write())
 		lsn = write_batch(batch);
 	if (le_next_change(le_mgr.core, NULL) != NULL)
@@ -331,7 +332,7 @@ run(Batch *batch)
 	LE_FAULT_CHECK(le_mgr.core);
 	LE_FAULT("batch-done");
 	le_fence_end_overdue(le_mgr.core, batch->now);
-	end_deadlocks(batch);
+	search_deadlocks(batch);
 }
 
 /* Give back all that the failed batch has taken: it is taken again.  May not fail: an error is being handled. */

@@ -81,9 +81,9 @@ static bool counted = false;   /* the first pass is done */
 static RoleHistory step[PRUNE_PAGES * MaxHeapTuplesPerPage];
 static int step_rows;
 
-/* Add to the bytes of history of a role, or with a minus take off. */
-static void
-add_bytes(Oid role, int64 bytes)
+/* The sum of a role; a new one, of 0, takes memory, which may fail. */
+static RoleHistory *
+history_of(Oid role)
 {
 	HASHCTL ctl = {.keysize = sizeof(Oid), .entrysize = sizeof(RoleHistory)};
 	RoleHistory *entry;
@@ -94,6 +94,15 @@ add_bytes(Oid role, int64 bytes)
 	entry = hash_search(role_history, &role, HASH_ENTER, &found);
 	if (!found)
 		entry->bytes = 0;
+	return entry;
+}
+
+/* Add to the bytes of history of a role, or with a minus take off. */
+static void
+add_bytes(Oid role, int64 bytes)
+{
+	RoleHistory *entry = history_of(role);
+
 	entry->bytes += bytes;
 	if (entry->bytes <= 0)
 		(void) hash_search(role_history, &role, HASH_REMOVE, NULL);
@@ -116,6 +125,13 @@ le_history_admits(const LeCommand *cmd)
 		return true;
 	entry = hash_search(role_history, &cmd->role, HASH_FIND, NULL);
 	return entry == NULL || entry->bytes < (int64) le_max_history_per_role_mb * 1024 * 1024;
+}
+
+void
+le_history_reserve(LeCore *core)
+{
+	for (const LeChange *change = NULL; (change = le_next_change(core, change)) != NULL;)
+		(void) history_of(change->role);
 }
 
 void

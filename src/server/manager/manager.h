@@ -357,7 +357,10 @@ extern LeTime le_shrink_tend(void);
 /* A manager has loaded its state: its changes are numbered from this one on. */
 extern void le_history_begin(int64_t next_change);
 
-/* A batch has written its changes of elections. */
+/* A batch is about to write its changes of elections: memory for what le_history_written() counts. */
+extern void le_history_reserve(LeCore *core);
+
+/* A batch has written its changes of elections.  May not fail: le_history_reserve() has been called for them. */
 extern void le_history_written(LeCore *core);
 
 /* May this command lead to more history of its role (lock_election.max_history_per_role)? */

@@ -47,7 +47,7 @@ le_database_init(LeDatabase *db)
 	db->reserved_by = 0;
 	db->attached = 0;
 	db->worker_pid = 0;
-	db->worker_proc = -1;
+	db->manager_proc = -1;
 	db->notifier_pid = 0;
 	db->notifier_proc = -1;
 
@@ -109,7 +109,7 @@ set_state(LeDatabase *db, LeDbState from, LeDbState to)
 		return;
 	db->leave = false;
 	db->worker_pid = 0;
-	db->worker_proc = -1;
+	db->manager_proc = -1;
 }
 
 LeDatabase *
@@ -211,7 +211,7 @@ le_database_enter(LeDatabase *db)
 	Assert(db->state == LE_DB_STARTING && db->worker_pid == 0);
 
 	db->worker_pid = MyProcPid;
-	db->worker_proc = le_my_proc();
+	db->manager_proc = le_my_proc();
 	db->started = GetCurrentTimestamp();
 }
 

@@ -126,7 +126,7 @@ typedef struct LeDatabase
 	int attached;       /* sessions with a mailbox here */
 	bool has_mailboxes; /* they are initialised; for good */
 	int worker_pid;     /* 0: none, or it has not begun */
-	int worker_proc;    /* -1: none */
+	int manager_proc;   /* -1: none */
 	int notifier_pid;   /* 0: none */
 	int notifier_proc;  /* -1: none */
 	TimestampTz started;

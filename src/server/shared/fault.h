@@ -5,7 +5,7 @@
  *
  * LE_FAULT() marks a place where the code around it expects an ERROR.
  * LE_FAULT_NOFAIL() marks one in code that must not fail once it has begun: there a
- * process can be late or be killed, and an error does nothing.
+ * process can be late or be killed, and an error that the test asks for is left out.
  */
 #ifndef LE_FAULT_H
 #define LE_FAULT_H

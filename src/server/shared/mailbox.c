@@ -52,19 +52,19 @@ typedef enum Ring
 	RING_IS_SILENT
 } Ring;
 
-/* Was the manager woken for what is on the stack, before this ring? */
-typedef enum Woken
+/* Has the manager still to be woken for what is on the stack? */
+typedef enum Wake
 {
-	NOT_WOKEN,
-	WOKEN
-} Woken;
+	WAKE_NEEDED,
+	WAKE_NOT_NEEDED
+} Wake;
 
 /*
  * Link a mailbox into its database's stack, unless it is linked.  A ring that wakes
- * also clears LE_STACK_SILENT: its caller wakes the manager if this says NOT_WOKEN.
- * After a silent ring NOT_WOKEN leaves it to the caller whether to wake.
+ * also clears LE_STACK_SILENT: its caller wakes the manager if this says WAKE_NEEDED.
+ * After a silent ring WAKE_NEEDED leaves it to the caller whether to wake.
  */
-static Woken
+static Wake
 link_mailbox(LeMailbox *box, Ring ring)
 {
 	LeDatabase *db = &le_shared->databases[box->database];
@@ -77,9 +77,9 @@ link_mailbox(LeMailbox *box, Ring ring)
 	if (pg_atomic_exchange_u32(&box->linked, 1) != 0)
 	{
 		if (ring == RING_IS_SILENT)
-			return WOKEN;
+			return WAKE_NOT_NEEDED;
 		silent = pg_atomic_fetch_and_u32(&db->stack, ~LE_STACK_SILENT) & LE_STACK_SILENT;
-		return silent != 0 ? NOT_WOKEN : WOKEN;
+		return silent != 0 ? WAKE_NEEDED : WAKE_NOT_NEEDED;
 	}
 
 	/* 2. push it; nobody was woken for an empty stack */
@@ -89,14 +89,14 @@ link_mailbox(LeMailbox *box, Ring ring)
 		box->next = head & ~LE_STACK_SILENT;
 		silent = head == 0 ? LE_STACK_SILENT : head & LE_STACK_SILENT;
 	} while (!pg_atomic_compare_exchange_u32(&db->stack, &head, ring == RING_WAKES ? self : self | silent));
-	return silent != 0 ? NOT_WOKEN : WOKEN;
+	return silent != 0 ? WAKE_NEEDED : WAKE_NOT_NEEDED;
 }
 
 void
 le_ring(LeMailbox *box)
 {
-	if (link_mailbox(box, RING_WAKES) == NOT_WOKEN)
-		le_wake(le_shared->databases[box->database].worker_proc);
+	if (link_mailbox(box, RING_WAKES) == WAKE_NEEDED)
+		le_wake(le_shared->databases[box->database].manager_proc);
 }
 
 void
@@ -104,7 +104,7 @@ le_ring_softly(LeMailbox *box)
 {
 	LeDatabase *db = &le_shared->databases[box->database];
 
-	if (link_mailbox(box, RING_IS_SILENT) == WOKEN)
+	if (link_mailbox(box, RING_IS_SILENT) == WAKE_NOT_NEEDED)
 		return;
 
 	/* the manager sets asleep before it looks at the stack: one of the two sees the other */

@@ -145,7 +145,7 @@ typedef struct LeReleases
 /* Mail: flags that a session raises for its manager. */
 #define LE_MAIL_SESSION_END 0x01 /* the backend is gone */
 #define LE_MAIL_FENCE_ENDED 0x02 /* the session has released a fence */
-#define LE_MAIL_BLOCKED     0x04 /* the session has waited long: is there a deadlock? */
+#define LE_MAIL_WAITS_LONG  0x04 /* the session has waited long: is there a deadlock? */
 #define LE_MAIL_RELEASED    0x08 /* a commit has released what is in LeMailbox.releases */
 
 /* Notes from the manager to a backend that waits. */
