@@ -6,7 +6,7 @@
 #   make test TESTS=test/t/010_x.t [PROVE_FLAGS=-v]
 #   make soak              the same, with five times as much of the random searches (simulator, torture, fuzzing, abuse)
 #   make demo              sessions side by side; make play: the same server, to try by hand
-#   make test-versions     demo and test on fresh Debians, with each PostgreSQL that they have; needs root
+#   make test-versions     demo and test on fresh Debians, with PostgreSQL 15 to 18; needs root
 #   make bench [PEERS=install]      beside etcd, ZooKeeper, Redis and others, to bench/results; make bench-quick: alone;
 #                                   make bench-scaling: the curves of docs/operation/scaling.md;
 #                                   make bench-instructions: counted by callgrind; make bench-lockctl: the command

