@@ -89,13 +89,13 @@ sub clean_up
 	return;
 }
 
-# (passed?, what failed first, timed out?): ends with the first failure.  A wait in the test may take $patience seconds, the
-# test $limit.
+# (passed?, what failed first, timed out?, died?): ends with the first failure.  A wait in the test may take $patience
+# seconds, the test $limit.  It died if it ended for another reason than a check of its own or an assertion.
 sub run_test
 {
 	my ($test, $patience, $limit) = @_;
 	my $errors = "$ENV{TESTDIR}/stderr";
-	my ($failed, $sim, $timed_out, $rc);
+	my ($failed, $sim, $timed_out, $died, $rc);
 	my $pid = open(my $out, '-|') // die "fork: $!";
 
 	if ($pid == 0)
@@ -129,9 +129,10 @@ sub run_test
 		my ($late) = $text =~ /(timed out.*)/;
 		my ($first) = $text =~ /^(\S.*)/m;
 
+		$died = !defined $sim && !defined $assertion;
 		$failed = join('; ', grep { defined } $sim, $assertion) || $late || $first || "exit code $rc";
 	}
-	return (0, $failed, $timed_out);
+	return (0, $failed, $timed_out, $died);
 }
 
 # From here on everything is done in this worker's tree.  Ports are given out for all of them.

@@ -1,7 +1,7 @@
 # Tries a mutant of src/server, src/client or src/lockctl on the test files that could notice it: those that have reached
 # its line, by LeCoverage.pm, the quickest first.
 #
-# A test that waits too long has caught it only if it passes, in the same time, in a tree without the mutant.
+# A test that waits too long, or dies, has caught it only if it passes, in the same time, in a tree without the mutant.
 package LeTrialServer;
 
 use strict;
@@ -42,7 +42,11 @@ sub run_alone_if_needed
 		open($lock, '>', "$ENV{LE_RUN}/work/alone") or die "alone: $!";
 		flock($lock, LOCK_EX);
 	}
-	return run_test($test, $PATIENCE, $limit);
+	my @result = run_test($test, $PATIENCE, $limit);
+
+	# what a test that was stopped has left there would make the next one fail
+	system('find', $ENV{LE_DISKS}, qw(-mindepth 2 -delete)) if $lock && $ENV{LE_DISKS};
+	return @result;
 }
 
 # Does the test pass in the tree that has no mutant?  In a process of its own, which stays there.
@@ -83,9 +87,9 @@ sub try_server
 
 			last if ($spent += $seconds) > $MOST && $test ne $tests[0];
 			build_for($test, \%built);
-			my ($passed, $failed, $timed_out) = run_alone_if_needed($test, $limit);
+			my ($passed, $failed, $timed_out, $died) = run_alone_if_needed($test, $limit);
 
-			next if $passed || $timed_out && !passes_without($test, $limit);
+			next if $passed || ($timed_out || $died) && !passes_without($test, $limit);
 			$caught = substr("$test: $failed", 0, 200) . ($timed_out ? ' (waits too long, and does not without the mutant)' : '');
 			last;
 		}
