@@ -37,6 +37,8 @@ cmp_ok(scalar(keys %metrics), '>', 30, 'there are metrics');
 my @titles = $alerts =~ /alert: (\w+)/g;
 my $cases = slurp_file("$src/test/watching/alerts.yaml");
 is(join(' ', grep { $cases !~ /alertname="$_"/ } @titles), '', 'each alert has a case in which it fires');
+my $what_to_do = slurp_file("$src/docs/operation/watching.md") =~ s/.*^## The alerts\n//msr;
+is(join(' ', grep { $what_to_do !~ /^\|[^|]*`$_`/m } @titles), '', '.. and a line that says what to do');
 
 # --- a server ---
 
