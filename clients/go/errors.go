@@ -56,6 +56,16 @@ func sqlState(err error) string {
 	return ""
 }
 
+// endsConnection says whether this connection is of no more use: the error is not the server's, or another server is
+// wanted.
+func endsConnection(state string) bool {
+	switch state {
+	case "", "57P01", "57P02", "57P03", "53300", "25006":
+		return true
+	}
+	return strings.HasPrefix(state, "08")
+}
+
 // explain adds to an error of the server, or of the connection, what it means.
 func explain(err error) error {
 	code := sqlState(err)

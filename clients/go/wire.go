@@ -108,7 +108,7 @@ func connect(ctx context.Context, config *pgx.ConnConfig, limit time.Duration) (
 }
 
 // exec runs one statement; without arguments also several, and gives no rows. After an error that does not come from
-// the server the connection is closed.
+// the server, or says that it goes away or is not ready, the connection is closed.
 func (w *wire) exec(limit time.Duration, sql string, args []string) (rows, error) {
 	w.conn.Conn().SetDeadline(time.Now().Add(limit))
 	r := &pgconn.Result{}
@@ -121,7 +121,7 @@ func (w *wire) exec(limit time.Duration, sql string, args []string) (rows, error
 		}
 		r = w.conn.ExecParams(context.Background(), sql, values, nil, nil, nil).Read()
 	}
-	if r.Err != nil && sqlState(r.Err) == "" || sqlState(r.Err) == "25006" || w.conn.IsClosed() {
+	if r.Err != nil && endsConnection(sqlState(r.Err)) || w.conn.IsClosed() {
 		w.close()
 	}
 	w.conn.Conn().SetDeadline(time.Time{})

@@ -195,6 +195,21 @@ le_error_is_unknown(const le_error *error)
 	return error->status == LE_UNKNOWN;
 }
 
+const char *
+le_error_ends_connection(const le_error *error)
+{
+	static const char *const states[] = {"08", "57P01", "57P02", "57P03", "53300"};
+
+	if (strcmp(error->sqlstate, "25006") == 0)
+		return "the server has become a standby";
+	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
+	{
+		if (strncmp(error->sqlstate, states[i], strlen(states[i])) == 0)
+			return "the server is shutting down, or not ready";
+	}
+	return NULL;
+}
+
 bool
 le_error_passes(const le_error *error)
 {

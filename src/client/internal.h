@@ -329,6 +329,8 @@ extern le_status le_error_connection(le_error *error, const PGconn *conn);
 extern bool le_error_is_unknown(const le_error *error);
 /* Trying again may help. */
 extern bool le_error_passes(const le_error *error);
+/* Why an error of the server means another connection, perhaps to another host; NULL: this one stays. */
+extern const char *le_error_ends_connection(const le_error *error);
 
 /* --- text.c --- */
 

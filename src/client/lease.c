@@ -106,6 +106,7 @@ static void
 renewal_failed(le_session *s)
 {
 	int64_t delay, most = s->ttl / 20;
+	const char *end;
 
 	le_lock(s);
 	le_error_copy(&s->trouble, &s->net.error);
@@ -116,8 +117,8 @@ renewal_failed(le_session *s)
 	most = most < RETRY_FIRST ? RETRY_FIRST : most > LE_SEC_NS ? LE_SEC_NS : most;
 	s->renew_at = le_add(le_now_ns(), le_jitter(delay < most ? delay : most));
 	le_unlock(s);
-	if (s->net.conn != NULL && strcmp(s->net.error.sqlstate, "25006") == 0)
-		le_set_broken(s, "the server has become a standby");
+	if (s->net.conn != NULL && (end = le_error_ends_connection(&s->net.error)) != NULL)
+		le_set_broken(s, "%s", end);
 }
 
 static void

@@ -227,11 +227,13 @@ asked(le_session *s, le_hold *hold, const PGresult *result, int row)
 static void
 pause_requests(le_session *s)
 {
+	const char *end = le_error_ends_connection(&s->net.error);
+
 	s->net.ask_at = le_add(le_now_ns(), le_jitter(PAUSE));
-	if (strcmp(s->net.error.sqlstate, "25006") == 0)
+	if (end != NULL)
 	{
 		le_unlock(s);
-		le_set_broken(s, "the server has become a standby");
+		le_set_broken(s, "%s", end);
 		le_lock(s);
 	}
 }

@@ -209,6 +209,7 @@ class Proxy:
     def __init__(self, target):
         self.target = target
         self.links = set()
+        self.accepted = 0
         self.tasks = set()
         self.faults = []
         self.seen = []
@@ -229,6 +230,7 @@ class Proxy:
             return
         link = Link(self, reader, writer)
         self.links.add(link)
+        self.accepted += 1
         task = asyncio.current_task()
         self.tasks.add(task)
         try:

@@ -565,6 +565,10 @@ class Scenario:
             wanted = int(step.args[0])
             await self.until(lambda: proxy.listening() == wanted, step,
                              lambda: f"listens to {proxy.listening()} channels")
+        elif step.verb == "connections":
+            wanted = int(step.args[0])
+            await self.until(lambda: proxy.accepted >= wanted, step,
+                             lambda: f"{proxy.accepted} connections have been made")
         elif step.verb == "silent":
             count = len(proxy.seen)
             await asyncio.sleep(self.ms(step.args[0]) / 1000)
