@@ -43,6 +43,15 @@ export async function open (options = {}) {
   return session
 }
 
+// A connection of the application's: it ends with closeAll() too, also where a check has failed before its end.
+export async function connected () {
+  const client = new pg.Client()
+  client.on('error', () => {})
+  await client.connect()
+  opened.push({ close: async () => { await client.end() } })
+  return client
+}
+
 export async function closeAll () {
   await Promise.all(opened.splice(0).map(session => session.close()))
 }

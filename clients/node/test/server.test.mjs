@@ -7,7 +7,7 @@ import { after, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { LockElection, LockElectionError, LockLostError, NotAcquiredError } from 'lock-election'
-import { closeAll, code, fresh, killAll, open, root, run, sql, until } from './helper.mjs'
+import { closeAll, code, connected, fresh, killAll, open, root, run, sql, until } from './helper.mjs'
 
 after(async () => {
   await closeAll()
@@ -110,8 +110,7 @@ test('a fence needs a transaction, and refuses a hold that is lost', async () =>
   const session = await open()
   const name = fresh(`O'Neill \\`)
   const hold = await session.acquire(name)
-  const client = new pg.Client()
-  await client.connect()
+  const client = await connected()
   await assert.rejects(hold.fence(client), code('invalid'))
   await client.query('BEGIN')
   await hold.fence(client)
@@ -286,8 +285,7 @@ test('an observer whose session is closed, or whose signal is aborted, is told n
 
 test('hostile names: the server says what is wrong, and nothing else is hit', async () => {
   const session = await open()
-  const client = new pg.Client()
-  await client.connect()
+  const client = await connected()
   const neighbour = await session.acquire(fresh())
   for (const name of ["'; DROP TABLE x; --\\", '🔒'.repeat(60), '%s ? $1 {"a"}', '__proto__', ' ', 'x\ud800', 'a\nb']) {
     const [hold, other] = await Promise.all([session.acquire(name), session.acquire([`${name} 2`, `${name} 3`])])
