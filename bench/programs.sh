@@ -1,8 +1,6 @@
 # Which systems take part, and how their client programs are built and called.
 
-JARS="zookeeper zookeeper-jute curator-recipes curator-framework curator-client slf4j-api slf4j-nop guava netty-all
-	metrics-core snappy-java jackson-core jackson-databind jackson-annotations commons-cli commons-io"
-java_classpath=$dir/bin$(printf ':/usr/share/java/%s.jar' $JARS)
+java_classpath="$dir/bin:$PEERS_DIR/zookeeper/*"
 
 build_postgres()
 {
@@ -16,12 +14,22 @@ need()
 	[ -e "$2" ] || command -v "$2" >/dev/null || missing+=" $1"
 }
 
-build_redis()
+build_redis_client()
 {
-	need redis-server redis-server
 	need libhiredis-dev /usr/include/hiredis/hiredis.h
 	[ -z "$missing" ] || return 1
 	cc -O2 -Wall -o "$dir/bin/redis" bench/peers/redis.c bench/peers/harness.c -lhiredis -lpthread
+}
+
+build_redis()
+{
+	need redis-server redis-server
+	build_redis_client
+}
+
+build_redis-everysec()
+{
+	build_redis
 }
 
 build_redis-memory()
@@ -29,22 +37,24 @@ build_redis-memory()
 	build_redis
 }
 
-# The libraries are Debian's, which are not modules.
+build_valkey()
+{
+	need valkey "$PEERS_DIR/valkey/valkey-server"
+	build_redis_client
+}
+
+# Its client is built where it is installed.
 build_etcd()
 {
-	need etcd-server etcd
-	need golang-go go
-	need golang-etcd-server-dev /usr/share/gocode/src/go.etcd.io/etcd
+	need etcd "$PEERS_DIR/etcd/client"
 	[ -z "$FLUSH_US" ] || need strace strace
-	[ -z "$missing" ] || return 1
-	GO111MODULE=off GOFLAGS= GOPATH=/usr/share/gocode GOCACHE=$dir/go-cache go build -o "$dir/bin/etcd" bench/peers/etcd/bench.go
+	[ -z "$missing" ]
 }
 
 build_zookeeper()
 {
 	need default-jdk-headless javac
-	need libzookeeper-java /usr/share/java/zookeeper.jar
-	need libcurator-recipes-java /usr/share/java/curator-recipes.jar
+	need zookeeper "$PEERS_DIR/zookeeper"
 	[ -z "$missing" ] || return 1
 	javac -d "$dir/bin" -cp "$java_classpath" bench/peers/zookeeper/*.java
 }
@@ -94,8 +104,8 @@ client()
 	case $system in
 		lock_election-async) PGOPTIONS='-c synchronous_commit=off' exec "$dir/bin/postgres" "$@" system=lock_election ;;
 		lock_election | table | advisory | select1) exec "$dir/bin/postgres" "$@" system="$system" ;;
-		redis*) REDISPORT=${redis_port[$system]} REDISPASSWORD=$password exec "$dir/bin/redis" "$@" ;;
-		etcd) exec "$dir/bin/etcd" "$@" ;;
+		redis* | valkey) REDISPORT=${redis_port[$system]} REDISPASSWORD=$password exec "$dir/bin/redis" "$@" ;;
+		etcd) exec "$PEERS_DIR/etcd/client" "$@" ;;
 		zookeeper) exec java -cp "$java_classpath" Bench "$@" ;;
 	esac
 }

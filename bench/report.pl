@@ -150,7 +150,7 @@ sub table
 }
 
 my %rank;
-@rank{ 'lock_election', 'lock_election-async', 'table', 'advisory', 'select1', 'etcd', 'zookeeper', 'redis', 'redis-memory' } = 0 .. 8;
+@rank{ 'lock_election', 'lock_election-async', 'table', 'advisory', 'select1', 'etcd', 'zookeeper', 'redis', 'valkey', 'redis-everysec', 'redis-memory' } = 0 .. 10;
 
 sub by_system
 {

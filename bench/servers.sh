@@ -105,10 +105,10 @@ start_postgres()
 	psql -Xq -v ON_ERROR_STOP=1 -c "$TABLE_LOCK" -c "SELECT release_lock('first', acquire_lock('first'))" >/dev/null
 }
 
-# redis NAME LINES: an instance with these lines of configuration
+# start_redis_with PROGRAM NAME LINES: an instance with these lines of configuration
 start_redis_with()
 {
-	local name=$1 port
+	local program=$1 name=$2 port
 	port=$(free_port)
 	mkdir -p -m 700 "$dir/$name"
 	cat >"$dir/$name/redis.conf" <<-CONF
@@ -118,23 +118,35 @@ start_redis_with()
 		requirepass $password
 		set-proc-title no
 		save ""
-		$2
+		$3
 	CONF
 	slow_flush
-	launch "$name" "${slow[@]}" redis-server "$dir/$name/redis.conf"
+	launch "$name" "${slow[@]}" "$program" "$dir/$name/redis.conf"
 	up_or_fail "$name" listening "$port"
 	redis_port[$name]=$port
 }
 
 start_redis()
 {
-	start_redis_with redis "appendonly yes
+	start_redis_with redis-server redis "appendonly yes
 		appendfsync always"
+}
+
+start_redis-everysec()
+{
+	start_redis_with redis-server redis-everysec "appendonly yes
+		appendfsync everysec"
 }
 
 start_redis-memory()
 {
-	start_redis_with redis-memory "appendonly no"
+	start_redis_with redis-server redis-memory "appendonly no"
+}
+
+start_valkey()
+{
+	start_redis_with "$PEERS_DIR/valkey/valkey-server" valkey "appendonly yes
+		appendfsync always"
 }
 
 # Room for a million locks: its limit for the size of the database is 2 GB by default.
@@ -144,7 +156,7 @@ start_etcd()
 	port=$(free_port)
 	peer=$(free_port)
 	slow_flush_of_go
-	launch etcd "${slow[@]}" etcd --name bench --data-dir "$dir/etcd" --log-level error --quota-backend-bytes 8589934592 \
+	launch etcd "${slow[@]}" "$PEERS_DIR/etcd/etcd" --name bench --data-dir "$dir/etcd" --log-level error --quota-backend-bytes 8589934592 \
 		--listen-client-urls "http://127.0.0.1:$port" --advertise-client-urls "http://127.0.0.1:$port" \
 		--listen-peer-urls "http://127.0.0.1:$peer" --initial-advertise-peer-urls "http://127.0.0.1:$peer" \
 		--initial-cluster "bench=http://127.0.0.1:$peer"
@@ -152,7 +164,7 @@ start_etcd()
 	export ETCD_ENDPOINT=127.0.0.1:$port
 }
 
-# tickTime as in Debian's and in ZooKeeper's own sample; forceSync is on by default.
+# tickTime as in ZooKeeper's own sample; forceSync is on by default.
 start_zookeeper()
 {
 	local port
@@ -195,9 +207,16 @@ anonymous_memory()
 
 # --- what the figures are of ----------------------------------------------------------------------------------------
 
-package_version()
+# The version of a jar of ZooKeeper's class path.
+jar_version()
 {
-	dpkg-query -W -f '${Version}' "$1"
+	(cd "$PEERS_DIR/zookeeper" && ls "$1"-[0-9]*.jar | sed "s/^$1-//; s/\.jar$//")
+}
+
+# What a server of Redis' kind says of itself: "7.0.15".
+redis_version()
+{
+	"$1" --version | sed 's/.* v=\([^ ]*\).*/\1/'
 }
 
 # Lines of "key: value".
@@ -215,8 +234,9 @@ describe()
 		echo "shared memory: $(sql "SELECT round(sum(allocated_size)) FROM pg_shmem_allocations WHERE name LIKE 'lock_election%'") bytes for $(sql "SELECT sum(setting::int) FROM pg_settings WHERE name IN ('max_connections', 'autovacuum_max_workers', 'max_worker_processes', 'max_wal_senders')") processes"
 		;;
 	esac
-	case " $servers " in *" etcd "*) echo "etcd: $(package_version etcd-server), default settings (fsync of its log before each answer); client $(go version | awk '{ print $3 }'), package concurrency" ;; esac
-	case " $servers " in *" zookeeper "*) echo "ZooKeeper: $(package_version zookeeper), default settings (forceSync yes), tickTime 2000; Curator $(package_version libcurator-recipes-java), $(java -version 2>&1 | sed -n '1s/ version//p')" ;; esac
-	case " $servers " in *" redis"*) echo "Redis: $(package_version redis-server), appendonly yes, appendfsync always; redis-memory: without persistence" ;; esac
+	case " $servers " in *" etcd "*) echo "etcd: $("$PEERS_DIR/etcd/etcd" --version | sed -n 's/^etcd Version: //p; s/^Go Version: /built by /p' | paste -sd ' '), server and client, default settings (fdatasync of its log before each answer)" ;; esac
+	case " $servers " in *" zookeeper "*) echo "ZooKeeper: $(jar_version zookeeper), default settings (forceSync yes), tickTime 2000; Curator $(jar_version curator-recipes), $(java -version 2>&1 | sed -n '1s/ version//p')" ;; esac
+	case " $servers " in *" redis"*) echo "Redis: $(redis_version redis-server), appendonly yes, appendfsync always; redis-everysec: appendfsync everysec; redis-memory: without persistence" ;; esac
+	case " $servers " in *" valkey "*) echo "Valkey: $(redis_version "$PEERS_DIR/valkey/valkey-server"), appendonly yes, appendfsync always" ;; esac
 	[ -z "$skipped" ] || printf 'skipped: %s\n' "$why_skipped"
 }

@@ -14,6 +14,8 @@ colour_of(title, i) = \
 	system_of(title) eq 'etcd' ? '#cf222e' : \
 	system_of(title) eq 'zookeeper' ? '#1a7f37' : \
 	system_of(title) eq 'redis' ? '#8250df' : \
+	system_of(title) eq 'valkey' ? '#bc4c00' : \
+	system_of(title) eq 'redis-everysec' ? '#d4a72c' : \
 	system_of(title) eq 'redis-memory' ? '#bf3989' : \
 	system_of(title) eq 'advisory' ? '#0a3069' : \
 	system_of(title) eq 'select1' ? '#6e7781' : \

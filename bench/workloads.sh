@@ -95,7 +95,7 @@ measure()
 is_flushed()
 {
 	[ -n "$FLUSH_US" ] || return 1
-	case $2 in lock_election-async | advisory | select1 | redis-memory) return 1 ;; esac
+	case $2 in lock_election-async | advisory | select1 | redis-everysec | redis-memory) return 1 ;; esac
 	case $1 in pairs | each | hot) ;; *) return 1 ;; esac
 }
 
@@ -120,7 +120,7 @@ section()
 # Those that are not durable are there for scale, at some numbers of clients only.
 extra_systems()
 {
-	case " $EXTRA_CLIENTS " in *" $1 "*) echo lock_election-async advisory select1 redis-memory ;; esac
+	case " $EXTRA_CLIENTS " in *" $1 "*) echo lock_election-async advisory select1 redis-everysec redis-memory ;; esac
 }
 
 workload_pairs()
@@ -129,7 +129,7 @@ workload_pairs()
 	section "acquire and release one of $NAMES random names"
 	for ((round = 1; round <= ROUNDS; round++)); do
 		for c in $PAIRS_CLIENTS; do
-			for s in $(among lock_election table etcd zookeeper redis $(extra_systems "$c")); do
+			for s in $(among lock_election table etcd zookeeper redis valkey $(extra_systems "$c")); do
 				measure pairs "$s" "$c"
 			done
 		done
@@ -143,7 +143,7 @@ workload_each()
 	section "100 random names in one call"
 	for ((round = 1; round <= ROUNDS; round++)); do
 		for c in $EACH_CLIENTS; do
-			for s in $(among lock_election table etcd redis); do
+			for s in $(among lock_election table etcd redis valkey); do
 				measure each "$s" "$c"
 			done
 			for s in $(among lock_election); do
@@ -159,7 +159,7 @@ workload_hot()
 	section "one hot lock"
 	for ((round = 1; round <= ROUNDS; round++)); do
 		for c in $HOT_CLIENTS; do
-			for s in $(among lock_election table advisory etcd zookeeper redis); do
+			for s in $(among lock_election table advisory etcd zookeeper redis valkey); do
 				measure hot "$s" "$c"
 			done
 		done
@@ -180,25 +180,25 @@ measure_rounds()
 workload_try()
 {
 	section "attempts at a lock that somebody else holds"
-	measure_rounds try $CLIENTS "lock_election table advisory select1 etcd zookeeper redis"
+	measure_rounds try $CLIENTS "lock_election table advisory select1 etcd zookeeper redis valkey"
 }
 
 workload_renew()
 {
 	section "renewals"
-	measure_rounds renew $CLIENTS "lock_election table select1 etcd zookeeper redis"
+	measure_rounds renew $CLIENTS "lock_election table select1 etcd zookeeper redis valkey"
 }
 
 workload_crash()
 {
 	section "leaders that die"
-	DURATION=1 measure_rounds crash $CLIENTS "lock_election table advisory etcd zookeeper redis" crash ttl=$CRASH_TTL_MS
+	DURATION=1 measure_rounds crash $CLIENTS "lock_election table advisory etcd zookeeper redis valkey" crash ttl=$CRASH_TTL_MS
 }
 
 workload_resign()
 {
 	section "leaders that resign"
-	measure_rounds resign 2 "lock_election table advisory etcd zookeeper redis"
+	measure_rounds resign 2 "lock_election table advisory etcd zookeeper redis valkey"
 }
 
 workload_queue()
@@ -342,11 +342,11 @@ workload_held()
 	esac
 	mkfifo "$dir/holding"
 	exec 9<>"$dir/holding"
-	for s in $(among lock_election table etcd zookeeper redis); do
+	for s in $(among lock_election table etcd zookeeper redis valkey); do
 		hold "$s"
 	done
 	for ((round = 1; round <= ROUNDS; round++)); do
-		for s in $(among lock_election table etcd zookeeper redis); do
+		for s in $(among lock_election table etcd zookeeper redis valkey); do
 			measure "held pairs" "$s" $CLIENTS pairs
 		done
 	done

@@ -27,12 +27,12 @@
  *
  *	pairs		Curator leaves a container node for each name, which ZooKeeper removes a minute later or so: a new name
  *				costs a write more
- *	each		the table by a statement with many rows, Redis by a pipeline, etcd by a transaction of small
+ *	each		the table by a statement with many rows, Redis and Valkey by a pipeline, etcd by a transaction of small
  *				transactions; ZooKeeper's recipes have nothing like it
  *	hot			where nobody queues, most grants go back to the client that has just released: "own" counts these, and
  *				they are no hand-offs
- *	try			etcd reads the first key, because the package of Debian 12 has no TryLock; that of later versions writes
- *				and deletes a key, and is slower.  ZooKeeper's acquire(0) creates and deletes a node
+ *	try			etcd reads the first key: TryLock of its package would write and delete one, and be slower.  ZooKeeper's
+ *				acquire(0) creates and deletes a node
  *	renew		ZooKeeper looks at the client's own node: every request keeps the session alive
  *	crash		leaders renew every 50 to 150 ms.  ZooKeeper's TTL is 4 s, its least with the default tick.  An advisory
  *				lock ends with the connection: the time is from the kill, and would be that of TCP for a host that falls

@@ -1,7 +1,7 @@
 /*
  * redis.c
- *		Redis: SET NX PX, and scripts that compare before they delete or extend.  There is no queue: who waits asks
- *		again each millisecond.  REDISPORT and REDISPASSWORD say where.
+ *		Redis and Valkey: SET NX PX, and scripts that compare before they delete or extend.  There is no queue: who
+ *		waits asks again each millisecond.  REDISPORT and REDISPASSWORD say where.
  */
 #include <stdio.h>
 #include <stdlib.h>

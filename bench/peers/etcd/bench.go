@@ -16,8 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	v3 "go.etcd.io/etcd/clientv3"
-	"go.etcd.io/etcd/clientv3/concurrency"
+	v3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
 	"golang.org/x/sys/unix"
 )
 
@@ -172,7 +172,7 @@ func lead(c *client) {
 	time.Sleep(restTime)
 }
 
-// The package of this version has no TryLock. This is the cheapest answer that is right: a read, which writes nothing.
+// The cheapest answer that is right: a read. TryLock of the package writes a key and deletes it.
 func tryOnce(c *client) {
 	start := now()
 	owner, err := c.db.Get(background, "held/", v3.WithFirstCreate()...)
