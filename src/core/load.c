@@ -409,8 +409,14 @@ closed_until(const LeCore *core, const LeStoredEntry *row, LeTime otherwise)
 {
 	LeTime until = row->closed_until != 0 ? from_wall(&core->load.clock, row->closed_until) : 0;
 
-	if (until != LE_NEVER && until > core->load.clock.now + (row->closed_until - row->since))
-		until = core->load.clock.now + (row->closed_until - row->since);
+	/* a table can have -infinity as well, which is no time to count from */
+	if (until != 0 && until != LE_NEVER && row->since != INT64_MIN)
+	{
+		LeTime left = row->closed_until > row->since ? row->closed_until - row->since : 0;
+		LeTime most = le_add(core->load.clock.now, left);
+
+		until = until < most ? until : most;
+	}
 	if (until <= core->load.clock.now || core->load.copied)
 		until = 0;
 	return until > otherwise ? until : otherwise;

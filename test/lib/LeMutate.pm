@@ -23,6 +23,8 @@ our @EXPORT = qw(sites mutated draw_sites site_diff site_key);
 our $NOT_THESE = qr{^src/core/check\.c$|/fault(?:_worker)?\.c$};
 
 my $silent = qr/^(?:Assert\w*|assert|StaticAssert\w*|_Static_assert|CHECK|LE_FAULT\w*|ereport\w*|elog|err\w+|sizeof|offsetof)$/;
+# Arguments that may stand in either order: swapped, they say the same.
+my $commutative = qr/^(?:le_add|le_usage_sum|le_text_equal|Min|Max)$/;
 my $keyword = qr/^(?:if|else|while|for|do|switch|return|break|continue|goto|case|default|sizeof|struct|union|enum|static|const)$/;
 
 my %relational = ('<' => [ '<=', '>=' ], '<=' => [ '<', '>' ], '>' => [ '>=', '<=' ], '>=' => [ '>', '<' ],
@@ -318,7 +320,7 @@ sub call_sites
 		my $to = end_of($tokens->[ $args[ $n + 1 ][1] ]);
 		my $between = substr($f->{code}, $from + length($one), $to - $from - length($one) - length($two));
 
-		next if $one eq $two;
+		next if $one eq $two || $t =~ $commutative;
 		# compiles only if they are of one type
 		my $probe = "__extension__({ _Static_assert(__builtin_types_compatible_p(__typeof__($one), __typeof__($two)), \"\"); ($two); })";
 		add($f, 'swap', $from, $to - $from, "$two$between$one", probe => "$probe$between$one");

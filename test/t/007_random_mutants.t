@@ -49,6 +49,7 @@ second(void)
 	while (first(seen, 4) != 0)
 		break;
 	ereport(ERROR, (errmsg("no %d", 1 + 2)));
+	c = le_add(a, b);
 }
 C
 
@@ -88,6 +89,7 @@ is_made('while (first', 'a call\'s value', 'call: while (0 != 0)', 'condition: w
 	'constant: while (first(seen, 5) != 0)', 'constant: while (first(seen, 3) != 0)', 'constant: while (first(seen, 4) != 1)',
 	'constant: while (first(seen, 4) != -1)', 'relational: while (first(seen, 4) == 0)', 'return: return; while (first(seen, 4) != 0)',
 	'swap: while (first(4, seen) != 0)');
+is_made('c = le_add(a', 'arguments that may stand in either order', 'call: c = 0;', 'statement: ;', 'return: return; c = le_add(a, b);');
 is_made('break;', 'a break', 'statement: ;');
 is_made('ereport(ERROR', 'an error that is not raised, and nothing of its text', 'statement: ;');
 is_made($_, "nothing in $_") foreach 'A comment', '#define LIMIT', 'int c;', 'int list', 'Assert(a < b)', 'elog(LOG', 'int one, two';

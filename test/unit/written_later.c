@@ -184,6 +184,42 @@ test_failed_batch_of_many(void)
 	stop();
 }
 
+/* The locks of a group have one token. */
+static void
+test_failed_batch_of_a_group(void)
+{
+	static char storage[20][8];
+	LeText names[20];
+	LeCommand cmd = request(1, NULL, X, LE_WAIT_FOREVER);
+	int64_t token;
+	LeCore *failed;
+	int n = 0;
+
+	start();
+	for (int i = 0; i < 20; i++)
+	{
+		snprintf(storage[i], sizeof(storage[i]), "g%d", i);
+		names[i] = text(storage[i]);
+	}
+	cmd.names = names;
+	cmd.nnames = 20;
+	token = apply(cmd).token;
+	batch();
+	for (int i = 0; i < 20; i++)
+		release_later(storage[i], token, 0);
+	batch();
+	failed = start_reload();
+	for (int i = 0; i < 20; i++)
+		load_slot(stored(storage[i], token, X));
+	load_done();
+	le_core_destroy(failed);
+	for (int i = 0; i < 20; i++)
+		n += held(storage[i], token);
+	is_int(n, 0, "each release of a group is made");
+	batch();
+	stop();
+}
+
 int
 main(void)
 {
@@ -192,5 +228,6 @@ main(void)
 	test_written_at_once();
 	test_failed_batch();
 	test_failed_batch_of_many();
+	test_failed_batch_of_a_group();
 	return done_testing();
 }

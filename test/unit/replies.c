@@ -1,0 +1,291 @@
+/* What replies and counters tell besides the status, and what a core says of its sessions and rows. */
+/* Promises: - */
+#include "fixture.h"
+#include "core/core_internal.h"
+
+static LeCommand
+bound_request(uint32_t session, const char *name)
+{
+	LeCommand cmd = request(session, name, X, LE_WAIT_FOREVER);
+
+	cmd.ttl = LE_TTL_BOUND;
+	return cmd;
+}
+
+static void
+test_bound(void)
+{
+	LeReply reply;
+	int64_t token;
+
+	start();
+	reply = apply(bound_request(1, "x"));
+	ok(reply.status == LE_OK && reply.bound && reply.valid_for == LE_NEVER, "a grant that is bound says so");
+	token = reply.token;
+	batch();
+	reply = on_token(LE_CMD_CHECK, 1, "x", token);
+	ok(reply.bound && reply.valid_for == LE_NEVER, "and a check of it");
+	reply = acquire(2, "y", X);
+	ok(!reply.bound && reply.valid_for == TTL, "one with a lease is not");
+	token = reply.token;
+	reply = on_token(LE_CMD_CHECK, 2, "y", token);
+	ok(!reply.bound && reply.valid_for == TTL, "nor is its check");
+	is_int(le_core_bound_to(core, 101, 1), 1, "a session has what is bound to it");
+	is_int(le_core_bound_to(core, 102, 2), 0, "a lease of its own is not");
+	is_int(le_core_bound_to(core, 555, 1), 0, "nor has another session of the same number anything");
+	end_session(1);
+	is_int(le_core_bound_to(core, 101, 1), 0, "and the session that has ended has nothing");
+	batch();
+	stop();
+}
+
+/* What several names have in common. */
+static LeReply
+acquire_each(uint32_t session, const char *a, const char *b, int64_t lease, bool enqueue)
+{
+	static LeText names[2];
+	static LeReply replies[2];
+	LeCommand cmd = request(session, NULL, X, 0);
+	LeReply all;
+
+	names[0] = text(a);
+	names[1] = text(b);
+	cmd.each = true;
+	cmd.names = names;
+	cmd.nnames = 2;
+	cmd.owner = text("o");
+	cmd.enqueue = enqueue;
+	cmd.lease = lease;
+	cmd.ttl = lease != 0 ? 0 : TTL;
+	if (!le_core_reserve(core, &cmd))
+		abort();
+	le_core_apply_each(core, &cmd, now, replies, &all);
+	return all;
+}
+
+static void
+test_each(void)
+{
+	LeReply reply;
+	int64_t lease;
+
+	start();
+	ok(!acquire_each(1, "a", "b", 0, false).reentrant, "two new locks are not held before");
+	batch();
+	ok(acquire_each(1, "a", "b", 0, false).reentrant, "again: both are");
+	ok(!acquire_each(1, "a", "c", 0, false).reentrant, "one of the two is not");
+	ok(!acquire_each(1, "d", "a", 0, false).reentrant, "in whatever order");
+	batch();
+	acquire(2, "taken", X);
+	ok(acquire_each(1, "a", "taken", 0, true).reentrant, "a place is nothing that was granted");
+	ok(acquire_each(1, "taken", "a", 0, true).reentrant, "wherever it stands");
+	batch();
+
+	lease = grant_lease(TTL);
+	batch();
+	on_lease(LE_CMD_REVOKE_LEASE, lease);
+	batch();
+	now += LE_SECOND;
+	reply = acquire_each(3, "e", "f", lease, false);
+	is_int(reply.status, LE_NO_LEASE, "on a lease that is gone nothing is acquired");
+	ok(reply.ending == LE_END_REVOKED && reply.ending_ago == LE_SECOND,
+	   "and it says how that has ended, and when");
+	stop();
+}
+
+static void
+test_work(void)
+{
+	LeLimits limits = {.work = 100};
+
+	start();
+	le_core_set_limits(core, &limits);
+	batch();
+	le_core_worked(core, 60);
+	ok(!le_core_is_full(core), "what the environment has looked at is less than a batch's work");
+	le_core_worked(core, 40);
+	ok(le_core_is_full(core), "and together it is that work");
+	batch();
+	ok(!le_core_is_full(core), "the next batch begins with none");
+	stop();
+}
+
+static void
+test_handoffs(void)
+{
+	static const LeText names[] = {{"a", 1}, {"b", 1}};
+	LeCommand both = request(2, NULL, X, LE_WAIT_FOREVER);
+	LeReply a, b;
+
+	start();
+	a = acquire(1, "a", X);
+	b = acquire(1, "b", X);
+	both.names = names;
+	both.nnames = 2;
+	is_int(apply(both).status, LE_WAITING, "a group waits for two locks");
+	batch();
+	is_int(le_core_stats(core)->handoffs, 0, "which are not handed over yet");
+	release(1, "a", a.token);
+	batch();
+	is_int(le_core_stats(core)->handoffs, 0, "nor is one alone");
+	release(1, "b", b.token);
+	batch();
+	ok(got(2, LE_OK), "the group is granted");
+	is_int(le_core_stats(core)->handoffs, 2, "both are counted as handed over");
+	acquire(3, "a", X);
+	batch();
+	end_session(2);
+	now += TTL;
+	expire();
+	ok(got(3, LE_OK), "a single waiter gets one");
+	is_int(le_core_stats(core)->handoffs, 3, "which is one more");
+	stop();
+}
+
+/* The end of a connection without a grace: nobody has to wait for another moment. */
+static void
+test_end_of_session(void)
+{
+	LeLock *lock;
+
+	start();
+	apply(bound_request(1, "x"));
+	batch();
+	end_session(1);
+	lock = le_core_find_lock(core, LE_KIND_LOCK, text("x"));
+	is_int(lock->closed_until, 0, "its name is not closed");
+	is_int(acquire(2, "x", X).status, LE_OK, "and free in the same batch");
+	batch();
+	stop();
+}
+
+/* Each type of rows has its own; the environment looks them up by it. */
+static void
+test_rows(void)
+{
+	static const LeRowType types[] = {LE_ROW_SLOT, LE_ROW_LEASE, LE_ROW_PLACE};
+	static const char *const titles[] = {"slots", "leases", "places"};
+	static const int expected[] = {3, 1, 2};
+	int64_t lease;
+
+	start();
+	lease = grant_lease(TTL);
+	for (int i = 0; i < 3; i++)
+		acquire(1, (const char *[]){"a", "b", "c"}[i], X);
+	enqueue(2, "a", X);
+	enqueue(3, "a", X);
+	for (int t = 0; t < 3; t++)
+	{
+		int n = 0;
+
+		for (uint32_t i = 0; i < le_core_row_indexes(core, types[t]); i++)
+			n += le_core_row_at(core, types[t], i) != NULL;
+		is_int(n, 0, "before the batch no row is there");
+	}
+	batch();
+	for (int t = 0; t < 3; t++)
+	{
+		int n = 0;
+
+		for (uint32_t i = 0; i < le_core_row_indexes(core, types[t]); i++)
+		{
+			LeRow *row = le_core_row_at(core, types[t], i);
+
+			if (row == NULL)
+				continue;
+			n++;
+			if (types[t] == LE_ROW_SLOT)
+				ok(le_slot_holder(le_container(row, LeSlot, row)) != NULL,
+				   "the row of a slot is that of a holder");
+			else if (types[t] == LE_ROW_LEASE)
+				is_int(le_container(row, LeLease, row)->id, lease, "that of a lease is the lease's");
+			else
+				ok(le_container(row, LeWaiter, row)->entry->state == LE_STATE_QUEUED,
+				   "that of a place is a waiter's");
+		}
+		is_int(n, expected[t], titles[t]);
+	}
+	stop();
+}
+
+/* How long a holder is lapsed is counted from its end, or if that is not known from the load. */
+static void
+test_lapsed_since(void)
+{
+	LeStoredEntry row;
+	int64_t token;
+	LeCore *failed;
+
+	start_load();
+	row = stored("x", FIRST + 1, X);
+	row.end = LE_END_EXPIRED;
+	fenced_token = FIRST + 1;
+	load_slot(row);
+	load_done();
+	batch();
+	ok(le_core_overdue(core, LE_SECOND, now) == NULL,
+	   "a lapsed holder that was loaded is not overdue at once");
+	ok(le_core_overdue(core, LE_SECOND, now + LE_SECOND) != NULL, "but a timeout after the load");
+	fenced_token = 0;
+	apply(command(LE_CMD_FENCE_ENDED, 0, NULL));
+	pass_all();
+	stop();
+
+	start();
+	token = acquire(1, "x", X).token;
+	batch();
+	fenced_token = token;
+	pass(TTL);
+	now += 10 * LE_SECOND;
+	failed = start_reload();
+	fenced_token = token;
+	row = stored("x", token, X);
+	row.end = LE_END_EXPIRED;
+	load_slot(row);
+	load_done();
+	le_core_destroy(failed);
+	ok(le_core_overdue(core, 10 * LE_SECOND, now) != NULL, "after a failed batch it goes on from its end");
+	batch();
+	fenced_token = 0;
+	apply(command(LE_CMD_FENCE_ENDED, 0, NULL));
+	pass_all();
+	stop();
+}
+
+/* Timestamps of rows that are no moments. */
+static void
+test_wall_times(void)
+{
+	LeStoredEntry row;
+
+	start_load();
+	row = stored("never", FIRST + 1, X);
+	row.since = INT64_MAX;
+	load_slot(row);
+	row = stored("ever", FIRST + 2, X);
+	row.since = INT64_MIN;
+	load_slot(row);
+	row = stored("now", FIRST + 3, X);
+	load_slot(row);
+	load_done();
+	batch();
+	is_int(find_token(FIRST + 1)->acquired_at, now, "what is in the future begins now");
+	is_int(find_token(FIRST + 2)->acquired_at, 0, "minus infinity is the beginning");
+	is_int(find_token(FIRST + 3)->acquired_at, now, "others count from the wall clock of the load");
+	pass_all();
+	stop();
+}
+
+int
+main(void)
+{
+	test_bound();
+	test_each();
+	test_work();
+	test_handoffs();
+	test_end_of_session();
+	test_rows();
+	test_lapsed_since();
+	test_wall_times();
+	return done_testing();
+}
