@@ -64,8 +64,8 @@ sub statement_lines
 	return @lines;
 }
 
-# The tests that reach the site's line, else those that reach its function; the quickest first.  Those that failed without
-# a mutant are left out.
+# The tests that reach the site's line, else those that reach its function.  Those that failed without a mutant are left
+# out.  The quick ones first, and those that are about this file: they reach more of its lines than others do.
 sub tests_for
 {
 	my ($coverage, $site, $text) = @_;
@@ -76,7 +76,9 @@ sub tests_for
 	{
 		my @found = grep { my $reached = $tests->{$_}{lines}{ $site->{file} }; grep { $reached->{$_} } @$lines } @passed;
 
-		return sort { $tests->{$a}{seconds} <=> $tests->{$b}{seconds} || $a cmp $b } @found if @found;
+		my %cost = map { $_ => $tests->{$_}{seconds} / keys(%{ $tests->{$_}{lines}{ $site->{file} } })**2 } @found;
+
+		return sort { $cost{$a} <=> $cost{$b} || $a cmp $b } @found if @found;
 	}
 	return ();
 }

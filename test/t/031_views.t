@@ -184,9 +184,10 @@ nothing_left($node);
 
 # --- manager ---
 
-is($s->query(q{SELECT m.database, m.incarnation = m.revision >> 28, m.memory > 0, m.started <= now(), a.backend_type, a.datname
+is($s->query(q{SELECT m.database, m.incarnation = m.revision >> 28, m.memory > 0, m.started BETWEEN pg_postmaster_start_time() AND now(), a.backend_type, a.datname
 		FROM lock_election.manager m JOIN pg_stat_activity a USING (pid)}),
 	'postgres|t|t|t|lock_election manager|postgres', 'manager: one row');
+is($s->query(q{SELECT stats_reset BETWEEN pg_postmaster_start_time() - interval '1 min' AND now() FROM lock_election.stat}), 't', 'and what it has done is counted from the start of the server');
 my $revision = $s->query('SELECT revision FROM lock_election.manager');
 my $token = $s->query(q{SELECT acquire_lock('m')});
 is($s->query("SELECT revision > $token, $token >= $revision FROM lock_election.manager"), 't|t', 'manager: the next revision');
