@@ -157,8 +157,8 @@ check_queue(const LeCore *core, const LeLock *lock)
 	CHECK(n == lock->waiting);
 }
 
-/* A lock's slots, its queue and its state fit each other. */
-static void
+/* A lock's slots, its queue and its state fit each other.  Returns how many slots. */
+static uint32_t
 check_lock(const LeCore *core, const LeLock *lock)
 {
 	int32_t held = 0, free_slots = 0, slots = 0;
@@ -201,6 +201,7 @@ check_lock(const LeCore *core, const LeLock *lock)
 		if (lock->closed_until != 0 && lock->held == 0 && !lock->unsettled)
 			check_rings(&lock->timer, lock->closed_until);
 	}
+	return (uint32_t) slots;
 }
 
 /* The usage of all roles adds up to all objects. */
@@ -250,14 +251,14 @@ check_roles(const LeCore *core)
 void
 le_core_check(const LeCore *core)
 {
-	uint32_t locks = 0, tokens = 0, left = 0, candidates = 0, changes = 0, waits = 0;
+	uint32_t locks = 0, tokens = 0, left = 0, candidates = 0, changes = 0, waits = 0, slots = 0;
 
 	/* locks, and what they add up to */
 	le_hash_foreach_all(link, next, core, LE_HASH_LOCKS)
 	{
 		const LeLock *lock = le_container(link, LeLock, hash_link);
 
-		check_lock(core, lock);
+		slots += check_lock(core, lock);
 		tokens += (uint32_t) lock->held + lock->waiting;
 		if (lock->kind == LE_KIND_LOCK)
 			waits += lock->waiting;
@@ -270,6 +271,7 @@ le_core_check(const LeCore *core)
 	}
 	CHECK(locks == core->hashes[LE_HASH_LOCKS].count && locks == core->locks.used);
 	CHECK(tokens == core->hashes[LE_HASH_TOKENS].count);
+	CHECK(slots == core->slots.used);
 	for (const LeWaiter *waiter = core->left; waiter != NULL; waiter = waiter->left_next)
 		left++;
 	CHECK(core->waiters.used == core->queued + left);

@@ -260,6 +260,21 @@ test_enqueued_again(void)
 	is_int(enqueue_all("ac", LE_MODE_EXCLUSIVE, lease).status, LE_BAD_UPGRADE,
 		   "neither can be made exclusive");
 	is_int(enqueue_all("ab", LE_MODE_EXCLUSIVE, lease).status, LE_BAD_UPGRADE, "as little the other");
+	batch();
+
+	/* many others hold the lock, and many locks are on the lease: whichever list is shorter has it */
+	for (uint32_t session = 2; session < 20; session++)
+	{
+		acquire(session, "a", LE_MODE_SHARED);
+		batch();
+	}
+	is_int(enqueue_all("ab", LE_MODE_SHARED, lease).token, b.token, "beside many other holders");
+	for (char letter = 'g'; letter <= 'o'; letter++)
+	{
+		enqueue_all((const char[]){letter, 0}, LE_MODE_SHARED, lease);
+		batch();
+	}
+	is_int(enqueue_all("ac", LE_MODE_SHARED, lease).token, c.token, "and beside many other locks");
 	stop();
 }
 
