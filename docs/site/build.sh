@@ -34,7 +34,7 @@ for folder in clients/*/examples clients/conformance/{porcupine,scenarios} docs/
 done
 sed "s|^docs_dir:.*|docs_dir: $pages|; s|^site_dir:.*|site_dir: $LE_ROOT/build/site|" docs/site/mkdocs.yml >"$LE_TMP/mkdocs.yml"
 rm -rf build/site
-$venv/bin/mkdocs build --strict --quiet --config-file "$LE_TMP/mkdocs.yml"
+NO_MKDOCS_2_WARNING=1 $venv/bin/mkdocs build --strict --quiet --config-file "$LE_TMP/mkdocs.yml"
 le_say "build/site/index.html"
 
 if [ "${1:-}" = test ]; then
