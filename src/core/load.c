@@ -460,6 +460,7 @@ le_core_load_slot(LeCore *core, const LeStoredEntry *row, int64_t *newest)
 	slot = load_slot(core, lock, row);
 	le_core_raise_revision(core, row->token + 1);
 	lease_is_of_group(core, verdict.lease, row->token);
+	assert(verdict.stays || verdict.ended || row->mode == 0);
 	if (!verdict.stays)
 	{
 		le_lock_close(core, lock, verdict.closed_until, row->role);

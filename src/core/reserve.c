@@ -36,7 +36,6 @@ le_prealloc_free(LeCore *core)
 static bool
 prealloc_text(LeCore *core, char **copy, LeText text)
 {
-	*copy = NULL;
 	if (text.data == NULL)
 		return true;
 	*copy = core->env.alloc(core->env.arg, text.len > 0 ? text.len : 1);

@@ -86,7 +86,7 @@ is_same(const situation *s, const LeLimits *limits)
 	LeReply all, replies[N];
 	uint32_t before;
 	int64_t revision;
-	bool same;
+	bool same, wrote = false, counted = false;
 
 	prepare(s, limits);
 	before = one_by_one(s, &expected, each);
@@ -106,7 +106,12 @@ is_same(const situation *s, const LeLimits *limits)
 	if (same && expected != LE_OK)
 		same = all.which == before && le_core_next_revision(core) == revision;
 	for (uint32_t i = 0; same && expected == LE_OK && i < N; i++)
+	{
 		same = replies[i].status == each[i];
+		wrote |= replies[i].wrote;
+		counted |= replies[i].counted;
+	}
+	same = same && (expected != LE_OK || (all.wrote == wrote && all.counted == counted));
 	le_core_check(core);
 	batch();
 	le_core_destroy(core);

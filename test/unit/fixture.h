@@ -18,16 +18,18 @@
 #include "core/load.h"
 #include "tap.h"
 
-#define SESSIONS 32
-#define FIRST    (INT64_C(7) << LE_COUNTER_BITS)
-#define TTL      (10 * LE_SECOND)
-#define ROLE     10
+#define SESSIONS   32
+#define FIRST      (INT64_C(7) << LE_COUNTER_BITS)
+#define TTL        (10 * LE_SECOND)
+#define ROLE       10
+#define ALL_FENCED (-1)
 
 static LeCore *core;
 static LeTime now;
-static int64_t fenced_token;
+static int64_t fenced_token;          /* ALL_FENCED: every one */
 static int64_t blocks;                /* of memory in use */
 static int64_t allocations_left = -1; /* -1: no end of them */
+static bool refused;                  /* an allocation was */
 static uint64_t lsn;
 static uint32_t epochs[LE_EPOCHS];
 static uint32_t xacts[SESSIONS];
@@ -42,7 +44,10 @@ fixture_alloc(void *arg, size_t size)
 {
 	(void) arg;
 	if (allocations_left == 0)
+	{
+		refused = true;
 		return NULL;
+	}
 	if (allocations_left > 0)
 		allocations_left--;
 	blocks++;
@@ -61,7 +66,7 @@ static inline bool
 fixture_fenced(void *arg, int64_t token)
 {
 	(void) arg;
-	return token == fenced_token;
+	return token == fenced_token || fenced_token == ALL_FENCED;
 }
 
 static inline LeEnv

@@ -272,6 +272,39 @@ test_bytes(void)
 	   "and each its share of the indexes");
 }
 
+/* A longer value counts for what it is longer, a shorter one for nothing. */
+static void
+test_values(void)
+{
+	LeLimits limits = {0};
+	LeReply leader;
+
+	start();
+	leader = campaign(1, "e", "four");
+	batch();
+	do
+	{
+		limits.bytes_per_role++;
+		le_core_set_limits(core, &limits);
+	} while (on_term(LE_CMD_PROCLAIM, 1, "e", leader.token, "seventeen letters").status == LE_LIMIT_BYTES);
+	on_term(LE_CMD_PROCLAIM, 1, "e", leader.token, "ten letter");
+	is_int(on_term(LE_CMD_PROCLAIM, 1, "e", leader.token, "seventeen letters").status, LE_OK,
+		   "from ten letters to seventeen takes seven");
+	batch();
+	is_int(on_term(LE_CMD_PROCLAIM, 1, "e", leader.token, "eighteen letters..").status, LE_LIMIT_BYTES,
+		   "one letter more than fits");
+	is_int(on_term(LE_CMD_PROCLAIM, 1, "e", leader.token, "four").status, LE_OK, "a shorter value");
+	batch();
+	limits.bytes_per_role -= 3;
+	le_core_set_limits(core, &limits);
+	is_int(on_term(LE_CMD_PROCLAIM, 1, "e", leader.token, "fourteen lette").status, LE_OK,
+		   "three letters less, where there is room for three less");
+	batch();
+	is_int(on_term(LE_CMD_PROCLAIM, 1, "e", leader.token, "fifteen letters").status, LE_LIMIT_BYTES,
+		   "and no more");
+	stop();
+}
+
 int
 main(void)
 {
@@ -284,5 +317,6 @@ main(void)
 	test_lowered();
 	test_loaded();
 	test_many_roles();
+	test_values();
 	return done_testing();
 }

@@ -48,9 +48,12 @@ run(int which, int64_t allocations)
 		if (i == which)
 		{
 			allocations_left = allocations;
+			refused = false;
 			failed = !le_core_reserve(core, &script[i]);
 			allocations_left = -1;
 			le_core_check(core);
+			if (failed != refused)
+				ok(false, "it fails if any allocation does");
 			if (failed && le_core_next_revision(core) != revision)
 				ok(false, "a failed reserve changes nothing");
 		}

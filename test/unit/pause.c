@@ -120,6 +120,13 @@ test_broken(void)
 	le_pause_broken(&pause);
 	run_for(200 * LE_MS);
 	is_int(le_pause_mended(&pause, now), 0, "the next time they are not: that counts");
+	le_pause_broken(&pause);
+	run_for(LE_PAUSE);
+	is_int(le_pause_mended(&pause, now), 0, "for as long as a pause may be");
+	le_pause_broken(&pause);
+	run_for(LE_PAUSE);
+	now++;
+	is_int(le_pause_mended(&pause, now), LE_PAUSE + 1, "and no longer");
 }
 
 int

@@ -176,6 +176,38 @@ test_bound_elsewhere(void)
 	stop();
 }
 
+/* The lock has many holders, or the lease many locks: the one of both is found wherever it is in either list. */
+static void
+test_among_many(void)
+{
+	char name[2] = "a";
+	LeCommand cmd;
+	LeReply late, last;
+	int64_t lease;
+
+	start();
+	for (uint32_t i = 2; i < 12; i++)
+		acquire(i, "x", S);
+	lease = grant_lease(TTL);
+	late = acquire_on(1, S, lease);
+	for (uint32_t i = 12; i < 22; i++)
+		acquire(i, "x", S);
+	batch();
+	ok(acquire_on(SESSIONS - 1, S, lease).token == late.token, "among many holders");
+	for (; name[0] < 'm'; name[0]++)
+	{
+		cmd = request(1, name, S, 0);
+		cmd.lease = lease;
+		last = apply(cmd);
+	}
+	batch();
+	name[0]--;
+	cmd.session = SESSIONS - 1;
+	ok(apply(cmd).token == last.token, "among many locks");
+	ok(acquire_on(SESSIONS - 1, S, lease).token == late.token, "and among both");
+	stop();
+}
+
 static void
 test_lease(void)
 {
@@ -347,6 +379,7 @@ main(void)
 	test_roles_and_modes();
 	test_connection();
 	test_bound_elsewhere();
+	test_among_many();
 	test_lease();
 	test_owners_of_a_lease();
 	test_owner_and_lease();

@@ -61,6 +61,22 @@ entries(void)
 	return n;
 }
 
+/* Holders that have ended but are fenced. */
+static int
+lapsed(void)
+{
+	int n = 0;
+
+	for (uint32_t i = 0; i < le_core_lock_indexes(core); i++)
+	{
+		const LeLock *lock = le_core_lock_at(core, i);
+
+		for (const LeSlot *slot = lock != NULL ? lock->slots : NULL; slot != NULL; slot = slot->next)
+			n += le_slot_holder(slot) != NULL && le_slot_holder(slot)->state == LE_STATE_LAPSED;
+	}
+	return n;
+}
+
 static void
 test_lease(void)
 {
@@ -138,6 +154,31 @@ test_waits_on_lease(void)
 	is_int(entries(), 1, "all that hangs on the lease has ended");
 	ok(le_core_find_lock(core, LE_KIND_LOCK, text("awaited"))->held == 1,
 	   "who has waited behind it is granted");
+	stop();
+}
+
+/* What is fenced still is looked at as well. */
+static void
+test_lapses(void)
+{
+	int64_t tokens[10], lease;
+
+	start();
+	lease = grant_lease(TTL);
+	acquire_many(1, 10, lease, TTL, tokens);
+	fenced_token = ALL_FENCED;
+	limit_work();
+	ok(on_lease(LE_CMD_REVOKE_LEASE, lease).next != 0, "a lease with very much that is fenced is revoked");
+	is_int(lapsed(), STEP, "in steps");
+	batch();
+	for (int i = 0; i < 10; i++)
+		expire();
+	is_int(lapsed(), 10, "until all has ended");
+	fenced_token = 0;
+	apply(command(LE_CMD_FENCE_ENDED, 1, NULL));
+	for (int i = 0; i < 10; i++)
+		expire();
+	is_int(entries(), 0, "and its fences");
 	stop();
 }
 
@@ -365,6 +406,7 @@ main(void)
 {
 	test_lease();
 	test_waits_on_lease();
+	test_lapses();
 	test_undo();
 	test_session_end();
 	test_grants();
