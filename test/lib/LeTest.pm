@@ -109,6 +109,21 @@ END
 	}
 }
 
+# What is opened and not closed, and an assertion that fails while the test does not look, is told in the server's log alone.
+END
+{
+	my ($name) = $0 =~ m{([^/]+?)(?:\.\w+)?$};
+
+	foreach my $log (glob "$PostgreSQL::Test::Utils::log_path/${name}_*.log")
+	{
+		foreach my $line (grep { /WARNING:.*(?:(?:reference|refcount|file|memory) leak|was not closed)|^TRAP:/ } split /\n/, slurp_file($log))
+		{
+			print STDERR "$log: $line\n";
+			$? ||= 1;
+		}
+	}
+}
+
 # The controls of the fault points, see shared/fault.c.
 sub fault_functions
 {
