@@ -248,6 +248,31 @@ check_roles(const LeCore *core)
 	CHECK(counted.entries == there.entries && counted.leases == there.leases && counted.bytes == there.bytes);
 }
 
+/* Each object that a pool has given out is in one of the core's lists. */
+static void
+check_pools(const LeCore *core)
+{
+	uint32_t entries = core->hashes[LE_HASH_TOKENS].count, leases = core->hashes[LE_HASH_LEASES].count;
+	uint32_t groups = 0, holds = 0, changes = 0;
+
+	le_hash_foreach_all(link, next, core, LE_HASH_TOKENS)
+	{
+		const LeEntry *entry = le_container(link, LeEntry, token_link);
+
+		groups += entry->state == LE_STATE_QUEUED && entry->grouped && entry->waiter->group->members == entry;
+		for (const LeUncommitted *hold = entry->uncommitted; hold != NULL; hold = hold->next)
+			holds++;
+	}
+	for (const LeEntry *entry = core->ended; entry != NULL; entry = entry->ended_next)
+		entries++;
+	for (const LeLease *lease = core->dirty_leases; lease != NULL; lease = lease->dirty_next)
+		leases += lease->ended;
+	for (const LeChange *change = core->changes; change != NULL; change = change->next)
+		changes++;
+	CHECK(entries == core->entries.used && holds == core->uncommitted.used && leases == core->leases.used);
+	CHECK(groups == core->groups.used && changes == core->change_pool.used);
+}
+
 void
 le_core_check(const LeCore *core)
 {
@@ -284,8 +309,10 @@ le_core_check(const LeCore *core)
 	CHECK(waits == 0);
 	CHECK(candidates == core->candidates && changes <= core->change_pool.nfree);
 	check_roles(core);
+	check_pools(core);
 
-	/* the heap */
+	/* the heap, with room for the timer of each lock, entry and lease */
+	CHECK(core->heap.cap >= core->locks.used + core->entries.used + core->leases.used);
 	for (uint32_t i = 0; i < core->heap.len; i++)
 	{
 		const LeTimer *timer = core->heap.items[i];

@@ -32,7 +32,7 @@ le_free_text(LeCore *core, char **text)
 void
 le_pool_init(LePool *pool, size_t size)
 {
-	memset(pool, 0, sizeof(*pool));
+	assert(pool->chunks == NULL && pool->used == 0); /* the core begins as zeroes */
 	pool->size = size;
 }
 
@@ -135,7 +135,6 @@ le_pool_destroy(LeCore *core, LePool *pool)
 		core->env.free(core->env.arg, pool->chunks[i]);
 	if (pool->chunks != NULL)
 		core->env.free(core->env.arg, pool->chunks);
-	le_pool_init(pool, pool->size);
 }
 
 /* --- the heap of deadlines --- */

@@ -29,6 +29,7 @@ static LeTime now;
 static int64_t fenced_token;          /* ALL_FENCED: every one */
 static int64_t blocks;                /* of memory in use */
 static int64_t allocations_left = -1; /* -1: no end of them */
+static bool refuse_once;              /* and then there is memory again */
 static bool refused;                  /* an allocation was */
 static uint64_t lsn;
 static uint32_t epochs[LE_EPOCHS];
@@ -46,6 +47,8 @@ fixture_alloc(void *arg, size_t size)
 	if (allocations_left == 0)
 	{
 		refused = true;
+		if (refuse_once)
+			allocations_left = -1;
 		return NULL;
 	}
 	if (allocations_left > 0)

@@ -671,6 +671,33 @@ test_heavy_end_of_few(void)
 	stop();
 }
 
+/* Who waits for a place keeps its lease alive, and nothing is written for that. */
+static void
+test_awaited(void)
+{
+	LeCommand cmd = request(1, "b", X, 0);
+	LeReply place;
+
+	start();
+	cmd.ttl = LE_TTL_BOUND;
+	apply(cmd);
+	cmd = request_all(2, "ab", X, 0);
+	cmd.enqueue = true;
+	place = apply(cmd);
+	is_int(await(2, "a", place.token, LE_WAIT_FOREVER).status, LE_WAITING, "somebody waits for a place");
+	batch();
+	now += TTL;
+	le_core_expire(core, now, 10);
+	ok(find_token(place.token) != NULL, "which lasts longer than its TTL then");
+	ok(le_next_dirty_lease(core, NULL) == NULL, "with nothing to write");
+	batch();
+	is_int(undo(2, 1).status, LE_OK, "the wait ends");
+	batch();
+	pass(TTL + 1);
+	ok(find_token(place.token) == NULL, "and the place with its TTL");
+	stop();
+}
+
 int
 main(void)
 {
@@ -694,5 +721,6 @@ main(void)
 	test_again_after_reload();
 	test_lapsed_before_reload();
 	test_out_of_memory();
+	test_awaited();
 	return done_testing();
 }

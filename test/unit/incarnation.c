@@ -22,6 +22,8 @@ test_one_server(void)
 	is_int(next((LeStart){.time = -1}), 1, "which can begin with it as well");
 	is_int(next((LeStart){.stored = 9000, .time = 10 * MINUTE, .timelines = 1}), 9000 + 10 + 128,
 		   "the clock's minutes are counted from 0, also past another history");
+	is_int(next((LeStart){.stored = 5, .stored_at = 8990 * MINUTE, .time = 9000 * MINUTE, .timelines = 1}),
+		   9000 + 128, "where what was stored is behind the clock, from the clock");
 	is_int(next((LeStart){.stored = 5000, .floor = 7001, .time = 100 * MINUTE}), 7001,
 		   "restored from a dump: at least what that had");
 }

@@ -244,6 +244,12 @@ test_long_lease(void)
 	batch();
 	ok(on_token(LE_CMD_RENEW, 1, "x", a.token).wrote, "the renewal of a lock on it is written as well");
 	batch();
+	now += LE_SAVE_INTERVAL;
+	le_core_expire(core, now, 10);
+	batch();
+	ok(await(1, "x", a.token, 0).wrote, "and who waits for it keeps it alive likewise");
+	batch();
+	ok(!await(1, "x", a.token, 0).wrote, "the next one writes nothing");
 	pass(4 * LE_SAVE_INTERVAL - 1);
 	is_int(on_lease(LE_CMD_LEASE_TTL, lease).valid_for, 1, "it lives to its end");
 	now += 2;

@@ -205,6 +205,29 @@ test_gone(void)
 	stop();
 }
 
+/* Each was acquired by a process of its own. */
+static void
+test_acquirers(void)
+{
+	char acquirer[32];
+	clock_t begun;
+
+	start();
+	begun = clock();
+	for (int i = 0; i < HOLDERS; i++)
+	{
+		LeCommand cmd = request(1, "x", S, 0);
+
+		snprintf(acquirer, sizeof(acquirer), "process %d", i);
+		cmd.acquirer = text(acquirer);
+		apply(cmd);
+		commit(1);
+	}
+	ok(clock() - begun < STALL, "holders of many processes");
+	batch();
+	stop();
+}
+
 int
 main(void)
 {
@@ -214,5 +237,6 @@ main(void)
 	test_one_owner();
 	test_leases();
 	test_gone();
+	test_acquirers();
 	return done_testing();
 }

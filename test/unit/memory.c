@@ -68,11 +68,12 @@ run(int which, int64_t allocations)
 }
 
 static void
-test_each_allocation(void)
+test_each_allocation(bool once)
 {
 	int failures = 0;
 
 	write_script();
+	refuse_once = once;
 	for (int which = 0; which < nscript; which++)
 	{
 		for (int64_t n = 0; run(which, n); n++)
@@ -84,7 +85,9 @@ test_each_allocation(void)
 		}
 		le_core_destroy(core);
 	}
-	ok(failures > nscript, "every allocation of every command fails once");
+	refuse_once = false;
+	ok(failures > nscript,
+	   once ? "every allocation fails, alone" : "every allocation of every command fails once");
 	is_int(blocks, 0, "all memory is returned");
 }
 
@@ -159,7 +162,8 @@ test_load(void)
 int
 main(void)
 {
-	test_each_allocation();
+	test_each_allocation(false);
+	test_each_allocation(true);
 	test_apply_needs_none();
 	test_create();
 	test_load();

@@ -241,6 +241,47 @@ test_row_life(void)
 	stop();
 }
 
+/* Each lock, entry and lease has room for its timer, however many there are. */
+static void
+test_timers(void)
+{
+	char name[32];
+
+	for (uint32_t readers = 1; readers <= 2; readers++)
+	{
+		bool good = true;
+
+		start();
+		for (uint32_t i = 1; i <= readers; i++)
+			acquire(i, "x", S);
+		for (int i = 0; i < LOCKS; i++)
+		{
+			name_of(name, i);
+			acquire(0, name, X);
+			good = good && core->heap.cap >= core->locks.used + core->entries.used;
+		}
+		ok(good, "room for all timers");
+		stop();
+	}
+}
+
+/* A lock that comes and goes several times in a batch is freed with it, once. */
+static void
+test_come_and_gone(void)
+{
+	start();
+	for (int i = 0; i < 6; i++)
+	{
+		const char *name = i % 2 == 0 ? "x" : "y";
+
+		release(1, name, acquire(1, name, X).token);
+	}
+	is_int(le_core_lock_count(core), 2, "two locks that came and went");
+	batch();
+	is_int(le_core_lock_count(core), 0, "are gone with the batch");
+	stop();
+}
+
 int
 main(void)
 {
@@ -251,5 +292,7 @@ main(void)
 	test_ids();
 	test_hash();
 	test_row_life();
+	test_timers();
+	test_come_and_gone();
 	return done_testing();
 }
