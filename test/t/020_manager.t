@@ -208,10 +208,19 @@ subtest 'pg_cancel_backend' => sub {
 	nothing_left($node);
 };
 
+subtest 'what any process of the server does when it is asked' => sub {
+	my $pid = manager_pid();
+
+	one("SELECT pg_log_backend_memory_contexts($pid)");
+	ok(wait_until(sub { return $node->log_contains(qr/logging memory contexts of PID $pid\b/) }), 'it tells of its memory');
+	one('SELECT pg_reload_conf()');
+};
+
 subtest 'stopped for some seconds' => sub {
 	my ($holder, $waiter, $short) = map { session($node) } 1 .. 3;
 	my $pid = manager_pid();
 	my $token = $holder->query(q{SELECT acquire_lock('stall', '1 h')});
+	my $stalls = one('SELECT stalls FROM lock_election.stat');
 
 	$waiter->async(q{SELECT acquire_lock('stall', '1 h')});
 	wait_for_waiters(1, 'stall');
@@ -225,6 +234,7 @@ subtest 'stopped for some seconds' => sub {
 	kill 'CONT', $pid;
 	is($holder->wait, 't', 'a renewal is served first');
 	ok(!$waiter->ready, 'nobody was let in');
+	wait_for_sql($node, "SELECT stalls > $stalls FROM lock_election.stat");
 
 	# without a renewal: the lease goes on where it was
 	$token = $short->query(q{SELECT acquire_lock('stall2', '2 s')});

@@ -176,6 +176,38 @@ test_election(void)
 	stop();
 }
 
+/* The queue is long, or the lease has many places: the one that is asked for again is found in either list. */
+static void
+test_again_among_many(void)
+{
+	char name[2] = "a";
+	LeCommand cmd = request(1, "x", X, 0), other = cmd;
+	int64_t token;
+
+	for (uint32_t waiters = 2; waiters <= 12; waiters += 10)
+	{
+		start();
+		acquire(0, "x", X);
+		cmd.lease = grant_lease(TTL);
+		cmd.enqueue = true;
+		for (uint32_t i = 2; i < waiters; i++)
+			acquire(i, "x", X);
+		other = cmd;
+		for (name[0] = 'a'; name[0] < (waiters == 2 ? 'k' : 'c'); name[0]++)
+		{
+			acquire(0, name, X);
+			other.name = text(name);
+			apply(other);
+		}
+		acquire(15, "x", X);
+		token = apply(cmd).token;
+		acquire(16, "x", X);
+		batch();
+		is_int(apply(cmd).token, token, "the same place");
+		stop();
+	}
+}
+
 int
 main(void)
 {
@@ -186,5 +218,6 @@ main(void)
 	test_ttl();
 	test_row();
 	test_election();
+	test_again_among_many();
 	return done_testing();
 }

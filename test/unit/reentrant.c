@@ -226,6 +226,17 @@ test_lease(void)
 	ok(!held("x", a.token), "and without a count");
 	batch();
 
+	/* once the first transaction is over, the lease's hold counts once, whatever becomes of a second one */
+	a = acquire_on(1, X, lease);
+	commit(1);
+	release(1, "y", acquire(1, "y", X).token);
+	batch();
+	ok(!acquire_on(2, X, lease).counted, "one hold of a lease");
+	undo(2, 1);
+	ok(held("x", a.token), "is not taken back by another's rollback");
+	release(1, "x", a.token);
+	batch();
+
 	/* two transactions on one lease: one rolls back, the other does not */
 	a = acquire_on(1, X, lease);
 	b = acquire_on(2, X, lease);

@@ -401,6 +401,58 @@ test_closed(void)
 	stop();
 }
 
+/* The rows of a lock that nobody uses any more go in steps. */
+static void
+test_rows(void)
+{
+	LeReply readers[10];
+	int rows = 0;
+
+	start();
+	limit_work();
+	for (uint32_t i = 0; i < 10; i++)
+		readers[i] = acquire(i, "x", S);
+	batch();
+	for (uint32_t i = 0; i < 10; i++)
+		release(i, "x", readers[i].token);
+	batch();
+	now += LE_LINGER + LE_LINGER_STEP;
+	le_core_expire(core, now, 100);
+	for (const LeSlot *slot = NULL; (slot = le_next_dirty_slot(core, slot)) != NULL;)
+		rows++;
+	is_int(rows, STEP, "the rows of a lock go in steps");
+	batch();
+	for (int i = 0; i < 10; i++)
+		expire();
+	is_int(le_core_lock_count(core), 0, "until it is gone");
+	stop();
+}
+
+/* What a lease that ends in steps still has is nobody's to hold once more. */
+static void
+test_draining(void)
+{
+	int64_t tokens[10], lease;
+	int refused = 0;
+
+	start();
+	lease = grant_lease(TTL);
+	acquire_many(1, 10, lease, TTL, tokens);
+	limit_work();
+	ok(on_lease(LE_CMD_REVOKE_LEASE, lease).next != 0, "a lease is revoked, in steps");
+	for (int i = 0; i < 10; i++)
+	{
+		LeCommand cmd = request(1, name_of(i), X, 0);
+
+		cmd.reenter = tokens[i];
+		refused += apply(cmd).status == LE_NOT_GRANTED;
+	}
+	is_int(refused, 10 - STEP, "what it has still is refused, like anybody else's");
+	batch();
+	pass_all();
+	stop();
+}
+
 int
 main(void)
 {
@@ -414,5 +466,7 @@ main(void)
 	test_force_role();
 	test_bytes();
 	test_closed();
+	test_rows();
+	test_draining();
 	return done_testing();
 }
