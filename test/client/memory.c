@@ -117,8 +117,10 @@ tests(void)
 		one_in = 0;
 	}
 	printf("# %d of 40 sessions were opened\n", opened);
-	a = open_session(20000);
-	b = open_session(20000);
+
+	/* a connection takes many allocations, so it may be a while before all of one succeed: no lease ends meanwhile */
+	a = open_session(600000);
+	b = open_session(600000);
 	for (int i = 0; i < 100; i++)
 	{
 		one_in = 20 + 20 * (i % 10);
