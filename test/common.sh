@@ -330,8 +330,13 @@ le_prepare()
 	# The account may not be able to read the checkout.
 	mkdir "$LE_TMP/src" "$LE_TMP/work" "$LE_TMP/home"
 	if [ ${#LE_MAKE[@]} = 0 ]; then
+		# nobody else builds while this is copied
+		mkdir -p "$LE_ROOT/build"
+		exec 9>"$LE_ROOT/build/lock"
+		flock 9
 		le_build "$LE_ROOT" "$@"
 		le_copy --exclude=./build/faults
+		exec 9>&-
 	else
 		le_copy --exclude=./build --exclude='*.so'
 		le_build "$LE_TMP/src" "${LE_MAKE[@]}" "$@"
