@@ -11,7 +11,7 @@ cat <<EOT
 
 A throw-away PostgreSQL $PG_MAJOR with lock_election; this psql ends it with \\q. Open a second window beside it:
 
-    $LE_BIN/psql -h $PGHOST -p $PGPORT -U postgres
+    $LE_BIN/psql -X -v PROMPT1='other=> ' -h $PGHOST -p $PGPORT -U postgres
 
 Then, in this one:                                      in the other one:
 
