@@ -17,7 +17,12 @@ sub acquire { my ($s, $name, $ttl) = @_; return $s->query("SELECT acquire_lock('
 
 sub release { my ($s, $name, $token) = @_; return $s->query("SELECT release_lock('$name', $token)"); }
 
-sub settle { return $c->query('SELECT count(*) FROM lock_election.locks'); }
+# No batch is still to come for what was released before: it would meet the fault that another batch is to meet.
+sub settle
+{
+	return wait_for_sql($node,
+		'SELECT (SELECT count(*) FROM _lock_election.slot) = (SELECT count(*) FROM lock_election.locks WHERE mode IS NOT NULL)');
+}
 
 # The manager has taken the stack with b's mail, and has not looked at it yet.
 foreach my $point (qw(manager-took batch-horizon batch-rung))
@@ -70,8 +75,8 @@ sub refuse
 {
 	my ($do) = @_;
 
-	fault(q{set('batch-begun', 'error', times => 1)});
 	fault(q{set('reload-loaded', 'error', times => 1)});
+	fault(q{set('batch-begun', 'error', times => 1)});
 	$do->();
 	wait_until(sub { fault("hits('reload-loaded')") ne '0' }) || die 'nothing was loaded again';
 	return;
@@ -87,6 +92,7 @@ sub refuse
 	release($b, 'x', $token) if $token;
 	nothing_left($node);
 
+	settle();
 	$a->query('BEGIN');
 	acquire($a, 'x', q{'1 min'});
 	refuse(sub { $a->query('ROLLBACK'); });
@@ -101,8 +107,8 @@ sub refuse
 	my $x = acquire($a, 'x', q{'1 min'});
 
 	settle();
-	fault(q{set('batch-begun', 'error', times => 2)});
 	fault(q{set('reload-loaded', 'error', skip => 1, times => 1)});
+	fault(q{set('batch-begun', 'error', times => 2)});
 	is(release($a, 'x', $x), 't', 'a release is told, and refused once more when it is tried alone');
 	wait_until(sub { fault("hits('reload-loaded')") >= 2 }) || die 'nothing was loaded again';
 	my $y = $b->query(q{SELECT try_acquire_lock('y', '1 min')});
