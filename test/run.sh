@@ -75,7 +75,7 @@ rc=0
 exec 9>&2
 LE_ENV+=(LE_STDERR=9)
 # Most tests wait for most of their time: all together use about a seventh of a processor each.
-le_run prove --norc --timer -j"$((4 * LE_JOBS))" --exec "$LE_TMP/src/test/lib/run-one" ${PROVE_FLAGS:-} $TESTS || rc=$?
+le_run prove --norc --timer -j"$((5 * LE_JOBS))" --exec "$LE_TMP/src/test/lib/run-one" ${PROVE_FLAGS:-} $TESTS || rc=$?
 [ ${#loops[@]} = 0 ] || kill "${loops[@]}"
 rm -rf "$LE_ROOT/build/test-logs"
 if [ $rc != 0 ] && [ -d "$LE_TMP/work/tmp_check/log" ]; then
