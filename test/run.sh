@@ -6,6 +6,8 @@
 #   PG_MAJOR     PostgreSQL's major version; default: the distribution's
 #   COVERAGE=1   with gcov: how many lines of src/ the tests have reached; the others are listed in build/coverage.txt
 #   VALGRIND=1   the servers under valgrind, for a few of the tests; fails where it reports code of ours
+#   SHARE=5      of so many scenarios of the clients' conformance suite one is run, with the languages that are there, if
+#                everything is tested; 0: none; default: 5, with SOAK 1
 #   BUSY=4       so many busy loops beside the tests, which have to pass on a busy machine too
 . "$(dirname "$0")/common.sh"
 
@@ -13,7 +15,9 @@
 [ -z "${COVERAGE:-}" ] || LE_MAKE=(COPT="--coverage -O1" SANITIZE="--coverage -O1")
 cd "$LE_ROOT"
 shopt -s nullglob
+share=0
 if [ -z "${TESTS:-}" ]; then
+	[ -n "${COVERAGE:-}${VALGRIND:-}" ] || share=${SHARE:-$([ -n "${SOAK:-}" ] && echo 1 || echo 5)}
 	# Those that take long begin first, so that none of them is left alone in the end.
 	TESTS=$({ grep -v '^#' test/lib/longest-first; ls test/unit/*.c test/t/*.t test/pgtap/*.sql; } | awk '!seen[$0]++')
 	[ -z "${VALGRIND:-}" ] || TESTS=$(echo test/t/{042,070}_*.t test/pgtap/*.sql)
@@ -76,6 +80,10 @@ exec 9>&2
 LE_ENV+=(LE_STDERR=9)
 # Most tests wait for most of their time: all together use about a seventh of a processor each.
 le_run prove --norc --timer -j"$((5 * LE_JOBS))" --exec "$LE_TMP/src/test/lib/run-one" ${PROVE_FLAGS:-} $TESTS || rc=$?
+if [ "$share" != 0 ]; then
+	le_say "the clients, by one of $share scenarios"
+	SHARE=$share PARTS=conformance OPTIONAL=1 clients/test.sh || rc=$?
+fi
 [ ${#loops[@]} = 0 ] || kill "${loops[@]}"
 rm -rf "$LE_ROOT/build/test-logs"
 if [ $rc != 0 ] && [ -d "$LE_TMP/work/tmp_check/log" ]; then

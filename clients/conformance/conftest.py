@@ -1,6 +1,7 @@
 """The conformance suite under pytest: all scenarios that were chosen begin together, and each test waits for its own."""
 
 import os
+import random
 import sys
 import tempfile
 from pathlib import Path
@@ -12,12 +13,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from harness.agent import Failure  # noqa: E402
 from harness.arena import Arena, find_clients, missing, read_scenarios  # noqa: E402
 
+# Random runs take these; the first one also chooses which of so many scenarios is run.
+SEEDS = [int(seed) for seed in os.environ.get("SEEDS", "").split()] or [random.SystemRandom().randrange(10**6)]
+SHARE = int(os.environ.get("SHARE") or 1)
+
 
 def pytest_generate_tests(metafunc):
     if "scenario" in metafunc.fixturenames:
         clients = clients_of(metafunc.config)
         cases = [(client, name) for client in clients for name in metafunc.config.scenarios]
+        cases = cases[SEEDS[0] % SHARE :: SHARE]
         metafunc.parametrize(("client", "scenario"), cases, ids=[f"{client.tag}-{name}" for client, name in cases])
+
+    if "seed" in metafunc.fixturenames:
+        metafunc.parametrize("seed", SEEDS, scope="session")
 
 
 def clients_of(config):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import shutil
 import subprocess
 from types import SimpleNamespace
@@ -13,13 +12,9 @@ from harness import chance, judge
 from harness.agent import Failure, Violation
 from harness.arena import HERE, ROOT
 
-SECONDS = int(os.environ.get("LE_RANDOM_SECONDS", "25"))
+SECONDS = 25 / int(os.environ.get("SHARE") or 1)
 CHECK = ROOT / "build/torture/check"
 PORCUPINE = ROOT / "build/conformance/porcupine"
-
-
-def seeds():
-    return [int(seed) for seed in os.environ.get("SEEDS", "").split()] or [random.SystemRandom().randrange(10**6)]
 
 
 @pytest.fixture(scope="session")
@@ -37,17 +32,17 @@ def porcupine():
     return PORCUPINE
 
 
-@pytest.fixture(scope="session", params=seeds())
-def world(arena, request):
+@pytest.fixture(scope="session")
+def world(arena, seed, request):
     """A run; what the stamps say has been judged."""
     clients = request.getfixturevalue("all_clients")
-    world = chance.World(arena, clients, request.param, SECONDS)
+    world = chance.World(arena, clients, seed, SECONDS)
     try:
         arena.do(world.run())
     except Failure as e:
-        arena.random_result(clients, request.param, "failed", str(e).split("\n", maxsplit=1)[0])
+        arena.random_result(clients, seed, "failed", str(e).split("\n", maxsplit=1)[0])
         pytest.fail(str(e), pytrace=False)
-    arena.random_result(clients, request.param, "passed", None)
+    arena.random_result(clients, seed, "passed", None)
     return world
 
 
