@@ -7,6 +7,7 @@ package LeTrialServer;
 use strict;
 use warnings;
 
+use Digest::SHA qw(sha256_hex);
 use Exporter 'import';
 use Fcntl qw(:flock);
 use LeCoverage;
@@ -68,15 +69,19 @@ sub passes_without
 	return $? == 0;
 }
 
-# Returns what caught it, or undef.
+# Returns what caught it, or undef.  $passed has the tests, with their digests, that it has passed before, and gets those
+# that it passes now: they are not run again, and do not count as time.
 sub try_server
 {
-	my ($site, $text, $worker) = @_;
+	my ($site, $text, $worker, $passed) = @_;
 	my $spent = 0;
 	my (%built, $caught);
 
 	enter_tree($worker) unless $in_tree++;
-	my @tests = tests_for($coverage, $site, $text);
+	my @reaching = tests_for($coverage, $site, $text);
+	my %digest = map { $_ => substr(sha256_hex(slurp($_)), 0, 16) } @reaching;
+	my @tests = grep { ($passed->{$_} // '') ne $digest{$_} } @reaching;
+
 	spew($site->{file}, mutated($site, $text));
 	copy_to_faults($site->{file});
 	eval {
@@ -87,9 +92,10 @@ sub try_server
 
 			last if ($spent += $seconds) > $MOST && $test ne $tests[0];
 			build_for($test, \%built);
-			my ($passed, $failed, $timed_out, $died) = run_alone_if_needed($test, $limit);
+			my ($passes, $failed, $timed_out, $died) = run_alone_if_needed($test, $limit);
 
-			next if $passed || ($timed_out || $died) && !passes_without($test, $limit);
+			$passed->{$test} = $digest{$test} if $passes;
+			next if $passes || ($timed_out || $died) && !passes_without($test, $limit);
 			$caught = substr("$test: $failed", 0, 200) . ($timed_out ? ' (waits too long, and does not without the mutant)' : '');
 			last;
 		}

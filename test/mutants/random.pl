@@ -94,13 +94,15 @@ sub draw
 
 # --- trials ---------------------------------------------------------------------------------------------------------
 
-my $try;    # (site, text, number of the worker) to what caught it, or undef
+# (site, text, number of the worker, tests that it has passed) to what caught it, or undef; and those tests, with digests
+my $try;
 
 sub try_one
 {
 	my ($site, $worker) = @_;
 	my $from = time;
-	my $caught = eval { $try->($site, $text{ $site->{file} }, $worker) };
+	my $passed = { %{ ($tried{ $site->{key} } // {})->{passed} // {} } };
+	my $caught = eval { $try->($site, $text{ $site->{file} }, $worker, $passed) };
 
 	if ($@)
 	{
@@ -108,7 +110,7 @@ sub try_one
 		return;
 	}
 	my $seconds = int(time - $from);
-	remember({ tried => $site->{key}, caught => $caught, seconds => $seconds });
+	remember({ tried => $site->{key}, caught => $caught, seconds => $seconds, passed => $caught ? {} : $passed });
 	print $caught ? "caught   $site->{key} $site->{file}:$site->{line} $site->{operator} ($seconds s) $caught\n"
 	  : "SURVIVED ($seconds s) " . site_diff($site, $text{ $site->{file} });
 	return;
