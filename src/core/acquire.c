@@ -388,7 +388,7 @@ le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		case LE_WAY_GRANTED:
 			entry = new_request(core, cmd, lease, reply);
 			le_entry_grant(core, entry, now);
-			le_lock_timer(core, entry->lock, now);
+			le_lock_arm(core, entry->lock, now);
 			le_reply_time(reply, entry, now);
 			le_epoch_reply(core, reply, entry);
 			reply->wrote = true;

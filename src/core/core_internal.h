@@ -394,7 +394,7 @@ extern void le_answer(LeCore *core, LeEntry *entry, LeStatus status, int64_t tok
 extern const bool le_modes_compatible[LE_MODE_PERMIT + 1][LE_MODE_PERMIT + 1];
 extern bool le_lock_admits(const LeLock *lock, LeMode mode, LeTime now);
 extern void le_lock_settle(LeCore *core, LeLock *lock, LeTime now);
-extern void le_lock_timer(LeCore *core, LeLock *lock, LeTime now);
+extern void le_lock_arm(LeCore *core, LeLock *lock, LeTime now);
 /* A holder of this role leaves it closed until then; 0: open.  It counts for that role. */
 extern void le_lock_close(LeCore *core, LeLock *lock, LeTime until, uint32_t role);
 extern void le_lock_open(LeCore *core, LeLock *lock);

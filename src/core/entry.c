@@ -229,7 +229,7 @@ lock_state(const LeLock *lock)
 
 /* Arm a lock's timer, or doom the lock, as its state is now.  May not fail: each lock has a timer reserved. */
 void
-le_lock_timer(LeCore *core, LeLock *lock, LeTime now)
+le_lock_arm(LeCore *core, LeLock *lock, LeTime now)
 {
 	LockState state = lock_state(lock);
 	LeTime at = LE_NEVER;
@@ -486,7 +486,7 @@ lock_settle(LeCore *core, LeLock *lock, LeTime now)
 	}
 	if (lock->held == 0 && lock->waiting == 0)
 		lock->permits = 0;
-	le_lock_timer(core, lock, now);
+	le_lock_arm(core, lock, now);
 }
 
 /*
@@ -659,7 +659,7 @@ le_entry_queue(LeCore *core, LeEntry *entry, LeTime now)
 	lock->waiting++;
 	core->queued++;
 	le_entry_arm(core, entry);
-	le_lock_timer(core, lock, now);
+	le_lock_arm(core, lock, now);
 }
 
 /*

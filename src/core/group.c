@@ -337,7 +337,7 @@ le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *
 	}
 	(void) le_group_grant_members(core, first, now);
 	for (LeEntry *member = first; member != NULL; member = member->waiter->group_next)
-		le_lock_timer(core, member->lock, now);
+		le_lock_arm(core, member->lock, now);
 	le_reply_time(reply, first, now);
 	reply->wrote = true;
 	assert(first->state == LE_STATE_HELD && reply->status == LE_OK);

@@ -97,7 +97,7 @@ recycle(LeCore *core, LeSlot *from, LeSlot *to, LeTime now)
 	to->row.recycled = true;
 	from->row.on_disk = false;
 	assert(from != to && to->row.dirty && !may_recycle(from));
-	le_lock_timer(core, from->lock, now);
+	le_lock_arm(core, from->lock, now);
 }
 
 void
