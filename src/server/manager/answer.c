@@ -56,7 +56,7 @@ le_mailboxes_retry_later(void)
 /* --- answers --- */
 
 void
-le_answer_bound(LeMailbox *box)
+le_publish_bound(LeMailbox *box)
 {
 	pg_atomic_write_u32(&box->bound, le_core_bound_to(le_mgr.core, box->session, le_mailbox_proc(box)));
 }
@@ -72,7 +72,7 @@ le_answer_request(uint32 proc, uint32 number, const LeReply *reply)
 	Assert(!reply->bound || reply->lsn == 0); /* durable for nobody */
 	box->reply = *reply;
 	box->reply_at = le_clock();
-	le_answer_bound(box);
+	le_publish_bound(box);
 	box->revision = 0;
 
 	/* once it is answered the mailbox is the session's, which may be awake */

@@ -218,7 +218,7 @@ empty_mailboxes(const Batch *batch)
 		if (mail->flags & LE_MAIL_SESSION_END)
 			le_mailbox_clear(box);
 		else
-			le_answer_bound(box);
+			le_publish_bound(box);
 		if (!mail->async)
 			le_wake((int) mail->proc);
 	}

@@ -282,7 +282,7 @@ extern void le_answer_deadlock(uint32 proc, const StringInfoData *detail);
 /* Refuse to these mailboxes what could not be written.  May not fail: an error is being handled. */
 extern void le_answer_failed(const uint32 *procs, int n, const ErrorData *error);
 /* Tell the session how many locks are bound to it. */
-extern void le_answer_bound(LeMailbox *box);
+extern void le_publish_bound(LeMailbox *box);
 /* What an answer has to wait for. */
 extern bool le_answer_needs_standby(const LeMailbox *box, const LeReply *reply);
 extern bool le_answer_may_return(const LeReply *reply, bool durable_release, bool need_standby);
