@@ -13,7 +13,7 @@
 
 /* The order in which they rang is not known: mail comes before requests, so that what has ended makes room. */
 int
-le_mailboxes_in_use(uint32 *procs)
+le_mailboxes_with_work(uint32 *procs)
 {
 	int n = 0, nmailed = 0;
 

@@ -65,7 +65,7 @@ le_leave_in_order(uint32 *procs)
 		Assert(pg_atomic_read_u32(&le_mgr.db->running) == 0);
 		releasing = any_releasing();
 		pg_read_barrier();
-		n = le_mailboxes_in_use(procs);
+		n = le_mailboxes_with_work(procs);
 		le_batch_check_stall(slept_until, procs, n);
 		if (n > 0 || le_batch_has_later())
 			le_serve(procs, n);

@@ -207,7 +207,7 @@ serve(void)
 		/* a batch */
 		n = le_take_stack(my_db, procs);
 		if (all)
-			n = le_mailboxes_in_use(procs);
+			n = le_mailboxes_with_work(procs);
 		all = false;
 		le_batch_check_stall(slept_until, procs, n);
 		wakeup = le_batch_next_wakeup();

@@ -260,7 +260,7 @@ extern bool le_take_is_backing_off(void);
 /* --- manager/answer.c --- */
 
 /* All mailboxes of this database with something in them, rung or not. */
-extern int le_mailboxes_in_use(uint32 *procs);
+extern int le_mailboxes_with_work(uint32 *procs);
 
 /* Has its mailbox an asynchronous release? */
 extern bool le_mailbox_has_async(uint32 proc);

@@ -140,7 +140,7 @@ run(Batch *batch)
 	/* refused mail and requests are on no stack: nobody is served before a release among them */
 	if (!core_is_loaded() || (le_mgr.retry_at != 0 && le_mgr.retry_at <= le_clock()))
 	{
-		batch->n = le_mailboxes_in_use(batch->procs);
+		batch->n = le_mailboxes_with_work(batch->procs);
 		le_mgr.retry_at = 0;
 	}
 	if (!core_is_loaded() && !le_load_again(&error))

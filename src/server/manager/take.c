@@ -466,7 +466,7 @@ void
 le_take_waiting(Batch *batch)
 {
 	uint32 *procs = palloc(le_shared->max_sessions * sizeof(uint32));
-	int n = 0, all = le_mailboxes_in_use(procs);
+	int n = 0, all = le_mailboxes_with_work(procs);
 
 	Assert(le_mgr.core_state == CORE_LOADED && batch->nmails == 0 && batch->nfresh == 0);
 	for (int i = 0; i < all; i++)
