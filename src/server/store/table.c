@@ -208,7 +208,7 @@ le_table_close(StoreTable *table)
 
 /* The bigint in the first column, such as a token, of the row that has this key; 0: none. */
 static int64
-find_holder(StoreTable *table, Relation index, const Datum *keys)
+find_key_row(StoreTable *table, Relation index, const Datum *keys)
 {
 	ScanKeyData scankeys[MAX_KEY_COLUMNS];
 	SnapshotData dirty;
@@ -265,7 +265,7 @@ add_conflict(void *arg)
 static void
 check_again(StoreTable *table, int i, Datum *keys, bool *nulls, Datum first)
 {
-	Conflict conflict = {table, find_holder(table, table->indexes[i], keys), DatumGetInt64(first)};
+	Conflict conflict = {table, find_key_row(table, table->indexes[i], keys), DatumGetInt64(first)};
 	ErrorContextCallback context = {error_context_stack, add_conflict, &conflict};
 
 	Assert(i < table->nindexes);
