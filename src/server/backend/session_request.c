@@ -169,7 +169,7 @@ log_kept_snapshot(const LeCommand *cmd)
 
 /* Does the call have a wait of its own, after which it is answered without the lock? */
 static bool
-has_limit(const LeCommand *cmd)
+has_own_wait(const LeCommand *cmd)
 {
 	return (cmd->type == LE_CMD_ACQUIRE && !cmd->enqueue) || cmd->type == LE_CMD_AWAIT;
 }
@@ -249,7 +249,7 @@ wait_for_answer(uint32 number, const LeCommand *cmd, LeWait *wait, bool snapshot
 		else if (now >= next_check_at)
 		{
 			le_mail(LE_MAIL_WAITS_LONG);
-			if (log_lock_waits && !logged && has_limit(cmd))
+			if (log_lock_waits && !logged && has_own_wait(cmd))
 			{
 				logged = true;
 				log_wait(cmd, started_at, false);
@@ -438,7 +438,8 @@ request(LeRequestType type, LeCommand *cmd, const LePageRequest *page, LeEachAns
 	le_check_can_attach();
 	if (type == LE_REQUEST_COMMAND)
 		le_check_standby_defined(cmd->type);
-	le_wait_begin(&wait, has_limit(cmd) ? cmd->wait : LE_WAIT_FOREVER, has_limit(cmd) && cmd->wait != 0);
+	le_wait_begin(&wait, has_own_wait(cmd) ? cmd->wait : LE_WAIT_FOREVER,
+				  has_own_wait(cmd) && cmd->wait != 0);
 
 	/* 2. ask; an error or an exit goes through wait_cleanup() */
 	PG_ENSURE_ERROR_CLEANUP(wait_cleanup, (Datum) 0);
