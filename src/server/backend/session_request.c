@@ -212,7 +212,7 @@ gave_no_answer(const LeWait *wait, LeTime now, bool *rung)
 
 /* When gave_no_answer() is to be asked again. */
 static LeTime
-next_patience(const LeWait *wait, LeTime now, bool rung)
+next_answer_check_at(const LeWait *wait, LeTime now, bool rung)
 {
 	if (wait->limit_at == LE_NEVER)
 		return LE_NEVER;
@@ -270,7 +270,7 @@ wait_for_answer(uint32 number, const LeCommand *cmd, LeWait *wait, bool snapshot
 
 		/* 4. sleep */
 		LE_FAULT("request-before-wait");
-		le_wait_turn(wait, le_my_database(), Min(next_check_at, next_patience(wait, now, rung)));
+		le_wait_turn(wait, le_my_database(), Min(next_check_at, next_answer_check_at(wait, now, rung)));
 	}
 	pg_read_barrier();
 	Assert(pg_atomic_read_u32(&box->posted) == number);
