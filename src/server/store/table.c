@@ -324,7 +324,7 @@ prepare_page(Relation rel, const ItemPointerData *tid, Size len)
 
 /* This row is about to be updated or deleted: remember where it was, see store/readback.c. */
 static void
-leave(StoreTable *table, const LeRow *row)
+note_left_spot(StoreTable *table, const LeRow *row)
 {
 	Assert(row->on_disk && table->nleft <= table->max_left);
 	if (table->nleft == table->max_left)
@@ -349,7 +349,7 @@ update(StoreTable *table, const LeRow *row, Size len, LeUpdateIndexes *update_in
 	LockTupleMode lockmode;
 
 	le_table_tid(row->locator, &tid);
-	leave(table, row);
+	note_left_spot(table, row);
 	return prepare_page(table->rel, &tid, len) &&
 		   table_tuple_update(table->rel, &tid, table->tuple, table->cid, InvalidSnapshot, InvalidSnapshot,
 							  true, &failure, &lockmode, update_indexes) == TM_Ok;
@@ -400,7 +400,7 @@ le_table_delete(StoreTable *table, LeRow *row)
 
 	Assert(table->rel != NULL && row->on_disk);
 	le_table_tid(row->locator, &tid);
-	leave(table, row);
+	note_left_spot(table, row);
 	if (!prepare_page(table->rel, &tid, 0) ||
 		table_tuple_delete(table->rel, &tid, table->cid, InvalidSnapshot, InvalidSnapshot, true, &failure,
 						   false) != TM_Ok)
