@@ -2,7 +2,7 @@
  * core/effects.h
  *		What a batch of commands and expiries has to write, answer and announce.
  *
- * At the end of a batch its host walks these lists, each from its first object to
+ * At the end of a batch the environment walks these lists, each from its first object to
  * NULL: it writes the dirty rows and the changes, gives the answers, and calls
  * le_core_batch_done().
  */

@@ -5,7 +5,7 @@
  * A release that may return after a crash need not be written with its batch.  Until
  * it is, its row is the first that another lock is given (core/recycle.c), or
  * is written for the next holder: one write instead of two, where locks come and go.
- * The host has it written after a few milliseconds at the latest (le_core_later_since()).
+ * The environment has it written after a few milliseconds at the latest (le_core_later_since()).
  *
  * The row says until then that the lock is held.  So does a row that a crash leaves: then the
  * release has returned.  After a failed batch, whose core is thrown away, the release
