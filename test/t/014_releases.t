@@ -134,7 +134,7 @@ $a->query('CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 
 
 my $late = qr/WARNING:  01000: the transaction is committed, but the locks that it releases may still be held\nDETAIL:  The lock_election manager did not answer/;
 
-# More than the slot has room for, and a slot that a cancelled request still takes up.  The sessions end before the manager
+# More than the mailbox has room for, and a mailbox that a cancelled request still takes up.  The sessions end before the manager
 # goes on: by itself, or by making room for the next one.
 foreach my $how ('goes on', 'leaves')
 {

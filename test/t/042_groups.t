@@ -23,9 +23,9 @@ sub begin_to_wait
 	return $s;
 }
 
-# Names go into the slot as long as there is room, then into a segment. At each length around that nothing is cut off, and
-# the slot behind, of another session, stays as it is. First of all: sessions have slots side by side.
-subtest 'as many names as a slot has room for' => sub {
+# Names go into the mailbox as long as there is room, then into a segment. At each length around that nothing is cut off, and
+# the mailbox behind, of another session, stays as it is. First of all: sessions have mailboxes side by side.
+subtest 'as many names as a mailbox has room for' => sub {
 	my @s = map { session($node) } 0 .. 7;
 
 	$s[$_]->query("SELECT acquire_lock('bound $_', NULL)") foreach 0 .. $#s;
@@ -69,7 +69,7 @@ sub end_all
 	return;
 }
 
-# Names that are too long, together, for a request's slot.
+# Names that are too long, together, for a request's mailbox.
 my $many = q{ARRAY(SELECT repeat('n', 200) || n FROM generate_series(1, 100) AS n)};
 
 subtest 'all or none' => sub {
@@ -182,7 +182,7 @@ subtest 'transactions' => sub {
 	is($s->query(q{SELECT acquire_locks('{b,a}')}), $token, 'once more in the same transaction');
 	$s->query('SAVEPOINT s');
 	my $inner = $s->query("SELECT acquire_locks('{c}' || $many)");
-	is(one("SELECT count(*) FROM lock_election.locks WHERE token = $inner"), '101', 'more than a slot can carry');
+	is(one("SELECT count(*) FROM lock_election.locks WHERE token = $inner"), '101', 'more than a mailbox can carry');
 	$s->query('ROLLBACK TO s');
 	wait_for_sql($node, q{SELECT count(*) = 2 FROM lock_election.locks});
 	$s->query(q{SELECT acquire_locks('{a,x}')});

@@ -60,7 +60,7 @@ $s->query("SELECT release_lock('held', $token)");
 like($waiter->wait, qr/^\d+$/, 'and is granted the lock');
 $waiter->query(q{SELECT release_lock('held')});
 
-# All slots are looked at again after a second, once.  No batch is still to come for what was released.
+# All mailboxes are looked at again after a second, once.  No batch is still to come for what was released.
 wait_for_sql($node, 'SELECT count(*) FROM _lock_election.slot', '0');
 fault(q{set('batch-written', 'error', times => 2)});
 $s->query(q{SELECT acquire_lock('fails', '1 h')});

@@ -409,8 +409,8 @@ foreach my $point (qw(manager-took batch-before-expiry batch-written batch-commi
 
 # --- an end that is seen before it is told ---
 
-# A manager that tries again looks at every slot: it clears one that was linked for it meanwhile. A session of another
-# database that takes over that slot is none of its business.
+# A manager that tries again looks at every mailbox: it clears one that was linked for it meanwhile. A session of another
+# database that takes over that mailbox is none of its business.
 {
 	my $s = session($node);
 	my $fill = $connections - 4;
@@ -447,7 +447,7 @@ foreach my $point (qw(manager-took batch-before-expiry batch-written batch-commi
 	$_->quit foreach @others;
 }
 
-# A session ends while the manager clears the slots up after DROP EXTENSION: the next session of its number finds the slot free.
+# A session ends while the manager clears the mailboxes up after DROP EXTENSION: the next session of its number finds the mailbox free.
 {
 	$node->safe_psql('postgres', 'CREATE DATABASE dropped');
 	$node->safe_psql('dropped', 'CREATE EXTENSION lock_election');

@@ -238,7 +238,7 @@ subtest 'batches fail while the manager rests' => sub {
 	end_heavy();
 };
 
-# Its slot is that of the next connection, which would wait for it.
+# Its mailbox is that of the next connection, which would wait for it.
 subtest 'who leaves much to end stays until it is ended' => sub {
 	foreach my $left ('', 'BEGIN; ')
 	{

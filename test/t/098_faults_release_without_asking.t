@@ -46,7 +46,7 @@ subtest 'it is told at once' => sub {
 	is(release($two, 'y', $y), 't', 'though the manager does not run');
 	is(release($one, 'x', $x), 't', 'nor for another session');
 
-	# the slot of this session is the first that the manager comes to
+	# the mailbox of this session is the first that the manager comes to
 	$two->query(q{SELECT try_acquire_lock('x') IS NOT NULL});
 	$three->query(q{SELECT try_acquire_lock('y') IS NOT NULL});
 	ok(is_busy($two, 0.2), 'a request is not');
