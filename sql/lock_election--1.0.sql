@@ -767,7 +767,7 @@ COMMENT ON COLUMN lock_election.locks.kind IS
 COMMENT ON COLUMN lock_election.locks.name IS
 'Of the lock, or election.';
 COMMENT ON COLUMN lock_election.locks.slot IS
-'Number of the holders place in the lock, from 0. NULL: nobody holds it, it is closed.';
+'Number of the slot in its lock, from 0. NULL: nobody holds it, it is closed.';
 COMMENT ON COLUMN lock_election.locks.mode IS
 'exclusive, shared or permit. NULL: nobody holds it.';
 COMMENT ON COLUMN lock_election.locks.owner IS
