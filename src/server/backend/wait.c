@@ -89,6 +89,7 @@ raise_no_manager(LeTime patience_us)
 	}
 	LWLockRelease(le_shared->lock);
 
+	/* 2. the first cause that applies */
 	ereport(
 		ERROR,
 		(errcode(ERRCODE_CANNOT_CONNECT_NOW),
@@ -151,7 +152,6 @@ le_wait_turn(LeWait *wait, LeDatabase *db, LeTime until)
 
 	/* 1. lock_timeout, as ProcessInterrupts() does; a signal is not needed here */
 	if (now >= wait->lock_timeout_at)
-		/* 2. the first cause that applies */
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE), errmsg("canceling statement due to lock timeout")));
 

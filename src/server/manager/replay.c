@@ -14,9 +14,10 @@
  * nobody finds a lock held that its session has released; waiters of before, which only
  * take their places again, return first.  One that fails again, or
  * cannot be tried because nothing can be read, is refused to nobody: it stays where it is,
- * and after RETRY_AFTER all mailboxes are looked at again, this one before any request.  A
+ * and after RETRY_AFTER all mailboxes are looked at again, this one before any new request.  A
  * manager that is asked to leave makes it first (leave.c); one that dies leaves it to the
- * next manager.  Only the end of the extension, or a crash of the server, loses it.
+ * next manager.  The release is lost only with the extension, in a crash of the server, or if
+ * the server stops and the manager cannot write it within LEAVING_AT_MOST (leave.c).
  */
 #include "postgres.h"
 

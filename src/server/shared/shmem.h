@@ -50,7 +50,7 @@
  *	1.	The backend stores the mail, or raises its flag, and rings.  Mails of one
  *		kind coalesce: an undo that is not read yet becomes a part of the next one.
  *	2.	The manager applies mail before the session's request.  An asynchronous
- *		release (backend/granted.h) comes before all requests of its batch, of
+ *		release (backend/granted.h) comes before all new requests of its batch, of
  *		all sessions.
  *	3.	It clears what it has applied once its batch is committed: a batch that fails
  *		finds it again.  Releases are cleared at once then, as they must not be
@@ -197,6 +197,11 @@ typedef struct LeMailbox
 	uint32 next; /* proc number + 1 */
 
 	/* --- written by the manager --- */
+	/*
+	 * While the manager has nothing to answer, the backend resets some of it: note, revision and sqlstate
+	 * when it posts, released_lsn when it mails releases, bound when it attaches.  In a wait it also clears
+	 * the flags of note that it has read.
+	 */
 	pg_atomic_uint32 answered;
 	pg_atomic_uint32 deferred; /* number of the request that was last deferred */
 	pg_atomic_uint32 note;     /* LE_NOTE_* */
