@@ -46,7 +46,7 @@ lease_is_dirty(const LeEntry *entry)
 
 /*
  * RENEW by token: the lease of a holder begins again, with another TTL if one is
- * given.  A place has no lease to renew: QUEUED.
+ * given.  A place is renewed by AWAIT, or with its named lease: QUEUED.
  *
  * A renewal asks for no limit, so none refuses it: whoever holds a lock within
  * its limits can keep it, also after the limits were lowered.

@@ -14,9 +14,9 @@
  *		memory; whatever it says is an answer.
  *
  * Commands and expiries are collected into a batch.  At the end of the batch
- * the environment writes all dirty slots and leases to stable storage, gives
- * the answers, and calls le_core_batch_done().  If the writing fails, the whole
- * core is thrown away and loaded anew.
+ * the environment writes all dirty slots, leases and places, and the changes, in
+ * one transaction, gives the answers, and calls le_core_batch_done().  If the
+ * writing fails, the whole core is thrown away and loaded anew.
  *
  * The interface is in three headers; this one has the life of a core and the two
  * steps of a command.

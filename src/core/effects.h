@@ -60,7 +60,10 @@ extern void le_entry_answer(const LeCore *core, const LeEntry *entry, LeTime now
 extern LeTime le_core_later_since(const LeCore *core);
 extern void le_core_write_now(LeCore *core);
 
-/* The batch is on stable storage (at this LSN) and answered. */
+/*
+ * The batch is committed and answered.  The end of its record is at this LSN, perhaps not flushed
+ * yet; 0: the batch has written nothing.  May not fail: the answers are given.
+ */
 extern void le_core_batch_done(LeCore *core, uint64_t lsn);
 
 /*

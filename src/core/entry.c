@@ -144,11 +144,12 @@ le_lock_close(LeCore *core, LeLock *lock, LeTime until, uint32_t role)
  * Which modes may be held together: [mode of the holders][mode of one more].
  *
  * A new mode changes core/command.h (LeMode), core/view.h (LeEntry.mode has two
- * bits, whose four values are used), this table; what acquire.c, owner.c, reentry.c,
- * load.c, group.c, each.c, check.c and manager/take.c know of modes; the words in
- * sql/sql_lock.c and sql_views.c, with their COMMENTs; le_how and request.c of the
- * client, lockctl's options; the requests of each library in clients, with
- * conformance/features.toml; the model and invariants.c in test/sim.
+ * bits, whose four values are used), this table and its size in core_internal.h; what
+ * acquire.c, owner.c, reentry.c, load.c, group.c, each.c, check.c and manager/take.c
+ * know of modes; the words in sql/sql_lock.c and sql_views.c, with the COMMENTs of
+ * sql/lock_election--1.0.sql; le_how and request.c of the client, lockctl's options;
+ * the requests of each library in clients, with conformance/features.toml; the model
+ * and invariants.c in test/sim.
  */
 const bool le_modes_compatible[LE_MODE_PERMIT + 1][LE_MODE_PERMIT + 1] = {
 	[LE_MODE_EXCLUSIVE] = {false},

@@ -19,12 +19,14 @@
  *	3.	PostgreSQL aborts the transaction, or the subtransaction: sub_xact_event()
  *		notes which one.  It releases its locks, and calls resources_released(),
  *		which calls top_ended() or sub_aborted() below.
- *	4.	Those look up the first acquire that is void (le_xact_forget_acquires() in
- *		backend/xactstate.c), and mail its number: le_mail_undo() in
- *		backend/session_mailbox.c, which rings the manager.
+ *	4.	sub_aborted() asks le_xact_forget_acquires() in backend/xactstate.c for the
+ *		first acquire that is void; for top_ended() that is number 1.  le_mail_undo()
+ *		in backend/session_mailbox.c mails the number and rings the manager.
  *	5.	The manager takes the mail before the request (manager/take.c).
  *		le_apply_undo() in core/sessions.c ends the waiter, or the holder if the
- *		grant was quicker.  A request that is void and not taken yet is answered unread.
+ *		grant was quicker.  A place that was taken before stays, and only its wait ends;
+ *		a holder that is fenced lapses.  A request that is void and not taken yet is
+ *		answered unread.
  *	6.	Once its batch is committed the manager clears the mail (manager/batch.c).
  *		Until then mailbox_is_quiet() in backend/session_request.c keeps the next
  *		request of the session from being posted.

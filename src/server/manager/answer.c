@@ -141,6 +141,7 @@ le_answer_deadlock(uint32 proc, const StringInfoData *detail)
  *	mail								a note with the error, as nothing can be posted over it
  *	a new request and mail				both
  *	an asynchronous release				nothing: it was answered before
+ *	a new request and such a release	the error as its answer
  *
  * Mail is here a rollback, the end of the session, or releases that a COMMIT waits for.  (For a
  * request that waits a rollback alone does not count.)  All mail stays in the mailbox, and is

@@ -16,8 +16,8 @@
  *	5.	What expires.
  *
  * Of one mailbox mail comes before the request: a rollback, the releases of a commit, the
- * end of the session, the end of a fence.  Who of those who wait for a lock is granted
- * it is decided by the core: they wait in the order of their tokens.
+ * end of the session, the end of a fence.  The core decides which waiter of a lock is
+ * granted it: they wait in the order of their revisions.
  *
  * Steps 1 to 4 are the functions of this file; batch.c calls them, and the core for step 5.
  * A batch that has failed is replayed mailbox by mailbox, each in this order, see replay.c.

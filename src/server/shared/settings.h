@@ -3,8 +3,10 @@
  *		The settings of lock_election.
  *
  * Durations are in the unit that the name ends with: _ms as most settings and
- * PostgreSQL's time-outs, _min for the history's retention, _us (LeTime) everywhere
- * else in core and server.  Moments on the clock of LeTime end with _at.
+ * PostgreSQL's time-outs, _min for the history's retention.  Elsewhere in core and
+ * server they are LeTime, microseconds, with _us where a reader could doubt it.  A
+ * moment is a LeTime as well: of le_clock() in the server, of the core's clock in the
+ * core and where a comment says so.
  */
 #ifndef LE_SETTINGS_H
 #define LE_SETTINGS_H

@@ -3,9 +3,10 @@
  *		Which tables they are, the small ones among them, and who may write.
  *
  * The store is the durable record of the locks, and the only code that
- * touches the tables: store/table.c writes a row, store/write.c the rows of
- * slots, store/slotrows.c reads them.  It decides nothing: the core says what has
- * changed, and that is written.  It neither starts nor commits transactions,
+ * touches the tables: store/table.c writes one row, store/slotrows.c and its like
+ * write and read the rows of one table, store/write.c calls them for a batch.  The
+ * columns of all these tables are listed below.  The store decides nothing: the core
+ * says what has changed, and that is written.  It neither starts nor commits transactions,
  * and it remembers nothing that a rollback could make wrong: after one, the
  * caller throws the core with all its locators away and loads anew.
  */

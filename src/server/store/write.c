@@ -3,7 +3,8 @@
  *		All tables of the state together: writing a batch, and loading.
  *
  * A batch writes slots, leases, places and changes of elections, in this order, in one
- * transaction.  The core has decided all of it: the store writes what is dirty.
+ * transaction; manager/batch.c writes meta in the same one.  The core has decided all of
+ * it: the store writes what is dirty.
  */
 #include "postgres.h"
 
