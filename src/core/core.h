@@ -109,8 +109,10 @@ extern int64_t le_first_revision(int64_t incarnation, LeTime time);
 
 /* --- commands --- */
 
-/* The two steps of a command, see the top.  reserve: false if out of memory. */
+/* The first step of a command, see the top.  False: out of memory. */
 extern bool le_core_reserve(LeCore *core, const LeCommand *cmd);
+
+/* The second step.  May not fail: le_core_reserve() has got all that it needs. */
 extern void le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 
 /*
@@ -118,7 +120,7 @@ extern void le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeRepl
  * replies, which has room for all, and what they have in common to *all.  Where
  * that is an error, nothing was changed, all->which is the name, and replies are
  * not set; else it is LE_OK, and each name has LE_OK, LE_QUEUED, LE_NOT_GRANTED or
- * LE_NOT_HELD.
+ * LE_NOT_HELD.  May not fail, as le_core_apply().
  */
 extern void le_core_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *replies,
 							   LeReply *all);
@@ -134,6 +136,7 @@ extern void le_core_set_horizon(LeCore *core, LeTime horizon);
  * End what is due at the horizon, at most max items.  now is the time of the
  * batch's commands: a grant that follows an end holds from then on.
  * Returns how many were handled; call again (after writing) while it returns max.
+ * May not fail: an end needs no memory, and a grant has it reserved.
  */
 extern int le_core_expire(LeCore *core, LeTime now, int max);
 

@@ -271,20 +271,32 @@ extern bool le_mailbox_has_async(uint32 proc);
 extern void le_mailboxes_retry_later(void);
 
 /*
- * Answer the request with this number, if it is still waited for.  None of these functions may
- * allocate.  May not fail, as they run after a commit, and in handlers of errors.
+ * Answers.  They are given after a commit, and in handlers of errors: none of these functions
+ * allocates or raises anything.
  */
+
+/* Answer the request with this number, if it is still waited for.  May not fail. */
 extern void le_answer_request(uint32 proc, uint32 number, const LeReply *reply);
-/* Answer the newest request of this proc with an error. */
+
+/* Answer the newest request of this proc with an error.  May not fail. */
 extern void le_answer_error(uint32 proc, int sqlstate, const char *message);
-/* This process waits for itself and gives up: detail has a line for each process of the cycle. */
+
+/*
+ * This process waits for itself and gives up: detail has a line for each process of the cycle.
+ * May not fail.
+ */
 extern void le_answer_deadlock(uint32 proc, const StringInfoData *detail);
+
 /* Refuse to these mailboxes what could not be written.  May not fail: an error is being handled. */
 extern void le_answer_failed(const uint32 *procs, int n, const ErrorData *error);
-/* Tell the session how many locks are bound to it. */
+
+/* Tell the session how many locks are bound to it.  May not fail. */
 extern void le_publish_bound(LeMailbox *box);
-/* What an answer has to wait for. */
+
+/* Does this answer have to wait for a standby?  May not fail. */
 extern bool le_answer_needs_standby(const LeMailbox *box, const LeReply *reply);
+
+/* May this release return before its record is flushed?  May not fail. */
 extern bool le_answer_may_return(const LeReply *reply, bool durable_release, bool need_standby);
 
 /* --- manager/reload.c --- */
@@ -322,7 +334,10 @@ extern void le_memory_warn(void);
 /* Begin a transaction; commit it, with or without a flush: where it ends in the WAL. */
 extern void le_txn_begin(void);
 extern XLogRecPtr le_txn_commit(bool flush);
-/* A record that means nothing; its end is behind all that was written before. */
+/*
+ * Log a record that means nothing; its end is behind all that was written before.  May not fail: it
+ * runs after a commit.
+ */
 extern XLogRecPtr le_txn_log_nothing(void);
 
 /*

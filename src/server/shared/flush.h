@@ -48,9 +48,9 @@ extern void le_flush_init(void);
 
 /* Is the WAL flushed that far? */
 extern bool le_flush_done(XLogRecPtr lsn);
-/* Step 1. */
+/* Step 1.  May not fail: answers ask for a flush. */
 extern void le_flush_ask(uint32 proc, XLogRecPtr lsn);
-/* Step 2. */
+/* Step 2.  May not fail: it runs after a commit, and in handlers of errors. */
 extern void le_flush_start(void);
 
 /* --- a session's --- */
