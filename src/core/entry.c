@@ -284,7 +284,7 @@ entry_leave_slot(LeCore *core, LeEntry *entry, LeTime closed_until, LeTime now)
 	lock->held--;
 	if (lock->held == 0)
 		lock->mode = 0;
-	/* an entry that was fenced for long may have lapsed before that */
+	/* closed_until may be over: a fence may have kept the entry for long */
 	if (closed_until > now)
 		le_lock_close(core, lock, closed_until, entry->role);
 }
@@ -517,7 +517,7 @@ le_lock_settle(LeCore *core, LeLock *lock, LeTime now)
 
 /* --- entries --- */
 
-/* The link of the state that it leaves is out of its list already. */
+/* Change the state.  The caller has unlinked the entry from the list of its old state. */
 void
 le_entry_set_state(LeEntry *entry, LeState from, LeState to)
 {

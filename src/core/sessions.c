@@ -25,7 +25,10 @@ le_session_wait(LeSession *session, LeEntry *entry, const LeCommand *cmd, LeTime
 	session->waiting_on = entry;
 }
 
-/* le_settle_ended() is to follow. */
+/*
+ * End the wait of a session: a place stays, the entry of a blocked call ends.  The caller settles
+ * with le_settle_ended().
+ */
 static void
 session_stop_waiting(LeCore *core, LeSession *session, LeEnd how, LeTime now)
 {

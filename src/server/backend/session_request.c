@@ -319,7 +319,10 @@ raise_answer(void)
 	ereport(ERROR, (errcode(le_my_mailbox->sqlstate), errmsg("%s", message)));
 }
 
-/* Wait until the manager has read what this session has sent before; error: it cannot apply that. */
+/*
+ * Wait until the manager has read what this session has sent before.  Raises the manager's error if
+ * it cannot apply that.
+ */
 static LeWaitEnd
 wait_until_quiet(LeWait *wait, Releases releases)
 {

@@ -165,7 +165,10 @@ resources_released(ResourceReleasePhase phase, bool is_commit, bool is_top_level
 		sub_aborted();
 }
 
-/* The event of an abort comes before its locks are released, that of a commit instead.  May not fail, as both. */
+/*
+ * Events of subtransactions.  An abort's comes before its locks are released.  A commit releases
+ * none: its event does all.  May not fail in either.
+ */
 static void
 sub_xact_event(SubXactEvent event, SubTransactionId subxact, SubTransactionId parent, void *arg)
 {

@@ -55,9 +55,9 @@ le_batch_has_later(void)
 }
 
 /*
- * Write what the core has decided, in one transaction: the answers of the batch rest on its
- * record, whose end is returned; 0: the batch has left nothing.  May not fail once that is
- * committed: the batch would be applied a second time.
+ * Write what the core has decided, in one transaction.  Returns the end of the commit record, on
+ * which the answers rest; 0: nothing was written.  May not fail once that is committed: the batch
+ * would be applied a second time.
  */
 static XLogRecPtr
 write_batch(Batch *batch)
@@ -108,8 +108,8 @@ write_batch(Batch *batch)
 /* --- after the commit --- */
 
 /*
- * Set the LSN that the caller of this answer has to wait for.  confirmed: the end of a
- * record of this batch, written for the first that needs one.
+ * Set the LSN that the caller of this answer has to wait for.  *confirmed is the end of a WAL
+ * record of this batch; if the batch wrote none, the first answer that needs one logs it.
  */
 static void
 set_lsn(LeReply *reply, XLogRecPtr lsn, bool confirm, XLogRecPtr *confirmed)
@@ -130,8 +130,8 @@ set_lsn(LeReply *reply, XLogRecPtr lsn, bool confirm, XLogRecPtr *confirmed)
 }
 
 /*
- * The releases of the batch are made.  May not fail, and comes before all that could: a second
- * time they would release holds that are not meant.
+ * Clear the releases that are committed.  May not fail, and comes first: releases applied twice
+ * would give back other holds.
  */
 static void
 clear_releases(const Batch *batch, XLogRecPtr lsn)
@@ -253,8 +253,8 @@ seen_running(LeTime since, LeTime now)
 }
 
 /*
- * What is taken is applied at a time that is no earlier than it was posted.
- * What ends was due at the horizon: all that was posted until then is in the batch.
+ * Apply what is taken, and end what is due.  now is no earlier than any posting.  What ends was
+ * due at the horizon, and all that was posted until then is in the batch.
  */
 static void
 apply(Batch *batch)
@@ -292,7 +292,7 @@ begin(Batch *batch)
 	batch->now = le_pause_time(&le_mgr.pause, batch->began_at);
 }
 
-/* The steps of a batch.  Nobody is answered who rests on a row before the row is committed. */
+/* The steps of a batch.  No answer is given before the row that it rests on is committed. */
 static void
 run(Batch *batch)
 {
@@ -368,7 +368,7 @@ le_batch_run(Batch *batch, ErrorData **error)
 	}
 	PG_CATCH();
 	{
-		/* log it, unless nobody is to notice */
+		/* Log the error.  New files alone are no failure: the batch runs again. */
 		MemoryContextSwitchTo(le_mgr.batch_context);
 		*error = CopyErrorData();
 		if (batch->files_differ)

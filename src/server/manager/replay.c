@@ -11,13 +11,13 @@
  * What becomes of an asynchronous release, which its session has answered already, when its
  * batch fails: it stays in the mailbox, as its mail is cleared only after a commit
  * (clear_releases() in batch.c).  The replay makes all of them before any new request, so
- * nobody finds a lock held that its session has released; waiters of before, which only
- * take their places again, return first.  One that fails again, or
- * cannot be tried because nothing can be read, is refused to nobody: it stays where it is,
- * and after RETRY_AFTER all mailboxes are looked at again, this one before any new request.  A
- * manager that is asked to leave makes it first (leave.c); one that dies leaves it to the
- * next manager.  The release is lost only with the extension, in a crash of the server, or if
- * the server stops and the manager cannot write it within LEAVING_AT_MOST (leave.c).
+ * nobody finds a lock held that its session has released.  Requests that waited before the
+ * load are queued again first.  A release that fails again, or cannot be tried because nothing
+ * can be read, is refused to nobody: it stays where it is, and after RETRY_AFTER all mailboxes
+ * are looked at again, this one before any new request.  A manager that is asked to leave
+ * makes it first (leave.c); one that dies leaves it to the next manager.  The release is lost
+ * only with the extension, in a crash of the server, or if the server stops and the manager
+ * cannot write it within LEAVING_AT_MOST (leave.c).
  */
 #include "postgres.h"
 
@@ -138,7 +138,10 @@ run(Batch *batch)
 	ErrorData *error;
 	BatchEnd end;
 
-	/* refused mail and requests are on no stack: nobody is served before a release among them */
+	/*
+	 * Mail and requests that were refused are on no stack: look at all mailboxes, so that no request
+	 * passes a release.
+	 */
 	if (!core_is_loaded() || (le_mgr.retry_at != 0 && le_mgr.retry_at <= le_clock()))
 	{
 		batch->n = le_mailboxes_with_work(batch->procs);
@@ -154,9 +157,9 @@ run(Batch *batch)
 	le_take_deferred(batch);
 
 	/*
-	 * All that was posted until the horizon, so that a renewal that was posted before a
-	 * deadline wins; and asynchronous releases that were answered before any request in
-	 * procs was posted.
+	 * Take the stack after the horizon.  It then has every renewal that was posted before a
+	 * deadline, and every asynchronous release that was answered before a request in procs was
+	 * posted.
 	 */
 	le_take_rung(batch);
 	LE_FAULT_NOFAIL("batch-rung");

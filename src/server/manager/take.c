@@ -8,8 +8,8 @@
  *	1.	After the core was loaded: requests that waited before that, by their revisions.
  *	2.	Asynchronous releases of all mailboxes.  Their sessions have answered them, so
  *		whoever has asked since then has to find them made.
- *	3.	Ends of calls that wait for many names.  Whoever makes room for one that is
- *		about to end would have it granted, which is much more work.
+ *	3.	Ends of calls that wait for many names.  Other releases before them would grant
+ *		entries that are about to end: much more work.
  *	4.	All other mailboxes: renewals; then those that an earlier batch has deferred, in
  *		the order of their turns; then as they rang.  Where that is not known (after a
  *		failure, and when the manager leaves) those with mail come before the others.
@@ -22,8 +22,8 @@
  * Steps 1 to 4 are the functions of this file; batch.c calls them, and the core for step 5.
  * A batch that has failed is replayed mailbox by mailbox, each in this order, see replay.c.
  *
- * Heavy work takes turns.  Once the batch is full it is deferred, and what this batch has
- * done in part goes behind what it has not begun.  After a batch with heavy work the manager
+ * Heavy work takes turns.  It is deferred once the batch is full.  A mailbox whose mail was
+ * cut goes behind those that were not begun.  After a batch with heavy work the manager
  * backs off from it for a while, so that light requests are served beside it.
  */
 #include "postgres.h"
@@ -85,8 +85,8 @@ new_mail(Batch *batch, const Mail *mail)
 }
 
 /*
- * Make the releases of a mailbox, from those on that an earlier batch has left, and note in
- * its mail how far, and whether COMMIT has something to wait for.
+ * Apply the releases of a mailbox that no earlier batch has applied.  Note in the Mail how far
+ * it got, and whether COMMIT has an LSN to wait for.
  */
 static void
 apply_releases(Mail *mail, LeTime now)
@@ -111,7 +111,10 @@ apply_releases(Mail *mail, LeTime now)
 		at = releases->len;
 	}
 
-	/* no error before the segment is detached.  A few are made in one batch, however full that is */
+	/*
+	 * Nothing here may raise an error: the segment has to be detached.  Releases without a segment
+	 * are all applied in one batch, however full.
+	 */
 	while (at < releases->len && (segment == NULL || !le_core_is_full(le_mgr.core)))
 	{
 		const LeReleaseItem *item = (const LeReleaseItem *) (items + at);
@@ -244,7 +247,7 @@ overtaken_by_mail(LeMailbox *box)
 /*
  * The command of a mailbox, with its texts where the manager finds them.  A request that has
  * waited before the core was loaded goes back to its place in the queue, for what is left of
- * its wait.  False: its several names have gone with its session.
+ * its wait.  False: its caller has gone, and its names with it.
  */
 static bool
 read_command(LeMailbox *box, LeTime now, LeCommand *cmd)
@@ -369,7 +372,10 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 	if (reply.displaced_session != 0)
 		answer_displaced(batch, &reply);
 
-	/* wait: the mailbox keeps the revision, and is told if it waits for itself; any permit may come back first */
+	/*
+	 * WAITING: the mailbox keeps the revision.  The session is told if it waits for itself; not for a
+	 * permit, as another holder may give one back first.
+	 */
 	if (reply.status == LE_WAITING)
 	{
 		Assert(reply.token != 0 && (box->revision == 0 || box->revision == reply.token));
@@ -384,7 +390,7 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 		return;
 	}
 
-	/* answer: what is bound to a session is durable for nobody, so that nothing is waited for */
+	/* Answer.  An entry that is bound does not survive the server, so its answer waits for nothing. */
 	confirm = le_answer_needs_standby(box, &reply);
 	reply.may_return = le_answer_may_return(&reply, box->durable_release, box->need_standby);
 	if (reply.bound || reply.may_return)
@@ -420,7 +426,10 @@ take_request(Batch *batch, uint32 proc)
 		return;
 	pg_read_barrier();
 
-	/* posted after the stack was taken: a release answered before that may be on the next one, and comes first */
+	/*
+	 * A request posted after the stack was taken waits for the next batch: an asynchronous release
+	 * answered before it may be on the next stack.
+	 */
 	if (box->posted_at > batch->rung_until)
 	{
 		le_ring(box);

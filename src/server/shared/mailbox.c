@@ -2,8 +2,8 @@
  * shared/mailbox.c
  *		The mailboxes of sessions, and the stacks of those that have rung.
  *
- * shared/shmem.h has the protocol.  The backend's side is backend/session_request.c, the
- * manager's is manager/take.c and manager/batch.c.
+ * shared/shmem.h has the protocol.  The backend's side is backend/session_request.c,
+ * session_mailbox.c and pending.c, the manager's is manager/take.c and manager/batch.c.
  */
 #include "postgres.h"
 
@@ -29,7 +29,10 @@ mailbox_init(LeMailbox *box)
 	pg_atomic_init_u64(&box->confirming_since, 0);
 }
 
-/* Until then mailboxes take no memory: the system gives a page when it is written to. */
+/*
+ * Mailboxes of an entry take no memory before its first use: the system gives a page when it is
+ * written to.
+ */
 void
 le_mailboxes_init(LeDatabase *db)
 {
@@ -122,7 +125,6 @@ le_take_stack(LeDatabase *db, uint32 *procs)
 	Assert(db->has_mailboxes);
 
 	/* 1. newest first */
-
 	while (link != 0)
 	{
 		LeMailbox *box = le_mailbox(db, link - 1);

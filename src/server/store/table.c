@@ -98,7 +98,7 @@ is_key(const StoreTable *table, Relation index)
 	return is;
 }
 
-/* Many a batch leaves all keys alone: not before one is to be entered. */
+/* Open the indexes when the first key is to be entered; many batches enter none. */
 static void
 open_indexes(StoreTable *table)
 {
