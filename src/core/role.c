@@ -6,6 +6,7 @@
  */
 #include "core_internal.h"
 
+/* The role of this id; NULL: it has nothing. */
 static LeRole *
 find_role(const LeCore *core, uint32_t id)
 {

@@ -273,6 +273,10 @@ grouped_ahead(const LeEntry *entry, bool all)
 	return NULL;
 }
 
+/*
+ * Does this process wait for a lock of PostgreSQL, for deadlock_timeout or longer?  A leader of parallel
+ * workers counts as well, as one of them may wait.
+ */
 static bool
 waits_in_postgres(uint32 number)
 {
@@ -330,6 +334,10 @@ add_edges_of_proc(uint32 proc, bool all)
 	}
 }
 
+/*
+ * All edges of a node: of a process, to what it waits for; of a lock, to the processes without which its
+ * holders do not end.  "all": also to what leads to no cycle.
+ */
 static void
 add_edges(const WaitNode *node, bool all)
 {

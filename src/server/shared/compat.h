@@ -122,6 +122,7 @@ le_sync_standbys_are_flags(int version)
 		   (version >= 160009 && version < 170000) || (version >= 150013 && version < 160000);
 }
 
+/* Are there synchronous standbys to wait for?  Reads the byte as the running server means it. */
 static inline bool
 le_sync_standbys_defined(void)
 {

@@ -54,6 +54,7 @@ typedef struct LePageTexts
 	LeText name, owner, value, acquirer;
 } LePageTexts;
 
+/* The texts of an item in a page: they point into the page. */
 static inline LePageTexts
 le_page_texts(const LePageItem *item)
 {

@@ -188,6 +188,7 @@ typedef struct SmallTable
 	TableScanDesc scan;
 } SmallTable;
 
+/* Open a small table, and begin a scan of it.  An index on it is an error: small_write() would not enter rows. */
 static void
 small_open(SmallTable *small, StoreTable *table, LOCKMODE lockmode)
 {

@@ -130,6 +130,7 @@ le_version_read(Datum key, LeVersioned *row)
 	SPI_finish();
 }
 
+/* Run a statement whose one row is a number, and return that.  SPI is finished afterwards. */
 static int64
 one_number(Statement *statement, Datum *values)
 {
