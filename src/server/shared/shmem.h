@@ -199,8 +199,8 @@ typedef struct LeMailbox
 	/* --- written by the manager --- */
 	/*
 	 * While the manager has nothing to answer, the backend resets some of it: note, revision and sqlstate
-	 * when it posts, released_lsn when it mails releases, bound when it attaches.  In a wait it also clears
-	 * the flags of note that it has read.
+	 * when it posts, released_lsn when it mails releases, bound when it attaches.  Before and in a wait
+	 * it also clears flags of note.
 	 */
 	pg_atomic_uint32 answered;
 	pg_atomic_uint32 deferred; /* number of the request that was last deferred */
