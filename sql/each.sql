@@ -95,6 +95,11 @@ SELECT * FROM release_each(ARRAY[]::text[], ARRAY[]::bigint[]);
 COMMIT;
 SELECT * FROM release_each('{}', '{1}');
 
+-- one notice a call, of what another connection of the same owner has acquired
+SELECT count(token) FROM try_acquire_each('{o1,o2}', owner => 'twice');
+\c -
+SELECT count(token) FROM try_acquire_each('{free,o1,o2}', owner => 'twice');
+
 -- errors, and then nothing is changed
 SELECT acquire_permit('permits', 3) IS NOT NULL AS permit;
 SELECT * FROM try_acquire_each('{e1,permits,e2}');
