@@ -6,8 +6,8 @@
 #   PG_MAJOR     PostgreSQL's major version; default: the distribution's
 #   COVERAGE=1   with gcov: how many lines of src/ the tests have reached; the others are listed in build/coverage.txt
 #   VALGRIND=1   the servers under valgrind, for a few of the tests; fails where it reports code of ours
-#   SHARE=5      of so many scenarios of the clients' conformance suite one is run, with the languages that are there, if
-#                everything is tested; 0: none; default: 5, with SOAK 1
+#   SHARE=5      if everything is tested: of so many scenarios of the clients' conformance suite one is run, with the
+#                languages that are there; 0: none; default: 5, with SOAK 1
 #   BUSY=4       so many busy loops beside the tests, which have to pass on a busy machine too
 . "$(dirname "$0")/common.sh"
 

@@ -5,7 +5,7 @@
 #   WHERE        core, server, client or lockctl
 #   N, SEED      so many mutants that count, by that seed: the same for the same sources
 #   JOBS         so many at a time
-#   AGAIN=1      tries those that have survived once more: on tests that are new, have changed, or were too many for MOST
+#   AGAIN=1      tries those that have survived once more, on tests that are new, have changed, or were beyond MOST
 #   REPORT=1     tries none, and prints the report of what is known
 #   MOST         of the seconds of tests, as they were recorded, that one mutant is tried on; default: 900
 #   PG_MAJOR     as for test/run.sh

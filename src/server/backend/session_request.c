@@ -189,8 +189,8 @@ log_wait(const LeCommand *cmd, LeTime started_at, bool over)
 
 /*
  * Is it time to do without an answer?  A manager that lives answers when the
- * caller's own wait is over; one that is stuck does not.  After the end of that
- * wait:
+ * caller's own wait is over; one that is stuck does not.  Asked in each turn of
+ * the wait, so once a second at least.  After the end of that wait:
  *
  *	1.	RING_AFTER: the mailbox is rung once more (*rung), so that a manager that
  *		lives takes it.
@@ -208,17 +208,6 @@ gave_no_answer(const LeWait *wait, LeTime now, bool *rung)
 	if (!le_wait_is_over(wait, now, LE_TAKE_GRACE))
 		return false;
 	return le_wait_is_over(wait, now, LE_ANSWER_GRACE) || pg_atomic_read_u32(&le_my_mailbox->linked) != 0;
-}
-
-/* When gave_no_answer() is to be asked again. */
-static LeTime
-next_answer_check_at(const LeWait *wait, LeTime now, bool rung)
-{
-	if (wait->limit_at == LE_NEVER)
-		return LE_NEVER;
-	if (!rung)
-		return wait->limit_at + RING_AFTER;
-	return wait->limit_at + (le_wait_is_over(wait, now, LE_TAKE_GRACE) ? LE_ANSWER_GRACE : LE_TAKE_GRACE);
 }
 
 /*
@@ -270,7 +259,7 @@ wait_for_answer(uint32 number, const LeCommand *cmd, LeWait *wait, bool snapshot
 
 		/* 4. sleep */
 		LE_FAULT("request-before-wait");
-		le_wait_turn(wait, le_my_database(), Min(next_check_at, next_answer_check_at(wait, now, rung)));
+		le_wait_turn(wait, le_my_database(), next_check_at);
 	}
 	pg_read_barrier();
 	Assert(pg_atomic_read_u32(&box->posted) == number);
