@@ -698,6 +698,24 @@ test_awaited(void)
 	stop();
 }
 
+/* Locks that are awaited together: the answer names the one that is lost. */
+static void
+test_awaited_together(void)
+{
+	LeCommand cmd = command(LE_CMD_AWAIT, 1, NULL);
+	LeReply reply;
+
+	start();
+	cmd.token = acquire_all(1, "ab", X).token;
+	set_names(&cmd, "ab");
+	is_int(apply(cmd).status, LE_OK, "what is held is there");
+	set_names(&cmd, "abz");
+	reply = apply(cmd);
+	ok(reply.status == LE_LOST && reply.which == 2, "the name that is not held");
+	batch();
+	stop();
+}
+
 int
 main(void)
 {
@@ -722,5 +740,6 @@ main(void)
 	test_lapsed_before_reload();
 	test_out_of_memory();
 	test_awaited();
+	test_awaited_together();
 	return done_testing();
 }

@@ -306,6 +306,7 @@ test_force_role(void)
 	LeCommand cmd;
 	LeReply reply, theirs;
 	int ended = 0, steps = 0;
+	bool wrote = true;
 
 	start();
 	lease = grant_lease(TTL);
@@ -328,6 +329,7 @@ test_force_role(void)
 	{
 		reply = apply(cmd);
 		ended += reply.ended;
+		wrote = wrote && reply.wrote;
 		cmd.from = reply.next;
 		batch();
 		if (got(5, LE_LOST))
@@ -335,6 +337,7 @@ test_force_role(void)
 	} while (reply.next != 0 && ++steps < 20);
 	expire();
 	is_int(steps > 1, true, "all that a role has ends in steps");
+	ok(wrote, "each of which is answered when it is written");
 	is_int(ended, 2 + 1 + 1 + 1 + 1, "two places, a wait, a lease, a lock and a closed name");
 	is_int(entries(), 1, "nothing of it is left");
 	ok(theirs.status == LE_WAITING && le_core_find_lock(core, LE_KIND_LOCK, text("n0"))->held == 1,

@@ -57,6 +57,7 @@ static void
 test_lapsed_since(void)
 {
 	LeStoredEntry row;
+	LeCommand cmd;
 	int64_t token;
 	LeCore *failed;
 
@@ -89,6 +90,39 @@ test_lapsed_since(void)
 	load_done();
 	le_core_destroy(failed);
 	ok(le_core_overdue(core, 10 * LE_SECOND, now) != NULL, "after a failed batch it goes on from its end");
+	batch();
+	now += 10 * LE_SECOND;
+	fenced_token = 0;
+	apply(command(LE_CMD_FENCE_ENDED, 0, NULL));
+	failed = start_reload();
+	fenced_token = token;
+	load_slot(row);
+	load_done();
+	le_core_destroy(failed);
+	ok(le_core_overdue(core, 10 * LE_SECOND, now) != NULL, "also if the end of its fence was in that batch");
+	batch();
+	fenced_token = 0;
+	apply(command(LE_CMD_FENCE_ENDED, 0, NULL));
+	pass_all();
+	stop();
+
+	start();
+	cmd = request(1, "x", X, 0);
+	cmd.lease = grant_lease(TTL);
+	token = apply(cmd).token;
+	batch();
+	now += TTL;
+	le_core_expire(core, now, 10);
+	failed = start_reload();
+	fenced_token = token;
+	row = stored("x", token, X);
+	row.lease = cmd.lease;
+	load_slot(row);
+	load_done();
+	le_core_destroy(failed);
+	ok(find_token(token)->state == LE_STATE_LAPSED && le_core_overdue(core, LE_SECOND, now) == NULL,
+	   "a holder that the failed batch ended without a fence lapses with the load");
+	ok(le_core_overdue(core, LE_SECOND, now + LE_SECOND) != NULL, "from then on");
 	batch();
 	fenced_token = 0;
 	apply(command(LE_CMD_FENCE_ENDED, 0, NULL));
