@@ -138,7 +138,10 @@ void
 le_history_written(LeCore *core)
 {
 	for (const LeChange *change = NULL; (change = le_next_change(core, change)) != NULL;)
+	{
+		Assert(role_history != NULL && hash_search(role_history, &change->role, HASH_FIND, NULL) != NULL);
 		add_bytes(change->role, le_store_history_bytes(change->lock->name_len, change->value_len));
+	}
 }
 
 static void
