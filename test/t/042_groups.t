@@ -266,15 +266,15 @@ subtest 'fenced' => sub {
 # The rows of a group may be anywhere in the table: it is loaded as one all the same.
 subtest 'rows that are not side by side' => sub {
 	my ($s, $ends) = map { session($node) } 1 .. 2;
-	my %holder = map { $_ => $s->query("SELECT acquire_lock('$_', '1 h')") } qw(a b c);
+	my %holder = map { $_ => $s->query("SELECT acquire_lock('$_', '1 h')") } qw(a b c d);
 	my $gone = $ends->query(q{SELECT token FROM enqueue_lock('c', '1 h', owner => 'gone')});
-	my $between = $ends->query(q{SELECT token FROM enqueue_lock('c', '1 h', owner => 'between')});
+	my $between = $ends->query(q{SELECT token FROM enqueue_locks('{c,d}', '1 h')});
 
 	$ends->query("SELECT release_lock('c', $gone)");
-	wait_for_sql($node, 'SELECT count(*) FROM _lock_election.queue', '1');
+	wait_for_sql($node, 'SELECT count(*) FROM _lock_election.queue', '2');
 	one('VACUUM _lock_election.queue');
 	my $group = $ends->query(q{SELECT token FROM enqueue_locks('{a,b}', '1 h')});
-	is(one('SELECT string_agg(token::text, \',\' ORDER BY ctid) FROM _lock_election.queue'), "$group,$between,$group", 'another row is between theirs');
+	is(one('SELECT string_agg(token::text, \',\' ORDER BY ctid) FROM _lock_election.queue'), "$group,$between,$between,$group", 'those of another group are between theirs');
 	kill_manager();
 	$s->query("SELECT release_lock('a', $holder{a})");
 	is(held($group), '', 'after a load the one that is free is not granted without the other');
@@ -282,7 +282,7 @@ subtest 'rows that are not side by side' => sub {
 	is($ends->query("SELECT await_locks('{a,b}', $group, wait => '20 s')"), 't', 'both are granted');
 	is(held($group), 'a,b', 'together');
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
-	$ends->query("SELECT release_lock('c', $between)");
+	$ends->query("SELECT release_locks('{c,d}', $between)");
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	$_->quit foreach $s, $ends;
 	nothing_left($node);
