@@ -97,6 +97,68 @@ test_many_candidates(void)
 	stop();
 }
 
+/* Ends that a session mails reserve nothing: each candidate of a batch may still be elected and end. */
+static void
+test_all_end(void)
+{
+	enum
+	{
+		N = SESSIONS - 1
+	};
+	int elections = 0, ended = 0;
+
+	start();
+	for (int e = 0; e < 10; e++)
+	{
+		for (int i = 0; i < N; i++)
+		{
+			LeCommand cmd = candidate((uint32_t) i, (const char[]){(char) ('a' + e), '\0'}, "v");
+
+			cmd.ttl = LE_TTL_BOUND;
+			cmd.enqueue = true;
+			apply(cmd);
+		}
+	}
+	batch();
+	apply(command(LE_CMD_CHECK, 0, "a"));
+	allocations_left = 0;
+	for (int i = 0; i < N; i++)
+	{
+		LeCommand cmd = command(LE_CMD_SESSION_END, (uint32_t) i, NULL);
+		LeReply reply = {0};
+
+		le_core_apply(core, &cmd, now, &reply);
+	}
+	allocations_left = -1;
+	for (LeChange *c = NULL; (c = le_next_change(core, c)) != NULL;)
+	{
+		if (c->how == LE_HOW_ELECTED)
+			elections++;
+		else
+			ended++;
+	}
+	ok(elections == 10 * (N - 1) && ended == 10 * N, "each candidate is elected, and ends, without memory");
+	batch();
+	stop();
+}
+
+/* A grant that is announced to who waits outside of the server. */
+static void
+test_place(void)
+{
+	LeCommand cmd = candidate(1, "e", "v");
+	int64_t term;
+
+	start();
+	cmd.enqueue = true;
+	term = apply(cmd).token;
+	ok(le_next_change(core, NULL)->place, "a place was elected");
+	batch();
+	resign(1, "e", term);
+	batch();
+	stop();
+}
+
 static void
 test_ends(void)
 {
@@ -275,6 +337,8 @@ main(void)
 {
 	test_changes();
 	test_many_candidates();
+	test_all_end();
+	test_place();
 	test_ends();
 	test_again();
 	test_joined();

@@ -262,11 +262,11 @@ test_bytes(void)
 {
 	size_t slot = sizeof(LeLock) + sizeof(LeSlot);
 
-	ok(is_about(le_usage_of_entry(100, 20, 3), sizeof(LeEntry) + slot + 123),
+	ok(is_about(le_usage_of_entry(200, 150, 400), sizeof(LeEntry) + slot + 750),
 	   "a lock counts with all its texts");
-	ok(is_about(le_usage_of_lease(20), sizeof(LeLease) + 20), "a lease with its owner");
+	ok(is_about(le_usage_of_lease(200), sizeof(LeLease) + 200), "a lease with its owner");
 	ok(is_about(le_usage_of_hold(), sizeof(LeUncommitted)), "a hold");
-	ok(is_about(le_usage_of_closed(100), slot + 100), "a closed name");
+	ok(is_about(le_usage_of_closed(200), slot + 200), "a closed name");
 	ok(le_usage_of_entry(1, 1, 1).bytes > sizeof(LeEntry) + slot + 3 &&
 		   le_usage_of_closed(1).bytes > slot + 1 && le_usage_of_lease(1).bytes > sizeof(LeLease) + 1,
 	   "and each its share of the indexes");

@@ -100,6 +100,14 @@ test_lease(void)
 	is_int(on_token(LE_CMD_CHECK, 1, "x", token).lsn, wrote, "and its time left, for who asks");
 	is_int(apply(cmd).lsn, wrote, "or acquires it again");
 	stop();
+
+	start_load();
+	load_done();
+	cmd = command(LE_CMD_REVOKE_LEASE, 1, NULL);
+	cmd.lease = lease;
+	cmd.from = 1;
+	is_int(apply(cmd).lsn, lsn, "that a lease, revoked in steps, is gone rests on the load");
+	stop();
 }
 
 /* Of a lease with very much on it, the manager ends the last part by itself: who revokes it asks again. */
