@@ -42,10 +42,10 @@ le_answer(LeCore *core, LeEntry *entry, LeStatus status, int64_t token)
 	if (waiter == NULL || waiter->session == 0 || waiter->answering)
 		return;
 	assert(status == LE_OK || token == 0 || status == LE_QUEUED);
+	assert(waiter->answer_next == NULL);
 	waiter->answer = (uint8_t) status;
 	waiter->answer_token = token;
 	waiter->answering = true;
-	waiter->answer_next = NULL;
 	*core->answers_tail = entry;
 	core->answers_tail = &waiter->answer_next;
 

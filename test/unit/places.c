@@ -208,6 +208,30 @@ test_again_among_many(void)
 	}
 }
 
+/* An answer leaves no trace in the list of the next batch's answers. */
+static void
+test_answered_again(void)
+{
+	int64_t places[2];
+
+	start();
+	acquire(3, "x", X);
+	for (uint32_t i = 0; i < 2; i++)
+		places[i] = enqueue(i + 1, "x", X).token;
+	batch();
+	await(1, "x", places[0], LE_SECOND);
+	await(2, "x", places[1], LE_SECOND);
+	pass(LE_SECOND);
+	ok(got(1, LE_QUEUED) && got(2, LE_QUEUED), "two waits for places are over in one batch");
+	await(2, "x", places[1], LE_SECOND);
+	await(1, "x", places[0], LE_SECOND / 2);
+	pass(LE_SECOND / 2);
+	ok(got(1, LE_QUEUED) && !was_told[2], "the next time only one, and only that one is told");
+	pass(LE_SECOND / 2);
+	ok(got(2, LE_QUEUED) && !was_told[1], "and then the other");
+	stop();
+}
+
 int
 main(void)
 {
@@ -219,5 +243,6 @@ main(void)
 	test_row();
 	test_election();
 	test_again_among_many();
+	test_answered_again();
 	return done_testing();
 }
