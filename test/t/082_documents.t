@@ -259,25 +259,27 @@ sub shell
 	return ($out, $run->full_result(0) >> 8);
 }
 
-# Lines with "$ " are commands, each followed by what it prints; a block without them is commands alone.
+# A line is a command, and can be pasted; "# " begins a line that the command before it prints.  Or a block is a script.
 sub run_shell
 {
 	my ($state, $block, $title) = @_;
-	my @commands = $block->{text} =~ /^\$ /m ? () : map { { command => $_, output => [] } } grep { /\S/ } split /\n/, $block->{text};
+	my @commands;
 
-	if (!@commands)
-	{
-		foreach my $line (split /\n/, $block->{text})
-		{
-			if ($line =~ /^\$ (.*)/) { push @commands, { command => $1, output => [] }; }
-			else { push @{ $commands[-1]{output} }, $line; }
-		}
-	}
-	elsif ($block->{text} =~ /^#!/)
+	if ($block->{text} =~ /^#!/)
 	{
 		my ($name) = $block->{text} =~ /^# (\S+)/m;
 
-		@commands = ({ command => "bash '" . write_file($name, $block->{text}) . "'", output => [] });
+		@commands = ({ command => "'" . write_file($name, at_home($block->{text})) . "'", output => [] });
+		chmod 0755, "$work/$name";
+	}
+	else
+	{
+		foreach my $line (grep { /\S/ } split /\n/, $block->{text})
+		{
+			die "$title: a prompt, which cannot be pasted: $line" if $line =~ /^\$ /;
+			if ($line =~ /^# (.*)/) { push @{ $commands[-1]{output} }, $1; }
+			else { push @commands, { command => $line, output => [] }; }
+		}
 	}
 
 	# those in the background print beside the next: they are run as one
@@ -301,7 +303,8 @@ sub nightly_killed
 	my $script = $block->{text};
 	my %env = shell_env();
 
-	is(($script =~ s/'1 h'/'10 s'/) + ($script =~ s/-k 1m 50m/-k 1 2/), 2, 'nightly.sh, with shorter times');
+	is(($script =~ s/'1 h'/'10 s'/) + ($script =~ s/-k 1m 50m/-k 1 2/) + ($script =~ s,/usr/local/bin/report,$work/slow/report,),
+		3, 'nightly.sh, with shorter times');
 	make_path("$work/slow");
 	# it does not heed SIGTERM
 	write_file('slow/report', qq{#!/bin/sh\ntrap '' TERM\necho \$\$ >"$work/job.new"; mv "$work/job.new" "$work/job"\nwhile :; do sleep 0.1; done\n});
@@ -311,7 +314,6 @@ sub nightly_killed
 	if ($pid == 0)
 	{
 		@ENV{ keys %env } = values %env;
-		$ENV{PATH} = "$work/slow:$ENV{PATH}";
 		exec('bash', "$work/nightly.sh") or POSIX::_exit(99);
 	}
 	ok(wait_until(sub { -e "$work/job" }), 'nightly.sh: the job runs');
@@ -321,6 +323,16 @@ sub nightly_killed
 		'where the script is killed, the lock is free when its TTL is over');
 	ok(!-e '/proc/' . slurp_file("$work/job") =~ s/\n//r, 'and the job is over by then');
 	return;
+}
+
+# Programs of the text, where they are here.
+sub at_home
+{
+	my ($text) = @_;
+	my %home = (lockctl => "$work/local/bin", report => "$work/bin", 'nightly.sh' => $work);
+
+	$text =~ s{/usr/local/bin/(\S+)}{($home{$1} // die "where is $1?") . "/$1"}ge;
+	return $text;
 }
 
 sub write_file
@@ -402,8 +414,9 @@ sub run_cron
 		$env{$name} = $is{$name}[1];
 	}
 	$env{PGPORT} = $node->port;
-	$command =~ s,/usr/local/bin/lockctl,$work/local/bin/lockctl,;
-	$command =~ s,/usr/local/bin/report,$work/bin/report,;
+	# it has run a moment ago
+	$node->safe_psql('postgres', q{SELECT force_release_lock('nightly')});
+	$command = at_home($command);
 	my ($out, $rc) = shell(join(' ', 'env', '-i', map({ "'$_=$env{$_}'" } sort keys %env), '/bin/sh', '-c', "'$command'"), $src);
 	is($rc, 0, "$title: $command") or diag($out);
 	like($out, qr/^report/m, "$title: the job has run");
