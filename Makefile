@@ -15,7 +15,7 @@
 #   make LE_FAULTS=1       a build for tests: with points where the server can be made to fail, and with assertions
 #   make torture [DURATION=60]     clients, faults and a checker of what the clients have seen
 #   make torture-lockctl [DURATION=60]      the same with commands that lockctl runs
-#   make test-ha           three nodes under Patroni, and what can happen to them: an hour
+#   make test-ha           three nodes under Patroni, and what can happen to them: half an hour
 #   make reference         writes the pages of docs/reference that are made from the catalog; make client-table: the one
 #                          that is made from clients/conformance/recorded.json
 #   make mutants [ONLY="name ..."]      seeds faults, each of which a test has to catch

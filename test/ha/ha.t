@@ -1,5 +1,5 @@
 # Three nodes under Patroni, in each mode of replication, and what can happen to them: see test/lib/LeHa.pm for the
-# faults, test/lib/LeHaTrial.pm for the clients, and docs/operation/high-availability.md for what it means. Most of an hour.
+# faults, test/lib/LeHaTrial.pm for the clients, and docs/operation/high-availability.md for what it means. Half an hour.
 #   HA_MODES     default: async,sync,strict,remote
 #   HA_FAULTS    default: all, with commas between them
 #   HA_TTL       of Patroni's leader, default 20
