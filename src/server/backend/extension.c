@@ -37,8 +37,7 @@ static object_access_hook_type prev_object_access = NULL;
 static struct
 {
 	SubTransactionId created; /* the first that created the extension */
-	SubTransactionId dropped; /* the first that dropped it, or raised its
-								 * incarnation: the manager has to look */
+	bool dropped;             /* or its incarnation was raised: the manager has to look */
 } pending;
 
 /*
@@ -48,8 +47,7 @@ static struct
 static void
 at_transaction_end(XactEvent event, void *arg)
 {
-	bool created = pending.created != InvalidSubTransactionId;
-	bool dropped = pending.dropped != InvalidSubTransactionId;
+	bool created = pending.created != InvalidSubTransactionId, dropped = pending.dropped;
 	LeDatabase *db;
 	int manager_proc = -1;
 
@@ -75,16 +73,15 @@ at_transaction_end(XactEvent event, void *arg)
 		le_wake_launcher();
 }
 
-/* Forget what the subtransaction did, and those inside it, which have higher numbers.  May not fail: an abort. */
+/*
+ * Forget what the subtransaction created, and those inside it, which have higher numbers.  May
+ * not fail: an abort.  If it dropped the extension, the manager looks in vain.
+ */
 static void
 at_subtransaction_end(SubXactEvent event, SubTransactionId subid, SubTransactionId parent, void *arg)
 {
-	if (event != SUBXACT_EVENT_ABORT_SUB)
-		return;
-	if (pending.created >= subid)
+	if (event == SUBXACT_EVENT_ABORT_SUB && pending.created >= subid)
 		pending.created = InvalidSubTransactionId;
-	if (pending.dropped >= subid)
-		pending.dropped = InvalidSubTransactionId;
 }
 
 bool
@@ -128,10 +125,7 @@ le_object_access(ObjectAccessType access, Oid class_id, Oid object, int sub, voi
 			pending.created = GetCurrentSubTransactionId();
 	}
 	else if (access == OAT_DROP && object == get_extension_oid(LE_EXTENSION, true))
-	{
-		if (pending.dropped == InvalidSubTransactionId)
-			pending.dropped = GetCurrentSubTransactionId();
-	}
+		pending.dropped = true;
 }
 
 /*
@@ -145,8 +139,7 @@ le_floor_written(PG_FUNCTION_ARGS)
 	if (!CALLED_AS_TRIGGER(fcinfo))
 		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 						errmsg("function \"%s\" was not called by trigger manager", "floor_written")));
-	if (pending.dropped == InvalidSubTransactionId)
-		pending.dropped = GetCurrentSubTransactionId();
+	pending.dropped = true;
 	return PointerGetDatum(NULL);
 }
 
