@@ -180,10 +180,11 @@ sub report
 read_state();
 my @sites = draw();
 my %equivalent = read_equivalent();
-my @todo = grep { my $t = $tried{ $_->{key} }; !$t || $again && !$t->{caught} } @sites;
+my @todo = grep { my $t = $tried{ $_->{key} }; !$t || $again && !$t->{caught} && !$equivalent{ $_->{key} } } @sites;
 
-if (@todo && !$ENV{REPORT})
+if (!$ENV{REPORT})
 {
+	exit(0) unless @todo;
 	printf "%d mutants drawn for %d that count; %d to try\n", scalar keys %drawn, scalar @sites, scalar @todo;
 	if ($where eq 'core')
 	{
@@ -196,7 +197,7 @@ if (@todo && !$ENV{REPORT})
 		$try = \&try_server;
 	}
 	try_all(@todo);
-	read_state();
+	exit(0);
 }
 report(@sites);
 exit((grep { my $t = $tried{ $_->{key} }; !$t || !$t->{caught} && !$equivalent{ $_->{key} } } @sites) ? 1 : 0);

@@ -25,9 +25,15 @@ flock -n 8 || { echo "$out: mutants of $WHERE are being tried" >&2; exit 1; }
 exec 7>>"$out/$WHERE-$SEED.state" 6>"$out/$WHERE-$SEED.report"
 
 export LE_STATE=$out/$WHERE-$SEED.state LE_STATE_FD=7 LE_OUT=build/cache/mutants-core
-if [ "$WHERE" = core ] || [ -n "${REPORT:-}" ]; then
-	perl -Itest/lib test/mutants/random.pl | tee /dev/fd/6
+report()
+{
+	REPORT=1 perl -Itest/lib test/mutants/random.pl | tee /dev/fd/6
 	exit "${PIPESTATUS[0]}"
+}
+[ -z "${REPORT:-}" ] || report
+if [ "$WHERE" = core ]; then
+	perl -Itest/lib test/mutants/random.pl
+	report
 fi
 
 [ -e build/mutants-coverage/src ] || test/mutants/coverage.sh
@@ -43,6 +49,5 @@ mutants_trees $((jobs + 1))
 cp "$LE_STATE" "$LE_TMP/state"
 LE_ENV+=(LE_BUDGET=0.2 LE_CLIENT_KINDS=plain LE_BUILD_PG_CONFIG="/usr/lib/postgresql/$PG_MAJOR/bin/pg_config"
 	LE_JOBS="$jobs" LE_STATE="$LE_TMP/state")
-rc=0
-le_run perl test/mutants/random.pl > >(tee /dev/fd/6) || rc=$?
-exit $rc
+le_run perl test/mutants/random.pl
+report
