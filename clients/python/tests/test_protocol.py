@@ -207,6 +207,37 @@ async def test_a_lost_answer_is_adopted(world):
     assert token == "102"
 
 
+@pytest.mark.parametrize("sqlstate", ["57014", "55P03"])
+async def test_the_old_backend_is_ended_before_the_look_whatever_passes_meanwhile(world, sqlstate):
+    """It carries the request out after the server has refused to end it for a moment."""
+    world.wire.faults.append(lost_question("enqueue_lock"))
+
+    def strike(wire, sql, params, until):
+        if len(world.asked("pg_terminate_backend")) < 4:
+            raise errors.of_server(sqlstate, "no")
+        wire.server.take("lock", "n", world.protocol.marker + "-1", world.protocol.main.id)
+        return [["t"]]
+
+    world.wire.faults.extend(Fault("pg_terminate_backend", strike) for _ in range(4))
+    claim = world.ask()
+    await world.live(1.5)
+    ended = world.asked("pg_terminate_backend")
+    assert [round(later - time, 1) for time, later in zip(ended, ended[1:4])] == [0.1] * 3
+    assert ended[-1] < world.asked("lease_holds")[0]
+    assert len(world.asked("enqueue_lock")) == 1
+    assert claim.token
+
+
+async def test_an_old_backend_that_may_not_be_ended_ends_by_itself(world):
+    world.wire.faults.extend([lost_question("enqueue_lock"), fails("pg_terminate_backend", "42501")])
+    claim = world.ask()
+    states = []
+    world.at(1, lambda: states.append(claim.state))
+    await world.live(1.5)
+    assert states == [HELD]
+    assert len(world.asked("pg_terminate_backend")) == 1
+
+
 async def test_a_lost_question_is_asked_again(world):
     world.wire.faults.append(lost_question("enqueue_lock"))
     claim = world.ask()

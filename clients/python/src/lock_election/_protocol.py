@@ -621,6 +621,9 @@ class Protocol:
         try:
             rows = await self._query(_END_OLD, *self.old[0], str(int(min(self.call * 500, 1000))))
         except Error as error:
+            if errors.passes(error):
+                self._pause(error)
+                return
             log.warning("the backend of the old connection is not ended: %s", error)
             rows = []
         if not rows:
