@@ -193,6 +193,21 @@ async def test_where_listen_does_not_work_it_looks_four_times_a_second(world):
     assert 8 <= len(looks) <= 14
 
 
+@pytest.mark.parametrize("refused", ["LISTEN le_self", 'LISTEN "le_x"'])
+async def test_where_listen_is_refused_it_looks_four_times_a_second(world, refused):
+    world.server.take("lock", "n", "somebody", "0")
+    world.wire.faults.extend(fails(refused, "0A000") for _ in range(9))
+    world.ask()
+    states = []
+    world.at(2.9, lambda: states.append(world.protocol.state))
+    await world.live(3)
+    assert states == ["connected"]
+    assert world.wire.connects == 1
+    assert len(world.asked(refused)) == 1
+    looks = [time for time in world.asked("lease_holds") if time < 3]
+    assert 8 <= len(looks) <= 14
+
+
 async def test_a_lost_answer_is_adopted(world):
     world.wire.faults.append(lost_answer("enqueue_lock"))
     claim = world.ask()

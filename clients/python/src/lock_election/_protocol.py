@@ -868,7 +868,10 @@ class Protocol:
             sql = [f'LISTEN "{channel}"' for channel in new] + [f'UNLISTEN "{channel}"' for channel in old]
             await self._query("; ".join(sql), simple=True)
         except Error as error:
-            raise Broken(error) from error
+            log.info("LISTEN does not work: %s", error)
+            self.listens = False
+            self.listening.clear()
+            return
         self.listening = {c: None for c in [*self.listening, *new] if c not in old}
         # what was granted before is found by asking now
         for lease in self.leases.values():
