@@ -389,6 +389,33 @@ async def test_what_passes_is_tried_again_and_what_does_not_is_told(world):
     assert states == [HELD, "42501"]
 
 
+async def test_a_call_is_tried_again_while_its_caller_waits(world):
+    world.wire.faults.extend(fails("proclaim", "55P03") for _ in range(3))
+    answers = []
+
+    async def call(reads):
+        try:
+            await world.protocol.ask_server("SELECT {s}.proclaim($1)", "x", reads=reads)
+        except errors.Error as error:
+            answers.append(error)
+
+    def refused(sqlstate, times=1):
+        world.wire.faults.extend(fails("proclaim", sqlstate) for _ in range(times))
+
+    world.wire.server.answer = lambda sql, params, old=world.server.answer: (
+        [["t"]] if "proclaim" in sql else old(sql, params)
+    )
+    calls = []
+    world.at(1, lambda: calls.append(asyncio.ensure_future(call(False))))
+    world.at(2, lambda: calls.append(asyncio.ensure_future(call(False))) or refused("57014"))
+    world.at(3, lambda: calls.append(asyncio.ensure_future(call(True))) or refused("57014"))
+    await world.live(4)
+    await asyncio.gather(*calls)
+    times = [round(time, 1) for time in world.asked("proclaim")]
+    assert times == [1.0, 1.1, 1.2, 1.3, 2.0, 3.0, 3.1]
+    assert [type(answer) for answer in answers] == [errors.OutcomeUnknown]  # perhaps it was done
+
+
 async def test_an_own_ttl_has_a_lease_of_its_own(world):
     claim = world.ask(ttl=2.0)
     other = world.ask("m", ttl=2.0)

@@ -907,7 +907,11 @@ class Protocol:
         try:
             rows = await self._query(call.sql, *call.params)
         except Error as error:
-            if not answer.done():
+            if errors.passes(error) and (call.reads or not isinstance(error, errors.OutcomeUnknown)):
+                call.sent = False
+                self.calls.appendleft(call)
+                self._pause(error)
+            elif not answer.done():
                 answer.set_exception(error)
         except Broken as broken:
             if call.reads:
