@@ -349,7 +349,7 @@ func (s *Session) sweep(l *lease) bool {
 
 // listen makes the connection listen to the channels of all who wait, and of the observers. A channel that nobody uses
 // any more is left with the next change, or sweep. Before the notification that tests LISTEN is here, and where none
-// comes, the session looks often.
+// comes or LISTEN is refused, the session looks often.
 func (s *Session) listen(time.Duration, *time.Duration) bool {
 	if !s.relisten || !s.wire.announces {
 		return false
@@ -387,7 +387,7 @@ func (s *Session) listen(time.Duration, *time.Duration) bool {
 	}
 	s.wire.listens = wanted
 	if _, err := s.exec(s.lease, sql.String()); err != nil && s.wire != nil {
-		s.wire.cut()
+		s.wire.announces, s.wire.hears = false, false
 	}
 	return true
 }

@@ -24,6 +24,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -73,7 +74,7 @@ func WithTTL(ttl time.Duration) TTLOption {
 	return TTLOption{set, set}
 }
 
-// WithName sets what the server's views show as the start of the owner, at most 200 bytes.
+// WithName sets what the server's views show as the start of the owner: it is cut to 200 bytes.
 func WithName(name string) SessionOption { return sessionOption(func(o *options) { o.name = name }) }
 
 // Shared acquires beside other shared holders.
@@ -85,9 +86,6 @@ func Permit(n int) LockOption { return lockOption(func(o *options) { o.permit, o
 func (o *options) check() error {
 	if o.ttl < 100*time.Millisecond || o.ttl > 24*24*time.Hour {
 		return invalid("a TTL of %v is not between 100 ms and 24 days", o.ttl)
-	}
-	if len(o.name) > 200 {
-		return invalid("the name of the session is longer than 200 bytes")
 	}
 	return nil
 }
@@ -196,7 +194,8 @@ func open(ctx context.Context, dial func(context.Context, time.Duration) (*wire,
 	}
 	var random [8]byte
 	rand.Read(random[:])
-	s.owner, s.self = fmt.Sprintf("%s#%x-", s.set.name, random), fmt.Sprintf("le_self_%x", random)
+	name := strings.ToValidUTF8(s.set.name[:min(len(s.set.name), 200)], "")
+	s.owner, s.self = fmt.Sprintf("%s#%x-", name, random), fmt.Sprintf("le_self_%x", random)
 	s.lease = &lease{ttl: s.set.ttl}
 	s.leases = []*lease{s.lease}
 	s.ctx, s.cancel = context.WithCancel(context.Background())

@@ -24,6 +24,7 @@ type fake struct {
 	scene  sync.Mutex // of what the answers depend on
 	log    []string   // statements that came, by the name of their function, with their arguments
 	pooled bool
+	deaf   string        // what has this in it is refused, such as LISTEN
 	skew   time.Duration // by which the session's clock is ahead of the timers, as after a suspend
 	start  time.Time
 	conns  []net.Conn
@@ -49,6 +50,9 @@ func (f *fake) open(opts ...SessionOption) *Session {
 		ours, theirs := net.Pipe()
 		f.mu.Lock()
 		defer f.mu.Unlock()
+		if len(f.conns) == 100 {
+			return nil, errors.New("one connection after another")
+		}
 		f.conns = append(f.conns, theirs)
 		go f.serve(theirs, 100+len(f.conns))
 		return ours, nil
@@ -99,6 +103,12 @@ func (f *fake) serve(conn net.Conn, pid int) {
 			}
 		case *pgproto3.Query:
 			f.note(m.String)
+			if f.deaf != "" && strings.Contains(m.String, f.deaf) {
+				b.Send(&pgproto3.ErrorResponse{Severity: "ERROR", Code: "0A000", Message: "fake"})
+				b.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
+				b.Flush()
+				continue
+			}
 			if _, channel, ok := strings.Cut(m.String, "NOTIFY "); ok {
 				b.Send(&pgproto3.NotificationResponse{Channel: channel})
 			}
@@ -565,6 +575,62 @@ func TestUnitDroppedAnnouncement(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Where LISTEN is refused, the first time or later, the session looks four times a second on the same connection.
+func TestUnitListenRefused(t *testing.T) {
+	for _, deaf := range []string{"LISTEN le_self_", "LISTEN le_y"} {
+		bubble(t, func(t *testing.T, f *fake) {
+			f.deaf = deaf
+			held := "f"
+			f.table(func(function string, args []string) [][]string {
+				switch function {
+				case "enqueue_each":
+					name := strings.Trim(args[0], `{"}`)
+					f.held = append(f.held, []string{"lock", name, fmt.Sprint(40 + len(f.held)), held, "le_" + name, args[1]})
+					return [][]string{{f.held[len(f.held)-1][2], held, "le_" + name}}
+				}
+				return nil
+			})
+			s := f.open()
+			granted := make(chan time.Time, 2)
+			for _, name := range []string{"x", "y"} {
+				go func() {
+					s.Lock(t.Context(), name)
+					granted <- time.Now()
+				}()
+				time.Sleep(time.Second)
+			}
+			expect(t, "refused", len(f.sent("LISTEN")) > 0 && strings.Contains(strings.Join(f.sent("LISTEN"), ""), deaf), true)
+			looks, listens := len(f.sent("lease_holds")), len(f.sent("LISTEN"))
+			time.Sleep(time.Second)
+			if looks = len(f.sent("lease_holds")) - looks; looks < 3 || looks > 5 {
+				t.Fatalf("%d looks in a second", looks)
+			}
+			expect(t, "LISTEN again", len(f.sent("LISTEN")), listens)
+			f.change(func() {
+				for _, row := range f.held {
+					row[3] = "t"
+				}
+			})
+			start := time.Now()
+			for range 2 {
+				if took := (<-granted).Sub(start); took > time.Second/4 {
+					t.Fatalf("found after %v", took)
+				}
+			}
+			expect(t, "connections", len(f.conns), 1)
+		})
+	}
+}
+
+func TestUnitLongName(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		f.table(func(string, []string) [][]string { return nil })
+		f.open(WithName(strings.Repeat("x", 199) + "é and more"))
+		owner, _, _ := strings.Cut(strings.TrimPrefix(f.sent("grant_lease")[0], "grant_lease 10000 ms "), "#")
+		expect(t, "owner", owner, strings.Repeat("x", 199))
+	})
 }
 
 func TestUnitGhost(t *testing.T) {
