@@ -726,7 +726,7 @@ export class Engine {
       this.#listen = 'testing'
       this.#testUntil = this.time.mono() + PATIENCE
       this.#channels.set(this.#self, { users: new Set(), listening: true })
-      await this.#exec(`LISTEN ${this.#self}; NOTIFY ${this.#self}`)
+      await this.#tune(`LISTEN ${this.#self}; NOTIFY ${this.#self}`)
       return true
     }
     if (this.#listen === 'testing' && this.time.mono() >= this.#testUntil) {
@@ -735,7 +735,7 @@ export class Engine {
     }
     const fresh = [...this.#channels].filter(([, { users, listening }]) => users.size > 0 && !listening)
     if (this.#listen !== 'works' || fresh.length === 0) return false
-    await this.#exec(fresh.map(([name]) => `LISTEN ${name}`).join('; '))
+    await this.#tune(fresh.map(([name]) => `LISTEN ${name}`).join('; '))
     for (const [, channel] of fresh) {
       channel.listening = true
       // What was granted before is seen by looking.
@@ -748,8 +748,19 @@ export class Engine {
     const unused = [...this.#channels].filter(([, { users }]) => users.size === 0)
     for (const [name] of unused) this.#channels.delete(name)
     const heard = unused.filter(([, { listening }]) => listening)
-    if (heard.length > 0) await this.#exec(heard.map(([name]) => `UNLISTEN ${name}`).join('; '))
+    if (heard.length > 0) await this.#tune(heard.map(([name]) => `UNLISTEN ${name}`).join('; '))
     return heard.length > 0
+  }
+
+  /** Where that is refused, this connection looks often. */
+  async #tune (sql: string): Promise<void> {
+    try {
+      await this.#exec(sql)
+    } catch (error) {
+      if (error instanceof Broken) throw error
+      this.#listen = 'fails'
+      this.#lookSoon()
+    }
   }
 
   // --- looking ---
@@ -837,6 +848,7 @@ export class Engine {
         if ((await this.#exec(endBackend, [...this.#old, patience])).length > 0) return 0
       } catch (error) {
         if (error instanceof Broken) throw error
+        if (reactionTo(error as LockElectionError) !== 'tell') { this.#pause(); return 0 }
         this.#lateLooks = LATE_LOOKS
       }
       this.#old = []

@@ -268,6 +268,33 @@ test('6.2 where LISTEN does not work the session looks four times a second', asy
   }
 })
 
+test('6.2 where LISTEN is refused the session looks four times a second, on the same connection', async () => {
+  for (const refused of [/^LISTEN le_self/, /^LISTEN c_x/]) {
+    const { time, server, session } = await start()
+    for (let i = 0; i < 9; i++) server.plan(refused, fail('0A000'))
+    const hold = await session.acquire('x')
+    const second = session.acquire('x')
+    await time.pass(1000)
+    server.remove(place => place.token === String(hold.token))
+    await time.pass(300)
+    assert.equal((await second).valid, true, String(refused))
+    assert.equal(server.sent(refused).length, 1)
+    assert.equal(server.sent(/^connect/).length, 1)
+  }
+})
+
+test('7.2 the old backend is ended before the look, whatever passes meanwhile', async () => {
+  const { time, server, session } = await start()
+  server.plan(/enqueue_each/, 'drop')
+  server.plan(/terminate/, fail('55P03'))
+  server.plan(/terminate/, fail('57014'))
+  const acquired = session.acquire('x')
+  await time.pass(1000)
+  await acquired
+  const order = server.log.map(text => /terminate|lease_holds/.exec(text)?.[0]).filter(Boolean)
+  assert.deepEqual(order, ['terminate', 'terminate', 'terminate', 'terminate', 'lease_holds'])
+})
+
 test('7.1, 7.3 a lost answer: the old backend is ended, then the row is adopted', async () => {
   for (const what of ['lose', 'hang']) {
     const { time, server, session } = await start()
