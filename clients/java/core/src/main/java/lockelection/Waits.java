@@ -149,12 +149,21 @@ final class Waits {
 			return true;
 		if (waiting.isEmpty() && observers.isEmpty() && channels.isEmpty() && listening.isEmpty())
 			return false;
-		if (!tested) {
-			test();
+		try {
+			if (!tested) {
+				test();
+				return true;
+			}
+			if (works && listen())
+				return true;
+		} catch (SQLException e) {
+			if (wire == null)
+				throw e;
+			works = false; // it is refused: this connection looks often
+			listening.clear();
+			lookAt = 0;
 			return true;
 		}
-		if (works && listen())
-			return true;
 		if (!announced.isEmpty()) {
 			lookAtAnnounced();
 			return true;

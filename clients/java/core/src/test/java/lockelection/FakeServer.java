@@ -34,6 +34,8 @@ final class FakeServer implements Wire.Connector {
 	/** The answers of these statements are lost, after they have had their effect; or before. */
 	Predicate<String> loseAnswer = sql -> false;
 	Predicate<String> loseRequest = sql -> false;
+	/** An error is the answer to these, and the connection stays. */
+	Predicate<String> refuse = sql -> false;
 	/** How long statements take. */
 	long takesMillis;
 	boolean alive = true;
@@ -101,6 +103,8 @@ final class FakeServer implements Wire.Connector {
 			if (loseRequest.test(sql))
 				throw broken();
 			clock.pass(takesMillis);
+			if (refuse.test(sql))
+				throw new SQLException("refused", "0A000");
 			List<Object[]> answer = answer(sql, arguments);
 			if (loseAnswer.test(sql))
 				throw broken();

@@ -205,6 +205,28 @@ class SessionTest {
 		assertTrue(hold.isValid());
 	}
 
+	private void refuse(String listen) {
+		server.refuse = sql -> sql.startsWith(listen);
+		long holder = server.occupy("a");
+		Hold hold = waiting("a");
+		pass(1000);
+		assertEquals(1, server.count(listen));
+		server.release(holder);
+		pass(350);
+		assertTrue(hold.isValid());
+		assertEquals(1, server.connections);
+	}
+
+	@Test
+	void whereItsTestOfListenIsRefusedItLooksFourTimesASecond() {
+		refuse("LISTEN le_self_");
+	}
+
+	@Test
+	void whereListenIsRefusedItLooksFourTimesASecond() {
+		refuse("LISTEN le_a");
+	}
+
 	@Test
 	void nobodyListensWhenNobodyWaits() {
 		server.occupy("a");
