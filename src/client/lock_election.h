@@ -156,7 +156,7 @@ typedef struct le_options
  */
 	const char *conninfo;
 
-	/* Shown as the start of "owner" in the server's views.  At most 200 bytes.  NULL: nothing. */
+	/* Shown as the start of "owner" in the server's views.  Cut to 200 bytes.  NULL: nothing. */
 	const char *name;
 
 	/* Of the lease.  100 to 2073600000 (24 days); 0: 30000. */

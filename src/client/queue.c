@@ -181,9 +181,9 @@ update_channels(le_session *s)
 		hear(s);
 	else if (s->net.conn != NULL)
 	{
-		le_unlock(s);
-		le_set_broken(s, "LISTEN failed: %.150s", s->net.error.message);
-		le_lock(s);
+		/* refused: this connection polls */
+		s->net.listen_works = false;
+		le_queue_lost(s);
 	}
 	return true;
 }

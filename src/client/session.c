@@ -242,8 +242,6 @@ check_options(const le_options *o, le_error *error)
 		return le_error_set(error, LE_INVALID, "", "an option is negative");
 	if (o->listen < -1 || o->listen > 1)
 		return le_error_set(error, LE_INVALID, "", "listen %d is not -1, 0 or 1", o->listen);
-	if (o->name != NULL && strlen(o->name) > LE_OWNER_MAX)
-		return le_error_set(error, LE_INVALID, "", "name is longer than %d bytes", LE_OWNER_MAX);
 	return check_conninfo(o->conninfo, error);
 }
 
@@ -287,6 +285,21 @@ init_lists(le_session *s)
 		le_link_init(lists[i]);
 }
 
+/* Cut between two characters. */
+static char *
+copy_name(const char *name)
+{
+	char *copy = le_copy(name);
+	size_t size = LE_OWNER_MAX;
+
+	if (copy == NULL || strlen(copy) <= size)
+		return copy;
+	while (size > 0 && ((unsigned char) copy[size] & 0xC0) == 0x80)
+		size--;
+	copy[size] = '\0';
+	return copy;
+}
+
 /* NULL: out of memory or descriptors. */
 static le_session *
 session_new(const le_options *options)
@@ -314,7 +327,7 @@ session_new(const le_options *options)
 	s->process = getpid();
 	s->options = *options;
 	s->conninfo = options->conninfo != NULL ? le_copy(options->conninfo) : NULL;
-	s->name = le_copy(options->name != NULL ? options->name : "");
+	s->name = copy_name(options->name != NULL ? options->name : "");
 	s->options.conninfo = s->options.name = NULL;
 	s->next_until = LE_NEVER;
 	s->renewed_told = true;

@@ -14,7 +14,8 @@ typedef struct
 	_Atomic int seen;
 	_Atomic int64_t at; /* when the last one was sent */
 	_Atomic int slow_ms;
-	_Atomic bool cut; /* the connection, behind the next one */
+	_Atomic bool cut;    /* the connection, behind the next one */
+	_Atomic bool refuse; /* the next one is wrong, and the server says so */
 } statement;
 
 static statement grants = {.text = "grant_lease"}, renewals = {.text = "keep_alive"},
@@ -40,8 +41,12 @@ ssize_t
 send(int fd, const void *data, size_t size, int flags)
 {
 	int64_t now = le_now();
-	ssize_t sent = sendto(fd, data, size, flags, NULL, 0);
+	ssize_t sent;
 
+	if (memmem(data, size, listens.text, strlen(listens.text)) != NULL &&
+		atomic_exchange(&listens.refuse, false))
+		*(char *) memmem(data, size, listens.text, strlen(listens.text)) = 'X';
+	sent = sendto(fd, data, size, flags, NULL, 0);
 	for (size_t i = 0; i < sizeof(statements) / sizeof(statements[0]); i++)
 	{
 		statement *s = statements[i];
@@ -101,6 +106,39 @@ listening(void)
 	eventually(listens.seen > before, "and listens again on its next connection");
 	le_release(held, 0, NULL);
 	is_status(le_await(waits, PATIENCE, &error), LE_OK, "where it is told of the grant");
+	le_release(waits, 0, NULL);
+	le_close(s, -1, NULL);
+	le_close(other, -1, NULL);
+}
+
+/* Where LISTEN is refused the session looks often, on the same connection. */
+static void
+refused(void)
+{
+	char backend[100];
+	char info[1000];
+	le_options o = options_of(60000);
+	le_session *s, *other = open_session(60000);
+	le_hold *held = must_lock(other, "x"), *waits;
+	static const char find[] =
+		"SELECT backend_start FROM pg_stat_activity WHERE application_name = 'refused'";
+
+	snprintf(info, sizeof(info), "%s application_name=refused", conninfo);
+	o.conninfo = info;
+	o.name =
+		"1234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890"
+		"123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789é"
+		".";
+	s = open_with(&o);
+	snprintf(backend, sizeof(backend), "%s", query(db, find));
+	listens.refuse = true;
+	waits = enqueue(s, "x");
+	eventually(!listens.refuse, "LISTEN is refused");
+	le_release(held, 0, NULL);
+	is_status(le_await(waits, 3000, &error), LE_OK, "the grant is found soon");
+	ok(strcmp(query(db, find), backend) == 0, "on the same connection");
+	is_int(atoi(query(db, "SELECT count(*) FROM lock_election.locks WHERE owner ~ '^[0-9]{199}#'")), 1,
+		   "a long name is cut between two characters");
 	le_release(waits, 0, NULL);
 	le_close(s, -1, NULL);
 	le_close(other, -1, NULL);
@@ -232,6 +270,7 @@ tests(void)
 	db = connect_db();
 	deadline();
 	listening();
+	refused();
 	lost_answer();
 	until();
 	pauses();
