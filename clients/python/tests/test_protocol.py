@@ -138,7 +138,32 @@ async def test_renewals_that_fail_are_tried_again_with_growing_delays(world):
     await world.live(8)
     times = world.asked("keep_alive")[:7]
     delays = [round(later - time, 2) for time, later in zip(times, times[1:])]
-    assert delays == [0.05, 0.1, 0.2, 0.4, 0.5, 0.5]
+    assert delays == [0.0, 0.05, 0.1, 0.2, 0.4, 0.5]
+
+
+async def test_a_server_that_breaks_each_connection_is_not_overrun(world):
+    claim = world.ask()
+
+    def break_all():
+        world.wire.faults.extend(lost_question("keep_alive") for _ in range(100))
+        world.wire.faults.extend(lost_question("lease_holds") for _ in range(100))
+
+    world.at(1, break_all)
+    states = []
+    world.at(7, lambda: states.append((world.protocol.state, claim.state)))
+    await world.live(8)
+    assert states == [("suspended", HELD)]
+    assert world.wire.connects <= 15
+
+
+async def test_what_is_learned_first_may_be_refused_for_a_moment(world):
+    claim = world.ask()
+    world.at(1, lambda: world.wire.faults.extend([lost_question("keep_alive"), fails("pg_extension", "57014")]))
+    states = []
+    world.at(5, lambda: states.append((world.protocol.state, claim.state)))
+    await world.live(6)
+    assert states == [("connected", HELD)]
+    assert world.wire.connects == 3
 
 
 async def test_a_waiter_is_granted_by_a_look(world):

@@ -83,7 +83,6 @@ class Lease:
     id: str = ""
     deadline: float = NEVER
     renew_at: float = NEVER
-    failures: int = 0
     looked: float = 0.0
     look_at: float = NEVER  # a look that is due, for other reasons than waiting
     claims: Dict[Claim, None] = field(default_factory=dict)
@@ -98,7 +97,6 @@ class Lease:
     def renewed(self, sent: float) -> None:
         self.deadline = sent + self.ttl - min(self.ttl / 20, 1.0)
         self.renew_at = sent + jitter(self.ttl / 3)
-        self.failures = 0
 
 
 @dataclass(eq=False)
@@ -260,7 +258,8 @@ class Protocol:
         self.test_channel = "le_self_" + digits
         self.channels: Dict[str, int] = {}  # how many wait on each
         self.listening: Dict[str, None] = {}
-        self.looks_left = self.failures = 0
+        self.looks_left = 0
+        self.failures = 0  # of connections and renewals, since the last renewal that succeeded
         self.connect_at = self.pause_until = 0.0
         # of the session
         self.opened = self.finished = False
@@ -274,7 +273,7 @@ class Protocol:
     def state(self) -> str:
         if self.end_error is not None or self.close_until is not None or self.main.state is not LIVE:
             return "ended"
-        return "connected" if self.connected and self.main.failures == 0 else "suspended"
+        return "connected" if self.connected and self.failures == 0 else "suspended"
 
     @property
     def call(self) -> float:
@@ -515,10 +514,12 @@ class Protocol:
         self.busy = False
         return rows
 
-    def _delay(self, failures: int) -> float:
-        """After so many failures in a row."""
+    def _failed(self) -> float:
+        """When to connect or to renew again: at once after the first failure in a row."""
         most = min(max(self.ttl / 20, RETRY_FIRST), 1.0)
-        return jitter(min(RETRY_FIRST * 2.0 ** min(failures - 1, 10), most)) if failures > 0 else 0.0
+        delay = jitter(min(RETRY_FIRST * 2.0 ** min(self.failures - 1, 10), most)) if self.failures > 0 else 0.0
+        self.failures += 1
+        return self.clock() + delay
 
     def _pause(self, error: Error) -> None:
         self.trouble = error
@@ -538,8 +539,7 @@ class Protocol:
         self.backend = ("", "")
         self.listens = None
         self.listening.clear()
-        self.connect_at = self.clock() + self._delay(self.failures)
-        self.failures += 1
+        self.connect_at = self._failed()
         if not self.opened or not errors.passes(error):
             # another try helps nobody who has nothing yet
             for lease in list(self.leases.values()):
@@ -549,7 +549,10 @@ class Protocol:
     async def _connect(self) -> None:
         alive = any(lease.state is LIVE for lease in self.leases.values())
         told = await self.wire.connect(self.call if alive else None)
-        ((schema, standby, pid, notify, start, database),) = await self._query(_LEARN)
+        try:
+            ((schema, standby, pid, notify, start, database),) = await self._query(_LEARN)
+        except Error as error:
+            raise Broken(error) from error
         if standby == "t":
             raise Broken(errors.Unavailable("the server is a standby", "25006"))
         if schema is None:
@@ -557,9 +560,8 @@ class Protocol:
         self.schema, self.notify, self.backend = schema, notify or "", (pid or "", start or "")
         self.pooled = pid != told
         self.connected = True
-        self.failures = 0
         for lease in self.leases.values():
-            lease.look_at = 0.0 if lease.state is LIVE else NEVER
+            lease.renew_at = lease.look_at = 0.0 if lease.state is LIVE else NEVER
         self._observe_soon(self.channels)
 
     # --- leases -----------------------------------------------------------------------------------------------------
@@ -575,6 +577,7 @@ class Protocol:
                 self._not_granted(lease, error)
             return
         lease.id, lease.state = str(rows[0][0]), LIVE
+        self.failures = 0
         lease.renewed(sent)
         self.opened = True
         resolve(lease.settled)
@@ -594,18 +597,15 @@ class Protocol:
         sent = self.clock()
         try:
             rows = await self._query("SELECT {s}.keep_alive($1)", lease.id)
-        except Broken:
-            lease.failures += 1
-            raise  # it is due, and sent on the next connection
         except Error as error:
-            lease.failures += 1
-            lease.renew_at = self.clock() + self._delay(lease.failures)
+            lease.renew_at = self._failed()
             self.trouble = error
             return
         self.tick()  # an answer after the deadline comes too late
         if lease.state is LIVE and rows[0][0] is None:
             self.end_lease(lease, errors.LockLost("the server has ended the lease", "LE001"), gone=True)
         elif lease.state is LIVE:
+            self.failures = 0
             lease.renewed(sent)
             lease.look_at = 0.0
 
