@@ -220,9 +220,13 @@ def new_future() -> asyncio.Future[Any]:
     return asyncio.get_running_loop().create_future()
 
 
-def resolve(future: asyncio.Future[None]) -> None:
+def settle(future: asyncio.Future[Any], outcome: object = None) -> None:
+    """An error is raised to who waits."""
     if not future.done():
-        future.set_result(None)
+        if isinstance(outcome, Error):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
 
 
 def jitter(seconds: float) -> float:
@@ -316,7 +320,7 @@ class Protocol:
             self._done(claim)
         elif claim.phase in (QUEUED, GRANTED):
             self.back[claim] = None
-        resolve(claim.settled)
+        settle(claim.settled)
         claim.ended()
         self.wire.wake()
 
@@ -360,7 +364,7 @@ class Protocol:
 
     def _end(self, error: Error) -> None:
         self.end_error = error
-        resolve(self.main.settled)
+        settle(self.main.settled)
 
     def reopen(self) -> None:
         """A new lease, if the session has ended."""
@@ -378,7 +382,7 @@ class Protocol:
             for lease in list(self.leases.values()):
                 for claim in list(lease.claims):
                     self.over(claim, errors.Canceled("the session was closed"))
-            resolve(self.main.settled)
+            settle(self.main.settled)
             self.wire.wake()
 
     def notified(self, channel: str, payload: str) -> None:
@@ -452,8 +456,7 @@ class Protocol:
             for observer in self.observers:
                 observer.tell(END)
             for call in self.calls:
-                if not call.answer.done():
-                    call.answer.set_exception(errors.Canceled("the session was closed"))
+                settle(call.answer, errors.Canceled("the session was closed"))
 
     async def _step(self, now: float) -> None:
         """What is to be done next, the most urgent first."""
@@ -510,6 +513,9 @@ class Protocol:
             if errors.breaks(error):
                 raise Broken(error) from error
             self.busy = False
+            self.trouble = error
+            if errors.passes(error):
+                self._pause()
             raise
         self.busy = False
         return rows
@@ -521,8 +527,7 @@ class Protocol:
         self.failures += 1
         return self.clock() + delay
 
-    def _pause(self, error: Error) -> None:
-        self.trouble = error
+    def _pause(self) -> None:
         self.pause_until = self.clock() + jitter(PAUSE)
 
     def _broken(self, error: Error) -> None:
@@ -571,16 +576,14 @@ class Protocol:
         try:
             rows = await self._query("SELECT {s}.grant_lease($1, $2)", f"{lease.ttl * 1000:.0f} ms", self.marker)
         except Error as error:
-            if self.opened and errors.passes(error):
-                self._pause(error)
-            else:
+            if not self.opened or not errors.passes(error):
                 self._not_granted(lease, error)
             return
         lease.id, lease.state = str(rows[0][0]), LIVE
         self.failures = 0
         lease.renewed(sent)
         self.opened = True
-        resolve(lease.settled)
+        settle(lease.settled)
 
     def _not_granted(self, lease: Lease, error: Error) -> None:
         for claim in list(lease.claims):
@@ -597,9 +600,8 @@ class Protocol:
         sent = self.clock()
         try:
             rows = await self._query("SELECT {s}.keep_alive($1)", lease.id)
-        except Error as error:
+        except Error:
             lease.renew_at = self._failed()
-            self.trouble = error
             return
         self.tick()  # an answer after the deadline comes too late
         if lease.state is LIVE and rows[0][0] is None:
@@ -622,7 +624,6 @@ class Protocol:
             rows = await self._query(_END_OLD, *self.old[0], str(int(min(self.call * 500, 1000))))
         except Error as error:
             if errors.passes(error):
-                self._pause(error)
                 return
             log.warning("the backend of the old connection is not ended: %s", error)
             rows = []
@@ -669,7 +670,6 @@ class Protocol:
             lease.look_at = NEVER
         elif errors.passes(error):
             lease.look_at = 0.0
-            self._pause(error)
         else:  # it cannot be found out what has become of these
             lease.look_at = NEVER
             for claim in [claim for claim in lease.claims if claim.phase is SENT]:
@@ -742,7 +742,6 @@ class Protocol:
     def _ask_failed(self, batch: List[Claim], error: Error) -> None:
         if isinstance(error, errors.OutcomeUnknown):
             batch[0].lease.look_at = 0.0  # they stay SENT
-            self._pause(error)
             return
         lost, passes, together = isinstance(error, errors.LockLost), errors.passes(error), len(batch) > 1
         again: Dict[Claim, None] = {}
@@ -756,8 +755,6 @@ class Protocol:
             else:
                 self.over(claim, error)
                 self._done(claim)
-        if passes:
-            self._pause(error)
         self.asks = {**again, **self.asks}
 
     def _placed(self, claim: Claim, token: Optional[str], granted: Optional[str], channel: Optional[str]) -> None:
@@ -783,7 +780,7 @@ class Protocol:
         if claim.state is WAITING:
             self._stop_waiting(claim)
             claim.phase, claim.state = GRANTED, HELD
-            resolve(claim.settled)
+            settle(claim.settled)
 
     def _stop_waiting(self, claim: Claim) -> None:
         claim.lease.queued.pop(claim, None)
@@ -798,8 +795,8 @@ class Protocol:
         for claims in (self.asks, self.back, claim.lease.claims):
             claims.pop(claim, None)
         self.by_token.pop(claim.token, None)
-        resolve(claim.settled)
-        resolve(claim.done)
+        settle(claim.settled)
+        settle(claim.done)
 
     # --- giving back ------------------------------------------------------------------------------------------------
 
@@ -829,7 +826,7 @@ class Protocol:
         for claim in batch:
             too_long = claim.hold_for and (isinstance(error, errors.InvalidRequest) or error.sqlstate == "53400")
             if errors.passes(error) or (isinstance(error, errors.LimitExceeded) and not too_long):
-                self._pause(error)
+                self._pause()
             elif len(batch) > 1:
                 claim.alone = True
             else:
@@ -887,10 +884,9 @@ class Protocol:
         terms = [claim.kind == "election" for claim in claims]
         try:
             granted = {row[0] for row in await self._query(_CHECK, array(names), array(tokens), array(terms))}
-        except Error as error:
+        except Error:
             for claim in claims:
                 claim.lease.look_at = 0.0
-            self._pause(error)
             return
         for claim in claims:
             if str(claim.token) in granted and claim.phase is QUEUED:
@@ -903,25 +899,20 @@ class Protocol:
         if call.answer.done():
             return  # its caller does not wait any more
         call.sent = True
-        answer = call.answer
         try:
-            rows = await self._query(call.sql, *call.params)
+            settle(call.answer, await self._query(call.sql, *call.params))
         except Error as error:
             if errors.passes(error) and (call.reads or not isinstance(error, errors.OutcomeUnknown)):
                 call.sent = False
                 self.calls.appendleft(call)
-                self._pause(error)
-            elif not answer.done():
-                answer.set_exception(error)
+            else:
+                settle(call.answer, error)
         except Broken as broken:
             if call.reads:
                 self.calls.appendleft(call)
-            elif not answer.done():
-                answer.set_exception(errors.OutcomeUnknown(str(broken.error), broken.error.sqlstate))
+            else:
+                settle(call.answer, errors.OutcomeUnknown(str(broken.error), broken.error.sqlstate))
             raise
-        else:
-            if not answer.done():
-                answer.set_result(rows)
 
     async def _observe(self, observer: Observer) -> None:
         heard = observer.channel in self.listening
@@ -932,8 +923,8 @@ class Protocol:
             else:
                 rows = await self._query(_CHANGES, observer.election, str(observer.after))
         except Error as error:
-            observer.due = self.clock()
-            self._pause(error)
+            if errors.passes(error):
+                observer.due = self.clock()
             return
         observer.after = observer.after or 0
         for change, term, how, candidate in rows:
