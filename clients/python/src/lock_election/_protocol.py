@@ -160,30 +160,18 @@ class Observer:
         return "le_" + hashlib.sha256(b"election " + self.election.encode()).hexdigest()[:32]
 
 
-_ON = "owner => $2, lease => $3"
-_TRY = {
-    "lock": f"acquire_lock($1, wait => '0', {_ON}, mode => $4)",
-    "locks": f"acquire_locks($1, wait => '0', {_ON}, mode => $4)",
-    "permit": f"acquire_permit($1, wait => '0', {_ON}, permits => $4)",
-    "election": f"campaign($1, wait => '0', {_ON}, candidate => $4)",
-    "each": f"try_acquire_each($1, {_ON}, mode => $4)",
+# How each kind is tried, queued and given back, and the name of the last argument.
+_KINDS = {
+    "lock": ("acquire_lock($1, wait => '0'", "enqueue_lock($1", "release_lock($1, $2, $3, true)", "mode"),
+    "locks": ("acquire_locks($1, wait => '0'", "enqueue_locks($1", "release_locks($1, $2)", "mode"),
+    "permit": ("acquire_permit($1, wait => '0'", "enqueue_permit($1", "release_lock($1, $2, $3, true)", "permits"),
+    "election": ("campaign($1, wait => '0'", "enqueue_candidate($1", "resign($1, $2)", "candidate"),
+    "each": ("try_acquire_each($1", "enqueue_each($1", "release_each($1, $2)", "mode"),
 }
-_QUEUE = {
-    "lock": f"enqueue_lock($1, {_ON}, mode => $4)",
-    "locks": f"enqueue_locks($1, {_ON}, mode => $4)",
-    "permit": f"enqueue_permit($1, {_ON}, permits => $4)",
-    "election": f"enqueue_candidate($1, {_ON}, candidate => $4)",
-    "each": f"enqueue_each($1, {_ON}, mode => $4)",
-}
-_RELEASE = {
-    "lock": "SELECT {s}.release_lock($1, $2, $3, true)",
-    "permit": "SELECT {s}.release_lock($1, $2, $3, true)",
-    "election": "SELECT {s}.resign($1, $2)",
-    "locks": "SELECT {s}.release_locks($1, $2)",
-    "locks for": "SELECT pg_catalog.bool_and({s}.release_lock(u.n, $2, $3, true))"
-    " FROM pg_catalog.unnest($1::pg_catalog.text[]) AS u(n)",
-    "each": "SELECT released FROM {s}.release_each($1, $2)",
-}
+_RELEASE_FOR = (
+    "SELECT pg_catalog.bool_and({s}.release_lock(u.n, $2, $3, true))"
+    " FROM pg_catalog.unnest($1::pg_catalog.text[]) AS u(n)"
+)
 _LEARN = (
     "SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid(),"
     " pg_catalog.current_setting('lock_election.notify', true),"
@@ -718,7 +706,8 @@ class Protocol:
             claim.owner = f"{self.marker}-{self.number}"
             claim.phase = SENT
         columns = "*" if len(batch) == 1 else "token" if first.attempt else "token, granted, queue_position, channel"
-        call = (_TRY if first.attempt else _QUEUE)["each" if len(batch) > 1 else first.kind]
+        tries, queues, _, last = _KINDS["each" if len(batch) > 1 else first.kind]
+        call = f"{tries if first.attempt else queues}, owner => $2, lease => $3, {last} => $4)"
         try:
             params = (self._names(batch), first.owner, first.lease.id, first.last)
             rows = await self._query(f"SELECT {columns} FROM {{s}}.{call}", *params)
@@ -801,7 +790,9 @@ class Protocol:
     # --- giving back ------------------------------------------------------------------------------------------------
 
     async def _query_release(self, kind: str, *params: Optional[str]) -> Rows:
-        sql = _RELEASE[kind]
+        sql = f"SELECT {'released' if kind == 'each' else '*'} FROM {{s}}.{_KINDS[kind][2]}"
+        if kind == "locks" and params[2]:
+            sql = _RELEASE_FOR
         return await self._query(sql, *params[: 3 if "$3" in sql else 2])
 
     async def _give_back(self) -> None:
@@ -811,9 +802,9 @@ class Protocol:
             claim.sent += 1
         tokens = str(first.token) if len(batch) == 1 else array([claim.token for claim in batch])
         hold_for = f"{first.hold_for * 1000:.0f} ms" if first.hold_for else None
-        kind = "locks for" if first.kind == "locks" and hold_for else first.kind
         try:
-            rows = await self._query_release("each" if len(batch) > 1 else kind, self._names(batch), tokens, hold_for)
+            kind = "each" if len(batch) > 1 else first.kind
+            rows = await self._query_release(kind, self._names(batch), tokens, hold_for)
         except Error as error:
             self._give_back_failed([claim for claim in batch if claim.phase is not DONE], error)
             return
