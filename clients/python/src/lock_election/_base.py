@@ -15,40 +15,22 @@ from ._protocol import HELD, Claim, Protocol
 
 Names = Union[str, Sequence[str]]
 Seconds = Optional[float]
+TTL = (0.1, 24 * 86400)
 
 
 def new_protocol(ttl: float, name: Optional[str]) -> Protocol:
     return Protocol(float(ttl), name or f"{socket.gethostname()}:{os.getpid()}", clock())
 
 
-def check_ttl(ttl: Seconds) -> Seconds:
-    seconds = _seconds(ttl, 0.1, 24 * 86400)
-    if seconds is None and ttl is not None:
-        raise errors.InvalidRequest(f"ttl is {ttl!r}: seconds, from 0.1 to 24 days, are allowed")
-    return seconds
-
-
-def check_wait(wait: Seconds) -> Seconds:
-    seconds = _seconds(wait, 0)
-    if seconds is None and wait is not None:
-        raise errors.InvalidRequest(f"wait is {wait!r}: seconds from 0 on, or None to wait without limit")
-    return seconds
-
-
-def check_hold_for(hold_for: float, kind: str = "lock") -> float:
-    seconds = _seconds(hold_for, 0)
-    if seconds is None or (seconds > 0 and kind == "election"):
-        raise errors.InvalidRequest(f"hold_for is {hold_for!r}: seconds from 0 on, and none for a term")
-    return seconds
-
-
-def _seconds(value: object, low: float, high: float = math.inf) -> Seconds:
-    """A float of any number in these bounds, also of a Decimal, to which no float can be added; None: of no other."""
+def check_seconds(what: str, value: object, low: float = 0, high: float = math.inf) -> float:
+    """A float of any number in these bounds, also of a Decimal, to which no float can be added."""
     try:
         seconds = math.nan if isinstance(value, (str, bytes)) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
-        return None
-    return seconds if low <= seconds <= high else None
+        seconds = math.nan
+    if not low <= seconds <= high:
+        raise errors.InvalidRequest(f"{what} is {value!r}: seconds from {low} to {high} are allowed")
+    return seconds
 
 
 def check_text(what: str, text: object) -> None:

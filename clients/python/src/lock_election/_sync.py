@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Callable, Coroutine, Iterator, List, Opti
 
 from . import _errors as errors
 from . import aio
-from ._base import Entered, Names, Seconds, Told, check_hold_for
+from ._base import Entered, Names, Seconds, Told, check_seconds
 from ._fence import fence
 from ._protocol import END, HELD, LOST, MAX_SLICE, Claim, Leader, Observer
 
@@ -303,7 +303,7 @@ class Session:
         The name stays closed until hold_for seconds after the start, also if the function fails or the process dies:
         the TTL is at least as long. Errors as Lock.acquire(0); a session that has ended is opened again.
         """
-        check_hold_for(hold_for)
+        check_seconds("hold_for", hold_for)
         lock = self.lock(name, ttl=max(hold_for, ttl or self._inner._protocol.ttl))
 
         def decorate(function: Callable[P, T]) -> Callable[P, Optional[T]]:

@@ -15,6 +15,7 @@ import contextlib
 import functools
 import inspect
 import logging
+import math
 import weakref
 from typing import (
     TYPE_CHECKING,
@@ -31,18 +32,7 @@ from typing import (
 )
 
 from . import _errors as errors
-from ._base import (
-    Entered,
-    Names,
-    Seconds,
-    Told,
-    check_hold_for,
-    check_names,
-    check_text,
-    check_ttl,
-    check_wait,
-    new_protocol,
-)
+from ._base import TTL, Entered, Names, Seconds, Told, check_names, check_seconds, check_text, new_protocol
 from ._fence import fence
 from ._protocol import END, HELD, LOST, WAITING, Claim, Leader, Observer, Protocol, jitter
 from ._wire import PgWire
@@ -152,7 +142,8 @@ class Lock:
         if kind in ("permit", "election"):
             check_text("a name", names)
         self._session, self._kind, self._names = session, kind, check_names(names)
-        self._ttl, self._last, self._wait = check_ttl(ttl), last, check_wait(wait)
+        self._ttl = None if ttl is None else check_seconds("ttl", ttl, *TTL)
+        self._last, self._wait = last, None if wait is None else check_seconds("wait", wait)
         self._on_lost: OnLost = None
         self._entered: Entered[Hold] = Entered()
         self._waiting: List[Claim] = []
@@ -168,7 +159,7 @@ class Lock:
 
     async def _claim(self, wait: Seconds) -> Claim:
         self._session._check()
-        wait = self._wait if wait is _DEFAULT else check_wait(wait)
+        wait = self._wait if wait is _DEFAULT else None if wait is None else check_seconds("wait", wait)
         attempt = wait == 0
         claim = self._session._protocol.ask(self._kind, self._names, self._ttl, attempt, self._last)
         self._waiting.append(claim)
@@ -306,7 +297,7 @@ class Session:
     """One connection and one lease, for all tasks of a loop. Made by connect(): await it, or `async with` it."""
 
     def __init__(self, conninfo: str, ttl: float, name: Optional[str]) -> None:
-        check_ttl(ttl)
+        check_seconds("ttl", ttl, *TTL)
         if name is not None:
             check_text("the name of the session", name)
         self._arguments = (conninfo, ttl, name)
@@ -388,7 +379,7 @@ class Session:
         The name stays closed until hold_for seconds after the start, also if the function fails or the process dies:
         the TTL is at least as long. Errors as Lock.acquire(0); a session that has ended is opened again.
         """
-        check_hold_for(hold_for)
+        check_seconds("hold_for", hold_for)
         lock = self.lock(name, ttl=max(hold_for, ttl or self._protocol.ttl))
 
         def decorate(function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, Optional[T]]]:
@@ -483,7 +474,7 @@ class Session:
 
     async def _release(self, claim: Claim, hold_for: float) -> Optional[bool]:
         self._check()
-        hold_for = check_hold_for(hold_for, claim.kind)
+        hold_for = check_seconds("hold_for", hold_for, high=0 if claim.kind == "election" else math.inf)
         self._protocol.release(claim, hold_for)
         await _within(claim.done, self._protocol.call)
         if isinstance(claim.error, (errors.InvalidRequest, errors.LimitExceeded)):
