@@ -1,17 +1,18 @@
 """A fence in the application's own connection, whatever its driver is: none of them is imported.
 
-Generators, for threads and asyncio alike: what they yield is a value, or for asyncio something to await.
+Coroutines, for threads and asyncio alike: a driver answers a value, or for asyncio something to await, and `settled` is
+given both.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, Generator, Optional
+from typing import Any, Awaitable, Callable, Optional
 
 from . import _errors as errors
 from ._protocol import Claim, Protocol
 
-Steps = Generator[Any, Any, None]
+Settled = Callable[[Any], Awaitable[Any]]
 
 # Where the driver does not tell: a setting that is local to the transaction is gone after it.
 _SETTING = "lock_election_client.fence"
@@ -49,33 +50,34 @@ def _in_transaction(connection: Any) -> Optional[bool]:
     return None
 
 
-def _ask(connection: Any, sql: str) -> Generator[Any, Any, Any]:
+async def _ask(connection: Any, sql: str, settled: Settled) -> Any:
     """The first column of the only row."""
     if hasattr(connection, "exec_driver_sql"):  # SQLAlchemy
-        return (yield connection.exec_driver_sql(sql)).scalar()
+        return (await settled(connection.exec_driver_sql(sql))).scalar()
     if hasattr(connection, "fetchval"):  # asyncpg
-        return (yield connection.fetchval(sql))
+        return await settled(connection.fetchval(sql))
     if not callable(getattr(connection, "cursor", None)):
         raise errors.InvalidRequest(f"{connection!r} is no connection")
     cursor = connection.cursor()  # DB-API, psycopg, Django
     try:
-        yield cursor.execute(sql)
-        row = yield cursor.fetchone()
+        await settled(cursor.execute(sql))
+        row = await settled(cursor.fetchone())
     finally:
-        yield cursor.close()
+        await settled(cursor.close())
     return next(iter(row.values())) if isinstance(row, dict) else row[0]
 
 
-def fence(protocol: Protocol, claim: Claim, connection: Any) -> Steps:
+async def fence(protocol: Protocol, claim: Claim, connection: Any, settled: Settled) -> None:
     """Fences a hold in the open transaction of a connection."""
     if protocol.time_left(claim) <= 0:
         raise errors.LockLost(f"{claim.names[0]!r} is not held any more", "LE001") from claim.error
     if not hasattr(connection, "exec_driver_sql") and callable(getattr(connection, "connection", None)):
-        connection = yield connection.connection()  # a Session of SQLAlchemy
+        connection = await settled(connection.connection())  # a Session of SQLAlchemy
     function = "fence_leader" if claim.kind == "election" else "fence_lock"
     fences = ", ".join(f"{protocol.schema}.{function}({literal(name)}, {claim.token})" for name in claim.names)
     try:
-        yield from _ask(connection, f"SELECT pg_catalog.set_config('{_SETTING}', '{claim.token}', true), {fences}")
+        setting = f"pg_catalog.set_config('{_SETTING}', '{claim.token}', true)"
+        await _ask(connection, f"SELECT {setting}, {fences}", settled)
     except Exception as error:
         sqlstate = sqlstate_of(error)
         if sqlstate in ("42883", "3F000"):
@@ -87,7 +89,7 @@ def fence(protocol: Protocol, claim: Claim, connection: Any) -> Steps:
         raise errors.LockLost(str(error), "LE001") from error
     is_open = _in_transaction(connection)
     if is_open is None:
-        setting = yield from _ask(connection, f"SELECT pg_catalog.current_setting('{_SETTING}', true)")
-        is_open = setting == str(claim.token)
+        found = await _ask(connection, f"SELECT pg_catalog.current_setting('{_SETTING}', true)", settled)
+        is_open = found == str(claim.token)
     if not is_open:
         raise errors.InvalidRequest("a fence needs an open transaction: outside of one it ends at once")

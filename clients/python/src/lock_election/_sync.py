@@ -32,6 +32,13 @@ log = logging.getLogger("lock_election")
 _DEFAULT: Any = aio._DEFAULT
 
 
+async def _settled(value: Any) -> Any:
+    if asyncio.iscoroutine(value):
+        value.close()
+        raise errors.InvalidRequest("a connection of asyncio, for threads")
+    return value
+
+
 class Lost(threading.Event):
     """Set when the hold is not valid any more, by the clock: also where nothing has told it yet."""
 
@@ -71,15 +78,8 @@ class Hold(Told):
         LockLost: roll back. InvalidRequest: no transaction is open. Other errors are those of the driver.
         """
         self._protocol.check_process()
-        steps = fence(self._protocol, self._claim, connection)
-        step = functools.partial(steps.send, None)
-        with contextlib.suppress(StopIteration):
-            while True:
-                value = step()
-                step = functools.partial(steps.send, value)
-                if asyncio.iscoroutine(value):
-                    value.close()
-                    step = functools.partial(steps.throw, errors.InvalidRequest("a connection of asyncio, for threads"))
+        with contextlib.suppress(StopIteration):  # it never waits
+            fence(self._protocol, self._claim, connection, _settled).send(None)
 
     def release(self, hold_for: float = 0.0) -> Optional[bool]:
         """Gives it back; it is over when this is called. Waits for the server for at most a quarter of the TTL.

@@ -11,7 +11,6 @@ and so is a grant that came at the same moment.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import inspect
 import logging
@@ -53,6 +52,10 @@ async def _within(future: asyncio.Future[None], seconds: Seconds) -> None:
     await asyncio.wait([future], timeout=seconds)
 
 
+async def _settled(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
+
+
 class Lost(asyncio.Event):
     """Set when the hold is not valid any more, by the clock: also after the loop was blocked."""
 
@@ -83,15 +86,7 @@ class Hold(Told):
         LockLost: roll back. InvalidRequest: no transaction is open. Other errors are those of the driver.
         """
         self._session._check()
-        steps = fence(self._protocol, self._claim, connection)
-        step = functools.partial(steps.send, None)
-        with contextlib.suppress(StopIteration):
-            while True:
-                value = step()
-                try:
-                    step = functools.partial(steps.send, await value if inspect.isawaitable(value) else value)
-                except Exception as error:
-                    step = functools.partial(steps.throw, error)
+        await fence(self._protocol, self._claim, connection, _settled)
 
     async def release(self, hold_for: float = 0.0) -> Optional[bool]:
         """Gives it back; it is over when this is called. Waits for the server for at most a quarter of the TTL.
