@@ -9,44 +9,25 @@
 The asyncio flavour is lock_election.aio.
 """
 
-from ._errors import (
-    AccessDenied,
-    Canceled,
-    DeadlockDetected,
-    Error,
-    InvalidRequest,
-    LimitExceeded,
-    LockLost,
-    NotAcquired,
-    NotInstalled,
-    OutcomeUnknown,
-    ServerError,
-    Unavailable,
-)
-from ._protocol import Leader
-from ._sync import Election, Hold, Lock, Session, Term, Watch, connect
+from ._errors import AccessDenied as AccessDenied
+from ._errors import Canceled as Canceled
+from ._errors import DeadlockDetected as DeadlockDetected
+from ._errors import Error as Error
+from ._errors import InvalidRequest as InvalidRequest
+from ._errors import LimitExceeded as LimitExceeded
+from ._errors import LockLost as LockLost
+from ._errors import NotAcquired as NotAcquired
+from ._errors import NotInstalled as NotInstalled
+from ._errors import OutcomeUnknown as OutcomeUnknown
+from ._errors import ServerError as ServerError
+from ._errors import Unavailable as Unavailable
+from ._protocol import Leader as Leader
+from ._sync import Election as Election
+from ._sync import Hold as Hold
+from ._sync import Lock as Lock
+from ._sync import Session as Session
+from ._sync import Term as Term
+from ._sync import Watch as Watch
+from ._sync import connect as connect
 
 __version__ = "1.0.0"
-
-__all__ = [
-    "AccessDenied",
-    "Canceled",
-    "DeadlockDetected",
-    "Election",
-    "Error",
-    "Hold",
-    "InvalidRequest",
-    "Leader",
-    "LimitExceeded",
-    "Lock",
-    "LockLost",
-    "NotAcquired",
-    "NotInstalled",
-    "OutcomeUnknown",
-    "ServerError",
-    "Session",
-    "Term",
-    "Unavailable",
-    "Watch",
-    "connect",
-]
