@@ -108,3 +108,14 @@ class Told:
         if claim.state is HELD and not protocol.finished and os.getpid() == protocol.pid:
             protocol.dropped.append(claim)  # the next look at the clock gives it back
             warnings.warn(f"{self} was never released", ResourceWarning, stacklevel=2, source=self)
+
+
+class ByClock:
+    """Of an event: it is set when the hold is not valid any more."""
+
+    def __init__(self, hold: Told) -> None:
+        super().__init__()
+        self._protocol, self._claim = hold._protocol, hold._claim
+
+    def is_set(self) -> bool:
+        return self._protocol.time_left(self._claim) <= 0

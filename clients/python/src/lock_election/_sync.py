@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Callable, Coroutine, Iterator, List, Opti
 
 from . import _errors as errors
 from . import aio
-from ._base import Entered, Names, Seconds, Told, check_seconds
+from ._base import ByClock, Entered, Names, Seconds, Told, check_seconds
 from ._fence import fence
 from ._protocol import END, HELD, LOST, MAX_SLICE, Claim, Leader, Observer
 
@@ -39,15 +39,8 @@ async def _settled(value: Any) -> Any:
     return value
 
 
-class Lost(threading.Event):
+class Lost(ByClock, threading.Event):
     """Set when the hold is not valid any more, by the clock: also where nothing has told it yet."""
-
-    def __init__(self, hold: Told) -> None:
-        super().__init__()
-        self._protocol, self._claim = hold._protocol, hold._claim
-
-    def is_set(self) -> bool:
-        return self._protocol.time_left(self._claim) <= 0
 
     def wait(self, timeout: Seconds = None) -> bool:
         """Waits until it is lost, for at most timeout seconds. Tells whether it is."""

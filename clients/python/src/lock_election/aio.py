@@ -31,7 +31,7 @@ from typing import (
 )
 
 from . import _errors as errors
-from ._base import TTL, Entered, Names, Seconds, Told, check_names, check_seconds, check_text, new_protocol
+from ._base import TTL, ByClock, Entered, Names, Seconds, Told, check_names, check_seconds, check_text, new_protocol
 from ._fence import fence
 from ._protocol import END, HELD, LOST, WAITING, Claim, Leader, Observer, Protocol, jitter
 from ._wire import PgWire
@@ -56,15 +56,8 @@ async def _settled(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
-class Lost(asyncio.Event):
+class Lost(ByClock, asyncio.Event):
     """Set when the hold is not valid any more, by the clock: also after the loop was blocked."""
-
-    def __init__(self, hold: Told) -> None:
-        super().__init__()
-        self._protocol, self._claim = hold._protocol, hold._claim
-
-    def is_set(self) -> bool:
-        return self._protocol.time_left(self._claim) <= 0
 
 
 class Hold(Told):
