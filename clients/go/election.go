@@ -114,10 +114,16 @@ func (e *Election) Observe(ctx context.Context) <-chan Leader {
 	return changes
 }
 
-const historySQL = "SELECT change, term, how, candidate FROM %s.election_history($1, $2) ORDER BY change"
+const (
+	historySQL = "SELECT change, term, how, candidate FROM %s.election_history($1, $2) ORDER BY change"
+	// The last change of all; where the history has lost it, or there was none, who leads.
+	presentSQL = "SELECT change, term, how, candidate FROM %s.election_history($1, $2)" +
+		" UNION ALL SELECT 0, term, 'elected', candidate FROM (VALUES (0)) AS v(v)" +
+		" LEFT JOIN %s.current_leader($1) ON true ORDER BY 1 DESC LIMIT 1"
+)
 
-// observe reads the history behind the last change that was told, at first the last change of all. A notification only
-// says when to look.
+// observe reads the history behind the last change that was told, at first the present leader. A notification only says
+// when to look.
 func (e *Election) observe(ctx context.Context, changes chan<- Leader) {
 	s, hint, interval := e.s, make(chan struct{}, 1), 4*deafSweep
 	if r, err := s.ask(ctx, "SELECT %s.observe_election($1)", e.name); err == nil {
@@ -131,17 +137,8 @@ func (e *Election) observe(ctx context.Context, changes chan<- Leader) {
 			delete(s.observers, hint)
 		}()
 	}
-	for first, after := true, int64(0); ; {
-		sql := historySQL
-		if first {
-			sql += " DESC LIMIT 1"
-		}
-		r, err := s.ask(ctx, sql, e.name, itoa(after))
-		if first && err == nil && len(r) == 0 {
-			// The history has lost it, or there was none.
-			r, err = s.ask(ctx, "SELECT 0, term, 'elected', candidate FROM (VALUES (0)) AS v(v)"+
-				" LEFT JOIN %s.current_leader($1) ON true", e.name)
-		}
+	for sql, after := presentSQL, int64(0); ; {
+		r, _ := s.ask(ctx, sql, e.name, itoa(after))
 		for _, row := range r {
 			leader := Leader{string(row[3]), number(row[1])}
 			if how := string(row[2]); how != "elected" && how != "proclaimed" {
@@ -149,23 +146,21 @@ func (e *Election) observe(ctx context.Context, changes chan<- Leader) {
 			}
 			select {
 			case changes <- leader:
-				first, after = false, number(row[0])
+				sql, after = historySQL, number(row[0])
 			case <-ctx.Done():
 				return
 			case <-s.done:
 				return
 			}
 		}
-		wait := time.NewTimer(interval)
 		select {
 		case <-hint:
-		case <-wait.C:
+		case <-time.After(interval):
 		case <-ctx.Done():
 			return
 		case <-s.done:
 			return
 		}
-		wait.Stop()
 	}
 }
 
