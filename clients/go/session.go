@@ -360,7 +360,8 @@ func (s *Session) end(err error) {
 		s.drop(l, err)
 	}
 	for _, q := range s.queries {
-		q.answer <- answer{nil, err}
+		q.err = err
+		close(q.done)
 	}
 	s.queries = nil
 	close(s.done)

@@ -92,12 +92,10 @@ func (s *Session) rest(limit time.Duration) {
 		s.hear(wire, err)
 		return
 	}
-	timer := time.NewTimer(limit)
 	select {
 	case <-s.woken:
-	case <-timer.C:
+	case <-time.After(limit):
 	}
-	timer.Stop()
 	s.mu.Lock()
 }
 
@@ -224,17 +222,14 @@ func (s *Session) shutDown() {
 
 // --- calls that wait for one answer ---
 
-type answer struct {
-	rows rows
-	err  error
-}
-
 // query is a statement of a call, which the session's goroutine repeats over reconnects.
 type query struct {
-	ctx    context.Context
-	sql    string
-	args   []string
-	answer chan answer
+	ctx  context.Context
+	sql  string
+	args []string
+	rows rows
+	err  error
+	done chan struct{}
 }
 
 // limited ends a call that does not wait for others, but for the server.
@@ -246,7 +241,7 @@ func limited(ctx context.Context, ttl time.Duration) (context.Context, context.C
 func (s *Session) ask(ctx context.Context, sql string, args ...string) (rows, error) {
 	ctx, cancel := limited(ctx, s.set.ttl)
 	defer cancel()
-	q := &query{ctx, sql, args, make(chan answer, 1)}
+	q := &query{ctx: ctx, sql: sql, args: args, done: make(chan struct{})}
 	s.mu.Lock()
 	if s.expire(); s.err != nil {
 		defer s.mu.Unlock()
@@ -256,8 +251,8 @@ func (s *Session) ask(ctx context.Context, sql string, args ...string) (rows, er
 	s.wake()
 	s.mu.Unlock()
 	select {
-	case a := <-q.answer:
-		return a.rows, a.err
+	case <-q.done:
+		return q.rows, q.err
 	case <-ctx.Done():
 		return nil, ended(ctx, "ask the server")
 	}
@@ -277,7 +272,7 @@ func (s *Session) answerQuery(time.Duration, *time.Duration) bool {
 		s.askAt = s.set.now() + firstRetry
 		return true
 	}
-	s.queries = s.queries[1:]
-	q.answer <- answer{r, err}
+	q.rows, q.err, s.queries = r, err, s.queries[1:]
+	close(q.done)
 	return true
 }
