@@ -104,28 +104,13 @@ func (s *Session) TryLockEach(ctx context.Context, names []string, opts ...LockO
 		}
 		holds[i], seen[name] = h, true
 	}
-	s.enqueue(holds...)
-	ctx, cancel := limited(ctx, s.set.ttl)
-	defer cancel()
-	var failed error
-	for i, h := range holds {
-		if err := s.await(ctx, h); errors.Is(err, ErrHeld) {
-			holds[i] = nil
-		} else if err != nil && failed == nil {
-			failed = err
-		}
-	}
-	if failed == nil {
+	if len(holds) == 0 {
 		return holds, nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, h := range holds {
-		if h != nil {
-			s.finish(h, failed)
-		}
+	if err := s.await(ctx, holds); err != nil {
+		return nil, err
 	}
-	return nil, failed
+	return holds, nil
 }
 
 func (s *Session) acquire(ctx context.Context, kind int, names []string, last string, try bool, opts []LockOption) (
@@ -137,13 +122,11 @@ func (s *Session) acquire(ctx context.Context, kind int, names []string, last st
 	if err != nil {
 		return nil, err
 	}
-	if try {
-		var cancel context.CancelFunc
-		ctx, cancel = limited(ctx, h.lease.ttl)
-		defer cancel()
+	holds := []*Hold{h}
+	if err = s.await(ctx, holds); err == nil && holds[0] == nil {
+		err = ErrHeld
 	}
-	s.enqueue(h)
-	if err = s.await(ctx, h); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return h, nil
@@ -187,8 +170,14 @@ func (s *Session) newHold(ctx context.Context, kind int, names []string, last st
 	return h, err
 }
 
-// enqueue leaves what is to be asked for to the session's goroutine.
-func (s *Session) enqueue(holds ...*Hold) {
+// await leaves holds to the session's goroutine to be asked for, and waits for all of them. nil is one that somebody else
+// holds; after another error all are given back.
+func (s *Session) await(ctx context.Context, holds []*Hold) (failed error) {
+	if holds[0].try {
+		var cancel context.CancelFunc
+		ctx, cancel = limited(ctx, holds[0].lease.ttl)
+		defer cancel()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expire()
@@ -203,22 +192,30 @@ func (s *Session) enqueue(holds ...*Hold) {
 		}
 	}
 	s.wake()
-}
-
-// await ends the call that made a hold. Unless that is held, it is given back.
-func (s *Session) await(ctx context.Context, h *Hold) error {
-	var err error
-	select {
-	case <-h.ready:
-	case <-ctx.Done():
-		err = ended(ctx, h.String())
+	s.mu.Unlock()
+	for _, h := range holds {
+		select {
+		case <-h.ready:
+		case <-ctx.Done():
+		}
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err != nil {
-		s.finish(h, err)
+	for i, h := range holds {
+		if h.state.Load() == stateWaiting {
+			s.finish(h, ended(ctx, h.String()))
+		}
+		if errors.Is(h.err, ErrHeld) {
+			holds[i] = nil
+		} else {
+			failed = cmp.Or(failed, h.err)
+		}
 	}
-	return h.err
+	for _, h := range holds {
+		if failed != nil && h != nil {
+			s.finish(h, failed)
+		}
+	}
+	return failed
 }
 
 // --- the life of a hold, with s.mu locked ---
