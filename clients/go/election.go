@@ -65,9 +65,6 @@ func (e *Election) Proclaim(ctx context.Context, candidate string) error {
 	if h == nil {
 		return fmt.Errorf("%w: %q does not lead", ErrLost, e.name)
 	}
-	if err := checkText("candidate", candidate, 4096); err != nil {
-		return err
-	}
 	r, err := e.s.ask(ctx, "SELECT %s.proclaim($1, $2, $3)", e.name, itoa(h.Token()), candidate)
 	if errors.Is(err, ErrUnavailable) {
 		err = fmt.Errorf("%w: %w", ErrUnknown, err)

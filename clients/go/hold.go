@@ -132,13 +132,6 @@ func (s *Session) acquire(ctx context.Context, kind int, names []string, last st
 	return h, nil
 }
 
-func checkText(what, text string, most int) error {
-	if text == "" || len(text) > most {
-		return invalid("the %s %.40q is not of 1 to %d bytes", what, text, most)
-	}
-	return nil
-}
-
 func (s *Session) newHold(ctx context.Context, kind int, names []string, last string, try bool, opts []LockOption) (
 	*Hold, error) {
 	set := options{ttl: s.set.ttl}
@@ -146,23 +139,18 @@ func (s *Session) newHold(ctx context.Context, kind int, names []string, last st
 		o.lock(&set)
 	}
 	err := set.check()
-	if len(names) == 0 || len(names) > 1000 {
-		err = invalid("%d names: between 1 and 1000 are allowed", len(names))
-	}
-	for _, name := range names {
-		err = errors.Join(err, checkText("name", name, 255))
+	if len(names) == 0 {
+		err = invalid("no name")
 	}
 	switch {
-	case set.permit && (set.shared || kind != kindLock || set.permits < 1):
-		err = invalid("a permit is of one name, not shared, of a positive number")
+	case set.permit && (set.shared || kind != kindLock):
+		err = invalid("a permit is of one name, and not shared")
 	case set.permit:
 		kind, last = kindPermit, itoa(int64(set.permits))
 	case set.shared:
 		last = "shared"
 	case kind != kindTerm:
 		last = "exclusive"
-	default:
-		err = errors.Join(err, checkText("candidate", last, 4096))
 	}
 	h := &Hold{s: s, kind: kind, names: slices.Clone(names), last: last, try: try, lease: &lease{ttl: set.ttl},
 		ready: make(chan struct{}), released: make(chan struct{})}

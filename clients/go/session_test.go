@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -132,6 +133,38 @@ func TestSeveral(t *testing.T) {
 		})
 	}
 	group.Wait()
+}
+
+// The server checks them, whatever else waits.
+func TestArguments(t *testing.T) {
+	pool, ctx := newPool(t), within(t)
+	s, election := newSession(t, pool), name(t, "election")
+	e := s.Election(election)
+	if err := e.Campaign(ctx, "me"); err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("x", 5000)
+	for what, call := range map[string]func() error{
+		"no name":            func() error { _, err := s.LockAll(ctx, nil); return err },
+		"an empty name":      func() error { _, err := s.Lock(ctx, ""); return err },
+		"a long name":        func() error { _, err := s.TryLock(ctx, long); return err },
+		"many names":         func() error { _, err := s.LockAll(ctx, make([]string, 1001)); return err },
+		"no permit":          func() error { _, err := s.TryLock(ctx, election, lockelection.Permit(-1)); return err },
+		"an empty candidate": func() error { return s.Election(election).Campaign(ctx, "") },
+		"a long candidate":   func() error { return s.Election(election).TryCampaign(ctx, long) },
+		"an empty text":      func() error { return e.Proclaim(ctx, "") },
+		"a long text":        func() error { return e.Proclaim(ctx, long) },
+	} {
+		if err := call(); !errors.Is(err, lockelection.ErrInvalid) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if holds, err := s.TryLockEach(ctx, nil); len(holds) != 0 || err != nil {
+		t.Errorf("each of none: %v, %v", holds, err)
+	}
+	if e.Term() == nil {
+		t.Error("it does not lead any more")
+	}
 }
 
 func TestHoldForAndOwnTTL(t *testing.T) {
