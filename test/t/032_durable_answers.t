@@ -137,7 +137,8 @@ sub write_cases
 
 # --- asking it ---
 
-my $node = new_node('primary', init => [ allows_streaming => 1 ], conf => "autovacuum = off\nmax_connections = 200\nwal_sender_timeout = 0\nwal_receiver_timeout = 0\n");
+# Memory for all pages: whoever needs room for another one would write a page, and flush the WAL before that.
+my $node = new_node('primary', init => [ allows_streaming => 1 ], conf => "autovacuum = off\nshared_buffers = 64MB\nmax_connections = 200\nwal_sender_timeout = 0\nwal_receiver_timeout = 0\n");
 $node->backup('base');
 my $local;    # a session that waits for nothing
 

@@ -58,7 +58,7 @@ sub summary
 {
 	my @sorted = sort { $a <=> $b } @_;
 
-	return { median => @sorted < 20 ? undef : $sorted[ @sorted / 2 ], p99 => @sorted < 200 ? undef : $sorted[ @sorted * 0.99 ], longest => $sorted[-1] };
+	return { median => @sorted < 20 ? undef : $sorted[ @sorted / 2 ], p99 => @sorted < 200 ? undef : $sorted[ @sorted * 0.99 ], longest => $sorted[-1], third => $sorted[-3] // $sorted[-1] };
 }
 
 sub measure
@@ -73,6 +73,8 @@ sub measure
 
 # Of the work, the design's bound is 100 ms. Of the time, a busy machine gives the control more than its share, because it uses
 # little of it; and it makes single calls of either much longer, up to what no machine is too busy for (LE_ANSWER_GRACE).
+# Some kernels count what others take from a process as its own: so the third longest work counts. An attack goes on all
+# the time, and would be in many.
 sub bounded
 {
 	my ($test_name, %r) = @_;
@@ -87,7 +89,7 @@ sub bounded
 		cmp_ok($r{attacked}{$what}, '<', 20 + 20 * $r{control}{$what}, "$test_name: nor for long, $what");
 	}
 	cmp_ok($r{attacked}{longest}, '<', 5000, "$test_name: nor for ever");
-	return cmp_ok($r{work}{longest}, '<', 100, "$test_name: nobody else waits for much work");
+	return cmp_ok($r{work}{third}, '<', 100, "$test_name: nobody else waits for much work");
 }
 
 sub mallory { return LeWire->new($node, user => 'mallory'); }
