@@ -443,6 +443,24 @@ step(run *r, bool waiting)
 
 /* --- the wait --- */
 
+/*
+ * Does the server take this --hold-for?  Asked before the command runs: afterwards the
+ * lock would be released without it, and another machine would run the command again.
+ * A NULL token holds nothing, so nothing is released.
+ */
+static void
+check_hold_for(const run *r)
+{
+	PGconn *db;
+
+	if (r->hold_for == 0)
+		return;
+	db = lc_connect(true);
+	PQclear(lc_query(db, "SELECT %s.release_lock(%s, NULL::bigint, '%d ms')", lc_schema(db),
+					 lc_literal(db, r->names[0]), r->hold_for));
+	PQfinish(db);
+}
+
 static void
 open_session(run *r)
 {
@@ -689,6 +707,7 @@ go(run *r)
 	le_status status;
 	int code;
 
+	check_hold_for(r);
 	if (r->command != NULL)
 	{
 		set_environment(r);

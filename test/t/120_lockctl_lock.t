@@ -256,6 +256,10 @@ subtest 'how it is held' => sub {
 	is(ctl('lock', '--hold-for', '5s', 'h', 'true'), 0, '--hold-for');
 	is(ctl('lock', '--try', 'h', 'true'), 3, 'keeps it closed');
 	is(ctl('lock', '--wait', '30s', 'h', 'true'), 0, 'for that time');
+	($rc, $out, $err) = ctl('lock', '--hold-for', '2d', 'h', sh('echo ran'));
+	isnt($rc, 0, 'a --hold-for above max_hold_for is refused');
+	is($out, '', 'before the command runs');
+	like($err, qr/hold_for is too long/, 'which it tells');
 	nothing_left($node);
 
 	my @permits = map { start_ctl('lock', '--permits', 2, 'p', sh('echo ready; exec sleep 1000')) } 1 .. 2;

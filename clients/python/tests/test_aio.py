@@ -161,6 +161,8 @@ async def test_once(session, name):
 
     assert await job(1) == 1
     assert await job(2) is None
+    with pytest.raises(lock_election.LimitExceeded, match="max_hold_for"):
+        await session.once(name + " long", hold_for=2 * 86400)(job.__wrapped__)(3)
 
 
 async def test_a_thousand_waiters_on_one_connection(session, name, db):

@@ -195,6 +195,9 @@ def test_hold_for_keeps_the_name_closed(session, name):
         session.lock(name, wait=0).acquire().release(hold_for=2 * 86400)
     with session.lock(name, wait=0):
         pass
+    with pytest.raises(lock_election.LimitExceeded, match="max_hold_for"):
+        session.once(name, hold_for=2 * 86400)(lambda: runs.append("late"))()
+    assert runs == [1, 3], "a job that would not stay closed does not run"
 
 
 def test_once_of_a_job_that_fails_keeps_the_name_closed(session, name):

@@ -294,7 +294,8 @@ class Session:
         """A decorator: of all replicas that call the function at a time one runs it, the others skip it (None).
 
         The name stays closed until hold_for seconds after the start, also if the function fails or the process dies:
-        the TTL is at least as long. Errors as Lock.acquire(0); a session that has ended is opened again.
+        the TTL is at least as long. Errors as Lock.acquire(0); a session that has ended is opened again. Not called if
+        the server does not take this hold_for: InvalidRequest, LimitExceeded.
         """
         check_seconds("hold_for", hold_for)
         lock = self.lock(name, ttl=max(hold_for, ttl or self._inner._protocol.ttl))
@@ -306,6 +307,7 @@ class Session:
             @functools.wraps(function)
             def run(*args: P.args, **kwargs: P.kwargs) -> Optional[T]:
                 self.reopen()
+                self._run(self._inner._admits(name, hold_for))
                 hold = lock.try_acquire()
                 if hold is None:
                     return None

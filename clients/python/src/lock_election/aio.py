@@ -365,7 +365,8 @@ class Session:
         """A decorator: of all replicas that call the function at a time one runs it, the others skip it (None).
 
         The name stays closed until hold_for seconds after the start, also if the function fails or the process dies:
-        the TTL is at least as long. Errors as Lock.acquire(0); a session that has ended is opened again.
+        the TTL is at least as long. Errors as Lock.acquire(0); a session that has ended is opened again. Not called if
+        the server does not take this hold_for: InvalidRequest, LimitExceeded.
         """
         check_seconds("hold_for", hold_for)
         lock = self.lock(name, ttl=max(hold_for, ttl or self._protocol.ttl))
@@ -374,6 +375,7 @@ class Session:
             @functools.wraps(function)
             async def run(*args: P.args, **kwargs: P.kwargs) -> Optional[T]:
                 await self.reopen()
+                await self._admits(name, hold_for)
                 hold = await lock.try_acquire()
                 if hold is None:
                     return None
@@ -438,7 +440,8 @@ class Session:
             for claim in claims:
                 await _within(claim.settled, None if until is None else max(until - clock(), 0.0))
             interrupted = False
-            error = errors.NotAcquired("not granted in time")
+            names = ", ".join(map(repr, claims[0].names))
+            error = errors.NotAcquired(f"{claims[0].kind} {names} was not granted in time")
             if attempt:
                 error = errors.Unavailable(f"the server has not answered in time{self._protocol.why()}")
         finally:
@@ -468,6 +471,11 @@ class Session:
         if isinstance(claim.error, (errors.InvalidRequest, errors.LimitExceeded)):
             raise claim.error
         return False if claim.state is LOST else claim.released
+
+    async def _admits(self, name: str, hold_for: float) -> None:
+        """Does the server take this hold_for? A NULL token holds nothing, so nothing is released."""
+        sql = "SELECT {s}.release_lock($1, NULL::bigint, $2)"
+        await self._protocol.ask_server(sql, name, f"{hold_for * 1000:.0f} ms", reads=True)
 
     async def _proclaim(self, claim: Claim, value: str) -> None:
         check_text("the value of a candidate", value)
