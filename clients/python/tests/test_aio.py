@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 import time
 
 import psycopg
@@ -275,3 +276,17 @@ async def test_connecting_fails_at_once():
     with pytest.raises(lock_election.NotInstalled):
         async with aio.connect("dbname=template1"):
             pass
+
+
+async def test_a_child_that_goes_on_in_the_loop_leaves_the_session_to_its_parent(session, name, db):
+    hold = await session.lock(name).acquire()
+    child = os.fork()
+    if child == 0:
+        try:
+            await asyncio.sleep(1.5)
+        finally:
+            os._exit(0)
+    await asyncio.get_running_loop().run_in_executor(None, os.waitpid, child, 0)
+    assert session.state == "connected"
+    assert hold.valid
+    assert await hold.release() is True

@@ -209,6 +209,17 @@ async def test_a_notification_is_looked_after_at_once(world):
     assert states == [HELD]
 
 
+@pytest.mark.parametrize("token", ["\u00b2", "9" * 5000, "", "-1", "x"])
+async def test_a_notification_of_anybody_does_no_harm(world, token):
+    world.server.take("lock", "n", "somebody", "0")
+    claim = world.ask()
+    states = []
+    world.at(1, lambda: world.protocol.notified("le_x", f'{{"event":"granted","token":"{token}","sequence":1}}'))
+    world.at(1.9, lambda: states.append((claim.state, world.protocol.state)))
+    await world.live(2)
+    assert states == [(WAITING, "connected")]
+
+
 async def test_where_listen_does_not_work_it_looks_four_times_a_second(world):
     world.server.take("lock", "n", "somebody", "0")
     world.protocol.notified = lambda channel, payload: None

@@ -200,6 +200,39 @@ def test_hold_for_keeps_the_name_closed(session, name):
     assert runs == [1, 3], "a job that would not stay closed does not run"
 
 
+@pytest.mark.parametrize("hold_for", [-1, float("nan"), "1"])
+def test_a_wrong_hold_for_releases_all_the_same(session, name, hold_for):
+    hold = session.lock(name).acquire()
+    with pytest.raises(lock_election.InvalidRequest):
+        hold.release(hold_for=hold_for)
+    with session.lock(name, wait=0):
+        pass
+
+
+def test_wrong_arguments_of_connect_and_close(session):
+    for conninfo in (None, 5, b""):
+        with pytest.raises(lock_election.InvalidRequest):
+            lock_election.connect(conninfo)
+    for limit in (-1, float("nan"), "x"):
+        with pytest.raises(lock_election.InvalidRequest):
+            session.close(limit)
+    session.close(float("inf"))
+    session.close(1e10)
+
+
+def test_a_handler_of_a_signal_closes_the_session_in_the_middle_of_a_call(name):
+    session = lock_election.connect()
+    with session._gate:  # where a signal may come
+        session.close()
+        with pytest.raises(lock_election.Canceled):
+            session.lock(name).acquire()
+
+
+def test_who_observes_an_election_without_a_leader_is_told(session, name):
+    with session.election(name, "a").observe() as watch:
+        assert next(watch) is None
+
+
 def test_once_of_a_job_that_fails_keeps_the_name_closed(session, name):
     @session.once(name, hold_for=30)
     def fail():

@@ -33,6 +33,11 @@ def check_seconds(what: str, value: object, low: float = 0, high: float = math.i
     return seconds
 
 
+def check_limit(limit: Optional[float]) -> Optional[float]:
+    """How long close() waits: no timer runs for longer than some weeks."""
+    return None if limit is None else min(check_seconds("limit", limit), 1e6)
+
+
 def check_text(what: str, text: object) -> None:
     """What PostgreSQL cannot store would be cut (after NUL), or would end the session."""
     if not isinstance(text, str):

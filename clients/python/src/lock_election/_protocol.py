@@ -11,6 +11,7 @@ import hashlib
 import logging
 import os
 import random
+import re
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any, Callable, Collection, Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -32,6 +33,8 @@ RETRY_FIRST = 0.05
 LOOK_INTERVAL = 5.0
 POLL_INTERVAL = 0.25
 MAX_SLICE = 1.0  # timers do not count a suspend: the clock is looked at this often
+
+TOKENS = re.compile('"(?:token|term)":"([0-9]{1,19})"')
 
 Rows = List[Sequence[Optional[str]]]
 
@@ -333,7 +336,7 @@ class Protocol:
         now = self.clock()
         for lease in list(self.leases.values()):
             if lease.state is LIVE and now >= lease.deadline:
-                self.end_lease(lease, errors.LockLost("no renewal was answered before the deadline"))
+                self.end_lease(lease, errors.LockLost("no renewal was answered before the deadline" + self.why()))
 
     def end_lease(self, lease: Lease, error: Error, gone: bool = False) -> None:
         """Ends all that hangs on it; the session's own ends the session. gone: the server has ended it already."""
@@ -376,9 +379,8 @@ class Protocol:
     def notified(self, channel: str, payload: str) -> None:
         """A hint: somebody was granted, or elected."""
         self.heard = self.heard or channel == self.test_channel
-        for key in ('"token":"', '"term":"'):
-            digits = payload.partition(key)[2].partition('"')[0]
-            claim = self.by_token.get(int(digits)) if digits.isdigit() else None
+        for digits in TOKENS.findall(payload):  # anybody may have sent it
+            claim = self.by_token.get(int(digits))
             if claim is not None and claim in claim.lease.queued:
                 self.hinted[claim] = None
         self._observe_soon([channel])
@@ -425,6 +427,7 @@ class Protocol:
         """The whole life of the session; ends when it is closed, or could not be opened."""
         try:
             while self.close_until is None and (self.opened or self.end_error is None):
+                self.check_process()  # a child that goes on in this loop leaves the connection to its parent
                 try:
                     self.tick()
                     await self._step(self.clock())
@@ -538,6 +541,12 @@ class Protocol:
             for lease in list(self.leases.values()):
                 if lease.state is NEW:
                     self._not_granted(lease, error)
+        if self.opened and not errors.passes(error):
+            # those that do not wait are told; the others wait until the deadline, as holds are held
+            for claim in [claim for claim in self.asks if claim.attempt]:
+                self.over(claim, error)
+            for call in self.calls:
+                settle(call.answer, error)
 
     async def _connect(self) -> None:
         alive = any(lease.state is LIVE for lease in self.leases.values())
@@ -917,6 +926,8 @@ class Protocol:
             if errors.passes(error):
                 observer.due = self.clock()
             return
+        if observer.after is None and not rows and observer in self.observers:
+            observer.tell(None)
         observer.after = observer.after or 0
         for change, term, how, candidate in rows:
             observer.after = int(change or 0)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Callable, Coroutine, Iterator, List, Opti
 
 from . import _errors as errors
 from . import aio
-from ._base import ByClock, Entered, Names, Seconds, Told, check_seconds
+from ._base import ByClock, Entered, Names, Seconds, Told, check_limit, check_seconds
 from ._fence import fence
 from ._protocol import END, HELD, LOST, MAX_SLICE, Claim, Leader, Observer
 
@@ -236,7 +236,7 @@ class Session:
 
     def __init__(self, conninfo: str, ttl: float, name: Optional[str]) -> None:
         self._inner = aio.Session(conninfo, ttl, name)
-        self._gate = threading.Lock()
+        self._gate = threading.RLock()  # a handler of a signal may come in the middle of a call
         self._closed = False
         self._loop = asyncio.SelectorEventLoop()
         self._thread = threading.Thread(target=self._main, name="lock_election", daemon=True)
@@ -331,6 +331,7 @@ class Session:
         at its TTL.
         """
         self._inner._protocol.check_process()
+        limit = check_limit(limit)
         with self._gate:
             if self._closed:
                 return
@@ -371,6 +372,9 @@ class Session:
                 if self._closed:
                     raise errors.Canceled("the session is closed")
                 future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError:
+            work.close()  # a handler has closed the session meanwhile
+            raise errors.Canceled("the session is closed") from None
         except errors.Error:
             work.close()
             raise
@@ -387,7 +391,8 @@ class Session:
         self._inner._protocol.check_process()
         with self._gate:
             if not self._closed:
-                self._loop.call_soon_threadsafe(function, *arguments)
+                with contextlib.suppress(RuntimeError):  # a handler has closed the session meanwhile
+                    self._loop.call_soon_threadsafe(function, *arguments)
 
     async def _hold(
         self, kind: Type[HoldT], claim: Callable[[], Coroutine[Any, Any, Optional[Claim]]], on_lost: OnLost

@@ -80,9 +80,9 @@ class PgWire:
         self.woken.set()
 
     def close(self) -> None:
-        if self.conn is not None:
+        if self.conn is not None and os.getpid() == self.protocol.pid:
             self.conn.finish()
-            self.conn = None
+        self.conn = None  # a child's copy ends without a word to the server
 
     async def _wait(self, until: float, fd: int = -1, read: bool = False, write: bool = False) -> bool:
         """Until the descriptor is ready (True), a time, a wake-up or the deadline, which it looks at."""
@@ -108,6 +108,7 @@ class PgWire:
             if write:
                 self.loop.remove_writer(fd)
         self.woken.clear()
+        self.protocol.check_process()  # a child reads nothing of its parent's
         self.protocol.tick()
         return ready
 

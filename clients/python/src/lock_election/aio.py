@@ -31,7 +31,19 @@ from typing import (
 )
 
 from . import _errors as errors
-from ._base import TTL, ByClock, Entered, Names, Seconds, Told, check_names, check_seconds, check_text, new_protocol
+from ._base import (
+    TTL,
+    ByClock,
+    Entered,
+    Names,
+    Seconds,
+    Told,
+    check_limit,
+    check_names,
+    check_seconds,
+    check_text,
+    new_protocol,
+)
 from ._fence import fence
 from ._protocol import END, HELD, LOST, WAITING, Claim, Leader, Observer, Protocol, jitter
 from ._wire import PgWire
@@ -298,6 +310,7 @@ class Session:
         self._loop = asyncio.get_running_loop()
         conninfo, ttl, name = self._arguments
         self._machine = new_protocol(ttl, name)
+        check_text("the connection string", conninfo)
         self._protocol.wire = PgWire(conninfo, self._protocol)
         self._worker = self._loop.create_task(self._work(), name="lock_election")
         try:
@@ -402,6 +415,7 @@ class Session:
         Waits for the server for at most `limit` seconds (None: a quarter of the TTL); without an answer the lease ends
         at its TTL.
         """
+        limit = check_limit(limit)
         if self._worker is not None:
             self._check()
             self._protocol.close(limit)
@@ -465,9 +479,15 @@ class Session:
 
     async def _release(self, claim: Claim, hold_for: float) -> Optional[bool]:
         self._check()
-        hold_for = check_seconds("hold_for", hold_for, high=0 if claim.kind == "election" else math.inf)
+        wrong: Optional[errors.Error] = None
+        try:
+            hold_for = check_seconds("hold_for", hold_for, high=0 if claim.kind == "election" else math.inf)
+        except errors.InvalidRequest as error:
+            wrong, hold_for = error, 0.0  # it is released all the same
         self._protocol.release(claim, hold_for)
         await _within(claim.done, self._protocol.call)
+        if wrong is not None:
+            raise wrong
         if isinstance(claim.error, (errors.InvalidRequest, errors.LimitExceeded)):
             raise claim.error
         return False if claim.state is LOST else claim.released
