@@ -582,13 +582,21 @@ func TestUnitListenRefused(t *testing.T) {
 	for _, deaf := range []string{"LISTEN le_self_", "LISTEN le_y"} {
 		bubble(t, func(t *testing.T, f *fake) {
 			f.deaf = deaf
-			held := "f"
+			held, places := "f", [][]string{}
 			f.table(func(function string, args []string) [][]string {
 				switch function {
 				case "enqueue_each":
 					name := strings.Trim(args[0], `{"}`)
-					f.held = append(f.held, []string{"lock", name, fmt.Sprint(40 + len(f.held)), held, "le_" + name, args[1]})
-					return [][]string{{f.held[len(f.held)-1][2], held, "le_" + name}}
+					places = append(places, []string{"lock", name, fmt.Sprint(40 + len(places)), "f", "le_" + name, args[1]})
+					return [][]string{{places[len(places)-1][2], "f", "le_" + name}}
+				case "lease_holds":
+					rows := [][]string{}
+					for _, place := range places {
+						row := slices.Clone(place)
+						row[3] = held
+						rows = append(rows, row)
+					}
+					return rows
 				}
 				return nil
 			})
@@ -608,11 +616,7 @@ func TestUnitListenRefused(t *testing.T) {
 				t.Fatalf("%d looks in a second", looks)
 			}
 			expect(t, "LISTEN again", len(f.sent("LISTEN")), listens)
-			f.change(func() {
-				for _, row := range f.held {
-					row[3] = "t"
-				}
-			})
+			f.change(func() { held = "t" })
 			start := time.Now()
 			for range 2 {
 				if took := (<-granted).Sub(start); took > time.Second/4 {
