@@ -290,15 +290,18 @@ public final class LockElection implements AutoCloseable {
 	 * Opens a session that has ended again.
 	 *
 	 * @param name of the job
-	 * @param holdFor nobody runs it until that long after its start, also if it fails
+	 * @param holdFor nobody runs it until that long after its start, also if it fails; null: not closed
 	 * @param job runs in this thread
 	 * @return whether it was run here
-	 * @throws LockException as {@link #acquire(Request, Duration)}
+	 * @throws LockException as {@link #acquire(Request, Duration)}; as {@link #checkHoldFor}, and then it was not run
 	 * @throws InterruptedException it was not run
 	 */
 	public boolean once(String name, Duration holdFor, Runnable job) throws InterruptedException {
 		reopen();
-		Optional<Hold> hold = tryAcquire(Request.exclusive(name));
+		Request request = Request.exclusive(name);
+		if (holdFor != null)
+			checkHoldFor(name, holdFor);
+		Optional<Hold> hold = tryAcquire(request);
 		if (hold.isEmpty())
 			return false;
 		try {
@@ -307,6 +310,22 @@ public final class LockElection implements AutoCloseable {
 			hold.get().closeFor(holdFor);
 		}
 		return true;
+	}
+
+	/**
+	 * Asks the server whether a {@link Hold#release(Duration)} may close this name for so long, before the work that must
+	 * not be done again starts. {@link #once} asks by itself.
+	 *
+	 * @param name 1 to 255 bytes
+	 * @param holdFor as it will be given to the release
+	 * @throws LockException LIMIT: longer than the server's lock_election.max_hold_for; INVALID: not from 0 to 24 days;
+	 *         UNAVAILABLE, ...
+	 * @throws InterruptedException the thread was interrupted
+	 */
+	public void checkHoldFor(String name, Duration holdFor) throws InterruptedException {
+		// a NULL token holds nothing
+		session.run(Status.UNAVAILABLE, "SELECT %s.release_lock(?, NULL::bigint, ?::interval)", Objects.requireNonNull(name),
+				Session.milliseconds(holdFor));
 	}
 
 	// --- elections ---

@@ -105,6 +105,22 @@ class MisuseTest {
 	}
 
 	@Test
+	void aHoldForThatTheServerWillRefuseRunsNothing() throws Exception {
+		Duration most = Duration.ofDays(1);
+		AtomicInteger runs = new AtomicInteger();
+		LockException error = assertThrows(LockException.class, () -> locks.once(name, most.plusMillis(1), runs::incrementAndGet));
+		assertEquals(Status.LIMIT, error.status());
+		assertTrue(error.getMessage().contains("hold_for is too long"), error.getMessage());
+		for (Duration holdFor : List.of(Duration.ofDays(25), ENDLESS, BEFORE, Duration.ofMillis(-1)))
+			assertEquals(Status.INVALID, statusOf(() -> locks.once(name, holdFor, runs::incrementAndGet)));
+		assertEquals(0, runs.get());
+		assertTrue(locks.once(name, most, runs::incrementAndGet));
+		assertFalse(locks.once(name, most, runs::incrementAndGet));
+		assertEquals(1, runs.get());
+		Db.sql("SELECT force_release_lock('" + name + "')");
+	}
+
+	@Test
 	void hostileNamesHitNobodyElse() throws Exception {
 		Hold neighbour = locks.acquire(name);
 		long lease = locks.lease();

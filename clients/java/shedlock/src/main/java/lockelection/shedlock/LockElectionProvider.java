@@ -19,11 +19,15 @@ import net.javacrumbs.shedlock.core.SimpleLock;
  *
  * <p>{@code lockAtMostFor} bounds how long a task has the lock; it does not have to be guessed for the case that a
  * process dies. Then the lock is free after the session's TTL, or after {@code lockAtLeastFor} if that is longer.
- * {@code lockAtLeastFor} closes the name at the server, at most for its setting lock_election.max_hold_for (1 day).
+ * {@code lockAtLeastFor} closes the name at the server, at most for its setting lock_election.max_hold_for (1 day): a task
+ * with a longer one does not run, and its scheduler is told so.
  *
  * <p>A session that has ended, after an outage that was longer than its TTL, is opened again.
  */
 public final class LockElectionProvider implements ExtensibleLockProvider {
+	/** More than there is between asking for a lock and having it. */
+	private static final Duration ROOM = Duration.ofSeconds(15);
+
 	private final LockElection locks;
 	private final String prefix;
 
@@ -52,10 +56,14 @@ public final class LockElectionProvider implements ExtensibleLockProvider {
 		Duration atLeast = configuration.getLockAtLeastFor();
 		Request request = Request.exclusive(prefix + configuration.getName())
 				.ttl(atLeast.compareTo(locks.ttl()) > 0 ? atLeast : null);
-		long asked = System.nanoTime();
 		try {
 			locks.reopen();
-			return locks.tryAcquire(request).map(hold -> new Lock(configuration, hold, asked, System.nanoTime()));
+			boolean hasRoom = atLeast.isZero() || hasRoom(prefix + configuration.getName(), atLeast);
+			long asked = System.nanoTime();
+			return locks.tryAcquire(request).map(hold -> {
+				long since = System.nanoTime();
+				return new Lock(configuration, hold, hasRoom ? asked : since, since);
+			});
 		} catch (InterruptedException e) {
 			Thread.currentThread().interrupt();
 			return Optional.empty();
@@ -64,9 +72,22 @@ public final class LockElectionProvider implements ExtensibleLockProvider {
 		}
 	}
 
+	/** Will the server close the name for a little longer than that? LockException: not even for that. */
+	private boolean hasRoom(String name, Duration atLeast) throws InterruptedException {
+		try {
+			locks.checkHoldFor(name, atLeast.plus(ROOM));
+			return true;
+		} catch (LockException e) {
+			if (e.status() != LockException.Status.LIMIT && e.status() != LockException.Status.INVALID)
+				throw e;
+			locks.checkHoldFor(name, atLeast);
+			return false;
+		}
+	}
+
 	private static final class Lock extends AbstractSimpleLock {
 		private final Hold hold;
-		/** Before the server was asked for the hold. */
+		/** Before the server was asked for the hold; as "since" if lockAtLeastFor is the longest that it closes a name for. */
 		private final long asked;
 		/** From when lockAtMostFor and lockAtLeastFor count. */
 		private final long since;

@@ -104,6 +104,16 @@ class LockElectionProviderTest extends AbstractExtensibleLockProviderIntegration
 	}
 
 	@Test
+	void aTaskIsNotRunIfItsNameCannotBeClosedForSoLong() {
+		Duration most = Duration.ofDays(1);
+		LockConfiguration tooLong = new LockConfiguration(Instant.now(), LOCK_NAME1, most.plusMillis(1), most.plusMillis(1));
+		assertThrows(LockException.class, () -> getLockProvider().lock(tooLong));
+		assertUnlocked(LOCK_NAME1);
+		getLockProvider().lock(new LockConfiguration(Instant.now(), LOCK_NAME1, most, most)).orElseThrow().unlock();
+		assertLocked(LOCK_NAME1);
+	}
+
+	@Test
 	void aBadNameIsToldInTheWayOfShedLock() {
 		LockConfiguration configuration =
 				new LockConfiguration(Instant.now(), "x".repeat(300), Duration.ofMinutes(5), Duration.ZERO);
