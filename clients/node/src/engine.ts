@@ -9,7 +9,7 @@
 import { randomBytes } from 'node:crypto'
 import { Stamp, defer, jitter, limit as limitOf, type Deferred, type Time } from './clock.js'
 import { LockElectionError, LockLostError, NotAcquiredError, reactionTo, serverError, unavailable } from './errors.js'
-import { Item, Lease, backoff, type Listener, type Outcome } from './item.js'
+import { Item, Lease, backoff, described, type Listener, type Outcome } from './item.js'
 import { areAlike, areHeld, askFor, endBackend, giveBack, isSimple, learnServer, lookAt, type Statement } from './statements.js'
 import type { Dial, Rows, Wire } from './wire.js'
 
@@ -161,7 +161,7 @@ export class Engine {
     this.#asks.push(item)
     const [limit, error] = item.how.try
       ? [this.callLimit(), () => unavailable(`${silent.message}: ${this.#trouble}`)]
-      : [wait, () => new NotAcquiredError('not granted within the wait')]
+      : [wait, () => new NotAcquiredError(`${described(item)} ${item.names.length > 1 ? 'were' : 'was'} not granted in time`)]
     if (limit < Infinity) item.unlimit = limitOf(this.time, limit, () => { this.refuse(item, error()) })
     this.wake()
   }

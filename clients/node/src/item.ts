@@ -78,5 +78,11 @@ export class Item {
   get name (): string { return this.names[0] ?? '' }
 }
 
+/** What it is of, as messages have it: `lock "invoices"`. */
+export function described ({ kind, names }: Item): string {
+  const what = { lock: 'lock', locks: 'locks', permit: 'permit of', term: 'election' }[kind]
+  return `${what} ${names.map(name => `"${name}"`).join(', ')}`
+}
+
 /** An observer: waits for notifications of its channel, which comes to be known later. */
 export interface Listener { channel: string, wake: () => void }

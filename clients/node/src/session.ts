@@ -132,12 +132,17 @@ export class LockElection {
    * Reopens a session that has ended.
    *
    * @returns whether the function was run here
-   * @throws as `using`; `unavailable` if the server does not answer
+   * @throws as `using`; `unavailable` if the server does not answer; `limit`: `holdFor` is longer than the server's
+   * lock_election.max_hold_for, `invalid`: it is no duration. Then the function was not run
    */
   async once (name: string, options: Omit<AcquireOptions, 'wait'> & { holdFor?: number }, fn: UsingFunction<unknown>): Promise<boolean> {
     if (typeof fn !== 'function') throw invalid('what is to run has to be a function')
     await this.reopen()
     const { holdFor, ...how } = options
+    if (holdFor !== undefined && holdFor !== null) {
+      // A NULL token holds nothing, and the server checks holdFor all the same: before the function runs.
+      await this.#engine.op(schema => `SELECT ${schema}.release_lock($1, NULL::bigint, $2)`, [name, `${holdFor} ms`])
+    }
     const hold = await this.tryAcquire(name, how)
     if (hold === null) return false
     await this.#run(hold, fn, holdFor)

@@ -193,7 +193,10 @@ export class FakeServer {
     return names.map((name, i) => [this.remove(place => place.name === name && place.token === tokens[i]) ? 't' : 'f'])
   }
 
-  release_lock ([name, token]) { return this.release_each([[name], [token]]) }
+  release_lock ([name, token]) {
+    if (/ ms$/.test(token)) return [['f']] // a NULL token, and hold_for
+    return this.release_each([[name], [token]])
+  }
 
   is_leader ([names, tokens]) {
     this.expire()

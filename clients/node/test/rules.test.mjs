@@ -537,6 +537,33 @@ test('arguments of no sense are refused before anything is asked for', async () 
   await session.close(null)
 })
 
+test('once asks whether holdFor is taken before it acquires', async () => {
+  const { time, server, session } = await start()
+  let runs = 0
+  const once = () => session.once('x', { holdFor: 1000 }, () => { runs++ })
+  server.plan(/NULL::bigint/, fail('53400', 'hold_for is too long for this server: 24:00:01'))
+  await assert.rejects(once(), { code: 'limit', sqlstate: '53400', message: 'hold_for is too long for this server: 24:00:01' })
+  assert.equal(server.sent(/try_acquire/).length, 0)
+  server.plan(/NULL::bigint/, 'drop')
+  const again = once()
+  await time.pass(1000)
+  assert.equal(await again, true)
+  assert.equal(server.sent(/NULL::bigint/).length, 3)
+  server.plan(/NULL::bigint/, 'hang')
+  const refused = assert.rejects(once(), code('unavailable'))
+  await time.pass(8000)
+  await refused
+  assert.equal(runs, 1)
+})
+
+test('who was not granted it in time is told what it was', async () => {
+  const { time, session } = await start()
+  await session.acquire('invoices')
+  const one = assert.rejects(session.acquire('invoices', { wait: 1000 }), { code: 'not_acquired', message: 'lock "invoices" was not granted in time' })
+  await time.pass(1000)
+  await one
+})
+
 test('a list of names is copied', async () => {
   const { server, session } = await start()
   const names = ['x']

@@ -147,6 +147,20 @@ test('using and once', async () => {
   assert.equal(await a.tryAcquire(name).then(async hold => await hold.release()), 'released')
 })
 
+test('once runs nothing if the server will refuse holdFor', async () => {
+  const session = await open()
+  const name = fresh()
+  let runs = 0
+  for (const [holdFor, expected] of [[86_400_001, 'limit'], [25 * 86_400_000, 'invalid'], [-1, 'invalid'], [NaN, 'invalid'], [Infinity, 'invalid']]) {
+    await assert.rejects(session.once(name, { holdFor }, () => { runs++ }), code(expected), String(holdFor))
+  }
+  assert.equal(runs, 0)
+  assert.equal(await session.once(name, { holdFor: 86_400_000 }, () => { runs++ }), true)
+  assert.equal(await session.once(name, { holdFor: 86_400_000 }, () => { runs++ }), false)
+  assert.equal(runs, 1)
+  await sql('SELECT force_release_lock($1)', [name])
+})
+
 test('a connection that is ended loses nothing', async () => {
   const states = []
   const session = await open({ application_name: fresh('app'), onState: state => states.push(state) })
