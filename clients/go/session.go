@@ -199,28 +199,34 @@ func open(ctx context.Context, dial func(context.Context, time.Duration) (*wire,
 	s.lease = &lease{ttl: s.set.ttl}
 	s.leases = []*lease{s.lease}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	stop := context.AfterFunc(ctx, s.cut)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	err := s.connect()
-	if err == nil {
-		err = s.grant(s.lease)
+	if ctx.Err() != nil {
+		return nil, ended(ctx, "open a session")
 	}
-	if !stop() {
-		err = ended(ctx, "open a session")
-	} else if errors.Is(err, ErrUnknown) && s.trouble != nil {
-		err = s.trouble
+	s.watchdog = time.AfterFunc(time.Second, s.watch)
+	opened := make(chan error, 1)
+	go s.run(opened)
+	var err error
+	select {
+	case err = <-opened:
+	case <-ctx.Done():
 	}
-	if err != nil {
-		s.cancel()
-		if s.wire != nil {
-			s.wire.close()
-		}
+	if ctx.Err() != nil {
+		s.giveUp()
+		return nil, ended(ctx, "open a session")
+	} else if err != nil {
+		<-s.stopped
 		return nil, err
 	}
-	s.watchdog = time.AfterFunc(0, s.watch)
-	go s.run()
 	return s, nil
+}
+
+// giveUp leaves it to the session's goroutine to revoke a lease that was granted, or is while nobody wants it any more.
+func (s *Session) giveUp() {
+	s.cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closeAt = s.set.now() + s.limit(s.lease)
+	s.end(ErrClosed)
 }
 
 // Done is closed when the lease has ended: lost, or given back by Close.

@@ -41,6 +41,16 @@ func newFake(t *testing.T) *fake {
 
 func (f *fake) open(opts ...SessionOption) *Session {
 	f.t.Helper()
+	s, err := f.tryOpen(f.t.Context(), opts...)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { s.Close(context.Background()) })
+	return s
+}
+
+func (f *fake) tryOpen(ctx context.Context, opts ...SessionOption) (*Session, error) {
+	f.t.Helper()
 	config, err := pgx.ParseConfig("host=fake user=fake dbname=fake sslmode=disable")
 	if err != nil {
 		f.t.Fatal(err)
@@ -64,12 +74,7 @@ func (f *fake) open(opts ...SessionOption) *Session {
 			return time.Since(f.start) + f.skew + time.Hour
 		}
 	})
-	s, err := Open(f.t.Context(), config, append([]SessionOption{WithTTL(fakeTTL), WithName("me"), clock}, opts...)...)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.t.Cleanup(func() { s.Close(context.Background()) })
-	return s
+	return Open(ctx, config, append([]SessionOption{WithTTL(fakeTTL), WithName("me"), clock}, opts...)...)
 }
 
 func (f *fake) serve(conn net.Conn, pid int) {
@@ -409,6 +414,35 @@ func TestUnitNoConfiguration(t *testing.T) {
 	for _, config := range []*pgx.ConnConfig{nil, {}} {
 		_, err = Open(t.Context(), config)
 		expect(t, "no configuration", errors.Is(err, ErrInvalid), true)
+	}
+}
+
+// The context of Open ends while the lease is being granted, or just when it was: it is revoked.
+func TestUnitOpenIsCanceled(t *testing.T) {
+	for _, took := range []time.Duration{0, time.Second} {
+		bubble(t, func(t *testing.T, f *fake) {
+			f.table(func(string, []string) [][]string { return nil })
+			ctx, cancel := context.WithCancel(t.Context())
+			plain := f.answer
+			f.answer = func(function string, args []string) [][]string {
+				if function == "grant_lease" {
+					cancel()
+					time.Sleep(took)
+				}
+				return plain(function, args)
+			}
+			start := time.Now()
+			s, err := f.tryOpen(ctx)
+			expect(t, "canceled", s == nil && errors.Is(err, context.Canceled), true)
+			expect(t, "after", time.Since(start), 0)
+			time.Sleep(took + time.Second)
+			expect(t, "revoked", strings.Join(f.sent("revoke_lease"), ", "), "revoke_lease 7")
+			_, err = f.conns[0].Write([]byte{0})
+			expect(t, "the connection is closed", err != nil, true)
+			connections := len(f.conns)
+			_, err = f.tryOpen(ctx)
+			expect(t, "canceled before", errors.Is(err, context.Canceled) && len(f.conns) == connections, true)
+		})
 	}
 }
 

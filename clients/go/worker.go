@@ -32,10 +32,21 @@ func (s *Session) failed(err error) (retryAt time.Duration) {
 }
 
 // run is the session's goroutine. One statement is under way at a time.
-func (s *Session) run() {
+func (s *Session) run(opened chan<- error) {
 	defer close(s.stopped)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	err := s.connect()
+	if err == nil && s.err == nil {
+		err = s.grant(s.lease)
+	}
+	if errors.Is(err, ErrUnknown) && s.trouble != nil {
+		err = s.trouble
+	}
+	if err != nil {
+		s.end(err)
+	}
+	opened <- err
 	for s.err == nil {
 		s.turn()
 		s.expire()
@@ -159,6 +170,7 @@ func (s *Session) grant(l *lease) error {
 	if err == nil {
 		l.id = number(r[0][0])
 		s.renewed(l, sent)
+		s.watchdog.Reset(0)
 	}
 	return err
 }
