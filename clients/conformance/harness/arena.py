@@ -187,7 +187,7 @@ class Arena:
         began = time.monotonic()
         for again in (False, True):
             async with self.again_room if again else self.own_room if own else self.room:
-                ttl, since = self.ttl() * (1 + again), time.monotonic()
+                ttl, since = self.ttl() * (1 + again) * text.get("slower", 1), time.monotonic()
                 try:
                     await Scenario(self, name, text, client, ttl).run()
                     self.result(name, client, "passed", began, again=again)
