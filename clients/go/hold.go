@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -342,6 +343,9 @@ func (h *Hold) Unlock(ctx context.Context, opts ...UnlockOption) error {
 func (h *Hold) Fence(ctx context.Context, tx any) error {
 	if !h.Valid() {
 		return fmt.Errorf("%w: %s is not held any more", ErrLost, h)
+	}
+	if v := reflect.ValueOf(tx); v.Kind() == reflect.Pointer && v.IsNil() {
+		return invalid("%T is nil", tx)
 	}
 	query := "SELECT %s.fence_lock(u.n, $2) FROM pg_catalog.unnest($1::pg_catalog.text::pg_catalog.text[]) AS u(n)"
 	names := array(h.names)

@@ -2,6 +2,7 @@ package lockelection
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net"
@@ -15,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // fake is a server without a database: it answers what a test says, by the clock of the test's bubble.
@@ -405,6 +407,16 @@ func TestUnitNamesAreCopied(t *testing.T) {
 		expect(t, "names", strings.Join(h.Names(), " "), "x y")
 		expect(t, "unlock", h.Unlock(t.Context()), nil)
 		expect(t, "given back", strings.Join(f.sent("release"), ""), `release_locks {"x","y"} 55`)
+	})
+}
+
+func TestUnitFenceOfNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		f.table(func(string, []string) [][]string { return nil })
+		h := f.lock(f.open(), "x")
+		for _, tx := range []any{nil, (*sql.Tx)(nil), (*struct{ *sql.Tx })(nil), (*pgxpool.Tx)(nil), pgx.Tx(nil), 1} {
+			expect(t, fmt.Sprintf("%T is invalid", tx), errors.Is(h.Fence(t.Context(), tx), ErrInvalid), true)
+		}
 	})
 }
 
