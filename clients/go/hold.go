@@ -191,7 +191,7 @@ func (s *Session) await(ctx context.Context, holds []*Hold) (failed error) {
 	s.mu.Lock()
 	for i, h := range holds {
 		if h.state.Load() == stateWaiting {
-			s.finish(h, ended(ctx, h.String()))
+			s.finish(h, s.tooLate(ctx, h.String()))
 		}
 		if errors.Is(h.err, ErrHeld) {
 			holds[i] = nil
