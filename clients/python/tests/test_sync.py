@@ -333,6 +333,7 @@ def test_waiters_are_granted_while_others_ask_without_end(session, name, db):
                 until(lambda: waiters(db, name) == 1)
             thread.join()
             assert result[0].release() is True
+        assert next(watch) is None
         with session.election(name, "a").campaign() as term:
             assert next(watch) == ("a", term.token)
         end.set()
