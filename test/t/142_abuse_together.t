@@ -3,7 +3,8 @@
 # harmless: in turns of a few seconds the same connections attack, and count numbers. What one other session gets done in
 # both, and how long that takes, is compared; the same of a second server, which nobody attacks, tells how much busier the
 # machine was meanwhile. ABUSE_SECONDS: how long; ABUSE_FACTOR: how much may be lost. `make abuse` has ten minutes, and the
-# factor of two that is promised, which wants a machine that does nothing else.
+# factor of two that is promised, which wants a machine that does nothing else. In a few seconds beside other tests only the
+# means are compared, and ten times is allowed: that notices an attack which stops the others, and nothing finer.
 # Promises: -
 use strict;
 use warnings;
@@ -16,7 +17,7 @@ use Test::More;
 use Time::HiRes qw(time sleep);
 
 my $seconds = $ENV{ABUSE_SECONDS} // max(16, budget(32));
-my $factor = $ENV{ABUSE_FACTOR} // 4;
+my $factor = $ENV{ABUSE_FACTOR};
 my $turn = 4;           # seconds
 my $settles = 1;        # so much of a turn does not count: what is under way from the one before
 my $only = $ENV{ABUSE_ONLY};
@@ -259,9 +260,13 @@ foreach my $case ([ 'harmless', \%harmless ], [ 'attacked', \%attacked ])
 	diag(sprintf '%s: %-7s mean %6.2f ms, p50 %6.2f ms, p99 %7.2f ms, longest %7.1f ms', $title, $_, @{ $of->{$_} }{qw(mean p50 p99 longest)})
 	  foreach sort keys %session;
 }
-cmp_ok($attacked{bob}{mean}, '<', $factor * harmless('mean'), 'the others get as much done, but for a factor');
-cmp_ok($attacked{bob}{p50}, '<', $factor * harmless('p50'), 'they wait for as long, but for a factor');
-cmp_ok($attacked{bob}{p99}, '<', 100 + $factor * harmless('p99'), 'also in all but a few calls');
+cmp_ok($attacked{bob}{mean}, '<', ($factor // 10) * harmless('mean'), 'the others get as much done, but for a factor');
+SKIP:
+{
+	skip 'only in a run of its own: make abuse', 2 unless defined $factor;
+	cmp_ok($attacked{bob}{p50}, '<', $factor * harmless('p50'), 'they wait for as long, but for a factor');
+	cmp_ok($attacked{bob}{p99}, '<', 100 + $factor * harmless('p99'), 'also in all but a few calls');
+}
 is(one('SELECT pg_postmaster_start_time()'), $postmaster, 'the server was up all the time');
 is(one('SELECT pid FROM lock_election.manager'), $manager, 'and its manager');
 one(q{SELECT force_release_role('mallory')});
