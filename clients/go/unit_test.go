@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,7 +26,6 @@ type fake struct {
 	scene  sync.Mutex // of what the answers depend on
 	log    []string   // statements that came, by the name of their function, with their arguments
 	pooled bool
-	denied atomic.Bool   // no connection for a wrong password
 	deaf   string        // what has this in it is refused, such as LISTEN
 	skew   time.Duration // by which the session's clock is ahead of the timers, as after a suspend
 	start  time.Time
@@ -85,11 +83,6 @@ func (f *fake) serve(conn net.Conn, pid int) {
 	defer conn.Close()
 	b := pgproto3.NewBackend(conn, conn)
 	if _, err := b.ReceiveStartupMessage(); err != nil {
-		return
-	}
-	if f.denied.Load() {
-		b.Send(&pgproto3.ErrorResponse{Severity: "FATAL", Code: "28P01", Message: "fake"})
-		b.Flush()
 		return
 	}
 	told := uint32(pid)
@@ -414,52 +407,6 @@ func TestUnitNamesAreCopied(t *testing.T) {
 		expect(t, "names", strings.Join(h.Names(), " "), "x y")
 		expect(t, "unlock", h.Unlock(t.Context()), nil)
 		expect(t, "given back", strings.Join(f.sent("release"), ""), `release_locks {"x","y"} 55`)
-	})
-}
-
-// The password is changed, and the connection breaks: who waits for another one is told why there is none, and at once.
-// What may have reached the server waits, and is told as well.
-func TestUnitDeniedReconnect(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake) {
-		f.table(func(string, []string) [][]string { return nil })
-		plain := f.answer
-		f.answer = func(function string, args []string) [][]string {
-			if function == "try_acquire_each" && args[0] == `{"lost"}` {
-				f.denied.Store(true)
-				return nil
-			}
-			return plain(function, args)
-		}
-		s := f.open()
-		h := f.lock(s, "x")
-		refused := func(what string, err error, kind error, most time.Duration, start time.Time) {
-			t.Helper()
-			expect(t, what+" knows the cause", sqlState(err), "28P01")
-			expect(t, what+" is of its kind", errors.Is(err, kind), true)
-			if took := time.Since(start); took > most {
-				t.Fatalf("%s took %v", what, took)
-			}
-		}
-		start := time.Now()
-		_, err := s.TryLock(t.Context(), "lost")
-		refused("a request without an answer", err, ErrUnavailable, fakeTTL/4, start)
-		start = time.Now()
-		_, err = s.TryLock(t.Context(), "y")
-		refused("an attempt", err, ErrDenied, time.Second, start)
-		start = time.Now()
-		_, err = s.Lock(t.Context(), "y")
-		refused("a wait", err, ErrDenied, time.Second, start)
-		start = time.Now()
-		_, err = s.Election("e").Leader(t.Context())
-		refused("a question", err, ErrDenied, time.Second, start)
-		expect(t, "valid", h.Valid(), true)
-		f.denied.Store(false)
-		time.Sleep(time.Second)
-		f.lock(s, "y")
-		f.denied.Store(true)
-		f.conns[len(f.conns)-1].Close()
-		<-h.Context().Done()
-		refused("the loss", context.Cause(h.Context()), ErrLost, 2*fakeTTL, start)
 	})
 }
 

@@ -62,9 +62,7 @@ func (s *Session) turn() {
 		if sooner(&next, s.retryAt); now < next {
 			s.rest(next - now)
 		} else if err := s.connect(); err != nil {
-			if s.retryAt = s.failed(err); errors.Is(err, ErrDenied) {
-				s.deny(err)
-			}
+			s.retryAt = s.failed(err)
 		}
 		return
 	}
@@ -164,28 +162,10 @@ func (s *Session) connect() error {
 	return nil
 }
 
-// deny tells those who wait for nothing but a connection why there is none. What may have reached the server before goes
-// on waiting, as do places in a queue.
-func (s *Session) deny(err error) {
-	for _, h := range s.asks {
-		if h.phase == phaseNew {
-			s.settle(h, fmt.Errorf("%s: %w", h, err))
-		}
-	}
-	s.asks = nil
-	s.queries = slices.DeleteFunc(s.queries, func(q *query) bool {
-		if !q.sent {
-			q.err = err
-			close(q.done)
-		}
-		return !q.sent
-	})
-}
-
-// tooLate is the error of a call whose context is over; if no answer came in time, with the refusal of a connection.
+// tooLate is the error of a call whose context is over; if no answer came in time, with what kept it from coming.
 func (s *Session) tooLate(ctx context.Context, what string) error {
 	err := ended(ctx, what)
-	if errors.Is(err, ErrUnavailable) && s.failures > 0 && errors.Is(s.trouble, ErrDenied) {
+	if errors.Is(err, ErrUnavailable) && s.failures > 0 {
 		err = fmt.Errorf("%w (%w)", err, s.trouble)
 	}
 	return err
@@ -268,7 +248,6 @@ type query struct {
 	ctx  context.Context
 	sql  string
 	args []string
-	sent bool // perhaps
 	rows rows
 	err  error
 	done chan struct{}
@@ -308,7 +287,6 @@ func (s *Session) answerQuery(time.Duration, *time.Duration) bool {
 		return false
 	}
 	q := s.queries[0]
-	q.sent = true
 	r, err := s.exec(s.lease, q.sql, q.args...)
 	if s.err != nil {
 		return true

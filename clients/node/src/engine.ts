@@ -136,8 +136,10 @@ export class Engine {
 
   /** Whatever the network says: what is past its deadline is lost (rules 3.1, 3.4). */
   check (): void {
+    const why = this.state === 'suspended' ? `: ${this.#trouble}` : ''
     for (const lease of this.#live()) {
-      if (lease.left() <= 0) this.#end(lease, new LockLostError('the TTL has passed since the last renewal that was answered'))
+      if (lease.left() > 0) continue
+      this.#end(lease, new LockLostError(`the TTL has passed since the last renewal that was answered${why}`))
     }
   }
 

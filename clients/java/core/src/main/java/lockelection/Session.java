@@ -68,6 +68,8 @@ final class Session {
 	private int oldPid;
 	private String oldStarted;
 	private int failures;
+	/** Why there is no connection. */
+	private String trouble;
 	private long retryAt;
 	private boolean closing;
 	private boolean windingUp;
@@ -384,7 +386,8 @@ final class Session {
 	private void checkDeadlines() {
 		for (Lease l : List.copyOf(leases.values())) {
 			if (l.id != 0 && !l.ended && l.left() <= 0)
-				lose(l, LockException.of(Status.LOST, "no renewal has succeeded before the deadline"), false);
+				lose(l, LockException.of(Status.LOST, "no renewal has succeeded before the deadline"
+						+ (state == State.SUSPENDED && trouble != null ? ": " + trouble : "")), false);
 		}
 	}
 
@@ -567,6 +570,7 @@ final class Session {
 			lock();
 		}
 		wire = made;
+		trouble = null;
 		schema = made.schema();
 		waits.connected(made);
 	}
@@ -580,6 +584,7 @@ final class Session {
 				l.look = true;
 			}
 		} catch (SQLException e) {
+			trouble = e.getMessage();
 			retryAt = now() + delay();
 		}
 	}
