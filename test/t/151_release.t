@@ -14,7 +14,7 @@ my $meta = decode_json(slurp_file('META.json'));
 like($meta->{version}, qr/^\Q$version\E\.\d+$/, 'META.json');
 is($meta->{provides}{lock_election}{version}, $meta->{version}, 'META.json, provides');
 like(slurp_file('debian/changelog'), qr/\Alock-election \(\Q$meta->{version}\E-\d+\) /, 'debian/changelog');
-like(slurp_file('CHANGELOG.md'), qr/\A# Changelog\n\n## \Q$version\E\b/, 'CHANGELOG.md');
+like(slurp_file('CHANGELOG.md'), qr/\A# Changelog\n\n## \Q$meta->{version}\E /, 'CHANGELOG.md');
 
 my %header = slurp_file('src/client/lock_election.h') =~ /^#define LE_VERSION_(MAJOR|MINOR) (\d+)$/mg;
 is("$header{MAJOR}.$header{MINOR}", $version, 'lock_election.h');
