@@ -43,6 +43,9 @@ MODULE_big = lock_election
 PGFILEDESC = "lock_election - distributed locks and leader election"
 # One place for the version of the library and of its SQL.
 LE_VERSION := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" lock_election.control)
+# The version of a release is that of the SQL and a third number, for releases that change no SQL; also of the client
+# library and lockctl.
+DIST_VERSION := $(shell sed -n '1,/"provides"/s/^[[:space:]]*"version": "\(.*\)",/\1/p' META.json)
 DATA       = $(wildcard sql/lock_election--*.sql)
 SOURCES    = $(sort $(wildcard src/core/*.c src/server/*.c src/server/*/*.c))
 OBJS       = $(patsubst %.c,%.o,$(filter-out $(if $(LE_FAULTS),,%/fault.c %/fault_worker.c),$(SOURCES)))
@@ -58,7 +61,7 @@ ifneq ($(findstring clang,$(CC)),)
 PG_CFLAGS  += -Wno-ignored-attributes -Wno-unknown-warning-option -Wno-ignored-optimization-argument
 endif
 PG_CPPFLAGS = -Isrc -Isrc/server -DPGDLLEXPORT='__attribute__((visibility("default")))' -MMD -MP \
-              -DLE_VERSION='"$(LE_VERSION)"'
+              -DLE_VERSION='"$(LE_VERSION)"' -DLE_RELEASE='"$(DIST_VERSION)"'
 
 # pg_regress finds sql/ and expected/ here; pg_isolation_regress finds both of its folders by links in its own.
 REGRESS        = $(patsubst sql/%.sql,%,$(sort $(filter-out $(DATA),$(wildcard sql/*.sql))))
@@ -176,9 +179,6 @@ deb:
 test-packages:
 	@test/packages.sh $(SUITES)
 
-# The version of a release is that of the SQL and a third number, for releases that change no SQL; also of the client
-# library and lockctl.
-DIST_VERSION := $(shell sed -n '1,/"provides"/s/^[[:space:]]*"version": "\(.*\)",/\1/p' META.json)
 DIST_TAG     ?= v$(DIST_VERSION)
 DIST          = lock_election-$(DIST_VERSION)
 DIST_ARCHIVE  = TZ=UTC git -c tar.umask=0022 archive --prefix=$(DIST)/
@@ -205,7 +205,7 @@ endif
 include $(PGXS)
 
 # Objects that another PostgreSQL or other flags have left behind are built anew.
-STAMP := $(LE_VERSION) PostgreSQL $(VERSION) $(CC) $(CFLAGS) $(if $(LE_FAULTS),faults)
+STAMP := $(LE_VERSION) $(DIST_VERSION) PostgreSQL $(VERSION) $(CC) $(CFLAGS) $(if $(LE_FAULTS),faults)
 $(shell mkdir -p build; echo '$(STAMP)' | cmp -s - build/stamp || echo '$(STAMP)' >build/stamp)
 $(OBJS): build/stamp
 build/stamp: ;
@@ -413,9 +413,12 @@ build/fuzz: $(FUZZ_SOURCES) $(wildcard src/core/*.h test/sim/*.h)
 
 FORMATTED = $(sort $(wildcard src/*/*.[ch] src/*/*/*.[ch] test/sim/*.[ch] test/torture/*.[ch] test/unit/*.[ch] \
               test/client/*.[ch] clients/*/*.[ch] examples/*.c bench/peers/*.[ch]))
-# The version that .clang-format is written for.
-CLANG_FORMAT ?= $(firstword $(foreach f,clang-format-14 clang-format,$(if $(shell command -v $(f)),$(f))) clang-format)
-format:
+# The version that .clang-format is written for; others lay out some lines differently.
+CLANG_FORMAT ?= clang-format-14
+format-tool:
+	@$(CLANG_FORMAT) --version 2>/dev/null | grep -q 'version 14\.' || \
+		{ echo "install clang-format-14 first, or set CLANG_FORMAT" >&2; exit 1; }
+format: format-tool
 	@$(CLANG_FORMAT) -i $(FORMATTED)
-format-check:
+format-check: format-tool
 	@$(CLANG_FORMAT) --dry-run -Werror $(FORMATTED)

@@ -35,6 +35,7 @@ sub is_healthy
 }
 
 my $version = one($primary, 'SHOW lock_election.version');
+like(slurp_file('META.json'), qr/"version": "\Q@{[ one($primary, 'SHOW lock_election.release') ]}\E"/, 'the release is told');
 subtest 'a primary' => sub {
 	is_healthy($primary, '', 'all is well');
 	is(health($primary, 'role, manager, loading, request_wait, standby_confirms, standby_wait, library_version, sql_version, replayed_at'),
