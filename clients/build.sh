@@ -3,10 +3,21 @@
 #   CLIENTS="python go java node"    which
 set -eu
 cd "$(dirname "$0")/.."
+chosen=${CLIENTS:-}
 CLIENTS=${CLIENTS:-python go java node}
 out=$PWD/build/clients
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+
+# A client is skipped, or, where it was asked for, an error.
+without()
+{
+	if [ -n "$chosen" ]; then
+		echo "CLIENTS: $1 needs $2" >&2
+		exit 1
+	fi
+	echo "$1 is skipped: there is no $2" >&2
+}
 
 # A source archive and a wheel, the same bytes each time.
 build_python()
@@ -27,7 +38,7 @@ build_go()
 {
 	local dir
 	if ! command -v go >/dev/null; then
-		echo "Go is skipped: there is no go" >&2
+		without go go
 		return
 	fi
 	cp -r clients/go "$work/go"
@@ -41,7 +52,7 @@ build_go()
 build_java()
 {
 	if ! command -v mvn >/dev/null; then
-		echo "Java is skipped: there is no mvn" >&2
+		without java mvn
 		return
 	fi
 	mkdir "$work/java"
@@ -57,7 +68,7 @@ build_java()
 build_node()
 {
 	if ! command -v npm >/dev/null; then
-		echo "Node is skipped: there is no npm" >&2
+		without node npm
 		return
 	fi
 	mkdir "$work/repository" "$work/repository/clients"
