@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestReadme runs each example of the README, and of the project's, as the body of a function.
+// TestReadme runs each program of the README, and each other example, also of the project's, as the body of a function.
 func TestReadme(t *testing.T) {
 	pool := newPool(t)
 	query[string](t, pool, "SELECT current_user")
@@ -21,8 +21,17 @@ func TestReadme(t *testing.T) {
 	text := string(must(os.ReadFile("README.md"))) + string(must(os.ReadFile("../../README.md")))
 	var body strings.Builder
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(text, -1)
+	programs := 0
 	for i, block := range blocks {
 		code := strings.TrimRight(block[1], "\n")
+		if strings.HasPrefix(code, "package main\n") {
+			programs++
+			out := inModule(t, map[string]string{"main.go": code + "\n"}, nil, "run", ".")
+			if out != "held, with a token: true\n" {
+				t.Errorf("program %d: %s", i, out)
+			}
+			code = "return nil"
+		}
 		if !strings.Contains(code[strings.LastIndexByte(code, '\n')+1:], "return ") {
 			code += "\nreturn nil"
 		}
@@ -35,6 +44,9 @@ func TestReadme(t *testing.T) {
 		}
 		fmt.Fprintf(&body, "func example%d(ctx context.Context) error {\n%s%s\n}\n\n", i, opened, code)
 	}
+	if programs == 0 {
+		t.Error("there is no whole program")
+	}
 	main := "package main\n\nimport (\n\"context\"\n\"errors\"\n\"fmt\"\n\"log\"\n\"time\"\n" +
 		"\"github.com/jackc/pgx/v5\"\n\"github.com/jackc/pgx/v5/pgxpool\"\n\"lock-election.invalid/lockelection\"\n)\n" +
 		"var _, _ = errors.Join, pgx.BeginFunc\nvar _ = time.Second\nfunc work(context.Context) {}\n" +
@@ -44,7 +56,7 @@ func TestReadme(t *testing.T) {
 		main += fmt.Sprintf("if err := example%d(context.Background()); err != nil {\nlog.Fatal(%d, err)\n}\n", i, i)
 	}
 	out := inModule(t, map[string]string{"main.go": main + "}\n"}, nil, "run", ".")
-	for _, line := range []string{"held, with a token: true", "fenced: <nil>", "true true true 2", "leads, valid: true",
+	for _, line := range []string{"fenced: <nil>", "true true true 2", "leads, valid: true",
 		"context canceled", "node-1 <nil>", "observed node-1"} {
 		if !strings.Contains(out, line+"\n") {
 			t.Errorf("%q is not in\n%s", line, out)
