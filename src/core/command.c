@@ -4,12 +4,15 @@
  */
 #include "core_internal.h"
 
-/* The reply rests on this entry's row, which may still have to be written with this batch. */
+/*
+ * The reply rests on this entry's row, and on that of the lease that it hangs on; either may
+ * still have to be written with this batch.
+ */
 static void
 reply_row(LeReply *reply, const LeEntry *entry)
 {
 	reply->lsn = le_entry_lsn(entry);
-	reply->wrote = le_entry_row(entry)->dirty;
+	reply->wrote = le_entry_row(entry)->dirty || (entry->lease != NULL && entry->lease->row.dirty);
 }
 
 /*
@@ -35,13 +38,6 @@ find_own(LeCore *core, const LeCommand *cmd, LeReply *reply)
 	reply->token = entry->token;
 	reply_row(reply, entry);
 	return entry;
-}
-
-/* The renewal of an entry may be a write of the lease that it hangs on. */
-static bool
-lease_is_dirty(const LeEntry *entry)
-{
-	return entry->lease != NULL && entry->lease->row.dirty;
 }
 
 /*
@@ -82,7 +78,7 @@ le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	assert(entry->state == LE_STATE_HELD);
 	le_entry_renew(core, entry, now);
 	le_reply_time(reply, entry, now);
-	reply->wrote = entry->slot->row.dirty || lease_is_dirty(entry);
+	reply_row(reply, entry);
 }
 
 /*
@@ -180,7 +176,7 @@ le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	}
 	le_entry_renew(core, entry, now);
 	le_reply_time(reply, entry, now);
-	reply->wrote |= lease_is_dirty(entry);
+	reply_row(reply, entry);
 	if (entry->state == LE_STATE_HELD)
 		return;
 	reply->status = LE_QUEUED;

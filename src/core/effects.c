@@ -42,6 +42,22 @@ le_next_answer(const LeCore *core, const LeEntry *after)
 	return after == NULL ? core->answers : after->waiter->answer_next;
 }
 
+/*
+ * For how long a waiter that was granted holds: what it has joined may hang on a lease that is
+ * over before the TTL.  All of it where the holder has ended in this very batch.
+ */
+static LeTime
+granted_for(const LeCore *core, const LeEntry *entry, LeTime now)
+{
+	const LeLock *lock = entry->lock;
+	const LeEntry *holder = le_core_find_entry(core, (LeKind) lock->kind, le_text(lock->name, lock->name_len),
+											   entry->waiter->answer_token);
+
+	if (holder != NULL && le_entry_has_slot(holder))
+		return le_entry_time_left(holder, now);
+	return entry->ttl == LE_TTL_BOUND ? LE_NEVER : entry->ttl;
+}
+
 void
 le_entry_answer(const LeCore *core, const LeEntry *entry, LeTime now, LeReply *reply)
 {
@@ -53,11 +69,10 @@ le_entry_answer(const LeCore *core, const LeEntry *entry, LeTime now, LeReply *r
 	reply->counted = reply->status == LE_OK && entry->hold_count > 0;
 	reply->lsn = entry->lsn;
 	if (reply->status == LE_OK)
-		reply->valid_for = le_entry_has_slot(entry)     ? le_entry_time_left(entry, now)
-						   : entry->ttl == LE_TTL_BOUND ? LE_NEVER
-														: entry->ttl;
-	if (reply->status == LE_OK)
+	{
+		reply->valid_for = granted_for(core, entry, now);
 		le_epoch_reply(core, reply, entry);
+	}
 	reply->bound = entry->ttl == LE_TTL_BOUND;
 	reply->shared_owner = entry->waiter->joined;
 	if (reply->status == LE_LOST && entry->state == LE_STATE_ENDED)

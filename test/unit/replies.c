@@ -142,6 +142,70 @@ test_handoffs(void)
 	stop();
 }
 
+/* A waiter that becomes one more hold of a holder has it for as long as that has, and no longer. */
+static void
+test_joins(void)
+{
+	LeReply first;
+	LeCommand cmd;
+	int64_t lease;
+
+	start();
+	lease = grant_lease(TTL);
+	first = acquire(1, "x", X);
+	for (uint32_t session = 2; session < 4; session++)
+	{
+		cmd = request(session, "x", X, LE_WAIT_FOREVER);
+		cmd.lease = lease;
+		is_int(apply(cmd).status, LE_WAITING, "two calls wait on one lease");
+	}
+	batch();
+	now += TTL / 2;
+	release(1, "x", first.token);
+	batch();
+	ok(got(2, LE_OK) && got(3, LE_OK) && told[3].token == told[2].token, "the second is a hold of the first");
+	is_int(told[2].valid_for, TTL / 2, "it is told how long the lease lasts");
+	is_int(told[3].valid_for, TTL / 2, "and so is the second");
+	stop();
+
+	/* of a named owner, with a longer TTL */
+	start();
+	first = acquire(1, "x", X);
+	cmd = request(2, "x", X, LE_WAIT_FOREVER);
+	cmd.owner = text("me");
+	cmd.ttl = 2 * TTL;
+	apply(cmd);
+	acquire_as(3, "x", X, "me");
+	batch();
+	release(1, "x", first.token);
+	batch();
+	ok(got(3, LE_OK) && told[3].token == told[2].token, "an owner's second call is a hold of the first");
+	is_int(told[3].valid_for, 2 * TTL, "for as long as that holds");
+	stop();
+}
+
+/* A lease that is renewed is written; who is told of its time rests on that. */
+static void
+test_lease_is_dirty(void)
+{
+	LeCommand cmd = request(1, "x", X, 0);
+	LeReply reply;
+
+	start();
+	cmd.lease = grant_lease(2 * LE_SAVE_INTERVAL);
+	reply = apply(cmd);
+	batch();
+	commit(1);
+	ok(!on_token(LE_CMD_CHECK, 1, "x", reply.token).wrote, "a check of what is written");
+	now += LE_SAVE_INTERVAL;
+	expire();
+	on_lease(LE_CMD_KEEP_ALIVE, cmd.lease);
+	ok(on_token(LE_CMD_CHECK, 1, "x", reply.token).wrote,
+	   "rests on the lease that is renewed in the same batch");
+	batch();
+	stop();
+}
+
 /* The end of a connection without a grace: nobody has to wait for another moment. */
 static void
 test_end_of_session(void)
@@ -166,6 +230,8 @@ main(void)
 	test_each();
 	test_work();
 	test_handoffs();
+	test_joins();
+	test_lease_is_dirty();
 	test_end_of_session();
 	return done_testing();
 }
