@@ -517,7 +517,10 @@ le_lock_settle(LeCore *core, LeLock *lock, LeTime now)
 
 /* --- entries --- */
 
-/* Change the state.  The caller has unlinked the entry from the list of its old state. */
+/*
+ * Change the state.  The caller has unlinked the entry from the list of its old state, which
+ * leaves the link that the new one has in the same place clear.
+ */
 void
 le_entry_set_state(LeEntry *entry, LeState from, LeState to)
 {
@@ -530,10 +533,6 @@ le_entry_set_state(LeEntry *entry, LeState from, LeState to)
 		   (from != LE_STATE_HELD || entry->owner_link.back == NULL) &&
 		   (from != LE_STATE_LAPSED || !le_linked(&entry->lapsed_link)));
 	entry->state = (uint8_t) to;
-	if (to == LE_STATE_HELD)
-		entry->owner_link.back = NULL;
-	else if (to == LE_STATE_LAPSED)
-		entry->lapsed_link = (LeLink){NULL, NULL};
 }
 
 /* A NEW entry in a lock, one hold of it.  May not fail: it and copies of its texts are reserved. */
