@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "core_internal.h"
+#include "epoch.h"
 
 #define CHECK(cond)                                                                                          \
 	do                                                                                                       \
@@ -26,11 +27,13 @@ check_timer(const LeCore *core, const LeTimer *timer)
 	CHECK(core->heap.items[timer->pos - 1] == timer);
 }
 
-/* The heap has to ring no later than this. */
+/* The heap has to ring no later than the earlier of these; where there is none, it does not ring. */
 static void
-check_rings(const LeTimer *timer, LeTime at)
+check_rings(const LeTimer *timer, LeTime at, LeTime or_at)
 {
-	CHECK(at == LE_NEVER || (timer->pos != 0 && timer->at <= at));
+	if (or_at < at)
+		at = or_at;
+	CHECK(at == LE_NEVER ? timer->pos == 0 : timer->pos != 0 && timer->at <= at);
 }
 
 static const LeEntry *
@@ -51,7 +54,8 @@ check_lease(const LeCore *core, const LeEntry *entry)
 	if (lease->draining)
 		CHECK(lease->timer.pos != 0); /* for the next step */
 	else
-		check_rings(&lease->timer, lease->deadline);
+		check_rings(&lease->timer, lease->deadline,
+					le_save_at(lease->ttl, lease->deadline, lease->saved_left));
 }
 
 /* The holder of a slot: its links, its holds, its session, and its timer. */
@@ -91,8 +95,7 @@ check_holder(const LeCore *core, const LeLock *lock, const LeSlot *slot)
 	CHECK(entry->owner == NULL || *entry->owner_link.back == &entry->owner_link.link);
 	if (entry->lease != NULL)
 		check_lease(core, entry);
-	else
-		check_rings(&entry->timer, entry->deadline);
+	check_rings(&entry->timer, entry->deadline, le_entry_save_at(entry));
 	if (entry->ttl == LE_TTL_BOUND && entry->lease == NULL)
 		CHECK(entry->session != 0 && entry->deadline == LE_NEVER);
 }
@@ -150,7 +153,7 @@ check_queue(const LeCore *core, const LeLock *lock)
 		CHECK(find_in(core, lock, entry) == entry);
 		CHECK(le_linked(&entry->waiter->waits_link) == (lock->kind == LE_KIND_LOCK));
 		check_timer(core, &entry->timer);
-		check_rings(&entry->timer, entry->waiter->until);
+		check_rings(&entry->timer, entry->waiter->until, entry->deadline);
 		last = entry->token;
 		n++;
 	}
@@ -199,7 +202,7 @@ check_lock(const LeCore *core, const LeLock *lock)
 		if (lock->unsettled)
 			CHECK(lock->timer.pos != 0);
 		if (lock->closed_until != 0 && lock->held == 0 && !lock->unsettled)
-			check_rings(&lock->timer, lock->closed_until);
+			check_rings(&lock->timer, lock->closed_until, LE_NEVER);
 	}
 	return (uint32_t) slots;
 }
@@ -341,4 +344,175 @@ le_core_check(const LeCore *core)
 			CHECK(hold->entry->state == LE_STATE_QUEUED || le_entry_has_slot(hold->entry));
 		}
 	}
+}
+
+/* --- replies --- */
+
+static bool
+has_done(const LeReply *reply)
+{
+	return reply->status == LE_OK || reply->status == LE_QUEUED || reply->status == LE_WAITING;
+}
+
+/* Commands that name a token, of one entry or of a group. */
+static bool
+is_on_token(const LeCommand *cmd)
+{
+	return cmd->type == LE_CMD_AWAIT || cmd->type == LE_CMD_RENEW || cmd->type == LE_CMD_RELEASE ||
+		   cmd->type == LE_CMD_CHECK || cmd->type == LE_CMD_PROCLAIM;
+}
+
+/* A part that this reply does not have is zero. */
+static void
+check_absent_parts(const LeCommand *cmd, const LeReply *reply)
+{
+	LeCommandType type = cmd->type;
+	LeStatus status = reply->status;
+	bool acquired = type == LE_CMD_ACQUIRE && has_done(reply);
+	bool forces = type == LE_CMD_FORCE || type == LE_CMD_FORCE_ROLE;
+	bool steps = forces || type == LE_CMD_SET_PERMITS || type == LE_CMD_REVOKE_LEASE || type == LE_CMD_UNDO ||
+				 type == LE_CMD_SESSION_END;
+
+	CHECK((reply->lease != 0) == (type == LE_CMD_GRANT_LEASE && status == LE_OK));
+	CHECK((reply->revision != 0) == (type == LE_CMD_ADVANCE));
+	CHECK(forces || (reply->ended == 0 && !reply->reopened));
+	CHECK(steps || reply->next == 0);
+	CHECK(type == LE_CMD_ACQUIRE || type == LE_CMD_SET_PERMITS || reply->permits == 0);
+	CHECK(cmd->revision != 0 || (reply->position != 0) == (type == LE_CMD_ACQUIRE && status == LE_QUEUED));
+	CHECK(reply->ending == LE_END_NONE ? reply->ending_ago == 0
+									   : status == LE_LOST || status == LE_NOT_HELD || status == LE_NO_LEASE);
+	CHECK(type == LE_CMD_ACQUIRE || type == LE_CMD_AWAIT || type == LE_CMD_CHECK || !reply->own_session);
+	CHECK(cmd->nnames > 0 || reply->which == 0);
+	CHECK((acquired && status == LE_OK) || (!reply->reentrant && !reply->shared_owner));
+	CHECK(acquired || !reply->counted);
+	CHECK(!reply->waited);
+	CHECK(type == LE_CMD_RELEASE || type == LE_CMD_REVOKE_LEASE || !reply->may_return);
+	CHECK((type == LE_CMD_AWAIT && status == LE_WAITING) || reply->displaced_session == 0);
+	CHECK(reply->displaced_session != 0 || (reply->displaced_sessno == 0 && reply->displaced_request == 0));
+	CHECK(type == LE_CMD_CHECK || reply->holds == 0);
+	CHECK(type == LE_CMD_ACQUIRE || is_on_token(cmd) || reply->token == 0);
+	CHECK(type != LE_CMD_ACQUIRE || acquired || cmd->revision != 0 || reply->token == 0);
+}
+
+/* What the reply tells of one entry that it is about. */
+static void
+check_reply_of(const LeCore *core, const LeCommand *cmd, const LeEntry *entry, bool first,
+			   const LeReply *reply, LeTime now)
+{
+	bool granted =
+		cmd->type == LE_CMD_ACQUIRE && reply->status == LE_OK && !reply->reentrant && cmd->revision == 0;
+	bool timed = cmd->type == LE_CMD_RENEW     ? reply->status == LE_OK
+				 : cmd->type == LE_CMD_ACQUIRE ? reply->status != LE_WAITING
+											   : cmd->type != LE_CMD_PROCLAIM;
+	bool dirty = le_entry_row(entry)->dirty || (entry->lease != NULL && entry->lease->row.dirty);
+
+	CHECK(reply->valid_for == (timed ? le_entry_time_left(entry, now) : 0));
+	CHECK(reply->bound == (timed && reply->valid_for == LE_NEVER));
+
+	/* writes; those of a group have held or waited since one batch, and AWAIT asks the first */
+	if (is_on_token(cmd))
+		CHECK(!first || (reply->lsn == le_entry_lsn(entry) && reply->wrote == dirty));
+	else if (reply->status != LE_WAITING)
+		CHECK(reply->wrote || (reply->lsn >= le_entry_lsn(entry) && (!dirty || cmd->revision != 0)));
+
+	/* holds, and who has them */
+	if (cmd->type == LE_CMD_CHECK)
+		CHECK(reply->holds == le_entry_holds(entry));
+	CHECK(reply->shared_owner == (reply->reentrant && le_owner_is_shared(entry, cmd->session)));
+	CHECK(!reply->counted || cmd->nnames > 0 || le_has_hold_of(entry, cmd->session));
+	CHECK(!granted || entry->state == LE_STATE_HELD);
+
+	/* epoch */
+	if (!granted || cmd->nnames > 0 || core->env.epochs == NULL)
+		CHECK(reply->epoch == 0 && reply->epoch_is == 0);
+	else
+		CHECK(reply->epoch == entry->lock->hash % LE_EPOCHS &&
+			  reply->epoch_is == core->env.epochs[reply->epoch]);
+}
+
+/* What the reply tells of a lease. */
+static void
+check_reply_of_lease(const LeCore *core, const LeCommand *cmd, const LeReply *reply, LeTime now)
+{
+	const LeLease *lease =
+		le_core_find_lease(core, cmd->type == LE_CMD_GRANT_LEASE ? reply->lease : cmd->lease);
+
+	CHECK(lease != NULL);
+	CHECK(reply->valid_for == lease->deadline - now || (lease->deadline <= now && reply->valid_for == 0));
+	CHECK(reply->wrote == lease->row.dirty && reply->lsn == lease->lsn && !reply->bound);
+}
+
+void
+le_core_check_reply(const LeCore *core, const LeCommand *cmd, LeTime now, const LeReply *reply)
+{
+	bool in_lease = cmd->type == LE_CMD_GRANT_LEASE || cmd->type == LE_CMD_KEEP_ALIVE ||
+					cmd->type == LE_CMD_LEASE_TTL || cmd->type == LE_CMD_LEASE_HOLDS;
+
+	check_absent_parts(cmd, reply);
+	if (!has_done(reply))
+		return;
+	if (in_lease)
+	{
+		check_reply_of_lease(core, cmd, reply, now);
+		return;
+	}
+	if (cmd->type == LE_CMD_RELEASE)
+		CHECK(reply->token != 0 && reply->wrote && reply->valid_for == 0 && reply->epoch_is == 0);
+	else if (cmd->type != LE_CMD_ACQUIRE && !is_on_token(cmd))
+	{
+		CHECK(reply->valid_for == 0 && !reply->bound && reply->epoch_is == 0);
+		CHECK(reply->wrote == (cmd->type == LE_CMD_FORCE
+								   ? reply->ended > 0 || reply->reopened
+								   : cmd->type == LE_CMD_FORCE_ROLE || cmd->type == LE_CMD_SET_PERMITS ||
+										 cmd->type == LE_CMD_REVOKE_LEASE || cmd->type == LE_CMD_ADVANCE));
+	}
+	else
+	{
+		CHECK(reply->token != 0 &&
+			  (cmd->type == LE_CMD_ACQUIRE || cmd->token == 0 || reply->token == cmd->token));
+		for (uint32_t i = 0; i < le_command_names(cmd); i++)
+		{
+			const LeEntry *entry = le_core_find_entry(core, cmd->kind, le_command_name(cmd, i), reply->token);
+
+			CHECK(entry != NULL);
+			check_reply_of(core, cmd, entry, i == 0, reply, now);
+		}
+	}
+}
+
+void
+le_core_check_answer(const LeCore *core, const LeEntry *entry, LeTime now, const LeReply *reply)
+{
+	const LeLock *lock = entry->lock;
+	const LeEntry *holder = NULL;
+	LeReply told;
+
+	CHECK(reply->status == LE_OK || reply->ending == LE_END_NONE || reply->status == LE_LOST);
+	CHECK(reply->wrote == (reply->status == LE_OK) && reply->bound == le_entry_is_bound(entry));
+	CHECK(reply->lsn == entry->lsn);
+	if (reply->status != LE_OK)
+	{
+		memset(&told, 0, sizeof(told));
+		told.status = reply->status;
+		told.bound = reply->bound;
+		told.lsn = reply->lsn;
+		told.token = reply->status == LE_QUEUED ? entry->token : 0;
+		told.ending = reply->status == LE_LOST && entry->state == LE_STATE_ENDED ? entry->end : LE_END_NONE;
+		CHECK(memcmp(&told, reply, sizeof(told)) == 0);
+		return;
+	}
+	CHECK(reply->token != 0 && reply->ending == LE_END_NONE);
+	holder = le_core_find_entry(core, (LeKind) lock->kind, le_text(lock->name, lock->name_len), reply->token);
+	if (holder != NULL && le_entry_has_slot(holder))
+		CHECK(reply->valid_for == le_entry_time_left(holder, now));
+	else
+		CHECK(reply->valid_for == (le_entry_is_bound(entry) ? LE_NEVER : entry->ttl));
+
+	/* an entry of its own, or one more hold of another */
+	CHECK((entry->end == LE_END_REPLACED) == (reply->token != entry->token));
+	CHECK(reply->counted == (entry->hold_count > 0) && reply->shared_owner == entry->waiter->joined);
+	if (entry->state != LE_STATE_HELD || core->env.epochs == NULL)
+		CHECK(reply->epoch == 0 && reply->epoch_is == 0);
+	else
+		CHECK(reply->epoch == lock->hash % LE_EPOCHS && reply->epoch_is == core->env.epochs[reply->epoch]);
 }

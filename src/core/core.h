@@ -161,5 +161,11 @@ extern bool le_core_end_is_heavy(const LeCore *core, uint64_t session, uint32_t 
 
 /* Checks every internal invariant; aborts with a message.  For tests. */
 extern void le_core_check(const LeCore *core);
+/*
+ * The same of a reply, as soon as le_core_apply() has given it, and of an answer as
+ * soon as le_entry_answer() has: it tells what the core has, and nothing else.
+ */
+extern void le_core_check_reply(const LeCore *core, const LeCommand *cmd, LeTime now, const LeReply *reply);
+extern void le_core_check_answer(const LeCore *core, const LeEntry *entry, LeTime now, const LeReply *reply);
 
 #endif /* LE_CORE_H */

@@ -116,6 +116,7 @@ batch_post(World *w, const LeCommand *cmd, LeReply *reply)
 	w->commands++;
 	ENSURE(w, le_core_reserve(w->core, cmd));
 	le_core_apply(w->core, cmd, w->now, reply);
+	le_core_check_reply(w->core, cmd, w->now, reply);
 	post_applied(w, cmd, reply);
 }
 
@@ -437,6 +438,7 @@ give_answers(World *w)
 			(w->conf.broken == BROKEN_WAKE_UP && rng_chance(&w->rng, 20)))
 			continue;
 		le_entry_answer(w->core, e, w->now, &reply);
+		le_core_check_answer(w->core, e, w->now, &reply);
 		NOTE(w, "answer to s%u#%d: %s %lld", e->waiter->sessno, (int) d->id, sim_status_name(reply.status),
 			 (long long) reply.token);
 		ENSURE(w, reply.status != LE_WAITING);

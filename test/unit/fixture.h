@@ -144,6 +144,7 @@ apply(LeCommand cmd)
 	if (!le_core_reserve(core, &cmd))
 		abort();
 	le_core_apply(core, &cmd, now, &reply);
+	le_core_check_reply(core, &cmd, now, &reply);
 	return reply;
 }
 
@@ -464,6 +465,7 @@ batch(void)
 	{
 		was_told[entry->waiter->sessno] = true;
 		le_entry_answer(core, entry, now, &told[entry->waiter->sessno]);
+		le_core_check_answer(core, entry, now, &told[entry->waiter->sessno]);
 	}
 	le_core_check(core);
 	le_core_batch_done(core, ++lsn);
