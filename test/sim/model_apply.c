@@ -350,6 +350,8 @@ acquire(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 		m_set_wait(stored, cmd, now);
 	else if (cmd->lease == 0 && cmd->ttl != LE_TTL_BOUND)
 		stored->deadline = now + cmd->ttl;
+	if (cmd->enqueue)
+		reply->valid_for = m_time_left(m, stored, now);
 }
 
 /* --- commands on a token --- */

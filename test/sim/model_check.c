@@ -35,7 +35,12 @@ compare_wait(Model *m, const MEntry *e, const LeEntry *c)
 	if (!e->group || e->waiter != 0)
 		SAME("waiter", e->waiter, c->waiter == NULL || c->waiter->answering ? 0 : c->waiter->session);
 	if (e->waiter != 0 && c->waiter != NULL)
+	{
 		SAME("wait_until", e->wait_until, c->waiter->until);
+		SAME("request", e->request, c->waiter->request);
+		SAME("wait's transaction", e->wait_xact, c->waiter->xact);
+		SAME("wait's part of it", e->wait_subxact, c->waiter->subxact);
+	}
 }
 
 static void
@@ -89,7 +94,9 @@ compare_entry(Model *m, const MEntry *e)
 	compare_time(m, e, c);
 	if (e->held)
 		SAME("acquired", e->acquired, c->acquired_at);
-	else
+	if (e->lapsed && e->closed_until > m->w->now)
+		SAME("closed_until", e->closed_until, c->closed_until);
+	if (!e->held)
 	{
 		SAME("place", e->place, c->place);
 		compare_wait(m, e, c);
@@ -118,9 +125,12 @@ compare_leases(Model *m)
 
 	for (int i = 0; i < m->s.nleases; i++)
 	{
-		const LeLease *lease = le_core_find_lease(core, m->s.leases[i].id);
+		const MLease *mine = &m->s.leases[i];
+		const LeLease *lease = le_core_find_lease(core, mine->id);
 
-		ENSURE(m->w, lease != NULL && !lease->for_group && lease->deadline == m->s.leases[i].deadline);
+		ENSURE(m->w, lease != NULL && !lease->for_group && !lease->draining &&
+						 lease->deadline == mine->deadline && lease->ttl == mine->ttl &&
+						 lease->role == mine->role);
 	}
 	for (uint32_t place = 0; place < le_core_lease_indexes(core); place++)
 		named += le_core_lease_at(core, place) != NULL;
@@ -148,6 +158,7 @@ model_compare(Model *m)
 		if (mine->closed_until > m->w->now && lock->closed_until != mine->closed_until)
 			sim_fail(m->w, "ns %d name %d: not before %lld, should be %lld", lock->kind,
 					 sim_text_id(lock->name), (long long) lock->closed_until, (long long) mine->closed_until);
+		ENSURE(m->w, mine->closed_until <= m->w->now || lock->closed_by == mine->closed_by);
 	}
 	ENSURE(m->w, n == (uint32_t) m->s.nentries);
 	compare_leases(m);
@@ -312,10 +323,7 @@ model_compare_reply(Model *m, const LeCommand *cmd, const LeReply *expected, con
 	SAME("revision", expected->revision, actual->revision);
 	SAME("ended", expected->ended, actual->ended);
 	SAME("counted", expected->counted, actual->counted);
-	if (actual->status == LE_OK &&
-		(cmd->type == LE_CMD_ACQUIRE || cmd->type == LE_CMD_CHECK || cmd->type == LE_CMD_RENEW ||
-		 cmd->type == LE_CMD_AWAIT || cmd->type == LE_CMD_KEEP_ALIVE || cmd->type == LE_CMD_LEASE_TTL))
-		SAME("valid_for", expected->valid_for, actual->valid_for);
+	SAME("valid_for", expected->valid_for, actual->valid_for);
 	SAME("reopened", expected->reopened, actual->reopened);
 	if (cmd->type == LE_CMD_SET_PERMITS)
 		SAME("permits", expected->permits, actual->permits);

@@ -382,10 +382,9 @@ m_acquire_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 		m_add_hold(m, m_insert(m, &e), cmd);
 	}
 	if (granted)
-	{
 		m_grant_group(m, reply->token, now);
+	if (granted || cmd->enqueue)
 		reply->valid_for = m_time_left(m, &m->s.entries[m->s.nentries - 1], now);
-	}
 }
 
 /* --- await --- */
