@@ -82,6 +82,41 @@ test_copy_put_back(void)
 	   "and begins beyond the other one");
 }
 
+/* By how many minutes exactly, for every part that counts. */
+static void
+test_steps(void)
+{
+	LeStart start = {.stored = 9500, .stored_at = 9000 * MINUTE, .timelines = 1};
+
+	for (int minutes = -1; minutes < 4; minutes++)
+	{
+		start.time = (9000 + minutes) * MINUTE;
+		is_int(next(start), 9500 + (minutes > 0 ? minutes : 0) + 128,
+			   "ahead of the clock each minute counts");
+	}
+	start.time = 9001 * MINUTE - 1;
+	is_int(next(start), 9500 + 128, "that is over");
+	for (uint32_t timelines = 1; timelines < 4; timelines++)
+	{
+		start.timelines = timelines;
+		is_int(next(start), 9500 + 128 * timelines, "and each timeline, in the same way");
+	}
+	for (uint32_t timelines = 999; timelines < 1002; timelines++)
+	{
+		start.timelines = timelines;
+		is_int(next(start), 9500 + 128 * (timelines < 1000 ? timelines : 1000), "up to a thousand");
+	}
+	start = (LeStart){.stored = 1000000, .timelines = 1};
+	for (int minutes = 65535; minutes < 65538; minutes++)
+	{
+		start.time = minutes * MINUTE;
+		is_int(next(start), 1000000 + (minutes < 65536 ? minutes : 65536) + 128, "no more than 45 days");
+	}
+	start = (LeStart){.stored = 10, .stored_at = 9000 * MINUTE, .time = 9000 * MINUTE, .floor = 9130};
+	for (start.timelines = 0; start.timelines < 3; start.timelines++)
+		is_int(next(start), start.timelines < 2 ? 9130 : 9256, "the floor counts where it is higher");
+}
+
 /* At least (max(stored, minutes) / 64 + 2) * 64. */
 static bool
 is_far_enough(LeStart start)
@@ -184,6 +219,7 @@ main(void)
 	test_one_server();
 	test_places();
 	test_copy_put_back();
+	test_steps();
 	test_promotion();
 	test_recovered_twice();
 	test_before_failover();

@@ -306,7 +306,7 @@ test_force_role(void)
 	LeCommand cmd;
 	LeReply reply, theirs;
 	int ended = 0, steps = 0;
-	bool wrote = true;
+	bool wrote = true, onward = true;
 
 	start();
 	lease = grant_lease(TTL);
@@ -330,6 +330,7 @@ test_force_role(void)
 		reply = apply(cmd);
 		ended += reply.ended;
 		wrote = wrote && reply.wrote;
+		onward = onward && (reply.next == 0 || reply.next >= cmd.from);
 		cmd.from = reply.next;
 		batch();
 		if (got(5, LE_LOST))
@@ -338,11 +339,45 @@ test_force_role(void)
 	expire();
 	is_int(steps > 1, true, "all that a role has ends in steps");
 	ok(wrote, "each of which is answered when it is written");
+	ok(onward, "and goes on from where the one before has left off");
 	is_int(ended, 2 + 1 + 1 + 1 + 1, "two places, a wait, a lease, a lock and a closed name");
 	is_int(entries(), 1, "nothing of it is left");
 	ok(theirs.status == LE_WAITING && le_core_find_lock(core, LE_KIND_LOCK, text("n0"))->held == 1,
 	   "and what it has kept from another role is granted to that");
 	is_int(apply(request(8, "closed", X, 0)).status, LE_OK, "its closed name is open");
+	batch();
+	stop();
+}
+
+/* A step looks at so many of all roles' entries, whatever the work of a batch. */
+static void
+test_looks(void)
+{
+	static LeCommand cmd;
+	LeReply reply;
+	int n = 0, steps = 0, ended = 0;
+
+	start();
+	for (; n < 25000; n++)
+		apply(request(1, name_of(n), X, 0));
+	batch();
+	cmd = request(2, "last", X, 0);
+	cmd.role = OTHER;
+	apply(cmd);
+	batch();
+	cmd = command(LE_CMD_FORCE_ROLE, 0, NULL);
+	cmd.role = OTHER;
+	do
+	{
+		reply = apply(cmd);
+		ended += reply.ended;
+		cmd.from = reply.next;
+		batch();
+	} while (reply.next != 0 && ++steps < 20);
+	ok(ended == 1 && steps > 1 && steps < 5,
+	   "the end of all that a role has, among very much, comes to its end");
+	is_int(entries(), n, "and ends nothing else");
+	end_session(1);
 	batch();
 	stop();
 }
@@ -467,6 +502,7 @@ main(void)
 	test_grants();
 	test_force();
 	test_force_role();
+	test_looks();
 	test_bytes();
 	test_closed();
 	test_rows();
