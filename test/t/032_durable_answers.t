@@ -255,7 +255,8 @@ subtest 'flushed' => sub {
 			my $before = $local->query($insert);
 			my ($answer, $lsn) = split /\n/, $s->query("$case->{call}; SELECT pg_current_wal_flush_lsn()");
 			is($answer, 't', "$case->{title}, durable_release $durable: answered");
-			is($local->query("SELECT '$lsn'::pg_lsn > '$before'"), $durable eq 'on' ? 't' : 'f', $durable eq 'on' ? 'and flushed' : 'without a flush');
+			is($local->query("SELECT '$lsn'::pg_lsn > '$before'"), $durable eq 'on' ? 't' : 'f', $durable eq 'on' ? 'and flushed' : 'without a flush')
+			  or diag("$case->{title}, durable_release $durable: $before, then flushed to $lsn");
 		}
 		clean();
 	}
