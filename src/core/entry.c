@@ -187,7 +187,7 @@ le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 		holder->hold_count++;
 	le_slot_dirty(core, holder->slot);
 
-	/* the lease, which is never made shorter */
+	/* the lease, which is never made shorter: the timer rings soon enough */
 	if (holder->lease != NULL && holder->lease->for_group)
 		le_lease_extend(core, holder->lease, ttl, now);
 	else if (holder->lease == NULL && ttl != LE_TTL_BOUND)
@@ -195,7 +195,6 @@ le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 		if (le_extend(ttl, now, &holder->ttl, &holder->deadline, &holder->saved_left))
 			le_epoch_raise(core, holder->lock->hash);
 		assert(holder->saved_left >= ttl || holder->deadline == LE_NEVER);
-		le_entry_arm(core, holder);
 	}
 	return counted;
 }

@@ -76,12 +76,11 @@ le_lease_set_ttl(LeCore *core, LeLease *lease, LeTime ttl)
 	le_lease_dirty(core, lease);
 }
 
-/* For at least this long from now on, and from each renewal. */
+/* For at least this long from now on, and from each renewal.  Its timer rings soon enough: what is due moves away. */
 void
 le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now)
 {
 	assert(ttl > 0 && lease->for_group && !lease->ended);
 	(void) le_extend(ttl, now, &lease->ttl, &lease->deadline, &lease->saved_left);
-	le_lease_arm(core, lease);
 	le_lease_dirty(core, lease);
 }
