@@ -418,7 +418,9 @@ check_reply_of(const LeCore *core, const LeCommand *cmd, const LeEntry *entry, b
 	/* holds, and who has them */
 	if (cmd->type == LE_CMD_CHECK)
 		CHECK(reply->holds == le_entry_holds(entry));
-	CHECK(reply->shared_owner == (reply->reentrant && le_owner_is_shared(entry, cmd->session)));
+	CHECK(reply->shared_owner ==
+		  (reply->reentrant && entry->owner != NULL && entry->session != cmd->session &&
+		   (entry->lease == NULL || entry->lease->for_group)));
 	CHECK(!reply->counted || cmd->nnames > 0 || le_has_hold_of(entry, cmd->session));
 	CHECK(!granted || entry->state == LE_STATE_HELD);
 
@@ -510,7 +512,10 @@ le_core_check_answer(const LeCore *core, const LeEntry *entry, LeTime now, const
 
 	/* an entry of its own, or one more hold of another */
 	CHECK((entry->end == LE_END_REPLACED) == (reply->token != entry->token));
-	CHECK(reply->counted == (entry->hold_count > 0) && reply->shared_owner == entry->waiter->joined);
+	CHECK(reply->counted == (entry->hold_count > 0));
+	if (holder != NULL && le_entry_has_slot(holder))
+		CHECK(reply->shared_owner == (holder->owner != NULL && holder->session != entry->session &&
+									  (holder->lease == NULL || holder->lease->for_group)));
 	if (entry->state != LE_STATE_HELD || core->env.epochs == NULL)
 		CHECK(reply->epoch == 0 && reply->epoch_is == 0);
 	else

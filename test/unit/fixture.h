@@ -182,6 +182,15 @@ command(LeCommandType type, uint32_t session, const char *name)
 					   .role = ROLE};
 }
 
+/* Each session has a text of its own. */
+static inline LeText
+acquirer_of(uint32_t session)
+{
+	static const char texts[SESSIONS + 1] = "abcdefghijklmnopqrstuvwxyz012345";
+
+	return (LeText){&texts[session % SESSIONS], 1};
+}
+
 static inline LeCommand
 request(uint32_t session, const char *name, LeMode mode, LeTime wait)
 {
@@ -190,6 +199,7 @@ request(uint32_t session, const char *name, LeMode mode, LeTime wait)
 	cmd.mode = mode;
 	cmd.ttl = TTL;
 	cmd.wait = wait;
+	cmd.acquirer = acquirer_of(session);
 	return cmd;
 }
 

@@ -463,6 +463,12 @@ test_bad_use(void)
 	apply(cmd);
 	g = acquire_all(2, "ap", X);
 	ok(g.status == LE_BAD_MODE && g.which == 1, "a name that is used for permits is told");
+	cmd = request_all(2, "ap", X, 0);
+	cmd.enqueue = true;
+	cmd.lease = grant_lease(TTL);
+	g = apply(cmd);
+	ok(g.status == LE_BAD_MODE && g.which == 1,
+	   "also to one who asks for a place on a lease, where the first is new");
 	is_int(acquire(3, "a", X).status, LE_OK, "and nothing is kept");
 	le_core_set_limits(core, &(LeLimits){.waiters_per_lock = 1});
 	acquire(4, "a", X);
