@@ -64,17 +64,18 @@ sub statement_lines
 	return @lines;
 }
 
-# The tests that reach the site's line, else those that reach its function.  Those that failed without a mutant are left
-# out.  The quick ones first, and those that are about this file: they reach more of its lines than others do.
+# The tests that reach the site's line, else those that reach its function, else those that reach its file: what
+# processes reach that are killed, or call _exit(), is not recorded.  Those that failed without a mutant are left out.
+# The quick ones first, and those that are about this file: they reach more of its lines than others do.
 sub tests_for
 {
 	my ($coverage, $site, $text) = @_;
 	my $tests = $coverage->{tests};
 	my @passed = grep { !$tests->{$_}{rc} && $tests->{$_}{lines}{ $site->{file} } } keys %$tests;
 
-	foreach my $lines (old_lines($coverage, $site, $text))
+	foreach my $lines (old_lines($coverage, $site, $text), undef)
 	{
-		my @found = grep { my $reached = $tests->{$_}{lines}{ $site->{file} }; grep { $reached->{$_} } @$lines } @passed;
+		my @found = grep { my $reached = $tests->{$_}{lines}{ $site->{file} }; !$lines || grep { $reached->{$_} } @$lines } @passed;
 
 		my %cost = map { $_ => $tests->{$_}{seconds} / keys(%{ $tests->{$_}{lines}{ $site->{file} } })**2 } @found;
 
