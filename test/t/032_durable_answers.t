@@ -137,8 +137,16 @@ sub write_cases
 
 # --- asking it ---
 
-# Memory for all pages: whoever needs room for another one would write a page, and flush the WAL before that.
-my $node = new_node('primary', init => [ allows_streaming => 1 ], conf => "autovacuum = off\nshared_buffers = 64MB\nmax_connections = 200\nwal_sender_timeout = 0\nwal_receiver_timeout = 0\n");
+# Nothing is announced, and there is memory for all pages: who announces flushes the WAL, and so does who writes a page.
+my $node = new_node('primary', init => [ allows_streaming => 1 ], conf => <<'CONF');
+autovacuum = off
+bgwriter_lru_maxpages = 0
+lock_election.notify = none
+max_connections = 200
+shared_buffers = 64MB
+wal_receiver_timeout = 0
+wal_sender_timeout = 0
+CONF
 $node->backup('base');
 my $local;    # a session that waits for nothing
 
@@ -224,10 +232,6 @@ subtest 'flushed' => sub {
 
 	$local = session($node, connstr => q{options='-c synchronous_commit=off'});
 
-	# nor is there anything to announce, or a page to be written
-	$node->append_conf('postgresql.conf', "lock_election.notify = none\nbgwriter_lru_maxpages = 0\n");
-	$node->reload;
-	wait_for_sql($node, 'SHOW bgwriter_lru_maxpages', '0');
 	my $walwriter = stop_walwriter($node);
 	foreach my $how ('at once', 'after a load')
 	{
