@@ -253,14 +253,23 @@ subtest 'flushed' => sub {
 	foreach my $durable ('off', 'on')
 	{
 		$s->query("SET lock_election.durable_release = $durable");
-		foreach my $case (grep { $_->{lazy} && !$_->{free_to_go} } write_cases())
+		# some other process may flush just then: what an answer waits for is flushed each time
+		my @tries = map { [ grep { $_->{lazy} && !$_->{free_to_go} } write_cases() ] } 1 .. ($durable eq 'on' ? 1 : 3);
+		foreach my $i (0 .. $#{ $tries[0] })
 		{
-			prepare($case);
-			my $before = $local->query($insert);
-			my ($answer, $lsn) = split /\n/, $s->query("$case->{call}; SELECT pg_current_wal_flush_lsn()");
-			is($answer, 't', "$case->{title}, durable_release $durable: answered");
-			is($local->query("SELECT '$lsn'::pg_lsn > '$before'"), $durable eq 'on' ? 't' : 'f', $durable eq 'on' ? 'and flushed' : 'without a flush')
-			  or diag("$case->{title}, durable_release $durable: $before, then flushed to $lsn");
+			my $title = "$tries[0][$i]{title}, durable_release $durable";
+			my @flushed;
+			foreach my $case (map { $_->[$i] } @tries)
+			{
+				prepare($case);
+				my $before = $local->query($insert);
+				my ($answer, $lsn) = split /\n/, $s->query("$case->{call}; SELECT pg_current_wal_flush_lsn()");
+				is($answer, 't', "$title: answered");
+				push @flushed, $local->query("SELECT '$lsn'::pg_lsn > '$before'");
+				last if $flushed[-1] eq 'f';
+			}
+			is($flushed[-1], $durable eq 'on' ? 't' : 'f', $durable eq 'on' ? 'and flushed' : 'without a flush') or diag($title);
+			note("$title: by another process, $#flushed times") if $durable eq 'off' && $#flushed;
 		}
 		clean();
 	}
