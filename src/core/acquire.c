@@ -236,7 +236,6 @@ requeue(LeCore *core, LeSession *session, const LeCommand *cmd, LeTime now, LeRe
 	if (lock != NULL)
 	{
 		reply->status = le_acquire_use(lock, cmd);
-		reply->permits = lock->permits;
 		if (reply->status != LE_OK)
 			return;
 	}

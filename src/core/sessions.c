@@ -78,9 +78,8 @@ session_end(LeCore *core, LeSession *session, bool all, LeTime now)
 	if (!le_link_empty(&session->entries))
 		return false;
 	assert(le_link_empty(&session->uncommitted) && session->waiting_on == NULL);
+	assert(session->bound == 0);
 	session->id = 0;
-	session->xact = 0;
-	session->bound = 0;
 	return true;
 }
 
