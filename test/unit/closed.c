@@ -157,9 +157,32 @@ test_load(void)
 	stop();
 }
 
+/* A name that was to stay closed up to this very moment does not: then it is a release like any other. */
+static void
+test_held_for_long(void)
+{
+	for (int early = 0; early < 2; early++)
+	{
+		LeCommand cmd = command(LE_CMD_RELEASE, 1, "x");
+		LeReply reply;
+
+		start();
+		cmd.token = acquire(1, "x", X).token;
+		cmd.hold_for = TTL / 2;
+		batch();
+		now += TTL / 2 - early;
+		reply = apply(cmd);
+		is_int(reply.may_return, !early, "closed no more: a crash may bring it back");
+		is_int(apply(request(2, "x", X, 0)).status, early ? LE_NOT_GRANTED : LE_OK, "and it is free");
+		batch();
+		stop();
+	}
+}
+
 int
 main(void)
 {
+	test_held_for_long();
 	test_reopened();
 	test_row();
 	test_lapsed();

@@ -184,6 +184,7 @@ test_elections(void)
 static void
 test_load(void)
 {
+	static const LeText names[] = {{"x", 1}, {"y", 1}};
 	LeCommand cmd;
 	LeStoredEntry row;
 
@@ -214,6 +215,20 @@ test_load(void)
 	ok(is_only(LE_DURATION_HOLD, 7 * LE_SECOND), "a holder since when it holds");
 	ok(is_only(LE_DURATION_WAIT, 5 * LE_SECOND), "and the place its wait");
 	is_int(le_core_oldest_wait(core), now - 4 * LE_SECOND, "a blocked call that came back as well");
+	stop();
+
+	/* several names that come back */
+	start_load();
+	load_slot(stored("x", FIRST - 10, X));
+	load_done();
+	cmd = request(3, NULL, X, LE_WAIT_FOREVER);
+	cmd.names = names;
+	cmd.nnames = 2;
+	cmd.revision = FIRST - 8;
+	cmd.since = now - 4 * LE_SECOND;
+	is_int(apply(cmd).status, LE_WAITING, "several names come back");
+	batch();
+	is_int(le_core_oldest_wait(core), now - 4 * LE_SECOND, "and know since when they wait");
 	stop();
 
 	/* the load has read times that are ahead, by what it took itself */

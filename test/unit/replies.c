@@ -110,6 +110,81 @@ test_work(void)
 	stop();
 }
 
+/* So much of a batch's work has been done since it began. */
+static int
+work_done(void)
+{
+	int left = 0;
+
+	while (!le_core_is_full(core))
+	{
+		le_core_worked(core, 1);
+		left++;
+	}
+	batch();
+	return 100 - left;
+}
+
+/* Entries that are made, granted or ended count, and rows that are looked at for a command. */
+static void
+test_work_of_commands(void)
+{
+	LeLimits limits = {.work = 100};
+	LeCommand cmd;
+	LeReply a;
+
+	start();
+	le_core_set_limits(core, &limits);
+	a = acquire(1, "x", X);
+	is_int(work_done(), 2, "a lock is asked for, and granted");
+	acquire(2, "x", X);
+	is_int(work_done(), 1, "or waits");
+	release(1, "x", a.token);
+	is_int(work_done(), 2, "an end, and a grant");
+	end_session(2);
+	is_int(work_done(), 1, "a session ends that has one, which stays");
+	for (uint32_t session = 3; session < 6; session++)
+	{
+		cmd = request(session, "p", P, 0);
+		cmd.permits = 3;
+		apply(cmd);
+	}
+	batch();
+	cmd = command(LE_CMD_SET_PERMITS, 1, "p");
+	cmd.permits = 4;
+	apply(cmd);
+	is_int(work_done(), 3, "another number of permits is written with each");
+	cmd = command(LE_CMD_RELEASE, 6, "closed");
+	cmd.token = acquire(6, "closed", X).token;
+	cmd.hold_for = TTL;
+	cmd.role = ROLE;
+	apply(cmd);
+	pass(TTL - 1);
+	cmd = command(LE_CMD_FORCE_ROLE, 1, NULL);
+	while ((cmd.from = apply(cmd).next) != 0)
+		batch();
+	batch();
+	stop();
+
+	/* a closed name alone, also when its time is over and nobody has looked yet */
+	for (int late = 0; late < 2; late++)
+	{
+		start();
+		le_core_set_limits(core, &limits);
+		cmd = command(LE_CMD_RELEASE, 6, "closed");
+		cmd.token = acquire(6, "closed", X).token;
+		cmd.hold_for = TTL;
+		apply(cmd);
+		batch();
+		now += late ? TTL : 1;
+		a = apply(command(LE_CMD_FORCE_ROLE, 1, NULL));
+		ok(a.ended == 1 && a.reopened == !late, "a name that a role has closed is opened");
+		is_int(le_core_find_lock(core, LE_KIND_LOCK, text("closed"))->closed_until, 0, "at once");
+		is_int(work_done(), 1, "which counts");
+		stop();
+	}
+}
+
 static void
 test_handoffs(void)
 {
@@ -229,6 +304,7 @@ main(void)
 	test_bound();
 	test_each();
 	test_work();
+	test_work_of_commands();
 	test_handoffs();
 	test_joins();
 	test_lease_is_dirty();
