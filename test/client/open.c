@@ -133,9 +133,29 @@ after_fork(void)
 	le_close(s, -1, NULL);
 }
 
+/* Each status has a word of its own, and what is none has none. */
+static void
+names(void)
+{
+	int wrong = 0;
+
+	for (int status = LE_OK; status <= LE_FAILED; status++)
+	{
+		const char *name = le_status_name((le_status) status);
+
+		wrong += name == NULL || name[0] == '\0' || strcmp(name, "?") == 0;
+		for (int other = LE_OK; other < status; other++)
+			wrong += name != NULL && strcmp(name, le_status_name((le_status) other)) == 0;
+	}
+	is_int(wrong, 0, "each status has a word");
+	ok(strcmp(le_status_name((le_status) -1), "?") == 0, "no status, below");
+	ok(strcmp(le_status_name((le_status) (LE_FAILED + 1)), "?") == 0, "no status, above");
+}
+
 static void
 tests(void)
 {
+	names();
 	errors();
 	forms();
 	options();
