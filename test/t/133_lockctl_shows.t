@@ -1,0 +1,384 @@
+# What lockctl shows, to the letter: doctor, top, watch and the tables, of a server that is made up. Tables stand for the
+# views of the extension and of the catalog, so that each state takes one statement.
+# Promises: -
+# Needs: lockctl, tmux
+use strict;
+use warnings;
+use LeCtl;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('main', extension => 0,
+	conf => "shared_preload_libraries = ''\nfsync = on\nsynchronous_commit = local\ntimezone = UTC\n");
+ctl_node($node);
+my ($rc, $out, $err);
+
+# Of each table the column "looks" says in which looks its row is there; top and watch look once, and four seconds pass.
+$node->safe_psql('postgres', <<'SQL');
+CREATE SCHEMA fake;
+CREATE SCHEMA lock_election;
+SET search_path = fake, pg_catalog;
+CREATE TABLE setting (name text PRIMARY KEY, value text);
+CREATE FUNCTION current_setting(wanted text) RETURNS text LANGUAGE sql AS $$ SELECT value FROM fake.setting WHERE name = wanted $$;
+CREATE FUNCTION current_setting(wanted text, missing_ok bool) RETURNS text LANGUAGE sql AS $$ SELECT fake.current_setting(wanted) $$;
+CREATE FUNCTION pg_is_in_recovery() RETURNS bool LANGUAGE sql AS $$ SELECT fake.current_setting('standby')::bool $$;
+
+CREATE SEQUENCE looks;
+CREATE TABLE looked (pid int);
+CREATE FUNCTION clock_timestamp() RETURNS timestamptz LANGUAGE plpgsql AS $$
+BEGIN
+	IF fake.current_setting('ticks by') IS NULL THEN
+		RETURN pg_catalog.clock_timestamp() + fake.current_setting('ahead')::interval;
+	END IF;
+	RETURN timestamptz '2026-01-01 12:00' + (SELECT last_value FROM fake.looks) * interval '4 s';
+END $$;
+CREATE FUNCTION now() RETURNS timestamptz LANGUAGE sql AS $$ SELECT fake.clock_timestamp() $$;
+CREATE FUNCTION look(by text) RETURNS SETOF bigint LANGUAGE plpgsql AS $$
+BEGIN
+	IF fake.current_setting('ticks by') = by THEN
+		INSERT INTO fake.looked VALUES (pg_backend_pid());
+		RETURN NEXT nextval('fake.looks');
+	ELSE
+		RETURN QUERY SELECT last_value FROM fake.looks;
+	END IF;
+END $$;
+
+CREATE TABLE pg_extension (extname name, extversion text, extnamespace oid);
+CREATE TABLE pg_available_extensions (name name, default_version text);
+CREATE TABLE pg_settings (name text, setting text);
+CREATE TABLE pg_proc (proname name, pronamespace oid);
+CREATE TABLE pg_stat_activity (backend_type text);
+CREATE TABLE pg_stat_replication (state text, sync_state text);
+CREATE TABLE health (ok bool, problem text, request_wait interval, standby_wait interval);
+CREATE FUNCTION lock_election.health() RETURNS SETOF fake.health LANGUAGE sql AS $$ SELECT * FROM fake.health $$;
+
+CREATE TABLE manager (pid int, started timestamptz, memory bigint, held bigint, waiting bigint, oldest interval);
+CREATE VIEW lock_election.manager AS
+	SELECT pid, started, memory, held, waiting, fake.clock_timestamp() - oldest AS oldest_wait FROM fake.manager;
+CREATE TABLE stat (key_violations bigint, failed_batches bigint, stalls bigint);
+CREATE TABLE counter (looks int8range, grants bigint, expiries bigint);
+CREATE VIEW lock_election.stat AS
+	SELECT s.*, c.grants, 8 * n AS releases, 12 * n AS renewals, 16 * n AS waits, 20 * n AS handoffs, c.expiries,
+		28 * n AS batches, 3200 * n AS transaction_ids
+	FROM fake.look('stat') n, fake.stat s, fake.counter c WHERE c.looks @> n;
+CREATE TABLE locks (looks int8range DEFAULT '[,]', kind text DEFAULT 'lock', name text, slot int DEFAULT 0,
+	mode text DEFAULT 'exclusive', owner text, role text DEFAULT 'somebody', token bigint, pid int, connected bool,
+	age interval, time_left interval, closed interval, waiters int DEFAULT 0);
+CREATE VIEW lock_election.locks AS
+	SELECT kind, name, slot, mode, owner, role, token, pid, connected, fake.clock_timestamp() - age AS acquired_at, time_left,
+		fake.clock_timestamp() + closed AS closed_until, waiters
+	FROM fake.look('locks') n, fake.locks WHERE looks @> n;
+CREATE TABLE waiters (kind text DEFAULT 'lock', name text, mode text DEFAULT 'exclusive', owner text, age interval,
+	queue_position int, pid int, blocked_by bigint[]);
+CREATE VIEW lock_election.waiters AS
+	SELECT kind, name, mode, owner, fake.clock_timestamp() - age AS waiting_since, queue_position, pid, blocked_by FROM fake.waiters;
+CREATE TABLE elections (election text, candidate text, owner text, term bigint, age interval, valid_for interval, waiting int);
+CREATE VIEW lock_election.elections AS
+	SELECT election, candidate, owner, term, fake.clock_timestamp() - age AS elected_at, valid_for, waiting FROM fake.elections;
+
+-- All is well.
+CREATE FUNCTION well() RETURNS void LANGUAGE sql AS $$
+	TRUNCATE fake.setting, fake.looked, fake.pg_extension, fake.pg_available_extensions, fake.pg_settings, fake.pg_proc,
+		fake.pg_stat_activity, fake.pg_stat_replication, fake.health, fake.manager, fake.stat, fake.counter, fake.locks,
+		fake.waiters, fake.elections;
+	ALTER SEQUENCE fake.looks RESTART;
+	INSERT INTO fake.setting VALUES ('standby', 'f'), ('ahead', '0'), ('max_worker_processes', '8'),
+		('lock_election.max_databases', '4'), ('lock_election.version', '1.1'), ('lock_election.notify', 'all');
+	INSERT INTO fake.pg_extension VALUES ('other', '9', 11), ('lock_election', '1.1', 'lock_election'::regnamespace);
+	INSERT INTO fake.pg_available_extensions VALUES ('other', '8'), ('lock_election', '1.1');
+	INSERT INTO fake.pg_settings VALUES ('max_connections', '7'), ('shared_preload_libraries', 'lock_election');
+	INSERT INTO fake.pg_proc SELECT f, n FROM unnest('{acquire_lock,enqueue_lock,enqueue_lock,enqueue_locks,enqueue_permit}'::name[]) f,
+		unnest('{lock_election,fake}'::regnamespace[]) n;
+	INSERT INTO fake.pg_stat_activity SELECT unnest(ARRAY['client backend', 'checkpointer', 'lock_election manager', 'other worker',
+		'logical replication launcher', 'autovacuum launcher', 'autovacuum worker', 'background writer', 'walwriter', 'walsender',
+		'walreceiver', 'startup', 'archiver', 'logger']);
+	INSERT INTO fake.health VALUES (true, NULL, '0', '0');
+	INSERT INTO fake.manager VALUES (4711, '2026-01-01 11:00:00.9', 1048576, 15, 3, '100 s');
+	INSERT INTO fake.stat VALUES (0, 0, 0);
+	INSERT INTO fake.counter VALUES ('[1,3)', 0, 0);
+$$;
+ALTER DATABASE postgres SET search_path = fake, pg_catalog;
+ALTER DATABASE postgres SET lock_election.max_memory = '1MB';
+SELECT well();
+SQL
+
+# The state for what follows.
+sub state { return $node->safe_psql('postgres', join ';', 'SELECT well()', @_); }
+
+my ($version) = slurp_file('META.json') =~ /"version": "([\d.]+)"/;
+my $server_version = one('SHOW server_version');
+my ($host, $port, $user) = ($node->host, $node->port, (getpwuid $>)[0]);
+my %well = (
+	connection => qq{ok     connection   database "postgres" on $host, port $port, as $user},
+	server => "ok     server       version $server_version, a primary",
+	preload => 'ok     preload      shared_preload_libraries has lock_election',
+	extension => 'ok     extension    version 1.1',
+	client => "ok     client       lockctl $version",
+	health => 'ok     health       locks are granted here',
+	manager => 'ok     manager      process 4711 since 2026-01-01 11:00:00+00, 1024 kB',
+	workers => 'ok     workers      3 of 8 worker processes are used',
+	waits => 'ok     waits        nobody has waited for a lock for more than 30 s',
+	counters => 'ok     counters     no failed batch, no stall since the counters were reset',
+	settings => 'ok     settings     fsync on, synchronous_commit local, notify all',
+	replication => 'ok     replication  0 standbys, 0 synchronous',
+	clock => "ok     clock        differs by N ms from the server's");
+my @checks = qw(connection server preload extension client health manager workers waits counters settings replication clock);
+
+# How the doctor's lines differ from those of a server that is well; undef: there is none.
+sub doctor_says
+{
+	my ($code, $name, %other) = @_;
+	my %said = (%well, %other);
+	my %env = map { /^[A-Z]+$/ ? ($_ => delete $said{$_}) : () } keys %said;
+
+	($rc, $out, $err) = ctl({ env => \%env }, 'doctor');
+	$out =~ s/differs by -?\d+ ms/differs by N ms/;
+	return is("$rc\n$out$err", join("\n", $code, (grep { defined } @said{@checks}), ''), $name);
+}
+
+sub line { my ($result, $check, $text, $advice) = @_; return sprintf('%-6s %-12s %s', $result, $check, $text) . ($advice ? "\n" . ' ' x 20 . "-> $advice" : ''); }
+
+subtest 'doctor' => sub {
+	doctor_says(0, 'all is well');
+
+	# --- library and extension
+	my %nothing_more = map { $_ => undef } qw(health manager workers waits counters);
+	state(q{DELETE FROM setting WHERE name ~ 'max_databases'});
+	doctor_says(1, 'not loaded', %nothing_more,
+		preload => line('WRONG', 'preload', 'lock_election is in shared_preload_libraries, and was not loaded', 'restart the server'));
+	my $preload = q{ALTER SYSTEM SET shared_preload_libraries = 'lock_election' (after what is there already), and restart the server};
+	foreach my $list ('', 'other')
+	{
+		state(q{DELETE FROM setting WHERE name ~ 'max_databases'}, "UPDATE pg_settings SET setting = '$list'");
+		doctor_says(1, "not among the libraries: '$list'", %nothing_more,
+			preload => line('WRONG', 'preload', 'lock_election is not in shared_preload_libraries' . ($list && ": $list"), $preload));
+	}
+	state(q{DELETE FROM pg_extension WHERE extversion = '1.1'});
+	doctor_says(1, 'not created', %nothing_more,
+		extension => line('WRONG', 'extension', 'not installed in database "postgres"', 'CREATE EXTENSION lock_election, as a superuser'));
+	state(q{DELETE FROM pg_extension WHERE extversion = '1.1'}, q{DELETE FROM pg_available_extensions WHERE name = 'lock_election'});
+	doctor_says(1, 'not there', %nothing_more,
+		extension => line('WRONG', 'extension', 'the server does not have its files',
+			q{install the package postgresql-NN-lock-election on the server's machine}));
+	foreach my $case (
+		# created, files, library
+		[ '1.1', '1.2', '1.1', 'the server has the files of 1.2, and still runs the library of 1.1', 'restart the server; then call lockctl doctor again' ],
+		[ '1.10', '1.9', '1.9', 'the server has the files of 1.9, which are older', q{install the newer package on the server's machine, and restart the server} ],
+		[ '1.9', '1.10', '1.10', 'the server has the files of 1.10', 'ALTER EXTENSION lock_election UPDATE' ],
+		[ '1.9', '1.10', undef, 'the server has the files of 1.10', 'ALTER EXTENSION lock_election UPDATE' ],
+		[ '1.1', undef, '1.2' ], [ '1.1', undef, undef ])
+	{
+		my ($created, $files, $library, $text, $advice) = @$case;
+
+		state("UPDATE pg_extension SET extversion = '$created' WHERE extversion = '1.1'",
+			defined $files ? "UPDATE pg_available_extensions SET default_version = '$files' WHERE name = 'lock_election'" : 'DELETE FROM pg_available_extensions',
+			defined $library ? "UPDATE setting SET value = '$library' WHERE name = 'lock_election.version'" : q{DELETE FROM setting WHERE name = 'lock_election.version'});
+		doctor_says(0, join(', ', map { $_ // 'none' } @$case[ 0 .. 2 ]),
+			extension => $text ? line('note', 'extension', "version $created; $text", $advice) : line('ok', 'extension', "version $created"));
+	}
+	state(q{DELETE FROM pg_proc WHERE proname = 'enqueue_permit' AND pronamespace = 'lock_election'::regnamespace});
+	doctor_says(1, 'a function is missing',
+		client => line('WRONG', 'client', "the extension is too old for lockctl $version: permits and several locks do not work",
+			'sudo make install, restart the server, and ALTER EXTENSION lock_election UPDATE'));
+
+	# --- processes
+	state(q{TRUNCATE manager});
+	doctor_says(1, 'no manager',
+		manager => line('WRONG', 'manager', 'none runs for database "postgres"; 3 of 8 worker processes are used',
+			q{ALTER SYSTEM SET max_worker_processes = 16 or lock_election.max_databases higher, and restart; then look at the server's log}));
+	state(q{UPDATE setting SET value = '4' WHERE name ~ 'worker'});
+	doctor_says(0, 'one worker is left', workers => line('ok', 'workers', '3 of 4 worker processes are used'));
+	state(q{UPDATE setting SET value = '3' WHERE name ~ 'worker'});
+	doctor_says(0, 'no worker is left',
+		workers => line('note', 'workers', '3 of 3 worker processes are used: none is left for one more database',
+			'ALTER SYSTEM SET max_worker_processes = 16, and restart the server'));
+	state(q{UPDATE health SET ok = false, problem = 'it hangs', request_wait = '7 s', standby_wait = '8 s'});
+	doctor_says(1, 'nothing is granted',
+		health => line('WRONG', 'health', 'it hangs (a request has waited for 00:00:07, a standby for 00:00:08)',
+			q{look at the lines below, at the server's log, and at docs/operation/high-availability.md}));
+	state(q{ALTER FUNCTION lock_election.health() RENAME TO hidden});
+	($rc, $out) = ctl('doctor');
+	my $cannot_tell = line('note', 'health', 'the extension cannot tell: ERROR:  function lock_election.health() does not exist; ');
+	like("$rc $out", qr/^0 .*^\Q$cannot_tell\E.*\n {20}-> ALTER EXTENSION lock_election UPDATE$/ms, 'no health()');
+	one('ALTER FUNCTION lock_election.hidden() RENAME TO health');
+
+	# --- what it does
+	my $wait = q{INSERT INTO waiters (name, kind, age) VALUES ('a job', 'lock', '35 s'), ('b', 'lock', '32 s'), ('a place', 'permit', '1 h')};
+	state(q{INSERT INTO waiters (name, age) VALUES ('a job', '25 s')}, q{INSERT INTO waiters (name, kind, age) VALUES ('a place', 'permit', '1 h')});
+	doctor_says(0, 'a short wait');
+	my $by_hand = 'look at lock_election.waiters and lock_election.locks; force_release_lock() ends a holder';
+	foreach my $case (
+		[ [], q{'a job', which nobody holds}, $by_hand ],
+		[ [ q{INSERT INTO locks (name, age, pid, connected) VALUES ('a job', '10 s', 12, false), ('a job', '20 s', 13, true), ('b', '30 s', 14, false)} ],
+			q{'a job', held by role somebody since T, process 13, connected}, q{if it hangs: lockctl release --force 'a job'} ],
+		[ [ q{INSERT INTO locks (name, age) VALUES ('a job', '20 s')} ], q{'a job', held by role somebody since T, process unknown, not connected}, q{if it hangs: lockctl release --force 'a job'} ],
+		[ [ q{UPDATE waiters SET name = E'x\'' WHERE name = 'a job'}, q{INSERT INTO locks (name, age) VALUES (E'x\'', '20 s')} ],
+			'(see lock_election.waiters), held by role somebody since T, process unknown, not connected', $by_hand ])
+	{
+		my ($sql, $text, $advice) = @$case;
+
+		state($wait, @$sql);
+		($rc, $out) = ctl('doctor');
+		my ($said) = $out =~ /^(.* waits .*\n.*-> .*)$/m;
+		$said =~ s/since 2\S+ \S+,/since T,/;
+		like($said, qr/^\Q${ \line('note', 'waits', 'somebody has waited ') }\E00:0[01]:\d\d for lock \Q$text\E\n {20}-> \Q$advice\E$/, "a long wait: $text");
+		is($rc, 0, 'is nothing wrong');
+	}
+	foreach my $case (
+		[ 1, 'WRONG', 'UPDATE manager SET memory = 1048577', 'the locks take 1024 kB, more than lock_election.max_memory: no more are granted', 'ALTER SYSTEM SET lock_election.max_memory higher, and pg_reload_conf()' ],
+		[ 1, 'WRONG', 'UPDATE stat SET key_violations = 1', 'a second holder was refused 1 times: somebody has written into the tables', q{look at the server's log, which has the tokens} ],
+		[ 0, 'note', 'UPDATE stat SET failed_batches = 2', '2 batches could not be written', q{look at the server's log} ],
+		[ 0, 'note', 'UPDATE stat SET stalls = 3', 'the manager did not run for more than a second, 3 times', q{look at the server's log, and at its disk and processors} ])
+	{
+		my ($code, $result, $sql, $text, $advice) = @$case;
+
+		state($sql);
+		doctor_says($code, $text, counters => line($result, 'counters', $text, $advice));
+	}
+	state('UPDATE stat SET key_violations = 1, stalls = 1', q{UPDATE health SET ok = false});
+	is(ctl('doctor'), 1, 'two faults and a note');
+
+	# --- what may surprise
+	state();
+	doctor_says(0, 'a commit that does not wait', PGOPTIONS => '-c synchronous_commit=off',
+		settings => line('note', 'settings', 'synchronous_commit is off: a crash can lose the newest locks', q{ALTER SYSTEM SET lock_election.min_durability = 'local'}));
+	foreach my $value ('none', 'elections')
+	{
+		my $told = line('note', 'settings', "lock_election.notify is $value: waiters ask again and again instead of being told", q{ALTER SYSTEM SET lock_election.notify = 'all'});
+
+		state("UPDATE setting SET value = '$value' WHERE name ~ 'notify'");
+		doctor_says(0, "notify is $value", settings => "$told\n" . line('ok', 'settings', "fsync on, synchronous_commit local, notify $value"));
+	}
+	state(q{DELETE FROM setting WHERE name ~ 'notify'});
+	doctor_says(0, 'no such setting', settings => line('ok', 'settings', 'fsync on, synchronous_commit local, notify unknown'));
+	foreach my $case ([ '3 s', undef ], [ '-3 s', undef ], [ '60 s', '60' ], [ '-60 s', '-60' ])
+	{
+		my ($ahead, $differs) = @$case;
+
+		state("UPDATE setting SET value = '$ahead' WHERE name = 'ahead'");
+		$out = (ctl('doctor'))[1];
+		if ($differs)
+		{
+			my ($seconds) = $out =~ /^note   clock        the server's clock differs by (\S+) s from this machine's; no lock depends on it, but times mislead\n +-> timedatectl set-ntp true, on both machines\n\z/m;
+			is(sprintf('%.0f', ($seconds // 0) / 10), sprintf('%.0f', $differs / 10), "a clock that differs by $ahead");
+		}
+		else { like($out, qr/^ok     clock        differs by -?[234]\d\d\d ms from the server's\n\z/m, "a clock that differs by $ahead"); }
+	}
+
+	# --- standbys
+	my $streams = q{INSERT INTO pg_stat_replication VALUES ('streaming', 'async'), ('streaming', 'async'), ('catchup', 'async')};
+	state($streams);
+	doctor_says(0, 'no standby is synchronous', replication => line('note', 'replication', '2 standbys, none is synchronous: a failover can lose the newest locks', q{ALTER SYSTEM SET synchronous_standby_names = '*', and pg_reload_conf()}));
+	state(q{UPDATE setting SET value = 't' WHERE name = 'standby'}, q{TRUNCATE manager}, 'UPDATE stat SET stalls = 1',
+		q{UPDATE health SET ok = false, problem = 'a standby', request_wait = '0', standby_wait = '0'});
+	doctor_says(0, 'a standby',
+		server => "ok     server       version $server_version, a standby",
+		health => line('ok', 'health', 'a standby (a request has waited for 00:00:00, a standby for 00:00:00)'),
+		manager => line('ok', 'manager', 'none on a standby: locks are taken on the primary'),
+		waits => undef, counters => undef,
+		replication => line('note', 'replication', 'this is a standby: it shows locks, and grants none', 'connect with target_session_attrs=read-write'));
+	$node->append_conf('postgresql.conf', "synchronous_standby_names = '*'\nfsync = off\n");
+	$node->reload;
+	wait_for_sql($node, q{SELECT pg_catalog.current_setting('fsync') = 'off' AND pg_catalog.current_setting('synchronous_standby_names') = '*'});
+	my $fsync = line('WRONG', 'settings', 'fsync is off: a crash can lose locks, and all other data', 'ALTER SYSTEM SET fsync = on');
+	state($streams);
+	doctor_says(1, 'no fsync, and the synchronous standby is not there', settings => $fsync,
+		replication => line('WRONG', 'replication', 'synchronous_standby_names is set, and none is connected: nothing is granted',
+			'start the standby, or ALTER SYSTEM RESET synchronous_standby_names'));
+	foreach my $kind ('sync', 'quorum')
+	{
+		state($streams, "UPDATE pg_stat_replication SET sync_state = '$kind' WHERE state = 'catchup'");
+		doctor_says(1, "one is $kind", settings => $fsync, replication => line('ok', 'replication', '2 standbys, 1 synchronous'));
+	}
+
+	# --- other formats
+	state(q{UPDATE pg_settings SET setting = 'a "b", c' WHERE name ~ 'preload'}, q{DELETE FROM setting WHERE name ~ 'max_databases'});
+	($rc, $out) = ctl('-o', 'csv', 'doctor');
+	my $csv = qq{check,result,text,advice\n"connection","ok","database ""postgres"" on $host, port $port, as $user",""\n"server","ok","version $server_version, a primary",""\n"preload","WRONG","lock_election is not in shared_preload_libraries: a ""b"", c","$preload"\n};
+	is(substr($out, 0, length $csv), $csv, 'CSV');
+	($rc, $out) = ctl('-o', 'json', 'doctor');
+	my $json = qq([{"check":"connection","result":"ok","text":"database \\"postgres\\" on $host, port $port, as $user","advice":""},\n {"check":"server","result":"ok","text":"version $server_version, a primary","advice":""},\n );
+	is(substr($out, 0, length $json), $json, 'JSON');
+	like($out, qr/,\n \{"check":"clock",[^\n]*\}\]\n\z/, 'which ends');
+	is(ctl('doctor', 'x'), 64, 'an argument');
+};
+
+# One look is made before the first line; the manager starts again at the third one, and some counters from zero.
+my @counters = (
+	q{UPDATE counter SET looks = '[1,3)', grants = 0, expiries = 0}, q{INSERT INTO setting VALUES ('ticks by', 'stat')},
+	q{TRUNCATE counter}, q{INSERT INTO counter SELECT int8range(n, n + 1), CASE n WHEN 4 THEN 100 ELSE 4 * n END, 24 * n
+	  FROM generate_series(1, 5000) n}, 'UPDATE counter SET expiries = 7 WHERE looks @> 3::bigint');
+my @rates = map { [ split ' ' ] } '1.0 2.0 3.0 4.0 5.0 6.0 7.0 800.0', '1.0 2.0 3.0 4.0 5.0 0.0 7.0 800.0', '22.0 2.0 3.0 4.0 5.0 22.2 7.0 800.0';
+my @titles = qw(grants releases renewals waits handoffs expiries batches xids);
+
+subtest 'top, as lines' => sub {
+	my @top = ('top', '--interval', '100ms', '--count');
+
+	state(@counters);
+	is((ctl('-o', 'csv', @top, 3))[1], join("\n", join(',', qw(locks waiters oldest), @titles), (map { join(',', 15, 3, '100.0', @$_) } @rates), ''), 'CSV');
+	state(@counters);
+	my @objects = map { my $of = $_; '{"locks":15,"waiters":3,"oldest":100.0,' . join(',', map { qq("$titles[$_]":$of->[$_]) } 0 .. 7) . '}' } @rates;
+	is((ctl('-o', 'json', @top, 3))[1], join("\n", @objects, ''), 'JSON');
+	state(@counters);
+	my $head = join(' ', map { sprintf '%9s', $_ } qw(locks waiters oldest), @titles);
+	my @lines = split /^/, (ctl(@top, 21))[1];
+	is(join('', @lines[ 0 .. 3 ]), join("\n", $head, (map { join ' ', map { sprintf '%9s', $_ } 15, 3, '100.0', @$_ } @rates), ''), 'a table');
+	is(join(' ', grep { $lines[$_] eq "$head\n" } 0 .. $#lines), '0 21', 'each twentieth line has a head');
+	is(scalar @lines, 23, 'as many as were asked for');
+	is(one('SELECT count(*), count(DISTINCT pid) FROM looked'), '22|1', 'one look before the first line and one for each, in one session');
+
+	state(@counters, 'TRUNCATE manager');
+	($rc, $out, $err) = ctl(@top, 1);
+	is("$rc $out$err", "69 lockctl: no manager runs for this database; see lockctl doctor\n", 'no manager');
+	state(@counters);
+	my $c = start_ctl('top', '--interval', '100ms');
+	ok(wait_until(sub { $c->out =~ /\n.*\n/ }), 'a line');
+	one('ALTER VIEW lock_election.manager RENAME TO hidden');
+	ok(wait_until(sub { $c->err =~ /^lockctl: ERROR:  relation "lock_election.manager" does not exist; LINE 1: /m }), 'an error is told') or diag($c->err);
+	one('ALTER VIEW lock_election.hidden RENAME TO manager');
+	my $lines = () = $c->out =~ /\n/g;
+	ok(wait_until(sub { $lines < (() = $c->out =~ /\n/g) }), 'and it goes on');
+	one(q{SELECT pg_terminate_backend(pid) FROM fake.looked GROUP BY pid});
+	$lines = () = $c->out =~ /\n/g;
+	ok(wait_until(sub { $lines + 1 < (() = $c->out =~ /\n/g) }), 'also with a new session');
+	is(one('SELECT count(DISTINCT pid) FROM looked'), 2, 'one more');
+	$c->kill('TERM');
+	is($c->wait . $c->signal, '14315', 'until a signal');
+};
+
+subtest 'watch' => sub {
+	my @watch = ('watch', '--interval', '10ms', '--count', 4);
+
+	state(q{INSERT INTO setting VALUES ('ticks by', 'locks')},
+		q{INSERT INTO locks (looks, kind, name, slot, owner, token, age, waiters) VALUES ('[2,3)', 'lock', 'b', 0, 'me', 7, '8 s', 0),
+			('[1,3)', 'lock', 'a, "b"', 0, NULL, 5, '4 s', 1), ('[3,9)', 'lock', 'c', 0, 'me', 8, '8 s', 0), ('[1,9)', 'permit', 'p', 2, 'me', 3, '4 s', 0),
+			('[2,9)', 'permit', 'p', 10, 'you', 4, '4 s', 2), ('[1,9)', 'election', 'e', 0, 'me', 1, '4 s', 0)});
+	# since when: by the clock, which goes on
+	one(q{CREATE OR REPLACE VIEW lock_election.locks AS SELECT kind, name, slot, mode, owner, role, token, pid, connected,
+		timestamptz '2026-01-01' + CASE WHEN n = 4 AND name = 'c' THEN 2 * age ELSE age END AS acquired_at, time_left, NULL::timestamptz AS closed_until,
+		CASE WHEN n = 4 THEN waiters + 1 ELSE waiters END AS waiters FROM fake.look('locks') n, fake.locks WHERE looks @> n});
+	my @events = (
+		[ held => 'election', 'e', 'me', 0 ], [ held => 'lock', 'a, "b"', '', 1 ], [ held => 'permit', 'p', 'me', 0 ],
+		[ granted => 'lock', 'b', 'me', 0, 1 ], [ granted => 'permit', 'p', 'you', 2, 1 ],
+		[ ended => 'lock', 'a, "b"', '', 1, 2 ], [ ended => 'lock', 'b', 'me', 0, 2 ], [ granted => 'lock', 'c', 'me', 0, 2 ],
+		[ waiters => 'election', 'e', 'me', 1, 3 ], [ granted => 'lock', 'c', 'me', 1, 3 ], [ waiters => 'permit', 'p', 'me', 1, 3 ], [ waiters => 'permit', 'p', 'you', 3, 3 ]);
+	my @at = map { "2026-01-01 12:00:$_.000+00" } qw(04 04 08 12);
+	my $said = join '', map { my ($event, $kind, $name, $owner, $waiters, $look) = @$_;
+		sprintf("%s  %-8s %-8s %s  %s%s waiting\n", $at[ $look // 0 ], $event, $kind, $name, $owner && "$owner  ", $waiters) } @events;
+	is((ctl(@watch))[1], $said, 'each change, as a line');
+	one('ALTER SEQUENCE looks RESTART');
+	$said = join '', "event,at,kind,name,owner,waiters\n", map { my ($event, $kind, $name, $owner, $waiters, $look) = @$_;
+		join(',', $event, $at[ $look // 0 ], $kind, $name =~ /"/ ? '"a, ""b"""' : $name, $owner, $waiters) . "\n" } @events;
+	is((ctl('-o', 'csv', @watch))[1], $said, 'as CSV');
+	one('ALTER SEQUENCE looks RESTART');
+	my @json = split /^/, (ctl('-o', 'json', @watch))[1];
+	is(scalar @json, @events, 'as JSON');
+	like($json[3], qr/^\{"event":"granted","at":"\Q$at[1]\E","lock":\{"kind":"lock","name":"b",.*"waiters":0\}\}$/, 'one of them');
+	one('ALTER SEQUENCE looks RESTART');
+	is((ctl(@watch, 'c'))[1] =~ s/.*  (granted)/$1/gr, "granted  lock     c  me  0 waiting\ngranted  lock     c  me  1 waiting\n", 'one name');
+	is(ctl('watch', 'c', 'd'), 64, 'not two');
+};
+
+$node->stop;
+done_testing();
