@@ -56,6 +56,7 @@ CREATE FUNCTION lock_election.health() RETURNS SETOF fake.health LANGUAGE sql AS
 CREATE TABLE manager (pid int, started timestamptz, memory bigint, held bigint, waiting bigint, oldest interval);
 CREATE VIEW lock_election.manager AS
 	SELECT pid, started, memory, held, waiting, fake.clock_timestamp() - oldest AS oldest_wait FROM fake.manager;
+CREATE TABLE hidden_manager (LIKE manager);
 CREATE TABLE stat (key_violations bigint, failed_batches bigint, stalls bigint);
 CREATE TABLE counter (looks int8range, grants bigint, expiries bigint);
 CREATE VIEW lock_election.stat AS
@@ -104,7 +105,13 @@ SELECT well();
 SQL
 
 # The state for what follows.
-sub state { return $node->safe_psql('postgres', join ';', 'SELECT well()', @_); }
+sub state
+{
+	my $sql = join ';', 'SELECT well()', @_;
+
+	utf8::encode($sql);
+	return $node->safe_psql('postgres', $sql);
+}
 
 my ($version) = slurp_file('META.json') =~ /"version": "([\d.]+)"/;
 my $server_version = one('SHOW server_version');
@@ -345,6 +352,224 @@ subtest 'top, as lines' => sub {
 	is(one('SELECT count(DISTINCT pid) FROM looked'), 2, 'one more');
 	$c->kill('TERM');
 	is($c->wait . $c->signal, '14315', 'until a signal');
+};
+
+# --- top on a terminal: each key leads to one look ---
+
+my ($tmux) = grep { -x } map { "$_/tmux" } split /:/, $ENV{PATH};
+my $socket = PostgreSQL::Test::Utils::tempdir_short() . '/s';
+
+END
+{
+	my $status = $?;
+	system "$tmux -S $socket kill-server 2>/dev/null" if defined $tmux;
+	$? = $status;
+}
+
+sub tmux { return system($tmux, '-u', '-S', $socket, '-f', '/dev/null', @_) == 0; }
+
+sub screen
+{
+	my $screen = qx{$tmux -u -S $socket capture-pane -p 2>/dev/null};
+
+	utf8::decode($screen);
+	return $screen =~ s/^\d\d:\d\d:\d\d /HH:MM:SS /r =~ s/ +$//gmr =~ s/\n+\z//r;
+}
+
+sub open_top
+{
+	my ($width, $height) = @_;
+	local %ENV = (%ENV, ctl_env(), TERM => 'screen', SHELL => '/bin/sh');
+
+	return ok(tmux('new-session', '-d', '-x', $width, '-y', $height, 'build/lockctl/lockctl top --interval 1h'), "${width}x$height");
+}
+
+# What a lock has in each column; in the order of their names. Seconds, and how they are shown.
+my @spans = ([ 0.5, '0.5s' ], [ 99.9, '99.9s' ], [ 100, '1m40s' ], [ 161.7, '2m41s' ], [ 5999, '99m59s' ], [ 6000, '1h40m' ], [ 359999, '99h59m' ], [ 360000, '4d' ]);
+my @held = map { { name => sprintf('lock %02d', $_), mode => $_ % 3 ? 'exclusive' : 'shared', owner => "owner $_", age => $spans[ $_ * 3 % 8 ], left => $spans[ 7 - $_ % 8 ], waiters => $_ % 4 } } 1 .. 15;
+$held[0]{name} = 'lock 01' . 'x' x 40;
+$held[1]{name} = "lock 02 \x{e9}" . "\x{65e5}" x 30;
+$held[2]{owner} = 'owner 3' . 'y' x 60;
+@{ $held[3] }{qw(mode age owner)} = ('closed', undef, '');
+
+sub in_order
+{
+	my ($by, $up) = @_;
+	my $compare = sub {
+		my ($x, $y) = map { ref $_->{$by} ? $_->{$by}[0] : $_->{$by} } @_;
+		my $order = !defined $x ? 1 : !defined $y ? -1 : $by eq 'name' ? $x cmp $y : $x <=> $y;
+
+		return $order if $order == 0 || !defined $x || !defined $y;
+		return $up ? $order : -$order;
+	};
+	return sort { $compare->($a, $b) || $a->{name} cmp $b->{name} } @held;
+}
+
+# At most so many columns: a letter takes one, of those that are used here, or two.
+sub cut
+{
+	my ($text, $columns) = @_;
+	my ($cut, $used) = ('', 0);
+
+	foreach my $c (split //, $text)
+	{
+		$used += ord($c) > 0x3000 ? 2 : 1;
+		last if $used > $columns;
+		$cut .= $c;
+	}
+	return $cut;
+}
+
+# name, mode and owner of so many columns, two of which keep one free; three more columns of nine
+sub row
+{
+	my ($columns, @field) = @_;
+	my $text = '';
+
+	foreach my $i (0 .. 2)
+	{
+		my $cell = cut($field[$i], $columns->[$i] - ($i < 2));
+		my $wide = () = $cell =~ /[\x{3000}-\x{ffff}]/g;
+		$text .= $cell . ' ' x ($columns->[$i] - $wide - length $cell);
+	}
+	return ($text . sprintf('%9s%9s%9s', @field[ 3 .. 5 ])) =~ s/ +$//r;
+}
+
+# Waits for what the whole screen is to show.
+sub shows
+{
+	my ($title, $name, $columns, $rates, $status, @rows) = @_;
+	my $width = 27 + $columns->[0] + $columns->[1] + $columns->[2];
+	my $head = cut("HH:MM:SS  locks 15  waiters 3  oldest 1m40s  manager 4711, 1024 kB  postgres\@$host", $width);
+	my @heads = ({ locks => [qw(LOCK MODE OWNER AGE LEFT WAITERS)], waiters => [ qw(LOCK MODE OWNER WAITS), '', 'PLACE' ], elections => [qw(ELECTION LEADER OWNER LEADS LEFT WAITING)] }->{$title});
+	my $wanted = join "\n", $head, $rates, $status, map { row($columns, @$_) } @heads, @rows;
+	my $got;
+
+	$wanted =~ s/\n+\z//;
+	return 1 if wait_until(sub { ($got = screen()) eq $wanted }) && pass($name);
+	utf8::encode($_) foreach $wanted, $got;
+	return is($got, $wanted, $name);
+}
+
+sub lock_rows { return map { [ $_->{name}, $_->{mode}, $_->{owner}, $_->{age} ? $_->{age}[1] : '', $_->{left}[1], $_->{waiters} ] } @_; }
+
+my @state = (@counters, 'UPDATE counter SET grants = 4 * lower(looks), expiries = 24 * lower(looks)',
+	(map { my ($age, $mode) = ($_->{age} ? "'$_->{age}[0] s'" : 'NULL', $_->{mode} eq 'closed' ? 'NULL' : "'$_->{mode}'");
+			qq{INSERT INTO locks (name, mode, owner, age, time_left, closed, waiters) VALUES ('$_->{name}', $mode, '$_->{owner}', $age,
+			} . ($mode eq 'NULL' ? "NULL, '$_->{left}[0] s'" : "'$_->{left}[0] s', NULL") . ", $_->{waiters})" } reverse @held),
+	q{INSERT INTO locks (kind, name) VALUES ('permit', 'lock 00')},
+	q{INSERT INTO waiters (name, owner, age, queue_position) VALUES ('lock 07', 'me', '5 s', 1), ('lock 08', 'you', '7 s', 2), ('lock 09', 'she', '6 s', 1)},
+	q{INSERT INTO elections VALUES ('boss', 'the leader', 'me', 5, '200 s', '9 s', 2), ('chief', 'she', 'her', 6, '300 s', '8 s', 0)});
+
+subtest 'top on a terminal' => sub {
+	plan skip_all => 'tmux is not installed' unless defined $tmux;
+	plan skip_all => 'no terminals here' unless -w '/dev/ptmx';
+	my ($keys, $page, $columns) = (0, 6, [ 21, 10, 22 ]);
+	my $rates = '';
+	my $help = '   q quit  l w e views  s sort  r reverse';
+	# keys, and what they lead to: the order, or the first row of it
+	my $locks = sub {
+		my ($key, $by, $from, $up, $what) = @_;
+		my $order = { name => 'name', age => 'age', left => 'time left', waiters => 'count' }->{$by};
+		my $reversed = ($by eq 'name') != $up ? ' (reversed)' : '';
+		my @rows = lock_rows(in_order($by, $up));
+
+		tmux('send-keys', $key) && $keys++ if $key ne '';
+		shows('locks', "$key: by $order$reversed, from $from", $columns, $rates, "locks by $order$reversed, 15 in all$help", grep { defined } @rows[ $from .. $from + $page - 1 ])
+		  or die 'not shown';
+		$rates = 'per second: grants 1.0  releases 2.0  renewals 3.0  waits 4.0  handoffs 5.0';
+	};
+	my $others = sub {
+		my ($key, $view, @rows) = @_;
+
+		tmux('send-keys', $key) && $keys++;
+		shows($view, "$key: $view", $columns, $rates, "$view by count, " . @rows . " in all$help", @rows) or die 'not shown';
+	};
+	my @waiters = map { [ "lock $_->[0]", 'exclusive', $_->[1], $_->[2], '', $_->[3] ] } [ '08', 'you', '7.0s', 2 ], [ '07', 'me', '5.0s', 1 ], [ '09', 'she', '6.0s', 1 ];
+	my @leaders = ([ 'boss', 'the leade', 'me', '3m20s', '9.0s', 2 ], [ 'chief', 'she', 'her', '5m00s', '8.0s', 0 ]);
+
+	state(@state);
+	open_top(80, 10);
+	$locks->('', 'waiters', 0, 0);
+	$locks->(@$_) foreach [ 'n', 'name', 0, 1 ], [ 'r', 'name', 0, 0 ], [ 'a', 'age', 0, 1 ], [ 'r', 'age', 0, 0 ], [ 't', 'left', 0, 0 ],
+	  [ 'c', 'waiters', 0, 0 ], [ 's', 'name', 0, 1 ], [ 's', 'age', 0, 0 ], [ 's', 'left', 0, 0 ], [ 's', 'waiters', 0, 0 ];
+	$locks->($_->[0], 'name', $_->[1], 1) foreach [ n => 0 ], [ Down => 1 ], [ NPage => 7 ], [ Up => 6 ], [ PPage => 0 ], [ NPage => 6 ], [ NPage => 12 ],
+	  [ NPage => 14 ], [ Down => 14 ], [ PPage => 8 ], [ Home => 0 ], [ Up => 0 ], [ End => 9 ], [ PPage => 3 ], [ PPage => 0 ], [ Down => 1 ];
+	$locks->('c', 'waiters', 0, 0);
+	$locks->('Down', 'waiters', 1, 0);
+	$others->('w', 'waiters', @waiters);
+	$others->('e', 'elections', @leaders);
+	$locks->('l', 'waiters', 0, 0);
+	$others->('Tab', 'waiters', @waiters);
+	$others->('Tab', 'elections', @leaders);
+	$locks->('Tab', 'waiters', 0, 0);
+	cmp_ok(one('SELECT count(*) FROM looked'), '<=', $keys + 1, 'there is no other look');
+
+	one('INSERT INTO hidden_manager SELECT * FROM manager; TRUNCATE manager');
+	tmux('send-keys', 'x');
+	shows('locks', 'no manager', $columns, $rates, 'no manager runs for this database; see lockctl doctor', (lock_rows(in_order('waiters', 0)))[ 0 .. 5 ]);
+	one('INSERT INTO manager SELECT * FROM hidden_manager');
+	tmux('send-keys', 'Q');
+	ok(wait_until(sub { !tmux('has-session') }), 'Q quits');
+
+	# a width that the rates fill to the last column; one with wider columns, and a shorter one
+	foreach my $case ([ 89, [ 24, 10, 28 ], '  expiries 6.0' ], [ 120, [ 37, 18, 38 ], '  expiries 6.0  batches 7.0  xids 800' ])
+	{
+		state(@state);
+		open_top($case->[0], 10);
+		($columns, $rates) = ($case->[1], '');
+		$locks->('', 'waiters', 0, 0);
+		$rates .= $case->[2];
+		$locks->('n', 'name', 0, 1);
+		tmux('send-keys', 'q');
+		ok(wait_until(sub { !tmux('has-session') }), 'q quits');
+	}
+};
+
+subtest 'tables' => sub {
+	my $long = 'owner 3' . 'y' x 60;
+	my $x = 'x' x 40;
+	my $wide = '日' x 30;
+	my @locks = (
+		q{DELETE FROM locks WHERE name > 'lock 04'}, q{UPDATE locks SET token = 12345, pid = 7 WHERE name ~ '03'});
+
+	state(@state, @locks);
+	is((ctl('locks', 'lock 03'))[1], <<"TABLE", 'one lock');
+kind  name     mode    owner @{[ ' ' x 62 ]} token  acquired_at             time_left  waiters  pid
+lock  lock 03  shared  $long  12345  2026-01-01 11:58:24+00  01:39:59         3    7
+TABLE
+	is((ctl('-v', 'locks', 'lock 03'))[1], <<"TABLE", 'with all that there is');
+kind  name     slot  mode    owner @{[ ' ' x 62 ]} role      token  pid  connected  acquired_at               time_left  closed_until  waiters
+lock  lock 03     0  shared  $long  somebody  12345    7             2026-01-01 11:58:24.1+00  01:39:59                       3
+TABLE
+	my $in_name = ' ' x 63;
+	my $in_owner = ' ' x 60;
+	is((ctl('locks'))[1], <<"TABLE", 'letters of two columns');
+kind    name   $in_name mode       owner   $in_owner token  acquired_at             time_left   waiters  pid
+lock    lock 01$x@{[ ' ' x 22 ]}  exclusive  owner 1 $in_owner        2026-01-01 11:57:22+00  99:59:59          1     
+lock    lock 02 é$wide  exclusive  owner 2 $in_owner        2025-12-28 08:00:05+00  01:40:00          2     
+lock    lock 03$in_name shared     $long  12345  2026-01-01 11:58:24+00  01:39:59          3    7
+lock    lock 04$in_name closed             $in_owner                                00:02:41.7        0     
+permit  lock 00$in_name exclusive          $in_owner                                                  0     
+TABLE
+	is((ctl('waiters'))[1], <<'TABLE', 'waiters');
+kind  name     position  mode       owner  waiting_since           pid  blocked_by
+lock  lock 07         1  exclusive  me     2026-01-01 11:59:59+00       
+lock  lock 08         2  exclusive  you    2026-01-01 11:59:57+00       
+lock  lock 09         1  exclusive  she    2026-01-01 11:59:58+00       
+TABLE
+	is((ctl('elections'))[1], <<'TABLE', 'elections');
+election  candidate   term  elected_at              valid_for  waiting
+boss      the leader     5  2026-01-01 11:56:44+00  00:00:09         2
+chief     she            6  2026-01-01 11:55:04+00  00:00:08         0
+TABLE
+	my @status = ([qw(name value)], [ pid => 4711 ], [ started => '2026-01-01T11:00:00.9+00:00' ], [ memory => 1048576 ], [ held => 15 ],
+		[ waiting => 3 ], [ oldest_wait => '2026-01-01T11:58:24+00:00' ], (map { [ $_ => 0 ] } qw(key_violations failed_batches stalls)),
+		[ grants => 4 ], [ releases => 8 ], [ renewals => 12 ], [ waits => 16 ], [ handoffs => 20 ], [ expiries => 24 ], [ batches => 28 ], [ transaction_ids => 3200 ]);
+	is((ctl('status'))[1], join('', map { sprintf("%-15s  %s\n", @$_) } @status), 'status');
+	one('TRUNCATE manager');
+	($rc, $out, $err) = ctl('status');
+	is("$rc $out$err", qq{69 lockctl: no manager runs for database "postgres"; see lockctl doctor\n}, 'without a manager');
 };
 
 subtest 'watch' => sub {
