@@ -107,6 +107,20 @@ subtest 'requests' => sub {
 		'a long request is read to its end');
 };
 
+# A candidate with a long name, so that whatever is kept of an answer adds up.
+subtest 'answers take no memory' => sub {
+	my $port = PostgreSQL::Test::Cluster::get_free_port();
+	my $c = start_ctl('elect', 'x' x 200, 'y' x 200, '--http', "127.0.0.1:$port");
+	my $memory = sub { return slurp_file('/proc/' . $c->pid . '/status') =~ /^RssAnon:\s+(\d+) kB$/m ? $1 : die; };
+
+	ok(wait_until(sub { http($port) =~ /^HTTP\S+ 200/ }), 'it leads');
+	http($port) foreach 1 .. 100;
+	my $before = $memory->();
+	http($port) foreach 1 .. 1500;
+	cmp_ok($memory->() - $before, '<', 150, 'kB in 1,500 requests');
+	stop($c);
+};
+
 subtest 'a client has a second' => sub {
 	local $SIG{PIPE} = 'IGNORE';
 	foreach my $drips (0, 1)
