@@ -130,6 +130,16 @@ subtest 'the guardian is stopped before the command starts' => sub {
 	$first->kill('CONT');
 	is($first->wait, 4, 'lost');
 	unlike($first->err, qr/runs as process/, 'the command was not started after the lock had ended');
+
+	$node->safe_psql('postgres', q{SELECT acquire_lock('late', '1 h')});
+	$first = start_ctl('lock', 'late', '--', 'true');
+	wait_waiting('late');
+	$guardian = $first->guardian;
+	kill 'STOP', $guardian;
+	$first->kill('TERM');
+	is($first->wait, 143, 'where the lock is not acquired');
+	ok(!alive($guardian), 'a guardian that is stopped ends as well');
+	$node->safe_psql('postgres', q{SELECT force_release_lock('late')});
 };
 
 subtest 'without /proc' => sub {
