@@ -115,7 +115,16 @@ subtest 'not acquired' => sub {
 	is($err, '', 'it is silent: cron would send a mail');
 	($rc, $out, $err) = ctl('-v', 'lock', '--try', 'x', 'true');
 	like($err, qr/lock "x": not acquired/, 'but for -v');
+	like((ctl('-v', 'lock', '-w', '0.2', 'x', 'true'))[2], qr/lock "x": not acquired in time$/m, 'also after a wait');
+	my $waiter = start_ctl('-v', 'lock', 'x', '--ttl', '3s', 'true');
+	ok(wait_until(sub { $waiter->err =~ /^lockctl: waits for lock "x", position 1$/m }), 'which tells its place') or diag($waiter->err);
+	$waiter->kill('TERM');
+	is($waiter->wait, 143, 'ended');
 	is(ctl('lock', '--try', 'y', 'true'), 0, 'another lock is free');
+	my @before = times;
+	is(ctl('lock', 'y', 'sleep', '1.5'), 0, 'a command that sleeps');
+	my @after = times;
+	cmp_ok($after[2] + $after[3] - $before[2] - $before[3], '<', 0.5, 'lockctl and its guardian sleep, too');
 	$holder->kill('TERM');
 	is($holder->wait, 143, 'the holder ends');
 	nothing_left($node);
@@ -189,6 +198,15 @@ subtest 'signals' => sub {
 		$c->kill($signal);
 		is($c->wait, 9, "$signal continues it");
 	}
+	my $stopped = start_ctl('lock', 'x', sh('echo $$; while :; do sleep 0.05; done'));
+	my $is_stopped = sub { return $stopped->out =~ /^(\d+)\n/ && slurp_file("/proc/$1/stat") =~ /\) T /; };
+	wait_until(sub { $stopped->out =~ /\n/ });
+	$stopped->kill('TSTP');
+	ok(wait_until($is_stopped), 'SIGTSTP stops the command');
+	$stopped->kill('CONT');
+	ok(wait_until(sub { !$is_stopped->() }), 'and SIGCONT continues it');
+	$stopped->kill('TERM');
+	is($stopped->wait, 143, 'ended');
 	nothing_left($node);
 
 	my $holder = start_ctl('lock', 'x', sh('exec sleep 1000'));
