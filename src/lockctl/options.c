@@ -71,7 +71,6 @@ lc_exit_codes(const char *text, int *not_acquired, int *lost)
 	*not_acquired = (int) lc_number("-E", first, 0, 255);
 	if (text[length] == ',')
 		*lost = (int) lc_number("-E", text + length + 1, 0, 255);
-	free(first);
 }
 
 /* --- options of every command --- */
@@ -202,19 +201,7 @@ add(char **text, const char *key, const char *value)
 	free(old);
 }
 
-static const char *
-override(const char *key)
-{
-	if (strcmp(key, "host") == 0)
-		return lc_globals.host;
-	if (strcmp(key, "port") == 0)
-		return lc_globals.port;
-	if (strcmp(key, "user") == 0)
-		return lc_globals.user;
-	return NULL;
-}
-
-/* -d is a name, "key=value ..." or a URI.  -h, -p and -U win. */
+/* -d is a name, "key=value ..." or a URI.  -h, -p and -U win: they come last. */
 char *
 lc_conninfo(void)
 {
@@ -234,7 +221,7 @@ lc_conninfo(void)
 			lc_usage("connection string: %s", message != NULL ? message : "out of memory");
 		for (PQconninfoOption *o = options; o->keyword != NULL; o++)
 		{
-			if (o->val != NULL && override(o->keyword) == NULL)
+			if (o->val != NULL)
 				add(&text, o->keyword, o->val);
 		}
 		PQconninfoFree(options);

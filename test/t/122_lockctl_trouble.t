@@ -109,6 +109,8 @@ subtest 'a wrong password' => sub {
 	is(ctl('-d', $connstr, 'lock', 'x', 'true'), 0, 'a connection string');
 	my $uri = "postgresql://secret:right@/postgres?host=$host";
 	is(ctl('-d', $uri, '-p', $node->port, 'lock', 'x', 'true'), 0, 'a URI, and -p');
+	my @right = ('-h', $host, '-p', $node->port, '-U', 'secret');
+	is(ctl('-d', 'host=/nowhere port=1 user=nobody_at_all dbname=postgres', @right, 'locks'), 0, '-h, -p and -U win');
 
 	# What everybody sees of a process.
 	my $arguments = sub { return slurp_file("/proc/$_[0]/cmdline") =~ tr/\0/ /r; };
