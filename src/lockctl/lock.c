@@ -299,17 +299,10 @@ set_environment(const run *r)
 	bool failed;
 
 	for (int i = 0; i < r->n; i++)
-	{
-		char *name = lc_json(r->names[i]), *longer = lc_format("%s%s%s", list, i > 0 ? ", " : "", name);
-
-		free(name);
-		free(list);
-		list = longer;
-	}
+		list = lc_format("%s%s%s", list, i > 0 ? ", " : "", lc_json(r->names[i]));
 	failed = r->n == 1 ? setenv("LOCK_NAME", r->names[0], 1) != 0 : unsetenv("LOCK_NAME") != 0;
 	if (failed || setenv("LOCK_NAMES", lc_format("[%s]", list), 1) != 0)
 		lc_die(LC_EXIT_CANNOT_RUN, "out of memory");
-	free(list);
 }
 
 /* --- messages --- */
