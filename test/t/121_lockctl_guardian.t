@@ -104,12 +104,14 @@ subtest 'SIGTERM comes first' => sub {
 };
 
 subtest 'the server does not answer' => sub {
-	my ($file, $first) = two(alone => 1);
+	# nothing but the guardian finds the grandchild
+	my ($file, $first) = two(alone => 1,
+		command => sub { return stamps('first', $_[0], before => 'use POSIX; if (fork) { sleep 1000 } POSIX::setsid()'); });
 	freeze($node);
 	my $frozen = boottime();
 	is($first->wait, 4, 'lost');
 	my ($start, $end, $pid) = ran($file, 'first');
-	ok(!alive($pid), 'the command is dead');
+	ok(!alive($pid), 'the command is dead, with what it has started');
 	cmp_ok($end - $frozen, '<', $short_ttl, 'before the TTL has passed');
 	like($first->err, qr/lock "$contended" (is lost|could not be renewed)/, 'it tells why');
 	thaw($node);
