@@ -64,10 +64,11 @@ lc_guardian_send(lc_guardian *guardian, lc_what what, int value, int64_t token, 
  * that runs a script, and it is ours that the user's shell knows.
  */
 
+/* Without a terminal tcgetpgrp() fails, and -1 is no group. */
 static bool
 is_foreground(void)
 {
-	return terminal >= 0 && tcgetpgrp(terminal) == getpgrp();
+	return tcgetpgrp(terminal) == getpgrp();
 }
 
 /*
@@ -261,8 +262,6 @@ lc_guardian_read(lc_guardian *guardian)
 void
 lc_guardian_kill(lc_guardian *guardian)
 {
-	if (guardian->fd < 0)
-		return;
 	lc_cgroup_kill();
 	if (lc_tree_signal(guardian->pid, SIGKILL) > 0)
 		return;

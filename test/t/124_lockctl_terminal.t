@@ -117,6 +117,13 @@ subtest 'a command in the foreground' => sub {
 	nothing_left($node);
 	keys_to('shell', 'build/lockctl/lockctl lock x -- seq 3 | cat; echo rc:${PIPESTATUS[0]}', 'Enter');
 	shows('shell', qr/^1\n2\n3\nrc:0$/m, 'in a pipeline');
+	keys_to('shell', '-l', 'build/lockctl/lockctl lock x -- sleep 1000 | sh -c "read line </dev/tty; echo read:\$line"');
+	keys_to('shell', 'Enter');
+	wait_held('x');
+	keys_to('shell', 'hello', 'Enter');
+	shows('shell', qr/^read:hello$/m, 'where a pager reads the terminal');
+	keys_to('shell', 'C-c');
+	nothing_left($node);
 	keys_to('shell', 'exit', 'Enter');
 	ok(wait_until(sub { !is_open('shell') }), 'the shell ends');
 };
