@@ -4,6 +4,7 @@
  */
 #include "lockctl.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -262,6 +263,8 @@ lc_guardian_read(lc_guardian *guardian)
 void
 lc_guardian_kill(lc_guardian *guardian)
 {
+	/* 0 would be our own group, -1 everybody */
+	assert(guardian->pid > 0);
 	lc_cgroup_kill();
 	if (lc_tree_signal(guardian->pid, SIGKILL) > 0)
 		return;
