@@ -394,6 +394,24 @@ check_absent_parts(const LeCommand *cmd, const LeReply *reply)
 	CHECK(type != LE_CMD_ACQUIRE || acquired || cmd->revision != 0 || reply->token == 0);
 }
 
+/* Whoever has one more hold of this shares it by a name, and not by a connection or a lease. */
+static bool
+shares_owner(const LeEntry *holder, uint64_t session)
+{
+	return holder->owner != NULL && holder->session != session &&
+		   (holder->lease == NULL || holder->lease->for_group);
+}
+
+/* A new grant alone tells the epoch of its name. */
+static void
+check_epoch(const LeCore *core, const LeLock *lock, bool told, const LeReply *reply)
+{
+	if (!told || core->env.epochs == NULL)
+		CHECK(reply->epoch == 0 && reply->epoch_is == 0);
+	else
+		CHECK(reply->epoch == lock->hash % LE_EPOCHS && reply->epoch_is == core->env.epochs[reply->epoch]);
+}
+
 /* What the reply tells of one entry that it is about. */
 static void
 check_reply_of(const LeCore *core, const LeCommand *cmd, const LeEntry *entry, bool first,
@@ -418,18 +436,10 @@ check_reply_of(const LeCore *core, const LeCommand *cmd, const LeEntry *entry, b
 	/* holds, and who has them */
 	if (cmd->type == LE_CMD_CHECK)
 		CHECK(reply->holds == le_entry_holds(entry));
-	CHECK(reply->shared_owner ==
-		  (reply->reentrant && entry->owner != NULL && entry->session != cmd->session &&
-		   (entry->lease == NULL || entry->lease->for_group)));
+	CHECK(reply->shared_owner == (reply->reentrant && shares_owner(entry, cmd->session)));
 	CHECK(!reply->counted || cmd->nnames > 0 || le_has_hold_of(entry, cmd->session));
 	CHECK(!granted || entry->state == LE_STATE_HELD);
-
-	/* epoch */
-	if (!granted || cmd->nnames > 0 || core->env.epochs == NULL)
-		CHECK(reply->epoch == 0 && reply->epoch_is == 0);
-	else
-		CHECK(reply->epoch == entry->lock->hash % LE_EPOCHS &&
-			  reply->epoch_is == core->env.epochs[reply->epoch]);
+	check_epoch(core, entry->lock, granted && cmd->nnames == 0, reply);
 }
 
 /* What the reply tells of a lease. */
@@ -514,10 +524,6 @@ le_core_check_answer(const LeCore *core, const LeEntry *entry, LeTime now, const
 	CHECK((entry->end == LE_END_REPLACED) == (reply->token != entry->token));
 	CHECK(reply->counted == (entry->hold_count > 0));
 	if (holder != NULL && le_entry_has_slot(holder))
-		CHECK(reply->shared_owner == (holder->owner != NULL && holder->session != entry->session &&
-									  (holder->lease == NULL || holder->lease->for_group)));
-	if (entry->state != LE_STATE_HELD || core->env.epochs == NULL)
-		CHECK(reply->epoch == 0 && reply->epoch_is == 0);
-	else
-		CHECK(reply->epoch == lock->hash % LE_EPOCHS && reply->epoch_is == core->env.epochs[reply->epoch]);
+		CHECK(reply->shared_owner == shares_owner(holder, entry->session));
+	check_epoch(core, lock, entry->state == LE_STATE_HELD, reply);
 }

@@ -50,9 +50,11 @@ static LeTime
 granted_for(const LeCore *core, const LeEntry *entry, LeTime now)
 {
 	const LeLock *lock = entry->lock;
-	const LeEntry *holder = le_core_find_entry(core, (LeKind) lock->kind, le_text(lock->name, lock->name_len),
-											   entry->waiter->answer_token);
+	const LeEntry *holder = entry;
 
+	if (!le_entry_has_slot(entry))
+		holder = le_core_find_entry(core, (LeKind) lock->kind, le_text(lock->name, lock->name_len),
+									entry->waiter->answer_token);
 	if (holder != NULL && le_entry_has_slot(holder))
 		return le_entry_time_left(holder, now);
 	return entry->ttl == LE_TTL_BOUND ? LE_NEVER : entry->ttl;
