@@ -10,7 +10,8 @@ use LeMutate qw(code_of functions);
 
 our @EXPORT = qw(read_coverage tests_for);
 
-# A hash of { test => { seconds, rc, lines => { file => { line => 1 } } } }
+# { dir, tests => { test => { seconds, rc, lines => { file => { line => 1 } } } },
+#   reached => { file => { line => by so many tests } } }
 sub read_coverage
 {
 	my ($dir) = @_;
@@ -26,7 +27,12 @@ sub read_coverage
 		$of{$test} = { seconds => $1, rc => $2 };
 		foreach (@lines) { my ($file, @n) = split(/:? /); $of{$test}{lines}{$file} = { map { $_ => 1 } @n }; }
 	}
-	return { dir => $dir, tests => \%of };
+	my %reached;
+	foreach my $lines (map { $_->{lines} } values %of)
+	{
+		foreach my $file (keys %$lines) { $reached{$file}{$_}++ foreach keys %{ $lines->{$file} }; }
+	}
+	return { dir => $dir, tests => \%of, reached => \%reached };
 }
 
 # The line of the recorded sources that this one was: by its text, in its function; else all lines of the function.
@@ -64,20 +70,36 @@ sub statement_lines
 	return @lines;
 }
 
+# How much a test is about a site: it reaches lines of the function, and of the file, that few others reach.
+sub about
+{
+	my ($coverage, $test, $file, @function) = @_;
+	my $mine = $coverage->{tests}{$test}{lines}{$file};
+	my $reached = $coverage->{reached}{$file};
+	my $sum = 0;
+
+	$sum += 1 / $reached->{$_} foreach keys %$mine;
+	$sum += 1 / $reached->{$_} foreach grep { $mine->{$_} } @function;
+	return $sum;
+}
+
 # The tests that reach the site's line, else those that reach its function, else those that reach its file: what
 # processes reach that are killed, or call _exit(), is not recorded.  Those that failed without a mutant are left out.
-# The quick ones first, and those that are about this file: they reach more of its lines than others do.
+# The quick ones first, and those that are about this function and file.
 sub tests_for
 {
 	my ($coverage, $site, $text) = @_;
 	my $tests = $coverage->{tests};
-	my @passed = grep { !$tests->{$_}{rc} && $tests->{$_}{lines}{ $site->{file} } } keys %$tests;
+	my $file = $site->{file};
+	my @passed = grep { !$tests->{$_}{rc} && $tests->{$_}{lines}{$file} } keys %$tests;
+	my ($line, $function) = old_lines($coverage, $site, $text);
 
-	foreach my $lines (old_lines($coverage, $site, $text), undef)
+	foreach my $lines ($line, $function, undef)
 	{
-		my @found = grep { my $reached = $tests->{$_}{lines}{ $site->{file} }; !$lines || grep { $reached->{$_} } @$lines } @passed;
+		my @found = grep { my $reached = $tests->{$_}{lines}{$file}; !$lines || grep { $reached->{$_} } @$lines } @passed;
 
-		my %cost = map { $_ => $tests->{$_}{seconds} / keys(%{ $tests->{$_}{lines}{ $site->{file} } })**2 } @found;
+		# what a test costs beside its own seconds counts as five
+		my %cost = map { $_ => (5 + $tests->{$_}{seconds}) / about($coverage, $_, $file, @$function)**2 } @found;
 
 		return sort { $cost{$a} <=> $cost{$b} || $a cmp $b } @found if @found;
 	}
