@@ -579,6 +579,31 @@ subtest 'rewritten while a manager waits to read it' => sub {
 	is(one("SELECT release_lock('rewritten', $token)"), 't', 'nothing is lost');
 };
 
+# What no manager can have written is not guessed at: a manager that reads it grants nothing until somebody has put it right.
+subtest 'a row that says what no row can say' => sub {
+	my $token = $holder->query(q{SELECT acquire_lock('good', '1 h')});
+
+	my $bad = $holder->query(q{SELECT acquire_lock('bad', '1 h')});
+	foreach my $damage ('mode = 99', 'slot = -1', 'holds = 0', q{name = ''})
+	{
+		my $row = q{name IN ('bad', '')};
+
+		$admin->query(qq{BEGIN; $open_table CREATE TABLE was AS SELECT mode, slot, holds, name FROM _lock_election.slot WHERE $row;
+			UPDATE _lock_election.slot SET $damage WHERE $row; $close_table COMMIT});
+		is($admin->error, '', $damage);
+		$holder->query("SELECT renew_lock('bad', $bad, '2 h')");
+		like($holder->error, qr/ERROR:  (?:55000|XX001): /, "$damage: the row is not where it was");
+		like(one("SELECT ctid FROM _lock_election.slot WHERE $row") . $holder->query("SELECT renew_lock('good', $token)") . $holder->error,
+			qr/^(\(\d+,\d+\)).*ERROR:  XX001: invalid row \1 in table "_lock_election\.slot"/, "$damage: a clear error, and where it is");
+		$admin->query(qq{BEGIN; $open_table UPDATE _lock_election.slot SET (mode, slot, holds, name) = (SELECT * FROM was) WHERE $row;
+			$close_table DROP TABLE was; COMMIT});
+		is($holder->query("SELECT renew_lock('good', $token) IS NOT NULL") . $holder->error, 't', "$damage: put right, and all works");
+	}
+	is(one(q{SELECT try_acquire_lock('bad') IS NULL}), 't', 'nothing is lost');
+	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
+	nothing_left($node);
+};
+
 subtest 'truncated, and altered' => sub {
 	my $token = $holder->query(q{SELECT acquire_lock('t', '1 h')});
 
