@@ -222,6 +222,30 @@ foreach my $how ('goes on', 'leaves')
 	nothing_left($node);
 }
 
+# --- an acquire on the same lease takes a pending release back, whether it has waited or not ---
+
+foreach my $how ('at once', 'after a wait')
+{
+	my $lease = $b->query(q{SELECT grant_lease('1 h')});
+	my $token = $a->query(q{SELECT acquire_lock('joined', '1 h')});
+	my $place = $b->query("SELECT token FROM enqueue_lock('joined', lease => $lease)");
+
+	$a->query("SELECT release_lock('joined', $token)") if $how eq 'at once';
+	is($b->query("BEGIN; SELECT release_lock('joined', $place)"), 't', "$how: released at the commit");
+	$b->async("SELECT acquire_lock('joined', lease => $lease)");
+	if ($how ne 'at once')
+	{
+		wait_for_waiters(2, 'joined');
+		$a->query("SELECT release_lock('joined', $token)");
+	}
+	is($b->wait, $place, "$how: and acquired after that");
+	$b->query('COMMIT');
+	is($b->query("SELECT is_held('joined', $place)"), 't', "$how: it is held");
+	is($c->query(q{SELECT try_acquire_lock('joined') IS NULL}), 't', "$how: nobody else gets it");
+	$b->query("SELECT revoke_lease($lease)");
+	nothing_left($node);
+}
+
 # --- more releases than PostgreSQL's lock table has room for ---
 
 {

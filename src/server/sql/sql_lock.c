@@ -325,7 +325,7 @@ le_acquire(FunctionCallInfo fcinfo, LeAsk ask)
 		le_notice_shared_owner(&cmd);
 
 	/* 3. on a lease, or by a leader, holds are not counted: this acquire takes pending releases back */
-	if (reply.reentrant && (cmd.lease != 0 || cmd.kind == LE_KIND_ELECTION))
+	if (cmd.lease != 0 || cmd.kind == LE_KIND_ELECTION)
 		le_pending_cancel_all(&cmd, reply.token);
 
 	/* 4. warn, and remember the grant for its release */
