@@ -296,7 +296,12 @@ le_acquire_decide(const LeCore *core, const LeSession *session, const LeLock *lo
 			d.entry = entry != NULL && entry->lease == lease ? entry : NULL;
 			entry = d.entry == NULL ? le_same_place(core, lock, lease, cmd) : NULL;
 			if (entry != NULL)
-				return (LeDecision){.way = LE_WAY_PLACE, .status = LE_QUEUED, .entry = entry};
+			{
+				d.status = le_hold_check(core, entry, taken);
+				return d.status != LE_OK
+						   ? d
+						   : (LeDecision){.way = LE_WAY_PLACE, .status = LE_QUEUED, .entry = entry};
+			}
 		}
 
 		/* 3. one more hold */

@@ -11,11 +11,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define LE_MAX_NAME  255  /* bytes of a lock or election name */
-#define LE_MAX_OWNER 255  /* bytes of an owner */
-#define LE_MAX_VALUE 4096 /* bytes of a candidate */
-#define LE_MAX_NAMES 1000 /* names in one command */
-#define LE_FEW       16   /* entries that can be ended at once, without a step of their own */
+#define LE_MAX_NAME  255       /* bytes of a lock or election name */
+#define LE_MAX_OWNER 255       /* bytes of an owner */
+#define LE_MAX_VALUE 4096      /* bytes of a candidate */
+#define LE_MAX_NAMES 1000      /* names in one command */
+#define LE_MAX_HOLDS INT32_MAX /* of one holder: its row has no room for more */
+#define LE_FEW       16        /* entries that can be ended at once, without a step of their own */
 
 #define LE_MAX_ACQUIRER 127 /* bytes of what is kept of an acquirer */
 
@@ -96,25 +97,26 @@ typedef enum LeHow
 
 typedef enum LeStatus
 {
-	LE_OK = 0,       /* done; granted; true */
-	LE_WAITING,      /* the answer comes with a later batch */
-	LE_NOT_GRANTED,  /* not within the wait: SQL NULL */
-	LE_NOT_HELD,     /* no such holder or queue place: SQL false */
-	LE_LOST,         /* was there and ended while it waited: LE001 */
-	LE_QUEUED,       /* a queue place that is not granted yet */
-	LE_DENIED,       /* another role's: 42501 */
-	LE_BAD_MODE,     /* one name used in two ways: 22023 */
-	LE_BAD_PERMITS,  /* another number of permits in use: 22023 */
-	LE_BAD_UPGRADE,  /* shared holder asks for exclusive: 22023 */
-	LE_BAD_GROUP,    /* the same owner holds some of the names already,
+	LE_OK = 0,        /* done; granted; true */
+	LE_WAITING,       /* the answer comes with a later batch */
+	LE_NOT_GRANTED,   /* not within the wait: SQL NULL */
+	LE_NOT_HELD,      /* no such holder or queue place: SQL false */
+	LE_LOST,          /* was there and ended while it waited: LE001 */
+	LE_QUEUED,        /* a queue place that is not granted yet */
+	LE_DENIED,        /* another role's: 42501 */
+	LE_BAD_MODE,      /* one name used in two ways: 22023 */
+	LE_BAD_PERMITS,   /* another number of permits in use: 22023 */
+	LE_BAD_UPGRADE,   /* shared holder asks for exclusive: 22023 */
+	LE_BAD_GROUP,     /* the same owner holds some of the names already,
 								 * with another token: 22023 */
-	LE_BAD_TTL,      /* bound and unbound mixed, or a lease's own
+	LE_BAD_TTL,       /* bound and unbound mixed, or a lease's own
 								 * TTL given: 22023 */
-	LE_NO_LEASE,     /* the named lease is gone: LE001 */
-	LE_LIMIT_LOCKS,  /* max_locks_per_role: 53400 */
-	LE_LIMIT_LEASES, /* max_leases_per_role: 53400 */
-	LE_LIMIT_BYTES,  /* max_memory_per_role: 53400 */
-	LE_LIMIT_WAITERS /* max_waiters_per_lock: 53400 */
+	LE_NO_LEASE,      /* the named lease is gone: LE001 */
+	LE_LIMIT_LOCKS,   /* max_locks_per_role: 53400 */
+	LE_LIMIT_LEASES,  /* max_leases_per_role: 53400 */
+	LE_LIMIT_BYTES,   /* max_memory_per_role: 53400 */
+	LE_LIMIT_WAITERS, /* max_waiters_per_lock: 53400 */
+	LE_LIMIT_HOLDS    /* LE_MAX_HOLDS: 53400 */
 } LeStatus;
 
 typedef enum LeCommandType

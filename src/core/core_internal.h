@@ -503,6 +503,7 @@ extern LeEntry *le_reentry_find(const LeCore *core, const LeLock *lock, const Le
 								const LeCommand *cmd, const LeLease *lease);
 extern LeEntry *le_reentry_joined(const LeCore *core, const LeLock *lock, const LeCommand *cmd,
 								  const LeLease *lease);
+extern LeStatus le_hold_check(const LeCore *core, const LeEntry *entry, LeUsage taken);
 extern LeStatus le_reentry_check(const LeCore *core, const LeEntry *holder, const LeCommand *cmd,
 								 const LeLease *lease, LeUsage taken);
 extern void le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now, LeReply *reply);

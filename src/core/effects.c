@@ -44,7 +44,8 @@ le_next_answer(const LeCore *core, const LeEntry *after)
 
 /*
  * For how long a waiter that was granted holds: what it has joined may hang on a lease that is
- * over before the TTL.  All of it where the holder has ended in this very batch.
+ * over before the TTL.  All of it where the holder has ended in this very batch.  Where the batch
+ * has taken longer than that: a microsecond, as 0 says that no time is told.
  */
 static LeTime
 granted_for(const LeCore *core, const LeEntry *entry, LeTime now)
@@ -56,7 +57,11 @@ granted_for(const LeCore *core, const LeEntry *entry, LeTime now)
 		holder = le_core_find_entry(core, (LeKind) lock->kind, le_text(lock->name, lock->name_len),
 									entry->waiter->answer_token);
 	if (holder != NULL && le_entry_has_slot(holder))
-		return le_entry_time_left(holder, now);
+	{
+		LeTime left = le_entry_time_left(holder, now);
+
+		return left > 0 ? left : 1;
+	}
 	return entry->ttl == LE_TTL_BOUND ? LE_NEVER : entry->ttl;
 }
 

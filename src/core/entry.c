@@ -410,6 +410,8 @@ queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
 
 	/* it has one more hold */
 	status = le_reentry_status(holder, head->mode, head->lease, head->ttl);
+	if (status == LE_OK && holder->hold_count >= LE_MAX_HOLDS)
+		status = LE_LIMIT_HOLDS;
 	if (status == LE_OK)
 	{
 		if (le_entry_reenter(core, holder, head->ttl, now))

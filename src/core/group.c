@@ -103,10 +103,10 @@ enter_again(LeCore *core, LeEntry **entries, const LeCommand *cmd, const LeLease
 
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
-		if (entries[i]->state == LE_STATE_QUEUED)
-			continue;
 		reply->which = i;
-		reply->status = le_reentry_check(core, entries[i], cmd, lease, taken);
+		reply->status = entries[i]->state == LE_STATE_QUEUED
+							? le_hold_check(core, entries[i], taken)
+							: le_reentry_check(core, entries[i], cmd, lease, taken);
 		if (reply->status != LE_OK)
 			return;
 		if (entries[i]->uncommitted != NULL)

@@ -41,10 +41,21 @@ le_holder_admits_value(const LeCore *core, const LeEntry *holder, LeText value)
 }
 
 /*
- * May this request be one more hold of the holder?  Beside a hold that may still
- * roll back it is a record of its own, which counts against the role's limit, with
- * what is taken of that already.
+ * May the entry have one more hold?  Beside a hold that may still roll back it is a
+ * record of its own, which counts against the role's limit, with what is taken of
+ * that already.
  */
+LeStatus
+le_hold_check(const LeCore *core, const LeEntry *entry, LeUsage taken)
+{
+	if (entry->hold_count >= LE_MAX_HOLDS)
+		return LE_LIMIT_HOLDS;
+	return entry->uncommitted == NULL
+			   ? LE_OK
+			   : le_role_admits(core, entry->role, le_usage_sum(le_usage_of_hold(), taken));
+}
+
+/* May this request be one more hold of the holder? */
 LeStatus
 le_reentry_check(const LeCore *core, const LeEntry *holder, const LeCommand *cmd, const LeLease *lease,
 				 LeUsage taken)
@@ -53,8 +64,8 @@ le_reentry_check(const LeCore *core, const LeEntry *holder, const LeCommand *cmd
 
 	if (status == LE_OK)
 		status = le_holder_admits_value(core, holder, cmd->value);
-	if (status == LE_OK && holder->uncommitted != NULL)
-		status = le_role_admits(core, holder->role, le_usage_sum(le_usage_of_hold(), taken));
+	if (status == LE_OK)
+		status = le_hold_check(core, holder, taken);
 	return status;
 }
 

@@ -305,6 +305,73 @@ test_values(void)
 	stop();
 }
 
+/* Each beside one that may still roll back is a record of its own, also of a queue place that is asked for again. */
+static void
+test_holds(void)
+{
+	LeLimits limits = {.bytes_per_role = 8192};
+	LeText names[] = {text("x"), text("y")};
+	LeCommand cmd;
+	int n;
+
+	start();
+	acquire_by(OTHER, 1, "x");
+	acquire_by(OTHER, 1, "y");
+	le_core_set_limits(core, &limits);
+
+	cmd = request(2, "x", X, 0);
+	cmd.enqueue = true;
+	cmd.lease = grant_lease(TTL);
+	for (n = 0; n < 1000 && apply(cmd).status == LE_QUEUED; n++)
+		;
+	ok(n > 1 && n < 1000, "one more hold of a place is refused at some time");
+	is_int(apply(cmd).status, LE_LIMIT_BYTES, "as there are too many");
+	batch();
+	undo(2, 1);
+
+	cmd = request(3, "", X, 0);
+	cmd.enqueue = true;
+	cmd.lease = grant_lease(TTL);
+	cmd.names = names;
+	cmd.nnames = 2;
+	for (n = 0; n < 1000 && apply(cmd).status == LE_QUEUED; n++)
+		;
+	ok(n > 1 && n < 1000, "so it is of a group's place");
+	is_int(apply(cmd).status, LE_LIMIT_BYTES, "with all its names");
+	batch();
+	stop();
+}
+
+/* A holder has no more holds than its row can tell. */
+static void
+test_most_holds(void)
+{
+	LeCommand cmd;
+	LeReply reply;
+	LeEntry *entry;
+
+	start();
+	cmd = request(1, "x", X, 0);
+	cmd.owner = text("me");
+	reply = apply(cmd);
+	batch();
+	commit(1);
+	entry = find_token(reply.token);
+
+	/* as after so many calls, each in its transaction */
+	entry->hold_count = LE_MAX_HOLDS - 1;
+	is_int(apply(cmd).status, LE_OK, "the last one that fits");
+	is_int(apply(cmd).status, LE_LIMIT_HOLDS, "one too many");
+	cmd.session = cmd.sessno = 2;
+	cmd.owner = text("another");
+	cmd.wait = LE_WAIT_FOREVER;
+	is_int(apply(cmd).status, LE_WAITING, "others wait");
+	batch();
+	entry->hold_count = 1;
+	batch();
+	stop();
+}
+
 int
 main(void)
 {
@@ -318,5 +385,7 @@ main(void)
 	test_loaded();
 	test_many_roles();
 	test_values();
+	test_holds();
+	test_most_holds();
 	return done_testing();
 }

@@ -181,6 +181,11 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 					 errmsg("too many requests wait for %s", le_named(cmd->kind, cmd->name)),
 					 errhint("See lock_election.max_waiters_per_lock (%d).", le_max_waiters_per_lock)));
 			return;
+		case LE_LIMIT_HOLDS:
+			ereport(ERROR,
+					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					 errmsg("%s is held %d times already", le_named(cmd->kind, cmd->name), LE_MAX_HOLDS)));
+			return;
 		case LE_LIMIT_LOCKS:
 			raise_role_limit(cmd, "locks", "max_locks_per_role", le_max_locks_per_role);
 			return;
