@@ -71,6 +71,50 @@ subtest 'a lock that has expired is granted for a whole TTL' => sub {
 	$other->query(q{SELECT force_release_lock('x')});
 };
 
+# Nobody is told of a grant that is over: the next one has the lock.  The batch is away for less than the second that would
+# move all deadlines.
+subtest 'a grant that is over when its batch is committed' => sub {
+	my $next = session($node);
+
+	foreach my $waits (1, 0)
+	{
+		my $token = $waits ? $free->query(q{SELECT acquire_lock('x', '1 h')}) : 0;
+
+		fault(q{set('batch-committed', 'sleep', 700)}) unless $waits;
+		$s->async(q{SELECT acquire_lock('x', '300 ms')});
+		wait_for_waiters(1, 'x') if $waits;
+		asking($s) unless $waits;
+		$next->async(q{SELECT acquire_lock('x', '10 s')});
+		wait_for_waiters(2, 'x') if $waits;
+		fault(q{set('batch-committed', 'sleep', 700)}) if $waits;
+		$free->query("SELECT release_lock('x', $token)") if $waits;
+		$s->wait;
+		like($s->error, qr/ERROR:  LE001: lock "x" was lost while its durability was waited for/, $waits ? 'a waiter is told' : 'so is who did not wait');
+		like($next->wait, qr/^\d+$/, 'and the next one has it');
+		$next->query(q{SELECT release_lock('x')});
+	}
+	$next->quit;
+	nothing_left($node);
+};
+
+# What is told of the time left is so when the answer comes, whatever that has waited for.
+subtest 'the time that is left' => sub {
+	$s->query(q{SELECT campaign('e', 'c', '1 min')});
+	fault(q{set('durable-before', 'sleep', 3000)});
+	my ($left, $until) = split /\|/, $other->query(q{SELECT extract(epoch FROM valid_for), extract(epoch FROM expires_at - clock_timestamp()) FROM current_leader('e')});
+	cmp_ok($left, '<', 57.5, 'of a term');
+	cmp_ok($until, '<', 57.5, 'by its end, too');
+	$s->query(q{SELECT force_resign('e')});
+
+	my $lease = $s->query(q{SELECT grant_lease('1 min')});
+	fault(q{set('durable-before', 'sleep', 3000)});
+	$s->query("SELECT acquire_lock('x', lease => $lease)");
+	fault(q{set('durable-before', 'sleep', 3000)});
+	cmp_ok($s->query("SELECT extract(epoch FROM lease_time_to_live($lease))"), '<', 57.5, 'of a lease');
+	$s->query("SELECT revoke_lease($lease)");
+	nothing_left($node);
+};
+
 # The manager ends most of it by itself, before the session asks again: that has to be flushed as well.  A crash would bring
 # back what is left on a lease of an hour.  Where the flush for the first step has come so late that it was for all, once more.
 subtest 'a lease with very much on it is revoked' => sub {

@@ -205,17 +205,26 @@ wait_for_standbys(XLogRecPtr lsn)
 bool
 le_durable_in_time(const LeReply *reply)
 {
-	LeTime answered_at = le_my_mailbox->reply_at;
+	if (reply->lsn != 0 && le_needs_flush())
+	{
+		Assert(!LWLockHeldByMe(le_shared->lock) && CritSectionCount == 0);
+		LE_FAULT("durable-before");
+		XLogFlush((XLogRecPtr) reply->lsn);
+		wait_for_standbys((XLogRecPtr) reply->lsn);
+		LE_FAULT("durable-after");
+	}
+	return reply->valid_for == 0 || le_valid_for(reply) > 0;
+}
 
-	if (reply->lsn == 0 || !le_needs_flush())
-		return true;
-	Assert(!LWLockHeldByMe(le_shared->lock) && CritSectionCount == 0);
-	LE_FAULT("durable-before");
-	XLogFlush((XLogRecPtr) reply->lsn);
-	wait_for_standbys((XLogRecPtr) reply->lsn);
-	LE_FAULT("durable-after");
-	return reply->valid_for == LE_NEVER || reply->valid_for <= 0 ||
-		   le_clock() - answered_at < reply->valid_for;
+LeTime
+le_valid_for(const LeReply *reply)
+{
+	LeTime passed = le_clock() - le_my_mailbox->reply_as_of;
+
+	Assert(reply->valid_for >= 0 && passed >= 0);
+	if (reply->valid_for == LE_NEVER)
+		return LE_NEVER;
+	return Max(reply->valid_for - passed, 0);
 }
 
 void

@@ -29,6 +29,9 @@ extern void le_check_standby_defined(LeCommandType type);
 extern bool le_durable_in_time(const LeReply *reply);
 extern void le_wait_durable(const LeReply *reply, const char *what, LeText name);
 
+/* What is left now of the time that this reply tells: microseconds, or LE_NEVER. */
+extern LeTime le_valid_for(const LeReply *reply);
+
 /*
  * The same for the releases of a commit: note the LSN that they rest on, then wait
  * for it.  May not fail: the transaction is committed.  A wait that is cancelled ends

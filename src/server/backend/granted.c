@@ -54,7 +54,8 @@ le_granted_note(const LeCommand *cmd, const LeReply *reply)
 	grant->session = le_my_mailbox->session;
 	grant->token = reply->token;
 	grant->role = cmd->role;
-	grant->ends_at = (reply->waited ? le_my_mailbox->reply_at : le_my_mailbox->posted_at) + reply->valid_for;
+	grant->ends_at =
+		(reply->waited ? le_my_mailbox->reply_as_of : le_my_mailbox->posted_at) + reply->valid_for;
 	grant->epoch = reply->epoch;
 	grant->epoch_is = reply->epoch_is;
 	grant->name_len = (uint16) cmd->name.len;

@@ -62,7 +62,7 @@ le_publish_bound(LeMailbox *box)
 }
 
 void
-le_answer_request(uint32 proc, uint32 number, const LeReply *reply)
+le_answer_request(uint32 proc, uint32 number, const LeReply *reply, LeTime as_of)
 {
 	LeMailbox *box = mailbox_of(proc);
 	bool flush;
@@ -71,7 +71,7 @@ le_answer_request(uint32 proc, uint32 number, const LeReply *reply)
 		return;
 	Assert(!reply->bound || reply->lsn == 0); /* durable for nobody */
 	box->reply = *reply;
-	box->reply_at = le_clock();
+	box->reply_as_of = as_of;
 	le_publish_bound(box);
 	box->revision = 0;
 
@@ -113,7 +113,7 @@ le_answer_error(uint32 proc, int sqlstate, const char *message)
 	LeReply reply = {0};
 
 	put_error(box, sqlstate, message);
-	le_answer_request(proc, pg_atomic_read_u32(&box->posted), &reply);
+	le_answer_request(proc, pg_atomic_read_u32(&box->posted), &reply, le_clock());
 }
 
 /* The newest waiter of a cycle gets the error; its request is undone by the rollback that follows. */

@@ -180,7 +180,7 @@ give_answers(const Batch *batch, XLogRecPtr lsn)
 
 		Assert(d->reply.wrote || d->confirm);
 		set_lsn(&d->reply, lsn, d->confirm, &confirmed);
-		le_answer_request(d->proc, d->number, &d->reply);
+		le_answer_request(d->proc, d->number, &d->reply, batch->began_at);
 		LE_FAULT_NOFAIL("batch-answering");
 	}
 
@@ -195,7 +195,7 @@ give_answers(const Batch *batch, XLogRecPtr lsn)
 		le_entry_answer(le_mgr.core, entry, now, &reply);
 		set_lsn(&reply, lsn, le_answer_needs_standby(box, &reply), &confirmed);
 		reply.waited = true;
-		le_answer_request(entry->waiter->sessno, entry->waiter->request, &reply);
+		le_answer_request(entry->waiter->sessno, entry->waiter->request, &reply, le_clock());
 		LE_FAULT_NOFAIL("batch-waking");
 	}
 	le_flush_start();

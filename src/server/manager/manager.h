@@ -275,8 +275,11 @@ extern void le_mailboxes_retry_later(void);
  * allocates or raises anything.
  */
 
-/* Answer the request with this number, if it is still waited for.  May not fail. */
-extern void le_answer_request(uint32 proc, uint32 number, const LeReply *reply);
+/*
+ * Answer the request with this number, if it is still waited for.  as_of: what the reply tells of the
+ * time left was so then, by le_clock().  May not fail.
+ */
+extern void le_answer_request(uint32 proc, uint32 number, const LeReply *reply, LeTime as_of);
 
 /* Answer the newest request of this proc with an error.  May not fail. */
 extern void le_answer_error(uint32 proc, int sqlstate, const char *message);

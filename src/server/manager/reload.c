@@ -136,7 +136,7 @@ end_waits(void)
 		if (box->session != 0 && box->revision != 0 && box->type == LE_REQUEST_COMMAND &&
 			box->command.type == LE_CMD_ACQUIRE && box->command.wait > 0 &&
 			now - box->posted_at >= box->command.wait)
-			le_answer_request(i, pg_atomic_read_u32(&box->posted), &reply);
+			le_answer_request(i, pg_atomic_read_u32(&box->posted), &reply, now);
 	}
 }
 

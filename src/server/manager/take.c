@@ -47,7 +47,7 @@ answer_withdrawn(uint32 proc)
 {
 	LeReply reply = {.status = LE_NOT_GRANTED};
 
-	le_answer_request(proc, pg_atomic_read_u32(&mailbox_of(proc)->posted), &reply);
+	le_answer_request(proc, pg_atomic_read_u32(&mailbox_of(proc)->posted), &reply, le_clock());
 }
 
 static void
@@ -71,7 +71,7 @@ answer_displaced(Batch *batch, const LeReply *by)
 	if (reply.wrote)
 		answer_at_commit(batch, by->displaced_sessno, by->displaced_request, &reply, false);
 	else
-		le_answer_request(by->displaced_sessno, by->displaced_request, &reply);
+		le_answer_request(by->displaced_sessno, by->displaced_request, &reply, batch->began_at);
 }
 
 /* --- taking --- */
@@ -398,7 +398,7 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 	if (reply.wrote || confirm)
 		answer_at_commit(batch, proc, cmd.request, &reply, confirm);
 	else
-		le_answer_request(proc, cmd.request, &reply);
+		le_answer_request(proc, cmd.request, &reply, batch->began_at);
 }
 
 /* Requests are counted once, by what they ask the core for; pages are not counted. */
@@ -453,12 +453,12 @@ take_request(Batch *batch, uint32 proc)
 			break;
 		case LE_REQUEST_CHANGES:
 			reply.lsn = le_mgr.changes_lsn;
-			le_answer_request(proc, number, &reply);
+			le_answer_request(proc, number, &reply, batch->began_at);
 			break;
 		case LE_REQUEST_PAGE:
 			le_page_fill(le_mgr.core, box, batch->now);
 			le_core_worked(le_mgr.core, WORK_OF_PAGE);
-			le_answer_request(proc, number, &reply);
+			le_answer_request(proc, number, &reply, batch->began_at);
 			break;
 	}
 }

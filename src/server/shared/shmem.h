@@ -214,8 +214,8 @@ typedef struct LeMailbox
 		LePageCursor next_page;   /* PAGE: where the next page begins */
 		TimestampTz leader_since; /* LEADER */
 	};
-	LeTime reply_at; /* monotonic */
-	int sqlstate;    /* 0: none, else the request failed */
+	LeTime reply_as_of; /* its time left was so then, by le_clock() */
+	int sqlstate;       /* 0: none, else the request failed */
 	char message[LE_MESSAGE_SIZE];
 	uint32 answer_at;  /* where in the payload: a page, also of LEASE_HOLDS, the */
 	uint32 answer_len; /* leader's candidate, the detail of a deadlock */

@@ -105,10 +105,11 @@ put_live_leader(ReturnSetInfo *rsinfo, LeText election)
 		leader.candidate.data = pnstrdup(live.candidate.data, live.candidate.len);
 		leader.candidate.len = live.candidate.len;
 		leader.elected_at = live.since;
-		leader.expires_at = reply.valid_for == LE_NEVER ? DT_NOEND : GetCurrentTimestamp() + reply.valid_for;
 	} while (!le_durable_in_time(&reply)); /* the term was over meanwhile: who leads now? */
 	leader.term = reply.token;
-	leader.valid_for_us = reply.valid_for;
+	leader.valid_for_us = le_valid_for(&reply);
+	leader.expires_at =
+		leader.valid_for_us == LE_NEVER ? DT_NOEND : GetCurrentTimestamp() + leader.valid_for_us;
 	put_leader(rsinfo, &leader);
 }
 

@@ -114,7 +114,7 @@ le_lease_time_to_live(PG_FUNCTION_ARGS)
 
 	if (!lease_request(fcinfo, LE_CMD_LEASE_TTL, &reply))
 		PG_RETURN_NULL();
-	return le_interval_datum(reply.valid_for);
+	return le_interval_datum(le_valid_for(&reply));
 }
 
 /* How often lease_holds() begins again. */
