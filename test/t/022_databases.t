@@ -6,7 +6,7 @@ use LeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('main', conf => "autovacuum = off\nlock_election.max_databases = 4\n");
+my $node = new_node('main', conf => "autovacuum = off\nlock_election.max_databases = 4\nmax_prepared_transactions = 2\n");
 
 sub new_database
 {
@@ -59,6 +59,52 @@ subtest 'DROP EXTENSION with waiters' => sub {
 	like(error_of('DROP TABLE _lock_election.slot'), qr/ERROR:  2BP01: /, 'nor can the table');
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	$_->quit foreach $holder, $bound, $open, @waiters;
+	nothing_left($node);
+};
+
+subtest 'DROP EXTENSION that is undone' => sub {
+	my $s = session($node);
+	my $token = $s->query(q{SELECT acquire_lock('x', '1 h')});
+	my $manager = manager_pid();
+
+	is(error_of('BEGIN; SAVEPOINT s; DROP EXTENSION lock_election; ROLLBACK TO s; COMMIT'), '', 'to a savepoint');
+	is(error_of('BEGIN; DROP EXTENSION lock_election; ROLLBACK'), '', 'with its transaction');
+	is($s->query("SELECT release_lock('x', $token)"), 't', 'the lock was held');
+	is(manager_pid(), $manager, 'by the same manager');
+	$s->quit;
+	nothing_left($node);
+};
+
+# It could be committed where nobody tells the manager.
+subtest 'DROP and CREATE EXTENSION, prepared' => sub {
+	foreach my $sql ('DROP EXTENSION lock_election', 'DROP EXTENSION lock_election; CREATE EXTENSION lock_election',
+		'INSERT INTO _lock_election.incarnation_floor VALUES (1)')
+	{
+		like(error_of("BEGIN; $sql; PREPARE TRANSACTION 'p'"),
+			qr/ERROR:  0A000: cannot PREPARE a transaction that has created, dropped or restored extension lock_election/, $sql);
+	}
+	is(one(q{SELECT release_lock('x', acquire_lock('x'))}), 't', 'nothing has happened');
+};
+
+# The manager finds other tables than those it has read: nothing of what it knows is true of them.
+subtest 'dropped and created under a manager that has something to write' => sub {
+	my ($holder, $asks) = map { session($node) } 1 .. 2;
+	my $token = $holder->query(q{SELECT acquire_lock('x', '1 h')});
+	my $pid = manager_pid();
+
+	kill 'STOP', $pid;
+	is(error_of('BEGIN; DROP EXTENSION lock_election; CREATE EXTENSION lock_election; COMMIT'), '', 'dropped and created');
+	$asks->async(q{SELECT acquire_lock('y', '1 h')});
+	wait_for_sql($node, 'SELECT wait_event IS NOT NULL AND state = $$active$$ FROM pg_stat_activity WHERE pid = ' . $asks->pid);
+	kill 'CONT', $pid;
+	$asks->wait;
+	like($asks->error, qr/^$|ERROR:  55000: extension lock_election was dropped/, 'granted by the next manager, or told');
+	wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
+	is($holder->query("SELECT is_held('x', $token)"), 'f', 'old locks are gone');
+	cmp_ok($holder->query(q{SELECT acquire_lock('y', '1 h', wait => '0') >> 28}) || $asks->query(q{SELECT token >> 28 FROM lock_election.locks WHERE name = 'y'}),
+		'>=', one('SELECT incarnation FROM _lock_election.meta'), 'tokens are of an incarnation that is on the disk');
+	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
+	$_->quit foreach $holder, $asks;
 	nothing_left($node);
 };
 

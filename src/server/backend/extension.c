@@ -37,7 +37,8 @@ static object_access_hook_type prev_object_access = NULL;
 static struct
 {
 	SubTransactionId created; /* the first that created the extension */
-	bool dropped;             /* or its incarnation was raised: the manager has to look */
+	SubTransactionId
+		dropped; /* the first that dropped it, or raised its incarnation: the manager has to look */
 } pending;
 
 /*
@@ -47,12 +48,21 @@ static struct
 static void
 at_transaction_end(XactEvent event, void *arg)
 {
-	bool created = pending.created != InvalidSubTransactionId, dropped = pending.dropped;
+	bool created = pending.created != InvalidSubTransactionId;
+	bool dropped = pending.dropped != InvalidSubTransactionId;
 	LeDatabase *db;
 	int manager_proc = -1;
 
-	if ((!created && !dropped) ||
-		(event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE))
+	if (!created && !dropped)
+		return;
+
+	/* who commits it later could not wake anybody */
+	if (event == XACT_EVENT_PRE_PREPARE)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot PREPARE a transaction that has created, dropped or restored extension %s",
+						LE_EXTENSION)));
+	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT)
 		return;
 	memset(&pending, 0, sizeof(pending));
 	if (event != XACT_EVENT_COMMIT)
@@ -74,20 +84,32 @@ at_transaction_end(XactEvent event, void *arg)
 }
 
 /*
- * Forget what the subtransaction created, and those inside it, which have higher numbers.  May
- * not fail: an abort.  If it dropped the extension, the manager looks in vain.
+ * Forget what the subtransaction created and dropped, and those inside it, which have higher
+ * numbers.  May not fail: an abort.
  */
 static void
 at_subtransaction_end(SubXactEvent event, SubTransactionId subid, SubTransactionId parent, void *arg)
 {
-	if (event == SUBXACT_EVENT_ABORT_SUB && pending.created >= subid)
+	if (event != SUBXACT_EVENT_ABORT_SUB)
+		return;
+	if (pending.created >= subid)
 		pending.created = InvalidSubTransactionId;
+	if (pending.dropped >= subid)
+		pending.dropped = InvalidSubTransactionId;
 }
 
 bool
 le_created_in_this_transaction(void)
 {
 	return pending.created != InvalidSubTransactionId;
+}
+
+/* The first subtransaction that does something keeps its number. */
+static void
+note(SubTransactionId *first)
+{
+	if (*first == InvalidSubTransactionId)
+		*first = GetCurrentSubTransactionId();
 }
 
 /* Is it ours, of an extension whose row the command that is running has made? */
@@ -120,12 +142,9 @@ le_object_access(ObjectAccessType access, Oid class_id, Oid object, int sub, voi
 	if (class_id != ExtensionRelationId || le_shared == NULL)
 		return;
 	if (access == OAT_POST_CREATE && is_our_new_extension(object))
-	{
-		if (pending.created == InvalidSubTransactionId)
-			pending.created = GetCurrentSubTransactionId();
-	}
+		note(&pending.created);
 	else if (access == OAT_DROP && object == get_extension_oid(LE_EXTENSION, true))
-		pending.dropped = true;
+		note(&pending.dropped);
 }
 
 /*
@@ -139,7 +158,7 @@ le_floor_written(PG_FUNCTION_ARGS)
 	if (!CALLED_AS_TRIGGER(fcinfo))
 		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 						errmsg("function \"%s\" was not called by trigger manager", "floor_written")));
-	pending.dropped = true;
+	note(&pending.dropped);
 	return PointerGetDatum(NULL);
 }
 

@@ -164,9 +164,12 @@ handle_signals(uint32 *procs)
 	}
 }
 
-/* The extension was dropped, and perhaps created again: a new manager finds out. */
+/*
+ * The extension was dropped, and perhaps created again; or a restore has raised its incarnation: a
+ * new manager finds out.  In order, as releases are answered that are not written yet.
+ */
 static void
-recheck_extension(void)
+recheck_extension(uint32 *procs)
 {
 	bool found;
 
@@ -175,7 +178,9 @@ recheck_extension(void)
 	StartTransactionCommand();
 	found = le_store_find();
 	CommitTransactionCommand();
-	if (!found)
+	if (found)
+		le_leave_in_order(procs);
+	if (!found || le_mgr.core_state == CORE_DROPPED)
 		leave_for_good();
 	leave(LE_EXIT_NONE);
 }
@@ -198,7 +203,7 @@ serve(void)
 		/* signals and chores */
 		le_sleep_reset();
 		handle_signals(procs);
-		recheck_extension();
+		recheck_extension(procs);
 		wake_earlier(&chores, le_hints_tend(), "a notifier");
 		wake_earlier(&chores, le_history_tend(), "the history");
 		wake_earlier(&chores, le_shrink_tend(), "a look at the tables");

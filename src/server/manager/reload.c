@@ -150,16 +150,15 @@ le_load_again(ErrorData **error)
 	PG_TRY();
 	{
 		MemoryContextSwitchTo(le_mgr.batch_context);
-		/* is the extension still there, and nobody else its manager? */
+		/* is the extension still there, and the one that this manager serves? */
 		le_txn_begin();
 		LE_FAULT("reload-begun");
-		if (!le_store_find())
+		if (!le_store_find() || !le_store_is_claimed())
 		{
 			set_core_state(CORE_DROPPED);
 			ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 							errmsg("extension lock_election was dropped")));
 		}
-		le_store_claim();
 		load_core(le_core_next_revision(le_mgr.core), false);
 		LE_FAULT("reload-loaded");
 		(void) le_txn_commit(false);

@@ -154,14 +154,14 @@ le_store_find(void)
  * ends it.  This lock keeps the second one away for as long as this process
  * lives: an abort leaves it alone, as it is of the method of advisory locks.
  */
+static Oid claimed = InvalidOid;
+
 void
 le_store_claim(void)
 {
-	static Oid claimed = InvalidOid;
 	LOCKTAG tag;
 
-	if (claimed == le_slot_table.oid)
-		return;
+	Assert(claimed == InvalidOid);
 	Assert(OidIsValid(le_slot_table.oid) && ActiveSnapshotSet());
 	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, RelationRelationId, le_slot_table.oid, 0);
 	tag.locktag_lockmethodid = USER_LOCKMETHOD;
@@ -171,6 +171,12 @@ le_store_claim(void)
 	/* see what another manager has written while this one waited */
 	PopActiveSnapshot();
 	PushActiveSnapshot(GetTransactionSnapshot());
+}
+
+bool
+le_store_is_claimed(void)
+{
+	return OidIsValid(claimed) && claimed == le_slot_table.oid;
 }
 
 /* --- the small tables --- */

@@ -51,6 +51,9 @@ extern bool le_store_find(void);
  */
 extern void le_store_claim(void);
 
+/* Has this process claimed the tables that le_store_find() has found?  Not after DROP and CREATE EXTENSION. */
+extern bool le_store_is_claimed(void);
+
 /*
  * Open the tables that are to be written and take the locks for that.  False:
  * they were rewritten, or dropped and created, since they were loaded: reload.
