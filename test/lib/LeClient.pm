@@ -16,9 +16,12 @@ use LeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(client_test client_kinds server_control freeze thaw);
+our @EXPORT = qw(client_test client_kinds any_kind server_control freeze thaw);
 
 sub client_kinds { return split ' ', $ENV{LE_CLIENT_KINDS} // 'plain address thread'; }
+
+# For what is as good as tested by one of them.
+sub any_kind { return (client_kinds())[0]; }
 
 sub client_test
 {

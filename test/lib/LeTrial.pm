@@ -32,6 +32,23 @@ sub copy_to_faults
 	return;
 }
 
+# The programs of test/client that this test runs, each in the kinds of build that it is run in.
+sub client_programs
+{
+	my ($test) = @_;
+	my $text = slurp($test);
+	my @programs;
+
+	while ($text =~ /client_test\('(\w+)'([^;]*)/g)
+	{
+		my ($program, $options) = ($1, $2);
+		my @kinds = $options =~ /kinds => \['(\w+)'\]/ ? $1 : split(' ', $ENV{LE_CLIENT_KINDS});
+
+		push @programs, map { "build/client/$_/$program" } @kinds;
+	}
+	return @programs;
+}
+
 # What this test needs, built from the sources as they are; $built has what this mutant has built already.
 sub build_for
 {
@@ -40,7 +57,7 @@ sub build_for
 	my @what = $test eq 'sim' ? 'build/sim'
 	  : $test =~ m{^test/unit/(\w+)\.c$} ? "build/unit/$1"
 	  : $needs{faults} ? 'faults'
-	  : ('server', $needs{lockctl} ? 'lockctl' : (), $needs{client} ? 'client-tests' : ());
+	  : ('server', $needs{lockctl} ? 'lockctl' : (), $needs{client} ? client_programs($test) : ());
 
 	foreach my $what (grep { !$built->{$_}++ } @what)
 	{

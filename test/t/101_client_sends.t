@@ -9,7 +9,7 @@ use Test::More;
 
 my $node = new_node('main');
 
-client_test('sent', $node->connstr('postgres'), kinds => ['plain']);
+client_test('sent', $node->connstr('postgres'), kinds => [any_kind()]);
 nothing_left($node);
 $node->stop;
 done_testing();

@@ -15,7 +15,7 @@ my %ways = (
 foreach my $way (sort keys %ways)
 {
 	# a hang takes as long as it takes to the next renewal: once will do
-	foreach my $kind ($way eq 'hangs' ? 'plain' : client_kinds())
+	foreach my $kind ($way eq 'hangs' ? any_kind() : client_kinds())
 	{
 		my $primary = new_node("primary_${way}_$kind", init => [ allows_streaming => 1 ]);
 		$primary->backup('b');

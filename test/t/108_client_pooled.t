@@ -19,14 +19,14 @@ my ($dir, $port) = start_pgbouncer($node,
 
 $ENV{LE_TEST_DIRECT} = $node->connstr('postgres');
 client_test('holds', "host=$dir port=$port dbname=postgres user=$user");
-client_test('runner', "host=$dir port=$port dbname=postgres user=$user", kinds => ['plain']);
+client_test('runner', "host=$dir port=$port dbname=postgres user=$user", kinds => [any_kind()]);
 my $text = slurp_file($node->logfile);
 unlike($text, qr/LISTEN/, 'nobody listens');
 like($text, qr/is_held/, 'grants are asked for');
 nothing_left($node);
 
 # the killed backends of this one are connections of the pool
-client_test('survive', "host=$dir port=$port dbname=postgres user=$user", kinds => ['plain'], do => server_control($node));
+client_test('survive', "host=$dir port=$port dbname=postgres user=$user", kinds => [any_kind()], do => server_control($node));
 nothing_left($node);
 stop_pgbouncer();
 $node->stop;

@@ -44,9 +44,9 @@ is(as_worker(qw(lease revoke), $lease), '0 ', 'lease revoke');
 # The tests of the library look at all that there is; their sessions are the role's.
 $ENV{LE_TEST_DIRECT} = $node->connstr('postgres');
 my $connstr = $node->connstr('postgres') . ' user=worker';
-client_test('holds', $connstr, kinds => ['plain']);
-client_test('runner', $connstr, kinds => ['plain']);
-client_test('survive', $connstr, kinds => ['plain'], do => server_control($node));
+client_test('holds', $connstr, kinds => [any_kind()]);
+client_test('runner', $connstr, kinds => [any_kind()]);
+client_test('survive', $connstr, kinds => [any_kind()], do => server_control($node));
 nothing_left($node);
 $node->stop;
 done_testing();
