@@ -529,29 +529,23 @@ exchange(le_session *s, int64_t until)
 	}
 }
 
-/* Reads all results of what was sent; false: the connection is gone.  Of several an error counts, or the last. */
-static bool
-read_results(le_session *s, int64_t until, PGresult **last)
+/* Reads all results of what was sent, while the connection lasts.  Of several an error counts, or the last. */
+static PGresult *
+read_results(le_session *s, int64_t until)
 {
-	PGresult *result;
+	PGresult *last = NULL, *result;
 
-	while (exchange(s, until))
+	while (exchange(s, until) && (result = PQgetResult(s->net.conn)) != NULL)
 	{
-		result = PQgetResult(s->net.conn);
-		if (result == NULL)
-		{
-			s->net.busy = false;
-			return true;
-		}
-		if (*last != NULL && PQresultStatus(*last) == PGRES_FATAL_ERROR)
+		if (last != NULL && PQresultStatus(last) == PGRES_FATAL_ERROR)
 			PQclear(result);
 		else
 		{
-			PQclear(*last);
-			*last = result;
+			PQclear(last);
+			last = result;
 		}
 	}
-	return false;
+	return last;
 }
 
 /*
@@ -572,7 +566,10 @@ le_exec(le_session *s, int64_t until, const char *sql, int n, const char *const 
 				 : PQsendQueryParams(s->net.conn, sql, n, NULL, values, NULL, NULL, 0);
 	if (!sent)
 		le_set_broken(s, "could not send: %.150s", PQerrorMessage(s->net.conn));
-	else if (read_results(s, until, &last) && last == NULL)
+	else
+		last = read_results(s, until);
+	/* out of memory, perhaps */
+	if (s->net.conn != NULL && last == NULL)
 		le_set_broken(s, "no answer to a statement");
 	else if (last != NULL && PQresultStatus(last) == PGRES_FATAL_ERROR)
 		le_error_result(&s->net.error, last);

@@ -155,7 +155,6 @@ le_hold_new(le_session *s, le_hold_kind kind, const char *const *names, int n, c
 		return LE_LOST;
 	}
 	hold->refs = 2; /* the application's, and the session's until it is done */
-	hold->epoch = s->epoch;
 	s->refs++;
 	le_link_append(&s->todo, &hold->link);
 	if (hold->until < s->next_until)

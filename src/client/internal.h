@@ -155,7 +155,6 @@ struct le_hold
 
 	/* under the session's mutex */
 	le_phase phase;
-	uint64_t epoch;       /* of the lease */
 	char *candidate;      /* of a term: the text to stand with */
 	int64_t server_token; /* of the place or the hold */
 	int64_t asked;        /* the number of the statement that asked for it */
@@ -277,7 +276,6 @@ struct le_session
 	bool closing, orphan;
 	int64_t close_until;
 	bool revoked;
-	uint64_t epoch;
 	bool lease_gone; /* the server has said so */
 	int64_t renew_at;
 	int renew_failures;

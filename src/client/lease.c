@@ -40,7 +40,6 @@ le_grant(le_session *s)
 		le_lock(s);
 		atomic_store(&s->lease, strtoll(PQgetvalue(result, 0, 0), NULL, 10));
 		s->lease_gone = s->revoked = false;
-		s->epoch++;
 		s->renew_failures = 0;
 		s->renew_at = le_add(sent_at, le_jitter(s->ttl / 3));
 		atomic_store(&s->deadline, le_add(sent_at, s->ttl - s->margin));
@@ -122,10 +121,11 @@ renewal_failed(le_session *s)
 }
 
 static void
-renewal_answered(le_session *s, const PGresult *result, le_look *look, int64_t sent_at, uint64_t epoch)
+renewal_answered(le_session *s, const PGresult *result, le_look *look, int64_t sent_at)
 {
 	le_lock(s);
-	if (s->epoch != epoch || atomic_load(&s->state) == LE_ENDED)
+	/* meanwhile another thread may have ended the session; none but this one begins another lease */
+	if (atomic_load(&s->state) == LE_ENDED)
 		;
 	else if (PQgetisnull(result, 0, 0))
 	{
@@ -149,7 +149,6 @@ le_renew(le_session *s)
 	const char *values[4] = {lease};
 	le_text sql = {0};
 	int64_t sent_at;
-	uint64_t epoch;
 	PGresult *result;
 
 	if (look == NULL)
@@ -159,7 +158,6 @@ le_renew(le_session *s)
 		return;
 	}
 	le_lock(s);
-	epoch = s->epoch;
 	if (s->renew_failures == 0)
 	{
 		look_at(look, &s->granted, LE_RENEW_CHECK_MAX / 2);
@@ -186,7 +184,7 @@ le_renew(le_session *s)
 	else
 		result = le_exec_text(s, call_limit(s), &sql, look->n > 0 ? 4 : 1, values);
 	if (PQresultStatus(result) == PGRES_TUPLES_OK)
-		renewal_answered(s, result, look, sent_at, epoch);
+		renewal_answered(s, result, look, sent_at);
 	else
 		renewal_failed(s);
 	PQclear(result);

@@ -417,18 +417,12 @@ verify_one(le_session *s)
 /* --- what is to be done --- */
 
 static int
-count_queued(const le_session *s, bool *deaf)
+count_queued(const le_session *s)
 {
 	int n = 0;
 
-	*deaf = false;
-	for (const le_link *link = s->queued.next; link != &s->queued; link = link->next, n++)
-	{
-		const le_hold *hold = le_container(link, le_hold, link);
-
-		if (hold->channel == NULL || !hold->channel->listening)
-			*deaf = true;
-	}
+	for (const le_link *link = s->queued.next; link != &s->queued; link = link->next)
+		n++;
 	return n;
 }
 
@@ -436,8 +430,8 @@ count_queued(const le_session *s, bool *deaf)
 static void
 look_at_all(le_session *s)
 {
-	bool deaf;
-	int left = count_queued(s, &deaf);
+	int left = count_queued(s);
+	bool hears = s->net.listen_works && s->net.listen_locks;
 
 	while (left > 0 && !le_link_empty(&s->queued) && !le_renewal_is_due(s, le_now_ns()))
 	{
@@ -449,8 +443,7 @@ look_at_all(le_session *s)
 	}
 	if (!le_link_empty(&s->queued))
 		verify_one(s);
-	deaf = deaf || !s->net.listen_works || !s->net.listen_locks;
-	s->net.check_at = le_add(le_now_ns(), le_jitter(deaf ? s->poll : LOOK_INTERVAL));
+	s->net.check_at = le_add(le_now_ns(), le_jitter(hears ? LOOK_INTERVAL : s->poll));
 }
 
 static void

@@ -167,7 +167,6 @@ le_end(le_session *s, le_status status, const char *sqlstate, const char *format
 	holds_over(s, &s->queued);
 	holds_over(s, &s->granted);
 	holds_over(s, &s->refused);
-	s->epoch++;
 	le_set_state(s, LE_ENDED);
 	le_wake_net(s);
 }
