@@ -20,8 +20,12 @@ typedef struct
 
 static statement grants = {.text = "grant_lease"}, renewals = {.text = "keep_alive"},
 				 listens = {.text = "LISTEN le_"}, places = {.text = "enqueue_lock("},
-				 searches = {.text = "lease_holds("}, candidacies = {.text = "enqueue_candidate"};
-static statement *const statements[] = {&grants, &renewals, &listens, &places, &searches, &candidacies};
+				 searches = {.text = "lease_holds("}, candidacies = {.text = "enqueue_candidate"},
+				 each = {.text = "enqueue_each("}, several = {.text = "enqueue_locks("},
+				 permits = {.text = "enqueue_permit("}, releases = {.text = "release_lock("},
+				 awaits = {.text = "await_lock("};
+static statement *const statements[] = {&grants, &renewals, &listens, &places,   &searches, &candidacies,
+										&each,   &several,  &permits, &releases, &awaits};
 static pthread_t main_thread;
 static PGconn *db;
 
@@ -144,26 +148,289 @@ refused(void)
 	le_close(other, -1, NULL);
 }
 
-/* The application may hang locks of its own on the lease. */
-static void
-lost_answer(void)
+/* A session of this name. */
+static le_session *
+named(const char *name, int ttl_ms)
 {
-	le_session *s = open_session(60000);
+	le_options o = options_of(ttl_ms);
+
+	o.name = name;
+	return open_with(&o);
+}
+
+/* The application may hang locks of its own on the lease, under any owner. */
+static void
+lost_answer(const char *name)
+{
+	le_session *s = named(name, 60000);
 	le_hold *lost, *next;
 
+	searches.seen = 0;
 	query(db, "SELECT acquire_lock('own', lease => %" PRId64 ")", le_lease(s));
 	query(db, "SELECT acquire_lock('named', owner => 'worker', lease => %" PRId64 ")", le_lease(s));
+	query(db, "SELECT acquire_lock('longer', owner => 'worker 7#', lease => %" PRId64 ")", le_lease(s));
+	query(db, "SELECT acquire_lock('shorter', owner => 'w', lease => %" PRId64 ")", le_lease(s));
 	places.cut = true;
 	lost = enqueue(s, "x");
 	is_status(le_await(lost, PATIENCE, &error), LE_OK,
 			  "what was granted is found, though the answer was lost");
 	ok(!places.cut && searches.seen > 0, "it has been looked for");
 	is_status(lock(s, "y", PATIENCE, &next), LE_OK, "the session goes on");
-	is_int(atoi(query(db, "SELECT count(*) FROM lock_election.locks WHERE name IN ('own', 'named')")), 2,
-		   "and releases nothing that is not its own");
+	is_int(atoi(query(db, "SELECT count(*) FROM lock_election.locks WHERE name IN ('own', 'named', 'longer',"
+						  " 'shorter')")),
+		   4, "and releases nothing that is not its own");
 	le_release(lost, 0, NULL);
 	le_release(next, 0, NULL);
 	is_status(le_close(s, -1, &error), LE_OK, "closed");
+}
+
+static int64_t
+token_of(const char *kind, const char *name)
+{
+	return atoll(query(db, "SELECT token FROM lock_election.%s WHERE name = '%s'", kind, name));
+}
+
+/*
+ * Many that were asked for in one statement are told from each other by their
+ * names, also where one begins as the other; what waits gets back its place.
+ */
+static void
+lost_together(void)
+{
+	static const char *const names[] = {"n1", "n", "n12"};
+	le_session *s = named("worker", 60000), *other = open_session(60000);
+	le_hold *gate = must_lock(other, "n1"), *before = enqueue(other, "n1"), *slow, *holds[3];
+	int heard;
+
+	eventually(le_position(before) == 1, "one holds, one waits");
+	places.slow_ms = 500;
+	slow = enqueue(s, "slow");
+	eventually_quietly(places.seen > 0 && places.at > le_now() - 400);
+	each.cut = true;
+	heard = listens.seen;
+	for (int i = 0; i < 3; i++)
+		holds[i] = enqueue(s, names[i]);
+	is_status(le_await(slow, PATIENCE, &error), LE_OK, "while a session is busy");
+	places.slow_ms = 0;
+	eventually(!each.cut, "it is asked for several locks, and the answer is lost");
+	for (int i = 1; i < 3; i++)
+	{
+		is_status(le_await(holds[i], PATIENCE, &error), LE_OK, "one was granted");
+		is_int(le_token(holds[i]), token_of("locks", names[i]), "by its own token");
+	}
+	eventually(le_position(holds[0]) == 2, "one waits where it was");
+	eventually(listens.seen > heard, "and listens");
+	le_drop(gate);
+	is_status(le_await(before, PATIENCE, &error), LE_OK, "it is the other's turn");
+	is_status(le_await(holds[0], 0, &error), LE_WAITING, "not yet its own");
+	le_drop(before);
+	is_status(le_await(holds[0], PATIENCE, &error), LE_OK, "then it is");
+	for (int i = 0; i < 3; i++)
+		is_status(le_release(holds[i], 0, &error), LE_OK, "released");
+	le_release(slow, 0, NULL);
+	le_close(s, -1, NULL);
+	le_close(other, -1, NULL);
+}
+
+/* Whatever is asked for: several locks, permits, terms. */
+static void
+lost_kinds(void)
+{
+	static const char *const both[] = {"m1", "m2"};
+	le_how permit = {.size = sizeof(permit), .permits = 1};
+	le_session *s = named("worker", 60000), *other = open_session(60000);
+	le_hold *gates[] = {must_lock(other, "m1"), must_lock(other, "m2"), enqueue(other, "m2")}, *many, *one,
+			*term;
+
+	eventually(le_position(gates[2]) == 1, "somebody waits for one of two");
+	several.cut = permits.cut = candidacies.cut = true;
+	is_status(le_enqueue(s, both, 2, NULL, &many, &error), LE_OK, "both");
+	is_status(le_enqueue(s, both, 1, &permit, &one, &error), LE_OK, "no permit is of a lock");
+	is_status(le_await(one, PATIENCE, &error), LE_INVALID, "which the server says");
+	le_drop(one);
+	eventually(le_position(many) == 2, "the place in the longer queue");
+	is_status(le_enqueue(s, (const char *const[]){"p"}, 1, &permit, &one, &error), LE_OK, "a permit");
+	is_status(le_await(one, PATIENCE, &error), LE_OK, "granted");
+	is_int(le_token(one), token_of("locks", "p"), "by its token");
+	is_status(le_enqueue_candidate(s, "boss", "me", &term, &error), LE_OK, "a candidacy");
+	is_status(le_await(term, PATIENCE, &error), LE_OK, "elected");
+	ok(!several.cut && !permits.cut && !candidacies.cut, "all of these answers were lost");
+	is_status(le_proclaim(term, "still me", &error), LE_OK, "it leads");
+	for (int i = 0; i < 3; i++)
+		le_drop(gates[i]);
+	is_status(le_await(many, PATIENCE, &error), LE_OK, "both are granted");
+	is_int(atoi(query(db, "SELECT count(*) FROM lock_election.locks WHERE token = %" PRId64, le_token(many))),
+		   2, "by one token");
+	is_status(le_release(many, 0, &error), LE_OK, "released");
+	is_status(le_release(one, 0, &error), LE_OK, "released");
+	is_status(le_resign(term, &error), LE_OK, "resigned");
+	le_close(s, -1, NULL);
+	le_close(other, -1, NULL);
+}
+
+/* What the application does not want any more is given back; and what hangs on the lease under our owners, unknown. */
+static void
+lost_unwanted(void)
+{
+	le_session *s = named("worker", 60000);
+	le_hold *held = must_lock(s, "held"), *lost, *waits;
+	char owner[100];
+
+	snprintf(
+		owner, sizeof(owner), "%s",
+		query(db, "SELECT regexp_replace(owner, '-.*', '') FROM lock_election.locks WHERE name = 'held'"));
+	query(db, "SELECT acquire_lock('ghost', owner => '%s-999', lease => %" PRId64 ")", owner, le_lease(s));
+	query(db, "SELECT campaign('ghost', 'me', owner => '%s-998', lease => %" PRId64 ")", owner, le_lease(s));
+	is_int(atoi(query(db, "SELECT count(*) FROM lock_election.look() WHERE name = 'ghost'")), 2,
+		   "two that nobody knows of");
+	places.slow_ms = 400;
+	places.cut = true;
+	lost = enqueue(s, "unwanted");
+	waits = enqueue(s, "held");
+	le_drop(lost);
+	eventually(!places.cut, "an answer is lost of what is not wanted any more");
+	places.slow_ms = 0;
+	eventually(
+		strcmp(query(db, "SELECT count(*) FROM lock_election.look() WHERE name IN ('ghost', 'unwanted')"),
+			   "0") == 0,
+		"nothing of it stays");
+	eventually(le_position(waits) == 1, "the session goes on");
+	ok(le_valid(held), "with what it holds");
+	le_drop(waits);
+	le_release(held, 0, NULL);
+	le_close(s, -1, NULL);
+}
+
+/* A release that is sent once more, and finds nothing, was done before. */
+static void
+lost_release(void)
+{
+	le_session *s = open_session(60000);
+	le_hold *held = must_lock(s, "x");
+
+	releases.cut = true;
+	is_status(le_release(held, 0, &error), LE_OK, "a release whose answer is lost");
+	ok(!releases.cut, "is sent once more");
+	held = must_lock(s, "x");
+	releases.cut = true;
+	is_status(le_release(held, 1000, &error), LE_UNKNOWN,
+			  "with hold_for, whether that was done is not known");
+	held = must_lock(s, "x");
+	is_status(le_release(held, 0, &error), LE_OK, "but it was released");
+	le_close(s, -1, NULL);
+}
+
+/* --- looking at what waits and at what is held --- */
+
+#define MANY 300
+
+/* In few statements, however many wait. */
+static void
+looks(void)
+{
+	static char texts[MANY][16];
+	static const char *names[MANY];
+	static le_hold *waits[MANY];
+	le_options o = options_of(600000);
+	le_session *s, *other = open_session(60000);
+	le_hold *all;
+	int granted = 0;
+
+	for (int i = 0; i < MANY; i++)
+	{
+		snprintf(texts[i], sizeof(texts[i]), "many %d", i);
+		names[i] = texts[i];
+	}
+	o.listen = -1;
+	s = open_with(&o);
+	is_status(le_acquire(other, names, MANY, NULL, PATIENCE, &all, &error), LE_OK, "many locks");
+	for (int i = 0; i < MANY; i++)
+		waits[i] = enqueue(s, names[i]);
+	eventually(le_position(waits[MANY - 1]) == 1, "are waited for");
+	awaits.seen = 0;
+	le_drop(all);
+	for (int i = 0; i < MANY; i++)
+		granted += le_await(waits[i], PATIENCE, &error) == LE_OK;
+	is_int(granted, MANY, "and granted");
+	ok(awaits.seen < MANY / 10, "without asking for each");
+	for (int i = 0; i < MANY; i++)
+		le_drop(waits[i]);
+	le_close(s, -1, NULL);
+	le_close(other, -1, NULL);
+}
+
+/* A place that somebody takes away: a lock's, several locks', a candidacy. */
+static void
+places_lost(void)
+{
+	static const char *const both[] = {"a", "b"};
+	le_options o = options_of(600000);
+	le_session *s, *other = open_session(60000);
+	le_hold *a = must_lock(other, "a"), *term, *one, *two, *candidate;
+
+	o.listen = -1;
+	o.poll_ms = 50;
+	s = open_with(&o);
+	is_status(le_campaign(other, "e", "other", 0, &term, &error), LE_OK, "somebody leads");
+	one = enqueue(s, "a");
+	is_status(le_enqueue(s, both, 2, NULL, &two, &error), LE_OK, "two");
+	is_status(le_enqueue_candidate(s, "e", "me", &candidate, &error), LE_OK, "and a term");
+	eventually(le_position(one) == 1 && le_position(two) == 2 && le_position(candidate) == 1,
+			   "are waited for");
+	query(db, "SELECT release_lock(name, token) FROM lock_election.waiters WHERE name = 'a' AND "
+			  "queue_position = 1");
+	is_status(le_await(one, PATIENCE, &error), LE_LOST, "a place is lost");
+	ok(strcmp(error.sqlstate, "LE001") == 0, "by the server's word");
+	is_status(le_await(two, 0, &error), LE_WAITING, "the others are not");
+	query(db, "SELECT release_locks('{a,b}', token) FROM lock_election.waiters WHERE name = 'b'");
+	is_status(le_await(two, PATIENCE, &error), LE_LOST, "now two are");
+	is_status(le_await(candidate, 0, &error), LE_WAITING, "the last one is not");
+	query(db, "SELECT resign(name, token) FROM lock_election.look() WHERE kind = 'election' AND "
+			  "queue_position > 0");
+	is_status(le_await(candidate, PATIENCE, &error), LE_LOST, "until it is, too");
+	le_drop(one);
+	le_drop(two);
+	le_drop(candidate);
+	le_drop(a);
+	le_drop(term);
+	le_close(s, -1, NULL);
+	le_close(other, -1, NULL);
+}
+
+/* A renewal looks at some of what is held, and of what waits, each time at others. */
+static void
+renewals_look(void)
+{
+	static le_hold *holds[100];
+	le_options o = options_of(3000);
+	le_session *s, *other = open_session(60000);
+	le_hold *gate = must_lock(other, "gate"), *waits;
+
+	o.listen = -1;
+	o.poll_ms = 600000;
+	s = open_with(&o);
+	for (int i = 0; i < 100; i++)
+	{
+		char name[16];
+
+		snprintf(name, sizeof(name), "held %d", i);
+		holds[i] = must_lock(s, name);
+	}
+	waits = enqueue(s, "gate");
+	eventually(le_position(waits) == 1, "one waits");
+	query(db,
+		  "SELECT force_release_lock(name) FROM (VALUES ('held 0'), ('held 50'), ('held 99')) AS v(name)");
+	eventually(!le_valid(holds[0]) && !le_valid(holds[50]) && !le_valid(holds[99]),
+			   "renewals find what was forced");
+	ok(le_valid(holds[1]) && le_valid(holds[49]) && le_valid(holds[51]) && le_valid(holds[98]),
+	   "and nothing else");
+	le_drop(gate);
+	is_status(le_await(waits, PATIENCE, &error), LE_OK, "and what was granted");
+	le_drop(waits);
+	for (int i = 0; i < 100; i++)
+		le_drop(holds[i]);
+	le_close(s, -1, NULL);
+	le_close(other, -1, NULL);
 }
 
 /* --- the end of a wait --- */
@@ -271,7 +538,15 @@ tests(void)
 	deadline();
 	listening();
 	refused();
-	lost_answer();
+	lost_answer("");
+	lost_answer("worker");
+	lost_together();
+	lost_kinds();
+	lost_unwanted();
+	lost_release();
+	looks();
+	places_lost();
+	renewals_look();
 	until();
 	pauses();
 	is_int(atoi(query(db, "SELECT count(*) FROM lock_election.look()")), 0, "nothing is left");
