@@ -5,6 +5,7 @@
  */
 #include "client.h"
 
+#include <fcntl.h>
 #include <sys/wait.h>
 
 static int64_t took;
@@ -65,6 +66,90 @@ forms(void)
 	ok(took >= 1500 && took < 20000, "in its time");
 	is_status(try_open("silent_service", 1500), LE_OK, "hosts of a service file");
 	is_status(try_open("silent_twice", 1500), LE_OK, "after two that do not answer");
+	is_status(try_open("one_port", 1500), LE_OK, "one port for all hosts");
+	unsetenv("PGHOST");
+	is_status(try_open("addresses", 1500), LE_OK, "addresses alone");
+	is_status(try_open("names_and_addresses", 1500), LE_OK, "and with names");
+	is_status(try_open("silent_between", 1500), LE_OK, "after some that refuse and one that does not answer");
+	ok(took >= 1500 && took < 6000, "each of which is tried once");
+}
+
+/* Each member that has a range, at its ends and beyond. */
+static void
+ranges(void)
+{
+	static const struct
+	{
+		le_options options;
+		bool allowed;
+		const char *what;
+	} cases[] = {
+		{{.ttl_ms = 99}, false, "a TTL that is a little too short"},
+		{{.ttl_ms = 2073600001}, false, "one that is too long"},
+		{{.ttl_ms = 2073600000}, true, "the longest one"},
+		{{.ttl_ms = 60000, .margin_ms = 30000}, false, "half of it as margin"},
+		{{.ttl_ms = 60000, .margin_ms = 29999}, true, "a little less"},
+		{{.ttl_ms = 60000, .margin_ms = -1}, false, "a negative margin"},
+		{{.ttl_ms = 60000, .connect_ms = -1}, false, "connect_ms"},
+		{{.ttl_ms = 60000, .call_ms = -1}, false, "call_ms"},
+		{{.ttl_ms = 60000, .progress_ms = -1}, false, "progress_ms"},
+		{{.ttl_ms = 60000, .poll_ms = -1}, false, "poll_ms"},
+		{{.ttl_ms = 60000, .listen = -2}, false, "listen below"},
+		{{.ttl_ms = 60000, .listen = 2}, false, "listen above"},
+		{{.ttl_ms = 60000, .listen = -1}, true, "no listen"},
+		{{.ttl_ms = 60000, .listen = 1}, true, "listen for certain"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+	{
+		le_options o = cases[i].options;
+		int64_t start = le_now(), left;
+		le_session *s;
+
+		o.size = sizeof(o);
+		o.conninfo = conninfo;
+		is_status(le_open(&o, &s, &error), cases[i].allowed ? LE_OK : LE_INVALID, cases[i].what);
+		if (s == NULL)
+			continue;
+		left = o.ttl_ms - (o.margin_ms != 0 ? o.margin_ms : 1000);
+		ok(le_deadline(s) >= start + left && le_deadline(s) <= le_now() + left, "its deadline");
+		le_close(s, -1, NULL);
+	}
+}
+
+/* Without any, libpq's environment says where; so do words that name a database. */
+static void
+defaults(void)
+{
+	le_options o = options_of(60000);
+	PGconn *db = connect_db();
+	int64_t start = le_now();
+	le_session *s;
+
+	setenv("PGHOST", PQhost(db), 1);
+	setenv("PGPORT", PQport(db), 1);
+	setenv("PGDATABASE", "postgres", 1);
+	is_status(le_open(NULL, &s, &error), LE_OK, "no options");
+	ok(le_deadline(s) >= start + 29000 && le_deadline(s) <= le_now() + 29000, "30 s, less a second");
+	le_close(s, -1, NULL);
+	o.conninfo = "";
+	s = open_with(&o);
+	le_close(s, -1, NULL);
+	o.conninfo = "postgres";
+	s = open_with(&o);
+	le_close(s, -1, NULL);
+	o.ttl_ms = 6000;
+	start = le_now();
+	s = open_with(&o);
+	ok(le_deadline(s) >= start + 5700 && le_deadline(s) <= le_now() + 5700, "of less, a twentieth less");
+	le_close(s, -1, NULL);
+	o.conninfo = "no such database";
+	is_status(le_open(&o, &s, &error), LE_UNAVAILABLE, "a database that is not there");
+	ok(strstr(error.message, "no such database") != NULL, "by its name");
+	unsetenv("PGHOST");
+	unsetenv("PGPORT");
+	unsetenv("PGDATABASE");
+	PQfinish(db);
 }
 
 static void
@@ -90,6 +175,7 @@ options(void)
 	o.listen = 7;
 	is_status(le_open(&o, &s, &error), LE_INVALID, "listen");
 	is_status(le_open(&o, &s, NULL), LE_INVALID, "and nobody wants to know");
+	ranges();
 	o = options_of(1000);
 	o.name = longest;
 	s = open_with(&o);
@@ -104,6 +190,55 @@ options(void)
 	PQfinish(db);
 	le_release(held, 0, NULL);
 	le_close(s, -1, NULL);
+}
+
+static int
+count_descriptors(void)
+{
+	int n = 0;
+
+	for (int fd = 0; fd < 1000; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+/* MB of address space. */
+static long
+size_of_process(void)
+{
+	FILE *file = fopen("/proc/self/statm", "r");
+	long pages = 0;
+
+	if (file == NULL || fscanf(file, "%ld", &pages) != 1)
+		die("no /proc");
+	fclose(file);
+	return pages / 1024 * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+/* Sessions that are closed, or were never opened, leave no descriptors, and no threads, each with a stack. */
+static void
+left_behind(void)
+{
+	le_options wrong = options_of(5000);
+	int descriptors = 0;
+	long size = 0;
+	le_session *s;
+
+	wrong.conninfo = "host=/nowhere";
+	for (int i = 0; i < 24; i++)
+	{
+		if (i == 4)
+		{
+			descriptors = count_descriptors();
+			size = size_of_process();
+		}
+		le_close(open_session(5000), -1, NULL);
+		wrong.conninfo = i % 2 == 0 ? "host=/nowhere" : "host=/nowhere,/nowhere port=1,2";
+		le_open(&wrong, &s, &error);
+	}
+	is_int(count_descriptors(), descriptors, "no descriptors are left behind");
+	/* two of 8 MB for each session would be 640 */
+	ok(size_of_process() < size + 200, "and no threads");
 }
 
 static void
@@ -159,6 +294,8 @@ tests(void)
 	errors();
 	forms();
 	options();
+	defaults();
+	left_behind();
 	after_fork();
 }
 

@@ -9,7 +9,7 @@ use LeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('main', init => [ allows_streaming => 1 ]);
+my $node = new_node('main', init => [ allows_streaming => 1 ], conf => "listen_addresses = '127.0.0.2'\n");
 my $bare = PostgreSQL::Test::Cluster->new('bare');
 $bare->init;
 $bare->start;
@@ -23,12 +23,14 @@ $node->safe_psql('postgres', q{CREATE USER secret PASSWORD 'right'; CREATE DATAB
 my $hba = $node->data_dir . '/pg_hba.conf';
 my $rules = slurp_file($hba);
 unlink $hba;
-append_to_file($hba, "local all secret scram-sha-256\n$rules");
+append_to_file($hba, "local all secret scram-sha-256\nhost all all 127.0.0.0/8 trust\n$rules");
 $node->reload;
 
 # It is connected to, by the kernel, and never answers.
 my @silent = map { IO::Socket::INET->new(Listen => 50, LocalAddr => '127.0.0.1') } 1 .. 2;
 my @mute = map { $_->sockport } @silent;
+# At another address of the server's port.
+push @silent, IO::Socket::INET->new(Listen => 50, LocalAddr => '127.0.0.1', LocalPort => $node->port) // die "no port: $!";
 my $closed = PostgreSQL::Test::Cluster::get_free_port();
 my ($host, $port) = ($node->host, $node->port);
 my $dir = PostgreSQL::Test::Utils::tempdir();
@@ -63,6 +65,10 @@ my %conninfo = (
 	standby_first => 'host=' . $standby->host . ",$host port=" . $standby->port . ",$port dbname=postgres",
 	silent_first => "host=127.0.0.1,$host port=$mute[0],$port dbname=postgres",
 	silent_service => 'service=silent',
+	one_port => "host=127.0.0.1,$host port=$port dbname=postgres",
+	addresses => "hostaddr=127.0.0.1,127.0.0.2 port=$port dbname=postgres",
+	names_and_addresses => "host=a,b hostaddr=127.0.0.1,127.0.0.2 port=$mute[0],$port dbname=postgres",
+	silent_between => 'host=' . '127.0.0.1,' x 6 . "$host port=" . "$closed," x 5 . "$mute[0],$port dbname=postgres",
 	silent_twice => "host=127.0.0.1,127.0.0.1,$host port=$mute[0],$mute[1],$port dbname=postgres",
 );
 
