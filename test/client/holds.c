@@ -195,10 +195,12 @@ static void
 fences(void)
 {
 	const char *names[] = {"f1", "f2"};
+	char sql[100];
 	PGconn *mine = PQconnectdb(conninfo);
 	le_hold *a = must_lock(one, "f"), *many, *term;
 
 	is_status(le_fence(a, mine, &error), LE_INVALID, "no transaction, no fence");
+	is_status(le_fence(a, NULL, &error), LE_INVALID, "nor without a connection");
 	query(mine, "BEGIN");
 	is_status(le_fence(a, mine, &error), LE_OK, "fenced");
 	query(mine, "COMMIT");
@@ -213,8 +215,19 @@ fences(void)
 	query(db, "SELECT force_release_lock('f')");
 	query(mine, "BEGIN");
 	is_status(le_fence(a, mine, &error), LE_LOST, "no fence for who has lost it");
+	ok(strcmp(error.sqlstate, "LE001") == 0, "by the server's word");
+	is_status(le_fence(many, mine, &error), LE_INVALID, "a transaction that has failed fences nothing");
 	query(mine, "ROLLBACK");
 	is_status(le_release(a, 0, &error), LE_LOST, "which its release tells as well");
+	a = must_lock(one, "f");
+	query(mine, "BEGIN");
+	snprintf(sql, sizeof(sql), "SELECT pg_terminate_backend(%s, 10000)",
+			 query(mine, "SELECT pg_backend_pid()"));
+	query(db, "%s", sql);
+	is_status(le_fence(a, mine, &error), LE_UNAVAILABLE,
+			  "a connection that has ended fences nothing, for certain");
+	is_status(le_release(a, 0, &error), LE_OK, "released");
+	is_status(le_fence(many, mine, &error), LE_INVALID, "nor later on");
 	le_release(many, 0, NULL);
 	le_release(term, 0, NULL);
 	PQfinish(mine);
@@ -233,6 +246,59 @@ forced(void)
 	ok(le_get_state(one) == LE_CONNECTED, "the session goes on");
 }
 
+static int
+never_elected(le_hold *term, void *arg)
+{
+	(void) term;
+	(void) arg;
+	return 1;
+}
+
+/* Every call refuses what is no name or no candidate by itself: nothing is sent. */
+static void
+calls_refuse(const char *too_long)
+{
+	static char candidate[4098];
+	const char *wrong[] = {NULL, "", too_long}, *none[] = {NULL, "", candidate}, *pair[] = {"a", NULL};
+	le_callbacks callbacks = {.size = sizeof(callbacks), .on_elected = never_elected};
+	le_leader_info info = {.size = sizeof(info)};
+	le_how negative = {.size = sizeof(negative), .until = -1}, many = {.size = sizeof(many), .permits = -1};
+	le_runner *runner;
+	le_hold *term, *a;
+
+	memset(candidate, 'c', sizeof(candidate) - 1);
+	is_status(le_campaign(one, "refuse", "me", 0, &term, &error), LE_OK, "a term");
+	for (int i = 0; i < 3; i++)
+	{
+		is_status(le_enqueue(one, &wrong[i], 1, NULL, &a, &error), LE_INVALID, "le_enqueue");
+		is_status(le_campaign(one, wrong[i], "me", 0, &a, &error), LE_INVALID, "le_campaign, election");
+		is_status(le_campaign(one, "e", none[i], 0, &a, &error), LE_INVALID, "candidate");
+		is_status(le_enqueue_candidate(one, wrong[i], "me", &a, &error), LE_INVALID,
+				  "le_enqueue_candidate, election");
+		is_status(le_enqueue_candidate(one, "e", none[i], &a, &error), LE_INVALID, "candidate");
+		is_status(le_leader(one, wrong[i], &info, &error), LE_INVALID, "le_leader");
+		ok(error.sqlstate[0] == '\0', "by the library's word");
+		is_status(le_proclaim(term, none[i], &error), LE_INVALID, "le_proclaim");
+		ok(error.sqlstate[0] == '\0', "by the library's word");
+		is_status(le_run(one, wrong[i], "me", &callbacks, &runner, &error), LE_INVALID, "le_run, election");
+		is_status(le_run(one, "e", none[i], &callbacks, &runner, &error), LE_INVALID, "candidate");
+	}
+	is_status(le_run(one, "e", "me", NULL, &runner, &error), LE_INVALID, "no callbacks");
+	is_status(le_acquire(one, pair, 2, NULL, 0, &a, &error), LE_INVALID, "the second of two");
+	is_status(le_enqueue(one, pair, 1001, NULL, &a, &error), LE_INVALID, "too many");
+	is_status(le_enqueue(one, pair, -1, NULL, &a, &error), LE_INVALID, "fewer than none");
+	is_status(le_enqueue(one, pair, 1, &negative, &a, &error), LE_INVALID, "a negative point of time");
+	is_status(le_enqueue(one, pair, 1, &many, &a, &error), LE_INVALID, "a negative number of permits");
+	many.permits = 1;
+	is_status(le_enqueue(one, wrong, 2, &many, &a, &error), LE_INVALID, "a permit of two names");
+	is_status(le_stop(NULL, &error), LE_OK, "no runner");
+	candidate[4096] = '\0';
+	is_status(le_proclaim(term, candidate, &error), LE_OK, "the longest candidate");
+	is_status(le_leader(two, "refuse", &info, &error), LE_OK, "is told");
+	ok(strcmp(info.candidate, candidate) == 0, "as it is");
+	le_resign(term, NULL);
+}
+
 static void
 arguments(void)
 {
@@ -249,6 +315,7 @@ arguments(void)
 	is_status(le_acquire(one, &empty, 1, &(le_how){.shared = 1}, 0, &a, &error), LE_INVALID, "no size");
 	is_status(le_campaign(one, "e", "", 0, &a, &error), LE_INVALID, "no candidate");
 	is_status(le_campaign(one, "e", NULL, 0, &a, &error), LE_INVALID, "none at all");
+	calls_refuse(too_long);
 	longest[255] = '\0';
 	is_status(lock(one, longest, 0, &a), LE_OK, "the longest name");
 	is_status(le_release(a, 0, NULL), LE_OK, "and an error that nobody wants");

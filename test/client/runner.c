@@ -6,6 +6,20 @@
 
 static PGconn *db;
 
+/* --- signals --- */
+
+/* Threads of the library, in which callbacks run, take no signal of the application's; its own thread takes all. */
+static _Atomic int unblocked;
+
+static bool
+is_blocked(void)
+{
+	sigset_t set;
+
+	pthread_sigmask(SIG_BLOCK, NULL, &set);
+	return sigismember(&set, SIGTERM) == 1 && sigismember(&set, SIGALRM) == 1;
+}
+
 /* --- the order of the callbacks --- */
 
 typedef struct
@@ -25,6 +39,7 @@ on_elected(le_hold *term, void *arg)
 {
 	record *r = arg;
 
+	unblocked += !is_blocked();
 	r->overlaps += atomic_fetch_add(&r->running, 1) != 0;
 	atomic_fetch_add(&leaders, 1);
 	r->term = le_token(term);
@@ -43,6 +58,7 @@ on_lost(le_hold *term, void *arg)
 {
 	record *r = arg;
 
+	unblocked += !is_blocked();
 	r->lost_outside += le_token(term) != r->term || le_valid(term);
 	r->lost++;
 }
@@ -107,6 +123,8 @@ order(void)
 	is_int(b.lost, 0, "who leaves has not lost");
 
 	/* stopped: waits for the work, then resigns */
+	is_status(le_set_candidate(second, "", &error), LE_INVALID, "no text");
+	is_status(le_set_candidate(second, NULL, &error), LE_INVALID, "none at all");
 	is_status(le_set_candidate(second, "b again", &error), LE_OK, "another text");
 	is_status(le_stop(first, &error), LE_OK, "stopped");
 	is_int(a.running, 0, "after on_elected had returned");
@@ -118,6 +136,7 @@ order(void)
 	is_status(le_stop(second, &error), LE_OK, "which is no error");
 	eventually(le_leader(a.session, "boss", &info, &error) == LE_OK && info.term == 0, "nobody leads");
 	is_int(a.overlaps + b.overlaps, 0, "two terms of one runner never overlap");
+	ok(!is_blocked(), "the application takes its signals");
 	le_close(a.session, -1, NULL);
 	le_close(b.session, -1, NULL);
 }
@@ -148,11 +167,16 @@ stop_early(void)
 {
 	record a = {.session = open_session(5000)}, b = {.session = open_session(5000)};
 	le_runner *leader = run(&a, "a"), *waiting;
+	le_leader_info info = {.size = sizeof(info)};
 
 	eventually(a.running == 1, "one leads");
 	waiting = run(&b, "b");
 	is_status(le_stop(waiting, &error), LE_OK, "a candidate is stopped");
 	is_int(b.elected, 0, "it has not led");
+	is_status(le_set_candidate(leader, "other", &error), LE_OK, "another text");
+	query(db, "SELECT force_resign('boss')");
+	eventually(le_leader(a.session, "boss", &info, &error) == LE_OK && strcmp(info.candidate, "other") == 0,
+			   "with which the leader stands again");
 	is_status(le_stop(leader, &error), LE_OK, "then the leader");
 	for (int i = 0; i < 20; i++)
 	{
@@ -212,6 +236,7 @@ on_change(const le_change *change, void *arg)
 {
 	log_of_changes *l = arg;
 
+	unblocked += !is_blocked();
 	if (change->change <= l->last || l->n >= CHANGES)
 		l->wrong++;
 	else
@@ -275,6 +300,127 @@ observers(void)
 	le_close(watch, -1, NULL);
 }
 
+/* What a change tells. */
+typedef struct
+{
+	_Atomic int n;
+	struct
+	{
+		char how[20], candidate[20];
+		int64_t term, elected_at, changed_at;
+		int leads;
+	} rows[10];
+	le_observer *own; /* to be ended by the callback */
+	_Atomic bool calling, hold;
+} changes;
+
+static void
+on_any_change(const le_change *change, void *arg)
+{
+	changes *c = arg;
+
+	c->calling = true;
+	while (c->hold)
+		usleep(1000);
+	if (c->n < 10)
+	{
+		snprintf(c->rows[c->n].how, sizeof(c->rows[0].how), "%s", change->how);
+		snprintf(c->rows[c->n].candidate, sizeof(c->rows[0].candidate), "%s", change->candidate);
+		c->rows[c->n].term = change->term;
+		c->rows[c->n].elected_at = change->elected_at;
+		c->rows[c->n].changed_at = change->changed_at;
+		c->rows[c->n].leads = change->leads;
+	}
+	if (c->own != NULL)
+		le_unobserve(c->own);
+	c->n++;
+	c->calling = false;
+}
+
+static void *
+release_soon(void *arg)
+{
+	usleep(300000);
+	((changes *) arg)->hold = false;
+	return NULL;
+}
+
+static void
+observed(void)
+{
+	static const char *const how[] = {"elected", "proclaimed", "resigned"};
+	static changes told, held, ended;
+	le_options o = options_of(20000);
+	le_session *s, *slow;
+	le_observer *observer, *other;
+	le_hold *term;
+	pthread_t thread;
+	int64_t now = (int64_t) time(NULL) * 1000000, start;
+	int wrong = 0;
+	char w[20]; /* whose history is empty */
+
+	snprintf(w, sizeof(w), "w%d", (int) getpid());
+	s = open_with(&o);
+	is_status(le_observe(s, "", 0, on_any_change, NULL, &observer, &error), LE_INVALID, "no election");
+	is_status(le_observe(s, w, 0, NULL, NULL, &observer, &error), LE_INVALID, "no callback");
+	is_status(le_observe(s, w, -2, on_any_change, NULL, &observer, &error), LE_INVALID, "no such change");
+	ok(observer == NULL, "no observer");
+	le_unobserve(NULL);
+
+	le_observe(s, w, 0, on_any_change, &told, &observer, &error);
+	le_campaign(s, w, "first", PATIENCE, &term, &error);
+	usleep(20000);
+	le_proclaim(term, "second", &error);
+	le_resign(term, NULL);
+	eventually(told.n == 3, "three changes");
+	for (int i = 0; i < 3; i++)
+		wrong += strcmp(told.rows[i].how, how[i]) != 0 || told.rows[i].leads != (i < 2) ||
+				 told.rows[i].term != told.rows[0].term ||
+				 told.rows[i].elected_at < now - 3600 * INT64_C(1000000) ||
+				 told.rows[i].elected_at > now + 3600 * INT64_C(1000000) ||
+				 told.rows[i].elected_at != told.rows[0].elected_at ||
+				 told.rows[i].changed_at < told.rows[i].elected_at;
+	is_int(wrong, 0, "each with its kind, its term, its times, and whether somebody leads");
+	ok(strcmp(told.rows[0].candidate, "first") == 0 && strcmp(told.rows[1].candidate, "second") == 0,
+	   "and by whom");
+	ok(told.rows[1].changed_at >= told.rows[0].changed_at + 20000, "in microseconds");
+	le_unobserve(observer);
+
+	/* the callback is running, or ends its own observer */
+	held.hold = true;
+	le_observe(s, w, 0, on_any_change, &held, &observer, &error);
+	eventually(held.calling, "a callback that takes long");
+	pthread_create(&thread, NULL, release_soon, &held);
+	le_unobserve(observer);
+	ok(!held.calling, "is waited for");
+	is_int(held.n, 1, "and no other one begins");
+	pthread_join(thread, NULL);
+	ended.hold = true;
+	le_observe(s, w, 0, on_any_change, &ended, &other, &error);
+	ended.own = other;
+	ended.hold = false;
+	eventually(ended.n == 1 && !ended.calling, "a callback ends its observer");
+
+	/* nothing but reading on tells the rest of a long history: it is not looked at for minutes */
+	o.listen = -1;
+	o.poll_ms = 60000;
+	slow = open_with(&o);
+	for (int i = 0; i < 50; i++)
+	{
+		le_campaign(s, w, "me", PATIENCE, &term, &error);
+		le_resign(term, NULL);
+	}
+	memset(&told, 0, sizeof(told));
+	start = le_now();
+	le_observe(slow, w, 0, on_any_change, &told, &observer, &error);
+	eventually(told.n == 103, "a long history");
+	ok(le_now() - start < 60000, "is read on at once");
+	is_int(ended.n, 1, "an observer that has ended is told nothing");
+	le_unobserve(observer);
+	le_close(slow, -1, NULL);
+	le_close(s, -1, NULL);
+}
+
 static void
 tests(void)
 {
@@ -284,6 +430,8 @@ tests(void)
 	stop_early();
 	watchdog();
 	observers();
+	observed();
+	is_int(unblocked, 0, "no callback is where signals come");
 	PQfinish(db);
 }
 

@@ -221,14 +221,17 @@ stopped(void)
 {
 	seen told = {0};
 	le_session *a = watched(20000, 400, &told), *b = watched(20000, 400, &told);
-	le_hold *held = must_lock(a, "x"), *none, *waits;
+	le_hold *held = must_lock(a, "x"), *none, *waits, *term;
 	le_leader_info info = {.size = sizeof(info)};
 	int64_t start;
 
+	is_status(le_campaign(a, "stopped", "a", PATIENCE, &term, &error), LE_OK, "a leader");
 	ask("stop");
 	start = le_now();
 	is_status(lock(a, "y", 0, &none), LE_UNAVAILABLE, "a server that is stopped does not answer a try");
 	is_status(le_leader(a, "e", &info, &error), LE_UNAVAILABLE, "nor who leads");
+	ok(strncmp(error.message, "the server has not answered in time: ", 37) == 0, "with the reason");
+	is_status(le_proclaim(term, "b", &error), LE_UNAVAILABLE, "a proclamation that cannot be sent");
 	is_status(lock(a, "y", 100, &none), LE_TIMEOUT, "nor a wait");
 	ok(le_now() - start < 10000, "all within their limits");
 	ok(le_valid(held), "what is held is held");
@@ -248,6 +251,7 @@ stopped(void)
 	is_status(lock(a, "y", PATIENCE, &held), LE_OK, "as were the acquires that nobody waited for");
 	le_release(held, 0, NULL);
 	ok(le_get_state(a) == LE_CONNECTED, "it is connected");
+	le_resign(term, NULL);
 	le_close(a, -1, NULL);
 }
 
