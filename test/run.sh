@@ -34,7 +34,7 @@ for need in $needs; do
 		simulator) goals+=(core-tests) ;;
 		torture) goals+=(torture-programs) ;;
 		client) goals+=(client client-tests client-tests-address client-tests-thread) ;;
-		lockctl) goals+=(client lockctl) ;;
+		lockctl) goals+=(client lockctl lockctl-address) ;;
 		faults) ;;
 		*) packages+=("$need") ;;
 	esac

@@ -119,6 +119,7 @@ connect(patient *p)
 	char *conninfo = lc_conninfo();
 	const char *keys[] = {"dbname", "fallback_application_name", "connect_timeout", NULL};
 	const char *values[] = {conninfo != NULL ? conninfo : "", "lockctl doctor", "5", NULL};
+	char *in_recovery;
 
 	p->db = PQconnectdbParams(keys, values, 1);
 	free(conninfo);
@@ -129,7 +130,9 @@ connect(patient *p)
 			 PQerrorMessage(p->db));
 		return false;
 	}
-	p->primary = strcmp(ask(p, "SELECT pg_is_in_recovery()"), "f") == 0;
+	in_recovery = ask(p, "SELECT pg_is_in_recovery()");
+	p->primary = strcmp(in_recovery, "f") == 0;
+	free(in_recovery);
 	find(p, GOOD, "connection", "", "database \"%s\" on %s, port %s, as %s", PQdb(p->db), PQhost(p->db),
 		 PQport(p->db), PQuser(p->db));
 	if (PQserverVersion(p->db) < 150000)

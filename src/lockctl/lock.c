@@ -295,14 +295,21 @@ check(run *r)
 static void
 set_environment(const run *r)
 {
-	char *list = lc_copy("");
+	char *list = lc_copy("[");
 	bool failed;
 
 	for (int i = 0; i < r->n; i++)
-		list = lc_format("%s%s%s", list, i > 0 ? ", " : "", lc_json(r->names[i]));
+	{
+		char *name = lc_json(r->names[i]), *before = list;
+
+		list = lc_format("%s%s%s", before, name, i < r->n - 1 ? ", " : "]");
+		free(name);
+		free(before);
+	}
 	failed = r->n == 1 ? setenv("LOCK_NAME", r->names[0], 1) != 0 : unsetenv("LOCK_NAME") != 0;
-	if (failed || setenv("LOCK_NAMES", lc_format("[%s]", list), 1) != 0)
+	if (failed || setenv("LOCK_NAMES", list, 1) != 0)
 		lc_die(LC_EXIT_CANNOT_RUN, "out of memory");
+	free(list);
 }
 
 /* --- messages --- */
@@ -445,12 +452,15 @@ static void
 check_hold_for(const run *r)
 {
 	PGconn *db;
+	char *name;
 
 	if (r->hold_for == 0)
 		return;
 	db = lc_connect(true);
-	PQclear(lc_query(db, "SELECT %s.release_lock(%s, NULL::bigint, '%d ms')", lc_schema(db),
-					 lc_literal(db, r->names[0]), r->hold_for));
+	name = lc_literal(db, r->names[0]);
+	PQclear(
+		lc_query(db, "SELECT %s.release_lock(%s, NULL::bigint, '%d ms')", lc_schema(db), name, r->hold_for));
+	free(name);
 	PQfinish(db);
 }
 
@@ -669,6 +679,8 @@ give_back(run *r, int code)
 static int
 not_granted(run *r, le_status status, const le_error *error)
 {
+	char *line;
+
 	if (r->signo != 0)
 		return signaled(r, r->signo);
 	if (status == LE_TIMEOUT)
@@ -677,7 +689,9 @@ not_granted(run *r, le_status status, const le_error *error)
 			lc_notice("%s: not acquired%s", what(r), r->wait == 0 ? "" : " in time");
 		return r->not_acquired;
 	}
-	lc_error("%s", lc_line(error->message));
+	line = lc_line(error->message);
+	lc_error("%s", line);
+	free(line);
 	return status == LE_LOST ? LOST : lc_exit_code(status);
 }
 
@@ -748,7 +762,8 @@ init(run *r, bool elect)
 int
 lc_lock(int argc, char **argv)
 {
-	run r;
+	/* names is there until the program ends */
+	static run r;
 
 	init(&r, false);
 	parse(&r, argc, argv);
@@ -759,7 +774,7 @@ lc_lock(int argc, char **argv)
 int
 lc_elect(int argc, char **argv)
 {
-	run r;
+	static run r;
 
 	init(&r, true);
 	parse(&r, argc, argv);

@@ -46,6 +46,8 @@ typedef struct arguments
 	int64_t lease;
 	const char *words[4];
 	int n;
+	PGconn *db;
+	char *name; /* of the lock or election, as a literal of SQL; or NULL */
 } arguments;
 
 static void
@@ -177,16 +179,25 @@ print_value(PGconn *db, const char *name, const char *type, const char *value)
 	free(literal);
 }
 
-/* Runs a statement that has one value; NULL where it is null. To be freed. */
+/* The one value of a result, which is cleared; NULL where it is null. To be freed. */
 static char *
-value_of(PGconn *db, const char *query)
+value_of(PGresult *result)
 {
-	PGresult *result = lc_query(db, "%s", query);
 	char *value =
 		PQntuples(result) > 0 && !PQgetisnull(result, 0, 0) ? lc_copy(PQgetvalue(result, 0, 0)) : NULL;
 
 	PQclear(result);
 	return value;
+}
+
+static bool
+is_true(PGresult *result)
+{
+	char *value = value_of(result);
+	bool answer = value != NULL && value[0] == 't';
+
+	free(value);
+	return answer;
 }
 
 static void
@@ -200,15 +211,22 @@ ignore_notices(void *arg, const PGresult *result)
 }
 
 /* name: of the lock or election, or NULL */
-static PGconn *
-connect(const char *name)
+static void
+connect(arguments *a, const char *name)
 {
-	PGconn *db;
-
 	lc_choose_shard(&name, name != NULL);
-	db = lc_connect(true);
-	PQsetNoticeReceiver(db, ignore_notices, NULL);
-	return db;
+	a->db = lc_connect(true);
+	PQsetNoticeReceiver(a->db, ignore_notices, NULL);
+	if (name != NULL)
+		a->name = lc_literal(a->db, name);
+}
+
+static int
+finish(arguments *a, int code)
+{
+	free(a->name);
+	PQfinish(a->db);
+	return code;
 }
 
 /* --- what cannot be printed is given back --- */
@@ -238,19 +256,18 @@ print_or_give_back(PGconn *db, const char *name, const char *value, char *query)
 /* --- acquire --- */
 
 static char *
-acquire_query(PGconn *db, const arguments *a)
+acquire_query(const arguments *a)
 {
-	char *name = lc_literal(db, a->words[0]), *owner = a->owner != NULL ? lc_literal(db, a->owner) : NULL;
+	char *owner = a->owner != NULL ? lc_literal(a->db, a->owner) : NULL;
 	char *wait = a->wait < 0 ? lc_copy("NULL") : lc_format("'%d ms'", a->wait);
 	char *lease = a->lease != 0 ? lc_format("%lld", (long long) a->lease) : lc_copy("NULL");
 	char *ttl = a->ttl > 0 ? lc_format(", ttl => '%d ms'", a->ttl) : lc_copy("");
 	char *how = a->permits > 0 ? lc_format("permits => %d", a->permits)
 							   : lc_format("mode => '%s'", a->shared ? "shared" : "exclusive");
-	char *query = lc_format("SELECT %s.%s(%s, %s%s, wait => %s, owner => %s, lease => %s)", lc_schema(db),
-							a->permits > 0 ? "acquire_permit" : "acquire_lock", name, how, ttl, wait,
+	char *query = lc_format("SELECT %s.%s(%s, %s%s, wait => %s, owner => %s, lease => %s)", lc_schema(a->db),
+							a->permits > 0 ? "acquire_permit" : "acquire_lock", a->name, how, ttl, wait,
 							owner != NULL ? owner : "NULL", lease);
 
-	free(name);
 	free(owner);
 	free(wait);
 	free(lease);
@@ -263,10 +280,9 @@ int
 lc_acquire(int argc, char **argv)
 {
 	arguments a;
-	PGconn *db;
 	PGresult *result;
-	char *release = NULL;
-	int signo;
+	char *query, *release = NULL;
+	int signo, code = 0;
 
 	parse(&a, argc, argv, " ttl wait try shared permits owner lease conflict-exit-code ");
 	need(&a, 1, "NAME");
@@ -274,23 +290,28 @@ lc_acquire(int argc, char **argv)
 		lc_usage("--permits is not with --shared");
 	if (a.ttl > 0 && a.lease != 0)
 		lc_usage("--ttl is not with --lease");
-	db = connect(a.words[0]);
-	result = lc_query_signals(db, acquire_query(db, &a), &signo);
+	connect(&a, a.words[0]);
+	query = acquire_query(&a);
+	result = lc_query_signals(a.db, query, &signo);
+	free(query);
 	if (result != NULL && !PQgetisnull(result, 0, 0))
-		release = lc_format("SELECT %s.release_lock(%s, %s)", lc_schema(db), lc_literal(db, a.words[0]),
-							PQgetvalue(result, 0, 0));
+		release =
+			lc_format("SELECT %s.release_lock(%s, %s)", lc_schema(a.db), a.name, PQgetvalue(result, 0, 0));
 	if (release != NULL && signo != 0)
-		PQclear(lc_query(db, "%s", release));
+		PQclear(lc_query(a.db, "%s", release));
 	if (signo != 0)
 		lc_signals_die(signo);
-	if (PQgetisnull(result, 0, 0))
+	if (release == NULL)
 	{
 		lc_detail("lock \"%s\": not acquired", a.words[0]);
-		return a.not_acquired;
+		code = a.not_acquired;
 	}
-	/* a lease may have had it before, and gets the same token when it asks again */
-	print_or_give_back(db, "token", PQgetvalue(result, 0, 0), a.lease == 0 ? release : NULL);
-	return 0;
+	else
+		/* a lease may have had it before, and gets the same token when it asks again */
+		print_or_give_back(a.db, "token", PQgetvalue(result, 0, 0), a.lease == 0 ? release : NULL);
+	free(release);
+	PQclear(result);
+	return finish(&a, code);
 }
 
 /* --- renew, release, held --- */
@@ -312,43 +333,43 @@ int
 lc_renew(int argc, char **argv)
 {
 	arguments a;
-	PGconn *db;
-	char *value, *ttl;
+	char *value, ttl[32] = "";
 
 	parse(&a, argc, argv, " ttl ");
 	need(&a, 2, "NAME and TOKEN");
 	token_of(&a);
-	db = connect(a.words[0]);
-	ttl = a.ttl > 0 ? lc_format(", '%d ms'", a.ttl) : lc_copy("");
-	value = value_of(db, lc_format("SELECT %s.renew_lock(%s, %s%s)", lc_schema(db),
-								   lc_literal(db, a.words[0]), a.words[1], ttl));
+	connect(&a, a.words[0]);
+	if (a.ttl > 0)
+		snprintf(ttl, sizeof(ttl), ", '%d ms'", a.ttl);
+	value =
+		value_of(lc_query(a.db, "SELECT %s.renew_lock(%s, %s%s)", lc_schema(a.db), a.name, a.words[1], ttl));
 	if (value == NULL)
-		return lost(a.words[0]);
-	print_value(db, "valid_for", "interval", value);
-	return 0;
+		return finish(&a, lost(a.words[0]));
+	print_value(a.db, "valid_for", "interval", value);
+	free(value);
+	return finish(&a, 0);
 }
 
 static int
-force(const arguments *a)
+force(arguments *a)
 {
-	PGconn *db;
 	char *value;
 
 	need(a, 1, "NAME");
-	db = connect(a->words[0]);
-	value = value_of(db, lc_format("SELECT %s.%s(%s)", lc_schema(db),
-								   a->election ? "force_resign" : "force_release_lock",
-								   lc_literal(db, a->words[0])));
-	print_value(db, "ended", "int8", value != NULL ? value : "0");
-	return 0;
+	connect(a, a->words[0]);
+	value = value_of(lc_query(a->db, "SELECT %s.%s(%s)", lc_schema(a->db),
+							  a->election ? "force_resign" : "force_release_lock", a->name));
+	print_value(a->db, "ended", "int8", value != NULL ? value : "0");
+	free(value);
+	return finish(a, 0);
 }
 
 int
 lc_release(int argc, char **argv)
 {
 	arguments a;
-	PGconn *db;
-	char *value, *hold_for;
+	char hold_for[40] = "";
+	bool released;
 
 	parse(&a, argc, argv, " hold-for force election ");
 	if (a.force)
@@ -357,27 +378,26 @@ lc_release(int argc, char **argv)
 		lc_usage("--election is for --force");
 	need(&a, 2, "NAME and TOKEN, or --force NAME");
 	token_of(&a);
-	db = connect(a.words[0]);
-	hold_for = a.hold_for > 0 ? lc_format(", hold_for => '%d ms'", a.hold_for) : lc_copy("");
-	value = value_of(db, lc_format("SELECT %s.release_lock(%s, %s%s)", lc_schema(db),
-								   lc_literal(db, a.words[0]), a.words[1], hold_for));
-	return value != NULL && value[0] == 't' ? 0 : lost(a.words[0]);
+	connect(&a, a.words[0]);
+	if (a.hold_for > 0)
+		snprintf(hold_for, sizeof(hold_for), ", hold_for => '%d ms'", a.hold_for);
+	released = is_true(
+		lc_query(a.db, "SELECT %s.release_lock(%s, %s%s)", lc_schema(a.db), a.name, a.words[1], hold_for));
+	return finish(&a, released ? 0 : lost(a.words[0]));
 }
 
 int
 lc_held(int argc, char **argv)
 {
 	arguments a;
-	PGconn *db;
-	char *value;
+	bool held;
 
 	parse(&a, argc, argv, "");
 	need(&a, 2, "NAME and TOKEN");
 	token_of(&a);
-	db = connect(a.words[0]);
-	value = value_of(
-		db, lc_format("SELECT %s.is_held(%s, %s)", lc_schema(db), lc_literal(db, a.words[0]), a.words[1]));
-	return value != NULL && value[0] == 't' ? 0 : lost(a.words[0]);
+	connect(&a, a.words[0]);
+	held = is_true(lc_query(a.db, "SELECT %s.is_held(%s, %s)", lc_schema(a.db), a.name, a.words[1]));
+	return finish(&a, held ? 0 : lost(a.words[0]));
 }
 
 /* --- leases --- */
@@ -476,25 +496,35 @@ static int
 lease_of_number(const arguments *a, const char *what)
 {
 	const char *lease = a->words[1];
-	PGconn *db;
 	char *value;
 
-	need(a, 2, "LEASE");
-	lc_number("LEASE", lease, 1, INT64_MAX);
-	db = connect(NULL);
 	if (strcmp(what, "revoke") == 0)
-	{
-		value = value_of(db, lc_format("SELECT %s.revoke_lease(%s)", lc_schema(db), lease));
-		return value != NULL && value[0] == 't' ? 0 : lease_ended(lease);
-	}
+		return is_true(lc_query(a->db, "SELECT %s.revoke_lease(%s)", lc_schema(a->db), lease))
+				   ? 0
+				   : lease_ended(lease);
 	if (strcmp(what, "keep-alive") == 0 && !a->once)
-		return keep_alive_for_ever(db, lease);
-	value = value_of(db, lc_format("SELECT %s.%s(%s)", lc_schema(db),
-								   strcmp(what, "ttl") == 0 ? "lease_time_to_live" : "keep_alive", lease));
+		return keep_alive_for_ever(a->db, lease);
+	value = value_of(lc_query(a->db, "SELECT %s.%s(%s)", lc_schema(a->db),
+							  strcmp(what, "ttl") == 0 ? "lease_time_to_live" : "keep_alive", lease));
 	if (value == NULL)
 		return lease_ended(lease);
-	print_value(db, "time_left", "interval", value);
+	print_value(a->db, "time_left", "interval", value);
+	free(value);
 	return 0;
+}
+
+static void
+grant_lease(const arguments *a)
+{
+	char *owner = a->owner != NULL ? lc_literal(a->db, a->owner) : NULL;
+	char *lease = value_of(lc_query(a->db, "SELECT %s.grant_lease('%d ms', %s)", lc_schema(a->db),
+									a->ttl > 0 ? a->ttl : 60000, owner != NULL ? owner : "NULL"));
+	char *revoke = lc_format("SELECT %s.revoke_lease(%s)", lc_schema(a->db), lease);
+
+	print_or_give_back(a->db, "lease", lease, revoke);
+	free(owner);
+	free(lease);
+	free(revoke);
 }
 
 int
@@ -502,30 +532,28 @@ lc_lease(int argc, char **argv)
 {
 	arguments a;
 	const char *what;
-	char *lease;
-	PGconn *db;
 
 	parse(&a, argc, argv, " ttl owner once ");
 	what = a.n > 0 ? a.words[0] : "";
 	if (strcmp(what, "list") == 0)
 	{
 		need(&a, 1, "nothing more");
-		db = lc_connect(false);
-		lc_schema(db);
-		lc_print(db, false, "SELECT * FROM lock_election.leases ORDER BY lease");
-		return 0;
+		a.db = lc_connect(false);
+		lc_schema(a.db);
+		lc_print(a.db, false, "SELECT * FROM lock_election.leases ORDER BY lease");
+		return finish(&a, 0);
 	}
 	if (strcmp(what, "grant") == 0)
 	{
 		need(&a, 1, "nothing more");
-		db = connect(NULL);
-		lease = value_of(db, lc_format("SELECT %s.grant_lease('%d ms', %s)", lc_schema(db),
-									   a.ttl > 0 ? a.ttl : 60000,
-									   a.owner != NULL ? lc_literal(db, a.owner) : "NULL"));
-		print_or_give_back(db, "lease", lease, lc_format("SELECT %s.revoke_lease(%s)", lc_schema(db), lease));
-		return 0;
+		connect(&a, NULL);
+		grant_lease(&a);
+		return finish(&a, 0);
 	}
 	if (strcmp(what, "keep-alive") != 0 && strcmp(what, "revoke") != 0 && strcmp(what, "ttl") != 0)
 		lc_usage("lease grant, keep-alive, revoke, ttl or list");
-	return lease_of_number(&a, what);
+	need(&a, 2, "LEASE");
+	lc_number("LEASE", a.words[1], 1, INT64_MAX);
+	connect(&a, NULL);
+	return finish(&a, lease_of_number(&a, what));
 }

@@ -267,13 +267,14 @@ static int64_t
 print_csv(PGconn *db, const char *query)
 {
 	PGresult *result = lc_query(db, "SET client_min_messages = warning");
-	char *line;
+	char *line, *copy;
 	int64_t rows;
 	int length;
 
 	PQclear(result);
-	query = lc_format("COPY (%s) TO STDOUT WITH (FORMAT csv, HEADER)", query);
-	result = PQexec(db, query);
+	copy = lc_format("COPY (%s) TO STDOUT WITH (FORMAT csv, HEADER)", query);
+	result = PQexec(db, copy);
+	free(copy);
 	if (PQresultStatus(result) != PGRES_COPY_OUT)
 		failed(db, result);
 	PQclear(result);

@@ -96,13 +96,16 @@ int
 lc_show_status(int argc, char **argv)
 {
 	static const char query[] = "SELECT m.*, s.* FROM lock_election.manager m, lock_election.stat s";
+	PGresult *manager;
 	PGconn *db;
 
 	parse(argc, argv, false);
 	db = lc_connect(false);
 	lc_schema(db);
-	if (PQntuples(lc_query(db, "SELECT FROM lock_election.manager")) == 0)
+	manager = lc_query(db, "SELECT FROM lock_election.manager");
+	if (PQntuples(manager) == 0)
 		lc_die(LC_EXIT_SERVER, "no manager runs for database \"%s\"; see lockctl doctor", PQdb(db));
+	PQclear(manager);
 	if (lc_globals.output == LC_TABLE)
 		lc_print(db, false,
 				 "SELECT key AS name, value FROM json_each_text((SELECT row_to_json(q) FROM (%s) q))", query);

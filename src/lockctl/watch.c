@@ -155,6 +155,8 @@ watch(const char *name, int interval, int64_t count)
 		old = new;
 	}
 	PQclear(old);
+	free(at);
+	free(literal);
 	PQfinish(db);
 }
 

@@ -3,9 +3,12 @@
 #   ctl_node($node)                      the server that the following calls use
 #   my $node = ctl_network_node()        one with the extension that those of 10.97.0.0/24 reach, too, for them to use
 #   my ($rc, $out, $err) = ctl(@args)    runs it to its end; $rc as a shell has it
+#                                        it is $lockctl, built with sanitizers but where LE_LOCKCTL says another; a path below
+#                                        the working directory, as $plain_lockctl, the one that is installed
 #   my $c = start_ctl(@args)             in the background, in a process group of its own
 #     $c->pid, $c->kill('TERM'), $c->out, $c->err, $c->wait ($rc), $c->ended, $c->signal (that it has died of, or 0)
-#   { env => {..}, in => file, stdout => file, wrap => [command that starts it], cgroup => 1 }    may come first
+#   { env => {..}, in => file, stdout => file, wrap => [command that starts it], cgroup => 1, plain => 1 }    may
+#                                        come first; plain: it is not watched by sanitizers
 #
 # stamps('a', 'file') is a command that appends "a SECONDS PID", by CLOCK_BOOTTIME, to a file every few milliseconds for
 # minutes, whatever signal it gets; ran('file', 'a') is the first and the last time, and the process.
@@ -24,16 +27,37 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(ctl_node ctl_network_node ctl_env ctl start_ctl stamps ran alive boottime wait_held wait_waiting child_of own_cgroup
-  with_mounts two one_after_the_other $contended $short_ttl);
+  with_mounts two one_after_the_other $contended $short_ttl $lockctl $plain_lockctl);
 
-my $lockctl = "$ENV{PWD}/build/lockctl/lockctl";
+our $lockctl = $ENV{LE_LOCKCTL} // 'build/lockctl/address/lockctl';
+our $plain_lockctl = 'build/lockctl/lockctl';
+my $here = $ENV{PWD};
 my $node;
 my $number = 0;
 my @started;
 
+# What a sanitizer has to say goes to a file for each process, so that it is seen whoever runs lockctl, in whatever way.
+my $reports = "$ENV{TESTDATADIR}/sanitizer_$$";
+my $of_process = $$;
+my %reported;
+$ENV{ASAN_OPTIONS} = "log_path=$reports";
+
+# Fails, once, for each process that has a report.
+sub check_reports
+{
+	foreach my $report (grep { !$reported{$_}++ } glob("$reports.*"))
+	{
+		fail('lockctl has no error that a sanitizer sees');
+		diag(slurp_file($report));
+	}
+	return;
+}
+
 END
 {
 	my $rc = $?;
+	check_reports() if $$ == $of_process;
+	$rc ||= 1 if $$ == $of_process && %reported;
 	foreach my $c (grep { !$_->{ended} } @started)
 	{
 		kill 'KILL', $c->{pid};
@@ -80,7 +104,7 @@ sub start_ctl
 		@ENV{ keys %env } = values %env;
 		delete $ENV{PGAPPNAME};
 		append_to_file(own_cgroup() . '/cgroup.procs', $$) if $opts{cgroup};
-		my @command = (@{ $opts{wrap} // [] }, $lockctl, @args);
+		my @command = (@{ $opts{wrap} // [] }, "$here/" . ($opts{plain} ? $plain_lockctl : $lockctl), @args);
 		exec { $command[0] } @command or POSIX::_exit(99);
 	}
 	$self->{pid} = $pid;
@@ -230,6 +254,7 @@ sub ended
 		$self->{ended} = 1;
 		$self->{signal} = $? & 127;
 		$self->{rc} = $? & 127 ? 128 + ($? & 127) : $? >> 8;
+		LeCtl::check_reports();
 	}
 	return $self->{ended};
 }

@@ -136,9 +136,9 @@ subtest 'the environment' => sub {
 	my ($token) = $out =~ /(\d+)$/;
 	my $second = (ctl('lock', 'a b', sh('echo "$LOCK_TOKEN"')))[1];
 	cmp_ok($second, '>', $token, 'tokens grow');
-	($rc, $out) = ctl('lock', 'outer', '--', 'build/lockctl/lockctl', 'lock', 'inner', sh('echo "$LOCK_NAME"; exit 5'));
+	($rc, $out) = ctl('lock', 'outer', '--', $lockctl, 'lock', 'inner', sh('echo "$LOCK_NAME"; exit 5'));
 	is("$rc $out", "5 inner\n", 'nested: that of the inner one');
-	($rc, $out) = ctl('lock', 'outer', sh('build/lockctl/lockctl lock inner true; echo "$LOCK_NAME"'));
+	($rc, $out) = ctl('lock', 'outer', sh(qq{$lockctl lock inner true; echo "\$LOCK_NAME"}));
 	is($out, "outer\n", 'and afterwards that of the outer one');
 	my $is_leader = q{psql -XAtc "SELECT is_leader('boss', $LOCK_TOKEN)"};
 	($rc, $out) = ctl('elect', 'boss', 'me', sh(qq{echo "\$LOCK_NAME"; $is_leader}));
@@ -163,7 +163,7 @@ SQL
 	is($one, 'none', 'LOCK_NAME is not set: it could be taken for all of them');
 	is(join('|', @{ JSON::PP->new->utf8->decode($list) }), join('|', map { my $n = $_; utf8::decode($n); $n } @names), 'LOCK_NAMES has each of them');
 	is((ctl('lock', $names[0], sh($say)))[1], qq{a\nb ["a\\u000ab"]\n}, 'one name has both');
-	is((ctl('lock', 'outer', '--', 'build/lockctl/lockctl', 'lock', 'x', '--and', 'y', sh($say)))[1], qq{none ["x", "y"]\n}, 'nested: nothing of the outer one');
+	is((ctl('lock', 'outer', '--', $lockctl, 'lock', 'x', '--and', 'y', sh($say)))[1], qq{none ["x", "y"]\n}, 'nested: nothing of the outer one');
 	append_to_file("$dir/fence_all.sql", <<'SQL');
 \getenv names LOCK_NAMES
 \getenv token LOCK_TOKEN
@@ -226,7 +226,7 @@ subtest 'signals' => sub {
 	is($holder->wait, 130, 'a command that dies of SIGINT');
 
 	# nohup
-	my $inner_command = 'build/lockctl/lockctl lock y -- sh -c "echo ready; exec sleep 1000"';
+	my $inner_command = qq{$lockctl lock y -- sh -c "echo ready; exec sleep 1000"};
 	my $c = start_ctl('lock', 'x', sh("trap '' HUP; exec $inner_command"));
 	ok(wait_until(sub { $c->out =~ /ready/ }), 'one lockctl below another') or diag($c->err);
 	my $inner = child_of($c->guardian);

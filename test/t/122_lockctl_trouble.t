@@ -60,12 +60,11 @@ subtest 'a full disk' => sub {
 };
 
 subtest 'closed standard files' => sub {
-	my $lockctl = getcwd() . '/build/lockctl/lockctl';
 	# as "rc output errors"
 	my $run = sub {
 		my ($closed, @args) = @_;
 		local %ENV = (%ENV, ctl_env());
-		($out, $err) = run_command([ 'sh', '-c', qq{timeout 60 "\$0" "\$@" $closed; echo rc \$?}, $lockctl, @args ]);
+		($out, $err) = run_command([ 'sh', '-c', qq{timeout 60 "\$0" "\$@" $closed; echo rc \$?}, getcwd() . "/$lockctl", @args ]);
 		return "$out $err";
 	};
 	my $bad = qr/^rc 1 lockctl: cannot write the output: Bad file descriptor$/;

@@ -5,6 +5,7 @@ use strict;
 use warnings;
 use IO::Socket::INET;
 use IO::Socket::UNIX;
+use File::Basename qw(dirname);
 use IPC::Run ();
 use LeCtl;
 use LeTest;
@@ -212,7 +213,7 @@ sub complete
 	local %ENV = (%ENV, ctl_env(), %env);
 	my $script = ". src/lockctl/lockctl.bash; COMP_WORDS=($words); COMP_CWORD=$count; _lockctl; "
 	  . 'printf "%s\n" "${COMPREPLY[@]}"';
-	local $ENV{PATH} = "build/lockctl:$ENV{PATH}";
+	local $ENV{PATH} = dirname($lockctl) . ":$ENV{PATH}";
 	my ($out, $err) = ('', '');
 	IPC::Run::run([ 'bash', '-c', $script ], '<', \undef, '>', \$out, '2>', \$err);
 	$out .= $err;

@@ -58,7 +58,7 @@ subtest 'top' => sub {
 		my ($width, $height) = @$size;
 		my $name = "top$width";
 
-		ok(open_window($name, $width, $height, 'build/lockctl/lockctl top --interval 300ms'), "${width}x$height");
+		ok(open_window($name, $width, $height, "$lockctl top --interval 300ms"), "${width}x$height");
 		shows($name, qr/^\S+ +locks 101 +waiters 3 +oldest \d+\.\ds .*\n.*\nlocks by count, 100 in all/, 'what there is');
 		my $head = qr/LOCK +MODE +OWNER +AGE +LEFT +WAITERS */;
 		shows($name, qr/\n$head\nlock 042 .* 2\nlock 007 .* 1\n/, 'the longest queue first');
@@ -102,7 +102,7 @@ subtest 'top without a terminal' => sub {
 
 subtest 'a command in the foreground' => sub {
 	ok(open_window('shell', 80, 24, 'PS1="prompt> " bash --norc --noprofile -i'), 'a shell');
-	keys_to('shell', 'build/lockctl/lockctl lock x -- sh -c "read line; echo got:\\$line; exec sleep 1000"', 'Enter');
+	keys_to('shell', qq{$lockctl lock x -- sh -c "read line; echo got:\\\$line; exec sleep 1000"}, 'Enter');
 	wait_held('x');
 	keys_to('shell', 'hello', 'Enter');
 	shows('shell', qr/^got:hello$/m, 'it reads the terminal');
@@ -115,9 +115,9 @@ subtest 'a command in the foreground' => sub {
 	keys_to('shell', 'echo rc:$?', 'Enter');
 	shows('shell', qr/^rc:130$/m, 'Ctrl-C, after fg, ends the command');
 	nothing_left($node);
-	keys_to('shell', 'build/lockctl/lockctl lock x -- seq 3 | cat; echo rc:${PIPESTATUS[0]}', 'Enter');
+	keys_to('shell', qq{$lockctl lock x -- seq 3 | cat; echo rc:\${PIPESTATUS[0]}}, 'Enter');
 	shows('shell', qr/^1\n2\n3\nrc:0$/m, 'in a pipeline');
-	keys_to('shell', '-l', 'build/lockctl/lockctl lock x -- sleep 1000 | sh -c "read line </dev/tty; echo read:\$line"');
+	keys_to('shell', '-l', qq{$lockctl lock x -- sleep 1000 | sh -c "read line </dev/tty; echo read:\\\$line"});
 	keys_to('shell', 'Enter');
 	wait_held('x');
 	keys_to('shell', 'hello', 'Enter');
@@ -142,7 +142,7 @@ sub close_shell
 
 # As with flock: who presses Ctrl-C means all of it.
 subtest 'Ctrl-C ends a loop, and a script' => sub {
-	my $loop = 'for i in 1 2 3; do echo run:$i; build/lockctl/lockctl lock x -- sleep 1000; done';
+	my $loop = qq{for i in 1 2 3; do echo run:\$i; $lockctl lock x -- sleep 1000; done};
 	append_to_file("$dir/script", "$loop\necho end of script\n");
 
 	open_shell('loop');
@@ -163,7 +163,7 @@ subtest 'Ctrl-C ends a loop, and a script' => sub {
 
 subtest 'a command in the background' => sub {
 	open_shell('back');
-	keys_to('back', 'build/lockctl/lockctl lock x --ttl 2s -- sh -c "read line; echo got:\$line; exec sleep 1000" &', 'Enter');
+	keys_to('back', qq{$lockctl lock x --ttl 2s -- sh -c "read line; echo got:\\\$line; exec sleep 1000" &}, 'Enter');
 	wait_held('x');
 	shows('back', qr/it wants the terminal$/m, 'it wants to read');
 	# longer than its TTL: it is stopped, and lockctl is not
@@ -178,7 +178,7 @@ subtest 'a command in the background' => sub {
 
 # The shell knows the script, and the script's shell waits for lockctl.
 subtest 'Ctrl-Z of a script, and in a pipeline' => sub {
-	my $lock = 'build/lockctl/lockctl lock x -- sh -c "echo \$\$; exec sleep 1000"';
+	my $lock = qq{$lockctl lock x -- sh -c "echo \\\$\\\$; exec sleep 1000"};
 	append_to_file("$dir/stop", "$lock\necho end of script\n");
 	open_shell('stop');
 	foreach my $command ("bash $dir/stop", "$lock | cat")
@@ -215,7 +215,7 @@ subtest 'Ctrl-Z of a script, and in a pipeline' => sub {
 # As with ssh -t or docker run -it. What nobody would continue the kernel does not stop.
 subtest 'Ctrl-Z where there is no shell' => sub {
 	append_to_file("$dir/alone", 'read one; echo one:$one; read two; echo two:$two' . "\n");
-	ok(open_window('alone', 80, 24, "exec build/lockctl/lockctl lock x -- sh $dir/alone"), 'no shell');
+	ok(open_window('alone', 80, 24, "exec $lockctl lock x -- sh $dir/alone"), 'no shell');
 	keys_to('alone', 'a', 'Enter');
 	shows('alone', qr/^one:a$/m, 'a command reads the terminal');
 	keys_to('alone', 'C-z');

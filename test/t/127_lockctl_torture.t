@@ -60,7 +60,8 @@ sub start_one
 		open STDIN, '<', '/dev/null';
 		open STDOUT, '>>', "$dir/out";
 		open STDERR, '>>', "$dir/errors";
-		exec 'build/lockctl/lockctl', 'lock', $name, '--ttl', "${ttl}s", '--wait', '30s', @options, '--', @worker
+		# plain, to start as many as there can be
+		exec $plain_lockctl, 'lock', $name, '--ttl', "${ttl}s", '--wait', '30s', @options, '--', @worker
 		  or POSIX::_exit(99);
 	}
 	$running{$pid} = 1;

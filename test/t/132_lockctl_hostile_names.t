@@ -92,7 +92,7 @@ subtest 'top' => sub {
 	one("SELECT acquire_lock($sql, owner => $sql)");
 	local %ENV = (%ENV, ctl_env(), TERM => 'screen', SHELL => '/bin/sh');
 	# -u: the terminal shows UTF-8 as it is, and what has no width is not lost
-	system($tmux, '-u', '-S', $socket, '-f', '/dev/null', 'new-session', '-d', '-x', 120, '-y', 24, 'build/lockctl/lockctl top --interval 300ms');
+	system($tmux, '-u', '-S', $socket, '-f', '/dev/null', 'new-session', '-d', '-x', 120, '-y', 24, "$lockctl top --interval 300ms");
 	my $screen = '';
 	ok(wait_until(sub { $screen = qx{$tmux -u -S $socket capture-pane -p 2>/dev/null}; return $screen =~ /exclusive/; }), 'top');
 	like($screen, qr/^\Q$shown\E +exclusive +\Q$shown\E /m, 'what it would act upon is replaced');

@@ -10,10 +10,11 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $node = new_node('main', extension => 0,
-	conf => "shared_preload_libraries = ''\nfsync = on\nsynchronous_commit = local\ntimezone = UTC\n");
+	conf => "shared_preload_libraries = ''\nfsync = on\nsynchronous_commit = local\ntimezone = UTC\nautovacuum = off\n");
 ctl_node($node);
 my ($rc, $out, $err);
 
+# The server knows nothing of how large the tables are: it reads them in the same order each time.
 # Of each table the column "looks" says in which looks its row is there; top and watch look once, and four seconds pass.
 $node->safe_psql('postgres', <<'SQL');
 CREATE SCHEMA fake;
@@ -381,7 +382,7 @@ sub open_top
 	my ($width, $height) = @_;
 	local %ENV = (%ENV, ctl_env(), TERM => 'screen', SHELL => '/bin/sh');
 
-	return ok(tmux('new-session', '-d', '-x', $width, '-y', $height, 'build/lockctl/lockctl top --interval 1h'), "${width}x$height");
+	return ok(tmux('new-session', '-d', '-x', $width, '-y', $height, "$lockctl top --interval 1h"), "${width}x$height");
 }
 
 # What a lock has in each column; in the order of their names. Seconds, and how they are shown.
