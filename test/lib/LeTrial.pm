@@ -57,7 +57,7 @@ sub build_for
 	my @what = $test eq 'sim' ? 'build/sim'
 	  : $test =~ m{^test/unit/(\w+)\.c$} ? "build/unit/$1"
 	  : $needs{faults} ? 'faults'
-	  : ('server', $needs{lockctl} ? 'lockctl' : (), $needs{client} ? client_programs($test) : ());
+	  : ('server', $needs{lockctl} ? 'lockctl lockctl-address' : (), $needs{client} ? client_programs($test) : ());
 
 	foreach my $what (grep { !$built->{$_}++ } @what)
 	{
@@ -142,7 +142,7 @@ sub run_test
 	$timed_out ||= !$failed && $text =~ /timed out|timeout/;
 	if (!$failed)
 	{
-		my ($assertion) = $text =~ /(invariant violated: .*|Assertion .* failed|AddressSanitizer: .*|runtime error: .*)/;
+		my ($assertion) = $text =~ /(invariant violated: .*|Assertion .* failed|(?:Address|Leak)Sanitizer: .*|runtime error: .*)/;
 		my ($late) = $text =~ /(timed out.*)/;
 		my ($first) = $text =~ /^(\S.*)/m;
 

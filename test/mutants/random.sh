@@ -42,7 +42,7 @@ jobs=$LE_JOBS
 . test/mutants/trees.sh
 # The library's own tests run it under sanitizers: what a mutant leaks, or reads too far, is seen there alone.
 kind=plain
-goals=(core-tests torture-programs lockctl client-tests)
+goals=(core-tests torture-programs lockctl lockctl-address client-tests)
 if [ "$WHERE" = client ]; then
 	kind=address
 	goals+=(client-tests-address)

@@ -5,7 +5,7 @@
 . "$(dirname "$0")/../common.sh"
 . "$(dirname "$0")/trees.sh"
 
-le_prepare core-tests torture-programs lockctl client-tests
+le_prepare core-tests torture-programs lockctl lockctl-address client-tests
 le_test_env
 
 # Some tests need the build with fault points.
