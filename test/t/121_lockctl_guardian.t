@@ -20,6 +20,18 @@ subtest 'lockctl is killed' => sub {
 	one_after_the_other($file, $second);
 };
 
+# The guardian sees the end of lockctl, and does not wait for the deadline.
+subtest 'lockctl is killed, long before the deadline' => sub {
+	my $file = "$dir/long";
+	my $first = start_ctl('lock', 'long', '--ttl', '1h', '--grace', '100ms', '--', stamps('first', $file));
+	wait_until(sub { (ran($file, 'first'))[0] }) or die $first->err;
+	my (undef, undef, $pid) = ran($file, 'first');
+	$first->kill('KILL');
+	$first->wait;
+	ok(wait_until(sub { !alive($pid) }), 'the command is killed');
+	$node->safe_psql('postgres', q{SELECT force_release_lock('long')});
+};
+
 subtest 'lockctl is stopped' => sub {
 	my ($file, $first, $second) = two();
 	$first->kill('STOP');
@@ -67,11 +79,13 @@ subtest 'a grandchild in a session of its own' => sub {
 
 subtest 'the guardian is stopped, and the time of the command is over' => sub {
 	my $locks = q{SELECT count(*) FROM lock_election.locks WHERE name = 'at most' AND mode IS NOT NULL};
-	my $first = start_ctl('lock', 'at most', '--at-most', '4s', '--ttl', '6s', '--grace', '100ms', '--', 'sleep', '1000');
+	my $start = boottime();
+	my $first = start_ctl('lock', 'at most', '--at-most', '4s', '--ttl', '6s', '--grace', '1500ms', '--', 'sleep', '1000');
 
 	wait_for_sql($node, $locks, '1');
 	kill 'STOP', $first->guardian;
 	is($first->wait, 124, 'lockctl ends it');
+	cmp_ok(boottime() - $start, '>=', 4 + 1.5 + 0.5, 'when the guardian has had the grace, and half a second');
 	is($node->safe_psql('postgres', $locks), '0', 'and gives the lock back');
 };
 

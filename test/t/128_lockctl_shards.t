@@ -112,9 +112,13 @@ like((bad_map("a dbname=x\na dbname=y\n"))[2], qr/line 2: shard "a" is there twi
 like((bad_map("# nothing\n"))[2], qr/has no shard/, 'an empty file');
 like((bad_map("a dbname=x"))[1], qr/^a$/, 'no line feed at the end');
 is((bad_map("\xef\xbb\xbfa dbname=x\r\nb dbname=y\r\n"))[1] . (ctl('-S', "$dir/bad", 'shard'))[1], "b\na\nb\n", 'a byte order mark is no part of a name');
+bad_map('a ' . 'x' x 30_000_000 . "\n");
+# Plain, since the shadow memory of a sanitizer is more than that.
+my $small = sub { return [ 'sh', '-c', qq{ulimit -v $_[0]; exec "\$0" "\$@"}, "$ENV{PWD}/$plain_lockctl", '-S', "$dir/bad", 'shard', 'x' ]; };
+($out, $err) = run_command($small->(70000));
+is("$out$err", 'lockctl: out of memory', 'a shard that does not fit into memory beside its line');
 bad_map("a dbname=x\n");
 truncate("$dir/bad", 2**30) or die "truncate: $!";
-# Plain, since the shadow memory of a sanitizer is more than that.
-($out, $err) = run_command([ 'sh', '-c', 'ulimit -v 400000; exec "$0" "$@"', "$ENV{PWD}/$plain_lockctl", '-S', "$dir/bad", 'shard', 'x' ]);
+($out, $err) = run_command($small->(400000));
 like("$out$err", qr/^lockctl: .*cannot read ".*bad": Cannot allocate memory/, 'a line that does not fit into memory: half a file is none');
 done_testing();

@@ -57,6 +57,35 @@ SH
 	is($first->wait, 4, 'lost');
 };
 
+sub descriptors { return scalar(() = glob("/proc/$_[0]/fd/*")); }
+
+# Each look at /proc, and each signal, opens some.
+subtest 'the guardian closes what it opens' => sub {
+	my $deaf = q{trap 'echo told' TERM; for i in 1 2 3 4 5; do sh -c "trap : TERM; while :; do sleep 0.1; done" & done; }
+	  . q{echo ready; while :; do sleep 0.02; done};
+	my $c = start_ctl('lock', 'descriptors', '--grace', '4s', '--at-most', '3s', '--', 'sh', '-c', $deaf);
+	ok(wait_until(sub { $c->out =~ /ready/ }), 'a command runs');
+	my $guardian = $c->guardian;
+	my $before = descriptors($guardian);
+	cmp_ok($before, '>', 3, 'the guardian has some open');
+	ok(wait_until(sub { $c->out =~ /told/ }), 'it is told to end');
+	ok(wait_until(sub { my $now = descriptors($guardian); return $now == $before || !$now; }) && alive($guardian), 'the guardian has no more');
+	is($c->wait, 124, 'and ends it');
+};
+
+subtest 'a command gets no descriptor of lockctl' => sub {
+	# what this test has from its own parent is passed on
+	my @show = ('sh', '-c', 'cd /proc/$$/fd; echo *');
+	my ($ours) = run_command(\@show);
+	like($ours, qr/^0 1 /, 'what a command has without lockctl');
+	foreach ({}, own_cgroup() ? { cgroup => 1 } : ())
+	{
+		my $c = start_ctl({ %$_, env => { NOTIFY_SOCKET => "$dir/nobody" } }, 'lock', 'descriptors', '--notify', '--', @show);
+		is($c->wait, 0, 'a command runs') or diag($c->err);
+		is($c->out, "$ours\n", 'and has no others than without lockctl');
+	}
+};
+
 # When a lease of 6 seconds ends, at the latest; and when its command ought to be dead: the deadline is 0.3 s before the end,
 # and the kill half a second before the deadline. A busy machine may take nearly all of that: a kill at the deadline is
 # still told from it.
