@@ -12,6 +12,10 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#endif
+
 static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
 #define NSIGNALS (sizeof(signals) / sizeof(signals[0]))
@@ -112,6 +116,10 @@ void
 lc_signals_die(int signo)
 {
 	fflush(NULL);
+#ifdef __SANITIZE_ADDRESS__
+	/* There is no exit() that would look for leaks. */
+	__lsan_do_leak_check();
+#endif
 	/* No core of ours: CMD may have left its own. */
 	prctl(PR_SET_DUMPABLE, 0);
 	end(signo);

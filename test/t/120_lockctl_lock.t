@@ -198,7 +198,8 @@ subtest 'signals' => sub {
 		$c->kill($signal);
 		is($c->wait, 9, "$signal continues it");
 	}
-	my $stopped = start_ctl('lock', 'x', sh('echo $$; while :; do sleep 0.05; done'));
+	# a shell that is about to start a program waits for that, and does not stop before it
+	my $stopped = start_ctl('lock', 'x', sh('echo $$; exec sleep 1000'));
 	my $is_stopped = sub { return $stopped->out =~ /^(\d+)\n/ && slurp_file("/proc/$1/stat") =~ /\) T /; };
 	wait_until(sub { $stopped->out =~ /\n/ });
 	$stopped->kill('TSTP');
