@@ -73,6 +73,23 @@ subtest 'the guardian closes what it opens' => sub {
 	is($c->wait, 124, 'and ends it');
 };
 
+# Beside one with neither, one that tells systemd, and one with a control group have no more.
+subtest 'lockctl closes what it opens' => sub {
+	my %env = (NOTIFY_SOCKET => "$dir/nobody");
+	my @command = ('--', 'sh', '-c', 'echo ready; exec sleep 1000');
+	my $c = start_ctl('lock', 'neither', @command);
+	my %other = (systemd => start_ctl({ env => \%env }, 'lock', 'systemd', '--notify', @command));
+	$other{'control group'} = start_ctl({ cgroup => 1 }, 'lock', 'cgroup', @command) if own_cgroup();
+	foreach my $process ($c, values %other) { wait_until(sub { $process->out =~ /ready/ }) or die $process->err; }
+	foreach my $with (sort keys %other)
+	{
+		my $process = $other{$with};
+		ok(wait_until(sub { descriptors($process->pid) == descriptors($c->pid) }), "$with: lockctl");
+		ok(wait_until(sub { descriptors($process->guardian) == descriptors($c->guardian) }), "$with: the guardian");
+	}
+	foreach my $process ($c, values %other) { $process->kill('TERM'); is($process->wait, 143, 'ended'); }
+};
+
 subtest 'a command gets no descriptor of lockctl' => sub {
 	# what this test has from its own parent is passed on
 	my @show = ('sh', '-c', 'cd /proc/$$/fd; echo *');
