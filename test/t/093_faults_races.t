@@ -580,7 +580,7 @@ foreach my $point (qw(batch-applied batch-written batch-committed))
 	my $token = acquire($a, 'slow', q{'1 h'});
 	my $left = 20;
 
-	$b->async(q{SELECT acquire_lock('slow', '1 s')});
+	$b->async(q{SELECT acquire_lock('slow', '1 min')});
 	waiting($b);
 	shorten($c, 'slow', $token, '2 s');
 	fault(q{set('batch-committed', 'sleep', 1100, times => 0)});
@@ -589,6 +589,7 @@ foreach my $point (qw(batch-applied batch-written batch-committed))
 	cmp_ok($left, '>', 0, 'a lease ends, though every batch is slow');
 	fault('clear()');
 	like($b->wait, qr/^\d+$/, 'and the next one is granted');
+	$b->query(q{SELECT release_lock('slow')});
 	$c->wait foreach 1 .. $left;
 }
 

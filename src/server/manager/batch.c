@@ -105,6 +105,26 @@ write_batch(Batch *batch)
 	return wrote ? lsn : InvalidXLogRecPtr;
 }
 
+/* --- pauses --- */
+
+/* Say how long the manager did not run.  May not be called before all answers are given: it may fail. */
+static void
+tell_pause(LeTime paused, LeTime moved)
+{
+	if (moved == 0)
+		return;
+	pg_atomic_fetch_add_u64(&le_mgr.db->counters.stalls, 1);
+	ereport(LOG, (errmsg("the lock_election manager did not run for %ld ms; all leases go on by %ld ms",
+						 (long) (paused / LE_MS), (long) (moved / LE_MS))));
+}
+
+/* The manager runs, and has not since then: le_pause_seen() says by how much deadlines move. */
+static void
+seen_running(LeTime since, LeTime now)
+{
+	tell_pause(now - since, le_pause_seen(&le_mgr.pause, since, now));
+}
+
 /* --- after the commit --- */
 
 /*
@@ -169,6 +189,7 @@ static void
 give_answers(const Batch *batch, XLogRecPtr lsn)
 {
 	LeTime now = core_now();
+	LeTime as_of = le_clock() - (now - batch->now);
 	XLogRecPtr confirmed = 0;
 
 	clear_releases(batch, lsn);
@@ -180,7 +201,7 @@ give_answers(const Batch *batch, XLogRecPtr lsn)
 
 		Assert(d->reply.wrote || d->confirm);
 		set_lsn(&d->reply, lsn, d->confirm, &confirmed);
-		le_answer_request(d->proc, d->number, &d->reply, batch->began_at);
+		le_answer_request(d->proc, d->number, &d->reply, as_of);
 		LE_FAULT_NOFAIL("batch-answering");
 	}
 
@@ -239,19 +260,6 @@ search_deadlocks(const Batch *batch)
 
 /* --- a batch --- */
 
-/* The manager runs, and has not since then: le_pause_seen() says by how much deadlines move. */
-static void
-seen_running(LeTime since, LeTime now)
-{
-	LeTime moved = le_pause_seen(&le_mgr.pause, since, now);
-
-	if (moved == 0)
-		return;
-	pg_atomic_fetch_add_u64(&le_mgr.db->counters.stalls, 1);
-	ereport(LOG, (errmsg("the lock_election manager did not run for %ld ms; all leases go on by %ld ms",
-						 (long) ((now - since) / LE_MS), (long) (moved / LE_MS))));
-}
-
 /*
  * Apply what is taken, and end what is due.  now is no earlier than any posting.  What ends was
  * due at the horizon, and all that was posted until then is in the batch.
@@ -297,6 +305,7 @@ static void
 run(Batch *batch)
 {
 	XLogRecPtr lsn = 0;
+	LeTime committed_at, moved;
 
 	/* 1. apply, in the order that take.c has at its head */
 	begin(batch);
@@ -312,7 +321,9 @@ run(Batch *batch)
 	if (le_next_change(le_mgr.core, NULL) != NULL)
 		le_mgr.changes_lsn = lsn;
 
-	/* 3. answer and announce */
+	/* 3. answer and announce; no lease is cut short by a slow commit */
+	committed_at = le_clock();
+	moved = le_pause_seen(&le_mgr.pause, batch->began_at, committed_at);
 	give_answers(batch, lsn);
 	LE_FAULT_NOFAIL("batch-before-hints");
 	le_hints_of_batch(le_mgr.core, lsn);
@@ -327,6 +338,7 @@ run(Batch *batch)
 	le_take_back_off(batch);
 
 	/* 5. what may fail: then all is read again, but nothing is lost */
+	tell_pause(committed_at - batch->began_at, moved);
 	if (lsn != 0)
 		pgstat_report_stat(false);
 	LE_FAULT_CHECK(le_mgr.core);

@@ -79,6 +79,17 @@ le_leave_in_order(uint32 *procs)
 }
 
 void
+le_leave_without_batch(uint32 *procs)
+{
+	ErrorData *error;
+	Batch none = {.procs = procs, .horizon = le_clock(), .rung_until = le_clock()};
+
+	pg_atomic_write_u32(&le_mgr.db->running, 0);
+	if (le_mgr.core_state == CORE_SERVING && le_batch_has_later())
+		(void) le_batch_run(&none, &error);
+}
+
+void
 le_leave_dropped(void)
 {
 	for (int i = 0; i < le_shared->max_sessions; i++)

@@ -166,21 +166,22 @@ handle_signals(uint32 *procs)
 
 /*
  * The extension was dropped, and perhaps created again; or a restore has raised its incarnation: a
- * new manager finds out.  In order, as releases are answered that are not written yet.
+ * new manager finds out.  This one grants nothing more, but writes the releases that it has answered.
  */
 static void
 recheck_extension(uint32 *procs)
 {
-	bool found;
+	bool found, ours;
 
 	if (pg_atomic_exchange_u32(&my_db->recheck, 0) == 0)
 		return;
 	StartTransactionCommand();
 	found = le_store_find();
+	ours = found && le_store_is_claimed();
 	CommitTransactionCommand();
-	if (found)
-		le_leave_in_order(procs);
-	if (!found || le_mgr.core_state == CORE_DROPPED)
+	if (ours)
+		le_leave_without_batch(procs);
+	if (!found)
 		leave_for_good();
 	leave(LE_EXIT_NONE);
 }

@@ -44,6 +44,7 @@
 
 #include "shared/compat.h"
 #include "shared/fault.h"
+#include "shared/shmem.h"
 
 #define MAX_POINTS 128
 #define MAX_NAME   64
@@ -124,6 +125,16 @@ find_entry(const char *name)
 
 /* --- passing a point --- */
 
+/* A signal does not end it. */
+static void
+sleep_for(int ms)
+{
+	LeTime end = le_clock() + ms * LE_MS;
+
+	for (LeTime now; (now = le_clock()) < end;)
+		pg_usleep(end - now);
+}
+
 /* Some of the points are where a process cannot be interrupted: then it goes on, to where it can. */
 static void
 wait_for_release(LeFaultEntry *entry, uint32 generation)
@@ -184,7 +195,7 @@ le_fault_point(const char *name, bool can_fail)
 		case LE_FAULT_NONE:
 			break;
 		case LE_FAULT_SLEEP:
-			pg_usleep(ms * 1000L);
+			sleep_for(ms);
 			break;
 		case LE_FAULT_WAIT:
 			wait_for_release(entry, generation);
