@@ -23,7 +23,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes ();
 
-our @EXPORT = qw(new_node node_conf session budget one error_of manager_pid wal_receiver wait_for_sql wait_until waiting wait_for_waiters shorten nothing_left cpu_time stop_walwriter can_silence add_host silence_host);
+our @EXPORT = qw(new_node node_conf session budget one error_of manager_pid stop_launcher wal_receiver wait_for_sql wait_until waiting wait_for_waiters shorten nothing_left cpu_time stop_walwriter can_silence add_host silence_host);
 
 # Most of what is asked needs no psql. Where there is no server, that may end before it has read its input; IPC::Run, which
 # still writes, dies of that. Tests ask servers that are down, so it is an answer like any other here.
@@ -244,6 +244,15 @@ sub wal_receiver
 
 	die 'the standby receives no WAL' if !$done;
 	return $pid;
+}
+
+# Stopped in its sleep: elsewhere it may hold a lock that others need, who then wait for it.
+sub stop_launcher
+{
+	my ($pid) = @_;
+
+	wait_until(sub { one("SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $pid") eq 't' }) or die 'the launcher does not sleep';
+	return kill 'STOP', $pid;
 }
 
 sub manager_pid { return one('SELECT pid FROM lock_election.manager'); }

@@ -97,7 +97,7 @@ subtest 'what ends while there is no manager' => sub {
 	wait_for_waiters(2, 'held');
 
 	# for less than the 5 s that whoever waits has patience without a manager
-	kill 'STOP', $launcher;
+	stop_launcher($launcher);
 	kill 'TERM', $manager;
 	wait_until(sub { $holder->query("SELECT count(*) FROM pg_stat_activity WHERE pid = $manager") eq '0' });
 	$holder->query('SELECT pg_terminate_backend(' . $_->pid . ', 10000)') foreach $open, $bound, $waiter;
@@ -119,7 +119,7 @@ subtest 'no manager for long' => sub {
 
 	$s->query(q{SELECT acquire_lock('commit', '1 h')});
 	$s->query(q{BEGIN; SELECT release_lock('commit')});
-	kill 'STOP', $launcher;
+	stop_launcher($launcher);
 	kill 'TERM', $manager;
 	wait_for_sql($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $manager");
 	$waiter->query(q{SELECT acquire_lock('x', wait => '500 ms')});
@@ -139,7 +139,7 @@ subtest 'a commit with many releases and no manager' => sub {
 
 	$s->query(q{SELECT count(acquire_lock('many ' || i, '1 h')) FROM generate_series(1, 300) i});
 	$s->query(q{BEGIN; SELECT count(release_lock('many ' || i)) FROM generate_series(1, 300) i});
-	kill 'STOP', $launcher;
+	stop_launcher($launcher);
 	kill 'TERM', $manager;
 	wait_for_sql($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $manager");
 	my $start = time;

@@ -353,7 +353,7 @@ subtest 'a copy of the database' => sub {
 	one("SELECT acquire_lock('own', '1 h')", 'original');
 	one("SELECT acquire_permit('p', 2, lease => $l)", 'original');
 
-	kill 'STOP', $launcher;
+	stop_launcher($launcher);
 	one('CREATE DATABASE copy TEMPLATE original');
 	$copy = session($node, dbname => 'copy');
 	$copy->async("SELECT keep_alive($l)");
@@ -366,7 +366,7 @@ subtest 'a copy of the database' => sub {
 	one('DROP DATABASE copy');
 
 	# what the manager cannot write at first
-	kill 'STOP', $launcher;
+	stop_launcher($launcher);
 	one('CREATE DATABASE copy TEMPLATE original');
 	$locker = session($node, dbname => 'copy');
 	$locker->query('BEGIN; SELECT FROM _lock_election.slot FOR UPDATE');
