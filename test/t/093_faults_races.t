@@ -493,6 +493,27 @@ foreach my $point (qw(manager-took batch-before-expiry batch-written batch-commi
 	nothing_left($node);
 }
 
+# A worker of an earlier launcher has not taken its entry yet: the next launcher waits 10 s for it before it starts another one.
+{
+	my $manager = q{backend_type = 'lock_election manager' AND datname = 'postgres'};
+	my ($old, $launcher) = split /\|/,
+		$free->query("SELECT max(pid) FILTER (WHERE $manager), max(pid) FILTER (WHERE backend_type = 'lock_election launcher') FROM pg_stat_activity");
+	my $token = acquire($a, 'adopted', q{'1 h'});
+
+	stop_at('manager-before-entry');
+	kill 'TERM', $old;
+	stopped('manager-before-entry');
+	my $late = fault(q{waiting('manager-before-entry')});
+	my $start = time;
+	kill 'TERM', $launcher;
+	ok(wait_until(sub { $free->query("SELECT count(*) FROM pg_stat_activity WHERE $manager") eq '1' }), 'another worker starts');
+	cmp_ok(time - $start, '>=', 10, 'when the first one has had its time');
+	go_on('manager-before-entry');
+	ok(wait_until(sub { !kill 0, $late }), 'which comes too late, and leaves');
+	is($a->query("SELECT release_lock('adopted', $token)"), 't', 'and the lock is still held');
+	nothing_left($node);
+}
+
 # A dump is restored while a manager starts that has not seen it: its incarnation stays, and tokens go on above it.
 {
 	my $token = acquire($a, 'restored', q{'1 h'});

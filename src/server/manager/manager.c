@@ -247,6 +247,7 @@ le_manager_main(Datum arg)
 	pqsignal(SIGINT, handle_sigint);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
+	LE_FAULT("manager-before-entry");
 	take_entry(dboid);
 	le_wait_events_init(LE_WAIT_MANAGER);
 	le_worker_name_context();
