@@ -42,6 +42,12 @@ processes_size(void)
 	return MAXALIGN(mul_size(MaxBackends, sizeof(LeProcess)));
 }
 
+static Size
+mailboxes_size(void)
+{
+	return MAXALIGN(mul_size(le_max_databases, mul_size(MaxBackends, sizeof(LeMailbox))));
+}
+
 /* The parts lie one behind the other, the table of fault points last. */
 static Size
 shared_size(void)
@@ -49,7 +55,7 @@ shared_size(void)
 	Size size = add_size(MAXALIGN(sizeof(LeShared)), databases_size());
 
 	size = add_size(size, processes_size());
-	size = add_size(size, MAXALIGN(mul_size(le_max_databases, mul_size(MaxBackends, sizeof(LeMailbox)))));
+	size = add_size(size, mailboxes_size());
 	return add_size(size, LE_FAULT_SIZE());
 }
 
@@ -108,6 +114,14 @@ shmem_startup(void)
 		le_shared->processes = (LeProcess *) p;
 		p += processes_size();
 		le_shared->mailboxes = (LeMailbox *) p;
+		p += mailboxes_size();
+
+		/* none reaches into the next one */
+		Assert((char *) (le_shared + 1) <= (char *) le_shared->databases);
+		Assert((char *) (le_shared->databases + le_max_databases) <= (char *) le_shared->processes);
+		Assert((char *) (le_shared->processes + MaxBackends) <= (char *) le_shared->mailboxes);
+		Assert((char *) (le_shared->mailboxes + le_max_databases * MaxBackends) <= p);
+		Assert(p + LE_FAULT_SIZE() == (char *) le_shared + shared_size());
 
 		/* 3. their contents; mailboxes follow with their database */
 		for (int i = 0; i < le_shared->max_databases; i++)
