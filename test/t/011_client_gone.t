@@ -5,6 +5,7 @@ use strict;
 use warnings;
 use LeTest;
 use LeWire;
+use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
 
@@ -136,6 +137,15 @@ my $show = q{SELECT string_agg(setting, ' ' ORDER BY name) FROM pg_settings WHER
 	('tcp_keepalives_idle', 'tcp_keepalives_interval', 'tcp_keepalives_count', 'tcp_user_timeout')};
 my $probing = '3 4 2 0';
 
+# In how many seconds the server probes a connection that is idle, as the kernel shows it: in hundredths, by both ports.
+sub seconds_to_probe
+{
+	my ($line, $left) = sprintf '\S*:%04X \S*:%04X 01 \S+ 02:(\S+)', @_;
+
+	wait_until(sub { ($left) = slurp_file('/proc/net/tcp') =~ /$line/; return defined $left; }) or die 'the connection is not idle';
+	return hex($left) / 100;
+}
+
 {
 	my $owner = session($node);
 	my $s = session($node, connstr => 'host=127.0.0.1');
@@ -168,6 +178,14 @@ my $probing = '3 4 2 0';
 	$s->query("SELECT acquire_lock('b1', NULL)");
 	$s->query('DISCARD ALL');
 	is($s->query($show), $before, 'and after DISCARD ALL');
+
+	# a pooled connection may be idle for long after it: no statement puts them back
+	my $port = $s->query('SELECT inet_client_port()');
+	my $next_probe = sub { return seconds_to_probe($node->port, $port) };
+	$s->query("SELECT acquire_lock('b1', NULL)");
+	cmp_ok($next_probe->(), '<=', 4, 'the connection is probed');
+	$s->query('DISCARD ALL');
+	cmp_ok($next_probe->(), '>', 4, 'and from DISCARD ALL on it is not');
 
 	# what is set by hand stays
 	my $dba = session($node, connstr => "host=127.0.0.1 options='-c tcp_keepalives_idle=60 -c tcp_user_timeout=70000'");
