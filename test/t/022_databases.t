@@ -8,6 +8,15 @@ use Test::More;
 
 my $node = new_node('main', conf => "autovacuum = off\nlock_election.max_databases = 4\nmax_prepared_transactions = 2\n");
 
+# Asked to leave, a manager ends as one that has done its work; else the postmaster tells of it in the log.
+sub left_in_peace
+{
+	my ($server, $from, $test_name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return unlike(slurp_file($server->logfile, $from), qr/lock_election manager.*exited with exit code/, $test_name);
+}
+
 sub new_database
 {
 	my ($name) = @_;
@@ -19,6 +28,7 @@ sub new_database
 subtest 'DROP EXTENSION with waiters' => sub {
 	my ($holder, $bound, $open, $ended) = map { session($node) } 1 .. 4;
 	my @waiters = map { session($node) } 1 .. 3;
+	my $log = -s $node->logfile;
 
 	$ended->query(q{SELECT acquire_lock('ended', NULL)});
 	$holder->query(q{SELECT acquire_lock('x', '1 h')});
@@ -60,6 +70,7 @@ subtest 'DROP EXTENSION with waiters' => sub {
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	$_->quit foreach $holder, $bound, $open, @waiters;
 	nothing_left($node);
+	left_in_peace($node, $log, 'its managers leave in peace');
 };
 
 subtest 'DROP EXTENSION that is undone' => sub {
@@ -180,6 +191,7 @@ subtest 'ALTER DATABASE' => sub {
 	$block->query('ROLLBACK TO s; COMMIT');
 	is(one("SELECT is_held('x', $token)", 'a4'), 't', 'nor does it end what was done before');
 	one('ALTER DATABASE a4 RENAME TO a2');
+	left_in_peace($node, $log, 'its managers leave in peace');
 	$block->quit;
 
 	# whoever sets these means his own sessions
@@ -384,7 +396,9 @@ subtest 'what a dropped database leaves' => sub {
 	wait_for_sql($small, 'SELECT count(*) = 1 FROM lock_election.manager', 't', dbname => 'second');
 	is($sql->(q{SELECT acquire_lock('x') IS NOT NULL}, 'second'), 't', 'the next database has room');
 	is($sql->('SELECT releases FROM lock_election.stat', 'second'), '0', 'and nothing of the other one');
+	my $log = -s $small->logfile;
 	$small->stop;
+	left_in_peace($small, $log, 'managers leave a server that stops in peace');
 };
 
 subtest 'not preloaded' => sub {
