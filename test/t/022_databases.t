@@ -5,6 +5,7 @@ use warnings;
 use LeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(time);
 
 my $node = new_node('main', conf => "autovacuum = off\nlock_election.max_databases = 4\nmax_prepared_transactions = 2\n");
 
@@ -274,6 +275,39 @@ subtest 'more databases than max_databases' => sub {
 	one('DROP DATABASE m1');
 	like(one(q{SELECT acquire_lock('x', '1 h')}, 'm4'), qr/^\d+$/, 'there is room again');
 	one("DROP DATABASE m$_") foreach 2 .. 4;
+};
+
+# A command that has reserved its database keeps an entry from the others, and will give it back.
+subtest 'an entry that will be free' => sub {
+	my $log = -s $node->logfile;
+	my ($renames, $s);
+	my $waits = sub { return one(q{SELECT wait_event_type = 'Extension' AND state = 'active' FROM pg_stat_activity WHERE pid = } . $s->pid) eq 't' };
+
+	one('CREATE DATABASE renamed');
+	$renames = session($node);
+	$renames->query('BEGIN; ALTER DATABASE renamed RENAME TO other_name');
+	foreach my $i (1 .. 2)
+	{
+		new_database("m$i");
+		one(q{SELECT acquire_lock('x', '1 h')}, "m$i");
+	}
+	new_database('m3');
+	$s = session($node, dbname => 'm3');
+	my $start = time;
+	$s->query(q{SELECT acquire_lock('x')});
+	like($s->error, qr/ERROR:  53400: lock_election serves no more than 4 databases/, 'a session gets no entry');
+	cmp_ok(time - $start, '>=', 5, 'and has waited for one');
+
+	# less than the launcher waits until it tries again
+	$s->async(q{SELECT acquire_lock('x', '1 h', wait => '4 s')});
+	wait_until(sub { $s->ready || $waits->() });
+	ok(!$s->ready, 'the next one waits');
+	$renames->query('ROLLBACK');
+	like($s->wait, qr/^\d+$/, 'until there is one') or diag($s->error);
+	my $said = () = slurp_file($node->logfile, $log) =~ /lock_election cannot start a manager for database "m3"/g;
+	is($said, 1, 'the log tells it once');
+	$_->quit foreach $renames, $s;
+	one("DROP DATABASE $_") foreach 'renamed', map { "m$_" } 1 .. 3;
 };
 
 subtest 'the launcher is killed' => sub {

@@ -117,7 +117,7 @@ typedef struct LeTarget
 	bool due;                       /* start it though nobody wants it: not probed
 								 * yet, or it has a manager */
 	bool ran;                       /* its manager has been RUNNING */
-	bool complained;                /* about max_databases */
+	bool entry_missed;              /* at the last try, and complained about max_databases */
 	LeTime worker_missed_at;        /* complained about max_worker_processes; 0 */
 	bool tracked;                   /* a worker was there at the last look */
 	BackgroundWorkerHandle *handle; /* its worker; NULL: adopted, or none */
@@ -373,7 +373,11 @@ review_entry(LeDatabase *db, LeTime now)
 		return false;
 	}
 
-	/* 3. its worker */
+	/* 3. an entry has come free for it: no reason to wait any more */
+	if (target->entry_missed)
+		target->retry_at = now;
+
+	/* 4. its worker */
 	if (db->state != LE_DB_IDLE)
 	{
 		if (!target->tracked)
@@ -389,7 +393,7 @@ review_entry(LeDatabase *db, LeTime now)
 	if (target->tracked)
 		note_exit(target, db->exit, now);
 
-	/* 4. start one, or give the entry back */
+	/* 5. start one, or give the entry back */
 	if (may_start(target, db, now))
 		return true;
 	if (!db->wanted && db->attached == 0 && db->reserved_by == 0 &&
@@ -429,9 +433,9 @@ read_name(LeTarget *target)
 static void
 complain_no_entry(LeTarget *target)
 {
-	if (target->complained)
+	if (target->entry_missed)
 		return;
-	target->complained = true;
+	target->entry_missed = true;
 	ereport(LOG,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("lock_election cannot start a manager for database \"%s\"", NameStr(target->name)),
@@ -466,6 +470,7 @@ take_entry(LeTarget *target, LeTime now, bool *was_wanted)
 	if (db != NULL && db->state == LE_DB_IDLE && db->reserved_by == 0)
 	{
 		taken = true;
+		target->entry_missed = false;
 		*was_wanted = db->wanted;
 		le_database_starting(db);
 	}
@@ -526,10 +531,7 @@ start_manager(LeTarget *target, LeTime now)
 	target->tracked = RegisterDynamicBackgroundWorker(&worker, &target->handle);
 	LE_FAULT("launcher-started");
 	if (target->tracked)
-	{
-		target->complained = false;
 		return;
-	}
 
 	/* 3. there is no worker for it: give the entry back */
 	target->handle = NULL;
