@@ -1,10 +1,36 @@
 # The list of mutants keeps up with the code: each can still be seeded, and names tests that are there.
-# Whether they are caught is seen by `make mutants`.
+# Whether they are caught is seen by `make mutants`.  Those that a machine draws as well are not in it.
 # Promises: -
 use strict;
 use warnings;
 use LeMutants;
+use LeMutate;
 use Test::More;
+
+my (%text, %sites);
+
+# Without comments, blanks and braces.
+sub bare
+{
+	my ($code) = @_;
+
+	return $code =~ s{/\*.*?\*/}{}gsr =~ s/[\s{}]//gr;
+}
+
+# The operator by which a machine makes this one, or undef.
+sub drawn_as
+{
+	my ($m, $mutated) = @_;
+	my $text = $text{ $m->{file} } //= slurp($m->{file});
+	my $at = index($text, $m->{old});
+
+	$sites{ $m->{file} } //= [ sites($m->{file}, $text) ];
+	foreach my $site (grep { $_->{pos} >= $at && $_->{pos} < $at + length($m->{old}) } @{ $sites{ $m->{file} } })
+	{
+		return $site->{operator} if bare(mutated($site, $text)) eq bare($mutated);
+	}
+	return undef;
+}
 
 foreach my $m (map { read_mutants($_) } 'test/mutants/list', glob 'clients/conformance/mutants-*.list')
 {
@@ -12,5 +38,6 @@ foreach my $m (map { read_mutants($_) } 'test/mutants/list', glob 'clients/confo
 	my @missing = grep { $_ ne 'sim' && !-f $_ } @{ $m->{tests} };
 
 	is($@ . join(' ', @missing), '', "$m->{name}: $m->{story}");
+	is(drawn_as($m, $mutated), undef, "$m->{name}: no machine draws it") if defined $mutated && $m->{file} =~ m{^src/.*\.c$};
 }
 done_testing();
