@@ -5,6 +5,7 @@ package LeTrial;
 use strict;
 use warnings;
 
+use Cwd qw(getcwd);
 use Exporter 'import';
 use LeMutants;
 use Time::HiRes qw(time);
@@ -103,6 +104,15 @@ sub clean_up
 		select(undef, undef, undef, 0.05) while kill(0, $server) && time < $end;
 	}
 	system("rm -rf $ENV{TESTDIR}/tmp_check");
+
+	# programs of this tree that have left the test's process group: a mutant may not let them end
+	my $build = getcwd() . '/build/';
+	foreach my $exe (glob('/proc/[0-9]*/exe'))
+	{
+		my ($program) = $exe =~ /(\d+)/;
+
+		kill('KILL', $program) if (readlink($exe) // '') =~ /^\Q$build\E/;
+	}
 	return;
 }
 
