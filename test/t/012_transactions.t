@@ -272,6 +272,56 @@ foreach my $how ([ 'ROLLBACK', 'ROLLBACK' ], [ 'an error', 'SELECT 1 / 0; ROLLBA
 	nothing_left($node, 'a release in a released savepoint is made');
 }
 
+# Savepoints are set, released and rolled back to in any order.  A model says what the commit leaves: a list of what was done
+# for each open subtransaction.
+{
+	my (@bad, %done);
+	my @left = map { "old $_" } 1 .. 30;
+
+	srand(2);
+	foreach my $round (1 .. 20)
+	{
+		my @open = ([]);
+		my @sql = 'BEGIN';
+		my $n = 0;
+
+		$a->query(q{SELECT acquire_lock('old ' || i, '1 h') FROM generate_series(1, 30) AS i});
+		foreach (1 .. 60)
+		{
+			my $what = int rand 5;
+
+			if ($what <= 1 && $n < 30)
+			{
+				my $name = ++$n;
+
+				push @{ $open[-1] }, $what ? "acquired $name" : "released $name";
+				push @sql, $what ? "SELECT acquire_lock('new $name', '1 h')" : "SELECT release_lock('old $name')";
+			}
+			elsif ($what == 2 && @open < 6)
+			{
+				push @sql, 'SAVEPOINT s' . scalar @open;
+				push @open, [];
+			}
+			elsif ($what >= 3 && @open > 1)
+			{
+				my $to = 1 + int rand $#open;
+				my @ended = map { @$_ } splice @open, $to;
+
+				push @sql, $what == 3 ? "RELEASE s$to" : "ROLLBACK TO s$to";
+				push @{ $open[-1] }, @ended if $what == 3;
+				push @open, [] if $what == 4;
+			}
+		}
+		$a->query(join '; ', @sql, 'COMMIT');
+		%done = map { $_ => 1 } map { @$_ } @open;
+		my $expected = join ',', sort +(grep { !$done{ 'released ' . s/old //r } } @left), map { /^acquired (.*)/ ? "new $1" : () } keys %done;
+		my $held = $c->query(q{SELECT string_agg(name, ',' ORDER BY name COLLATE "C") FROM lock_election.locks WHERE mode IS NOT NULL});
+		push @bad, "@sql: $held, not $expected" . $a->error if $held ne $expected;
+		clean();
+	}
+	is(join("\n", @bad), '', 'savepoints in any order');
+}
+
 # acquired and released in one transaction
 $a->query("BEGIN; SELECT acquire_lock('r'); SELECT release_lock('r')");
 is_taken('r', 'acquired and released in one transaction: held until its end');

@@ -426,14 +426,6 @@ le_pending_top_ended(bool is_commit)
 }
 
 void
-le_pending_sub_committed(SubTransactionId subxact, SubTransactionId parent)
-{
-	Assert(parent < subxact);
-	for (LePending *p = pending; p != NULL && p->subxact >= subxact; p = p->older)
-		p->subxact = parent;
-}
-
-void
 le_pending_sub_aborted(SubTransactionId subxact)
 {
 	while (pending != NULL && pending->subxact >= subxact)

@@ -31,9 +31,6 @@ extern void le_pending_cancel_all(const LeCommand *cmd, int64 token);
 
 /* --- ends of (sub)transactions, from backend/xact.c --- */
 
-/* The subtransaction's releases stand and fall with the parent's from now on.  May not fail. */
-extern void le_pending_sub_committed(SubTransactionId subxact, SubTransactionId parent);
-
 /* The subtransaction's releases are taken back, and those of subtransactions within it.  May not fail. */
 extern void le_pending_sub_aborted(SubTransactionId subxact);
 

@@ -34,7 +34,7 @@ typedef struct LeFence
 	char name[FLEXIBLE_ARRAY_MEMBER];
 } LeFence;
 
-/* How many tokens a subtransaction has fenced, and its committed children. */
+/* How many tokens were fenced in a subtransaction, and after its commit in those that it was in. */
 typedef struct LeFenceCount
 {
 	struct LeFenceCount *older;
@@ -84,7 +84,7 @@ count_fence(void)
 {
 	SubTransactionId subxact = GetCurrentSubTransactionId();
 
-	if (counts == NULL || counts->subxact != subxact)
+	if (counts == NULL || counts->subxact < subxact)
 	{
 		LeFenceCount *c = MemoryContextAlloc(TopTransactionContext, sizeof(LeFenceCount));
 
@@ -144,16 +144,6 @@ le_fence_is_mine(LeKind kind, LeText name, int64 token)
 }
 
 /* --- ends --- */
-
-void
-le_fence_sub_committed(SubTransactionId subxact, SubTransactionId parent)
-{
-	Assert(parent < subxact);
-	for (LeFence *f = fences; f != NULL && f->subxact >= subxact; f = f->older)
-		f->subxact = parent;
-	for (LeFenceCount *c = counts; c != NULL && c->subxact >= subxact; c = c->older)
-		c->subxact = parent;
-}
 
 void
 le_fence_sub_aborted(SubTransactionId subxact)

@@ -21,7 +21,6 @@ extern void le_fence_note(LeKind kind, LeText name, int64 token);
 extern bool le_fence_is_mine(LeKind kind, LeText name, int64 token);
 
 /* Ends of (sub)transactions, from backend/xact.c after their locks are gone.  May not fail. */
-extern void le_fence_sub_committed(SubTransactionId subxact, SubTransactionId parent);
 extern void le_fence_sub_aborted(SubTransactionId subxact);
 extern void le_fence_top_ended(void);
 

@@ -166,20 +166,18 @@ resources_released(ResourceReleasePhase phase, bool is_commit, bool is_top_level
 }
 
 /*
- * Events of subtransactions.  An abort's comes before its locks are released.  A commit releases
- * none: its event does all.  May not fail in either.
+ * An abort's event comes before its locks are released.  May not fail.
+ *
+ * A commit changes nothing: what a subtransaction has done keeps its number.  Numbers only grow.  So of
+ * the subtransactions that are open later, those that it was in have lower numbers, all others
+ * higher ones; and each list has what was done since a subtransaction began at its head.
+ * A rollback of subtransaction S undoes just what has a number from S on.
  */
 static void
 sub_xact_event(SubXactEvent event, SubTransactionId subxact, SubTransactionId parent, void *arg)
 {
 	if (event == SUBXACT_EVENT_ABORT_SUB)
 		aborting = subxact;
-	else if (event == SUBXACT_EVENT_COMMIT_SUB)
-	{
-		le_pending_sub_committed(subxact, parent);
-		le_xact_reparent_acquires(subxact, parent);
-		le_fence_sub_committed(subxact, parent);
-	}
 }
 
 /* Before a commit, while an error still turns it into a rollback. */

@@ -16,17 +16,18 @@ LeXactState le_xact = {0};
 /*
  * The acquires of a transaction are numbered: a rollback to a savepoint undoes
  * all since the first one after that, and a caller that does without an answer
- * undoes its last one.
+ * undoes its last one.  Here is each subtransaction that has acquired, open or
+ * committed.  Acquires of an open one count for a newer one that has committed.
  */
-typedef struct OpenSubxact
+typedef struct SubxactAcquires
 {
-	struct OpenSubxact *outer;
+	struct SubxactAcquires *older;
 	SubTransactionId subxact;
 	uint32 first; /* number of its first acquire */
-} OpenSubxact;
+} SubxactAcquires;
 
 static uint32 acquires = 0;
-static OpenSubxact *open_subxacts = NULL; /* in TopTransactionContext */
+static SubxactAcquires *subxacts = NULL; /* in TopTransactionContext */
 
 uint32
 le_xact_number(void)
@@ -44,7 +45,7 @@ le_xact_open(void)
 		/* 0 means none */
 		if (++le_xact.number == 0)
 			++le_xact.number;
-		Assert(open_subxacts == NULL && pg_atomic_read_u32(&box->open_xact) == 0);
+		Assert(subxacts == NULL && pg_atomic_read_u32(&box->open_xact) == 0);
 		le_xact.is_open = true;
 		acquires = 0;
 		pg_atomic_write_u32(&box->open_xact, le_xact.number);
@@ -58,12 +59,12 @@ le_xact_acquire(void)
 	SubTransactionId subxact = GetCurrentSubTransactionId();
 
 	Assert(le_xact.is_open);
-	if (open_subxacts == NULL || open_subxacts->subxact < subxact)
+	if (subxacts == NULL || subxacts->subxact < subxact)
 	{
-		OpenSubxact *inner = MemoryContextAlloc(TopTransactionContext, sizeof(OpenSubxact));
+		SubxactAcquires *newest = MemoryContextAlloc(TopTransactionContext, sizeof(SubxactAcquires));
 
-		*inner = (OpenSubxact){.outer = open_subxacts, .subxact = subxact, .first = acquires + 1};
-		open_subxacts = inner;
+		*newest = (SubxactAcquires){.older = subxacts, .subxact = subxact, .first = acquires + 1};
+		subxacts = newest;
 	}
 	return ++acquires;
 }
@@ -73,23 +74,10 @@ le_xact_forget_acquires(SubTransactionId subxact)
 {
 	uint32 first = 0;
 
-	for (; open_subxacts != NULL && open_subxacts->subxact >= subxact; open_subxacts = open_subxacts->outer)
-		first = open_subxacts->first;
+	for (; subxacts != NULL && subxacts->subxact >= subxact; subxacts = subxacts->older)
+		first = subxacts->first;
 	Assert(first <= acquires);
 	return first;
-}
-
-void
-le_xact_reparent_acquires(SubTransactionId subxact, SubTransactionId parent)
-{
-	Assert(parent < subxact);
-	while (open_subxacts != NULL && open_subxacts->subxact >= subxact)
-	{
-		if (open_subxacts->outer == NULL || open_subxacts->outer->subxact < parent)
-			open_subxacts->subxact = parent;
-		else
-			open_subxacts = open_subxacts->outer;
-	}
 }
 
 void

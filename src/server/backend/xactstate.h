@@ -38,7 +38,4 @@ extern void le_xact_fencing(void);
  */
 extern uint32 le_xact_forget_acquires(SubTransactionId subxact);
 
-/* A subtransaction commits: its acquires stand and fall with the parent from now on.  May not fail. */
-extern void le_xact_reparent_acquires(SubTransactionId subxact, SubTransactionId parent);
-
 #endif /* LE_XACTSTATE_H */
