@@ -7,6 +7,7 @@
 #ifndef LE_COMMAND_H
 #define LE_COMMAND_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -206,6 +207,7 @@ le_command_names(const LeCommand *cmd)
 static inline LeText
 le_command_name(const LeCommand *cmd, uint32_t i)
 {
+	assert(i < le_command_names(cmd));
 	return cmd->nnames > 0 ? cmd->names[i] : cmd->name;
 }
 
@@ -215,6 +217,7 @@ le_command_for(const LeCommand *cmd, uint32_t i)
 {
 	LeCommand one = *cmd;
 
+	assert(i < cmd->nnames);
 	one.name = cmd->names[i];
 	one.names = NULL;
 	one.nnames = 0;
