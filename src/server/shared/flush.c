@@ -133,6 +133,7 @@ forget_all(void)
 static void
 pass_on(uint32 me)
 {
+	Assert(me == (uint32) le_my_proc() + 1);
 	for (;;)
 	{
 		int next;
