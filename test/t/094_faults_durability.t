@@ -53,6 +53,56 @@ subtest 'a renewal that is posted before the deadline wins' => sub {
 	$other->query(q{SELECT force_resign('x')});
 };
 
+# One batch has a release that lets the next waiter in, and a renewal of the lease on which that one waits.  The release was
+# posted first, both were posted before the lease's deadline, and the manager takes them after it.
+subtest 'a lease that is kept alive before its deadline keeps its waiters' => sub {
+	my ($waiter, $keeper, $by) = map { session($node) } 1 .. 3;
+	my $ttl = 0.7;
+
+	foreach my $release (
+		[ 'a release by another session', $by, q{SELECT release_lock('x', %v)}, 'asks' ],
+		[ 'a release at a commit', $s, q{BEGIN; SELECT release_lock('x', %v); COMMIT}, 'asks' ],
+		[ 'a release without asking', $s, q{SELECT release_lock('x', %v)}, '' ])
+	{
+		my ($name, $releaser, $sql, $asks) = @$release;
+		my ($in_time, $alive, $token, $lease);
+
+		# on a busy machine they may be posted too late
+		for (my $try = 1; $try <= 20 && !$in_time; $try++)
+		{
+			my $held = $s->query(q{SELECT acquire_lock('x', '1 min')});
+
+			$lease = $keeper->query("SELECT grant_lease('$ttl s')");
+			$waiter->async("SELECT acquire_lock('x', lease => $lease)");
+			wait_until(sub { $free->query(q{SELECT count(*) FROM lock_election.waiters}) eq '1' });
+			my $start = time;
+			$keeper->query("SELECT keep_alive($lease)");
+			my $deadline = time + $ttl;
+
+			fault(q{set('manager-took', 'wait')});
+			$other->async(q{SELECT is_held('nothing', 1)});
+			wait_until(sub { fault(q{waiting('manager-took')}) ne '0' });
+			$releaser->async($sql =~ s/%v/$held/r);
+			$asks ? asking($releaser) : $releaser->wait;
+			$keeper->async("SELECT keep_alive($lease) IS NOT NULL");
+			asking($keeper);
+			$in_time = time < $start + $ttl;
+			wait_until(sub { time > $deadline });
+			fault(q{release('manager-took')});
+			$other->wait;
+			$releaser->wait if $asks;
+			$alive = $keeper->wait . $keeper->error;
+			$token = $waiter->wait . $waiter->error;
+			$free->query(q{SELECT force_release_lock('x')});
+		}
+		is($alive, 't', "$name: the lease is kept alive");
+		like($token, qr/^\d+$/, 'and who waits on it is granted the lock');
+		$keeper->query("SELECT revoke_lease($lease)");
+	}
+	$_->quit foreach $waiter, $keeper, $by;
+	nothing_left($node);
+};
+
 # The manager has read the clock to see what is due, and does not get on.  Who comes meanwhile is granted the lock in the same
 # batch.  If it is away for a second, on a slow machine, the deadlines move, and the lock is granted later.
 subtest 'a lock that has expired is granted for a whole TTL' => sub {

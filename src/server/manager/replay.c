@@ -66,7 +66,7 @@ replay_one(const Batch *failed, uint32 proc, bool async_only, ErrorData **error)
 	return true;
 }
 
-/* Step 2 of the order in take.c, for all mailboxes.  False: nothing can be read, and all have got that error. */
+/* Step 3 of the order in take.c, for all mailboxes.  False: nothing can be read, and all have got that error. */
 static bool
 replay_async_releases(const Batch *failed)
 {

@@ -6,20 +6,22 @@
  * The order of a batch:
  *
  *	1.	After the core was loaded: requests that waited before that, by their revisions.
- *	2.	Asynchronous releases of all mailboxes.  Their sessions have answered them, so
+ *	2.	Requests that keep a lease alive.  A release ends those that it would let in, but
+ *		whose lease is over.
+ *	3.	Asynchronous releases of all mailboxes.  Their sessions have answered them, so
  *		whoever has asked since then has to find them made.
- *	3.	Ends of calls that wait for many names.  Other releases before them would grant
+ *	4.	Ends of calls that wait for many names.  Other releases before them would grant
  *		entries that are about to end: much more work.
- *	4.	All other mailboxes: renewals; then those that an earlier batch has deferred, in
+ *	5.	All other mailboxes: renewals; then those that an earlier batch has deferred, in
  *		the order of their turns; then as they rang.  Where that is not known (after a
  *		failure, and when the manager leaves) those with mail come before the others.
- *	5.	What expires.
+ *	6.	What expires.
  *
- * Of one mailbox mail comes before the request: a rollback, the releases of a commit, the
- * end of the session, the end of a fence.  The core decides which waiter of a lock is
+ * Of one mailbox mail comes before the request, apart from step 2: a rollback, the releases of
+ * a commit, the end of the session, the end of a fence.  The core decides which waiter of a lock is
  * granted it: they wait in the order of their revisions.
  *
- * Steps 1 to 4 are the functions of this file; batch.c calls them, and the core for step 5.
+ * Steps 1 to 5 are the functions of this file; batch.c calls them, and the core for step 6.
  * A batch that has failed is replayed mailbox by mailbox, each in this order, see replay.c.
  *
  * Heavy work takes turns.  It is deferred once the batch is full.  A mailbox whose mail was
@@ -719,6 +721,15 @@ le_take(Batch *batch)
 	int n = batch->async_only ? 0 : batch->n;
 
 	Assert(le_mgr.core_state == CORE_SERVING);
+
+	/* leases that are kept alive */
+	for (int i = 0; i < n; i++)
+	{
+		LeMailbox *box = mailbox_of(batch->procs[i]);
+
+		if (is_renewal(box) && box->command.type == LE_CMD_KEEP_ALIVE)
+			take_request(batch, batch->procs[i]);
+	}
 
 	/* asynchronous releases; what is heavy depends on what they leave */
 	for (int i = 0; i < batch->n; i++)
