@@ -1,4 +1,5 @@
-# Moments that are short: a renewal arrives while its deadline passes; a server starts and does not know its standbys yet.
+# Moments that are short: a renewal arrives while its deadline passes; a batch is written; a server starts and does not know its
+# standbys yet.
 # Promises: D, L
 # Needs: faults
 use strict;
@@ -144,6 +145,22 @@ subtest 'a grant that is over when its batch is committed' => sub {
 		$next->query(q{SELECT release_lock('x')});
 	}
 	$next->quit;
+	nothing_left($node);
+};
+
+# Who looks for long transactions meets the manager's, which are short.
+subtest 'the manager tells since when its transaction runs' => sub {
+	my $started = q{SELECT xact_start FROM pg_stat_activity WHERE backend_type = 'lock_election manager'};
+
+	my $before = $free->query('SELECT clock_timestamp()');
+	stop_at('batch-begun');
+	$s->async(q{SELECT acquire_lock('x')});
+	stopped('batch-begun');
+	is($free->query("SELECT ($started) BETWEEN '$before' AND clock_timestamp()"), 't', 'since it was asked');
+	go_on('batch-begun');
+	like($s->wait, qr/^\d+$/, 'granted');
+	ok(wait_until(sub { $free->query($started) eq '' }), 'and then none');
+	$s->query(q{SELECT release_lock('x')});
 	nothing_left($node);
 };
 
