@@ -342,6 +342,32 @@ foreach my $case (
 	$w->quit;
 }
 
+# In a transaction block a portal outlives its call, and so does its snapshot.  What was given up for the wait does not hold up
+# VACUUM after it either: there is a new one.
+{
+	my $w = LeWire->new($node);
+
+	hold();
+	$w->query('BEGIN');
+	$w->wait('Z');
+	$w->parse('', q{SELECT acquire_lock('x')});
+	$w->bind('p', '');
+	$w->execute('p');
+	$w->sync;
+	until_waiting($w->pid);
+	$node->safe_psql('postgres', 'UPDATE t SET v = v + 1 WHERE id = 1') foreach 1 .. 3;
+	my $next = $control->query('SELECT pg_snapshot_xmax(pg_current_snapshot())');
+	let_go();
+	like($w->wait('Z'), $token, 'a portal that is not closed: granted');
+	my $xmin = xmin($w->pid);
+	isnt($xmin, '', 'a portal that is not closed has a snapshot');
+	cmp_ok($xmin || 0, '>=', $next, 'of after the wait');
+	$w->query('COMMIT');
+	$w->wait('Z');
+	$w->quit;
+	forget();
+}
+
 # Changes and removes every version of every row that nobody can see any more, twice.
 sub churn
 {
