@@ -146,7 +146,12 @@ subtest 'the table becomes small' => sub {
 			}),
 		'then it does, though the old snapshot is still there');
 	ok(wait_until(sub { one('SELECT slot_bytes FROM lock_election.manager') < 1024 * 1024 }), 'that is shown as well');
-	like(slurp_file($node->logfile, $log), qr/LOG:  table "_lock_election.slot" was mostly dead rows and is written anew/, 'and logged');
+	my ($rows, $had, $has) = slurp_file($node->logfile, $log) =~
+	  /LOG:  table "_lock_election.slot" was mostly dead rows and is written anew\n.*DETAIL:  It has (\d+) rows, and had (\d+) pages; now it has (\d+)\./;
+	ok($rows, 'and logged');
+	is($rows, one('SELECT count(*) FROM _lock_election.slot'), 'with its rows') if $rows;
+	cmp_ok($had, '>', 8192, 'the pages that it had');
+	cmp_ok($has, '<', 100, 'and has');
 	is(one("SELECT is_held('$_', $token{$_})"), 't', "$_ is held") foreach sort keys %token;
 	is($client->query(qq{SELECT release_lock('third', $token{third}); SELECT acquire_lock('third', '1 h') > $token{third}}), "t\nt", 'a row that was there is written');
 	is(one(q{SELECT failed_batches FROM lock_election.stat}), $failed, 'no batch fails for it');
