@@ -124,6 +124,32 @@ subtest 'no limit' => sub {
 	ok(wait_until(sub { $alice->query(q{SELECT grant_lease()}) =~ /^\d+$/ }), 'leases');
 };
 
+# What is there is loaded, also where it is more than max_memory by now: then nothing is added, and the log says how much it is.
+subtest 'more than max_memory' => sub {
+	my $restart = sub {
+		my $pid = manager_pid();
+		my $log = -s $node->logfile;
+
+		kill 'TERM', $pid;
+		wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
+		return join '', slurp_file($node->logfile, $log) =~ /WARNING:  (the locks of this database take .*)/g;
+	};
+	my $before = one('SELECT held FROM lock_election.manager');
+
+	is(one(q{SELECT count(acquire_locks(ARRAY(SELECT repeat('x', 200) || j || '-' || i FROM generate_series(1, 1000) AS i), '1 h')) FROM generate_series(1, 30) AS j}), 30, 'much is held');
+	my $mb = int(one('SELECT memory FROM lock_election.manager') / 1024 / 1024);
+	cmp_ok($mb, '>=', 10, 'and takes memory');
+	is($restart->(), '', 'a manager that starts says nothing while there is room');
+	set('max_memory', '8MB');
+	my $warning = $restart->();
+	like($warning, qr/^the locks of this database take (\d+) MB, more than lock_election\.max_memory \(8 MB\)$/, 'without room it warns');
+	cmp_ok(abs(($warning =~ /take (\d+)/)[0] - $mb), '<=', 2, 'and says how much there is');
+	is(one('SELECT held FROM lock_election.manager'), $before + 30000, 'all is there');
+	refused($alice, q{SELECT acquire_lock('more')}, qr/53400: .*max_memory \(8 MB\)/s, 'one more lock');
+	set('max_memory', '512MB');
+	ok(wait_until(sub { $alice->query(q{SELECT acquire_lock('more')}) =~ /^\d+$/ }), 'with more memory it is granted');
+};
+
 $_->quit foreach $alice, $alice2, $bob;
 $node->stop;
 done_testing();
