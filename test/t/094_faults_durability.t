@@ -54,6 +54,36 @@ subtest 'a renewal that is posted before the deadline wins' => sub {
 	$other->query(q{SELECT force_resign('x')});
 };
 
+# Whoever looks at the lock in that batch sees it renewed, also where he has asked first.
+subtest 'a renewal that is posted before the deadline comes first' => sub {
+	my $looks = session($node);
+	my $ttl = 0.7;
+	my ($in_time, @answers);
+
+	for (my $try = 1; $try <= 20 && !$in_time; $try++)
+	{
+		my $start = time;
+		my $token = $s->query("SELECT acquire_lock('x', '$ttl s')");
+		my $deadline = time + $ttl;
+
+		fault(q{set('manager-took', 'wait')});
+		$other->async(q{SELECT is_held('nothing', 1)});
+		wait_until(sub { fault(q{waiting('manager-took')}) ne '0' });
+		$looks->async("SELECT is_held('x', $token)");
+		asking($looks);
+		$s->async("SELECT renew_lock('x', $token) IS NOT NULL");
+		asking($s);
+		$in_time = time < $start + $ttl;
+		wait_until(sub { time > $deadline });
+		fault(q{release('manager-took')});
+		$other->wait;
+		@answers = map { $_->wait . $_->error } $looks, $s;
+		$free->query(q{SELECT force_release_lock('x')});
+	}
+	is("@answers", 't t', 'held, and renewed');
+	$looks->quit;
+};
+
 # One batch has a release that lets the next waiter in, and a renewal of the lease on which that one waits.  The release was
 # posted first, both were posted before the lease's deadline, and the manager takes them after it.
 subtest 'a lease that is kept alive before its deadline keeps its waiters' => sub {
@@ -63,9 +93,10 @@ subtest 'a lease that is kept alive before its deadline keeps its waiters' => su
 	foreach my $release (
 		[ 'a release by another session', $by, q{SELECT release_lock('x', %v)}, 'asks' ],
 		[ 'a release at a commit', $s, q{BEGIN; SELECT release_lock('x', %v); COMMIT}, 'asks' ],
-		[ 'a release without asking', $s, q{SELECT release_lock('x', %v)}, '' ])
+		[ 'a release without asking', $s, q{SELECT release_lock('x', %v)}, '' ],
+		[ 'a release without asking, in a batch that fails', $s, q{SELECT release_lock('x', %v)}, '', 'fails' ])
 	{
-		my ($name, $releaser, $sql, $asks) = @$release;
+		my ($name, $releaser, $sql, $asks, $fails) = @$release;
 		my ($in_time, $alive, $token, $lease);
 
 		# on a busy machine they may be posted too late
@@ -89,6 +120,7 @@ subtest 'a lease that is kept alive before its deadline keeps its waiters' => su
 			asking($keeper);
 			$in_time = time < $start + $ttl;
 			wait_until(sub { time > $deadline });
+			fault(q{set('batch-begun', 'error')}) if $fails;
 			fault(q{release('manager-took')});
 			$other->wait;
 			$releaser->wait if $asks;

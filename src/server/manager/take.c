@@ -7,7 +7,7 @@
  *
  *	1.	After the core was loaded: requests that waited before that, by their revisions.
  *	2.	Requests that keep a lease alive.  A release ends those that it would let in, but
- *		whose lease is over.
+ *		whose lease is over.  All other deadlines wait for step 6.
  *	3.	Asynchronous releases of all mailboxes.  Their sessions have answered them, so
  *		whoever has asked since then has to find them made.
  *	4.	Ends of calls that wait for many names.  Other releases before them would grant
