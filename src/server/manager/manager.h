@@ -239,7 +239,7 @@ extern Wakeup le_batch_next_wakeup(void);
  */
 extern void le_take_deferred(Batch *batch);
 
-/* Before a batch: add all that have rung by now, each once, and put renewals first. */
+/* Before a batch: add all that have rung by now, each once. */
 extern void le_take_rung(Batch *batch);
 
 /*

@@ -6,15 +6,16 @@
  * The order of a batch:
  *
  *	1.	After the core was loaded: requests that waited before that, by their revisions.
- *	2.	Requests that keep a lease alive.  A release ends those that it would let in, but
- *		whose lease is over.  All other deadlines wait for step 6.
+ *	2.	Requests that keep a lease alive.  Other requests end what is on a lease that is over: a
+ *		release those that it would let in.  All other deadlines wait for step 6, so that
+ *		other renewals need not come first.
  *	3.	Asynchronous releases of all mailboxes.  Their sessions have answered them, so
  *		whoever has asked since then has to find them made.
  *	4.	Ends of calls that wait for many names.  Other releases before them would grant
  *		entries that are about to end: much more work.
- *	5.	All other mailboxes: renewals; then those that an earlier batch has deferred, in
- *		the order of their turns; then as they rang.  Where that is not known (after a
- *		failure, and when the manager leaves) those with mail come before the others.
+ *	5.	All other mailboxes: those that an earlier batch has deferred, in the order of
+ *		their turns; then as they rang.  Where that is not known (after a failure, and
+ *		when the manager leaves) those with mail come before the others.
  *	6.	What expires.
  *
  * Of one mailbox mail comes before the request, apart from step 2: a rollback, the releases of
@@ -509,24 +510,6 @@ is_renewal(LeMailbox *box)
 			box->command.type == LE_CMD_AWAIT);
 }
 
-/* Put renewals first: what they keep alive does not end because of another request of the batch. */
-static void
-renewals_first(uint32 *procs, int n)
-{
-	uint32 *others = palloc(n * sizeof(uint32));
-	int nrenewals = 0, nothers = 0;
-
-	for (int i = 0; i < n; i++)
-	{
-		if (is_renewal(mailbox_of(procs[i])))
-			procs[nrenewals++] = procs[i];
-		else
-			others[nothers++] = procs[i];
-	}
-	memcpy(procs + nrenewals, others, nothers * sizeof(uint32));
-	pfree(others);
-}
-
 /* Append to the batch's mailboxes those of a list that it does not have. */
 static void
 append(Batch *batch, const uint32 *procs, int n)
@@ -557,7 +540,6 @@ le_take_rung(Batch *batch)
 	batch->rung_until = le_clock();
 	nrung = le_take_stack(le_mgr.db, rung);
 	append(batch, rung, nrung);
-	renewals_first(batch->procs, batch->n);
 	pfree(rung);
 }
 
