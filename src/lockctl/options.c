@@ -243,8 +243,6 @@ lc_exit_code(le_status status)
 {
 	switch (status)
 	{
-		case LE_OK:
-			return 0;
 		case LE_TIMEOUT:
 			return LC_EXIT_NOT_ACQUIRED;
 		case LE_LOST:

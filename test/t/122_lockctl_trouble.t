@@ -56,6 +56,7 @@ subtest 'a full disk' => sub {
 	is($node->safe_psql('postgres', q{SELECT holds FROM lock_election.locks WHERE name = 'full' AND mode IS NOT NULL}), '1', 'leaves the one that it had');
 	is(ctl('release', 'full', $token), 0, 'which is released with its token');
 	is(ctl({ stdout => '/dev/full' }, 'lease', 'grant'), 1, 'the number of a lease');
+	is(ctl({ stdout => '/dev/full' }, @$_), 1, "@$_") foreach ['--version'], ['--help'], [ 'help', 'lock' ];
 	is($node->safe_psql('postgres', q{SELECT count(*) FROM lock_election.leases}), '0', 'the lease is revoked');
 };
 

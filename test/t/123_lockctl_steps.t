@@ -45,6 +45,8 @@ subtest 'acquire, renew, held, release' => sub {
 	my @tokens = map { (ctl('acquire', 'p', '--permits', 2, '--try', '-o', 'csv'))[1] } 1 .. 2;
 	like($tokens[1], qr/^token\n\d+\n$/, 'CSV');
 	is(ctl('acquire', 'p', '--permits', 2, '--try'), 3, 'permits');
+	is(ctl('acquire', 'p', '--permits', 3, '--try'), 64, 'what the server calls a wrong argument');
+	is(ctl('acquire', 'p2', '--lease', 1, '--try'), 4, 'what it calls lost');
 	($rc, $out) = ctl('release', '--force', 'p');
 	is("$rc $out", "0 2\n", '--force');
 	my @owned = map { (ctl('acquire', 'o', '--owner', 'me'))[1] } 1 .. 2;

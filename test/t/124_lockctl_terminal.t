@@ -161,6 +161,23 @@ subtest 'Ctrl-C ends a loop, and a script' => sub {
 	close_shell('loop');
 };
 
+# A shell that is told to stop and goes on hears of that once.
+subtest 'a command that goes on hears of it once' => sub {
+	open_shell('once');
+	keys_to('once', qq{$lockctl lock x --ttl 1h -- sh -c 'trap "echo on-it-goes" CONT; while :; do sleep 0.1; done'}, 'Enter');
+	wait_held('x');
+	keys_to('once', 'C-z');
+	shows('once', qr/Stopped/, 'stopped');
+	keys_to('once', 'clear', 'Enter', 'fg', 'Enter');
+	shows('once', qr/^on-it-goes$/m, 'it goes on');
+	my $start = boottime();
+	wait_until(sub { boottime() > $start + 1.5 });
+	is(() = screen('once') =~ /^on-it-goes$/mg, 1, 'once');
+	keys_to('once', 'C-c');
+	nothing_left($node);
+	close_shell('once');
+};
+
 subtest 'a command in the background' => sub {
 	open_shell('back');
 	# with a long TTL nothing but the terminal wakes lockctl
