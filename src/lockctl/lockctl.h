@@ -337,4 +337,19 @@ extern int lc_doctor(int argc, char **argv);
 /* Which server a name belongs to. */
 extern int lc_shard(int argc, char **argv);
 
+/*
+ * Counters of coverage are written at exit() alone, and the guardian, and whoever dies of its command's
+ * signal, end otherwise.
+ */
+#ifdef LE_COVERAGE
+#include <unistd.h>
+
+extern void __gcov_dump(void);
+
+#define LC_DUMP_COVERAGE() __gcov_dump()
+#define _exit(code)        (__gcov_dump(), (_exit) (code))
+#else
+#define LC_DUMP_COVERAGE() ((void) 0)
+#endif
+
 #endif /* LOCKCTL_H */

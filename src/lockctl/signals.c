@@ -120,6 +120,7 @@ lc_signals_die(int signo)
 	/* There is no exit() that would look for leaks. */
 	__lsan_do_leak_check();
 #endif
+	LC_DUMP_COVERAGE();
 	/* No core of ours: CMD may have left its own. */
 	prctl(PR_SET_DUMPABLE, 0);
 	end(signo);

@@ -29,7 +29,7 @@ main()
 	[ -n "${TESTS:-}" ] || return 0
 
 	# As COVERAGE=1 make test does, in a copy; and the library, the command and the build with fault points alike.
-	flags="--coverage -O1"
+	flags="--coverage -O1 -DLE_COVERAGE"
 	LE_MAKE=(COPT="$flags" SANITIZE="$flags")
 	le_prepare CFLAGS="$flags" LDFLAGS=--coverage SANITIZE_plain="$flags" core-tests torture-programs client lockctl \
 		client-tests
