@@ -42,10 +42,10 @@ le_core_set_horizon(LeCore *core, LeTime horizon)
 void
 le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 {
-	LeTime closed_until =
-		how == LE_END_EXPIRED && core->limits.expiry_grace > 0 ? le_add(now, core->limits.expiry_grace) : 0;
+	LeTime closed_until = 0;
 	LeEntry *before = core->ended;
 
+	/* what has begun its end decides how all that hangs on it ends */
 	assert(!lease->ended);
 	if (lease->draining)
 		how = (LeEnd) lease->how;
@@ -53,6 +53,8 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 		le_note_ending(core, lease->id, lease->role, how, now);
 	lease->draining = true;
 	lease->how = (uint8_t) how;
+	if (how == LE_END_EXPIRED && core->limits.expiry_grace > 0)
+		closed_until = le_add(now, core->limits.expiry_grace);
 	while (!le_link_empty(&lease->entries) && (lease->for_group || !le_core_is_full(core)))
 	{
 		LeEntry *entry = le_container(lease->entries.next, LeEntry, lease_link);

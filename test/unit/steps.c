@@ -349,6 +349,35 @@ test_force_role(void)
 	stop();
 }
 
+/* A lease that is revoked or forced leaves no name closed, also where a later batch ends what hangs on it. */
+static void
+test_drained_with_grace(void)
+{
+	static const LeCommandType types[] = {LE_CMD_REVOKE_LEASE, LE_CMD_FORCE_ROLE};
+	LeLimits limits = {.work = STEP, .expiry_grace = TTL};
+
+	for (int i = 0; i < 2; i++)
+	{
+		int64_t tokens[6];
+		LeCommand cmd = command(types[i], 0, NULL);
+		int closed = 0;
+
+		start();
+		cmd.lease = grant_lease(TTL);
+		acquire_many(1, 6, cmd.lease, TTL, tokens);
+		le_core_set_limits(core, &limits);
+		ok(apply(cmd).next != 0, "a lease ends in steps");
+		batch();
+		for (int n = 0; n < 6; n++)
+			expire();
+		for (int k = 0; k < 6; k++)
+			closed += apply(request(2, name_of(k), X, 0)).status != LE_OK;
+		is_int(closed, 0, "all its names are open");
+		batch();
+		stop();
+	}
+}
+
 /* A step looks at so many of all roles' entries, whatever the work of a batch. */
 static void
 test_looks(void)
@@ -502,6 +531,7 @@ main(void)
 	test_grants();
 	test_force();
 	test_force_role();
+	test_drained_with_grace();
 	test_looks();
 	test_bytes();
 	test_closed();
