@@ -109,10 +109,22 @@ force_at(LeCore *core, const LeCommand *cmd, ForcePhase phase, uint32_t index, L
 		case FORCE_WAITS:
 		case FORCE_HOLDERS:
 			entry = le_pool_at(&core->entries, index);
-			if (entry->state != state || entry->role != role)
+			if (entry->role != role)
 				return true;
-			le_entry_end_only(core, entry, LE_END_FORCED, 0, now);
-			reply->ended++;
+			if (entry->state == state)
+			{
+				le_entry_end_only(core, entry, LE_END_FORCED, 0, now);
+				reply->ended++;
+			}
+			else if (phase == FORCE_HOLDERS && entry->state == LE_STATE_LAPSED && entry->closed_until > now)
+			{
+				/* the name would be closed when the fence ends */
+				entry->closed_until = 0;
+				le_slot_dirty(core, entry->slot);
+				core->work++;
+				reply->ended++;
+				reply->reopened = true;
+			}
 			return true;
 		case FORCE_LEASES:
 			lease = le_core_lease_at(core, index);

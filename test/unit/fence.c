@@ -188,6 +188,35 @@ test_reload(void)
 	stop();
 }
 
+/* What a role has closed is opened, also where it would be closed only when a fence ends. */
+static void
+test_force_role_opens(void)
+{
+	LeCommand cmd;
+	LeReply reply;
+
+	start();
+	cmd = command(LE_CMD_RELEASE, 1, "x");
+	cmd.token = acquire(1, "x", X).token;
+	cmd.hold_for = 10 * TTL;
+	fenced_token = cmd.token;
+	apply(cmd);
+	batch();
+	cmd = command(LE_CMD_FORCE_ROLE, 0, NULL);
+	cmd.role = ROLE + 1;
+	reply = apply(cmd);
+	ok(reply.ended == 0 && !reply.reopened, "another role has not closed it");
+	cmd.role = ROLE;
+	reply = apply(cmd);
+	ok(reply.ended == 1 && reply.reopened, "its role has, and is forced to open it");
+	is_int(apply(cmd).ended, 0, "once");
+	batch();
+	is_int(acquire(2, "x", X).status, LE_WAITING, "its fence lasts");
+	fence_ended();
+	ok(got(2, LE_OK), "and the name is open after that");
+	stop();
+}
+
 static void
 test_overdue(void)
 {
@@ -222,6 +251,7 @@ main(void)
 	test_lease_ends();
 	test_grace_of_later_end();
 	test_reload();
+	test_force_role_opens();
 	test_overdue();
 	return done_testing();
 }
