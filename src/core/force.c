@@ -149,13 +149,29 @@ force_at(LeCore *core, const LeCommand *cmd, ForcePhase phase, uint32_t index, L
 	return true;
 }
 
-/* FORCE_ROLE, in steps; cmd->from and reply->next are 1 + phase << 32 + index. */
+/*
+ * Where FORCE_ROLE goes on, as cmd->from and reply->next: 1 + core << 34 + phase << 32 + index.
+ * An index means something in one core alone.  Another one, built between two steps, has its
+ * entries in other places, so there the command begins again.
+ */
+#define PHASE_SHIFT 32
+#define CORE_SHIFT  34
+#define CORE_BITS   28
+
+static int64_t
+core_number(const LeCore *core)
+{
+	return (int64_t) (le_hash_name(core, LE_KIND_LOCK, le_text(NULL, 0)) & ((UINT64_C(1) << CORE_BITS) - 1));
+}
+
+/* FORCE_ROLE: end all that a role has, in steps. */
 void
 le_apply_force_role(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
-	int64_t at = cmd->from > 0 ? cmd->from - 1 : 0;
-	uint32_t index = (uint32_t) at, looks = 0;
-	ForcePhase phase = (ForcePhase) (at >> 32);
+	int64_t at = cmd->from > 0 ? cmd->from - 1 : 0, number = core_number(core);
+	bool begins = at >> CORE_SHIFT != number;
+	uint32_t index = begins ? 0 : (uint32_t) at, looks = 0;
+	ForcePhase phase = begins ? FORCE_WAITS : (ForcePhase) ((at >> PHASE_SHIFT) % FORCE_PHASES);
 	LeEntry *before = core->ended;
 
 	assert(phase < FORCE_PHASES);
@@ -170,7 +186,7 @@ le_apply_force_role(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *rep
 			if (looks++ == LOOKS_A_STEP || le_core_is_full(core) ||
 				!force_at(core, cmd, phase, index, now, reply))
 			{
-				reply->next = 1 + ((int64_t) phase << 32) + index;
+				reply->next = 1 + (number << CORE_SHIFT) + ((int64_t) phase << PHASE_SHIFT) + index;
 				break;
 			}
 		}

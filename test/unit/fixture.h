@@ -34,7 +34,8 @@ static bool refused;                  /* an allocation was */
 static uint64_t lsn;
 static uint32_t epochs[LE_EPOCHS];
 static uint32_t xacts[SESSIONS];
-static bool gone[SESSIONS]; /* sessions that are not connected any more */
+static uint64_t core_seed = 1; /* each core has its own */
+static bool gone[SESSIONS];    /* sessions that are not connected any more */
 
 /* What the waiters were told by the last batch. */
 static LeReply told[SESSIONS];
@@ -78,7 +79,7 @@ fixture_env(void)
 	return (LeEnv){.alloc = fixture_alloc,
 				   .free = fixture_free,
 				   .fenced = fixture_fenced,
-				   .seed = {1, 2},
+				   .seed = {core_seed, 2},
 				   .epochs = epochs};
 }
 
@@ -333,6 +334,7 @@ start_reload(void)
 	LeLoadEnv env = fixture_load();
 	LeCore *failed = core;
 
+	core_seed++;
 	start_at(le_core_next_revision(core));
 	env.failed = failed;
 	env.lsn = ++lsn;

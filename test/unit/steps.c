@@ -349,6 +349,48 @@ test_force_role(void)
 	stop();
 }
 
+/* Another manager starts between two steps: what is left is in other places of its core. */
+static void
+test_force_role_reload(void)
+{
+	int64_t tokens[20];
+	LeCommand cmd = command(LE_CMD_FORCE_ROLE, 0, NULL);
+	LeReply reply;
+	LeCore *before;
+	int left;
+
+	start();
+	acquire_many(1, 20, 0, TTL, tokens);
+	limit_work();
+	for (int steps = 0; steps < 3; steps++)
+	{
+		reply = apply(cmd);
+		cmd.from = reply.next;
+		batch();
+	}
+	left = count_held(20, tokens);
+	ok(reply.next != 0 && left > 0 && left < 20, "some of what a role has has ended");
+	before = start_reload();
+	for (int i = 0; i < 20; i++)
+	{
+		if (le_core_find_entry(before, LE_KIND_LOCK, text(name_of(i)), tokens[i]) != NULL)
+			load_slot(stored(name_of(i), tokens[i], X));
+	}
+	load_done();
+	le_core_destroy(before);
+	is_int(count_held(20, tokens), left, "the others are loaded");
+	batch();
+	limit_work();
+	do
+	{
+		reply = apply(cmd);
+		cmd.from = reply.next;
+		batch();
+	} while (reply.next != 0);
+	is_int(entries(), 0, "the steps that follow end them all");
+	stop();
+}
+
 /* A lease that is revoked or forced leaves no name closed, also where a later batch ends what hangs on it. */
 static void
 test_drained_with_grace(void)
@@ -531,6 +573,7 @@ main(void)
 	test_grants();
 	test_force();
 	test_force_role();
+	test_force_role_reload();
 	test_drained_with_grace();
 	test_looks();
 	test_bytes();
