@@ -516,7 +516,12 @@ le_core_check_answer(const LeCore *core, const LeEntry *entry, LeTime now, const
 	CHECK(reply->token != 0 && reply->ending == LE_END_NONE);
 	holder = le_core_find_entry(core, (LeKind) lock->kind, le_text(lock->name, lock->name_len), reply->token);
 	if (holder != NULL && le_entry_has_slot(holder))
-		CHECK(reply->valid_for == le_entry_time_left(holder, now));
+	{
+		LeTime left = le_entry_time_left(holder, now);
+
+		/* 0 would tell of no time */
+		CHECK(reply->valid_for == (left > 0 ? left : 1));
+	}
 	else
 		CHECK(reply->valid_for == (le_entry_is_bound(entry) ? LE_NEVER : entry->ttl));
 

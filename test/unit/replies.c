@@ -217,6 +217,26 @@ test_handoffs(void)
 	stop();
 }
 
+/* A batch that takes longer than the TTL of a grant still tells of some time: 0 would tell of none. */
+static void
+test_late_answer(void)
+{
+	LeReply first;
+	LeCommand cmd = request(2, "x", X, LE_WAIT_FOREVER);
+
+	start();
+	first = acquire(1, "x", X);
+	cmd.ttl = TTL;
+	apply(cmd);
+	release(1, "x", first.token);
+	now += 2 * TTL;
+	batch();
+	ok(got(2, LE_OK), "a grant is answered after its TTL");
+	is_int(told[2].valid_for, 1, "with the shortest time");
+	expire();
+	stop();
+}
+
 /* A waiter that becomes one more hold of a holder has it for as long as that has, and no longer. */
 static void
 test_joins(void)
@@ -306,6 +326,7 @@ main(void)
 	test_work();
 	test_work_of_commands();
 	test_handoffs();
+	test_late_answer();
 	test_joins();
 	test_lease_is_dirty();
 	test_end_of_session();
