@@ -6,10 +6,19 @@
 
 #include "sim.h"
 
+#define FIRST_ROLE 10
+#define ROLES      2
+
 static LeText
 some_name(World *w)
 {
 	return sim_name((int) rng_below(&w->rng, (uint32_t) w->conf.names));
+}
+
+static uint32_t
+some_role(World *w)
+{
+	return FIRST_ROLE + rng_below(&w->rng, ROLES);
 }
 
 /* A command of this session, on some name. */
@@ -380,6 +389,22 @@ release(World *w, uint32_t sessno)
 		post(w, &cmd);
 }
 
+/* All that a role has, its own or the other one. */
+static void
+force_role(World *w, LeCommand cmd)
+{
+	Client *c = &w->clients[cmd.sessno];
+
+	cmd.type = LE_CMD_FORCE_ROLE;
+	cmd.kind = (LeKind) 0;
+	cmd.name = (LeText){NULL, 0};
+	cmd.any_role = false;
+	cmd.role = some_role(w);
+	c->busy = true;
+	c->forced_before = le_core_next_revision(w->core);
+	batch_post_force_role(w, &cmd);
+}
+
 static void
 on_name(World *w, uint32_t sessno)
 {
@@ -399,7 +424,10 @@ on_name(World *w, uint32_t sessno)
 		cmd.kind = LE_KIND_LOCK;
 		cmd.permits = 1 + (int32_t) rng_below(&w->rng, 4);
 	}
-	post(w, &cmd);
+	if (cmd.type == LE_CMD_FORCE && rng_chance(&w->rng, w->conf.sessions > 100 ? 5 : 100))
+		force_role(w, cmd);
+	else
+		post(w, &cmd);
 }
 
 static void
@@ -554,7 +582,7 @@ connect_client(World *w, uint32_t sessno)
 
 	memset(c, 0, sizeof(*c));
 	c->id = world_session(w, sessno);
-	c->role = 10 + sessno % 2;
+	c->role = FIRST_ROLE + sessno % ROLES;
 }
 
 static void

@@ -23,7 +23,9 @@
  *		or late (nothing is due after batch_expire()); by how much leases
  *		last, only the model knows.
  *	G	nothing is left behind: check_rows() and check_leases() count the rows,
- *		world_end() lets all leave and looks for what remains.
+ *		check_undone() and check_forced() look for what a rollback, or the end of
+ *		all that a role has, was to end; world_end() lets all leave and looks for
+ *		what remains.
  *	H	the changes of an election follow on each other: history.c.
  */
 #include <stdlib.h>
@@ -235,6 +237,25 @@ check_undone(World *w, const LeCommand *cmd)
 				   hold->session != cmd->session || hold->xact != cmd->xact || hold->subxact < cmd->subxact);
 	}
 	free(live.entries);
+}
+
+/* Nothing is left of what the role had when this was begun, but for what a fence keeps. */
+void
+check_forced(World *w, const LeCommand *cmd, int64_t before)
+{
+	Live live = {NULL, 0, 0};
+
+	find_live(w, &live);
+	for (size_t i = 0; i < live.n; i++)
+		ENSURE(w, live.entries[i]->state == LE_STATE_LAPSED || live.entries[i]->role != cmd->role ||
+					  live.entries[i]->token >= before);
+	free(live.entries);
+	for (uint32_t i = 0; i < le_core_lease_indexes(w->core); i++)
+	{
+		const LeLease *lease = le_core_lease_at(w->core, i);
+
+		ENSURE(w, lease == NULL || lease->draining || lease->role != cmd->role || lease->id >= before);
+	}
 }
 
 void

@@ -486,7 +486,7 @@ m_settle(Model *m, uint8_t kind, int name, LeTime now)
 
 	if (m->deferring)
 	{
-		ENSURE(m->w, m->ndeferred < 4096);
+		ENSURE(m->w, m->ndeferred < (int) (sizeof(m->deferred) / sizeof(m->deferred[0])));
 		m->deferred[m->ndeferred++] = name * 2 + (kind == LE_KIND_LOCK);
 		return;
 	}

@@ -106,7 +106,7 @@ struct Model
 	int nanswers, max_answers;
 	const LeReply *actual; /* where the contract leaves a choice */
 	bool deferring;        /* several end at once: granted after all */
-	int deferred[4096];    /* places in locks */
+	int deferred[16384];   /* places in locks */
 	int ndeferred;
 };
 
@@ -160,6 +160,11 @@ extern void m_await_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *rep
 extern bool m_same_place(const MEntry *e, const MEntry *request);
 extern void m_once_more(Model *m, MEntry *e, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void m_check_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
+
+/* --- model_force.c --- */
+
+extern void m_force(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void m_force_role(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
 
 /* --- model_group.c --- */
 

@@ -480,53 +480,6 @@ m_check_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->holds = m_counts_once(e) ? 1 : e->count;
 }
 
-/* Closed, or to be closed when its holder's fence ends. */
-static void
-reopen(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
-{
-	MLock *lock = m_lock(m, (uint8_t) cmd->kind, sim_text_id(cmd->name.data));
-
-	for (int i = 0; i < m->s.nentries; i++)
-	{
-		MEntry *e = &m->s.entries[i];
-
-		if (!e->lapsed || e->closed_until <= now || e->kind != cmd->kind ||
-			e->name != sim_text_id(cmd->name.data) || (!cmd->any_role && e->role != cmd->role))
-			continue;
-		e->closed_until = 0;
-		reply->reopened = true;
-	}
-	if (lock->closed_until <= now || (!cmd->any_role && lock->closed_by != cmd->role))
-		return;
-	lock->closed_until = 0;
-	reply->reopened = true;
-}
-
-static void
-force(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
-{
-	int64_t tokens[4096];
-	int n = 0;
-
-	for (int i = 0; i < m->s.nentries && n < 4096; i++)
-	{
-		const MEntry *e = &m->s.entries[i];
-
-		if (e->held && !e->lapsed && e->kind == cmd->kind && e->name == sim_text_id(cmd->name.data) &&
-			(cmd->any_role || e->role == cmd->role))
-			tokens[n++] = e->token;
-	}
-	m_defer(m);
-	for (int i = 0; i < n; i++)
-		m_end(m, m_find(m, (uint8_t) cmd->kind, sim_text_id(cmd->name.data), tokens[i]), LE_END_FORCED, 0,
-			  now);
-	reopen(m, cmd, now, reply);
-	m_undefer(m, now);
-	if (reply->reopened)
-		m_settle(m, (uint8_t) cmd->kind, sim_text_id(cmd->name.data), now);
-	reply->ended = n;
-}
-
 static void
 set_permits(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -667,10 +620,10 @@ model_apply(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply, const Le
 			m_check_one(m, cmd, now, reply);
 			break;
 		case LE_CMD_FORCE_ROLE:
-			ENSURE(m->w, false); /* test/unit/force.c has it */
+			m_force_role(m, cmd, now, reply);
 			break;
 		case LE_CMD_FORCE:
-			force(m, cmd, now, reply);
+			m_force(m, cmd, now, reply);
 			break;
 		case LE_CMD_PROCLAIM:
 			e = own(m, cmd, cmd->token, reply);

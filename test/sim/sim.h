@@ -132,6 +132,7 @@ typedef struct Client
 	uint32_t request;
 	LeCommand more; /* that was not all: it goes on from here */
 	bool has_more;
+	int64_t forced_before; /* revision at the first step of a FORCE_ROLE */
 } Client;
 
 /* What the manager is told without being asked, until all of it is done. */
@@ -463,10 +464,15 @@ extern void flush_lose(World *w);
 
 extern void history_write(World *w);
 
-/* --- batch.c --- */
+/* --- post.c --- */
 
 extern void batch_post(World *w, const LeCommand *cmd, LeReply *reply);
 extern void batch_post_each(World *w, const LeCommand *cmd);
+extern void batch_post_force_role(World *w, const LeCommand *cmd);
+
+/* --- batch.c --- */
+
+extern void keep_names(LeCommand *cmd, LeText *names);
 extern void batch_end(World *w);
 extern void batch_fail(World *w);
 extern void batch_crash(World *w);
@@ -482,6 +488,7 @@ extern bool world_fenced(void *arg, int64_t token);
 
 extern void check_invariants(World *w);
 extern void check_undone(World *w, const LeCommand *cmd);
+extern void check_forced(World *w, const LeCommand *cmd, int64_t before);
 
 /* --- client.c --- */
 

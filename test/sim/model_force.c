@@ -1,0 +1,170 @@
+/*
+ * model_force.c
+ *		An administrator's means, by the contract: what is ended is all that a
+ *		name, or a role, has; what waited for it is granted.
+ */
+#include "model.h"
+
+/* --- a name --- */
+
+/* Closed, or to be closed when its holder's fence ends. */
+static void
+reopen(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	MLock *lock = m_lock(m, (uint8_t) cmd->kind, sim_text_id(cmd->name.data));
+
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		MEntry *e = &m->s.entries[i];
+
+		if (!e->lapsed || e->closed_until <= now || e->kind != cmd->kind ||
+			e->name != sim_text_id(cmd->name.data) || (!cmd->any_role && e->role != cmd->role))
+			continue;
+		e->closed_until = 0;
+		reply->reopened = true;
+	}
+	if (lock->closed_until <= now || (!cmd->any_role && lock->closed_by != cmd->role))
+		return;
+	lock->closed_until = 0;
+	reply->reopened = true;
+}
+
+void
+m_force(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	int64_t tokens[4096];
+	int n = 0;
+
+	for (int i = 0; i < m->s.nentries && n < 4096; i++)
+	{
+		const MEntry *e = &m->s.entries[i];
+
+		if (e->held && !e->lapsed && e->kind == cmd->kind && e->name == sim_text_id(cmd->name.data) &&
+			(cmd->any_role || e->role == cmd->role))
+			tokens[n++] = e->token;
+	}
+	m_defer(m);
+	for (int i = 0; i < n; i++)
+		m_end(m, m_find(m, (uint8_t) cmd->kind, sim_text_id(cmd->name.data), tokens[i]), LE_END_FORCED, 0,
+			  now);
+	reopen(m, cmd, now, reply);
+	m_undefer(m, now);
+	if (reply->reopened)
+		m_settle(m, (uint8_t) cmd->kind, sim_text_id(cmd->name.data), now);
+	reply->ended = n;
+}
+
+/* --- a role --- */
+
+/*
+ * Is it the core's choice that this ends with this step?  A wait that has become one more hold of
+ * a holder has ended too, and not by force.
+ */
+static bool
+is_gone(Model *m, const MEntry *e)
+{
+	const LeEntry *c = m_core_entry(m, e);
+
+	if (c != NULL)
+		return c->state == LE_STATE_LAPSED;
+	for (LeEntry *a = NULL; (a = le_next_answer(m->w->core, a)) != NULL;)
+	{
+		if (a->waiter->session == e->waiter && a->waiter->request == e->request)
+			return a->end != LE_END_REPLACED;
+	}
+	return true;
+}
+
+/* The role's entries that this step ends, waits or holders.  Returns how many stay. */
+static int
+force_entries(Model *m, const LeCommand *cmd, bool held, LeTime now, LeReply *reply)
+{
+	int left = 0;
+
+	m_defer(m);
+	for (int i = m->s.nentries - 1; i >= 0; i--)
+	{
+		/* those that wait as one end as one */
+		MEntry *e = i < m->s.nentries ? &m->s.entries[i] : NULL;
+
+		if (e == NULL || e->role != cmd->role || e->held != held || e->lapsed)
+			continue;
+		if (m->actual->next != 0 && !is_gone(m, e))
+		{
+			left++;
+			continue;
+		}
+		reply->ended++;
+		m_end(m, e, LE_END_FORCED, 0, now);
+	}
+	m_undefer(m, now);
+	return left;
+}
+
+static void
+force_leases(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	for (int i = m->s.nleases - 1; i >= 0; i--)
+	{
+		int64_t id = m->s.leases[i].id;
+
+		if (m->s.leases[i].role != cmd->role)
+			continue;
+		if (m->actual->next != 0 && le_core_find_lease(m->w->core, id) != NULL)
+			continue;
+		reply->ended++;
+		m_end_lease(m, id, LE_END_FORCED, now);
+	}
+}
+
+/* What would be closed when a fence ends. */
+static void
+force_lapsed(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		MEntry *e = &m->s.entries[i];
+		const LeEntry *c = e->lapsed && e->role == cmd->role ? m_core_entry(m, e) : NULL;
+
+		if (c == NULL || e->closed_until <= now || (m->actual->next != 0 && c->closed_until > now))
+			continue;
+		e->closed_until = 0;
+		reply->ended++;
+		reply->reopened = true;
+	}
+}
+
+static void
+force_closed(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	for (int i = 0; i < m->w->conf.names * 2; i++)
+	{
+		MLock *lock = &m->s.locks[i];
+		LeKind kind = i % 2 ? LE_KIND_LOCK : LE_KIND_ELECTION;
+		const LeLock *c = le_core_find_lock(m->w->core, kind, sim_name(i / 2));
+
+		if (lock->closed_until == 0 || lock->closed_by != cmd->role ||
+			(m->actual->next != 0 && c != NULL && c->closed_until == lock->closed_until))
+			continue;
+		reply->reopened |= lock->closed_until > now;
+		lock->closed_until = 0;
+		reply->ended++;
+		m_settle(m, (uint8_t) kind, i / 2, now);
+	}
+}
+
+/*
+ * All that a role has, or what the core has chosen of it for this step.  Of different kinds the
+ * order is a promise: what waits goes first, or it would be granted what a holder leaves.
+ */
+void
+m_force_role(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	int left = force_entries(m, cmd, false, now, reply), waits = reply->ended;
+
+	force_leases(m, cmd, now, reply);
+	(void) force_entries(m, cmd, true, now, reply);
+	force_lapsed(m, cmd, now, reply);
+	force_closed(m, cmd, now, reply);
+	ENSURE(m->w, left == 0 || reply->ended == waits);
+}
