@@ -474,6 +474,7 @@ m_check_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->status = LE_NOT_HELD;
 	if (e == NULL || (!e->held && !e->place) || e->lapsed)
 		return;
+	reply->token = e->token;
 	reply->valid_for = m_time_left(m, e, now);
 	reply->status = cmd->role != 0 && e->role != cmd->role ? LE_DENIED : e->held ? LE_OK : LE_QUEUED;
 	reply->own_session = e->held && e->owner == NO_OWNER && e->session == cmd->session;

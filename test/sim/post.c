@@ -186,6 +186,83 @@ waits_in_group(const World *w, const LeCommand *cmd, uint32_t i)
 		   (entry->lease == NULL || !entry->lease->draining);
 }
 
+/* Is this the status of a name of a command that is no error? */
+static bool
+is_answer(LeStatus status)
+{
+	return status == LE_OK || status == LE_QUEUED || status == LE_NOT_GRANTED || status == LE_NOT_HELD;
+}
+
+/*
+ * An error of the whole command is that of one of its names alone.  Nothing has changed, no
+ * revision was taken, and of the names before it none would have been an error.
+ */
+static void
+check_refused(World *w, const LeCommand *cmd, const LeReply *all, int64_t revision)
+{
+	LeReply told;
+
+	memset(&told, 0, sizeof(told));
+	told.status = all->status;
+	told.which = all->which;
+	if (all->status == LE_NO_LEASE)
+	{
+		told.ending = all->ending;
+		told.ending_ago = all->ending_ago;
+	}
+	ENSURE(w, !is_answer(all->status) && all->status != LE_WAITING && all->which < cmd->nnames);
+	ENSURE(w, memcmp(&told, all, sizeof(told)) == 0 && le_core_next_revision(w->core) == revision);
+	if (w->conf.model && w->conf.check_every == 1)
+		model_compare_refused(w->model, cmd);
+}
+
+/*
+ * The whole command tells what its names have in common: nothing of a name that is an answer
+ * only, and of the time left the shortest of those that are there.
+ */
+static void
+check_all(World *w, const LeCommand *cmd, const LeReply *replies, const LeReply *all)
+{
+	uint32_t there = 0, bound = 0, reentrant = 0, lasting = 0;
+	LeReply told;
+
+	memset(&told, 0, sizeof(told));
+	told.status = LE_OK;
+	told.valid_for = LE_NEVER;
+	for (uint32_t i = 0; i < cmd->nnames; i++)
+	{
+		const LeReply *one = &replies[i];
+
+		ENSURE(w, is_answer(one->status) && (cmd->type != LE_CMD_RELEASE || one->status != LE_QUEUED) &&
+					  (cmd->type == LE_CMD_ACQUIRE || one->status != LE_NOT_GRANTED) &&
+					  (cmd->type != LE_CMD_ACQUIRE || one->status != LE_NOT_HELD));
+		told.wrote = told.wrote || one->wrote;
+		told.counted = told.counted || one->counted;
+		told.lsn = one->lsn > told.lsn ? one->lsn : told.lsn;
+		lasting += one->wrote && !one->may_return;
+		if (one->status != LE_OK && one->status != LE_QUEUED)
+			continue;
+		there++;
+		bound += one->bound;
+		reentrant += one->reentrant || one->status == LE_QUEUED;
+		told.valid_for = one->valid_for < told.valid_for ? one->valid_for : told.valid_for;
+	}
+	told.bound = bound == there;
+	told.reentrant = reentrant == there;
+	told.may_return = cmd->type == LE_CMD_RELEASE && lasting == 0;
+	ENSURE(w, memcmp(&told, all, sizeof(told)) == 0);
+}
+
+/* A client of several names is told of each, and flushes once, as far as the whole command rests on. */
+static void
+rest_on_all(LeReply *one, const LeReply *all)
+{
+	one->wrote = all->wrote;
+	one->lsn = all->lsn;
+	one->bound = all->bound;
+	one->may_return = all->may_return;
+}
+
 /*
  * Several names, each for itself.  For the model, and whoever remembers, these are
  * commands of their own.  An error has changed nothing, and was to be: the same names,
@@ -196,14 +273,20 @@ batch_post_each(World *w, const LeCommand *cmd)
 {
 	LeReply replies[MAX_GROUP], all, reply;
 	bool waits[MAX_GROUP];
+	int64_t revision = le_core_next_revision(w->core);
 
 	w->commands++;
+	memset(replies, 0xff, sizeof(replies));
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 		waits[i] = cmd->type == LE_CMD_RELEASE && waits_in_group(w, cmd, i);
 	ENSURE(w, le_core_reserve(w->core, cmd));
 	le_core_apply_each(w->core, cmd, w->now, replies, &all);
 	NOTE(w, "%s each s%u#%d%s -> %s %u", sim_command_name(cmd->type), cmd->sessno, (int) cmd->session,
 		 names_text(cmd), sim_status_name(all.status), all.which);
+	if (all.status == LE_OK)
+		check_all(w, cmd, replies, &all);
+	else
+		check_refused(w, cmd, &all, revision);
 	for (uint32_t i = 0; i < cmd->nnames; i++)
 	{
 		LeCommand one = one_of_each(cmd, i);
@@ -213,13 +296,17 @@ batch_post_each(World *w, const LeCommand *cmd)
 		for (uint32_t j = 0; j < i; j++)
 			ended |= waits[i] && waits[j] && cmd->tokens[j] == cmd->tokens[i];
 		if (all.status == LE_OK && ended)
-			ENSURE(w, replies[i].status == LE_OK);
+			ENSURE(w, replies[i].status == LE_OK && replies[i].token == cmd->tokens[i]);
 		else if (all.status == LE_OK)
+		{
+			le_core_check_reply(w->core, &one, w->now, &replies[i]);
+			rest_on_all(&replies[i], &all);
 			post_applied(w, &one, &replies[i]);
+		}
 		else if (i <= all.which)
 		{
 			batch_post(w, &one, &reply);
-			ENSURE(w, i < all.which || reply.status == all.status);
+			ENSURE(w, i < all.which ? is_answer(reply.status) : reply.status == all.status);
 		}
 	}
 }

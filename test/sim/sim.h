@@ -511,6 +511,7 @@ extern void model_told(Model *m, const LeCommand *cmd, const LeReply *reply);
 extern void model_lose(Model *m, int disk);
 extern void model_expect_answer(Model *m, const LeCommand *cmd, int64_t token);
 extern void model_compare(Model *m);
+extern void model_compare_refused(Model *m, const LeCommand *cmd);
 extern void model_compare_rows(Model *m);
 extern void model_compare_reply(Model *m, const LeCommand *cmd, const LeReply *expected,
 								const LeReply *actual);
