@@ -170,8 +170,8 @@ le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, L
 		reply->counted = true;
 		le_uncommitted_add(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
 		le_place_dirty(core, entry);
-		reply->wrote = true;
 	}
+	reply->wrote |= le_entry_is_dirty(entry);
 	for (const LeLink *link = entry->lock->queue.next; link != &entry->waiter->queue_link; link = link->next)
 		position++;
 	if (position > reply->position)

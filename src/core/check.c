@@ -422,7 +422,7 @@ check_reply_of(const LeCore *core, const LeCommand *cmd, const LeEntry *entry, b
 	bool timed = cmd->type == LE_CMD_RENEW     ? reply->status == LE_OK
 				 : cmd->type == LE_CMD_ACQUIRE ? reply->status != LE_WAITING
 											   : cmd->type != LE_CMD_PROCLAIM;
-	bool dirty = le_entry_row(entry)->dirty || (entry->lease != NULL && entry->lease->row.dirty);
+	bool dirty = le_entry_is_dirty(entry);
 
 	CHECK(reply->valid_for == (timed ? le_entry_time_left(entry, now) : 0));
 	CHECK(reply->bound == (timed && reply->valid_for == LE_NEVER));

@@ -12,7 +12,7 @@ static void
 reply_row(LeReply *reply, const LeEntry *entry)
 {
 	reply->lsn = le_entry_lsn(entry);
-	reply->wrote = le_entry_row(entry)->dirty || (entry->lease != NULL && entry->lease->row.dirty);
+	reply->wrote = le_entry_is_dirty(entry);
 }
 
 /*

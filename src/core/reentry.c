@@ -85,7 +85,7 @@ le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now
 	assert(holder->hold_count > 0 && holder->state == LE_STATE_HELD);
 	reply->reentrant = true;
 	reply->shared_owner = le_owner_is_shared(holder, cmd->session);
-	reply->wrote |= holder->slot->row.dirty;
+	reply->wrote |= le_entry_is_dirty(holder);
 }
 
 /* A holder without a named owner that this request may be one more hold of. */

@@ -313,6 +313,13 @@ le_entry_row(const LeEntry *entry)
 	return le_entry_has_slot(entry) ? &entry->slot->row : &entry->waiter->row;
 }
 
+/* Does this batch write anything that an answer about the entry rests on: its row, or that of its lease? */
+static inline bool
+le_entry_is_dirty(const LeEntry *entry)
+{
+	return le_entry_row(entry)->dirty || (entry->lease != NULL && entry->lease->row.dirty);
+}
+
 /* NULL: it is free. */
 static inline LeEntry *
 le_slot_holder(const LeSlot *slot)
