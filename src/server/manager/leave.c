@@ -79,7 +79,7 @@ le_leave_in_order(uint32 *procs)
 }
 
 void
-le_leave_without_batch(uint32 *procs)
+le_leave_serving_nobody(uint32 *procs)
 {
 	ErrorData *error;
 	Batch none = {.procs = procs, .horizon = le_clock(), .rung_until = le_clock()};

@@ -180,7 +180,7 @@ recheck_extension(uint32 *procs)
 	ours = found && le_store_is_claimed();
 	CommitTransactionCommand();
 	if (ours)
-		le_leave_without_batch(procs);
+		le_leave_serving_nobody(procs);
 	if (!found)
 		leave_for_good();
 	leave(LE_EXIT_NONE);

@@ -361,7 +361,7 @@ extern void le_leave_in_order(uint32 *procs);
  * It leaves before it takes anything more, as the next manager's tokens are to be higher: write the
  * releases that are answered.  Should that fail, such a lock is held until its TTL ends.
  */
-extern void le_leave_without_batch(uint32 *procs);
+extern void le_leave_serving_nobody(uint32 *procs);
 
 /* --- manager/chores.c --- */
 

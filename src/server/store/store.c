@@ -149,13 +149,14 @@ le_store_find(void)
 	return all;
 }
 
+/* The table "slot" that this process has claimed. */
+static Oid claimed = InvalidOid;
+
 /*
  * Two managers would undo each other's work row by row, until the unique key
  * ends it.  This lock keeps the second one away for as long as this process
  * lives: an abort leaves it alone, as it is of the method of advisory locks.
  */
-static Oid claimed = InvalidOid;
-
 void
 le_store_claim(void)
 {
