@@ -13,6 +13,20 @@ my $node = new_node('main', faults => 1, init => [ allows_streaming => 1 ], conf
 my ($s, $other, $free) = map { session($node) } 1 .. 3;
 points_by(\$free);
 
+# The manager has taken its requests, and does not get on to read its clock, until it is let go.
+sub hold_manager
+{
+	fault(q{set('manager-took', 'wait')});
+	$other->async(q{SELECT is_held('nothing', 1)});
+	return wait_until(sub { fault(q{waiting('manager-took')}) ne '0' });
+}
+
+sub let_manager_go
+{
+	fault(q{release('manager-took')});
+	return $other->wait;
+}
+
 # The manager has taken its requests and is kept from reading its clock.  A renewal is posted, then the deadline passes.  The
 # manager is away for less than the second that would move all deadlines; if it is not, on a slow machine, they move.
 subtest 'a renewal that is posted before the deadline wins' => sub {
@@ -36,15 +50,12 @@ subtest 'a renewal that is posted before the deadline wins' => sub {
 			my $v = $s->query("SELECT $begin");
 			my $deadline = time + $ttl;
 
-			fault(q{set('manager-took', 'wait')});
-			$other->async(q{SELECT is_held('nothing', 1)});
-			wait_until(sub { fault(q{waiting('manager-took')}) ne '0' });
+			hold_manager();
 			$s->async('SELECT ' . $renew =~ s/%v/$v/r);
 			asking($s);
 			$in_time = time < $start + $ttl;
 			wait_until(sub { time > $deadline });
-			fault(q{release('manager-took')});
-			$other->wait;
+			let_manager_go();
 			$answer = $s->wait . $s->error;
 		}
 		is($answer, 't', $name);
@@ -66,17 +77,14 @@ subtest 'nobody sees the deadline before the renewal' => sub {
 		my $token = $s->query("SELECT acquire_lock('x', '$ttl s')");
 		my $deadline = time + $ttl;
 
-		fault(q{set('manager-took', 'wait')});
-		$other->async(q{SELECT is_held('nothing', 1)});
-		wait_until(sub { fault(q{waiting('manager-took')}) ne '0' });
+		hold_manager();
 		$looks->async("SELECT is_held('x', $token)");
 		asking($looks);
 		$s->async("SELECT renew_lock('x', $token) IS NOT NULL");
 		asking($s);
 		$in_time = time < $start + $ttl;
 		wait_until(sub { time > $deadline });
-		fault(q{release('manager-took')});
-		$other->wait;
+		let_manager_go();
 		@answers = map { $_->wait . $_->error } $looks, $s;
 		$free->query(q{SELECT force_release_lock('x')});
 	}
@@ -112,9 +120,7 @@ subtest 'a lease that is kept alive before its deadline keeps its waiters' => su
 			$keeper->query("SELECT keep_alive($lease)");
 			my $deadline = time + $ttl;
 
-			fault(q{set('manager-took', 'wait')});
-			$other->async(q{SELECT is_held('nothing', 1)});
-			wait_until(sub { fault(q{waiting('manager-took')}) ne '0' });
+			hold_manager();
 			$releaser->async($sql =~ s/%v/$held/r);
 			$asks ? asking($releaser) : $releaser->wait;
 			$keeper->async("SELECT keep_alive($lease) IS NOT NULL");
@@ -122,8 +128,7 @@ subtest 'a lease that is kept alive before its deadline keeps its waiters' => su
 			$in_time = time < $start + $ttl;
 			wait_until(sub { time > $deadline + 0.15 }); # what a failure takes moves the deadline
 			fault(q{set('batch-begun', 'error')}) if $fails;
-			fault(q{release('manager-took')});
-			$other->wait;
+			let_manager_go();
 			$releaser->wait if $asks;
 			$alive = $keeper->wait . $keeper->error;
 			$token = $waiter->wait . $waiter->error;
