@@ -114,6 +114,14 @@ is_allowed(int option, const char *allowed)
 	return false;
 }
 
+static void
+take_word(arguments *a, const char *word)
+{
+	if (a->n == 4)
+		lc_usage("too many arguments: \"%s\"", word);
+	a->words[a->n++] = word;
+}
+
 /* allowed: the command's own long options, each between blanks. */
 static void
 parse(arguments *a, int argc, char **argv, const char *allowed)
@@ -133,22 +141,14 @@ parse(arguments *a, int argc, char **argv, const char *allowed)
 		if (lc_take_global(option, optarg))
 			continue;
 		if (option == 1)
-		{
-			if (a->n == 4)
-				lc_usage("too many arguments: \"%s\"", optarg);
-			a->words[a->n++] = optarg;
-			continue;
-		}
-		if (!is_allowed(option, allowed))
+			take_word(a, optarg);
+		else if (is_allowed(option, allowed))
+			take(a, option);
+		else
 			lc_bad_option(option, argv[at]);
-		take(a, option);
 	}
 	while (optind < argc)
-	{
-		if (a->n == 4)
-			lc_usage("too many arguments: \"%s\"", argv[optind]);
-		a->words[a->n++] = argv[optind++];
-	}
+		take_word(a, argv[optind++]);
 }
 
 static void

@@ -32,9 +32,11 @@ parse(int argc, char **argv, bool word_allowed)
 		else if (!lc_take_global(option, optarg))
 			lc_bad_option(option, argv[at]);
 	}
-	if (optind < argc && (!word_allowed || word != NULL || optind + 1 < argc))
-		lc_usage("too many arguments: \"%s\"", argv[argc - 1]);
-	return optind < argc ? argv[optind] : word;
+	if (optind < argc && word_allowed && word == NULL)
+		word = argv[optind++];
+	if (optind < argc)
+		lc_usage("too many arguments: \"%s\"", argv[optind]);
+	return word;
 }
 
 /*

@@ -196,6 +196,10 @@ lc_watch(int argc, char **argv)
 		else if (!lc_take_global(option, optarg))
 			lc_bad_option(option, argv[at]);
 	}
+	if (optind < argc && name == NULL)
+		name = argv[optind++];
+	if (optind < argc)
+		lc_usage("too many arguments: \"%s\"", argv[optind]);
 	watch(name, interval, count);
 	return 0;
 }
