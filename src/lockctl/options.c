@@ -219,7 +219,7 @@ lc_conninfo(void)
 	{
 		options = PQconninfoParse(database, &message);
 		if (options == NULL)
-			lc_usage("connection string: %s", message != NULL ? message : "out of memory");
+			lc_usage("connection string: %s", message != NULL ? lc_line(message) : "out of memory");
 		for (PQconninfoOption *o = options; o->keyword != NULL; o++)
 		{
 			if (o->val != NULL)

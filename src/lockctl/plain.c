@@ -433,8 +433,12 @@ renew_lease(PGconn *db, const char *lease, int64_t until)
 	if (PQresultStatus(result) == PGRES_TUPLES_OK)
 		ms = PQgetisnull(result, 0, 0) ? 0 : atoll(PQgetvalue(result, 0, 0));
 	else if (sent)
-		lc_notice("lease %s was not renewed: %s", lease,
-				  result != NULL ? PQresultErrorMessage(result) : "no answer");
+	{
+		char *line = lc_line(result != NULL ? PQresultErrorMessage(result) : "no answer");
+
+		lc_notice("lease %s was not renewed: %s", lease, line);
+		free(line);
+	}
 	PQclear(result);
 	while (ms >= 0 && (result = PQgetResult(db)) != NULL)
 		PQclear(result);

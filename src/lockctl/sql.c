@@ -138,7 +138,12 @@ cancel(PGconn *db)
 	char message[256];
 
 	if (handle != NULL && !PQcancel(handle, message, sizeof(message)))
-		lc_detail("%s", message);
+	{
+		char *line = lc_line(message);
+
+		lc_detail("%s", line);
+		free(line);
+	}
 	PQfreeCancel(handle);
 }
 
