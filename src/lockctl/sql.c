@@ -226,7 +226,8 @@ is_number(const PGresult *result, int column)
 {
 	Oid type = PQftype(result, column);
 
-	return type == 20 || type == 21 || type == 23 || type == 701 || type == 1700;
+	/* The views have bigint and integer, and no others. */
+	return type == 20 || type == 23;
 }
 
 static void
