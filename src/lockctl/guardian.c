@@ -116,12 +116,12 @@ start(guardian *g, const lc_message *message)
 	pid_t self = getpid(), pid;
 
 	g->deadline = message->deadline;
+	/* Where no child follows, reap() ends the guardian. */
 	g->started = true;
 	/* We were stopped: somebody else may hold the lock. */
 	if (le_now() >= g->deadline - lc_reserve(g->command->ttl))
 	{
 		tell(g, LC_LATE, 0);
-		g->state = KILLING;
 		return;
 	}
 	fflush(NULL);
@@ -132,7 +132,6 @@ start(guardian *g, const lc_message *message)
 	{
 		lc_error("cannot fork: %s", strerror(errno));
 		tell(g, LC_EXITED, LC_EXIT_CANNOT_RUN << 8);
-		g->state = KILLING;
 		return;
 	}
 	/* CMD does it as well: whoever comes first. */

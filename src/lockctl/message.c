@@ -90,7 +90,11 @@ lc_alloc(size_t size)
 	void *memory = calloc(1, size);
 
 	if (memory == NULL)
-		lc_die(LC_EXIT_SERVER, "out of memory");
+	{
+		/* Not as other messages: that would ask for memory again. */
+		fputs("lockctl: out of memory\n", stderr);
+		exit(LC_EXIT_SERVER);
+	}
 	return memory;
 }
 
