@@ -153,6 +153,38 @@ subtest 'a commit with many releases and no manager' => sub {
 	nothing_left($node);
 };
 
+# A time between two batches bounds how many transaction ids they take.
+subtest 'an interval between batches' => sub {
+	my $s = session($node);
+	my $interval = 0.4;
+
+	$s->query(q{ALTER SYSTEM SET lock_election.min_batch_interval = '400 ms'});
+	$s->query('SELECT pg_reload_conf()');
+	wait_for_sql($node, 'SHOW lock_election.min_batch_interval', '400ms');
+	$s->query(q{SELECT release_lock('first', acquire_lock('first'))}); # its manager has read that, too
+	$s->query(q{SELECT release_lock('first', acquire_lock('first'))});
+	my $start = time;
+	$s->query("SELECT acquire_lock('interval $_', '1 h')") foreach 1 .. 5;
+	my $took = time - $start;
+	cmp_ok($took, '>', 4 * $interval - 0.02, 'each request waits for the next batch');
+	cmp_ok($took, '<', 40 * $interval, 'and no longer than that');
+
+	# those who come meanwhile share one
+	my @many = map { session($node) } 1 .. 8;
+	my $batches = one('SELECT transaction_ids FROM lock_election.stat');
+	$start = time;
+	$many[$_]->async("SELECT acquire_lock('many $_', '1 h')") foreach 0 .. $#many;
+	$_->wait foreach @many;
+	my $were = one('SELECT transaction_ids FROM lock_election.stat') - $batches;
+	cmp_ok($were, '<=', 1 + (time - $start) / ($interval - 0.01), 'which bounds how many there are');
+	$s->query(q{ALTER SYSTEM RESET lock_election.min_batch_interval});
+	$s->query('SELECT pg_reload_conf()');
+	wait_for_sql($node, 'SHOW lock_election.min_batch_interval', '0');
+	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
+	$_->quit foreach $s, @many;
+	nothing_left($node);
+};
+
 # The one that begins later, and would end between the other's end and what would be its end if it began again.
 subtest 'a limited wait goes on over a restart' => sub {
 	my ($holder, $first, $later) = map { session($node) } 1 .. 3;
