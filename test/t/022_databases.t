@@ -165,6 +165,19 @@ subtest 'DROP DATABASE' => sub {
 	like($waiter->error, qr/57P01/, 'by the administrator');
 	$_->quit foreach $holder, $waiter;
 	wait_for_sql($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'lock_election manager'});
+
+	# PostgreSQL waits for clients that are about to leave; the manager goes after the last of them
+	new_database('d3');
+	one(q{SELECT release_lock('x', acquire_lock('x'))}, 'd3');
+	my ($drops, @last) = (session($node), map { session($node, dbname => 'd3') } 1 .. 2);
+	my $log = -s $node->logfile;
+	$drops->async('DROP DATABASE d3');
+	wait_for_sql($node, q{SELECT count(*) > 0 FROM pg_locks WHERE classid = 'pg_database'::regclass AND granted AND mode = 'AccessExclusiveLock' AND pid = } . $drops->pid);
+	$_->quit foreach @last;
+	$drops->wait;
+	is($drops->error, '', 'with clients that leave meanwhile');
+	left_in_peace($node, $log, 'and the manager after them');
+	$drops->quit;
 };
 
 subtest 'ALTER DATABASE' => sub {
@@ -228,12 +241,38 @@ subtest 'who may copy a database' => sub {
 	};
 
 	like($try->('le_nobody'), qr/42501/, 'not without CREATEDB');
+	foreach my $refused (
+		[ 'postgres', 'SET ROLE le_creator; DROP DATABASE mine', '42501' ],
+		[ 'postgres', 'SET ROLE le_creator; ALTER DATABASE mine RENAME TO yours', '42501' ],
+		[ 'postgres', 'SET ROLE le_creator; ALTER DATABASE mine SET TABLESPACE pg_default', '42501' ],
+		[ 'postgres', 'BEGIN; DROP DATABASE mine', '25001' ],
+		[ 'postgres', 'BEGIN; CREATE DATABASE mine_copy TEMPLATE mine', '25001' ],
+		[ 'postgres', 'BEGIN; ALTER DATABASE mine SET TABLESPACE pg_default', '25001' ],
+		[ 'postgres', q{DO $$ BEGIN DROP DATABASE mine; END $$}, '25001' ],
+		[ 'mine', 'DROP DATABASE mine', '55006' ],
+		[ 'mine', 'ALTER DATABASE mine RENAME TO yours', '0A000' ])
+	{
+		my ($dbname, $sql, $code) = @$refused;
+
+		like(error_of($sql, dbname => $dbname), qr/ERROR:  $code: /, "$sql: refused in $dbname");
+		is(one('SELECT pid FROM lock_election.manager', 'mine'), $manager, 'which ends no manager');
+	}
+	foreach my $sql ('ALTER DATABASE mine CONNECTION LIMIT 50', 'CREATE ROLE mine; ALTER ROLE mine RENAME TO yours; DROP ROLE yours',
+		'CREATE TABLE t (mine int); ALTER TABLE t RENAME COLUMN mine TO yours; DROP TABLE t')
+	{
+		is(error_of($sql), '', $sql);
+		is(one('SELECT pid FROM lock_election.manager', 'mine'), $manager, 'needs no database for itself');
+	}
 	like($try->('le_creator'), qr/42501/, 'nor another role\'s database');
 	is(one('SELECT pid FROM lock_election.manager', 'mine'), $manager, 'and the manager goes on');
 	one('ALTER DATABASE mine IS_TEMPLATE true');
 	is($try->('le_creator'), '', 'but a template');
 	one('DROP DATABASE mine_copy');
 	one('ALTER DATABASE mine IS_TEMPLATE false');
+	one('ALTER DATABASE mine OWNER TO le_nobody');
+	$manager = one('SELECT pid FROM lock_election.manager', 'mine');
+	like($try->('le_nobody'), qr/42501/, 'nor the owner without CREATEDB');
+	is(one('SELECT pid FROM lock_election.manager', 'mine'), $manager, 'and the manager goes on');
 	one('ALTER DATABASE mine OWNER TO le_creator');
 	is($try->('le_creator'), '', 'and a database of its own');
 	one('DROP DATABASE mine_copy');
@@ -257,7 +296,17 @@ subtest 'CREATE DATABASE .. TEMPLATE' => sub {
 		my $bound = $client->query(q{SELECT acquire_lock('bound', NULL)});
 		like(error_of("CREATE DATABASE copy2 TEMPLATE original STRATEGY $strategy"), qr/ERROR:  55006: /, 'not with clients');
 		is($client->query("SELECT is_held('bound', $bound)"), 't', 'whose locks stay');
+
+		# its own connection counts as little as one that leaves meanwhile
+		my $copies = session($node, dbname => 'original');
+		$copies->async("CREATE DATABASE copy3 TEMPLATE original STRATEGY $strategy");
+		wait_for_sql($node, q{SELECT count(*) > 0 FROM pg_locks WHERE classid = 'pg_database'::regclass AND granted AND mode = 'ShareLock' AND pid = } . $copies->pid);
 		$client->quit;
+		$copies->wait;
+		is($copies->error, '', 'copied from within it, when the other client has left');
+		is($copies->query("SELECT is_held('x', $token)"), 't', 'it goes on');
+		$copies->quit;
+		one('DROP DATABASE copy3');
 		one('DROP DATABASE original');
 		one('DROP DATABASE copy');
 	}
