@@ -624,6 +624,56 @@ subtest 'an incarnation that is restored' => sub {
 	nothing_left($node);
 };
 
+# An older package was put back, or a newer one is in a standby that was promoted: locks go on, and the log says what to do.
+subtest 'SQL of another version' => sub {
+	my $this = one(q{SELECT extversion FROM pg_extension WHERE extname = 'lock_election'});
+	my ($major, $minor) = split /\./, $this;
+	my $token = $holder->query(q{SELECT acquire_lock('kept', '1 h', owner => 'me')});
+	my $said = sub {
+		my ($version) = @_;
+		my $log = -s $node->logfile;
+		my $pid = manager_pid();
+
+		$admin->query("UPDATE pg_extension SET extversion = '$version' WHERE extname = 'lock_election'");
+		kill 'TERM', $pid;
+		wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
+		return slurp_file($node->logfile, $log) =~ /LOG:  the library and the SQL of lock_election are of different versions\n.*HINT:  (.*)\n/ ? $1 : '';
+	};
+	my $differ = sub { return "The SQL of extension lock_election is of version $_[0], the server's library of $this: "; };
+
+	foreach my $older ('0.0', '0.' . ($minor + 7))
+	{
+		is($said->($older), $differ->($older) . 'run ALTER EXTENSION lock_election UPDATE.', "$older is older");
+	}
+	foreach my $newer ("$major." . ($minor + 10), $major + 1 . '.0')
+	{
+		is($said->($newer), $differ->($newer) . "install version $newer of the package, unless it is there already, and restart the server.", "$newer is newer");
+	}
+
+	# its tables may have more columns, which are NULL in what this library writes
+	$admin->query('BEGIN; ALTER EXTENSION lock_election DROP TABLE _lock_election.slot; ALTER TABLE _lock_election.slot ADD newer text, ADD newest bigint;
+		ALTER EXTENSION lock_election ADD TABLE _lock_election.slot; COMMIT');
+	is($admin->error, '', 'more columns');
+	my $more = $holder->query(q{SELECT acquire_lock('more', '1 h', owner => 'you')});
+	like($more, qr/^\d+$/, 'are no hindrance') or diag($holder->error);
+	is(one(q{SELECT name, owner, token, value IS NULL, newer IS NULL, newest IS NULL FROM _lock_election.slot WHERE name = 'more'}),
+		"more|you|$more|t|t|t", 'nor written');
+	is($said->("$major." . ($minor + 1)) ne '' && one("SELECT is_held('kept', $token) AND is_held('more', $more)"), 't', 'another manager reads the rest');
+	foreach my $other ([ q{ADD must text NOT NULL DEFAULT ''}, 'one that cannot be NULL is' ], [ 'DROP must', 'as is one that was dropped' ])
+	{
+		my ($alter, $test_name) = @$other;
+
+		$admin->query("BEGIN; ALTER EXTENSION lock_election DROP TABLE _lock_election.slot; ALTER TABLE _lock_election.slot $alter;
+			ALTER EXTENSION lock_election ADD TABLE _lock_election.slot; COMMIT");
+		$holder->query("SELECT renew_lock('kept', $token, '2 h')");
+		like($holder->error, qr/ERROR:  55000: table "_lock_election.slot" has been altered/, $test_name) or diag($admin->error);
+	}
+	$admin->query(qq{UPDATE pg_extension SET extversion = '$this' WHERE extname = 'lock_election';
+		DROP EXTENSION lock_election; CREATE EXTENSION lock_election});
+	is($admin->error . one(q{SELECT acquire_lock('w', '1 h') IS NOT NULL}), 't', 'drop and create help');
+	one(q{SELECT force_release_lock('w')});
+};
+
 subtest 'truncated, and altered' => sub {
 	my $token = $holder->query(q{SELECT acquire_lock('t', '1 h')});
 
