@@ -122,6 +122,81 @@ sub refuse
 	fault('clear()');
 }
 
+# One batch has a request of c, which is answered before anything is written, one of a, and those of two others. What each of them is told, and how many
+# batches have failed.
+sub served_together
+{
+	my ($first, @faults) = @_;
+	my @others = map { session($node) } 1 .. 2;
+	my $failed = q{SELECT failed_batches FROM lock_election.stat};
+
+	settle();
+	my $before = $free->query($failed);
+	stop_at('manager-took');
+	$c->async(q{SELECT count(*) FROM lock_election.locks});
+	stopped('manager-took');
+	$first->();
+	foreach my $ask ([ $a, 'a' ], [ $others[0], 'b' ], [ $others[1], 'c' ])
+	{
+		$ask->[0]->async("SELECT acquire_lock('$ask->[1]', '1 min')");
+		asking($ask->[0]);
+	}
+	fault($_) foreach @faults;
+	go_on('manager-took');
+	$_->wait foreach $c, $a, @others;
+	my @told = map { $_->error =~ /ERROR:  (.*)/ ? $1 : 'served' } $c, $a, @others;
+	my $failures = $free->query($failed) - $before;
+	fault('clear()');
+	$_->quit foreach @others;
+	return join ', ', @told, $failures;
+}
+
+# It fails, its mailboxes are served one by one, and then nothing can be read: all that are not served yet are told that.
+{
+	my $x = acquire($a, 'x', q{'1 min'});
+	my ($applied, $written, $reload) = map { qq{XX000: fault at "$_"} } qw(batch-applied batch-written reload-begun);
+	my $later = q{set('reload-begun', 'error', skip => 1)};
+
+	is(served_together(sub { is(release($a, 'x', $x), 't', 'a release is told') }, $later, q{set('batch-applied', 'error', times => 2)}),
+		"served, $applied, $reload, $reload, 2", 'releases come first, and the first one fails');
+	ok(wait_for_sql($node, 'SELECT count(*) = 0 FROM lock_election.locks'), 'what was told is made later, and nothing else');
+	is(served_together(sub { }, $later, q{set('batch-applied', 'error')}, q{set('batch-written', 'error', skip => 1)}),
+		"served, served, $written, $reload, 2", 'a request in the middle fails');
+	is($free->query(q{SELECT name FROM lock_election.locks WHERE mode IS NOT NULL}), 'a', 'what was served before is done');
+	$c->query(q{SELECT force_release_lock('a')});
+	nothing_left($node);
+}
+
+# A table has got new files: the batch is done again, and none has failed; unless nothing can be read then.
+{
+	my $failed = sub { return $free->query('SELECT failed_batches FROM lock_election.stat'); };
+	my $before = $failed->();
+	my $rewrite = 'VACUUM FULL _lock_election.slot';
+
+	settle();
+	$free->query($rewrite);
+	like(acquire($a, 'x', q{'1 min'}), qr/^\d+$/, 'a batch that finds new files');
+	is($failed->() - $before, 0, 'has not failed');
+	$free->query($rewrite);
+	fault(q{set('reload-begun', 'error')});
+	acquire($a, 'y', q{'1 min'});
+	like($a->error, qr/ERROR:  XX000: fault at "reload-begun"/, 'one whose new files cannot be read');
+	is($failed->() - $before, 1, 'has');
+
+	# while it is replayed
+	fault(q{set('batch-written', 'error')});
+	stop_at('replay');
+	$a->async(q{SELECT acquire_lock('y', '1 min')});
+	stopped('replay');
+	$free->query($rewrite);
+	go_on('replay');
+	like($a->wait, qr/^\d+$/, 'a replay that finds new files is done again') or diag $a->error;
+	is($failed->() - $before, 2, 'and has not failed');
+	$c->query(q{SELECT force_release_lock('y'), force_release_lock('x')});
+	nothing_left($node);
+	fault('clear()');
+}
+
 # A release that fails by itself is tried again after a second, however many others fail meanwhile.
 {
 	my $x = acquire($a, 'x', q{'1 min'});
@@ -187,6 +262,24 @@ sub is_made
 	refuse(sub { is(release($a, 'x', $x), 't', 'a release is told, and refused'); });
 	stop_server();
 	restart();
+	is_made('it is made over a stop of the server');
+}
+
+# It fails when the manager that leaves makes it, with all of its batch and alone.
+{
+	my $x = acquire($a, 'x', q{'5 min'});
+	my ($manager) = $c->query('SELECT pid FROM lock_election.manager');
+
+	settle();
+	kill 'STOP', $manager;
+	is(release($a, 'x', $x), 't', 'a release is told');
+	fault(q{set('batch-applied', 'error', times => 2)});
+	stop_server();
+	wait_until(sub { slurp_file("/proc/$manager/status") =~ /^(?:Sig|Shd)Pnd:\s*[0-9a-f]*[4-7c-f][0-9a-f]{3}$/m });
+	my $log = -s $node->logfile;
+	kill 'CONT', $manager;
+	restart();
+	is(scalar(() = slurp_file($node->logfile, $log) =~ /ERROR:  fault at "batch-applied"/g), 2, 'it fails while the server stops, and again');
 	is_made('it is made over a stop of the server');
 }
 
