@@ -468,6 +468,79 @@ foreach my $point (qw(manager-took batch-before-expiry batch-written batch-commi
 	$_->quit foreach @next;
 }
 
+# The extension is dropped while the manager is busy, and a commit mails its releases to it: before it looks whether it is
+# still wanted, and in the middle of a batch.
+foreach my $point (qw(manager-took batch-horizon))
+{
+	my $segments = sub { return scalar(() = glob($node->data_dir . '/pg_dynshmem/*')) };
+	my ($s, $t, $waits) = map { session($node, dbname => 'dropped') } 1 .. 3;
+	my $names = q{ARRAY(SELECT repeat('n', 250) || i FROM generate_series(1, 50) i)};
+	my $token = $s->query("SELECT acquire_locks($names, '1 h')");
+	my $gone = qr/WARNING:  55000: extension lock_election was dropped before the locks of this transaction were released/;
+
+	$waits->query(q{BEGIN; SELECT acquire_lock('open', '1 h')});
+	$waits->async(q{SELECT acquire_locks(ARRAY[repeat('n', 250) || 7], '1 h')});
+	wait_for_sql($node, 'SELECT count(*) = 1 FROM lock_election.waiters', 't', dbname => 'dropped');
+	$s->query("BEGIN; SELECT release_locks($names, $token)");
+	my $before = $segments->();
+	stop_at($point);
+	$t->async(q{SELECT acquire_lock('new', '1 h')});
+	stopped($point);
+	is($free->query('SELECT 1'), '1', 'another database goes on');
+	$node->safe_psql('dropped', 'DROP EXTENSION lock_election');
+	$s->async('COMMIT');
+	asking($s);
+	go_on($point);
+	$s->wait;
+	like($s->error, $gone, "$point: a commit is told that nothing is left to release");
+	$_->wait foreach $t, $waits;
+	like($waits->error, qr/ERROR:  55000: extension lock_election was dropped/, 'who waits is told');
+	like($t->error, qr/ERROR:  55000: extension lock_election was dropped/, 'and who has just come');
+	is($waits->query('ROLLBACK') . $waits->error, '', 'a rollback has nobody to tell');
+	is($segments->(), $before, 'the memory of the releases is given back');
+	$node->safe_psql('dropped', 'CREATE EXTENSION lock_election');
+	is(join('', map { $_->query(q{SELECT release_lock('x', acquire_lock('x'))}) . $_->error } $s, $t, $waits), 'ttt', 'all go on with the next one');
+	$_->quit foreach $s, $t, $waits;
+}
+
+# --- what a view has shown goes away, before it asks for the next page ---
+
+{
+	my $stop = sub { fault(q{set('request-before-post', 'wait', skip => 1, pid => } . $b->pid . ')'); };
+	my $names = 'FROM generate_series(1, 240) i';
+	my $kept = 'i % 16 = 0';
+
+	$a->query("CREATE TEMP TABLE held AS SELECT i, acquire_lock('shared', '1 h', mode => 'shared', owner => i::text) AS token $names");
+	$stop->();
+	$b->async(q{SELECT count(*), count(DISTINCT slot), string_agg(owner, ' ' ORDER BY owner::int) FILTER (WHERE owner::int % 16 = 0)
+		FROM lock_election.locks WHERE name = 'shared'});
+	stopped('request-before-post');
+	$a->query("SELECT release_lock('shared', token) FROM held WHERE NOT $kept");
+	go_on('request-before-post');
+	my ($rows, $slots, $owners) = split /\|/, $b->wait;
+	cmp_ok($rows, '<', 120, 'holders that have gone between two pages are not shown');
+	is($slots, $rows, 'none is shown twice');
+	is($owners, $a->query("SELECT string_agg(i::text, ' ' ORDER BY i) FROM held WHERE $kept"), 'and each of the others is');
+	$a->query("SELECT force_release_lock('shared')");
+
+	my $token = acquire($c, 'queue', q{'1 h'});
+	$a->query("CREATE TEMP TABLE queued AS SELECT i, (enqueue_lock('queue', '1 h', owner => i::text)).token $names");
+	$stop->();
+	$b->async(q{SELECT owner, queue_position FROM lock_election.waiters WHERE name = 'queue' ORDER BY owner::int});
+	stopped('request-before-post');
+	$a->query("SELECT release_lock('queue', token) FROM queued WHERE NOT $kept");
+	go_on('request-before-post');
+	my @shown = map { [ split /\|/ ] } split /\n/, $b->wait;
+	my ($last) = grep { $shown[$_][0] != $_ + 1 } 0 .. $#shown;
+	cmp_ok($last, '>', 5, 'a page of waiters');
+	is(join(' ', map { "$_->[0]|$_->[1]" } @shown[ 0 .. $last - 1 ]), join(' ', map { "$_|$_" } 1 .. $last), 'has them in their order');
+	is(join(' ', map { "$_->[0]|$_->[1]" } @shown[ $last .. $#shown ]),
+		join(' ', map { 16 * $_ . "|$_" } grep { 16 * $_ > $last } 1 .. 15), 'and the next one goes on where it has ended, though its last one has gone');
+	$a->query('SELECT force_release_lock(\'queue\')');
+	$a->query("SELECT release_lock('queue', token) FROM queued WHERE $kept");
+	nothing_left($node);
+}
+
 # --- a manager that takes long to load ---
 
 # Whoever waits without a limit does not lose patience meanwhile, 5 s where there is no manager; a try is told.
