@@ -277,6 +277,51 @@ subtest 'retention' => sub {
 	like($err, qr/written by lock_election alone/, 'nobody else deletes');
 };
 
+# Rows count with their texts until they are too old, for elected and proclaimed candidates alone.
+subtest 'as much as a role may have' => sub {
+	my $set = sub { one("ALTER SYSTEM SET lock_election.$_[0]"); one('SELECT pg_reload_conf()'); return wait_for_sql($node, 'SHOW lock_election.' . $_[0] =~ s/ = .*//r, $_[0] =~ s/.* = '(.*)'/$1/r); };
+	my $count = q{SELECT count(*) FROM _lock_election.history WHERE election LIKE 'full%'};
+	my $s = session($node);
+	my $full = qr/ERROR:  53400: the history of the elections of this role is too long in this database: see lock_election\.max_history_per_role \(1 MB\)/;
+	my $older = sub {
+		one(q{ALTER TABLE _lock_election.history DISABLE TRIGGER ALL;
+			UPDATE _lock_election.history SET at = now() - interval '8 days' WHERE election LIKE 'full%';
+			ALTER TABLE _lock_election.history ENABLE ALWAYS TRIGGER refuse_write;
+			ALTER TABLE _lock_election.history ENABLE ALWAYS TRIGGER refuse_row});
+		kill_manager('TERM');
+		return wait_for_sql($node, $count, '0');
+	};
+
+	$s->query('CREATE ROLE writer; CREATE ROLE reader');
+	$set->(q{max_history_per_role = '1MB'});
+	$s->query('SET ROLE writer');
+	my $term = $s->query(q{SELECT campaign('full', 'x', '1 h')});
+	$s->query("DO \$\$ BEGIN FOR i IN 1 .. 300 LOOP PERFORM proclaim('full', $term, repeat('x', 4096)); END LOOP; END \$\$");
+	like($s->error, $full, 'a proclaim too many');
+	my $rows = one($count);
+	ok($rows >= 1024 * 1024 / 4300 && $rows <= 1 + 1024 * 1024 / 4096, "which comes after a megabyte ($rows rows)");
+	$s->query(q{SELECT campaign('full as well', 'x')});
+	like($s->error, $full, 'nor may it campaign');
+	is($s->query(q{SELECT release_lock('full', acquire_lock('full'))}), 't', 'a lock has no history');
+	is($s->query(q{SELECT term FROM current_leader('full')}), $term, 'its term goes on');
+	is($s->query("SELECT renew_leadership('full', $term) IS NOT NULL, resign('full', $term)"), 't|t', 'and ends as it likes');
+	is($s->query(q{RESET ROLE; SET ROLE reader; SELECT resign('theirs', campaign('theirs', 'me'))}), 't', 'another role has its own');
+	$s->query('RESET ROLE; SET ROLE writer');
+	kill_manager('TERM');
+	ok(wait_until(sub { $s->query(q{SELECT resign('full', campaign('full', 'x', wait => '0'))}); $s->error =~ $full }), 'another manager counts it');
+	$set->(q{max_history_per_role = '0'});
+	is($s->query(q{SELECT resign('full', campaign('full', 'x'))}), 't', 'without a limit it does not matter');
+	$set->(q{max_history_per_role = '1MB'});
+	$s->query(q{SELECT campaign('full', 'x')});
+	like($s->error, $full, 'with one it does');
+	$older->();
+	is($s->query(q{SELECT resign('full', campaign('full', 'x'))}), 't', 'what is too old counts no more') or diag $s->error;
+	one('ALTER SYSTEM RESET lock_election.max_history_per_role');
+	one('SELECT pg_reload_conf()');
+	$s->quit;
+	one('DROP ROLE writer; DROP ROLE reader');
+};
+
 subtest 'many leaders at once' => sub {
 	my $lease = one(q{SELECT grant_lease('1 h')});
 	my $pid = one('SELECT pid FROM lock_election.manager');
