@@ -23,7 +23,7 @@ sub waiting_or_broken
 	my $sql = 'SELECT count(*) FROM lock_election.waiters WHERE pid = ' . $session->pid;
 
 	# on a busy machine its deadlock may have been found by then
-	wait_until(sub { $session->ready || $node->safe_psql('postgres', $sql) eq '1' }) or die 'it does not wait';
+	wait_until(sub { $session->ready || $node->safe_psql('postgres', $sql) ne '0' }) or die 'it does not wait';
 	return;
 }
 
@@ -159,6 +159,32 @@ $b->async("SELECT acquire_permit('p', 1)");
 is_victim($b, qq{Process B waits for lock "p"; blocked by process A.\nProcess A waits for lock "y"; blocked by process B.}, 'a permit', $a);
 clean();
 
+# several names at once: for any of them, and behind one who waits for others as well
+bound($a, 'x');
+bound($b, 'y');
+wait_for_lock($b, 'x');
+$a->async(q{SELECT acquire_locks('{w,y,z}', '1 h')});
+is_victim($a, qq{Process A waits for lock "y"; blocked by process B.\nProcess B waits for lock "x"; blocked by process A.}, 'several names', $b);
+clean();
+bound($a, 'x');
+$b->async(q{SELECT acquire_locks('{v,w,x}', '1 h')});
+waiting_or_broken($b);
+wait_for_lock($c, 'w');
+wait_for_lock($d, 'w');
+$a->async(q{SELECT acquire_locks('{u,w}', '1 h')});
+is_victim($a, qq{Process A waits for lock "w"; blocked by process B.\nProcess B waits for lock "x"; blocked by process A.}, 'behind several names', $b, $c, $d);
+clean();
+
+# places of several names, which nobody waits for, keep nobody
+bound($a, 'x');
+my $place = $b->query(q{SELECT token FROM enqueue_locks('{w,x}', '1 h')});
+like($place, qr/^\d+$/, 'places');
+wait_for_lock($a, 'w');
+all_wait_on('behind places', $a);
+is($b->query("SELECT release_locks('{w,x}', $place)"), 't', 'given up');
+like($a->wait, qr/^\d+$/, 'and so the next one is granted');
+clean();
+
 # --- in open transactions ---
 
 $a->query("BEGIN; SELECT acquire_lock('x', '1 h')");
@@ -238,6 +264,20 @@ $b->wait($soon);
 like($b->error, qr/40P01/, 'four in a row');
 like(detail($b), qr/\AProcess B waits for lock "y"; blocked by process C\.\nProcess C waits for ExclusiveLock on tuple.*; blocked by process D\.\nProcess D waits for ShareLock on transaction N; blocked by process A\.\nProcess A waits for lock "x"; blocked by process B\.\z/,
 	'the cycle is told, also who waits before it for the same row');
+clean();
+
+# a parallel worker waits, for its leader
+$a->query('CREATE TABLE w (); BEGIN');
+$b->query(q{CREATE FUNCTION read_w() RETURNS bigint LANGUAGE plpgsql PARALLEL SAFE AS 'BEGIN RETURN (SELECT count(*) FROM w); END'});
+$b->query(q{SET parallel_leader_participation = off; SELECT set_config(name, 'on', false) FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query')});
+bound($b, 'x');
+$a->query('LOCK w');
+$b->async('SELECT read_w()');
+wait_for_sql($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND leader_pid = } . $b->pid);
+wait_for_lock($a, 'x');
+is_victim($a, qq{Process A waits for lock "x"; blocked by process B.\nProcess B waits for a lock; blocked by process A.}, 'a parallel worker', $b);
+$a->query('ROLLBACK; DROP TABLE w');
+is($b->wait . $b->error, '0', 'and goes on');
 clean();
 
 # --- no deadlocks ---
@@ -325,12 +365,12 @@ clean();
 # Cut at the end of a character, wherever that is.
 foreach my $shift (0 .. 2)
 {
-	my @ring = map { session($node) } 0 .. 19;
+	my @ring = map { session($node) } 0 .. ($shift ? 19 : 39);
 	my $name = sub { return sprintf('%02d', $_[0] % @ring) . 'x' x $shift . "\xe2\x82\xac" x 80; };
 
 	bound($ring[$_], $name->($_)) foreach 0 .. $#ring;
 	$ring[$_]->async("SELECT acquire_lock('" . $name->($_ + 1) . "', ttl => NULL)") foreach 0 .. $#ring;
-	ok(wait_until(sub { grep { $_->ready } @ring }), 'twenty in a ring');
+	ok(wait_until(sub { grep { $_->ready } @ring }), @ring . ' in a ring');
 	my ($victim) = grep { $_->ready } @ring;
 	$victim->wait;
 	my ($detail) = $victim->error =~ /^DETAIL:  (.*?)\n(?:HINT|LOCATION)/ms;
