@@ -1,17 +1,27 @@
-# How long lockctl takes. The bounds leave room for a busy machine; what was measured is printed.
+# How long lockctl takes, how often it tells systemd that it waits, and that what waits sleeps. The bounds leave room for a
+# busy machine; what was measured is printed.
 # Promises: -
 # Needs: lockctl
 use strict;
 use warnings;
+use IO::Select;
+use IO::Socket::UNIX;
 use LeCtl;
 use LeTest;
 use PostgreSQL::Test::Utils;
+use Socket;
 use Test::More;
 use Time::HiRes ();
 
 my $node = new_node('main');
 ctl_node($node);
 my $dir = PostgreSQL::Test::Utils::tempdir();
+
+# For systemd, until the end.
+one(q{SELECT acquire_lock('told', '1 h')});
+my $told = IO::Socket::UNIX->new(Type => SOCK_DGRAM, Local => "$dir/notify") or die $!;
+my $since = boottime();
+my $teller = start_ctl({ plain => 1, env => { NOTIFY_SOCKET => "$dir/notify" } }, 'lock', 'told', '--notify', '--', 'true');
 
 sub median { return (sort { $a <=> $b } @_)[ @_ / 2 ]; }
 
@@ -69,6 +79,41 @@ $holder->kill('TERM');
 $holder->wait;
 note sprintf 'hand-over, p50: %.2f ms', median(@hand_over);
 cmp_ok(median(@hand_over), '<', 800, 'hand-over');
+
+# What waits sleeps until something happens.
+one(q{SELECT acquire_lock('idle', '1 h'), grant_lease('1 h')});
+my $lease = one('SELECT lease FROM lock_election.leases ORDER BY lease DESC LIMIT 1');
+my @waits = map { [ "@$_", start_ctl({ plain => 1 }, @$_) ] } [qw(lock held)], [qw(lock idle true)], [qw(acquire idle)], [qw(elect boss a)],
+  [qw(elect boss b)], [qw(elect -l boss)], [qw(watch --interval 1h)], [qw(top --interval 1h)], [ qw(lease keep-alive), $lease ], [qw(lock run sleep 1000)];
+wait_held($_) foreach 'held', 'run';
+wait_waiting('idle', 2);
+wait_waiting('boss');
+my @processes_of = map { [ $_->[0], $_->[1]->pid ] } @waits;
+push @processes_of, [ 'the guardian', $waits[-1][1]->guardian ];
+# in ticks of 10 ms
+my $used = sub { my @stat = split ' ', slurp_file("/proc/$_[0]/stat") =~ s/.*\)//sr; return $stat[11] + $stat[12]; };
+my $pause = sub { my $end = boottime() + $_[0]; return wait_until(sub { boottime() > $end }); };
+$pause->(1);
+my @before = map { $used->($_->[1]) } @processes_of;
+$pause->(2);
+cmp_ok($used->($processes_of[$_][1]) - $before[$_], '<', 15, "$processes_of[$_][0] sleeps") foreach 0 .. $#processes_of;
+$_->[1]->kill('TERM') foreach @waits;
+$_->[1]->wait foreach @waits;
+one(q{SELECT force_release_lock('idle')});
+one("SELECT revoke_lease($lease)");
+
+my @said;
+foreach (1 .. 2)
+{
+	IO::Select->new($told)->can_read(60) or last;
+	$told->recv(my $text, 1000);
+	push @said, $text;
+}
+is(join("\n", @said), join("\n", (qq{EXTEND_TIMEOUT_USEC=40000000\nSTATUS=waiting for lock "told"}) x 2), 'systemd is told twice that it waits');
+cmp_ok(boottime() - $since, '>=', 10, 'ten seconds apart');
+$teller->kill('TERM');
+is($teller->wait, 143, 'ended');
+one(q{SELECT force_release_lock('told')});
 nothing_left($node);
 $node->stop;
 done_testing();
