@@ -19,7 +19,7 @@ subtest 'no server' => sub {
 	my $port = PostgreSQL::Test::Cluster::get_free_port();
 
 	my @elect = ('elect', 'x', 'y', '--', 'true');
-	foreach my $args ([ 'lock', 'x', 'true' ], \@elect, ['locks'], [ 'acquire', 'x' ], ['top'], ['watch'])
+	foreach my $args ([ 'lock', 'x', 'true' ], \@elect, ['locks'], [ 'acquire', 'x' ], ['top'], ['watch'], [ 'elect', '-l', 'x' ])
 	{
 		($rc, $out, $err) = ctl('-p', $port, @$args);
 		is($rc, 69, "69: @$args");

@@ -3,6 +3,7 @@
 # Needs: lockctl, bash-completion
 use strict;
 use warnings;
+use IO::Select;
 use IO::Socket::INET;
 use IO::Socket::UNIX;
 use File::Basename qw(dirname);
@@ -147,6 +148,8 @@ subtest 'elections' => sub {
 	my @ports = map { PostgreSQL::Test::Cluster::get_free_port() } 1 .. 2;
 	my $listener = start_ctl('-o', 'json', 'elect', '--listen', 'boss');
 	my $reader = start_ctl('elect', 'boss', '-l');
+	my $csv = start_ctl('-o', 'csv', 'elect', 'boss', '-l');
+	ok(wait_until(sub { $csv->out eq "change,how,term,candidate\n" }), 'a head of CSV') or diag($csv->out);
 	my $a = start_ctl('elect', 'boss', 'a "first"', '--http', "127.0.0.1:$ports[0]", '--ttl', '3s');
 	ok(wait_until(sub { $a->out =~ /^\d+\n$/ }), 'elected');
 	my $b = start_ctl('elect', 'boss', 'b', '--http', "127.0.0.1:$ports[1]", '--ttl', '3s');
@@ -180,6 +183,11 @@ subtest 'elections' => sub {
 	ok(wait_until(sub { $reader->out =~ /^elected  \d+  x\?elected  1  \?\[31my\n/m }), 'as text a change is one line, that cannot change the terminal')
 	  or diag($reader->out);
 	one(q{SELECT force_resign('boss')});
+	my $changes = join '.*', map { qr/^\d+,$_->[0],\d+,$_->[1]\n/m } [ elected => '"a ""first"""' ], [ expired => '"a ""first"""' ], [ elected => 'b' ], [ forced => 'b' ],
+	  [ elected => qr/"x\nelected  1  \x1b\[31my"/ ], [ forced => qr/"x\nelected  1  \x1b\[31my"/ ];
+	ok(wait_until(sub { $csv->out =~ /$changes/s }), 'as CSV a candidate may be anything') or diag($csv->out);
+	$csv->kill('HUP');
+	is($csv->wait, 129, 'which ends, too');
 	$reader->kill('TERM');
 	$reader->wait;
 	nothing_left($node);
@@ -201,6 +209,21 @@ subtest 'systemd' => sub {
 	is($c->wait, 143, 'ended');
 	$socket->recv($text, 1000);
 	like($text, qr/^STOPPING=1$/m, 'which is told');
+
+	# without --notify the socket is the command's
+	my %notify = (NOTIFY_SOCKET => "$dir/notify");
+	is((ctl({ env => \%notify }, 'lock', 'x', '--', @command[ 0, 1 ], 'echo "[$NOTIFY_SOCKET]"'))[1], "[$dir/notify]\n", 'without --notify the command may speak');
+	ok(!IO::Select->new($socket)->can_read(0), 'and lockctl does not');
+
+	# a name that is not in the file system
+	socket(my $abstract, AF_UNIX, SOCK_DGRAM, 0) or die $!;
+	bind($abstract, pack_sockaddr_un("\0lockctl $$")) or die $!;
+	is(ctl({ env => { NOTIFY_SOCKET => "\@lockctl $$" } }, 'lock', 'x', '--notify', 'true'), 0, 'an abstract socket');
+	my @said;
+	while (IO::Select->new($abstract)->can_read(0) && defined recv($abstract, $text, 1000, 0)) { push @said, $text if $text !~ /EXTEND/; }
+	like("@said", qr/^READY=1\nSTATUS=lock "x", token \d+ STOPPING=1$/, 'is told the same');
+	# what is none; the longest path that fits
+	is(ctl({ env => { NOTIFY_SOCKET => $_ } }, 'lock', 'x', '--notify', 'true'), 0, 'not a socket: ' . substr($_, 0, 20)) foreach '', 'notify', '/' . 'x' x 106, '/' . 'x' x 107;
 	nothing_left($node);
 };
 
