@@ -84,6 +84,23 @@ subtest 'top' => sub {
 		ok(wait_until(sub { !is_open($name) }), 'q quits');
 	}
 	one(q{SELECT force_resign('boss')});
+	# what the terminal was before it is afterwards
+	ok(open_window('before', 80, 24, 'PS1="prompt> " bash --norc --noprofile -i'), 'a shell');
+	my $state = "$tmux -S $dir/s display-message -p -t before '#{cursor_flag} #{alternate_on}'";
+	my ($bash) = qx{$tmux -S $dir/s display-message -p -t before '#{pane_pid}'} =~ /(\d+)/;
+	foreach my $end ('q', 'TERM')
+	{
+		keys_to('before', '-l', qq{clear; stty -g >$dir/before; $lockctl top; echo rc:\$?; stty -g | cmp - $dir/before && echo the same});
+		keys_to('before', 'Enter');
+		shows('before', qr/^lock \d+ .*\n/m, 'top');
+		is(qx{$state}, "0 1\n", 'has a screen of its own, without a cursor');
+		if ($end eq 'q') { keys_to('before', 'q'); }
+		else { kill 'TERM', child_of($bash); }
+		shows('before', $end eq 'q' ? qr/^rc:0\nthe same$/m : qr/^rc:143\nthe same$/m, "after $end the terminal is as before");
+		ok(wait_until(sub { qx{$state} eq "1 0\n" }), 'with what it showed, and a cursor');
+	}
+	keys_to('before', 'exit', 'Enter');
+	ok(wait_until(sub { !is_open('before') }), 'the shell ends');
 	# those that wait come next
 	one(q{SELECT count(force_release_lock(name)) FROM lock_election.locks}) foreach 1 .. 3;
 	nothing_left($node);
@@ -106,11 +123,15 @@ subtest 'a command in the foreground' => sub {
 	wait_held('x');
 	keys_to('shell', 'hello', 'Enter');
 	shows('shell', qr/^got:hello$/m, 'it reads the terminal');
+	my ($pid) = one(q{SELECT owner FROM lock_election.locks WHERE name = 'x'}) =~ /^lockctl \S+ (\d+)/;
+	my $blocked = sub { return slurp_file("/proc/$pid/status") =~ /^SigBlk:\s+(\S+)/m ? $1 : ''; };
+	my $before = $blocked->();
 	keys_to('shell', 'C-z');
 	shows('shell', qr/Stopped.*\n(?:.*\n)?prompt> ?$/m, 'Ctrl-Z gives it back to the shell') or return;
 	keys_to('shell', 'fg', 'Enter');
 	my $foreground = "$tmux -S $dir/s display-message -p -t shell '#{pane_current_command}'";
 	ok(wait_until(sub { qx{$foreground} eq "sleep\n" }), 'fg gives it to the command again');
+	ok(wait_until(sub { $blocked->() eq $before }), 'lockctl blocks the signals that it has blocked before') or diag("$before ", $blocked->());
 	keys_to('shell', 'C-c');
 	keys_to('shell', 'echo rc:$?', 'Enter');
 	shows('shell', qr/^rc:130$/m, 'Ctrl-C, after fg, ends the command');
