@@ -351,6 +351,23 @@ subtest 'top, as lines' => sub {
 	$lines = () = $c->out =~ /\n/g;
 	ok(wait_until(sub { $lines + 1 < (() = $c->out =~ /\n/g) }), 'also with a new session');
 	is(one('SELECT count(DISTINCT pid) FROM looked'), 2, 'one more');
+	my $ours = 'FROM pg_catalog.pg_stat_activity WHERE pid IN (SELECT pid FROM fake.looked)';
+	my $goes_on = sub {
+		my ($name) = @_;
+		my $lines = () = $c->out =~ /\n/g;
+
+		return ok(wait_until(sub { $lines + 1 < (() = $c->out =~ /\n/g) }), $name);
+	};
+	my $blocks = session($node);
+	$blocks->query($_) foreach 'BEGIN', 'LOCK TABLE fake.manager';
+	ok(wait_until(sub { $c->err =~ /^lockctl: no answer from the server$/m }), 'a server that does not answer') or diag($c->err);
+	$blocks->query('ROLLBACK');
+	$goes_on->('when it does, it goes on');
+	is(one("SELECT count(*) $ours AND application_name = 'lockctl top'"), 1, 'in a session of its name');
+	$node->stop('immediate');
+	ok(wait_until(sub { $c->err =~ /^lockctl: connection to server .*failed: .*; .*Is the server running.*$/m }), 'a server that is not there') or diag($c->err);
+	$node->start;
+	$goes_on->('when it is, it goes on');
 	$c->kill('TERM');
 	is($c->wait . $c->signal, '14315', 'until a signal');
 };
@@ -379,10 +396,10 @@ sub screen
 
 sub open_top
 {
-	my ($width, $height) = @_;
+	my ($width, $height, @with) = @_;
 	local %ENV = (%ENV, ctl_env(), TERM => 'screen', SHELL => '/bin/sh');
 
-	return ok(tmux('new-session', '-d', '-x', $width, '-y', $height, "$lockctl top --interval 1h"), "${width}x$height");
+	return ok(tmux('new-session', '-d', '-x', $width, '-y', $height, "@with $lockctl top --interval 1h"), "${width}x$height");
 }
 
 # What a lock has in each column; in the order of their names. Seconds, and how they are shown.
@@ -525,6 +542,13 @@ subtest 'top on a terminal' => sub {
 		tmux('send-keys', 'q');
 		ok(wait_until(sub { !tmux('has-session') }), 'q quits');
 	}
+
+	# bytes that are no letters here
+	state(@counters, "INSERT INTO locks (name, owner) VALUES ('\x{e9}xy\x{e9}', '\x{e9}!')");
+	open_top(80, 10, 'PGCLIENTENCODING=LATIN1');
+	ok(wait_until(sub { screen() =~ /^[?]xy[?] +exclusive +[?]!/m }), 'in another encoding than the terminal has') or diag(screen());
+	tmux('send-keys', 'q');
+	ok(wait_until(sub { !tmux('has-session') }), 'q quits');
 };
 
 subtest 'tables' => sub {
@@ -559,6 +583,11 @@ lock  lock 07         1  exclusive  me     2026-01-01 11:59:59+00
 lock  lock 08         2  exclusive  you    2026-01-01 11:59:57+00       
 lock  lock 09         1  exclusive  she    2026-01-01 11:59:58+00       
 TABLE
+	# bytes that are no letters here take a column each
+	one(q{UPDATE waiters SET name = 'éxyé', owner = 'é' WHERE name = 'lock 07'});
+	my $in_utf8 = (ctl('waiters'))[1];
+	like($in_utf8, qr/^lock  éxyé    /m, 'two letters');
+	is((ctl({ env => { PGCLIENTENCODING => 'LATIN1' } }, 'waiters'))[1], $in_utf8 =~ s/é/\xe9/gr, 'in another encoding than the terminal has');
 	is((ctl('elections'))[1], <<'TABLE', 'elections');
 election  candidate   term  elected_at              valid_for  waiting
 boss      the leader     5  2026-01-01 11:56:44+00  00:00:09         2
