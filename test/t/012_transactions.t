@@ -6,7 +6,11 @@ use LeTest;
 use Test::More;
 use Time::HiRes ();
 
-my $node = new_node('main');
+my $node = new_node('main', start => 0);
+my $counts = -e $node->config_data('--pkglibdir') . '/pg_stat_statements.so';
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_stat_statements, lock_election'") if $counts;
+$node->start;
+one('CREATE EXTENSION lock_election');
 my ($a, $b, $c) = map { session($node) } 1 .. 3;
 
 # The names that are held, as everybody sees them.
@@ -668,6 +672,26 @@ $a->query("BEGIN; UPDATE t SET v = 0; PREPARE TRANSACTION 'two'");
 is($a->error, '', 'PREPARE TRANSACTION without locks is none of our business');
 $a->query("COMMIT PREPARED 'two'");
 nothing_left($node);
+
+# --- another library, whose hooks were set before ours ---
+
+if ($counts)
+{
+	my $counted = sub { return one(qq{SELECT coalesce(string_agg(calls || ' ' || rows, ','), 'none') FROM pg_stat_statements WHERE query LIKE '$_[0]%'}); };
+
+	$a->query(q{CREATE EXTENSION pg_stat_statements;
+		CREATE TABLE hooked (v int);
+		CREATE FUNCTION nested() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN INSERT INTO t (id, v) SELECT 4711, 0; RETURN NULL; END$$;
+		CREATE TRIGGER nested AFTER INSERT ON hooked FOR EACH ROW EXECUTE FUNCTION nested()});
+	is($counted->('CREATE TABLE hooked'), '1 0', 'it is called for a utility command');
+	$a->query(q{SELECT release_lock(n, acquire_lock(n)) FROM (VALUES ('h1'), ('h2')) AS hooked_query(n)}) for 1 .. 2;
+	is($counted->('SELECT release_lock(n, acquire_lock(n)) FROM'), '2 4', 'and for a query, with its rows');
+	$a->query('INSERT INTO hooked VALUES (1)');
+	is($counted->('INSERT INTO hooked'), '1 1', 'and for one with an AFTER trigger');
+	is($counted->('INSERT INTO t (id, v) SELECT'), 'none', 'which it knows to be within that');
+	is($a->query('SELECT v FROM t WHERE id = 4711'), '0', 'and which runs');
+	$a->query('DROP EXTENSION pg_stat_statements; DROP TABLE hooked; DELETE FROM t WHERE id = 4711');
+}
 
 # --- commit and rollback, again and again ---
 
