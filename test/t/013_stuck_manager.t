@@ -127,6 +127,7 @@ subtest 'limits of a call' => sub {
 		is(answer($s, q{SELECT try_acquire_lock('b')}, "$who, try"), '', 'NULL, behind an unanswered one');
 		is(answer($s, q{SELECT campaign('e', 'me', wait => '100 ms')}, "$who, campaign"), '', 'NULL');
 		is(answer($s, q{SELECT await_lock('a', 1, wait => '100 ms')}, "$who, await"), 'f', 'not yet');
+		is(answer($s, q{SELECT * FROM try_acquire_each('{e1,e2}')}, "$who, each of several"), "e1|\ne2|", 'NULL for each') if $s == $old;
 		$s->query(q{SET lock_timeout = '300 ms'});
 		like(answer($s, q{SELECT acquire_lock('a', '1 h')}, "$who, lock_timeout"), qr/ERROR:  55P03: canceling statement due to lock timeout/, 'strikes');
 		like(answer($s, q{SELECT is_held('a', 1)}, "$who, lock_timeout, another call"), qr/ERROR:  55P03/, 'strikes as well');
@@ -150,7 +151,7 @@ subtest 'limits of a call' => sub {
 	ok(wait_until(sub { backends($pids) eq '0' }), 'backends notice that their clients are gone');
 	go_on();
 	is($holder->query("SELECT is_held('held', $token)"), 't', 'the manager goes on');
-	foreach my $name ('a', 'b', 'gone')
+	foreach my $name ('a', 'b', 'e1', 'e2', 'gone')
 	{
 		like($busy->query("SELECT acquire_lock('$name', '1 h', wait => '20 s')"), qr/^\d+$/, "what was given up is free: $name");
 	}
