@@ -170,6 +170,14 @@ $lost->(sub { $s->query(q{SELECT force_release_lock('lost')}) },
 	qr/force_release_lock\(\) ended it $ago\. It is held by token \d+ now, acquired by process @{[ $b->pid ]} \(application "successor"\)\./,
 	sub { $b->query(q{SET ROLE worker \; SELECT acquire_lock('lost')}) });
 $b->query('RESET ROLE');
+{
+	my $far = session($node, connstr => "host=127.0.0.1 application_name=''");
+
+	$lost->(sub { $s->query(q{SELECT force_release_lock('lost')}) },
+		qr/force_release_lock\(\) ended it $ago\. It is held by token \d+ now, acquired by process @{[ $far->pid ]}(?: \(application "psql"\))? from 127\.0\.0\.1\.\n/,
+		sub { $far->query(q{SET ROLE worker \; SELECT acquire_lock('lost')}) });
+	$far->quit;
+}
 $lost->(sub { $s->query(q{SELECT force_release_lock('lost')}) }, qr/force_release_lock\(\) ended it $ago\. It is held by another role now\./,
 	sub { $b->query(q{SET ROLE other \; SELECT acquire_lock('lost')}) });
 $b->query('RESET ROLE');
