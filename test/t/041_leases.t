@@ -236,6 +236,11 @@ subtest 'permits' => sub {
 	one("SELECT release_lock('p', $tb)");
 	token_like($d->wait, 'then the waiter has one');
 	is(one(q{SELECT acquire_permit('p', 2, wait => '0')}), '', 'of two');
+
+	# more rows than one batch writes
+	is(one(q{SELECT count(acquire_permit('many', 600, '1 h')) FROM generate_series(1, 500)}), 500, 'very many holders');
+	is(one(q{SELECT set_permits('many', 700)}), 600, 'another number for them');
+	is(one(q{SELECT count(*) FROM _lock_election.slot WHERE name = 'many' AND permits = 700}), 500, 'is in the row of each when the call returns');
 	clean();
 	$_->quit foreach @holder;
 };
