@@ -210,6 +210,15 @@ subtest 'transactions' => sub {
 	$s->query('COMMIT');
 	is(one('SELECT count(*) FROM lock_election.locks'), '0', 'all of it at the commit');
 	$s->query('BEGIN');
+
+	# more than is to be released, or what has two tokens, is not one more hold
+	my ($p, $q) = map { $s->query("SELECT acquire_lock('$_')") } 'p', 'q';
+	$s->query("COMMIT; BEGIN; SELECT release_lock('p', $p), release_lock('q', $q)");
+	is($s->query("SELECT acquire_locks('$_', wait => '0')"), '', "$_ not: they are held until the commit") foreach '{p,free}', '{free,p}', '{p,q}';
+	is($s->query("SELECT acquire_locks('{p}', wait => '0')"), $p, 'one that is to be released');
+	$s->query('COMMIT');
+	is(one(q{SELECT string_agg(name, ' ') FROM lock_election.locks}), 'p', 'is kept');
+	$s->query("SELECT release_lock('p', $p); BEGIN");
 	$token = $s->query(q{SELECT acquire_locks('{a,b}')});
 	$s->query(q{PREPARE TRANSACTION 'p'});
 	like($s->error, qr/0A000/, 'PREPARE is refused');
