@@ -89,6 +89,32 @@ subtest 'leases' => sub {
 	granted($alice, q{SELECT grant_lease('1 h')}, 'room again');
 };
 
+# Name, value and 150 bytes of each key count.  The limit is what a role may have, not what is refused.
+subtest 'keys' => sub {
+	my $too_much = qr/ERROR:  53400: the keys of role "alice" take too much room in this database\nHINT:  See lock_election\.max_keys_per_role \(1 MB\)\.$/m;
+	my $key = sub { return "SELECT compare_and_set('$_[0]', $_[1], repeat('x', $_[2]))"; };
+
+	set('max_keys_per_role', '1MB');
+	is($alice->query(q{SELECT sum(compare_and_set('k' || i, 0, repeat('x', 3942))) FROM generate_series(100, 354) AS i}), '255', 'one key less than a megabyte');
+
+	# a session counts what is there when it writes first
+	my $fresh = session($node);
+	is($fresh->query('SET ROLE bob; ' . $key->('bobs', 0, 4096)), '1', 'what alice has is nothing to bob');
+	refused($fresh, 'SET ROLE alice; ' . $key->('last', 0, 3943), $too_much, 'a byte too much');
+	is($fresh->query($key->('last', 0, 3942)), '1', 'a full megabyte');
+	refused($fresh, $key->('more', 0, 0), $too_much, 'not even an empty one');
+	refused($fresh, $key->('last', 1, 3943), $too_much, 'nor may one grow');
+	is($fresh->query($key->('last', 1, 3942)), '2', 'one of the same size may be set');
+	is($fresh->query($key->('last', 2, 3000)), '3', 'a shorter one');
+	is($fresh->query($key->('last', 3, 3942)), '4', 'makes room');
+	is($fresh->query('RESET ROLE; ' . $key->('theirs', 0, 4096)), '1', 'of another role');
+	refused($fresh, $key->('k100', 1, 4096), $too_much, 'it counts for the role that the key belongs to, not for who sets it');
+	refused($alice, $key->('more', 0, 4096), $too_much, 'the session that has written it all');
+	set('max_keys_per_role', '0');
+	is($alice->query($key->('more', 0, 4096)), '1', 'no limit');
+	$fresh->quit;
+};
+
 # The manager is replaced while somebody waits: all of it is there again, and counted.
 subtest 'restart of the manager' => sub {
 	my $pid = one('SELECT pid FROM lock_election.manager');
