@@ -175,7 +175,7 @@ subtest 'the same request once more, on a lease' => sub {
 subtest 'a crash' => sub {
 	my $s = session($node);
 	my $held = $s->query(q{SELECT acquire_lock('b', ttl => '1 h')});
-	my $names = join(',', 'b', map { "long-name-of-a-lock-$_" x 10 } 1 .. 40);
+	my $names = join(',', 'b', map { "long-name-of-a-lock-$_" x 10 } 1 .. 140);
 	my ($token) = enqueue_locks($s, $names, ", ttl => '1 h'");
 	my ($second) = enqueue_locks($s, 'a,b', ", ttl => '1 h'");
 	my $lease = $s->query(q{SELECT grant_lease('1 h')});
@@ -189,13 +189,13 @@ subtest 'a crash' => sub {
 	$s = session($node);
 	is(one(q{SELECT string_agg(token || ':' || queue_position, ' ' ORDER BY token) FROM lock_election.waiters WHERE name = 'b'}),
 		"$token:1 $second:2 $leased:3", 'the places are there, in their order; what was bound to a connection is gone');
-	is(one(q{SELECT count(*) FROM _lock_election.queue}), 41 + 2 + 2, 'each with its names');
+	is(one(q{SELECT count(*) FROM _lock_election.queue}), 141 + 2 + 2, 'each with its names');
 	$s->async("SELECT await_locks('{a,b}', $second, NULL)");
 	wait_for_sql($node, q{SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = } . $s->pid);
 	one("SELECT release_lock('b', $held)");
 	is(one("SELECT await_locks('{$names}', $token)"), 't', 'the first is granted');
 	one(q{SELECT pg_terminate_backend(pid) FROM lock_election.manager});
-	ok(wait_for_sql($node, "SELECT count(*) = 41 FROM lock_election.locks WHERE token = $token"), 'and holds, also past another manager');
+	ok(wait_for_sql($node, "SELECT count(*) = 141 FROM lock_election.locks WHERE token = $token"), 'and holds, also past another manager');
 	one("SELECT release_locks('{$names}', $token)");
 	is($s->wait, 't', 'the second is, though its call has seen two managers');
 	one("SELECT release_locks('{a,b}', $second)");
