@@ -452,20 +452,33 @@ foreach my $point (qw(manager-took batch-before-expiry batch-written batch-commi
 	$node->safe_psql('postgres', 'CREATE DATABASE dropped');
 	$node->safe_psql('dropped', 'CREATE EXTENSION lock_election');
 	my $s = session($node, dbname => 'dropped');
+	my @commits = map { session($node, dbname => 'dropped') } 1 .. 2;
 
 	$s->query(q{SELECT acquire_lock('x', NULL)});
+	$_->query(q{SELECT acquire_lock('by ' || pg_backend_pid(), '1 h')}) foreach @commits;
+	$_->query(q{BEGIN; SELECT release_lock('by ' || pg_backend_pid())}) foreach @commits;
 	stop_at('extension-gone');
 	$node->safe_psql('dropped', 'DROP EXTENSION lock_election');
 	stopped('extension-gone');
+
+	# their releases come before the manager has looked at their mailboxes, and after it
+	$_->async('COMMIT') foreach @commits;
+	asking($_) foreach @commits;
 	$s->quit;
 	wait_until(sub { $free->query('SELECT count(*) FROM pg_stat_activity WHERE pid = ' . $s->pid) eq '0' }) or die 'it does not end';
 	go_on('extension-gone');
+	foreach my $session (@commits)
+	{
+		$session->wait;
+		like($session->error, qr/\A\S* ?WARNING:  55000: extension lock_election was dropped before the locks of this transaction were released\n(?:LOCATION:.*\n)?\z/, 'a commit is told');
+		is($session->query('SELECT pg_current_xact_id_if_assigned() IS NULL AND now() = statement_timestamp()'), 't', 'and is done');
+	}
 	wait_for_sql($node, q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'dropped' AND backend_type = 'lock_election manager'}, '0');
 	$node->safe_psql('dropped', 'CREATE EXTENSION lock_election');
 	my @next = map { session($node, dbname => 'dropped') } 1 .. 4;
 	$_->query(q{SET statement_timeout = '20 s'}) foreach @next;
 	is(join('', map { $_->query(q{SELECT is_held('x', 1)}) . $_->error } @next), 'ffff', 'the end of a session is not lost when the extension is dropped');
-	$_->quit foreach @next;
+	$_->quit foreach @next, @commits;
 }
 
 # The extension is dropped while the manager is busy, and a commit mails its releases to it: before it looks whether it is
