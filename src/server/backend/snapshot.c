@@ -55,7 +55,6 @@ static Node *
 only_target(const PlannedStmt *stmt, bool in_from)
 {
 	Plan *plan;
-	Node *target;
 
 	if (stmt == NULL || stmt->commandType != CMD_SELECT || stmt->subplans != NIL || stmt->hasModifyingCTE ||
 		stmt->rowMarks != NIL)
@@ -67,10 +66,7 @@ only_target(const PlannedStmt *stmt, bool in_from)
 		plan->initPlan != NIL || ((Result *) plan)->resconstantqual != NULL ||
 		list_length(plan->targetlist) != 1)
 		return NULL;
-	target = (Node *) linitial_node(TargetEntry, plan->targetlist)->expr;
-	while (target != NULL && IsA(target, RelabelType))
-		target = (Node *) ((RelabelType *) target)->arg;
-	return target;
+	return (Node *) linitial_node(TargetEntry, plan->targetlist)->expr;
 }
 
 /*

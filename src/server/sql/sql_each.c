@@ -234,12 +234,7 @@ static void
 check_can_send(const LeCommand *cmd)
 {
 	for (uint32 i = 0; i < cmd->nnames; i++)
-	{
-		char *sent = pg_server_to_client(cmd->names[i].data, (int) cmd->names[i].len);
-
-		if (sent != cmd->names[i].data)
-			pfree(sent);
-	}
+		(void) pg_server_to_client(cmd->names[i].data, (int) cmd->names[i].len);
 }
 
 /* release_each(names, tokens) */
