@@ -419,9 +419,15 @@ subtest 'an index that somebody has added all the same' => sub {
 	$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
 	$node->restart;
 	one("CREATE INDEX added_$_ ON _lock_election.$_ (role)") foreach sort keys %use;
+	one('CREATE INDEX added_meta ON _lock_election.meta (incarnation)');
+	my $log = -s $node->logfile;
 	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'lock_election'");
 	$node->restart;
 	($admin, $holder, $bound, $open, $waiter) = map { session($node) } 1 .. 5;
+	ok(wait_until(sub { slurp_file($node->logfile, $log) =~
+			/ERROR:  table "_lock_election.meta" has been altered\n.*HINT:  Undo the change, or drop and create extension "lock_election"\./ }),
+		'meta: no manager begins to work, and the log says why');
+	is($admin->query('DROP INDEX _lock_election.added_meta') . $admin->error, '', 'it can be dropped');
 	wait_for_sql($node, 'SELECT count(*) = 1 FROM lock_election.manager');
 	foreach my $table (sort keys %use)
 	{

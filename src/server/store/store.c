@@ -202,7 +202,7 @@ small_open(SmallTable *small, StoreTable *table, LOCKMODE lockmode)
 	Assert(table->nkey == 0 && OidIsValid(table->oid));
 	small->table = table;
 	small->rel = le_table_open_to_read(table, lockmode);
-	if (small->rel->rd_rel->relhasindex)
+	if (RelationGetIndexList(small->rel) != NIL) /* relhasindex stays set after a DROP INDEX */
 		le_table_wrong(small->rel);
 	small->snapshot = RegisterSnapshot(GetLatestSnapshot());
 	small->tuple = table_slot_create(small->rel, NULL);
