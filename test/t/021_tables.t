@@ -566,6 +566,30 @@ subtest 'a row deleted by hand' => sub {
 	$other->quit;
 };
 
+# What cannot be written because of that fails, and is tried with what is in the table now.
+subtest 'rows of leases and places deleted by hand' => sub {
+	my $held = $holder->query(q{SELECT acquire_lock('in front', '1 h')});
+	my $lease = $holder->query(q{SELECT grant_lease('1 h')});
+	my $place = $holder->query(q{SELECT token FROM enqueue_lock('in front', '1 h')});
+	my $delete = sub {
+		my ($table) = @_;
+		is($admin->query(qq{BEGIN; ALTER TABLE _lock_election.$table DISABLE TRIGGER USER; DELETE FROM _lock_election.$table;
+			ALTER TABLE _lock_election.$table ENABLE ALWAYS TRIGGER refuse_write;
+			ALTER TABLE _lock_election.$table ENABLE ALWAYS TRIGGER refuse_row; COMMIT}) . $admin->error, '', "$table: deleted");
+	};
+	my $log = -s $node->logfile;
+
+	$delete->('lease');
+	is($holder->query("SELECT revoke_lease($lease)") . $holder->error, 'f', 'the lease is not there any more');
+	$delete->('queue');
+	is($holder->query("SELECT release_lock('in front', $place)") . $holder->error, 'f', 'nor is the place');
+	my $text = slurp_file($node->logfile, $log);
+	like($text, qr/ERROR:  row of lease $lease was changed by somebody else\n.*DETAIL:  Table "_lock_election\.lease" is written by lock_election alone\./, 'the log has the lease');
+	like($text, qr/ERROR:  row of queue place $place was changed by somebody else\n.*DETAIL:  Table "_lock_election\.queue" is written by lock_election alone\./, 'and the place');
+	is($holder->query("SELECT release_lock('in front', $held)"), 't', 'nothing else is lost');
+	nothing_left($node);
+};
+
 # A table that ALTER TABLE rewrites has all its rows from that transaction.
 subtest 'rewritten while a manager waits to read it' => sub {
 	my $token = $holder->query(q{SELECT acquire_lock('rewritten', '1 h')});
@@ -697,6 +721,20 @@ subtest 'truncated, and altered' => sub {
 	$admin->query('ALTER TABLE _lock_election.slot ALTER ttl TYPE bigint');
 	is($holder->query(q{SELECT acquire_lock('w', '1 h') IS NOT NULL}), 't', 'undone: all works') or diag($holder->error);
 	is(one("SELECT is_held('v', $token)"), 't', 'and nothing is lost');
+
+	# another table of that name
+	$admin->query(q{BEGIN; ALTER TABLE _lock_election.lease RENAME TO was; CREATE TABLE _lock_election.lease (id bigint NOT NULL);
+		ALTER EXTENSION lock_election ADD TABLE _lock_election.lease; COMMIT; VACUUM FULL _lock_election.was});
+	$holder->query('SELECT grant_lease()');
+	like($holder->error, qr/ERROR:  55000: table "_lock_election.lease" has been altered/, 'fewer columns are another shape');
+	$admin->query('BEGIN; ALTER EXTENSION lock_election DROP TABLE _lock_election.lease; DROP TABLE _lock_election.lease; ALTER TABLE _lock_election.was RENAME TO lease; COMMIT');
+	is($admin->error, '', 'undone');
+	is($holder->query('SELECT revoke_lease(grant_lease())'), 't', 'all works') or diag($holder->error);
+	$admin->query('ALTER INDEX _lock_election.history_key RENAME TO other');
+	$holder->query(q{SELECT * FROM election_history('e')});
+	like($holder->error, qr/ERROR:  55000: table "_lock_election.history" has been altered/, 'a history whose key has another name');
+	$admin->query('ALTER INDEX _lock_election.other RENAME TO history_key');
+	is($holder->query(q{SELECT count(*) FROM election_history('e')}) . $holder->error, '0', 'can be read when it has its own again');
 	$admin->query('ALTER TABLE _lock_election.slot DROP CONSTRAINT slot_key');
 	$holder->query(q{SELECT acquire_lock('no key', '1 h')});
 	like($holder->error, qr/ERROR:  55000: table "_lock_election.slot" has been altered/, 'without its key no row takes one');
