@@ -346,13 +346,19 @@ uninstall-client:
 		share/bash-completion/completions/lockctl $(CLIENT_PAGES:%=share/man/man3/%) \
 		$(LOCKCTL_PAGES:%=share/man/man1/%))
 
+# What test/client/failing_calls.c lets fail: these calls of the library go to its __wrap_ functions.
+FAILING_CALLS = malloc calloc realloc pipe2 timerfd_create pthread_create pthread_mutex_init pthread_cond_init \
+                pthread_condattr_init getrandom timerfd_settime poll read write PQconnectStartParams PQconninfo \
+                PQconninfoParse PQsetnonblocking PQsendQuery PQsendQueryParams PQflush PQconsumeInput PQgetResult \
+                PQexecParams
+$(CLIENT_DIR)/%/failing_calls: CLIENT_WRAP = $(FAILING_CALLS:%=-Wl,--wrap=%)
 # build/client/KIND/NAME is test/client/NAME.c with the library, both under the sanitizer of that kind.
 define client_kind
 $(CLIENT_DIR)/$(1)/lib/%.o: src/client/%.c
 	@mkdir -p $$(@D)
 	$$(CC) $$(CLIENT_FLAGS) $$(SANITIZE_$(1)) -c -o $$@ $$<
 $(CLIENT_DIR)/$(1)/%: test/client/%.c $(CLIENT_NAMES:%=$(CLIENT_DIR)/$(1)/lib/%.o)
-	$$(CC) $$(CLIENT_FLAGS) $$(SANITIZE_$(1)) -MT $$@ -o $$@ $$(filter %.c %.o,$$^) $$(CLIENT_PQ_LIBS)
+	$$(CC) $$(CLIENT_FLAGS) $$(SANITIZE_$(1)) -MT $$@ $$(CLIENT_WRAP) -o $$@ $$(filter %.c %.o,$$^) $$(CLIENT_PQ_LIBS)
 endef
 $(foreach kind,plain address thread,$(eval $(call client_kind,$(kind))))
 client-tests: $(CLIENT_TESTS:%=$(CLIENT_DIR)/plain/%)

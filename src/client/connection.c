@@ -461,7 +461,8 @@ le_connect(le_session *s)
 	schema = le_copy(s->net.schema);
 	if (schema == NULL)
 	{
-		le_set_broken(s, "out of memory");
+		le_error_set(&s->net.error, LE_NO_MEMORY, "", "out of memory");
+		le_disconnect(s);
 		return false;
 	}
 	le_lock(s);
