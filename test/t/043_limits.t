@@ -150,6 +150,32 @@ subtest 'no limit' => sub {
 	ok(wait_until(sub { $alice->query(q{SELECT grant_lease()}) =~ /^\d+$/ }), 'leases');
 };
 
+subtest 'as much as max_memory' => sub {
+	my $used = sub { return one('SELECT memory FROM lock_election.manager'); };
+	my $fill = sub {
+		my ($names) = @_;
+		return error_of(qq{DO \$\$ BEGIN FOR j IN 1 .. 100000 LOOP
+			PERFORM acquire_locks(ARRAY(SELECT 'fill ' || repeat('x', 200) || $names || '-' || j || '-' || i FROM generate_series(1, $names) AS i), '1 h'); COMMIT; END LOOP; END \$\$});
+	};
+	my $limit = 8 * 1024 * 1024;
+	my $full = qr/ERROR:  53400: the locks of this database take too much memory: see lock_election\.max_memory \(8 MB\)/;
+
+	set('max_memory', '8MB');
+	one(q{SELECT count(try_acquire_lock('read ' || i)) FROM generate_series(1, 3) i}); # the manager has read it, too
+	my $one = $alice->query(q{SELECT acquire_lock('one', '1 h')});
+	like($fill->(500), $full, 'five hundred names too many');
+	like($fill->(1), $full, 'one name too many');
+	my $is = $used->();
+	ok($is <= $limit && $is > 0.9 * $limit, "what they take is what they may ($is bytes)");
+	like(error_of(q{SELECT acquire_locks(ARRAY(SELECT 'more ' || repeat('x', 200) || i FROM generate_series(1, 1000) AS i))}), $full, 'no more is admitted');
+	cmp_ok($used->(), '<=', $limit, 'nor kept of what was refused');
+	is($alice->query("SELECT renew_lock('one', $one, '2 h'), release_lock('one', $one)"), '02:00:00|t', 'what is there can be renewed and released');
+	one(q{SELECT count(force_release_lock(name)) FROM lock_election.locks WHERE name LIKE 'fill %'});
+	set('max_memory', '512MB');
+	ok(wait_until(sub { one(q{SELECT release_lock('more', acquire_lock('more'))}) eq 't' }), 'and gives its memory back');
+	one(q{SELECT count(force_release_lock(name)) FROM lock_election.locks WHERE name LIKE 'read %'});
+};
+
 # What is there is loaded, also where it is more than max_memory by now: then nothing is added, and the log says how much it is.
 subtest 'more than max_memory' => sub {
 	my $restart = sub {
@@ -160,6 +186,7 @@ subtest 'more than max_memory' => sub {
 		wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
 		return join '', slurp_file($node->logfile, $log) =~ /WARNING:  (the locks of this database take .*)/g;
 	};
+	my $term = one(q{SELECT campaign('election', 'me', '1 h')});
 	my $before = one('SELECT held FROM lock_election.manager');
 
 	is(one(q{SELECT count(acquire_locks(ARRAY(SELECT repeat('x', 200) || j || '-' || i FROM generate_series(1, 1000) AS i), '1 h')) FROM generate_series(1, 30) AS j}), 30, 'much is held');
@@ -172,6 +199,9 @@ subtest 'more than max_memory' => sub {
 	cmp_ok(abs(($warning =~ /take (\d+)/)[0] - $mb), '<=', 2, 'and says how much there is');
 	is(one('SELECT held FROM lock_election.manager'), $before + 30000, 'all is there');
 	refused($alice, q{SELECT acquire_lock('more')}, qr/53400: .*max_memory \(8 MB\)/s, 'one more lock');
+	refused($alice, q{SELECT grant_lease()}, qr/53400: .*max_memory \(8 MB\)/s, 'one more lease');
+	like(error_of("SELECT proclaim('election', $term, 'you')"), qr/53400: .*max_memory \(8 MB\)/s, 'a proclaim');
+	is(one("SELECT renew_leadership('election', $term), resign('election', $term)"), '01:00:00|t', 'nothing else is refused');
 	set('max_memory', '512MB');
 	ok(wait_until(sub { $alice->query(q{SELECT acquire_lock('more')}) =~ /^\d+$/ }), 'with more memory it is granted');
 };

@@ -163,6 +163,20 @@ subtest 'it dies' => sub {
 	wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
 	is(announced(hand_off()), 1, 'a new manager has a notifier');
 	is(scalar(split /\n/, notifiers()), 1, 'only one');
+
+	# which waits until the one of the manager before is gone
+	my $old = notifiers();
+	kill 'STOP', $old;
+	$pid = one('SELECT pid FROM lock_election.manager');
+	kill 'TERM', $pid;
+	wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
+	$token = hand_off();
+	ok(wait_until(sub { scalar(split /\n/, notifiers()) == 2 }), 'the next one starts');
+	$notices .= $listener->query('SELECT pg_sleep(0.3)');
+	unlike($notices, qr/"$token"/, 'sends nothing while the one before is there');
+	kill 'CONT', $old;
+	is(announced($token), 1, 'and then does so, once');
+	wait_for_sql($node, "SELECT count(*) = 1 AND min(pid) <> $old FROM pg_stat_activity WHERE backend_type = 'lock_election notifier'");
 };
 
 subtest 'stopped' => sub {
