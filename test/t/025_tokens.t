@@ -212,6 +212,22 @@ subtest 'two recoveries to one point in time' => sub {
 	}
 };
 
+# What a dump brings may be the last incarnation that there is, and one more; advance_revision() does not go so far.
+subtest 'the last incarnation' => sub {
+	my $last = 2**25 - 1;
+	my $spent = new_node('spent', conf => "autovacuum = off\n");
+
+	like(error_of($spent, "SELECT advance_revision(${last}::bigint << 28)"), qr/ERROR:  22023: min is out of range/, 'cannot be asked for');
+	one($spent, "INSERT INTO _lock_election.incarnation_floor VALUES ($last)");
+	like(error_of($spent, q{SELECT acquire_lock('x', wait => '1 s')}), qr/ERROR:  57P03: the lock_election manager of database "postgres" is not running/, 'none is left');
+	like(slurp_file($spent->logfile), qr/ERROR:  incarnation @{[ $last + 1 ]} of lock_election is out of range/, 'the log says why');
+	one($spent, 'DELETE FROM _lock_election.incarnation_floor');
+	one($spent, 'INSERT INTO _lock_election.incarnation_floor VALUES (' . ($last - 1) . ')');
+	ok(wait_until(sub { error_of($spent, q{SELECT acquire_lock('x', wait => '1 s')}) eq '' }), 'one is left');
+	is(one($spent, 'SELECT incarnation FROM lock_election.manager'), $last, 'the last one');
+	$spent->stop;
+};
+
 # The files of all tables are taken along: meta's too, whose OID of the database is the same in the new cluster.
 subtest 'pg_upgrade' => sub {
 	my $held = one(q{SELECT acquire_lock('held', '1 h', owner => 'me')});
