@@ -184,8 +184,9 @@ break_connection(void)
 	/* a failure may have broken it already: then the next one */
 	do
 		snprintf(pids, sizeof(pids), "%s",
-				 query(db, "SELECT array_agg(pid) FROM pg_stat_activity WHERE CASE WHEN application_name = 'one'"
-						   " AND datname = current_database() THEN pg_terminate_backend(pid) END"));
+				 query(db,
+					   "SELECT array_agg(pid) FROM pg_stat_activity WHERE CASE WHEN application_name = 'one'"
+					   " AND datname = current_database() THEN pg_terminate_backend(pid) END"));
 	while (pids[0] == '\0');
 	eventually_quietly(
 		strcmp(query(db, "SELECT count(*) FROM pg_stat_activity WHERE pid = ANY ('%s')", pids), "0") == 0);

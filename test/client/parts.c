@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 
+#include "fake.h"
 #include "internal.h"
 
 /* --- time --- */
@@ -292,35 +293,6 @@ errors(PGconn *db)
 
 /* --- what belongs to a session --- */
 
-static le_session *
-new_session(void)
-{
-	le_session *s = calloc(1, sizeof(*s));
-	le_link *lists[] = {&s->todo, &s->sent,      &s->queued,   &s->granted, &s->refused,
-						&s->ops,  &s->observers, &s->channels, &s->events};
-
-	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
-		le_link_init(lists[i]);
-	pthread_mutex_init(&s->lock, NULL);
-	pthread_cond_init(&s->changed, NULL);
-	if (!le_pipe(s->wake_net) || !le_pipe(s->wake_dispatch) || !le_pipe(s->wake_user))
-		die("no pipes");
-	return s;
-}
-
-static void
-free_session(le_session *s)
-{
-	le_channels_free(s);
-	for (int i = 0; i < 2; i++)
-	{
-		close(s->wake_net[i]);
-		close(s->wake_dispatch[i]);
-		close(s->wake_user[i]);
-	}
-	free(s);
-}
-
 /* As many as there is room for are told in order; then an end, and what came last. */
 static void
 states(void)
@@ -350,27 +322,6 @@ states(void)
 	   "is not forgotten");
 	is_int(atomic_load(&s->state), LE_SUSPENDED, "the state itself is the last one");
 	free_session(s);
-}
-
-static le_hold *
-new_hold(le_session *s, le_link *list, int64_t token, le_phase phase, le_hold_state state)
-{
-	static char *names[] = {"a \"b\""};
-	le_hold *hold = calloc(1, sizeof(*hold));
-
-	hold->session = s;
-	hold->refs = 100;
-	hold->n = 1;
-	hold->names = names;
-	hold->server_token = token;
-	hold->phase = phase;
-	hold->until = LE_NEVER;
-	le_cond_init(&hold->changed);
-	le_link_init(&hold->link);
-	le_link_init(&hold->event_link);
-	atomic_store(&hold->state, state);
-	le_link_append(list, &hold->link);
-	return hold;
 }
 
 static void
@@ -429,10 +380,7 @@ channels(void)
 	le_observers_due(s, NULL);
 	is_int(observers[0].due_at, 0, "all of them may be due");
 	for (int i = 0; i < 3; i++)
-	{
-		pthread_cond_destroy(&holds[i]->changed);
-		free(holds[i]);
-	}
+		free_hold(holds[i]);
 	free_session(s);
 }
 
@@ -479,10 +427,7 @@ looks(void)
 	le_look_free(&look);
 	ok(holds[0]->refs == 99 && holds[1]->refs == 100, "they are given back");
 	for (int i = 0; i < 12; i++)
-	{
-		pthread_cond_destroy(&holds[i]->changed);
-		free(holds[i]);
-	}
+		free_hold(holds[i]);
 	free_session(s);
 }
 

@@ -1,0 +1,366 @@
+/*
+ * corners.c
+ *		What the library does where no server is needed, or none is there:
+ *		arguments, a child process, renewals without a connection,
+ *		what is urgent, messages of libpq.
+ */
+#include "client.h"
+
+#include <wchar.h>
+
+#include "fake.h"
+#include "internal.h"
+
+/* --- what libpq says of a connection that failed --- */
+
+static const char *said;
+static int needs_password;
+
+/* These come before libpq's. */
+char *
+PQerrorMessage(const PGconn *conn)
+{
+	(void) conn;
+	return (char *) said;
+}
+
+int
+PQconnectionNeedsPassword(const PGconn *conn)
+{
+	(void) conn;
+	return needs_password;
+}
+
+static void
+messages(void)
+{
+	static char too_long[2000];
+	char cut[sizeof(error.message)];
+	int wrong = 0;
+	const PGconn *conn = (const PGconn *) too_long;
+	static const struct
+	{
+		const char *said;
+		le_status status;
+		const char *sqlstate, *message, *what;
+	} cases[] = {
+		{"no route\n\n", LE_UNAVAILABLE, "", "no route", "a line"},
+		{"", LE_UNAVAILABLE, "", "", "nothing"},
+		{"\n", LE_UNAVAILABLE, "", "", "nothing but its end"},
+		{"FATAL:  28P01: wrong\nLOCATION:  auth_failed, auth.c:1\n", LE_DENIED, "28P01", "FATAL:  wrong",
+		 "a code, and a place"},
+		{"FATAL:  57P03: a\nLOCATION:  x\nhost two: FATAL:  53300: b\nLOCATION:  y", LE_UNAVAILABLE, "53300",
+		 "FATAL:  a\nhost two: FATAL:  b", "the code of the last host"},
+		{"FATAL:  40P0: no code", LE_UNAVAILABLE, "", "FATAL:  40P0: no code", "four digits"},
+		{"FATAL:  40p01: no code", LE_UNAVAILABLE, "", "FATAL:  40p01: no code", "a small letter"},
+		{"FATAL:  40P01 no code", LE_UNAVAILABLE, "", "FATAL:  40P01 no code", "no colon behind"},
+		{"FATAL: 40P01: no code", LE_UNAVAILABLE, "", "FATAL: 40P01: no code", "one blank before"},
+		{"FATAL:  09AZ/: no code", LE_UNAVAILABLE, "", "FATAL:  09AZ/: no code", "what is before a digit"},
+		{"FATAL:  09AZ[: no code", LE_UNAVAILABLE, "", "FATAL:  09AZ[: no code", "what is behind a letter"},
+		{"FATAL:  09AZ:: no code", LE_UNAVAILABLE, "", "FATAL:  09AZ:: no code", "what is behind a digit"},
+		{"FATAL:  09AZ@: no code", LE_UNAVAILABLE, "", "FATAL:  09AZ@: no code", "or before a letter"},
+		{"FATAL:  ZZ099: other", LE_FAILED, "ZZ099", "FATAL:  other", "a code that nobody knows"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+	{
+		said = cases[i].said;
+		is_status(le_error_connection(&error, conn), cases[i].status, cases[i].what);
+		ok(error.status == cases[i].status && strcmp(error.sqlstate, cases[i].sqlstate) == 0 &&
+			   strcmp(error.message, cases[i].message) == 0,
+		   "in its words");
+	}
+	said = "none was given";
+	needs_password = 1;
+	is_status(le_error_connection(&error, conn), LE_DENIED, "a password was asked for");
+	needs_password = 0;
+
+	/* at each place of the end of what is kept */
+	for (int n = sizeof(error.message) - 12; n < (int) sizeof(error.message) + 3; n++)
+	{
+		bool kept = n < (int) sizeof(error.message) - 1;
+
+		memset(too_long, 'm', (size_t) n);
+		strcpy(too_long + n, ":  more");
+		memcpy(cut, too_long, sizeof(cut));
+		cut[sizeof(cut) - 1] = '\0';
+		strcpy(too_long + n, ":  57P03: more");
+		said = too_long;
+		le_error_connection(&error, conn);
+		wrong += strcmp(error.message, cut) != 0 || strcmp(error.sqlstate, kept ? "57P03" : "") != 0;
+	}
+	is_int(wrong, 0, "a message that is cut");
+}
+
+/* --- arguments, and a child process --- */
+
+static _Atomic int elected;
+
+static int
+on_elected(le_hold *term, void *arg)
+{
+	(void) arg;
+	elected = 1;
+	le_wait_stop(term, -1);
+	return 1;
+}
+
+static void
+never_told(const le_change *change, void *arg)
+{
+	(void) change;
+	(void) arg;
+}
+
+static void
+children(le_session *s)
+{
+	le_callbacks callbacks = {.size = sizeof(callbacks), .on_elected = on_elected};
+	le_leader_info info = {.size = sizeof(info)};
+	le_hold *hold, *term;
+	le_observer *observer;
+	le_runner *runner;
+	const char *name = "y";
+	PGconn *db = connect_db();
+
+	if (le_campaign(s, "e", "me", PATIENCE, &term, &error) != LE_OK)
+		die("no term");
+	/* what a child sees */
+	s->process++;
+	is_status(le_acquire(s, &name, 1, NULL, 0, &hold, &error), LE_INVALID, "le_acquire");
+	ok(hold == NULL && strstr(error.message, "parent process") != NULL, "in words");
+	is_status(le_enqueue(s, &name, 1, NULL, &hold, &error), LE_INVALID, "le_enqueue");
+	is_status(le_await(term, 0, &error), LE_INVALID, "le_await");
+	is_status(le_await_until(term, 1, &error), LE_INVALID, "le_await_until");
+	is_status(le_fence(term, db, &error), LE_INVALID, "le_fence");
+	is_status(le_release(term, 0, &error), LE_INVALID, "le_release");
+	is_status(le_proclaim(term, "you", &error), LE_INVALID, "le_proclaim");
+	is_status(le_leader(s, "e", &info, &error), LE_INVALID, "le_leader");
+	is_status(le_observe(s, "e", 0, never_told, NULL, &observer, &error), LE_INVALID, "le_observe");
+	ok(observer == NULL, "no observer");
+	is_status(le_run(s, "e", "me", &callbacks, &runner, &error), LE_INVALID, "le_run");
+	ok(runner == NULL, "no runner");
+	is_status(le_reopen(s, &error), LE_INVALID, "le_reopen");
+	is_status(le_close(s, 0, &error), LE_INVALID, "le_close");
+	le_orphan(s);
+	le_drop(term);
+	s->process--;
+
+	ok(le_valid(term), "the parent still leads");
+	is_status(le_fence(term, db, &error), LE_INVALID, "no transaction");
+	is_status(le_fence(term, NULL, &error), LE_INVALID, "no connection");
+	is_status(le_await_until(term, 1, &error), LE_OK, "what is held is held at any time");
+	is_status(le_reopen(s, &error), LE_OK, "nothing to be opened again");
+	is_status(le_resign(term, &error), LE_OK, "it resigns");
+	if (le_run(s, "e", "me", &callbacks, &runner, &error) != LE_OK)
+		die("no runner");
+	/* then its thread waits, and does not meet what follows */
+	eventually(elected, "a runner leads");
+	s->process++;
+	is_status(le_stop(runner, &error), LE_INVALID, "le_stop");
+	s->process--;
+	is_status(le_set_candidate(runner, "", &error), LE_INVALID, "no candidate");
+	is_status(le_stop(runner, &error), LE_OK, "a runner is stopped");
+	PQfinish(db);
+}
+
+static void
+impossible_text(void)
+{
+	le_text text = {0};
+
+	le_text_add(&text, "x");
+	le_text_add(&text, "%lc", (wint_t) 0x7fffffff);
+	ok(text.failed && strcmp(text.data, "x") == 0, "a text that cannot be formatted has failed");
+	le_text_free(&text);
+}
+
+/* --- a session without a connection --- */
+
+static le_session *
+alive(void)
+{
+	le_session *s = new_session();
+
+	atomic_store(&s->state, LE_CONNECTED);
+	atomic_store(&s->deadline, LE_NEVER);
+	s->ttl = 600 * LE_SEC_NS;
+	s->poll = 250 * LE_MS_NS;
+	s->call = LE_SEC_NS;
+	s->net.timer = -1;
+	s->net.schema = le_copy("public");
+	s->name = "";
+	strcpy(s->marker, "#0");
+	return s;
+}
+
+static void
+end_of(le_session *s)
+{
+	free(s->net.schema);
+	free_session(s);
+}
+
+static void
+local_questions(void)
+{
+	le_session *s = alive();
+	le_hold *hold = new_hold(s, &s->granted, 1, LE_PHASE_GRANTED, LE_HOLD_HELD);
+
+	s->deadline = le_now_ns() + 500 * LE_SEC_NS;
+	ok(le_time_left(s) > 400000 && le_time_left(s) <= 500000, "the time that is left");
+	ok(le_get_state(s) == LE_CONNECTED && le_valid(hold), "it lives");
+	s->deadline = le_now_ns() - 1;
+	ok(le_get_state(s) == LE_ENDED && !le_valid(hold),
+	   "until its deadline, whether somebody has looked or not");
+	ok(le_time_left(s) <= 0, "nothing is left");
+	s->deadline = le_now_ns() + 500 * LE_SEC_NS;
+	atomic_store(&s->state, LE_ENDED);
+	is_int(le_time_left(s), 0, "nor after its end");
+	free_hold(hold);
+	end_of(s);
+}
+
+static void
+urgency(void)
+{
+	le_session *s = alive();
+	le_observer observer = {.session = s};
+	le_hold *hold;
+	int64_t next = LE_NEVER, now = 100 * LE_SEC_NS;
+
+	le_lock(s);
+	ok(!le_queue_is_urgent(s, now), "nobody waits");
+	ok(!le_queue_work(s, now, &next) && next == LE_NEVER, "there is nothing to do");
+	hold = new_hold(s, &s->queued, 1, LE_PHASE_QUEUED, LE_HOLD_WAITING);
+	s->net.check_at = now - s->poll;
+	ok(!le_queue_is_urgent(s, now), "one waits, and it is not known how");
+	s->net.listen_tested = s->net.listen_works = true;
+	ok(le_queue_is_urgent(s, now), "a look that has waited for too long");
+	ok(!le_queue_is_urgent(s, now - 1), "or not yet");
+	s->net.check_at = 0;
+	ok(!le_queue_is_urgent(s, now), "the first look can wait");
+	s->net.check_at = now + 7;
+	ok(!le_queue_work(s, now, &next) && next == now + 7, "the next look");
+
+	/* listen 1: nobody waits without it */
+	s->options.listen = 1;
+	s->net.listen_works = false;
+	ok(le_queue_work(s, now, &next), "LISTEN is demanded");
+	ok(hold->state == LE_HOLD_OVER && hold->error.status == LE_UNAVAILABLE && s->todo.next == &hold->link &&
+		   le_link_empty(&s->queued),
+	   "who waits is told, and gives its place back");
+
+	ok(!le_observe_is_urgent(s, now), "nobody observes");
+	le_link_init(&observer.link);
+	le_link_append(&s->observers, &observer.link);
+	ok(!le_observe_is_urgent(s, now), "the first reading can wait");
+	observer.due_at = now - LE_SEC_NS;
+	ok(le_observe_is_urgent(s, now), "one that is a second late cannot");
+	ok(!le_observe_is_urgent(s, now - 1), "before, it can");
+	s->net.listen_tested = true;
+	observer.due_at = now + 5;
+	next = now + 6;
+	ok(!le_observe_work(s, now, &next) && next == now + 5, "the next reading");
+	observer.gone = true;
+	next = LE_NEVER;
+	ok(!le_observe_work(s, now + 9, &next) && next == LE_NEVER, "not for one that is gone");
+	ok(!le_observe_tell(s), "nothing to tell");
+
+	/* without a test of LISTEN, where it is not wanted */
+	s->options.listen = -1;
+	s->net.listen_tested = false;
+	s->net.listen_works = true;
+	ok(le_queue_test(s) && s->net.listen_tested && !s->net.listen_works, "no LISTEN, no test");
+	le_unlock(s);
+	free_hold(hold);
+	end_of(s);
+}
+
+/* Each failure is followed by another try, after a while that grows up to a second, or a twentieth of the TTL. */
+static void
+failed_renewals(void)
+{
+	static const int delays_ms[] = {50, 100, 200, 400, 800, 1000, 1000, 1000};
+	le_session *s = alive();
+	le_hold *holds[3];
+
+	for (int i = 0; i < 3; i++)
+		holds[i] = new_hold(s, &s->granted, 10 + i, LE_PHASE_GRANTED, LE_HOLD_HELD);
+	for (size_t i = 0; i < sizeof(delays_ms) / sizeof(delays_ms[0]); i++)
+	{
+		int64_t before = le_now_ns(), ms = delays_ms[i] * LE_MS_NS;
+
+		le_renew(s);
+		ok(s->renew_at >= before + ms - ms / 10 && s->renew_at <= le_now_ns() + ms + ms / 10, "a failure");
+		is_int(s->renew_failures, i + 1, "is counted");
+		is_int(s->state, LE_SUSPENDED, "and told");
+	}
+	ok(holds[0]->refs == 100 && s->granted.next == &holds[0]->link && s->granted.prev == &holds[2]->link,
+	   "each hold was looked at once");
+	s->ttl = 600 * LE_MS_NS;
+	le_renew(s);
+	ok(s->renew_at <= le_now_ns() + 55 * LE_MS_NS, "a short TTL leaves no time");
+
+	/* the application's progress */
+	atomic_store(&s->state, LE_CONNECTED);
+	s->renew_at = 1000;
+	ok(le_renewal_is_due(s, 1000) && !le_renewal_is_due(s, 999), "a renewal is due");
+	s->progress = 100;
+	atomic_store(&s->progress_at, 901);
+	ok(le_renewal_is_due(s, 1000) && !s->withheld, "with progress");
+	atomic_store(&s->progress_at, 900);
+	ok(!le_renewal_is_due(s, 1000) && s->withheld, "not without");
+	le_progress(s);
+	ok(le_renewal_is_due(s, le_now_ns()) || s->withheld, "until there is some");
+	for (int i = 0; i < 3; i++)
+		free_hold(holds[i]);
+	end_of(s);
+}
+
+/* A session that is being closed, or has ended, takes nothing more. */
+static void
+ended(void)
+{
+	le_session *s = alive();
+	const char *name = "x";
+	le_leader_info info = {.size = sizeof(info)};
+	le_hold *hold;
+	le_op *op;
+
+	s->process = getpid();
+	le_lock(s);
+	le_end(s, LE_LOST, "LE001", "it is over");
+	le_end(s, LE_FAILED, "", "again");
+	le_unlock(s);
+	is_status(le_enqueue(s, &name, 1, NULL, &hold, &error), LE_LOST, "no hold of a session that has ended");
+	ok(hold == NULL && strcmp(error.message, "it is over") == 0 && strcmp(error.sqlstate, "LE001") == 0,
+	   "and why");
+	s->closing = true;
+	op = le_op_new(s, LE_OP_LEADER, "e", NULL);
+	is_status(le_op_run(s, op, LE_NEVER, &info, &error), LE_LOST, "no call of one that is being closed");
+	ok(strcmp(error.message, "it is over") == 0, "and why");
+	ok(!le_receive(s), "no connection, nothing to read");
+	end_of(s);
+}
+
+static void
+tests(void)
+{
+	le_session *s = open_session(600000);
+
+	children(s);
+	le_close(s, -1, NULL);
+	messages();
+	impossible_text();
+	local_questions();
+	urgency();
+	failed_renewals();
+	ended();
+}
+
+int
+main(int argc, char **argv)
+{
+	return run_tests(argc, argv, tests);
+}
