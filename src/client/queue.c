@@ -366,8 +366,14 @@ look(le_session *s, bool all)
 		le_look_apply(s, l, PQgetvalue(result, 0, 0));
 	else
 	{
-		for (int i = 0; i < l->n; i++)
-			l->holds[i]->hint = l->holds[i]->phase == LE_PHASE_QUEUED;
+		/* to the front again: a hint behind a hold without one is not seen */
+		for (int i = l->n - 1; i >= 0; i--)
+		{
+			le_hold *hold = l->holds[i];
+
+			if (hold->phase == LE_PHASE_QUEUED && atomic_load(&hold->state) == LE_HOLD_WAITING)
+				le_queue_announce(s, hold);
+		}
 		s->net.ask_at = le_add(le_now_ns(), s->poll);
 	}
 	PQclear(result);

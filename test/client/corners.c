@@ -1,7 +1,7 @@
 /*
  * corners.c
  *		What the library does where no server is needed, or none is there:
- *		arguments, a child process, renewals without a connection,
+ *		arguments, a child process, looks and renewals without a connection,
  *		what is urgent, messages of libpq.
  */
 #include "client.h"
@@ -221,6 +221,34 @@ local_questions(void)
 	end_of(s);
 }
 
+/* Those that are looked at first: the announced ones, until there is an answer. */
+static void
+failed_looks(void)
+{
+	le_session *s = alive();
+	le_hold *holds[4];
+	int64_t next = LE_NEVER;
+
+	for (int i = 0; i < 4; i++)
+		holds[i] = new_hold(s, &s->queued, 10 + i, LE_PHASE_QUEUED, LE_HOLD_WAITING);
+	s->net.listen_tested = s->net.listen_works = true;
+	s->net.check_at = LE_NEVER;
+	le_queue_announce(s, holds[3]);
+	le_queue_announce(s, holds[2]);
+	le_lock(s);
+	ok(le_queue_is_urgent(s, 0), "what was announced is urgent");
+	ok(le_queue_work(s, le_now_ns(), &next), "it is looked at");
+	le_unlock(s);
+	ok(s->queued.next == &holds[2]->link && holds[2]->hint && holds[2]->link.next == &holds[3]->link &&
+		   holds[3]->hint && !holds[0]->hint,
+	   "without an answer it stays in front");
+	ok(s->net.ask_at > le_now_ns() && s->net.ask_at <= le_now_ns() + s->poll, "and is tried after a while");
+	is_int(holds[2]->refs, 100, "nobody keeps it");
+	for (int i = 0; i < 4; i++)
+		free_hold(holds[i]);
+	end_of(s);
+}
+
 static void
 urgency(void)
 {
@@ -354,6 +382,7 @@ tests(void)
 	messages();
 	impossible_text();
 	local_questions();
+	failed_looks();
 	urgency();
 	failed_renewals();
 	ended();
