@@ -416,6 +416,7 @@ subtest 'a single entry' => sub {
 subtest 'no worker is left' => sub {
 	# the launcher and logical replication's
 	$node->append_conf('postgresql.conf', 'max_worker_processes = 2');
+	my $start = time;
 	$node->restart;
 	my ($patient, $s) = map { session($node) } 1 .. 2;
 	$patient->async(q{SELECT acquire_lock('x')});
@@ -430,6 +431,8 @@ subtest 'no worker is left' => sub {
 	my $log = slurp_file($node->logfile);
 	like($log, qr/max_worker_processes \(2\) has room for lock_election in 0 databases, and lock_election\.max_databases is 4\n.*HINT:  Raise max_worker_processes to 7 /, 'the log tells it at the start');
 	like($log, qr/could not register the lock_election manager of database "postgres"\n.*DETAIL:  .*max_worker_processes is 2/, 'and of a database');
+	my $said = () = $log =~ /could not register the lock_election manager of database "postgres"/g;
+	ok($said <= 1 + (time - $start) / 60, 'once a minute') or diag("$said times");
 };
 
 # The launchers, ours and PostgreSQL's own, two managers, and one more: that is taken by a notifier, and needed by a manager.
