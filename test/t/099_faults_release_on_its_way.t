@@ -219,6 +219,25 @@ sub served_together
 	nothing_left($node);
 }
 
+# A manager is asked to leave, and cannot make it: it does not try for ever.
+{
+	my $x = acquire($a, 'x', q{'5 min'});
+	my ($manager) = $c->query('SELECT pid FROM lock_election.manager');
+
+	settle();
+	fault(q{set('batch-applied', 'error', times => 0)});
+	is(release($a, 'x', $x), 't', 'a release is told, and cannot be made');
+	my $start = time;
+	kill 'TERM', $manager;
+	wait_until(sub { !kill 0, $manager }) or die 'it does not leave';
+	my $took = time - $start;
+	cmp_ok($took, '>', 4.9, 'a manager that leaves tries for five seconds');
+	cmp_ok($took, '<', 30, 'and then leaves');
+	fault('clear()');
+	ok(wait_for_sql($node, 'SELECT count(*) = 0 FROM lock_election.locks'), 'the next one makes it');
+	nothing_left($node);
+}
+
 # --- orderly stops of the server lose nothing that was told ---
 
 # The server has begun to stop.
