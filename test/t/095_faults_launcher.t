@@ -1,0 +1,115 @@
+# What the launcher starts, how soon again where it fails, and how many at a time; and a notifier that fails.
+# Promises: A
+# Needs: faults
+use strict;
+use warnings;
+use LePoints;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time sleep);
+
+my $node = new_node('main', faults => 1, conf => "autovacuum = off\n");
+my ($s, $free) = map { session($node) } 1 .. 2;
+points_by(\$free);
+
+# Processes that are not connected yet are in no view.
+sub managers_of
+{
+	my ($names) = @_;
+	local @ARGV = glob('/proc/[0-9]*/cmdline');
+	no warnings 'inplace'; # some have ended meanwhile
+	return scalar(() = map { /lock_election manager ($names)\b/g } <>);
+}
+
+sub manager { return $free->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election manager' AND datname = 'postgres'}); }
+
+# How long the n-th hit from now on takes.  A busy machine may take longer for each of them.
+sub until_hits
+{
+	my ($point, $n) = @_;
+	my $start = time;
+
+	wait_until(sub { fault("hits('$point')") >= $n }, undef, 0.005) or die "$point: no $n hits";
+	return time - $start;
+}
+
+subtest 'a manager that fails again and again' => sub {
+	my $token = $s->query(q{SELECT acquire_lock('x', '1 h')});
+
+	fault(q{set('manager-start', 'error', times => 0)});
+	kill 'TERM', manager();
+	until_hits('manager-start', 1);
+	my $took = until_hits('manager-start', 6);
+	cmp_ok($took, '>', 3.0, 'is started after 0.1, 0.2, 0.4, 0.8 and 1.6 s');
+	cmp_ok($took, '<', 30, 'and no later');
+	$s->async("SELECT is_held('x', $token)");
+	sleep 0.5;
+	ok(!$s->ready, 'who asks meanwhile waits');
+	fault('clear()');
+	is($s->wait, 't', 'until one lives');
+	is($s->query("SELECT release_lock('x', $token)"), 't', 'and nothing is lost');
+};
+
+subtest 'a manager that leaves again and again' => sub {
+	my $pid = manager();
+	my $started = q{SELECT extract(epoch FROM backend_start) FROM pg_stat_activity WHERE backend_type = 'lock_election manager' AND datname = 'postgres' AND pid = };
+	my $first = $free->query($started . $pid);
+
+	foreach (1 .. 8)
+	{
+		kill 'TERM', $pid;
+		wait_until(sub { my $next = manager(); return $next =~ /^\d+$/ && $next != $pid; }, undef, 0.005) or die 'no manager';
+		$pid = manager();
+	}
+	my $took = $free->query($started . $pid) - $first;
+	cmp_ok($took, '>', 0.7, 'is started ten times a second at most');
+	cmp_ok($took, '<', 30, 'but that soon');
+};
+
+# They may be many, and most of them do not have the extension.
+subtest 'databases that are new' => sub {
+	my $new = qr/new\d/;
+	my (%at, $most);
+
+	fault(q{set('manager-before-entry', 'wait', times => 0)});
+	$free->query('CREATE DATABASE new9 IS_TEMPLATE true');
+	$free->query("CREATE DATABASE new$_") foreach 1 .. 5;
+	wait_until(sub { $most = managers_of($new); $at{$most} //= time; return $most >= 3 }, undef, 0.01);
+	my $end = time + 2;
+	wait_until(sub { my $n = managers_of($new); $most = $n if $n > $most; return time > $end }, undef, 0.05);
+	is($most, 3, 'three at a time are looked into');
+	cmp_ok($at{3} - $at{2}, '>', 0.5, 'one after the other, where that takes no more than a second') if $at{2};
+	$s->query(q{SELECT release_lock('x', acquire_lock('x'))});
+	is($s->error, '', 'a database that has the extension goes on');
+	go_on('manager-before-entry');
+	fault('clear()');
+	ok(wait_until(sub { !managers_of($new) }), 'then the others, and none has a manager that stays');
+	my $log = slurp_file($node->logfile);
+	is(join(' ', sort map { /CONTEXT:  lock_election manager (new\d)/ ? $1 : () } split /\n/, $log), '', 'nor has anything to say');
+	$free->query('ALTER DATABASE new9 IS_TEMPLATE false');
+	$free->query("DROP DATABASE new$_") foreach 1 .. 5, 9;
+	is($free->error, '', 'and all can be dropped');
+};
+
+subtest 'a notifier that fails again and again' => sub {
+	my $sent = q{SELECT hints_sent, hints_dropped FROM lock_election.stat};
+
+	fault(q{set('notifier-sent', 'fatal', times => 0)});
+	is($s->query(q{SELECT (enqueue_lock('y')).granted}), 't', 'a lock is held');
+	$s->query(q{SELECT token FROM enqueue_lock('y', owner => 'next')});
+	is($s->query(q{SELECT release_lock('y')}), 't', 'a place is granted');
+	until_hits('notifier-sent', 1);
+	my $took = until_hits('notifier-sent', 3);
+	cmp_ok($took, '>', 1.8, 'is started once a second');
+	cmp_ok($took, '<', 30, 'and no later');
+	is($free->query($sent), '0|0', 'nothing counts as sent');
+	fault('clear()');
+	ok(wait_for_sql($node, $sent, '1|0'), 'until one lives');
+	$free->query(q{SELECT force_release_lock('y')});
+	nothing_left($node);
+};
+
+$_->quit foreach $s, $free;
+$node->stop;
+done_testing();
