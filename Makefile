@@ -369,10 +369,11 @@ ifneq ($(filter client install-client client-% build/client%,$(MAKECMDGOALS)),)
 -include $(wildcard $(CLIENT_DIR)/lib/*.d $(CLIENT_DIR)/*/*.d $(CLIENT_DIR)/*/lib/*.d)
 endif
 
-# Its agent for the conformance suite of the clients, which needs jansson.
-build/conformance/agent_c: clients/conformance/agent_c.c $(CLIENT_DIR)/liblockelection.a
+# Its agent for the conformance suite of the clients, which needs jansson; LE_AGENT_KIND=address: under that sanitizer.
+AGENT_LIB = $(CLIENT_DIR)/$(if $(LE_AGENT_KIND),$(LE_AGENT_KIND)/lib/%.o,liblockelection.a)
+build/conformance/agent_c: clients/conformance/agent_c.c $(sort $(CLIENT_NAMES:%=$(AGENT_LIB)))
 	@mkdir -p $(@D)
-	$(CC) $(CLIENT_FLAGS) -o $@ $^ $(CLIENT_PQ_LIBS) -ljansson
+	$(CC) $(CLIENT_FLAGS) $(SANITIZE_$(LE_AGENT_KIND)) -o $@ $^ $(CLIENT_PQ_LIBS) -ljansson
 
 # lockctl, the command, with the library in it.
 LOCKCTL_OBJS = $(patsubst src/lockctl/%.c,build/lockctl/%.o,$(sort $(wildcard src/lockctl/*.c)))

@@ -107,38 +107,9 @@ fi
 # --- before: packages, builds, and what comes from the network ------------------------------------------------------
 
 . "$(dirname "$0")/../test/common.sh"
+. "$(dirname "$0")/python-packages.sh"
 cd "$LE_ROOT"
 cache=$LE_ROOT/build/cache
-
-# Wheels of all that a requirements file of the chosen parts names, kept in build/cache while the file stays the same.
-python_packages()
-{
-	local python=${PYTHON:-/usr/bin/python3} files=(clients/conformance/requirements.txt) file kept
-	! has "$PARTS" kubernetes || files+=(test/kubernetes/requirements.txt)
-	! has "$PARTS" python || files+=(clients/python/tests/requirements.txt)
-	le_extra_packages python3-venv
-	"$python" -m venv "$LE_TMP/venv" >"$LE_TMP/pip.log" 2>&1 || { tail "$LE_TMP/pip.log" >&2; le_die "no python3-venv"; }
-	mkdir "$LE_TMP/wheels"
-	for file in "${files[@]}"; do
-		kept=$cache/wheels/$( (cat "$file"; "$python" --version) | sha256sum | cut -c1-16)
-		if [ ! -d "$kept" ]; then
-			le_say "downloading Python packages: $file"
-			mkdir -p "$cache/wheels"
-			le_wait "$LE_TMP/venv/bin/pip" wheel -q -w "$kept.new" -r "$file" >"$LE_TMP/pip.log" 2>&1 || {
-				rm -rf "$kept.new"
-				tail -n 20 "$LE_TMP/pip.log" >&2
-				[ -z "${OPTIONAL:-}" ] || { le_say "the clients are skipped: pip cannot get the packages of $file"; exit 0; }
-				le_die "pip cannot get the packages of $file"
-			}
-			mv "$kept.new" "$kept"
-		fi
-		cp -r "$kept/." "$LE_TMP/wheels"
-	done
-	le_wait "$LE_TMP/venv/bin/pip" install -q --no-index --find-links "$LE_TMP/wheels" "${files[@]/#/-r}" \
-		>"$LE_TMP/pip.log" 2>&1 || { tail -n 20 "$LE_TMP/pip.log" >&2; le_die "pip cannot install"; }
-	chmod -R a+rX "$LE_TMP/venv" "$LE_TMP/wheels"
-	LE_ENV+=(PIP_NO_INDEX=1 PIP_FIND_LINKS="$LE_TMP/wheels" PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1)
-}
 
 # Sets GO_REASON where Go cannot be used.
 find_go()
@@ -247,8 +218,14 @@ goals=(client)
 le_prepare "${goals[@]}"
 ! has "$PARTS" kubernetes || le_extra_packages python3-psycopg iproute2
 le_extra_packages libjansson-dev pgbouncer
-python_packages
-LE_ENV+=(PATH="$LE_TMP/venv/bin:$LE_BIN:$PATH:/usr/sbin" LE_BIN="$LE_BIN")
+files=(clients/conformance/requirements.txt)
+! has "$PARTS" kubernetes || files+=(test/kubernetes/requirements.txt)
+! has "$PARTS" python || files+=(clients/python/tests/requirements.txt)
+le_python_packages "${files[@]}" || {
+	[ -z "${OPTIONAL:-}" ] || { le_say "the clients are skipped"; exit 0; }
+	exit 1
+}
+LE_ENV+=(LE_BIN="$LE_BIN")
 if has "$PARTS" go || has "$CLIENTS" go || has "$PARTS" conformance; then go_packages; fi
 suite=
 if has "$PARTS" conformance || has "$PARTS" mutants; then suite=1; fi
