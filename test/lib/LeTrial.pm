@@ -10,7 +10,10 @@ use Exporter 'import';
 use LeMutants;
 use Time::HiRes qw(time);
 
-our @EXPORT = qw(build_for run_test clean_up copy_to_faults enter_tree);
+our @EXPORT = qw($SUITE build_for run_test clean_up copy_to_faults enter_tree);
+
+# The scenarios of the clients' conformance suite are one test, of the library by its agent.
+our $SUITE = 'clients/conformance/test_scenarios.py';
 
 # --- building -----------------------------------------------------------------------------------------------------------
 
@@ -56,6 +59,7 @@ sub build_for
 	my ($test, $built) = @_;
 	my %needs = map { $_ => 1 } needs($test);
 	my @what = $test eq 'sim' ? 'build/sim'
+	  : $test eq $SUITE ? 'build/conformance/agent_c'
 	  : $test =~ m{^test/unit/(\w+)\.c$} ? "build/unit/$1"
 	  : $needs{faults} ? 'faults'
 	  : ('server', $needs{lockctl} ? 'lockctl lockctl-address' : (), $needs{client} ? client_programs($test) : ());
@@ -83,9 +87,10 @@ sub command_of
 {
 	my ($test) = @_;
 
-	return $test eq 'sim'
-	  ? (qw(build/sim --no-minimise --seed 1 --seeds 8 --steps 20000))
-	  : ('test/lib/run-one', $test);
+	return qw(build/sim --no-minimise --seed 1 --seeds 8 --steps 20000) if $test eq 'sim';
+	return ('test/lib/run-one', $test) if $test ne $SUITE;
+	return (qw(env CLIENTS=c pytest -p no:cacheprovider -p no:asyncio -q -rf),
+		$ENV{SCENARIOS} ? ('-k', $ENV{SCENARIOS}) : (), $SUITE);
 }
 
 # Whatever a test that was stopped has left behind.
@@ -95,7 +100,7 @@ sub clean_up
 	my $end = time + 10;
 
 	kill('KILL', -$pid) if $pid;
-	foreach my $file (glob("$ENV{TESTDIR}/tmp_check/*/pgdata/postmaster.pid"))
+	foreach my $file (glob("$ENV{TESTDIR}/{tmp_check/*/pgdata,conformance-*/servers/*}/postmaster.pid"))
 	{
 		my ($server) = eval { slurp($file) =~ /\A(\d+)/ };
 
@@ -103,26 +108,27 @@ sub clean_up
 		kill('QUIT', $server);
 		select(undef, undef, undef, 0.05) while kill(0, $server) && time < $end;
 	}
-	system("rm -rf $ENV{TESTDIR}/tmp_check");
+	system("rm -rf $ENV{TESTDIR}/tmp_check $ENV{TESTDIR}/conformance-*");
 
-	# programs of this tree that have left the test's process group: a mutant may not let them end
-	my $build = getcwd() . '/build/';
+	# programs of this tree that have left the test's process group, or are stopped: a mutant may not let them end
+	my ($tree) = getcwd() =~ m{^(.*/)src$};
 	foreach my $exe (glob('/proc/[0-9]*/exe'))
 	{
 		my ($program) = $exe =~ /(\d+)/;
 
-		kill('KILL', $program) if (readlink($exe) // '') =~ /^\Q$build\E/;
+		kill('KILL', $program) if (readlink($exe) // '') =~ /^\Q$tree\E/;
 	}
 	return;
 }
 
 # (passed?, what failed first, timed out?, died?): ends with the first failure.  A wait in the test may take $patience
-# seconds, the test $limit.  It died if it ended for another reason than a check of its own or an assertion.
+# seconds, the test $limit.  It died if it ended for another reason than a check of its own or an assertion.  Of the suite
+# all scenarios that failed are told, as pytest's -k takes them.
 sub run_test
 {
 	my ($test, $patience, $limit) = @_;
 	my $errors = "$ENV{TESTDIR}/stderr";
-	my ($failed, $sim, $timed_out, $died, $rc);
+	my ($failed, $sim, $timed_out, $died, $rc, @scenarios);
 	my $pid = open(my $out, '-|') // die "fork: $!";
 
 	if ($pid == 0)
@@ -137,6 +143,7 @@ sub run_test
 	while (my $line = <$out>)
 	{
 		$sim //= $1 if $line =~ /^(seed \d+, step \d+: .*)/;
+		push @scenarios, $1 if $line =~ /^FAILED .*\[c-(.+?)\]/;
 		next if $failed || $line !~ /^\s*not ok \d+(?: - (.*))?$/ || $line =~ /# TODO/;
 		$failed = $1 // 'a test without a name';
 		kill('TERM', -$pid);
@@ -146,6 +153,8 @@ sub run_test
 	alarm(0);
 	clean_up($pid);
 	return 1 if $rc == 0 && !$failed && !$timed_out;
+
+	$failed = join(' or ', @scenarios) if @scenarios;
 
 	# it died: of an assertion, of the simulator's check, or of waiting too long
 	my $text = eval { slurp($errors) } // '';

@@ -1,5 +1,6 @@
 # Tries a mutant of src/server, src/client or src/lockctl on the test files that could notice it: those that have reached
-# its line, by LeCoverage.pm, the quickest first.
+# its line, by LeCoverage.pm, the quickest first.  Of the client then on two more kinds of tests: those of the library
+# under ThreadSanitizer, if it touches a mutex or an atomic variable; and the clients' conformance suite.
 #
 # A test that waits too long, or dies, has caught it only if it passes, in the same time, in a tree without the mutant.
 package LeTrialServer;
@@ -12,7 +13,7 @@ use Exporter 'import';
 use Fcntl qw(:flock);
 use LeCoverage;
 use LeMutants;
-use LeMutate qw(mutated);
+use LeMutate qw(mutated site_diff);
 use LeTrial;
 
 our @EXPORT = qw(prepare_server try_server);
@@ -22,6 +23,9 @@ my $PATIENCE = 30;
 
 # A mutant is tried on so many seconds of tests, counted as they were recorded.
 my $MOST = $ENV{MOST} // 900;
+
+# Seconds of a test whose own are not recorded, on a busy machine; they do not count.
+my $BEYOND = 600;
 
 my ($coverage, $in_tree);
 
@@ -48,6 +52,44 @@ sub run_alone_if_needed
 	# what a test that was stopped has left there would make the next one fail
 	system('find', $ENV{LE_DISKS}, qw(-mindepth 2 -delete)) if $lock && $ENV{LE_DISKS};
 	return @result;
+}
+
+# The tests that a mutant meets, in their order: { name, file, kinds of the library's builds }
+sub trials
+{
+	my ($site, $text) = @_;
+	my $kinds = $ENV{LE_CLIENT_KINDS};
+	my @reaching = tests_for($coverage, $site, $text);
+	my @trials = map { { name => $_, file => $_, kinds => $kinds } } @reaching;
+
+	return @trials if $site->{file} !~ m{^src/client/};
+	if (site_diff($site, $text) =~ /^ +[-+].*(?:lock\(|pthread_|atomic_)/m)
+	{
+		my @threads = grep { slurp($_) =~ /client_test\('\w+'(?![^;]*\bkinds =>)|client_kinds\(\)/ } @reaching;
+
+		push @trials, map { { name => "$_ (thread)", file => $_, kinds => 'thread' } } @threads;
+	}
+	return (@trials, { name => $SUITE, file => $SUITE, kinds => $kinds });
+}
+
+# What has to be the same if the test is not to be tried again.
+sub digest_of
+{
+	my ($file) = @_;
+	my @others = $file eq $SUITE ? sort glob('clients/conformance/{*.c,*.py,harness/*.py,scenarios/*.toml}') : ();
+
+	return substr(sha256_hex(map { slurp($_) } $file, @others), 0, 16);
+}
+
+# As run_test() answers.  Scenarios that have failed have to do so a second time, alone: a busy machine is no fault.
+sub run_trial
+{
+	my ($test, $limit) = @_;
+	my @result = run_alone_if_needed($test, $limit);
+
+	return @result if $test ne $SUITE || $result[0] || $result[1] !~ /^[\w-]+(?: or [\w-]+)*$/;
+	$ENV{SCENARIOS} = $result[1];
+	return run_test($test, $PATIENCE, $limit);
 }
 
 # Does the test pass in the tree that has no mutant?  In a process of its own, which stays there.
@@ -78,25 +120,28 @@ sub try_server
 	my (%built, $caught);
 
 	enter_tree($worker) unless $in_tree++;
-	my @reaching = tests_for($coverage, $site, $text);
-	my %digest = map { $_ => substr(sha256_hex(slurp($_)), 0, 16) } @reaching;
-	my @tests = grep { ($passed->{$_} // '') ne $digest{$_} } @reaching;
+	my @trials = trials($site, $text);
+	$_->{digest} = digest_of($_->{file}) foreach @trials;
+	my @todo = grep { ($passed->{ $_->{name} } // '') ne $_->{digest} } @trials;
 
 	spew($site->{file}, mutated($site, $text));
 	copy_to_faults($site->{file});
 	eval {
-		foreach my $test (@tests)
+		foreach my $trial (@todo)
 		{
-			my $seconds = $coverage->{tests}{$test}{seconds};
-			my $limit = int(3 * $seconds) + 60;
+			my ($name, $test) = @$trial{qw(name file)};
+			my $recorded = $name eq $test ? $coverage->{tests}{$test} : undef;
+			my $seconds = $recorded ? $recorded->{seconds} : 0;
+			my $limit = $recorded ? int(3 * $seconds) + 60 : $BEYOND;
 
-			last if ($spent += $seconds) > $MOST && $test ne $tests[0];
+			next if ($spent += $seconds) > $MOST && $recorded && $name ne $todo[0]{name};
+			local @ENV{qw(LE_CLIENT_KINDS SCENARIOS)} = ($trial->{kinds}, '');
 			build_for($test, \%built);
-			my ($passes, $failed, $timed_out, $died) = run_alone_if_needed($test, $limit);
+			my ($passes, $failed, $timed_out, $died) = run_trial($test, $limit);
 
-			$passed->{$test} = $digest{$test} if $passes;
-			next if $passes || ($timed_out || $died) && !passes_without($test, $limit);
-			$caught = substr("$test: $failed", 0, 200) . ($timed_out ? ' (waits too long, and does not without the mutant)' : '');
+			$passed->{$name} = $trial->{digest} if $passes;
+			next if $passes || ($timed_out || $died || $test eq $SUITE) && !passes_without($test, $limit);
+			$caught = substr("$name: $failed", 0, 200) . ($timed_out ? ' (waits too long, and does not without the mutant)' : '');
 			last;
 		}
 	};

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Seeds faults that a machine chooses (LeMutate.pm has the operators), one at a time, into a copy of the sources, and
 # runs the tests that could notice: for the core its unit tests and the simulator; for the rest the test files that
-# have reached the line (coverage.sh has recorded that), the quickest first, until one fails.
+# have reached the line (coverage.sh has recorded that), the quickest first, until one fails; for the client then the
+# clients' conformance suite.
 #   WHERE        core, server, client or lockctl
 #   N, SEED      so many mutants that count, by that seed: the same for the same sources
 #   JOBS         so many at a time
@@ -45,11 +46,18 @@ kind=plain
 goals=(core-tests torture-programs lockctl lockctl-address client-tests)
 if [ "$WHERE" = client ]; then
 	kind=address
-	goals+=(client-tests-address)
+	goals+=(client-tests-address client-tests-thread)
 fi
 le_prepare "${goals[@]}"
 le_test_env
 le_faults_tree
+if [ "$WHERE" = client ]; then
+	. clients/python-packages.sh
+	le_extra_packages libjansson-dev pgbouncer
+	le_python_packages clients/conformance/requirements.txt
+	# its agent has no say in which sanitizer is loaded first where a scenario sets the clock
+	LE_ENV+=(LE_AGENT_KIND=$kind ASAN_OPTIONS=verify_asan_link_order=0)
+fi
 # one more, without mutants, for what seems to take too long
 mutants_trees $((jobs + 1))
 # the account may not be able to read the checkout

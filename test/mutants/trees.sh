@@ -11,6 +11,7 @@ mutants_trees()
 	for ((i = 1; i <= $1; i++)); do
 		mkdir "$LE_TMP/w$i" "$LE_TMP/w$i/work"
 		cp -a "$LE_TMP/usr" "$LE_TMP/src" ${LE_FAULTS_TREE:+"$LE_TMP/faults"} "$LE_TMP/w$i"
+		[ ! -d "$LE_TMP/venv" ] || ln -s ../venv "$LE_TMP/w$i"
 		[ "$(id -u)" = 0 ] || continue
 		chown -R -P nobody:nogroup "$LE_TMP/w$i/src" "$LE_TMP/w$i/work"
 		for bin in "$LE_TMP/w$i${LE_BIN#"$LE_TMP"}" ${LE_FAULTS_TREE:+"$LE_TMP/w$i${LE_FAULTS_TREE#"$LE_TMP"}/bin"}; do
