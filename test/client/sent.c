@@ -1,71 +1,12 @@
 /*
  * sent.c
- *		What a session sends, and when.  The program has a send() of its own,
- *		which sees every statement, can be slow, and can lose the answer.
+ *		What a session sends, and when: deadlines, answers that are lost, ends of
+ *		waits.
  */
 #include "client.h"
+#include "statements.h"
 
-#include <sys/socket.h>
-
-/* Statements that are looked for, by a text in them. */
-typedef struct
-{
-	const char *text;
-	_Atomic int seen;
-	_Atomic int64_t at; /* when the last one was sent */
-	_Atomic int slow_ms;
-	_Atomic bool cut;    /* the connection, behind the next one */
-	_Atomic bool refuse; /* the next one is wrong, and the server says so */
-} statement;
-
-static statement grants = {.text = "grant_lease"}, renewals = {.text = "keep_alive"},
-				 listens = {.text = "LISTEN le_"}, places = {.text = "enqueue_lock("},
-				 searches = {.text = "lease_holds("}, candidacies = {.text = "enqueue_candidate"},
-				 each = {.text = "enqueue_each("}, several = {.text = "enqueue_locks("},
-				 permits = {.text = "enqueue_permit("}, releases = {.text = "release_lock("},
-				 awaits = {.text = "await_lock("};
-static statement *const statements[] = {&grants, &renewals, &listens, &places,   &searches, &candidacies,
-										&each,   &several,  &permits, &releases, &awaits};
-static pthread_t main_thread;
 static PGconn *db;
-
-/* The answer may be there already, on a busy machine: it is lost as well. */
-static void
-cut(int fd)
-{
-	char lost[8192];
-
-	shutdown(fd, SHUT_RDWR);
-	while (recv(fd, lost, sizeof(lost), MSG_DONTWAIT) > 0)
-		;
-}
-
-/* In the place of the system's, also for libpq.  The test's own statements do not count. */
-ssize_t
-send(int fd, const void *data, size_t size, int flags)
-{
-	int64_t now = le_now();
-	ssize_t sent;
-
-	if (memmem(data, size, listens.text, strlen(listens.text)) != NULL &&
-		atomic_exchange(&listens.refuse, false))
-		*(char *) memmem(data, size, listens.text, strlen(listens.text)) = 'X';
-	sent = sendto(fd, data, size, flags, NULL, 0);
-	for (size_t i = 0; i < sizeof(statements) / sizeof(statements[0]); i++)
-	{
-		statement *s = statements[i];
-
-		if (pthread_equal(pthread_self(), main_thread) ||
-			memmem(data, size, s->text, strlen(s->text)) == NULL)
-			continue;
-		s->at = now;
-		s->seen++;
-		usleep((useconds_t) s->slow_ms * 1000);
-		if (atomic_exchange(&s->cut, false))
-			cut(fd);
-	}
-	return sent;
-}
 
 /* --- the deadline --- */
 
@@ -549,7 +490,7 @@ pauses(void)
 static void
 tests(void)
 {
-	main_thread = pthread_self();
+	statements_begin();
 	db = connect_db();
 	deadline();
 	listening();

@@ -1,0 +1,330 @@
+/*
+ * pauses.c
+ *		How often a session asks: with pauses after errors, not at all while there
+ *		is nothing to do, and for what waits in few statements.
+ */
+#include "client.h"
+#include "statements.h"
+
+static PGconn *db;
+static le_session *other;
+
+/* --- what is measured --- */
+
+#define NAP_MS 300
+
+static int64_t
+cpu_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
+}
+
+/* Nothing happens: next to nothing is sent, and no thread turns in a circle. */
+static void
+quiet(const char *name)
+{
+	int sent = all_sent;
+	int64_t cpu = cpu_ms();
+
+	usleep(NAP_MS * 1000);
+	sent = all_sent - sent;
+	cpu = cpu_ms() - cpu;
+	if (!ok(sent <= 10 && cpu < NAP_MS / 3, name))
+		printf("#   %d statements and %d ms of processor time in %d ms\n", sent, (int) cpu, NAP_MS);
+}
+
+/* A statement is refused again and again, after a pause each time; then it is not any more. */
+static void
+paused(statement *s, int64_t least_ms, const char *name)
+{
+	int seen = s->seen;
+
+	eventually_quietly(s->seen >= seen + 2);
+	s->least = INT64_MAX;
+	seen = s->seen;
+	eventually_quietly(s->seen >= seen + 3);
+	s->fails = false;
+	/* times are whole milliseconds */
+	if (!ok(s->seen >= seen + 3 && s->least >= least_ms - 1, name))
+		printf("#   %d times, at least %d ms between two\n", s->seen - seen, (int) s->least);
+}
+
+static le_session *
+polling(int poll_ms)
+{
+	le_options o = options_of(600000);
+
+	o.listen = -1;
+	o.poll_ms = poll_ms;
+	return open_with(&o);
+}
+
+/* --- pauses after errors --- */
+
+/* The last of the pauses may be a tenth shorter than it says. */
+#define REQUEST_PAUSE  90
+#define OBSERVER_PAUSE 100
+#define CALL_PAUSE     50
+#define END_PAUSE      30
+
+static void
+asks(void)
+{
+	le_session *s = open_session(600000);
+	le_hold *slow, *holds[3];
+
+	quiet("a session that has nothing to do");
+	places.fails = true;
+	slow = enqueue(s, "x");
+	paused(&places, REQUEST_PAUSE, "a lock is asked for, with pauses");
+	is_status(le_await(slow, PATIENCE, &error), LE_OK, "until it is granted");
+	le_release(slow, 0, NULL);
+
+	places.slow_ms = 300;
+	each.fails = true;
+	slow = enqueue(s, "slow");
+	for (int i = 0; i < 3; i++)
+		holds[i] = enqueue(s, (const char *const[]){"a", "b", "c"}[i]);
+	paused(&each, REQUEST_PAUSE, "several, with pauses");
+	places.slow_ms = 0;
+	for (int i = 0; i < 3; i++)
+		is_status(le_await(holds[i], PATIENCE, &error), LE_OK, "until they are granted");
+	quiet("a session that holds locks");
+
+	releases.slow_ms = 300;
+	releases_each.fails = true;
+	le_drop(slow);
+	for (int i = 0; i < 3; i++)
+		le_drop(holds[i]);
+	paused(&releases_each, REQUEST_PAUSE, "they are given back, with pauses");
+	releases.slow_ms = 0;
+	slow = must_lock(s, "x");
+	releases.fails = true;
+	le_drop(slow);
+	paused(&releases, REQUEST_PAUSE, "and so is one");
+	eventually(strcmp(query(db, "SELECT count(*) FROM lock_election.look()"), "0") == 0,
+			   "until nothing is left");
+	quiet("a session that has given all back");
+	le_close(s, -1, NULL);
+}
+
+static void
+looks(void)
+{
+	le_session *s = polling(200);
+	le_hold *held = must_lock(other, "x"), *waits[3];
+
+	for (int i = 0; i < 3; i++)
+		waits[i] = enqueue(s, "x");
+	eventually(le_position(waits[2]) == 3, "three wait");
+	looks_at.fails = true;
+	paused(&looks_at, 200, "waiters are looked at, with pauses");
+	eventually_quietly(looks_at.at < le_now() - 50 && awaits.seen > 0);
+	quiet("a session that waits, and looks now and then");
+	ok(looks_at.size < 1000, "each waiter is looked at once");
+	le_release(held, 0, NULL);
+	for (int i = 0; i < 3; i++)
+	{
+		is_status(le_await(waits[i], PATIENCE, &error), LE_OK, "granted");
+		le_release(waits[i], 0, NULL);
+	}
+	le_close(s, -1, NULL);
+}
+
+/* Those that listen hear of the grant. */
+static void
+hears(void)
+{
+	le_session *s = open_session(600000);
+	le_hold *held = must_lock(other, "x"), *waits[2];
+	int seen = listens.seen;
+
+	for (int i = 0; i < 2; i++)
+		waits[i] = enqueue(s, "x");
+	eventually(le_position(waits[1]) == 2 && listens.seen > seen, "two wait");
+	eventually_quietly(looks_at.at < le_now() - 50);
+	quiet("a session that waits, and listens");
+	le_release(held, 0, NULL);
+	is_status(le_await(waits[0], PATIENCE, &error), LE_OK, "the first is granted");
+	quiet("the second waits");
+	is_int(listens.seen - seen, 1, "their channel is listened to once");
+	le_release(waits[0], 0, NULL);
+	is_status(le_await(waits[1], PATIENCE, &error), LE_OK, "then the second");
+	quiet("the session holds it");
+	le_release(waits[1], 0, NULL);
+	le_close(s, -1, NULL);
+}
+
+/* --- answers that are lost --- */
+
+static void
+lost(void)
+{
+	le_session *s = polling(200);
+	le_hold *hold;
+
+	searches.fails = true;
+	places.cut = true;
+	hold = enqueue(s, "x");
+	paused(&searches, 180, "what was asked for is looked for, with pauses");
+	is_status(le_await(hold, PATIENCE, &error), LE_OK, "until it is found");
+	quiet("a session that has found its lock");
+	le_release(hold, 0, NULL);
+
+	ends.fails = true;
+	places.cut = true;
+	hold = enqueue(s, "x");
+	paused(&ends, END_PAUSE, "the old backend is to be ended, with pauses");
+	is_status(le_await(hold, PATIENCE, &error), LE_OK, "until it is gone");
+	quiet("a session that has ended it");
+	le_release(hold, 0, NULL);
+	le_close(s, -1, NULL);
+}
+
+/* --- elections --- */
+
+static void
+calls(void)
+{
+	le_options o = options_of(600000);
+	le_leader_info info = {.size = sizeof(info)};
+	le_session *s;
+	int seen = leaders.seen;
+
+	o.call_ms = 3000;
+	s = open_with(&o);
+	leaders.fails = true;
+	is_status(le_leader(s, "e", &info, &error), LE_UNAVAILABLE, "who leads cannot be told");
+	ok(leaders.seen - seen >= 2 && leaders.least >= CALL_PAUSE - 1, "the question was asked with pauses");
+	leaders.fails = false;
+	is_status(le_leader(s, "e", &info, &error), LE_OK, "then it can");
+	is_int(info.term, 0, "nobody does");
+	quiet("a session that was asked");
+	le_close(s, -1, NULL);
+}
+
+static _Atomic int changes;
+
+static void
+on_change(const le_change *change, void *arg)
+{
+	(void) arg;
+	changes += change->leads;
+}
+
+static void
+observes(int listen)
+{
+	le_options o = options_of(600000);
+	le_observer *observer;
+	le_session *s;
+	le_hold *term;
+
+	changes = 0;
+	o.listen = listen;
+	s = open_with(&o);
+	histories.fails = true;
+	is_status(le_observe(s, "e", 0, on_change, NULL, &observer, &error), LE_OK, "an observer");
+	paused(&histories, OBSERVER_PAUSE, "reads with pauses");
+	is_status(le_campaign(other, "e", "me", PATIENCE, &term, &error), LE_OK, "somebody is elected");
+	eventually(changes > 0, "it is told");
+	quiet("an observer that has read all");
+	le_resign(term, NULL);
+	le_unobserve(observer);
+	quiet("a session without its observer");
+	le_close(s, -1, NULL);
+}
+
+/* --- does LISTEN work? --- */
+
+/* The notification to itself does not come. */
+static void
+deaf(void)
+{
+	le_options o = options_of(600000);
+	le_hold *held = must_lock(other, "x"), *waits[2];
+	le_session *s;
+
+	o.poll_ms = 100;
+	notifies.astray = true;
+	s = open_with(&o);
+	tests_of.seen = 0;
+	tests_of.least = INT64_MAX;
+	waits[0] = enqueue(s, "x");
+	eventually(tests_of.seen == 2, "a session tests whether it hears");
+	ok(tests_of.least >= 299, "with some patience");
+	le_release(held, 0, NULL);
+	is_status(le_await(waits[0], PATIENCE, &error), LE_OK, "and looks, where it does not");
+	is_int(tests_of.seen, 2, "it has tested once");
+	le_release(waits[0], 0, NULL);
+	le_close(s, -1, NULL);
+
+	held = must_lock(other, "x");
+	o.listen = 1;
+	s = open_with(&o);
+	for (int i = 0; i < 2; i++)
+		waits[i] = enqueue(s, "x");
+	for (int i = 0; i < 2; i++)
+	{
+		is_status(le_await(waits[i], PATIENCE, &error), LE_UNAVAILABLE,
+				  "one that demands to hear does not wait");
+		ok(strstr(error.message, "LISTEN") != NULL, "and says why");
+	}
+	eventually(strcmp(query(db, "SELECT count(*) FROM lock_election.waiters"), "0") == 0, "no place is left");
+	quiet("nobody waits");
+	for (int i = 0; i < 2; i++)
+		le_drop(waits[i]);
+	le_close(s, -1, NULL);
+	le_release(held, 0, NULL);
+	notifies.astray = false;
+}
+
+/* Where it comes, nobody waits any longer: a busy machine may be slow, but not each time. */
+static void
+heard(void)
+{
+	le_hold *held = must_lock(other, "x");
+
+	tests_of.least = INT64_MAX;
+	for (int i = 0; i < 20 && tests_of.least >= 200; i++)
+	{
+		le_session *s = open_session(600000);
+		le_hold *waits = enqueue(s, "x");
+
+		tests_of.seen = 0;
+		eventually_quietly(tests_of.seen == 2);
+		le_drop(waits);
+		le_close(s, -1, NULL);
+	}
+	ok(tests_of.least < 200, "a session that hears itself waits no longer");
+	le_release(held, 0, NULL);
+}
+
+static void
+tests(void)
+{
+	statements_begin();
+	db = connect_db();
+	other = open_session(600000);
+	asks();
+	looks();
+	hears();
+	lost();
+	calls();
+	observes(0);
+	observes(-1);
+	deaf();
+	heard();
+	le_close(other, -1, NULL);
+	is_int(atoi(query(db, "SELECT count(*) FROM lock_election.look()")), 0, "nothing is left");
+	PQfinish(db);
+}
+
+int
+main(int argc, char **argv)
+{
+	return run_tests(argc, argv, tests);
+}

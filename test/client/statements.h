@@ -1,0 +1,113 @@
+/*
+ * statements.h
+ *		A program that includes this has a send() of its own, also for libpq.  It
+ *		sees every statement of the library's sessions, can be slow, change what
+ *		is sent so that the server refuses it, and lose the answer.
+ */
+#ifndef STATEMENTS_H
+#define STATEMENTS_H
+
+#include <sys/socket.h>
+
+/* Statements that are looked for, by a text in them. */
+typedef struct
+{
+	const char *text;
+	_Atomic int seen;
+	_Atomic int64_t at;    /* when the last one was sent */
+	_Atomic int64_t least; /* ms between two of them; INT64_MAX: there were no two */
+	_Atomic int size;      /* bytes of the last one, and what was sent with it */
+	_Atomic int slow_ms;
+	_Atomic bool cut;    /* the connection, behind the next one */
+	_Atomic bool refuse; /* the next one is wrong, and the server says so */
+	_Atomic bool fails;  /* each asks in a schema that is not there: an error that may pass */
+	_Atomic bool astray; /* each names another channel, and has no effect */
+} statement;
+
+static statement grants = {.text = "grant_lease"}, renewals = {.text = "keep_alive"},
+				 listens = {.text = "LISTEN le_"}, places = {.text = "enqueue_lock("},
+				 searches = {.text = "lease_holds("}, candidacies = {.text = "enqueue_candidate"},
+				 each = {.text = "enqueue_each("}, several = {.text = "enqueue_locks("},
+				 permits = {.text = "enqueue_permit("}, releases = {.text = "release_lock("},
+				 releases_each = {.text = "release_each("}, awaits = {.text = "await_lock("},
+				 looks_at = {.text = "is_held("}, ends = {.text = "pg_terminate_backend("},
+				 leaders = {.text = "current_leader("}, histories = {.text = "election_history("},
+				 tests_of = {.text = "LISTEN \"le_self"}, notifies = {.text = "NOTIFY \"le_self"};
+static statement *const statements[] = {&grants,   &renewals,      &listens,   &places, &searches, &candidacies,
+										&each,     &several,       &permits,   &releases, &releases_each,
+										&awaits,   &looks_at,      &ends,      &leaders,  &histories,
+										&tests_of, &notifies};
+#define N_STATEMENTS (sizeof(statements) / sizeof(statements[0]))
+
+static pthread_t main_thread;
+/* Whatever the sessions have sent. */
+static _Atomic int all_sent;
+
+/* The main thread's own statements do not count. */
+static inline void
+statements_begin(void)
+{
+	main_thread = pthread_self();
+	for (size_t i = 0; i < N_STATEMENTS; i++)
+		statements[i]->least = INT64_MAX;
+}
+
+/* The answer may be there already, on a busy machine: it is lost as well. */
+static inline void
+lose_connection(int fd)
+{
+	char lost[8192];
+
+	shutdown(fd, SHUT_RDWR);
+	while (recv(fd, lost, sizeof(lost), MSG_DONTWAIT) > 0)
+		;
+}
+
+static inline void
+spoil(statement *s, char *at)
+{
+	if (atomic_exchange(&s->refuse, false))
+		*at = 'X';
+	if (s->fails)
+		at[-2] = 'X';
+	if (s->astray)
+		at[strlen(s->text) - 1] = 'X';
+}
+
+/* In the place of the system's. */
+ssize_t
+send(int fd, const void *data, size_t size, int flags)
+{
+	bool met[N_STATEMENTS] = {false}, counts = !pthread_equal(pthread_self(), main_thread);
+	int64_t now = le_now();
+	ssize_t sent;
+
+	for (size_t i = 0; i < N_STATEMENTS && counts; i++)
+	{
+		char *at = memmem(data, size, statements[i]->text, strlen(statements[i]->text));
+
+		met[i] = at != NULL;
+		if (met[i])
+			spoil(statements[i], at);
+	}
+	all_sent += counts;
+	sent = sendto(fd, data, size, flags, NULL, 0);
+	for (size_t i = 0; i < N_STATEMENTS; i++)
+	{
+		statement *s = statements[i];
+
+		if (!met[i])
+			continue;
+		if (s->seen > 0 && now - s->at < s->least)
+			s->least = now - s->at;
+		s->at = now;
+		s->size = (int) size;
+		s->seen++;
+		usleep((useconds_t) s->slow_ms * 1000);
+		if (atomic_exchange(&s->cut, false))
+			lose_connection(fd);
+	}
+	return sent;
+}
+
+#endif /* STATEMENTS_H */
