@@ -153,6 +153,9 @@ found(le_session *s, const PGresult *result, int row)
 	if (strncmp(owner, s->name, name) != 0 || strncmp(owner + name, s->marker, strlen(s->marker)) != 0)
 		return;
 	hold = find_hold(s, token, PQgetvalue(result, row, 1), owner);
+	/* le_orphan() leaves behind what was held, and does not know it any more */
+	if (hold == NULL && s->closing)
+		return;
 	if (hold == NULL)
 	{
 		le_unlock(s);
