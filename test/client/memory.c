@@ -104,19 +104,25 @@ tests(void)
 {
 	PGconn *db = connect_db();
 	le_session *a, *b, *c;
+	char hosts[1000];
 	int opened = 0;
 
-	for (int i = 0; i < 40; i++)
+	/* every second time with a list of hosts */
+	snprintf(hosts, sizeof(hosts), "%s host=%s,%s port=%s,%s", conninfo, PQhost(db), PQhost(db), PQport(db),
+			 PQport(db));
+	for (int i = 0; i < 80; i++)
 	{
-		one_in = 10 + 3 * i;
-		if (le_open(&(le_options){.size = sizeof(le_options), .conninfo = conninfo}, &c, &error) == LE_OK)
+		le_options o = {.size = sizeof(o), .conninfo = i % 2 == 0 ? conninfo : hosts};
+
+		one_in = 10 + 3 * (i / 2);
+		if (le_open(&o, &c, &error) == LE_OK)
 		{
 			opened++;
 			le_close(c, -1, NULL);
 		}
 		one_in = 0;
 	}
-	printf("# %d of 40 sessions were opened\n", opened);
+	printf("# %d of 80 sessions were opened\n", opened);
 
 	/* a connection takes many allocations, so it may be a while before all of one succeed: no lease ends meanwhile */
 	a = open_session(600000);

@@ -5,10 +5,54 @@
  */
 #include "client.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 
 static int64_t took;
+
+/* --- where it connects to --- */
+
+static char tried[1000];
+static pthread_t main_thread;
+/* A connection to this port takes so long. */
+#define SLOW_MS 1000
+static _Atomic int slow_port;
+
+static int
+port_of(const struct sockaddr *address)
+{
+	if (address->sa_family == AF_UNIX)
+		return atoi(strrchr(((const struct sockaddr_un *) address)->sun_path, '.') + 1);
+	return ntohs(((const struct sockaddr_in *) address)->sin_port);
+}
+
+static void
+note_address(const struct sockaddr *address)
+{
+	size_t len = strlen(tried);
+
+	if (address->sa_family == AF_UNIX)
+		snprintf(tried + len, sizeof(tried) - len, "socket.%d ", port_of(address));
+	else if (address->sa_family == AF_INET)
+		snprintf(tried + len, sizeof(tried) - len, "%s:%d ",
+				 inet_ntoa(((const struct sockaddr_in *) address)->sin_addr), port_of(address));
+}
+
+/* In the place of the system's, for libpq in the sessions' threads. */
+int
+connect(int fd, const struct sockaddr *address, socklen_t size)
+{
+	if (!pthread_equal(pthread_self(), main_thread))
+		note_address(address);
+	if (slow_port != 0 && port_of(address) == slow_port)
+		usleep(SLOW_MS * 1000);
+	return (int) syscall(SYS_connect, fd, address, size);
+}
 
 static le_status
 try_open(const char *how, int connect_ms)
@@ -20,6 +64,7 @@ try_open(const char *how, int connect_ms)
 	le_status status;
 
 	o.conninfo = info;
+	tried[0] = '\0';
 	status = le_open(&o, &s, &error);
 	took = le_now() - start;
 	if (status != LE_OK)
@@ -54,6 +99,18 @@ errors(void)
 	ok(took >= 900 && took < 30000, "which counts");
 }
 
+/* With several hosts, each of them tried once, in order. */
+static void
+opens(const char *how, const char *name)
+{
+	const char *order;
+
+	is_status(try_open(how, 1500), LE_OK, name);
+	order = ask("order %s", how);
+	if (!ok(strcmp(tried, order) == 0, "each host is tried once, in order"))
+		printf("#   tried %s, expected %s\n", tried, order);
+}
+
 static void
 forms(void)
 {
@@ -62,16 +119,31 @@ forms(void)
 	is_status(try_open("service", 0), LE_OK, "a service file");
 	is_status(try_open("closed_first", 0), LE_OK, "a second host, after one that refuses");
 	is_status(try_open("standby_first", 0), LE_OK, "after a standby");
-	is_status(try_open("silent_first", 1500), LE_OK, "after one that does not answer");
+	opens("silent_first", "after one that does not answer");
 	ok(took >= 1500 && took < 20000, "in its time");
-	is_status(try_open("silent_service", 1500), LE_OK, "hosts of a service file");
-	is_status(try_open("silent_twice", 1500), LE_OK, "after two that do not answer");
-	is_status(try_open("one_port", 1500), LE_OK, "one port for all hosts");
+	opens("silent_service", "hosts of a service file");
+	opens("silent_twice", "after two that do not answer");
+	opens("silent_between", "after some that refuse and one that does not answer");
+	opens("one_port", "one port for all hosts");
 	unsetenv("PGHOST");
-	is_status(try_open("addresses", 1500), LE_OK, "addresses alone");
-	is_status(try_open("names_and_addresses", 1500), LE_OK, "and with names");
-	is_status(try_open("silent_between", 1500), LE_OK, "after some that refuse and one that does not answer");
-	ok(took >= 1500 && took < 6000, "each of which is tried once");
+	opens("one_silent_port", "at another address, after one that refuses");
+	opens("addresses", "addresses alone");
+	opens("more_addresses", "more of them");
+	opens("names_and_addresses", "and with names");
+}
+
+/* What a host takes until it is left is not the time of the next one at its address. */
+static void
+limits(void)
+{
+	char order[200];
+
+	snprintf(order, sizeof(order), "%s", ask("order standby_silent"));
+	slow_port = atoi(strrchr(order, '.') + 1);
+	is_status(try_open("standby_silent", 1000), LE_UNAVAILABLE, "neither of two hosts opens");
+	ok(took >= 2 * (SLOW_MS + 1000), "each has had its time, in both rounds");
+	ok(strcmp(tried, order) == 0, "one after the other");
+	slow_port = 0;
 }
 
 /* Each member that has a range, at its ends and beyond. */
@@ -242,18 +314,42 @@ left_behind(void)
 }
 
 static void
+on_change(const le_change *change, void *arg)
+{
+	(void) change;
+	(void) arg;
+}
+
+static void
 after_fork(void)
 {
 	le_session *s = open_session(5000);
-	le_hold *held = must_lock(s, "x"), *none;
+	le_leader_info info = {.size = sizeof(info)};
+	le_observer *mine, *observer;
+	const char *name = "y";
+	le_hold *held = must_lock(s, "x"), *none, *term;
 	int wrong = 0, status;
-	pid_t child = fork();
+	pid_t child;
 
+	is_status(le_campaign(s, "boss", "me", 0, &term, &error), LE_OK, "a term");
+	is_status(le_observe(s, "boss", 0, on_change, NULL, &mine, &error), LE_OK, "and an observer");
+	child = fork();
 	if (child == 0)
 	{
 		wrong += lock(s, "y", 0, &none) != LE_INVALID;
+		wrong += le_enqueue(s, &name, 1, NULL, &none, NULL) != LE_INVALID;
+		wrong += le_enqueue_candidate(s, name, "me", &none, NULL) != LE_INVALID;
+		wrong += le_campaign(s, name, "me", 0, &none, NULL) != LE_INVALID;
 		wrong += le_await(held, 0, NULL) != LE_INVALID;
+		wrong += le_await_until(held, 1, NULL) != LE_INVALID;
+		wrong += le_fence(held, NULL, NULL) != LE_INVALID;
+		wrong += le_proclaim(term, "you", NULL) != LE_INVALID;
+		wrong += le_leader(s, name, &info, NULL) != LE_INVALID;
+		wrong += le_observe(s, name, 0, on_change, NULL, &observer, NULL) != LE_INVALID;
+		wrong += le_reopen(s, NULL) != LE_INVALID;
 		wrong += le_release(held, 0, NULL) != LE_INVALID;
+		wrong += le_resign(term, NULL) != LE_INVALID;
+		le_unobserve(mine);
 		le_drop(held);
 		wrong += le_close(s, -1, NULL) != LE_INVALID;
 		le_orphan(s);
@@ -263,6 +359,9 @@ after_fork(void)
 	is_int(status, 0, "a child cannot use the session");
 	is_status(lock(s, "y", 0, &none), LE_OK, "the parent goes on");
 	ok(le_valid(held), "with what it holds");
+	is_status(le_proclaim(term, "still me", &error), LE_OK, "as the leader");
+	le_unobserve(mine);
+	le_resign(term, NULL);
 	le_release(none, 0, NULL);
 	le_release(held, 0, NULL);
 	le_close(s, -1, NULL);
@@ -290,9 +389,11 @@ names(void)
 static void
 tests(void)
 {
+	main_thread = pthread_self();
 	names();
 	errors();
 	forms();
+	limits();
 	options();
 	defaults();
 	left_behind();

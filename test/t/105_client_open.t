@@ -4,6 +4,7 @@
 use strict;
 use warnings;
 use IO::Socket::INET;
+use IO::Socket::UNIX;
 use LeClient;
 use LeTest;
 use PostgreSQL::Test::Utils;
@@ -31,6 +32,8 @@ my @silent = map { IO::Socket::INET->new(Listen => 50, LocalAddr => '127.0.0.1')
 my @mute = map { $_->sockport } @silent;
 # At another address of the server's port.
 push @silent, IO::Socket::INET->new(Listen => 50, LocalAddr => '127.0.0.1', LocalPort => $node->port) // die "no port: $!";
+my $mute_socket = PostgreSQL::Test::Cluster::get_free_port();
+push @silent, IO::Socket::UNIX->new(Listen => 50, Local => $node->host . "/.s.PGSQL.$mute_socket") // die "no socket: $!";
 my $closed = PostgreSQL::Test::Cluster::get_free_port();
 my ($host, $port) = ($node->host, $node->port);
 my $dir = PostgreSQL::Test::Utils::tempdir();
@@ -65,14 +68,35 @@ my %conninfo = (
 	standby_first => 'host=' . $standby->host . ",$host port=" . $standby->port . ",$port dbname=postgres",
 	silent_first => "host=127.0.0.1,$host port=$mute[0],$port dbname=postgres",
 	silent_service => 'service=silent',
+	standby_silent => "host=$host,$host port=" . $standby->port . ",$mute_socket dbname=postgres",
 	one_port => "host=127.0.0.1,$host port=$port dbname=postgres",
+	one_silent_port => "host=127.0.0.3,127.0.0.1,127.0.0.2 port=$port dbname=postgres",
 	addresses => "hostaddr=127.0.0.1,127.0.0.2 port=$port dbname=postgres",
+	more_addresses => "hostaddr=127.0.0.1,127.0.0.1,127.0.0.2 port=$closed,$mute[0],$port dbname=postgres",
 	names_and_addresses => "host=a,b hostaddr=127.0.0.1,127.0.0.2 port=$mute[0],$port dbname=postgres",
 	silent_between => 'host=' . '127.0.0.1,' x 6 . "$host port=" . "$closed," x 5 . "$mute[0],$port dbname=postgres",
 	silent_twice => "host=127.0.0.1,127.0.0.1,$host port=$mute[0],$mute[1],$port dbname=postgres",
 );
 
-client_test('open', $node->connstr('postgres'), do => { conninfo => sub { $conninfo{ $_[0] } // die $_[0] } });
+# Where these connect to, in order: "socket.PORT", or address and port.
+my $local = '127.0.0.1';
+my %order = (
+	silent_first => "$local:$mute[0] socket.$port",
+	silent_service => "$local:$mute[0] socket.$port",
+	standby_silent => join(' ', ('socket.' . $standby->port, "socket.$mute_socket") x 2),
+	silent_twice => "$local:$mute[0] $local:$mute[1] socket.$port",
+	silent_between => "$local:$closed " x 5 . "$local:$mute[0] socket.$port",
+	one_port => "$local:$port socket.$port",
+	one_silent_port => "127.0.0.3:$port $local:$port 127.0.0.2:$port",
+	addresses => "$local:$port 127.0.0.2:$port",
+	more_addresses => "$local:$closed $local:$mute[0] 127.0.0.2:$port",
+	names_and_addresses => "$local:$mute[0] 127.0.0.2:$port",
+);
+
+client_test('open', $node->connstr('postgres'), do => {
+	conninfo => sub { $conninfo{ $_[0] } // die $_[0] },
+	order => sub { ($order{ $_[0] } // die $_[0]) . ' ' },
+});
 nothing_left($node);
 $_->stop foreach $standby, $bare, $node;
 done_testing();
