@@ -431,6 +431,290 @@ looks(void)
 	free_session(s);
 }
 
+/* --- observers --- */
+
+static struct
+{
+	int n, leading;
+	le_change last;
+	char candidate[20];
+	le_observer *observer;
+	enum { NOTHING, UNOBSERVE, GONE, CLOSING } at_second;
+	bool called_wrongly;
+} told;
+
+static void
+on_change(const le_change *change, void *arg)
+{
+	le_session *s = told.observer->session;
+
+	told.n++;
+	told.leading += change->leads;
+	told.last = *change;
+	snprintf(told.candidate, sizeof(told.candidate), "%s", change->candidate);
+	told.called_wrongly |= arg != &told || !told.observer->calling;
+	if (told.n != 2)
+		return;
+	if (told.at_second == UNOBSERVE)
+		le_unobserve(told.observer);
+	else if (told.at_second == GONE)
+		told.observer->gone = true;
+	else if (told.at_second == CLOSING)
+		s->closing = true;
+}
+
+static le_observer *
+new_observer(le_session *s, PGconn *db, const char *rows)
+{
+	le_observer *o;
+
+	if (le_observe(s, "e", 5, on_change, &told, &o, &error) != LE_OK)
+		die("%s", error.message);
+	o->due_at = 1;
+	o->rows = PQexec(db, rows);
+	if (PQresultStatus(o->rows) != PGRES_TUPLES_OK)
+		die("%s", PQerrorMessage(db));
+	return o;
+}
+
+/* One turn of the callback thread. */
+static bool
+tell(le_session *s, le_observer *o)
+{
+	bool some;
+
+	memset(&told, 0, offsetof(__typeof__(told), observer));
+	told.called_wrongly = false;
+	told.observer = o;
+	le_drain(s->wake_net);
+	le_lock(s);
+	some = le_observe_tell(s);
+	le_unlock(s);
+	return some;
+}
+
+static bool
+was_woken(int fds[2])
+{
+	struct pollfd fd = {.fd = fds[0], .events = POLLIN};
+
+	return poll(&fd, 1, 0) == 1;
+}
+
+#define ROWS "SELECT change, term, how, candidate, 70, 80 FROM (VALUES "
+#define AS   ") AS v(change, term, how, candidate)"
+
+static const char five[] =
+	ROWS "(11, 7, 'elected', 'a'), (12, 7, 'proclaimed', 'b'), (13, 7, 'resigned', 'b'),"
+		 " (14, 8, 'elected', 'c'), (15, 8, 'lost', 'c')" AS;
+
+static le_session *
+observed_session(void)
+{
+	le_session *s = new_session();
+
+	s->refs = 1;
+	s->process = getpid();
+	s->dispatch_thread = pthread_self();
+	return s;
+}
+
+/* What is told of what was read. */
+static void
+tells(PGconn *db)
+{
+	le_session *s = observed_session();
+	le_observer *o, *next;
+
+	ok(!tell(s, NULL), "nobody observes");
+
+	o = new_observer(s, db, five);
+	next = new_observer(s, db, ROWS "(16, 9, 'elected', 'd')" AS);
+	next->gone = true;
+	ok(tell(s, o) && told.n == 5 && told.leading == 3 && !told.called_wrongly, "all changes are told");
+	ok(told.last.change == 15 && told.last.term == 8 &&
+		   strcmp(told.candidate, "c") == 0 && told.last.elected_at == 70 && told.last.changed_at == 80 &&
+		   !told.last.leads,
+	   "by what they are");
+	ok(o->after == 15 && o->rows == NULL && !o->calling && o->due_at == 1,
+	   "the next are read when it is time");
+	ok(was_woken(s->wake_net), "by the network thread, which is woken");
+	ok(!tell(s, o) && told.n == 0, "who is gone is told nothing");
+	next->gone = false;
+	ok(tell(s, next) && told.n == 1 && next->after == 16, "who is not is");
+	le_unobserve(next);
+	is_int(s->refs, 2, "one is left");
+
+	/* of the last change only who leads; and of the present term only what is new */
+	o->start_now = true;
+	o->rows = PQexec(db, ROWS "(17, 9, 'lost', 'd')" AS);
+	ok(tell(s, o) && told.n == 0 && o->after == 17 && !o->start_now, "nobody leads at the beginning");
+	o->start_now = true;
+	o->start_term = 7;
+	o->rows = PQexec(db, ROWS "(0, 7, 'elected', 'a')" AS);
+	ok(tell(s, o) && told.n == 1 && o->after == 0 && !o->start_now, "somebody does");
+	o->rows = PQexec(db, five);
+	ok(tell(s, o) && told.n == 4 && told.leading == 2, "whose election is not told twice");
+	le_unobserve(o);
+	is_int(s->refs, 1, "and none is");
+	free_session(s);
+}
+
+/* When the next is read, who comes next, and ends in the middle. */
+static void
+tells_in_turn(PGconn *db)
+{
+	le_session *s = observed_session();
+	le_observer *o = new_observer(s, db, five), *next;
+
+	/* there is more to be read */
+	PQclear(o->rows);
+	for (int n = LE_OBSERVE_MAX - 1; n <= LE_OBSERVE_MAX; n++)
+	{
+		char sql[200];
+
+		snprintf(sql, sizeof(sql), "SELECT n, n, 'elected', 'a', 1, 1 FROM generate_series(1, %d) AS n", n);
+		o->rows = PQexec(db, sql);
+		o->due_at = 1;
+		ok(tell(s, o) && told.n == n && o->after == n, "as many as are read at once");
+		is_int(o->due_at, n == LE_OBSERVE_MAX ? 0 : 1,
+			   n == LE_OBSERVE_MAX ? "then more at once" : "one less: later");
+	}
+
+	/* in turn */
+	next = new_observer(s, db, five);
+	o->rows = PQexec(db, five);
+	ok(tell(s, o) && told.n == 5 && o->rows == NULL && next->rows != NULL, "the first of two");
+	o->rows = PQexec(db, five);
+	ok(tell(s, next) && next->rows == NULL && o->rows != NULL, "then the other one");
+	ok(tell(s, o) && o->rows == NULL, "then the first again");
+
+	/* an end in the middle */
+	told.at_second = GONE;
+	o->rows = PQexec(db, five);
+	ok(tell(s, o) && told.n == 2 && o->after == 12, "no more for one that is gone");
+	o->gone = false;
+	told.at_second = CLOSING;
+	o->rows = PQexec(db, five);
+	ok(tell(s, o) && told.n == 2 && o->after == 12, "nor from a session that is closed");
+	s->closing = false;
+	told.at_second = UNOBSERVE;
+	o->rows = PQexec(db, five);
+	ok(tell(s, o) && told.n == 2, "nor after its end in the callback");
+	ok(s->observers.next == &next->link && s->observers.prev == &next->link && s->refs == 2,
+	   "which frees it");
+	told.at_second = NOTHING;
+	le_unobserve(next);
+	ok(le_link_empty(&s->observers) && s->refs == 1, "as the end of one that is told nothing does");
+	free_session(s);
+}
+
+/* Who ends an observer while it is told waits for that, and no longer. */
+static void *
+unobserve(void *observer)
+{
+	le_unobserve(observer);
+	return NULL;
+}
+
+static void
+slow_change(const le_change *change, void *arg)
+{
+	(void) change;
+	(void) arg;
+	usleep(20000);
+}
+
+static void
+ends_while_told(PGconn *db)
+{
+	int64_t least = INT64_MAX;
+
+	/* a busy machine may be slow, but not each time */
+	for (int i = 0; i < 20 && least > 500; i++)
+	{
+		le_session *s = observed_session();
+		pthread_t thread;
+		le_observer *o;
+		int64_t start;
+
+		if (le_observe(s, "e", 5, slow_change, NULL, &o, &error) != LE_OK)
+			die("%s", error.message);
+		o->rows = PQexec(db, ROWS "(1, 1, 'elected', 'a')" AS);
+		le_lock(s);
+		o->calling = true;
+		le_unlock(s);
+		pthread_create(&thread, NULL, unobserve, o);
+		le_lock(s);
+		while (!o->gone)
+		{
+			le_unlock(s);
+			usleep(100);
+			le_lock(s);
+		}
+		o->gone = false;
+		(void) le_observe_tell(s);
+		le_unlock(s);
+		start = le_now();
+		pthread_join(thread, NULL);
+		least = le_now() - start < least ? le_now() - start : least;
+		free_session(s);
+	}
+	ok(least <= 500, "the end of an observer waits for its callback, and no longer");
+}
+
+/* --- the deadline, before any thread has noticed it --- */
+
+static void
+deadlines(void)
+{
+	le_session *s = new_session();
+	le_hold *holds[3];
+	int met = 0, wrong = 0;
+
+	s->refs = 100;
+	s->process = getpid();
+	atomic_store(&s->state, LE_CONNECTED);
+	atomic_store(&s->deadline, LE_NEVER);
+	for (int i = 0; i < 2; i++)
+		holds[i] = new_hold(s, &s->granted, 1 + i, LE_PHASE_GRANTED, LE_HOLD_HELD);
+	atomic_store(&holds[0]->token, 1);
+
+	/* the last moments count */
+	for (int i = 0; i < 10000 && met < 100; i++)
+	{
+		int64_t deadline = le_now_ns() + LE_MS_NS / 2;
+		bool valid;
+
+		atomic_store(&s->deadline, deadline);
+		valid = le_valid(holds[0]) && le_hold_time_left(holds[0]) == 1;
+		if (le_now_ns() >= deadline)
+			continue;
+		met++;
+		wrong += !valid;
+	}
+	ok(met > 0 && wrong == 0, "a hold is valid up to its deadline");
+	atomic_store(&s->deadline, le_now_ns());
+	ok(!le_valid(holds[0]) && le_hold_time_left(holds[0]) == 0, "and not from then on");
+	is_int(atomic_load(&s->state), LE_CONNECTED, "though nobody has noticed");
+	is_status(le_release(holds[0], 0, &error), LE_LOST, "a release does");
+	is_int(atomic_load(&s->state), LE_ENDED, "and ends the session");
+	is_int(atomic_load(&holds[1]->state), LE_HOLD_OVER, "with all that it holds");
+	is_int(holds[0]->refs, 98, "its hold is free");
+	is_status(le_await(holds[1], 0, &error), LE_LOST, "what was held is lost");
+
+	atomic_store(&s->state, LE_CONNECTED);
+	holds[2] = new_hold(s, &s->granted, 3, LE_PHASE_GRANTED, LE_HOLD_HELD);
+	is_status(le_await(holds[2], 0, &error), LE_LOST, "one who asks notices as well");
+	is_int(s->refs, 100, "no references are kept");
+	for (int i = 0; i < 3; i++)
+	{
+		pthread_cond_destroy(&holds[i]->changed);
+		free(holds[i]);
+	}
+	free_session(s);
+}
+
 static void
 tests(void)
 {
@@ -445,6 +729,10 @@ tests(void)
 	states();
 	channels();
 	looks();
+	tells(db);
+	tells_in_turn(db);
+	ends_while_told(db);
+	deadlines();
 	PQfinish(db);
 }
 
