@@ -47,6 +47,17 @@ subtest 'a standby shows' => sub {
 	{
 		like(error_of($standby, "SELECT $call"), qr/ERROR:  25006: /, $call);
 	}
+
+	# what no manager can have written is not guessed at
+	foreach my $mode (99, 1)
+	{
+		on_primary(qq{BEGIN; ALTER TABLE _lock_election.slot DISABLE TRIGGER USER; UPDATE _lock_election.slot SET mode = $mode WHERE name = 'shown';
+			ALTER TABLE _lock_election.slot ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE _lock_election.slot ENABLE ALWAYS TRIGGER refuse_row; COMMIT});
+		catch_up();
+		my $row = $standby->safe_psql('postgres', q{SELECT ctid FROM _lock_election.slot WHERE name = 'shown'});
+		my $error = error_of($standby, 'SELECT * FROM lock_election.locks');
+		$mode == 1 ? is($error, '', 'put right: shown again') : like($error, qr/ERROR:  XX001: invalid row \Q$row\E in table "_lock_election\.slot"\n/, 'a row that says what no row can say: an error');
+	}
 	on_primary(q{SELECT force_release_lock('shown')});
 };
 
