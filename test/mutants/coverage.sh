@@ -41,7 +41,8 @@ main()
 	fi
 	le_test_env
 	mkdir -m 1777 "$LE_TMP/covered"
-	LE_ENV+=(LE_BUDGET=0.2 LE_CLIENT_KINDS=plain LE_LOCKCTL=build/lockctl/lockctl LE_COVERED="$LE_TMP/covered")
+	LE_ENV+=(LE_BUDGET=0.2 LE_CLIENT_KINDS=plain LE_LOCKCTL=build/lockctl/lockctl)
+	LE_ENV+=(LE_COVERED="$LE_TMP/covered" COVERAGE=1)
 	le_say "recording $(wc -w <<<"$TESTS") test files"
 	rc=0
 	le_run prove --norc --timer -j"$((3 * LE_JOBS))" --exec "perl $LE_TMP/src/test/mutants/cover-one" $TESTS || rc=$?
