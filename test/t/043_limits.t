@@ -89,6 +89,53 @@ subtest 'leases' => sub {
 	granted($alice, q{SELECT grant_lease('1 h')}, 'room again');
 };
 
+# The limit itself is allowed.
+subtest 'durations' => sub {
+	set('max_ttl', '1min');
+	set('max_hold_for', '2min');
+	one('CREATE ROLE carol LOGIN');
+	my $s = session($node, user => 'carol');
+	my $lock = granted($s, q{SELECT acquire_lock('limited', '1 min')}, 'the longest TTL of a lock');
+	my $lease = granted($s, q{SELECT grant_lease('1 min')}, 'of a lease');
+	my $term = granted($s, q{SELECT campaign('limited', 'me', '1 min')}, 'of an election');
+	my $long = q{'1 min 0.000001 s'};
+
+	foreach my $call ("acquire_lock('other', $long)", "try_acquire_lock('other', $long)", "acquire_locks('{other}', $long)", "enqueue_lock('other', $long)",
+		"acquire_permit('other', 2, $long)", "renew_lock('limited', $lock, $long)", "grant_lease($long)", "campaign('other', 'me', $long)",
+		"renew_leadership('limited', $term, $long)")
+	{
+		refused($s, "SELECT $call", qr/ERROR:  53400: ttl is too long for this server: 00:01:00\.000001\nHINT:  See lock_election\.max_ttl \(1min\)\.\n/, $call);
+	}
+	refused($s, "SELECT release_lock('limited', $lock, hold_for => '2 min 0.000001 s')",
+		qr/ERROR:  53400: hold_for is too long for this server: 00:02:00\.000001\nHINT:  See lock_election\.max_hold_for \(2min\)\.\n/, 'closed for too long');
+	is($s->query("SELECT renew_lock('limited', $lock)"), '00:01:00', 'what is held stays held');
+	is($s->query("SELECT release_lock('limited', $lock, hold_for => '2 min')"), 't', 'closed for as long as is allowed');
+	is($s->query("SELECT revoke_lease($lease), resign('limited', $term), force_release_lock('limited')"), 't|t|0', 'ended');
+	set('max_ttl', '24d');
+	set('max_hold_for', '1d');
+	$s->quit;
+};
+
+subtest 'memory of a role' => sub {
+	my $much = sub { return "SELECT acquire_locks(ARRAY(SELECT repeat('x', 200) || '$_[0]-' || i FROM generate_series(1, 1000) AS i), '1 h')"; };
+	my ($n, $error) = (0, '');
+
+	set('max_locks_per_role', 0);
+	set('max_memory_per_role', '8MB');
+	while ($n < 50 && $error eq '')
+	{
+		$bob->query($much->(++$n));
+		$error = $bob->error;
+	}
+	like($error, qr/ERROR:  53400: the locks and leases of role "bob" take too much memory in this database\nHINT:  See lock_election\.max_memory_per_role \(8 MB\)\.\n/,
+		"too much, after some ($n)");
+	cmp_ok($n, '>', 5, 'not at once');
+	granted($alice, q{SELECT release_lock('free', t)::int FROM acquire_lock('free') AS t}, 'another role has its own');
+	one(q{SELECT force_release_role('bob')});
+	set('max_memory_per_role', '128MB');
+	set('max_locks_per_role', 3);
+};
+
 # Name, value and 150 bytes of each key count.  The limit is what a role may have, not what is refused.
 subtest 'keys' => sub {
 	my $too_much = qr/ERROR:  53400: the keys of role "alice" take too much room in this database\nHINT:  See lock_election\.max_keys_per_role \(1 MB\)\.$/m;
