@@ -407,7 +407,8 @@ foreach my $how (
 		[ 'BEFORE INSERT ON wrong FOR EACH ROW', '', qr/22023: trigger "g" must call fence_guard with one argument/, 'no argument' ],
 		[ 'BEFORE INSERT ON wrong FOR EACH ROW', "'a', 'b'", qr/22023: trigger "g" must call fence_guard with one argument/, 'two arguments' ],
 		[ 'BEFORE INSERT ON wrong FOR EACH ROW', "''", qr/22023: trigger "g" calls fence_guard with a name of 0 bytes/, 'an empty name' ],
-		[ 'BEFORE INSERT ON wrong', "'" . ('n' x 256) . "'", qr/22023: trigger "g" calls fence_guard with a name of 256 bytes/, 'a name too long' ],
+		[ 'BEFORE INSERT ON wrong', "'" . ('n' x 256) . "'", qr/22023: trigger "g" calls fence_guard with a name of 256 bytes\n.*DETAIL:  A name has 1 to 255 bytes\./, 'a name too long' ],
+		[ 'BEFORE INSERT ON wrong', "'" . ('n' x 255) . "'", qr/55000: cannot write .* fenced lock "n{255}"\n.*HINT:  Call fence_lock\(name, token\) in this transaction first\./, 'but for that, the longest name' ],
 		[ 'AFTER INSERT ON wrong FOR EACH ROW', "'a'", qr/39P01: trigger "g" must be fired BEFORE/, 'AFTER' ],
 		[ 'INSTEAD OF INSERT ON wrong_view FOR EACH ROW', "'a'", qr/39P01: trigger "g" must be fired BEFORE/, 'INSTEAD OF' ]);
 	foreach my $case (@wrong)
