@@ -6,6 +6,9 @@
 #include "client.h"
 #include "statements.h"
 
+#include <errno.h>
+#include <sys/syscall.h>
+
 static PGconn *db;
 static le_session *other;
 
@@ -156,6 +159,87 @@ hears(void)
 	quiet("the session holds it");
 	le_release(waits[1], 0, NULL);
 	le_close(s, -1, NULL);
+}
+
+/* --- no server --- */
+
+#define TRIES 10
+
+static _Atomic bool unreachable;
+static _Atomic int tries;
+static int64_t tried_at[TRIES];
+
+/* In the place of the system's, for libpq in the sessions' threads. */
+int
+connect(int fd, const struct sockaddr *address, socklen_t size)
+{
+	if (pthread_equal(pthread_self(), main_thread) || !unreachable)
+		return (int) syscall(SYS_connect, fd, address, size);
+	if (tries < TRIES)
+		tried_at[tries] = le_now();
+	tries++;
+	errno = ECONNREFUSED;
+	return -1;
+}
+
+/* The connection breaks, and there is no other one before so many tries; returns a hold that waits for it. */
+static le_hold *
+outage(le_session *s, int n)
+{
+	le_hold *hold;
+
+	tries = 0;
+	unreachable = true;
+	places.cut = true;
+	hold = enqueue(s, "x");
+	eventually_quietly(tries >= n);
+	unreachable = false;
+	return hold;
+}
+
+static void
+connects(void)
+{
+	le_session *s = open_session(600000);
+	le_hold *hold = outage(s, TRIES);
+	int64_t first = INT64_MAX;
+	int wrong = 0;
+
+	for (int i = 1; i < TRIES; i++)
+	{
+		int64_t pause = tried_at[i] - tried_at[i - 1], least = 50 << (i - 1);
+
+		wrong += pause < (least < 1000 ? least : 1000) * 9 / 10 - 1;
+	}
+	is_int(wrong, 0, "a server that is away is tried after longer and longer pauses");
+	ok(tried_at[TRIES - 1] - tried_at[TRIES - 2] < 8000, "which do not grow for ever");
+	is_status(le_await(hold, PATIENCE, &error), LE_OK, "until it is there");
+	le_release(hold, 0, NULL);
+
+	/* a busy machine may be slow, but not each time */
+	for (int i = 0; i < 10 && first >= 500; i++)
+	{
+		hold = outage(s, 2);
+		first = tried_at[1] - tried_at[0] < first ? tried_at[1] - tried_at[0] : first;
+		is_status(le_await(hold, PATIENCE, &error), LE_OK, "it is there again");
+		le_release(hold, 0, NULL);
+	}
+	ok(first < 500, "the next time they are short again");
+	quiet("a session that has its server");
+	le_close(s, -1, NULL);
+}
+
+/* A lease of 12 s is renewed each 4 s. */
+static void
+renews(void)
+{
+	le_session *s = open_session(12000);
+
+	renewals.fails = true;
+	paused(&renewals, 45, "a lease is renewed, with pauses");
+	eventually(le_get_state(s) == LE_CONNECTED, "until it is");
+	quiet("a session whose lease was renewed");
+	is_status(le_close(s, -1, &error), LE_OK, "it has not ended");
 }
 
 /* --- answers that are lost --- */
@@ -346,6 +430,8 @@ tests(void)
 	asks();
 	looks();
 	hears();
+	connects();
+	renews();
 	lost();
 	orphaned();
 	calls();
