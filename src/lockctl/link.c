@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -41,10 +42,14 @@ lc_guardian_fork(lc_guardian *guardian, const lc_command *command)
 	close(fds[1]);
 	guardian->fd = fds[0];
 	terminal = open("/dev/tty", O_RDWR | O_CLOEXEC);
-	/* Without it we could not find what CMD has started. */
-	if (!lc_tree_is_visible(guardian->pid))
-		lc_die(LC_EXIT_CANNOT_RUN, "/proc does not show the processes of this PID namespace: the command "
-								   "could not be ended in time");
+	if (lc_tree_is_visible(guardian->pid))
+		return;
+	/* A guardian that cannot be one has told why. */
+	if (waitpid(guardian->pid, NULL, WNOHANG) == guardian->pid)
+		exit(LC_EXIT_CANNOT_RUN);
+	/* Without /proc we could not find what CMD has started. */
+	lc_die(LC_EXIT_CANNOT_RUN,
+		   "/proc does not show the processes of this PID namespace: the command could not be ended in time");
 }
 
 void

@@ -85,6 +85,7 @@ unsetenv(const char *name)
 	return REFUSED("unsetenv") ? -1 : NEXT(unsetenv)(name);
 }
 
+/* Of /dev/null: a build for coverage opens others. */
 int
 open(const char *path, int flags, ...)
 {
@@ -95,7 +96,7 @@ open(const char *path, int flags, ...)
 	if (flags & (O_CREAT | __O_TMPFILE))
 		mode = va_arg(args, mode_t);
 	va_end(args);
-	return REFUSED("open") ? -1 : NEXT(open)(path, flags, mode);
+	return strcmp(path, "/dev/null") == 0 && REFUSED("open") ? -1 : NEXT(open)(path, flags, mode);
 }
 
 int

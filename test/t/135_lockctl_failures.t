@@ -23,7 +23,7 @@ sub refusing { my ($call, %more) = @_; return { %more, plain => 1, env => { LD_P
 subtest 'a call is refused' => sub {
 	my $why = 'Function not implemented';
 	my @lock = ('lock', 'x', '--', 'echo', 'ran');
-	my $guards = "lockctl: cannot guard a command: $why\nlockctl: the guardian was killed: ending the command\n";
+	append_to_file("$dir/shards", "one dbname=postgres\n");
 
 	foreach my $case (
 		# the exit code, and what is told
@@ -32,18 +32,25 @@ subtest 'a call is refused' => sub {
 		[ 'lockctl fork 1', 126, "lockctl: cannot fork: $why\n" ],
 		[ 'lockctl-guard fork 1', 126, "lockctl: cannot fork: $why\n" ],
 		[ 'lockctl signalfd 1', 69, "lockctl: signalfd failed\n", 'acquire', 'x' ],
-		(map { [ "lockctl-guard $_ 1", 137, $guards ] } qw(signalfd timerfd_create prctl)),
 		[ 'lockctl setenv 1', 126, "lockctl: out of memory\n" ],
 		[ 'lockctl setenv 2', 126, "lockctl: out of memory\n" ],
 		[ 'lockctl-guard setenv 1', 126, '' ],
 		[ 'lockctl unsetenv 1', 126, "lockctl: out of memory\n", 'lock', 'x', '--and', 'y', '--', 'echo', 'ran' ],
 		[ 'lockctl calloc 1', 69, "lockctl: out of memory\n" ],
+		[ 'lockctl realloc 1', 69, "lockctl: out of memory\n", '-S', "$dir/shards", 'shard', 'x' ],
 		[ 'lockctl socket 1', 64, qq{lockctl: --http: cannot listen on "127.0.0.1:1": $why\nTry "lockctl elect --help".\n}, 'elect', 'x', 'y', '--http', '127.0.0.1:1' ])
 	{
 		my ($call, $code, $told, @args) = @$case;
 
 		($rc, $out, $err) = ctl(refusing($call), @args ? @args : @lock);
 		is("$rc $out$err", "$code " . ($code ? '' : "ran\n") . $told, $call);
+	}
+	foreach my $call (qw(signalfd timerfd_create prctl))
+	{
+		# it may end before lockctl looks for it, or later
+		($rc, $out, $err) = ctl(refusing("lockctl-guard $call 1"), @lock);
+		my $told = "lockctl: cannot guard a command: $why\n";
+		like("$rc $out$err", qr/\A(?:126 $told|137 ${told}lockctl: the guardian was killed: ending the command\n)\z/, "$call: no guardian");
 	}
 	($rc, $out, $err) = ctl(refusing('lockctl open 1', wrap => [ 'sh', '-c', 'exec "$0" "$@" <&-' ]), @lock);
 	is("$rc $out$err", "126 lockctl: cannot open /dev/null: $why\n", 'open, where the standard input is closed');
@@ -79,7 +86,7 @@ subtest 'the command is ended all the same' => sub {
   SKIP:
 	{
 		skip 'no control group (cgroup v2) of our own', 2 unless own_cgroup();
-		($rc, $out) = ctl(refusing('lockctl-guard clone3 1', cgroup => 1), 'lock', 'x', '--', 'cat', '/proc/self/cgroup');
+		($rc, $out) = ctl(refusing('lockctl-guard clone3 1', cgroup => 'ours'), 'lock', 'x', '--', 'cat', '/proc/self/cgroup');
 		is($rc, 0, 'a kernel that cannot start a command in a control group');
 		unlike($out, qr/lockctl-/, 'starts it in ours');
 	}
@@ -108,7 +115,29 @@ subtest 'a wait is interrupted, and the server cannot be reached' => sub {
 		is($c->err, '', 'without a word') if !$verbose;
 		wait_for_sql($node, 'SELECT count(*) = 0 FROM lock_election.waiters');
 	}
+	# what comes after the signal nobody wants any more
+	symlink $real, "$dir/.s.PGSQL.$port" or die $!;
+	my $c = start_ctl('-v', '-h', $dir, 'acquire', 'x');
+	wait_waiting('x');
+	unlink "$dir/.s.PGSQL.$port" or die $!;
+	$c->kill('INT');
+	ok(wait_until(sub { $c->err =~ /PQcancel/ }), 'a signal');
 	one(q{SELECT force_release_lock('x')});
+	is($c->wait . $c->signal . $c->out, '1302', 'a lock that is granted after that is not told of');
+	is(one('SELECT count(*) FROM lock_election.locks WHERE mode IS NOT NULL'), 0, 'and is given back');
+	nothing_left($node);
+};
+
+# While the command runs the server begins to refuse that much.
+subtest 'a lock cannot be kept closed' => sub {
+	my $c = start_ctl('lock', 'x', '--hold-for', '1h', '--', 'sh', '-c', "echo ready; while [ ! -e $dir/shorter ]; do sleep 0.05; done; exit 7");
+	ok(wait_until(sub { $c->out =~ /ready/ }), 'held');
+	$node->append_conf('postgresql.conf', "lock_election.max_hold_for = '1min'");
+	$node->reload;
+	wait_for_sql($node, q{SELECT current_setting('lock_election.max_hold_for') = '1min'});
+	append_to_file("$dir/shorter", '');
+	is($c->wait, 7, 'the exit code is that of the command');
+	like($c->err, qr/^lockctl: lock "x" was released without --hold-for: .*hold_for/m, 'it tells what has become of the lock');
 	nothing_left($node);
 };
 
@@ -161,7 +190,11 @@ subtest 'a queue place is lost' => sub {
 subtest 'a lock cannot be given back' => sub {
 	my $c = start_ctl('lock', 'x', '--ttl', '1h', '--', 'sh', '-c', "echo ready; while [ ! -e $dir/end ]; do sleep 0.05; done; exit 7");
 	ok(wait_until(sub { $c->out =~ /ready/ }), 'held');
+	my $waiter = start_ctl('acquire', 'x');
+	wait_waiting('x');
 	$node->stop('immediate');
+	is($waiter->wait, 69, 'one that waits ends');
+	like($waiter->err, qr/^lockctl: .*(?:terminat|closed the connection)/, 'and says why');
 	append_to_file("$dir/end", '');
 	is($c->wait(60), 7, 'the exit code is that of the command');
 	like($c->err, qr/^lockctl: lock "x" was not released: \S/m, 'it tells what it cannot do');
