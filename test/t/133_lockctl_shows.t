@@ -593,6 +593,26 @@ election  candidate   term  elected_at              valid_for  waiting
 boss      the leader     5  2026-01-01 11:56:44+00  00:00:09         2
 chief     she            6  2026-01-01 11:55:04+00  00:00:08         0
 TABLE
+	# what the server says of an error, and the code of its kind; in CSV it comes behind the head
+	one(q{CREATE FUNCTION fails(code text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE 'it fails' USING ERRCODE = code, HINT = 'no'; END $$});
+	one('ALTER VIEW lock_election.waiters RENAME TO hidden');
+	foreach my $case ([ LE001 => 4 ], [ '22023' => 64 ], [ '23505' => 69 ], [ '42501' => 69 ])
+	{
+		one("CREATE VIEW lock_election.waiters AS SELECT kind, name, mode, fails('$case->[0]') AS owner, now() AS waiting_since, 0 AS queue_position, 0 AS pid, "
+			  . '0 AS blocked_by FROM waiters');
+		foreach my $format ('table', 'json', 'csv')
+		{
+			($rc, $out, $err) = ctl('-o', $format, 'waiters');
+			is("$rc $err", "$case->[1] lockctl: it fails; hint: no\n", "an error $case->[0], -o $format");
+		}
+		one('DROP VIEW lock_election.waiters');
+	}
+	foreach my $format ('table', 'json', 'csv')
+	{
+		($rc, $out, $err) = ctl('-o', $format, 'waiters');
+		is("$rc $out$err", qq{69 lockctl: relation "lock_election.waiters" does not exist\n}, "no view, -o $format");
+	}
+	one('ALTER VIEW lock_election.hidden RENAME TO waiters');
 	my @status = ([qw(name value)], [ pid => 4711 ], [ started => '2026-01-01T11:00:00.9+00:00' ], [ memory => 1048576 ], [ held => 15 ],
 		[ waiting => 3 ], [ oldest_wait => '2026-01-01T11:58:24+00:00' ], (map { [ $_ => 0 ] } qw(key_violations failed_batches stalls)),
 		[ grants => 4 ], [ releases => 8 ], [ renewals => 12 ], [ waits => 16 ], [ handoffs => 20 ], [ expiries => 24 ], [ batches => 28 ], [ transaction_ids => 3200 ]);
