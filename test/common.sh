@@ -356,8 +356,9 @@ le_run()
 	le_wait "${LE_ENV[@]}" "${LE_AS[@]}" "$@"
 }
 
-# A control group for the tests (cgroup v2, Linux 5.14), where root can make one: "tests" has them, and "ours" is the
-# account's, which may also move processes from the one to the other.
+# A control group for the tests (cgroup v2, Linux 5.14), where root can make one: "tests" has them, "ours" is the
+# account's, which may also move processes from the one to the other. "theirs" and "delegated" are root's, and anybody
+# may write there; of the second one an attribute says, as systemd would, that groups may be made in it.
 le_cgroup()
 {
 	local mount group
@@ -366,9 +367,12 @@ le_cgroup()
 		group=$mount/${LE_TMP##*/}
 		[ -e $mount/cgroup.procs ] && mkdir "$group" 2>/dev/null || continue
 		LE_CGROUP=$group
-		mkdir "$group/tests" "$group/ours"
+		mkdir "$group/tests" "$group/ours" "$group/theirs" "$group/delegated"
 		[ -e "$group/ours/cgroup.kill" ] || return 0
 		chown nobody "$group/cgroup.procs" "$group/ours" "$group/ours/cgroup.procs"
+		chmod a+w "$group"/{theirs,delegated}{,/cgroup.procs}
+		python3 -c 'import os, sys; os.setxattr(sys.argv[1], "user.delegate", b"1")' "$group/delegated" 2>/dev/null ||
+			rmdir "$group/delegated"
 		LE_ENV+=(LE_CGROUP="$group")
 		return 0
 	done

@@ -7,7 +7,7 @@
 #                                        the working directory, as $plain_lockctl, the one that is installed
 #   my $c = start_ctl(@args)             in the background, in a process group of its own
 #     $c->pid, $c->kill('TERM'), $c->out, $c->err, $c->wait ($rc), $c->ended, $c->signal (that it has died of, or 0)
-#   { env => {..}, in => file, stdout => file, wrap => [command that starts it], cgroup => 1, plain => 1 }    may
+#   { env => {..}, in => file, stdout => file, wrap => [command that starts it], cgroup => 'ours', plain => 1 }    may
 #                                        come first; plain: it is not watched by sanitizers
 #
 # stamps('a', 'file') is a command that appends "a SECONDS PID", by CLOCK_BOOTTIME, to a file every few milliseconds for
@@ -103,7 +103,7 @@ sub start_ctl
 		my %env = (ctl_env(), %{ $opts{env} // {} });
 		@ENV{ keys %env } = values %env;
 		delete $ENV{PGAPPNAME};
-		append_to_file(own_cgroup() . '/cgroup.procs', $$) if $opts{cgroup};
+		append_to_file("$ENV{LE_CGROUP}/$opts{cgroup}/cgroup.procs", $$) if $opts{cgroup};
 		my @command = (@{ $opts{wrap} // [] }, "$here/" . ($opts{plain} ? $plain_lockctl : $lockctl), @args);
 		exec { $command[0] } @command or POSIX::_exit(99);
 	}

@@ -79,7 +79,7 @@ subtest 'lockctl closes what it opens' => sub {
 	my @command = ('--', 'sh', '-c', 'echo ready; exec sleep 1000');
 	my $c = start_ctl('lock', 'neither', @command);
 	my %other = (systemd => start_ctl({ env => \%env }, 'lock', 'systemd', '--notify', @command));
-	$other{'control group'} = start_ctl({ cgroup => 1 }, 'lock', 'cgroup', @command) if own_cgroup();
+	$other{'control group'} = start_ctl({ cgroup => 'ours' }, 'lock', 'cgroup', @command) if own_cgroup();
 	foreach my $process ($c, values %other) { wait_until(sub { $process->out =~ /ready/ }) or die $process->err; }
 	foreach my $with (sort keys %other)
 	{
@@ -95,7 +95,7 @@ subtest 'a command gets no descriptor of lockctl' => sub {
 	my @show = ('sh', '-c', 'cd /proc/$$/fd; echo *');
 	my ($ours) = run_command(\@show);
 	like($ours, qr/^0 1 /, 'what a command has without lockctl');
-	foreach ({}, own_cgroup() ? { cgroup => 1 } : ())
+	foreach ({}, own_cgroup() ? { cgroup => 'ours' } : ())
 	{
 		my $c = start_ctl({ %$_, env => { NOTIFY_SOCKET => "$dir/nobody" } }, 'lock', 'descriptors', '--notify', '--', @show);
 		is($c->wait, 0, 'a command runs') or diag($c->err);
@@ -206,11 +206,23 @@ subtest 'a control group of its own' => sub {
 	my $inner = 'd=$(sed -n "s,^0::.*/,,p" /proc/self/cgroup); mkdir "$0/$d/inner" && exit 5';
 	my @with_mounts = with_mounts();
 
-	my $c = start_ctl({ cgroup => 1 }, 'lock', 'x', '--', 'sh', '-c', $inner, own_cgroup());
+	my $c = start_ctl({ cgroup => 'ours' }, 'lock', 'x', '--', 'sh', '-c', $inner, own_cgroup());
 	is($c->wait, 5, 'a command runs in it');
 	ok(!$has_group->($c), 'the group is removed, with one that the command has made');
 
-	my ($file, $first, $second) = two(start => { cgroup => 1 });
+	# systemd's groups are its own, but for those that it has delegated
+	foreach my $group ('theirs', 'delegated')
+	{
+	  SKIP:
+		{
+			skip 'no attributes of control groups here', 2 unless -e "$ENV{LE_CGROUP}/$group";
+			$c = start_ctl({ cgroup => $group }, 'lock', 'x', 'cat', '/proc/self/cgroup');
+			is($c->wait, 0, "a command in root's group");
+			like($c->out, $group eq 'theirs' ? qr{/theirs$}m : qr{/delegated/lockctl-\d+$}m, "$group: has one of its own where it was delegated");
+		}
+	}
+
+	my ($file, $first, $second) = two(start => { cgroup => 'ours' });
 	my (undef, undef, $pid) = ran($file, 'first');
 	like(slurp_file("/proc/$pid/cgroup"), qr{^0::.*/ours/lockctl-\d+$}m, 'another command');
 	ok($has_group->($first), 'has one');
@@ -226,7 +238,7 @@ subtest 'a control group of its own' => sub {
 		my $hide = '( (until test -s "$HIDE"; do sleep 0.02; done; mount -t tmpfs none "/proc/$(cat "$HIDE")"; '
 		  . 'echo $? >"$HIDE.done") & ); exec "$0" "$@"';
 		my $stamps = join ' ', map { s/'/'\\''/gr =~ s/^|$/'/gr } stamps('first', "$dir/hidden");
-		my $hidden = start_ctl({ cgroup => 1, wrap => [ @with_mounts, 'sh', '-c', $hide ], env => { HIDE => "$dir/hide" } },
+		my $hidden = start_ctl({ cgroup => 'ours', wrap => [ @with_mounts, 'sh', '-c', $hide ], env => { HIDE => "$dir/hide" } },
 			'lock', 'hidden', '--', 'sh', '-c', "setsid $stamps & exec sleep 1000");
 		wait_until(sub { (ran("$dir/hidden", 'first'))[0] }) or die $hidden->err;
 		my (undef, undef, $grandchild) = ran("$dir/hidden", 'first');
