@@ -14,6 +14,33 @@ WHERE e.extname = 'lock_election' AND d.deptype = 'e';
 CREATE TEMP VIEW our_functions AS
 SELECT p.* FROM pg_proc p JOIN ours o ON o.classid = 'pg_proc'::regclass AND o.objid = p.oid;
 
+-- --- settings ---
+
+SELECT results_eq(
+	$$SELECT replace(name, 'lock_election.', '') COLLATE "default", concat_ws(' ', boot_val, unit, min_val, max_val, enumvals::text), context FROM pg_settings
+	  WHERE name LIKE 'lock_election.%' AND context <> 'internal' ORDER BY name COLLATE "C"$$,
+	$$VALUES
+	('durable_release', 'off', 'user'),
+	('expiry_grace', '0 ms 0 86400000', 'sighup'),
+	('fence_timeout', '60000 ms 0 2147483647', 'sighup'),
+	('history_retention', '10080 min 0 2147483647', 'sighup'),
+	('max_databases', '4 1 1024', 'postmaster'),
+	('max_history_per_role', '256 MB 0 1048576', 'sighup'),
+	('max_hold_for', '86400000 ms 0 2073600000', 'sighup'),
+	('max_keys_per_role', '256 MB 0 1048576', 'sighup'),
+	('max_leases_per_role', '10000 0 2147483647', 'sighup'),
+	('max_locks_per_role', '100000 0 2147483647', 'sighup'),
+	('max_memory', '512 MB 8 1048576', 'sighup'),
+	('max_memory_per_role', '128 MB 0 1048576', 'sighup'),
+	('max_ttl', '2073600000 ms 100 2073600000', 'sighup'),
+	('max_waiters_per_lock', '1000 0 2147483647', 'sighup'),
+	('min_batch_interval', '0 ms 0 500', 'sighup'),
+	('min_durability', 'off {off,local,remote}', 'sighup'),
+	('notify', 'all {waiters,elections,all,none}', 'sighup')$$, 'the settings, their defaults and their bounds');
+SELECT is((SELECT string_agg(name, ' ' ORDER BY name) FROM pg_settings WHERE name LIKE 'lock_election.%' AND context = 'internal'),
+	'lock_election.release lock_election.version', 'and what tells the version');
+SELECT throws_ok('SET lock_election.notified = 1', '42602', NULL, 'there are no others');
+
 -- --- signatures ---
 
 SELECT results_eq(
