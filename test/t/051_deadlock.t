@@ -286,8 +286,15 @@ clean();
 my @token = ($a->query("SELECT acquire_lock('x', '6 s')"), $b->query("SELECT acquire_lock('y', '1 h')"));
 wait_for_lock($a, 'y');
 wait_for_lock($b, 'x');
-all_wait_on('locks with a TTL', $a, $b);
+my $lease = $c->query(q{SELECT grant_lease('1 h')});
+$c->query("SELECT acquire_lock('leased', ttl => NULL, lease => $lease)");
+bound($d, 'z');
+wait_for_lock($c, 'z');
+wait_for_lock($d, 'leased');
+all_wait_on('locks with a TTL, or on a lease', $a, $b, $c, $d);
 like($b->wait, qr/^\d+$/, 'which ends');
+is(one("SELECT revoke_lease($lease)"), 't', 'and a lease that is revoked');
+like($d->wait, qr/^\d+$/, 'as does that');
 clean();
 
 # a transaction that has committed
@@ -331,6 +338,7 @@ wait_for_lock($a, 'y');
 $b->async("SELECT acquire_permit('p', 2)");
 waiting_or_broken($b);
 all_wait_on('two permits', $a, $b);
+is($c->query(q{SELECT acquire_permit('p', 2, wait => '200 ms')}) . $c->error, '', 'nor is it waiting for oneself');
 $c->query("SELECT release_lock('p')");
 like($b->wait, qr/^\d+$/, 'and so it is');
 clean();
