@@ -386,29 +386,48 @@ subtest 'not confirmed' => sub {
 	my $leader = $s->query("SELECT campaign('renewed', 'c', '$ttl')");
 	my $several = $s->query("SELECT acquire_locks('{a, b}', '$ttl', owner => 'me')");
 	my $long = $s->query("SELECT acquire_lock('long', '1 h')");
+	my $spare = $s->query(q{SELECT acquire_lock('spare', '1 h')});
+	my $term = $s->query(q{SELECT campaign('spare', 'c', '1 h')});
+	my $revoked = $s->query(q{SELECT grant_lease('1 h')});
+	$s->query(q{SELECT acquire_lock('forced', '1 h'), campaign('forced', 'c', '1 h'), acquire_permit('permits', 2, '1 h')});
+	my $granted = qr/It was granted locally, and may not be replicated; it is given back\./;
+	my $extended = qr/It is extended here, and that may not be replicated: do not count on it\./;
+	my $done = qr/The request has taken effect locally, and may not be replicated\./;
 	my @calls = (
-		"renew_lock('renewed', $token)",
-		"renew_lock('renewed', $token, '10 min')",
-		"acquire_lock('renewed', '$ttl', owner => 'me')",
-		"acquire_lock('renewed', '20 min', owner => 'me')",
-		"renew_lock('long', $long)",
-		"keep_alive($lease)",
-		"renew_leadership('renewed', $leader)",
-		"renew_lock('a', $several)",
-		"acquire_locks('{a, b}', '$ttl', owner => 'me')");
+		[ "renew_lock('renewed', $token)", 'a lock', $extended ],
+		[ "renew_lock('renewed', $token, '10 min')", 'a lock', $extended ],
+		[ "acquire_lock('renewed', '$ttl', owner => 'me')", 'a lock', $granted ],
+		[ "acquire_lock('renewed', '20 min', owner => 'me')", 'a lock', $granted ],
+		[ "renew_lock('long', $long)", 'a lock', $extended ],
+		[ "keep_alive($lease)", 'a lock', $extended ],
+		[ "renew_leadership('renewed', $leader)", 'an election', $extended ],
+		[ "renew_lock('a', $several)", 'a lock', $extended ],
+		[ "acquire_locks('{a, b}', '$ttl', owner => 'me')", 'a lock', $granted ],
+		[ "proclaim('renewed', $leader, 'd')", 'an election', $done ],
+		[ "release_lock('spare', $spare, hold_for => '1 h')", 'a lock', $done ],
+		[ "resign('spare', $term)", 'an election', $done ],
+		[ q{force_release_lock('forced')}, 'a lock', $done ],
+		[ q{force_resign('forced')}, 'an election', $done ],
+		[ q{set_permits('permits', 3)}, 'a lock', $done ],
+		[ "revoke_lease($revoked)", 'a lock', $done ],
+		[ q{grant_lease('10 min')}, 'a lock', $done ],
+		[ q{advance_revision(((SELECT incarnation FROM lock_election.manager) + 1) << 28)}, 'a lock', $done ]);
 
 	kill 'STOP', $receiver;
-	foreach my $call (@calls)
+	foreach my $case (@calls)
 	{
+		my ($call, $what, $detail) = @$case;
 		my $pid = $s->pid;
+
 		$s->async("SELECT $call");
 		wait_until(sub { syncrep()->{$pid} });
 		$local->query("SELECT pg_cancel_backend($pid)");
 		$s->wait;
-		like($s->error, qr/ERROR:  57014: canceling wait for the replication of (a lock|an election)\nDETAIL:  /, "$call is cancelled");
+		like($s->error, qr/ERROR:  57014: canceling wait for the replication of $what\nDETAIL:  $detail\n/, "$call is cancelled");
 		unlike($s->error, qr/WARNING|already committed/, 'and that is all that is said');
 	}
-	like($s->query("SET statement_timeout = 200; SELECT await_lock('held', $place)") . $s->error, qr/57014/, 'nor is a place confirmed');
+	like($s->query("SET statement_timeout = 200; SELECT await_lock('held', $place)") . $s->error,
+		qr/ERROR:  57014: .*DETAIL:  What this server knows may not be replicated\./s, 'nor is a place confirmed');
 
 	# in a transaction
 	$s->query('SET statement_timeout = 200');
