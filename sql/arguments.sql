@@ -3,19 +3,20 @@
 \set VERBOSITY default
 SET timezone = 'UTC';
 
--- "state: message | detail" of what a statement raises, or its value
+-- "state: message | detail | hint: hint" of what a statement raises, or its value
 CREATE FUNCTION outcome(statement text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	result text;
 	detail text;
+	hint text;
 BEGIN
 	EXECUTE statement INTO result;
 	RETURN coalesce(result, 'NULL');
 EXCEPTION WHEN OTHERS THEN
-	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
+	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
 	-- invalid in the database's encoding: that would be an error here
 	PERFORM convert_from(convert_to(SQLERRM || detail, 'UTF8'), 'UTF8');
-	RETURN SQLSTATE || ': ' || SQLERRM || coalesce(' | ' || nullif(detail, ''), '');
+	RETURN SQLSTATE || ': ' || SQLERRM || coalesce(' | ' || nullif(detail, ''), '') || coalesce(' | hint: ' || nullif(hint, ''), '');
 END $$;
 
 CREATE FUNCTION wait_until_lost(name text, token bigint) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -192,6 +193,20 @@ SELECT try_acquire_lock('s') IS NOT NULL AS writer;
 SELECT try_acquire_lock('s', mode => 'shared') IS NULL AS reader_refused;
 SELECT force_release_lock('s');
 
+-- --- what the same owner, or a place, is told ---
+
+SELECT acquire_lock('g1', owner => 'o') IS NOT NULL AS acquired;
+SELECT acquire_locks('{g1,g2}', owner => 'o');
+SELECT token AS place FROM enqueue_lock('g1', '1 h') \gset
+SELECT regexp_replace(outcome(format('SELECT renew_lock(''g1'', %s)', :place)), '[0-9]{12,}', 'TOKEN');
+SELECT release_lock('g1', :place), release_lock('g1');
+SELECT campaign('e1', 'me', '1 h') AS term \gset
+SELECT term AS place FROM enqueue_candidate('e1', 'you', '1 h') \gset
+SELECT regexp_replace(outcome(format('SELECT renew_leadership(''e1'', %s)', :place)), '[0-9]{12,}', 'TERM');
+SELECT resign('e1', :place), resign('e1', :term);
+SELECT force_release_role(NULL);
+SELECT force_release_role('-');
+
 -- --- hold_for ---
 
 SELECT acquire_lock('job', owner => 'o') AS t \gset
@@ -289,6 +304,9 @@ SELECT lock_election.stat_reset();
 SELECT advance_revision(1);
 SELECT count(*) FROM _lock_election.slot;
 SELECT count(*) FROM _lock_election.meta;
+SET ROLE regress_le_holder;
+SELECT campaign('theirs', 'me', '1 h') AS term \gset
+SET ROLE regress_le_other;
 -- who knows a token may ask for it, not more; the same owner of another role is another owner
 SELECT is_held('x', :t);
 SELECT outcome(format('SELECT release_lock(''x'', %s)', :t));
@@ -296,11 +314,16 @@ SELECT outcome('SELECT release_lock(''x'')');
 SELECT outcome(format('SELECT renew_lock(''x'', %s)', :t));
 SELECT outcome(format('SELECT renew_lock(''x'', %s, ''1 s'')', :t));
 SELECT outcome('SELECT force_release_lock(''x'')');
+SELECT outcome('SELECT force_release_role(''regress_le_holder'')');
+SELECT outcome(format('SELECT resign(''theirs'', %s)', :term));
+SELECT outcome('SELECT force_resign(''theirs'')');
 SELECT try_acquire_lock('x', owner => 'secret') IS NULL AS refused;
 SELECT force_release_lock('nobody holds this');
 BEGIN;
 SELECT release_lock('x', :t);
 ROLLBACK;
+RESET ROLE;
+SELECT force_resign('theirs');
 SET ROLE regress_le_stats;
 SELECT owner, token = :t AS token, pid IS NOT NULL AS pid FROM lock_election.locks;
 SELECT outcome('SELECT force_release_lock(''x'')');

@@ -3,18 +3,20 @@
 \set VERBOSITY default
 SET timezone = 'UTC';
 
--- "state: message | detail" of what a statement raises, or its value; the lease's number is not shown
+-- "state: message | detail | hint: hint" of what a statement raises, or its value; the lease's number is not shown
 CREATE FUNCTION outcome_of(statement text, lease bigint DEFAULT NULL) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	result text;
 	detail text;
+	hint text;
 BEGIN
 	EXECUTE statement INTO result;
 	RETURN coalesce(result, 'NULL');
 EXCEPTION WHEN OTHERS THEN
-	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
+	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+	hint := CASE WHEN SQLSTATE <> '42883' THEN hint END; -- PostgreSQL's, which differs between versions
 	detail := regexp_replace(detail, '^It .* \d+\.\d s ago.*', ''); -- differs from run to run
-	RETURN SQLSTATE || ': ' || coalesce(replace(SQLERRM, lease::text, '<lease>'), SQLERRM) || coalesce(' | ' || nullif(detail, ''), '');
+	RETURN SQLSTATE || ': ' || coalesce(replace(SQLERRM, lease::text, '<lease>'), SQLERRM) || coalesce(' | ' || nullif(detail, ''), '') || coalesce(' | hint: ' || nullif(hint, ''), '');
 END $$;
 
 -- --- a lease: arguments ---
