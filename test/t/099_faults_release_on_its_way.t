@@ -225,10 +225,12 @@ sub served_together
 	my ($manager) = $c->query('SELECT pid FROM lock_election.manager');
 
 	settle();
-	fault(q{set('batch-applied', 'error', times => 0)});
+	kill 'STOP', $manager;
 	is(release($a, 'x', $x), 't', 'a release is told, and cannot be made');
+	fault(q{set('batch-applied', 'error', times => 0)});
 	my $start = time;
 	kill 'TERM', $manager;
+	kill 'CONT', $manager;
 	wait_until(sub { !kill 0, $manager }) or die 'it does not leave';
 	my $took = time - $start;
 	cmp_ok($took, '>', 4.9, 'a manager that leaves tries for five seconds');
