@@ -120,6 +120,27 @@ SELECT is((data, version)::text, '(x,4)', 'ON CONFLICT DO UPDATE') FROM t;
 SELECT throws_ok($$INSERT INTO t VALUES (1, 'y', 3) ON CONFLICT (id) DO UPDATE SET data = excluded.data, version = excluded.version$$,
 	'40001', NULL, 'and with an old version');
 SELECT throws_ok($$UPDATE t SET version = NULL$$, '22004', 'version "version" of a row of table "t" is null');
+CREATE FUNCTION advice(sql text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	detail text;
+	hint text;
+BEGIN
+	EXECUTE sql;
+	RETURN 'none';
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+	RETURN concat_ws(' ', nullif(detail, ''), hint);
+END $$;
+SELECT is(advice('UPDATE t SET version = 3'),
+	'It has version 4, the update was made for 3. Read the row again, and repeat the transaction.', 'advice for an old version');
+SELECT is(advice('UPDATE t SET version = 5'),
+	'It has version 4, the update was made for 5. An update carries the version that was read; the trigger makes the next one of it.',
+	'for a version that is still to come');
+SELECT is(advice('UPDATE t SET version = NULL'), 'Set it to the version that was read.', 'for no version');
+CREATE TABLE unversioned (version int);
+CREATE TRIGGER guard BEFORE UPDATE ON unversioned FOR EACH ROW EXECUTE FUNCTION version_guard();
+INSERT INTO unversioned VALUES (NULL);
+SELECT is(advice('UPDATE unversioned SET version = 1'), 'Make the column NOT NULL DEFAULT 1.', 'for a row that has none');
 
 CREATE TABLE small (v smallint, w int, x bigint, "Größe" bigint DEFAULT 1, n numeric, g int GENERATED ALWAYS AS (w) STORED, gone int);
 ALTER TABLE small DROP COLUMN gone;
