@@ -86,7 +86,9 @@ sub xmin { return $control->query("SELECT backend_xmin FROM pg_stat_activity WHE
 
 sub forget { $control->query(q{SELECT force_release_lock('x')}); return; }
 
-my $warning = qr/WARNING:  01000: this (?:statement|transaction) goes on with a snapshot that is older than the grant of lock "x"\n.*^HINT:  /ms;
+my $warning = qr/WARNING:  01000: this (?:statement|transaction) goes on with a snapshot that is older than the grant of lock "x"
+DETAIL:  It may not see what the holder before has committed\.
+HINT:  Acquire it in a statement of its own, in READ COMMITTED or before the transaction begins\.$/m;
 
 # A case: title, statements, options.  The last statement of the list waits.
 #   given_up    the snapshot is not kept
@@ -263,6 +265,8 @@ foreach my $case (
 	is(scalar(() = $s->error =~ /$warning/g), $warns, "at once, $title: " . ($warns ? 'one warning' : 'no warning'));
 	unlike($s->error, qr/WARNING/, "at once, $title: not of any kind") unless $warns;
 	is(scalar(() = $s->error =~ /WARNING/g), $warns, "at once, $title: not more") if $warns;
+	my $whose = $title =~ /REPEATABLE|SERIALIZABLE/ ? 'transaction' : 'statement';
+	like($s->error, qr/this $whose goes on/, "at once, $title: whose snapshot it is") if $warns;
 	$s->query($after);
 	is($s->error, '', "at once, $title: its end");
 	$s->quit;
