@@ -58,6 +58,9 @@ sub is_victim
 	cmp_ok(time - $start, '<', $soon, "$test_name: soon");
 	like($session->error, qr/40P01: deadlock detected/, "$test_name: deadlock detected");
 	is(detail($session), $detail, "$test_name: the cycle is told");
+	my $advice = $detail =~ /\n/ ? 'Acquire locks in the same order everywhere.'
+	  : 'Only a named owner, a named lease or the transaction that acquired can acquire again.';
+	like($session->error, qr/HINT:  \Q$advice\E\n(?!.*HINT)/s, "$test_name: and what to do");
 	ok((!grep { $_->ready; $_->{err} =~ /ERROR/ } @others), "$test_name: nobody else is told of it");
 	return;
 }
