@@ -123,7 +123,7 @@ subtest 'no manager for long' => sub {
 	kill 'TERM', $manager;
 	wait_for_sql($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $manager");
 	$waiter->query(q{SELECT acquire_lock('x', wait => '500 ms')});
-	like($waiter->error, qr/57P03: .*manager of database "postgres" is not running\nDETAIL:  It did not start within 1\.0 seconds/, 'a caller is told, after its wait');
+	like($waiter->error, qr/57P03: .*manager of database "postgres" is not running\nDETAIL:  It did not start within 1\.0 seconds\.\nHINT:  See the server log\./, 'a caller is told, after its wait');
 	is($s->query('COMMIT'), '', 'a commit ends');
 	kill 'CONT', $launcher;
 	is(one(q{SELECT acquire_lock('commit', wait => '20 s') IS NOT NULL}), 't', 'its release is applied later');

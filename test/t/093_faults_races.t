@@ -569,7 +569,7 @@ foreach my $point (qw(manager-took batch-horizon))
 	my $start = time;
 	$a->async("SELECT is_held('loading', $token)");
 	my $error = $c->query(q{SELECT try_acquire_lock('loading')}) . $c->error;
-	like($error, qr/57P03: the lock_election manager of database "postgres" is not running\nDETAIL:  It is still loading the locks/, 'a try is told that it loads');
+	like($error, qr/57P03: the lock_election manager of database "postgres" is not running\nDETAIL:  It is still loading the locks of this database\.\nHINT:  Try again later\./, 'a try is told that it loads');
 	ok(!wait_until(sub { $a->ready || $b->ready }, 7 + $start - time), 'the others wait on');
 	go_on('load-before-meta');
 	is($a->wait, 't', 'until it has loaded');
