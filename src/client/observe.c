@@ -310,9 +310,8 @@ tell_rows(le_session *s, le_observer *o)
 	{
 		le_change change;
 		bool leads = change_of(o->rows, row, &change);
-		bool skip =
-			(o->start_now && !leads) || (o->start_term != 0 && change.change != 0 &&
-										 change.term == o->start_term && strcmp(change.how, "elected") == 0);
+		bool skip = (o->start_now && !leads) || (change.change != 0 && change.term == o->start_term &&
+												 strcmp(change.how, "elected") == 0);
 
 		if (!skip)
 		{
