@@ -325,6 +325,7 @@ after_fork(void)
 {
 	le_session *s = open_session(5000);
 	le_leader_info info = {.size = sizeof(info)};
+	PGconn *db = connect_db();
 	le_observer *mine, *observer;
 	const char *name = "y";
 	le_hold *held = must_lock(s, "x"), *none, *term;
@@ -359,7 +360,15 @@ after_fork(void)
 	is_int(status, 0, "a child cannot use the session");
 	is_status(lock(s, "y", 0, &none), LE_OK, "the parent goes on");
 	ok(le_valid(held), "with what it holds");
+	/* all that the child was refused: what it reaches itself is recorded by nobody */
+	is_status(le_await_until(held, 1, &error), LE_OK, "which it can ask");
 	is_status(le_proclaim(term, "still me", &error), LE_OK, "as the leader");
+	is_status(le_leader(s, "boss", &info, &error), LE_OK, "as all can see");
+	is_status(le_reopen(s, &error), LE_OK, "in an open session");
+	query(db, "BEGIN");
+	is_status(le_fence(held, db, &error), LE_OK, "also in transactions");
+	query(db, "COMMIT");
+	PQfinish(db);
 	le_unobserve(mine);
 	le_resign(term, NULL);
 	le_release(none, 0, NULL);
