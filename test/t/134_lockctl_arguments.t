@@ -72,6 +72,12 @@ subtest 'options' => sub {
 	}
 	refused('unknown option "--nothing"', $_, '--nothing') foreach qw(lock elect locks status watch top doctor shard);
 	refused('unknown option "--nothing"', '--nothing', 'locks');
+	# they may stand behind words
+	refused('unknown option "--nothing"', @$_, '--nothing') foreach [qw(lock x)], [qw(elect x y)], [qw(held x 1)], [qw(locks x)],
+	  [qw(watch x)], [qw(top x)], [qw(doctor x)], [qw(shard x)];
+	my $shards = PostgreSQL::Test::Utils::tempdir() . '/shards';
+	append_to_file($shards, "one dbname=postgres\n");
+	is((ctl('shard', 'x', '-S', $shards))[1], "one\n", 'also those of every command');
 	refused('option "-h" needs a value', 'locks', '-h');
 	refused('-o: "xml" is not table, json or csv', '-o', 'xml', 'locks');
 	foreach my $case (
