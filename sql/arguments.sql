@@ -193,6 +193,23 @@ SELECT try_acquire_lock('s') IS NOT NULL AS writer;
 SELECT try_acquire_lock('s', mode => 'shared') IS NULL AS reader_refused;
 SELECT force_release_lock('s');
 
+-- --- arrays of names and tokens, and values ---
+
+SELECT acquire_locks('{}');
+SELECT acquire_locks(array_fill('x'::text, ARRAY[1001]));
+SELECT * FROM try_acquire_each(array_fill('x'::text, ARRAY[1001]));
+SELECT acquire_locks('{{a},{b}}');
+SELECT acquire_locks('{a,NULL}');
+SELECT acquire_locks(ARRAY['a', '']);
+SELECT acquire_locks(ARRAY['a', repeat('n', 256)]);
+SELECT acquire_locks('{a,b,a}');
+SELECT * FROM try_acquire_each('{}');
+SELECT release_locks(names, acquire_locks(names)) FROM (SELECT array_agg('n' || i) FROM generate_series(1, 1000) AS i) AS s(names);
+SELECT * FROM release_each('{a,b}', '{1}');
+SELECT * FROM release_each('{a}', '{1,2}');
+SELECT * FROM release_each('{a,b,c}', '{0,-1,NULL}');
+SELECT compare_and_set('k', 0, repeat('x', 4097));
+
 -- --- what the same owner, or a place, is told ---
 
 SELECT acquire_lock('g1', owner => 'o') IS NOT NULL AS acquired;
