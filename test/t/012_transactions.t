@@ -662,7 +662,7 @@ foreach my $how ([ 'acquire', "SELECT acquire_lock('p')" ], [ 'release', "SELECT
 {
 	$a->query("SELECT acquire_lock('held')");
 	$a->query("BEGIN; $how->[1]; PREPARE TRANSACTION 'two'");
-	like($a->error, qr/ERROR:  0A000: cannot PREPARE/, "PREPARE TRANSACTION after an $how->[0] is refused");
+	like($a->error, qr/ERROR:  0A000: cannot PREPARE .*\nHINT:  Acquire and release locks outside of two-phase transactions\./, "PREPARE TRANSACTION after an $how->[0] is refused");
 	$a->query('ROLLBACK');
 	held('held', "$how->[0]: undone");
 	is($a->query("SELECT release_lock('held')"), 't', 'release');

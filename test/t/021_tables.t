@@ -375,7 +375,7 @@ subtest 'nothing can be added to the tables' => sub {
 		foreach my $what (sort keys %add)
 		{
 			$admin->query($add{$what}->($table));
-			like($admin->error, qr/ERROR:  55000: cannot add $what to table "_lock_election.$table"/, "no $what to $table");
+			like($admin->error, qr/ERROR:  55000: cannot add $what to table "_lock_election.$table"\nDETAIL:  The table belongs to extension lock_election, which writes it without regard for $what\./, "no $what to $table");
 		}
 	}
 	foreach my $sql ('CREATE TABLE refers (id bigint REFERENCES _lock_election.lease)', 'CREATE TABLE refers (id bigint, FOREIGN KEY (id) REFERENCES _lock_election.lease)',
@@ -384,7 +384,7 @@ subtest 'nothing can be added to the tables' => sub {
 		q{DO $$BEGIN EXECUTE 'CREATE INDEX added ON _lock_election.slot (token)'; END$$})
 	{
 		$admin->query($sql);
-		like($admin->error, qr/ERROR:  55000: cannot add (?:references|indexes) to table "_lock_election\.(?:lease|slot)"/, $sql);
+		like($admin->error, qr/ERROR:  55000: cannot add (references|indexes) to table "_lock_election\.(?:lease|slot)"\n.* without regard for \1\./, $sql);
 	}
 	is($admin->query('CREATE TABLE theirs (id bigint PRIMARY KEY REFERENCES theirs); CREATE INDEX ON theirs (id); ALTER TABLE theirs ADD x int; DROP TABLE theirs, refers')
 		. $admin->error, '', 'other tables are not looked after');
