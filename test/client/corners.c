@@ -1,8 +1,8 @@
 /*
  * corners.c
- *		What the library does where no server is needed, or none is there:
- *		arguments, a child process, looks and renewals without a connection,
- *		what is urgent, messages of libpq.
+ *		What the library does where no server is needed, or none is there, or it
+ *		refuses: arguments, a child process, looks and renewals without a
+ *		connection, what is urgent, messages of libpq, functions that are missing.
  */
 #include "client.h"
 
@@ -10,6 +10,8 @@
 
 #include "fake.h"
 #include "internal.h"
+
+static PGconn *db;
 
 /* --- what libpq says of a connection that failed --- */
 
@@ -121,7 +123,6 @@ children(le_session *s)
 	le_observer *observer;
 	le_runner *runner;
 	const char *name = "y";
-	PGconn *db = connect_db();
 
 	if (le_campaign(s, "e", "me", PATIENCE, &term, &error) != LE_OK)
 		die("no term");
@@ -161,7 +162,6 @@ children(le_session *s)
 	s->process--;
 	is_status(le_set_candidate(runner, "", &error), LE_INVALID, "no candidate");
 	is_status(le_stop(runner, &error), LE_OK, "a runner is stopped");
-	PQfinish(db);
 }
 
 static void
@@ -372,13 +372,177 @@ ended(void)
 	end_of(s);
 }
 
+/* --- a server that refuses --- */
+
+static void
+hide(const char *function)
+{
+	query(db, "ALTER FUNCTION %s RENAME TO hidden", function);
+}
+
+static void
+show(const char *function)
+{
+	query(db, "ALTER FUNCTION hidden RENAME TO %s", function);
+}
+
+static void
+missing_functions(le_session *s)
+{
+	le_leader_info info = {.size = sizeof(info)};
+	le_hold *held = must_lock(s, "x"), *term, *none;
+
+	if (le_campaign(s, "e", "me", PATIENCE, &term, &error) != LE_OK)
+		die("no term");
+	hide("current_leader");
+	is_status(le_leader(s, "e", &info, &error), LE_UNAVAILABLE, "le_leader");
+	ok(strcmp(error.sqlstate, "42883") == 0, "says why");
+	show("current_leader");
+	hide("proclaim");
+	is_status(le_proclaim(term, "you", &error), LE_UNAVAILABLE, "le_proclaim");
+	ok(strcmp(error.sqlstate, "42883") == 0, "says why");
+	show("proclaim");
+	is_status(le_leader(s, "e", &info, &error), LE_OK, "with the functions");
+	ok(info.term == le_token(term) && strcmp(info.candidate, "me") == 0, "nothing has changed");
+	hide("acquire_lock");
+	is_status(lock(s, "y", 0, &none), LE_UNAVAILABLE, "le_acquire");
+	ok(none == NULL && strcmp(error.sqlstate, "42883") == 0, "says why");
+	show("acquire_lock");
+	hide("release_lock(text, bigint, interval, boolean)");
+	is_status(le_release(held, 0, &error), LE_UNKNOWN, "le_release");
+	ok(strcmp(error.sqlstate, "42883") == 0 && strstr(error.message, "goes on trying") != NULL, "says why");
+	show("release_lock");
+	is_status(le_resign(term, &error), LE_OK, "others are given back");
+	le_lock(s);
+	s->renew_at = 0;
+	le_unlock(s);
+	le_wake_net(s);
+	eventually(strcmp(query(db, "SELECT count(*) FROM lock_election.locks WHERE name = 'x'"), "0") == 0,
+			   "with the next renewal this one is, too");
+}
+
+/* The server knows of the end of the lease first. */
+static void
+revoked(le_session *s)
+{
+	le_options o = options_of(600000);
+	le_hold *held = must_lock(s, "x"), *none;
+	le_session *other;
+
+	query(db, "SELECT revoke_lease(%" PRId64 ")", le_lease(s));
+	is_status(lock(s, "y", 0, &none), LE_LOST, "a request tells it");
+	ok(none == NULL && strcmp(error.sqlstate, "LE001") == 0, "by its code");
+	eventually(le_get_state(s) == LE_ENDED, "then a renewal does not wait for its time");
+	query(db, "BEGIN");
+	is_status(le_fence(held, db, &error), LE_LOST, "no fence");
+	ok(strcmp(error.sqlstate, "LE001") == 0, "by its code");
+	query(db, "ROLLBACK");
+	is_status(le_release(held, 0, &error), LE_LOST, "what was held was lost");
+	hide("grant_lease");
+	is_status(le_reopen(s, &error), LE_UNAVAILABLE, "le_reopen");
+	ok(strcmp(error.sqlstate, "42883") == 0, "says why");
+	is_status(le_open(&o, &other, &error), LE_UNAVAILABLE, "le_open");
+	ok(other == NULL && strcmp(error.sqlstate, "42883") == 0, "says why");
+	show("grant_lease");
+	is_status(le_reopen(s, &error), LE_OK, "the session begins once more");
+}
+
+static void
+broken_fence(le_session *s)
+{
+	le_hold *held = must_lock(s, "x");
+	PGconn *yours = connect_db();
+
+	query(yours, "BEGIN");
+	query(db, "SELECT pg_terminate_backend(%d, 60000)", PQbackendPID(yours));
+	is_status(le_fence(held, yours, &error), LE_UNAVAILABLE, "the application's connection is gone");
+	is_status(le_release(held, 0, &error), LE_OK, "the session's is not");
+	PQfinish(yours);
+}
+
+/* A runner whose candidacies are refused ends by itself. */
+static void
+refused_runner(le_session *s)
+{
+	le_callbacks callbacks = {.size = sizeof(callbacks), .on_elected = on_elected};
+	le_status status = LE_OK;
+	le_runner *runner;
+
+	hide("enqueue_candidate");
+	query(db, "CREATE FUNCTION enqueue_candidate(election text, owner text, lease text, candidate text)"
+			  " RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RAISE 'not you' USING ERRCODE = '42501'; END$$");
+	for (int i = 0; i < 16 && status == LE_OK; i++)
+	{
+		is_status(le_run(s, "e", "me", &callbacks, &runner, &error), LE_OK, "a runner");
+		usleep(1000u << i);
+		status = le_stop(runner, &error);
+	}
+	is_status(status, LE_FAILED, "it has ended by itself");
+	ok(strcmp(error.sqlstate, "42501") == 0 && strcmp(error.message, "not you") == 0, "says why");
+	query(db, "DROP FUNCTION enqueue_candidate(text, text, text, text)");
+	show("enqueue_candidate");
+}
+
+static void *
+asks(void *arg)
+{
+	le_leader_info info = {.size = sizeof(info)};
+
+	return (void *) (intptr_t) le_leader(arg, "e", &info, NULL);
+}
+
+/* What is given back has gone when le_orphan() returns; a call that waits is answered before le_close() does. */
+static void
+closing(void)
+{
+	le_session *s = open_session(600000);
+	le_hold *kept = must_lock(s, "kept");
+	int64_t lease = le_lease(s);
+	bool waits = false;
+	pthread_t thread;
+	void *answer;
+
+	for (int i = 0; i < 3; i++)
+		le_drop(must_lock(s, i == 0 ? "one" : i == 1 ? "two" : "three"));
+	le_orphan(s);
+	le_drop(kept);
+	ok(strcmp(
+		   query(db, "SELECT string_agg(name, ' ') FROM lock_election.locks WHERE lease = %" PRId64, lease),
+		   "kept") == 0,
+	   "what was not given back is left behind");
+	query(db, "SELECT revoke_lease(%" PRId64 ")", lease);
+
+	s = open_session(600000);
+	lease = le_lease(s);
+	ask("stop");
+	pthread_create(&thread, NULL, asks, s);
+	while (!waits)
+	{
+		le_lock(s);
+		waits = !le_link_empty(&s->ops);
+		le_unlock(s);
+	}
+	is_status(le_close(s, 100, &error), LE_UNKNOWN, "a server that stands still");
+	pthread_join(thread, &answer);
+	is_int((intptr_t) answer, LE_LOST, "a call of another thread");
+	ask("cont");
+	query(db, "SELECT revoke_lease(%" PRId64 ")", lease);
+}
+
 static void
 tests(void)
 {
 	le_session *s = open_session(600000);
 
+	db = connect_db();
 	children(s);
+	missing_functions(s);
+	revoked(s);
+	broken_fence(s);
+	refused_runner(s);
 	le_close(s, -1, NULL);
+	closing();
+	PQfinish(db);
 	messages();
 	impossible_text();
 	local_questions();

@@ -1,5 +1,5 @@
-# What the library does in a child process, without a connection, and with what it cannot know: arguments, looks and
-# renewals that fail, what is urgent, messages of libpq.
+# What the library does in a child process, without a connection, and where the server refuses: arguments, looks and
+# renewals that fail, what is urgent, messages of libpq, functions that are missing, a lease that was revoked.
 # Promises: -
 # Needs: client
 use strict;
@@ -10,7 +10,7 @@ use Test::More;
 
 my $node = new_node('main');
 
-client_test('corners', $node->connstr('postgres'));
+client_test('corners', $node->connstr('postgres'), do => server_control($node));
 nothing_left($node);
 $node->stop;
 done_testing();
