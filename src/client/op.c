@@ -69,6 +69,7 @@ le_op_run(le_session *s, le_op *op, int64_t until, le_leader_info *leader, le_er
 
 	op->give_up_at = until;
 	le_lock(s);
+	le_session_ref(s); /* le_close() in another thread does not wait for this call */
 	if (s->closing)
 		le_op_done(op, &s->error);
 	else
@@ -93,6 +94,7 @@ le_op_run(le_session *s, le_op *op, int64_t until, le_leader_info *leader, le_er
 		le_struct_write(leader, &op->leader, sizeof(op->leader));
 	le_op_unref(op);
 	le_unlock(s);
+	le_session_unref(s);
 	return status;
 }
 

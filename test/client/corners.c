@@ -357,6 +357,7 @@ ended(void)
 	le_op *op;
 
 	s->process = getpid();
+	s->refs = 1;
 	le_lock(s);
 	le_end(s, LE_LOST, "LE001", "it is over");
 	le_end(s, LE_FAILED, "", "again");
