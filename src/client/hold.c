@@ -88,8 +88,6 @@ le_hold_unref(le_hold *hold)
 	if (--hold->refs > 0)
 		return;
 	le_link_remove(&hold->event_link);
-	if (hold->channel != NULL)
-		le_channel_put(hold->channel);
 	pthread_cond_destroy(&hold->changed);
 	hold_free(hold);
 	s->refs--;

@@ -474,10 +474,8 @@ le_request(le_session *s)
 	choose(s, &t);
 	if (is_wanted(t.holds[0]))
 		ask(s, &t);
-	else if (t.holds[0]->server_token != 0)
-		release(s, &t);
 	else
-		le_hold_done(t.holds[0]);
+		release(s, &t);
 	for (int i = 0; i < t.n; i++)
 		le_hold_unref(t.holds[i]);
 }
