@@ -10,7 +10,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time sleep);
 
-my $node = new_node('main', faults => 1, conf => "autovacuum = off\n");
+my $node = new_node('main', faults => 1, conf => "autovacuum = off\nlock_election.max_databases = 8\nmax_worker_processes = 16\n");
 my ($s, $free) = map { session($node) } 1 .. 2;
 points_by(\$free);
 
@@ -24,7 +24,9 @@ sub managers_of
 	foreach my $process (glob('/proc/[0-9]*'))
 	{
 		my ($command, $stat) = map { $read->("$process/$_") } 'cmdline', 'stat';
-		push @started, (split ' ', $stat =~ s/.*\) //r)[19] / POSIX::sysconf(POSIX::_SC_CLK_TCK()) if $command =~ /lock_election manager (?:$names)\b/ && $stat;
+		my ($parent, $start) = (split ' ', $stat =~ s/.*\) //r)[ 1, 19 ];
+		next unless $command =~ /lock_election manager (?:$names)\b/ && ($parent // 0) == $node->{_pid};
+		push @started, $start / POSIX::sysconf(POSIX::_SC_CLK_TCK());
 	}
 	return [ sort { $a <=> $b } @started ];
 }
