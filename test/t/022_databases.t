@@ -173,9 +173,12 @@ subtest 'DROP DATABASE' => sub {
 	my $log = -s $node->logfile;
 	$drops->async('DROP DATABASE d3');
 	wait_for_sql($node, q{SELECT count(*) > 0 FROM pg_locks WHERE classid = 'pg_database'::regclass AND granted AND mode = 'AccessExclusiveLock' AND pid = } . $drops->pid);
+	one('SELECT pg_sleep(0.5)'); # it has looked, as the command has woken it
+	my $start = time;
 	$_->quit foreach @last;
 	$drops->wait;
 	is($drops->error, '', 'with clients that leave meanwhile');
+	cmp_ok(time - $start, '<', 4, 'sooner than the launcher looks by itself');
 	left_in_peace($node, $log, 'and the manager after them');
 	$drops->quit;
 };
