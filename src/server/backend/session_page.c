@@ -35,7 +35,6 @@ le_page_each(LeKind kind, LeText name, LePageCallback callback, void *arg)
 
 	while (request.from.index >= 0)
 		(void) each_item(le_request_page(&request), copy, callback, arg);
-	pfree(copy);
 }
 
 void

@@ -305,7 +305,6 @@ add_blockers(uint32 from)
 		if (proc != NULL && proc != le_proc(from))
 			add_proc((uint32) (proc - le_proc(0)), NULL);
 	}
-	pfree(pids);
 }
 
 /* "all": also to what leads to no cycle. */
@@ -596,7 +595,6 @@ search_from(uint32 proc, bool first)
 		s.budget_us *= 2;
 	if (victim >= 0)
 		le_answer_deadlock((uint32) victim, &detail);
-	pfree(detail.data);
 	return !late;
 }
 

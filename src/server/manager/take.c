@@ -326,8 +326,6 @@ apply_each(LeMailbox *box, const LeCommand *cmd, LeTime now, LeReply *all)
 									.shared_owner = replies[i].shared_owner};
 	if (all->status == LE_OK)
 		le_names_put_answers(box, answers);
-	pfree(answers);
-	pfree(replies);
 }
 
 /*
@@ -495,7 +493,6 @@ le_take_waiting(Batch *batch)
 	batch->nfresh = 0; /* their revision is kept if this fails */
 	le_core_load_done(le_mgr.core, batch->now);
 	set_core_state(CORE_SERVING);
-	pfree(procs);
 }
 
 /* RENEW, KEEP_ALIVE, and AWAIT, which renews its place. */
@@ -526,7 +523,6 @@ append(Batch *batch, const uint32 *procs, int n)
 		if (!listed[procs[i]])
 			batch->procs[batch->n++] = procs[i];
 	}
-	pfree(listed);
 	Assert(batch->n <= le_shared->max_sessions);
 }
 
@@ -540,7 +536,6 @@ le_take_rung(Batch *batch)
 	batch->rung_until = le_clock();
 	nrung = le_take_stack(le_mgr.db, rung);
 	append(batch, rung, nrung);
-	pfree(rung);
 }
 
 void
@@ -558,7 +553,6 @@ le_take_deferred(Batch *batch)
 	le_mgr.ndeferred = 0;
 	append(batch, others, nothers);
 	Assert(batch->n >= nothers);
-	pfree(others);
 }
 
 /* --- light and heavy work --- */
@@ -740,5 +734,4 @@ le_take(Batch *batch)
 		if (turns[i].cut)
 			defer(turns[i].proc);
 	}
-	pfree(turns);
 }

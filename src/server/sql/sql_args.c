@@ -82,7 +82,6 @@ check_duplicates(const LeText *names, int n)
 			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 							errmsg("names contains \"%.*s\" twice", (int) sorted[i].len, sorted[i].data)));
 	}
-	pfree(sorted);
 }
 
 /* An array that is not null, of one dimension or empty, and its length. */

@@ -131,11 +131,8 @@ look(Health *health)
 
 	/* 2. as many synchronous standbys as synchronous_standby_names asks for, and none that others wait for in vain */
 	if (health->standby_defined && SyncRepConfig != NULL)
-	{
 		health->standby_confirms = SyncRepGetCandidateStandbys(&standbys) >= SyncRepConfig->num_sync &&
 								   health->standby_wait_us < TOO_LONG;
-		pfree(standbys);
-	}
 }
 
 /* The first thing that keeps a client from getting a lock here; NULL: nothing that can be seen. */

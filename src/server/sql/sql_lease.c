@@ -172,7 +172,6 @@ le_lease_holds(PG_FUNCTION_ARGS)
 					 errdetail("It was read from its beginning %d times.", restarts)));
 		tuplestore_clear(rsinfo->setResult);
 	} while (reply.status != LE_OK || cmd.from != 0);
-	pfree(copy);
 	return (Datum) 0;
 }
 
