@@ -178,7 +178,6 @@ reserve_entry(Oid dboid, bool ask, int *worker_pid, int *notifier_pid)
 {
 	LeDatabase *db;
 	bool idle = true;
-	int manager_proc = -1;
 
 	Assert(OidIsValid(dboid) && !LWLockHeldByMe(le_shared->lock));
 
@@ -194,15 +193,11 @@ reserve_entry(Oid dboid, bool ask, int *worker_pid, int *notifier_pid)
 		{
 			*worker_pid = db->worker_pid;
 			if (ask)
-			{
 				le_database_ask_to_leave(db);
-				manager_proc = db->manager_proc;
-			}
 		}
 	}
 	LWLockRelease(le_shared->lock);
 
-	le_wake(manager_proc);
 	/* A worker says that it leaves some time before its process ends. */
 	return idle && (*worker_pid == 0 || BackendPidGetProc(*worker_pid) == NULL) &&
 		   (*notifier_pid == 0 || BackendPidGetProc(*notifier_pid) == NULL);

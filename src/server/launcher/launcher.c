@@ -301,10 +301,7 @@ review_reservation(LeDatabase *db)
 	else if (le_client_connected(db->dboid, db->reserved_by))
 		watching = true;
 	else
-	{
 		le_database_ask_to_leave(db);
-		le_wake(db->manager_proc);
-	}
 }
 
 /* A worker has left: when does the next one start? */

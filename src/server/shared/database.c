@@ -263,6 +263,7 @@ le_database_ask_to_leave(LeDatabase *db)
 	Assert(db->state == LE_DB_STARTING || db->state == LE_DB_RUNNING);
 
 	db->leave = true;
+	le_wake(db->manager_proc);
 }
 
 void

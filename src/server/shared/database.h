@@ -196,6 +196,7 @@ extern void le_database_want(LeDatabase *db);
  * has not followed such a request yet may stay.
  */
 extern void le_database_reserve(LeDatabase *db, int pid);
+/* It finishes what is under way first, see manager/manager.c. */
 extern void le_database_ask_to_leave(LeDatabase *db);
 
 /* This process is the notifier of the database; and it is not any more, which may not fail: called by exits. */
