@@ -413,7 +413,6 @@ le_table_delete(StoreTable *table, LeRow *row)
 void
 le_store_row_changed(StoreTable *table, const char *whose)
 {
-	table->known = false;
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("row of %s was changed by somebody else", whose),
