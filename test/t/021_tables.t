@@ -572,8 +572,10 @@ subtest 'a row deleted by hand' => sub {
 		# this one may get the place of the deleted row
 		my $new = $other->query(q{SELECT acquire_lock('new', '1 h')});
 		like($new, qr/^\d+$/, 'another lock can be acquired') or diag($other->error);
+		my $log = -s $node->logfile;
 		$holder->query("SELECT release_lock('gone', $token)");
 		like($holder->error, qr/^$|ERROR:  55000: /, 'release: done, or a clear error');
+		like(slurp_file($node->logfile, $log), qr/ERROR:  row of lock "gone" was changed by somebody else\n/, 'the log has its name');
 		ok($waiter->wait, 'the waiter gets the lock');
 		is(one("SELECT is_held('stays', $stays) AND is_held('new', $new)"), 't', 'others are not disturbed');
 		is(one(q{SELECT count(*) FROM _lock_election.slot WHERE mode <> 0 AND name IN ('new', 'stays', 'gone')}), 3, 'and stay in the table');

@@ -320,7 +320,9 @@ subtest 'more databases than max_databases' => sub {
 	one(q{SELECT acquire_lock('x', '1 h')}, "m$_") foreach 1 .. 3;
 	one('CREATE DATABASE m4');
 	one('CREATE EXTENSION lock_election', 'm4');
+	my $start = time;
 	my $error = error_of(q{SELECT acquire_lock('x')}, dbname => 'm4');
+	cmp_ok(time - $start, '<', 4, 'no entry will be free: nobody waits for one');
 	like($error, qr/ERROR:  53400: lock_election serves no more than 4 databases/, 'one too many');
 	like($error, qr/DETAIL:  Database "m4" would be one more\.\nHINT:  Raise lock_election\.max_databases and restart the server\.\n/, 'names the setting');
 	is(one(q{SELECT try_acquire_lock('x') IS NULL}, 'm1'), 't', 'the others work');

@@ -239,6 +239,7 @@ foreach my $case (
 	[ 'a refused try', [ 'BEGIN', q{SELECT try_acquire_lock('taken') FROM one}, 'COMMIT' ], 0 ],
 	[ 'acquired before already', [ 'BEGIN', q{SELECT acquire_lock('x')}, q{SELECT acquire_lock('x') FROM one}, 'COMMIT' ], 0 ],
 	[ 'FROM a table', [ q{SELECT acquire_lock(name) FROM one}, 'SELECT 1' ], 1 ],
+	[ 'two of one statement', [ q{SELECT acquire_lock(name), acquire_lock('y') FROM one}, 'SELECT 1' ], 1 ],
 	[ 'enqueue FROM a table', [ q{SELECT (enqueue_lock(name)).granted FROM one}, 'SELECT 1' ], 1 ],
 	[ 'FROM a table, in a function', [ 'SELECT in_perform() FROM one', 'SELECT 1' ], 1 ],
 	[ 'UPDATE', [ q{UPDATE one SET name = name WHERE acquire_lock('x') > 0}, 'SELECT 1' ], 1 ],
