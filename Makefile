@@ -13,6 +13,7 @@
 #                                   beside etcdctl and flock
 #   make bad-night         records what docs/operation/watching.md shows, and plots it
 #   make LE_FAULTS=1       a build for tests: with points where the server can be made to fail, and with assertions
+#   make LE_ASSERTS=1      the same with assertions alone
 #   make torture [DURATION=60]     clients, faults and a checker of what the clients have seen
 #   make torture-lockctl [DURATION=60]      the same with commands that lockctl runs
 #   make test-ha           three nodes under Patroni, and what can happen to them: half an hour
@@ -195,17 +196,17 @@ PGXS := $(shell $(PG_CONFIG) --pgxs)
 ifeq ($(PGXS),)
 $(error $(PG_CONFIG) not found: install postgresql-server-dev-15 or newer, or set PG_CONFIG)
 endif
-# As the server's own: a broken assertion must not take down a cluster that is not built for them.  Only the build for
-# tests has them in every server.
-ifneq ($(LE_FAULTS),)
-PG_CPPFLAGS += -DLE_FAULTS -DUSE_ASSERT_CHECKING
+# As the server's own: a broken assertion must not take down a cluster that is not built for them.  Only builds for
+# tests have them in every server.
+ifneq ($(LE_FAULTS)$(LE_ASSERTS),)
+PG_CPPFLAGS += $(if $(LE_FAULTS),-DLE_FAULTS) -DUSE_ASSERT_CHECKING
 else ifeq ($(findstring --enable-cassert,$(shell $(PG_CONFIG) --configure)),)
 PG_CPPFLAGS += -DNDEBUG
 endif
 include $(PGXS)
 
 # Objects that another PostgreSQL or other flags have left behind are built anew.
-STAMP := $(LE_VERSION) $(DIST_VERSION) PostgreSQL $(VERSION) $(CC) $(CFLAGS) $(if $(LE_FAULTS),faults)
+STAMP := $(LE_VERSION) $(DIST_VERSION) PostgreSQL $(VERSION) $(CC) $(CFLAGS) $(if $(LE_FAULTS),faults) $(if $(LE_ASSERTS),assertions)
 $(shell mkdir -p build; echo '$(STAMP)' | cmp -s - build/stamp || echo '$(STAMP)' >build/stamp)
 $(OBJS): build/stamp
 build/stamp: ;

@@ -44,6 +44,8 @@ jobs=$LE_JOBS
 # The library's own tests run it under sanitizers: what a mutant leaks, or reads too far, is seen there alone.
 kind=plain
 goals=(core-tests torture-programs lockctl lockctl-address client-tests)
+# So are wrong states by assertions.
+[ "$WHERE" != server ] || export LE_ASSERTS=1
 if [ "$WHERE" = client ]; then
 	kind=address
 	goals+=(client-tests-address client-tests-thread)
