@@ -206,7 +206,8 @@ endif
 include $(PGXS)
 
 # Objects that another PostgreSQL or other flags have left behind are built anew.
-STAMP := $(LE_VERSION) $(DIST_VERSION) PostgreSQL $(VERSION) $(CC) $(CFLAGS) $(if $(LE_FAULTS),faults) $(if $(LE_ASSERTS),assertions)
+STAMP := $(LE_VERSION) $(DIST_VERSION) PostgreSQL $(VERSION) $(CC) $(CFLAGS) $(if $(LE_FAULTS),faults) \
+	$(if $(LE_ASSERTS),assertions)
 $(shell mkdir -p build; echo '$(STAMP)' | cmp -s - build/stamp || echo '$(STAMP)' >build/stamp)
 $(OBJS): build/stamp
 build/stamp: ;
