@@ -26,4 +26,5 @@ le_channel_name(LeKind kind, LeText name, char *channel)
 	memcpy(channel, "le_", 3);
 	for (int i = 0; i < (LE_CHANNEL_SIZE - 4) / 2; i++)
 		snprintf(channel + 3 + 2 * i, 3, "%02x", digest[i]);
+	Assert(strlen(channel) == LE_CHANNEL_SIZE - 1);
 }

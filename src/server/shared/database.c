@@ -94,6 +94,47 @@ static inline pg_attribute_unused() bool may_change(LeDbState from, LeDbState to
 	return false;
 }
 
+#ifdef USE_ASSERT_CHECKING
+/* What holds of every entry when its lock is released: its members say the same as its state. */
+static void
+check_entry(const LeDatabase *db)
+{
+	bool serves = db->state == LE_DB_STARTING || db->state == LE_DB_RUNNING;
+
+	Assert(is_locked());
+
+	/* 1. a worker, and a notifier, is there as a whole or not at all */
+	Assert((db->worker_pid != 0) == (db->manager_proc >= 0));
+	Assert((db->notifier_pid != 0) == (db->notifier_proc >= 0));
+	Assert(serves || db->worker_pid == 0);
+	Assert(db->state != LE_DB_RUNNING || db->worker_pid != 0);
+
+	/* 2. a worker is asked to leave for a command alone */
+	Assert(!db->leave || (serves && db->reserved_by != 0));
+
+	/* 3. nobody has a part in a free entry */
+	Assert(db->attached >= 0);
+	Assert((db->state == LE_DB_FREE) == !OidIsValid(db->dboid));
+	Assert(db->state != LE_DB_FREE || (db->attached == 0 && db->reserved_by == 0 && db->notifier_pid == 0));
+}
+
+/* No session of an entry that is free has left anything that the next database's manager could find. */
+static void
+check_mailboxes_free(const LeDatabase *db)
+{
+	for (int i = 0; i < le_shared->max_sessions; i++)
+	{
+		LeMailbox *box = le_mailbox(db, (uint32) i);
+
+		Assert(box->session == 0 && box->database == (int) (db - le_shared->databases));
+		Assert(pg_atomic_read_u32(&box->mail) == 0 && pg_atomic_read_u64(&box->undo) == 0);
+	}
+}
+#else
+#define check_entry(db)          ((void) 0)
+#define check_mailboxes_free(db) ((void) 0)
+#endif
+
 /* The one place that changes a state.  May not fail, as all in this file: ends of transactions and exits come here. */
 static void
 set_state(LeDatabase *db, LeDbState from, LeDbState to)
@@ -132,10 +173,13 @@ le_database_find(Oid dboid, bool create)
 	}
 	if (!create || unused == NULL)
 		return NULL;
+	check_entry(unused);
 	le_database_init(unused);
 	le_mailboxes_init(unused);
+	check_mailboxes_free(unused);
 	unused->dboid = dboid;
 	set_state(unused, LE_DB_FREE, LE_DB_IDLE);
+	check_entry(unused);
 	return unused;
 }
 
@@ -187,6 +231,7 @@ le_database_starting(LeDatabase *db)
 	set_state(db, LE_DB_IDLE, LE_DB_STARTING);
 	db->wanted = false; /* a session that wants a manager from now on wants another one */
 	db->exit = LE_EXIT_NONE;
+	check_entry(db);
 }
 
 void
@@ -200,6 +245,8 @@ le_database_free(LeDatabase *db)
 	db->dboid = InvalidOid; /* a notifier that is still on its way out sees that */
 	db->notifier_pid = 0;
 	db->notifier_proc = -1;
+	check_mailboxes_free(db);
+	check_entry(db);
 }
 
 /* --- the worker's --- */
@@ -213,6 +260,7 @@ le_database_enter(LeDatabase *db)
 	db->worker_pid = MyProcPid;
 	db->manager_proc = le_my_proc();
 	db->started = GetCurrentTimestamp();
+	check_entry(db);
 }
 
 void
@@ -222,6 +270,7 @@ le_database_running(LeDatabase *db)
 
 	set_state(db, LE_DB_STARTING, LE_DB_RUNNING);
 	db->wanted = false;
+	check_entry(db);
 }
 
 void
@@ -231,6 +280,7 @@ le_database_stopped(LeDatabase *db, LeDbExit why)
 	set_state(db, db->state == LE_DB_RUNNING ? LE_DB_RUNNING : LE_DB_STARTING, LE_DB_IDLE);
 	db->exit = why;
 	unlink_all(db);
+	check_entry(db);
 	le_wake(db->notifier_proc); /* the notifier leaves with its manager */
 }
 
@@ -250,10 +300,12 @@ le_database_reserve(LeDatabase *db, int pid)
 {
 	Assert(is_locked());
 	Assert(db->state != LE_DB_FREE);
+	Assert(pid == 0 || pid == MyProcPid);
 
 	db->reserved_by = pid;
 	if (pid == 0)
 		db->leave = false;
+	check_entry(db);
 }
 
 void
@@ -263,6 +315,7 @@ le_database_ask_to_leave(LeDatabase *db)
 	Assert(db->state == LE_DB_STARTING || db->state == LE_DB_RUNNING);
 
 	db->leave = true;
+	check_entry(db);
 	le_wake(db->manager_proc);
 }
 
@@ -270,10 +323,11 @@ void
 le_database_notifier_enter(LeDatabase *db)
 {
 	Assert(is_locked());
-	Assert(db->state != LE_DB_FREE);
+	Assert(db->worker_pid != 0); /* the manager that has started it */
 
 	db->notifier_pid = MyProcPid;
 	db->notifier_proc = le_my_proc();
+	check_entry(db);
 }
 
 void
@@ -284,8 +338,10 @@ le_database_notifier_leave(LeDatabase *db)
 	/* unless it was given to another database meanwhile */
 	if (db->notifier_pid != MyProcPid)
 		return;
+	Assert(db->notifier_proc == le_my_proc());
 	db->notifier_pid = 0;
 	db->notifier_proc = -1;
+	check_entry(db);
 }
 
 /* --- a session's --- */
@@ -297,6 +353,8 @@ le_database_attach(LeDatabase *db)
 	Assert(db->state != LE_DB_FREE);
 
 	db->attached++;
+	Assert(db->attached <= le_shared->max_sessions);
+	check_entry(db);
 }
 
 void
@@ -306,6 +364,7 @@ le_database_detach(LeMailbox *box)
 
 	Assert(is_locked());
 	Assert(db->attached > 0 && db->state != LE_DB_FREE && box->session != 0);
+	Assert(le_mailbox_proc(box) == (uint32) le_my_proc() && pg_atomic_read_u32(&box->open_xact) == 0);
 
 	db->attached--;
 	pg_atomic_fetch_or_u32(&box->mail, LE_MAIL_SESSION_END);
@@ -315,4 +374,5 @@ le_database_detach(LeMailbox *box)
 		le_ring(box);
 	else
 		unlink_all(db);
+	check_entry(db);
 }

@@ -59,6 +59,8 @@ le_fence_procs(int64 token, List **pids, int signo)
 	List *procs = NIL;
 	int count;
 
+	Assert(token > 0 && (pids == NULL || *pids == NIL));
+
 	/*
 	 * 1. Nobody exits under this lock, nor ends a transaction that has an id.  One
 	 * without an id may end after it was found: then it has no fence any more,
@@ -85,6 +87,7 @@ le_fence_procs(int64 token, List **pids, int signo)
 		procs = lappend_int(procs, (int) (proc - le_proc(0)));
 	}
 	LWLockRelease(ProcArrayLock);
+	Assert(list_length(procs) <= count && (pids == NULL || list_length(*pids) == list_length(procs)));
 	pfree(vxids);
 	return procs;
 }

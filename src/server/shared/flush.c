@@ -80,9 +80,11 @@ static uint32
 unlinked(int proc)
 {
 	uint32 next = process(proc)->flush_next;
+	uint32 waiting PG_USED_FOR_ASSERTS_ONLY = pg_atomic_fetch_sub_u32(&flush()->waiting, 1);
+	uint32 linked PG_USED_FOR_ASSERTS_ONLY = pg_atomic_exchange_u32(&process(proc)->flush_linked, 0);
 
-	pg_atomic_fetch_sub_u32(&flush()->waiting, 1);
-	pg_atomic_exchange_u32(&process(proc)->flush_linked, 0);
+	Assert(waiting > 0 && waiting <= (uint32) le_shared->max_sessions && linked == 1);
+	Assert(next <= (uint32) le_shared->max_sessions);
 	return next;
 }
 
@@ -189,6 +191,7 @@ take_flushed(void)
 static void
 flush_for_all(const LeMailbox *box, uint32 me)
 {
+	XLogRecPtr wanted;
 	LeTime started_at;
 	int n;
 
@@ -196,7 +199,9 @@ flush_for_all(const LeMailbox *box, uint32 me)
 	LE_FAULT_NOFAIL("flush-before");
 	le_flush_delay(me);
 	started_at = le_clock();
-	XLogFlush((XLogRecPtr) pg_atomic_read_u64(&flush()->wanted));
+	wanted = (XLogRecPtr) pg_atomic_read_u64(&flush()->wanted);
+	XLogFlush(wanted);
+	Assert(wanted <= GetFlushRecPtr(NULL));
 	LE_FAULT_NOFAIL("flush-done");
 	n = take_flushed();
 	le_flush_learn(le_clock() - started_at, taken, n);
@@ -233,6 +238,7 @@ le_flush_ask(uint32 proc, XLogRecPtr lsn)
 	/* several managers raise it */
 	while (wanted < lsn && !pg_atomic_compare_exchange_u64(&flush()->wanted, &wanted, lsn))
 		;
+	Assert(pg_atomic_read_u64(&flush()->wanted) >= lsn);
 	push(proc);
 }
 

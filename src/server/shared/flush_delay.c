@@ -37,6 +37,7 @@ le_flush_delay(uint32 me)
 				 (LeTime) pg_atomic_read_u64(&flush->ended_at) + took_us);
 	if (end_at <= now)
 		return;
+	Assert(end_at - now <= (LeTime) took_us && took_us <= LONGEST_FLUSH);
 
 	/* 2. not after delays in vain */
 	if (undelayed > 0)
@@ -68,8 +69,9 @@ le_flush_learn(LeTime took_us, const uint32 *procs, int n)
 	LeFlush *flush = &le_shared->flush;
 	uint32 round = pg_atomic_fetch_add_u32(&flush->rounds, 1);
 	uint32 smoothed_us = pg_atomic_read_u32(&flush->took_us), in_both = 0;
+	uint32 last = pg_atomic_read_u32(&flush->last_group), in_either;
 
-	Assert(took_us >= 0 && n >= 0);
+	Assert(took_us >= 0 && n >= 0 && n <= le_shared->max_sessions);
 	for (int i = 0; i < n; i++)
 	{
 		LeProcess *process = &le_shared->processes[procs[i]];
@@ -77,8 +79,12 @@ le_flush_learn(LeTime took_us, const uint32 *procs, int n)
 		in_both += process->flush_round == round;
 		process->flush_round = round + 1;
 	}
-	pg_atomic_write_u32(&flush->expected, pg_atomic_read_u32(&flush->last_group) + n - in_both);
+	in_either = last + n - in_both;
+	Assert(in_both <= (uint32) n && in_either <= last + n);
+	pg_atomic_write_u32(&flush->expected, in_either);
 	pg_atomic_write_u32(&flush->last_group, n);
 	pg_atomic_write_u64(&flush->ended_at, (uint64) le_clock());
-	pg_atomic_write_u32(&flush->took_us, (uint32) ((smoothed_us * 7 + Min(took_us, LONGEST_FLUSH)) / 8));
+	smoothed_us = (uint32) ((smoothed_us * 7 + Min(took_us, LONGEST_FLUSH)) / 8);
+	Assert(smoothed_us <= LONGEST_FLUSH);
+	pg_atomic_write_u32(&flush->took_us, smoothed_us);
 }

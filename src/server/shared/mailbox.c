@@ -151,7 +151,8 @@ le_take_stack(LeDatabase *db, uint32 *procs)
 void
 le_mailbox_clear(LeMailbox *box)
 {
-	Assert(box->session != 0);
+	/* a session ends after its transaction */
+	Assert(box->session != 0 && pg_atomic_read_u32(&box->releasing) == 0);
 	if (pg_atomic_read_u32(&box->mail) & LE_MAIL_RELEASED)
 		le_releases_drop(&box->releases);
 	pg_atomic_write_u32(&box->answered, pg_atomic_read_u32(&box->posted));

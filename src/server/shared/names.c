@@ -39,8 +39,8 @@ names_at(const LeCommand *cmd)
 
 /* --- backend --- */
 
-/* Writes tokens and names as the head of this file says. */
-static void
+/* Writes tokens and names as the head of this file says.  Returns their end. */
+static char *
 pack(const LeCommand *cmd, char *to)
 {
 	if (cmd->each && cmd->tokens != NULL)
@@ -52,10 +52,12 @@ pack(const LeCommand *cmd, char *to)
 	{
 		uint16 len = (uint16) cmd->names[i].len;
 
+		Assert(len > 0 && len <= LE_MAX_NAME);
 		memcpy(to, &len, sizeof(len));
 		memcpy(to + sizeof(len), cmd->names[i].data, len);
 		to += sizeof(len) + len;
 	}
+	return to;
 }
 
 void
@@ -63,6 +65,7 @@ le_names_put(LeMailbox *box, const LeCommand *cmd, uint32 len)
 {
 	SharedNames *shared;
 	Size size = names_at(cmd);
+	char *end PG_USED_FOR_ASSERTS_ONLY;
 
 	Assert(segment == NULL && box->session != 0 && cmd->nnames > 0 && cmd->nnames <= LE_MAX_NAMES);
 	box->names_at = MAXALIGN(len);
@@ -71,7 +74,8 @@ le_names_put(LeMailbox *box, const LeCommand *cmd, uint32 len)
 		size += sizeof(uint16) + cmd->names[i].len;
 	if (box->names_at + size <= LE_PAYLOAD_SIZE)
 	{
-		pack(cmd, box->payload + box->names_at);
+		end = pack(cmd, box->payload + box->names_at);
+		Assert(end == box->payload + box->names_at + size);
 		return;
 	}
 	segment = dsm_create(offsetof(SharedNames, data) + size, 0);
@@ -79,13 +83,15 @@ le_names_put(LeMailbox *box, const LeCommand *cmd, uint32 len)
 	shared->session = box->session;
 	shared->request = box->command.request;
 	shared->len = (uint32) size;
-	pack(cmd, shared->data);
+	end = pack(cmd, shared->data);
+	Assert(end == shared->data + size && shared->request != 0);
 	box->names_handle = dsm_segment_handle(segment);
 }
 
 const LeEachAnswer *
 le_names_answers(const LeMailbox *box)
 {
+	Assert(box->command.each && (segment != NULL) == (box->names_handle != DSM_HANDLE_INVALID));
 	if (segment == NULL)
 		return (const LeEachAnswer *) (box->payload + box->names_at);
 	return (const LeEachAnswer *) ((const SharedNames *) dsm_segment_address(segment))->data;
@@ -114,6 +120,7 @@ unpack(const char *from, LeCommand *cmd)
 		uint16 len;
 
 		memcpy(&len, from, sizeof(len));
+		Assert(len > 0 && len <= LE_MAX_NAME);
 		names[i] = (LeText){from + sizeof(len), len};
 		from += sizeof(len) + len;
 	}
@@ -179,6 +186,8 @@ le_names_get(const LeMailbox *box, LeCommand *cmd)
 	shared = dsm_segment_address(attached);
 
 	/* no error before it is detached: it could not be attached again */
+	Assert(dsm_segment_map_length(attached) >= offsetof(SharedNames, data) + shared->len);
+	Assert(shared->len > names_at(cmd));
 	copy = palloc_extended(shared->len, MCXT_ALLOC_NO_OOM);
 	if (copy != NULL)
 		memcpy(copy, shared->data, shared->len);

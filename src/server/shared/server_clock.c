@@ -34,5 +34,6 @@ le_wall(LeTime now)
 
 	if (distance == 0 || measured - distance > WALL_STEP || distance - measured > WALL_STEP)
 		distance = measured;
+	Assert(now > 0 && distance >= measured - WALL_STEP && distance <= measured + WALL_STEP);
 	return now + distance;
 }

@@ -86,6 +86,7 @@ doze(pg_atomic_uint32 *bell, LeTime at_most_us)
 	pgstat_report_wait_end();
 	state = BELL_DOZING;
 	pg_atomic_compare_exchange_u32(bell, &state, BELL_QUIET);
+	Assert(pg_atomic_read_u32(bell) != BELL_DOZING);
 }
 
 static void
