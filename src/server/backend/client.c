@@ -71,6 +71,7 @@ set_user_timeout(bool on)
 static void
 apply(void)
 {
+	Assert(!answering || holding);
 	if (MyProcPort == NULL)
 		return;
 	set_probes(in_wait || holding);

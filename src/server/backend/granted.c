@@ -56,6 +56,7 @@ le_granted_note(const LeCommand *cmd, const LeReply *reply)
 	grant->role = cmd->role;
 	grant->ends_at =
 		(reply->waited ? le_my_mailbox->reply_as_of : le_my_mailbox->posted_at) + reply->valid_for;
+	Assert(grant->ends_at <= le_clock() + cmd->ttl);
 	grant->epoch = reply->epoch;
 	grant->epoch_is = reply->epoch_is;
 	grant->name_len = (uint16) cmd->name.len;

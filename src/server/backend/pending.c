@@ -107,7 +107,8 @@ le_pending_add(int64 token, LeKind kind, LeText name, LeTime hold_for_us, uint32
 void
 le_pending_add_async(int64 token, LeKind kind, LeText name)
 {
-	Assert(le_pending_is_free());
+	/* le_granted_take() has said so: a manager that leaves waits for the post */
+	Assert(le_pending_is_free() && pg_atomic_read_u32(&le_my_mailbox->releasing) != 0);
 	le_pending_add(token, kind, name, 0, 1, false);
 	is_async = true;
 }
@@ -214,10 +215,13 @@ pending_size(void)
 static void
 fill(char *to)
 {
+	char *start PG_USED_FOR_ASSERTS_ONLY = to;
+
 	for (LePending *p = pending; p != NULL; p = p->older)
 	{
 		LeReleaseItem *item = (LeReleaseItem *) to;
 
+		Assert(!p->cancel && p->holds > 0 && p->token > 0);
 		memset(item, 0, sizeof(*item));
 		item->token = p->token;
 		item->hold_for_us = p->hold_for_us;
@@ -228,6 +232,7 @@ fill(char *to)
 		memcpy(to + sizeof(*item), p->name, p->name_len);
 		to += le_release_size(p->name_len);
 	}
+	Assert(to == start + pending_size());
 }
 
 static bool
@@ -271,7 +276,9 @@ post(void)
 {
 	LeReleases *releases = &le_my_mailbox->releases;
 
-	Assert(!is_posted() && (prepared != DSM_HANDLE_INVALID || pending_size() <= LE_RELEASES_SIZE));
+	Assert(is_closed && !is_posted());
+	Assert((prepared != DSM_HANDLE_INVALID) == (pending_size() > LE_RELEASES_SIZE));
+	Assert(is_async == (pg_atomic_read_u32(&le_my_mailbox->releasing) != 0));
 	le_my_mailbox->released_lsn = 0;
 	releases->xact = le_xact_number();
 	releases->len = (uint32) pending_size();
@@ -428,6 +435,8 @@ le_pending_top_ended(bool is_commit)
 void
 le_pending_sub_aborted(SubTransactionId subxact)
 {
+	Assert(subxact > TopSubTransactionId);
 	while (pending != NULL && pending->subxact >= subxact)
 		pending = pending->older;
+	Assert(!is_async || (pending != NULL && pending->older == NULL));
 }

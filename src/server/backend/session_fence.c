@@ -20,6 +20,7 @@
 #include "utils/memutils.h"
 
 #include "backend/session_fence.h"
+#include "backend/session_mailbox.h"
 #include "backend/xactstate.h"
 #include "shared/compat.h"
 #include "shared/fence_lock.h"
@@ -111,6 +112,8 @@ le_fence_take(int64 token)
 	/* counted before it is taken: the manager looks only where there is one */
 	le_xact_fencing();
 	(void) LockAcquire(&tag, ShareLock, false, false);
+	Assert(counts != NULL && counts->count > 0);
+	Assert(le_xact.has_fence && pg_atomic_read_u32(&le_my_database()->fences) > 0);
 }
 
 void
@@ -119,7 +122,7 @@ le_fence_note(LeKind kind, LeText name, int64 token)
 	LeFence *fence = MemoryContextAlloc(TopTransactionContext, offsetof(LeFence, name) + name.len);
 	LOCKTAG tag PG_USED_FOR_ASSERTS_ONLY = le_fence_tag(token);
 
-	Assert(le_lock_held_by_me(&tag, ShareLock));
+	Assert(le_lock_held_by_me(&tag, ShareLock) && name.len > 0);
 	fence->subxact = GetCurrentSubTransactionId();
 	fence->kind = kind;
 	fence->token = token;

@@ -222,7 +222,9 @@ le_attach(LeWait *wait)
 	if (box == NULL)
 		return LE_WAIT_OVER;
 	Assert(box->session == 0 && pg_atomic_read_u64(&box->undo) == 0 && pg_atomic_read_u32(&box->mail) == 0);
-	Assert(pg_atomic_read_u32(&box->answered) == pg_atomic_read_u32(&box->posted));
+	Assert(pg_atomic_read_u32(&box->answered) == pg_atomic_read_u32(&box->posted) && box->revision == 0);
+	Assert(pg_atomic_read_u32(&box->open_xact) == 0 && pg_atomic_read_u32(&box->releasing) == 0);
+	Assert(pg_atomic_read_u64(&box->confirming_since) == 0);
 
 	/* 3. it is this session's once its number stands in it */
 	box->pid = MyProcPid;
@@ -230,6 +232,7 @@ le_attach(LeWait *wait)
 	me->generation++;
 	pg_write_barrier();
 	box->session = (me->generation << LE_PROC_BITS) | (uint32) le_my_proc();
+	Assert(le_session_proc(box->session) == (uint32) le_my_proc() && box->session >> LE_PROC_BITS != 0);
 	le_my_mailbox = box;
 	if (!exit_registered)
 	{

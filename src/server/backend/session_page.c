@@ -17,6 +17,7 @@ each_item(LeText page, char *copy, LePageCallback callback, void *arg)
 {
 	const LePageItem *last = NULL;
 
+	Assert(page.len <= LE_PAYLOAD_SIZE);
 	memcpy(copy, page.data, page.len);
 	for (uint32 at = 0; at < page.len; at += le_page_size(last))
 	{

@@ -6,6 +6,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/ipc.h"
@@ -119,7 +120,8 @@ post(LeRequestType type)
 	LeMailbox *box = le_my_mailbox;
 	uint32 number = next_number();
 
-	Assert(mailbox_is_quiet(RELEASES_MAY_WAIT));
+	Assert(mailbox_is_quiet(RELEASES_MAY_WAIT) && type >= LE_REQUEST_COMMAND && type <= LE_REQUEST_CHANGES);
+	Assert(pg_atomic_read_u32(&le_shared->processes[le_my_proc()].present) != 0);
 	box->type = type;
 	box->need_flush = le_needs_flush();
 	box->need_standby = le_needs_standby();
@@ -375,6 +377,7 @@ send_and_wait(LeRequestType type, LeCommand *cmd, const LePageRequest *page, LeW
 	{
 		cmd->xact = le_xact_open();
 		cmd->subxact = le_xact_acquire();
+		Assert(cmd->xact == pg_atomic_read_u32(&le_my_mailbox->open_xact) && cmd->subxact > 0);
 	}
 	else
 		cmd->xact = le_xact_number();
@@ -393,6 +396,7 @@ send_and_wait(LeRequestType type, LeCommand *cmd, const LePageRequest *page, LeW
 	}
 	else
 		put_command(cmd);
+	Assert(pg_atomic_read_u32(&le_shared->processes[le_my_proc()].present) == 0); /* the last wait has left */
 	le_flush_enter();
 	number = post(type);
 	LE_FAULT("request-posted");
@@ -407,7 +411,10 @@ send_and_wait(LeRequestType type, LeCommand *cmd, const LePageRequest *page, LeW
 
 	/* 5. */
 	if (le_my_mailbox->reply.lsn != 0 && le_my_mailbox->need_flush)
+	{
 		le_flush_wait(le_my_mailbox);
+		Assert((XLogRecPtr) le_my_mailbox->reply.lsn <= GetFlushRecPtr(NULL));
+	}
 	return LE_WAIT_DONE;
 }
 
@@ -425,6 +432,7 @@ request(LeRequestType type, LeCommand *cmd, const LePageRequest *page, LeEachAns
 	LeWaitEnd end;
 
 	Assert(IsTransactionState() && CritSectionCount == 0);
+	Assert(!snapshot_kept || has_own_wait(cmd));
 
 	/* 1. may this session ask? */
 	le_check_can_attach();

@@ -155,6 +155,7 @@ void
 le_snapshot_take(void)
 {
 	(void) GetTransactionSnapshot();
+	Assert(TransactionIdIsValid(MyProc->xmin));
 }
 
 /*

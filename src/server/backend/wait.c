@@ -45,6 +45,7 @@ le_wait_begin(LeWait *wait, LeTime at_most_us, bool for_lock)
 	/* a call that waits for nobody has the time that a manager needs */
 	if (!for_lock)
 		timeout_us = Max(timeout_us, LE_TAKE_GRACE);
+	Assert(wait->patience_us >= MIN_PATIENCE && wait->patience_us <= PATIENCE && wait->limit_at >= now);
 	wait->lock_timeout_at = LockTimeout > 0 ? now + timeout_us : LE_NEVER;
 }
 
@@ -139,6 +140,7 @@ check_manager(LeWait *wait, LeDatabase *db, LeTime now)
 	if (wait->absent_at != 0 && pg_atomic_read_u32(&db->loading) == 0)
 		wait->absent_us += now - wait->absent_at;
 	wait->absent_at = now;
+	Assert(wait->absent_us >= 0 && wait->absent_us <= now);
 	if (wait->absent_us >= wait->patience_us)
 		raise_no_manager(wait->patience_us);
 }

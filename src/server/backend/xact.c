@@ -80,7 +80,11 @@ top_ended(bool is_commit)
 
 	/* 1. */
 	if (!was_open && !had_fence && !le_xact.is_touched)
+	{
+		Assert(le_my_mailbox == NULL || (pg_atomic_read_u32(&le_my_mailbox->open_xact) == 0 &&
+										 pg_atomic_read_u32(&le_my_mailbox->releasing) == 0));
 		return;
+	}
 
 	LE_FAULT_NOFAIL("xact-locks-released");
 

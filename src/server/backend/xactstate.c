@@ -42,9 +42,12 @@ le_xact_open(void)
 
 	if (!le_xact.is_open)
 	{
+		uint32 announced PG_USED_FOR_ASSERTS_ONLY = le_xact_number();
+
 		/* 0 means none */
 		if (++le_xact.number == 0)
 			++le_xact.number;
+		Assert(le_xact.number == announced || announced == 0);
 		Assert(subxacts == NULL && pg_atomic_read_u32(&box->open_xact) == 0);
 		le_xact.is_open = true;
 		acquires = 0;
@@ -65,7 +68,9 @@ le_xact_acquire(void)
 
 		*newest = (SubxactAcquires){.older = subxacts, .subxact = subxact, .first = acquires + 1};
 		subxacts = newest;
+		Assert(newest->older == NULL || newest->older->first < newest->first);
 	}
+	Assert(subxacts->first > 0 && subxacts->first <= acquires + 1);
 	return ++acquires;
 }
 
@@ -83,6 +88,7 @@ le_xact_forget_acquires(SubTransactionId subxact)
 void
 le_xact_fencing(void)
 {
+	Assert(le_my_mailbox != NULL && IsTransactionState());
 	if (!le_xact.has_fence)
 		pg_atomic_fetch_add_u32(&le_my_database()->fences, 1);
 	le_xact.has_fence = true;
