@@ -197,6 +197,24 @@ test_long_ttl(void)
 	stop();
 }
 
+/* The timer of a lease that was renewed rings at the deadline that it had. */
+static void
+test_renewed(void)
+{
+	LeReply a;
+
+	start();
+	a = apply(request(1, "x", X, 0));
+	batch();
+	now += TTL / 2;
+	ok(!renew(1, a.token, 0).wrote, "a renewal writes nothing");
+	now += TTL / 2;
+	le_core_expire(core, now, 10);
+	ok(held("x", a.token), "it holds beyond the first deadline");
+	ok(!slot_is_dirty(a.token), "nor does anything else");
+	stop();
+}
+
 /* Expiry in portions: nothing is forgotten, nothing handled twice. */
 static void
 test_portions(void)
@@ -262,6 +280,7 @@ main(void)
 	test_horizon();
 	test_grace();
 	test_long_ttl();
+	test_renewed();
 	test_portions();
 	return done_testing();
 }

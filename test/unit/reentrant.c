@@ -30,6 +30,7 @@ test_named_owner(void)
 	a = acquire_ttl(1, "worker", TTL);
 	b = acquire_ttl(2, "worker", 3 * LE_SECOND);
 	ok(b.status == LE_OK && b.reentrant, "a named owner is granted again");
+	is_int(le_core_stats(core)->grants, 2, "which counts as a grant");
 	ok(b.shared_owner, "which is said where it is another connection");
 	is_int(b.token, a.token, "with the same token");
 	is_int(b.valid_for, TTL, "never a shorter TTL");

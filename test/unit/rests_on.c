@@ -156,6 +156,8 @@ test_revoked(void)
 	other_batch();
 	is_int(apply(cmd).lsn, wrote, "and later is what the answer rests on");
 	ok(!apply(cmd).wrote, "without a write of its own");
+	on_lease(LE_CMD_REVOKE_LEASE, grant_lease(TTL));
+	ok(!apply(cmd).wrote, "also where another lease ends in this batch");
 	cmd.from = 0;
 	is_int(apply(cmd).lsn, 0, "a lease that was not there rests on nothing");
 	stop();
