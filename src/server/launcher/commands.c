@@ -169,6 +169,35 @@ may_copy(Oid dboid)
 	return allowed;
 }
 
+/* What this transaction remembers of the database; NULL: it has not reserved it. */
+static LeReservation *
+find_reservation(Oid dboid)
+{
+	LeReservation *reservation = pending.reservations;
+
+	while (reservation != NULL && reservation->dboid != dboid)
+		reservation = reservation->older;
+	return reservation;
+}
+
+#ifdef USE_ASSERT_CHECKING
+/* An entry is reserved by this process only while the transaction remembers it, so that step 4 is to come. */
+static void
+check_reservations(void)
+{
+	for (int i = 0; i < le_shared->max_databases; i++)
+	{
+		const LeDatabase *db = &le_shared->databases[i];
+
+		Assert(db->reserved_by != MyProcPid || find_reservation(db->dboid) != NULL);
+	}
+	for (LeReservation *r = pending.reservations; r != NULL; r = r->older)
+		Assert(r->older == NULL || r->older->subxact <= r->subxact);
+}
+#else
+#define check_reservations() ((void) 0)
+#endif
+
 /*
  * Reserve the database's entry, and ask its worker to leave if that is allowed;
  * its notifier goes with it.  True: there is none of them any more.
@@ -196,6 +225,7 @@ reserve_entry(Oid dboid, bool ask, int *worker_pid, int *notifier_pid)
 				le_database_ask_to_leave(db);
 		}
 	}
+	check_reservations();
 	LWLockRelease(le_shared->lock);
 
 	/* A worker says that it leaves some time before its process ends. */
@@ -209,11 +239,8 @@ remember_reservation(Oid dboid)
 {
 	LeReservation *reservation;
 
-	for (reservation = pending.reservations; reservation != NULL; reservation = reservation->older)
-	{
-		if (reservation->dboid == dboid)
-			return;
-	}
+	if (find_reservation(dboid) != NULL)
+		return;
 	reservation = MemoryContextAlloc(TopTransactionContext, sizeof(LeReservation));
 	*reservation = (LeReservation){pending.reservations, dboid, GetCurrentSubTransactionId()};
 	pending.reservations = reservation;
@@ -272,6 +299,8 @@ prepare_database_command(const LeDatabaseCommand *command, ProcessUtilityContext
 static void
 release_reservations(SubTransactionId subxact, bool committed)
 {
+	Assert(!committed || subxact == TopSubTransactionId);
+
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	for (; pending.reservations != NULL && pending.reservations->subxact >= subxact;
 		 pending.reservations = pending.reservations->older)
@@ -284,6 +313,7 @@ release_reservations(SubTransactionId subxact, bool committed)
 		if (committed && db->dboid == pending.dropped_database && db->state == LE_DB_IDLE)
 			le_database_free(db);
 	}
+	check_reservations();
 	LWLockRelease(le_shared->lock);
 	le_wake_launcher();
 }
@@ -308,6 +338,7 @@ at_transaction_end(XactEvent event, void *arg)
 	else if (committed && pending.databases)
 		le_wake_launcher();
 
+	Assert(pending.reservations == NULL);
 	memset(&pending, 0, sizeof(pending));
 }
 

@@ -238,6 +238,7 @@ scan_databases(void)
 	pgstat_report_activity(STATE_IDLE, NULL);
 
 	/* 3. forget what is gone */
+	Assert(hash_get_num_entries(targets) > 0); /* nobody can drop the database that he is in */
 	sweep(scratch);
 	scanned_at = le_clock();
 	scan_at = scanned_at + LE_SCAN_PERIOD;
@@ -267,6 +268,7 @@ back_off(LeTarget *target, LeTime now)
 	Assert(target->backoff_us >= LE_BACKOFF_MIN && target->backoff_us <= LE_BACKOFF_MAX);
 	target->retry_at = now + target->backoff_us;
 	target->backoff_us = Min(target->backoff_us * 2, LE_BACKOFF_MAX);
+	Assert(target->retry_at > now && target->backoff_us >= 2 * LE_BACKOFF_MIN);
 }
 
 /*
@@ -308,7 +310,7 @@ review_reservation(LeDatabase *db)
 static void
 note_exit(LeTarget *target, LeDbExit why, LeTime now)
 {
-	Assert(target->tracked);
+	Assert(target->tracked && target->started_at <= now);
 
 	/* 1. forget the worker */
 	target->tracked = false;
@@ -339,6 +341,8 @@ note_exit(LeTarget *target, LeDbExit why, LeTime now)
 			back_off(target, now);
 			break;
 	}
+	Assert(target->due || !target->ran);
+	Assert(target->retry_at <= now + LE_BACKOFF_MAX);
 }
 
 /* May a manager start now, and does anybody want one or has it been there before? */
@@ -511,6 +515,7 @@ start_manager(LeTarget *target, LeTime now)
 	BackgroundWorker worker = {0};
 
 	Assert(!target->tracked && target->handle == NULL);
+	Assert(target->connectable && now >= target->retry_at);
 
 	/* 1. take the entry */
 	db = take_entry(target, now, &was_wanted);
@@ -527,6 +532,7 @@ start_manager(LeTarget *target, LeTime now)
 	snprintf(worker.bgw_name, sizeof(worker.bgw_name), "lock_election manager %s", NameStr(target->name));
 	target->tracked = RegisterDynamicBackgroundWorker(&worker, &target->handle);
 	LE_FAULT("launcher-started");
+	Assert(!target->tracked || target->handle != NULL);
 	if (target->tracked)
 		return;
 
@@ -567,6 +573,7 @@ serve_entries(LeTime now)
 	}
 	LWLockRelease(le_shared->lock);
 
+	Assert(starting + chosen <= le_shared->max_databases);
 	for (int i = 0; i < chosen; i++)
 		start_manager(find_target(scratch[i]), now);
 	return starting + chosen;
@@ -595,6 +602,7 @@ next_look(LeTime now, bool *probing)
 		if (!target->tracked && target->connectable && target->retry_at > now)
 			next = Min(next, target->retry_at);
 	}
+	Assert(next <= scan_at && scan_at <= scanned_at + LE_SCAN_PERIOD);
 	return next;
 }
 
@@ -692,6 +700,7 @@ le_launcher_main(Datum arg)
 	/* 2. others can wake it from here on */
 	before_shmem_exit(launcher_exit, (Datum) 0);
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
+	Assert(le_shared->launcher_pid == 0 && le_shared->launcher_proc == -1);
 	le_shared->launcher_pid = MyProcPid;
 	le_shared->launcher_proc = le_my_proc();
 	LWLockRelease(le_shared->lock);

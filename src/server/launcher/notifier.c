@@ -136,6 +136,7 @@ take(void)
 		sent = pg_atomic_read_u64(&ring->sent);
 		pushed = pg_atomic_read_u64(&ring->pushed);
 		pg_read_barrier();
+		Assert(sent <= pushed && pushed - sent <= LE_HINTS);
 		for (; sent < pushed && n < HINTS_A_COMMIT; sent++)
 			hints[n++] = ring->hints[sent % LE_HINTS];
 		hints_lsn = (XLogRecPtr) pg_atomic_read_u64(&ring->lsn);
@@ -155,7 +156,7 @@ done(int n, bool sent)
 	LWLockAcquire(le_shared->lock, LW_SHARED);
 	if (is_mine(my_db) && my_db->notifier_pid == MyProcPid)
 	{
-		Assert(pg_atomic_read_u64(&ring->sent) + n <= pg_atomic_read_u64(&ring->pushed));
+		Assert(n > 0 && pg_atomic_read_u64(&ring->sent) + n <= pg_atomic_read_u64(&ring->pushed));
 		pg_memory_barrier(); /* after the last look at them */
 		pg_atomic_fetch_add_u64(&ring->sent, n);
 		pg_atomic_fetch_add_u64(sent ? &my_db->counters.hints_sent : &my_db->counters.hints_dropped, n);
@@ -170,6 +171,9 @@ notify(const LeHint *hint)
 	char channel[LE_CHANNEL_SIZE];
 	char payload[256];
 
+	Assert(hint->token != 0 && hint->name_len > 0 && hint->name_len <= LE_MAX_NAME);
+	Assert((hint->how != 0) == (hint->change != 0) && hint->previous >= 0);
+
 	/* tokens as text: some clients read numbers as doubles */
 	le_channel_name((LeKind) hint->kind, (LeText){hint->name, hint->name_len}, channel);
 	if (hint->how == 0)
@@ -181,6 +185,7 @@ notify(const LeHint *hint)
 				 "{\"event\":\"%s\",\"term\":\"" INT64_FORMAT "\",\"change\":\"" INT64_FORMAT
 				 "\",\"previous\":\"" INT64_FORMAT "\"}",
 				 le_how_name((LeHow) hint->how), hint->token, hint->change, hint->previous);
+	Assert(strlen(payload) < sizeof(payload) - 1);
 	Async_Notify(channel, payload);
 }
 
@@ -188,14 +193,20 @@ notify(const LeHint *hint)
 static void
 send_all(int n)
 {
+	Assert(n > 0 && n <= HINTS_A_COMMIT);
+
 	/* a crash must not take back a grant that was announced */
 	XLogFlush(hints_lsn);
+	Assert(hints_lsn <= GetFlushRecPtr(NULL));
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	pgstat_report_activity(STATE_RUNNING, "sending notifications");
 	LE_FAULT("notifier-before-notify");
 	for (int i = 0; i < n; i++)
+	{
+		Assert(i == 0 || hints[i].sequence > hints[i - 1].sequence);
 		notify(&hints[i]);
+	}
 	LE_FAULT("notifier-before-commit");
 	CommitTransactionCommand();
 	pgstat_report_stat(false);
@@ -330,6 +341,7 @@ le_notifier_main(Datum arg)
 {
 	my_dboid = DatumGetObjectId(arg);
 	memcpy(&my_manager, MyBgworkerEntry->bgw_extra, sizeof(my_manager));
+	Assert(OidIsValid(my_dboid) && my_manager != 0);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGINT, SIG_IGN); /* a cancel is meant for a query */
 	pqsignal(SIGTERM, die);
