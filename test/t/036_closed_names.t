@@ -32,6 +32,8 @@ close_name('job', '10 min', 'worker');
 is($s->query("SELECT kind, name, slot, mode, role, token, holds, waiters, @{[ $in->('9 min', '10 min') ]} FROM lock_election.locks"),
 	'lock|job|||worker|||0|t', 'a closed name that nobody holds is in view locks');
 is($s->query('SELECT count(*) FROM lock_election.elections'), '0', 'and not in view elections');
+$s->query(q{SELECT await_lock('job', 1)});
+like($s->error, qr/LE001: .*\nDETAIL:  .*Nobody holds it now\./, 'nor does the detail of LE001 count it as held');
 $t->async(q{SELECT acquire_lock('job')});
 wait_for_waiter('job');
 is($s->query("SELECT blocked_by, @{[ $in->('9 min', '10 min') ]} FROM lock_election.waiters"), '{0}|t', 'waiters: nobody blocks it, the name is closed');

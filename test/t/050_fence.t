@@ -128,7 +128,7 @@ sub sleeper
 	is($c->query("SELECT time_left FROM lock_election.locks WHERE name = 'x'"), '00:00:00', 'and that it has no time left');
 	is($c->query("SELECT renew_lock('x', $token)"), '', 'an ended TTL cannot be renewed');
 	is($c->query("SELECT release_lock('x', $token)"), 'f', 'and what it held cannot be released');
-	fails($c, "SELECT fence_lock('x', $token)", qr/LE001/, 'nor fenced by another transaction');
+	fails($c, "SELECT fence_lock('x', $token)", qr/LE001: .*\nDETAIL:  .*Nobody holds it now\./, 'nor fenced by another transaction');
 	is($a->query("SELECT fence_lock('x', $token)") . $a->error, '', 'its own may do so again');
 	ok(!$b->ready, 'the next one waits');
 	$a->query('COMMIT');

@@ -32,7 +32,9 @@
 #include "backend/session_request.h"
 #include "backend/session_mailbox.h"
 #include "backend/xactstate.h"
+#include "shared/compat.h"
 #include "shared/fault.h"
+#include "shared/fence_lock.h"
 #include "shared/releases.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
@@ -94,7 +96,10 @@ void
 le_pending_add(int64 token, LeKind kind, LeText name, LeTime hold_for_us, uint32 holds, bool unnamed)
 {
 	LePending *p = pending_new(token, name);
+	LOCKTAG tag PG_USED_FOR_ASSERTS_ONLY = le_fence_tag(token);
 
+	/* step 1 above: nobody takes the lock away before the commit, or its end is on its way already */
+	Assert(le_lock_held_by_me(&tag, ShareLock) || pg_atomic_read_u32(&le_my_mailbox->releasing) != 0);
 	Assert(holds > 0 && hold_for_us >= 0);
 	p->kind = kind;
 	p->role = GetUserId();

@@ -123,6 +123,7 @@ wait_for_lock(const LOCKTAG *tag, LOCKMODE mode, bool session, int timeout_ms)
 	}
 	PG_END_TRY();
 	LockTimeout = user_timeout;
+	Assert(held == le_lock_held_by_me(tag, mode));
 	return held;
 }
 

@@ -327,6 +327,7 @@ le_interval_datum(LeTime duration_us)
 {
 	Interval *interval = palloc0(sizeof(Interval));
 
+	Assert(duration_us >= 0);
 	interval->time = Min(duration_us, LE_MAX_TTL);
 	PG_RETURN_INTERVAL_P(interval);
 }

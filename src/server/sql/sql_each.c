@@ -143,6 +143,7 @@ le_enqueue_each(PG_FUNCTION_ARGS)
 		char channel[LE_CHANNEL_SIZE];
 		LeTuple row = {0};
 
+		Assert(answers[i].token > 0 && (granted || answers[i].position > 0));
 		le_channel_name(cmd.kind, cmd.names[i], channel);
 		le_tuple_add_text(&row, cmd.names[i]);
 		le_tuple_add(&row, Int64GetDatum(answers[i].token));

@@ -73,6 +73,7 @@ put_leader(ReturnSetInfo *rsinfo, const Leader *leader)
 {
 	LeTuple tuple = {0};
 
+	Assert(leader->term > 0 && leader->candidate.len > 0 && leader->valid_for_us >= 0);
 	le_tuple_add_text(&tuple, leader->candidate);
 	le_tuple_add(&tuple, Int64GetDatum(leader->term));
 	le_tuple_add(&tuple, TimestampTzGetDatum(leader->elected_at));

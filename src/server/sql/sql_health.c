@@ -127,6 +127,7 @@ look(Health *health)
 			health->standby_wait_us = Max(health->standby_wait_us, standby_wait(box, now));
 		}
 	}
+	Assert(health->request_wait_us <= health->untaken_us);
 	health->standby_defined = health->primary && max_wal_senders > 0 && le_sync_standbys_defined();
 
 	/* 2. as many synchronous standbys as synchronous_standby_names asks for, and none that others wait for in vain */

@@ -50,6 +50,7 @@ le_grant_lease(PG_FUNCTION_ARGS)
 	cmd.role = GetUserId();
 	le_request(&cmd, &reply, false);
 	le_check_reply(&cmd, &reply);
+	Assert(reply.status == LE_OK && reply.lease > 0);
 	wait_durable(&reply, reply.lease);
 	PG_RETURN_INT64(reply.lease);
 }

@@ -42,6 +42,8 @@ put_ending(StringInfo detail, const LeCommand *cmd, const LeReply *reply)
 {
 	double ago = (double) reply->ending_ago / LE_SECOND;
 
+	Assert(reply->status != LE_OK && reply->ending_ago >= 0);
+
 	switch ((LeEnd) reply->ending)
 	{
 		/* by its client */

@@ -33,6 +33,7 @@ le_enqueue(FunctionCallInfo fcinfo, LeAsk ask)
 		le_check_reply(&cmd, &reply);
 	le_wait_durable(&reply, le_kind_word(cmd.kind), cmd.name);
 	granted = reply.status == LE_OK;
+	Assert(reply.token > 0 && (granted || (reply.status == LE_QUEUED && reply.position > 0)));
 
 	/* on a lease nothing is counted: asking again takes back what was to be released */
 	if (cmd.lease != 0)

@@ -12,6 +12,12 @@
 #include "shared/library_version.h"
 #include "sql/sql.h"
 
+/* Of one version, the library's row and its SQL declaration have the same columns. */
+static inline pg_attribute_unused() bool has_all_columns(const LeTuple *tuple, const TupleDesc desc)
+{
+	return tuple->n == desc->natts || le_version_advice() != NULL;
+}
+
 void
 le_tuple_add_if(LeTuple *tuple, bool given, Datum value)
 {
@@ -48,6 +54,7 @@ le_tuple_datum(FunctionCallInfo fcinfo, LeTuple *tuple)
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
+	Assert(has_all_columns(tuple, desc));
 	row = le_widen_row(desc->natts, tuple->n, tuple->values, tuple->nulls);
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), row.values, row.nulls));
 }
@@ -55,7 +62,10 @@ le_tuple_datum(FunctionCallInfo fcinfo, LeTuple *tuple)
 void
 le_tuple_put(ReturnSetInfo *rsinfo, LeTuple *tuple)
 {
-	LeWideRow row = le_widen_row(rsinfo->setDesc->natts, tuple->n, tuple->values, tuple->nulls);
+	LeWideRow row;
+
+	Assert(has_all_columns(tuple, rsinfo->setDesc));
+	row = le_widen_row(rsinfo->setDesc->natts, tuple->n, tuple->values, tuple->nulls);
 
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, row.values, row.nulls);
 }

@@ -76,6 +76,9 @@ put_shown(ReturnSetInfo *rsinfo, const Shown *shown)
 	bool has_addr;
 	LeTuple tuple = {0};
 
+	Assert(held || item->closed_until != 0);
+	Assert(item->position == 0 || (held && item->slot < 0));
+
 	/* 1. who acquired it, if the text says so: a row may have been written by hand */
 	if (details)
 		le_acquirer_parse(shown->texts.acquirer, &acquirer);
