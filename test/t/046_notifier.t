@@ -267,13 +267,14 @@ subtest 'a NOTIFY that fails' => sub {
 	is(announced(hand_off()), 1, 'and all is well');
 };
 
-subtest 'DROP DATABASE and the like' => sub {
-	my $hand_off = q{
-		DO $$ DECLARE held bigint; p bigint; BEGIN
-			held := acquire_lock('x'); SELECT token INTO p FROM enqueue_lock('x'); COMMIT;
-			PERFORM release_lock('x', held), enqueue_lock('x', '1 h'); COMMIT;
-		END $$};
+# In another database.
+my $hand_off = q{
+	DO $$ DECLARE held bigint; p bigint; BEGIN
+		held := acquire_lock('x'); SELECT token INTO p FROM enqueue_lock('x'); COMMIT;
+		PERFORM release_lock('x', held), enqueue_lock('x', '1 h'); COMMIT;
+	END $$};
 
+subtest 'DROP DATABASE and the like' => sub {
 	one('CREATE DATABASE a');
 	$node->safe_psql('a', 'CREATE EXTENSION lock_election');
 	$node->safe_psql('a', $hand_off);
@@ -293,6 +294,24 @@ subtest 'DROP DATABASE and the like' => sub {
 	ok(1, 'DROP EXTENSION: both leave');
 	one('CREATE EXTENSION lock_election');
 	is(announced(hand_off()), 1, 'and come back');
+};
+
+# lock_election.max_databases is 4: the last of the three gets the entry that the stopped notifier was in.
+subtest 'its entry is given up while it is stopped' => sub {
+	one("CREATE DATABASE $_") foreach qw(d e f g);
+	$node->safe_psql('d', 'CREATE EXTENSION lock_election');
+	$node->safe_psql('d', $hand_off);
+	ok(wait_until(sub { notifiers('d') ne '' }), 'it is there');
+	my $stopped = notifiers('d');
+	kill 'STOP', $stopped;
+	$node->safe_psql('d', 'DROP EXTENSION lock_election');
+	wait_for_sql($node, q{SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = 'd' AND backend_type = 'lock_election manager'});
+	is($node->safe_psql($_, q{CREATE EXTENSION lock_election; SELECT acquire_lock('x') IS NOT NULL}), 't', "database $_ is served") foreach qw(e f g);
+	kill 'CONT', $stopped;
+	ok(wait_until(sub { notifiers('d') eq '' }), 'it leaves');
+	$node->safe_psql('g', $hand_off =~ s/'x'/'y'/gr);
+	ok(wait_until(sub { $node->safe_psql('g', 'SELECT hints_sent FROM lock_election.stat') eq '1' }), 'the next one of the entry sends');
+	one("DROP DATABASE $_") foreach qw(d e f g);
 };
 
 subtest 'it leaves' => sub {
