@@ -210,6 +210,7 @@ le_durable_in_time(const LeReply *reply)
 		Assert(!LWLockHeldByMe(le_shared->lock) && CritSectionCount == 0);
 		LE_FAULT("durable-before");
 		XLogFlush((XLogRecPtr) reply->lsn);
+		Assert((XLogRecPtr) reply->lsn <= GetFlushRecPtr(NULL));
 		wait_for_standbys((XLogRecPtr) reply->lsn);
 		LE_FAULT("durable-after");
 	}
@@ -221,7 +222,7 @@ le_valid_for(const LeReply *reply)
 {
 	LeTime passed = le_clock() - le_my_mailbox->reply_as_of;
 
-	Assert(reply->valid_for >= 0 && passed >= 0);
+	Assert(reply->valid_for >= 0 && passed >= 0 && le_my_mailbox->reply_as_of > 0);
 	if (reply->valid_for == LE_NEVER)
 		return LE_NEVER;
 	return Max(reply->valid_for - passed, 0);
@@ -257,6 +258,7 @@ le_wait_durable_commit(void)
 	if (lsn == InvalidXLogRecPtr || !le_needs_flush())
 		return;
 	XLogFlush(lsn);
+	Assert(lsn <= GetFlushRecPtr(NULL));
 	if (sync_rep_mode() != SYNC_REP_NO_WAIT)
 		wait_at_level(lsn); /* interrupts are held already */
 }

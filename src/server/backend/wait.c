@@ -150,7 +150,8 @@ le_wait_turn(LeWait *wait, LeDatabase *db, LeTime until)
 {
 	LeTime now = le_clock();
 
-	Assert(!LWLockHeldByMe(le_shared->lock));
+	/* a wait can be cancelled */
+	Assert(!LWLockHeldByMe(le_shared->lock) && InterruptHoldoffCount == 0 && CritSectionCount == 0);
 
 	/* 1. lock_timeout, as ProcessInterrupts() does; a signal is not needed here */
 	if (now >= wait->lock_timeout_at)
@@ -173,6 +174,7 @@ le_wait_turn(LeWait *wait, LeDatabase *db, LeTime until)
 	until = Min(until, Min(wait->next_look_at, wait->lock_timeout_at));
 	if (db != NULL && pg_atomic_read_u32(&db->running) == 0)
 		until = Min(until, now + ABSENT_PERIOD);
+	Assert(wait->next_look_at > now && until <= now + CLIENT_PERIOD);
 	le_sleep(until - now);
 	le_sleep_reset();
 	CHECK_FOR_INTERRUPTS();

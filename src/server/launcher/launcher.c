@@ -668,6 +668,7 @@ launcher_wait(LeTime until_at)
 	long timeout_ms = until_at > now ? (long) ((until_at - now + LE_MS - 1) / LE_MS) : 0;
 	int events;
 
+	Assert(timeout_ms >= 0 && timeout_ms <= LE_SCAN_PERIOD / LE_MS);
 	events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout_ms,
 					   le_wait_event(LE_WAIT_LAUNCHER));
 	if (events & WL_LATCH_SET)

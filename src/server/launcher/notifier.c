@@ -318,6 +318,7 @@ serve(void)
 		{
 			LeTime left_us = idle_at + IDLE_US - le_clock();
 
+			Assert(left_us <= IDLE_US);
 			if (left_us <= 0)
 				leave_if_idle();
 			else

@@ -38,17 +38,12 @@ le_counters_reset(LeCounters *counters)
 void
 le_database_init(LeDatabase *db)
 {
-	/* 1. under the lock */
-	db->dboid = InvalidOid;
-	db->state = LE_DB_FREE;
+	/* 1. under the lock; the rest is zero: so it was made, or so le_database_free() has left it */
+	Assert(db->state == LE_DB_FREE && !OidIsValid(db->dboid) && !db->leave && db->reserved_by == 0);
+	Assert(db->attached == 0 && db->worker_pid == 0 && db->notifier_pid == 0);
 	db->exit = LE_EXIT_NONE;
 	db->wanted = false;
-	db->leave = false;
-	db->reserved_by = 0;
-	db->attached = 0;
-	db->worker_pid = 0;
 	db->manager_proc = -1;
-	db->notifier_pid = 0;
 	db->notifier_proc = -1;
 
 	/* 2. without a lock */

@@ -259,6 +259,7 @@ is_stuck(uint32 flusher)
 		seen_rounds = rounds;
 		since_at = le_clock();
 	}
+	Assert(since_at > 0 && flusher != 0);
 	return le_clock() - since_at > LE_FLUSH_PATIENCE;
 }
 
@@ -325,6 +326,7 @@ le_flush_wait(const LeMailbox *box)
 		now = le_clock();
 		if (give_up_at == 0)
 			give_up_at = now + LE_FLUSH_PATIENCE;
+		Assert(give_up_at - now <= LE_FLUSH_PATIENCE);
 		if (now >= give_up_at || pg_atomic_read_u32(&process(me - 1)->flush_linked) == 0)
 		{
 			XLogFlush(lsn);

@@ -120,6 +120,7 @@ int
 le_take_stack(LeDatabase *db, uint32 *procs)
 {
 	uint32 link = pg_atomic_exchange_u32(&db->stack, 0) & ~LE_STACK_SILENT;
+	uint32 oldest PG_USED_FOR_ASSERTS_ONLY = 0;
 	int n = 0;
 
 	Assert(db->has_mailboxes);
@@ -130,6 +131,7 @@ le_take_stack(LeDatabase *db, uint32 *procs)
 		LeMailbox *box = le_mailbox(db, link - 1);
 
 		Assert(n < le_shared->max_sessions && link <= (uint32) le_shared->max_sessions);
+		oldest = link - 1;
 		procs[n++] = link - 1;
 		link = box->next;
 
@@ -145,6 +147,7 @@ le_take_stack(LeDatabase *db, uint32 *procs)
 		procs[i] = procs[n - 1 - i];
 		procs[n - 1 - i] = swap;
 	}
+	Assert(n == 0 || procs[0] == oldest);
 	return n;
 }
 

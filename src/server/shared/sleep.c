@@ -126,6 +126,7 @@ le_sleep(LeTime at_most_us)
 	if (!PostmasterIsAlive())
 		proc_exit(1);
 	left_us = start + at_most_us - le_clock();
+	Assert(left_us <= at_most_us);
 	if (left_us > 0 && pg_atomic_read_u32(bell) != BELL_RUNG)
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 (long) ((left_us + LE_MS - 1) / LE_MS), le_wait_event(sleep_event));

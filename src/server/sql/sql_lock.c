@@ -543,7 +543,7 @@ end_all(LeCommand *cmd, const char *what, LeText name, bool *reopened)
 	LeReply reply;
 	int64 ended = 0;
 
-	cmd->from = 0;
+	Assert(cmd->from == 0);
 	do
 	{
 		le_request(cmd, &reply, false);
@@ -553,6 +553,7 @@ end_all(LeCommand *cmd, const char *what, LeText name, bool *reopened)
 		*reopened |= reply.reopened;
 		cmd->from = reply.next;
 	} while (reply.next != 0);
+	Assert(ended >= 0 && cmd->from == 0);
 	return ended;
 }
 
