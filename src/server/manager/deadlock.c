@@ -110,6 +110,9 @@ typedef struct Search
 	WaitEdge *edges;
 	int nedges, edges_room;
 	int edges_of_node; /* where those begin that are being added */
+#ifdef USE_ASSERT_CHECKING
+	HTAB *expanded; /* WaitNode: on the path, or followed to their ends, since this part began */
+#endif
 } Search;
 
 static Search s;
@@ -352,6 +355,34 @@ add_edges(const WaitNode *node, bool all)
 
 /* --- the search --- */
 
+#ifdef USE_ASSERT_CHECKING
+/* A state that is forgotten, or taken for another one, makes the search exponential. */
+static void
+check_expanded(const WaitNode *node, HASHACTION action)
+{
+	HASHCTL ctl = {.keysize = sizeof(WaitNode), .entrysize = sizeof(WaitNode), .hcxt = s.context};
+	WaitNode key;
+	bool found;
+
+	memset(&key, 0, sizeof(key)); /* no bytes between the members */
+	key.lock = node->lock;
+	key.proc = node->proc;
+	if (s.expanded == NULL)
+		s.expanded = hash_create("lock_election search", 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	(void) hash_search(s.expanded, &key, action, &found);
+	Assert(found == (action == HASH_REMOVE));
+}
+
+/* Between two starts: nothing is on the path, and what leads to no cycle was expanded, and stays so. */
+static void
+check_states(void)
+{
+	Assert(s.length == 0 && s.nedges == 0);
+	for (int i = 0; i < le_shared->max_sessions; i++)
+		Assert(s.procs[i] == NEW || s.procs[i] == CLEAR);
+}
+#endif
+
 /* Put a node on the path, with its edges. */
 static void
 step_to(WaitNode node, const LeLock *via)
@@ -364,6 +395,9 @@ step_to(WaitNode node, const LeLock *via)
 	}
 	s.path[s.length++] = (Step){.node = node, .via = via, .first = s.nedges, .next = s.nedges};
 	set_state(&node, ON_PATH);
+#ifdef USE_ASSERT_CHECKING
+	check_expanded(&node, HASH_ENTER);
+#endif
 	add_edges(&node, false);
 }
 
@@ -373,7 +407,12 @@ step_back(NodeState state)
 {
 	Step *last = &s.path[--s.length];
 
+	Assert(s.length >= 0 && get_state(&last->node) == ON_PATH && last->first <= s.nedges);
 	set_state(&last->node, state);
+#ifdef USE_ASSERT_CHECKING
+	if (state == NEW)
+		check_expanded(&last->node, HASH_REMOVE);
+#endif
 	s.nedges = last->first;
 }
 
@@ -393,6 +432,9 @@ find_cycle(uint32 start, WaitEdge *back, bool *late)
 	{
 		Step *last = &s.path[s.length - 1];
 		WaitEdge edge;
+
+		Assert(get_state(&last->node) == ON_PATH);
+		Assert(last->first <= last->next && last->next <= s.nedges);
 
 		/* all edges of the last node are followed: back */
 		if (last->next == s.nedges)
@@ -415,6 +457,7 @@ find_cycle(uint32 start, WaitEdge *back, bool *late)
 				*back = edge;
 				for (int i = 0;; i++)
 				{
+					Assert(i < s.length); /* what is marked so is on the path */
 					if (same_node(&s.path[i].node, &edge.to))
 						return i;
 				}
@@ -439,6 +482,7 @@ is_still_there(int first)
 		bool found = false;
 
 		add_edges(&from, true);
+		Assert(s.nedges >= edges_before && s.edges_of_node == edges_before);
 		for (int e = edges_before; e < s.nedges && !found; e++)
 			found = same_node(&s.edges[e].to, to);
 		s.nedges = edges_before;
@@ -546,6 +590,10 @@ begin_part(const LeCore *core)
 	}
 	s.core = core;
 	s.fences = NULL;
+	Assert(s.number > 0 && s.number <= PG_UINT32_MAX / 4); /* a mark has room for it, and a state */
+#ifdef USE_ASSERT_CHECKING
+	s.expanded = NULL;
+#endif
 	s.path_room = s.edges_room = 64;
 	s.path = palloc(s.path_room * sizeof(Step));
 	s.edges = palloc(s.edges_room * sizeof(WaitEdge));
@@ -586,11 +634,15 @@ search_from(uint32 proc, bool first)
 		return true;
 	initStringInfo(&detail);
 	begin = find_cycle(proc, &back, &late);
+	Assert(begin < s.length && !(late && begin >= 0));
+	Assert(late || begin >= 0 || (s.length == 0 && s.procs[proc] == CLEAR));
 	if (begin >= 0 && is_still_there(begin))
 		victim = choose_victim(begin, &back, &detail);
 	while (s.length > 0)
 		step_back(NEW);
-	Assert(s.nedges == 0);
+#ifdef USE_ASSERT_CHECKING
+	check_states();
+#endif
 	if (late && first)
 		s.budget_us *= 2;
 	if (victim >= 0)
