@@ -188,6 +188,8 @@ put_lock(LivePage *page, const LeCore *core, const LeLock *lock, LePageCursor *f
 	const LeSlot *slot = next_slot(lock, from, last);
 	uint32 position;
 	const LeLink *link = next_waiter(lock, from, last, &position);
+	int32 held PG_USED_FOR_ASSERTS_ONLY = 0;
+	bool whole PG_USED_FOR_ASSERTS_ONLY = from->last == 0;
 
 	/* a closed name: nobody holds it, and nobody can */
 	if (from->last == 0 && lock->held == 0 && lock->closed_until > page->now)
@@ -208,7 +210,9 @@ put_lock(LivePage *page, const LeCore *core, const LeLock *lock, LePageCursor *f
 		if (put_item(page, lock, le_slot_holder(slot), 0) == NULL)
 			return false;
 		*from = (LePageCursor){from->index, -(int64) slot->number - 1, le_slot_holder(slot)->token, 0};
+		held++;
 	}
+	Assert(!whole || held == lock->held);
 
 	/* waiters */
 	for (; link != &lock->queue; link = link->next)
@@ -219,6 +223,7 @@ put_lock(LivePage *page, const LeCore *core, const LeLock *lock, LePageCursor *f
 			return false;
 		*from = (LePageCursor){from->index, entry->token, entry->token, position};
 	}
+	Assert(!whole || position == lock->waiting);
 	return true;
 }
 
@@ -268,6 +273,37 @@ put_leases(LivePage *page, const LeCore *core, LePageCursor *next)
 		next->index = -1;
 }
 
+#ifdef USE_ASSERT_CHECKING
+/*
+ * A page is whole items.  Of a lock come its holders, then its waiters in their order.  Unless that
+ * was all, the cursor moves on, and names the page's last item, or the begin of another lock.
+ */
+static void
+check_page(const LivePage *page, const LePageCursor *from, const LePageCursor *next)
+{
+	const LePageItem *item = NULL, *last = NULL;
+
+	for (uint32 at = 0; at < page->len; at += le_page_size(item), last = item)
+	{
+		item = (const LePageItem *) (page->data + at);
+		Assert(at + le_page_size(item) <= page->len);
+		Assert((item->slot >= 0) == (item->kind != LE_PAGE_LEASES && item->token != 0 && item->position == 0));
+		Assert(item->kind != LE_PAGE_LEASES || (item->token == 0 && item->lease != 0));
+		Assert(item->position <= 1 || last == NULL || item->position == last->position + 1);
+		Assert(item->position <= item->waiters || from->last > 0); /* some may have left since then */
+	}
+	if (next->index < 0)
+		return;
+	Assert(next->index > from->index || (next->index == from->index && page->len > 0));
+	if (next->last > 0)
+		Assert(last != NULL && last->token == next->last && last->position == next->position);
+	else if (next->last < 0 && next->last != LAST_CLOSED)
+		Assert(last != NULL && last->slot == -1 - next->last && last->token == next->token);
+	else if (next->last == LAST_CLOSED)
+		Assert(last != NULL && last->token == 0 && last->closed_until != 0);
+}
+#endif
+
 /* The page takes the place of the request, which is answered at once. */
 void
 le_page_fill(const LeCore *core, LeMailbox *box, LeTime now)
@@ -288,6 +324,9 @@ le_page_fill(const LeCore *core, LeMailbox *box, LeTime now)
 			box->next_page.index = -1;
 	}
 	Assert(page.len <= page.size);
+#ifdef USE_ASSERT_CHECKING
+	check_page(&page, &box->page.from, &box->next_page);
+#endif
 	box->answer_len = page.len;
 }
 
@@ -356,6 +395,7 @@ is_shown(const LeEntry *entry, uint64 session, uint32 *walked)
 		open++;
 		++*walked;
 	}
+	Assert(open <= entry->hold_count);
 	return open < entry->hold_count;
 }
 
@@ -393,6 +433,7 @@ le_page_put_holds(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeTi
 		{
 			position = position_of(entry, queued, position, &walked);
 			queued = &entry->waiter->queue_link;
+			Assert(position > 0 && position <= entry->lock->waiting);
 		}
 		item = put_item(&page, entry->lock, entry, waits ? position : 0);
 		if (item == NULL)
@@ -402,6 +443,7 @@ le_page_put_holds(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeTi
 		reply->wrote |= le_entry_row(entry)->dirty;
 	}
 	reply->next = link != &lease->entries ? (int64) le_mgr.loaded_lsn : 0;
+	Assert(page.len <= page.size && (reply->next == 0 || page.len > 0));
 	box->answer_at = at;
 	box->answer_len = page.len;
 }
