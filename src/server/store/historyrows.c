@@ -42,6 +42,7 @@ write_change(const LeChange *change, const LeClock *clock)
 							 .candidate = {change->value != NULL ? change->value : "", change->value_len}};
 
 	Assert(lock->kind == LE_KIND_ELECTION && change->number > change->previous && change->term > 0);
+	Assert(change->elected_at <= change->at && change->at <= clock->now);
 	(void) le_table_put(&le_history_table, &row, &fields);
 }
 
@@ -49,12 +50,17 @@ int
 le_store_write_changes(LeCore *core, const LeClock *clock)
 {
 	int rows = 0;
+	int64 before PG_USED_FOR_ASSERTS_ONLY = 0;
 
 	if (le_next_change(core, NULL) == NULL)
 		return 0;
 	le_table_open(&le_history_table);
 	for (const LeChange *change = NULL; (change = le_next_change(core, change)) != NULL; rows++)
+	{
+		Assert(change->number > before);
+		before = change->number;
 		write_change(change, clock);
+	}
 	le_table_close(&le_history_table);
 	return rows;
 }
@@ -80,6 +86,8 @@ le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from, LeHistory
 		ItemPointerData tid = row->tts_tid;
 		LeStoredChange change = {0};
 
+		/* a row is met once in each pass */
+		Assert(ItemPointerGetBlockNumber(&tid) - *from < pages);
 		le_table_read(&le_history_table, row, &change);
 		seen(change.role, change.number, le_store_history_bytes(change.election.len, change.candidate.len),
 			 change.at < before);
@@ -130,6 +138,8 @@ le_store_scan_history(LeText election, int64 after, void (*callback)(void *arg, 
 		CHECK_FOR_INTERRUPTS();
 		ExecStoreHeapTuple(tuple, row, false);
 		le_table_read(&le_history_table, row, &change);
+		Assert(change.number > after);
+		after = change.number;
 		callback(arg, &change);
 	}
 	ExecDropSingleTupleTableSlot(row);

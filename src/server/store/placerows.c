@@ -101,6 +101,7 @@ le_store_load_places(LeCore *core, LeCore *failed)
 	{
 		LeStoredEntry place = {0};
 
+		Assert(i == 0 || places[i - 1].token <= places[i].token);
 		CHECK_FOR_INTERRUPTS();
 		if (!table_tuple_fetch_row_version(rows.rel, &places[i].tid, GetActiveSnapshot(), rows.tuple))
 			elog(ERROR, "a row of table \"%s.%s\" has gone", STORE_SCHEMA, RelationGetRelationName(rows.rel));

@@ -108,8 +108,12 @@ le_rows_next(LeRows *rows)
 		const LeSpot *spot = &rows->spots[rows->next++];
 		ItemPointerData tid;
 
+		Assert(rows->next == 1 || spot[-1].locator <= spot->locator);
 		if (rows->next > 1 && spot->locator == spot[-1].locator)
+		{
+			Assert(spot[-1].sure); /* the batch has left it */
 			continue;
+		}
 		le_table_tid(spot->locator, &tid);
 		if (ItemPointerGetBlockNumber(&tid) < rows->blocks &&
 			table_tuple_fetch_row_version(rows->rel, &tid, GetActiveSnapshot(), rows->tuple))

@@ -79,7 +79,7 @@ copy_rows(StoreTable *table, Relation from, Relation to, LeSpot *spots, uint32 n
 	}
 	table_endscan(scan);
 	ExecDropSingleTupleTableSlot(row);
-	Assert(next <= n);
+	Assert(next <= n && next <= rows);
 	if (next < n)
 		le_store_row_changed(table, "an entry");
 	return rows;
@@ -181,7 +181,10 @@ le_store_shrunk(void)
 			continue;
 		Assert(tables[i]->file != moved[i].file);
 		for (uint32 n = 0; n < moved[i].n; n++)
+		{
+			Assert(moved[i].spots[n].row->on_disk && !moved[i].spots[n].row->dirty);
 			moved[i].spots[n].row->locator = moved[i].spots[n].locator;
+		}
 		tables[i]->file = moved[i].file;
 	}
 }

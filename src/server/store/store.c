@@ -294,6 +294,21 @@ write_floor(int64 incarnation)
 	small_close(&table);
 }
 
+#ifdef USE_ASSERT_CHECKING
+/* What the next manager reads is what was written. */
+static void
+check_meta(const LeMeta *meta)
+{
+	LeMeta stored;
+
+	le_store_read_meta(&stored);
+	Assert(stored.database == meta->database && stored.timeline == meta->timeline);
+	Assert(stored.incarnation == meta->incarnation && stored.taken_at == meta->taken_at);
+	Assert(stored.boot == meta->boot);
+	Assert(stored.floor >= meta->incarnation);
+}
+#endif
+
 void
 le_store_write_meta(const LeMeta *meta)
 {
@@ -304,6 +319,9 @@ le_store_write_meta(const LeMeta *meta)
 	small_write(&table, meta);
 	small_close(&table);
 	write_floor(meta->incarnation);
+#ifdef USE_ASSERT_CHECKING
+	check_meta(meta);
+#endif
 }
 
 /* --- everybody else --- */

@@ -128,6 +128,7 @@ open_indexes(StoreTable *table)
 	list_free(oids);
 	if (!complete)
 		le_table_wrong(rel);
+	Assert(table->nindexes > 0 || table->nkey == 0);
 }
 
 /* --- opening --- */
@@ -536,7 +537,7 @@ le_store_entry(const LeEntry *entry)
 	for (const LeUncommitted *hold = entry->uncommitted; hold != NULL && n < MAX_UNCOMMITTED;
 		 hold = hold->next)
 		uncommitted[n++] = (LeStoredHold){hold->session, hold->xact, hold->subxact};
-	Assert(entry->token > 0 && entry->mode != 0);
+	Assert(entry->token > 0 && entry->mode != 0 && n <= entry->hold_count);
 	Assert(lock->name_len > 0 && lock->name_len <= LE_MAX_NAME && entry->value_len <= LE_MAX_VALUE);
 	return (LeStoredEntry){
 		.kind = (LeKind) lock->kind,

@@ -101,6 +101,7 @@ run(Statement *statement, Datum *values, const char *nulls)
 	SetUserIdAndSecContext(role, security);
 	if (result != statement->result)
 		elog(ERROR, "could not execute a statement: %s", SPI_result_code_string(result));
+	Assert(SPI_processed <= 1); /* a sum, or the one row of a key */
 	return SPI_processed > 0;
 }
 
@@ -188,18 +189,23 @@ write_key(Statement *statement, Datum *values, bool value_is_null)
 int64
 le_version_insert(Datum key, Datum value, bool value_is_null, Oid role)
 {
+	int64 version;
 	NameData name;
 	Datum values[MAX_ARGS] = {key, value, NameGetDatum(&name)};
 
 	Assert(OidIsValid(role));
 	namestrcpy(&name, GetUserNameFromId(role, false));
-	return write_key(&insert_key, values, value_is_null);
+	version = write_key(&insert_key, values, value_is_null);
+	Assert(version == 0 || version == 1);
+	return version;
 }
 
 int64
 le_version_update(Datum key, int64 expected, Datum value, bool value_is_null)
 {
 	Datum values[MAX_ARGS] = {key, value, Int64GetDatum(expected)};
+	int64 version = write_key(&update_key, values, value_is_null);
 
-	return write_key(&update_key, values, value_is_null);
+	Assert(version == 0 || version == expected + 1);
+	return version;
 }

@@ -34,6 +34,24 @@ le_store_close(void)
 	le_table_close(&le_queue_table);
 }
 
+#ifdef USE_ASSERT_CHECKING
+/* What is dirty was written: what goes on has a row, and what has ended has none. */
+static void
+check_written(const LeCore *core)
+{
+	for (LeSlot *slot = NULL; (slot = le_next_dirty_slot(core, slot)) != NULL;)
+	{
+		Assert(slot->row.on_disk || le_slot_holder(slot) == NULL);
+		Assert(!slot->row.on_disk || !slot->drop || le_slot_holder(slot) != NULL);
+		Assert(!slot->row.on_disk || slot->row.locator != 0);
+	}
+	for (LeLease *lease = NULL; (lease = le_next_dirty_lease(core, lease)) != NULL;)
+		Assert(lease->row.on_disk == !lease->ended);
+	for (LeEntry *entry = NULL; (entry = le_next_dirty_place(core, entry)) != NULL;)
+		Assert(entry->waiter->row.on_disk == (entry->state == LE_STATE_QUEUED));
+}
+#endif
+
 int
 le_store_write(LeCore *core, LeTime now)
 {
@@ -49,6 +67,9 @@ le_store_write(LeCore *core, LeTime now)
 	rows += le_store_write_places(core, &clock);
 	LE_FAULT("store-places-written");
 	rows += le_store_write_changes(core, &clock);
+#ifdef USE_ASSERT_CHECKING
+	check_written(core);
+#endif
 	return rows;
 }
 
