@@ -4,6 +4,7 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
 #include "mb/pg_wchar.h"
 
 #include "manager/manager.h"
@@ -69,7 +70,9 @@ le_answer_request(uint32 proc, uint32 number, const LeReply *reply, LeTime as_of
 
 	if (pg_atomic_read_u32(&box->posted) != number || pg_atomic_read_u32(&box->answered) == number)
 		return;
+	Assert(box->session != 0);
 	Assert(!reply->bound || reply->lsn == 0); /* durable for nobody */
+	Assert(reply->lsn <= GetXLogInsertRecPtr() && as_of <= le_clock());
 	box->reply = *reply;
 	box->reply_as_of = as_of;
 	le_publish_bound(box);

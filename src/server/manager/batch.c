@@ -192,6 +192,7 @@ give_answers(const Batch *batch, XLogRecPtr lsn)
 	LeTime as_of = le_clock() - (now - batch->now);
 	XLogRecPtr confirmed = 0;
 
+	Assert(batch->now <= now && batch->began_at <= as_of);
 	clear_releases(batch, lsn);
 
 	/* requests of this batch */
@@ -237,7 +238,11 @@ empty_mailboxes(const Batch *batch)
 			(void) pg_atomic_compare_exchange_u64(&box->undo, &undo, 0);
 		pg_atomic_fetch_and_u32(&box->mail, ~(mail->flags & ~LE_MAIL_FENCE_ENDED));
 		if (mail->flags & LE_MAIL_SESSION_END)
+		{
+			Assert(le_core_bound_to(le_mgr.core, box->session, mail->proc) == 0);
+			Assert(le_core_waiting_on(le_mgr.core, box->session, mail->proc) == NULL);
 			le_mailbox_clear(box);
+		}
 		else
 			le_publish_bound(box);
 		if (!mail->async)
@@ -259,6 +264,43 @@ search_deadlocks(const Batch *batch)
 }
 
 /* --- a batch --- */
+
+#ifdef USE_ASSERT_CHECKING
+/* Each mailbox is in a batch once: a second turn would do again what the first has done. */
+static void
+check_procs(const Batch *batch)
+{
+	bool *seen = palloc0(le_shared->max_sessions * sizeof(bool));
+
+	for (int i = 0; i < batch->n; i++)
+	{
+		Assert(batch->procs[i] < (uint32) le_shared->max_sessions && !seen[batch->procs[i]]);
+		seen[batch->procs[i]] = true;
+	}
+	pfree(seen);
+}
+
+/*
+ * After the answers: a request that was taken is answered, or it waits, in the core as in its mailbox.
+ * The victim of a deadlock is answered, and waits in the core until its rollback comes.
+ */
+static void
+check_waiting(void)
+{
+	for (int i = 0; i < le_shared->max_sessions; i++)
+	{
+		LeMailbox *box = mailbox_of(i);
+		uint64 session = box->session;
+		uint32 answered = pg_atomic_read_u32(&box->answered), posted = pg_atomic_read_u32(&box->posted);
+		const LeEntry *entry = session != 0 ? le_core_waiting_on(le_mgr.core, session, i) : NULL;
+		bool waits = session != 0 && posted != answered && posted == le_mgr.taken[i];
+
+		Assert(!waits || (entry != NULL && box->revision == entry->token));
+		Assert(entry == NULL || entry->waiter->request == posted);
+		Assert(entry == NULL || waits || posted == answered);
+	}
+}
+#endif
 
 /*
  * Apply what is taken, and end what is due.  now is no earlier than any posting.  What ends was
@@ -295,6 +337,9 @@ begin(Batch *batch)
 	le_store_begin_batch();
 	MemoryContextReset(le_mgr.batch_context);
 	MemoryContextSwitchTo(le_mgr.batch_context);
+#ifdef USE_ASSERT_CHECKING
+	check_procs(batch);
+#endif
 	batch->began_at = le_clock();
 	seen_running(le_mgr.pause.seen_at, batch->began_at);
 	batch->now = le_pause_time(&le_mgr.pause, batch->began_at);
@@ -334,6 +379,10 @@ run(Batch *batch)
 	empty_mailboxes(batch);
 	le_core_batch_done(le_mgr.core, lsn);
 	Assert(le_next_change(le_mgr.core, NULL) == NULL && le_next_answer(le_mgr.core, NULL) == NULL);
+	Assert(le_core_later_since(le_mgr.core) > batch->now - LATER_AT_MOST);
+#ifdef USE_ASSERT_CHECKING
+	check_waiting();
+#endif
 	le_publish();
 	le_take_back_off(batch);
 

@@ -43,6 +43,7 @@ push(int64 token, const LeLock *lock, const LeChange *change)
 	LeHint *hint = &ring->hints[pushed % LE_HINTS];
 
 	ring->sequence++;
+	Assert(pushed - pg_atomic_read_u64(&ring->sent) <= LE_HINTS && ring->sequence > pushed);
 	if (pushed - pg_atomic_read_u64(&ring->sent) >= LE_HINTS)
 	{
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.hints_dropped, 1);

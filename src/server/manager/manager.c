@@ -202,6 +202,7 @@ serve(void)
 		Wakeup wakeup, chores = {LE_NEVER, "nothing"};
 
 		/* signals and chores */
+		Assert(pg_atomic_read_u32(&my_db->asleep) == 0);
 		le_sleep_reset();
 		handle_signals(procs);
 		recheck_extension(procs);

@@ -48,6 +48,7 @@ le_memory_alloc(void *arg, size_t size)
 void
 le_memory_free(void *arg, void *p)
 {
+	Assert(GetMemoryChunkContext(p) == le_mgr.core_context);
 	pfree(p);
 }
 

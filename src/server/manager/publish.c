@@ -26,14 +26,19 @@ publish(pg_atomic_uint64 *counter, int64_t now, int64_t *seen)
 static void
 publish_durations(LeDurationCounters *counters, const LeDurations *now, LeDurations *seen)
 {
-	if (now->count == seen->count)
+	int64 more = now->count - seen->count;
+
+	if (more == 0)
 		return;
-	Assert(now->count > seen->count && now->sum >= seen->sum);
+	Assert(more > 0 && now->sum >= seen->sum);
 	for (int i = 0; i <= LE_DURATION_BOUNDS; i++)
 	{
+		Assert(now->n[i] >= seen->n[i]);
+		more -= now->n[i] - seen->n[i];
 		if (now->n[i] != seen->n[i])
 			pg_atomic_fetch_add_u64(&counters->n[i], now->n[i] - seen->n[i]);
 	}
+	Assert(more == 0); /* each is in one bucket */
 	pg_atomic_fetch_add_u64(&counters->sum, now->sum - seen->sum);
 	*seen = *now;
 }
@@ -51,6 +56,7 @@ publish_oldest_wait(void)
 		return;
 	}
 	now = core_now();
+	Assert(oldest <= now && le_core_queued(le_mgr.core) > 0);
 	pg_atomic_write_u64(&le_mgr.db->oldest_wait, (uint64) (le_wall(now) + oldest - now));
 }
 

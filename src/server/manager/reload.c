@@ -91,7 +91,9 @@ load_core(int64_t next_revision, bool copied)
 	PG_TRY();
 	{
 		/* its rows may not be flushed or replicated yet: whoever is told of them waits for that */
-		load.lsn = le_mgr.loaded_lsn = le_mgr.changes_lsn = le_txn_log_nothing();
+		load.lsn = le_txn_log_nothing();
+		Assert(load.lsn > le_mgr.loaded_lsn && load.lsn > le_mgr.changes_lsn);
+		le_mgr.loaded_lsn = le_mgr.changes_lsn = load.lsn;
 		do
 		{
 			MemoryContextReset(le_mgr.core_context);
@@ -114,6 +116,7 @@ load_core(int64_t next_revision, bool copied)
 	if (old_context != NULL)
 		MemoryContextDelete(old_context);
 	le_mgr.core = core;
+	Assert(le_mgr.pause.lost <= mended.lost && now <= clock);
 	memset(&le_mgr.seen, 0, sizeof(le_mgr.seen));
 	set_core_state(CORE_LOADED);
 	le_memory_warn();
@@ -219,6 +222,7 @@ next_incarnation(LeMeta *meta, uint32 timeline)
 
 	Assert(timelines == 0 || !copy);
 	meta->incarnation = le_next_incarnation(&start);
+	Assert(meta->incarnation > Max(start.stored, meta->floor));
 	meta->taken_at = start.time + INCARNATION_EPOCH;
 
 	/* dropped and created again: above what there was, as long as we know it */

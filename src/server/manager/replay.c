@@ -63,6 +63,7 @@ replay_one(const Batch *failed, uint32 proc, bool async_only, ErrorData **error)
 		if (end != BATCH_DONE && !reload(end, error))
 			return false;
 	} while (end == BATCH_FILES_DIFFER);
+	Assert(core_is_loaded());
 	return true;
 }
 

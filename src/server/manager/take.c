@@ -139,6 +139,7 @@ apply_releases(Mail *mail, LeTime now)
 		dsm_detach(segment);
 	mail->released_to = at;
 	Assert(at >= releases->done && at <= releases->len);
+	Assert(at == releases->len || le_core_is_full(le_mgr.core));
 	if (releases->done == 0)
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.requests[LE_CMD_RELEASE], 1);
 }
@@ -229,6 +230,8 @@ take_mail(Batch *batch, uint32 proc, uint32 ignored)
 	if (flags == 0 && undo == 0)
 		return MAIL_DONE;
 	end = apply_mail(new_mail(batch, &(Mail){.proc = proc, .flags = flags, .undo = undo}), box, batch->now);
+	Assert(end == MAIL_DONE || le_core_is_full(le_mgr.core));
+	Assert(end == MAIL_DONE || (batch->mails[batch->nmails - 1].flags & LE_MAIL_SESSION_END) == 0);
 	if (flags & LE_MAIL_FENCE_ENDED)
 		le_core_apply(le_mgr.core, &fence_ended, batch->now, &reply);
 	return end;
@@ -340,6 +343,8 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 	LeReply reply;
 	bool confirm;
 
+	Assert(batch->nfresh > 0 && batch->fresh[batch->nfresh - 1] == proc);
+
 	/* read and reserve: what may fail */
 	if (!read_command(box, batch->now, &cmd))
 	{
@@ -379,6 +384,7 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 	 */
 	if (reply.status == LE_WAITING)
 	{
+		Assert(cmd.wait != 0 && cmd.request == le_mgr.taken[proc]);
 		Assert(reply.token != 0 && (box->revision == 0 || box->revision == reply.token));
 		box->revision = reply.token;
 		if (reply.own_session && cmd.mode != LE_MODE_PERMIT)
@@ -477,6 +483,7 @@ le_take_waiting(Batch *batch)
 {
 	uint32 *procs = palloc(le_shared->max_sessions * sizeof(uint32));
 	int n = 0, all = le_mailboxes_with_work(procs);
+	int64 before PG_USED_FOR_ASSERTS_ONLY = 0;
 
 	Assert(le_mgr.core_state == CORE_LOADED && batch->nmails == 0 && batch->nfresh == 0);
 	for (int i = 0; i < all; i++)
@@ -487,9 +494,15 @@ le_take_waiting(Batch *batch)
 	qsort(procs, n, sizeof(uint32), compare_revision);
 	for (int i = 0; i < n; i++)
 	{
+		int64 revision PG_USED_FOR_ASSERTS_ONLY = mailbox_of(procs[i])->revision;
+
+		/* a queue is by revision */
+		Assert(before < revision && revision < le_core_next_revision(le_mgr.core));
+		before = revision;
 		le_mgr.taken[procs[i]] = pg_atomic_read_u32(&mailbox_of(procs[i])->answered);
 		take_request(batch, procs[i]);
 	}
+	Assert(batch->nfresh == n && batch->nmails == 0);
 	batch->nfresh = 0; /* their revision is kept if this fails */
 	le_core_load_done(le_mgr.core, batch->now);
 	set_core_state(CORE_SERVING);

@@ -13,6 +13,7 @@
 #include "utils/snapmgr.h"
 
 #include "manager/manager.h"
+#include "shared/flush.h"
 
 void
 le_txn_begin(void)
@@ -45,6 +46,7 @@ le_txn_commit(bool flush)
 	synchronous_commit = SYNCHRONOUS_COMMIT_LOCAL_FLUSH;
 	Assert(!IsTransactionState());
 	MemoryContextSwitchTo(le_mgr.batch_context);
+	Assert(!flush || le_flush_done(XactLastCommitEnd));
 	return XactLastCommitEnd;
 }
 
