@@ -192,7 +192,8 @@ number(const PGresult *result, int row, const char *column)
 {
 	int c = PQfnumber(result, column);
 
-	return c >= 0 && !PQgetisnull(result, row, c) ? strtod(PQgetvalue(result, row, c), NULL) : 0;
+	/* a NULL is an empty text */
+	return c >= 0 ? strtod(PQgetvalue(result, row, c), NULL) : 0;
 }
 
 /* Rates come from differences; a manager that has started again counts from zero. */

@@ -118,6 +118,8 @@ subtest 'not acquired' => sub {
 	like((ctl('-v', 'lock', '-w', '0.2', 'x', 'true'))[2], qr/lock "x": not acquired in time$/m, 'also after a wait');
 	my $waiter = start_ctl('-v', 'lock', 'x', '--ttl', '3s', 'true');
 	ok(wait_until(sub { $waiter->err =~ /^lockctl: waits for lock "x", position 1$/m }), 'which tells its place') or diag($waiter->err);
+	my $behind = start_ctl('-v', 'lock', 'x', '--ttl', '1s', 'true');
+	ok(wait_until(sub { $behind->err =~ /^lockctl: waits for lock "x", position 2$/m }), 'the next one, too') or diag($behind->err);
 	$waiter->kill('TERM');
 	is($waiter->wait, 143, 'ended');
 	is(ctl('lock', '--try', 'y', 'true'), 0, 'another lock is free');
@@ -125,6 +127,9 @@ subtest 'not acquired' => sub {
 	is(ctl('lock', 'y', 'sleep', '1.5'), 0, 'a command that sleeps');
 	my @after = times;
 	cmp_ok($after[2] + $after[3] - $before[2] - $before[3], '<', 0.5, 'lockctl and its guardian sleep, too');
+	$behind->kill('TERM');
+	is($behind->wait, 143, 'who waits meanwhile, and has renewed its place');
+	is(scalar(() = $behind->err =~ /waits for/g), 1, 'has told it once');
 	$holder->kill('TERM');
 	is($holder->wait, 143, 'the holder ends');
 	nothing_left($node);

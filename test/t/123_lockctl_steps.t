@@ -116,6 +116,11 @@ subtest 'views' => sub {
 	my $other = start_ctl('watch', 'other', '--interval', '50ms');
 	one(q{SELECT acquire_lock('seen')});
 	ok(wait_until(sub { $watch->out =~ /"event":"(granted|held)".*"name":"seen"/ }), 'watch sees a grant');
+	my @blocked = ($^X, '-MPOSIX', '-e', 'sigprocmask(SIG_BLOCK, POSIX::SigSet->new(SIGTERM)); exec @ARGV');
+	my $sleeps = start_ctl({ wrap => \@blocked }, '-o', 'csv', 'watch', '--interval', '1h');
+	ok(wait_until(sub { $sleeps->out =~ /,seen,/ }), 'one looks, and sleeps');
+	$sleeps->kill('TERM');
+	is($sleeps->wait, 143, 'and is ended by a signal that was blocked when it began');
 	one(q{SELECT force_release_lock('seen')});
 	ok(wait_until(sub { $watch->out =~ /"event":"ended".*"name":"seen"/ }), 'and the end');
 	$watch->kill('INT');

@@ -628,20 +628,24 @@ subtest 'watch' => sub {
 	state(q{INSERT INTO setting VALUES ('ticks by', 'locks')},
 		q{INSERT INTO locks (looks, kind, name, slot, owner, token, age, waiters) VALUES ('[2,3)', 'lock', 'b', 0, 'me', 7, '8 s', 0),
 			('[1,3)', 'lock', 'a, "b"', 0, NULL, 5, '4 s', 1), ('[3,9)', 'lock', 'c', 0, 'me', 8, '8 s', 0), ('[1,9)', 'permit', 'p', 2, 'me', 3, '4 s', 0),
-			('[2,9)', 'permit', 'p', 10, 'you', 4, '4 s', 2), ('[1,9)', 'election', 'e', 0, 'me', 1, '4 s', 0)});
+			('[2,9)', 'permit', 'p', 10, 'you', 4, '4 s', 2),
+			('[1,3)', 'permit', 'q', 2, 'me', 11, '4 s', 0), ('[1,9)', 'permit', 'q', 10, 'you', 12, '4 s', 0), ('[1,9)', 'election', 'e', 0, 'me', 1, '4 s', 0)});
 	# since when: by the clock, which goes on
 	one(q{CREATE OR REPLACE VIEW lock_election.locks AS SELECT kind, name, slot, mode, owner, role, token, pid, connected,
 		timestamptz '2026-01-01' + CASE WHEN n = 4 AND name = 'c' THEN 2 * age ELSE age END AS acquired_at, time_left, NULL::timestamptz AS closed_until,
 		CASE WHEN n = 4 THEN waiters + 1 ELSE waiters END AS waiters FROM fake.look('locks') n, fake.locks WHERE looks @> n});
 	my @events = (
 		[ held => 'election', 'e', 'me', 0 ], [ held => 'lock', 'a, "b"', '', 1 ], [ held => 'permit', 'p', 'me', 0 ],
+		[ held => 'permit', 'q', 'me', 0 ], [ held => 'permit', 'q', 'you', 0 ],
 		[ granted => 'lock', 'b', 'me', 0, 1 ], [ granted => 'permit', 'p', 'you', 2, 1 ],
-		[ ended => 'lock', 'a, "b"', '', 1, 2 ], [ ended => 'lock', 'b', 'me', 0, 2 ], [ granted => 'lock', 'c', 'me', 0, 2 ],
-		[ waiters => 'election', 'e', 'me', 1, 3 ], [ granted => 'lock', 'c', 'me', 1, 3 ], [ waiters => 'permit', 'p', 'me', 1, 3 ], [ waiters => 'permit', 'p', 'you', 3, 3 ]);
+		[ ended => 'lock', 'a, "b"', '', 1, 2 ], [ ended => 'lock', 'b', 'me', 0, 2 ], [ granted => 'lock', 'c', 'me', 0, 2 ], [ ended => 'permit', 'q', 'me', 0, 2 ],
+		[ waiters => 'election', 'e', 'me', 1, 3 ], [ granted => 'lock', 'c', 'me', 1, 3 ], [ waiters => 'permit', 'p', 'me', 1, 3 ], [ waiters => 'permit', 'p', 'you', 3, 3 ],
+		[ waiters => 'permit', 'q', 'you', 1, 3 ]);
 	my @at = map { "2026-01-01 12:00:$_.000+00" } qw(04 04 08 12);
 	my $said = join '', map { my ($event, $kind, $name, $owner, $waiters, $look) = @$_;
 		sprintf("%s  %-8s %-8s %s  %s%s waiting\n", $at[ $look // 0 ], $event, $kind, $name, $owner && "$owner  ", $waiters) } @events;
-	is((ctl(@watch))[1], $said, 'each change, as a line');
+	my ($rc, $out) = ctl(@watch);
+	is("$rc $out", "0 $said", 'each change, as a line');
 	one('ALTER SEQUENCE looks RESTART');
 	$said = join '', "event,at,kind,name,owner,waiters\n", map { my ($event, $kind, $name, $owner, $waiters, $look) = @$_;
 		join(',', $event, $at[ $look // 0 ], $kind, $name =~ /"/ ? '"a, ""b"""' : $name, $owner, $waiters) . "\n" } @events;
@@ -649,7 +653,7 @@ subtest 'watch' => sub {
 	one('ALTER SEQUENCE looks RESTART');
 	my @json = split /^/, (ctl('-o', 'json', @watch))[1];
 	is(scalar @json, @events, 'as JSON');
-	like($json[3], qr/^\{"event":"granted","at":"\Q$at[1]\E","lock":\{"kind":"lock","name":"b",.*"waiters":0\}\}$/, 'one of them');
+	like($json[5], qr/^\{"event":"granted","at":"\Q$at[1]\E","lock":\{"kind":"lock","name":"b",.*"waiters":0\}\}$/, 'one of them');
 	one('ALTER SEQUENCE looks RESTART');
 	is((ctl(@watch, 'c'))[1] =~ s/.*  (granted)/$1/gr, "granted  lock     c  me  0 waiting\ngranted  lock     c  me  1 waiting\n", 'one name');
 	is(ctl('watch', 'c', 'd'), 64, 'not two');
