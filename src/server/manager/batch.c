@@ -93,6 +93,7 @@ write_batch(Batch *batch)
 	lsn = le_txn_commit(flush);
 	Assert(!wrote || lsn > le_mgr.changes_lsn);
 	Assert(wrote || le_next_change(le_mgr.core, NULL) == NULL);
+	Assert(meta.incarnation == le_mgr.meta.incarnation || le_flush_done(lsn));
 	le_mgr.meta = meta;
 	LE_FAULT_NOFAIL("batch-committed");
 

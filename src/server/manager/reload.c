@@ -15,6 +15,7 @@
 
 #include "manager/manager.h"
 #include "shared/fence_lock.h"
+#include "shared/flush.h"
 #include "shared/library_version.h"
 
 /* 2025-01-01 in TimestampTz: the zero of the incarnations. */
@@ -286,7 +287,7 @@ le_load_first(void)
 	LE_FAULT("load-before-commit");
 	lsn = le_txn_commit(true);
 	LE_FAULT("load-committed");
-	Assert(lsn != InvalidXLogRecPtr);
+	Assert(lsn != InvalidXLogRecPtr && le_flush_done(lsn));
 	le_history_begin(le_core_next_revision(le_mgr.core));
 	if (copy)
 		le_core_batch_done(le_mgr.core, lsn);
