@@ -224,7 +224,7 @@ $written = moves('look', sub { $s->query("SELECT is_held('a', $token)"); $s->que
 is("$written->{transaction_ids} $written->{rows_written} $written->{flushes}", '0 0 0', 'looks write nothing');
 $written = moves('not granted', sub { $t->query(q{SELECT try_acquire_lock('a')}) }, { acquires => 1 });
 is("$written->{transaction_ids} $written->{rows_written} $written->{flushes}", '0 0 0', 'what is not granted writes nothing');
-my ($lease, $answer);
+my ($mine, $answer);
 foreach my $case (
 	[ 'a lease', q{SELECT grant_lease('1 h', 'mine')}, 1 ],
 	[ 'a lock on a lease', q{SELECT acquire_lock('leased', lease => ?)}, 1 ],
@@ -234,12 +234,12 @@ foreach my $case (
 	my ($what, $sql, $rows) = @$case;
 	my $before = counters();
 
-	$answer = $t->query($sql =~ s/\?/$lease/r);
-	$lease //= $answer;
+	$answer = $t->query($sql =~ s/\?/$mine/r);
+	$mine //= $answer;
 	is($t->error, '', "$what is made");
 	is(counters()->{rows_written} - $before->{rows_written}, $rows, "rows written by $what");
 }
-$t->query("SELECT revoke_lease($lease)");    # the place is granted
+$t->query("SELECT revoke_lease($mine)");    # the place is granted
 $t->query("SELECT resign('rows', $answer), force_release_lock('leased')");
 is($t->query('SELECT string_agg(name, NULL) FROM lock_election.locks'), 'a', 'all but one lock is gone');
 moves('a wait that runs out', sub { $t->query(q{SELECT acquire_lock('a', wait => '100 ms')}) }, { acquires => 1, waits => 1, timeouts => 1 });
