@@ -28,16 +28,17 @@ le_store_write_leases(LeCore *core, const LeClock *clock)
 {
 	int rows = 0;
 
-	for (LeLease *lease = NULL; (lease = le_next_dirty_lease(core, lease)) != NULL; rows++)
+	for (LeLease *lease = NULL; (lease = le_next_dirty_lease(core, lease)) != NULL;)
 	{
-		bool done = true;
+		bool done;
 
-		if (!lease->ended)
-			done = put_lease(lease, clock);
-		else if (lease->row.on_disk)
-			done = le_table_delete(&le_lease_table, &lease->row);
+		/* nothing of one that came and went within the batch */
+		if (lease->ended && !lease->row.on_disk)
+			continue;
+		done = lease->ended ? le_table_delete(&le_lease_table, &lease->row) : put_lease(lease, clock);
 		if (!done)
 			le_store_row_changed(&le_lease_table, psprintf("lease " INT64_FORMAT, lease->id));
+		rows++;
 	}
 	return rows;
 }
