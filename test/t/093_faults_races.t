@@ -754,6 +754,39 @@ foreach my $point (qw(batch-applied batch-written batch-committed))
 	nothing_left($node);
 }
 
+# --- an entry is freed, and taken again, while a session waits for what the one before has left in its mailbox ---
+
+{
+	my $workers = sub { return $free->query("SELECT string_agg(pid::text, ' ') FROM pg_stat_activity WHERE datname = 'again' AND backend_type = 'lock_election manager'") };
+
+	$free->query('CREATE DATABASE again');
+	my ($admin, $old) = map { session($node, dbname => 'again') } 1 .. 2;
+	$admin->query('CREATE EXTENSION lock_election');
+	$old->query(q{SELECT acquire_lock('x')});
+	my $manager = $workers->();
+	kill 'STOP', $manager;
+	$old->quit;
+	my $new = session($node, dbname => 'again');    # gets what has become free last
+	stop_at('attach-refused', $new->pid);
+	$new->async(q{SELECT acquire_lock('y')});
+	stopped('attach-refused');
+	kill 'CONT', $manager;
+	$admin->query('DROP EXTENSION lock_election');
+	ok(wait_until(sub { return $workers->() eq '' }), 'the manager has gone');
+	$free->query('SELECT pg_sleep(0.5)');    # the launcher frees the entry
+	go_on('attach-refused');
+	$new->wait;
+	like($new->error, qr/ERROR:  /, 'there is nobody to ask');
+	$admin->query('CREATE EXTENSION lock_election');
+	foreach my $turn (1 .. 3)
+	{
+		is($new->query(q{SELECT release_lock('y', acquire_lock('y'))}) . $new->error, 't', "then the session is served, time $turn");
+	}
+	$_->quit foreach $admin, $new;
+	$free->query('DROP DATABASE again');
+	nothing_left($node);
+}
+
 # The tests of everything else, and everybody, have a build without.
 {
 	my $traces = qr/le_fault|batch-committed/;

@@ -130,41 +130,45 @@ entry_will_be_free(void)
 }
 
 /*
- * Take this backend's mailbox of its database, if there is an entry and the mailbox
- * is free.  Returns the mailbox, or NULL; *db is the entry, or NULL; *passing: an
- * entry will be free soon.
+ * Take this backend's mailbox of its database, if there is an entry and the mailbox is free:
+ * the session before, of this database and proc number, may have left something that the
+ * manager has not read.  Then ring it, once (*rung), while the entry cannot be freed.
+ *
+ * Returns the mailbox, or NULL; *db is the entry, or NULL; *passing: an entry will be free soon.
  */
 static LeMailbox *
-try_attach(LeDatabase **db, bool *passing)
+try_attach(LeDatabase **db, bool *passing, bool *rung)
 {
 	LeMailbox *box = NULL;
 
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	*db = le_database_find(MyDatabaseId, true);
 	*passing = *db == NULL && entry_will_be_free();
-	if (*db != NULL && le_mailbox(*db, le_my_proc())->session == 0)
+	if (*db != NULL)
 	{
-		box = le_mailbox(*db, le_my_proc());
-		Assert(box->database == (int) (*db - le_shared->databases));
-		le_database_attach(*db);
+		LeMailbox *mine = le_mailbox(*db, le_my_proc());
+
+		Assert(mine->database == (int) (*db - le_shared->databases));
+		if (mine->session == 0)
+		{
+			box = mine;
+			le_database_attach(*db);
+		}
+		else if (!*rung)
+		{
+			pg_atomic_fetch_and_u32(&mine->note, ~LE_NOTE_UNREAD);
+			le_ring(mine);
+			*rung = true;
+		}
 	}
 	LWLockRelease(le_shared->lock);
 	return box;
 }
 
-/*
- * The session before, of this database and proc number, has left something that
- * the manager has not read.  If that cannot be written now, it says so.
- */
+/* If what the session before has left cannot be written now, the manager says so. */
 static void
-check_predecessor(LeMailbox *box, bool *rung)
+check_predecessor(LeMailbox *box)
 {
-	if (!*rung)
-	{
-		pg_atomic_fetch_and_u32(&box->note, ~LE_NOTE_UNREAD);
-		le_ring(box);
-		*rung = true;
-	}
 	if (pg_atomic_read_u32(&box->note) & LE_NOTE_UNREAD)
 	{
 		pg_read_barrier();
@@ -183,7 +187,7 @@ wait_for_mailbox(LeWait *wait)
 	{
 		LeDatabase *db;
 		bool passing;
-		LeMailbox *box = try_attach(&db, &passing);
+		LeMailbox *box = try_attach(&db, &passing, &rung);
 		LeTime now;
 
 		if (box != NULL)
@@ -193,7 +197,8 @@ wait_for_mailbox(LeWait *wait)
 			raise_no_entry();
 		if (db != NULL)
 		{
-			check_predecessor(le_mailbox(db, le_my_proc()), &rung);
+			LE_FAULT("attach-refused");
+			check_predecessor(le_mailbox(db, le_my_proc()));
 			if (le_wait_is_over(wait, now, LE_TAKE_GRACE))
 				return NULL;
 		}
