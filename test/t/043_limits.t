@@ -214,7 +214,7 @@ subtest 'as much as max_memory' => sub {
 	like($fill->(1), $full, 'one name too many');
 	my $is = $used->();
 	ok($is <= $limit && $is > 0.9 * $limit, "what they take is what they may ($is bytes)");
-	like(error_of(q{SELECT acquire_locks(ARRAY(SELECT 'more ' || repeat('x', 200) || i FROM generate_series(1, 1000) AS i))}), $full, 'no more is admitted');
+	like($fill->(1000), $full, 'a thousand names too many');
 	cmp_ok($used->(), '<=', $limit, 'nor kept of what was refused');
 	is($alice->query("SELECT renew_lock('one', $one, '2 h'), release_lock('one', $one)"), '02:00:00|t', 'what is there can be renewed and released');
 	one(q{SELECT count(force_release_lock(name)) FROM lock_election.locks WHERE name LIKE 'fill %'});
