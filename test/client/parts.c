@@ -439,7 +439,13 @@ static struct
 	le_change last;
 	char candidate[20];
 	le_observer *observer;
-	enum { NOTHING, UNOBSERVE, GONE, CLOSING } at_second;
+	enum
+	{
+		NOTHING,
+		UNOBSERVE,
+		GONE,
+		CLOSING
+	} at_second;
 	bool called_wrongly;
 } told;
 
@@ -532,9 +538,8 @@ tells(PGconn *db)
 	next = new_observer(s, db, ROWS "(16, 9, 'elected', 'd')" AS);
 	next->gone = true;
 	ok(tell(s, o) && told.n == 5 && told.leading == 3 && !told.called_wrongly, "all changes are told");
-	ok(told.last.change == 15 && told.last.term == 8 &&
-		   strcmp(told.candidate, "c") == 0 && told.last.elected_at == 70 && told.last.changed_at == 80 &&
-		   !told.last.leads,
+	ok(told.last.change == 15 && told.last.term == 8 && strcmp(told.candidate, "c") == 0 &&
+		   told.last.elected_at == 70 && told.last.changed_at == 80 && !told.last.leads,
 	   "by what they are");
 	ok(o->after == 15 && o->rows == NULL && !o->calling && o->due_at == 1,
 	   "the next are read when it is time");

@@ -33,10 +33,10 @@ static statement grants = {.text = "grant_lease"}, renewals = {.text = "keep_ali
 				 looks_at = {.text = "is_held("}, ends = {.text = "pg_terminate_backend("},
 				 leaders = {.text = "current_leader("}, histories = {.text = "election_history("},
 				 tests_of = {.text = "LISTEN \"le_self"}, notifies = {.text = "NOTIFY \"le_self"};
-static statement *const statements[] = {&grants,   &renewals,      &listens,   &places, &searches, &candidacies,
-										&each,     &several,       &permits,   &releases, &releases_each,
-										&awaits,   &looks_at,      &ends,      &leaders,  &histories,
-										&tests_of, &notifies};
+static statement *const statements[] = {&grants,        &renewals, &listens,  &places,  &searches,
+										&candidacies,   &each,     &several,  &permits, &releases,
+										&releases_each, &awaits,   &looks_at, &ends,    &leaders,
+										&histories,     &tests_of, &notifies};
 #define N_STATEMENTS (sizeof(statements) / sizeof(statements[0]))
 
 static pthread_t main_thread;

@@ -287,7 +287,8 @@ check_page(const LivePage *page, const LePageCursor *from, const LePageCursor *n
 	{
 		item = (const LePageItem *) (page->data + at);
 		Assert(at + le_page_size(item) <= page->len);
-		Assert((item->slot >= 0) == (item->kind != LE_PAGE_LEASES && item->token != 0 && item->position == 0));
+		Assert((item->slot >= 0) ==
+			   (item->kind != LE_PAGE_LEASES && item->token != 0 && item->position == 0));
 		Assert(item->kind != LE_PAGE_LEASES || (item->token == 0 && item->lease != 0));
 		Assert(item->position <= 1 || last == NULL || item->position == last->position + 1);
 		Assert(item->position <= item->waiters || from->last > 0); /* some may have left since then */
