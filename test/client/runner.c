@@ -133,6 +133,8 @@ order(void)
 	eventually(a.lost == 1 && a.lost_outside + b.lost_outside == 0, "a loss is told once, and is one");
 	b.leave = 2;
 	eventually(b.running == 0, "on_elected may end its runner");
+	usleep(500 * 1000);
+	is_int(b.elected, 2, "which stands no more");
 	is_status(le_stop(second, &error), LE_OK, "which is no error");
 	eventually(le_leader(a.session, "boss", &info, &error) == LE_OK && info.term == 0, "nobody leads");
 	is_int(a.overlaps + b.overlaps, 0, "two terms of one runner never overlap");
