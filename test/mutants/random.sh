@@ -10,6 +10,7 @@
 #   REPORT=1     tries none, and prints the report of what is known
 #   MOST         of the seconds of tests, as they were recorded, that one mutant is tried on; default: 900
 #   PG_MAJOR     as for test/run.sh
+#   TMPDIR       on a file system in memory: the tests make and remove very many small files
 # build/mutants-random has for each WHERE and seed what is known (.state), so that a run that was stopped goes on, and
 # the report (.report).
 set -eu
