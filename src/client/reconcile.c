@@ -154,7 +154,7 @@ found(le_session *s, const PGresult *result, int row)
 		return;
 	hold = find_hold(s, token, PQgetvalue(result, row, 1), owner);
 	/* le_orphan() leaves behind what was held, and does not know it any more */
-	if (hold == NULL && s->closing)
+	if (hold == NULL && s->orphan)
 		return;
 	if (hold == NULL)
 	{
