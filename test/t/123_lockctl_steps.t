@@ -81,7 +81,7 @@ subtest 'leases' => sub {
 
 subtest 'views' => sub {
 	my $name = qq{a "quoted", name; \\ \x{1b}[31m};
-	my $token = one('SELECT acquire_lock($q$' . $name . '$q$)');
+	my $token = one('SELECT acquire_lock($q$' . $name . '$q$, \'1 h\')');
 	my $waiter = session($node);
 	$waiter->async('SELECT acquire_lock($q$' . $name . '$q$, wait => \'1 h\')');
 	wait_for_sql($node, 'SELECT count(*) = 1 FROM lock_election.waiters');
@@ -94,7 +94,7 @@ subtest 'views' => sub {
 	my $line = qr/^lock +a "quoted", name; \\ \?\[31m .*$token/m;
 	like($out, qr/^kind +name .*\n$line/, 'as a table, that cannot change the terminal');
 	is((ctl('-o', 'json', 'locks', 'nothing'))[1], "[]\n", 'a name that is not there');
-	one('SELECT campaign($q$' . $name . '$q$, $q$me$q$)');
+	one('SELECT campaign($q$' . $name . '$q$, $q$me$q$, \'1 h\')');
 	foreach my $format ('table', 'json', 'csv')
 	{
 		foreach my $view ('locks', 'waiters', 'elections')
