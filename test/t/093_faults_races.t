@@ -756,6 +756,8 @@ foreach my $point (qw(batch-applied batch-written batch-committed))
 
 # --- an entry is freed, and taken again, while a session waits for what the one before has left in its mailbox ---
 
+# From PostgreSQL 16 on, a new process gets the number that has been free for longest: not that of the session before.
+if ($free->query('SHOW server_version_num') < 160000)
 {
 	my $workers = sub { return $free->query("SELECT string_agg(pid::text, ' ') FROM pg_stat_activity WHERE datname = 'again' AND backend_type = 'lock_election manager'") };
 
