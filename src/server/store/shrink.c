@@ -182,7 +182,7 @@ le_store_shrunk(void)
 		Assert(tables[i]->file != moved[i].file);
 		for (uint32 n = 0; n < moved[i].n; n++)
 		{
-			Assert(moved[i].spots[n].row->on_disk && !moved[i].spots[n].row->dirty);
+			Assert(moved[i].spots[n].row->on_disk);
 			moved[i].spots[n].row->locator = moved[i].spots[n].locator;
 		}
 		tables[i]->file = moved[i].file;
