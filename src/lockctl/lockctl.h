@@ -107,6 +107,8 @@ extern lc_global lc_globals;
 extern bool lc_take_global(int option, char *value);
 /* What is left: --help, an option that is not known, or one without its value. */
 extern void lc_bad_option(int option, const char *text) __attribute__((noreturn));
+/* The one word that a command takes: a second one is too many. */
+extern void lc_take_word(const char **word, const char *given);
 
 /* Those of a command that has no others; its first argument is at optind then. */
 extern void lc_take_globals(int argc, char **argv);

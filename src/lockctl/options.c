@@ -170,6 +170,14 @@ lc_bad_option(int option, const char *text)
 }
 
 void
+lc_take_word(const char **word, const char *given)
+{
+	if (*word != NULL)
+		lc_usage("too many arguments: \"%s\"", given);
+	*word = given;
+}
+
+void
 lc_take_globals(int argc, char **argv)
 {
 	static const struct option options[] = {LC_HELP_OPTION, {NULL, 0, NULL, 0}};

@@ -12,7 +12,7 @@ static const struct option options[] = {LC_HELP_OPTION, {NULL, 0, NULL, 0}};
 
 /* The one word that may follow, or NULL. */
 static const char *
-parse(int argc, char **argv, bool word_allowed)
+parse(int argc, char **argv)
 {
 	const char *word = NULL;
 
@@ -25,17 +25,13 @@ parse(int argc, char **argv, bool word_allowed)
 
 		if (option == -1)
 			break;
-		if (option == 1 && word_allowed && word == NULL)
-			word = optarg;
-		else if (option == 1)
-			lc_usage("too many arguments: \"%s\"", optarg);
+		if (option == 1)
+			lc_take_word(&word, optarg);
 		else if (!lc_take_global(option, optarg))
 			lc_bad_option(option, argv[at]);
 	}
-	if (optind < argc && word_allowed && word == NULL)
-		word = argv[optind++];
-	if (optind < argc)
-		lc_usage("too many arguments: \"%s\"", argv[optind]);
+	while (optind < argc)
+		lc_take_word(&word, argv[optind++]);
 	return word;
 }
 
@@ -66,7 +62,7 @@ show(const char *name, const char *view, const char *columns, const char *key, c
 int
 lc_locks(int argc, char **argv)
 {
-	return show(parse(argc, argv, true), "locks",
+	return show(parse(argc, argv), "locks",
 				"kind, name, coalesce(mode, 'closed') AS mode, coalesce(owner, '') AS owner, token, "
 				"date_trunc('second', acquired_at) AS "
 				"acquired_at, "
@@ -79,7 +75,7 @@ lc_locks(int argc, char **argv)
 int
 lc_waiters(int argc, char **argv)
 {
-	return show(parse(argc, argv, true), "waiters",
+	return show(parse(argc, argv), "waiters",
 				"kind, name, queue_position AS position, mode, coalesce(owner, '') AS owner, "
 				"date_trunc('second', waiting_since) AS waiting_since, pid, blocked_by",
 				"name", "kind, name, queue_position");
@@ -88,7 +84,7 @@ lc_waiters(int argc, char **argv)
 int
 lc_elections(int argc, char **argv)
 {
-	return show(parse(argc, argv, true), "elections",
+	return show(parse(argc, argv), "elections",
 				"election, candidate, term, date_trunc('second', elected_at) AS elected_at, "
 				"date_trunc('milliseconds', valid_for) AS valid_for, waiting",
 				"election", "election");
@@ -101,7 +97,9 @@ lc_show_status(int argc, char **argv)
 	PGresult *manager;
 	PGconn *db;
 
-	parse(argc, argv, false);
+	lc_take_globals(argc, argv);
+	if (optind < argc)
+		lc_usage("too many arguments: \"%s\"", argv[optind]);
 	db = lc_connect(false);
 	lc_schema(db);
 	manager = lc_query(db, "SELECT FROM lock_election.manager");

@@ -185,10 +185,8 @@ lc_watch(int argc, char **argv)
 		option = getopt_long(argc, argv, "-:" LC_GLOBAL_OPTIONS, options, NULL);
 		if (option == -1)
 			break;
-		if (option == 1 && name == NULL)
-			name = optarg;
-		else if (option == 1)
-			lc_usage("too many arguments: \"%s\"", optarg);
+		if (option == 1)
+			lc_take_word(&name, optarg);
 		else if (option == OPT_INTERVAL)
 			interval = lc_duration("--interval", optarg, 10, INT_MAX);
 		else if (option == OPT_COUNT)
@@ -196,10 +194,8 @@ lc_watch(int argc, char **argv)
 		else if (!lc_take_global(option, optarg))
 			lc_bad_option(option, argv[at]);
 	}
-	if (optind < argc && name == NULL)
-		name = argv[optind++];
-	if (optind < argc)
-		lc_usage("too many arguments: \"%s\"", argv[optind]);
+	while (optind < argc)
+		lc_take_word(&name, argv[optind++]);
 	watch(name, interval, count);
 	return 0;
 }
