@@ -28,6 +28,7 @@ my $MOST = $ENV{MOST} // 900;
 my $BEYOND = 600;
 
 my ($coverage, $in_tree);
+my %first = map { $_ => 1 } split(' ', $ENV{FIRST} // '');
 
 sub prepare_server
 {
@@ -123,6 +124,7 @@ sub try_server
 	my @trials = trials($site, $text);
 	$_->{digest} = digest_of($_->{file}) foreach @trials;
 	my @todo = grep { ($passed->{ $_->{name} } // '') ne $_->{digest} } @trials;
+	@todo = ((grep { $first{ $_->{name} } } @todo), grep { !$first{ $_->{name} } } @todo);
 
 	spew($site->{file}, mutated($site, $text));
 	copy_to_faults($site->{file});
@@ -134,7 +136,7 @@ sub try_server
 			my $seconds = $recorded ? $recorded->{seconds} : 0;
 			my $limit = $recorded ? int(3 * $seconds) + 60 : $BEYOND;
 
-			next if ($spent += $seconds) > $MOST && $recorded && $name ne $todo[0]{name};
+			next if ($spent += $seconds) > $MOST && $recorded && $name ne $todo[0]{name} && !$first{$name};
 			local @ENV{qw(LE_CLIENT_KINDS SCENARIOS)} = ($trial->{kinds}, '');
 			build_for($test, \%built);
 			my ($passes, $failed, $timed_out, $died) = run_trial($test, $limit);

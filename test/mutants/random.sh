@@ -9,6 +9,7 @@
 #   AGAIN=1      tries those that have survived once more, on tests that are new, have changed, or were beyond MOST
 #   REPORT=1     tries none, and prints the report of what is known
 #   MOST         of the seconds of tests, as they were recorded, that one mutant is tried on; default: 900
+#   FIRST        test files that are tried first, whatever they take
 #   PG_MAJOR     as for test/run.sh
 #   TMPDIR       on a file system in memory: the tests make and remove very many small files
 # build/mutants-random has for each WHERE and seed what is known (.state), so that a run that was stopped goes on, and
@@ -66,6 +67,6 @@ mutants_trees $((jobs + 1))
 # the account may not be able to read the checkout
 cp "$LE_STATE" "$LE_TMP/state"
 LE_ENV+=(LE_BUDGET=0.2 LE_CLIENT_KINDS=$kind LE_BUILD_PG_CONFIG="/usr/lib/postgresql/$PG_MAJOR/bin/pg_config"
-	LE_JOBS="$jobs" LE_STATE="$LE_TMP/state")
+	LE_JOBS="$jobs" LE_STATE="$LE_TMP/state" FIRST="${FIRST:-}")
 le_run perl test/mutants/random.pl
 report
