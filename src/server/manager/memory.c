@@ -35,12 +35,18 @@ le_memory_new_context(void)
 	return AllocSetContextCreate(TopMemoryContext, "lock_election state", 0, STATE_BLOCK, STATE_BLOCK);
 }
 
+/* What the state takes, in bytes. */
+static Size
+used(void)
+{
+	return MemoryContextMemAllocated(le_mgr.core_context, false);
+}
+
 void *
 le_memory_alloc(void *arg, size_t size)
 {
 	Assert(le_mgr.core_context != NULL && size > 0);
-	if (refuse_beyond_limit && size > SMALL_PIECE &&
-		MemoryContextMemAllocated(le_mgr.core_context, false) + size > limit())
+	if (refuse_beyond_limit && size > SMALL_PIECE && used() + size > limit())
 		return NULL;
 	return MemoryContextAllocExtended(le_mgr.core_context, size, MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
 }
@@ -62,7 +68,7 @@ le_memory_reserve(const LeCommand *cmd)
 	Assert(!refuse_beyond_limit && core_is_loaded());
 
 	/* only a load can have taken more */
-	if (adds && MemoryContextMemAllocated(le_mgr.core_context, false) > limit())
+	if (adds && used() > limit())
 		return false;
 	refuse_beyond_limit = adds;
 	reserved = le_core_reserve(le_mgr.core, cmd);
@@ -73,14 +79,14 @@ le_memory_reserve(const LeCommand *cmd)
 void
 le_memory_warn(void)
 {
-	Size used = MemoryContextMemAllocated(le_mgr.core_context, false);
+	Size is_used = used();
 
-	if (used <= limit())
+	if (is_used <= limit())
 		return;
 	ereport(WARNING,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("the locks of this database take %zu MB, more than lock_election.max_memory (%d MB)",
-					used / (1024 * 1024), le_max_memory_mb),
+					is_used / (1024 * 1024), le_max_memory_mb),
 			 errdetail("No more are granted until it is less."),
 			 errhint("Raise it and reload the configuration, or end with force_release_role() what "
 					 "takes the memory.")));
