@@ -36,7 +36,7 @@ le_fence_end_overdue(LeCore *core, LeTime now)
 		ListCell *lc;
 
 		Assert(entry->state == LE_STATE_LAPSED);
-		list_free(le_fence_procs(entry->token, &pids, SIGTERM));
+		(void) le_fence_procs(entry->token, &pids, SIGTERM);
 		foreach (lc, pids)
 			ereport(
 				LOG,
@@ -45,7 +45,6 @@ le_fence_end_overdue(LeCore *core, LeTime now)
 				 errdetail("Its transaction has fenced %s \"%.*s\", whose lease ended more than %d ms ago.",
 						   le_kind_word((LeKind) entry->lock->kind), (int) entry->lock->name_len,
 						   entry->lock->name, le_fence_timeout_ms)));
-		list_free(pids);
 	}
 }
 

@@ -249,7 +249,6 @@ le_release_each(PG_FUNCTION_ARGS)
 	cmd.tokens = le_arg_tokens(fcinfo, 1, cmd.nnames);
 
 	/* what is released at once is not undone by an error: first what may be one */
-	le_check_can_attach();
 	InitMaterializedSRF(fcinfo, 0);
 	check_can_send(&cmd);
 	if (cmd.nnames == 0)
