@@ -22,7 +22,7 @@ our @EXPORT = qw(sites mutated draw_sites site_diff site_key);
 # Files that are assertions by another name, or that only the build with fault points has.
 our $NOT_THESE = qr{^src/core/check\.c$|/fault(?:_worker)?\.c$};
 
-my $silent = qr/^(?:Assert\w*|assert|StaticAssert\w*|_Static_assert|CHECK|LE_FAULT\w*|ereport\w*|elog|err\w+|sizeof|offsetof)$/;
+my $silent = qr/^(?:Assert\w*|(?:le_)?assert\w*|StaticAssert\w*|_Static_assert|CHECK|LE_FAULT\w*|ereport\w*|elog|err\w+|sizeof|offsetof)$/;
 # Arguments that may stand in either order: swapped, they say the same.
 my $commutative = qr/^(?:le_add|le_usage_sum|le_text_equal|Min|Max)$/;
 my $keyword = qr/^(?:if|else|while|for|do|switch|return|break|continue|goto|case|default|sizeof|struct|union|enum|static|const)$/;
@@ -35,13 +35,15 @@ my %logical = ('&&' => '||', '||' => '&&');
 
 # --- tokens ---------------------------------------------------------------------------------------------------------
 
-# Comments and preprocessor lines become blanks, and what is quoted too, within its quotes: positions stay.
+# Comments, preprocessor lines, and what only assertions need become blanks, and what is quoted too, within its quotes:
+# positions stay.
 sub code_of
 {
 	my ($text) = @_;
 
 	$text =~ s{(/\*.*?\*/|//[^\n]*)|("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')}
 		{ defined $1 ? $1 =~ s/[^\n]/ /gr : '"' . ' ' x (length($2) - 2) . '"' }gse;
+	$text =~ s{^#ifdef USE_ASSERT_CHECKING\n\K(.*?)(?=^#(?:else|endif))}{ $1 =~ s/[^\n]/ /gr }gmse;
 	$text =~ s{^([ \t]*#(?:[^\n]*\\\n)*[^\n]*)}{ $1 =~ s/[^\n]/ /gr }gme;
 	return $text;
 }

@@ -34,6 +34,16 @@ first(int a, int b)
 	return c;
 }
 
+#ifdef USE_ASSERT_CHECKING
+static void
+assert_c(int c)
+{
+	tell("asserted", c, 0, 1L);
+}
+#else
+#define assert_c(c) ((void) 0)
+#endif
+
 static void
 second(void)
 {
@@ -49,6 +59,7 @@ second(void)
 	while (first(seen, 4) != 0)
 		break;
 	ereport(ERROR, (errmsg("no %d", 1 + 2)));
+	assert_c(c);
 	c = le_add(a, b);
 }
 C
@@ -79,6 +90,8 @@ is_made('tell("a < b', 'a call: its text stays', 'statement: ;', 'constant: tell
 	'constant: tell("a < b && 7", a, b, 0L);', 'swap: tell(a, "a < b && 7", b, 1L);', 'swap: tell("a < b && 7", b, a, 1L);',
 	'swap: tell("a < b && 7", a, 1L, b);');
 is_made('c = a + b;', 'arithmetic', 'arithmetic: c = a - b;', 'statement: ;', 'return: return (int){0}; c = a + b;');
+is_made('tell("asserted"', 'nothing of what assertions need');
+is_made('assert_c(c);', 'nor a call of it');
 is_made('seen |= 2', 'a flag', 'flag: ;', 'constant: seen |= 3;', 'constant: seen |= 1;', 'return: return (int){0}; seen |= 2;');
 is_made('*where += ', 'an assignment', 'statement: ;', 'arithmetic: *where -= options[0].one;');
 is_made('for (int', 'a loop', 'constant: for (int i = 1; i < 3; i++)', 'constant: for (int i = -1; i < 3; i++)',

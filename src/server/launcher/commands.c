@@ -183,7 +183,7 @@ find_reservation(Oid dboid)
 #ifdef USE_ASSERT_CHECKING
 /* An entry is reserved by this process only while the transaction remembers it, so that step 4 is to come. */
 static void
-check_reservations(void)
+assert_reservations(void)
 {
 	for (int i = 0; i < le_shared->max_databases; i++)
 	{
@@ -195,7 +195,7 @@ check_reservations(void)
 		Assert(r->older == NULL || r->older->subxact <= r->subxact);
 }
 #else
-#define check_reservations() ((void) 0)
+#define assert_reservations() ((void) 0)
 #endif
 
 /*
@@ -225,7 +225,7 @@ reserve_entry(Oid dboid, bool ask, int *worker_pid, int *notifier_pid)
 				le_database_ask_to_leave(db);
 		}
 	}
-	check_reservations();
+	assert_reservations();
 	LWLockRelease(le_shared->lock);
 
 	/* A worker says that it leaves some time before its process ends. */
@@ -313,7 +313,7 @@ release_reservations(SubTransactionId subxact, bool committed)
 		if (committed && db->dboid == pending.dropped_database && db->state == LE_DB_IDLE)
 			le_database_free(db);
 	}
-	check_reservations();
+	assert_reservations();
 	LWLockRelease(le_shared->lock);
 	le_wake_launcher();
 }

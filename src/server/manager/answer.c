@@ -133,6 +133,23 @@ le_answer_deadlock(uint32 proc, const StringInfoData *detail)
 	le_answer_error(proc, ERRCODE_T_R_DEADLOCK_DETECTED, "deadlock detected");
 }
 
+#ifdef USE_ASSERT_CHECKING
+/* Each mailbox is in a batch once: a second turn would do again what the first has done. */
+void
+le_assert_procs(const uint32 *procs, int n)
+{
+	bool *seen = palloc0(le_shared->max_sessions * sizeof(bool));
+
+	Assert(n >= 0 && n <= le_shared->max_sessions);
+	for (int i = 0; i < n; i++)
+	{
+		Assert(procs[i] < (uint32) le_shared->max_sessions && !seen[procs[i]]);
+		seen[procs[i]] = true;
+	}
+	pfree(seen);
+}
+#endif
+
 /*
  * Who gets which error after a batch has failed:
  *
@@ -153,6 +170,7 @@ le_answer_deadlock(uint32 proc, const StringInfoData *detail)
 void
 le_answer_failed(const uint32 *procs, int n, const ErrorData *error)
 {
+	le_assert_procs(procs, n);
 	for (int i = 0; i < n; i++)
 	{
 		LeMailbox *box = mailbox_of(procs[i]);

@@ -267,26 +267,12 @@ search_deadlocks(const Batch *batch)
 /* --- a batch --- */
 
 #ifdef USE_ASSERT_CHECKING
-/* Each mailbox is in a batch once: a second turn would do again what the first has done. */
-static void
-check_procs(const Batch *batch)
-{
-	bool *seen = palloc0(le_shared->max_sessions * sizeof(bool));
-
-	for (int i = 0; i < batch->n; i++)
-	{
-		Assert(batch->procs[i] < (uint32) le_shared->max_sessions && !seen[batch->procs[i]]);
-		seen[batch->procs[i]] = true;
-	}
-	pfree(seen);
-}
-
 /*
  * After the answers: a request that was taken is answered, or it waits, in the core as in its mailbox.
  * The victim of a deadlock is answered, and waits in the core until its rollback comes.
  */
 static void
-check_waiting(void)
+assert_waiting(void)
 {
 	for (int i = 0; i < le_shared->max_sessions; i++)
 	{
@@ -301,6 +287,8 @@ check_waiting(void)
 		Assert(entry == NULL || waits || posted == answered);
 	}
 }
+#else
+#define assert_waiting() ((void) 0)
 #endif
 
 /*
@@ -338,9 +326,7 @@ begin(Batch *batch)
 	le_store_begin_batch();
 	MemoryContextReset(le_mgr.batch_context);
 	MemoryContextSwitchTo(le_mgr.batch_context);
-#ifdef USE_ASSERT_CHECKING
-	check_procs(batch);
-#endif
+	le_assert_procs(batch->procs, batch->n);
 	batch->began_at = le_clock();
 	seen_running(le_mgr.pause.seen_at, batch->began_at);
 	batch->now = le_pause_time(&le_mgr.pause, batch->began_at);
@@ -381,9 +367,7 @@ run(Batch *batch)
 	le_core_batch_done(le_mgr.core, lsn);
 	Assert(le_next_change(le_mgr.core, NULL) == NULL && le_next_answer(le_mgr.core, NULL) == NULL);
 	Assert(le_core_later_since(le_mgr.core) > batch->now - LATER_AT_MOST);
-#ifdef USE_ASSERT_CHECKING
-	check_waiting();
-#endif
+	assert_waiting();
 	le_publish();
 	le_take_back_off(batch);
 

@@ -110,9 +110,8 @@ typedef struct Search
 	WaitEdge *edges;
 	int nedges, edges_room;
 	int edges_of_node; /* where those begin that are being added */
-#ifdef USE_ASSERT_CHECKING
-	HTAB *expanded; /* WaitNode: on the path, or followed to their ends, since this part began */
-#endif
+	HTAB *
+		expanded; /* for assertions: WaitNode: on the path, or followed to their ends, since this part began */
 } Search;
 
 static Search s;
@@ -358,7 +357,7 @@ add_edges(const WaitNode *node, bool all)
 #ifdef USE_ASSERT_CHECKING
 /* A state that is forgotten, or taken for another one, makes the search exponential. */
 static void
-check_expanded(const WaitNode *node, HASHACTION action)
+assert_expanded(const WaitNode *node, HASHACTION action)
 {
 	HASHCTL ctl = {.keysize = sizeof(WaitNode), .entrysize = sizeof(WaitNode), .hcxt = s.context};
 	WaitNode key;
@@ -375,12 +374,15 @@ check_expanded(const WaitNode *node, HASHACTION action)
 
 /* Between two starts: nothing is on the path, and what leads to no cycle was expanded, and stays so. */
 static void
-check_states(void)
+assert_states(void)
 {
 	Assert(s.length == 0 && s.nedges == 0);
 	for (int i = 0; i < le_shared->max_sessions; i++)
 		Assert(s.procs[i] == NEW || s.procs[i] == CLEAR);
 }
+#else
+#define assert_expanded(node, action) ((void) 0)
+#define assert_states()               ((void) 0)
 #endif
 
 /* Put a node on the path, with its edges. */
@@ -395,9 +397,7 @@ step_to(WaitNode node, const LeLock *via)
 	}
 	s.path[s.length++] = (Step){.node = node, .via = via, .first = s.nedges, .next = s.nedges};
 	set_state(&node, ON_PATH);
-#ifdef USE_ASSERT_CHECKING
-	check_expanded(&node, HASH_ENTER);
-#endif
+	assert_expanded(&node, HASH_ENTER);
 	add_edges(&node, false);
 }
 
@@ -409,10 +409,8 @@ step_back(NodeState state)
 
 	Assert(s.length >= 0 && get_state(&last->node) == ON_PATH && last->first <= s.nedges);
 	set_state(&last->node, state);
-#ifdef USE_ASSERT_CHECKING
 	if (state == NEW)
-		check_expanded(&last->node, HASH_REMOVE);
-#endif
+		assert_expanded(&last->node, HASH_REMOVE);
 	s.nedges = last->first;
 }
 
@@ -591,9 +589,7 @@ begin_part(const LeCore *core)
 	s.core = core;
 	s.fences = NULL;
 	Assert(s.number > 0 && s.number <= PG_UINT32_MAX / 4); /* a mark has room for it, and a state */
-#ifdef USE_ASSERT_CHECKING
 	s.expanded = NULL;
-#endif
 	s.path_room = s.edges_room = 64;
 	s.path = palloc(s.path_room * sizeof(Step));
 	s.edges = palloc(s.edges_room * sizeof(WaitEdge));
@@ -640,9 +636,7 @@ search_from(uint32 proc, bool first)
 		victim = choose_victim(begin, &back, &detail);
 	while (s.length > 0)
 		step_back(NEW);
-#ifdef USE_ASSERT_CHECKING
-	check_states();
-#endif
+	assert_states();
 	if (late && first)
 		s.budget_us *= 2;
 	if (victim >= 0)

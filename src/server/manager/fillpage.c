@@ -279,7 +279,7 @@ put_leases(LivePage *page, const LeCore *core, LePageCursor *next)
  * was all, the cursor moves on, and names the page's last item, or the begin of another lock.
  */
 static void
-check_page(const LivePage *page, const LePageCursor *from, const LePageCursor *next)
+assert_page(const LivePage *page, const LePageCursor *from, const LePageCursor *next)
 {
 	const LePageItem *item = NULL, *last = NULL;
 
@@ -303,6 +303,8 @@ check_page(const LivePage *page, const LePageCursor *from, const LePageCursor *n
 	else if (next->last == LAST_CLOSED)
 		Assert(last != NULL && last->token == 0 && last->closed_until != 0);
 }
+#else
+#define assert_page(page, from, next) ((void) 0)
 #endif
 
 /* The page takes the place of the request, which is answered at once. */
@@ -325,9 +327,7 @@ le_page_fill(const LeCore *core, LeMailbox *box, LeTime now)
 			box->next_page.index = -1;
 	}
 	Assert(page.len <= page.size);
-#ifdef USE_ASSERT_CHECKING
-	check_page(&page, &box->page.from, &box->next_page);
-#endif
+	assert_page(&page, &box->page.from, &box->next_page);
 	box->answer_len = page.len;
 }
 

@@ -293,6 +293,13 @@ extern void le_answer_deadlock(uint32 proc, const StringInfoData *detail);
 /* Refuse to these mailboxes what could not be written.  May not fail: an error is being handled. */
 extern void le_answer_failed(const uint32 *procs, int n, const ErrorData *error);
 
+/* For assertions: none of these mailboxes is there twice. */
+#ifdef USE_ASSERT_CHECKING
+extern void le_assert_procs(const uint32 *procs, int n);
+#else
+#define le_assert_procs(procs, n) ((void) 0)
+#endif
+
 /* Tell the session how many locks are bound to it.  May not fail. */
 extern void le_publish_bound(LeMailbox *box);
 

@@ -92,7 +92,7 @@ static inline pg_attribute_unused() bool may_change(LeDbState from, LeDbState to
 #ifdef USE_ASSERT_CHECKING
 /* What holds of every entry when its lock is released: its members say the same as its state. */
 static void
-check_entry(const LeDatabase *db)
+assert_entry(const LeDatabase *db)
 {
 	bool serves = db->state == LE_DB_STARTING || db->state == LE_DB_RUNNING;
 
@@ -115,7 +115,7 @@ check_entry(const LeDatabase *db)
 
 /* No session of an entry that is free has left anything that the next database's manager could find. */
 static void
-check_mailboxes_free(const LeDatabase *db)
+assert_mailboxes_free(const LeDatabase *db)
 {
 	for (int i = 0; i < le_shared->max_sessions; i++)
 	{
@@ -126,8 +126,8 @@ check_mailboxes_free(const LeDatabase *db)
 	}
 }
 #else
-#define check_entry(db)          ((void) 0)
-#define check_mailboxes_free(db) ((void) 0)
+#define assert_entry(db)          ((void) 0)
+#define assert_mailboxes_free(db) ((void) 0)
 #endif
 
 /* The one place that changes a state.  May not fail, as all in this file: ends of transactions and exits come here. */
@@ -168,13 +168,13 @@ le_database_find(Oid dboid, bool create)
 	}
 	if (!create || unused == NULL)
 		return NULL;
-	check_entry(unused);
+	assert_entry(unused);
 	le_database_init(unused);
 	le_mailboxes_init(unused);
-	check_mailboxes_free(unused);
+	assert_mailboxes_free(unused);
 	unused->dboid = dboid;
 	set_state(unused, LE_DB_FREE, LE_DB_IDLE);
-	check_entry(unused);
+	assert_entry(unused);
 	return unused;
 }
 
@@ -226,7 +226,7 @@ le_database_starting(LeDatabase *db)
 	set_state(db, LE_DB_IDLE, LE_DB_STARTING);
 	db->wanted = false; /* a session that wants a manager from now on wants another one */
 	db->exit = LE_EXIT_NONE;
-	check_entry(db);
+	assert_entry(db);
 }
 
 void
@@ -240,8 +240,8 @@ le_database_free(LeDatabase *db)
 	db->dboid = InvalidOid; /* a notifier that is still on its way out sees that */
 	db->notifier_pid = 0;
 	db->notifier_proc = -1;
-	check_mailboxes_free(db);
-	check_entry(db);
+	assert_mailboxes_free(db);
+	assert_entry(db);
 }
 
 /* --- the worker's --- */
@@ -255,7 +255,7 @@ le_database_enter(LeDatabase *db)
 	db->worker_pid = MyProcPid;
 	db->manager_proc = le_my_proc();
 	db->started = GetCurrentTimestamp();
-	check_entry(db);
+	assert_entry(db);
 }
 
 void
@@ -265,7 +265,7 @@ le_database_running(LeDatabase *db)
 
 	set_state(db, LE_DB_STARTING, LE_DB_RUNNING);
 	db->wanted = false;
-	check_entry(db);
+	assert_entry(db);
 }
 
 void
@@ -275,7 +275,7 @@ le_database_stopped(LeDatabase *db, LeDbExit why)
 	set_state(db, db->state == LE_DB_RUNNING ? LE_DB_RUNNING : LE_DB_STARTING, LE_DB_IDLE);
 	db->exit = why;
 	unlink_all(db);
-	check_entry(db);
+	assert_entry(db);
 	le_wake(db->notifier_proc); /* the notifier leaves with its manager */
 }
 
@@ -300,7 +300,7 @@ le_database_reserve(LeDatabase *db, int pid)
 	db->reserved_by = pid;
 	if (pid == 0)
 		db->leave = false;
-	check_entry(db);
+	assert_entry(db);
 }
 
 void
@@ -310,7 +310,7 @@ le_database_ask_to_leave(LeDatabase *db)
 	Assert(db->state == LE_DB_STARTING || db->state == LE_DB_RUNNING);
 
 	db->leave = true;
-	check_entry(db);
+	assert_entry(db);
 	le_wake(db->manager_proc);
 }
 
@@ -322,7 +322,7 @@ le_database_notifier_enter(LeDatabase *db)
 
 	db->notifier_pid = MyProcPid;
 	db->notifier_proc = le_my_proc();
-	check_entry(db);
+	assert_entry(db);
 }
 
 void
@@ -336,7 +336,7 @@ le_database_notifier_leave(LeDatabase *db)
 	Assert(db->notifier_proc == le_my_proc());
 	db->notifier_pid = 0;
 	db->notifier_proc = -1;
-	check_entry(db);
+	assert_entry(db);
 }
 
 /* --- a session's --- */
@@ -349,7 +349,7 @@ le_database_attach(LeDatabase *db)
 
 	db->attached++;
 	Assert(db->attached <= le_shared->max_sessions);
-	check_entry(db);
+	assert_entry(db);
 }
 
 void
@@ -369,5 +369,5 @@ le_database_detach(LeMailbox *box)
 		le_ring(box);
 	else
 		unlink_all(db);
-	check_entry(db);
+	assert_entry(db);
 }

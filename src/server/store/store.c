@@ -297,7 +297,7 @@ write_floor(int64 incarnation)
 #ifdef USE_ASSERT_CHECKING
 /* What the next manager reads is what was written. */
 static void
-check_meta(const LeMeta *meta)
+assert_meta(const LeMeta *meta)
 {
 	LeMeta stored;
 
@@ -307,6 +307,8 @@ check_meta(const LeMeta *meta)
 	Assert(stored.boot == meta->boot);
 	Assert(stored.floor >= meta->incarnation);
 }
+#else
+#define assert_meta(meta) ((void) 0)
 #endif
 
 void
@@ -319,9 +321,7 @@ le_store_write_meta(const LeMeta *meta)
 	small_write(&table, meta);
 	small_close(&table);
 	write_floor(meta->incarnation);
-#ifdef USE_ASSERT_CHECKING
-	check_meta(meta);
-#endif
+	assert_meta(meta);
 }
 
 /* --- everybody else --- */

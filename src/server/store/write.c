@@ -37,7 +37,7 @@ le_store_close(void)
 #ifdef USE_ASSERT_CHECKING
 /* What is dirty was written: what goes on has a row, and what has ended has none. */
 static void
-check_written(const LeCore *core)
+assert_written(const LeCore *core)
 {
 	for (LeSlot *slot = NULL; (slot = le_next_dirty_slot(core, slot)) != NULL;)
 	{
@@ -50,6 +50,8 @@ check_written(const LeCore *core)
 	for (LeEntry *entry = NULL; (entry = le_next_dirty_place(core, entry)) != NULL;)
 		Assert(entry->waiter->row.on_disk == (entry->state == LE_STATE_QUEUED));
 }
+#else
+#define assert_written(core) ((void) 0)
 #endif
 
 int
@@ -67,9 +69,7 @@ le_store_write(LeCore *core, LeTime now)
 	rows += le_store_write_places(core, &clock);
 	LE_FAULT("store-places-written");
 	rows += le_store_write_changes(core, &clock);
-#ifdef USE_ASSERT_CHECKING
-	check_written(core);
-#endif
+	assert_written(core);
 	return rows;
 }
 
