@@ -274,7 +274,6 @@ le_database_stopped(LeDatabase *db, LeDbExit why)
 	Assert(db->state == LE_DB_STARTING || db->state == LE_DB_RUNNING);
 	set_state(db, db->state == LE_DB_RUNNING ? LE_DB_RUNNING : LE_DB_STARTING, LE_DB_IDLE);
 	db->exit = why;
-	unlink_all(db);
 	assert_entry(db);
 	le_wake(db->notifier_proc); /* the notifier leaves with its manager */
 }
