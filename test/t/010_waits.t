@@ -457,4 +457,35 @@ foreach my $session ($holder, $second, $third, $watch)
 	$session->quit;
 }
 $node->stop;
+
+# --- no connection is left ---
+
+# Each of them is woken for its grant, and does not find it when it looks by itself: not even once in three rounds.
+{
+	my $full = new_node('full', conf => "max_connections = 6\nsuperuser_reserved_connections = 0\nmax_wal_senders = 0\ndeadlock_timeout = 1min\n");
+	my @all = map { session($full) } 1 .. 6;
+	my %least;
+
+	foreach my $round (1 .. 3)
+	{
+		foreach my $i (0 .. 5)
+		{
+			my ($holds, $waits) = @all[ $i - 1, $i ];
+			my $token = $holds->query(q{SELECT acquire_lock('full', '1 h')});
+
+			$waits->async(q{SELECT acquire_lock('full', '1 h')});
+			wait_until(sub { $holds->query('SELECT count(*) FROM lock_election.waiters') eq '1' });
+			my $start = time;
+			$holds->query("SELECT release_lock('full', $token)");
+			$token = $waits->wait;
+			my $took = time - $start;
+			$least{$i} = $took if $took < ($least{$i} // 60);
+			is($waits->query("SELECT release_lock('full', $token)"), 't', "connection $i of 6: it had the lock") if $round == 1;
+			$waits->query("SELECT release_lock('full', $token)") if $round > 1;
+		}
+	}
+	cmp_ok($least{$_}, '<', 0.5, "connection $_ of 6 is woken") foreach 0 .. 5;
+	$_->quit foreach @all;
+	$full->stop;
+}
 done_testing();

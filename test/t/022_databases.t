@@ -204,11 +204,18 @@ subtest 'ALTER DATABASE' => sub {
 	$block->query('ROLLBACK TO s');
 	is(one("SELECT is_held('x', $token)", 'a2'), 't', 'keeps nobody from its locks, though the transaction goes on');
 	$block->query('ALTER DATABASE a2 RENAME TO a4; SAVEPOINT s');
-	$block->query('ALTER DATABASE a1 RENAME TO template1');
+	$block->query('ALTER DATABASE a4 RENAME TO template1');
+	like($block->error, qr/42P04/, 'one that fails after another one');
 	$block->query('ROLLBACK TO s; COMMIT');
-	is(one("SELECT is_held('x', $token)", 'a4'), 't', 'nor does it end what was done before');
-	one('ALTER DATABASE a4 RENAME TO a2');
+	is(one("SELECT is_held('x', $token)", 'a4'), 't', 'does not end what was done before');
+	new_database('b1');
+	my $other = one(q{SELECT acquire_lock('x', '1 h', owner => 'me')}, 'b1');
+	$block->query('BEGIN; ALTER DATABASE a4 RENAME TO a2');
+	$block->query('ALTER DATABASE b1 RENAME TO b2');
+	is($block->query('COMMIT') . $block->error, '', 'two databases in one transaction');
+	is(one("SELECT is_held('x', $token)", 'a2') . one("SELECT is_held('x', $other)", 'b2'), 'tt', 'the locks are held');
 	left_in_peace($node, $log, 'its managers leave in peace');
+	one('DROP DATABASE b2');
 	$block->quit;
 
 	# whoever sets these means his own sessions

@@ -159,15 +159,18 @@ subtest 'a synchronous standby' => sub {
 	kill 'CONT', $receiver;
 	is($short->wait, 't', 'confirmed');
 
-	# release
-	$seen = $short->query(q{SELECT acquire_lock('free', '1 h')});
-	$receiver = signal_receiver('STOP');
-	$short->async("SELECT release_lock('free', $seen)");
-	wait_for_syncrep(1);
-	on_primary('SELECT pg_cancel_backend(' . $short->pid . ')');
-	$short->wait;
-	unlike($short->error, qr/given back/, 'a cancelled release is not given back');
-	kill 'CONT', $receiver;
+	# release, also of a lock that is this session's own
+	foreach my $ttl ('1 h', '1 min')
+	{
+		$seen = $short->query("SELECT acquire_lock('free', '$ttl')");
+		$receiver = signal_receiver('STOP');
+		$short->async("SELECT release_lock('free', $seen)");
+		wait_for_syncrep(1);
+		on_primary('SELECT pg_cancel_backend(' . $short->pid . ')');
+		$short->wait;
+		unlike($short->error, qr/given back/, "$ttl: a cancelled release is not given back");
+		kill 'CONT', $receiver;
+	}
 	on_primary(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	$_->quit foreach $local, $held, $short;
 	nothing_left($primary);

@@ -110,6 +110,7 @@ subtest 'the table becomes small' => sub {
 	my $file = one(q{SELECT pg_relation_filenode('_lock_election.slot')});
 	my $log = -s $node->logfile;
 	my $failed = one('SELECT failed_batches FROM lock_election.stat');
+	my $lease = $client->query(q{SELECT grant_lease('1 h')});
 	ok( wait_until(
 			sub {
 				$client->query(q{SELECT release_lock('beat', acquire_lock('beat', '1 h'))});
@@ -137,7 +138,9 @@ subtest 'the table becomes small' => sub {
 		'somebody has read the half of it: scans begin in its middle')
 		if one('SHOW server_version_num') < 170000;
 	$client->query("SELECT release_lock('beat', $beat)");
-	# another table is locked: it is passed over
+	# another table is locked: it is passed over, and as large as before
+	my $lease_bytes = one('SELECT lease_bytes FROM lock_election.manager');
+	cmp_ok($lease_bytes, '>', 0, 'there is a lease');
 	$admin->query('COMMIT; BEGIN; LOCK TABLE _lock_election.lease IN ACCESS EXCLUSIVE MODE');
 
 	ok( wait_until(
@@ -146,8 +149,10 @@ subtest 'the table becomes small' => sub {
 				return size() < 1024 * 1024;
 			}),
 		'then it does, though the old snapshot is still there');
-	$admin->query('COMMIT');
 	ok(wait_until(sub { one('SELECT slot_bytes FROM lock_election.manager') < 1024 * 1024 }), 'that is shown as well');
+	is(one('SELECT lease_bytes FROM lock_election.manager'), $lease_bytes, 'and that the other one is as large as it was');
+	$admin->query('COMMIT');
+	$client->query("SELECT revoke_lease($lease)");
 	my ($rows, $had, $has) = slurp_file($node->logfile, $log) =~
 	  /LOG:  table "_lock_election.slot" was mostly dead rows and is written anew\n.*DETAIL:  It has (\d+) rows, and had (\d+) pages; now it has (\d+)\./;
 	ok($rows, 'and logged');

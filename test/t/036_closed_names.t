@@ -39,6 +39,17 @@ wait_for_waiter('job');
 is($s->query("SELECT blocked_by, @{[ $in->('9 min', '10 min') ]} FROM lock_election.waiters"), '{0}|t', 'waiters: nobody blocks it, the name is closed');
 is($s->query(q{SELECT waiters FROM lock_election.locks WHERE name = 'job'}), '1', 'locks: and somebody waits');
 
+# Very many are told in several pages; some end between a name and its first waiter.
+my $many = q{SELECT 'closed ' || repeat('-', i % 97) || i AS name FROM generate_series(1, 600) i};
+is($s->query("WITH held AS MATERIALIZED (SELECT name, acquire_lock(name) AS token FROM ($many) n) SELECT count(release_lock(name, token, hold_for => '10 min')) FROM held"),
+	'600', 'many names are closed');
+is($s->query("SELECT count((enqueue_lock(name, '1 h')).token) FROM ($many) n"), '600', 'and each has a waiter');
+is($s->query(q{SELECT count(*), count(DISTINCT name), count(mode), min(waiters), max(waiters) FROM lock_election.locks WHERE name LIKE 'closed %'}),
+	'600|600|0|1|1', 'locks: each of them once');
+is($s->query(q{SELECT count(*), count(DISTINCT name) FROM lock_election.waiters WHERE name LIKE 'closed %'}), '600|600', 'and its waiter');
+$s->query("SELECT force_release_lock(name) FROM ($many) n"); # opens it: the waiter has it
+is($s->query("SELECT count(*) FROM ($many) n WHERE force_release_lock(name) = 1"), '600', 'who waits holds it once it is open');
+
 # --- it is opened ---
 
 $s->query(q{SET ROLE other \; SELECT force_release_lock('job')});

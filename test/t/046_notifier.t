@@ -158,14 +158,18 @@ subtest 'it dies' => sub {
 	wait_for_sql($node, "SELECT count(*) = 1 AND min(pid) <> $pid FROM pg_stat_activity WHERE backend_type = 'lock_election notifier'");
 
 	# with its manager
+	my $old = notifiers();
 	$pid = one('SELECT pid FROM lock_election.manager');
 	kill 'TERM', $pid;
 	wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
+	my $start = time;
 	is(announced(hand_off()), 1, 'a new manager has a notifier');
+	cmp_ok(time - $start, '<', 15, 'before the other one would leave as idle');
 	is(scalar(split /\n/, notifiers()), 1, 'only one');
+	isnt(notifiers(), $old, 'a new one');
 
 	# which waits until the one of the manager before is gone
-	my $old = notifiers();
+	$old = notifiers();
 	kill 'STOP', $old;
 	$pid = one('SELECT pid FROM lock_election.manager');
 	kill 'TERM', $pid;
@@ -219,7 +223,16 @@ sub missing_standby
 
 subtest 'behind a NOTIFY that is stuck' => sub {
 	my $stuck = session($node);
+	my $log = -s $node->logfile;
 	$stuck->query('CREATE TABLE written (i int)');
+	# these mean sessions of people
+	$stuck->query("ALTER DATABASE postgres SET $_")
+	  foreach q{lock_timeout = '10 ms'}, q{default_transaction_isolation = serializable}, q{default_transaction_deferrable = on},
+	  q{default_transaction_read_only = on}, q{search_path = nowhere};
+	$stuck->query(q{ALTER DATABASE postgres SET transaction_timeout = '100 ms'}) if one('SHOW server_version_num') >= 170000;
+	one('SELECT pg_terminate_backend(' . notifiers() . ', 60000)');
+	is(announced(hand_off()), 1, 'another notifier starts while the database has settings');
+	$stuck->query('ALTER DATABASE postgres RESET ALL');
 	hand_offs(300);
 	my ($sent, $dropped) = split /\|/, hints();
 
@@ -241,6 +254,7 @@ subtest 'behind a NOTIFY that is stuck' => sub {
 	$stuck->wait;
 	like($stuck->error, qr/canceling wait for synchronous replication/, 'the other session gives up');
 	is(announced($token), 1, 'then it is sent, and does not wait for a standby itself');
+	unlike(slurp_file($node->logfile, $log), qr/(?:canceling statement|terminating connection) due to .*timeout/, 'the settings of the database are not its own');
 	missing_standby($stuck, '');
 	$stuck->quit;
 };

@@ -302,6 +302,31 @@ foreach my $point (qw(fence-before-lock fence-locked fence-checked))
 	nothing_left($node);
 }
 
+# --- a commit gives back what PostgreSQL has locked before it gives back ours ---
+
+{
+	my $s = session($node);
+	my $token = acquire($s, 'x', q{'1 h'});
+
+	$node->safe_psql('postgres', 'CREATE TABLE locked ()');
+	foreach my $end ('COMMIT', 'ROLLBACK')
+	{
+		$s->query("BEGIN; LOCK TABLE locked; SELECT release_lock('x', $token)");
+		stop_at('xact-locks-released', $s->pid);
+		$s->async($end);
+		stopped('xact-locks-released');
+		is($c->query('BEGIN; LOCK TABLE locked NOWAIT; ROLLBACK') . $c->error, '', "$end: the table is free before the lock is");
+		is($c->query(q{SELECT name FROM lock_election.locks}), 'x', 'which is still held');
+		go_on('xact-locks-released');
+		$s->wait;
+		acquire($s, 'x', q{'1 h'}) if $end eq 'COMMIT';
+		$token = $s->query(q{SELECT token FROM lock_election.locks});
+	}
+	$s->query("SELECT release_lock('x', $token)");
+	$s->quit;
+	nothing_left($node);
+}
+
 # --- a commit meets a crash ---
 
 foreach my $point (qw(xact-before-locks xact-locks-released release-before-post release-posted batch-written batch-committed))

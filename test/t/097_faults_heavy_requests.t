@@ -257,6 +257,29 @@ subtest 'who leaves much to end stays until it is ended' => sub {
 	nothing_left($node);
 };
 
+# A position in a queue is found by a walk: no page is a walk through all of the queues.
+subtest 'a lease has places in long queues' => sub {
+	my $lease = ask($waits, q{SELECT grant_lease('1 h')});
+	my @queues = map { "long $_" } 1 .. 6;
+	my $asked = sub { return fault(q{hits('request-posted')}); };
+
+	foreach my $queue (@queues)
+	{
+		ask($others, "SELECT acquire_lock('$queue', '1 h')");
+		is(ask($others, "SELECT count((enqueue_lock('$queue', '1 h')).token) FROM generate_series(1, 900)"), '900', "$queue: many wait");
+		ask($waits, "SELECT enqueue_lock('$queue', lease => $lease)");
+	}
+	my $before = $asked->();
+	is(ask($waits, "SELECT string_agg(name || queue_position, ' ' ORDER BY name) FROM lease_holds($lease)"), join(' ', map { "${_}901" } @queues), 'its positions');
+	is($asked->() - $before, 3, 'two walks make a page');
+	ask($waits, "SELECT revoke_lease($lease)");
+	foreach my $queue (@queues)
+	{
+		is(ask($others, "SELECT count(*) FROM generate_series(1, 901) WHERE force_release_lock('$queue') = 1"), '901', "$queue: all have had it");
+	}
+	nothing_left($node);
+};
+
 $_->quit foreach $hog, $others, $waits, $renews, $free;
 $node->stop;
 done_testing();

@@ -167,6 +167,26 @@ sub served_together
 	nothing_left($node);
 }
 
+# Nothing can be read for a long time: who does not want to wait for longer than a second does not.
+{
+	my $x = acquire($a, 'x', q{'1 h'});
+	my $waiting = session($node);
+
+	settle();
+	$waiting->async(q{SELECT acquire_lock('x', '1 min', wait => '1 s') IS NULL});
+	waiting($waiting);
+	fault(q{set('reload-begun', 'error')});
+	fault(q{set('batch-begun', 'error', times => 1)});
+	$c->query(q{SELECT try_acquire_lock('y', '1 min')});
+	like($c->error, qr/ERROR:  XX000: fault/, 'a batch fails, and nothing can be read');
+	ok(wait_until(sub { $waiting->ready }), 'a wait ends all the same');
+	is($waiting->wait . $waiting->error, 't', 'as one that has been in vain');
+	fault('clear()');
+	release($a, 'x', $x);
+	$waiting->quit;
+	nothing_left($node);
+}
+
 # A table has got new files: the batch is done again, and none has failed; unless nothing can be read then.
 {
 	my $failed = sub { return $free->query('SELECT failed_batches FROM lock_election.stat'); };
