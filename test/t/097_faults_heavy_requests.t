@@ -247,12 +247,13 @@ subtest 'who leaves much to end stays until it is ended' => sub {
 		ask($leaves, $left) if $left;
 		my $ttl = $left ? "'1 h'" : 'NULL';
 		ask($leaves, "SELECT count(acquire_locks(ARRAY(SELECT 'leaves' || j || '-' || i FROM generate_series(1, 1000) AS i), ttl => $ttl)) FROM generate_series(1, 4) AS j");
-		fault(q{set('batch-applied', 'sleep', ms => 50, times => 0)});
+		stop_at('manager-took');
 		$leaves->quit;
-		1 while ask($free, "SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") > 0;
-		# not view manager, whose figures may be those before the last batch
-		cmp_ok(ask($free, 'SELECT count(*) FROM lock_election.locks'), '<', 100, 'with its process its locks have gone');
-		fault('clear()');
+		stopped('manager-took');
+		is(ask($free, "SELECT pg_sleep(0.3) IS NOT NULL, count(*) FROM pg_stat_activity WHERE pid = $pid"), 't|1', 'it stays while the manager does not get on');
+		go_on('manager-took');
+		ok(wait_for_sql($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid"), 'and leaves');
+		is(ask($free, 'SELECT count(*) FROM lock_election.locks'), '0', 'with its process its locks have gone');
 	}
 	nothing_left($node);
 };

@@ -275,7 +275,6 @@ le_database_stopped(LeDatabase *db, LeDbExit why)
 	set_state(db, db->state == LE_DB_RUNNING ? LE_DB_RUNNING : LE_DB_STARTING, LE_DB_IDLE);
 	db->exit = why;
 	assert_entry(db);
-	le_wake(db->notifier_proc); /* the notifier leaves with its manager */
 }
 
 /* --- anybody's --- */
