@@ -13,7 +13,7 @@ use constant RING => 2048;
 # At most so many are sent, or dropped, by one transaction.
 use constant HINTS_A_COMMIT => 64;
 
-my $node = new_node('main', init => [ allows_streaming => 1 ], conf => "autovacuum = off\nmax_worker_processes = 8\n");
+my $node = new_node('main', init => [ allows_streaming => 1 ], conf => "autovacuum = off\nmax_worker_processes = 8\ntrack_commit_timestamp = on\n");
 my ($holder, $s, $listener) = map { session($node) } 1 .. 3;
 my $channel = $s->query(q{SELECT channel FROM enqueue_lock('x')});
 $s->query(q{SELECT release_lock('x', token) FROM lock_election.look()});
@@ -254,6 +254,13 @@ subtest 'behind a NOTIFY that is stuck' => sub {
 	$stuck->wait;
 	like($stuck->error, qr/canceling wait for synchronous replication/, 'the other session gives up');
 	is(announced($token), 1, 'then it is sent, and does not wait for a standby itself');
+
+	# nor where its transaction has logged something: the first one of a page of commit timestamps does
+	foreach my $before (1 .. 8)
+	{
+		$s->query("DO \$\$ BEGIN WHILE pg_snapshot_xmax(pg_current_snapshot())::text::bigint % 819 <> 819 - $before LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END \$\$");
+		is(announced(hand_off()), 1, "announced, $before transactions before a page");
+	}
 	unlike(slurp_file($node->logfile, $log), qr/(?:canceling statement|terminating connection) due to .*timeout/, 'the settings of the database are not its own');
 	missing_standby($stuck, '');
 	$stuck->quit;

@@ -59,14 +59,16 @@ static LeHint hints[HINTS_A_COMMIT];
 static XLogRecPtr hints_lsn;
 
 /*
- * The one setting of ALTER DATABASE or ALTER ROLE that must not reach the notifier.  Others do not matter: it
- * runs no statement, does not listen to a cancel, which is what other timeouts send, and
- * writes nothing that is flushed.
+ * The settings that must not reach the notifier, whoever has set them.  A commit that has logged
+ * something, as the first transaction id of a page of the commit log does, would wait for the disk
+ * and for standbys, with the lock that all NOTIFYs need; a transaction_timeout would end it.  Others
+ * do not matter: it runs no statement, and does not listen to a cancel, which is what
+ * other timeouts send.
  */
 static void
 pin_settings(void)
 {
-	static const LeSetting settings[] = {{"transaction_timeout", "0"}};
+	static const LeSetting settings[] = {{"synchronous_commit", "off"}, {"transaction_timeout", "0"}};
 
 	le_worker_pin(settings, lengthof(settings));
 }
