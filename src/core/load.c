@@ -36,6 +36,15 @@ from_wall(const LeClock *clock, int64_t wall)
 	return clock->now + (wall - clock->wall);
 }
 
+/* Since when a row is held: not from later on, where the time of day was set back. */
+static LeTime
+held_since(const LeCore *core, const LeStoredEntry *row)
+{
+	LeTime since = from_wall(&core->load.clock, row->since);
+
+	return since < core->load.clock.now ? since : core->load.clock.now;
+}
+
 static bool
 name_is_valid(const LeStoredEntry *row)
 {
@@ -363,9 +372,7 @@ load_holder(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict 
 	le_owner_add(core, entry);
 	entry->slot = slot;
 	entry->hold_count = (uint32_t) row->holds;
-	entry->acquired_at = from_wall(&core->load.clock, row->since);
-	if (entry->acquired_at > core->load.clock.now)
-		entry->acquired_at = core->load.clock.now; /* the time of day was set back */
+	entry->acquired_at = held_since(core, row);
 	entry->lsn = core->load.lsn;
 
 	/* the lock */
@@ -396,8 +403,7 @@ load_free(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict *v
 		return;
 	le_slot_dirty(core, slot);
 	le_later_go_on(core, row);
-	le_change_lost(core, slot->lock, row, verdict->how, from_wall(&core->load.clock, row->since),
-				   core->load.clock.now);
+	le_change_lost(core, slot->lock, row, verdict->how, held_since(core, row), core->load.clock.now);
 }
 
 /*

@@ -313,6 +313,27 @@ test_loaded(void)
 	stop();
 }
 
+/* The time of day was set back while a leader was bound to its connection. */
+static void
+test_loaded_from_tomorrow(void)
+{
+	LeStoredEntry row;
+	LeChange *c;
+
+	start_load();
+	le_core_raise_revision(core, FIRST + 100);
+	row = stored("bound", FIRST + 2, X);
+	row.kind = LE_KIND_ELECTION;
+	row.value = text("b");
+	row.ttl = LE_TTL_BOUND;
+	row.since += 86400 * LE_SECOND;
+	load_slot(row);
+	load_done();
+	c = le_next_change(core, NULL);
+	ok(c->term == FIRST + 2 && c->elected_at == now && c->at == now, "nobody's term ends before it begins");
+	stop();
+}
+
 static void
 test_out_of_memory(void)
 {
@@ -344,6 +365,7 @@ main(void)
 	test_joined();
 	test_many();
 	test_loaded();
+	test_loaded_from_tomorrow();
 	test_out_of_memory();
 	return done_testing();
 }
