@@ -104,6 +104,25 @@ subtest 'databases that are new' => sub {
 	is($free->error, '', 'and all can be dropped');
 };
 
+# What the first of them has done counts for the transaction, although its number is higher than that of the second one.
+subtest 'commands in a subtransaction, and after it' => sub {
+	foreach my $name (qw(sub_a sub_b))
+	{
+		$free->query("CREATE DATABASE $name");
+		$node->safe_psql($name, q{CREATE EXTENSION lock_election; SELECT acquire_lock('x', '1 h', owner => 'me')});
+	}
+	is($s->query('BEGIN; SAVEPOINT a; ALTER DATABASE sub_a RENAME TO sub_c; RELEASE a; ALTER DATABASE sub_b RENAME TO sub_d; COMMIT') . $s->error, '',
+		'two databases are renamed');
+	foreach my $name (qw(sub_c sub_d))
+	{
+		is($node->safe_psql($name, q{SELECT count(*) FROM lock_election.locks}), 1, "$name: its lock is held");
+		my $error = ($node->psql($name, 'BEGIN; SAVEPOINT a; DROP EXTENSION lock_election; RELEASE a; CREATE EXTENSION lock_election; DROP EXTENSION lock_election; COMMIT'))[2];
+		is($error, '', 'the extension is dropped, made and dropped');
+		$free->query("DROP DATABASE $name");
+		is($free->error, '', 'and the database');
+	}
+};
+
 subtest 'a notifier that fails again and again' => sub {
 	my $sent = q{SELECT hints_sent, hints_dropped FROM lock_election.stat};
 

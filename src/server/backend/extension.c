@@ -110,7 +110,7 @@ note(SubTransactionId *first)
 {
 	if (*first == InvalidSubTransactionId)
 		*first = GetCurrentSubTransactionId();
-	Assert(*first >= TopSubTransactionId && *first <= GetCurrentSubTransactionId());
+	Assert(*first >= TopSubTransactionId);
 }
 
 /* Is it ours, of an extension whose row the command that is running has made? */

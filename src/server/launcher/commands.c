@@ -191,8 +191,6 @@ assert_reservations(void)
 
 		Assert(db->reserved_by != MyProcPid || find_reservation(db->dboid) != NULL);
 	}
-	for (LeReservation *r = pending.reservations; r != NULL; r = r->older)
-		Assert(r->older == NULL || r->older->subxact <= r->subxact);
 }
 #else
 #define assert_reservations() ((void) 0)
