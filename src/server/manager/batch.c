@@ -248,6 +248,7 @@ empty_mailboxes(const Batch *batch)
 			le_publish_bound(box);
 		if (!mail->async)
 			le_wake((int) mail->proc);
+		mail->flags &= ~LE_MAIL_FENCE_ENDED; /* nothing of it is to be given back */
 	}
 }
 
@@ -428,6 +429,7 @@ le_batch_run(Batch *batch, ErrorData **error)
 
 		/* leave no trace */
 		AbortCurrentTransaction();
+		MemoryContextSwitchTo(le_mgr.batch_context);
 		untake(batch);
 		le_mgr.backoff_until = 0;
 		set_core_state(CORE_STALE);

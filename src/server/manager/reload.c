@@ -151,9 +151,9 @@ le_load_again(ErrorData **error)
 	volatile bool ok = false;
 
 	Assert(le_mgr.core_state == CORE_STALE && le_mgr.core != NULL);
+	Assert(CurrentMemoryContext == le_mgr.batch_context);
 	PG_TRY();
 	{
-		MemoryContextSwitchTo(le_mgr.batch_context);
 		/* is the extension still there, and the one that this manager serves? */
 		le_txn_begin();
 		LE_FAULT("reload-begun");
@@ -177,6 +177,7 @@ le_load_again(ErrorData **error)
 		EmitErrorReport();
 		FlushErrorState();
 		AbortCurrentTransaction();
+		MemoryContextSwitchTo(le_mgr.batch_context);
 
 		/* try again later; nobody waits for longer than it wanted to */
 		if (le_mgr.core_state != CORE_DROPPED)

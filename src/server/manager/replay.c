@@ -139,6 +139,8 @@ run(Batch *batch)
 	ErrorData *error;
 	BatchEnd end;
 
+	Assert(CurrentMemoryContext == le_mgr.batch_context);
+
 	/*
 	 * Mail and requests that were refused are on no stack: look at all mailboxes, so that no request
 	 * passes a release.

@@ -84,6 +84,7 @@ le_txn_chore(void (*work)(void))
 		EmitErrorReport();
 		FlushErrorState();
 		AbortCurrentTransaction();
+		MemoryContextSwitchTo(le_mgr.batch_context);
 	}
 	PG_END_TRY();
 	Assert(!IsTransactionState());
