@@ -327,6 +327,55 @@ foreach my $point (qw(fence-before-lock fence-locked fence-checked))
 	nothing_left($node);
 }
 
+# --- a batch that is committed fails after its answers ---
+
+# A session ends in its fence, in one batch. Its mailbox, which was given back, is found empty by the next one.
+{
+	my $s = session($node);
+	my $pid = $s->pid;
+	my $token = acquire($s, 'x', q{'1 h'});
+
+	$s->query("BEGIN; SELECT fence_lock('x', $token)");
+	stop_at('manager-took');
+	$c->async(q{SELECT is_held('nothing', 1)});
+	stopped('manager-took');
+	$s->quit;
+	wait_until(sub { $free->query("SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") eq '0' }) or die 'it does not end';
+	fault(q{set('batch-done', 'error', times => 1)});
+	fault(q{set('reload-begun', 'error', times => 1)}); # else it is looked at once more, and emptied
+	go_on('manager-took');
+	$c->wait;
+	my @next = map { session($node) } 1 .. 3;
+	is(join(' ', map { $_->query(q{SELECT is_held('nothing', 1)}) . $_->error } @next), 'f f f', 'the next ones are served');
+	$_->quit foreach @next;
+	$c->query(q{SELECT force_release_lock('x')});
+	nothing_left($node);
+}
+
+# A search for deadlocks fails in the middle of a path: the next one begins with no mark of it.
+{
+	my ($s, $t) = map { session($node) } 1 .. 2;
+
+	fault(q{set('deadlock-step', 'error', skip => 1, times => 1)});
+	acquire($s, 'x', 'NULL');
+	acquire($t, 'y', 'NULL');
+	$s->async(q{SELECT acquire_lock('y', NULL)});
+	waiting($s);
+	$t->async(q{SELECT acquire_lock('x', NULL)});
+	ok(wait_until(sub { $s->ready || $t->ready }), 'a deadlock is found all the same');
+	is(fault(q{hits('deadlock-step')}) > 2, 1, 'by another search');
+	my ($victim, $other) = $s->ready ? ($s, $t) : ($t, $s);
+	$victim->wait;
+	like($victim->error, qr/ERROR:  40P01/, 'somebody gives up');
+	$victim->quit;
+	$c->query('SELECT force_release_lock(name) FROM lock_election.locks');
+	$other->wait;
+	$c->query('SELECT force_release_lock(name) FROM lock_election.locks');
+	$other->quit;
+	fault('clear()');
+	nothing_left($node);
+}
+
 # --- a commit meets a crash ---
 
 foreach my $point (qw(xact-before-locks xact-locks-released release-before-post release-posted batch-written batch-committed))

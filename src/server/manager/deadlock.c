@@ -398,6 +398,7 @@ step_to(WaitNode node, const LeLock *via)
 	s.path[s.length++] = (Step){.node = node, .via = via, .first = s.nedges, .next = s.nedges};
 	set_state(&node, ON_PATH);
 	assert_expanded(&node, HASH_ENTER);
+	LE_FAULT("deadlock-step");
 	add_edges(&node, false);
 }
 
@@ -575,6 +576,10 @@ begin_part(const LeCore *core)
 			AllocSetContextCreate(TopMemoryContext, "lock_election deadlocks", ALLOCSET_DEFAULT_SIZES);
 	MemoryContextReset(s.context);
 	MemoryContextSwitchTo(s.context);
+
+	/* an error has ended the last part in the middle of a path */
+	if (s.length > 0)
+		s.under_way = false;
 	if (!s.under_way)
 	{
 		/* a new search, from all who have asked by now */

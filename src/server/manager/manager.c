@@ -259,6 +259,7 @@ le_manager_main(Datum arg)
 
 	LE_FAULT("manager-start");
 	pg_atomic_write_u32(&my_db->recheck, 0);
+	pg_atomic_write_u32(&my_db->asleep, 0); /* an error may have ended the last one in its sleep */
 	le_batch_init(my_db);
 	pg_atomic_write_u32(&my_db->loading, 1);
 	if (!le_load_first())

@@ -81,7 +81,10 @@ copy_rows(StoreTable *table, Relation from, Relation to, LeSpot *spots, uint32 n
 	ExecDropSingleTupleTableSlot(row);
 	Assert(next <= n && next <= rows);
 	if (next < n)
+	{
+		table->known = false; /* or each look would copy the table, in vain */
 		le_store_row_changed(table, "an entry");
+	}
 	return rows;
 }
 
