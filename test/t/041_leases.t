@@ -469,6 +469,24 @@ subtest 'what hangs on a lease' => sub {
 	clean();
 };
 
+subtest 'a wait is told how its lease has ended' => sub {
+	my $held = $b->query(q{SELECT acquire_lock('held', '1 h')});
+
+	foreach my $case ([ '300 ms', '', 'Its lease has expired.' ], [ '1 h', 'SELECT revoke_lease(%s)', 'Its lease was revoked.' ])
+	{
+		my ($ttl, $end, $detail) = @$case;
+		my $l = $a->query("SELECT grant_lease('$ttl')");
+
+		$c->async("SELECT acquire_lock('held', lease => $l)");
+		wait_for_waiters(1, 'held') if $end;
+		$a->query(sprintf $end, $l) if $end;
+		$c->wait;
+		like($c->error, qr/ERROR:  LE001: .*\nDETAIL:  \Q$detail\E/, $detail);
+	}
+	$b->query("SELECT release_lock('held', $held)");
+	clean();
+};
+
 subtest 'very much hangs on a lease' => sub {
 	my $l = $a->query(q{SELECT grant_lease('1 h')});
 	my $each = q{FROM try_acquire_each(ARRAY(SELECT 'n' || i || repeat('-', i % 240) FROM generate_series(%d, %d) AS i), owner => repeat('o', 200), lease => %s)};
