@@ -421,6 +421,28 @@ breaks('RT', 'which does not excuse lower tokens', q{
 	N 200 300 lose-tail
 	b 1200 1210 acquire l mode=x ttl=5000 wait=0 = ok 4});
 
+my $tail = q{
+	a 100 110 enqueue l mode=x ttl=5000 = ok 5|f
+	a %d %d await l token=5 = ok t
+	N 200 1000 promote-async
+	N 200 300 lose-tail
+	b 1100 1110 force l = ok 1
+	a 1200 1210 renew l token=5 = ok 00:00:05};
+fine('forced was who was before it again', sprintf $tail, 250, 260);
+breaks('E', 'not where the new primary knows of the grant', sprintf $tail, 150, 160);
+my $bound = q{
+	c 10 20 acquire l mode=x ttl=9000 wait=0 = ok 4
+	b 50 60 enqueue l mode=x ttl=9000 = ok 5|f
+	a 250 260 acquire l mode=x ttl=%d wait=5000 = ok 6
+	a 262 265 is_held l token=6 = ok t
+	c 210 240 release l token=4 = unknown 08006
+	N %d %d promote-sync
+	b 1100 1110 await l token=5 = ok f
+	b 1200 1210 await l token=5 = ok t};
+fine('a bound grant waits for no standby', sprintf $bound, 0, 200, 1000);
+like(check(sprintf $bound, 100, 200, 1000), qr/Q/, 'Q: others do');
+like(check(sprintf $bound, 0, 2000, 3000), qr/Q/, 'Q: nor does it matter without a promotion');
+
 # --- F, H, G ---
 
 my $updates = q{

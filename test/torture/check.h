@@ -98,6 +98,7 @@ extern bool is_op(const Call *call, const char *op);
 
 /* When the next primary after t goes down with what an asynchronous promotion loses. */
 extern Time lost_after(Time t);
+extern bool in_lost_tail(Time t);
 
 /* What a lock, place or lease lives on. Several locks of one call share it. */
 typedef struct Lease
@@ -152,6 +153,7 @@ extern void find_holds(void);
 extern bool is_acquire(const Call *call);
 extern bool covers(const Hold *hold, Time from, Time to);
 extern Time hold_gone(const Hold *hold);
+extern bool waited_for_no_standby(const Hold *h);
 extern bool forced_between(int name, Time from, Time to);
 
 extern void check_exclusion(void); /* M */

@@ -60,6 +60,22 @@ is_bound(const Hold *h)
 	return h->lease->ttl == FOREVER;
 }
 
+/*
+ * A grant that is bound to its connection waits for no standby: neither it nor the end of who was
+ * before it need be on the new primary.
+ */
+bool
+waited_for_no_standby(const Hold *h)
+{
+	if (!is_bound(h))
+		return false;
+	for (size_t i = 0; i < windows.n; i++)
+		if (strcmp(windows.at[i].kind, "promote-sync") == 0 && h->asked->sent < windows.at[i].to &&
+			h->asked->received > windows.at[i].from)
+			return true;
+	return false;
+}
+
 /* May it vanish with the connection? */
 static bool
 is_weak(const Hold *h)
@@ -185,7 +201,7 @@ survived(Hold *h, const Call *call)
 		const Call *force = h->force;
 
 		if (force->status == STATUS_OK && certain_before(h, force->sent) && !h->was_fenced &&
-			lost_after(force->sent) > call->sent)
+			!in_lost_tail(h->segments.at[0].from) && lost_after(force->sent) > call->sent)
 			violation('E', "held after its holders were forced out", force, call, NULL);
 		h->force = next_force(h->name, force_over(force));
 	}

@@ -324,3 +324,13 @@ lost_after(Time t)
 			return windows.at[i].to;
 	return FOREVER;
 }
+
+/* What an old primary did then is not on the new one. */
+bool
+in_lost_tail(Time t)
+{
+	for (size_t i = 0; i < windows.n; i++)
+		if (strcmp(windows.at[i].kind, "lose-tail") == 0 && windows.at[i].from <= t && t < windows.at[i].to)
+			return true;
+	return false;
+}

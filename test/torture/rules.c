@@ -307,7 +307,8 @@ check_order_of(const Spans *spans)
 		const Span *s = &spans->at[i];
 		const Span *before = s->hold->mode == 'x' ? highest : highest_x;
 
-		if (s->hold->mode == 'p' || lost_after(s->hold->asked->sent) < s->from)
+		if (s->hold->mode == 'p' || lost_after(s->hold->asked->sent) < s->from ||
+			waited_for_no_standby(s->hold))
 			continue;
 		figures.checked['T']++;
 		if (before && before->hold->token > s->hold->token)
@@ -327,11 +328,15 @@ check_order_of(const Spans *spans)
 static void
 check_places(const Spans *spans, int name)
 {
-	const Span **highest = calloc(spans->n + 1, sizeof(Span *));
+	const Span **highest = calloc(spans->n + 1, sizeof(Span *)); /* of those up to there; NULL: none */
 
 	for (size_t i = 0; i < spans->n; i++)
-		highest[i] =
-			i > 0 && highest[i - 1]->hold->token > spans->at[i].hold->token ? highest[i - 1] : &spans->at[i];
+	{
+		const Span *s = &spans->at[i], *before = i > 0 ? highest[i - 1] : NULL;
+		bool higher = before == NULL || before->hold->token <= s->hold->token;
+
+		highest[i] = higher && !waited_for_no_standby(s->hold) ? s : before;
+	}
 	for (size_t i = 0; i < holds.n; i++)
 	{
 		const Hold *h = holds.at[i];
@@ -360,7 +365,7 @@ check_places(const Spans *spans, int name)
 					high = middle;
 			}
 			figures.checked['Q']++;
-			if (low > 0 && highest[low - 1]->hold->token > h->token &&
+			if (low > 0 && highest[low - 1] != NULL && highest[low - 1]->hold->token > h->token &&
 				lost_after(h->asked->sent) > call->received)
 				violation('Q', "granted before one who was there first and still waits", highest[low - 1]->by,
 						  call, NULL);
