@@ -46,7 +46,8 @@ void *
 le_memory_alloc(void *arg, size_t size)
 {
 	Assert(le_mgr.core_context != NULL && size > 0);
-	if (refuse_beyond_limit && size > SMALL_PIECE && used() + size > limit())
+	/* with the headers of its block, and perhaps a block of smaller pieces */
+	if (refuse_beyond_limit && size > SMALL_PIECE && used() + size + STATE_BLOCK > limit())
 		return NULL;
 	return MemoryContextAllocExtended(le_mgr.core_context, size, MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
 }
