@@ -110,8 +110,7 @@ typedef struct Search
 	WaitEdge *edges;
 	int nedges, edges_room;
 	int edges_of_node; /* where those begin that are being added */
-	HTAB *
-		expanded; /* for assertions: WaitNode: on the path, or followed to their ends, since this part began */
+	HTAB *expanded;    /* for assertions: WaitNodes on the path, or followed, since this part began */
 } Search;
 
 static Search s;

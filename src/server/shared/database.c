@@ -362,7 +362,7 @@ le_database_detach(LeMailbox *box)
 	db->attached--;
 	pg_atomic_fetch_or_u32(&box->mail, LE_MAIL_SESSION_END);
 
-	/* under the lock: a manager that leaves must not leave us linked */
+	/* under the lock, under which a manager leaves: it takes this, or nobody is there to be rung */
 	if (db->state != LE_DB_IDLE)
 		le_ring(box);
 	else
