@@ -169,6 +169,9 @@ subtest 'the guardian is stopped before the command starts' => sub {
 	kill 'STOP', $guardian;
 	$node->safe_psql('postgres', "SELECT release_lock('late', $token)");
 	wait_until(sub { $first->err =~ /is acquired/ }) or die $first->err;
+	# it sends the start after it has said so; where it sleeps again and again it has
+	my $asleep = 0;
+	wait_until(sub { $asleep = slurp_file('/proc/' . $first->pid . '/stat') =~ /\) S / ? $asleep + 1 : 0; return $asleep >= 3; }) or die $first->err;
 	$first->kill('STOP');
 	wait_for_sql($node, q{SELECT count(*) = 0 FROM lock_election.locks WHERE name = 'late'});
 	kill 'CONT', $guardian;
