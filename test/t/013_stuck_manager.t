@@ -249,7 +249,23 @@ subtest 'asked to leave while all that is asked fails' => sub {
 	$locker->quit;
 };
 
-$keep->quit;
-$admin->quit;
+# Nobody will answer: a session that waits in its commit ends with the others, and does not wait for what its limit would tell.
+subtest 'the postmaster dies while a commit waits' => sub {
+	my $s = session($node);
+	my ($pid, $log) = ($s->pid, -s $node->logfile);
+
+	$s->query(q{SELECT acquire_lock('last', '1 h'); BEGIN; SELECT release_lock('last')});
+	stop_manager();
+	my $start = time;
+	$s->async('COMMIT');
+	wait_until(sub { backends("pid = $pid AND wait_event_type = 'Extension'") eq '1' }) or die 'it does not wait';
+	$node->kill9;
+	my $in_time = time - $start < 4;
+	ok(wait_until(sub { !kill 0, $pid }), 'it ends');
+	ok(!$in_time || !$node->log_contains(qr/did not answer within 5 seconds/, $log), 'at once');
+	go_on();
+	ok(wait_until(sub { $node->start(fail_ok => 1) }), 'the server starts again');
+};
+
 $node->stop;
 done_testing();

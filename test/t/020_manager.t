@@ -278,6 +278,17 @@ subtest 'stopped for some seconds' => sub {
 	ok($waiter->wait, 'but it ends');
 	wait_for_sql($node, q{SELECT count(*) = 0 FROM lock_election.locks WHERE name = 'stall2'});
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
+
+	# while nothing is due for long: since somebody asked
+	$token = $short->query(q{SELECT acquire_lock('stall3', '1 h')});
+	$stalls = one('SELECT stalls FROM lock_election.stat');
+	kill 'STOP', $pid;
+	$short->async("SELECT is_held('stall3', $token)");
+	Time::HiRes::sleep(2);
+	kill 'CONT', $pid;
+	is($short->wait, 't', 'what was asked is answered');
+	wait_for_sql($node, "SELECT stalls > $stalls FROM lock_election.stat");
+	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	$_->quit foreach $holder, $waiter, $short;
 	nothing_left($node);
 };

@@ -386,7 +386,7 @@ subtest 'nothing can be added to the tables' => sub {
 		$admin->query($sql);
 		like($admin->error, qr/ERROR:  55000: cannot add (references|indexes) to table "_lock_election\.(?:lease|slot)"\n.* without regard for \1\./, $sql);
 	}
-	is($admin->query('CREATE TABLE theirs (id bigint PRIMARY KEY REFERENCES theirs); CREATE INDEX ON theirs (id); ALTER TABLE theirs ADD x int; DROP TABLE theirs, refers')
+	is($admin->query('CREATE TABLE theirs (id bigint PRIMARY KEY REFERENCES theirs); CREATE INDEX ON theirs (id); ALTER TABLE theirs ADD x int; CREATE TABLE alike (LIKE theirs, CHECK (id > 0)); DROP TABLE alike; DROP TABLE theirs, refers')
 		. $admin->error, '', 'other tables are not looked after');
 
 	# the key can be built anew

@@ -41,7 +41,8 @@ refuse(const RangeVar *name, const char *what)
 static void
 guard_constraint(const Node *node)
 {
-	if (node != NULL && IsA(node, Constraint) && ((const Constraint *) node)->contype == CONSTR_FOREIGN)
+	/* only a foreign key has such a table */
+	if (IsA(node, Constraint))
 		refuse(((const Constraint *) node)->pktable, "references");
 }
 

@@ -49,9 +49,8 @@ typedef struct LeReservation
 /* To be done at the end of this transaction. */
 static struct
 {
-	bool any;                    /* anything at all */
+	bool any;                    /* anything at all, also that pg_database may have changed */
 	LeReservation *reservations; /* in TopTransactionContext */
-	bool databases;              /* may have changed pg_database */
 	Oid dropped_database;
 } pending;
 
@@ -293,7 +292,10 @@ prepare_database_command(const LeDatabaseCommand *command, ProcessUtilityContext
 		pending.dropped_database = dboid;
 }
 
-/* Step 4: give back the reservations of this subtransaction, and of those inside it.  May not fail: it is over. */
+/*
+ * Step 4: give back the reservations of this subtransaction, and of those inside it; the launcher looks anew.  May not
+ * fail: it is over.
+ */
 static void
 release_reservations(SubTransactionId subxact, bool committed)
 {
@@ -328,13 +330,8 @@ at_transaction_end(XactEvent event, void *arg)
 		return;
 
 	LE_FAULT_NOFAIL("reserve-before-release");
-	if (pending.reservations != NULL)
-	{
-		release_reservations(TopSubTransactionId, committed);
-		LE_FAULT_NOFAIL("reserve-released");
-	}
-	else if (committed && pending.databases)
-		le_wake_launcher();
+	release_reservations(TopSubTransactionId, committed);
+	LE_FAULT_NOFAIL("reserve-released");
 
 	Assert(pending.reservations == NULL);
 	memset(&pending, 0, sizeof(pending));
@@ -360,7 +357,7 @@ le_command_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree, P
 	LeDatabaseCommand command;
 
 	if (le_shared != NULL && (IsA(node, AlterDatabaseStmt) || IsA(node, CreatedbStmt)))
-		pending.any = pending.databases = true;
+		pending.any = true;
 	if (le_shared != NULL && database_command(node, &command))
 		prepare_database_command(&command, context);
 	if (prev_utility)

@@ -32,7 +32,7 @@
 #include "catalog/pg_type_d.h"
 #include "storage/bufmgr.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -219,14 +219,10 @@ find_key_row(StoreTable *table, Relation index, const Datum *keys)
 
 	for (int i = 0; i < table->nkey; i++)
 	{
-		Oid type = table->column[table->key[i] - 1].type;
+		Oid type = index->rd_opcintype[i];
+		Oid equal = get_opfamily_member(index->rd_opfamily[i], type, type, BTEqualStrategyNumber);
 
-		ScanKeyInit(&scankeys[i], table->key[i], BTEqualStrategyNumber,
-					type == TEXTOID   ? F_TEXTEQ
-					: type == INT2OID ? F_INT2EQ
-					: type == INT4OID ? F_INT4EQ
-									  : F_INT8EQ,
-					keys[i]);
+		ScanKeyInit(&scankeys[i], table->key[i], BTEqualStrategyNumber, get_opcode(equal), keys[i]);
 	}
 
 	/* also a row that somebody is writing; not the one that was just written */
