@@ -279,12 +279,13 @@ subtest 'stopped for some seconds' => sub {
 	wait_for_sql($node, q{SELECT count(*) = 0 FROM lock_election.locks WHERE name = 'stall2'});
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 
-	# while nothing is due for long: since somebody asked
+	# it would have slept for a second: it is stopped since somebody asked
 	$token = $short->query(q{SELECT acquire_lock('stall3', '1 h')});
 	$stalls = one('SELECT stalls FROM lock_election.stat');
+	$holder->query("SELECT is_held('stall3', $token)");
 	kill 'STOP', $pid;
 	$short->async("SELECT is_held('stall3', $token)");
-	Time::HiRes::sleep(2);
+	Time::HiRes::sleep(1.5);    # the stall itself
 	kill 'CONT', $pid;
 	is($short->wait, 't', 'what was asked is answered');
 	wait_for_sql($node, "SELECT stalls > $stalls FROM lock_election.stat");
