@@ -134,6 +134,16 @@ like($a->error, qr/NOTICE.*held by this very connection/s, 'after it was told th
 like($a->error, qr/HINT:  Only a named owner.*HINT:  Only a named owner/s, 'with a hint about that, not about an order');
 clean();
 
+# who waits for one of a cycle is not of it, though only he looks, and has come last
+bound($b, $_) foreach 'y', 'z';
+bound($c, 'x');
+$_->query("SET deadlock_timeout = '1 h'") foreach $b, $c;
+wait_for_lock($b, 'x');
+wait_for_lock($c, 'y');
+wait_for_lock($a, 'z');
+is_victim($c, qq{Process C waits for lock "y"; blocked by process B.\nProcess B waits for lock "x"; blocked by process C.}, 'before a cycle', $a, $b);
+clean();
+
 # a shared lock of many: each of its holders is in the way
 foreach my $session ($a, $b)
 {
@@ -324,6 +334,14 @@ wait_for_lock($c, 'z');
 all_wait_on('named owners', $a, $b, $c);
 is($d->query("SELECT release_lock('y', $token[1])"), 't', 'another connection can release');
 like($a->wait, qr/^\d+$/, 'and lets the first one go on');
+clean();
+
+# an advisory lock with the number of a token is no fence
+$token = $c->query("SELECT acquire_lock('x', owner => 'somebody', ttl => '1 h')");
+$d->query("BEGIN; SELECT fence_lock('z', acquire_lock('z', '1 h'))");
+$a->query("SELECT pg_advisory_lock($token)");
+wait_for_lock($a, 'x');
+all_wait_on('an advisory lock with the number of its token', $a);
 clean();
 
 # who waits for one who does not wait
