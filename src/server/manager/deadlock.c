@@ -109,7 +109,8 @@ typedef struct Search
 	int length, path_room;
 	WaitEdge *edges;
 	int nedges, edges_room;
-	HTAB *expanded; /* for assertions: WaitNodes on the path, or followed, since this part began */
+	int edges_of_node; /* where those begin that are being added */
+	HTAB *expanded;    /* for assertions: WaitNodes on the path, or followed, since this part began */
 } Search;
 
 static Search s;
@@ -160,8 +161,11 @@ add_edge(WaitNode to, const LeLock *via)
 static void
 add_proc(uint32 proc, const LeLock *via)
 {
-	/* not a prepared transaction */
-	if (proc < (uint32) le_shared->max_sessions)
+	const WaitEdge *last = s.nedges > s.edges_of_node ? &s.edges[s.nedges - 1] : NULL;
+
+	/* not a prepared transaction, nor once more the holder of many slots */
+	if (proc < (uint32) le_shared->max_sessions &&
+		(last == NULL || last->to.lock != NULL || last->to.proc != proc))
 		add_edge((WaitNode){.proc = proc}, via);
 }
 
@@ -337,6 +341,7 @@ add_edges_of_proc(uint32 proc, bool all)
 static void
 add_edges(const WaitNode *node, bool all)
 {
+	s.edges_of_node = s.nedges;
 	if (node->lock == NULL)
 		add_edges_of_proc(node->proc, all);
 	for (const LeSlot *slot = node->lock != NULL ? node->lock->slots : NULL; slot != NULL; slot = slot->next)
@@ -475,7 +480,7 @@ is_still_there(int first)
 		bool found = false;
 
 		add_edges(&from, true);
-		Assert(s.nedges >= edges_before);
+		Assert(s.nedges >= edges_before && s.edges_of_node == edges_before);
 		for (int e = edges_before; e < s.nedges && !found; e++)
 			found = same_node(&s.edges[e].to, to);
 		s.nedges = edges_before;
