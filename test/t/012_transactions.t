@@ -639,6 +639,35 @@ $a->query('SELECT pg_advisory_unlock_all()');
 
 # --- tables that cannot be written at the commit ---
 
+# The server lives where the client's encoding has no character for a name in the warning's context.
+foreach my $writes (0, 1)
+{
+	my %utf8 = (dbname => 'utf8');
+
+	one(q{CREATE DATABASE utf8 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0});
+	one('CREATE EXTENSION lock_election', 'utf8');
+	my ($holder, $locker) = map { session($node, %utf8) } 1 .. 2;
+	my $log = -s $node->logfile;
+
+	$holder->query(q{CREATE TABLE written (id int)});
+	foreach my $procedure (q{CREATE PROCEDURE %1$I() LANGUAGE plpgsql AS 'BEGIN COMMIT; END'}, q{CREATE PROCEDURE commits() LANGUAGE plpgsql AS 'BEGIN CALL %1$I(); END'})
+	{
+		$holder->query("DO \$do\$ BEGIN EXECUTE format(\$x\$$procedure\$x\$, chr(8364)); END \$do\$");
+		is($holder->error, '', 'a procedure');
+	}
+	$holder->query(q{SET client_encoding = 'LATIN1'});
+	$holder->query(q{SELECT acquire_lock('r')});
+	$locker->query('BEGIN; LOCK TABLE _lock_election.slot IN ACCESS EXCLUSIVE MODE');
+	$holder->query('DO $$ BEGIN ' . ($writes ? 'INSERT INTO written VALUES (1); ' : '') . q{PERFORM release_lock('r'); CALL commits(); END $$});
+	is($holder->error, '', 'nothing that the client cannot read');
+	ok($node->log_contains(qr/WARNING:  the transaction is committed, but/, $log), 'the log has it');
+	$locker->query('ROLLBACK');
+	is($holder->query('SELECT count(*) FROM written'), $writes, 'it is committed');
+	is($holder->query(q{SELECT release_lock('r', acquire_lock('r', wait => '20 s'))}), 't', 'and the session goes on');
+	$_->quit foreach $holder, $locker;
+	one('DROP DATABASE utf8');
+}
+
 {
 	$a->query("SELECT acquire_lock('r', ttl => NULL)");
 	$a->query("BEGIN; UPDATE t SET v = 8; SELECT release_lock('r')");
