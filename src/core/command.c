@@ -237,9 +237,25 @@ le_apply_proclaim(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply
 	reply->wrote = true;
 }
 
+/* Has nobody but cmd's role been granted a permit since the rights on its holders were looked at? */
+static bool
+may_set_permits(const LeLock *lock, const LeCommand *cmd)
+{
+	for (LeSlot *slot = lock->slots; slot != NULL && !cmd->any_role; slot = slot->next)
+	{
+		const LeEntry *holder = le_slot_holder(slot);
+
+		if (holder != NULL && holder->role != cmd->role && holder->acquired_at >= cmd->since)
+			return false;
+	}
+	return true;
+}
+
 /*
  * SET_PERMITS of a name in use: more are granted at once; fewer let holders go on
- * until they end.  Their rows are written in steps (LeReply.next).
+ * until they end.  Their rows are written in steps (LeReply.next), unless somebody
+ * has set another number since the first.  DENIED: the rights have to be looked at
+ * again.
  */
 void
 le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -252,8 +268,14 @@ le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 	reply->status = LE_BAD_MODE;
 	if (lock->permits == 0)
 		return;
+	reply->status = LE_DENIED;
+	if (cmd->from == 0 && !may_set_permits(lock, cmd))
+		return;
 	reply->status = LE_OK;
 	reply->permits = lock->permits;
+	reply->wrote = true;
+	if (cmd->from != 0 && lock->permits != cmd->permits)
+		return;
 	lock->permits = cmd->permits;
 
 	/* slots are in the order of their numbers, the newest first */
@@ -269,6 +291,5 @@ le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 		le_slot_dirty(core, slot);
 		core->work++;
 	}
-	reply->wrote = true;
 	le_lock_settle(core, lock, now);
 }

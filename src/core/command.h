@@ -177,8 +177,8 @@ typedef struct LeCommand
 	int64_t token;    /* 0: RELEASE of the session's own */
 	int64_t revision; /* ACQUIRE: 0, or the one that a waiter had
 								 * before a reload.  ADVANCE: the next */
-	LeTime since;     /* ACQUIRE with revision: when it entered the queue;
-								 * 0: now */
+	LeTime since;     /* ACQUIRE with revision: when it entered the queue; 0: now.
+								 * SET_PERMITS: when the rights on all holders were looked at */
 	int64_t before;   /* CHECK with token 0: of the session's own the
 								 * newest before this one; 0: of all */
 	int64_t reenter;  /* ACQUIRE: 0, or the session's own holder that
@@ -189,7 +189,7 @@ typedef struct LeCommand
 	LeText value;     /* ACQUIRE of an election, PROCLAIM */
 	LeText acquirer;  /* ACQUIRE: the connection that asks, for people who look; it decides nothing */
 	uint32_t role;
-	bool any_role; /* FORCE: the caller checked the rights */
+	bool any_role; /* FORCE, SET_PERMITS: the caller has the right, whoever holds it */
 	uint64_t session;
 	uint32_t sessno;
 	uint32_t xact;    /* transaction number within the session */

@@ -423,6 +423,7 @@ on_name(World *w, uint32_t sessno)
 		cmd.name = sim_name(id | 3);
 		cmd.kind = LE_KIND_LOCK;
 		cmd.permits = 1 + (int32_t) rng_below(&w->rng, 4);
+		cmd.since = w->now - (LeTime) rng_below(&w->rng, 1000000);
 	}
 	if (cmd.type == LE_CMD_FORCE && rng_chance(&w->rng, w->conf.sessions > 100 ? 5 : 100))
 		force_role(w, cmd);

@@ -494,6 +494,15 @@ set_permits(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->status = LE_BAD_MODE;
 	if (lock->permits == 0)
 		return;
+	reply->status = LE_DENIED;
+	for (int i = 0; i < m->s.nentries; i++)
+	{
+		const MEntry *e = &m->s.entries[i];
+
+		if (e->held && e->kind == kind && e->name == name && !cmd->any_role && e->role != cmd->role &&
+			e->acquired >= cmd->since)
+			return;
+	}
 	reply->status = LE_OK;
 	reply->permits = lock->permits;
 	lock->permits = cmd->permits;

@@ -48,6 +48,24 @@ foreach my $point (qw(batch-before-expiry batch-applied batch-written batch-comm
 	nothing_left($node);
 }
 
+# Who may set the permits of a name that nobody uses, while somebody else comes to use it.
+$free->query('CREATE ROLE one; CREATE ROLE other');
+$a->query('SET ROLE one');
+$b->query('SET ROLE other');
+fault("set('request-before-post', 'wait', skip => 1, pid => " . $a->pid . ')');
+$a->async(q{SELECT set_permits('few', 100)});
+stopped('request-before-post');
+like($b->query(q{SELECT acquire_permit('few', 1, '1 h')}), qr/^\d+$/, 'a permit, after the rights were looked at');
+go_on('request-before-post');
+$a->wait;
+like($a->error, qr/42501: permission denied to change the permits of "few"/, 'they are looked at again');
+is($b->query(q{SELECT acquire_permit('few', 1, wait => '0')}) . $b->error, '', 'the number is what it was');
+is($b->query(q{SELECT set_permits('few', 2)}), '1', 'its holder may set it');
+$b->query(q{SELECT release_lock('few')});
+$_->query('RESET ROLE') foreach $a, $b;
+$free->query('DROP ROLE one; DROP ROLE other');
+nothing_left($node);
+
 # The session that is to flush for others is stopped: before it does, in the middle, and before it knows.  Nor does the WAL
 # writer do it.
 foreach my $point (qw(request-answered flush-before flush-done flush-passed-on))

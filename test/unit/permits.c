@@ -90,10 +90,47 @@ test_set(void)
 	stop();
 }
 
+/* Rights that were looked at say nothing of a role that has come since. */
+static void
+test_rights(void)
+{
+	LeCommand cmd = request(1, "x", P, LE_WAIT_FOREVER), set = command(LE_CMD_SET_PERMITS, 0, "x");
+	LeTime granted_at;
+
+	start();
+	cmd.permits = 2;
+	cmd.role = ROLE + 1;
+	granted_at = now;
+	is_int(apply(cmd).status, LE_OK, "a permit of another role");
+	batch();
+	pass(10);
+	set.permits = 3;
+	set.since = granted_at;
+	is_int(apply(set).status, LE_DENIED, "that may have been granted after the rights were looked at");
+	is_int(permit(2, 2).status, LE_OK, "the number stays");
+	batch();
+	set.since = granted_at + 1;
+	is_int(apply(set).status, LE_OK, "that was there already");
+	set.since = 0;
+	set.role = ROLE + 1;
+	set.permits = 4;
+	is_int(apply(set).status, LE_DENIED, "of any of several roles");
+	set.any_role = true;
+	is_int(apply(set).permits, 3, "who may always is not asked");
+	batch();
+	set.permits = 5;
+	set.from = 2;
+	is_int(apply(set).status, LE_OK, "a later step");
+	batch();
+	is_int(permit(3, 5).permits, 4, "does not set again what another one has set since the first");
+	stop();
+}
+
 int
 main(void)
 {
 	test_count();
 	test_set();
+	test_rights();
 	return done_testing();
 }
