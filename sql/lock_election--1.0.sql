@@ -406,7 +406,7 @@ CREATE FUNCTION @extschema@.set_permits(name pg_catalog.text, permits integer)
 RETURNS integer LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_set_permits';
 COMMENT ON FUNCTION @extschema@.set_permits(pg_catalog.text, integer) IS
-'Changes the number of permits of a name that is in use, and returns what it was; NULL if the name is not in use. More permits let waiters in at once, fewer take effect as permits come back. For members of all holders'' roles and of pg_signal_backend. Errors: 22023 bad argument, 42501.';
+'Changes the number of permits of a name that is in use, and returns what it was; NULL if the name is not in use. More permits let waiters in at once, fewer take effect as permits come back. For members of all holders'' roles and of pg_signal_backend. Errors: 22023 bad argument, 42501, 40001 others have come to hold it again and again meanwhile.';
 
 -- --- leases ---
 

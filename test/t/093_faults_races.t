@@ -846,6 +846,25 @@ foreach my $point (qw(batch-applied batch-written batch-committed))
 	nothing_left($node);
 }
 
+# --- the manager has an error outside of a transaction, while it has a lock that every commit needs ---
+
+{
+	my $fenced = session($node);
+	my $log = -s $node->logfile;
+
+	$free->query(q{CREATE TABLE written (); ALTER SYSTEM SET lock_election.fence_timeout = '500 ms'; SELECT pg_reload_conf()});
+	$fenced->query(q{BEGIN; SELECT fence_lock('x', acquire_lock('x', '1 s'))});
+	fault(q{set('fence-procs-locked', 'error')});
+	$b->async(q{SELECT acquire_lock('x', wait => '20 s')});
+	ok(wait_until(sub { $node->log_contains(qr/ERROR: .*fence-procs-locked/, $log) }), 'an error');
+	is($a->query('INSERT INTO written DEFAULT VALUES') . $a->error, '', 'and others commit');
+	like($b->wait, qr/^\d+$/, 'the fence is ended later');
+	$free->query('DROP TABLE written; ALTER SYSTEM RESET lock_election.fence_timeout; SELECT pg_reload_conf()');
+	$b->query(q{SELECT release_lock('x')});
+	$fenced->kill;
+	nothing_left($node);
+}
+
 # --- an entry is freed, and taken again, while a session waits for what the one before has left in its mailbox ---
 
 # From PostgreSQL 16 on, a new process gets the number that has been free for longest: not that of the session before.

@@ -23,6 +23,7 @@
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/lwlock.h"
 #include "storage/procarray.h"
 #include "tcop/tcopprot.h"
 #include "utils/memutils.h"
@@ -245,6 +246,7 @@ try_send(int n)
 	{
 		MemoryContextSwitchTo(TopMemoryContext);
 		report_failure();
+		LWLockReleaseAll();
 		AbortCurrentTransaction();
 		pgstat_report_activity(STATE_IDLE, NULL);
 	}

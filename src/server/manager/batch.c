@@ -11,6 +11,7 @@
 
 #include "access/xact.h"
 #include "pgstat.h"
+#include "storage/lwlock.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
@@ -427,7 +428,8 @@ le_batch_run(Batch *batch, ErrorData **error)
 		}
 		FlushErrorState();
 
-		/* leave no trace */
+		/* leave no trace; outside of a transaction an abort releases nothing */
+		LWLockReleaseAll();
 		AbortCurrentTransaction();
 		MemoryContextSwitchTo(le_mgr.batch_context);
 		untake(batch);

@@ -10,6 +10,7 @@
 #include "access/xlogrecovery.h"
 #include "miscadmin.h"
 #include "port.h"
+#include "storage/lwlock.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
@@ -176,6 +177,7 @@ le_load_again(ErrorData **error)
 		*error = CopyErrorData();
 		EmitErrorReport();
 		FlushErrorState();
+		LWLockReleaseAll();
 		AbortCurrentTransaction();
 		MemoryContextSwitchTo(le_mgr.batch_context);
 

@@ -9,6 +9,7 @@
 #include "access/xloginsert.h"
 #include "catalog/pg_control.h"
 #include "pgstat.h"
+#include "storage/lwlock.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -83,6 +84,7 @@ le_txn_chore(void (*work)(void))
 		MemoryContextSwitchTo(le_mgr.batch_context);
 		EmitErrorReport();
 		FlushErrorState();
+		LWLockReleaseAll();
 		AbortCurrentTransaction();
 		MemoryContextSwitchTo(le_mgr.batch_context);
 	}

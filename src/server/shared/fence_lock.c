@@ -11,6 +11,7 @@
 #include "storage/proc.h"
 
 #include "shared/compat.h"
+#include "shared/fault.h"
 #include "shared/fence_lock.h"
 
 LOCKTAG
@@ -68,6 +69,7 @@ le_fence_procs(int64 token, List **pids, int signo)
 	 */
 	LWLockAcquire(ProcArrayLock, LW_SHARED);
 	vxids = GetLockConflicts(&tag, ExclusiveLock, &count);
+	LE_FAULT("fence-procs-locked");
 
 	/* 2. signal and list those that still are in that transaction */
 	for (int i = 0; i < count; i++)
