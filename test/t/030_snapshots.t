@@ -5,6 +5,7 @@ use strict;
 use warnings;
 use LeTest;
 use LeWire;
+use PostgreSQL::Test::Utils;
 use Test::More;
 
 use constant { TEXT => 25, VARCHAR => 1043, UNKNOWN => 0 };
@@ -12,6 +13,15 @@ use constant { TEXT => 25, VARCHAR => 1043, UNKNOWN => 0 };
 my $node = new_node('main', conf => "autovacuum = off\ndeadlock_timeout = 100ms\n");
 my $control = session($node);
 my $holder = session($node);
+
+# A wait that keeps its snapshot for a minute, while all of the rest is tested; in a database of its own, where that is in
+# nobody's way.
+one('CREATE DATABASE kept');
+one('CREATE EXTENSION lock_election', 'kept');
+my @minute = map { session($node, dbname => 'kept') } 1 .. 2;
+$minute[0]->query(q{SELECT acquire_lock('a minute', '1 h')});
+$minute[1]->query(q{BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class});
+$minute[1]->async(q{SELECT acquire_lock('a minute', '1 h')});
 
 $node->safe_psql('postgres', <<'SQL');
 CREATE TABLE t (id int PRIMARY KEY, v int NOT NULL, filler text NOT NULL) WITH (fillfactor = 50);
@@ -759,5 +769,12 @@ foreach my $control_case ([ 'pg_advisory_lock', 'SELECT pg_advisory_lock(1)', 'S
 $holder->quit;
 $control->quit;
 nothing_left($node);
+
+my $held = qr/LOG:  a wait for (.*) has held a snapshot for 60 seconds$/m;
+ok(wait_until(sub { return $node->log_contains($held); }), 'that a wait holds a snapshot for a minute is logged');
+$minute[0]->query(q{SELECT release_lock('a minute')});
+like($minute[1]->wait, qr/^\d+$/, 'and it goes on');
+$_->quit foreach @minute;
+is(join(' and ', slurp_file($node->logfile) =~ /$held/g), 'lock "a minute"', 'once, and of no other wait');
 $node->stop;
 done_testing();

@@ -157,7 +157,7 @@ my $lost = sub {
 	$a->query('RESET ROLE');
 	$s->query(q{SELECT force_release_lock('lost')});
 };
-my $ago = qr/\d+\.\d s ago/;
+my $ago = qr{\d{1,3}\.\d s ago};
 
 $lost->(sub { $a->query("SELECT release_lock('lost', $_[0])") }, qr/It was released $ago\. Nobody holds it now\./);
 $lost->(sub { $s->query(q{SELECT force_release_lock('lost')}) }, qr/force_release_lock\(\) ended it $ago\. Nobody holds it now\./);
@@ -208,7 +208,7 @@ like($a->error, qr/DETAIL:  It is not known any more how it ended\. Nobody holds
 $token = $s->query(q{SELECT acquire_lock('slow')});
 $a->async(q{SELECT acquire_lock('slow')});
 my $apid = $a->pid;
-log_has(qr/LOG:  process $apid still waiting for lock "slow" after \d+\.\d{3} ms\n/, 'log_lock_waits: a wait');
+log_has(qr/LOG:  process $apid still waiting for lock "slow" after \d{1,5}\.\d{3} ms\n/, 'log_lock_waits: a wait');
 my $own = $s->query(q{SELECT current_setting('server_version_num')::int >= 170000}) eq 't';
 is($s->query("SELECT wait_event_type, wait_event FROM pg_stat_activity WHERE pid = $apid"), $own ? 'Extension|LockElectionLock' : 'Extension|Extension', 'what it waits for');
 is($s->query(q{SELECT wait_event FROM pg_stat_activity WHERE backend_type = 'lock_election launcher'}), $own ? 'LockElectionLauncher' : 'Extension', 'and the launcher');
@@ -223,7 +223,7 @@ ok( wait_until(
 	'and an idle manager, all the time');
 $s->query("SELECT release_lock('slow', $token)");
 $a->wait;
-log_has(qr/LOG:  process $apid no longer waits for lock "slow" after \d+\.\d{3} ms\n/, 'log_lock_waits: its end');
+log_has(qr/LOG:  process $apid no longer waits for lock "slow" after \d{1,5}\.\d{3} ms\n/, 'log_lock_waits: its end');
 log_has(qr/LOG:  lock_election manager started\n.*CONTEXT:  lock_election manager postgres\n/, q{lines of a manager name its database});
 
 $_->quit foreach $s, $a;

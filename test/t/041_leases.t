@@ -464,7 +464,7 @@ subtest 'what hangs on a lease' => sub {
 	is($a->query("SELECT revoke_lease($l)"), 't', 'it is revoked');
 	is($c->wait, '', 'the call ends');
 	$a->query("SELECT * FROM lease_holds($l)");
-	like($a->error, qr/ERROR:  LE001: lease $l does not exist, or has ended\nDETAIL:  It was revoked \d+\.\d s ago\./, 'an error, which says how it ended');
+	like($a->error, qr/ERROR:  LE001: lease $l does not exist, or has ended\nDETAIL:  It was revoked \d{1,3}\.\d s ago\./, 'an error, which says how it ended');
 	$b->query(q{SELECT force_resign('race')});
 	clean();
 };

@@ -390,13 +390,10 @@ untake(const Batch *batch)
 	for (int i = 0; i < batch->nfresh; i++)
 	{
 		LeMailbox *box = mailbox_of(batch->fresh[i]);
-		uint32 number = pg_atomic_read_u32(&box->posted);
 
-		if (pg_atomic_read_u32(&box->answered) != number)
-		{
-			le_mgr.taken[batch->fresh[i]] = pg_atomic_read_u32(&box->answered);
-			box->revision = 0;
-		}
+		/* one that is answered stays taken */
+		le_mgr.taken[batch->fresh[i]] = pg_atomic_read_u32(&box->answered);
+		box->revision = 0;
 	}
 	for (int i = 0; i < batch->nmails; i++)
 		pg_atomic_fetch_or_u32(&mailbox_of(batch->mails[i].proc)->mail,

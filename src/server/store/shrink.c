@@ -125,14 +125,9 @@ rewrite(LeCore *core, int i, Relation rel)
 static Relation
 open_if_free(const StoreTable *table)
 {
-	Relation rel;
-
 	if (!ConditionalLockRelationOid(table->oid, AccessShareLock))
 		return NULL;
-	rel = try_table_open(table->oid, NoLock);
-	if (rel == NULL)
-		UnlockRelationOid(table->oid, AccessShareLock);
-	return rel;
+	return try_table_open(table->oid, NoLock);
 }
 
 /* Few rows on many pages; and the rows are where the core has them, not where others have rewritten them. */
