@@ -203,6 +203,7 @@ SELECT acquire_locks('{a,NULL}');
 SELECT acquire_locks(ARRAY['a', '']);
 SELECT acquire_locks(ARRAY['a', repeat('n', 256)]);
 SELECT acquire_locks('{a,b,a}');
+SELECT acquire_locks('{b,a,a,b}');
 SELECT * FROM try_acquire_each('{}');
 SELECT release_locks(names, acquire_locks(names)) FROM (SELECT array_agg('n' || i) FROM generate_series(1, 1000) AS i) AS s(names);
 SELECT * FROM release_each('{a,b}', '{1}');

@@ -198,6 +198,16 @@ is($b->query("SELECT release_locks('{w,x}', $place)"), 't', 'given up');
 like($a->wait, qr/^\d+$/, 'and so the next one is granted');
 clean();
 
+# and hide nobody who waits before them
+bound($a, 'x');
+$b->async(q{SELECT acquire_locks('{v,w,x}', '1 h')});
+waiting_or_broken($b);
+$place = $d->query(q{SELECT token FROM enqueue_locks('{t,w}', '1 h')});
+$a->async(q{SELECT acquire_locks('{u,w}', '1 h')});
+is_victim($a, qq{Process A waits for lock "w"; blocked by process B.\nProcess B waits for lock "x"; blocked by process A.}, 'behind several names and places', $b);
+is($d->query("SELECT release_locks('{t,w}', $place)"), 't', 'given up');
+clean();
+
 # --- in open transactions ---
 
 $a->query("BEGIN; SELECT acquire_lock('x', '1 h')");
