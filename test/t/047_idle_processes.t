@@ -1,4 +1,4 @@
-# Who has nothing to do sleeps: the manager, the launcher, the notifier and a session that waits.  The processor time that they
+# Who has nothing to do sleeps: the manager, the launcher, the notifier, a session that waits, and whoever waits for what is stuck.  The processor time that they
 # use is looked at, in all states that the manager can be in without having anything to do.
 # Promises: -
 # Needs: faults
@@ -68,6 +68,15 @@ like($s->error, qr/fault at/, 'a batch fails, and again with this request alone'
 fault('clear()');
 are_idle('after a batch that has failed', manager => $manager);
 
+# It tries to read them again once a second, however soon that fails.
+fault(q{set('reload-loaded', 'error', times => 0)});
+fault(q{set('batch-written', 'error')});
+$s->query(q{SELECT acquire_lock('fails', '1 h')});
+like($s->error, qr/fault at/, 'a batch fails');
+are_idle('nothing can be read', manager => $manager);
+fault('clear()');
+is($s->query(q{SELECT release_lock('fails', acquire_lock('fails', wait => '20 s'))}), 't', 'then it can');
+
 # Deadlines are on a clock that stands still meanwhile.
 $s->query(q{SELECT acquire_lock('stall', '1 h')});
 my $log = -s $node->logfile;
@@ -82,6 +91,46 @@ wait_for_sql($node, 'SELECT count(*) FROM lock_election.locks', '0');
 are_idle('when it has expired', manager => $manager);
 
 is(worker('manager'), $manager, 'it was the same manager all the time');
+
+# --- those who wait for what is stuck ---
+
+# Whose turn it is not, and whose release waits in its commit.
+my ($asks, $commits, $leads, $gone) = map { session($node) } 1 .. 4;
+my %stuck = ('session that asks' => $asks->pid, 'session that commits' => $commits->pid, 'candidate' => $leads->pid);
+
+$s->query(q{SELECT campaign('e', 'one', '1 h')});
+$leads->async(q{SELECT campaign('e', 'two', '1 h')});
+waiting($leads);
+$commits->query(q{SELECT acquire_lock('commits', '1 h'); BEGIN; SELECT release_lock('commits')});
+
+# Nothing can be written, then nor read: the manager tries again and again.
+my $locker = session($node);
+$locker->query('BEGIN; LOCK TABLE _lock_election.slot');
+$asks->async(q{SELECT acquire_lock('asks', '1 h')});
+$commits->async('COMMIT');
+are_idle('the tables are locked', manager => $manager, launcher => $launcher, %stuck);
+$locker->query('ROLLBACK');
+$asks->wait;
+$commits->wait;
+$s->query(q{SELECT force_release_lock(name) FROM lock_election.locks});
+
+# Nobody answers, nor reads what a session has left whose mailbox the next one is to have.
+$gone->query(q{SELECT is_held('x', 1)});
+$commits->query(q{SELECT acquire_lock('commits', '1 h'); BEGIN; SELECT release_lock('commits')});
+kill 'STOP', $manager;
+$gone->quit;
+wait_for_sql($node, 'SELECT count(*) FROM pg_stat_activity WHERE pid = ' . $gone->pid, '0');
+my $fresh = session($node);
+$asks->async(q{SELECT acquire_lock('asks', '1 h')});
+$commits->async('COMMIT');
+$fresh->async(q{SELECT is_held('x', 1)});
+are_idle('the manager is stopped', launcher => $launcher, 'new session' => $fresh->pid, %stuck);
+kill 'CONT', $manager;
+$_->wait foreach $asks, $commits, $fresh;
+$s->query(q{SELECT force_release_lock(name) FROM lock_election.locks; SELECT force_resign('e')});
+my $term = $leads->wait;
+is($leads->query("SELECT resign('e', $term)"), 't', 'the candidate has come to lead');
+$_->quit foreach $asks, $commits, $leads, $fresh, $locker;
 nothing_left($node);
 $_->quit foreach $s, $waiter, $free;
 $node->stop;
