@@ -741,6 +741,14 @@ subtest 'truncated, and altered' => sub {
 	is($holder->query(q{SELECT acquire_lock('w', '1 h') IS NOT NULL}), 't', 'undone: all works') or diag($holder->error);
 	is(one("SELECT is_held('v', $token)"), 't', 'and nothing is lost');
 
+	# nor is such a table read
+	my $log = -s $node->logfile;
+	$admin->query('ALTER TABLE _lock_election.slot ALTER ttl TYPE numeric');
+	$admin->query('SELECT pg_terminate_backend(pid) FROM lock_election.manager');
+	ok(wait_until(sub { slurp_file($node->logfile, $log) =~ /manager.* ERROR:  table "_lock_election.slot" has been altered/ }), 'no manager begins with it');
+	$admin->query('ALTER TABLE _lock_election.slot ALTER ttl TYPE bigint');
+	is(one("SELECT is_held('v', $token)"), 't', 'undone: nothing is lost');
+
 	# another table of that name
 	$admin->query(q{BEGIN; ALTER TABLE _lock_election.lease RENAME TO was; CREATE TABLE _lock_election.lease (id bigint NOT NULL);
 		ALTER EXTENSION lock_election ADD TABLE _lock_election.lease; COMMIT; VACUUM FULL _lock_election.was});
