@@ -254,14 +254,23 @@ subtest 'the postmaster dies while a commit waits' => sub {
 	my $s = session($node);
 	my ($pid, $log) = ($s->pid, -s $node->logfile);
 
+	my $behind = session($node);
+
 	$s->query(q{SELECT acquire_lock('last', '1 h'); BEGIN; SELECT release_lock('last')});
 	stop_manager();
+
+	# a call that waits behind an earlier one, which it was to do without
+	$behind->query(q{SET statement_timeout = '300 ms'});
+	$behind->query(q{SELECT acquire_lock('given up', '1 h')});
+	$behind->query(q{RESET statement_timeout});
+	$behind->async(q{SELECT acquire_lock('behind', '1 h')});
 	my $start = time;
 	$s->async('COMMIT');
 	wait_until(sub { backends("pid = $pid AND wait_event_type = 'Extension'") eq '1' }) or die 'it does not wait';
 	$node->kill9;
 	my $in_time = time - $start < 4;
 	ok(wait_until(sub { !kill 0, $pid }), 'it ends');
+	ok(wait_until(sub { !kill 0, $behind->pid }), 'so does one that looks again and again');
 	ok(!$in_time || !$node->log_contains(qr/did not answer within 5 seconds/, $log), 'at once');
 	go_on();
 	ok(wait_until(sub { $node->start(fail_ok => 1) }), 'the server starts again');

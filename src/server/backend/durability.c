@@ -209,8 +209,7 @@ le_durable_in_time(const LeReply *reply)
 	{
 		Assert(!LWLockHeldByMe(le_shared->lock) && CritSectionCount == 0);
 		LE_FAULT("durable-before");
-		XLogFlush((XLogRecPtr) reply->lsn);
-		Assert((XLogRecPtr) reply->lsn <= GetFlushRecPtr(NULL));
+		Assert((XLogRecPtr) reply->lsn <= GetFlushRecPtr(NULL)); /* le_request() has waited for that */
 		wait_for_standbys((XLogRecPtr) reply->lsn);
 		LE_FAULT("durable-after");
 	}
