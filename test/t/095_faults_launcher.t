@@ -140,7 +140,29 @@ subtest 'a notifier that fails again and again' => sub {
 	$free->query(q{SELECT force_release_lock('y')});
 	nothing_left($node);
 };
+$free->quit;
 
-$_->quit foreach $s, $free;
+# Why there is no manager is said of the one that is to come, not of the one before.
+subtest 'a manager that begins after none could' => sub {
+	my $few = new_node('few', faults => 1, conf => "autovacuum = off\nmax_worker_processes = 2\nmax_logical_replication_workers = 0\n");
+
+	$free = session($few);
+	one($few, 'CREATE DATABASE second');
+	one($few, 'CREATE EXTENSION lock_election', 'second');
+	my $waits = session($few, dbname => 'second');
+	$waits->query(q{SELECT acquire_lock('x')});
+	like($waits->error, qr/DETAIL:  No background worker is free for it/, 'one worker is not enough for two');
+	stop_at('manager-start');
+	is($free->query('DROP EXTENSION lock_election') . $free->error, '', 'the other one goes');
+	stopped('manager-start');
+	$waits->query(q{SELECT acquire_lock('x')});
+	like($waits->error, qr/DETAIL:  It did not start within 5\.0 seconds\./, 'the next one has not begun yet');
+	go_on('manager-start');
+	like($waits->query(q{SELECT acquire_lock('x', wait => '20 s')}), qr/^\d+$/, 'then it has');
+	$_->quit foreach $waits, $free;
+	$few->stop;
+};
+
+$s->quit;
 $node->stop;
 done_testing();
