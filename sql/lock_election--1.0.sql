@@ -775,7 +775,7 @@ COMMENT ON COLUMN lock_election.locks.owner IS
 COMMENT ON COLUMN lock_election.locks.role IS
 'The role that holds it; of a closed name, the role that left it so.';
 COMMENT ON COLUMN lock_election.locks.token IS
-'The holders token, or term.';
+'The holder''s token, or term.';
 COMMENT ON COLUMN lock_election.locks.lease IS
 'The named lease that it hangs on; NULL: none.';
 COMMENT ON COLUMN lock_election.locks.holds IS
@@ -808,13 +808,13 @@ COMMENT ON VIEW lock_election.elections IS
 COMMENT ON COLUMN lock_election.elections.election IS
 'Its name.';
 COMMENT ON COLUMN lock_election.elections.candidate IS
-'The leaders text.';
+'The leader''s text.';
 COMMENT ON COLUMN lock_election.elections.term IS
 'Its term.';
 COMMENT ON COLUMN lock_election.elections.owner IS
 'The named owner; NULL: the connection, or not for you.';
 COMMENT ON COLUMN lock_election.elections.role IS
-'The leaders role.';
+'The leader''s role.';
 COMMENT ON COLUMN lock_election.elections.elected_at IS
 'When the term began.';
 COMMENT ON COLUMN lock_election.elections.expires_at IS
@@ -982,7 +982,7 @@ COMMENT ON COLUMN lock_election.histogram.sum IS
 COMMENT ON TABLE _lock_election.slot IS
 'The durable record of holders, one row for each slot of a lock. Written by the manager alone; read view locks instead.';
 COMMENT ON COLUMN _lock_election.slot.token IS
-'The holders token; 0: free.';
+'The holder''s token; 0: free.';
 COMMENT ON COLUMN _lock_election.slot.acquired_at IS
 'When it was granted.';
 COMMENT ON COLUMN _lock_election.slot.time_left IS
@@ -1081,13 +1081,13 @@ COMMENT ON COLUMN _lock_election.history.elected_at IS
 COMMENT ON COLUMN _lock_election.history.at IS
 'When it happened.';
 COMMENT ON COLUMN _lock_election.history.role IS
-'The leaders role, whose lock_election.max_history_per_role it counts for.';
+'The leader''s role, whose lock_election.max_history_per_role it counts for.';
 COMMENT ON COLUMN _lock_election.history.how IS
 '1 elected, 2 proclaimed; the term has ended: 3 resigned, 4 expired, 5 revoked, 6 forced, 7 undone, 8 disconnected.';
 COMMENT ON COLUMN _lock_election.history.election IS
 'Its name.';
 COMMENT ON COLUMN _lock_election.history.candidate IS
-'The leaders text.';
+'The leader''s text.';
 
 COMMENT ON TABLE _lock_election.meta IS
 'One row: what the next manager has to know.';
