@@ -4,6 +4,7 @@
  */
 #include "lockctl.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -421,7 +422,7 @@ check_clock(patient *p)
 			 "mislead",
 			 difference);
 	else
-		find(p, GOOD, "clock", "", "differs by %.0f ms from the server's", difference * 1000);
+		find(p, GOOD, "clock", "", "differs by %ld ms from the server's", lround(difference * 1000));
 	free(text);
 }
 

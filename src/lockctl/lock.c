@@ -626,6 +626,9 @@ run_command(run *r)
 static int
 just_hold(run *r)
 {
+	if (is_watched() && r->signo == 0)
+		lc_notice("%s is held until a signal, such as Ctrl-C; \"-- CMD\" would run a command under it",
+				  what(r));
 	/* it is given back also where nobody reads the token */
 	if (printf("%lld\n", (long long) le_token(r->hold)) < 0 || fflush(stdout) != 0)
 	{
