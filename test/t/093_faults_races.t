@@ -839,7 +839,7 @@ foreach my $point (qw(batch-applied batch-written batch-committed))
 		stopped('manager-start');
 		go_on('request-before-post');
 		$a->wait;
-		like($a->error, qr/ERROR:  LE001: .*\nDETAIL:  It is not known any more how it ended\.\n/, "$call: lost, whatever becomes of the detail");
+		like($a->error, qr/ERROR:  LE001: .*\nDETAIL:  Nothing is known of it: it ended long ago, or was never granted\.\n/, "$call: lost, whatever becomes of the detail");
 		go_on('manager-start');
 	}
 	is($a->query(q{SELECT release_lock('x', acquire_lock('x'))}), 't', 'and the session goes on');

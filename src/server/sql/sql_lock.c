@@ -101,9 +101,12 @@ raise_bad_use(const LeCommand *cmd, const LeReply *reply)
 							errdetail("A name is used for a lock or for permits, not for both at a time.")));
 			break;
 		case LE_BAD_PERMITS:
-			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-							errmsg("\"%.*s\" is in use with %d permits, not %d", len, cmd->name.data,
-								   reply->permits, cmd->permits)));
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("\"%.*s\" is in use with %d permits, not %d", len, cmd->name.data, reply->permits,
+							cmd->permits),
+					 errhint("All users of a name state the same number; set_permits() changes it while the "
+							 "name is in use.")));
 			break;
 		case LE_BAD_UPGRADE:
 			ereport(

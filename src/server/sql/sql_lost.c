@@ -72,14 +72,15 @@ put_ending(StringInfo detail, const LeCommand *cmd, const LeReply *reply)
 			appendStringInfo(detail, _("The connection that it was bound to ended %.1f s ago."), ago);
 			break;
 		default:
-			appendStringInfoString(detail, _("It is not known any more how it ended."));
+			appendStringInfoString(detail,
+								   _("Nothing is known of it: it ended long ago, or was never granted."));
 			break;
 	}
 }
 
 /* The second sentence: who holds the lock now. */
 static void
-put_holder(StringInfo detail, const Holder *holder)
+put_holder(StringInfo detail, LeKind kind, const Holder *holder)
 {
 	if (holder->holders == 0)
 		appendStringInfoString(detail, _(" Nobody holds it now."));
@@ -87,7 +88,8 @@ put_holder(StringInfo detail, const Holder *holder)
 		appendStringInfoString(detail, _(" It is held by another role now."));
 	else
 	{
-		appendStringInfo(detail, _(" It is held by token " INT64_FORMAT " now"), holder->token);
+		appendStringInfo(detail, _(" It is held by %s " INT64_FORMAT " now"), le_token_word(kind),
+						 holder->token);
 		if (holder->acquirer.pid != 0)
 			appendStringInfo(detail, _(", acquired by process %d"), holder->acquirer.pid);
 		if (holder->acquirer.application_name != NULL)
@@ -131,7 +133,7 @@ le_lost_detail(const LeCommand *cmd, const LeReply *reply)
 	initStringInfo(&detail);
 	put_ending(&detail, cmd, reply);
 	if (find_holder(cmd, &holder))
-		put_holder(&detail, &holder);
+		put_holder(&detail, cmd->kind, &holder);
 	return detail.data;
 }
 
