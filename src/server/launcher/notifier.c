@@ -244,9 +244,9 @@ try_send(int n)
 	}
 	PG_CATCH();
 	{
+		LWLockReleaseAll();
 		MemoryContextSwitchTo(TopMemoryContext);
 		report_failure();
-		LWLockReleaseAll();
 		AbortCurrentTransaction();
 		pgstat_report_activity(STATE_IDLE, NULL);
 	}

@@ -413,6 +413,9 @@ le_batch_run(Batch *batch, ErrorData **error)
 	}
 	PG_CATCH();
 	{
+		/* First of all: outside of a transaction an abort releases nothing, nor does an error in here. */
+		LWLockReleaseAll();
+
 		/* Log the error.  New files alone are no failure: the batch runs again. */
 		MemoryContextSwitchTo(le_mgr.batch_context);
 		*error = CopyErrorData();
@@ -425,8 +428,7 @@ le_batch_run(Batch *batch, ErrorData **error)
 		}
 		FlushErrorState();
 
-		/* leave no trace; outside of a transaction an abort releases nothing */
-		LWLockReleaseAll();
+		/* leave no trace */
 		AbortCurrentTransaction();
 		MemoryContextSwitchTo(le_mgr.batch_context);
 		untake(batch);

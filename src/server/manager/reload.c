@@ -173,11 +173,11 @@ le_load_again(ErrorData **error)
 	PG_CATCH();
 	{
 		/* leave no trace but the log's */
+		LWLockReleaseAll();
 		MemoryContextSwitchTo(le_mgr.batch_context);
 		*error = CopyErrorData();
 		EmitErrorReport();
 		FlushErrorState();
-		LWLockReleaseAll();
 		AbortCurrentTransaction();
 		MemoryContextSwitchTo(le_mgr.batch_context);
 

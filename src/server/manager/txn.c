@@ -81,10 +81,10 @@ le_txn_chore(void (*work)(void))
 	}
 	PG_CATCH();
 	{
+		LWLockReleaseAll();
 		MemoryContextSwitchTo(le_mgr.batch_context);
 		EmitErrorReport();
 		FlushErrorState();
-		LWLockReleaseAll();
 		AbortCurrentTransaction();
 		MemoryContextSwitchTo(le_mgr.batch_context);
 	}
